@@ -1,0 +1,49 @@
+// The measured scalars of a GPU and of the kernel families that run on it, and where each came from.
+//
+// Two kinds of number live in data/calibration/<gpu>.json:
+//  - machine scalars (`machine`): fractions of datasheet peaks and fixed times that belong to the card;
+//  - family scalars (`families.<kernel set>.<family>`): at most a handful per kernel family (design section 4), fitted on
+//    training rows by `validate --fit`, never per shape;
+//  - error bands (`bands`): residual quantiles by kernel set, family and size class (design section 7).
+// A GPU without a file of its own reads the one its descriptor names in `calibration`, as fractions, with wider bands.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "arch/units.hpp"
+
+namespace plumbline {
+
+enum class KernelSet { own, library, ideal };
+
+/// ln(measured / predicted) at the 5 % and 95 % quantile of cross-validated residuals, and how many rows stand behind it.
+struct Band {
+  double low = 0, high = 0;
+  long rows = 0;
+};
+
+/// A named scalar with its provenance. `value` is SI or a ratio; the name ends in its unit ("launch_s").
+struct Scalar {
+  double value = 0;
+  std::string source;
+};
+
+struct Calibration {
+  std::string gpu;         ///< whose numbers these are
+  bool inherited = false;  ///< true when they were taken over from another GPU
+  std::map<std::string, Scalar> machine;
+  /// "library.gemm" -> "fixed_s" -> scalar
+  std::map<std::string, std::map<std::string, Scalar>> families;
+  /// "library.gemm.100us" -> band (size classes: "10us" below 10, "100us" 10-100, "large" from 100 us)
+  std::map<std::string, Band> bands;
+};
+
+/// The calibration of `gpu_name`, or of `fallback` marked as inherited. Throws BadInput when neither can be read.
+Calibration load_calibration(const std::string& gpu_name, const std::string& fallback);
+Calibration parse_calibration(const std::string& json_text, const std::string& place);
+/// JSON text that `parse_calibration` reads back.
+std::string to_json(const Calibration& calibration);
+
+}  // namespace plumbline

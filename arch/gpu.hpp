@@ -1,0 +1,93 @@
+// One GPU as the model sees it: counts, per-unit rates, sizes and bandwidths. Peaks are derived from these (peaks.hpp),
+// never stored. The descriptor is vendor-neutral: an "SM" is the smallest unit that a thread block runs on (an AMD CU),
+// a "warp" its lock-step group.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/dtype.hpp"
+#include "arch/units.hpp"
+
+namespace plumbline {
+
+/// What one SM does per SM clock, and what a kernel may occupy of it.
+struct StreamingMultiprocessor {
+  PerDType<double> tensor_flop_per_clk;  ///< dense, fp32 (int32) accumulation; 0 = no such path
+  double fp32_flop_per_clk = 0;          ///< an FMA counts 2 (128 lanes -> 256)
+  double fp64_flop_per_clk = 0;
+  double sfu_op_per_clk = 0;             ///< exp2, rcp, rsqrt, ...: MUFU instructions a clock
+  double issue_per_clk = 0;              ///< warp instructions a clock (schedulers)
+  Bytes smem_bytes_per_clk;              ///< shared-memory port
+  Bytes l2_bytes_per_clk;                ///< what one SM can take from L2 a clock
+  Bytes smem, smem_per_block, smem_reserved_per_block, smem_granule;
+  Bytes l1_and_smem;
+  std::int64_t registers = 0, registers_per_thread = 0;
+  std::int64_t threads = 0, threads_per_block = 0, blocks = 0;
+  std::int64_t warp_size = 32, register_granule = 256, warp_granule = 4;
+};
+
+struct Level2 {
+  Bytes size;
+  Bandwidth bandwidth;  ///< reads, all SMs, at the boost clock
+  Seconds latency;      ///< near hit, unloaded
+  std::int64_t partitions = 1;
+};
+
+struct DeviceMemory {
+  std::string type;    ///< "HBM3e", "GDDR6", ...
+  Bytes capacity;      ///< what the vendor calls the size, in real (binary) bytes
+  Bandwidth bandwidth; ///< wire rate: what the data pins can carry
+  Seconds latency;     ///< unloaded, to DRAM
+};
+
+/// One-way rates of one GPU. 0 = no such link.
+struct GpuLinks {
+  Bandwidth nvlink_per_direction;  ///< all links together (AMD: Infinity Fabric)
+  std::int64_t nvlink_count = 0;
+  Bandwidth pcie_per_direction;
+};
+
+struct Gpu {
+  std::string name;          ///< short name: "h200_sxm"
+  std::string title;         ///< "H200 SXM 141GB"
+  std::string vendor, architecture;
+  std::string compute_capability;  ///< "9.0", "gfx942"
+  /// Whose calibration file to read; fractions of datasheet peaks are inherited from it (calibration.hpp).
+  std::string calibration;
+  std::int64_t sm_count = 0;
+  Hertz base_clock, boost_clock;
+  StreamingMultiprocessor sm;
+  Level2 l2;
+  Bytes l3_size;  ///< memory-side cache (MALL), 0 if none
+  DeviceMemory memory;
+  GpuLinks links;
+  Watts tdp, idle_power;
+  /// Datasheet tensor peaks, kept to check the derived ones against; not used by the model.
+  PerDType<FlopRate> datasheet_tensor_peak;
+  Hertz datasheet_tensor_clock;  ///< the clock that the datasheet's tensor peaks assume
+  /// Descriptor path ("/memory/bandwidth") -> where the number comes from. Inherited and assumed numbers say so.
+  std::map<std::string, std::string> sources;
+  /// What was inherited, derived or overridden: one sentence each, for the report.
+  std::vector<std::string> assumptions;
+};
+
+/// "memory.bandwidth" = "6TB/s": one `--set`.
+struct Override {
+  std::string path, value;
+};
+
+/// Reads a descriptor by short name, alias or file path, follows `extends`, applies the overrides in order, and checks.
+/// Throws BadInput: unknown name (with the nearest), unknown or missing key, wrong unit, or physics that can't be.
+Gpu load_gpu(const std::string& name_or_path, const std::vector<Override>& overrides = {});
+
+/// The same from text; `place` stands in front of every message (fuzzers and tests).
+Gpu parse_gpu(const std::string& json_text, const std::string& place, const std::vector<Override>& overrides = {});
+
+/// Short names of all descriptors under data/gpus, sorted.
+std::vector<std::string> gpu_names();
+
+}  // namespace plumbline

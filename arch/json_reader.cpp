@@ -1,0 +1,269 @@
+#include "arch/json_reader.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "arch/format.hpp"
+
+namespace plumbline {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxDepth = 200;
+constexpr double kExactIntegerLimit = 9007199254740992.0;  // 2^53
+
+const json& as_json(const void* node) { return *static_cast<const json*>(node); }
+
+bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+
+/// The length of a bare NaN, Infinity or -Infinity at `i`, or 0.
+std::size_t python_number(const std::string& text, std::size_t i) {
+  for (const char* word : {"NaN", "-Infinity", "Infinity"}) {
+    const std::size_t n = std::strlen(word);
+    if (text.compare(i, n, word) == 0 && (i + n >= text.size() || !is_word(text[i + n]))) return n;
+  }
+  return 0;
+}
+
+/// Bare NaN, Infinity and -Infinity outside strings become null; absurd nesting is refused (the parser recurses).
+std::string tame(const std::string& text, const std::string& place) {
+  std::string out;
+  out.reserve(text.size() + 16);
+  int depth = 0;
+  std::size_t i = text.compare(0, 3, "\xEF\xBB\xBF") == 0 ? 3 : 0;
+  while (i < text.size()) {
+    const char c = text[i];
+    std::size_t n = 1;
+    if (c == '"') {
+      while (i + n < text.size() && text[i + n] != '"') n += text[i + n] == '\\' ? 2 : 1;
+      n = std::min(n + 1, text.size() - i);
+    } else if (c == '{' || c == '[') {
+      if (++depth > kMaxDepth) throw BadInput(place + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
+    } else if (c == '}' || c == ']') {
+      --depth;
+    } else if (c == 'N' || c == 'I' || c == '-') {
+      if (const std::size_t word = python_number(text, i); word > 0) {
+        out += "null";
+        i += word;
+        continue;
+      }
+    }
+    out.append(text, i, n);
+    i += n;
+  }
+  return out;
+}
+
+std::string shortened(const std::string& text) {
+  constexpr std::size_t kLongest = 60;
+  return text.size() <= kLongest ? text : text.substr(0, kLongest - 3) + "...";
+}
+
+json parse_text(const std::string& text, const std::string& place) {
+  try {
+    return json::parse(tame(text, place));
+  } catch (const json::exception& e) {
+    // "[json.exception.parse_error.101] parse error at line 3, column 5: ..." -> what follows the bracket, one line
+    std::string what = e.what();
+    if (const auto bracket = what.find("] "); bracket != std::string::npos) what = what.substr(bracket + 2);
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    throw BadInput(place + ": not JSON: " + what);
+  }
+}
+
+/// "/memory/bandwidth" + key, with the pointer escapes of RFC 6901.
+std::string child_path(const std::string& path, std::string_view key) {
+  std::string out = path + "/";
+  for (const char c : key) {
+    if (c == '~') out += "~0";
+    else if (c == '/') out += "~1";
+    else out += c;
+  }
+  return out;
+}
+
+void merge(json& base, const json& patch) {
+  if (!base.is_object() || !patch.is_object()) {
+    base = patch;
+    return;
+  }
+  for (const auto& [key, value] : patch.items()) {
+    if (base.contains(key)) merge(base[key], value);
+    else base[key] = value;
+  }
+}
+
+}  // namespace
+
+JsonValue::Kind JsonValue::kind() const {
+  const json& node = as_json(node_);
+  if (node.is_null()) return Kind::null;
+  if (node.is_boolean()) return Kind::boolean;
+  if (node.is_number()) return Kind::number;
+  if (node.is_string()) return Kind::string;
+  return node.is_array() ? Kind::array : Kind::object;
+}
+
+std::optional<JsonValue> JsonValue::find(std::string_view key) const {
+  const json& node = as_json(node_);
+  if (!node.is_object()) return std::nullopt;
+  const auto it = node.find(std::string(key));
+  if (it == node.end() || it->is_null()) return std::nullopt;
+  return JsonValue(&*it, file_, child_path(path_, key));
+}
+
+JsonValue JsonValue::at(std::string_view key) const {
+  if (auto found = find(key)) return *std::move(found);
+  if (!is_object()) fail("expected an object with key '" + std::string(key) + "', found " + shortened(dump()));
+  throw BadInput(*file_ + ": " + (path_.empty() ? "/" : path_) + ": missing key '" + std::string(key) + "'" +
+                 did_you_mean(key, keys()));
+}
+
+std::vector<std::string> JsonValue::keys() const {
+  std::vector<std::string> names;
+  const json& node = as_json(node_);
+  if (!node.is_object()) return names;
+  for (const auto& [key, value] : node.items()) names.push_back(key);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<JsonValue> JsonValue::elements() const {
+  const json& node = as_json(node_);
+  if (!node.is_array()) fail("expected a list, found " + shortened(dump()));
+  std::vector<JsonValue> values;
+  for (std::size_t i = 0; i < node.size(); ++i) {
+    values.push_back(JsonValue(&node[i], file_, path_ + "/" + std::to_string(i)));
+  }
+  return values;
+}
+
+std::size_t JsonValue::size() const { return as_json(node_).size(); }
+
+std::string JsonValue::as_string() const {
+  if (!is_string()) fail("expected a string, found " + shortened(dump()));
+  return as_json(node_).get<std::string>();
+}
+
+bool JsonValue::as_bool() const {
+  if (!is_boolean()) fail("expected true or false, found " + shortened(dump()));
+  return as_json(node_).get<bool>();
+}
+
+double JsonValue::as_number() const {
+  if (!is_number()) fail("expected a number, found " + shortened(dump()));
+  const double value = as_json(node_).get<double>();
+  if (!std::isfinite(value)) fail("expected a finite number, found " + shortened(dump()));
+  return value;
+}
+
+std::int64_t JsonValue::as_integer() const {
+  const double value = as_number();
+  if (value != std::floor(value) || std::abs(value) > kExactIntegerLimit) {
+    fail("expected a whole number, found " + shortened(dump()));
+  }
+  return static_cast<std::int64_t>(value);
+}
+
+namespace {
+
+template <class Parse>
+auto quantity(const JsonValue& value, const char* example, Parse parse) {
+  if (!value.is_string()) value.fail(std::string("expected ") + example + ", found " + shortened(value.dump()));
+  try {
+    return parse(value.as_string());
+  } catch (const BadInput& e) {
+    value.fail(e.what());
+  }
+}
+
+}  // namespace
+
+Bytes JsonValue::as_bytes() const { return quantity(*this, "a size with its unit such as \"141 GiB\"", parse_bytes); }
+Bandwidth JsonValue::as_bandwidth() const {
+  return quantity(*this, "a bandwidth with its unit such as \"4.8 TB/s\"", parse_bandwidth);
+}
+Seconds JsonValue::as_seconds() const {
+  return quantity(*this, "a time with its unit such as \"330 ns\"", parse_seconds);
+}
+Hertz JsonValue::as_hertz() const { return quantity(*this, "a clock with its unit such as \"1980 MHz\"", parse_hertz); }
+Watts JsonValue::as_watts() const { return quantity(*this, "a power with its unit such as \"700 W\"", parse_watts); }
+FlopRate JsonValue::as_flop_rate() const {
+  return quantity(*this, "a rate with its unit such as \"989 TFLOP/s\"", parse_flop_rate);
+}
+
+void JsonValue::refuse_unknown_keys(std::initializer_list<std::string_view> allowed) const {
+  const json& node = as_json(node_);
+  if (!node.is_object()) fail("expected an object, found " + shortened(dump()));
+  for (const auto& [key, value] : node.items()) {
+    if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
+    const std::vector<std::string> names(allowed.begin(), allowed.end());
+    throw BadInput(*file_ + ": " + child_path(path_, key) + ": unknown key" + did_you_mean(key, names));
+  }
+}
+
+std::string JsonValue::place() const { return *file_ + ": " + (path_.empty() ? "/" : path_); }
+
+void JsonValue::fail(const std::string& expected_and_found) const { throw BadInput(place() + ": " + expected_and_found); }
+
+std::string JsonValue::dump() const {
+  return as_json(node_).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+struct JsonDocument::Impl {
+  json root;
+  std::string place;
+};
+
+JsonDocument::JsonDocument(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+JsonDocument::JsonDocument(JsonDocument&&) noexcept = default;
+JsonDocument& JsonDocument::operator=(JsonDocument&&) noexcept = default;
+JsonDocument::~JsonDocument() = default;
+
+JsonDocument JsonDocument::parse(const std::string& text, const std::string& place) {
+  auto impl = std::make_unique<Impl>();
+  impl->root = parse_text(text, place);
+  impl->place = place;
+  return JsonDocument(std::move(impl));
+}
+
+JsonDocument JsonDocument::read_file(const std::string& path) { return parse(read_text_file(path), path); }
+
+JsonValue JsonDocument::root() const { return JsonValue(&impl_->root, &impl_->place, ""); }
+
+JsonDocument JsonDocument::merged_with(const JsonDocument& patch) const {
+  auto impl = std::make_unique<Impl>(*impl_);
+  merge(impl->root, patch.impl_->root);
+  impl->place = patch.impl_->place;
+  return JsonDocument(std::move(impl));
+}
+
+void JsonDocument::set(const std::string& dotted_path, const std::string& value) {
+  json* node = &impl_->root;
+  std::size_t begin = 0;
+  std::string walked;
+  for (;;) {
+    const std::size_t dot = dotted_path.find('.', begin);
+    const std::string key = dotted_path.substr(begin, dot == std::string::npos ? dot : dot - begin);
+    if (!node->is_object()) throw BadInput("--set " + dotted_path + ": '" + walked + "' has no members");
+    if (dot == std::string::npos) {
+      json parsed = json::parse(value, nullptr, false);
+      const bool plain = parsed.is_number() || parsed.is_boolean() || parsed.is_null();
+      (*node)[key] = plain ? std::move(parsed) : json(value);
+      return;
+    }
+    if (!node->contains(key)) {
+      throw BadInput("--set " + dotted_path + ": no '" + key + "' there" + did_you_mean(key, root().keys()));
+    }
+    node = &(*node)[key];
+    walked += (walked.empty() ? "" : ".") + key;
+    begin = dot + 1;
+  }
+}
+
+}  // namespace plumbline

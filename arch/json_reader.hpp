@@ -1,0 +1,95 @@
+// Typed reading of a JSON document with the key path in every message. nlohmann_json stays behind this header.
+//
+// A `JsonValue` is a cheap view into a parsed `JsonDocument` (which must outlive it). Every accessor that fails throws
+// BadInput: `data/gpus/h200.json: /memory/bandwidth: expected a bandwidth such as "4.8 TB/s", found 4.8`.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "arch/units.hpp"
+
+namespace plumbline {
+
+class JsonValue {
+ public:
+  enum class Kind { null, boolean, number, string, array, object };
+
+  Kind kind() const;
+  bool is_null() const { return kind() == Kind::null; }
+  bool is_object() const { return kind() == Kind::object; }
+  bool is_array() const { return kind() == Kind::array; }
+  bool is_string() const { return kind() == Kind::string; }
+  bool is_number() const { return kind() == Kind::number; }
+  bool is_boolean() const { return kind() == Kind::boolean; }
+
+  /// Members and elements. `find` gives nothing for a missing key and for `null` (null means absent).
+  std::optional<JsonValue> find(std::string_view key) const;
+  JsonValue at(std::string_view key) const;  ///< throws with the nearest key when missing
+  bool has(std::string_view key) const { return find(key).has_value(); }
+  std::vector<std::string> keys() const;     ///< sorted (file order is not kept)
+  std::vector<JsonValue> elements() const;
+  std::size_t size() const;
+
+  std::string as_string() const;
+  bool as_bool() const;
+  double as_number() const;         ///< finite
+  std::int64_t as_integer() const;  ///< a whole number (8 or 8.0), within +-2^53
+
+  /// Quantities are strings with their unit, parsed by `parse_quantity`: "4.8 TB/s", "141 GiB", "1980 MHz", "330 ns".
+  Bytes as_bytes() const;
+  Bandwidth as_bandwidth() const;
+  Seconds as_seconds() const;
+  Hertz as_hertz() const;
+  Watts as_watts() const;
+  FlopRate as_flop_rate() const;
+
+  /// Throws naming the first key that is not in `allowed`, with the nearest allowed one.
+  void refuse_unknown_keys(std::initializer_list<std::string_view> allowed) const;
+
+  const std::string& path() const { return path_; }
+  std::string place() const;  ///< "file: /path"
+  [[noreturn]] void fail(const std::string& expected_and_found) const;
+  std::string dump() const;  ///< compact text of this value
+
+ private:
+  friend class JsonDocument;
+  JsonValue(const void* node, const std::string* file, std::string path)
+      : node_(node), file_(file), path_(std::move(path)) {}
+  const void* node_;         // nlohmann::json
+  const std::string* file_;  // owned by the document
+  std::string path_;
+};
+
+class JsonDocument {
+ public:
+  /// Strict JSON but for what Hugging Face files really hold: a BOM, and bare NaN, Infinity, -Infinity (read as null)
+  /// outside strings. Nesting deeper than 200 is refused. Throws BadInput with line and column.
+  static JsonDocument parse(const std::string& text, const std::string& place);
+  static JsonDocument read_file(const std::string& path);
+
+  JsonDocument(JsonDocument&&) noexcept;
+  JsonDocument& operator=(JsonDocument&&) noexcept;
+  ~JsonDocument();
+
+  JsonValue root() const;
+  /// This document with `patch`'s members merged over it, object by object; lists and values are replaced whole. The
+  /// result's messages name `patch`'s place. (RFC 7386, but null replaces.)
+  JsonDocument merged_with(const JsonDocument& patch) const;
+  /// Replaces or adds the value at a dotted path ("memory.bandwidth"); every parent must exist and be an object.
+  /// `value` is taken as JSON if it parses as a number, boolean or null, else as a string.
+  void set(const std::string& dotted_path, const std::string& value);
+
+ private:
+  struct Impl;
+  explicit JsonDocument(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plumbline

@@ -1,0 +1,22 @@
+# Install and export: find_package(plumbline) gives plumbline::arch, plumbline::ops, plumbline::model (and validate).
+include(CMakePackageConfigHelpers)
+
+set(floors arch ops model)
+if(TARGET validate)
+  list(APPEND floors validate)
+endif()
+install(TARGETS ${floors} EXPORT plumbline-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS predict-model RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET validate-cli)
+  install(TARGETS validate-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+foreach(floor ${floors})
+  install(DIRECTORY ${floor} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plumbline FILES_MATCHING PATTERN "*.hpp")
+endforeach()
+install(DIRECTORY data DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline PATTERN "measurements" EXCLUDE)
+install(EXPORT plumbline-targets NAMESPACE plumbline:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plumbline)
+configure_package_config_file(cmake/plumbline-config.cmake.in ${CMAKE_BINARY_DIR}/plumbline-config.cmake
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plumbline)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/plumbline-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/plumbline-config.cmake ${CMAKE_BINARY_DIR}/plumbline-config-version.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plumbline)

@@ -1,0 +1,27 @@
+// Operators as text: `gemm` + dtype + "M=4096,N=4096,K=4096" <-> Op. Used by the command line, the ops CSV and reports.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/shapes.hpp"
+
+namespace plumbline {
+
+/// Reads a shape: `key=value` pairs joined by ';' or ','. Keys are the contract's, any order, each once, whole numbers
+/// > 0 (flags 0/1, window/page/skew >= 0). Dims are bounded (each <= 2^40, products of bytes < 2^62). Attention: `D`
+/// sets both widths, optional `Dv`. Empty dtype = bf16. Throws BadInput naming the key and the nearest one.
+/// Does not allocate on the good path.
+Op parse_op(std::string_view op, std::string_view dtype, std::string_view shape);
+
+/// "M=4096;N=4096;K=4096", the canonical text that parse_op reads back.
+std::string shape_text(const Op& op);
+/// "bf16", "fp8", ...; what parse_op's dtype reads.
+std::string_view dtype_text(const Op& op);
+
+/// All operator names, and one usage line each ("M,N,K [batch]").
+const std::vector<std::string>& op_names();
+std::string_view op_usage(std::string_view op);
+
+}  // namespace plumbline

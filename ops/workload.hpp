@@ -1,0 +1,37 @@
+// What is asked of the model: phase, sizes, precision, fusion, and how it is spread over ranks.
+#pragma once
+
+#include <cstdint>
+
+#include "arch/dtype.hpp"
+
+namespace plumbline {
+
+enum class Phase { prefill, decode, train };
+enum class Fusion { none, typical, max };
+
+/// Degrees of parallelism. Several GPUs are a later issue: anything but 1 is refused by `check` as not modelled yet.
+struct ParallelPlan {
+  std::int64_t tensor = 1, pipeline = 1, data = 1, expert = 1, context = 1;
+  int zero = 0;
+  std::int64_t ranks() const { return tensor * pipeline * data * context; }
+};
+
+struct Workload {
+  Phase phase = Phase::decode;
+  std::int64_t batch = 1;     ///< sequences
+  std::int64_t prompt = 1024; ///< tokens a sequence (prefill, train)
+  std::int64_t context = 1024;///< tokens already cached (decode)
+  /// Unset: what the model file says (bf16 when it is not quantized).
+  bool precision_given = false;
+  Precision precision;
+  bool kv_dtype_given = false;
+  DType kv_dtype = DType::bf16;
+  Fusion fusion = Fusion::typical;
+  ParallelPlan parallel;
+};
+
+/// Throws BadInput for sizes below 1 (context may be 0), NotModelled for parallel degrees above 1.
+void check(const Workload& workload);
+
+}  // namespace plumbline
