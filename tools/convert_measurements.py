@@ -28,7 +28,7 @@ def azure_guide(root, out):
             m, n, k = whole(r["m"]), whole(r["n"]), whole(r["k"])
             us = 2.0 * m * n * k / (float(r["value"]) * 1e6)
             out.add(("azure_guide", gpu, "gemm"), "gemm", r["dtype"], {"M": m, "N": n, "K": k}, digits(us), rid,
-                    stack="cublaslt", clock="steady", scope="derived from TFLOP/s")
+                    stack="cublaslt", scope="derived from TFLOP/s")
         elif r["op"] == "allreduce_busbw_8gpu":
             # The printed labels (1K, 2K, ... 8G, with 65K, 132K, 524K between) are 2^10, 2^11, ... 2^33 in order.
             size = 1024 << messages[gpu]
@@ -45,7 +45,7 @@ def deepbench(root, out):
         # Column-major C[m,n] is row-major y[n,m]: our M is its n.
         shape = {"M": whole(r["n"]), "N": whole(r["m"]), "K": whole(r["k"])}
         out.add(("deepbench", "v100", "gemm"), "gemm", dtypes[r["dtype"]], shape, r["latency_us"], rid,
-                stack="cublas-2017", kernel="cublas_" + r["transA"] + r["transB"], scope="gemm")
+                stack="cublas-2017-2019", kernel="cublas_" + r["transA"] + r["transB"], scope="gemm")
 
 
 def grouped(groups, rows, n, k):
@@ -83,7 +83,7 @@ def infersim_attention(root, out):
         hq, hkv, d = map(int, r["config"].split("-"))
         shape = {"B": whole(r["batch_size"]), "Hq": hq, "Hkv": hkv, "D": d, "S": whole(r["kv_len"])}
         out.add(("infersim", "h800", "attention_decode"), "attention_decode", "bf16", shape, r["latency_us"], rid,
-                stack="infersim", kernel="flash_attention_3", scope="attention")
+                stack="infersim", kernel="fa3_or_flashinfer", scope="attention")
     for r, rid in read(root, "infersim", "mla_decode"):
         shape = {"B": whole(r["batch_size"]), "H": 128, "S": whole(r["kv_len"]), "Dc": 512, "Dr": 64}
         out.add(("infersim", "h800", "mla_decode"), "mla_decode", "bf16", shape, r["latency_us"], rid,
@@ -91,7 +91,7 @@ def infersim_attention(root, out):
     for r, rid in read(root, "infersim", "mla_prefill"):
         shape = {"B": 1, "Hq": 128, "Hkv": 128, "D": 192, "Dv": 128, "S": whole(r["seq_len"]), "causal": 1, "append": 0}
         out.add(("infersim", "h800", "mla_prefill"), "attention_prefill", "bf16", shape, r["latency_us"], rid,
-                stack="infersim", kernel="flash_attention_3", scope="attention")
+                stack="infersim", kernel="fa3_or_flashinfer", scope="attention")
 
 
 def infersim(root, out):
