@@ -149,6 +149,40 @@ double median_size(std::vector<double> values) {
   return median(std::move(values));
 }
 
+/// Which rows take part: all that the engine models have a residual, the long enough ones are trained on.
+struct Selection {
+  std::vector<std::size_t> modelled, trained;
+  std::vector<bool> is_trained;
+};
+
+/// `ratios`: ln(predicted / measured) of the modelled rows under `values`.
+Selection select(const FitProblem& problem, const std::vector<double>& values, const std::vector<Measurement>& rows,
+                 const CalibrationFitOptions& options, std::vector<double>& ratios) {
+  std::vector<std::size_t> every(rows.size());
+  std::iota(every.begin(), every.end(), std::size_t{0});
+  const std::vector<double> tried = log_ratios(problem, every, values);
+  Selection out;
+  out.is_trained.assign(rows.size(), false);
+  for (std::size_t i : every) {
+    if (!std::isfinite(tried[i])) continue;
+    out.modelled.push_back(i);
+    ratios.push_back(tried[i]);
+    if (rows[i].time < options.at_least) continue;
+    out.is_trained[i] = true;
+    out.trained.push_back(i);
+  }
+  return out;
+}
+
+std::vector<double> weights_of(const std::vector<Measurement>& rows, const Selection& chosen, bool balance) {
+  std::vector<Seconds> times;
+  for (std::size_t i : chosen.trained) times.push_back(rows[i].time);
+  const std::vector<double> trained = size_weights(times, balance);
+  std::vector<double> weights(rows.size(), 1.0);
+  for (std::size_t i = 0; i < chosen.trained.size(); ++i) weights[chosen.trained[i]] = trained[i];
+  return weights;
+}
+
 struct Residuals {
   std::vector<double> before, after;  ///< ln(predicted / measured)
   std::vector<double> unseen;         ///< ln(measured / predicted), cross-validated
@@ -265,34 +299,17 @@ CalibrationFit fit_calibration(const Gpu& gpu, const Calibration& start, const s
   problem.parameters = parameters_of(options, start);
   const auto engine = std::make_shared<EnginePredictor>(gpu, start, rows, options, problem.parameters);
   problem.predict = [engine](const auto& values, const auto& which, auto& out) { (*engine)(values, which, out); };
+  for (const Measurement& row : rows) problem.measured_s.push_back(row.time.in(units::s));
   std::vector<double> first;
   for (const FitParameter& p : problem.parameters) first.push_back(p.start);
-  for (const Measurement& row : rows) problem.measured_s.push_back(row.time.in(units::s));
-  problem.weights.assign(rows.size(), 1.0);
+  Residuals residuals;
+  const Selection chosen = select(problem, first, rows, options, residuals.before);
+  problem.weights = weights_of(rows, chosen, options.balance);
 
   CalibrationFit out;
-  std::vector<std::size_t> every(rows.size());
-  std::iota(every.begin(), every.end(), std::size_t{0});
-  const std::vector<double> tried = log_ratios(problem, every, first);
-  std::vector<std::size_t> modelled, trained;
-  std::vector<bool> is_trained(rows.size(), false);
-  std::vector<Seconds> trained_times;
-  for (std::size_t i : every) {
-    if (!std::isfinite(tried[i])) {
-      ++out.not_modelled;
-      continue;
-    }
-    modelled.push_back(i);
-    if (rows[i].time < options.at_least) continue;
-    is_trained[i] = true;
-    trained.push_back(i);
-    trained_times.push_back(rows[i].time);
-  }
-  const std::vector<double> weights = size_weights(trained_times, options.balance);
-  for (std::size_t i = 0; i < trained.size(); ++i) problem.weights[trained[i]] = weights[i];
-
-  out.result = fit(problem, trained);
-  out.trained = static_cast<long>(trained.size());
+  out.result = fit(problem, chosen.trained);
+  out.trained = static_cast<long>(chosen.trained.size());
+  out.not_modelled = static_cast<long>(rows.size() - chosen.modelled.size());
   for (std::size_t j = 0; j < first.size(); ++j) {
     const auto& bound = out.result.at_bound;
     const bool at_bound = std::find(bound.begin(), bound.end(), j) != bound.end();
@@ -300,12 +317,10 @@ CalibrationFit fit_calibration(const Gpu& gpu, const Calibration& start, const s
   }
   std::vector<std::string> texts;
   for (const Measurement& row : rows) texts.push_back(std::string(op_name(row.op)) + " " + row.shape);
-  Residuals residuals;
-  for (std::size_t i : modelled) residuals.before.push_back(tried[i]);
-  residuals.after = log_ratios(problem, modelled, out.result.values);
-  residuals.unseen = cross_validated_residuals(problem, modelled, is_trained, deal_folds(texts, options.folds),
-                                               options.folds, out.result.values);
-  out.classes = classes_of(rows, modelled, residuals);
+  residuals.after = log_ratios(problem, chosen.modelled, out.result.values);
+  residuals.unseen = cross_validated_residuals(problem, chosen.modelled, chosen.is_trained,
+                                               deal_folds(texts, options.folds), options.folds, out.result.values);
+  out.classes = classes_of(rows, chosen.modelled, residuals);
   out.calibration = filled_in(gpu, start, options, out);
   return out;
 }

@@ -65,7 +65,8 @@ TEST(Summarize, TheWorstRowIsTheFarthestEitherWay) {
 TEST(Summarize, SplitsByDtypeAndSizeAndAddsAllOfTheOp) {
   Comparison other = row(5, 5);
   other.op = "rmsnorm";
-  const std::vector<ClassSummary> all = summarize({row(5, 5), row(50, 50), row(500, 500), row(50, 55, "M=1", "fp8"), other});
+  const std::vector<ClassSummary> all =
+      summarize({row(5, 5), row(50, 50), row(500, 500), row(50, 55, "M=1", "fp8"), other});
   ASSERT_EQ(all.size(), 6U);
   EXPECT_EQ(name(all[0].size), "<10us");
   EXPECT_EQ(name(all[1].size), "10-100us");

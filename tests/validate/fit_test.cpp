@@ -43,7 +43,8 @@ FitProblem problem_of(std::size_t rows) {
   FitProblem problem;
   const FakeMachine machine = machine_of(rows);
   problem.predict = machine;
-  problem.parameters = {{"fixed_s", 1e-6, 1e-8, 1e-4}, {"dram_fraction", 0.5, 0.1, 1}, {"tensor_fraction", 0.9, 0.1, 1}};
+  problem.parameters = {
+      {"fixed_s", 1e-6, 1e-8, 1e-4}, {"dram_fraction", 0.5, 0.1, 1}, {"tensor_fraction", 0.9, 0.1, 1}};
   problem.measured_s.resize(rows);
   machine(kTruth, every(rows), problem.measured_s);
   problem.weights.assign(rows, 1.0);
