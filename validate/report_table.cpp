@@ -14,15 +14,14 @@ constexpr std::size_t kColumns = 14;
 using Line = std::array<std::string, kColumns>;
 constexpr std::size_t kNames = 4;  // left-aligned columns: the class
 
-std::string fixed(double value, int digits) {
+/// `pattern` takes one double.
+std::string printed(const char* pattern, double value) {
   char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  std::snprintf(text, sizeof text, pattern, value);
   return text;
 }
 
-std::string percent(double part) { return fixed(100 * part, 1); }
-
-std::string signed_percent(double part) { return (part >= 0 ? "+" : "") + percent(part); }
+std::string percent(double part) { return printed("%.1f", 100 * part); }
 
 Line heading() {
   return {"gpu",   "op",    "dtype",    "measured", "rows",  "median%", "p90%",
@@ -38,11 +37,11 @@ Line line_of(const ClassSummary& c) {
           percent(c.median_error),
           percent(c.p90_error),
           percent(c.mape),
-          signed_percent(c.median_bias),
+          printed("%+.1f", 100 * c.median_bias),
           percent(c.within_band),
-          c.spearman ? fixed(*c.spearman, 3) : "-",
+          c.spearman ? printed("%.3f", *c.spearman) : "-",
           percent(c.roofline_median_error),
-          "x" + fixed(c.worst.predicted / c.worst.measured, 2),
+          printed("x%.2f", c.worst.predicted / c.worst.measured),
           c.worst.shape + " (" + format(c.worst.measured) + ")"};
 }
 
@@ -89,7 +88,10 @@ std::string table_report(const ValidationReport& report) {
   if (report.classes.empty()) return text;
   std::vector<Line> lines{heading()};
   for (const ClassSummary& c : report.classes) lines.push_back(line_of(c));
-  text += "\n" + aligned(lines) + "\n" + power_lines(report);
+  text += "\n";
+  text += aligned(lines);
+  text += "\n";
+  text += power_lines(report);
   text +=
       "median, p90: 100 |ln(predicted/measured)|; bias: median of ln(predicted/measured), + is predicted too slow;\n"
       "rank: Spearman; roof: median error of the datasheet roofline; worst: predicted/measured, and at which shape\n";

@@ -109,8 +109,8 @@ TEST_F(ValidateCommand, ComparesAndWritesJsonAlone) {
   const JsonDocument document = JsonDocument::parse(out_, "stdout");
   const JsonValue root = document.root();
   EXPECT_EQ(root.at("rows").at("compared").as_integer(), 3);
-  EXPECT_EQ(root.at("classes").size(), 3U);  // 10-100 us, from 100 us, all
-  EXPECT_EQ(root.at("classes").elements()[1].at("spearman").is_null(), true);
+  EXPECT_EQ(root.at("classes").size(), 3U);                        // 10-100 us, from 100 us, all
+  EXPECT_FALSE(root.at("classes").elements()[1].has("spearman"));  // null: two rows
 }
 
 TEST_F(ValidateCommand, RowsFileHasALineARow) {
