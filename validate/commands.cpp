@@ -143,7 +143,8 @@ ExitCode run_fit(const ValidateRequest& request, std::ostream& out, std::ostream
   options.balance = request.balance;
   options.source =
       !request.source.empty() ? request.source : describe_rows(request.files, measured.rows, request.clock);
-  options.source += ", " + today();
+  for (const RowFilter& filter : request.where) options.source += ", " + filter.text;
+  options.date = today();
   const CalibrationFit fit =
       fit_calibration(gpu, calibration_for(gpu, request.calibration_file), measured.rows, options);
   out << fit_report(fit);

@@ -227,7 +227,7 @@ Calibration filled_in(const Gpu& gpu, const Calibration& start, const Calibratio
     out.gpu = gpu.name;
     out.inherited = false;
   }
-  const std::string source = "fitted on " + options.source + ", n=" + std::to_string(fit.trained);
+  const std::string source = "fitted on " + options.source + ", n=" + std::to_string(fit.trained) + ", " + options.date;
   for (std::size_t j = 0; j < fit.scalars.size(); ++j) {
     std::string said = source;
     if (fit.scalars[j].at_bound) said += ", at its bound: not determined by these rows";

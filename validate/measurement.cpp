@@ -149,6 +149,7 @@ RowFilter parse_row_filter(std::string_view text) {
     throw BadInput("--where '" + std::string(text) + "': expected COLUMN=VALUE[,VALUE...] or COLUMN~TEXT");
   }
   RowFilter filter;
+  filter.text = text;
   filter.column = text.substr(0, at);
   filter.contains = text[at] == '~';
   filter.values =

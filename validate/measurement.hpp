@@ -26,6 +26,7 @@ struct Measurement {
 
 /// `COLUMN=VALUE[,VALUE...]` keeps rows whose column is one of the values, `COLUMN~TEXT` those that contain the text.
 struct RowFilter {
+  std::string text;  ///< as it was given
   std::string column;
   bool contains = false;
   std::vector<std::string> values;

@@ -84,7 +84,9 @@ ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked
 
 Calibration calibration_for(const Gpu& gpu, const std::string& file) {
   if (file.empty()) return load_calibration(gpu.name, gpu.calibration);
-  return parse_calibration(read_text_file(file), file);
+  Calibration calibration = parse_calibration(read_text_file(file), file);
+  calibration.inherited = calibration.gpu != gpu.name;
+  return calibration;
 }
 
 std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const std::string& gpu, long& left_out) {
