@@ -32,7 +32,7 @@ struct CalibrationFitOptions {
   bool balance = true;             ///< each size class counts equally
   int folds = 5;
   std::string source;  ///< what the rows are, for the provenance text
-  std::string date;               ///< of the fit, likewise
+  std::string date;    ///< of the fit, likewise
   std::size_t threads = 2;
 };
 

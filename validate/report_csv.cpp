@@ -2,28 +2,18 @@
 #include <initializer_list>
 
 #include "arch/format.hpp"
+#include "ops/csv.hpp"
 #include "validate/report.hpp"
 
 namespace plumbline {
 
 namespace {
 
-/// A field as RFC 4180 wants it: quoted when it holds a comma, a quote or a line end.
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
 void add_line(std::string& text, std::initializer_list<std::string> fields) {
   bool first = true;
   for (const std::string& one : fields) {
     if (!first) text += ',';
-    text += field(one);
+    append_csv_field(text, one);
     first = false;
   }
   text += '\n';

@@ -27,7 +27,7 @@ std::string text_of_file(const fs::path& path) {
 class ValidateCommand : public testing::Test {
  protected:
   void SetUp() override {
-    program_ = fs::read_symlink("/proc/self/exe").parent_path() / "validate";
+    program_ = fs::path(PLUMBLINE_BIN) / "validate";
     ASSERT_TRUE(fs::exists(program_)) << program_ << " is not built";
     std::string pattern = (fs::temp_directory_path() / "plumbline-XXXXXX").string();
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
