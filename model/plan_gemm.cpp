@@ -272,8 +272,8 @@ Candidate tiled(const Cut& cut, double splits) {
   return k;
 }
 
-/// Collects candidates with their cheap bounds, then prices them in order of the bound until no bound is below the
-/// best answer: the result is that of pricing all of them.
+/// Collects candidates with their cheap bounds, prices the most promising first, then those whose bound is below the
+/// best answer so far: the result is that of pricing all of them.
 class Search {
  public:
   explicit Search(const Context& context) : c_(context) {
@@ -290,13 +290,11 @@ class Search {
   }
 
   GemmChoice run() {
-    while (!candidates_.empty()) {
-      const auto next = std::min_element(candidates_.begin(), candidates_.end(),
-                                         [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
-      if (next->bound >= best_.total) break;
-      consider(*next);
-      *next = candidates_.back();
-      candidates_.pop_back();
+    const auto likeliest = std::min_element(candidates_.begin(), candidates_.end(),
+                                            [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
+    consider(*likeliest);
+    for (const Candidate& k : candidates_) {
+      if (k.bound < best_.total && &k != &*likeliest) consider(k);
     }
     return best_;
   }
