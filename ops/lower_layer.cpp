@@ -129,7 +129,7 @@ void double_stream_layer(Step& s, const LayerSpec& l) {
   const std::int64_t joined = latents + text;
   if (a.qk_norm > 0 && !s.max()) s.norm("qk_norm", NormKind::rms, joined * (heads + kv), a.qk_dim);
   if (a.rope && !s.max()) s.add("rope", Rope{joined, heads + kv, a.qk_dim, s.types.base});
-  attention_core(s, {heads, kv, a.qk_dim, a.v_dim, both, both, false, 0, false, false, 0});
+  attention_core(s, {heads, kv, a.qk_dim, a.v_dim, both, both, false, 0, false, false, 0, s.types.base});
   const auto finish = [&](std::int64_t rows, const char* quantize_name, const char* name, const char* norm_name,
                           const FfnNames& names) {
     s.tokens = rows;

@@ -52,6 +52,8 @@ class Step {
   bool none() const { return fusion == Fusion::none; }
   bool max() const { return fusion == Fusion::max; }
   bool train() const { return workload.phase == Phase::train; }
+  /// Keys and values that stay in the cache have its format; others are activations.
+  DType kept() const { return cache ? types.kv : types.base; }
   std::int64_t tp() const { return workload.parallel.tensor; }
   /// Share of a dimension that tensor parallelism splits; at least 1 (KV heads are replicated beyond that).
   std::int64_t share(std::int64_t whole) const { return tp() == 1 ? whole : ceil_div(whole, tp()); }
@@ -130,6 +132,7 @@ struct Core {
   bool chunked = false;
   bool decode = false;
   int append = 0;
+  DType kv = DType::bf16;  ///< format in which keys and values lie in memory
 };
 void attention_core(Step& s, const Core& c);
 
