@@ -1,6 +1,7 @@
 // Softmax attention of one layer: projections, rotation, cache append and the attention itself at each fusion level.
 //
-// none     q, k, v GEMMs apart; QK^T, scale, mask, softmax (dropout), PV as kernels of their own, over all pairs, masked
+// none     q, k, v GEMMs apart; QK^T, scale, mask, softmax (dropout), PV as kernels of their own, over all pairs,
+// masked
 //          or not; the cache is written by a copy (a static cache; torch.cat would copy all of it) and grouped KV heads
 //          are expanded by a copy first (`repeat_kv` of Hugging Face's eager code).
 // typical  one QKV GEMM and flash attention. One `rope` kernel rotates Q and K and writes K and V to the cache, in
@@ -118,8 +119,9 @@ void attention_core(Step& s, const Core& c) {
   } else if (c.decode) {
     // A chunk is a shorter context; a sliding window is the kernel's own business.
     const bool slides = c.window > 0 && !c.chunked && c.window < c.kv_len;
-    s.add("attention", AttentionDecode{s.batch, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim,
-                                       c.chunked ? decode_keys(c) : c.kv_len, 0, slides ? c.window : 0, s.types.base, c.kv});
+    s.add("attention",
+          AttentionDecode{s.batch, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim, c.chunked ? decode_keys(c) : c.kv_len, 0,
+                          slides ? c.window : 0, s.types.base, c.kv});
   } else if (c.chunked && c.window > 0 && c.window < c.q_len) {
     chunked_prefill(s, c);
   } else {
@@ -159,8 +161,8 @@ void cross_attention(Step& s, const AttentionSpec& a) {
   if (s.none()) {
     eager_core(s, core);
   } else if (s.decode) {
-    s.add("cross_attention", AttentionDecode{s.batch, q_heads, kv_heads, a.qk_dim, a.v_dim, s.cross_len, 0, 0,
-                                             s.types.base, s.types.kv});
+    s.add("cross_attention",
+          AttentionDecode{s.batch, q_heads, kv_heads, a.qk_dim, a.v_dim, s.cross_len, 0, 0, s.types.base, s.types.kv});
   } else {
     flash(s, "cross_attention", core, s.batch, s.q_len, s.cross_len);
   }

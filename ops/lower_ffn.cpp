@@ -9,13 +9,13 @@
 
 namespace plumbline::lowering {
 
-const FfnNames kFfnNames{"ffn_quantize", "gate_up_proj", "gate_proj", "up_proj", "ffn_act", "ffn_mul", "down_quantize",
-                         "down_proj", "ffn_all_reduce"};
-const FfnNames kSharedNames{"shared_quantize", "shared_gate_up_proj", "shared_gate_proj", "shared_up_proj",
-                            "shared_act", "shared_mul", "shared_down_quantize", "shared_down_proj",
-                            "shared_all_reduce"};
-const FfnNames kTextNames{"text_ffn_quantize", "text_gate_up_proj", "text_gate_proj", "text_up_proj", "text_ffn_act",
-                          "text_ffn_mul", "text_down_quantize", "text_down_proj", "text_all_reduce"};
+const FfnNames kFfnNames{"ffn_quantize", "gate_up_proj",  "gate_proj", "up_proj",       "ffn_act",
+                         "ffn_mul",      "down_quantize", "down_proj", "ffn_all_reduce"};
+const FfnNames kSharedNames{"shared_quantize",      "shared_gate_up_proj", "shared_gate_proj",
+                            "shared_up_proj",       "shared_act",          "shared_mul",
+                            "shared_down_quantize", "shared_down_proj",    "shared_all_reduce"};
+const FfnNames kTextNames{"text_ffn_quantize", "text_gate_up_proj",  "text_gate_proj", "text_up_proj",   "text_ffn_act",
+                          "text_ffn_mul",      "text_down_quantize", "text_down_proj", "text_all_reduce"};
 
 namespace {
 
@@ -40,8 +40,9 @@ void activate(Step& s, const FfnSpec& f, std::int64_t rows, std::int64_t width, 
   if (f.gated) s.row(names.mul, RowwiseKind::add, rows, width);
 }
 
-constexpr FfnNames kExpertNames{"expert_quantize", "experts_gate_up", "experts_gate", "experts_up", "experts_act",
-                                "experts_mul", "expert_down_quantize", "experts_down", "experts_all_reduce"};
+constexpr FfnNames kExpertNames{"expert_quantize",      "experts_gate_up", "experts_gate",
+                                "experts_up",           "experts_act",     "experts_mul",
+                                "expert_down_quantize", "experts_down",    "experts_all_reduce"};
 
 /// Routed rows of this rank. With expert parallelism a rank holds experts / degree and receives, balanced, as many rows
 /// as it sends: tokens x topk rows, each through one of its experts.

@@ -157,8 +157,8 @@ void compressed_core(Step& s, const AttentionSpec& a, std::int64_t heads) {
   if (pooled == 0) return;
   if (s.none()) attention_core(s, {heads, 1, dim, dim, s.q_len, pooled, false, 0, false, false, 0, s.kept()});
   else
-    s.add("attention_pooled", AttentionPrefill{s.batch, heads, 1, dim, dim, s.q_len, pooled, false, 0, 0, s.types.base,
-                                               s.kept()});
+    s.add("attention_pooled",
+          AttentionPrefill{s.batch, heads, 1, dim, dim, s.q_len, pooled, false, 0, 0, s.types.base, s.kept()});
 }
 
 }  // namespace

@@ -58,8 +58,10 @@ TEST(LowerFlops, OneTokenOfPrefillMultipliesWhatADecodeStepDoes) {
     if (!is_decoder(m) || m.stacks.size() > 1) continue;
     for (const Fusion fusion : {Fusion::none, Fusion::typical, Fusion::max}) {
       const Graph a = lower(m, prefill(4, 1, fusion)), b = lower(m, decode(4, 0, fusion));
-      const auto dense = [](const Node& n) { return is_gemm(n) && std::string_view(n.name).substr(0, 5) != "attn_" &&
-                                                    std::string_view(n.name) != "index_scores"; };
+      const auto dense = [](const Node& n) {
+        return is_gemm(n) && std::string_view(n.name).substr(0, 5) != "attn_" &&
+               std::string_view(n.name) != "index_scores";
+      };
       EXPECT_DOUBLE_EQ(tensor_flops(a, dense), tensor_flops(b, dense)) << m.name;
     }
   }

@@ -35,10 +35,12 @@ double least_dimension(const Op& op) {
   if (const auto* a = std::get_if<AttentionPrefill>(&op)) {
     s.see(std::min({a->batch, a->q_heads, a->kv_heads, a->qk_dim, a->v_dim, a->q_len, a->kv_len}));
   }
-  if (const auto* a = std::get_if<AttentionDecode>(&op)) s.see(std::min({a->batch, a->q_heads, a->kv_heads, a->context}));
+  if (const auto* a = std::get_if<AttentionDecode>(&op))
+    s.see(std::min({a->batch, a->q_heads, a->kv_heads, a->context}));
   if (const auto* a = std::get_if<MlaDecode>(&op)) s.see(std::min({a->batch, a->heads, a->context, a->latent}));
   if (const auto* t = std::get_if<TopK>(&op)) s.see(std::min({t->rows, t->cols, t->k, t->cols - t->k + 1}));
-  if (const auto* r = std::get_if<Recurrence>(&op)) s.see(std::min({r->batch, r->seq, r->heads, r->head_dim, r->state}));
+  if (const auto* r = std::get_if<Recurrence>(&op))
+    s.see(std::min({r->batch, r->seq, r->heads, r->head_dim, r->state}));
   if (const auto* c = std::get_if<CausalConv>(&op)) s.see(std::min({c->batch, c->seq, c->channels, c->width}));
   if (const auto* p = std::get_if<MoePermute>(&op)) s.see(std::min({p->tokens, p->topk, p->cols}));
   if (const auto* e = std::get_if<Embedding>(&op)) s.see(std::min(e->rows, e->cols));

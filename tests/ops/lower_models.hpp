@@ -43,7 +43,8 @@ inline FfnSpec moe(std::int64_t experts, std::int64_t topk, std::int64_t width, 
 /// Weights of the matrix products of a part, those a token uses.
 inline double matrix_elements(const AttentionSpec& a, double h) {
   const double q = d(a.q_heads), qk = d(a.qk_dim), v = d(a.v_dim);
-  if (a.kind == AttentionSpec::Kind::standard) return h * q * qk * (a.output_gate ? 2 : 1) + h * d(a.kv_heads) * (qk + v) + q * v * h;
+  if (a.kind == AttentionSpec::Kind::standard)
+    return h * q * qk * (a.output_gate ? 2 : 1) + h * d(a.kv_heads) * (qk + v) + q * v * h;
   const double rq = d(a.q_lora_rank), rkv = d(a.kv_lora_rank);
   const double query = rq > 0 ? h * rq + rq * q * qk : h * q * qk;
   return query + h * (rkv + d(a.rope_dim)) + rkv * q * (d(a.nope_dim) + v) + q * v * h;
@@ -52,7 +53,8 @@ inline double matrix_elements(const AttentionSpec& a, double h) {
 inline double active_elements(const FfnSpec& f, double h) {
   const double matrices = f.gated ? 3 : 2;
   double n = matrices * h * d(f.width);
-  if (f.is_moe()) n += d(f.topk) * matrices * h * d(f.expert_width) + h * d(f.experts) + matrices * h * d(f.shared_width);
+  if (f.is_moe())
+    n += d(f.topk) * matrices * h * d(f.expert_width) + h * d(f.experts) + matrices * h * d(f.shared_width);
   return n;
 }
 
@@ -160,7 +162,8 @@ inline Llm compressed() {
   indexed.index_heads = 64;
   indexed.index_dim = 128;
   indexed.index_topk = 512;
-  return model("compressed", 4096, 129280, {{layer(a, moe(256, 6, 2048, 2048)), 20}, {layer(indexed, moe(256, 6, 2048, 2048)), 20}});
+  return model("compressed", 4096, 129280,
+               {{layer(a, moe(256, 6, 2048, 2048)), 20}, {layer(indexed, moe(256, 6, 2048, 2048)), 20}});
 }
 
 inline Llm gpt_oss() {
@@ -168,7 +171,8 @@ inline Llm gpt_oss() {
   full.qkv_bias = full.out_bias = full.sinks = true;
   window = full;
   window.window = 128;
-  Llm m = model("gpt-oss-120b", 2880, 201088, {{layer(window, moe(128, 4, 2880)), 18}, {layer(full, moe(128, 4, 2880)), 18}});
+  Llm m = model("gpt-oss-120b", 2880, 201088,
+                {{layer(window, moe(128, 4, 2880)), 18}, {layer(full, moe(128, 4, 2880)), 18}});
   m.quantization.experts = DType::mxfp4;
   m.quantization.method = "mxfp4";
   return m;
@@ -319,8 +323,9 @@ inline Llm flux() {
 }
 
 inline std::vector<Llm> all_models() {
-  return {llama_8b(), llama_70b(), mixtral(), deepseek_v3(), deepseek_v32(), compressed(), gpt_oss(), mamba2(), jamba(),
-          qwen3_next(), gemma2(), llama4(), gpt2(), bert(), vit(), t5(), t5(1500), flux()};
+  return {llama_8b(), llama_70b(), mixtral(), deepseek_v3(), deepseek_v32(), compressed(),
+          gpt_oss(),  mamba2(),    jamba(),   qwen3_next(),  gemma2(),       llama4(),
+          gpt2(),     bert(),      vit(),     t5(),          t5(1500),       flux()};
 }
 
 inline Workload prefill(std::int64_t batch, std::int64_t prompt, Fusion fusion = Fusion::typical) {
@@ -354,7 +359,9 @@ inline bool is_weight_gemm(const Node& n) {
   if (const auto* g = std::get_if<Gemm>(&n.op)) return g->batch == 1;
   return std::holds_alternative<GroupedGemm>(n.op);
 }
-inline bool is_gemm(const Node& n) { return std::holds_alternative<Gemm>(n.op) || std::holds_alternative<GroupedGemm>(n.op); }
+inline bool is_gemm(const Node& n) {
+  return std::holds_alternative<Gemm>(n.op) || std::holds_alternative<GroupedGemm>(n.op);
+}
 
 template <class Which>
 double tensor_flops(const Graph& g, Which which) {
