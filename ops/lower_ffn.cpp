@@ -81,7 +81,10 @@ void exchange(Step& s, const char* name, const Routed& r, DType type) {
 }
 
 void route(Step& s, const FfnSpec& f) {
-  s.gemm("router", s.tokens, f.experts, s.hidden, s.types.plain);
+  // The shared expert's gate is one more column of the router; eager code multiplies by it apart.
+  const bool gate = f.shared_gate && f.shared_width > 0;
+  s.gemm("router", s.tokens, f.experts + (gate && !s.none() ? 1 : 0), s.hidden, s.types.plain);
+  if (s.none() && gate) s.gemm("shared_gate", s.tokens, 1, s.hidden, s.types.plain);
   if (s.none()) s.row("router_softmax", RowwiseKind::softmax, s.tokens, f.experts);
   s.add("router_topk", TopK{s.tokens, f.experts, f.topk, s.types.base});
 }
