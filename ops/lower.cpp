@@ -37,6 +37,7 @@ const char* segment_name(const StackSpec& stack, const LayerSpec& l) {
   const bool moe = l.ffn && l.ffn->is_moe();
   if (l.recurrent) return moe ? "recurrent_moe_layer" : "recurrent_layer";
   if (!l.attention && !l.cross) return moe ? "moe_only_layer" : "ffn_only_layer";
+  if (l.attention && l.attention->index_heads > 0) return moe ? "indexed_moe_layer" : "indexed_layer";
   if (l.attention && l.attention->window > 0) return moe ? "window_moe_layer" : "window_layer";
   return moe ? "moe_layer" : "layer";
 }
@@ -88,6 +89,10 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
   s.dropout = false;
   s.q_len = latents;
   s.tokens = s.batch * latents;
+  if (&stack == &llm.main()) return;  // its last norm belongs to the head
+  s.open("encoder_end", 1);
+  s.norm("encoder_norm", stack.kinds.front().norm, s.tokens, s.hidden);
+  s.close();
 }
 
 /// Cross entropy over the vocabulary: eager code casts to fp32 and keeps it; the fused kernel (Liger, Apex) overwrites

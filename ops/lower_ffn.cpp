@@ -92,7 +92,10 @@ void route(Step& s, const FfnSpec& f) {
 void experts(Step& s, const FfnSpec& f) {
   const Routed r = routed(s, f);
   const DType moved = s.types.quantizes(s.types.experts) ? s.types.experts.input : s.types.base;
-  if (f.latent > 0) s.linear("latent_down", s.tokens, f.latent, s.hidden);
+  if (f.latent > 0) {
+    s.quantize("latent_down_quantize", s.tokens, s.hidden, s.types.linear);
+    s.linear("latent_down", s.tokens, f.latent, s.hidden);
+  }
   s.quantize(kExpertNames.quantize, s.tokens, r.width, s.types.experts);
   if (!s.max()) s.add("moe_permute", MoePermute{s.tokens, f.topk, r.width, false, moved});
   exchange(s, "moe_dispatch", r, moved);
@@ -110,7 +113,9 @@ void experts(Step& s, const FfnSpec& f) {
 
 void combine(Step& s, const FfnSpec& f) {
   s.add("moe_combine", MoePermute{s.tokens, f.topk, f.latent > 0 ? f.latent : s.hidden, true, s.types.base});
-  if (f.latent > 0) s.linear("latent_up", s.tokens, s.hidden, f.latent);
+  if (f.latent == 0) return;
+  s.quantize("latent_up_quantize", s.tokens, f.latent, s.types.linear);
+  s.linear("latent_up", s.tokens, s.hidden, f.latent);
 }
 
 }  // namespace
