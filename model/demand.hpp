@@ -1,0 +1,58 @@
+// What one launch asks of the machine, and where the time of it went. The timing engine (timing.hpp) turns the first
+// into the second for any kernel; planners only fill in `Demand`.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "arch/units.hpp"
+#include "ops/plans.hpp"
+
+namespace plumbline {
+
+/// The resources that a launch can be bound by, in the order of `ResourceTimes`.
+enum class Resource { tensor, fp32, sfu, issue, smem, l2, dram, link, latency, count_ };
+inline constexpr std::size_t kResourceCount = static_cast<std::size_t>(Resource::count_);
+std::string_view name(Resource resource);
+
+template <class T>
+class PerResource {
+ public:
+  constexpr T& operator[](Resource r) { return values_[static_cast<std::size_t>(r)]; }
+  constexpr const T& operator[](Resource r) const { return values_[static_cast<std::size_t>(r)]; }
+  auto begin() const { return values_.begin(); }
+  auto end() const { return values_.end(); }
+
+ private:
+  std::array<T, kResourceCount> values_{};
+};
+
+/// Work of one launch. "Per step" is one main-loop iteration of one CTA, in clocks of the SM unit that does it.
+struct Demand {
+  KernelPlan plan;
+  // per CTA and step: SM clocks at full rate of the unit
+  double tensor_clk = 0, fp32_clk = 0, sfu_clk = 0, issue_clk = 0, smem_clk = 0;
+  Bytes l2;                    ///< per CTA and step: requested from L2
+  Seconds step_latency;        ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
+  double exposed_clk = 0;      ///< per CTA and step: clocks that overlap with nothing (softmax not hidden, barriers)
+  // per CTA, once
+  double once_clk = 0;         ///< prologue and epilogue clocks that the next CTA on the SM does not hide
+  // per launch
+  Bytes dram_read, dram_write; ///< after L2 filtering
+  Bytes in_flight;             ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
+  Bytes link;
+  Seconds chain;               ///< dependent latencies that nothing hides
+};
+
+/// Time of one launch, from the first CTA's start to the last one's end.
+struct LaunchTime {
+  Seconds total, fixed, body, tail;
+  PerResource<Seconds> by_resource;  ///< each resource's own time, had it been alone
+  Resource limiter = Resource::latency;
+  double waves = 0;
+  double overlap = 0;                ///< p of the p-norm it was priced with
+  double tensor_share = 1;           ///< share of the tensor peak at the clock that it was priced with
+};
+
+}  // namespace plumbline

@@ -1,0 +1,135 @@
+// The public entry points: what an operator, or a step of a model, costs on a GPU.
+//
+//   Machine machine = make_machine(load_gpu("h200_sxm"), MachineOptions{});
+//   StepPrediction step = predict(load_llm("llama-3.1-8b"), workload, machine, RunOptions{});
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arch/calibration.hpp"
+#include "arch/gpu.hpp"
+#include "model/demand.hpp"
+#include "ops/graph.hpp"
+#include "ops/shapes.hpp"
+
+namespace plumbline {
+
+enum class Runtime { graph, stream, eager };
+enum class ClockMode { burst, steady };
+
+struct MachineOptions {
+  KernelSet kernels = KernelSet::own;
+  ClockMode clock = ClockMode::burst;
+  std::optional<Watts> power_cap;
+};
+
+/// A GPU with everything that depends only on it worked out once: scalars resolved from the calibration, peaks at the
+/// clock. Cheap to copy is not promised; predict() only reads it, from any number of threads.
+class Machine;
+
+/// Throws BadInput when no calibration can be found for the kernel set.
+std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const MachineOptions& options);
+std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& calibration,
+                                            const MachineOptions& options);
+const Gpu& gpu(const Machine& machine);
+KernelSet kernel_set(const Machine& machine);
+/// What was assumed about the machine: inherited calibration, clock model, overrides.
+const std::vector<std::string>& assumptions(const Machine& machine);
+
+/// What a time is spent on, for the reports: which of five words describes it.
+enum class Bound { compute, memory, network, latency, launch };
+std::string_view name(Bound bound);
+
+/// One kernel launch of an operator.
+struct LaunchPrediction {
+  const char* kernel = "";   ///< "gemm", "split-K reduce", "attention", "combine"
+  Demand demand;
+  LaunchTime time;
+};
+
+/// How the numbers behind a prediction were come by.
+enum class Provenance { calibrated, inherited, datasheet };
+std::string_view name(Provenance provenance);
+
+struct OpPrediction {
+  /// One execution among others back to back in a CUDA graph: its launches plus a graph gap each. (A profiler's kernel
+  /// duration is the same without the gaps: the sum of launches[i].time.total.)
+  Seconds time;
+  Seconds low, high;         ///< 5-95 % band; low <= time <= high
+  long band_rows = 0;        ///< measured rows behind the band; 0: no measurement of the class is on file
+  Bound bound = Bound::latency;
+  Resource limiter = Resource::latency;  ///< of the longest launch
+  double limiter_share = 0;  ///< that resource's own time / time
+  Flops flops;               ///< useful work (ops/work.hpp)
+  Flops tensor;              ///< ... of which on tensor cores, in `math` format
+  DType math = DType::bf16;
+  Bytes dram_read, dram_write;
+  std::optional<Watts> power;    ///< not modelled yet: stays empty
+  std::optional<Joules> energy;  ///< not modelled yet: stays empty
+  Hertz clock;               ///< SM clock it was priced at
+  Provenance provenance = Provenance::datasheet;
+  std::string_view family;   ///< kernel family whose scalars and band were used
+  GemmPlan gemm_plan;        ///< zero unless a GEMM
+  AttentionPlan attention_plan;  ///< zero unless attention
+  std::array<LaunchPrediction, 4> launches;
+  int launch_count = 0;
+
+  Bytes dram_bytes() const { return dram_read + dram_write; }
+  Intensity intensity() const { return flops / dram_bytes(); }
+};
+
+/// Throws NotModelled for an operator that has no planner yet (collectives between GPUs), BadInput for a dtype that the
+/// GPU has no path for.
+OpPrediction predict(const Op& op, const Machine& machine);
+/// The same into `out` (its storage is large: reuse it in loops).
+void predict(const Op& op, const Machine& machine, OpPrediction& out);
+
+/// The roofline floor with datasheet peaks at the boost clock: max(FLOPs / peak, bytes / bandwidth).
+Seconds roofline(const Op& op, const Gpu& gpu);
+
+struct RunOptions {
+  Runtime runtime = Runtime::graph;
+};
+
+struct NodePrediction {
+  const Node* node = nullptr;  ///< into StepPrediction::graph
+  OpPrediction op;             ///< one execution
+  Seconds gap;                 ///< launch gap of one execution that the host or the graph leaves exposed
+};
+
+/// Parts of the step's time that go to each kind of bound; they sum to 1.
+struct TimeShare {
+  double compute = 0, memory = 0, network = 0, latency = 0, launch = 0;
+};
+
+struct StepPrediction {
+  Graph graph;
+  std::vector<NodePrediction> nodes;
+  Seconds latency, low, high;  ///< one step
+  double tokens_per_s = 0;
+  TimeShare share;
+  Flops flops;
+  Bytes dram_bytes;
+  double mfu = 0;              ///< FLOPs / (latency x dense tensor peak at the boost clock of the step's main dtype)
+  double mbu = 0;              ///< DRAM bytes / (latency x datasheet bandwidth)
+  bool fits = true;
+  std::optional<Joules> energy;
+  std::optional<Watts> power;
+  Hertz clock;
+};
+
+StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options);
+/// The same into `out`, whose storage is reused: microseconds matter in sweeps.
+void predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options,
+             StepPrediction& out);
+
+/// The formula of each launch with the numbers in it, as one would write it on a whiteboard. Plain text, several lines.
+std::string explain(const Op& op, const OpPrediction& prediction, const Machine& machine);
+
+}  // namespace plumbline
