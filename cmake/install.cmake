@@ -15,8 +15,10 @@ foreach(floor ${floors})
 endforeach()
 install(DIRECTORY data DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline PATTERN "measurements" EXCLUDE)
 install(EXPORT plumbline-targets NAMESPACE plumbline:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plumbline)
+set(PLUMBLINE_DATA_DIR ${CMAKE_INSTALL_DATADIR}/plumbline/data)
 configure_package_config_file(cmake/plumbline-config.cmake.in ${CMAKE_BINARY_DIR}/plumbline-config.cmake
-                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plumbline)
+                              INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plumbline
+                              PATH_VARS PLUMBLINE_DATA_DIR)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/plumbline-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/plumbline-config.cmake ${CMAKE_BINARY_DIR}/plumbline-config-version.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plumbline)

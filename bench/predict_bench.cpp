@@ -1,0 +1,75 @@
+// How long one prediction takes when everything is loaded: what a sweep pays a point. Storage is reused, as sweeps do.
+#include <benchmark/benchmark.h>
+
+#include "arch/gpu.hpp"
+#include "model/predict.hpp"
+#include "ops/graph.hpp"
+#include "ops/llm.hpp"
+#include "ops/op_text.hpp"
+
+namespace plumbline {
+namespace {
+
+Workload decode(std::int64_t batch, std::int64_t context) {
+  Workload workload;
+  workload.phase = Phase::decode;
+  workload.batch = batch;
+  workload.context = context;
+  return workload;
+}
+
+Workload prefill(std::int64_t batch, std::int64_t prompt) {
+  Workload workload;
+  workload.phase = Phase::prefill;
+  workload.batch = batch;
+  workload.prompt = prompt;
+  return workload;
+}
+
+std::shared_ptr<const Machine> h200() { return make_machine(load_gpu("h200_sxm"), MachineOptions{}); }
+
+void predict_step(benchmark::State& state, const char* model, const Workload& workload) {
+  const Llm llm = load_llm(model);
+  const auto machine = h200();
+  StepPrediction step;
+  for (auto _ : state) {
+    predict(llm, workload, *machine, RunOptions{}, step);
+    benchmark::DoNotOptimize(step.latency);
+  }
+  state.counters["nodes"] = static_cast<double>(step.nodes.size());
+}
+BENCHMARK_CAPTURE(predict_step, llama_70b_decode, "llama-3.1-70b", decode(64, 4096));
+BENCHMARK_CAPTURE(predict_step, llama_70b_prefill, "llama-3.1-70b", prefill(4, 2048));
+BENCHMARK_CAPTURE(predict_step, deepseek_v3_decode, "deepseek-v3", decode(128, 4096));
+
+void lower_step(benchmark::State& state, const char* model, const Workload& workload) {
+  const Llm llm = load_llm(model);
+  Graph graph;
+  for (auto _ : state) {
+    lower(llm, workload, graph);
+    benchmark::DoNotOptimize(graph.tokens);
+  }
+}
+BENCHMARK_CAPTURE(lower_step, llama_70b_decode, "llama-3.1-70b", decode(64, 4096));
+BENCHMARK_CAPTURE(lower_step, deepseek_v3_decode, "deepseek-v3", decode(128, 4096));
+
+void predict_op(benchmark::State& state, const char* op, const char* shape) {
+  const Op parsed = parse_op(op, "bf16", shape);
+  const auto machine = h200();
+  OpPrediction out;
+  for (auto _ : state) {
+    predict(parsed, *machine, out);
+    benchmark::DoNotOptimize(out.time);
+  }
+}
+BENCHMARK_CAPTURE(predict_op, gemm, "gemm", "M=4096;N=4096;K=4096");
+BENCHMARK_CAPTURE(predict_op, attention_decode, "attention_decode", "B=64;Hq=32;Hkv=8;D=128;S=4096");
+BENCHMARK_CAPTURE(predict_op, rmsnorm, "rmsnorm", "rows=4096;cols=8192");
+
+void parse_shape(benchmark::State& state) {
+  for (auto _ : state) benchmark::DoNotOptimize(parse_op("gemm", "bf16", "M=4096;N=4096;K=4096"));
+}
+BENCHMARK(parse_shape);
+
+}  // namespace
+}  // namespace plumbline
