@@ -39,7 +39,7 @@ void add_set_flag(CLI::App& app, MachineFlags& flags) {
              flags.overrides.push_back({text.substr(0, equals), text.substr(equals + 1)});
            }
          },
-         "what if: replace a number of the GPU's descriptor, e.g. memory.bandwidth=6TB/s, sm_count=160 (repeatable)")
+         "replace a number of the descriptor: memory.bandwidth=6TB/s, sm_count=160 (repeatable)")
       ->type_name("PATH=VALUE")
       ->type_size(1)
       ->allow_extra_args(false);
@@ -55,9 +55,9 @@ void add_gpu_flags(CLI::App& app, MachineFlags& flags) {
 void add_machine_flags(CLI::App& app, MachineFlags& flags) {
   add_gpu_flags(app, flags);
   add_choice(app, "--kernels", kKernelSetWords, flags.kernels,
-             "whose kernels: this project's, cuBLAS/cuDNN/FlashAttention class, or the roofline floor");
+             "this project's, cuBLAS/cuDNN/FlashAttention class, or the roofline floor");
   add_choice(app, "--clock", kClockWords, flags.clock,
-             "burst: a short run at the boost clock; steady: the clock that long runs settle at");
+             "a short run at the boost clock, or the clock that long runs settle at");
   add_value(app, "--power-cap", "W", "board power limit (not modelled yet)", [&flags](const std::string& text) {
     const bool bare = !text.empty() && text.find_first_not_of("0123456789.") == text.npos;
     try {

@@ -77,11 +77,15 @@ std::int64_t whole_number(const std::string& flag, const std::string& text, std:
 CLI::Option* add_value(CLI::App& app, const std::string& flag, const std::string& shape, const std::string& help,
                        std::function<void(const std::string&)> action);
 
-/// "own|library|ideal"
+/// "own|library|ideal", or "own, library or ideal" for a sentence.
 template <class E, std::size_t N>
-std::string joined_words(const std::array<Word<E>, N>& words, std::string_view between = "|") {
+std::string joined_words(const std::array<Word<E>, N>& words, std::string_view between = "|",
+                         std::string_view last = "|") {
   std::string text;
-  for (const Word<E>& word : words) text += (text.empty() ? "" : std::string(between)) + std::string(word.text);
+  for (std::size_t i = 0; i < N; ++i) {
+    if (i > 0) text += i + 1 == N ? last : between;
+    text += words[i].text;
+  }
   return text;
 }
 
@@ -92,7 +96,7 @@ E chosen_word(const std::string& flag, const std::array<Word<E>, N>& words, cons
     if (word.text == text) return word.value;
     known.emplace_back(word.text);
   }
-  throw BadInput(flag + ": expected " + joined_words(words, ", ") + "; found '" + text + "'" + did_you_mean(text, known));
+  throw BadInput(flag + ": expected " + joined_words(words, ", ", " or ") + "; found '" + text + "'" + did_you_mean(text, known));
 }
 
 /// An option that takes one of `words`; its present value is the default that the help shows.

@@ -120,9 +120,7 @@ void add_later_commands(CLI::App& root, Action& action) {
   for (const auto& [name, help] : kLater) {
     CLI::App* app = root.add_subcommand(name, help);
     app->prefix_command();  // its arguments are not judged yet
-    app->callback([&action, command = std::string(name)] {
-      action = [command]() -> ExitCode { throw NotModelled(command + ": not modelled yet"); };
-    });
+    app->callback([&action] { action = []() -> ExitCode { throw NotModelled("not modelled yet"); }; });
   }
 }
 

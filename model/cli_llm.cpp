@@ -112,15 +112,15 @@ void add_llm_command(CLI::App& root, Action& action) {
       ->type_name("NAME|config.json")
       ->required();
   add_choice(*app, "--phase", kPhaseWords, flags->workload.phase,
-             "prefill: the whole prompt; decode: one token a sequence; train: forward, backward, optimizer", false)
+             "the whole prompt; one token a sequence; or forward, backward and optimizer", false)
       ->required();
   add_machine_flags(*app, flags->machine);
   add_size_flags(*app, *flags);
   add_precision_flags(*app, *flags);
   add_choice(*app, "--runtime", kRuntimeWords, flags->run.runtime,
-             "how launches reach the GPU: CUDA graph, queued stream, or one by one from Python");
+             "how launches reach the GPU: CUDA graph, queued stream, one by one from Python");
   add_choice(*app, "--fusion", kFusionWords, flags->workload.fusion,
-             "none: each framework op its own kernel; typical: today's serving stacks; max");
+             "none: each framework op a kernel of its own; typical: today's serving stacks");
   add_output_flags(*app, flags->output, {Format::table, Format::json, Format::csv, Format::trace, Format::html});
   add_value(*app, "--explain", "[OP]", "the formula behind every operator's time, or behind this one's",
             [flags](const std::string& text) { flags->explain = text; })

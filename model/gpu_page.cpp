@@ -40,12 +40,6 @@ std::optional<Calibration> calibration_of(const Gpu& gpu) {
   }
 }
 
-std::string labelled(std::string_view label, std::string_view text) {
-  std::string line = "  " + std::string(label);
-  line.resize(16, ' ');
-  return line + wrapped(text, 102, 16) + "\n";
-}
-
 std::string rate_or_dash(FlopRate rate) { return rate > 0.0 * units::FLOP_per_s ? format(rate) : "-"; }
 
 std::string identity(const GpuPage& page, const TextStyle& style) {
@@ -141,11 +135,9 @@ std::string provenance(const GpuPage& page, const TextStyle& style) {
   }
   std::set<std::string> sources;
   for (const auto& [path, source] : page.gpu.sources) sources.insert(source);
-  if (!sources.empty()) out += style.bold("sources") + " (per number: --format json)\n";
-  for (const std::string& source : sources) out += "  - " + wrapped(source, 114, 4) + "\n";
-  if (!page.gpu.assumptions.empty()) out += style.bold("assumptions") + "\n";
-  for (const std::string& sentence : page.gpu.assumptions) out += "  - " + wrapped(sentence, 114, 4) + "\n";
-  return out;
+  const std::vector<std::string> distinct(sources.begin(), sources.end());
+  return out + bullets("sources (per number: --format json)", distinct, style) +
+         bullets("assumptions", page.gpu.assumptions, style);
 }
 
 Json compute_json(const GpuPage& page) {

@@ -28,17 +28,14 @@ class BlockReader {
     std::size_t wanted = options_.block_bytes;
     for (;;) {
       const bool more = fill(block, wanted);
-      const std::size_t end = more ? whole_records(block) : block.size();
+      std::size_t end = more ? csv_whole_records(block) : block.size();
+      if (end == 0 && more && block.size() >= options_.record_bytes) end = first_line(block);
       if (end > 0 || !more) {
         carried_.assign(block, end);
         block.resize(end);
         return;
       }
-      if (block.size() >= options_.record_bytes) {
-        throw BadInput(options_.place + ": a record is longer than " + std::to_string(options_.record_bytes) +
-                       " bytes (an unclosed quote?)");
-      }
-      wanted = 2 * block.size();
+      wanted = std::max(wanted, block.size()) * 2;
     }
   }
 
@@ -53,6 +50,14 @@ class BlockReader {
       ended_ = got == 0;
     }
     return !ended_;
+  }
+
+  /// No record ends within the limit: most likely a quote is not closed. Its line goes alone (and is refused as
+  /// malformed), so that the lines behind it are read as what they are.
+  std::size_t first_line(const std::string& block) const {
+    const std::size_t end = block.find('\n');
+    if (end != block.npos) return end + 1;
+    throw BadInput(options_.place + ": a line is longer than " + std::to_string(options_.record_bytes) + " bytes");
   }
 
   const ByteSource& source_;

@@ -22,7 +22,7 @@ struct BatchOptions {
   std::string place;                        ///< names the input in messages
   int workers = 1;
   std::size_t block_bytes = 1u << 20;       ///< what a worker takes at a time
-  std::size_t record_bytes = 16u << 20;     ///< a longer record is refused: most likely an unclosed quote
+  std::size_t record_bytes = 4u << 20;      ///< longer records are refused: most likely an unclosed quote
 };
 
 struct BatchOutcome {
@@ -33,7 +33,7 @@ struct BatchOutcome {
 
 /// Needs a header with `op` and `shape`, and maybe `dtype`, in any place; throws BadInput before anything is written if
 /// they are missing. Input fields pass through as they are, then come the columns of kFigureColumns. Blank lines are
-/// left out. What `source` and `sink` throw is passed on.
+/// left out. A malformed line is a refused row. What `source` and `sink` throw is passed on.
 BatchOutcome predict_batch(const ByteSource& source, const ByteSink& sink, const Machine& machine,
                            const BatchOptions& options);
 

@@ -1,46 +1,34 @@
 #include "model/ops_batch_block.hpp"
 
-#include <vector>
+#include <algorithm>
 
 #include "arch/error.hpp"
-#include "arch/files.hpp"
 #include "ops/csv.hpp"
 
 namespace plumbline {
 namespace {
 
-std::size_t column(const std::vector<std::string_view>& names, std::string_view wanted, const std::string& place) {
-  std::size_t found = BatchColumns::kAbsent;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i] != wanted) continue;
-    if (found != BatchColumns::kAbsent) throw BadInput(place + ": header: column '" + std::string(wanted) + "' twice");
-    found = i;
+/// Where field `index` (from 1) of a well-formed record starts.
+std::size_t field_start(std::string_view record, std::size_t index) {
+  bool quoted = false;
+  for (std::size_t i = 0; i < record.size(); ++i) {
+    if (record[i] == '"') quoted = !quoted;
+    else if (record[i] == ',' && !quoted && --index == 0) return i + 1;
   }
-  return found;
-}
-
-[[noreturn]] void missing(const std::vector<std::string_view>& names, const std::string& wanted,
-                          const std::string& place) {
-  std::string nearest;
-  for (const std::string_view name : names) {
-    if (nearest_name(name.substr(0, 40), {wanted}) == wanted) nearest = " ('" + std::string(name) + "' is there)";
-  }
-  throw BadInput(place + ": header: expected a column '" + wanted + "'" + nearest +
-                 ", as in op,dtype,shape");
+  return record.size();
 }
 
 /// The record as it came, padded or closed so that exactly `count` fields stand before the figures.
-void append_input(const CsvRecord& record, std::size_t count, std::string& out) {
-  const std::size_t found = record.fields.size();
+void append_input(std::string_view record, std::size_t found, std::size_t count, std::string& out) {
   if (found <= count) {
-    out += record.raw;
+    out += record;
     out.append(count - found, ',');
     return;
   }
   // Surplus fields (a shape joined by bare commas, say) become one quoted last field: the table stays rectangular.
-  const std::size_t kept = record.starts[count - 1];
-  out += record.raw.substr(0, kept);
-  append_csv_field(out, record.raw.substr(kept));
+  const std::size_t kept = count == 1 ? 0 : field_start(record, count - 1);
+  out += record.substr(0, kept);
+  append_csv_field(out, record.substr(kept));
 }
 
 std::string wrong_count(std::size_t found, std::size_t expected) {
@@ -49,46 +37,85 @@ std::string wrong_count(std::size_t found, std::size_t expected) {
   return reason;
 }
 
+/// A line that is no CSV record, as one quoted field, and why.
+void append_malformed(std::string_view line, std::string_view reason, std::size_t count, std::string& out) {
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  append_csv_field(out, line);
+  out.append(count - 1, ',');
+  out += ',';
+  append_refusal(out, reason.substr(reason.find(": ") + 2));  // the row itself says where
+  out += '\n';
+}
+
+class BlockRows {
+ public:
+  BlockRows(const BatchColumns& columns, RowPredictor& rows, std::string& out)
+      : columns_(columns), rows_(rows), out_(out) {}
+
+  const BatchOutcome& outcome() const { return outcome_; }
+
+  /// Predicts records until the end of `text` or a line that is no record; returns what follows that line.
+  std::string_view run(std::string_view text) {
+    constexpr std::size_t kNotTheFirst = 2;  // so that no byte order mark is looked for
+    CsvReader reader(text, "", kNotTheFirst);
+    std::string_view rest = text;
+    try {
+      while (reader.next()) {
+        row(reader);
+        rest = text.substr(static_cast<std::size_t>(reader.record().data() - text.data()) + reader.record().size());
+      }
+      return {};
+    } catch (const BadInput& malformed) {
+      rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of("\r\n")));
+      const std::size_t end = std::min(rest.size(), rest.find('\n'));
+      append_malformed(rest.substr(0, end), malformed.what(), columns_.count, out_);
+      ++outcome_.rows;
+      ++outcome_.refused;
+      return rest.substr(end);
+    }
+  }
+
+ private:
+  void row(const CsvReader& reader) {
+    const auto fields = reader.fields();
+    append_input(reader.record(), fields.size(), columns_.count, out_);
+    out_ += ',';
+    ++outcome_.rows;
+    if (fields.size() != columns_.count) {
+      append_refusal(out_, wrong_count(fields.size(), columns_.count));
+      ++outcome_.refused;
+    } else {
+      const std::string_view dtype = columns_.dtype ? fields[*columns_.dtype] : std::string_view();
+      const auto result = rows_.append(fields[columns_.op], dtype, fields[columns_.shape], out_);
+      if (result == RowPredictor::Outcome::refused) ++outcome_.refused;
+      if (result == RowPredictor::Outcome::bug) ++outcome_.bugs;
+    }
+    out_ += '\n';
+  }
+
+  const BatchColumns& columns_;
+  RowPredictor& rows_;
+  std::string& out_;
+  BatchOutcome outcome_;
+};
+
 }  // namespace
 
 BatchHeader read_header(std::string_view block, const std::string& place) {
-  std::string_view rest = block;
-  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);
-  CsvRecord record;
-  if (!next_record(rest, record)) throw BadInput(place + ": empty; expected a header such as op,dtype,shape");
+  CsvReader reader(block, place);
+  const CsvHeader names(reader);
   BatchHeader header;
-  header.columns.count = record.fields.size();
-  header.columns.op = column(record.fields, "op", place);
-  header.columns.dtype = column(record.fields, "dtype", place);
-  header.columns.shape = column(record.fields, "shape", place);
-  if (header.columns.op == BatchColumns::kAbsent) missing(record.fields, "op", place);
-  if (header.columns.shape == BatchColumns::kAbsent) missing(record.fields, "shape", place);
-  header.output = std::string(record.raw) + "," + std::string(kFigureColumns) + "\n";
-  header.consumed = block.size() - rest.size();
+  header.columns = {names.require("op"), names.require("shape"), names.find("dtype"), names.size()};
+  header.output = names.record() + "," + std::string(kFigureColumns) + "\n";
+  header.consumed = static_cast<std::size_t>(reader.record().data() - block.data()) + reader.record().size();
   return header;
 }
 
 BatchOutcome predict_block(std::string_view block, const BatchColumns& columns, RowPredictor& rows, std::string& out) {
-  BatchOutcome outcome;
-  CsvRecord record;
   out.clear();
-  while (next_record(block, record)) {
-    ++outcome.rows;
-    append_input(record, columns.count, out);
-    out += ',';
-    if (record.fields.size() != columns.count) {
-      append_refusal(out, wrong_count(record.fields.size(), columns.count));
-      ++outcome.refused;
-    } else {
-      const std::string_view dtype =
-          columns.dtype == BatchColumns::kAbsent ? std::string_view() : record.fields[columns.dtype];
-      const auto result = rows.append(record.fields[columns.op], dtype, record.fields[columns.shape], out);
-      if (result == RowPredictor::Outcome::refused) ++outcome.refused;
-      if (result == RowPredictor::Outcome::bug) ++outcome.bugs;
-    }
-    out += '\n';
-  }
-  return outcome;
+  BlockRows block_rows(columns, rows, out);
+  while (!block.empty()) block = block_rows.run(block);
+  return block_rows.outcome();
 }
 
 }  // namespace plumbline

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,8 +13,8 @@ namespace plumbline {
 
 /// Where the columns stand that the model reads.
 struct BatchColumns {
-  static constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);
-  std::size_t op = kAbsent, dtype = kAbsent, shape = kAbsent;
+  std::size_t op = 0, shape = 0;
+  std::optional<std::size_t> dtype;
   std::size_t count = 0;  ///< columns of the header
 };
 
@@ -23,10 +24,11 @@ struct BatchHeader {
   std::size_t consumed = 0;  ///< bytes of the block before the first row
 };
 
-/// Reads the header at the start of `block`. Throws BadInput when it lacks `op` or `shape` or has one of them twice.
+/// Reads the header at the start of `block`. Throws BadInput when it lacks `op` or `shape` or has a column twice that it reads.
 BatchHeader read_header(std::string_view block, const std::string& place);
 
-/// Fills `out` with the rows of `block` and their figures; `out`'s storage is reused.
+/// Fills `out` with the rows of `block` and their figures; `out`'s storage is reused. A line that is no CSV record (a
+/// stray quote) is written as one quoted field with its reason, and costs no other line.
 BatchOutcome predict_block(std::string_view block, const BatchColumns& columns, RowPredictor& rows, std::string& out);
 
 }  // namespace plumbline

@@ -21,12 +21,6 @@ std::string one_line(std::string text) {
   return text;
 }
 
-/// "predict-model", or "predict-model llm" once a command was read.
-std::string place(const CLI::App& root) {
-  const auto chosen = root.get_subcommands();
-  return chosen.empty() ? root.get_name() : root.get_name() + " " + chosen.front()->get_name();
-}
-
 std::vector<std::string> option_names(const CLI::App& root) {
   const auto chosen = root.get_subcommands();
   const CLI::App* app = chosen.empty() ? &root : chosen.front();
@@ -48,12 +42,22 @@ std::string unplaced(const CLI::App& root) {
   return "unexpected argument '" + rest.front() + "'";
 }
 
-void refuse_unknown_command(const CLI::App& root, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
+/// "predict-model llm" for messages. Throws BadInput for a command that is not there.
+std::string place(const CLI::App& root, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return root.get_name();
   std::vector<std::string> commands;
   for (const CLI::App* command : root.get_subcommands(nullptr)) commands.push_back(command->get_name());
-  if (std::find(commands.begin(), commands.end(), argv[1]) != commands.end()) return;
-  throw BadInput("unknown command '" + std::string(argv[1]) + "'" + did_you_mean(argv[1], commands));
+  const std::string asked = argv[1];
+  if (std::find(commands.begin(), commands.end(), asked) != commands.end()) return root.get_name() + " " + asked;
+  throw BadInput("unknown command '" + asked + "'" + did_you_mean(asked, commands));
+}
+
+/// What is wrong with the command line, in our words where CLI11's are not enough.
+std::string complaint(const CLI::App& root, const std::string& where, const CLI::ParseError& error) {
+  // CLI11 looks for missing options before it minds unknown ones; a misspelt option is both.
+  if (!root.remaining(true).empty()) return unplaced(root);
+  if (root.get_subcommands().empty()) return "expected a command, such as llm, op or list (see --help)";
+  return std::string(error.what()) + " (see " + where + " --help)";
 }
 
 void set_up(CLI::App& root, Action& action) {
@@ -81,19 +85,14 @@ int run(int argc, char** argv) {
   std::string where = "predict-model";
   try {
     set_up(root, action);
-    refuse_unknown_command(root, argc, argv);
+    where = place(root, argc, argv);
     try {
       root.parse(argc, argv);
     } catch (const CLI::Success& asked) {  // --help, --version
       return root.exit(asked, std::cout, std::cerr);
-    } catch (const CLI::ExtrasError&) {
-      where = place(root);
-      throw BadInput(unplaced(root));
     } catch (const CLI::ParseError& error) {
-      where = place(root);
-      throw BadInput(std::string(error.what()) + " (see " + where + " --help)");
+      throw BadInput(complaint(root, where, error));
     }
-    where = place(root);
     return code(action());
   } catch (const Error& error) {
     std::cerr << where << ": " << one_line(error.what()) << "\n";

@@ -53,21 +53,35 @@ std::string Columns::text(std::size_t indent, const TextStyle& style) const {
 
 std::string wrapped(std::string_view text, std::size_t width, std::size_t hanging) {
   std::string out;
-  std::size_t used = 0;
+  std::size_t column = hanging;
   while (!text.empty()) {
     const std::size_t blank = text.find(' ');
     const std::string_view word = text.substr(0, blank);
-    if (used > hanging && used + 1 + word.size() > width) {
+    if (column > hanging && column + 1 + word.size() > width) {
       out += "\n" + std::string(hanging, ' ');
-      used = hanging;
-    } else if (used > 0 && used != hanging) {
+      column = hanging;
+    } else if (!out.empty()) {
       out += ' ';
-      ++used;
+      ++column;
     }
     out += word;
-    used += word.size();
+    column += word.size();
     text = blank == text.npos ? std::string_view() : text.substr(blank + 1);
   }
+  return out;
+}
+
+std::string labelled(std::string_view label, std::string_view text) {
+  constexpr std::size_t kTextColumn = 18;
+  std::string line = "  " + std::string(label);
+  line.resize(kTextColumn, ' ');
+  return line + wrapped(text, kPageWidth, kTextColumn) + "\n";
+}
+
+std::string bullets(std::string_view title, const std::vector<std::string>& sentences, const TextStyle& style) {
+  if (sentences.empty()) return "";
+  std::string out = style.bold(title) + "\n";
+  for (const std::string& sentence : sentences) out += "  - " + wrapped(sentence, kPageWidth, 4) + "\n";
   return out;
 }
 

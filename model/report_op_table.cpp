@@ -9,12 +9,6 @@
 namespace plumbline {
 namespace {
 
-std::string labelled(std::string_view label, std::string_view text) {
-  std::string line = "  " + std::string(label);
-  line.resize(16, ' ');
-  return line + std::string(text) + "\n";
-}
-
 std::string summary(const OpReport& r, const TextStyle& style) {
   const OpPrediction& p = r.prediction;
   const Gpu& card = gpu(r.machine);
@@ -85,9 +79,8 @@ std::string op_table(const OpReport& report, const TextStyle& style) {
   out += style.bold("why") + "\n" + explain(report.op, report.prediction, report.machine);
   if (out.back() != '\n') out += '\n';
   const auto sentences = all_assumptions(report.machine, {}, {});
-  if (!sentences.empty()) out += "\n" + style.bold("assumptions") + "\n";
-  for (const std::string& sentence : sentences) out += "  - " + wrapped(sentence, 114, 4) + "\n";
-  return out;
+  if (!sentences.empty()) out += "\n";
+  return out + bullets("assumptions", sentences, style);
 }
 
 }  // namespace plumbline

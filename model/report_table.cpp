@@ -11,14 +11,6 @@
 namespace plumbline {
 namespace {
 
-constexpr std::size_t kWidth = 118;
-
-std::string labelled(std::string_view label, std::string_view text) {
-  std::string line = "  " + std::string(label);
-  line.resize(std::max<std::size_t>(line.size() + 1, 16), ' ');
-  return line + wrapped(text, kWidth - 16, 16) + "\n";
-}
-
 std::string_view step_noun(Phase phase) {
   switch (phase) {
     case Phase::prefill: return "one prefill of the whole batch";
@@ -103,7 +95,7 @@ std::string bound_words(const OpPrediction& op) {
 
 std::string operators(const StepReport& r, const TextStyle& style) {
   using enum Columns::Align;
-  Columns table({{"operator"}, {"kind"}, {"count", right}, {"each", right}, {"total", right}, {"step", right},
+  Columns table({{"operator"}, {"kind"}, {"count", right}, {"each", right}, {"total", right}, {"of step", right},
                  {"bound, limiter"}, {"FLOPs", right}, {"DRAM", right}, {"FLOP/B", right}});
   Seconds gaps;
   for (const NodePrediction& n : r.step.nodes) {
@@ -112,7 +104,6 @@ std::string operators(const StepReport& r, const TextStyle& style) {
     gaps += count * n.gap;
     std::string label = n.node->name;
     if (n.node->pass == Pass::backward) label += " (bwd)";
-    if (n.node->stream != 0) label += " ||";  // beside the compute stream
     const bool moves_bytes = n.op.dram_bytes() > 0.0 * units::B;
     table.add({label, std::string(op_name(n.node->op)), std::to_string(n.node->count), format(n.op.time), format(total),
                percent(total / r.step.latency), bound_words(n.op), format(n.op.flops), format(n.op.dram_bytes()),
@@ -145,9 +136,8 @@ std::string step_table(const StepReport& report, const TextStyle& style) {
   std::string out = header(report, style) + summary(report, style) + operators(report, style);
   out += explanations(report, style);
   const auto sentences = all_assumptions(report.machine, report.llm.assumptions, report.remarks);
-  if (!sentences.empty()) out += "\n" + style.bold("assumptions") + "\n";
-  for (const std::string& sentence : sentences) out += "  - " + wrapped(sentence, kWidth - 4, 4) + "\n";
-  return out;
+  if (!sentences.empty()) out += "\n";
+  return out + bullets("assumptions", sentences, style);
 }
 
 }  // namespace plumbline
