@@ -55,12 +55,12 @@ std::string models_list(const TextStyle& style) {
 
 std::string clusters_list(const TextStyle& style) {
   using enum Columns::Align;
-  Columns table({{"cluster"}, {"title"}, {"gpu"}, {"per node", right}, {"nodes", right}, {"inside, each way", right},
-                 {"network, each way", right}});
+  Columns table({{"cluster"}, {"gpu"}, {"per node", right}, {"nodes", right}, {"inside, each way", right},
+                 {"network, each way", right}, {"title"}});
   for (const std::string& name : cluster_names()) {
     const Cluster c = load_cluster(name);
-    table.add({name, c.title, c.gpu, std::to_string(c.gpus_per_node), std::to_string(c.nodes), format(c.intra_bandwidth),
-               c.network_bandwidth > 0.0 * units::B_per_s ? format(c.network_bandwidth) : "-"});
+    table.add({name, c.gpu, std::to_string(c.gpus_per_node), std::to_string(c.nodes), format(c.intra_bandwidth),
+               c.network_bandwidth > 0.0 * units::B_per_s ? format(c.network_bandwidth) : "-", c.title});
   }
   return table.text(0, style);
 }

@@ -117,11 +117,11 @@ std::string occupancy_table(const GpuPage& page, const TextStyle& style) {
   for (const OccupancyRow& row : page.occupancy) {
     std::vector<std::string> cells{std::to_string(row.threads), std::to_string(row.registers)};
     for (const Occupancy& o : row.by_smem) {
-      cells.push_back(o.blocks_per_sm == 0 ? "no fit" : std::to_string(o.blocks_per_sm) + " (" + std::string(o.limited_by) + ")");
+      cells.push_back(o.blocks_per_sm == 0 ? "no fit" : std::to_string(o.blocks_per_sm) + " " + std::string(o.limited_by));
     }
     table.add(std::move(cells));
   }
-  return out + "\n  " + style.bold("blocks per SM (and what limits them)") + "\n" + table.text(2, style) + "\n";
+  return out + "\n  " + style.bold("blocks per SM, and what limits them") + "\n" + table.text(2, style) + "\n";
 }
 
 std::string provenance(const GpuPage& page, const TextStyle& style) {
@@ -133,9 +133,13 @@ std::string provenance(const GpuPage& page, const TextStyle& style) {
     out += labelled("calibration", std::to_string(c.machine.size()) + " machine scalars and " + std::to_string(c.families.size()) +
                                        " kernel families" + (c.inherited ? ", inherited from " : ", of ") + c.gpu);
   }
-  std::set<std::string> sources;
-  for (const auto& [path, source] : page.gpu.sources) sources.insert(source);
-  const std::vector<std::string> distinct(sources.begin(), sources.end());
+  constexpr std::string_view kInherited = "inherited from family ";  // as arch marks a family's numbers
+  std::set<std::string> own, family;
+  for (const auto& [path, source] : page.gpu.sources) {
+    (source.starts_with(kInherited) ? family : own).insert(source);
+  }
+  std::vector<std::string> distinct(own.begin(), own.end());
+  if (!family.empty()) distinct.push_back(std::to_string(family.size()) + " more, of its family's numbers");
   return out + bullets("sources (per number: --format json)", distinct, style) +
          bullets("assumptions", page.gpu.assumptions, style);
 }
