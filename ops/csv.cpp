@@ -78,7 +78,7 @@ bool CsvBlocks::next(CsvBlock& block) {
     if (block.text.size() > kLongestRecord) {
       throw BadInput(place_ + ":" + std::to_string(line_) + ": a record of more than 64 MiB (is a quote missing?)");
     }
-    read_more(block.text, more);
+    read_more(block.text, std::min(more, kLongestRecord + 1 - block.text.size()));
     if (!started_ && (block.text.size() >= kByteOrderMark.size() || at_end_)) {
       started_ = true;
       block.text.erase(0, block.text.size() - without_mark(block.text).size());
