@@ -162,7 +162,7 @@ void run_recurrence(Machine& machine, const Recurrence& s) {
 
 TEST(WorkPrimitives, RecurrencesEqualExecution) {
   for (RecurrentKind kind : {RecurrentKind::mamba1, RecurrentKind::mamba2, RecurrentKind::gated_delta_net}) {
-    for (std::int64_t seq : {1, 4}) {
+    for (std::int64_t seq : {1, 2, 4}) {
       for (std::int64_t groups : {1, 2}) {
         const Recurrence s{kind, 2, seq, 4, 3, 5, groups, DType::bf16, DType::fp32};
         Machine machine;
@@ -228,7 +228,8 @@ TEST(WorkPrimitives, MoePermuteEqualsExecution) {
 class Ring {
  public:
   Ring(std::int64_t n, std::int64_t elements) : n_(n), chunk_(elements / n) {
-    for (std::int64_t r = 0; r < n; ++r) ranks_.emplace_back(static_cast<std::size_t>(elements), Num(static_cast<double>(r + 1)));
+    for (std::int64_t r = 0; r < n; ++r)
+      ranks_.emplace_back(static_cast<std::size_t>(elements), Num(static_cast<double>(r + 1)));
   }
   void reduce_scatter() { pass(true); }
   void all_gather() { pass(false); }
