@@ -50,7 +50,8 @@ struct UnitName {
 template <std::size_t N>
 double parse_with_unit(std::string_view text, const std::array<UnitName, N>& units, const char* what,
                        const char* example) {
-  const auto quoted = "'" + std::string(text.substr(0, 60)) + "'";
+  std::string quoted = "'";  // built by appending: g++ 12 warns falsely on `"'" + std::string` (GCC bug 105651)
+  quoted.append(text.substr(0, 60)).append("'");
   double number = 0;
   const char* begin = text.data();
   const char* end = begin + text.size();

@@ -19,10 +19,10 @@ struct StreamingMultiprocessor {
   PerDType<double> tensor_flop_per_clk;  ///< dense, fp32 (int32) accumulation; 0 = no such path
   double fp32_flop_per_clk = 0;          ///< an FMA counts 2 (128 lanes -> 256)
   double fp64_flop_per_clk = 0;
-  double sfu_op_per_clk = 0;             ///< exp2, rcp, rsqrt, ...: MUFU instructions a clock
-  double issue_per_clk = 0;              ///< warp instructions a clock (schedulers)
-  Bytes smem_bytes_per_clk;              ///< shared-memory port
-  Bytes l2_bytes_per_clk;                ///< what one SM can take from L2 a clock
+  double sfu_op_per_clk = 0;  ///< exp2, rcp, rsqrt, ...: MUFU instructions a clock
+  double issue_per_clk = 0;   ///< warp instructions a clock (schedulers)
+  Bytes smem_bytes_per_clk;   ///< shared-memory port
+  Bytes l2_bytes_per_clk;     ///< what one SM can take from L2 a clock
   Bytes smem, smem_per_block, smem_reserved_per_block, smem_granule;
   Bytes l1_and_smem;
   std::int64_t registers = 0, registers_per_thread = 0;
@@ -38,10 +38,10 @@ struct Level2 {
 };
 
 struct DeviceMemory {
-  std::string type;    ///< "HBM3e", "GDDR6", ...
-  Bytes capacity;      ///< what the vendor calls the size, in real (binary) bytes
-  Bandwidth bandwidth; ///< wire rate: what the data pins can carry
-  Seconds latency;     ///< unloaded, to DRAM
+  std::string type;     ///< "HBM3e", "GDDR6", ...
+  Bytes capacity;       ///< what the vendor calls the size, in real (binary) bytes
+  Bandwidth bandwidth;  ///< nominal (datasheet) rate, as calibration fractions are of it; the wire rate may be higher
+  Seconds latency;      ///< unloaded, to DRAM
 };
 
 /// One-way rates of one GPU. 0 = no such link.
@@ -52,14 +52,15 @@ struct GpuLinks {
 };
 
 struct Gpu {
-  std::string name;          ///< short name: "h200_sxm"
-  std::string title;         ///< "H200 SXM 141GB"
+  std::string name;   ///< short name: "h200_sxm"
+  std::string title;  ///< "H200 SXM 141GB"
   std::string vendor, architecture;
   std::string compute_capability;  ///< "9.0", "gfx942"
   /// Whose calibration file to read; fractions of datasheet peaks are inherited from it (calibration.hpp).
   std::string calibration;
   std::int64_t sm_count = 0;
-  Hertz base_clock, boost_clock;
+  Hertz base_clock;  ///< 0 = not on file
+  Hertz boost_clock;
   StreamingMultiprocessor sm;
   Level2 l2;
   Bytes l3_size;  ///< memory-side cache (MALL), 0 if none
@@ -80,8 +81,9 @@ struct Override {
   std::string path, value;
 };
 
-/// Reads a descriptor by short name, alias or file path, follows `extends`, applies the overrides in order, and checks.
-/// Throws BadInput: unknown name (with the nearest), unknown or missing key, wrong unit, or physics that can't be.
+/// Reads a descriptor by short name, alias, title (also as drivers print it) or file path, follows `extends`, applies
+/// the overrides in order, and checks. Throws BadInput: unknown name (with the nearest), unknown or missing key, wrong
+/// unit, or physics that can't be.
 Gpu load_gpu(const std::string& name_or_path, const std::vector<Override>& overrides = {});
 
 /// The same from text; `place` stands in front of every message (fuzzers and tests).

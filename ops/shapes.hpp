@@ -16,14 +16,17 @@ struct Gemm {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   Precision precision;
   bool bias = false;
+  bool operator==(const Gemm&) const = default;
 };
 
 /// T tokens, each through `topk` of E experts: y_e[t_e,N] = x_e[t_e,K] W_e[N,K]^T. `skew` in [0,100]: percent by which
-/// the hottest expert exceeds the mean load; 0 = balanced.
+/// the hottest expert exceeds the mean load; 0 = balanced. All `topk` experts of a token read the same row of x[T,K];
+/// for the down projection, whose T x topk input rows all differ, pass tokens = T x topk and topk = 1.
 struct GroupedGemm {
   std::int64_t experts = 0, topk = 0, tokens = 0, n = 0, k = 0;
   double skew = 0;
   Precision precision;
+  bool operator==(const GroupedGemm&) const = default;
 };
 
 /// softmax(Q K^T / sqrt(D) + mask) V for B sequences of S new tokens over Skv >= S cached-and-new tokens.
@@ -36,6 +39,7 @@ struct AttentionPrefill {
   /// 1 yes, 0 no, -1 "as this kernel set's serving stacks do" (resolved by the planner).
   int append = -1;
   DType dtype = DType::bf16, kv_dtype = DType::bf16;
+  bool operator==(const AttentionPrefill&) const = default;
 };
 
 /// One new token of each of B sequences over S cached tokens. page: tokens a page (0: contiguous).
@@ -43,6 +47,7 @@ struct AttentionDecode {
   std::int64_t batch = 0, q_heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0, context = 0;
   std::int64_t page = 0, window = 0;
   DType dtype = DType::bf16, kv_dtype = DType::bf16;
+  bool operator==(const AttentionDecode&) const = default;
 };
 
 /// Absorbed multi-head latent attention, one new token a sequence: every head reads the same S latents of width
@@ -50,6 +55,7 @@ struct AttentionDecode {
 struct MlaDecode {
   std::int64_t batch = 0, heads = 0, context = 0, latent = 0, rope = 0;
   DType dtype = DType::bf16, kv_dtype = DType::bf16;
+  bool operator==(const MlaDecode&) const = default;
 };
 
 enum class RowwiseKind {
@@ -64,24 +70,28 @@ struct Rowwise {
   std::int64_t rows = 0, cols = 0;
   bool residual = false;
   DType input = DType::bf16, output = DType::bf16;
+  bool operator==(const Rowwise&) const = default;
 };
 
 /// Rotary embedding of `heads` heads of width D for every token, in place.
 struct Rope {
   std::int64_t tokens = 0, heads = 0, head_dim = 0;
   DType dtype = DType::bf16;
+  bool operator==(const Rope&) const = default;
 };
 
 /// The k largest of each row, values and indices (int32).
 struct TopK {
   std::int64_t rows = 0, cols = 0, k = 0;
   DType dtype = DType::bf16;
+  bool operator==(const TopK&) const = default;
 };
 
 /// rows random rows of width cols gathered from a table.
 struct Embedding {
   std::int64_t rows = 0, cols = 0;
   DType dtype = DType::bf16;
+  bool operator==(const Embedding&) const = default;
 };
 
 enum class ScanKind { sum_all, cumsum };
@@ -89,18 +99,21 @@ struct Scan {
   ScanKind kind = ScanKind::sum_all;
   std::int64_t n = 0;
   DType dtype = DType::fp32;
+  bool operator==(const Scan&) const = default;
 };
 
 /// CSR matrix (32-bit indices) times a dense vector.
 struct Spmv {
   std::int64_t rows = 0, cols = 0, nnz = 0;
   DType dtype = DType::fp32;
+  bool operator==(const Spmv&) const = default;
 };
 
 /// As Gemm, with W 2:4 sparse (half the values, 2 bits of metadata a kept value).
 struct GemmSparse24 {
   std::int64_t m = 0, n = 0, k = 0;
   Precision precision;
+  bool operator==(const GemmSparse24&) const = default;
 };
 
 enum class RecurrentKind { mamba1, mamba2, gated_delta_net };
@@ -111,12 +124,14 @@ struct Recurrence {
   RecurrentKind kind = RecurrentKind::mamba2;
   std::int64_t batch = 0, seq = 0, heads = 0, head_dim = 0, state = 0, groups = 1;
   DType dtype = DType::bf16, state_dtype = DType::fp32;
+  bool operator==(const Recurrence&) const = default;
 };
 
 /// Depthwise causal convolution along time, `width` taps, over channels.
 struct CausalConv {
   std::int64_t batch = 0, seq = 0, channels = 0, width = 0;
   DType dtype = DType::bf16;
+  bool operator==(const CausalConv&) const = default;
 };
 
 /// Moves routed tokens to (or back from) expert order: reads `tokens` rows, writes tokens x topk rows (dispatch) or the
@@ -125,6 +140,7 @@ struct MoePermute {
   std::int64_t tokens = 0, topk = 0, cols = 0;
   bool combine = false;
   DType dtype = DType::bf16;
+  bool operator==(const MoePermute&) const = default;
 };
 
 enum class CollectiveKind { all_reduce, all_gather, reduce_scatter, all_to_all };
@@ -133,18 +149,27 @@ struct Collective {
   CollectiveKind kind = CollectiveKind::all_reduce;
   std::int64_t bytes = 0, gpus = 1;
   DType dtype = DType::bf16;
+  bool operator==(const Collective&) const = default;
 };
 
 enum class TransferKind { send_recv, h2d, d2h, d2d };
 struct Transfer {
   TransferKind kind = TransferKind::d2d;
   std::int64_t bytes = 0;
+  bool operator==(const Transfer&) const = default;
 };
 
 using Op = std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, MlaDecode, Rowwise, Rope, TopK, Embedding,
                         Scan, Spmv, GemmSparse24, Recurrence, CausalConv, MoePermute, Collective, Transfer>;
 
-/// The contract's name of the operator: "gemm", "rmsnorm", "all_reduce", ...
+/// The contract's name of the operator: "gemm", "rmsnorm", "all_reduce", ... Not in the contract's table, ours: "relu",
+/// "scale", "mask", "dropout", "quantize", "adamw", "recurrence", "causal_conv", "moe_permute".
 std::string_view op_name(const Op& op);
+
+std::string_view name(RowwiseKind kind);
+std::string_view name(ScanKind kind);
+std::string_view name(RecurrentKind kind);
+std::string_view name(CollectiveKind kind);
+std::string_view name(TransferKind kind);
 
 }  // namespace plumbline

@@ -11,7 +11,7 @@ struct Work {
   DType math = DType::bf16;  ///< format of the tensor FLOPs
   Flops tensor;              ///< matrix products
   Flops fp32;                ///< everything else on ordinary lanes
-  double sfu = 0;            ///< special-function evaluations: exp, rsqrt, reciprocal, sin, cos
+  double sfu = 0;            ///< special-function evaluations: exp, rsqrt, sqrt, reciprocal, sin, cos, tanh, erf
   Bytes read, write;         ///< compulsory: each input read once, each output written once
   Bytes link;                ///< bytes one rank must send (collectives, transfers)
 
@@ -19,7 +19,7 @@ struct Work {
   Bytes bytes() const { return read + write; }
 };
 
-/// Formulas and conventions: beside each case in work.cpp and in docs of shapes.hpp.
+/// Formulas and conventions: beside each case in work.cpp and in docs of shapes.hpp. Exact in doubles (to 2^53).
 Work work(const Op& op);
 
 /// Query-key pairs that are not masked, summed over one head of one sequence:

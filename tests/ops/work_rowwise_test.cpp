@@ -1,0 +1,274 @@
+// Row-wise operators: the formula against an execution of the definition.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "ops/work.hpp"
+#include "tests/support/brute_force.hpp"
+
+namespace plumbline {
+namespace {
+
+using brute::Array;
+using brute::Machine;
+using brute::Num;
+using Row = std::vector<Num>;
+using Kind = RowwiseKind;
+
+constexpr std::int64_t kRows = 3, kCols = 5, kAll = kRows * kCols;
+
+/// An execution under way: rows of x, where y goes, and parameters when the operator has some.
+struct Execution {
+  Machine machine;
+  double in = 2, out = 2;
+  Array* x = nullptr;
+  Array* y = nullptr;
+
+  void start() {
+    x = &machine.array(kAll, in);
+    y = &machine.array(kAll, out);
+  }
+  Row row(std::int64_t r) {
+    Row values;
+    for (std::int64_t c = 0; c < kCols; ++c) values.push_back((*x)[r * kCols + c]);
+    return values;
+  }
+  void put(std::int64_t r, std::int64_t c, Num value) { y->set(r * kCols + c, value); }
+  template <class F>
+  void each(F f) {
+    for (std::int64_t i = 0; i < kAll; ++i) y->set(i, f((*x)[i], i));
+  }
+};
+
+Rowwise shape(Kind kind, bool residual = false, DType in = DType::bf16, DType out = DType::bf16) {
+  return Rowwise{kind, kRows, kCols, residual, in, out};
+}
+
+Num at(const Row& row, std::int64_t c) { return row[static_cast<std::size_t>(c)]; }
+
+void layernorm_row(Execution& run, std::int64_t r, Row row, Array& gamma, Array& beta) {
+  const Num per_column(1.0 / static_cast<double>(kCols)), eps(1e-5);
+  Num sum(0), squares(0);
+  for (Num v : row) sum += v;
+  const Num mean = sum * per_column;
+  for (Num& v : row) v = v - mean;
+  for (Num v : row) squares += v * v;
+  const Num rstd = rsqrt(squares * per_column + eps);
+  for (std::int64_t c = 0; c < kCols; ++c) run.put(r, c, at(row, c) * rstd * gamma[c] + beta[c]);
+}
+
+void rmsnorm_row(Execution& run, std::int64_t r, const Row& row, Array& gamma) {
+  const Num per_column(1.0 / static_cast<double>(kCols)), eps(1e-5);
+  Num squares(0);
+  for (Num v : row) squares += v * v;
+  const Num rstd = rsqrt(squares * per_column + eps);
+  for (std::int64_t c = 0; c < kCols; ++c) run.put(r, c, at(row, c) * rstd * gamma[c]);
+}
+
+TEST(WorkRowwise, NormsEqualExecution) {
+  for (bool residual : {false, true}) {
+    for (Kind kind : {Kind::layernorm, Kind::rmsnorm}) {
+      Execution run;
+      run.start();
+      Array& gamma = run.machine.array(kCols, 2);
+      Array& beta = run.machine.array(kCols, 2);
+      Array& second = run.machine.array(kAll, 2);
+      Array& sum = run.machine.array(kAll, 2);
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        Row row = run.row(r);
+        for (std::int64_t c = 0; residual && c < kCols; ++c) {
+          row[static_cast<std::size_t>(c)] += second[r * kCols + c];
+          sum.set(r * kCols + c, at(row, c));
+        }
+        if (kind == Kind::layernorm) layernorm_row(run, r, row, gamma, beta);
+        else rmsnorm_row(run, r, row, gamma);
+      }
+      EXPECT_SAME_WORK(shape(kind, residual), run.machine);
+    }
+  }
+}
+
+/// The executions are the operators they claim to be.
+TEST(WorkRowwise, ExecutedLayernormNormalizes) {
+  Execution run;
+  run.start();
+  Array& gamma = run.machine.array(kCols, 2);
+  Array& beta = run.machine.array(kCols, 2);
+  for (std::int64_t c = 0; c < kCols; ++c) gamma.poke(c, 1), beta.poke(c, 0);
+  layernorm_row(run, 0, run.row(0), gamma, beta);
+  double sum = 0, squares = 0;
+  for (std::int64_t c = 0; c < kCols; ++c) {
+    sum += run.y->peek(c);
+    squares += run.y->peek(c) * run.y->peek(c);
+  }
+  EXPECT_NEAR(sum, 0, 1e-9);
+  EXPECT_NEAR(squares, kCols, 1e-2);
+}
+
+TEST(WorkRowwise, SoftmaxEqualsExecution) {
+  Execution run;
+  run.start();
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    Row row = run.row(r);
+    Num largest(-std::numeric_limits<double>::infinity()), sum(0);
+    for (Num v : row) largest = max(largest, v);
+    for (Num& v : row) {
+      v = exp(v - largest);
+      sum += v;
+    }
+    const Num inverse = reciprocal(sum);
+    for (std::int64_t c = 0; c < kCols; ++c) run.put(r, c, at(row, c) * inverse);
+  }
+  EXPECT_SAME_WORK(shape(Kind::softmax), run.machine);
+  double sum = 0;
+  for (std::int64_t c = 0; c < kCols; ++c) sum += run.y->peek(c);
+  EXPECT_NEAR(sum, 1, 1e-12);
+}
+
+Num silu(Num x) { return x * reciprocal(Num(1) + exp(-x)); }
+
+TEST(WorkRowwise, ElementwiseEqualsExecution) {
+  const auto check = [](Kind kind, auto f) {
+    Execution run;
+    run.start();
+    run.each(f);
+    SCOPED_TRACE(name(kind));
+    EXPECT_SAME_WORK(shape(kind), run.machine);
+  };
+  check(Kind::silu, [](Num x, std::int64_t) { return silu(x); });
+  check(Kind::gelu, [](Num x, std::int64_t) { return x * Num(0.5) * (Num(1) + erf(x * Num(std::sqrt(0.5)))); });
+  check(Kind::copy, [](Num x, std::int64_t) { return x; });
+  check(Kind::relu, [](Num x, std::int64_t) { return max(x, Num(0)); });
+  check(Kind::scale, [](Num x, std::int64_t) { return x * Num(0.125); });
+}
+
+TEST(WorkRowwise, TwoInputsEqualExecution) {
+  for (Kind kind : {Kind::add, Kind::swiglu, Kind::mask}) {
+    Execution run;
+    run.start();
+    Array& other = run.machine.array(kind == Kind::mask ? kCols : kAll, 2);
+    run.each([&](Num x, std::int64_t i) {
+      if (kind == Kind::add) return x + other[i];
+      if (kind == Kind::swiglu) return silu(x) * other[i];
+      return x + other[i % kCols];
+    });
+    SCOPED_TRACE(name(kind));
+    EXPECT_SAME_WORK(shape(kind), run.machine);
+  }
+}
+
+TEST(WorkRowwise, TransposeEqualsExecution) {
+  Execution run;
+  run.start();
+  for (std::int64_t i = 0; i < kAll; ++i) run.y->set(i % kCols * kRows + i / kCols, (*run.x)[i]);
+  EXPECT_SAME_WORK(shape(Kind::transpose_copy), run.machine);
+}
+
+TEST(WorkRowwise, RowReductionsEqualExecution) {
+  Execution sums;
+  sums.x = &sums.machine.array(kAll, 2);
+  sums.y = &sums.machine.array(kRows, 4);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    Num sum(0);
+    for (Num v : sums.row(r)) sum += v;
+    sums.y->set(r, sum);
+  }
+  EXPECT_SAME_WORK(shape(Kind::sum_rows, false, DType::bf16, DType::fp32), sums.machine);
+
+  Execution best;
+  best.x = &best.machine.array(kAll, 2);
+  best.y = &best.machine.array(kRows, 4);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    Num largest(-std::numeric_limits<double>::infinity());
+    std::int64_t where = 0;
+    const Row row = best.row(r);
+    for (std::int64_t c = 0; c < kCols; ++c) {
+      if (at(row, c) > largest) largest = at(row, c), where = c;
+    }
+    best.y->set(r, Num(static_cast<double>(where)));
+  }
+  EXPECT_SAME_WORK(shape(Kind::argmax), best.machine);
+}
+
+TEST(WorkRowwise, DropoutEqualsExecution) {
+  Execution run;
+  run.start();
+  Array& kept = run.machine.array(kAll, 1);
+  run.each([&](Num x, std::int64_t i) {
+    const bool keep = Num(static_cast<double>(i * 7 % 10) / 10) > Num(0.1);
+    kept.set(i, Num(keep ? 1 : 0));
+    const Num scaled = x * Num(1 / 0.9);
+    return keep ? scaled : Num(0);
+  });
+  EXPECT_SAME_WORK(shape(Kind::dropout), run.machine);
+}
+
+TEST(WorkRowwise, QuantizeEqualsExecution) {
+  Execution run;
+  run.out = 1;
+  run.start();
+  Array& scales = run.machine.array(kRows, 4);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    const Row row = run.row(r);
+    Num largest(0);
+    for (Num v : row) largest = max(largest, abs(v));
+    const Num scale = largest * Num(1.0 / 448);
+    scales.set(r, scale);
+    const Num inverse = reciprocal(scale);
+    for (std::int64_t c = 0; c < kCols; ++c) run.put(r, c, at(row, c) * inverse);
+  }
+  EXPECT_SAME_WORK(shape(Kind::quantize, false, DType::bf16, DType::fp8), run.machine);
+}
+
+TEST(WorkRowwise, AdamwEqualsExecution) {
+  for (DType out : {DType::bf16, DType::fp32}) {
+    Machine machine;
+    Array& gradient = machine.array(kAll, 4);
+    Array& weight = machine.array(kAll, 4);
+    Array& m = machine.array(kAll, 4);
+    Array& v = machine.array(kAll, 4);
+    Array& copy = machine.array(kAll, 2);
+    const Num b1(0.9), b2(0.95), c1(0.1), c2(0.05), decay(0.999), correction(1.1), eps(1e-8), step(1e-3);
+    for (std::int64_t i = 0; i < kAll; ++i) {
+      v.poke(i, 0.5);
+      const Num g = gradient[i];
+      const Num first = b1 * m[i] + c1 * g, second = b2 * v[i] + c2 * g * g;
+      const Num root = sqrt(second) * correction + eps;
+      const Num updated = weight[i] * decay - step * first * reciprocal(root);
+      m.set(i, first), v.set(i, second), weight.set(i, updated);
+      if (out == DType::bf16) copy.set(i, updated);
+    }
+    EXPECT_SAME_WORK(shape(Kind::adamw, false, DType::fp32, out), machine);
+  }
+}
+
+TEST(WorkRowwise, RopeEqualsExecution) {
+  const Rope s{3, 2, 6, DType::bf16};
+  Machine machine;
+  Array& x = machine.array(3 * 2 * 6, 2);
+  Array& position = machine.array(3, 4);
+  Array& frequency = machine.array(3, 4);
+  double before = 0, after = 0;
+  for (std::int64_t i = 0; i < 36; ++i) before += x.peek(i) * x.peek(i);
+  for (std::int64_t t = 0; t < 3; ++t) {
+    Row sine, cosine;
+    for (std::int64_t f = 0; f < 3; ++f) {
+      const Num angle = position[t] * frequency[f];
+      sine.push_back(sin(angle)), cosine.push_back(cos(angle));
+    }
+    for (std::int64_t h = 0; h < 2; ++h) {
+      for (std::int64_t f = 0; f < 3; ++f) {
+        const std::int64_t i = (t * 2 + h) * 6 + f;
+        const Num a = x[i], b = x[i + 3];
+        x.set(i, a * at(cosine, f) - b * at(sine, f));
+        x.set(i + 3, b * at(cosine, f) + a * at(sine, f));
+      }
+    }
+  }
+  EXPECT_SAME_WORK(s, machine);
+  for (std::int64_t i = 0; i < 36; ++i) after += x.peek(i) * x.peek(i);
+  EXPECT_NEAR(after, before, 1e-9);  // a rotation
+}
+
+}  // namespace
+}  // namespace plumbline

@@ -1,0 +1,127 @@
+"""Converter of the aiconfigurator tables (NVIDIA's TensorRT-LLM, vLLM, SGLang and NCCL operator measurements)."""
+from measurement_csv import optional, read, whole
+
+AIC = "aiconfigurator"
+AIC_GPUS = ("a100_sxm", "h100_sxm", "h200_sxm")
+SHORT_DTYPE = {"bfloat16": "bf16", "half": "fp16", "float16": "fp16", "fp8": "fp8", "int8": "int8"}
+# Weight formats: (family, dtype text, scope). bf16 GEMM is the bare product; fp8 quantises x first.
+GEMM_KIND = {
+    "bfloat16": ("gemm", "bf16", "gemm"),
+    "fp8": ("gemm", "fp8", "quantize+gemm"),
+    "sq": ("gemm", "int8", "trt_plugin"),
+    "int4_wo": ("gemm", "w4a16", "trt_plugin"),
+    "int8_wo": ("gemm_other", "int8_wo", "trt_plugin"),
+    "fp8_block": ("gemm_other", "fp8_block", "quantize+gemm"),
+}
+
+
+def aic_common(r):
+    """Columns that every table of this source has."""
+    watts = r.get("power_w") or ""
+    clock = "steady" if watts else "burst"  # rows with power were timed sustained
+    return {"watts": watts, "stack": r["stack"], "kernel": r.get("kernel") or "", "clock": clock}
+
+
+def context_scope(stack):
+    """(append, scope) of a context attention row: the README's traps 4 and 5 of this source."""
+    if stack.startswith("trtllm"):
+        return 1, "preprocess+append+attention"
+    if stack == "vllm-0.24.0":
+        return 1, "kv_write+attention"
+    return 0, "attention"
+
+
+def kv_key(r):
+    return "fp8" if r["kv_dtype"] == "fp8" else ""
+
+
+def aic_gemm(root, out, gpu):
+    for r, rid in read(root, AIC, f"gemm_{gpu}"):
+        family, dtype, scope = GEMM_KIND[r["dtype"]]
+        shape = {"M": whole(r["m"]), "N": whole(r["n"]), "K": whole(r["k"])}
+        out.add((AIC, gpu, family), "gemm", dtype, shape, r["latency_us"], rid, scope=scope, **aic_common(r))
+    for r, rid in read(root, AIC, f"mla_bmm_{gpu}"):
+        # Absorbed MLA, a product per head: queries [tokens,128] x W_UK [128,512] before the attention, its result
+        # [tokens,512] x W_UV [512,128] after it.
+        n, k = (512, 128) if r["op_name"] == "mla_gen_pre" else (128, 512)
+        shape = {"M": whole(r["num_tokens"]), "N": n, "K": k, "batch": whole(r["q_heads"])}
+        scope = "quantize+bmm" if r["dtype"] == "fp8" else "bmm"
+        out.add((AIC, gpu, "mla_bmm"), "gemm", SHORT_DTYPE[r["dtype"]], shape, r["latency_us"], rid, scope=scope,
+                **aic_common(r))
+
+
+def aic_attention(root, out, gpu):
+    for r, rid in read(root, AIC, f"context_attention_{gpu}"):
+        append, scope = context_scope(r["stack"])
+        shape = {"B": whole(r["batch"]), "Hq": whole(r["q_heads"]), "Hkv": whole(r["kv_heads"]),
+                 "D": whole(r["head_dim"]), "S": whole(r["q_len"]), "causal": 1}
+        optional(shape, window=whole(r["window"]))
+        shape["append"] = append
+        optional(shape, kv=kv_key(r))
+        out.add((AIC, gpu, "attention_prefill"), "attention_prefill", SHORT_DTYPE[r["dtype"]], shape, r["latency_us"],
+                rid, scope=scope, **aic_common(r))
+    for r, rid in read(root, AIC, f"generation_attention_{gpu}"):
+        shape = {"B": whole(r["batch"]), "Hq": whole(r["q_heads"]), "Hkv": whole(r["kv_heads"]),
+                 "D": whole(r["head_dim"]), "S": whole(r["kv_len"])}
+        optional(shape, window=whole(r["window"]), kv=kv_key(r))
+        out.add((AIC, gpu, "attention_decode"), "attention_decode", SHORT_DTYPE[r["dtype"]], shape, r["latency_us"],
+                rid, scope="attention", **aic_common(r))
+    if gpu == "a100_sxm":
+        return  # no encoder table
+    for r, rid in read(root, AIC, f"encoder_attention_{gpu}"):
+        heads = whole(r["q_heads"])
+        shape = {"B": whole(r["batch"]), "Hq": heads, "Hkv": heads, "D": whole(r["head_dim"]), "S": whole(r["q_len"]),
+                 "causal": 0, "append": 0}
+        out.add((AIC, gpu, "attention_encoder"), "attention_prefill", SHORT_DTYPE[r["dtype"]], shape, r["latency_us"],
+                rid, scope="attention", **aic_common(r))
+
+
+def aic_mla(root, out, gpu):
+    for r, rid in read(root, AIC, f"context_mla_{gpu}"):
+        heads = whole(r["q_heads"])
+        append, scope = context_scope(r["stack"])
+        shape = {"B": whole(r["batch"]), "Hq": heads, "Hkv": heads, "D": 192, "Dv": 128, "S": whole(r["q_len"]),
+                 "causal": 1, "append": append}
+        optional(shape, kv=kv_key(r))
+        out.add((AIC, gpu, "mla_prefill"), "attention_prefill", SHORT_DTYPE[r["dtype"]], shape, r["latency_us"], rid,
+                scope=scope, **aic_common(r))
+    for r, rid in read(root, AIC, f"generation_mla_{gpu}"):
+        shape = {"B": whole(r["batch"]), "H": whole(r["q_heads"]), "S": whole(r["kv_len"]), "Dc": 512, "Dr": 64}
+        optional(shape, kv=kv_key(r))
+        out.add((AIC, gpu, "mla_decode"), "mla_decode", SHORT_DTYPE[r["dtype"]], shape, r["latency_us"], rid,
+                scope="attention", **aic_common(r))
+
+
+def aic_moe(root, out, gpu):
+    for r, rid in read(root, AIC, f"moe_{gpu}"):
+        alpha = 0 if r["distribution"] == "balanced" else round(100 * float(r["distribution"].split("_")[-1]))
+        shape = {"T": whole(r["num_tokens"]), "H": whole(r["hidden"]), "I": whole(r["inter"]), "E": whole(r["experts"]),
+                 "topk": whole(r["topk"]), "tp": whole(r["tp"]), "ep": whole(r["ep"]), "mats": whole(r["mats"]),
+                 "alpha_pct": alpha}
+        out.add((AIC, gpu, "moe"), "moe", SHORT_DTYPE.get(r["dtype"], r["dtype"]), shape, r["latency_us"], rid,
+                scope="rank0", **aic_common(r))
+    if gpu == "a100_sxm":
+        return  # no quantisation table
+    for r, rid in read(root, AIC, f"scale_matrix_{gpu}"):
+        shape = {"rows": whole(r["m"]), "cols": whole(r["k"])}
+        out.add((AIC, gpu, "quantize"), "quantize", "fp8", shape, r["latency_us"], rid, scope="static_scale",
+                **aic_common(r))
+
+
+def aic_collectives(root, out):
+    for r, rid in read(root, AIC, "nccl"):
+        op = "all_to_all" if r["op_name"] == "alltoall" else r["op_name"]
+        shape = {"bytes": whole(r["bytes"]), "gpus": whole(r["num_gpus"])}
+        out.add((AIC, r["gpu"], "nccl"), op, SHORT_DTYPE[r["dtype"]], shape, r["latency_us"], rid, stack=r["lib"],
+                kernel="nccl", scope="node")
+    for r, rid in read(root, AIC, "custom_allreduce"):
+        shape = {"bytes": 2 * whole(r["elements"]), "gpus": whole(r["num_gpus"])}  # all rows are bfloat16
+        out.add((AIC, r["gpu"], "all_reduce"), "all_reduce", SHORT_DTYPE[r["dtype"]], shape, r["latency_us"], rid,
+                stack=r["stack"], kernel=r["kernel"], scope="node")
+
+
+def aiconfigurator(root, out):
+    for gpu in AIC_GPUS:
+        for convert in (aic_gemm, aic_attention, aic_mla, aic_moe):
+            convert(root, out, gpu)
+    aic_collectives(root, out)
