@@ -34,6 +34,7 @@ struct Demand {
   // per CTA and step: SM clocks at full rate of the unit
   double tensor_clk = 0, fp32_clk = 0, sfu_clk = 0, issue_clk = 0, smem_clk = 0;
   Bytes l2;                    ///< per CTA and step: requested from L2
+  Seconds step_latency;        ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
   double exposed_clk = 0;      ///< per CTA and step: clocks that overlap with nothing (softmax not hidden, barriers)
   // per CTA, once
   double once_clk = 0;         ///< prologue and epilogue clocks that the next CTA on the SM does not hide
@@ -50,7 +51,6 @@ struct LaunchTime {
   PerResource<Seconds> by_resource;  ///< each resource's own time, had it been alone
   Resource limiter = Resource::latency;
   double waves = 0;
-  Bandwidth dram_ceiling;            ///< what DRAM could give to this mix and this many bytes in flight
 };
 
 }  // namespace plumbline
