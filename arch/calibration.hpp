@@ -2,7 +2,8 @@
 //
 // Two kinds of number live in data/calibration/<gpu>.json:
 //  - machine scalars (`machine`): fractions of datasheet peaks and fixed times that belong to the card;
-//  - family scalars (`families.<kernel set>.<family>`): at most a handful per kernel family (design section 4), fitted on
+//  - family scalars (`families.<kernel set>.<family>`): at most a handful per kernel family (design section 4), fitted
+//  on
 //    training rows by `validate --fit`, never per shape;
 //  - error bands (`bands`): residual quantiles by kernel set, family and size class (design section 7).
 // A GPU without a file of its own reads the one its descriptor names in `calibration`, as fractions, with wider bands.
@@ -18,7 +19,8 @@ namespace plumbline {
 
 enum class KernelSet { own, library, ideal };
 
-/// ln(measured / predicted) at the 5 % and 95 % quantile of cross-validated residuals, and how many rows stand behind it.
+/// ln(measured / predicted) at the 5 % and 95 % quantile of cross-validated residuals, and how many rows stand behind
+/// it.
 struct Band {
   double low = 0, high = 0;
   long rows = 0;

@@ -14,13 +14,13 @@ enum class IntraNodeLink { nvswitch, nvlink_bridge, pcie, infinity_fabric };
 
 struct Cluster {
   std::string name, title;
-  std::string gpu;                 ///< short name of the GPU descriptor
+  std::string gpu;  ///< short name of the GPU descriptor
   std::int64_t gpus_per_node = 0;
-  std::int64_t nodes = 0;          ///< as delivered; a study may ask for more
+  std::int64_t nodes = 0;  ///< as delivered; a study may ask for more
   IntraNodeLink intra_node = IntraNodeLink::nvswitch;
-  Bandwidth intra_bandwidth;       ///< per GPU, one direction, wire
+  Bandwidth intra_bandwidth;  ///< per GPU, one direction, wire
   Seconds intra_latency;
-  Bandwidth network_bandwidth;     ///< per GPU, one direction (0 = single node)
+  Bandwidth network_bandwidth;  ///< per GPU, one direction (0 = single node)
   Seconds network_latency;
   std::map<std::string, std::string> sources;
 };

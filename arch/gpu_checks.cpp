@@ -76,6 +76,9 @@ void check_sm_limits(const StreamingMultiprocessor& sm, const std::string& place
     refuse(place, "/sm/smem",
            "expected at most l1_and_smem (" + format_binary(sm.l1_and_smem) + "), found " + format_binary(sm.smem));
   }
+  if (sm.smem_granule < units::B || sm.smem < sm.smem_granule) {
+    refuse(place, "/sm/smem_granule", "expected from 1 B to the SM's " + format_binary(sm.smem));
+  }
   if (sm.threads_per_block > sm.threads) {
     refuse(place, "/sm/threads_per_block",
            "expected at most the SM's " + std::to_string(sm.threads) + " threads, found " +

@@ -20,8 +20,9 @@ const std::vector<std::string>& text_paths() {
 /// Keys whose contents are free lists or maps.
 bool is_free_form(const std::string& path) { return path == "sources" || path == "aliases" || path == "assumptions"; }
 
-/// Products of two counts must stay exact in 64 bits.
-constexpr std::int64_t kLargestCount = 1'000'000'000;
+/// Products of three counts must stay exact in 64 bits (occupancy).
+constexpr std::int64_t kLargestCount = 1'000'000;
+constexpr Bytes kLargestSize = 1e18 * units::B;
 
 double si(std::int64_t v) { return static_cast<double>(v); }
 double si(double v) { return v; }
@@ -34,7 +35,7 @@ double si(FlopRate v) { return v.in(units::FLOP_per_s); }
 
 void take(const JsonValue& value, std::int64_t& out) {
   out = value.as_integer();
-  if (out > kLargestCount) value.fail("expected a count of at most 1000000000, found " + value.dump());
+  if (out > kLargestCount) value.fail("expected a count of at most a million, found " + value.dump());
 }
 void take(const JsonValue& value, double& out) { out = value.as_number(); }
 void take(const JsonValue& value, Seconds& out) { out = value.as_seconds(); }
@@ -54,6 +55,7 @@ void take(const JsonValue& value, Bandwidth& out) {
 /// Memories are built in powers of two: the "141 GB" of a data sheet is 141 GiB, 7 % more than 141e9 bytes.
 void take(const JsonValue& value, Bytes& out) {
   out = value.as_bytes();
+  if (out > kLargestSize) value.fail("expected at most 1e18 bytes, found " + value.dump());
   const std::string text = value.as_string();
   for (const char* decimal : {"kB", "MB", "GB", "TB"}) {
     const auto at = text.find(decimal);

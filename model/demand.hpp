@@ -51,6 +51,8 @@ struct LaunchTime {
   PerResource<Seconds> by_resource;  ///< each resource's own time, had it been alone
   Resource limiter = Resource::latency;
   double waves = 0;
+  double overlap = 0;                ///< p of the p-norm it was priced with
+  double tensor_share = 1;           ///< share of the tensor peak at the clock that it was priced with
 };
 
 }  // namespace plumbline

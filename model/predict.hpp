@@ -58,17 +58,25 @@ enum class Provenance { calibrated, inherited, datasheet };
 std::string_view name(Provenance provenance);
 
 struct OpPrediction {
-  Seconds time;              ///< one execution, launch gaps not included
+  /// One execution among others back to back in a CUDA graph: its launches plus a graph gap each. (A profiler's kernel
+  /// duration is the same without the gaps: the sum of launches[i].time.total.)
+  Seconds time;
   Seconds low, high;         ///< 5-95 % band; low <= time <= high
+  long band_rows = 0;        ///< measured rows behind the band; 0: no measurement of the class is on file
   Bound bound = Bound::latency;
   Resource limiter = Resource::latency;  ///< of the longest launch
   double limiter_share = 0;  ///< that resource's own time / time
   Flops flops;               ///< useful work (ops/work.hpp)
+  Flops tensor;              ///< ... of which on tensor cores, in `math` format
+  DType math = DType::bf16;
   Bytes dram_read, dram_write;
   std::optional<Watts> power;    ///< not modelled yet: stays empty
   std::optional<Joules> energy;  ///< not modelled yet: stays empty
   Hertz clock;               ///< SM clock it was priced at
   Provenance provenance = Provenance::datasheet;
+  std::string_view family;   ///< kernel family whose scalars and band were used
+  GemmPlan gemm_plan;        ///< zero unless a GEMM
+  AttentionPlan attention_plan;  ///< zero unless attention
   std::array<LaunchPrediction, 4> launches;
   int launch_count = 0;
 

@@ -1,0 +1,165 @@
+#include "arch/calibration.hpp"
+
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "arch/format.hpp"
+#include "arch/json_reader.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr std::int64_t kSchema = 1;
+constexpr std::array<std::string_view, 3> kKernelSets{"own", "library", "ideal"};
+constexpr std::array<std::string_view, 3> kSizeClasses{"10us", "100us", "large"};
+
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+/// Names carry their unit: a fraction is of a peak and cannot pass it, a time cannot be negative.
+void check_scalar(const JsonValue& value, std::string_view name, double number) {
+  const bool fraction = ends_with(name, "_fraction") || ends_with(name, "efficiency");
+  if (fraction && !(number > 0 && number <= 1)) {
+    value.fail("expected a fraction above 0 and at most 1 (nothing runs above its peak), found " + value.dump());
+  }
+  if (ends_with(name, "_s") && number < 0) value.fail("expected a time that is not negative, found " + value.dump());
+}
+
+std::map<std::string, Scalar> read_scalars(const JsonValue& group) {
+  if (!group.is_object()) group.fail("expected an object of named scalars, found " + group.dump().substr(0, 60));
+  std::map<std::string, Scalar> scalars;
+  for (const std::string& name : group.keys()) {
+    const JsonValue entry = group.at(name);
+    entry.refuse_unknown_keys({"value", "source"});
+    const JsonValue value = entry.at("value");
+    Scalar scalar{value.as_number(), entry.at("source").as_string()};
+    if (scalar.source.empty()) entry.at("source").fail("expected where the number comes from, found \"\"");
+    check_scalar(value, name, scalar.value);
+    scalars[name] = std::move(scalar);
+  }
+  return scalars;
+}
+
+template <std::size_t N>
+void check_name(const JsonValue& at, std::string_view text, const std::array<std::string_view, N>& allowed,
+                const char* what) {
+  std::string list;
+  std::vector<std::string> names;
+  for (const std::string_view name : allowed) {
+    if (name == text) return;
+    names.emplace_back(name);
+    list += (list.empty() ? "" : ", ") + names.back();
+  }
+  at.fail(std::string("expected ") + what + " (" + list + "), found '" + std::string(text.substr(0, 40)) + "'" +
+          did_you_mean(text, names));
+}
+
+/// "library.gemm.large" -> the band; each part is checked.
+Band read_band(const JsonValue& entry, const std::string& name) {
+  const auto first = name.find('.');
+  const auto last = name.rfind('.');
+  if (first == std::string::npos || last == first || last == first + 1) {
+    entry.fail("expected a name such as \"library.gemm.large\" (kernel set, family, size class), found '" +
+               name.substr(0, 60) + "'");
+  }
+  check_name(entry, std::string_view(name).substr(0, first), kKernelSets, "a kernel set");
+  check_name(entry, std::string_view(name).substr(last + 1), kSizeClasses, "a size class");
+  entry.refuse_unknown_keys({"low", "high", "rows"});
+  Band band;
+  band.low = entry.at("low").as_number();
+  band.high = entry.at("high").as_number();
+  band.rows = static_cast<long>(entry.at("rows").as_integer());
+  if (band.low > band.high) {
+    entry.fail("expected low <= high, found " + format(band.low) + " and " + format(band.high));
+  }
+  if (band.rows < 0) entry.at("rows").fail("expected a count of rows, found " + entry.at("rows").dump());
+  return band;
+}
+
+/// The file name of a GPU's calibration; nothing but a plain short name may become a path.
+std::string file_of(const std::string& gpu_name) {
+  for (const char c : gpu_name) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u >= 128 || (std::isalnum(u) == 0 && c != '_' && c != '-')) return "";
+  }
+  return gpu_name.empty() ? "" : data_folder() + "/calibration/" + gpu_name + ".json";
+}
+
+bool file_exists(const std::string& path) {
+  std::error_code ec;
+  return !path.empty() && std::filesystem::is_regular_file(path, ec);
+}
+
+nlohmann::ordered_json scalars_to_json(const std::map<std::string, Scalar>& scalars) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  for (const auto& [name, scalar] : scalars) out[name] = {{"value", scalar.value}, {"source", scalar.source}};
+  return out;
+}
+
+}  // namespace
+
+Calibration parse_calibration(const std::string& json_text, const std::string& place) {
+  const JsonDocument document = JsonDocument::parse(json_text, place);
+  const JsonValue root = document.root();
+  root.refuse_unknown_keys({"schema", "gpu", "note", "machine", "families", "bands"});
+  if (root.at("schema").as_integer() != kSchema)
+    root.at("schema").fail("expected 1, found " + root.at("schema").dump());
+  Calibration out;
+  out.gpu = root.at("gpu").as_string();
+  if (const auto machine = root.find("machine")) out.machine = read_scalars(*machine);
+  if (const auto sets = root.find("families")) {
+    if (!sets->is_object()) sets->fail("expected an object of kernel sets");
+    for (const std::string& set : sets->keys()) {
+      check_name(*sets, set, kKernelSets, "a kernel set");
+      const JsonValue families = sets->at(set);
+      if (!families.is_object()) families.fail("expected an object of kernel families");
+      for (const std::string& family : families.keys()) {
+        out.families[set + "." + family] = read_scalars(families.at(family));
+      }
+    }
+  }
+  if (const auto bands = root.find("bands")) {
+    if (!bands->is_object()) bands->fail("expected an object of bands");
+    for (const std::string& name : bands->keys()) out.bands[name] = read_band(bands->at(name), name);
+  }
+  return out;
+}
+
+Calibration load_calibration(const std::string& gpu_name, const std::string& fallback) {
+  const std::string own = file_of(gpu_name);
+  const std::string other = file_of(fallback);
+  if (!file_exists(own) && !file_exists(other)) {
+    throw BadInput("no calibration for '" + gpu_name + "': expected " + data_folder() + "/calibration/" + gpu_name +
+                   ".json or " + (fallback.empty() ? "a fallback" : fallback + ".json") + " beside it" +
+                   did_you_mean(gpu_name, json_file_names(data_folder() + "/calibration")));
+  }
+  const std::string& path = file_exists(own) ? own : other;
+  Calibration calibration = parse_calibration(read_text_file(path), path);
+  calibration.inherited = path != own;
+  return calibration;
+}
+
+std::string to_json(const Calibration& calibration) {
+  nlohmann::ordered_json out;
+  out["schema"] = kSchema;
+  out["gpu"] = calibration.gpu;
+  out["machine"] = scalars_to_json(calibration.machine);
+  out["families"] = nlohmann::ordered_json::object();
+  for (const auto& [name, scalars] : calibration.families) {
+    const auto dot = name.find('.');
+    if (dot == std::string::npos) throw Error(ExitCode::our_bug, "calibration family '" + name + "' has no kernel set");
+    out["families"][name.substr(0, dot)][name.substr(dot + 1)] = scalars_to_json(scalars);
+  }
+  out["bands"] = nlohmann::ordered_json::object();
+  for (const auto& [name, band] : calibration.bands) {
+    out["bands"][name] = {{"low", band.low}, {"high", band.high}, {"rows", band.rows}};
+  }
+  return out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace plumbline

@@ -1,0 +1,68 @@
+#include <cmath>
+
+#include "arch/error.hpp"
+#include "model/plan_gemm.hpp"
+#include "ops/work.hpp"
+
+namespace plumbline {
+namespace {
+
+double bytes_of(DType type) { return bits(type) / 8.0; }
+
+/// Tensor FLOP/clk/SM of the format; plain fp32 and fp64 fall back to ordinary lanes.
+double flop_per_clk(DType math, const Machine& m) {
+  const double tensor = m.gpu.sm.tensor_flop_per_clk[math];
+  if (tensor > 0) return tensor;
+  if (math == DType::fp32) return m.gpu.sm.fp32_flop_per_clk;
+  if (math == DType::fp64) return m.gpu.sm.fp64_flop_per_clk;
+  return 0;
+}
+
+GemmTask typed(const Precision& p, const Machine& m) {
+  GemmTask t;
+  t.input_bytes = bytes_of(p.input);
+  t.weight_bytes = bytes_of(p.weight);
+  t.output_bytes = bytes_of(p.output);
+  t.tensor_flop_per_clk = flop_per_clk(p.math, m);
+  if (t.tensor_flop_per_clk <= 0) {
+    throw BadInput(m.gpu.name + " has no " + std::string(name(p.math)) + " path for dtype " + std::string(name(p)));
+  }
+  // weights stored narrower than the maths are unpacked on ordinary lanes, about one operation each (Marlin's lop3
+  // trick; modeling notes, section 3, W4A16)
+  if (bits(p.weight) < bits(p.math)) t.dequant_per_weight = 1;
+  return t;
+}
+
+}  // namespace
+
+GemmTask gemm_task(const Gemm& s, const Machine& m) {
+  GemmTask t = typed(s.precision, m);
+  t.m = static_cast<double>(s.m);
+  t.n = static_cast<double>(s.n);
+  t.k = static_cast<double>(s.k);
+  t.batch = static_cast<double>(s.batch);
+  return t;
+}
+
+GemmTask gemm_task(const GemmSparse24& s, const Machine& m) {
+  GemmTask t = typed(s.precision, m);
+  t.m = static_cast<double>(s.m);
+  t.n = static_cast<double>(s.n);
+  t.k = static_cast<double>(s.k);
+  t.tensor_flop_per_clk *= 2;  // of dense-equivalent FLOPs; the activations' bytes do not shrink
+  t.weight_kept = 0.5 + 1.0 / bits(s.precision.weight);  // half the values, 2 bits of position for each kept one
+  return t;
+}
+
+GemmTask gemm_task(const GroupedGemm& s, const Machine& m) {
+  GemmTask t = typed(s.precision, m);
+  const double touched = experts_touched(static_cast<double>(s.experts), static_cast<double>(s.topk),
+                                         static_cast<double>(s.tokens));
+  t.batch = std::max(1.0, std::round(touched));
+  t.m = std::ceil(static_cast<double>(s.tokens * s.topk) / t.batch);
+  t.n = static_cast<double>(s.n);
+  t.k = static_cast<double>(s.k);
+  return t;
+}
+
+}  // namespace plumbline

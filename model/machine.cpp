@@ -1,0 +1,153 @@
+#include "model/machine.hpp"
+
+#include <cmath>
+
+#include "arch/error.hpp"
+#include "arch/peaks.hpp"
+
+namespace plumbline {
+namespace {
+
+/// Reads the scalars of one section ("machine", or a family) with a message that names what is missing.
+class Section {
+ public:
+  Section(const Calibration& calibration, const std::map<std::string, Scalar>& scalars, std::string name)
+      : calibration_(calibration), scalars_(scalars), name_(std::move(name)) {}
+
+  double number(const char* key) const {
+    const auto it = scalars_.find(key);
+    if (it == scalars_.end()) {
+      throw BadInput("calibration of " + calibration_.gpu + ": " + name_ + ": missing scalar '" + key + "'");
+    }
+    return it->second.value;
+  }
+  double number_or(const char* key, double otherwise) const {
+    const auto it = scalars_.find(key);
+    return it == scalars_.end() ? otherwise : it->second.value;
+  }
+  Seconds seconds(const char* key) const { return number(key) * units::s; }
+  Seconds seconds_or_zero(const char* key) const { return number_or(key, 0) * units::s; }
+
+ private:
+  const Calibration& calibration_;
+  const std::map<std::string, Scalar>& scalars_;
+  std::string name_;
+};
+
+FamilyScalars read_family(const Calibration& calibration, const std::string& set, const char* family) {
+  const auto it = calibration.families.find(set + "." + family);
+  if (it == calibration.families.end()) {
+    throw BadInput("calibration of " + calibration.gpu + ": missing family '" + set + "." + family + "'");
+  }
+  const Section section(calibration, it->second, it->first);
+  FamilyScalars f;
+  f.fixed = section.seconds("fixed_s");
+  f.overlap = section.number("overlap");
+  f.efficiency = section.number_or("efficiency_fraction", 1);
+  f.exposed = section.number_or("exposed", 0);
+  f.per_cta = section.seconds_or_zero("per_cta_s");
+  f.step = section.seconds_or_zero("step_s");
+  f.in_flight = section.number_or("in_flight_B", 0) * units::B;
+  return f;
+}
+
+void read_machine_scalars(Machine& m) {
+  const Section s(m.calibration, m.calibration.machine, "machine");
+  const Gpu& gpu = m.gpu;
+  m.dram_read = s.number("dram_read_fraction") * gpu.memory.bandwidth;
+  m.dram_write = s.number("dram_write_fraction") * gpu.memory.bandwidth;
+  m.dram_mix_loss = s.number("dram_mix_loss_fraction");
+  m.dram_latency = s.number("dram_loaded_latency_ratio") * gpu.memory.latency;
+  m.l2_latency = gpu.l2.latency;
+  m.l2 = s.number("l2_bandwidth_fraction") * l2_peak(gpu, m.clock);
+  m.l2_per_sm = gpu.sm.l2_bytes_per_clk * m.clock;
+  m.l2_capacity = s.number("l2_usable_fraction") * gpu.l2.size;
+  m.pcie = s.number("pcie_fraction") * gpu.links.pcie_per_direction;
+  m.tensor_fraction = s.number("tensor_burst_fraction");
+  m.tensor_steady_fraction = s.number("tensor_steady_fraction");
+  if (m.clock_mode == ClockMode::steady) m.tensor_fraction = m.tensor_steady_fraction;
+  m.regulator_lag = s.seconds("regulator_lag_s");
+  m.gap_graph = s.seconds("gap_graph_s");
+  m.gap_stream = s.seconds("gap_stream_s");
+  m.host_per_launch = s.seconds("host_per_launch_s");
+}
+
+/// "library.gemm.100us" -> family "gemm", size class "100us", for the kernel set `set`.
+void read_bands(Machine& m, const std::string& set) {
+  for (const auto& [key, band] : m.calibration.bands) {
+    const std::size_t first = key.find('.'), last = key.rfind('.');
+    if (first == last || key.substr(0, first) != set) continue;
+    m.bands.push_back({key.substr(first + 1, last - first - 1), key.substr(last + 1), band});
+  }
+}
+
+void read_families(Machine& m) {
+  std::string set = m.kernels == KernelSet::library ? "library" : "own";
+  if (set == "own" && m.calibration.families.count("own.gemm") == 0) {
+    set = "library";
+    m.provenance = Provenance::inherited;
+    m.assumptions.push_back(
+        "kernels own: this project's kernels have not been measured yet; priced with the library kernels' scalars");
+  }
+  m.gemm = read_family(m.calibration, set, "gemm");
+  m.grouped = read_family(m.calibration, set, "grouped_gemm");
+  m.prefill = read_family(m.calibration, set, "attention_prefill");
+  m.decode = read_family(m.calibration, set, "attention_decode");
+  m.decode_single = read_family(m.calibration, set, "attention_decode_single");
+  m.mla = read_family(m.calibration, set, "mla_decode");
+  m.rowwise = read_family(m.calibration, set, "rowwise");
+  m.second = read_family(m.calibration, set, "second");
+  read_bands(m, set);
+}
+
+}  // namespace
+
+double Machine::sustained_fraction(Seconds launch) const {
+  if (clock_mode == ClockMode::steady || regulator_lag <= Seconds{}) return tensor_fraction;
+  // mean over a burst of ten launches of an exponential approach to the steady share
+  constexpr double kBurstLaunches = 10;
+  const double x = kBurstLaunches * launch / regulator_lag;
+  const double mean = x < 1e-6 ? 1.0 : (1.0 - std::exp(-x)) / x;
+  return tensor_steady_fraction + (tensor_fraction - tensor_steady_fraction) * mean;
+}
+
+std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& calibration,
+                                            const MachineOptions& options) {
+  if (options.power_cap) throw NotModelled("--power-cap: clock and power are not modelled yet");
+  auto machine = std::make_shared<Machine>();
+  Machine& m = *machine;
+  m.gpu = gpu;
+  m.calibration = calibration;
+  m.kernels = options.kernels;
+  m.clock_mode = options.clock;
+  m.clock = gpu.boost_clock;
+  m.sm_count = static_cast<double>(gpu.sm_count);
+  m.assumptions = gpu.assumptions;
+  m.provenance = calibration.inherited ? Provenance::inherited : Provenance::calibrated;
+  if (m.kernels == KernelSet::ideal) {
+    m.provenance = Provenance::datasheet;
+    m.assumptions.push_back("kernels ideal: roofline of datasheet rates at the boost clock, no overheads");
+    return machine;
+  }
+  read_machine_scalars(m);
+  read_families(m);
+  if (calibration.inherited) {
+    m.assumptions.push_back("no calibration of " + gpu.name + ": fractions of peak taken over from " + calibration.gpu +
+                            ", bands widened");
+  }
+  m.assumptions.push_back(
+      options.clock == ClockMode::burst
+          ? "clock burst: SM cycles at the boost clock; dense tensor work at the share of it measured in short bursts"
+          : "clock steady: SM cycles at the boost clock; dense tensor work at the share of it measured when sustained");
+  return machine;
+}
+
+std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const MachineOptions& options) {
+  return make_machine(gpu, load_calibration(gpu.name, gpu.calibration), options);
+}
+
+const Gpu& gpu(const Machine& machine) { return machine.gpu; }
+KernelSet kernel_set(const Machine& machine) { return machine.kernels; }
+const std::vector<std::string>& assumptions(const Machine& machine) { return machine.assumptions; }
+
+}  // namespace plumbline

@@ -1,0 +1,220 @@
+#include "model/plan_attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/tensor_path.hpp"
+#include "model/timing.hpp"
+
+namespace plumbline {
+namespace {
+
+double ceil_div(double a, double b) { return std::ceil(a / b); }
+double bytes_of(DType type) { return bits(type) / 8.0; }
+
+/// Ordinary-lane operations a score element takes in online softmax: scale-subtract, max, sum, convert, and its share
+/// of rescaling the output (modeling notes, section 5: n_fp 6-8).
+constexpr double kSoftmaxOps = 7;
+
+/// sum over i in [0, n) of min(ceil((first + i * stride) / tile), most), without a loop over long sequences.
+double staircase_sum(double first, double stride, double n, double tile, double most) {
+  double sum = 0;
+  const double exact_until = std::min(n, 4096.0);
+  for (double i = 0; i < exact_until; ++i) sum += std::min(ceil_div(first + i * stride, tile), most);
+  if (n > exact_until) {  // beyond 4096 tiles the staircase is its own ramp to one part in ten thousand
+    const double a = std::min((first + exact_until * stride) / tile + 0.5, most);
+    const double b = std::min((first + (n - 1) * stride) / tile + 0.5, most);
+    sum += (n - exact_until) * 0.5 * (a + b);
+  }
+  return sum;
+}
+
+}  // namespace
+
+BlockCount visited_blocks(const AttentionPrefill& s, double q_tile, double kv_tile) {
+  BlockCount count;
+  const double q = static_cast<double>(s.q_len), kv = static_cast<double>(s.kv_len);
+  const double window = s.window > 0 ? static_cast<double>(s.window) : kv;
+  count.tiles = ceil_div(q, q_tile);
+  const double all = ceil_div(kv, kv_tile);
+  if (!s.causal) {
+    count.longest = std::min(all, ceil_div(std::min(kv, window), kv_tile));
+    count.total = count.tiles * count.longest;
+    return count;
+  }
+  // the last query of tile i sees keys up to kv - q + (i + 1) q_tile; its first sees back `window` keys
+  const double reach = ceil_div(std::min(window + q_tile - 1, kv), kv_tile) + (window < kv ? 1 : 0);
+  count.longest = std::min(all, reach);
+  count.total = staircase_sum(kv - q + std::min(q_tile, q), q_tile, count.tiles, kv_tile, count.longest);
+  return count;
+}
+
+namespace {
+
+/// Clocks one SM takes for one (query tile, key block) pair, and what of it stays exposed. `sharers` query tiles of a
+/// CTA use one fetch of the block.
+void block_demand(Demand& d, double rows, double keys, double qk_dim, double v_dim, double flop_per_clk,
+                  double kv_bytes, double sharers, const Machine& m, const FamilyScalars& family) {
+  const StreamingMultiprocessor& sm = m.gpu.sm;
+  const double scores = rows * keys;
+  d.tensor_clk = 2.0 * scores * (qk_dim + v_dim) / flop_per_clk;
+  d.sfu_clk = scores / sm.sfu_op_per_clk;
+  d.fp32_clk = scores * kSoftmaxOps / (sm.fp32_flop_per_clk / 2);
+  d.issue_clk = scores * (kSoftmaxOps + 1) / static_cast<double>(sm.warp_size) / sm.issue_per_clk;
+  const double softmax = std::max({d.sfu_clk, d.fp32_clk, d.issue_clk});
+  d.exposed_clk = family.exposed * std::min(softmax, d.tensor_clk / family.efficiency / m.tensor_fraction);
+  const double kv_tile = keys * (qk_dim + v_dim) * kv_bytes;
+  d.smem_clk = 2.0 * kv_tile / sm.smem_bytes_per_clk.in(units::B);
+  d.l2 = kv_tile / sharers * units::B;
+}
+
+}  // namespace
+
+AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
+  AttentionChoice c;
+  const double heads = static_cast<double>(s.batch * s.q_heads);
+  const double width = static_cast<double>(s.qk_dim + s.v_dim);
+  const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype);
+  const TensorPath path = tensor_path(m.gpu);
+  const bool wide = static_cast<double>(s.v_dim) > 128;
+  c.plan.q_tile = 64;  // one warpgroup (or four warps); two of them share an SM and hide each other's softmax
+  c.plan.kv_tile = wide ? 64 : 128;
+  const double q_tile = static_cast<double>(c.plan.q_tile), kv_tile = static_cast<double>(c.plan.kv_tile);
+  const BlockCount blocks = visited_blocks(s, q_tile, kv_tile);
+
+  Demand& d = c.main;
+  d.plan.ctas = static_cast<std::int64_t>(heads * blocks.tiles);
+  d.plan.ctas_per_sm = 2;
+  d.plan.threads = path.threads(q_tile);
+  d.plan.steps = blocks.total / blocks.tiles;
+  d.plan.longest = blocks.longest;
+  d.step_latency = m.prefill.step;
+  const double rate = m.gpu.sm.tensor_flop_per_clk[s.dtype];
+  block_demand(d, q_tile, kv_tile, static_cast<double>(s.qk_dim), static_cast<double>(s.v_dim), rate, kv_es, 2.0, m, m.prefill);
+
+  const double q_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.qk_dim);
+  const double o_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.v_dim);
+  const double kv_elements = static_cast<double>(s.batch * s.kv_heads * s.kv_len) * width;
+  d.dram_read = (q_elements * es + kv_elements * kv_es) * units::B;
+  d.dram_write = o_elements * es * units::B;
+
+  const bool append = s.append == 1 || (s.append < 0 && m.kernels == KernelSet::library);
+  if (append) {
+    // one elementwise pass: read the fused QKV of the new tokens, write rotated Q and the cache
+    c.prepares = true;
+    const double new_kv = static_cast<double>(s.batch * s.kv_heads * s.q_len) * width;
+    Demand& p = c.prepare;
+    p.dram_read = (q_elements + new_kv) * es * units::B;
+    p.dram_write = (q_elements * es + new_kv * kv_es) * units::B;
+    constexpr double kElementsPerCta = 4096;
+    p.plan.ctas = static_cast<std::int64_t>(ceil_div(q_elements + new_kv, kElementsPerCta));
+    p.plan.ctas_per_sm = 4;
+    p.plan.threads = 256;
+    p.step_latency = m.dram_latency;
+    p.in_flight = kElementsPerCta * es * units::B;
+  }
+  return c;
+}
+
+namespace {
+
+/// The merge of `splits` partial (O, log-sum-exp) per query head.
+Demand combine_demand(double rows, double v_dim, double splits, double out_bytes, const Machine& m) {
+  Demand d;
+  d.plan.ctas = static_cast<std::int64_t>(rows);
+  d.plan.ctas_per_sm = 8;
+  d.plan.threads = 128;
+  d.l2 = 2.0 * splits * v_dim * 4.0 * units::B;
+  d.dram_write = rows * v_dim * out_bytes * units::B;
+  d.step_latency = 2.0 * m.l2_latency;
+  return d;
+}
+
+}  // namespace
+
+namespace {
+
+/// Split-KV decode of `rows` packed query rows a CTA against a stream of keys.
+struct DecodeTask {
+  double ctas_unsplit = 0;  ///< (sequence, KV head or head tile) pairs
+  double rows = 0;          ///< packed query rows a CTA
+  double context = 0;       ///< keys
+  double qk_dim = 0, v_dim = 0;
+  double key_bytes = 0;     ///< of one key and its value, as stored
+  double out_rows = 0;      ///< query rows in all
+  double kv_sets = 0;       ///< distinct key streams: what DRAM carries once
+};
+
+/// Keys a step, and how many CTAs an SM the split heuristic aims at: twice the SMs, one running at a time (what FA3's,
+/// FlashInfer's and TensorRT-LLM's planners do on these cards, within a factor of two).
+constexpr double kKeysPerStep = 64;
+constexpr double kCtasAimedAt = 2;
+
+AttentionChoice split_decode(const DecodeTask& t, DType dtype, const Machine& m, const FamilyScalars& family) {
+  AttentionChoice c;
+  const double es = bytes_of(dtype);
+  const double room = std::floor(m.sm_count * kCtasAimedAt / t.ctas_unsplit);
+  const double most = std::max(1.0, std::floor(t.context / (2 * kKeysPerStep)));
+  const double splits = std::clamp(room, 1.0, most);
+  c.plan.splits = static_cast<std::int64_t>(splits);
+  c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
+  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
+
+  Demand& d = c.main;
+  d.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);
+  d.plan.ctas_per_sm = 1;
+  d.plan.threads = 256;
+  d.plan.steps = d.plan.longest = ceil_div(ceil_div(t.context, splits), kKeysPerStep);
+  const double instruction_rows = std::ceil(t.rows / 16) * 16;
+  block_demand(d, instruction_rows, kKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
+               t.key_bytes / (t.qk_dim + t.v_dim), 1.0, m, family);
+  d.exposed_clk = 0;
+  // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
+  constexpr double kReferenceKeyBytes = 512;
+  d.step_latency = family.step * (t.key_bytes / kReferenceKeyBytes);
+  d.dram_read = t.kv_sets * t.context * t.key_bytes * units::B;
+  d.dram_write = t.out_rows * t.v_dim * es * units::B;
+  d.in_flight = family.in_flight;
+  if (splits > 1) {
+    c.combines = true;
+    c.combine = combine_demand(t.out_rows, t.v_dim, splits, es, m);
+  }
+  return c;
+}
+
+}  // namespace
+
+AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m) {
+  DecodeTask t;
+  const double group = static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads);
+  t.kv_sets = static_cast<double>(s.batch * s.kv_heads);
+  t.ctas_unsplit = t.kv_sets;
+  t.rows = group;
+  t.context = static_cast<double>(s.window > 0 ? std::min(s.context, s.window) : s.context);
+  t.context = std::max(1.0, t.context);
+  t.qk_dim = static_cast<double>(s.qk_dim);
+  t.v_dim = static_cast<double>(s.v_dim);
+  t.key_bytes = (t.qk_dim + t.v_dim) * bytes_of(s.kv_dtype);
+  t.out_rows = static_cast<double>(s.batch * s.q_heads);
+  return split_decode(t, s.dtype, m, decode_family(s, m));
+}
+
+const FamilyScalars& decode_family(const AttentionDecode& s, const Machine& m) {
+  return s.q_heads == s.kv_heads ? m.decode_single : m.decode;
+}
+
+AttentionChoice plan_mla_decode(const MlaDecode& s, const Machine& m) {
+  DecodeTask t;
+  constexpr double kRowsPerCta = 64;
+  t.kv_sets = static_cast<double>(s.batch);
+  t.ctas_unsplit = t.kv_sets * ceil_div(static_cast<double>(s.heads), kRowsPerCta);
+  t.rows = std::min(static_cast<double>(s.heads), kRowsPerCta);
+  t.context = std::max(1.0, static_cast<double>(s.context));
+  t.qk_dim = static_cast<double>(s.latent + s.rope);
+  t.v_dim = static_cast<double>(s.latent);
+  t.key_bytes = t.qk_dim * bytes_of(s.kv_dtype);  // the value is a view of the key
+  t.out_rows = static_cast<double>(s.batch * s.heads);
+  return split_decode(t, s.dtype, m, m.mla);
+}
+
+}  // namespace plumbline

@@ -1,0 +1,212 @@
+// One operator on one machine: the visitor that picks a planner, the shared pricing of its launches, and the band.
+#include <algorithm>
+#include <cmath>
+
+#include "arch/error.hpp"
+#include "arch/peaks.hpp"
+#include "model/machine.hpp"
+#include "model/plan_attention.hpp"
+#include "model/plan_gemm.hpp"
+#include "model/plan_stream.hpp"
+#include "model/predict_internal.hpp"
+#include "model/timing.hpp"
+#include "ops/op_text.hpp"
+#include "ops/work.hpp"
+
+namespace plumbline {
+namespace {
+
+/// Fills an OpPrediction launch by launch.
+class Pricer {
+ public:
+  Pricer(const Machine& machine, const Op& op, const Work& work, bool warm, OpPrediction& out)
+      : m_(machine), op_(op), work_(work), warm_(warm), out_(out) {}
+
+  void operator()(const Gemm& s) { gemm(gemm_task(s, m_), m_.gemm, "gemm"); }
+  void operator()(const GemmSparse24& s) { gemm(gemm_task(s, m_), m_.gemm, "gemm 2:4"); }
+  void operator()(const GroupedGemm& s) { gemm(gemm_task(s, m_), m_.grouped, "grouped gemm"); }
+  void operator()(const AttentionPrefill& s) {
+    require_tensor_path(s.dtype);
+    out_.family = "attention_prefill";
+    attention(plan_prefill(s, m_), m_.prefill, "attention");
+  }
+  void operator()(const AttentionDecode& s) {
+    require_tensor_path(s.dtype);
+    out_.family = s.q_heads == s.kv_heads ? "attention_decode_single" : "attention_decode";
+    attention(plan_decode(s, m_), decode_family(s, m_), "split-KV attention");
+  }
+  void operator()(const MlaDecode& s) {
+    require_tensor_path(s.dtype);
+    out_.family = "mla_decode";
+    attention(plan_mla_decode(s, m_), m_.mla, "latent attention");
+  }
+  void operator()(const Collective&) { throw NotModelled("collectives between GPUs are not modelled yet"); }
+  void operator()(const Transfer& s) {
+    if (s.kind == TransferKind::send_recv) throw NotModelled("send_recv between GPUs is not modelled yet");
+    if (s.kind == TransferKind::d2d) return stream();
+    Demand d;
+    d.plan.ctas = 1;
+    d.link = static_cast<double>(s.bytes) * units::B;
+    launch("copy engine", d, m_.rowwise);
+  }
+  template <class Other>
+  void operator()(const Other&) {
+    stream();
+  }
+
+ private:
+  void require_tensor_path(DType type) const {
+    if (m_.gpu.sm.tensor_flop_per_clk[type] <= 0) {
+      throw BadInput(m_.gpu.name + " has no " + std::string(name(type)) + " tensor path for attention");
+    }
+  }
+
+  void launch(const char* kernel, const Demand& demand, const FamilyScalars& family) {
+    LaunchPrediction& l = out_.launches[static_cast<std::size_t>(out_.launch_count++)];
+    l.kernel = kernel;
+    l.demand = demand;
+    l.time = price(demand, m_, family);
+    const bool long_dense = l.time.by_resource[Resource::tensor] > 0.3 * l.time.total;
+    if (const double sustained = m_.sustained_fraction(l.time.total); long_dense && sustained < m_.tensor_fraction) {
+      FamilyScalars slower = family;
+      slower.efficiency *= sustained / m_.tensor_fraction;
+      l.time = price(demand, m_, slower);
+    }
+    out_.time += l.time.total + m_.gap_graph;
+    out_.dram_read += demand.dram_read;
+    out_.dram_write += demand.dram_write;
+  }
+
+  void gemm(const GemmTask& task, const FamilyScalars& family, const char* kernel) {
+    out_.family = &family == &m_.grouped ? "grouped_gemm" : "gemm";
+    const GemmChoice choice = plan_gemm(task, m_, family);
+    out_.gemm_plan = choice.plan;
+    launch(kernel, choice.main, family);
+    if (choice.plan.splits > 1) launch("split-K reduce", choice.reduce, m_.second);
+  }
+
+  void attention(const AttentionChoice& choice, const FamilyScalars& family, const char* kernel) {
+    out_.attention_plan = choice.plan;
+    if (choice.prepares) launch("rotate and append", choice.prepare, m_.second);
+    launch(kernel, choice.main, family);
+    if (choice.combines) launch("combine", choice.combine, m_.second);
+  }
+
+  void stream() {
+    out_.family = "rowwise";
+    launch("stream", plan_stream(op_, work_, m_, warm_), m_.rowwise);
+  }
+
+  const Machine& m_;
+  const Op& op_;
+  const Work& work_;
+  bool warm_;
+  OpPrediction& out_;
+};
+
+/// Roofline of the machine as given: datasheet rates at the boost clock, no launches.
+void price_ideal(const Op& op, const Work& work, const Machine& m, OpPrediction& out) {
+  out.family = "ideal";
+  out.time = out.low = out.high = roofline(op, m.gpu);
+  out.dram_read = work.read;
+  out.dram_write = work.write;
+  const Seconds memory = work.bytes() / m.gpu.memory.bandwidth;
+  out.limiter = memory >= out.time ? Resource::dram : Resource::tensor;
+  out.bound = out.limiter == Resource::dram ? Bound::memory : Bound::compute;
+  out.limiter_share = 1;
+}
+
+Bound bound_of(Resource r) {
+  switch (r) {
+    case Resource::l2:
+    case Resource::dram: return Bound::memory;
+    case Resource::link: return Bound::network;
+    case Resource::latency: return Bound::latency;
+    default: return Bound::compute;
+  }
+}
+
+void set_limiter(OpPrediction& out) {
+  const LaunchPrediction* longest = &out.launches[0];
+  for (int i = 1; i < out.launch_count; ++i) {
+    const LaunchPrediction& l = out.launches[static_cast<std::size_t>(i)];
+    if (l.time.total > longest->time.total) longest = &l;
+  }
+  out.limiter = longest->time.limiter;
+  out.limiter_share = std::min(1.0, longest->time.by_resource[out.limiter] / longest->time.total);
+  out.bound = bound_of(out.limiter);
+}
+
+const char* size_class(Seconds time) {
+  if (time < 10.0 * units::us) return "10us";
+  return time < 100.0 * units::us ? "100us" : "large";
+}
+
+/// The band of the op's class: residual quantiles when the class was measured, else those of a neighbour, widened.
+/// A GPU that inherits its calibration gets half as much again (cross-generation predictions err 2-3 times as much as
+/// calibrated ones: KernelSight-LM, 3.8 % against 12.1 %; modeling notes, section 1).
+void set_band(OpPrediction& out, const Machine& m) {
+  constexpr Band kUnmeasured{-0.5, 0.5, 0};  // a factor of 1.65 either way: no measurement of the class is on file
+  Band band = kUnmeasured;
+  for (const BandEntry& entry : m.bands) {
+    if (entry.family != out.family || entry.size_class != size_class(out.time)) continue;
+    band = entry.band;
+    break;
+  }
+  const double widen = m.provenance == Provenance::inherited && band.rows > 0 ? 2.5 : 1.0;
+  out.low = out.time * std::exp(std::min(0.0, band.low) * widen);
+  out.high = out.time * std::exp(std::max(0.0, band.high) * widen);
+  out.band_rows = band.rows;
+}
+
+}  // namespace
+
+Seconds roofline(const Op& op, const Gpu& gpu) {
+  const Work w = work(op);
+  Seconds time = w.bytes() / gpu.memory.bandwidth;
+  if (w.tensor > Flops{}) {
+    FlopRate peak = tensor_peak(gpu, w.math, gpu.boost_clock);
+    if (peak <= FlopRate{}) peak = w.math == DType::fp64 ? fp64_peak(gpu, gpu.boost_clock) : fp32_peak(gpu, gpu.boost_clock);
+    const double sparse = std::holds_alternative<GemmSparse24>(op) ? 2.0 : 1.0;
+    time = std::max(time, w.tensor / (sparse * peak));
+  }
+  time = std::max(time, w.fp32 / fp32_peak(gpu, gpu.boost_clock));
+  if (w.link > Bytes{}) {
+    const auto* transfer = std::get_if<Transfer>(&op);
+    const bool host = transfer && (transfer->kind == TransferKind::h2d || transfer->kind == TransferKind::d2h);
+    const Bandwidth link = host ? gpu.links.pcie_per_direction : gpu.links.nvlink_per_direction;
+    if (link > Bandwidth{}) time = std::max(time, w.link / link);
+  }
+  return time;
+}
+
+void predict_op(const Op& op, const Machine& m, bool warm, OpPrediction& out) {
+  const Work w = work(op);
+  out.time = Seconds{};
+  out.dram_read = out.dram_write = Bytes{};
+  out.launch_count = 0;
+  out.gemm_plan = GemmPlan{};
+  out.attention_plan = AttentionPlan{};
+  out.flops = w.flops();
+  out.tensor = w.tensor;
+  out.math = w.math;
+  out.clock = m.clock;
+  out.provenance = m.provenance;
+  out.power.reset();
+  out.energy.reset();
+  out.band_rows = 0;
+  if (m.kernels == KernelSet::ideal) return price_ideal(op, w, m, out);
+  std::visit(Pricer(m, op, w, warm, out), op);
+  set_limiter(out);
+  set_band(out, m);
+}
+
+void predict(const Op& op, const Machine& machine, OpPrediction& out) { predict_op(op, machine, false, out); }
+
+OpPrediction predict(const Op& op, const Machine& machine) {
+  OpPrediction out;
+  predict(op, machine, out);
+  return out;
+}
+
+}  // namespace plumbline

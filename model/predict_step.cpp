@@ -1,0 +1,119 @@
+// One step of a model: lower it, price each operator once, add up what repeats, and say where the time went.
+#include <cmath>
+
+#include "arch/error.hpp"
+#include "arch/peaks.hpp"
+#include "model/predict_internal.hpp"
+
+namespace plumbline {
+namespace {
+
+/// An operator that only streams the result of its predecessor finds it in L2 when it fits. GEMMs and attention read
+/// weights or cache, which the rest of the step has evicted; gathers read a table.
+bool reads_predecessor(const Op& op) {
+  return std::holds_alternative<Rowwise>(op) || std::holds_alternative<Rope>(op) || std::holds_alternative<TopK>(op) ||
+         std::holds_alternative<CausalConv>(op) || std::holds_alternative<MoePermute>(op);
+}
+
+double part(Seconds t, Seconds whole) { return whole > Seconds{} ? t / whole : 0.0; }
+
+/// Splits an execution's time over the five words: gaps are launch, fixed costs latency, the rest what binds it.
+void add_shares(const NodePrediction& n, const Machine& m, double count, Seconds step, TimeShare& share) {
+  if (n.op.launch_count == 0) {  // ideal kernels
+    (n.op.bound == Bound::memory ? share.memory : share.compute) += part(count * n.op.time, step);
+    return;
+  }
+  share.launch += part(count * (n.gap + n.op.launch_count * m.gap_graph), step);
+  for (int i = 0; i < n.op.launch_count; ++i) {
+    const LaunchTime& t = n.op.launches[static_cast<std::size_t>(i)].time;
+    share.latency += part(count * t.fixed, step);
+    const double rest = part(count * (t.total - t.fixed), step);
+    switch (t.limiter) {
+      case Resource::l2:
+      case Resource::dram: share.memory += rest; break;
+      case Resource::link: share.network += rest; break;
+      case Resource::latency:
+      case Resource::count_: share.latency += rest; break;
+      default: share.compute += rest;
+    }
+  }
+}
+
+/// What the runtime adds to one execution beyond the graph gaps that op.time holds.
+Seconds runtime_gap(const OpPrediction& op, const Machine& m, Runtime runtime) {
+  if (runtime == Runtime::graph) return Seconds{};
+  return op.launch_count * (m.gap_stream - m.gap_graph);
+}
+
+/// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer.
+void wait_for_host(StepPrediction& out, const Machine& m) {
+  double operators = 0;
+  Seconds gpu_time;
+  for (const NodePrediction& n : out.nodes) {
+    const auto count = static_cast<double>(n.node->count);
+    operators += count;
+    gpu_time += count * (n.op.time + n.gap);
+  }
+  const Seconds host = operators * m.host_per_launch;
+  if (host <= gpu_time) return;
+  const Seconds wait = (host - gpu_time) / operators;
+  for (NodePrediction& n : out.nodes) n.gap += wait;
+}
+
+/// Sums over the nodes. Kinds of operator err independently, the repeats of a kind together: half-widths of the bands
+/// add in quadrature over nodes and linearly over counts.
+void total(StepPrediction& out, const Machine& m) {
+  double low = 0, high = 0;
+  Seconds at_peak;
+  for (const NodePrediction& n : out.nodes) {
+    const auto count = static_cast<double>(n.node->count);
+    out.latency += count * (n.op.time + n.gap);
+    out.flops += count * n.op.flops;
+    out.dram_bytes += count * n.op.dram_bytes();
+    const double below = count * (n.op.time - n.op.low).in(units::s);
+    const double above = count * (n.op.high - n.op.time).in(units::s);
+    low += below * below;
+    high += above * above;
+    const FlopRate peak = tensor_peak(m.gpu, n.op.math, m.gpu.boost_clock);
+    if (peak > FlopRate{}) at_peak += count * n.op.tensor / peak;
+  }
+  out.low = out.latency - std::sqrt(low) * units::s;
+  out.high = out.latency + std::sqrt(high) * units::s;
+  out.mfu = at_peak / out.latency;
+  out.mbu = out.dram_bytes / (out.latency * m.gpu.memory.bandwidth);
+  out.tokens_per_s = out.graph.tokens / out.latency.in(units::s);
+  for (const NodePrediction& n : out.nodes) {
+    add_shares(n, m, static_cast<double>(n.node->count), out.latency, out.share);
+  }
+}
+
+}  // namespace
+
+void predict(const Llm& llm, const Workload& workload, const Machine& m, const RunOptions& options,
+             StepPrediction& out) {
+  if (workload.phase == Phase::train) throw NotModelled("--phase train: training time is not modelled yet");
+  lower(llm, workload, out.graph);
+  out.nodes.resize(out.graph.nodes.size());
+  out.latency = out.low = out.high = Seconds{};
+  out.share = TimeShare{};
+  out.flops = Flops{};
+  out.dram_bytes = Bytes{};
+  out.clock = m.clock;
+  out.fits = out.graph.memory.total() <= m.gpu.memory.capacity;
+  for (std::size_t i = 0; i < out.nodes.size(); ++i) {
+    NodePrediction& n = out.nodes[i];
+    n.node = &out.graph.nodes[i];
+    predict_op(n.node->op, m, i > 0 && reads_predecessor(n.node->op), n.op);
+    n.gap = m.kernels == KernelSet::ideal ? Seconds{} : runtime_gap(n.op, m, options.runtime);
+  }
+  if (options.runtime == Runtime::eager && m.kernels != KernelSet::ideal) wait_for_host(out, m);
+  total(out, m);
+}
+
+StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options) {
+  StepPrediction out;
+  predict(llm, workload, machine, options, out);
+  return out;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,128 @@
+#include "model/timing.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace plumbline {
+namespace {
+
+/// (sum t^p)^(1/p), relative to the largest term so that it neither overflows nor wastes time on small terms.
+Seconds pnorm(const PerResource<Seconds>& times, double p) {
+  Seconds largest;
+  for (const Seconds t : times) largest = std::max(largest, t);
+  if (largest <= Seconds{}) return largest;
+  double sum = 0;
+  for (const Seconds t : times) {
+    const double ratio = t / largest;
+    if (ratio >= 1) sum += 1;
+    else if (ratio > 0.02) sum += std::exp2(p * std::log2(ratio));
+  }
+  return largest * (sum <= 1 ? 1.0 : std::exp2(std::log2(sum) / p));
+}
+
+/// Own times of every resource for `ctas` CTAs that run together, `steps` steps each.
+struct Wave {
+  PerResource<Seconds> own;
+  Seconds exposed;
+};
+
+/// `turns`: how many CTAs one slot runs, one after the other, within this wave.
+Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, double ctas, double steps, double turns,
+                double share_of_launch) {
+  const double resident = std::ceil(ctas / m.sm_count);
+  const double active_sms = std::min(ctas, m.sm_count);
+  const double on_sm = resident * steps;
+  const Seconds clk = 1.0 / m.clock;
+  Wave wave;
+  wave.own[Resource::tensor] = on_sm * d.tensor_clk / (m.tensor_fraction * family.efficiency) * clk;
+  wave.own[Resource::fp32] = on_sm * d.fp32_clk * clk;
+  wave.own[Resource::sfu] = on_sm * d.sfu_clk * clk;
+  wave.own[Resource::issue] = on_sm * d.issue_clk * clk;
+  wave.own[Resource::smem] = on_sm * d.smem_clk * clk;
+  wave.own[Resource::l2] = ctas * steps * d.l2 / std::min(m.l2, active_sms * m.l2_per_sm);
+  Seconds dram = dram_time(d.dram_read, d.dram_write, m) * share_of_launch;
+  if (d.in_flight > Bytes{}) {
+    const Seconds little = (d.dram_read + d.dram_write) * share_of_launch / (ctas * d.in_flight / m.dram_latency);
+    dram = std::max(dram, little);
+  }
+  wave.own[Resource::dram] = dram;
+  wave.own[Resource::latency] = steps * d.step_latency;
+  // per_cta is latency: co-resident CTAs go through it side by side; once_clk is throughput: they queue
+  wave.exposed = on_sm * d.exposed_clk * clk + turns * (resident * d.once_clk * clk + family.per_cta);
+  return wave;
+}
+
+/// Calls `visit(wave, times)` for the full waves together and for the last one.
+template <class Visit>
+void for_each_wave(const Demand& d, const Machine& m, const FamilyScalars& family, Visit visit) {
+  const double ctas = static_cast<double>(d.plan.ctas);
+  const double capacity = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
+  if (d.plan.longest > d.plan.steps) {  // unequal CTAs: heavy first over persistent slots
+    const double slots = std::min(ctas, capacity);
+    const double steps = std::max(ctas * d.plan.steps / slots, d.plan.longest);
+    visit(wave_times(d, m, family, slots, steps, ctas / slots, 1.0), 1.0);
+    return;
+  }
+  const double full = std::floor(ctas / capacity);
+  const double rest = ctas - full * capacity;
+  if (full > 0) visit(wave_times(d, m, family, capacity, d.plan.steps, 1.0, capacity / ctas), full);
+  if (rest > 0) visit(wave_times(d, m, family, rest, d.plan.steps, 1.0, rest / ctas), 1.0);
+}
+
+/// Only host copies so far: collectives between GPUs bring their own planner.
+Seconds link_time(const Demand& d, const Machine& m) { return d.link > Bytes{} ? d.link / m.pcie : Seconds{}; }
+
+}  // namespace
+
+Seconds dram_time(Bytes read, Bytes write, const Machine& m) {
+  const Bytes all = read + write;
+  if (all <= Bytes{}) return Seconds{};
+  const double r = read / all;
+  return (read / m.dram_read + write / m.dram_write) * (1.0 + 4.0 * r * (1.0 - r) * m.dram_mix_loss);
+}
+
+Seconds price_total(const Demand& d, const Machine& m, const FamilyScalars& family, Seconds give_up) {
+  Seconds total = family.fixed + d.chain + link_time(d, m);
+  for_each_wave(d, m, family, [&](const Wave& wave, double times) {
+    if (total >= give_up) return;
+    Seconds largest;
+    for (const Seconds t : wave.own) largest = std::max(largest, t);
+    const Seconds bound = total + times * (largest + wave.exposed);
+    total = bound >= give_up ? bound : total + times * (pnorm(wave.own, family.overlap) + wave.exposed);
+  });
+  return total;
+}
+
+LaunchTime price(const Demand& d, const Machine& m, const FamilyScalars& family) {
+  LaunchTime out;
+  out.fixed = family.fixed + d.chain;
+  out.overlap = family.overlap;
+  out.tensor_share = m.tensor_fraction * family.efficiency;
+  out.total = out.fixed + link_time(d, m);
+  Seconds last;
+  for_each_wave(d, m, family, [&](const Wave& wave, double times) {
+    const Seconds one = pnorm(wave.own, family.overlap) + wave.exposed;
+    out.total += times * one;
+    out.body += times * one;
+    last = one;
+    for (std::size_t i = 0; i < kResourceCount; ++i) {
+      const auto r = static_cast<Resource>(i);
+      out.by_resource[r] += times * wave.own[r];
+    }
+    out.by_resource[Resource::latency] += times * wave.exposed;
+  });
+  out.by_resource[Resource::link] = link_time(d, m);
+  out.by_resource[Resource::latency] += out.fixed;
+  out.waves = static_cast<double>(d.plan.ctas) / (m.sm_count * static_cast<double>(d.plan.ctas_per_sm));
+  out.tail = out.waves > 1 ? last : Seconds{};
+  Seconds largest;
+  for (std::size_t i = 0; i < kResourceCount; ++i) {
+    const auto r = static_cast<Resource>(i);
+    if (out.by_resource[r] <= largest) continue;
+    largest = out.by_resource[r];
+    out.limiter = r;
+  }
+  return out;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,152 @@
+// Exit codes and streams through the built program.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "arch/json_reader.hpp"
+
+namespace plumbline {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+std::string text_of_file(const fs::path& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+class ValidateCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    program_ = fs::path(PLUMBLINE_BIN) / "validate";
+    ASSERT_TRUE(fs::exists(program_)) << program_ << " is not built";
+    std::string pattern = (fs::temp_directory_path() / "plumbline-XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  fs::path file(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+    return folder_ / name;
+  }
+
+  int run(const std::string& arguments) {
+    const std::string command = "'" + program_.string() + "' " + arguments + " >'" + (folder_ / "out").string() +
+                                "' 2>'" + (folder_ / "err").string() + "'";
+    const int status = std::system(command.c_str());
+    out_ = text_of_file(folder_ / "out");
+    err_ = text_of_file(folder_ / "err");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  fs::path program_, folder_;
+  std::string out_, err_;
+};
+
+const char* const kGood =
+    "op,dtype,shape,measured_us,clock\n"
+    "gemm,bf16,M=4096;N=4096;K=4096,210,burst\n"
+    "gemm,bf16,M=8192;N=8192;K=8192,1650,burst\n"
+    "gemm,bf16,M=16;N=4096;K=4096,14,burst\n";
+
+TEST_F(ValidateCommand, HelpIsDone) {
+  EXPECT_EQ(run("--help"), 0);
+  EXPECT_THAT(out_, HasSubstr("--against"));
+}
+
+TEST_F(ValidateCommand, MeasuringLiveHasNoDevice) {
+  EXPECT_EQ(run(""), 4);
+  EXPECT_EQ(err_, "validate: no device: measuring on a card is not built yet\n");
+  EXPECT_EQ(run("--calibrate --gpus 2"), 4);
+  EXPECT_EQ(run("--ops gemm,rmsnorm --quick"), 4);
+}
+
+TEST_F(ValidateCommand, WhatIsNotModelledYetSaysSo) {
+  EXPECT_EQ(run("--replay measurements.json"), 3);
+  EXPECT_EQ(run("--gpu h200_sxm --format html --against " + file("a.csv", kGood).string()), 3);
+  EXPECT_THAT(err_, HasSubstr("html"));
+}
+
+TEST_F(ValidateCommand, BadUsageIsOneLine) {
+  const std::string against = " --against " + file("a.csv", kGood).string();
+  for (const std::string& arguments :
+       {std::string("--againts x.csv"), std::string("--against /nowhere/x.csv --gpu h200_sxm"),
+        "--kernels mine" + against, "--gpu h200_sxm --where stack" + against,
+        "--gpu h200_sxm --where stack=x" + against, "--gpu h200_sxm --set memory" + against, "--gpu h20_sxn" + against,
+        "--replay x.json" + against}) {
+    EXPECT_EQ(run(arguments), 2) << arguments << "\n" << err_;
+    EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << arguments << "\n" << err_;
+    EXPECT_EQ(out_, "") << arguments;
+  }
+}
+
+TEST_F(ValidateCommand, AFileWithoutMeasuredTimesIsBadInput) {
+  const fs::path csv = file("a.csv", "op,dtype,shape\ngemm,bf16,M=1;N=1;K=1\n");
+  EXPECT_EQ(run("--gpu h200_sxm --against " + csv.string()), 2);
+  EXPECT_THAT(err_, HasSubstr("measured_us"));
+}
+
+TEST_F(ValidateCommand, HeldOutRowsAreNotFitted) {
+  const fs::path csv = file("gemm.heldout.csv", kGood);
+  EXPECT_EQ(run("--gpu h200_sxm --kernels library --family gemm --fit " + csv.string()), 2);
+  EXPECT_THAT(err_, HasSubstr("held-out"));
+}
+
+TEST_F(ValidateCommand, ComparesAndWritesJsonAlone) {
+  const fs::path csv = file("a.csv", kGood);
+  EXPECT_EQ(run("--gpu h200_sxm --kernels ideal --format json --against " + csv.string()), 0) << err_;
+  EXPECT_EQ(err_, "");
+  const JsonDocument document = JsonDocument::parse(out_, "stdout");
+  const JsonValue root = document.root();
+  EXPECT_EQ(root.at("rows").at("compared").as_integer(), 3);
+  EXPECT_EQ(root.at("classes").size(), 3U);                        // 10-100 us, from 100 us, all
+  EXPECT_FALSE(root.at("classes").elements()[1].has("spearman"));  // null: two rows
+}
+
+TEST_F(ValidateCommand, RowsFileHasALineARow) {
+  const fs::path csv = file("a.csv", kGood);
+  const std::string rows = (folder_ / "rows.csv").string();
+  EXPECT_EQ(run("--gpu h200_sxm --kernels ideal --rows '" + rows + "' --min-us 100 --against " + csv.string()), 0);
+  const std::string text = text_of_file(rows);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_THAT(text, HasSubstr("M=8192;N=8192;K=8192"));
+}
+
+TEST_F(ValidateCommand, BadRowsAreReportedAndTheRestCompared) {
+  const fs::path csv = file("a.csv", std::string(kGood) + "gemm,bf16,M=16;N=4096;K=4096,soon,burst\n");
+  EXPECT_EQ(run("--gpu h200_sxm --kernels ideal --against " + csv.string()), 3);
+  EXPECT_THAT(err_, HasSubstr("a.csv:5: measured_us"));
+  EXPECT_THAT(out_, HasSubstr("3 rows compared, 1 could not be read"));
+}
+
+TEST_F(ValidateCommand, FailOverAnswersNo) {
+  const fs::path csv = file("a.csv", kGood);
+  EXPECT_EQ(run("--gpu h200_sxm --kernels ideal --fail-over 0.01 --against " + csv.string()), 1);
+  EXPECT_THAT(err_, HasSubstr("asked for"));
+  EXPECT_EQ(run("--gpu h200_sxm --kernels ideal --fail-over 900 --against " + csv.string()), 0);
+}
+
+TEST_F(ValidateCommand, TheRowsOwnGpuIsUsedAndOtherCardsAreLeftOut) {
+  const fs::path csv = file("a.csv",
+                            "op,dtype,shape,measured_us,gpu\n"
+                            "gemm,bf16,M=4096;N=4096;K=4096,210,h200_sxm\n"
+                            "gemm,bf16,M=4096;N=4096;K=4096,650,a100_sxm\n");
+  EXPECT_EQ(run("--kernels ideal --format csv --against " + csv.string()), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("\nh200_sxm,gemm"));
+  EXPECT_THAT(out_, HasSubstr("\na100_sxm,gemm"));
+  EXPECT_EQ(run("--gpu h200_sxm --kernels ideal --format csv --against " + csv.string()), 0) << err_;
+  EXPECT_THAT(out_, Not(HasSubstr("a100_sxm")));
+}
+
+}  // namespace
+}  // namespace plumbline

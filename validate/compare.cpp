@@ -1,0 +1,120 @@
+#include "validate/compare.hpp"
+
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "validate/statistics.hpp"
+
+namespace plumbline {
+
+namespace {
+
+double error_of(const Comparison& row) { return std::abs(row.log_ratio()); }
+
+void add_power(const std::vector<const Comparison*>& rows, ClassSummary& out) {
+  std::vector<double> errors;
+  for (const Comparison* row : rows) {
+    if (!row->measured_power || !row->predicted_power) continue;
+    errors.push_back(std::abs(std::log(*row->predicted_power / *row->measured_power)));
+  }
+  out.power_count = static_cast<long>(errors.size());
+  if (!errors.empty()) out.power_median_error = median(std::move(errors));
+}
+
+}  // namespace
+
+SizeClass size_class(Seconds measured) {
+  if (measured < 10.0 * units::us) return SizeClass::small;
+  return measured < 100.0 * units::us ? SizeClass::middle : SizeClass::large;
+}
+
+std::string_view name(SizeClass size) {
+  switch (size) {
+    case SizeClass::small: return "<10us";
+    case SizeClass::middle: return "10-100us";
+    case SizeClass::large: return ">=100us";
+    case SizeClass::all: break;
+  }
+  return "all";
+}
+
+std::string_view band_key(SizeClass size) {
+  switch (size) {
+    case SizeClass::small: return "10us";
+    case SizeClass::middle: return "100us";
+    case SizeClass::large: return "large";
+    case SizeClass::all: break;
+  }
+  return "all";
+}
+
+double Comparison::log_ratio() const { return std::log(predicted / measured); }
+
+ClassSummary summarize_class(const std::vector<const Comparison*>& rows) {
+  ClassSummary out;
+  std::vector<double> signed_errors, errors, percent, roofline_signed, roofline_errors, measured, predicted;
+  long inside = 0;
+  const Comparison* worst = rows.front();
+  for (const Comparison* row : rows) {
+    signed_errors.push_back(row->log_ratio());
+    errors.push_back(error_of(*row));
+    percent.push_back(std::abs(row->predicted / row->measured - 1.0));
+    roofline_signed.push_back(std::log(row->roofline / row->measured));
+    roofline_errors.push_back(std::abs(roofline_signed.back()));
+    measured.push_back(row->measured.in(units::s));
+    predicted.push_back(row->predicted.in(units::s));
+    if (row->low <= row->measured && row->measured <= row->high) ++inside;
+    if (error_of(*row) > error_of(*worst)) worst = row;
+  }
+  out.count = static_cast<long>(rows.size());
+  out.mape = mean(percent);
+  out.median_error = median(errors);
+  out.p90_error = quantile(std::move(errors), 0.9);
+  out.mean_bias = mean(signed_errors);
+  out.median_bias = median(std::move(signed_errors));
+  out.within_band = static_cast<double>(inside) / static_cast<double>(out.count);
+  out.spearman = spearman(measured, predicted);
+  out.roofline_median_error = median(std::move(roofline_errors));
+  out.roofline_median_bias = median(std::move(roofline_signed));
+  out.worst = *worst;
+  add_power(rows, out);
+  return out;
+}
+
+std::vector<ClassSummary> summarize(const std::vector<Comparison>& rows) {
+  using Key = std::tuple<std::string, std::string, std::string, SizeClass>;
+  std::map<Key, std::vector<const Comparison*>> classes;
+  std::map<std::pair<std::string, std::string>, std::vector<const Comparison*>> totals;
+  for (const Comparison& row : rows) {
+    if (!row.modelled()) continue;
+    classes[{row.gpu, row.op, row.dtype, size_class(row.measured)}].push_back(&row);
+    totals[{row.gpu, row.op}].push_back(&row);
+  }
+  std::vector<ClassSummary> out;
+  for (const auto& [gpu_and_op, all_rows] : totals) {
+    const std::size_t before = out.size();
+    const auto& [gpu, op] = gpu_and_op;
+    for (auto it = classes.lower_bound({gpu, op, "", SizeClass::small}); it != classes.end(); ++it) {
+      if (std::get<0>(it->first) != gpu || std::get<1>(it->first) != op) break;
+      out.push_back(summarize_class(it->second));
+      std::tie(out.back().gpu, out.back().op, out.back().dtype, out.back().size) = it->first;
+    }
+    if (out.size() - before < 2) continue;
+    out.push_back(summarize_class(all_rows));
+    out.back().gpu = gpu;
+    out.back().op = op;
+    out.back().dtype = "all";
+  }
+  return out;
+}
+
+const ClassSummary* worse_than(const std::vector<ClassSummary>& classes, double limit) {
+  for (const ClassSummary& c : classes) {
+    if (c.size != SizeClass::all && c.median_error > limit) return &c;
+  }
+  return nullptr;
+}
+
+}  // namespace plumbline

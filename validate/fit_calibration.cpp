@@ -1,0 +1,328 @@
+#include "validate/fit_calibration.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "validate/parallel.hpp"
+#include "validate/pricing.hpp"
+#include "validate/statistics.hpp"
+
+namespace plumbline {
+
+namespace {
+
+constexpr std::string_view kMachinePrefix = "machine.";
+/// Fewer residuals than this say nothing about a 5 % tail: no band is written (20 rows have one row outside).
+constexpr long kRowsForBand = 20;
+
+bool of_machine(const std::string& name) { return name.compare(0, kMachinePrefix.size(), kMachinePrefix) == 0; }
+
+std::string family_key(const CalibrationFitOptions& options) {
+  return std::string(key_of(options.kernels)) + "." + options.family;
+}
+
+/// The scalar of that name in `calibration`, made when missing.
+Scalar& scalar_of(Calibration& calibration, const std::string& family, const std::string& name) {
+  if (of_machine(name)) return calibration.machine[name.substr(kMachinePrefix.size())];
+  return calibration.families[family][name];
+}
+
+std::vector<std::string> known_scalars(const Calibration& calibration, const std::string& family) {
+  std::vector<std::string> names;
+  if (const auto at = calibration.families.find(family); at != calibration.families.end()) {
+    for (const auto& [name, scalar] : at->second) names.push_back(name);
+  }
+  for (const auto& [name, scalar] : calibration.machine) names.push_back(std::string(kMachinePrefix) + name);
+  return names;
+}
+
+/// Twenty times either way is as good as no bound for a number that has a start; a fraction of a peak ends at 1.
+FitParameter parameter_of(const FreeScalar& free, const Calibration& calibration, const std::string& family) {
+  FitParameter out;
+  out.name = free.name;
+  out.start = free.start;
+  if (out.start <= 0) {
+    const std::vector<std::string> known = known_scalars(calibration, family);
+    if (std::find(known.begin(), known.end(), free.name) == known.end()) {
+      throw BadInput("--free " + free.name + ": not a scalar of " + family + " or the machine" +
+                     did_you_mean(free.name, known) + "; expected a known name, or NAME=START");
+    }
+    Calibration copy = calibration;
+    out.start = scalar_of(copy, family, free.name).value;
+    if (out.start <= 0) throw BadInput("--free " + free.name + ": is 0 now; expected NAME=START above 0");
+  }
+  const bool fraction = free.name.size() > 9 && free.name.compare(free.name.size() - 9, 9, "_fraction") == 0;
+  out.low = free.low > 0 ? free.low : out.start / 20;
+  out.high = free.high > 0 ? free.high : (fraction ? std::max(1.0, out.start) : out.start * 20);
+  return out;
+}
+
+std::vector<FitParameter> parameters_of(const CalibrationFitOptions& options, const Calibration& calibration) {
+  std::vector<FreeScalar> free = options.free;
+  if (free.empty()) {
+    const auto at = calibration.families.find(family_key(options));
+    if (at == calibration.families.end() || at->second.empty()) {
+      throw BadInput("--family " + options.family + ": the calibration has no scalar of " + family_key(options) +
+                     "; expected --free NAME=START");
+    }
+    for (const auto& [name, scalar] : at->second) {
+      if (scalar.value > 0) free.push_back({name, 0, 0, 0});
+    }
+  }
+  std::vector<FitParameter> parameters;
+  for (const FreeScalar& one : free) parameters.push_back(parameter_of(one, calibration, family_key(options)));
+  return parameters;
+}
+
+/// The engine as the fitter sees it: numbers in, seconds out; a row that is not modelled gives NaN.
+class EnginePredictor {
+ public:
+  EnginePredictor(const Gpu& gpu, Calibration calibration, const std::vector<Measurement>& rows,
+                  const CalibrationFitOptions& options, const std::vector<FitParameter>& parameters)
+      : gpu_(gpu), calibration_(std::move(calibration)), rows_(rows), options_(options) {
+    // References into maps stay valid while the fit goes on: nothing is erased.
+    for (const FitParameter& p : parameters) {
+      free_.push_back(&scalar_of(calibration_, family_key(options), p.name).value);
+    }
+    for (const Measurement& row : rows) clocks_.push_back(clock_of(row, options.clock));
+  }
+  EnginePredictor(const EnginePredictor&) = delete;
+  EnginePredictor& operator=(const EnginePredictor&) = delete;
+
+  void operator()(const std::vector<double>& values, const std::vector<std::size_t>& which,
+                  std::vector<double>& predicted_s) {
+    for (std::size_t j = 0; j < free_.size(); ++j) *free_[j] = values[j];
+    std::map<ClockMode, std::shared_ptr<const Machine>> machines;
+    for (ClockMode clock : {ClockMode::burst, ClockMode::steady}) {
+      if (std::find(clocks_.begin(), clocks_.end(), clock) == clocks_.end()) continue;
+      MachineOptions machine_options;
+      machine_options.kernels = options_.kernels;
+      machine_options.clock = clock;
+      machines[clock] = make_machine(gpu_, calibration_, machine_options);
+    }
+    in_parts(which.size(), options_.threads, [&](std::size_t first, std::size_t last) {
+      const auto scratch = std::make_unique<OpPrediction>();
+      for (std::size_t i = first; i < last; ++i) {
+        predicted_s[i] = seconds(rows_[which[i]].op, *machines.at(clocks_[which[i]]), *scratch);
+      }
+    });
+  }
+
+ private:
+  static double seconds(const Op& op, const Machine& machine, OpPrediction& scratch) {
+    try {
+      predict(op, machine, scratch);
+      return scratch.time.in(units::s);
+    } catch (const Error&) {
+      return std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+
+  const Gpu& gpu_;
+  Calibration calibration_;
+  const std::vector<Measurement>& rows_;
+  const CalibrationFitOptions& options_;
+  std::vector<double*> free_;
+  std::vector<ClockMode> clocks_;
+};
+
+/// Values of all rows under `values`, as ln(predicted / measured).
+std::vector<double> log_ratios(const FitProblem& problem, const std::vector<std::size_t>& rows,
+                               const std::vector<double>& values) {
+  std::vector<double> predicted(rows.size());
+  problem.predict(values, rows, predicted);
+  for (std::size_t i = 0; i < rows.size(); ++i) predicted[i] = std::log(predicted[i] / problem.measured_s[rows[i]]);
+  return predicted;
+}
+
+double median_size(std::vector<double> values) {
+  for (double& value : values) value = std::abs(value);
+  return median(std::move(values));
+}
+
+/// Which rows take part: all that the engine models have a residual, the long enough ones are trained on.
+struct Selection {
+  std::vector<std::size_t> modelled, trained;
+  std::vector<bool> is_trained;
+};
+
+/// `ratios`: ln(predicted / measured) of the modelled rows under `values`.
+Selection select(const FitProblem& problem, const std::vector<double>& values, const std::vector<Measurement>& rows,
+                 const CalibrationFitOptions& options, std::vector<double>& ratios) {
+  std::vector<std::size_t> every(rows.size());
+  std::iota(every.begin(), every.end(), std::size_t{0});
+  const std::vector<double> tried = log_ratios(problem, every, values);
+  Selection out;
+  out.is_trained.assign(rows.size(), false);
+  for (std::size_t i : every) {
+    if (!std::isfinite(tried[i])) continue;
+    out.modelled.push_back(i);
+    ratios.push_back(tried[i]);
+    if (rows[i].time < options.at_least) continue;
+    out.is_trained[i] = true;
+    out.trained.push_back(i);
+  }
+  return out;
+}
+
+std::vector<double> weights_of(const std::vector<Measurement>& rows, const Selection& chosen, bool balance) {
+  std::vector<Seconds> times;
+  for (std::size_t i : chosen.trained) times.push_back(rows[i].time);
+  const std::vector<double> trained = size_weights(times, balance);
+  std::vector<double> weights(rows.size(), 1.0);
+  for (std::size_t i = 0; i < chosen.trained.size(); ++i) weights[chosen.trained[i]] = trained[i];
+  return weights;
+}
+
+struct Residuals {
+  std::vector<double> before, after;  ///< ln(predicted / measured)
+  std::vector<double> unseen;         ///< ln(measured / predicted), cross-validated
+};
+
+std::vector<FittedClass> classes_of(const std::vector<Measurement>& measured, const std::vector<std::size_t>& rows,
+                                    const Residuals& residuals) {
+  std::vector<FittedClass> classes;
+  for (SizeClass size : {SizeClass::small, SizeClass::middle, SizeClass::large, SizeClass::all}) {
+    std::vector<double> before, after, unseen;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (size != SizeClass::all && size_class(measured[rows[i]].time) != size) continue;
+      before.push_back(residuals.before[i]);
+      after.push_back(residuals.after[i]);
+      unseen.push_back(residuals.unseen[i]);
+    }
+    if (before.empty()) continue;
+    FittedClass out;
+    out.size = size;
+    out.rows = static_cast<long>(before.size());
+    out.median_before = median_size(std::move(before));
+    out.bias_after = median(after);
+    out.median_after = median_size(std::move(after));
+    out.cross_validated_median = median_size(unseen);
+    out.band = Band{quantile(unseen, 0.05), quantile(unseen, 0.95), out.rows};
+    classes.push_back(out);
+  }
+  return classes;
+}
+
+/// The start with the fitted scalars and bands. What a card inherited is kept, and each number says from whom.
+Calibration filled_in(const Gpu& gpu, const Calibration& start, const CalibrationFitOptions& options,
+                      const CalibrationFit& fit) {
+  Calibration out = start;
+  if (out.inherited || out.gpu != gpu.name) {
+    const std::string from = "inherited from " + start.gpu + ": ";
+    for (auto& [name, scalar] : out.machine) scalar.source = from + scalar.source;
+    for (auto& [family, scalars] : out.families) {
+      for (auto& [name, scalar] : scalars) scalar.source = from + scalar.source;
+    }
+    out.bands.clear();  // another card's residuals are not this one's
+    out.gpu = gpu.name;
+    out.inherited = false;
+  }
+  const std::string source = "fitted on " + options.source + ", n=" + std::to_string(fit.trained) + ", " + options.date;
+  for (std::size_t j = 0; j < fit.scalars.size(); ++j) {
+    std::string said = source;
+    if (fit.scalars[j].at_bound) said += ", at its bound: not determined by these rows";
+    scalar_of(out, family_key(options), fit.scalars[j].name) = Scalar{fit.result.values[j], said};
+  }
+  for (const FittedClass& c : fit.classes) {
+    if (c.size == SizeClass::all) continue;
+    const std::string key = family_key(options) + "." + std::string(band_key(c.size));
+    out.bands.erase(key);  // a band of earlier scalars says nothing about these
+    if (c.rows >= kRowsForBand) out.bands[key] = c.band;
+  }
+  return out;
+}
+
+double number_in(std::string_view text, const std::string& whole) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value > 0) || !std::isfinite(value)) {
+    throw BadInput("--free " + whole + ": expected NAME, NAME=START or NAME=START:LOW:HIGH with numbers above 0");
+  }
+  return value;
+}
+
+}  // namespace
+
+FreeScalar parse_free_scalar(const std::string& text) {
+  FreeScalar out;
+  const std::size_t equals = text.find('=');
+  out.name = text.substr(0, equals);
+  if (out.name.empty() || out.name == kMachinePrefix)
+    throw BadInput("--free '" + text + "': expected NAME[=START[:LOW:HIGH]]");
+  if (equals == std::string::npos) return out;
+  const std::string_view numbers = std::string_view(text).substr(equals + 1);
+  const std::size_t first = numbers.find(':');
+  out.start = number_in(numbers.substr(0, first), text);
+  if (first == std::string_view::npos) return out;
+  const std::size_t second = numbers.find(':', first + 1);
+  out.low = number_in(numbers.substr(first + 1, second == std::string_view::npos ? second : second - first - 1), text);
+  out.high = number_in(second == std::string_view::npos ? std::string_view() : numbers.substr(second + 1), text);
+  return out;
+}
+
+std::string_view key_of(KernelSet kernels) {
+  switch (kernels) {
+    case KernelSet::own: return "own";
+    case KernelSet::library: return "library";
+    case KernelSet::ideal: break;
+  }
+  return "ideal";
+}
+
+std::vector<double> size_weights(const std::vector<Seconds>& measured, bool balance) {
+  std::vector<double> weights(measured.size(), 1.0);
+  if (!balance) return weights;
+  std::array<double, 4> counts{};
+  for (Seconds time : measured) counts[static_cast<std::size_t>(size_class(time))] += 1;
+  const auto occurring =
+      static_cast<double>(std::count_if(counts.begin(), counts.end(), [](double n) { return n > 0; }));
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    weights[i] =
+        static_cast<double>(measured.size()) / (occurring * counts[static_cast<std::size_t>(size_class(measured[i]))]);
+  }
+  return weights;
+}
+
+CalibrationFit fit_calibration(const Gpu& gpu, const Calibration& start, const std::vector<Measurement>& rows,
+                               const CalibrationFitOptions& options) {
+  FitProblem problem;
+  problem.parameters = parameters_of(options, start);
+  const auto engine = std::make_shared<EnginePredictor>(gpu, start, rows, options, problem.parameters);
+  problem.predict = [engine](const auto& values, const auto& which, auto& out) { (*engine)(values, which, out); };
+  for (const Measurement& row : rows) problem.measured_s.push_back(row.time.in(units::s));
+  std::vector<double> first;
+  for (const FitParameter& p : problem.parameters) first.push_back(p.start);
+  Residuals residuals;
+  const Selection chosen = select(problem, first, rows, options, residuals.before);
+  problem.weights = weights_of(rows, chosen, options.balance);
+
+  CalibrationFit out;
+  out.result = fit(problem, chosen.trained);
+  out.trained = static_cast<long>(chosen.trained.size());
+  out.not_modelled = static_cast<long>(rows.size() - chosen.modelled.size());
+  for (std::size_t j = 0; j < first.size(); ++j) {
+    const auto& bound = out.result.at_bound;
+    const bool at_bound = std::find(bound.begin(), bound.end(), j) != bound.end();
+    out.scalars.push_back({problem.parameters[j].name, first[j], out.result.values[j], at_bound});
+  }
+  std::vector<std::string> texts;
+  for (const Measurement& row : rows) texts.push_back(std::string(op_name(row.op)) + " " + row.shape);
+  residuals.after = log_ratios(problem, chosen.modelled, out.result.values);
+  residuals.unseen = cross_validated_residuals(problem, chosen.modelled, chosen.is_trained,
+                                               deal_folds(texts, options.folds), options.folds, out.result.values);
+  out.classes = classes_of(rows, chosen.modelled, residuals);
+  out.calibration = filled_in(gpu, start, options, out);
+  return out;
+}
+
+}  // namespace plumbline

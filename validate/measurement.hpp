@@ -1,0 +1,53 @@
+// Measured operator times read from a CSV: the ops CSV of the contract (`op,dtype,shape`) plus `measured_us`, and
+// optionally `measured_W`, `gpu`, `clock`, `stack`, `kernel`, `scope`, `id`. Other columns are ignored, but rows may be
+// chosen by any column.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arch/units.hpp"
+#include "model/predict.hpp"
+#include "ops/shapes.hpp"
+
+namespace plumbline {
+
+struct Measurement {
+  Op op;
+  std::string shape;  ///< canonical text
+  Seconds time;
+  std::optional<Watts> power;
+  std::optional<ClockMode> clock;  ///< how the row was timed, where the file says so
+  std::string gpu, stack, kernel, scope, id;
+  std::string place;  ///< "file.csv:17"
+};
+
+/// `COLUMN=VALUE[,VALUE...]` keeps rows whose column is one of the values, `COLUMN~TEXT` those that contain the text.
+struct RowFilter {
+  std::string text;  ///< as it was given
+  std::string column;
+  bool contains = false;
+  std::vector<std::string> values;
+  bool keeps(std::string_view field) const;
+};
+/// Throws BadInput when `text` has no column or no value.
+RowFilter parse_row_filter(std::string_view text);
+
+/// "burst" or "steady"; throws BadInput that starts with `place`.
+ClockMode read_clock_mode(std::string_view text, const std::string& place);
+std::string_view text_of(ClockMode clock);
+
+struct Measurements {
+  std::vector<Measurement> rows;
+  std::vector<std::string> bad;  ///< one message a row that could not be read, each with its line
+  long filtered = 0;             ///< rows that the filters left out
+};
+
+/// Appends the rows of a file (`place` is its name). A bad row becomes a message; a file without a column that is
+/// needed, or with a filter on a column that it does not have, throws BadInput.
+void read_measurements(std::string_view csv, const std::string& place, const std::vector<RowFilter>& where,
+                       Measurements& into);
+
+}  // namespace plumbline

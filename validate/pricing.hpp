@@ -1,0 +1,45 @@
+// Measured rows through the engine: each row's operator priced on its GPU at its clock.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/calibration.hpp"
+#include "arch/gpu.hpp"
+#include "model/predict.hpp"
+#include "validate/compare.hpp"
+#include "validate/measurement.hpp"
+
+namespace plumbline {
+
+struct PricingOptions {
+  std::string gpu;                  ///< short name or file; empty: each row's own `gpu` column
+  std::vector<Override> overrides;  ///< `--set`
+  KernelSet kernels = KernelSet::library;
+  std::optional<ClockMode> clock;  ///< empty: each row's own, burst where it says nothing
+  std::string calibration_file;    ///< instead of the GPU's own
+  std::size_t threads = 2;
+};
+
+/// The clock a row is priced at: what is asked for, else its own, else burst (the contract's default for operators).
+ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked);
+
+/// The GPU's calibration, or that of `file` if it is not empty.
+Calibration calibration_for(const Gpu& gpu, const std::string& file);
+
+/// The rows of `measured` that belong to `gpu` when one is named: rows without a `gpu` column always, others when the
+/// column names the same descriptor. A `gpu` that is a file takes every row. `left_out` counts the others.
+std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const std::string& gpu, long& left_out);
+
+struct Priced {
+  std::vector<Comparison> rows;          ///< one a measurement, in order
+  std::vector<std::string> assumptions;  ///< about the machines, each once
+};
+
+/// Throws BadInput for an unknown GPU, and when a row names none and none is given. A row whose operator is not
+/// modelled gets its reason in `error`.
+Priced price(const std::vector<Measurement>& measured, const PricingOptions& options);
+
+}  // namespace plumbline

@@ -1,0 +1,118 @@
+// validate: holds predictions against measurements. Flags in, exit code out; the work is in commands.cpp.
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <iostream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "arch/error.hpp"
+#include "validate/commands.hpp"
+
+namespace {
+
+using namespace plumbline;
+
+struct Flags {
+  std::vector<std::string> against, fit, where, sets, free;
+  std::string replay, ops, clock, kernels = "own";
+  bool calibrate = false, quick = false, unbalanced = false;
+  double min_us = 0;
+  int gpus = 1;
+  ValidateRequest request;
+};
+
+void add_inputs(CLI::App& app, Flags& flags) {
+  auto* against =
+      app.add_option("--against", flags.against, "compare with measured rows (CSV: op,dtype,shape,measured_us)");
+  auto* fit = app.add_option("--fit", flags.fit, "fit calibration scalars to measured training rows");
+  auto* replay = app.add_option("--replay", flags.replay, "compare with recorded measurements (not modelled yet)");
+  auto* calibrate = app.add_flag("--calibrate", flags.calibrate, "measure the card's scalars (needs a device)");
+  against->excludes(fit)->excludes(replay)->excludes(calibrate);
+  fit->excludes(replay)->excludes(calibrate);
+  replay->excludes(calibrate);
+  app.add_option("--gpu", flags.request.gpu, "GPU name or descriptor file (default: the rows' own gpu column)");
+  app.add_option("--set", flags.sets, "override a descriptor number: PATH=VALUE")->allow_extra_args(false);
+  app.add_option("--kernels", flags.kernels, "own, library or ideal")
+      ->check(CLI::IsMember({"own", "library", "ideal"}))
+      ->capture_default_str();
+  app.add_option("--clock", flags.clock, "burst or steady (default: each row's own, else burst)")
+      ->check(CLI::IsMember({"burst", "steady"}));
+  app.add_option("--calibration", flags.request.calibration_file, "calibration file instead of the GPU's own");
+  app.add_option("--where", flags.where, "keep rows with COLUMN=VALUE[,VALUE...] or COLUMN~TEXT (repeatable)")
+      ->allow_extra_args(false);
+  app.add_option("--min-us", flags.min_us, "leave out (--fit: do not train on) rows below this many microseconds")
+      ->check(CLI::NonNegativeNumber);
+}
+
+void add_outputs(CLI::App& app, Flags& flags) {
+  app.add_option("--format", flags.request.format, "table, json, csv or html")
+      ->check(CLI::IsMember({"table", "json", "csv", "html"}))
+      ->capture_default_str();
+  app.add_option("--out", flags.request.out_file, "write the report (--fit: the calibration) to a file");
+  app.add_option("--rows", flags.request.rows_file, "write every row with its prediction to a CSV");
+  app.add_option("--fail-over", flags.request.fail_over_percent,
+                 "exit 1 when the median error of an op class is above PERCENT");
+  app.add_option("--family", flags.request.family, "--fit: kernel family, such as gemm");
+  app.add_option("--free", flags.free,
+                 "--fit: scalars to fit: NAME[=START[:LOW:HIGH]], or machine.NAME (default: all of the family)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--source", flags.request.source, "--fit: what the rows are, for the calibration's provenance");
+  app.add_flag("--unbalanced", flags.unbalanced, "--fit: weigh rows equally instead of size classes");
+  app.add_option("--ops", flags.ops, "live measuring: operators");
+  app.add_flag("--quick", flags.quick, "live measuring: fewer shapes");
+  app.add_option("--gpus", flags.gpus, "live measuring: GPUs");
+}
+
+void read_texts(Flags& flags) {
+  static const std::map<std::string, KernelSet> sets{
+      {"own", KernelSet::own}, {"library", KernelSet::library}, {"ideal", KernelSet::ideal}};
+  ValidateRequest& request = flags.request;
+  request.kernels = sets.at(flags.kernels);
+  if (!flags.clock.empty()) request.clock = read_clock_mode(flags.clock, "--clock");
+  for (const std::string& text : flags.where) request.where.push_back(parse_row_filter(text));
+  for (const std::string& text : flags.sets) request.overrides.push_back(parse_override(text));
+  for (const std::string& text : flags.free) request.free.push_back(parse_free_scalar(text));
+  request.at_least = flags.min_us * units::us;
+  request.balance = !flags.unbalanced;
+}
+
+ExitCode run(Flags& flags) {
+  read_texts(flags);
+  if (!flags.replay.empty()) throw NotModelled("--replay: not modelled yet; expected --against FILE.csv");
+  if (!flags.fit.empty()) {
+    flags.request.files = flags.fit;
+    return run_fit(flags.request, std::cout, std::cerr);
+  }
+  if (flags.against.empty()) throw DeviceError("no device: measuring on a card is not built yet");
+  flags.request.files = flags.against;
+  return run_against(flags.request, std::cout, std::cerr);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Holds predicted operator times against measured ones"};
+  app.name("validate");
+  Flags flags;
+  add_inputs(app, flags);
+  add_outputs(app, flags);
+  try {
+    app.parse(argc, argv);
+    const ExitCode code = run(flags);
+    std::cout.flush();
+    return static_cast<int>(code);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 has codes of its own (105, ...) and long messages; the contract has 2 and one line. 0 is --help.
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::cerr << "validate: " << error.what() << "\n";
+    return static_cast<int>(ExitCode::bad_input);
+  } catch (const Error& error) {
+    std::cerr << "validate: " << error.what() << "\n";
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    std::cerr << "validate: internal error: " << error.what() << "\n";
+    return static_cast<int>(ExitCode::our_bug);
+  }
+}
