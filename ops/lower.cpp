@@ -3,7 +3,8 @@
 // Prefill reads `prompt` tokens a sequence, by kind of model:
 // * decoder: the prompt; logits of the last token of each sequence, as serving does, and a greedy choice.
 // * encoder (BERT): the prompt; logits of all tokens if there is a head.
-// * encoder-decoder: where the encoder's length is fixed (Whisper: 1500 frames) it runs over that and the decoder over the
+// * encoder-decoder: where the encoder's length is fixed (Whisper: 1500 frames) it runs over that and the decoder over
+// the
 //   prompt; else (T5) the encoder runs over the prompt and the decoder over its start token. Decode is a decoder step
 //   with cross attention over the encoder's tokens.
 // * vision (ViT): one image a sequence (fixed patches); without such a count, the prompt. No patch embedding.

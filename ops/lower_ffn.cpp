@@ -9,13 +9,13 @@
 
 namespace plumbline::lowering {
 
-const FfnNames kFfnNames{"ffn_quantize", "gate_up_proj", "gate_proj", "up_proj", "ffn_act", "ffn_mul", "down_quantize",
-                         "down_proj", "ffn_all_reduce"};
-const FfnNames kSharedNames{"shared_quantize", "shared_gate_up_proj", "shared_gate_proj", "shared_up_proj",
-                            "shared_act", "shared_mul", "shared_down_quantize", "shared_down_proj",
-                            "shared_all_reduce"};
-const FfnNames kTextNames{"text_ffn_quantize", "text_gate_up_proj", "text_gate_proj", "text_up_proj", "text_ffn_act",
-                          "text_ffn_mul", "text_down_quantize", "text_down_proj", "text_all_reduce"};
+const FfnNames kFfnNames{"ffn_quantize", "gate_up_proj",  "gate_proj", "up_proj",       "ffn_act",
+                         "ffn_mul",      "down_quantize", "down_proj", "ffn_all_reduce"};
+const FfnNames kSharedNames{"shared_quantize",      "shared_gate_up_proj", "shared_gate_proj",
+                            "shared_up_proj",       "shared_act",          "shared_mul",
+                            "shared_down_quantize", "shared_down_proj",    "shared_all_reduce"};
+const FfnNames kTextNames{"text_ffn_quantize", "text_gate_up_proj",  "text_gate_proj", "text_up_proj",   "text_ffn_act",
+                          "text_ffn_mul",      "text_down_quantize", "text_down_proj", "text_all_reduce"};
 
 namespace {
 
@@ -40,8 +40,9 @@ void activate(Step& s, const FfnSpec& f, std::int64_t rows, std::int64_t width, 
   if (f.gated) s.row(names.mul, RowwiseKind::add, rows, width);
 }
 
-constexpr FfnNames kExpertNames{"expert_quantize", "experts_gate_up", "experts_gate", "experts_up", "experts_act",
-                                "experts_mul", "expert_down_quantize", "experts_down", "experts_all_reduce"};
+constexpr FfnNames kExpertNames{"expert_quantize",      "experts_gate_up", "experts_gate",
+                                "experts_up",           "experts_act",     "experts_mul",
+                                "expert_down_quantize", "experts_down",    "experts_all_reduce"};
 
 /// Routed rows of this rank. With expert parallelism a rank holds experts / degree and receives, balanced, as many rows
 /// as it sends: tokens x topk rows, each through one of its experts.
@@ -58,6 +59,18 @@ Routed routed(const Step& s, const FfnSpec& f) {
 
 void grouped(Step& s, const char* name, const Routed& r, std::int64_t n, std::int64_t k) {
   s.add(name, GroupedGemm{r.experts, r.topk, r.tokens, n, k, 0, s.types.experts});
+}
+
+/// Every routed row of the down projection is its own: `rows` tokens through one expert each (GroupedGemm's comment).
+/// With few rows that form expects too few experts to be touched (Mixtral at batch 1: 1.88, not 2) and the weights are
+/// nearly all of the bytes, so there the form of the up projection stays.
+Routed down_rows(const Routed& r) {
+  Routed down = r;
+  if (r.rows >= 4 * r.experts) {
+    down.tokens = r.rows;
+    down.topk = 1;
+  }
+  return down;
 }
 
 void exchange(Step& s, const char* name, const Routed& r, DType type) {
@@ -88,7 +101,7 @@ void experts(Step& s, const FfnSpec& f) {
   }
   activate(s, f, r.rows, r.expert_width, kExpertNames);
   s.quantize(kExpertNames.down_quantize, r.rows, r.expert_width, s.types.experts);
-  grouped(s, kExpertNames.down, r, r.width, r.expert_width);
+  grouped(s, kExpertNames.down, down_rows(r), r.width, r.expert_width);
   exchange(s, "moe_collect", r, s.types.base);
 }
 

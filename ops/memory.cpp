@@ -77,7 +77,7 @@ Bytes kv_of(const AttentionSpec& a, const Types& t, double tokens, const Paralle
 Bytes state_of(const RecurrentSpec& r, const Types& t, const ParallelPlan& plan) {
   const bool delta = r.kind == RecurrentKind::gated_delta_net;
   const double state = d(delta && r.state == 0 ? r.key_dim : r.state);
-  const double mixed = delta                               ? 2 * d(r.key_heads * r.key_dim)
+  const double mixed = delta                             ? 2 * d(r.key_heads * r.key_dim)
                        : r.kind == RecurrentKind::mamba2 ? 2 * d(r.groups * r.state)
                                                          : 0;
   const Bytes matrix = storage(r.state_dtype, d(r.inner) * state);

@@ -1,0 +1,164 @@
+// Shape of the graph itself, for every model, phase and fusion level.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "arch/error.hpp"
+#include "tests/ops/lower_models.hpp"
+
+namespace plumbline::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<Workload> workloads(const Llm& m) {
+  std::vector<Workload> all;
+  for (const Fusion f : {Fusion::none, Fusion::typical, Fusion::max}) {
+    all.push_back(prefill(2, 700, f));
+    all.push_back(train(2, 300, f));
+    if (is_decoder(m)) all.push_back(decode(5, 3000, f));
+  }
+  return all;
+}
+
+struct Sizes {
+  double least = 1e300;
+  void see(std::int64_t n) { least = std::min(least, static_cast<double>(n)); }
+};
+
+/// The smallest dimension of an operator: a zero would be a hole in the lowering.
+double least_dimension(const Op& op) {
+  Sizes s;
+  if (const auto* g = std::get_if<Gemm>(&op)) s.see(std::min({g->m, g->n, g->k, g->batch}));
+  if (const auto* g = std::get_if<GroupedGemm>(&op)) s.see(std::min({g->experts, g->topk, g->tokens, g->n, g->k}));
+  if (const auto* r = std::get_if<Rowwise>(&op)) s.see(std::min(r->rows, r->cols));
+  if (const auto* r = std::get_if<Rope>(&op)) s.see(std::min({r->tokens, r->heads, r->head_dim}));
+  if (const auto* a = std::get_if<AttentionPrefill>(&op)) {
+    s.see(std::min({a->batch, a->q_heads, a->kv_heads, a->qk_dim, a->v_dim, a->q_len, a->kv_len}));
+  }
+  if (const auto* a = std::get_if<AttentionDecode>(&op))
+    s.see(std::min({a->batch, a->q_heads, a->kv_heads, a->context}));
+  if (const auto* a = std::get_if<MlaDecode>(&op)) s.see(std::min({a->batch, a->heads, a->context, a->latent}));
+  if (const auto* t = std::get_if<TopK>(&op)) s.see(std::min({t->rows, t->cols, t->k, t->cols - t->k + 1}));
+  if (const auto* r = std::get_if<Recurrence>(&op))
+    s.see(std::min({r->batch, r->seq, r->heads, r->head_dim, r->state}));
+  if (const auto* c = std::get_if<CausalConv>(&op)) s.see(std::min({c->batch, c->seq, c->channels, c->width}));
+  if (const auto* p = std::get_if<MoePermute>(&op)) s.see(std::min({p->tokens, p->topk, p->cols}));
+  if (const auto* e = std::get_if<Embedding>(&op)) s.see(std::min(e->rows, e->cols));
+  return s.least;
+}
+
+void check_graph(const Llm& m, const Graph& g) {
+  int next = 0;
+  for (std::size_t i = 0; i < g.segments.size(); ++i) {
+    const Segment& s = g.segments[i];
+    ASSERT_EQ(s.first, next) << m.name;
+    ASSERT_GT(s.size, 0) << m.name;
+    for (int n = s.first; n < s.first + s.size; ++n) {
+      const Node& node = g.nodes[static_cast<std::size_t>(n)];
+      EXPECT_EQ(node.segment, static_cast<int>(i)) << m.name << ' ' << node.name;
+      EXPECT_EQ(node.count, s.repeat) << m.name << ' ' << node.name;
+      EXPECT_EQ(node.depends[0], n == 0 ? -1 : node.depends[0]);
+      EXPECT_LT(node.depends[0], n);
+      EXPECT_LT(node.depends[1], n);
+      EXPECT_GE(least_dimension(node.op), 1) << m.name << ' ' << node.name;
+      EXPECT_STRNE(node.name, "");
+    }
+    next = s.first + s.size;
+  }
+  EXPECT_EQ(next, static_cast<int>(g.nodes.size()));
+}
+
+TEST(LowerGraph, SegmentsCountsAndDependenciesHold) {
+  for (const Llm& m : all_models()) {
+    for (const Workload& w : workloads(m)) {
+      check_graph(m, lower(m, w));
+    }
+  }
+}
+
+TEST(LowerGraph, EveryNodeButTheLastIsWaitedFor) {
+  for (const Llm& m : all_models()) {
+    for (const Workload& w : workloads(m)) {
+      const Graph g = lower(m, w);
+      std::vector<int> waiters(g.nodes.size(), 0);
+      for (const Node& n : g.nodes) {
+        for (const int d : n.depends) {
+          if (d >= 0) ++waiters[static_cast<std::size_t>(d)];
+        }
+      }
+      for (std::size_t i = 0; i + 1 < waiters.size(); ++i) {
+        EXPECT_GE(waiters[i], 1) << m.name << ' ' << g.nodes[i].name;
+      }
+    }
+  }
+}
+
+TEST(LowerGraph, LayersAreFoldedByKind) {
+  const Graph g = lower(deepseek_v3(), decode(1, 100));
+  std::int64_t layers = 0;
+  for (const Segment& s : g.segments) {
+    if (s.repeat > 1) layers += s.repeat;
+  }
+  EXPECT_EQ(g.segments.size(), 4u);  // embedding, dense layers, MoE layers, head
+  EXPECT_EQ(layers, 61);
+}
+
+TEST(LowerGraph, StorageIsReused) {
+  Graph g;
+  const Llm m = deepseek_v3();
+  lower(m, decode(1, 100), g);
+  const Node* nodes = g.nodes.data();
+  const Segment* segments = g.segments.data();
+  const std::size_t size = g.nodes.size();
+  lower(m, decode(7, 9000), g);
+  EXPECT_EQ(g.nodes.data(), nodes);
+  EXPECT_EQ(g.segments.data(), segments);
+  EXPECT_EQ(g.nodes.size(), size);
+}
+
+TEST(LowerGraph, SharedExpertIsABranchBesideTheRoutedOnes) {
+  const Graph g = lower(deepseek_v3(), decode(1, 100));
+  const Node* router = find(g, "router");
+  const Node* add = find(g, "shared_add");
+  ASSERT_NE(router, nullptr);
+  ASSERT_NE(add, nullptr);
+  EXPECT_STREQ(g.nodes[static_cast<std::size_t>(router->depends[0])].name, "ffn_norm");
+  EXPECT_STREQ(g.nodes[static_cast<std::size_t>(add->depends[0])].name, "moe_combine");
+  EXPECT_STREQ(g.nodes[static_cast<std::size_t>(add->depends[1])].name, "shared_down_proj");
+}
+
+TEST(LowerGraph, TokensOfTheStep) {
+  EXPECT_EQ(lower(llama_8b(), decode(12, 100)).tokens, 12);
+  EXPECT_EQ(lower(llama_8b(), prefill(12, 100)).tokens, 1200);
+  EXPECT_EQ(lower(vit(), prefill(12, 100)).tokens, 12 * 197);
+}
+
+TEST(LowerGraph, EncodersDoNotDecode) {
+  for (const Llm& m : {bert(), vit(), flux()}) {
+    try {
+      lower(m, decode(1, 1));
+      ADD_FAILURE() << m.name << " decoded";
+    } catch (const BadInput& e) {
+      EXPECT_THAT(e.what(), HasSubstr(m.name));
+      EXPECT_THAT(e.what(), HasSubstr("--phase decode: expected prefill or train"));
+    }
+  }
+}
+
+TEST(LowerGraph, SeveralRanksAreNotModelledYet) {
+  Workload w = decode(1, 1);
+  w.parallel.tensor = 2;
+  EXPECT_THROW(lower(llama_8b(), w), NotModelled);
+  w = decode(0, 1);
+  EXPECT_THROW(lower(llama_8b(), w), BadInput);
+  EXPECT_THROW(lower(Llm{}, decode(1, 1)), BadInput);
+}
+
+TEST(LowerGraph, LogitsOfTheLastTokenInPrefillOfAllInTraining) {
+  EXPECT_EQ(shape_of<Gemm>(lower(llama_8b(), prefill(3, 50)), "lm_head").m, 3);
+  EXPECT_EQ(shape_of<Gemm>(lower(llama_8b(), train(3, 50)), "lm_head").m, 150);
+  EXPECT_EQ(find(lower(bert(), prefill(3, 50)), "lm_head"), nullptr);
+}
+
+}  // namespace
+}  // namespace plumbline::testing
