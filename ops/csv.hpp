@@ -2,8 +2,8 @@
 // block is read record by record, a record is views of its fields.
 //
 // Understood: quoted fields with commas, line breaks and doubled quotes; LF and CRLF; a byte order mark; a last line
-// without its end. Empty lines are skipped. A quote inside an unquoted field is refused, as the RFC does: with it, where
-// a record ends would depend on what was read before.
+// without its end. Empty lines are skipped. A quote inside an unquoted field is refused, as the RFC does: with it,
+// where a record ends would depend on what was read before.
 #pragma once
 
 #include <cstddef>

@@ -199,7 +199,7 @@ void take_spmv(const Op& op, KeyValues& v) {
 }
 
 Op make_recurrence(const KeyValues& v, const Precision& p, int) {
-  return Recurrence{static_cast<RecurrentKind>(v[0]), v[1], v[2],    v[3], v[4], v[5], v[6], p.input,
+  return Recurrence{static_cast<RecurrentKind>(v[0]), v[1], v[2], v[3], v[4], v[5], v[6], p.input,
                     type_or(v[7], DType::fp32)};
 }
 void take_recurrence(const Op& op, KeyValues& v) {

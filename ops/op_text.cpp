@@ -148,8 +148,8 @@ std::size_t find_key(const OpSpec& spec, std::string_view key, std::size_t guess
     if (spec.keys[i].name == key) return i;
   }
   const auto names = key_names(spec);
-  fail(spec.name, "unknown key " + quoted(key) + did_you_mean(key, names) + ", expected " +
-                      std::string(op_usage(spec.name)));
+  fail(spec.name,
+       "unknown key " + quoted(key) + did_you_mean(key, names) + ", expected " + std::string(op_usage(spec.name)));
 }
 
 void read_pair(const OpSpec& spec, std::string_view pair, KeyValues& values, unsigned& given, std::size_t& next) {

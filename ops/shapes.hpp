@@ -59,8 +59,24 @@ struct MlaDecode {
 };
 
 enum class RowwiseKind {
-  layernorm, rmsnorm, softmax, silu, gelu, add, copy, sum_rows, argmax, transpose_copy, swiglu,
-  relu, scale, mask, dropout, quantize, adamw, count_
+  layernorm,
+  rmsnorm,
+  softmax,
+  silu,
+  gelu,
+  add,
+  copy,
+  sum_rows,
+  argmax,
+  transpose_copy,
+  swiglu,
+  relu,
+  scale,
+  mask,
+  dropout,
+  quantize,
+  adamw,
+  count_
 };
 
 /// One pass over rows x cols of the output (sum_rows and argmax: of the input). `residual`: a second input is added

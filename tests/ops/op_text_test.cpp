@@ -162,7 +162,8 @@ RC_GTEST_PROP(OpText, ReadsBackWhatItWrites, ()) {
 RC_GTEST_PROP(OpText, AnyTextGivesAnOperatorOrOneLine, ()) {
   const auto names = op_names();
   const std::string op = *rc::gen::elementOf(names);
-  const auto shape = *rc::gen::container<std::string>(rc::gen::elementOf(std::string("MNKBSDHqkvrowsc=;,0123456789\n ")));
+  const auto shape =
+      *rc::gen::container<std::string>(rc::gen::elementOf(std::string("MNKBSDHqkvrowsc=;,0123456789\n ")));
   const std::string message = error_of(op, "bf16", shape);
   RC_ASSERT(message.find('\n') == std::string::npos);
 }

@@ -73,7 +73,10 @@ void rotate(std::vector<Num>& row, const std::vector<Num>& sine, const std::vect
 class Appender {
  public:
   Appender(Machine& machine, const AttentionPrefill& s, Bytes3 bytes, Array& past_k, Array& past_v)
-      : s_(s), past_k_(past_k), past_v_(past_v), frequency_(machine.array(s.qk_dim / 2, 4)),
+      : s_(s),
+        past_k_(past_k),
+        past_v_(past_v),
+        frequency_(machine.array(s.qk_dim / 2, 4)),
         new_k_(machine.array(s.batch * s.q_len * s.kv_heads * s.qk_dim, bytes.q)),
         new_v_(machine.array(s.batch * s.q_len * s.kv_heads * s.v_dim, bytes.q)) {}
 
@@ -177,10 +180,11 @@ TEST(WorkAttention, ExecutionAveragesValues) {
   Machine machine;
   Array& q = machine.array(8, 2);
   Array& k = machine.array(40, 2);
-  attend({0, 2, 4}, 8, 1, [&](std::int64_t j) { return q[j]; },
-         [&](std::int64_t key, std::int64_t j) { return k[key * 8 + j]; },
-         [](std::int64_t, std::int64_t) { return Num(1); },
-         [](std::int64_t, Num value) { EXPECT_NEAR(value.value(), 1, 1e-12); });
+  attend(
+      {0, 2, 4}, 8, 1, [&](std::int64_t j) { return q[j]; },
+      [&](std::int64_t key, std::int64_t j) { return k[key * 8 + j]; },
+      [](std::int64_t, std::int64_t) { return Num(1); },
+      [](std::int64_t, Num value) { EXPECT_NEAR(value.value(), 1, 1e-12); });
 }
 
 /// The cache lies in pages found through a table, last page first.

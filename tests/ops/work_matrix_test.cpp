@@ -144,7 +144,8 @@ TEST(WorkMatrix, SparseGemmEqualsExecution) {
     Array& kept = machine.array(n * k / 2, 2);
     Array& position = machine.array(n * k / 2, 0.25);
     Array& y = machine.array(m * n, 2);
-    for (std::int64_t i = 0; i < n * k / 2; ++i) position.poke(i, static_cast<double>(i % 2 == 0 ? i / 2 % 2 : 2 + i % 3 % 2));
+    for (std::int64_t i = 0; i < n * k / 2; ++i)
+      position.poke(i, static_cast<double>(i % 2 == 0 ? i / 2 % 2 : 2 + i % 3 % 2));
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t j = 0; j < n; ++j) {
         const OnTensorUnit unit;

@@ -228,7 +228,8 @@ TEST(WorkPrimitives, MoePermuteEqualsExecution) {
 class Ring {
  public:
   Ring(std::int64_t n, std::int64_t elements) : n_(n), chunk_(elements / n) {
-    for (std::int64_t r = 0; r < n; ++r) ranks_.emplace_back(static_cast<std::size_t>(elements), Num(static_cast<double>(r + 1)));
+    for (std::int64_t r = 0; r < n; ++r)
+      ranks_.emplace_back(static_cast<std::size_t>(elements), Num(static_cast<double>(r + 1)));
   }
   void reduce_scatter() { pass(true); }
   void all_gather() { pass(false); }

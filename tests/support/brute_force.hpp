@@ -143,15 +143,15 @@ class Machine {
 };
 
 /// EXPECTs that the formula says what the machine saw, to the unit.
-#define EXPECT_SAME_WORK(op_expression, machine_expression)                    \
-  do {                                                                         \
-    const ::plumbline::Work formula = ::plumbline::work(op_expression);        \
-    const ::plumbline::brute::Machine& seen = (machine_expression);            \
-    EXPECT_DOUBLE_EQ(formula.tensor.in(units::FLOP), seen.counts().tensor);    \
-    EXPECT_DOUBLE_EQ(formula.fp32.in(units::FLOP), seen.counts().fp32);        \
-    EXPECT_DOUBLE_EQ(formula.sfu, seen.counts().sfu);                          \
-    EXPECT_DOUBLE_EQ(formula.read.in(units::B), seen.read_bytes());            \
-    EXPECT_DOUBLE_EQ(formula.write.in(units::B), seen.written_bytes());        \
+#define EXPECT_SAME_WORK(op_expression, machine_expression)                 \
+  do {                                                                      \
+    const ::plumbline::Work formula = ::plumbline::work(op_expression);     \
+    const ::plumbline::brute::Machine& seen = (machine_expression);         \
+    EXPECT_DOUBLE_EQ(formula.tensor.in(units::FLOP), seen.counts().tensor); \
+    EXPECT_DOUBLE_EQ(formula.fp32.in(units::FLOP), seen.counts().fp32);     \
+    EXPECT_DOUBLE_EQ(formula.sfu, seen.counts().sfu);                       \
+    EXPECT_DOUBLE_EQ(formula.read.in(units::B), seen.read_bytes());         \
+    EXPECT_DOUBLE_EQ(formula.write.in(units::B), seen.written_bytes());     \
   } while (false)
 
 }  // namespace plumbline::brute

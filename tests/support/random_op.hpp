@@ -21,8 +21,8 @@ inline DType random_dtype() { return static_cast<DType>(*rc::gen::inRange(0, sta
 
 inline Precision random_precision() {
   if (*rc::gen::inRange(0, 3) == 0) return {random_dtype(), random_dtype(), random_dtype(), random_dtype()};
-  const std::string name = *rc::gen::element<std::string>("bf16", "fp16", "fp32", "tf32", "fp64", "fp8", "int8",
-                                                          "w4a16", "mxfp4", "nvfp4");
+  const std::string name =
+      *rc::gen::element<std::string>("bf16", "fp16", "fp32", "tf32", "fp64", "fp8", "int8", "w4a16", "mxfp4", "nvfp4");
   return *parse_precision(name);
 }
 
@@ -35,8 +35,9 @@ inline Op random_matrix_op(int which) {
   if (which == 1) {
     const std::int64_t experts = random_dim(8);
     const double skew = coin() ? 0 : *rc::gen::inRange(0, 1001) / 10.0;
-    return GroupedGemm{experts, std::min(experts, random_dim(3)), random_dim(10), random_dim(10), random_dim(10), skew,
-                       random_precision()};
+    return GroupedGemm{
+        experts,           std::min(experts, random_dim(3)), random_dim(10), random_dim(10), random_dim(10), skew,
+        random_precision()};
   }
   return GemmSparse24{random_dim(13), random_dim(13), 4 * random_dim(10), random_precision()};
 }
@@ -48,12 +49,13 @@ inline Op random_attention_op(int which) {
   const DType type = random_dtype(), kv = coin() ? type : random_dtype();
   if (which == 0) {
     const std::int64_t queries = coin() ? keys : *rc::gen::inRange<std::int64_t>(1, keys + 1);
-    return AttentionPrefill{random_dim(5), q_heads, kv_heads, dim,  v_dim, queries, keys, coin(), window,
-                            *rc::gen::inRange(-1, 2), type, kv};
+    return AttentionPrefill{random_dim(5), q_heads, kv_heads, dim,    v_dim,
+                            queries,       keys,    coin(),   window, *rc::gen::inRange(-1, 2),
+                            type,          kv};
   }
   if (which == 1) {
-    return AttentionDecode{random_dim(5), q_heads, kv_heads, dim, v_dim, keys, coin() ? 0 : random_dim(6), window,
-                           type, kv};
+    return AttentionDecode{random_dim(5), q_heads, kv_heads, dim, v_dim, keys, coin() ? 0 : random_dim(6),
+                           window,        type,    kv};
   }
   return MlaDecode{random_dim(5), q_heads, keys, random_dim(9), random_dim(6), type, kv};
 }
@@ -77,8 +79,15 @@ inline Op random_other_op(int which) {
     case 4: return Spmv{a, b, std::min(a * b, random_dim(20)), type};
     case 5: {
       const std::int64_t groups = random_dim(3);
-      return Recurrence{static_cast<RecurrentKind>(four % 3), random_dim(4), random_dim(9), groups * random_dim(3),
-                        random_dim(6), random_dim(6), groups, type, coin() ? DType::fp32 : random_dtype()};
+      return Recurrence{static_cast<RecurrentKind>(four % 3),
+                        random_dim(4),
+                        random_dim(9),
+                        groups * random_dim(3),
+                        random_dim(6),
+                        random_dim(6),
+                        groups,
+                        type,
+                        coin() ? DType::fp32 : random_dtype()};
     }
     case 6: return CausalConv{random_dim(4), a, b, random_dim(2), type};
     case 7: return MoePermute{a, random_dim(3), b, coin(), type};
