@@ -82,7 +82,7 @@ StackSpec sd3(const LlmConfig& config, std::int64_t hidden) {
   const double h = number(hidden), patch = number(config.dim_or({"patch_size"}, 2));
   const double in = number(config.dim_or({"in_channels"}, 16));
   const double out = number(config.dim_or({"out_channels"}, 16));
-  config.find({"caption_projection_dim", "pos_embed_max_size"});
+  config.find({"caption_projection_dim"});
   config.find({"pos_embed_max_size"});  // a sinusoidal buffer, no parameter
   stack.other_params = linear(in * patch * patch, h) + two_layers(number(kTimeChannels), h) +
                        two_layers(number(config.dim_or({"pooled_projection_dim"}, 2048)), h) +
@@ -112,6 +112,7 @@ StackSpec flux(const LlmConfig& config, std::int64_t hidden) {
   single.norms = 1;
   single.modulation_width = config.product(hidden, 3, "attention_head_dim");
   for (std::int64_t i = 0; i < singles; ++i) append_layer(stack, single);
+  config.find({"patch_size"});  // packed into in_channels already
   const double h = number(hidden), in = number(config.dim_or({"in_channels"}, 64));
   const double out = number(config.dim_or({"out_channels"}, config.dim_or({"in_channels"}, 64)));
   const bool guided = config.flag_or({"guidance_embeds"}, false);

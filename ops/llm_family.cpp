@@ -46,7 +46,7 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"deepseek_v2", kDecoder, 0},
     {"deepseek_v3", kDecoder, 0},
     {"deepseek_v32", kDecoder, 0},
-    {"deepseek_v4", kDecoder, 0},
+    {"deepseek_v4", kDecoder, kWindow},
     {"kimi_k2", kDecoder, 0},
     {"kimi_k25", kDecoder, 0},
     {"glm_moe_dsa", kDecoder, 0},

@@ -41,7 +41,9 @@ void read_mamba2_heads(const LlmConfig& config, std::int64_t hidden, RecurrentSp
 RecurrentSpec read_mamba1(const LlmConfig& config, std::int64_t hidden) {
   RecurrentSpec r;
   r.kind = RecurrentKind::mamba1;
-  if (const auto inner = config.maybe_dim({"mamba_d_inner", "d_inner"})) {
+  auto inner = config.maybe_dim({"mamba_d_inner", "d_inner"});
+  if (!inner && !config.is("jamba")) inner = config.maybe_dim({"intermediate_size"});  // MambaConfig writes it out
+  if (inner) {
     r.inner = *inner;
     config.find({"mamba_expand", "expand"});
   } else {
