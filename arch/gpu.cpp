@@ -78,8 +78,9 @@ class Assembly {
       sources_[pointer_of(o.path)] = "--set " + o.path + "=" + o.value + " (was " + was + ")";
       assumptions_.push_back(o.path + " set to " + o.value + " (was " + was + ")");
     }
+    read_descriptor(document_.root(), overrides);  // a bad value is refused by its `--set` before anything is derived
     if (is_overridden(overrides, "tensor_bf16"))
-      expand_tensor_shorthand("--set", FlopRate(), [](const std::string&) { return false; });
+      expand_tensor_shorthand("--set", dense_bf16_peak(), [](const std::string&) { return false; });
     if (is_overridden(overrides, "l2.bytes_per_sm_clk")) {
       document_.set("l2.bandwidth", "null");
       derive_l2_bandwidth();
