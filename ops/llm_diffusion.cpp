@@ -48,7 +48,8 @@ double final_layer(double h, double outputs) { return linear(h, 2.0 * h) + linea
 
 /// DiT (arXiv:2212.09748): adaLN-Zero blocks; class and time embedders counted once, as the paper's model has them.
 StackSpec dit(const LlmConfig& config, std::int64_t hidden) {
-  if (const auto cross = config.find({"cross_attention_dim"})) cross->fail("cross attention in a DiT is not understood");
+  if (const auto cross = config.find({"cross_attention_dim"}))
+    cross->fail("cross attention in a DiT is not understood");
   StackSpec stack;
   stack.hidden = hidden;
   const LayerSpec layer = block(config, hidden, config.flag_or({"attention_bias"}, false));

@@ -30,8 +30,8 @@ void read_mamba2_heads(const LlmConfig& config, std::int64_t hidden, RecurrentSp
   r.inner = config.product(hidden, config.dim_or({"expand", "mamba_expand"}, 2), "expand");
   r.head_dim = width ? *width : (heads ? r.inner / *heads : 64);
   if (r.head_dim < 1 || r.inner % r.head_dim != 0) {
-    config.inner().fail("the inner width " + std::to_string(r.inner) + " of 'expand' is no multiple of the head width " +
-                        std::to_string(r.head_dim));
+    config.inner().fail("the inner width " + std::to_string(r.inner) +
+                        " of 'expand' is no multiple of the head width " + std::to_string(r.head_dim));
   }
   r.heads = r.inner / r.head_dim;
 }
@@ -103,7 +103,8 @@ void build_mamba(const LlmConfig& config, Llm& llm) {
   pad_vocabulary(config, llm);
   const auto native = config.find({"ssm_cfg"});
   const auto attention = config.find({"attn_layer_idx"});
-  if (attention && attention->size() > 0) attention->fail("attention layers between Mamba layers are not understood here");
+  if (attention && attention->size() > 0)
+    attention->fail("attention layers between Mamba layers are not understood here");
   if (config.count_or({"d_intermediate"}, 0) > 0) {
     config.find({"d_intermediate"})->fail("an MLP in every Mamba layer is not understood here");
   }

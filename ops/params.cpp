@@ -24,7 +24,8 @@ double shared_kv_params(const AttentionSpec& a, double h) {
   const double qd = number(a.q_heads) * number(a.qk_dim), rq = number(a.q_lora_rank);
   double count = rq > 0 ? h * rq + rq * qd : h * qd;
   count += h * number(a.kv_heads) * number(a.qk_dim);
-  if (a.out_groups > 0) return count + qd * number(a.out_lora_rank) + number(a.out_groups) * number(a.out_lora_rank) * h;
+  if (a.out_groups > 0)
+    return count + qd * number(a.out_lora_rank) + number(a.out_groups) * number(a.out_lora_rank) * h;
   return count + qd * h;
 }
 
@@ -51,8 +52,8 @@ double mamba1_params(const RecurrentSpec& r, double h) {
   return mixer + (r.inner_norms ? rank + 2.0 * s : 0.0);
 }
 
-/// Mamba-2 (arXiv:2405.21060, Mamba2Mixer): one in projection for z, x, B, C, dt; conv over x, B, C; A, D, dt bias; gated
-/// norm; out.
+/// Mamba-2 (arXiv:2405.21060, Mamba2Mixer): one in projection for z, x, B, C, dt; conv over x, B, C; A, D, dt bias;
+/// gated norm; out.
 double mamba2_params(const RecurrentSpec& r, double h) {
   const double i = number(r.inner), gs = number(r.groups) * number(r.state), heads = number(r.heads);
   return h * (2.0 * i + 2.0 * gs + heads) + (i + 2.0 * gs) * (number(r.conv) + 1.0) + 3.0 * heads + i + i * h;
@@ -133,8 +134,8 @@ void count_layer(LayerSpec& layer, std::int64_t hidden) {
   if (layer.double_stream && layer.attention) {
     // The second stream: its own projections and FFN; where it ends, Q, K and V alone.
     const double own = attention_params(*layer.attention, hidden);
-    const double out = number(layer.attention->q_heads) * number(layer.attention->v_dim) * h +
-                       (layer.attention->out_bias ? h : 0.0);
+    const double out =
+        number(layer.attention->q_heads) * number(layer.attention->v_dim) * h + (layer.attention->out_bias ? h : 0.0);
     count += layer.second_stream_ends ? own - out : own + (layer.ffn ? ffn_params(*layer.ffn, hidden) : 0.0);
   }
   count += number(layer.modulation_width) * (h + 1.0);

@@ -155,7 +155,9 @@ TEST(Quantization, OfOtherTools) {
   EXPECT_EQ(with(R"({"quant_method":"awq","bits":8})").linear, DType::int8);
   EXPECT_EQ(with(R"({"quant_method":"bitsandbytes","load_in_8bit":true})").linear, DType::int8);
   EXPECT_EQ(with(R"({"quant_method":"compressed-tensors","config_groups":{"group_0":{
-      "weights":{"num_bits":8,"type":"int"},"input_activations":{"num_bits":8,"type":"int"}}}})").activation, DType::int8);
+      "weights":{"num_bits":8,"type":"int"},"input_activations":{"num_bits":8,"type":"int"}}}})")
+                .activation,
+            DType::int8);
   EXPECT_EQ(with("", R"({"quantization":{"quant_algo":"NVFP4","kv_cache_quant_algo":"FP8"}})").linear, DType::nvfp4);
   EXPECT_EQ(refusal(llama(R"(,"quantization_config":{"quant_method":"gptqq"})")),
             "test: /quantization_config/quant_method: quantization 'gptqq' is not understood (did you mean 'gptq'?)");
@@ -200,8 +202,9 @@ TEST(ParseLlm, RefusesNamingTheKey) {
             "test: /: the hidden width 66 is no multiple of the 4 query heads and there is no 'head_dim'");
   EXPECT_EQ(refusal(llama(R"(,"num_key_value_heads":3)")),
             "test: /: expected the query heads (4) to be a multiple of the KV heads, found 3 KV heads");
-  EXPECT_EQ(refusal(llama(R"(,"layer_types":["full_attention","sliding_atention"])")),
-            "test: /layer_types/1: layer kind 'sliding_atention' is not understood (did you mean 'sliding_attention'?)");
+  EXPECT_EQ(
+      refusal(llama(R"(,"layer_types":["full_attention","sliding_atention"])")),
+      "test: /layer_types/1: layer kind 'sliding_atention' is not understood (did you mean 'sliding_attention'?)");
   EXPECT_EQ(refusal(llama(R"(,"num_local_experts":8)")),
             "test: /: missing experts a token: expected one of 'num_experts_per_tok', 'experts_per_token', "
             "'num_experts_per_token', 'moe_topk', 'moe_k'");
@@ -259,8 +262,8 @@ RC_GTEST_PROP(Laws, ActiveNeverAboveTotalAndLinearInTheExpertsChosen, ()) {
   const auto experts = *rc::gen::inRange<int>(2, 300);
   const auto topk = *rc::gen::inRange<int>(1, experts);
   const auto model = [&](int k) {
-    return read(llama(R"(,"num_local_experts":)" + std::to_string(experts) + R"(,"num_experts_per_tok":)" +
-                      std::to_string(k)));
+    return read(
+        llama(R"(,"num_local_experts":)" + std::to_string(experts) + R"(,"num_experts_per_tok":)" + std::to_string(k)));
   };
   const Llm few = model(topk), more = model(topk + 1);
   const double one = 2 * 3.0 * 64 * 128;  // two layers, one expert more
