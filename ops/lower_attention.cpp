@@ -130,7 +130,7 @@ void attention_core(Step& s, const Core& c) {
 }
 
 void self_attention(Step& s, const AttentionSpec& a) {
-  if (a.compress_ratio > 0 || a.out_groups > 0) return compressed_attention(s, a);
+  if (a.shared_kv) return compressed_attention(s, a);
   if (a.kind == AttentionSpec::Kind::mla) return mla_attention(s, a);
   const std::int64_t q_heads = s.share(a.q_heads), kv_heads = s.share(a.kv_heads);
   qkv_projection(s, a, q_heads, kv_heads);

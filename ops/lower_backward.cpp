@@ -65,6 +65,7 @@ constexpr std::array kGradNames{
     GradNames{"shared_up_proj", "shared_up_proj.dx", "shared_up_proj.dw"},
     GradNames{"shared_down_proj", "shared_down_proj.dx", "shared_down_proj.dw"},
     GradNames{"router", "router.dx", "router.dw"},
+    GradNames{"shared_gate", "shared_gate.dx", "shared_gate.dw"},
     GradNames{"latent_down", "latent_down.dx", "latent_down.dw"},
     GradNames{"latent_up", "latent_up.dx", "latent_up.dw"},
     GradNames{"experts_gate_up", "experts_gate_up.dx", "experts_gate_up.dw"},

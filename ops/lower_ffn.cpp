@@ -81,7 +81,10 @@ void exchange(Step& s, const char* name, const Routed& r, DType type) {
 }
 
 void route(Step& s, const FfnSpec& f) {
-  s.gemm("router", s.tokens, f.experts, s.hidden, s.types.plain);
+  // The shared expert's gate is one more column of the router; eager code multiplies by it apart.
+  const bool gate = f.shared_gate && f.shared_width > 0;
+  s.gemm("router", s.tokens, f.experts + (gate && !s.none() ? 1 : 0), s.hidden, s.types.plain);
+  if (s.none() && gate) s.gemm("shared_gate", s.tokens, 1, s.hidden, s.types.plain);
   if (s.none()) s.row("router_softmax", RowwiseKind::softmax, s.tokens, f.experts);
   s.add("router_topk", TopK{s.tokens, f.experts, f.topk, s.types.base});
 }
@@ -89,7 +92,10 @@ void route(Step& s, const FfnSpec& f) {
 void experts(Step& s, const FfnSpec& f) {
   const Routed r = routed(s, f);
   const DType moved = s.types.quantizes(s.types.experts) ? s.types.experts.input : s.types.base;
-  if (f.latent > 0) s.linear("latent_down", s.tokens, f.latent, s.hidden);
+  if (f.latent > 0) {
+    s.quantize("latent_down_quantize", s.tokens, s.hidden, s.types.linear);
+    s.linear("latent_down", s.tokens, f.latent, s.hidden);
+  }
   s.quantize(kExpertNames.quantize, s.tokens, r.width, s.types.experts);
   if (!s.max()) s.add("moe_permute", MoePermute{s.tokens, f.topk, r.width, false, moved});
   exchange(s, "moe_dispatch", r, moved);
@@ -107,7 +113,9 @@ void experts(Step& s, const FfnSpec& f) {
 
 void combine(Step& s, const FfnSpec& f) {
   s.add("moe_combine", MoePermute{s.tokens, f.topk, f.latent > 0 ? f.latent : s.hidden, true, s.types.base});
-  if (f.latent > 0) s.linear("latent_up", s.tokens, s.hidden, f.latent);
+  if (f.latent == 0) return;
+  s.quantize("latent_up_quantize", s.tokens, f.latent, s.types.linear);
+  s.linear("latent_up", s.tokens, s.hidden, f.latent);
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ void double_stream_layer(Step& s, const LayerSpec& l) {
     if (s.none() || !plan.pre) s.row(kFfn.add, RowwiseKind::add, rows, s.hidden);
   };
   finish(latents, "o_quantize", "o_proj", "ffn_norm", kFfnNames);
-  finish(text, "text_o_quantize", "text_o_proj", "text_ffn_norm", kTextNames);
+  if (!l.second_stream_ends) finish(text, "text_o_quantize", "text_o_proj", "text_ffn_norm", kTextNames);
   s.tokens = latents;
 }
 

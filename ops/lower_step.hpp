@@ -145,9 +145,6 @@ inline bool trains_with_dropout(const LayerSpec& l, StackSpec::Role role) {
   return text && l.norm == NormKind::layer && l.ffn && !l.ffn->gated && !l.ffn->is_moe();
 }
 
-/// Text tokens beside the latents in an MMDiT: FLUX.1-dev's `max_sequence_length` (diffusers, FluxPipeline default).
-inline constexpr std::int64_t kMmditTextTokens = 512;
-
 /// Which tokens each stack of the model sees in this step.
 struct Lengths {
   std::int64_t q_len = 0, kv_len = 0, cross_len = 0, text_tokens = 0;

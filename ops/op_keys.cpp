@@ -278,12 +278,16 @@ std::span<const OpSpec> op_specs() {
   return specs;
 }
 
+std::span<const std::string_view> precision_names() {
+  static constexpr std::array<std::string_view, 10> kNames{"bf16", "fp16", "fp32",  "tf32",  "fp64",
+                                                           "fp8",  "int8", "w4a16", "mxfp4", "nvfp4"};
+  return kNames;
+}
+
 std::string_view base_precision(const Precision& precision) {
-  constexpr std::array<std::string_view, 10> kNames{"bf16", "fp16", "fp32",  "tf32",  "fp64",
-                                                    "fp8",  "int8", "w4a16", "mxfp4", "nvfp4"};
   std::string_view best;
   int fewest = 5;
-  for (std::string_view candidate : kNames) {
+  for (std::string_view candidate : precision_names()) {
     const Precision p = *parse_precision(candidate);
     const int differing = (p.input != precision.input) + (p.weight != precision.weight) +
                           (p.output != precision.output) + (p.math != precision.math);

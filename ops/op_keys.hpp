@@ -47,6 +47,8 @@ struct OpSpec {
 
 std::span<const OpSpec> op_specs();
 
+/// What `parse_precision` reads, without aliases.
+std::span<const std::string_view> precision_names();
 /// The named precision that differs from `precision` in the fewest parts.
 std::string_view base_precision(const Precision& precision);
 

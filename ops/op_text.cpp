@@ -48,15 +48,10 @@ std::vector<std::string> key_names(const OpSpec& spec) {
 constexpr std::array<RecurrentKind, 3> kRecurrent{RecurrentKind::mamba1, RecurrentKind::mamba2,
                                                   RecurrentKind::gated_delta_net};
 
-std::vector<std::string> dtype_names() {
+std::vector<std::string> dtype_names(bool precisions = false) {
   std::vector<std::string> names;
+  if (precisions) return {precision_names().begin(), precision_names().end()};
   for (std::size_t i = 0; i < kDTypeCount; ++i) names.emplace_back(name(static_cast<DType>(i)));
-  return names;
-}
-
-const std::vector<std::string>& precision_names() {
-  static const std::vector<std::string> names{"bf16", "fp16", "fp32",  "tf32",  "fp64",
-                                              "fp8",  "int8", "w4a16", "mxfp4", "nvfp4"};
   return names;
 }
 
@@ -88,7 +83,7 @@ Precision read_precision(const OpSpec& spec, std::string_view dtype) {
   } else if (const auto type = parse_dtype(dtype)) {
     return Precision{*type, *type, *type, *type};
   }
-  const auto names = spec.precisions ? precision_names() : dtype_names();
+  const auto names = dtype_names(spec.precisions);
   fail(spec.name, "unknown dtype " + quoted(dtype) + did_you_mean(dtype, names) + ", expected one of " + list(names));
 }
 

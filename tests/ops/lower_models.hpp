@@ -68,7 +68,7 @@ inline double active_matrices(const LayerSpec& l, double h) {
 }
 
 inline void count(LayerSpec& l, double h) {
-  double vectors = d(l.norms) * h * (l.norm == NormKind::layer ? 2 : 1);
+  double vectors = d(l.norms) * h * d(l.norm_vectors);
   if (l.attention && l.attention->kind == AttentionSpec::Kind::mla) {
     vectors += d(l.attention->q_lora_rank + l.attention->kv_lora_rank);
   }
@@ -154,6 +154,7 @@ inline Llm compressed() {
   a.q_lora_rank = 1024;
   a.rope_dim = 64;
   a.window = 128;
+  a.shared_kv = true;
   a.out_groups = 8;
   a.out_lora_rank = 1024;
   a.compress_ratio = 128;
@@ -265,6 +266,7 @@ inline LayerSpec classic(std::int64_t heads, std::int64_t dim, bool causal) {
   a.qkv_bias = a.out_bias = true;
   LayerSpec l = layer(a, plain(4 * heads * dim));
   l.norm = NormKind::layer;
+  l.norm_vectors = 2;
   return l;
 }
 
@@ -318,6 +320,7 @@ inline Llm flux() {
   single.modulation_width = 3 * 3072;
   Llm m = model("flux", 3072, 0, {{pair, 19}, {single, 38}}, true);
   m.stacks.front().role = StackSpec::Role::diffusion;
+  m.stacks.front().text_tokens = 512;
   m.has_head = false;
   return m;
 }

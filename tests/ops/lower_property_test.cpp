@@ -21,6 +21,7 @@ Llm random_dense() {
   f.gated = *rc::gen::arbitrary<bool>();
   LayerSpec l = layer(a, f);
   l.norm = *rc::gen::element(NormKind::rms, NormKind::layer);
+  l.norm_vectors = l.norm == NormKind::layer ? 2 : 1;
   l.parallel_block = *rc::gen::arbitrary<bool>();
   l.norms = l.parallel_block ? 1 : *rc::gen::element(2, 4);
   const auto hidden = *rc::gen::inRange<std::int64_t>(1, 100) * 64;

@@ -162,7 +162,7 @@ void run_recurrence(Machine& machine, const Recurrence& s) {
 
 TEST(WorkPrimitives, RecurrencesEqualExecution) {
   for (RecurrentKind kind : {RecurrentKind::mamba1, RecurrentKind::mamba2, RecurrentKind::gated_delta_net}) {
-    for (std::int64_t seq : {1, 4}) {
+    for (std::int64_t seq : {1, 2, 4}) {
       for (std::int64_t groups : {1, 2}) {
         const Recurrence s{kind, 2, seq, 4, 3, 5, groups, DType::bf16, DType::fp32};
         Machine machine;
