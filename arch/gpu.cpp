@@ -93,8 +93,11 @@ class Assembly {
 
   GpuDescriptor read(const std::vector<Override>& overrides) const {
     GpuDescriptor d = read_descriptor(document_.root(), overrides);
-    // A datasheet belongs to the one card it describes: what extends the card has none.
-    if (!find_path(layers_.back().document.root(), "datasheet.tensor_peak")) d.gpu.datasheet_tensor_peak = {};
+    // Name, title and datasheet belong to the one card they describe: what extends the card has its own or none.
+    const JsonValue own = layers_.back().document.root();
+    d.gpu.name = own.at("name").as_string();
+    d.gpu.title = own.has("title") ? own.at("title").as_string() : d.gpu.name;
+    if (!find_path(own, "datasheet.tensor_peak")) d.gpu.datasheet_tensor_peak = {};
     d.gpu.sources = sources_;
     d.gpu.assumptions = assumptions_;
     return d;

@@ -152,7 +152,6 @@ GpuDescriptor read_descriptor(const JsonValue& root, const std::vector<Override>
   visit_numbers(d, Reader(root, overrides));
   Gpu& gpu = d.gpu;
   gpu.name = root.at("name").as_string();
-  gpu.title = text_or(root, "title", gpu.name);
   gpu.vendor = text_or(root, "vendor", "");
   gpu.architecture = text_or(root, "architecture", "");
   gpu.compute_capability = text_or(root, "compute_capability", "");

@@ -46,7 +46,7 @@ constexpr const char* kSixNumbers = R"({"name": "my_chip", "extends": "family:ho
 TEST(GpuDescriptor, SixNumbersMakeAGpu) {
   const Gpu gpu = parse_gpu(kSixNumbers, "my.json");
   EXPECT_EQ(gpu.name, "my_chip");
-  EXPECT_EQ(gpu.title, "Hopper");
+  EXPECT_EQ(gpu.title, "my_chip");
   EXPECT_EQ(gpu.calibration, "h100_sxm");
   EXPECT_DOUBLE_EQ(gpu.sm.tensor_flop_per_clk[DType::bf16], 5000);  // 2000e12 / 200 / 2e9
   EXPECT_DOUBLE_EQ(gpu.sm.tensor_flop_per_clk[DType::fp8], 10000);  // Hopper: twice bf16
@@ -153,6 +153,7 @@ TEST(GpuDescriptor, RefusesUnknownAndMissingKeys) {
   EXPECT_THAT(refusal_of(R"("memory.bandwidth": "4 TB/s")"), HasSubstr("unknown key"));
   EXPECT_THAT(refusal_of(R"("sources": {"/memory/bandwith": "x"})"), HasSubstr("did you mean '/memory/bandwidth'?"));
   EXPECT_THAT(refusal_of(R"("memory": {"bandwidth": null})"), HasSubstr("missing key '/memory/bandwidth'"));
+  EXPECT_THAT(refusal([] { parse_gpu(R"({"extends": "h200"})", "x"); }), HasSubstr("missing key 'name'"));
   EXPECT_THAT(refusal([] { parse_gpu("{}", "x"); }), HasSubstr("missing key '/sm_count'"));
   EXPECT_THAT(refusal([] { parse_gpu("[]", "x"); }), HasSubstr("expected a GPU descriptor"));
   EXPECT_THAT(refusal([] {
