@@ -104,7 +104,7 @@ struct StackSpec {
 struct Quantization {
   DType linear = DType::bf16;  ///< attention and dense FFN weights
   DType experts = DType::bf16;
-  DType activation = DType::bf16;  ///< what the matrix products read (fp8 for W8A8)
+  DType activation = DType::bf16;  ///< what the quantized products read (fp8 for W8A8); parts left in 16 bits read 16
   DType kv = DType::bf16;
   std::string method = "none";  ///< "fp8", "mxfp4", "nvfp4", "gptq", ...
 };

@@ -51,6 +51,28 @@ TEST(ParseLlm, CountsASmallLlamaByHand) {
   EXPECT_FALSE(a.qkv_bias || a.out_bias);
 }
 
+TEST(Params, PartsFollowTheTextbookFormulas) {
+  AttentionSpec a;
+  a.q_heads = 8;
+  a.kv_heads = 2;
+  a.qk_dim = a.v_dim = 16;
+  EXPECT_EQ(attention_params(a, 64).matrices, 2.0 * 64 * 128 + 2.0 * 64 * 32);
+  EXPECT_EQ(attention_params(a, 64).vectors, 0);
+  a.qkv_bias = a.out_bias = true;
+  a.qk_norm = 1;
+  EXPECT_EQ(attention_params(a, 64).vectors, 128 + 2 * 32 + 64 + 2 * 16);
+  FfnSpec f;
+  f.width = 100;
+  EXPECT_EQ(ffn_params(f, 64).total(), 3.0 * 64 * 100);
+  f.gated = false;
+  f.bias = true;
+  EXPECT_EQ(ffn_params(f, 64).matrices, 2.0 * 64 * 100);
+  EXPECT_EQ(ffn_params(f, 64).vectors, 100 + 64);
+  // Every weight of Llama-3.1-8B but the norms is in a matrix.
+  const Llm llm = load_llm("llama-3.1-8b");
+  EXPECT_EQ(layer_params(llm.main().kinds[0], llm.hidden).vectors, 2.0 * 4096);
+}
+
 TEST(ParseLlm, HeadDimBreaksTheDivision) {
   const Llm llm = load_llm("qwen3-32b");
   EXPECT_EQ(llm.main().kinds[0].attention->q_heads * llm.main().kinds[0].attention->qk_dim, 8192);
