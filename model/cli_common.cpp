@@ -101,8 +101,8 @@ void deliver(const OutputFlags& flags, std::string_view text) {
 TextStyle style_for(const OutputFlags& flags) {
   const char* no_color = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
-  const bool refused = (no_color != nullptr && *no_color != '\0') ||
-                       (terminal != nullptr && std::string_view(terminal) == "dumb");
+  const bool refused =
+      (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
   return TextStyle{flags.format == Format::table && flags.file.empty() && !refused && ::isatty(STDOUT_FILENO) == 1};
 }
 

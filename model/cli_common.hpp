@@ -96,7 +96,8 @@ E chosen_word(const std::string& flag, const std::array<Word<E>, N>& words, cons
     if (word.text == text) return word.value;
     known.emplace_back(word.text);
   }
-  throw BadInput(flag + ": expected " + joined_words(words, ", ", " or ") + "; found '" + text + "'" + did_you_mean(text, known));
+  throw BadInput(flag + ": expected " + joined_words(words, ", ", " or ") + "; found '" + text + "'" +
+                 did_you_mean(text, known));
 }
 
 /// An option that takes one of `words`; its present value is the default that the help shows.

@@ -26,8 +26,16 @@ ExitCode run_gpu(const GpuFlags& f) {
 
 std::string gpus_list(const TextStyle& style) {
   using enum Columns::Align;
-  Columns table({{"gpu"}, {"title"}, {"arch"}, {"SMs", right}, {"boost", right}, {"bf16/fp16 tensor", right},
-                 {"memory", right}, {"bandwidth", right}, {"L2", right}, {"TDP", right}});
+  Columns table({{"gpu"},
+                 {"title"},
+                 {"arch"},
+                 {"SMs", right},
+                 {"boost", right},
+                 {"bf16/fp16 tensor", right},
+                 {"memory", right},
+                 {"bandwidth", right},
+                 {"L2", right},
+                 {"TDP", right}});
   for (const std::string& name : gpu_names()) {
     const Gpu g = load_gpu(name);
     const FlopRate bf16 = tensor_peak(g, DType::bf16, g.boost_clock);
@@ -40,13 +48,18 @@ std::string gpus_list(const TextStyle& style) {
 
 std::string models_list(const TextStyle& style) {
   using enum Columns::Align;
-  Columns table({{"model"}, {"type"}, {"parameters", right}, {"active", right}, {"layers", right}, {"hidden", right},
+  Columns table({{"model"},
+                 {"type"},
+                 {"parameters", right},
+                 {"active", right},
+                 {"layers", right},
+                 {"hidden", right},
                  {"stored as"}});
   for (const std::string& name : llm_names()) {
     const Llm llm = load_llm(name);
     std::size_t layers = 0;
     for (const StackSpec& stack : llm.stacks) layers += stack.order.size();
-    table.add({name, llm.model_type, format(llm.params / 1e9) + " B", format(llm.active_params / 1e9) + " B",
+    table.add({name, llm.model_type, parameter_count(llm.params), parameter_count(llm.active_params),
                std::to_string(layers), std::to_string(llm.hidden),
                llm.quantization.method == "none" ? std::string(plumbline::name(llm.dtype)) : llm.quantization.method});
   }
@@ -55,8 +68,13 @@ std::string models_list(const TextStyle& style) {
 
 std::string clusters_list(const TextStyle& style) {
   using enum Columns::Align;
-  Columns table({{"cluster"}, {"gpu"}, {"per node", right}, {"nodes", right}, {"inside, each way", right},
-                 {"network, each way", right}, {"title"}});
+  Columns table({{"cluster"},
+                 {"gpu"},
+                 {"per node", right},
+                 {"nodes", right},
+                 {"inside, each way", right},
+                 {"network, each way", right},
+                 {"title"}});
   for (const std::string& name : cluster_names()) {
     const Cluster c = load_cluster(name);
     table.add({name, c.gpu, std::to_string(c.gpus_per_node), std::to_string(c.nodes), format(c.intra_bandwidth),

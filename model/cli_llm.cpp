@@ -39,9 +39,8 @@ void add_size_flags(CLI::App& app, LlmFlags& f) {
   whole("--dp", "data parallel degree (not modelled yet)", w.parallel.data, 1);
   whole("--ep", "expert parallel degree (not modelled yet)", w.parallel.expert, 1);
   whole("--cp", "context parallel degree (not modelled yet)", w.parallel.context, 1);
-  add_value(app, "--zero", "0..3", "ZeRO stage of training (not modelled yet) [0]", [&w](const std::string& text) {
-    w.parallel.zero = static_cast<int>(whole_number("--zero", text, 0, 3));
-  });
+  add_value(app, "--zero", "0..3", "ZeRO stage of training (not modelled yet) [0]",
+            [&w](const std::string& text) { w.parallel.zero = static_cast<int>(whole_number("--zero", text, 0, 3)); });
   app.add_option("--cluster", f.cluster, "what joins the GPUs (not modelled yet)")->type_name("NAME|FILE.json");
 }
 
@@ -129,7 +128,8 @@ void add_llm_command(CLI::App& root, Action& action) {
       "Latency is of one step. Exit code 1: the report is printed, but the model does not fit the GPU's memory.\n"
       "Examples:\n"
       "  predict-model llm --model llama-3.1-8b --gpu h200 --phase decode --batch 16 --context 4096\n"
-      "  predict-model llm --model llama-3.1-8b --gpu h200 --phase prefill --prompt 2048 --dtype fp8 --explain attention\n"
+      "  predict-model llm --model llama-3.1-8b --gpu h200 --phase prefill --prompt 2048 --dtype fp8 --explain "
+      "attention\n"
       "  predict-model llm --model my/config.json --gpu h100_sxm --phase decode --set memory.bandwidth=4.8TB/s");
   app->callback([flags, &action] { action = [flags] { return run_llm(*flags); }; });
 }

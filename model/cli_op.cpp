@@ -126,7 +126,8 @@ void add_ops_command(CLI::App& root, Action& action) {
       ->type_name("FILE");
   app->footer(
       "Adds latency_us, latency_low_us, latency_high_us, limiter, flops, dram_bytes, power_W, energy_J, sm_clock_MHz,\n"
-      "provenance, error. A row that can't be modelled has its reason in 'error'; the others are written, exit code 3.\n"
+      "provenance, error. A row that can't be modelled has its reason in 'error'; the others are written, exit code "
+      "3.\n"
       "Example:\n"
       "  printf 'op,dtype,shape\\ngemm,bf16,M=64;N=4096;K=4096\\n' | predict-model ops --gpu h200");
   app->callback([flags, &action] { action = [flags] { return run_ops(*flags); }; });

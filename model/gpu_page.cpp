@@ -44,8 +44,8 @@ std::string rate_or_dash(FlopRate rate) { return rate > 0.0 * units::FLOP_per_s 
 
 std::string identity(const GpuPage& page, const TextStyle& style) {
   const Gpu& g = page.gpu;
-  std::string chip = g.vendor + " " + g.architecture + " (" + g.compute_capability + "), " + std::to_string(g.sm_count) +
-                     " SMs, boost " + format(g.boost_clock);
+  std::string chip = g.vendor + " " + g.architecture + " (" + g.compute_capability + "), " +
+                     std::to_string(g.sm_count) + " SMs, boost " + format(g.boost_clock);
   if (g.base_clock > 0.0 * units::Hz) chip += ", base " + format(g.base_clock);
   if (g.datasheet_tensor_clock > 0.0 * units::Hz && g.datasheet_tensor_clock != g.boost_clock) {
     chip += ", datasheet tensor peaks at " + format(g.datasheet_tensor_clock);
@@ -69,8 +69,11 @@ std::string compute_table(const GpuPage& page, const TextStyle& style) {
   const Gpu& g = page.gpu;
   using enum Columns::Align;
   const bool two_clocks = g.datasheet_tensor_clock > 0.0 * units::Hz;
-  Columns table({{"dense compute"}, {"FLOP/clk/SM", right}, {"at boost", right},
-                 {two_clocks ? "at " + format(g.datasheet_tensor_clock) : "", right}, {"datasheet", right},
+  Columns table({{"dense compute"},
+                 {"FLOP/clk/SM", right},
+                 {"at boost", right},
+                 {two_clocks ? "at " + format(g.datasheet_tensor_clock) : "", right},
+                 {"datasheet", right},
                  {"ridge, boost", right}});
   for (const DType type : page.tensor_types) {
     table.add({"tensor " + std::string(name(type)), format(g.sm.tensor_flop_per_clk[type]),
@@ -104,11 +107,14 @@ std::string memory_table(const GpuPage& page, const TextStyle& style) {
 
 std::string occupancy_table(const GpuPage& page, const TextStyle& style) {
   const StreamingMultiprocessor& sm = page.gpu.sm;
-  std::string out = labelled("an SM holds", std::to_string(sm.threads) + " threads, " + std::to_string(sm.threads / std::max<std::int64_t>(1, sm.warp_size)) +
-                                                " warps, " + std::to_string(sm.blocks) + " blocks, " + std::to_string(sm.registers) +
-                                                " registers, " + format_binary(sm.smem) + " shared memory");
-  out += labelled("a block at most", std::to_string(sm.threads_per_block) + " threads, " + std::to_string(sm.registers_per_thread) +
-                                         " registers a thread, " + format_binary(sm.smem_per_block) + " shared memory (" +
+  std::string out =
+      labelled("an SM holds", std::to_string(sm.threads) + " threads, " +
+                                  std::to_string(sm.threads / std::max<std::int64_t>(1, sm.warp_size)) + " warps, " +
+                                  std::to_string(sm.blocks) + " blocks, " + std::to_string(sm.registers) +
+                                  " registers, " + format_binary(sm.smem) + " shared memory");
+  out += labelled("a block at most", std::to_string(sm.threads_per_block) + " threads, " +
+                                         std::to_string(sm.registers_per_thread) + " registers a thread, " +
+                                         format_binary(sm.smem_per_block) + " shared memory (" +
                                          format_binary(sm.smem_reserved_per_block) + " more is reserved)");
   using enum Columns::Align;
   std::vector<Columns::Column> columns{{"threads", right}, {"registers", right}};
@@ -117,7 +123,8 @@ std::string occupancy_table(const GpuPage& page, const TextStyle& style) {
   for (const OccupancyRow& row : page.occupancy) {
     std::vector<std::string> cells{std::to_string(row.threads), std::to_string(row.registers)};
     for (const Occupancy& o : row.by_smem) {
-      cells.push_back(o.blocks_per_sm == 0 ? "no fit" : std::to_string(o.blocks_per_sm) + " " + std::string(o.limited_by));
+      cells.push_back(o.blocks_per_sm == 0 ? "no fit"
+                                           : std::to_string(o.blocks_per_sm) + " " + std::string(o.limited_by));
     }
     table.add(std::move(cells));
   }
@@ -130,8 +137,9 @@ std::string provenance(const GpuPage& page, const TextStyle& style) {
     out += labelled("calibration", "none: datasheet numbers only");
   } else {
     const Calibration& c = *page.calibration;
-    out += labelled("calibration", std::to_string(c.machine.size()) + " machine scalars and " + std::to_string(c.families.size()) +
-                                       " kernel families" + (c.inherited ? ", inherited from " : ", of ") + c.gpu);
+    out += labelled("calibration", std::to_string(c.machine.size()) + " machine scalars and " +
+                                       std::to_string(c.families.size()) + " kernel families" +
+                                       (c.inherited ? ", inherited from " : ", of ") + c.gpu);
   }
   constexpr std::string_view kInherited = "inherited from family ";  // as arch marks a family's numbers
   std::set<std::string> own, family;
@@ -152,7 +160,8 @@ Json compute_json(const GpuPage& page) {
              {"boost_FLOP_per_s", tensor_peak(g, type, g.boost_clock).in(units::FLOP_per_s)}};
     const FlopRate datasheet = g.datasheet_tensor_peak[type];
     row["at_datasheet_clock_FLOP_per_s"] = tensor_peak(g, type, g.datasheet_tensor_clock).in(units::FLOP_per_s);
-    row["datasheet_FLOP_per_s"] = datasheet > 0.0 * units::FLOP_per_s ? Json(datasheet.in(units::FLOP_per_s)) : Json(nullptr);
+    row["datasheet_FLOP_per_s"] =
+        datasheet > 0.0 * units::FLOP_per_s ? Json(datasheet.in(units::FLOP_per_s)) : Json(nullptr);
     row["ridge_FLOP_per_B"] = ridge_point(g, type, g.boost_clock).in(units::FLOP_per_B);
     tensor[std::string(name(type))] = std::move(row);
   }

@@ -1,4 +1,5 @@
-// "How fast can this card be?" on one screen: derived peaks, memory levels, ridge points, occupancy limits, calibration.
+// "How fast can this card be?" on one screen: derived peaks, memory levels, ridge points, occupancy limits,
+// calibration.
 #pragma once
 
 #include <optional>

@@ -66,13 +66,17 @@ class BlockReader {
   bool ended_ = false;
 };
 
-/// A ring of blocks on their way: free -> read -> taken by a worker -> predicted -> written and free again. The ring's length bounds memory,
-/// its order keeps the output in the input's order.
+/// A ring of blocks on their way: free -> read -> taken by a worker -> predicted -> written and free again. The ring's
+/// length bounds memory, its order keeps the output in the input's order.
 class Pipeline {
  public:
   Pipeline(BlockReader& reader, const ByteSink& sink, const Machine& machine, const BatchColumns& columns, int workers)
-      : reader_(reader), sink_(sink), machine_(machine), columns_(columns),
-        slots_(static_cast<std::size_t>(workers) + 3), workers_(workers) {}
+      : reader_(reader),
+        sink_(sink),
+        machine_(machine),
+        columns_(columns),
+        slots_(static_cast<std::size_t>(workers) + 3),
+        workers_(workers) {}
 
   BatchOutcome run(std::string first_block) {
     std::vector<std::thread> threads;
@@ -184,8 +188,8 @@ class Pipeline {
   int workers_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t next_ = 0;                                       // block that the next idle worker takes
-  std::size_t block_count_ = static_cast<std::size_t>(-1);     // known at the end of the input
+  std::size_t next_ = 0;                                    // block that the next idle worker takes
+  std::size_t block_count_ = static_cast<std::size_t>(-1);  // known at the end of the input
   std::exception_ptr failure_;
   BatchOutcome outcome_;
 };

@@ -1,7 +1,7 @@
 // The ops CSV: operators in, predictions out, in order, in constant memory.
 //
-// A reader cuts the input into blocks of whole records, workers predict blocks side by side, and the blocks leave in the
-// order they came. Memory is a few blocks a worker, whatever the length of the input.
+// A reader cuts the input into blocks of whole records, workers predict blocks side by side, and the blocks leave in
+// the order they came. Memory is a few blocks a worker, whatever the length of the input.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ using ByteSource = std::function<std::size_t(char* to, std::size_t most)>;
 using ByteSink = std::function<void(std::string_view)>;
 
 struct BatchOptions {
-  std::string place;                        ///< names the input in messages
+  std::string place;  ///< names the input in messages
   int workers = 1;
-  std::size_t block_bytes = 1u << 20;       ///< what a worker takes at a time
-  std::size_t record_bytes = 4u << 20;      ///< longer records are refused: most likely an unclosed quote
+  std::size_t block_bytes = 1u << 20;   ///< what a worker takes at a time
+  std::size_t record_bytes = 4u << 20;  ///< longer records are refused: most likely an unclosed quote
 };
 
 struct BatchOutcome {

@@ -24,7 +24,8 @@ struct BatchHeader {
   std::size_t consumed = 0;  ///< bytes of the block before the first row
 };
 
-/// Reads the header at the start of `block`. Throws BadInput when it lacks `op` or `shape` or has a column twice that it reads.
+/// Reads the header at the start of `block`. Throws BadInput when it lacks `op` or `shape` or has a column twice that
+/// it reads.
 BatchHeader read_header(std::string_view block, const std::string& place);
 
 /// Fills `out` with the rows of `block` and their figures; `out`'s storage is reused. A line that is no CSV record (a

@@ -85,7 +85,8 @@ void append_figures(std::string& out, const OpPrediction& p) {
 void append_refusal(std::string& out, std::string_view reason) {
   out += kNoFigures;
   std::string line(reason);
-  std::replace_if(line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   append_csv_field(out, line);
 }
 

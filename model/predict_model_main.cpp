@@ -17,7 +17,8 @@ int code(ExitCode exit) { return static_cast<int>(exit); }
 
 /// Messages are one line whatever they quote.
 std::string one_line(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return text;
 }
 

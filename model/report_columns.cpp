@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "arch/format.hpp"
+
 namespace plumbline {
 
 std::string TextStyle::paint(std::string_view code, std::string_view text) const {
@@ -91,6 +93,12 @@ std::string percent(double fraction) {
   if (value != 0 && value > -0.05 && value < 0.05) return "<0.1 %";
   std::snprintf(text, sizeof text, value > -9.95 && value < 9.95 && value != 0 ? "%.1f %%" : "%.0f %%", value);
   return text;
+}
+
+std::string parameter_count(double count) {
+  if (count >= 1e12) return format(count / 1e12) + " T";
+  if (count >= 1e9) return format(count / 1e9) + " B";
+  return format(count / 1e6) + " M";
 }
 
 }  // namespace plumbline

@@ -57,4 +57,7 @@ inline constexpr std::size_t kPageWidth = 118;
 /// "37.5 %" with three significant digits at most; "0 %" and "<0.1 %" for the small.
 std::string percent(double fraction);
 
+/// Large counts the way model cards write them: "110 M", "8.03 B", "1.20 T".
+std::string parameter_count(double count);
+
 }  // namespace plumbline

@@ -26,7 +26,8 @@ Json optional_figure(const std::optional<Q>& value, Q unit, const char* key) {
 
 /// FLOPs a DRAM byte; null for an operator that stays in L2 or moves nothing.
 Json intensity(const OpPrediction& p) {
-  return p.dram_bytes() > 0.0 * units::B ? Json(finite(p.intensity().in(units::FLOP_per_B), "intensity")) : Json(nullptr);
+  return p.dram_bytes() > 0.0 * units::B ? Json(finite(p.intensity().in(units::FLOP_per_B), "intensity"))
+                                         : Json(nullptr);
 }
 
 /// What an operator's row in the llm report and the op report share: one execution.
@@ -48,9 +49,12 @@ void put_figures(Json& row, const OpPrediction& p) {
 
 Json memory(const MemoryNeed& need, Bytes capacity) {
   const auto bytes = [](Bytes b) { return finite(b.in(units::B), "memory_bytes"); };
-  return {{"weights", bytes(need.weights)},         {"kv", bytes(need.kv_cache)},
-          {"activations", bytes(need.activations)}, {"optimizer", bytes(need.optimizer)},
-          {"workspace", bytes(need.workspace)},     {"total", bytes(need.total())},
+  return {{"weights", bytes(need.weights)},
+          {"kv", bytes(need.kv_cache)},
+          {"activations", bytes(need.activations)},
+          {"optimizer", bytes(need.optimizer)},
+          {"workspace", bytes(need.workspace)},
+          {"total", bytes(need.total())},
           {"capacity", bytes(capacity)}};
 }
 

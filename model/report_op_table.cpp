@@ -29,8 +29,18 @@ std::string summary(const OpReport& r, const TextStyle& style) {
 
 std::string launches(const OpReport& r, const TextStyle& style) {
   using enum Columns::Align;
-  Columns table({{"launch"}, {"CTAs", right}, {"/SM", right}, {"threads", right}, {"regs", right}, {"smem", right},
-                 {"steps", right}, {"waves", right}, {"time", right}, {"fixed", right}, {"body", right}, {"tail", right},
+  Columns table({{"launch"},
+                 {"CTAs", right},
+                 {"/SM", right},
+                 {"threads", right},
+                 {"regs", right},
+                 {"smem", right},
+                 {"steps", right},
+                 {"waves", right},
+                 {"time", right},
+                 {"fixed", right},
+                 {"body", right},
+                 {"tail", right},
                  {"limiter"}});
   for (int i = 0; i < r.prediction.launch_count; ++i) {
     const LaunchPrediction& launch = r.prediction.launches[static_cast<std::size_t>(i)];
@@ -72,8 +82,8 @@ std::string op_table(const OpReport& report, const TextStyle& style) {
   std::string out = style.bold(std::string(op_name(report.op)) + " " + std::string(dtype_text(report.op)) + " " +
                                shape_text(report.op) + " on " + card.title) +
                     "\n";
-  out += labelled("assumed", "kernels " + std::string(word_of(kKernelSetWords, kernel_set(report.machine))) + ", clock " +
-                                 std::string(word_of(kClockWords, report.clock)) + " (" +
+  out += labelled("assumed", "kernels " + std::string(word_of(kKernelSetWords, kernel_set(report.machine))) +
+                                 ", clock " + std::string(word_of(kClockWords, report.clock)) + " (" +
                                  format(report.prediction.clock) + ")");
   out += summary(report, style) + launches(report, style) + resources(report, style);
   out += style.bold("why") + "\n" + explain(report.op, report.prediction, report.machine);

@@ -20,19 +20,14 @@ std::string_view step_noun(Phase phase) {
   return "one step";
 }
 
-/// Large counts the way model cards write them: 8.03 B, 671 B, 1.2 T.
-std::string billions(double count) {
-  if (count >= 1e12) return format(count / 1e12) + " T";
-  if (count >= 1e9) return format(count / 1e9) + " B";
-  return format(count / 1e6) + " M";
-}
-
 std::string header(const StepReport& r, const TextStyle& style) {
   const Gpu& card = gpu(r.machine);
-  std::string first = r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on 1 x " + card.title;
+  std::string first =
+      r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on 1 x " + card.title;
   if (card.title != card.name) first += " (" + card.name + ")";
-  std::string model = billions(r.llm.params) + " parameters";
-  if (r.llm.active_params < 0.999 * r.llm.params) model += ", " + billions(r.llm.active_params) + " active a token";
+  std::string model = parameter_count(r.llm.params) + " parameters";
+  if (r.llm.active_params < 0.999 * r.llm.params)
+    model += ", " + parameter_count(r.llm.active_params) + " active a token";
   const std::string asked = "batch " + std::to_string(r.workload.batch) +
                             (r.workload.phase == Phase::decode ? ", context " : ", prompt ") +
                             std::to_string(length(r.workload)) + ", weights " + weight_format(r.llm, r.workload) +
@@ -41,7 +36,8 @@ std::string header(const StepReport& r, const TextStyle& style) {
                           std::string(word_of(kRuntimeWords, r.options.runtime)) + ", fusion " +
                           std::string(word_of(kFusionWords, r.workload.fusion)) + ", clock " +
                           std::string(word_of(kClockWords, r.clock)) + " (" + format(r.step.clock) + ")";
-  return style.bold(first) + "\n" + labelled("model", model) + labelled("asked", asked) + labelled("assumed", how) + "\n";
+  return style.bold(first) + "\n" + labelled("model", model) + labelled("asked", asked) + labelled("assumed", how) +
+         "\n";
 }
 
 std::string memory_line(const StepReport& r, const TextStyle& style) {
@@ -63,8 +59,8 @@ std::string memory_line(const StepReport& r, const TextStyle& style) {
 
 std::string summary(const StepReport& r, const TextStyle& style) {
   const StepPrediction& s = r.step;
-  std::string time = style.bold(format(s.latency)) + "  (5-95 % band " + format(s.low) + " to " + format(s.high) + ")  " +
-                     std::string(step_noun(r.workload.phase));
+  std::string time = style.bold(format(s.latency)) + "  (5-95 % band " + format(s.low) + " to " + format(s.high) +
+                     ")  " + std::string(step_noun(r.workload.phase));
   std::string out = labelled("latency", time);
   std::string rate = format(s.tokens_per_s) + " tokens/s";
   if (r.workload.phase == Phase::decode && r.workload.batch > 1) {
@@ -95,8 +91,16 @@ std::string bound_words(const OpPrediction& op) {
 
 std::string operators(const StepReport& r, const TextStyle& style) {
   using enum Columns::Align;
-  Columns table({{"operator"}, {"kind"}, {"count", right}, {"each", right}, {"total", right}, {"of step", right},
-                 {"bound, limiter"}, {"FLOPs", right}, {"DRAM", right}, {"FLOP/B", right}});
+  Columns table({{"operator"},
+                 {"kind"},
+                 {"count", right},
+                 {"each", right},
+                 {"total", right},
+                 {"of step", right},
+                 {"bound, limiter"},
+                 {"FLOPs", right},
+                 {"DRAM", right},
+                 {"FLOP/B", right}});
   Seconds gaps;
   for (const NodePrediction& n : r.step.nodes) {
     const double count = static_cast<double>(n.node->count);
@@ -121,9 +125,10 @@ std::string explanations(const StepReport& r, const TextStyle& style) {
   std::string out;
   for (const NodePrediction& n : r.step.nodes) {
     if (!explained(r, *n.node)) continue;
-    out += "\n" + style.bold(std::string(n.node->name) + ": " + std::string(op_name(n.node->op)) + " " +
-                             std::string(dtype_text(n.node->op)) + " " + shape_text(n.node->op) + ", " +
-                             std::to_string(n.node->count) + " a step") +
+    out += "\n" +
+           style.bold(std::string(n.node->name) + ": " + std::string(op_name(n.node->op)) + " " +
+                      std::string(dtype_text(n.node->op)) + " " + shape_text(n.node->op) + ", " +
+                      std::to_string(n.node->count) + " a step") +
            "\n" + explain(n.node->op, n.op, r.machine);
     if (out.back() != '\n') out += '\n';
   }

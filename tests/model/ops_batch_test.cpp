@@ -122,8 +122,8 @@ TEST(OpsBatch, WritesTheReasonIntoABadRowAndGoesOn) {
   EXPECT_EQ(result.outcome.rows, 3);
   EXPECT_EQ(result.outcome.refused, 2);
   EXPECT_EQ(result.outcome.bugs, 0);
-  EXPECT_THAT(result.lines().at(1), AllOf(StartsWith("gem,M=1;N=64;K=64" + std::string(kNoFigures)),
-                                          HasSubstr("did you mean 'gemm'?")));
+  EXPECT_THAT(result.lines().at(1),
+              AllOf(StartsWith("gem,M=1;N=64;K=64" + std::string(kNoFigures)), HasSubstr("did you mean 'gemm'?")));
   EXPECT_THAT(result.lines().at(2), AllOf(StartsWith("gemm,M=1;N=0;K=64" + std::string(kNoFigures)), HasSubstr("N")));
   EXPECT_THAT(result.lines().at(3), EndsWith(","));
 }
@@ -164,7 +164,8 @@ TEST(OpsBatch, AHeaderAloneIsAnEmptyTable) {
 std::string many_rows(int count) {
   std::string text = "id,op,shape\n";
   for (int i = 0; i < count; ++i) {
-    text += std::to_string(i) + (i % 7 == 3 ? ",nonsense" : ",copy") + ",rows=" + std::to_string(i % 50 + 1) + ";cols=64";
+    text +=
+        std::to_string(i) + (i % 7 == 3 ? ",nonsense" : ",copy") + ",rows=" + std::to_string(i % 50 + 1) + ";cols=64";
     text += i % 11 == 5 ? "\r\n" : "\n";
   }
   return text;

@@ -49,7 +49,9 @@ inline std::string whole_file(const std::string& path) {
   return text.str();
 }
 
-inline void put_file(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+inline void put_file(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
 
 struct ProgramResult {
   int code = -1;  ///< exit code, or 128 + signal
@@ -57,7 +59,8 @@ struct ProgramResult {
   long peak_kib = 0;  ///< most resident memory
 };
 
-/// `program` is a name in the build's bin folder. The environment is this process's with NO_COLOR and friends as they are.
+/// `program` is a name in the build's bin folder. The environment is this process's with NO_COLOR and friends as they
+/// are.
 inline ProgramResult run_program(const std::string& program, const std::vector<std::string>& args,
                                  const std::string& input = "") {
   const TemporaryFolder folder;
