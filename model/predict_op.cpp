@@ -167,8 +167,7 @@ Seconds roofline(const Op& op, const Gpu& gpu) {
   if (w.tensor > Flops{}) {
     FlopRate peak = tensor_peak(gpu, w.math, gpu.boost_clock);
     if (peak <= FlopRate{}) peak = w.math == DType::fp64 ? fp64_peak(gpu, gpu.boost_clock) : fp32_peak(gpu, gpu.boost_clock);
-    const double sparse = std::holds_alternative<GemmSparse24>(op) ? 2.0 : 1.0;
-    time = std::max(time, w.tensor / (sparse * peak));
+    time = std::max(time, w.tensor / peak);  // 2:4: kept work only, at the dense rate, is the sparse rate
   }
   time = std::max(time, w.fp32 / fp32_peak(gpu, gpu.boost_clock));
   if (w.link > Bytes{}) {

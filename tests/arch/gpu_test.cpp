@@ -112,6 +112,7 @@ TEST(GpuDescriptor, OverridesAreAppliedAndNoted) {
 TEST(GpuDescriptor, RefusesUnknownOverridesWithTheNearest) {
   EXPECT_THAT(refusal_of_set("memory.bandwith", "6TB/s"), HasSubstr("did you mean 'memory.bandwidth'?"));
   EXPECT_THAT(refusal_of_set("capacity", "6 GiB"), HasSubstr("did you mean 'memory.capacity'?"));
+  EXPECT_THAT(refusal_of_set("bandwith", "6"), HasSubstr("did you mean 'l2.bandwidth' or 'memory.bandwidth'?"));
   EXPECT_THAT(refusal_of_set("smcount", "6"), HasSubstr("did you mean 'sm_count'?"));
   EXPECT_THAT(refusal_of_set("memory", "6"), HasSubstr("expected the path of a descriptor number"));
   EXPECT_THAT(refusal_of_set("name", "x"), HasSubstr("expected the path of a descriptor number"));
