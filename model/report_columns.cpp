@@ -73,6 +73,22 @@ std::string wrapped(std::string_view text, std::size_t width, std::size_t hangin
   return out;
 }
 
+std::string fitted(std::string_view text) {
+  constexpr std::size_t kDeeper = 4;
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.size(), text.find('\n'));
+    const std::string_view line = text.substr(0, end);
+    const std::size_t indent = std::min(line.size(), line.find_first_not_of(' '));
+    out += line.substr(0, indent);
+    out += line.size() <= kPageWidth ? std::string(line.substr(indent))
+                                     : wrapped(line.substr(indent), kPageWidth, indent + kDeeper);
+    out += '\n';
+    text.remove_prefix(std::min(text.size(), end + 1));
+  }
+  return out;
+}
+
 std::string labelled(std::string_view label, std::string_view text) {
   constexpr std::size_t kTextColumn = 18;
   std::string line = "  " + std::string(label);

@@ -43,16 +43,19 @@ class Columns {
   std::vector<std::vector<std::string>> rows_;  // an empty row is a rule
 };
 
+inline constexpr std::size_t kPageWidth = 118;
+
 /// Breaks `text` at blanks so that no line passes `width`. The caller has put the first `hanging` columns before it;
 /// further lines start with as many spaces.
 std::string wrapped(std::string_view text, std::size_t width, std::size_t hanging);
+
+/// Every line of `text` that passes kPageWidth wrapped, its further lines deeper than its first; always ends a line.
+std::string fitted(std::string_view text);
 
 /// "  label       text", the text wrapped beside its label.
 std::string labelled(std::string_view label, std::string_view text);
 /// "  - sentence" a line, wrapped, under a bold title; nothing when there are none.
 std::string bullets(std::string_view title, const std::vector<std::string>& sentences, const TextStyle& style);
-
-inline constexpr std::size_t kPageWidth = 118;
 
 /// "37.5 %" with three significant digits at most; "0 %" and "<0.1 %" for the small.
 std::string percent(double fraction);

@@ -45,6 +45,7 @@ void put_figures(Json& row, const OpPrediction& p) {
   row["energy_J"] = optional_figure(p.energy, units::J, "energy_J");
   row["sm_clock_Hz"] = finite(p.clock.in(units::Hz), "sm_clock_Hz");
   row["provenance"] = name(p.provenance);
+  row["band_rows"] = p.band_rows;  // measured rows behind the band
 }
 
 Json memory(const MemoryNeed& need, Bytes capacity) {

@@ -86,8 +86,7 @@ std::string op_table(const OpReport& report, const TextStyle& style) {
                                  ", clock " + std::string(word_of(kClockWords, report.clock)) + " (" +
                                  format(report.prediction.clock) + ")");
   out += summary(report, style) + launches(report, style) + resources(report, style);
-  out += style.bold("why") + "\n" + explain(report.op, report.prediction, report.machine);
-  if (out.back() != '\n') out += '\n';
+  out += style.bold("why") + "\n" + fitted(explain(report.op, report.prediction, report.machine));
   const auto sentences = all_assumptions(report.machine, {}, {});
   if (!sentences.empty()) out += "\n";
   return out + bullets("assumptions", sentences, style);

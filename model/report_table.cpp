@@ -54,7 +54,8 @@ std::string memory_line(const StepReport& r, const TextStyle& style) {
   }
   const std::string verdict = r.step.fits ? style.good("fits") : style.bad("DOES NOT FIT");
   return labelled("memory", verdict + ": " + format(need.total()) + " of " + format(capacity) + " (" +
-                                percent(need.total() / capacity) + "): " + parts);
+                                percent(need.total() / capacity) + ")") +
+         labelled("  holds", parts);
 }
 
 std::string summary(const StepReport& r, const TextStyle& style) {
@@ -118,7 +119,8 @@ std::string operators(const StepReport& r, const TextStyle& style) {
     table.add({"launch gaps", "", "", "", format(gaps), percent(gaps / r.step.latency)});
   }
   table.add({"step", "", "", "", format(r.step.latency), "100 %", "", format(r.step.flops), format(r.step.dram_bytes)});
-  return table.text(2, style) + "  each, FLOPs and DRAM of an operator: one execution\n";
+  return table.text(2, style) +
+         "  each, FLOPs and DRAM: one execution, with the gaps between launches of a CUDA graph\n";
 }
 
 std::string explanations(const StepReport& r, const TextStyle& style) {
@@ -129,8 +131,7 @@ std::string explanations(const StepReport& r, const TextStyle& style) {
            style.bold(std::string(n.node->name) + ": " + std::string(op_name(n.node->op)) + " " +
                       std::string(dtype_text(n.node->op)) + " " + shape_text(n.node->op) + ", " +
                       std::to_string(n.node->count) + " a step") +
-           "\n" + explain(n.node->op, n.op, r.machine);
-    if (out.back() != '\n') out += '\n';
+           "\n" + fitted(explain(n.node->op, n.op, r.machine));
   }
   return out;
 }

@@ -42,6 +42,11 @@ TEST(Wrapped, KeepsAWordThatIsTooLongWhole) {
   EXPECT_EQ(wrapped("a incomprehensibilities b", 10, 2), "a\n  incomprehensibilities\n  b");
 }
 
+TEST(Fitted, WrapsOnlyTheLongLinesDeeperThanTheyStart) {
+  const std::string longer(kPageWidth - 10, 'x');
+  EXPECT_EQ(fitted("short\n  a " + longer + " end of it\nlast"), "short\n  a " + longer + "\n      end of it\nlast\n");
+}
+
 TEST(Labelled, TextStartsInItsColumnOnEveryLine) {
   std::string words;
   for (int i = 0; i < 60; ++i) words += "word ";
