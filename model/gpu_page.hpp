@@ -2,6 +2,8 @@
 // calibration.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,10 +15,13 @@
 
 namespace plumbline {
 
+/// Shared memory of the typical kernels on the page.
+inline constexpr std::array<double, 4> kPageSmemKiB{0, 48, 100, 200};
+
 /// Blocks per SM of a kernel with so many threads and registers, for several sizes of shared memory.
 struct OccupancyRow {
   std::int64_t threads = 0, registers = 0;
-  std::vector<Occupancy> by_smem;  ///< in the order of kPageSharedMemory
+  std::vector<Occupancy> by_smem;  ///< in the order of kPageSmemKiB
 };
 
 /// What the page shows, worked out once for all writers.

@@ -102,8 +102,17 @@ std::string operators(const StepReport& r, const TextStyle& style) {
                  {"FLOPs", right},
                  {"DRAM", right},
                  {"FLOP/B", right}});
+  const auto& segments = r.step.graph.segments;
+  const auto repeats = [](const Segment& s) { return s.repeat > 1; };
+  const bool kinds_of_layer = std::count_if(segments.begin(), segments.end(), repeats) > 1;
+  int segment = -1;
   Seconds gaps;
   for (const NodePrediction& n : r.step.nodes) {
+    if (kinds_of_layer && n.node->segment != segment) {
+      segment = n.node->segment;
+      const Segment& s = segments.at(static_cast<std::size_t>(segment));
+      table.add({std::string(s.name) + " x " + std::to_string(s.repeat) + ":"});
+    }
     const double count = static_cast<double>(n.node->count);
     const Seconds total = count * n.op.time;
     gaps += count * n.gap;

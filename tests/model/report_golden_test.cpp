@@ -44,7 +44,7 @@ std::vector<Case> cases() {
        {"ops", "--gpu", "h200_sxm", "--kernels", "ideal"},
        "id,op,dtype,shape\n1,gemm,bf16,M=64;N=4096;K=4096\n2,gem,bf16,M=1\n\"3, "
        "quoted\",rmsnorm,bf16,rows=64;cols=4096\n"
-       "4,attention_decode,bf16,B=32;Hq=32;Hkv=8;D=128;S=4096\n5,all_reduce,bf16,bytes=1048576;gpus=8\n",
+       "4,attention_decode,bf16,B=32;Hq=32;Hkv=8;D=128;S=4096\n",
        3},
       {"gpu_h200_table.txt", {"gpu", "h200_sxm"}, ""},
       {"list_ops.txt", {"list", "ops"}, ""},
