@@ -52,6 +52,7 @@ struct LaunchTime {
   Resource limiter = Resource::latency;
   double waves = 0;
   double overlap = 0;                ///< p of the p-norm it was priced with
+  double dram_share = 1;             ///< share of the card's DRAM bandwidth that it was priced with
   double tensor_share = 1;           ///< share of the tensor peak at the clock that it was priced with
 };
 

@@ -55,9 +55,9 @@ void memory_terms(std::string& out, const Demand& d, const LaunchTime& t, const 
          format(m.l2_per_sm).c_str());
   }
   if (const Seconds dram = t.by_resource[Resource::dram]; dram > Seconds{}) {
-    line(out, "    %-8s %-9s = %s read / %s + %s written / %s, mix loss %.0f %%, bytes in flight permitting", "dram",
+    line(out, "    %-8s %-9s = %s read / %s + %s written / %s, mix loss %.0f %%, %.0f %% by access pattern", "dram",
          us(dram).c_str(), format(d.dram_read).c_str(), format(m.dram_read).c_str(), format(d.dram_write).c_str(),
-         format(m.dram_write).c_str(), 100 * m.dram_mix_loss);
+         format(m.dram_write).c_str(), 100 * m.dram_mix_loss, 100 * t.dram_share);
   }
   if (const Seconds link = t.by_resource[Resource::link]; link > Seconds{}) {
     line(out, "    %-8s %-9s = %s / %s", "link", us(link).c_str(), format(d.link).c_str(), format(m.pcie).c_str());

@@ -24,6 +24,9 @@ struct FamilyScalars {
   Seconds fixed;          ///< first CTA scheduled to first useful byte, plus drain: what an empty kernel takes
   double overlap = 8;     ///< p of the p-norm over resources: infinity = perfect overlap, 1 = none
   double efficiency = 1;  ///< share of the sustained tensor rate that the main loop reaches
+  /// Share of the card's DRAM bandwidth that the family's walk reaches: tiles that take 128 bytes of each of many rows
+  /// open more DRAM pages than a stream does.
+  double dram_share = 1;
   double exposed = 0;     ///< share of the epilogue's store time (GEMM) or of the softmax (attention) that stays exposed
   Seconds per_cta;        ///< prologue and epilogue latency of one CTA
   Seconds step;           ///< dependency chain of one main-loop step of one CTA
@@ -62,7 +65,7 @@ class Machine {
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
   std::vector<BandEntry> bands;  ///< of the kernel set in use
-  FamilyScalars second;  ///< a helper launch inside one operator: split-K reduce, combine, rotate-and-append
+  FamilyScalars second;  ///< a helper launch inside one operator: split-K reduce, combine
 };
 
 }  // namespace plumbline

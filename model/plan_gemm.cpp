@@ -64,7 +64,7 @@ struct Context {
     smem = m.gpu.sm.smem.in(units::B);
     smem_port = m.gpu.sm.smem_bytes_per_clk.in(units::B);
     l2_port = m.gpu.sm.l2_bytes_per_clk.in(units::B);
-    dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, t.batch * out_bytes * units::B, m);
+    dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, t.batch * out_bytes * units::B, m) / f.dram_share;
     clk = 1.0 / m.clock;
     per_l2 = units::B / m.l2;
     per_tensor_rate = 1.0 / (m.tensor_fraction * f.efficiency);

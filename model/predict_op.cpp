@@ -87,7 +87,7 @@ class Pricer {
 
   void attention(const AttentionChoice& choice, const FamilyScalars& family, const char* kernel) {
     out_.attention_plan = choice.plan;
-    if (choice.prepares) launch("rotate and append", choice.prepare, m_.second);
+    if (choice.prepares) launch("rotate and append", choice.prepare, m_.rowwise);
     launch(kernel, choice.main, family);
     if (choice.combines) launch("combine", choice.combine, m_.second);
   }

@@ -51,7 +51,7 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   wave.own[Resource::issue] = on_sm * d.issue_clk * clk;
   wave.own[Resource::smem] = on_sm * d.smem_clk * clk;
   wave.own[Resource::l2] = ctas * steps * d.l2 / std::min(m.l2, active_sms * m.l2_per_sm);
-  Seconds dram = dram_time(d.dram_read, d.dram_write, m) * share_of_launch;
+  Seconds dram = dram_time(d.dram_read, d.dram_write, m) * (share_of_launch / family.dram_share);
   if (d.in_flight > Bytes{}) {
     const Seconds little = (d.dram_read + d.dram_write) * share_of_launch / (ctas * d.in_flight / m.dram_latency);
     dram = std::max(dram, little);
@@ -109,6 +109,7 @@ LaunchTime price(const Demand& d, const Machine& m, const FamilyScalars& family)
   out.fixed = family.fixed + d.chain;
   out.overlap = family.overlap;
   out.tensor_share = m.tensor_fraction * family.efficiency;
+  out.dram_share = family.dram_share;
   out.total = out.fixed + link_time(d, m);
   Seconds last;
   for_each_wave(d, m, family, [&](const Wave& wave, double times) {
