@@ -90,7 +90,8 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   d.plan.longest = blocks.longest;
   d.step_latency = m.prefill.step;
   const double rate = m.gpu.sm.tensor_flop_per_clk[s.dtype];
-  block_demand(d, q_tile, kv_tile, static_cast<double>(s.qk_dim), static_cast<double>(s.v_dim), rate, kv_es, 2.0, m, m.prefill);
+  block_demand(d, q_tile, kv_tile, static_cast<double>(s.qk_dim), static_cast<double>(s.v_dim), rate, kv_es, 2.0, m,
+               m.prefill);
 
   const double q_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.qk_dim);
   const double o_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.v_dim);
@@ -140,9 +141,9 @@ struct DecodeTask {
   double rows = 0;          ///< packed query rows a CTA
   double context = 0;       ///< keys
   double qk_dim = 0, v_dim = 0;
-  double key_bytes = 0;     ///< of one key and its value, as stored
-  double out_rows = 0;      ///< query rows in all
-  double kv_sets = 0;       ///< distinct key streams: what DRAM carries once
+  double key_bytes = 0;  ///< of one key and its value, as stored
+  double out_rows = 0;   ///< query rows in all
+  double kv_sets = 0;    ///< distinct key streams: what DRAM carries once
 };
 
 /// Keys a step, and how many CTAs an SM the split heuristic aims at: twice the SMs, one running at a time (what FA3's,

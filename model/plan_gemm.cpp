@@ -174,7 +174,8 @@ struct Cut {
     k_steps = c.k_steps;
     // a cluster of two CTAs fetches the operand they share once (TMA multicast)
     l2_bytes = e->a + e->w;
-    if (c.path.multicast && tiles >= 2) l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
+    if (c.path.multicast && tiles >= 2)
+      l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
   }
 
   /// Own times of all CTAs together on the busiest SM, and what is exposed: from these follow two lower bounds of the

@@ -166,7 +166,8 @@ Seconds roofline(const Op& op, const Gpu& gpu) {
   Seconds time = w.bytes() / gpu.memory.bandwidth;
   if (w.tensor > Flops{}) {
     FlopRate peak = tensor_peak(gpu, w.math, gpu.boost_clock);
-    if (peak <= FlopRate{}) peak = w.math == DType::fp64 ? fp64_peak(gpu, gpu.boost_clock) : fp32_peak(gpu, gpu.boost_clock);
+    if (peak <= FlopRate{})
+      peak = w.math == DType::fp64 ? fp64_peak(gpu, gpu.boost_clock) : fp32_peak(gpu, gpu.boost_clock);
     time = std::max(time, w.tensor / peak);  // 2:4: kept work only, at the dense rate, is the sparse rate
   }
   time = std::max(time, w.fp32 / fp32_peak(gpu, gpu.boost_clock));

@@ -90,7 +90,8 @@ std::optional<double> shape_number(std::string_view shape, std::string_view key)
     const std::string_view pair = shape.substr(0, shape.find_first_of(";,"));
     shape.remove_prefix(std::min(shape.size(), pair.size() + 1));
     const std::size_t equals = pair.find('=');
-    if (equals != std::string_view::npos && pair.substr(0, equals) == key) return positive_number(pair.substr(equals + 1));
+    if (equals != std::string_view::npos && pair.substr(0, equals) == key)
+      return positive_number(pair.substr(equals + 1));
   }
   return {};
 }
@@ -149,7 +150,8 @@ RowFilter parse_row_filter(std::string_view text) {
     refuse_filter(text);
   }
   const std::string_view rest = text.substr(value);
-  filter.values = filter.kind == RowFilter::Kind::equals ? split(rest, ',') : std::vector<std::string>{std::string(rest)};
+  filter.values =
+      filter.kind == RowFilter::Kind::equals ? split(rest, ',') : std::vector<std::string>{std::string(rest)};
   return filter;
 }
 
