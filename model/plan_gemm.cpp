@@ -302,7 +302,7 @@ class Search {
 
  private:
   Seconds second_at_least(const Candidate& k) const {
-    return k.splits > 1 ? c_.machine.second.fixed + c_.machine.gap_graph : Seconds{};
+    return k.splits > 1 ? c_.machine.reduce.fixed + c_.machine.gap_graph : Seconds{};
   }
 
   void consider(const Candidate& k) {
@@ -313,7 +313,7 @@ class Search {
     Seconds extra;
     if (k.splits > 1) {
       reduce = reduction(c_.task, c_.machine, k.splits);
-      extra = price_total(reduce, c_.machine, c_.machine.second, best_.total) + c_.machine.gap_graph;
+      extra = price_total(reduce, c_.machine, c_.machine.reduce, best_.total) + c_.machine.gap_graph;
     }
     Demand main = k.cut->demand(c_, k.ctas, k.steps, std::max(1.0, k.splits));
     if (k.splits == 0) main.once_clk *= std::max(1.0, k.cut->tiles / k.ctas);
