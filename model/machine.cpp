@@ -1,5 +1,6 @@
 #include "model/machine.hpp"
 
+#include <atomic>
 #include <cmath>
 
 #include "arch/error.hpp"
@@ -116,6 +117,8 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   if (options.power_cap) throw NotModelled("--power-cap: clock and power are not modelled yet");
   auto machine = std::make_shared<Machine>();
   Machine& m = *machine;
+  static std::atomic<std::uint64_t> made{0};
+  m.serial = ++made;
   m.gpu = gpu;
   m.calibration = calibration;
   m.kernels = options.kernels;

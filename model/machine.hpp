@@ -2,6 +2,7 @@
 // model/; users see it through predict.hpp.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct FamilyScalars {
 
 class Machine {
  public:
+  std::uint64_t serial = 0;  ///< another one for every machine made: planners key what they keep by it
   Gpu gpu;
   Calibration calibration;
   KernelSet kernels = KernelSet::own;

@@ -4,21 +4,32 @@
 #include <cmath>
 
 namespace plumbline {
-namespace {
 
-/// (sum t^p)^(1/p), relative to the largest term so that it neither overflows nor wastes time on small terms.
+/// Taken relative to the largest term so that it does not overflow. Terms that add less than one part in
+/// 10^4 are left out; the powers are taken in single precision (2e-7): the plan search calls this some 10^5 times a
+/// second. The result is never below the largest term.
 Seconds pnorm(const PerResource<Seconds>& times, double p) {
   Seconds largest;
   for (const Seconds t : times) largest = std::max(largest, t);
   if (largest <= Seconds{}) return largest;
-  double sum = 0;
+  constexpr float kNegligible = -13.3F;  // log2(1e-4)
+  const auto power = static_cast<float>(p);
+  float sum = 0;
+  bool seen_largest = false;
   for (const Seconds t : times) {
+    if (t <= 0.05 * largest) continue;
     const double ratio = t / largest;
-    if (ratio >= 1) sum += 1;
-    else if (ratio > 0.02) sum += std::exp2(p * std::log2(ratio));
+    if (ratio >= 1 && !seen_largest) {
+      seen_largest = true;
+      continue;
+    }
+    const float exponent = power * std::log2(static_cast<float>(ratio));
+    if (exponent > kNegligible) sum += std::exp2(exponent);
   }
-  return largest * (sum <= 1 ? 1.0 : std::exp2(std::log2(sum) / p));
+  return sum <= 0 ? largest : largest * static_cast<double>(std::exp2(std::log2(1 + sum) / power));
 }
+
+namespace {
 
 /// Own times of every resource for `ctas` CTAs that run together, `steps` steps each.
 struct Wave {
