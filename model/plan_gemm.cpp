@@ -59,7 +59,7 @@ struct Context {
       : task(t), machine(m), family(f), path(tensor_path(m.gpu)) {
     tile_k = std::max(16.0, kStepBytes / std::max(t.input_bytes, t.weight_bytes));
     a_bytes = t.m * t.k * t.input_bytes;
-    w_bytes = t.n * t.k * t.weight_bytes * t.weight_kept;
+    w_bytes = t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read;
     out_bytes = t.m * t.n * t.output_bytes;
     smem = m.gpu.sm.smem.in(units::B);
     smem_port = m.gpu.sm.smem_bytes_per_clk.in(units::B);
@@ -220,7 +220,7 @@ struct Cut {
     const double tiles_at_once = std::max(1.0, at_once / splits / std::min(task.batch, at_once));
     const double panels = dram_panels(c.a_bytes, c.w_bytes, tiles_m, tiles_n, tiles_at_once, e->tile_n / e->tile_m,
                                       m.l2_capacity.in(units::B));
-    d.dram_read = task.batch * panels * units::B;
+    d.dram_read = task.batch * (panels + task.bias_bytes) * units::B;
     d.dram_write = splits > 1 ? Bytes{} : task.batch * c.out_bytes * units::B;
     return d;
   }

@@ -48,6 +48,8 @@ class Pricer {
     d.plan.ctas = 1;
     d.link = static_cast<double>(s.bytes) * units::B;
     launch("copy engine", d, m_.rowwise);
+    out_.dram_read += work_.read;  // beside the link's time, not in it
+    out_.dram_write += work_.write;
   }
   template <class Other>
   void operator()(const Other&) {

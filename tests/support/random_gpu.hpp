@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 
 #include "arch/error.hpp"
@@ -13,6 +14,16 @@
 #include "model/predict.hpp"
 #include "tests/support/random_op.hpp"
 #include "tests/support/toy_machine.hpp"
+
+namespace plumbline {
+
+/// How RapidCheck prints a counterexample.
+template <int F, int B, int T, int J>
+void showValue(Quantity<F, B, T, J> quantity, std::ostream& out) {
+  out << quantity.in(UnitSource::one<Quantity<F, B, T, J>>()) << " (SI)";
+}
+
+}  // namespace plumbline
 
 namespace plumbline::testing_support {
 
