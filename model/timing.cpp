@@ -14,10 +14,11 @@ Seconds pnorm(const PerResource<Seconds>& times, double p) {
   if (largest <= Seconds{}) return largest;
   constexpr float kNegligible = -13.3F;  // log2(1e-4)
   const auto power = static_cast<float>(p);
+  const Seconds least = (p < 3.1 ? 1e-4 : 0.05) * largest;  // at most 1e-4 to the power p, without the logarithm
   float sum = 0;
   bool seen_largest = false;
   for (const Seconds t : times) {
-    if (t <= 0.05 * largest) continue;
+    if (t <= least) continue;
     const double ratio = t / largest;
     if (ratio >= 1 && !seen_largest) {
       seen_largest = true;
@@ -70,7 +71,11 @@ void for_each_wave(const Demand& d, const Machine& m, const FamilyScalars& famil
   const double capacity = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
   if (d.plan.longest > d.plan.steps) {  // unequal CTAs: heavy first over persistent slots
     const double slots = std::min(ctas, capacity);
-    const double steps = std::max(ctas * d.plan.steps / slots, d.plan.longest);
+    // an SM that runs `most` CTAs has one that at most (most - 1) x SMs are longer than; lengths spread evenly about the
+    // mean, as those of a causal triangle or trapezoid do
+    const double sms = std::min(ctas, m.sm_count), most = std::ceil(ctas / sms), resident = std::ceil(slots / sms);
+    const double length = d.plan.longest - 2 * (d.plan.longest - d.plan.steps) * (most - 1) * sms / ctas;
+    const double steps = std::max({ctas * d.plan.steps / slots, d.plan.longest, most * length / resident});
     visit(wave_times(d, m, family, slots, steps, ctas / slots, 1.0), 1.0);
     return;
   }
