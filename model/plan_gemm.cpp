@@ -341,6 +341,9 @@ thread_local std::vector<Candidate> Search::candidates_;
 /// A tile much wider than the operand only wastes tensor work, and its narrower neighbour is in the menu.
 bool oversized(double tile, double size) { return tile > 64 && tile >= 2 * size; }
 
+/// The smallest ring has two stages. (64 KiB of Turing do not hold two of the largest tiles.)
+bool fits(const MenuEntry& entry, double smem) { return 2 * entry.stage_bytes <= smem; }
+
 }  // namespace
 
 GemmChoice plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
@@ -350,7 +353,7 @@ GemmChoice plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& f
   Search search(context);
   for (std::size_t i = 0; i < kMenuSize; ++i) {
     const MenuEntry& entry = menu.entries[i];
-    if (oversized(entry.tile_m, t.m) || oversized(entry.tile_n, t.n)) continue;
+    if (oversized(entry.tile_m, t.m) || oversized(entry.tile_n, t.n) || !fits(entry, context.smem)) continue;
     const Cut& cut = cuts[i].emplace(context, entry);
     const double waves = cut.tiles / m.sm_count;
     if (context.path.stream_k && t.batch == 1 && waves > 0.5 && waves < 4) search.add(stream_k(context, cut));
