@@ -92,7 +92,8 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   d.plan.longest = blocks.longest;
   d.step_latency = m.prefill.step;
   const double rate = m.gpu.sm.tensor_flop_per_clk[s.dtype];
-  block_demand(d, q_tile, kv_tile, static_cast<double>(s.qk_dim), static_cast<double>(s.v_dim), rate, kv_es, 2.0, m, m.prefill);
+  block_demand(d, q_tile, kv_tile, static_cast<double>(s.qk_dim), static_cast<double>(s.v_dim), rate, kv_es, 2.0, m,
+               m.prefill);
 
   const double q_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.qk_dim);
   const double o_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.v_dim);
@@ -142,10 +143,10 @@ struct DecodeTask {
   double rows = 0;          ///< packed query rows a CTA
   double context = 0;       ///< keys
   double qk_dim = 0, v_dim = 0;
-  double key_bytes = 0;     ///< of one key and its value, as stored
-  double out_rows = 0;      ///< query rows in all
-  double kv_sets = 0;       ///< distinct key streams: what DRAM carries once
-  double table_bytes = 0;   ///< page-table entries (int32) of the pages that hold visible keys
+  double key_bytes = 0;    ///< of one key and its value, as stored
+  double out_rows = 0;     ///< query rows in all
+  double kv_sets = 0;      ///< distinct key streams: what DRAM carries once
+  double table_bytes = 0;  ///< page-table entries (int32) of the pages that hold visible keys
 };
 
 /// Keys a step, and how many CTAs an SM the split heuristic aims at: twice the SMs, one running at a time (what FA3's,
@@ -200,7 +201,8 @@ AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m) {
   t.key_bytes = (t.qk_dim + t.v_dim) * bytes_of(s.kv_dtype);
   t.out_rows = static_cast<double>(s.batch * s.q_heads);
   // a window may begin and end inside a page
-  if (s.page > 0) t.table_bytes = 4.0 * static_cast<double>(s.batch) * (ceil_div(t.context - 1, static_cast<double>(s.page)) + 1);
+  if (s.page > 0)
+    t.table_bytes = 4.0 * static_cast<double>(s.batch) * (ceil_div(t.context - 1, static_cast<double>(s.page)) + 1);
   return split_decode(t, s.dtype, m, decode_family(s, m));
 }
 

@@ -64,7 +64,7 @@ struct Context {
     smem = m.gpu.sm.smem.in(units::B);
     smem_port = m.gpu.sm.smem_bytes_per_clk.in(units::B);
     l2_port = m.gpu.sm.l2_bytes_per_clk.in(units::B);
-    dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, t.batch * out_bytes * units::B, m);
+    dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, t.batch * out_bytes * units::B, m) / f.dram_share;
     clk = 1.0 / m.clock;
     per_l2 = units::B / m.l2;
     per_tensor_rate = 1.0 / (m.tensor_fraction * f.efficiency);
@@ -174,7 +174,8 @@ struct Cut {
     k_steps = c.k_steps;
     // a cluster of two CTAs fetches the operand they share once (TMA multicast)
     l2_bytes = e->a + e->w;
-    if (c.path.multicast && tiles >= 2) l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
+    if (c.path.multicast && tiles >= 2)
+      l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
   }
 
   /// Own times of all CTAs together on the busiest SM, and what is exposed: from these follow two lower bounds of the
@@ -272,8 +273,8 @@ Candidate tiled(const Cut& cut, double splits) {
   return k;
 }
 
-/// Collects candidates with their cheap bounds, then prices them in order of the bound until no bound is below the
-/// best answer: the result is that of pricing all of them.
+/// Collects candidates with their cheap bounds, prices the most promising first, then those whose bound is below the
+/// best answer so far: the result is that of pricing all of them.
 class Search {
  public:
   explicit Search(const Context& context) : c_(context) {
@@ -290,13 +291,11 @@ class Search {
   }
 
   GemmChoice run() {
-    while (!candidates_.empty()) {
-      const auto next = std::min_element(candidates_.begin(), candidates_.end(),
-                                         [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
-      if (next->bound >= best_.total) break;
-      consider(*next);
-      *next = candidates_.back();
-      candidates_.pop_back();
+    const auto likeliest = std::min_element(candidates_.begin(), candidates_.end(),
+                                            [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
+    consider(*likeliest);
+    for (const Candidate& k : candidates_) {
+      if (k.bound < best_.total && &k != &*likeliest) consider(k);
     }
     return best_;
   }

@@ -89,7 +89,7 @@ class Pricer {
 
   void attention(const AttentionChoice& choice, const FamilyScalars& family, const char* kernel) {
     out_.attention_plan = choice.plan;
-    if (choice.prepares) launch("rotate and append", choice.prepare, m_.second);
+    if (choice.prepares) launch("rotate and append", choice.prepare, m_.rowwise);
     launch(kernel, choice.main, family);
     if (choice.combines) launch("combine", choice.combine, m_.second);
   }
@@ -168,7 +168,8 @@ Seconds roofline(const Op& op, const Gpu& gpu) {
   Seconds time = w.bytes() / gpu.memory.bandwidth;
   if (w.tensor > Flops{}) {
     FlopRate peak = tensor_peak(gpu, w.math, gpu.boost_clock);
-    if (peak <= FlopRate{}) peak = w.math == DType::fp64 ? fp64_peak(gpu, gpu.boost_clock) : fp32_peak(gpu, gpu.boost_clock);
+    if (peak <= FlopRate{})
+      peak = w.math == DType::fp64 ? fp64_peak(gpu, gpu.boost_clock) : fp32_peak(gpu, gpu.boost_clock);
     time = std::max(time, w.tensor / peak);  // 2:4: kept work only, at the dense rate, is the sparse rate
   }
   time = std::max(time, w.fp32 / fp32_peak(gpu, gpu.boost_clock));

@@ -52,7 +52,7 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   wave.own[Resource::issue] = on_sm * d.issue_clk * clk;
   wave.own[Resource::smem] = on_sm * d.smem_clk * clk;
   wave.own[Resource::l2] = ctas * steps * d.l2 / std::min(m.l2, active_sms * m.l2_per_sm);
-  Seconds dram = dram_time(d.dram_read, d.dram_write, m) * share_of_launch;
+  Seconds dram = dram_time(d.dram_read, d.dram_write, m) * (share_of_launch / family.dram_share);
   if (d.in_flight > Bytes{}) {
     const Seconds little = (d.dram_read + d.dram_write) * share_of_launch / (ctas * d.in_flight / m.dram_latency);
     dram = std::max(dram, little);
@@ -71,8 +71,8 @@ void for_each_wave(const Demand& d, const Machine& m, const FamilyScalars& famil
   const double capacity = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
   if (d.plan.longest > d.plan.steps) {  // unequal CTAs: heavy first over persistent slots
     const double slots = std::min(ctas, capacity);
-    // an SM that runs `most` CTAs has one that at most (most - 1) x SMs are longer than; lengths spread evenly about the
-    // mean, as those of a causal triangle or trapezoid do
+    // an SM that runs `most` CTAs has one that at most (most - 1) x SMs are longer than; lengths spread evenly about
+    // the mean, as those of a causal triangle or trapezoid do
     const double sms = std::min(ctas, m.sm_count), most = std::ceil(ctas / sms), resident = std::ceil(slots / sms);
     const double length = d.plan.longest - 2 * (d.plan.longest - d.plan.steps) * (most - 1) * sms / ctas;
     const double steps = std::max({ctas * d.plan.steps / slots, d.plan.longest, most * length / resident});
@@ -114,6 +114,7 @@ LaunchTime price(const Demand& d, const Machine& m, const FamilyScalars& family)
   out.fixed = family.fixed + d.chain;
   out.overlap = family.overlap;
   out.tensor_share = m.tensor_fraction * family.efficiency;
+  out.dram_share = family.dram_share;
   out.total = out.fixed + link_time(d, m);
   Seconds last;
   for_each_wave(d, m, family, [&](const Wave& wave, double times) {

@@ -138,10 +138,10 @@ class ToyAttention : public ::testing::Test {
   std::shared_ptr<const Machine> machine = toy_machine(gpu());
 };
 
-/// 2 sequences x 10 KV heads = 20 CTAs, 2 for each of 10 SMs: no splits. Keys: 20 x 6400 x (128 + 128) x 2 B = 65.536 MB;
-/// queries in and results out: 2 x 20 heads x 128 x 2 B each way. At 1 TB/s 65.55648 us. A step of 64 keys takes the
-/// tensor units 2 x 16 x 64 x 256 / 4000 = 131 clk and shared memory 2 x 32 KiB / 512 = 128 clk where DRAM takes 328 ns.
-/// 1 us fixed.
+/// 2 sequences x 10 KV heads = 20 CTAs, 2 for each of 10 SMs: no splits. Keys: 20 x 6400 x (128 + 128) x 2 B = 65.536
+/// MB; queries in and results out: 2 x 20 heads x 128 x 2 B each way. At 1 TB/s 65.55648 us. A step of 64 keys takes
+/// the tensor units 2 x 16 x 64 x 256 / 4000 = 131 clk and shared memory 2 x 32 KiB / 512 = 128 clk where DRAM takes
+/// 328 ns. 1 us fixed.
 TEST_F(ToyAttention, DecodeReadsItsCache) {
   const AttentionDecode s{2, 20, 10, 128, 128, 6400};
   const AttentionChoice c = plan_decode(s, *machine);

@@ -28,8 +28,8 @@ Seconds price_of(const GemmChoice& choice, const Machine& m, const FamilyScalars
 /// A task of any matrix operator that the machine has a path for.
 GemmTask random_task(const Machine& m) {
   for (;;) {
-    const Op op = *rc::gen::resize(rc::kNominalSize,
-                                   rc::gen::exec([] { return random_matrix_op(*rc::gen::inRange(0, 3)); }));
+    const Op op =
+        *rc::gen::resize(rc::kNominalSize, rc::gen::exec([] { return random_matrix_op(*rc::gen::inRange(0, 3)); }));
     try {
       if (const auto* gemm = std::get_if<Gemm>(&op)) return gemm_task(*gemm, m);
       if (const auto* sparse = std::get_if<GemmSparse24>(&op)) return gemm_task(*sparse, m);
@@ -64,7 +64,8 @@ RC_GTEST_PROP(PlanGemm, ThePlanDoesTheWorkAndFitsTheSm, ()) {
     log_choice(t, c);
     const KernelPlan& k = c.main.plan;
     const double ctas = static_cast<double>(k.ctas), tiles = std::ceil(t.m / static_cast<double>(c.plan.tile_m)) *
-                                                             std::ceil(t.n / static_cast<double>(c.plan.tile_n)) * t.batch;
+                                                             std::ceil(t.n / static_cast<double>(c.plan.tile_n)) *
+                                                             t.batch;
     RC_ASSERT(c.main.tensor_clk * k.steps * ctas * t.tensor_flop_per_clk * (1 + 1e-9) >= 2 * t.m * t.n * t.k * t.batch);
     RC_ASSERT(k.shared_memory * static_cast<double>(k.ctas_per_sm) <= m->gpu.sm.smem);
     RC_ASSERT(c.plan.stages >= 2 && static_cast<double>(c.plan.stages) <= path.most_stages);
@@ -144,7 +145,8 @@ TEST(PlanGemm, StreamKOnlyWhereDeclared) {
   EXPECT_EQ(without, 0);
 }
 
-// --- by hand: 10 SMs x 1000 FLOP/clk x 1 GHz --------------------------------------------------------------------------
+// --- by hand: 10 SMs x 1000 FLOP/clk x 1 GHz
+// --------------------------------------------------------------------------
 
 class ToyGemm : public ::testing::Test {
  protected:

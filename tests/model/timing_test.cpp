@@ -159,9 +159,9 @@ RC_GTEST_PROP(TimingLaws, MoreWorkOfUnequalCtasIsNeverFaster, ()) {
 }
 
 /// CTAs grown by up to a part each, evenly spread, are more work than all alike. Only for a unit of the SM alone:
-/// unequal CTAs are priced as one wave, in which terms overlap that equal CTAs pay wave by wave (prologues, step chains,
-/// bytes in flight of the last wave), so that between several terms the step to unequal CTAs can save a few percent,
-/// and in a launch bound by latency up to its last wave.
+/// unequal CTAs are priced as one wave, in which terms overlap that equal CTAs pay wave by wave (prologues, step
+/// chains, bytes in flight of the last wave), so that between several terms the step to unequal CTAs can save a few
+/// percent, and in a launch bound by latency up to its last wave.
 RC_GTEST_PROP(TimingLaws, GrowingSomeCtasIsNeverFaster, ()) {
   const auto m = random_machine();
   for (int i = 0; i < 20; ++i) {
@@ -207,7 +207,7 @@ RC_GTEST_PROP(PNorm, IsThePNormFromTheLargestTermToTheSum, ()) {
   const Seconds norm = pnorm(times, p);
   RC_ASSERT(norm >= largest);
   RC_ASSERT(norm <= sum * (1 + 1e-6));
-  RC_ASSERT(std::abs(norm.in(units::s) - std::pow(powers, 1 / p)) <= 1e-3 * norm.in(units::s));
+  RC_ASSERT(std::abs(norm.in(units::s)-std::pow(powers, 1 / p)) <= 1e-3 * norm.in(units::s));
 }
 
 // --- by hand: 10 SMs, 1 GHz, DRAM 1 TB/s after 500 ns, L2 10 TB/s, perfect overlap, 1 us fixed -----------------------

@@ -16,7 +16,7 @@
 namespace plumbline::testing_support {
 
 inline constexpr const char* kFamilies[] = {
-    "gemm", "grouped_gemm", "attention_prefill", "attention_decode", "attention_decode_single", "mla_decode",
+    "gemm",    "grouped_gemm", "attention_prefill", "attention_decode", "attention_decode_single", "mla_decode",
     "rowwise", "second"};
 
 inline Calibration toy_calibration() {
@@ -25,9 +25,9 @@ inline Calibration toy_calibration() {
   const auto set = [](std::map<std::string, Scalar>& scalars, const char* name, double value) {
     scalars[name] = Scalar{value, "a round number"};
   };
-  for (const char* name : {"dram_read_fraction", "dram_write_fraction", "dram_loaded_latency_ratio",
-                           "l2_bandwidth_fraction", "l2_usable_fraction", "pcie_fraction", "tensor_burst_fraction",
-                           "tensor_steady_fraction"}) {
+  for (const char* name :
+       {"dram_read_fraction", "dram_write_fraction", "dram_loaded_latency_ratio", "l2_bandwidth_fraction",
+        "l2_usable_fraction", "pcie_fraction", "tensor_burst_fraction", "tensor_steady_fraction"}) {
     set(c.machine, name, 1);
   }
   set(c.machine, "dram_mix_loss_fraction", 0);
