@@ -19,6 +19,8 @@ using namespace testing_support;
 
 constexpr int kOpsPerMachine = 40;
 constexpr double kRounding = 1 + 1e-9;
+/// The engine's p-norm leaves out terms that add less than 1e-4 (timing.cpp).
+constexpr double kCut = 1 + 2e-4;
 
 /// Runs `law(op, prediction)` for a few operators that `machine` can price.
 void for_random_ops(const Machine& machine, const std::function<void(const Op&, const OpPrediction&)>& law) {
@@ -102,7 +104,7 @@ void assert_never_slower(const Machine& before, const Machine& changed) {
   for_random_ops(before, [&](const Op& op, const OpPrediction& p) {
     const Seconds after = predict(op, changed).time;
     RC_LOG() << p.time.in(units::us) << " us -> " << after.in(units::us) << " us\n";
-    RC_ASSERT(after <= p.time * kRounding);
+    RC_ASSERT(after <= p.time * kCut);
   });
 }
 
