@@ -70,7 +70,7 @@ Calibration lightest() {
   }
   c.machine["dram_mix_loss_fraction"].value = 0;
   for (auto& [name, scalars] : c.families) {
-    scalars["efficiency_fraction"].value = 1;
+    scalars["efficiency_fraction"].value = scalars["dram_share_fraction"].value = 1;
     for (const char* cost : {"fixed_s", "per_cta_s", "step_s", "exposed", "in_flight_B"}) scalars[cost].value = 0;
   }
   return c;
@@ -160,6 +160,25 @@ RC_GTEST_PROP(MoreIsNeverSlower, SmClock, ()) {
   assert_improvement([](Gpu& gpu, Calibration&, double k) { gpu.boost_clock *= k; });
 }
 
+/// With the regulator on, a faster memory makes dense work a larger part of a launch; what that costs in clock must not
+/// eat up the gain.
+RC_GTEST_PROP(MoreIsNeverSlower, DramBandwidthUnderTheRegulator, ()) {
+  Gpu gpu = random_gpu();
+  const Calibration calibration = random_calibration();
+  const auto before = toy_machine(gpu, calibration);
+  gpu.memory.bandwidth *= between(1, 4);
+  assert_never_slower(*before, *toy_machine(gpu, calibration));
+}
+
+RC_GTEST_PROP(MoreIsNeverSlower, TensorRateUnderTheRegulator, ()) {
+  Gpu gpu = random_gpu();
+  const Calibration calibration = random_calibration();
+  const auto before = toy_machine(gpu, calibration);
+  const double k = between(1, 4);
+  for (std::size_t i = 0; i < kDTypeCount; ++i) gpu.sm.tensor_flop_per_clk[static_cast<DType>(i)] *= k;
+  assert_never_slower(*before, *toy_machine(gpu, calibration));
+}
+
 RC_GTEST_PROP(MoreIsNeverSlower, PcieBandwidth, ()) {
   assert_improvement([](Gpu& gpu, Calibration&, double k) { gpu.links.pcie_per_direction *= k; });
 }
@@ -177,10 +196,10 @@ RC_GTEST_PROP(MoreIsNeverSlower, AnyBetterCalibrationScalar, ()) {
   const Gpu gpu = random_gpu();
   Calibration calibration = without_regulator(random_calibration());
   const auto before = toy_machine(gpu, calibration);
-  const std::string family = std::string("library.") + kFamilies[*rc::gen::inRange<std::size_t>(0, 8)];
+  const std::string family = std::string("library.") + kFamilies[whole_between(0, 7)];
   const double k = between(0, 1);
   auto& f = calibration.families.at(family);
-  switch (*rc::gen::inRange(0, 11)) {
+  switch (whole_between(0, 11)) {
     case 0: f["fixed_s"].value *= k; break;
     case 1: f["per_cta_s"].value *= k; break;
     case 2: f["step_s"].value *= k; break;
@@ -189,8 +208,9 @@ RC_GTEST_PROP(MoreIsNeverSlower, AnyBetterCalibrationScalar, ()) {
     case 5: f["efficiency_fraction"].value += (1 - f["efficiency_fraction"].value) * k; break;
     case 6: f["in_flight_B"].value *= 1 + k; break;
     case 7: calibration.machine["gap_graph_s"].value *= k; break;
-    case 8: calibration.machine["dram_mix_loss_fraction"].value *= k; break;
-    case 9: {
+    case 8: f["dram_share_fraction"].value += (1 - f["dram_share_fraction"].value) * k; break;
+    case 9: calibration.machine["dram_mix_loss_fraction"].value *= k; break;
+    case 10: {
       auto& fraction = calibration.machine[coin() ? "dram_read_fraction" : "dram_write_fraction"].value;
       fraction += (1 - fraction) * k;
       break;
