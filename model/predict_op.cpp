@@ -68,8 +68,9 @@ class Pricer {
     l.kernel = kernel;
     l.demand = demand;
     l.time = price(demand, m_, family);
-    const bool long_dense = l.time.by_resource[Resource::tensor] > 0.3 * l.time.total;
-    if (const double sustained = m_.sustained_fraction(l.time.total); long_dense && sustained < m_.tensor_fraction) {
+    // the clock sinks by the dense work, not by the launch's length: a faster memory must not sink it further
+    const double sustained = m_.sustained_fraction(l.time.by_resource[Resource::tensor]);
+    if (sustained < 0.999 * m_.tensor_fraction) {
       FamilyScalars slower = family;
       slower.efficiency *= sustained / m_.tensor_fraction;
       l.time = price(demand, m_, slower);

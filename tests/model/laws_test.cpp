@@ -179,6 +179,29 @@ RC_GTEST_PROP(MoreIsNeverSlower, TensorRateUnderTheRegulator, ()) {
   assert_never_slower(*before, *toy_machine(gpu, calibration));
 }
 
+/// The same walked in steps of 2 %, with dense operators long enough for the regulator to act: wherever it begins
+/// to act there must be no jump.
+RC_GTEST_PROP(MoreIsNeverSlower, NowhereOnTheWayToAFasterMemory, ()) {
+  Gpu gpu = random_gpu();
+  const Calibration calibration = random_calibration();
+  const std::int64_t tokens = whole_between(1, 1024), width = 1024 * whole_between(4, 16);
+  const Op op = coin() ? Op(Gemm{tokens, width, width, 4, {}, false})
+                       : Op(AttentionPrefill{4, 32, 8, 128, 128, tokens, 8192, true, 0, 0});
+  Seconds slower = predict(op, *toy_machine(gpu, calibration)).time;
+  for (gpu.memory.bandwidth = 0.2 * units::TB_per_s; gpu.memory.bandwidth < 10.0 * units::TB_per_s;
+       gpu.memory.bandwidth *= 1.02) {
+    gpu.l2.bandwidth = std::max(gpu.l2.bandwidth, gpu.memory.bandwidth);
+    const OpPrediction p = predict(op, *toy_machine(gpu, calibration));
+    if (gpu.memory.bandwidth > 0.2 * units::TB_per_s) {
+      RC_LOG() << describe(op) << " at " << gpu.memory.bandwidth.in(units::TB_per_s)
+               << " TB/s: " << slower.in(units::us) << " us -> " << p.time.in(units::us) << " us, tensor "
+               << p.launches[0].time.by_resource[Resource::tensor] / p.launches[0].time.total << " of the launch\n";
+      RC_ASSERT(p.time <= slower * kCut);
+    }
+    slower = p.time;
+  }
+}
+
 RC_GTEST_PROP(MoreIsNeverSlower, PcieBandwidth, ()) {
   assert_improvement([](Gpu& gpu, Calibration&, double k) { gpu.links.pcie_per_direction *= k; });
 }
