@@ -64,10 +64,14 @@ struct Context {
     smem = m.gpu.sm.smem.in(units::B);
     smem_port = m.gpu.sm.smem_bytes_per_clk.in(units::B);
     l2_port = m.gpu.sm.l2_bytes_per_clk.in(units::B);
-    dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, t.batch * out_bytes * units::B, m) / f.dram_share;
+    // a split writes its result in a launch of its own: no turnaround, and that launch's share of the card
+    dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, Bytes{}, m) / f.dram_share +
+                 dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, m.second.dram_share);
     clk = 1.0 / m.clock;
     per_l2 = units::B / m.l2;
-    per_tensor_rate = 1.0 / (m.tensor_fraction * f.efficiency);
+    // no cut does less dense work than the task, so none sees a larger share of the peak
+    const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;
+    per_tensor_rate = 1.0 / (m.sustained_fraction(dense / m.clock) * f.efficiency);
     k_steps = std::ceil(t.k / tile_k);
   }
 };

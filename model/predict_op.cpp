@@ -68,13 +68,6 @@ class Pricer {
     l.kernel = kernel;
     l.demand = demand;
     l.time = price(demand, m_, family);
-    // the clock sinks by the dense work, not by the launch's length: a faster memory must not sink it further
-    const double sustained = m_.sustained_fraction(l.time.by_resource[Resource::tensor]);
-    if (sustained < 0.999 * m_.tensor_fraction) {
-      FamilyScalars slower = family;
-      slower.efficiency *= sustained / m_.tensor_fraction;
-      l.time = price(demand, m_, slower);
-    }
     out_.time += l.time.total + m_.gap_graph;
     out_.dram_read += demand.dram_read;
     out_.dram_write += demand.dram_write;

@@ -92,21 +92,20 @@ TEST_P(EveryGpu, RatesAreSharesOfItsPeaks) {
   EXPECT_LE(m->tensor_steady_fraction, m->tensor_fraction);
   EXPECT_GE(m->gap_stream, m->gap_graph);
   EXPECT_GT(m->host_per_launch, Seconds{});
-  for (const FamilyScalars* f : {&m->gemm, &m->grouped, &m->prefill, &m->decode, &m->decode_single, &m->mla,
-                                 &m->rowwise, &m->second}) {
+  for (const FamilyScalars* f :
+       {&m->gemm, &m->grouped, &m->prefill, &m->decode, &m->decode_single, &m->mla, &m->rowwise, &m->second}) {
     EXPECT_GT(f->fixed, Seconds{});
     EXPECT_LT(f->fixed, 20.0 * units::us);
     EXPECT_GE(f->overlap, 1);
     EXPECT_TRUE(f->efficiency > 0 && f->efficiency <= 1);
     // A share, so at most 1 by its definition. Fits on A100 and H200 have put up to 4.8 there (GEMM: stores slower than
-    // the L2 port that they are counted at; A100 prefill 2.3: more than no overlap at all, so it stands in for something
-    // else). Only nonsense is refused here until those terms are told apart.
+    // the L2 port that they are counted at; A100 prefill 2.3: more than no overlap at all, so it stands in for
+    // something else). Only nonsense is refused here until those terms are told apart.
     EXPECT_TRUE(f->exposed >= 0 && f->exposed <= 6);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Data, EveryGpu, ::testing::ValuesIn(gpu_names()),
-                         [](const auto& gpu) { return gpu.param; });
+INSTANTIATE_TEST_SUITE_P(Data, EveryGpu, ::testing::ValuesIn(gpu_names()), [](const auto& gpu) { return gpu.param; });
 
 TEST(CalibrationFiles, AreReadAndNameThemselves) {
   const std::vector<std::string> files = calibrated_gpus();

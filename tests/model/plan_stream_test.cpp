@@ -130,7 +130,8 @@ TEST_F(ToyStream, HostCopiesTakeTheLink) {
 /// Data in L2 are never slower to reach than data in DRAM, where L2 is the closer and faster of the two.
 RC_GTEST_PROP(StreamLaws, WarmIsNeverSlowerThanCold, ()) {
   Gpu gpu = random_gpu();
-  gpu.l2.latency = std::min(gpu.l2.latency, gpu.memory.latency / 2);  // two trips through L2 are planned for one to DRAM
+  gpu.l2.latency =
+      std::min(gpu.l2.latency, gpu.memory.latency / 2);  // two trips through L2 are planned for one to DRAM
   const auto m = toy_machine(gpu, random_calibration());
   for (int i = 0; i < 40; ++i) {
     const Op op = random_op_on(*m);

@@ -17,13 +17,14 @@ namespace {
 
 using namespace testing_support;
 
-/// One of each kind of model: dense, grouped heads, experts, latent attention, recurrences, windows, encoder, quantized.
+/// One of each kind of model: dense, grouped heads, experts, latent attention, recurrences, windows, encoder,
+/// quantized.
 const std::vector<Llm>& models() {
   static const std::vector<Llm> list = [] {
     std::vector<Llm> loaded;
-    for (const char* name : {"llama-3.1-8b", "llama-2-7b", "mixtral-8x7b", "deepseek-v3", "mamba2-2.7b",
-                             "nemotron-3-nano-30b-a3b", "gemma-3-27b", "bert-base-uncased", "qwen3-next-80b-a3b",
-                             "gpt2", "qwen3-32b-fp8", "opt-175b"}) {
+    for (const char* name :
+         {"llama-3.1-8b", "llama-2-7b", "mixtral-8x7b", "deepseek-v3", "mamba2-2.7b", "nemotron-3-nano-30b-a3b",
+          "gemma-3-27b", "bert-base-uncased", "qwen3-next-80b-a3b", "gpt2", "qwen3-32b-fp8", "opt-175b"}) {
       loaded.push_back(load_llm(name));
     }
     return loaded;
@@ -54,8 +55,8 @@ Case random_case(const Machine& machine) {
     try {
       (void)predict(*c.llm, c.workload, machine, RunOptions{});
       RC_LOG() << c.llm->name << (c.workload.phase == Phase::decode ? " decode" : " prefill") << " batch "
-               << c.workload.batch << " prompt " << c.workload.prompt << " context " << c.workload.context
-               << " fusion " << static_cast<int>(c.workload.fusion) << "\n";
+               << c.workload.batch << " prompt " << c.workload.prompt << " context " << c.workload.context << " fusion "
+               << static_cast<int>(c.workload.fusion) << "\n";
       return c;
     } catch (const BadInput&) {
     } catch (const NotModelled&) {
