@@ -41,6 +41,7 @@ GemmTask gemm_task(const Gemm& s, const Machine& m) {
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);
   t.batch = static_cast<double>(s.batch);
+  if (s.bias) t.bias_bytes = t.n * t.output_bytes;
   return t;
 }
 
@@ -59,6 +60,7 @@ GemmTask gemm_task(const GroupedGemm& s, const Machine& m) {
   const double touched =
       experts_touched(static_cast<double>(s.experts), static_cast<double>(s.topk), static_cast<double>(s.tokens));
   t.batch = std::max(1.0, std::round(touched));
+  t.weights_read = touched / t.batch;
   t.m = std::ceil(static_cast<double>(s.tokens * s.topk) / t.batch);
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);

@@ -59,15 +59,19 @@ struct Context {
       : task(t), machine(m), family(f), path(tensor_path(m.gpu)) {
     tile_k = std::max(16.0, kStepBytes / std::max(t.input_bytes, t.weight_bytes));
     a_bytes = t.m * t.k * t.input_bytes;
-    w_bytes = t.n * t.k * t.weight_bytes * t.weight_kept;
+    w_bytes = t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read;
     out_bytes = t.m * t.n * t.output_bytes;
     smem = m.gpu.sm.smem.in(units::B);
     smem_port = m.gpu.sm.smem_bytes_per_clk.in(units::B);
     l2_port = m.gpu.sm.l2_bytes_per_clk.in(units::B);
-    dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, t.batch * out_bytes * units::B, m) / f.dram_share;
+    // a split writes its result in a launch of its own: no turnaround, and that launch's share of the card
+    dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, Bytes{}, m) / f.dram_share +
+                 dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, m.reduce.dram_share);
     clk = 1.0 / m.clock;
     per_l2 = units::B / m.l2;
-    per_tensor_rate = 1.0 / (m.tensor_fraction * f.efficiency);
+    // no cut does less dense work than the task, so none sees a larger share of the peak
+    const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;
+    per_tensor_rate = 1.0 / (m.sustained_fraction(dense / m.clock) * f.efficiency);
     k_steps = std::ceil(t.k / tile_k);
   }
 };
@@ -221,7 +225,7 @@ struct Cut {
     const double tiles_at_once = std::max(1.0, at_once / splits / std::min(task.batch, at_once));
     const double panels = dram_panels(c.a_bytes, c.w_bytes, tiles_m, tiles_n, tiles_at_once, e->tile_n / e->tile_m,
                                       m.l2_capacity.in(units::B));
-    d.dram_read = task.batch * panels * units::B;
+    d.dram_read = task.batch * (panels + task.bias_bytes) * units::B;
     d.dram_write = splits > 1 ? Bytes{} : task.batch * c.out_bytes * units::B;
     return d;
   }
@@ -340,6 +344,9 @@ thread_local std::vector<Candidate> Search::candidates_;
 /// A tile much wider than the operand only wastes tensor work, and its narrower neighbour is in the menu.
 bool oversized(double tile, double size) { return tile > 64 && tile >= 2 * size; }
 
+/// The smallest ring has two stages. (64 KiB of Turing do not hold two of the largest tiles.)
+bool fits(const MenuEntry& entry, double smem) { return 2 * entry.stage_bytes <= smem; }
+
 }  // namespace
 
 GemmChoice plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
@@ -349,7 +356,7 @@ GemmChoice plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& f
   Search search(context);
   for (std::size_t i = 0; i < kMenuSize; ++i) {
     const MenuEntry& entry = menu.entries[i];
-    if (oversized(entry.tile_m, t.m) || oversized(entry.tile_n, t.n)) continue;
+    if (oversized(entry.tile_m, t.m) || oversized(entry.tile_n, t.n) || !fits(entry, context.smem)) continue;
     const Cut& cut = cuts[i].emplace(context, entry);
     const double waves = cut.tiles / m.sm_count;
     if (context.path.stream_k && t.batch == 1 && waves > 0.5 && waves < 4) search.add(stream_k(context, cut));

@@ -48,6 +48,8 @@ class Pricer {
     d.plan.ctas = 1;
     d.link = static_cast<double>(s.bytes) * units::B;
     launch("copy engine", d, m_.rowwise);
+    out_.dram_read += work_.read;  // beside the link's time, not in it
+    out_.dram_write += work_.write;
   }
   template <class Other>
   void operator()(const Other&) {
@@ -66,12 +68,6 @@ class Pricer {
     l.kernel = kernel;
     l.demand = demand;
     l.time = price(demand, m_, family);
-    const bool long_dense = l.time.by_resource[Resource::tensor] > 0.3 * l.time.total;
-    if (const double sustained = m_.sustained_fraction(l.time.total); long_dense && sustained < m_.tensor_fraction) {
-      FamilyScalars slower = family;
-      slower.efficiency *= sustained / m_.tensor_fraction;
-      l.time = price(demand, m_, slower);
-    }
     out_.time += l.time.total + m_.gap_graph;
     out_.dram_read += demand.dram_read;
     out_.dram_write += demand.dram_write;
