@@ -30,7 +30,9 @@ struct FamilyScalars {
   double exposed = 0;  ///< share of the epilogue's store time (GEMM) or of the softmax (attention) that stays exposed
   Seconds per_cta;     ///< prologue and epilogue latency of one CTA
   Seconds step;        ///< dependency chain of one main-loop step of one CTA
-  Bytes in_flight;     ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
+  /// Most that a launch loses to address translation when its reads are scattered over a large pool (paged KV cache).
+  Seconds translation;
+  Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
 };
 
 class Machine {
@@ -65,7 +67,8 @@ class Machine {
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
   std::vector<BandEntry> bands;  ///< of the kernel set in use
-  FamilyScalars second;          ///< a helper launch inside one operator: split-K reduce, combine
+  FamilyScalars reduce;          ///< the second launch of a split-K GEMM
+  FamilyScalars combine;         ///< the merge of split-KV attention
 };
 
 }  // namespace plumbline

@@ -143,11 +143,22 @@ struct DecodeTask {
   double rows = 0;          ///< packed query rows a CTA
   double context = 0;       ///< keys
   double qk_dim = 0, v_dim = 0;
-  double key_bytes = 0;    ///< of one key and its value, as stored
-  double out_rows = 0;     ///< query rows in all
-  double kv_sets = 0;      ///< distinct key streams: what DRAM carries once
+  double key_bytes = 0;  ///< of one key and its value, as stored
+  double out_rows = 0;   ///< query rows in all
+  double kv_sets = 0;    ///< distinct key streams: what DRAM carries once
+  double cached = 0;     ///< keys in the cache of one stream, whether a window hides them or not
   double table_bytes = 0;  ///< page-table entries (int32) of the pages that hold visible keys
 };
+
+/// What scattered reads over a cache of this size lose to address translation: nothing while the TLBs cover it, and no
+/// more than `family.translation` once each launch starts with cold ones. The form is what published decode rows show
+/// (aiconfigurator h100/h200): the loss follows the size of the whole cache, windowed or not, at the rate of one read
+/// of it, and levels off at some 20 us from 250 MB on. Page walks themselves were not probed.
+Seconds translation_loss(const DecodeTask& t, const Machine& m, const FamilyScalars& family) {
+  if (family.translation <= Seconds{}) return Seconds{};
+  const Seconds once = t.kv_sets * t.cached * t.key_bytes * units::B / m.dram_read;
+  return family.translation * (1.0 - std::exp(-(once / family.translation)));
+}
 
 /// Keys a step, and how many CTAs an SM the split heuristic aims at: twice the SMs, one running at a time (what FA3's,
 /// FlashInfer's and TensorRT-LLM's planners do on these cards, within a factor of two).
@@ -179,6 +190,7 @@ AttentionChoice split_decode(const DecodeTask& t, DType dtype, const Machine& m,
   d.dram_read = (t.kv_sets * t.context * t.key_bytes + t.out_rows * t.qk_dim * es + t.table_bytes) * units::B;
   d.dram_write = t.out_rows * t.v_dim * out_es * units::B;
   d.in_flight = family.in_flight;
+  d.chain = translation_loss(t, m, family);
   if (splits > 1) {
     c.combines = true;
     c.combine = combine_demand(t.out_rows, t.v_dim, splits, out_es, m);
@@ -196,6 +208,7 @@ AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m) {
   t.rows = group;
   t.context = static_cast<double>(s.window > 0 ? std::min(s.context, s.window) : s.context);
   t.context = std::max(1.0, t.context);
+  t.cached = static_cast<double>(s.context);
   t.qk_dim = static_cast<double>(s.qk_dim);
   t.v_dim = static_cast<double>(s.v_dim);
   t.key_bytes = (t.qk_dim + t.v_dim) * bytes_of(s.kv_dtype);
@@ -216,7 +229,7 @@ AttentionChoice plan_mla_decode(const MlaDecode& s, const Machine& m) {
   t.kv_sets = static_cast<double>(s.batch);
   t.ctas_unsplit = t.kv_sets * ceil_div(static_cast<double>(s.heads), kRowsPerCta);
   t.rows = std::min(static_cast<double>(s.heads), kRowsPerCta);
-  t.context = std::max(1.0, static_cast<double>(s.context));
+  t.context = t.cached = std::max(1.0, static_cast<double>(s.context));
   t.qk_dim = static_cast<double>(s.latent + s.rope);
   t.v_dim = static_cast<double>(s.latent);
   t.key_bytes = t.qk_dim * bytes_of(s.kv_dtype);  // the value is a view of the key

@@ -66,7 +66,7 @@ struct Context {
     l2_port = m.gpu.sm.l2_bytes_per_clk.in(units::B);
     // a split writes its result in a launch of its own: no turnaround, and that launch's share of the card
     dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, Bytes{}, m) / f.dram_share +
-                 dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, m.second.dram_share);
+                 dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, m.reduce.dram_share);
     clk = 1.0 / m.clock;
     per_l2 = units::B / m.l2;
     // no cut does less dense work than the task, so none sees a larger share of the peak
@@ -306,7 +306,7 @@ class Search {
 
  private:
   Seconds second_at_least(const Candidate& k) const {
-    return k.splits > 1 ? c_.machine.second.fixed + c_.machine.gap_graph : Seconds{};
+    return k.splits > 1 ? c_.machine.reduce.fixed + c_.machine.gap_graph : Seconds{};
   }
 
   void consider(const Candidate& k) {
@@ -317,7 +317,7 @@ class Search {
     Seconds extra;
     if (k.splits > 1) {
       reduce = reduction(c_.task, c_.machine, k.splits);
-      extra = price_total(reduce, c_.machine, c_.machine.second, best_.total) + c_.machine.gap_graph;
+      extra = price_total(reduce, c_.machine, c_.machine.reduce, best_.total) + c_.machine.gap_graph;
     }
     Demand main = k.cut->demand(c_, k.ctas, k.steps, std::max(1.0, k.splits));
     if (k.splits == 0) main.once_clk *= std::max(1.0, k.cut->tiles / k.ctas);

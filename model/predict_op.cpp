@@ -78,14 +78,14 @@ class Pricer {
     const GemmChoice choice = plan_gemm(task, m_, family);
     out_.gemm_plan = choice.plan;
     launch(kernel, choice.main, family);
-    if (choice.plan.splits > 1) launch("split-K reduce", choice.reduce, m_.second);
+    if (choice.plan.splits > 1) launch("split-K reduce", choice.reduce, m_.reduce);
   }
 
   void attention(const AttentionChoice& choice, const FamilyScalars& family, const char* kernel) {
     out_.attention_plan = choice.plan;
     if (choice.prepares) launch("rotate and append", choice.prepare, m_.rowwise);
     launch(kernel, choice.main, family);
-    if (choice.combines) launch("combine", choice.combine, m_.second);
+    if (choice.combines) launch("combine", choice.combine, m_.combine);
   }
 
   void stream() {

@@ -21,7 +21,7 @@ constexpr Seconds kNever = 1e30 * units::s;
 
 Seconds price_of(const GemmChoice& choice, const Machine& m, const FamilyScalars& family) {
   Seconds total = price_total(choice.main, m, family, kNever);
-  if (choice.plan.splits > 1) total += price_total(choice.reduce, m, m.second, kNever) + m.gap_graph;
+  if (choice.plan.splits > 1) total += price_total(choice.reduce, m, m.reduce, kNever) + m.gap_graph;
   return total;
 }
 
@@ -92,10 +92,10 @@ std::shared_ptr<const Machine> with_other_tastes(const Machine& m) {
   Calibration c = m.calibration;
   const Calibration other = random_calibration();
   auto& gemm = c.families["library.gemm"];
-  auto& second = c.families["library.second"];
+  auto& second = c.families["library.reduce"];
   for (const char* key : {"fixed_s", "overlap", "efficiency_fraction", "per_cta_s"}) {
     if (coin()) gemm[key] = other.families.at("library.gemm").at(key);
-    if (coin()) second[key] = other.families.at("library.second").at(key);
+    if (coin()) second[key] = other.families.at("library.reduce").at(key);
   }
   for (const char* key : {"dram_read_fraction", "dram_write_fraction", "dram_mix_loss_fraction", "gap_graph_s",
                           "l2_bandwidth_fraction", "tensor_burst_fraction"}) {

@@ -17,7 +17,7 @@ namespace plumbline::testing_support {
 
 inline constexpr const char* kFamilies[] = {
     "gemm",    "grouped_gemm", "attention_prefill", "attention_decode", "attention_decode_single", "mla_decode",
-    "rowwise", "second"};
+    "rowwise", "reduce", "combine"};
 
 inline Calibration toy_calibration() {
   Calibration c;
