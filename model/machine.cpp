@@ -104,6 +104,7 @@ void read_families(Machine& m) {
   m.reduce = read("reduce");
   m.combine = read("combine");
   if (!borrowed.empty()) {
+    m.provenance = Provenance::inherited;
     m.assumptions.push_back("kernels own: not measured yet, priced with the library kernels' scalars: " + borrowed);
   }
 }

@@ -93,7 +93,7 @@ TEST_P(EveryGpu, RatesAreSharesOfItsPeaks) {
   EXPECT_GE(m->gap_stream, m->gap_graph);
   EXPECT_GT(m->host_per_launch, Seconds{});
   for (const FamilyScalars* f :
-       {&m->gemm, &m->grouped, &m->prefill, &m->decode, &m->decode_single, &m->mla, &m->rowwise, &m->second}) {
+       {&m->gemm, &m->grouped, &m->prefill, &m->decode, &m->decode_single, &m->mla, &m->rowwise, &m->reduce, &m->combine}) {
     EXPECT_GT(f->fixed, Seconds{});
     EXPECT_LT(f->fixed, 20.0 * units::us);
     EXPECT_GE(f->overlap, 1);
