@@ -103,6 +103,7 @@ inline Calibration random_calibration() {
     set(scalars, "overlap", between(1.5, 16));
     set(scalars, "efficiency_fraction", between(0.5, 1));
     set(scalars, "exposed", between(0, 1));
+    set(scalars, "translation_s", coin() ? 0 : between(0, 30e-6));
     set(scalars, "dram_share_fraction", between(0.6, 1));
     set(scalars, "per_cta_s", between(0, 6e-6));
     set(scalars, "step_s", between(0, 2e-6));
