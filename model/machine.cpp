@@ -75,26 +75,37 @@ void read_machine_scalars(Machine& m) {
   m.host_per_operator = s.seconds("host_per_operator_s");
 }
 
-/// "library.gemm.100us" -> family "gemm", size class "100us", for the families that `set` provides.
-void read_bands(Machine& m, const std::string& set, const std::string& family) {
-  const std::string stem = set + "." + family + ".";
-  for (const auto& [key, band] : m.calibration.bands) {
-    if (key.compare(0, stem.size(), stem) == 0) m.bands.push_back({family, key.substr(stem.size()), band});
+/// "library.gemm.100us" -> the family's band of that size class.
+void read_bands(FamilyScalars& family, const Calibration& calibration, const std::string& name) {
+  for (std::size_t i = 0; i < kSizeClasses.size(); ++i) {
+    const auto it = calibration.bands.find(name + "." + kSizeClasses[i]);
+    if (it != calibration.bands.end()) family.bands[i] = it->second;
   }
 }
 
 void read_families(Machine& m) {
+  std::string borrowed;
   const auto read = [&](const char* family) {
     std::string set = m.kernels == KernelSet::own ? "own" : "library";
-    if (set == "own" && m.calibration.families.count("own." + std::string(family)) == 0) {
+    const bool borrow = set == "own" && m.calibration.families.count("own." + std::string(family)) == 0;
+    if (borrow) {
       set = "library";
-      m.borrowed.emplace_back(family);
+      borrowed += (borrowed.empty() ? "" : ", ") + std::string(family);
     }
-    read_bands(m, set, family);
-    return read_family(m.calibration, set + "." + family);
+    FamilyScalars f = read_family(m.calibration, set + "." + family);
+    f.name = family;
+    f.borrowed = borrow;
+    read_bands(f, m.calibration, set + "." + family);
+    return f;
   };
   m.gemm = read("gemm");
-  m.grouped = read("grouped_gemm");
+  if (m.calibration.families.count("library.grouped_gemm") > 0) {
+    m.grouped = read("grouped_gemm");
+  } else {  // the same main loop over a list of problems: without rows of its own it is priced as one GEMM, with no band
+    m.grouped = m.gemm;
+    m.grouped.name = "grouped_gemm";
+    m.grouped.bands = {};
+  }
   m.prefill = read("attention_prefill");
   m.decode = read("attention_decode");
   m.decode_single = read("attention_decode_single");
@@ -102,10 +113,8 @@ void read_families(Machine& m) {
   m.rowwise = read("rowwise");
   m.reduce = read("reduce");
   m.combine = read("combine");
-  if (m.borrowed.empty()) return;
-  std::string names;
-  for (const std::string& family : m.borrowed) names += (names.empty() ? "" : ", ") + family;
-  m.assumptions.push_back("kernels own: not measured yet, priced with the library kernels' scalars: " + names);
+  if (borrowed.empty()) return;
+  m.assumptions.push_back("kernels own: not measured yet, priced with the library kernels' scalars: " + borrowed);
 }
 
 }  // namespace
@@ -115,7 +124,8 @@ double Machine::sustained_fraction(Seconds launch) const {
   // mean over a burst of ten launches of an exponential approach to the steady share
   constexpr double kBurstLaunches = 10;
   const double x = kBurstLaunches * launch / regulator_lag;
-  const double mean = x < 1e-6 ? 1.0 : (1.0 - std::exp(-x)) / x;
+  // (1 - e^-x) / x, by its series where that is exact to 1e-9: most launches are short
+  const double mean = x < 1e-2 ? 1.0 - x * (1.0 / 2 - x * (1.0 / 6 - x / 24)) : (1.0 - std::exp(-x)) / x;
   return tensor_steady_fraction + (tensor_fraction - tensor_steady_fraction) * mean;
 }
 
@@ -127,6 +137,7 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   static std::atomic<std::uint64_t> made{0};
   m.serial = ++made;
   m.gpu = gpu;
+  m.path = tensor_path(gpu);
   m.calibration = calibration;
   m.kernels = options.kernels;
   m.clock_mode = options.clock;

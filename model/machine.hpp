@@ -2,6 +2,7 @@
 // model/; users see it through predict.hpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,18 +10,19 @@
 #include "arch/calibration.hpp"
 #include "arch/gpu.hpp"
 #include "model/predict.hpp"
+#include "model/tensor_path.hpp"
 
 namespace plumbline {
 
-/// The residual band of one kernel family and size class ("10us", "100us", "large").
-struct BandEntry {
-  std::string family, size_class;
-  Band band;
-};
+/// Size classes of the error bands: below 10 us, 10-100 us, from 100 us.
+inline constexpr std::array<const char*, 3> kSizeClasses{"10us", "100us", "large"};
 
 /// What a kernel family adds to the machine: a handful of numbers, fitted on training shapes, never per shape. Not
 /// every family uses each.
 struct FamilyScalars {
+  const char* name = "";             ///< "gemm", "attention_decode", ...
+  bool borrowed = false;             ///< priced with another kernel set's scalars
+  std::array<Band, 3> bands;         ///< by size class; rows = 0: the class was not measured
   Seconds fixed;          ///< first CTA scheduled to first useful byte, plus drain: what an empty kernel takes
   double overlap = 8;     ///< p of the p-norm over resources: infinity = perfect overlap, 1 = none
   double efficiency = 1;  ///< share of the sustained tensor rate that the main loop reaches
@@ -45,6 +47,7 @@ class Machine {
   Provenance provenance = Provenance::datasheet;
   std::vector<std::string> assumptions;
 
+  TensorPath path;  ///< how this generation feeds its tensor units
   Hertz clock;  ///< SM cycles are turned into time with it
   double sm_count = 0;
 
@@ -66,8 +69,6 @@ class Machine {
   Seconds host_per_operator;      ///< host time of one operator in an eager framework
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
-  std::vector<std::string> borrowed;  ///< families priced with another kernel set's scalars
-  std::vector<BandEntry> bands;       ///< of the kernel set in use
   FamilyScalars reduce;               ///< the second launch of a split-K GEMM
   FamilyScalars combine;              ///< the merge of split-KV attention
 };

@@ -77,7 +77,7 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   const double heads = static_cast<double>(s.batch * s.q_heads);
   const double width = static_cast<double>(s.qk_dim + s.v_dim);
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype);
-  const TensorPath path = tensor_path(m.gpu);
+  const TensorPath& path = m.path;
   const bool wide = static_cast<double>(s.v_dim) > 128;
   c.plan.q_tile = 64;  // one warpgroup (or four warps); two of them share an SM and hide each other's softmax
   c.plan.kv_tile = wide ? 64 : 128;

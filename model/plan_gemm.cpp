@@ -48,7 +48,7 @@ struct Context {
   const GemmTask& task;
   const Machine& machine;
   const FamilyScalars& family;
-  TensorPath path;
+  const TensorPath& path;
   double tile_k, a_bytes, w_bytes, out_bytes;  // whole operands of one batch entry
   double smem, smem_port, l2_port;             // bytes, bytes a clock
   Seconds dram_floor;                          // compulsory traffic
@@ -56,7 +56,7 @@ struct Context {
   double per_tensor_rate = 1, k_steps = 0;
 
   Context(const GemmTask& t, const Machine& m, const FamilyScalars& f)
-      : task(t), machine(m), family(f), path(tensor_path(m.gpu)) {
+      : task(t), machine(m), family(f), path(m.path) {
     tile_k = std::max(16.0, kStepBytes / std::max(t.input_bytes, t.weight_bytes));
     a_bytes = t.m * t.k * t.input_bytes;
     w_bytes = t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read;
@@ -98,6 +98,7 @@ struct MenuEntry {
   double tile_m = 0, tile_n = 0;
   double resident = 1, stages = 2, stage_bytes = 0, a = 0, w = 0;
   double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0;
+  Seconds step_latency;
 };
 
 MenuEntry menu_entry(const Context& c, Tile tile, bool swapped) {
@@ -125,6 +126,7 @@ MenuEntry menu_entry(const Context& c, Tile tile, bool swapped) {
   constexpr double kLeastStages = 4;
   e.resident = std::clamp(std::min(room, std::floor(c.smem / (kLeastStages * e.stage_bytes))), 1.0, c.path.most_ctas);
   e.stages = std::clamp(std::floor(c.smem / (e.resident * e.stage_bytes)), 2.0, c.path.most_stages);
+  e.step_latency = c.machine.dram_latency / e.stages;
   return e;
 }
 
@@ -200,9 +202,19 @@ struct Cut {
     t.own[Resource::smem] = on_sm * e->smem_clk;
     t.own[Resource::l2] = ctas * steps * l2_bytes * c.per_l2;
     t.own[Resource::dram] = c.dram_floor;
-    t.own[Resource::latency] = waves * steps * (m.dram_latency / e->stages);
+    t.own[Resource::latency] = waves * steps * e->step_latency;
     t.exposed = c.family.fixed + waves * c.family.per_cta + turns * e->once_clk * c.clk;
     return t;
+  }
+
+  /// exposed + the largest own time of `totals`, without the rest.
+  Seconds bound(const Context& c, double ctas, double steps) const {
+    const double turns = std::ceil(ctas / c.machine.sm_count);
+    const double waves = e->resident > 1 ? std::ceil(ctas / (c.machine.sm_count * e->resident)) : turns;
+    const double sm_clk = std::max({e->tensor_clk * c.per_tensor_rate, e->fp32_clk, e->smem_clk});
+    const Seconds largest = std::max({turns * steps * sm_clk * c.clk, ctas * steps * l2_bytes * c.per_l2, c.dram_floor,
+                                      waves * steps * e->step_latency});
+    return c.family.fixed + waves * c.family.per_cta + turns * e->once_clk * c.clk + largest;
   }
 
   Demand demand(const Context& c, double ctas, double steps, double splits) const {
@@ -219,7 +231,7 @@ struct Cut {
     d.smem_clk = e->smem_clk;
     d.once_clk = e->once_clk;
     d.l2 = l2_bytes * units::B;
-    d.step_latency = m.dram_latency / e->stages;
+    d.step_latency = e->step_latency;
     d.in_flight = e->stages * e->stage_bytes * units::B;
     const double at_once = std::min(ctas, m.sm_count * e->resident);
     const double tiles_at_once = std::max(1.0, at_once / splits / std::min(task.batch, at_once));
@@ -287,10 +299,7 @@ class Search {
   }
 
   void add(Candidate candidate) {
-    const Cut::Totals t = candidate.cut->totals(c_, candidate.ctas, candidate.steps);
-    Seconds largest;
-    for (const Seconds own : t.own) largest = std::max(largest, own);
-    candidate.bound = t.exposed + largest + second_at_least(candidate);
+    candidate.bound = candidate.cut->bound(c_, candidate.ctas, candidate.steps) + second_at_least(candidate);
     candidates_.push_back(candidate);
   }
 

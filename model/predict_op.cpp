@@ -27,17 +27,14 @@ class Pricer {
   void operator()(const GroupedGemm& s) { gemm(gemm_task(s, m_), m_.grouped, "grouped gemm"); }
   void operator()(const AttentionPrefill& s) {
     require_tensor_path(s.dtype);
-    out_.family = "attention_prefill";
     attention(plan_prefill(s, m_), m_.prefill, "attention");
   }
   void operator()(const AttentionDecode& s) {
     require_tensor_path(s.dtype);
-    out_.family = s.q_heads == s.kv_heads ? "attention_decode_single" : "attention_decode";
     attention(plan_decode(s, m_), decode_family(s, m_), "split-KV attention");
   }
   void operator()(const MlaDecode& s) {
     require_tensor_path(s.dtype);
-    out_.family = "mla_decode";
     attention(plan_mla_decode(s, m_), m_.mla, "latent attention");
   }
   void operator()(const Collective&) { throw NotModelled("collectives between GPUs are not modelled yet"); }
@@ -47,7 +44,7 @@ class Pricer {
     Demand d;
     d.plan.ctas = 1;
     d.link = static_cast<double>(s.bytes) * units::B;
-    out_.family = "rowwise";
+    family_ = &m_.rowwise;
     launch("copy engine", d, m_.rowwise);
     out_.dram_read += work_.read;  // beside the link's time, not in it
     out_.dram_write += work_.write;
@@ -56,6 +53,8 @@ class Pricer {
   void operator()(const Other&) {
     stream();
   }
+
+  const FamilyScalars& family() const { return *family_; }
 
  private:
   void require_tensor_path(DType type) const {
@@ -75,7 +74,7 @@ class Pricer {
   }
 
   void gemm(const GemmTask& task, const FamilyScalars& family, const char* kernel) {
-    out_.family = &family == &m_.grouped ? "grouped_gemm" : "gemm";
+    family_ = &family;
     const GemmChoice choice = plan_gemm(task, m_, family);
     out_.gemm_plan = choice.plan;
     launch(kernel, choice.main, family);
@@ -83,6 +82,7 @@ class Pricer {
   }
 
   void attention(const AttentionChoice& choice, const FamilyScalars& family, const char* kernel) {
+    family_ = &family;
     out_.attention_plan = choice.plan;
     if (choice.prepares) launch("rotate and append", choice.prepare, m_.rowwise);
     launch(kernel, choice.main, family);
@@ -90,7 +90,7 @@ class Pricer {
   }
 
   void stream() {
-    out_.family = "rowwise";
+    family_ = &m_.rowwise;
     launch("stream", plan_stream(op_, work_, m_, warm_), m_.rowwise);
   }
 
@@ -99,6 +99,7 @@ class Pricer {
   const Work& work_;
   bool warm_;
   OpPrediction& out_;
+  const FamilyScalars* family_ = nullptr;  // of the main launch
 };
 
 /// Roofline of the machine as given: datasheet rates at the boost clock, no launches.
@@ -134,22 +135,18 @@ void set_limiter(OpPrediction& out) {
   out.bound = bound_of(out.limiter);
 }
 
-const char* size_class(Seconds time) {
-  if (time < 10.0 * units::us) return "10us";
-  return time < 100.0 * units::us ? "100us" : "large";
+std::size_t size_class(Seconds time) {
+  if (time < 10.0 * units::us) return 0;
+  return time < 100.0 * units::us ? 1 : 2;
 }
 
 /// The band of the op's class: residual quantiles when the class was measured, else those of a neighbour, widened.
 /// An inherited calibration gets two and a half times the width: predictions across generations err two to three times
 /// as much as calibrated ones (KernelSight-LM, 3.8 % against 12.1 %; modeling notes, section 1).
-void set_band(OpPrediction& out, const Machine& m) {
+void set_band(OpPrediction& out, const FamilyScalars& family) {
   constexpr Band kUnmeasured{-0.5, 0.5, 0};  // a factor of 1.65 either way: no measurement of the class is on file
-  Band band = kUnmeasured;
-  for (const BandEntry& entry : m.bands) {
-    if (entry.family != out.family || entry.size_class != size_class(out.time)) continue;
-    band = entry.band;
-    break;
-  }
+  const Band& measured = family.bands[size_class(out.time)];
+  const Band& band = measured.rows > 0 ? measured : kUnmeasured;
   const double widen = out.provenance == Provenance::inherited && band.rows > 0 ? 2.5 : 1.0;
   out.low = out.time * std::exp(std::min(0.0, band.low) * widen);
   out.high = out.time * std::exp(std::max(0.0, band.high) * widen);
@@ -193,11 +190,12 @@ void predict_op(const Op& op, const Machine& m, bool warm, OpPrediction& out) {
   out.energy.reset();
   out.band_rows = 0;
   if (m.kernels == KernelSet::ideal) return price_ideal(op, w, m, out);
-  std::visit(Pricer(m, op, w, warm, out), op);
+  Pricer pricer(m, op, w, warm, out);
+  std::visit(pricer, op);
+  out.family = pricer.family().name;
+  if (pricer.family().borrowed) out.provenance = Provenance::inherited;
   set_limiter(out);
-  const bool borrowed = std::find(m.borrowed.begin(), m.borrowed.end(), out.family) != m.borrowed.end();
-  if (borrowed) out.provenance = Provenance::inherited;
-  set_band(out, m);
+  set_band(out, pricer.family());
 }
 
 void predict(const Op& op, const Machine& machine, OpPrediction& out) { predict_op(op, machine, false, out); }

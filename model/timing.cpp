@@ -14,7 +14,9 @@ Seconds pnorm(const PerResource<Seconds>& times, double p) {
   if (largest <= Seconds{}) return largest;
   constexpr float kNegligible = -13.3F;  // log2(1e-4)
   const auto power = static_cast<float>(p);
-  const Seconds least = (p < 3.1 ? 1e-4 : 0.05) * largest;  // at most 1e-4 to the power p, without the logarithm
+  // at most 1e-4 to the power p, without the logarithm
+  const double floor = p >= 12 ? 0.46 : p >= 8 ? 0.31 : p >= 5 ? 0.15 : p >= 3.1 ? 0.05 : 1e-4;
+  const Seconds least = floor * largest;
   float sum = 0;
   bool seen_largest = false;
   for (const Seconds t : times) {
@@ -71,12 +73,11 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   return wave;
 }
 
-/// Calls `visit(wave, times)` for the full waves together and for the last one.
+/// Calls `visit(wave, times)` for the full waves together and for the last one. `tensor`: share of the tensor peak.
 template <class Visit>
-void for_each_wave(const Demand& d, const Machine& m, const FamilyScalars& family, Visit visit) {
+void for_each_wave(const Demand& d, const Machine& m, const FamilyScalars& family, double tensor, Visit visit) {
   const double ctas = static_cast<double>(d.plan.ctas);
   const double capacity = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
-  const double tensor = tensor_share(d, m, family);
   if (d.plan.longest > d.plan.steps) {  // unequal CTAs: heavy first over persistent slots
     const double slots = std::min(ctas, capacity);
     // an SM that runs `most` CTAs has one that at most (most - 1) x SMs are longer than; lengths spread evenly about
@@ -107,7 +108,7 @@ Seconds dram_time(Bytes read, Bytes write, const Machine& m) {
 
 Seconds price_total(const Demand& d, const Machine& m, const FamilyScalars& family, Seconds give_up) {
   Seconds total = family.fixed + d.chain + link_time(d, m);
-  for_each_wave(d, m, family, [&](const Wave& wave, double times) {
+  for_each_wave(d, m, family, tensor_share(d, m, family), [&](const Wave& wave, double times) {
     if (total >= give_up) return;
     Seconds largest;
     for (const Seconds t : wave.own) largest = std::max(largest, t);
@@ -125,7 +126,7 @@ LaunchTime price(const Demand& d, const Machine& m, const FamilyScalars& family)
   out.dram_share = family.dram_share;
   out.total = out.fixed + link_time(d, m);
   Seconds last;
-  for_each_wave(d, m, family, [&](const Wave& wave, double times) {
+  for_each_wave(d, m, family, out.tensor_share, [&](const Wave& wave, double times) {
     const Seconds one = pnorm(wave.own, family.overlap) + wave.exposed;
     out.total += times * one;
     out.body += times * one;

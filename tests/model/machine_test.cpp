@@ -74,7 +74,7 @@ TEST_P(EveryGpu, InheritsWiderBands) {
     ++with_rows;
     EXPECT_GT(p.high - p.low, q.high - q.low);
   }
-  EXPECT_EQ(with_rows > 0, !m->bands.empty());
+  EXPECT_GT(with_rows, 0);  // the calibrations that cards inherit have bands for GEMM
 }
 
 TEST_P(EveryGpu, RatesAreSharesOfItsPeaks) {
