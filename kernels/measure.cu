@@ -29,6 +29,13 @@ bool passed(cudaEvent_t event) {
 
 }  // namespace
 
+int sm_count() {
+  int device = 0, sms = 0;
+  PLUMBLINE_CUDA_CHECK(cudaGetDevice(&device));
+  PLUMBLINE_CUDA_CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
+  return sms;
+}
+
 std::vector<double> time_each(cudaStream_t stream, int warm_up, int count, const std::function<void()>& work,
                               const std::function<void()>& meanwhile) {
   std::vector<std::unique_ptr<Event>> marks;

@@ -13,6 +13,9 @@
 
 namespace plumbline {
 
+/// SMs of the current device.
+int sm_count();
+
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(std::size_t bytes) : bytes_(bytes) { PLUMBLINE_CUDA_CHECK(cudaMalloc(&data_, bytes)); }

@@ -140,12 +140,6 @@ void in_graph(const Launch& l, cudaStream_t s, std::vector<Record>& out, const s
       {"host_graph_launch_s", setting + (l.pdl ? ";pdl=1" : "") + ";nodes=" + std::to_string(kNodes), spread(host)});
 }
 
-int sm_count() {
-  int sms = 0;
-  PLUMBLINE_CUDA_CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
-  return sms;
-}
-
 }  // namespace
 
 std::vector<Record> probe_launches() {
