@@ -22,14 +22,14 @@ __global__ void __launch_bounds__(kThreads) stream_write(uint4* y, std::size_t n
   }
 }
 
-/// y = x, or y = x ^ z when z is given (two reads a write).
-template <int kVecs>
+/// y = x, or y = x ^ z when z is given (two reads a write). `kStreaming`: marked as used once (ld.cs, st.cs).
+template <int kVecs, bool kStreaming>
 __global__ void __launch_bounds__(kThreads) stream_copy(const uint4* x, const uint4* z, uint4* y, std::size_t n) {
   const std::size_t stride = std::size_t{gridDim.x} * kThreads;
   for (std::size_t v = std::size_t{blockIdx.x} * kThreads * kVecs + threadIdx.x; v < n; v += stride * kVecs) {
     uint4 a[kVecs];
 #pragma unroll
-    for (int i = 0; i < kVecs; ++i) a[i] = __ldcs(x + v + i * kThreads);
+    for (int i = 0; i < kVecs; ++i) a[i] = kStreaming ? __ldcs(x + v + i * kThreads) : x[v + i * kThreads];
     if (z != nullptr) {
 #pragma unroll
       for (int i = 0; i < kVecs; ++i) {
@@ -38,7 +38,10 @@ __global__ void __launch_bounds__(kThreads) stream_copy(const uint4* x, const ui
       }
     }
 #pragma unroll
-    for (int i = 0; i < kVecs; ++i) __stcs(y + v + i * kThreads, a[i]);
+    for (int i = 0; i < kVecs; ++i) {
+      if constexpr (kStreaming) __stcs(y + v + i * kThreads, a[i]);
+      if constexpr (!kStreaming) y[v + i * kThreads] = a[i];
+    }
   }
 }
 
@@ -96,8 +99,14 @@ void dram_setting(const Streams& m, int ctas_per_sm, cudaStream_t s, std::vector
   unsigned seed = 1;
   measure("dram_read_B_per_s", 1, [&] { device::stream_read<kVecs><<<grid, kThreads, 0, s>>>(x, m.n, y); });
   measure("dram_write_B_per_s", 1, [&] { device::stream_write<kVecs><<<grid, kThreads, 0, s>>>(y, m.n, ++seed); });
-  measure("dram_copy_B_per_s", 2, [&] { device::stream_copy<kVecs><<<grid, kThreads, 0, s>>>(x, nullptr, y, m.n); });
-  measure("dram_add_B_per_s", 3, [&] { device::stream_copy<kVecs><<<grid, kThreads, 0, s>>>(x, z, y, m.n); });
+  measure("dram_copy_B_per_s", 2,
+          [&] { device::stream_copy<kVecs, true><<<grid, kThreads, 0, s>>>(x, nullptr, y, m.n); });
+  measure("dram_add_B_per_s", 3, [&] {
+    device::stream_copy<kVecs, true><<<grid, kThreads, 0, s>>>(x, z, y, m.n);
+    if (ctas_per_sm > 0) return;
+    const auto plain = device::stream_copy<kVecs, false>;
+    measure("dram_copy_plain_B_per_s", 2, [&] { plain<<<grid, kThreads, 0, s>>>(x, nullptr, y, m.n); });
+  });
 }
 
 }  // namespace

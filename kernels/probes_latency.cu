@@ -34,7 +34,17 @@ __device__ inline unsigned long long nanoseconds() {
   return t;
 }
 
-__global__ void chase(unsigned long long start, int hops, unsigned long long* sink) { *sink = follow(start, hops); }
+/// Goes on where the last chase stopped.
+__global__ void chase(unsigned long long* at, int hops) { *at = follow(*at, hops); }
+
+/// Ordinary loads, which push other lines out of L2 (streaming ones would leave them).
+__global__ void evict(const uint4* x, std::size_t n, uint4* sink) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  uint4 mixed = make_uint4(0, 0, 0, 0);
+  for (std::size_t v = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; v < n; v += stride)
+    mixed = merge(mixed, x[v]);
+  consume(mixed, sink);
+}
 
 /// How long `clocks` SM clocks take.
 __global__ void spin(long long clocks, unsigned long long* elapsed_ns) {
@@ -44,23 +54,31 @@ __global__ void spin(long long clocks, unsigned long long* elapsed_ns) {
   *elapsed_ns = nanoseconds() - begin;
 }
 
-/// Clocks of one load of each line, warm: the same lines were touched before by this SM, through L2.
-__global__ void time_lines(const char* base, int lines, unsigned* clocks, unsigned* sm) {
-  unsigned sink = 0;
-  for (int i = 0; i < lines; ++i) sink += __ldcg(reinterpret_cast<const unsigned*>(base + std::size_t(i) * kLine));
+constexpr int kRepeats = 16;
+
+/// Every line points at itself.
+__global__ void link_lines(char* base, int lines) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  char* line = base + std::size_t(i) * kLine;
+  if (i < lines) *reinterpret_cast<unsigned long long*>(line) = reinterpret_cast<unsigned long long>(line);
+}
+
+/// Clocks of one load of each line, the mean of kRepeats that wait for each other; L1 kept out, L2 warm.
+__global__ void time_lines(const char* base, int lines, float* clocks, unsigned* sm) {
+  __shared__ unsigned long long arrived;
   for (int i = 0; i < lines; ++i) {
-    const auto* p = reinterpret_cast<const unsigned*>(base + std::size_t(i) * kLine);
-    unsigned value;
-    const long long begin = clock64();
-    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
-    sink += value;
-    asm volatile("" : "+r"(sink)::"memory");
-    const long long end = clock64() + (sink & 0);  // the second clock is read once the value is there
-    clocks[i] = static_cast<unsigned>(end - begin);
+    unsigned long long at = follow(reinterpret_cast<unsigned long long>(base + std::size_t(i) * kLine), 2);
+    unsigned long long begin, end;
+    *const_cast<volatile unsigned long long*>(&arrived) = at;  // issues once `at` is there, and the clock after it
+    asm volatile("mov.u64 %0, %clock64;" : "=l"(begin)::"memory");
+    at = follow(at, kRepeats);
+    *const_cast<volatile unsigned long long*>(&arrived) = at;
+    asm volatile("mov.u64 %0, %clock64;" : "=l"(end)::"memory");
+    clocks[i] = static_cast<float>(end - begin) / kRepeats;
   }
   unsigned id;
   asm volatile("mov.u32 %0, %smid;" : "=r"(id));
-  *sm = id + (sink == 0x5eed5eedU ? 1 : 0);
+  *sm = arrived == 0 ? 0 : id;
 }
 
 struct LoadedResult {
@@ -70,14 +88,16 @@ struct LoadedResult {
 
 /// CTA 0 chases a chain; the others stream reads until it is done, and count what they moved.
 template <int kVecs>
-__global__ void __launch_bounds__(kThreads) chase_under_load(unsigned long long start, int hops, const uint4* x,
+__global__ void __launch_bounds__(kThreads) chase_under_load(unsigned long long* start, int hops, const uint4* x,
                                                              std::size_t n, LoadedResult* result, uint4* sink) {
   if (blockIdx.x == 0) {
     if (threadIdx.x != 0) return;
-    const unsigned long long at = follow(start, hops / 8);  // the others get going
+    const unsigned long long at = follow(*start, hops / 8);  // the others get going
     const unsigned long long begin = nanoseconds();
     const unsigned long long end_at = follow(at, hops);
-    result->chase_ns = nanoseconds() - begin + (end_at == 1 ? 1 : 0);
+    *start = end_at;  // waits for the last load
+    __threadfence();
+    result->chase_ns = nanoseconds() - begin;
     atomicExch(&result->done, 1U);
     return;
   }
@@ -142,42 +162,37 @@ double sm_clock(cudaStream_t s) {
 }
 
 constexpr int kDramHops = 20000;
+constexpr unsigned kRingNodes = 1U << 20;  // 128 MiB of lines, more than twice the L2
 
 /// Pushes everything else out of L2.
 void flush_l2(const DeviceBuffer& other, cudaStream_t stream) {
-  device::stream_read<4>
-      <<<1024, kThreads, 0, stream>>>(other.as<uint4>(), 512 * kMiB / sizeof(uint4), other.as<uint4>());
+  device::evict<<<1024, kThreads, 0, stream>>>(other.as<uint4>(), 512 * kMiB / sizeof(uint4), other.as<uint4>());
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());
 }
 
-/// One footprint: nanoseconds a hop. Rings that fit L2 are walked once before, longer ones start cold.
+/// One footprint: nanoseconds a hop. Rings that fit L2 are walked once before; longer ones start cold, and no line is
+/// met twice.
 Record chase_footprint(const DeviceBuffer& memory, const DeviceBuffer& other, std::size_t footprint, cudaStream_t s) {
-  const bool warm = footprint <= 32 * kMiB;
-  const unsigned nodes = warm ? 1U << 18 : 4U * kDramHops;
-  const unsigned long long start = make_ring(memory, footprint, nodes, s);
-  const int ring = static_cast<int>(std::min<std::size_t>(nodes, footprint / kLine));
-  const DeviceBuffer sink(sizeof(unsigned long long));
-  const Stopwatch watch;
-  std::vector<double> samples;
-  for (int i = 0; i < 5; ++i) {
-    if (!warm) flush_l2(other, s);
-    if (warm && i == 0) device::chase<<<1, 1, 0, s>>>(start, ring, sink.as<unsigned long long>());
-    watch.start(s);
-    device::chase<<<1, 1, 0, s>>>(start, kDramHops, sink.as<unsigned long long>());
-    watch.stop(s);
-    PLUMBLINE_CUDA_CHECK(cudaGetLastError());
-    samples.push_back(watch.seconds() / kDramHops);
-  }
+  const bool warm = footprint < 64 * kMiB;
+  const unsigned long long start = make_ring(memory, footprint, kRingNodes, s);
+  const DeviceBuffer at(sizeof(start));
+  PLUMBLINE_CUDA_CHECK(cudaMemcpyAsync(at.as(), &start, sizeof(start), cudaMemcpyHostToDevice, s));
+  const auto go = [&](int hops) { device::chase<<<1, 1, 0, s>>>(at.as<unsigned long long>(), hops); };
+  if (warm) go(static_cast<int>(footprint / kLine));
+  if (!warm) flush_l2(other, s);
+  std::vector<double> samples = time_each(s, 1, 5, [&] { go(kDramHops); });
+  PLUMBLINE_CUDA_CHECK(cudaGetLastError());
+  for (double& t : samples) t /= kDramHops;
   return record("latency_s", "footprint_MiB=" + std::to_string(footprint / kMiB), samples);
 }
 
 /// The two partitions of L2: lines nearer than the midpoint of the extremes, and the others; medians of each.
-void split_partitions(std::vector<unsigned> clocks, double seconds_a_clock, const std::string& setting,
+void split_partitions(std::vector<float> clocks, double seconds_a_clock, const std::string& setting,
                       std::vector<Record>& out) {
   std::sort(clocks.begin(), clocks.end());
   const double low = clocks[clocks.size() / 20], high = clocks[clocks.size() - 1 - clocks.size() / 20];
   std::vector<double> near, far;
-  for (const unsigned c : clocks) (2.0 * c < low + high ? near : far).push_back(c * seconds_a_clock);
+  for (const double c : clocks) (2.0 * c < low + high ? near : far).push_back(c * seconds_a_clock);
   if (!near.empty()) out.push_back(record("l2_near_latency_s", setting, near));
   if (!far.empty()) out.push_back(record("l2_far_latency_s", setting, far));
   out.push_back(record("l2_near_fraction", setting, {static_cast<double>(near.size()) / clocks.size()}));
@@ -190,17 +205,18 @@ std::vector<Record> probe_latency() {
   const DeviceBuffer memory(8192 * kMiB), other(512 * kMiB);
   fill(other, s, 1);
   std::vector<Record> out;
-  for (const std::size_t mib : {1, 2, 4, 8, 16, 24, 32, 256, 1024, 2048, 8192}) {
+  for (const std::size_t mib : {1, 4, 8, 16, 24, 32, 40, 48, 56, 256, 1024, 2048, 8192}) {
     out.push_back(chase_footprint(memory, other, mib * kMiB, s));
   }
-  constexpr int kLines = 8192;
-  const DeviceBuffer clocks(kLines * sizeof(unsigned)), sm(sizeof(unsigned));
+  constexpr int kLines = 4096;
+  const DeviceBuffer clocks(kLines * sizeof(float)), sm(sizeof(unsigned));
   const double clock = sm_clock(s);
   out.push_back(record("sm_clock_Hz", "one spinning thread", {clock}));
   for (int i = 0; i < 2; ++i) {
-    device::time_lines<<<1, 1, 0, s>>>(memory.as(), kLines, clocks.as<unsigned>(), sm.as<unsigned>());
+    device::link_lines<<<kLines / 256, 256, 0, s>>>(memory.as(), kLines);
+    device::time_lines<<<1, 1, 0, s>>>(memory.as(), kLines, clocks.as<float>(), sm.as<unsigned>());
     PLUMBLINE_CUDA_CHECK(cudaGetLastError());
-    std::vector<unsigned> host(kLines);
+    std::vector<float> host(kLines);
     unsigned id = 0;
     PLUMBLINE_CUDA_CHECK(cudaMemcpyAsync(host.data(), clocks.as(), clocks.bytes(), cudaMemcpyDeviceToHost, s));
     PLUMBLINE_CUDA_CHECK(cudaMemcpyAsync(&id, sm.as(), sizeof(id), cudaMemcpyDeviceToHost, s));
@@ -215,7 +231,10 @@ std::vector<Record> probe_loaded_latency() {
   const Stream s;
   const DeviceBuffer memory(1024 * kMiB), streamed(kStreamBytes), result(sizeof(device::LoadedResult)), sink(16);
   fill(streamed, s, 2);
-  const unsigned long long start = make_ring(memory, memory.bytes(), 4U * kDramHops, s);
+  const unsigned long long start = make_ring(memory, memory.bytes(), kRingNodes, s);
+  const DeviceBuffer at(sizeof(start));
+  PLUMBLINE_CUDA_CHECK(cudaMemcpyAsync(at.as(), &start, sizeof(start), cudaMemcpyHostToDevice, s));
+  flush_l2(streamed, s);
   const std::size_t n = (streamed.bytes() - 64 * kMiB) / sizeof(uint4);  // the stride past the end stays inside
   std::vector<Record> out;
   for (const int ctas : {0, 1, 2, 3, 4, 6, 7}) {
@@ -223,8 +242,9 @@ std::vector<Record> probe_loaded_latency() {
     for (int i = 0; i < 5; ++i) {
       PLUMBLINE_CUDA_CHECK(cudaMemsetAsync(result.as(), 0, result.bytes(), s));
       const auto grid = static_cast<unsigned>(1 + ctas * sm_count());
-      device::chase_under_load<4><<<grid, kThreads, 0, s>>>(start, kDramHops / 4, streamed.as<uint4>(), n,
-                                                            result.as<device::LoadedResult>(), sink.as<uint4>());
+      device::chase_under_load<4><<<grid, kThreads, 0, s>>>(at.as<unsigned long long>(), kDramHops / 4,
+                                                            streamed.as<uint4>(), n, result.as<device::LoadedResult>(),
+                                                            sink.as<uint4>());
       PLUMBLINE_CUDA_CHECK(cudaGetLastError());
       device::LoadedResult r{};
       PLUMBLINE_CUDA_CHECK(cudaMemcpyAsync(&r, result.as(), sizeof(r), cudaMemcpyDeviceToHost, s));

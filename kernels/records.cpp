@@ -45,27 +45,46 @@ std::string scalar_json(const std::string& name, const Record& r) {
 
 Record derived(double value, const std::string& how) { return {"", how, {value, value, value, 1}}; }
 
-/// The scalars that a calibration needs, each from the record that stands for it.
-std::vector<std::pair<std::string, Record>> scalars(const std::vector<Record>& records) {
-  std::vector<std::pair<std::string, Record>> out;
-  for (const char* name : {"dram_read_B_per_s", "dram_write_B_per_s", "dram_copy_B_per_s", "dram_add_B_per_s",
-                           "l2_read_B_per_s", "loaded_latency_s", "loaded_bandwidth_B_per_s"}) {
+/// Mix loss as the model counts it: time = (read / b_r + write / b_w) (1 + 4 r (1 - r) loss), r the read share.
+double mix_loss(double read, double write, double mixed, double share) {
+  return (1.0 / (mixed * (share / read + (1.0 - share) / write)) - 1.0) / (4.0 * share * (1.0 - share));
+}
+
+using Scalars = std::vector<std::pair<std::string, Record>>;
+
+void add_bandwidths(const std::vector<Record>& records, Scalars& out) {
+  for (const char* name : {"dram_read_B_per_s", "dram_write_B_per_s", "dram_copy_B_per_s", "dram_copy_plain_B_per_s",
+                           "dram_add_B_per_s", "l2_read_B_per_s", "loaded_bandwidth_B_per_s"}) {
     if (const Record* r = best(records, name, 1)) out.emplace_back(name, *r);
-  }
-  for (const char* name : {"latency_s", "gap_graph_s", "gap_stream_s", "gap_graph_pdl_s", "gap_stream_pdl_s",
-                           "host_per_launch_s", "graph_fixed_s", "grid_barrier_s", "l2_near_latency_s"}) {
-    if (const Record* r = best(records, name, -1)) out.emplace_back(std::string(name) + "_least", *r);
   }
   const Record *r = best(records, "dram_read_B_per_s", 1), *w = best(records, "dram_write_B_per_s", 1);
   const Record *c = best(records, "dram_copy_B_per_s", 1), *a = best(records, "dram_add_B_per_s", 1);
-  if (r != nullptr && w != nullptr && c != nullptr && a != nullptr) {
-    // time = (read / b_r + write / b_w) (1 + 4 r (1 - r) loss), r = the read share of the bytes
-    const double half = 0.5 / r->value.median + 0.5 / w->value.median;
-    const double third = 2.0 / 3.0 / r->value.median + 1.0 / 3.0 / w->value.median;
-    out.emplace_back("dram_mix_loss_fraction", derived(1.0 / c->value.median / half - 1.0, "best copy, 1:1"));
-    out.emplace_back("dram_mix_loss_fraction_2_to_1",
-                     derived((1.0 / a->value.median / third - 1.0) / (8.0 / 9.0), "best add, 2:1"));
+  if (r == nullptr || w == nullptr || c == nullptr || a == nullptr) return;
+  const double read = r->value.median, write = w->value.median;
+  out.emplace_back("dram_mix_loss_fraction", derived(mix_loss(read, write, c->value.median, 0.5), "best copy, 1:1"));
+  out.emplace_back("dram_mix_loss_fraction_2_to_1",
+                   derived(mix_loss(read, write, a->value.median, 2.0 / 3.0), "best add, 2:1"));
+}
+
+/// The scalars that a calibration needs, each from the record that stands for it.
+Scalars scalars(const std::vector<Record>& records) {
+  Scalars out;
+  add_bandwidths(records, out);
+  const auto take = [&](const char* as, const char* name, const std::string& setting) {
+    for (const Record& r : records) {
+      if (r.name == name && r.setting == setting) out.emplace_back(as, r);
+    }
+  };
+  take("l2_latency_s", "latency_s", "footprint_MiB=8");
+  take("dram_latency_s", "latency_s", "footprint_MiB=1024");
+  // under load: where the streams first reach their best, not where they only queue longer
+  if (const Record* r = best(records, "loaded_bandwidth_B_per_s", 1))
+    take("dram_loaded_latency_s", "loaded_latency_s", r->setting);
+  for (const char* name :
+       {"gap_graph_s", "gap_stream_s", "gap_graph_pdl_s", "gap_stream_pdl_s", "host_per_launch_s", "graph_fixed_s"}) {
+    take(name, name, "ctas=132;threads=256");
   }
+  take("grid_barrier_s", "grid_barrier_s", "ctas_per_sm=1;threads=256");
   return out;
 }
 
@@ -129,13 +148,6 @@ Spread spread(std::vector<double> samples) {
     return samples[static_cast<std::size_t>(std::lround(q * static_cast<double>(samples.size() - 1)))];
   };
   return {at(0.5), at(0.1), at(0.9), static_cast<int>(samples.size())};
-}
-
-double find(const std::vector<Record>& records, const std::string& name, const std::string& setting) {
-  for (const Record& r : records) {
-    if (r.name == name && r.setting == setting) return r.value.median;
-  }
-  return 0;
 }
 
 const Record* best(const std::vector<Record>& records, const std::string& name, int sign) {

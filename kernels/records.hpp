@@ -42,8 +42,6 @@ struct Session {
   double l2_bytes = 0, memory_clock_MHz = 0, power_limit_W = 0, seconds = 0;
 };
 
-/// The median of the record with that name and setting, 0 when there is none.
-double find(const std::vector<Record>& records, const std::string& name, const std::string& setting);
 /// The record of that name with the largest (sign 1) or smallest (sign -1) median, or nothing.
 const Record* best(const std::vector<Record>& records, const std::string& name, int sign);
 

@@ -26,8 +26,9 @@ struct RowArgs {
   int cols;
 };
 
-/// A row in the registers of kThreads threads, kVecs vectors each; whole vectors only.
-template <int kThreads, int kVecs>
+/// A row in the registers of kThreads threads, kVecs vectors each; whole vectors only. `kMayAdd`: there may be a second
+/// input (code for it costs registers).
+template <int kThreads, int kVecs, bool kMayAdd>
 struct HeldRow {
   uint4 held[kVecs];
   int cols, lane;
@@ -38,28 +39,38 @@ struct HeldRow {
     for (int i = 0; i < kVecs; ++i) {
       if (first(i) < cols) held[i] = load_once(a.x + start + first(i));
     }
-    if (a.second != nullptr) add_second(a, start);
+    if (kMayAdd && a.second != nullptr) add_second(a, start);
   }
 
   __device__ int first(int i) const { return (i * kThreads + lane) * kVector; }
 
+  /// A few vectors at a time: all at once would not fit the registers beside the row.
   __device__ void add_second(const RowArgs& a, std::int64_t start) {
-    uint4 other[kVecs];
+    constexpr int kBatch = kVecs % 4 == 0 ? 4 : kVecs % 3 == 0 ? 3 : kVecs;
 #pragma unroll
-    for (int i = 0; i < kVecs; ++i) {
-      if (first(i) < cols) other[i] = load_once(a.second + start + first(i));
+    for (int batch = 0; batch < kVecs; batch += kBatch) {
+      uint4 other[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        if (first(batch + i) < cols) other[i] = load_once(a.second + start + first(batch + i));
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        if (first(batch + i) < cols)
+          held[batch + i] = add_stored(held[batch + i], other[i], a, start + first(batch + i));
+      }
     }
+  }
+
+  static __device__ uint4 add_stored(uint4 p, uint4 q, const RowArgs& a, std::int64_t at) {
+    float x[kVector], r[kVector];
+    unpack(p, x);
+    unpack(q, r);
 #pragma unroll
-    for (int i = 0; i < kVecs; ++i) {
-      if (first(i) >= cols) continue;
-      float x[kVector], r[kVector];
-      unpack(held[i], x);
-      unpack(other[i], r);
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) x[j] += r[j];
-      held[i] = pack(x);
-      store_once(a.sum + start + first(i), held[i]);
-    }
+    for (int j = 0; j < kVector; ++j) x[j] += r[j];
+    const uint4 sum = pack(x);
+    store_once(a.sum + at, sum);
+    return sum;
   }
 
   template <class F>
@@ -102,13 +113,27 @@ struct WalkedRow {
   __device__ WalkedRow(const RowArgs& a, std::int64_t row, int lane_)
       : base(a.x + row * a.cols), cols(a.cols), lane(lane_) {
     if (a.second == nullptr) return;
-    bf16* sum = a.sum + row * cols;
-    const bf16* other = a.second + row * cols;
-    for (int c = lane; c < cols; c += kThreads) {
-      sum[c] = __float2bfloat16_rn(__bfloat162float(base[c]) + __bfloat162float(other[c]));
+    add_second(a.second + row * cols, a.sum + row * cols);
+    base = a.sum + row * cols;
+    __syncthreads();  // the passes read what other threads wrote
+  }
+
+  __device__ void add_second(const bf16* other, bf16* sum) const {
+    if (!vectors()) {
+      for (int c = lane; c < cols; c += kThreads) {
+        sum[c] = __float2bfloat16_rn(__bfloat162float(base[c]) + __bfloat162float(other[c]));
+      }
+      return;
     }
-    base = sum;       // each thread will read back what it wrote itself, or waits for the others:
-    __syncthreads();  // a vector pass reads its neighbours' elements
+#pragma unroll 4
+    for (int c = lane * kVector; c < cols; c += kThreads * kVector) {
+      float x[kVector], r[kVector];
+      unpack(load_once(base + c), x);
+      unpack(load_once(other + c), r);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) x[j] += r[j];
+      *reinterpret_cast<uint4*>(sum + c) = pack(x);
+    }
   }
 
   __device__ bool vectors() const { return cols % kVector == 0; }
@@ -158,6 +183,7 @@ struct WalkedRow {
 // --- the operators: how a row becomes its result ---------------------------------------------------------------------
 
 struct RmsNorm {
+  static constexpr bool kMayAdd = true;
   template <int kThreads, class Row>
   static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
     float squares = 0;
@@ -170,6 +196,7 @@ struct RmsNorm {
 };
 
 struct LayerNorm {
+  static constexpr bool kMayAdd = true;
   template <int kThreads, class Row>
   static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
     float sum = 0, squares = 0;
@@ -184,6 +211,7 @@ struct LayerNorm {
 };
 
 struct Softmax {
+  static constexpr bool kMayAdd = false;
   template <int kThreads, class Row>
   static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
     constexpr float kLog2E = 1.4426950408889634F;
@@ -198,6 +226,7 @@ struct Softmax {
 };
 
 struct SumRows {
+  static constexpr bool kMayAdd = false;
   template <int kThreads, class Row>
   static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
     float sum = 0;
@@ -209,6 +238,7 @@ struct SumRows {
 
 /// Value and index in one integer that orders as (value, then lower index).
 struct ArgMax {
+  static constexpr bool kMayAdd = false;
   static __device__ unsigned long long key(float x, int col) {
     const std::uint32_t b = __float_as_uint(x + 0.0F);  // -0 counts as 0
     const std::uint32_t ordered = (b & 0x80000000U) != 0 ? ~b : b | 0x80000000U;
@@ -235,14 +265,23 @@ struct ArgMax {
 
 constexpr int kRowsPerCta = 8;  // of the warp-per-row variant
 
+/// CTAs that must fit an SM together, so that one loads while another reduces: 1024 threads of 64 registers each, or
+/// 768 of 85 where eight vectors are held.
+constexpr int co_resident(int threads, int vecs) {
+  const int together = vecs == 8 && threads < 512 ? 768 : 1024;
+  return threads >= together ? 1 : together / threads;
+}
+
 template <class Op, int kThreads, int kVecs>
-__global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThreads) row_held(RowArgs a) {
+__global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThreads,
+                                  co_resident(kThreads == kWarp ? kWarp * kRowsPerCta : kThreads, kVecs))
+    row_held(RowArgs a) {
   std::int64_t r = blockIdx.x;
   if constexpr (kThreads == kWarp) {
     r = r * kRowsPerCta + threadIdx.x / kWarp;
     if (r >= a.rows) return;
   }
-  const HeldRow<kThreads, kVecs> row(a, r, static_cast<int>(threadIdx.x) % kThreads);
+  const HeldRow<kThreads, kVecs, Op::kMayAdd> row(a, r, static_cast<int>(threadIdx.x) % kThreads);
   Op::template run<kThreads>(row, a, r);
 }
 
@@ -268,8 +307,8 @@ constexpr int kWalkThreads = 256, kLongWalkThreads = 1024;
 struct Holding {
   int threads, vecs;
 };
-constexpr Holding kMenu[] = {{32, 1},  {32, 2},  {32, 4},  {128, 2},  {128, 4}, {256, 3},
-                             {256, 4}, {512, 3}, {512, 4}, {1024, 4}, {1024, 8}};
+constexpr Holding kMenu[] = {{32, 1},  {32, 2},  {32, 4},  {128, 2}, {128, 4}, {256, 3},
+                             {256, 4}, {256, 6}, {256, 8}, {512, 6}, {512, 8}, {1024, 8}};
 
 /// The first entry wide enough for the row, or threads = 0 when it must be walked.
 Holding holding(std::int64_t cols) {
