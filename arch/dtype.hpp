@@ -15,7 +15,8 @@ inline constexpr std::size_t kDTypeCount = static_cast<std::size_t>(DType::count
 
 /// Bits one element takes in memory. `int4`: 4 bits + one fp16 scale a group of 128 (4.125). `mxfp4`: e2m1 + an e8m0
 /// scale a block of 32 (4.25). `nvfp4`: e2m1 + an e4m3 scale a block of 16 (4.5). tf32 is stored as fp32.
-/// Sources: OCP Microscaling Formats v1.0 (mxfp4); NVIDIA TensorRT Model Optimizer docs (nvfp4); GPTQ/AWQ group size 128.
+/// Sources: OCP Microscaling Formats v1.0 (mxfp4); NVIDIA TensorRT Model Optimizer docs (nvfp4); GPTQ/AWQ group size
+/// 128.
 double bits(DType type);
 
 /// Memory that `elements` elements of `type` take (scales spread evenly).

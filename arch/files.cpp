@@ -1,12 +1,12 @@
 #include "arch/files.hpp"
 
+#include <unistd.h>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
-#include <unistd.h>
 
 #include "arch/error.hpp"
 

@@ -30,8 +30,16 @@ std::string three_digits(double value) {
 }
 
 std::string with_prefix(double value, const char* unit, double smallest) {
-  static constexpr std::array<std::pair<double, const char*>, 10> kPrefixes{
-      {{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}, {1e-3, "m"}, {1e-6, "u"}, {1e-9, "n"}}};
+  static constexpr std::array<std::pair<double, const char*>, 10> kPrefixes{{{1e18, "E"},
+                                                                             {1e15, "P"},
+                                                                             {1e12, "T"},
+                                                                             {1e9, "G"},
+                                                                             {1e6, "M"},
+                                                                             {1e3, "k"},
+                                                                             {1, ""},
+                                                                             {1e-3, "m"},
+                                                                             {1e-6, "u"},
+                                                                             {1e-9, "n"}}};
   if (value == 0 || !std::isfinite(value)) return three_digits(value) + " " + unit;
   for (const auto& [scale, prefix] : kPrefixes) {
     if (std::abs(value) >= 0.9995 * scale || scale <= smallest) {

@@ -78,8 +78,9 @@ class Assembly {
       sources_[pointer_of(o.path)] = "--set " + o.path + "=" + o.value + " (was " + was + ")";
       assumptions_.push_back(o.path + " set to " + o.value + " (was " + was + ")");
     }
+    read_descriptor(document_.root(), overrides);  // a bad value is refused by its `--set` before anything is derived
     if (is_overridden(overrides, "tensor_bf16"))
-      expand_tensor_shorthand("--set", FlopRate(), [](const std::string&) { return false; });
+      expand_tensor_shorthand("--set", dense_bf16_peak(), [](const std::string&) { return false; });
     if (is_overridden(overrides, "l2.bytes_per_sm_clk")) {
       document_.set("l2.bandwidth", "null");
       derive_l2_bandwidth();
@@ -92,8 +93,11 @@ class Assembly {
 
   GpuDescriptor read(const std::vector<Override>& overrides) const {
     GpuDescriptor d = read_descriptor(document_.root(), overrides);
-    // A datasheet belongs to the one card it describes: what extends the card has none.
-    if (!find_path(layers_.back().document.root(), "datasheet.tensor_peak")) d.gpu.datasheet_tensor_peak = {};
+    // Name, title and datasheet belong to the one card they describe: what extends the card has its own or none.
+    const JsonValue own = layers_.back().document.root();
+    d.gpu.name = own.at("name").as_string();
+    d.gpu.title = own.has("title") ? own.at("title").as_string() : d.gpu.name;
+    if (!find_path(own, "datasheet.tensor_peak")) d.gpu.datasheet_tensor_peak = {};
     d.gpu.sources = sources_;
     d.gpu.assumptions = assumptions_;
     return d;

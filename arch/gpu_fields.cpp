@@ -152,7 +152,6 @@ GpuDescriptor read_descriptor(const JsonValue& root, const std::vector<Override>
   visit_numbers(d, Reader(root, overrides));
   Gpu& gpu = d.gpu;
   gpu.name = root.at("name").as_string();
-  gpu.title = text_or(root, "title", gpu.name);
   gpu.vendor = text_or(root, "vendor", "");
   gpu.architecture = text_or(root, "architecture", "");
   gpu.compute_capability = text_or(root, "compute_capability", "");
@@ -195,19 +194,29 @@ void refuse_unknown_keys(const JsonValue& root) {
   refuse_unknown_keys(root, "");
 }
 
+namespace {
+
+/// For a bare last part, even misspelt ("bandwith"): all paths that end so ("l2.bandwidth", "memory.bandwidth").
+std::string did_you_mean_ending(const std::string& text, const std::vector<std::string>& paths) {
+  const auto ending = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
+  std::vector<std::string> endings;
+  for (const std::string& path : paths) endings.push_back(ending(path));
+  const std::string nearest = nearest_name(text, endings);
+  std::string list;
+  for (const std::string& path : paths) {
+    if (nearest.empty() || ending(path) != nearest) continue;
+    list.append(list.empty() ? " (did you mean '" : " or '").append(path).append("'");
+  }
+  return list.empty() ? list : list.append("?)");
+}
+
+}  // namespace
+
 void refuse_unknown_override(const Override& override_) {
   const auto& known = number_paths();
   if (std::find(known.begin(), known.end(), override_.path) != known.end()) return;
   std::string nearest = did_you_mean(override_.path, known);
-  if (nearest.empty()) {  // "bandwidth" for "memory.bandwidth"
-    for (const std::string& path : known) {
-      if (path.size() > override_.path.size() && !override_.path.empty() &&
-          path.compare(path.size() - override_.path.size() - 1, std::string::npos, "." + override_.path) == 0) {
-        nearest = " (did you mean '" + path + "'?)";
-        break;
-      }
-    }
-  }
+  if (nearest.empty()) nearest = did_you_mean_ending(override_.path, known);
   throw BadInput("--set " + override_.path + "=" + override_.value +
                  ": expected the path of a descriptor number, found '" + override_.path + "'" + nearest);
 }

@@ -97,7 +97,7 @@ std::string pointer_of(std::string_view dotted_path);
 std::optional<JsonValue> find_path(const JsonValue& root, std::string_view dotted_path);
 
 /// Reads and range-checks every number and text of a complete document; `overrides` only shape messages. Does not fill
-/// sources and assumptions.
+/// title, sources and assumptions.
 GpuDescriptor read_descriptor(const JsonValue& root, const std::vector<Override>& overrides);
 
 /// Throws naming the first key that no descriptor has, with the nearest one.

@@ -209,11 +209,11 @@ void JsonValue::refuse_unknown_keys(std::initializer_list<std::string_view> allo
 
 std::string JsonValue::place() const { return *file_ + ": " + (path_.empty() ? "/" : path_); }
 
-void JsonValue::fail(const std::string& expected_and_found) const { throw BadInput(place() + ": " + expected_and_found); }
-
-std::string JsonValue::dump() const {
-  return as_json(node_).dump(-1, ' ', false, json::error_handler_t::replace);
+void JsonValue::fail(const std::string& expected_and_found) const {
+  throw BadInput(place() + ": " + expected_and_found);
 }
+
+std::string JsonValue::dump() const { return as_json(node_).dump(-1, ' ', false, json::error_handler_t::replace); }
 
 struct JsonDocument::Impl {
   json root;

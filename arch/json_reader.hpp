@@ -33,7 +33,7 @@ class JsonValue {
   std::optional<JsonValue> find(std::string_view key) const;
   JsonValue at(std::string_view key) const;  ///< throws with the nearest key when missing
   bool has(std::string_view key) const { return find(key).has_value(); }
-  std::vector<std::string> keys() const;     ///< sorted (file order is not kept)
+  std::vector<std::string> keys() const;  ///< sorted (file order is not kept)
   std::vector<JsonValue> elements() const;
   std::size_t size() const;
 

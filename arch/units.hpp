@@ -22,10 +22,22 @@ class Quantity {
   constexpr Quantity operator-() const { return Quantity(-value_); }
   constexpr Quantity operator+(Quantity o) const { return Quantity(value_ + o.value_); }
   constexpr Quantity operator-(Quantity o) const { return Quantity(value_ - o.value_); }
-  constexpr Quantity& operator+=(Quantity o) { value_ += o.value_; return *this; }
-  constexpr Quantity& operator-=(Quantity o) { value_ -= o.value_; return *this; }
-  constexpr Quantity& operator*=(double k) { value_ *= k; return *this; }
-  constexpr Quantity& operator/=(double k) { value_ /= k; return *this; }
+  constexpr Quantity& operator+=(Quantity o) {
+    value_ += o.value_;
+    return *this;
+  }
+  constexpr Quantity& operator-=(Quantity o) {
+    value_ -= o.value_;
+    return *this;
+  }
+  constexpr Quantity& operator*=(double k) {
+    value_ *= k;
+    return *this;
+  }
+  constexpr Quantity& operator/=(double k) {
+    value_ /= k;
+    return *this;
+  }
 
   friend constexpr Quantity operator*(double k, Quantity q) { return Quantity(k * q.value_); }
   friend constexpr Quantity operator*(Quantity q, double k) { return Quantity(q.value_ * k); }
@@ -49,7 +61,9 @@ class Quantity {
 /// The one door by which the SI base units are made; everything else is a multiple of them.
 struct UnitSource {
   template <class Q>
-  static constexpr Q one() { return Q(1.0); }
+  static constexpr Q one() {
+    return Q(1.0);
+  }
 };
 
 template <int F1, int B1, int T1, int J1, int F2, int B2, int T2, int J2>

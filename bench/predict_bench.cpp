@@ -1,7 +1,10 @@
 // How long one prediction takes when everything is loaded: what a sweep pays a point. Storage is reused, as sweeps do.
 #include <benchmark/benchmark.h>
 
+#include <string>
+
 #include "arch/gpu.hpp"
+#include "model/ops_batch.hpp"
 #include "model/predict.hpp"
 #include "ops/graph.hpp"
 #include "ops/llm.hpp"
@@ -70,6 +73,28 @@ void parse_shape(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(parse_op("gemm", "bf16", "M=4096;N=4096;K=4096"));
 }
 BENCHMARK(parse_shape);
+
+/// Rows of an ops CSV a second, one worker, no files.
+void ops_csv_rows(benchmark::State& state) {
+  std::string text = "op,dtype,shape\n";
+  const int rows = 10000;
+  for (int i = 0; i < rows; ++i) text += "gemm,bf16,M=" + std::to_string(1 + i % 4096) + ";N=4096;K=4096\n";
+  const auto machine = h200();
+  for (auto _ : state) {
+    std::size_t at = 0, written = 0;
+    const ByteSource source = [&](char* to, std::size_t most) {
+      const std::size_t n = text.copy(to, most, at);
+      at += n;
+      return n;
+    };
+    const ByteSink sink = [&](std::string_view block) { written += block.size(); };
+    const BatchOutcome outcome = predict_batch(source, sink, *machine, BatchOptions{.place = "bench"});
+    if (outcome.rows != rows || outcome.refused != 0) state.SkipWithError("rows were lost or refused");
+    benchmark::DoNotOptimize(written);
+  }
+  state.SetItemsProcessed(state.iterations() * rows);
+}
+BENCHMARK(ops_csv_rows)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace plumbline

@@ -33,16 +33,16 @@ struct Demand {
   KernelPlan plan;
   // per CTA and step: SM clocks at full rate of the unit
   double tensor_clk = 0, fp32_clk = 0, sfu_clk = 0, issue_clk = 0, smem_clk = 0;
-  Bytes l2;                    ///< per CTA and step: requested from L2
-  Seconds step_latency;        ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
-  double exposed_clk = 0;      ///< per CTA and step: clocks that overlap with nothing (softmax not hidden, barriers)
+  Bytes l2;                ///< per CTA and step: requested from L2
+  Seconds step_latency;    ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
+  double exposed_clk = 0;  ///< per CTA and step: clocks that overlap with nothing (softmax not hidden, barriers)
   // per CTA, once
-  double once_clk = 0;         ///< prologue and epilogue clocks that the next CTA on the SM does not hide
+  double once_clk = 0;  ///< prologue and epilogue clocks that the next CTA on the SM does not hide
   // per launch
-  Bytes dram_read, dram_write; ///< after L2 filtering
-  Bytes in_flight;             ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
+  Bytes dram_read, dram_write;  ///< after L2 filtering
+  Bytes in_flight;              ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
   Bytes link;
-  Seconds chain;               ///< dependent latencies that nothing hides
+  Seconds chain;  ///< dependent latencies that nothing hides
 };
 
 /// Time of one launch, from the first CTA's start to the last one's end.
@@ -51,8 +51,9 @@ struct LaunchTime {
   PerResource<Seconds> by_resource;  ///< each resource's own time, had it been alone
   Resource limiter = Resource::latency;
   double waves = 0;
-  double overlap = 0;                ///< p of the p-norm it was priced with
-  double tensor_share = 1;           ///< share of the tensor peak at the clock that it was priced with
+  double overlap = 0;       ///< p of the p-norm it was priced with
+  double dram_share = 1;    ///< share of the card's DRAM bandwidth that it was priced with
+  double tensor_share = 1;  ///< share of the tensor peak at the clock that it was priced with
 };
 
 }  // namespace plumbline

@@ -32,8 +32,8 @@ void grid(std::string& out, const KernelPlan& plan, const LaunchTime& time, cons
 }
 
 /// "name  own time  = how it comes about".
-void sm_term(std::string& out, const char* label, double clk_per_step, Resource r, const LaunchTime& t, const Machine& m,
-             double rate_share) {
+void sm_term(std::string& out, const char* label, double clk_per_step, Resource r, const LaunchTime& t,
+             const Machine& m, double rate_share) {
   const Seconds own = t.by_resource[r];
   if (own <= Seconds{} || clk_per_step <= 0) return;
   const double steps = own * m.clock * rate_share / clk_per_step;
@@ -55,9 +55,9 @@ void memory_terms(std::string& out, const Demand& d, const LaunchTime& t, const 
          format(m.l2_per_sm).c_str());
   }
   if (const Seconds dram = t.by_resource[Resource::dram]; dram > Seconds{}) {
-    line(out, "    %-8s %-9s = %s read / %s + %s written / %s, mix loss %.0f %%, bytes in flight permitting", "dram",
+    line(out, "    %-8s %-9s = %s read / %s + %s written / %s, mix loss %.0f %%, %.0f %% by access pattern", "dram",
          us(dram).c_str(), format(d.dram_read).c_str(), format(m.dram_read).c_str(), format(d.dram_write).c_str(),
-         format(m.dram_write).c_str(), 100 * m.dram_mix_loss);
+         format(m.dram_write).c_str(), 100 * m.dram_mix_loss, 100 * t.dram_share);
   }
   if (const Seconds link = t.by_resource[Resource::link]; link > Seconds{}) {
     line(out, "    %-8s %-9s = %s / %s", "link", us(link).c_str(), format(d.link).c_str(), format(m.pcie).c_str());
@@ -75,8 +75,8 @@ void launch(std::string& out, const LaunchPrediction& l, const Machine& m) {
   sm_term(out, "issue", d.issue_clk, Resource::issue, t, m, 1);
   sm_term(out, "smem", d.smem_clk, Resource::smem, t, m, 1);
   memory_terms(out, d, t, m);
-  line(out, "    %-8s %-9s = %s fixed%s + %s step chain x %s + prologues, epilogues and what no overlap hides", "latency",
-       us(t.by_resource[Resource::latency]).c_str(), us(t.fixed - d.chain).c_str(),
+  line(out, "    %-8s %-9s = %s fixed%s + %s step chain x %s + prologues, epilogues and what no overlap hides",
+       "latency", us(t.by_resource[Resource::latency]).c_str(), us(t.fixed - d.chain).c_str(),
        d.chain > Seconds{} ? (" + " + us(d.chain) + " barriers").c_str() : "", us(d.step_latency).c_str(),
        format(d.plan.steps).c_str());
   line(out, "    time     %-9s = %s fixed + waves of (sum of terms^%.3g)^(1/%.3g) + exposed", us(t.total).c_str(),
@@ -85,12 +85,12 @@ void launch(std::string& out, const LaunchPrediction& l, const Machine& m) {
 
 void plan_line(std::string& out, const OpPrediction& p) {
   if (const GemmPlan& g = p.gemm_plan; g.tile_m > 0) {
-    const std::string cut = g.splits == 0 ? "stream-K over the SMs"
+    const std::string cut = g.splits == 0   ? "stream-K over the SMs"
                             : g.splits == 1 ? "no K split"
                                             : std::to_string(g.splits) + " K splits and a reduction";
     line(out, "  plan: tiles of %lld x %lld, K in steps of %lld, %lld stages, %s%s", static_cast<long long>(g.tile_m),
-         static_cast<long long>(g.tile_n), static_cast<long long>(g.tile_k), static_cast<long long>(g.stages), cut.c_str(),
-         g.swapped ? ", weights on the row side" : "");
+         static_cast<long long>(g.tile_n), static_cast<long long>(g.tile_k), static_cast<long long>(g.stages),
+         cut.c_str(), g.swapped ? ", weights on the row side" : "");
   }
   if (const AttentionPlan& a = p.attention_plan; a.kv_tile > 0) {
     line(out, "  plan: %lld keys a step, %s, %lld split(s) of the keys", static_cast<long long>(a.kv_tile),
@@ -120,7 +120,8 @@ std::string explain(const Op& op, const OpPrediction& p, const Machine& m) {
          std::string(name(p.limiter)).c_str(), 100 * p.limiter_share);
   }
   if (p.band_rows > 0) line(out, "  band: residuals of %ld measured rows of this class", p.band_rows);
-  else if (p.launch_count > 0) line(out, "  band: a factor of 1.65 either way; no measurement of this class is on file");
+  else if (p.launch_count > 0)
+    line(out, "  band: a factor of 1.65 either way; no measurement of this class is on file");
   return out;
 }
 

@@ -41,6 +41,7 @@ GemmTask gemm_task(const Gemm& s, const Machine& m) {
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);
   t.batch = static_cast<double>(s.batch);
+  if (s.bias) t.bias_bytes = t.n * t.output_bytes;
   return t;
 }
 
@@ -56,9 +57,10 @@ GemmTask gemm_task(const GemmSparse24& s, const Machine& m) {
 
 GemmTask gemm_task(const GroupedGemm& s, const Machine& m) {
   GemmTask t = typed(s.precision, m);
-  const double touched = experts_touched(static_cast<double>(s.experts), static_cast<double>(s.topk),
-                                         static_cast<double>(s.tokens));
+  const double touched =
+      experts_touched(static_cast<double>(s.experts), static_cast<double>(s.topk), static_cast<double>(s.tokens));
   t.batch = std::max(1.0, std::round(touched));
+  t.weights_read = touched / t.batch;
   t.m = std::ceil(static_cast<double>(s.tokens * s.topk) / t.batch);
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);

@@ -1,5 +1,6 @@
 #include "model/machine.hpp"
 
+#include <atomic>
 #include <cmath>
 
 #include "arch/error.hpp"
@@ -34,19 +35,21 @@ class Section {
   std::string name_;
 };
 
-FamilyScalars read_family(const Calibration& calibration, const std::string& set, const char* family) {
-  const auto it = calibration.families.find(set + "." + family);
+FamilyScalars read_family(const Calibration& calibration, const std::string& name) {
+  const auto it = calibration.families.find(name);
   if (it == calibration.families.end()) {
-    throw BadInput("calibration of " + calibration.gpu + ": missing family '" + set + "." + family + "'");
+    throw BadInput("calibration of " + calibration.gpu + ": missing family '" + name + "'");
   }
   const Section section(calibration, it->second, it->first);
   FamilyScalars f;
   f.fixed = section.seconds("fixed_s");
   f.overlap = section.number("overlap");
   f.efficiency = section.number_or("efficiency_fraction", 1);
+  f.dram_share = section.number_or("dram_share_fraction", 1);
   f.exposed = section.number_or("exposed", 0);
   f.per_cta = section.seconds_or_zero("per_cta_s");
   f.step = section.seconds_or_zero("step_s");
+  f.translation = section.seconds_or_zero("translation_s");
   f.in_flight = section.number_or("in_flight_B", 0) * units::B;
   return f;
 }
@@ -72,32 +75,37 @@ void read_machine_scalars(Machine& m) {
   m.host_per_launch = s.seconds("host_per_launch_s");
 }
 
-/// "library.gemm.100us" -> family "gemm", size class "100us", for the kernel set `set`.
-void read_bands(Machine& m, const std::string& set) {
+/// "library.gemm.100us" -> family "gemm", size class "100us", for the families that `set` provides.
+void read_bands(Machine& m, const std::string& set, const std::string& family) {
+  const std::string stem = set + "." + family + ".";
   for (const auto& [key, band] : m.calibration.bands) {
-    const std::size_t first = key.find('.'), last = key.rfind('.');
-    if (first == last || key.substr(0, first) != set) continue;
-    m.bands.push_back({key.substr(first + 1, last - first - 1), key.substr(last + 1), band});
+    if (key.compare(0, stem.size(), stem) == 0) m.bands.push_back({family, key.substr(stem.size()), band});
   }
 }
 
 void read_families(Machine& m) {
-  std::string set = m.kernels == KernelSet::library ? "library" : "own";
-  if (set == "own" && m.calibration.families.count("own.gemm") == 0) {
-    set = "library";
-    m.provenance = Provenance::inherited;
-    m.assumptions.push_back(
-        "kernels own: this project's kernels have not been measured yet; priced with the library kernels' scalars");
+  std::string borrowed;
+  const auto read = [&](const char* family) {
+    std::string set = m.kernels == KernelSet::own ? "own" : "library";
+    if (set == "own" && m.calibration.families.count("own." + std::string(family)) == 0) {
+      set = "library";
+      borrowed += (borrowed.empty() ? "" : ", ") + std::string(family);
+    }
+    read_bands(m, set, family);
+    return read_family(m.calibration, set + "." + family);
+  };
+  m.gemm = read("gemm");
+  m.grouped = read("grouped_gemm");
+  m.prefill = read("attention_prefill");
+  m.decode = read("attention_decode");
+  m.decode_single = read("attention_decode_single");
+  m.mla = read("mla_decode");
+  m.rowwise = read("rowwise");
+  m.reduce = read("reduce");
+  m.combine = read("combine");
+  if (!borrowed.empty()) {
+    m.assumptions.push_back("kernels own: not measured yet, priced with the library kernels' scalars: " + borrowed);
   }
-  m.gemm = read_family(m.calibration, set, "gemm");
-  m.grouped = read_family(m.calibration, set, "grouped_gemm");
-  m.prefill = read_family(m.calibration, set, "attention_prefill");
-  m.decode = read_family(m.calibration, set, "attention_decode");
-  m.decode_single = read_family(m.calibration, set, "attention_decode_single");
-  m.mla = read_family(m.calibration, set, "mla_decode");
-  m.rowwise = read_family(m.calibration, set, "rowwise");
-  m.second = read_family(m.calibration, set, "second");
-  read_bands(m, set);
 }
 
 }  // namespace
@@ -116,6 +124,8 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   if (options.power_cap) throw NotModelled("--power-cap: clock and power are not modelled yet");
   auto machine = std::make_shared<Machine>();
   Machine& m = *machine;
+  static std::atomic<std::uint64_t> made{0};
+  m.serial = ++made;
   m.gpu = gpu;
   m.calibration = calibration;
   m.kernels = options.kernels;

@@ -2,6 +2,7 @@
 // model/; users see it through predict.hpp.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,20 +18,26 @@ struct BandEntry {
   Band band;
 };
 
-/// What a kernel family adds to the machine: a handful of numbers, fitted on training shapes, never per shape. Not every
-/// family uses each.
+/// What a kernel family adds to the machine: a handful of numbers, fitted on training shapes, never per shape. Not
+/// every family uses each.
 struct FamilyScalars {
   Seconds fixed;          ///< first CTA scheduled to first useful byte, plus drain: what an empty kernel takes
   double overlap = 8;     ///< p of the p-norm over resources: infinity = perfect overlap, 1 = none
   double efficiency = 1;  ///< share of the sustained tensor rate that the main loop reaches
-  double exposed = 0;     ///< share of the epilogue's store time (GEMM) or of the softmax (attention) that stays exposed
-  Seconds per_cta;        ///< prologue and epilogue latency of one CTA
-  Seconds step;           ///< dependency chain of one main-loop step of one CTA
-  Bytes in_flight;        ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
+  /// Share of the card's DRAM bandwidth that the family's walk reaches: tiles that take 128 bytes of each of many rows
+  /// open more DRAM pages than a stream does.
+  double dram_share = 1;
+  double exposed = 0;  ///< share of the epilogue's store time (GEMM) or of the softmax (attention) that stays exposed
+  Seconds per_cta;     ///< prologue and epilogue latency of one CTA
+  Seconds step;        ///< dependency chain of one main-loop step of one CTA
+  /// Most that a launch loses to address translation when its reads are scattered over a large pool (paged KV cache).
+  Seconds translation;
+  Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
 };
 
 class Machine {
  public:
+  std::uint64_t serial = 0;  ///< another one for every machine made: planners key what they keep by it
   Gpu gpu;
   Calibration calibration;
   KernelSet kernels = KernelSet::own;
@@ -38,7 +45,7 @@ class Machine {
   Provenance provenance = Provenance::datasheet;
   std::vector<std::string> assumptions;
 
-  Hertz clock;      ///< SM cycles are turned into time with it
+  Hertz clock;  ///< SM cycles are turned into time with it
   double sm_count = 0;
 
   /// Dense MMA on random data is held by the power limit below `clock`: a first launch runs at the burst share of the
@@ -49,18 +56,19 @@ class Machine {
   /// What a launch of that length sees when it is repeated a few times, as short benchmarks do.
   double sustained_fraction(Seconds launch) const;
 
-  Bandwidth dram_read, dram_write;  ///< what reads alone and writes alone reach
-  double dram_mix_loss = 0;         ///< turnaround: share of bandwidth lost at an even mix
-  Seconds dram_latency, l2_latency; ///< loaded
+  Bandwidth dram_read, dram_write;   ///< what reads alone and writes alone reach
+  double dram_mix_loss = 0;          ///< turnaround: share of bandwidth lost at an even mix
+  Seconds dram_latency, l2_latency;  ///< loaded
   Bandwidth l2, l2_per_sm;
-  Bytes l2_capacity;                ///< what data shared by all SMs can really hold
+  Bytes l2_capacity;  ///< what data shared by all SMs can really hold
   Bandwidth pcie;
-  Seconds gap_graph, gap_stream;    ///< between dependent kernels of a graph, of a stream
-  Seconds host_per_launch;          ///< host time of one operator in an eager framework
+  Seconds gap_graph, gap_stream;  ///< between dependent kernels of a graph, of a stream
+  Seconds host_per_launch;        ///< host time of one operator in an eager framework
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
   std::vector<BandEntry> bands;  ///< of the kernel set in use
-  FamilyScalars second;  ///< a helper launch inside one operator: split-K reduce, combine, rotate-and-append
+  FamilyScalars reduce;          ///< the second launch of a split-K GEMM
+  FamilyScalars combine;         ///< the merge of split-KV attention
 };
 
 }  // namespace plumbline

@@ -11,6 +11,8 @@ namespace {
 
 double ceil_div(double a, double b) { return std::ceil(a / b); }
 double bytes_of(DType type) { return bits(type) / 8.0; }
+/// Narrow inputs are answered in bf16 (ops/work.cpp counts the same).
+double output_bytes_of(DType type) { return std::max(2.0, bytes_of(type)); }
 
 /// Ordinary-lane operations a score element takes in online softmax: scale-subtract, max, sum, convert, and its share
 /// of rescaling the output (modeling notes, section 5: n_fp 6-8).
@@ -38,7 +40,7 @@ BlockCount visited_blocks(const AttentionPrefill& s, double q_tile, double kv_ti
   count.tiles = ceil_div(q, q_tile);
   const double all = ceil_div(kv, kv_tile);
   if (!s.causal) {
-    count.longest = std::min(all, ceil_div(std::min(kv, window), kv_tile));
+    count.longest = all - std::floor((kv - std::min(kv, window)) / kv_tile);  // the last `window` keys
     count.total = count.tiles * count.longest;
     return count;
   }
@@ -90,13 +92,14 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   d.plan.longest = blocks.longest;
   d.step_latency = m.prefill.step;
   const double rate = m.gpu.sm.tensor_flop_per_clk[s.dtype];
-  block_demand(d, q_tile, kv_tile, static_cast<double>(s.qk_dim), static_cast<double>(s.v_dim), rate, kv_es, 2.0, m, m.prefill);
+  block_demand(d, q_tile, kv_tile, static_cast<double>(s.qk_dim), static_cast<double>(s.v_dim), rate, kv_es, 2.0, m,
+               m.prefill);
 
   const double q_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.qk_dim);
   const double o_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.v_dim);
   const double kv_elements = static_cast<double>(s.batch * s.kv_heads * s.kv_len) * width;
   d.dram_read = (q_elements * es + kv_elements * kv_es) * units::B;
-  d.dram_write = o_elements * es * units::B;
+  d.dram_write = o_elements * output_bytes_of(s.dtype) * units::B;
 
   const bool append = s.append == 1 || (s.append < 0 && m.kernels == KernelSet::library);
   if (append) {
@@ -140,10 +143,22 @@ struct DecodeTask {
   double rows = 0;          ///< packed query rows a CTA
   double context = 0;       ///< keys
   double qk_dim = 0, v_dim = 0;
-  double key_bytes = 0;     ///< of one key and its value, as stored
-  double out_rows = 0;      ///< query rows in all
-  double kv_sets = 0;       ///< distinct key streams: what DRAM carries once
+  double key_bytes = 0;  ///< of one key and its value, as stored
+  double out_rows = 0;   ///< query rows in all
+  double kv_sets = 0;    ///< distinct key streams: what DRAM carries once
+  double cached = 0;     ///< keys in the cache of one stream, whether a window hides them or not
+  double table_bytes = 0;  ///< page-table entries (int32) of the pages that hold visible keys
 };
+
+/// What scattered reads over a cache of this size lose to address translation: nothing while the TLBs cover it, and no
+/// more than `family.translation` once each launch starts with cold ones. The form is what published decode rows show
+/// (aiconfigurator h100/h200): the loss follows the size of the whole cache, windowed or not, at the rate of one read
+/// of it, and levels off at some 20 us from 250 MB on. Page walks themselves were not probed.
+Seconds translation_loss(const DecodeTask& t, const Machine& m, const FamilyScalars& family) {
+  if (family.translation <= Seconds{}) return Seconds{};
+  const Seconds once = t.kv_sets * t.cached * t.key_bytes * units::B / m.dram_read;
+  return family.translation * (1.0 - std::exp(-(once / family.translation)));
+}
 
 /// Keys a step, and how many CTAs an SM the split heuristic aims at: twice the SMs, one running at a time (what FA3's,
 /// FlashInfer's and TensorRT-LLM's planners do on these cards, within a factor of two).
@@ -152,7 +167,7 @@ constexpr double kCtasAimedAt = 2;
 
 AttentionChoice split_decode(const DecodeTask& t, DType dtype, const Machine& m, const FamilyScalars& family) {
   AttentionChoice c;
-  const double es = bytes_of(dtype);
+  const double es = bytes_of(dtype), out_es = output_bytes_of(dtype);
   const double room = std::floor(m.sm_count * kCtasAimedAt / t.ctas_unsplit);
   const double most = std::max(1.0, std::floor(t.context / (2 * kKeysPerStep)));
   const double splits = std::clamp(room, 1.0, most);
@@ -172,12 +187,13 @@ AttentionChoice split_decode(const DecodeTask& t, DType dtype, const Machine& m,
   // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
   constexpr double kReferenceKeyBytes = 512;
   d.step_latency = family.step * (t.key_bytes / kReferenceKeyBytes);
-  d.dram_read = t.kv_sets * t.context * t.key_bytes * units::B;
-  d.dram_write = t.out_rows * t.v_dim * es * units::B;
+  d.dram_read = (t.kv_sets * t.context * t.key_bytes + t.out_rows * t.qk_dim * es + t.table_bytes) * units::B;
+  d.dram_write = t.out_rows * t.v_dim * out_es * units::B;
   d.in_flight = family.in_flight;
+  d.chain = translation_loss(t, m, family);
   if (splits > 1) {
     c.combines = true;
-    c.combine = combine_demand(t.out_rows, t.v_dim, splits, es, m);
+    c.combine = combine_demand(t.out_rows, t.v_dim, splits, out_es, m);
   }
   return c;
 }
@@ -192,10 +208,14 @@ AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m) {
   t.rows = group;
   t.context = static_cast<double>(s.window > 0 ? std::min(s.context, s.window) : s.context);
   t.context = std::max(1.0, t.context);
+  t.cached = static_cast<double>(s.context);
   t.qk_dim = static_cast<double>(s.qk_dim);
   t.v_dim = static_cast<double>(s.v_dim);
   t.key_bytes = (t.qk_dim + t.v_dim) * bytes_of(s.kv_dtype);
   t.out_rows = static_cast<double>(s.batch * s.q_heads);
+  // a window may begin and end inside a page
+  if (s.page > 0)
+    t.table_bytes = 4.0 * static_cast<double>(s.batch) * (ceil_div(t.context - 1, static_cast<double>(s.page)) + 1);
   return split_decode(t, s.dtype, m, decode_family(s, m));
 }
 
@@ -209,7 +229,7 @@ AttentionChoice plan_mla_decode(const MlaDecode& s, const Machine& m) {
   t.kv_sets = static_cast<double>(s.batch);
   t.ctas_unsplit = t.kv_sets * ceil_div(static_cast<double>(s.heads), kRowsPerCta);
   t.rows = std::min(static_cast<double>(s.heads), kRowsPerCta);
-  t.context = std::max(1.0, static_cast<double>(s.context));
+  t.context = t.cached = std::max(1.0, static_cast<double>(s.context));
   t.qk_dim = static_cast<double>(s.latent + s.rope);
   t.v_dim = static_cast<double>(s.latent);
   t.key_bytes = t.qk_dim * bytes_of(s.kv_dtype);  // the value is a view of the key

@@ -9,8 +9,8 @@ namespace plumbline {
 struct AttentionChoice {
   AttentionPlan plan;
   Demand main;
-  Demand prepare;   ///< rotate Q and K, append K and V to the cache, when the operator includes it
-  Demand combine;   ///< merge the splits' partial results
+  Demand prepare;  ///< rotate Q and K, append K and V to the cache, when the operator includes it
+  Demand combine;  ///< merge the splits' partial results
   bool prepares = false, combines = false;
 };
 

@@ -12,13 +12,15 @@ struct GemmTask {
   double input_bytes = 2, weight_bytes = 2, output_bytes = 2;
   double tensor_flop_per_clk = 0;  ///< of one SM, for the maths format
   double dequant_per_weight = 0;   ///< fp32-pipe operations to unpack one weight (W4A16)
-  double weight_kept = 1;          ///< bytes of the weight operand / dense (2:4 sparse: 0.5625 with metadata at 16 bits)
+  double weight_kept = 1;   ///< bytes of the weight operand / dense (2:4 sparse: 0.5625 with metadata at 16 bits)
+  double weights_read = 1;  ///< weight operands that DRAM carries / batch (experts expected, not a whole number)
+  double bias_bytes = 0;    ///< of one batch entry
 };
 
 struct GemmChoice {
   GemmPlan plan;
   Demand main;
-  Demand reduce;     ///< the split-K reduction, if plan.splits > 1
+  Demand reduce;  ///< the split-K reduction, if plan.splits > 1
   Seconds total;
 };
 

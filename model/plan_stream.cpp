@@ -36,8 +36,9 @@ Demand stream_demand(const Work& w, const Machine& m, bool warm) {
   d.sfu_clk = w.sfu / ctas / sm.sfu_op_per_clk;
   d.issue_clk = (fp32 + w.sfu / ctas) / static_cast<double>(sm.warp_size) / sm.issue_per_clk;
   if (w.tensor > Flops{}) {
-    const double rate = m.gpu.sm.tensor_flop_per_clk[w.math];
-    d.tensor_clk = w.tensor.in(units::FLOP) / ctas / (rate > 0 ? rate : sm.fp32_flop_per_clk);
+    const double lanes = w.math == DType::fp64 ? sm.fp64_flop_per_clk : sm.fp32_flop_per_clk;
+    const double rate = sm.tensor_flop_per_clk[w.math];
+    d.tensor_clk = w.tensor.in(units::FLOP) / ctas / (rate > 0 ? rate : lanes);
   }
   d.l2 = moved / ctas;
   d.step_latency = m.dram_latency;

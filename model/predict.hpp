@@ -48,7 +48,7 @@ std::string_view name(Bound bound);
 
 /// One kernel launch of an operator.
 struct LaunchPrediction {
-  const char* kernel = "";   ///< "gemm", "split-K reduce", "attention", "combine"
+  const char* kernel = "";  ///< "gemm", "split-K reduce", "attention", "combine"
   Demand demand;
   LaunchTime time;
 };
@@ -61,21 +61,21 @@ struct OpPrediction {
   /// One execution among others back to back in a CUDA graph: its launches plus a graph gap each. (A profiler's kernel
   /// duration is the same without the gaps: the sum of launches[i].time.total.)
   Seconds time;
-  Seconds low, high;         ///< 5-95 % band; low <= time <= high
-  long band_rows = 0;        ///< measured rows behind the band; 0: no measurement of the class is on file
+  Seconds low, high;   ///< 5-95 % band; low <= time <= high
+  long band_rows = 0;  ///< measured rows behind the band; 0: no measurement of the class is on file
   Bound bound = Bound::latency;
   Resource limiter = Resource::latency;  ///< of the longest launch
-  double limiter_share = 0;  ///< that resource's own time / time
-  Flops flops;               ///< useful work (ops/work.hpp)
-  Flops tensor;              ///< ... of which on tensor cores, in `math` format
+  double limiter_share = 0;              ///< that resource's own time / time
+  Flops flops;                           ///< useful work (ops/work.hpp)
+  Flops tensor;                          ///< ... of which on tensor cores, in `math` format
   DType math = DType::bf16;
   Bytes dram_read, dram_write;
   std::optional<Watts> power;    ///< not modelled yet: stays empty
   std::optional<Joules> energy;  ///< not modelled yet: stays empty
-  Hertz clock;               ///< SM clock it was priced at
+  Hertz clock;                   ///< SM clock it was priced at
   Provenance provenance = Provenance::datasheet;
-  std::string_view family;   ///< kernel family whose scalars and band were used
-  GemmPlan gemm_plan;        ///< zero unless a GEMM
+  std::string_view family;       ///< kernel family whose scalars and band were used
+  GemmPlan gemm_plan;            ///< zero unless a GEMM
   AttentionPlan attention_plan;  ///< zero unless attention
   std::array<LaunchPrediction, 4> launches;
   int launch_count = 0;
@@ -116,8 +116,8 @@ struct StepPrediction {
   TimeShare share;
   Flops flops;
   Bytes dram_bytes;
-  double mfu = 0;              ///< FLOPs / (latency x dense tensor peak at the boost clock of the step's main dtype)
-  double mbu = 0;              ///< DRAM bytes / (latency x datasheet bandwidth)
+  double mfu = 0;  ///< FLOPs / (latency x dense tensor peak at the boost clock of the step's main dtype)
+  double mbu = 0;  ///< DRAM bytes / (latency x datasheet bandwidth)
   bool fits = true;
   std::optional<Joules> energy;
   std::optional<Watts> power;

@@ -48,6 +48,8 @@ class Pricer {
     d.plan.ctas = 1;
     d.link = static_cast<double>(s.bytes) * units::B;
     launch("copy engine", d, m_.rowwise);
+    out_.dram_read += work_.read;  // beside the link's time, not in it
+    out_.dram_write += work_.write;
   }
   template <class Other>
   void operator()(const Other&) {
@@ -66,12 +68,6 @@ class Pricer {
     l.kernel = kernel;
     l.demand = demand;
     l.time = price(demand, m_, family);
-    const bool long_dense = l.time.by_resource[Resource::tensor] > 0.3 * l.time.total;
-    if (const double sustained = m_.sustained_fraction(l.time.total); long_dense && sustained < m_.tensor_fraction) {
-      FamilyScalars slower = family;
-      slower.efficiency *= sustained / m_.tensor_fraction;
-      l.time = price(demand, m_, slower);
-    }
     out_.time += l.time.total + m_.gap_graph;
     out_.dram_read += demand.dram_read;
     out_.dram_write += demand.dram_write;
@@ -82,14 +78,14 @@ class Pricer {
     const GemmChoice choice = plan_gemm(task, m_, family);
     out_.gemm_plan = choice.plan;
     launch(kernel, choice.main, family);
-    if (choice.plan.splits > 1) launch("split-K reduce", choice.reduce, m_.second);
+    if (choice.plan.splits > 1) launch("split-K reduce", choice.reduce, m_.reduce);
   }
 
   void attention(const AttentionChoice& choice, const FamilyScalars& family, const char* kernel) {
     out_.attention_plan = choice.plan;
-    if (choice.prepares) launch("rotate and append", choice.prepare, m_.second);
+    if (choice.prepares) launch("rotate and append", choice.prepare, m_.rowwise);
     launch(kernel, choice.main, family);
-    if (choice.combines) launch("combine", choice.combine, m_.second);
+    if (choice.combines) launch("combine", choice.combine, m_.combine);
   }
 
   void stream() {
@@ -166,7 +162,8 @@ Seconds roofline(const Op& op, const Gpu& gpu) {
   Seconds time = w.bytes() / gpu.memory.bandwidth;
   if (w.tensor > Flops{}) {
     FlopRate peak = tensor_peak(gpu, w.math, gpu.boost_clock);
-    if (peak <= FlopRate{}) peak = w.math == DType::fp64 ? fp64_peak(gpu, gpu.boost_clock) : fp32_peak(gpu, gpu.boost_clock);
+    if (peak <= FlopRate{})
+      peak = w.math == DType::fp64 ? fp64_peak(gpu, gpu.boost_clock) : fp32_peak(gpu, gpu.boost_clock);
     time = std::max(time, w.tensor / peak);  // 2:4: kept work only, at the dense rate, is the sparse rate
   }
   time = std::max(time, w.fp32 / fp32_peak(gpu, gpu.boost_clock));

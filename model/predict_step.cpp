@@ -39,6 +39,17 @@ void add_shares(const NodePrediction& n, const Machine& m, double count, Seconds
   }
 }
 
+/// An earlier node that asked for the same operator under the same conditions.
+const NodePrediction* earlier(const StepPrediction& out, std::size_t i, bool warm) {
+  const Op& op = out.graph.nodes[i].op;
+  for (std::size_t j = 0; j < i; ++j) {
+    const Op& other = out.graph.nodes[j].op;
+    const bool other_warm = j > 0 && reads_predecessor(other);
+    if (other.index() == op.index() && other_warm == warm && other == op) return &out.nodes[j];
+  }
+  return nullptr;
+}
+
 /// What the runtime adds to one execution beyond the graph gaps that op.time holds.
 Seconds runtime_gap(const OpPrediction& op, const Machine& m, Runtime runtime) {
   if (runtime == Runtime::graph) return Seconds{};
@@ -103,7 +114,10 @@ void predict(const Llm& llm, const Workload& workload, const Machine& m, const R
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     NodePrediction& n = out.nodes[i];
     n.node = &out.graph.nodes[i];
-    predict_op(n.node->op, m, i > 0 && reads_predecessor(n.node->op), n.op);
+    const bool warm = i > 0 && reads_predecessor(n.node->op);
+    // layers of different kinds share operators: price each once
+    if (const NodePrediction* same = earlier(out, i, warm)) n.op = same->op;
+    else predict_op(n.node->op, m, warm, n.op);
     n.gap = m.kernels == KernelSet::ideal ? Seconds{} : runtime_gap(n.op, m, options.runtime);
   }
   if (options.runtime == Runtime::eager && m.kernels != KernelSet::ideal) wait_for_host(out, m);

@@ -22,6 +22,9 @@ LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScala
 /// Only the total, and it may stop early: when a lower bound exceeds `give_up` it returns that bound. For plan search.
 Seconds price_total(const Demand& demand, const Machine& machine, const FamilyScalars& family, Seconds give_up);
 
+/// (sum t^p)^(1/p) over the resources; never below the largest.
+Seconds pnorm(const PerResource<Seconds>& times, double p);
+
 /// What DRAM gives a mix of reads and writes: the times of both add up, plus a turnaround loss that is largest for an
 /// even mix: 4 r w x loss, r and w the shares of bytes (kernels notes section 4: one b for reads, one for writes, one
 /// loss).

@@ -16,19 +16,19 @@ enum class Pass { forward, backward, update };
 
 /// One operator of the step. Nodes of a segment run in order within one layer; the segment repeats.
 struct Node {
-  const char* name = "";           ///< "qkv_proj", "attention", ...: a literal
+  const char* name = "";  ///< "qkv_proj", "attention", ...: a literal
   Op op;
-  std::int64_t count = 1;          ///< executions a step, all repeats
+  std::int64_t count = 1;  ///< executions a step, all repeats
   int segment = 0;
-  int stream = 0;                  ///< 0 compute, 1 communication
+  int stream = 0;                      ///< 0 compute, 1 communication
   std::array<int, 2> depends{-1, -1};  ///< indices of nodes it waits for
   Pass pass = Pass::forward;
 };
 
 struct Segment {
-  const char* name = "";           ///< "layer", "moe_layer", "embedding", "head", ...
+  const char* name = "";  ///< "layer", "moe_layer", "embedding", "head", ...
   std::int64_t repeat = 1;
-  int first = 0, size = 0;         ///< nodes [first, first + size)
+  int first = 0, size = 0;  ///< nodes [first, first + size)
 };
 
 /// Bytes this rank must hold; activations: the most that is alive at a time.
@@ -41,7 +41,7 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<Segment> segments;
   MemoryNeed memory;
-  double tokens = 0;               ///< tokens the step produces (decode) or consumes (prefill, train), all ranks
+  double tokens = 0;  ///< tokens the step produces (decode) or consumes (prefill, train), all ranks
 };
 
 /// Lowers one step. `graph` is cleared and refilled (its storage is reused: microseconds matter in sweeps).

@@ -38,11 +38,47 @@ void refuse_known_strangers(const JsonValue& object) {
   const auto type = object.find("model_type");
   if (!type || !type->is_string()) return;
   const std::string name = type->as_string();
-  for (const char* stranger :
-       {"rwkv", "rwkv5", "rwkv6", "rwkv7", "clip", "clip_text_model", "siglip", "deberta", "deberta-v2", "xlnet",
-        "recurrent_gemma", "zamba", "zamba2", "lfm2", "lfm2_moe", "falcon_h1", "gemma3n", "gemma3n_text", "nemotron-nas",
-        "deci", "kimi_linear", "minimax", "minimax_text_01", "longcat_flash", "mllama", "mllama_text_model", "dbrx",
-        "wav2vec2", "hubert", "swin", "convnext", "modernbert", "nomic_bert", "blip-2", "openelm", "bitnet", "step3"}) {
+  for (const char* stranger : {"rwkv",
+                               "rwkv5",
+                               "rwkv6",
+                               "rwkv7",
+                               "clip",
+                               "clip_text_model",
+                               "siglip",
+                               "deberta",
+                               "deberta-v2",
+                               "xlnet",
+                               "recurrent_gemma",
+                               "zamba",
+                               "zamba2",
+                               "lfm2",
+                               "lfm2_moe",
+                               "falcon_h1",
+                               "gemma3n",
+                               "gemma3n_text",
+                               "nemotron-nas",
+                               "deci",
+                               "kimi_linear",
+                               "minimax",
+                               "minimax_text_01",
+                               "longcat_flash",
+                               "mllama",
+                               "mllama_text_model",
+                               "dbrx",
+                               "wav2vec2",
+                               "hubert",
+                               "swin",
+                               "convnext",
+                               "modernbert",
+                               "nomic_bert",
+                               "blip-2",
+                               "openelm",
+                               "bitnet",
+                               "step3",
+                               "arctic",
+                               "jetmoe",
+                               "chameleon",
+                               "mpnet"}) {
     if (name == stranger) type->fail("models of type '" + name + "' are not understood");
   }
 }
@@ -54,7 +90,8 @@ struct Choice {
 };
 
 Choice choose_family(const JsonValue& root, const JsonValue& inner) {
-  if (root.has("_class_name")) return {Family{"diffusion", Layout::diffusion, 0, 0}, true, text_of(root, "_class_name")};
+  if (root.has("_class_name"))
+    return {Family{"diffusion", Layout::diffusion, 0, 0}, true, text_of(root, "_class_name")};
   refuse_known_strangers(inner);
   if (inner.find("model_type").has_value() == false) refuse_known_strangers(root);
   for (const JsonValue* object : {&inner, &root}) {
@@ -172,7 +209,8 @@ std::string lower(std::string text) {
 std::string file_of_name(const std::string& name) {
   const std::string folder = data_folder() + "/models/";
   for (const std::string& candidate : {name, lower(name), lower(name.substr(name.rfind('/') + 1))}) {
-    if (candidate.find('/') == std::string::npos && is_file(folder + candidate + ".json")) return folder + candidate + ".json";
+    if (candidate.find('/') == std::string::npos && is_file(folder + candidate + ".json"))
+      return folder + candidate + ".json";
   }
   return "";
 }

@@ -8,7 +8,8 @@ namespace {
 /// KV heads under their many names; multi-query flags alone mean one.
 std::int64_t kv_heads(const LlmConfig& config, std::int64_t q_heads) {
   if (config.is("falcon")) {
-    // FalconConfig: num_kv_heads counts only in the new decoder architecture; else multi_query (default true) means one.
+    // FalconConfig: num_kv_heads counts only in the new decoder architecture; else multi_query (default true) means
+    // one.
     if (config.flag_or({"new_decoder_architecture"}, false)) return config.dim_or({"num_kv_heads"}, q_heads);
     return config.flag_or({"multi_query"}, true) ? 1 : q_heads;
   }
@@ -40,7 +41,7 @@ void read_biases(const LlmConfig& config, AttentionSpec& a) {
     a.qkv_bias = config.flag_or({"attention_bias"}, false);
     a.out_bias = a.qkv_bias && both;
   }
-  a.qkv_bias = config.flag_or({"qkv_bias", "add_qkv_bias", "use_qkv_bias"}, a.qkv_bias) ;
+  a.qkv_bias = config.flag_or({"qkv_bias", "add_qkv_bias", "use_qkv_bias"}, a.qkv_bias);
   a.out_bias = config.flag_or({"attention_out_bias"}, a.out_bias);
 }
 
@@ -95,8 +96,8 @@ void read_shared_kv(const LlmConfig& config, AttentionSpec& a) {
 std::int64_t head_width(const LlmConfig& config, std::int64_t hidden, std::int64_t heads) {
   if (const auto width = config.maybe_dim({"head_dim", "attention_head_dim", "kv_channels", "d_kv"})) return *width;
   if (hidden % heads != 0) {
-    config.inner().fail("the hidden width " + std::to_string(hidden) + " is no multiple of the " + std::to_string(heads) +
-                        " query heads and there is no 'head_dim'");
+    config.inner().fail("the hidden width " + std::to_string(hidden) + " is no multiple of the " +
+                        std::to_string(heads) + " query heads and there is no 'head_dim'");
   }
   return hidden / heads;
 }
@@ -106,7 +107,7 @@ std::int64_t head_width(const LlmConfig& config, std::int64_t hidden, std::int64
 AttentionSpec read_attention(const LlmConfig& config, std::int64_t hidden) {
   AttentionSpec a;
   a.q_heads = config.dim({"num_attention_heads", "n_head", "n_heads", "num_heads"}, "query heads");
-  a.rope = !config.family().has(kNoRope);
+  a.rope = !config.family().has(kNoRope) && !config.flag_or({"alibi"}, false);
   if (config.has({"kv_lora_rank"})) {
     read_mla(config, a);
     config.product(a.q_heads, std::max(a.qk_dim, a.v_dim), "num_attention_heads");
@@ -150,12 +151,12 @@ AttentionSpec attention_of_layer(const LlmConfig& config, AttentionSpec base, Mi
   base.compress_ratio = ratios[static_cast<std::size_t>(layer)];
   base.window = sliding_window(config);
   // Ratios differ by layer; the light indexer picks blocks where the stream is shortened least.
-  const std::int64_t least = *std::min_element(ratios.begin(), ratios.end(), [](std::int64_t x, std::int64_t y) {
-    return x > 0 && (y == 0 || x < y);
-  });
+  const std::int64_t least = *std::min_element(
+      ratios.begin(), ratios.end(), [](std::int64_t x, std::int64_t y) { return x > 0 && (y == 0 || x < y); });
   if (base.compress_ratio > 0 && base.compress_ratio == least) {
     read_indexer(config, base);
-    if (base.index_topk > 0) config.assume("DeepSeek-V4: only layers of the smallest compress_ratios select by index_topk");
+    if (base.index_topk > 0)
+      config.assume("DeepSeek-V4: only layers of the smallest compress_ratios select by index_topk");
   }
   return base;
 }

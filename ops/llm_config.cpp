@@ -10,15 +10,31 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, 10> kShapeSuffixes{
-    "_layers", "_experts", "_heads", "_dim", "_size", "_rank", "_pattern", "_types", "_interval", "_ratios"};
+constexpr std::array<std::string_view, 10> kShapeSuffixes{"_layers", "_experts", "_heads", "_dim",      "_size",
+                                                          "_rank",   "_pattern", "_types", "_interval", "_ratios"};
 
 // Shape-like names that change no operator and no weight of a forward pass.
-constexpr auto kHarmless = std::to_array<std::string_view>(
-    {"chunk_size", "mamba_chunk_size", "max_window_layers", "rotary_dim", "classifier_proj_size", "time_step_rank",
-     "attention_sink_size", "mtp_transformer_layers", "ep_size", "tp_size", "num_hash_layers", "qk_head_dim",
-     "no_rope_layers", "no_rope_layer_interval", "num_experts_per_tok", "moe_layers", "type_vocab_size",
-     "model_max_length", "num_logits_to_keep", "router_jitter_noise", "embedding_size"});
+constexpr auto kHarmless = std::to_array<std::string_view>({"chunk_size",
+                                                            "mamba_chunk_size",
+                                                            "max_window_layers",
+                                                            "rotary_dim",
+                                                            "classifier_proj_size",
+                                                            "time_step_rank",
+                                                            "attention_sink_size",
+                                                            "mtp_transformer_layers",
+                                                            "ep_size",
+                                                            "tp_size",
+                                                            "num_hash_layers",
+                                                            "qk_head_dim",
+                                                            "no_rope_layers",
+                                                            "no_rope_layer_interval",
+                                                            "num_experts_per_tok",
+                                                            "moe_layers",
+                                                            "type_vocab_size",
+                                                            "model_max_length",
+                                                            "num_logits_to_keep",
+                                                            "router_jitter_noise",
+                                                            "embedding_size"});
 
 bool ends_with(std::string_view text, std::string_view suffix) {
   return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;

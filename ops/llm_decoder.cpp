@@ -117,8 +117,8 @@ void build_decoder(const LlmConfig& config, Llm& llm) {
   const std::vector<bool> moe = moe_layers(config, layers);
   const std::vector<std::int64_t> ratios = compress_ratios(config);
   if (!ratios.empty() && static_cast<std::int64_t>(ratios.size()) < layers) {
-    config.find({"compress_ratios"})->fail("expected one entry a layer (" + std::to_string(layers) + "), found " +
-                                           std::to_string(ratios.size()));
+    config.find({"compress_ratios"})
+        ->fail("expected one entry a layer (" + std::to_string(layers) + "), found " + std::to_string(ratios.size()));
   }
   const LayerParts parts = read_parts(config, llm.hidden, mixers, moe);
   LayerSpec plain;
@@ -139,7 +139,8 @@ void build_decoder(const LlmConfig& config, Llm& llm) {
   }
   stack.other_params = other_params(config, llm);
   llm.mtp_params = mtp_params(config, stack);
-  if (config.flag_or({"lm_head_bias"}, config.family().has(kHeadBias))) llm.head_params = static_cast<double>(llm.vocab);
+  if (config.flag_or({"lm_head_bias"}, config.family().has(kHeadBias)))
+    llm.head_params = static_cast<double>(llm.vocab);
   llm.stacks.push_back(std::move(stack));
 }
 

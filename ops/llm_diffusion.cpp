@@ -48,7 +48,8 @@ double final_layer(double h, double outputs) { return linear(h, 2.0 * h) + linea
 
 /// DiT (arXiv:2212.09748): adaLN-Zero blocks; class and time embedders counted once, as the paper's model has them.
 StackSpec dit(const LlmConfig& config, std::int64_t hidden) {
-  if (const auto cross = config.find({"cross_attention_dim"})) cross->fail("cross attention in a DiT is not understood");
+  if (const auto cross = config.find({"cross_attention_dim"}))
+    cross->fail("cross attention in a DiT is not understood");
   StackSpec stack;
   stack.hidden = hidden;
   const LayerSpec layer = block(config, hidden, config.flag_or({"attention_bias"}, false));
@@ -82,7 +83,7 @@ StackSpec sd3(const LlmConfig& config, std::int64_t hidden) {
   const double h = number(hidden), patch = number(config.dim_or({"patch_size"}, 2));
   const double in = number(config.dim_or({"in_channels"}, 16));
   const double out = number(config.dim_or({"out_channels"}, 16));
-  config.find({"caption_projection_dim", "pos_embed_max_size"});
+  config.find({"caption_projection_dim"});
   config.find({"pos_embed_max_size"});  // a sinusoidal buffer, no parameter
   stack.other_params = linear(in * patch * patch, h) + two_layers(number(kTimeChannels), h) +
                        two_layers(number(config.dim_or({"pooled_projection_dim"}, 2048)), h) +
@@ -112,6 +113,7 @@ StackSpec flux(const LlmConfig& config, std::int64_t hidden) {
   single.norms = 1;
   single.modulation_width = config.product(hidden, 3, "attention_head_dim");
   for (std::int64_t i = 0; i < singles; ++i) append_layer(stack, single);
+  config.find({"patch_size"});  // packed into in_channels already
   const double h = number(hidden), in = number(config.dim_or({"in_channels"}, 64));
   const double out = number(config.dim_or({"out_channels"}, config.dim_or({"in_channels"}, 64)));
   const bool guided = config.flag_or({"guidance_embeds"}, false);

@@ -21,8 +21,8 @@ AttentionSpec plain_attention(const LlmConfig& config, std::int64_t heads, std::
 
 std::int64_t divided(const LlmConfig& config, std::int64_t hidden, std::int64_t heads) {
   if (hidden % heads != 0) {
-    config.inner().fail("the hidden width " + std::to_string(hidden) + " is no multiple of the " + std::to_string(heads) +
-                        " attention heads");
+    config.inner().fail("the hidden width " + std::to_string(hidden) + " is no multiple of the " +
+                        std::to_string(heads) + " attention heads");
   }
   return hidden / heads;
 }
@@ -47,11 +47,12 @@ double bert_other_params(const LlmConfig& config, const Llm& llm, std::int64_t e
 void build_bert(const LlmConfig& config, Llm& llm) {
   read_common(config, llm, true);
   const auto architectures = config.find_anywhere({"architectures"});
-  const std::string architecture =
-      architectures && architectures->is_array() && architectures->size() > 0 && architectures->elements()[0].is_string()
-          ? architectures->elements()[0].as_string()
-          : "";
-  llm.has_head = architecture.find("MaskedLM") != std::string::npos || architecture.find("PreTraining") != std::string::npos;
+  const std::string architecture = architectures && architectures->is_array() && architectures->size() > 0 &&
+                                           architectures->elements()[0].is_string()
+                                       ? architectures->elements()[0].as_string()
+                                       : "";
+  llm.has_head =
+      architecture.find("MaskedLM") != std::string::npos || architecture.find("PreTraining") != std::string::npos;
   llm.tied_embeddings = true;
   StackSpec stack;
   stack.role = StackSpec::Role::encoder;
@@ -84,14 +85,15 @@ void build_bert(const LlmConfig& config, Llm& llm) {
   llm.stacks.push_back(std::move(stack));
 }
 
-/// T5 (arXiv:1910.10683): RMSNorm, no biases, relative position buckets in the first layer of each stack (in every layer
-/// of UMT5), d_kv apart from d_model / heads.
+/// T5 (arXiv:1910.10683): RMSNorm, no biases, relative position buckets in the first layer of each stack (in every
+/// layer of UMT5), d_kv apart from d_model / heads.
 void build_t5(const LlmConfig& config, Llm& llm) {
   read_common(config, llm, config.family().has(kTied));
   const std::int64_t heads = config.dim({"num_heads", "num_attention_heads"}, "attention heads");
   const std::int64_t width = config.dim_or({"d_kv", "head_dim"}, 64);
   const std::int64_t layers = config.layers({"num_layers", "num_hidden_layers"});
-  const std::int64_t decoder_layers = config.has({"num_decoder_layers"}) ? config.layers({"num_decoder_layers"}) : layers;
+  const std::int64_t decoder_layers =
+      config.has({"num_decoder_layers"}) ? config.layers({"num_decoder_layers"}) : layers;
   const std::int64_t buckets = config.dim_or({"relative_attention_num_buckets"}, 32);
   FfnSpec ffn;
   const std::string proj = config.text_or({"feed_forward_proj"}, config.is("t5") ? "relu" : "gated-gelu");
@@ -124,7 +126,8 @@ double seq2seq_other_params(const LlmConfig& config, const Llm& llm, bool decode
   if (config.is("whisper")) {
     if (decoder) return number(config.dim({"max_target_positions"}, "decoder positions")) * h + 2.0 * h;
     const double mel = number(config.dim_or({"num_mel_bins"}, 80));
-    return 3.0 * mel * h + h + 3.0 * h * h + h + number(config.dim({"max_source_positions"}, "encoder positions")) * h + 2.0 * h;
+    return 3.0 * mel * h + h + 3.0 * h * h + h + number(config.dim({"max_source_positions"}, "encoder positions")) * h +
+           2.0 * h;
   }
   const double positions = number(config.dim({"max_position_embeddings"}, "learned positions") + 2);
   return positions * h + 2.0 * h + (config.is("mbart") ? 2.0 * h : 0.0);
@@ -152,7 +155,8 @@ void build_seq2seq(const LlmConfig& config, Llm& llm) {
     layer.ffn->gated = false;
     layer.ffn->bias = true;
     layer.ffn->activation = read_activation(config, Activation::gelu);
-    layer.ffn->width = decoder ? config.dim({"decoder_ffn_dim"}, "FFN width") : config.dim({"encoder_ffn_dim"}, "FFN width");
+    layer.ffn->width =
+        decoder ? config.dim({"decoder_ffn_dim"}, "FFN width") : config.dim({"encoder_ffn_dim"}, "FFN width");
     layer.norm = NormKind::layer;
     layer.norm_vectors = 2;
     layer.norms = decoder ? 3 : 2;

@@ -46,12 +46,14 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"deepseek_v2", kDecoder, 0},
     {"deepseek_v3", kDecoder, 0},
     {"deepseek_v32", kDecoder, 0},
-    {"deepseek_v4", kDecoder, 0},
+    {"deepseek_v4", kDecoder, kWindow},
     {"kimi_k2", kDecoder, 0},
     {"kimi_k25", kDecoder, 0},
     {"glm_moe_dsa", kDecoder, 0},
     {"glm4_moe", kDecoder, kQkvBiasOnly | kRouterBias},
     {"glm4", kDecoder, kQkvBiasOnly | kFourNorms},
+    {"glm4v", kDecoder, kQkvBiasOnly | kFourNorms},
+    {"glm4v_moe", kDecoder, kQkvBiasOnly | kRouterBias},
     {"glm", kDecoder, kQkvBiasOnly},
     {"chatglm", kDecoder, 0},
     {"dots1", kDecoder, kQkNormHead | kRouterBias},
@@ -88,12 +90,13 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"seed_oss", kDecoder, kQkvBias | kQkvBiasOnly},
     {"smollm3", kDecoder, kTied},
     {"arcee", kDecoder, kPlainFfn},
+    {"apertus", kDecoder, kPlainFfn | kQkNormHead},
     {"ernie4_5", kDecoder, kTied},
     {"ernie4_5_moe", kDecoder, kTied | kRouterBias},
     {"hunyuan_v1_dense", kDecoder, kTied},
     {"hunyuan_v1_moe", kDecoder, kTied},
     {"mimo", kDecoder, kQkvBias | kQkvBiasOnly},
-    {"gpt_oss", kDecoder, kSinks | kRouterBias | kFfnBias, 0},
+    {"gpt_oss", kDecoder, kSinks | kRouterBias | kFfnBias | kEvenSlide},
     {"llama4", kDecoder, kSharedExpert | kQkNormFree | kNope4},
     {"llava", kDecoder, kSilentDims},
     {"jamba", kDecoder, kNoRope},
@@ -137,7 +140,8 @@ const Family* find_plain(const std::string& wanted) {
 }
 
 bool drop_suffix(std::string& text, std::string_view suffix) {
-  if (text.size() <= suffix.size() || text.compare(text.size() - suffix.size(), suffix.size(), suffix) != 0) return false;
+  if (text.size() <= suffix.size() || text.compare(text.size() - suffix.size(), suffix.size(), suffix) != 0)
+    return false;
   text.resize(text.size() - suffix.size());
   return true;
 }

@@ -50,8 +50,8 @@ std::int64_t shared_width(const LlmConfig& config, std::int64_t expert_width) {
 }
 
 std::int64_t expert_count(const LlmConfig& config) {
-  return config.count_or({"num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts"},
-                         0);
+  return config.count_or(
+      {"num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts"}, 0);
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ void build_t5(const LlmConfig& config, Llm& llm);
 void build_seq2seq(const LlmConfig& config, Llm& llm);
 void build_vit(const LlmConfig& config, Llm& llm);
 void build_diffusion(const LlmConfig& config, Llm& llm);
-/// The vision tower of a multimodal file when its layout is known (CLIP with an MLP projector); else says it is left out.
+/// The vision tower of a multimodal file when its layout is known (CLIP with an MLP projector); else says it is left
+/// out.
 void add_vision_tower(const LlmConfig& config, const JsonValue& vision, Llm& llm);
 
 /// `quant` is the root of hf_quant_config.json, if any.

@@ -10,13 +10,14 @@ using Mixers = std::vector<Mixer>;
 
 Mixer mixer_named(const JsonValue& value) {
   const std::string text = value.as_string();
-  if (text == "full_attention" || text == "attention" || text == "global_attention" || text == "global") return Mixer::full;
+  if (text == "full_attention" || text == "attention" || text == "global_attention" || text == "global")
+    return Mixer::full;
   if (text == "sliding_attention" || text == "local_attention" || text == "local") return Mixer::sliding;
   if (text == "chunked_attention") return Mixer::chunked;
   if (text == "linear_attention") return Mixer::delta_net;
   if (text == "mamba") return Mixer::mamba;
-  const std::vector<std::string> known{"full_attention", "sliding_attention", "chunked_attention",
-                                       "linear_attention", "mamba", "attention"};
+  const std::vector<std::string> known{"full_attention", "sliding_attention", "chunked_attention", "linear_attention",
+                                       "mamba",          "attention"};
   value.fail("layer kind '" + text + "' is not understood" + did_you_mean(text, known));
 }
 
@@ -99,7 +100,8 @@ void refuse_linear_types(const LlmConfig& config) {
   const auto list = config.find({"attn_type_list"});
   if (!list) return;
   for (const JsonValue& value : list->elements()) {
-    if (value.as_integer() != 1) value.fail("attention type " + value.dump() + " (lightning attention) is not understood");
+    if (value.as_integer() != 1)
+      value.fail("attention type " + value.dump() + " (lightning attention) is not understood");
   }
 }
 
@@ -124,6 +126,7 @@ std::vector<Mixer> layer_mixers(const LlmConfig& config, std::int64_t layers) {
     config.find({"full_attention_interval"});
     config.find({"sliding_window_pattern"});
     config.find({"attn_layer_indices"});
+    config.find({"mamba_n_heads", "mamba_num_heads", "mamba_head_dim"});
     mixers = from_list(*list, layers);
   } else if (recurrent_pattern(config, layers, mixers)) {
     return mixers;

@@ -26,7 +26,8 @@ int layer_index(const std::string& module) {
   return index;
 }
 
-/// A part counts as excluded when a pattern without a layer number, or plain names of at least half the layers, name it.
+/// A part counts as excluded when a pattern without a layer number, or plain names of at least half the layers, name
+/// it.
 class PartSeen {
  public:
   void see(const std::string& module) {
@@ -53,7 +54,8 @@ Excluded read_excluded(const JsonValue& object, std::size_t layers) {
       if (contains(module, "attn") || contains(module, "attention")) attention.see(module);
       const bool shared = contains(module, "shared_expert");
       if (contains(module, "experts") && !shared) experts.see(module);
-      const bool projection = contains(module, "gate_proj") || contains(module, "down_proj") || contains(module, "_proj");
+      const bool projection =
+          contains(module, "gate_proj") || contains(module, "down_proj") || contains(module, "_proj");
       if (contains(module, "mlp") && projection && !contains(module, "experts")) dense.see(module);
     }
   }
@@ -105,13 +107,16 @@ std::optional<Formats> from_groups(const LlmConfig& config, const JsonValue& obj
 /// ModelOpt's quant_algo.
 Formats from_algorithm(const LlmConfig& config, const JsonValue& value, DType compute) {
   const std::string algo = value.as_string();
-  if (algo == "FP8" || algo == "FP8_PER_CHANNEL_PER_TOKEN" || algo == "FP8_BLOCK_SCALES") return {DType::fp8, DType::fp8};
+  if (algo == "FP8" || algo == "FP8_PER_CHANNEL_PER_TOKEN" || algo == "FP8_BLOCK_SCALES")
+    return {DType::fp8, DType::fp8};
   if (algo == "FP8_PB_WO") return {DType::fp8, DType::fp8};
   if (algo == "NVFP4") return {DType::nvfp4, DType::nvfp4};
   if (algo == "NVFP4_AWQ") return {DType::nvfp4, DType::nvfp4};
   if (algo == "MXFP4") return {DType::mxfp4, compute};
-  if (algo == "W4A8_AWQ" || algo == "W4A8_MXFP4_FP8") return {algo == "W4A8_AWQ" ? DType::int4 : DType::mxfp4, DType::fp8};
-  if (algo == "W4A16" || algo == "W4A16_AWQ" || algo == "INT4_AWQ" || algo == "W4A16_GPTQ") return {DType::int4, compute};
+  if (algo == "W4A8_AWQ" || algo == "W4A8_MXFP4_FP8")
+    return {algo == "W4A8_AWQ" ? DType::int4 : DType::mxfp4, DType::fp8};
+  if (algo == "W4A16" || algo == "W4A16_AWQ" || algo == "INT4_AWQ" || algo == "W4A16_GPTQ")
+    return {DType::int4, compute};
   if (algo == "INT8_SQ" || algo == "W8A8_SQ_PER_CHANNEL") return {DType::int8, DType::int8};
   if (algo == "W8A16") return {DType::int8, compute};
   if (algo == "MIXED_PRECISION") {
@@ -136,7 +141,8 @@ bool set_flag(const JsonValue& object, const char* key) {
 }
 
 Formats from_method(const LlmConfig& config, const JsonValue& object, const std::string& method, DType compute) {
-  if (const auto algo = object.find("quant_algo"); algo && algo->is_string()) return from_algorithm(config, *algo, compute);
+  if (const auto algo = object.find("quant_algo"); algo && algo->is_string())
+    return from_algorithm(config, *algo, compute);
   if (const auto formats = from_groups(config, object, compute)) return *formats;
   if (method == "fp8" || method == "fbgemm_fp8") return {DType::fp8, DType::fp8};
   if (method == "mxfp4") return {DType::mxfp4, compute};
@@ -149,8 +155,7 @@ Formats from_method(const LlmConfig& config, const JsonValue& object, const std:
   }
   const std::vector<std::string> known{"fp8", "mxfp4", "gptq", "awq", "compressed-tensors", "modelopt", "bitsandbytes"};
   const auto named = object.find("quant_method");
-  (named ? *named : object)
-      .fail("quantization '" + method + "' is not understood" + did_you_mean(method, known));
+  (named ? *named : object).fail("quantization '" + method + "' is not understood" + did_you_mean(method, known));
 }
 
 DType kv_format(const JsonValue& object, DType fallback) {
@@ -176,7 +181,8 @@ void apply(const LlmConfig& config, const JsonValue& object, const std::string& 
   // One type stands for attention and dense FFN: with experts that is attention, without it is mostly the FFN.
   const bool linear_left = method == "mxfp4" || (experts ? left.attention : left.dense);
   q.linear = linear_left ? compute : formats.weight;
-  if (experts && left.attention) config.assume("quantization leaves attention (and, taken alike, dense FFN) in 16 bits");
+  if (experts && left.attention)
+    config.assume("quantization leaves attention (and, taken alike, dense FFN) in 16 bits");
   if (!experts && left.attention && !left.dense) config.assume("attention is left in 16 bits; costed like the FFN");
   q.kv = kv_format(object, q.kv);
   q.method = method;

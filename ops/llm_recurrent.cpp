@@ -30,8 +30,8 @@ void read_mamba2_heads(const LlmConfig& config, std::int64_t hidden, RecurrentSp
   r.inner = config.product(hidden, config.dim_or({"expand", "mamba_expand"}, 2), "expand");
   r.head_dim = width ? *width : (heads ? r.inner / *heads : 64);
   if (r.head_dim < 1 || r.inner % r.head_dim != 0) {
-    config.inner().fail("the inner width " + std::to_string(r.inner) + " of 'expand' is no multiple of the head width " +
-                        std::to_string(r.head_dim));
+    config.inner().fail("the inner width " + std::to_string(r.inner) +
+                        " of 'expand' is no multiple of the head width " + std::to_string(r.head_dim));
   }
   r.heads = r.inner / r.head_dim;
 }
@@ -41,7 +41,9 @@ void read_mamba2_heads(const LlmConfig& config, std::int64_t hidden, RecurrentSp
 RecurrentSpec read_mamba1(const LlmConfig& config, std::int64_t hidden) {
   RecurrentSpec r;
   r.kind = RecurrentKind::mamba1;
-  if (const auto inner = config.maybe_dim({"mamba_d_inner", "d_inner"})) {
+  auto inner = config.maybe_dim({"mamba_d_inner", "d_inner"});
+  if (!inner && !config.is("jamba")) inner = config.maybe_dim({"intermediate_size"});  // MambaConfig writes it out
+  if (inner) {
     r.inner = *inner;
     config.find({"mamba_expand", "expand"});
   } else {
@@ -101,7 +103,8 @@ void build_mamba(const LlmConfig& config, Llm& llm) {
   pad_vocabulary(config, llm);
   const auto native = config.find({"ssm_cfg"});
   const auto attention = config.find({"attn_layer_idx"});
-  if (attention && attention->size() > 0) attention->fail("attention layers between Mamba layers are not understood here");
+  if (attention && attention->size() > 0)
+    attention->fail("attention layers between Mamba layers are not understood here");
   if (config.count_or({"d_intermediate"}, 0) > 0) {
     config.find({"d_intermediate"})->fail("an MLP in every Mamba layer is not understood here");
   }

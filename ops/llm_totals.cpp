@@ -12,7 +12,8 @@ void read_dtype(const LlmConfig& config, Llm& llm) {
   const auto value = config.find_anywhere({"torch_dtype", "dtype"});
   const auto type = value && value->is_string() ? parse_dtype(value->as_string()) : std::nullopt;
   if (!type) {
-    config.assume(value ? "the file's dtype " + value->dump() + " is not a type: bf16" : "no torch_dtype in the file: bf16");
+    config.assume(value ? "the file's dtype " + value->dump() + " is not a type: bf16"
+                        : "no torch_dtype in the file: bf16");
   }
   llm.dtype = type.value_or(DType::bf16);
 }
@@ -78,7 +79,8 @@ void finish_totals(Llm& llm) {
     const LayerSpec& layer = main.kinds[static_cast<std::size_t>(kind)];
     if (!layer.attention) continue;
     llm.kv_elements_per_token += kv_elements(*layer.attention);
-    if (layer.attention->index_topk > 0) llm.index_elements_per_token += static_cast<double>(layer.attention->index_dim);
+    if (layer.attention->index_topk > 0)
+      llm.index_elements_per_token += static_cast<double>(layer.attention->index_dim);
   }
 }
 

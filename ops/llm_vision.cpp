@@ -105,7 +105,8 @@ void add_vision_tower(const LlmConfig& config, const JsonValue& vision, Llm& llm
   if (!vision.is_object()) return;
   const auto type = vision.find("model_type");
   if (!type || !type->is_string() || type->as_string() != "clip_vision_model") {
-    config.assume("the vision tower (" + (type && type->is_string() ? type->as_string() : std::string("no model_type")) +
+    config.assume("the vision tower (" +
+                  (type && type->is_string() ? type->as_string() : std::string("no model_type")) +
                   ") is left out: the figures are the language model's");
     return;
   }

@@ -3,12 +3,13 @@
 // Prefill reads `prompt` tokens a sequence, by kind of model:
 // * decoder: the prompt; logits of the last token of each sequence, as serving does, and a greedy choice.
 // * encoder (BERT): the prompt; logits of all tokens if there is a head.
-// * encoder-decoder: where the encoder's length is fixed (Whisper: 1500 frames) it runs over that and the decoder over the
+// * encoder-decoder: where the encoder's length is fixed (Whisper: 1500 frames) it runs over that and the decoder over
+// the
 //   prompt; else (T5) the encoder runs over the prompt and the decoder over its start token. Decode is a decoder step
 //   with cross attention over the encoder's tokens.
 // * vision (ViT): one image a sequence (fixed patches); without such a count, the prompt. No patch embedding.
-// * diffusion (DiT, MMDiT): one denoising step over `prompt` latent tokens, beside kMmditTextTokens of text in models
-//   with double-stream layers; their single-stream layers see both.
+// * diffusion (DiT, MMDiT): one denoising step over the latent tokens of the stack's picture (without such a count, of
+//   the prompt), beside the text tokens of models with double-stream layers; their single-stream layers see both.
 // A vision tower beside a language model does not run: the prompt is text. Multi-token prediction layers don't either.
 #include <string>
 
@@ -29,13 +30,6 @@ const StackSpec* encoder_of(const Llm& llm) {
   return nullptr;
 }
 
-bool has_double_stream(const StackSpec& stack) {
-  for (const LayerSpec& kind : stack.kinds) {
-    if (kind.double_stream) return true;
-  }
-  return false;
-}
-
 const char* segment_name(const StackSpec& stack, const LayerSpec& l) {
   if (stack.role == Role::vision) return "vision_layer";
   if (stack.role == Role::encoder) return "encoder_layer";
@@ -43,6 +37,7 @@ const char* segment_name(const StackSpec& stack, const LayerSpec& l) {
   const bool moe = l.ffn && l.ffn->is_moe();
   if (l.recurrent) return moe ? "recurrent_moe_layer" : "recurrent_layer";
   if (!l.attention && !l.cross) return moe ? "moe_only_layer" : "ffn_only_layer";
+  if (l.attention && l.attention->index_heads > 0) return moe ? "indexed_moe_layer" : "indexed_layer";
   if (l.attention && l.attention->window > 0) return moe ? "window_moe_layer" : "window_layer";
   return moe ? "moe_layer" : "layer";
 }
@@ -94,6 +89,10 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
   s.dropout = false;
   s.q_len = latents;
   s.tokens = s.batch * latents;
+  if (&stack == &llm.main()) return;  // its last norm belongs to the head
+  s.open("encoder_end", 1);
+  s.norm("encoder_norm", stack.kinds.front().norm, s.tokens, s.hidden);
+  s.close();
 }
 
 /// Cross entropy over the vocabulary: eager code casts to fp32 and keeps it; the fused kernel (Liger, Apex) overwrites
@@ -159,8 +158,7 @@ double step_tokens(const Llm& llm, const Workload& w) {
   const double sequences = static_cast<double>(w.batch * w.parallel.data);
   if (w.phase == Phase::decode) return sequences;
   const StackSpec& main = llm.main();
-  const bool fixed = main.role == Role::vision && main.fixed_tokens > 0;
-  return sequences * static_cast<double>(fixed ? main.fixed_tokens : w.prompt);
+  return sequences * static_cast<double>(main.fixed_tokens > 0 ? main.fixed_tokens : w.prompt);
 }
 
 }  // namespace
@@ -176,8 +174,8 @@ Lengths lengths_of(const Llm& llm, const Workload& w, const StackSpec& stack) {
     n.kv_len = w.phase == Phase::decode ? w.context + 1 : n.q_len;
     return n;
   }
-  if (stack.role == Role::diffusion && has_double_stream(stack)) n.text_tokens = kMmditTextTokens;
-  n.q_len = n.kv_len = stack.fixed_tokens > 0 && stack.role != Role::diffusion ? stack.fixed_tokens : w.prompt;
+  n.text_tokens = stack.text_tokens;
+  n.q_len = n.kv_len = stack.fixed_tokens > 0 ? stack.fixed_tokens : w.prompt;
   return n;
 }
 

@@ -1,6 +1,7 @@
 // Softmax attention of one layer: projections, rotation, cache append and the attention itself at each fusion level.
 //
-// none     q, k, v GEMMs apart; QK^T, scale, mask, softmax (dropout), PV as kernels of their own, over all pairs, masked
+// none     q, k, v GEMMs apart; QK^T, scale, mask, softmax (dropout), PV as kernels of their own, over all pairs,
+// masked
 //          or not; the cache is written by a copy (a static cache; torch.cat would copy all of it) and grouped KV heads
 //          are expanded by a copy first (`repeat_kv` of Hugging Face's eager code).
 // typical  one QKV GEMM and flash attention. One `rope` kernel rotates Q and K and writes K and V to the cache, in
@@ -32,7 +33,7 @@ void eager_core(Step& s, const Core& c) {
 void flash(Step& s, const char* name, const Core& c, std::int64_t sequences, std::int64_t q_len, std::int64_t kv_len) {
   const std::int64_t window = c.window < kv_len && !c.chunked ? c.window : 0;
   s.add(name, AttentionPrefill{sequences, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim, q_len, kv_len, c.causal, window,
-                               c.append, s.types.base, s.types.kv});
+                               c.append, s.types.base, c.kv});
 }
 
 /// Fixed chunks (Llama-4): every full chunk is a sequence of its own, the rest a shorter one.
@@ -118,9 +119,9 @@ void attention_core(Step& s, const Core& c) {
   } else if (c.decode) {
     // A chunk is a shorter context; a sliding window is the kernel's own business.
     const bool slides = c.window > 0 && !c.chunked && c.window < c.kv_len;
-    s.add("attention", AttentionDecode{s.batch, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim,
-                                       c.chunked ? decode_keys(c) : c.kv_len, 0, slides ? c.window : 0, s.types.base,
-                                       s.types.kv});
+    s.add("attention",
+          AttentionDecode{s.batch, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim, c.chunked ? decode_keys(c) : c.kv_len, 0,
+                          slides ? c.window : 0, s.types.base, c.kv});
   } else if (c.chunked && c.window > 0 && c.window < c.q_len) {
     chunked_prefill(s, c);
   } else {
@@ -129,14 +130,14 @@ void attention_core(Step& s, const Core& c) {
 }
 
 void self_attention(Step& s, const AttentionSpec& a) {
-  if (a.compress_ratio > 0 || a.out_groups > 0) return compressed_attention(s, a);
+  if (a.shared_kv) return compressed_attention(s, a);
   if (a.kind == AttentionSpec::Kind::mla) return mla_attention(s, a);
   const std::int64_t q_heads = s.share(a.q_heads), kv_heads = s.share(a.kv_heads);
   qkv_projection(s, a, q_heads, kv_heads);
   qk_norm(s, a, q_heads, kv_heads);
   rope_and_append(s, a, q_heads, kv_heads);
   attention_core(s, {q_heads, kv_heads, a.qk_dim, a.v_dim, s.q_len, s.kv_len, a.causal, a.window, a.chunked, s.decode,
-                     s.max() && s.cache ? 1 : 0});
+                     s.max() && s.cache ? 1 : 0, s.kept()});
   if (a.output_gate) output_gate(s, q_heads * a.v_dim);
   out_projection(s, a, q_heads);
 }
@@ -156,12 +157,12 @@ void cross_attention(Step& s, const AttentionSpec& a) {
       s.linear("cross_kv_proj", source, k_width + v_width, s.hidden, a.qkv_bias);
     }
   }
-  Core core{q_heads, kv_heads, a.qk_dim, a.v_dim, s.q_len, s.cross_len, false, 0, false, s.decode, 0};
+  Core core{q_heads, kv_heads, a.qk_dim, a.v_dim, s.q_len, s.cross_len, false, 0, false, s.decode, 0, s.kept()};
   if (s.none()) {
     eager_core(s, core);
   } else if (s.decode) {
-    s.add("cross_attention", AttentionDecode{s.batch, q_heads, kv_heads, a.qk_dim, a.v_dim, s.cross_len, 0, 0,
-                                             s.types.base, s.types.kv});
+    s.add("cross_attention",
+          AttentionDecode{s.batch, q_heads, kv_heads, a.qk_dim, a.v_dim, s.cross_len, 0, 0, s.types.base, s.types.kv});
   } else {
     flash(s, "cross_attention", core, s.batch, s.q_len, s.cross_len);
   }

@@ -1,14 +1,17 @@
 // The backward pass, derived node by node from the forward one, segments and nodes in reverse order.
 //
-// GEMM        dX[M,K] = dY[M,N] W[N,K] and dW[N,K] = dY^T[N,M] X[M,K]: together twice the forward FLOPs. For the batched
+// GEMM        dX[M,K] = dY[M,N] W[N,K] and dW[N,K] = dY^T[N,M] X[M,K]: together twice the forward FLOPs. For the
+// batched
 //             GEMMs of eager attention these are the gradients of both activations.
 // attention   flash attention recomputes the scores, so five products where the forward pass has two (FlashAttention-2,
-//             arXiv 2307.08691, algorithm 2): S and dQ, dK over the QK width, dP and dV over the V width. Three nodes hold
-//             them exactly: `.dv` {S, dV} and `.dk` {dK, dP} each of the forward shape, `.dq` {dQ} at half the width.
-//             Today's kernels do all of it in one launch; a sum over the nodes is right, two launches are too many.
+//             arXiv 2307.08691, algorithm 2): S and dQ, dK over the QK width, dP and dV over the V width. Three nodes
+//             hold them exactly: `.dv` {S, dV} and `.dk` {dK, dP} each of the forward shape, `.dq` {dQ} at half the
+//             width. Today's kernels do all of it in one launch; a sum over the nodes is right, two launches are too
+//             many.
 // row-wise    by the bytes moved: a norm reads dY, X and the residual's gradient and writes one (the residual form);
-//             SwiGLU reads dY, gate and up and writes two (its residual form: five passes); activations and softmax read
-//             two and write one (as `add`); a product reads three and writes two (two `add`s, as eager autograd does).
+//             SwiGLU reads dY, gate and up and writes two (its residual form: five passes); activations and softmax
+//             read two and write one (as `add`); a product reads three and writes two (two `add`s, as eager autograd
+//             does).
 // embedding   rows scattered back.
 // recurrence  twice: the states are recomputed, then scanned in reverse. Convolution: input and weight gradients.
 // Bias and router top-k gradients are left out (less than 1e-3 of a layer's bytes).
@@ -62,6 +65,7 @@ constexpr std::array kGradNames{
     GradNames{"shared_up_proj", "shared_up_proj.dx", "shared_up_proj.dw"},
     GradNames{"shared_down_proj", "shared_down_proj.dx", "shared_down_proj.dw"},
     GradNames{"router", "router.dx", "router.dw"},
+    GradNames{"shared_gate", "shared_gate.dx", "shared_gate.dw"},
     GradNames{"latent_down", "latent_down.dx", "latent_down.dw"},
     GradNames{"latent_up", "latent_up.dx", "latent_up.dw"},
     GradNames{"experts_gate_up", "experts_gate_up.dx", "experts_gate_up.dw"},

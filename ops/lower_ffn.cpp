@@ -9,13 +9,13 @@
 
 namespace plumbline::lowering {
 
-const FfnNames kFfnNames{"ffn_quantize", "gate_up_proj", "gate_proj", "up_proj", "ffn_act", "ffn_mul", "down_quantize",
-                         "down_proj", "ffn_all_reduce"};
-const FfnNames kSharedNames{"shared_quantize", "shared_gate_up_proj", "shared_gate_proj", "shared_up_proj",
-                            "shared_act", "shared_mul", "shared_down_quantize", "shared_down_proj",
-                            "shared_all_reduce"};
-const FfnNames kTextNames{"text_ffn_quantize", "text_gate_up_proj", "text_gate_proj", "text_up_proj", "text_ffn_act",
-                          "text_ffn_mul", "text_down_quantize", "text_down_proj", "text_all_reduce"};
+const FfnNames kFfnNames{"ffn_quantize", "gate_up_proj",  "gate_proj", "up_proj",       "ffn_act",
+                         "ffn_mul",      "down_quantize", "down_proj", "ffn_all_reduce"};
+const FfnNames kSharedNames{"shared_quantize",      "shared_gate_up_proj", "shared_gate_proj",
+                            "shared_up_proj",       "shared_act",          "shared_mul",
+                            "shared_down_quantize", "shared_down_proj",    "shared_all_reduce"};
+const FfnNames kTextNames{"text_ffn_quantize", "text_gate_up_proj",  "text_gate_proj", "text_up_proj",   "text_ffn_act",
+                          "text_ffn_mul",      "text_down_quantize", "text_down_proj", "text_all_reduce"};
 
 namespace {
 
@@ -40,8 +40,9 @@ void activate(Step& s, const FfnSpec& f, std::int64_t rows, std::int64_t width, 
   if (f.gated) s.row(names.mul, RowwiseKind::add, rows, width);
 }
 
-constexpr FfnNames kExpertNames{"expert_quantize", "experts_gate_up", "experts_gate", "experts_up", "experts_act",
-                                "experts_mul", "expert_down_quantize", "experts_down", "experts_all_reduce"};
+constexpr FfnNames kExpertNames{"expert_quantize",      "experts_gate_up", "experts_gate",
+                                "experts_up",           "experts_act",     "experts_mul",
+                                "expert_down_quantize", "experts_down",    "experts_all_reduce"};
 
 /// Routed rows of this rank. With expert parallelism a rank holds experts / degree and receives, balanced, as many rows
 /// as it sends: tokens x topk rows, each through one of its experts.
@@ -60,6 +61,18 @@ void grouped(Step& s, const char* name, const Routed& r, std::int64_t n, std::in
   s.add(name, GroupedGemm{r.experts, r.topk, r.tokens, n, k, 0, s.types.experts});
 }
 
+/// Every routed row of the down projection is its own: `rows` tokens through one expert each (GroupedGemm's comment).
+/// With few rows that form expects too few experts to be touched (Mixtral at batch 1: 1.88, not 2) and the weights are
+/// nearly all of the bytes, so there the form of the up projection stays.
+Routed down_rows(const Routed& r) {
+  Routed down = r;
+  if (r.rows >= 4 * r.experts) {
+    down.tokens = r.rows;
+    down.topk = 1;
+  }
+  return down;
+}
+
 void exchange(Step& s, const char* name, const Routed& r, DType type) {
   const std::int64_t degree = s.workload.parallel.expert;
   if (degree == 1) return;
@@ -68,7 +81,10 @@ void exchange(Step& s, const char* name, const Routed& r, DType type) {
 }
 
 void route(Step& s, const FfnSpec& f) {
-  s.gemm("router", s.tokens, f.experts, s.hidden, s.types.plain);
+  // The shared expert's gate is one more column of the router; eager code multiplies by it apart.
+  const bool gate = f.shared_gate && f.shared_width > 0;
+  s.gemm("router", s.tokens, f.experts + (gate && !s.none() ? 1 : 0), s.hidden, s.types.plain);
+  if (s.none() && gate) s.gemm("shared_gate", s.tokens, 1, s.hidden, s.types.plain);
   if (s.none()) s.row("router_softmax", RowwiseKind::softmax, s.tokens, f.experts);
   s.add("router_topk", TopK{s.tokens, f.experts, f.topk, s.types.base});
 }
@@ -76,7 +92,10 @@ void route(Step& s, const FfnSpec& f) {
 void experts(Step& s, const FfnSpec& f) {
   const Routed r = routed(s, f);
   const DType moved = s.types.quantizes(s.types.experts) ? s.types.experts.input : s.types.base;
-  if (f.latent > 0) s.linear("latent_down", s.tokens, f.latent, s.hidden);
+  if (f.latent > 0) {
+    s.quantize("latent_down_quantize", s.tokens, s.hidden, s.types.linear);
+    s.linear("latent_down", s.tokens, f.latent, s.hidden);
+  }
   s.quantize(kExpertNames.quantize, s.tokens, r.width, s.types.experts);
   if (!s.max()) s.add("moe_permute", MoePermute{s.tokens, f.topk, r.width, false, moved});
   exchange(s, "moe_dispatch", r, moved);
@@ -88,13 +107,15 @@ void experts(Step& s, const FfnSpec& f) {
   }
   activate(s, f, r.rows, r.expert_width, kExpertNames);
   s.quantize(kExpertNames.down_quantize, r.rows, r.expert_width, s.types.experts);
-  grouped(s, kExpertNames.down, r, r.width, r.expert_width);
+  grouped(s, kExpertNames.down, down_rows(r), r.width, r.expert_width);
   exchange(s, "moe_collect", r, s.types.base);
 }
 
 void combine(Step& s, const FfnSpec& f) {
   s.add("moe_combine", MoePermute{s.tokens, f.topk, f.latent > 0 ? f.latent : s.hidden, true, s.types.base});
-  if (f.latent > 0) s.linear("latent_up", s.tokens, s.hidden, f.latent);
+  if (f.latent == 0) return;
+  s.quantize("latent_up_quantize", s.tokens, f.latent, s.types.linear);
+  s.linear("latent_up", s.tokens, s.hidden, f.latent);
 }
 
 }  // namespace

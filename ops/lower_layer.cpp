@@ -2,8 +2,8 @@
 //
 // none     norm, part, [second norm,] add: each a kernel.
 // typical  the add is fused into the next norm (Rowwise.residual), so a layer begins with add + norm. The first layer's
-//          norm has nothing to add and the final norm has; lowering folds layers, so it writes the residual form for all
-//          layers and the plain form for the final norm: as many adds as there are.
+//          norm has nothing to add and the final norm has; lowering folds layers, so it writes the residual form for
+//          all layers and the plain form for the final norm: as many adds as there are.
 // max      a second norm behind a part (Gemma 2/3) joins add + norm in one kernel; a quantized consumer gets its input
 //          from the norm in that format. No kernel of today fuses a row norm into the GEMM before it, so neither do we.
 #include "ops/lower_step.hpp"
@@ -36,12 +36,12 @@ void modulate(Step& s, const LayerSpec& l, const char* name) {
 struct PartNames {
   const char *norm, *modulate, *post_norm, *gate, *dropout, *add;
 };
-constexpr PartNames kMixer{"attn_norm", "attn_modulate", "attn_post_norm", "attn_modulate_gate", "attn_out_dropout",
-                           "attn_residual_add"};
-constexpr PartNames kCross{"cross_norm", "cross_modulate", "cross_post_norm", "cross_modulate_gate",
-                           "cross_out_dropout", "cross_residual_add"};
-constexpr PartNames kFfn{"ffn_norm", "ffn_modulate", "ffn_post_norm", "ffn_modulate_gate", "ffn_dropout",
-                         "ffn_residual_add"};
+constexpr PartNames kMixer{"attn_norm",          "attn_modulate",    "attn_post_norm",
+                           "attn_modulate_gate", "attn_out_dropout", "attn_residual_add"};
+constexpr PartNames kCross{"cross_norm",          "cross_modulate",    "cross_post_norm",
+                           "cross_modulate_gate", "cross_out_dropout", "cross_residual_add"};
+constexpr PartNames kFfn{"ffn_norm",          "ffn_modulate", "ffn_post_norm",
+                         "ffn_modulate_gate", "ffn_dropout",  "ffn_residual_add"};
 
 void before(Step& s, const LayerSpec& l, const NormPlan& plan, const PartNames& names, const Precision* consumer) {
   if (plan.pre) {
@@ -129,7 +129,7 @@ void double_stream_layer(Step& s, const LayerSpec& l) {
   const std::int64_t joined = latents + text;
   if (a.qk_norm > 0 && !s.max()) s.norm("qk_norm", NormKind::rms, joined * (heads + kv), a.qk_dim);
   if (a.rope && !s.max()) s.add("rope", Rope{joined, heads + kv, a.qk_dim, s.types.base});
-  attention_core(s, {heads, kv, a.qk_dim, a.v_dim, both, both, false, 0, false, false, 0});
+  attention_core(s, {heads, kv, a.qk_dim, a.v_dim, both, both, false, 0, false, false, 0, s.types.base});
   const auto finish = [&](std::int64_t rows, const char* quantize_name, const char* name, const char* norm_name,
                           const FfnNames& names) {
     s.tokens = rows;
@@ -145,7 +145,7 @@ void double_stream_layer(Step& s, const LayerSpec& l) {
     if (s.none() || !plan.pre) s.row(kFfn.add, RowwiseKind::add, rows, s.hidden);
   };
   finish(latents, "o_quantize", "o_proj", "ffn_norm", kFfnNames);
-  finish(text, "text_o_quantize", "text_o_proj", "text_ffn_norm", kTextNames);
+  if (!l.second_stream_ends) finish(text, "text_o_quantize", "text_o_proj", "text_ffn_norm", kTextNames);
   s.tokens = latents;
 }
 

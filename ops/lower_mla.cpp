@@ -85,7 +85,7 @@ void expanded(Step& s, const AttentionSpec& a, const Mla& m) {
   rope_and_append(s, m);
   if (!s.max()) s.copy("k_concat", s.tokens, m.heads * (m.nope + m.rope));  // [k_nope, k_rope for every head]
   attention_core(s, {m.heads, m.heads, m.nope + m.rope, m.v, s.q_len, s.kv_len, a.causal, selected(a, s.kv_len), false,
-                     false, 0});
+                     false, 0, s.types.base});
 }
 
 void absorbed(Step& s, const AttentionSpec& a, const Mla& m) {
@@ -151,14 +151,14 @@ void compressed_core(Step& s, const AttentionSpec& a, std::int64_t heads) {
     s.gemm("attn_context", heads, dim, keys, s.types.plain, false, s.batch);
     return;
   }
-  attention_core(s, {heads, 1, dim, dim, s.q_len, s.kv_len, true, window, false, false, 0});
+  attention_core(s, {heads, 1, dim, dim, s.q_len, s.kv_len, true, window, false, false, 0, s.kept()});
   // A query sees the pooled tokens before it: half of them on average, at most top k.
   const std::int64_t pooled = pooled_keys(a, ceil_div(s.kv_len, 2));
   if (pooled == 0) return;
-  if (s.none()) attention_core(s, {heads, 1, dim, dim, s.q_len, pooled, false, 0, false, false, 0});
+  if (s.none()) attention_core(s, {heads, 1, dim, dim, s.q_len, pooled, false, 0, false, false, 0, s.kept()});
   else
-    s.add("attention_pooled", AttentionPrefill{s.batch, heads, 1, dim, dim, s.q_len, pooled, false, 0, 0, s.types.base,
-                                               s.types.kv});
+    s.add("attention_pooled",
+          AttentionPrefill{s.batch, heads, 1, dim, dim, s.q_len, pooled, false, 0, 0, s.types.base, s.kept()});
 }
 
 }  // namespace
@@ -166,18 +166,21 @@ void compressed_core(Step& s, const AttentionSpec& a, std::int64_t heads) {
 void compressed_attention(Step& s, const AttentionSpec& a) {
   const std::int64_t heads = s.share(a.q_heads), dim = a.qk_dim;
   s.quantize("qkv_a_quantize", s.tokens, s.hidden, s.types.linear);
+  const std::int64_t q_first = a.q_lora_rank > 0 ? a.q_lora_rank : heads * dim;
   if (s.none()) {
-    s.linear("q_a_proj", s.tokens, a.q_lora_rank, s.hidden);
+    s.linear("q_a_proj", s.tokens, q_first, s.hidden);
     s.linear("kv_proj", s.tokens, dim, s.hidden);
   } else {
-    s.linear("qkv_a_proj", s.tokens, a.q_lora_rank + dim, s.hidden);
+    s.linear("qkv_a_proj", s.tokens, q_first + dim, s.hidden);
   }
-  s.norm("q_a_norm", NormKind::rms, s.tokens, a.q_lora_rank);
-  s.quantize("q_b_quantize", s.tokens, a.q_lora_rank, s.types.linear);
-  s.linear("q_b_proj", s.tokens, heads * dim, a.q_lora_rank);
+  if (a.q_lora_rank > 0) {
+    s.norm("q_a_norm", NormKind::rms, s.tokens, a.q_lora_rank);
+    s.quantize("q_b_quantize", s.tokens, a.q_lora_rank, s.types.linear);
+    s.linear("q_b_proj", s.tokens, heads * dim, a.q_lora_rank);
+  }
   compressor(s, a);
   if (a.index_heads > 0 && a.compress_ratio > 0) {
-    indexer(s, a, a.q_lora_rank, std::max<std::int64_t>(1, s.kv_len / a.compress_ratio));
+    indexer(s, a, a.q_lora_rank > 0 ? a.q_lora_rank : s.hidden, std::max<std::int64_t>(1, s.kv_len / a.compress_ratio));
   }
   if (!s.max()) {
     s.add("rope", Rope{s.tokens, heads + 1, a.rope_dim > 0 ? a.rope_dim : dim, s.types.base});

@@ -47,6 +47,7 @@ void mamba1(Step& s, const RecurrentSpec& r) {
   s.linear("in_proj", s.tokens, 2 * inner, s.hidden);
   conv(s, r, inner);
   s.linear("x_proj", s.tokens, r.dt_rank + 2 * r.state, inner);
+  if (r.inner_norms) s.norm("inner_norm", NormKind::rms, s.tokens, r.dt_rank + 2 * r.state);
   s.linear("dt_proj", s.tokens, inner, r.dt_rank);
   recur(s, r, inner, 1, r.state, 1);
   if (s.none()) gated_norm(s, s.tokens, inner, false);

@@ -12,15 +12,15 @@ namespace plumbline::lowering {
 
 /// Formats of one step, resolved from the model file and the workload (lower_types.cpp).
 struct Types {
-  DType base = DType::bf16;    ///< activations, embedding, head, router, norms
+  DType base = DType::bf16;  ///< activations, embedding, head, router, norms
   Precision plain, linear, experts;
   DType kv = DType::bf16;
   bool quantizes(const Precision& p) const { return bits(p.input) < bits(base); }
 };
 
-/// `--dtype`, when given, types the linear layers and the experts; else the file's quantization does. Training keeps the
-/// file's type only when it is fp8 (4-bit and weight-only files are inference formats) and refuses a given weight-only
-/// format. Throws BadInput.
+/// `--dtype`, when given, types the linear layers and the experts; else the file's quantization does. Training keeps
+/// the file's type only when it is fp8 (4-bit and weight-only files are inference formats) and refuses a given
+/// weight-only format. Throws BadInput.
 Types types_of(const Llm& llm, const Workload& workload);
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -38,20 +38,22 @@ class Step {
   // The stack being walked.
   std::int64_t hidden = 0;
   std::int64_t batch = 1;
-  std::int64_t q_len = 1;       ///< new tokens a sequence
-  std::int64_t kv_len = 1;      ///< cached and new tokens a sequence
-  std::int64_t tokens = 1;      ///< batch x q_len
-  std::int64_t cross_len = 0;   ///< tokens of the encoder that cross attention reads
-  std::int64_t text_tokens = 0; ///< MMDiT: tokens a sequence of the second stream
-  bool decode = false;          ///< one new token over a cache
-  bool cache = false;           ///< new keys and values are kept
-  bool padded = false;          ///< eager code adds a padding mask though attention is not causal
-  bool dropout = false;         ///< this layer trains with dropout
+  std::int64_t q_len = 1;        ///< new tokens a sequence
+  std::int64_t kv_len = 1;       ///< cached and new tokens a sequence
+  std::int64_t tokens = 1;       ///< batch x q_len
+  std::int64_t cross_len = 0;    ///< tokens of the encoder that cross attention reads
+  std::int64_t text_tokens = 0;  ///< MMDiT: tokens a sequence of the second stream
+  bool decode = false;           ///< one new token over a cache
+  bool cache = false;            ///< new keys and values are kept
+  bool padded = false;           ///< eager code adds a padding mask though attention is not causal
+  bool dropout = false;          ///< this layer trains with dropout
   Pass pass = Pass::forward;
 
   bool none() const { return fusion == Fusion::none; }
   bool max() const { return fusion == Fusion::max; }
   bool train() const { return workload.phase == Phase::train; }
+  /// Keys and values that stay in the cache have its format; others are activations.
+  DType kept() const { return cache ? types.kv : types.base; }
   std::int64_t tp() const { return workload.parallel.tensor; }
   /// Share of a dimension that tensor parallelism splits; at least 1 (KV heads are replicated beyond that).
   std::int64_t share(std::int64_t whole) const { return tp() == 1 ? whole : ceil_div(whole, tp()); }
@@ -117,8 +119,8 @@ void double_stream_layer(Step& s, const LayerSpec& l);
 /// How the norms of a layer over the hidden width spread over its parts.
 struct NormPlan {
   int parts = 0;
-  bool pre = true;     ///< every part has a norm in front of it (or, which costs the same, behind)
-  bool post = false;   ///< and another one behind it (Gemma 2/3)
+  bool pre = true;    ///< every part has a norm in front of it (or, which costs the same, behind)
+  bool post = false;  ///< and another one behind it (Gemma 2/3)
 };
 NormPlan norm_plan(const LayerSpec& l);
 
@@ -130,6 +132,7 @@ struct Core {
   bool chunked = false;
   bool decode = false;
   int append = 0;
+  DType kv = DType::bf16;  ///< format in which keys and values lie in memory
 };
 void attention_core(Step& s, const Core& c);
 
@@ -141,9 +144,6 @@ inline bool trains_with_dropout(const LayerSpec& l, StackSpec::Role role) {
   const bool text = role == StackSpec::Role::decoder || role == StackSpec::Role::encoder;
   return text && l.norm == NormKind::layer && l.ffn && !l.ffn->gated && !l.ffn->is_moe();
 }
-
-/// Text tokens beside the latents in an MMDiT: FLUX.1-dev's `max_sequence_length` (diffusers, FluxPipeline default).
-inline constexpr std::int64_t kMmditTextTokens = 512;
 
 /// Which tokens each stack of the model sees in this step.
 struct Lengths {

@@ -33,11 +33,10 @@ Elements elements_of(const Llm& llm) {
   e.wide = llm.embedding_params + llm.head_params;
   for (const StackSpec& stack : llm.stacks) {
     e.wide += stack.other_params;
-    each_kind(stack, [&](const LayerSpec& l, double repeats) {
-      const double vectors = l.norm == NormKind::layer ? 2 : 1;
-      double wide = d(l.norms) * vectors * d(stack.hidden);
+    each_kind(stack, [&](const LayerSpec& l, double layers) {
+      const double repeats = stack.shared_weights ? 1 : layers;
+      double wide = d(l.norms) * d(l.norm_vectors) * d(stack.hidden);
       if (l.ffn) wide += d(l.ffn->experts) * d(stack.hidden);
-      wide = std::min(wide, l.params - l.expert_params);  // norms without parameters (DiT)
       e.wide += repeats * wide;
       e.linear += repeats * (l.params - l.expert_params - wide);
       e.experts += repeats * l.expert_params;
@@ -65,7 +64,7 @@ Bytes weights(const Elements& e, const Types& t, bool train) {
 Bytes kv_of(const AttentionSpec& a, const Types& t, double tokens, const ParallelPlan& plan) {
   const double kept = a.window > 0 ? std::min(tokens, d(a.window)) : tokens;
   const double index = a.index_heads > 0 ? d(a.index_dim) : 0;
-  if (a.compress_ratio > 0 || a.out_groups > 0) {
+  if (a.shared_kv) {
     const double pooled = a.compress_ratio > 0 ? tokens / d(a.compress_ratio) : 0;
     return storage(t.kv, (kept + pooled) * d(a.qk_dim) + pooled * index);
   }
@@ -77,7 +76,7 @@ Bytes kv_of(const AttentionSpec& a, const Types& t, double tokens, const Paralle
 Bytes state_of(const RecurrentSpec& r, const Types& t, const ParallelPlan& plan) {
   const bool delta = r.kind == RecurrentKind::gated_delta_net;
   const double state = d(delta && r.state == 0 ? r.key_dim : r.state);
-  const double mixed = delta                               ? 2 * d(r.key_heads * r.key_dim)
+  const double mixed = delta                             ? 2 * d(r.key_heads * r.key_dim)
                        : r.kind == RecurrentKind::mamba2 ? 2 * d(r.groups * r.state)
                                                          : 0;
   const Bytes matrix = storage(r.state_dtype, d(r.inner) * state);

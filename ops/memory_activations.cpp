@@ -17,7 +17,7 @@ double d(std::int64_t n) { return static_cast<double>(n); }
 struct View {
   const Workload& w;
   const Types& types;
-  double element;      ///< bytes of one activation
+  double element;  ///< bytes of one activation
   double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, cross_tokens = 0, cross_len = 0;
   bool dropout = false;
   bool flash() const { return w.fusion != Fusion::none; }
@@ -36,7 +36,7 @@ Widths widths(const AttentionSpec& a, double tp) {
   n.out = n.heads * d(a.v_dim);
   n.kv = d(a.kv_heads) * d(a.qk_dim + a.v_dim) / tp;
   if (a.kind == AttentionSpec::Kind::mla) {
-    n.kv = n.heads * d(a.qk_dim + a.v_dim);                         // expanded
+    n.kv = n.heads * d(a.qk_dim + a.v_dim);                                  // expanded
     n.extra = 2 * d(a.q_lora_rank) + 2 * d(a.kv_lora_rank) + d(a.rope_dim);  // latents before and after their norm
   }
   return n;
@@ -56,9 +56,9 @@ double stored_attention(const AttentionSpec& a, const View& v, double kv_tokens,
 /// Input, inputs and result of the activation (SwiGLU recomputes its product at `max`), mask of the output's dropout.
 double stored_dense(const FfnSpec& f, const View& v, double rows, double in, double width) {
   const double gates = f.gated ? 2 : 1;
-  double kept = gates * width;                                  // gate and up, or up
-  if (!(f.gated && v.w.fusion == Fusion::max)) kept += width;   // what the down projection reads
-  if (f.gated && !v.flash()) kept += width;                     // eager code keeps silu(gate) as well
+  double kept = gates * width;                                 // gate and up, or up
+  if (!(f.gated && v.w.fusion == Fusion::max)) kept += width;  // what the down projection reads
+  if (f.gated && !v.flash()) kept += width;                    // eager code keeps silu(gate) as well
   return rows * v.element * (in + kept);
 }
 
@@ -67,7 +67,7 @@ double stored_ffn(const FfnSpec& f, const View& v) {
   if (!f.is_moe()) return bytes + stored_dense(f, v, v.tokens, v.hidden, d(f.width) / v.tp());
   const double rows = v.tokens * d(f.topk), in = f.latent > 0 ? d(f.latent) : v.hidden;
   bytes += stored_dense(f, v, rows, in, d(f.expert_width) / v.tp());
-  bytes += rows * v.element * in;                    // expert results, for the gradient of the routing weights
+  bytes += rows * v.element * in;                             // expert results, for the gradient of the routing weights
   bytes += v.tokens * v.element * (v.hidden + d(f.experts));  // router input and scores
   const double beside = d(f.shared_width + f.width) / v.tp();
   if (beside > 0) bytes += stored_dense(f, v, v.tokens, 0, beside);  // its input is the router's
@@ -89,7 +89,8 @@ double stored_recurrent(const RecurrentSpec& r, const View& v) {
 double stored_layer(const LayerSpec& l, const View& v) {
   double bytes = d(l.norms) * v.tokens * v.element * v.hidden;
   if (l.attention) bytes += stored_attention(*l.attention, v, v.tokens, v.kv_len);
-  if (l.cross) bytes += stored_attention(*l.cross, v, v.cross_tokens, v.cross_len) + v.cross_tokens * v.element * v.hidden;
+  if (l.cross)
+    bytes += stored_attention(*l.cross, v, v.cross_tokens, v.cross_len) + v.cross_tokens * v.element * v.hidden;
   if (l.recurrent) bytes += stored_recurrent(*l.recurrent, v);
   if (l.ffn) bytes += stored_ffn(*l.ffn, v);
   return bytes;

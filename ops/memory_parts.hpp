@@ -6,7 +6,8 @@
 
 namespace plumbline::lowering {
 
-/// Most bytes alive at a time in a forward-only step, and the bytes that all layers keep for the backward pass in training.
+/// Most bytes alive at a time in a forward-only step, and the bytes that all layers keep for the backward pass in
+/// training.
 Bytes live_activations(const Llm& llm, const Workload& workload, const Types& types);
 Bytes stored_activations(const Llm& llm, const Workload& workload, const Types& types);
 

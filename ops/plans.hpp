@@ -9,21 +9,21 @@ namespace plumbline {
 
 /// One launch as the hardware sees it.
 struct KernelPlan {
-  std::int64_t ctas = 0;          ///< thread blocks, or work items of a persistent kernel
-  std::int64_t ctas_per_sm = 1;   ///< co-resident
+  std::int64_t ctas = 0;         ///< thread blocks, or work items of a persistent kernel
+  std::int64_t ctas_per_sm = 1;  ///< co-resident
   std::int64_t threads = 0;
   std::int64_t registers_per_thread = 0;
   Bytes shared_memory;
-  std::int64_t cluster = 1;       ///< CTAs a cluster
-  double steps = 1;               ///< main-loop iterations a CTA, mean over CTAs
-  double longest = 1;             ///< ... of the longest CTA (= steps when all are alike)
+  std::int64_t cluster = 1;  ///< CTAs a cluster
+  double steps = 1;          ///< main-loop iterations a CTA, mean over CTAs
+  double longest = 1;        ///< ... of the longest CTA (= steps when all are alike)
 };
 
 /// Tiles of C[M,N], K in `tile_k` steps through a ring of `stages`; `splits` CTAs share one tile's K.
 struct GemmPlan {
   std::int64_t tile_m = 0, tile_n = 0, tile_k = 0, stages = 0, splits = 1;
   std::int64_t cluster_m = 1, cluster_n = 1;
-  bool swapped = false;           ///< weights fill the M side of the tensor instruction (small M)
+  bool swapped = false;  ///< weights fill the M side of the tensor instruction (small M)
 };
 
 /// `q_tile` query rows (after packing the query heads of a KV head) against `kv_tile` keys a step; `splits` CTAs share

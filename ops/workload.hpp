@@ -19,9 +19,10 @@ struct ParallelPlan {
 
 struct Workload {
   Phase phase = Phase::decode;
-  std::int64_t batch = 1;     ///< sequences
-  std::int64_t prompt = 1024; ///< tokens a sequence (prefill, train)
-  std::int64_t context = 1024;///< tokens already cached (decode)
+  std::int64_t batch = 1;  ///< sequences
+  /// Tokens a sequence (prefill, train); in decode what the encoder of an encoder-decoder read.
+  std::int64_t prompt = 1024;
+  std::int64_t context = 1024;  ///< tokens already cached (decode)
   /// Unset: what the model file says (bf16 when it is not quantized).
   bool precision_given = false;
   Precision precision;
@@ -31,7 +32,8 @@ struct Workload {
   ParallelPlan parallel;
 };
 
-/// Throws BadInput for sizes below 1 (context may be 0), NotModelled for parallel degrees above 1.
+/// Throws BadInput for sizes below 1 (context may be 0) or more than 2^40 tokens in all, NotModelled for parallel
+/// degrees above 1.
 void check(const Workload& workload);
 
 }  // namespace plumbline

@@ -20,50 +20,70 @@ namespace plumbline {
 
 namespace {
 
-constexpr std::string_view kMachinePrefix = "machine.";
+constexpr std::string_view kMachine = "machine";
 /// Fewer residuals than this say nothing about a 5 % tail: no band is written (20 rows have one row outside).
 constexpr long kRowsForBand = 20;
-
-bool of_machine(const std::string& name) { return name.compare(0, kMachinePrefix.size(), kMachinePrefix) == 0; }
 
 std::string family_key(const CalibrationFitOptions& options) {
   return std::string(key_of(options.kernels)) + "." + options.family;
 }
 
-/// The scalar of that name in `calibration`, made when missing.
-Scalar& scalar_of(Calibration& calibration, const std::string& family, const std::string& name) {
-  if (of_machine(name)) return calibration.machine[name.substr(kMachinePrefix.size())];
-  return calibration.families[family][name];
+/// The section of `calibration` that a free scalar's name points into, and its name there.
+std::map<std::string, Scalar>& section_of(Calibration& calibration, const CalibrationFitOptions& options,
+                                          const std::string& name, std::string& name_there) {
+  const std::size_t dot = name.find('.');
+  name_there = dot == std::string::npos ? name : name.substr(dot + 1);
+  if (dot == std::string::npos) return calibration.families[family_key(options)];
+  const std::string section = name.substr(0, dot);
+  if (section == kMachine) return calibration.machine;
+  return calibration.families[std::string(key_of(options.kernels)) + "." + section];
 }
 
-std::vector<std::string> known_scalars(const Calibration& calibration, const std::string& family) {
+/// The scalar of that name in `calibration`, made when missing.
+Scalar& scalar_of(Calibration& calibration, const CalibrationFitOptions& options, const std::string& name) {
+  std::string name_there;
+  auto& section = section_of(calibration, options, name, name_there);
+  return section[name_there];
+}
+
+std::vector<std::string> known_scalars(const Calibration& calibration, const CalibrationFitOptions& options) {
   std::vector<std::string> names;
-  if (const auto at = calibration.families.find(family); at != calibration.families.end()) {
-    for (const auto& [name, scalar] : at->second) names.push_back(name);
+  for (const auto& [key, scalars] : calibration.families) {
+    const std::size_t dot = key.find('.');
+    if (key.substr(0, dot) != key_of(options.kernels)) continue;
+    const std::string prefix = key == family_key(options) ? "" : key.substr(dot + 1) + ".";
+    for (const auto& [name, scalar] : scalars) names.push_back(prefix + name);
   }
-  for (const auto& [name, scalar] : calibration.machine) names.push_back(std::string(kMachinePrefix) + name);
+  for (const auto& [name, scalar] : calibration.machine) names.push_back(std::string(kMachine) + "." + name);
   return names;
 }
 
-/// Twenty times either way is as good as no bound for a number that has a start; a fraction of a peak ends at 1.
-FitParameter parameter_of(const FreeScalar& free, const Calibration& calibration, const std::string& family) {
-  FitParameter out;
-  out.name = free.name;
-  out.start = free.start;
-  if (out.start <= 0) {
-    const std::vector<std::string> known = known_scalars(calibration, family);
-    if (std::find(known.begin(), known.end(), free.name) == known.end()) {
-      throw BadInput("--free " + free.name + ": not a scalar of " + family + " or the machine" +
-                     did_you_mean(free.name, known) + "; expected a known name, or NAME=START");
-    }
-    Calibration copy = calibration;
-    out.start = scalar_of(copy, family, free.name).value;
-    if (out.start <= 0) throw BadInput("--free " + free.name + ": is 0 now; expected NAME=START above 0");
-  }
-  const bool fraction = free.name.size() > 9 && free.name.compare(free.name.size() - 9, 9, "_fraction") == 0;
-  out.low = free.low > 0 ? free.low : out.start / 20;
-  out.high = free.high > 0 ? free.high : (fraction ? std::max(1.0, out.start) : out.start * 20);
+bool ends_with(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+/// Twenty times either way is as good as no bound for a number that has a start. Shares of something end at 1, and so
+/// does a p-norm's p, from above (model/machine.hpp).
+FitParameter bounded(const FreeScalar& free, double start) {
+  FitParameter out{free.name, start, free.low, free.high};
+  if (out.low <= 0) out.low = ends_with(free.name, "overlap") ? std::min(1.0, start) : start / 20;
+  const bool share = ends_with(free.name, "_fraction") || ends_with(free.name, "exposed");
+  if (out.high <= 0) out.high = share ? std::max(1.0, start) : start * 20;
   return out;
+}
+
+FitParameter parameter_of(const FreeScalar& free, const Calibration& calibration,
+                          const CalibrationFitOptions& options) {
+  if (free.start > 0) return bounded(free, free.start);
+  const std::vector<std::string> known = known_scalars(calibration, options);
+  if (std::find(known.begin(), known.end(), free.name) == known.end()) {
+    throw BadInput("--free " + free.name + ": not a scalar of " + family_key(options) + " or the machine" +
+                   did_you_mean(free.name, known) + "; expected a known name, or NAME=START");
+  }
+  Calibration copy = calibration;
+  const double start = scalar_of(copy, options, free.name).value;
+  if (start <= 0) throw BadInput("--free " + free.name + ": is not above 0 now; expected NAME=START");
+  return bounded(free, start);
 }
 
 std::vector<FitParameter> parameters_of(const CalibrationFitOptions& options, const Calibration& calibration) {
@@ -79,7 +99,7 @@ std::vector<FitParameter> parameters_of(const CalibrationFitOptions& options, co
     }
   }
   std::vector<FitParameter> parameters;
-  for (const FreeScalar& one : free) parameters.push_back(parameter_of(one, calibration, family_key(options)));
+  for (const FreeScalar& one : free) parameters.push_back(parameter_of(one, calibration, options));
   return parameters;
 }
 
@@ -91,7 +111,7 @@ class EnginePredictor {
       : gpu_(gpu), calibration_(std::move(calibration)), rows_(rows), options_(options) {
     // References into maps stay valid while the fit goes on: nothing is erased.
     for (const FitParameter& p : parameters) {
-      free_.push_back(&scalar_of(calibration_, family_key(options), p.name).value);
+      free_.push_back(&scalar_of(calibration_, options, p.name).value);
     }
     for (const Measurement& row : rows) clocks_.push_back(clock_of(row, options.clock));
   }
@@ -231,7 +251,7 @@ Calibration filled_in(const Gpu& gpu, const Calibration& start, const Calibratio
   for (std::size_t j = 0; j < fit.scalars.size(); ++j) {
     std::string said = source;
     if (fit.scalars[j].at_bound) said += ", at its bound: not determined by these rows";
-    scalar_of(out, family_key(options), fit.scalars[j].name) = Scalar{fit.result.values[j], said};
+    scalar_of(out, options, fit.scalars[j].name) = Scalar{fit.result.values[j], said};
   }
   for (const FittedClass& c : fit.classes) {
     if (c.size == SizeClass::all) continue;
@@ -257,7 +277,7 @@ FreeScalar parse_free_scalar(const std::string& text) {
   FreeScalar out;
   const std::size_t equals = text.find('=');
   out.name = text.substr(0, equals);
-  if (out.name.empty() || out.name == kMachinePrefix)
+  if (out.name.empty() || out.name.back() == '.')
     throw BadInput("--free '" + text + "': expected NAME[=START[:LOW:HIGH]]");
   if (equals == std::string::npos) return out;
   const std::string_view numbers = std::string_view(text).substr(equals + 1);

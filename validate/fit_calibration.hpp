@@ -16,7 +16,7 @@
 namespace plumbline {
 
 /// A scalar to fit: "name" or "name=START" or "name=START:LOW:HIGH". A plain name is one of the family, "machine.name"
-/// one of the card.
+/// one of the card, "second.name" one of another family of the same kernel set.
 struct FreeScalar {
   std::string name;
   double start = 0, low = 0, high = 0;  ///< 0: not given

@@ -39,7 +39,9 @@ void add_inputs(CLI::App& app, Flags& flags) {
   app.add_option("--clock", flags.clock, "burst or steady (default: each row's own, else burst)")
       ->check(CLI::IsMember({"burst", "steady"}));
   app.add_option("--calibration", flags.request.calibration_file, "calibration file instead of the GPU's own");
-  app.add_option("--where", flags.where, "keep rows with COLUMN=VALUE[,VALUE...] or COLUMN~TEXT (repeatable)")
+  app.add_option("--where", flags.where,
+                 "keep rows with COLUMN=VALUE[,VALUE...], COLUMN~TEXT, COLUMN!~TEXT, or a shape key compared: S>=127, "
+                 "Hq/Hkv<=16 (repeatable)")
       ->allow_extra_args(false);
   app.add_option("--min-us", flags.min_us, "leave out (--fit: do not train on) rows below this many microseconds")
       ->check(CLI::NonNegativeNumber);

@@ -39,7 +39,8 @@ std::vector<Row> read_table() {
       ADD_FAILURE() << line;
       continue;
     }
-    Row row{cell[0], std::stod(cell[1]), std::stod(cell[4]), std::stod(cell[5]), std::stod(cell[6]), std::stod(cell[8])};
+    Row row{cell[0],           std::stod(cell[1]), std::stod(cell[4]), std::stod(cell[5]), std::stod(cell[6]),
+            std::stod(cell[8])};
     if (!cell[7].empty()) row.mtp = std::stod(cell[7]);
     rows.push_back(row);
   }
@@ -49,7 +50,8 @@ std::vector<Row> read_table() {
 /// Where the loader counts more than the table, and why.
 const std::map<std::string, const char*>& exceptions() {
   static const std::map<std::string, const char*> list{
-      {"phi-mini-moe", "the checkpoint's LayerNorms have biases and the head has one (lm_head_bias); the table has neither"},
+      {"phi-mini-moe",
+       "the checkpoint's LayerNorms have biases and the head has one (lm_head_bias); the table has neither"},
   };
   return list;
 }

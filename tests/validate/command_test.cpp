@@ -129,6 +129,33 @@ TEST_F(ValidateCommand, BadRowsAreReportedAndTheRestCompared) {
   EXPECT_THAT(out_, HasSubstr("3 rows compared, 1 could not be read"));
 }
 
+TEST_F(ValidateCommand, ManyRowsOfOneReasonDoNotHideAnother) {
+  std::string text = kGood;
+  for (int i = 0; i < 50; ++i) text += "warp_drive,bf16,M=16,9,burst\n";
+  const fs::path csv = file("a.csv", text + "gemm,bf16,M=16;N=4096;K=4096,soon,burst\n");
+  EXPECT_EQ(run("--gpu h200_sxm --kernels ideal --against " + csv.string()), 3);
+  EXPECT_THAT(err_, HasSubstr("a.csv:5: "));
+  EXPECT_THAT(err_, HasSubstr("a.csv:55: measured_us"));
+  EXPECT_THAT(err_, HasSubstr("... and 47 rows more"));
+}
+
+TEST_F(ValidateCommand, NothingButUnknownOperatorsIsNotModelled) {
+  const fs::path csv = file("a.csv", "op,dtype,shape,measured_us\nwarp_drive,bf16,M=16,9\n");
+  EXPECT_EQ(run("--gpu h200_sxm --kernels ideal --against " + csv.string()), 3);
+  EXPECT_THAT(out_, HasSubstr("0 rows compared, 1 could not be read"));
+}
+
+TEST_F(ValidateCommand, FitsAndWritesACalibrationThatCanBeUsed) {
+  const fs::path csv = file("gemm.train.csv", kGood);
+  const std::string fitted = (folder_ / "fitted.json").string();
+  const std::string common = "--gpu h200_sxm --kernels library --format json ";
+  EXPECT_EQ(run(common + "--family gemm --free fixed_s --fit '" + csv.string() + "' --out '" + fitted + "'"), 0)
+      << err_;
+  EXPECT_THAT(out_, HasSubstr("trained on 3 rows"));
+  EXPECT_THAT(text_of_file(fitted), HasSubstr("gemm train, burst, n=3"));
+  EXPECT_EQ(run(common + "--calibration '" + fitted + "' --against '" + csv.string() + "'"), 0) << err_;
+}
+
 TEST_F(ValidateCommand, FailOverAnswersNo) {
   const fs::path csv = file("a.csv", kGood);
   EXPECT_EQ(run("--gpu h200_sxm --kernels ideal --fail-over 0.01 --against " + csv.string()), 1);

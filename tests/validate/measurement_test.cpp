@@ -103,6 +103,10 @@ TEST(ReadMeasurements, FiltersByAnyColumn) {
   ASSERT_EQ(both.rows.size(), 1U);
   EXPECT_EQ(both.rows[0].id, "a");
   EXPECT_EQ(both.filtered, 2);
+  EXPECT_EQ(read(lines, {"stack!~trtllm"}).rows.size(), 1U);
+  EXPECT_EQ(read(lines, {"M>=2"}).rows.size(), 2U);
+  EXPECT_EQ(read(lines, {"M>=2", "N/M<=200"}).rows.size(), 1U);
+  EXPECT_EQ(read(lines, {"window<=5"}).rows.size(), 0U);
   EXPECT_THROW(read(lines, {"stak~trtllm"}), BadInput);
 }
 
@@ -110,6 +114,10 @@ TEST(RowFilter, RefusesHalfAFilter) {
   EXPECT_THROW(parse_row_filter("stack"), BadInput);
   EXPECT_THROW(parse_row_filter("=x"), BadInput);
   EXPECT_THROW(parse_row_filter("stack~"), BadInput);
+  EXPECT_THROW(parse_row_filter("stack!~"), BadInput);
+  EXPECT_THROW(parse_row_filter("S>127"), BadInput);
+  EXPECT_THROW(parse_row_filter("S>=many"), BadInput);
+  EXPECT_THROW(parse_row_filter("Hq/Hkv/D>=2"), BadInput);
   EXPECT_EQ(parse_row_filter("id=a=b").values, std::vector<std::string>{"a=b"});
 }
 

@@ -1,6 +1,10 @@
 #include "validate/statistics.hpp"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <vector>
 
 namespace plumbline {
 namespace {
@@ -16,6 +20,20 @@ TEST(Quantile, EndsAreTheExtremes) {
   EXPECT_EQ(quantile({5, -2, 9}, 0), -2);
   EXPECT_EQ(quantile({5, -2, 9}, 1), 9);
   EXPECT_EQ(quantile({4}, 0.9), 4);
+}
+
+RC_GTEST_PROP(Quantile, RisesWithQAndStaysBetweenTheExtremes, (std::vector<int> raw)) {
+  RC_PRE(!raw.empty());
+  const std::vector<double> values(raw.begin(), raw.end());
+  const double low = *std::min_element(values.begin(), values.end());
+  const double high = *std::max_element(values.begin(), values.end());
+  double before = low;
+  for (double q : {0.0, 0.05, 0.3, 0.5, 0.9, 1.0}) {
+    const double now = quantile(values, q);
+    RC_ASSERT(before <= now);
+    RC_ASSERT(now <= high);
+    before = now;
+  }
 }
 
 TEST(Median, OfEvenAndOddCounts) {

@@ -1,0 +1,204 @@
+// The descriptors on file: that they load, agree with their datasheets, and say where each number is from.
+#include <chrono>
+#include <filesystem>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "arch/gpu.hpp"
+#include "arch/gpu_checks.hpp"
+#include "arch/gpu_fields.hpp"
+#include "arch/gpu_layers.hpp"
+#include "arch/json_reader.hpp"
+#include "arch/peaks.hpp"
+
+namespace plumbline {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string gpu_folder() { return data_folder() + "/gpus"; }
+
+class EachGpu : public testing::TestWithParam<std::string> {
+ protected:
+  Gpu gpu_ = load_gpu(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Data, EachGpu, testing::ValuesIn(gpu_names()), [](const auto& card) { return card.param; });
+
+TEST_P(EachGpu, IsNamedAsItsFile) { EXPECT_EQ(gpu_.name, GetParam()); }
+
+TEST_P(EachGpu, DerivedPeaksAgreeWithTheDatasheet) {
+  const double tolerance = gpu_.architecture.find("Blackwell") != std::string::npos ? 0.02 : 0.01;
+  int compared = 0;
+  for (std::size_t i = 0; i < kDTypeCount; ++i) {
+    const auto type = static_cast<DType>(i);
+    const FlopRate sheet = gpu_.datasheet_tensor_peak[type];
+    if (sheet == FlopRate()) continue;
+    ++compared;
+    EXPECT_NEAR(tensor_peak(gpu_, type, descriptor::datasheet_clock(gpu_, type)) / sheet, 1.0, tolerance) << name(type);
+  }
+  EXPECT_GE(compared, 1);
+  EXPECT_GT(gpu_.sm.tensor_flop_per_clk[DType::fp16], 0);
+}
+
+TEST_P(EachGpu, EveryNumberHasASource) {
+  descriptor::GpuDescriptor d;
+  d.gpu = gpu_;
+  descriptor::visit_numbers(d, [&](std::string_view path, auto& number, descriptor::Need need) {
+    const bool set = number != std::remove_reference_t<decltype(number)>();
+    const auto source = gpu_.sources.find(descriptor::pointer_of(path));
+    if (need == descriptor::Need::optional && !set) return;
+    ASSERT_NE(source, gpu_.sources.end()) << path;
+    EXPECT_THAT(source->second, Not(HasSubstr("no source given"))) << path;
+    EXPECT_GT(source->second.size(), 5U) << path;
+  });
+}
+
+TEST_P(EachGpu, IsMarkedWhereItWasDerived) {
+  for (const auto& [path, source] : gpu_.sources) {
+    if (source.find("S: derived") == std::string::npos) continue;
+    EXPECT_FALSE(gpu_.assumptions.empty()) << path;
+  }
+}
+
+TEST_P(EachGpu, HasSaneMemoryLevels) {
+  EXPECT_GT(gpu_.l2.bandwidth, gpu_.memory.bandwidth);
+  EXPECT_LT(gpu_.l2.latency, gpu_.memory.latency);
+  EXPECT_GT(smem_peak(gpu_, gpu_.boost_clock), gpu_.l2.bandwidth);
+  EXPECT_LE(l2_peak(gpu_, gpu_.boost_clock), gpu_.l2.bandwidth);
+  EXPECT_GT(gpu_.memory.capacity, gpu_.l2.size);
+}
+
+struct Anchor {
+  const char* name;
+  std::int64_t sms;
+  double gib, gb_per_s, fp16_tflops, l2_mib, tdp_w;
+};
+
+// Retyped from the vendors' tables, not from the descriptors.
+TEST(GpuData, AgreesWithTheSpecTable) {
+  const Anchor anchors[] = {
+      {"v100_sxm", 80, 32, 900, 125, 6, 300},
+      {"t4", 40, 16, 320, 65, 4, 70},
+      {"a100_sxm_40gb", 108, 40, 1555, 312, 40, 400},
+      {"a100_sxm", 108, 80, 2039, 312, 40, 400},
+      {"a100_pcie", 108, 80, 1935, 312, 40, 300},
+      {"a10", 72, 24, 600, 125, 6, 150},
+      {"a40", 84, 48, 696, 149.7, 6, 300},
+      {"rtx_3090", 82, 24, 936, 71, 6, 350},
+      {"l4", 58, 24, 300, 121, 48, 72},
+      {"l40s", 142, 48, 864, 366.5, 96, 350},
+      {"rtx_4090", 128, 24, 1008, 165.2, 72, 450},
+      {"rtx_6000_ada", 142, 48, 960, 364.2, 96, 300},
+      {"h100_sxm", 132, 80, 3352, 989.4, 50, 700},
+      {"h100_pcie", 114, 80, 2039, 756, 50, 350},
+      {"h100_nvl", 132, 94, 3938, 835, 50, 400},
+      {"h20", 78, 96, 4000, 148, 60, 400},
+      {"h800", 132, 80, 3352, 989.4, 50, 700},
+      {"h200_sxm", 132, 141, 4800, 989.4, 60, 700},
+      {"b200_sxm", 148, 180, 8000, 2250, 126, 1000},
+      {"b300_sxm", 148, 288, 8000, 2250, 126, 1400},
+      {"rtx_5090", 170, 32, 1792, 209.5, 96, 575},
+      {"rtx_pro_6000", 188, 96, 1792, 503.8, 128, 600},
+      {"mi210", 104, 64, 1638, 181, 8, 300},
+      {"mi250x", 220, 128, 3277, 383, 16, 560},
+      {"mi300x", 304, 192, 5300, 1307.4, 32, 750},
+      {"mi325x", 304, 256, 6000, 1307.4, 32, 1000},
+      {"mi355x", 256, 288, 8000, 2516.6, 32, 1400},
+  };
+  for (const Anchor& a : anchors) {
+    const Gpu gpu = load_gpu(a.name);
+    EXPECT_EQ(gpu.sm_count, a.sms) << a.name;
+    EXPECT_DOUBLE_EQ(gpu.memory.capacity.in(units::GiB), a.gib) << a.name;
+    EXPECT_DOUBLE_EQ(gpu.memory.bandwidth.in(units::GB_per_s), a.gb_per_s) << a.name;
+    EXPECT_NEAR(gpu.datasheet_tensor_peak[DType::fp16].in(units::TFLOP_per_s), a.fp16_tflops, 0.01) << a.name;
+    EXPECT_DOUBLE_EQ(gpu.l2.size.in(units::MiB), a.l2_mib) << a.name;
+    EXPECT_DOUBLE_EQ(gpu.tdp.in(units::W), a.tdp_w) << a.name;
+  }
+}
+
+TEST(GpuData, CoversTheCardsOfTheContract) {
+  for (const char* name : {"v100_sxm",
+                           "t4",
+                           "a100_sxm",
+                           "a100_sxm_40gb",
+                           "l4",
+                           "l40s",
+                           "h100_sxm",
+                           "h100_pcie",
+                           "h20",
+                           "h800",
+                           "h200_sxm",
+                           "gh200",
+                           "b200_sxm",
+                           "gb200",
+                           "b300_sxm",
+                           "gb300",
+                           "rtx_4090",
+                           "rtx_5090",
+                           "rtx_pro_6000_server",
+                           "mi300x"}) {
+    EXPECT_NO_THROW(load_gpu(name)) << name;
+  }
+}
+
+TEST(GpuData, NamesAliasesTitlesAndDriverNamesResolve) {
+  const std::pair<const char*, const char*> pairs[] = {
+      {"h200", "h200_sxm"},
+      {"H200", "h200_sxm"},
+      {"h100-sxm", "h100_sxm"},
+      {"A100", "a100_sxm"},
+      {"H200 SXM 141GB", "h200_sxm"},
+      {"GB200 (per GPU)", "gb200"},
+      {"NVIDIA H100 80GB HBM3", "h100_sxm"},
+      {"NVIDIA A100-SXM4-80GB", "a100_sxm"},
+      {"Tesla V100-SXM2-32GB", "v100_sxm"},
+      {"NVIDIA GeForce RTX 4090", "rtx_4090"},
+      {"NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx_pro_6000_server"},
+      {"AMD Instinct MI300X", "mi300x"},
+  };
+  for (const auto& [text, name] : pairs) EXPECT_EQ(load_gpu(text).name, name) << text;
+}
+
+TEST(GpuData, TheAliasIndexHoldsTheDescriptorsAliasesAndTitles) {
+  std::map<std::string, std::string> expected;
+  for (const std::string& name : gpu_names()) {
+    const JsonDocument card = JsonDocument::read_file(gpu_folder() + "/" + name + ".json");
+    expected[descriptor::normalised_name(card.root().at("title").as_string())] = name;
+    for (const JsonValue& alias : card.root().at("aliases").elements()) {
+      EXPECT_EQ(descriptor::normalised_name(alias.as_string()), alias.as_string()) << name;
+      expected[alias.as_string()] = name;
+    }
+  }
+  for (const std::string& name : gpu_names()) expected.erase(name);  // found as files
+  const JsonDocument index = JsonDocument::read_file(gpu_folder() + "/index/aliases.json");
+  std::map<std::string, std::string> found;
+  for (const std::string& key : index.root().keys()) found[key] = index.root().at(key).as_string();
+  EXPECT_EQ(found, expected);
+}
+
+TEST(GpuData, CalibrationFallbacksAreCardsOnFile) {
+  std::set<std::string> named;
+  for (const std::string& name : gpu_names()) named.insert(load_gpu(name).calibration);
+  for (const std::string& name : named) EXPECT_NO_THROW(load_gpu(name)) << name;
+  EXPECT_EQ(load_gpu("h800").calibration, "h100_sxm");
+  EXPECT_EQ(load_gpu("t4").calibration, "a100_sxm");
+  EXPECT_EQ(load_gpu("mi300x").calibration, "h100_sxm");
+}
+
+TEST(GpuData, LoadingOneCardIsQuick) {
+  load_gpu("h200_sxm");
+  const auto begin = std::chrono::steady_clock::now();
+  constexpr int kTimes = 20;
+  for (int i = 0; i < kTimes; ++i) load_gpu("h200_sxm");
+  const std::chrono::duration<double> each = (std::chrono::steady_clock::now() - begin) / kTimes;
+  EXPECT_LT(each.count(), 0.020) << "0.4 ms is usual in a release build; the bound leaves room for sanitizers and load";
+}
+
+}  // namespace
+}  // namespace plumbline

@@ -1,0 +1,107 @@
+#include "arch/json_reader.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "arch/error.hpp"
+
+namespace plumbline {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+template <class Call>
+std::string refusal(Call call) {
+  try {
+    call();
+  } catch (const BadInput& e) {
+    return e.what();
+  }
+  return "";
+}
+
+JsonDocument doc(const std::string& text) { return JsonDocument::parse(text, "f.json"); }
+
+TEST(JsonReader, ReadsWhatHuggingFaceWrites) {
+  const JsonDocument d =
+      doc("\xEF\xBB\xBF{\"a\": NaN, \"b\": [Infinity, -Infinity, -1], \"c\": \"NaN\", \"d\": \"\\\"NaN\"}");
+  EXPECT_FALSE(d.root().has("a"));  // null counts as absent
+  const auto b = d.root().at("b").elements();
+  ASSERT_EQ(b.size(), 3U);
+  EXPECT_TRUE(b[0].is_null());
+  EXPECT_TRUE(b[1].is_null());
+  EXPECT_EQ(b[2].as_integer(), -1);
+  EXPECT_EQ(d.root().at("c").as_string(), "NaN");  // inside strings nothing changes
+  EXPECT_EQ(d.root().at("d").as_string(), "\"NaN");
+}
+
+TEST(JsonReader, RefusesAbsurdNesting) {
+  const std::string deep = std::string(201, '[') + std::string(201, ']');
+  EXPECT_THAT(refusal([&] { doc(deep); }), HasSubstr("nested deeper than 200"));
+  EXPECT_NO_THROW(doc(std::string(200, '[') + std::string(200, ']')));
+  EXPECT_NE(refusal([] { doc(std::string(1'000'000, '[')); }), "");
+}
+
+TEST(JsonReader, SyntaxErrorsHavePlaceLineAndColumn) {
+  EXPECT_THAT(refusal([] { doc("{\n  \"a\": 1,\n  \"b\" 2\n}"); }),
+              AllOf(StartsWith("f.json: not JSON: "), HasSubstr("line 3"), HasSubstr("column")));
+  EXPECT_THAT(refusal([] { doc(""); }), StartsWith("f.json: not JSON"));
+  EXPECT_THAT(refusal([] { doc("{\"a\": \"\xff\"}"); }), StartsWith("f.json: not JSON"));
+}
+
+TEST(JsonReader, MessagesNameThePathAndWhatWasExpected) {
+  const JsonDocument d = doc(R"({"memory": {"bandwidth": 4.8, "size": "141 furlongs"}, "n": 1.5, "big": 1e300})");
+  EXPECT_EQ(refusal([&] { d.root().at("memory").at("bandwidth").as_bandwidth(); }),
+            "f.json: /memory/bandwidth: expected a bandwidth with its unit such as \"4.8 TB/s\", found 4.8");
+  EXPECT_THAT(refusal([&] { d.root().at("memory").at("size").as_bytes(); }),
+              StartsWith("f.json: /memory/size: expected a size such as 141 GiB, found '141 furlongs'"));
+  EXPECT_THAT(refusal([&] { d.root().at("memory").at("bandwith"); }), HasSubstr("did you mean 'bandwidth'?"));
+  EXPECT_THAT(refusal([&] { d.root().at("n").as_integer(); }), HasSubstr("/n: expected a whole number, found 1.5"));
+  EXPECT_THAT(refusal([&] { d.root().at("big").as_integer(); }), HasSubstr("whole number"));
+  EXPECT_THAT(refusal([&] { d.root().at("n").as_string(); }), HasSubstr("expected a string"));
+  EXPECT_THAT(refusal([&] { d.root().at("n").as_bool(); }), HasSubstr("expected true or false"));
+  EXPECT_THAT(refusal([&] {
+                d.root().at("memory").refuse_unknown_keys({"bandwidth", "sise"});
+              }),
+              AllOf(StartsWith("f.json: /memory/size: unknown key"), HasSubstr("did you mean 'sise'?")));
+}
+
+TEST(JsonReader, MergesObjectsAndReplacesTheRest) {
+  const JsonDocument base = doc(R"({"a": {"x": 1, "y": [1, 2]}, "b": 1})");
+  const JsonDocument both =
+      base.merged_with(JsonDocument::parse(R"({"a": {"y": [3], "z": null}, "b": {"c": 2}})", "p.json"));
+  EXPECT_EQ(both.root().dump(), R"({"a":{"x":1,"y":[3],"z":null},"b":{"c":2}})");
+  EXPECT_EQ(both.root().at("a").place(), "p.json: /a");
+}
+
+TEST(JsonReader, SetsDottedPaths) {
+  JsonDocument d = doc(R"({"memory": {"bandwidth": "4.8 TB/s"}, "n": 1})");
+  d.set("memory.bandwidth", "6TB/s");
+  d.set("n", "160");
+  EXPECT_EQ(d.root().dump(), R"({"memory":{"bandwidth":"6TB/s"},"n":160})");
+  EXPECT_THAT(refusal([&] { d.set("memry.bandwidth", "1"); }), HasSubstr("did you mean 'memory'?"));
+  EXPECT_THAT(refusal([&] { d.set("n.x", "1"); }), HasSubstr("has no members"));
+}
+
+RC_GTEST_PROP(JsonReader, AnyBytesAreReadOrRefusedInOneLine, (const std::string& text)) {
+  try {
+    (void)doc(text).root().dump();
+  } catch (const BadInput& e) {
+    RC_ASSERT(std::string(e.what()).find("f.json: ") == 0U);
+    const std::string what = e.what();
+    RC_ASSERT(text.find('\n') != std::string::npos || what.find('\n') == std::string::npos);
+  }
+}
+
+RC_GTEST_PROP(JsonReader, NumbersAndStringsComeBack, (std::int32_t number, bool flag)) {
+  const JsonDocument d = doc("{\"n\": " + std::to_string(number) + ", \"f\": " + (flag ? "true" : "false") + "}");
+  RC_ASSERT(d.root().at("n").as_integer() == number);
+  RC_ASSERT(d.root().at("n").as_number() == static_cast<double>(number));
+  RC_ASSERT(d.root().at("f").as_bool() == flag);
+}
+
+}  // namespace
+}  // namespace plumbline

@@ -1,0 +1,255 @@
+// predict-model as a user runs it: exit codes, one line on stderr, nothing half-written.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "arch/json_reader.hpp"
+#include "model/ops_batch_row.hpp"
+#include "tests/support/run_program.hpp"
+
+namespace plumbline {
+namespace {
+
+using test::ProgramResult;
+using test::TemporaryFolder;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+using Words = std::vector<std::string>;
+
+ProgramResult run(const Words& args, const std::string& input = "") {
+  return test::run_program("predict-model", args, input);
+}
+
+Words decode(const Words& more = {}) {
+  Words words{"llm", "--model", "llama-3.1-8b", "--gpu", "h200", "--phase", "decode"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// Refused: this exit code, nothing on stdout, exactly one line on stderr that holds `part`.
+void expect_refusal(const Words& args, int code, const std::string& part) {
+  const ProgramResult result = run(args);
+  std::string line;
+  for (const std::string& word : args) line += word + " ";
+  EXPECT_EQ(result.code, code) << line << result.err;
+  EXPECT_THAT(result.out, IsEmpty()) << line;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << line << result.err;
+  EXPECT_THAT(result.err, AllOf(StartsWith("predict-model"), HasSubstr(part))) << line;
+}
+
+TEST(PredictModel, ExplainsItself) {
+  EXPECT_THAT(run({"--help"}).out, AllOf(HasSubstr("llm"), HasSubstr("Exit codes")));
+  EXPECT_THAT(run({"llm", "--help"}).out, AllOf(HasSubstr("--kv-dtype"), HasSubstr("Examples")));
+  EXPECT_EQ(run({"--help"}).code, 0);
+  EXPECT_THAT(run({"--version"}).out, StartsWith("plumbline "));
+}
+
+TEST(PredictModel, RefusesBadUsageInOneLineWithTheNearestName) {
+  expect_refusal({}, 2, "expected a command");
+  expect_refusal({"lm"}, 2, "unknown command 'lm' (did you mean 'llm'?)");
+  expect_refusal(decode({"--batchh", "4"}), 2, "unknown option '--batchh' (did you mean '--batch'?)");
+  expect_refusal({"llm", "--gpuu", "h200"}, 2, "did you mean '--gpu'?");
+  expect_refusal({"llm", "--model", "llama-3.1-8b", "--gpu", "h200"}, 2, "--phase is required");
+  expect_refusal(decode({"--batch"}), 2, "--batch");
+  expect_refusal(decode({"--batch", "0"}), 2, "--batch: expected a whole number from 1 to");
+  expect_refusal(decode({"--batch", "many"}), 2, "found 'many'");
+  expect_refusal(decode({"--batch", "1", "--batch", "2"}), 2, "--batch");
+  expect_refusal(decode({"--clock", "stedy"}), 2, "expected burst or steady; found 'stedy' (did you mean 'steady'?)");
+  expect_refusal(decode({"--dtype", "bf17"}), 2, "did you mean 'bf16'?");
+  expect_refusal(decode({"--kv-dtype", "fp7"}), 2, "--kv-dtype: expected bf16, fp16 or fp8");
+  expect_refusal(decode({"--zero", "4"}), 2, "from 0 to 3");
+  expect_refusal(decode({"--format", "yaml"}), 2, "--format: expected");
+  expect_refusal(decode({"--set", "sm_count"}), 2, "--set: expected PATH=VALUE");
+  expect_refusal(decode({"--set", "sm_cout=160"}), 2, "sm_count");
+  expect_refusal(decode({"--power-cap", "soft"}), 2, "--power-cap: expected a power");
+  expect_refusal(decode({"surplus"}), 2, "unexpected argument 'surplus'");
+  expect_refusal({"llm", "--model", "llama-3.1-8b", "--gpu", "h200_sxn", "--phase", "decode"}, 2,
+                 "did you mean 'h200_sxm'?");
+  expect_refusal({"llm", "--model", "lama-3.1-8b", "--gpu", "h200", "--phase", "decode"}, 2, "llama-3.1-8b");
+  expect_refusal({"list", "gpu"}, 2, "did you mean 'gpus'?");
+  expect_refusal({"gpu", "h100_sxn"}, 2, "did you mean 'h100_sxm'?");
+  expect_refusal({"op", "gem", "M=1", "--gpu", "h200"}, 2, "did you mean 'gemm'?");
+  expect_refusal({"op", "gemm", "M=64", "N=64", "--gpu", "h200"}, 2, "missing key 'K'");
+  expect_refusal({"op", "gemm", "M=64", "N=64", "k=64", "--gpu", "h200"}, 2, "K");
+  expect_refusal({"ops", "--gpu", "h200", "--in", "/no/such/file.csv"}, 2, "/no/such/file.csv: cannot be opened");
+  expect_refusal(decode({"--explain", "attentoin"}), 2, "did you mean 'attention'?");
+}
+
+TEST(PredictModel, SaysWhatIsNotModelledYet) {
+  for (const char* command : {"sweep", "sensitivity", "solve", "diff"}) {
+    expect_refusal({command, "study.json", "--out", "x"}, 3, "not modelled yet");
+  }
+  for (const char* flag : {"--gpus", "--tp", "--pp", "--dp", "--ep", "--cp"}) {
+    expect_refusal(decode({flag, "2"}), 3, std::string(flag) + " 2: several GPUs are not modelled yet");
+    EXPECT_EQ(run(decode({flag, "1"})).code, 0) << flag;
+  }
+  expect_refusal(decode({"--zero", "1"}), 3, "not modelled yet");
+  expect_refusal(decode({"--cluster", "dgx_h200"}), 3, "not modelled yet");
+  expect_refusal(decode({"--power-cap", "600"}), 3, "not modelled yet");
+  expect_refusal(decode({"--format", "trace"}), 3, "not modelled yet");
+  expect_refusal(decode({"--format", "html"}), 3, "not modelled yet");
+}
+
+TEST(PredictModel, PrintsTheReportEvenIfTheModelDoesNotFit) {
+  const ProgramResult result = run(
+      {"llm", "--model", "llama-3.1-70b", "--gpu", "t4", "--phase", "decode", "--dtype", "fp16", "--kernels", "ideal"});
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("DOES NOT FIT"), HasSubstr("latency")));
+}
+
+TEST(PredictModel, JsonHasEveryKeyOfTheContract) {
+  const ProgramResult result = run(decode({"--format", "json", "--explain", "attention"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  const JsonDocument document = JsonDocument::parse(result.out, "stdout");
+  const JsonValue root = document.root();
+  const auto keys = root.keys();
+  for (const char* key : {"schema",       "model",      "gpu",        "gpus",          "phase",
+                          "batch",        "params",     "latency_s",  "latency_low_s", "latency_high_s",
+                          "tokens_per_s", "energy_J",   "power_W",    "sm_clock_Hz",   "fits",
+                          "memory_bytes", "time_share", "flops",      "dram_bytes",    "mfu",
+                          "mbu",          "ops",        "assumptions"}) {
+    EXPECT_THAT(keys, testing::Contains(key));
+  }
+  EXPECT_EQ(root.at("schema").as_string(), "plumbline.llm.v1");
+  EXPECT_THAT(root.at("memory_bytes").keys(),
+              ElementsAre("activations", "capacity", "kv", "optimizer", "total", "weights", "workspace"));
+  EXPECT_THAT(root.at("time_share").keys(), ElementsAre("compute", "latency", "launch", "memory", "network"));
+  double shares = 0;
+  for (const std::string& kind : root.at("time_share").keys()) shares += root.at("time_share").at(kind).as_number();
+  EXPECT_NEAR(shares, 1, 1e-9);
+  const double latency = root.at("latency_s").as_number();
+  EXPECT_LE(root.at("latency_low_s").as_number(), latency);
+  EXPECT_GE(root.at("latency_high_s").as_number(), latency);
+  bool explained = false;
+  for (const JsonValue& op : root.at("ops").elements()) {
+    const auto row = op.keys();
+    for (const char* key : {"name", "op", "shape", "count", "latency_s", "limiter", "flops", "dram_bytes", "intensity",
+                            "power_W", "energy_J"}) {
+      EXPECT_THAT(row, testing::Contains(key));
+    }
+    EXPECT_EQ(op.has("explain"), op.at("name").as_string() == "attention");
+    explained = explained || op.has("explain");
+  }
+  EXPECT_TRUE(explained);
+}
+
+TEST(PredictModel, OperatorsAndGapsSumToTheStep) {
+  const ProgramResult result = run(decode({"--format", "json"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const JsonDocument document = JsonDocument::parse(result.out, "stdout");
+  double sum = 0, flops = 0;
+  for (const JsonValue& op : document.root().at("ops").elements()) {
+    const double count = op.at("count").as_number();
+    sum += count * (op.at("latency_s").as_number() + op.at("gap_s").as_number());
+    flops += count * op.at("flops").as_number();
+  }
+  EXPECT_NEAR(sum / document.root().at("latency_s").as_number(), 1, 1e-9);
+  EXPECT_NEAR(flops / document.root().at("flops").as_number(), 1, 1e-9);
+}
+
+TEST(PredictModel, TablesArePlainInAPipe) {
+  ::setenv("NO_COLOR", "1", 1);
+  EXPECT_THAT(run(decode()).out, Not(HasSubstr("\x1b")));
+  ::unsetenv("NO_COLOR");
+  EXPECT_THAT(run(decode()).out, Not(HasSubstr("\x1b")));
+}
+
+TEST(PredictModel, TablesFitTheScreen) {
+  for (const Words& words : {decode({"--explain"}), Words{"gpu", "h200"},
+                             Words{"op", "gemm", "M=4096", "N=4096", "K=4096", "--gpu", "h200"}}) {
+    const std::string out = run(words).out;
+    ASSERT_THAT(out, Not(IsEmpty()));
+    std::istringstream lines(out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
+  }
+}
+
+TEST(PredictModel, ExplainTakesAnOperatorOrNone) {
+  const std::string all = run(decode({"--explain"})).out;
+  const std::string one = run(decode({"--explain", "attention"})).out;
+  const std::string none = run(decode()).out;
+  EXPECT_LT(none.size(), one.size());
+  EXPECT_LT(one.size(), all.size());
+}
+
+TEST(PredictModel, SetIsRepeatableAndSaidAloud) {
+  const ProgramResult slow = run(decode({"--format", "json"}));
+  const ProgramResult fast =
+      run(decode({"--format", "json", "--set", "memory.bandwidth=9TB/s", "--set", "sm_count=160"}));
+  ASSERT_EQ(fast.code, 0) << fast.err;
+  const JsonDocument before = JsonDocument::parse(slow.out, "before"), after = JsonDocument::parse(fast.out, "after");
+  EXPECT_LT(after.root().at("latency_s").as_number(), before.root().at("latency_s").as_number());
+  const std::string assumed = after.root().at("assumptions").dump();
+  EXPECT_THAT(assumed, AllOf(HasSubstr("memory.bandwidth"), HasSubstr("sm_count")));
+}
+
+TEST(PredictModel, AFlagThatThePhaseIgnoresIsSaid) {
+  EXPECT_THAT(run(decode({"--prompt", "99"})).out, HasSubstr("--prompt is not used in decode"));
+}
+
+TEST(PredictModel, WritesTheFileWholeOrNotAtAll) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(run(decode({"--out", folder / "a.txt"})).code, 0);
+  EXPECT_EQ(test::whole_file(folder / "a.txt"), run(decode()).out);
+  EXPECT_EQ(run(decode({"--batch", "0", "--out", folder / "b.txt"})).code, 2);
+  EXPECT_EQ(run({"ops", "--gpu", "h200", "--out", folder / "c.csv"}, "op,dtype\n").code, 2);
+  EXPECT_THAT(folder.names(), ElementsAre("a.txt"));
+  expect_refusal(decode({"--out", "/no/such/folder/x"}), 2, "/no/such/folder/x: cannot be opened for writing");
+}
+
+TEST(PredictModel, OpAndOpsAgree) {
+  const ProgramResult op = run({"op", "gemm", "M=64", "N=4096", "K=4096", "--gpu", "h200", "--format", "csv"});
+  const ProgramResult ops = run({"ops", "--gpu", "h200"}, "op,dtype,shape\ngemm,bf16,M=64;N=4096;K=4096\n");
+  EXPECT_EQ(op.code, 0) << op.err;
+  EXPECT_EQ(op.out, ops.out);
+}
+
+TEST(PredictModel, OpsReportsRefusedRowsWithExitCodeThree) {
+  const TemporaryFolder folder;
+  const ProgramResult result = run({"ops", "--gpu", "h200", "--out", folder / "out.csv"},
+                                   "op,shape\ngemm,M=1;N=64;K=64\nall_reduce,bytes=1024;gpus=8\ngem,M=1\n");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, HasSubstr("2 of 3 rows could not be modelled"));
+  const std::string out = test::whole_file(folder / "out.csv");
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 4);
+}
+
+TEST(PredictModel, ALongBatchKeepsItsOrderInConstantMemory) {
+  constexpr int kRows = 400000;
+  std::string input = "id,op,shape\n";
+  for (int i = 0; i < kRows; ++i)
+    input += std::to_string(i) + ",copy,rows=" + std::to_string(i % 64 + 1) + ";cols=4096\n";
+  const ProgramResult result = run({"ops", "--gpu", "h200"}, input);
+  ASSERT_EQ(result.code, 0) << result.err;
+  std::istringstream lines(result.out);
+  std::string line;
+  std::getline(lines, line);
+  int next = 0;
+  while (std::getline(lines, line)) {
+    ASSERT_EQ(std::stoi(line), next) << line;
+    ++next;
+  }
+  EXPECT_EQ(next, kRows);
+#ifndef __SANITIZE_ADDRESS__
+  EXPECT_LT(result.peak_kib, 150 * 1024);
+#endif
+}
+
+TEST(PredictModel, ListsAreWholeAndNamed) {
+  EXPECT_THAT(run({"list", "gpus"}).out, AllOf(HasSubstr("h200_sxm"), HasSubstr("mi300x")));
+  EXPECT_THAT(run({"list", "models"}).out, HasSubstr("llama-3.1-8b"));
+  EXPECT_THAT(run({"list", "ops"}).out, AllOf(HasSubstr("gemm"), HasSubstr("attention_decode")));
+  EXPECT_THAT(run({"list", "clusters"}).out, HasSubstr("dgx_h200"));
+}
+
+}  // namespace
+}  // namespace plumbline

@@ -1,0 +1,229 @@
+// The planners of attention: blocks that a mask leaves, splits, and toy cases by hand.
+#include "model/plan_attention.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+
+#include "model/timing.hpp"
+#include "ops/work.hpp"
+#include "tests/support/random_gpu.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace testing_support;
+
+/// Blocks with at least one visible pair, by looking at every pair's rule row by row.
+BlockCount count_by_mask(const AttentionPrefill& s, std::int64_t q_tile, std::int64_t kv_tile) {
+  BlockCount count;
+  const std::int64_t window = s.window > 0 ? std::min(s.window, s.kv_len) : s.kv_len;
+  for (std::int64_t first = 0; first < s.q_len; first += q_tile) {
+    double visited = 0;
+    for (std::int64_t key = 0; key < s.kv_len; key += kv_tile) {
+      bool visible = false;
+      for (std::int64_t q = first; q < std::min(first + q_tile, s.q_len) && !visible; ++q) {
+        const std::int64_t last = s.causal ? s.kv_len - s.q_len + q : s.kv_len - 1;
+        const std::int64_t oldest = last - window + 1;  // the last `window` of the keys that the query may see
+        visible = key <= last && key + kv_tile - 1 >= oldest;
+      }
+      visited += visible ? 1 : 0;
+    }
+    count.tiles += 1;
+    count.total += visited;
+    count.longest = std::max(count.longest, visited);
+  }
+  return count;
+}
+
+AttentionPrefill random_mask(bool windowed) {
+  AttentionPrefill s{1, 1, 1, 64, 64, 1, 1};
+  s.kv_len = whole_between(1, 700);
+  s.q_len = coin() ? s.kv_len : whole_between(1, s.kv_len);
+  s.causal = coin();
+  if (windowed) s.window = whole_between(1, 800);
+  return s;
+}
+
+RC_GTEST_PROP(VisitedBlocks, AreThoseOfTheMask, ()) {
+  for (int i = 0; i < 20; ++i) {
+    const AttentionPrefill s = random_mask(false);
+    const std::int64_t q_tile = whole_between(1, 128), kv_tile = whole_between(1, 128);
+    const BlockCount seen = count_by_mask(s, q_tile, kv_tile);
+    const BlockCount count = visited_blocks(s, static_cast<double>(q_tile), static_cast<double>(kv_tile));
+    RC_LOG() << "S=" << s.q_len << " Skv=" << s.kv_len << " causal " << s.causal << " tiles " << q_tile << " x "
+             << kv_tile << ": " << count.total << " counted, " << seen.total << " seen\n";
+    RC_ASSERT(count.tiles == seen.tiles);
+    RC_ASSERT(count.total == seen.total);
+    RC_ASSERT(count.longest == seen.longest);
+  }
+}
+
+/// A window may start anywhere in a block: at most one more a tile, and for a last tile that is not full the blocks
+/// that its missing rows would see.
+RC_GTEST_PROP(VisitedBlocks, OfAWindowAreAtLeastThoseOfTheMaskAndLittleMore, ()) {
+  for (int i = 0; i < 20; ++i) {
+    const AttentionPrefill s = random_mask(true);
+    const std::int64_t q_tile = whole_between(1, 128), kv_tile = whole_between(1, 128);
+    const BlockCount seen = count_by_mask(s, q_tile, kv_tile);
+    const BlockCount count = visited_blocks(s, static_cast<double>(q_tile), static_cast<double>(kv_tile));
+    RC_LOG() << "S=" << s.q_len << " Skv=" << s.kv_len << " window " << s.window << " causal " << s.causal << " tiles "
+             << q_tile << " x " << kv_tile << ": " << count.total << " counted, " << seen.total << " seen; longest "
+             << count.longest << ", " << seen.longest << "\n";
+    const double missing_rows = std::ceil(static_cast<double>(q_tile) / static_cast<double>(kv_tile));
+    RC_ASSERT(count.tiles == seen.tiles);
+    RC_ASSERT(count.total >= seen.total);
+    RC_ASSERT(count.longest >= seen.longest);
+    RC_ASSERT(count.total <= seen.total + seen.tiles + missing_rows);
+    RC_ASSERT(count.longest <= seen.longest + 1 + missing_rows);
+  }
+}
+
+/// Beyond 4096 tiles the staircase is taken as a ramp: S = 2^20 in tiles of 64 x 128 visits sum over i of
+/// ceil(64 (i + 1) / 128) = 2 (1 + 2 + ... + 8192) blocks.
+TEST(VisitedBlocks, ALongStaircaseIsItsRamp) {
+  AttentionPrefill s{1, 1, 1, 64, 64, 1 << 20, 1 << 20};
+  const double exact = 2.0 * 8192 * 8193 / 2;
+  EXPECT_NEAR(visited_blocks(s, 64, 128).total / exact, 1, 1e-4);
+  s.window = 4096;  // tiles in the window's body see at most ceil((4096 + 63) / 128) + 1 = 34 blocks
+  const BlockCount windowed = visited_blocks(s, 64, 128);
+  EXPECT_LE(windowed.longest, 34);
+  EXPECT_NEAR(windowed.total / (33.0 * 16384), 1, 0.04);
+}
+
+/// A prefill of 4 tiles of 64 in blocks of 128: 1 + 1 + 2 + 2.
+TEST(VisitedBlocks, ByHand) {
+  AttentionPrefill s{1, 1, 1, 64, 64, 256, 256};
+  EXPECT_EQ(visited_blocks(s, 64, 128).total, 6);
+  EXPECT_EQ(visited_blocks(s, 64, 128).longest, 2);
+  s.causal = false;
+  EXPECT_EQ(visited_blocks(s, 64, 128).total, 8);
+  s.causal = true;
+  s.q_len = 64;  // the last chunk sees everything
+  EXPECT_EQ(visited_blocks(s, 64, 128).total, 2);
+}
+
+// --- plans -----------------------------------------------------------------------------------------------------------
+
+/// The keys of a sequence are shared out in whole, over no more CTAs than are aimed at, and each does something.
+RC_GTEST_PROP(PlanDecode, SplitsCoverTheContext, ()) {
+  const auto m = random_machine();
+  for (int i = 0; i < 20; ++i) {
+    AttentionDecode s = std::get<AttentionDecode>(
+        *rc::gen::resize(rc::kNominalSize, rc::gen::exec([] { return random_attention_op(1); })));
+    s.dtype = DType::bf16;
+    const AttentionChoice c = plan_decode(s, *m);
+    const double seen = static_cast<double>(s.window > 0 ? std::min(s.window, s.context) : s.context);
+    const double pairs = static_cast<double>(s.batch * s.kv_heads), splits = static_cast<double>(c.plan.splits);
+    RC_LOG() << describe(Op(s)) << ": " << c.plan.splits << " splits, " << c.main.plan.steps << " steps\n";
+    RC_ASSERT(splits >= 1);
+    RC_ASSERT(c.main.plan.steps * static_cast<double>(c.plan.kv_tile) * splits >= seen);
+    RC_ASSERT(splits == 1 || pairs * splits <= 2 * m->sm_count);
+    RC_ASSERT(splits == 1 || seen / splits >= 2 * static_cast<double>(c.plan.kv_tile));
+    RC_ASSERT(c.combines == (c.plan.splits > 1));
+    RC_ASSERT(static_cast<double>(c.main.plan.ctas) == pairs * splits);
+  }
+}
+
+class ToyAttention : public ::testing::Test {
+ protected:
+  /// Tensor units and shared memory fast enough that DRAM rules decode: 4000 FLOP/clk/SM, 512 B/clk/SM.
+  static Gpu gpu() {
+    Gpu g = toy_gpu();
+    g.sm.tensor_flop_per_clk[DType::bf16] = 4000;
+    g.sm.smem_bytes_per_clk = 512.0 * units::B;
+    return g;
+  }
+  std::shared_ptr<const Machine> machine = toy_machine(gpu());
+};
+
+/// 2 sequences x 10 KV heads = 20 CTAs, 2 for each of 10 SMs: no splits. Keys: 20 x 6400 x (128 + 128) x 2 B = 65.536
+/// MB; queries in and results out: 2 x 20 heads x 128 x 2 B each way. At 1 TB/s 65.55648 us. A step of 64 keys takes
+/// the tensor units 2 x 16 x 64 x 256 / 4000 = 131 clk and shared memory 2 x 32 KiB / 512 = 128 clk where DRAM takes
+/// 328 ns. 1 us fixed.
+TEST_F(ToyAttention, DecodeReadsItsCache) {
+  const AttentionDecode s{2, 20, 10, 128, 128, 6400};
+  const AttentionChoice c = plan_decode(s, *machine);
+  EXPECT_EQ(c.plan.splits, 1);
+  EXPECT_FALSE(c.combines);
+  const LaunchTime t = price(c.main, *machine, decode_family(s, *machine));
+  EXPECT_NEAR(t.total.in(units::us), 1 + 65.55648, 1e-9);
+  EXPECT_EQ(t.limiter, Resource::dram);
+}
+
+/// One sequence, one KV head, 16000 keys, for 10 SMs: 20 splits of 800 keys, 12.5 -> 13 steps; and a merge behind them.
+TEST_F(ToyAttention, DecodeOfOneHeadIsSplit) {
+  const AttentionChoice c = plan_decode(AttentionDecode{1, 8, 1, 128, 128, 16000}, *machine);
+  EXPECT_EQ(c.plan.splits, 20);
+  EXPECT_EQ(c.plan.packed_heads, 8);
+  EXPECT_EQ(c.main.plan.ctas, 20);
+  EXPECT_DOUBLE_EQ(c.main.plan.steps, 13);
+  ASSERT_TRUE(c.combines);
+  EXPECT_EQ(c.combine.plan.ctas, 8);
+}
+
+/// A window of 640 keys reads a tenth of 6400, and a page table adds 4 B a page: 640 keys in pages of 64 lie in at most
+/// 11 pages of each of 2 sequences.
+TEST_F(ToyAttention, WindowsAndPages) {
+  AttentionDecode s{2, 20, 10, 128, 128, 6400};
+  const double queries = 2 * 20 * 128 * 2;
+  s.window = 640;
+  EXPECT_DOUBLE_EQ(plan_decode(s, *machine).main.dram_read.in(units::B), 6553600 + queries);
+  s.page = 64;
+  EXPECT_DOUBLE_EQ(plan_decode(s, *machine).main.dram_read.in(units::B), 6553600 + queries + 2 * 11 * 4);
+}
+
+TEST_F(ToyAttention, OneHeadAKvHeadIsAnotherFamily) {
+  EXPECT_EQ(&decode_family(AttentionDecode{1, 8, 8, 64, 64, 100}, *machine), &machine->decode_single);
+  EXPECT_EQ(&decode_family(AttentionDecode{1, 8, 4, 64, 64, 100}, *machine), &machine->decode);
+}
+
+/// All heads of a sequence read the same latents: 100 keys x (512 + 64) x 2 B once, 128 heads in two CTAs of 64 rows.
+TEST_F(ToyAttention, LatentAttentionReadsLatentsOnce) {
+  const AttentionChoice c = plan_mla_decode(MlaDecode{1, 128, 100, 512, 64}, *machine);
+  EXPECT_EQ(c.plan.packed_heads, 64);
+  EXPECT_DOUBLE_EQ(c.main.dram_read.in(units::B), 100 * 576 * 2 + 128 * 576 * 2);
+  EXPECT_DOUBLE_EQ(c.main.dram_write.in(units::B), 128 * 512 * 2);
+}
+
+/// 1 sequence x 20 heads x 64 queries = 20 CTAs = one wave of 2 an SM; 6400 keys in 50 blocks of 128. A block takes the
+/// tensor units 4 x 64 x 128 x 128 / 4000 = 1048.576 clk; softmax: 7 x 8192 / 128 = 448 clk of fp32, 512 clk of exp.
+/// Two CTAs an SM: 2 x 50 x 1048.576 ns = 104.8576 us, and 1 us fixed.
+TEST_F(ToyAttention, PrefillOfOneWaveIsTensorBound) {
+  AttentionPrefill s{1, 20, 20, 128, 128, 64, 6400};
+  s.causal = false;
+  s.append = 0;
+  const AttentionChoice c = plan_prefill(s, *machine);
+  EXPECT_FALSE(c.prepares);
+  const LaunchTime t = price(c.main, *machine, machine->prefill);
+  EXPECT_NEAR(t.total.in(units::us), 1 + 104.8576, 1e-9);
+  EXPECT_EQ(t.limiter, Resource::tensor);
+}
+
+/// With four times the tensor rate the exponentials would rule: 8192 / 16 = 512 clk a block.
+TEST_F(ToyAttention, PrefillOfFastTensorUnitsIsBoundBySoftmax) {
+  Gpu g = gpu();
+  g.sm.tensor_flop_per_clk[DType::bf16] = 16000;
+  const auto m = toy_machine(g);
+  AttentionPrefill s{1, 20, 1, 128, 128, 64, 6400};
+  s.causal = false;
+  s.append = 0;
+  const LaunchTime t = price(plan_prefill(s, *m).main, *m, m->prefill);
+  EXPECT_NEAR(t.total.in(units::us), 1 + 2 * 50 * 0.512, 1e-9);
+}
+
+/// append: -1 is what the kernel set's stacks do: the libraries' rotate and append in a launch of their own.
+TEST_F(ToyAttention, AppendIsResolvedByTheKernelSet) {
+  AttentionPrefill s{1, 4, 4, 128, 128, 64, 640};
+  const auto own = toy_machine(gpu(), toy_calibration(), KernelSet::own);
+  EXPECT_TRUE(plan_prefill(s, *machine).prepares);
+  EXPECT_FALSE(plan_prefill(s, *own).prepares);
+  s.append = 1;
+  EXPECT_TRUE(plan_prefill(s, *own).prepares);
+  s.append = 0;
+  EXPECT_FALSE(plan_prefill(s, *machine).prepares);
+}
+
+}  // namespace
+}  // namespace plumbline

@@ -1,0 +1,244 @@
+// The planner of matrix products: what it may choose, that it chooses the cheapest, and toy cases by hand.
+#include "model/plan_gemm.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <optional>
+
+#include "model/tensor_path.hpp"
+#include "model/timing.hpp"
+#include "ops/work.hpp"
+#include "tests/support/random_gpu.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace testing_support;
+
+constexpr Seconds kNever = 1e30 * units::s;
+
+Seconds price_of(const GemmChoice& choice, const Machine& m, const FamilyScalars& family) {
+  Seconds total = price_total(choice.main, m, family, kNever);
+  if (choice.plan.splits > 1) total += price_total(choice.reduce, m, m.reduce, kNever) + m.gap_graph;
+  return total;
+}
+
+/// A task of any matrix operator that the machine has a path for.
+GemmTask random_task(const Machine& m) {
+  for (;;) {
+    const Op op =
+        *rc::gen::resize(rc::kNominalSize, rc::gen::exec([] { return random_matrix_op(*rc::gen::inRange(0, 3)); }));
+    try {
+      if (const auto* gemm = std::get_if<Gemm>(&op)) return gemm_task(*gemm, m);
+      if (const auto* sparse = std::get_if<GemmSparse24>(&op)) return gemm_task(*sparse, m);
+      return gemm_task(std::get<GroupedGemm>(op), m);
+    } catch (const BadInput&) {
+    }
+  }
+}
+
+void log_choice(const GemmTask& t, const GemmChoice& c) {
+  RC_LOG() << "M=" << t.m << " N=" << t.n << " K=" << t.k << " batch=" << t.batch << ": " << c.plan.tile_m << "x"
+           << c.plan.tile_n << "x" << c.plan.tile_k << ", splits " << c.plan.splits << ", " << c.main.plan.ctas
+           << " CTAs, " << c.main.plan.ctas_per_sm << " an SM, " << c.total.in(units::us) << " us\n";
+}
+
+RC_GTEST_PROP(PlanGemm, ThePromisedTotalIsThePriceOfItsLaunches, ()) {
+  const auto m = random_machine();
+  for (int i = 0; i < 20; ++i) {
+    const GemmTask task = random_task(*m);
+    const GemmChoice choice = plan_gemm(task, *m, m->gemm);
+    log_choice(task, choice);
+    RC_ASSERT(std::abs(price_of(choice, *m, m->gemm) / choice.total - 1) < 1e-12);
+  }
+}
+
+RC_GTEST_PROP(PlanGemm, ThePlanDoesTheWorkAndFitsTheSm, ()) {
+  const auto m = random_machine();
+  const TensorPath path = tensor_path(m->gpu);
+  for (int i = 0; i < 20; ++i) {
+    const GemmTask t = random_task(*m);
+    const GemmChoice c = plan_gemm(t, *m, m->gemm);
+    log_choice(t, c);
+    const KernelPlan& k = c.main.plan;
+    const double ctas = static_cast<double>(k.ctas), tiles = std::ceil(t.m / static_cast<double>(c.plan.tile_m)) *
+                                                             std::ceil(t.n / static_cast<double>(c.plan.tile_n)) *
+                                                             t.batch;
+    RC_ASSERT(c.main.tensor_clk * k.steps * ctas * t.tensor_flop_per_clk * (1 + 1e-9) >= 2 * t.m * t.n * t.k * t.batch);
+    RC_ASSERT(k.shared_memory * static_cast<double>(k.ctas_per_sm) <= m->gpu.sm.smem);
+    RC_ASSERT(c.plan.stages >= 2 && static_cast<double>(c.plan.stages) <= path.most_stages);
+    RC_ASSERT(k.ctas_per_sm >= 1 && static_cast<double>(k.ctas_per_sm) <= path.most_ctas);
+    // one accumulator register an output, of half the file
+    RC_ASSERT(c.plan.tile_m * c.plan.tile_n * k.ctas_per_sm <= m->gpu.sm.registers / 2);
+    const double writes = (c.main.dram_write + c.reduce.dram_write).in(units::B);
+    RC_ASSERT(writes * (1 + 1e-9) >= t.batch * t.m * t.n * t.output_bytes);
+    if (c.plan.splits == 0) {  // stream-K: where the generation's libraries have it, a persistent CTA a slot
+      RC_ASSERT(path.stream_k && t.batch == 1);
+      RC_ASSERT(ctas == m->sm_count * static_cast<double>(k.ctas_per_sm));
+    } else {
+      RC_ASSERT(ctas == tiles * static_cast<double>(c.plan.splits));
+      const double k_steps = std::ceil(t.k / std::max(16.0, 128 / std::max(t.input_bytes, t.weight_bytes)));
+      RC_ASSERT(k.steps == std::ceil(k_steps / static_cast<double>(c.plan.splits)));
+    }
+    if (c.plan.splits > 1) RC_ASSERT(tiles * static_cast<double>(c.plan.splits) <= 2 * m->sm_count);
+  }
+}
+
+/// The same machine but for rates and fixed costs that a plan's demand does not depend on: its planner looks at the
+/// same menu of demands and may prefer another.
+std::shared_ptr<const Machine> with_other_tastes(const Machine& m) {
+  Calibration c = m.calibration;
+  const Calibration other = random_calibration();
+  auto& gemm = c.families["library.gemm"];
+  auto& second = c.families["library.reduce"];
+  for (const char* key : {"fixed_s", "overlap", "efficiency_fraction", "per_cta_s"}) {
+    if (coin()) gemm[key] = other.families.at("library.gemm").at(key);
+    if (coin()) second[key] = other.families.at("library.reduce").at(key);
+  }
+  for (const char* key : {"dram_read_fraction", "dram_write_fraction", "dram_mix_loss_fraction", "gap_graph_s",
+                          "l2_bandwidth_fraction", "tensor_burst_fraction"}) {
+    if (coin()) c.machine[key] = other.machine.at(key);
+  }
+  // extremes: free or dear launches, no tensor limit
+  if (coin()) second["fixed_s"].value = coin() ? 0 : 1e-4;
+  if (coin()) c.machine["tensor_burst_fraction"].value = 1e-3;
+  return toy_machine(m.gpu, c);
+}
+
+/// Optimality without knowing the menu: no plan that a planner of other tastes would choose is cheaper here.
+RC_GTEST_PROP(PlanGemm, NoPlanOfAnotherTasteIsCheaper, ()) {
+  const auto m = random_machine();
+  std::array<std::shared_ptr<const Machine>, 6> others;
+  for (auto& other : others) other = with_other_tastes(*m);
+  for (int i = 0; i < 10; ++i) {
+    const GemmTask task = random_task(*m);
+    const GemmChoice ours = plan_gemm(task, *m, m->gemm);
+    for (const auto& other : others) {
+      const GemmChoice theirs = plan_gemm(task, *other, other->gemm);
+      log_choice(task, ours);
+      log_choice(task, theirs);
+      const Seconds here = price_of(theirs, *m, m->gemm);
+      RC_LOG() << "ours " << ours.total.in(units::us) << " us, theirs here " << here.in(units::us) << " us\n";
+      RC_ASSERT(ours.total <= here * (1 + 1e-3));  // the search compares bounds that are good to 1e-4 a term
+    }
+  }
+}
+
+/// A machine whose SMs are all that differs from the toy: no stream-K, no multicast.
+Gpu toy_ampere() {
+  Gpu gpu = toy_gpu();
+  gpu.compute_capability = "8.0";
+  return gpu;
+}
+
+TEST(PlanGemm, StreamKOnlyWhereDeclared) {
+  int with = 0, without = 0;
+  const auto hopper = toy_machine(), ampere = toy_machine(toy_ampere());
+  for (std::int64_t m = 1280; m <= 2560; m += 128) {  // between one and two waves of the largest tiles
+    const Gemm shape{m, 256, 8192, 1, {}, false};
+    with += plan_gemm(gemm_task(shape, *hopper), *hopper, hopper->gemm).plan.splits == 0 ? 1 : 0;
+    without += plan_gemm(gemm_task(shape, *ampere), *ampere, ampere->gemm).plan.splits == 0 ? 1 : 0;
+  }
+  EXPECT_GT(with, 0);
+  EXPECT_EQ(without, 0);
+}
+
+// --- by hand: 10 SMs x 1000 FLOP/clk x 1 GHz
+// --------------------------------------------------------------------------
+
+class ToyGemm : public ::testing::Test {
+ protected:
+  std::shared_ptr<const Machine> machine = toy_machine();
+  GemmChoice plan(std::int64_t m, std::int64_t n, std::int64_t k) const {
+    return plan_gemm(gemm_task(Gemm{m, n, k, 1, {}, false}, *machine), *machine, machine->gemm);
+  }
+};
+
+/// 1280 x 256 x 6400: 10 tiles of 128 x 256 for 10 SMs, 2 x 128 x 256 x 6400 FLOP / 1000 = 419430.4 clk. A step of 64
+/// keeps shared memory busy for 1024 clk and tensor units for 4194; DRAM needs 20 MB / 1 TB/s = 20 us. 1 us fixed.
+TEST_F(ToyGemm, OneExactWaveIsTensorBound) {
+  const GemmChoice c = plan(1280, 256, 6400);
+  EXPECT_NEAR(c.total.in(units::us), 1 + 419.4304, 1e-6);
+  EXPECT_EQ(price(c.main, *machine, machine->gemm).limiter, Resource::tensor);
+  EXPECT_EQ(c.plan.splits, 1);
+  EXPECT_EQ(c.main.plan.ctas % 10, 0);
+}
+
+/// Twice the rows are exactly two waves.
+TEST_F(ToyGemm, TwoExactWavesTakeTwice) {
+  EXPECT_NEAR(plan(2560, 256, 6400).total.in(units::us), 1 + 2 * 419.4304, 1e-6);
+}
+
+/// Eleven tiles of 128 rows: the best whole cut is 88 tiles of 64 x 64, 9 turns of an eighth of the work of a 128 x 256
+/// tile: 9/8 x 419.4304 = 471.8592 us. Stream-K deals out 11/10 of it and pays 10 steps of seam.
+TEST_F(ToyGemm, AnEleventhTileCostsATurnOfSmallerOnes) {
+  const double us = plan(1408, 256, 6400).total.in(units::us);
+  EXPECT_GT(us, 1 + 1.1 * 419.4304);
+  EXPECT_LE(us, 1 + 471.8592 + 1e-6);
+}
+
+/// 16 x 128 x 128000, weights on the row side: 2 tiles of 64 x 16 for 10 SMs. Unsplit, each would walk 2000 steps of
+/// 131 clk (262 us) and DRAM would idle; its compulsory traffic is 36.9 MB = 36.9 us. Splits must bring it well below.
+TEST_F(ToyGemm, ALongKIsSplit) {
+  const GemmChoice c = plan(16, 128, 128000);
+  EXPECT_GT(c.plan.splits, 1);
+  EXPECT_TRUE(c.plan.swapped);
+  EXPECT_LT(c.total.in(units::us), 80);
+  EXPECT_GT(c.total.in(units::us), 1 + 36.86);
+}
+
+/// 1 x 1 x 16: one CTA, one step: fixed 1 us + the DRAM latency of 500 ns over the stages of the ring, or Little's law:
+/// no more than the whole latency.
+TEST_F(ToyGemm, ATinyOneIsLatency) {
+  const GemmChoice c = plan(1, 1, 16);
+  EXPECT_GT(c.total.in(units::us), 1);
+  EXPECT_LT(c.total.in(units::us), 1.6);
+  EXPECT_EQ(c.plan.splits, 1);
+}
+
+// --- tasks -----------------------------------------------------------------------------------------------------------
+
+TEST(GemmTasks, BytesOfThePrecision) {
+  const auto m = toy_machine();
+  const GemmTask w4 = gemm_task(Gemm{16, 32, 64, 3, *parse_precision("w4a16"), true}, *m);
+  EXPECT_DOUBLE_EQ(w4.weight_bytes, 4.125 / 8);
+  EXPECT_DOUBLE_EQ(w4.input_bytes, 2);
+  EXPECT_DOUBLE_EQ(w4.dequant_per_weight, 1);
+  EXPECT_DOUBLE_EQ(w4.batch, 3);
+  EXPECT_DOUBLE_EQ(w4.bias_bytes, 64);
+  EXPECT_DOUBLE_EQ(gemm_task(Gemm{16, 32, 64, 1, {}, false}, *m).dequant_per_weight, 0);
+}
+
+/// Twice the dense rate; 0.5 of the values and 2 bits for each kept one of 16: 0.5625 of the bytes.
+TEST(GemmTasks, Sparse) {
+  const auto m = toy_machine();
+  const GemmTask t = gemm_task(GemmSparse24{16, 32, 64, {}}, *m);
+  EXPECT_DOUBLE_EQ(t.tensor_flop_per_clk, 2000);
+  EXPECT_DOUBLE_EQ(t.weight_kept, 0.5625);
+}
+
+/// 4 tokens to 2 of 8 experts each: 8 (1 - 0.75^4) = 5.47 experts are touched: 5 GEMMs of ceil(8 / 5) = 2 rows, and
+/// the weights of 5.47.
+TEST(GemmTasks, Grouped) {
+  const auto m = toy_machine();
+  const GemmTask t = gemm_task(GroupedGemm{8, 2, 4, 32, 64, 0, {}}, *m);
+  EXPECT_DOUBLE_EQ(t.batch, 5);
+  EXPECT_DOUBLE_EQ(t.m, 2);
+  EXPECT_DOUBLE_EQ(t.batch * t.weights_read, 8 * (1 - std::pow(0.75, 4)));
+}
+
+/// fp32 without a tensor path runs on ordinary lanes, fp64 on fp64 lanes; fp8 without a path is refused.
+TEST(GemmTasks, Paths) {
+  Gpu gpu = toy_gpu();
+  gpu.sm.tensor_flop_per_clk[DType::fp64] = 0;
+  gpu.sm.tensor_flop_per_clk[DType::fp8] = 0;
+  const auto m = toy_machine(gpu);
+  EXPECT_DOUBLE_EQ(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp32"), false}, *m).tensor_flop_per_clk, 256);
+  EXPECT_DOUBLE_EQ(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp64"), false}, *m).tensor_flop_per_clk, 100);
+  EXPECT_THROW(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp8"), false}, *m), BadInput);
+}
+
+}  // namespace
+}  // namespace plumbline

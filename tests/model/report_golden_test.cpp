@@ -1,0 +1,68 @@
+// Whole outputs of predict-model against tests/golden/*.txt. After a change that is meant:
+//   UPDATE_GOLDEN=1 build/bin/model_tests --gtest_filter='Golden*'    and read the diff.
+// Most run with `--kernels ideal`, whose figures follow from the descriptor alone: a new calibration leaves them be.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/support/run_program.hpp"
+
+namespace plumbline {
+namespace {
+
+struct Case {
+  const char* file;
+  std::vector<std::string> args;
+  std::string input;
+  int code = 0;
+};
+
+const std::vector<std::string>& llm() {
+  static const std::vector<std::string> words{"llm",      "--model",   "llama-3.1-8b", "--gpu",
+                                              "h200_sxm", "--kernels", "ideal"};
+  return words;
+}
+
+std::vector<std::string> llm_with(std::vector<std::string> more) {
+  more.insert(more.begin(), llm().begin(), llm().end());
+  return more;
+}
+
+std::vector<Case> cases() {
+  return {
+      {"llm_decode_table.txt", llm_with({"--phase", "decode", "--batch", "16", "--context", "4096"}), ""},
+      {"llm_decode_json.txt", llm_with({"--phase", "decode", "--format", "json"}), ""},
+      {"llm_decode_csv.txt", llm_with({"--phase", "decode", "--format", "csv"}), ""},
+      {"llm_prefill_fp8_table.txt", llm_with({"--phase", "prefill", "--prompt", "2048", "--dtype", "fp8"}), ""},
+      {"op_gemm_table.txt",
+       {"op", "gemm", "M=4096", "N=4096", "K=4096", "--gpu", "h200_sxm", "--kernels", "ideal"},
+       ""},
+      {"op_gemm_json.txt",
+       {"op", "gemm", "M=4096", "N=4096", "K=4096", "--gpu", "h200_sxm", "--kernels", "ideal", "--format", "json"},
+       ""},
+      {"ops_csv.txt",
+       {"ops", "--gpu", "h200_sxm", "--kernels", "ideal"},
+       "id,op,dtype,shape\n1,gemm,bf16,M=64;N=4096;K=4096\n2,gem,bf16,M=1\n\"3, "
+       "quoted\",rmsnorm,bf16,rows=64;cols=4096\n"
+       "4,attention_decode,bf16,B=32;Hq=32;Hkv=8;D=128;S=4096\n",
+       3},
+      {"gpu_h200_table.txt", {"gpu", "h200_sxm"}, ""},
+      {"list_ops.txt", {"list", "ops"}, ""},
+      {"help.txt", {"--help"}, ""},
+      {"help_llm.txt", {"llm", "--help"}, ""},
+  };
+}
+
+TEST(Golden, OutputsAreAsReviewed) {
+  const char* update = std::getenv("UPDATE_GOLDEN");
+  for (const Case& c : cases()) {
+    const test::ProgramResult result = test::run_program("predict-model", c.args, c.input);
+    EXPECT_EQ(result.code, c.code) << c.file << ": " << result.err;
+    const std::string path = std::string(PLUMBLINE_TESTS) + "/golden/" + c.file;
+    if (update != nullptr && *update == '1') test::put_file(path, result.out);
+    EXPECT_EQ(result.out, test::whole_file(path)) << c.file;
+  }
+}
+
+}  // namespace
+}  // namespace plumbline

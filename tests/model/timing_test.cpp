@@ -1,0 +1,361 @@
+// The timing engine: laws over random demands, and cases on the toy machine that can be worked out by hand.
+#include "model/timing.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "tests/support/random_gpu.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace testing_support;
+
+/// pnorm() leaves out terms that add less than 1e-4 each and takes its powers in single precision, so that a law about
+/// its result holds to a few of those.
+constexpr double kCut = 1 + 1e-3;
+
+// --- laws ------------------------------------------------------------------------------------------------------------
+
+/// A demand with every field set; a fifth of them zero. DRAM bytes are per CTA times CTAs, as of one more tile each.
+Demand random_demand() {
+  const auto maybe = [](double low, double high) { return whole_between(0, 4) == 0 ? 0.0 : between(low, high); };
+  Demand d;
+  d.plan.ctas = *rc::gen::resize(rc::kNominalSize, rc::gen::exec([] { return random_dim(14); }));
+  d.plan.ctas_per_sm = whole_between(1, 8);
+  d.plan.steps = d.plan.longest = static_cast<double>(whole_between(1, 200));
+  d.tensor_clk = maybe(0, 4000);
+  d.fp32_clk = maybe(0, 2000);
+  d.sfu_clk = maybe(0, 2000);
+  d.issue_clk = maybe(0, 2000);
+  d.smem_clk = maybe(0, 2000);
+  d.l2 = maybe(0, 1e5) * units::B;
+  d.step_latency = maybe(0, 2000) * units::ns;
+  d.exposed_clk = maybe(0, 500);
+  d.once_clk = maybe(0, 5000);
+  d.dram_read = static_cast<double>(d.plan.ctas) * maybe(0, 1e6) * units::B;
+  d.dram_write = static_cast<double>(d.plan.ctas) * maybe(0, 1e6) * units::B;
+  d.in_flight = maybe(1e3, 1e5) * units::B;
+  d.link = whole_between(0, 4) == 0 ? maybe(0, 1e9) * units::B : Bytes{};
+  d.chain = maybe(0, 5000) * units::ns;
+  return d;
+}
+
+/// The same with CTAs of unequal length: `longest` up to the sum of all.
+Demand random_unequal_demand() {
+  Demand d = random_demand();
+  d.plan.longest = d.plan.steps * between(1.001, 3);
+  return d;
+}
+
+FamilyScalars random_family() {
+  FamilyScalars f;
+  f.fixed = between(0, 10) * units::us;
+  f.overlap = between(1, 16);
+  f.efficiency = between(0.3, 1);
+  f.exposed = between(0, 1);
+  f.per_cta = between(0, 6) * units::us;
+  f.step = between(0, 2) * units::us;
+  return f;
+}
+
+RC_GTEST_PROP(TimingLaws, TotalIsAtLeastEveryResourceAlone, ()) {
+  const auto m = random_machine();
+  for (int i = 0; i < 50; ++i) {
+    const Demand d = coin() ? random_demand() : random_unequal_demand();
+    const LaunchTime t = price(d, *m, random_family());
+    RC_ASSERT(std::isfinite(t.total.in(units::s)) && t.total > Seconds{});
+    for (const Seconds own : t.by_resource) {
+      RC_ASSERT(own >= Seconds{});
+      RC_ASSERT(own <= t.total * (1 + 1e-12));
+    }
+    for (const Seconds own : t.by_resource) RC_ASSERT(own <= t.by_resource[t.limiter]);
+    RC_ASSERT(t.fixed + t.body <= t.total * (1 + 1e-12));
+    RC_ASSERT(t.tail <= t.body);
+  }
+}
+
+RC_GTEST_PROP(TimingLaws, TheQuickTotalIsTheTotal, ()) {
+  const auto m = random_machine();
+  for (int i = 0; i < 50; ++i) {
+    const Demand d = coin() ? random_demand() : random_unequal_demand();
+    const FamilyScalars family = random_family();
+    const Seconds total = price(d, *m, family).total;
+    const Seconds quick = price_total(d, *m, family, 1e30 * units::s);
+    RC_ASSERT(std::abs(quick / total - 1) < 1e-12);
+    // when it gives up it has a reason, and what it returns is a lower bound
+    const Seconds limit = total * between(0, 2);
+    const Seconds early = price_total(d, *m, family, limit);
+    RC_ASSERT(early <= total * (1 + 1e-12));
+    RC_ASSERT(early >= std::min(total, limit) * (1 - 1e-12));
+  }
+}
+
+struct Growth {
+  const char* what;
+  std::function<void(Demand&, double)> grow;
+};
+
+/// More work of the same plan, one field at a time.
+std::vector<Growth> growths() {
+  return {
+      {"tensor", [](Demand& d, double k) { d.tensor_clk += 1000 * (k - 1); }},
+      {"fp32", [](Demand& d, double k) { d.fp32_clk += 1000 * (k - 1); }},
+      {"sfu", [](Demand& d, double k) { d.sfu_clk += 1000 * (k - 1); }},
+      {"issue", [](Demand& d, double k) { d.issue_clk += 1000 * (k - 1); }},
+      {"smem", [](Demand& d, double k) { d.smem_clk += 1000 * (k - 1); }},
+      {"l2", [](Demand& d, double k) { d.l2 *= k; }},
+      {"step latency", [](Demand& d, double k) { d.step_latency *= k; }},
+      {"exposed", [](Demand& d, double k) { d.exposed_clk *= k; }},
+      {"once", [](Demand& d, double k) { d.once_clk *= k; }},
+      {"link", [](Demand& d, double k) { d.link *= k; }},
+      {"chain", [](Demand& d, double k) { d.chain *= k; }},
+      {"both ways of DRAM",
+       [](Demand& d, double k) {
+         d.dram_read *= k;
+         d.dram_write *= k;
+       }},
+      {"less in flight", [](Demand& d, double k) { d.in_flight /= k; }},
+      {"steps",
+       [](Demand& d, double k) {
+         d.plan.steps *= k;
+         d.plan.longest *= k;
+       }},
+      {"CTAs",
+       [](Demand& d, double k) {
+         const double before = static_cast<double>(d.plan.ctas);
+         d.plan.ctas = static_cast<std::int64_t>(std::ceil(before * k));
+         d.dram_read *= static_cast<double>(d.plan.ctas) / before;
+         d.dram_write *= static_cast<double>(d.plan.ctas) / before;
+       }},
+  };
+}
+
+void assert_more_work_is_never_faster(const Machine& m, const Demand& d, const FamilyScalars& family) {
+  const Seconds before = price(d, m, family).total;
+  for (const Growth& growth : growths()) {
+    Demand more = d;
+    growth.grow(more, coin() ? between(1, 1.05) : between(1, 4));
+    const Seconds after = price(more, m, family).total;
+    RC_LOG() << "more " << growth.what << ": " << before.in(units::us) << " us -> " << after.in(units::us) << " us, "
+             << d.plan.ctas << " CTAs of " << d.plan.steps << " steps (longest " << d.plan.longest << "), "
+             << d.plan.ctas_per_sm << " an SM of " << m.sm_count << "\n";
+    RC_ASSERT(after * kCut >= before);
+  }
+}
+
+RC_GTEST_PROP(TimingLaws, MoreWorkOfEqualCtasIsNeverFaster, ()) {
+  const auto m = random_machine();
+  for (int i = 0; i < 20; ++i) assert_more_work_is_never_faster(*m, random_demand(), random_family());
+}
+
+RC_GTEST_PROP(TimingLaws, MoreWorkOfUnequalCtasIsNeverFaster, ()) {
+  const auto m = random_machine();
+  for (int i = 0; i < 20; ++i) assert_more_work_is_never_faster(*m, random_unequal_demand(), random_family());
+}
+
+/// CTAs grown by up to a part each, evenly spread, are more work than all alike. Only for a unit of the SM alone:
+/// unequal CTAs are priced as one wave, in which terms overlap that equal CTAs pay wave by wave (prologues, step
+/// chains, bytes in flight of the last wave), so that between several terms the step to unequal CTAs can save a few
+/// percent, and in a launch bound by latency up to its last wave.
+RC_GTEST_PROP(TimingLaws, GrowingSomeCtasIsNeverFaster, ()) {
+  const auto m = random_machine();
+  for (int i = 0; i < 20; ++i) {
+    Demand d;
+    d.plan = random_demand().plan;
+    (coin() ? d.tensor_clk : d.smem_clk) = between(1, 4000);
+    FamilyScalars family = random_family();
+    family.per_cta = Seconds{};
+    Demand longer = d;
+    const double part = coin() ? between(1e-6, 0.01) : between(0.01, 2);
+    longer.plan.longest *= 1 + part;
+    longer.plan.steps *= 1 + part / 2;
+    const Seconds before = price(d, *m, family).total, after = price(longer, *m, family).total;
+    RC_LOG() << before.in(units::us) << " us -> " << after.in(units::us) << " us, " << d.plan.ctas << " CTAs of "
+             << d.plan.steps << " steps, " << d.plan.ctas_per_sm << " an SM of " << m->sm_count << "\n";
+    RC_ASSERT(after * kCut >= before);
+  }
+}
+
+RC_GTEST_PROP(TimingLaws, DramTimeIsBetweenReadsAloneAndAnEvenMix, ()) {
+  const auto m = random_machine();
+  const Bytes read = between(0, 1e9) * units::B, write = between(1, 1e9) * units::B;
+  const Seconds alone = read / m->dram_read + write / m->dram_write, t = dram_time(read, write, *m);
+  RC_ASSERT(t * (1 + 1e-12) >= alone && t <= alone * (1 + m->dram_mix_loss) * (1 + 1e-12));
+  RC_ASSERT(t * (1 + 1e-12) >= (read + write) / m->gpu.memory.bandwidth);
+  const Bytes both = (read + write) / 2;
+  const Seconds even = both / m->dram_read + both / m->dram_write;
+  RC_ASSERT(std::abs(dram_time(both, both, *m) / (even * (1 + m->dram_mix_loss)) - 1) < 1e-12);
+}
+
+RC_GTEST_PROP(PNorm, IsThePNormFromTheLargestTermToTheSum, ()) {
+  PerResource<Seconds> times;
+  const double p = between(1, 16);
+  Seconds largest, sum;
+  double powers = 0;
+  for (std::size_t i = 0; i < kResourceCount; ++i) {
+    const auto r = static_cast<Resource>(i);
+    times[r] = coin() ? Seconds{} : std::exp(between(-20, 0)) * units::s;
+    largest = std::max(largest, times[r]);
+    sum += times[r];
+    powers += std::pow(times[r].in(units::s), p);
+  }
+  const Seconds norm = pnorm(times, p);
+  RC_ASSERT(norm >= largest);
+  RC_ASSERT(norm <= sum * (1 + 1e-6));
+  RC_ASSERT(std::abs(norm.in(units::s)-std::pow(powers, 1 / p)) <= 1e-3 * norm.in(units::s));
+}
+
+// --- by hand: 10 SMs, 1 GHz, DRAM 1 TB/s after 500 ns, L2 10 TB/s, perfect overlap, 1 us fixed -----------------------
+
+class ToyTiming : public ::testing::Test {
+ protected:
+  std::shared_ptr<const Machine> machine = toy_machine();
+  LaunchTime timed(const Demand& d) const { return price(d, *machine, machine->gemm); }
+  double us(const Demand& d) const { return timed(d).total.in(units::us); }
+
+  /// `ctas` CTAs, one an SM, 8 steps of 1000 tensor clocks.
+  static Demand tensor_ctas(std::int64_t ctas) {
+    Demand d;
+    d.plan.ctas = ctas;
+    d.plan.steps = d.plan.longest = 8;
+    d.tensor_clk = 1000;
+    return d;
+  }
+};
+
+TEST_F(ToyTiming, AnEmptyKernelTakesItsFixedTime) {
+  Demand d;
+  d.plan.ctas = 1;
+  EXPECT_DOUBLE_EQ(us(d), 1);
+  EXPECT_EQ(timed(d).limiter, Resource::latency);
+}
+
+/// 8 steps x 1000 clk x 1 ns = 8 us a wave, and 1 us fixed.
+TEST_F(ToyTiming, WavesOfTensorWork) {
+  EXPECT_DOUBLE_EQ(us(tensor_ctas(1)), 1 + 8);    // one SM as busy as ten
+  EXPECT_DOUBLE_EQ(us(tensor_ctas(10)), 1 + 8);   // exactly one wave
+  EXPECT_DOUBLE_EQ(us(tensor_ctas(11)), 1 + 16);  // an eleventh CTA costs a second wave
+  EXPECT_DOUBLE_EQ(us(tensor_ctas(20)), 1 + 16);
+  EXPECT_DOUBLE_EQ(us(tensor_ctas(21)), 1 + 24);
+  EXPECT_EQ(timed(tensor_ctas(20)).limiter, Resource::tensor);
+  EXPECT_DOUBLE_EQ(timed(tensor_ctas(20)).waves, 2);
+  EXPECT_DOUBLE_EQ(timed(tensor_ctas(20)).tail.in(units::us), 8);
+}
+
+/// Two CTAs that share an SM take turns on its tensor unit: 20 of them in one wave take 2 x 8 us.
+TEST_F(ToyTiming, CoResidentCtasShareTheUnit) {
+  Demand d = tensor_ctas(20);
+  d.plan.ctas_per_sm = 2;
+  EXPECT_DOUBLE_EQ(us(d), 1 + 16);
+  d.plan.ctas = 21;  // the last CTA has its SM to itself
+  EXPECT_DOUBLE_EQ(us(d), 1 + 16 + 8);
+  // but latencies overlap: 8 steps x 1 us whether one or two CTAs wait
+  d = tensor_ctas(20);
+  d.tensor_clk = 0;
+  d.step_latency = 1.0 * units::us;
+  EXPECT_DOUBLE_EQ(us(d), 1 + 16);
+  d.plan.ctas_per_sm = 2;
+  EXPECT_DOUBLE_EQ(us(d), 1 + 8);
+}
+
+/// 100 MB at 1 TB/s = 100 us.
+TEST_F(ToyTiming, PureDram) {
+  Demand d;
+  d.plan.ctas = 10;
+  d.dram_read = 60.0 * units::MB;
+  d.dram_write = 40.0 * units::MB;
+  EXPECT_DOUBLE_EQ(us(d), 1 + 100);
+  EXPECT_EQ(timed(d).limiter, Resource::dram);
+  d.plan.ctas = 25;  // waves of 10, 10 and 5 carry 40, 40 and 20 MB
+  EXPECT_NEAR(us(d), 1 + 100, 1e-9);
+  EXPECT_NEAR(timed(d).tail.in(units::us), 20, 1e-9);
+}
+
+/// Little's law: 10 CTAs x 5 kB in flight / 500 ns = 100 GB/s, a tenth of the DRAM: 100 MB take 1000 us.
+TEST_F(ToyTiming, LittlesLaw) {
+  Demand d;
+  d.plan.ctas = 10;
+  d.dram_read = 100.0 * units::MB;
+  d.in_flight = 5.0 * units::kB;
+  EXPECT_NEAR(us(d), 1 + 1000, 1e-9);
+  d.in_flight = 25.0 * units::kB;  // 500 GB/s
+  EXPECT_NEAR(us(d), 1 + 200, 1e-9);
+  d.in_flight = 50.0 * units::kB;  // exactly enough
+  EXPECT_NEAR(us(d), 1 + 100, 1e-9);
+  d.in_flight = 500.0 * units::kB;  // more does not help
+  EXPECT_NEAR(us(d), 1 + 100, 1e-9);
+}
+
+/// L2 gives 10 TB/s to all, an SM takes 1000 B a clock = 1 TB/s. 10 CTAs x 8 steps x 1 MB = 80 MB: 8 us; one CTA alone
+/// moves its 8 MB at its SM's 1 TB/s: also 8 us.
+TEST_F(ToyTiming, L2) {
+  Demand d = tensor_ctas(10);
+  d.tensor_clk = 0;
+  d.l2 = 1.0 * units::MB;
+  EXPECT_NEAR(us(d), 1 + 8, 1e-9);
+  d.plan.ctas = 1;
+  EXPECT_NEAR(us(d), 1 + 8, 1e-9);
+}
+
+/// What is exposed adds to the largest term: 8 us of tensor work, 8 x 100 clk exposed, 500 clk once, 2 us a CTA.
+TEST_F(ToyTiming, ExposedTimesAdd) {
+  Demand d = tensor_ctas(10);
+  d.exposed_clk = 100;
+  d.once_clk = 500;
+  d.chain = 3.0 * units::us;
+  FamilyScalars family = machine->gemm;
+  family.per_cta = 2.0 * units::us;
+  EXPECT_DOUBLE_EQ(price(d, *machine, family).total.in(units::us), 1 + 8 + 0.8 + 0.5 + 2 + 3);
+}
+
+/// p = 1: nothing overlaps, 8 + 6 us. p = 2: sqrt(64 + 36) = 10 us.
+TEST_F(ToyTiming, OverlapIsThePNorm) {
+  Demand d = tensor_ctas(10);
+  d.smem_clk = 750;
+  FamilyScalars family = machine->gemm;
+  EXPECT_NEAR(price(d, *machine, family).total.in(units::us), 1 + 8, 1e-6);
+  family.overlap = 1;
+  EXPECT_NEAR(price(d, *machine, family).total.in(units::us), 1 + 14, 2e-6);
+  family.overlap = 2;
+  EXPECT_NEAR(price(d, *machine, family).total.in(units::us), 1 + 10, 2e-6);
+}
+
+/// 12 CTAs of 5 steps on average, the longest 8, of 1 us each on 10 slots: the mean load is 6, the longest rules: 8 us.
+/// 40 CTAs: the mean load is 20 steps: 20 us.
+TEST_F(ToyTiming, UnequalCtasAreListScheduled) {
+  Demand d = tensor_ctas(12);
+  d.plan.steps = 5;
+  EXPECT_DOUBLE_EQ(us(d), 1 + 8);
+  d.plan.ctas = 40;
+  EXPECT_DOUBLE_EQ(us(d), 1 + 20);
+}
+
+/// 1 GB over PCIe at 25 GB/s = 40 ms, beside nothing.
+TEST_F(ToyTiming, Link) {
+  Demand d;
+  d.plan.ctas = 1;
+  d.link = 1.0 * units::GB;
+  EXPECT_DOUBLE_EQ(us(d), 1 + 40000);
+  EXPECT_EQ(timed(d).limiter, Resource::link);
+}
+
+/// Reads at 0.8 and writes at 0.5 of 1 TB/s: 40 MB / 0.8 + 40 MB / 0.5 = 130 us; an even mix loses 10 %: 143 us.
+TEST_F(ToyTiming, ReadsWritesAndTheirMix) {
+  Calibration c = toy_calibration();
+  c.machine["dram_read_fraction"].value = 0.8;
+  c.machine["dram_write_fraction"].value = 0.5;
+  c.machine["dram_mix_loss_fraction"].value = 0.1;
+  const auto m = toy_machine(toy_gpu(), c);
+  EXPECT_NEAR(dram_time(40.0 * units::MB, 40.0 * units::MB, *m).in(units::us), 143, 1e-9);
+  EXPECT_NEAR(dram_time(40.0 * units::MB, Bytes{}, *m).in(units::us), 50, 1e-9);
+  EXPECT_NEAR(dram_time(Bytes{}, 40.0 * units::MB, *m).in(units::us), 80, 1e-9);
+  EXPECT_EQ(dram_time(Bytes{}, Bytes{}, *m), Seconds{});
+}
+
+}  // namespace
+}  // namespace plumbline

@@ -1,0 +1,298 @@
+// Hand cases: fields of the spec, quantization readings, tolerant JSON, refusals with their exact message, laws.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "arch/error.hpp"
+#include "ops/llm.hpp"
+#include "ops/params.hpp"
+
+namespace plumbline {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+Llm read(const std::string& text, const std::string& quant = "") { return parse_llm(text, quant, "test"); }
+
+std::string refusal(const std::string& text, const std::string& quant = "") {
+  try {
+    read(text, quant);
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+/// A small Llama with more members: `extra` is ", \"key\": value" text.
+std::string llama(const std::string& extra = "") {
+  return R"({"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+             "intermediate_size":128,"vocab_size":100,"tie_word_embeddings":false,"torch_dtype":"bfloat16")" +
+         extra + "}";
+}
+
+TEST(ParseLlm, CountsASmallLlamaByHand) {
+  const Llm llm = read(llama());
+  // q and o: 64x64; k and v: 64x32; FFN 3x64x128; two norms.
+  const double layer = 2.0 * 64 * 64 + 2.0 * 64 * 32 + 3.0 * 64 * 128 + 2.0 * 64;
+  ASSERT_EQ(llm.main().kinds.size(), 1u);
+  EXPECT_EQ(llm.main().kinds[0].params, layer);
+  EXPECT_EQ(llm.params, 2 * layer + 64 + 2.0 * 100 * 64);
+  EXPECT_EQ(llm.embedding_params, 6400);
+  EXPECT_EQ(llm.head_params, 6400);
+  EXPECT_EQ(llm.kv_elements_per_token, 2 * 2 * 2 * 16);
+  EXPECT_TRUE(llm.assumptions.empty());
+  const AttentionSpec& a = *llm.main().kinds[0].attention;
+  EXPECT_EQ(a.qk_dim, 16);
+  EXPECT_TRUE(a.causal && a.rope);
+  EXPECT_FALSE(a.qkv_bias || a.out_bias);
+}
+
+TEST(Params, PartsFollowTheTextbookFormulas) {
+  AttentionSpec a;
+  a.q_heads = 8;
+  a.kv_heads = 2;
+  a.qk_dim = a.v_dim = 16;
+  EXPECT_EQ(attention_params(a, 64).matrices, 2.0 * 64 * 128 + 2.0 * 64 * 32);
+  EXPECT_EQ(attention_params(a, 64).vectors, 0);
+  a.qkv_bias = a.out_bias = true;
+  a.qk_norm = 1;
+  EXPECT_EQ(attention_params(a, 64).vectors, 128 + 2 * 32 + 64 + 2 * 16);
+  FfnSpec f;
+  f.width = 100;
+  EXPECT_EQ(ffn_params(f, 64).total(), 3.0 * 64 * 100);
+  f.gated = false;
+  f.bias = true;
+  EXPECT_EQ(ffn_params(f, 64).matrices, 2.0 * 64 * 100);
+  EXPECT_EQ(ffn_params(f, 64).vectors, 100 + 64);
+  // Every weight of Llama-3.1-8B but the norms is in a matrix.
+  const Llm llm = load_llm("llama-3.1-8b");
+  EXPECT_EQ(layer_params(llm.main().kinds[0], llm.hidden).vectors, 2.0 * 4096);
+}
+
+TEST(ParseLlm, HeadDimBreaksTheDivision) {
+  const Llm llm = load_llm("qwen3-32b");
+  EXPECT_EQ(llm.main().kinds[0].attention->q_heads * llm.main().kinds[0].attention->qk_dim, 8192);
+  EXPECT_EQ(llm.hidden, 5120);
+}
+
+TEST(ParseLlm, WindowsFollowThePattern) {
+  const Llm gemma = load_llm("gemma-3-1b");
+  for (std::size_t i = 0; i < 26; ++i) {
+    const auto& kind = gemma.main().kinds[static_cast<std::size_t>(gemma.main().order[i])];
+    EXPECT_EQ(kind.attention->window, (i + 1) % 6 == 0 ? 0 : 512) << i;
+  }
+  const Llm gemma2 = load_llm("gemma-2-9b");
+  EXPECT_EQ(gemma2.main().kinds[static_cast<std::size_t>(gemma2.main().order[0])].attention->window, 4096);
+  EXPECT_EQ(gemma2.main().kinds[static_cast<std::size_t>(gemma2.main().order[1])].attention->window, 0);
+  const Llm llama4 = load_llm("llama-4-scout-17b-16e");
+  const auto& third = *llama4.main().kinds[static_cast<std::size_t>(llama4.main().order[3])].attention;
+  EXPECT_EQ(third.window, 0);
+  EXPECT_FALSE(third.rope);
+  EXPECT_TRUE(llama4.main().kinds[0].attention->chunked);
+  EXPECT_EQ(llama4.main().kinds[0].attention->window, 8192);
+  EXPECT_EQ(load_llm("qwen2.5-7b").main().kinds[0].attention->window, 0) << "use_sliding_window is false";
+  EXPECT_EQ(load_llm("mistral-7b-v0.1").main().kinds[0].attention->window, 4096);
+}
+
+TEST(ParseLlm, LayerTypesWinOverTheRest) {
+  const Llm llm = read(llama(R"(,"layer_types":["full_attention","sliding_attention"],"sliding_window":8,
+                                "sliding_window_pattern":1)"));
+  ASSERT_EQ(llm.main().kinds.size(), 2u);
+  EXPECT_EQ(llm.main().kinds[0].attention->window, 0);
+  EXPECT_EQ(llm.main().kinds[1].attention->window, 8);
+}
+
+TEST(ParseLlm, MixtureOfExpertsPlacesAndWidths) {
+  const Llm v3 = load_llm("deepseek-v3");
+  ASSERT_EQ(v3.main().kinds.size(), 2u);
+  EXPECT_EQ(v3.main().kinds[0].ffn->width, 18432);
+  EXPECT_EQ(v3.main().order[2], 0);
+  EXPECT_EQ(v3.main().order[3], 1);
+  const FfnSpec& moe = *v3.main().kinds[1].ffn;
+  EXPECT_EQ(moe.width, 0);
+  EXPECT_EQ(moe.experts, 256);
+  EXPECT_EQ(moe.expert_width, 2048);
+  EXPECT_EQ(moe.shared_width, 2048);
+  EXPECT_TRUE(moe.router_bias);
+  EXPECT_EQ(load_llm("deepseek-v2").main().kinds[1].ffn->shared_width, 3072) << "two shared experts of 1536";
+  EXPECT_EQ(v3.main().kinds[1].attention->kind, AttentionSpec::Kind::mla);
+  EXPECT_EQ(v3.main().kinds[1].attention->qk_dim, 192);
+  const Llm v32 = load_llm("deepseek-v3.2");
+  EXPECT_EQ(v32.main().kinds[0].attention->index_topk, 2048);
+  EXPECT_EQ(v32.index_elements_per_token, 61 * 128);
+}
+
+TEST(ParseLlm, HybridsAndEncodersHaveTheirParts) {
+  const Llm nemotron = load_llm("nemotron-3-nano-30b-a3b");
+  EXPECT_TRUE(nemotron.main().kinds[0].recurrent && !nemotron.main().kinds[0].ffn);
+  EXPECT_EQ(nemotron.main().kinds[0].norms, 1);
+  EXPECT_EQ(nemotron.main().kinds[0].recurrent->state_dtype, DType::fp32);
+  EXPECT_EQ(load_llm("nemotron-3-super-120b-a12b-nvfp4").main().kinds[1].ffn->latent, 1024);
+  const Llm next = load_llm("qwen3-next-80b-a3b");
+  EXPECT_EQ(next.main().kinds[0].recurrent->kind, RecurrentKind::gated_delta_net);
+  EXPECT_TRUE(next.main().kinds[1].attention->output_gate);
+  const Llm whisper = load_llm("whisper-large-v3");
+  ASSERT_EQ(whisper.stacks.size(), 2u);
+  EXPECT_EQ(whisper.stacks[0].role, StackSpec::Role::decoder);
+  EXPECT_TRUE(whisper.stacks[0].kinds[0].cross.has_value());
+  EXPECT_EQ(whisper.stacks[1].fixed_tokens, 1500);
+  EXPECT_EQ(load_llm("vit-base-patch16-224").main().fixed_tokens, 197);
+  EXPECT_FALSE(load_llm("vit-base-patch16-224").has_head);
+  EXPECT_FALSE(load_llm("bert-base-uncased").main().kinds[0].attention->causal);
+  EXPECT_TRUE(load_llm("albert-base-v1").main().shared_weights);
+  EXPECT_EQ(load_llm("llava-1.5-7b").stacks[1].fixed_tokens, 577);
+  EXPECT_EQ(load_llm("dit-xl-2-256").main().fixed_tokens, 256);
+}
+
+TEST(Quantization, IsReadFromAllItsPlaces) {
+  const auto q = [](const char* name) { return load_llm(name).quantization; };
+  EXPECT_EQ(q("deepseek-v3").linear, DType::fp8);
+  EXPECT_EQ(q("deepseek-v3").activation, DType::fp8);
+  EXPECT_EQ(q("gpt-oss-120b").experts, DType::mxfp4);
+  EXPECT_EQ(q("gpt-oss-120b").linear, DType::bf16);
+  EXPECT_EQ(q("gpt-oss-120b").activation, DType::bf16);
+  EXPECT_EQ(q("llama-3.1-70b-fp8").linear, DType::fp8) << "only hf_quant_config.json says so";
+  EXPECT_EQ(q("llama-3.1-70b-fp8").kv, DType::fp8);
+  EXPECT_EQ(q("deepseek-v3.1-nvfp4").experts, DType::nvfp4);
+  EXPECT_EQ(q("deepseek-v3.1-nvfp4").linear, DType::bf16);
+  EXPECT_EQ(q("kimi-k2.5").experts, DType::int4);
+  EXPECT_EQ(q("kimi-k2.5").linear, DType::bf16);
+  EXPECT_EQ(q("llama-4-scout-fp8-dynamic").experts, DType::fp8);
+  EXPECT_EQ(q("deepseek-v4-pro").experts, DType::mxfp4);
+  EXPECT_EQ(q("deepseek-v4-pro").linear, DType::fp8);
+  EXPECT_EQ(q("llama-2-7b").linear, DType::fp16);
+  EXPECT_EQ(q("llama-2-7b").method, "none");
+}
+
+TEST(Quantization, OfOtherTools) {
+  const auto with = [](const std::string& block, const std::string& quant = "") {
+    return read(llama(block.empty() ? "" : R"(,"quantization_config":)" + block), quant).quantization;
+  };
+  EXPECT_EQ(with(R"({"quant_method":"gptq","bits":4,"group_size":128})").linear, DType::int4);
+  EXPECT_EQ(with(R"({"quant_method":"gptq","bits":4,"group_size":128})").activation, DType::bf16);
+  EXPECT_EQ(with(R"({"quant_method":"awq","bits":8})").linear, DType::int8);
+  EXPECT_EQ(with(R"({"quant_method":"bitsandbytes","load_in_8bit":true})").linear, DType::int8);
+  EXPECT_EQ(with(R"({"quant_method":"compressed-tensors","config_groups":{"group_0":{
+      "weights":{"num_bits":8,"type":"int"},"input_activations":{"num_bits":8,"type":"int"}}}})")
+                .activation,
+            DType::int8);
+  EXPECT_EQ(with("", R"({"quantization":{"quant_algo":"NVFP4","kv_cache_quant_algo":"FP8"}})").linear, DType::nvfp4);
+  EXPECT_EQ(refusal(llama(R"(,"quantization_config":{"quant_method":"gptqq"})")),
+            "test: /quantization_config/quant_method: quantization 'gptqq' is not understood (did you mean 'gptq'?)");
+  EXPECT_EQ(refusal(llama(), R"({"quantization":{"quant_algo":"NVFP5"}})"),
+            "test (hf_quant_config.json): /quantization/quant_algo: quant_algo 'NVFP5' is not understood (did you mean "
+            "'NVFP4'?)");
+}
+
+TEST(ParseLlm, NullIsAbsentAndTheLastOfRepeatedKeysWins) {
+  EXPECT_EQ(read(llama(R"(,"num_key_value_heads":null)")).main().kinds[0].attention->kv_heads, 4);
+  EXPECT_EQ(read(llama(R"(,"hidden_size":128)")).hidden, 128);
+  EXPECT_EQ(read(llama(R"(,"time_step_limit":[0.0,Infinity],"x":NaN,"y":-Infinity)")).hidden, 64);
+  EXPECT_EQ(read("\xEF\xBB\xBF" + llama()).hidden, 64);
+  EXPECT_EQ(read(llama(R"(,"sliding_window":null)")).main().kinds[0].attention->window, 0);
+}
+
+TEST(ParseLlm, UnknownModelsAreTakenForLlamaOrRefused) {
+  const std::string keys = R"("hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"intermediate_size":128,
+                             "vocab_size":100,"tie_word_embeddings":false,"torch_dtype":"bfloat16")";
+  const Llm llm = read(R"({"model_type":"newcomer",)" + keys + "}");
+  EXPECT_EQ(llm.params, read(llama(R"(,"num_key_value_heads":4)")).params);
+  EXPECT_THAT(llm.assumptions,
+              Contains("model_type 'newcomer' is not known: read as Llama-like (RMSNorm, gated FFN, RoPE)"));
+  EXPECT_EQ(refusal(R"({"model_type":"newcomer","twist_rank":4,)" + keys + "}"),
+            "test: /twist_rank: a key that looks like a dimension is not known, and model_type 'newcomer' is neither");
+  EXPECT_EQ(refusal(R"({"model_type":"qwen4","twist_rank":4,)" + keys + "}"),
+            "test: /twist_rank: a key that looks like a dimension is not known, and model_type 'qwen4' is neither (did "
+            "you mean 'qwen'?)");
+  EXPECT_THAT(read(llama(R"(,"twist_rank":4)")).assumptions,
+              Contains("key 'twist_rank' looks like a dimension and is not known: ignored"));
+}
+
+TEST(ParseLlm, RefusesNamingTheKey) {
+  EXPECT_EQ(refusal(llama(R"(,"hidden_size":-64)")),
+            "test: /hidden_size: expected a whole number from 1 to 2147483648, found -64");
+  EXPECT_EQ(refusal(llama(R"(,"hidden_size":"64")")), "test: /hidden_size: expected a number, found \"64\"");
+  EXPECT_EQ(refusal(llama(R"(,"num_hidden_layers":10001)")),
+            "test: /num_hidden_layers: expected a whole number from 1 to 10000, found 10001");
+  EXPECT_EQ(refusal(llama(R"(,"intermediate_size":1e300)")),
+            "test: /intermediate_size: expected a whole number, found 1e+300");
+  EXPECT_EQ(refusal(llama(R"(,"hidden_size":66)")),
+            "test: /: the hidden width 66 is no multiple of the 4 query heads and there is no 'head_dim'");
+  EXPECT_EQ(refusal(llama(R"(,"num_key_value_heads":3)")),
+            "test: /: expected the query heads (4) to be a multiple of the KV heads, found 3 KV heads");
+  EXPECT_EQ(
+      refusal(llama(R"(,"layer_types":["full_attention","sliding_atention"])")),
+      "test: /layer_types/1: layer kind 'sliding_atention' is not understood (did you mean 'sliding_attention'?)");
+  EXPECT_EQ(refusal(llama(R"(,"num_local_experts":8)")),
+            "test: /: missing experts a token: expected one of 'num_experts_per_tok', 'experts_per_token', "
+            "'num_experts_per_token', 'moe_topk', 'moe_k'");
+  EXPECT_EQ(refusal(R"({"model_type":"llama","hiden_size":64,"vocab_size":9})"),
+            "test: /: missing hidden width: expected one of 'hidden_size', 'n_embd', 'd_model', 'dim' (did you mean "
+            "'hiden_size'?)");
+  EXPECT_EQ(refusal(R"({"model_type":"rwkv","hidden_size":64})"),
+            "test: /model_type: models of type 'rwkv' are not understood");
+  EXPECT_EQ(refusal(R"({"_class_name":"UNet2DConditionModel","num_attention_heads":1,"attention_head_dim":8})"),
+            "test: /_class_name: diffusion model 'UNet2DConditionModel' is not understood");
+  EXPECT_EQ(refusal("[1]"), "test: /: expected an object with the keys of a config.json");
+  EXPECT_THAT(refusal("{\"hidden_size\": }"), HasSubstr("test: not JSON"));
+}
+
+TEST(LoadLlm, NamesPathsAndUnknownNames) {
+  EXPECT_EQ(load_llm("Qwen/Qwen3-8B").name, "qwen3-8b");
+  EXPECT_EQ(load_llm(load_llm("gpt2").file).params, load_llm("gpt2").params);
+  try {
+    load_llm("lama-3.1-8b");
+    FAIL();
+  } catch (const BadInput& error) {
+    EXPECT_STREQ(error.what(),
+                 "model 'lama-3.1-8b': expected a name under data/models or a path of a config.json (did you mean "
+                 "'llama-3.1-8b'?)");
+  }
+  EXPECT_THROW(load_llm("/nowhere/config.json"), BadInput);
+  EXPECT_THROW(load_llm(""), BadInput);
+}
+
+TEST(LoadLlm, IsQuick) {
+  load_llm("llama-4-scout-fp8-dynamic");
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) load_llm("llama-4-scout-fp8-dynamic");
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() / 20;
+  EXPECT_LT(ms, 30.0) << "0.4 ms on an idle machine, optimized; the bar is 3 ms";
+}
+
+RC_GTEST_PROP(Laws, TwiceTheLayersTwiceTheLayerParameters, ()) {
+  const auto layers = *rc::gen::inRange<int>(1, 40);
+  const auto heads = *rc::gen::inRange<int>(1, 16);
+  const auto width = *rc::gen::inRange<int>(1, 4000);
+  const auto model = [&](int n) {
+    return read(R"({"model_type":"qwen3","head_dim":32,"vocab_size":10,"hidden_size":48,"tie_word_embeddings":true,
+                    "num_attention_heads":)" +
+                std::to_string(heads) + R"(,"intermediate_size":)" + std::to_string(width) +
+                R"(,"num_hidden_layers":)" + std::to_string(n) + "}");
+  };
+  const Llm one = model(layers), two = model(2 * layers);
+  RC_ASSERT(stack_layer_params(two.main()) == 2.0 * stack_layer_params(one.main()));
+  RC_ASSERT(two.kv_elements_per_token == 2.0 * one.kv_elements_per_token);
+  RC_ASSERT(two.params - one.params == stack_layer_params(one.main()));
+}
+
+RC_GTEST_PROP(Laws, ActiveNeverAboveTotalAndLinearInTheExpertsChosen, ()) {
+  const auto experts = *rc::gen::inRange<int>(2, 300);
+  const auto topk = *rc::gen::inRange<int>(1, experts);
+  const auto model = [&](int k) {
+    return read(
+        llama(R"(,"num_local_experts":)" + std::to_string(experts) + R"(,"num_experts_per_tok":)" + std::to_string(k)));
+  };
+  const Llm few = model(topk), more = model(topk + 1);
+  const double one = 2 * 3.0 * 64 * 128;  // two layers, one expert more
+  RC_ASSERT(more.active_params - few.active_params == one);
+  RC_ASSERT(more.params == few.params);
+  RC_ASSERT(more.active_params <= more.params);
+}
+
+}  // namespace
+}  // namespace plumbline

@@ -1,0 +1,98 @@
+// Memory, against totals by hand.
+#include <gtest/gtest.h>
+
+#include "tests/ops/lower_models.hpp"
+
+namespace plumbline::testing {
+namespace {
+
+double bytes(Bytes b) { return b.in(units::B); }
+
+TEST(LowerMemory, Llama8bWeightsAndCache) {
+  const MemoryNeed m = lower(llama_8b(), decode(10, 999)).memory;
+  EXPECT_DOUBLE_EQ(bytes(m.weights), 2 * 8030261248.0);  // 16.06 GB
+  EXPECT_DOUBLE_EQ(bytes(m.kv_cache), 10 * 1000 * 131072.0);
+  EXPECT_EQ(bytes(m.optimizer), 0);
+  EXPECT_DOUBLE_EQ(bytes(lower(llama_8b(), prefill(10, 1000)).memory.kv_cache), 10 * 1000 * 131072.0);
+}
+
+TEST(LowerMemory, CacheATokenOfPublishedModels) {
+  const auto per_token = [](const Llm& m) { return bytes(lower(m, decode(1, 1000000)).memory.kv_cache) / 1000001; };
+  EXPECT_DOUBLE_EQ(per_token(llama_70b()), 327680);
+  EXPECT_DOUBLE_EQ(per_token(deepseek_v3()), 70272);
+  EXPECT_DOUBLE_EQ(per_token(deepseek_v32()), 70272 + 61 * 128 * 2);
+}
+
+TEST(LowerMemory, WindowsCapTheCache) {
+  // gpt-oss-120b: half of 73,728 bytes a token is in layers that keep 128 tokens.
+  const MemoryNeed m = lower(gpt_oss(), decode(3, 9999)).memory;
+  EXPECT_DOUBLE_EQ(bytes(m.kv_cache), 3 * 36864.0 * (10000 + 128));
+}
+
+TEST(LowerMemory, RecurrentStateDoesNotGrow) {
+  const double state = 64 * (5120.0 * 128 * 4 + (5120 + 2 * 128) * 3 * 2);
+  EXPECT_DOUBLE_EQ(bytes(lower(mamba2(), decode(2, 10)).memory.kv_cache), 2 * state);
+  EXPECT_DOUBLE_EQ(bytes(lower(mamba2(), decode(2, 100000)).memory.kv_cache), 2 * state);
+}
+
+TEST(LowerMemory, CrossAttentionKeepsTheEncodersTokens) {
+  const double layer = 2 * 16 * 64 * 2;
+  EXPECT_DOUBLE_EQ(bytes(lower(t5(1500), decode(2, 9)).memory.kv_cache), 2 * 24 * layer * (10 + 1500));
+}
+
+TEST(LowerMemory, WeightsByStorage) {
+  Workload w = decode(1, 1);
+  w.precision_given = true;
+  w.precision = *parse_precision("fp8");
+  const double tables = 2 * 128256.0 * 4096, norms = 65 * 4096.0, linear = 8030261248.0 - tables - norms;
+  EXPECT_DOUBLE_EQ(bytes(lower(llama_8b(), w).memory.weights), 2 * (tables + norms) + linear);
+  w.precision = *parse_precision("w4a16");
+  EXPECT_DOUBLE_EQ(bytes(lower(llama_8b(), w).memory.weights), 2 * (tables + norms) + linear * 4.125 / 8);
+  // gpt-oss-120b: experts at 4.25 bits, the rest in bf16.
+  const Llm m = gpt_oss();
+  const double experts = 36 * 128 * 3.0 * 2880 * 2880;
+  EXPECT_DOUBLE_EQ(bytes(lower(m, decode(1, 1)).memory.weights), experts * 4.25 / 8 + 2 * (m.params - experts));
+}
+
+TEST(LowerMemory, AdamTakesSixteenBytesAParameter) {
+  const MemoryNeed m = lower(llama_8b(), train(1, 128)).memory;
+  EXPECT_DOUBLE_EQ(bytes(m.weights + m.optimizer), 16 * 8030261248.0);
+  EXPECT_EQ(bytes(m.kv_cache), 0);
+}
+
+/// Korthikanti et al., arXiv 2205.05198, equation 1, for their layer: s b h (34 + 5 a s / h).
+TEST(LowerMemory, EagerTrainingKeepsWhatThePublishedFormulaSays) {
+  const double s = 512, b = 4, h = 768, a = 12, layers = 12, vocab = 50257;
+  const double head = s * b * (2 * h * 2 + vocab * 6);
+  const MemoryNeed none = lower(gpt2(), train(4, 512, Fusion::none)).memory;
+  EXPECT_DOUBLE_EQ(bytes(none.activations), layers * (34 * s * b * h + 5 * a * s * s * b) + head);
+  const MemoryNeed flash = lower(gpt2(), train(4, 512)).memory;
+  EXPECT_DOUBLE_EQ(bytes(flash.activations),
+                   layers * (34 * s * b * h + 4 * a * s * b) + s * b * (2 * h * 2 + vocab * 2));
+}
+
+TEST(LowerMemory, PrefillHoldsItsWidestSet) {
+  // Residual, norm output, gate, up and their product, for 2048 tokens.
+  const MemoryNeed m = lower(llama_8b(), prefill(1, 2048)).memory;
+  EXPECT_DOUBLE_EQ(bytes(m.activations), 2048 * 2 * (4096 + 4096 + 3 * 14336.0));
+  // Without flash attention two score matrices outweigh it.
+  const MemoryNeed none = lower(llama_8b(), prefill(1, 2048, Fusion::none)).memory;
+  EXPECT_DOUBLE_EQ(bytes(none.activations), 2048 * 2 * (4096 + 4096 + 6144 + 4096 + 2 * 32 * 2048.0));
+}
+
+TEST(LowerMemory, MoreIsNeverLess) {
+  for (const Llm& m : all_models()) {
+    const MemoryNeed small = lower(m, prefill(1, 300)).memory, large = lower(m, prefill(2, 600)).memory;
+    EXPECT_GE(large.total(), small.total()) << m.name;
+    EXPECT_GT(bytes(small.weights), 0) << m.name;
+    EXPECT_GT(bytes(small.activations), 0) << m.name;
+    for (const Fusion f : {Fusion::none, Fusion::typical, Fusion::max}) {
+      EXPECT_GT(lower(m, train(1, 300, f)).memory.total(), lower(m, prefill(1, 300, f)).memory.total()) << m.name;
+    }
+    EXPECT_GE(lower(m, train(1, 300, Fusion::none)).memory.activations, lower(m, train(1, 300)).memory.activations);
+    EXPECT_GE(lower(m, train(1, 300)).memory.activations, lower(m, train(1, 300, Fusion::max)).memory.activations);
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::testing

@@ -1,0 +1,407 @@
+// Models written out by hand (published configs), with parameter counts from the reference formulas, so that tests of
+// lowering don't depend on the loader. And sums over the nodes of a graph.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ops/graph.hpp"
+#include "ops/work.hpp"
+
+namespace plumbline::testing {
+
+inline double d(std::int64_t n) { return static_cast<double>(n); }
+
+inline AttentionSpec gqa(std::int64_t q, std::int64_t kv, std::int64_t dim) {
+  AttentionSpec a;
+  a.q_heads = q;
+  a.kv_heads = kv;
+  a.qk_dim = a.v_dim = dim;
+  return a;
+}
+
+inline FfnSpec gated(std::int64_t width) {
+  FfnSpec f;
+  f.width = width;
+  return f;
+}
+
+inline FfnSpec moe(std::int64_t experts, std::int64_t topk, std::int64_t width, std::int64_t shared = 0) {
+  FfnSpec f;
+  f.experts = experts;
+  f.topk = topk;
+  f.expert_width = width;
+  f.shared_width = shared;
+  return f;
+}
+
+/// Weights of the matrix products of a part, those a token uses.
+inline double matrix_elements(const AttentionSpec& a, double h) {
+  const double q = d(a.q_heads), qk = d(a.qk_dim), v = d(a.v_dim);
+  if (a.kind == AttentionSpec::Kind::standard)
+    return h * q * qk * (a.output_gate ? 2 : 1) + h * d(a.kv_heads) * (qk + v) + q * v * h;
+  const double rq = d(a.q_lora_rank), rkv = d(a.kv_lora_rank);
+  const double query = rq > 0 ? h * rq + rq * q * qk : h * q * qk;
+  return query + h * (rkv + d(a.rope_dim)) + rkv * q * (d(a.nope_dim) + v) + q * v * h;
+}
+
+inline double active_elements(const FfnSpec& f, double h) {
+  const double matrices = f.gated ? 3 : 2;
+  double n = matrices * h * d(f.width);
+  if (f.is_moe())
+    n += d(f.topk) * matrices * h * d(f.expert_width) + h * d(f.experts) + matrices * h * d(f.shared_width);
+  return n;
+}
+
+/// Elements of a layer's active weight matrices; `count` then sets the layer's parameters (no biases).
+inline double active_matrices(const LayerSpec& l, double h) {
+  double n = 0;
+  if (l.attention) n += matrix_elements(*l.attention, h);
+  if (l.cross) n += matrix_elements(*l.cross, h);
+  if (l.ffn) n += active_elements(*l.ffn, h);
+  return n;
+}
+
+inline void count(LayerSpec& l, double h) {
+  double vectors = d(l.norms) * h * d(l.norm_vectors);
+  if (l.attention && l.attention->kind == AttentionSpec::Kind::mla) {
+    vectors += d(l.attention->q_lora_rank + l.attention->kv_lora_rank);
+  }
+  l.active_params = active_matrices(l, h) + vectors;
+  l.params = l.active_params;
+  l.expert_params = 0;
+  if (l.ffn && l.ffn->is_moe()) {
+    const double one = (l.ffn->gated ? 3 : 2) * h * d(l.ffn->expert_width);
+    l.expert_params = d(l.ffn->experts) * one;
+    l.params += d(l.ffn->experts - l.ffn->topk) * one;
+  }
+}
+
+inline LayerSpec layer(AttentionSpec a, FfnSpec f) {
+  LayerSpec l;
+  l.attention = a;
+  l.ffn = f;
+  return l;
+}
+
+/// Kinds with how many layers there are of each.
+inline Llm model(const char* name, std::int64_t hidden, std::int64_t vocab,
+                 const std::vector<std::pair<LayerSpec, int>>& kinds, bool tied = false) {
+  Llm m;
+  m.name = name;
+  m.hidden = hidden;
+  m.vocab = vocab;
+  m.tied_embeddings = tied;
+  StackSpec s;
+  s.hidden = hidden;
+  m.embedding_params = d(vocab) * d(hidden);
+  m.head_params = tied ? 0 : m.embedding_params;
+  m.params = m.active_params = m.embedding_params + m.head_params;
+  for (const auto& [kind, repeat] : kinds) {
+    s.kinds.push_back(kind);
+    count(s.kinds.back(), d(hidden));
+    for (int i = 0; i < repeat; ++i) s.order.push_back(static_cast<int>(s.kinds.size()) - 1);
+    m.params += repeat * s.kinds.back().params;
+    m.active_params += repeat * s.kinds.back().active_params;
+  }
+  s.other_params = d(hidden) * (s.kinds.front().norm == NormKind::layer ? 2 : 1);
+  m.params += s.other_params;
+  m.active_params += s.other_params;
+  m.stacks.push_back(s);
+  return m;
+}
+
+inline Llm llama_8b() { return model("llama-3.1-8b", 4096, 128256, {{layer(gqa(32, 8, 128), gated(14336)), 32}}); }
+inline Llm llama_70b() { return model("llama-3.1-70b", 8192, 128256, {{layer(gqa(64, 8, 128), gated(28672)), 80}}); }
+inline Llm mixtral() { return model("mixtral-8x7b", 4096, 32000, {{layer(gqa(32, 8, 128), moe(8, 2, 14336)), 32}}); }
+
+inline AttentionSpec mla() {
+  AttentionSpec a = gqa(128, 128, 192);
+  a.kind = AttentionSpec::Kind::mla;
+  a.v_dim = 128;
+  a.q_lora_rank = 1536;
+  a.kv_lora_rank = 512;
+  a.rope_dim = 64;
+  a.nope_dim = 128;
+  return a;
+}
+
+inline Llm deepseek_v3() {
+  Llm m = model("deepseek-v3", 7168, 129280,
+                {{layer(mla(), gated(18432)), 3}, {layer(mla(), moe(256, 8, 2048, 2048)), 58}});
+  m.quantization = {DType::fp8, DType::fp8, DType::fp8, DType::bf16, "fp8"};
+  return m;
+}
+
+inline Llm deepseek_v32() {
+  AttentionSpec a = mla();
+  a.index_heads = 64;
+  a.index_dim = 128;
+  a.index_topk = 2048;
+  Llm m = model("deepseek-v3.2", 7168, 129280, {{layer(a, gated(18432)), 3}, {layer(a, moe(256, 8, 2048, 2048)), 58}});
+  m.quantization = {DType::fp8, DType::fp8, DType::fp8, DType::bf16, "fp8"};
+  return m;
+}
+
+/// DeepSeek-V4-like: a window beside a stream pooled 4:1 with an indexer, and one pooled 128:1.
+inline Llm compressed() {
+  AttentionSpec a = gqa(64, 1, 512);
+  a.q_lora_rank = 1024;
+  a.rope_dim = 64;
+  a.window = 128;
+  a.shared_kv = true;
+  a.out_groups = 8;
+  a.out_lora_rank = 1024;
+  a.compress_ratio = 128;
+  AttentionSpec indexed = a;
+  indexed.compress_ratio = 4;
+  indexed.index_heads = 64;
+  indexed.index_dim = 128;
+  indexed.index_topk = 512;
+  return model("compressed", 4096, 129280,
+               {{layer(a, moe(256, 6, 2048, 2048)), 20}, {layer(indexed, moe(256, 6, 2048, 2048)), 20}});
+}
+
+inline Llm gpt_oss() {
+  AttentionSpec full = gqa(64, 8, 64), window = full;
+  full.qkv_bias = full.out_bias = full.sinks = true;
+  window = full;
+  window.window = 128;
+  Llm m = model("gpt-oss-120b", 2880, 201088,
+                {{layer(window, moe(128, 4, 2880)), 18}, {layer(full, moe(128, 4, 2880)), 18}});
+  m.quantization.experts = DType::mxfp4;
+  m.quantization.method = "mxfp4";
+  return m;
+}
+
+inline RecurrentSpec mamba2_mixer() {
+  RecurrentSpec r;
+  r.inner = 5120;
+  r.heads = 80;
+  r.head_dim = 64;
+  r.state = 128;
+  r.conv = 4;
+  return r;
+}
+
+inline Llm mamba2() {
+  LayerSpec l;
+  l.recurrent = mamba2_mixer();
+  l.norms = 1;
+  return model("mamba2-2.7b", 2560, 50288, {{l, 64}}, true);
+}
+
+inline Llm jamba() {
+  LayerSpec mamba;
+  RecurrentSpec r;
+  r.kind = RecurrentKind::mamba1;
+  r.inner = 8192;
+  r.heads = 1;
+  r.state = 16;
+  r.conv = 4;
+  r.dt_rank = 256;
+  mamba.recurrent = r;
+  LayerSpec mamba_moe = mamba;
+  mamba.ffn = gated(14336);
+  mamba_moe.ffn = moe(16, 2, 14336);
+  return model("jamba", 4096, 65536, {{mamba, 12}, {mamba_moe, 16}, {layer(gqa(32, 8, 128), gated(14336)), 4}});
+}
+
+inline Llm qwen3_next() {
+  LayerSpec linear;
+  RecurrentSpec r;
+  r.kind = RecurrentKind::gated_delta_net;
+  r.inner = 4096;
+  r.heads = 32;
+  r.head_dim = 128;
+  r.key_heads = 16;
+  r.key_dim = 128;
+  r.state = 128;
+  r.conv = 4;
+  linear.recurrent = r;
+  linear.ffn = moe(512, 10, 512, 512);
+  AttentionSpec a = gqa(16, 2, 256);
+  a.output_gate = true;
+  a.qk_norm = 1;
+  return model("qwen3-next", 2048, 151936, {{linear, 36}, {layer(a, moe(512, 10, 512, 512)), 12}});
+}
+
+inline Llm gemma2() {
+  AttentionSpec full = gqa(16, 8, 256), window = full;
+  window.window = 4096;
+  FfnSpec f = gated(14336);
+  f.activation = Activation::gelu;
+  LayerSpec slide = layer(window, f), all = layer(full, f);
+  slide.norms = all.norms = 4;
+  return model("gemma-2-9b", 3584, 256000, {{slide, 21}, {all, 21}}, true);
+}
+
+inline Llm llama4() {
+  AttentionSpec chunk = gqa(40, 8, 128), full = chunk;
+  chunk.window = 8192;
+  chunk.chunked = true;
+  full.rope = false;
+  FfnSpec experts = moe(16, 1, 8192, 8192);
+  return model("llama-4-scout", 5120, 202048, {{layer(chunk, experts), 36}, {layer(full, experts), 12}});
+}
+
+inline FfnSpec plain(std::int64_t width) {
+  FfnSpec f = gated(width);
+  f.gated = false;
+  f.bias = true;
+  f.activation = Activation::gelu;
+  return f;
+}
+
+/// LayerNorm, FFN without gate, biases: GPT-2, BERT, ViT.
+inline LayerSpec classic(std::int64_t heads, std::int64_t dim, bool causal) {
+  AttentionSpec a = gqa(heads, heads, dim);
+  a.causal = causal;
+  a.rope = false;
+  a.qkv_bias = a.out_bias = true;
+  LayerSpec l = layer(a, plain(4 * heads * dim));
+  l.norm = NormKind::layer;
+  l.norm_vectors = 2;
+  return l;
+}
+
+inline Llm gpt2() { return model("gpt2", 768, 50257, {{classic(12, 64, true), 12}}, true); }
+
+inline Llm bert() {
+  Llm m = model("bert-base", 768, 30522, {{classic(12, 64, false), 12}}, true);
+  m.stacks.front().role = StackSpec::Role::encoder;
+  m.has_head = false;
+  return m;
+}
+
+inline Llm vit() {
+  Llm m = model("vit-l", 1024, 0, {{classic(16, 64, false), 24}}, true);
+  m.stacks.front().role = StackSpec::Role::vision;
+  m.stacks.front().fixed_tokens = 197;
+  m.has_head = false;
+  return m;
+}
+
+/// Encoder and decoder; `frames`: fixed encoder tokens (Whisper), 0: the prompt (T5).
+inline Llm t5(std::int64_t frames = 0) {
+  AttentionSpec a = gqa(16, 16, 64);
+  a.rope = false;
+  FfnSpec f = plain(4096);
+  f.bias = false;
+  LayerSpec decoder = layer(a, f);
+  decoder.cross = a;
+  decoder.cross->causal = false;
+  decoder.norms = 3;
+  Llm m = model("t5-large", 1024, 32128, {{decoder, 24}}, true);
+  a.causal = false;
+  const Llm encoder = model("encoder", 1024, 0, {{layer(a, f), 24}});
+  m.stacks.push_back(encoder.stacks.front());
+  m.stacks.back().role = StackSpec::Role::encoder;
+  m.stacks.back().fixed_tokens = frames;
+  m.params += encoder.params;
+  return m;
+}
+
+/// FLUX.1-dev-like: 19 double-stream and 38 single-stream layers, h = 3072.
+inline Llm flux() {
+  AttentionSpec a = gqa(24, 24, 128);
+  a.causal = false;
+  a.qk_norm = 1;
+  LayerSpec pair = layer(a, plain(12288)), single = pair;
+  pair.double_stream = true;
+  pair.modulation_width = 12 * 3072;
+  single.parallel_block = true;
+  single.norms = 1;
+  single.modulation_width = 3 * 3072;
+  Llm m = model("flux", 3072, 0, {{pair, 19}, {single, 38}}, true);
+  m.stacks.front().role = StackSpec::Role::diffusion;
+  m.stacks.front().text_tokens = 512;
+  m.has_head = false;
+  return m;
+}
+
+inline std::vector<Llm> all_models() {
+  return {llama_8b(), llama_70b(), mixtral(), deepseek_v3(), deepseek_v32(), compressed(),
+          gpt_oss(),  mamba2(),    jamba(),   qwen3_next(),  gemma2(),       llama4(),
+          gpt2(),     bert(),      vit(),     t5(),          t5(1500),       flux()};
+}
+
+inline Workload prefill(std::int64_t batch, std::int64_t prompt, Fusion fusion = Fusion::typical) {
+  Workload w;
+  w.phase = Phase::prefill;
+  w.batch = batch;
+  w.prompt = prompt;
+  w.fusion = fusion;
+  return w;
+}
+
+inline Workload decode(std::int64_t batch, std::int64_t context, Fusion fusion = Fusion::typical) {
+  Workload w;
+  w.phase = Phase::decode;
+  w.batch = batch;
+  w.context = context;
+  w.fusion = fusion;
+  return w;
+}
+
+inline Workload train(std::int64_t batch, std::int64_t prompt, Fusion fusion = Fusion::typical) {
+  Workload w = prefill(batch, prompt, fusion);
+  w.phase = Phase::train;
+  return w;
+}
+
+inline bool is_decoder(const Llm& m) { return m.main().role == StackSpec::Role::decoder; }
+
+/// Weight GEMMs and grouped GEMMs; the batched GEMMs of attention and of MLA's absorbed form are told apart by `batch`.
+inline bool is_weight_gemm(const Node& n) {
+  if (const auto* g = std::get_if<Gemm>(&n.op)) return g->batch == 1;
+  return std::holds_alternative<GroupedGemm>(n.op);
+}
+inline bool is_gemm(const Node& n) {
+  return std::holds_alternative<Gemm>(n.op) || std::holds_alternative<GroupedGemm>(n.op);
+}
+
+template <class Which>
+double tensor_flops(const Graph& g, Which which) {
+  double sum = 0;
+  for (const Node& n : g.nodes) {
+    if (which(n)) sum += d(n.count) * work(n.op).tensor.in(units::FLOP);
+  }
+  return sum;
+}
+inline double tensor_flops(const Graph& g) {
+  return tensor_flops(g, [](const Node&) { return true; });
+}
+
+inline double total_bytes(const Graph& g) {
+  double sum = 0;
+  for (const Node& n : g.nodes) sum += d(n.count) * work(n.op).bytes().in(units::B);
+  return sum;
+}
+
+inline std::int64_t launches(const Graph& g) {
+  std::int64_t sum = 0;
+  for (const Node& n : g.nodes) sum += n.count;
+  return sum;
+}
+
+inline const Node* find(const Graph& g, std::string_view name, Pass pass = Pass::forward) {
+  for (const Node& n : g.nodes) {
+    if (n.name == name && n.pass == pass) return &n;
+  }
+  return nullptr;
+}
+
+template <class Shape>
+const Shape& shape_of(const Graph& g, std::string_view name, Pass pass = Pass::forward) {
+  const Node* node = find(g, name, pass);
+  if (node == nullptr) throw std::runtime_error("no node named " + std::string(name));
+  return std::get<Shape>(node->op);
+}
+
+}  // namespace plumbline::testing

@@ -1,0 +1,106 @@
+// The backward pass and the optimizer.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/ops/lower_models.hpp"
+
+namespace plumbline::testing {
+namespace {
+
+double flops_of(const Graph& g, Pass pass, bool gemms) {
+  return tensor_flops(g, [&](const Node& n) { return n.pass == pass && is_gemm(n) == gemms; });
+}
+
+TEST(LowerTrain, BackwardGemmsAreTwiceTheForwardOnes) {
+  for (const Llm& m : all_models()) {
+    for (const Fusion f : {Fusion::none, Fusion::typical, Fusion::max}) {
+      const Graph g = lower(m, train(2, 256, f));
+      EXPECT_DOUBLE_EQ(flops_of(g, Pass::backward, true), 2 * flops_of(g, Pass::forward, true)) << m.name;
+    }
+  }
+}
+
+TEST(LowerTrain, GradientGemmsHaveTheTransposedShapes) {
+  const Graph g = lower(llama_8b(), train(2, 256));
+  const Gemm forward = shape_of<Gemm>(g, "down_proj");
+  const Gemm dx = shape_of<Gemm>(g, "down_proj.dx", Pass::backward),
+             dw = shape_of<Gemm>(g, "down_proj.dw", Pass::backward);
+  EXPECT_EQ(forward.m, 512);
+  EXPECT_EQ((std::vector{dx.m, dx.n, dx.k}), (std::vector<std::int64_t>{512, 14336, 4096}));
+  EXPECT_EQ((std::vector{dw.m, dw.n, dw.k}), (std::vector<std::int64_t>{4096, 14336, 512}));
+}
+
+TEST(LowerTrain, EveryGemmHasNamedGradients) {
+  for (const Llm& m : all_models()) {
+    for (const Fusion f : {Fusion::none, Fusion::typical, Fusion::max}) {
+      for (const Node& n : lower(m, train(1, 300, f)).nodes) {
+        if (n.pass != Pass::backward || !is_gemm(n)) continue;
+        EXPECT_NE(std::string_view(n.name).find(".d"), std::string_view::npos) << m.name << ' ' << n.name;
+      }
+    }
+  }
+}
+
+TEST(LowerTrain, FlashBackwardIsFiveProductsForTwo) {
+  for (const Llm& m : {llama_8b(), deepseek_v3(), bert()}) {  // MLA: QK 192, V 128
+    const Graph g = lower(m, train(2, 256));
+    const AttentionSpec& a = *m.main().kinds.front().attention;
+    const double qk = d(a.qk_dim), v = d(a.v_dim);
+    EXPECT_DOUBLE_EQ(flops_of(g, Pass::backward, false),
+                     flops_of(g, Pass::forward, false) * (3 * qk + 2 * v) / (qk + v));
+  }
+}
+
+TEST(LowerTrain, BackwardRunsInReverse) {
+  const Graph g = lower(mixtral(), train(1, 64));
+  std::vector<std::string> forward, backward;
+  for (const Segment& s : g.segments) {
+    const Pass pass = g.nodes[static_cast<std::size_t>(s.first)].pass;
+    if (pass == Pass::forward) forward.emplace_back(s.name);
+    if (pass == Pass::backward) backward.emplace_back(s.name);
+  }
+  std::reverse(backward.begin(), backward.end());
+  EXPECT_EQ(forward, backward);
+  EXPECT_STREQ(g.segments.back().name, "optimizer");
+}
+
+TEST(LowerTrain, AdamCoversTheParameters) {
+  for (const Llm& m : {llama_8b(), mixtral(), bert()}) {
+    const Graph g = lower(m, train(1, 64));
+    const auto& adam = shape_of<Rowwise>(g, "adamw", Pass::update);
+    EXPECT_GE(d(adam.rows) * d(adam.cols), m.params);
+    EXPECT_LT(d(adam.rows) * d(adam.cols), m.params + d(m.hidden) + 1) << m.name;
+  }
+}
+
+TEST(LowerTrain, ElementwiseGradientsMoveWhatTheyMust) {
+  const Graph g = lower(llama_8b(), train(1, 64));
+  const double n = 64.0 * 14336 * 2;
+  EXPECT_EQ(work(find(g, "ffn_act", Pass::backward)->op).bytes().in(units::B), 5 * n);  // dY, gate, up; d gate, d up
+  const Graph eager = lower(llama_8b(), train(1, 64, Fusion::none));
+  EXPECT_EQ(work(find(eager, "ffn_act", Pass::backward)->op).bytes().in(units::B), 3 * n);
+  int products = 0;
+  for (const Node& node : eager.nodes) {
+    if (node.pass == Pass::backward && std::string_view(node.name) == "ffn_mul") ++products;
+  }
+  EXPECT_EQ(products, 2);
+}
+
+TEST(LowerTrain, CastsGoBack) {
+  const Graph g = lower(llama_8b(), train(1, 64, Fusion::none));
+  EXPECT_EQ(shape_of<Rowwise>(g, "loss_cast", Pass::forward).output, DType::fp32);
+  EXPECT_EQ(shape_of<Rowwise>(g, "loss_cast", Pass::backward).output, DType::bf16);
+}
+
+TEST(LowerTrain, GemmsAreSixFlopsAParameterAndToken) {
+  // 6 N D: for a model whose embedding is small, forward 2 N D, backward 4 N D.
+  const Llm m = llama_70b();
+  const double tokens = 2048, n = m.params - d(m.vocab) * d(m.hidden);
+  const Graph g = lower(m, train(1, 2048));
+  const double gemms = flops_of(g, Pass::forward, true) + flops_of(g, Pass::backward, true);
+  EXPECT_NEAR(gemms / (6 * n * tokens), 1, 1e-4);
+}
+
+}  // namespace
+}  // namespace plumbline::testing

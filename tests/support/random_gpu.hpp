@@ -1,0 +1,146 @@
+// Random machines for property tests: descriptors within what has been built or could be soon, and calibrations within
+// what has been measured.
+#pragma once
+
+#include <rapidcheck.h>
+
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "arch/error.hpp"
+#include "model/machine.hpp"
+#include "model/predict.hpp"
+#include "tests/support/random_op.hpp"
+#include "tests/support/toy_machine.hpp"
+
+namespace plumbline {
+
+/// How RapidCheck prints a counterexample.
+template <int F, int B, int T, int J>
+void showValue(Quantity<F, B, T, J> quantity, std::ostream& out) {
+  out << quantity.in(UnitSource::one<Quantity<F, B, T, J>>()) << " (SI)";
+}
+
+}  // namespace plumbline
+
+namespace plumbline::testing_support {
+
+/// RapidCheck narrows its ranges in the first cases of a property; these are always whole.
+inline std::int64_t whole_between(std::int64_t low, std::int64_t high) {
+  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<std::int64_t>(low, high + 1));
+}
+
+/// Uniform in [low, high], a thousand steps.
+inline double between(double low, double high) {
+  return low + (high - low) * static_cast<double>(whole_between(0, 1000)) / 1000.0;
+}
+
+inline StreamingMultiprocessor random_sm() {
+  StreamingMultiprocessor sm = toy_sm();
+  const double bf16 = 256.0 * static_cast<double>(whole_between(1, 64));
+  sm.tensor_flop_per_clk[DType::bf16] = sm.tensor_flop_per_clk[DType::fp16] = bf16;
+  sm.tensor_flop_per_clk[DType::tf32] = bf16 / 2;
+  sm.tensor_flop_per_clk[DType::int8] = 2 * bf16;
+  sm.tensor_flop_per_clk[DType::fp8] = coin() ? 2 * bf16 : 0;
+  sm.tensor_flop_per_clk[DType::fp4] = coin() ? 4 * bf16 : 0;
+  sm.tensor_flop_per_clk[DType::fp64] = coin() ? 128 : 0;
+  sm.fp32_flop_per_clk = 64.0 * static_cast<double>(whole_between(2, 8));
+  sm.fp64_flop_per_clk = coin() ? 128 : 4;
+  sm.sfu_op_per_clk = static_cast<double>(whole_between(4, 64));
+  sm.issue_per_clk = static_cast<double>(whole_between(1, 8));
+  sm.smem_bytes_per_clk = 64.0 * static_cast<double>(whole_between(1, 4)) * units::B;
+  sm.l2_bytes_per_clk = 32.0 * static_cast<double>(whole_between(1, 8)) * units::B;
+  sm.smem = static_cast<double>(whole_between(64, 256)) * units::KiB;
+  sm.smem_per_block = sm.smem - 1.0 * units::KiB;
+  sm.l1_and_smem = sm.smem + 28.0 * units::KiB;
+  sm.threads = 512 * whole_between(2, 4);
+  sm.warp_size = coin() ? 32 : 64;
+  return sm;
+}
+
+inline Gpu random_gpu() {
+  Gpu gpu = toy_gpu();
+  gpu.name = "random";
+  gpu.title = "Random GPU";
+  gpu.compute_capability = *rc::gen::element<std::string>("7.0", "8.0", "8.9", "9.0", "10.0", "12.0", "gfx942");
+  gpu.sm_count = whole_between(4, 300);
+  gpu.boost_clock = between(0.8, 3.0) * units::GHz;
+  gpu.base_clock = 0.5 * gpu.boost_clock;
+  gpu.sm = random_sm();
+  gpu.memory.capacity = between(8, 300) * units::GiB;
+  gpu.memory.bandwidth = between(0.2, 10) * units::TB_per_s;
+  gpu.memory.latency = between(350, 1000) * units::ns;
+  gpu.l2 = {between(2, 256) * units::MiB, between(1.2, 8) * gpu.memory.bandwidth, between(100, 350) * units::ns, 1};
+  gpu.links = {between(50, 900) * units::GB_per_s, 18, between(8, 128) * units::GB_per_s};
+  return gpu;
+}
+
+/// Family scalars: the ranges are those of the files under data/calibration, widened about twice either way.
+inline Calibration random_calibration() {
+  Calibration c = toy_calibration();
+  const auto set = [](std::map<std::string, Scalar>& scalars, const char* name, double value) {
+    scalars[name] = Scalar{value, "random"};
+  };
+  set(c.machine, "dram_read_fraction", between(0.6, 1));
+  set(c.machine, "dram_write_fraction", between(0.6, 1));
+  set(c.machine, "dram_mix_loss_fraction", between(0, 0.3));
+  set(c.machine, "dram_loaded_latency_ratio", between(1, 3));
+  set(c.machine, "l2_bandwidth_fraction", between(0.5, 1));
+  set(c.machine, "l2_usable_fraction", between(0.3, 1));
+  set(c.machine, "pcie_fraction", between(0.6, 1));
+  const double burst = between(0.5, 1);
+  set(c.machine, "tensor_burst_fraction", burst);
+  set(c.machine, "tensor_steady_fraction", burst * between(0.6, 1));
+  set(c.machine, "regulator_lag_s", between(0.005, 0.2));
+  const double gap = between(0.5e-6, 3e-6);
+  set(c.machine, "gap_graph_s", gap);
+  set(c.machine, "gap_stream_s", gap * between(1, 4));
+  set(c.machine, "host_per_launch_s", between(1e-6, 20e-6));
+  for (auto& [name, scalars] : c.families) {
+    set(scalars, "fixed_s", between(0.3e-6, 10e-6));
+    set(scalars, "overlap", between(1.5, 16));
+    set(scalars, "efficiency_fraction", between(0.5, 1));
+    set(scalars, "exposed", between(0, 1));
+    set(scalars, "dram_share_fraction", between(0.6, 1));
+    set(scalars, "per_cta_s", between(0, 6e-6));
+    set(scalars, "step_s", between(0, 2e-6));
+    set(scalars, "in_flight_B", coin() ? 0 : between(4e3, 1e5));
+  }
+  return c;
+}
+
+/// Its clock does not sink in long launches: burst and steady shares of the tensor peak are one.
+inline Calibration without_regulator(Calibration c) {
+  c.machine["tensor_steady_fraction"] = c.machine["tensor_burst_fraction"];
+  c.machine["regulator_lag_s"].value = 0;
+  return c;
+}
+
+inline std::shared_ptr<const Machine> random_machine() { return toy_machine(random_gpu(), random_calibration()); }
+
+/// The prediction, or nothing where the machine has no path for the dtype or the operator is not modelled.
+inline std::optional<OpPrediction> try_predict(const Op& op, const Machine& machine) {
+  try {
+    return predict(op, machine);
+  } catch (const BadInput&) {
+    return std::nullopt;
+  } catch (const NotModelled&) {
+    return std::nullopt;
+  }
+}
+
+/// A random operator that this machine runs.
+inline Op random_op_on(const Machine& machine) {
+  for (;;) {
+    const Op op = *rc::gen::resize(rc::kNominalSize, rc::gen::exec(random_op));
+    if (try_predict(op, machine)) return op;
+  }
+}
+
+inline std::string describe(const Op& op) {
+  return std::string(op_name(op)) + " " + std::string(dtype_text(op)) + " " + shape_text(op);
+}
+
+}  // namespace plumbline::testing_support

@@ -1,0 +1,36 @@
+#!/bin/sh
+# Refits the library families of data/calibration/<gpu>.json to published training rows; the machine scalars that were
+# measured or published stay as they are. Held-out files are never read (validate --fit refuses them).
+#
+# usage: tools/fit_calibration.sh [GPU...]     (default: h200_sxm h100_sxm a100_sxm); build validate first
+set -eu
+cd -- "$(dirname -- "$0")/.."
+validate=${PLUMBLINE_BUILD:-build}/bin/validate
+
+# fit GPU FAMILY ROWS FREE [FILTERS...]: TensorRT-LLM bf16 rows (random data, CUDA graphs, short bursts).
+fit() {
+  gpu=$1 family=$2 file=$3 rows=data/measurements/aiconfigurator/$1/$3.train.csv free=$4
+  shift 4
+  "$validate" --fit "$rows" --gpu "$gpu" --kernels library --family "$family" --free "$free" \
+    --where stack~trtllm --where dtype=bf16 --where 'shape!~kv=fp8' "$@" \
+    --source "aiconfigurator $gpu $file, TensorRT-LLM" --out "data/calibration/$gpu.json"
+}
+
+[ $# -gt 0 ] || set -- h200_sxm h100_sxm a100_sxm
+for gpu; do
+  fit "$gpu" gemm gemm "fixed_s=1.2e-6:2e-7:4e-6,overlap=6:3:16,exposed=.7:.1:8,per_cta_s=4e-7:1e-8:3e-6,\
+dram_share_fraction=.9:.7:1,machine.tensor_burst_fraction=.8:.5:.99,machine.regulator_lag_s=.03:.005:.5,\
+reduce.fixed_s=1.5e-6:3e-7:6e-6" --min-us 5
+  fit "$gpu" attention_prefill attention_prefill "fixed_s=5e-6:5e-7:1.5e-5,overlap=4:2:16,\
+efficiency_fraction=.75:.3:1,exposed=.2:.01:4,per_cta_s=3e-6:1e-7:9e-6,step_s=5e-7:2e-8:4e-6" --min-us 10
+  # at most 16 query heads a KV head, at least 127 cached tokens: beyond, the stack falls to another, slow kernel
+  decode="fixed_s=8e-6:5e-7:1.5e-5,overlap=4:2:16,step_s=8e-7:2e-8:4e-6,per_cta_s=2e-6:1e-8:9e-6,\
+in_flight_B=38000:4000:400000,translation_s=2e-5:1e-6:6e-5"
+  fit "$gpu" attention_decode attention_decode "$decode,combine.fixed_s=1e-6:1e-7:6e-6" --min-us 10 --unbalanced \
+    --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' --where 'S>=127'
+  fit "$gpu" attention_decode_single attention_decode "$decode" --min-us 10 --unbalanced \
+    --where 'Hq/Hkv<=1' --where 'S>=127'
+  # the A100 rows are of a fallback kernel that does not split the keys: they say nothing of the card
+  [ "$gpu" = a100_sxm ] || fit "$gpu" mla_decode mla_decode "fixed_s=8e-6:5e-7:2e-5,overlap=4:2:16,\
+efficiency_fraction=.8:.2:1,step_s=1e-6:2e-8:6e-6,per_cta_s=2.5e-6:1e-8:9e-6,in_flight_B=70000:4000:400000" --min-us 10
+done
