@@ -72,7 +72,7 @@ void read_machine_scalars(Machine& m) {
   m.regulator_lag = s.seconds("regulator_lag_s");
   m.gap_graph = s.seconds("gap_graph_s");
   m.gap_stream = s.seconds("gap_stream_s");
-  m.host_per_launch = s.seconds("host_per_launch_s");
+  m.host_per_operator = s.seconds("host_per_operator_s");
 }
 
 /// "library.gemm.100us" -> family "gemm", size class "100us", for the families that `set` provides.
@@ -84,12 +84,11 @@ void read_bands(Machine& m, const std::string& set, const std::string& family) {
 }
 
 void read_families(Machine& m) {
-  std::string borrowed;
   const auto read = [&](const char* family) {
     std::string set = m.kernels == KernelSet::own ? "own" : "library";
     if (set == "own" && m.calibration.families.count("own." + std::string(family)) == 0) {
       set = "library";
-      borrowed += (borrowed.empty() ? "" : ", ") + std::string(family);
+      m.borrowed.emplace_back(family);
     }
     read_bands(m, set, family);
     return read_family(m.calibration, set + "." + family);
@@ -103,9 +102,10 @@ void read_families(Machine& m) {
   m.rowwise = read("rowwise");
   m.reduce = read("reduce");
   m.combine = read("combine");
-  if (!borrowed.empty()) {
-    m.assumptions.push_back("kernels own: not measured yet, priced with the library kernels' scalars: " + borrowed);
-  }
+  if (m.borrowed.empty()) return;
+  std::string names;
+  for (const std::string& family : m.borrowed) names += (names.empty() ? "" : ", ") + family;
+  m.assumptions.push_back("kernels own: not measured yet, priced with the library kernels' scalars: " + names);
 }
 
 }  // namespace

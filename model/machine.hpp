@@ -63,12 +63,13 @@ class Machine {
   Bytes l2_capacity;  ///< what data shared by all SMs can really hold
   Bandwidth pcie;
   Seconds gap_graph, gap_stream;  ///< between dependent kernels of a graph, of a stream
-  Seconds host_per_launch;        ///< host time of one operator in an eager framework
+  Seconds host_per_operator;      ///< host time of one operator in an eager framework
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
-  std::vector<BandEntry> bands;  ///< of the kernel set in use
-  FamilyScalars reduce;          ///< the second launch of a split-K GEMM
-  FamilyScalars combine;         ///< the merge of split-KV attention
+  std::vector<std::string> borrowed;  ///< families priced with another kernel set's scalars
+  std::vector<BandEntry> bands;       ///< of the kernel set in use
+  FamilyScalars reduce;               ///< the second launch of a split-K GEMM
+  FamilyScalars combine;              ///< the merge of split-KV attention
 };
 
 }  // namespace plumbline

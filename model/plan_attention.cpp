@@ -143,10 +143,10 @@ struct DecodeTask {
   double rows = 0;          ///< packed query rows a CTA
   double context = 0;       ///< keys
   double qk_dim = 0, v_dim = 0;
-  double key_bytes = 0;  ///< of one key and its value, as stored
-  double out_rows = 0;   ///< query rows in all
-  double kv_sets = 0;    ///< distinct key streams: what DRAM carries once
-  double cached = 0;     ///< keys in the cache of one stream, whether a window hides them or not
+  double key_bytes = 0;    ///< of one key and its value, as stored
+  double out_rows = 0;     ///< query rows in all
+  double kv_sets = 0;      ///< distinct key streams: what DRAM carries once
+  double cached = 0;       ///< keys in the cache of one stream, whether a window hides them or not
   double table_bytes = 0;  ///< page-table entries (int32) of the pages that hold visible keys
 };
 

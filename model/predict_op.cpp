@@ -47,6 +47,7 @@ class Pricer {
     Demand d;
     d.plan.ctas = 1;
     d.link = static_cast<double>(s.bytes) * units::B;
+    out_.family = "rowwise";
     launch("copy engine", d, m_.rowwise);
     out_.dram_read += work_.read;  // beside the link's time, not in it
     out_.dram_write += work_.write;
@@ -139,8 +140,8 @@ const char* size_class(Seconds time) {
 }
 
 /// The band of the op's class: residual quantiles when the class was measured, else those of a neighbour, widened.
-/// A GPU that inherits its calibration gets half as much again (cross-generation predictions err 2-3 times as much as
-/// calibrated ones: KernelSight-LM, 3.8 % against 12.1 %; modeling notes, section 1).
+/// An inherited calibration gets two and a half times the width: predictions across generations err two to three times
+/// as much as calibrated ones (KernelSight-LM, 3.8 % against 12.1 %; modeling notes, section 1).
 void set_band(OpPrediction& out, const Machine& m) {
   constexpr Band kUnmeasured{-0.5, 0.5, 0};  // a factor of 1.65 either way: no measurement of the class is on file
   Band band = kUnmeasured;
@@ -149,7 +150,7 @@ void set_band(OpPrediction& out, const Machine& m) {
     band = entry.band;
     break;
   }
-  const double widen = m.provenance == Provenance::inherited && band.rows > 0 ? 2.5 : 1.0;
+  const double widen = out.provenance == Provenance::inherited && band.rows > 0 ? 2.5 : 1.0;
   out.low = out.time * std::exp(std::min(0.0, band.low) * widen);
   out.high = out.time * std::exp(std::max(0.0, band.high) * widen);
   out.band_rows = band.rows;
@@ -194,6 +195,8 @@ void predict_op(const Op& op, const Machine& m, bool warm, OpPrediction& out) {
   if (m.kernels == KernelSet::ideal) return price_ideal(op, w, m, out);
   std::visit(Pricer(m, op, w, warm, out), op);
   set_limiter(out);
+  const bool borrowed = std::find(m.borrowed.begin(), m.borrowed.end(), out.family) != m.borrowed.end();
+  if (borrowed) out.provenance = Provenance::inherited;
   set_band(out, m);
 }
 

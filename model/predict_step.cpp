@@ -65,7 +65,7 @@ void wait_for_host(StepPrediction& out, const Machine& m) {
     operators += count;
     gpu_time += count * (n.op.time + n.gap);
   }
-  const Seconds host = operators * m.host_per_launch;
+  const Seconds host = operators * m.host_per_operator;
   if (host <= gpu_time) return;
   const Seconds wait = (host - gpu_time) / operators;
   for (NodePrediction& n : out.nodes) n.gap += wait;

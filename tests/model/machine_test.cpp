@@ -91,9 +91,9 @@ TEST_P(EveryGpu, RatesAreSharesOfItsPeaks) {
   EXPECT_LE(m->tensor_fraction, 1.0);
   EXPECT_LE(m->tensor_steady_fraction, m->tensor_fraction);
   EXPECT_GE(m->gap_stream, m->gap_graph);
-  EXPECT_GT(m->host_per_launch, Seconds{});
-  for (const FamilyScalars* f :
-       {&m->gemm, &m->grouped, &m->prefill, &m->decode, &m->decode_single, &m->mla, &m->rowwise, &m->second}) {
+  EXPECT_GT(m->host_per_operator, Seconds{});
+  for (const FamilyScalars* f : {&m->gemm, &m->grouped, &m->prefill, &m->decode, &m->decode_single, &m->mla,
+                                 &m->rowwise, &m->reduce, &m->combine}) {
     EXPECT_GT(f->fixed, Seconds{});
     EXPECT_LT(f->fixed, 20.0 * units::us);
     EXPECT_GE(f->overlap, 1);
@@ -207,14 +207,15 @@ TEST(Machines, TheClockSinksOverABurst) {
 TEST(Machines, OwnKernelsUseTheirOwnScalarsWhenThereAreAny) {
   Calibration c = toy_calibration();
   const auto borrowed = toy_machine(toy_gpu(), c, KernelSet::own);
-  EXPECT_EQ(borrowed->provenance, Provenance::inherited);
+  const Op gemm = Gemm{256, 256, 256, 1, {}, false};
+  EXPECT_EQ(predict(gemm, *borrowed).provenance, Provenance::inherited);
   EXPECT_TRUE(says(borrowed->assumptions, "priced with the library kernels' scalars"));
   for (const char* family : testing_support::kFamilies) {
     c.families[std::string("own.") + family] = c.families[std::string("library.") + family];
     c.families[std::string("own.") + family]["fixed_s"].value = 3e-6;
   }
   const auto own = toy_machine(toy_gpu(), c, KernelSet::own);
-  EXPECT_EQ(own->provenance, Provenance::calibrated);
+  EXPECT_EQ(predict(gemm, *own).provenance, Provenance::calibrated);
   EXPECT_DOUBLE_EQ(own->gemm.fixed.in(units::us), 3);
   EXPECT_DOUBLE_EQ(toy_machine(toy_gpu(), c)->gemm.fixed.in(units::us), 1);
 }

@@ -198,6 +198,17 @@ TEST_F(ToyGemm, ATinyOneIsLatency) {
   EXPECT_EQ(c.plan.splits, 1);
 }
 
+/// 2048 x 2048 x 2048: operands of 8 MiB each fit in 32 MiB of L2 and are read once. 8192 x 8192 x 8192: 128 MiB each
+/// do not; ten tiles at a time sweep one of them again and again, at most once for each row (or column) of tiles.
+TEST_F(ToyGemm, OperandsThatL2CannotHoldAreReadAgain) {
+  const double small = 2.0 * 2048 * 2048 * 2, large = 2.0 * 8192 * 8192 * 2;
+  EXPECT_DOUBLE_EQ(plan(2048, 2048, 2048).main.dram_read.in(units::B), small);
+  const GemmChoice c = plan(8192, 8192, 8192);
+  const double tiles = 8192.0 / static_cast<double>(std::min(c.plan.tile_m, c.plan.tile_n));
+  EXPECT_GE(c.main.dram_read.in(units::B), 2 * large);
+  EXPECT_LE(c.main.dram_read.in(units::B), large / 2 * (1 + tiles));
+}
+
 // --- tasks -----------------------------------------------------------------------------------------------------------
 
 TEST(GemmTasks, BytesOfThePrecision) {

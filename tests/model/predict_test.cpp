@@ -126,8 +126,8 @@ RC_GTEST_PROP(StepLaws, GraphsAreFastestAndEagerIsSlowest, ()) {
     RC_ASSERT(stream <= eager.latency * (1 + 1e-9));
     double operators = 0;
     for (const Node& node : eager.graph.nodes) operators += static_cast<double>(node.count);
-    RC_ASSERT(eager.latency * (1 + 1e-9) >= operators * m->host_per_launch);
-    const Seconds longest = std::max(stream, operators * m->host_per_launch);
+    RC_ASSERT(eager.latency * (1 + 1e-9) >= operators * m->host_per_operator);
+    const Seconds longest = std::max(stream, operators * m->host_per_operator);
     RC_ASSERT(close(eager.latency.in(units::s), longest.in(units::s)));
   }
 }

@@ -97,12 +97,13 @@ inline Calibration random_calibration() {
   const double gap = between(0.5e-6, 3e-6);
   set(c.machine, "gap_graph_s", gap);
   set(c.machine, "gap_stream_s", gap * between(1, 4));
-  set(c.machine, "host_per_launch_s", between(1e-6, 20e-6));
+  set(c.machine, "host_per_operator_s", between(1e-6, 20e-6));
   for (auto& [name, scalars] : c.families) {
     set(scalars, "fixed_s", between(0.3e-6, 10e-6));
     set(scalars, "overlap", between(1.5, 16));
     set(scalars, "efficiency_fraction", between(0.5, 1));
     set(scalars, "exposed", between(0, 1));
+    set(scalars, "translation_s", coin() ? 0 : between(0, 30e-6));
     set(scalars, "dram_share_fraction", between(0.6, 1));
     set(scalars, "per_cta_s", between(0, 6e-6));
     set(scalars, "step_s", between(0, 2e-6));

@@ -15,9 +15,15 @@
 
 namespace plumbline::testing_support {
 
-inline constexpr const char* kFamilies[] = {
-    "gemm",    "grouped_gemm", "attention_prefill", "attention_decode", "attention_decode_single", "mla_decode",
-    "rowwise", "reduce", "combine"};
+inline constexpr const char* kFamilies[] = {"gemm",
+                                            "grouped_gemm",
+                                            "attention_prefill",
+                                            "attention_decode",
+                                            "attention_decode_single",
+                                            "mla_decode",
+                                            "rowwise",
+                                            "reduce",
+                                            "combine"};
 
 inline Calibration toy_calibration() {
   Calibration c;
@@ -34,7 +40,7 @@ inline Calibration toy_calibration() {
   set(c.machine, "regulator_lag_s", 0);
   set(c.machine, "gap_graph_s", 1e-6);
   set(c.machine, "gap_stream_s", 2e-6);
-  set(c.machine, "host_per_launch_s", 10e-6);
+  set(c.machine, "host_per_operator_s", 10e-6);
   for (const char* family : kFamilies) {
     auto& scalars = c.families[std::string("library.") + family];
     set(scalars, "fixed_s", 1e-6);
