@@ -7,11 +7,12 @@
 
 namespace plumbline {
 
-/// Latency of a dependent load, by footprint and by L2 partition: `latency_s`, `l2_near_latency_s`, `l2_far_latency_s`.
+/// Latency of a dependent load by footprint: `latency_s`. On Hopper three steps: the near half of L2 (lines of the far
+/// half are copied there), all of L2, DRAM.
 std::vector<Record> probe_latency();
 /// The same from DRAM while other CTAs stream: `loaded_latency_s`, `loaded_bandwidth_B_per_s`.
 std::vector<Record> probe_loaded_latency();
-/// `dram_{read,write,copy,add}_B_per_s` by bytes in flight an SM.
+/// `dram_{read,write,copy,add}_B_per_s` by bytes in flight an SM; `dram_copy_plain_B_per_s`: without streaming hints.
 std::vector<Record> probe_dram();
 /// `l2_read_B_per_s` by footprint.
 std::vector<Record> probe_l2();

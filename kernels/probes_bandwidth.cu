@@ -101,12 +101,10 @@ void dram_setting(const Streams& m, int ctas_per_sm, cudaStream_t s, std::vector
   measure("dram_write_B_per_s", 1, [&] { device::stream_write<kVecs><<<grid, kThreads, 0, s>>>(y, m.n, ++seed); });
   measure("dram_copy_B_per_s", 2,
           [&] { device::stream_copy<kVecs, true><<<grid, kThreads, 0, s>>>(x, nullptr, y, m.n); });
-  measure("dram_add_B_per_s", 3, [&] {
-    device::stream_copy<kVecs, true><<<grid, kThreads, 0, s>>>(x, z, y, m.n);
-    if (ctas_per_sm > 0) return;
-    const auto plain = device::stream_copy<kVecs, false>;
-    measure("dram_copy_plain_B_per_s", 2, [&] { plain<<<grid, kThreads, 0, s>>>(x, nullptr, y, m.n); });
-  });
+  measure("dram_add_B_per_s", 3, [&] { device::stream_copy<kVecs, true><<<grid, kThreads, 0, s>>>(x, z, y, m.n); });
+  if (ctas_per_sm > 0) return;
+  const auto plain = device::stream_copy<kVecs, false>;
+  measure("dram_copy_plain_B_per_s", 2, [&] { plain<<<grid, kThreads, 0, s>>>(x, nullptr, y, m.n); });
 }
 
 }  // namespace

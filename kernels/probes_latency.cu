@@ -54,33 +54,6 @@ __global__ void spin(long long clocks, unsigned long long* elapsed_ns) {
   *elapsed_ns = nanoseconds() - begin;
 }
 
-constexpr int kRepeats = 16;
-
-/// Every line points at itself.
-__global__ void link_lines(char* base, int lines) {
-  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  char* line = base + std::size_t(i) * kLine;
-  if (i < lines) *reinterpret_cast<unsigned long long*>(line) = reinterpret_cast<unsigned long long>(line);
-}
-
-/// Clocks of one load of each line, the mean of kRepeats that wait for each other; L1 kept out, L2 warm.
-__global__ void time_lines(const char* base, int lines, float* clocks, unsigned* sm) {
-  __shared__ unsigned long long arrived;
-  for (int i = 0; i < lines; ++i) {
-    unsigned long long at = follow(reinterpret_cast<unsigned long long>(base + std::size_t(i) * kLine), 2);
-    unsigned long long begin, end;
-    *const_cast<volatile unsigned long long*>(&arrived) = at;  // issues once `at` is there, and the clock after it
-    asm volatile("mov.u64 %0, %clock64;" : "=l"(begin)::"memory");
-    at = follow(at, kRepeats);
-    *const_cast<volatile unsigned long long*>(&arrived) = at;
-    asm volatile("mov.u64 %0, %clock64;" : "=l"(end)::"memory");
-    clocks[i] = static_cast<float>(end - begin) / kRepeats;
-  }
-  unsigned id;
-  asm volatile("mov.u32 %0, %smid;" : "=r"(id));
-  *sm = arrived == 0 ? 0 : id;
-}
-
 struct LoadedResult {
   unsigned long long chase_ns, streamed_bytes, stream_ns;
   unsigned done;
@@ -186,18 +159,6 @@ Record chase_footprint(const DeviceBuffer& memory, const DeviceBuffer& other, st
   return record("latency_s", "footprint_MiB=" + std::to_string(footprint / kMiB), samples);
 }
 
-/// The two partitions of L2: lines nearer than the midpoint of the extremes, and the others; medians of each.
-void split_partitions(std::vector<float> clocks, double seconds_a_clock, const std::string& setting,
-                      std::vector<Record>& out) {
-  std::sort(clocks.begin(), clocks.end());
-  const double low = clocks[clocks.size() / 20], high = clocks[clocks.size() - 1 - clocks.size() / 20];
-  std::vector<double> near, far;
-  for (const double c : clocks) (2.0 * c < low + high ? near : far).push_back(c * seconds_a_clock);
-  if (!near.empty()) out.push_back(record("l2_near_latency_s", setting, near));
-  if (!far.empty()) out.push_back(record("l2_far_latency_s", setting, far));
-  out.push_back(record("l2_near_fraction", setting, {static_cast<double>(near.size()) / clocks.size()}));
-}
-
 }  // namespace
 
 std::vector<Record> probe_latency() {
@@ -208,22 +169,7 @@ std::vector<Record> probe_latency() {
   for (const std::size_t mib : {1, 4, 8, 16, 24, 32, 40, 48, 56, 256, 1024, 2048, 8192}) {
     out.push_back(chase_footprint(memory, other, mib * kMiB, s));
   }
-  constexpr int kLines = 4096;
-  const DeviceBuffer clocks(kLines * sizeof(float)), sm(sizeof(unsigned));
-  const double clock = sm_clock(s);
-  out.push_back(record("sm_clock_Hz", "one spinning thread", {clock}));
-  for (int i = 0; i < 2; ++i) {
-    device::link_lines<<<kLines / 256, 256, 0, s>>>(memory.as(), kLines);
-    device::time_lines<<<1, 1, 0, s>>>(memory.as(), kLines, clocks.as<float>(), sm.as<unsigned>());
-    PLUMBLINE_CUDA_CHECK(cudaGetLastError());
-    std::vector<float> host(kLines);
-    unsigned id = 0;
-    PLUMBLINE_CUDA_CHECK(cudaMemcpyAsync(host.data(), clocks.as(), clocks.bytes(), cudaMemcpyDeviceToHost, s));
-    PLUMBLINE_CUDA_CHECK(cudaMemcpyAsync(&id, sm.as(), sizeof(id), cudaMemcpyDeviceToHost, s));
-    s.wait();
-    const std::string setting = "run=" + std::to_string(i) + ";sm=" + std::to_string(id);
-    split_partitions(host, 1.0 / clock, setting, out);
-  }
+  out.push_back(record("sm_clock_Hz", "one spinning thread", {sm_clock(s)}));
   return out;
 }
 

@@ -58,10 +58,12 @@ void add_bandwidths(const std::vector<Record>& records, Scalars& out) {
     if (const Record* r = best(records, name, 1)) out.emplace_back(name, *r);
   }
   const Record *r = best(records, "dram_read_B_per_s", 1), *w = best(records, "dram_write_B_per_s", 1);
-  const Record *c = best(records, "dram_copy_B_per_s", 1), *a = best(records, "dram_add_B_per_s", 1);
-  if (r == nullptr || w == nullptr || c == nullptr || a == nullptr) return;
+  const Record *c = best(records, "dram_copy_B_per_s", 1), *p = best(records, "dram_copy_plain_B_per_s", 1);
+  const Record* a = best(records, "dram_add_B_per_s", 1);
+  if (r == nullptr || w == nullptr || c == nullptr || p == nullptr || a == nullptr) return;
   const double read = r->value.median, write = w->value.median;
-  out.emplace_back("dram_mix_loss_fraction", derived(mix_loss(read, write, c->value.median, 0.5), "best copy, 1:1"));
+  const double copy = std::max(c->value.median, p->value.median);
+  out.emplace_back("dram_mix_loss_fraction", derived(mix_loss(read, write, copy, 0.5), "best copy, 1:1"));
   out.emplace_back("dram_mix_loss_fraction_2_to_1",
                    derived(mix_loss(read, write, a->value.median, 2.0 / 3.0), "best add, 2:1"));
 }
@@ -76,6 +78,7 @@ Scalars scalars(const std::vector<Record>& records) {
     }
   };
   take("l2_latency_s", "latency_s", "footprint_MiB=8");
+  take("l2_far_latency_s", "latency_s", "footprint_MiB=48");  // past half of L2: lines are no longer copied near
   take("dram_latency_s", "latency_s", "footprint_MiB=1024");
   // under load: where the streams first reach their best, not where they only queue longer
   if (const Record* r = best(records, "loaded_bandwidth_B_per_s", 1))
