@@ -1,15 +1,49 @@
-# The CUDA floor: built where there is an nvcc, left out elsewhere. Nothing above kernels/ needs it to build.
+# The kernels' floor. Their CPU references are plain C++ and always built; the CUDA sources and the program `probe` where
+# there is an nvcc. Nothing above kernels/ needs it to build.
 include(CheckLanguage)
 option(PLUMBLINE_CUDA "Build the CUDA kernels (on where nvcc is found)" ON)
+
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cu)
 if(PLUMBLINE_CUDA AND cuda_sources)
+  find_program(PLUMBLINE_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin)
+  if(PLUMBLINE_NVCC AND NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    set(CMAKE_CUDA_COMPILER ${PLUMBLINE_NVCC})
+  endif()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    set(CMAKE_CUDA_STANDARD 20)
-    set(CMAKE_CUDA_ARCHITECTURES OFF)
+    set(CMAKE_CUDA_ARCHITECTURES OFF)  # the options below name the one we build for
     enable_language(CUDA)
-    add_library(kernels STATIC ${cuda_sources})
-    target_include_directories(kernels PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
-    target_compile_options(kernels PRIVATE -gencode=arch=compute_90a,code=sm_90a -Xcompiler=-Wall,-Wextra)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc 12 and newer speak it
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
+  endif()
+endif()
+
+plumbline_floor(kernels ops arch)
+if(CMAKE_CUDA_COMPILER_LOADED)
+  list(FILTER cuda_sources EXCLUDE REGEX "_main\\.cu$")
+  target_sources(kernels PRIVATE ${cuda_sources})
+  target_link_libraries(kernels PUBLIC ${CMAKE_DL_LIBS})
+  add_executable(probe kernels/probe_main.cu)
+  # libstdc++ inside: the program is carried to machines with an older one.
+  target_link_options(probe PRIVATE -static-libstdc++ -static-libgcc)
+  target_link_libraries(probe PRIVATE kernels)
+  foreach(target kernels probe)
+    set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Static)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a
+                                                                        -Xcompiler=-Wall,-Wextra>)
+  endforeach()
+endif()
+
+# The references are tested anywhere; the kernels against them where there is a card (exit code 4: there is none).
+if(PLUMBLINE_TESTS)
+  find_package(GTest REQUIRED)
+  add_executable(kernels_tests tests/gpu/reference_test.cpp)
+  target_link_libraries(kernels_tests PRIVATE kernels GTest::gtest GTest::gmock GTest::gtest_main plumbline_warnings)
+  add_test(NAME kernels COMMAND kernels_tests)
+  if(TARGET probe)
+    add_test(NAME gpu_checks COMMAND probe --check)
+    set_tests_properties(gpu_checks PROPERTIES LABELS gpu SKIP_RETURN_CODE 4 TIMEOUT 300)
   endif()
 endif()

@@ -1,0 +1,25 @@
+// Microbenchmarks of the machine scalars (modeling notes, section 10): none of them is a kernel that is validated.
+#pragma once
+
+#include <vector>
+
+#include "kernels/records.hpp"
+
+namespace plumbline {
+
+/// Latency of a dependent load by footprint: `latency_s`. On Hopper three steps: the near half of L2 (lines of the far
+/// half are copied there), all of L2, DRAM.
+std::vector<Record> probe_latency();
+/// The same from DRAM while other CTAs stream: `loaded_latency_s`, `loaded_bandwidth_B_per_s`.
+std::vector<Record> probe_loaded_latency();
+/// `dram_{read,write,copy,add}_B_per_s` by bytes in flight an SM; `dram_copy_plain_B_per_s`: without streaming hints.
+std::vector<Record> probe_dram();
+/// `l2_read_B_per_s` by footprint.
+std::vector<Record> probe_l2();
+/// `gap_stream_s`, `gap_graph_s`, `gap_pdl_s` (a chain of empty kernels, time each), `host_per_launch_s`,
+/// `host_graph_launch_s`, `graph_fixed_s`.
+std::vector<Record> probe_launches();
+/// `grid_barrier_s`: one arrival of every CTA, one CTA an SM.
+std::vector<Record> probe_barrier();
+
+}  // namespace plumbline

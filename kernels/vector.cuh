@@ -1,0 +1,72 @@
+// Device helpers shared by the bf16 kernels: 16-byte vectors, conversions, reductions over a group of threads.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace plumbline::device {
+
+constexpr int kWarp = 32;
+constexpr int kVector = 8;  // bf16 elements in 16 bytes
+
+using bf16 = __nv_bfloat16;
+
+__device__ inline uint4 load_once(const bf16* p) { return __ldcs(reinterpret_cast<const uint4*>(p)); }
+__device__ inline uint4 load_shared_by_rows(const bf16* p) { return __ldg(reinterpret_cast<const uint4*>(p)); }
+__device__ inline void store_once(bf16* p, uint4 v) { __stcs(reinterpret_cast<uint4*>(p), v); }
+
+/// bf16 is the upper half of fp32: a shift and a mask instead of conversion instructions.
+__device__ inline void unpack(const uint4& v, float (&x)[kVector]) {
+  const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    x[2 * i] = __uint_as_float(words[i] << 16);
+    x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000U);
+  }
+}
+
+__device__ inline std::uint32_t pack_pair(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+
+__device__ inline uint4 pack(const float (&x)[kVector]) {
+  return make_uint4(pack_pair(x[0], x[1]), pack_pair(x[2], x[3]), pack_pair(x[4], x[5]), pack_pair(x[6], x[7]));
+}
+
+struct Add {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Max {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a > b ? a : b;
+  }
+};
+
+/// Combines `value` over kThreads neighbouring threads (a warp, or a whole CTA of a power of two warps) and gives all
+/// of them the result, in an order that does not change between runs.
+template <int kThreads, class T, class F>
+__device__ T reduce(T value, F combine) {
+#pragma unroll
+  for (int step = kWarp / 2; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(~0U, value, step));
+  if constexpr (kThreads > kWarp) {
+    constexpr int kWarps = kThreads / kWarp;
+    static_assert((kWarps & (kWarps - 1)) == 0 && kWarps <= kWarp);
+    __shared__ T slots[kWarps];
+    __syncthreads();  // the slots of an earlier reduction have been read
+    if (threadIdx.x % kWarp == 0) slots[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    value = slots[threadIdx.x % kWarps];
+#pragma unroll
+    for (int step = kWarps / 2; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(~0U, value, step));
+  }
+  return value;
+}
+
+}  // namespace plumbline::device
