@@ -293,9 +293,11 @@ Candidate tiled(const Cut& cut, double splits) {
 /// best answer so far: the result is that of pricing all of them.
 class Search {
  public:
-  explicit Search(const Context& context) : c_(context) {
+  explicit Search(const Context& context) : c_(context), candidates_(storage()) {
     best_.total = 1e30 * units::s;
     candidates_.clear();
+    constexpr double kMost = 16;
+    chord_ = std::exp2(1 / std::min(kMost, context.family.overlap)) - 1;
   }
 
   void add(Candidate candidate) {
@@ -318,10 +320,27 @@ class Search {
     return k.splits > 1 ? c_.machine.reduce.fixed + c_.machine.gap_graph : Seconds{};
   }
 
+  /// Below the p-norm, without logarithms: ratios to the largest are at most 1, so their p-th powers are at least their
+  /// 16th (p <= 16), and (1 + s)^(1/p) is concave in s: above its chord from 0 to 1.
+  Seconds norm_at_least(const PerResource<Seconds>& own) const {
+    Seconds largest;
+    for (const Seconds t : own) largest = std::max(largest, t);
+    if (c_.family.overlap > 16) return largest;
+    double sum = -1;  // without the largest itself
+    const auto per_largest = 1.0 / largest;
+    for (const Seconds t : own) {
+      double power = t * per_largest;
+      for (int i = 0; i < 4; ++i) power *= power;
+      sum += power;
+    }
+    return largest * (1 + chord_ * std::clamp(sum, 0.0, 1.0));
+  }
+
   void consider(const Candidate& k) {
     const Cut::Totals t = k.cut->totals(c_, k.ctas, k.steps);
-    const Seconds second_least = second_at_least(k);
-    if (t.exposed + pnorm(t.own, c_.family.overlap) + second_least >= best_.total) return;
+    const Seconds exposed = t.exposed + second_at_least(k);
+    if (exposed + norm_at_least(t.own) >= best_.total) return;
+    if (exposed + pnorm(t.own, c_.family.overlap) >= best_.total) return;
     Demand reduce;
     Seconds extra;
     if (k.splits > 1) {
@@ -344,11 +363,16 @@ class Search {
     best_.plan.swapped = k.cut->e->swapped;
   }
 
+  static std::vector<Candidate>& storage() {  // kept from search to search
+    thread_local std::vector<Candidate> candidates;
+    return candidates;
+  }
+
   const Context& c_;
-  static thread_local std::vector<Candidate> candidates_;  // storage kept from search to search
+  std::vector<Candidate>& candidates_;
+  double chord_ = 0;
   GemmChoice best_;
 };
-thread_local std::vector<Candidate> Search::candidates_;
 
 /// A tile much wider than the operand only wastes tensor work, and its narrower neighbour is in the menu.
 bool oversized(double tile, double size) { return tile > 64 && tile >= 2 * size; }
