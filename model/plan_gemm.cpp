@@ -296,8 +296,9 @@ class Search {
   explicit Search(const Context& context) : c_(context), candidates_(storage()) {
     best_.total = 1e30 * units::s;
     candidates_.clear();
-    constexpr double kMost = 16;
-    chord_ = std::exp2(1 / std::min(kMost, context.family.overlap)) - 1;
+    const double p = context.family.overlap;
+    squarings_ = p <= 4 ? 2 : p <= 8 ? 3 : 4;
+    chord_ = p <= 16 ? std::exp2(1 / p) - 1 : 0;
   }
 
   void add(Candidate candidate) {
@@ -320,17 +321,17 @@ class Search {
     return k.splits > 1 ? c_.machine.reduce.fixed + c_.machine.gap_graph : Seconds{};
   }
 
-  /// Below the p-norm, without logarithms: ratios to the largest are at most 1, so their p-th powers are at least their
-  /// 16th (p <= 16), and (1 + s)^(1/p) is concave in s: above its chord from 0 to 1.
+  /// Below the p-norm, without logarithms: ratios to the largest are at most 1, so their p-th powers are at least those of
+  /// the next power of two, and (1 + s)^(1/p) is concave in s: above its chord from 0 to 1.
   Seconds norm_at_least(const PerResource<Seconds>& own) const {
     Seconds largest;
     for (const Seconds t : own) largest = std::max(largest, t);
-    if (c_.family.overlap > 16) return largest;
+    if (chord_ <= 0) return largest;
     double sum = -1;  // without the largest itself
     const auto per_largest = 1.0 / largest;
     for (const Seconds t : own) {
       double power = t * per_largest;
-      for (int i = 0; i < 4; ++i) power *= power;
+      for (int i = 0; i < squarings_; ++i) power *= power;
       sum += power;
     }
     return largest * (1 + chord_ * std::clamp(sum, 0.0, 1.0));
@@ -371,6 +372,7 @@ class Search {
   const Context& c_;
   std::vector<Candidate>& candidates_;
   double chord_ = 0;
+  int squarings_ = 4;
   GemmChoice best_;
 };
 
