@@ -30,6 +30,12 @@ in_flight_B=38000:4000:400000,translation_s=2e-5:1e-6:6e-5"
     --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' --where 'S>=127'
   fit "$gpu" attention_decode_single attention_decode "$decode" --min-us 10 --unbalanced \
     --where 'Hq/Hkv<=1' --where 'S>=127'
+  # row-wise kernels: our own, measured on the H200; other cards take its scalars over (data/calibration, by hand)
+  [ "$gpu" != h200_sxm ] || for set in own library; do
+    "$validate" --fit data/measurements/own/h200_sxm/rowwise.train.csv --gpu "$gpu" --kernels $set --family rowwise \
+      --free "fixed_s=9e-7:1e-7:4e-6,overlap=6:2:16" --source "own row-wise kernels" \
+      --out "data/calibration/$gpu.json"
+  done
   # the A100 rows are of a fallback kernel that does not split the keys: they say nothing of the card
   [ "$gpu" = a100_sxm ] || fit "$gpu" mla_decode mla_decode "fixed_s=8e-6:5e-7:2e-5,overlap=4:2:16,\
 efficiency_fraction=.8:.2:1,step_s=1e-6:2e-8:6e-6,per_cta_s=2.5e-6:1e-8:9e-6,in_flight_B=70000:4000:400000" --min-us 10
