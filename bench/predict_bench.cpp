@@ -45,6 +45,21 @@ BENCHMARK_CAPTURE(predict_step, llama_70b_decode, "llama-3.1-70b", decode(64, 40
 BENCHMARK_CAPTURE(predict_step, llama_70b_prefill, "llama-3.1-70b", prefill(4, 2048));
 BENCHMARK_CAPTURE(predict_step, deepseek_v3_decode, "deepseek-v3", decode(128, 4096));
 
+/// The same with another batch each time, as a sweep over batch sizes: no GEMM has been planned before.
+void predict_step_cold(benchmark::State& state, const char* model) {
+  const Llm llm = load_llm(model);
+  const auto machine = h200();
+  StepPrediction step;
+  std::int64_t batch = 0;
+  for (auto _ : state) {
+    batch = batch % 4000 + 1;
+    predict(llm, decode(batch, 4096), *machine, RunOptions{}, step);
+    benchmark::DoNotOptimize(step.latency);
+  }
+}
+BENCHMARK_CAPTURE(predict_step_cold, llama_70b_decode, "llama-3.1-70b");
+BENCHMARK_CAPTURE(predict_step_cold, deepseek_v3_decode, "deepseek-v3");
+
 void lower_step(benchmark::State& state, const char* model, const Workload& workload) {
   const Llm llm = load_llm(model);
   Graph graph;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -382,9 +383,7 @@ bool oversized(double tile, double size) { return tile > 64 && tile >= 2 * size;
 /// The smallest ring has two stages. (64 KiB of Turing do not hold two of the largest tiles.)
 bool fits(const MenuEntry& entry, double smem) { return 2 * entry.stage_bytes <= smem; }
 
-}  // namespace
-
-GemmChoice plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
+GemmChoice search(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
   const Context context(t, m, family);
   const GemmMenu& menu = gemm_menu(context);
   std::array<std::optional<Cut>, kMenuSize> cuts;
@@ -401,6 +400,37 @@ GemmChoice plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& f
     }
   }
   return search.run();
+}
+
+/// Answers of this thread's last searches. Sweeps ask for the same GEMM again and again: a context sweep changes none of
+/// a decode step's.
+struct Remembered {
+  std::uint64_t machine = 0;
+  const FamilyScalars* family = nullptr;
+  GemmTask task;
+  GemmChoice choice;
+};
+
+std::size_t slot_of(const GemmTask& t, std::size_t slots) {
+  std::uint64_t hash = 0;
+  for (const double v : {t.m, t.n, t.k, t.batch}) {  // whole numbers have empty low halves as doubles: fold and mix
+    hash = (hash ^ (hash >> 29) ^ (std::bit_cast<std::uint64_t>(v) >> 32)) * 0x9E3779B97F4A7C15U;
+  }
+  return static_cast<std::size_t>(hash >> 40) % slots;
+}
+
+}  // namespace
+
+GemmChoice plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
+  constexpr std::size_t kSlots = 256;
+  thread_local std::vector<Remembered> table(kSlots);
+  Remembered& known = table[slot_of(t, kSlots)];
+  if (known.machine == m.serial && known.family == &family && known.task == t) return known.choice;
+  known.choice = search(t, m, family);
+  known.machine = m.serial;
+  known.family = &family;
+  known.task = t;
+  return known.choice;
 }
 
 }  // namespace plumbline

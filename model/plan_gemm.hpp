@@ -15,6 +15,8 @@ struct GemmTask {
   double weight_kept = 1;   ///< bytes of the weight operand / dense (2:4 sparse: 0.5625 with metadata at 16 bits)
   double weights_read = 1;  ///< weight operands that DRAM carries / batch (experts expected, not a whole number)
   double bias_bytes = 0;    ///< of one batch entry
+
+  bool operator==(const GemmTask&) const = default;
 };
 
 struct GemmChoice {
