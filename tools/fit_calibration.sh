@@ -40,3 +40,14 @@ in_flight_B=38000:4000:400000,translation_s=2e-5:1e-6:6e-5"
   [ "$gpu" = a100_sxm ] || fit "$gpu" mla_decode mla_decode "fixed_s=8e-6:5e-7:2e-5,overlap=4:2:16,\
 efficiency_fraction=.8:.2:1,step_s=1e-6:2e-8:6e-6,per_cta_s=2.5e-6:1e-8:9e-6,in_flight_B=70000:4000:400000" --min-us 10
 done
+
+# What a card has no rows of its own for.
+take() { python3 tools/take_over_family.py "$@"; }
+for gpu; do
+  case $gpu in
+    h100_sxm) take h200_sxm h100_sxm library.rowwise "the project's row-wise kernels on the same chip (GH100)" ;;
+    a100_sxm)
+      take h200_sxm a100_sxm library.rowwise "fixed time and overlap of the project's row-wise kernels there"
+      take h100_sxm a100_sxm library.mla_decode "the measured A100 rows are of a kernel that does not split the keys" ;;
+  esac
+done
