@@ -101,7 +101,8 @@ void read_families(Machine& m) {
   m.gemm = read("gemm");
   if (m.calibration.families.count("library.grouped_gemm") > 0) {
     m.grouped = read("grouped_gemm");
-  } else {  // the same main loop over a list of problems: without rows of its own it is priced as one GEMM, with no band
+  } else {  // the same main loop over a list of problems: without rows of its own it is priced as one GEMM, with no
+            // band
     m.grouped = m.gemm;
     m.grouped.name = "grouped_gemm";
     m.grouped.bands = {};

@@ -20,12 +20,12 @@ inline constexpr std::array<const char*, 3> kSizeClasses{"10us", "100us", "large
 /// What a kernel family adds to the machine: a handful of numbers, fitted on training shapes, never per shape. Not
 /// every family uses each.
 struct FamilyScalars {
-  const char* name = "";             ///< "gemm", "attention_decode", ...
-  bool borrowed = false;             ///< priced with another kernel set's scalars
-  std::array<Band, 3> bands;         ///< by size class; rows = 0: the class was not measured
-  Seconds fixed;          ///< first CTA scheduled to first useful byte, plus drain: what an empty kernel takes
-  double overlap = 8;     ///< p of the p-norm over resources: infinity = perfect overlap, 1 = none
-  double efficiency = 1;  ///< share of the sustained tensor rate that the main loop reaches
+  const char* name = "";      ///< "gemm", "attention_decode", ...
+  bool borrowed = false;      ///< priced with another kernel set's scalars
+  std::array<Band, 3> bands;  ///< by size class; rows = 0: the class was not measured
+  Seconds fixed;              ///< first CTA scheduled to first useful byte, plus drain: what an empty kernel takes
+  double overlap = 8;         ///< p of the p-norm over resources: infinity = perfect overlap, 1 = none
+  double efficiency = 1;      ///< share of the sustained tensor rate that the main loop reaches
   /// Share of the card's DRAM bandwidth that the family's walk reaches: tiles that take 128 bytes of each of many rows
   /// open more DRAM pages than a stream does.
   double dram_share = 1;
@@ -48,7 +48,7 @@ class Machine {
   std::vector<std::string> assumptions;
 
   TensorPath path;  ///< how this generation feeds its tensor units
-  Hertz clock;  ///< SM cycles are turned into time with it
+  Hertz clock;      ///< SM cycles are turned into time with it
   double sm_count = 0;
 
   /// Dense MMA on random data is held by the power limit below `clock`: a first launch runs at the burst share of the
@@ -69,8 +69,8 @@ class Machine {
   Seconds host_per_operator;      ///< host time of one operator in an eager framework
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
-  FamilyScalars reduce;               ///< the second launch of a split-K GEMM
-  FamilyScalars combine;              ///< the merge of split-KV attention
+  FamilyScalars reduce;   ///< the second launch of a split-K GEMM
+  FamilyScalars combine;  ///< the merge of split-KV attention
 };
 
 }  // namespace plumbline

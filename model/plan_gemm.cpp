@@ -56,8 +56,7 @@ struct Context {
   Seconds clk, per_l2;                         // one SM clock; one byte of L2
   double per_tensor_rate = 1, k_steps = 0;
 
-  Context(const GemmTask& t, const Machine& m, const FamilyScalars& f)
-      : task(t), machine(m), family(f), path(m.path) {
+  Context(const GemmTask& t, const Machine& m, const FamilyScalars& f) : task(t), machine(m), family(f), path(m.path) {
     tile_k = std::max(16.0, kStepBytes / std::max(t.input_bytes, t.weight_bytes));
     a_bytes = t.m * t.k * t.input_bytes;
     w_bytes = t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read;
@@ -322,8 +321,8 @@ class Search {
     return k.splits > 1 ? c_.machine.reduce.fixed + c_.machine.gap_graph : Seconds{};
   }
 
-  /// Below the p-norm, without logarithms: ratios to the largest are at most 1, so their p-th powers are at least those of
-  /// the next power of two, and (1 + s)^(1/p) is concave in s: above its chord from 0 to 1.
+  /// Below the p-norm, without logarithms: ratios to the largest are at most 1, so their p-th powers are at least those
+  /// of the next power of two, and (1 + s)^(1/p) is concave in s: above its chord from 0 to 1.
   Seconds norm_at_least(const PerResource<Seconds>& own) const {
     Seconds largest;
     for (const Seconds t : own) largest = std::max(largest, t);
@@ -402,8 +401,8 @@ GemmChoice search(const GemmTask& t, const Machine& m, const FamilyScalars& fami
   return search.run();
 }
 
-/// Answers of this thread's last searches. Sweeps ask for the same GEMM again and again: a context sweep changes none of
-/// a decode step's.
+/// Answers of this thread's last searches. Sweeps ask for the same GEMM again and again: a context sweep changes none
+/// of a decode step's.
 struct Remembered {
   std::uint64_t machine = 0;
   const FamilyScalars* family = nullptr;

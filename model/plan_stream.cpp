@@ -29,7 +29,6 @@ Demand stream_demand(const Work& w, const Machine& m, bool warm) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   d.plan.ctas = static_cast<std::int64_t>(ctas);
   d.plan.threads = static_cast<std::int64_t>(kThreads);
-  d.plan.registers_per_thread = 32;
   d.plan.ctas_per_sm = std::max<std::int64_t>(1, sm.threads / d.plan.threads);
   const double fp32 = w.fp32.in(units::FLOP) / ctas;
   d.fp32_clk = fp32 / sm.fp32_flop_per_clk;

@@ -47,9 +47,9 @@ std::string launches(const OpReport& r, const TextStyle& style) {
     const KernelPlan& plan = launch.demand.plan;
     const LaunchTime& t = launch.time;
     table.add({launch.kernel, std::to_string(plan.ctas), std::to_string(plan.ctas_per_sm), std::to_string(plan.threads),
-               std::to_string(plan.registers_per_thread), format_binary(plan.shared_memory), format(plan.steps),
-               format(t.waves), format(t.total), format(t.fixed), format(t.body), format(t.tail),
-               std::string(name(t.limiter))});
+               plan.registers_per_thread > 0 ? std::to_string(plan.registers_per_thread) : "-",
+               format_binary(plan.shared_memory), format(plan.steps), format(t.waves), format(t.total), format(t.fixed),
+               format(t.body), format(t.tail), std::string(name(t.limiter))});
   }
   return table.text(2, style) + "\n";
 }

@@ -149,7 +149,7 @@ void refuse_impossible(const Llm& llm, const Workload& workload) {
   if (llm.stacks.empty() || llm.main().kinds.empty()) throw BadInput(place + ": expected a model with layers");
   const Role role = llm.main().role;
   if (workload.phase == Phase::decode && role != Role::decoder) {
-    throw BadInput(place + ": --phase decode: expected prefill or train, a " + role_text(role) +
+    throw BadInput(place + ": --phase decode: expected prefill or train: " + role_text(role) +
                    " writes no tokens one by one");
   }
 }
