@@ -102,18 +102,6 @@ class Pricer {
   const FamilyScalars* family_ = nullptr;  // of the main launch
 };
 
-/// Roofline of the machine as given: datasheet rates at the boost clock, no launches.
-void price_ideal(const Op& op, const Work& work, const Machine& m, OpPrediction& out) {
-  out.family = "ideal";
-  out.time = out.low = out.high = roofline(op, m.gpu);
-  out.dram_read = work.read;
-  out.dram_write = work.write;
-  const Seconds memory = work.bytes() / m.gpu.memory.bandwidth;
-  out.limiter = memory >= out.time ? Resource::dram : Resource::tensor;
-  out.bound = out.limiter == Resource::dram ? Bound::memory : Bound::compute;
-  out.limiter_share = 1;
-}
-
 Bound bound_of(Resource r) {
   switch (r) {
     case Resource::l2:
@@ -122,6 +110,21 @@ Bound bound_of(Resource r) {
     case Resource::latency: return Bound::latency;
     default: return Bound::compute;
   }
+}
+
+/// Roofline of the machine as given: datasheet rates at the boost clock, no launches.
+void price_ideal(const Op& op, const Work& work, const Machine& m, OpPrediction& out) {
+  out.family = "ideal";
+  out.time = out.low = out.high = roofline(op, m.gpu);
+  out.dram_read = work.read;
+  out.dram_write = work.write;
+  const Seconds memory = work.bytes() / m.gpu.memory.bandwidth;
+  const Seconds lanes = work.fp32 / fp32_peak(m.gpu, m.gpu.boost_clock);
+  if (memory >= out.time) out.limiter = Resource::dram;
+  else if (lanes >= out.time) out.limiter = Resource::fp32;
+  else out.limiter = work.link > Bytes{} ? Resource::link : Resource::tensor;
+  out.bound = bound_of(out.limiter);
+  out.limiter_share = 1;
 }
 
 void set_limiter(OpPrediction& out) {
