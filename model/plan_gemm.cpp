@@ -8,247 +8,26 @@
 #include <optional>
 #include <vector>
 
-#include "model/tensor_path.hpp"
+#include "model/gemm_menu.hpp"
 #include "model/timing.hpp"
 
 namespace plumbline {
 namespace {
 
-struct Tile {
-  std::int16_t rows, cols;
-};
+using gemm::Context;
+using gemm::Cut;
+using gemm::kMenuSize;
+using gemm::kSplits;
+using gemm::MenuEntry;
 
-/// Tile menus of today's libraries: the 64-row side of the tensor instruction times any width up to the accumulator
-/// limit. Either operand may take the row side ("swapped": weights fill the rows when there are few tokens). Large
-/// tiles first: they are usually right, and a good first candidate prunes the rest.
-constexpr std::array<Tile, 16> kTiles{{{128, 256},
-                                       {256, 128},
-                                       {128, 192},
-                                       {128, 128},
-                                       {128, 160},
-                                       {64, 256},
-                                       {64, 192},
-                                       {64, 128},
-                                       {128, 96},
-                                       {128, 64},
-                                       {64, 96},
-                                       {64, 64},
-                                       {64, 32},
-                                       {64, 16},
-                                       {128, 32},
-                                       {128, 16}}};
-constexpr std::array<double, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
-
-constexpr double kStepBytes = 128;  // one main-loop step covers 128 bytes of K (a swizzle span): 64 bf16, 128 fp8
 constexpr double kFp32Bytes = 4;
-
-double ceil_div(double a, double b) { return std::ceil(a / b); }
-
-/// What every candidate of one task shares.
-struct Context {
-  const GemmTask& task;
-  const Machine& machine;
-  const FamilyScalars& family;
-  const TensorPath& path;
-  double tile_k, a_bytes, w_bytes, out_bytes;  // whole operands of one batch entry
-  double smem, smem_port, l2_port;             // bytes, bytes a clock
-  Seconds dram_floor;                          // compulsory traffic
-  Seconds clk, per_l2;                         // one SM clock; one byte of L2
-  double per_tensor_rate = 1, k_steps = 0;
-
-  Context(const GemmTask& t, const Machine& m, const FamilyScalars& f) : task(t), machine(m), family(f), path(m.path) {
-    tile_k = std::max(16.0, kStepBytes / std::max(t.input_bytes, t.weight_bytes));
-    a_bytes = t.m * t.k * t.input_bytes;
-    w_bytes = t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read;
-    out_bytes = t.m * t.n * t.output_bytes;
-    smem = m.gpu.sm.smem.in(units::B);
-    smem_port = m.gpu.sm.smem_bytes_per_clk.in(units::B);
-    l2_port = m.gpu.sm.l2_bytes_per_clk.in(units::B);
-    // a split writes its result in a launch of its own: no turnaround, and that launch's share of the card
-    dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, Bytes{}, m) / f.dram_share +
-                 dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, m.reduce.dram_share);
-    clk = 1.0 / m.clock;
-    per_l2 = units::B / m.l2;
-    // no cut does less dense work than the task, so none sees a larger share of the peak
-    const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;
-    per_tensor_rate = 1.0 / (m.sustained_fraction(dense / m.clock) * f.efficiency);
-    k_steps = std::ceil(t.k / tile_k);
-  }
-};
-
-/// Panels of A and B that cross the DRAM interface, given how many tiles run at a time. CTAs walk in super-rows of
-/// about the square root of the concurrent tiles; the operand that is swept again for each super-row is re-read unless
-/// it fits in L2 beside the other's panel (modeling notes, section 3, "L2/DRAM traffic").
-double dram_panels(double a, double b, double tiles_m, double tiles_n, double concurrent, double tile_ratio,
-                   double l2_capacity) {
-  if (a + b <= l2_capacity) return a + b;
-  const double rows = std::clamp(std::round(std::sqrt(concurrent * tile_ratio)), 1.0, tiles_m);
-  const double cols = std::clamp(std::round(concurrent / rows), 1.0, tiles_n);
-  const double a_panel = a * rows / tiles_m;
-  const double b_panel = b * cols / tiles_n;
-  const double sweep_b = a + (b + a_panel <= l2_capacity ? b : b * ceil_div(tiles_m, rows));
-  const double sweep_a = b + (a + b_panel <= l2_capacity ? a : a * ceil_div(tiles_n, cols));
-  return std::min(sweep_a, sweep_b);
-}
-
-/// What a tile costs a step, whatever the sizes of the operands: worked out once a machine and precision.
-struct MenuEntry {
-  Tile tile{};
-  bool swapped = false;
-  double tile_m = 0, tile_n = 0;
-  double resident = 1, stages = 2, stage_bytes = 0, a = 0, w = 0;
-  double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0;
-  Seconds step_latency;
-};
-
-MenuEntry menu_entry(const Context& c, Tile tile, bool swapped) {
-  const GemmTask& task = c.task;
-  const StreamingMultiprocessor& sm = c.machine.gpu.sm;
-  MenuEntry e;
-  e.tile = tile;
-  e.swapped = swapped;
-  e.tile_m = swapped ? tile.cols : tile.rows;
-  e.tile_n = swapped ? tile.rows : tile.cols;
-  e.a = e.tile_m * c.tile_k * task.input_bytes;
-  e.w = e.tile_n * c.tile_k * task.weight_bytes * task.weight_kept;
-  // unpacked weights take the activations' width in shared memory
-  const double w_smem = task.dequant_per_weight > 0 ? e.tile_n * c.tile_k * task.input_bytes : e.w;
-  const double row_side = swapped ? w_smem : e.a;
-  const double col_side = swapped ? e.a : w_smem;
-  e.tensor_clk = 2.0 * e.tile_m * e.tile_n * c.tile_k / task.tensor_flop_per_clk;
-  e.fp32_clk = task.dequant_per_weight * e.tile_n * c.tile_k / (0.5 * sm.fp32_flop_per_clk);
-  e.smem_clk = (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
-  e.once_clk = c.family.exposed * e.tile_m * e.tile_n * task.output_bytes / c.l2_port;
-  // ring depth: what shared memory gives to as many CTAs as their accumulators leave room for
-  e.stage_bytes = e.a + e.w;
-  const double accumulators = static_cast<double>(tile.rows) * tile.cols;
-  const double room = std::floor(0.5 * static_cast<double>(sm.registers) / accumulators);
-  constexpr double kLeastStages = 4;
-  e.resident = std::clamp(std::min(room, std::floor(c.smem / (kLeastStages * e.stage_bytes))), 1.0, c.path.most_ctas);
-  e.stages = std::clamp(std::floor(c.smem / (e.resident * e.stage_bytes)), 2.0, c.path.most_stages);
-  e.step_latency = c.machine.dram_latency / e.stages;
-  return e;
-}
-
-constexpr std::size_t kMenuSize = 2 * kTiles.size();
-
-/// All tiles on both sides for one machine, family and precision. A thread keeps the last few it used: planning a step
-/// asks for the same two or three precisions again and again.
-struct GemmMenu {
-  std::uint64_t machine = 0;
-  const FamilyScalars* family = nullptr;
-  GemmTask key;
-  std::array<MenuEntry, kMenuSize> entries;
-
-  bool serves(const Context& c) const {
-    const GemmTask& t = c.task;
-    return machine == c.machine.serial && family == &c.family && key.input_bytes == t.input_bytes &&
-           key.weight_bytes == t.weight_bytes && key.output_bytes == t.output_bytes &&
-           key.tensor_flop_per_clk == t.tensor_flop_per_clk && key.dequant_per_weight == t.dequant_per_weight &&
-           key.weight_kept == t.weight_kept;
-  }
-};
-
-const GemmMenu& gemm_menu(const Context& c) {
-  constexpr std::size_t kKept = 8;
-  thread_local std::array<GemmMenu, kKept> kept;
-  thread_local std::size_t oldest = 0;
-  for (const GemmMenu& menu : kept) {
-    if (menu.serves(c)) return menu;
-  }
-  GemmMenu& menu = kept[oldest];
-  oldest = (oldest + 1) % kKept;
-  menu.machine = c.machine.serial;
-  menu.family = &c.family;
-  menu.key = c.task;
-  for (std::size_t i = 0; i < kTiles.size(); ++i) {
-    menu.entries[2 * i] = menu_entry(c, kTiles[i], false);
-    menu.entries[2 * i + 1] = menu_entry(c, kTiles[i], true);
-  }
-  return menu;
-}
-
-/// A menu entry laid over the operands.
-struct Cut {
-  const MenuEntry* e = nullptr;
-  double tiles_m = 0, tiles_n = 0, tiles = 0, k_steps = 0, l2_bytes = 0;
-
-  Cut(const Context& c, const MenuEntry& entry) : e(&entry) {
-    tiles_m = std::ceil(c.task.m / e->tile_m);
-    tiles_n = std::ceil(c.task.n / e->tile_n);
-    tiles = tiles_m * tiles_n * c.task.batch;
-    k_steps = c.k_steps;
-    // a cluster of two CTAs fetches the operand they share once (TMA multicast)
-    l2_bytes = e->a + e->w;
-    if (c.path.multicast && tiles >= 2)
-      l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
-  }
-
-  /// Own times of all CTAs together on the busiest SM, and what is exposed: from these follow two lower bounds of the
-  /// engine's answer, a cheap one (the largest) and a close one (the p-norm of sums is below the sum of p-norms:
-  /// Minkowski's inequality).
-  struct Totals {
-    PerResource<Seconds> own;
-    Seconds exposed;
-  };
-  Totals totals(const Context& c, double ctas, double steps) const {
-    const Machine& m = c.machine;
-    const double turns = std::ceil(ctas / m.sm_count);
-    const double waves = std::ceil(ctas / (m.sm_count * e->resident));
-    const Seconds on_sm = turns * steps * c.clk;
-    Totals t;
-    t.own[Resource::tensor] = on_sm * (e->tensor_clk * c.per_tensor_rate);
-    t.own[Resource::fp32] = on_sm * e->fp32_clk;
-    t.own[Resource::smem] = on_sm * e->smem_clk;
-    t.own[Resource::l2] = ctas * steps * l2_bytes * c.per_l2;
-    t.own[Resource::dram] = c.dram_floor;
-    t.own[Resource::latency] = waves * steps * e->step_latency;
-    t.exposed = c.family.fixed + waves * c.family.per_cta + turns * e->once_clk * c.clk;
-    return t;
-  }
-
-  /// exposed + the largest own time of `totals`, without the rest.
-  Seconds bound(const Context& c, double ctas, double steps) const {
-    const double turns = std::ceil(ctas / c.machine.sm_count);
-    const double waves = e->resident > 1 ? std::ceil(ctas / (c.machine.sm_count * e->resident)) : turns;
-    const double sm_clk = std::max({e->tensor_clk * c.per_tensor_rate, e->fp32_clk, e->smem_clk});
-    const Seconds largest = std::max({turns * steps * sm_clk * c.clk, ctas * steps * l2_bytes * c.per_l2, c.dram_floor,
-                                      waves * steps * e->step_latency});
-    return c.family.fixed + waves * c.family.per_cta + turns * e->once_clk * c.clk + largest;
-  }
-
-  Demand demand(const Context& c, double ctas, double steps, double splits) const {
-    const GemmTask& task = c.task;
-    const Machine& m = c.machine;
-    Demand d;
-    d.plan.ctas = static_cast<std::int64_t>(ctas);
-    d.plan.ctas_per_sm = static_cast<std::int64_t>(e->resident);
-    d.plan.threads = c.path.threads(e->tile.rows);
-    d.plan.shared_memory = e->stages * e->stage_bytes * units::B;
-    d.plan.steps = d.plan.longest = steps;
-    d.tensor_clk = e->tensor_clk;
-    d.fp32_clk = e->fp32_clk;
-    d.smem_clk = e->smem_clk;
-    d.once_clk = e->once_clk;
-    d.l2 = l2_bytes * units::B;
-    d.step_latency = e->step_latency;
-    d.in_flight = e->stages * e->stage_bytes * units::B;
-    const double at_once = std::min(ctas, m.sm_count * e->resident);
-    const double tiles_at_once = std::max(1.0, at_once / splits / std::min(task.batch, at_once));
-    const double panels = dram_panels(c.a_bytes, c.w_bytes, tiles_m, tiles_n, tiles_at_once, e->tile_n / e->tile_m,
-                                      m.l2_capacity.in(units::B));
-    d.dram_read = task.batch * (panels + task.bias_bytes) * units::B;
-    d.dram_write = splits > 1 ? Bytes{} : task.batch * c.out_bytes * units::B;
-    return d;
-  }
-};
 
 /// The second launch of a split-K GEMM: `splits` fp32 partials through L2 (DRAM when they do not fit) to one result.
 Demand reduction(const GemmTask& t, const Machine& m, double splits) {
   Demand d;
   const double elements = t.batch * t.m * t.n;
   constexpr double kElementsPerCta = 1024;
-  d.plan.ctas = static_cast<std::int64_t>(ceil_div(elements, kElementsPerCta));
+  d.plan.ctas = static_cast<std::int64_t>(std::ceil(elements / kElementsPerCta));
   d.plan.ctas_per_sm = 8;
   d.plan.threads = 256;
   d.l2 = 2.0 * std::min(elements, kElementsPerCta) * splits * kFp32Bytes * units::B;  // written by the first, read here
@@ -384,7 +163,7 @@ bool fits(const MenuEntry& entry, double smem) { return 2 * entry.stage_bytes <=
 
 GemmChoice search(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
   const Context context(t, m, family);
-  const GemmMenu& menu = gemm_menu(context);
+  const gemm::GemmMenu& menu = gemm::gemm_menu(context);
   std::array<std::optional<Cut>, kMenuSize> cuts;
   Search search(context);
   for (std::size_t i = 0; i < kMenuSize; ++i) {

@@ -46,6 +46,10 @@ std::string_view kv_format(const Llm& llm, const Workload& workload) {
   return name(workload.kv_dtype_given ? workload.kv_dtype : llm.quantization.kv);
 }
 
+Bytes kv_per_token(const Llm& llm, const Workload& workload) {
+  return storage(workload.kv_dtype_given ? workload.kv_dtype : llm.quantization.kv, llm.kv_elements_per_token);
+}
+
 std::int64_t length(const Workload& workload) {
   return workload.phase == Phase::decode ? workload.context : workload.prompt;
 }

@@ -58,6 +58,8 @@ std::vector<std::string> all_assumptions(const Machine& machine, const std::vect
 /// "bf16", or what the model file stores when no precision was asked for: "bf16, experts mxfp4".
 std::string weight_format(const Llm& llm, const Workload& workload);
 std::string_view kv_format(const Llm& llm, const Workload& workload);
+/// What one more token adds to the cache of one sequence, as stored, before any window caps it.
+Bytes kv_per_token(const Llm& llm, const Workload& workload);
 /// Tokens a sequence that the phase is about: prompt (prefill, train) or context (decode).
 std::int64_t length(const Workload& workload);
 

@@ -134,8 +134,10 @@ std::string step_json(const StepReport& r) {
   Json out;
   out["schema"] = "plumbline.llm.v1";
   put_question(out, r);
-  out["params"] = finite(r.llm.params, "params");
-  out["active_params"] = finite(r.llm.active_params, "active_params");
+  out["params"] = static_cast<std::int64_t>(r.llm.params);
+  out["active_params"] = static_cast<std::int64_t>(r.llm.active_params);
+  out["active_params_no_input_embedding"] = static_cast<std::int64_t>(r.llm.active_params_no_input_embedding);
+  out["kv_B_per_token"] = kv_per_token(r.llm, r.workload).in(units::B);
   out["latency_s"] = finite(s.latency.in(units::s), "latency_s");
   out["latency_low_s"] = finite(s.low.in(units::s), "latency_low_s");
   out["latency_high_s"] = finite(s.high.in(units::s), "latency_high_s");

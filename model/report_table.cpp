@@ -28,6 +28,7 @@ std::string header(const StepReport& r, const TextStyle& style) {
   std::string model = parameter_count(r.llm.params) + " parameters";
   if (r.llm.active_params < 0.999 * r.llm.params)
     model += ", " + parameter_count(r.llm.active_params) + " active a token";
+  if (const Bytes kv = kv_per_token(r.llm, r.workload); kv > Bytes{}) model += ", " + format(kv) + " of cache a token";
   const std::string asked = "batch " + std::to_string(r.workload.batch) +
                             (r.workload.phase == Phase::decode ? ", context " : ", prompt ") +
                             std::to_string(length(r.workload)) + ", weights " + weight_format(r.llm, r.workload) +

@@ -5,6 +5,7 @@
 
 #include "arch/error.hpp"
 #include "arch/gpu.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace plumbline {
 namespace {
@@ -14,15 +15,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-template <class Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const BadInput& e) {
-    return e.what();
-  }
-  return "(accepted)";
-}
+using testing_support::refusal;
 
 std::string with(const std::string& key, const std::string& value) {
   std::map<std::string, std::string> fields{{"name", "\"c\""},

@@ -12,6 +12,7 @@
 #include "arch/files.hpp"
 #include "arch/gpu_fields.hpp"
 #include "arch/peaks.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace plumbline {
 namespace {
@@ -21,15 +22,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-template <class Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const BadInput& e) {
-    return e.what();
-  }
-  return "(accepted)";
-}
+using testing_support::refusal;
 
 std::string refusal_of(const std::string& body) {
   return refusal([&] { parse_gpu(R"({"name": "my", "extends": "h200_sxm", )" + body + "}", "my.json"); });

@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "arch/error.hpp"
+#include "tests/support/refusal.hpp"
 
 namespace plumbline {
 namespace {
@@ -13,15 +14,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-template <class Call>
-std::string refusal(Call call) {
-  try {
-    call();
-  } catch (const BadInput& e) {
-    return e.what();
-  }
-  return "";
-}
+using testing_support::refusal;
 
 JsonDocument doc(const std::string& text) { return JsonDocument::parse(text, "f.json"); }
 

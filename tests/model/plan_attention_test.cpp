@@ -174,6 +174,25 @@ TEST_F(ToyAttention, WindowsAndPages) {
   EXPECT_DOUBLE_EQ(plan_decode(s, *machine).main.dram_read.in(units::B), 6553600 + queries + 2 * 11 * 4);
 }
 
+/// Scattered reads of a cache: 1 - 1/e of the most when one read of it takes as long, all of it for an endless cache,
+/// and what the window hides counts too.
+TEST_F(ToyAttention, TranslationLossFollowsTheWholeCache) {
+  Calibration c = toy_calibration();
+  c.families["library.attention_decode"]["translation_s"].value = 20e-6;
+  const auto m = toy_machine(gpu(), c);
+  AttentionDecode s{1, 8, 2, 128, 128, 1};
+  const double key_bytes = 2.0 * 256 * 2;  // two KV heads, key and value of 128 at 16 bits
+  s.context = static_cast<std::int64_t>(20e-6 * m->dram_read.in(units::B_per_s) / key_bytes);
+  const auto chain = [&](const AttentionDecode& shape) { return plan_decode(shape, *m).main.chain.in(units::us); };
+  EXPECT_NEAR(chain(s), 20 * (1 - std::exp(-1.0)), 0.01);
+  AttentionDecode windowed = s;
+  windowed.window = 128;
+  EXPECT_DOUBLE_EQ(chain(windowed), chain(s));
+  s.context *= 1000;
+  EXPECT_NEAR(chain(s), 20, 1e-6);
+  EXPECT_EQ(plan_decode(s, *machine).main.chain, Seconds{});
+}
+
 TEST_F(ToyAttention, OneHeadAKvHeadIsAnotherFamily) {
   EXPECT_EQ(&decode_family(AttentionDecode{1, 8, 8, 64, 64, 100}, *machine), &machine->decode_single);
   EXPECT_EQ(&decode_family(AttentionDecode{1, 8, 4, 64, 64, 100}, *machine), &machine->decode);

@@ -1,0 +1,96 @@
+#include "model/gemm_menu.hpp"
+
+namespace plumbline::gemm {
+namespace {
+
+/// Panels of A and B that cross the DRAM interface, given how many tiles run at a time. CTAs walk in super-rows of
+/// about the square root of the concurrent tiles; the operand that is swept again for each super-row is re-read unless
+/// it fits in L2 beside the other's panel (modeling notes, section 3, "L2/DRAM traffic").
+double dram_panels(double a, double b, double tiles_m, double tiles_n, double concurrent, double tile_ratio,
+                   double l2_capacity) {
+  if (a + b <= l2_capacity) return a + b;
+  const double rows = std::clamp(std::round(std::sqrt(concurrent * tile_ratio)), 1.0, tiles_m);
+  const double cols = std::clamp(std::round(concurrent / rows), 1.0, tiles_n);
+  const double a_panel = a * rows / tiles_m;
+  const double b_panel = b * cols / tiles_n;
+  const double sweep_b = a + (b + a_panel <= l2_capacity ? b : b * std::ceil(tiles_m / rows));
+  const double sweep_a = b + (a + b_panel <= l2_capacity ? a : a * std::ceil(tiles_n / cols));
+  return std::min(sweep_a, sweep_b);
+}
+
+MenuEntry menu_entry(const Context& c, Tile tile, bool swapped) {
+  const GemmTask& task = c.task;
+  const StreamingMultiprocessor& sm = c.machine.gpu.sm;
+  MenuEntry e;
+  e.tile = tile;
+  e.swapped = swapped;
+  e.tile_m = swapped ? tile.cols : tile.rows;
+  e.tile_n = swapped ? tile.rows : tile.cols;
+  e.a = e.tile_m * c.tile_k * task.input_bytes;
+  e.w = e.tile_n * c.tile_k * task.weight_bytes * task.weight_kept;
+  // unpacked weights take the activations' width in shared memory
+  const double w_smem = task.dequant_per_weight > 0 ? e.tile_n * c.tile_k * task.input_bytes : e.w;
+  const double row_side = swapped ? w_smem : e.a;
+  const double col_side = swapped ? e.a : w_smem;
+  e.tensor_clk = 2.0 * e.tile_m * e.tile_n * c.tile_k / task.tensor_flop_per_clk;
+  e.fp32_clk = task.dequant_per_weight * e.tile_n * c.tile_k / (0.5 * sm.fp32_flop_per_clk);
+  e.smem_clk = (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
+  e.once_clk = c.family.exposed * e.tile_m * e.tile_n * task.output_bytes / c.l2_port;
+  // ring depth: what shared memory gives to as many CTAs as their accumulators leave room for
+  e.stage_bytes = e.a + e.w;
+  const double accumulators = static_cast<double>(tile.rows) * tile.cols;
+  const double room = std::floor(0.5 * static_cast<double>(sm.registers) / accumulators);
+  constexpr double kLeastStages = 4;
+  e.resident = std::clamp(std::min(room, std::floor(c.smem / (kLeastStages * e.stage_bytes))), 1.0, c.path.most_ctas);
+  e.stages = std::clamp(std::floor(c.smem / (e.resident * e.stage_bytes)), 2.0, c.path.most_stages);
+  e.step_latency = c.machine.dram_latency / e.stages;
+  return e;
+}
+
+}  // namespace
+
+const GemmMenu& gemm_menu(const Context& c) {
+  constexpr std::size_t kKept = 8;
+  thread_local std::array<GemmMenu, kKept> kept;
+  thread_local std::size_t oldest = 0;
+  for (const GemmMenu& menu : kept) {
+    if (menu.serves(c)) return menu;
+  }
+  GemmMenu& menu = kept[oldest];
+  oldest = (oldest + 1) % kKept;
+  menu.machine = c.machine.serial;
+  menu.family = &c.family;
+  menu.key = c.task;
+  for (std::size_t i = 0; i < kTiles.size(); ++i) {
+    menu.entries[2 * i] = menu_entry(c, kTiles[i], false);
+    menu.entries[2 * i + 1] = menu_entry(c, kTiles[i], true);
+  }
+  return menu;
+}
+
+Demand Cut::demand(const Context& c, double ctas, double steps, double splits) const {
+  const GemmTask& task = c.task;
+  const Machine& m = c.machine;
+  Demand d;
+  d.plan.ctas = static_cast<std::int64_t>(ctas);
+  d.plan.ctas_per_sm = static_cast<std::int64_t>(e->resident);
+  d.plan.threads = c.path.threads(e->tile.rows);
+  d.plan.shared_memory = e->stages * e->stage_bytes * units::B;
+  d.plan.steps = d.plan.longest = steps;
+  d.tensor_clk = e->tensor_clk;
+  d.fp32_clk = e->fp32_clk;
+  d.smem_clk = e->smem_clk;
+  d.once_clk = e->once_clk;
+  d.l2 = l2_bytes * units::B;
+  d.step_latency = e->step_latency;
+  d.in_flight = e->stages * e->stage_bytes * units::B;
+  const double at_once = std::min(ctas, m.sm_count * e->resident);
+  const double tiles_at_once = std::max(1.0, at_once / splits / std::min(task.batch, at_once));
+  const double panels = dram_panels(c.a_bytes, c.w_bytes, tiles_m, tiles_n, tiles_at_once, e->tile_n / e->tile_m,
+                                    m.l2_capacity.in(units::B));
+  d.dram_read = task.batch * (panels + task.bias_bytes) * units::B;
+  d.dram_write = splits > 1 ? Bytes{} : task.batch * c.out_bytes * units::B;
+  return d;
+}
+
+}  // namespace plumbline::gemm

@@ -1,0 +1,158 @@
+// What GEMM kernels offer and what one cut of a task asks for: the tile menu, its per-step costs on a machine, and a
+// tile laid over the operands. Internal to the GEMM planner.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "model/plan_gemm.hpp"
+#include "model/tensor_path.hpp"
+#include "model/timing.hpp"
+
+namespace plumbline::gemm {
+
+struct Tile {
+  std::int16_t rows, cols;
+};
+
+/// Tile menus of today's libraries: the 64-row side of the tensor instruction times any width up to the accumulator
+/// limit. Either operand may take the row side ("swapped": weights fill the rows when there are few tokens). Large
+/// tiles first: they are usually right, and a good first candidate prunes the rest.
+constexpr std::array<Tile, 16> kTiles{{{128, 256},
+                                       {256, 128},
+                                       {128, 192},
+                                       {128, 128},
+                                       {128, 160},
+                                       {64, 256},
+                                       {64, 192},
+                                       {64, 128},
+                                       {128, 96},
+                                       {128, 64},
+                                       {64, 96},
+                                       {64, 64},
+                                       {64, 32},
+                                       {64, 16},
+                                       {128, 32},
+                                       {128, 16}}};
+constexpr std::array<double, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+constexpr std::size_t kMenuSize = 2 * kTiles.size();
+
+constexpr double kStepBytes = 128;  // one main-loop step covers 128 bytes of K (a swizzle span): 64 bf16, 128 fp8
+
+/// What every candidate of one task shares.
+struct Context {
+  const GemmTask& task;
+  const Machine& machine;
+  const FamilyScalars& family;
+  const TensorPath& path;
+  double tile_k, a_bytes, w_bytes, out_bytes;  // whole operands of one batch entry
+  double smem, smem_port, l2_port;             // bytes, bytes a clock
+  Seconds dram_floor;                          // compulsory traffic
+  Seconds clk, per_l2;                         // one SM clock; one byte of L2
+  double per_tensor_rate = 1, k_steps = 0;
+
+  Context(const GemmTask& t, const Machine& m, const FamilyScalars& f) : task(t), machine(m), family(f), path(m.path) {
+    tile_k = std::max(16.0, kStepBytes / std::max(t.input_bytes, t.weight_bytes));
+    a_bytes = t.m * t.k * t.input_bytes;
+    w_bytes = t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read;
+    out_bytes = t.m * t.n * t.output_bytes;
+    smem = m.gpu.sm.smem.in(units::B);
+    smem_port = m.gpu.sm.smem_bytes_per_clk.in(units::B);
+    l2_port = m.gpu.sm.l2_bytes_per_clk.in(units::B);
+    // a split writes its result in a launch of its own: no turnaround, and that launch's share of the card
+    dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, Bytes{}, m) / f.dram_share +
+                 dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, m.reduce.dram_share);
+    clk = 1.0 / m.clock;
+    per_l2 = units::B / m.l2;
+    // no cut does less dense work than the task, so none sees a larger share of the peak
+    const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;
+    per_tensor_rate = 1.0 / (m.sustained_fraction(dense / m.clock) * f.efficiency);
+    k_steps = std::ceil(t.k / tile_k);
+  }
+};
+
+/// What a tile costs a step, whatever the sizes of the operands: worked out once a machine and precision.
+struct MenuEntry {
+  Tile tile{};
+  bool swapped = false;
+  double tile_m = 0, tile_n = 0;
+  double resident = 1, stages = 2, stage_bytes = 0, a = 0, w = 0;
+  double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0;
+  Seconds step_latency;
+};
+
+/// All tiles on both sides for one machine, family and precision. A thread keeps the last few it used: planning a step
+/// asks for the same two or three precisions again and again.
+struct GemmMenu {
+  std::uint64_t machine = 0;
+  const FamilyScalars* family = nullptr;
+  GemmTask key;
+  std::array<MenuEntry, kMenuSize> entries;
+
+  bool serves(const Context& c) const {
+    const GemmTask& t = c.task;
+    return machine == c.machine.serial && family == &c.family && key.input_bytes == t.input_bytes &&
+           key.weight_bytes == t.weight_bytes && key.output_bytes == t.output_bytes &&
+           key.tensor_flop_per_clk == t.tensor_flop_per_clk && key.dequant_per_weight == t.dequant_per_weight &&
+           key.weight_kept == t.weight_kept;
+  }
+};
+
+const GemmMenu& gemm_menu(const Context& c);
+
+/// A menu entry laid over the operands.
+struct Cut {
+  const MenuEntry* e = nullptr;
+  double tiles_m = 0, tiles_n = 0, tiles = 0, k_steps = 0, l2_bytes = 0;
+
+  Cut(const Context& c, const MenuEntry& entry) : e(&entry) {
+    tiles_m = std::ceil(c.task.m / e->tile_m);
+    tiles_n = std::ceil(c.task.n / e->tile_n);
+    tiles = tiles_m * tiles_n * c.task.batch;
+    k_steps = c.k_steps;
+    // a cluster of two CTAs fetches the operand they share once (TMA multicast)
+    l2_bytes = e->a + e->w;
+    if (c.path.multicast && tiles >= 2)
+      l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
+  }
+
+  /// Own times of all CTAs together on the busiest SM, and what is exposed: from these follow two lower bounds of the
+  /// engine's answer, a cheap one (the largest) and a close one (the p-norm of sums is below the sum of p-norms:
+  /// Minkowski's inequality).
+  struct Totals {
+    PerResource<Seconds> own;
+    Seconds exposed;
+  };
+  Totals totals(const Context& c, double ctas, double steps) const {
+    const Machine& m = c.machine;
+    const double turns = std::ceil(ctas / m.sm_count);
+    const double waves = std::ceil(ctas / (m.sm_count * e->resident));
+    const Seconds on_sm = turns * steps * c.clk;
+    Totals t;
+    t.own[Resource::tensor] = on_sm * (e->tensor_clk * c.per_tensor_rate);
+    t.own[Resource::fp32] = on_sm * e->fp32_clk;
+    t.own[Resource::smem] = on_sm * e->smem_clk;
+    t.own[Resource::l2] = ctas * steps * l2_bytes * c.per_l2;
+    t.own[Resource::dram] = c.dram_floor;
+    t.own[Resource::latency] = waves * steps * e->step_latency;
+    t.exposed = c.family.fixed + waves * c.family.per_cta + turns * e->once_clk * c.clk;
+    return t;
+  }
+
+  /// exposed + the largest own time of `totals`, without the rest.
+  Seconds bound(const Context& c, double ctas, double steps) const {
+    const double turns = std::ceil(ctas / c.machine.sm_count);
+    const double waves = e->resident > 1 ? std::ceil(ctas / (c.machine.sm_count * e->resident)) : turns;
+    const double sm_clk = std::max({e->tensor_clk * c.per_tensor_rate, e->fp32_clk, e->smem_clk});
+    const Seconds largest = std::max({turns * steps * sm_clk * c.clk, ctas * steps * l2_bytes * c.per_l2, c.dram_floor,
+                                      waves * steps * e->step_latency});
+    return c.family.fixed + waves * c.family.per_cta + turns * e->once_clk * c.clk + largest;
+  }
+
+  /// The launch itself, with what crosses the DRAM interface.
+  Demand demand(const Context& c, double ctas, double steps, double splits) const;
+};
+
+}  // namespace plumbline::gemm
