@@ -35,7 +35,7 @@ TEST(JsonReader, RefusesAbsurdNesting) {
   const std::string deep = std::string(201, '[') + std::string(201, ']');
   EXPECT_THAT(refusal([&] { doc(deep); }), HasSubstr("nested deeper than 200"));
   EXPECT_NO_THROW(doc(std::string(200, '[') + std::string(200, ']')));
-  EXPECT_NE(refusal([] { doc(std::string(1'000'000, '[')); }), "");
+  EXPECT_NE(refusal([] { doc(std::string(1'000'000, '[')); }), "(accepted)");
 }
 
 TEST(JsonReader, SyntaxErrorsHavePlaceLineAndColumn) {
