@@ -30,6 +30,12 @@ for gpu in h100_sxm h200_sxm a100_sxm; do
   show "$gpu" attention_decode "aiconfigurator/$gpu/attention_decode" library "$@" --where 'Hq/Hkv<=16' --where 'S>=127'
   [ "$gpu" = a100_sxm ] || show "$gpu" mla_decode "aiconfigurator/$gpu/mla_decode" library "$@"
 done
+label="vLLM"
+for gpu in h100_sxm h200_sxm; do
+  set -- --where stack~vllm --where dtype=bf16 --min-us 10 --where 'shape!~kv=fp8'
+  show "$gpu" attention_prefill "aiconfigurator/$gpu/attention_prefill" library "$@"
+  show "$gpu" attention_decode "aiconfigurator/$gpu/attention_decode" library "$@" --where 'Hq/Hkv<=16' --where 'S>=127'
+done
 label="vLLM, sustained"
 show h200_sxm gemm aiconfigurator/h200_sxm/gemm library --where clock=steady --where dtype=bf16 --min-us 10
 label="us, cuBLAS 13"

@@ -194,12 +194,22 @@ Selection select(const FitProblem& problem, const std::vector<double>& values, c
   return out;
 }
 
+/// "trtllm" of "trtllm-1.3.0rc20".
+std::string stack_name(const Measurement& row) { return row.stack.substr(0, row.stack.find('-')); }
+
+/// Size classes count equally (`balance`), and so do the stacks that measured: a library is no one vendor's kernels.
 std::vector<double> weights_of(const std::vector<Measurement>& rows, const Selection& chosen, bool balance) {
   std::vector<Seconds> times;
   for (std::size_t i : chosen.trained) times.push_back(rows[i].time);
   const std::vector<double> trained = size_weights(times, balance);
+  std::map<std::string, double> rows_of_stack;
+  for (const std::size_t row : chosen.trained) rows_of_stack[stack_name(rows[row])] += 1;
+  const double even = static_cast<double>(chosen.trained.size()) / static_cast<double>(rows_of_stack.size());
   std::vector<double> weights(rows.size(), 1.0);
-  for (std::size_t i = 0; i < chosen.trained.size(); ++i) weights[chosen.trained[i]] = trained[i];
+  for (std::size_t i = 0; i < chosen.trained.size(); ++i) {
+    const std::size_t row = chosen.trained[i];
+    weights[row] = trained[i] * even / rows_of_stack[stack_name(rows[row])];
+  }
   return weights;
 }
 

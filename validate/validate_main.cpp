@@ -61,7 +61,7 @@ void add_outputs(CLI::App& app, Flags& flags) {
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--source", flags.request.source, "--fit: what the rows are, for the calibration's provenance");
-  app.add_flag("--unbalanced", flags.unbalanced, "--fit: weigh rows equally instead of size classes");
+  app.add_flag("--unbalanced", flags.unbalanced, "--fit: do not weigh size classes equally (stacks always are)");
   app.add_option("--ops", flags.ops, "live measuring: operators");
   app.add_flag("--quick", flags.quick, "live measuring: fewer shapes");
   app.add_option("--gpus", flags.gpus, "live measuring: GPUs");
