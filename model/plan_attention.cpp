@@ -72,6 +72,19 @@ void block_demand(Demand& d, double rows, double keys, double qk_dim, double v_d
 
 }  // namespace
 
+namespace {
+
+/// Head widths that attention kernels are compiled for; others are padded up (FA3: 64, 96, 128, 192, 256).
+double compiled_width(std::int64_t width) {
+  const auto w = static_cast<double>(width);
+  for (const double compiled : {16.0, 32.0, 64.0, 96.0, 128.0, 192.0, 256.0}) {
+    if (w <= compiled) return compiled;
+  }
+  return std::ceil(w / 64) * 64;
+}
+
+}  // namespace
+
 AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   AttentionChoice c;
   const double heads = static_cast<double>(s.batch * s.q_heads);
@@ -92,8 +105,7 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   d.plan.longest = blocks.longest;
   d.step_latency = m.prefill.step;
   const double rate = m.gpu.sm.tensor_flop_per_clk[s.dtype];
-  block_demand(d, q_tile, kv_tile, static_cast<double>(s.qk_dim), static_cast<double>(s.v_dim), rate, kv_es, 2.0, m,
-               m.prefill);
+  block_demand(d, q_tile, kv_tile, compiled_width(s.qk_dim), compiled_width(s.v_dim), rate, kv_es, 2.0, m, m.prefill);
 
   const double q_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.qk_dim);
   const double o_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.v_dim);
