@@ -26,12 +26,15 @@ struct FamilyScalars {
   Seconds fixed;              ///< first CTA scheduled to first useful byte, plus drain: what an empty kernel takes
   double overlap = 8;         ///< p of the p-norm over resources: infinity = perfect overlap, 1 = none
   double efficiency = 1;      ///< share of the sustained tensor rate that the main loop reaches
-  /// Share of the card's DRAM bandwidth that the family's walk reaches: tiles that take 128 bytes of each of many rows
-  /// open more DRAM pages than a stream does.
+  /// Share of the card's DRAM bandwidth that the family's walk reaches. (Tiles take 128 bytes of each of many rows and
+  /// so open more DRAM pages than a stream does: our reading of the rows, not probed.)
   double dram_share = 1;
-  double exposed = 0;  ///< share of the epilogue's store time (GEMM) or of the softmax (attention) that stays exposed
-  Seconds per_cta;     ///< prologue and epilogue latency of one CTA
-  Seconds step;        ///< dependency chain of one main-loop step of one CTA
+  /// Exposed time / the epilogue's store time at the L2 port (GEMM; above 1 where the way from registers through shared
+  /// memory costs more than the store) or / the softmax (attention; above 1 where tensor and ordinary work hardly
+  /// overlap).
+  double exposed = 0;
+  Seconds per_cta;  ///< prologue and epilogue latency of one CTA
+  Seconds step;     ///< dependency chain of one main-loop step of one CTA
   /// Most that a launch loses to address translation when its reads are scattered over a large pool (paged KV cache).
   Seconds translation;
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
