@@ -180,8 +180,8 @@ GemmChoice search(const GemmTask& t, const Machine& m, const FamilyScalars& fami
   return search.run();
 }
 
-/// Answers of this thread's last searches, by machine serial and family address: make_machine's result does not change.
-/// Sweeps ask for the same GEMM again and again: a context sweep changes none of a decode step's.
+/// Answers of this thread's last searches, by machine serial and family address: what make_machine returns does not
+/// change. Sweeps ask for the same GEMM again and again: a context sweep changes none of a decode step's.
 struct Remembered {
   std::uint64_t machine = 0;
   const FamilyScalars* family = nullptr;
