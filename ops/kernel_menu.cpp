@@ -1,0 +1,45 @@
+#include "ops/kernel_menu.hpp"
+
+#include <array>
+
+namespace plumbline {
+namespace {
+
+constexpr std::array<GemmVariant, 4> kWgmma{
+    {{128, 256, 128, 4}, {128, 128, 128, 6}, {64, 64, 128, 8}, {64, 16, 128, 8}}};
+constexpr std::array<GemmVariant, 2> kMma{{{128, 128, 64, 4, 1, 2}, {64, 64, 64, 4, 1, 2}}};
+constexpr std::array<std::int64_t, 8> kSplits{1, 2, 3, 4, 6, 8, 12, 16};
+constexpr std::array<PrefillVariant, 6> kPrefill{{{64, 128, 128, 1, false},
+                                                  {64, 128, 128, 1, true},
+                                                  {128, 128, 128, 1, false},
+                                                  {128, 128, 128, 1, true},
+                                                  {256, 128, 64, 1, false},
+                                                  {256, 128, 64, 1, true}}};
+constexpr std::array<DecodeVariant, 3> kDecode{{{64, 16, 64, 4, 2}, {128, 16, 64, 4, 2}, {256, 16, 64, 2, 1}}};
+
+}  // namespace
+
+std::span<const GemmVariant> own_gemm_menu(GemmEngine engine, DType math) {
+  if (engine == GemmEngine::mma_sync)
+    return math == DType::bf16 ? std::span<const GemmVariant>(kMma) : std::span<const GemmVariant>{};
+  if (math == DType::bf16 || math == DType::fp8) return kWgmma;
+  return {};
+}
+
+std::span<const std::int64_t> own_gemm_splits() { return kSplits; }
+
+const PrefillVariant* own_prefill_variant(std::int64_t head_dim, bool causal) {
+  for (const PrefillVariant& v : kPrefill) {
+    if (v.head_dim == head_dim && v.causal == causal) return &v;
+  }
+  return nullptr;
+}
+
+const DecodeVariant* own_decode_variant(std::int64_t head_dim, std::int64_t group) {
+  for (const DecodeVariant& v : kDecode) {
+    if (v.head_dim == head_dim && v.rows >= group) return &v;
+  }
+  return nullptr;
+}
+
+}  // namespace plumbline
