@@ -23,7 +23,7 @@ std::span<const GemmEntry> entries(const Gemm& shape) {
 /// The compiled tile of a plan, or null.
 const GemmEntry* entry_of(const Gemm& shape, const GemmPlan& plan) {
   const std::int64_t rows = plan.swapped ? plan.tile_n : plan.tile_m, cols = plan.swapped ? plan.tile_m : plan.tile_n;
-  const std::int64_t cluster = plan.swapped ? plan.cluster_n : plan.cluster_m;
+  const std::int64_t cluster = plan.cluster_m * plan.cluster_n;
   for (const GemmEntry& e : entries(shape)) {
     if (e.rows == rows && e.cols == cols && e.stages == plan.stages && e.cluster == cluster &&
         e.step_elements == plan.tile_k) {
@@ -51,16 +51,14 @@ const char* gemm_sm90_refusal(const Gemm& shape, const GemmPlan& plan) {
   const GemmEntry* entry = entry_of(shape, plan);
   if (entry == nullptr) return "no kernel is compiled for the tile";
   if (!plan.swapped && entry->cols < 64) return "tiles under 64 columns are for swapped operands";
-  if (plan.splits < 1 || plan.splits > (shape.k + plan.tile_k - 1) / plan.tile_k) return "a split would have no step";
-  if (plan.splits > 1 && !sm90::gemm_can_split(*entry, shape, cut_of(plan))) return "too many tiles for a split of K";
+  if (plan.splits < 0 || plan.splits > (shape.k + plan.tile_k - 1) / plan.tile_k) return "a split would have no step";
+  if (!sm90::gemm_can_share(*entry, shape, cut_of(plan))) return "too many tiles for a split of K";
   return "";
 }
 
 std::size_t gemm_sm90_workspace_bytes(const Gemm& shape, const GemmPlan& plan) {
   const GemmEntry* e = entry_of(shape, plan);
-  if (e == nullptr || plan.splits == 1) return 0;
-  return static_cast<std::size_t>(sm90::gemm_tiles(*e, shape, cut_of(plan)) * plan.splits * e->rows * e->cols) *
-         sizeof(float);
+  return e == nullptr ? 0 : sm90::gemm_partial_bytes(*e, shape, cut_of(plan));
 }
 
 void launch_gemm_sm90(const Gemm& shape, const GemmPlan& plan, const GemmBuffers& buffers, StreamHandle stream) {

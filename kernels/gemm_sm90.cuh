@@ -22,12 +22,13 @@ struct GemmWork {
   int row_tiles = 0;  ///< whole clusters
   int col_tiles = 0, batch = 1;
   int steps = 0;   ///< of K, whole product
-  int splits = 1;  ///< CTAs that share the steps of a tile
+  int shared = 0;  ///< so many tiles, the first, are cut along K ...
+  int splits = 1;  ///< ... into so many parts
   int band = 1;    ///< clusters of row tiles that are walked together, for reuse in L2
   int swapped = 0;
   float scale = 1;
-  float* partials = nullptr;     ///< splits > 1: [tile][split][kRows * kCols], in the order of the fragments
-  unsigned* counters = nullptr;  ///< splits > 1: [tile][warpgroup], zero before and after
+  float* partials = nullptr;     ///< [shared tile][part][rank][kRows * kCols], in the order of the fragments
+  unsigned* counters = nullptr;  ///< [shared tile][rank][warpgroup], zero before and after
 };
 
 template <int kRows_, int kCols_, int kStages_, int kCluster_, int kCtasPerSm_, bool kFp8_, int kPromote_>
@@ -55,26 +56,42 @@ struct GemmTile {
   static_assert(kSharedBytes <= 227 * 1024 && kCtasPerSm * (kSharedBytes + 1024) <= 228 * 1024);
 };
 
-/// A unit of work: one split of one tile.
+/// Steps of one tile: all, or a part of them. "Tile" counts clusters of row tiles here: its CTAs take one each.
 struct GemmUnit {
-  int row_tile = 0, col_tile = 0, batch = 0, first = 0, last = 0, tile = 0, split = 0;
+  int tile = 0, first = 0, last = 0;
+  int part = 0, parts = 1;
 
-  /// Row tiles run fastest inside a band of them, then columns: the tiles in flight at a time are about square.
+  /// Units in order: the parts of the shared tiles, then the whole tiles.
+  __device__ static GemmUnit at(const GemmWork& w, int index) {
+    const int cut = w.shared * w.splits;
+    if (index >= cut) return {w.shared + index - cut, 0, w.steps, 0, 1};
+    const int tile = index / w.splits, part = index - tile * w.splits;
+    const auto begin = [&](int p) { return static_cast<int>(std::int64_t{w.steps} * p / w.splits); };
+    return {tile, begin(part), begin(part + 1), part, w.splits};
+  }
+};
+
+/// The units of one cluster: every `step`-th.
+struct GemmWalk {
+  int first = 0, step = 1, end = 0;
+};
+
+/// Where a tile lies. Row tiles run fastest inside a band of them, then columns: the tiles in flight at a time are
+/// about square.
+struct GemmPlace {
+  int row_tile = 0, col_tile = 0, batch = 0;
+
   template <class Tile>
-  __device__ static GemmUnit at(const GemmWork& w, int index, int rank) {
-    GemmUnit u;
-    u.split = index % w.splits;
-    const int cluster_tile = index / w.splits, clusters = w.row_tiles / Tile::kCluster;
-    u.batch = cluster_tile / (clusters * w.col_tiles);
-    const int in_matrix = cluster_tile - u.batch * clusters * w.col_tiles;
+  __device__ static GemmPlace of(const GemmWork& w, int tile, int rank) {
+    GemmPlace p;
+    const int clusters = w.row_tiles / Tile::kCluster;
+    p.batch = tile / (clusters * w.col_tiles);
+    const int in_matrix = tile - p.batch * clusters * w.col_tiles;
     const int band = in_matrix / (w.band * w.col_tiles), in_band = in_matrix - band * w.band * w.col_tiles;
     const int height = min(w.band, clusters - band * w.band);
-    u.col_tile = in_band / height;
-    u.row_tile = (band * w.band + in_band - u.col_tile * height) * Tile::kCluster + rank;
-    u.tile = cluster_tile * Tile::kCluster + rank;
-    u.first = static_cast<int>(static_cast<std::int64_t>(w.steps) * u.split / w.splits);
-    u.last = static_cast<int>(static_cast<std::int64_t>(w.steps) * (u.split + 1) / w.splits);
-    return u;
+    p.col_tile = in_band / height;
+    p.row_tile = (band * w.band + in_band - p.col_tile * height) * Tile::kCluster + rank;
+    return p;
   }
 };
 
@@ -107,36 +124,37 @@ struct GemmShared {
   }
   __device__ std::uint32_t full_at(int stage) const { return full + static_cast<std::uint32_t>(stage) * 8; }
   __device__ std::uint32_t empty_at(int stage) const { return empty + static_cast<std::uint32_t>(stage) * 8; }
-  __device__ std::uint32_t rows_at(int stage) const { return rows + static_cast<std::uint32_t>(stage * Tile::kRowBytes); }
-  __device__ std::uint32_t cols_at(int stage) const { return cols + static_cast<std::uint32_t>(stage * Tile::kColBytes); }
+  __device__ std::uint32_t rows_at(int stage) const {
+    return rows + static_cast<std::uint32_t>(stage * Tile::kRowBytes);
+  }
+  __device__ std::uint32_t cols_at(int stage) const {
+    return cols + static_cast<std::uint32_t>(stage * Tile::kColBytes);
+  }
 };
 
 /// One thread: every step of every unit of this CTA. In a cluster each CTA loads its share of the common columns and
 /// multicasts it, so a stage is free only once the consumers of all of them have released it.
 template <class Tile>
 __device__ void produce(const CUtensorMap* row_map, const CUtensorMap* col_map, const GemmWork& w,
-                        const GemmShared<Tile>& shared, int rank, int cluster, int clusters, int units) {
+                        const GemmShared<Tile>& shared, int rank, GemmWalk walk) {
   RingPlace<Tile> at;
   constexpr int kShare = Tile::kCols / Tile::kCluster;
   constexpr auto kEveryone = static_cast<std::uint16_t>((1 << Tile::kCluster) - 1);
-  for (int index = cluster; index < units; index += clusters) {
-    const GemmUnit u = GemmUnit::at<Tile>(w, index, rank);
+  for (int index = walk.first; index < walk.end; index += walk.step) {
+    const GemmUnit u = GemmUnit::at(w, index);
+    const GemmPlace p = GemmPlace::of<Tile>(w, u.tile, rank);
     for (int step = u.first; step < u.last; ++step) {
-      if constexpr (Tile::kCluster > 1) {
-        barrier_wait_cluster(shared.empty_at(at.stage), at.parity ^ 1);
-      } else {
-        barrier_wait(shared.empty_at(at.stage), at.parity ^ 1);
-      }
+      barrier_wait(shared.empty_at(at.stage), at.parity ^ 1);
       const std::uint32_t full = shared.full_at(at.stage);
       barrier_expect(full, Tile::kRowBytes + Tile::kColBytes);
       const int k = step * Tile::kStepElements;
-      load_box(shared.rows_at(at.stage), row_map, full, k, u.row_tile * Tile::kRows, u.batch);
-      const int col = u.col_tile * Tile::kCols + rank * kShare;
+      load_box(shared.rows_at(at.stage), row_map, full, k, p.row_tile * Tile::kRows, p.batch);
+      const int col = p.col_tile * Tile::kCols + rank * kShare;
       if constexpr (Tile::kCluster > 1) {
         load_box_multicast(shared.cols_at(at.stage) + static_cast<std::uint32_t>(rank * kShare * kStepBytes), col_map,
-                           full, k, col, u.batch, kEveryone);
+                           full, k, col, p.batch, kEveryone);
       } else {
-        load_box(shared.cols_at(at.stage), col_map, full, k, col, u.batch);
+        load_box(shared.cols_at(at.stage), col_map, full, k, col, p.batch);
       }
       at.next();
     }
@@ -149,7 +167,7 @@ struct Consumer {
   static constexpr int kAccumulators = Tile::kCols / 2;
   const GemmWork& w;
   const GemmShared<Tile>& shared;
-  int group, thread;
+  int rank, group, thread;
   RingPlace<Tile> at{};
   float d[kAccumulators];
 
@@ -169,7 +187,8 @@ struct Consumer {
     int held = -1;
     for (int step = 0; step < steps; ++step) {
       barrier_wait(shared.full_at(at.stage), at.parity);
-      const std::uint64_t rows = operand(shared.rows_at(at.stage) + static_cast<std::uint32_t>(group * 64 * kStepBytes));
+      const std::uint64_t rows =
+          operand(shared.rows_at(at.stage) + static_cast<std::uint32_t>(group * 64 * kStepBytes));
       const std::uint64_t cols = operand(shared.cols_at(at.stage));
       wgmma_fence();
 #pragma unroll
@@ -201,9 +220,9 @@ struct Consumer {
     }
   }
 
-  __device__ void run(const CUtensorMap* out_map, int rank, int cluster, int clusters, int units) {
-    for (int index = cluster; index < units; index += clusters) {
-      const GemmUnit u = GemmUnit::at<Tile>(w, index, rank);
+  __device__ void run(const CUtensorMap* out_map, GemmWalk walk) {
+    for (int index = walk.first; index < walk.end; index += walk.step) {
+      const GemmUnit u = GemmUnit::at(w, index);
       if constexpr (Tile::kPromote > 0) {
         float sum[kAccumulators];
         multiply_promoted(u.last - u.first, sum);
@@ -217,38 +236,34 @@ struct Consumer {
   }
 
   __device__ void finish(float (&sum)[kAccumulators], const CUtensorMap* out_map, const GemmUnit& u) {
-    if (w.splits == 1 || combine(sum, u)) store(sum, out_map, u);
+    if (u.parts == 1 || combine(sum, u)) store(sum, out_map, GemmPlace::of<Tile>(w, u.tile, rank));
   }
 
-  /// Leaves this split's sums in the workspace. The last of the tile's splits to come reads them all, in their order,
-  /// so that the result does not depend on who was last.
+  /// Where the sums of a part of a tile wait.
+  __device__ float4* part_at(const GemmUnit& u, int part) const {
+    const std::int64_t slot = (std::int64_t{u.tile} * w.splits + part) * Tile::kCluster + rank;
+    return reinterpret_cast<float4*>(w.partials + slot * Tile::kRows * Tile::kCols + group * 64 * Tile::kCols) + thread;
+  }
+
+  /// Leaves this part's sums in the workspace. The last of the tile's parts to come adds them all, in their order, so
+  /// that the result does not depend on who was last.
   __device__ bool combine(float (&sum)[kAccumulators], const GemmUnit& u) {
     constexpr int kVectors = kAccumulators / 4;
-    constexpr std::int64_t kPart = std::int64_t{Tile::kRows} * Tile::kCols;
-    float4* parts = reinterpret_cast<float4*>(w.partials + u.tile * w.splits * kPart + group * 64 * Tile::kCols);
-    constexpr std::int64_t kPartVectors = kPart / 4;
+    float4* mine = part_at(u, u.part);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      __stcg(parts + u.split * kPartVectors + i * kGroup + thread,
-             make_float4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
+      __stcg(mine + i * kGroup, make_float4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
     }
-    __threadfence();
-    named_barrier(group + 1, kGroup);
-    if (thread == 0) {
-      unsigned* counter = w.counters + u.tile * Tile::kConsumers + group;
-      const bool last = atomicAdd(counter, 1U) + 1 == static_cast<unsigned>(w.splits);
-      if (last) *counter = 0;
-      shared.flags[group] = last;
-      __threadfence();
-    }
-    named_barrier(group + 1, kGroup);
-    if (shared.flags[group] == 0) return false;
+    if (!last_to_come(u)) return false;
 #pragma unroll
     for (float& v : sum) v = 0;
-    for (int s = 0; s < w.splits; ++s) {
+    constexpr int kAtOnce = kVectors >= 16 ? 1 : 16 / kVectors;  // loads in flight: 16 vectors
+#pragma unroll kAtOnce
+    for (int part = 0; part < u.parts; ++part) {
+      const float4* from = part_at(u, part);
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        const float4 v = __ldcg(parts + s * kPartVectors + i * kGroup + thread);
+        const float4 v = __ldcg(from + i * kGroup);
         sum[4 * i] += v.x;
         sum[4 * i + 1] += v.y;
         sum[4 * i + 2] += v.z;
@@ -258,9 +273,23 @@ struct Consumer {
     return true;
   }
 
+  __device__ bool last_to_come(const GemmUnit& u) const {
+    named_barrier(group + 1, kGroup);
+    if (thread == 0) {
+      unsigned* counter = w.counters + (u.tile * Tile::kCluster + rank) * Tile::kConsumers + group;
+      __threadfence();
+      const bool last = atomicAdd(counter, 1U) + 1 == static_cast<unsigned>(u.parts);
+      if (last) *counter = 0;
+      __threadfence();
+      shared.flags[group] = last;
+    }
+    named_barrier(group + 1, kGroup);
+    return shared.flags[group] != 0;
+  }
+
   /// As bf16 through shared memory, 64 columns of D at a time, and out by TMA, which clips what is beyond the matrix.
-  __device__ void store(const float (&sum)[kAccumulators], const CUtensorMap* out_map, const GemmUnit& u) const {
-    const int row = u.row_tile * Tile::kRows + group * 64;
+  __device__ void store(const float (&sum)[kAccumulators], const CUtensorMap* out_map, const GemmPlace& p) const {
+    const int row = p.row_tile * Tile::kRows + group * 64;
 #pragma unroll
     for (int chunk = 0; chunk < Tile::kChunks; ++chunk) {
       const int buffer = group * Tile::kStores + chunk % Tile::kStores;
@@ -278,8 +307,8 @@ struct Consumer {
       async_proxy_fence();
       named_barrier(group + 1, kGroup);
       if (thread == 0) {
-        const int col = u.col_tile * Tile::kCols + chunk * Tile::kChunk;
-        store_box(out_map, to, w.swapped ? row : col, w.swapped ? col : row, u.batch);
+        const int col = p.col_tile * Tile::kCols + chunk * Tile::kChunk;
+        store_box(out_map, to, w.swapped ? row : col, w.swapped ? col : row, p.batch);
         store_commit();
       }
     }
@@ -331,17 +360,18 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kCtasPerSm)
 
   const int cluster = static_cast<int>(blockIdx.x) / Tile::kCluster;
   const int clusters = static_cast<int>(gridDim.x) / Tile::kCluster;
-  const int units = w.row_tiles / Tile::kCluster * w.col_tiles * w.batch * w.splits;
+  const int tiles = w.row_tiles / Tile::kCluster * w.col_tiles * w.batch;
+  const GemmWalk walk{cluster, clusters, tiles + w.shared * (w.splits - 1)};
   const int group = static_cast<int>(threadIdx.x) / kGroup;
   if (group == Tile::kConsumers) {
     if constexpr (Tile::kMovesRegisters) registers_down<kProducerRegisters>();
     if (threadIdx.x == Tile::kConsumers * kGroup) {
-      produce<Tile>(&row_map, &col_map, w, shared, rank, cluster, clusters, units);
+      produce<Tile>(&row_map, &col_map, w, shared, rank, walk);
     }
   } else {
     if constexpr (Tile::kMovesRegisters) registers_up<kConsumerRegisters>();
-    Consumer<Tile> consumer{w, shared, group, static_cast<int>(threadIdx.x) % kGroup};
-    consumer.run(&out_map, rank, cluster, clusters, units);
+    Consumer<Tile> consumer{w, shared, rank, group, static_cast<int>(threadIdx.x) % kGroup};
+    consumer.run(&out_map, walk);
   }
   __syncwarp();
   if constexpr (Tile::kCluster > 1) cluster_sync();  // a peer may still multicast to this CTA, or arrive in it

@@ -17,19 +17,21 @@ struct GemmEntry {
 };
 template <class Tile>
 constexpr GemmEntry gemm_entry() {
-  return {Tile::kRows,    Tile::kCols,        Tile::kStages,       Tile::kCluster,          Tile::kCtasPerSm,
+  return {Tile::kRows,    Tile::kCols,        Tile::kStages,       Tile::kCluster,           Tile::kCtasPerSm,
           Tile::kThreads, Tile::kSharedBytes, Tile::kStepElements, &device::sm90::gemm<Tile>};
 }
 
+/// `splits` > 1: so many CTAs share the steps of a tile. 0: only of the tiles that are left over behind whole waves, as
+/// many as fit beside each other, so that the last wave is a short one.
 struct GemmCut {
   bool swapped = false;
   std::int64_t splits = 1;
 };
 
-/// Tiles of the cut, whole clusters: what partials and counters are kept for.
-std::int64_t gemm_tiles(const GemmEntry& entry, const Gemm& shape, const GemmCut& cut);
-/// Whether there are counters for that many tiles.
-bool gemm_can_split(const GemmEntry& entry, const Gemm& shape, const GemmCut& cut);
+/// Whether there are counters for so many shared tiles.
+bool gemm_can_share(const GemmEntry& entry, const Gemm& shape, const GemmCut& cut);
+/// fp32 sums of parts of tiles; 0 where every CTA has whole tiles.
+std::size_t gemm_partial_bytes(const GemmEntry& entry, const Gemm& shape, const GemmCut& cut);
 void launch_gemm_entry(const GemmEntry& entry, const Gemm& shape, const GemmCut& cut, const GemmBuffers& buffers,
                        StreamHandle stream);
 

@@ -33,7 +33,7 @@ __device__ inline void barrier_arrive_at(std::uint32_t barrier, int cta) {
   asm volatile(
       "{ .reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote]; }" ::"r"(barrier),
+      "mbarrier.arrive.shared::cluster.b64 _, [remote]; }" ::"r"(barrier),
       "r"(cta)
       : "memory");
 }
@@ -46,16 +46,6 @@ __device__ inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity)
       "r"(parity)
       : "memory");
 }
-/// The same where CTAs of the whole cluster arrive.
-__device__ inline void barrier_wait_cluster(std::uint32_t barrier, std::uint32_t parity) {
-  asm volatile(
-      "{ .reg .pred done;\n"
-      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again; }" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-
 /// Named barrier of `threads` threads of the CTA; 0 is __syncthreads'.
 __device__ inline void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -98,7 +88,8 @@ __device__ inline void store_wait_read() {
 /// Orders this thread's writes to shared memory before bulk copies that read them.
 __device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// --- clusters, registers -----------------------------------------------------------------------------------------------
+// --- clusters, registers
+// -----------------------------------------------------------------------------------------------
 
 __device__ inline int cluster_rank() {
   std::uint32_t rank;
@@ -125,8 +116,8 @@ __device__ inline void store_matrices(std::uint32_t to, const std::uint32_t (&v)
                : "memory");
 }
 __device__ inline void store_matrices_transposed(std::uint32_t to, const std::uint32_t (&v)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]),
-               "r"(v[1]), "r"(v[2]), "r"(v[3])
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]),
+               "r"(v[2]), "r"(v[3])
                : "memory");
 }
 

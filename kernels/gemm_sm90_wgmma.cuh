@@ -45,11 +45,9 @@ struct Wgmma;
 
 #define PLUMBLINE_NAMES_30 PLUMBLINE_NAMES10() "," PLUMBLINE_NAMES10(1) "," PLUMBLINE_NAMES10(2)
 #define PLUMBLINE_HELD_30 PLUMBLINE_HELD10(), PLUMBLINE_HELD10(1), PLUMBLINE_HELD10(2)
-#define PLUMBLINE_NAMES_60 \
-  PLUMBLINE_NAMES_30 "," PLUMBLINE_NAMES10(3) "," PLUMBLINE_NAMES10(4) "," PLUMBLINE_NAMES10(5)
+#define PLUMBLINE_NAMES_60 PLUMBLINE_NAMES_30 "," PLUMBLINE_NAMES10(3) "," PLUMBLINE_NAMES10(4) "," PLUMBLINE_NAMES10(5)
 #define PLUMBLINE_HELD_60 PLUMBLINE_HELD_30, PLUMBLINE_HELD10(3), PLUMBLINE_HELD10(4), PLUMBLINE_HELD10(5)
-#define PLUMBLINE_NAMES_90 \
-  PLUMBLINE_NAMES_60 "," PLUMBLINE_NAMES10(6) "," PLUMBLINE_NAMES10(7) "," PLUMBLINE_NAMES10(8)
+#define PLUMBLINE_NAMES_90 PLUMBLINE_NAMES_60 "," PLUMBLINE_NAMES10(6) "," PLUMBLINE_NAMES10(7) "," PLUMBLINE_NAMES10(8)
 #define PLUMBLINE_HELD_90 PLUMBLINE_HELD_60, PLUMBLINE_HELD10(6), PLUMBLINE_HELD10(7), PLUMBLINE_HELD10(8)
 #define PLUMBLINE_NAMES_120 \
   PLUMBLINE_NAMES_90 "," PLUMBLINE_NAMES10(9) "," PLUMBLINE_NAMES10(10) "," PLUMBLINE_NAMES10(11)
@@ -69,16 +67,17 @@ struct Wgmma;
 #define PLUMBLINE_HELD_128 PLUMBLINE_HELD_120, PLUMBLINE_HELD8(12)
 
 // n: columns; r: n / 2 registers; a, b, p: the numbers of the three operands behind them.
-#define PLUMBLINE_WGMMA(n, r, a, b, p, fp8, shape_k, type, tail)                                                      \
-  template <>                                                                                                         \
-  struct Wgmma<n, fp8> {                                                                                              \
-    __device__ static void run(float (&d)[r], std::uint64_t rows, std::uint64_t cols, int accumulate) {               \
-      asm volatile("{ .reg .pred keep;\nsetp.ne.b32 keep, %" #p ", 0;\n"                                              \
-                   "wgmma.mma_async.sync.aligned.m64n" #n shape_k ".f32." type "." type " {" PLUMBLINE_NAMES_##r      \
-                   "}, %" #a ", %" #b ", keep, 1, 1" tail "; }"                                                       \
-                   : PLUMBLINE_HELD_##r                                                                               \
-                   : "l"(rows), "l"(cols), "r"(accumulate));                                                          \
-    }                                                                                                                 \
+#define PLUMBLINE_WGMMA(n, r, a, b, p, fp8, shape_k, type, tail)                                                 \
+  template <>                                                                                                    \
+  struct Wgmma<n, fp8> {                                                                                         \
+    __device__ static void run(float (&d)[r], std::uint64_t rows, std::uint64_t cols, int accumulate) {          \
+      asm volatile("{ .reg .pred keep;\nsetp.ne.b32 keep, %" #p                                                  \
+                   ", 0;\n"                                                                                      \
+                   "wgmma.mma_async.sync.aligned.m64n" #n shape_k ".f32." type "." type " {" PLUMBLINE_NAMES_##r \
+                   "}, %" #a ", %" #b ", keep, 1, 1" tail "; }"                                                  \
+                   : PLUMBLINE_HELD_##r                                                                          \
+                   : "l"(rows), "l"(cols), "r"(accumulate));                                                     \
+    }                                                                                                            \
   };
 #define PLUMBLINE_WGMMA_BOTH(n, r, a, b, p)                                    \
   PLUMBLINE_WGMMA(n, r, a, b, p, false, "k16", "bf16", ", 0, 0") /* K-major */ \
