@@ -28,43 +28,87 @@ __device__ inline float warp_sum(float v) {
   return v;
 }
 
-/// Lane's share of a row: kHeadDim / 32 neighbouring values.
+/// A lane's share of a partial row: kHeadDim / 32 neighbouring values.
 template <int kHeadDim>
 struct Share {
   static constexpr int kValues = kHeadDim / 32;
   float v[kValues] = {};
 
-  __device__ void add(const float* row, int lane, float weight) {
+  __device__ void load(const float* row, int lane) {
 #pragma unroll
     for (int i = 0; i < kValues; i += 2) {
       const float2 x = __ldcg(reinterpret_cast<const float2*>(row + lane * kValues + i));
-      v[i] += weight * x.x;
-      v[i + 1] += weight * x.y;
+      v[i] = x.x;
+      v[i + 1] = x.y;
     }
   }
+  __device__ void add(const Share& other, float weight) {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) v[i] += weight * other.v[i];
+  }
 };
+
+/// What the log-sum-exps of a row's splits, 32 at a time in the lanes of a warp, say about their weights.
+struct Weights {
+  const float* lse;
+  int splits, lane;
+  float mine, largest, total;
+
+  __device__ Weights(const float* lse_, int splits_, int lane_) : lse(lse_), splits(splits_), lane(lane_) {
+    mine = lane < splits ? __ldcg(lse + lane) : -INFINITY;
+  }
+  __device__ void settle() {
+    largest = mine;
+    for (int i = lane + 32; i < splits; i += 32) largest = fmaxf(largest, __ldcg(lse + i));
+    largest = warp_max(largest);  // finite: a row has a key
+    total = exp2_fast(mine - largest);
+    for (int i = lane + 32; i < splits; i += 32) total += exp2_fast(__ldcg(lse + i) - largest);
+    total = warp_sum(total);
+  }
+  __device__ float of(int split) const {  // the same split in all lanes
+    const float x = split < 32 ? __shfl_sync(~0U, mine, split) : __ldcg(lse + split);
+    return exp2_fast(x - largest);
+  }
+};
+
+/// Everything that does not depend on another load is asked for at once: the time of this kernel is round trips to L2.
+template <int kHeadDim, int kWarpsPerRow>
+__device__ Share<kHeadDim> weighted_sum(const float* partial, const float* log_sum, int splits, int first, int lane) {
+  constexpr int kBatch = 4;
+  Weights weights(log_sum, splits, lane);
+  Share<kHeadDim> sum, batch[kBatch];
+  for (int from = first; from < splits; from += kBatch * kWarpsPerRow) {
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const int split = from + j * kWarpsPerRow;
+      if (split < splits) batch[j].load(partial + std::int64_t{split} * kHeadDim, lane);
+    }
+    if (from == first) weights.settle();
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const int split = from + j * kWarpsPerRow;
+      if (split < splits) sum.add(batch[j], weights.of(split));
+    }
+  }
+  if (first >= splits) return sum;
+  const float scale = 1.0F / weights.total;
+#pragma unroll
+  for (float& x : sum.v) x *= scale;
+  return sum;
+}
 
 template <int kHeadDim, int kWarpsPerRow>
 __global__ void __launch_bounds__(kThreads)
     combine(const float* output, const float* log_sum, __nv_bfloat16* o, std::int64_t rows, int splits) {
   constexpr int kValues = Share<kHeadDim>::kValues;
-  asm volatile("griddepcontrol.wait;" ::: "memory");
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / 32 / kWarpsPerRow) + warp / kWarpsPerRow;
   const int first = warp % kWarpsPerRow;
+  asm volatile("griddepcontrol.wait;" ::: "memory");
   Share<kHeadDim> sum;
   if (row < rows) {
-    const float* lse = log_sum + row * splits;
-    float largest = -INFINITY, total = 0;
-    for (int i = lane; i < splits; i += 32) largest = fmaxf(largest, __ldcg(lse + i));
-    largest = warp_max(largest);  // finite: a row has a key
-    for (int i = lane; i < splits; i += 32) total += exp2_fast(__ldcg(lse + i) - largest);
-    const float scale = 1.0F / warp_sum(total);
-    const float* partial = output + row * splits * kHeadDim;
-#pragma unroll 4
-    for (int i = first; i < splits; i += kWarpsPerRow) {
-      sum.add(partial + std::int64_t{i} * kHeadDim, lane, scale * exp2_fast(__ldcg(lse + i) - largest));
-    }
+    sum = weighted_sum<kHeadDim, kWarpsPerRow>(output + row * splits * kHeadDim, log_sum + row * splits, splits, first,
+                                               lane);
   }
   if constexpr (kWarpsPerRow > 1) {
     __shared__ float shares[kThreads / 32][kHeadDim];

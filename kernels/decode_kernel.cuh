@@ -21,7 +21,7 @@ struct Task {
   int table_width, page;      ///< pages a sequence; tokens a page
   int kv_heads, group;        ///< query heads a KV head
   int first_key, context;     ///< the keys seen are first_key .. context - 1
-  int splits, box_tokens;
+  int splits, box_tokens, early;
   float scale;  ///< log2(e) / sqrt(D)
 };
 
@@ -62,45 +62,60 @@ __device__ Part part_of(const Task& t) {
 
 /// The producer warp: lane i loads box i of a tile. Page numbers are read 32 at a time, a batch ahead of use.
 template <class C, int kStages>
-__device__ void produce(const Task& t, const Part& p, const CUtensorMap* k_map, const CUtensorMap* v_map,
-                        std::uint32_t ring, std::uint32_t full, std::uint32_t empty) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int32_t* table = t.table == nullptr ? nullptr : t.table + std::int64_t{p.sequence} * t.table_width;
-  const int first_page = p.first_tile * C::kKeys / t.page;
-  const auto page_number = [&](int ordinal) {
-    const int at = first_page + ordinal;
-    return table != nullptr && at < t.table_width ? __ldg(table + at) : p.sequence;
-  };
-  int held = page_number(lane), next = page_number(32 + lane), held_from = 0;
-  const int boxes = C::kKeys / t.box_tokens;  // of a panel
-  const int lanes = boxes * C::kPanels * 2;
-  const int box = lane % boxes, panel = lane / boxes % C::kPanels;
-  const bool value = lane / boxes / C::kPanels != 0;
-  const CUtensorMap* map = value ? v_map : k_map;
-  const unsigned offset =
-      static_cast<unsigned>((value ? C::kTileBytes : 0) + panel * C::kPanelBytes + box * t.box_tokens * 128);
-  for (int i = 0; i < p.tiles; ++i) {
-    const int stage = i % kStages;
-    const int token = (p.first_tile + i) * C::kKeys + box * t.box_tokens;
-    int ordinal = token / t.page - first_page;
-    if (ordinal - box >= held_from + 32) {  // the same for all lanes: a tile's boxes lie in one batch
-      held = next;
-      held_from += 32;
-      next = page_number(held_from + 32 + lane);
+class Producer {
+ public:
+  __device__ Producer(const Task& t, const Part& p, const CUtensorMap* k_map, const CUtensorMap* v_map,
+                      std::uint32_t ring, std::uint32_t full, std::uint32_t empty)
+      : t_(t), p_(p), ring_(ring), full_(full), empty_(empty) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    first_page_ = p.first_tile * C::kKeys / t.page;
+    held_ = page_number(lane);
+    next_ = page_number(32 + lane);
+    boxes_ = C::kKeys / t.box_tokens;
+    box_ = lane % boxes_;
+    panel_ = lane / boxes_ % C::kPanels;
+    const bool value = lane / boxes_ / C::kPanels != 0;
+    map_ = value ? v_map : k_map;
+    busy_ = lane < boxes_ * C::kPanels * 2;
+    offset_ = static_cast<unsigned>((value ? C::kTileBytes : 0) + panel_ * C::kPanelBytes + box_ * t.box_tokens * 128);
+  }
+
+  __device__ void load_tile(int i) {
+    const int stage = i % kStages, start = (p_.first_tile + i) * C::kKeys, token = start + box_ * t_.box_tokens;
+    if (start / t_.page - first_page_ >= held_from_ + 32) {  // a tile's boxes lie in one batch
+      held_ = next_;
+      held_from_ += 32;
+      next_ = page_number(held_from_ + 32 + static_cast<int>(threadIdx.x) % 32);
     }
-    const int page = __shfl_sync(~0U, held, ordinal - held_from);
-    const bool exists = token < t.context;
-    if (i >= kStages) barrier_wait(empty + 8 * stage, static_cast<unsigned>(i / kStages - 1) & 1);
-    const int there = min(boxes, (t.context - (token - box * t.box_tokens) + t.box_tokens - 1) / t.box_tokens);
-    if (lane == 0) {
-      barrier_expect(full + 8 * stage, static_cast<unsigned>(there * t.box_tokens * 128 * C::kPanels * 2));
+    const int page = __shfl_sync(~0U, held_, token / t_.page - first_page_ - held_from_);
+    if (i >= kStages) barrier_wait(empty_ + 8 * stage, static_cast<unsigned>(i / kStages - 1) & 1);
+    if (threadIdx.x % 32 == 0) {
+      const int there = min(boxes_, (t_.context - start + t_.box_tokens - 1) / t_.box_tokens);
+      barrier_expect(full_ + 8 * stage, static_cast<unsigned>(there * t_.box_tokens * 128 * C::kPanels * 2));
     }
     __syncwarp();
-    if (lane < lanes && exists) {
-      load_box(ring + stage * C::kStageBytes + offset, map, full + 8 * stage, panel * 64, p.head, token % t.page, page);
+    if (busy_ && token < t_.context) {
+      load_box(ring_ + stage * C::kStageBytes + offset_, map_, full_ + 8 * stage, panel_ * 64, p_.head, token % t_.page,
+               page);
     }
   }
-}
+
+ private:
+  /// Of this sequence, counted from the part's first.
+  __device__ int page_number(int ordinal) const {
+    const int at = first_page_ + ordinal;
+    return t_.table != nullptr && at < t_.table_width
+               ? __ldg(t_.table + std::int64_t{p_.sequence} * t_.table_width + at)
+               : p_.sequence;
+  }
+
+  const Task& t_;
+  const Part& p_;
+  const CUtensorMap* map_;
+  std::uint32_t ring_, full_, empty_, offset_;
+  int first_page_, held_, next_, held_from_ = 0, boxes_, box_, panel_;
+  bool busy_;
+};
 
 /// Running softmax of 16 query rows in the layout of mma accumulators: a thread has rows lane / 4 and that + 8.
 template <int kHeadDim>
@@ -223,6 +238,7 @@ __device__ void consume(Rows<kHeadDim>& r, const Task& t, const Part& p, std::ui
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   Query<kHeadDim> q;
   load_query<kHeadDim>(q, t, p);
+  __syncthreads();  // the producer has set up the barriers
   for (int i = 0; i < p.tiles; ++i) {
     const int stage = i % kStages;
     const std::uint32_t k = ring + static_cast<unsigned>(stage * C::kStageBytes + warp * 16 * 128);
@@ -311,17 +327,26 @@ __global__ void __launch_bounds__(Cut<kHeadDim, kWarps, kStages>::kThreads, kCta
   const std::uint32_t start = shared_address(raw);
   const std::uint32_t ring = (start + 1023) / 1024 * 1024;  // one swizzle pattern is 1024 bytes
   const std::uint32_t full = ring + C::kRingBytes, empty = full + 8 * kStages;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; ++i) {
-      barrier_init(full + 8 * i, 1);
-      barrier_init(empty + 8 * i, kWarps);
-    }
-    barrier_publish();
-  }
-  __syncthreads();
   const Part p = part_of<C::kKeys>(t);
-  if (threadIdx.x >= 32 * kWarps) {
-    produce<C, kStages>(t, p, &k_map, &v_map, ring, full, empty);
+  if (t.early) asm volatile("griddepcontrol.launch_dependents;");
+  if (threadIdx.x >= 32 * kWarps) {  // its first loads do not wait for anybody
+    if (threadIdx.x == 32 * kWarps) {
+      prefetch_map(&k_map);
+      prefetch_map(&v_map);
+    }
+    Producer<C, kStages> producer(t, p, &k_map, &v_map, ring, full, empty);
+    if (threadIdx.x == 32 * kWarps) {
+      for (int i = 0; i < kStages; ++i) {
+        barrier_init(full + 8 * i, 1);
+        barrier_init(empty + 8 * i, kWarps);
+      }
+      barrier_publish();
+    }
+    __syncwarp();
+    const int ahead = min(p.tiles, kStages);
+    for (int i = 0; i < ahead; ++i) producer.load_tile(i);
+    __syncthreads();
+    for (int i = ahead; i < p.tiles; ++i) producer.load_tile(i);
     asm volatile("griddepcontrol.launch_dependents;");
     return;
   }

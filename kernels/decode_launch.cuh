@@ -51,6 +51,7 @@ inline CUtensorMap cache_map(const void* cache, const AttentionDecode& s, int bo
   return map;
 }
 
+inline int g_early = 0;
 inline Task task_of(const AttentionDecode& s, const AttentionPlan& plan, const DecodeBuffers& buffers, int keys) {
   const Partials to = partials(buffers.workspace, s, plan);
   Task t{};
@@ -65,6 +66,7 @@ inline Task task_of(const AttentionDecode& s, const AttentionPlan& plan, const D
   t.group = static_cast<int>(s.q_heads / s.kv_heads);
   t.first_key = s.window > 0 ? static_cast<int>(std::max<std::int64_t>(0, s.context - s.window)) : 0;
   t.context = static_cast<int>(s.context);
+  t.early = g_early;
   t.splits = static_cast<int>(plan.splits);
   t.box_tokens = std::min(t.page, keys);
   t.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.qk_dim)));

@@ -44,6 +44,10 @@ __device__ inline void barrier_wait(std::uint32_t barrier, unsigned parity) {
   }
 }
 
+__device__ inline void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 /// One box of a tensor map of four dimensions to shared memory; its bytes are counted at `barrier`.
 __device__ inline void load_box(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int c0, int c1, int c2,
                                 int c3) {
