@@ -29,6 +29,12 @@ if(CMAKE_CUDA_COMPILER_LOADED)
   # libstdc++ inside: the program is carried to machines with an older one.
   target_link_options(probe PRIVATE -static-libstdc++ -static-libgcc)
   target_link_libraries(probe PRIVATE kernels)
+  # Kernels that need nothing newer than sm_80 are built for it too, with code that later cards translate themselves.
+  # The others (wgmma, TMA, clusters, programmatic launches) stay with sm_90a, as does what only measures.
+  set(portable_kernels attention_chain attention_chain_flat flat gemm_portable moves rowwise)
+  list(TRANSFORM portable_kernels REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/kernels/\\1.cu")
+  set_source_files_properties(${portable_kernels} PROPERTIES COMPILE_OPTIONS
+    "-gencode=arch=compute_80,code=sm_80;-gencode=arch=compute_80,code=compute_80")
   foreach(target kernels probe)
     set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Static)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a
@@ -39,7 +45,7 @@ endif()
 # The references are tested anywhere; the kernels against them where there is a card (exit code 4: there is none).
 if(PLUMBLINE_TESTS)
   find_package(GTest REQUIRED)
-  add_executable(kernels_tests tests/gpu/reference_test.cpp)
+  add_executable(kernels_tests tests/gpu/reference_test.cpp tests/gpu/reference_chain_test.cpp)
   target_link_libraries(kernels_tests PRIVATE kernels GTest::gtest GTest::gmock GTest::gtest_main plumbline_warnings)
   add_test(NAME kernels COMMAND kernels_tests)
   if(TARGET probe)
