@@ -41,20 +41,28 @@ constexpr std::size_t kMenuSize = 2 * kTiles.size();
 
 constexpr double kStepBytes = 128;  // one main-loop step covers 128 bytes of K (a swizzle span): 64 bf16, 128 fp8
 
+/// mma.sync kernels fetch operands as on cards that have nothing newer.
+inline TensorPath path_of(const GemmTask& task, const Machine& machine) {
+  TensorPath path = machine.path;
+  if (task.own == GemmEngine::mma_sync) path.kind = TensorPath::Kind::mma_sync;
+  return path;
+}
+
 /// What every candidate of one task shares.
 struct Context {
   const GemmTask& task;
   const Machine& machine;
   const FamilyScalars& family;
-  const TensorPath& path;
-  double tile_k, a_bytes, w_bytes, out_bytes;  // whole operands of one batch entry
-  double smem, smem_port, l2_port;             // bytes, bytes a clock
-  Seconds dram_floor;                          // compulsory traffic
-  Seconds clk, per_l2;                         // one SM clock; one byte of L2
-  double per_tensor_rate = 1, k_steps = 0;
+  const FamilyScalars& reduce;
+  const TensorPath path;
+  double a_bytes, w_bytes, out_bytes;  // whole operands of one batch entry
+  double smem, smem_port, l2_port;     // bytes, bytes a clock
+  Seconds dram_floor;                  // compulsory traffic
+  Seconds clk, per_l2;                 // one SM clock; one byte of L2
+  double per_tensor_rate = 1;
 
-  Context(const GemmTask& t, const Machine& m, const FamilyScalars& f) : task(t), machine(m), family(f), path(m.path) {
-    tile_k = std::max(16.0, kStepBytes / std::max(t.input_bytes, t.weight_bytes));
+  Context(const GemmTask& t, const Machine& m, const FamilyScalars& f)
+      : task(t), machine(m), family(f), reduce(reduce_family(t, m)), path(path_of(t, m)) {
     a_bytes = t.m * t.k * t.input_bytes;
     w_bytes = t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read;
     out_bytes = t.m * t.n * t.output_bytes;
@@ -63,13 +71,12 @@ struct Context {
     l2_port = m.gpu.sm.l2_bytes_per_clk.in(units::B);
     // a split writes its result in a launch of its own: no turnaround, and that launch's share of the card
     dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, Bytes{}, m) / f.dram_share +
-                 dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, m.reduce.dram_share);
+                 dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, reduce.dram_share);
     clk = 1.0 / m.clock;
     per_l2 = units::B / m.l2;
     // no cut does less dense work than the task, so none sees a larger share of the peak
     const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;
-    per_tensor_rate = 1.0 / (m.sustained_fraction(dense / m.clock) * f.efficiency);
-    k_steps = std::ceil(t.k / tile_k);
+    per_tensor_rate = 1.0 / (m.sustained_fraction(dense / m.clock, f) * f.efficiency);
   }
 };
 
@@ -77,9 +84,11 @@ struct Context {
 struct MenuEntry {
   Tile tile{};
   bool swapped = false;
-  double tile_m = 0, tile_n = 0;
+  double tile_m = 0, tile_n = 0, tile_k = 0;
+  double cluster = 1;  ///< CTAs that fetch the operand they share once (TMA multicast)
+  bool persistent = false;
   double resident = 1, stages = 2, stage_bytes = 0, a = 0, w = 0;
-  double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0;
+  double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0, serial_clk = 0;
   Seconds step_latency;
 };
 
@@ -90,13 +99,14 @@ struct GemmMenu {
   const FamilyScalars* family = nullptr;
   GemmTask key;
   std::array<MenuEntry, kMenuSize> entries;
+  std::size_t size = 0;
 
   bool serves(const Context& c) const {
     const GemmTask& t = c.task;
     return machine == c.machine.serial && family == &c.family && key.input_bytes == t.input_bytes &&
            key.weight_bytes == t.weight_bytes && key.output_bytes == t.output_bytes &&
            key.tensor_flop_per_clk == t.tensor_flop_per_clk && key.dequant_per_weight == t.dequant_per_weight &&
-           key.weight_kept == t.weight_kept;
+           key.weight_kept == t.weight_kept && key.own == t.own;
   }
 };
 
@@ -111,11 +121,9 @@ struct Cut {
     tiles_m = std::ceil(c.task.m / e->tile_m);
     tiles_n = std::ceil(c.task.n / e->tile_n);
     tiles = tiles_m * tiles_n * c.task.batch;
-    k_steps = c.k_steps;
-    // a cluster of two CTAs fetches the operand they share once (TMA multicast)
+    k_steps = std::ceil(c.task.k / e->tile_k);
     l2_bytes = e->a + e->w;
-    if (c.path.multicast && tiles >= 2)
-      l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
+    if (e->cluster > 1 && tiles >= 2) l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
   }
 
   /// Own times of all CTAs together on the busiest SM, and what is exposed: from these follow two lower bounds of the
@@ -132,12 +140,13 @@ struct Cut {
     const Seconds on_sm = turns * steps * c.clk;
     Totals t;
     t.own[Resource::tensor] = on_sm * (e->tensor_clk * c.per_tensor_rate);
+    if (e->resident <= 1) t.own[Resource::tensor] += turns * e->serial_clk * c.clk;
     t.own[Resource::fp32] = on_sm * e->fp32_clk;
     t.own[Resource::smem] = on_sm * e->smem_clk;
     t.own[Resource::l2] = ctas * steps * l2_bytes * c.per_l2;
     t.own[Resource::dram] = c.dram_floor;
     t.own[Resource::latency] = waves * steps * e->step_latency;
-    t.exposed = c.family.fixed + waves * c.family.per_cta + turns * e->once_clk * c.clk;
+    t.exposed = c.family.fixed + paid_once(c, ctas, waves, turns);
     return t;
   }
 
@@ -148,7 +157,14 @@ struct Cut {
     const double sm_clk = std::max({e->tensor_clk * c.per_tensor_rate, e->fp32_clk, e->smem_clk});
     const Seconds largest = std::max({turns * steps * sm_clk * c.clk, ctas * steps * l2_bytes * c.per_l2, c.dram_floor,
                                       waves * steps * e->step_latency});
-    return c.family.fixed + waves * c.family.per_cta + turns * e->once_clk * c.clk + largest;
+    return c.family.fixed + paid_once(c, ctas, waves, turns) + largest;
+  }
+
+  /// Prologues and epilogues that nothing hides: every wave's, or those of the last (of a persistent grid).
+  Seconds paid_once(const Context& c, double ctas, double waves, double turns) const {
+    if (!e->persistent) return waves * c.family.per_cta + turns * e->once_clk * c.clk;
+    const double last = ctas - (waves - 1) * c.machine.sm_count * e->resident;
+    return c.family.per_cta + std::ceil(last / c.machine.sm_count) * e->once_clk * c.clk;
   }
 
   /// The launch itself, with what crosses the DRAM interface.

@@ -10,6 +10,7 @@
 
 #include "model/gemm_menu.hpp"
 #include "model/timing.hpp"
+#include "ops/kernel_menu.hpp"
 
 namespace plumbline {
 namespace {
@@ -85,6 +86,8 @@ class Search {
     candidates_.push_back(candidate);
   }
 
+  bool empty() const { return candidates_.empty(); }
+
   GemmChoice run() {
     const auto likeliest = std::min_element(candidates_.begin(), candidates_.end(),
                                             [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
@@ -97,7 +100,7 @@ class Search {
 
  private:
   Seconds second_at_least(const Candidate& k) const {
-    return k.splits > 1 ? c_.machine.reduce.fixed + c_.machine.gap_graph : Seconds{};
+    return k.splits > 1 ? c_.reduce.fixed + c_.machine.gap_graph : Seconds{};
   }
 
   /// Below the p-norm, without logarithms: ratios to the largest are at most 1, so their p-th powers are at least those
@@ -125,7 +128,7 @@ class Search {
     Seconds extra;
     if (k.splits > 1) {
       reduce = reduction(c_.task, c_.machine, k.splits);
-      extra = price_total(reduce, c_.machine, c_.machine.reduce, best_.total) + c_.machine.gap_graph;
+      extra = price_total(reduce, c_.machine, c_.reduce, best_.total) + c_.machine.gap_graph;
     }
     Demand main = k.cut->demand(c_, k.ctas, k.steps, std::max(1.0, k.splits));
     if (k.splits == 0) main.once_clk *= std::max(1.0, k.cut->tiles / k.ctas);
@@ -136,11 +139,12 @@ class Search {
     best_.reduce = reduce;
     best_.plan.tile_m = static_cast<std::int64_t>(k.cut->e->tile_m);
     best_.plan.tile_n = static_cast<std::int64_t>(k.cut->e->tile_n);
-    best_.plan.tile_k = static_cast<std::int64_t>(c_.tile_k);
+    best_.plan.tile_k = static_cast<std::int64_t>(k.cut->e->tile_k);
     best_.plan.stages = static_cast<std::int64_t>(k.cut->e->stages);
     best_.plan.splits = static_cast<std::int64_t>(k.splits);
-    best_.plan.cluster_m = c_.path.multicast ? 2 : 1;
+    best_.plan.cluster_m = static_cast<std::int64_t>(k.cut->e->cluster);
     best_.plan.swapped = k.cut->e->swapped;
+    if (c_.task.own) best_.plan.engine = *c_.task.own;
   }
 
   static std::vector<Candidate>& storage() {  // kept from search to search
@@ -158,25 +162,45 @@ class Search {
 /// A tile much wider than the operand only wastes tensor work, and its narrower neighbour is in the menu.
 bool oversized(double tile, double size) { return tile > 64 && tile >= 2 * size; }
 
-/// The smallest ring has two stages. (64 KiB of Turing do not hold two of the largest tiles.)
-bool fits(const MenuEntry& entry, double smem) { return 2 * entry.stage_bytes <= smem; }
+/// Rings have two stages at least. (64 KiB of Turing do not hold two of the largest tiles.)
+bool fits(const MenuEntry& entry, double smem) { return entry.resident * entry.stages * entry.stage_bytes <= smem; }
+
+/// Adds a menu entry's ways of cutting the task: whole tiles, K in splits while the slots are not filled twice, and (of
+/// a library) stream-K.
+void add_cuts(Search& search, const Context& c, const Cut& cut) {
+  const double waves = cut.tiles / c.machine.sm_count;
+  const bool own = c.task.own.has_value();
+  if (!own && c.path.stream_k && c.task.batch == 1 && waves > 0.5 && waves < 4) search.add(stream_k(c, cut));
+  const auto add = [&](double splits) {
+    if (splits > 1 && (waves * splits > 2 || cut.k_steps < 2 * splits)) return false;
+    search.add(tiled(cut, splits));
+    return true;
+  };
+  if (own) {
+    for (const std::int64_t splits : own_gemm_splits()) {
+      if (!add(static_cast<double>(splits))) break;
+    }
+  } else {
+    for (const double splits : kSplits) {
+      if (!add(splits)) break;
+    }
+  }
+}
 
 GemmChoice search(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
   const Context context(t, m, family);
   const gemm::GemmMenu& menu = gemm::gemm_menu(context);
   std::array<std::optional<Cut>, kMenuSize> cuts;
   Search search(context);
-  for (std::size_t i = 0; i < kMenuSize; ++i) {
-    const MenuEntry& entry = menu.entries[i];
-    if (oversized(entry.tile_m, t.m) || oversized(entry.tile_n, t.n) || !fits(entry, context.smem)) continue;
-    const Cut& cut = cuts[i].emplace(context, entry);
-    const double waves = cut.tiles / m.sm_count;
-    if (context.path.stream_k && t.batch == 1 && waves > 0.5 && waves < 4) search.add(stream_k(context, cut));
-    for (const double splits : kSplits) {
-      if (splits > 1 && (waves * splits > 2 || cut.k_steps < 2 * splits)) break;
-      search.add(tiled(cut, splits));
+  const auto add = [&](bool any_size) {
+    for (std::size_t i = 0; i < menu.size; ++i) {
+      const MenuEntry& e = menu.entries[i];
+      if (!any_size && (oversized(e.tile_m, t.m) || oversized(e.tile_n, t.n))) continue;
+      if (fits(e, context.smem)) add_cuts(search, context, cuts[i].emplace(context, e));
     }
-  }
+  };
+  add(false);
+  if (search.empty()) add(true);
   return search.run();
 }
 
