@@ -107,7 +107,70 @@ const GemmMenu& gemm_menu(const Context& c) {
   return menu;
 }
 
-Demand Cut::demand(const Context& c, double ctas, double steps, double splits) const {
+Cut::Cut(const Context& c, const MenuEntry& entry) : e(&entry) {
+  tiles_m = std::ceil(c.task.m / e->tile_m);
+  tiles_n = std::ceil(c.task.n / e->tile_n);
+  k_steps = std::ceil(c.task.k / e->tile_k);
+  l2_bytes = e->a + e->w;
+  if (c.task.own) {  // neighbours on the row side share the columns, whole clusters of them
+    double& rows = e->swapped ? tiles_n : tiles_m;
+    rows = std::ceil(rows / e->cluster) * e->cluster;
+    l2_bytes -= (e->swapped ? e->a : e->w) * (1 - 1 / e->cluster);
+  }
+  tiles = tiles_m * tiles_n * c.task.batch;
+  if (!c.task.own && e->cluster > 1 && tiles >= 2)
+    l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
+}
+
+Deal Cut::tiled(double splits) const {
+  Deal d;
+  d.splits = splits;
+  d.ctas = tiles * splits;
+  d.steps = std::ceil(k_steps / splits);
+  d.serial_clk = e->serial_clk;
+  d.once_clk = e->once_clk;
+  d.second_launch = splits > 1;
+  return d;
+}
+
+Deal Cut::stream_k(const Context& c) const {
+  constexpr double kSeam = 10, kSeamPerPeer = 3;
+  Deal d;
+  d.splits = 0;
+  d.ctas = c.machine.sm_count * e->resident;
+  const double peers = std::max(1.0, std::ceil(d.ctas / tiles));
+  d.steps = tiles * k_steps / d.ctas + kSeam + kSeamPerPeer * (peers - 1);
+  d.serial_clk = e->serial_clk;
+  d.once_clk = e->once_clk * std::max(1.0, tiles / d.ctas);
+  return d;
+}
+
+Deal Cut::shared(const Context& c, double splits) const {
+  const double clusters = std::floor(c.machine.sm_count * e->resident / e->cluster);
+  const double all = tiles / e->cluster;  // counted in clusters, as `share`
+  const double waves = std::floor(all / clusters);
+  const double share = splits > 1 || waves < 2 ? all : all - (waves - 1) * clusters;
+  const double dealers = std::min(clusters, splits > 1 ? all * splits : share * k_steps);
+  const double run = share * k_steps / dealers;
+  const double whole = std::ceil((all - share) / clusters);
+  // ends of tiles in a run, and CTAs that meet in a tile
+  const bool aligned = std::fmod(dealers, share) == 0;
+  const double ends = aligned ? 1 : std::floor(run / k_steps) + 2;
+  const double peers = aligned ? dealers / share : std::ceil(dealers / share) + 1;
+  // sums on their way to L2 or back: at the port, or one round trip; before and after the counter is told
+  const double round_trip = c.machine.l2_latency * c.machine.clock;
+  const double sums = std::max(4 * e->tile_m * e->tile_n / c.l2_port, round_trip);
+  Deal d;
+  d.splits = splits;
+  d.ctas = dealers * e->cluster;
+  d.steps = std::ceil(run) + whole * k_steps;
+  d.serial_clk = (ends - 1) * (peers > 1 ? sums + 2 * round_trip : e->serial_clk) + whole * e->serial_clk;
+  d.once_clk = e->once_clk + (peers > 1 ? (1 + peers) * sums + 2 * round_trip : 0);
+  return d;
+}
+
+Demand Cut::demand(const Context& c, const Deal& deal) const {
+  const double ctas = deal.ctas, splits = std::max(1.0, deal.splits);
   const GemmTask& task = c.task;
   const Machine& m = c.machine;
   Demand d;
@@ -117,12 +180,12 @@ Demand Cut::demand(const Context& c, double ctas, double steps, double splits) c
   d.plan.persistent = e->persistent;
   d.plan.threads = c.path.threads(e->tile.rows);
   d.plan.shared_memory = e->stages * e->stage_bytes * units::B;
-  d.plan.steps = d.plan.longest = steps;
+  d.plan.steps = d.plan.longest = deal.steps;
   d.tensor_clk = e->tensor_clk;
   d.fp32_clk = e->fp32_clk;
   d.smem_clk = e->smem_clk;
-  d.once_clk = e->once_clk;
-  d.serial_clk = e->serial_clk;
+  d.once_clk = deal.once_clk;
+  d.serial_clk = deal.serial_clk;
   d.l2 = l2_bytes * units::B;
   d.step_latency = e->step_latency;
   d.in_flight = e->stages * e->stage_bytes * units::B;
@@ -131,7 +194,7 @@ Demand Cut::demand(const Context& c, double ctas, double steps, double splits) c
   const double panels = dram_panels(c.a_bytes, c.w_bytes, tiles_m, tiles_n, tiles_at_once, e->tile_n / e->tile_m,
                                     m.l2_capacity.in(units::B));
   d.dram_read = task.batch * (panels + task.bias_bytes) * units::B;
-  d.dram_write = splits > 1 ? Bytes{} : task.batch * c.out_bytes * units::B;
+  d.dram_write = deal.second_launch ? Bytes{} : task.batch * c.out_bytes * units::B;
   return d;
 }
 

@@ -26,7 +26,8 @@ struct GemmTask {
 struct GemmChoice {
   GemmPlan plan;
   Demand main;
-  Demand reduce;  ///< the split-K reduction, if plan.splits > 1
+  Demand reduce;  ///< the split-K reduction, if it is a launch of its own
+  bool reduces = false;
   Seconds total;
 };
 

@@ -89,7 +89,7 @@ class Pricer {
     const GemmChoice choice = plan_gemm(task, m_, family);
     out_.gemm_plan = choice.plan;
     launch(kernel, with_warmth(choice.main, m_.l2_latency / m_.dram_latency), family);
-    if (choice.plan.splits > 1) launch("split-K reduce", with_warmth(choice.reduce, 1), reduce_family(task, m_));
+    if (choice.reduces) launch("split-K reduce", with_warmth(choice.reduce, 1), reduce_family(task, m_));
   }
 
   void attention(const AttentionChoice& choice, const char* kernel) {
