@@ -44,7 +44,7 @@ Demand stream_demand(const Work& w, const Machine& m, bool warm) {
   d.step_latency = m.dram_latency;
   d.in_flight = std::max(moved / ctas, kSector);
   if (warm && moved <= m.l2_capacity) {
-    d.step_latency = 2.0 * m.l2_latency;
+    d.step_latency = std::min(2.0 * m.l2_latency, m.dram_latency);
     d.in_flight = Bytes{};
   } else {
     d.dram_read = w.read;
