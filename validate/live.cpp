@@ -24,8 +24,7 @@ class Remaining {
     done_ += expected_duration(task);
   }
   Seconds left() const {
-    const Seconds spent =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() * units::s;
+    const Seconds spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() * units::s;
     return done_ > Seconds{} ? left_ * (spent / done_) : left_;
   }
 

@@ -31,8 +31,8 @@ class TextProgress : public Progress {
     if (!terminal_ && soon) return;
     last_ = now;
     shown_ = true;
-    std::string line = "validate: " + std::to_string(done + 1) + " of " + std::to_string(total) + ", " +
-                       minutes(left) + " left, " + case_text(task.what);
+    std::string line = "validate: " + std::to_string(done + 1) + " of " + std::to_string(total) + ", " + minutes(left) +
+                       " left, " + case_text(task.what);
     if (task.kernels == KernelSet::library) line += ", library";
     if (!terminal_) {
       messages_ << line << "\n" << std::flush;

@@ -94,9 +94,11 @@ StudyCase read_what(const JsonValue& v) {
 }
 
 CaseMeasurement read_case(const JsonValue& v) {
-  v.refuse_unknown_keys({"op", "dtype", "shape", "cache", "clock", "kernels", "study", "place", "fault", "time_s",
-                         "low_s", "high_s", "samples", "kernel", "plan", "sm_clock_Hz", "memory_clock_Hz", "power_W",
-                         "temperature_C", "clock_event_reasons", "energy_J", "launches"});
+  v.refuse_unknown_keys({"op",          "dtype",           "shape",   "cache",         "clock",
+                         "kernels",     "study",           "place",   "fault",         "time_s",
+                         "low_s",       "high_s",          "samples", "kernel",        "plan",
+                         "sm_clock_Hz", "memory_clock_Hz", "power_W", "temperature_C", "clock_event_reasons",
+                         "energy_J",    "launches"});
   CaseMeasurement c;
   c.what = read_what(v);
   c.kernels = read_kernel_set(v.at("kernels").as_string(), v.at("kernels").place());

@@ -32,9 +32,8 @@ ordered_json session_json(const MeasuringSession& s) {
 }
 
 ordered_json launch_json(const MeasuredLaunch& l) {
-  return {{"kernel", l.kernel},       {"time_s", l.time.in(units::s)}, {"grid", l.grid},
-          {"block", l.block},         {"registers", l.registers},      {"shared_memory_B", l.shared_memory_B},
-          {"cluster", l.cluster}};
+  return {{"kernel", l.kernel},       {"time_s", l.time.in(units::s)},        {"grid", l.grid},      {"block", l.block},
+          {"registers", l.registers}, {"shared_memory_B", l.shared_memory_B}, {"cluster", l.cluster}};
 }
 
 void add_conditions(const Conditions& c, ordered_json& out) {
@@ -46,10 +45,9 @@ void add_conditions(const Conditions& c, ordered_json& out) {
 }
 
 ordered_json case_json(const CaseMeasurement& c) {
-  ordered_json out = {{"op", op_name(c.what.op)},       {"dtype", dtype_text(c.what.op)},
-                      {"shape", c.what.shape},          {"cache", name(c.what.cache)},
-                      {"clock", text_of(c.what.clock)}, {"kernels", key_of(c.kernels)},
-                      {"study", c.what.study},          {"place", c.what.place}};
+  ordered_json out = {{"op", op_name(c.what.op)},    {"dtype", dtype_text(c.what.op)}, {"shape", c.what.shape},
+                      {"cache", name(c.what.cache)}, {"clock", text_of(c.what.clock)}, {"kernels", key_of(c.kernels)},
+                      {"study", c.what.study},       {"place", c.what.place}};
   if (!c.fault.empty()) {
     out["fault"] = c.fault;
     return out;
@@ -70,8 +68,9 @@ ordered_json case_json(const CaseMeasurement& c) {
 }  // namespace
 
 std::string recording_json(const Recording& recording) {
-  std::string text = "{\n \"schema\": \"plumbline.measurements.v1\",\n \"session\": " +
-                     line(session_json(recording.session)) + ",\n \"cases\": [";
+  std::string text =
+      "{\n \"schema\": \"plumbline.measurements.v1\",\n \"session\": " + line(session_json(recording.session)) +
+      ",\n \"cases\": [";
   const char* before = "\n  ";
   for (const CaseMeasurement& c : recording.cases) {
     text += before;

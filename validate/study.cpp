@@ -88,9 +88,8 @@ std::vector<StudyCase> cases_of_ops(std::vector<StudyCase> cases, const std::vec
       throw BadInput("--ops '" + op + "': expected an operator's name" + did_you_mean(op, op_names()));
     }
   }
-  std::erase_if(cases, [&](const StudyCase& what) {
-    return std::find(ops.begin(), ops.end(), op_name(what.op)) == ops.end();
-  });
+  std::erase_if(
+      cases, [&](const StudyCase& what) { return std::find(ops.begin(), ops.end(), op_name(what.op)) == ops.end(); });
   if (cases.empty()) throw BadInput("--ops: none of the cases is of these operators");
   return cases;
 }
