@@ -111,7 +111,7 @@ void sum_up(CaseReport& report, const CompareOptions& options, std::vector<std::
   summary.clock = "as measured";
   summary.classes = summarize(rows);
   summary.assumptions = std::move(assumptions);
-  summary.bad = static_cast<long>(report.faults.size());
+  summary.not_measured = static_cast<long>(report.faults.size());
   summary.not_modelled = not_modelled;
   summary.compared = static_cast<long>(rows.size()) - not_modelled;
 }

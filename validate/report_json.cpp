@@ -54,7 +54,8 @@ ordered_json base_of(const ValidationReport& report) {
                         {"bad", report.bad},
                         {"not_modelled", report.not_modelled},
                         {"filtered", report.filtered},
-                        {"other_gpu", report.other_gpu}}},
+                        {"other_gpu", report.other_gpu},
+                        {"not_measured", report.not_measured}}},
                       {"classes", ordered_json::array()},
                       {"assumptions", report.assumptions}};
   for (const ClassSummary& c : report.classes) out["classes"].push_back(class_of(c));

@@ -98,8 +98,9 @@ std::string table_report(const ValidationReport& report) {
   std::string text = "kernels " + report.kernels + ", clock " + report.clock + ": " + std::to_string(report.compared) +
                      " rows compared";
   if (report.bad > 0) text += ", " + std::to_string(report.bad) + " could not be read";
+  if (report.not_measured > 0) text += ", " + std::to_string(report.not_measured) + " not measured";
   if (report.not_modelled > 0) text += ", " + std::to_string(report.not_modelled) + " not modelled";
-  if (report.filtered > 0) text += ", " + std::to_string(report.filtered) + " left out by --where or --min-us";
+  if (report.filtered > 0) text += ", " + std::to_string(report.filtered) + " left out by --ops, --where or --min-us";
   if (report.other_gpu > 0) text += ", " + std::to_string(report.other_gpu) + " of other GPUs left out";
   text += "\n";
   if (report.classes.empty()) return text;
