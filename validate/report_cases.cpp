@@ -87,35 +87,6 @@ void mark_rows(CaseReport& report) {
   }
 }
 
-void hold_against_demands(CaseReport& report, const CompareOptions& options, const Gpu& gpu) {
-  std::vector<AchievedCase> achieved;
-  for (CaseRow& row : report.rows) {
-    row.achieved = achieved_by(row.measured.what, row.measured.time, row.compared.library);
-    row.bandwidth_fraction = row.achieved.bandwidth / gpu.memory.bandwidth;
-    achieved.push_back(row.achieved);
-  }
-  if (options.kernels != KernelSet::own) return;  // demands are on our own
-  report.results = hold_against(report.demands, achieved, gpu.name, gpu.memory.bandwidth);
-  mark_rows(report);
-}
-
-void sum_up(CaseReport& report, const CompareOptions& options, std::vector<std::string> assumptions) {
-  std::vector<Comparison> rows;
-  long not_modelled = 0;
-  for (const CaseRow& row : report.rows) {
-    rows.push_back(row.compared);
-    if (!row.compared.modelled()) ++not_modelled;
-  }
-  ValidationReport& summary = report.summary;
-  summary.kernels = key_of(options.kernels);
-  summary.clock = "as measured";
-  summary.classes = summarize(rows);
-  summary.assumptions = std::move(assumptions);
-  summary.not_measured = static_cast<long>(report.faults.size());
-  summary.not_modelled = not_modelled;
-  summary.compared = static_cast<long>(rows.size()) - not_modelled;
-}
-
 }  // namespace
 
 std::vector<const ClassSummary*> CaseReport::behind_roofline() const {
@@ -124,6 +95,31 @@ std::vector<const ClassSummary*> CaseReport::behind_roofline() const {
     if (c.size != SizeClass::all && c.mape >= c.roofline_mape) found.push_back(&c);
   }
   return found;
+}
+
+void finish(CaseReport& report, const Gpu& gpu, KernelSet kernels) {
+  std::vector<AchievedCase> achieved;
+  std::vector<Comparison> compared;
+  for (CaseRow& row : report.rows) {
+    row.achieved = achieved_by(row.measured.what, row.measured.time, row.compared.library);
+    row.bandwidth_fraction = row.achieved.bandwidth / gpu.memory.bandwidth;
+    achieved.push_back(row.achieved);
+  }
+  if (kernels == KernelSet::own) {  // demands are on our own
+    report.results = hold_against(report.demands, achieved, gpu.name, gpu.memory.bandwidth);
+    mark_rows(report);
+  }
+  ValidationReport& summary = report.summary;
+  summary.not_modelled = 0;
+  for (const CaseRow& row : report.rows) {
+    compared.push_back(row.compared);
+    if (!row.compared.modelled()) ++summary.not_modelled;
+  }
+  summary.kernels = key_of(kernels);
+  summary.clock = "as measured";
+  summary.classes = summarize(compared);
+  summary.not_measured = static_cast<long>(report.faults.size());
+  summary.compared = static_cast<long>(compared.size()) - summary.not_modelled;
 }
 
 std::string gpu_of(const MeasuringSession& session, const CompareOptions& options) {
@@ -169,8 +165,8 @@ std::unique_ptr<CaseReport> compare_recording(const Recording& recording, const 
     const auto beside = library.find(case_key(row.measured.what));
     if (options.kernels == KernelSet::own && beside != library.end()) row.compared.library = beside->second;
   }
-  hold_against_demands(*report, options, load_gpu(gpu, options.overrides));
-  sum_up(*report, options, std::move(priced.assumptions));
+  report->summary.assumptions = std::move(priced.assumptions);
+  finish(*report, load_gpu(gpu, options.overrides), options.kernels);
   return report;
 }
 

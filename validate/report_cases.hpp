@@ -55,6 +55,9 @@ bool keeps_case(const std::vector<RowFilter>& where, const StudyCase& what, std:
 std::unique_ptr<CaseReport> compare_recording(const Recording& recording, const CompareOptions& options,
                                               Demands demands);
 
+/// Works out what follows from the rows, faults and demands of a report: achieved rates, demands, marks, classes.
+void finish(CaseReport& report, const Gpu& gpu, KernelSet kernels);
+
 /// Class table, demands, conditions.
 std::string table_report(const CaseReport& report);
 /// The JSON of ValidationReport with "session", "demands" and "cases".

@@ -16,7 +16,7 @@ std::string_view page_style() {
 * { box-sizing:border-box; }
 body { margin:0; background:var(--page); color:var(--ink); font:14px/1.5 system-ui,-apple-system,"Segoe UI",
   "DejaVu Sans",sans-serif; }
-main { max-width:1240px; margin:0 auto; padding:28px 22px 60px; }
+main { max-width:1400px; margin:0 auto; padding:28px 22px 60px; }
 h1 { font-size:24px; margin:0 0 2px; letter-spacing:-.01em; } h2 { font-size:16px; margin:34px 0 10px; }
 p.sub { margin:0 0 18px; color:var(--soft); } .note { color:var(--soft); font-size:13px; }
 .tiles { display:flex; flex-wrap:wrap; gap:12px; margin:18px 0 4px; }

@@ -11,7 +11,7 @@ namespace plumbline {
 
 namespace {
 
-constexpr double kLeft = 66, kTop = 14, kWidth = 660, kHeight = 500, kRight = 14, kBottom = 46;
+constexpr double kLeft = 82, kTop = 14, kWidth = 660, kHeight = 500, kRight = 14, kBottom = 46;
 
 std::string number(double value) {
   char text[32];
@@ -60,7 +60,7 @@ std::string axes(const Scale& scale) {
   svg += "<rect x='" + number(kLeft) + "' y='" + number(kTop) + "' width='" + number(kWidth) + "' height='" +
          number(kHeight) + "' class='frame'/>\n";
   svg += label(kLeft + kWidth / 2, kTop + kHeight + 38, "middle", "measured");
-  svg += "<text transform='translate(16 " + number(kTop + kHeight / 2) +
+  svg += "<text transform='translate(14 " + number(kTop + kHeight / 2) +
          ") rotate(-90)' text-anchor='middle'>predicted</text>\n";
   return svg;
 }
