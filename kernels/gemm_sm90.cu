@@ -50,7 +50,7 @@ const char* gemm_sm90_refusal(const Gemm& shape, const GemmPlan& plan) {
   if (shape.n * 2 % 16 != 0) return "a row of N must be a multiple of 16 bytes";
   const GemmEntry* entry = entry_of(shape, plan);
   if (entry == nullptr) return "no kernel is compiled for the tile";
-  if (!plan.swapped && entry->cols < 64) return "tiles under 64 columns are for swapped operands";
+  if (!plan.swapped && entry->chunk < 32) return "tiles of 16 columns are for swapped operands";
   if (plan.splits < 0 || plan.splits > (shape.k + plan.tile_k - 1) / plan.tile_k) return "a split would have no step";
   if (!sm90::gemm_can_share(*entry, shape, cut_of(plan))) return "too many tiles for a split of K";
   return "";
