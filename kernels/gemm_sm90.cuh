@@ -329,7 +329,7 @@ struct Consumer {
       store_matrices_transposed(to + static_cast<std::uint32_t>(row * 128 + ((piece ^ (row % 8)) * 16)), packed);
     } else {
       const int row = warp * 16 + lane % 16, piece = pair * 2 + lane / 16;
-      const int swizzled = piece ^ (Tile::kChunk == 64 ? row % 8 : row / 2 % 4);
+      const int swizzled = piece ^ (Tile::kChunk == 64 ? row % 8 : Tile::kChunk == 32 ? row / 2 % 4 : 0);
       store_matrices(to + static_cast<std::uint32_t>(row * Tile::kChunk * 2 + swizzled * 16), packed);
     }
   }

@@ -38,8 +38,13 @@ auto tensor_map_encoder() {
   return encode;
 }
 
-/// A row-major [batch, rows, cols] tensor in boxes of box_rows x box_cols, swizzled within a box's row: of 128 bytes,
-/// or of 64.
+/// The swizzle that spans a box's row.
+CUtensorMapSwizzle swizzle_of(std::int64_t row_bytes) {
+  if (row_bytes == 128) return CU_TENSOR_MAP_SWIZZLE_128B;
+  return row_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_NONE;
+}
+
+/// A row-major [batch, rows, cols] tensor in boxes of box_rows x box_cols.
 CUtensorMap tensor_map(const void* data, bool fp8, std::int64_t batch, std::int64_t rows, std::int64_t cols,
                        int box_rows, int box_cols) {
   const auto u = [](std::int64_t v) { return static_cast<cuuint64_t>(v); };
@@ -49,11 +54,10 @@ CUtensorMap tensor_map(const void* data, bool fp8, std::int64_t batch, std::int6
   const cuuint32_t box[3] = {static_cast<cuuint32_t>(box_cols), static_cast<cuuint32_t>(box_rows), 1};
   const cuuint32_t steps[3] = {1, 1, 1};
   CUtensorMap map;
-  const CUresult status =
-      tensor_map_encoder()(&map, fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3,
-                           const_cast<void*>(data), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                           box_cols * element == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-                           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult status = tensor_map_encoder()(
+      &map, fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), sizes,
+      strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box_cols * element),
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
     throw DeviceError("cuTensorMapEncodeTiled refuses a matrix of " + std::to_string(rows) + " x " +
                       std::to_string(cols) + ": error " + std::to_string(static_cast<int>(status)));
