@@ -1,7 +1,5 @@
 #include "model/gemm_menu.hpp"
 
-#include "ops/kernel_menu.hpp"
-
 namespace plumbline::gemm {
 namespace {
 
@@ -59,20 +57,6 @@ MenuEntry library_entry(const Context& c, Tile tile, bool swapped) {
   return e;
 }
 
-/// One of our own compiled kernels.
-MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
-  const Tile tile{static_cast<std::int16_t>(v.rows), static_cast<std::int16_t>(v.cols)};
-  MenuEntry e = tile_entry(c, tile, static_cast<double>(v.step_bytes) / c.task.input_bytes, swapped);
-  e.cluster = static_cast<double>(v.cluster);
-  e.resident = static_cast<double>(v.ctas_per_sm);
-  e.stages = static_cast<double>(v.stages);
-  e.step_latency = c.machine.dram_latency / e.stages;
-  e.persistent = *c.task.own == GemmEngine::wgmma;
-  // accumulators pass through shared memory on their way out: written there and read again by the copy engine
-  e.serial_clk = 2.0 * e.tile_m * e.tile_n * c.task.output_bytes / c.smem_port;
-  return e;
-}
-
 void fill(GemmMenu& menu, const Context& c) {
   menu.size = 0;
   const auto add = [&menu](const MenuEntry& entry) {
@@ -90,6 +74,19 @@ void fill(GemmMenu& menu, const Context& c) {
 }
 
 }  // namespace
+
+MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
+  const Tile tile{static_cast<std::int16_t>(v.rows), static_cast<std::int16_t>(v.cols)};
+  MenuEntry e = tile_entry(c, tile, static_cast<double>(v.step_bytes) / c.task.input_bytes, swapped);
+  e.cluster = static_cast<double>(v.cluster);
+  e.resident = static_cast<double>(v.ctas_per_sm);
+  e.stages = static_cast<double>(v.stages);
+  e.step_latency = c.machine.dram_latency / e.stages;
+  e.persistent = *c.task.own == GemmEngine::wgmma;
+  // accumulators pass through shared memory on their way out: written there and read again by the copy engine
+  e.serial_clk = 2.0 * e.tile_m * e.tile_n * c.task.output_bytes / c.smem_port;
+  return e;
+}
 
 const GemmMenu& gemm_menu(const Context& c) {
   constexpr std::size_t kKept = 8;

@@ -10,6 +10,7 @@
 #include "model/plan_gemm.hpp"
 #include "model/tensor_path.hpp"
 #include "model/timing.hpp"
+#include "ops/kernel_menu.hpp"
 
 namespace plumbline::gemm {
 
@@ -111,6 +112,8 @@ struct GemmMenu {
 };
 
 const GemmMenu& gemm_menu(const Context& c);
+/// One of our own compiled kernels.
+MenuEntry own_entry(const Context& c, const GemmVariant& variant, bool swapped);
 
 /// How the work of one cut is dealt to CTAs. `ctas` times `steps` each; clocks as in Demand, a CTA.
 struct Deal {
