@@ -82,7 +82,7 @@ MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
   e.resident = static_cast<double>(v.ctas_per_sm);
   e.stages = static_cast<double>(v.stages);
   e.step_latency = c.machine.dram_latency / e.stages;
-  e.persistent = *c.task.own == GemmEngine::wgmma;
+  e.persistent = e.shared_reads = *c.task.own == GemmEngine::wgmma;
   // accumulators pass through shared memory on their way out: written there and read again by the copy engine
   e.serial_clk = 2.0 * e.tile_m * e.tile_n * c.task.output_bytes / c.smem_port;
   return e;
@@ -111,8 +111,7 @@ Cut::Cut(const Context& c, const MenuEntry& entry) : e(&entry) {
   l2_bytes = e->a + e->w;
   if (c.task.own) {  // neighbours on the row side share the columns, whole clusters of them
     double& rows = e->swapped ? tiles_n : tiles_m;
-    rows = std::ceil(rows / e->cluster) * e->cluster;
-    l2_bytes -= (e->swapped ? e->a : e->w) * (1 - 1 / e->cluster);
+    rows = std::ceil(rows / e->cluster) * e->cluster;  // what is multicast, too, comes in through each SM's port
   }
   tiles = tiles_m * tiles_n * c.task.batch;
   if (!c.task.own && e->cluster > 1 && tiles >= 2)
@@ -144,25 +143,27 @@ Deal Cut::stream_k(const Context& c) const {
 
 Deal Cut::shared(const Context& c, double splits) const {
   const double clusters = std::floor(c.machine.sm_count * e->resident / e->cluster);
-  const double all = tiles / e->cluster;  // counted in clusters, as `share`
-  const double waves = std::floor(all / clusters);
-  const double share = splits > 1 || waves < 2 ? all : all - (waves - 1) * clusters;
-  const double dealers = std::min(clusters, splits > 1 ? all * splits : share * k_steps);
-  const double run = share * k_steps / dealers;
-  const double whole = std::ceil((all - share) / clusters);
-  // ends of tiles in a run, and CTAs that meet in a tile
-  const bool aligned = std::fmod(dealers, share) == 0;
-  const double ends = aligned ? 1 : std::floor(run / k_steps) + 2;
-  const double peers = aligned ? dealers / share : std::ceil(dealers / share) + 1;
-  // sums on their way to L2 or back: at the port, or one round trip; before and after the counter is told
+  const double all = tiles / e->cluster, left = std::fmod(all, clusters);  // counted in clusters
+  const double parts = splits > 0 ? splits : left > 0 ? std::min(std::floor(clusters / left), k_steps) : 1;
+  const double run = std::ceil(k_steps / parts);
+  // sums on their way to L2 or back: at the port, or one round trip; another two to tell the counter and to be told
   const double round_trip = c.machine.l2_latency * c.machine.clock;
   const double sums = std::max(4 * e->tile_m * e->tile_n / c.l2_port, round_trip);
+  const double leave = sums + 2 * round_trip, take = parts * sums;
   Deal d;
   d.splits = splits;
-  d.ctas = dealers * e->cluster;
-  d.steps = std::ceil(run) + whole * k_steps;
-  d.serial_clk = (ends - 1) * (peers > 1 ? sums + 2 * round_trip : e->serial_clk) + whole * e->serial_clk;
-  d.once_clk = e->once_clk + (peers > 1 ? (1 + peers) * sums + 2 * round_trip : 0);
+  d.once_clk = e->once_clk;
+  if (splits > 0) {
+    d.ctas = tiles * parts;
+    d.steps = run;
+    d.serial_clk = leave;
+    d.once_clk += leave + take;
+    return d;
+  }
+  const double whole = std::floor(all / clusters);
+  d.ctas = clusters * e->cluster;
+  d.steps = (left > 0 ? run : 0) + whole * k_steps;
+  d.serial_clk = (parts > 1 ? leave + take : 0) + whole * e->serial_clk;
   return d;
 }
 
@@ -184,6 +185,7 @@ Demand Cut::demand(const Context& c, const Deal& deal) const {
   d.once_clk = deal.once_clk;
   d.serial_clk = deal.serial_clk;
   d.l2 = l2_bytes * units::B;
+  d.shared_reads = e->shared_reads;
   d.step_latency = e->step_latency;
   d.in_flight = e->stages * e->stage_bytes * units::B;
   const double at_once = std::min(ctas, m.sm_count * e->resident);
