@@ -59,7 +59,7 @@ struct Context {
   double a_bytes, w_bytes, out_bytes;  // whole operands of one batch entry
   double smem, smem_port, l2_port;     // bytes, bytes a clock
   Seconds dram_floor;                  // compulsory traffic
-  Seconds clk, per_l2;                 // one SM clock; one byte of L2
+  Seconds clk, per_l2, per_port;       // one SM clock; one byte of L2, one through an SM's port
   double per_tensor_rate = 1;
 
   Context(const GemmTask& t, const Machine& m, const FamilyScalars& f)
@@ -138,8 +138,8 @@ struct Cut {
   /// each extra peer. Source: NVIDIA/cutlass threadblock_swizzle_streamk.h (modeling notes, section 3, "Waves").
   Deal stream_k(const Context& c) const;
   /// Our own Hopper kernel's way with `splits` parts of K a tile, whose sums meet in L2: each part leaves its own, the
-  /// last to come takes them all. 0: only the tiles that are left over behind whole waves are cut, into as many parts as
-  /// fill a wave.
+  /// last to come takes them all. 0: only the tiles that are left over behind whole waves are cut, into as many parts
+  /// as fill a wave.
   Deal shared(const Context& c, double splits) const;
 
   /// Own times of all CTAs together on the busiest SM, and what is exposed: from these follow two lower bounds of the
@@ -171,8 +171,9 @@ struct Cut {
     const double turns = std::ceil(deal.ctas / c.machine.sm_count);
     const double waves = e->resident > 1 ? std::ceil(deal.ctas / (c.machine.sm_count * e->resident)) : turns;
     const double sm_clk = std::max({e->tensor_clk * c.per_tensor_rate, e->fp32_clk, e->smem_clk});
-    const Seconds largest = std::max({turns * deal.steps * sm_clk * c.clk, deal.ctas * deal.steps * l2_bytes * per_l2(c, deal.ctas),
-                                      c.dram_floor, waves * deal.steps * e->step_latency});
+    const Seconds largest =
+        std::max({turns * deal.steps * sm_clk * c.clk, deal.ctas * deal.steps * l2_bytes * per_l2(c, deal.ctas),
+                  c.dram_floor, waves * deal.steps * e->step_latency});
     return c.family.fixed + paid_once(c, deal, waves, turns) + largest;
   }
 
