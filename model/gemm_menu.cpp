@@ -1,5 +1,7 @@
 #include "model/gemm_menu.hpp"
 
+#include <numeric>
+
 namespace plumbline::gemm {
 namespace {
 
@@ -75,6 +77,20 @@ void fill(GemmMenu& menu, const Context& c) {
 
 }  // namespace
 
+namespace {
+
+/// FP32 operations a clock.
+double sm_lanes(const Context& c) { return c.machine.gpu.sm.fp32_flop_per_clk; }
+
+/// Lines of 128 bytes that 128 bytes of a row of K touch, mean over rows: two unless the row's start is that of a line.
+double lines_a_row(const GemmTask& t) {
+  constexpr std::int64_t kLine = 128;
+  const std::int64_t aligned = std::gcd(static_cast<std::int64_t>(t.k * t.input_bytes), kLine);
+  return 2.0 - static_cast<double>(aligned) / kLine;
+}
+
+}  // namespace
+
 MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
   const Tile tile{static_cast<std::int16_t>(v.rows), static_cast<std::int16_t>(v.cols)};
   MenuEntry e = tile_entry(c, tile, static_cast<double>(v.step_bytes) / c.task.input_bytes, swapped);
@@ -83,6 +99,9 @@ MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
   e.stages = static_cast<double>(v.stages);
   e.step_latency = c.machine.dram_latency / e.stages;
   e.persistent = e.shared_reads = *c.task.own == GemmEngine::wgmma;
+  // fp8 instructions keep some 22 bits of a sum: every eighth step it is added to a second set of accumulators
+  constexpr double kPromotedSteps = 8;
+  if (c.task.math == DType::fp8) e.tensor_clk += e.tile_m * e.tile_n / (0.5 * sm_lanes(c)) / kPromotedSteps;
   // accumulators pass through shared memory on their way out: written there and read again by the copy engine
   e.serial_clk = 2.0 * e.tile_m * e.tile_n * c.task.output_bytes / c.smem_port;
   return e;
@@ -111,7 +130,10 @@ Cut::Cut(const Context& c, const MenuEntry& entry) : e(&entry) {
   l2_bytes = e->a + e->w;
   if (c.task.own) {  // neighbours on the row side share the columns, whole clusters of them
     double& rows = e->swapped ? tiles_n : tiles_m;
-    rows = std::ceil(rows / e->cluster) * e->cluster;  // what is multicast, too, comes in through each SM's port
+    rows = std::ceil(rows / e->cluster) * e->cluster;
+    // what comes in through the SM's port, multicast too; or the lines that it asks for
+    const double asked = l2_bytes - (e->swapped ? e->a : e->w) * (1 - 1 / e->cluster);
+    l2_bytes = std::max(l2_bytes, asked * lines_a_row(c.task));
   }
   tiles = tiles_m * tiles_n * c.task.batch;
   if (!c.task.own && e->cluster > 1 && tiles >= 2)
