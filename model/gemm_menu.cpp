@@ -82,6 +82,22 @@ namespace {
 /// FP32 operations a clock.
 double sm_lanes(const Context& c) { return c.machine.gpu.sm.fp32_flop_per_clk; }
 
+/// What differs where tiles come by TMA.
+void hopper_kernel(MenuEntry& e, const Context& c) {
+  e.persistent = e.shared_reads = true;
+  // a fill takes little of the port that operands are read through: beside 15 bytes a clock of it, reads sank from
+  // 127.8 to 125.1 (own probe on an H200, 2026-11-20)
+  constexpr double kFillShare = 0.18;
+  e.smem_clk -= (1 - kFillShare) * e.stage_bytes / c.smem_port;
+  // between the instructions of two steps: one CTA takes 563 and 1103 clocks a step of 128 x 128 and 128 x 256, of
+  // which its instructions are 530 and 1060 (own probe on an H200, 2026-11-20)
+  constexpr double kBetweenSteps = 37;
+  e.tensor_clk += kBetweenSteps;
+  // fp8 instructions keep some 22 bits of a sum: every eighth step it is added to a second set of accumulators
+  constexpr double kPromotedSteps = 8;
+  if (c.task.math == DType::fp8) e.tensor_clk += e.tile_m * e.tile_n / (0.5 * sm_lanes(c)) / kPromotedSteps;
+}
+
 /// Lines of 128 bytes that 128 bytes of a row of K touch, mean over rows: two unless the row's start is that of a line.
 double lines_a_row(const GemmTask& t) {
   constexpr std::int64_t kLine = 128;
@@ -97,13 +113,11 @@ MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
   e.cluster = static_cast<double>(v.cluster);
   e.resident = static_cast<double>(v.ctas_per_sm);
   e.stages = static_cast<double>(v.stages);
-  e.step_latency = c.machine.dram_latency / e.stages;
-  e.persistent = e.shared_reads = *c.task.own == GemmEngine::wgmma;
-  // fp8 instructions keep some 22 bits of a sum: every eighth step it is added to a second set of accumulators
-  constexpr double kPromotedSteps = 8;
-  if (c.task.math == DType::fp8) e.tensor_clk += e.tile_m * e.tile_n / (0.5 * sm_lanes(c)) / kPromotedSteps;
-  // accumulators pass through shared memory on their way out: written there and read again by the copy engine
-  e.serial_clk = 2.0 * e.tile_m * e.tile_n * c.task.output_bytes / c.smem_port;
+  // a step cannot be shorter than its own chain: barrier, instructions, release
+  e.step_latency = std::max(c.machine.dram_latency / e.stages, c.family.step);
+  // accumulators pass through shared memory on their way out: the CTA's tensor work waits for that
+  e.serial_clk = e.once_clk;
+  if (*c.task.own == GemmEngine::wgmma) hopper_kernel(e, c);
   return e;
 }
 
@@ -168,10 +182,13 @@ Deal Cut::shared(const Context& c, double splits) const {
   const double all = tiles / e->cluster, left = std::fmod(all, clusters);  // counted in clusters
   const double parts = splits > 0 ? splits : left > 0 ? std::min(std::floor(clusters / left), k_steps) : 1;
   const double run = std::ceil(k_steps / parts);
-  // sums on their way to L2 or back: at the port, or one round trip; another two to tell the counter and to be told
+  const double sharers = (splits > 0 ? std::min(tiles * parts, clusters * e->cluster) : left * parts * e->cluster);
+  // sums on their way to L2 or back: at the SM's port, at what L2 takes from all, or one round trip. Meeting costs what
+  // a grid barrier does (plan_stream.cpp): write, fence, count, look.
+  const double sum_bytes = 4 * e->tile_m * e->tile_n;
   const double round_trip = c.machine.l2_latency * c.machine.clock;
-  const double sums = std::max(4 * e->tile_m * e->tile_n / c.l2_port, round_trip);
-  const double leave = sums + 2 * round_trip, take = parts * sums;
+  const double sums = std::max({sum_bytes / c.l2_port, sharers * sum_bytes * c.per_l2 / c.clk, round_trip});
+  const double leave = sums + 8 * round_trip, take = parts * sums;
   Deal d;
   d.splits = splits;
   d.once_clk = e->once_clk;
