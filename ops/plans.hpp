@@ -31,6 +31,7 @@ struct GemmPlan {
   std::int64_t cluster_m = 1, cluster_n = 1;
   bool swapped = false;  ///< weights fill the M side of the tensor instruction (small M)
   GemmEngine engine = GemmEngine::wgmma;
+  bool operator==(const GemmPlan&) const = default;
 };
 
 /// `q_tile` query rows (after packing the query heads of a KV head) against `kv_tile` keys a step; `splits` CTAs share
