@@ -165,6 +165,7 @@ std::unique_ptr<CaseReport> compare_recording(const Recording& recording, const 
     const auto beside = library.find(case_key(row.measured.what));
     if (options.kernels == KernelSet::own && beside != library.end()) row.compared.library = beside->second;
   }
+  std::sort(priced.assumptions.begin(), priced.assumptions.end());  // not in the order that rows asked for machines
   report->summary.assumptions = std::move(priced.assumptions);
   finish(*report, load_gpu(gpu, options.overrides), options.kernels);
   return report;
