@@ -22,20 +22,23 @@ class Pricer {
   Pricer(const Machine& machine, const Op& op, const Work& work, Warmth warmth, OpPrediction& out)
       : m_(machine), op_(op), work_(work), warmth_(warmth), out_(out) {}
 
-  void operator()(const Gemm& s) { gemm(gemm_task(s, m_), m_.gemm, "gemm"); }
+  void operator()(const Gemm& s) {
+    const GemmTask task = gemm_task(s, m_);
+    gemm(task, gemm_family(task, m_), "gemm");
+  }
   void operator()(const GemmSparse24& s) { gemm(gemm_task(s, m_), m_.gemm, "gemm 2:4"); }
   void operator()(const GroupedGemm& s) { gemm(gemm_task(s, m_), m_.grouped, "grouped gemm"); }
   void operator()(const AttentionPrefill& s) {
     require_tensor_path(s.dtype);
-    attention(plan_prefill(s, m_), m_.prefill, "attention");
+    attention(plan_prefill(s, m_), "attention");
   }
   void operator()(const AttentionDecode& s) {
     require_tensor_path(s.dtype);
-    attention(plan_decode(s, m_), decode_family(s, m_), "split-KV attention");
+    attention(plan_decode(s, m_), "split-KV attention");
   }
   void operator()(const MlaDecode& s) {
     require_tensor_path(s.dtype);
-    attention(plan_mla_decode(s, m_), m_.mla, "latent attention");
+    attention(plan_mla_decode(s, m_), "latent attention");
   }
   void operator()(const Collective&) { throw NotModelled("collectives between GPUs are not modelled yet"); }
   void operator()(const Transfer& s) {
@@ -86,15 +89,15 @@ class Pricer {
     const GemmChoice choice = plan_gemm(task, m_, family);
     out_.gemm_plan = choice.plan;
     launch(kernel, with_warmth(choice.main, m_.l2_latency / m_.dram_latency), family);
-    if (choice.plan.splits > 1) launch("split-K reduce", with_warmth(choice.reduce, 1), m_.reduce);
+    if (choice.reduces) launch("split-K reduce", with_warmth(choice.reduce, 1), reduce_family(task, m_));
   }
 
-  void attention(const AttentionChoice& choice, const FamilyScalars& family, const char* kernel) {
-    family_ = &family;
+  void attention(const AttentionChoice& choice, const char* kernel) {
+    family_ = choice.family;
     out_.attention_plan = choice.plan;
     if (choice.prepares) launch("rotate and append", with_warmth(choice.prepare, 1), m_.rowwise);
-    launch(kernel, with_warmth(choice.main, 1), family);
-    if (choice.combines) launch("combine", with_warmth(choice.combine, 1), m_.combine);
+    launch(kernel, with_warmth(choice.main, 1), *choice.family);
+    if (choice.combines) launch("combine", with_warmth(choice.combine, 1), *choice.combine_family);
   }
 
   void stream() {
