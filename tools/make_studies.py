@@ -30,8 +30,7 @@ ODD_TOKENS = [3, 7, 17, 33, 65, 100, 129, 257, 333, 500, 1000, 1025, 2047, 3000,
 TYPE_BYTES = {"bf16": 2, "fp8": 1, "fp32": 4}
 COLD = ("cold", "burst")
 # Operators that the engine does not know yet; their shapes are chosen already.
-NOT_YET = {"softmax_topk", "dropout_backward", "softmax_backward", "scale_mask_softmax_dropout",
-           "scale_mask_softmax_dropout_backward"}
+NOT_YET = {"softmax_topk"}
 
 # ---------------------------------------------------------------------------------------------- the models' numbers
 
@@ -124,9 +123,9 @@ def decode(b, hq, hkv, d, s, page):
 
 # bytes moved an element of rows x cols in bf16
 ROWWISE = {"layernorm": 4, "rmsnorm": 4, "softmax": 4, "silu": 4, "gelu": 4, "add": 6, "copy": 4, "sum_rows": 2,
-           "argmax": 2, "transpose_copy": 4, "swiglu": 6, "quantize": 3, "scale": 4, "mask": 6, "dropout": 5,
-           "dropout_backward": 5, "softmax_backward": 6, "scale_mask_softmax_dropout": 6,
-           "scale_mask_softmax_dropout_backward": 8}
+           "argmax": 2, "transpose_copy": 4, "swiglu": 6, "quantize": 3, "scale": 4, "mask": 4, "dropout": 5,
+           "dropout_backward": 5, "softmax_backward": 6, "scale_mask_softmax_dropout": 4,
+           "scale_mask_softmax_dropout_backward": 6}
 
 
 def rowwise(op, rows, cols, residual=0):

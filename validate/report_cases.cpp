@@ -30,7 +30,6 @@ Measurement row_of(const CaseMeasurement& c, const std::string& gpu) {
   row.power = c.what.clock == ClockMode::steady ? c.conditions.power : std::nullopt;
   row.clock = c.what.clock;
   row.warm = c.what.cache == CacheState::warm;
-  row.span = true;
   row.gpu = gpu;
   row.kernel = c.kernel;
   row.place = c.what.place;

@@ -106,26 +106,16 @@ TEST(CompareRecording, WarmCasesArePricedWithOperandsInL2) {
   EXPECT_LT(report->rows[1].compared.predicted, 0.8 * report->rows[0].compared.predicted);
 }
 
-TEST(CompareRecording, ComparesTheSpanOfTheKernels) {
+TEST(CompareRecording, ComparesOneExecutionAmongOthers) {
   const auto machine = make_machine(load_gpu("h200_sxm"), MachineOptions{});
   const StudyCase what = study_case("rmsnorm", "bf16", "rows=64;cols=4096");
   const OpPrediction priced = predict(what.op, *machine);
-  ASSERT_EQ(priced.launch_count, 1);
-  EXPECT_NEAR(kernel_span(priced) / priced.launches[0].time.total, 1.0, 1e-12);
-  EXPECT_LT(kernel_span(priced), priced.time);
   Recording recording;
   recording.session = hand_made_session();
   recording.cases = {measured_case(what, 3)};
-  EXPECT_EQ(compare_recording(recording, {}, {})->rows[0].compared.predicted, kernel_span(priced));
-}
-
-TEST(KernelSpan, HoldsTheGapsBetweenLaunchesButNotTheOneBehind) {
-  const auto two = std::make_unique<OpPrediction>();
-  two->launch_count = 2;
-  two->launches[0].time.total = 10.0 * units::us;
-  two->launches[1].time.total = 4.0 * units::us;
-  two->time = 16.0 * units::us;
-  EXPECT_NEAR(kernel_span(*two).in(units::us), 15.0, 1e-9);
+  const auto report = compare_recording(recording, {}, {});
+  EXPECT_EQ(report->rows[0].compared.predicted, priced.time);
+  EXPECT_EQ(report->rows[0].compared.roofline, roofline(what.op, load_gpu("h200_sxm")));
 }
 
 TEST(CompareRecording, FiltersChooseCases) {
