@@ -11,7 +11,7 @@ namespace plumbline {
 
 namespace {
 
-constexpr double kLeft = 82, kTop = 14, kWidth = 660, kHeight = 500, kRight = 14, kBottom = 46;
+constexpr double kLeft = 82, kTop = 14, kWidth = 660, kHeight = 500, kRight = 30, kBottom = 46;
 
 std::string number(double value) {
   char text[32];

@@ -82,6 +82,9 @@ void add_card(CLI::App& app, Flags& flags) {
       ->excludes(quick);
   app.add_flag("--kernels-table", flags.request.kernels_table,
                "card and --replay: print what our kernels achieve against what is demanded, as Markdown");
+  app.add_option("--repeat", flags.request.repeat_file,
+                 "--replay: how far another recording of the same cases is from it, by class")
+      ->needs("--replay");
   app.add_option("--gpus", flags.gpus, "card: how many")->check(CLI::PositiveNumber);
 }
 

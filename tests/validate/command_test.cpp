@@ -50,6 +50,10 @@ class ValidateCommand : public testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
+  int run_both(const std::string& first, const std::string& second, const std::string& more) {
+    return run(more + " --replay '" + first + "' --repeat '" + second + "'");
+  }
+
   fs::path program_, folder_;
   std::string out_, err_;
 };
@@ -109,6 +113,17 @@ TEST_F(ValidateCommand, AReplayCanFailOver) {
   const std::string recording = file("r.json", recording_json(testing_support::hand_made_recording())).string();
   EXPECT_EQ(run("--ops gemm --fail-over 0.001 --replay '" + recording + "'"), 1);
   EXPECT_THAT(err_, HasSubstr("asked for"));
+}
+
+TEST_F(ValidateCommand, TwoRunsAreHeldAgainstEachOther) {
+  Recording run = testing_support::hand_made_recording();
+  const std::string first = file("a.json", recording_json(run)).string();
+  for (CaseMeasurement& c : run.cases) c.time = 1.015 * c.time;
+  const std::string second = file("b.json", recording_json(run)).string();
+  EXPECT_EQ(run_both(first, second, ""), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("9 of 9 classes"));
+  EXPECT_EQ(run_both(first, second, "--fail-over 1"), 1);
+  EXPECT_EQ(this->run("--repeat x.json"), 2);
 }
 
 TEST_F(ValidateCommand, RecordingsThatAreNoneAreOneLine) {
