@@ -99,7 +99,7 @@ for (const button of document.querySelectorAll(".legend button")) {
   });
 }
 const roof = document.getElementById("roof");
-if (roof) roof.addEventListener("change", () => document.querySelector("svg").classList.toggle("with-roof", roof.checked));
+if (roof) roof.addEventListener("change", () => document.querySelectorAll("svg").forEach(svg => svg.classList.toggle("with-roof", roof.checked)));
 )js";
 }
 
