@@ -25,6 +25,12 @@ plumbline_floor(kernels ops arch)
 if(CMAKE_CUDA_COMPILER_LOADED)
   list(FILTER cuda_sources EXCLUDE REGEX "_main\\.cu$")
   target_sources(kernels PRIVATE ${cuda_sources})
+  # Kernels that need nothing newer than sm_80 are built for it too, with code that later cards translate themselves.
+  # The others (wgmma, TMA, clusters, programmatic launches) stay with sm_90a, as does what only measures.
+  set(portable_kernels attention_chain attention_chain_flat flat gemm_portable moves rowwise)
+  list(TRANSFORM portable_kernels REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/kernels/\\1.cu")
+  set_source_files_properties(${portable_kernels} PROPERTIES COMPILE_OPTIONS
+    "-gencode=arch=compute_80,code=sm_80;-gencode=arch=compute_80,code=compute_80")
   set(cuda_targets kernels)
   find_path(PLUMBLINE_CUPTI_INCLUDE cupti.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
             PATHS /usr/local/cuda/extras/CUPTI/include)
@@ -59,7 +65,7 @@ endforeach()
 # The references are tested anywhere; the kernels against them where there is a card (exit code 4: there is none).
 if(PLUMBLINE_TESTS)
   find_package(GTest REQUIRED)
-  add_executable(kernels_tests tests/gpu/reference_test.cpp)
+  add_executable(kernels_tests tests/gpu/reference_test.cpp tests/gpu/reference_chain_test.cpp)
   target_link_libraries(kernels_tests PRIVATE kernels GTest::gtest GTest::gmock GTest::gtest_main plumbline_warnings)
   add_test(NAME kernels COMMAND kernels_tests)
   if(TARGET probe)

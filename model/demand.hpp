@@ -37,7 +37,8 @@ struct Demand {
   Seconds step_latency;    ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
   double exposed_clk = 0;  ///< per CTA and step: clocks that overlap with nothing (softmax not hidden, barriers)
   // per CTA, once
-  double once_clk = 0;  ///< prologue and epilogue clocks that the next CTA on the SM does not hide
+  double once_clk = 0;    ///< prologue and epilogue clocks that the next CTA on the SM does not hide
+  double serial_clk = 0;  ///< clocks in which the CTA's own tensor work stands still while its loads run on (epilogue)
   // per launch
   Bytes dram_read, dram_write;  ///< after L2 filtering
   Bytes in_flight;              ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting

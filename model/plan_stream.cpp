@@ -44,7 +44,7 @@ Demand stream_demand(const Work& w, const Machine& m, bool warm) {
   d.step_latency = m.dram_latency;
   d.in_flight = std::max(moved / ctas, kSector);
   if (warm && moved <= m.l2_capacity) {
-    d.step_latency = 2.0 * m.l2_latency;
+    d.step_latency = std::min(2.0 * m.l2_latency, m.dram_latency);
     d.in_flight = Bytes{};
   } else {
     d.dram_read = w.read;
@@ -58,7 +58,10 @@ Demand plan_stream(const Op& op, const Work& w, const Machine& m, bool warm) {
   if (const auto* row = std::get_if<Rowwise>(&op)) {
     // a row's statistics must be known before its first output: one more trip through the row held in registers
     const bool reduces = row->kind == RowwiseKind::layernorm || row->kind == RowwiseKind::rmsnorm ||
-                         row->kind == RowwiseKind::softmax || row->kind == RowwiseKind::argmax;
+                         row->kind == RowwiseKind::softmax || row->kind == RowwiseKind::argmax ||
+                         row->kind == RowwiseKind::softmax_backward ||
+                         row->kind == RowwiseKind::scale_mask_softmax_dropout ||
+                         row->kind == RowwiseKind::scale_mask_softmax_dropout_backward;
     if (reduces) d.chain = 2.0 * m.l2_latency;
   } else if (const auto* top = std::get_if<TopK>(&op)) {
     const double extra = selection_passes(top->dtype) - 1;

@@ -117,7 +117,7 @@ void predict(const Llm& llm, const Workload& workload, const Machine& m, const R
     const bool warm = i > 0 && reads_predecessor(n.node->op);
     // layers of different kinds share operators: price each once
     if (const NodePrediction* same = earlier(out, i, warm)) n.op = same->op;
-    else predict_op(n.node->op, m, warm, n.op);
+    else predict_op(n.node->op, m, warm ? Warmth::streams : Warmth::cold, n.op);
     n.gap = m.kernels == KernelSet::ideal ? Seconds{} : runtime_gap(n.op, m, options.runtime);
   }
   if (options.runtime == Runtime::eager && m.kernels != KernelSet::ideal) wait_for_host(out, m);

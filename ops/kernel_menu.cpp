@@ -7,14 +7,15 @@ namespace {
 
 constexpr std::array<GemmVariant, 4> kWgmma{
     {{128, 256, 128, 4}, {128, 128, 128, 6}, {64, 64, 128, 8}, {64, 16, 128, 8}}};
-constexpr std::array<GemmVariant, 2> kMma{{{128, 128, 64, 4, 1, 2}, {64, 64, 64, 4, 1, 2}}};
+constexpr std::array<GemmVariant, 4> kMma{
+    {{128, 256, 64, 4, 1, 1}, {128, 128, 64, 4, 1, 2}, {128, 64, 64, 4, 1, 3}, {64, 64, 128, 4, 1, 3}}};
 constexpr std::array<std::int64_t, 8> kSplits{1, 2, 3, 4, 6, 8, 12, 16};
-constexpr std::array<PrefillVariant, 6> kPrefill{{{64, 128, 128, 1, false},
-                                                  {64, 128, 128, 1, true},
-                                                  {128, 128, 128, 1, false},
+constexpr std::array<PrefillVariant, 6> kPrefill{{{64, 192, 128, 1, false},
+                                                  {64, 192, 128, 1, true},
+                                                  {128, 128, 176, 1, false},
                                                   {128, 128, 128, 1, true},
-                                                  {256, 128, 64, 1, false},
-                                                  {256, 128, 64, 1, true}}};
+                                                  {256, 128, 80, 1, false},
+                                                  {256, 128, 80, 1, true}}};
 constexpr std::array<DecodeVariant, 3> kDecode{{{64, 16, 64, 4, 2}, {128, 16, 64, 4, 2}, {256, 16, 64, 2, 1}}};
 
 }  // namespace

@@ -9,9 +9,9 @@
 //             width. Today's kernels do all of it in one launch; a sum over the nodes is right, two launches are too
 //             many.
 // row-wise    by the bytes moved: a norm reads dY, X and the residual's gradient and writes one (the residual form);
-//             SwiGLU reads dY, gate and up and writes two (its residual form: five passes); activations and softmax
-//             read two and write one (as `add`); a product reads three and writes two (two `add`s, as eager autograd
-//             does).
+//             SwiGLU reads dY, gate and up and writes two (its residual form: five passes); softmax and dropout have
+//             kinds of their own; activations read two and write one (as `add`); a product reads three and writes two
+//             (two `add`s, as eager autograd does).
 // embedding   rows scattered back.
 // recurrence  twice: the states are recomputed, then scanned in reverse. Convolution: input and weight gradients.
 // Bias and router top-k gradients are left out (less than 1e-3 of a layer's bytes).
@@ -133,8 +133,9 @@ struct Derive {
         break;
       case RowwiseKind::softmax:
         if (std::string_view(name) == "loss") return;
-        grad.kind = RowwiseKind::add;
+        grad.kind = RowwiseKind::softmax_backward;
         break;
+      case RowwiseKind::dropout: grad.kind = RowwiseKind::dropout_backward; break;
       case RowwiseKind::silu:
       case RowwiseKind::gelu:
       case RowwiseKind::relu: grad.kind = RowwiseKind::add; break;
@@ -145,7 +146,7 @@ struct Derive {
       case RowwiseKind::sum_rows: grad.kind = RowwiseKind::copy; break;
       case RowwiseKind::mask:
       case RowwiseKind::argmax: return;  // adds a constant; no gradient
-      default: break;                    // scale, dropout, quantize (of the incoming gradient): the same pass
+      default: break;                    // scale, quantize (of the incoming gradient): the same pass
     }
     s.add(name, grad);
   }

@@ -264,7 +264,7 @@ std::vector<OpSpec> build_specs() {
   for (TransferKind kind : {TransferKind::send_recv, TransferKind::h2d, TransferKind::d2h, TransferKind::d2d}) {
     specs.push_back({name(kind), kTransfer, make_transfer, take_transfer, static_cast<int>(kind)});
   }
-  add_rowwise(RowwiseKind::relu, RowwiseKind::adamw, true);
+  add_rowwise(RowwiseKind::relu, RowwiseKind::scale_mask_softmax_dropout_backward, true);
   specs.push_back({"recurrence", kRecurrence, make_recurrence, take_recurrence, 0, false, true});
   specs.push_back({"causal_conv", kConv, make_conv, take_conv, 0, false, true});
   specs.push_back({"moe_permute", kPermute, make_permute, take_permute, 0, false, true});

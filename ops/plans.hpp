@@ -15,8 +15,10 @@ struct KernelPlan {
   std::int64_t registers_per_thread = 0;
   Bytes shared_memory;
   std::int64_t cluster = 1;  ///< CTAs a cluster
-  double steps = 1;          ///< main-loop iterations a CTA, mean over CTAs
-  double longest = 1;        ///< ... of the longest CTA (= steps when all are alike)
+  /// One CTA a slot walks the work items: prologue and drain are paid once, not by every item.
+  bool persistent = false;
+  double steps = 1;    ///< main-loop iterations a CTA, mean over CTAs
+  double longest = 1;  ///< ... of the longest CTA (= steps when all are alike)
 };
 
 /// Which tensor instructions a GEMM kernel is made of.

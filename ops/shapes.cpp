@@ -12,8 +12,27 @@ constexpr std::string_view pick(const std::array<std::string_view, N>& names, Ki
 }
 
 constexpr std::array<std::string_view, static_cast<std::size_t>(RowwiseKind::count_)> kRowwise{
-    "layernorm",      "rmsnorm", "softmax", "silu",  "gelu", "add",     "copy",     "sum_rows", "argmax",
-    "transpose_copy", "swiglu",  "relu",    "scale", "mask", "dropout", "quantize", "adamw"};
+    "layernorm",
+    "rmsnorm",
+    "softmax",
+    "silu",
+    "gelu",
+    "add",
+    "copy",
+    "sum_rows",
+    "argmax",
+    "transpose_copy",
+    "swiglu",
+    "relu",
+    "scale",
+    "mask",
+    "dropout",
+    "quantize",
+    "adamw",
+    "dropout_backward",
+    "softmax_backward",
+    "scale_mask_softmax_dropout",
+    "scale_mask_softmax_dropout_backward"};
 constexpr std::array<std::string_view, 2> kScan{"sum_all", "cumsum"};
 constexpr std::array<std::string_view, 3> kRecurrent{"mamba1", "mamba2", "gated_delta_net"};
 constexpr std::array<std::string_view, 4> kCollective{"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};

@@ -76,11 +76,24 @@ enum class RowwiseKind {
   dropout,
   quantize,
   adamw,
+  dropout_backward,
+  softmax_backward,
+  scale_mask_softmax_dropout,
+  scale_mask_softmax_dropout_backward,
   count_
 };
 
 /// One pass over rows x cols of the output (sum_rows and argmax: of the input). `residual`: a second input is added
 /// first and the sum written out too (fused add + norm).
+///
+/// The training attention chain, on scores x[rows, cols] of one mask row m[cols], `keep` in {0, 1} drawn for each
+/// element with probability 1 - d of being 1:
+///   scale x a | mask x + m | softmax | dropout x keep / (1 - d), keep written as bytes
+///   dropout_backward dy keep / (1 - d), keep read | softmax_backward p (dy - sum(dy p)) of dy and p
+///   scale_mask_softmax_dropout: the first four at once; writes the result and each row's log-sum-exp (fp32). No keep:
+///     its counter-based random numbers are drawn again where they are needed.
+///   scale_mask_softmax_dropout_backward: from scores, dy and log-sum-exp to the gradient of the scores. It computes
+///     the probabilities again, so that forward need not write them.
 struct Rowwise {
   RowwiseKind kind = RowwiseKind::copy;
   std::int64_t rows = 0, cols = 0;
@@ -179,7 +192,8 @@ using Op = std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, Ml
                         Scan, Spmv, GemmSparse24, Recurrence, CausalConv, MoePermute, Collective, Transfer>;
 
 /// The contract's name of the operator: "gemm", "rmsnorm", "all_reduce", ... Not in the contract's table, ours: "relu",
-/// "scale", "mask", "dropout", "quantize", "adamw", "recurrence", "causal_conv", "moe_permute".
+/// "scale", "mask", "dropout", "quantize", "adamw", the training attention chain's, "recurrence", "causal_conv",
+/// "moe_permute".
 std::string_view op_name(const Op& op);
 
 std::string_view name(RowwiseKind kind);

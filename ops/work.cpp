@@ -177,6 +177,14 @@ RowwiseMath rowwise_math(RowwiseKind kind) {
     // w *= 1 - lr wd (1); m = b1 m + (1-b1) g (3); v = b2 v + (1-b2) g g (4); r = sqrt(v) c + eps (2);
     // w -= lr' m (1/r) (3). Loshchilov and Hutter, "Decoupled weight decay regularization", algorithm 2.
     case RowwiseKind::adamw: return {13, 0, 2, 0};
+    // times 1/(1-p); the choice is a selection
+    case RowwiseKind::dropout_backward: return {1, 0, 0, 0};
+    // dy p, sum; dy - sum, times p
+    case RowwiseKind::softmax_backward: return {4, 0, 0, 0};
+    // scale 1, mask 1, softmax 4, dropout 2 | max + log(sum), reciprocal
+    case RowwiseKind::scale_mask_softmax_dropout: return {8, 1, 1, 2};
+    // x a + m - lse, exp; dropout again 2; dp p, sum; dp - sum, times p, times a
+    case RowwiseKind::scale_mask_softmax_dropout_backward: return {10, 0, 1, 0};
     case RowwiseKind::copy:
     case RowwiseKind::transpose_copy:
     case RowwiseKind::count_: break;
@@ -197,7 +205,16 @@ void rowwise_bytes(const Rowwise& s, Work& w) {
     case RowwiseKind::swiglu: w.read += storage(s.input, n); break;  // the second operand; the other half
     case RowwiseKind::sum_rows: w.write = storage(s.output, rows); break;
     case RowwiseKind::argmax: w.write = byte(kIndexBytes * rows); break;
-    case RowwiseKind::dropout: w.write += byte(n); break;                    // one byte an element, for backward
+    case RowwiseKind::dropout: w.write += byte(n); break;  // one byte an element, for backward
+    case RowwiseKind::dropout_backward: w.read += byte(n); break;
+    case RowwiseKind::softmax_backward: w.read += storage(s.input, n); break;  // probabilities and their gradient
+    case RowwiseKind::scale_mask_softmax_dropout:                              // mask row; log-sum-exp of each row
+      w.read += storage(s.input, cols);
+      w.write += byte(kFloatBytes * rows);
+      break;
+    case RowwiseKind::scale_mask_softmax_dropout_backward:  // scores and dy, mask row, log-sum-exp
+      w.read += storage(s.input, n + cols) + byte(kFloatBytes * rows);
+      break;
     case RowwiseKind::quantize: w.write += byte(kFloatBytes * rows); break;  // a scale a row
     case RowwiseKind::adamw:  // input: gradient; fp32 m, v and master weights; output: the copy that layers read
       w.read += byte(3 * kFloatBytes * n);

@@ -137,7 +137,7 @@ RC_GTEST_PROP(StreamLaws, WarmIsNeverSlowerThanCold, ()) {
     const Op op = random_op_on(*m);
     RC_LOG() << describe(op) << "\n";
     OpPrediction warm;
-    predict_op(op, *m, true, warm);
+    predict_op(op, *m, Warmth::streams, warm);
     const OpPrediction cold = predict(op, *m);
     RC_ASSERT(warm.time <= cold.time * (1 + 1e-3));
     RC_ASSERT(warm.dram_bytes() <= cold.dram_bytes());

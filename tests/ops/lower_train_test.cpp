@@ -87,6 +87,24 @@ TEST(LowerTrain, ElementwiseGradientsMoveWhatTheyMust) {
   EXPECT_EQ(products, 2);
 }
 
+TEST(LowerTrain, UnfusedAttentionHasTheGradientsOfItsChain) {
+  const Graph g = lower(bert(), train(8, 512, Fusion::none));
+  const auto gradient = [&](const char* name) { return shape_of<Rowwise>(g, name, Pass::backward); };
+  EXPECT_EQ(gradient("attn_dropout").kind, RowwiseKind::dropout_backward);
+  EXPECT_EQ(gradient("attn_softmax").kind, RowwiseKind::softmax_backward);
+  EXPECT_EQ(gradient("attn_scale").kind, RowwiseKind::scale);
+  EXPECT_EQ(find(g, "attn_mask", Pass::backward), nullptr);  // adds a constant
+  EXPECT_EQ(gradient("ffn_dropout").kind, RowwiseKind::dropout_backward);
+  const double n = 8.0 * 12 * 512 * 512;
+  double forward = 0, backward = 0;
+  for (const char* name : {"attn_scale", "attn_mask", "attn_softmax", "attn_dropout"}) {
+    forward += work(find(g, name, Pass::forward)->op).bytes().in(units::B);
+    if (const Node* node = find(g, name, Pass::backward)) backward += work(node->op).bytes().in(units::B);
+  }
+  EXPECT_DOUBLE_EQ(forward, 17 * n + 2 * 512);
+  EXPECT_DOUBLE_EQ(backward, 15 * n);
+}
+
 TEST(LowerTrain, CastsGoBack) {
   const Graph g = lower(llama_8b(), train(1, 64, Fusion::none));
   EXPECT_EQ(shape_of<Rowwise>(g, "loss_cast", Pass::forward).output, DType::fp32);

@@ -92,6 +92,9 @@ TEST(OpText, EveryNamedOperatorHasAUsageLine) {
   EXPECT_THAT(std::string(op_usage("attention_prefill")), HasSubstr("B,Hq,Hkv,D,S,causal (0/1) [Skv,window"));
   for (const std::string& name : op_names()) EXPECT_FALSE(op_usage(name).empty()) << name;
   EXPECT_TRUE(op_is_ours("quantize"));
+  EXPECT_TRUE(op_is_ours("scale_mask_softmax_dropout_backward"));
+  EXPECT_EQ(parse_op("softmax_backward", "fp16", "rows=7;cols=9"),
+            Op(Rowwise{RowwiseKind::softmax_backward, 7, 9, false, DType::fp16, DType::fp16}));
   EXPECT_THROW((void)op_usage("gemmm"), BadInput);
 }
 

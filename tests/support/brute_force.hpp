@@ -45,6 +45,7 @@ class Num {
   Num& operator*=(Num b) { return *this = *this * b; }
 
   friend Num exp(Num a) { return special(std::exp(a.value_)); }
+  friend Num log(Num a) { return special(std::log(a.value_)); }
   friend Num reciprocal(Num a) { return special(1 / a.value_); }
   friend Num rsqrt(Num a) { return special(1 / std::sqrt(a.value_)); }
   friend Num sqrt(Num a) { return special(std::sqrt(a.value_)); }

@@ -1,0 +1,326 @@
+// The kernels of the training attention chain that need a whole row: softmax backward and the two fused ones; and the
+// launcher of all.
+//
+// Design: kLanes threads hold a row as fp32 in registers, up to four groups of eight columns each: every element is
+// read from DRAM once. Short rows share a warp. Rows above 32768 columns are walked again for every pass by a CTA each.
+#include "kernels/attention_chain.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+
+#include "kernels/attention_chain.cuh"
+#include "kernels/attention_chain_flat.cuh"
+#include "kernels/cuda_check.hpp"
+
+namespace plumbline {
+namespace device {
+
+constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.69314718055994531F;
+
+/// x a + m of a group in units of log 2, -infinity behind the end of the row.
+template <bool kWhole>
+__device__ void masked_scores(const ChainArgs& a, uint4 raw, int group, float (&t)[kVector]) {
+  float m[kVector];
+  unpack(raw, t);
+  unpack(load_mask<kWhole>(a.mask, group, a.cols), m);
+  const float scale = a.scale * kLog2E;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    t[i] = fmaf(t[i], scale, m[i] * kLog2E);
+    if (!kWhole && group * kVector + i >= a.cols) t[i] = -INFINITY;
+  }
+}
+
+/// A row whose scores are all -infinity has probabilities 0.
+__device__ inline float finite_shift(float largest) { return largest == -INFINITY ? 0.0F : largest; }
+
+/// y = dropout(exp(t - ...)): `t` holds the exponentials, `factor` what they and the kept ones are multiplied by.
+template <bool kWhole>
+__device__ void store_dropped(const ChainArgs& a, std::int64_t row, int group, float factor, float (&t)[kVector]) {
+  const Choice choice(a, row * groups_of(a.cols) + group);
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) t[i] = choice.keeps(i) ? t[i] * factor : 0.0F;
+  store_group<kWhole>(a.y + row * a.cols, group, a.cols, t);
+}
+
+/// scale_mask_softmax_dropout.
+struct Forward {
+  template <int kLanes, int kGroups, bool kWhole>
+  static __device__ void held(const ChainArgs& a, std::int64_t row, int lane, bool real) {
+    const int groups = groups_of(a.cols);
+    uint4 raw[kGroups];
+    float t[kGroups][kVector], largest = -INFINITY, sum = 0;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (g * kLanes + lane < groups) raw[g] = load_group<kWhole>(a.x + row * a.cols, g * kLanes + lane, a.cols);
+    }
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (g * kLanes + lane >= groups) continue;
+      masked_scores<kWhole>(a, raw[g], g * kLanes + lane, t[g]);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) largest = fmaxf(largest, t[g][i]);
+    }
+    const float shift = finite_shift(reduce_lanes<kLanes>(largest, Max{}));
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (g * kLanes + lane >= groups) continue;
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) sum += t[g][i] = exp2f(t[g][i] - shift);
+    }
+    sum = reduce_lanes<kLanes>(sum, Add{});
+    if (!real) return;
+    const float factor = sum > 0 ? a.keep_scale / sum : 0.0F;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (g * kLanes + lane < groups) store_dropped<kWhole>(a, row, g * kLanes + lane, factor, t[g]);
+    }
+    if (lane == 0) a.log_sum[row] = (shift + log2f(sum)) * kLn2;
+  }
+
+  template <int kLanes, bool kWhole>
+  static __device__ void walked(const ChainArgs& a, std::int64_t row, int lane) {
+    const bf16* x = a.x + row * a.cols;
+    float t[kVector], largest = -INFINITY, sum = 0;
+    for (int g = lane; g < groups_of(a.cols); g += kLanes) {
+      masked_scores<kWhole>(a, load_group<kWhole>(x, g, a.cols), g, t);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) largest = fmaxf(largest, t[i]);
+    }
+    const float shift = finite_shift(reduce_lanes<kLanes>(largest, Max{}));
+    for (int g = lane; g < groups_of(a.cols); g += kLanes) {
+      masked_scores<kWhole>(a, load_group<kWhole>(x, g, a.cols), g, t);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) sum += exp2f(t[i] - shift);
+    }
+    sum = reduce_lanes<kLanes>(sum, Add{});
+    const float factor = sum > 0 ? a.keep_scale / sum : 0.0F;
+    for (int g = lane; g < groups_of(a.cols); g += kLanes) {
+      masked_scores<kWhole>(a, load_group<kWhole>(x, g, a.cols), g, t);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) t[i] = exp2f(t[i] - shift);
+      store_dropped<kWhole>(a, row, g, factor, t);
+    }
+    if (lane == 0) a.log_sum[row] = (shift + log2f(sum)) * kLn2;
+  }
+};
+
+/// softmax_backward, and with kFused scale_mask_softmax_dropout_backward: factor p (dp - sum(dp p)).
+template <bool kFused>
+struct Backward {
+  /// Probabilities p and the gradient dp that reaches them, of one group; both 0 behind the end.
+  template <bool kWhole>
+  static __device__ void group(const ChainArgs& a, std::int64_t row, int g, uint4 raw_x, uint4 raw_dy, float shift,
+                               float (&p)[kVector], float (&dp)[kVector]) {
+    unpack(raw_dy, dp);
+    if constexpr (!kFused) {
+      unpack(raw_x, p);
+    } else {
+      masked_scores<kWhole>(a, raw_x, g, p);
+      const Choice choice(a, row * groups_of(a.cols) + g);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        p[i] = exp2f(p[i] - shift);
+        dp[i] = choice.keeps(i) ? dp[i] * a.keep_scale : 0.0F;
+      }
+    }
+  }
+
+  /// log-sum-exp in units of log 2; +infinity for a row without probabilities makes them 0 again.
+  static __device__ float shift_of(const ChainArgs& a, std::int64_t row) {
+    if constexpr (!kFused) return 0.0F;
+    const float log_sum = __ldg(a.log_sum + row) * kLog2E;
+    return log_sum == -INFINITY ? INFINITY : log_sum;
+  }
+  static __device__ float factor(const ChainArgs& a) { return kFused ? a.scale : 1.0F; }
+
+  template <int kLanes, int kGroups, bool kWhole>
+  static __device__ void held(const ChainArgs& a, std::int64_t row, int lane, bool real) {
+    const int groups = groups_of(a.cols);
+    const std::int64_t start = row * a.cols;
+    uint4 raw_x[kGroups], raw_dy[kGroups];
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (g * kLanes + lane >= groups) continue;
+      raw_x[g] = load_group<kWhole>(a.x + start, g * kLanes + lane, a.cols);
+      raw_dy[g] = load_group<kWhole>(a.dy + start, g * kLanes + lane, a.cols);
+    }
+    const float shift = shift_of(a, row);
+    float p[kGroups][kVector], dp[kGroups][kVector], sum = 0;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (g * kLanes + lane >= groups) continue;
+      group<kWhole>(a, row, g * kLanes + lane, raw_x[g], raw_dy[g], shift, p[g], dp[g]);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) sum += dp[g][i] * p[g][i];
+    }
+    sum = reduce_lanes<kLanes>(sum, Add{});
+    if (!real) return;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (g * kLanes + lane >= groups) continue;
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) p[g][i] *= (dp[g][i] - sum) * factor(a);
+      store_group<kWhole>(a.y + start, g * kLanes + lane, a.cols, p[g]);
+    }
+  }
+
+  template <int kLanes, bool kWhole>
+  static __device__ void walked(const ChainArgs& a, std::int64_t row, int lane) {
+    const std::int64_t start = row * a.cols;
+    const float shift = shift_of(a, row);
+    float p[kVector], dp[kVector], sum = 0;
+    for (int pass = 0; pass < 2; ++pass) {
+      for (int g = lane; g < groups_of(a.cols); g += kLanes) {
+        group<kWhole>(a, row, g, load_group<kWhole>(a.x + start, g, a.cols),
+                      load_group<kWhole>(a.dy + start, g, a.cols), shift, p, dp);
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) {
+          if (pass == 0) sum += dp[i] * p[i];
+          p[i] *= (dp[i] - sum) * factor(a);
+        }
+        if (pass == 1) store_group<kWhole>(a.y + start, g, a.cols, p);
+      }
+      if (pass == 0) sum = reduce_lanes<kLanes>(sum, Add{});
+    }
+  }
+};
+
+constexpr int kShortThreads = 256;  // of a CTA whose rows take a warp or less
+
+__host__ __device__ constexpr int chain_threads(int lanes) { return lanes > kWarp ? lanes : kShortThreads; }
+
+template <class Op, int kLanes, int kGroups, bool kWhole>
+__global__ void __launch_bounds__(chain_threads(kLanes)) chain_held(const ChainArgs a) {
+  constexpr int kRows = chain_threads(kLanes) / kLanes;
+  const std::int64_t row = std::int64_t{blockIdx.x} * kRows + threadIdx.x / kLanes;
+  // lanes of a warp reduce together: those behind the last row follow it, and write nothing
+  Op::template held<kLanes, kGroups, kWhole>(a, min(row, a.rows - 1), static_cast<int>(threadIdx.x) % kLanes,
+                                             row < a.rows);
+}
+
+template <class Op, int kLanes, bool kWhole>
+__global__ void __launch_bounds__(kLanes) chain_walked(const ChainArgs a) {
+  Op::template walked<kLanes, kWhole>(a, blockIdx.x, static_cast<int>(threadIdx.x));
+}
+
+}  // namespace device
+
+namespace {
+
+using device::bf16;
+using device::ChainArgs;
+using device::kVector;
+
+/// One entry of the menu of ways to hold a row.
+struct Holding {
+  int lanes, groups;
+};
+constexpr Holding kMenu[] = {{8, 1},   {8, 2},   {8, 4},   {16, 4},  {32, 4},
+                             {128, 2}, {128, 4}, {256, 4}, {512, 4}, {1024, 4}};
+constexpr int kWalkThreads = 1024;
+
+/// The first entry wide enough, or lanes = 0 when the row must be walked.
+Holding holding(std::int64_t cols) {
+  const auto fits = [&](Holding h) { return cols <= std::int64_t{kVector} * h.lanes * h.groups; };
+  const auto* found = std::find_if(std::begin(kMenu), std::end(kMenu), fits);
+  return found == std::end(kMenu) ? Holding{0, 0} : *found;
+}
+
+template <class Op, bool kWhole, std::size_t kEntry = 0>
+void launch_held(Holding h, const ChainArgs& a, cudaStream_t stream) {
+  if constexpr (kEntry < std::size(kMenu)) {
+    constexpr Holding own = kMenu[kEntry];
+    if (h.lanes != own.lanes || h.groups != own.groups) return launch_held<Op, kWhole, kEntry + 1>(h, a, stream);
+    constexpr int threads = device::chain_threads(own.lanes), rows = threads / own.lanes;
+    const auto ctas = static_cast<unsigned>((a.rows + rows - 1) / rows);
+    device::chain_held<Op, own.lanes, own.groups, kWhole><<<ctas, threads, 0, stream>>>(a);
+  }
+}
+
+template <class Op, bool kWhole>
+void launch_rows(const ChainArgs& a, cudaStream_t stream) {
+  const Holding h = holding(a.cols);
+  if (h.lanes > 0) return launch_held<Op, kWhole>(h, a, stream);
+  device::chain_walked<Op, kWalkThreads, kWhole><<<static_cast<unsigned>(a.rows), kWalkThreads, 0, stream>>>(a);
+}
+
+template <class Op>
+void launch_rows(const ChainArgs& a, cudaStream_t stream) {
+  if (a.cols % kVector == 0) launch_rows<Op, true>(a, stream);
+  else launch_rows<Op, false>(a, stream);
+}
+
+bool is_flat(RowwiseKind kind) {
+  return kind == RowwiseKind::scale || kind == RowwiseKind::mask || kind == RowwiseKind::dropout ||
+         kind == RowwiseKind::dropout_backward;
+}
+
+void check(const Rowwise& s, const ChainSettings& settings) {
+  const std::string op(name(s.kind));
+  if (!is_attention_chain(s.kind)) throw NotModelled(op + ": not of the attention chain");
+  if (s.input != DType::bf16 || s.output != DType::bf16) throw NotModelled(op + ": our kernel is for bf16 in and out");
+  if (s.residual) throw NotModelled(op + ": our kernel takes no residual");
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (s.rows < 1 || s.cols < 1 || s.rows > kMost || s.cols > kMost) {
+    throw BadInput(op + ": expected rows and cols from 1 to 2^30");
+  }
+  if (!(settings.drop >= 0) || dropout_threshold(settings.drop) > 65535) {
+    throw BadInput(op + ": expected a probability of dropping from 0 to below 1");
+  }
+}
+
+ChainArgs arguments(const Rowwise& s, const ChainSettings& c, const ChainBuffers& b) {
+  const auto words = [](std::uint64_t v) {
+    return make_uint2(static_cast<std::uint32_t>(v), static_cast<std::uint32_t>(v >> 32));
+  };
+  ChainArgs a{};
+  a.x = static_cast<const bf16*>(b.x);
+  a.dy = static_cast<const bf16*>(b.dy);
+  a.mask = static_cast<const bf16*>(b.mask);
+  a.y = static_cast<bf16*>(b.y);
+  a.kept = static_cast<unsigned char*>(b.kept);
+  a.log_sum = static_cast<float*>(b.log_sum);
+  a.rows = s.rows;
+  a.cols = static_cast<int>(s.cols);
+  a.scale = c.scale;
+  a.keep_scale = static_cast<float>(kept_scale(c.drop));
+  a.threshold = dropout_threshold(c.drop) << 16;
+  a.seed = words(c.seed);
+  a.offset = words(c.offset);
+  return a;
+}
+
+}  // namespace
+
+bool is_attention_chain(RowwiseKind kind) {
+  return is_flat(kind) || kind == RowwiseKind::softmax_backward || kind == RowwiseKind::scale_mask_softmax_dropout ||
+         kind == RowwiseKind::scale_mask_softmax_dropout_backward;
+}
+
+KernelPlan attention_chain_plan(const Rowwise& s) {
+  if (is_flat(s.kind)) return chain_flat_plan(s);
+  KernelPlan p;
+  const Holding h = holding(s.cols);
+  p.threads = h.lanes > 0 ? device::chain_threads(h.lanes) : kWalkThreads;
+  const std::int64_t rows = h.lanes > 0 ? p.threads / h.lanes : 1;
+  p.ctas = (s.rows + rows - 1) / rows;
+  return p;
+}
+
+void launch_attention_chain(const Rowwise& s, const ChainSettings& settings, const ChainBuffers& b,
+                            StreamHandle handle) {
+  check(s, settings);
+  const ChainArgs a = arguments(s, settings, b);
+  auto* stream = static_cast<cudaStream_t>(handle);
+  switch (s.kind) {
+    case RowwiseKind::softmax_backward: launch_rows<device::Backward<false>>(a, stream); break;
+    case RowwiseKind::scale_mask_softmax_dropout: launch_rows<device::Forward>(a, stream); break;
+    case RowwiseKind::scale_mask_softmax_dropout_backward: launch_rows<device::Backward<true>>(a, stream); break;
+    default: launch_chain_flat(s, a, stream); break;
+  }
+  PLUMBLINE_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace plumbline

@@ -1,0 +1,68 @@
+#include "kernels/gemm_sm90.hpp"
+
+#include <span>
+
+#include "kernels/gemm_sm90_launch.cuh"
+#include "ops/kernel_menu.hpp"
+
+namespace plumbline {
+namespace {
+
+using device::sm90::GemmTile;
+using sm90::gemm_entry;
+using sm90::GemmCut;
+using sm90::GemmEntry;
+
+constexpr GemmEntry kBf16[] = {gemm_entry<GemmTile<128, 256, 4, 1, 1, false, 0>>()};
+constexpr GemmEntry kFp8[] = {gemm_entry<GemmTile<128, 192, 4, 1, 1, true, 4>>()};
+
+std::span<const GemmEntry> entries(const Gemm& shape) {
+  return shape.precision.math == DType::fp8 ? std::span<const GemmEntry>(kFp8) : std::span<const GemmEntry>(kBf16);
+}
+
+/// The compiled tile of a plan, or null.
+const GemmEntry* entry_of(const Gemm& shape, const GemmPlan& plan) {
+  const std::int64_t rows = plan.swapped ? plan.tile_n : plan.tile_m, cols = plan.swapped ? plan.tile_m : plan.tile_n;
+  const std::int64_t cluster = plan.cluster_m * plan.cluster_n;
+  for (const GemmEntry& e : entries(shape)) {
+    if (e.rows == rows && e.cols == cols && e.stages == plan.stages && e.cluster == cluster &&
+        e.step_elements == plan.tile_k) {
+      return &e;
+    }
+  }
+  return nullptr;
+}
+
+GemmCut cut_of(const GemmPlan& plan) { return {plan.swapped, plan.splits}; }
+
+}  // namespace
+
+const char* gemm_sm90_refusal(const Gemm& shape, const GemmPlan& plan) {
+  const Precision& p = shape.precision;
+  const bool bf16 = p.input == DType::bf16 && p.weight == DType::bf16 && p.math == DType::bf16;
+  const bool fp8 = p.input == DType::fp8 && p.weight == DType::fp8 && p.math == DType::fp8;
+  if (!bf16 && !fp8) return "operands must both be bf16 or both fp8";
+  if (p.output != DType::bf16) return "the result must be bf16";
+  if (shape.bias) return "no kernel adds a bias";
+  if (shape.m < 1 || shape.n < 1 || shape.k < 1 || shape.batch < 1) return "the shape is empty";
+  if (shape.m > INT32_MAX || shape.n > INT32_MAX || shape.k > INT32_MAX) return "a size is beyond 2^31";
+  if (shape.k * (fp8 ? 1 : 2) % 16 != 0) return "a row of K must be a multiple of 16 bytes";
+  if (shape.n * 2 % 16 != 0) return "a row of N must be a multiple of 16 bytes";
+  const GemmEntry* entry = entry_of(shape, plan);
+  if (entry == nullptr) return "no kernel is compiled for the tile";
+  if (!plan.swapped && entry->cols < 64) return "tiles under 64 columns are for swapped operands";
+  if (plan.splits < 0 || plan.splits > (shape.k + plan.tile_k - 1) / plan.tile_k) return "a split would have no step";
+  if (!sm90::gemm_can_share(*entry, shape, cut_of(plan))) return "too many tiles for a split of K";
+  return "";
+}
+
+std::size_t gemm_sm90_workspace_bytes(const Gemm& shape, const GemmPlan& plan) {
+  const GemmEntry* e = entry_of(shape, plan);
+  return e == nullptr ? 0 : sm90::gemm_partial_bytes(*e, shape, cut_of(plan));
+}
+
+void launch_gemm_sm90(const Gemm& shape, const GemmPlan& plan, const GemmBuffers& buffers, StreamHandle stream) {
+  sm90::launch_gemm_entry(*entry_of(shape, plan), shape, cut_of(plan), buffers, stream);
+}
+
+}  // namespace plumbline
