@@ -5,23 +5,37 @@
 #include "arch/error.hpp"
 #include "kernels/runner_internal.hpp"
 
+// A kernel that is not in this build is a fault of its cases, not of the build.
+#if __has_include("kernels/topk.cu")
+#define PLUMBLINE_HAS_TOPK 1
+#endif
+
 namespace plumbline {
 namespace {
 
-constexpr std::size_t kBf16 = 2, kFp32 = 4, kIndex = 4;
+constexpr std::size_t kFp8 = 1, kBf16 = 2, kFp32 = 4, kIndex = 4;
 constexpr float kRopeBase = 10000;
 constexpr std::int64_t kPositions = 8192;  // tokens of a sequence before positions start again
+
+/// Launchers without quantize have no such member yet.
+template <class Buffers>
+void set_scale(Buffers& buffers, float* scale) {
+  if constexpr (requires { buffers.scale; }) buffers.scale = scale;
+}
 
 std::string word(const char* key, std::int64_t value) { return std::string(key) + std::to_string(value); }
 
 Runner make_rowwise_runner(const Rowwise& s, Arena& arena, StreamHandle stream) {
-  need(s.input == DType::bf16 && s.output == DType::bf16, std::string(name(s.kind)) + " of this type");
   using K = RowwiseKind;
+  const bool quantize = s.kind == K::quantize;
+  need(s.input == DType::bf16 && s.output == (quantize ? DType::fp8 : DType::bf16),
+       std::string(name(s.kind)) + " of this type");
   const bool norm = s.kind == K::layernorm || s.kind == K::rmsnorm;
   const std::size_t n = bytes_of(kBf16, s.rows, s.cols), row = bytes_of(kBf16, s.cols);
   std::size_t result = n;
   if (s.kind == K::sum_rows) result = bytes_of(kBf16, s.rows);
   if (s.kind == K::argmax) result = bytes_of(kIndex, s.rows);
+  if (quantize) result = bytes_of(kFp8, s.rows, s.cols);
   RunnerLayout layout;
   const std::size_t x = layout.add(Region::normal_bf16, s.kind == K::swiglu ? 2 * n : n);
   const std::size_t second = layout.add(Region::normal_bf16, s.residual || s.kind == K::add ? n : 0);
@@ -29,11 +43,20 @@ Runner make_rowwise_runner(const Rowwise& s, Arena& arena, StreamHandle stream) 
   const std::size_t bias = layout.add(Region::normal_bf16, s.kind == K::layernorm ? row : 0);
   const std::size_t y = layout.add(Region::output, result);
   const std::size_t sum = layout.add(Region::output, s.residual ? n : 0);
+  const std::size_t scale = layout.add(Region::output, quantize ? bytes_of(kFp32, s.rows) : 0);
   Runner r = start_runner(layout, arena, plan_text(rowwise_plan(s)));
   const auto at = [&](std::size_t which) { return layout.operand(which, arena, stream); };
-  r.enqueue = [s, x = at(x), second = at(second), weight = at(weight), bias = at(bias), y = at(y), sum = at(sum)](
-                  std::int64_t slot, StreamHandle to) {
-    launch_rowwise(s, {x.at(slot), second.at(slot), weight.at(slot), bias.at(slot), y.at(slot), sum.at(slot)}, to);
+  r.enqueue = [s, x = at(x), second = at(second), weight = at(weight), bias = at(bias), y = at(y), sum = at(sum),
+               scale = at(scale)](std::int64_t slot, StreamHandle to) {
+    RowwiseBuffers b;
+    b.x = x.at(slot);
+    b.second = second.at(slot);
+    b.weight = weight.at(slot);
+    b.bias = bias.at(slot);
+    b.y = y.at(slot);
+    b.sum = sum.at(slot);
+    set_scale(b, scale.as<float>(slot));
+    launch_rowwise(s, b, to);
   };
   return r;
 }
@@ -101,6 +124,23 @@ Runner make_scan_runner(const Scan& s, Arena& arena, StreamHandle stream) {
   return r;
 }
 
+#ifdef PLUMBLINE_HAS_TOPK
+/// Values and indices of the k largest, of the rows or of their softmax.
+template <class Shape, class Launch>
+Runner make_topk_runner(const Shape& s, const KernelPlan& plan, Launch launch, Arena& arena, StreamHandle stream) {
+  RunnerLayout layout;
+  const std::size_t x = layout.add(Region::normal_bf16, bytes_of(kBf16, s.rows, s.cols));
+  const std::size_t values = layout.add(Region::output, bytes_of(kBf16, s.rows, s.k));
+  const std::size_t indices = layout.add(Region::output, bytes_of(kIndex, s.rows, s.k));
+  Runner r = start_runner(layout, arena, plan_text(plan));
+  r.enqueue = [=, from = layout.operand(x, arena, stream), largest = layout.operand(values, arena, stream),
+               where = layout.operand(indices, arena, stream)](std::int64_t slot, StreamHandle to) {
+    launch(s, from.at(slot), largest.at(slot), where.template as<std::int32_t>(slot), to);
+  };
+  return r;
+}
+#endif
+
 /// One overload an operator that has a kernel.
 struct Maker {
   const RunnerPlans& plans;
@@ -116,6 +156,16 @@ struct Maker {
   Runner operator()(const Rope& s) const { return make_rope_runner(s, arena, stream); }
   Runner operator()(const Embedding& s) const { return make_embedding_runner(s, arena, stream); }
   Runner operator()(const Scan& s) const { return make_scan_runner(s, arena, stream); }
+#ifdef PLUMBLINE_HAS_TOPK
+  Runner operator()(const TopK& s) const {
+    need(s.dtype == DType::bf16, "topk of this type");
+    return make_topk_runner(s, topk_plan(s), launch_topk, arena, stream);
+  }
+  Runner operator()(const SoftmaxTopK& s) const {
+    need(s.dtype == DType::bf16, "softmax_topk of this type");
+    return make_topk_runner(s, softmax_topk_plan(s), launch_softmax_topk, arena, stream);
+  }
+#endif
   template <class Other>
   Runner operator()(const Other& s) const {
     throw NotModelled("no kernel of ours for " + std::string(op_name(s)));
