@@ -85,9 +85,12 @@ struct CudaTiming::Device {
   Device(KernelTracer& t, const Board& b, Bytes l2_size)
       : tracer(t), board(b), l2(l2_size), sweep(static_cast<std::size_t>(kColdL2s * l2_size.in(units::B))) {}
 
-  /// Slots that a rotation needs to find the L2 cold.
-  std::int64_t cold_slots(const Runner& r) const {
-    return static_cast<std::int64_t>(std::ceil(kColdL2s * l2.in(units::B) / static_cast<double>(r.slot_bytes)));
+  /// Slots that a rotation needs to find the L2 cold; two even if one would fill it, since some lines of a slot outlive
+  /// its turn (the L2 does not evict in order).
+  std::int64_t slots_of(const Runner& r, CacheState cache) const {
+    if (cache == CacheState::warm) return 1;
+    const double turn = std::ceil(kColdL2s * l2.in(units::B) / static_cast<double>(r.slot_bytes));
+    return std::min(r.max_slots, std::max(std::int64_t{2}, static_cast<std::int64_t>(turn)));
   }
 
   /// What one execution is made of, and the sum of its kernels' times.
@@ -161,7 +164,7 @@ void CudaTiming::burst(const Runner& runner, CacheState cache, CaseMeasurement& 
     out.fault = first.fault;
     return;
   }
-  const std::int64_t wanted = cache == CacheState::warm ? 1 : std::min(runner.max_slots, d.cold_slots(runner));
+  const std::int64_t wanted = d.slots_of(runner, cache);
   const std::size_t warm_ups = warm_ups_of(first.time, static_cast<std::size_t>(wanted));
   const std::size_t executions = warm_ups + samples_of(first.time);
   const std::int64_t slots = std::min(wanted, static_cast<std::int64_t>(executions));
@@ -240,7 +243,7 @@ void CudaTiming::steady(const Runner& runner, CacheState cache, CaseMeasurement&
     return;
   }
   const std::size_t launches = first.launches, most = kMostGraphNodes / std::max<std::size_t>(1, launches);
-  const std::int64_t slots = cache == CacheState::warm ? 1 : std::min(d.cold_slots(runner), runner.max_slots);
+  const std::int64_t slots = d.slots_of(runner, cache);
   if (static_cast<std::size_t>(slots) > most) {
     out.fault = "a steady cold run would need " + std::to_string(slots) + " sets of operands; expected at most " +
                 std::to_string(most);
