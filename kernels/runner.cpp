@@ -1,5 +1,6 @@
 #include "kernels/runner.hpp"
 
+#include <array>
 #include <utility>
 
 #include "arch/error.hpp"
@@ -186,7 +187,9 @@ Runner start_runner(const RunnerLayout& layout, const Arena& arena, std::string 
   Runner r;
   r.plan = std::move(plan);
   r.slot_bytes = layout.slot_bytes();
-  r.max_slots = layout.max_slots(arena);
+  std::array<std::size_t, kRegions> room{};
+  for (std::size_t i = 0; i < kRegions; ++i) room[i] = arena.bytes(static_cast<Region>(i));
+  r.max_slots = layout.max_slots(room);
   r.prepare = [](std::int64_t, StreamHandle) {};
   return r;
 }
