@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPause(30), kPauseAtMost(250);
+constexpr double kPauseAtLeast_s = 0.03, kPauseAtMost_s = 0.4, kPauseOverBusy = 4;
 constexpr double kColdL2s = 3.2;  // a rotation's bytes over the L2's
 constexpr std::size_t kWarmUps = 3, kMostWarmUps = 2048;
 constexpr Seconds kWarmUpAtMost = 10.0 * units::ms;
@@ -81,6 +81,8 @@ struct CudaTiming::Device {
   Stream stream;
   L2Sweep sweep;
   std::uint64_t dropped_before = 0;
+  double busy_s = 0;  ///< how long the device last worked without a pause
+  Hertz fastest;      ///< SM clock seen so far
 
   Device(KernelTracer& t, const Board& b, Bytes l2_size)
       : tracer(t), board(b), l2(l2_size), sweep(static_cast<std::size_t>(kColdL2s * l2_size.in(units::B))) {}
@@ -116,10 +118,18 @@ struct CudaTiming::Device {
     return out;
   }
 
-  /// Leaves the card idle for the pause, and on until a power cap of the work before has let go of the clock.
-  void pause(Clock::time_point start) const {
-    if (const auto passed = Clock::now() - start; passed < kPause) std::this_thread::sleep_for(kPause - passed);
-    while ((board.clock_event_reasons().value_or(0) & kPowerCap) != 0 && Clock::now() - start < kPauseAtMost) {
+  /// Leaves the card idle until the regulator has forgotten the work before, which would hold this case's clock down:
+  /// four times as long as that took, and on while the clock is below the highest one seen or capped.
+  void pause() {
+    const auto idle_since = Clock::now();
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(std::max(kPauseAtLeast_s, std::min(kPauseAtMost_s, kPauseOverBusy * busy_s))));
+    busy_s = 0;
+    while (since(idle_since) < kPauseAtMost_s) {
+      const std::optional<Hertz> clock = board.sm_clock();
+      if (clock) fastest = std::max(fastest, *clock);
+      const bool capped = (board.clock_event_reasons().value_or(0) & kPowerCap) != 0;
+      if (!capped && (!clock || *clock >= fastest)) return;
       std::this_thread::sleep_for(milliseconds(5));
     }
   }
@@ -158,7 +168,6 @@ StreamHandle CudaTiming::stream() const { return static_cast<cudaStream_t>(devic
 
 void CudaTiming::burst(const Runner& runner, CacheState cache, CaseMeasurement& out) {
   Device& d = *device_;
-  const Clock::time_point start = Clock::now();
   const Device::First first = d.first_execution(runner);
   if (!first.fault.empty()) {
     out.fault = first.fault;
@@ -176,13 +185,15 @@ void CudaTiming::burst(const Runner& runner, CacheState cache, CaseMeasurement& 
   });
   graph.upload(d.stream);
   PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(d.stream));
-  d.pause(start);
+  d.pause();
   if (cache == CacheState::cold) d.sweep.enqueue(d.stream);
+  const Clock::time_point start = Clock::now();
   graph.launch(d.stream);
   std::vector<BoardSample> samples;
   do {
     samples.push_back(sample(d.board));
   } while (!idle(d.stream));
+  d.busy_s = since(start);
   set_times(d.finish({executions, first.launches, warm_ups}), out);
   out.conditions = conditions(samples);
   out.conditions.power.reset();  // the reading follows the load by tens of ms: it would be of the case before
@@ -262,6 +273,7 @@ void CudaTiming::steady(const Runner& runner, CacheState cache, CaseMeasurement&
   d.tracer.take();
   d.dropped_before = d.tracer.dropped();
 
+  d.busy_s = kSettleAtMost_s;
   BoardSampler sampler(d.board);
   EnergySteps steps(d.board, d.tracer);
   std::optional<EnergySteps::Step> from, to;
