@@ -10,6 +10,9 @@
 #if __has_include("kernels/topk.cu")
 #define PLUMBLINE_HAS_TOPK 1
 #endif
+#if __has_include("kernels/scan.cu")
+#define PLUMBLINE_HAS_SCAN 1
+#endif
 
 namespace plumbline {
 namespace {
@@ -108,19 +111,42 @@ Runner make_embedding_runner(const Embedding& s, Arena& arena, StreamHandle stre
   return r;
 }
 
+#ifdef PLUMBLINE_HAS_SCAN
+std::size_t scan_workspace_bytes(const Scan& s) {
+  return s.kind == ScanKind::cumsum ? cumsum_workspace_bytes(s) : sum_all_scratch_bytes();
+}
+std::string scan_plan_text(const Scan& s) { return plan_text(scan_plan(s)); }
+bool has_scan(const Scan& s) { return s.dtype == DType::bf16 || s.dtype == DType::fp32; }
+#else
+std::size_t scan_workspace_bytes(const Scan&) { return sum_all_scratch_bytes(); }
+std::string scan_plan_text(const Scan&) { return ""; }
+bool has_scan(const Scan& s) { return s.kind == ScanKind::sum_all && s.dtype == DType::bf16; }
+#endif
+
+void launch_scan(const Scan& s, const void* x, void* y, void* workspace, StreamHandle stream) {
+  if (s.kind == ScanKind::sum_all) {
+    launch_sum_all(s, x, static_cast<float*>(y), workspace, stream);
+    return;
+  }
+#ifdef PLUMBLINE_HAS_SCAN
+  launch_cumsum(s, x, y, workspace, stream);
+#endif
+}
+
 Runner make_scan_runner(const Scan& s, Arena& arena, StreamHandle stream) {
-  need(s.kind == ScanKind::sum_all && s.dtype == DType::bf16,
-       std::string(name(s.kind)) + " of " + std::string(name(s.dtype)));
+  need(has_scan(s), std::string(name(s.kind)) + " of " + std::string(name(s.dtype)));
+  const bool wide = s.dtype == DType::fp32;
+  const std::size_t n = bytes_of(wide ? kFp32 : kBf16, s.n), bytes = scan_workspace_bytes(s);
   RunnerLayout layout;
-  const std::size_t x = layout.add(Region::normal_bf16, bytes_of(kBf16, s.n));
-  const std::size_t y = layout.add(Region::output, kFp32);
-  const std::size_t scratch = layout.add_shared(Region::scratch, sum_all_scratch_bytes());
-  Runner r = start_runner(layout, arena, "");
+  const std::size_t x = layout.add(wide ? Region::normal_fp32 : Region::normal_bf16, n);
+  const std::size_t y = layout.add(Region::output, s.kind == ScanKind::sum_all ? kFp32 : n);
+  const std::size_t scratch = layout.add_shared(Region::scratch, bytes);
+  Runner r = start_runner(layout, arena, scan_plan_text(s));
   const Operand in = layout.operand(x, arena, stream), out = layout.operand(y, arena, stream),
-                partial = layout.operand(scratch, arena, stream);
-  r.prepare = [=](std::int64_t, StreamHandle to) { clear(partial.at(0), sum_all_scratch_bytes(), to); };
+                workspace = layout.operand(scratch, arena, stream);
+  r.prepare = [=](std::int64_t, StreamHandle to) { clear(workspace.at(0), bytes, to); };
   r.enqueue = [=](std::int64_t slot, StreamHandle to) {
-    launch_sum_all(s, in.at(slot), out.as<float>(slot), partial.at(0), to);
+    launch_scan(s, in.at(slot), out.at(slot), workspace.at(0), to);
   };
   return r;
 }
