@@ -1,6 +1,6 @@
-// What it costs an SM to store a tile of accumulators: 128 x 256 fp32 in the registers of two warpgroups, as wgmma leaves
-// them, to bf16 rows in global memory. Three ways: `direct`, four bytes a lane, as the accumulators lie; `staged`, through
-// shared memory and 16 bytes a lane; `copy_engine`, through shared memory and a tensor-map store.
+// What it costs an SM to store a tile of accumulators: 128 x 256 fp32 in the registers of two warpgroups, as wgmma
+// leaves them, to bf16 rows in global memory. Three ways: `direct`, four bytes a lane, as the accumulators lie;
+// `staged`, through shared memory and 16 bytes a lane; `copy_engine`, through shared memory and a tensor-map store.
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -60,8 +60,8 @@ __device__ void store_direct(__nv_bfloat16* tile, std::int64_t pitch, const floa
 __device__ void store_staged(__nv_bfloat16* tile, std::int64_t pitch, const unsigned char* panels) {
   for (int i = static_cast<int>(threadIdx.x); i < kRows * kCols / 8; i += kThreads) {
     const int row = i / (kCols / 8), column = i % (kCols / 8), chunk = column % 8;
-    const uint4 v = *reinterpret_cast<const uint4*>(panels + column / 8 * kPanelBytes + row * 128 +
-                                                    (chunk ^ (row & 7)) * 16);
+    const uint4 v =
+        *reinterpret_cast<const uint4*>(panels + column / 8 * kPanelBytes + row * 128 + (chunk ^ (row & 7)) * 16);
     *reinterpret_cast<uint4*>(tile + row * pitch + column * 8) = v;
   }
 }
@@ -138,10 +138,11 @@ CUtensorMap output_map(void* y, std::int64_t cols, std::int64_t rows) {
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(cols) * 2};
   const cuuint32_t box[] = {64, device::kRows}, steps[] = {1, 1};
   CUtensorMap map{};
-  const CUresult status = decode::encode_tiled()(
-      &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, y, extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS) throw DeviceError("cuTensorMapEncodeTiled: error " + std::to_string(static_cast<int>(status)));
+  const CUresult status = decode::encode_tiled()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, y, extents, strides, box,
+                                                 steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS)
+    throw DeviceError("cuTensorMapEncodeTiled: error " + std::to_string(static_cast<int>(status)));
   return map;
 }
 
