@@ -21,14 +21,15 @@ template <int... kTile>
 using Fp8 = GemmTile<kTile..., true, 8>;
 
 // as in ops/kernel_menu.cpp
-constexpr GemmEntry kBf16[] = {gemm_entry<Bf16<128, 256, 4, 1, 1>>(), gemm_entry<Bf16<128, 256, 4, 2, 1>>(),
-                               gemm_entry<Bf16<128, 224, 4, 1, 1>>(), gemm_entry<Bf16<128, 192, 4, 1, 1>>(),
-                               gemm_entry<Bf16<128, 160, 5, 1, 1>>(), gemm_entry<Bf16<128, 128, 6, 1, 1>>(),
-                               gemm_entry<Bf16<64, 128, 8, 1, 1>>(),  gemm_entry<Bf16<64, 64, 12, 1, 1>>(),
-                               gemm_entry<Bf16<64, 32, 8, 1, 2>>(),   gemm_entry<Bf16<64, 16, 10, 1, 2>>()};
+constexpr GemmEntry kBf16[] = {
+    gemm_entry<Bf16<128, 256, 4, 1, 1>>(), gemm_entry<Bf16<128, 256, 4, 2, 1>>(), gemm_entry<Bf16<128, 224, 4, 1, 1>>(),
+    gemm_entry<Bf16<128, 192, 4, 1, 1>>(), gemm_entry<Bf16<128, 160, 5, 1, 1>>(), gemm_entry<Bf16<128, 128, 6, 1, 1>>(),
+    gemm_entry<Bf16<128, 96, 7, 1, 1>>(),  gemm_entry<Bf16<64, 128, 8, 1, 1>>(),  gemm_entry<Bf16<64, 96, 9, 1, 1>>(),
+    gemm_entry<Bf16<64, 64, 12, 1, 1>>(),  gemm_entry<Bf16<64, 32, 8, 1, 2>>(),   gemm_entry<Bf16<64, 16, 10, 1, 2>>()};
 constexpr GemmEntry kFp8[] = {gemm_entry<Fp8<128, 192, 4, 1, 1>>(), gemm_entry<Fp8<128, 192, 4, 2, 1>>(),
                               gemm_entry<Fp8<128, 160, 5, 1, 1>>(), gemm_entry<Fp8<128, 128, 6, 1, 1>>(),
-                              gemm_entry<Fp8<64, 128, 8, 1, 1>>(),  gemm_entry<Fp8<64, 64, 12, 1, 1>>(),
+                              gemm_entry<Fp8<128, 96, 7, 1, 1>>(),  gemm_entry<Fp8<64, 128, 8, 1, 1>>(),
+                              gemm_entry<Fp8<64, 96, 9, 1, 1>>(),   gemm_entry<Fp8<64, 64, 12, 1, 1>>(),
                               gemm_entry<Fp8<64, 32, 8, 1, 2>>(),   gemm_entry<Fp8<64, 16, 10, 1, 2>>()};
 
 std::span<const GemmEntry> entries(const Gemm& shape) {

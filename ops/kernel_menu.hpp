@@ -27,9 +27,9 @@ struct GemmVariant {
 /// Ordered from large to small. Empty where the engine has no kernel for the type.
 std::span<const GemmVariant> own_gemm_menu(GemmEngine engine, DType math);
 /// Ways of cutting K that the kernels take, ascending from 1. The wgmma kernels also take 0: whole tiles but for those
-/// that are left over behind whole waves, tiles % clusters; these come first, each cut into floor(clusters / left over)
-/// parts, so that the last wave is a short one. (Dealing out the steps evenly, stream-K, was measured slower: CTAs at
-/// different places of K do not meet in L2.)
+/// that are left over behind whole waves, tiles % clusters; these come first, each cut into min(clusters / left over,
+/// sqrt(steps / 2)) parts, so that the last wave is a short one. (Dealing out the steps evenly, stream-K, was measured
+/// slower: CTAs at different places of K do not meet in L2.)
 std::span<const std::int64_t> own_gemm_splits();
 
 /// One compiled flash attention forward kernel: `q_tile` query rows of one head a CTA, `kv_tile` keys a step.
