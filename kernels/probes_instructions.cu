@@ -20,7 +20,8 @@ using device::PortSample;
 using device::TensorKind;
 
 constexpr std::size_t kWindow = std::size_t{8} << 20;  // of what fills read: well inside one half of the L2
-constexpr int kSharedBytes = device::kOperandBytes + device::kSlots * device::kSlotBytes + 1024;
+constexpr int kSharedBytes = device::kOperandBytes + device::kRingBytes + 1024;
+constexpr int kFillSlots = 8;      // of 8 KiB
 constexpr double kClocks = 150e3;  // about how long a launch shall take
 
 enum class Contents { bf16, fp8, int8 };
@@ -60,7 +61,7 @@ class Operands {
 
 /// One launch on `ctas` SMs behind a warm-up of the same; what each SM counted.
 template <class Body>
-std::vector<PortSample> samples_of(const Operands& operands, int iterations, bool fill, int ctas) {
+std::vector<PortSample> samples_of(const Operands& operands, int iterations, int fill_slots, int ctas) {
   const Stream s;
   const auto n = static_cast<std::size_t>(ctas);
   const DeviceBuffer samples(n * sizeof(PortSample)), sink(16);
@@ -68,7 +69,7 @@ std::vector<PortSample> samples_of(const Operands& operands, int iterations, boo
   PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
   for (int i = 0; i < 2; ++i) {
     kernel<<<static_cast<unsigned>(ctas), Body::kThreads + 32, kSharedBytes, s>>>(
-        operands.get(), kWindow, iterations, fill, samples.as<PortSample>(), sink.as<int>());
+        operands.get(), kWindow, iterations, fill_slots, samples.as<PortSample>(), sink.as<int>());
     PLUMBLINE_CUDA_CHECK(cudaGetLastError());
   }
   s.wait();
@@ -79,27 +80,31 @@ std::vector<PortSample> samples_of(const Operands& operands, int iterations, boo
 
 template <class Body>
 int iterations_for(const Operands& operands) {
-  const double each = static_cast<double>(samples_of<Body>(operands, 64, false, 1).front().clocks) / 64;
+  const double each = static_cast<double>(samples_of<Body>(operands, 64, 0, 1).front().clocks) / 64;
   return std::max(64, static_cast<int>(kClocks / each));
 }
 
-Record clock_record(std::string name, std::string setting, std::vector<double> samples) {
-  return {std::move(name), std::move(setting), spread(std::move(samples))};
-}
-
-/// `name` in Body's units a clock, over the SMs; with `fill` also what the fills reached beside it.
+/// `name` in Body's units a clock, over `ctas` SMs; with `fill` also what the fills reached beside it.
 template <class Body>
-void measure(const char* name, const std::string& setting, const Operands& operands, bool fill,
-             std::vector<Record>& out) {
+void measure_on(const char* name, const std::string& setting, const Operands& operands, bool fill, int ctas,
+                std::vector<Record>& out) {
   std::vector<double> rate, fill_rate;
   const int iterations = iterations_for<Body>(operands);
-  for (const PortSample& s : samples_of<Body>(operands, iterations, fill, sm_count())) {
+  for (const PortSample& s : samples_of<Body>(operands, iterations, fill ? kFillSlots : 0, ctas)) {
     rate.push_back(Body::kPerIteration * iterations / static_cast<double>(s.clocks));
     if (fill) fill_rate.push_back(static_cast<double>(s.fill_bytes) / static_cast<double>(s.fill_clocks));
   }
-  const std::string full = setting + (fill ? ";fill=1" : "");
-  out.push_back(clock_record(name, full, rate));
-  if (fill) out.push_back(clock_record("smem_fill_B_per_clk", "beside=" + setting, fill_rate));
+  const std::string sms = ";sms=" + std::to_string(ctas);
+  out.push_back({name, setting + sms + (fill ? ";fill=1" : ""), spread(rate)});
+  if (fill) out.push_back({"smem_fill_B_per_clk", "beside:" + setting + sms, spread(fill_rate)});
+}
+
+/// On all SMs; fills on one alone as well, where L2 has more to give to it.
+template <class Body>
+void measure(const char* name, const std::string& setting, const Operands& operands, bool fill,
+             std::vector<Record>& out) {
+  measure_on<Body>(name, setting, operands, fill, sm_count(), out);
+  if (fill) measure_on<Body>(name, setting, operands, fill, 1, out);
 }
 
 template <TensorKind kKind, int kN>
@@ -145,15 +150,18 @@ void lanes(const char* name, const Operands& operands, std::vector<Record>& out)
   measure<device::LaneBody<kOp, 16>>(name, "warps=16", operands, false, out);
 }
 
-/// Fills with nothing beside them, on one SM and on all.
+/// Fills with nothing beside them, on one SM and on all, in copies of several sizes.
 void fills_alone(const Operands& operands, std::vector<Record>& out) {
-  for (const int ctas : {1, sm_count() / 4, sm_count() / 2, sm_count()}) {
-    std::vector<double> rate;
-    const int iterations = static_cast<int>(kClocks / 64);
-    for (const PortSample& s : samples_of<device::IdleBody>(operands, iterations, true, ctas)) {
-      rate.push_back(static_cast<double>(s.fill_bytes) / static_cast<double>(s.fill_clocks));
+  for (const int slots : {2, 4, 8, 16, 32}) {
+    for (const int ctas : {1, sm_count() / 2, sm_count()}) {
+      std::vector<double> rate;
+      const int iterations = static_cast<int>(kClocks / 64);
+      for (const PortSample& s : samples_of<device::IdleBody>(operands, iterations, slots, ctas)) {
+        rate.push_back(static_cast<double>(s.fill_bytes) / static_cast<double>(s.fill_clocks));
+      }
+      const std::string copy = ";copy_B=" + std::to_string(device::kRingBytes / slots);
+      out.push_back({"smem_fill_B_per_clk", "sms=" + std::to_string(ctas) + copy, spread(rate)});
     }
-    out.push_back(clock_record("smem_fill_B_per_clk", "sms=" + std::to_string(ctas), rate));
   }
 }
 

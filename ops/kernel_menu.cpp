@@ -36,7 +36,7 @@ constexpr std::array<PrefillVariant, 6> kPrefill{{{64, 192, 128, 1, false},
                                                   {128, 128, 128, 1, true},
                                                   {256, 128, 80, 1, false},
                                                   {256, 128, 80, 1, true}}};
-constexpr std::array<DecodeVariant, 3> kDecode{{{64, 16, 64, 4, 2}, {128, 16, 64, 4, 2}, {256, 16, 64, 2, 1}}};
+constexpr std::array<DecodeVariant, 3> kDecode{{{64, 16, 64, 6, 2}, {128, 16, 64, 3, 2}, {256, 16, 64, 3, 1}}};
 
 }  // namespace
 
