@@ -32,7 +32,7 @@ constexpr std::array<GemmVariant, 4> kMma{
 constexpr std::array<std::int64_t, 8> kSplits{1, 2, 3, 4, 6, 8, 12, 16};
 constexpr std::array<PrefillVariant, 6> kPrefill{{{64, 192, 128, 1, false},
                                                   {64, 192, 128, 1, true},
-                                                  {128, 128, 176, 1, false},
+                                                  {128, 128, 128, 1, false},
                                                   {128, 128, 128, 1, true},
                                                   {256, 128, 80, 1, false},
                                                   {256, 128, 80, 1, true}}};
