@@ -27,8 +27,11 @@ constexpr std::array<GemmVariant, 10> kWgmmaFp8{{{128, 192, 128, 4},
                                                  {64, 64, 128, 12},
                                                  {64, 32, 128, 8, 1, 2},
                                                  {64, 16, 128, 10, 1, 2}}};
-constexpr std::array<GemmVariant, 4> kMma{
-    {{128, 256, 64, 4, 1, 1}, {128, 128, 64, 4, 1, 2}, {128, 64, 64, 4, 1, 3}, {64, 64, 128, 4, 1, 3}}};
+constexpr std::array<GemmVariant, 5> kMma{{{128, 256, 64, 4, 1, 1},
+                                           {128, 128, 64, 4, 1, 2},
+                                           {128, 64, 128, 3, 1, 3},
+                                           {64, 64, 128, 4, 1, 3},
+                                           {64, 16, 128, 6, 1, 3}}};
 constexpr std::array<std::int64_t, 8> kSplits{1, 2, 3, 4, 6, 8, 12, 16};
 constexpr std::array<PrefillVariant, 6> kPrefill{{{64, 192, 128, 1, false},
                                                   {64, 192, 128, 1, true},
