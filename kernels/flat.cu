@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 
 #include "kernels/cuda_check.hpp"
 #include "kernels/vector.cuh"
@@ -71,6 +72,7 @@ __global__ void __launch_bounds__(kFlatThreads) flat(Layout in, bf16* y, std::ui
   if (v >= vectors) return;
   const std::int64_t at = in.at_vector(v);
   const uint4 a = load_once(in.first + at);
+  if constexpr (std::is_same_v<Op, Copy>) return store_once(y + std::int64_t{v} * kVector, a);
   float x[kVector], z[kVector] = {};
   if constexpr (Op::kInputs == 2) unpack(load_once(in.second + at), z);
   unpack(a, x);
@@ -89,13 +91,25 @@ __global__ void __launch_bounds__(kFlatThreads) flat_single(Layout in, bf16* y, 
   y[i] = __float2bfloat16_rn(Op::f(__bfloat162float(in.first[at]), second));
 }
 
-/// Vector v of the result is vector v mod row_vectors of row ids[v / row_vectors].
+/// Vector v of the result is vector v mod row_vectors of row ids[v / row_vectors]; kVecs a thread, as each waits for
+/// its id before it can read.
+template <int kVecs>
 __global__ void __launch_bounds__(kFlatThreads)
     gather_rows(const uint4* table, const std::int32_t* ids, uint4* y, std::uint32_t vectors, Divider row_vectors) {
-  const std::uint32_t v = blockIdx.x * kFlatThreads + threadIdx.x;
-  if (v >= vectors) return;
-  const std::uint32_t row = row_vectors.quotient(v), within = v - row * row_vectors.by;
-  __stcs(y + v, __ldg(table + std::int64_t{ids[row]} * row_vectors.by + within));
+  const std::uint32_t first = blockIdx.x * kVecs * blockDim.x + threadIdx.x;
+  uint4 a[kVecs];
+#pragma unroll
+  for (int i = 0; i < kVecs; ++i) {
+    const std::uint32_t v = first + i * blockDim.x;
+    if (v >= vectors) continue;
+    const std::uint32_t row = row_vectors.quotient(v), within = v - row * row_vectors.by;
+    a[i] = __ldcs(table + std::int64_t{ids[row]} * row_vectors.by + within);
+  }
+#pragma unroll
+  for (int i = 0; i < kVecs; ++i) {
+    const std::uint32_t v = first + i * blockDim.x;
+    if (v < vectors) __stcs(y + v, a[i]);
+  }
 }
 
 __global__ void __launch_bounds__(kFlatThreads)
@@ -117,7 +131,16 @@ using device::Layout;
 
 constexpr std::int64_t kMostVectors = 0x7fffffff - kFlatThreads;
 
-std::int64_t ctas_for(std::int64_t items) { return (items + kFlatThreads - 1) / kFlatThreads; }
+constexpr int kGatherVecs = 2;
+constexpr std::int64_t kEnoughCtas = 4 * 132;  // fewer of kGatherVecs, and every thread takes one
+
+std::int64_t ctas_for(std::int64_t items, int each = 1) {
+  const std::int64_t per_cta = std::int64_t{kFlatThreads} * each;
+  return (items + per_cta - 1) / per_cta;
+}
+int gather_vecs(const Embedding& s) {
+  return ctas_for(s.rows * s.cols / kVector, kGatherVecs) >= kEnoughCtas ? kGatherVecs : 1;
+}
 
 template <class Op>
 void launch(const Layout& in, void* out, std::int64_t n, std::int64_t vectors, cudaStream_t stream) {
@@ -172,7 +195,7 @@ void launch_flat(const Rowwise& s, const RowwiseBuffers& b, StreamHandle handle)
 
 KernelPlan embedding_plan(const Embedding& s) {
   KernelPlan p;
-  p.ctas = ctas_for(s.rows * s.cols / (s.cols % kVector == 0 ? kVector : 1));
+  p.ctas = s.cols % kVector == 0 ? ctas_for(s.rows * s.cols / kVector, gather_vecs(s)) : ctas_for(s.rows * s.cols, 1);
   p.threads = kFlatThreads;
   return p;
 }
@@ -187,9 +210,10 @@ void launch_embedding(const Embedding& s, const void* table, const std::int32_t*
         static_cast<const bf16*>(table), ids, static_cast<bf16*>(y), n, static_cast<std::uint32_t>(s.cols));
   } else {
     if (n / kVector > kMostVectors) throw NotModelled("embedding: our kernel takes up to 2^31 vectors");
-    device::gather_rows<<<ctas, kFlatThreads, 0, stream>>>(
-        static_cast<const uint4*>(table), ids, static_cast<uint4*>(y), static_cast<std::uint32_t>(n / kVector),
-        device::Divider(s.cols / kVector));
+    const auto kernel = gather_vecs(s) == 1 ? device::gather_rows<1> : device::gather_rows<kGatherVecs>;
+    kernel<<<ctas, kFlatThreads, 0, stream>>>(static_cast<const uint4*>(table), ids, static_cast<uint4*>(y),
+                                              static_cast<std::uint32_t>(n / kVector),
+                                              device::Divider(s.cols / kVector));
   }
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());
 }

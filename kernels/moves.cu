@@ -48,19 +48,23 @@ __global__ void __launch_bounds__(kRopeThreads)
     const int t = i / s.half;
     float sine, cosine;
     sincosf(static_cast<float>(positions[first_token + t]) * inverse_frequency[i - t * s.half], &sine, &cosine);
-    turns[i] = make_float2(cosine, sine);
+    // element j of every vector lies together, so that the lanes of a warp read neighbours
+    const int frequency = i - t * s.half, vectors = s.half / kStep;
+    turns[t * s.half + frequency % kStep * vectors + frequency / kStep] = make_float2(cosine, sine);
   }
   __syncthreads();
   if (!exists) return;
-  const float2* turn = turns + (token - first_token) * s.half + at;
+  const float2* turn = turns + (token - first_token) * s.half + at / kStep;
+  const int step = s.half / kStep;
   if constexpr (kVectors) {
     float a[kVector], b[kVector];
     unpack(p, a);
     unpack(q, b);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
-      const float rotated = a[j] * turn[j].x - b[j] * turn[j].y;
-      b[j] = b[j] * turn[j].x + a[j] * turn[j].y;
+      const float2 by = turn[j * step];
+      const float rotated = a[j] * by.x - b[j] * by.y;
+      b[j] = b[j] * by.x + a[j] * by.y;
       a[j] = rotated;
     }
     store_once(low, pack(a));

@@ -222,35 +222,47 @@ namespace {
 using device::bf16;
 using device::RowArgs;
 
-/// Many rows: as few threads a row as give each a vector or two (norms) or four (whose arithmetic is longer), so that
-/// many rows are on an SM and one's loads hide another's reduction. `together` CTAs must fit an SM.
-constexpr Holding kNorms[] = {{32, 1},  {32, 2},  {64, 2},  {128, 2},       {256, 2},       {192, 4},
-                              {512, 2}, {512, 4}, {512, 8}, {512, 8, true}, {1024, 8, true}};
-constexpr Holding kOthers[] = {{32, 1},  {32, 2},  {64, 2},   {128, 2},       {128, 4},       {192, 4},
-                               {256, 4}, {512, 4}, {1024, 4}, {512, 4, true}, {512, 8, true}, {1024, 8, true}};
+/// Many rows: as few threads a row as give each a vector or two (or four, in wide rows), so that many rows are on an SM
+/// and one's loads hide another's reduction.
+constexpr Holding kMany[] = {{32, 1},  {32, 2},  {64, 2},   {128, 2},       {128, 4},       {192, 4},
+                             {256, 4}, {512, 4}, {1024, 4}, {512, 8, true}, {1024, 8, true}};
+/// Softmax, which has no registers left to hold eight vectors well.
+constexpr Holding kExponentials[] = {{32, 1},  {32, 2},  {64, 2},   {128, 2},       {128, 4},       {192, 4},
+                                     {256, 4}, {512, 4}, {1024, 4}, {512, 4, true}, {512, 8, true}, {1024, 8, true}};
+/// Nothing to write: more in flight, fewer threads to agree.
+constexpr Holding kReductions[] = {{32, 1},  {32, 2},  {32, 4},  {128, 2},  {128, 4},
+                                   {192, 4}, {256, 4}, {512, 4}, {1024, 4}, {1024, 8, true}};
 /// Few rows, whose latency counts: a vector or two a thread, and parameters loaded before the reduction.
 constexpr Holding kFew[] = {{32, 1}, {64, 1}, {128, 1}, {256, 1}, {256, 2}, {512, 2}, {1024, 2}, {1024, 2, true}};
 constexpr std::int64_t kFewCtas = 4 * 132;  ///< up to which rows count as few
 
+/// CTAs that must fit an SM together.
 constexpr int together(const Holding& h) {
   const int threads = h.threads == device::kWarp ? device::kWarp * device::kRowsPerCta : h.threads;
-  const int want = h.vecs <= 2 ? (threads <= 128 ? 2048 : 1536) : h.vecs <= 4 ? 1024 : 768;
+  const int want = h.vecs <= 2 ? (threads <= 128 ? 2048 : 1536) : 1024;
   return std::max(1, want / threads);
 }
 
-enum class Menu { norms, others, few };
-template <Menu kMenu>
-constexpr std::span<const Holding> entries() {
-  return kMenu == Menu::norms    ? std::span<const Holding>(kNorms)
-         : kMenu == Menu::others ? std::span<const Holding>(kOthers)
-                                 : std::span<const Holding>(kFew);
+enum class Menu { many, exponentials, reductions, few };
+constexpr std::span<const Holding> entries(Menu menu) {
+  switch (menu) {
+    case Menu::many: return kMany;
+    case Menu::exponentials: return kExponentials;
+    case Menu::reductions: return kReductions;
+    case Menu::few: break;
+  }
+  return kFew;
+}
+constexpr Menu menu_of(RowwiseKind kind) {
+  if (kind == RowwiseKind::softmax) return Menu::exponentials;
+  return kind == RowwiseKind::sum_rows || kind == RowwiseKind::argmax ? Menu::reductions : Menu::many;
 }
 
 template <class Op, Menu kMenu, std::size_t kEntry = 0>
 void launch_entry(const Choice& choice, const RowArgs& a, cudaStream_t stream) {
-  if constexpr (kEntry < entries<kMenu>().size()) {
+  if constexpr (kEntry < entries(kMenu).size()) {
     if (choice.entry != static_cast<int>(kEntry)) return launch_entry<Op, kMenu, kEntry + 1>(choice, a, stream);
-    constexpr Holding h = entries<kMenu>()[kEntry];
+    constexpr Holding h = entries(kMenu)[kEntry];
     constexpr bool kEarly = kMenu == Menu::few;
     const auto kernel = a.cols % device::kVector == 0
                             ? device::row_held<Op, h.threads, h.vecs, h.clustered, true, kEarly, together(h)>
@@ -265,21 +277,19 @@ struct Way {
   Choice choice;
 };
 Way way(const Rowwise& s) {
-  const bool norm = s.kind == RowwiseKind::rmsnorm || s.kind == RowwiseKind::layernorm;
-  const Choice few = choose(entries<Menu::few>(), s.cols);
+  const Choice few = choose(entries(Menu::few), s.cols);
   if (few.entry >= 0 && s.rows * few.cluster <= (few.cluster > 1 ? 132 : kFewCtas)) return {Menu::few, few};
-  const Way w = norm ? Way{Menu::norms, choose(entries<Menu::norms>(), s.cols)}
-                     : Way{Menu::others, choose(entries<Menu::others>(), s.cols)};
+  const Way w{menu_of(s.kind), choose(entries(menu_of(s.kind)), s.cols)};
   if (w.choice.entry < 0)
     throw NotModelled(std::string(name(s.kind)) + ": our kernel takes rows of up to 512 Ki columns");
   return w;
 }
 
-template <class Op>
+template <class Op, RowwiseKind kKind>
 void launch_rows(const Rowwise& s, const RowArgs& a, cudaStream_t stream) {
   const Way w = way(s);
   if (w.menu == Menu::few) return launch_entry<Op, Menu::few>(w.choice, a, stream);
-  launch_entry<Op, Op::kNorm ? Menu::norms : Menu::others>(w.choice, a, stream);
+  launch_entry<Op, menu_of(kKind)>(w.choice, a, stream);
 }
 
 void check(const Rowwise& s) {
@@ -301,10 +311,7 @@ void check(const Rowwise& s) {
 KernelPlan rowwise_plan(const Rowwise& s) {
   if (!is_by_rows(s.kind)) return flat_plan(s);
   const Way w = way(s);
-  const auto menu = w.menu == Menu::few     ? entries<Menu::few>()
-                    : w.menu == Menu::norms ? entries<Menu::norms>()
-                                            : entries<Menu::others>();
-  return plan_of(menu[static_cast<std::size_t>(w.choice.entry)], w.choice, s.rows);
+  return plan_of(entries(w.menu)[static_cast<std::size_t>(w.choice.entry)], w.choice, s.rows);
 }
 
 void launch_rowwise(const Rowwise& s, const RowwiseBuffers& b, StreamHandle handle) {
@@ -321,12 +328,12 @@ void launch_rowwise(const Rowwise& s, const RowwiseBuffers& b, StreamHandle hand
                   s.rows,
                   static_cast<int>(s.cols)};
   switch (s.kind) {
-    case RowwiseKind::rmsnorm: launch_rows<device::RmsNorm>(s, a, stream); break;
-    case RowwiseKind::layernorm: launch_rows<device::LayerNorm>(s, a, stream); break;
-    case RowwiseKind::softmax: launch_rows<device::Softmax>(s, a, stream); break;
-    case RowwiseKind::sum_rows: launch_rows<device::SumRows>(s, a, stream); break;
-    case RowwiseKind::argmax: launch_rows<device::ArgMax>(s, a, stream); break;
-    case RowwiseKind::quantize: launch_rows<device::Quantize>(s, a, stream); break;
+    case RowwiseKind::rmsnorm: launch_rows<device::RmsNorm, RowwiseKind::rmsnorm>(s, a, stream); break;
+    case RowwiseKind::layernorm: launch_rows<device::LayerNorm, RowwiseKind::layernorm>(s, a, stream); break;
+    case RowwiseKind::softmax: launch_rows<device::Softmax, RowwiseKind::softmax>(s, a, stream); break;
+    case RowwiseKind::sum_rows: launch_rows<device::SumRows, RowwiseKind::sum_rows>(s, a, stream); break;
+    case RowwiseKind::argmax: launch_rows<device::ArgMax, RowwiseKind::argmax>(s, a, stream); break;
+    case RowwiseKind::quantize: launch_rows<device::Quantize, RowwiseKind::quantize>(s, a, stream); break;
     default: launch_flat(s, b, handle); break;
   }
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());

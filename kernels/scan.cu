@@ -49,8 +49,6 @@ __device__ uint4 load_padded(const T* x, std::int64_t at, std::int64_t n) {
 
 // --- cumsum ----------------------------------------------------------------------------------------------------------
 
-constexpr int kScanThreads = 256, kScanWarps = kScanThreads / kWarp, kScanVecs = 4;
-
 /// What is known of a tile: in one word, so that it is read and written whole. `state`: launch * 4 + kSum or kPrefix.
 struct TileState {
   std::uint32_t state;
@@ -74,48 +72,58 @@ __device__ inline TileState look(const TileState* at) {
   return {static_cast<std::uint32_t>(word), __uint_as_float(static_cast<std::uint32_t>(word >> 32))};
 }
 
+template <int kThreads>
 struct ScanShared {
-  float warps[kScanWarps];
-  unsigned nearest[kScanWarps];
+  float warps[kThreads / kWarp];
+  unsigned prefix[kThreads / kWarp], missing[kThreads / kWarp];
   std::int64_t tile;
   std::uint32_t launch;
 };
 
-/// The sum of all tiles before `tile`; every thread of the CTA calls it.
-__device__ inline float look_back(const TileState* tiles, std::int64_t tile, std::uint32_t launch, ScanShared& s) {
+/// The sum of all tiles before `tile`; every thread of the CTA calls it, and looks at one tile at a time. What lies
+/// behind the nearest known prefix need not be there yet.
+template <int kThreads>
+__device__ float look_back(const TileState* tiles, std::int64_t tile, std::uint32_t launch, ScanShared<kThreads>& s) {
   const unsigned t = threadIdx.x;
   float sum = 0;
-  for (std::int64_t end = tile;; end -= kScanThreads) {
+  for (std::int64_t end = tile;; end -= kThreads) {
     const std::int64_t at = end - 1 - t;
     TileState seen{launch * 4 + kPrefix, 0.0F};  // before the first tile: nothing
-    if (at >= 0) {
-      do seen = look(tiles + at);
-      while (seen.state >> 2 != launch);
-    }
-    const bool known = (seen.state & 3) == kPrefix;
-    const unsigned mine = __reduce_min_sync(~0U, known ? t : kScanThreads);
-    if (t % kWarp == 0) s.nearest[t / kWarp] = mine;
-    __syncthreads();
-    unsigned nearest = kScanThreads;
+    unsigned prefix, missing;
+    do {
+      if (at >= 0) seen = look(tiles + at);
+      const bool there = seen.state >> 2 == launch;
+      prefix = __reduce_min_sync(~0U, there && (seen.state & 3) == kPrefix ? t : kThreads);
+      missing = __reduce_min_sync(~0U, there ? kThreads : t);
+      __syncthreads();  // the last round's slots have been read
+      if (t % kWarp == 0) {
+        s.prefix[t / kWarp] = prefix;
+        s.missing[t / kWarp] = missing;
+      }
+      __syncthreads();
 #pragma unroll
-    for (const unsigned w : s.nearest) nearest = min(nearest, w);
-    float part = t <= nearest ? seen.value : 0.0F;
+      for (int w = 0; w < kThreads / kWarp; ++w) {
+        prefix = min(prefix, s.prefix[w]);
+        missing = min(missing, s.missing[w]);
+      }
+    } while (missing < prefix);
+    float part = t <= prefix ? seen.value : 0.0F;
 #pragma unroll
     for (int step = kWarp / 2; step > 0; step /= 2) part += __shfl_xor_sync(~0U, part, step);
     if (t % kWarp == 0) s.warps[t / kWarp] = part;
     __syncthreads();
 #pragma unroll
     for (const float w : s.warps) sum += w;
-    if (nearest < kScanThreads) return sum;
-    __syncthreads();  // everybody has read
+    if (prefix < kThreads) return sum;
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kScanThreads, 4)
+template <class T, int kThreads, int kVecs, int kTogether>
+__global__ void __launch_bounds__(kThreads, kTogether)
     cumsum(const T* x, T* y, std::int64_t n, std::int64_t tiles, ScanWorkspace* workspace) {
-  constexpr int kEach = kPerVector<T>, kWarpItems = kWarp * kEach * kScanVecs, kItems = kWarpItems * kScanWarps;
-  __shared__ ScanShared s;
+  constexpr int kWarps = kThreads / kWarp, kEach = kPerVector<T>, kWarpItems = kWarp * kEach * kVecs,
+                kItems = kWarpItems * kWarps;
+  __shared__ ScanShared<kThreads> s;
   const auto t = static_cast<int>(threadIdx.x), lane = t % kWarp, warp = t / kWarp;
   if (t == 0) {
     const unsigned long long ticket = atomicAdd(&workspace->next, 1ULL);
@@ -125,13 +133,13 @@ __global__ void __launch_bounds__(kScanThreads, 4)
   __syncthreads();
   const std::int64_t tile = s.tile, first = tile * kItems + warp * kWarpItems + lane * kEach;
   const std::uint32_t launch = s.launch;
-  uint4 held[kScanVecs];
+  uint4 held[kVecs];
 #pragma unroll
-  for (int i = 0; i < kScanVecs; ++i) held[i] = load_padded(x, first + i * kWarp * kEach, n);
+  for (int i = 0; i < kVecs; ++i) held[i] = load_padded(x, first + i * kWarp * kEach, n);
   // each vector's sum, then the sums before it in the warp
-  float before[kScanVecs], total = 0;
+  float before[kVecs], total = 0;
 #pragma unroll
-  for (int i = 0; i < kScanVecs; ++i) {
+  for (int i = 0; i < kVecs; ++i) {
     float e[kEach], sum = 0;
     widen(held[i], e);
 #pragma unroll
@@ -149,16 +157,16 @@ __global__ void __launch_bounds__(kScanThreads, 4)
   __syncthreads();
   float warps_before = 0, sum = 0;
 #pragma unroll
-  for (int w = 0; w < kScanWarps; ++w) {
+  for (int w = 0; w < kWarps; ++w) {
     warps_before += w < warp ? s.warps[w] : 0.0F;
     sum += s.warps[w];
   }
   if (t == 0 && tile > 0) publish(workspace->tiles + tile, {launch * 4 + kSum, sum});
   __syncthreads();
-  const float prefix = look_back(workspace->tiles, tile, launch, s);
+  const float prefix = look_back<kThreads>(workspace->tiles, tile, launch, s);
   if (t == 0) publish(workspace->tiles + tile, {launch * 4 + kPrefix, prefix + sum});
 #pragma unroll
-  for (int i = 0; i < kScanVecs; ++i) {
+  for (int i = 0; i < kVecs; ++i) {
     float e[kEach], running = prefix + warps_before + before[i];
     widen(held[i], e);
 #pragma unroll
@@ -174,6 +182,8 @@ __global__ void __launch_bounds__(kScanThreads, 4)
     }
   }
 }
+
+constexpr int kScanThreads = 256, kScanVecs = 8, kScanTogether = 4;
 
 // --- sum_all ---------------------------------------------------------------------------------------------------------
 
@@ -274,11 +284,13 @@ void launch_cumsum(const Scan& s, const void* x, void* y, void* workspace, Strea
   if (tiles > 0x7fffffff) throw NotModelled("cumsum: too many tiles for one launch");
   const auto ctas = static_cast<unsigned>(tiles);
   if (s.dtype == DType::fp32) {
-    device::cumsum<float><<<ctas, device::kScanThreads, 0, stream>>>(static_cast<const float*>(x),
-                                                                     static_cast<float*>(y), s.n, tiles, states);
+    device::cumsum<float, device::kScanThreads, device::kScanVecs, device::kScanTogether>
+        <<<ctas, device::kScanThreads, 0, stream>>>(static_cast<const float*>(x), static_cast<float*>(y), s.n, tiles,
+                                                    states);
   } else {
-    device::cumsum<bf16><<<ctas, device::kScanThreads, 0, stream>>>(static_cast<const bf16*>(x), static_cast<bf16*>(y),
-                                                                    s.n, tiles, states);
+    device::cumsum<bf16, device::kScanThreads, device::kScanVecs, device::kScanTogether>
+        <<<ctas, device::kScanThreads, 0, stream>>>(static_cast<const bf16*>(x), static_cast<bf16*>(y), s.n, tiles,
+                                                    states);
   }
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());
 }

@@ -99,7 +99,7 @@ __device__ void select_in_warp(const Row& row, const TopKArgs& a, std::int64_t r
 
 struct Selection {
   __align__(16) std::uint32_t groups[kGroups];
-  __align__(16) std::uint32_t candidates[kMostCandidates];
+  __align__(16) std::uint32_t candidates[kMostCandidates + 32];  ///< and zeros up to a whole number of shares
   std::uint32_t sorted[kMostK], threshold, winner;
   int found;
 };
@@ -128,6 +128,32 @@ __device__ void for_keys_from(const Row& row, std::uint32_t least, F f) {
       const std::uint32_t key = row.has(i, j) ? key_of(x[j], Row::column(i, j)) : 0;
       if (key >= least) f(key);
     }
+  }
+}
+
+/// Every key that reaches `threshold` goes to s.candidates, each warp's together. `own`: the thread's largest.
+template <int kVecs, class Row>
+__device__ void collect(const Row& row, std::uint32_t own, std::uint32_t threshold, Selection& s) {
+  if (!__any_sync(~0U, own >= threshold)) return;
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  int count = 0;
+  if (own >= threshold) for_keys_from<kVecs>(row, threshold, [&](std::uint32_t) { ++count; });
+  int before = count;
+#pragma unroll
+  for (int step = 1; step < kWarp; step *= 2) {
+    const int other = __shfl_up_sync(~0U, before, step);
+    if (lane >= step) before += other;
+  }
+  int base = 0;
+  if (lane == kWarp - 1) base = atomicAdd(&s.found, before);
+  int at = __shfl_sync(~0U, base, kWarp - 1) + before - count;
+  if (count == 1 && at < kMostCandidates) {
+    s.candidates[at] = own;
+  } else if (count > 1) {
+    for_keys_from<kVecs>(row, threshold, [&](std::uint32_t key) {
+      if (at < kMostCandidates) s.candidates[at] = key;
+      ++at;
+    });
   }
 }
 
@@ -172,47 +198,48 @@ __device__ void select_in_cta(const Row& row, std::uint32_t own, int k, Selectio
   for (int step = kEach / 2; step > 0; step /= 2) rank += __shfl_xor_sync(~0U, rank, step);
   if (t % kEach == 0 && rank == k - 1 && group != 0) s.threshold = group;
   __syncthreads();
-  const std::uint32_t threshold = s.threshold;
-  if (own >= threshold) {
-    for_keys_from<kVecs>(row, threshold, [&](std::uint32_t key) {
-      const int at = atomicAdd(&s.found, 1);
-      if (at < kMostCandidates) s.candidates[at] = key;
-    });
-  }
+  collect<kVecs>(row, own, s.threshold, s);
   __syncthreads();
-  const int found = s.found, padded = (found + 3) / 4 * 4;
+  constexpr int kPad = kWarp;  // whole shares of whole vectors, and warps that leave the loop together
+  const int found = s.found, padded = (found + kPad - 1) / kPad * kPad;
   if (found > kMostCandidates) return select_one_by_one<Group, kVecs>(row, k, s);
   if (t < padded - found) s.candidates[found + t] = 0;
   __syncthreads();
-  for (int i = t; i < found; i += Group::kThreads) {
-    const int place = count_larger(s.candidates, padded, s.candidates[i]);
-    if (place < k) s.sorted[place] = s.candidates[i];
+  // as many threads a candidate as a group has
+  for (int i = t / kEach; i < padded; i += kGroups) {
+    const std::uint32_t key = s.candidates[i];
+    const int share = padded / kEach;
+    int place = count_larger(s.candidates + t % kEach * share, share, key);
+#pragma unroll
+    for (int step = kEach / 2; step > 0; step /= 2) place += __shfl_xor_sync(~0U, place, step);
+    if (t % kEach == 0 && key != 0 && place < k) s.sorted[place] = key;
   }
   __syncthreads();
 }
 
 /// The first CTA merges every CTA's list: a key's rank is its place in its own list and, in each other list, how many
-/// precede it. Lower CTAs have lower columns, so their equal values come first.
+/// precede it. Lower CTAs have lower columns, so their equal values come first. All lists are searched at once.
 __device__ inline void merge_lists(const std::uint32_t* lists, const TopKArgs& a, std::int64_t r, int each,
                                    const Scaling& scaling) {
-  const int entries = cluster_size() * a.k;
+  const int size = cluster_size(), entries = size * a.k;
   for (auto i = static_cast<int>(threadIdx.x); i < entries; i += static_cast<int>(blockDim.x)) {
-    const int list = i / a.k, place = i % a.k;
+    const int list = i / a.k, place = i - list * a.k;
     const std::uint32_t key = lists[list * kMostK + place];
     if (key == 0) continue;
-    int rank = place;
-    for (int other = 0; other < cluster_size(); ++other) {
-      if (other == list) continue;
-      const std::uint32_t bound = other < list ? (key & 0xffff0000U) - 1 : key | 0xffffU;
-      int low = 0, high = a.k;  // keys above `bound` precede
-      while (low < high) {
-        const int middle = (low + high) / 2;
-        const bool precedes = lists[other * kMostK + middle] > bound;
-        low = precedes ? middle + 1 : low;
-        high = precedes ? high : middle;
+    int before[kMaxCluster] = {};
+#pragma unroll
+    for (int step = kMostK; step > 0; step /= 2) {
+#pragma unroll
+      for (int other = 0; other < kMaxCluster; ++other) {
+        const int at = before[other] + step;
+        if (other >= size || at > a.k) continue;
+        const std::uint32_t bound = other < list ? (key & 0xffff0000U) - 1 : key | 0xffffU;  // what is above precedes
+        if (lists[other * kMostK + at - 1] > bound) before[other] = at;
       }
-      rank += low;
     }
+    int rank = place;
+#pragma unroll
+    for (int other = 0; other < kMaxCluster; ++other) rank += other == list ? 0 : before[other];
     if (rank < a.k) scaling.write(a, r, rank, value_of(key), list * each + column_of(key));
   }
 }
