@@ -7,7 +7,8 @@
 //   loads that skip L1 lose 2 points; a barrier between loads and stores changes nothing
 //   bulk copies through shared memory, persistent, rings of 32 to 128 KB an SM: 78 to 81, 81 to 84
 // So reads and writes in small pieces near each other win, and more in flight than latency needs loses.
-// The last n mod 8 elements go one by one, as does everything whose rows are not whole vectors.
+// The last n mod 8 elements go one by one. Gated rows that are not whole vectors: funnel shifts of the two vectors that
+// cover 8 elements (element by element: 35 %).
 #include "kernels/flat.cuh"
 
 #include <algorithm>
@@ -91,6 +92,46 @@ __global__ void __launch_bounds__(kFlatThreads) flat_single(Layout in, bf16* y, 
   y[i] = __float2bfloat16_rn(Op::f(__bfloat162float(in.first[at]), second));
 }
 
+/// Elements [skip, skip + 8) of 16 neighbouring ones.
+__device__ inline uint4 window(const uint4& low, const uint4& high, unsigned skip) {
+  std::uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) w[i] = (skip & 4) != 0 ? w[i + 2] : w[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) w[i] = (skip & 2) != 0 ? w[i + 1] : w[i];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) w[i] = (skip & 1) != 0 ? __funnelshift_r(w[i], w[i + 1], 16) : w[i];
+  return make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+/// Elements [at, at + 8) whatever their alignment, from the two vectors that cover them.
+__device__ inline uint4 load_anywhere(const bf16* x, std::int64_t at) {
+  const auto* first = reinterpret_cast<const uint4*>(x) + at / kVector;
+  const auto skip = static_cast<unsigned>(at) % kVector;
+  return skip == 0 ? __ldg(first) : window(__ldg(first), __ldg(first + 1), skip);
+}
+
+/// Gated operators on rows that are not whole vectors: 8 results a thread, except where they are of two rows or the
+/// input's last, whose second vector may not exist.
+template <class Op>
+__global__ void __launch_bounds__(kFlatThreads) flat_odd(Layout in, bf16* y, std::int64_t n) {
+  const std::int64_t first = (std::int64_t{blockIdx.x} * kFlatThreads + threadIdx.x) * kVector;
+  if (first >= n) return;
+  const std::int64_t row = first / in.width, at = first + row * in.width;
+  if (first - row * in.width + kVector <= in.width && first + 2 * kVector <= n) {
+    float gate[kVector], up[kVector];
+    unpack(load_anywhere(in.first, at), gate);
+    unpack(load_anywhere(in.first, at + in.width), up);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) gate[j] = Op::f(gate[j], up[j]);
+    return store_once(y + first, pack(gate));
+  }
+  for (std::int64_t i = first; i < min(first + kVector, n); ++i) {
+    const std::int64_t from = in.at(i);
+    y[i] = __float2bfloat16_rn(Op::f(__bfloat162float(in.first[from]), __bfloat162float(in.second[from])));
+  }
+}
+
 /// Vector v of the result is vector v mod row_vectors of row ids[v / row_vectors]; kVecs a thread, as each waits for
 /// its id before it can read.
 template <int kVecs>
@@ -142,24 +183,22 @@ int gather_vecs(const Embedding& s) {
   return ctas_for(s.rows * s.cols / kVector, kGatherVecs) >= kEnoughCtas ? kGatherVecs : 1;
 }
 
+/// Whole vectors, then the last n mod 8 elements; gated operators on rows that are not whole vectors in their own way.
 template <class Op>
-void launch(const Layout& in, void* out, std::int64_t n, std::int64_t vectors, cudaStream_t stream) {
+void launch(const Layout& in, void* out, std::int64_t n, cudaStream_t stream) {
   auto* y = static_cast<bf16*>(out);
+  const std::int64_t vectors = n / kVector;
   if (vectors > kMostVectors) throw NotModelled("elementwise: our kernels take up to 2^31 vectors");
+  const auto ctas = [](std::int64_t items) { return static_cast<unsigned>(ctas_for(items)); };
+  if (in.width % kVector != 0) {
+    device::flat_odd<Op><<<ctas(vectors + 1), kFlatThreads, 0, stream>>>(in, y, n);
+    return;
+  }
   if (vectors > 0) {
-    const auto ctas = static_cast<unsigned>(ctas_for(vectors));
-    device::flat<Op><<<ctas, kFlatThreads, 0, stream>>>(in, y, static_cast<std::uint32_t>(vectors));
+    device::flat<Op><<<ctas(vectors), kFlatThreads, 0, stream>>>(in, y, static_cast<std::uint32_t>(vectors));
   }
   const std::int64_t done = vectors * kVector;
-  if (done < n) {
-    const auto rest = static_cast<unsigned>(ctas_for(n - done));
-    device::flat_single<Op><<<rest, kFlatThreads, 0, stream>>>(in, y, done, n);
-  }
-}
-
-/// Vectors that one launch covers; swiglu needs rows of whole vectors.
-std::int64_t whole_vectors(const Rowwise& s) {
-  return s.kind == RowwiseKind::swiglu && s.cols % kVector != 0 ? 0 : s.rows * s.cols / kVector;
+  if (done < n) device::flat_single<Op><<<ctas(n - done), kFlatThreads, 0, stream>>>(in, y, done, n);
 }
 
 }  // namespace
@@ -167,8 +206,8 @@ std::int64_t whole_vectors(const Rowwise& s) {
 KernelPlan flat_plan(const Rowwise& s) {
   if (s.kind == RowwiseKind::transpose_copy) return transpose_plan(s);
   KernelPlan p;
-  const std::int64_t vectors = whole_vectors(s);
-  p.ctas = ctas_for(vectors > 0 ? vectors : s.rows * s.cols);
+  const std::int64_t vectors = s.rows * s.cols / kVector;
+  p.ctas = ctas_for(s.kind == RowwiseKind::swiglu && s.cols % kVector != 0 ? vectors + 1 : std::max<std::int64_t>(1, vectors));
   p.threads = kFlatThreads;
   return p;
 }
@@ -181,13 +220,12 @@ void launch_flat(const Rowwise& s, const RowwiseBuffers& b, StreamHandle handle)
   const Layout beside{x, second, 0, device::Divider(1)};
   const Layout halves{x, x + s.cols, static_cast<std::uint32_t>(s.cols),
                       device::Divider(std::max<std::int64_t>(1, s.cols / kVector))};
-  const std::int64_t vectors = whole_vectors(s);
   switch (s.kind) {
-    case RowwiseKind::copy: return launch<device::Copy>(beside, b.y, n, vectors, stream);
-    case RowwiseKind::add: return launch<device::Sum>(beside, b.y, n, vectors, stream);
-    case RowwiseKind::silu: return launch<device::Silu>(beside, b.y, n, vectors, stream);
-    case RowwiseKind::gelu: return launch<device::Gelu>(beside, b.y, n, vectors, stream);
-    case RowwiseKind::swiglu: return launch<device::Swiglu>(halves, b.y, n, vectors, stream);
+    case RowwiseKind::copy: return launch<device::Copy>(beside, b.y, n, stream);
+    case RowwiseKind::add: return launch<device::Sum>(beside, b.y, n, stream);
+    case RowwiseKind::silu: return launch<device::Silu>(beside, b.y, n, stream);
+    case RowwiseKind::gelu: return launch<device::Gelu>(beside, b.y, n, stream);
+    case RowwiseKind::swiglu: return launch<device::Swiglu>(halves, b.y, n, stream);
     case RowwiseKind::transpose_copy: return launch_transpose(s, b.x, b.y, handle);
     default: throw NotModelled(std::string(name(s.kind)) + ": no kernel of ours");
   }

@@ -99,52 +99,65 @@ __device__ Part part_of_row(int cols) {
   return {first, min(cols - first, each)};
 }
 
-/// kVecs vectors a thread of a part of a row. `kWhole`: rows are whole vectors and a thread has 8 neighbouring
-/// elements; otherwise a thread's elements lie kThreads apart, so that any row can be read and written element by
+/// kVecs vectors a thread of a part of a row. `kWhole`: rows are whole vectors. Otherwise a thread holds the aligned
+/// vectors that cover the row, which begin `skip` elements before it; those at its ends are read and written element by
 /// element.
 template <class Team, int kVecs, bool kWhole>
 struct HeldRow {
   uint4 held[kVecs];
   Part part;
+  int skip;
 
-  /// Columns within the part.
-  static __device__ int column(int i, int j) {
-    return kWhole ? (i * Team::kThreads + Team::lane()) * kVector + j
-                  : (i * kVector + j) * Team::kThreads + Team::lane();
+  /// Of element j of vector i, within the part; outside it for the first `skip` and behind the end.
+  __device__ int column(int i, int j) const {
+    return (i * Team::kThreads + Team::lane()) * kVector + j - (kWhole ? 0 : skip);
   }
-  __device__ bool has(int i, int j) const { return column(i, j) < part.count; }
+  __device__ bool has(int i, int j) const {
+    return static_cast<unsigned>(column(i, j)) < static_cast<unsigned>(part.count);
+  }
+  /// Whether anything of vector i can be there; whether all of it is.
   __device__ bool has(int i) const { return column(i, 0) < part.count; }
-
-  /// `row`: where the whole row starts; places behind the part's end hold `fill`.
-  __device__ HeldRow(const bf16* row, Part part_, float fill) : part(part_) {
-#pragma unroll
-    for (int i = 0; i < kVecs; ++i) held[i] = load(row + part.first, i, fill);
+  __device__ bool inside(int i) const {
+    return kWhole ? has(i) : column(i, 0) >= 0 && column(i, 0) + kVector <= part.count;
   }
 
+  /// The row that begins at element `start` of x; places outside the part hold `fill`.
+  __device__ HeldRow(const bf16* x, std::int64_t start, Part part_, float fill)
+      : part(part_), skip(kWhole ? 0 : static_cast<int>((start + part_.first) % kVector)) {
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) held[i] = load(x + start + part.first, i, fill);
+  }
+
+  /// `from`: where the part begins.
   __device__ uint4 load(const bf16* from, int i, float fill) const {
+    if (inside(i)) return load_once(from + column(i, 0));
+    return kWhole ? filled(fill) : load_singly(from, i, fill);
+  }
+
+  /// The same of a row that all rows share, whose alignment is its own.
+  __device__ uint4 load_parameter(const bf16* row, int i) const {
     if constexpr (kWhole) {
-      const std::uint32_t none = pack_pair(fill, fill);
-      return has(i) ? load_once(from + column(i, 0)) : make_uint4(none, none, none, none);
+      return has(i) ? load_shared_by_rows(row + part.first + column(i, 0)) : filled(0.0F);
     } else {
-      float x[kVector];
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) x[j] = has(i, j) ? __bfloat162float(from[column(i, j)]) : fill;
-      return pack(x);
+      return load_singly(row + part.first, i, 0.0F);
     }
   }
 
-  /// The same of a vector that all rows share.
-  __device__ uint4 load_parameter(const bf16* from, int i) const {
-    if constexpr (kWhole) {
-      return has(i) ? load_shared_by_rows(from + part.first + column(i, 0)) : make_uint4(0, 0, 0, 0);
-    }
-    return load(from + part.first, i, 0.0F);
+  __device__ static uint4 filled(float fill) {
+    const std::uint32_t pair = pack_pair(fill, fill);
+    return make_uint4(pair, pair, pair, pair);
+  }
+  __device__ uint4 load_singly(const bf16* from, int i, float fill) const {
+    if (!has(i)) return filled(fill);
+    float x[kVector];
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) x[j] = has(i, j) ? __bfloat162float(from[column(i, j)]) : fill;
+    return pack(x);
   }
 
   __device__ void store(bf16* to, int i, const float (&x)[kVector]) const {
-    if constexpr (kWhole) {
-      if (has(i)) store_once(to + column(i, 0), pack(x));
-    } else {
+    if (inside(i)) return store_once(to + column(i, 0), pack(x));
+    if constexpr (!kWhole) {
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
         if (has(i, j)) to[column(i, j)] = __float2bfloat16_rn(x[j]);
@@ -159,9 +172,8 @@ struct HeldRow {
     for (int w = 0; w < 2; ++w) {
       words[w] = pair_to_e4m3(x[4 * w], x[4 * w + 1]) | pair_to_e4m3(x[4 * w + 2], x[4 * w + 3]) << 16;
     }
-    if constexpr (kWhole) {
-      if (has(i)) __stcs(reinterpret_cast<uint2*>(to + column(i, 0)), make_uint2(words[0], words[1]));
-    } else {
+    if (inside(i)) return __stcs(reinterpret_cast<uint2*>(to + column(i, 0)), make_uint2(words[0], words[1]));
+    if constexpr (!kWhole) {
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
         if (has(i, j)) to[column(i, j)] = static_cast<std::uint8_t>(words[j / 4] >> (8 * (j % 4)));

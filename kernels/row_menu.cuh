@@ -27,17 +27,20 @@ struct Choice {
   int entry = -1, cluster = 1, rows = 1;
 };
 
+inline bool whole_rows(std::int64_t cols) { return cols % device::kVector == 0; }
+
 /// The narrowest entry from `menu` (ascending in what it holds, cluster entries last) that holds the row; a cluster
 /// entry takes as few CTAs as it can, but at least `least`.
 inline Choice choose(std::span<const Holding> menu, std::int64_t cols, int least = 1) {
+  const std::int64_t spare = whole_rows(cols) ? 0 : device::kVector;  // a row of any alignment touches a vector more
   for (std::size_t i = 0; i < menu.size(); ++i) {
     const Holding& h = menu[i];
     const std::int64_t holds = std::int64_t{device::kVector} * h.threads * h.vecs;
     const int entry = static_cast<int>(i);
-    if (!h.clustered && least == 1 && cols <= holds)
+    if (!h.clustered && least == 1 && cols + spare <= holds)
       return {entry, 1, h.threads == device::kWarp ? device::kRowsPerCta : 1};
     for (int cluster = std::max(2, least); h.clustered && cluster <= device::kMaxCluster; cluster *= 2) {
-      if (cols <= holds * cluster) return {entry, cluster, 1};
+      if (cols + spare * cluster <= holds * cluster) return {entry, cluster, 1};
     }
   }
   return {};

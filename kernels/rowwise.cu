@@ -165,7 +165,7 @@ struct ArgMax {
   template <class Team, int kVecs, bool kEarly, class Row>
   static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
     const Largest best = find_largest(row.held);
-    const std::uint32_t column = static_cast<std::uint32_t>(row.part.first + Row::column(best.vector, best.place));
+    const std::uint32_t column = static_cast<std::uint32_t>(row.part.first + max(row.column(best.vector, best.place), 0));
     const unsigned long long own = static_cast<unsigned long long>(ordered(best.value)) << 32 | (0xffffffffU - column);
     const unsigned long long winner = Team::reduce(own, 0ULL, Max{});
     if (Team::leads()) {
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThr
     if (r >= a.rows) return;
   }
   if constexpr (kClustered) r /= cluster_size();
-  HeldRow<Group, kVecs, kWhole> row(a.x + r * a.cols, part_of_row<Group>(a.cols), Op::kFill);
+  HeldRow<Group, kVecs, kWhole> row(a.x, r * a.cols, part_of_row<Group>(a.cols), Op::kFill);
   if constexpr (Op::kNorm) {  // these may add a residual
     if (a.second != nullptr) row.add(a.second + r * a.cols, a.sum + r * a.cols);
   }
@@ -264,7 +264,7 @@ void launch_entry(const Choice& choice, const RowArgs& a, cudaStream_t stream) {
     if (choice.entry != static_cast<int>(kEntry)) return launch_entry<Op, kMenu, kEntry + 1>(choice, a, stream);
     constexpr Holding h = entries(kMenu)[kEntry];
     constexpr bool kEarly = kMenu == Menu::few;
-    const auto kernel = a.cols % device::kVector == 0
+    const auto kernel = whole_rows(a.cols)
                             ? device::row_held<Op, h.threads, h.vecs, h.clustered, true, kEarly, together(h)>
                             : device::row_held<Op, h.threads, h.vecs, h.clustered, false, kEarly, together(h)>;
     launch_plan(kernel, plan_of(h, choice, a.rows), a, stream);

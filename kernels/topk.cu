@@ -72,7 +72,7 @@ __device__ void select_in_warp(const Row& row, const TopKArgs& a, std::int64_t r
     unpack(row.held[i], x);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
-      keys[i * kVector + j] = row.has(i, j) ? key_of(x[j], Row::column(i, j)) : 0;
+      keys[i * kVector + j] = row.has(i, j) ? key_of(x[j], row.column(i, j)) : 0;
       largest = max(largest, keys[i * kVector + j]);
     }
   }
@@ -125,7 +125,7 @@ __device__ void for_keys_from(const Row& row, std::uint32_t least, F f) {
     unpack(row.held[i], x);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
-      const std::uint32_t key = row.has(i, j) ? key_of(x[j], Row::column(i, j)) : 0;
+      const std::uint32_t key = row.has(i, j) ? key_of(x[j], row.column(i, j)) : 0;
       if (key >= least) f(key);
     }
   }
@@ -249,8 +249,12 @@ __device__ void select_in_team(const Row& row, const TopKArgs& a, std::int64_t r
   __shared__ Selection s;
   __shared__ std::uint32_t lists[Group::kClustered ? kMaxCluster * kMostK : 1];
   const Largest best = find_largest(row.held);
-  const std::uint32_t own =
-      row.has(best.vector, best.place) ? key_of(best.value, Row::column(best.vector, best.place)) : 0;
+  std::uint32_t own = 0;
+  if (row.has(best.vector, best.place)) {
+    own = key_of(best.value, row.column(best.vector, best.place));
+  } else {  // what was found is a place outside the row: there are only minus infinities here, or nothing
+    for_keys_from<kVecs>(row, 1U, [&](std::uint32_t key) { own = max(own, key); });
+  }
   Scaling scaling;
   if (softmax) {
     scaling = softmax_scaling<Group>(row, best.value);
@@ -283,7 +287,7 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThr
   }
   if constexpr (kClustered) r /= cluster_size();
   using Row = HeldRow<Group, kVecs, kWhole>;
-  const Row row(a.x + r * a.cols, part_of_row<Group>(a.cols), -INFINITY);
+  const Row row(a.x, r * a.cols, part_of_row<Group>(a.cols), -INFINITY);
   if constexpr (kThreads == kWarp) {
     Scaling scaling;
     if constexpr (kSoftmax) {
@@ -326,7 +330,7 @@ void launch(const Choice& choice, const TopKArgs& a, cudaStream_t stream) {
   if constexpr (kEntry < std::size(kMenu)) {
     if (choice.entry != static_cast<int>(kEntry)) return launch<kSoftmax, kEntry + 1>(choice, a, stream);
     constexpr Holding own = kMenu[kEntry];
-    const auto kernel = a.cols % device::kVector == 0
+    const auto kernel = whole_rows(a.cols)
                             ? device::top_of_row<own.threads, own.vecs, own.clustered, true, kSoftmax>
                             : device::top_of_row<own.threads, own.vecs, own.clustered, false, kSoftmax>;
     launch_plan(kernel, plan_of(own, choice, a.rows), a, stream);
