@@ -60,7 +60,7 @@ std::vector<Measurement> choose(const Recording& recording, const CompareOptions
     if (!asked_for(c, options) || (c.fault.empty() && c.time < options.at_least)) {
       ++report.summary.filtered;
     } else if (!c.fault.empty()) {
-      report.faults.push_back((c.what.place.empty() ? "" : c.what.place + ": ") + case_text(c.what) + ": " + c.fault);
+      report.faults.push_back({c.what.place, case_text(c.what), c.fault});
     } else {
       measured.push_back(row_of(c, gpu));
       report.rows.push_back({c, {}, {}, 0, ""});

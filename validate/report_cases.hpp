@@ -38,13 +38,19 @@ struct CaseRow {
   std::string reason;             ///< why the kernel is not representative; empty: it is
 };
 
+/// A case without a time.
+struct CaseFault {
+  std::string place, what, reason;  ///< "train.csv:17", "gemm bf16 M=..., cold burst", "no kernel ..."
+  std::string text() const { return (place.empty() ? "" : place + ": ") + what + ": " + reason; }
+};
+
 struct CaseReport {
   MeasuringSession session;
   ValidationReport summary;
   Demands demands;
   std::vector<CaseRow> rows;          ///< cases with a time, in the order of the recording
   std::vector<DemandResult> results;  ///< demand pointers are into `demands`
-  std::vector<std::string> faults;    ///< "train.csv:17: gemm bf16 ..., cold burst: no kernel"
+  std::vector<CaseFault> faults;
   /// Classes (not "all" rows) whose MAPE is not below the roofline's.
   std::vector<const ClassSummary*> behind_roofline() const;
 };

@@ -142,7 +142,10 @@ std::string json_report(const CaseReport& report) {
   for (const DemandResult& result : report.results) out["demands"].push_back(demand_of(result));
   out["cases"] = ordered_json::array();
   for (const CaseRow& row : report.rows) out["cases"].push_back(case_of(row));
-  out["faults"] = report.faults;
+  out["faults"] = ordered_json::array();
+  for (const CaseFault& fault : report.faults) {
+    out["faults"].push_back({{"place", fault.place}, {"case", fault.what}, {"reason", fault.reason}});
+  }
   return text_of(out);
 }
 

@@ -90,7 +90,8 @@ TEST(Live, FaultsAreListedAndTheRestIsCompared) {
     return c;
   });
   EXPECT_EQ(run.code, ExitCode::not_modelled);
-  EXPECT_THAT(run.err, HasSubstr("study.csv:3: rmsnorm bf16 rows=64;cols=4096, cold burst: no kernel for rmsnorm"));
+  EXPECT_THAT(run.err,
+              HasSubstr("1 case: no kernel for rmsnorm\n  study.csv:3 rmsnorm bf16 rows=64;cols=4096, cold burst\n"));
   EXPECT_THAT(run.err, HasSubstr("no time was measured"));
   EXPECT_THAT(run.out, HasSubstr("2 rows compared, 2 not measured"));
   const Recording recording = run.recording();
