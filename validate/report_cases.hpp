@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,7 @@ struct CompareOptions {
 /// One measured case beside its prediction.
 struct CaseRow {
   CaseMeasurement measured;
+  std::optional<CaseMeasurement> library;  ///< the library's kernel on the same case
   Comparison compared;
   AchievedCase achieved;
   double bandwidth_fraction = 0;  ///< of the card's nominal bandwidth

@@ -110,6 +110,7 @@ ordered_json case_of(const CaseRow& row) {
   if (c.library) {
     out["library_s"] = c.library->in(units::s);
     out["of_library"] = *c.library / c.measured;
+    if (row.library) out["library_kernel"] = row.library->kernel;
   }
   out["achieved_FLOP_per_s"] = row.achieved.flop_rate.in(units::FLOP_per_s);
   out["achieved_B_per_s"] = row.achieved.bandwidth.in(units::B_per_s);
