@@ -65,7 +65,8 @@ endforeach()
 # The references are tested anywhere; the kernels against them where there is a card (exit code 4: there is none).
 if(PLUMBLINE_TESTS)
   find_package(GTest REQUIRED)
-  add_executable(kernels_tests tests/gpu/reference_test.cpp tests/gpu/reference_chain_test.cpp)
+  add_executable(kernels_tests tests/gpu/reference_test.cpp tests/gpu/reference_chain_test.cpp
+                 tests/gpu/runner_layout_test.cpp)
   target_link_libraries(kernels_tests PRIVATE kernels GTest::gtest GTest::gmock GTest::gtest_main plumbline_warnings)
   add_test(NAME kernels COMMAND kernels_tests)
   if(TARGET probe)

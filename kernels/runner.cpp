@@ -1,27 +1,45 @@
 #include "kernels/runner.hpp"
 
+#include <array>
 #include <utility>
 
 #include "arch/error.hpp"
 #include "kernels/runner_internal.hpp"
 
+// A kernel that is not in this build is a fault of its cases, not of the build.
+#if __has_include("kernels/topk.cu")
+#define PLUMBLINE_HAS_TOPK 1
+#endif
+#if __has_include("kernels/scan.cu")
+#define PLUMBLINE_HAS_SCAN 1
+#endif
+
 namespace plumbline {
 namespace {
 
-constexpr std::size_t kBf16 = 2, kFp32 = 4, kIndex = 4;
+constexpr std::size_t kFp8 = 1, kBf16 = 2, kFp32 = 4, kIndex = 4;
 constexpr float kRopeBase = 10000;
 constexpr std::int64_t kPositions = 8192;  // tokens of a sequence before positions start again
+
+/// Launchers without quantize have no such member yet.
+template <class Buffers>
+void set_scale(Buffers& buffers, float* scale) {
+  if constexpr (requires { buffers.scale; }) buffers.scale = scale;
+}
 
 std::string word(const char* key, std::int64_t value) { return std::string(key) + std::to_string(value); }
 
 Runner make_rowwise_runner(const Rowwise& s, Arena& arena, StreamHandle stream) {
-  need(s.input == DType::bf16 && s.output == DType::bf16, std::string(name(s.kind)) + " of this type");
   using K = RowwiseKind;
+  const bool quantize = s.kind == K::quantize;
+  need(s.input == DType::bf16 && s.output == (quantize ? DType::fp8 : DType::bf16),
+       std::string(name(s.kind)) + " of this type");
   const bool norm = s.kind == K::layernorm || s.kind == K::rmsnorm;
   const std::size_t n = bytes_of(kBf16, s.rows, s.cols), row = bytes_of(kBf16, s.cols);
   std::size_t result = n;
   if (s.kind == K::sum_rows) result = bytes_of(kBf16, s.rows);
   if (s.kind == K::argmax) result = bytes_of(kIndex, s.rows);
+  if (quantize) result = bytes_of(kFp8, s.rows, s.cols);
   RunnerLayout layout;
   const std::size_t x = layout.add(Region::normal_bf16, s.kind == K::swiglu ? 2 * n : n);
   const std::size_t second = layout.add(Region::normal_bf16, s.residual || s.kind == K::add ? n : 0);
@@ -29,11 +47,20 @@ Runner make_rowwise_runner(const Rowwise& s, Arena& arena, StreamHandle stream) 
   const std::size_t bias = layout.add(Region::normal_bf16, s.kind == K::layernorm ? row : 0);
   const std::size_t y = layout.add(Region::output, result);
   const std::size_t sum = layout.add(Region::output, s.residual ? n : 0);
+  const std::size_t scale = layout.add(Region::output, quantize ? bytes_of(kFp32, s.rows) : 0);
   Runner r = start_runner(layout, arena, plan_text(rowwise_plan(s)));
   const auto at = [&](std::size_t which) { return layout.operand(which, arena, stream); };
-  r.enqueue = [s, x = at(x), second = at(second), weight = at(weight), bias = at(bias), y = at(y), sum = at(sum)](
-                  std::int64_t slot, StreamHandle to) {
-    launch_rowwise(s, {x.at(slot), second.at(slot), weight.at(slot), bias.at(slot), y.at(slot), sum.at(slot)}, to);
+  r.enqueue = [s, x = at(x), second = at(second), weight = at(weight), bias = at(bias), y = at(y), sum = at(sum),
+               scale = at(scale)](std::int64_t slot, StreamHandle to) {
+    RowwiseBuffers b;
+    b.x = x.at(slot);
+    b.second = second.at(slot);
+    b.weight = weight.at(slot);
+    b.bias = bias.at(slot);
+    b.y = y.at(slot);
+    b.sum = sum.at(slot);
+    set_scale(b, scale.as<float>(slot));
+    launch_rowwise(s, b, to);
   };
   return r;
 }
@@ -84,22 +111,62 @@ Runner make_embedding_runner(const Embedding& s, Arena& arena, StreamHandle stre
   return r;
 }
 
+#ifdef PLUMBLINE_HAS_SCAN
+std::size_t scan_workspace_bytes(const Scan& s) {
+  return s.kind == ScanKind::cumsum ? cumsum_workspace_bytes(s) : sum_all_scratch_bytes();
+}
+std::string scan_plan_text(const Scan& s) { return plan_text(scan_plan(s)); }
+bool has_scan(const Scan& s) { return s.dtype == DType::bf16 || s.dtype == DType::fp32; }
+#else
+std::size_t scan_workspace_bytes(const Scan&) { return sum_all_scratch_bytes(); }
+std::string scan_plan_text(const Scan&) { return ""; }
+bool has_scan(const Scan& s) { return s.kind == ScanKind::sum_all && s.dtype == DType::bf16; }
+#endif
+
+void launch_scan(const Scan& s, const void* x, void* y, void* workspace, StreamHandle stream) {
+  if (s.kind == ScanKind::sum_all) {
+    launch_sum_all(s, x, static_cast<float*>(y), workspace, stream);
+    return;
+  }
+#ifdef PLUMBLINE_HAS_SCAN
+  launch_cumsum(s, x, y, workspace, stream);
+#endif
+}
+
 Runner make_scan_runner(const Scan& s, Arena& arena, StreamHandle stream) {
-  need(s.kind == ScanKind::sum_all && s.dtype == DType::bf16,
-       std::string(name(s.kind)) + " of " + std::string(name(s.dtype)));
+  need(has_scan(s), std::string(name(s.kind)) + " of " + std::string(name(s.dtype)));
+  const bool wide = s.dtype == DType::fp32;
+  const std::size_t n = bytes_of(wide ? kFp32 : kBf16, s.n), bytes = scan_workspace_bytes(s);
   RunnerLayout layout;
-  const std::size_t x = layout.add(Region::normal_bf16, bytes_of(kBf16, s.n));
-  const std::size_t y = layout.add(Region::output, kFp32);
-  const std::size_t scratch = layout.add_shared(Region::scratch, sum_all_scratch_bytes());
-  Runner r = start_runner(layout, arena, "");
+  const std::size_t x = layout.add(wide ? Region::normal_fp32 : Region::normal_bf16, n);
+  const std::size_t y = layout.add(Region::output, s.kind == ScanKind::sum_all ? kFp32 : n);
+  const std::size_t scratch = layout.add_shared(Region::scratch, bytes);
+  Runner r = start_runner(layout, arena, scan_plan_text(s));
   const Operand in = layout.operand(x, arena, stream), out = layout.operand(y, arena, stream),
-                partial = layout.operand(scratch, arena, stream);
-  r.prepare = [=](std::int64_t, StreamHandle to) { clear(partial.at(0), sum_all_scratch_bytes(), to); };
+                workspace = layout.operand(scratch, arena, stream);
+  r.prepare = [=](std::int64_t, StreamHandle to) { clear(workspace.at(0), bytes, to); };
   r.enqueue = [=](std::int64_t slot, StreamHandle to) {
-    launch_sum_all(s, in.at(slot), out.as<float>(slot), partial.at(0), to);
+    launch_scan(s, in.at(slot), out.at(slot), workspace.at(0), to);
   };
   return r;
 }
+
+#ifdef PLUMBLINE_HAS_TOPK
+/// Values and indices of the k largest, of the rows or of their softmax.
+template <class Shape, class Launch>
+Runner make_topk_runner(const Shape& s, const KernelPlan& plan, Launch launch, Arena& arena, StreamHandle stream) {
+  RunnerLayout layout;
+  const std::size_t x = layout.add(Region::normal_bf16, bytes_of(kBf16, s.rows, s.cols));
+  const std::size_t values = layout.add(Region::output, bytes_of(kBf16, s.rows, s.k));
+  const std::size_t indices = layout.add(Region::output, bytes_of(kIndex, s.rows, s.k));
+  Runner r = start_runner(layout, arena, plan_text(plan));
+  r.enqueue = [=, from = layout.operand(x, arena, stream), largest = layout.operand(values, arena, stream),
+               where = layout.operand(indices, arena, stream)](std::int64_t slot, StreamHandle to) {
+    launch(s, from.at(slot), largest.at(slot), where.template as<std::int32_t>(slot), to);
+  };
+  return r;
+}
+#endif
 
 /// One overload an operator that has a kernel.
 struct Maker {
@@ -110,10 +177,22 @@ struct Maker {
   Runner operator()(const Gemm& s) const { return make_gemm_runner(s, plans.gemm, arena, stream); }
   Runner operator()(const AttentionPrefill& s) const { return make_prefill_runner(s, plans.attention, arena, stream); }
   Runner operator()(const AttentionDecode& s) const { return make_decode_runner(s, plans.attention, arena, stream); }
-  Runner operator()(const Rowwise& s) const { return make_rowwise_runner(s, arena, stream); }
+  Runner operator()(const Rowwise& s) const {
+    return is_chain(s.kind) ? make_chain_runner(s, arena, stream) : make_rowwise_runner(s, arena, stream);
+  }
   Runner operator()(const Rope& s) const { return make_rope_runner(s, arena, stream); }
   Runner operator()(const Embedding& s) const { return make_embedding_runner(s, arena, stream); }
   Runner operator()(const Scan& s) const { return make_scan_runner(s, arena, stream); }
+#ifdef PLUMBLINE_HAS_TOPK
+  Runner operator()(const TopK& s) const {
+    need(s.dtype == DType::bf16, "topk of this type");
+    return make_topk_runner(s, topk_plan(s), launch_topk, arena, stream);
+  }
+  Runner operator()(const SoftmaxTopK& s) const {
+    need(s.dtype == DType::bf16, "softmax_topk of this type");
+    return make_topk_runner(s, softmax_topk_plan(s), launch_softmax_topk, arena, stream);
+  }
+#endif
   template <class Other>
   Runner operator()(const Other& s) const {
     throw NotModelled("no kernel of ours for " + std::string(op_name(s)));
@@ -134,7 +213,9 @@ Runner start_runner(const RunnerLayout& layout, const Arena& arena, std::string 
   Runner r;
   r.plan = std::move(plan);
   r.slot_bytes = layout.slot_bytes();
-  r.max_slots = layout.max_slots(arena);
+  std::array<std::size_t, kRegions> room{};
+  for (std::size_t i = 0; i < kRegions; ++i) room[i] = arena.bytes(static_cast<Region>(i));
+  r.max_slots = layout.max_slots(room);
   r.prepare = [](std::int64_t, StreamHandle) {};
   return r;
 }

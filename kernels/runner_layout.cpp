@@ -9,10 +9,11 @@ namespace plumbline {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kMostSlots = std::size_t{1} << 40;  // of an operator without operands of its own
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-std::string gigabytes(std::size_t bytes) { return std::to_string(bytes / 1000000) + " MB"; }
+std::string megabytes(std::size_t bytes) { return std::to_string(bytes / 1000000) + " MB"; }
 
 }  // namespace
 
@@ -36,26 +37,29 @@ std::size_t RunnerLayout::slot_bytes() const {
   return sum;
 }
 
-std::int64_t RunnerLayout::max_slots(const Arena& arena) const {
-  std::size_t most = std::size_t{1} << 40;
+std::int64_t RunnerLayout::max_slots(const std::array<std::size_t, kRegions>& room) const {
+  std::size_t most = kMostSlots;
   for (std::size_t i = 0; i < kRegions; ++i) {
-    const std::size_t room = arena.bytes(static_cast<Region>(i));
-    if (shared_[i] + stride_[i] > room) {
-      throw NotModelled("one set of operands takes " + gigabytes(shared_[i] + stride_[i]) + ", there is room for " +
-                        gigabytes(room));
+    if (shared_[i] + stride_[i] > room[i]) {
+      throw NotModelled("one set of operands takes " + megabytes(shared_[i] + stride_[i]) + ", there is room for " +
+                        megabytes(room[i]));
     }
-    if (stride_[i] > 0) most = std::min(most, (room - shared_[i]) / stride_[i]);
+    if (stride_[i] > 0) most = std::min(most, (room[i] - shared_[i]) / stride_[i]);
   }
   return static_cast<std::int64_t>(most);
 }
 
-Operand RunnerLayout::operand(std::size_t which, Arena& arena, StreamHandle stream) const {
+RunnerLayout::Place RunnerLayout::place(std::size_t which) const {
   const Piece& piece = pieces_.at(which);
-  if (piece.bytes == 0) return {};
   const auto region = static_cast<std::size_t>(piece.region);
-  char* data = arena.data(piece.region, stream);
-  if (piece.shared) return {data + piece.offset, 0};
-  return {data + shared_[region] + piece.offset, stride_[region]};
+  if (piece.shared) return {piece.region, piece.offset, 0, piece.bytes};
+  return {piece.region, shared_[region] + piece.offset, stride_[region], piece.bytes};
+}
+
+Operand RunnerLayout::operand(std::size_t which, Arena& arena, StreamHandle stream) const {
+  const Place at = place(which);
+  if (at.bytes == 0) return {};
+  return {arena.data(at.region, stream) + at.offset, at.stride};
 }
 
 }  // namespace plumbline

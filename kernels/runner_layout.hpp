@@ -1,4 +1,4 @@
-// Cuts an operator's operands out of the arena, slot by slot.
+// Cuts an operator's operands out of the arena, slot by slot. Where they lie is arithmetic, tested without a card.
 #pragma once
 
 #include <array>
@@ -30,8 +30,15 @@ class RunnerLayout {
   /// The same at the front of the region, one for all slots.
   std::size_t add_shared(Region region, std::size_t bytes);
   std::size_t slot_bytes() const;
-  std::int64_t max_slots(const Arena& arena) const;
-  /// The operand that `add` gave this number. After the last add.
+  /// What fits into regions of these sizes. Throws NotModelled when not even one does.
+  std::int64_t max_slots(const std::array<std::size_t, kRegions>& room) const;
+  struct Place {
+    Region region = Region::output;
+    std::size_t offset = 0, stride = 0, bytes = 0;  ///< of slot 0, from the region's start; to the next slot's
+  };
+  /// Of what `add` gave this number. After the last add.
+  Place place(std::size_t which) const;
+  /// The same as addresses.
   Operand operand(std::size_t which, Arena& arena, StreamHandle stream) const;
 
  private:

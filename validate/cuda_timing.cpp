@@ -17,9 +17,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPause(30), kPauseAtMost(250);
+constexpr double kPauseAtLeast_s = 0.03, kPauseAtMost_s = 0.4, kPauseOverBusy = 4;
 constexpr double kColdL2s = 3.2;  // a rotation's bytes over the L2's
-constexpr std::size_t kWarmUps = 3, kFewestSamples = 10, kMostSamples = 30, kSamplesOfLong = 5;
+constexpr std::size_t kWarmUps = 3, kMostWarmUps = 2048;
+constexpr Seconds kWarmUpAtMost = 10.0 * units::ms;
+constexpr std::size_t kFewestSamples = 10, kMostSamples = 30, kSamplesOfLong = 5;
 constexpr Seconds kBurst = 30.0 * units::ms, kLong = 6.0 * units::ms;
 constexpr std::size_t kMostGraphNodes = 16384;
 constexpr Seconds kGraphAtLeast = 5.0 * units::ms;
@@ -62,6 +64,14 @@ std::size_t samples_of(Seconds one) {
       std::clamp(fit, static_cast<double>(kFewestSamples), static_cast<double>(kMostSamples)));
 }
 
+/// A whole rotation where that is short, so that the samples find pages translated and the L2 full of other slots'
+/// lines: the first visit to 2 GB of slots costs row-wise kernels 5 to 8 % that later ones do not.
+std::size_t warm_ups_of(Seconds one, std::size_t slots) {
+  if (one > kLong) return 1;
+  const bool whole = slots <= kMostWarmUps && one * static_cast<double>(slots) <= kWarmUpAtMost;
+  return whole ? std::max(kWarmUps, slots) : kWarmUps;
+}
+
 }  // namespace
 
 struct CudaTiming::Device {
@@ -71,13 +81,18 @@ struct CudaTiming::Device {
   Stream stream;
   L2Sweep sweep;
   std::uint64_t dropped_before = 0;
+  double busy_s = 0;  ///< how long the device last worked without a pause
+  Hertz fastest;      ///< SM clock seen so far
 
   Device(KernelTracer& t, const Board& b, Bytes l2_size)
       : tracer(t), board(b), l2(l2_size), sweep(static_cast<std::size_t>(kColdL2s * l2_size.in(units::B))) {}
 
-  /// Slots that a rotation needs to find the L2 cold.
-  std::int64_t cold_slots(const Runner& r) const {
-    return static_cast<std::int64_t>(std::ceil(kColdL2s * l2.in(units::B) / static_cast<double>(r.slot_bytes)));
+  /// Slots that a rotation needs to find the L2 cold; two even if one would fill it, since some lines of a slot outlive
+  /// its turn (the L2 does not evict in order).
+  std::int64_t slots_of(const Runner& r, CacheState cache) const {
+    if (cache == CacheState::warm) return 1;
+    const double turn = std::ceil(kColdL2s * l2.in(units::B) / static_cast<double>(r.slot_bytes));
+    return std::min(r.max_slots, std::max(std::int64_t{2}, static_cast<std::int64_t>(turn)));
   }
 
   /// What one execution is made of, and the sum of its kernels' times.
@@ -103,10 +118,18 @@ struct CudaTiming::Device {
     return out;
   }
 
-  /// Leaves the card idle for the pause, and on until a power cap of the work before has let go of the clock.
-  void pause(Clock::time_point start) const {
-    if (const auto passed = Clock::now() - start; passed < kPause) std::this_thread::sleep_for(kPause - passed);
-    while ((board.clock_event_reasons().value_or(0) & kPowerCap) != 0 && Clock::now() - start < kPauseAtMost) {
+  /// Leaves the card idle until the regulator has forgotten the work before, which would hold this case's clock down:
+  /// four times as long as that took, and on while the clock is below the highest one seen or capped.
+  void pause() {
+    const auto idle_since = Clock::now();
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(std::max(kPauseAtLeast_s, std::min(kPauseAtMost_s, kPauseOverBusy * busy_s))));
+    busy_s = 0;
+    while (since(idle_since) < kPauseAtMost_s) {
+      const std::optional<Hertz> clock = board.sm_clock();
+      if (clock) fastest = std::max(fastest, *clock);
+      const bool capped = (board.clock_event_reasons().value_or(0) & kPowerCap) != 0;
+      if (!capped && (!clock || *clock >= fastest)) return;
       std::this_thread::sleep_for(milliseconds(5));
     }
   }
@@ -145,16 +168,15 @@ StreamHandle CudaTiming::stream() const { return static_cast<cudaStream_t>(devic
 
 void CudaTiming::burst(const Runner& runner, CacheState cache, CaseMeasurement& out) {
   Device& d = *device_;
-  const Clock::time_point start = Clock::now();
   const Device::First first = d.first_execution(runner);
   if (!first.fault.empty()) {
     out.fault = first.fault;
     return;
   }
-  const std::size_t warm_ups = first.time > kLong ? 1 : kWarmUps;
+  const std::int64_t wanted = d.slots_of(runner, cache);
+  const std::size_t warm_ups = warm_ups_of(first.time, static_cast<std::size_t>(wanted));
   const std::size_t executions = warm_ups + samples_of(first.time);
-  const std::int64_t slots =
-      cache == CacheState::warm ? 1 : std::min(runner.max_slots, static_cast<std::int64_t>(executions));
+  const std::int64_t slots = std::min(wanted, static_cast<std::int64_t>(executions));
   runner.prepare(slots, d.stream);
   const CudaGraph graph(d.stream, [&] {
     for (std::size_t i = 0; i < executions; ++i) {
@@ -163,13 +185,15 @@ void CudaTiming::burst(const Runner& runner, CacheState cache, CaseMeasurement& 
   });
   graph.upload(d.stream);
   PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(d.stream));
-  d.pause(start);
+  d.pause();
   if (cache == CacheState::cold) d.sweep.enqueue(d.stream);
+  const Clock::time_point start = Clock::now();
   graph.launch(d.stream);
   std::vector<BoardSample> samples;
   do {
     samples.push_back(sample(d.board));
   } while (!idle(d.stream));
+  d.busy_s = since(start);
   set_times(d.finish({executions, first.launches, warm_ups}), out);
   out.conditions = conditions(samples);
   out.conditions.power.reset();  // the reading follows the load by tens of ms: it would be of the case before
@@ -230,7 +254,7 @@ void CudaTiming::steady(const Runner& runner, CacheState cache, CaseMeasurement&
     return;
   }
   const std::size_t launches = first.launches, most = kMostGraphNodes / std::max<std::size_t>(1, launches);
-  const std::int64_t slots = cache == CacheState::warm ? 1 : std::min(d.cold_slots(runner), runner.max_slots);
+  const std::int64_t slots = d.slots_of(runner, cache);
   if (static_cast<std::size_t>(slots) > most) {
     out.fault = "a steady cold run would need " + std::to_string(slots) + " sets of operands; expected at most " +
                 std::to_string(most);
@@ -249,6 +273,7 @@ void CudaTiming::steady(const Runner& runner, CacheState cache, CaseMeasurement&
   d.tracer.take();
   d.dropped_before = d.tracer.dropped();
 
+  d.busy_s = kSettleAtMost_s;
   BoardSampler sampler(d.board);
   EnergySteps steps(d.board, d.tracer);
   std::optional<EnergySteps::Step> from, to;
