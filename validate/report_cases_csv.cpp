@@ -61,6 +61,7 @@ std::string csv_report(const CaseReport& report) {
                                "samples",
                                "library_us",
                                "of_library",
+                               "library_kernel",
                                "predicted_us",
                                "predicted_low_us",
                                "predicted_high_us",
