@@ -23,6 +23,9 @@ class CsvLine {
     return *this;
   }
   CsvLine& operator<<(double value) { return *this << std::string_view(format_exact(value)); }
+  void nothing(int fields) {
+    for (int i = 0; i < fields; ++i) *this << std::string_view();
+  }
   CsvLine& operator<<(Seconds value) { return *this << value.in(units::us); }
 
  private:
@@ -32,7 +35,7 @@ class CsvLine {
 
 void add_prediction(const Comparison& c, CsvLine& line) {
   if (!c.modelled()) {
-    for (int i = 0; i < 8; ++i) line << "";
+    line.nothing(8);
     return;
   }
   line << c.predicted << c.low << c.high << c.predicted / c.measured << c.roofline << c.roofline / c.measured
@@ -86,16 +89,14 @@ std::string csv_report(const CaseReport& report) {
     CsvLine line(text);
     line << c.gpu << c.op << c.dtype << c.shape << name(m.what.cache) << text_of(m.what.clock) << m.what.study
          << report.summary.kernels << m.kernel << m.plan << m.time << m.low << m.high << std::to_string(m.samples);
-    if (c.library) line << *c.library << *c.library / c.measured;
-    else
-      line << ""
-           << "";
+    if (row.library) line << row.library->time << row.library->time / c.measured << row.library->kernel;
+    else line.nothing(3);
     add_prediction(c, line);
     line << row.achieved.flop_rate.in(units::TFLOP_per_s) << row.achieved.bandwidth.in(units::GB_per_s);
     if (m.conditions.sm_clock) line << m.conditions.sm_clock->in(units::MHz);
-    else line << "";
+    else line.nothing(1);
     if (m.conditions.power) line << m.conditions.power->in(units::W);
-    else line << "";
+    else line.nothing(1);
     line << (c.representative ? "yes" : "no") << row.reason << c.error;
   }
   return text;
