@@ -1,6 +1,4 @@
 // A line a case: own time, library time, prediction and roofline side by side. Times are microseconds.
-#include <initializer_list>
-
 #include "arch/format.hpp"
 #include "ops/csv.hpp"
 #include "validate/measurement.hpp"
@@ -9,6 +7,12 @@
 namespace plumbline {
 
 namespace {
+
+constexpr const char* kHeader =
+    "gpu,op,dtype,shape,cache,clock,study,kernels,kernel,plan,measured_us,measured_low_us,measured_high_us,samples,"
+    "library_us,of_library,library_kernel,predicted_us,predicted_low_us,predicted_high_us,ratio,roofline_us,"
+    "roofline_ratio,limiter,provenance,achieved_TFLOP_per_s,achieved_GB_per_s,sm_clock_MHz,power_W,representative,"
+    "reason,error\n";
 
 class CsvLine {
  public:
@@ -45,44 +49,7 @@ void add_prediction(const Comparison& c, CsvLine& line) {
 }  // namespace
 
 std::string csv_report(const CaseReport& report) {
-  std::string text;
-  {
-    CsvLine line(text);
-    for (const char* column : {"gpu",
-                               "op",
-                               "dtype",
-                               "shape",
-                               "cache",
-                               "clock",
-                               "study",
-                               "kernels",
-                               "kernel",
-                               "plan",
-                               "measured_us",
-                               "measured_low_us",
-                               "measured_high_us",
-                               "samples",
-                               "library_us",
-                               "of_library",
-                               "library_kernel",
-                               "predicted_us",
-                               "predicted_low_us",
-                               "predicted_high_us",
-                               "ratio",
-                               "roofline_us",
-                               "roofline_ratio",
-                               "limiter",
-                               "provenance",
-                               "achieved_TFLOP_per_s",
-                               "achieved_GB_per_s",
-                               "sm_clock_MHz",
-                               "power_W",
-                               "representative",
-                               "reason",
-                               "error"}) {
-      line << column;
-    }
-  }
+  std::string text = kHeader;
   for (const CaseRow& row : report.rows) {
     const CaseMeasurement& m = row.measured;
     const Comparison& c = row.compared;
