@@ -57,6 +57,9 @@ TEST(LiveTasks, OwnKernelsHaveTheLibraryBesideThem) {
   EXPECT_EQ(own[0].kernels, KernelSet::own);
   EXPECT_EQ(own[1].kernels, KernelSet::library);
   EXPECT_EQ(own[1].what.shape, own[0].what.shape);
+  EXPECT_EQ(own[3].kernels, KernelSet::library);  // the next pair the other way round
+  EXPECT_EQ(own[4].kernels, KernelSet::own);
+  EXPECT_EQ(own[4].what.shape, own[3].what.shape);
   EXPECT_EQ(live_tasks(cases, KernelSet::library).size(), 2U);
 }
 
