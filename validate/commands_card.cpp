@@ -96,16 +96,31 @@ void need_measured_set(KernelSet kernels) {
   }
 }
 
+/// What could not be measured or modelled, a reason at a time with the first cases it speaks of. True when any.
+bool show_trouble(const CaseReport& report, std::ostream& messages) {
+  constexpr std::size_t kCasesShown = 3;
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const CaseFault& fault : report.faults) {
+    by_reason[fault.reason].push_back((fault.place.empty() ? "" : fault.place + " ") + fault.what);
+  }
+  for (const CaseRow& row : report.rows) {
+    if (row.compared.modelled()) continue;
+    by_reason[row.compared.error].push_back(row.compared.place + " " + case_text(row.measured.what));
+  }
+  for (const auto& [reason, cases] : by_reason) {
+    messages << cases.size() << (cases.size() == 1 ? " case: " : " cases: ") << reason << "\n";
+    for (std::size_t i = 0; i < std::min(cases.size(), kCasesShown); ++i) messages << "  " << cases[i] << "\n";
+    if (cases.size() > kCasesShown) messages << "  ...\n";
+  }
+  return !by_reason.empty();
+}
+
 /// Writes the report, lists what went wrong, and says how it ended; done or a code of its own.
 ExitCode report_on(const Recording& recording, const ValidateRequest& request, const std::vector<std::string>& files,
                    const std::string& report_file, std::ostream& out, std::ostream& messages) {
   const auto report = compare_recording(recording, compare_options(request), read_demands());
   report->summary.files = files;
-  std::vector<std::string> trouble = report->faults;
-  for (const CaseRow& row : report->rows) {
-    if (!row.compared.modelled()) trouble.push_back(row.compared.place + ": " + row.compared.error);
-  }
-  show_messages(trouble, messages);
+  const bool trouble = show_trouble(*report, messages);
   if (report->session.dropped_records > 0) {
     messages << "validate: the profiler dropped " << report->session.dropped_records << " records\n";
   }
@@ -113,7 +128,7 @@ ExitCode report_on(const Recording& recording, const ValidateRequest& request, c
   if (report_file.empty()) out << text;
   else write_text_file(report_file, text);
   return accuracy_answer(report->summary.classes, request.fail_over_percent, messages,
-                         trouble.empty() ? ExitCode::done : ExitCode::not_modelled);
+                         trouble ? ExitCode::not_modelled : ExitCode::done);
 }
 
 LiveResult measure(const ValidateRequest& request, Measurer& measurer, const std::vector<LiveTask>& tasks,

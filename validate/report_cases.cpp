@@ -36,13 +36,13 @@ Measurement row_of(const CaseMeasurement& c, const std::string& gpu) {
   return row;
 }
 
-/// The library's times by case, where it was measured and answered.
-std::map<std::string, Seconds> library_times(const Recording& recording) {
-  std::map<std::string, Seconds> times;
+/// The library's measurements by case, where it answered.
+std::map<std::string, const CaseMeasurement*> of_the_library(const Recording& recording) {
+  std::map<std::string, const CaseMeasurement*> by_case;
   for (const CaseMeasurement& c : recording.cases) {
-    if (c.kernels == KernelSet::library && c.fault.empty()) times[case_key(c.what)] = c.time;
+    if (c.kernels == KernelSet::library && c.fault.empty()) by_case[case_key(c.what)] = &c;
   }
-  return times;
+  return by_case;
 }
 
 bool asked_for(const CaseMeasurement& c, const CompareOptions& options) {
@@ -60,10 +60,10 @@ std::vector<Measurement> choose(const Recording& recording, const CompareOptions
     if (!asked_for(c, options) || (c.fault.empty() && c.time < options.at_least)) {
       ++report.summary.filtered;
     } else if (!c.fault.empty()) {
-      report.faults.push_back((c.what.place.empty() ? "" : c.what.place + ": ") + case_text(c.what) + ": " + c.fault);
+      report.faults.push_back({c.what.place, case_text(c.what), c.fault});
     } else {
       measured.push_back(row_of(c, gpu));
-      report.rows.push_back({c, {}, {}, 0, ""});
+      report.rows.push_back({c, {}, {}, {}, 0, ""});
     }
   }
   if (measured.empty() && report.faults.empty()) {
@@ -156,13 +156,15 @@ std::unique_ptr<CaseReport> compare_recording(const Recording& recording, const 
   pricing.kernels = options.kernels;
   pricing.calibration_file = options.calibration_file;
   Priced priced = price(measured, pricing);
-  const std::map<std::string, Seconds> library = library_times(recording);
+  const auto library = of_the_library(recording);
   for (std::size_t i = 0; i < priced.rows.size(); ++i) {
     CaseRow& row = report->rows[i];
     row.compared = std::move(priced.rows[i]);
     row.compared.mode = mode_of(row.measured.what);
     const auto beside = library.find(case_key(row.measured.what));
-    if (options.kernels == KernelSet::own && beside != library.end()) row.compared.library = beside->second;
+    if (options.kernels != KernelSet::own || beside == library.end()) continue;
+    row.library = *beside->second;
+    row.compared.library = row.library->time;
   }
   std::sort(priced.assumptions.begin(), priced.assumptions.end());  // not in the order that rows asked for machines
   report->summary.assumptions = std::move(priced.assumptions);
@@ -191,13 +193,16 @@ std::string reasons_text(std::uint64_t bits) {
 std::vector<ConditionRange> condition_ranges(const CaseReport& report) {
   std::vector<double> clock, memory, power, temperature;
   std::uint64_t reasons = 0;
-  for (const CaseRow& row : report.rows) {
-    const Conditions& c = row.measured.conditions;
+  const auto take = [&](const Conditions& c) {
     if (c.sm_clock) clock.push_back(c.sm_clock->in(units::MHz));
     if (c.memory_clock) memory.push_back(c.memory_clock->in(units::MHz));
     if (c.power) power.push_back(c.power->in(units::W));
     if (c.temperature_C) temperature.push_back(*c.temperature_C);
     reasons |= c.clock_event_reasons;
+  };
+  for (const CaseRow& row : report.rows) {
+    take(row.measured.conditions);
+    if (row.library) take(row.library->conditions);
   }
   std::vector<ConditionRange> ranges;
   const auto add = [&](const char* what, const std::vector<double>& values, const char* unit) {

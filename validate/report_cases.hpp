@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,10 +33,17 @@ struct CompareOptions {
 /// One measured case beside its prediction.
 struct CaseRow {
   CaseMeasurement measured;
+  std::optional<CaseMeasurement> library;  ///< the library's kernel on the same case
   Comparison compared;
   AchievedCase achieved;
   double bandwidth_fraction = 0;  ///< of the card's nominal bandwidth
   std::string reason;             ///< why the kernel is not representative; empty: it is
+};
+
+/// A case without a time.
+struct CaseFault {
+  std::string place, what, reason;  ///< "train.csv:17", "gemm bf16 M=..., cold burst", "no kernel ..."
+  std::string text() const { return (place.empty() ? "" : place + ": ") + what + ": " + reason; }
 };
 
 struct CaseReport {
@@ -44,7 +52,7 @@ struct CaseReport {
   Demands demands;
   std::vector<CaseRow> rows;          ///< cases with a time, in the order of the recording
   std::vector<DemandResult> results;  ///< demand pointers are into `demands`
-  std::vector<std::string> faults;    ///< "train.csv:17: gemm bf16 ..., cold burst: no kernel"
+  std::vector<CaseFault> faults;
   /// Classes (not "all" rows) whose MAPE is not below the roofline's.
   std::vector<const ClassSummary*> behind_roofline() const;
 };

@@ -1,6 +1,4 @@
 // A line a case: own time, library time, prediction and roofline side by side. Times are microseconds.
-#include <initializer_list>
-
 #include "arch/format.hpp"
 #include "ops/csv.hpp"
 #include "validate/measurement.hpp"
@@ -9,6 +7,12 @@
 namespace plumbline {
 
 namespace {
+
+constexpr const char* kHeader =
+    "gpu,op,dtype,shape,cache,clock,study,kernels,kernel,plan,measured_us,measured_low_us,measured_high_us,samples,"
+    "library_us,of_library,library_kernel,predicted_us,predicted_low_us,predicted_high_us,ratio,roofline_us,"
+    "roofline_ratio,limiter,provenance,achieved_TFLOP_per_s,achieved_GB_per_s,sm_clock_MHz,power_W,representative,"
+    "reason,error\n";
 
 class CsvLine {
  public:
@@ -23,6 +27,9 @@ class CsvLine {
     return *this;
   }
   CsvLine& operator<<(double value) { return *this << std::string_view(format_exact(value)); }
+  void nothing(int fields) {
+    for (int i = 0; i < fields; ++i) *this << std::string_view();
+  }
   CsvLine& operator<<(Seconds value) { return *this << value.in(units::us); }
 
  private:
@@ -32,7 +39,7 @@ class CsvLine {
 
 void add_prediction(const Comparison& c, CsvLine& line) {
   if (!c.modelled()) {
-    for (int i = 0; i < 8; ++i) line << "";
+    line.nothing(8);
     return;
   }
   line << c.predicted << c.low << c.high << c.predicted / c.measured << c.roofline << c.roofline / c.measured
@@ -42,59 +49,21 @@ void add_prediction(const Comparison& c, CsvLine& line) {
 }  // namespace
 
 std::string csv_report(const CaseReport& report) {
-  std::string text;
-  {
-    CsvLine line(text);
-    for (const char* column : {"gpu",
-                               "op",
-                               "dtype",
-                               "shape",
-                               "cache",
-                               "clock",
-                               "study",
-                               "kernels",
-                               "kernel",
-                               "plan",
-                               "measured_us",
-                               "measured_low_us",
-                               "measured_high_us",
-                               "samples",
-                               "library_us",
-                               "of_library",
-                               "predicted_us",
-                               "predicted_low_us",
-                               "predicted_high_us",
-                               "ratio",
-                               "roofline_us",
-                               "roofline_ratio",
-                               "limiter",
-                               "provenance",
-                               "achieved_TFLOP_per_s",
-                               "achieved_GB_per_s",
-                               "sm_clock_MHz",
-                               "power_W",
-                               "representative",
-                               "reason",
-                               "error"}) {
-      line << column;
-    }
-  }
+  std::string text = kHeader;
   for (const CaseRow& row : report.rows) {
     const CaseMeasurement& m = row.measured;
     const Comparison& c = row.compared;
     CsvLine line(text);
     line << c.gpu << c.op << c.dtype << c.shape << name(m.what.cache) << text_of(m.what.clock) << m.what.study
          << report.summary.kernels << m.kernel << m.plan << m.time << m.low << m.high << std::to_string(m.samples);
-    if (c.library) line << *c.library << *c.library / c.measured;
-    else
-      line << ""
-           << "";
+    if (row.library) line << row.library->time << row.library->time / c.measured << row.library->kernel;
+    else line.nothing(3);
     add_prediction(c, line);
     line << row.achieved.flop_rate.in(units::TFLOP_per_s) << row.achieved.bandwidth.in(units::GB_per_s);
     if (m.conditions.sm_clock) line << m.conditions.sm_clock->in(units::MHz);
-    else line << "";
+    else line.nothing(1);
     if (m.conditions.power) line << m.conditions.power->in(units::W);
-    else line << "";
+    else line.nothing(1);
     line << (c.representative ? "yes" : "no") << row.reason << c.error;
   }
   return text;

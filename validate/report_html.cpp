@@ -260,7 +260,9 @@ std::string html_report(const CaseReport& report) {
   page += "<h2>Classes</h2>\n" + classes(report);
   page += cases(report);
   page += conditions(report);
-  page += listed("Cases without a measurement", report.faults);
+  std::vector<std::string> faults;
+  for (const CaseFault& fault : report.faults) faults.push_back(fault.text());
+  page += listed("Cases without a measurement", faults);
   page += listed("Assumptions", report.summary.assumptions);
   page += "</main>\n<script>";
   page += page_script();

@@ -110,6 +110,7 @@ ordered_json case_of(const CaseRow& row) {
   if (c.library) {
     out["library_s"] = c.library->in(units::s);
     out["of_library"] = *c.library / c.measured;
+    if (row.library) out["library_kernel"] = row.library->kernel;
   }
   out["achieved_FLOP_per_s"] = row.achieved.flop_rate.in(units::FLOP_per_s);
   out["achieved_B_per_s"] = row.achieved.bandwidth.in(units::B_per_s);
@@ -142,7 +143,10 @@ std::string json_report(const CaseReport& report) {
   for (const DemandResult& result : report.results) out["demands"].push_back(demand_of(result));
   out["cases"] = ordered_json::array();
   for (const CaseRow& row : report.rows) out["cases"].push_back(case_of(row));
-  out["faults"] = report.faults;
+  out["faults"] = ordered_json::array();
+  for (const CaseFault& fault : report.faults) {
+    out["faults"].push_back({{"place", fault.place}, {"case", fault.what}, {"reason", fault.reason}});
+  }
   return text_of(out);
 }
 

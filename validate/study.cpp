@@ -49,7 +49,8 @@ std::vector<StudyCase> parse_study(std::string_view csv, const std::string& plac
   const CsvHeader header(reader);
   const std::size_t op = header.require("op"), dtype = header.require("dtype"), shape = header.require("shape");
   const auto cache = header.find("cache"), clock = header.find("clock");
-  const std::string study = std::filesystem::path(place).stem().string();
+  const std::filesystem::path file(place);
+  const std::string study = file.stem().string();
   std::vector<StudyCase> cases;
   std::set<std::string> seen;
   while (reader.next()) {
@@ -66,7 +67,7 @@ std::vector<StudyCase> parse_study(std::string_view csv, const std::string& plac
       throw BadInput(row_place + ": " + error.what());
     }
     cases.back().study = study;
-    cases.back().place = row_place;
+    cases.back().place = file.filename().string() + ":" + std::to_string(reader.line());  // stays in recordings
     if (!seen.insert(case_key(cases.back())).second) {
       throw BadInput(row_place + ": expected each case once, found " + case_text(cases.back()) + " again");
     }

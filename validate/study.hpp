@@ -11,7 +11,7 @@
 namespace plumbline {
 
 /// Strict: the first row that is wrong throws BadInput with its line, so does a case that stands there twice.
-/// `study` is the file's name without folder and ".csv".
+/// `study` is the file's name without folder and ".csv"; a case's place has no folder either.
 std::vector<StudyCase> parse_study(std::string_view csv, const std::string& place);
 std::vector<StudyCase> read_study(const std::string& file);
 

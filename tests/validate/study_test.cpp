@@ -36,7 +36,7 @@ TEST(Study, ReadsCasesWithTheirModes) {
   EXPECT_EQ(cases[0].cache, CacheState::warm);
   EXPECT_EQ(cases[0].clock, ClockMode::steady);
   EXPECT_EQ(cases[0].study, "mine");
-  EXPECT_EQ(cases[1].place, "folder/mine.csv:3");
+  EXPECT_EQ(cases[1].place, "mine.csv:3");
   EXPECT_EQ(cases[1].cache, CacheState::cold);
   EXPECT_EQ(cases[1].clock, ClockMode::burst);
   EXPECT_EQ(case_text(cases[0]), "gemm fp8 M=16;N=32;K=64, warm steady");
