@@ -25,7 +25,7 @@ constexpr std::size_t kFewestSamples = 10, kMostSamples = 30, kSamplesOfLong = 5
 constexpr Seconds kBurst = 30.0 * units::ms, kLong = 6.0 * units::ms;
 constexpr std::size_t kMostGraphNodes = 16384;
 constexpr Seconds kGraphAtLeast = 5.0 * units::ms;
-constexpr double kSettleAtLeast_s = 1.2, kSettleAtMost_s = 2.4, kWindow_s = 0.6, kEnergyStepAtMost_s = 0.25;
+constexpr double kSettleAtLeast_s = 1.2, kSettleAtMost_s = 2.0, kWindow_s = 0.6, kEnergyStepAtMost_s = 0.25;
 constexpr std::uint64_t kPowerCap = 0x4;  // of NVML's clock event reasons
 constexpr double kSettled = 0.01;         // relative change of clock and power between two thirds of a second
 
