@@ -18,22 +18,24 @@ namespace device {
 
 constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.69314718055994531F;
 
-/// x a + m of a group in units of log 2, -infinity behind the end of the row.
+/// x a + m of a group, -infinity behind the end of the row.
 template <bool kWhole>
 __device__ void masked_scores(const ChainArgs& a, uint4 raw, int group, float (&t)[kVector]) {
   float m[kVector];
   unpack(raw, t);
   unpack(load_mask<kWhole>(a.mask, group, a.cols), m);
-  const float scale = a.scale * kLog2E;
 #pragma unroll
   for (int i = 0; i < kVector; ++i) {
-    t[i] = fmaf(t[i], scale, m[i] * kLog2E);
+    t[i] = fmaf(t[i], a.scale, m[i]);
     if (!kWhole && group * kVector + i >= a.cols) t[i] = -INFINITY;
   }
 }
 
-/// A row whose scores are all -infinity has probabilities 0.
-__device__ inline float finite_shift(float largest) { return largest == -INFINITY ? 0.0F : largest; }
+/// The largest score in units of log 2. A row whose scores are all -infinity has probabilities 0.
+__device__ inline float shift_by(float largest) { return largest == -INFINITY ? 0.0F : largest * kLog2E; }
+
+/// exp(t) 2^-shift
+__device__ inline float exp_shifted(float t, float shift) { return exp2_fast(fmaf(t, kLog2E, -shift)); }
 
 /// y = dropout(exp(t - ...)): `t` holds the exponentials, `factor` what they and the kept ones are multiplied by.
 template <bool kWhole>
@@ -62,12 +64,12 @@ struct Forward {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) largest = fmaxf(largest, t[g][i]);
     }
-    const float shift = finite_shift(reduce_lanes<kLanes>(largest, Max{}));
+    const float shift = shift_by(reduce_lanes<kLanes>(largest, Max{}));
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       if (g * kLanes + lane >= groups) continue;
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) sum += t[g][i] = exp2f(t[g][i] - shift);
+      for (int i = 0; i < kVector; ++i) sum += t[g][i] = exp_shifted(t[g][i], shift);
     }
     sum = reduce_lanes<kLanes>(sum, Add{});
     if (!real) return;
@@ -88,18 +90,18 @@ struct Forward {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) largest = fmaxf(largest, t[i]);
     }
-    const float shift = finite_shift(reduce_lanes<kLanes>(largest, Max{}));
+    const float shift = shift_by(reduce_lanes<kLanes>(largest, Max{}));
     for (int g = lane; g < groups_of(a.cols); g += kLanes) {
       masked_scores<kWhole>(a, load_group<kWhole>(x, g, a.cols), g, t);
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) sum += exp2f(t[i] - shift);
+      for (int i = 0; i < kVector; ++i) sum += exp_shifted(t[i], shift);
     }
     sum = reduce_lanes<kLanes>(sum, Add{});
     const float factor = sum > 0 ? a.keep_scale / sum : 0.0F;
     for (int g = lane; g < groups_of(a.cols); g += kLanes) {
       masked_scores<kWhole>(a, load_group<kWhole>(x, g, a.cols), g, t);
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) t[i] = exp2f(t[i] - shift);
+      for (int i = 0; i < kVector; ++i) t[i] = exp_shifted(t[i], shift);
       store_dropped<kWhole>(a, row, g, factor, t);
     }
     if (lane == 0) a.log_sum[row] = (shift + log2f(sum)) * kLn2;
@@ -109,7 +111,7 @@ struct Forward {
 /// softmax_backward, and with kFused scale_mask_softmax_dropout_backward: factor p (dp - sum(dp p)).
 template <bool kFused>
 struct Backward {
-  /// Probabilities p and the gradient dp that reaches them, of one group; both 0 behind the end.
+  /// Probabilities p and the gradient dp that reaches them but for keep_scale, of one group; both 0 behind the end.
   template <bool kWhole>
   static __device__ void group(const ChainArgs& a, std::int64_t row, int g, uint4 raw_x, uint4 raw_dy, float shift,
                                float (&p)[kVector], float (&dp)[kVector]) {
@@ -121,8 +123,8 @@ struct Backward {
       const Choice choice(a, row * groups_of(a.cols) + g);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
-        p[i] = exp2f(p[i] - shift);
-        dp[i] = choice.keeps(i) ? dp[i] * a.keep_scale : 0.0F;
+        p[i] = exp_shifted(p[i], shift);
+        dp[i] = choice.keeps(i) ? dp[i] : 0.0F;
       }
     }
   }
@@ -133,7 +135,7 @@ struct Backward {
     const float log_sum = __ldg(a.log_sum + row) * kLog2E;
     return log_sum == -INFINITY ? INFINITY : log_sum;
   }
-  static __device__ float factor(const ChainArgs& a) { return kFused ? a.scale : 1.0F; }
+  static __device__ float factor(const ChainArgs& a) { return kFused ? a.scale * a.keep_scale : 1.0F; }
 
   template <int kLanes, int kGroups, bool kWhole>
   static __device__ void held(const ChainArgs& a, std::int64_t row, int lane, bool real) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/attention_chain.hpp"
 #include "kernels/vector.cuh"
 
 namespace plumbline::device {
@@ -22,12 +23,12 @@ struct ChainArgs {
   uint2 seed, offset;
 };
 
-/// Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC'11). A function of
-/// (key, counter) without state, so backward draws what forward drew.
+/// Philox4x32-7: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC'11). A function of
+/// (key, counter) without state, so backward draws what forward drew. Seven rounds are the fewest that pass all of
+/// BigCrush (their table 2); three more would be a fifth of the fused forward kernel's instructions.
 __device__ inline uint4 philox(uint2 key, uint4 counter) {
-  constexpr int kRounds = 10;
 #pragma unroll
-  for (int i = 0; i < kRounds; ++i) {
+  for (int i = 0; i < kPhiloxRounds; ++i) {
     const std::uint64_t p = std::uint64_t{0xD2511F53U} * counter.x, q = std::uint64_t{0xCD9E8D57U} * counter.z;
     counter = make_uint4(static_cast<std::uint32_t>(q >> 32) ^ counter.y ^ key.x, static_cast<std::uint32_t>(q),
                          static_cast<std::uint32_t>(p >> 32) ^ counter.w ^ key.y, static_cast<std::uint32_t>(p));
@@ -52,6 +53,12 @@ struct Choice {
     return (i % 2 == 0 ? words[i / 2] << 16 : words[i / 2]) >= threshold;
   }
 };
+
+__device__ inline float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 /// Groups a row; the last may be short.
 __host__ __device__ inline int groups_of(int cols) { return (cols + kVector - 1) / kVector; }

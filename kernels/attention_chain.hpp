@@ -16,6 +16,9 @@
 
 namespace plumbline {
 
+/// Rounds of the generator (Philox4x32).
+inline constexpr int kPhiloxRounds = 7;
+
 struct ChainSettings {
   float scale = 1;  ///< of the scores
   /// Probability of dropping an element, 0 <= drop < 1, as a multiple of 2^-16 (the nearest one): dropout_threshold().

@@ -13,8 +13,23 @@ using sm90::gemm_entry;
 using sm90::GemmCut;
 using sm90::GemmEntry;
 
-constexpr GemmEntry kBf16[] = {gemm_entry<GemmTile<128, 256, 4, 1, 1, false, 0>>()};
-constexpr GemmEntry kFp8[] = {gemm_entry<GemmTile<128, 192, 4, 1, 1, true, 4>>()};
+/// rows, cols, stages, cluster, CTAs an SM
+template <int... kTile>
+using Bf16 = GemmTile<kTile..., false, 0>;
+/// An fp8 sum is promoted every 8 steps: 1024 elements of K.
+template <int... kTile>
+using Fp8 = GemmTile<kTile..., true, 8>;
+
+// as in ops/kernel_menu.cpp
+constexpr GemmEntry kBf16[] = {gemm_entry<Bf16<128, 256, 4, 1, 1>>(), gemm_entry<Bf16<128, 256, 4, 2, 1>>(),
+                               gemm_entry<Bf16<128, 224, 4, 1, 1>>(), gemm_entry<Bf16<128, 192, 4, 1, 1>>(),
+                               gemm_entry<Bf16<128, 160, 5, 1, 1>>(), gemm_entry<Bf16<128, 128, 6, 1, 1>>(),
+                               gemm_entry<Bf16<64, 128, 8, 1, 1>>(),  gemm_entry<Bf16<64, 64, 12, 1, 1>>(),
+                               gemm_entry<Bf16<64, 32, 8, 1, 2>>(),   gemm_entry<Bf16<64, 16, 10, 1, 2>>()};
+constexpr GemmEntry kFp8[] = {gemm_entry<Fp8<128, 192, 4, 1, 1>>(), gemm_entry<Fp8<128, 192, 4, 2, 1>>(),
+                              gemm_entry<Fp8<128, 160, 5, 1, 1>>(), gemm_entry<Fp8<128, 128, 6, 1, 1>>(),
+                              gemm_entry<Fp8<64, 128, 8, 1, 1>>(),  gemm_entry<Fp8<64, 64, 12, 1, 1>>(),
+                              gemm_entry<Fp8<64, 32, 8, 1, 2>>(),   gemm_entry<Fp8<64, 16, 10, 1, 2>>()};
 
 std::span<const GemmEntry> entries(const Gemm& shape) {
   return shape.precision.math == DType::fp8 ? std::span<const GemmEntry>(kFp8) : std::span<const GemmEntry>(kBf16);
@@ -50,7 +65,6 @@ const char* gemm_sm90_refusal(const Gemm& shape, const GemmPlan& plan) {
   if (shape.n * 2 % 16 != 0) return "a row of N must be a multiple of 16 bytes";
   const GemmEntry* entry = entry_of(shape, plan);
   if (entry == nullptr) return "no kernel is compiled for the tile";
-  if (!plan.swapped && entry->cols < 64) return "tiles under 64 columns are for swapped operands";
   if (plan.splits < 0 || plan.splits > (shape.k + plan.tile_k - 1) / plan.tile_k) return "a split would have no step";
   if (!sm90::gemm_can_share(*entry, shape, cut_of(plan))) return "too many tiles for a split of K";
   return "";

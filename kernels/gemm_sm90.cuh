@@ -15,7 +15,6 @@ namespace plumbline::device::sm90 {
 
 constexpr int kStepBytes = 128;  // of K, a step: the span of the swizzle
 constexpr int kGroup = 128;      // threads of a warpgroup
-constexpr int kChunkCols = 64;   // columns of D that go through shared memory at a time
 
 /// What is multiplied. Tiles are counted on the row and the column side of wgmma.
 struct GemmWork {
@@ -45,7 +44,7 @@ struct GemmTile {
   static constexpr int kThreads = kGroup * kConsumers + (kMovesRegisters ? kGroup : 32);
   static constexpr int kStepElements = kStepBytes / (kFp8 ? 1 : 2);
   static constexpr int kRowBytes = kRows * kStepBytes, kColBytes = kCols * kStepBytes;
-  static constexpr int kChunk = kCols < kChunkCols ? kCols : kChunkCols;
+  static constexpr int kChunk = kCols % 64 == 0 ? 64 : kCols % 32 == 0 ? 32 : 16;  // columns of D staged at a time
   static constexpr int kChunks = kCols / kChunk;
   static constexpr int kChunkBytes = 64 * kChunk * 2;
   static constexpr int kStores = kChunks > 1 && kCtasPerSm == 1 ? 2 : 1;  // chunks on their way out, a warpgroup
@@ -287,7 +286,8 @@ struct Consumer {
     return shared.flags[group] != 0;
   }
 
-  /// As bf16 through shared memory, 64 columns of D at a time, and out by TMA, which clips what is beyond the matrix.
+  /// As bf16 through shared memory, kChunk columns of D at a time, and out by TMA, which clips what is beyond the
+  /// matrix.
   __device__ void store(const float (&sum)[kAccumulators], const CUtensorMap* out_map, const GemmPlace& p) const {
     const int row = p.row_tile * Tile::kRows + group * 64;
 #pragma unroll
@@ -319,8 +319,9 @@ struct Consumer {
     return *reinterpret_cast<const std::uint32_t*>(&pair);
   }
 
-  /// Four 8x8 matrices: 16 rows of this warp, 16 columns. Staged rows are 128 bytes in the 128-byte swizzle: y's rows
-  /// of 64 elements. Lane l gives the address of row l % 8 of matrix l / 8.
+  /// Four 8x8 matrices: 16 rows of this warp, 16 columns. Staged are rows of y: 64 elements of them (128 bytes, pieces
+  /// of 16 bytes swizzled by row % 8), or kChunk where D lies as y does (64 bytes: by row / 2 % 4). Lane l gives the
+  /// address of row l % 8 of matrix l / 8.
   __device__ void put(std::uint32_t to, int pair, const std::uint32_t (&packed)[4]) const {
     const int warp = thread / 32, lane = thread % 32;
     if (w.swapped) {
@@ -328,7 +329,8 @@ struct Consumer {
       store_matrices_transposed(to + static_cast<std::uint32_t>(row * 128 + ((piece ^ (row % 8)) * 16)), packed);
     } else {
       const int row = warp * 16 + lane % 16, piece = pair * 2 + lane / 16;
-      store_matrices(to + static_cast<std::uint32_t>(row * 128 + ((piece ^ (row % 8)) * 16)), packed);
+      const int swizzled = piece ^ (Tile::kChunk == 64 ? row % 8 : Tile::kChunk == 32 ? row / 2 % 4 : 0);
+      store_matrices(to + static_cast<std::uint32_t>(row * Tile::kChunk * 2 + swizzled * 16), packed);
     }
   }
 };

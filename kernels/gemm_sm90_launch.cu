@@ -38,7 +38,13 @@ auto tensor_map_encoder() {
   return encode;
 }
 
-/// A row-major [batch, rows, cols] tensor in boxes of box_rows x box_cols, 128-byte swizzle.
+/// The swizzle that spans a box's row.
+CUtensorMapSwizzle swizzle_of(std::int64_t row_bytes) {
+  if (row_bytes == 128) return CU_TENSOR_MAP_SWIZZLE_128B;
+  return row_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_NONE;
+}
+
+/// A row-major [batch, rows, cols] tensor in boxes of box_rows x box_cols.
 CUtensorMap tensor_map(const void* data, bool fp8, std::int64_t batch, std::int64_t rows, std::int64_t cols,
                        int box_rows, int box_cols) {
   const auto u = [](std::int64_t v) { return static_cast<cuuint64_t>(v); };
@@ -50,7 +56,7 @@ CUtensorMap tensor_map(const void* data, bool fp8, std::int64_t batch, std::int6
   CUtensorMap map;
   const CUresult status = tensor_map_encoder()(
       &map, fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), sizes,
-      strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box_cols * element),
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
     throw DeviceError("cuTensorMapEncodeTiled refuses a matrix of " + std::to_string(rows) + " x " +
@@ -138,9 +144,9 @@ void launch_gemm_entry(const GemmEntry& e, const Gemm& shape, const GemmCut& cut
       tensor_map(cut.swapped ? buffers.w : buffers.x, fp8, shape.batch, s.rows, shape.k, e.rows, e.step_elements);
   const CUtensorMap col_map = tensor_map(cut.swapped ? buffers.x : buffers.w, fp8, shape.batch, s.cols, shape.k,
                                          e.cols / e.cluster, e.step_elements);
-  constexpr int kBox = device::sm90::kChunkCols;
-  const CUtensorMap out_map =
-      tensor_map(buffers.y, false, shape.batch, shape.m, shape.n, cut.swapped ? std::min(e.cols, kBox) : kBox, kBox);
+  constexpr int kGroupRows = 64;
+  const CUtensorMap out_map = tensor_map(buffers.y, false, shape.batch, shape.m, shape.n,
+                                         cut.swapped ? e.chunk : kGroupRows, cut.swapped ? kGroupRows : e.chunk);
 
   PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(e.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, e.shared_bytes));
   cudaLaunchAttribute cluster{};

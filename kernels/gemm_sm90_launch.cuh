@@ -12,13 +12,14 @@ using GemmKernel = void (*)(CUtensorMap, CUtensorMap, CUtensorMap, device::sm90:
 
 /// A compiled tile as the host sees it.
 struct GemmEntry {
-  int rows = 0, cols = 0, stages = 0, cluster = 1, ctas_per_sm = 1, threads = 0, shared_bytes = 0, step_elements = 0;
+  int rows = 0, cols = 0, stages = 0, cluster = 1, ctas_per_sm = 1, threads = 0, shared_bytes = 0, step_elements = 0,
+      chunk = 0;
   GemmKernel kernel = nullptr;
 };
 template <class Tile>
 constexpr GemmEntry gemm_entry() {
-  return {Tile::kRows,    Tile::kCols,        Tile::kStages,       Tile::kCluster,           Tile::kCtasPerSm,
-          Tile::kThreads, Tile::kSharedBytes, Tile::kStepElements, &device::sm90::gemm<Tile>};
+  return {Tile::kRows,    Tile::kCols,        Tile::kStages,       Tile::kCluster, Tile::kCtasPerSm,
+          Tile::kThreads, Tile::kSharedBytes, Tile::kStepElements, Tile::kChunk,   &device::sm90::gemm<Tile>};
 }
 
 /// `splits` > 1: so many CTAs share the steps of a tile. 0: only of the tiles that are left over behind whole waves, as

@@ -91,8 +91,9 @@ void element(const Rowwise& s, const ChainSettings& c, const ChainInputs& in, st
 
 }  // namespace
 
-std::array<std::uint32_t, 4> reference_philox(std::array<std::uint32_t, 4> c, std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
+std::array<std::uint32_t, 4> reference_philox(std::array<std::uint32_t, 4> c, std::array<std::uint32_t, 2> key,
+                                              int rounds) {
+  for (int round = 0; round < rounds; ++round) {
     const std::uint64_t first = 0xD2511F53ULL * c[0], second = 0xCD9E8D57ULL * c[2];
     const auto high = [](std::uint64_t v) { return static_cast<std::uint32_t>(v >> 32); };
     const auto low = [](std::uint64_t v) { return static_cast<std::uint32_t>(v & 0xffffffffU); };

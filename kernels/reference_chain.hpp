@@ -10,8 +10,9 @@
 
 namespace plumbline {
 
-/// Philox4x32-10 (Salmon et al., SC'11).
-std::array<std::uint32_t, 4> reference_philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
+/// Philox4x32 (Salmon et al., SC'11).
+std::array<std::uint32_t, 4> reference_philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key,
+                                              int rounds = kPhiloxRounds);
 
 /// Whether element (row, col) stays: eight neighbouring columns of a row share one draw, two elements a word.
 bool reference_keeps(const ChainSettings& settings, std::int64_t row, std::int64_t col, std::int64_t cols);

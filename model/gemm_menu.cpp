@@ -1,6 +1,6 @@
 #include "model/gemm_menu.hpp"
 
-#include "ops/kernel_menu.hpp"
+#include <numeric>
 
 namespace plumbline::gemm {
 namespace {
@@ -59,20 +59,6 @@ MenuEntry library_entry(const Context& c, Tile tile, bool swapped) {
   return e;
 }
 
-/// One of our own compiled kernels.
-MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
-  const Tile tile{static_cast<std::int16_t>(v.rows), static_cast<std::int16_t>(v.cols)};
-  MenuEntry e = tile_entry(c, tile, static_cast<double>(v.step_bytes) / c.task.input_bytes, swapped);
-  e.cluster = static_cast<double>(v.cluster);
-  e.resident = static_cast<double>(v.ctas_per_sm);
-  e.stages = static_cast<double>(v.stages);
-  e.step_latency = c.machine.dram_latency / e.stages;
-  e.persistent = *c.task.own == GemmEngine::wgmma;
-  // accumulators pass through shared memory on their way out: written there and read again by the copy engine
-  e.serial_clk = 2.0 * e.tile_m * e.tile_n * c.task.output_bytes / c.smem_port;
-  return e;
-}
-
 void fill(GemmMenu& menu, const Context& c) {
   menu.size = 0;
   const auto add = [&menu](const MenuEntry& entry) {
@@ -90,6 +76,50 @@ void fill(GemmMenu& menu, const Context& c) {
 }
 
 }  // namespace
+
+namespace {
+
+/// FP32 operations a clock.
+double sm_lanes(const Context& c) { return c.machine.gpu.sm.fp32_flop_per_clk; }
+
+/// What differs where tiles come by TMA.
+void hopper_kernel(MenuEntry& e, const Context& c) {
+  e.persistent = e.shared_reads = true;
+  // a fill takes little of the port that operands are read through: beside 15 bytes a clock of it, reads sank from
+  // 127.8 to 125.1 (own probe on an H200, 2026-11-20)
+  constexpr double kFillShare = 0.18;
+  e.smem_clk -= (1 - kFillShare) * e.stage_bytes / c.smem_port;
+  // between the instructions of two steps: one CTA takes 563 and 1103 clocks a step of 128 x 128 and 128 x 256, of
+  // which its instructions are 530 and 1060 (own probe on an H200, 2026-11-20)
+  constexpr double kBetweenSteps = 37;
+  e.tensor_clk += kBetweenSteps;
+  // fp8 instructions keep some 22 bits of a sum: every eighth step it is added to a second set of accumulators
+  constexpr double kPromotedSteps = 8;
+  if (c.task.math == DType::fp8) e.tensor_clk += e.tile_m * e.tile_n / (0.5 * sm_lanes(c)) / kPromotedSteps;
+}
+
+/// Lines of 128 bytes that 128 bytes of a row of K touch, mean over rows: two unless the row's start is that of a line.
+double lines_a_row(const GemmTask& t) {
+  constexpr std::int64_t kLine = 128;
+  const std::int64_t aligned = std::gcd(static_cast<std::int64_t>(t.k * t.input_bytes), kLine);
+  return 2.0 - static_cast<double>(aligned) / kLine;
+}
+
+}  // namespace
+
+MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
+  const Tile tile{static_cast<std::int16_t>(v.rows), static_cast<std::int16_t>(v.cols)};
+  MenuEntry e = tile_entry(c, tile, static_cast<double>(v.step_bytes) / c.task.input_bytes, swapped);
+  e.cluster = static_cast<double>(v.cluster);
+  e.resident = static_cast<double>(v.ctas_per_sm);
+  e.stages = static_cast<double>(v.stages);
+  // a step cannot be shorter than its own chain: barrier, instructions, release
+  e.step_latency = std::max(c.machine.dram_latency / e.stages, c.family.step);
+  // accumulators pass through shared memory on their way out: the CTA's tensor work waits for that
+  e.serial_clk = e.once_clk;
+  if (*c.task.own == GemmEngine::wgmma) hopper_kernel(e, c);
+  return e;
+}
 
 const GemmMenu& gemm_menu(const Context& c) {
   constexpr std::size_t kKept = 8;
@@ -115,7 +145,9 @@ Cut::Cut(const Context& c, const MenuEntry& entry) : e(&entry) {
   if (c.task.own) {  // neighbours on the row side share the columns, whole clusters of them
     double& rows = e->swapped ? tiles_n : tiles_m;
     rows = std::ceil(rows / e->cluster) * e->cluster;
-    l2_bytes -= (e->swapped ? e->a : e->w) * (1 - 1 / e->cluster);
+    // what comes in through the SM's port, multicast too; or the lines that it asks for
+    const double asked = l2_bytes - (e->swapped ? e->a : e->w) * (1 - 1 / e->cluster);
+    l2_bytes = std::max(l2_bytes, asked * lines_a_row(c.task));
   }
   tiles = tiles_m * tiles_n * c.task.batch;
   if (!c.task.own && e->cluster > 1 && tiles >= 2)
@@ -147,25 +179,30 @@ Deal Cut::stream_k(const Context& c) const {
 
 Deal Cut::shared(const Context& c, double splits) const {
   const double clusters = std::floor(c.machine.sm_count * e->resident / e->cluster);
-  const double all = tiles / e->cluster;  // counted in clusters, as `share`
-  const double waves = std::floor(all / clusters);
-  const double share = splits > 1 || waves < 2 ? all : all - (waves - 1) * clusters;
-  const double dealers = std::min(clusters, splits > 1 ? all * splits : share * k_steps);
-  const double run = share * k_steps / dealers;
-  const double whole = std::ceil((all - share) / clusters);
-  // ends of tiles in a run, and CTAs that meet in a tile
-  const bool aligned = std::fmod(dealers, share) == 0;
-  const double ends = aligned ? 1 : std::floor(run / k_steps) + 2;
-  const double peers = aligned ? dealers / share : std::ceil(dealers / share) + 1;
-  // sums on their way to L2 or back: at the port, or one round trip; before and after the counter is told
+  const double all = tiles / e->cluster, left = std::fmod(all, clusters);  // counted in clusters
+  const double parts = splits > 0 ? splits : left > 0 ? std::min(std::floor(clusters / left), k_steps) : 1;
+  const double run = std::ceil(k_steps / parts);
+  const double sharers = (splits > 0 ? std::min(tiles * parts, clusters * e->cluster) : left * parts * e->cluster);
+  // sums on their way to L2 or back: at the SM's port, at what L2 takes from all, or one round trip. Meeting costs what
+  // a grid barrier does (plan_stream.cpp): write, fence, count, look.
+  const double sum_bytes = 4 * e->tile_m * e->tile_n;
   const double round_trip = c.machine.l2_latency * c.machine.clock;
-  const double sums = std::max(4 * e->tile_m * e->tile_n / c.l2_port, round_trip);
+  const double sums = std::max({sum_bytes / c.l2_port, sharers * sum_bytes * c.per_l2 / c.clk, round_trip});
+  const double leave = sums + 8 * round_trip, take = parts * sums;
   Deal d;
   d.splits = splits;
-  d.ctas = dealers * e->cluster;
-  d.steps = std::ceil(run) + whole * k_steps;
-  d.serial_clk = (ends - 1) * (peers > 1 ? sums + 2 * round_trip : e->serial_clk) + whole * e->serial_clk;
-  d.once_clk = e->once_clk + (peers > 1 ? (1 + peers) * sums + 2 * round_trip : 0);
+  d.once_clk = e->once_clk;
+  if (splits > 0) {
+    d.ctas = tiles * parts;
+    d.steps = run;
+    d.serial_clk = leave;
+    d.once_clk += leave + take;
+    return d;
+  }
+  const double whole = std::floor(all / clusters);
+  d.ctas = clusters * e->cluster;
+  d.steps = (left > 0 ? run : 0) + whole * k_steps;
+  d.serial_clk = (parts > 1 ? leave + take : 0) + whole * e->serial_clk;
   return d;
 }
 
@@ -187,6 +224,7 @@ Demand Cut::demand(const Context& c, const Deal& deal) const {
   d.once_clk = deal.once_clk;
   d.serial_clk = deal.serial_clk;
   d.l2 = l2_bytes * units::B;
+  d.shared_reads = e->shared_reads;
   d.step_latency = e->step_latency;
   d.in_flight = e->stages * e->stage_bytes * units::B;
   const double at_once = std::min(ctas, m.sm_count * e->resident);

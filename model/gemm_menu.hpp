@@ -10,6 +10,7 @@
 #include "model/plan_gemm.hpp"
 #include "model/tensor_path.hpp"
 #include "model/timing.hpp"
+#include "ops/kernel_menu.hpp"
 
 namespace plumbline::gemm {
 
@@ -58,7 +59,7 @@ struct Context {
   double a_bytes, w_bytes, out_bytes;  // whole operands of one batch entry
   double smem, smem_port, l2_port;     // bytes, bytes a clock
   Seconds dram_floor;                  // compulsory traffic
-  Seconds clk, per_l2;                 // one SM clock; one byte of L2
+  Seconds clk, per_l2, per_port;       // one SM clock; one byte of L2, one through an SM's port
   double per_tensor_rate = 1;
 
   Context(const GemmTask& t, const Machine& m, const FamilyScalars& f)
@@ -74,6 +75,7 @@ struct Context {
                  dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, reduce.dram_share);
     clk = 1.0 / m.clock;
     per_l2 = units::B / m.l2;
+    per_port = units::B / m.l2_per_sm;
     // no cut does less dense work than the task, so none sees a larger share of the peak
     const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;
     per_tensor_rate = 1.0 / (m.sustained_fraction(dense / m.clock, f) * f.efficiency);
@@ -86,7 +88,7 @@ struct MenuEntry {
   bool swapped = false;
   double tile_m = 0, tile_n = 0, tile_k = 0;
   double cluster = 1;  ///< CTAs that fetch the operand they share once (TMA multicast)
-  bool persistent = false;
+  bool persistent = false, shared_reads = false;
   double resident = 1, stages = 2, stage_bytes = 0, a = 0, w = 0;
   double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0, serial_clk = 0;
   Seconds step_latency;
@@ -111,6 +113,8 @@ struct GemmMenu {
 };
 
 const GemmMenu& gemm_menu(const Context& c);
+/// One of our own compiled kernels.
+MenuEntry own_entry(const Context& c, const GemmVariant& variant, bool swapped);
 
 /// How the work of one cut is dealt to CTAs. `ctas` times `steps` each; clocks as in Demand, a CTA.
 struct Deal {
@@ -133,9 +137,9 @@ struct Cut {
   /// CTAs share costs each of them a seam (fix-up of a partial tile through L2): about ten steps and three more for
   /// each extra peer. Source: NVIDIA/cutlass threadblock_swizzle_streamk.h (modeling notes, section 3, "Waves").
   Deal stream_k(const Context& c) const;
-  /// Our own kernel's way: the steps of the shared tiles are dealt out evenly to as many clusters as there are splits
-  /// of tiles, at most one a slot (0 splits: to all slots, and beyond two waves only the last wave and what is left
-  /// over); whole tiles follow. Sums of unfinished tiles wait in L2 for the last of a tile's CTAs, which adds them up.
+  /// Our own Hopper kernel's way with `splits` parts of K a tile, whose sums meet in L2: each part leaves its own, the
+  /// last to come takes them all. 0: only the tiles that are left over behind whole waves are cut, into as many parts
+  /// as fill a wave.
   Deal shared(const Context& c, double splits) const;
 
   /// Own times of all CTAs together on the busiest SM, and what is exposed: from these follow two lower bounds of the
@@ -155,7 +159,7 @@ struct Cut {
     if (e->resident <= 1) t.own[Resource::tensor] += turns * deal.serial_clk * c.clk;
     t.own[Resource::fp32] = on_sm * e->fp32_clk;
     t.own[Resource::smem] = on_sm * e->smem_clk;
-    t.own[Resource::l2] = deal.ctas * deal.steps * l2_bytes * c.per_l2;
+    t.own[Resource::l2] = deal.ctas * deal.steps * l2_bytes * per_l2(c, deal.ctas);
     t.own[Resource::dram] = c.dram_floor;
     t.own[Resource::latency] = waves * deal.steps * e->step_latency;
     t.exposed = c.family.fixed + paid_once(c, deal, waves, turns);
@@ -167,9 +171,15 @@ struct Cut {
     const double turns = std::ceil(deal.ctas / c.machine.sm_count);
     const double waves = e->resident > 1 ? std::ceil(deal.ctas / (c.machine.sm_count * e->resident)) : turns;
     const double sm_clk = std::max({e->tensor_clk * c.per_tensor_rate, e->fp32_clk, e->smem_clk});
-    const Seconds largest = std::max({turns * deal.steps * sm_clk * c.clk, deal.ctas * deal.steps * l2_bytes * c.per_l2,
-                                      c.dram_floor, waves * deal.steps * e->step_latency});
+    const Seconds largest =
+        std::max({turns * deal.steps * sm_clk * c.clk, deal.ctas * deal.steps * l2_bytes * per_l2(c, deal.ctas),
+                  c.dram_floor, waves * deal.steps * e->step_latency});
     return c.family.fixed + paid_once(c, deal, waves, turns) + largest;
+  }
+
+  /// One byte of L2's at the best rate that so many CTAs see.
+  Seconds per_l2(const Context& c, double ctas) const {
+    return e->shared_reads ? c.per_port * (1 / std::min(ctas, c.machine.sm_count)) : c.per_l2;
   }
 
   /// Prologues and epilogues that nothing hides: every wave's, or those of the last (of a persistent grid).

@@ -46,7 +46,7 @@ std::optional<GemmEngine> own_gemm_engine(const Gemm& s, const Machine& m) {
   if (m.kernels != KernelSet::own || s.bias) return std::nullopt;
   const bool bf16 = all_bf16(s.precision);
   if (!bf16 && !fp8_to_bf16(s.precision)) return std::nullopt;
-  if (m.own.gemm && is_hopper(m) && tma_takes(s) && s.batch == 1 && any_fits(GemmEngine::wgmma, s.precision.math, m))
+  if (m.own.gemm && is_hopper(m) && tma_takes(s) && any_fits(GemmEngine::wgmma, s.precision.math, m))
     return GemmEngine::wgmma;
   if (m.own.gemm_portable && (is_hopper(m) || is_portable(m)) && any_fits(GemmEngine::mma_sync, s.precision.math, m))
     return GemmEngine::mma_sync;

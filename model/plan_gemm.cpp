@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "model/gemm_menu.hpp"
@@ -47,6 +48,21 @@ struct Candidate {
   Deal deal;
 };
 
+GemmPlan plan_of(const GemmTask& task, const MenuEntry& e, const Deal& deal) {
+  GemmPlan plan;
+  plan.tile_m = static_cast<std::int64_t>(e.tile_m);
+  plan.tile_n = static_cast<std::int64_t>(e.tile_n);
+  plan.tile_k = static_cast<std::int64_t>(e.tile_k);
+  plan.stages = static_cast<std::int64_t>(e.stages);
+  plan.splits = static_cast<std::int64_t>(deal.splits);
+  // a cluster of ours lies along the row side; of a library's, nothing is known
+  const bool along_n = task.own && e.swapped;
+  (along_n ? plan.cluster_n : plan.cluster_m) = static_cast<std::int64_t>(e.cluster);
+  plan.swapped = e.swapped;
+  if (task.own) plan.engine = *task.own;
+  return plan;
+}
+
 /// Collects candidates with their cheap bounds, prices the most promising first, then those whose bound is below the
 /// best answer so far: the result is that of pricing all of them.
 class Search {
@@ -75,6 +91,21 @@ class Search {
     return best_;
   }
 
+  /// The launches of a candidate. Above `give_up` the total is only a bound.
+  GemmChoice priced(const Candidate& k, Seconds give_up = 1e30 * units::s) const {
+    GemmChoice out;
+    Seconds extra;
+    if (k.deal.second_launch) {
+      out.reduces = true;
+      out.reduce = reduction(c_.task, c_.machine, k.deal.splits);
+      extra = price_total(out.reduce, c_.machine, c_.reduce, give_up) + c_.machine.gap_graph;
+    }
+    out.main = k.cut->demand(c_, k.deal);
+    out.total = extra + price_total(out.main, c_.machine, c_.family, give_up - extra);
+    out.plan = plan_of(c_.task, *k.cut->e, k.deal);
+    return out;
+  }
+
  private:
   Seconds second_at_least(const Deal& deal) const {
     return deal.second_launch ? c_.reduce.fixed + c_.machine.gap_graph : Seconds{};
@@ -101,35 +132,8 @@ class Search {
     const Seconds exposed = t.exposed + second_at_least(k.deal);
     if (exposed + norm_at_least(t.own) >= best_.total) return;
     if (exposed + pnorm(t.own, c_.family.overlap) >= best_.total) return;
-    Demand reduce;
-    Seconds extra;
-    if (k.deal.second_launch) {
-      reduce = reduction(c_.task, c_.machine, k.deal.splits);
-      extra = price_total(reduce, c_.machine, c_.reduce, best_.total) + c_.machine.gap_graph;
-    }
-    const Demand main = k.cut->demand(c_, k.deal);
-    const Seconds total = extra + price_total(main, c_.machine, c_.family, best_.total - extra);
-    if (total >= best_.total) return;
-    best_.total = total;
-    best_.main = main;
-    best_.reduce = reduce;
-    best_.reduces = k.deal.second_launch;
-    best_.plan = plan_of(*k.cut->e, k.deal);
-  }
-
-  GemmPlan plan_of(const MenuEntry& e, const Deal& deal) const {
-    GemmPlan plan;
-    plan.tile_m = static_cast<std::int64_t>(e.tile_m);
-    plan.tile_n = static_cast<std::int64_t>(e.tile_n);
-    plan.tile_k = static_cast<std::int64_t>(e.tile_k);
-    plan.stages = static_cast<std::int64_t>(e.stages);
-    plan.splits = static_cast<std::int64_t>(deal.splits);
-    // a cluster of ours lies along the row side; of a library's, nothing is known
-    const bool along_n = c_.task.own && e.swapped;
-    (along_n ? plan.cluster_n : plan.cluster_m) = static_cast<std::int64_t>(e.cluster);
-    plan.swapped = e.swapped;
-    if (c_.task.own) plan.engine = *c_.task.own;
-    return plan;
+    const GemmChoice choice = priced(k, best_.total);
+    if (choice.total < best_.total) best_ = choice;
   }
 
   static std::vector<Candidate>& storage() {  // kept from search to search
@@ -165,16 +169,19 @@ void add_library_cuts(Search& search, const Context& c, const Cut& cut) {
 }
 
 /// The portable kernel adds up its splits in a second launch, the Hopper kernel within the first.
+Deal own_deal(const Context& c, const Cut& cut, double splits) {
+  return *c.task.own == GemmEngine::wgmma && splits != 1 ? cut.shared(c, splits) : cut.tiled(splits);
+}
+
 void add_own_cuts(Search& search, const Context& c, const Cut& cut) {
   const bool in_one_launch = *c.task.own == GemmEngine::wgmma;
   const double clusters = std::floor(c.machine.sm_count * cut.e->resident / cut.e->cluster);
   for (const std::int64_t n : own_gemm_splits()) {
     const auto splits = static_cast<double>(n);
-    if (splits > 1 && !worth_splitting(cut, c.machine, splits)) continue;
-    // nothing to even out
-    if (splits == 0 && (!in_one_launch || std::fmod(cut.tiles / cut.e->cluster, clusters) == 0)) continue;
-    search.add(cut, in_one_launch && splits != 1 ? cut.shared(c, splits) : cut.tiled(splits));
+    if (splits == 1 || worth_splitting(cut, c.machine, splits)) search.add(cut, own_deal(c, cut, splits));
   }
+  const double left = std::fmod(cut.tiles / cut.e->cluster, clusters);
+  if (in_one_launch && left > 0 && cut.tiles > clusters && 2 * left <= clusters) search.add(cut, own_deal(c, cut, 0));
 }
 
 GemmChoice search(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
@@ -214,6 +221,20 @@ std::size_t slot_of(const GemmTask& t, std::size_t slots) {
 }
 
 }  // namespace
+
+std::optional<GemmChoice> price_own_plan(const GemmTask& t, const GemmPlan& plan, const Machine& m) {
+  if (!t.own || plan.engine != *t.own) return std::nullopt;
+  const Context context(t, m, gemm_family(t, m));
+  const gemm::GemmMenu& menu = gemm::gemm_menu(context);
+  const std::span<const MenuEntry> entries(menu.entries.data(), menu.size);
+  for (const MenuEntry& entry : entries) {
+    if (!fits(entry, context.smem)) continue;
+    const Cut cut(context, entry);
+    const Deal deal = own_deal(context, cut, static_cast<double>(plan.splits));
+    if (plan_of(t, entry, deal) == plan) return Search(context).priced({{}, &cut, deal});
+  }
+  return std::nullopt;
+}
 
 GemmChoice plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
   constexpr std::size_t kSlots = 256;

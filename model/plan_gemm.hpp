@@ -38,6 +38,9 @@ const FamilyScalars& reduce_family(const GemmTask& task, const Machine& machine)
 /// The cheapest cut in the kernel set's menu, priced with the family's scalars (dense, or grouped).
 GemmChoice plan_gemm(const GemmTask& task, const Machine& machine, const FamilyScalars& family);
 
+/// What one plan of our own menu costs, or nothing when it is not in there.
+std::optional<GemmChoice> price_own_plan(const GemmTask& task, const GemmPlan& plan, const Machine& machine);
+
 /// The task that a shape asks for. Throws BadInput when the GPU has no path for the maths format.
 GemmTask gemm_task(const Gemm& shape, const Machine& machine);
 GemmTask gemm_task(const GemmSparse24& shape, const Machine& machine);

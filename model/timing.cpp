@@ -63,7 +63,8 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   wave.own[Resource::sfu] = on_sm * d.sfu_clk * clk;
   wave.own[Resource::issue] = on_sm * d.issue_clk * clk;
   wave.own[Resource::smem] = on_sm * d.smem_clk * clk;
-  wave.own[Resource::l2] = ctas * steps * d.l2 / std::min(m.l2, active_sms * m.l2_per_sm);
+  wave.own[Resource::l2] =
+      ctas * steps * d.l2 / (d.shared_reads ? active_sms * m.l2_per_sm : std::min(m.l2, active_sms * m.l2_per_sm));
   Seconds dram = dram_time(d.dram_read, d.dram_write, m) * (share_of_launch / family.dram_share);
   if (d.in_flight > Bytes{}) {
     const Seconds little = (d.dram_read + d.dram_write) * share_of_launch / (ctas * d.in_flight / m.dram_latency);

@@ -5,8 +5,24 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<GemmVariant, 4> kWgmma{
-    {{128, 256, 128, 4}, {128, 128, 128, 6}, {64, 64, 128, 8}, {64, 16, 128, 8}}};
+constexpr std::array<GemmVariant, 10> kWgmmaBf16{{{128, 256, 128, 4},
+                                                  {128, 256, 128, 4, 2},
+                                                  {128, 224, 128, 4},
+                                                  {128, 192, 128, 4},
+                                                  {128, 160, 128, 5},
+                                                  {128, 128, 128, 6},
+                                                  {64, 128, 128, 8},
+                                                  {64, 64, 128, 12},
+                                                  {64, 32, 128, 8, 1, 2},
+                                                  {64, 16, 128, 10, 1, 2}}};
+constexpr std::array<GemmVariant, 8> kWgmmaFp8{{{128, 192, 128, 4},
+                                                {128, 192, 128, 4, 2},
+                                                {128, 160, 128, 5},
+                                                {128, 128, 128, 6},
+                                                {64, 128, 128, 8},
+                                                {64, 64, 128, 12},
+                                                {64, 32, 128, 8, 1, 2},
+                                                {64, 16, 128, 10, 1, 2}}};
 constexpr std::array<GemmVariant, 4> kMma{
     {{128, 256, 64, 4, 1, 1}, {128, 128, 64, 4, 1, 2}, {128, 64, 64, 4, 1, 3}, {64, 64, 128, 4, 1, 3}}};
 constexpr std::array<std::int64_t, 8> kSplits{1, 2, 3, 4, 6, 8, 12, 16};
@@ -23,8 +39,8 @@ constexpr std::array<DecodeVariant, 3> kDecode{{{64, 16, 64, 4, 2}, {128, 16, 64
 std::span<const GemmVariant> own_gemm_menu(GemmEngine engine, DType math) {
   if (engine == GemmEngine::mma_sync)
     return math == DType::bf16 ? std::span<const GemmVariant>(kMma) : std::span<const GemmVariant>{};
-  if (math == DType::bf16 || math == DType::fp8) return kWgmma;
-  return {};
+  if (math == DType::bf16) return kWgmmaBf16;
+  return math == DType::fp8 ? std::span<const GemmVariant>(kWgmmaFp8) : std::span<const GemmVariant>{};
 }
 
 std::span<const std::int64_t> own_gemm_splits() { return kSplits; }

@@ -32,6 +32,7 @@ struct ValidateRequest {
   std::vector<std::string> ops;      ///< empty: all
   std::vector<std::string> studies;  ///< files; empty: train and heldout of the data folder, or quick
   bool quick = false, kernels_table = false;
+  std::string repeat_file;  ///< --replay: another recording of the same cases
   // fitting only
   std::string family;
   std::vector<FreeScalar> free;
@@ -52,7 +53,8 @@ using MakeMeasurer = std::function<std::unique_ptr<Measurer>()>;
 ExitCode run_live(const ValidateRequest& request, const MakeMeasurer& make, std::ostream& out, std::ostream& messages,
                   bool terminal);
 
-/// The same comparison from a recording.
+/// The same comparison from a recording. With `repeat_file`: how far that one is from it instead, answered_no when a
+/// class moved by more than `fail_over_percent` in the median.
 ExitCode run_replay(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
 
 /// "html" and the other formats of a comparison of recorded or measured cases.

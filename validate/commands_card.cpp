@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -14,6 +15,7 @@
 #include "validate/live.hpp"
 #include "validate/pricing.hpp"
 #include "validate/report_cases.hpp"
+#include "validate/report_repeat.hpp"
 #include "validate/study.hpp"
 
 namespace plumbline {
@@ -127,6 +129,19 @@ LiveResult measure(const ValidateRequest& request, Measurer& measurer, const std
   return result;
 }
 
+ExitCode run_repeat(const ValidateRequest& request, const Recording& first, std::ostream& out) {
+  constexpr double kUsualLimit = 0.02;
+  const double limit = request.fail_over_percent ? *request.fail_over_percent / 100 : kUsualLimit;
+  const std::vector<RepeatClass> classes = compare_runs(first, read_recording(request.repeat_file));
+  if (classes.empty()) throw BadInput(request.repeat_file + ": expected cases of the other recording, found none");
+  const std::string& file = request.report_file.empty() ? request.out_file : request.report_file;
+  if (file.empty()) out << repeat_table(classes, limit);
+  else write_text_file(file, repeat_table(classes, limit));
+  const auto moved = [&](const RepeatClass& r) { return std::abs(r.median_ln) > limit; };
+  const bool asked = request.fail_over_percent.has_value();
+  return asked && std::any_of(classes.begin(), classes.end(), moved) ? ExitCode::answered_no : ExitCode::done;
+}
+
 }  // namespace
 
 std::string text_in(const CaseReport& report, const std::string& format) {
@@ -172,6 +187,7 @@ ExitCode run_replay(const ValidateRequest& request, std::ostream& out, std::ostr
     }
   }
   const std::string& file = request.files.front();
+  if (!request.repeat_file.empty()) return run_repeat(request, read_recording(file), out);
   return report_on(read_recording(file), request, {file},
                    request.report_file.empty() ? request.out_file : request.report_file, out, messages);
 }

@@ -79,7 +79,7 @@ ClassSummary summarize_class(const std::vector<const Comparison*>& rows) {
     measured.push_back(row->measured.in(units::s));
     predicted.push_back(row->predicted.in(units::s));
     if (row->low <= row->measured && row->measured <= row->high) ++inside;
-    if (error_of(*row) > error_of(*worst)) worst = row;
+    if (std::pair(error_of(*row), row->shape) > std::pair(error_of(*worst), worst->shape)) worst = row;
   }
   out.count = static_cast<long>(rows.size());
   out.mape = mean(percent);

@@ -60,7 +60,7 @@ std::vector<LiveTask> live_tasks(const std::vector<StudyCase>& cases, KernelSet 
 }
 
 Seconds expected_duration(const LiveTask& task) {
-  return (task.what.clock == ClockMode::burst ? 0.12 : 2.0) * units::s;
+  return (task.what.clock == ClockMode::burst ? 0.06 : 2.8) * units::s;
 }
 
 LiveResult measure_all(Measurer& measurer, const std::vector<LiveTask>& tasks, const PriceTask& price,

@@ -1,5 +1,6 @@
 // Progress on stderr: "validate: 37 of 912, gemm bf16 M=16;N=4096;K=4096, cold burst, 1:52 left".
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <ostream>
 
@@ -15,7 +16,7 @@ constexpr std::size_t kLineWidth = 100;  // longer lines would wrap and could no
 constexpr double kSecondsBetweenLines = 5;
 
 std::string minutes(Seconds left) {
-  const long whole = static_cast<long>(left.in(units::s) + 0.5);
+  const long whole = std::lround(left.in(units::s));
   char text[32];
   std::snprintf(text, sizeof text, "%ld:%02ld", whole / 60, whole % 60);
   return text;

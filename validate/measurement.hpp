@@ -21,7 +21,6 @@ struct Measurement {
   std::optional<Watts> power;
   std::optional<ClockMode> clock;  ///< how the row was timed, where the file says so
   bool warm = false;               ///< L2 held the operands
-  bool span = false;  ///< `time` is last end - first start of the kernels: the gap behind the last is not in it
   std::string gpu, stack, kernel, scope, id;
   std::string place;  ///< "file.csv:17"
 };

@@ -68,26 +68,15 @@ void price_row(const Measurement& row, const Machine& machine, OpPrediction& scr
     out.error = error.what();
     return;
   }
-  out.predicted = row.span ? kernel_span(scratch) : scratch.time;
-  const double part = out.predicted / scratch.time;
-  out.low = scratch.low * part;
-  out.high = scratch.high * part;
+  out.predicted = scratch.time;
+  out.low = scratch.low;
+  out.high = scratch.high;
   out.predicted_power = scratch.power;
   out.limiter = name(scratch.limiter);
   out.provenance = name(scratch.provenance);
 }
 
 }  // namespace
-
-Seconds kernel_span(const OpPrediction& prediction) {
-  if (prediction.launch_count == 0) return prediction.time;
-  Seconds kernels;
-  for (int i = 0; i < prediction.launch_count; ++i) {
-    kernels += prediction.launches[static_cast<std::size_t>(i)].time.total;
-  }
-  const Seconds gap = (prediction.time - kernels) / prediction.launch_count;
-  return prediction.time - gap;
-}
 
 ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked) {
   return asked ? *asked : row.clock.value_or(ClockMode::burst);

@@ -38,9 +38,6 @@ struct Priced {
   std::vector<std::string> assumptions;  ///< about the machines, each once
 };
 
-/// Last end - first start of the operator's kernels: its launches and the gaps between them, without the one behind.
-Seconds kernel_span(const OpPrediction& prediction);
-
 /// Throws BadInput for an unknown GPU, and when a row names none and none is given. A row whose operator is not
 /// modelled gets its reason in `error`.
 Priced price(const std::vector<Measurement>& measured, const PricingOptions& options);

@@ -30,7 +30,6 @@ Measurement row_of(const CaseMeasurement& c, const std::string& gpu) {
   row.power = c.what.clock == ClockMode::steady ? c.conditions.power : std::nullopt;
   row.clock = c.what.clock;
   row.warm = c.what.cache == CacheState::warm;
-  row.span = true;
   row.gpu = gpu;
   row.kernel = c.kernel;
   row.place = c.what.place;
@@ -165,6 +164,7 @@ std::unique_ptr<CaseReport> compare_recording(const Recording& recording, const 
     const auto beside = library.find(case_key(row.measured.what));
     if (options.kernels == KernelSet::own && beside != library.end()) row.compared.library = beside->second;
   }
+  std::sort(priced.assumptions.begin(), priced.assumptions.end());  // not in the order that rows asked for machines
   report->summary.assumptions = std::move(priced.assumptions);
   finish(*report, load_gpu(gpu, options.overrides), options.kernels);
   return report;

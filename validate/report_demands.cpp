@@ -120,13 +120,16 @@ DemandResult result_of(const KernelDemand& demand, const std::vector<AchievedCas
     if (what.cache != CacheState::cold || what.clock != ClockMode::burst || !demand.on.holds(what)) continue;
     const auto achieved = figure(demand, cases[i], bandwidth, copy);
     if (!achieved) continue;
+    if (figures.empty() || *achieved < result.worst) {
+      result.worst = *achieved;
+      result.worst_case = i;
+    }
     figures.push_back(*achieved);
     result.cases.push_back(i);
     if (*achieved < result.demanded) result.below.push_back(i);
   }
   if (figures.empty()) return result;
   result.median = demand.of_library ? geometric_mean(figures) : median(figures);
-  result.worst = *std::min_element(figures.begin(), figures.end());
   result.best = *std::max_element(figures.begin(), figures.end());
   return result;
 }
@@ -196,9 +199,7 @@ std::vector<DemandResult> hold_against(const Demands& demands, const std::vector
     if (demand.flop_rate && gpu != demands.gpu) continue;
     DemandResult result = result_of(demand, cases, bandwidth);
     if (result.cases.empty()) continue;
-    if (!result.met() && !result.below.empty()) {
-      result.reason = reason_for(demands, cases[result.below.front()].what);
-    }
+    if (!result.met()) result.reason = reason_for(demands, cases[result.worst_case].what);
     results.push_back(std::move(result));
   }
   return results;

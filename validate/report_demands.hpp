@@ -65,9 +65,10 @@ struct DemandResult {
   const KernelDemand* demand = nullptr;
   double demanded = 0, median = 0, worst = 0, best = 0;  ///< of_library: median is the geometric mean
   std::vector<std::size_t> cases, below;                 ///< numbers into the cases given
+  std::size_t worst_case = 0;                            ///< the one with the worst figure
   bool met() const;
   std::string achieved() const;  ///< "712 TFLOP/s (698 TFLOP/s to 724 TFLOP/s)"
-  std::string reason;            ///< of the first finding on a case below; empty: none on file
+  std::string reason;            ///< why the worst case is below, of a demand that is not met
 };
 
 /// Results of the demands that at least one case falls under, in their order. `bandwidth` is the card's nominal one.

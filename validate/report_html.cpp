@@ -92,7 +92,8 @@ std::string plot(const CaseReport& report) {
     rows.push_back(&row.compared);
     families.insert(plot_family(row.compared.op, row.compared.dtype));
   }
-  std::string text = "<div class='panel plot'><div>" + scatter_svg(rows) + "</div><div class='legend'>\n";
+  std::string text =
+      "<div class='panel plot'><div>" + scatter_svg(rows) + ratio_svg(rows) + "</div><div class='legend'>\n";
   for (const std::size_t family : families) {
     const PlotFamily& f = plot_families()[family];
     text += "<button type='button' aria-pressed='true' data-family='" + std::string(f.key) + "'><i class='" +

@@ -88,7 +88,7 @@ function filter() {
     row.hidden = !(words.every(w => text.includes(w)) && (!ops.value || row.cells[0].textContent === ops.value));
     shown += row.hidden ? 0 : 1;
   }
-  document.getElementById("shown").textContent = shown + " cases";
+  document.getElementById("shown").textContent = shown + (shown === 1 ? " case" : " cases");
 }
 if (cases) { find.addEventListener("input", filter); ops.addEventListener("change", filter); filter(); }
 for (const button of document.querySelectorAll(".legend button")) {
@@ -99,7 +99,7 @@ for (const button of document.querySelectorAll(".legend button")) {
   });
 }
 const roof = document.getElementById("roof");
-if (roof) roof.addEventListener("change", () => document.querySelector("svg").classList.toggle("with-roof", roof.checked));
+if (roof) roof.addEventListener("change", () => document.querySelectorAll("svg").forEach(svg => svg.classList.toggle("with-roof", roof.checked)));
 )js";
 }
 

@@ -3,6 +3,8 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <optional>
+#include <utility>
 
 #include "arch/format.hpp"
 #include "validate/report_html_parts.hpp"
@@ -11,7 +13,7 @@ namespace plumbline {
 
 namespace {
 
-constexpr double kLeft = 82, kTop = 14, kWidth = 660, kHeight = 500, kRight = 14, kBottom = 46;
+constexpr double kLeft = 82, kTop = 14, kWidth = 660, kHeight = 500, kRight = 30, kBottom = 46;
 
 std::string number(double value) {
   char text[32];
@@ -50,7 +52,8 @@ std::string label(double x, double y, const char* anchor, const std::string& tex
 
 std::string axes(const Scale& scale) {
   std::string svg;
-  for (double decade = std::ceil(scale.low); decade <= scale.high; ++decade) {
+  const int first = static_cast<int>(std::ceil(scale.low)), last = static_cast<int>(std::floor(scale.high));
+  for (int decade = first; decade <= last; ++decade) {
     const Seconds t = std::pow(10.0, decade) * units::s;
     svg += line(scale.x(t), kTop, scale.x(t), kTop + kHeight, "grid");
     svg += line(kLeft, scale.y(t), kLeft + kWidth, scale.y(t), "grid");
@@ -77,6 +80,40 @@ std::string band(const Scale& scale, double part, const char* style) {
   return "<polygon points='" + points + "' class='" + style + "' clip-path='url(#plot)'/>\n";
 }
 
+// --- the plot of ratios: the same x axis, predicted / measured from a half to two ------------------------------------
+
+constexpr double kRatioHeight = 260, kMostRatio = 2;
+
+/// Ratios outside the plot lie on its edge.
+double ratio_y(double ratio) {
+  const double part = std::log(ratio) / (2 * std::log(kMostRatio)) + 0.5;
+  return kTop + (1 - std::clamp(part, 0.0, 1.0)) * kRatioHeight;
+}
+
+std::string ratio_axes(const Scale& scale) {
+  std::string svg;
+  for (const auto& [part, style] : {std::pair{0.25, "band25"}, std::pair{0.10, "band10"}}) {
+    const double top = ratio_y(1 + part), bottom = ratio_y(1 / (1 + part));
+    svg += "<rect x='" + number(kLeft) + "' y='" + number(top) + "' width='" + number(kWidth) + "' height='" +
+           number(bottom - top) + "' class='" + style + "'/>\n";
+  }
+  const int first = static_cast<int>(std::ceil(scale.low)), last = static_cast<int>(std::floor(scale.high));
+  for (int decade = first; decade <= last; ++decade) {
+    const Seconds t = std::pow(10.0, decade) * units::s;
+    svg += line(scale.x(t), kTop, scale.x(t), kTop + kRatioHeight, "grid");
+    svg += label(scale.x(t), kTop + kRatioHeight + 18, "middle", format(t));
+  }
+  for (const auto& [ratio, text] : {std::pair{0.5, "x0.5"}, std::pair{0.8, "x0.8"}, std::pair{1.0, "x1"},
+                                    std::pair{1.25, "x1.25"}, std::pair{2.0, "x2"}}) {
+    svg += line(kLeft, ratio_y(ratio), kLeft + kWidth, ratio_y(ratio), "grid");
+    svg += label(kLeft - 8, ratio_y(ratio) + 4, "end", text);
+  }
+  svg += line(kLeft, ratio_y(1), kLeft + kWidth, ratio_y(1), "diagonal");
+  return svg + label(kLeft + kWidth / 2, kTop + kRatioHeight + 38, "middle", "measured") +
+         "<text transform='translate(14 " + number(kTop + kRatioHeight / 2) +
+         ") rotate(-90)' text-anchor='middle'>predicted / measured</text>\n";
+}
+
 std::string title_of(const Comparison& row) {
   char ratio[32];
   std::snprintf(ratio, sizeof ratio, "x%.3f", row.predicted / row.measured);
@@ -85,16 +122,28 @@ std::string title_of(const Comparison& row) {
          format(row.roofline) + ", " + row.limiter;
 }
 
-std::string point(const Scale& scale, const Comparison& row) {
+/// The prediction's dot and, below it, the roofline's.
+std::string point(const Comparison& row, double x, double y, std::optional<double> roofline_y) {
   const std::string family(plot_families()[plot_family(row.op, row.dtype)].key);
-  const std::string x = number(scale.x(row.measured));
   std::string svg;
-  if (scale.part(row.roofline) > 0) {
-    svg += "<circle cx='" + x + "' cy='" + number(scale.y(row.roofline)) + "' r='2.2' class='roof " + family + "'/>";
+  if (roofline_y) {
+    svg += "<circle cx='" + number(x) + "' cy='" + number(*roofline_y) + "' r='2.2' class='roof " + family + "'/>";
   }
-  svg += "<circle cx='" + x + "' cy='" + number(scale.y(row.predicted)) + "' r='3.2' class='dot " + family +
+  return svg + "<circle cx='" + number(x) + "' cy='" + number(y) + "' r='3.2' class='dot " + family +
          (row.representative ? "" : " hollow") + "'><title>" + html_escaped(title_of(row)) + "</title></circle>\n";
-  return svg;
+}
+
+std::string svg_head(double height, const char* what) {
+  return "<svg viewBox='0 0 " + number(kLeft + kWidth + kRight) + " " + number(kTop + height + kBottom) +
+         "' role='img' aria-label='" + what + "'>\n";
+}
+
+std::vector<const Comparison*> drawable(const std::vector<const Comparison*>& rows) {
+  std::vector<const Comparison*> shown;
+  for (const Comparison* row : rows) {
+    if (row->modelled() && row->predicted > Seconds{} && row->measured > Seconds{}) shown.push_back(row);
+  }
+  return shown;
 }
 
 }  // namespace
@@ -146,19 +195,31 @@ std::size_t plot_family(std::string_view op, std::string_view dtype) {
 }
 
 std::string scatter_svg(const std::vector<const Comparison*>& rows) {
-  std::vector<const Comparison*> shown;
-  for (const Comparison* row : rows) {
-    if (row->modelled() && row->predicted > Seconds{} && row->measured > Seconds{}) shown.push_back(row);
-  }
+  const std::vector<const Comparison*> shown = drawable(rows);
   if (shown.empty()) return "<p>No case was modelled.</p>\n";
   const Scale scale(shown);
-  std::string svg = "<svg viewBox='0 0 " + number(kLeft + kWidth + kRight) + " " + number(kTop + kHeight + kBottom) +
-                    "' role='img' aria-label='predicted over measured time'>\n";
+  std::string svg = svg_head(kHeight, "predicted over measured time");
   svg += "<defs><clipPath id='plot'><rect x='" + number(kLeft) + "' y='" + number(kTop) + "' width='" + number(kWidth) +
          "' height='" + number(kHeight) + "'/></clipPath></defs>\n";
   svg += band(scale, 0.25, "band25") + band(scale, 0.10, "band10") + axes(scale);
   svg += line(kLeft, kTop + kHeight, kLeft + kWidth, kTop, "diagonal");
-  for (const Comparison* row : shown) svg += point(scale, *row);
+  for (const Comparison* row : shown) {
+    const bool visible = scale.part(row->roofline) > 0;
+    svg += point(*row, scale.x(row->measured), scale.y(row->predicted),
+                 visible ? std::optional<double>(scale.y(row->roofline)) : std::nullopt);
+  }
+  return svg + "</svg>\n";
+}
+
+std::string ratio_svg(const std::vector<const Comparison*>& rows) {
+  const std::vector<const Comparison*> shown = drawable(rows);
+  if (shown.empty()) return "";
+  const Scale scale(shown);
+  std::string svg = svg_head(kRatioHeight, "predicted / measured over measured time") + ratio_axes(scale);
+  for (const Comparison* row : shown) {
+    svg += point(*row, scale.x(row->measured), ratio_y(row->predicted / row->measured),
+                 ratio_y(row->roofline / row->measured));
+  }
   return svg + "</svg>\n";
 }
 

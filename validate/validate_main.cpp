@@ -11,9 +11,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "validate/commands.hpp"
-#if __has_include("validate/cuda_measurer.hpp")
 #include "validate/cuda_measurer.hpp"
-#endif
 
 namespace {
 
@@ -84,6 +82,9 @@ void add_card(CLI::App& app, Flags& flags) {
       ->excludes(quick);
   app.add_flag("--kernels-table", flags.request.kernels_table,
                "card and --replay: print what our kernels achieve against what is demanded, as Markdown");
+  app.add_option("--repeat", flags.request.repeat_file,
+                 "--replay: how far another recording of the same cases is from it, by class")
+      ->needs("--replay");
   app.add_option("--gpus", flags.gpus, "card: how many")->check(CLI::PositiveNumber);
 }
 
@@ -100,12 +101,6 @@ void read_texts(Flags& flags) {
   request.balance = !flags.unbalanced;
 }
 
-#if __has_include("validate/cuda_measurer.hpp")
-std::unique_ptr<Measurer> card_at_hand() { return make_cuda_measurer(); }
-#else
-std::unique_ptr<Measurer> card_at_hand() { throw DeviceError("no device: measuring on a card is not built"); }
-#endif
-
 ExitCode run(Flags& flags) {
   read_texts(flags);
   if (!flags.replay.empty()) {
@@ -121,11 +116,11 @@ ExitCode run(Flags& flags) {
     return run_against(flags.request, std::cout, std::cerr);
   }
   if (flags.calibrate || flags.gpus > 1) {
-    card_at_hand();  // without a card that is what is wrong
+    make_cuda_measurer();  // without a card that is what is wrong
     throw NotModelled(flags.calibrate ? "--calibrate: not modelled yet; expected --fit on a recording's rows"
                                       : "--gpus: collectives between GPUs are not measured yet; expected 1");
   }
-  return run_live(flags.request, card_at_hand, std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1);
+  return run_live(flags.request, make_cuda_measurer, std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1);
 }
 
 }  // namespace

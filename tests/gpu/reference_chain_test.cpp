@@ -21,12 +21,13 @@ constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 /// Published answers: the file kat_vectors of the generator's authors (Random123).
 TEST(Philox, GivesThePublishedAnswers) {
-  EXPECT_THAT(reference_philox({0, 0, 0, 0}, {0, 0}), ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
+  EXPECT_THAT(reference_philox({0, 0, 0, 0}, {0, 0}, 10), ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
   constexpr std::uint32_t kOnes = 0xffffffff;
-  EXPECT_THAT(reference_philox({kOnes, kOnes, kOnes, kOnes}, {kOnes, kOnes}),
+  EXPECT_THAT(reference_philox({kOnes, kOnes, kOnes, kOnes}, {kOnes, kOnes}, 10),
               ElementsAre(0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd));
-  EXPECT_THAT(reference_philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+  EXPECT_THAT(reference_philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}, 10),
               ElementsAre(0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1));
+  EXPECT_THAT(reference_philox({0, 0, 0, 0}, {0, 0}, 7), ElementsAre(0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48));
 }
 
 TEST(Dropout, DropsTheShareItIsAskedTo) {
