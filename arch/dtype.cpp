@@ -55,7 +55,18 @@ constexpr std::array<PrecisionEntry, 10> kPrecisions{{
     {"nvfp4", {DType::nvfp4, DType::nvfp4, DType::bf16, DType::fp4}},
 }};
 
+constexpr std::array<std::string_view, kDataPatternCount> kPatterns{"normal", "zeros", "ternary", "uniform"};
+
 }  // namespace
+
+std::string_view name(DataPattern pattern) { return kPatterns[static_cast<std::size_t>(pattern)]; }
+
+std::optional<DataPattern> parse_data_pattern(std::string_view text) {
+  for (std::size_t i = 0; i < kPatterns.size(); ++i) {
+    if (kPatterns[i] == text) return static_cast<DataPattern>(i);
+  }
+  return std::nullopt;
+}
 
 double bits(DType type) { return kTypes[static_cast<std::size_t>(type)].bits; }
 

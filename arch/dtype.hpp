@@ -1,4 +1,4 @@
-// Data types: their names and how many bits one element takes in memory, block scales included.
+// Data types: their names and how many bits one element takes in memory, block scales included; and what operands hold.
 #pragma once
 
 #include <array>
@@ -51,5 +51,13 @@ struct Precision {
 std::optional<Precision> parse_precision(std::string_view text);
 /// The short name that `parse_precision` reads back, or "mixed".
 std::string_view name(const Precision& precision);
+
+/// What operands hold. It matters to power alone: wires and multipliers spend energy on bits that change. `normal`:
+/// standard normal; `uniform`: even over [-1, 1); `ternary`: -1, 0 or 1; `zeros`.
+enum class DataPattern { normal, zeros, ternary, uniform, count_ };
+inline constexpr std::size_t kDataPatternCount = static_cast<std::size_t>(DataPattern::count_);
+std::string_view name(DataPattern pattern);
+/// The pattern of that name or nothing.
+std::optional<DataPattern> parse_data_pattern(std::string_view text);
 
 }  // namespace plumbline

@@ -47,11 +47,21 @@ struct ToFp32 {
   __device__ static Pair pack(float2 v) { return v; }
 };
 
+/// Two values of a pattern, independent of those of other indices.
+__device__ float2 pair_of(DataPattern pattern, std::uint64_t i) {
+  if (pattern == DataPattern::normal) return normal_pair(i);
+  if (pattern == DataPattern::zeros) return {0, 0};
+  const std::uint64_t z = mix(i);
+  const auto first = static_cast<std::uint32_t>(z >> 32), second = static_cast<std::uint32_t>(z);
+  if (pattern == DataPattern::ternary) return {static_cast<float>(first % 3) - 1, static_cast<float>(second % 3) - 1};
+  return {static_cast<float>(first >> 8) * 0x1p-23F - 1, static_cast<float>(second >> 8) * 0x1p-23F - 1};
+}
+
 template <class To>
-__global__ void fill_normal(typename To::Pair* pairs, std::size_t count, std::uint64_t seed) {
+__global__ void fill_pattern(typename To::Pair* pairs, std::size_t count, std::uint64_t seed, DataPattern pattern) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
   for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) {
-    pairs[i] = To::pack(normal_pair(i ^ (seed << 48)));
+    pairs[i] = To::pack(pair_of(pattern, i ^ (seed << 48)));
   }
 }
 
@@ -76,9 +86,10 @@ cudaStream_t stream_of(StreamHandle stream) { return static_cast<cudaStream_t>(s
 unsigned blocks(std::int64_t count) { return static_cast<unsigned>((count + 255) / 256); }
 
 template <class To>
-void fill(char* data, std::size_t bytes, std::uint64_t seed, cudaStream_t stream) {
+void fill(char* data, std::size_t bytes, std::uint64_t seed, DataPattern pattern, cudaStream_t stream) {
   using Pair = typename To::Pair;
-  fill_normal<To><<<132 * 16, 256, 0, stream>>>(reinterpret_cast<Pair*>(data), bytes / sizeof(Pair), seed);
+  const auto pairs = reinterpret_cast<Pair*>(data);
+  fill_pattern<To><<<132 * 16, 256, 0, stream>>>(pairs, bytes / sizeof(Pair), seed, pattern);
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());
 }
 
@@ -87,6 +98,19 @@ void fill(char* data, std::size_t bytes, std::uint64_t seed, cudaStream_t stream
 struct Arena::Memory {
   std::array<std::size_t, kRegions> bytes{};
   std::array<std::unique_ptr<DeviceBuffer>, kRegions> buffers;
+  DataPattern pattern = DataPattern::normal;
+
+  void fill_region(std::size_t at, cudaStream_t stream) const {
+    char* data = buffers[at]->as();
+    const std::size_t n = buffers[at]->bytes();
+    switch (static_cast<Region>(at)) {
+      case Region::normal_bf16:
+      case Region::output: fill<ToBf16>(data, n, at + 1, pattern, stream); break;
+      case Region::normal_fp8: fill<ToFp8>(data, n, at + 1, pattern, stream); break;
+      case Region::normal_fp32: fill<ToFp32>(data, n, at + 1, pattern, stream); break;
+      default: clear(data, n, stream); break;
+    }
+  }
 };
 
 Arena::Arena() : memory_(std::make_unique<Memory>()) {
@@ -107,16 +131,18 @@ char* Arena::data(Region region, StreamHandle stream) {
   std::unique_ptr<DeviceBuffer>& buffer = memory_->buffers[at];
   if (buffer != nullptr) return buffer->as();
   buffer = std::make_unique<DeviceBuffer>(memory_->bytes[at]);
-  char* data = buffer->as();
-  const std::size_t n = buffer->bytes();
-  switch (region) {
-    case Region::normal_bf16:
-    case Region::output: fill<ToBf16>(data, n, at + 1, stream_of(stream)); break;
-    case Region::normal_fp8: fill<ToFp8>(data, n, at + 1, stream_of(stream)); break;
-    case Region::normal_fp32: fill<ToFp32>(data, n, at + 1, stream_of(stream)); break;
-    default: clear(data, n, stream); break;
+  memory_->fill_region(at, stream_of(stream));
+  return buffer->as();
+}
+
+void Arena::hold(DataPattern pattern, StreamHandle stream) {
+  if (memory_->pattern == pattern) return;
+  memory_->pattern = pattern;
+  for (std::size_t i = 0; i < kRegions; ++i) {
+    const auto region = static_cast<Region>(i);
+    if (region == Region::index || region == Region::scratch || memory_->buffers[i] == nullptr) continue;
+    memory_->fill_region(i, stream_of(stream));
   }
-  return data;
 }
 
 void fill_random_ids(std::int32_t* ids, std::int64_t count, std::int64_t limit, std::uint64_t seed,

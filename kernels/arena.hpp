@@ -29,6 +29,9 @@ class Arena {
 
   /// How large the region is (or will be).
   std::size_t bytes(Region region) const;
+  /// What the normal_* regions and `output` hold from now on (standard normal at first): rewritten on the stream where
+  /// that is something else.
+  void hold(DataPattern pattern, StreamHandle stream);
   /// Its memory, aligned to 256 bytes; filled on the stream when this is its first use.
   char* data(Region region, StreamHandle stream);
 

@@ -32,6 +32,7 @@ struct ValidateRequest {
   std::vector<std::string> ops;      ///< empty: all
   std::vector<std::string> studies;  ///< files; empty: train and heldout of the data folder, or quick
   bool quick = false, kernels_table = false;
+  bool alone = false;       ///< card: no library kernels beside our own
   std::string repeat_file;  ///< --replay: another recording of the same cases
   // fitting only
   std::string family;

@@ -170,7 +170,7 @@ ExitCode run_live(const ValidateRequest& request, const MakeMeasurer& make, std:
                   bool terminal) {
   need_measured_set(request.kernels);
   if (request.clock) throw BadInput("--clock: the study says how each case is timed; expected --where clock=steady");
-  const std::vector<LiveTask> tasks = live_tasks(study_cases(request), request.kernels);
+  const std::vector<LiveTask> tasks = live_tasks(study_cases(request), request.kernels, request.alone);
   if (tasks.empty()) throw BadInput("--kernels library: there is no library kernel for any of these cases");
   need_writable(request.out_file);
   need_writable(request.report_file);

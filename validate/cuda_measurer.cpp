@@ -99,6 +99,7 @@ class CudaMeasurer final : public Measurer {
     const NvtxRange range(std::string(op_name(what.op)) + " " + what.shape);
     try {
       if (kernels == KernelSet::ideal) throw NotModelled("ideal kernels can't be measured");
+      arena_.hold(what.data, timing_.stream());
       const RunnerPlans plans{priced.gemm_plan, priced.attention_plan};
       const Runner runner = kernels == KernelSet::own ? make_own_runner(what.op, plans, arena_, timing_.stream())
                                                       : make_library_runner(what.op, arena_, timing_.stream());

@@ -50,14 +50,15 @@ CaseMeasurement measure_one(Measurer& measurer, const LiveTask& task, const Pric
 
 }  // namespace
 
-std::vector<LiveTask> live_tasks(const std::vector<StudyCase>& cases, KernelSet kernels) {
+std::vector<LiveTask> live_tasks(const std::vector<StudyCase>& cases, KernelSet kernels, bool alone) {
   std::vector<LiveTask> tasks;
   bool library_first = false;
   for (const StudyCase& what : cases) {
-    const bool both = kernels == KernelSet::own && has_library_kernel(what.op);
+    const bool both = !alone && kernels == KernelSet::own && has_library_kernel(what.op);
     if (both && library_first) tasks.push_back({what, KernelSet::library});
     if (kernels == KernelSet::own) tasks.push_back({what, KernelSet::own});
-    if (has_library_kernel(what.op) && !(both && library_first)) tasks.push_back({what, KernelSet::library});
+    if ((both && !library_first) || (kernels == KernelSet::library && has_library_kernel(what.op)))
+      tasks.push_back({what, KernelSet::library});
     if (both) library_first = !library_first;
   }
   return tasks;

@@ -23,7 +23,7 @@ struct LiveTask {
 /// The tasks of a study. `own`: every case, and the library's kernel next to each that has one, so that a slow drift of
 /// the card meets both; they take turns at going first, as the second one meets the heat and the power regulator's
 /// state that the first left behind. `library`: the cases that the library has a kernel for.
-std::vector<LiveTask> live_tasks(const std::vector<StudyCase>& cases, KernelSet kernels);
+std::vector<LiveTask> live_tasks(const std::vector<StudyCase>& cases, KernelSet kernels, bool alone = false);
 
 /// About how long a task takes, for the remaining time that progress tells: bursts 0.06 s, steady runs 2.8 s (H200).
 Seconds expected_duration(const LiveTask& task);

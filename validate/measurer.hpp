@@ -27,6 +27,7 @@ struct StudyCase {
   ClockMode clock = ClockMode::burst;  ///< burst: a few tens of ms after a pause; steady: until clock and power settle
   std::string study;                   ///< "train", "heldout", "quick": which list it came from
   std::string place;                   ///< "train.csv:17"
+  DataPattern data = DataPattern::normal;
 };
 
 /// The card while the timed launches ran. Empty where the board does not say.
@@ -35,7 +36,8 @@ struct Conditions {
   /// board says, which does not follow the clock within a burst.
   std::optional<Hertz> sm_clock;
   std::optional<Hertz> memory_clock;
-  std::optional<Watts> power;  ///< steady: mean of the energy counter over the timed window
+  std::optional<Watts> power;         ///< steady: mean of the energy counter over the timed window
+  std::optional<Watts> memory_power;  ///< steady: of the memory's domain alone, mean over the last second
   std::optional<double> temperature_C;
   std::uint64_t clock_event_reasons = 0;  ///< NVML's bits, any of them seen while timing (0x4: power cap)
 };

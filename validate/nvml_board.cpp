@@ -11,6 +11,7 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr unsigned kClockSm = 1, kClockMemory = 2, kTemperatureGpu = 0;
 constexpr unsigned kFieldPowerAverage = 185, kFieldPowerInstant = 186;
+constexpr unsigned kScopeBoard = 0, kScopeMemory = 2;  // NVML_POWER_SCOPE_GPU, NVML_POWER_SCOPE_MEMORY
 enum ValueType : unsigned { kDouble = 0, kUnsignedInt = 1, kUnsignedLong = 2, kUnsignedLongLong = 3, kSigned = 4 };
 struct FieldValue {
   unsigned field, scope;
@@ -96,10 +97,11 @@ struct Board::Library {
     return mhz ? std::optional(*mhz * units::MHz) : std::nullopt;
   }
 
-  std::optional<Watts> read_power_field(unsigned field) const {
+  std::optional<Watts> read_power_field(unsigned field, unsigned scope = kScopeBoard) const {
     if (device == nullptr || fields == nullptr) return {};
     FieldValue v{};
     v.field = field;
+    v.scope = scope;
     if (fields(device, 1, &v) != kSuccess || v.status != kSuccess) return {};
     const auto milliwatts = number(v);
     return milliwatts ? std::optional(*milliwatts * kMilliwatt) : std::nullopt;
@@ -125,6 +127,11 @@ std::optional<Watts> Board::average_power() const {
   if (const auto field = library_->read_power_field(kFieldPowerAverage)) return field;
   const auto milliwatts = library_->read<unsigned>(library_->power);
   return milliwatts ? std::optional(*milliwatts * kMilliwatt) : std::nullopt;
+}
+
+std::optional<Watts> Board::memory_power() const {
+  const auto watts = library_->read_power_field(kFieldPowerAverage, kScopeMemory);
+  return watts && *watts > Watts() ? watts : std::nullopt;
 }
 
 std::optional<Watts> Board::power_limit() const {

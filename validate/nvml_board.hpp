@@ -30,6 +30,8 @@ class Board {
   std::optional<Watts> power() const;
   /// Mean over the last second (field 185, else nvmlDeviceGetPowerUsage).
   std::optional<Watts> average_power() const;
+  /// Of the memory's domain, mean over the last second; empty where the card has no such reading.
+  std::optional<Watts> memory_power() const;
   std::optional<Watts> power_limit() const;
   /// Since the driver was loaded; a counter that steps every 20 to 100 ms.
   std::optional<Joules> energy() const;

@@ -70,6 +70,7 @@ Conditions read_conditions(const JsonValue& v) {
   if (const auto clock = v.find("sm_clock_Hz")) c.sm_clock = positive(*clock) * units::Hz;
   if (const auto clock = v.find("memory_clock_Hz")) c.memory_clock = positive(*clock) * units::Hz;
   if (const auto power = v.find("power_W")) c.power = positive(*power) * units::W;
+  if (const auto power = v.find("memory_power_W")) c.memory_power = positive(*power) * units::W;
   if (const auto temperature = v.find("temperature_C")) c.temperature_C = temperature->as_number();
   if (const auto reasons = v.find("clock_event_reasons")) {
     c.clock_event_reasons = static_cast<std::uint64_t>(count(*reasons));
@@ -88,6 +89,7 @@ StudyCase read_what(const JsonValue& v) {
   what.shape = shape_text(what.op);
   what.cache = read_cache_state(v.at("cache").as_string(), v.at("cache").place());
   what.clock = read_clock_mode(v.at("clock").as_string(), v.at("clock").place());
+  if (const auto data = v.find("data")) what.data = read_data_pattern(data->as_string(), data->place());
   what.study = v.at("study").as_string();
   what.place = v.at("place").as_string();
   return what;
@@ -98,7 +100,7 @@ CaseMeasurement read_case(const JsonValue& v) {
                          "kernels",     "study",           "place",   "fault",         "time_s",
                          "low_s",       "high_s",          "samples", "kernel",        "plan",
                          "sm_clock_Hz", "memory_clock_Hz", "power_W", "temperature_C", "clock_event_reasons",
-                         "energy_J",    "launches"});
+                         "energy_J",    "launches",        "data",    "memory_power_W"});
   CaseMeasurement c;
   c.what = read_what(v);
   c.kernels = read_kernel_set(v.at("kernels").as_string(), v.at("kernels").place());

@@ -40,6 +40,7 @@ void add_conditions(const Conditions& c, ordered_json& out) {
   if (c.sm_clock) out["sm_clock_Hz"] = c.sm_clock->in(units::Hz);
   if (c.memory_clock) out["memory_clock_Hz"] = c.memory_clock->in(units::Hz);
   if (c.power) out["power_W"] = c.power->in(units::W);
+  if (c.memory_power) out["memory_power_W"] = c.memory_power->in(units::W);
   if (c.temperature_C) out["temperature_C"] = *c.temperature_C;
   out["clock_event_reasons"] = c.clock_event_reasons;
 }
@@ -48,6 +49,7 @@ ordered_json case_json(const CaseMeasurement& c) {
   ordered_json out = {{"op", op_name(c.what.op)},    {"dtype", dtype_text(c.what.op)}, {"shape", c.what.shape},
                       {"cache", name(c.what.cache)}, {"clock", text_of(c.what.clock)}, {"kernels", key_of(c.kernels)},
                       {"study", c.what.study},       {"place", c.what.place}};
+  if (c.what.data != DataPattern::normal) out["data"] = name(c.what.data);
   if (!c.fault.empty()) {
     out["fault"] = c.fault;
     return out;

@@ -19,7 +19,8 @@ namespace plumbline {
 namespace {
 
 std::string mode_of(const StudyCase& what) {
-  return std::string(name(what.cache)) + " " + std::string(text_of(what.clock));
+  const std::string mode = std::string(name(what.cache)) + " " + std::string(text_of(what.clock));
+  return what.data == DataPattern::normal ? mode : mode + " " + std::string(name(what.data));
 }
 
 Measurement row_of(const CaseMeasurement& c, const std::string& gpu) {
@@ -29,6 +30,7 @@ Measurement row_of(const CaseMeasurement& c, const std::string& gpu) {
   row.time = c.time;
   row.power = c.what.clock == ClockMode::steady ? c.conditions.power : std::nullopt;
   row.clock = c.what.clock;
+  row.data = c.what.data;
   row.warm = c.what.cache == CacheState::warm;
   row.gpu = gpu;
   row.kernel = c.kernel;

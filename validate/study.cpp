@@ -17,12 +17,13 @@ namespace {
 
 /// The case of one record; throws without the place in front.
 StudyCase read_case(std::string_view op, std::string_view dtype, std::string_view shape, std::string_view cache,
-                    std::string_view clock) {
+                    std::string_view clock, std::string_view data) {
   StudyCase what;
   what.op = parse_op(op, dtype, shape);
   what.shape = shape_text(what.op);
   if (!cache.empty()) what.cache = read_cache_state(cache, "cache");
   if (!clock.empty()) what.clock = read_clock_mode(clock, "clock");
+  if (!data.empty()) what.data = read_data_pattern(data, "data");
   return what;
 }
 
@@ -37,6 +38,12 @@ CacheState read_cache_state(std::string_view text, const std::string& place) {
                  did_you_mean(text, {"cold", "warm"}));
 }
 
+DataPattern read_data_pattern(std::string_view text, const std::string& place) {
+  if (const auto pattern = parse_data_pattern(text)) return *pattern;
+  throw BadInput(place + ": expected normal, zeros, ternary or uniform, found '" + std::string(text) + "'" +
+                 did_you_mean(text, {"normal", "zeros", "ternary", "uniform"}));
+}
+
 KernelSet read_kernel_set(std::string_view text, const std::string& place) {
   if (text == "own") return KernelSet::own;
   if (text == "library") return KernelSet::library;
@@ -48,7 +55,7 @@ std::vector<StudyCase> parse_study(std::string_view csv, const std::string& plac
   CsvReader reader(csv, place);
   const CsvHeader header(reader);
   const std::size_t op = header.require("op"), dtype = header.require("dtype"), shape = header.require("shape");
-  const auto cache = header.find("cache"), clock = header.find("clock");
+  const auto cache = header.find("cache"), clock = header.find("clock"), data = header.find("data");
   const std::filesystem::path file(place);
   const std::string study = file.stem().string();
   std::vector<StudyCase> cases;
@@ -62,7 +69,7 @@ std::vector<StudyCase> parse_study(std::string_view csv, const std::string& plac
     }
     try {
       cases.push_back(read_case(fields[op], fields[dtype], fields[shape], cache ? fields[*cache] : "",
-                                clock ? fields[*clock] : ""));
+                                clock ? fields[*clock] : "", data ? fields[*data] : ""));
     } catch (const BadInput& error) {
       throw BadInput(row_place + ": " + error.what());
     }
@@ -102,6 +109,7 @@ std::string case_key(const StudyCase& what) {
     key += '|';
     key += part;
   }
+  if (what.data != DataPattern::normal) (key += '|') += name(what.data);
   return key;
 }
 
@@ -111,7 +119,9 @@ std::string case_text(const StudyCase& what) {
     if (!part.empty()) text += ' ';
     text += part;
   }
-  return text + ", " + std::string(name(what.cache)) + " " + std::string(text_of(what.clock));
+  text += ", " + std::string(name(what.cache)) + " " + std::string(text_of(what.clock));
+  if (what.data != DataPattern::normal) (text += ' ') += name(what.data);
+  return text;
 }
 
 bool has_library_kernel(const Op& op) {

@@ -1,5 +1,5 @@
-// Study lists: which cases are measured. A CSV `op,dtype,shape,cache,clock` (cache and clock may be left out: cold,
-// burst); the lists of this project are data/studies/{train,heldout,quick}.csv.
+// Study lists: which cases are measured. A CSV `op,dtype,shape,cache,clock,data` (the last three may be left out:
+// cold, burst, normal); the lists of this project are data/studies/{train,heldout,quick,power}.csv.
 #pragma once
 
 #include <string>
@@ -24,11 +24,12 @@ std::vector<StudyCase> cases_of_ops(std::vector<StudyCase> cases, const std::vec
 
 /// Throws BadInput that starts with `place` and names the nearest word.
 CacheState read_cache_state(std::string_view text, const std::string& place);
+DataPattern read_data_pattern(std::string_view text, const std::string& place);
 KernelSet read_kernel_set(std::string_view text, const std::string& place);
 
 /// "gemm bf16 M=16;N=32;K=64, cold burst": one case in a line of text.
 std::string case_text(const StudyCase& what);
-/// What makes two cases the same one: operator, types, shape, cache and clock.
+/// What makes two cases the same one: operator, types, shape, cache, clock and data.
 std::string case_key(const StudyCase& what);
 
 /// True when a vendor library has a kernel for the operator that the measurer can run: dense GEMM in bf16 and fp8.

@@ -85,6 +85,7 @@ void add_card(CLI::App& app, Flags& flags) {
   app.add_option("--repeat", flags.request.repeat_file,
                  "--replay: how far another recording of the same cases is from it, by class")
       ->needs("--replay");
+  app.add_flag("--alone", flags.request.alone, "card: measure our own kernels without the library's beside them");
   app.add_option("--gpus", flags.gpus, "card: how many")->check(CLI::PositiveNumber);
 }
 
