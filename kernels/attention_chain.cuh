@@ -67,7 +67,7 @@ __host__ __device__ inline int groups_of(int cols) { return (cols + kVector - 1)
 /// behind the end.
 template <bool kWhole>
 __device__ uint4 load_group(const bf16* row, int group, int cols) {
-  if constexpr (kWhole) return load_once(row + group * kVector);
+  if constexpr (kWhole) return *reinterpret_cast<const uint4*>(row + group * kVector);
   const auto* raw = reinterpret_cast<const unsigned short*>(row) + group * kVector;
   const int left = cols - group * kVector;
   std::uint32_t words[4];
@@ -89,7 +89,7 @@ __device__ uint4 load_mask(const bf16* mask, int group, int cols) {
 template <bool kWhole>
 __device__ void store_group(bf16* row, int group, int cols, const float (&x)[kVector]) {
   if constexpr (kWhole) {
-    store_once(row + group * kVector, pack(x));
+    *reinterpret_cast<uint4*>(row + group * kVector) = pack(x);
   } else {
     const int left = cols - group * kVector;
 #pragma unroll

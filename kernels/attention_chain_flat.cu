@@ -1,6 +1,6 @@
 // scale, mask, dropout and dropout backward as kernels of their own: what eager code runs between attention's products.
 //
-// Variants: 2 groups of eight elements a thread, all loads before the first store; 1 where that would leave SMs idle.
+// One group of eight elements a thread, and as many threads as it takes.
 #include "kernels/attention_chain_flat.cuh"
 
 #include <cstdint>
@@ -15,7 +15,7 @@ constexpr int kChainThreads = 256;
 /// Eight bytes of the stored choice.
 template <bool kWhole>
 __device__ uint2 load_bytes(const unsigned char* row, int group, int cols) {
-  if constexpr (kWhole) return __ldcs(reinterpret_cast<const uint2*>(row) + group);
+  if constexpr (kWhole) return reinterpret_cast<const uint2*>(row)[group];
   std::uint32_t words[2] = {0, 0};
 #pragma unroll
   for (int i = 0; i < kVector; ++i) {
@@ -26,7 +26,7 @@ __device__ uint2 load_bytes(const unsigned char* row, int group, int cols) {
 template <bool kWhole>
 __device__ void store_bytes(unsigned char* row, int group, int cols, uint2 bytes) {
   if constexpr (kWhole) {
-    __stcs(reinterpret_cast<uint2*>(row) + group, bytes);
+    reinterpret_cast<uint2*>(row)[group] = bytes;
   } else {
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
@@ -88,24 +88,17 @@ struct FlatGroup {
   }
 };
 
-template <RowwiseKind kKind, bool kWhole, int kGroups>
+template <RowwiseKind kKind, bool kWhole>
 __global__ void __launch_bounds__(kChainThreads) chain_flat(const ChainArgs a, std::int64_t groups) {
-  const std::int64_t start = std::int64_t{blockIdx.x} * kGroups * kChainThreads + threadIdx.x;
   const auto a_row = static_cast<std::uint32_t>(groups_of(a.cols));
-  FlatGroup<kKind, kWhole> held[kGroups];
-  Place at[kGroups];
-#pragma unroll
-  for (int i = 0; i < kGroups; ++i) {
-    at[i].number = start + i * kChainThreads;
-    if (at[i].number >= groups) continue;
-    at[i].row = groups >> 32 == 0 ? static_cast<std::uint32_t>(at[i].number) / a_row : at[i].number / a_row;
-    at[i].group = static_cast<int>(at[i].number - at[i].row * a_row);
-    held[i].load(a, at[i]);
-  }
-#pragma unroll
-  for (int i = 0; i < kGroups; ++i) {
-    if (at[i].number < groups) held[i].store(a, at[i]);
-  }
+  Place at{};
+  at.number = std::int64_t{blockIdx.x} * kChainThreads + threadIdx.x;
+  if (at.number >= groups) return;
+  at.row = groups >> 32 == 0 ? static_cast<std::uint32_t>(at.number) / a_row : at.number / a_row;
+  at.group = static_cast<int>(at.number - at.row * a_row);
+  FlatGroup<kKind, kWhole> held;
+  held.load(a, at);
+  held.store(a, at);
 }
 
 }  // namespace device
@@ -116,25 +109,15 @@ using device::ChainArgs;
 using device::kChainThreads;
 using device::kVector;
 
-constexpr int kManyGroups = 2;
-constexpr std::int64_t kEnoughCtas = 2 * 132;  // fewer and half of an H200 would idle: one group a thread then
-
 std::int64_t groups_in(std::int64_t rows, std::int64_t cols) {
   return rows * device::groups_of(static_cast<int>(cols));
 }
-std::int64_t ctas_for(std::int64_t groups, int each) {
-  const std::int64_t a_cta = std::int64_t{kChainThreads} * each;
-  return (groups + a_cta - 1) / a_cta;
-}
-int groups_each(std::int64_t groups) { return ctas_for(groups, kManyGroups) >= kEnoughCtas ? kManyGroups : 1; }
+std::int64_t ctas_for(std::int64_t groups) { return (groups + kChainThreads - 1) / kChainThreads; }
 
 template <RowwiseKind kKind, bool kWhole>
 void launch(const ChainArgs& a, cudaStream_t stream) {
   const std::int64_t groups = groups_in(a.rows, a.cols);
-  const int each = groups_each(groups);
-  const auto ctas = static_cast<unsigned>(ctas_for(groups, each));
-  if (each == 1) device::chain_flat<kKind, kWhole, 1><<<ctas, kChainThreads, 0, stream>>>(a, groups);
-  else device::chain_flat<kKind, kWhole, kManyGroups><<<ctas, kChainThreads, 0, stream>>>(a, groups);
+  device::chain_flat<kKind, kWhole><<<static_cast<unsigned>(ctas_for(groups)), kChainThreads, 0, stream>>>(a, groups);
 }
 
 template <RowwiseKind kKind>
@@ -147,8 +130,7 @@ void launch(const ChainArgs& a, cudaStream_t stream) {
 
 KernelPlan chain_flat_plan(const Rowwise& s) {
   KernelPlan p;
-  const std::int64_t groups = groups_in(s.rows, s.cols);
-  p.ctas = ctas_for(groups, groups_each(groups));
+  p.ctas = ctas_for(groups_in(s.rows, s.cols));
   p.threads = kChainThreads;
   return p;
 }

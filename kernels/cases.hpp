@@ -11,4 +11,10 @@ namespace plumbline {
 /// them, which must stay as it was.
 std::vector<Check> check_kernels(unsigned seed);
 
+/// The same by topic, with at least `shapes` shapes of each kernel: fixed awkward ones first, then random ones.
+std::vector<Check> check_rowwise(unsigned seed, int shapes);
+std::vector<Check> check_moves(unsigned seed, int shapes);  ///< rope, embedding
+std::vector<Check> check_scans(unsigned seed, int shapes);  ///< sum_all, cumsum
+std::vector<Check> check_topk(unsigned seed, int shapes);   ///< topk, softmax_topk
+
 }  // namespace plumbline

@@ -189,13 +189,14 @@ std::vector<Check> check_flash(unsigned seed, int shapes) {
     s.qk_dim = s.v_dim = std::int64_t{64} << (n % 3);
     s.causal = n / 3 % 2 == 0;
     s.append = 0;
-    s.batch = 1 + below(3);
     s.kv_heads = 1 + below(3);
     s.q_heads = s.kv_heads * (1 + below(4));
-    // Lengths around multiples of the tiles, and any; now and then longer than a CTA's first items.
-    const auto length = [&] {
-      return below(2) ? 1 + below(n % 10 == 0 ? 1200 : 400) : 64 * (1 + below(6)) - 1 + below(3);
-    };
+    // Few long sequences, or so many short ones that a CTA has several tiles; lengths around multiples of tiles, or
+    // any.
+    const bool many = below(4) == 0;
+    s.batch = 1 + below(many ? 16 : 3);
+    const int longest = many ? 250 : n % 10 == 0 ? 1200 : 400;
+    const auto length = [&] { return below(2) ? 1 + below(longest) : 64 * (1 + below(longest / 64)) - 1 + below(3); };
     s.q_len = n == 0 ? 1 : length();
     s.kv_len = n == 0 ? 1 : length();
     if (s.causal && s.kv_len < s.q_len) std::swap(s.kv_len, s.q_len);

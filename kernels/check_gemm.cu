@@ -19,7 +19,8 @@ namespace plumbline {
 namespace {
 
 constexpr std::int64_t kPool = 6 << 20;         // values
-constexpr std::int64_t kLargest = 4 << 20;      // elements of an operand or of the result
+constexpr std::int64_t kLargest = 4 << 20;      // elements of an operand
+constexpr std::int64_t kResult = 8 << 20;       // elements of the result
 constexpr std::int64_t kWindow = 128;           // windows begin at multiples: 16 bytes and more in both types
 constexpr std::int64_t kGuard = 4096;           // elements behind the result that nobody may write
 constexpr unsigned short kPoison = 0xffff;      // a NaN that no conversion produces
@@ -30,8 +31,9 @@ class Random {
  public:
   explicit Random(unsigned seed) : engine_(seed) {}
   std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(n)); }
-  /// 1 to `most`, every order of magnitude as likely.
+  /// 1 to `most`: every order of magnitude as likely, or (one in three) every size.
   std::int64_t size(std::int64_t most) {
+    if (below(3) == 0) return 1 + below(most);
     return static_cast<std::int64_t>(std::exp(uniform_(engine_) * std::log(static_cast<double>(most))) + 0.5);
   }
   std::mt19937_64& engine() { return engine_; }
@@ -64,8 +66,8 @@ class Pool {
 };
 
 struct Outputs {
-  DeviceBuffer y{(kLargest + kGuard) * sizeof(__nv_bfloat16)}, workspace{kWorkspace};
-  std::vector<unsigned short> raw = std::vector<unsigned short>(kLargest + kGuard);
+  DeviceBuffer y{(kResult + kGuard) * sizeof(__nv_bfloat16)}, workspace{kWorkspace};
+  std::vector<unsigned short> raw = std::vector<unsigned short>(kResult + kGuard);
 };
 
 std::int64_t up_to_multiple(std::int64_t n, std::int64_t of) { return (n + of - 1) / of * of; }
@@ -74,10 +76,11 @@ Gemm random_shape(Random& random, bool fp8) {
   Gemm g;
   g.precision = *parse_precision(fp8 ? "fp8" : "bf16");
   g.batch = random.below(4) == 0 ? 1 + random.below(4) : 1;
-  g.k = up_to_multiple(random.size(16384), fp8 ? 16 : 8);
-  const std::int64_t most = std::min<std::int64_t>(4096, kLargest / g.batch / g.k);
+  g.k = up_to_multiple(random.size(random.below(2) == 0 ? 16384 : 1024), fp8 ? 16 : 8);
+  const std::int64_t most = std::min<std::int64_t>(6144, kLargest / g.batch / g.k);
   g.m = random.size(most);
-  g.n = up_to_multiple(random.size(most), 8);
+  g.n = up_to_multiple(random.size(std::min(most, kResult / g.batch / g.m)) - 7, 8);
+  g.n = std::max<std::int64_t>(g.n, 8);
   return g;
 }
 

@@ -1,8 +1,18 @@
 // The second launch of a split decode: o = sum_i w_i o_i over the splits, w_i = 2^(lse_i - max) / sum_j 2^(lse_j -
 // max).
 //
-// A warp reads one partial row (D fp32) at a time; a row of o belongs to one warp when the splits are few and to four
-// warps, each with every fourth split, when they are many. Partials come from L2, where the first launch left them.
+// A warp reads one partial row (D fp32) at a time; a row of o belongs to one warp when the splits are few, to 4 or 16
+// warps, each with every 4th or 16th split, when they are many. Partials come from L2, where the first launch left
+// them.
+//
+// Variants, H200, 2026-11-20, time that the second launch adds to the first (8 to 64 rows of 16 splits, D = 128):
+//   log-sum-exps read in two passes, then the partials                              2.6 to 3.0 us
+//   log-sum-exps once, held by the lanes, and four partial rows asked for at once   1.5 to 2.0 us   <- this
+//   the same launched as early as the first CTAs of the first launch allow          2.0 to 2.9 us
+//     (its CTAs wait on the SMs that still work; now they come with the first launch's last items)
+//   no programmatic dependent launch                                                +0.3 us
+// Four warps a row for any number of splits took 2.6 us at 32 splits, 4.8 at 64 and 9.1 at 128 (eight round trips to L2
+// in a row), hence 16.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -15,7 +25,8 @@
 namespace plumbline::decode {
 namespace device {
 
-constexpr int kThreads = 128;
+template <int kWarpsPerRow>
+constexpr int kThreads = kWarpsPerRow > 4 ? 32 * kWarpsPerRow : 128;
 
 __device__ inline float warp_max(float v) {
 #pragma unroll
@@ -98,11 +109,11 @@ __device__ Share<kHeadDim> weighted_sum(const float* partial, const float* log_s
 }
 
 template <int kHeadDim, int kWarpsPerRow>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads<kWarpsPerRow>)
     combine(const float* output, const float* log_sum, __nv_bfloat16* o, std::int64_t rows, int splits) {
-  constexpr int kValues = Share<kHeadDim>::kValues;
+  constexpr int kValues = Share<kHeadDim>::kValues, kWarps = kThreads<kWarpsPerRow> / 32;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / 32 / kWarpsPerRow) + warp / kWarpsPerRow;
+  const std::int64_t row = std::int64_t{blockIdx.x} * (kWarps / kWarpsPerRow) + warp / kWarpsPerRow;
   const int first = warp % kWarpsPerRow;
   asm volatile("griddepcontrol.wait;" ::: "memory");
   Share<kHeadDim> sum;
@@ -111,7 +122,7 @@ __global__ void __launch_bounds__(kThreads)
                                                lane);
   }
   if constexpr (kWarpsPerRow > 1) {
-    __shared__ float shares[kThreads / 32][kHeadDim];
+    __shared__ float shares[kWarps][kHeadDim];
 #pragma unroll
     for (int i = 0; i < kValues; ++i) shares[warp][lane * kValues + i] = sum.v[i];
     __syncthreads();
@@ -133,10 +144,10 @@ namespace {
 
 template <int kHeadDim, int kWarpsPerRow>
 void launch_for(std::int64_t rows, int splits, const Partials& from, void* o, cudaStream_t stream, bool chained) {
-  constexpr std::int64_t kRowsPerCta = device::kThreads / 32 / kWarpsPerRow;
+  constexpr std::int64_t kRowsPerCta = device::kThreads<kWarpsPerRow> / 32 / kWarpsPerRow;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>((rows + kRowsPerCta - 1) / kRowsPerCta));
-  config.blockDim = dim3(device::kThreads);
+  config.blockDim = dim3(device::kThreads<kWarpsPerRow>);
   config.stream = stream;
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -155,10 +166,10 @@ void launch_combine(const AttentionDecode& shape, const AttentionPlan& plan, voi
   const std::int64_t rows = shape.batch * shape.q_heads;
   const int splits = static_cast<int>(plan.splits);
   const Partials from = partials(workspace, shape, plan);
-  const bool few = splits <= 4;
   const auto launch = [&]<int kHeadDim>() {
-    if (few) launch_for<kHeadDim, 1>(rows, splits, from, o, stream, chained);
-    if (!few) launch_for<kHeadDim, 4>(rows, splits, from, o, stream, chained);
+    if (splits <= 4) return launch_for<kHeadDim, 1>(rows, splits, from, o, stream, chained);
+    if (splits <= 32) return launch_for<kHeadDim, 4>(rows, splits, from, o, stream, chained);
+    launch_for<kHeadDim, 16>(rows, splits, from, o, stream, chained);
   };
   if (shape.qk_dim == 64) return launch.template operator()<64>();
   if (shape.qk_dim == 128) return launch.template operator()<128>();

@@ -1,4 +1,4 @@
-// Split-KV decode attention, the device side of decode.cu (the variants note is there).
+// Split-KV decode attention: the consumer warps, and the kernel (the variants note is in decode.cu).
 #pragma once
 
 #include <cuda.h>
@@ -8,114 +8,9 @@
 #include <cstdint>
 
 #include "kernels/decode_ptx.cuh"
+#include "kernels/decode_ring.cuh"
 
 namespace plumbline::decode {
-
-/// What a launch works on. A box is `box_tokens` tokens of one page (or of a contiguous cache) of one KV head.
-struct Task {
-  const __nv_bfloat16* q;     ///< [B, Hq, D]
-  __nv_bfloat16* o;           ///< [B, Hq, D]; written when `splits` is 1
-  float* partial_output;      ///< decode.cuh
-  float* partial_log_sum;     ///< decode.cuh
-  const std::int32_t* table;  ///< [B, table_width]; null: contiguous
-  int table_width, page;      ///< pages a sequence; tokens a page
-  int kv_heads, group;        ///< query heads a KV head
-  int first_key, context;     ///< the keys seen are first_key .. context - 1
-  int splits, box_tokens, early;
-  float scale;  ///< log2(e) / sqrt(D)
-};
-
-/// A CTA: kWarps consumers of 16 keys each and one producer warp. A stage holds K and V of kKeys tokens as panels of 64
-/// columns: [keys][64] bf16, rows of 128 bytes, 16-byte chunks swizzled by the copy engine.
-template <int kHeadDim, int kWarps, int kStages>
-struct Cut {
-  static constexpr int kKeys = 16 * kWarps;
-  static constexpr int kThreads = 32 * (kWarps + 1);
-  static constexpr int kPanels = kHeadDim / 64;
-  static constexpr int kPanelBytes = kKeys * 128;
-  static constexpr int kTileBytes = kPanels * kPanelBytes;  // of K; V the same
-  static constexpr int kStageBytes = 2 * kTileBytes;
-  static constexpr int kRingBytes = kStages * kStageBytes;
-  // consumers' results are merged in the ring once it is empty
-  static constexpr int kMergeBytes = kWarps * 16 * (kHeadDim + 2) * 4;
-  static_assert(kMergeBytes <= kRingBytes);
-  static constexpr int kSharedBytes = kRingBytes + 1024 + kStages * 16;  // room to align, full and empty barriers
-};
-
-/// What one CTA does: its sequence, KV head and tiles of kKeys tokens.
-struct Part {
-  int sequence, head, split, first_tile, tiles;
-};
-template <int kKeys>
-__device__ Part part_of(const Task& t) {
-  Part p;
-  const int b = static_cast<int>(blockIdx.x);
-  p.head = b % t.kv_heads;  // neighbours read neighbouring rows of the same tokens
-  p.split = b / t.kv_heads % t.splits;
-  p.sequence = b / t.kv_heads / t.splits;
-  const int begin = t.first_key / kKeys, all = (t.context + kKeys - 1) / kKeys - begin;
-  const auto cut = [&](int i) { return static_cast<int>(static_cast<long long>(all) * i / t.splits); };
-  p.first_tile = begin + cut(p.split);
-  p.tiles = begin + cut(p.split + 1) - p.first_tile;
-  return p;
-}
-
-/// The producer warp: lane i loads box i of a tile. Page numbers are read 32 at a time, a batch ahead of use.
-template <class C, int kStages>
-class Producer {
- public:
-  __device__ Producer(const Task& t, const Part& p, const CUtensorMap* k_map, const CUtensorMap* v_map,
-                      std::uint32_t ring, std::uint32_t full, std::uint32_t empty)
-      : t_(t), p_(p), ring_(ring), full_(full), empty_(empty) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    first_page_ = p.first_tile * C::kKeys / t.page;
-    held_ = page_number(lane);
-    next_ = page_number(32 + lane);
-    boxes_ = C::kKeys / t.box_tokens;
-    box_ = lane % boxes_;
-    panel_ = lane / boxes_ % C::kPanels;
-    const bool value = lane / boxes_ / C::kPanels != 0;
-    map_ = value ? v_map : k_map;
-    busy_ = lane < boxes_ * C::kPanels * 2;
-    offset_ = static_cast<unsigned>((value ? C::kTileBytes : 0) + panel_ * C::kPanelBytes + box_ * t.box_tokens * 128);
-  }
-
-  __device__ void load_tile(int i) {
-    const int stage = i % kStages, start = (p_.first_tile + i) * C::kKeys, token = start + box_ * t_.box_tokens;
-    if (start / t_.page - first_page_ >= held_from_ + 32) {  // a tile's boxes lie in one batch
-      held_ = next_;
-      held_from_ += 32;
-      next_ = page_number(held_from_ + 32 + static_cast<int>(threadIdx.x) % 32);
-    }
-    const int page = __shfl_sync(~0U, held_, token / t_.page - first_page_ - held_from_);
-    if (i >= kStages) barrier_wait(empty_ + 8 * stage, static_cast<unsigned>(i / kStages - 1) & 1);
-    if (threadIdx.x % 32 == 0) {
-      const int there = min(boxes_, (t_.context - start + t_.box_tokens - 1) / t_.box_tokens);
-      barrier_expect(full_ + 8 * stage, static_cast<unsigned>(there * t_.box_tokens * 128 * C::kPanels * 2));
-    }
-    __syncwarp();
-    if (busy_ && token < t_.context) {
-      load_box(ring_ + stage * C::kStageBytes + offset_, map_, full_ + 8 * stage, panel_ * 64, p_.head, token % t_.page,
-               page);
-    }
-  }
-
- private:
-  /// Of this sequence, counted from the part's first.
-  __device__ int page_number(int ordinal) const {
-    const int at = first_page_ + ordinal;
-    return t_.table != nullptr && at < t_.table_width
-               ? __ldg(t_.table + std::int64_t{p_.sequence} * t_.table_width + at)
-               : p_.sequence;
-  }
-
-  const Task& t_;
-  const Part& p_;
-  const CUtensorMap* map_;
-  std::uint32_t ring_, full_, empty_, offset_;
-  int first_page_, held_, next_, held_from_ = 0, boxes_, box_, panel_;
-  bool busy_;
-};
 
 /// Running softmax of 16 query rows in the layout of mma accumulators: a thread has rows lane / 4 and that + 8.
 template <int kHeadDim>
@@ -127,6 +22,12 @@ struct Rows {
 
 template <int kHeadDim>
 using Query = std::uint32_t[kHeadDim / 16][4];
+
+/// Every lane of the warp has read the stage.
+__device__ inline void release(std::uint32_t barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
+}
 
 /// A fragments of the packed query heads; rows beyond the group are zero.
 template <int kHeadDim>
@@ -232,19 +133,17 @@ __device__ void clear_values(std::uint32_t v, int end) {
   __syncwarp();
 }
 
+/// The tiles of one item, from use n of the ring on.
 template <class C, int kHeadDim, int kStages>
-__device__ void consume(Rows<kHeadDim>& r, const Task& t, const Part& p, std::uint32_t ring, std::uint32_t full,
-                        std::uint32_t empty) {
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+__device__ void attend_item(Rows<kHeadDim>& r, const Task& t, const Part& p, const Ring<C, kStages>& ring, int n) {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
   Query<kHeadDim> q;
   load_query<kHeadDim>(q, t, p);
-  __syncthreads();  // the producer has set up the barriers
+  if (n == 0) asm volatile("bar.sync 2, %0;" ::"n"(C::kThreads) : "memory");  // the barriers are set up
   for (int i = 0; i < p.tiles; ++i) {
-    const int stage = i % kStages;
-    const std::uint32_t k = ring + static_cast<unsigned>(stage * C::kStageBytes + warp * 16 * 128);
-    const std::uint32_t v = k + C::kTileBytes;
+    const std::uint32_t k = ring.stage(n + i) + static_cast<unsigned>(warp * 16 * 128), v = k + C::kTileBytes;
     const int key = (p.first_tile + i) * C::kKeys + warp * 16;
-    barrier_wait(full + 8 * stage, static_cast<unsigned>(i / kStages) & 1);
+    ring.wait_full(n + i);
     float s[2][4] = {};
     score<C, kHeadDim>(s, q, k);
     if (key < t.first_key || key + 16 > t.context) {
@@ -255,53 +154,51 @@ __device__ void consume(Rows<kHeadDim>& r, const Task& t, const Part& p, std::ui
     std::uint32_t weights[4];
     soften<kHeadDim>(r, weights, s, t.scale);
     weigh<C, kHeadDim>(r, weights, v);
-    __syncwarp();
-    if (lane == 0) barrier_arrive(empty + 8 * stage);
+    release(ring.empty(n + i));
   }
 }
 
-template <int kWarps>
-__device__ void wait_for_consumers() {
-  asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory");
-}
-
-/// Sums the consumers' rows and writes o, or the partial results of a split. `merge`: kWarps x 16 x D outputs, then as
-/// many largest scores and sums, in the ring, which is empty by now.
-template <class C, int kHeadDim, int kWarps>
-__device__ void finish(Rows<kHeadDim>& r, const Task& t, const Part& p, float* merge) {
+/// This warp's rows into the merging stage: [kWarps][16][D] fp32, groups of 8 columns swizzled by the row so that the
+/// eight rows of a store meet different banks. `scales`: [largest or sum][kWarps][16].
+template <int kHeadDim, int kWarps>
+__device__ void lay_down(const Rows<kHeadDim>& r, int group, float* merge, float* scales) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  float* largest = merge + kWarps * 16 * kHeadDim;
-  float* sums = largest + kWarps * 16;
-  wait_for_consumers<kWarps>();  // every warp has read its last stage
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = lane / 4 + 8 * half;
     float sum = r.sum[half] + __shfl_xor_sync(~0U, r.sum[half], 1);
     sum += __shfl_xor_sync(~0U, sum, 2);
-    if (row >= t.group) continue;
+    if (row >= group) continue;
     if (lane % 4 == 0) {
-      largest[warp * 16 + row] = r.largest[half];
-      sums[warp * 16 + row] = sum;
+      scales[warp * 16 + row] = r.largest[half];
+      scales[(kWarps + warp) * 16 + row] = sum;
     }
     float* to = merge + (warp * 16 + row) * kHeadDim + lane % 4 * 2;
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; ++n) {
-      *reinterpret_cast<float2*>(to + 8 * n) = make_float2(r.o[n][2 * half], r.o[n][2 * half + 1]);
+      *reinterpret_cast<float2*>(to + 8 * (n ^ (row & 7))) = make_float2(r.o[n][2 * half], r.o[n][2 * half + 1]);
     }
   }
-  wait_for_consumers<kWarps>();
+}
+
+/// The sum of the consumers' rows: o itself, or the partial results of a split.
+template <int kHeadDim, int kWarps>
+__device__ void write_rows(const Task& t, const Part& p, const float* merge, const float* scales) {
   const std::int64_t first = (std::int64_t{p.sequence} * t.kv_heads + p.head) * t.group;
   constexpr int kPairs = kHeadDim / 2;
   for (int at = static_cast<int>(threadIdx.x); at < t.group * kPairs; at += 32 * kWarps) {
     const int row = at / kPairs, column = at % kPairs * 2;
     float top = -INFINITY, total = 0;
-    for (int w = 0; w < kWarps; ++w) top = fmaxf(top, largest[w * 16 + row]);
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) top = fmaxf(top, scales[w * 16 + row]);
     const float base = top == -INFINITY ? 0.0F : top;
     float2 x = make_float2(0, 0);
+#pragma unroll
     for (int w = 0; w < kWarps; ++w) {
-      const float weight = exp2_fast(largest[w * 16 + row] - base);
-      const float2 y = *reinterpret_cast<const float2*>(merge + (w * 16 + row) * kHeadDim + column);
-      total += weight * sums[w * 16 + row];
+      const float weight = exp2_fast(scales[w * 16 + row] - base);
+      const float* from = merge + (w * 16 + row) * kHeadDim + (column ^ (row & 7) * 8);
+      const float2 y = *reinterpret_cast<const float2*>(from);
+      total += weight * scales[(kWarps + w) * 16 + row];
       x.x += weight * y.x;
       x.y += weight * y.y;
     }
@@ -318,6 +215,32 @@ __device__ void finish(Rows<kHeadDim>& r, const Task& t, const Part& p, float* m
   }
 }
 
+template <int kWarps>
+__device__ void wait_for_consumers() {
+  asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory");
+}
+
+template <class C, int kHeadDim, int kWarps, int kStages>
+__device__ void consume(const Task& t, const Ring<C, kStages>& ring, unsigned char* ring_memory) {
+  int n = 0;
+  for (int item = static_cast<int>(blockIdx.x); item < t.items; item += static_cast<int>(gridDim.x)) {
+    const Part p = part_of<C::kKeys>(t, item);
+    Rows<kHeadDim> r;
+    attend_item<C, kHeadDim, kStages>(r, t, p, ring, n);
+    n += p.tiles;
+    auto* merge = reinterpret_cast<float*>(ring_memory + n % kStages * C::kStageBytes);
+    auto* scales = reinterpret_cast<float*>(ring_memory + C::kRingBytes);
+    ring.wait_full(n);
+    wait_for_consumers<kWarps>();  // none still reads what the last item left here
+    lay_down<kHeadDim, kWarps>(r, t.group, merge, scales);
+    wait_for_consumers<kWarps>();
+    write_rows<kHeadDim, kWarps>(t, p, merge, scales);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the copy engine writes here next
+    release(ring.empty(n));
+    ++n;
+  }
+}
+
 template <int kHeadDim, int kWarps, int kStages, int kCtasPerSm>
 __global__ void __launch_bounds__(Cut<kHeadDim, kWarps, kStages>::kThreads, kCtasPerSm)
     attend(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
@@ -325,35 +248,17 @@ __global__ void __launch_bounds__(Cut<kHeadDim, kWarps, kStages>::kThreads, kCta
   using C = Cut<kHeadDim, kWarps, kStages>;
   extern __shared__ unsigned char raw[];
   const std::uint32_t start = shared_address(raw);
-  const std::uint32_t ring = (start + 1023) / 1024 * 1024;  // one swizzle pattern is 1024 bytes
-  const std::uint32_t full = ring + C::kRingBytes, empty = full + 8 * kStages;
-  const Part p = part_of<C::kKeys>(t);
-  if (t.early) asm volatile("griddepcontrol.launch_dependents;");
-  if (threadIdx.x >= 32 * kWarps) {  // its first loads do not wait for anybody
+  const Ring<C, kStages> ring{(start + 1023) / 1024 * 1024};  // one swizzle pattern is 1024 bytes
+  if (threadIdx.x >= 32 * kWarps) {
     if (threadIdx.x == 32 * kWarps) {
       prefetch_map(&k_map);
       prefetch_map(&v_map);
     }
-    Producer<C, kStages> producer(t, p, &k_map, &v_map, ring, full, empty);
-    if (threadIdx.x == 32 * kWarps) {
-      for (int i = 0; i < kStages; ++i) {
-        barrier_init(full + 8 * i, 1);
-        barrier_init(empty + 8 * i, kWarps);
-      }
-      barrier_publish();
-    }
-    __syncwarp();
-    const int ahead = min(p.tiles, kStages);
-    for (int i = 0; i < ahead; ++i) producer.load_tile(i);
-    __syncthreads();
-    for (int i = ahead; i < p.tiles; ++i) producer.load_tile(i);
-    asm volatile("griddepcontrol.launch_dependents;");
-    return;
+    produce<C, kStages>(t, ring, &k_map, &v_map);
+  } else {
+    consume<C, kHeadDim, kWarps, kStages>(t, ring, raw + (ring.start - start));
   }
-  Rows<kHeadDim> r;
-  consume<C, kHeadDim, kStages>(r, t, p, ring, full, empty);
   asm volatile("griddepcontrol.launch_dependents;");
-  finish<C, kHeadDim, kWarps>(r, t, p, reinterpret_cast<float*>(raw + (ring - start)));
 }
 
 }  // namespace plumbline::decode

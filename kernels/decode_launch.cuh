@@ -13,6 +13,7 @@
 #include "kernels/cuda_check.hpp"
 #include "kernels/decode.cuh"
 #include "kernels/decode_kernel.cuh"
+#include "kernels/measure.cuh"
 
 namespace plumbline::decode {
 
@@ -44,14 +45,13 @@ inline CUtensorMap cache_map(const void* cache, const AttentionDecode& s, int bo
   CUtensorMap map{};
   const CUresult status = encode_tiled()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void*>(cache), extents,
                                          strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                                         CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
     throw DeviceError("cuTensorMapEncodeTiled: error " + std::to_string(static_cast<int>(status)));
   }
   return map;
 }
 
-inline int g_early = 0;
 inline Task task_of(const AttentionDecode& s, const AttentionPlan& plan, const DecodeBuffers& buffers, int keys) {
   const Partials to = partials(buffers.workspace, s, plan);
   Task t{};
@@ -66,8 +66,8 @@ inline Task task_of(const AttentionDecode& s, const AttentionPlan& plan, const D
   t.group = static_cast<int>(s.q_heads / s.kv_heads);
   t.first_key = s.window > 0 ? static_cast<int>(std::max<std::int64_t>(0, s.context - s.window)) : 0;
   t.context = static_cast<int>(s.context);
-  t.early = g_early;
   t.splits = static_cast<int>(plan.splits);
+  t.items = static_cast<int>(s.batch * s.kv_heads * plan.splits);
   t.box_tokens = std::min(t.page, keys);
   t.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(s.qk_dim)));
   return t;
@@ -81,8 +81,8 @@ void launch_variant(const AttentionDecode& s, const AttentionPlan& plan, const D
   PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, C::kSharedBytes));
   const Task t = task_of(s, plan, buffers, C::kKeys);
   const CUtensorMap k = cache_map(buffers.k_pages, s, t.box_tokens), v = cache_map(buffers.v_pages, s, t.box_tokens);
-  const auto ctas = static_cast<unsigned>(s.batch * s.kv_heads * plan.splits);
-  kernel<<<ctas, C::kThreads, C::kSharedBytes, stream>>>(k, v, t);
+  const int ctas = std::min(t.items, kCtasPerSm * sm_count());
+  kernel<<<static_cast<unsigned>(ctas), C::kThreads, C::kSharedBytes, stream>>>(k, v, t);
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -48,7 +48,7 @@ int device_attribute(cudaDeviceAttr which) {
 }
 
 template <class T>
-Task task_of(const AttentionPrefill& shape, void* o) {
+Task task_of(const AttentionPrefill& shape, void* o, int ctas) {
   Task t{};
   t.o = static_cast<__nv_bfloat16*>(o);
   t.q_len = static_cast<int>(shape.q_len);
@@ -56,25 +56,28 @@ Task task_of(const AttentionPrefill& shape, void* o) {
   t.q_heads = static_cast<int>(shape.q_heads);
   t.group = static_cast<int>(shape.q_heads / shape.kv_heads);
   t.heads = static_cast<int>(shape.batch * shape.q_heads);
-  // A section's K and V may fill two thirds of L2.
-  const std::int64_t budget = std::int64_t{device_attribute(cudaDevAttrL2CacheSize)} * 2 / 3;
-  const std::int64_t kv_heads = std::max<std::int64_t>(1, budget / (shape.kv_len * T::kHeadDim * 4));
-  t.section = static_cast<int>(std::min<std::int64_t>(kv_heads * t.group, t.heads));
   t.tiles = (t.q_len + T::kQTile - 1) / T::kQTile;
   t.items = t.tiles * t.heads;
+  if (T::kCausal) {
+    // Two rounds of the card are enough to even out the end.
+    t.pairs = (t.tiles + 1) / 2;
+    t.paired_heads = std::max(0, t.heads - (2 * ctas + t.pairs - 1) / t.pairs);
+    t.items = t.paired_heads * t.pairs + (t.heads - t.paired_heads) * t.tiles;
+  }
   t.scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(T::kHeadDim)));
   return t;
 }
 
 template <class T>
-void launch(const AttentionPrefill& shape, const PrefillBuffers& b, cudaStream_t stream, bool persistent = true) {
-  const Task task = task_of<T>(shape, b.o);
+void launch(const AttentionPrefill& shape, const PrefillBuffers& b, cudaStream_t stream) {
+  const int sms = device_attribute(cudaDevAttrMultiProcessorCount);
+  const Task task = task_of<T>(shape, b.o, sms);
   const CUtensorMap q = tensor_map(b.q, shape.batch, shape.q_len, shape.q_heads, T::kHeadDim, T::kQTile);
   const CUtensorMap k = tensor_map(b.k, shape.batch, shape.kv_len, shape.kv_heads, T::kHeadDim, T::kKvTile);
   const CUtensorMap v = tensor_map(b.v, shape.batch, shape.kv_len, shape.kv_heads, T::kHeadDim, T::kKvTile);
   PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(flash_prefill<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                             static_cast<int>(T::kSharedBytes)));
-  const int ctas = persistent ? std::min(task.items, device_attribute(cudaDevAttrMultiProcessorCount)) : task.items;
+  const int ctas = std::min(task.items, sms);
   flash_prefill<T><<<ctas, T::kThreads, T::kSharedBytes, stream>>>(q, k, v, task);
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());
 }
@@ -119,7 +122,7 @@ void launch_attention_prefill(const AttentionPrefill& shape, const AttentionPlan
     return (flash::launched<T>(shape, plan, buffers, static_cast<cudaStream_t>(stream)) || ...);
   };
   // ops/kernel_menu.cpp lists the same
-  if (!try_each.template operator()<Tiling<64, 3, 128, false>, Tiling<64, 3, 128, true>, Tiling<128, 2, 176, false>,
+  if (!try_each.template operator()<Tiling<64, 3, 128, false>, Tiling<64, 3, 128, true>, Tiling<128, 2, 128, false>,
                                     Tiling<128, 2, 128, true>, Tiling<256, 2, 80, false>, Tiling<256, 2, 80, true>>()) {
     flash::refuse("no kernel for this head width or tile");
   }

@@ -21,8 +21,16 @@ __device__ inline void barrier_init(std::uint32_t barrier, std::uint32_t arrival
 __device__ inline void barrier_expect(std::uint32_t barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-__device__ inline void barrier_arrive(std::uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+/// Arrival of those threads for which `mine` holds, without a branch that could split the warp.
+__device__ inline void barrier_arrive_if(std::uint32_t barrier, bool mine) {
+  asm volatile(
+      "{\n"
+      ".reg .pred mine;\n"
+      "setp.ne.b32 mine, %1, 0;\n"
+      "@mine mbarrier.arrive.shared::cta.b64 _, [%0];\n"
+      "}\n" ::"r"(barrier),
+      "r"(static_cast<int>(mine))
+      : "memory");
 }
 /// Waits until the phase of this parity has completed.
 __device__ inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {

@@ -1,3 +1,31 @@
+// The Hopper GEMM's tiles, and which plan means which. The design is described in gemm_sm90.cuh.
+//
+// Variants tried (H200 SXM 141 GB, driver 580, CUDA 13.0, 2026-11-20; random normal values, operands rotated over more
+// than 3x L2, graphs of launches, median; TFLOP/s unless said; cuBLAS 13 measured in the same minute in the same way):
+//  - bf16 8192^3: tile 128x256, 4 stages, two consumer warpgroups 784; the same in clusters of two that share the
+//  columns
+//    784-797; 128x192 777; 128x128 729 (in clusters 717); 64x256 600; 128x128 as two CTAs an SM with 3 stages 623.
+//    cuBLAS 780-790. The clock decides: the power limit holds it at about 1.5 GHz, and idle gaps are paid back by it.
+//  - Releasing a stage to the cluster with mbarrier.arrive.release.cluster instead of the plain form: 514.
+//  - Widths between: 5120^3 785 with 128x224, 728 with the best of the powers of two and 192. Gate and up projections
+//    have factors of 7: 512 x 28672 x 4096 752 with 224, 723 with 128; 256 x 6144 x 4096 602 with 96, 545 with 128.
+//  - Swapped operands instead of compiled 256x128: the same rate (777 at 8192^3), and the only way for few tokens.
+//  - Dealing K steps evenly to all CTAs (stream-K) lost nearly everywhere: 2048 x 4096 x 14336 435 against 807, as CTAs
+//    at different K share nothing in L2 (2048 x 4096 x 14336 reads 175 MB of operands, L2 holds 50). It won where a
+//    wave is nearly empty (5120^3 760 against 713): kept as splits = 0, only for the tiles of the last wave.
+//  - Adding up a split inside the kernel: 4096 x 14336 for 16 tokens 32.4 us in two parts, 38.9 in one; cuBLAS 31.7.
+//    With whole CTAs fencing (__threadfence by all) 4 parts cost 3 us more.
+//  - Few tokens: 16 x 28672 x 4096 60.7 us (3.9 TB/s), 16 x 8192 x 28672 112 us (4.2 TB/s). Two CTAs an SM or one with
+//    twice the stages: within 2 %. A column side wider than the tokens costs: 16 tokens in 64 columns 83 us for 60.
+//  - fp8: the tensor cores carry a sum on with about 14 significant bits. Relative error of y, K = 16384: never
+//  promoted
+//    3.5e-3, every 1024 elements 1.75e-3, every 512 1.70e-3, every 128 1.67e-3; rounding to bf16 alone is 1.65e-3. K =
+//    4096 x 7168 x 16384: never 1424 (128x192) to 1541 (128x256, whose second set of sums would not fit the registers),
+//    every 128 1236, every 512 1348, every 1024 1391. Chosen: every 1024. cuBLAS never promotes (fast accumulation):
+//    1543.
+//  - Geometric mean of cuBLAS's time over ours, best plan of each: bf16 M >= 256 0.98 (41 shapes), M <= 128 0.99 (27),
+//    fp8 0.92 (11) and 0.98 (8). Worst: 300 x 11008 x 4096 0.88 (rows padded to 384), 3333 x 5000 x 4104 0.89 (rows of
+//    K that straddle cache lines: without clusters 0.61).
 #include "kernels/gemm_sm90.hpp"
 
 #include <span>
@@ -21,14 +49,15 @@ template <int... kTile>
 using Fp8 = GemmTile<kTile..., true, 8>;
 
 // as in ops/kernel_menu.cpp
-constexpr GemmEntry kBf16[] = {gemm_entry<Bf16<128, 256, 4, 1, 1>>(), gemm_entry<Bf16<128, 256, 4, 2, 1>>(),
-                               gemm_entry<Bf16<128, 224, 4, 1, 1>>(), gemm_entry<Bf16<128, 192, 4, 1, 1>>(),
-                               gemm_entry<Bf16<128, 160, 5, 1, 1>>(), gemm_entry<Bf16<128, 128, 6, 1, 1>>(),
-                               gemm_entry<Bf16<64, 128, 8, 1, 1>>(),  gemm_entry<Bf16<64, 64, 12, 1, 1>>(),
-                               gemm_entry<Bf16<64, 32, 8, 1, 2>>(),   gemm_entry<Bf16<64, 16, 10, 1, 2>>()};
+constexpr GemmEntry kBf16[] = {
+    gemm_entry<Bf16<128, 256, 4, 1, 1>>(), gemm_entry<Bf16<128, 256, 4, 2, 1>>(), gemm_entry<Bf16<128, 224, 4, 1, 1>>(),
+    gemm_entry<Bf16<128, 192, 4, 1, 1>>(), gemm_entry<Bf16<128, 160, 5, 1, 1>>(), gemm_entry<Bf16<128, 128, 6, 1, 1>>(),
+    gemm_entry<Bf16<128, 96, 7, 1, 1>>(),  gemm_entry<Bf16<64, 128, 8, 1, 1>>(),  gemm_entry<Bf16<64, 96, 9, 1, 1>>(),
+    gemm_entry<Bf16<64, 64, 12, 1, 1>>(),  gemm_entry<Bf16<64, 32, 8, 1, 2>>(),   gemm_entry<Bf16<64, 16, 10, 1, 2>>()};
 constexpr GemmEntry kFp8[] = {gemm_entry<Fp8<128, 192, 4, 1, 1>>(), gemm_entry<Fp8<128, 192, 4, 2, 1>>(),
                               gemm_entry<Fp8<128, 160, 5, 1, 1>>(), gemm_entry<Fp8<128, 128, 6, 1, 1>>(),
-                              gemm_entry<Fp8<64, 128, 8, 1, 1>>(),  gemm_entry<Fp8<64, 64, 12, 1, 1>>(),
+                              gemm_entry<Fp8<128, 96, 7, 1, 1>>(),  gemm_entry<Fp8<64, 128, 8, 1, 1>>(),
+                              gemm_entry<Fp8<64, 96, 9, 1, 1>>(),   gemm_entry<Fp8<64, 64, 12, 1, 1>>(),
                               gemm_entry<Fp8<64, 32, 8, 1, 2>>(),   gemm_entry<Fp8<64, 16, 10, 1, 2>>()};
 
 std::span<const GemmEntry> entries(const Gemm& shape) {

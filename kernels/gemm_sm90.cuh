@@ -168,6 +168,8 @@ struct Consumer {
   const GemmShared<Tile>& shared;
   int rank, group, thread;
   RingPlace<Tile> at{};
+  int turn =
+      0;  ///< of the staging buffers, whatever the tile: an odd number of chunks must not reuse one twice running
   float d[kAccumulators];
 
   /// Each warp tells every CTA that writes into this one.
@@ -288,11 +290,12 @@ struct Consumer {
 
   /// As bf16 through shared memory, kChunk columns of D at a time, and out by TMA, which clips what is beyond the
   /// matrix.
-  __device__ void store(const float (&sum)[kAccumulators], const CUtensorMap* out_map, const GemmPlace& p) const {
+  __device__ void store(const float (&sum)[kAccumulators], const CUtensorMap* out_map, const GemmPlace& p) {
     const int row = p.row_tile * Tile::kRows + group * 64;
 #pragma unroll
     for (int chunk = 0; chunk < Tile::kChunks; ++chunk) {
-      const int buffer = group * Tile::kStores + chunk % Tile::kStores;
+      const int buffer = group * Tile::kStores + turn;
+      turn = (turn + 1) % Tile::kStores;
       const std::uint32_t to = shared.staging + static_cast<std::uint32_t>(buffer * Tile::kChunkBytes);
       if (thread == 0) store_wait_read<Tile::kStores - 1>();
       named_barrier(group + 1, kGroup);

@@ -93,8 +93,11 @@ Shares shares_of(const GemmEntry& e, const Gemm& shape, const GemmCut& cut, std:
     out.shared = out.tiles;
     out.splits = cut.splits;
   } else if (cut.splits == 0) {
+    // Whoever adds up the parts reads rows * cols * 4 bytes of each at about 64 bytes a clock: as long as two steps
+    // take the tensor cores. So steps / splits + 2 splits is least at sqrt(steps / 2).
     const std::int64_t clusters = slots / e.cluster, left = out.tiles % clusters;
-    const std::int64_t most = left == 0 ? 1 : std::min(clusters / left, tiles_of(shape.k, e.step_elements));
+    const auto best = static_cast<std::int64_t>(std::sqrt(tiles_of(shape.k, e.step_elements) / 2.0));
+    const std::int64_t most = left == 0 ? 1 : std::min(clusters / left, best);
     if (most > 1) {
       out.shared = left;
       out.splits = most;

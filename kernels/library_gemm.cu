@@ -1,6 +1,5 @@
 #include "kernels/library_gemm.hpp"
 
-#include <cublasLt.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
@@ -8,6 +7,10 @@
 
 #include "kernels/measure.cuh"
 #include "kernels/shared_library.hpp"
+
+// A toolkit can be installed without the library's header: then there is no library to compare with.
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
 
 namespace plumbline {
 namespace {
@@ -168,3 +171,20 @@ void LibraryGemm::launch(const GemmBuffers& b, StreamHandle stream) const {
 const std::string& LibraryGemm::plan() const { return plan_->text; }
 
 }  // namespace plumbline
+
+#else
+
+namespace plumbline {
+
+struct LibraryGemm::Plan {
+  std::string text;
+};
+
+LibraryGemm::LibraryGemm(const Gemm&) { throw NotModelled("no library kernel: built without cuBLASLt's header"); }
+LibraryGemm::~LibraryGemm() = default;
+void LibraryGemm::launch(const GemmBuffers&, StreamHandle) const {}
+const std::string& LibraryGemm::plan() const { return plan_->text; }
+
+}  // namespace plumbline
+
+#endif

@@ -1,4 +1,16 @@
 // Probes of single instructions and of the ports of an SM (probes.hpp), in units a clock of the SM.
+//
+// H200, 2026-11-20, what they say:
+// - wgmma 64 x N x 32 bytes takes max(N/2, 16 + N/4) clk with A from shared memory, max(N/2, 13) with A from registers
+//   (two warpgroups; one alone: 14.5 at N = 8, 15 at N = 16): 909 / 1636 / 2725 / 4084 FLOP per clk at N = 8 / 16 / 32
+//   / 64 and more in bf16; fp8 and int8 twice that. One warpgroup keeps the tensor cores as busy as two from N = 32 on.
+// - mma.sync m16n8k16 bf16: 2724 FLOP per clk with 8 warps, two thirds of wgmma.
+// - Shared memory reads 128 B per clk, by 16-byte loads or ldmatrix. Fills from L2 take little of that: beside 60 B per
+//   clk of fills wgmma loses 0.2 % even where its operands alone need 128 B per clk (N = 64), plain loads lose 6 to 7
+//   %.
+// - Fills by bulk copies: one SM alone 69 to 77 B per clk, all SMs at once 35 (L2's 4650 B per clk shared by 132). Each
+//   copy costs its issuing warp some 80 clk: 26 B per clk with copies of 2 KiB, 44 with 4 KiB.
+// - FP32 FMA 125 of 128, ex2 16, packed conversion to bf16 63 instructions' lanes per clk.
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
@@ -20,7 +32,8 @@ using device::PortSample;
 using device::TensorKind;
 
 constexpr std::size_t kWindow = std::size_t{8} << 20;  // of what fills read: well inside one half of the L2
-constexpr int kSharedBytes = device::kOperandBytes + device::kSlots * device::kSlotBytes + 1024;
+constexpr int kSharedBytes = device::kOperandBytes + device::kRingBytes + 1024;
+constexpr int kFillSlots = 8;      // of 8 KiB
 constexpr double kClocks = 150e3;  // about how long a launch shall take
 
 enum class Contents { bf16, fp8, int8 };
@@ -60,7 +73,7 @@ class Operands {
 
 /// One launch on `ctas` SMs behind a warm-up of the same; what each SM counted.
 template <class Body>
-std::vector<PortSample> samples_of(const Operands& operands, int iterations, bool fill, int ctas) {
+std::vector<PortSample> samples_of(const Operands& operands, int iterations, int fill_slots, int ctas) {
   const Stream s;
   const auto n = static_cast<std::size_t>(ctas);
   const DeviceBuffer samples(n * sizeof(PortSample)), sink(16);
@@ -68,7 +81,7 @@ std::vector<PortSample> samples_of(const Operands& operands, int iterations, boo
   PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
   for (int i = 0; i < 2; ++i) {
     kernel<<<static_cast<unsigned>(ctas), Body::kThreads + 32, kSharedBytes, s>>>(
-        operands.get(), kWindow, iterations, fill, samples.as<PortSample>(), sink.as<int>());
+        operands.get(), kWindow, iterations, fill_slots, samples.as<PortSample>(), sink.as<int>());
     PLUMBLINE_CUDA_CHECK(cudaGetLastError());
   }
   s.wait();
@@ -79,27 +92,31 @@ std::vector<PortSample> samples_of(const Operands& operands, int iterations, boo
 
 template <class Body>
 int iterations_for(const Operands& operands) {
-  const double each = static_cast<double>(samples_of<Body>(operands, 64, false, 1).front().clocks) / 64;
+  const double each = static_cast<double>(samples_of<Body>(operands, 64, 0, 1).front().clocks) / 64;
   return std::max(64, static_cast<int>(kClocks / each));
 }
 
-Record clock_record(std::string name, std::string setting, std::vector<double> samples) {
-  return {std::move(name), std::move(setting), spread(std::move(samples))};
-}
-
-/// `name` in Body's units a clock, over the SMs; with `fill` also what the fills reached beside it.
+/// `name` in Body's units a clock, over `ctas` SMs; with `fill` also what the fills reached beside it.
 template <class Body>
-void measure(const char* name, const std::string& setting, const Operands& operands, bool fill,
-             std::vector<Record>& out) {
+void measure_on(const char* name, const std::string& setting, const Operands& operands, bool fill, int ctas,
+                std::vector<Record>& out) {
   std::vector<double> rate, fill_rate;
   const int iterations = iterations_for<Body>(operands);
-  for (const PortSample& s : samples_of<Body>(operands, iterations, fill, sm_count())) {
+  for (const PortSample& s : samples_of<Body>(operands, iterations, fill ? kFillSlots : 0, ctas)) {
     rate.push_back(Body::kPerIteration * iterations / static_cast<double>(s.clocks));
     if (fill) fill_rate.push_back(static_cast<double>(s.fill_bytes) / static_cast<double>(s.fill_clocks));
   }
-  const std::string full = setting + (fill ? ";fill=1" : "");
-  out.push_back(clock_record(name, full, rate));
-  if (fill) out.push_back(clock_record("smem_fill_B_per_clk", "beside=" + setting, fill_rate));
+  const std::string sms = ";sms=" + std::to_string(ctas);
+  out.push_back({name, setting + sms + (fill ? ";fill=1" : ""), spread(rate)});
+  if (fill) out.push_back({"smem_fill_B_per_clk", "beside:" + setting + sms, spread(fill_rate)});
+}
+
+/// On all SMs; fills on one alone as well, where L2 has more to give to it.
+template <class Body>
+void measure(const char* name, const std::string& setting, const Operands& operands, bool fill,
+             std::vector<Record>& out) {
+  measure_on<Body>(name, setting, operands, fill, sm_count(), out);
+  if (fill) measure_on<Body>(name, setting, operands, fill, 1, out);
 }
 
 template <TensorKind kKind, int kN>
@@ -145,15 +162,18 @@ void lanes(const char* name, const Operands& operands, std::vector<Record>& out)
   measure<device::LaneBody<kOp, 16>>(name, "warps=16", operands, false, out);
 }
 
-/// Fills with nothing beside them, on one SM and on all.
+/// Fills with nothing beside them, on one SM and on all, in copies of several sizes.
 void fills_alone(const Operands& operands, std::vector<Record>& out) {
-  for (const int ctas : {1, sm_count() / 4, sm_count() / 2, sm_count()}) {
-    std::vector<double> rate;
-    const int iterations = static_cast<int>(kClocks / 64);
-    for (const PortSample& s : samples_of<device::IdleBody>(operands, iterations, true, ctas)) {
-      rate.push_back(static_cast<double>(s.fill_bytes) / static_cast<double>(s.fill_clocks));
+  for (const int slots : {2, 4, 8, 16, 32}) {
+    for (const int ctas : {1, sm_count() / 2, sm_count()}) {
+      std::vector<double> rate;
+      const int iterations = static_cast<int>(kClocks / 64);
+      for (const PortSample& s : samples_of<device::IdleBody>(operands, iterations, slots, ctas)) {
+        rate.push_back(static_cast<double>(s.fill_bytes) / static_cast<double>(s.fill_clocks));
+      }
+      const std::string copy = ";copy_B=" + std::to_string(device::kRingBytes / slots);
+      out.push_back({"smem_fill_B_per_clk", "sms=" + std::to_string(ctas) + copy, spread(rate)});
     }
-    out.push_back(clock_record("smem_fill_B_per_clk", "sms=" + std::to_string(ctas), rate));
   }
 }
 

@@ -13,8 +13,8 @@
 
 namespace plumbline::device {
 
-constexpr int kOperandBytes = 64 * 1024;  // random data that instructions read
-constexpr int kSlots = 4, kSlotBytes = 16 * 1024;
+constexpr int kOperandBytes = 64 * 1024;                // random data that instructions read
+constexpr int kRingBytes = 64 * 1024, kMostSlots = 32;  // of fills in flight
 
 struct PortSample {
   long long clocks = 0;       ///< from the first start to the last end of the repeating warps
@@ -28,38 +28,51 @@ __device__ inline void bulk_load(std::uint32_t to, const void* from, unsigned by
                : "memory");
 }
 
-/// Keeps kSlots bulk loads in flight until all `warps` have said that they are done. `window`: bytes to walk over.
+/// A warp keeps `slots` (even, at most 32) bulk loads in flight, together kRingBytes, until all `warps` have said that
+/// they are done. Each lane has a slot; half of them are refilled at a time. `window`: bytes to walk over.
 __device__ inline void fill_shared(std::uint32_t ring, std::uint32_t barriers, const unsigned char* data,
-                                   std::size_t window, const volatile int* done, int warps, PortSample* sample) {
-  std::size_t at = std::size_t{blockIdx.x} * 37 * kSlotBytes % window;
-  const auto issue = [&](int slot) {
-    decode::barrier_expect(barriers + 8 * slot, kSlotBytes);
-    bulk_load(ring + slot * kSlotBytes, data + at, kSlotBytes, barriers + 8 * slot);
-    at = (at + kSlotBytes) % window;
+                                   std::size_t window, int slots, const volatile int* done, int warps,
+                                   PortSample* sample) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const unsigned slot_bytes = kRingBytes / static_cast<unsigned>(slots);
+  const std::uint32_t barrier = barriers + 8 * lane, to = ring + static_cast<unsigned>(lane) * slot_bytes;
+  std::size_t at = (std::size_t{blockIdx.x} * 37 * kRingBytes + static_cast<unsigned>(lane) * slot_bytes) % window;
+  const auto issue = [&] {
+    decode::barrier_expect(barrier, slot_bytes);
+    bulk_load(to, data + at, slot_bytes, barrier);
+    at = at + kRingBytes < window ? at + kRingBytes : at + kRingBytes - window;
   };
   const long long start = clock64();
-  for (int slot = 0; slot < kSlots; ++slot) issue(slot);
+  if (lane < slots) issue();
   long long filled = 0;
   unsigned parity = 0;
-  bool more = true;
-  for (; more; parity ^= 1) {
+  for (bool more = true; more; parity ^= 1) {
     more = *done < warps;
-    for (int slot = 0; slot < kSlots; ++slot) {
-      decode::barrier_wait(barriers + 8 * slot, parity);
-      ++filled;
-      if (more) issue(slot);
+    more = __any_sync(~0U, more);
+    for (int half = 0; half < 2; ++half) {
+      if (lane / (slots / 2) == half) {
+        decode::barrier_wait(barrier, parity);
+        ++filled;
+        if (more) issue();
+      }
+      __syncwarp();
     }
   }
-  sample->fill_clocks = clock64() - start;
-  sample->fill_bytes = filled * kSlotBytes;
+  filled = __reduce_add_sync(~0U, static_cast<unsigned>(filled));
+  if (lane == 0) {
+    sample->fill_clocks = clock64() - start;
+    sample->fill_bytes = filled * slot_bytes;
+  }
 }
 
-/// Body: kThreads repeating threads, `run(operands, iterations)` returns anything that depends on all of its work.
+/// `fill_slots` 0: no fills. Body: kThreads repeating threads, `run(operands, iterations)` returns anything that
+/// depends on all of its work.
 template <class Body>
 __global__ void __launch_bounds__(Body::kThreads + 32, 1)
-    repeat(const unsigned char* data, std::size_t window, int iterations, bool fill, PortSample* samples, int* sink) {
+    repeat(const unsigned char* data, std::size_t window, int iterations, int fill_slots, PortSample* samples,
+           int* sink) {
   extern __shared__ unsigned char raw[];
-  __shared__ std::uint64_t barriers[kSlots];
+  __shared__ std::uint64_t barriers[kMostSlots];
   __shared__ int done;
   __shared__ long long first, last;
   constexpr int kWarps = Body::kThreads / 32;
@@ -79,8 +92,9 @@ __global__ void __launch_bounds__(Body::kThreads + 32, 1)
   __syncthreads();
   PortSample* sample = samples + blockIdx.x;
   if (threadIdx.x >= Body::kThreads) {
-    if (fill && threadIdx.x == Body::kThreads) {
-      fill_shared(operands + kOperandBytes, decode::shared_address(barriers), data, window, &done, kWarps, sample);
+    if (fill_slots > 0) {
+      fill_shared(operands + kOperandBytes, decode::shared_address(barriers), data, window, fill_slots, &done, kWarps,
+                  sample);
     }
   } else {
     const long long begin = clock64();
@@ -152,8 +166,10 @@ struct SharedReadBody {
   static constexpr int kThreads = 32 * kWarps;
   static constexpr double kPerIteration = 8.0 * kThreads * 16;  // bytes
   static __device__ int run(std::uint32_t operands, int iterations) {
-    std::uint32_t mixed = 0, at = operands + threadIdx.x * 16 % (kOperandBytes / 2);
+    std::uint32_t mixed = 0;
     for (int i = 0; i < iterations; ++i) {
+      // moves, or the loads would be taken out of the loop
+      const std::uint32_t at = operands + (threadIdx.x + static_cast<unsigned>(i) * 32) * 16 % (kOperandBytes / 2);
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         std::uint32_t r[4];

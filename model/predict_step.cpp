@@ -12,7 +12,8 @@ namespace {
 /// weights or cache, which the rest of the step has evicted; gathers read a table.
 bool reads_predecessor(const Op& op) {
   return std::holds_alternative<Rowwise>(op) || std::holds_alternative<Rope>(op) || std::holds_alternative<TopK>(op) ||
-         std::holds_alternative<CausalConv>(op) || std::holds_alternative<MoePermute>(op);
+         std::holds_alternative<SoftmaxTopK>(op) || std::holds_alternative<CausalConv>(op) ||
+         std::holds_alternative<MoePermute>(op);
 }
 
 double part(Seconds t, Seconds whole) { return whole > Seconds{} ? t / whole : 0.0; }

@@ -27,9 +27,9 @@ struct GemmVariant {
 /// Ordered from large to small. Empty where the engine has no kernel for the type.
 std::span<const GemmVariant> own_gemm_menu(GemmEngine engine, DType math);
 /// Ways of cutting K that the kernels take, ascending from 1. The wgmma kernels also take 0: whole tiles but for those
-/// that are left over behind whole waves, tiles % clusters; these come first, each cut into floor(clusters / left over)
-/// parts, so that the last wave is a short one. (Dealing out the steps evenly, stream-K, was measured slower: CTAs at
-/// different places of K do not meet in L2.)
+/// that are left over behind whole waves, tiles % clusters; these come first, each cut into min(clusters / left over,
+/// sqrt(steps / 2)) parts, so that the last wave is a short one. (Dealing out the steps evenly, stream-K, was measured
+/// slower: CTAs at different places of K do not meet in L2.)
 std::span<const std::int64_t> own_gemm_splits();
 
 /// One compiled flash attention forward kernel: `q_tile` query rows of one head a CTA, `kv_tile` keys a step.
@@ -40,7 +40,9 @@ struct PrefillVariant {
 /// Null where no kernel is compiled for the head width.
 const PrefillVariant* own_prefill_variant(std::int64_t head_dim, bool causal);
 
-/// One compiled paged decode kernel: the `rows` packed query heads of a KV head against `kv_tile` keys a step.
+/// One compiled paged decode kernel: the `rows` packed query heads of a KV head against `kv_tile` keys a step, K and V
+/// of a step being one of `stages` in the ring. Persistent: `ctas_per_sm` CTAs an SM share the B * Hkv * splits work
+/// items.
 struct DecodeVariant {
   std::int64_t head_dim = 0, rows = 0, kv_tile = 0, stages = 0, ctas_per_sm = 1;
 };

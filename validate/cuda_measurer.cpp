@@ -1,7 +1,6 @@
 #include "validate/cuda_measurer.hpp"
 
 #include <cuda_runtime_api.h>
-#include <nvtx3/nvToolsExt.h>
 
 #include <ctime>
 
@@ -14,14 +13,24 @@
 #include "validate/known_gpu.hpp"
 #include "validate/nvml_board.hpp"
 
+// Header-only, but a package of its own.
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define PLUMBLINE_NVTX_PUSH(text) nvtxRangePushA(text)
+#define PLUMBLINE_NVTX_POP() nvtxRangePop()
+#else
+#define PLUMBLINE_NVTX_PUSH(text) static_cast<void>(text)
+#define PLUMBLINE_NVTX_POP() static_cast<void>(0)
+#endif
+
 namespace plumbline {
 namespace {
 
 /// Nsight shows the operator's name over its kernels.
 class NvtxRange {
  public:
-  explicit NvtxRange(const std::string& text) { nvtxRangePushA(text.c_str()); }
-  ~NvtxRange() { nvtxRangePop(); }
+  explicit NvtxRange(const std::string& text) { PLUMBLINE_NVTX_PUSH(text.c_str()); }
+  ~NvtxRange() { PLUMBLINE_NVTX_POP(); }
   NvtxRange(const NvtxRange&) = delete;
   NvtxRange& operator=(const NvtxRange&) = delete;
 };

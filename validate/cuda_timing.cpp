@@ -6,8 +6,10 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <string_view>
 #include <thread>
 
+#include "kernels/clock_stamps.hpp"
 #include "kernels/l2_sweep.hpp"
 #include "kernels/measure.cuh"
 
@@ -25,7 +27,7 @@ constexpr std::size_t kFewestSamples = 10, kMostSamples = 30, kSamplesOfLong = 5
 constexpr Seconds kBurst = 30.0 * units::ms, kLong = 6.0 * units::ms;
 constexpr std::size_t kMostGraphNodes = 16384;
 constexpr Seconds kGraphAtLeast = 5.0 * units::ms;
-constexpr double kSettleAtLeast_s = 1.2, kSettleAtMost_s = 2.4, kWindow_s = 0.6, kEnergyStepAtMost_s = 0.25;
+constexpr double kSettleAtLeast_s = 1.2, kSettleAtMost_s = 2.0, kWindow_s = 0.6, kEnergyStepAtMost_s = 0.25;
 constexpr std::uint64_t kPowerCap = 0x4;  // of NVML's clock event reasons
 constexpr double kSettled = 0.01;         // relative change of clock and power between two thirds of a second
 
@@ -51,8 +53,11 @@ bool idle(cudaStream_t stream) {
   return true;
 }
 
-std::vector<KernelRecord> of_graphs(std::vector<KernelRecord> records) {
-  std::erase_if(records, [](const KernelRecord& r) { return r.graph == 0; });
+/// The records of graphs but for the clock stamps among them.
+std::vector<KernelRecord> of_executions(std::vector<KernelRecord> records) {
+  std::erase_if(records, [](const KernelRecord& r) {
+    return r.graph == 0 || std::string_view(r.name).find(ClockStamps::kKernel) != std::string_view::npos;
+  });
   return records;
 }
 
@@ -80,6 +85,7 @@ struct CudaTiming::Device {
   const Bytes l2;
   Stream stream;
   L2Sweep sweep;
+  ClockStamps stamps;
   std::uint64_t dropped_before = 0;
   double busy_s = 0;  ///< how long the device last worked without a pause
   Hertz fastest;      ///< SM clock seen so far
@@ -136,7 +142,7 @@ struct CudaTiming::Device {
 
   ExecutionTimes finish(const ExpectedRecords& expected) {
     PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(stream));
-    ExecutionTimes times = execution_times(of_graphs(tracer.take()), expected);
+    ExecutionTimes times = execution_times(of_executions(tracer.take()), expected);
     const std::uint64_t dropped = tracer.dropped() - dropped_before;
     if (dropped > 0) times.fault = std::to_string(dropped) + " kernel records were dropped by the profiler";
     return times;
@@ -180,8 +186,10 @@ void CudaTiming::burst(const Runner& runner, CacheState cache, CaseMeasurement& 
   runner.prepare(slots, d.stream);
   const CudaGraph graph(d.stream, [&] {
     for (std::size_t i = 0; i < executions; ++i) {
+      if (i == warm_ups) d.stamps.enqueue_start(d.stream);
       runner.enqueue(static_cast<std::int64_t>(i) % slots, d.stream);
     }
+    d.stamps.enqueue_end(d.stream);
   });
   graph.upload(d.stream);
   PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(d.stream));
@@ -196,6 +204,7 @@ void CudaTiming::burst(const Runner& runner, CacheState cache, CaseMeasurement& 
   d.busy_s = since(start);
   set_times(d.finish({executions, first.launches, warm_ups}), out);
   out.conditions = conditions(samples);
+  if (const auto clock = d.stamps.mean_clock(d.stream)) out.conditions.sm_clock = clock;
   out.conditions.power.reset();  // the reading follows the load by tens of ms: it would be of the case before
 }
 
@@ -284,6 +293,7 @@ void CudaTiming::steady(const Runner& runner, CacheState cache, CaseMeasurement&
     if (!from && (step || since(start) > kEnergyStepAtMost_s)) {
       from = step ? *step : EnergySteps::Step{d.tracer.now_ns(), {}};
       window = Clock::now();
+      d.stamps.enqueue_start(d.stream);
       return false;
     }
     if (!from || since(window) < kWindow_s) return false;
@@ -292,8 +302,10 @@ void CudaTiming::steady(const Runner& runner, CacheState cache, CaseMeasurement&
     }
     return to.has_value();
   });
+  d.stamps.enqueue_end(d.stream);
   out.conditions = conditions(sampler.stop());
   ExecutionTimes times = d.finish({graphs * executions, launches, 0});
+  if (const auto clock = d.stamps.mean_clock(d.stream)) out.conditions.sm_clock = clock;
   keep_between(times, from->at_ns, to->at_ns);
   set_times(times, out);
   if (!out.fault.empty() || !from->energy || !to->energy) return;
