@@ -20,10 +20,10 @@ constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.69314718055994531F;
 
 /// x a + m of a group, -infinity behind the end of the row.
 template <bool kWhole>
-__device__ void masked_scores(const ChainArgs& a, uint4 raw, int group, float (&t)[kVector]) {
+__device__ void masked_scores(const ChainArgs& a, uint4 raw, uint4 raw_mask, int group, float (&t)[kVector]) {
   float m[kVector];
   unpack(raw, t);
-  unpack(load_mask<kWhole>(a.mask, group, a.cols), m);
+  unpack(raw_mask, m);
 #pragma unroll
   for (int i = 0; i < kVector; ++i) {
     t[i] = fmaf(t[i], a.scale, m[i]);
@@ -46,24 +46,41 @@ __device__ void store_dropped(const ChainArgs& a, std::int64_t row, int group, f
   store_group<kWhole>(a.y + row * a.cols, group, a.cols, t);
 }
 
-/// scale_mask_softmax_dropout.
-struct Forward {
-  template <int kLanes, int kGroups, bool kWhole>
-  static __device__ void held(const ChainArgs& a, std::int64_t row, int lane, bool real) {
+/// A row as it was read, in the registers of kLanes threads.
+template <int kLanes, int kGroups, bool kWhole, bool kTwoInputs>
+struct RawRow {
+  uint4 x[kGroups], dy[kTwoInputs ? kGroups : 1];
+  /// Nothing behind the last row.
+  __device__ void load(const ChainArgs& a, std::int64_t row, int lane) {
+    if (row >= a.rows) return;
     const int groups = groups_of(a.cols);
-    uint4 raw[kGroups];
-    float t[kGroups][kVector], largest = -INFINITY, sum = 0;
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-      if (g * kLanes + lane < groups) raw[g] = load_group<kWhole>(a.x + row * a.cols, g * kLanes + lane, a.cols);
-    }
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       if (g * kLanes + lane >= groups) continue;
-      masked_scores<kWhole>(a, raw[g], g * kLanes + lane, t[g]);
+      x[g] = load_group<kWhole>(a.x + row * a.cols, g * kLanes + lane, a.cols);
+      if constexpr (kTwoInputs) dy[g] = load_group<kWhole>(a.dy + row * a.cols, g * kLanes + lane, a.cols);
+    }
+  }
+};
+
+/// scale_mask_softmax_dropout.
+struct Forward {
+  static constexpr bool kTwoInputs = false;
+  static __host__ __device__ constexpr bool prefetches(int) { return true; }
+
+  template <int kLanes, int kGroups, bool kWhole>
+  static __device__ void held(const ChainArgs& a, RawRow<kLanes, kGroups, kWhole, kTwoInputs>& raw, std::int64_t row,
+                              std::int64_t next, int lane) {
+    const int groups = groups_of(a.cols);
+    float t[kGroups][kVector], largest = -INFINITY, sum = 0;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (g * kLanes + lane >= groups) continue;
+      masked_scores<kWhole>(a, raw.x[g], load_mask<kWhole>(a.mask, g * kLanes + lane, a.cols), g * kLanes + lane, t[g]);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) largest = fmaxf(largest, t[g][i]);
     }
+    raw.load(a, next, lane);
     const float shift = shift_by(reduce_lanes<kLanes>(largest, Max{}));
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
@@ -72,7 +89,7 @@ struct Forward {
       for (int i = 0; i < kVector; ++i) sum += t[g][i] = exp_shifted(t[g][i], shift);
     }
     sum = reduce_lanes<kLanes>(sum, Add{});
-    if (!real) return;
+    if (row >= a.rows) return;
     const float factor = sum > 0 ? a.keep_scale / sum : 0.0F;
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
@@ -86,20 +103,20 @@ struct Forward {
     const bf16* x = a.x + row * a.cols;
     float t[kVector], largest = -INFINITY, sum = 0;
     for (int g = lane; g < groups_of(a.cols); g += kLanes) {
-      masked_scores<kWhole>(a, load_group<kWhole>(x, g, a.cols), g, t);
+      masked_scores<kWhole>(a, load_group<kWhole>(x, g, a.cols), load_mask<kWhole>(a.mask, g, a.cols), g, t);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) largest = fmaxf(largest, t[i]);
     }
     const float shift = shift_by(reduce_lanes<kLanes>(largest, Max{}));
     for (int g = lane; g < groups_of(a.cols); g += kLanes) {
-      masked_scores<kWhole>(a, load_group<kWhole>(x, g, a.cols), g, t);
+      masked_scores<kWhole>(a, load_group<kWhole>(x, g, a.cols), load_mask<kWhole>(a.mask, g, a.cols), g, t);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) sum += exp_shifted(t[i], shift);
     }
     sum = reduce_lanes<kLanes>(sum, Add{});
     const float factor = sum > 0 ? a.keep_scale / sum : 0.0F;
     for (int g = lane; g < groups_of(a.cols); g += kLanes) {
-      masked_scores<kWhole>(a, load_group<kWhole>(x, g, a.cols), g, t);
+      masked_scores<kWhole>(a, load_group<kWhole>(x, g, a.cols), load_mask<kWhole>(a.mask, g, a.cols), g, t);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) t[i] = exp_shifted(t[i], shift);
       store_dropped<kWhole>(a, row, g, factor, t);
@@ -119,7 +136,7 @@ struct Backward {
     if constexpr (!kFused) {
       unpack(raw_x, p);
     } else {
-      masked_scores<kWhole>(a, raw_x, g, p);
+      masked_scores<kWhole>(a, raw_x, load_mask<kWhole>(a.mask, g, a.cols), g, p);
       const Choice choice(a, row * groups_of(a.cols) + g);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
@@ -137,34 +154,33 @@ struct Backward {
   }
   static __device__ float factor(const ChainArgs& a) { return kFused ? a.scale * a.keep_scale : 1.0F; }
 
+  static constexpr bool kTwoInputs = true;
+  /// Two rows of two inputs take so many registers that short rows, of which an SM holds many, are faster without.
+  static __host__ __device__ constexpr bool prefetches(int lanes) { return lanes == 256 || lanes == 512; }
+
   template <int kLanes, int kGroups, bool kWhole>
-  static __device__ void held(const ChainArgs& a, std::int64_t row, int lane, bool real) {
+  static __device__ void held(const ChainArgs& a, RawRow<kLanes, kGroups, kWhole, kTwoInputs>& raw, std::int64_t row,
+                              std::int64_t next, int lane) {
     const int groups = groups_of(a.cols);
-    const std::int64_t start = row * a.cols;
-    uint4 raw_x[kGroups], raw_dy[kGroups];
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-      if (g * kLanes + lane >= groups) continue;
-      raw_x[g] = load_group<kWhole>(a.x + start, g * kLanes + lane, a.cols);
-      raw_dy[g] = load_group<kWhole>(a.dy + start, g * kLanes + lane, a.cols);
-    }
-    const float shift = shift_of(a, row);
+    const std::int64_t known = min(row, a.rows - 1);
+    const float shift = shift_of(a, known);
     float p[kGroups][kVector], dp[kGroups][kVector], sum = 0;
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       if (g * kLanes + lane >= groups) continue;
-      group<kWhole>(a, row, g * kLanes + lane, raw_x[g], raw_dy[g], shift, p[g], dp[g]);
+      group<kWhole>(a, known, g * kLanes + lane, raw.x[g], raw.dy[g], shift, p[g], dp[g]);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) sum += dp[g][i] * p[g][i];
     }
+    raw.load(a, next, lane);
     sum = reduce_lanes<kLanes>(sum, Add{});
-    if (!real) return;
+    if (row >= a.rows) return;
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       if (g * kLanes + lane >= groups) continue;
 #pragma unroll
       for (int i = 0; i < kVector; ++i) p[g][i] *= (dp[g][i] - sum) * factor(a);
-      store_group<kWhole>(a.y + start, g * kLanes + lane, a.cols, p[g]);
+      store_group<kWhole>(a.y + row * a.cols, g * kLanes + lane, a.cols, p[g]);
     }
   }
 
@@ -193,13 +209,23 @@ constexpr int kShortThreads = 256;  // of a CTA whose rows take a warp or less
 
 __host__ __device__ constexpr int chain_threads(int lanes) { return lanes > kWarp ? lanes : kShortThreads; }
 
+/// `each` rows a group of lanes, one after the other: the next one is on its way while this one is worked on.
 template <class Op, int kLanes, int kGroups, bool kWhole>
-__global__ void __launch_bounds__(chain_threads(kLanes)) chain_held(const ChainArgs a) {
+__global__ void __launch_bounds__(chain_threads(kLanes)) chain_held(const ChainArgs a, int each) {
   constexpr int kRows = chain_threads(kLanes) / kLanes;
-  const std::int64_t row = std::int64_t{blockIdx.x} * kRows + threadIdx.x / kLanes;
-  // lanes of a warp reduce together: those behind the last row follow it, and write nothing
-  Op::template held<kLanes, kGroups, kWhole>(a, min(row, a.rows - 1), static_cast<int>(threadIdx.x) % kLanes,
-                                             row < a.rows);
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const std::int64_t first = std::int64_t{blockIdx.x} * kRows * each, own = threadIdx.x / kLanes;
+  RawRow<kLanes, kGroups, kWhole, Op::kTwoInputs> raw{};
+  raw.load(a, first + own, lane);
+  // lanes of a warp reduce together: those behind the last row go along, and write nothing
+  if constexpr (!Op::prefetches(kLanes)) {
+    Op::template held<kLanes, kGroups, kWhole>(a, raw, first + own, a.rows, lane);
+  } else {
+    for (int i = 0; i < each && first + i * kRows < a.rows; ++i) {
+      const std::int64_t row = first + i * kRows + own;
+      Op::template held<kLanes, kGroups, kWhole>(a, raw, row, i + 1 < each ? row + kRows : a.rows, lane);
+    }
+  }
 }
 
 template <class Op, int kLanes, bool kWhole>
@@ -230,14 +256,26 @@ Holding holding(std::int64_t cols) {
   return found == std::end(kMenu) ? Holding{0, 0} : *found;
 }
 
+/// Rows that a group of lanes takes one after the other: as many as leave each SM of an H200 some CTAs to even out.
+int rows_each(std::int64_t rows, int lanes) {
+  constexpr std::int64_t kSms = 132, kThreadsAnSm = 1024, kTurns = 4, kMost = 8;
+  const std::int64_t slots = kSms * kThreadsAnSm / lanes;
+  return static_cast<int>(std::clamp<std::int64_t>(rows / (slots * kTurns), 1, kMost));
+}
+std::int64_t held_ctas(std::int64_t rows, int lanes, int each) {
+  const std::int64_t a_cta = device::chain_threads(lanes) / lanes * each;
+  return (rows + a_cta - 1) / a_cta;
+}
+
 template <class Op, bool kWhole, std::size_t kEntry = 0>
 void launch_held(Holding h, const ChainArgs& a, cudaStream_t stream) {
   if constexpr (kEntry < std::size(kMenu)) {
     constexpr Holding own = kMenu[kEntry];
     if (h.lanes != own.lanes || h.groups != own.groups) return launch_held<Op, kWhole, kEntry + 1>(h, a, stream);
-    constexpr int threads = device::chain_threads(own.lanes), rows = threads / own.lanes;
-    const auto ctas = static_cast<unsigned>((a.rows + rows - 1) / rows);
-    device::chain_held<Op, own.lanes, own.groups, kWhole><<<ctas, threads, 0, stream>>>(a);
+    constexpr int threads = device::chain_threads(own.lanes);
+    const int each = Op::prefetches(own.lanes) ? rows_each(a.rows, own.lanes) : 1;
+    const auto ctas = static_cast<unsigned>(held_ctas(a.rows, own.lanes, each));
+    device::chain_held<Op, own.lanes, own.groups, kWhole><<<ctas, threads, 0, stream>>>(a, each);
   }
 }
 
@@ -289,7 +327,12 @@ ChainArgs arguments(const Rowwise& s, const ChainSettings& c, const ChainBuffers
   a.scale = c.scale;
   a.keep_scale = static_cast<float>(kept_scale(c.drop));
   a.threshold = dropout_threshold(c.drop) << 16;
-  a.seed = words(c.seed);
+  uint2 key = words(c.seed);
+  for (uint2& k : a.keys) {
+    k = key;
+    key.x += 0x9E3779B9U;
+    key.y += 0xBB67AE85U;
+  }
   a.offset = words(c.offset);
   return a;
 }
@@ -306,8 +349,9 @@ KernelPlan attention_chain_plan(const Rowwise& s) {
   KernelPlan p;
   const Holding h = holding(s.cols);
   p.threads = h.lanes > 0 ? device::chain_threads(h.lanes) : kWalkThreads;
-  const std::int64_t rows = h.lanes > 0 ? p.threads / h.lanes : 1;
-  p.ctas = (s.rows + rows - 1) / rows;
+  const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout;
+  const bool prefetches = forward ? device::Forward::prefetches(h.lanes) : device::Backward<true>::prefetches(h.lanes);
+  p.ctas = h.lanes > 0 ? held_ctas(s.rows, h.lanes, prefetches ? rows_each(s.rows, h.lanes) : 1) : s.rows;
   return p;
 }
 

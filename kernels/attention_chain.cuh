@@ -20,20 +20,19 @@ struct ChainArgs {
   int cols;
   float scale, keep_scale;
   std::uint32_t threshold;  // of the upper 16 of 32 bits
-  uint2 seed, offset;
+  uint2 offset;
+  uint2 keys[kPhiloxRounds];  // the seed, then advanced by the generator's two constants a round
 };
 
 /// Philox4x32-7: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC'11). A function of
 /// (key, counter) without state, so backward draws what forward drew. Seven rounds are the fewest that pass all of
 /// BigCrush (their table 2); three more would be a fifth of the fused forward kernel's instructions.
-__device__ inline uint4 philox(uint2 key, uint4 counter) {
+__device__ inline uint4 philox(const uint2 (&keys)[kPhiloxRounds], uint4 counter) {
 #pragma unroll
-  for (int i = 0; i < kPhiloxRounds; ++i) {
+  for (const uint2 key : keys) {
     const std::uint64_t p = std::uint64_t{0xD2511F53U} * counter.x, q = std::uint64_t{0xCD9E8D57U} * counter.z;
     counter = make_uint4(static_cast<std::uint32_t>(q >> 32) ^ counter.y ^ key.x, static_cast<std::uint32_t>(q),
                          static_cast<std::uint32_t>(p >> 32) ^ counter.w ^ key.y, static_cast<std::uint32_t>(p));
-    key.x += 0x9E3779B9U;
-    key.y += 0xBB67AE85U;
   }
   return counter;
 }
@@ -46,7 +45,7 @@ struct Choice {
   __device__ Choice(const ChainArgs& a, std::int64_t group) : threshold(a.threshold) {
     const auto n = static_cast<std::uint64_t>(group);
     random = philox(
-        a.seed, make_uint4(static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), a.offset.x, a.offset.y));
+        a.keys, make_uint4(static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), a.offset.x, a.offset.y));
   }
   __device__ bool keeps(int i) const {
     const std::uint32_t words[4] = {random.x, random.y, random.z, random.w};

@@ -1,14 +1,33 @@
-// Every row-wise, moving, scanning and selecting kernel against its reference, before anything is timed.
+// Every kernel against its reference, before anything is timed.
+#include <string>
+
 #include "kernels/cases.hpp"
+#include "kernels/check_decode.hpp"
+#include "kernels/check_flash.hpp"
+#include "kernels/check_gemm.hpp"
+#include "kernels/check_portable.hpp"
 
 namespace plumbline {
 
-std::vector<Check> check_kernels(unsigned seed) {
-  constexpr int kShapes = 60;  // of each kernel, beyond those that are always checked
+std::vector<Check> check_kernels(unsigned seed, int shapes, const TopicDone& done) {
+  struct Topic {
+    const char* name;
+    std::vector<Check> (*check)(unsigned seed, int shapes);
+  };
+  static constexpr Topic kTopics[] = {{"row-wise", check_rowwise},
+                                      {"rope, embedding", check_moves},
+                                      {"reductions, scan", check_scans},
+                                      {"top-k", check_topk},
+                                      {"GEMM (wgmma)", check_gemm},
+                                      {"GEMM (mma.sync)", check_gemm_portable},
+                                      {"flash attention", check_flash},
+                                      {"paged decode", check_decode},
+                                      {"attention chain", check_attention_chain}};
   std::vector<Check> out;
-  for (const auto check : {check_rowwise, check_moves, check_scans, check_topk}) {
-    const std::vector<Check> more = check(seed, kShapes);
+  for (const Topic& topic : kTopics) {
+    const std::vector<Check> more = topic.check(seed, shapes);
     out.insert(out.end(), more.begin(), more.end());
+    if (done) done(topic.name, more);
   }
   return out;
 }

@@ -16,7 +16,7 @@
 //   one item a CTA, barriers set up by all, late loads   4.22 TB/s     3.79          2.89
 //   + first loads before anybody else is ready           4.22          3.94          3.05
 //   persistent CTAs                                      4.21          3.87          2.98
-//   + evict-first, no L2 promotion of the tensor map     4.36          4.02          3.07         <- this
+//   + evict-first, no L2 promotion of the tensor map     4.41          4.02          3.07         <- this
 // Persistent CTAs alone win nothing at the best splits, but other splits no longer lose (268 MB in 16 splits: 3.54
 // before, 3.78 then), and so do numbers of items that do not fill the SMs evenly.
 // L2 promotion and eviction priority are worth more than all else (persistent, 2147 MB): promotion 256 B without a hint
@@ -27,16 +27,20 @@
 // stages x 2 CTAs; 4 x 3 is no better. Width 256 (1074 MB): 64 keys x 3 x 1 4.30; 32 x 3 x 2 4.33. Items in the order
 // of splits instead of heads: no difference.
 //
-// Sweep over 152 shapes and 1 to 128 splits: from 200 MB on, the best splits reach 3.8 to 4.5 TB/s (79 to 94 % of 4.8).
+// One lane asking for all boxes of a tile in turn, not a lane each: pages of 16 tokens 15 % slower, of 64 the same.
+// Later sessions of the same day read up to 4.53 / 4.18 / 3.14 TB/s with the same kernel.
+//
+// Sweep over 152 shapes and 1 to 128 splits: of the 89 from 200 MB on, 87 reach 82 % of 4.8 TB/s at their best splits
+// (the others 81 %), the largest 97 %. PyTorch 2.11 on contiguous caches, the same way: cuDNN 4.53 / 3.85 / 2.83 TB/s,
+// FlashAttention 2.73 / 3.28 / 2.34.
 // What bounds an item: a CTA alone on its SM takes 54 GB/s (0.6 us a tile: presumably its chain of ldmatrix, mma and
-// softmax), 34 GB/s with pages of 16 tokens (16 boxes a tile, presumably their issue one by one), an SM with two CTAs
-// at least 52 GB/s even so. A planner's rule that comes within 2 % (geometric mean, worst 14 %) of the best splits: the
-// smallest of
-//   max(KV bytes / 4.4 TB/s, ceil(items / SMs) * item bytes / rate) + [splits > 1] (1.2 us + 0.05 us * splits +
-//   partials)
-// with items = B * Hkv * splits, rate = 54 (34) GB/s for one item on the busiest SM, 66 GB/s for more, 3/4 of the
-// former at width 64, partials = write and read of B * Hq * splits * D * 4 bytes at 3 TB/s. In short: as many splits as
-// give each SM one item, none once there are about 0.7 items an SM.
+// softmax), 34 GB/s with pages of 16 tokens (presumably the issue of 16 boxes a tile), an SM with two CTAs at least
+// 52 GB/s even so. A planner's rule that comes within 2 % (geometric mean, worst 14 %) of the best splits takes those
+// with the smallest
+//   max(KV bytes / 4.4 TB/s, ceil(items / SMs) * item bytes / rate) + (1.2 us + 0.05 us * splits + partials if split)
+// where items = B * Hkv * splits, rate = 54 (34) GB/s for one item on the busiest SM (width 64: 3/4 of it), 66 GB/s for
+// more, partials = the write and read of B * Hq * splits * D * 4 bytes at 3 TB/s. In short: as many splits as give each
+// SM one item, none once there are about 0.7 items an SM.
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

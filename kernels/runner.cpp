@@ -6,26 +6,12 @@
 #include "arch/error.hpp"
 #include "kernels/runner_internal.hpp"
 
-// A kernel that is not in this build is a fault of its cases, not of the build.
-#if __has_include("kernels/topk.cu")
-#define PLUMBLINE_HAS_TOPK 1
-#endif
-#if __has_include("kernels/scan.cu")
-#define PLUMBLINE_HAS_SCAN 1
-#endif
-
 namespace plumbline {
 namespace {
 
 constexpr std::size_t kFp8 = 1, kBf16 = 2, kFp32 = 4, kIndex = 4;
 constexpr float kRopeBase = 10000;
 constexpr std::int64_t kPositions = 8192;  // tokens of a sequence before positions start again
-
-/// Launchers without quantize have no such member yet.
-template <class Buffers>
-void set_scale(Buffers& buffers, float* scale) {
-  if constexpr (requires { buffers.scale; }) buffers.scale = scale;
-}
 
 std::string word(const char* key, std::int64_t value) { return std::string(key) + std::to_string(value); }
 
@@ -59,7 +45,7 @@ Runner make_rowwise_runner(const Rowwise& s, Arena& arena, StreamHandle stream) 
     b.bias = bias.at(slot);
     b.y = y.at(slot);
     b.sum = sum.at(slot);
-    set_scale(b, scale.as<float>(slot));
+    b.scale = scale.as<float>(slot);
     launch_rowwise(s, b, to);
   };
   return r;
@@ -111,37 +97,28 @@ Runner make_embedding_runner(const Embedding& s, Arena& arena, StreamHandle stre
   return r;
 }
 
-#ifdef PLUMBLINE_HAS_SCAN
 std::size_t scan_workspace_bytes(const Scan& s) {
   return s.kind == ScanKind::cumsum ? cumsum_workspace_bytes(s) : sum_all_scratch_bytes();
 }
-std::string scan_plan_text(const Scan& s) { return plan_text(scan_plan(s)); }
-bool has_scan(const Scan& s) { return s.dtype == DType::bf16 || s.dtype == DType::fp32; }
-#else
-std::size_t scan_workspace_bytes(const Scan&) { return sum_all_scratch_bytes(); }
-std::string scan_plan_text(const Scan&) { return ""; }
-bool has_scan(const Scan& s) { return s.kind == ScanKind::sum_all && s.dtype == DType::bf16; }
-#endif
 
 void launch_scan(const Scan& s, const void* x, void* y, void* workspace, StreamHandle stream) {
   if (s.kind == ScanKind::sum_all) {
     launch_sum_all(s, x, static_cast<float*>(y), workspace, stream);
-    return;
+  } else {
+    launch_cumsum(s, x, y, workspace, stream);
   }
-#ifdef PLUMBLINE_HAS_SCAN
-  launch_cumsum(s, x, y, workspace, stream);
-#endif
 }
 
 Runner make_scan_runner(const Scan& s, Arena& arena, StreamHandle stream) {
-  need(has_scan(s), std::string(name(s.kind)) + " of " + std::string(name(s.dtype)));
+  need(s.dtype == DType::bf16 || s.dtype == DType::fp32,
+       std::string(name(s.kind)) + " of " + std::string(name(s.dtype)));
   const bool wide = s.dtype == DType::fp32;
   const std::size_t n = bytes_of(wide ? kFp32 : kBf16, s.n), bytes = scan_workspace_bytes(s);
   RunnerLayout layout;
   const std::size_t x = layout.add(wide ? Region::normal_fp32 : Region::normal_bf16, n);
   const std::size_t y = layout.add(Region::output, s.kind == ScanKind::sum_all ? kFp32 : n);
   const std::size_t scratch = layout.add_shared(Region::scratch, bytes);
-  Runner r = start_runner(layout, arena, scan_plan_text(s));
+  Runner r = start_runner(layout, arena, plan_text(scan_plan(s)));
   const Operand in = layout.operand(x, arena, stream), out = layout.operand(y, arena, stream),
                 workspace = layout.operand(scratch, arena, stream);
   r.prepare = [=](std::int64_t, StreamHandle to) { clear(workspace.at(0), bytes, to); };
@@ -151,7 +128,6 @@ Runner make_scan_runner(const Scan& s, Arena& arena, StreamHandle stream) {
   return r;
 }
 
-#ifdef PLUMBLINE_HAS_TOPK
 /// Values and indices of the k largest, of the rows or of their softmax.
 template <class Shape, class Launch>
 Runner make_topk_runner(const Shape& s, const KernelPlan& plan, Launch launch, Arena& arena, StreamHandle stream) {
@@ -166,7 +142,6 @@ Runner make_topk_runner(const Shape& s, const KernelPlan& plan, Launch launch, A
   };
   return r;
 }
-#endif
 
 /// One overload an operator that has a kernel.
 struct Maker {
@@ -183,7 +158,6 @@ struct Maker {
   Runner operator()(const Rope& s) const { return make_rope_runner(s, arena, stream); }
   Runner operator()(const Embedding& s) const { return make_embedding_runner(s, arena, stream); }
   Runner operator()(const Scan& s) const { return make_scan_runner(s, arena, stream); }
-#ifdef PLUMBLINE_HAS_TOPK
   Runner operator()(const TopK& s) const {
     need(s.dtype == DType::bf16, "topk of this type");
     return make_topk_runner(s, topk_plan(s), launch_topk, arena, stream);
@@ -192,7 +166,6 @@ struct Maker {
     need(s.dtype == DType::bf16, "softmax_topk of this type");
     return make_topk_runner(s, softmax_topk_plan(s), launch_softmax_topk, arena, stream);
   }
-#endif
   template <class Other>
   Runner operator()(const Other& s) const {
     throw NotModelled("no kernel of ours for " + std::string(op_name(s)));

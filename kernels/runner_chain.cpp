@@ -1,9 +1,6 @@
 // Runners of the training attention chain: fused forward and backward, and the separate kernels that they replace.
-#include "arch/error.hpp"
-#include "kernels/runner_internal.hpp"
-
-#if __has_include("kernels/attention_chain.hpp")
 #include "kernels/attention_chain.hpp"
+#include "kernels/runner_internal.hpp"
 
 namespace plumbline {
 namespace {
@@ -63,16 +60,3 @@ Runner make_chain_runner(const Rowwise& s, Arena& arena, StreamHandle stream) {
 }
 
 }  // namespace plumbline
-
-#else
-
-namespace plumbline {
-
-bool is_chain(RowwiseKind) { return false; }
-Runner make_chain_runner(const Rowwise& s, Arena&, StreamHandle) {
-  throw NotModelled("no kernel of ours for " + std::string(name(s.kind)) + " in this build");
-}
-
-}  // namespace plumbline
-
-#endif

@@ -11,17 +11,6 @@
 #include "kernels/library_gemm.hpp"
 #include "kernels/runner_internal.hpp"
 
-// A kernel that is not in this build is a fault of its cases, not of the build.
-#if __has_include("kernels/gemm.cu")
-#define PLUMBLINE_HAS_GEMM 1
-#endif
-#if __has_include("kernels/flash_prefill.cu") || __has_include("kernels/flash.cu")
-#define PLUMBLINE_HAS_PREFILL 1
-#endif
-#if __has_include("kernels/decode.cu")
-#define PLUMBLINE_HAS_DECODE 1
-#endif
-
 namespace plumbline {
 namespace {
 
@@ -49,7 +38,6 @@ bool has_type(const Gemm& s) {
 }  // namespace
 
 Runner make_gemm_runner(const Gemm& s, const GemmPlan& plan, Arena& arena, StreamHandle stream) {
-#ifdef PLUMBLINE_HAS_GEMM
   need(has_type(s) && !s.bias, "gemm of this type");
   if (const char* refusal = gemm_refusal(s, plan); refusal != nullptr && *refusal != '\0') throw NotModelled(refusal);
   GemmOperands operands(s);
@@ -66,10 +54,6 @@ Runner make_gemm_runner(const Gemm& s, const GemmPlan& plan, Arena& arena, Strea
     launch_gemm(s, plan, {x.at(slot), w.at(slot), y.at(slot), workspace.at(0)}, to);
   };
   return r;
-#else
-  static_cast<void>(plan), static_cast<void>(arena), static_cast<void>(stream);
-  throw NotModelled("no kernel of ours for " + std::string(op_name(s)) + " in this build");
-#endif
 }
 
 Runner make_library_runner(const Op& op, Arena& arena, StreamHandle stream) {
@@ -90,7 +74,6 @@ Runner make_library_runner(const Op& op, Arena& arena, StreamHandle stream) {
 }
 
 Runner make_prefill_runner(const AttentionPrefill& s, const AttentionPlan& plan, Arena& arena, StreamHandle stream) {
-#ifdef PLUMBLINE_HAS_PREFILL
   need(s.dtype == DType::bf16 && s.kv_dtype == DType::bf16, "attention_prefill of this type");
   const std::size_t keys = bytes_of(kBf16, s.batch, s.kv_len, s.kv_heads);
   const std::size_t queries = bytes_of(kBf16, s.batch, s.q_len, s.q_heads);
@@ -106,13 +89,8 @@ Runner make_prefill_runner(const AttentionPrefill& s, const AttentionPlan& plan,
     launch_attention_prefill(s, plan, {q.at(slot), k.at(slot), v.at(slot), o.at(slot)}, to);
   };
   return r;
-#else
-  static_cast<void>(plan), static_cast<void>(arena), static_cast<void>(stream);
-  throw NotModelled("no kernel of ours for " + std::string(op_name(s)) + " in this build");
-#endif
 }
 
-#ifdef PLUMBLINE_HAS_DECODE
 namespace {
 
 /// Pages in an order as random as a cache's after some hours of service.
@@ -124,10 +102,8 @@ std::vector<std::int32_t> shuffled_pages(std::int64_t pages) {
 }
 
 }  // namespace
-#endif
 
 Runner make_decode_runner(const AttentionDecode& s, const AttentionPlan& plan, Arena& arena, StreamHandle stream) {
-#ifdef PLUMBLINE_HAS_DECODE
   need(s.dtype == DType::bf16 && s.kv_dtype == DType::bf16, "attention_decode of this type");
   const std::int64_t pages = s.page > 0 ? s.batch * ((s.context + s.page - 1) / s.page) : 0;
   const std::int64_t tokens = s.page > 0 ? pages * s.page : s.batch * s.context;
@@ -155,10 +131,6 @@ Runner make_decode_runner(const AttentionDecode& s, const AttentionPlan& plan, A
         s, plan, {q.at(slot), k.at(slot), v.at(slot), table.as<std::int32_t>(slot), o.at(slot), workspace.at(0)}, to);
   };
   return r;
-#else
-  static_cast<void>(plan), static_cast<void>(arena), static_cast<void>(stream);
-  throw NotModelled("no kernel of ours for " + std::string(op_name(s)) + " in this build");
-#endif
 }
 
 }  // namespace plumbline

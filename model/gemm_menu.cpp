@@ -89,10 +89,6 @@ void hopper_kernel(MenuEntry& e, const Context& c) {
   // 127.8 to 125.1 (own probe on an H200, 2026-11-20)
   constexpr double kFillShare = 0.18;
   e.smem_clk -= (1 - kFillShare) * e.stage_bytes / c.smem_port;
-  // between the instructions of two steps: one CTA takes 563 and 1103 clocks a step of 128 x 128 and 128 x 256, of
-  // which its instructions are 530 and 1060 (own probe on an H200, 2026-11-20)
-  constexpr double kBetweenSteps = 37;
-  e.tensor_clk += kBetweenSteps;
   // fp8 instructions keep some 22 bits of a sum: every eighth step it is added to a second set of accumulators
   constexpr double kPromotedSteps = 8;
   if (c.task.math == DType::fp8) e.tensor_clk += e.tile_m * e.tile_n / (0.5 * sm_lanes(c)) / kPromotedSteps;

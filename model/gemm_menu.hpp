@@ -73,9 +73,9 @@ struct Context {
     // a split writes its result in a launch of its own: no turnaround, and that launch's share of the card
     dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, Bytes{}, m) / f.dram_share +
                  dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, reduce.dram_share);
-    clk = 1.0 / m.clock;
+    clk = 1.0 / (m.clock * (1 - f.droop));
     per_l2 = units::B / m.l2;
-    per_port = units::B / m.l2_per_sm;
+    per_port = units::B / (m.l2_per_sm * (1 - f.droop));
     // no cut does less dense work than the task, so none sees a larger share of the peak
     const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;
     per_tensor_rate = 1.0 / (m.sustained_fraction(dense / m.clock, f) * f.efficiency);

@@ -53,6 +53,9 @@ GemmTask gemm_task(const Gemm& s, const Machine& m) {
   t.k = static_cast<double>(s.k);
   t.batch = static_cast<double>(s.batch);
   t.own = own_gemm_engine(s, m);
+  // Hopper's mma.sync: 2723 of wgmma's 4096 FLOP a clock (own probe on an H200, 2026-11-20)
+  constexpr double kMmaSyncShare = 2723.0 / 4096.0;
+  if (t.own == GemmEngine::mma_sync && m.path.kind == TensorPath::Kind::wgmma) t.tensor_flop_per_clk *= kMmaSyncShare;
   if (s.bias) t.bias_bytes = t.n * t.output_bytes;
   return t;
 }

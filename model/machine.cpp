@@ -54,6 +54,7 @@ FamilyScalars read_family(const Machine& m, const std::string& name) {
   f.in_flight = section.number_or("in_flight_B", 0) * units::B;
   f.tensor_burst = section.number_or("tensor_burst_fraction", m.tensor_fraction);
   f.tensor_steady = section.number_or("tensor_steady_fraction", m.tensor_steady_fraction);
+  f.droop = section.number_or("clock_droop_fraction", 0);
   if (m.clock_mode == ClockMode::steady) f.tensor_burst = f.tensor_steady;
   return f;
 }

@@ -42,6 +42,8 @@ struct FamilyScalars {
   /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.
   double tensor_burst = 1, tensor_steady = 1;
+  /// Share by which the SM clock sinks within microseconds where tensor units work.
+  double droop = 0;
 };
 
 /// Scalars of our own kernels; empty where none are on file, and for every other kernel set.

@@ -65,6 +65,8 @@ const DecodeVariant* own_decode_kernel(const AttentionDecode& s, const Machine& 
   if (s.dtype != DType::bf16 || s.kv_dtype != DType::bf16 || s.qk_dim != s.v_dim || s.window > 0) return nullptr;
   const DecodeVariant* v = own_decode_variant(s.qk_dim, s.q_heads / s.kv_heads);
   if (v == nullptr) return nullptr;
+  const bool whole_pages = s.page == 0 || (s.page >= 16 && (s.page % v->kv_tile == 0 || v->kv_tile % s.page == 0));
+  if (!whole_pages) return nullptr;
   const double ring = static_cast<double>(v->stages * v->kv_tile * (s.qk_dim + s.v_dim) * v->ctas_per_sm) * 2;
   return ring * units::B <= m.gpu.sm.smem ? v : nullptr;
 }

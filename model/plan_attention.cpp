@@ -107,6 +107,7 @@ struct PrefillCut {
   double q_tile = 64, kv_tile = 128, ctas_per_sm = 2, sharers = 2;
   double qk_dim = 0, v_dim = 0;  ///< head widths as compiled
   const FamilyScalars* family = nullptr;
+  bool own = false;
 };
 
 /// Libraries: one warpgroup (or four warps) a tile; two of them share an SM and hide each other's softmax.
@@ -122,6 +123,7 @@ PrefillCut prefill_cut(const AttentionPrefill& s, const Machine& m) {
     cut.ctas_per_sm = static_cast<double>(own->ctas_per_sm);
     cut.sharers = 1;
     cut.family = &*m.own.prefill;
+    cut.own = true;
   }
   return cut;
 }
@@ -148,6 +150,14 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   d.step_latency = cut.family->step;
   const double rate = m.gpu.sm.tensor_flop_per_clk[s.dtype];
   block_demand(d, cut.q_tile, cut.kv_tile, cut.qk_dim, cut.v_dim, rate, kv_es, cut.sharers, m, *cut.family);
+
+  if (cut.own) {
+    // the first block's scores and softmax and the last one's product with V have nothing to hide under, and the result
+    // leaves through shared memory as a GEMM's does (family own.gemm: 20 bytes a clock)
+    constexpr double kStoreBytesPerClk = 20;
+    d.once_clk = d.tensor_clk + std::max({d.sfu_clk, d.fp32_clk, d.issue_clk}) +
+                 cut.q_tile * cut.v_dim * output_bytes_of(s.dtype) / kStoreBytesPerClk;
+  }
 
   const double q_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.qk_dim);
   const double o_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.v_dim);
@@ -301,6 +311,7 @@ AttentionChoice plan_own_decode(const DecodeTask& t, const DecodeVariant& v, con
   const double tiles = ceil_div(t.context, static_cast<double>(v.kv_tile));
   const double slots = m.sm_count * static_cast<double>(v.ctas_per_sm);
   constexpr double kMostTurns = 3, kLeastTiles = 2;
+  constexpr double kSplitsAtOnce = 4;  // of one query row, by as many warps
   const double most = std::min({64.0, std::floor(tiles / kLeastTiles), std::ceil(kMostTurns * slots / t.ctas_unsplit)});
   Seconds best = 1e30 * units::s;
   double last_steps = 0;
@@ -313,6 +324,7 @@ AttentionChoice plan_own_decode(const DecodeTask& t, const DecodeVariant& v, con
     Seconds extra;
     if (splits > 1) {
       combine = combine_demand(t.out_rows, t.v_dim, splits, 2, m);
+      combine.step_latency = (2 + splits / kSplitsAtOnce) * m.l2_latency;
       extra = price_total(combine, m, *c.combine_family, best) + m.gap_graph;
     }
     const Seconds total = extra + price_total(main, m, *c.family, best - extra);

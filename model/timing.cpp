@@ -54,7 +54,8 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   const double resident = std::ceil(ctas / m.sm_count);
   const double active_sms = std::min(ctas, m.sm_count);
   const double on_sm = resident * steps;
-  const Seconds clk = 1.0 / m.clock;
+  const double sunk = d.tensor_clk > 0 ? 1 - family.droop : 1;  // of the SM clock
+  const Seconds clk = 1.0 / (m.clock * sunk);
   Wave wave;
   // what a CTA's epilogue leaves of the tensor unit, a co-resident CTA takes
   const double work_clk = d.tensor_clk / tensor_rate;
@@ -64,7 +65,8 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   wave.own[Resource::issue] = on_sm * d.issue_clk * clk;
   wave.own[Resource::smem] = on_sm * d.smem_clk * clk;
   wave.own[Resource::l2] =
-      ctas * steps * d.l2 / (d.shared_reads ? active_sms * m.l2_per_sm : std::min(m.l2, active_sms * m.l2_per_sm));
+      ctas * steps * d.l2 /
+      (d.shared_reads ? active_sms * m.l2_per_sm * sunk : std::min(m.l2, active_sms * m.l2_per_sm));
   Seconds dram = dram_time(d.dram_read, d.dram_write, m) * (share_of_launch / family.dram_share);
   if (d.in_flight > Bytes{}) {
     const Seconds little = (d.dram_read + d.dram_write) * share_of_launch / (ctas * d.in_flight / m.dram_latency);
@@ -73,7 +75,7 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   wave.own[Resource::dram] = dram;
   wave.own[Resource::latency] = steps * d.step_latency;
   // per_cta is latency: co-resident CTAs go through it side by side; once_clk is throughput: they queue
-  wave.exposed = on_sm * d.exposed_clk * clk + turns * (resident * d.once_clk * clk + family.per_cta);
+  wave.exposed = (on_sm * d.exposed_clk + turns * resident * d.once_clk) * clk + turns * family.per_cta;
   return wave;
 }
 

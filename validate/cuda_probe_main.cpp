@@ -1,11 +1,13 @@
 // probe: checks our kernels on this GPU, then measures the machine scalars. Changes no setting of the card.
 //
-//   probe FOLDER [--check] [--seed N]    --check: only the checks, which need no folder
+//   probe FOLDER [--check] [--seed N] [--shapes N]    --check: only the checks, which need no folder; --shapes: random
+//                                                     shapes of each kernel (200)
 //
 // Operators are timed by the `validate` command.
 #include <cuda_runtime_api.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -28,6 +30,7 @@ struct Arguments {
   std::string folder;
   bool check_only = false;
   unsigned seed = std::random_device{}();
+  int shapes = 200;
 };
 
 unsigned number(const char* option, const char* text) {
@@ -50,13 +53,17 @@ Arguments parse(int argc, char** argv) {
     } else if (word == "--seed") {
       a.seed = number("--seed", next);
       ++i;
+    } else if (word == "--shapes") {
+      a.shapes = static_cast<int>(number("--shapes", next));
+      if (a.shapes < 1 || a.shapes > 100000) throw BadInput("--shapes: expected 1 to 100000");
+      ++i;
     } else if (word.rfind("--", 0) == 0) {
-      throw BadInput(word + ": expected --check or --seed");
+      throw BadInput(word + ": expected --check, --seed or --shapes");
     } else {
       a.folder = word;
     }
   }
-  if (a.folder.empty() && !a.check_only) throw BadInput("usage: probe FOLDER [--check] [--seed N]");
+  if (a.folder.empty() && !a.check_only) throw BadInput("usage: probe FOLDER [--check] [--seed N] [--shapes N]");
   return a;
 }
 
@@ -90,6 +97,10 @@ Session describe(const Board& board) {
   return s;
 }
 
+int failed_of(const std::vector<Check>& checks) {
+  return static_cast<int>(std::count_if(checks.begin(), checks.end(), [](const Check& c) { return !c.fault.empty(); }));
+}
+
 int failures(const std::vector<Check>& checks) {
   int failed = 0;
   for (const Check& c : checks) {
@@ -116,7 +127,11 @@ int run(const Arguments& a) {
   Session session = describe(board);
   std::fprintf(stderr, "%s, driver %s, %s, seed %u\n", session.gpu.c_str(), session.driver.c_str(),
                session.runtime.c_str(), a.seed);
-  const std::vector<Check> checks = check_kernels(a.seed);
+  const std::vector<Check> checks =
+      check_kernels(a.seed, a.shapes, [&](const char* topic, const std::vector<Check>& done) {
+        std::fprintf(stderr, "%6.1f s  %s: %zu checks, %d failed\n",
+                     std::chrono::duration<double>(Clock::now() - start).count(), topic, done.size(), failed_of(done));
+      });
   const int failed = failures(checks);
   std::fprintf(stderr, "%zu checks, %d failed\n", checks.size(), failed);
   if (a.check_only || failed > 0) {
@@ -131,6 +146,8 @@ int run(const Arguments& a) {
   append(records, probe_l2(), "L2 bandwidth", start);
   append(records, probe_launches(), "launches", start);
   append(records, probe_barrier(), "grid barrier", start);
+  append(records, probe_instructions(), "instruction rates", start);
+  append(records, probe_epilogue(), "epilogue", start);
   session.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   write_results(a.folder, session, checks, records);
   return 0;

@@ -19,12 +19,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr double kPauseAtLeast_s = 0.03, kPauseAtMost_s = 0.4, kPauseOverBusy = 4;
+constexpr double kPauseAtLeast_s = 0.03, kPauseAtMost_s = 0.5, kPauseOverBusy = 10;
 constexpr double kColdL2s = 3.2;  // a rotation's bytes over the L2's
 constexpr std::size_t kWarmUps = 3, kMostWarmUps = 2048;
 constexpr Seconds kWarmUpAtMost = 10.0 * units::ms;
 constexpr std::size_t kFewestSamples = 10, kMostSamples = 30, kSamplesOfLong = 5;
-constexpr Seconds kBurst = 30.0 * units::ms, kLong = 6.0 * units::ms;
+constexpr Seconds kBurst = 20.0 * units::ms, kLong = 6.0 * units::ms;
 constexpr std::size_t kMostGraphNodes = 16384;
 constexpr Seconds kGraphAtLeast = 5.0 * units::ms;
 constexpr double kSettleAtLeast_s = 1.2, kSettleAtMost_s = 2.0, kWindow_s = 0.6, kEnergyStepAtMost_s = 0.25;
@@ -125,7 +125,7 @@ struct CudaTiming::Device {
   }
 
   /// Leaves the card idle until the regulator has forgotten the work before, which would hold this case's clock down:
-  /// four times as long as that took, and on while the clock is below the highest one seen or capped.
+  /// ten times as long as that took, and on while the clock is below the highest one seen or capped.
   void pause() {
     const auto idle_since = Clock::now();
     std::this_thread::sleep_for(

@@ -1,7 +1,7 @@
 // Runs one operator many times and gives its times from device timestamps: a burst, or a steady run. No CUDA type in
 // here.
 //
-// Burst: the card idles for 30 to 400 ms, then warm-up executions, then 10 to 30 samples (5 of executions beyond 6 ms),
+// Burst: the card idles for 30 to 500 ms, then warm-up executions, then 10 to 30 samples (5 of executions beyond 6 ms),
 // all from one CUDA graph, so that the host is never the limit. Cold: executions take turns on sets of operands that
 // are together more than three times the L2; the warm-up is a whole turn where that is short (3 executions where it is
 // not), behind a copy that leaves the L2 full of other lines, half of them dirty. Warm: the same operands each time.

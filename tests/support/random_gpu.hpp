@@ -89,6 +89,7 @@ inline void randomize(std::map<std::string, Scalar>& scalars) {
   set("per_cta_s", between(0, 6e-6));
   set("step_s", between(0, 2e-6));
   set("in_flight_B", coin() ? 0 : between(4e3, 1e5));
+  if (coin()) set("clock_droop_fraction", between(0.01, 0.3));
 }
 
 inline Calibration random_calibration() {

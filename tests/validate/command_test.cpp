@@ -69,7 +69,7 @@ TEST_F(ValidateCommand, HelpIsDone) {
   EXPECT_THAT(out_, HasSubstr("--against"));
 }
 
-/// With a card the quick study would run for half a minute: that is the lead's to start, not a test's.
+/// With a card these would measure, for minutes: that is for people to start, not for a test.
 bool may_have_a_card() { return fs::exists("/dev/nvidiactl") || fs::exists("/dev/dxg"); }
 
 TEST_F(ValidateCommand, MeasuringLiveHasNoDevice) {
