@@ -207,7 +207,8 @@ KernelPlan flat_plan(const Rowwise& s) {
   if (s.kind == RowwiseKind::transpose_copy) return transpose_plan(s);
   KernelPlan p;
   const std::int64_t vectors = s.rows * s.cols / kVector;
-  p.ctas = ctas_for(s.kind == RowwiseKind::swiglu && s.cols % kVector != 0 ? vectors + 1 : std::max<std::int64_t>(1, vectors));
+  p.ctas = ctas_for(s.kind == RowwiseKind::swiglu && s.cols % kVector != 0 ? vectors + 1
+                                                                           : std::max<std::int64_t>(1, vectors));
   p.threads = kFlatThreads;
   return p;
 }

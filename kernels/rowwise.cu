@@ -165,7 +165,8 @@ struct ArgMax {
   template <class Team, int kVecs, bool kEarly, class Row>
   static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
     const Largest best = find_largest(row.held);
-    const std::uint32_t column = static_cast<std::uint32_t>(row.part.first + max(row.column(best.vector, best.place), 0));
+    const std::uint32_t column =
+        static_cast<std::uint32_t>(row.part.first + max(row.column(best.vector, best.place), 0));
     const unsigned long long own = static_cast<unsigned long long>(ordered(best.value)) << 32 | (0xffffffffU - column);
     const unsigned long long winner = Team::reduce(own, 0ULL, Max{});
     if (Team::leads()) {

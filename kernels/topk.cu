@@ -330,9 +330,8 @@ void launch(const Choice& choice, const TopKArgs& a, cudaStream_t stream) {
   if constexpr (kEntry < std::size(kMenu)) {
     if (choice.entry != static_cast<int>(kEntry)) return launch<kSoftmax, kEntry + 1>(choice, a, stream);
     constexpr Holding own = kMenu[kEntry];
-    const auto kernel = whole_rows(a.cols)
-                            ? device::top_of_row<own.threads, own.vecs, own.clustered, true, kSoftmax>
-                            : device::top_of_row<own.threads, own.vecs, own.clustered, false, kSoftmax>;
+    const auto kernel = whole_rows(a.cols) ? device::top_of_row<own.threads, own.vecs, own.clustered, true, kSoftmax>
+                                           : device::top_of_row<own.threads, own.vecs, own.clustered, false, kSoftmax>;
     launch_plan(kernel, plan_of(own, choice, a.rows), a, stream);
   }
 }
