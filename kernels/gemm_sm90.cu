@@ -15,8 +15,13 @@
 //    wave is nearly empty (5120^3 760 against 713): kept as splits = 0, only for the tiles of the last wave.
 //  - Adding up a split inside the kernel: 4096 x 14336 for 16 tokens 32.4 us in two parts, 38.9 in one; cuBLAS 31.7.
 //    With whole CTAs fencing (__threadfence by all) 4 parts cost 3 us more.
-//  - Few tokens: 16 x 28672 x 4096 60.7 us (3.9 TB/s), 16 x 8192 x 28672 112 us (4.2 TB/s). Two CTAs an SM or one with
+//  - Few tokens: 16 x 28672 x 4096 58.1 us (4.0 TB/s), 16 x 8192 x 28672 107 us (4.4 TB/s). Two CTAs an SM or one with
 //    twice the stages: within 2 %. A column side wider than the tokens costs: 16 tokens in 64 columns 83 us for 60.
+//  - Promotion of L2 fetches to 256 bytes in the tensor maps, none after it: 16 x 8192 x 28672 111 -> 107 us; rows of K
+//    that straddle cache lines 2000 x 5000 x 5000 615 -> 691; large aligned shapes the same.
+//  - 256x112, a consumer having two blocks of 64 rows: sizes of 300 and 777 are 3 and 7 times 112, 9 and 5 % faster
+//  than
+//    the best of the others.
 //  - fp8: the tensor cores carry a sum on with about 14 significant bits. Relative error of y, K = 16384: never
 //  promoted
 //    3.5e-3, every 1024 elements 1.75e-3, every 512 1.70e-3, every 128 1.67e-3; rounding to bf16 alone is 1.65e-3. K =
@@ -24,8 +29,8 @@
 //    every 128 1236, every 512 1348, every 1024 1391. Chosen: every 1024. cuBLAS never promotes (fast accumulation):
 //    1543.
 //  - Geometric mean of cuBLAS's time over ours, best plan of each: bf16 M >= 256 0.98 (41 shapes), M <= 128 0.99 (27),
-//    fp8 0.92 (11) and 0.98 (8). Worst: 300 x 11008 x 4096 0.88 (rows padded to 384), 3333 x 5000 x 4104 0.89 (rows of
-//    K that straddle cache lines: without clusters 0.61).
+//    fp8 0.92 (11) and 0.98 (8). Worst: 300 x 11008 x 4096 and 700 x 7168 x 2048 0.89 (cuBLAS has more widths), 2000 x
+//    5000 x 5000 0.92 (rows that straddle cache lines; without clusters 0.66).
 #include "kernels/gemm_sm90.hpp"
 
 #include <span>
@@ -51,9 +56,10 @@ using Fp8 = GemmTile<kTile..., true, 8>;
 // as in ops/kernel_menu.cpp
 constexpr GemmEntry kBf16[] = {
     gemm_entry<Bf16<128, 256, 4, 1, 1>>(), gemm_entry<Bf16<128, 256, 4, 2, 1>>(), gemm_entry<Bf16<128, 224, 4, 1, 1>>(),
-    gemm_entry<Bf16<128, 192, 4, 1, 1>>(), gemm_entry<Bf16<128, 160, 5, 1, 1>>(), gemm_entry<Bf16<128, 128, 6, 1, 1>>(),
-    gemm_entry<Bf16<128, 96, 7, 1, 1>>(),  gemm_entry<Bf16<64, 128, 8, 1, 1>>(),  gemm_entry<Bf16<64, 96, 9, 1, 1>>(),
-    gemm_entry<Bf16<64, 64, 12, 1, 1>>(),  gemm_entry<Bf16<64, 32, 8, 1, 2>>(),   gemm_entry<Bf16<64, 16, 10, 1, 2>>()};
+    gemm_entry<Bf16<256, 112, 4, 1, 1>>(), gemm_entry<Bf16<128, 192, 4, 1, 1>>(), gemm_entry<Bf16<128, 160, 5, 1, 1>>(),
+    gemm_entry<Bf16<128, 128, 6, 1, 1>>(), gemm_entry<Bf16<128, 96, 7, 1, 1>>(),  gemm_entry<Bf16<64, 128, 8, 1, 1>>(),
+    gemm_entry<Bf16<64, 96, 9, 1, 1>>(),   gemm_entry<Bf16<64, 64, 12, 1, 1>>(),  gemm_entry<Bf16<64, 32, 8, 1, 2>>(),
+    gemm_entry<Bf16<64, 16, 10, 1, 2>>()};
 constexpr GemmEntry kFp8[] = {gemm_entry<Fp8<128, 192, 4, 1, 1>>(), gemm_entry<Fp8<128, 192, 4, 2, 1>>(),
                               gemm_entry<Fp8<128, 160, 5, 1, 1>>(), gemm_entry<Fp8<128, 128, 6, 1, 1>>(),
                               gemm_entry<Fp8<128, 96, 7, 1, 1>>(),  gemm_entry<Fp8<64, 128, 8, 1, 1>>(),
