@@ -78,7 +78,7 @@ class Pricer {
 
   /// The launch with its operands in L2, if they are and fit. `latency`: what a step's loads take then / from DRAM.
   Demand with_warmth(Demand demand, double latency) const {
-    if (warmth_ != Warmth::everything || work_.bytes() > m_.l2_capacity) return demand;
+    if (warmth_ != Warmth::everything || work_.bytes() > m_.l2_kept) return demand;
     demand.dram_read = demand.dram_write = demand.in_flight = Bytes{};
     demand.step_latency *= latency;
     return demand;
