@@ -172,15 +172,12 @@ using device::Layout;
 
 constexpr std::int64_t kMostVectors = 0x7fffffff - kFlatThreads;
 
-constexpr int kGatherVecs = 2;
+constexpr int kGatherVecs = 4, kGatherThreads = 128;
 constexpr std::int64_t kEnoughCtas = 4 * 132;  // fewer of kGatherVecs, and every thread takes one
 
-std::int64_t ctas_for(std::int64_t items, int each = 1) {
-  const std::int64_t per_cta = std::int64_t{kFlatThreads} * each;
-  return (items + per_cta - 1) / per_cta;
-}
+std::int64_t ctas_for(std::int64_t items, int each = kFlatThreads) { return (items + each - 1) / each; }
 int gather_vecs(const Embedding& s) {
-  return ctas_for(s.rows * s.cols / kVector, kGatherVecs) >= kEnoughCtas ? kGatherVecs : 1;
+  return ctas_for(s.rows * s.cols / kVector, kGatherVecs * kGatherThreads) >= kEnoughCtas ? kGatherVecs : 1;
 }
 
 /// Whole vectors, then the last n mod 8 elements; gated operators on rows that are not whole vectors in their own way.
@@ -234,8 +231,9 @@ void launch_flat(const Rowwise& s, const RowwiseBuffers& b, StreamHandle handle)
 
 KernelPlan embedding_plan(const Embedding& s) {
   KernelPlan p;
-  p.ctas = s.cols % kVector == 0 ? ctas_for(s.rows * s.cols / kVector, gather_vecs(s)) : ctas_for(s.rows * s.cols, 1);
-  p.threads = kFlatThreads;
+  const bool whole = s.cols % kVector == 0;
+  p.ctas = whole ? ctas_for(s.rows * s.cols / kVector, gather_vecs(s) * kGatherThreads) : ctas_for(s.rows * s.cols);
+  p.threads = whole ? kGatherThreads : kFlatThreads;
   return p;
 }
 
@@ -250,9 +248,9 @@ void launch_embedding(const Embedding& s, const void* table, const std::int32_t*
   } else {
     if (n / kVector > kMostVectors) throw NotModelled("embedding: our kernel takes up to 2^31 vectors");
     const auto kernel = gather_vecs(s) == 1 ? device::gather_rows<1> : device::gather_rows<kGatherVecs>;
-    kernel<<<ctas, kFlatThreads, 0, stream>>>(static_cast<const uint4*>(table), ids, static_cast<uint4*>(y),
-                                              static_cast<std::uint32_t>(n / kVector),
-                                              device::Divider(s.cols / kVector));
+    kernel<<<ctas, kGatherThreads, 0, stream>>>(static_cast<const uint4*>(table), ids, static_cast<uint4*>(y),
+                                                static_cast<std::uint32_t>(n / kVector),
+                                                device::Divider(s.cols / kVector));
   }
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());
 }

@@ -37,7 +37,8 @@ struct GemmTile {
   static constexpr bool kFp8 = kFp8_;
   /// Steps after which the accumulators are added to a second set in full fp32; 0: never.
   static constexpr int kPromote = kPromote_;
-  static constexpr int kConsumers = kRows / 64;
+  static constexpr int kConsumers = kRows < 128 ? 1 : 2;   // warpgroups
+  static constexpr int kBlocks = kRows / 64 / kConsumers;  // of 64 rows, a warpgroup
   /// Two consumers that have the SM to themselves need more registers than an even share. Registers move between whole
   /// warpgroups only, so there the producer is one; else it is a warp.
   static constexpr bool kMovesRegisters = kConsumers == 2 && kCtasPerSm == 1;
@@ -47,7 +48,8 @@ struct GemmTile {
   static constexpr int kChunk = kCols % 64 == 0 ? 64 : kCols % 32 == 0 ? 32 : 16;  // columns of D staged at a time
   static constexpr int kChunks = kCols / kChunk;
   static constexpr int kChunkBytes = 64 * kChunk * 2;
-  static constexpr int kStores = kChunks > 1 && kCtasPerSm == 1 ? 2 : 1;  // chunks on their way out, a warpgroup
+  /// Chunks of a warpgroup on their way out at a time.
+  static constexpr int kStores = kChunks == 1 || kCtasPerSm > 1 ? 1 : kChunk == 16 ? 4 : 2;
   static constexpr int kRing = kStages * (kRowBytes + kColBytes);
   static constexpr int kStaging = kConsumers * kStores * kChunkBytes;
   static constexpr int kSharedBytes = kRing + kStaging + kStages * 2 * 8 + 4 * kConsumers;
@@ -160,10 +162,10 @@ __device__ void produce(const CUtensorMap* row_map, const CUtensorMap* col_map, 
   }
 }
 
-/// One warpgroup's 64 rows of a tile.
+/// One warpgroup's rows of a tile, in blocks of 64.
 template <class Tile>
 struct Consumer {
-  static constexpr int kAccumulators = Tile::kCols / 2;
+  static constexpr int kBlockSums = Tile::kCols / 2, kAccumulators = Tile::kBlocks * kBlockSums;
   const GemmWork& w;
   const GemmShared<Tile>& shared;
   int rank, group, thread;
@@ -188,14 +190,19 @@ struct Consumer {
     int held = -1;
     for (int step = 0; step < steps; ++step) {
       barrier_wait(shared.full_at(at.stage), at.parity);
+      constexpr int kBlockBytes = 64 * kStepBytes;
       const std::uint64_t rows =
-          operand(shared.rows_at(at.stage) + static_cast<std::uint32_t>(group * 64 * kStepBytes));
+          operand(shared.rows_at(at.stage) + static_cast<std::uint32_t>(group * Tile::kBlocks * kBlockBytes));
       const std::uint64_t cols = operand(shared.cols_at(at.stage));
       wgmma_fence();
 #pragma unroll
       for (int i = 0; i < kStepBytes / 32; ++i) {  // 32 bytes of K an instruction: 2 in the descriptor's units of 16
-        Wgmma<Tile::kCols, Tile::kFp8>::run(d, rows + static_cast<std::uint64_t>(2 * i),
-                                            cols + static_cast<std::uint64_t>(2 * i), step > 0 || i > 0);
+#pragma unroll
+        for (int block = 0; block < Tile::kBlocks; ++block) {
+          Wgmma<Tile::kCols, Tile::kFp8>::run(reinterpret_cast<float(&)[kBlockSums]>(d[block * kBlockSums]),
+                                              rows + static_cast<std::uint64_t>(2 * i + block * kBlockBytes / 16),
+                                              cols + static_cast<std::uint64_t>(2 * i), step > 0 || i > 0);
+        }
       }
       wgmma_commit();
       if (held >= 0) {
@@ -243,7 +250,9 @@ struct Consumer {
   /// Where the sums of a part of a tile wait.
   __device__ float4* part_at(const GemmUnit& u, int part) const {
     const std::int64_t slot = (std::int64_t{u.tile} * w.splits + part) * Tile::kCluster + rank;
-    return reinterpret_cast<float4*>(w.partials + slot * Tile::kRows * Tile::kCols + group * 64 * Tile::kCols) + thread;
+    return reinterpret_cast<float4*>(w.partials + slot * Tile::kRows * Tile::kCols +
+                                     group * Tile::kBlocks * 64 * Tile::kCols) +
+           thread;
   }
 
   /// Leaves this part's sums in the workspace. The last of the tile's parts to come adds them all, in their order, so
@@ -291,9 +300,10 @@ struct Consumer {
   /// As bf16 through shared memory, kChunk columns of D at a time, and out by TMA, which clips what is beyond the
   /// matrix.
   __device__ void store(const float (&sum)[kAccumulators], const CUtensorMap* out_map, const GemmPlace& p) {
-    const int row = p.row_tile * Tile::kRows + group * 64;
 #pragma unroll
-    for (int chunk = 0; chunk < Tile::kChunks; ++chunk) {
+    for (int turns = 0; turns < Tile::kBlocks * Tile::kChunks; ++turns) {
+      const int block = turns / Tile::kChunks, chunk = turns % Tile::kChunks;
+      const int row = p.row_tile * Tile::kRows + (group * Tile::kBlocks + block) * 64;
       const int buffer = group * Tile::kStores + turn;
       turn = (turn + 1) % Tile::kStores;
       const std::uint32_t to = shared.staging + static_cast<std::uint32_t>(buffer * Tile::kChunkBytes);
@@ -301,7 +311,7 @@ struct Consumer {
       named_barrier(group + 1, kGroup);
 #pragma unroll
       for (int pair = 0; pair < Tile::kChunk / 16; ++pair) {
-        const float* v = sum + (chunk * Tile::kChunk + pair * 16) / 2;
+        const float* v = sum + block * kBlockSums + (chunk * Tile::kChunk + pair * 16) / 2;
         std::uint32_t packed[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) packed[i] = pack(v[2 * i] * w.scale, v[2 * i + 1] * w.scale);

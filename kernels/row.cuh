@@ -130,8 +130,8 @@ struct HeldRow {
 
   /// `from`: where the part begins.
   __device__ uint4 load(const bf16* from, int i, float fill) const {
-    if (inside(i)) return load_once(from + column(i, 0));
-    return kWhole ? filled(fill) : load_singly(from, i, fill);
+    if constexpr (kWhole) return has(i) ? load_once(from + column(i, 0)) : filled(fill);
+    return inside(i) ? load_once(from + column(i, 0)) : load_singly(from, i, fill);
   }
 
   /// The same of a row that all rows share, whose alignment is its own.
@@ -156,8 +156,9 @@ struct HeldRow {
   }
 
   __device__ void store(bf16* to, int i, const float (&x)[kVector]) const {
-    if (inside(i)) return store_once(to + column(i, 0), pack(x));
-    if constexpr (!kWhole) {
+    if (inside(i)) {
+      store_once(to + column(i, 0), pack(x));
+    } else if constexpr (!kWhole) {
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
         if (has(i, j)) to[column(i, j)] = __float2bfloat16_rn(x[j]);

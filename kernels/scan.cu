@@ -57,8 +57,8 @@ struct TileState {
 constexpr std::uint32_t kSum = 1, kPrefix = 2;
 
 struct ScanWorkspace {
-  unsigned long long next;  ///< tiles handed out, over all launches
-  std::uint64_t unused;
+  std::uint32_t launches;  ///< finished so far
+  std::uint32_t unused[3];
   TileState tiles[1];
 };
 
@@ -72,67 +72,41 @@ __device__ inline TileState look(const TileState* at) {
   return {static_cast<std::uint32_t>(word), __uint_as_float(static_cast<std::uint32_t>(word >> 32))};
 }
 
-template <int kThreads>
-struct ScanShared {
-  float warps[kThreads / kWarp];
-  unsigned prefix[kThreads / kWarp], missing[kThreads / kWarp];
-  std::int64_t tile;
-  std::uint32_t launch;
-};
-
-/// The sum of all tiles before `tile`; every thread of the CTA calls it, and looks at one tile at a time. What lies
-/// behind the nearest known prefix need not be there yet.
-template <int kThreads>
-__device__ float look_back(const TileState* tiles, std::int64_t tile, std::uint32_t launch, ScanShared<kThreads>& s) {
-  const unsigned t = threadIdx.x;
+/// The sum of all tiles before `tile`, for a whole warp: each lane looks at a tile at a time, and again until all that
+/// lie before the nearest known prefix are there. `kPause`: ns between looks.
+template <int kPause>
+__device__ float look_back(const TileState* tiles, std::int64_t tile, std::uint32_t launch) {
+  const unsigned lane = threadIdx.x % kWarp;
   float sum = 0;
-  for (std::int64_t end = tile;; end -= kThreads) {
-    const std::int64_t at = end - 1 - t;
+  for (std::int64_t end = tile;; end -= kWarp) {
+    const std::int64_t at = end - 1 - lane;
     TileState seen{launch * 4 + kPrefix, 0.0F};  // before the first tile: nothing
     unsigned prefix, missing;
-    do {
+    while (true) {
       if (at >= 0) seen = look(tiles + at);
       const bool there = seen.state >> 2 == launch;
-      prefix = __reduce_min_sync(~0U, there && (seen.state & 3) == kPrefix ? t : kThreads);
-      missing = __reduce_min_sync(~0U, there ? kThreads : t);
-      __syncthreads();  // the last round's slots have been read
-      if (t % kWarp == 0) {
-        s.prefix[t / kWarp] = prefix;
-        s.missing[t / kWarp] = missing;
-      }
-      __syncthreads();
-#pragma unroll
-      for (int w = 0; w < kThreads / kWarp; ++w) {
-        prefix = min(prefix, s.prefix[w]);
-        missing = min(missing, s.missing[w]);
-      }
-    } while (missing < prefix);
-    float part = t <= prefix ? seen.value : 0.0F;
+      prefix = __reduce_min_sync(~0U, there && (seen.state & 3) == kPrefix ? lane : kWarp);
+      missing = __reduce_min_sync(~0U, there ? kWarp : lane);
+      if (missing >= prefix) break;
+      if constexpr (kPause > 0) __nanosleep(kPause);
+    }
+    float part = lane <= prefix ? seen.value : 0.0F;
 #pragma unroll
     for (int step = kWarp / 2; step > 0; step /= 2) part += __shfl_xor_sync(~0U, part, step);
-    if (t % kWarp == 0) s.warps[t / kWarp] = part;
-    __syncthreads();
-#pragma unroll
-    for (const float w : s.warps) sum += w;
-    if (prefix < kThreads) return sum;
+    sum += part;
+    if (prefix < kWarp) return sum;
   }
 }
 
-template <class T, int kThreads, int kVecs, int kTogether>
+template <class T, int kThreads, int kVecs, int kTogether, int kPause>
 __global__ void __launch_bounds__(kThreads, kTogether)
     cumsum(const T* x, T* y, std::int64_t n, std::int64_t tiles, ScanWorkspace* workspace) {
   constexpr int kWarps = kThreads / kWarp, kEach = kPerVector<T>, kWarpItems = kWarp * kEach * kVecs,
                 kItems = kWarpItems * kWarps;
-  __shared__ ScanShared<kThreads> s;
+  __shared__ float sums[kWarps], before_tile;
   const auto t = static_cast<int>(threadIdx.x), lane = t % kWarp, warp = t / kWarp;
-  if (t == 0) {
-    const unsigned long long ticket = atomicAdd(&workspace->next, 1ULL);
-    s.tile = static_cast<std::int64_t>(ticket % static_cast<unsigned long long>(tiles));
-    s.launch = static_cast<std::uint32_t>(ticket / static_cast<unsigned long long>(tiles) + 1) & 0x3fffffffU;
-  }
-  __syncthreads();
-  const std::int64_t tile = s.tile, first = tile * kItems + warp * kWarpItems + lane * kEach;
-  const std::uint32_t launch = s.launch;
+  const std::int64_t tile = blockIdx.x, first = tile * kItems + warp * kWarpItems + lane * kEach;
+  const std::uint32_t launch = (__ldcg(&workspace->launches) + 1) & 0x3fffffffU;
   uint4 held[kVecs];
 #pragma unroll
   for (int i = 0; i < kVecs; ++i) held[i] = load_padded(x, first + i * kWarp * kEach, n);
@@ -153,18 +127,26 @@ __global__ void __launch_bounds__(kThreads, kTogether)
     before[i] = total + scanned - sum;
     total += __shfl_sync(~0U, scanned, kWarp - 1);
   }
-  if (lane == 0) s.warps[warp] = total;
+  if (lane == 0) sums[warp] = total;
   __syncthreads();
   float warps_before = 0, sum = 0;
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
-    warps_before += w < warp ? s.warps[w] : 0.0F;
-    sum += s.warps[w];
+    warps_before += w < warp ? sums[w] : 0.0F;
+    sum += sums[w];
   }
-  if (t == 0 && tile > 0) publish(workspace->tiles + tile, {launch * 4 + kSum, sum});
+  if (warp == 0) {
+    TileState* own = workspace->tiles + tile;
+    if (lane == 0 && tile > 0) publish(own, {launch * 4 + kSum, sum});
+    const float found = look_back<kPause>(workspace->tiles, tile, launch);
+    if (lane == 0) {
+      publish(own, {launch * 4 + kPrefix, found + sum});
+      before_tile = found;
+      if (tile == tiles - 1) workspace->launches = launch;  // every tile has published, so all have read the number
+    }
+  }
   __syncthreads();
-  const float prefix = look_back<kThreads>(workspace->tiles, tile, launch, s);
-  if (t == 0) publish(workspace->tiles + tile, {launch * 4 + kPrefix, prefix + sum});
+  const float prefix = before_tile;
 #pragma unroll
   for (int i = 0; i < kVecs; ++i) {
     float e[kEach], running = prefix + warps_before + before[i];
@@ -183,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, kTogether)
   }
 }
 
-constexpr int kScanThreads = 256, kScanVecs = 8, kScanTogether = 4;
+constexpr int kScanThreads = 256, kScanVecs = 12, kScanTogether = 3, kScanPause = 100;  // ns
 
 // --- sum_all ---------------------------------------------------------------------------------------------------------
 
@@ -284,11 +266,11 @@ void launch_cumsum(const Scan& s, const void* x, void* y, void* workspace, Strea
   if (tiles > 0x7fffffff) throw NotModelled("cumsum: too many tiles for one launch");
   const auto ctas = static_cast<unsigned>(tiles);
   if (s.dtype == DType::fp32) {
-    device::cumsum<float, device::kScanThreads, device::kScanVecs, device::kScanTogether>
+    device::cumsum<float, device::kScanThreads, device::kScanVecs, device::kScanTogether, device::kScanPause>
         <<<ctas, device::kScanThreads, 0, stream>>>(static_cast<const float*>(x), static_cast<float*>(y), s.n, tiles,
                                                     states);
   } else {
-    device::cumsum<bf16, device::kScanThreads, device::kScanVecs, device::kScanTogether>
+    device::cumsum<bf16, device::kScanThreads, device::kScanVecs, device::kScanTogether, device::kScanPause>
         <<<ctas, device::kScanThreads, 0, stream>>>(static_cast<const bf16*>(x), static_cast<bf16*>(y), s.n, tiles,
                                                     states);
   }

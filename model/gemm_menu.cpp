@@ -1,7 +1,5 @@
 #include "model/gemm_menu.hpp"
 
-#include <numeric>
-
 namespace plumbline::gemm {
 namespace {
 
@@ -94,13 +92,6 @@ void hopper_kernel(MenuEntry& e, const Context& c) {
   if (c.task.math == DType::fp8) e.tensor_clk += e.tile_m * e.tile_n / (0.5 * sm_lanes(c)) / kPromotedSteps;
 }
 
-/// Lines of 128 bytes that 128 bytes of a row of K touch, mean over rows: two unless the row's start is that of a line.
-double lines_a_row(const GemmTask& t) {
-  constexpr std::int64_t kLine = 128;
-  const std::int64_t aligned = std::gcd(static_cast<std::int64_t>(t.k * t.input_bytes), kLine);
-  return 2.0 - static_cast<double>(aligned) / kLine;
-}
-
 }  // namespace
 
 MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
@@ -143,7 +134,7 @@ Cut::Cut(const Context& c, const MenuEntry& entry) : e(&entry) {
     rows = std::ceil(rows / e->cluster) * e->cluster;
     // what comes in through the SM's port, multicast too; or the lines that it asks for
     const double asked = l2_bytes - (e->swapped ? e->a : e->w) * (1 - 1 / e->cluster);
-    l2_bytes = std::max(l2_bytes, asked * lines_a_row(c.task));
+    l2_bytes = std::max(l2_bytes, asked * c.lines);
   }
   tiles = tiles_m * tiles_n * c.task.batch;
   if (!c.task.own && e->cluster > 1 && tiles >= 2)

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 
 #include "model/plan_gemm.hpp"
 #include "model/tensor_path.hpp"
@@ -49,6 +50,13 @@ inline TensorPath path_of(const GemmTask& task, const Machine& machine) {
   return path;
 }
 
+/// Lines of 128 bytes that 128 bytes of a row of K touch, mean over rows: two unless the row's start is that of a line.
+inline double lines_a_row(const GemmTask& t) {
+  constexpr std::int64_t kLine = 128;
+  const std::int64_t aligned = std::gcd(static_cast<std::int64_t>(t.k * t.input_bytes), kLine);
+  return 2.0 - static_cast<double>(aligned) / kLine;
+}
+
 /// What every candidate of one task shares.
 struct Context {
   const GemmTask& task;
@@ -60,7 +68,7 @@ struct Context {
   double smem, smem_port, l2_port;     // bytes, bytes a clock
   Seconds dram_floor;                  // compulsory traffic
   Seconds clk, per_l2, per_port;       // one SM clock; one byte of L2, one through an SM's port
-  double per_tensor_rate = 1;
+  double per_tensor_rate = 1, lines = 1;
 
   Context(const GemmTask& t, const Machine& m, const FamilyScalars& f)
       : task(t), machine(m), family(f), reduce(reduce_family(t, m)), path(path_of(t, m)) {
@@ -75,6 +83,7 @@ struct Context {
                  dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, reduce.dram_share);
     clk = 1.0 / (m.clock * (1 - f.droop));
     per_l2 = units::B / m.l2;
+    if (t.own) lines = lines_a_row(t);
     per_port = units::B / (m.l2_per_sm * (1 - f.droop));
     // no cut does less dense work than the task, so none sees a larger share of the peak
     const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;

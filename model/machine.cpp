@@ -70,6 +70,7 @@ void read_machine_scalars(Machine& m) {
   m.l2 = s.number("l2_bandwidth_fraction") * l2_peak(gpu, m.clock);
   m.l2_per_sm = gpu.sm.l2_bytes_per_clk * m.clock;
   m.l2_capacity = s.number("l2_usable_fraction") * gpu.l2.size;
+  m.l2_kept = m.l2_capacity / static_cast<double>(std::max<std::int64_t>(1, gpu.l2.partitions));
   m.pcie = s.number("pcie_fraction") * gpu.links.pcie_per_direction;
   m.tensor_fraction = s.number("tensor_burst_fraction");
   m.tensor_steady_fraction = s.number("tensor_steady_fraction");

@@ -84,6 +84,7 @@ class Machine {
   Seconds dram_latency, l2_latency;  ///< loaded
   Bandwidth l2, l2_per_sm;
   Bytes l2_capacity;  ///< what data shared by all SMs can really hold
+  Bytes l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (modeling notes, section 3)
   Bandwidth pcie;
   Seconds gap_graph, gap_stream;  ///< between dependent kernels of a graph, of a stream
   Seconds host_per_operator;      ///< host time of one operator in an eager framework

@@ -300,7 +300,27 @@ Demand own_decode_demand(const DecodeTask& t, const DecodeVariant& v, const Mach
   return d;
 }
 
-/// Splits: the cheapest of those that give every slot up to a few CTAs, each at least two tiles of keys.
+/// One cut into `splits` with its price, kept in `best` if it is the cheapest so far.
+void try_own_decode(AttentionChoice& best, Seconds& total, const DecodeTask& t, const DecodeVariant& v, double splits,
+                    const Machine& m) {
+  constexpr double kSplitsAtOnce = 4;  // of one query row, by as many warps
+  cut_own_decode(best.main, t, v, splits);
+  Demand combine;
+  Seconds extra;
+  if (splits > 1) {
+    combine = combine_demand(t.out_rows, t.v_dim, splits, 2, m);
+    combine.step_latency = (2 + splits / kSplitsAtOnce) * m.l2_latency;
+    extra = price_total(combine, m, *best.combine_family, total) + m.gap_graph;
+  }
+  const Seconds here = extra + price_total(best.main, m, *best.family, total - extra);
+  if (here >= total) return;
+  total = here;
+  best.combine = combine;
+  best.combines = splits > 1;
+  best.plan.splits = static_cast<std::int64_t>(splits);
+}
+
+/// Splits: the cheapest of none and as many as give each SM 1, 2, ... items; an item is two tiles of keys at least.
 AttentionChoice plan_own_decode(const DecodeTask& t, const DecodeVariant& v, const Machine& m) {
   AttentionChoice c;
   c.family = &*m.own.decode;
@@ -308,33 +328,21 @@ AttentionChoice plan_own_decode(const DecodeTask& t, const DecodeVariant& v, con
   c.plan.kv_tile = v.kv_tile;
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
   c.main = own_decode_demand(t, v, m, *c.family);
+  constexpr double kMostTurns = 3, kLeastTiles = 2, kMostSplits = 64;
   const double tiles = ceil_div(t.context, static_cast<double>(v.kv_tile));
-  const double slots = m.sm_count * static_cast<double>(v.ctas_per_sm);
-  constexpr double kMostTurns = 3, kLeastTiles = 2;
-  constexpr double kSplitsAtOnce = 4;  // of one query row, by as many warps
-  const double most = std::min({64.0, std::floor(tiles / kLeastTiles), std::ceil(kMostTurns * slots / t.ctas_unsplit)});
+  const double most = std::min(kMostSplits, std::floor(tiles / kLeastTiles));
   Seconds best = 1e30 * units::s;
-  double last_steps = 0;
-  for (double splits = 1; splits <= std::max(1.0, most); ++splits) {
-    Demand main = c.main;
-    cut_own_decode(main, t, v, splits);
-    if (main.plan.steps == last_steps) continue;  // as long a list for every CTA, and one more partial result
-    last_steps = main.plan.steps;
-    Demand combine;
-    Seconds extra;
-    if (splits > 1) {
-      combine = combine_demand(t.out_rows, t.v_dim, splits, 2, m);
-      combine.step_latency = (2 + splits / kSplitsAtOnce) * m.l2_latency;
-      extra = price_total(combine, m, *c.combine_family, best) + m.gap_graph;
-    }
-    const Seconds total = extra + price_total(main, m, *c.family, best - extra);
-    if (total >= best) continue;
-    best = total;
-    c.main = main;
-    c.combine = combine;
-    c.combines = splits > 1;
-    c.plan.splits = static_cast<std::int64_t>(splits);
+  double last_steps = tiles;
+  try_own_decode(c, best, t, v, 1, m);
+  for (double items = 1; items <= kMostTurns * static_cast<double>(v.ctas_per_sm); ++items) {
+    const double splits = std::min(most, std::floor(items * m.sm_count / t.ctas_unsplit));
+    if (splits <= 1) continue;
+    const double steps = ceil_div(tiles, splits);
+    if (steps < last_steps) try_own_decode(c, best, t, v, splits, m);  // else only one more partial result
+    last_steps = steps;
+    if (splits >= most) break;
   }
+  cut_own_decode(c.main, t, v, static_cast<double>(c.plan.splits));
   return c;
 }
 

@@ -234,7 +234,7 @@ std::optional<GemmChoice> price_own_plan(const GemmTask& t, const GemmPlan& plan
   return std::nullopt;
 }
 
-GemmChoice plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
+const GemmChoice& plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
   constexpr std::size_t kSlots = 256;
   thread_local std::vector<Remembered> table(kSlots);
   Remembered& known = table[slot_of(t, kSlots)];

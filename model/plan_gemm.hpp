@@ -35,8 +35,9 @@ struct GemmChoice {
 const FamilyScalars& gemm_family(const GemmTask& task, const Machine& machine);
 const FamilyScalars& reduce_family(const GemmTask& task, const Machine& machine);
 
-/// The cheapest cut in the kernel set's menu, priced with the family's scalars (dense, or grouped).
-GemmChoice plan_gemm(const GemmTask& task, const Machine& machine, const FamilyScalars& family);
+/// The cheapest cut in the kernel set's menu, priced with the family's scalars (dense, or grouped). The answer stays
+/// until this thread's next call.
+const GemmChoice& plan_gemm(const GemmTask& task, const Machine& machine, const FamilyScalars& family);
 
 /// What one plan of our own menu costs, or nothing when it is not in there.
 std::optional<GemmChoice> price_own_plan(const GemmTask& task, const GemmPlan& plan, const Machine& machine);

@@ -43,7 +43,7 @@ Demand stream_demand(const Work& w, const Machine& m, bool warm) {
   d.l2 = moved / ctas;
   d.step_latency = m.dram_latency;
   d.in_flight = std::max(moved / ctas, kSector);
-  if (warm && moved <= m.l2_capacity) {
+  if (warm && moved <= m.l2_kept) {
     d.step_latency = std::min(2.0 * m.l2_latency, m.dram_latency);
     d.in_flight = Bytes{};
   } else {

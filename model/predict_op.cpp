@@ -76,28 +76,29 @@ class Pricer {
     out_.dram_write += demand.dram_write;
   }
 
-  /// The launch with its operands in L2, if they are and fit. `latency`: what a step's loads take then / from DRAM.
-  Demand with_warmth(Demand demand, double latency) const {
-    if (warmth_ != Warmth::everything || work_.bytes() > m_.l2_capacity) return demand;
-    demand.dram_read = demand.dram_write = demand.in_flight = Bytes{};
-    demand.step_latency *= latency;
-    return demand;
+  /// A launch whose operands may lie in L2. `latency`: what a step's loads take then / from DRAM.
+  void launch_warm(const char* kernel, const Demand& cold, const FamilyScalars& family, double latency = 1) {
+    if (warmth_ != Warmth::everything || work_.bytes() > m_.l2_kept) return launch(kernel, cold, family);
+    Demand warm = cold;
+    warm.dram_read = warm.dram_write = warm.in_flight = Bytes{};
+    warm.step_latency *= latency;
+    launch(kernel, warm, family);
   }
 
   void gemm(const GemmTask& task, const FamilyScalars& family, const char* kernel) {
     family_ = &family;
-    const GemmChoice choice = plan_gemm(task, m_, family);
+    const GemmChoice& choice = plan_gemm(task, m_, family);
     out_.gemm_plan = choice.plan;
-    launch(kernel, with_warmth(choice.main, m_.l2_latency / m_.dram_latency), family);
-    if (choice.reduces) launch("split-K reduce", with_warmth(choice.reduce, 1), reduce_family(task, m_));
+    launch_warm(kernel, choice.main, family, m_.l2_latency / m_.dram_latency);
+    if (choice.reduces) launch_warm("split-K reduce", choice.reduce, reduce_family(task, m_));
   }
 
   void attention(const AttentionChoice& choice, const char* kernel) {
     family_ = choice.family;
     out_.attention_plan = choice.plan;
-    if (choice.prepares) launch("rotate and append", with_warmth(choice.prepare, 1), m_.rowwise);
-    launch(kernel, with_warmth(choice.main, 1), *choice.family);
-    if (choice.combines) launch("combine", with_warmth(choice.combine, 1), *choice.combine_family);
+    if (choice.prepares) launch_warm("rotate and append", choice.prepare, m_.rowwise);
+    launch_warm(kernel, choice.main, *choice.family);
+    if (choice.combines) launch_warm("combine", choice.combine, *choice.combine_family);
   }
 
   void stream() {

@@ -5,9 +5,10 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<GemmVariant, 12> kWgmmaBf16{{{128, 256, 128, 4},
+constexpr std::array<GemmVariant, 13> kWgmmaBf16{{{128, 256, 128, 4},
                                                   {128, 256, 128, 4, 2},
                                                   {128, 224, 128, 4},
+                                                  {256, 112, 128, 4},
                                                   {128, 192, 128, 4},
                                                   {128, 160, 128, 5},
                                                   {128, 128, 128, 6},

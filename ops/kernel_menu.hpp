@@ -14,7 +14,8 @@ namespace plumbline {
 /// One compiled GEMM tile: `rows` lie on the row side of the tensor instruction, `cols` on the other; either operand
 /// may take the row side (GemmPlan::swapped). A step covers `step_bytes` of K; `stages` such steps are in the ring.
 ///
-/// wgmma: persistent, one launch whatever the cut. Each 64 rows have a consumer warpgroup; a cluster is that many
+/// wgmma: persistent, one launch whatever the cut. Tiles of 64 rows have one consumer warpgroup,
+/// others two; a cluster is that many
 /// neighbours on the row side, which share one fetch of their columns (GemmPlan::cluster_m when not swapped, else
 /// cluster_n). Work is counted in units, a unit being a tile (of a whole cluster) or, with splits, the `splits` parts
 /// of K of a tile; the min(units, SMs * ctas_per_sm / cluster) clusters take them in turn. The parts' fp32 sums (rows *

@@ -29,8 +29,6 @@ TOKENS = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024
 ODD_TOKENS = [3, 7, 17, 33, 65, 100, 129, 257, 333, 500, 1000, 1025, 2047, 3000, 4097, 5000, 7777, 10000]
 TYPE_BYTES = {"bf16": 2, "fp8": 1, "fp32": 4}
 COLD = ("cold", "burst")
-# Operators that the engine does not know yet; their shapes are chosen already.
-NOT_YET = {"softmax_topk"}
 
 # ---------------------------------------------------------------------------------------------- the models' numbers
 
@@ -289,9 +287,9 @@ def is_compute_bound(row):
     return row.flops > 2e11 and row.flops / 7e14 > 1.5 * row.bytes / 4.2e12
 
 
-def side_cases(pools, side, known):
+def side_cases(pools, side):
     """(row, cache, clock) of one side."""
-    cases = [(row, *COLD) for key, count in COUNTS.items() if known(pools[key]) for row in choose(pools[key], count, "cold")]
+    cases = [(row, *COLD) for key, count in COUNTS.items() for row in choose(pools[key], count, "cold")]
     add = lambda table, keep, cache, clock, part=1: cases.extend(
         (row, cache, clock) for key, count in table.items()
         for row in choose([r for r in pools[key] if keep(r)], max(1, count // part), clock + cache))
@@ -352,12 +350,11 @@ def write(path, cases):
 
 def main():
     folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "data", "studies")
-    known = lambda pool: not pool or pool[0].op not in NOT_YET
     pools = pools_of([read_model(name) for name in MODELS])
     sides = {}
     for side, held in (("train", False), ("heldout", True)):
         of_side = {key: [r for r in rows if r.held_out() == held] for key, rows in pools.items()}
-        sides[side] = side_cases(of_side, side, known) + [(r, *COLD) for r in ANCHORS if r.held_out() == held]
+        sides[side] = side_cases(of_side, side) + [(r, *COLD) for r in ANCHORS if r.held_out() == held]
         write(os.path.join(folder, side + ".csv"), sides[side])
     write(os.path.join(folder, "quick.csv"), quick_cases(sides))
 

@@ -308,7 +308,7 @@ RC_GTEST_PROP(Laws, WarmIsNeverSlower, ()) {
     RC_ASSERT(warm.time <= cold.time * kCut);
     RC_ASSERT(warm.gemm_plan.tile_m == cold.gemm_plan.tile_m && warm.gemm_plan.splits == cold.gemm_plan.splits);
     if (std::holds_alternative<Gemm>(op) || std::holds_alternative<AttentionDecode>(op)) {
-      if (work(op).bytes() <= m->l2_capacity) {
+      if (work(op).bytes() <= m->l2_kept) {
         RC_ASSERT(warm.dram_bytes() == Bytes{});
       } else {
         RC_ASSERT(warm.time == cold.time);

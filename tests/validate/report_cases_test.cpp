@@ -101,8 +101,8 @@ TEST(CompareRecording, DoesNotDependOnTheOrderOfRows) {
 TEST(CompareRecording, WarmCasesArePricedWithOperandsInL2) {
   Recording recording;
   recording.session = hand_made_session();
-  recording.cases = {measured_case(study_case("copy", "bf16", "rows=2048;cols=4096"), 10),
-                     measured_case(study_case("copy", "bf16", "rows=2048;cols=4096", CacheState::warm), 10)};
+  recording.cases = {measured_case(study_case("copy", "bf16", "rows=1024;cols=4096"), 10),
+                     measured_case(study_case("copy", "bf16", "rows=1024;cols=4096", CacheState::warm), 10)};
   const auto report = compare_recording(recording, {}, {});
   EXPECT_LT(report->rows[1].compared.predicted, 0.8 * report->rows[0].compared.predicted);
 }
