@@ -27,6 +27,8 @@ void check_scalar(const JsonValue& value, std::string_view name, double number) 
   if (fraction && !(number > 0 && number <= 1)) {
     value.fail("expected a fraction above 0 and at most 1 (nothing runs above its peak), found " + value.dump());
   }
+  const bool energy = ends_with(name, "_J") || name.find("_J_per_") != std::string_view::npos || ends_with(name, "_W");
+  if (energy && number < 0) value.fail("expected an energy or a power that is not negative, found " + value.dump());
   if (ends_with(name, "_s") && number < 0) value.fail("expected a time that is not negative, found " + value.dump());
 }
 
@@ -106,12 +108,13 @@ nlohmann::ordered_json scalars_to_json(const std::map<std::string, Scalar>& scal
 Calibration parse_calibration(const std::string& json_text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(json_text, place);
   const JsonValue root = document.root();
-  root.refuse_unknown_keys({"schema", "gpu", "note", "machine", "families", "bands"});
+  root.refuse_unknown_keys({"schema", "gpu", "note", "machine", "power", "families", "bands"});
   if (root.at("schema").as_integer() != kSchema)
     root.at("schema").fail("expected 1, found " + root.at("schema").dump());
   Calibration out;
   out.gpu = root.at("gpu").as_string();
   if (const auto machine = root.find("machine")) out.machine = read_scalars(*machine);
+  if (const auto power = root.find("power")) out.power = read_scalars(*power);
   if (const auto sets = root.find("families")) {
     if (!sets->is_object()) sets->fail("expected an object of kernel sets");
     for (const std::string& set : sets->keys()) {
@@ -149,6 +152,7 @@ std::string to_json(const Calibration& calibration) {
   out["schema"] = kSchema;
   out["gpu"] = calibration.gpu;
   out["machine"] = scalars_to_json(calibration.machine);
+  if (!calibration.power.empty()) out["power"] = scalars_to_json(calibration.power);
   out["families"] = nlohmann::ordered_json::object();
   for (const auto& [name, scalars] : calibration.families) {
     const auto dot = name.find('.');

@@ -1,10 +1,11 @@
 // The measured scalars of a GPU and of the kernel families that run on it, and where each came from.
 //
-// Two kinds of number live in data/calibration/<gpu>.json:
+// Four kinds of number live in data/calibration/<gpu>.json:
 //  - machine scalars (`machine`): fractions of datasheet peaks and fixed times that belong to the card;
 //  - family scalars (`families.<kernel set>.<family>`): at most a handful per kernel family (design section 4), fitted
 //  on
 //    training rows by `validate --fit`, never per shape;
+//  - power scalars (`power`): energies of operations, voltage over clock, what data changes;
 //  - error bands (`bands`): residual quantiles by kernel set, family and size class (design section 7).
 // A GPU without a file of its own reads the one its descriptor names in `calibration`, as fractions, with wider bands.
 #pragma once
@@ -36,6 +37,8 @@ struct Calibration {
   std::string gpu;         ///< whose numbers these are
   bool inherited = false;  ///< true when they were taken over from another GPU
   std::map<std::string, Scalar> machine;
+  /// Energies, voltage and what data does to them (model/power.hpp); empty where nothing was measured.
+  std::map<std::string, Scalar> power;
   /// "library.gemm" -> "fixed_s" -> scalar
   std::map<std::string, std::map<std::string, Scalar>> families;
   /// "library.gemm.100us" -> band (size classes: "10us" below 10, "100us" 10-100, "large" from 100 us)

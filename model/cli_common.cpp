@@ -58,14 +58,16 @@ void add_machine_flags(CLI::App& app, MachineFlags& flags) {
              "this project's, cuBLAS/cuDNN/FlashAttention class, or the roofline floor");
   add_choice(app, "--clock", kClockWords, flags.clock,
              "a short run at the boost clock, or the clock that long runs settle at");
-  add_value(app, "--power-cap", "W", "board power limit (not modelled yet)", [&flags](const std::string& text) {
-    const bool bare = !text.empty() && text.find_first_not_of("0123456789.") == text.npos;
-    try {
-      flags.power_cap = parse_watts(bare ? text + " W" : text);
-    } catch (const BadInput& bad) {
-      throw BadInput(std::string("--power-cap: ") + bad.what());
-    }
-  });
+  add_value(app, "--power-cap", "W", "board power limit that steady runs keep to [the board's own]",
+            [&flags](const std::string& text) {
+              const bool bare = !text.empty() && text.find_first_not_of("0123456789.") == text.npos;
+              try {
+                flags.power_cap = parse_watts(bare ? text + " W" : text);
+              } catch (const BadInput& bad) {
+                throw BadInput(std::string("--power-cap: ") + bad.what());
+              }
+            });
+  add_choice(app, "--data", kDataPatternWords, flags.data, "what operands hold: power depends on the bits that change");
 }
 
 void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> formats) {
@@ -88,8 +90,8 @@ void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> for
 }
 
 std::shared_ptr<const Machine> open_machine(const MachineFlags& flags) {
-  if (flags.power_cap) throw NotModelled("--power-cap: not modelled yet");
-  return make_machine(load_gpu(flags.gpu, flags.overrides), MachineOptions{flags.kernels, flags.clock, {}});
+  return make_machine(load_gpu(flags.gpu, flags.overrides),
+                      MachineOptions{flags.kernels, flags.clock, flags.power_cap, flags.data});
 }
 
 void deliver(const OutputFlags& flags, std::string_view text) {

@@ -49,6 +49,7 @@ struct MachineFlags {
   KernelSet kernels = KernelSet::own;
   ClockMode clock = ClockMode::burst;
   std::optional<Watts> power_cap;
+  DataPattern data = DataPattern::normal;
 };
 
 struct OutputFlags {
@@ -58,10 +59,10 @@ struct OutputFlags {
 
 void add_gpu_flags(CLI::App& app, MachineFlags& flags);  ///< --gpu (required) and --set
 void add_set_flag(CLI::App& app, MachineFlags& flags);
-void add_machine_flags(CLI::App& app, MachineFlags& flags);  ///< the same, and --kernels, --clock, --power-cap
+void add_machine_flags(CLI::App& app, MachineFlags& flags);  ///< the same, and --kernels, --clock, --power-cap, --data
 void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> formats);
 
-/// The GPU under its calibration. Refuses --power-cap as not modelled yet.
+/// The GPU under its calibration. Refuses --power-cap and --data for one whose energies are not on file.
 std::shared_ptr<const Machine> open_machine(const MachineFlags& flags);
 
 /// To the file (written beside, then renamed) or to stdout. Throws when it can't be written.

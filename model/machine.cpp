@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arch/error.hpp"
+#include "arch/format.hpp"
 #include "arch/peaks.hpp"
 
 namespace plumbline {
@@ -55,7 +56,8 @@ FamilyScalars read_family(const Machine& m, const std::string& name) {
   f.tensor_burst = section.number_or("tensor_burst_fraction", m.tensor_fraction);
   f.tensor_steady = section.number_or("tensor_steady_fraction", m.tensor_steady_fraction);
   f.droop = section.number_or("clock_droop_fraction", 0);
-  if (m.clock_mode == ClockMode::steady) f.tensor_burst = f.tensor_steady;
+  // where power is modelled, the clock that it leaves takes the place of a measured share
+  if (m.clock_mode == ClockMode::steady && !m.power) f.tensor_burst = f.tensor_steady;
   return f;
 }
 
@@ -74,7 +76,7 @@ void read_machine_scalars(Machine& m) {
   m.pcie = s.number("pcie_fraction") * gpu.links.pcie_per_direction;
   m.tensor_fraction = s.number("tensor_burst_fraction");
   m.tensor_steady_fraction = s.number("tensor_steady_fraction");
-  if (m.clock_mode == ClockMode::steady) m.tensor_fraction = m.tensor_steady_fraction;
+  if (m.clock_mode == ClockMode::steady && !m.power) m.tensor_fraction = m.tensor_steady_fraction;
   m.regulator_lag = s.seconds("regulator_lag_s");
   m.gap_graph = s.seconds("gap_graph_s");
   m.gap_stream = s.seconds("gap_stream_s");
@@ -95,6 +97,7 @@ std::optional<FamilyScalars> find_family(const Machine& m, const char* set, cons
   if (m.calibration.families.count(name) == 0) return std::nullopt;
   FamilyScalars f = read_family(m, name);
   f.name = family;
+  f.own = true;
   read_bands(f, m.calibration, name);
   return f;
 }
@@ -152,6 +155,35 @@ void read_families(Machine& m) {
       "are priced with the library kernels' scalars");
 }
 
+void read_power(Machine& m, const MachineOptions& options) {
+  m.power = read_power_scalars(m.calibration);
+  m.power_cap = options.power_cap.value_or(m.gpu.tdp);
+  m.data = options.data;
+  if (m.power) {
+    const Watts idle = m.power->constant + m.power->clocked * kLowestClockShare;
+    if (m.power_cap <= idle) throw BadInput("--power-cap: expected more than the " + format(idle) + " of an idle chip");
+    return;
+  }
+  if (options.power_cap) throw NotModelled("--power-cap: no energies of " + m.gpu.name + " are on file");
+  if (options.data != DataPattern::normal) throw NotModelled("--data: no energies of " + m.gpu.name + " are on file");
+}
+
+std::string clock_assumption(const Machine& m) {
+  const bool burst = m.clock_mode == ClockMode::burst;
+  if (!m.power) {
+    return burst ? "clock burst: SM cycles at the boost clock; dense tensor work at the share of it measured in short "
+                   "bursts; no energies of this card are on file, so no power"
+                 : "clock steady: SM cycles at the boost clock; dense tensor work at the share of it measured when "
+                   "sustained; no energies of this card are on file, so no power";
+  }
+  std::string text = burst ? "clock burst: the boost clock, less the cycles that SMs skip where tensor units work; "
+                             "power before the regulator acts may pass the cap"
+                           : "clock steady: the clock at which mean power meets the cap of " + format(m.power_cap) +
+                                 ", less the cycles that SMs skip where tensor units work";
+  if (m.data != DataPattern::normal) text += "; operands hold " + std::string(name(m.data));
+  return text;
+}
+
 }  // namespace
 
 double Machine::sustained_fraction(Seconds launch, double burst, double steady) const {
@@ -166,7 +198,6 @@ double Machine::sustained_fraction(Seconds launch, double burst, double steady) 
 
 std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& calibration,
                                             const MachineOptions& options) {
-  if (options.power_cap) throw NotModelled("--power-cap: clock and power are not modelled yet");
   auto machine = std::make_shared<Machine>();
   Machine& m = *machine;
   static std::atomic<std::uint64_t> made{0};
@@ -181,20 +212,19 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   m.assumptions = gpu.assumptions;
   m.provenance = calibration.inherited ? Provenance::inherited : Provenance::calibrated;
   if (m.kernels == KernelSet::ideal) {
+    if (options.power_cap) throw NotModelled("--power-cap: ideal kernels have no power");
     m.provenance = Provenance::datasheet;
     m.assumptions.push_back("kernels ideal: roofline of datasheet rates at the boost clock, no overheads");
     return machine;
   }
+  read_power(m, options);
   read_machine_scalars(m);
   read_families(m);
   if (calibration.inherited) {
     m.assumptions.push_back("no calibration of " + gpu.name + ": fractions of peak taken over from " + calibration.gpu +
                             ", bands widened");
   }
-  m.assumptions.push_back(
-      options.clock == ClockMode::burst
-          ? "clock burst: SM cycles at the boost clock; dense tensor work at the share of it measured in short bursts"
-          : "clock steady: SM cycles at the boost clock; dense tensor work at the share of it measured when sustained");
+  m.assumptions.push_back(clock_assumption(m));
   return machine;
 }
 

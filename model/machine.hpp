@@ -10,6 +10,7 @@
 
 #include "arch/calibration.hpp"
 #include "arch/gpu.hpp"
+#include "model/power.hpp"
 #include "model/predict.hpp"
 #include "model/tensor_path.hpp"
 
@@ -44,6 +45,7 @@ struct FamilyScalars {
   double tensor_burst = 1, tensor_steady = 1;
   /// Share by which the SM clock sinks within microseconds where tensor units work.
   double droop = 0;
+  bool own = false;  ///< of a kernel of ours
 };
 
 /// Scalars of our own kernels; empty where none are on file, and for every other kernel set.
@@ -85,6 +87,9 @@ class Machine {
   Bandwidth l2, l2_per_sm;
   Bytes l2_capacity;  ///< what data shared by all SMs can really hold
   Bytes l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (modeling notes, section 3)
+  std::optional<PowerScalars> power;  ///< nothing where no energies of the card are on file
+  Watts power_cap;
+  DataPattern data = DataPattern::normal;
   Bandwidth pcie;
   Seconds gap_graph, gap_stream;  ///< between dependent kernels of a graph, of a stream
   Seconds host_per_operator;      ///< host time of one operator in an eager framework

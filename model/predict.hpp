@@ -26,7 +26,8 @@ enum class ClockMode { burst, steady };
 struct MachineOptions {
   KernelSet kernels = KernelSet::own;
   ClockMode clock = ClockMode::burst;
-  std::optional<Watts> power_cap;
+  std::optional<Watts> power_cap;  ///< instead of the board's own limit
+  DataPattern data = DataPattern::normal;
 };
 
 /// A GPU with everything that depends only on it worked out once: scalars resolved from the calibration, peaks at the
@@ -47,10 +48,14 @@ enum class Bound { compute, memory, network, latency, launch };
 std::string_view name(Bound bound);
 
 /// One kernel launch of an operator.
+struct FamilyScalars;
 struct LaunchPrediction {
   const char* kernel = "";  ///< "gemm", "split-K reduce", "attention", "combine"
   Demand demand;
   LaunchTime time;
+  const FamilyScalars* family = nullptr;  ///< of the machine that it was priced on
+  Hertz clock;                            ///< mean clock of the SMs
+  double family_share = 1;                ///< of the tensor rate, as the family's scalars have it
 };
 
 /// How the numbers behind a prediction were come by.
@@ -70,13 +75,16 @@ struct OpPrediction {
   Flops tensor;                          ///< ... of which on tensor cores, in `math` format
   DType math = DType::bf16;
   Bytes dram_read, dram_write;
-  std::optional<Watts> power;    ///< not modelled yet: stays empty
-  std::optional<Joules> energy;  ///< not modelled yet: stays empty
-  Hertz clock;                   ///< SM clock it was priced at
+  /// Mean board power over `time`, and its product with it. Empty where no energies of the card are on file.
+  std::optional<Watts> power;
+  std::optional<Joules> energy;
+  Joules chip_energy, memory_energy;  ///< of `energy`: of the work itself, at the boost clock's voltage
+  Hertz clock;                        ///< mean SM clock: less than the one set where tensor units work
   Provenance provenance = Provenance::datasheet;
-  std::string_view family;       ///< kernel family whose scalars and band were used
-  GemmPlan gemm_plan;            ///< zero unless a GEMM
-  AttentionPlan attention_plan;  ///< zero unless attention
+  const FamilyScalars* scalars = nullptr;  ///< of the main launch's kernel family; lives in the machine
+  std::string_view family;                 ///< kernel family whose scalars and band were used
+  GemmPlan gemm_plan;                      ///< zero unless a GEMM
+  AttentionPlan attention_plan;            ///< zero unless attention
   std::array<LaunchPrediction, 4> launches;
   int launch_count = 0;
 
@@ -126,9 +134,9 @@ struct StepPrediction {
   double mfu = 0;  ///< FLOPs / (latency x dense tensor peak at the boost clock of the step's main dtype)
   double mbu = 0;  ///< DRAM bytes / (latency x datasheet bandwidth)
   bool fits = true;
-  std::optional<Joules> energy;
-  std::optional<Watts> power;
-  Hertz clock;
+  std::optional<Joules> energy;  ///< the operators' and the gaps', together
+  std::optional<Watts> power;    ///< energy / latency
+  Hertz clock;                   ///< mean SM clock
 };
 
 StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options);

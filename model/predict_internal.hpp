@@ -10,6 +10,10 @@ namespace plumbline {
 /// caches are cold); everything.
 enum class Warmth { cold, streams, everything };
 
+/// Prices at the boost clock, whatever the cap.
 void predict_op(const Op& op, const Machine& machine, Warmth warmth, OpPrediction& out);
+
+/// What binds the op and how wide its band is, from its launches' times.
+void conclude(OpPrediction& op);
 
 }  // namespace plumbline

@@ -70,7 +70,10 @@ class Pricer {
     LaunchPrediction& l = out_.launches[static_cast<std::size_t>(out_.launch_count++)];
     l.kernel = kernel;
     l.demand = demand;
+    l.family = &family;
     l.time = price(demand, m_, family);
+    l.family_share = l.time.tensor_share;
+    l.clock = m_.clock * (demand.tensor_clk > 0 ? 1 - family.droop : 1);
     out_.time += l.time.total + m_.gap_graph;
     out_.dram_read += demand.dram_read;
     out_.dram_write += demand.dram_write;
@@ -203,18 +206,31 @@ void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out
   out.provenance = m.provenance;
   out.power.reset();
   out.energy.reset();
+  out.chip_energy = out.memory_energy = Joules{};
   out.band_rows = 0;
   if (m.kernels == KernelSet::ideal) return price_ideal(op, w, m, out);
   Pricer pricer(m, op, w, warmth, out);
   std::visit(pricer, op);
   out.family = pricer.family().name;
   if (pricer.family().borrowed) out.provenance = Provenance::inherited;
+  out.scalars = &pricer.family();
+  if (m.power) {
+    set_energies(out, m);
+    reprice(out, m, 1);
+  }
+  conclude(out);
+}
+
+void conclude(OpPrediction& out) {
   set_limiter(out);
-  set_band(out, pricer.family());
+  set_band(out, *out.scalars);
 }
 
 void predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options) {
   predict_op(op, machine, options.warm ? Warmth::everything : Warmth::cold, out);
+  if (!machine.power || machine.clock_mode == ClockMode::burst || machine.kernels == KernelSet::ideal) return;
+  settle(out, machine);
+  conclude(out);
 }
 
 OpPrediction predict(const Op& op, const Machine& machine, const PredictOptions& options) {

@@ -99,6 +99,44 @@ void total(StepPrediction& out, const Machine& m) {
   }
 }
 
+/// Energy, mean power and mean clock of the step as its operators are priced now. In the gaps only the clocks run.
+void add_up_energy(StepPrediction& out, const Machine& m, double clock_share) {
+  const Watts waiting = settled_power(*m.power, clock_share, Watts{});
+  Joules energy;
+  Seconds time;
+  double cycles = 0;
+  for (const NodePrediction& n : out.nodes) {
+    const auto count = static_cast<double>(n.node->count);
+    energy += count * (*n.op.energy + waiting * n.gap);
+    time += count * (n.op.time + n.gap);
+    cycles += count * (n.op.clock * n.op.time + m.clock * clock_share * n.gap);
+  }
+  out.energy = energy;
+  out.power = energy / time;
+  out.clock = cycles / time;
+}
+
+/// One clock for all of the step, as the regulator takes tens of ms: the one at which the power of its phases, each for
+/// as long as it takes at that clock, has the cap as its mean.
+void settle(StepPrediction& out, const Machine& m, const RunOptions& options) {
+  add_up_energy(out, m, 1);
+  if (m.clock_mode == ClockMode::burst || *out.power <= m.power_cap) return;
+  double last = 1;
+  const auto power_at = [&](double share) {
+    last = share;
+    for (NodePrediction& n : out.nodes) {
+      reprice(n.op, m, share);
+      n.gap = runtime_gap(n.op, m, options.runtime);
+    }
+    if (options.runtime == Runtime::eager) wait_for_host(out, m);
+    add_up_energy(out, m, share);
+    return *out.power;
+  };
+  const double share = settled_clock_share(*m.power, m.power_cap, *out.power, power_at);
+  if (share != last) power_at(share);
+  for (NodePrediction& n : out.nodes) conclude(n.op);
+}
+
 }  // namespace
 
 void predict(const Llm& llm, const Workload& workload, const Machine& m, const RunOptions& options,
@@ -111,6 +149,8 @@ void predict(const Llm& llm, const Workload& workload, const Machine& m, const R
   out.flops = Flops{};
   out.dram_bytes = Bytes{};
   out.clock = m.clock;
+  out.energy.reset();
+  out.power.reset();
   out.fits = out.graph.memory.total() <= m.gpu.memory.capacity;
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     NodePrediction& n = out.nodes[i];
@@ -122,6 +162,7 @@ void predict(const Llm& llm, const Workload& workload, const Machine& m, const R
     n.gap = m.kernels == KernelSet::ideal ? Seconds{} : runtime_gap(n.op, m, options.runtime);
   }
   if (options.runtime == Runtime::eager && m.kernels != KernelSet::ideal) wait_for_host(out, m);
+  if (m.power && m.kernels != KernelSet::ideal) settle(out, m, options);
   total(out, m);
 }
 

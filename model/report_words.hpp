@@ -21,6 +21,10 @@ inline constexpr std::array<Word<KernelSet>, 3> kKernelSetWords{
     {{"own", KernelSet::own}, {"library", KernelSet::library}, {"ideal", KernelSet::ideal}}};
 inline constexpr std::array<Word<ClockMode>, 2> kClockWords{
     {{"burst", ClockMode::burst}, {"steady", ClockMode::steady}}};
+inline constexpr std::array<Word<DataPattern>, 4> kDataPatternWords{{{"normal", DataPattern::normal},
+                                                                     {"zeros", DataPattern::zeros},
+                                                                     {"ternary", DataPattern::ternary},
+                                                                     {"uniform", DataPattern::uniform}}};
 inline constexpr std::array<Word<Runtime>, 3> kRuntimeWords{
     {{"graph", Runtime::graph}, {"stream", Runtime::stream}, {"eager", Runtime::eager}}};
 inline constexpr std::array<Word<Phase>, 3> kPhaseWords{

@@ -48,17 +48,21 @@ double tensor_share(const Demand& d, const Machine& m, const FamilyScalars& fami
   return m.sustained_fraction(dense, family) * family.efficiency;
 }
 
+/// As the family's own scalars have it, when no clock has been solved for.
+Speeds usual_speeds(const Demand& d, const Machine& m, const FamilyScalars& family) {
+  return {tensor_share(d, m, family), d.tensor_clk > 0 ? 1 - family.droop : 1, 1};
+}
+
 /// `turns`: how many CTAs one slot starts and ends, one after the other, within this wave.
 Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, double ctas, double steps, double turns,
-                double share_of_launch, double tensor_rate) {
+                double share_of_launch, const Speeds& speeds) {
   const double resident = std::ceil(ctas / m.sm_count);
   const double active_sms = std::min(ctas, m.sm_count);
   const double on_sm = resident * steps;
-  const double sunk = d.tensor_clk > 0 ? 1 - family.droop : 1;  // of the SM clock
-  const Seconds clk = 1.0 / (m.clock * sunk);
+  const Seconds clk = 1.0 / (m.clock * speeds.sm);
   Wave wave;
   // what a CTA's epilogue leaves of the tensor unit, a co-resident CTA takes
-  const double work_clk = d.tensor_clk / tensor_rate;
+  const double work_clk = d.tensor_clk / speeds.tensor;
   wave.own[Resource::tensor] = std::max(on_sm * work_clk, steps * work_clk + d.serial_clk) * clk;
   wave.own[Resource::fp32] = on_sm * d.fp32_clk * clk;
   wave.own[Resource::sfu] = on_sm * d.sfu_clk * clk;
@@ -66,7 +70,7 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   wave.own[Resource::smem] = on_sm * d.smem_clk * clk;
   wave.own[Resource::l2] =
       ctas * steps * d.l2 /
-      (d.shared_reads ? active_sms * m.l2_per_sm * sunk : std::min(m.l2, active_sms * m.l2_per_sm));
+      (d.shared_reads ? active_sms * m.l2_per_sm * speeds.sm : std::min(m.l2, active_sms * m.l2_per_sm) * speeds.l2);
   Seconds dram = dram_time(d.dram_read, d.dram_write, m) * (share_of_launch / family.dram_share);
   if (d.in_flight > Bytes{}) {
     const Seconds little = (d.dram_read + d.dram_write) * share_of_launch / (ctas * d.in_flight / m.dram_latency);
@@ -79,9 +83,9 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   return wave;
 }
 
-/// Calls `visit(wave, times)` for the full waves together and for the last one. `tensor`: share of the tensor peak.
+/// Calls `visit(wave, times)` for the full waves together and for the last one.
 template <class Visit>
-void for_each_wave(const Demand& d, const Machine& m, const FamilyScalars& family, double tensor, Visit visit) {
+void for_each_wave(const Demand& d, const Machine& m, const FamilyScalars& family, const Speeds& speeds, Visit visit) {
   const double ctas = static_cast<double>(d.plan.ctas);
   const double capacity = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
   if (d.plan.longest > d.plan.steps) {  // unequal CTAs: heavy first over persistent slots
@@ -91,13 +95,13 @@ void for_each_wave(const Demand& d, const Machine& m, const FamilyScalars& famil
     const double sms = std::min(ctas, m.sm_count), most = std::ceil(ctas / sms), resident = std::ceil(slots / sms);
     const double length = d.plan.longest - 2 * (d.plan.longest - d.plan.steps) * (most - 1) * sms / ctas;
     const double steps = std::max({ctas * d.plan.steps / slots, d.plan.longest, most * length / resident});
-    visit(wave_times(d, m, family, slots, steps, ctas / slots, 1.0, tensor), 1.0);
+    visit(wave_times(d, m, family, slots, steps, ctas / slots, 1.0, speeds), 1.0);
     return;
   }
   const double full = std::floor(ctas / capacity);
   const double rest = ctas - full * capacity;
   const auto wave = [&](double at_once, double turns) {
-    return wave_times(d, m, family, at_once, d.plan.steps, turns, at_once / ctas, tensor);
+    return wave_times(d, m, family, at_once, d.plan.steps, turns, at_once / ctas, speeds);
   };
   if (!d.plan.persistent) {
     if (full > 0) visit(wave(capacity, 1), full);
@@ -124,7 +128,7 @@ Seconds dram_time(Bytes read, Bytes write, const Machine& m) {
 
 Seconds price_total(const Demand& d, const Machine& m, const FamilyScalars& family, Seconds give_up) {
   Seconds total = family.fixed + d.chain + link_time(d, m);
-  for_each_wave(d, m, family, tensor_share(d, m, family), [&](const Wave& wave, double times) {
+  for_each_wave(d, m, family, usual_speeds(d, m, family), [&](const Wave& wave, double times) {
     if (total >= give_up) return;
     Seconds largest;
     for (const Seconds t : wave.own) largest = std::max(largest, t);
@@ -135,14 +139,18 @@ Seconds price_total(const Demand& d, const Machine& m, const FamilyScalars& fami
 }
 
 LaunchTime price(const Demand& d, const Machine& m, const FamilyScalars& family) {
+  return price(d, m, family, usual_speeds(d, m, family));
+}
+
+LaunchTime price(const Demand& d, const Machine& m, const FamilyScalars& family, const Speeds& speeds) {
   LaunchTime out;
   out.fixed = family.fixed + d.chain;
   out.overlap = family.overlap;
-  out.tensor_share = tensor_share(d, m, family);
+  out.tensor_share = speeds.tensor;
   out.dram_share = family.dram_share;
   out.total = out.fixed + link_time(d, m);
   Seconds last;
-  for_each_wave(d, m, family, out.tensor_share, [&](const Wave& wave, double times) {
+  for_each_wave(d, m, family, speeds, [&](const Wave& wave, double times) {
     const Seconds one = pnorm(wave.own, family.overlap) + wave.exposed;
     out.total += times * one;
     out.body += times * one;

@@ -19,6 +19,14 @@ namespace plumbline {
 /// Time of one launch. Never below any single resource's own time.
 LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScalars& family);
 
+/// What a launch really runs at.
+struct Speeds {
+  double tensor = 1;  ///< share of the tensor rate at the SM clock
+  double sm = 1;      ///< SM clock / the machine's
+  double l2 = 1;      ///< of what L2 gives of distinct lines / what it gives at the machine's clock
+};
+LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScalars& family, const Speeds& speeds);
+
 /// Only the total, and it may stop early: when a lower bound exceeds `give_up` it returns that bound. For plan search.
 Seconds price_total(const Demand& demand, const Machine& machine, const FamilyScalars& family, Seconds give_up);
 

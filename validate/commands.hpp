@@ -32,8 +32,9 @@ struct ValidateRequest {
   std::vector<std::string> ops;      ///< empty: all
   std::vector<std::string> studies;  ///< files; empty: train and heldout of the data folder, or quick
   bool quick = false, kernels_table = false;
-  bool alone = false;       ///< card: no library kernels beside our own
-  std::string repeat_file;  ///< --replay: another recording of the same cases
+  bool alone = false;                                     ///< card: no library kernels beside our own
+  std::string repeat_file;                                ///< --replay: another recording of the same cases
+  double least_cap_percent = 0, most_cap_percent = 1000;  ///< power table: of the board's limit
   // fitting only
   std::string family;
   std::vector<FreeScalar> free;
@@ -72,6 +73,11 @@ ExitCode accuracy_answer(const std::vector<ClassSummary>& classes, const std::op
 
 /// Fits and writes the calibration file when one is asked for. Refuses held-out files.
 ExitCode run_fit(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
+
+/// Fits the power section to steady rows and writes the calibration file when one is asked for. Refuses held-out files.
+ExitCode run_fit_power(const ValidateRequest& request, std::ostream& out);
+/// Time, power and clock of steady rows against the engine, by class of work.
+ExitCode run_power_table(const ValidateRequest& request, std::ostream& out);
 
 /// "--set memory.bandwidth=6TB/s".
 Override parse_override(const std::string& text);

@@ -304,6 +304,7 @@ void CudaTiming::steady(const Runner& runner, CacheState cache, CaseMeasurement&
   });
   d.stamps.enqueue_end(d.stream);
   out.conditions = conditions(sampler.stop());
+  out.conditions.board_clock = out.conditions.sm_clock;
   out.conditions.memory_power = d.board.memory_power();
   ExecutionTimes times = d.finish({graphs * executions, launches, 0});
   if (const auto clock = d.stamps.mean_clock(d.stream)) out.conditions.sm_clock = clock;

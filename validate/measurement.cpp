@@ -10,6 +10,7 @@
 #include "arch/files.hpp"
 #include "ops/csv.hpp"
 #include "ops/op_text.hpp"
+#include "validate/study.hpp"
 
 namespace plumbline {
 
@@ -43,6 +44,7 @@ class Columns {
         power_(header.find("measured_W")),
         gpu_(header.find("gpu")),
         clock_(header.find("clock")),
+        data_(header.find("data")),
         stack_(header.find("stack")),
         kernel_(header.find("kernel")),
         scope_(header.find("scope")),
@@ -63,6 +65,7 @@ class Columns {
     }
     if (const std::string_view clock = text(fields, clock_); !clock.empty())
       row.clock = read_clock_mode(clock, "clock");
+    if (const std::string_view data = text(fields, data_); !data.empty()) row.data = read_data_pattern(data, "data");
     row.gpu = text(fields, gpu_);
     row.stack = text(fields, stack_);
     row.kernel = text(fields, kernel_);
@@ -77,7 +80,7 @@ class Columns {
   }
 
   std::size_t op_, shape_, time_;
-  std::optional<std::size_t> dtype_, power_, gpu_, clock_, stack_, kernel_, scope_, id_;
+  std::optional<std::size_t> dtype_, power_, gpu_, clock_, data_, stack_, kernel_, scope_, id_;
 };
 
 }  // namespace

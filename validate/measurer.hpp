@@ -35,6 +35,7 @@ struct Conditions {
   /// Of the SMs' own cycle counters over the timed executions where those last 100 us or more together, else what the
   /// board says, which does not follow the clock within a burst.
   std::optional<Hertz> sm_clock;
+  std::optional<Hertz> board_clock;  ///< steady: what the board says the SM clock is; the SMs skip some of it
   std::optional<Hertz> memory_clock;
   std::optional<Watts> power;         ///< steady: mean of the energy counter over the timed window
   std::optional<Watts> memory_power;  ///< steady: of the memory's domain alone, mean over the last second

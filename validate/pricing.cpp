@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "arch/error.hpp"
@@ -23,19 +24,20 @@ class Machines {
     const std::string& asked = options_.gpu.empty() ? row.gpu : options_.gpu;
     if (asked.empty()) throw BadInput(row.place + ": no gpu column: expected --gpu NAME");
     const ClockMode clock = clock_of(row, options_.clock);
-    auto& slot = machines_[{asked, clock}];
-    if (!slot) slot = make(asked, clock);
+    auto& slot = machines_[{asked, clock, row.data}];
+    if (!slot) slot = make(asked, clock, row.data);
     return *slot;
   }
 
   const std::vector<std::string>& assumptions() const { return assumptions_; }
 
  private:
-  std::shared_ptr<const Machine> make(const std::string& name, ClockMode clock) {
+  std::shared_ptr<const Machine> make(const std::string& name, ClockMode clock, DataPattern data) {
     const Gpu gpu = load_gpu(name, options_.overrides);
     MachineOptions machine_options;
     machine_options.kernels = options_.kernels;
     machine_options.clock = clock;
+    machine_options.data = data;
     // Without a file the engine decides where the scalars come from (the ideal kernel set needs none).
     auto machine = options_.calibration_file.empty()
                        ? make_machine(gpu, machine_options)
@@ -49,7 +51,7 @@ class Machines {
   }
 
   const PricingOptions& options_;
-  std::map<std::pair<std::string, ClockMode>, std::shared_ptr<const Machine>> machines_;
+  std::map<std::tuple<std::string, ClockMode, DataPattern>, std::shared_ptr<const Machine>> machines_;
   std::vector<std::string> assumptions_;
 };
 

@@ -68,6 +68,7 @@ MeasuredLaunch read_launch(const JsonValue& v) {
 Conditions read_conditions(const JsonValue& v) {
   Conditions c;
   if (const auto clock = v.find("sm_clock_Hz")) c.sm_clock = positive(*clock) * units::Hz;
+  if (const auto clock = v.find("board_clock_Hz")) c.board_clock = positive(*clock) * units::Hz;
   if (const auto clock = v.find("memory_clock_Hz")) c.memory_clock = positive(*clock) * units::Hz;
   if (const auto power = v.find("power_W")) c.power = positive(*power) * units::W;
   if (const auto power = v.find("memory_power_W")) c.memory_power = positive(*power) * units::W;
@@ -96,11 +97,11 @@ StudyCase read_what(const JsonValue& v) {
 }
 
 CaseMeasurement read_case(const JsonValue& v) {
-  v.refuse_unknown_keys({"op",          "dtype",           "shape",   "cache",         "clock",
-                         "kernels",     "study",           "place",   "fault",         "time_s",
-                         "low_s",       "high_s",          "samples", "kernel",        "plan",
-                         "sm_clock_Hz", "memory_clock_Hz", "power_W", "temperature_C", "clock_event_reasons",
-                         "energy_J",    "launches",        "data",    "memory_power_W"});
+  v.refuse_unknown_keys({"op",          "dtype",           "shape",   "cache",          "clock",
+                         "kernels",     "study",           "place",   "fault",          "time_s",
+                         "low_s",       "high_s",          "samples", "kernel",         "plan",
+                         "sm_clock_Hz", "memory_clock_Hz", "power_W", "temperature_C",  "clock_event_reasons",
+                         "energy_J",    "launches",        "data",    "memory_power_W", "board_clock_Hz"});
   CaseMeasurement c;
   c.what = read_what(v);
   c.kernels = read_kernel_set(v.at("kernels").as_string(), v.at("kernels").place());

@@ -38,6 +38,7 @@ ordered_json launch_json(const MeasuredLaunch& l) {
 
 void add_conditions(const Conditions& c, ordered_json& out) {
   if (c.sm_clock) out["sm_clock_Hz"] = c.sm_clock->in(units::Hz);
+  if (c.board_clock) out["board_clock_Hz"] = c.board_clock->in(units::Hz);
   if (c.memory_clock) out["memory_clock_Hz"] = c.memory_clock->in(units::Hz);
   if (c.power) out["power_W"] = c.power->in(units::W);
   if (c.memory_power) out["memory_power_W"] = c.memory_power->in(units::W);

@@ -18,7 +18,7 @@ namespace {
 using namespace plumbline;
 
 struct Flags {
-  std::vector<std::string> against, fit, where, sets, free;
+  std::vector<std::string> against, fit, fit_power, power_table, where, sets, free;
   std::string replay, clock, kernels = "own";
   bool calibrate = false, unbalanced = false;
   double min_us = 0;
@@ -32,6 +32,17 @@ void add_inputs(CLI::App& app, Flags& flags) {
   auto* fit = app.add_option("--fit", flags.fit, "fit calibration scalars to measured training rows");
   auto* replay = app.add_option("--replay", flags.replay, "compare with a recording that --out wrote");
   auto* calibrate = app.add_flag("--calibrate", flags.calibrate, "measure the card's scalars (needs a device)");
+  auto* fit_power = app.add_option("--fit-power", flags.fit_power,
+                                   "fit energies, voltage and data factors to steady rows (recordings, CSV)");
+  auto* power_table = app.add_option("--power-table", flags.power_table,
+                                     "time, power and clock of steady rows against the model, by class");
+  for (auto* other : {against, fit, replay, calibrate}) {
+    fit_power->excludes(other);
+    power_table->excludes(other);
+  }
+  fit_power->excludes(power_table);
+  app.add_option("--least-cap", flags.request.least_cap_percent, "--power-table: rows from this percentage of the cap");
+  app.add_option("--most-cap", flags.request.most_cap_percent, "--power-table: rows up to this percentage of the cap");
   against->excludes(fit)->excludes(replay)->excludes(calibrate);
   fit->excludes(replay)->excludes(calibrate);
   replay->excludes(calibrate);
@@ -66,7 +77,8 @@ void add_outputs(CLI::App& app, Flags& flags) {
                  "--fit: scalars to fit: NAME[=START[:LOW:HIGH]], or machine.NAME (default: all of the family)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_option("--source", flags.request.source, "--fit: what the rows are, for the calibration's provenance");
+  app.add_option("--source", flags.request.source,
+                 "--fit, --fit-power: what the rows are, for the calibration's provenance");
   app.add_flag("--unbalanced", flags.unbalanced, "--fit: do not weigh size classes equally (stacks always are)");
 }
 
@@ -111,6 +123,14 @@ ExitCode run(Flags& flags) {
   if (!flags.fit.empty()) {
     flags.request.files = flags.fit;
     return run_fit(flags.request, std::cout, std::cerr);
+  }
+  if (!flags.fit_power.empty()) {
+    flags.request.files = flags.fit_power;
+    return run_fit_power(flags.request, std::cout);
+  }
+  if (!flags.power_table.empty()) {
+    flags.request.files = flags.power_table;
+    return run_power_table(flags.request, std::cout);
   }
   if (!flags.against.empty()) {
     flags.request.files = flags.against;

@@ -1,0 +1,186 @@
+// Power, energy and clock: by hand on the toy GPU, and the laws on random machines.
+#include "model/power.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+
+#include "ops/llm.hpp"
+#include "tests/support/random_gpu.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace testing_support;
+
+void set(Calibration& c, const char* name, double value) { c.power[name] = Scalar{value, "a round number"}; }
+
+/// 20 W, 10 W of clocks; 2 pJ a FLOP, 20 pJ a DRAM byte; the voltage falls from 1 at boost to 0.5 at half of it.
+Calibration powered(Calibration c = toy_calibration()) {
+  for (const char* name : {"fp32_J_per_FLOP", "sfu_J", "instruction_J", "smem_J_per_B", "l2_J_per_B"}) set(c, name, 0);
+  set(c, "constant_W", 20);
+  set(c, "clocked_W", 10);
+  set(c, "tensor_bf16_J_per_FLOP", 2e-12);
+  set(c, "dram_read_J_per_B", 20e-12);
+  set(c, "dram_write_J_per_B", 20e-12);
+  set(c, "knee_fraction", 0.5);
+  set(c, "floor_voltage_fraction", 0.5);
+  set(c, "tensor_toggle_zeros", 0.5);
+  set(c, "move_toggle_zeros", 0.75);
+  return c;
+}
+
+std::shared_ptr<const Machine> machine_with(ClockMode clock, double cap_W, const Calibration& c = powered(),
+                                            const Gpu& gpu = toy_gpu(), DataPattern data = DataPattern::normal) {
+  return make_machine(gpu, c, MachineOptions{KernelSet::library, clock, cap_W * units::W, data});
+}
+
+const Op kCopy = Transfer{TransferKind::d2d, 1'000'000'000};
+const Op kCube = Gemm{8192, 8192, 8192, 1, {}, false};
+
+TEST(Power, ACopyTakesWhatItsBytesTake) {
+  const OpPrediction p = predict(kCopy, *machine_with(ClockMode::steady, 100));
+  // 2 GB x 20 pJ, and 30 W for as long as it lasts
+  EXPECT_NEAR(p.energy->in(units::J), 0.04 + 30 * p.time.in(units::s), 1e-9);
+  EXPECT_NEAR(p.power->in(units::W), 30 + 0.04 / p.time.in(units::s), 1e-6);
+  EXPECT_DOUBLE_EQ(p.clock.in(units::GHz), 1);
+  const OpPrediction zeros =
+      predict(kCopy, *machine_with(ClockMode::steady, 100, powered(), toy_gpu(), DataPattern::zeros));
+  EXPECT_NEAR(zeros.energy->in(units::J), 0.03 + 30 * zeros.time.in(units::s), 1e-9);
+}
+
+TEST(Power, DenseWorkSinksToTheClockThatTheCapLeaves) {
+  const OpPrediction burst = predict(kCube, *machine_with(ClockMode::burst, 35));
+  const OpPrediction steady = predict(kCube, *machine_with(ClockMode::steady, 35));
+  // 2 x 8192^3 FLOP in 10 TFLOP/s: 20 W beside the standing 30, so the cap of 35 W acts
+  EXPECT_NEAR(burst.power->in(units::W), 50, 1);
+  EXPECT_DOUBLE_EQ(burst.clock.in(units::GHz), 1);
+  EXPECT_LE(steady.power->in(units::W), 35);
+  EXPECT_GT(steady.power->in(units::W), 34.9);
+  EXPECT_GT(steady.time, burst.time);
+  // all but 20 W goes with f v(f), v = f^2 above half the clock: 15 W of about 30 are left at f = 0.5^(1/3)
+  EXPECT_NEAR(steady.clock.in(units::GHz), std::cbrt(15 / (burst.power->in(units::W)-20)), 0.01);
+}
+
+TEST(Power, BelowTheKneeTheVoltageIsFlat) {
+  const PowerScalars p = *read_power_scalars(powered());
+  EXPECT_DOUBLE_EQ(voltage_squared(p, 1), 1);
+  EXPECT_DOUBLE_EQ(voltage_squared(p, 0.75), 0.75 * 0.75);
+  EXPECT_DOUBLE_EQ(voltage_squared(p, 0.5), 0.25);
+  EXPECT_DOUBLE_EQ(voltage_squared(p, 0.3), 0.25);
+}
+
+TEST(Power, TensorWorkSkipsCycles) {
+  Calibration c = powered();
+  set(c, "droop_ratio", 0.1);
+  set(c, "droop_active_ratio", 0.2);
+  const PowerScalars p = *read_power_scalars(c);
+  EXPECT_DOUBLE_EQ(droop(p, 1, DataPattern::normal), 0.3);
+  EXPECT_DOUBLE_EQ(droop(p, 0.5, DataPattern::normal), 0.2);
+  EXPECT_DOUBLE_EQ(droop(p, 1, DataPattern::zeros), 0.1);
+  EXPECT_LT(predict(kCube, *machine_with(ClockMode::burst, 100, c)).clock.in(units::GHz), 0.75);
+  EXPECT_DOUBLE_EQ(predict(kCopy, *machine_with(ClockMode::burst, 100, c)).clock.in(units::GHz), 1);
+}
+
+TEST(Power, LeakageFollowsTheTemperature) {
+  Calibration c = powered();
+  set(c, "leakage_W_per_K", 0.5);
+  set(c, "reference_C", 50);
+  set(c, "cool_C", 30);
+  set(c, "thermal_K_per_W", 1);
+  const PowerScalars p = *read_power_scalars(c);
+  // P = 30 + 30 + 0.5 (30 + P - 50): 100 W
+  EXPECT_NEAR(settled_power(p, 1, 30.0 * units::W).in(units::W), 100, 1e-9);
+}
+
+TEST(Power, NothingIsSaidOfACardWithoutEnergies) {
+  const auto m =
+      make_machine(toy_gpu(), toy_calibration(), MachineOptions{KernelSet::library, ClockMode::steady, {}, {}});
+  EXPECT_FALSE(predict(kCube, *m).power.has_value());
+  MachineOptions zeros{KernelSet::library, ClockMode::steady, {}, DataPattern::zeros};
+  EXPECT_THROW(make_machine(toy_gpu(), toy_calibration(), zeros), NotModelled);
+}
+
+TEST(Power, ACapBelowTheIdleChipIsRefused) { EXPECT_THROW(machine_with(ClockMode::steady, 15), BadInput); }
+
+/// Scalars within about three times of what cards take.
+Calibration random_power() {
+  Calibration c = powered(random_calibration());
+  // the share of a regulator that acts within a burst of library kernels is another law's
+  c.machine["regulator_lag_s"].value = 0;
+  set(c, "constant_W", between(10, 30));
+  set(c, "clocked_W", between(1, 15));
+  set(c, "tensor_bf16_J_per_FLOP", between(0.1, 20) * 1e-12);
+  set(c, "fp32_J_per_FLOP", between(0, 30) * 1e-12);
+  set(c, "l2_J_per_B", between(0, 50) * 1e-12);
+  set(c, "knee_fraction", between(0.3, 0.9));
+  set(c, "floor_voltage_fraction", between(0.5, 1));
+  set(c, "droop_ratio", between(0, 0.1));
+  set(c, "droop_active_ratio", between(0, 0.2));
+  set(c, "leakage_W_per_K", between(0, 0.3));
+  set(c, "cool_C", between(20, 50));
+  set(c, "thermal_K_per_W", between(0, 0.1));
+  return c;
+}
+
+/// What the chip takes at its lowest clock even so: DRAM in full flow is not slowed by it.
+constexpr double kAnyWork_W = 400;
+
+RC_GTEST_PROP(PowerLaws, BetweenIdleAndTheCapAndEnergyIsTheirProductWithTime, ()) {
+  const Gpu gpu = random_gpu();
+  const Calibration c = random_power();
+  const double cap = kAnyWork_W + between(0, 400);
+  const auto m = machine_with(ClockMode::steady, cap, c, gpu);
+  const auto burst = machine_with(ClockMode::burst, cap, c, gpu);
+  for (int i = 0; i < 20; ++i) {
+    const Op op = random_op_on(*m);
+    const OpPrediction p = predict(op, *m), fast = predict(op, *burst);
+    RC_ASSERT(p.power && p.energy);
+    RC_ASSERT(*p.power <= m->power_cap * (1 + 1e-6) || p.clock <= gpu.boost_clock * kLowestClockShare * (1 + 1e-9));
+    RC_ASSERT(*p.power > Watts{});
+    RC_ASSERT(std::abs(*p.energy / (*p.power * p.time) - 1) < 1e-12);
+    RC_ASSERT(p.clock <= gpu.boost_clock * (1 + 1e-12) && p.clock > Hertz{});
+    RC_ASSERT(p.time * (1 + 1e-3) >= fast.time);
+    RC_ASSERT(p.low <= p.time && p.time <= p.high);
+  }
+}
+
+RC_GTEST_PROP(PowerLaws, AHigherCapNeverSlows, ()) {
+  const Gpu gpu = random_gpu();
+  const Calibration c = random_power();
+  const double cap = between(60, 400);
+  const auto low = machine_with(ClockMode::steady, cap, c, gpu);
+  const auto high = machine_with(ClockMode::steady, 1.5 * cap, c, gpu);
+  for (int i = 0; i < 20; ++i) {
+    const Op op = random_op_on(*low);
+    RC_ASSERT(predict(op, *high).time <= predict(op, *low).time * (1 + 2e-3));
+  }
+}
+
+TEST(PowerOfAStep, SumsItsOperatorsAndMeetsTheCapInTheMean) {
+  const Llm llm = load_llm("llama-3.2-1b");
+  Workload w;
+  w.phase = Phase::prefill;
+  w.prompt = 2048;
+  for (const Runtime runtime : {Runtime::graph, Runtime::stream, Runtime::eager}) {
+    const auto m = machine_with(ClockMode::steady, 40);
+    const StepPrediction step = predict(llm, w, *m, RunOptions{runtime});
+    ASSERT_TRUE(step.power && step.energy);
+    EXPECT_LE(step.power->in(units::W), 40);
+    EXPECT_NEAR(*step.energy / (*step.power * step.latency), 1, 1e-12);
+    Joules sum;
+    Seconds gaps;
+    for (const NodePrediction& n : step.nodes) {
+      sum += static_cast<double>(n.node->count) * *n.op.energy;
+      gaps += static_cast<double>(n.node->count) * n.gap;
+    }
+    EXPECT_LE(sum.in(units::J), step.energy->in(units::J) * (1 + 1e-12));
+    if (gaps <= Seconds{}) {
+      EXPECT_NEAR(sum / *step.energy, 1, 1e-12);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plumbline

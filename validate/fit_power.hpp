@@ -1,0 +1,68 @@
+// The energies, voltage and data factors of a card, fitted to steady runs of known time, clock and power.
+//
+// Power is linear in everything but the voltage curve and the data factors: those few are searched (Nelder, Mead 1965),
+// and for each trial of them the energies are the non-negative least squares (Lawson, Hanson 1974) of relative errors.
+// Counts of what a launch does come from the engine's own demands; times and clocks are the measured ones, so that no
+// error of a predicted time gets into an energy.
+#pragma once
+
+#include <Eigen/Core>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/calibration.hpp"
+#include "arch/gpu.hpp"
+#include "model/power.hpp"
+#include "validate/measurement.hpp"
+#include "validate/recorded.hpp"
+
+namespace plumbline {
+
+/// One run: what it did, how long it took, and what the board said.
+struct PowerRow {
+  Op op;
+  bool warm = false;
+  DataPattern data = DataPattern::normal;
+  KernelSet kernels = KernelSet::own;
+  ClockMode clock = ClockMode::steady;
+  Seconds time;
+  std::optional<Watts> power;        ///< steady runs
+  std::optional<Hertz> sm_clock;     ///< mean of the SMs' own counters
+  std::optional<Hertz> board_clock;  ///< what the regulator has set
+  std::optional<double> temperature_C;
+  std::string text;   ///< "gemm bf16 M=...": for people
+  std::string place;  ///< "power.csv:17"
+};
+
+/// Recordings (.json) give their cases, CSV files their rows with a power. Faults are left out.
+std::vector<PowerRow> read_power_rows(const std::vector<std::string>& files, KernelSet csv_kernels,
+                                      const std::string& gpu);
+
+struct PowerFit {
+  Calibration calibration;  ///< `start` with the new section
+  PowerScalars scalars;
+  long power_rows = 0, clock_rows = 0;
+  double power_median = 0, power_p90 = 0;  ///< of |ln(predicted / measured)| at measured time and clock
+  double droop_median = 0;                 ///< of |ln| of the SMs' clock over the one set
+  std::vector<std::string> worst;          ///< rows with the largest errors, for people
+};
+
+/// Throws BadInput when there are fewer rows than scalars.
+PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<PowerRow>& rows,
+                   const std::string& source);
+std::string fit_report(const PowerFit& fit);
+
+/// Steady rows against the engine run freely: medians of |ln(predicted / measured)| of time, power and clock, by class
+/// of work. `least_power`, `most_power`: shares of the cap between which rows count; `at_least`: shorter are left out.
+struct PowerTableOptions {
+  double least_power = 0, most_power = 10;
+  Seconds at_least;
+};
+std::string power_table(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                        const PowerTableOptions& options);
+
+/// x >= 0 that minimizes |A x - b|.
+Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a, const Eigen::VectorXd& b);
+
+}  // namespace plumbline
