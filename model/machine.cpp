@@ -157,6 +157,11 @@ void read_families(Machine& m) {
 
 void read_power(Machine& m, const MachineOptions& options) {
   m.power = read_power_scalars(m.calibration);
+  if (m.power && m.calibration.inherited) {
+    m.power = scaled_to(*m.power, load_gpu(m.calibration.gpu), m.gpu);
+    m.assumptions.push_back("no energies of " + m.gpu.name + ": as shares of the power cap taken over from " +
+                            m.calibration.gpu + ", not measured; power may be off by half");
+  }
   m.power_cap = options.power_cap.value_or(m.gpu.tdp);
   m.data = options.data;
   if (m.power) {

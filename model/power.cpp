@@ -62,13 +62,50 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
   p.l2 = s.number("l2_J_per_B") * (units::J / units::B);
   p.dram_read = s.number("dram_read_J_per_B") * (units::J / units::B);
   p.dram_write = s.number("dram_write_J_per_B") * (units::J / units::B);
+  p.memory_supply = s.number_or("memory_supply_fraction", 1);
   for (std::size_t i = 0; i < kDataPatternCount; ++i) {
     const std::string pattern(name(static_cast<DataPattern>(i)));
     p.tensor_toggle[i] = s.number_or("tensor_toggle_" + pattern, 1);
     p.move_toggle[i] = s.number_or("move_toggle_" + pattern, 1);
   }
   p.droop = s.number_or("droop_ratio", 0);
-  p.droop_active = s.number_or("droop_active_ratio", 0);
+  p.droop_per_W = s.number_or("droop_ratio_per_W", 0);
+  p.droop_from = s.number_or("droop_from_W", 0) * units::W;
+  p.regulator_aim = s.number_or("regulator_aim_fraction", 1);
+  return p;
+}
+
+PowerScalars scaled_to(const PowerScalars& power, const Gpu& from, const Gpu& to) {
+  const double cap = to.tdp / from.tdp;
+  // joules a unit go with watts over units a second; a rate that one of the cards lacks changes nothing
+  const auto factor = [cap](double here, double there) { return here > 0 && there > 0 ? cap * here / there : cap; };
+  const auto sm_rate = [](const Gpu& g, double per_clk) {
+    return static_cast<double>(g.sm_count) * per_clk * g.boost_clock.in(units::Hz);
+  };
+  PowerScalars p = power;
+  p.constant *= cap;
+  p.clocked *= cap;
+  p.leakage_per_K *= cap;
+  p.kelvin_per_W /= cap;
+  p.droop_from *= cap;
+  p.droop_per_W /= cap;
+  for (std::size_t i = 0; i < kDTypeCount; ++i) {
+    const auto type = static_cast<DType>(i);
+    DType rated = type;
+    if (from.sm.tensor_flop_per_clk[type] <= 0 || to.sm.tensor_flop_per_clk[type] <= 0) rated = DType::fp16;
+    p.tensor[type] = power.tensor[type] * factor(sm_rate(from, from.sm.tensor_flop_per_clk[rated]),
+                                                 sm_rate(to, to.sm.tensor_flop_per_clk[rated]));
+  }
+  const double lanes = factor(sm_rate(from, from.sm.fp32_flop_per_clk), sm_rate(to, to.sm.fp32_flop_per_clk));
+  p.fp32 *= lanes;
+  p.instruction *= lanes;
+  p.sfu *= factor(sm_rate(from, from.sm.sfu_op_per_clk), sm_rate(to, to.sm.sfu_op_per_clk));
+  p.smem *= factor(sm_rate(from, from.sm.smem_bytes_per_clk.in(units::B)),
+                   sm_rate(to, to.sm.smem_bytes_per_clk.in(units::B)));
+  p.l2 *= factor(from.l2.bandwidth.in(units::B_per_s), to.l2.bandwidth.in(units::B_per_s));
+  const double dram = factor(from.memory.bandwidth.in(units::B_per_s), to.memory.bandwidth.in(units::B_per_s));
+  p.dram_read *= dram;
+  p.dram_write *= dram;
   return p;
 }
 
@@ -98,7 +135,9 @@ LaunchEnergy energy_of(const Activity& a, DType math, const PowerScalars& p, Dat
   LaunchEnergy e;
   e.chip = (a.tensor * tensor + a.padded * zeros) * p.tensor[math] + a.fp32 * p.fp32 + a.sfu * p.sfu +
            a.instructions * p.instruction + (a.smem * p.smem + a.l2 * p.l2) * move;
-  e.memory = (a.dram_read * p.dram_read + a.dram_write * p.dram_write) * move;
+  const Joules moved = (a.dram_read * p.dram_read + a.dram_write * p.dram_write) * move;
+  e.memory = p.memory_supply * moved;
+  e.chip += moved - e.memory;
   return e;
 }
 
@@ -109,11 +148,13 @@ double voltage_squared(const PowerScalars& p, double share) {
   return v * v;
 }
 
-double droop(const PowerScalars& p, double busy, DataPattern data) {
-  // what bits change beyond those of zeros, whose share the first term holds
-  const double zeros = p.tensor_toggle[static_cast<std::size_t>(DataPattern::zeros)];
-  const double toggle = zeros < 1 ? (p.tensor_toggle[static_cast<std::size_t>(data)] - zeros) / (1 - zeros) : 1.0;
-  return std::clamp(p.droop + p.droop_active * std::min(1.0, busy) * toggle, 0.0, 0.5);
+double kept_cycles(const PowerScalars& p, Watts full, Watts standing) {
+  const double usual = 1 - p.droop;
+  if (full <= p.droop_from || p.droop_per_W <= 0) return usual;
+  // kept = usual - slope (P - from), P = standing + (full - standing) kept / usual
+  const double slope = p.droop_per_W;
+  const double above = slope * (standing - p.droop_from).in(units::W), work = slope * (full - standing).in(units::W);
+  return std::clamp((usual - above) / (1 + work / usual), 0.5 * usual, usual);
 }
 
 Watts settled_power(const PowerScalars& p, double share, Watts dynamic) {

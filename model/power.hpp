@@ -6,11 +6,13 @@
 // n_k counts what a launch does on the chip (tensor FLOPs by format, FP32 and SFU operations, instructions, bytes
 // through shared memory and L2), from the same Demand that its time comes from; t(f) is that time with SM cycles at f
 // and DRAM in its own time. V is flat up to a knee and rises linearly above it (arXiv 2607.00819: A40 to H200 need no
-// more). The memory has a supply of its own. The temperature follows the power: T = T_cool + R x P.
-// The n_k e_k do not depend on f, so a launch's energy is two numbers, worked out once.
+// more). The memory has a supply of its own, on which
+// a part of a DRAM byte's energy is spent; the way through the chip takes the other. The temperature follows the power:
+// T = T_cool + R x P. The n_k e_k do not depend on f, so a launch's energy is two numbers, worked out once.
 //
 // Two clocks: the regulator sets f so that the mean power meets the cap (tens of ms); within microseconds the SMs skip
-// cycles of it where tensor units work, by a share that grows with how busy those are and with the bits that change.
+// cycles of it where tensor units work: a fixed share, and beyond some power (bursts on random data) more with every
+// watt, as a load line has it. Nothing but the SMs' own cycle counters shows it: the board reports f.
 #pragma once
 
 #include <algorithm>
@@ -45,14 +47,21 @@ struct PowerScalars {
   JoulesPerFlop fp32;
   Joules sfu, instruction;  ///< of one thread's operation; `instruction`: beyond what it computes
   JoulesPerByte smem, l2, dram_read, dram_write;
+  double memory_supply = 1;  ///< share of a DRAM byte's energy on the memory's own supply; the rest is the chip's
   /// Share of the energy of tensor FLOPs, and of moving their operands and all other data, that a pattern takes.
   std::array<double, kDataPatternCount> tensor_toggle{1, 1, 1, 1}, move_toggle{1, 1, 1, 1};
-  double droop = 0;         ///< share of SM cycles skipped where tensor units work at all
-  double droop_active = 0;  ///< and by how much more when they never rest, on standard normal data
+  double droop = 0;        ///< share of SM cycles skipped where tensor units work
+  double droop_per_W = 0;  ///< and by how much more for each watt beyond `droop_from`: the load line
+  Watts droop_from;
+  double regulator_aim = 1;  ///< mean power that the regulator settles at / the cap
 };
 
 /// Nothing when the calibration has no such section. Throws BadInput for one that lacks a scalar.
 std::optional<PowerScalars> read_power_scalars(const Calibration& calibration);
+
+/// For a card without energies of its own: each resource at its full rate takes the same share of the cap as it does on
+/// `from`. Not measured on `to`: a first guess that keeps power between idle and the cap.
+PowerScalars scaled_to(const PowerScalars& power, const Gpu& from, const Gpu& to);
 
 /// What a launch does, beside its time: the counts n_k.
 struct Activity {
@@ -72,8 +81,9 @@ LaunchEnergy energy_of(const Activity& activity, DType math, const PowerScalars&
 
 /// v(f) of a share f of the boost clock.
 double voltage_squared(const PowerScalars& power, double clock_share);
-/// Share of SM cycles skipped; `busy`: share of cycles in which the tensor units work.
-double droop(const PowerScalars& power, double busy, DataPattern data);
+/// Share of SM cycles that is left where tensor units work; `full`: power if only `droop` were skipped, `standing`: the
+/// part of it that does not go with the cycles. Both at one voltage.
+double kept_cycles(const PowerScalars& power, Watts full, Watts standing);
 /// Board power when work takes `dynamic` beside what the clocks take at this share of the boost clock, once the
 /// temperature has followed.
 Watts settled_power(const PowerScalars& power, double clock_share, Watts dynamic);

@@ -120,7 +120,8 @@ void add_up_energy(StepPrediction& out, const Machine& m, double clock_share) {
 /// as long as it takes at that clock, has the cap as its mean.
 void settle(StepPrediction& out, const Machine& m, const RunOptions& options) {
   add_up_energy(out, m, 1);
-  if (m.clock_mode == ClockMode::burst || *out.power <= m.power_cap) return;
+  const Watts aim = m.power->regulator_aim * m.power_cap;
+  if (m.clock_mode == ClockMode::burst || *out.power <= aim) return;
   double last = 1;
   const auto power_at = [&](double share) {
     last = share;
@@ -132,7 +133,7 @@ void settle(StepPrediction& out, const Machine& m, const RunOptions& options) {
     add_up_energy(out, m, share);
     return *out.power;
   };
-  const double share = settled_clock_share(*m.power, m.power_cap, *out.power, power_at);
+  const double share = settled_clock_share(*m.power, aim, *out.power, power_at);
   if (share != last) power_at(share);
   for (NodePrediction& n : out.nodes) conclude(n.op);
 }

@@ -16,24 +16,9 @@ namespace plumbline {
 namespace {
 
 /// Columns of the least squares: watts a unit of each, joules a unit of work.
-enum Column {
-  kConstant,
-  kClocked,
-  kLeakage,
-  kBf16,
-  kFp8,
-  kFp32,
-  kSfu,
-  kInstruction,
-  kSmem,
-  kL2,
-  kRead,
-  kWrite,
-  kColumns
-};
+enum Column { kConstant, kClocked, kBf16, kFp8, kFp32, kSfu, kInstruction, kSmem, kL2, kRead, kWrite, kColumns };
 constexpr const char* kNames[kColumns] = {"constant_W",
                                           "clocked_W",
-                                          "leakage_W_per_K",
                                           "tensor_bf16_J_per_FLOP",
                                           "tensor_fp8_J_per_FLOP",
                                           "fp32_J_per_FLOP",
@@ -52,6 +37,7 @@ constexpr double kPico = 1e-12;
 /// What is searched beside the energies.
 struct Shape {
   double knee = 0.6, floor_voltage = 0.8;
+  double memory_supply = 0.35;  ///< not searched: from the memory's own reading
   std::array<double, kDataPatternCount> tensor{1, 0.5, 0.85, 1}, move{1, 0.8, 0.9, 1};
 };
 
@@ -60,8 +46,6 @@ struct Counted {
   DType math = DType::bf16;
   Seconds time;
   double share = 1;  ///< of the boost clock, as set
-  double busy = 0;   ///< tensor units, of SM cycles
-  double above_C = 0;
   DataPattern data = DataPattern::normal;
   double watts = 0;
   std::optional<double> kept;  ///< SM clock / clock set
@@ -112,9 +96,6 @@ std::optional<Counted> count(const PowerRow& row, Planner& planner, const Gpu& g
   c.data = row.data;
   c.row = &row;
   if (row.power) c.watts = row.power->in(units::W);
-  if (row.temperature_C) c.above_C = *row.temperature_C - kReference_C;
-  const Hertz effective = row.sm_clock.value_or(gpu.boost_clock);
-  c.busy = std::min(1.0, tensor_clk / (static_cast<double>(gpu.sm_count) * (effective * row.time)));
   const std::optional<Hertz> set = row.clock == ClockMode::burst ? gpu.boost_clock : row.board_clock;
   if (set) c.share = std::min(1.0, *set / gpu.boost_clock);
   if (set && row.sm_clock && tensor_clk > 0) c.kept = std::min(1.0, *row.sm_clock / *set);
@@ -141,75 +122,151 @@ Eigen::RowVectorXd columns_of(const Counted& c, const Shape& s) {
   Eigen::RowVectorXd x = Eigen::RowVectorXd::Zero(kColumns);
   x[kConstant] = 1;
   x[kClocked] = c.share * v;
-  x[kLeakage] = c.above_C;
   x[c.math == DType::fp8 ? kFp8 : kBf16] = tensor * per_s;
   x[kFp32] = c.work.fp32.in(units::FLOP)*per_s;
   x[kSfu] = c.work.sfu * per_s;
   x[kInstruction] = c.work.instructions * per_s;
   x[kSmem] = c.work.smem.in(units::B)*move * per_s;
   x[kL2] = c.work.l2.in(units::B)*move * per_s;
-  x[kRead] = c.work.dram_read.in(units::B)*move * per_s / v;  // a supply of its own
-  x[kWrite] = c.work.dram_write.in(units::B)*move * per_s / v;
+  const double supplies = s.memory_supply / v + 1 - s.memory_supply;  // the memory's own does not follow the clock
+  x[kRead] = c.work.dram_read.in(units::B)*move * per_s * supplies;
+  x[kWrite] = c.work.dram_write.in(units::B)*move * per_s * supplies;
   return x;
 }
 
 struct Solved {
   Eigen::VectorXd energies;
-  std::vector<double> errors;  ///< ln(predicted / measured)
+  std::vector<double> errors;  ///< predicted / measured - 1
   double loss = 0;
 };
 
+/// Sum of absolute relative errors, rounded off below 3 %, by least squares with weights of the errors before: a few
+/// odd rows (an L2 that does not keep what it should) must not bend the rest.
 Solved solve(const std::vector<Counted>& rows, const Shape& shape) {
+  constexpr double kAbsoluteFrom = 0.03;
+  constexpr int kRounds = 8;
   const auto n = static_cast<Eigen::Index>(rows.size());
   Eigen::MatrixXd a(n, kColumns);
   for (Eigen::Index i = 0; i < n; ++i) {
-    a.row(i) = columns_of(rows[static_cast<std::size_t>(i)], shape) / rows[static_cast<std::size_t>(i)].watts;
+    const Counted& c = rows[static_cast<std::size_t>(i)];
+    a.row(i) = columns_of(c, shape) / c.watts;
   }
   Solved out;
-  out.energies = non_negative_least_squares(a, Eigen::VectorXd::Ones(n));
-  const Eigen::VectorXd predicted = a * out.energies;
+  Eigen::VectorXd weight = Eigen::VectorXd::Ones(n), error;
+  for (int round = 0; round < kRounds; ++round) {
+    const Eigen::VectorXd root = weight.cwiseSqrt();
+    out.energies = non_negative_least_squares(root.asDiagonal() * a, root);
+    error = a * out.energies - Eigen::VectorXd::Ones(n);
+    weight = error.cwiseAbs().cwiseMax(kAbsoluteFrom).cwiseInverse() * kAbsoluteFrom;
+  }
   for (Eigen::Index i = 0; i < n; ++i) {
-    out.errors.push_back(std::log(std::max(predicted[i], 1e-3)));
-    const double e = std::abs(out.errors.back());
-    constexpr double kAbsoluteFrom = 0.05;  // Huber's: a few odd rows must not bend the rest
-    out.loss += e < kAbsoluteFrom ? e * e : kAbsoluteFrom * (2 * e - kAbsoluteFrom);
+    const double e = std::abs(error[i]);
+    out.errors.push_back(error[i]);
+    out.loss += e < kAbsoluteFrom ? 0.5 * e * e / kAbsoluteFrom : e - 0.5 * kAbsoluteFrom;
   }
   return out;
 }
 
 /// The searched numbers as a point and back; each is kept inside its bounds.
 constexpr std::size_t kSearched = 8;
-Shape shape_of(const std::vector<double>& x) {
+constexpr std::array<double, kSearched> kStart{0.6, 0.8, 0.5, 0.85, 1, 0.7, 0.85, 0.9};
+constexpr std::array<double, kSearched> kLow{0.3, 0.5, 0.1, 0.4, 0.9, 0.4, 0.5, 0.6};
+constexpr std::array<double, kSearched> kHigh{0.9, 1, 0.9, 1.1, 1.1, 1, 1.1, 1.1};
+
+std::vector<double> inside(std::vector<double> x) {
+  for (std::size_t i = 0; i < kSearched; ++i) x[i] = std::clamp(x[i], kLow[i], kHigh[i]);
+  return x;
+}
+
+Shape shape_of(const std::vector<double>& at, double memory_supply) {
+  const std::vector<double> x = inside(at);
   Shape s;
-  s.knee = std::clamp(x[0], 0.3, 0.95);
-  s.floor_voltage = std::clamp(x[1], 0.5, 1.0);
-  s.tensor = {1, std::clamp(x[2], 0.1, 1.0), std::clamp(x[3], 0.1, 1.3), std::clamp(x[4], 0.1, 1.3)};
-  s.move = {1, std::clamp(x[5], 0.1, 1.0), std::clamp(x[6], 0.1, 1.3), std::clamp(x[7], 0.1, 1.3)};
+  s.memory_supply = memory_supply;
+  s.knee = x[0];
+  s.floor_voltage = x[1];
+  s.tensor = {1, x[2], x[3], x[4]};
+  s.move = {1, x[5], x[6], x[7]};
   return s;
 }
 
-/// Skipped share of SM cycles = droop + droop_active x busy x (bits beyond zeros'): two numbers, least squares.
-Eigen::Vector2d fit_droop(const std::vector<Counted>& rows, const Shape& shape, double& median_error) {
-  std::vector<const Counted*> used;
+double search_loss(const std::vector<Counted>& rows, const std::vector<double>& x, double memory_supply) {
+  double outside = 0;
+  const std::vector<double> in = inside(x);
+  for (std::size_t i = 0; i < kSearched; ++i) outside += (x[i] - in[i]) * (x[i] - in[i]);
+  return solve(rows, shape_of(x, memory_supply)).loss + 10 * outside;
+}
+
+/// Picojoules a byte of DRAM traffic on the memory's own supply: the slope of its reading over bytes a second of cold
+/// work and of work that moves nothing. 0 where the board has no such reading.
+double memory_energy_per_byte(const std::vector<Counted>& rows) {
+  double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
   for (const Counted& c : rows) {
-    if (c.kept) used.push_back(&c);
+    if (!c.row->memory_power || c.data != DataPattern::normal) continue;
+    if (c.row->warm && c.work.l2 / c.time > 1.0 * units::TB_per_s) continue;  // what the L2 loses is not in the counts
+    const double x = ((c.work.dram_read + c.work.dram_write) / c.time).in(units::TB_per_s);
+    const double y = c.row->memory_power->in(units::W);
+    n += 1, sx += x, sy += y, sxx += x * x, sxy += x * y;
   }
-  median_error = 0;
-  if (used.size() < 4) return {0, 0};
-  const double zeros = shape.tensor[static_cast<std::size_t>(DataPattern::zeros)];
-  Eigen::MatrixXd a(static_cast<Eigen::Index>(used.size()), 2);
-  Eigen::VectorXd b(a.rows());
-  for (Eigen::Index i = 0; i < a.rows(); ++i) {
-    const Counted& c = *used[static_cast<std::size_t>(i)];
-    const double toggle = zeros < 1 ? (shape.tensor[static_cast<std::size_t>(c.data)] - zeros) / (1 - zeros) : 1;
-    a.row(i) << 1, c.busy * toggle;
-    b[i] = 1 - *c.kept;
+  const double spread = n * sxx - sx * sx;
+  return n < 3 || spread <= 0 ? 0 : std::max(0.0, (n * sxy - sx * sy) / spread);
+}
+
+/// What the SMs skip of their cycles where tensor units work.
+struct Droop {
+  double usual = 0, per_W = 0, from_W = 0, median_error = 0;
+};
+
+/// `usual` from rows of moderate power; then the threshold by trial and the slope by least squares. Power of bursts is
+/// the model's, at the measured time.
+Droop fit_droop(const std::vector<Counted>& rows, const Shape& shape, const Eigen::VectorXd& energies) {
+  constexpr double kModerate_W = 750, kLeast_W = 700, kMost_W = 1000, kTrial_W = 5;
+  std::vector<double> watts, skipped, moderate;
+  for (const Counted& c : rows) {
+    if (!c.kept) continue;
+    watts.push_back(columns_of(c, shape).dot(energies));
+    skipped.push_back(1 - *c.kept);
+    if (watts.back() < kModerate_W) moderate.push_back(skipped.back());
   }
-  const Eigen::VectorXd d = non_negative_least_squares(a, b);
+  Droop best;
+  if (moderate.empty()) return best;
+  best.usual = median(std::move(moderate));
+  double least = -1;
+  for (double from = kLeast_W; from <= kMost_W; from += kTrial_W) {
+    double xx = 0, xy = 0, error = 0;
+    for (std::size_t i = 0; i < watts.size(); ++i) {
+      const double x = std::max(0.0, watts[i] - from);
+      xx += x * x;
+      xy += x * (skipped[i] - best.usual);
+    }
+    const double slope = xx > 0 ? std::max(0.0, xy / xx) : 0;
+    for (std::size_t i = 0; i < watts.size(); ++i) {
+      error += std::abs(skipped[i] - best.usual - slope * std::max(0.0, watts[i] - from));
+    }
+    if (least >= 0 && error >= least) continue;
+    least = error;
+    best.per_W = slope;
+    best.from_W = from;
+  }
   std::vector<double> errors;
-  for (Eigen::Index i = 0; i < a.rows(); ++i) errors.push_back(std::abs(std::log((1 - a.row(i).dot(d)) / (1 - b[i]))));
-  median_error = median(std::move(errors));
-  return d;
+  for (std::size_t i = 0; i < watts.size(); ++i) {
+    const double kept = 1 - best.usual - best.per_W * std::max(0.0, watts[i] - best.from_W);
+    errors.push_back(std::abs(std::log(kept / (1 - skipped[i]))));
+  }
+  best.median_error = median(std::move(errors));
+  return best;
+}
+
+/// Mean power of rows whose clock the regulator holds down, over the cap. Zeros are held down below it as well, by what
+/// we do not know; they do not count.
+double fit_aim(const std::vector<Counted>& rows, const Gpu& gpu) {
+  constexpr double kHeldDown = 0.97;
+  std::vector<double> shares;
+  for (const Counted& c : rows) {
+    if (c.watts > 0 && c.row->board_clock && c.share < kHeldDown && c.data == DataPattern::normal) {
+      shares.push_back(c.watts / gpu.tdp.in(units::W));
+    }
+  }
+  return shares.empty() ? 1 : std::min(1.0, median(std::move(shares)));
 }
 
 /// The chip's temperature as a straight line of power: reports and leakage need no more.
@@ -226,19 +283,20 @@ Eigen::Vector2d fit_temperature(const std::vector<Counted>& rows) {
   return {(sy - slope * sx) / n, slope};
 }
 
-void store(const Solved& solved, const Shape& shape, const Eigen::Vector2d& droop, const Eigen::Vector2d& heat,
+void store(const Solved& solved, const Shape& shape, const Droop& droop, double aim, const Eigen::Vector2d& heat,
            const std::string& source, Calibration& into) {
   const auto set = [&](const std::string& name, double value, const std::string& why) {
     into.power[name] = Scalar{value, why};
   };
   for (int i = 0; i < kColumns; ++i) {
-    const bool watts = i == kConstant || i == kClocked || i == kLeakage;
+    const bool watts = i == kConstant || i == kClocked;
     const double value = solved.energies[i] * (watts ? 1 : kPico);
     set(kNames[i], value, value > 0 ? source : source + "; 0: other terms say it all");
   }
   set("reference_C", kReference_C, "the temperature at which constant_W holds");
   set("cool_C", heat[0], source + ", chip temperature as a line of power");
   set("thermal_K_per_W", heat[1], source + ", chip temperature as a line of power");
+  set("memory_supply_fraction", shape.memory_supply, source + "; from the reading of the memory's domain");
   set("knee_fraction", shape.knee, source);
   set("floor_voltage_fraction", shape.floor_voltage, source);
   for (std::size_t i = 1; i < kDataPatternCount; ++i) {
@@ -246,8 +304,10 @@ void store(const Solved& solved, const Shape& shape, const Eigen::Vector2d& droo
     set("tensor_toggle_" + pattern, shape.tensor[i], source + "; energy of tensor FLOPs over that of normal data");
     set("move_toggle_" + pattern, shape.move[i], source + "; energy of moving data over that of normal data");
   }
-  set("droop_ratio", droop[0], source + "; SM cycles skipped where tensor units work");
-  set("droop_active_ratio", droop[1], source + "; and more of them, times how busy those are");
+  set("droop_ratio", droop.usual, source + "; SM cycles skipped where tensor units work");
+  set("droop_from_W", droop.from_W, source + "; beyond this power more are skipped");
+  set("droop_ratio_per_W", droop.per_W, source + "; and so many more a watt");
+  set("regulator_aim_fraction", aim, source + "; mean power of runs that the regulator holds down / the cap");
 }
 
 /// Power of a row without a clock of its own says little near the cap.
@@ -275,16 +335,25 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
     throw BadInput("--fit-power: expected at least " + std::to_string(kColumns + kSearched) +
                    " steady rows with a power, found " + std::to_string(powered.size()));
   }
-  const std::vector<double> best =
-      simplex_search([&](const std::vector<double>& x) { return solve(powered, shape_of(x)).loss; },
-                     {0.6, 0.8, 0.5, 0.85, 1, 0.8, 0.9, 1}, 0.1, 600);
-  const Shape shape = shape_of(best);
-  const Solved solved = solve(powered, shape);
+  const double per_byte = memory_energy_per_byte(powered);
+  Shape shape;
+  Solved solved;
+  double supply = shape.memory_supply;
+  for (int round = 0; round < 2; ++round) {  // the share needs the whole energy of a byte, which hardly depends on it
+    const std::vector<double> best =
+        simplex_search([&](const std::vector<double>& x) { return search_loss(powered, x, supply); },
+                       {kStart.begin(), kStart.end()}, 0.1, 1000);
+    shape = shape_of(best, supply);
+    solved = solve(powered, shape);
+    const double whole = 0.5 * (solved.energies[kRead] + solved.energies[kWrite]);
+    if (per_byte > 0 && whole > 0) supply = std::clamp(per_byte / whole, 0.05, 1.0);
+  }
   PowerFit fit;
-  const Eigen::Vector2d droop = fit_droop(counted, shape, fit.droop_median);
+  const Droop droop = fit_droop(counted, shape, solved.energies);
+  fit.droop_median = droop.median_error;
   fit.calibration = start;
   fit.calibration.power.clear();
-  store(solved, shape, droop, fit_temperature(powered), source, fit.calibration);
+  store(solved, shape, droop, fit_aim(counted, gpu), fit_temperature(powered), source, fit.calibration);
   fit.scalars = *read_power_scalars(fit.calibration);
   fit.power_rows = static_cast<long>(powered.size());
   fit.clock_rows = static_cast<long>(
@@ -294,7 +363,7 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
   for (std::size_t i = 0; i < powered.size(); ++i) {
     errors.push_back(std::abs(solved.errors[i]));
     char text[80];
-    std::snprintf(text, sizeof text, "%+6.1f %%  %6.1f W  ", 100 * std::expm1(solved.errors[i]), powered[i].watts);
+    std::snprintf(text, sizeof text, "%+6.1f %%  %6.1f W  ", 100 * solved.errors[i], powered[i].watts);
     by_error.emplace_back(errors.back(), text + powered[i].row->text);
   }
   std::sort(by_error.rbegin(), by_error.rend());

@@ -27,9 +27,10 @@ struct PowerRow {
   KernelSet kernels = KernelSet::own;
   ClockMode clock = ClockMode::steady;
   Seconds time;
-  std::optional<Watts> power;        ///< steady runs
-  std::optional<Hertz> sm_clock;     ///< mean of the SMs' own counters
-  std::optional<Hertz> board_clock;  ///< what the regulator has set
+  std::optional<Watts> power;         ///< steady runs
+  std::optional<Hertz> sm_clock;      ///< mean of the SMs' own counters
+  std::optional<Hertz> board_clock;   ///< what the regulator has set
+  std::optional<Watts> memory_power;  ///< of the memory's domain
   std::optional<double> temperature_C;
   std::string text;   ///< "gemm bf16 M=...": for people
   std::string place;  ///< "power.csv:17"
@@ -43,7 +44,7 @@ struct PowerFit {
   Calibration calibration;  ///< `start` with the new section
   PowerScalars scalars;
   long power_rows = 0, clock_rows = 0;
-  double power_median = 0, power_p90 = 0;  ///< of |ln(predicted / measured)| at measured time and clock
+  double power_median = 0, power_p90 = 0;  ///< of |predicted / measured - 1| at measured time and clock
   double droop_median = 0;                 ///< of |ln| of the SMs' clock over the one set
   std::vector<std::string> worst;          ///< rows with the largest errors, for people
 };

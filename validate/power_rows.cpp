@@ -28,6 +28,7 @@ PowerRow row_of(const CaseMeasurement& c) {
   if (c.what.clock == ClockMode::steady) row.power = c.conditions.power;
   row.sm_clock = c.conditions.sm_clock;
   row.board_clock = c.conditions.board_clock;
+  row.memory_power = c.conditions.memory_power;
   row.temperature_C = c.conditions.temperature_C;
   row.text = case_text(c.what) + (c.kernels == KernelSet::library ? ", library" : "");
   row.place = c.what.place;
