@@ -6,7 +6,15 @@
 
 namespace plumbline {
 
-enum class ExitCode : int { done = 0, answered_no = 1, bad_input = 2, not_modelled = 3, no_device = 4, our_bug = 70 };
+enum class ExitCode : int {
+  done = 0,
+  answered_no = 1,
+  bad_input = 2,
+  not_modelled = 3,
+  no_device = 4,
+  our_bug = 70,
+  interrupted = 130  ///< by SIGINT or SIGTERM, with what there was written and reported (128 + SIGINT, as shells say)
+};
 
 class Error : public std::runtime_error {
  public:

@@ -1,5 +1,6 @@
-# The kernels' floor. Their CPU references are plain C++ and always built; the CUDA sources and the program `probe` where
-# there is an nvcc. Nothing above kernels/ needs it to build.
+# The kernels' floor, and the measuring part of validate. The kernels' CPU references are plain C++ and always built; the
+# CUDA sources, the measuring and the program `probe` where there are an nvcc and CUPTI's headers. Without them `validate`
+# builds too and can't measure. libcupti, NVML and cuBLASLt are loaded when the programs run, never linked.
 include(CheckLanguage)
 option(PLUMBLINE_CUDA "Build the CUDA kernels (on where nvcc is found)" ON)
 
@@ -24,28 +25,48 @@ plumbline_floor(kernels ops arch)
 if(CMAKE_CUDA_COMPILER_LOADED)
   list(FILTER cuda_sources EXCLUDE REGEX "_main\\.cu$")
   target_sources(kernels PRIVATE ${cuda_sources})
-  target_link_libraries(kernels PUBLIC ${CMAKE_DL_LIBS})
-  add_executable(probe kernels/probe_main.cu)
-  # libstdc++ inside: the program is carried to machines with an older one.
-  target_link_options(probe PRIVATE -static-libstdc++ -static-libgcc)
-  target_link_libraries(probe PRIVATE kernels)
   # Kernels that need nothing newer than sm_80 are built for it too, with code that later cards translate themselves.
   # The others (wgmma, TMA, clusters, programmatic launches) stay with sm_90a, as does what only measures.
   set(portable_kernels attention_chain attention_chain_flat flat gemm_portable moves rowwise)
   list(TRANSFORM portable_kernels REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/kernels/\\1.cu")
   set_source_files_properties(${portable_kernels} PROPERTIES COMPILE_OPTIONS
     "-gencode=arch=compute_80,code=sm_80;-gencode=arch=compute_80,code=compute_80")
-  foreach(target kernels probe)
-    set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Static)
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a
-                                                                        -Xcompiler=-Wall,-Wextra>)
-  endforeach()
+  set(cuda_targets kernels)
+  find_path(PLUMBLINE_CUPTI_INCLUDE cupti.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
+            PATHS /usr/local/cuda/extras/CUPTI/include)
 endif()
+target_link_libraries(kernels PUBLIC ${CMAKE_DL_LIBS})
+
+if(PLUMBLINE_VALIDATE)
+  if(CMAKE_CUDA_COMPILER_LOADED AND PLUMBLINE_CUPTI_INCLUDE)
+    file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/validate/cuda_*.cpp
+         ${CMAKE_CURRENT_SOURCE_DIR}/validate/cupti_activity.cpp)
+    list(FILTER device_sources EXCLUDE REGEX "(_main|_absent)\\.cpp$")
+    add_library(validate_device STATIC ${device_sources})
+    target_include_directories(validate_device SYSTEM PUBLIC ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
+                                                             ${PLUMBLINE_CUPTI_INCLUDE})
+    add_executable(probe validate/cuda_probe_main.cpp)
+    # libstdc++ inside: the program is carried to machines with an older one.
+    target_link_options(probe PRIVATE -static-libstdc++ -static-libgcc)
+    target_link_libraries(probe PRIVATE validate_device plumbline_warnings)
+    list(APPEND cuda_targets validate_device probe validate-cli)
+  else()
+    add_library(validate_device STATIC validate/cuda_measurer_absent.cpp)
+  endif()
+  target_link_libraries(validate_device PUBLIC validate kernels PRIVATE plumbline_warnings)
+  target_link_libraries(validate-cli PRIVATE validate_device)
+endif()
+foreach(target ${cuda_targets})
+  set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Static)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a
+                                                                      -Xcompiler=-Wall,-Wextra>)
+endforeach()
 
 # The references are tested anywhere; the kernels against them where there is a card (exit code 4: there is none).
 if(PLUMBLINE_TESTS)
   find_package(GTest REQUIRED)
-  add_executable(kernels_tests tests/gpu/reference_test.cpp tests/gpu/reference_chain_test.cpp)
+  add_executable(kernels_tests tests/gpu/reference_test.cpp tests/gpu/reference_chain_test.cpp
+                 tests/gpu/runner_layout_test.cpp)
   target_link_libraries(kernels_tests PRIVATE kernels GTest::gtest GTest::gmock GTest::gtest_main plumbline_warnings)
   add_test(NAME kernels COMMAND kernels_tests)
   if(TARGET probe)

@@ -8,7 +8,7 @@ namespace plumbline {
 /// Whether the operator needs a whole row before it can write.
 inline bool is_by_rows(RowwiseKind kind) {
   return kind == RowwiseKind::rmsnorm || kind == RowwiseKind::layernorm || kind == RowwiseKind::softmax ||
-         kind == RowwiseKind::sum_rows || kind == RowwiseKind::argmax;
+         kind == RowwiseKind::sum_rows || kind == RowwiseKind::argmax || kind == RowwiseKind::quantize;
 }
 
 KernelPlan flat_plan(const Rowwise& shape);

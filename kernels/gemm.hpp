@@ -22,9 +22,10 @@ struct GemmBuffers {
 /// Empty when the plan can be launched for the shape, else the reason in words ("K * 2 bytes must be a multiple of
 /// 16").
 const char* gemm_refusal(const Gemm& shape, const GemmPlan& plan);
-/// fp32 partials of a split; 0 without one.
+/// fp32 partials of a split; 0 without one. Asks the current device how many SMs it has.
 std::size_t gemm_workspace_bytes(const Gemm& shape, const GemmPlan& plan);
-/// The plan's launches: the GEMM, and with splits > 1 the reduction behind it.
+/// The plan's launches. wgmma: one, a split included (of launches with a split 64 may be in flight at once, as they
+/// take turns at 64 sets of counters); mma_sync: with splits > 1 the reduction behind it.
 void launch_gemm(const Gemm& shape, const GemmPlan& plan, const GemmBuffers& buffers, StreamHandle stream);
 
 }  // namespace plumbline

@@ -75,23 +75,36 @@ class Stopwatch {
 };
 
 /// The launches that `enqueue` makes on the stream, as one graph.
-class Graph {
+class CudaGraph {
  public:
-  Graph(cudaStream_t stream, const std::function<void()>& enqueue) {
+  CudaGraph(cudaStream_t stream, const std::function<void()>& enqueue) {
     PLUMBLINE_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    enqueue();
-    PLUMBLINE_CUDA_CHECK(cudaStreamEndCapture(stream, &graph_));
-    PLUMBLINE_CUDA_CHECK(cudaGraphInstantiate(&exec_, graph_, 0));
+    try {
+      enqueue();
+    } catch (...) {  // the stream must not be left capturing
+      cudaStreamEndCapture(stream, &graph_);
+      destroy();
+      throw;
+    }
+    const cudaError_t captured = cudaStreamEndCapture(stream, &graph_);
+    const cudaError_t ready = captured == cudaSuccess ? cudaGraphInstantiate(&exec_, graph_, 0) : captured;
+    if (ready != cudaSuccess) destroy();
+    PLUMBLINE_CUDA_CHECK(ready);
   }
-  ~Graph() {
-    cudaGraphExecDestroy(exec_);
-    cudaGraphDestroy(graph_);
-  }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
+  ~CudaGraph() { destroy(); }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
   void launch(cudaStream_t stream) const { PLUMBLINE_CUDA_CHECK(cudaGraphLaunch(exec_, stream)); }
+  /// Sends it to the device, so that the first launch does not have to.
+  void upload(cudaStream_t stream) const { PLUMBLINE_CUDA_CHECK(cudaGraphUpload(exec_, stream)); }
 
  private:
+  void destroy() noexcept {
+    if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
+    if (graph_ != nullptr) cudaGraphDestroy(graph_);
+    cudaGetLastError();  // a failed capture's error is told once, by the call that met it
+  }
+
   cudaGraph_t graph_ = nullptr;
   cudaGraphExec_t exec_ = nullptr;
 };

@@ -21,5 +21,12 @@ std::vector<Record> probe_l2();
 std::vector<Record> probe_launches();
 /// `grid_barrier_s`: one arrival of every CTA, one CTA an SM.
 std::vector<Record> probe_barrier();
+/// Per clock of an SM, one CTA on each: `tensor_FLOP_per_clk` by instruction, type and width, `smem_read_B_per_clk`,
+/// both also beside fills of shared memory from L2, `smem_fill_B_per_clk`, `fp32_fma_per_clk`, `sfu_exp2_per_clk`,
+/// `bf16x2_convert_per_clk`.
+std::vector<Record> probe_instructions();
+/// `epilogue_store_clk`: 128 x 256 fp32 accumulators to bf16 in global memory, until the SM can go on, by way of
+/// storing; `epilogue_visible_clk`: until all is written.
+std::vector<Record> probe_epilogue();
 
 }  // namespace plumbline

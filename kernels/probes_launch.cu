@@ -119,7 +119,7 @@ void in_stream(const Launch& l, cudaStream_t s, std::vector<Record>& out, const 
 
 /// A chain of nodes: time each, and from a second length what a graph launch costs beside them.
 void in_graph(const Launch& l, cudaStream_t s, std::vector<Record>& out, const std::string& setting) {
-  const Graph one(s, [&] { enqueue(l, kNodes / 2, s); }), two(s, [&] { enqueue(l, kNodes, s); });
+  const CudaGraph one(s, [&] { enqueue(l, kNodes / 2, s); }), two(s, [&] { enqueue(l, kNodes, s); });
   const std::vector<double> shorter = time_each(s, 3, kSamples, [&] { one.launch(s); });
   const std::vector<double> longer = time_each(s, 3, kSamples, [&] { two.launch(s); });
   std::vector<double> gap, fixed, host;

@@ -121,19 +121,6 @@ std::string machine_csv(const std::vector<Record>& records) {
   return out;
 }
 
-std::string timings_csv(const std::vector<Timing>& timings) {
-  std::string out =
-      "op,dtype,shape,measured_us,low_us,high_us,samples,launches,measured_W,sm_clock_MHz,bytes,GB_per_s,kernel\n";
-  for (const Timing& t : timings) {
-    const double us = 1e6 * t.seconds.median;
-    out += t.op + "," + t.dtype + "," + t.shape + "," + digits(us) + "," + digits(1e6 * t.seconds.low) + "," +
-           digits(1e6 * t.seconds.high) + "," + std::to_string(t.seconds.samples) + "," + digits(t.launches) + "," +
-           digits(t.power_W) + "," + digits(t.sm_clock_MHz) + "," + digits(t.bytes) + "," +
-           digits(1e-3 * t.bytes / us) + "," + t.kernel + "\n";
-  }
-  return out;
-}
-
 std::string checks_csv(const std::vector<Check>& checks) {
   std::string out = "op,shape,error,allowed,fault\n";
   for (const Check& c : checks) {
@@ -162,10 +149,9 @@ const Record* best(const std::vector<Record>& records, const std::string& name, 
 }
 
 void write_results(const std::string& folder, const Session& session, const std::vector<Check>& checks,
-                   const std::vector<Record>& records, const std::vector<Timing>& timings) {
+                   const std::vector<Record>& records) {
   write(folder + "/machine.json", machine_json(session, records));
   write(folder + "/machine.csv", machine_csv(records));
-  write(folder + "/timings.csv", timings_csv(timings));
   write(folder + "/checks.csv", checks_csv(checks));
 }
 

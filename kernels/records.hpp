@@ -20,14 +20,6 @@ struct Record {
   Spread value;
 };
 
-/// One timed shape of an operator; powers and clocks are means over the timed samples, 0 where the board does not say.
-struct Timing {
-  std::string op, dtype, shape, kernel;
-  Spread seconds;
-  double launches = 0;  ///< a graph
-  double sm_clock_MHz = 0, power_W = 0, bytes = 0;
-};
-
 /// One comparison with the reference.
 struct Check {
   std::string op, shape;
@@ -45,9 +37,9 @@ struct Session {
 /// The record of that name with the largest (sign 1) or smallest (sign -1) median, or nothing.
 const Record* best(const std::vector<Record>& records, const std::string& name, int sign);
 
-/// Writes machine.json, machine.csv, timings.csv (ops CSV and more columns) and checks.csv under `folder`, which
-/// exists. Throws BadInput when a file cannot be written.
+/// Writes machine.json, machine.csv and checks.csv under `folder`, which exists. Throws BadInput when a file cannot be
+/// written.
 void write_results(const std::string& folder, const Session& session, const std::vector<Check>& checks,
-                   const std::vector<Record>& records, const std::vector<Timing>& timings);
+                   const std::vector<Record>& records);
 
 }  // namespace plumbline

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <limits>
+#include <numeric>
 #include <string>
 
 #include "arch/error.hpp"
@@ -72,6 +74,23 @@ double element(const Rowwise& s, const RowwiseInputs& in, std::size_t i) {
   }
 }
 
+TopKResult top_of_rows(std::int64_t rows, std::int64_t cols, std::int64_t k, const Values& x) {
+  TopKResult result;
+  std::vector<std::int32_t> order(size(cols));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const double* row = x.data() + r * cols;
+    std::iota(order.begin(), order.end(), 0);
+    std::partial_sort(order.begin(), order.begin() + k, order.end(),
+                      [&](std::int32_t a, std::int32_t b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
+    for (std::int64_t i = 0; i < k; ++i) {
+      const std::int32_t at = order[size(i)];
+      result.values.push_back(row[at]);
+      result.indices.push_back(at);
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 double round_to_bf16(double value) {
@@ -96,6 +115,17 @@ RowwiseResult reference_rowwise(const Rowwise& s, const RowwiseInputs& in) {
         for (std::size_t i = 0; i < n; ++i) result.sum[i] = round_to_bf16(in.x[i] + in.second[i]);
       }
       result.y = by_rows(s, in, s.residual ? result.sum : in.x);
+      break;
+    }
+    case RowwiseKind::quantize: {
+      result.y = in.x;
+      for (std::size_t r = 0; r < size(s.rows); ++r) {
+        double largest = 0;
+        double* row = result.y.data() + r * size(s.cols);
+        for (std::size_t c = 0; c < size(s.cols); ++c) largest = std::max(largest, std::abs(row[c]));
+        result.scale.push_back(largest / 448);  // e4m3's largest number
+        for (std::size_t c = 0; c < size(s.cols) && largest > 0; ++c) row[c] *= 448 / largest;
+      }
       break;
     }
     default:
@@ -133,6 +163,39 @@ double reference_sum_all(const Values& x) {
   double sum = 0;
   for (const double v : x) sum += v;
   return sum;
+}
+
+Values reference_cumsum(const Values& x) {
+  Values y(x.size());
+  std::partial_sum(x.begin(), x.end(), y.begin());
+  return y;
+}
+
+TopKResult reference_topk(const TopK& s, const Values& x) { return top_of_rows(s.rows, s.cols, s.k, x); }
+
+TopKResult reference_softmax_topk(const SoftmaxTopK& s, const Values& x) {
+  TopKResult result = top_of_rows(s.rows, s.cols, s.k, x);  // softmax keeps the order
+  for (std::size_t r = 0; r < size(s.rows); ++r) {
+    double* values = result.values.data() + r * size(s.k);
+    const double largest = values[0];
+    double sum = 0;
+    for (std::size_t c = 0; c < size(s.cols); ++c) sum += std::exp(x[r * size(s.cols) + c] - largest);
+    for (std::size_t i = 0; i < size(s.k); ++i) values[i] = std::exp(values[i] - largest) / sum;
+  }
+  return result;
+}
+
+double e4m3_value(std::uint8_t bits) {
+  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  if (exponent == 15 && mantissa == 7) return std::numeric_limits<double>::quiet_NaN();
+  const double size = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  return (bits & 0x80) != 0 ? -size : size;
+}
+
+double e4m3_spacing(double value) {
+  int exponent = 0;
+  std::frexp(value, &exponent);  // |value| in [2^(exponent - 1), 2^exponent)
+  return std::ldexp(1.0, std::max(value == 0 ? -9 : exponent - 4, -9));
 }
 
 }  // namespace plumbline

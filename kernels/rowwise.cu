@@ -1,16 +1,27 @@
-// Operators that need a whole row before they can write: norms, softmax, sum and argmax of rows.
+// Operators that need a whole row before they can write: norms, softmax, sum and argmax of rows, quantize.
 //
-// Variants: up to 1024 columns a warp holds a row, up to 65536 a CTA does, in registers as raw bf16 (each element is
-// read from DRAM once); longer rows, and rows that are not whole 16-byte vectors, are walked again from cache for every
-// pass. One operator is one functor over a `Row`; the two kinds of row have the same members.
+// A row is held in registers as raw bf16 by a warp, a CTA or a cluster (row.cuh) and read once; one reduction a row.
+// Variants, H200, 2026-11-20, % of 4.8 TB/s in a graph of launches with cold L2, 537 MB of traffic unless said:
+//   rmsnorm, 1024 columns: 64 threads x 2 vectors 85.7, warp x 4 82.9, 128 x 1 85, 128 x 2 79
+//     4096: 256 x 2 82.0, 128 x 4 81.6, 512 x 1 78; 8192: 512 x 2 83.7, 256 x 4 81.5, 1024 x 1 67
+//   layernorm with gamma and beta loaded before the reduction: 72 at 4096 (registers), 82 with them loaded after it; at
+//     one row before is better (1.7 against 2.1 us)
+//   layernorm with two reductions instead of one: 3.1 us for a row of 4096, 1.8 with one
+//   softmax with exponentials kept in fp32: 85.7 at 1024, worked out again (4 vectors and more): 77 to 82
+//   argmax comparing every element with its column: 73 at 4096; largest of pairs first, column afterwards: 93
+//   128256 columns, 525 MB: a CTA walking the row twice (second time from L2) 63; clusters of 8 x 256 threads x 8
+//     vectors 67, 4 x 512 x 8 68, 2 x 1024 x 8 62. Clusters are scheduled whole and wait for each other: not
+//     representative of what a persistent kernel with a ring in shared memory could reach.
+//   more CTAs an SM than 48 to 64 KB in flight need: no gain; spilling to get them: loses
 #include <algorithm>
-#include <iterator>
+#include <span>
 #include <string>
 
 #include "kernels/cuda_check.hpp"
 #include "kernels/flat.cuh"
 #include "kernels/launch.hpp"
-#include "kernels/vector.cuh"
+#include "kernels/row_menu.cuh"
+#include "kernels/row_ops.cuh"
 
 namespace plumbline {
 namespace device {
@@ -22,273 +33,201 @@ struct RowArgs {
   const bf16* bias;
   void* y;
   bf16* sum;
+  float* scale;
   std::int64_t rows;
   int cols;
 };
 
-/// A row in the registers of kThreads threads, kVecs vectors each; whole vectors only. `kMayAdd`: there may be a second
-/// input (code for it costs registers).
-template <int kThreads, int kVecs, bool kMayAdd>
-struct HeldRow {
-  uint4 held[kVecs];
-  int cols, lane;
-
-  __device__ HeldRow(const RowArgs& a, std::int64_t row, int lane_) : cols(a.cols), lane(lane_) {
-    const std::int64_t start = row * cols;
-#pragma unroll
-    for (int i = 0; i < kVecs; ++i) {
-      if (first(i) < cols) held[i] = load_once(a.x + start + first(i));
-    }
-    if (kMayAdd && a.second != nullptr) add_second(a, start);
-  }
-
-  __device__ int first(int i) const { return (i * kThreads + lane) * kVector; }
-
-  /// A few vectors at a time: all at once would not fit the registers beside the row.
-  __device__ void add_second(const RowArgs& a, std::int64_t start) {
-    constexpr int kBatch = kVecs % 4 == 0 ? 4 : kVecs % 3 == 0 ? 3 : kVecs;
-#pragma unroll
-    for (int batch = 0; batch < kVecs; batch += kBatch) {
-      uint4 other[kBatch];
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        if (first(batch + i) < cols) other[i] = load_once(a.second + start + first(batch + i));
-      }
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        if (first(batch + i) < cols)
-          held[batch + i] = add_stored(held[batch + i], other[i], a, start + first(batch + i));
-      }
-    }
-  }
-
-  static __device__ uint4 add_stored(uint4 p, uint4 q, const RowArgs& a, std::int64_t at) {
-    float x[kVector], r[kVector];
-    unpack(p, x);
-    unpack(q, r);
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) x[j] += r[j];
-    const uint4 sum = pack(x);
-    store_once(a.sum + at, sum);
-    return sum;
-  }
-
-  template <class F>
-  __device__ void for_each(F f) const {
-#pragma unroll
-    for (int i = 0; i < kVecs; ++i) {
-      if (first(i) >= cols) continue;
-      float x[kVector];
-      unpack(held[i], x);
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) f(x[j], first(i) + j);
-    }
-  }
-
-  /// y = f(x, weight or 1, bias or 0)
-  template <class F>
-  __device__ void store(bf16* y, const bf16* weight, const bf16* bias, F f) const {
-#pragma unroll
-    for (int i = 0; i < kVecs; ++i) {
-      if (first(i) >= cols) continue;
-      float x[kVector], w[kVector], b[kVector];
-      unpack(held[i], x);
-      if (weight != nullptr) unpack(load_shared_by_rows(weight + first(i)), w);
-      if (bias != nullptr) unpack(load_shared_by_rows(bias + first(i)), b);
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) {
-        x[j] = f(x[j], weight != nullptr ? w[j] : 1.0F, bias != nullptr ? b[j] : 0.0F);
-      }
-      store_once(y + first(i), pack(x));
-    }
-  }
-};
-
-/// A row of any length, read from memory (cache, after the first time) at every pass.
-template <int kThreads>
-struct WalkedRow {
-  const bf16* base;
-  int cols, lane;
-
-  __device__ WalkedRow(const RowArgs& a, std::int64_t row, int lane_)
-      : base(a.x + row * a.cols), cols(a.cols), lane(lane_) {
-    if (a.second == nullptr) return;
-    add_second(a.second + row * cols, a.sum + row * cols);
-    base = a.sum + row * cols;
-    __syncthreads();  // the passes read what other threads wrote
-  }
-
-  __device__ void add_second(const bf16* other, bf16* sum) const {
-    if (!vectors()) {
-      for (int c = lane; c < cols; c += kThreads) {
-        sum[c] = __float2bfloat16_rn(__bfloat162float(base[c]) + __bfloat162float(other[c]));
-      }
-      return;
-    }
-#pragma unroll 4
-    for (int c = lane * kVector; c < cols; c += kThreads * kVector) {
-      float x[kVector], r[kVector];
-      unpack(load_once(base + c), x);
-      unpack(load_once(other + c), r);
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) x[j] += r[j];
-      *reinterpret_cast<uint4*>(sum + c) = pack(x);
-    }
-  }
-
-  __device__ bool vectors() const { return cols % kVector == 0; }
-
-  template <class F>
-  __device__ void for_each(F f) const {
-    if (!vectors()) {
-      for (int c = lane; c < cols; c += kThreads) f(__bfloat162float(base[c]), c);
-      return;
-    }
-#pragma unroll 4
-    for (int c = lane * kVector; c < cols; c += kThreads * kVector) {
-      float x[kVector];
-      unpack(*reinterpret_cast<const uint4*>(base + c), x);
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) f(x[j], c + j);
-    }
-  }
-
-  template <class F>
-  __device__ void store(bf16* y, const bf16* weight, const bf16* bias, F f) const {
-    if (vectors()) return store_vectors(y, weight, bias, f);
-    for (int c = lane; c < cols; c += kThreads) {
-      const float w = weight != nullptr ? __bfloat162float(weight[c]) : 1.0F;
-      const float b = bias != nullptr ? __bfloat162float(bias[c]) : 0.0F;
-      y[c] = __float2bfloat16_rn(f(__bfloat162float(base[c]), w, b));
-    }
-  }
-
-  template <class F>
-  __device__ void store_vectors(bf16* y, const bf16* weight, const bf16* bias, F f) const {
-#pragma unroll 2
-    for (int c = lane * kVector; c < cols; c += kThreads * kVector) {
-      float x[kVector], w[kVector], b[kVector];
-      unpack(*reinterpret_cast<const uint4*>(base + c), x);
-      if (weight != nullptr) unpack(load_shared_by_rows(weight + c), w);
-      if (bias != nullptr) unpack(load_shared_by_rows(bias + c), b);
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) {
-        x[j] = f(x[j], weight != nullptr ? w[j] : 1.0F, bias != nullptr ? b[j] : 0.0F);
-      }
-      store_once(y + c, pack(x));
-    }
-  }
-};
-
 // --- the operators: how a row becomes its result ---------------------------------------------------------------------
 
+/// gamma and beta. Rows of few vectors a thread load theirs before the reduction, which otherwise would be followed by
+/// another trip to L2; more would cost the registers that keep enough rows in flight.
+template <class Row, int kVecs, bool kBias, bool kEarly>
+struct Parameters {
+  uint4 w[kEarly ? kVecs : 1], b[kEarly && kBias ? kVecs : 1];
+
+  __device__ Parameters(const Row& row, const RowArgs& a) {
+    if constexpr (kEarly) {
+#pragma unroll
+      for (int i = 0; i < kVecs; ++i) w[i] = row.load_parameter(a.weight, i);
+    }
+    if constexpr (kEarly && kBias) {
+#pragma unroll
+      for (int i = 0; i < kVecs; ++i) b[i] = row.load_parameter(a.bias, i);
+    }
+  }
+  __device__ uint4 weight(const Row& row, const RowArgs& a, int i) const {
+    return kEarly ? w[kEarly ? i : 0] : row.load_parameter(a.weight, i);
+  }
+  __device__ uint4 bias(const Row& row, const RowArgs& a, int i) const {
+    return kEarly && kBias ? b[kEarly && kBias ? i : 0] : row.load_parameter(a.bias, i);
+  }
+};
+
 struct RmsNorm {
-  static constexpr bool kMayAdd = true;
-  template <int kThreads, class Row>
+  static constexpr float kFill = 0;
+  static constexpr bool kNorm = true;
+  template <class Team, int kVecs, bool kEarly, class Row>
   static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
+    const Parameters<Row, kVecs, false, kEarly> parameters(row, a);
     float squares = 0;
-    row.for_each([&](float x, int) { squares += x * x; });
-    squares = reduce<kThreads>(squares, Add{});
-    const float scale = rsqrtf(squares / static_cast<float>(row.cols) + kNormEpsilon);
-    row.store(static_cast<bf16*>(a.y) + r * a.cols, a.weight, nullptr,
-              [&](float x, float w, float) { return x * scale * w; });
+    row.for_each([&](float x) { squares += x * x; });
+    squares = Team::reduce(squares, 0.0F, Add{});
+    const float scale = rsqrtf(squares / static_cast<float>(a.cols) + kNormEpsilon);
+    bf16* y = static_cast<bf16*>(a.y) + r * a.cols + row.part.first;
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) {
+      float x[kVector], w[kVector];
+      unpack(row.held[i], x);
+      unpack(parameters.weight(row, a, i), w);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) x[j] *= scale * w[j];
+      row.store(y, i, x);
+    }
   }
 };
 
+/// One reduction: sums of d and d^2, d = x - k with k the row's first element. E[d^2] - E[d]^2 loses at most cols units
+/// in the last place, since (k - mean)^2 <= cols variance whatever the row: 2^-10 of the variance at 16 Ki columns.
 struct LayerNorm {
-  static constexpr bool kMayAdd = true;
-  template <int kThreads, class Row>
+  static constexpr float kFill = 0;
+  static constexpr bool kNorm = true;
+  template <class Team, int kVecs, bool kEarly, class Row>
   static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
-    float sum = 0, squares = 0;
-    row.for_each([&](float x, int) { sum += x; });
-    const float mean = reduce<kThreads>(sum, Add{}) / static_cast<float>(row.cols);
-    row.for_each([&](float x, int) { squares += (x - mean) * (x - mean); });
-    squares = reduce<kThreads>(squares, Add{});
-    const float scale = rsqrtf(squares / static_cast<float>(row.cols) + kNormEpsilon);
-    row.store(static_cast<bf16*>(a.y) + r * a.cols, a.weight, a.bias,
-              [&](float x, float w, float b) { return (x - mean) * scale * w + b; });
+    const Parameters<Row, kVecs, true, kEarly> parameters(row, a);
+    float shift = __bfloat162float(a.x[r * a.cols]);
+    if (a.second != nullptr) shift += __bfloat162float(a.second[r * a.cols]);
+    float2 sums = make_float2(0, 0);
+    row.for_each_present([&](float x) {
+      const float d = x - shift;
+      sums.x += d;
+      sums.y += d * d;
+    });
+    sums = Team::reduce(sums, make_float2(0, 0), AddPairs{});
+    const float count = static_cast<float>(a.cols), offset = sums.x / count, mean = shift + offset;
+    const float scale = rsqrtf(fmaxf(sums.y / count - offset * offset, 0.0F) + kNormEpsilon);
+    bf16* y = static_cast<bf16*>(a.y) + r * a.cols + row.part.first;
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) {
+      float x[kVector], w[kVector], b[kVector];
+      unpack(row.held[i], x);
+      unpack(parameters.weight(row, a, i), w);
+      unpack(parameters.bias(row, a, i), b);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) x[j] = (x[j] - mean) * scale * w[j] + b[j];
+      row.store(y, i, x);
+    }
   }
 };
 
+/// One reduction: every thread sums against its own largest element. Short rows keep their heavy in fp32, so
+/// that each is worked out once; the others work them out again when they write.
 struct Softmax {
-  static constexpr bool kMayAdd = false;
-  template <int kThreads, class Row>
+  static constexpr float kFill = -INFINITY;
+  static constexpr bool kNorm = false;
+  template <class Team, int kVecs, bool kEarly, class Row>
   static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
-    constexpr float kLog2E = 1.4426950408889634F;
-    float largest = -INFINITY, sum = 0;
-    row.for_each([&](float x, int) { largest = fmaxf(largest, x); });
-    const float shift = reduce<kThreads>(largest, Max{}) * kLog2E;
-    row.for_each([&](float x, int) { sum += exp2f(x * kLog2E - shift); });
-    const float scale = 1.0F / reduce<kThreads>(sum, Add{});
-    row.store(static_cast<bf16*>(a.y) + r * a.cols, nullptr, nullptr,
-              [&](float x, float, float) { return exp2f(x * kLog2E - shift) * scale; });
+    constexpr bool kKeep = kVecs <= 4;
+    float largest = -INFINITY, sum = 0, kept[kKeep ? kVecs * kVector : 1];
+    row.for_each([&](float x) { largest = fmaxf(largest, x); });
+    largest *= kLog2E;
+    const float own = largest == -INFINITY ? 0.0F : largest;
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) {
+      float x[kVector];
+      unpack(row.held[i], x);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        const float e = exp2_approx(x[j] * kLog2E - own);
+        sum += e;
+        if constexpr (kKeep) kept[i * kVector + j] = e;
+      }
+    }
+    const float2 all = Team::reduce(make_float2(largest, sum), make_float2(-INFINITY, 0), MergeSoftmax{});
+    const float shift = kKeep ? all.x - own : all.x;
+    const float scale = kKeep ? exp2_approx(own - all.x) / all.y : 1.0F / all.y;
+    bf16* y = static_cast<bf16*>(a.y) + r * a.cols + row.part.first;
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) {
+      float x[kVector];
+      unpack(row.held[i], x);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j)
+        x[j] = (kKeep ? kept[kKeep ? i * kVector + j : 0] : exp2_approx(x[j] * kLog2E - shift)) * scale;
+      row.store(y, i, x);
+    }
   }
 };
 
 struct SumRows {
-  static constexpr bool kMayAdd = false;
-  template <int kThreads, class Row>
+  static constexpr float kFill = 0;
+  static constexpr bool kNorm = false;
+  template <class Team, int kVecs, bool kEarly, class Row>
   static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
     float sum = 0;
-    row.for_each([&](float x, int) { sum += x; });
-    sum = reduce<kThreads>(sum, Add{});
-    if (row.lane == 0) static_cast<bf16*>(a.y)[r] = __float2bfloat16_rn(sum);
+    row.for_each([&](float x) { sum += x; });
+    sum = Team::reduce(sum, 0.0F, Add{});
+    if (Team::leads()) static_cast<bf16*>(a.y)[r] = __float2bfloat16_rn(sum);
   }
 };
 
-/// Value and index in one integer that orders as (value, then lower index).
+/// Each thread finds its first vector with its largest element, then the element in it; value and column then travel
+/// as one integer that orders as (value, then lower column).
 struct ArgMax {
-  static constexpr bool kMayAdd = false;
-  static __device__ unsigned long long key(float x, int col) {
-    const std::uint32_t b = __float_as_uint(x + 0.0F);  // -0 counts as 0
-    const std::uint32_t ordered = (b & 0x80000000U) != 0 ? ~b : b | 0x80000000U;
-    return (static_cast<unsigned long long>(ordered) << 32) | (0xffffffffU - static_cast<std::uint32_t>(col));
-  }
-
-  template <int kThreads, class Row>
+  static constexpr float kFill = -INFINITY;
+  static constexpr bool kNorm = false;
+  template <class Team, int kVecs, bool kEarly, class Row>
   static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
-    float best = -INFINITY;
-    int at = -1;
-    row.for_each([&](float x, int col) {
-      if (x > best || at < 0) {  // columns come in rising order within a thread
-        best = x;
-        at = col;
-      }
-    });
-    const unsigned long long none = 0;
-    const unsigned long long winner = reduce<kThreads>(at < 0 ? none : key(best, at), Max{});
-    if (row.lane == 0) {
+    const Largest best = find_largest(row.held);
+    const std::uint32_t column =
+        static_cast<std::uint32_t>(row.part.first + max(row.column(best.vector, best.place), 0));
+    const unsigned long long own = static_cast<unsigned long long>(ordered(best.value)) << 32 | (0xffffffffU - column);
+    const unsigned long long winner = Team::reduce(own, 0ULL, Max{});
+    if (Team::leads()) {
       static_cast<std::int32_t*>(a.y)[r] = static_cast<std::int32_t>(0xffffffffU - static_cast<std::uint32_t>(winner));
     }
   }
 };
 
-constexpr int kRowsPerCta = 8;  // of the warp-per-row variant
+/// e4m3 with scale = largest |x| / 448 a row, 448 being e4m3's largest number; x = y scale.
+struct Quantize {
+  static constexpr float kFill = 0, kLargest = 448;
+  static constexpr bool kNorm = false;
+  template <class Team, int kVecs, bool kEarly, class Row>
+  static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
+    float largest = 0;
+    row.for_each([&](float x) { largest = fmaxf(largest, fabsf(x)); });
+    largest = Team::reduce(largest, 0.0F, Max{});
+    const float inverse = largest > 0 ? kLargest / largest : 0.0F;
+    if (Team::leads()) a.scale[r] = largest / kLargest;
+    auto* y = static_cast<std::uint8_t*>(a.y) + r * a.cols + row.part.first;
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) {
+      float x[kVector];
+      unpack(row.held[i], x);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) x[j] *= inverse;
+      row.store_e4m3(y, i, x);
+    }
+  }
+};
 
-/// CTAs that must fit an SM together, so that one loads while another reduces: 1024 threads of 64 registers each, or
-/// 768 of 85 where eight vectors are held.
-constexpr int co_resident(int threads, int vecs) {
-  const int together = vecs == 8 && threads < 512 ? 768 : 1024;
-  return threads >= together ? 1 : together / threads;
-}
-
-template <class Op, int kThreads, int kVecs>
-__global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThreads,
-                                  co_resident(kThreads == kWarp ? kWarp * kRowsPerCta : kThreads, kVecs))
-    row_held(RowArgs a) {
+/// `kTogether`: CTAs that must fit an SM. `kEarly`: see Parameters.
+template <class Op, int kThreads, int kVecs, bool kClustered, bool kWhole, bool kEarly, int kTogether>
+__global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThreads, kTogether) row_held(RowArgs a) {
+  using Group = Team<kThreads, kClustered>;
+  Group::start();
   std::int64_t r = blockIdx.x;
   if constexpr (kThreads == kWarp) {
     r = r * kRowsPerCta + threadIdx.x / kWarp;
     if (r >= a.rows) return;
   }
-  const HeldRow<kThreads, kVecs, Op::kMayAdd> row(a, r, static_cast<int>(threadIdx.x) % kThreads);
-  Op::template run<kThreads>(row, a, r);
-}
-
-template <class Op, int kThreads>
-__global__ void __launch_bounds__(kThreads) row_walked(RowArgs a) {
-  const WalkedRow<kThreads> row(a, blockIdx.x, static_cast<int>(threadIdx.x));
-  Op::template run<kThreads>(row, a, blockIdx.x);
+  if constexpr (kClustered) r /= cluster_size();
+  HeldRow<Group, kVecs, kWhole> row(a.x, r * a.cols, part_of_row<Group>(a.cols), Op::kFill);
+  if constexpr (Op::kNorm) {  // these may add a residual
+    if (a.second != nullptr) row.add(a.second + r * a.cols, a.sum + r * a.cols);
+  }
+  Op::template run<Group, kVecs, kEarly>(row, a, r);
 }
 
 }  // namespace device
@@ -296,57 +235,88 @@ __global__ void __launch_bounds__(kThreads) row_walked(RowArgs a) {
 namespace {
 
 using device::bf16;
-using device::kRowsPerCta;
-using device::kVector;
-using device::kWarp;
 using device::RowArgs;
 
-constexpr int kWalkThreads = 256, kLongWalkThreads = 1024;
+/// Many rows: as few threads a row as give each a vector or two (or four, in wide rows), so that many rows are on an SM
+/// and one's loads hide another's reduction.
+constexpr Holding kMany[] = {{32, 1},  {32, 2},  {64, 2},  {128, 2},  {256, 2},       {192, 4},
+                             {224, 4}, {512, 2}, {512, 4}, {1024, 4}, {512, 8, true}, {1024, 8, true}};
+/// Layernorm and quantize, whose arithmetic is longer.
+constexpr Holding kHeavy[] = {{32, 1},  {32, 2},  {64, 2},  {128, 2},  {128, 4},       {192, 4},
+                              {224, 4}, {256, 4}, {512, 4}, {1024, 4}, {512, 8, true}, {1024, 8, true}};
+/// Softmax, which has no registers left to hold eight vectors well.
+constexpr Holding kSoftmax[] = {{32, 1},  {32, 2},  {64, 2},   {128, 2},       {128, 4},       {192, 4},       {224, 4},
+                                {256, 4}, {512, 4}, {1024, 4}, {512, 4, true}, {512, 8, true}, {1024, 8, true}};
+/// Nothing to write: more in flight, fewer threads to agree.
+constexpr Holding kReductions[] = {{32, 1},  {32, 2},  {32, 4},  {128, 2},  {128, 4},
+                                   {192, 4}, {256, 4}, {512, 4}, {1024, 4}, {1024, 8, true}};
+/// Few rows, whose latency counts: a vector or two a thread, and parameters loaded before the reduction.
+constexpr Holding kFew[] = {{32, 1}, {64, 1}, {128, 1}, {256, 1}, {256, 2}, {512, 2}, {1024, 2}, {1024, 2, true}};
+constexpr std::int64_t kFewCtas = 4 * 132;  ///< up to which rows count as few
 
-/// One entry of the menu of ways to hold a row.
-struct Holding {
-  int threads, vecs;
+/// CTAs that must fit an SM together.
+constexpr int together(const Holding& h) {
+  const int threads = h.threads == device::kWarp ? device::kWarp * device::kRowsPerCta : h.threads;
+  const int want = h.vecs <= 2 ? (threads <= 128 ? 2048 : 1536) : 1024;
+  return std::max(1, want / threads);
+}
+
+enum class Menu { many, heavy, softmax, reductions, few };
+constexpr std::span<const Holding> entries(Menu menu) {
+  switch (menu) {
+    case Menu::many: return kMany;
+    case Menu::heavy: return kHeavy;
+    case Menu::softmax: return kSoftmax;
+    case Menu::reductions: return kReductions;
+    case Menu::few: break;
+  }
+  return kFew;
+}
+constexpr Menu menu_of(RowwiseKind kind) {
+  if (kind == RowwiseKind::softmax) return Menu::softmax;
+  if (kind == RowwiseKind::layernorm || kind == RowwiseKind::quantize) return Menu::heavy;
+  return kind == RowwiseKind::sum_rows || kind == RowwiseKind::argmax ? Menu::reductions : Menu::many;
+}
+
+template <class Op, Menu kMenu, std::size_t kEntry = 0>
+void launch_entry(const Choice& choice, const RowArgs& a, cudaStream_t stream) {
+  if constexpr (kEntry < entries(kMenu).size()) {
+    if (choice.entry != static_cast<int>(kEntry)) return launch_entry<Op, kMenu, kEntry + 1>(choice, a, stream);
+    constexpr Holding h = entries(kMenu)[kEntry];
+    constexpr bool kEarly = kMenu == Menu::few;
+    const auto kernel = whole_rows(a.cols)
+                            ? device::row_held<Op, h.threads, h.vecs, h.clustered, true, kEarly, together(h)>
+                            : device::row_held<Op, h.threads, h.vecs, h.clustered, false, kEarly, together(h)>;
+    launch_plan(kernel, plan_of(h, choice, a.rows), a, stream);
+  }
+}
+
+/// Which menu and which entry of it.
+struct Way {
+  Menu menu = Menu::few;
+  Choice choice;
 };
-constexpr Holding kMenu[] = {{32, 1},  {32, 2},  {32, 4},  {128, 2}, {128, 4}, {256, 3},
-                             {256, 4}, {256, 6}, {256, 8}, {512, 6}, {512, 8}, {1024, 8}};
-
-/// The first entry wide enough for the row, or threads = 0 when it must be walked.
-Holding holding(std::int64_t cols) {
-  if (cols % kVector != 0) return {0, 0};
-  const auto fits = [&](Holding h) { return cols <= std::int64_t{kVector} * h.threads * h.vecs; };
-  const auto* found = std::find_if(std::begin(kMenu), std::end(kMenu), fits);
-  return found == std::end(kMenu) ? Holding{0, 0} : *found;
+Way way(const Rowwise& s) {
+  const Choice few = choose(entries(Menu::few), s.cols);
+  if (few.entry >= 0 && s.rows * few.cluster <= (few.cluster > 1 ? 132 : kFewCtas)) return {Menu::few, few};
+  const Way w{menu_of(s.kind), choose(entries(menu_of(s.kind)), s.cols)};
+  if (w.choice.entry < 0)
+    throw NotModelled(std::string(name(s.kind)) + ": our kernel takes rows of up to 512 Ki columns");
+  return w;
 }
 
-int walk_threads(std::int64_t cols) { return cols > 16384 ? kLongWalkThreads : kWalkThreads; }
-
-template <class Op, std::size_t kEntry = 0>
-void launch_held(Holding h, const RowArgs& a, cudaStream_t stream) {
-  if constexpr (kEntry < std::size(kMenu)) {
-    constexpr Holding own = kMenu[kEntry];
-    if (h.threads != own.threads || h.vecs != own.vecs) return launch_held<Op, kEntry + 1>(h, a, stream);
-    constexpr int rows = own.threads == kWarp ? kRowsPerCta : 1;
-    const auto ctas = static_cast<unsigned>((a.rows + rows - 1) / rows);
-    device::row_held<Op, own.threads, own.vecs><<<ctas, own.threads * rows, 0, stream>>>(a);
-  }
-}
-
-template <class Op>
-void launch_rows(const RowArgs& a, cudaStream_t stream) {
-  const Holding h = holding(a.cols);
-  const auto rows = static_cast<unsigned>(a.rows);
-  if (h.threads > 0) {
-    launch_held<Op>(h, a, stream);
-  } else if (walk_threads(a.cols) == kLongWalkThreads) {
-    device::row_walked<Op, kLongWalkThreads><<<rows, kLongWalkThreads, 0, stream>>>(a);
-  } else {
-    device::row_walked<Op, kWalkThreads><<<rows, kWalkThreads, 0, stream>>>(a);
-  }
+template <class Op, RowwiseKind kKind>
+void launch_rows(const Rowwise& s, const RowArgs& a, cudaStream_t stream) {
+  const Way w = way(s);
+  if (w.menu == Menu::few) return launch_entry<Op, Menu::few>(w.choice, a, stream);
+  launch_entry<Op, menu_of(kKind)>(w.choice, a, stream);
 }
 
 void check(const Rowwise& s) {
-  if (s.input != DType::bf16 || s.output != DType::bf16) {
-    throw NotModelled(std::string(name(s.kind)) + ": our kernel is for bf16 in and out");
+  const DType output = s.kind == RowwiseKind::quantize ? DType::fp8 : DType::bf16;
+  if (s.input != DType::bf16 || s.output != output) {
+    throw NotModelled(std::string(name(s.kind)) + ": our kernel is for bf16 in and " + std::string(name(output)) +
+                      " out");
   }
   if (s.rows < 1 || s.cols < 1 || s.rows > (std::int64_t{1} << 30) || s.cols > (std::int64_t{1} << 30)) {
     throw BadInput(std::string(name(s.kind)) + ": expected rows and cols from 1 to 2^30");
@@ -360,26 +330,30 @@ void check(const Rowwise& s) {
 
 KernelPlan rowwise_plan(const Rowwise& s) {
   if (!is_by_rows(s.kind)) return flat_plan(s);
-  KernelPlan p;
-  const Holding h = holding(s.cols);
-  const std::int64_t rows = h.threads == kWarp ? kRowsPerCta : 1;
-  p.ctas = (s.rows + rows - 1) / rows;
-  p.threads = h.threads > 0 ? h.threads * rows : walk_threads(s.cols);
-  return p;
+  const Way w = way(s);
+  return plan_of(entries(w.menu)[static_cast<std::size_t>(w.choice.entry)], w.choice, s.rows);
 }
 
 void launch_rowwise(const Rowwise& s, const RowwiseBuffers& b, StreamHandle handle) {
   check(s);
   auto* stream = static_cast<cudaStream_t>(handle);
   const auto in = [](const void* p) { return static_cast<const bf16*>(p); };
-  const RowArgs a{in(b.x), s.residual ? in(b.second) : nullptr, in(b.weight), in(b.bias),
-                  b.y,     static_cast<bf16*>(b.sum),           s.rows,       static_cast<int>(s.cols)};
+  const RowArgs a{in(b.x),
+                  s.residual ? in(b.second) : nullptr,
+                  in(b.weight),
+                  in(b.bias),
+                  b.y,
+                  static_cast<bf16*>(b.sum),
+                  b.scale,
+                  s.rows,
+                  static_cast<int>(s.cols)};
   switch (s.kind) {
-    case RowwiseKind::rmsnorm: launch_rows<device::RmsNorm>(a, stream); break;
-    case RowwiseKind::layernorm: launch_rows<device::LayerNorm>(a, stream); break;
-    case RowwiseKind::softmax: launch_rows<device::Softmax>(a, stream); break;
-    case RowwiseKind::sum_rows: launch_rows<device::SumRows>(a, stream); break;
-    case RowwiseKind::argmax: launch_rows<device::ArgMax>(a, stream); break;
+    case RowwiseKind::rmsnorm: launch_rows<device::RmsNorm, RowwiseKind::rmsnorm>(s, a, stream); break;
+    case RowwiseKind::layernorm: launch_rows<device::LayerNorm, RowwiseKind::layernorm>(s, a, stream); break;
+    case RowwiseKind::softmax: launch_rows<device::Softmax, RowwiseKind::softmax>(s, a, stream); break;
+    case RowwiseKind::sum_rows: launch_rows<device::SumRows, RowwiseKind::sum_rows>(s, a, stream); break;
+    case RowwiseKind::argmax: launch_rows<device::ArgMax, RowwiseKind::argmax>(s, a, stream); break;
+    case RowwiseKind::quantize: launch_rows<device::Quantize, RowwiseKind::quantize>(s, a, stream); break;
     default: launch_flat(s, b, handle); break;
   }
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());

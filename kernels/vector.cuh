@@ -36,6 +36,32 @@ __device__ inline uint4 pack(const float (&x)[kVector]) {
   return make_uint4(pack_pair(x[0], x[1]), pack_pair(x[2], x[3]), pack_pair(x[4], x[5]), pack_pair(x[6], x[7]));
 }
 
+/// 2^x on the special-function unit, 2 units in the last place; results below 2^-126 are 0.
+__device__ inline float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// Two fp32 as e4m3, `low` in the low byte.
+__device__ inline std::uint32_t pair_to_e4m3(float low, float high) {
+  std::uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+/// Division of n < 2^31 by a number that the host knows: a multiplication, an addition and a shift. "Division by
+/// invariant integers using multiplication", Granlund and Montgomery 1994.
+struct Divider {
+  std::uint32_t by, factor, shift;
+
+  explicit Divider(std::int64_t divisor) : by(static_cast<std::uint32_t>(divisor)), shift(0) {
+    while ((std::uint64_t{1} << shift) < by) ++shift;
+    factor = static_cast<std::uint32_t>((((std::uint64_t{1} << shift) - by) << 32) / by + 1);
+  }
+  __device__ std::uint32_t quotient(std::uint32_t n) const { return (__umulhi(n, factor) + n) >> shift; }
+};
+
 struct Add {
   template <class T>
   __device__ T operator()(T a, T b) const {
@@ -48,6 +74,17 @@ struct Max {
     return a > b ? a : b;
   }
 };
+struct AddPairs {
+  __device__ float2 operator()(float2 a, float2 b) const { return make_float2(a.x + b.x, a.y + b.y); }
+};
+
+__device__ inline float2 shuffle_xor(float2 v, int step) {
+  return make_float2(__shfl_xor_sync(~0U, v.x, step), __shfl_xor_sync(~0U, v.y, step));
+}
+template <class T>
+__device__ T shuffle_xor(T v, int step) {
+  return __shfl_xor_sync(~0U, v, step);
+}
 
 /// Combines `value` over kThreads neighbouring threads (a warp, or a whole CTA of a power of two warps) and gives all
 /// of them the result, in an order that does not change between runs.

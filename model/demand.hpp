@@ -33,11 +33,16 @@ struct Demand {
   KernelPlan plan;
   // per CTA and step: SM clocks at full rate of the unit
   double tensor_clk = 0, fp32_clk = 0, sfu_clk = 0, issue_clk = 0, smem_clk = 0;
-  Bytes l2;                ///< per CTA and step: requested from L2
+  Bytes l2;  ///< per CTA and step: requested from L2
+  /// CTAs that run side by side ask for the same lines: Hopper merges such requests on their way to L2, so that the
+  /// SMs' own ports are the limit. (Our GEMM takes 64 bytes a clock into each of 128 SMs, 16 TB/s, where distinct lines
+  /// come at 9 TB/s.)
+  bool shared_reads = false;
   Seconds step_latency;    ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
   double exposed_clk = 0;  ///< per CTA and step: clocks that overlap with nothing (softmax not hidden, barriers)
   // per CTA, once
-  double once_clk = 0;  ///< prologue and epilogue clocks that the next CTA on the SM does not hide
+  double once_clk = 0;    ///< prologue and epilogue clocks that the next CTA on the SM does not hide
+  double serial_clk = 0;  ///< clocks in which the CTA's own tensor work stands still while its loads run on (epilogue)
   // per launch
   Bytes dram_read, dram_write;  ///< after L2 filtering
   Bytes in_flight;              ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting

@@ -18,28 +18,38 @@ double dram_panels(double a, double b, double tiles_m, double tiles_n, double co
   return std::min(sweep_a, sweep_b);
 }
 
-MenuEntry menu_entry(const Context& c, Tile tile, bool swapped) {
+/// What follows from the tile alone.
+MenuEntry tile_entry(const Context& c, Tile tile, double tile_k, bool swapped) {
   const GemmTask& task = c.task;
-  const StreamingMultiprocessor& sm = c.machine.gpu.sm;
   MenuEntry e;
   e.tile = tile;
   e.swapped = swapped;
   e.tile_m = swapped ? tile.cols : tile.rows;
   e.tile_n = swapped ? tile.rows : tile.cols;
-  e.a = e.tile_m * c.tile_k * task.input_bytes;
-  e.w = e.tile_n * c.tile_k * task.weight_bytes * task.weight_kept;
+  e.tile_k = tile_k;
+  e.a = e.tile_m * tile_k * task.input_bytes;
+  e.w = e.tile_n * tile_k * task.weight_bytes * task.weight_kept;
   // unpacked weights take the activations' width in shared memory
-  const double w_smem = task.dequant_per_weight > 0 ? e.tile_n * c.tile_k * task.input_bytes : e.w;
+  const double w_smem = task.dequant_per_weight > 0 ? e.tile_n * tile_k * task.input_bytes : e.w;
   const double row_side = swapped ? w_smem : e.a;
   const double col_side = swapped ? e.a : w_smem;
-  e.tensor_clk = 2.0 * e.tile_m * e.tile_n * c.tile_k / task.tensor_flop_per_clk;
-  e.fp32_clk = task.dequant_per_weight * e.tile_n * c.tile_k / (0.5 * sm.fp32_flop_per_clk);
+  e.tensor_clk = 2.0 * e.tile_m * e.tile_n * tile_k / task.tensor_flop_per_clk;
+  e.fp32_clk = task.dequant_per_weight * e.tile_n * tile_k / (0.5 * c.machine.gpu.sm.fp32_flop_per_clk);
   e.smem_clk = (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
   e.once_clk = c.family.exposed * e.tile_m * e.tile_n * task.output_bytes / c.l2_port;
-  // ring depth: what shared memory gives to as many CTAs as their accumulators leave room for
   e.stage_bytes = e.a + e.w;
+  return e;
+}
+
+/// A library's kernel of that tile: as many stages as shared memory gives to as many CTAs as their accumulators leave
+/// room for.
+MenuEntry library_entry(const Context& c, Tile tile, bool swapped) {
+  const GemmTask& task = c.task;
+  MenuEntry e =
+      tile_entry(c, tile, std::max(16.0, kStepBytes / std::max(task.input_bytes, task.weight_bytes)), swapped);
+  e.cluster = c.path.multicast ? 2 : 1;
   const double accumulators = static_cast<double>(tile.rows) * tile.cols;
-  const double room = std::floor(0.5 * static_cast<double>(sm.registers) / accumulators);
+  const double room = std::floor(0.5 * static_cast<double>(c.machine.gpu.sm.registers) / accumulators);
   constexpr double kLeastStages = 4;
   e.resident = std::clamp(std::min(room, std::floor(c.smem / (kLeastStages * e.stage_bytes))), 1.0, c.path.most_ctas);
   e.stages = std::clamp(std::floor(c.smem / (e.resident * e.stage_bytes)), 2.0, c.path.most_stages);
@@ -47,7 +57,56 @@ MenuEntry menu_entry(const Context& c, Tile tile, bool swapped) {
   return e;
 }
 
+void fill(GemmMenu& menu, const Context& c) {
+  menu.size = 0;
+  const auto add = [&menu](const MenuEntry& entry) {
+    if (menu.size < menu.entries.size()) menu.entries[menu.size++] = entry;
+  };
+  if (c.task.own) {
+    for (const GemmVariant& v : own_gemm_menu(*c.task.own, c.task.math)) {
+      for (const bool swapped : {false, true}) add(own_entry(c, v, swapped));
+    }
+  } else {
+    for (const Tile tile : kTiles) {
+      for (const bool swapped : {false, true}) add(library_entry(c, tile, swapped));
+    }
+  }
+}
+
 }  // namespace
+
+namespace {
+
+/// FP32 operations a clock.
+double sm_lanes(const Context& c) { return c.machine.gpu.sm.fp32_flop_per_clk; }
+
+/// What differs where tiles come by TMA.
+void hopper_kernel(MenuEntry& e, const Context& c) {
+  e.persistent = e.shared_reads = true;
+  // a fill takes little of the port that operands are read through: beside 15 bytes a clock of it, reads sank from
+  // 127.8 to 125.1 (own probe on an H200, 2026-11-20)
+  constexpr double kFillShare = 0.18;
+  e.smem_clk -= (1 - kFillShare) * e.stage_bytes / c.smem_port;
+  // fp8 instructions keep some 22 bits of a sum: every eighth step it is added to a second set of accumulators
+  constexpr double kPromotedSteps = 8;
+  if (c.task.math == DType::fp8) e.tensor_clk += e.tile_m * e.tile_n / (0.5 * sm_lanes(c)) / kPromotedSteps;
+}
+
+}  // namespace
+
+MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
+  const Tile tile{static_cast<std::int16_t>(v.rows), static_cast<std::int16_t>(v.cols)};
+  MenuEntry e = tile_entry(c, tile, static_cast<double>(v.step_bytes) / c.task.input_bytes, swapped);
+  e.cluster = static_cast<double>(v.cluster);
+  e.resident = static_cast<double>(v.ctas_per_sm);
+  e.stages = static_cast<double>(v.stages);
+  // a step cannot be shorter than its own chain: barrier, instructions, release
+  e.step_latency = std::max(c.machine.dram_latency / e.stages, c.family.step);
+  // accumulators pass through shared memory on their way out: the CTA's tensor work waits for that
+  e.serial_clk = e.once_clk;
+  if (*c.task.own == GemmEngine::wgmma) hopper_kernel(e, c);
+  return e;
+}
 
 const GemmMenu& gemm_menu(const Context& c) {
   constexpr std::size_t kKept = 8;
@@ -61,27 +120,98 @@ const GemmMenu& gemm_menu(const Context& c) {
   menu.machine = c.machine.serial;
   menu.family = &c.family;
   menu.key = c.task;
-  for (std::size_t i = 0; i < kTiles.size(); ++i) {
-    menu.entries[2 * i] = menu_entry(c, kTiles[i], false);
-    menu.entries[2 * i + 1] = menu_entry(c, kTiles[i], true);
-  }
+  fill(menu, c);
   return menu;
 }
 
-Demand Cut::demand(const Context& c, double ctas, double steps, double splits) const {
+Cut::Cut(const Context& c, const MenuEntry& entry) : e(&entry) {
+  tiles_m = std::ceil(c.task.m / e->tile_m);
+  tiles_n = std::ceil(c.task.n / e->tile_n);
+  k_steps = std::ceil(c.task.k / e->tile_k);
+  l2_bytes = e->a + e->w;
+  if (c.task.own) {  // neighbours on the row side share the columns, whole clusters of them
+    double& rows = e->swapped ? tiles_n : tiles_m;
+    rows = std::ceil(rows / e->cluster) * e->cluster;
+    // what comes in through the SM's port, multicast too; or the lines that it asks for
+    const double asked = l2_bytes - (e->swapped ? e->a : e->w) * (1 - 1 / e->cluster);
+    l2_bytes = std::max(l2_bytes, asked * c.lines);
+  }
+  tiles = tiles_m * tiles_n * c.task.batch;
+  if (!c.task.own && e->cluster > 1 && tiles >= 2)
+    l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
+}
+
+Deal Cut::tiled(double splits) const {
+  Deal d;
+  d.splits = splits;
+  d.ctas = tiles * splits;
+  d.steps = std::ceil(k_steps / splits);
+  d.serial_clk = e->serial_clk;
+  d.once_clk = e->once_clk;
+  d.second_launch = splits > 1;
+  return d;
+}
+
+Deal Cut::stream_k(const Context& c) const {
+  constexpr double kSeam = 10, kSeamPerPeer = 3;
+  Deal d;
+  d.splits = 0;
+  d.ctas = c.machine.sm_count * e->resident;
+  const double peers = std::max(1.0, std::ceil(d.ctas / tiles));
+  d.steps = tiles * k_steps / d.ctas + kSeam + kSeamPerPeer * (peers - 1);
+  d.serial_clk = e->serial_clk;
+  d.once_clk = e->once_clk * std::max(1.0, tiles / d.ctas);
+  return d;
+}
+
+Deal Cut::shared(const Context& c, double splits) const {
+  const double clusters = std::floor(c.machine.sm_count * e->resident / e->cluster);
+  const double all = tiles / e->cluster, left = std::fmod(all, clusters);  // counted in clusters
+  const double parts = splits > 0 ? splits : left > 0 ? std::min(std::floor(clusters / left), k_steps) : 1;
+  const double run = std::ceil(k_steps / parts);
+  const double sharers = (splits > 0 ? std::min(tiles * parts, clusters * e->cluster) : left * parts * e->cluster);
+  // sums on their way to L2 or back: at the SM's port, at what L2 takes from all, or one round trip. Meeting costs what
+  // a grid barrier does (plan_stream.cpp): write, fence, count, look.
+  const double sum_bytes = 4 * e->tile_m * e->tile_n;
+  const double round_trip = c.machine.l2_latency * c.machine.clock;
+  const double sums = std::max({sum_bytes / c.l2_port, sharers * sum_bytes * c.per_l2 / c.clk, round_trip});
+  const double leave = sums + 8 * round_trip, take = parts * sums;
+  Deal d;
+  d.splits = splits;
+  d.once_clk = e->once_clk;
+  if (splits > 0) {
+    d.ctas = tiles * parts;
+    d.steps = run;
+    d.serial_clk = leave;
+    d.once_clk += leave + take;
+    return d;
+  }
+  const double whole = std::floor(all / clusters);
+  d.ctas = clusters * e->cluster;
+  d.steps = (left > 0 ? run : 0) + whole * k_steps;
+  d.serial_clk = (parts > 1 ? leave + take : 0) + whole * e->serial_clk;
+  return d;
+}
+
+Demand Cut::demand(const Context& c, const Deal& deal) const {
+  const double ctas = deal.ctas, splits = std::max(1.0, deal.splits);
   const GemmTask& task = c.task;
   const Machine& m = c.machine;
   Demand d;
   d.plan.ctas = static_cast<std::int64_t>(ctas);
   d.plan.ctas_per_sm = static_cast<std::int64_t>(e->resident);
+  d.plan.cluster = static_cast<std::int64_t>(e->cluster);
+  d.plan.persistent = e->persistent;
   d.plan.threads = c.path.threads(e->tile.rows);
   d.plan.shared_memory = e->stages * e->stage_bytes * units::B;
-  d.plan.steps = d.plan.longest = steps;
+  d.plan.steps = d.plan.longest = deal.steps;
   d.tensor_clk = e->tensor_clk;
   d.fp32_clk = e->fp32_clk;
   d.smem_clk = e->smem_clk;
-  d.once_clk = e->once_clk;
+  d.once_clk = deal.once_clk;
+  d.serial_clk = deal.serial_clk;
   d.l2 = l2_bytes * units::B;
+  d.shared_reads = e->shared_reads;
   d.step_latency = e->step_latency;
   d.in_flight = e->stages * e->stage_bytes * units::B;
   const double at_once = std::min(ctas, m.sm_count * e->resident);
@@ -89,7 +219,7 @@ Demand Cut::demand(const Context& c, double ctas, double steps, double splits) c
   const double panels = dram_panels(c.a_bytes, c.w_bytes, tiles_m, tiles_n, tiles_at_once, e->tile_n / e->tile_m,
                                     m.l2_capacity.in(units::B));
   d.dram_read = task.batch * (panels + task.bias_bytes) * units::B;
-  d.dram_write = splits > 1 ? Bytes{} : task.batch * c.out_bytes * units::B;
+  d.dram_write = deal.second_launch ? Bytes{} : task.batch * c.out_bytes * units::B;
   return d;
 }
 

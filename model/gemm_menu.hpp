@@ -6,10 +6,12 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 
 #include "model/plan_gemm.hpp"
 #include "model/tensor_path.hpp"
 #include "model/timing.hpp"
+#include "ops/kernel_menu.hpp"
 
 namespace plumbline::gemm {
 
@@ -41,20 +43,35 @@ constexpr std::size_t kMenuSize = 2 * kTiles.size();
 
 constexpr double kStepBytes = 128;  // one main-loop step covers 128 bytes of K (a swizzle span): 64 bf16, 128 fp8
 
+/// mma.sync kernels fetch operands as on cards that have nothing newer.
+inline TensorPath path_of(const GemmTask& task, const Machine& machine) {
+  TensorPath path = machine.path;
+  if (task.own == GemmEngine::mma_sync) path.kind = TensorPath::Kind::mma_sync;
+  return path;
+}
+
+/// Lines of 128 bytes that 128 bytes of a row of K touch, mean over rows: two unless the row's start is that of a line.
+inline double lines_a_row(const GemmTask& t) {
+  constexpr std::int64_t kLine = 128;
+  const std::int64_t aligned = std::gcd(static_cast<std::int64_t>(t.k * t.input_bytes), kLine);
+  return 2.0 - static_cast<double>(aligned) / kLine;
+}
+
 /// What every candidate of one task shares.
 struct Context {
   const GemmTask& task;
   const Machine& machine;
   const FamilyScalars& family;
-  const TensorPath& path;
-  double tile_k, a_bytes, w_bytes, out_bytes;  // whole operands of one batch entry
-  double smem, smem_port, l2_port;             // bytes, bytes a clock
-  Seconds dram_floor;                          // compulsory traffic
-  Seconds clk, per_l2;                         // one SM clock; one byte of L2
-  double per_tensor_rate = 1, k_steps = 0;
+  const FamilyScalars& reduce;
+  const TensorPath path;
+  double a_bytes, w_bytes, out_bytes;  // whole operands of one batch entry
+  double smem, smem_port, l2_port;     // bytes, bytes a clock
+  Seconds dram_floor;                  // compulsory traffic
+  Seconds clk, per_l2, per_port;       // one SM clock; one byte of L2, one through an SM's port
+  double per_tensor_rate = 1, lines = 1;
 
-  Context(const GemmTask& t, const Machine& m, const FamilyScalars& f) : task(t), machine(m), family(f), path(m.path) {
-    tile_k = std::max(16.0, kStepBytes / std::max(t.input_bytes, t.weight_bytes));
+  Context(const GemmTask& t, const Machine& m, const FamilyScalars& f)
+      : task(t), machine(m), family(f), reduce(reduce_family(t, m)), path(path_of(t, m)) {
     a_bytes = t.m * t.k * t.input_bytes;
     w_bytes = t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read;
     out_bytes = t.m * t.n * t.output_bytes;
@@ -63,13 +80,14 @@ struct Context {
     l2_port = m.gpu.sm.l2_bytes_per_clk.in(units::B);
     // a split writes its result in a launch of its own: no turnaround, and that launch's share of the card
     dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, Bytes{}, m) / f.dram_share +
-                 dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, m.reduce.dram_share);
-    clk = 1.0 / m.clock;
+                 dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, reduce.dram_share);
+    clk = 1.0 / (m.clock * (1 - f.droop));
     per_l2 = units::B / m.l2;
+    if (t.own) lines = lines_a_row(t);
+    per_port = units::B / (m.l2_per_sm * (1 - f.droop));
     // no cut does less dense work than the task, so none sees a larger share of the peak
     const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;
-    per_tensor_rate = 1.0 / (m.sustained_fraction(dense / m.clock) * f.efficiency);
-    k_steps = std::ceil(t.k / tile_k);
+    per_tensor_rate = 1.0 / (m.sustained_fraction(dense / m.clock, f) * f.efficiency);
   }
 };
 
@@ -77,9 +95,11 @@ struct Context {
 struct MenuEntry {
   Tile tile{};
   bool swapped = false;
-  double tile_m = 0, tile_n = 0;
+  double tile_m = 0, tile_n = 0, tile_k = 0;
+  double cluster = 1;  ///< CTAs that fetch the operand they share once (TMA multicast)
+  bool persistent = false, shared_reads = false;
   double resident = 1, stages = 2, stage_bytes = 0, a = 0, w = 0;
-  double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0;
+  double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0, serial_clk = 0;
   Seconds step_latency;
 };
 
@@ -90,33 +110,46 @@ struct GemmMenu {
   const FamilyScalars* family = nullptr;
   GemmTask key;
   std::array<MenuEntry, kMenuSize> entries;
+  std::size_t size = 0;
 
   bool serves(const Context& c) const {
     const GemmTask& t = c.task;
     return machine == c.machine.serial && family == &c.family && key.input_bytes == t.input_bytes &&
            key.weight_bytes == t.weight_bytes && key.output_bytes == t.output_bytes &&
            key.tensor_flop_per_clk == t.tensor_flop_per_clk && key.dequant_per_weight == t.dequant_per_weight &&
-           key.weight_kept == t.weight_kept;
+           key.weight_kept == t.weight_kept && key.own == t.own;
   }
 };
 
 const GemmMenu& gemm_menu(const Context& c);
+/// One of our own compiled kernels.
+MenuEntry own_entry(const Context& c, const GemmVariant& variant, bool swapped);
+
+/// How the work of one cut is dealt to CTAs. `ctas` times `steps` each; clocks as in Demand, a CTA.
+struct Deal {
+  double splits = 1;  ///< as in GemmPlan
+  double ctas = 0, steps = 0;
+  double serial_clk = 0, once_clk = 0;
+  bool second_launch = false;  ///< partial results are added up by a launch of their own
+};
 
 /// A menu entry laid over the operands.
 struct Cut {
   const MenuEntry* e = nullptr;
   double tiles_m = 0, tiles_n = 0, tiles = 0, k_steps = 0, l2_bytes = 0;
 
-  Cut(const Context& c, const MenuEntry& entry) : e(&entry) {
-    tiles_m = std::ceil(c.task.m / e->tile_m);
-    tiles_n = std::ceil(c.task.n / e->tile_n);
-    tiles = tiles_m * tiles_n * c.task.batch;
-    k_steps = c.k_steps;
-    // a cluster of two CTAs fetches the operand they share once (TMA multicast)
-    l2_bytes = e->a + e->w;
-    if (c.path.multicast && tiles >= 2)
-      l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
-  }
+  Cut(const Context& c, const MenuEntry& entry);
+
+  /// `splits` CTAs a tile, each with its share of K.
+  Deal tiled(double splits) const;
+  /// A library's stream-K: one persistent CTA a slot, the K steps of all tiles dealt out evenly; a tile that several
+  /// CTAs share costs each of them a seam (fix-up of a partial tile through L2): about ten steps and three more for
+  /// each extra peer. Source: NVIDIA/cutlass threadblock_swizzle_streamk.h (modeling notes, section 3, "Waves").
+  Deal stream_k(const Context& c) const;
+  /// Our own Hopper kernel's way with `splits` parts of K a tile, whose sums meet in L2: each part leaves its own, the
+  /// last to come takes them all. 0: only the tiles that are left over behind whole waves are cut, into as many parts
+  /// as fill a wave.
+  Deal shared(const Context& c, double splits) const;
 
   /// Own times of all CTAs together on the busiest SM, and what is exposed: from these follow two lower bounds of the
   /// engine's answer, a cheap one (the largest) and a close one (the p-norm of sums is below the sum of p-norms:
@@ -125,34 +158,48 @@ struct Cut {
     PerResource<Seconds> own;
     Seconds exposed;
   };
-  Totals totals(const Context& c, double ctas, double steps) const {
+  Totals totals(const Context& c, const Deal& deal) const {
     const Machine& m = c.machine;
-    const double turns = std::ceil(ctas / m.sm_count);
-    const double waves = std::ceil(ctas / (m.sm_count * e->resident));
-    const Seconds on_sm = turns * steps * c.clk;
+    const double turns = std::ceil(deal.ctas / m.sm_count);
+    const double waves = std::ceil(deal.ctas / (m.sm_count * e->resident));
+    const Seconds on_sm = turns * deal.steps * c.clk;
     Totals t;
     t.own[Resource::tensor] = on_sm * (e->tensor_clk * c.per_tensor_rate);
+    if (e->resident <= 1) t.own[Resource::tensor] += turns * deal.serial_clk * c.clk;
     t.own[Resource::fp32] = on_sm * e->fp32_clk;
     t.own[Resource::smem] = on_sm * e->smem_clk;
-    t.own[Resource::l2] = ctas * steps * l2_bytes * c.per_l2;
+    t.own[Resource::l2] = deal.ctas * deal.steps * l2_bytes * per_l2(c, deal.ctas);
     t.own[Resource::dram] = c.dram_floor;
-    t.own[Resource::latency] = waves * steps * e->step_latency;
-    t.exposed = c.family.fixed + waves * c.family.per_cta + turns * e->once_clk * c.clk;
+    t.own[Resource::latency] = waves * deal.steps * e->step_latency;
+    t.exposed = c.family.fixed + paid_once(c, deal, waves, turns);
     return t;
   }
 
   /// exposed + the largest own time of `totals`, without the rest.
-  Seconds bound(const Context& c, double ctas, double steps) const {
-    const double turns = std::ceil(ctas / c.machine.sm_count);
-    const double waves = e->resident > 1 ? std::ceil(ctas / (c.machine.sm_count * e->resident)) : turns;
+  Seconds bound(const Context& c, const Deal& deal) const {
+    const double turns = std::ceil(deal.ctas / c.machine.sm_count);
+    const double waves = e->resident > 1 ? std::ceil(deal.ctas / (c.machine.sm_count * e->resident)) : turns;
     const double sm_clk = std::max({e->tensor_clk * c.per_tensor_rate, e->fp32_clk, e->smem_clk});
-    const Seconds largest = std::max({turns * steps * sm_clk * c.clk, ctas * steps * l2_bytes * c.per_l2, c.dram_floor,
-                                      waves * steps * e->step_latency});
-    return c.family.fixed + waves * c.family.per_cta + turns * e->once_clk * c.clk + largest;
+    const Seconds largest =
+        std::max({turns * deal.steps * sm_clk * c.clk, deal.ctas * deal.steps * l2_bytes * per_l2(c, deal.ctas),
+                  c.dram_floor, waves * deal.steps * e->step_latency});
+    return c.family.fixed + paid_once(c, deal, waves, turns) + largest;
+  }
+
+  /// One byte of L2's at the best rate that so many CTAs see.
+  Seconds per_l2(const Context& c, double ctas) const {
+    return e->shared_reads ? c.per_port * (1 / std::min(ctas, c.machine.sm_count)) : c.per_l2;
+  }
+
+  /// Prologues and epilogues that nothing hides: every wave's, or those of the last (of a persistent grid).
+  Seconds paid_once(const Context& c, const Deal& deal, double waves, double turns) const {
+    if (!e->persistent) return waves * c.family.per_cta + turns * deal.once_clk * c.clk;
+    const double last = deal.ctas - (waves - 1) * c.machine.sm_count * e->resident;
+    return c.family.per_cta + std::ceil(last / c.machine.sm_count) * deal.once_clk * c.clk;
   }
 
   /// The launch itself, with what crosses the DRAM interface.
-  Demand demand(const Context& c, double ctas, double steps, double splits) const;
+  Demand demand(const Context& c, const Deal& deal) const;
 };
 
 }  // namespace plumbline::gemm

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "arch/error.hpp"
+#include "model/own_kernels.hpp"
 #include "model/plan_gemm.hpp"
 #include "ops/work.hpp"
 
@@ -20,6 +21,7 @@ double flop_per_clk(DType math, const Machine& m) {
 
 GemmTask typed(const Precision& p, const Machine& m) {
   GemmTask t;
+  t.math = p.math;
   t.input_bytes = bytes_of(p.input);
   t.weight_bytes = bytes_of(p.weight);
   t.output_bytes = bytes_of(p.output);
@@ -35,12 +37,25 @@ GemmTask typed(const Precision& p, const Machine& m) {
 
 }  // namespace
 
+const FamilyScalars& gemm_family(const GemmTask& t, const Machine& m) {
+  if (!t.own) return m.gemm;
+  return *t.own == GemmEngine::wgmma ? *m.own.gemm : *m.own.gemm_portable;
+}
+
+const FamilyScalars& reduce_family(const GemmTask& t, const Machine& m) {
+  return t.own && m.own.reduce ? *m.own.reduce : m.reduce;
+}
+
 GemmTask gemm_task(const Gemm& s, const Machine& m) {
   GemmTask t = typed(s.precision, m);
   t.m = static_cast<double>(s.m);
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);
   t.batch = static_cast<double>(s.batch);
+  t.own = own_gemm_engine(s, m);
+  // Hopper's mma.sync: 2723 of wgmma's 4096 FLOP a clock (own probe on an H200, 2026-11-20)
+  constexpr double kMmaSyncShare = 2723.0 / 4096.0;
+  if (t.own == GemmEngine::mma_sync && m.path.kind == TensorPath::Kind::wgmma) t.tensor_flop_per_clk *= kMmaSyncShare;
   if (s.bias) t.bias_bytes = t.n * t.output_bytes;
   return t;
 }

@@ -35,7 +35,8 @@ class Section {
   std::string name_;
 };
 
-FamilyScalars read_family(const Calibration& calibration, const std::string& name) {
+FamilyScalars read_family(const Machine& m, const std::string& name) {
+  const Calibration& calibration = m.calibration;
   const auto it = calibration.families.find(name);
   if (it == calibration.families.end()) {
     throw BadInput("calibration of " + calibration.gpu + ": missing family '" + name + "'");
@@ -51,6 +52,10 @@ FamilyScalars read_family(const Calibration& calibration, const std::string& nam
   f.step = section.seconds_or_zero("step_s");
   f.translation = section.seconds_or_zero("translation_s");
   f.in_flight = section.number_or("in_flight_B", 0) * units::B;
+  f.tensor_burst = section.number_or("tensor_burst_fraction", m.tensor_fraction);
+  f.tensor_steady = section.number_or("tensor_steady_fraction", m.tensor_steady_fraction);
+  f.droop = section.number_or("clock_droop_fraction", 0);
+  if (m.clock_mode == ClockMode::steady) f.tensor_burst = f.tensor_steady;
   return f;
 }
 
@@ -65,6 +70,7 @@ void read_machine_scalars(Machine& m) {
   m.l2 = s.number("l2_bandwidth_fraction") * l2_peak(gpu, m.clock);
   m.l2_per_sm = gpu.sm.l2_bytes_per_clk * m.clock;
   m.l2_capacity = s.number("l2_usable_fraction") * gpu.l2.size;
+  m.l2_kept = m.l2_capacity / static_cast<double>(std::max<std::int64_t>(1, gpu.l2.partitions));
   m.pcie = s.number("pcie_fraction") * gpu.links.pcie_per_direction;
   m.tensor_fraction = s.number("tensor_burst_fraction");
   m.tensor_steady_fraction = s.number("tensor_steady_fraction");
@@ -83,19 +89,35 @@ void read_bands(FamilyScalars& family, const Calibration& calibration, const std
   }
 }
 
+/// The family as the kernel set has it; nothing when it is not on file.
+std::optional<FamilyScalars> find_family(const Machine& m, const char* set, const char* family) {
+  const std::string name = std::string(set) + "." + family;
+  if (m.calibration.families.count(name) == 0) return std::nullopt;
+  FamilyScalars f = read_family(m, name);
+  f.name = family;
+  read_bands(f, m.calibration, name);
+  return f;
+}
+
+void read_own_families(Machine& m) {
+  m.own.gemm = find_family(m, "own", "gemm");
+  m.own.gemm_portable = find_family(m, "own", "gemm_portable");
+  m.own.reduce = find_family(m, "own", "reduce");
+  m.own.prefill = find_family(m, "own", "attention_prefill");
+  m.own.decode = find_family(m, "own", "attention_decode");
+  m.own.combine = find_family(m, "own", "combine");
+  if (auto rowwise = find_family(m, "own", "rowwise")) m.rowwise = *rowwise;
+}
+
+/// The library kernels' scalars: with our own kernels, of the shapes that none of those runs.
 void read_families(Machine& m) {
+  const bool own = m.kernels == KernelSet::own;
   std::string borrowed;
   const auto read = [&](const char* family) {
-    std::string set = m.kernels == KernelSet::own ? "own" : "library";
-    const bool borrow = set == "own" && m.calibration.families.count("own." + std::string(family)) == 0;
-    if (borrow) {
-      set = "library";
-      borrowed += (borrowed.empty() ? "" : ", ") + std::string(family);
-    }
-    FamilyScalars f = read_family(m.calibration, set + "." + family);
+    FamilyScalars f = read_family(m, std::string("library.") + family);
     f.name = family;
-    f.borrowed = borrow;
-    read_bands(f, m.calibration, set + "." + family);
+    f.borrowed = own;
+    read_bands(f, m.calibration, std::string("library.") + family);
     return f;
   };
   m.gemm = read("gemm");
@@ -114,20 +136,32 @@ void read_families(Machine& m) {
   m.rowwise = read("rowwise");
   m.reduce = read("reduce");
   m.combine = read("combine");
-  if (borrowed.empty()) return;
-  m.assumptions.push_back("kernels own: not measured yet, priced with the library kernels' scalars: " + borrowed);
+  if (!own) return;
+  read_own_families(m);
+  for (const auto* family : {&m.own.gemm, &m.own.prefill, &m.own.decode}) {
+    if (*family) continue;
+    borrowed += borrowed.empty() ? "" : ", ";
+    borrowed += family == &m.own.gemm ? "gemm" : family == &m.own.prefill ? "attention_prefill" : "attention_decode";
+  }
+  if (m.rowwise.borrowed) borrowed += std::string(borrowed.empty() ? "" : ", ") + "rowwise";
+  if (!borrowed.empty()) {
+    m.assumptions.push_back("kernels own: not measured yet, priced with the library kernels' scalars: " + borrowed);
+  }
+  m.assumptions.push_back(
+      "kernels own: shapes that none of our kernels runs (grouped and quantized GEMM, latent attention, windows, ...) "
+      "are priced with the library kernels' scalars");
 }
 
 }  // namespace
 
-double Machine::sustained_fraction(Seconds launch) const {
-  if (clock_mode == ClockMode::steady || regulator_lag <= Seconds{}) return tensor_fraction;
+double Machine::sustained_fraction(Seconds launch, double burst, double steady) const {
+  if (clock_mode == ClockMode::steady || regulator_lag <= Seconds{}) return burst;
   // mean over a burst of ten launches of an exponential approach to the steady share
   constexpr double kBurstLaunches = 10;
   const double x = kBurstLaunches * launch / regulator_lag;
   // (1 - e^-x) / x, by its series where that is exact to 1e-9: most launches are short
   const double mean = x < 1e-2 ? 1.0 - x * (1.0 / 2 - x * (1.0 / 6 - x / 24)) : (1.0 - std::exp(-x)) / x;
-  return tensor_steady_fraction + (tensor_fraction - tensor_steady_fraction) * mean;
+  return steady + (burst - steady) * mean;
 }
 
 std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& calibration,

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,16 @@ struct FamilyScalars {
   /// Most that a launch loses to address translation when its reads are scattered over a large pool (paged KV cache).
   Seconds translation;
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
+  /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
+  /// lasts.
+  double tensor_burst = 1, tensor_steady = 1;
+  /// Share by which the SM clock sinks within microseconds where tensor units work.
+  double droop = 0;
+};
+
+/// Scalars of our own kernels; empty where none are on file, and for every other kernel set.
+struct OwnFamilies {
+  std::optional<FamilyScalars> gemm, gemm_portable, reduce, prefill, decode, combine;
 };
 
 class Machine {
@@ -60,13 +71,20 @@ class Machine {
   double tensor_fraction = 1, tensor_steady_fraction = 1;
   Seconds regulator_lag;  ///< time constant of the sinking
   /// What a launch of that length sees when it is repeated a few times, as short benchmarks do.
-  double sustained_fraction(Seconds launch) const;
+  double sustained_fraction(Seconds launch) const {
+    return sustained_fraction(launch, tensor_fraction, tensor_steady_fraction);
+  }
+  double sustained_fraction(Seconds launch, const FamilyScalars& family) const {
+    return sustained_fraction(launch, family.tensor_burst, family.tensor_steady);
+  }
+  double sustained_fraction(Seconds launch, double burst, double steady) const;
 
   Bandwidth dram_read, dram_write;   ///< what reads alone and writes alone reach
   double dram_mix_loss = 0;          ///< turnaround: share of bandwidth lost at an even mix
   Seconds dram_latency, l2_latency;  ///< loaded
   Bandwidth l2, l2_per_sm;
   Bytes l2_capacity;  ///< what data shared by all SMs can really hold
+  Bytes l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (modeling notes, section 3)
   Bandwidth pcie;
   Seconds gap_graph, gap_stream;  ///< between dependent kernels of a graph, of a stream
   Seconds host_per_operator;      ///< host time of one operator in an eager framework
@@ -74,6 +92,7 @@ class Machine {
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
   FamilyScalars reduce;   ///< the second launch of a split-K GEMM
   FamilyScalars combine;  ///< the merge of split-KV attention
+  OwnFamilies own;        ///< take the place of the above for shapes that have a kernel of ours
 };
 
 }  // namespace plumbline

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/own_kernels.hpp"
 #include "model/tensor_path.hpp"
 #include "model/timing.hpp"
 
@@ -64,7 +65,7 @@ void block_demand(Demand& d, double rows, double keys, double qk_dim, double v_d
   d.fp32_clk = scores * kSoftmaxOps / (sm.fp32_flop_per_clk / 2);
   d.issue_clk = scores * (kSoftmaxOps + 1) / static_cast<double>(sm.warp_size) / sm.issue_per_clk;
   const double softmax = std::max({d.sfu_clk, d.fp32_clk, d.issue_clk});
-  d.exposed_clk = family.exposed * std::min(softmax, d.tensor_clk / family.efficiency / m.tensor_fraction);
+  d.exposed_clk = family.exposed * std::min(softmax, d.tensor_clk / family.efficiency / family.tensor_burst);
   const double kv_tile = keys * (qk_dim + v_dim) * kv_bytes;
   d.smem_clk = 2.0 * kv_tile / sm.smem_bytes_per_clk.in(units::B);
   d.l2 = kv_tile / sharers * units::B;
@@ -85,27 +86,78 @@ double compiled_width(std::int64_t width) {
 
 }  // namespace
 
+namespace {
+
+/// One elementwise pass: read the fused QKV of the new tokens, write rotated Q and the cache.
+Demand prepare_demand(double q_elements, double new_kv, double es, double kv_es, const Machine& m) {
+  Demand p;
+  p.dram_read = (q_elements + new_kv) * es * units::B;
+  p.dram_write = (q_elements * es + new_kv * kv_es) * units::B;
+  constexpr double kElementsPerCta = 4096;
+  p.plan.ctas = static_cast<std::int64_t>(ceil_div(q_elements + new_kv, kElementsPerCta));
+  p.plan.ctas_per_sm = 4;
+  p.plan.threads = 256;
+  p.step_latency = m.dram_latency;
+  p.in_flight = kElementsPerCta * es * units::B;
+  return p;
+}
+
+/// What differs between the kernel sets: the tile, CTAs an SM, and how many query tiles share a fetch of keys.
+struct PrefillCut {
+  double q_tile = 64, kv_tile = 128, ctas_per_sm = 2, sharers = 2;
+  double qk_dim = 0, v_dim = 0;  ///< head widths as compiled
+  const FamilyScalars* family = nullptr;
+  bool own = false;
+};
+
+/// Libraries: one warpgroup (or four warps) a tile; two of them share an SM and hide each other's softmax.
+PrefillCut prefill_cut(const AttentionPrefill& s, const Machine& m) {
+  PrefillCut cut;
+  cut.qk_dim = compiled_width(s.qk_dim);
+  cut.v_dim = compiled_width(s.v_dim);
+  cut.family = &m.prefill;
+  if (s.v_dim > 128) cut.kv_tile = 64;
+  if (const PrefillVariant* own = own_prefill_kernel(s, m)) {
+    cut.q_tile = static_cast<double>(own->q_tile);
+    cut.kv_tile = static_cast<double>(own->kv_tile);
+    cut.ctas_per_sm = static_cast<double>(own->ctas_per_sm);
+    cut.sharers = 1;
+    cut.family = &*m.own.prefill;
+    cut.own = true;
+  }
+  return cut;
+}
+
+}  // namespace
+
 AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   AttentionChoice c;
   const double heads = static_cast<double>(s.batch * s.q_heads);
   const double width = static_cast<double>(s.qk_dim + s.v_dim);
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype);
-  const TensorPath& path = m.path;
-  const bool wide = static_cast<double>(s.v_dim) > 128;
-  c.plan.q_tile = 64;  // one warpgroup (or four warps); two of them share an SM and hide each other's softmax
-  c.plan.kv_tile = wide ? 64 : 128;
-  const double q_tile = static_cast<double>(c.plan.q_tile), kv_tile = static_cast<double>(c.plan.kv_tile);
-  const BlockCount blocks = visited_blocks(s, q_tile, kv_tile);
+  const PrefillCut cut = prefill_cut(s, m);
+  c.family = cut.family;
+  c.plan.q_tile = static_cast<std::int64_t>(cut.q_tile);
+  c.plan.kv_tile = static_cast<std::int64_t>(cut.kv_tile);
+  const BlockCount blocks = visited_blocks(s, cut.q_tile, cut.kv_tile);
 
   Demand& d = c.main;
   d.plan.ctas = static_cast<std::int64_t>(heads * blocks.tiles);
-  d.plan.ctas_per_sm = 2;
-  d.plan.threads = path.threads(q_tile);
+  d.plan.ctas_per_sm = static_cast<std::int64_t>(cut.ctas_per_sm);
+  d.plan.threads = m.path.threads(cut.q_tile);
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
-  d.step_latency = m.prefill.step;
+  d.step_latency = cut.family->step;
   const double rate = m.gpu.sm.tensor_flop_per_clk[s.dtype];
-  block_demand(d, q_tile, kv_tile, compiled_width(s.qk_dim), compiled_width(s.v_dim), rate, kv_es, 2.0, m, m.prefill);
+  block_demand(d, cut.q_tile, cut.kv_tile, cut.qk_dim, cut.v_dim, rate, kv_es, cut.sharers, m, *cut.family);
+
+  if (cut.own) {
+    // the first block's scores and softmax and the last one's product with V have nothing to hide under, and the result
+    // leaves through shared memory as a GEMM's does (family own.gemm: 20 bytes a clock)
+    constexpr double kStoreBytesPerClk = 20;
+    d.once_clk = d.tensor_clk + std::max({d.sfu_clk, d.fp32_clk, d.issue_clk}) +
+                 cut.q_tile * cut.v_dim * output_bytes_of(s.dtype) / kStoreBytesPerClk;
+  }
 
   const double q_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.qk_dim);
   const double o_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.v_dim);
@@ -113,20 +165,10 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   d.dram_read = (q_elements * es + kv_elements * kv_es) * units::B;
   d.dram_write = o_elements * output_bytes_of(s.dtype) * units::B;
 
-  const bool append = s.append == 1 || (s.append < 0 && m.kernels == KernelSet::library);
-  if (append) {
-    // one elementwise pass: read the fused QKV of the new tokens, write rotated Q and the cache
+  if (s.append == 1 || (s.append < 0 && m.kernels == KernelSet::library)) {
     c.prepares = true;
     const double new_kv = static_cast<double>(s.batch * s.kv_heads * s.q_len) * width;
-    Demand& p = c.prepare;
-    p.dram_read = (q_elements + new_kv) * es * units::B;
-    p.dram_write = (q_elements * es + new_kv * kv_es) * units::B;
-    constexpr double kElementsPerCta = 4096;
-    p.plan.ctas = static_cast<std::int64_t>(ceil_div(q_elements + new_kv, kElementsPerCta));
-    p.plan.ctas_per_sm = 4;
-    p.plan.threads = 256;
-    p.step_latency = m.dram_latency;
-    p.in_flight = kElementsPerCta * es * units::B;
+    c.prepare = prepare_demand(q_elements, new_kv, es, kv_es, m);
   }
   return c;
 }
@@ -179,6 +221,8 @@ constexpr double kCtasAimedAt = 2;
 
 AttentionChoice split_decode(const DecodeTask& t, DType dtype, const Machine& m, const FamilyScalars& family) {
   AttentionChoice c;
+  c.family = &family;
+  c.combine_family = &m.combine;
   const double es = bytes_of(dtype), out_es = output_bytes_of(dtype);
   const double room = std::floor(m.sm_count * kCtasAimedAt / t.ctas_unsplit);
   const double most = std::max(1.0, std::floor(t.context / (2 * kKeysPerStep)));
@@ -212,12 +256,13 @@ AttentionChoice split_decode(const DecodeTask& t, DType dtype, const Machine& m,
 
 }  // namespace
 
-AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m) {
+namespace {
+
+DecodeTask decode_task(const AttentionDecode& s) {
   DecodeTask t;
-  const double group = static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads);
   t.kv_sets = static_cast<double>(s.batch * s.kv_heads);
   t.ctas_unsplit = t.kv_sets;
-  t.rows = group;
+  t.rows = static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads);
   t.context = static_cast<double>(s.window > 0 ? std::min(s.context, s.window) : s.context);
   t.context = std::max(1.0, t.context);
   t.cached = static_cast<double>(s.context);
@@ -228,11 +273,86 @@ AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m) {
   // a window may begin and end inside a page
   if (s.page > 0)
     t.table_bytes = 4.0 * static_cast<double>(s.batch) * (ceil_div(t.context - 1, static_cast<double>(s.page)) + 1);
-  return split_decode(t, s.dtype, m, decode_family(s, m));
+  return t;
 }
 
-const FamilyScalars& decode_family(const AttentionDecode& s, const Machine& m) {
-  return s.q_heads == s.kv_heads ? m.decode_single : m.decode;
+/// Our own kernel, cut into `splits`: a CTA walks whole tiles of keys through a ring of `stages`.
+void cut_own_decode(Demand& d, const DecodeTask& t, const DecodeVariant& v, double splits) {
+  const double tiles = ceil_div(t.context, static_cast<double>(v.kv_tile));
+  d.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);
+  d.plan.steps = d.plan.longest = ceil_div(tiles, splits);
+}
+
+Demand own_decode_demand(const DecodeTask& t, const DecodeVariant& v, const Machine& m, const FamilyScalars& family) {
+  Demand d;
+  const double keys = static_cast<double>(v.kv_tile), stages = static_cast<double>(v.stages);
+  d.plan.ctas_per_sm = v.ctas_per_sm;
+  d.plan.threads = 160;  // a consumer warp for every 16 keys of the tile, and the producer
+  block_demand(d, static_cast<double>(v.rows), keys, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[DType::bf16],
+               t.key_bytes / (t.qk_dim + t.v_dim), 1.0, m, family);
+  d.exposed_clk = 0;
+  d.step_latency = std::max(m.dram_latency / stages, family.step);
+  const double row_bytes = 2;
+  d.dram_read = (t.kv_sets * t.context * t.key_bytes + t.out_rows * t.qk_dim * row_bytes + t.table_bytes) * units::B;
+  d.dram_write = t.out_rows * t.v_dim * row_bytes * units::B;
+  d.in_flight = stages * keys * t.key_bytes * units::B;
+  d.chain = translation_loss(t, m, family);
+  return d;
+}
+
+/// One cut into `splits` with its price, kept in `best` if it is the cheapest so far.
+void try_own_decode(AttentionChoice& best, Seconds& total, const DecodeTask& t, const DecodeVariant& v, double splits,
+                    const Machine& m) {
+  constexpr double kSplitsAtOnce = 4;  // of one query row, by as many warps
+  cut_own_decode(best.main, t, v, splits);
+  Demand combine;
+  Seconds extra;
+  if (splits > 1) {
+    combine = combine_demand(t.out_rows, t.v_dim, splits, 2, m);
+    combine.step_latency = (2 + splits / kSplitsAtOnce) * m.l2_latency;
+    extra = price_total(combine, m, *best.combine_family, total) + m.gap_graph;
+  }
+  const Seconds here = extra + price_total(best.main, m, *best.family, total - extra);
+  if (here >= total) return;
+  total = here;
+  best.combine = combine;
+  best.combines = splits > 1;
+  best.plan.splits = static_cast<std::int64_t>(splits);
+}
+
+/// Splits: the cheapest of none and as many as give each SM 1, 2, ... items; an item is two tiles of keys at least.
+AttentionChoice plan_own_decode(const DecodeTask& t, const DecodeVariant& v, const Machine& m) {
+  AttentionChoice c;
+  c.family = &*m.own.decode;
+  c.combine_family = m.own.combine ? &*m.own.combine : &m.combine;
+  c.plan.kv_tile = v.kv_tile;
+  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
+  c.main = own_decode_demand(t, v, m, *c.family);
+  constexpr double kMostTurns = 3, kLeastTiles = 2, kMostSplits = 64;
+  const double tiles = ceil_div(t.context, static_cast<double>(v.kv_tile));
+  const double most = std::min(kMostSplits, std::floor(tiles / kLeastTiles));
+  Seconds best = 1e30 * units::s;
+  double last_steps = tiles;
+  try_own_decode(c, best, t, v, 1, m);
+  for (double items = 1; items <= kMostTurns * static_cast<double>(v.ctas_per_sm); ++items) {
+    const double splits = std::min(most, std::floor(items * m.sm_count / t.ctas_unsplit));
+    if (splits <= 1) continue;
+    const double steps = ceil_div(tiles, splits);
+    if (steps < last_steps) try_own_decode(c, best, t, v, splits, m);  // else only one more partial result
+    last_steps = steps;
+    if (splits >= most) break;
+  }
+  cut_own_decode(c.main, t, v, static_cast<double>(c.plan.splits));
+  return c;
+}
+
+}  // namespace
+
+AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m) {
+  const DecodeTask t = decode_task(s);
+  if (const DecodeVariant* own = own_decode_kernel(s, m)) return plan_own_decode(t, *own, m);
+  // one query head a KV head runs on ordinary lanes, a packed group on tensor cores: two kernels, two families
+  return split_decode(t, s.dtype, m, s.q_heads == s.kv_heads ? m.decode_single : m.decode);
 }
 
 AttentionChoice plan_mla_decode(const MlaDecode& s, const Machine& m) {

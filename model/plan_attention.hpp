@@ -8,6 +8,8 @@ namespace plumbline {
 
 struct AttentionChoice {
   AttentionPlan plan;
+  const FamilyScalars* family = nullptr;          ///< of the main launch
+  const FamilyScalars* combine_family = nullptr;  ///< of the merge
   Demand main;
   Demand prepare;  ///< rotate Q and K, append K and V to the cache, when the operator includes it
   Demand combine;  ///< merge the splits' partial results
@@ -15,8 +17,6 @@ struct AttentionChoice {
 };
 
 AttentionChoice plan_prefill(const AttentionPrefill& shape, const Machine& machine);
-/// One query head a KV head runs on ordinary lanes, a packed group on tensor cores: two kernels, two families.
-const FamilyScalars& decode_family(const AttentionDecode& shape, const Machine& machine);
 AttentionChoice plan_decode(const AttentionDecode& shape, const Machine& machine);
 AttentionChoice plan_mla_decode(const MlaDecode& shape, const Machine& machine);
 

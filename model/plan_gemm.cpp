@@ -6,16 +6,19 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "model/gemm_menu.hpp"
 #include "model/timing.hpp"
+#include "ops/kernel_menu.hpp"
 
 namespace plumbline {
 namespace {
 
 using gemm::Context;
 using gemm::Cut;
+using gemm::Deal;
 using gemm::kMenuSize;
 using gemm::kSplits;
 using gemm::MenuEntry;
@@ -38,34 +41,26 @@ Demand reduction(const GemmTask& t, const Machine& m, double splits) {
   return d;
 }
 
-/// One way to cut the work: `splits` CTAs a tile with a reduction launch behind them, or (0) stream-K: one persistent
-/// CTA a slot, the K steps of all tiles dealt out evenly; a tile that several CTAs share costs each of them a seam
-/// (fix-up of a partial tile through L2): about ten steps and three more for each extra peer. Source: NVIDIA/cutlass
-/// threadblock_swizzle_streamk.h (modeling notes, section 3, "Waves").
+/// One way to cut the work, and how it is dealt to CTAs.
 struct Candidate {
   Seconds bound;
   const Cut* cut = nullptr;
-  double splits = 1, ctas = 0, steps = 0;
+  Deal deal;
 };
 
-Candidate stream_k(const Context& c, const Cut& cut) {
-  constexpr double kSeam = 10, kSeamPerPeer = 3;
-  Candidate k;
-  k.cut = &cut;
-  k.splits = 0;
-  k.ctas = c.machine.sm_count * cut.e->resident;
-  const double peers = std::max(1.0, std::ceil(k.ctas / cut.tiles));
-  k.steps = cut.tiles * cut.k_steps / k.ctas + kSeam + kSeamPerPeer * (peers - 1);
-  return k;
-}
-
-Candidate tiled(const Cut& cut, double splits) {
-  Candidate k;
-  k.cut = &cut;
-  k.splits = splits;
-  k.ctas = cut.tiles * splits;
-  k.steps = std::ceil(cut.k_steps / splits);
-  return k;
+GemmPlan plan_of(const GemmTask& task, const MenuEntry& e, const Deal& deal) {
+  GemmPlan plan;
+  plan.tile_m = static_cast<std::int64_t>(e.tile_m);
+  plan.tile_n = static_cast<std::int64_t>(e.tile_n);
+  plan.tile_k = static_cast<std::int64_t>(e.tile_k);
+  plan.stages = static_cast<std::int64_t>(e.stages);
+  plan.splits = static_cast<std::int64_t>(deal.splits);
+  // a cluster of ours lies along the row side; of a library's, nothing is known
+  const bool along_n = task.own && e.swapped;
+  (along_n ? plan.cluster_n : plan.cluster_m) = static_cast<std::int64_t>(e.cluster);
+  plan.swapped = e.swapped;
+  if (task.own) plan.engine = *task.own;
+  return plan;
 }
 
 /// Collects candidates with their cheap bounds, prices the most promising first, then those whose bound is below the
@@ -80,10 +75,11 @@ class Search {
     chord_ = p <= 16 ? std::exp2(1 / p) - 1 : 0;
   }
 
-  void add(Candidate candidate) {
-    candidate.bound = candidate.cut->bound(c_, candidate.ctas, candidate.steps) + second_at_least(candidate);
-    candidates_.push_back(candidate);
+  void add(const Cut& cut, const Deal& deal) {
+    candidates_.push_back({cut.bound(c_, deal) + second_at_least(deal), &cut, deal});
   }
+
+  bool empty() const { return candidates_.empty(); }
 
   GemmChoice run() {
     const auto likeliest = std::min_element(candidates_.begin(), candidates_.end(),
@@ -95,9 +91,24 @@ class Search {
     return best_;
   }
 
+  /// The launches of a candidate. Above `give_up` the total is only a bound.
+  GemmChoice priced(const Candidate& k, Seconds give_up = 1e30 * units::s) const {
+    GemmChoice out;
+    Seconds extra;
+    if (k.deal.second_launch) {
+      out.reduces = true;
+      out.reduce = reduction(c_.task, c_.machine, k.deal.splits);
+      extra = price_total(out.reduce, c_.machine, c_.reduce, give_up) + c_.machine.gap_graph;
+    }
+    out.main = k.cut->demand(c_, k.deal);
+    out.total = extra + price_total(out.main, c_.machine, c_.family, give_up - extra);
+    out.plan = plan_of(c_.task, *k.cut->e, k.deal);
+    return out;
+  }
+
  private:
-  Seconds second_at_least(const Candidate& k) const {
-    return k.splits > 1 ? c_.machine.reduce.fixed + c_.machine.gap_graph : Seconds{};
+  Seconds second_at_least(const Deal& deal) const {
+    return deal.second_launch ? c_.reduce.fixed + c_.machine.gap_graph : Seconds{};
   }
 
   /// Below the p-norm, without logarithms: ratios to the largest are at most 1, so their p-th powers are at least those
@@ -117,30 +128,12 @@ class Search {
   }
 
   void consider(const Candidate& k) {
-    const Cut::Totals t = k.cut->totals(c_, k.ctas, k.steps);
-    const Seconds exposed = t.exposed + second_at_least(k);
+    const Cut::Totals t = k.cut->totals(c_, k.deal);
+    const Seconds exposed = t.exposed + second_at_least(k.deal);
     if (exposed + norm_at_least(t.own) >= best_.total) return;
     if (exposed + pnorm(t.own, c_.family.overlap) >= best_.total) return;
-    Demand reduce;
-    Seconds extra;
-    if (k.splits > 1) {
-      reduce = reduction(c_.task, c_.machine, k.splits);
-      extra = price_total(reduce, c_.machine, c_.machine.reduce, best_.total) + c_.machine.gap_graph;
-    }
-    Demand main = k.cut->demand(c_, k.ctas, k.steps, std::max(1.0, k.splits));
-    if (k.splits == 0) main.once_clk *= std::max(1.0, k.cut->tiles / k.ctas);
-    const Seconds total = extra + price_total(main, c_.machine, c_.family, best_.total - extra);
-    if (total >= best_.total) return;
-    best_.total = total;
-    best_.main = main;
-    best_.reduce = reduce;
-    best_.plan.tile_m = static_cast<std::int64_t>(k.cut->e->tile_m);
-    best_.plan.tile_n = static_cast<std::int64_t>(k.cut->e->tile_n);
-    best_.plan.tile_k = static_cast<std::int64_t>(c_.tile_k);
-    best_.plan.stages = static_cast<std::int64_t>(k.cut->e->stages);
-    best_.plan.splits = static_cast<std::int64_t>(k.splits);
-    best_.plan.cluster_m = c_.path.multicast ? 2 : 1;
-    best_.plan.swapped = k.cut->e->swapped;
+    const GemmChoice choice = priced(k, best_.total);
+    if (choice.total < best_.total) best_ = choice;
   }
 
   static std::vector<Candidate>& storage() {  // kept from search to search
@@ -158,25 +151,53 @@ class Search {
 /// A tile much wider than the operand only wastes tensor work, and its narrower neighbour is in the menu.
 bool oversized(double tile, double size) { return tile > 64 && tile >= 2 * size; }
 
-/// The smallest ring has two stages. (64 KiB of Turing do not hold two of the largest tiles.)
-bool fits(const MenuEntry& entry, double smem) { return 2 * entry.stage_bytes <= smem; }
+/// Rings have two stages at least. (64 KiB of Turing do not hold two of the largest tiles.)
+bool fits(const MenuEntry& entry, double smem) { return entry.resident * entry.stages * entry.stage_bytes <= smem; }
+
+/// Splits worth a look: the slots are not filled twice by them, and each has two steps of K.
+bool worth_splitting(const Cut& cut, const Machine& m, double splits) {
+  return cut.tiles / m.sm_count * splits <= 2 && cut.k_steps >= 2 * splits;
+}
+
+void add_library_cuts(Search& search, const Context& c, const Cut& cut) {
+  const double waves = cut.tiles / c.machine.sm_count;
+  if (c.path.stream_k && c.task.batch == 1 && waves > 0.5 && waves < 4) search.add(cut, cut.stream_k(c));
+  for (const double splits : kSplits) {
+    if (splits > 1 && !worth_splitting(cut, c.machine, splits)) break;
+    search.add(cut, cut.tiled(splits));
+  }
+}
+
+/// The portable kernel adds up its splits in a second launch, the Hopper kernel within the first.
+Deal own_deal(const Context& c, const Cut& cut, double splits) {
+  return *c.task.own == GemmEngine::wgmma && splits != 1 ? cut.shared(c, splits) : cut.tiled(splits);
+}
+
+/// Without the cut of the tiles left over behind whole waves alone (0 splits): of 50 swept shapes it was the best for
+/// 9, 0.3 % in the geometric mean, and lost up to half where tiles are small (H200, 2026-11-20).
+void add_own_cuts(Search& search, const Context& c, const Cut& cut) {
+  for (const std::int64_t n : own_gemm_splits()) {
+    const auto splits = static_cast<double>(n);
+    if (splits == 1 || worth_splitting(cut, c.machine, splits)) search.add(cut, own_deal(c, cut, splits));
+  }
+}
 
 GemmChoice search(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
   const Context context(t, m, family);
   const gemm::GemmMenu& menu = gemm::gemm_menu(context);
   std::array<std::optional<Cut>, kMenuSize> cuts;
   Search search(context);
-  for (std::size_t i = 0; i < kMenuSize; ++i) {
-    const MenuEntry& entry = menu.entries[i];
-    if (oversized(entry.tile_m, t.m) || oversized(entry.tile_n, t.n) || !fits(entry, context.smem)) continue;
-    const Cut& cut = cuts[i].emplace(context, entry);
-    const double waves = cut.tiles / m.sm_count;
-    if (context.path.stream_k && t.batch == 1 && waves > 0.5 && waves < 4) search.add(stream_k(context, cut));
-    for (const double splits : kSplits) {
-      if (splits > 1 && (waves * splits > 2 || cut.k_steps < 2 * splits)) break;
-      search.add(tiled(cut, splits));
+  const auto add = [&](bool any_size) {
+    for (std::size_t i = 0; i < menu.size; ++i) {
+      const MenuEntry& e = menu.entries[i];
+      if (!any_size && (oversized(e.tile_m, t.m) || oversized(e.tile_n, t.n))) continue;
+      if (!fits(e, context.smem)) continue;
+      const Cut& cut = cuts[i].emplace(context, e);
+      t.own ? add_own_cuts(search, context, cut) : add_library_cuts(search, context, cut);
     }
-  }
+  };
+  add(false);
+  if (search.empty()) add(true);
   return search.run();
 }
 
@@ -199,7 +220,21 @@ std::size_t slot_of(const GemmTask& t, std::size_t slots) {
 
 }  // namespace
 
-GemmChoice plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
+std::optional<GemmChoice> price_own_plan(const GemmTask& t, const GemmPlan& plan, const Machine& m) {
+  if (!t.own || plan.engine != *t.own) return std::nullopt;
+  const Context context(t, m, gemm_family(t, m));
+  const gemm::GemmMenu& menu = gemm::gemm_menu(context);
+  const std::span<const MenuEntry> entries(menu.entries.data(), menu.size);
+  for (const MenuEntry& entry : entries) {
+    if (!fits(entry, context.smem)) continue;
+    const Cut cut(context, entry);
+    const Deal deal = own_deal(context, cut, static_cast<double>(plan.splits));
+    if (plan_of(t, entry, deal) == plan) return Search(context).priced({{}, &cut, deal});
+  }
+  return std::nullopt;
+}
+
+const GemmChoice& plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
   constexpr std::size_t kSlots = 256;
   thread_local std::vector<Remembered> table(kSlots);
   Remembered& known = table[slot_of(t, kSlots)];

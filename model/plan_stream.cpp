@@ -43,8 +43,8 @@ Demand stream_demand(const Work& w, const Machine& m, bool warm) {
   d.l2 = moved / ctas;
   d.step_latency = m.dram_latency;
   d.in_flight = std::max(moved / ctas, kSector);
-  if (warm && moved <= m.l2_capacity) {
-    d.step_latency = 2.0 * m.l2_latency;
+  if (warm && moved <= m.l2_kept) {
+    d.step_latency = std::min(2.0 * m.l2_latency, m.dram_latency);
     d.in_flight = Bytes{};
   } else {
     d.dram_read = w.read;
@@ -69,6 +69,9 @@ Demand plan_stream(const Op& op, const Work& w, const Machine& m, bool warm) {
     d.l2 += extra * w.read / ctas;
     if (w.read > m.l2_capacity) d.dram_read += extra * w.read;
     d.chain = (extra + 1) * barrier(m);
+  } else if (std::holds_alternative<SoftmaxTopK>(op)) {
+    // one pass: the row's statistics, then a threshold that few reach, their ranks, and the merge of a row's parts
+    d.chain = 2.0 * m.l2_latency + barrier(m);
   } else if (const auto* scan = std::get_if<Scan>(&op)) {
     // the last CTA of a reduction, or the look-back chain of a single-pass scan
     d.chain = scan->kind == ScanKind::cumsum ? 2.0 * barrier(m) : barrier(m);

@@ -84,11 +84,18 @@ struct OpPrediction {
   Intensity intensity() const { return flops / dram_bytes(); }
 };
 
+/// Circumstances of one execution.
+struct PredictOptions {
+  /// Every operand was touched just before, as when one execution is repeated on the same buffers: if all of them fit
+  /// in L2 together, nothing crosses the DRAM interface. The plan stays that of cold operands.
+  bool warm = false;
+};
+
 /// Throws NotModelled for an operator that has no planner yet (collectives between GPUs), BadInput for a dtype that the
 /// GPU has no path for.
-OpPrediction predict(const Op& op, const Machine& machine);
+OpPrediction predict(const Op& op, const Machine& machine, const PredictOptions& options = {});
 /// The same into `out` (its storage is large: reuse it in loops).
-void predict(const Op& op, const Machine& machine, OpPrediction& out);
+void predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options = {});
 
 /// The roofline floor with datasheet peaks at the boost clock: max(FLOPs / peak, bytes / bandwidth).
 Seconds roofline(const Op& op, const Gpu& gpu);

@@ -6,7 +6,10 @@
 
 namespace plumbline {
 
-/// `warm`: the operator's inputs were written by its predecessor and stay in L2 when they fit.
-void predict_op(const Op& op, const Machine& machine, bool warm, OpPrediction& out);
+/// What L2 holds of the operands, if they fit: nothing; what streams read, written by their predecessor (weights and
+/// caches are cold); everything.
+enum class Warmth { cold, streams, everything };
+
+void predict_op(const Op& op, const Machine& machine, Warmth warmth, OpPrediction& out);
 
 }  // namespace plumbline

@@ -19,23 +19,26 @@ namespace {
 /// Fills an OpPrediction launch by launch.
 class Pricer {
  public:
-  Pricer(const Machine& machine, const Op& op, const Work& work, bool warm, OpPrediction& out)
-      : m_(machine), op_(op), work_(work), warm_(warm), out_(out) {}
+  Pricer(const Machine& machine, const Op& op, const Work& work, Warmth warmth, OpPrediction& out)
+      : m_(machine), op_(op), work_(work), warmth_(warmth), out_(out) {}
 
-  void operator()(const Gemm& s) { gemm(gemm_task(s, m_), m_.gemm, "gemm"); }
+  void operator()(const Gemm& s) {
+    const GemmTask task = gemm_task(s, m_);
+    gemm(task, gemm_family(task, m_), "gemm");
+  }
   void operator()(const GemmSparse24& s) { gemm(gemm_task(s, m_), m_.gemm, "gemm 2:4"); }
   void operator()(const GroupedGemm& s) { gemm(gemm_task(s, m_), m_.grouped, "grouped gemm"); }
   void operator()(const AttentionPrefill& s) {
     require_tensor_path(s.dtype);
-    attention(plan_prefill(s, m_), m_.prefill, "attention");
+    attention(plan_prefill(s, m_), "attention");
   }
   void operator()(const AttentionDecode& s) {
     require_tensor_path(s.dtype);
-    attention(plan_decode(s, m_), decode_family(s, m_), "split-KV attention");
+    attention(plan_decode(s, m_), "split-KV attention");
   }
   void operator()(const MlaDecode& s) {
     require_tensor_path(s.dtype);
-    attention(plan_mla_decode(s, m_), m_.mla, "latent attention");
+    attention(plan_mla_decode(s, m_), "latent attention");
   }
   void operator()(const Collective&) { throw NotModelled("collectives between GPUs are not modelled yet"); }
   void operator()(const Transfer& s) {
@@ -73,31 +76,40 @@ class Pricer {
     out_.dram_write += demand.dram_write;
   }
 
-  void gemm(const GemmTask& task, const FamilyScalars& family, const char* kernel) {
-    family_ = &family;
-    const GemmChoice choice = plan_gemm(task, m_, family);
-    out_.gemm_plan = choice.plan;
-    launch(kernel, choice.main, family);
-    if (choice.plan.splits > 1) launch("split-K reduce", choice.reduce, m_.reduce);
+  /// A launch whose operands may lie in L2. `latency`: what a step's loads take then / from DRAM.
+  void launch_warm(const char* kernel, const Demand& cold, const FamilyScalars& family, double latency = 1) {
+    if (warmth_ != Warmth::everything || work_.bytes() > m_.l2_kept) return launch(kernel, cold, family);
+    Demand warm = cold;
+    warm.dram_read = warm.dram_write = warm.in_flight = Bytes{};
+    warm.step_latency *= latency;
+    launch(kernel, warm, family);
   }
 
-  void attention(const AttentionChoice& choice, const FamilyScalars& family, const char* kernel) {
+  void gemm(const GemmTask& task, const FamilyScalars& family, const char* kernel) {
     family_ = &family;
+    const GemmChoice& choice = plan_gemm(task, m_, family);
+    out_.gemm_plan = choice.plan;
+    launch_warm(kernel, choice.main, family, m_.l2_latency / m_.dram_latency);
+    if (choice.reduces) launch_warm("split-K reduce", choice.reduce, reduce_family(task, m_));
+  }
+
+  void attention(const AttentionChoice& choice, const char* kernel) {
+    family_ = choice.family;
     out_.attention_plan = choice.plan;
-    if (choice.prepares) launch("rotate and append", choice.prepare, m_.rowwise);
-    launch(kernel, choice.main, family);
-    if (choice.combines) launch("combine", choice.combine, m_.combine);
+    if (choice.prepares) launch_warm("rotate and append", choice.prepare, m_.rowwise);
+    launch_warm(kernel, choice.main, *choice.family);
+    if (choice.combines) launch_warm("combine", choice.combine, *choice.combine_family);
   }
 
   void stream() {
     family_ = &m_.rowwise;
-    launch("stream", plan_stream(op_, work_, m_, warm_), m_.rowwise);
+    launch("stream", plan_stream(op_, work_, m_, warmth_ != Warmth::cold), m_.rowwise);
   }
 
   const Machine& m_;
   const Op& op_;
   const Work& work_;
-  bool warm_;
+  Warmth warmth_;
   OpPrediction& out_;
   const FamilyScalars* family_ = nullptr;  // of the main launch
 };
@@ -177,7 +189,7 @@ Seconds roofline(const Op& op, const Gpu& gpu) {
   return time;
 }
 
-void predict_op(const Op& op, const Machine& m, bool warm, OpPrediction& out) {
+void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out) {
   const Work w = work(op);
   out.time = Seconds{};
   out.dram_read = out.dram_write = Bytes{};
@@ -193,7 +205,7 @@ void predict_op(const Op& op, const Machine& m, bool warm, OpPrediction& out) {
   out.energy.reset();
   out.band_rows = 0;
   if (m.kernels == KernelSet::ideal) return price_ideal(op, w, m, out);
-  Pricer pricer(m, op, w, warm, out);
+  Pricer pricer(m, op, w, warmth, out);
   std::visit(pricer, op);
   out.family = pricer.family().name;
   if (pricer.family().borrowed) out.provenance = Provenance::inherited;
@@ -201,11 +213,13 @@ void predict_op(const Op& op, const Machine& m, bool warm, OpPrediction& out) {
   set_band(out, pricer.family());
 }
 
-void predict(const Op& op, const Machine& machine, OpPrediction& out) { predict_op(op, machine, false, out); }
+void predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options) {
+  predict_op(op, machine, options.warm ? Warmth::everything : Warmth::cold, out);
+}
 
-OpPrediction predict(const Op& op, const Machine& machine) {
+OpPrediction predict(const Op& op, const Machine& machine, const PredictOptions& options) {
   OpPrediction out;
-  predict(op, machine, out);
+  predict(op, machine, out, options);
   return out;
 }
 

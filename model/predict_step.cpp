@@ -12,7 +12,8 @@ namespace {
 /// weights or cache, which the rest of the step has evicted; gathers read a table.
 bool reads_predecessor(const Op& op) {
   return std::holds_alternative<Rowwise>(op) || std::holds_alternative<Rope>(op) || std::holds_alternative<TopK>(op) ||
-         std::holds_alternative<CausalConv>(op) || std::holds_alternative<MoePermute>(op);
+         std::holds_alternative<SoftmaxTopK>(op) || std::holds_alternative<CausalConv>(op) ||
+         std::holds_alternative<MoePermute>(op);
 }
 
 double part(Seconds t, Seconds whole) { return whole > Seconds{} ? t / whole : 0.0; }
@@ -117,7 +118,7 @@ void predict(const Llm& llm, const Workload& workload, const Machine& m, const R
     const bool warm = i > 0 && reads_predecessor(n.node->op);
     // layers of different kinds share operators: price each once
     if (const NodePrediction* same = earlier(out, i, warm)) n.op = same->op;
-    else predict_op(n.node->op, m, warm, n.op);
+    else predict_op(n.node->op, m, warm ? Warmth::streams : Warmth::cold, n.op);
     n.gap = m.kernels == KernelSet::ideal ? Seconds{} : runtime_gap(n.op, m, options.runtime);
   }
   if (options.runtime == Runtime::eager && m.kernels != KernelSet::ideal) wait_for_host(out, m);

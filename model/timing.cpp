@@ -44,23 +44,29 @@ struct Wave {
 /// faster memory does not sink it further.
 double tensor_share(const Demand& d, const Machine& m, const FamilyScalars& family) {
   const double on_sm = std::ceil(static_cast<double>(d.plan.ctas) / m.sm_count) * d.plan.steps * d.tensor_clk;
-  return m.sustained_fraction(on_sm / (m.tensor_fraction * family.efficiency) / m.clock) * family.efficiency;
+  const Seconds dense = on_sm / (family.tensor_burst * family.efficiency) / m.clock;
+  return m.sustained_fraction(dense, family) * family.efficiency;
 }
 
-/// `turns`: how many CTAs one slot runs, one after the other, within this wave.
+/// `turns`: how many CTAs one slot starts and ends, one after the other, within this wave.
 Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, double ctas, double steps, double turns,
                 double share_of_launch, double tensor_rate) {
   const double resident = std::ceil(ctas / m.sm_count);
   const double active_sms = std::min(ctas, m.sm_count);
   const double on_sm = resident * steps;
-  const Seconds clk = 1.0 / m.clock;
+  const double sunk = d.tensor_clk > 0 ? 1 - family.droop : 1;  // of the SM clock
+  const Seconds clk = 1.0 / (m.clock * sunk);
   Wave wave;
-  wave.own[Resource::tensor] = on_sm * d.tensor_clk / tensor_rate * clk;
+  // what a CTA's epilogue leaves of the tensor unit, a co-resident CTA takes
+  const double work_clk = d.tensor_clk / tensor_rate;
+  wave.own[Resource::tensor] = std::max(on_sm * work_clk, steps * work_clk + d.serial_clk) * clk;
   wave.own[Resource::fp32] = on_sm * d.fp32_clk * clk;
   wave.own[Resource::sfu] = on_sm * d.sfu_clk * clk;
   wave.own[Resource::issue] = on_sm * d.issue_clk * clk;
   wave.own[Resource::smem] = on_sm * d.smem_clk * clk;
-  wave.own[Resource::l2] = ctas * steps * d.l2 / std::min(m.l2, active_sms * m.l2_per_sm);
+  wave.own[Resource::l2] =
+      ctas * steps * d.l2 /
+      (d.shared_reads ? active_sms * m.l2_per_sm * sunk : std::min(m.l2, active_sms * m.l2_per_sm));
   Seconds dram = dram_time(d.dram_read, d.dram_write, m) * (share_of_launch / family.dram_share);
   if (d.in_flight > Bytes{}) {
     const Seconds little = (d.dram_read + d.dram_write) * share_of_launch / (ctas * d.in_flight / m.dram_latency);
@@ -69,7 +75,7 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   wave.own[Resource::dram] = dram;
   wave.own[Resource::latency] = steps * d.step_latency;
   // per_cta is latency: co-resident CTAs go through it side by side; once_clk is throughput: they queue
-  wave.exposed = on_sm * d.exposed_clk * clk + turns * (resident * d.once_clk * clk + family.per_cta);
+  wave.exposed = (on_sm * d.exposed_clk + turns * resident * d.once_clk) * clk + turns * family.per_cta;
   return wave;
 }
 
@@ -90,8 +96,18 @@ void for_each_wave(const Demand& d, const Machine& m, const FamilyScalars& famil
   }
   const double full = std::floor(ctas / capacity);
   const double rest = ctas - full * capacity;
-  if (full > 0) visit(wave_times(d, m, family, capacity, d.plan.steps, 1.0, capacity / ctas, tensor), full);
-  if (rest > 0) visit(wave_times(d, m, family, rest, d.plan.steps, 1.0, rest / ctas, tensor), 1.0);
+  const auto wave = [&](double at_once, double turns) {
+    return wave_times(d, m, family, at_once, d.plan.steps, turns, at_once / ctas, tensor);
+  };
+  if (!d.plan.persistent) {
+    if (full > 0) visit(wave(capacity, 1), full);
+    if (rest > 0) visit(wave(rest, 1), 1.0);
+    return;
+  }
+  // of a persistent CTA's work items the last one's drain is seen, and one prologue
+  const double inner = rest > 0 ? full : full - 1;
+  if (inner > 0) visit(wave(capacity, 0), inner);
+  visit(wave(rest > 0 ? rest : capacity, 1), 1.0);
 }
 
 /// Only host copies so far: collectives between GPUs bring their own planner.

@@ -181,6 +181,12 @@ void take_topk(const Op& op, KeyValues& v) {
   v.number = {s.rows, s.cols, s.k};
 }
 
+Op make_softmax_topk(const KeyValues& v, const Precision& p, int) { return SoftmaxTopK{v[0], v[1], v[2], p.input}; }
+void take_softmax_topk(const Op& op, KeyValues& v) {
+  const auto& s = std::get<SoftmaxTopK>(op);
+  v.number = {s.rows, s.cols, s.k};
+}
+
 Op make_embedding(const KeyValues& v, const Precision& p, int) { return Embedding{v[0], v[1], p.input}; }
 void take_embedding(const Op& op, KeyValues& v) {
   const auto& s = std::get<Embedding>(op);
@@ -265,6 +271,7 @@ std::vector<OpSpec> build_specs() {
     specs.push_back({name(kind), kTransfer, make_transfer, take_transfer, static_cast<int>(kind)});
   }
   add_rowwise(RowwiseKind::relu, RowwiseKind::scale_mask_softmax_dropout_backward, true);
+  specs.push_back({"softmax_topk", kTopK, make_softmax_topk, take_softmax_topk, 0, false, true});
   specs.push_back({"recurrence", kRecurrence, make_recurrence, take_recurrence, 0, false, true});
   specs.push_back({"causal_conv", kConv, make_conv, take_conv, 0, false, true});
   specs.push_back({"moe_permute", kPermute, make_permute, take_permute, 0, false, true});

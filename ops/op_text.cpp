@@ -217,6 +217,7 @@ Volume volume(const MlaDecode& s) { return {times({s.batch, s.heads, s.context, 
 Volume volume(const Rowwise& s) { return {2 * times({s.rows, s.cols}), 0}; }
 Volume volume(const Rope& s) { return {times({s.tokens, s.heads, s.head_dim}), 0}; }
 Volume volume(const TopK& s) { return {times({s.rows, s.cols}), 0}; }
+Volume volume(const SoftmaxTopK& s) { return {times({s.rows, s.cols}), 0}; }
 Volume volume(const Embedding& s) { return {times({s.rows, s.cols}), 0}; }
 Volume volume(const Recurrence& s) {
   const double per_head = times({s.batch, s.heads, s.head_dim, s.state});
@@ -254,6 +255,8 @@ void check_relations(const Op& op) {
     need(rope->head_dim % 2 == 0, n, "key 'D': expected an even number");
   } else if (const auto* topk = std::get_if<TopK>(&op)) {
     need(topk->k <= topk->cols, n, "key 'k': expected at most cols");
+  } else if (const auto* softmax = std::get_if<SoftmaxTopK>(&op)) {
+    need(softmax->k <= softmax->cols, n, "key 'k': expected at most cols");
   } else if (const auto* spmv = std::get_if<Spmv>(&op)) {
     need(static_cast<double>(spmv->nnz) <= times({spmv->rows, spmv->cols}), n,
          "key 'nnz': expected at most rows x cols");

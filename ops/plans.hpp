@@ -15,19 +15,23 @@ struct KernelPlan {
   std::int64_t registers_per_thread = 0;
   Bytes shared_memory;
   std::int64_t cluster = 1;  ///< CTAs a cluster
-  double steps = 1;          ///< main-loop iterations a CTA, mean over CTAs
-  double longest = 1;        ///< ... of the longest CTA (= steps when all are alike)
+  /// One CTA a slot walks the work items: prologue and drain are paid once, not by every item.
+  bool persistent = false;
+  double steps = 1;    ///< main-loop iterations a CTA, mean over CTAs
+  double longest = 1;  ///< ... of the longest CTA (= steps when all are alike)
 };
 
 /// Which tensor instructions a GEMM kernel is made of.
 enum class GemmEngine { mma_sync, wgmma };
 
-/// Tiles of C[M,N], K in `tile_k` steps through a ring of `stages`; `splits` CTAs share one tile's K.
+/// Tiles of C[M,N], K in `tile_k` steps through a ring of `stages`; `splits` CTAs share one tile's K (0: see
+/// own_gemm_splits()).
 struct GemmPlan {
   std::int64_t tile_m = 0, tile_n = 0, tile_k = 0, stages = 0, splits = 1;
   std::int64_t cluster_m = 1, cluster_n = 1;
   bool swapped = false;  ///< weights fill the M side of the tensor instruction (small M)
   GemmEngine engine = GemmEngine::wgmma;
+  bool operator==(const GemmPlan&) const = default;
 };
 
 /// `q_tile` query rows (after packing the query heads of a KV head) against `kv_tile` keys a step; `splits` CTAs share

@@ -47,6 +47,7 @@ struct NameOf {
   std::string_view operator()(const Rowwise& op) const { return name(op.kind); }
   std::string_view operator()(const Rope&) const { return "rope"; }
   std::string_view operator()(const TopK&) const { return "topk"; }
+  std::string_view operator()(const SoftmaxTopK&) const { return "softmax_topk"; }
   std::string_view operator()(const Embedding&) const { return "embedding"; }
   std::string_view operator()(const Scan& op) const { return name(op.kind); }
   std::string_view operator()(const Spmv&) const { return "spmv"; }

@@ -116,6 +116,13 @@ struct TopK {
   bool operator==(const TopK&) const = default;
 };
 
+/// The k largest probabilities of softmax(row) for each row, values and indices (int32): what sampling needs of logits.
+struct SoftmaxTopK {
+  std::int64_t rows = 0, cols = 0, k = 0;
+  DType dtype = DType::bf16;
+  bool operator==(const SoftmaxTopK&) const = default;
+};
+
 /// rows random rows of width cols gathered from a table.
 struct Embedding {
   std::int64_t rows = 0, cols = 0;
@@ -188,12 +195,13 @@ struct Transfer {
   bool operator==(const Transfer&) const = default;
 };
 
-using Op = std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, MlaDecode, Rowwise, Rope, TopK, Embedding,
-                        Scan, Spmv, GemmSparse24, Recurrence, CausalConv, MoePermute, Collective, Transfer>;
+using Op =
+    std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, MlaDecode, Rowwise, Rope, TopK, SoftmaxTopK,
+                 Embedding, Scan, Spmv, GemmSparse24, Recurrence, CausalConv, MoePermute, Collective, Transfer>;
 
 /// The contract's name of the operator: "gemm", "rmsnorm", "all_reduce", ... Not in the contract's table, ours: "relu",
-/// "scale", "mask", "dropout", "quantize", "adamw", the training attention chain's, "recurrence", "causal_conv",
-/// "moe_permute".
+/// "scale", "mask", "dropout", "quantize", "adamw", the training attention chain's, "softmax_topk", "recurrence",
+/// "causal_conv", "moe_permute".
 std::string_view op_name(const Op& op);
 
 std::string_view name(RowwiseKind kind);

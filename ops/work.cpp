@@ -265,6 +265,18 @@ Work count(const TopK& s) {
   return w;
 }
 
+/// max; x - max, exp, sum; a comparison with the threshold, an element. A row: a reciprocal, and k products with it.
+Work count(const SoftmaxTopK& s) {
+  const double rows = d(s.rows), n = rows * d(s.cols), found = rows * d(s.k);
+  Work w;
+  w.math = s.dtype;
+  w.fp32 = flop(4 * n + found);
+  w.sfu = n + rows;
+  w.read = storage(s.dtype, n);
+  w.write = storage(s.dtype, found) + byte(kIndexBytes * found);
+  return w;
+}
+
 /// Token ids are int32 and all different (a repeated row would be read once).
 Work count(const Embedding& s) {
   const double rows = d(s.rows), n = rows * d(s.cols);

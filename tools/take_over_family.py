@@ -14,7 +14,7 @@ path = folder / f"{target}.json"
 calibration = json.loads(path.read_text())
 kernel_set, name = family.split(".")
 taken = scalars["families"][kernel_set][name]
-calibration["families"][kernel_set][name] = {
+calibration["families"].setdefault(kernel_set, {})[name] = {
     key: {"value": value["value"], "source": f"taken over from {source}: {reason}"} for key, value in taken.items()
 }
 beside = path.with_suffix(".json.partial")

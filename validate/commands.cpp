@@ -13,6 +13,7 @@
 #include "validate/compare.hpp"
 #include "validate/pricing.hpp"
 #include "validate/report.hpp"
+#include "validate/report_cases.hpp"
 
 namespace plumbline {
 
@@ -26,21 +27,6 @@ Measurements read_all(const ValidateRequest& request) {
     read_measurements(read_text_file(file), file, request.where, measured);
   }
   return measured;
-}
-
-/// The first messages of each reason, and how many more there are: a file full of one unknown operator must neither
-/// flood the terminal nor hide the other reasons. A message is "file:line: reason".
-void show(const std::vector<std::string>& lines, std::ostream& messages) {
-  std::map<std::string, std::size_t> seen;
-  std::size_t shown = 0;
-  for (const std::string& line : lines) {
-    const std::size_t end_of_place = line.find(": ");
-    const std::string reason = end_of_place == std::string::npos ? line : line.substr(end_of_place);
-    if (shown == kMessagesShown || ++seen[reason] > kMessagesOfAReason) continue;
-    messages << line << "\n";
-    ++shown;
-  }
-  if (lines.size() > shown) messages << "... and " << lines.size() - shown << " rows more\n";
 }
 
 void write_or_print(const std::string& file, const std::string& text, std::ostream& out) {
@@ -89,10 +75,50 @@ std::string joined(const std::set<std::string>& parts) {
   return text;
 }
 
+/// Anyone's rows as a report of cases, for the page.
+CaseReport page_of(const Measurements& measured, const Priced& priced, const ValidationReport& summary) {
+  CaseReport report;
+  report.summary = summary;
+  for (std::size_t i = 0; i < priced.rows.size(); ++i) {
+    const Measurement& m = measured.rows[i];
+    CaseRow row;
+    row.measured.what = {m.op, m.shape, CacheState::cold, m.clock.value_or(ClockMode::burst), m.stack, m.place};
+    row.measured.kernel = m.kernel;
+    row.measured.time = row.measured.low = row.measured.high = m.time;
+    row.compared = priced.rows[i];
+    row.achieved = achieved_by(row.measured.what, m.time, {});
+    report.rows.push_back(std::move(row));
+  }
+  return report;
+}
+
 }  // namespace
 
+void show_messages(const std::vector<std::string>& lines, std::ostream& messages) {
+  std::map<std::string, std::size_t> seen;
+  std::size_t shown = 0;
+  for (const std::string& line : lines) {
+    const std::size_t end_of_place = line.find(": ");
+    const std::string reason = end_of_place == std::string::npos ? line : line.substr(end_of_place);
+    if (shown == kMessagesShown || ++seen[reason] > kMessagesOfAReason) continue;
+    messages << line << "\n";
+    ++shown;
+  }
+  if (lines.size() > shown) messages << "... and " << lines.size() - shown << " rows more\n";
+}
+
+ExitCode accuracy_answer(const std::vector<ClassSummary>& classes, const std::optional<double>& fail_over_percent,
+                         std::ostream& messages, ExitCode otherwise) {
+  if (!fail_over_percent) return otherwise;
+  const ClassSummary* worse = worse_than(classes, *fail_over_percent / 100);
+  if (worse == nullptr) return otherwise;
+  messages << worse->gpu << " " << worse->op << " " << worse->dtype << " "
+           << (worse->mode.empty() ? "" : worse->mode + " ") << name(worse->size) << ": median error "
+           << 100 * worse->median_error << " % is above the " << *fail_over_percent << " % asked for\n";
+  return ExitCode::answered_no;
+}
+
 ExitCode run_against(const ValidateRequest& request, std::ostream& out, std::ostream& messages) {
-  if (request.format == "html") throw NotModelled("--format html: not modelled yet; expected table, json or csv");
   Measurements measured = read_all(request);
   ValidationReport report;
   measured.rows = rows_of_gpu(std::move(measured.rows), request.gpu, report.other_gpu);
@@ -121,17 +147,13 @@ ExitCode run_against(const ValidateRequest& request, std::ostream& out, std::ost
   }
   report.not_modelled = static_cast<long>(trouble.size()) - report.bad;
   report.compared = static_cast<long>(priced.rows.size()) - report.not_modelled;
-  show(trouble, messages);
+  show_messages(trouble, messages);
   if (!request.rows_file.empty()) write_text_file(request.rows_file, csv_rows(measured.rows, priced.rows));
-  write_or_print(request.out_file, text_in(report, request.format), out);
-  if (request.fail_over_percent) {
-    if (const ClassSummary* worse = worse_than(report.classes, *request.fail_over_percent / 100)) {
-      messages << worse->gpu << " " << worse->op << " " << worse->dtype << " " << name(worse->size) << ": median error "
-               << 100 * worse->median_error << " % is above the " << *request.fail_over_percent << " % asked for\n";
-      return ExitCode::answered_no;
-    }
-  }
-  return trouble.empty() ? ExitCode::done : ExitCode::not_modelled;
+  const std::string text =
+      request.format == "html" ? html_report(page_of(measured, priced, report)) : text_in(report, request.format);
+  write_or_print(request.report_file.empty() ? request.out_file : request.report_file, text, out);
+  return accuracy_answer(report.classes, request.fail_over_percent, messages,
+                         trouble.empty() ? ExitCode::done : ExitCode::not_modelled);
 }
 
 ExitCode run_fit(const ValidateRequest& request, std::ostream& out, std::ostream& messages) {
@@ -143,7 +165,7 @@ ExitCode run_fit(const ValidateRequest& request, std::ostream& out, std::ostream
   long other_gpu = 0;
   measured.rows = rows_of_gpu(std::move(measured.rows), request.gpu, other_gpu);
   need_rows(measured, other_gpu);
-  show(measured.bad, messages);
+  show_messages(measured.bad, messages);
   const Gpu gpu = load_gpu(request.gpu, request.overrides);
   CalibrationFitOptions options;
   options.kernels = request.kernels;

@@ -1,7 +1,9 @@
 // What the `validate` command does, apart from reading its flags.
 #pragma once
 
+#include <functional>
 #include <iosfwd>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "model/predict.hpp"
 #include "validate/fit_calibration.hpp"
 #include "validate/measurement.hpp"
+#include "validate/measurer.hpp"
 
 namespace plumbline {
 
@@ -23,8 +26,13 @@ struct ValidateRequest {
   std::string calibration_file;
   std::vector<RowFilter> where;
   Seconds at_least;
-  std::string format = "table", out_file, rows_file;
+  std::string format = "table", out_file, rows_file, report_file;
   std::optional<double> fail_over_percent;
+  // cards and recordings only
+  std::vector<std::string> ops;      ///< empty: all
+  std::vector<std::string> studies;  ///< files; empty: train and heldout of the data folder, or quick
+  bool quick = false, kernels_table = false;
+  std::string repeat_file;  ///< --replay: another recording of the same cases
   // fitting only
   std::string family;
   std::vector<FreeScalar> free;
@@ -35,6 +43,31 @@ struct ValidateRequest {
 /// Compares and writes the report to `out` (or the file asked for); messages go to `messages`.
 /// done, answered_no (a class is worse than asked), or not_modelled (some rows could not be read or priced).
 ExitCode run_against(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
+
+/// Makes the measurer of the card at hand; throws DeviceError when there is none.
+using MakeMeasurer = std::function<std::unique_ptr<Measurer>()>;
+
+/// Measures the studies on a card, writes the recording to `out_file` when one is asked for, compares and reports.
+/// no_device when the card fails in the middle, interrupted after SIGINT or SIGTERM; what was measured until then is
+/// written and reported all the same. `terminal`: messages go to one.
+ExitCode run_live(const ValidateRequest& request, const MakeMeasurer& make, std::ostream& out, std::ostream& messages,
+                  bool terminal);
+
+/// The same comparison from a recording. With `repeat_file`: how far that one is from it instead, answered_no when a
+/// class moved by more than `fail_over_percent` in the median.
+ExitCode run_replay(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
+
+/// "html" and the other formats of a comparison of recorded or measured cases.
+struct CaseReport;
+std::string text_in(const CaseReport& report, const std::string& format);
+
+/// The first messages of each reason, and how many more there are: a file full of one unknown operator must neither
+/// flood the terminal nor hide the other reasons. A message is "file:line: reason".
+void show_messages(const std::vector<std::string>& lines, std::ostream& messages);
+
+/// answered_no, with a line of why, when a class is worse than `fail_over_percent` allows; else `otherwise`.
+ExitCode accuracy_answer(const std::vector<ClassSummary>& classes, const std::optional<double>& fail_over_percent,
+                         std::ostream& messages, ExitCode otherwise);
 
 /// Fits and writes the calibration file when one is asked for. Refuses held-out files.
 ExitCode run_fit(const ValidateRequest& request, std::ostream& out, std::ostream& messages);

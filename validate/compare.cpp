@@ -23,6 +23,17 @@ void add_power(const std::vector<const Comparison*>& rows, ClassSummary& out) {
   if (!errors.empty()) out.power_median_error = median(std::move(errors));
 }
 
+void add_library(const std::vector<const Comparison*>& rows, ClassSummary& out) {
+  double sum = 0;
+  for (const Comparison* row : rows) {
+    if (!row->representative) ++out.unrepresentative;
+    if (!row->library) continue;
+    ++out.library_count;
+    sum += std::log(*row->library / row->measured);
+  }
+  if (out.library_count > 0) out.library_ratio = std::exp(sum / static_cast<double>(out.library_count));
+}
+
 }  // namespace
 
 SizeClass size_class(Seconds measured) {
@@ -54,7 +65,8 @@ double Comparison::log_ratio() const { return std::log(predicted / measured); }
 
 ClassSummary summarize_class(const std::vector<const Comparison*>& rows) {
   ClassSummary out;
-  std::vector<double> signed_errors, errors, percent, roofline_signed, roofline_errors, measured, predicted;
+  std::vector<double> signed_errors, errors, percent, roofline_signed, roofline_errors, roofline_percent, measured,
+      predicted;
   long inside = 0;
   const Comparison* worst = rows.front();
   for (const Comparison* row : rows) {
@@ -63,10 +75,11 @@ ClassSummary summarize_class(const std::vector<const Comparison*>& rows) {
     percent.push_back(std::abs(row->predicted / row->measured - 1.0));
     roofline_signed.push_back(std::log(row->roofline / row->measured));
     roofline_errors.push_back(std::abs(roofline_signed.back()));
+    roofline_percent.push_back(std::abs(row->roofline / row->measured - 1.0));
     measured.push_back(row->measured.in(units::s));
     predicted.push_back(row->predicted.in(units::s));
     if (row->low <= row->measured && row->measured <= row->high) ++inside;
-    if (error_of(*row) > error_of(*worst)) worst = row;
+    if (std::pair(error_of(*row), row->shape) > std::pair(error_of(*worst), worst->shape)) worst = row;
   }
   out.count = static_cast<long>(rows.size());
   out.mape = mean(percent);
@@ -78,34 +91,38 @@ ClassSummary summarize_class(const std::vector<const Comparison*>& rows) {
   out.spearman = spearman(measured, predicted);
   out.roofline_median_error = median(std::move(roofline_errors));
   out.roofline_median_bias = median(std::move(roofline_signed));
+  out.roofline_mape = mean(roofline_percent);
   out.worst = *worst;
   add_power(rows, out);
+  add_library(rows, out);
   return out;
 }
 
 std::vector<ClassSummary> summarize(const std::vector<Comparison>& rows) {
-  using Key = std::tuple<std::string, std::string, std::string, SizeClass>;
+  using Key = std::tuple<std::string, std::string, std::string, std::string, SizeClass>;
   std::map<Key, std::vector<const Comparison*>> classes;
   std::map<std::pair<std::string, std::string>, std::vector<const Comparison*>> totals;
   for (const Comparison& row : rows) {
     if (!row.modelled()) continue;
-    classes[{row.gpu, row.op, row.dtype, size_class(row.measured)}].push_back(&row);
+    classes[{row.gpu, row.op, row.dtype, row.mode, size_class(row.measured)}].push_back(&row);
     totals[{row.gpu, row.op}].push_back(&row);
   }
   std::vector<ClassSummary> out;
   for (const auto& [gpu_and_op, all_rows] : totals) {
     const std::size_t before = out.size();
     const auto& [gpu, op] = gpu_and_op;
-    for (auto it = classes.lower_bound({gpu, op, "", SizeClass::small}); it != classes.end(); ++it) {
+    for (auto it = classes.lower_bound({gpu, op, "", "", SizeClass::small}); it != classes.end(); ++it) {
       if (std::get<0>(it->first) != gpu || std::get<1>(it->first) != op) break;
       out.push_back(summarize_class(it->second));
-      std::tie(out.back().gpu, out.back().op, out.back().dtype, out.back().size) = it->first;
+      ClassSummary& c = out.back();
+      std::tie(c.gpu, c.op, c.dtype, c.mode, c.size) = it->first;
     }
     if (out.size() - before < 2) continue;
     out.push_back(summarize_class(all_rows));
     out.back().gpu = gpu;
     out.back().op = op;
     out.back().dtype = "all";
+    if (!all_rows.front()->mode.empty()) out.back().mode = "all";
   }
   return out;
 }

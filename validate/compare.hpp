@@ -22,9 +22,12 @@ std::string_view band_key(SizeClass size);
 /// One measured row and what was predicted for it. With an `error` the row was not modelled and has no prediction.
 struct Comparison {
   std::string gpu, op, dtype, shape;
+  std::string mode;   ///< "cold burst", "warm burst", "cold steady"; empty where a file does not say
   std::string place;  ///< "file.csv:17"
   Seconds measured, predicted, low, high, roofline;
   std::optional<Watts> measured_power, predicted_power;
+  std::optional<Seconds> library;  ///< the vendor library's kernel on the same shape, measured the same way
+  bool representative = true;      ///< false: the kernel is below what is demanded of it
   std::string limiter, provenance;
   std::string error;
 
@@ -35,7 +38,7 @@ struct Comparison {
 
 /// Errors are natural logarithms of predicted / measured, so that twice and half count the same.
 struct ClassSummary {
-  std::string gpu, op, dtype;
+  std::string gpu, op, dtype, mode;
   SizeClass size = SizeClass::all;
   long count = 0;
   double mape = 0;          ///< mean of |predicted - measured| / measured
@@ -47,6 +50,10 @@ struct ClassSummary {
   std::optional<double> spearman;
   double roofline_median_error = 0;  ///< median of |ln(roofline / measured)|
   double roofline_median_bias = 0;
+  double roofline_mape = 0;
+  long library_count = 0;    ///< rows that have the library's time beside them
+  double library_ratio = 0;  ///< geometric mean of library time / measured time: 1 is as fast as the library
+  long unrepresentative = 0;
   Comparison worst;      ///< largest |ln(predicted / measured)|
   long power_count = 0;  ///< rows with both powers
   double power_median_error = 0;
@@ -55,8 +62,8 @@ struct ClassSummary {
 /// The statistics of one set of modelled rows (not empty); names and size are left to the caller.
 ClassSummary summarize_class(const std::vector<const Comparison*>& rows);
 
-/// One summary per GPU, op, dtype and size class that occurs, in that order, then for each GPU and op with more than
-/// one of them an "all" row. Rows that were not modelled are left out.
+/// One summary per GPU, op, dtype, mode and size class that occurs, in that order, then for each GPU and op with more
+/// than one of them an "all" row. Rows that were not modelled are left out.
 std::vector<ClassSummary> summarize(const std::vector<Comparison>& rows);
 
 /// The first class (not "all" row) whose median error is above `limit`, or null.

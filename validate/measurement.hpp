@@ -20,6 +20,7 @@ struct Measurement {
   Seconds time;
   std::optional<Watts> power;
   std::optional<ClockMode> clock;  ///< how the row was timed, where the file says so
+  bool warm = false;               ///< L2 held the operands
   std::string gpu, stack, kernel, scope, id;
   std::string place;  ///< "file.csv:17"
 };

@@ -31,7 +31,10 @@ struct StudyCase {
 
 /// The card while the timed launches ran. Empty where the board does not say.
 struct Conditions {
-  std::optional<Hertz> sm_clock, memory_clock;
+  /// Of the SMs' own cycle counters over the timed executions where those last 100 us or more together, else what the
+  /// board says, which does not follow the clock within a burst.
+  std::optional<Hertz> sm_clock;
+  std::optional<Hertz> memory_clock;
   std::optional<Watts> power;  ///< steady: mean of the energy counter over the timed window
   std::optional<double> temperature_C;
   std::uint64_t clock_event_reasons = 0;  ///< NVML's bits, any of them seen while timing (0x4: power cap)

@@ -62,7 +62,7 @@ void price_row(const Measurement& row, const Machine& machine, OpPrediction& scr
   out.measured = row.time;
   out.measured_power = row.power;
   try {
-    predict(row.op, machine, scratch);
+    predict(row.op, machine, scratch, {.warm = row.warm});
     out.roofline = roofline(row.op, gpu(machine));
   } catch (const Error& error) {
     out.error = error.what();

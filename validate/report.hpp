@@ -16,6 +16,7 @@ struct ValidationReport {
   std::vector<ClassSummary> classes;
   std::vector<std::string> assumptions;
   long compared = 0, bad = 0, not_modelled = 0, filtered = 0, other_gpu = 0;
+  long not_measured = 0;  ///< cases of a recording that have a fault instead of a time
 };
 
 /// Aligned columns; errors in percent as 100 x |ln(predicted / measured)|.

@@ -1,4 +1,6 @@
 // validate: holds predictions against measurements. Flags in, exit code out; the work is in commands.cpp.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
@@ -7,7 +9,9 @@
 #include <vector>
 
 #include "arch/error.hpp"
+#include "arch/files.hpp"
 #include "validate/commands.hpp"
+#include "validate/cuda_measurer.hpp"
 
 namespace {
 
@@ -15,8 +19,8 @@ using namespace plumbline;
 
 struct Flags {
   std::vector<std::string> against, fit, where, sets, free;
-  std::string replay, ops, clock, kernels = "own";
-  bool calibrate = false, quick = false, unbalanced = false;
+  std::string replay, clock, kernels = "own";
+  bool calibrate = false, unbalanced = false;
   double min_us = 0;
   int gpus = 1;
   ValidateRequest request;
@@ -26,7 +30,7 @@ void add_inputs(CLI::App& app, Flags& flags) {
   auto* against =
       app.add_option("--against", flags.against, "compare with measured rows (CSV: op,dtype,shape,measured_us)");
   auto* fit = app.add_option("--fit", flags.fit, "fit calibration scalars to measured training rows");
-  auto* replay = app.add_option("--replay", flags.replay, "compare with recorded measurements (not modelled yet)");
+  auto* replay = app.add_option("--replay", flags.replay, "compare with a recording that --out wrote");
   auto* calibrate = app.add_flag("--calibrate", flags.calibrate, "measure the card's scalars (needs a device)");
   against->excludes(fit)->excludes(replay)->excludes(calibrate);
   fit->excludes(replay)->excludes(calibrate);
@@ -51,7 +55,9 @@ void add_outputs(CLI::App& app, Flags& flags) {
   app.add_option("--format", flags.request.format, "table, json, csv or html")
       ->check(CLI::IsMember({"table", "json", "csv", "html"}))
       ->capture_default_str();
-  app.add_option("--out", flags.request.out_file, "write the report (--fit: the calibration) to a file");
+  app.add_option("--out", flags.request.out_file,
+                 "live: write the measurements (JSON, for --replay); else the report, --fit: the calibration");
+  app.add_option("--report", flags.request.report_file, "write the report to a file instead of stdout");
   app.add_option("--rows", flags.request.rows_file, "write every row with its prediction to a CSV");
   app.add_option("--fail-over", flags.request.fail_over_percent,
                  "exit 1 when the median error of an op class is above PERCENT");
@@ -62,9 +68,24 @@ void add_outputs(CLI::App& app, Flags& flags) {
       ->allow_extra_args(false);
   app.add_option("--source", flags.request.source, "--fit: what the rows are, for the calibration's provenance");
   app.add_flag("--unbalanced", flags.unbalanced, "--fit: do not weigh size classes equally (stacks always are)");
-  app.add_option("--ops", flags.ops, "live measuring: operators");
-  app.add_flag("--quick", flags.quick, "live measuring: fewer shapes");
-  app.add_option("--gpus", flags.gpus, "live measuring: GPUs");
+}
+
+void add_card(CLI::App& app, Flags& flags) {
+  app.add_option("--ops", flags.request.ops, "card and --replay: only these operators, such as gemm,rmsnorm")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  auto* quick = app.add_flag("--quick", flags.request.quick, "card: data/studies/quick.csv, below a minute");
+  app.add_option("--study", flags.request.studies,
+                 "card: measure the cases of this CSV (op,dtype,shape,cache,clock; repeatable; default: train and "
+                 "heldout of data/studies)")
+      ->allow_extra_args(false)
+      ->excludes(quick);
+  app.add_flag("--kernels-table", flags.request.kernels_table,
+               "card and --replay: print what our kernels achieve against what is demanded, as Markdown");
+  app.add_option("--repeat", flags.request.repeat_file,
+                 "--replay: how far another recording of the same cases is from it, by class")
+      ->needs("--replay");
+  app.add_option("--gpus", flags.gpus, "card: how many")->check(CLI::PositiveNumber);
 }
 
 void read_texts(Flags& flags) {
@@ -82,14 +103,24 @@ void read_texts(Flags& flags) {
 
 ExitCode run(Flags& flags) {
   read_texts(flags);
-  if (!flags.replay.empty()) throw NotModelled("--replay: not modelled yet; expected --against FILE.csv");
+  if (!flags.replay.empty()) {
+    flags.request.files = {flags.replay};
+    return run_replay(flags.request, std::cout, std::cerr);
+  }
   if (!flags.fit.empty()) {
     flags.request.files = flags.fit;
     return run_fit(flags.request, std::cout, std::cerr);
   }
-  if (flags.against.empty()) throw DeviceError("no device: measuring on a card is not built yet");
-  flags.request.files = flags.against;
-  return run_against(flags.request, std::cout, std::cerr);
+  if (!flags.against.empty()) {
+    flags.request.files = flags.against;
+    return run_against(flags.request, std::cout, std::cerr);
+  }
+  if (flags.calibrate || flags.gpus > 1) {
+    make_cuda_measurer();  // without a card that is what is wrong
+    throw NotModelled(flags.calibrate ? "--calibrate: not modelled yet; expected --fit on a recording's rows"
+                                      : "--gpus: collectives between GPUs are not measured yet; expected 1");
+  }
+  return run_live(flags.request, make_cuda_measurer, std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1);
 }
 
 }  // namespace
@@ -100,6 +131,12 @@ int main(int argc, char** argv) {
   Flags flags;
   add_inputs(app, flags);
   add_outputs(app, flags);
+  add_card(app, flags);
+  app.footer(
+      "Without --against, --fit or --replay the card at hand is measured; Ctrl-C stops after the present case and\n"
+      "reports on what there is.\n"
+      "Exit codes: 0 done, 1 a class is worse than --fail-over, 2 bad input, 3 some rows not measured or modelled,\n"
+      "4 no device or device error, 130 interrupted, 70 our bug.");
   try {
     app.parse(argc, argv);
     const ExitCode code = run(flags);

@@ -73,6 +73,30 @@ TEST(Reference, MovesElements) {
   EXPECT_EQ(reference_sum_all({1, 2, -4}), -1);
 }
 
+TEST(Reference, TopKTakesTheLowerIndexOfEquals) {
+  const TopKResult top = reference_topk({1, 5, 3}, {1, 7, 7, 9, 7});
+  EXPECT_THAT(top.values, ElementsAre(9, 7, 7));
+  EXPECT_THAT(top.indices, ElementsAre(3, 1, 2));
+  const TopKResult shares = reference_softmax_topk({1, 2, 1}, {0, std::log(3.0)});
+  EXPECT_THAT(shares.values, ElementsAre(DoubleNear(0.75, 1e-12)));
+  EXPECT_THAT(shares.indices, ElementsAre(1));
+}
+
+TEST(Reference, CumsumAddsUp) { EXPECT_THAT(reference_cumsum({1, 2, -4}), ElementsAre(1, 3, -1)); }
+
+/// The largest number, the smallest, a step of the binade [1, 2), NaN.
+TEST(Reference, E4m3) {
+  EXPECT_EQ(e4m3_value(0x7e), 448);
+  EXPECT_EQ(e4m3_value(0x81), -std::ldexp(1.0, -9));
+  EXPECT_EQ(e4m3_value(0x39) - e4m3_value(0x38), e4m3_spacing(1.0));
+  EXPECT_EQ(e4m3_spacing(0.0), std::ldexp(1.0, -9));
+  EXPECT_TRUE(std::isnan(e4m3_value(0x7f)));
+  const RowwiseResult q =
+      reference_rowwise({RowwiseKind::quantize, 1, 2, false, DType::bf16, DType::fp8}, {{-2, 1}, {}, {}, {}});
+  EXPECT_THAT(q.y, ElementsAre(-448, 224));
+  EXPECT_THAT(q.scale, ElementsAre(2.0 / 448));
+}
+
 TEST(Reference, RopeTurnsPairsHalfAHeadApart) {
   const auto quarter = static_cast<float>(std::numbers::pi / 2);  // position 1: pair 0 by a quarter turn, pair 1 not
   EXPECT_THAT(reference_rope({2, 1, 4}, {1, 2, 3, 4, 1, 2, 3, 4}, {1, 0}, {quarter, 0}),

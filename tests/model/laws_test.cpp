@@ -299,6 +299,24 @@ RC_GTEST_PROP(Laws, TheRegulatorOnlySlowsAndNeverBelowSteady, ()) {
   });
 }
 
+/// Operands that L2 holds cost no DRAM traffic and no time more; those that it cannot hold change nothing.
+RC_GTEST_PROP(Laws, WarmIsNeverSlower, ()) {
+  const auto m = random_machine();
+  for_random_ops(*m, [&](const Op& op, const OpPrediction& cold) {
+    const OpPrediction warm = predict(op, *m, PredictOptions{.warm = true});
+    RC_LOG() << cold.time.in(units::us) << " us cold, " << warm.time.in(units::us) << " us warm\n";
+    RC_ASSERT(warm.time <= cold.time * kCut);
+    RC_ASSERT(warm.gemm_plan.tile_m == cold.gemm_plan.tile_m && warm.gemm_plan.splits == cold.gemm_plan.splits);
+    if (std::holds_alternative<Gemm>(op) || std::holds_alternative<AttentionDecode>(op)) {
+      if (work(op).bytes() <= m->l2_kept) {
+        RC_ASSERT(warm.dram_bytes() == Bytes{});
+      } else {
+        RC_ASSERT(warm.time == cold.time);
+      }
+    }
+  });
+}
+
 /// A prediction is a function of the operator and the machine: nothing kept between calls may leak into it.
 RC_GTEST_PROP(Laws, TheSameQuestionHasTheSameAnswer, ()) {
   const Gpu gpu = random_gpu();

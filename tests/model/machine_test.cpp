@@ -222,7 +222,9 @@ TEST(Machines, OwnKernelsUseTheirOwnScalarsWhenThereAreAny) {
   }
   const auto own = toy_machine(toy_gpu(), c, KernelSet::own);
   EXPECT_EQ(predict(gemm, *own).provenance, Provenance::calibrated);
-  EXPECT_DOUBLE_EQ(own->gemm.fixed.in(units::us), 3);
+  ASSERT_TRUE(own->own.gemm.has_value());
+  EXPECT_DOUBLE_EQ(own->own.gemm->fixed.in(units::us), 3);
+  EXPECT_DOUBLE_EQ(own->gemm.fixed.in(units::us), 1);  // of shapes that no kernel of ours runs
   EXPECT_DOUBLE_EQ(toy_machine(toy_gpu(), c)->gemm.fixed.in(units::us), 1);
 }
 

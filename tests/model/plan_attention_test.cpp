@@ -147,7 +147,7 @@ TEST_F(ToyAttention, DecodeReadsItsCache) {
   const AttentionChoice c = plan_decode(s, *machine);
   EXPECT_EQ(c.plan.splits, 1);
   EXPECT_FALSE(c.combines);
-  const LaunchTime t = price(c.main, *machine, decode_family(s, *machine));
+  const LaunchTime t = price(c.main, *machine, *c.family);
   EXPECT_NEAR(t.total.in(units::us), 1 + 65.55648, 1e-9);
   EXPECT_EQ(t.limiter, Resource::dram);
 }
@@ -194,8 +194,8 @@ TEST_F(ToyAttention, TranslationLossFollowsTheWholeCache) {
 }
 
 TEST_F(ToyAttention, OneHeadAKvHeadIsAnotherFamily) {
-  EXPECT_EQ(&decode_family(AttentionDecode{1, 8, 8, 64, 64, 100}, *machine), &machine->decode_single);
-  EXPECT_EQ(&decode_family(AttentionDecode{1, 8, 4, 64, 64, 100}, *machine), &machine->decode);
+  EXPECT_EQ(plan_decode(AttentionDecode{1, 8, 8, 64, 64, 100}, *machine).family, &machine->decode_single);
+  EXPECT_EQ(plan_decode(AttentionDecode{1, 8, 4, 64, 64, 100}, *machine).family, &machine->decode);
 }
 
 /// All heads of a sequence read the same latents: 100 keys x (512 + 64) x 2 B once, 128 heads in two CTAs of 64 rows.

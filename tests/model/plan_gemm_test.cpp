@@ -21,7 +21,7 @@ constexpr Seconds kNever = 1e30 * units::s;
 
 Seconds price_of(const GemmChoice& choice, const Machine& m, const FamilyScalars& family) {
   Seconds total = price_total(choice.main, m, family, kNever);
-  if (choice.plan.splits > 1) total += price_total(choice.reduce, m, m.reduce, kNever) + m.gap_graph;
+  if (choice.reduces) total += price_total(choice.reduce, m, m.reduce, kNever) + m.gap_graph;
   return total;
 }
 

@@ -85,6 +85,13 @@ TEST_F(ToyStream, SelectionReadsItsKeysTwice) {
   EXPECT_DOUBLE_EQ(plan(spills).dram_read / work(spills).read, 2);
 }
 
+/// Softmax with its selection reads once; statistics and selection are ten L2 latencies.
+TEST_F(ToyStream, FusedSelectionReadsOnce) {
+  const Op op = SoftmaxTopK{1000, 32768, 10};
+  EXPECT_DOUBLE_EQ(plan(op).dram_read / work(op).read, 1);
+  EXPECT_DOUBLE_EQ(plan(op).chain.in(units::ns), 2000);
+}
+
 /// x of 2^24 fp32 = 64 MiB, twice the L2: half of the 32-byte gathers go to DRAM.
 TEST_F(ToyStream, SpmvGathersFromDramWhatL2CannotHold) {
   const Op fits = Spmv{1000, 1000, 50000}, spills = Spmv{1000, 1 << 24, 50000};
@@ -137,7 +144,7 @@ RC_GTEST_PROP(StreamLaws, WarmIsNeverSlowerThanCold, ()) {
     const Op op = random_op_on(*m);
     RC_LOG() << describe(op) << "\n";
     OpPrediction warm;
-    predict_op(op, *m, true, warm);
+    predict_op(op, *m, Warmth::streams, warm);
     const OpPrediction cold = predict(op, *m);
     RC_ASSERT(warm.time <= cold.time * (1 + 1e-3));
     RC_ASSERT(warm.dram_bytes() <= cold.dram_bytes());

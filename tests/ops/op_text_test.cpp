@@ -95,6 +95,7 @@ TEST(OpText, EveryNamedOperatorHasAUsageLine) {
   EXPECT_TRUE(op_is_ours("scale_mask_softmax_dropout_backward"));
   EXPECT_EQ(parse_op("softmax_backward", "fp16", "rows=7;cols=9"),
             Op(Rowwise{RowwiseKind::softmax_backward, 7, 9, false, DType::fp16, DType::fp16}));
+  EXPECT_TRUE(op_is_ours("softmax_topk"));
   EXPECT_THROW((void)op_usage("gemmm"), BadInput);
 }
 
@@ -129,6 +130,7 @@ TEST(OpText, RefusesShapesThatContradictThemselves) {
   EXPECT_THAT(error_of("attention_prefill", "", "B=1;Hq=2;Hkv=2;D=8;S=9;Skv=8;causal=1"), HasSubstr("at least S"));
   EXPECT_THAT(error_of("grouped_gemm", "", "E=2;topk=3;T=1;N=1;K=1"), HasSubstr("at most E"));
   EXPECT_THAT(error_of("topk", "", "rows=2;cols=3;k=4"), HasSubstr("at most cols"));
+  EXPECT_THAT(error_of("softmax_topk", "", "rows=2;cols=3;k=4"), HasSubstr("at most cols"));
   EXPECT_THAT(error_of("spmv", "", "rows=2;cols=3;nnz=7"), HasSubstr("at most rows x cols"));
   EXPECT_THAT(error_of("gemm_sparse24", "", "M=2;N=3;K=7"), HasSubstr("multiple of 4"));
   EXPECT_THAT(error_of("rope", "", "tokens=2;heads=3;D=7"), HasSubstr("even"));
@@ -152,6 +154,8 @@ TEST(OpText, LeavesOutWhatIsUsual) {
   const Op gemm = Gemm{1, 2, 3, 1, fp8_out, false};
   EXPECT_EQ(std::string(dtype_text(gemm)) + " " + shape_text(gemm), "fp8 M=1;N=2;K=3;out=fp8");
   EXPECT_EQ(shape_text(Rowwise{RowwiseKind::quantize, 4, 5, false, DType::bf16, DType::fp8}), "rows=4;cols=5");
+  EXPECT_EQ(shape_text(SoftmaxTopK{64, 128256, 50}), "rows=64;cols=128256;k=50");
+  EXPECT_EQ(parse_op("softmax_topk", "bf16", "rows=64;cols=128256;k=50"), Op(SoftmaxTopK{64, 128256, 50}));
 }
 
 RC_GTEST_PROP(OpText, ReadsBackWhatItWrites, ()) {

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "ops/work.hpp"
 #include "tests/support/brute_force.hpp"
@@ -30,6 +32,37 @@ TEST(WorkPrimitives, TopKEqualsExecution) {
       const Num v = x[r * s.cols + c];
       if (!(v > Num(below))) continue;
       values.set(r * s.k + found, v);
+      indices.set(r * s.k + found++, Num(static_cast<double>(c)));
+    }
+    ASSERT_EQ(found, s.k);
+  }
+  EXPECT_SAME_WORK(s, machine);
+}
+
+TEST(WorkPrimitives, SoftmaxTopKEqualsExecution) {
+  const SoftmaxTopK s{2, 7, 3, DType::bf16};
+  Machine machine;
+  Array& x = machine.array(14, 2);
+  Array& values = machine.array(6, 2);
+  Array& indices = machine.array(6, 4);
+  for (std::int64_t r = 0; r < s.rows; ++r) {
+    std::vector<double> sorted;
+    for (std::int64_t c = 0; c < s.cols; ++c) sorted.push_back(x.peek(r * s.cols + c));
+    std::sort(sorted.rbegin(), sorted.rend());
+    const double below = (sorted[2] + sorted[3]) / 2;  // an oracle's threshold
+    std::vector<Num> row, powers;
+    for (std::int64_t c = 0; c < s.cols; ++c) row.push_back(x[r * s.cols + c]);
+    Num largest(-std::numeric_limits<double>::infinity()), sum(0);
+    for (const Num& v : row) largest = max(largest, v);
+    for (const Num& v : row) {
+      powers.push_back(exp(v - largest));
+      sum += powers.back();
+    }
+    const Num inverse = reciprocal(sum);
+    std::int64_t found = 0;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      if (!(row[c] > Num(below))) continue;
+      values.set(r * s.k + found, powers[c] * inverse);
       indices.set(r * s.k + found++, Num(static_cast<double>(c)));
     }
     ASSERT_EQ(found, s.k);

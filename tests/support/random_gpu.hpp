@@ -78,6 +78,20 @@ inline Gpu random_gpu() {
 }
 
 /// Family scalars: the ranges are those of the files under data/calibration, widened about twice either way.
+inline void randomize(std::map<std::string, Scalar>& scalars) {
+  const auto set = [&scalars](const char* name, double value) { scalars[name] = Scalar{value, "random"}; };
+  set("fixed_s", between(0.3e-6, 10e-6));
+  set("overlap", between(1.5, 16));
+  set("efficiency_fraction", between(0.5, 1));
+  set("exposed", between(0, 1));
+  set("translation_s", coin() ? 0 : between(0, 30e-6));
+  set("dram_share_fraction", between(0.6, 1));
+  set("per_cta_s", between(0, 6e-6));
+  set("step_s", between(0, 2e-6));
+  set("in_flight_B", coin() ? 0 : between(4e3, 1e5));
+  if (coin()) set("clock_droop_fraction", between(0.01, 0.3));
+}
+
 inline Calibration random_calibration() {
   Calibration c = toy_calibration();
   const auto set = [](std::map<std::string, Scalar>& scalars, const char* name, double value) {
@@ -98,17 +112,13 @@ inline Calibration random_calibration() {
   set(c.machine, "gap_graph_s", gap);
   set(c.machine, "gap_stream_s", gap * between(1, 4));
   set(c.machine, "host_per_operator_s", between(1e-6, 20e-6));
-  for (auto& [name, scalars] : c.families) {
-    set(scalars, "fixed_s", between(0.3e-6, 10e-6));
-    set(scalars, "overlap", between(1.5, 16));
-    set(scalars, "efficiency_fraction", between(0.5, 1));
-    set(scalars, "exposed", between(0, 1));
-    set(scalars, "translation_s", coin() ? 0 : between(0, 30e-6));
-    set(scalars, "dram_share_fraction", between(0.6, 1));
-    set(scalars, "per_cta_s", between(0, 6e-6));
-    set(scalars, "step_s", between(0, 2e-6));
-    set(scalars, "in_flight_B", coin() ? 0 : between(4e3, 1e5));
-  }
+  for (auto& [name, scalars] : c.families) randomize(scalars);
+  return c;
+}
+
+/// Scalars of our own kernels beside them.
+inline Calibration with_own_families(Calibration c) {
+  for (const char* name : kOwnFamilies) randomize(c.families[std::string("own.") + name]);
   return c;
 }
 

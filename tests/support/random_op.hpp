@@ -91,13 +91,14 @@ inline Op random_other_op(int which) {
     }
     case 6: return CausalConv{random_dim(4), a, b, random_dim(2), type};
     case 7: return MoePermute{a, random_dim(3), b, coin(), type};
-    case 8: return Collective{static_cast<CollectiveKind>(four), random_dim(34), random_dim(6), type};
+    case 8: return SoftmaxTopK{a, b, std::min(b, random_dim(6)), type};
+    case 9: return Collective{static_cast<CollectiveKind>(four), random_dim(34), random_dim(6), type};
     default: return Transfer{static_cast<TransferKind>(four), random_dim(34)};
   }
 }
 
 inline Op random_op() {
-  const int which = *rc::gen::inRange(0, 22);
+  const int which = *rc::gen::inRange(0, 23);
   if (which < 4) return random_matrix_op(which % 3);
   if (which < 8) return random_attention_op(which % 3);
   if (which < 12) return random_rowwise();

@@ -25,6 +25,9 @@ inline constexpr const char* kFamilies[] = {"gemm",
                                             "reduce",
                                             "combine"};
 
+inline constexpr const char* kOwnFamilies[] = {
+    "gemm", "gemm_portable", "reduce", "rowwise", "attention_prefill", "attention_decode", "combine"};
+
 inline Calibration toy_calibration() {
   Calibration c;
   c.gpu = "toy";

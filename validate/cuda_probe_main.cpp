@@ -1,10 +1,13 @@
-// probe: checks our kernels on this GPU, then measures the machine scalars and times the kernels. Changes no setting of
-// the card.
+// probe: checks our kernels on this GPU, then measures the machine scalars. Changes no setting of the card.
 //
-//   probe FOLDER [--check] [--samples N] [--seed N]    --check: only the checks, which need no folder
-#include <cuda_runtime.h>
+//   probe FOLDER [--check] [--seed N] [--shapes N]    --check: only the checks, which need no folder; --shapes: random
+//                                                     shapes of each kernel (200)
+//
+// Operators are timed by the `validate` command.
+#include <cuda_runtime_api.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -16,6 +19,7 @@
 #include "kernels/cases.hpp"
 #include "kernels/measure.cuh"
 #include "kernels/probes.hpp"
+#include "validate/nvml_board.hpp"
 
 namespace {
 
@@ -25,8 +29,8 @@ using Clock = std::chrono::steady_clock;
 struct Arguments {
   std::string folder;
   bool check_only = false;
-  int samples = 30;
   unsigned seed = std::random_device{}();
+  int shapes = 200;
 };
 
 unsigned number(const char* option, const char* text) {
@@ -46,20 +50,20 @@ Arguments parse(int argc, char** argv) {
     const char* next = i + 1 < argc ? argv[i + 1] : nullptr;
     if (word == "--check") {
       a.check_only = true;
-    } else if (word == "--samples") {
-      a.samples = static_cast<int>(number("--samples", next));
-      if (a.samples < 1 || a.samples > 1000) throw BadInput("--samples: expected 1 to 1000");
-      ++i;
     } else if (word == "--seed") {
       a.seed = number("--seed", next);
       ++i;
+    } else if (word == "--shapes") {
+      a.shapes = static_cast<int>(number("--shapes", next));
+      if (a.shapes < 1 || a.shapes > 100000) throw BadInput("--shapes: expected 1 to 100000");
+      ++i;
     } else if (word.rfind("--", 0) == 0) {
-      throw BadInput(word + ": expected --check, --samples or --seed");
+      throw BadInput(word + ": expected --check, --seed or --shapes");
     } else {
       a.folder = word;
     }
   }
-  if (a.folder.empty() && !a.check_only) throw BadInput("usage: probe FOLDER [--check] [--samples N] [--seed N]");
+  if (a.folder.empty() && !a.check_only) throw BadInput("usage: probe FOLDER [--check] [--seed N] [--shapes N]");
   return a;
 }
 
@@ -85,12 +89,16 @@ Session describe(const Board& board) {
   PLUMBLINE_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
   s.runtime = "CUDA " + version_text(runtime);
   s.driver = board.driver();
-  s.power_limit_W = board.power_limit_W();
+  s.power_limit_W = board.power_limit().value_or(Watts()).in(units::W);
   const std::time_t now = std::time(nullptr);
   char date[32] = {};
   std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
   s.date = date;
   return s;
+}
+
+int failed_of(const std::vector<Check>& checks) {
+  return static_cast<int>(std::count_if(checks.begin(), checks.end(), [](const Check& c) { return !c.fault.empty(); }));
 }
 
 int failures(const std::vector<Check>& checks) {
@@ -119,26 +127,29 @@ int run(const Arguments& a) {
   Session session = describe(board);
   std::fprintf(stderr, "%s, driver %s, %s, seed %u\n", session.gpu.c_str(), session.driver.c_str(),
                session.runtime.c_str(), a.seed);
-  const std::vector<Check> checks = check_kernels(a.seed);
+  const std::vector<Check> checks =
+      check_kernels(a.seed, a.shapes, [&](const char* topic, const std::vector<Check>& done) {
+        std::fprintf(stderr, "%6.1f s  %s: %zu checks, %d failed\n",
+                     std::chrono::duration<double>(Clock::now() - start).count(), topic, done.size(), failed_of(done));
+      });
   const int failed = failures(checks);
   std::fprintf(stderr, "%zu checks, %d failed\n", checks.size(), failed);
   if (a.check_only || failed > 0) {
-    if (!a.folder.empty()) write_results(a.folder, session, checks, {}, {});
+    if (!a.folder.empty()) write_results(a.folder, session, checks, {});
     return static_cast<int>(failed > 0 ? ExitCode::answered_no : ExitCode::done);
   }
   std::vector<Record> records;
   append(records, probe_dram(), "DRAM bandwidth", start);  // first: it brings the clocks up too
-  session.memory_clock_MHz = board.memory_clock_MHz();
+  session.memory_clock_MHz = board.memory_clock().value_or(Hertz()).in(units::MHz);
   append(records, probe_latency(), "latency", start);
   append(records, probe_loaded_latency(), "latency under load", start);
   append(records, probe_l2(), "L2 bandwidth", start);
   append(records, probe_launches(), "launches", start);
   append(records, probe_barrier(), "grid barrier", start);
-  write_results(a.folder, session, checks, records, {});
-  const std::vector<Timing> timings = time_kernels(board, a.samples);
+  append(records, probe_instructions(), "instruction rates", start);
+  append(records, probe_epilogue(), "epilogue", start);
   session.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  std::fprintf(stderr, "%6.1f s  %zu timings\n", session.seconds, timings.size());
-  write_results(a.folder, session, checks, records, timings);
+  write_results(a.folder, session, checks, records);
   return 0;
 }
 

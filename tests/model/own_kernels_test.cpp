@@ -1,0 +1,222 @@
+// Plans of our own kernels: what is priced can be launched, and the laws of predictions hold for them too.
+#include "model/own_kernels.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include "model/plan_attention.hpp"
+#include "model/plan_gemm.hpp"
+#include "ops/work.hpp"
+#include "tests/support/random_gpu.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace testing_support;
+
+constexpr double kCut = 1 + 2e-4;
+
+/// A card that our kernels run on.
+Gpu random_own_gpu() {
+  Gpu gpu = random_gpu();
+  gpu.compute_capability = *rc::gen::element<std::string>("8.0", "8.9", "9.0", "9.0", "9.0", "12.0");
+  gpu.sm.smem = static_cast<double>(whole_between(160, 256)) * units::KiB;
+  return gpu;
+}
+
+std::shared_ptr<const Machine> own_machine(const Gpu& gpu, const Calibration& calibration) {
+  return toy_machine(gpu, calibration, KernelSet::own);
+}
+
+/// An operator that has a kernel of ours on most cards, sizes from one to thousands.
+Op random_own_op() {
+  const auto dim = [](int most_bits) {
+    return *rc::gen::resize(rc::kNominalSize, rc::gen::exec([=] { return random_dim(most_bits); }));
+  };
+  const std::int64_t width = *rc::gen::element<std::int64_t>(64, 128, 256);
+  const std::int64_t kv_heads = whole_between(1, 16), group = whole_between(1, 16);
+  switch (whole_between(0, 4)) {
+    case 0: return Gemm{dim(13), dim(14), dim(14), 1, {}, false};
+    case 1: return Gemm{dim(13), 8 * dim(11), 8 * dim(11), whole_between(1, 3), {}, false};
+    case 2: return Gemm{dim(13), 16 * dim(10), 16 * dim(10), 1, *parse_precision("fp8"), false};
+    case 3: {
+      const std::int64_t queries = dim(12);
+      return AttentionPrefill{whole_between(1, 4), kv_heads * group, kv_heads, width, width, queries,
+                              queries + dim(12),   coin(),           0,        0};
+    }
+    default: return AttentionDecode{dim(7), kv_heads * group, kv_heads, width, width, dim(15), coin() ? 16 : 0};
+  }
+}
+
+void for_random_own_ops(const Machine& machine, const std::function<void(const Op&, const OpPrediction&)>& law) {
+  for (int i = 0; i < 30;) {
+    const Op op = random_own_op();
+    const auto p = try_predict(op, machine);
+    if (!p) continue;
+    ++i;
+    RC_LOG() << describe(op) << ": " << p->time.in(units::us) << " us\n";
+    law(op, *p);
+  }
+}
+
+RC_GTEST_PROP(OwnKernels, EveryGemmPlanIsInTheMenu, ()) {
+  const auto m = own_machine(random_own_gpu(), with_own_families(random_calibration()));
+  for_random_own_ops(*m, [&](const Op& op, const OpPrediction& p) {
+    const auto* shape = std::get_if<Gemm>(&op);
+    if (shape == nullptr) return;
+    const auto engine = own_gemm_engine(*shape, *m);
+    RC_ASSERT((p.provenance == Provenance::inherited) == !engine.has_value());
+    if (!engine) return;
+    const GemmPlan& plan = p.gemm_plan;
+    RC_ASSERT(plan.engine == *engine);
+    const auto menu = own_gemm_menu(*engine, shape->precision.math);
+    const auto compiled = std::find_if(menu.begin(), menu.end(), [&](const GemmVariant& v) {
+      const auto rows = plan.swapped ? plan.tile_n : plan.tile_m, cols = plan.swapped ? plan.tile_m : plan.tile_n;
+      const auto bytes = static_cast<double>(plan.tile_k) * bits(shape->precision.input) / 8;
+      return v.rows == rows && v.cols == cols && static_cast<double>(v.step_bytes) == bytes &&
+             v.stages == plan.stages && v.cluster == plan.cluster_m * plan.cluster_n &&
+             v.ctas_per_sm == p.launches[0].demand.plan.ctas_per_sm;
+    });
+    RC_ASSERT(compiled != menu.end());
+    const auto splits = own_gemm_splits();
+    RC_ASSERT(plan.splits == 0 || std::find(splits.begin(), splits.end(), plan.splits) != splits.end());
+    RC_ASSERT(plan.splits * plan.tile_k < shape->k + plan.tile_k);  // no split without a step
+    const double slots = m->sm_count * static_cast<double>(compiled->ctas_per_sm);
+    if (plan.splits == 0) RC_ASSERT(static_cast<double>(p.launches[0].demand.plan.ctas) <= slots);
+    RC_ASSERT(p.launch_count == (*engine == GemmEngine::mma_sync && plan.splits > 1 ? 2 : 1));
+    const auto again = price_own_plan(gemm_task(*shape, *m), plan, *m);
+    RC_ASSERT(again.has_value());
+    RC_ASSERT(std::abs((again->total + m->gap_graph) / p.time - 1) < 1e-9);
+  });
+}
+
+RC_GTEST_PROP(OwnKernels, EveryAttentionPlanIsCompiled, ()) {
+  const auto m = own_machine(random_own_gpu(), with_own_families(random_calibration()));
+  for_random_own_ops(*m, [&](const Op& op, const OpPrediction& p) {
+    const AttentionPlan& plan = p.attention_plan;
+    if (const auto* shape = std::get_if<AttentionPrefill>(&op)) {
+      const PrefillVariant* v = own_prefill_kernel(*shape, *m);
+      RC_ASSERT((v == nullptr) == (p.provenance == Provenance::inherited));
+      if (v != nullptr) RC_ASSERT(plan.q_tile == v->q_tile && plan.kv_tile == v->kv_tile);
+    } else if (const auto* decode = std::get_if<AttentionDecode>(&op)) {
+      const DecodeVariant* v = own_decode_kernel(*decode, *m);
+      RC_ASSERT((v == nullptr) == (p.provenance == Provenance::inherited));
+      if (v == nullptr) return;
+      RC_ASSERT(plan.kv_tile == v->kv_tile && plan.packed_heads == decode->q_heads / decode->kv_heads);
+      RC_ASSERT(plan.splits >= 1 && plan.splits <= std::max<std::int64_t>(1, decode->context / v->kv_tile + 1));
+      RC_ASSERT(p.launch_count == (plan.splits > 1 ? 2 : 1));
+      RC_ASSERT(p.launches[0].demand.plan.ctas == decode->batch * decode->kv_heads * plan.splits);
+    }
+  });
+}
+
+RC_GTEST_PROP(OwnKernels, NeverBelowTheRoofline, ()) {
+  const Gpu gpu = random_own_gpu();
+  const auto m = own_machine(gpu, with_own_families(random_calibration()));
+  for_random_own_ops(*m, [&](const Op& op, const OpPrediction& p) {
+    const Work w = work(op);
+    Seconds launches;
+    for (int i = 0; i < p.launch_count; ++i) launches += p.launches[static_cast<std::size_t>(i)].time.total;
+    RC_ASSERT(launches * (1 + 1e-9) >= roofline(op, gpu));
+    RC_ASSERT(p.dram_read * (1 + 1e-9) >= w.read && p.dram_write * (1 + 1e-9) >= w.write);
+    RC_ASSERT(std::isfinite(p.time.in(units::s)) && p.low <= p.time && p.time <= p.high);
+    const OpPrediction warm = predict(op, *m, PredictOptions{.warm = true});
+    RC_ASSERT(warm.time <= p.time * kCut);
+  });
+}
+
+RC_GTEST_PROP(OwnKernels, ABetterMachineIsNeverSlower, ()) {
+  Gpu gpu = random_own_gpu();
+  Calibration calibration = without_regulator(with_own_families(random_calibration()));
+  const auto before = own_machine(gpu, calibration);
+  const double k = between(1, 4);
+  switch (whole_between(0, 6)) {
+    case 0: gpu.memory.bandwidth *= k; break;
+    case 1: gpu.memory.latency /= k; break;
+    case 2: gpu.boost_clock *= k; break;
+    case 3: gpu.sm.smem_bytes_per_clk *= k; break;
+    case 4:
+      gpu.l2.bandwidth *= k;
+      gpu.sm.l2_bytes_per_clk *= k;
+      break;
+    case 5:
+      for (std::size_t i = 0; i < kDTypeCount; ++i) gpu.sm.tensor_flop_per_clk[static_cast<DType>(i)] *= k;
+      break;
+    default: {
+      auto& family = calibration.families.at(std::string("own.") + kOwnFamilies[whole_between(0, 6)]);
+      family["fixed_s"].value /= k;
+      family["per_cta_s"].value /= k;
+      family["step_s"].value /= k;
+      family["exposed"].value /= k;
+      family["overlap"].value *= k;
+    }
+  }
+  const auto after = own_machine(gpu, calibration);
+  for_random_own_ops(*before, [&](const Op& op, const OpPrediction& p) {
+    const Seconds then = predict(op, *after).time;
+    RC_LOG() << p.time.in(units::us) << " us -> " << then.in(units::us) << " us\n";
+    RC_ASSERT(then <= p.time * kCut);
+  });
+}
+
+class OnHopper : public ::testing::Test {
+ protected:
+  static Calibration calibration() {
+    Calibration c = toy_calibration();
+    for (const char* name : kOwnFamilies) c.families[std::string("own.") + name] = c.families.at("library.gemm");
+    return c;
+  }
+  std::shared_ptr<const Machine> machine = toy_machine(toy_gpu(), calibration(), KernelSet::own);
+};
+
+/// TMA wants rows of K and N in whole 16 bytes; a bias, int8 and fp32 have no kernel of ours.
+TEST_F(OnHopper, TheEngineOfAShape) {
+  const auto engine = [&](std::int64_t n, std::int64_t k, const char* dtype, bool bias) {
+    return own_gemm_engine(Gemm{64, n, k, 1, *parse_precision(dtype), bias}, *machine);
+  };
+  EXPECT_EQ(engine(64, 64, "bf16", false), GemmEngine::wgmma);
+  EXPECT_EQ(engine(64, 16, "fp8", false), GemmEngine::wgmma);
+  EXPECT_EQ(engine(64, 60, "bf16", false), GemmEngine::mma_sync);
+  EXPECT_EQ(engine(63, 64, "bf16", false), GemmEngine::mma_sync);
+  EXPECT_EQ(engine(64, 60, "fp8", false), std::nullopt);
+  EXPECT_EQ(engine(64, 64, "bf16", true), std::nullopt);
+  EXPECT_EQ(engine(64, 64, "int8", false), std::nullopt);
+  EXPECT_EQ(own_gemm_engine(Gemm{64, 64, 64, 1, {}, false}, *toy_machine()),
+            std::nullopt);  // the library's kernels are asked for
+}
+
+TEST_F(OnHopper, AttentionThatNoKernelOfOursRuns) {
+  const AttentionPrefill prefill{1, 8, 8, 128, 128, 512, 512, true, 0, 0};
+  EXPECT_NE(own_prefill_kernel(prefill, *machine), nullptr);
+  AttentionPrefill other = prefill;
+  other.window = 128;
+  EXPECT_EQ(own_prefill_kernel(other, *machine), nullptr);
+  other = prefill;
+  other.append = 1;
+  EXPECT_EQ(own_prefill_kernel(other, *machine), nullptr);
+  other = prefill;
+  other.qk_dim = 192;
+  EXPECT_EQ(own_prefill_kernel(other, *machine), nullptr);
+  AttentionDecode decode{1, 8, 8, 128, 128, 4096};
+  decode.kv_dtype = DType::fp8;
+  EXPECT_EQ(own_decode_kernel(decode, *machine), nullptr);
+}
+
+/// One tile of 128 x 256 an SM, twice: the second tile's prologue and the first one's drain are hidden.
+TEST_F(OnHopper, APersistentGridPaysItsEndsOnce) {
+  Calibration c = calibration();
+  c.families["own.gemm"]["per_cta_s"].value = 5e-6;
+  const auto slow = toy_machine(toy_gpu(), c, KernelSet::own);
+  const Gemm one{1280, 256, 6400, 1, {}, false}, two{2560, 256, 6400, 1, {}, false};
+  for (const Gemm& shape : {one, two}) {
+    EXPECT_NEAR((predict(shape, *slow).time - predict(shape, *machine).time).in(units::us), 5, 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace plumbline

@@ -1,0 +1,52 @@
+// What looks at a board add up to, and which descriptor a card is.
+#include <gtest/gtest.h>
+
+#include "validate/known_gpu.hpp"
+#include "validate/nvml_board.hpp"
+
+namespace plumbline {
+namespace {
+
+BoardSample look(double mhz, double watts, std::uint64_t reasons) {
+  BoardSample s;
+  s.sm_clock = mhz * units::MHz;
+  s.power = watts * units::W;
+  s.clock_event_reasons = reasons;
+  return s;
+}
+
+TEST(Conditions, AreMeansOfWhatWasReadAndAllReasonsSeen) {
+  BoardSample without_clock = look(0, 300, 0x20);
+  without_clock.sm_clock.reset();
+  const Conditions c = conditions({look(1980, 100, 0x1), look(1800, 200, 0x4), without_clock});
+  EXPECT_DOUBLE_EQ(c.sm_clock->in(units::MHz), 1890);
+  EXPECT_DOUBLE_EQ(c.power->in(units::W), 200);
+  EXPECT_FALSE(c.memory_clock.has_value());
+  EXPECT_FALSE(c.temperature_C.has_value());
+  EXPECT_EQ(c.clock_event_reasons, 0x24U);  // idle is none
+}
+
+TEST(Conditions, OfNoSamplesAreEmpty) {
+  const Conditions c = conditions({});
+  EXPECT_FALSE(c.sm_clock || c.power);
+  EXPECT_EQ(c.clock_event_reasons, 0U);
+}
+
+TEST(Board, WithoutACardOfThatIdReadsNothing) {
+  const Board board("ffff:ff:1f.7");
+  EXPECT_FALSE(board.known());
+  EXPECT_FALSE(board.power() || board.sm_clock() || board.energy() || board.clock_event_reasons());
+  EXPECT_EQ(board.driver(), "");
+  BoardSampler sampler(board);
+  EXPECT_TRUE(sampler.stop().empty());
+}
+
+TEST(KnownGpu, IsFoundByWhatTheDriverSays) {
+  EXPECT_EQ(descriptor_of({"NVIDIA H200", "9.0", 132, 143771.0 * units::MiB}), "h200_sxm");
+  EXPECT_EQ(descriptor_of({"NVIDIA H100 80GB HBM3", "9.0", 132, 81559.0 * units::MiB}), "h100_sxm");
+  EXPECT_EQ(descriptor_of({"NVIDIA H200", "9.0", 60, 70000.0 * units::MiB}), "");  // a slice of one
+  EXPECT_EQ(descriptor_of({"NVIDIA T1000", "7.5", 14, 4096.0 * units::MiB}), "");
+}
+
+}  // namespace
+}  // namespace plumbline
