@@ -32,8 +32,10 @@ void check_rowwise(const Rowwise& s, Inputs& random, std::vector<Check>& out) {
       s.kind == RowwiseKind::argmax ? to_values(y.read<std::int32_t>()) : to_values(y.read<__nv_bfloat16>());
   const bool exact =
       s.kind == RowwiseKind::copy || s.kind == RowwiseKind::transpose_copy || s.kind == RowwiseKind::argmax;
+  // a norm of very few columns has few different results, whose roundings are the same in every row
+  const auto independent = static_cast<std::size_t>(norm ? std::min(results, 4 * s.cols) : results);
   const RowwiseResult want = reference_rowwise(s, in);
-  Check c = judge(std::string(name(s.kind)), rows_cols(s), got, want.y, exact ? 0 : rounding(want.y.size()));
+  Check c = judge(std::string(name(s.kind)), rows_cols(s), got, want.y, exact ? 0 : rounding(independent));
   if (c.fault.empty() && s.residual) {
     const Check other = judge(c.op, c.shape, to_values(sum.read<__nv_bfloat16>()), want.sum, 0);
     if (!other.fault.empty()) c.fault = "residual: " + other.fault;
