@@ -2,7 +2,29 @@
 // launcher of all.
 //
 // Design: kLanes threads hold a row as fp32 in registers, up to four groups of eight columns each: every element is
-// read from DRAM once. Short rows share a warp. Rows above 32768 columns are walked again for every pass by a CTA each.
+// read from DRAM once. Short rows share a warp. Where that pays, a group of lanes takes up to eight rows one after the
+// other and reads the next one while it works on one. Rows above 32768 columns are walked again for every pass, a CTA
+// each.
+//
+// Variants on an H200 SXM, 2026-11-20: random normal scores, drop 0.1, cold, per launch of a graph of six, microseconds
+// at 262144 x 512 (537 MB forward, 805 MB backward) and share of 4.8 TB/s:
+//   fused forward    Philox of 10 rounds, exp2f, streaming hints      179  62 %
+//                    7 rounds, ex2.approx                             148  76 %
+//                    and the next row on its way (this)               141  79 %
+//                    and the mask row kept in registers               144  78 %   fewer warps
+//                    and 128 threads a CTA                            139  80 %   but 384 columns 148 for 137
+//                    and at most 64 registers                         151  74 %   spills
+//                    two groups a thread                              144  78 %
+//                    full rows without questions (Fit::full)          149  75 %   but 384 columns 137 for 146
+//   fused backward   10 rounds, streaming hints                       227  74 %
+//                    7 rounds, plain loads and stores                 188  90 %
+//                    and the next row on its way                      195  86 %   but 16384 columns 199 for 231
+//                    full rows without questions (this)               186  90 %   but 8192 columns 232 for 196
+//   softmax backward streaming hints 201 (83 %), plain 185 (91 %)
+// What prefetches() and fills() say is the faster of these for each width. This: 79-82 % of 4.8 TB/s forward at 128 to
+// 4096 columns (2048: 81 %), 76 % at 8192, 58 % at 16384, where an SM holds too few rows; backward 84-91 % up to 16384.
+// The forward kernel misses 85 %: ncu (49152 x 512) counts 25 instructions an element, 58 % of the issue slots busy, 21
+// of 64 warps for 72 registers: neither DRAM nor issue is full, and more warps cost spills.
 #include "kernels/attention_chain.hpp"
 
 #include <algorithm>
@@ -46,36 +68,21 @@ __device__ void store_dropped(const ChainArgs& a, std::int64_t row, int group, f
   store_group<kWhole>(a.y + row * a.cols, group, a.cols, t);
 }
 
-/// A row as it was read, in the registers of kLanes threads.
-template <int kLanes, int kGroups, bool kWhole, bool kTwoInputs>
-struct RawRow {
-  uint4 x[kGroups], dy[kTwoInputs ? kGroups : 1];
-  /// Nothing behind the last row.
-  __device__ void load(const ChainArgs& a, std::int64_t row, int lane) {
-    if (row >= a.rows) return;
-    const int groups = groups_of(a.cols);
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-      if (g * kLanes + lane >= groups) continue;
-      x[g] = load_group<kWhole>(a.x + row * a.cols, g * kLanes + lane, a.cols);
-      if constexpr (kTwoInputs) dy[g] = load_group<kWhole>(a.dy + row * a.cols, g * kLanes + lane, a.cols);
-    }
-  }
-};
-
 /// scale_mask_softmax_dropout.
 struct Forward {
   static constexpr bool kTwoInputs = false;
   static __host__ __device__ constexpr bool prefetches(int) { return true; }
+  static constexpr bool fills(int, int groups) { return groups < 4; }
 
-  template <int kLanes, int kGroups, bool kWhole>
-  static __device__ void held(const ChainArgs& a, RawRow<kLanes, kGroups, kWhole, kTwoInputs>& raw, std::int64_t row,
+  template <int kLanes, int kGroups, Fit kFit>
+  static __device__ void held(const ChainArgs& a, RawRow<kLanes, kGroups, kFit, kTwoInputs>& raw, std::int64_t row,
                               std::int64_t next, int lane) {
+    constexpr bool kWhole = kFit != Fit::ragged;
     const int groups = groups_of(a.cols);
     float t[kGroups][kVector], largest = -INFINITY, sum = 0;
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      if (g * kLanes + lane >= groups) continue;
+      if (kFit != Fit::full && g * kLanes + lane >= groups) continue;
       masked_scores<kWhole>(a, raw.x[g], load_mask<kWhole>(a.mask, g * kLanes + lane, a.cols), g * kLanes + lane, t[g]);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) largest = fmaxf(largest, t[g][i]);
@@ -84,7 +91,7 @@ struct Forward {
     const float shift = shift_by(reduce_lanes<kLanes>(largest, Max{}));
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      if (g * kLanes + lane >= groups) continue;
+      if (kFit != Fit::full && g * kLanes + lane >= groups) continue;
 #pragma unroll
       for (int i = 0; i < kVector; ++i) sum += t[g][i] = exp_shifted(t[g][i], shift);
     }
@@ -93,7 +100,8 @@ struct Forward {
     const float factor = sum > 0 ? a.keep_scale / sum : 0.0F;
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      if (g * kLanes + lane < groups) store_dropped<kWhole>(a, row, g * kLanes + lane, factor, t[g]);
+      if (kFit == Fit::full || g * kLanes + lane < groups)
+        store_dropped<kWhole>(a, row, g * kLanes + lane, factor, t[g]);
     }
     if (lane == 0) a.log_sum[row] = (shift + log2f(sum)) * kLn2;
   }
@@ -157,17 +165,21 @@ struct Backward {
   static constexpr bool kTwoInputs = true;
   /// Two rows of two inputs take so many registers that short rows, of which an SM holds many, are faster without.
   static __host__ __device__ constexpr bool prefetches(int lanes) { return lanes == 256 || lanes == 512; }
+  static constexpr bool fills(int lanes, int groups) {
+    return lanes <= kWarp || (lanes == 128 && groups == 4) || (lanes == 1024 && !kFused);
+  }
 
-  template <int kLanes, int kGroups, bool kWhole>
-  static __device__ void held(const ChainArgs& a, RawRow<kLanes, kGroups, kWhole, kTwoInputs>& raw, std::int64_t row,
+  template <int kLanes, int kGroups, Fit kFit>
+  static __device__ void held(const ChainArgs& a, RawRow<kLanes, kGroups, kFit, kTwoInputs>& raw, std::int64_t row,
                               std::int64_t next, int lane) {
+    constexpr bool kWhole = kFit != Fit::ragged;
     const int groups = groups_of(a.cols);
     const std::int64_t known = min(row, a.rows - 1);
     const float shift = shift_of(a, known);
     float p[kGroups][kVector], dp[kGroups][kVector], sum = 0;
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      if (g * kLanes + lane >= groups) continue;
+      if (kFit != Fit::full && g * kLanes + lane >= groups) continue;
       group<kWhole>(a, known, g * kLanes + lane, raw.x[g], raw.dy[g], shift, p[g], dp[g]);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) sum += dp[g][i] * p[g][i];
@@ -177,7 +189,7 @@ struct Backward {
     if (row >= a.rows) return;
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      if (g * kLanes + lane >= groups) continue;
+      if (kFit != Fit::full && g * kLanes + lane >= groups) continue;
 #pragma unroll
       for (int i = 0; i < kVector; ++i) p[g][i] *= (dp[g][i] - sum) * factor(a);
       store_group<kWhole>(a.y + row * a.cols, g * kLanes + lane, a.cols, p[g]);
@@ -210,20 +222,20 @@ constexpr int kShortThreads = 256;  // of a CTA whose rows take a warp or less
 __host__ __device__ constexpr int chain_threads(int lanes) { return lanes > kWarp ? lanes : kShortThreads; }
 
 /// `each` rows a group of lanes, one after the other: the next one is on its way while this one is worked on.
-template <class Op, int kLanes, int kGroups, bool kWhole>
+template <class Op, int kLanes, int kGroups, Fit kFit>
 __global__ void __launch_bounds__(chain_threads(kLanes)) chain_held(const ChainArgs a, int each) {
   constexpr int kRows = chain_threads(kLanes) / kLanes;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const std::int64_t first = std::int64_t{blockIdx.x} * kRows * each, own = threadIdx.x / kLanes;
-  RawRow<kLanes, kGroups, kWhole, Op::kTwoInputs> raw{};
+  RawRow<kLanes, kGroups, kFit, Op::kTwoInputs> raw{};
   raw.load(a, first + own, lane);
   // lanes of a warp reduce together: those behind the last row go along, and write nothing
   if constexpr (!Op::prefetches(kLanes)) {
-    Op::template held<kLanes, kGroups, kWhole>(a, raw, first + own, a.rows, lane);
+    Op::template held<kLanes, kGroups, kFit>(a, raw, first + own, a.rows, lane);
   } else {
     for (int i = 0; i < each && first + i * kRows < a.rows; ++i) {
       const std::int64_t row = first + i * kRows + own;
-      Op::template held<kLanes, kGroups, kWhole>(a, raw, row, i + 1 < each ? row + kRows : a.rows, lane);
+      Op::template held<kLanes, kGroups, kFit>(a, raw, row, i + 1 < each ? row + kRows : a.rows, lane);
     }
   }
 }
@@ -245,7 +257,7 @@ using device::kVector;
 struct Holding {
   int lanes, groups;
 };
-constexpr Holding kMenu[] = {{8, 1},   {8, 2},   {8, 4},   {16, 4},  {32, 4},
+constexpr Holding kMenu[] = {{8, 1},   {8, 2},   {8, 4},   {16, 3},  {16, 4},  {32, 4},
                              {128, 2}, {128, 4}, {256, 4}, {512, 4}, {1024, 4}};
 constexpr int kWalkThreads = 1024;
 
@@ -267,22 +279,29 @@ std::int64_t held_ctas(std::int64_t rows, int lanes, int each) {
   return (rows + a_cta - 1) / a_cta;
 }
 
-template <class Op, bool kWhole, std::size_t kEntry = 0>
+template <class Op, device::Fit kFit, std::size_t kEntry = 0>
 void launch_held(Holding h, const ChainArgs& a, cudaStream_t stream) {
   if constexpr (kEntry < std::size(kMenu)) {
     constexpr Holding own = kMenu[kEntry];
-    if (h.lanes != own.lanes || h.groups != own.groups) return launch_held<Op, kWhole, kEntry + 1>(h, a, stream);
+    if (h.lanes != own.lanes || h.groups != own.groups) return launch_held<Op, kFit, kEntry + 1>(h, a, stream);
     constexpr int threads = device::chain_threads(own.lanes);
     const int each = Op::prefetches(own.lanes) ? rows_each(a.rows, own.lanes) : 1;
     const auto ctas = static_cast<unsigned>(held_ctas(a.rows, own.lanes, each));
-    device::chain_held<Op, own.lanes, own.groups, kWhole><<<ctas, threads, 0, stream>>>(a, each);
+    if constexpr (kFit != device::Fit::full || Op::fills(own.lanes, own.groups)) {
+      device::chain_held<Op, own.lanes, own.groups, kFit><<<ctas, threads, 0, stream>>>(a, each);
+    }
   }
 }
 
 template <class Op, bool kWhole>
 void launch_rows(const ChainArgs& a, cudaStream_t stream) {
   const Holding h = holding(a.cols);
-  if (h.lanes > 0) return launch_held<Op, kWhole>(h, a, stream);
+  if (h.lanes > 0) {
+    if (!kWhole) return launch_held<Op, device::Fit::ragged>(h, a, stream);
+    const bool full = a.cols == kVector * h.lanes * h.groups && Op::fills(h.lanes, h.groups);
+    if (full) return launch_held<Op, device::Fit::full>(h, a, stream);
+    return launch_held<Op, device::Fit::whole>(h, a, stream);
+  }
   device::chain_walked<Op, kWalkThreads, kWhole><<<static_cast<unsigned>(a.rows), kWalkThreads, 0, stream>>>(a);
 }
 

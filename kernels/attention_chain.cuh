@@ -98,6 +98,28 @@ __device__ void store_group(bf16* row, int group, int cols, const float (&x)[kVe
   }
 }
 
+/// How a row lies in what holds it: ragged (not whole groups), whole groups, or whole groups that fill it (so that
+/// nothing has to be asked, and groups of a thread are worked on side by side).
+enum class Fit { ragged, whole, full };
+
+/// A row as it was read, in the registers of kLanes threads.
+template <int kLanes, int kGroups, Fit kFit, bool kTwoInputs>
+struct RawRow {
+  static constexpr bool kWhole = kFit != Fit::ragged;
+  uint4 x[kGroups], dy[kTwoInputs ? kGroups : 1];
+  /// Nothing behind the last row.
+  __device__ void load(const ChainArgs& a, std::int64_t row, int lane) {
+    if (row >= a.rows) return;
+    const int groups = groups_of(a.cols);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (kFit != Fit::full && g * kLanes + lane >= groups) continue;
+      x[g] = load_group<kWhole>(a.x + row * a.cols, g * kLanes + lane, a.cols);
+      if constexpr (kTwoInputs) dy[g] = load_group<kWhole>(a.dy + row * a.cols, g * kLanes + lane, a.cols);
+    }
+  }
+};
+
 /// Over kLanes neighbouring lanes of a warp (any power of two), or a CTA of kLanes threads.
 template <int kLanes, class F>
 __device__ float reduce_lanes(float value, F combine) {

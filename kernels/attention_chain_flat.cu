@@ -1,6 +1,10 @@
 // scale, mask, dropout and dropout backward as kernels of their own: what eager code runs between attention's products.
 //
 // One group of eight elements a thread, and as many threads as it takes.
+//
+// Variants on an H200 SXM, 2026-11-20: scale of 262144 x 512 (537 MB), cold, graph of six launches: two groups a thread
+// with streaming hints 136 us (82 % of 4.8 TB/s), one group with them about 130, two without 130, one without 127 (88
+// %, this). So mask; dropout 162 us (86 %), its backward 157 us (89 %).
 #include "kernels/attention_chain_flat.cuh"
 
 #include <cstdint>

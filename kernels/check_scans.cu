@@ -63,7 +63,7 @@ std::vector<Check> check_scans(unsigned seed, int shapes) {
   Inputs random(seed);
   std::vector<Check> out;
   for (const DType type : {DType::bf16, DType::fp32}) {
-    std::vector<std::int64_t> sizes = {1, 7, 8, 9, 1000, 4096, 4097, 8192, 65537, 1000003, 8388608};
+    std::vector<std::int64_t> sizes = {1, 7, 8, 9, 1000, 4096, 4097, 8192, 65537, 1000003, 6000001, 8388608};
     while (static_cast<int>(sizes.size()) < shapes) sizes.push_back(random.size(300000));
     for (const std::int64_t n : sizes) {
       check_sum_all({ScanKind::sum_all, n, type}, random, out);
