@@ -36,6 +36,7 @@ std::unique_ptr<CaseReport> round_report() {
   auto report = compare_recording(hand_made_recording(), {}, demands());
   for (CaseRow& row : report->rows) {
     row.compared.predicted = 1.1 * row.measured.time;
+    if (row.compared.measured_power) row.compared.predicted_power = 0.95 * *row.compared.measured_power;
     row.compared.low = 0.9 * row.measured.time;
     row.compared.high = 1.5 * row.measured.time;
     row.compared.roofline = 0.75 * row.measured.time;
