@@ -32,8 +32,10 @@ ExitCode run_fit_power(const ValidateRequest& request, std::ostream& out) {
     }
   }
   const Gpu gpu = gpu_asked(request);
+  std::vector<PowerRow> rows = rows_asked(request, gpu);
+  std::erase_if(rows, [](const PowerRow& row) { return row.study == "heldout"; });  // recordings may hold both lists
   const std::string source = request.source.empty() ? "fitted by validate --fit-power" : request.source;
-  const PowerFit fit = fit_power(gpu, calibration_for(gpu, request.calibration_file), rows_asked(request, gpu), source);
+  const PowerFit fit = fit_power(gpu, calibration_for(gpu, request.calibration_file), rows, source);
   out << fit_report(fit);
   if (!request.out_file.empty()) write_text_file(request.out_file, to_json(fit.calibration));
   return ExitCode::done;

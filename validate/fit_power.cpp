@@ -134,6 +134,12 @@ Eigen::RowVectorXd columns_of(const Counted& c, const Shape& s) {
   return x;
 }
 
+Eigen::VectorXd non_negative(const Eigen::MatrixXd& a, const Eigen::VectorXd& b) {
+  const std::vector<double> x =
+      non_negative_least_squares({a.data(), a.data() + a.size()}, {b.data(), b.data() + b.size()});
+  return Eigen::Map<const Eigen::VectorXd>(x.data(), static_cast<Eigen::Index>(x.size()));
+}
+
 struct Solved {
   Eigen::VectorXd energies;
   std::vector<double> errors;  ///< predicted / measured - 1
@@ -155,7 +161,7 @@ Solved solve(const std::vector<Counted>& rows, const Shape& shape) {
   Eigen::VectorXd weight = Eigen::VectorXd::Ones(n), error;
   for (int round = 0; round < kRounds; ++round) {
     const Eigen::VectorXd root = weight.cwiseSqrt();
-    out.energies = non_negative_least_squares(root.asDiagonal() * a, root);
+    out.energies = non_negative(root.asDiagonal() * a, root);
     error = a * out.energies - Eigen::VectorXd::Ones(n);
     weight = error.cwiseAbs().cwiseMax(kAbsoluteFrom).cwiseInverse() * kAbsoluteFrom;
   }

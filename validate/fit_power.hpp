@@ -6,7 +6,6 @@
 // error of a predicted time gets into an energy.
 #pragma once
 
-#include <Eigen/Core>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +31,7 @@ struct PowerRow {
   std::optional<Hertz> board_clock;   ///< what the regulator has set
   std::optional<Watts> memory_power;  ///< of the memory's domain
   std::optional<double> temperature_C;
+  std::string study;  ///< "train", "heldout", ...; empty for rows of a CSV
   std::string text;   ///< "gemm bf16 M=...": for people
   std::string place;  ///< "power.csv:17"
 };
@@ -62,8 +62,12 @@ struct PowerTableOptions {
 };
 std::string power_table(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
                         const PowerTableOptions& options);
-
-/// x >= 0 that minimizes |A x - b|.
-Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a, const Eigen::VectorXd& b);
+/// Of all those rows together.
+struct PowerErrors {
+  long rows = 0;
+  double time_median = 0, power_median = 0, clock_median = 0;
+};
+PowerErrors power_errors(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                         const PowerTableOptions& options);
 
 }  // namespace plumbline

@@ -31,6 +31,7 @@ PowerRow row_of(const CaseMeasurement& c) {
   row.memory_power = c.conditions.memory_power;
   row.temperature_C = c.conditions.temperature_C;
   row.text = case_text(c.what) + (c.kernels == KernelSet::library ? ", library" : "");
+  row.study = c.what.study;
   row.place = c.what.place;
   return row;
 }
@@ -113,12 +114,14 @@ std::vector<PowerRow> read_power_rows(const std::vector<std::string>& files, Ker
   return rows;
 }
 
-std::string power_table(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
-                        const PowerTableOptions& options) {
+namespace {
+
+/// `visit(row, prediction)` for the steady rows that count and can be priced.
+template <class Visit>
+void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                     const PowerTableOptions& options, Visit visit) {
   using Key = std::pair<KernelSet, DataPattern>;
   std::map<Key, std::shared_ptr<const Machine>> machines;
-  std::map<std::string, ClassErrors> classes;
-  ClassErrors all;
   const auto prediction = std::make_unique<OpPrediction>();
   for (const PowerRow& row : rows) {
     if (row.clock != ClockMode::steady || !row.power || row.time < options.at_least) continue;
@@ -133,14 +136,35 @@ std::string power_table(const Gpu& gpu, const Calibration& calibration, const st
     } catch (const NotModelled&) {
       continue;
     }
-    add(classes[class_of(row, *prediction)], row, *prediction);
-    add(all, row, *prediction);
+    visit(row, *prediction);
   }
+}
+
+double middle(const std::vector<double>& errors) { return errors.empty() ? 0 : median(errors); }
+
+}  // namespace
+
+std::string power_table(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                        const PowerTableOptions& options) {
+  std::map<std::string, ClassErrors> classes;
+  ClassErrors all;
+  for_steady_rows(gpu, calibration, rows, options, [&](const PowerRow& row, const OpPrediction& p) {
+    add(classes[class_of(row, p)], row, p);
+    add(all, row, p);
+  });
   std::string out =
       "class                               rows    time median, p90   power median, p90   clock median, p90"
       "  power bias\n";
   for (const auto& [name, errors] : classes) out += line(name, errors);
   return out + line("all", all);
+}
+
+PowerErrors power_errors(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                         const PowerTableOptions& options) {
+  ClassErrors all;
+  for_steady_rows(gpu, calibration, rows, options,
+                  [&](const PowerRow& row, const OpPrediction& p) { add(all, row, p); });
+  return {all.rows, middle(all.time), middle(all.power), middle(all.clock)};
 }
 
 }  // namespace plumbline

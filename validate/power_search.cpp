@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "validate/fit_power.hpp"
-
 namespace plumbline {
 namespace {
 
@@ -70,8 +68,10 @@ std::vector<double> simplex_search(const std::function<double(const Point&)>& lo
   return descend(loss, start, step / 2, most / 2);
 }
 
-/// Lawson and Hanson (1974), chapter 23: columns enter the free set by their gradient and leave it at zero.
-Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a, const Eigen::VectorXd& b) {
+namespace {
+
+/// Columns enter the free set by their gradient and leave it at zero.
+Eigen::VectorXd solve_non_negative(const Eigen::MatrixXd& a, const Eigen::VectorXd& b) {
   const Eigen::Index n = a.cols();
   const Eigen::VectorXd scale = a.colwise().norm().transpose().cwiseMax(1e-300);
   const Eigen::MatrixXd scaled = a * scale.cwiseInverse().asDiagonal();
@@ -123,6 +123,16 @@ Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a, const Eigen
     }
   }
   return x.cwiseQuotient(scale);
+}
+
+}  // namespace
+
+std::vector<double> non_negative_least_squares(const std::vector<double>& a, const std::vector<double>& b) {
+  const auto rows = static_cast<Eigen::Index>(b.size());
+  const auto columns = static_cast<Eigen::Index>(b.empty() ? 0 : a.size() / b.size());
+  const Eigen::VectorXd x = solve_non_negative(Eigen::Map<const Eigen::MatrixXd>(a.data(), rows, columns),
+                                               Eigen::Map<const Eigen::VectorXd>(b.data(), rows));
+  return {x.data(), x.data() + x.size()};
 }
 
 }  // namespace plumbline

