@@ -145,6 +145,10 @@ std::string step_json(const StepReport& r) {
   out["energy_J"] = optional_figure(s.energy, units::J, "energy_J");
   out["power_W"] = optional_figure(s.power, units::W, "power_W");
   out["sm_clock_Hz"] = finite(s.clock.in(units::Hz), "sm_clock_Hz");
+  const bool per_token = s.energy && s.graph.tokens > 0;
+  const double token_J = per_token ? s.energy->in(units::J) / s.graph.tokens : 0;
+  out["energy_per_token_J"] = per_token ? Json(finite(token_J, "energy_per_token_J")) : Json(nullptr);
+  out["tokens_per_J"] = per_token ? Json(finite(1 / token_J, "tokens_per_J")) : Json(nullptr);
   out["fits"] = s.fits;
   out["memory_bytes"] = memory(s.graph.memory, gpu(r.machine).memory.capacity);
   out["time_share"] = shares(s.share);

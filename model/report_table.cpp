@@ -83,7 +83,13 @@ std::string summary(const StepReport& r, const TextStyle& style) {
   out += labelled("utilisation", "MFU " + percent(s.mfu) + ", MBU " + percent(s.mbu) + "; work " + format(s.flops) +
                                      ", DRAM traffic " + format(s.dram_bytes));
   const std::string watts = s.power ? format(*s.power) + " mean, " : "";
-  if (s.energy) out += labelled("power", watts + format(*s.energy) + " a step");
+  if (s.energy && s.graph.tokens > 0) {
+    const Joules token = *s.energy / s.graph.tokens;
+    out += labelled("power", watts + format(*s.energy) + " a step, " + format(token) + " a token (" +
+                                 format(1.0 * units::J / token) + " tokens/J)");
+  } else if (s.energy) {
+    out += labelled("power", watts + format(*s.energy) + " a step");
+  }
   return out + "\n";
 }
 
