@@ -45,7 +45,26 @@ BENCHMARK_CAPTURE(predict_step, llama_70b_decode, "llama-3.1-70b", decode(64, 40
 BENCHMARK_CAPTURE(predict_step, llama_70b_prefill, "llama-3.1-70b", prefill(4, 2048));
 BENCHMARK_CAPTURE(predict_step, deepseek_v3_decode, "deepseek-v3", decode(128, 4096));
 
-/// The same with another batch each time, as a sweep over batch sizes: no GEMM has been planned before.
+/// At the clock that the power cap leaves: what steps over the cap pay for its solution.
+void predict_step_steady(benchmark::State& state, const char* model, const Workload& workload, double cap_W) {
+  const Llm llm = load_llm(model);
+  MachineOptions options;
+  options.clock = ClockMode::steady;
+  options.power_cap = cap_W * units::W;
+  const auto machine = make_machine(load_gpu("h200_sxm"), options);
+  StepPrediction step;
+  for (auto _ : state) {
+    predict(llm, workload, *machine, RunOptions{}, step);
+    benchmark::DoNotOptimize(step.energy);
+  }
+  state.counters["W"] = step.power->in(units::W);
+}
+BENCHMARK_CAPTURE(predict_step_steady, llama_70b_decode, "llama-3.1-70b", decode(64, 4096), 700);
+BENCHMARK_CAPTURE(predict_step_steady, llama_70b_decode_500W, "llama-3.1-70b", decode(64, 4096), 500);
+BENCHMARK_CAPTURE(predict_step_steady, llama_70b_prefill, "llama-3.1-70b", prefill(4, 2048), 700);
+BENCHMARK_CAPTURE(predict_step_steady, deepseek_v3_decode_500W, "deepseek-v3", decode(128, 4096), 500);
+
+/// `predict_step` with another batch each time, as a sweep over batch sizes: no GEMM has been planned before.
 void predict_step_cold(benchmark::State& state, const char* model) {
   const Llm llm = load_llm(model);
   const auto machine = h200();

@@ -89,7 +89,7 @@ double kept_cycles(const PowerScalars& power, Watts full, Watts standing);
 Watts settled_power(const PowerScalars& power, double clock_share, Watts dynamic);
 
 /// The largest share of the boost clock, at most 1 and at least kLowestClockShare, with `power_at(share)` <= cap, to
-/// 0.1 % of the cap; `power_at` grows with the share. A secant in f v(f), in which the power of work on the SMs alone
+/// 0.25 % of the cap; `power_at` grows with the share. A secant in f v(f), in which the power of work on the SMs alone
 /// is a straight line, inside its bracket; at most kMostClockSteps calls.
 inline constexpr double kLowestClockShare = 0.17;  // 345 of 1980 MHz: the lowest that a GH100 runs at
 inline constexpr int kMostClockSteps = 5;
@@ -121,7 +121,7 @@ double settled_clock_share(const PowerScalars& power, Watts cap, Watts at_boost,
   next = 1;
   for (int i = 0; i < kMostClockSteps; ++i) {
     // a little below the cap, so that the last of few steps does not end a little above it
-    const Watts aim = (i + 1 < kMostClockSteps || best > 0 ? 0.9995 : 0.99) * cap;
+    const Watts aim = (i + 1 < kMostClockSteps || best > 0 ? 0.999 : 0.99) * cap;
     const Watts rise = p_next - p_before;
     double y = rise > Watts{} ? next + (next - before) * ((aim - p_next) / rise) : low;
     if (!(y > low && y < high))
@@ -133,7 +133,7 @@ double settled_clock_share(const PowerScalars& power, Watts cap, Watts at_boost,
     if (now <= cap) {
       best = std::max(best, share);
       low = std::max(low, y);
-      if (now >= 0.999 * cap) break;
+      if (now >= 0.9975 * cap) break;
     } else {
       high = std::min(high, y);
     }
