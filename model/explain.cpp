@@ -32,17 +32,17 @@ void grid(std::string& out, const KernelPlan& plan, const LaunchTime& time, cons
 }
 
 /// "name  own time  = how it comes about".
-void sm_term(std::string& out, const char* label, double clk_per_step, Resource r, const LaunchTime& t,
-             const Machine& m, double rate_share) {
+void sm_term(std::string& out, const char* label, double clk_per_step, Resource r, const LaunchTime& t, Hertz clock,
+             double rate_share) {
   const Seconds own = t.by_resource[r];
   if (own <= Seconds{} || clk_per_step <= 0) return;
-  const double steps = own * m.clock * rate_share / clk_per_step;
+  const double steps = own * clock * rate_share / clk_per_step;
   if (rate_share < 1) {
     line(out, "    %-8s %-9s = %s steps on the busiest SM x %s clk / (%s x %.3f sustained)", label, us(own).c_str(),
-         format(steps).c_str(), format(clk_per_step).c_str(), format(m.clock).c_str(), rate_share);
+         format(steps).c_str(), format(clk_per_step).c_str(), format(clock).c_str(), rate_share);
   } else {
     line(out, "    %-8s %-9s = %s steps on the busiest SM x %s clk / %s", label, us(own).c_str(), format(steps).c_str(),
-         format(clk_per_step).c_str(), format(m.clock).c_str());
+         format(clk_per_step).c_str(), format(clock).c_str());
   }
 }
 
@@ -51,8 +51,8 @@ void memory_terms(std::string& out, const Demand& d, const LaunchTime& t, const 
     const double ctas = static_cast<double>(d.plan.ctas);
     const double steps = d.plan.longest > d.plan.steps ? std::max(d.plan.steps, d.plan.longest / ctas) : d.plan.steps;
     line(out, "    %-8s %-9s = %lld CTAs x %s steps x %s / (%s L2, %s an SM)", "l2", us(l2).c_str(),
-         static_cast<long long>(d.plan.ctas), format(steps).c_str(), format_binary(d.l2).c_str(), format(m.l2).c_str(),
-         format(m.l2_per_sm).c_str());
+         static_cast<long long>(d.plan.ctas), format(steps).c_str(), format_binary(d.l2).c_str(),
+         format(t.l2_share * m.l2).c_str(), format(t.l2_share * m.l2_per_sm).c_str());
   }
   if (const Seconds dram = t.by_resource[Resource::dram]; dram > Seconds{}) {
     line(out, "    %-8s %-9s = %s read / %s + %s written / %s, mix loss %.0f %%, %.0f %% by access pattern", "dram",
@@ -69,11 +69,11 @@ void launch(std::string& out, const LaunchPrediction& l, const Machine& m) {
   const LaunchTime& t = l.time;
   line(out, "  %s: %s, bound by %s", l.kernel, us(t.total).c_str(), std::string(name(t.limiter)).c_str());
   grid(out, d.plan, t, m);
-  sm_term(out, "tensor", d.tensor_clk, Resource::tensor, t, m, t.tensor_share);
-  sm_term(out, "fp32", d.fp32_clk, Resource::fp32, t, m, 1);
-  sm_term(out, "sfu", d.sfu_clk, Resource::sfu, t, m, 1);
-  sm_term(out, "issue", d.issue_clk, Resource::issue, t, m, 1);
-  sm_term(out, "smem", d.smem_clk, Resource::smem, t, m, 1);
+  sm_term(out, "tensor", d.tensor_clk, Resource::tensor, t, l.clock, t.tensor_share);
+  sm_term(out, "fp32", d.fp32_clk, Resource::fp32, t, l.clock, 1);
+  sm_term(out, "sfu", d.sfu_clk, Resource::sfu, t, l.clock, 1);
+  sm_term(out, "issue", d.issue_clk, Resource::issue, t, l.clock, 1);
+  sm_term(out, "smem", d.smem_clk, Resource::smem, t, l.clock, 1);
   memory_terms(out, d, t, m);
   line(out, "    %-8s %-9s = %s fixed%s + %s step chain x %s + prologues, epilogues and what no overlap hides",
        "latency", us(t.by_resource[Resource::latency]).c_str(), us(t.fixed - d.chain).c_str(),
@@ -81,6 +81,17 @@ void launch(std::string& out, const LaunchPrediction& l, const Machine& m) {
        format(d.plan.steps).c_str());
   line(out, "    time     %-9s = %s fixed + waves of (sum of terms^%.3g)^(1/%.3g) + exposed", us(t.total).c_str(),
        us(t.fixed).c_str(), t.overlap, t.overlap);
+}
+
+/// Where the watts go.
+void power_line(std::string& out, const OpPrediction& p, const Machine& m) {
+  if (!p.power || !m.power) return;
+  const Watts memory = p.memory_energy / p.time;
+  const Watts standing = settled_power(*m.power, 1, Watts{});
+  const Watts chip = std::max(Watts{}, *p.power - memory - standing);
+  line(out, "  power: %s = about %s standing + %s chip (%s at the boost clock's voltage) + %s memory; energy %s",
+       format(*p.power).c_str(), format(standing).c_str(), format(chip).c_str(), format(p.chip_energy / p.time).c_str(),
+       format(memory).c_str(), format(*p.energy).c_str());
 }
 
 void plan_line(std::string& out, const OpPrediction& p) {
@@ -119,6 +130,7 @@ std::string explain(const Op& op, const OpPrediction& p, const Machine& m) {
          us(m.gap_graph).c_str(), us(p.time).c_str(), std::string(name(p.bound)).c_str(),
          std::string(name(p.limiter)).c_str(), 100 * p.limiter_share);
   }
+  power_line(out, p, m);
   if (p.band_rows > 0) line(out, "  band: residuals of %ld measured rows of this class", p.band_rows);
   else if (p.launch_count > 0)
     line(out, "  band: a factor of 1.65 either way; no measurement of this class is on file");

@@ -147,6 +147,7 @@ LaunchTime price(const Demand& d, const Machine& m, const FamilyScalars& family,
   out.fixed = family.fixed + d.chain;
   out.overlap = family.overlap;
   out.tensor_share = speeds.tensor;
+  out.l2_share = d.shared_reads ? speeds.sm : speeds.l2;
   out.dram_share = family.dram_share;
   out.total = out.fixed + link_time(d, m);
   Seconds last;

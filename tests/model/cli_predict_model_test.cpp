@@ -96,6 +96,14 @@ TEST(PredictModel, SaysWhatIsNotModelledYet) {
   expect_refusal(decode({"--format", "html"}), 3, "not modelled yet");
 }
 
+TEST(PredictModel, PowerCapAndDataAreOfCardsWithEnergies) {
+  EXPECT_EQ(run(decode({"--power-cap", "600", "--data", "zeros"})).code, 0);
+  expect_refusal(decode({"--data", "sevens"}), 2, "--data: expected normal, zeros, ternary or uniform");
+  expect_refusal(decode({"--power-cap", "50"}), 2, "--power-cap: expected more than");
+  expect_refusal({"op", "gemm", "M=64", "N=64", "K=64", "--gpu", "a100_sxm", "--power-cap", "300"}, 3,
+                 "no energies of a100_sxm are on file");
+}
+
 TEST(PredictModel, PrintsTheReportEvenIfTheModelDoesNotFit) {
   const ProgramResult result = run(
       {"llm", "--model", "llama-3.1-70b", "--gpu", "t4", "--phase", "decode", "--dtype", "fp16", "--kernels", "ideal"});
