@@ -14,24 +14,9 @@
 #include "kernels/decode.cuh"
 #include "kernels/decode_kernel.cuh"
 #include "kernels/measure.cuh"
+#include "kernels/tensor_map.cuh"
 
 namespace plumbline::decode {
-
-/// cuTensorMapEncodeTiled, found at run time so that nothing links against the driver.
-using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
-                                 const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
-                                 CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-inline EncodeTiled encode_tiled() {
-  static const EncodeTiled found = [] {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    PLUMBLINE_CUDA_CHECK(
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &result));
-    if (result != cudaDriverEntryPointSuccess) throw DeviceError("the driver has no cuTensorMapEncodeTiled");
-    return reinterpret_cast<EncodeTiled>(entry);
-  }();
-  return found;
-}
 
 /// A cache as [pages, page, Hkv, D] (contiguous: a page is a sequence), read in boxes of 64 columns x 1 head x
 /// `box_tokens`. How many pages there are is the page table's business: the map allows any number.
@@ -41,15 +26,9 @@ inline CUtensorMap cache_map(const void* cache, const AttentionDecode& s, int bo
   const cuuint64_t pages = s.page > 0 ? std::numeric_limits<std::int32_t>::max() : static_cast<cuuint64_t>(s.batch);
   const cuuint64_t extents[] = {d, heads, static_cast<cuuint64_t>(page), pages};
   const cuuint64_t strides[] = {2 * d, 2 * d * heads, 2 * d * heads * static_cast<cuuint64_t>(page)};
-  const cuuint32_t box[] = {64, 1, static_cast<cuuint32_t>(box_tokens), 1}, steps[] = {1, 1, 1, 1};
-  CUtensorMap map{};
-  const CUresult status = encode_tiled()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void*>(cache), extents,
-                                         strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                         CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS) {
-    throw DeviceError("cuTensorMapEncodeTiled: error " + std::to_string(static_cast<int>(status)));
-  }
-  return map;
+  const cuuint32_t box[] = {64, 1, static_cast<cuuint32_t>(box_tokens), 1};
+  return encode_tensor_map({CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, cache, extents, strides, box,
+                            CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE});
 }
 
 inline Task task_of(const AttentionDecode& s, const AttentionPlan& plan, const DecodeBuffers& buffers, int keys) {

@@ -1,5 +1,5 @@
-// The instructions that paged decode is made of: mbarriers, tensor-map loads, ldmatrix, mma.sync m16n8k16 (PTX ISA,
-// sections "mbarrier", "cp.async.bulk.tensor", "ldmatrix", "mma"). Addresses of shared memory are 32 bits wide.
+// The instructions that paged decode is made of, beyond hopper.cuh: tensor-map loads, ldmatrix, mma.sync m16n8k16 (PTX
+// ISA, sections "cp.async.bulk.tensor", "ldmatrix", "mma").
 #pragma once
 
 #include <cuda.h>
@@ -8,27 +8,17 @@
 
 #include <cstdint>
 
+#include "kernels/hopper.cuh"
+
 namespace plumbline::decode {
 
-__device__ inline std::uint32_t shared_address(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
-
-__device__ inline void barrier_init(std::uint32_t barrier, unsigned arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-/// Makes initialised barriers visible to the copy engine too.
-__device__ inline void barrier_publish() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-
-__device__ inline void barrier_arrive(std::uint32_t barrier) {
-  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-/// One arrival, and `bytes` more to come from the copy engine before the phase ends.
-__device__ inline void barrier_expect(std::uint32_t barrier, unsigned bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
-/// Returns once the phase of that parity is over.
+using hopper::barrier_arrive;
+using hopper::barrier_expect;
+using hopper::barrier_init;
+using hopper::barrier_init_fence;
+using hopper::prefetch_map;
+using hopper::shared_address;
+/// As hopper::barrier_wait, whose spin compiles to other code here than the one that was measured.
 __device__ inline void barrier_wait(std::uint32_t barrier, unsigned parity) {
   std::uint32_t done = 0;
   while (done == 0) {
@@ -42,10 +32,6 @@ __device__ inline void barrier_wait(std::uint32_t barrier, unsigned parity) {
         : "r"(barrier), "r"(parity)
         : "memory");
   }
-}
-
-__device__ inline void prefetch_map(const CUtensorMap* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 /// A cache policy for data that is read once.

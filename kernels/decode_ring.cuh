@@ -77,7 +77,7 @@ struct Ring {
       barrier_init(full(i), 1);
       barrier_init(empty(i), consumers);
     }
-    barrier_publish();
+    barrier_init_fence();
   }
 };
 

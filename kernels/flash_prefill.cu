@@ -7,23 +7,11 @@
 
 #include "kernels/attention.hpp"
 #include "kernels/cuda_check.hpp"
+#include "kernels/tensor_map.cuh"
 
 namespace plumbline {
 namespace flash {
 namespace {
-
-/// The driver's encoder, found without linking the driver.
-decltype(&cuTensorMapEncodeTiled) encoder() {
-  static const auto found = [] {
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    PLUMBLINE_CUDA_CHECK(
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &result));
-    if (result != cudaDriverEntryPointSuccess) throw DeviceError("this driver has no cuTensorMapEncodeTiled");
-    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
-  }();
-  return found;
-}
 
 /// x[B, S, H, D] in boxes of `rows` x 64 columns of one head, swizzled over 128 bytes.
 CUtensorMap tensor_map(const void* x, std::int64_t batch, std::int64_t length, std::int64_t heads, std::int64_t dim,
@@ -31,13 +19,9 @@ CUtensorMap tensor_map(const void* x, std::int64_t batch, std::int64_t length, s
   const auto extent = [](std::int64_t n) { return static_cast<cuuint64_t>(n); };
   const cuuint64_t sizes[4] = {extent(dim), extent(heads), extent(length), extent(batch)};
   const cuuint64_t strides[3] = {extent(dim * 2), extent(heads * dim * 2), extent(length * heads * dim * 2)};
-  const cuuint32_t box[4] = {64, 1, static_cast<cuuint32_t>(rows), 1}, every[4] = {1, 1, 1, 1};
-  CUtensorMap map{};
-  const CUresult status = encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void*>(x), sizes, strides,
-                                    box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS) throw DeviceError("cuTensorMapEncodeTiled: error " + std::to_string(status));
-  return map;
+  const cuuint32_t box[4] = {64, 1, static_cast<cuuint32_t>(rows), 1};
+  return encode_tensor_map({CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, x, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_128B,
+                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B});
 }
 
 int device_attribute(cudaDeviceAttr which) {

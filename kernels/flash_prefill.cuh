@@ -136,7 +136,7 @@ class Consumer {
 
   __device__ void await_turn() const {
     __syncwarp();  // warps arrive at it as a whole
-    named_wait(1 + warpgroup_, 256);
+    named_barrier(1 + warpgroup_, 256);
   }
   __device__ void pass_turn() const { named_arrive(1 + (warpgroup_ + 1) % T::kConsumers, 256); }
 
@@ -347,7 +347,7 @@ __global__ void __launch_bounds__(T::kThreads, 1)
   if (threadIdx.x == 0) barriers.init();
   __syncthreads();
   if (threadIdx.x < 128) {
-    registers_give<T::kProducerRegisters>();
+    registers_down<T::kProducerRegisters>();
     if (threadIdx.x == 0) {
       prefetch_map(&q);
       prefetch_map(&k);
@@ -355,7 +355,7 @@ __global__ void __launch_bounds__(T::kThreads, 1)
       produce<T>(task, &q, &k, &v, shared, barriers);
     }
   } else {
-    registers_take<T::kConsumerRegisters>();
+    registers_up<T::kConsumerRegisters>();
     Consumer<T>(task, shared, barriers).run();
   }
 }

@@ -1,5 +1,5 @@
-// Hopper's asynchronous instructions as the flash attention kernels need them: mbarriers, bulk tensor loads, warpgroup
-// matrix products, register hand-over and named barriers. Thin wrappers of PTX, names after the PTX ISA.
+// What the flash attention kernels need beyond hopper.cuh: bulk loads of four-dimensional boxes and warpgroup matrix
+// products with A from shared memory or registers. Thin wrappers of PTX, names after the PTX ISA.
 #pragma once
 
 #include <cuda.h>
@@ -7,20 +7,14 @@
 
 #include <cstdint>
 
+#include "kernels/hopper.cuh"
+
 namespace plumbline::flash {
 
-__device__ inline std::uint32_t shared_address(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
+using namespace hopper;
 
 // --- mbarriers and bulk loads ---------------------------------------------------------------------------------------
 
-__device__ inline void barrier_init(std::uint32_t barrier, std::uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-__device__ inline void barrier_expect(std::uint32_t barrier, std::uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
 /// Arrival of those threads for which `mine` holds, without a branch that could split the warp.
 __device__ inline void barrier_arrive_if(std::uint32_t barrier, bool mine) {
   asm volatile(
@@ -32,19 +26,6 @@ __device__ inline void barrier_arrive_if(std::uint32_t barrier, bool mine) {
       "r"(static_cast<int>(mine))
       : "memory");
 }
-/// Waits until the phase of this parity has completed.
-__device__ inline void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n"
-      "}\n" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-
 /// A box of a four-dimensional tensor; elements outside of the tensor arrive as zeros.
 __device__ inline void load_box(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier, int c0, int c1, int c2,
                                 int c3) {
@@ -54,36 +35,15 @@ __device__ inline void load_box(std::uint32_t to, const CUtensorMap* map, std::u
       "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
 }
-__device__ inline void prefetch_map(const CUtensorMap* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 
 // --- warps ----------------------------------------------------------------------------------------------------------
 
-template <int kRegisters>
-__device__ inline void registers_give() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-template <int kRegisters>
-__device__ inline void registers_take() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-__device__ inline void named_wait(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
 __device__ inline void named_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 // --- warpgroup matrix products --------------------------------------------------------------------------------------
 
-__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Waits until at most kPending of this warp's groups are unfinished.
-template <int kPending>
-__device__ inline void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-}
 /// Keeps the compiler from moving uses of these registers across the waits above.
 template <int kCount>
 __device__ inline void pin(float (&values)[kCount]) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/cuda_check.hpp"
+#include "kernels/tensor_map.cuh"
 
 namespace plumbline::sm90 {
 namespace {
@@ -24,20 +25,6 @@ unsigned* next_counters() {
   return static_cast<unsigned*>(base) + std::size_t{turn++ % kTurns} * kCounters;
 }
 
-/// libcuda's function without linking libcuda: the build machine need not have a driver.
-auto tensor_map_encoder() {
-  static const auto encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    constexpr unsigned kSince = 12000;  // CUDA version of the function's first form
-    PLUMBLINE_CUDA_CHECK(
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kSince, cudaEnableDefault, &found));
-    if (found != cudaDriverEntryPointSuccess) throw DeviceError("the driver has no cuTensorMapEncodeTiled");
-    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-  }();
-  return encode;
-}
-
 /// The swizzle that spans a box's row.
 CUtensorMapSwizzle swizzle_of(std::int64_t row_bytes) {
   if (row_bytes == 128) return CU_TENSOR_MAP_SWIZZLE_128B;
@@ -53,17 +40,8 @@ CUtensorMap tensor_map(const void* data, bool fp8, std::int64_t batch, std::int6
   const cuuint64_t sizes[3] = {u(cols), u(rows), u(batch)};
   const cuuint64_t strides[2] = {u(cols * element), u(rows * cols * element)};
   const cuuint32_t box[3] = {static_cast<cuuint32_t>(box_cols), static_cast<cuuint32_t>(box_rows), 1};
-  const cuuint32_t steps[3] = {1, 1, 1};
-  CUtensorMap map;
-  const CUresult status = tensor_map_encoder()(
-      &map, fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(data), sizes,
-      strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box_cols * element),
-      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS) {
-    throw DeviceError("cuTensorMapEncodeTiled refuses a matrix of " + std::to_string(rows) + " x " +
-                      std::to_string(cols) + ": error " + std::to_string(static_cast<int>(status)));
-  }
-  return map;
+  return encode_tensor_map({fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, data, sizes,
+                            strides, box, swizzle_of(box_cols * element), CU_TENSOR_MAP_L2_PROMOTION_NONE});
 }
 
 std::int64_t tiles_of(std::int64_t n, std::int64_t tile) { return (n + tile - 1) / tile; }

@@ -9,14 +9,9 @@
 
 #include <cstdint>
 
-namespace plumbline::device::sm90 {
+#include "kernels/hopper.cuh"
 
-__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int kPending>
-__device__ inline void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-}
+namespace plumbline::device::sm90 {
 
 /// Matrix descriptor of a K-major operand in shared memory, 128-byte swizzle: rows of 128 bytes, 8 of them (1024 bytes)
 /// a swizzle atom. Bits 0-13 address / 16, 16-29 leading offset (unused with swizzle), 32-45 atom stride / 16, 62-63

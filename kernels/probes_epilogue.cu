@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "kernels/decode_launch.cuh"
+#include "kernels/cuda_check.hpp"
 #include "kernels/measure.cuh"
 #include "kernels/probes.hpp"
 #include "kernels/probes_wgmma.cuh"
+#include "kernels/tensor_map.cuh"
+#include "kernels/vector.cuh"
 
 namespace plumbline {
 namespace device {
@@ -41,8 +43,8 @@ __device__ void stage(std::uint32_t panels, const float (&d)[kCols / 2]) {
         panels + static_cast<unsigned>(block / 4 * kPanelBytes + row * 128 + (chunk ^ (row & 7)) * 16);
     const float* x = d + block * 8;
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-                 "r"(decode::pack_bf16(x[0], x[1])), "r"(decode::pack_bf16(x[2], x[3])),
-                 "r"(decode::pack_bf16(x[4], x[5])), "r"(decode::pack_bf16(x[6], x[7]))
+                 "r"(pack_pair(x[0], x[1])), "r"(pack_pair(x[2], x[3])), "r"(pack_pair(x[4], x[5])),
+                 "r"(pack_pair(x[6], x[7]))
                  : "memory");
   }
 }
@@ -53,7 +55,7 @@ __device__ void store_direct(__nv_bfloat16* tile, std::int64_t pitch, const floa
   for (int half = 0; half < 2; ++half) {
     auto* to = reinterpret_cast<std::uint32_t*>(tile + (warp * 16 + lane / 4 + 8 * half) * pitch) + lane % 4;
 #pragma unroll
-    for (int n = 0; n < kCols / 8; ++n) to[4 * n] = decode::pack_bf16(d[4 * n + 2 * half], d[4 * n + 2 * half + 1]);
+    for (int n = 0; n < kCols / 8; ++n) to[4 * n] = pack_pair(d[4 * n + 2 * half], d[4 * n + 2 * half + 1]);
   }
 }
 
@@ -89,7 +91,7 @@ template <Way kWay>
 __global__ void __launch_bounds__(kThreads, 1)
     epilogue(const __grid_constant__ CUtensorMap map, __nv_bfloat16* y, std::int64_t pitch, EpilogueSample* samples) {
   extern __shared__ unsigned char raw[];
-  const std::uint32_t start = decode::shared_address(raw), panels = (start + 1023) / 1024 * 1024;
+  const std::uint32_t start = hopper::shared_address(raw), panels = (start + 1023) / 1024 * 1024;
   const std::uint32_t operands = panels + kStagedBytes;
   fill_operands(raw + (operands - start));
   const std::uint64_t a = operand_descriptor(operands + kCols * 128 + threadIdx.x / 128 * 8192);
@@ -136,14 +138,9 @@ using device::Way;
 CUtensorMap output_map(void* y, std::int64_t cols, std::int64_t rows) {
   const cuuint64_t extents[] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(cols) * 2};
-  const cuuint32_t box[] = {64, device::kRows}, steps[] = {1, 1};
-  CUtensorMap map{};
-  const CUresult status = decode::encode_tiled()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, y, extents, strides, box,
-                                                 steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS)
-    throw DeviceError("cuTensorMapEncodeTiled: error " + std::to_string(static_cast<int>(status)));
-  return map;
+  const cuuint32_t box[] = {64, device::kRows};
+  return encode_tensor_map({CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, y, extents, strides, box, CU_TENSOR_MAP_SWIZZLE_128B,
+                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B});
 }
 
 template <Way kWay>

@@ -38,7 +38,7 @@ __device__ inline void fill_shared(std::uint32_t ring, std::uint32_t barriers, c
   const std::uint32_t barrier = barriers + 8 * lane, to = ring + static_cast<unsigned>(lane) * slot_bytes;
   std::size_t at = (std::size_t{blockIdx.x} * 37 * kRingBytes + static_cast<unsigned>(lane) * slot_bytes) % window;
   const auto issue = [&] {
-    decode::barrier_expect(barrier, slot_bytes);
+    hopper::barrier_expect(barrier, slot_bytes);
     bulk_load(to, data + at, slot_bytes, barrier);
     at = at + kRingBytes < window ? at + kRingBytes : at + kRingBytes - window;
   };
@@ -51,7 +51,7 @@ __device__ inline void fill_shared(std::uint32_t ring, std::uint32_t barriers, c
     more = __any_sync(~0U, more);
     for (int half = 0; half < 2; ++half) {
       if (lane / (slots / 2) == half) {
-        decode::barrier_wait(barrier, parity);
+        hopper::barrier_wait(barrier, parity);
         ++filled;
         if (more) issue();
       }
@@ -76,14 +76,14 @@ __global__ void __launch_bounds__(Body::kThreads + 32, 1)
   __shared__ int done;
   __shared__ long long first, last;
   constexpr int kWarps = Body::kThreads / 32;
-  const std::uint32_t start = decode::shared_address(raw), operands = (start + 1023) / 1024 * 1024;
+  const std::uint32_t start = hopper::shared_address(raw), operands = (start + 1023) / 1024 * 1024;
   auto* to = reinterpret_cast<uint4*>(raw + (operands - start));
   for (int i = static_cast<int>(threadIdx.x); i < kOperandBytes / 16; i += static_cast<int>(blockDim.x)) {
     to[i] = reinterpret_cast<const uint4*>(data)[i];
   }
   if (threadIdx.x == 0) {
-    for (std::uint64_t& b : barriers) decode::barrier_init(decode::shared_address(&b), 1);
-    decode::barrier_publish();
+    for (std::uint64_t& b : barriers) hopper::barrier_init(hopper::shared_address(&b), 1);
+    hopper::barrier_init_fence();
     done = 0;
     first = 0x7fffffffffffffffLL;
     last = 0;
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(Body::kThreads + 32, 1)
   PortSample* sample = samples + blockIdx.x;
   if (threadIdx.x >= Body::kThreads) {
     if (fill_slots > 0) {
-      fill_shared(operands + kOperandBytes, decode::shared_address(barriers), data, window, fill_slots, &done, kWarps,
+      fill_shared(operands + kOperandBytes, hopper::shared_address(barriers), data, window, fill_slots, &done, kWarps,
                   sample);
     }
   } else {

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "kernels/hopper.cuh"
+
 namespace plumbline::device {
 
 enum class TensorKind { bf16, bf16_registers, fp8, int8 };  ///< `_registers`: A comes from registers, else from SMEM
@@ -15,12 +17,9 @@ constexpr int tensor_k(TensorKind kind) {
   return kind == TensorKind::bf16 || kind == TensorKind::bf16_registers ? 16 : 32;
 }
 
-__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int kPending>
-__device__ inline void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-}
+using hopper::wgmma_commit;
+using hopper::wgmma_fence;
+using hopper::wgmma_wait;
 
 /// K-major operand in rows of 128 bytes with the 128-byte swizzle, 8 rows = 1024 bytes apart ("matrix descriptor").
 __device__ inline std::uint64_t operand_descriptor(std::uint32_t shared) {

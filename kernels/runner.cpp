@@ -211,4 +211,11 @@ std::string plan_text(const AttentionPlan& plan) {
   return text + (plan.packed_heads > 1 ? word(" packed=", plan.packed_heads) : "");
 }
 
+// Here and not beside the rest of the layout, which is tested where there is no device memory.
+Operand RunnerLayout::operand(std::size_t which, Arena& arena, StreamHandle stream) const {
+  const Place at = place(which);
+  if (at.bytes == 0) return {};
+  return {arena.data(at.region, stream) + at.offset, at.stride};
+}
+
 }  // namespace plumbline

@@ -56,10 +56,4 @@ RunnerLayout::Place RunnerLayout::place(std::size_t which) const {
   return {piece.region, shared_[region] + piece.offset, stride_[region], piece.bytes};
 }
 
-Operand RunnerLayout::operand(std::size_t which, Arena& arena, StreamHandle stream) const {
-  const Place at = place(which);
-  if (at.bytes == 0) return {};
-  return {arena.data(at.region, stream) + at.offset, at.stride};
-}
-
 }  // namespace plumbline

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The accuracy table of the README: held-out rows only, each card with its own calibration. Build validate first.
+# The accuracy tables of the README: held-out rows only, each card with its own calibration. Build validate first.
 set -eu
 cd -- "$(dirname -- "$0")/.."
 validate=${PLUMBLINE_BUILD:-build}/bin/validate
@@ -40,8 +40,6 @@ label="vLLM, sustained"
 show h200_sxm gemm aiconfigurator/h200_sxm/gemm library --where clock=steady --where dtype=bf16 --min-us 10
 label="us, cuBLAS 13"
 show h200_sxm gemm own/h200_sxm/library library --min-us 10
-label="us"
-for op in rmsnorm softmax swiglu add; do show h200_sxm $op own/h200_sxm/rowwise own --where op=$op; done
 # cards without a calibration of their own: nothing was fitted on them
 label="InferSim"
 show h800 attention_decode infersim/h800/attention_decode library --min-us 10
@@ -49,3 +47,20 @@ show h800 mla_decode infersim/h800/mla_decode library --min-us 10
 show h800 grouped_gemm infersim/h800/grouped_gemm library --min-us 10
 label="DeepBench"
 show v100_sxm gemm deepbench/v100/gemm library --min-us 10
+
+# our own kernels and the library's beside them, on the card (data/measurements/h200)
+echo
+echo "| operator | kernels | cases | median % | p90 % | bias % | MAPE % | roofline MAPE % | in band % |"
+echo "|---|---|--:|--:|--:|--:|--:|--:|--:|"
+for kernels in own library; do
+  "$validate" --replay "$rows/h200/full.json" --kernels "$kernels" --where study=heldout --format json 2>/dev/null |
+    python3 -c '
+import json, sys
+best = {}
+for c in json.load(sys.stdin)["classes"]:
+    if c["op"] not in best or c["count"] > best[c["op"]]["count"]: best[c["op"]] = c
+for op, c in sorted(best.items()):
+    print("| {} | {} | {} | {:.1f} | {:.1f} | {:+.1f} | {:.1f} | {:.1f} | {:.0f} |".format(
+        op, sys.argv[1], c["count"], 100 * c["median_abs_ln"], 100 * c["p90_abs_ln"], 100 * c["bias_median_ln"],
+        100 * c["mape"], 100 * c["roofline_mape"], 100 * c["within_band"]))' "$kernels"
+done

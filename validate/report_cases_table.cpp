@@ -52,14 +52,22 @@ std::string table_report(const CaseReport& report) {
 
 std::string kernels_table(const CaseReport& report) {
   std::string text =
-      "| kernel | demanded | achieved: median (worst to best) | cases | of them below | verdict |\n"
-      "|---|--:|--:|--:|--:|---|\n";
+      "| kernel | demanded | achieved: median, beside the library geometric mean (worst to best) | cases | of them "
+      "below "
+      "| verdict |\n|---|--:|--:|--:|--:|---|\n";
+  std::string notes;
+  int note = 0;
   for (const DemandResult& r : report.results) {
-    const std::string verdict = r.met() ? "met" : "not representative: " + r.reason;
+    std::string verdict = "met";
+    if (!r.met()) {
+      verdict = "not representative (" + std::to_string(++note) + ")";
+      notes += std::to_string(note) + ". " + r.reason + "\n";
+    }
     text += "| " + cell(r.demand->title) + " | " + r.demand->demanded() + " | " + r.achieved() + " | " +
-            std::to_string(r.cases.size()) + " | " + std::to_string(r.below.size()) + " | " + cell(verdict) + " |\n";
+            std::to_string(r.cases.size()) + " | " + std::to_string(r.below.size()) + " | " + verdict + " |\n";
   }
-  return text + "\n" + session_line(report.session) + ".\n";
+  if (!notes.empty()) notes = "\nWhy, of the worst case each:\n" + notes;
+  return text + notes + "\n" + session_line(report.session) + ".\n";
 }
 
 }  // namespace plumbline
