@@ -35,7 +35,7 @@ PerElement per_element(const Rowwise& s, std::int64_t vecs) {
     case RowwiseKind::rmsnorm: return {6, 0};
     case RowwiseKind::layernorm: return {10, 0};
     // up to four vectors a thread keep their exponentials, more are worked out twice
-    case RowwiseKind::softmax: return vecs > 4 ? PerElement{12, 2} : PerElement{8, 1};
+    case RowwiseKind::softmax: return vecs > 4 ? PerElement{12, 2} : PerElement{10, 1};
     case RowwiseKind::softmax_backward: return {8, 0};
     case RowwiseKind::scale_mask_softmax_dropout: return {25, 1};  // counted by the profiler, random numbers and all
     case RowwiseKind::scale_mask_softmax_dropout_backward: return {22, 1};
@@ -186,6 +186,14 @@ Life life_of(const Rowwise& s) {
   }
   Life l = flat(elements_of(s) / static_cast<double>(kRowVector));
   l.each = per_element(s, 1);
+  if (s.kind == RowwiseKind::transpose_copy) {  // tiles of 128 x 128 pass through shared memory, 32 KB each
+    constexpr std::int64_t kTile = 128;
+    l.plan.threads = 512;
+    l.plan.ctas = ((s.rows + kTile - 1) / kTile) * ((s.cols + kTile - 1) / kTile);
+    l.plan.ctas_per_sm = 4;
+    l.holds = true;
+    l.waits = kBarrier;
+  }
   return l;
 }
 
@@ -243,22 +251,15 @@ double missing(const Op& op, const Work& w, const Machine& m) {
   return std::clamp((footprint - m.l2_kept) / (0.5 * m.l2_kept), 0.0, 1.0);
 }
 
-/// Time of `ctas` CTAs of a wave when none of their waiting is hidden by other waves. A CTA goes through its parts one
-/// after the other; those of its neighbours fill its gaps the better the more there are. Two parts of equal length on
-/// R CTAs take (R + 1) / R of one part's time by mean-value analysis, which is the p-norm with p = ln 2 / ln(1 + 1/R).
-/// Three is as far as CTAs that start together drift apart.
-Seconds together_time(const Life& l, const Machine& m, double ctas, Seconds memory, Seconds issue, Seconds sfu,
-                      Seconds waits, bool last) {
+/// Time of `ctas` CTAs of a wave. A CTA goes through its parts one after the other; those of its neighbours on the SM
+/// fill its gaps the better the more there are. Two parts of equal and constant length take (R + 1/2) / R of one part's
+/// time on R CTAs (mean-value analysis, queues of constant service being half as long), which is the p-norm with
+/// p = ln 2 / ln(1 + 1 / 2R); four is as far as CTAs that start together drift apart.
+Seconds side_by_side(const Life& l, const Machine& m, double ctas, const PerResource<Seconds>& parts) {
   const double each = std::ceil(ctas / m.sm_count);
-  PerResource<Seconds> parts;
-  parts[Resource::dram] = memory;
-  parts[Resource::issue] = each * issue;
-  parts[Resource::sfu] = each * sfu;
-  parts[Resource::latency] = waits;
-  if (!last && !l.lockstep) {
-    constexpr double kMostOverlap = 3;
-    const double p = std::min(kLn2 / std::log1p(1 / each), kMostOverlap);
-    if (p > 1) return pnorm(parts, p);
+  if (each > 1 && !l.lockstep) {
+    constexpr double kMostOverlap = 4;
+    return pnorm(parts, std::min(kLn2 / std::log1p(0.5 / each), kMostOverlap));
   }
   Seconds sum;
   for (const Seconds t : parts) sum += t;
@@ -287,6 +288,12 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   // a line that is written passes L2 twice: to its home, and to be read or to leave
   d.l2 = (w.read + 2.0 * w.write) / ctas;
   // how long the first bytes take depends on how busy DRAM then is
+  if (const auto* row = std::get_if<Rowwise>(&op); row != nullptr && row->kind == RowwiseKind::transpose_copy) {
+    // 256 bytes that begin within a sector of 32 touch nine of them
+    constexpr std::int64_t kSectorElements = 16;
+    if (row->cols % kSectorElements != 0) d.dram_read = 9.0 / 8.0 * d.dram_read;
+    if (row->rows % kSectorElements != 0) d.dram_write = 9.0 / 8.0 * d.dram_write;
+  }
   const Seconds dram = dram_time(d.dram_read, d.dram_write, m) / m.rowwise.dram_share;
   const Seconds idle = m.gpu.memory.latency;
   const double busy = dram / (dram + m.dram_latency);
@@ -298,12 +305,24 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   }
   const double slots = m.sm_count * static_cast<double>(l.plan.ctas_per_sm);
   const double waves = std::ceil(ctas / slots), tail = ctas - (waves - 1) * slots;
-  const Seconds issue = d.issue_clk / m.clock, sfu = d.sfu_clk / m.clock, waits = l.waits + kTurn + first;
-  const Seconds reads = l.writes_within ? dram : d.dram_read / m.dram_read;
-  const Seconds inner = together_time(l, m, slots, slots / ctas * reads, issue, sfu, waits, false);
-  // the last wave's writes are waited for: no other wave reads meanwhile
-  const Seconds last = together_time(l, m, tail, tail / ctas * dram, issue, sfu, waits, true);
-  d.step_latency = ((waves - 1) * inner + last) / waves;
+  const auto parts = [&](double at_once, Seconds memory, Seconds waits) {
+    const double each = std::ceil(at_once / m.sm_count);
+    PerResource<Seconds> t;
+    t[Resource::dram] = at_once / ctas * memory;
+    t[Resource::issue] = each * d.issue_clk / m.clock;
+    t[Resource::sfu] = each * d.sfu_clk / m.clock;
+    t[Resource::latency] = waits;
+    return t;
+  };
+  const Seconds reads = l.writes_within ? dram : d.dram_read / m.dram_read, waits = l.waits + kTurn;
+  // the engine prices the busiest resource of every wave: what goes beyond it is what nothing hides
+  const auto beyond = [&](Seconds life, const PerResource<Seconds>& t) {
+    return std::max(Seconds{}, life - std::max({t[Resource::dram], t[Resource::issue], t[Resource::sfu]}));
+  };
+  const auto inner = parts(slots, dram, Seconds{}), last = parts(tail, dram, waits);
+  d.chain += (waves - 1) * beyond(side_by_side(l, m, slots, parts(slots, reads, waits + first)), inner);
+  // the last wave's first load and its writes are waited for: no other wave reads meanwhile
+  d.chain += beyond(first + side_by_side(l, m, tail, last), last);
   return d;
 }
 
