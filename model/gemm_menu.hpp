@@ -139,6 +139,7 @@ struct Cut {
   double tiles_m = 0, tiles_n = 0, tiles = 0, k_steps = 0, l2_bytes = 0;
   double smem_clk = 0;  ///< as the entry's, and what rows that do not begin at whole 16 bytes cost
   Seconds step_latency;
+  double outside_clk = 0;  ///< of a step: rows of its boxes that the operands do not have
 
   Cut(const Context& c, const MenuEntry& entry);
 
