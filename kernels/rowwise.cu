@@ -237,46 +237,7 @@ namespace {
 using device::bf16;
 using device::RowArgs;
 
-/// Many rows: as few threads a row as give each a vector or two (or four, in wide rows), so that many rows are on an SM
-/// and one's loads hide another's reduction.
-constexpr Holding kMany[] = {{32, 1},  {32, 2},  {64, 2},  {128, 2},  {256, 2},       {192, 4},
-                             {224, 4}, {512, 2}, {512, 4}, {1024, 4}, {512, 8, true}, {1024, 8, true}};
-/// Layernorm and quantize, whose arithmetic is longer.
-constexpr Holding kHeavy[] = {{32, 1},  {32, 2},  {64, 2},  {128, 2},  {128, 4},       {192, 4},
-                              {224, 4}, {256, 4}, {512, 4}, {1024, 4}, {512, 8, true}, {1024, 8, true}};
-/// Softmax, which has no registers left to hold eight vectors well.
-constexpr Holding kSoftmax[] = {{32, 1},  {32, 2},  {64, 2},   {128, 2},       {128, 4},       {192, 4},       {224, 4},
-                                {256, 4}, {512, 4}, {1024, 4}, {512, 4, true}, {512, 8, true}, {1024, 8, true}};
-/// Nothing to write: more in flight, fewer threads to agree.
-constexpr Holding kReductions[] = {{32, 1},  {32, 2},  {32, 4},  {128, 2},  {128, 4},
-                                   {192, 4}, {256, 4}, {512, 4}, {1024, 4}, {1024, 8, true}};
-/// Few rows, whose latency counts: a vector or two a thread, and parameters loaded before the reduction.
-constexpr Holding kFew[] = {{32, 1}, {64, 1}, {128, 1}, {256, 1}, {256, 2}, {512, 2}, {1024, 2}, {1024, 2, true}};
-constexpr std::int64_t kFewCtas = 4 * 132;  ///< up to which rows count as few
-
-/// CTAs that must fit an SM together.
-constexpr int together(const Holding& h) {
-  const int threads = h.threads == device::kWarp ? device::kWarp * device::kRowsPerCta : h.threads;
-  const int want = h.vecs <= 2 ? (threads <= 128 ? 2048 : 1536) : 1024;
-  return std::max(1, want / threads);
-}
-
-enum class Menu { many, heavy, softmax, reductions, few };
-constexpr std::span<const Holding> entries(Menu menu) {
-  switch (menu) {
-    case Menu::many: return kMany;
-    case Menu::heavy: return kHeavy;
-    case Menu::softmax: return kSoftmax;
-    case Menu::reductions: return kReductions;
-    case Menu::few: break;
-  }
-  return kFew;
-}
-constexpr Menu menu_of(RowwiseKind kind) {
-  if (kind == RowwiseKind::softmax) return Menu::softmax;
-  if (kind == RowwiseKind::layernorm || kind == RowwiseKind::quantize) return Menu::heavy;
-  return kind == RowwiseKind::sum_rows || kind == RowwiseKind::argmax ? Menu::reductions : Menu::many;
-}
+using Menu = RowMenu;
 
 template <class Op, Menu kMenu, std::size_t kEntry = 0>
 void launch_entry(const Choice& choice, const RowArgs& a, cudaStream_t stream) {
@@ -291,15 +252,8 @@ void launch_entry(const Choice& choice, const RowArgs& a, cudaStream_t stream) {
   }
 }
 
-/// Which menu and which entry of it.
-struct Way {
-  Menu menu = Menu::few;
-  Choice choice;
-};
-Way way(const Rowwise& s) {
-  const Choice few = choose(entries(Menu::few), s.cols);
-  if (few.entry >= 0 && s.rows * few.cluster <= (few.cluster > 1 ? 132 : kFewCtas)) return {Menu::few, few};
-  const Way w{menu_of(s.kind), choose(entries(menu_of(s.kind)), s.cols)};
+RowWay way(const Rowwise& s) {
+  const RowWay w = row_way(s);
   if (w.choice.entry < 0)
     throw NotModelled(std::string(name(s.kind)) + ": our kernel takes rows of up to 512 Ki columns");
   return w;
@@ -307,9 +261,9 @@ Way way(const Rowwise& s) {
 
 template <class Op, RowwiseKind kKind>
 void launch_rows(const Rowwise& s, const RowArgs& a, cudaStream_t stream) {
-  const Way w = way(s);
+  const RowWay w = way(s);
   if (w.menu == Menu::few) return launch_entry<Op, Menu::few>(w.choice, a, stream);
-  launch_entry<Op, menu_of(kKind)>(w.choice, a, stream);
+  launch_entry<Op, row_menu_of(kKind)>(w.choice, a, stream);
 }
 
 void check(const Rowwise& s) {
@@ -330,8 +284,8 @@ void check(const Rowwise& s) {
 
 KernelPlan rowwise_plan(const Rowwise& s) {
   if (!is_by_rows(s.kind)) return flat_plan(s);
-  const Way w = way(s);
-  return plan_of(entries(w.menu)[static_cast<std::size_t>(w.choice.entry)], w.choice, s.rows);
+  const RowWay w = way(s);
+  return plan_of(w.holding(), w.choice, s.rows);
 }
 
 void launch_rowwise(const Rowwise& s, const RowwiseBuffers& b, StreamHandle handle) {

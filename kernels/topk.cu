@@ -312,28 +312,17 @@ namespace {
 using device::bf16;
 using device::TopKArgs;
 
-constexpr Holding kMenu[] = {{32, 1},  {32, 2},  {32, 4},  {128, 1},       {128, 2},       {256, 2},
-                             {256, 4}, {512, 4}, {512, 8}, {512, 4, true}, {512, 8, true}, {1024, 8, true}};
-constexpr int kFirstCta = 3;                 ///< the first entry that is not a warp a row
-constexpr int kFewRows = 128;                ///< below: less than a row an SM, so a row is spread over a cluster
-constexpr std::int64_t kSpreadCols = 16384;  ///< ... if it has this many columns
-
-/// A warp takes k trips over its elements, which pays while both are small.
-bool fits_warp(std::int64_t cols, std::int64_t k) { return k <= 16 || (cols <= 256 && k <= 32); }
-
 Choice choose(std::int64_t rows, std::int64_t cols, std::int64_t k) {
-  const bool spread = rows < kFewRows && cols >= kSpreadCols;
-  Choice c = choose(kMenu, cols, spread ? device::kMaxCluster : 1);
+  const Choice c = choose_topk(rows, cols, k);
   if (c.entry < 0) throw NotModelled("topk: our kernel takes rows of up to 512 Ki columns");
-  if (kMenu[c.entry].threads == device::kWarp && !fits_warp(cols, k)) c = {kFirstCta, 1, 1};
   return c;
 }
 
 template <bool kSoftmax, std::size_t kEntry = 0>
 void launch(const Choice& choice, const TopKArgs& a, cudaStream_t stream) {
-  if constexpr (kEntry < std::size(kMenu)) {
+  if constexpr (kEntry < std::size(kTopKMenu)) {
     if (choice.entry != static_cast<int>(kEntry)) return launch<kSoftmax, kEntry + 1>(choice, a, stream);
-    constexpr Holding own = kMenu[kEntry];
+    constexpr Holding own = kTopKMenu[kEntry];
     const auto kernel = whole_rows(a.cols) ? device::top_of_row<own.threads, own.vecs, own.clustered, true, kSoftmax>
                                            : device::top_of_row<own.threads, own.vecs, own.clustered, false, kSoftmax>;
     launch_plan(kernel, plan_of(own, choice, a.rows), a, stream);
@@ -350,7 +339,7 @@ void check(const char* op, std::int64_t rows, std::int64_t cols, std::int64_t k,
 
 KernelPlan topk_plan(const TopK& s) {
   const Choice c = choose(s.rows, s.cols, s.k);
-  return plan_of(kMenu[c.entry], c, s.rows);
+  return plan_of(kTopKMenu[c.entry], c, s.rows);
 }
 
 void launch_topk(const TopK& s, const void* x, void* values, std::int32_t* indices, StreamHandle stream) {

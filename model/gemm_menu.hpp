@@ -137,6 +137,9 @@ struct Deal {
 struct Cut {
   const MenuEntry* e = nullptr;
   double tiles_m = 0, tiles_n = 0, tiles = 0, k_steps = 0, l2_bytes = 0;
+  double smem_clk = 0;  ///< as the entry's, and what rows that do not begin at whole 16 bytes cost
+  Seconds step_latency;
+  double outside_clk = 0;  ///< of a step: rows of its boxes that the operands do not have
 
   Cut(const Context& c, const MenuEntry& entry);
 
@@ -167,10 +170,10 @@ struct Cut {
     t.own[Resource::tensor] = on_sm * (e->tensor_clk * c.per_tensor_rate);
     if (e->resident <= 1) t.own[Resource::tensor] += turns * deal.serial_clk * c.clk;
     t.own[Resource::fp32] = on_sm * e->fp32_clk;
-    t.own[Resource::smem] = on_sm * e->smem_clk;
+    t.own[Resource::smem] = on_sm * smem_clk;
     t.own[Resource::l2] = deal.ctas * deal.steps * l2_bytes * per_l2(c, deal.ctas);
     t.own[Resource::dram] = c.dram_floor;
-    t.own[Resource::latency] = waves * deal.steps * e->step_latency;
+    t.own[Resource::latency] = waves * deal.steps * step_latency;
     t.exposed = c.family.fixed + paid_once(c, deal, waves, turns);
     return t;
   }
@@ -179,10 +182,10 @@ struct Cut {
   Seconds bound(const Context& c, const Deal& deal) const {
     const double turns = std::ceil(deal.ctas / c.machine.sm_count);
     const double waves = e->resident > 1 ? std::ceil(deal.ctas / (c.machine.sm_count * e->resident)) : turns;
-    const double sm_clk = std::max({e->tensor_clk * c.per_tensor_rate, e->fp32_clk, e->smem_clk});
+    const double sm_clk = std::max({e->tensor_clk * c.per_tensor_rate, e->fp32_clk, smem_clk});
     const Seconds largest =
         std::max({turns * deal.steps * sm_clk * c.clk, deal.ctas * deal.steps * l2_bytes * per_l2(c, deal.ctas),
-                  c.dram_floor, waves * deal.steps * e->step_latency});
+                  c.dram_floor, waves * deal.steps * step_latency});
     return c.family.fixed + paid_once(c, deal, waves, turns) + largest;
   }
 
@@ -200,6 +203,9 @@ struct Cut {
 
   /// The launch itself, with what crosses the DRAM interface.
   Demand demand(const Context& c, const Deal& deal) const;
+
+ private:
+  void add_pieces(const Context& c);
 };
 
 }  // namespace plumbline::gemm

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "arch/error.hpp"
+#include "model/plan_rows.hpp"
 
 namespace plumbline {
 namespace {
@@ -54,6 +54,7 @@ Demand stream_demand(const Work& w, const Machine& m, bool warm) {
 }
 
 Demand plan_stream(const Op& op, const Work& w, const Machine& m, bool warm) {
+  if (has_own_rows(m)) return plan_own_rows(op, w, m, warm);
   Demand d = stream_demand(w, m, warm);
   if (const auto* row = std::get_if<Rowwise>(&op)) {
     // a row's statistics must be known before its first output: one more trip through the row held in registers
