@@ -152,11 +152,14 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   block_demand(d, cut.q_tile, cut.kv_tile, cut.qk_dim, cut.v_dim, rate, kv_es, cut.sharers, m, *cut.family);
 
   if (cut.own) {
-    // the first block's scores and softmax and the last one's product with V have nothing to hide under, and the result
-    // leaves through shared memory as a GEMM's does (family own.gemm: 20 bytes a clock)
+    // the first block's softmax has no other block to hide under, and the result leaves through shared memory as a
+    // GEMM's does (family own.gemm: 20 bytes a clock); rows behind the last query do not
     constexpr double kStoreBytesPerClk = 20;
-    d.once_clk = d.tensor_clk + std::max({d.sfu_clk, d.fp32_clk, d.issue_clk}) +
-                 cut.q_tile * cut.v_dim * output_bytes_of(s.dtype) / kStoreBytesPerClk;
+    // nothing hides the first tile's way: the tensor maps' from memory, then that of Q and the first keys
+    d.chain = 2.0 * m.gpu.memory.latency;
+    const double rows = std::min(cut.q_tile, static_cast<double>(s.q_len));
+    d.once_clk = std::max({d.sfu_clk, d.fp32_clk, d.issue_clk}) +
+                 rows * cut.v_dim * output_bytes_of(s.dtype) / kStoreBytesPerClk;
   }
 
   const double q_elements = heads * static_cast<double>(s.q_len) * static_cast<double>(s.qk_dim);
