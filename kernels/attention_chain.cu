@@ -34,6 +34,7 @@
 #include "kernels/attention_chain.cuh"
 #include "kernels/attention_chain_flat.cuh"
 #include "kernels/cuda_check.hpp"
+#include "ops/row_menu.hpp"
 
 namespace plumbline {
 namespace device {
@@ -217,14 +218,10 @@ struct Backward {
   }
 };
 
-constexpr int kShortThreads = 256;  // of a CTA whose rows take a warp or less
-
-__host__ __device__ constexpr int chain_threads(int lanes) { return lanes > kWarp ? lanes : kShortThreads; }
-
 /// `each` rows a group of lanes, one after the other: the next one is on its way while this one is worked on.
 template <class Op, int kLanes, int kGroups, Fit kFit>
-__global__ void __launch_bounds__(chain_threads(kLanes)) chain_held(const ChainArgs a, int each) {
-  constexpr int kRows = chain_threads(kLanes) / kLanes;
+__global__ void __launch_bounds__(kChainThreads<kLanes>) chain_held(const ChainArgs a, int each) {
+  constexpr int kRows = kChainThreads<kLanes> / kLanes;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const std::int64_t first = std::int64_t{blockIdx.x} * kRows * each, own = threadIdx.x / kLanes;
   RawRow<kLanes, kGroups, kFit, Op::kTwoInputs> raw{};
@@ -253,40 +250,16 @@ using device::bf16;
 using device::ChainArgs;
 using device::kVector;
 
-/// One entry of the menu of ways to hold a row.
-struct Holding {
-  int lanes, groups;
-};
-constexpr Holding kMenu[] = {{8, 1},   {8, 2},   {8, 4},   {16, 3},  {16, 4},  {32, 4},
-                             {128, 2}, {128, 4}, {256, 4}, {512, 4}, {1024, 4}};
 constexpr int kWalkThreads = 1024;
 
-/// The first entry wide enough, or lanes = 0 when the row must be walked.
-Holding holding(std::int64_t cols) {
-  const auto fits = [&](Holding h) { return cols <= std::int64_t{kVector} * h.lanes * h.groups; };
-  const auto* found = std::find_if(std::begin(kMenu), std::end(kMenu), fits);
-  return found == std::end(kMenu) ? Holding{0, 0} : *found;
-}
-
-/// Rows that a group of lanes takes one after the other: as many as leave each SM of an H200 some CTAs to even out.
-int rows_each(std::int64_t rows, int lanes) {
-  constexpr std::int64_t kSms = 132, kThreadsAnSm = 1024, kTurns = 4, kMost = 8;
-  const std::int64_t slots = kSms * kThreadsAnSm / lanes;
-  return static_cast<int>(std::clamp<std::int64_t>(rows / (slots * kTurns), 1, kMost));
-}
-std::int64_t held_ctas(std::int64_t rows, int lanes, int each) {
-  const std::int64_t a_cta = device::chain_threads(lanes) / lanes * each;
-  return (rows + a_cta - 1) / a_cta;
-}
-
 template <class Op, device::Fit kFit, std::size_t kEntry = 0>
-void launch_held(Holding h, const ChainArgs& a, cudaStream_t stream) {
-  if constexpr (kEntry < std::size(kMenu)) {
-    constexpr Holding own = kMenu[kEntry];
+void launch_held(ChainHolding h, const ChainArgs& a, cudaStream_t stream) {
+  if constexpr (kEntry < std::size(kChainMenu)) {
+    constexpr ChainHolding own = kChainMenu[kEntry];
     if (h.lanes != own.lanes || h.groups != own.groups) return launch_held<Op, kFit, kEntry + 1>(h, a, stream);
-    constexpr int threads = device::chain_threads(own.lanes);
-    const int each = Op::prefetches(own.lanes) ? rows_each(a.rows, own.lanes) : 1;
-    const auto ctas = static_cast<unsigned>(held_ctas(a.rows, own.lanes, each));
+    constexpr int threads = chain_threads(own.lanes);
+    const int each = Op::prefetches(own.lanes) ? static_cast<int>(chain_rows_each(a.rows, own.lanes)) : 1;
+    const auto ctas = static_cast<unsigned>(chain_ctas(a.rows, own.lanes, each));
     if constexpr (kFit != device::Fit::full || Op::fills(own.lanes, own.groups)) {
       device::chain_held<Op, own.lanes, own.groups, kFit><<<ctas, threads, 0, stream>>>(a, each);
     }
@@ -295,7 +268,7 @@ void launch_held(Holding h, const ChainArgs& a, cudaStream_t stream) {
 
 template <class Op, bool kWhole>
 void launch_rows(const ChainArgs& a, cudaStream_t stream) {
-  const Holding h = holding(a.cols);
+  const ChainHolding h = chain_holding(a.cols);
   if (h.lanes > 0) {
     if (!kWhole) return launch_held<Op, device::Fit::ragged>(h, a, stream);
     const bool full = a.cols == kVector * h.lanes * h.groups && Op::fills(h.lanes, h.groups);
@@ -366,11 +339,11 @@ bool is_attention_chain(RowwiseKind kind) {
 KernelPlan attention_chain_plan(const Rowwise& s) {
   if (is_flat(s.kind)) return chain_flat_plan(s);
   KernelPlan p;
-  const Holding h = holding(s.cols);
-  p.threads = h.lanes > 0 ? device::chain_threads(h.lanes) : kWalkThreads;
+  const ChainHolding h = chain_holding(s.cols);
+  p.threads = h.lanes > 0 ? chain_threads(h.lanes) : kWalkThreads;
   const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout;
   const bool prefetches = forward ? device::Forward::prefetches(h.lanes) : device::Backward<true>::prefetches(h.lanes);
-  p.ctas = h.lanes > 0 ? held_ctas(s.rows, h.lanes, prefetches ? rows_each(s.rows, h.lanes) : 1) : s.rows;
+  p.ctas = h.lanes > 0 ? chain_ctas(s.rows, h.lanes, prefetches ? chain_rows_each(s.rows, h.lanes) : 1) : s.rows;
   return p;
 }
 

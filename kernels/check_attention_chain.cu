@@ -10,6 +10,7 @@
 #include "kernels/attention_chain.hpp"
 #include "kernels/check_buffers.cuh"
 #include "kernels/check_portable.hpp"
+#include "kernels/check_tools.cuh"
 #include "kernels/reference_chain.hpp"
 
 namespace plumbline {
@@ -46,14 +47,6 @@ class Input {
   DeviceBuffer device_;
   bool empty_ = true;
 };
-
-template <class T>
-Values to_values(const std::vector<T>& raw) {
-  Values out;
-  out.reserve(raw.size());
-  for (const T v : raw) out.push_back(static_cast<double>(static_cast<float>(v)));
-  return out;
-}
 
 class Drawer {
  public:

@@ -59,7 +59,7 @@ struct LaunchTime {
   double overlap = 0;       ///< p of the p-norm it was priced with
   double dram_share = 1;    ///< share of the card's DRAM bandwidth that it was priced with
   double tensor_share = 1;  ///< share of the tensor peak at the clock that it was priced with
-  double l2_share = 1;      ///< share of what L2 gives at the machine\'s clock that it was priced with
+  double l2_share = 1;      ///< share of what L2 gives at the machine's clock that it was priced with
 };
 
 }  // namespace plumbline

@@ -67,7 +67,7 @@ Seconds cluster_waits(const KernelPlan& plan) { return 0.4 * std::log2(static_ca
 /// Rows that are not whole vectors ask of each element whether it is there.
 double ragged(std::int64_t cols) { return whole_rows(cols) ? 1.0 : 1.5; }
 
-/// Threads an SM holds of the flat kernels, of the register-hungry ones that keep a row as fp32, and of the scan.
+/// Of the flat kernels: threads a CTA, and CTAs an SM.
 constexpr std::int64_t kFlatThreads = 256, kFlatTogether = 8;
 
 Life flat(double vectors) {
@@ -81,32 +81,20 @@ Life flat(double vectors) {
 
 double elements_of(const Rowwise& s) { return static_cast<double>(s.rows) * static_cast<double>(s.cols); }
 
-/// Rows as fp32 in the registers of a few lanes (kernels/attention_chain.cu): 256 threads a CTA, up to four groups of
-/// eight columns a lane, up to eight rows one after the other.
+/// Rows as fp32 in the registers of a few lanes; forward takes up to eight rows one after the other.
 Life chain_life(const Rowwise& s) {
-  constexpr struct {
-    std::int64_t lanes, groups;
-  } kMenu[] = {{8, 1}, {8, 2}, {8, 4}, {16, 3}, {16, 4}, {32, 4}, {128, 2}, {128, 4}, {256, 4}, {512, 4}, {1024, 4}};
-  std::int64_t lanes = 1024, groups = 4;
-  for (const auto& h : kMenu) {
-    if (s.cols > kRowVector * h.lanes * h.groups) continue;
-    lanes = h.lanes, groups = h.groups;
-    break;
-  }
+  ChainHolding h = chain_holding(s.cols);
+  if (h.lanes == 0) h = kChainMenu[std::size(kChainMenu) - 1];  // walked by as many threads
   const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout;
-  constexpr std::int64_t kShort = 256, kSlots = 132 * 1024, kTurns = 4, kMostRows = 8;
   Life l;
   l.holds = true;
-  l.plan.threads = lanes > kRowWarp ? lanes : kShort;
-  const std::int64_t rows_each =
-      forward ? std::clamp<std::int64_t>(s.rows / (kSlots / lanes * kTurns), 1, kMostRows) : 1;
-  const std::int64_t rows = l.plan.threads / lanes * rows_each;
-  l.plan.ctas = (s.rows + rows - 1) / rows;
-  const std::int64_t registers = groups > 2 ? 80 : forward ? 64 : 50;
+  l.plan.threads = chain_threads(h.lanes);
+  l.plan.ctas = chain_ctas(s.rows, h.lanes, forward ? chain_rows_each(s.rows, h.lanes) : 1);
+  const std::int64_t registers = h.groups > 2 ? 80 : forward ? 64 : 50;
   constexpr std::int64_t kRegisters = 65536;
   l.plan.ctas_per_sm = std::max<std::int64_t>(1, kRegisters / (registers * l.plan.threads));
   l.elements = elements_of(s);
-  l.each = per_element(s, groups);
+  l.each = per_element(s, h.groups);
   l.each.issue *= ragged(s.cols);
   // some hundred instructions of random numbers, unrolled
   if (forward) l.code = 0.8 * units::us;
@@ -287,7 +275,6 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   d.dram_write = lost * w.write;
   // a line that is written passes L2 twice: to its home, and to be read or to leave
   d.l2 = (w.read + 2.0 * w.write) / ctas;
-  // how long the first bytes take depends on how busy DRAM then is
   if (const auto* row = std::get_if<Rowwise>(&op); row != nullptr && row->kind == RowwiseKind::transpose_copy) {
     // 256 bytes that begin within a sector of 32 touch nine of them
     constexpr std::int64_t kSectorElements = 16;
@@ -295,6 +282,7 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
     if (row->rows % kSectorElements != 0) d.dram_write = 9.0 / 8.0 * d.dram_write;
   }
   const Seconds dram = dram_time(d.dram_read, d.dram_write, m) / m.rowwise.dram_share;
+  // how long the first bytes take depends on how busy DRAM then is
   const Seconds idle = m.gpu.memory.latency;
   const double busy = dram / (dram + m.dram_latency);
   const Seconds first = lost > 0 ? idle + busy * (m.dram_latency - idle) : std::min(m.l2_latency, m.dram_latency);

@@ -1,5 +1,7 @@
 #include "ops/row_menu.hpp"
 
+#include <iterator>
+
 namespace plumbline {
 
 Choice choose(std::span<const Holding> menu, std::int64_t cols, int least) {
@@ -41,6 +43,23 @@ Choice choose_topk(std::int64_t rows, std::int64_t cols, std::int64_t k) {
   const Choice c = choose(kTopKMenu, cols, rows < kFewRows && cols >= kSpreadCols ? kMostRowCtas : 1);
   if (c.entry >= 0 && kTopKMenu[c.entry].threads == kRowWarp && !fits_warp) return {kFirstCta, 1, 1};
   return c;
+}
+
+ChainHolding chain_holding(std::int64_t cols) {
+  const auto fits = [&](ChainHolding h) { return cols <= kRowVector * h.lanes * h.groups; };
+  const auto* found = std::find_if(std::begin(kChainMenu), std::end(kChainMenu), fits);
+  return found == std::end(kChainMenu) ? ChainHolding{} : *found;
+}
+
+std::int64_t chain_rows_each(std::int64_t rows, int lanes) {
+  constexpr std::int64_t kSms = 132, kThreadsAnSm = 1024, kTurns = 4, kMost = 8;
+  const std::int64_t slots = kSms * kThreadsAnSm / lanes;
+  return std::clamp<std::int64_t>(rows / (slots * kTurns), 1, kMost);
+}
+
+std::int64_t chain_ctas(std::int64_t rows, int lanes, std::int64_t each) {
+  const std::int64_t a_cta = chain_threads(lanes) / lanes * each;
+  return (rows + a_cta - 1) / a_cta;
 }
 
 }  // namespace plumbline

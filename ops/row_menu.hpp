@@ -104,4 +104,23 @@ inline constexpr Holding kTopKMenu[] = {{32, 1},  {32, 2},  {32, 4},  {128, 1}, 
 /// Few rows are spread over clusters, and a warp a row serves where k trips over it are cheap.
 Choice choose_topk(std::int64_t rows, std::int64_t cols, std::int64_t k);
 
+// --- the training attention chain (kernels/attention_chain.cu) -------------------------------------------------------
+
+/// Rows as fp32 in the registers of `lanes` neighbouring threads, `groups` groups of 8 columns each.
+struct ChainHolding {
+  int lanes = 0, groups = 0;
+};
+inline constexpr ChainHolding kChainMenu[] = {{8, 1},   {8, 2},   {8, 4},   {16, 3},  {16, 4},  {32, 4},
+                                              {128, 2}, {128, 4}, {256, 4}, {512, 4}, {1024, 4}};
+/// Threads of a CTA, a variable because device code reads it too: rows that take a warp or less share one of 256.
+template <int kLanes>
+inline constexpr int kChainThreads = kLanes > kRowWarp ? kLanes : 256;
+constexpr int chain_threads(int lanes) { return lanes > kRowWarp ? lanes : kChainThreads<kRowWarp>; }
+
+/// The first entry wide enough, or lanes = 0 when the row must be walked.
+ChainHolding chain_holding(std::int64_t cols);
+/// Rows that a group of lanes takes one after the other: as many as leave each SM of an H200 some CTAs to even out.
+std::int64_t chain_rows_each(std::int64_t rows, int lanes);
+std::int64_t chain_ctas(std::int64_t rows, int lanes, std::int64_t each);
+
 }  // namespace plumbline

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "arch/format.hpp"
+#include "validate/printed.hpp"
 #include "validate/report_cases.hpp"
 #include "validate/report_html_parts.hpp"
 #include "validate/statistics.hpp"
@@ -13,14 +14,6 @@
 namespace plumbline {
 
 namespace {
-
-std::string printed(const char* pattern, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, pattern, value);
-  return text;
-}
-
-std::string percent(double part) { return printed("%.1f", 100 * part); }
 
 /// Cells and rows of a table; numbers carry the value that they are sorted by.
 class HtmlTable {
@@ -70,12 +63,12 @@ std::string tiles(const CaseReport& report) {
   }
   std::string text = "<div class='tiles'>" + tile(std::to_string(report.summary.compared), "cases compared");
   if (!errors.empty()) {
-    text += tile(percent(median(errors)) + " %", "median error of the prediction");
-    text += tile(percent(quantile(errors, 0.9)) + " %", "its 90th percentile");
-    text += tile(percent(median(roofline)) + " %", "median error of the roofline");
+    text += tile(percent_number(median(errors)) + " %", "median error of the prediction");
+    text += tile(percent_number(quantile(errors, 0.9)) + " %", "its 90th percentile");
+    text += tile(percent_number(median(roofline)) + " %", "median error of the roofline");
   }
   if (!library.empty()) {
-    text += tile(percent(std::exp(mean(library))) + " %", "of the library's speed, geometric mean");
+    text += tile(percent_number(std::exp(mean(library))) + " %", "of the library's speed, geometric mean");
   }
   const auto met = std::count_if(report.results.begin(), report.results.end(), [](const auto& r) { return r.met(); });
   if (!report.results.empty()) {
@@ -109,14 +102,14 @@ void class_row(const ClassSummary& c, HtmlTable& table) {
   table.row(c.size == SizeClass::all ? "all" : nullptr);
   for (const std::string& text : {c.op, c.dtype, c.mode, std::string(name(c.size))}) table.words(text);
   table.number(std::to_string(c.count), static_cast<double>(c.count));
-  table.number(percent(c.median_error), c.median_error);
-  table.number(percent(c.p90_error), c.p90_error);
-  table.number(percent(c.mape), c.mape, c.mape < c.roofline_mape ? "good" : "bad");
+  table.number(percent_number(c.median_error), c.median_error);
+  table.number(percent_number(c.p90_error), c.p90_error);
+  table.number(percent_number(c.mape), c.mape, c.mape < c.roofline_mape ? "good" : "bad");
   table.number(printed("%+.1f", 100 * c.median_bias), c.median_bias);
-  table.number(percent(c.within_band), c.within_band);
-  table.number(percent(c.roofline_median_error), c.roofline_median_error);
-  table.number(percent(c.roofline_mape), c.roofline_mape);
-  if (c.library_count > 0) table.number(percent(c.library_ratio), c.library_ratio);
+  table.number(percent_number(c.within_band), c.within_band);
+  table.number(percent_number(c.roofline_median_error), c.roofline_median_error);
+  table.number(percent_number(c.roofline_mape), c.roofline_mape);
+  if (c.library_count > 0) table.number(percent_number(c.library_ratio), c.library_ratio);
   else table.nothing();
   table.number(printed("x%.2f", c.worst.predicted / c.worst.measured), std::abs(c.worst.log_ratio()));
   table.words(c.worst.shape);
@@ -159,7 +152,7 @@ void case_row(const CaseRow& row, bool with_library, HtmlTable& table) {
   if (with_library) {
     if (c.library) {
       table.time(*c.library);
-      table.number(percent(*c.library / c.measured), *c.library / c.measured);
+      table.number(percent_number(*c.library / c.measured), *c.library / c.measured);
     } else {
       table.nothing();
       table.nothing();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "arch/format.hpp"
+#include "validate/printed.hpp"
 #include "validate/report.hpp"
 
 namespace plumbline {
@@ -11,15 +12,6 @@ namespace plumbline {
 namespace {
 
 using Line = std::vector<std::string>;
-
-/// `pattern` takes one double.
-std::string printed(const char* pattern, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, pattern, value);
-  return text;
-}
-
-std::string percent(double part) { return printed("%.1f", 100 * part); }
 
 /// Columns that only recordings of a card fill.
 struct Extra {
@@ -50,13 +42,13 @@ Line line_of(const ClassSummary& c, const Extra& extra) {
   Line line{c.gpu, c.op, c.dtype};
   if (extra.mode) line.push_back(c.mode);
   for (std::string text :
-       {std::string(name(c.size)), std::to_string(c.count), percent(c.median_error), percent(c.p90_error),
-        percent(c.mape), printed("%+.1f", 100 * c.median_bias), percent(c.within_band),
-        c.spearman ? printed("%.3f", *c.spearman) : std::string("-"), percent(c.roofline_median_error)}) {
+       {std::string(name(c.size)), std::to_string(c.count), percent_number(c.median_error), percent_number(c.p90_error),
+        percent_number(c.mape), printed("%+.1f", 100 * c.median_bias), percent_number(c.within_band),
+        c.spearman ? printed("%.3f", *c.spearman) : std::string("-"), percent_number(c.roofline_median_error)}) {
     line.push_back(std::move(text));
   }
-  if (extra.mode) line.push_back(percent(c.roofline_mape));
-  if (extra.library) line.push_back(c.library_count > 0 ? percent(c.library_ratio) : "-");
+  if (extra.mode) line.push_back(percent_number(c.roofline_mape));
+  if (extra.library) line.push_back(c.library_count > 0 ? percent_number(c.library_ratio) : "-");
   line.push_back(printed("x%.2f", c.worst.predicted / c.worst.measured));
   line.push_back(c.worst.shape + " (" + format(c.worst.measured) + ")");
   return line;
@@ -87,7 +79,7 @@ std::string power_lines(const ValidationReport& report) {
   for (const ClassSummary& c : report.classes) {
     if (c.power_count == 0) continue;
     text += "power, " + c.gpu + " " + c.op + " " + c.dtype + " " + std::string(name(c.size)) + ": " +
-            std::to_string(c.power_count) + " rows, median error " + percent(c.power_median_error) + " %\n";
+            std::to_string(c.power_count) + " rows, median error " + percent_number(c.power_median_error) + " %\n";
   }
   return text;
 }
