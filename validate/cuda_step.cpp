@@ -26,7 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr double kPause_s = 0.6, kBurst_s = 0.03, kSettle_s = 2.0, kWindow_s = 6.0, kTraceSettle_s = 1.2;
+constexpr double kPause_s = 0.6, kBurst_s = 0.03, kSettle_s = 1.5, kWindow_s = 5.0, kTraceSettle_s = 1.2;
 constexpr std::size_t kWarmUps = 2, kFewest = 4, kMost = 30, kTraced = 4;
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
