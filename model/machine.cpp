@@ -80,6 +80,7 @@ void read_machine_scalars(Machine& m) {
   m.regulator_lag = s.seconds("regulator_lag_s");
   m.gap_graph = s.seconds("gap_graph_s");
   m.gap_stream = s.seconds("gap_stream_s");
+  m.kernel_change = s.seconds_or_zero("kernel_change_s");
   m.host_per_operator = s.seconds("host_per_operator_s");
 }
 

@@ -92,7 +92,10 @@ class Machine {
   DataPattern data = DataPattern::normal;
   Bandwidth pcie;
   Seconds gap_graph, gap_stream;  ///< between dependent kernels of a graph, of a stream
-  Seconds host_per_operator;      ///< host time of one operator in an eager framework
+  /// In a step every kernel follows another one: its code has left the SMs' caches, and L2 too where weights passed
+  /// through; shared memory is carved anew. Beside repeats of the same kernel, a launch takes this much longer.
+  Seconds kernel_change;
+  Seconds host_per_operator;  ///< host time of one operator in an eager framework
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
   FamilyScalars reduce;   ///< the second launch of a split-K GEMM

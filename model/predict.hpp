@@ -116,6 +116,7 @@ struct NodePrediction {
   const Node* node = nullptr;  ///< into StepPrediction::graph
   OpPrediction op;             ///< one execution
   Seconds gap;                 ///< launch gap of one execution that the host or the graph leaves exposed
+  bool warm = false;           ///< L2 still holds what it streams, if that fits
 };
 
 /// Parts of the step's time that go to each kind of bound; they sum to 1.

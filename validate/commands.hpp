@@ -35,8 +35,8 @@ struct ValidateRequest {
   bool quick = false, kernels_table = false;
   bool alone = false;                                     ///< card: no library kernels beside our own
   std::string repeat_file;                                ///< --replay: another recording of the same cases
-  std::vector<StepCase> steps;  ///< card: whole steps instead of operators
-  bool check_steps = false;     ///< card: hold them against references instead of timing them
+  std::vector<StepCase> steps;                            ///< card: whole steps instead of operators
+  bool check_steps = false;                               ///< card: hold them against references instead of timing them
   double least_cap_percent = 0, most_cap_percent = 1000;  ///< power table: of the board's limit
   // fitting only
   std::string family;

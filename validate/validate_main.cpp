@@ -107,9 +107,10 @@ void add_card(CLI::App& app, Flags& flags) {
 }
 
 void add_steps(CLI::App& app, Flags& flags) {
-  auto* step = app.add_option("--step", flags.step_model,
-                              "card: measure a whole step of this model (a name, or a config.json) on our own kernels in "
-                              "one CUDA graph, burst and steady (or as --clock says)");
+  auto* step =
+      app.add_option("--step", flags.step_model,
+                     "card: measure a whole step of this model (a name, or a config.json) on our own kernels in "
+                     "one CUDA graph, burst and steady (or as --clock says)");
   app.add_option("--phase", flags.phase, "--step: prefill or decode")
       ->check(CLI::IsMember({"prefill", "decode"}))
       ->needs(step);
@@ -117,11 +118,15 @@ void add_steps(CLI::App& app, Flags& flags) {
   app.add_option("--context", flags.context, "--step: tokens already in the KV cache (decode)")
       ->needs(step)
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--prompt", flags.prompt, "--step: tokens a sequence (prefill)")->needs(step)->check(CLI::PositiveNumber);
+  app.add_option("--prompt", flags.prompt, "--step: tokens a sequence (prefill)")
+      ->needs(step)
+      ->check(CLI::PositiveNumber);
   app.add_option("--page", flags.page, "--step: tokens a page of the KV cache, 0 for none")
       ->needs(step)
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--dtype", flags.step_dtype, "--step: bf16 or fp8")->needs(step)->check(CLI::IsMember({"bf16", "fp8"}));
+  app.add_option("--dtype", flags.step_dtype, "--step: bf16 or fp8")
+      ->needs(step)
+      ->check(CLI::IsMember({"bf16", "fp8"}));
   app.add_flag("--check-steps", flags.request.check_steps,
                "--step, --study of steps: hold operators against references instead of timing them");
 }
