@@ -14,6 +14,7 @@
 #include "validate/fit_calibration.hpp"
 #include "validate/measurement.hpp"
 #include "validate/measurer.hpp"
+#include "validate/step.hpp"
 
 namespace plumbline {
 
@@ -34,6 +35,8 @@ struct ValidateRequest {
   bool quick = false, kernels_table = false;
   bool alone = false;                                     ///< card: no library kernels beside our own
   std::string repeat_file;                                ///< --replay: another recording of the same cases
+  std::vector<StepCase> steps;  ///< card: whole steps instead of operators
+  bool check_steps = false;     ///< card: hold them against references instead of timing them
   double least_cap_percent = 0, most_cap_percent = 1000;  ///< power table: of the board's limit
   // fitting only
   std::string family;
@@ -58,6 +61,14 @@ ExitCode run_live(const ValidateRequest& request, const MakeMeasurer& make, std:
 /// The same comparison from a recording. With `repeat_file`: how far that one is from it instead, answered_no when a
 /// class moved by more than `fail_over_percent` in the median.
 ExitCode run_replay(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
+
+/// Makes the measurer of whole steps of the card at hand; throws DeviceError when there is none.
+using MakeStepMeasurer = std::function<std::unique_ptr<StepMeasurer>()>;
+/// Measures the steps asked for, or of the lists in `studies`, writes the recording to `out_file`, compares, reports.
+ExitCode run_steps(const ValidateRequest& request, const MakeStepMeasurer& make, std::ostream& out,
+                   std::ostream& messages);
+/// The same comparison from a recording of steps.
+ExitCode run_step_replay(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
 
 /// "html" and the other formats of a comparison of recorded or measured cases.
 struct CaseReport;

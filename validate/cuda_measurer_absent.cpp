@@ -1,11 +1,17 @@
-// What stands in for the measurer in a build without CUDA.
+// What stands in for the measurers in a build without CUDA.
 #include "arch/error.hpp"
 #include "validate/cuda_measurer.hpp"
+#include "validate/cuda_step.hpp"
 
 namespace plumbline {
+namespace {
 
-std::unique_ptr<Measurer> make_cuda_measurer() {
-  throw DeviceError("validate was built without CUDA: rebuild where nvcc and CUPTI's headers are, or use --replay");
-}
+constexpr const char* kWithoutCuda =
+    "validate was built without CUDA: rebuild where nvcc and CUPTI's headers are, or use --replay";
+
+}  // namespace
+
+std::unique_ptr<Measurer> make_cuda_measurer() { throw DeviceError(kWithoutCuda); }
+std::unique_ptr<StepMeasurer> make_cuda_step_measurer() { throw DeviceError(kWithoutCuda); }
 
 }  // namespace plumbline

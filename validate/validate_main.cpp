@@ -12,6 +12,7 @@
 #include "arch/files.hpp"
 #include "validate/commands.hpp"
 #include "validate/cuda_measurer.hpp"
+#include "validate/cuda_step.hpp"
 
 namespace {
 
@@ -23,6 +24,8 @@ struct Flags {
   bool calibrate = false, unbalanced = false;
   double min_us = 0;
   int gpus = 1;
+  std::string step_model, phase, step_dtype;
+  std::int64_t batch = 1, context = 1024, prompt = 1024, page = 64;
   ValidateRequest request;
 };
 
@@ -109,6 +112,54 @@ void add_card(CLI::App& app, Flags& flags) {
   app.add_option("--gpus", flags.gpus, "card: how many")->check(CLI::PositiveNumber);
 }
 
+void add_steps(CLI::App& app, Flags& flags) {
+  auto* step = app.add_option("--step", flags.step_model,
+                              "card: measure a whole step of this model (a name, or a config.json) on our own kernels in "
+                              "one CUDA graph, burst and steady (or as --clock says)");
+  app.add_option("--phase", flags.phase, "--step: prefill or decode")
+      ->check(CLI::IsMember({"prefill", "decode"}))
+      ->needs(step);
+  app.add_option("--batch", flags.batch, "--step: sequences")->needs(step)->check(CLI::PositiveNumber);
+  app.add_option("--context", flags.context, "--step: tokens already in the KV cache (decode)")
+      ->needs(step)
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--prompt", flags.prompt, "--step: tokens a sequence (prefill)")->needs(step)->check(CLI::PositiveNumber);
+  app.add_option("--page", flags.page, "--step: tokens a page of the KV cache, 0 for none")
+      ->needs(step)
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--dtype", flags.step_dtype, "--step: bf16 or fp8")->needs(step)->check(CLI::IsMember({"bf16", "fp8"}));
+  app.add_flag("--check-steps", flags.request.check_steps,
+               "--step, --study of steps: hold operators against references instead of timing them");
+}
+
+/// The step that the flags name, in both clock modes or the one asked for.
+void read_step(Flags& flags) {
+  if (flags.step_model.empty()) return;
+  if (flags.phase.empty()) throw BadInput("--step: expected --phase prefill or decode");
+  StepCase what;
+  what.model = flags.step_model;
+  Workload& w = what.workload;
+  w.phase = flags.phase == "decode" ? Phase::decode : Phase::prefill;
+  w.batch = flags.batch;
+  w.context = flags.context;
+  w.prompt = flags.prompt;
+  if (w.phase == Phase::decode) w.page = flags.page;
+  if (!flags.step_dtype.empty()) {
+    w.precision = *parse_precision(flags.step_dtype);
+    w.precision_given = true;
+  }
+  what.study = what.place = "flags";
+  for (const ClockMode clock : {ClockMode::burst, ClockMode::steady}) {
+    if (flags.request.clock && *flags.request.clock != clock) continue;
+    what.clock = clock;
+    flags.request.steps.push_back(what);
+  }
+}
+
+bool wants_steps(const ValidateRequest& request) {
+  return !request.steps.empty() || (!request.studies.empty() && is_step_study(read_text_file(request.studies.front())));
+}
+
 void read_texts(Flags& flags) {
   static const std::map<std::string, KernelSet> sets{
       {"own", KernelSet::own}, {"library", KernelSet::library}, {"ideal", KernelSet::ideal}};
@@ -128,8 +179,10 @@ ExitCode run(Flags& flags, bool accuracy) {
     flags.request.files = {flags.accuracy};
     return run_accuracy(flags.request, std::cout, std::cerr);
   }
+  read_step(flags);
   if (!flags.replay.empty()) {
     flags.request.files = {flags.replay};
+    if (is_step_recording(read_text_file(flags.replay))) return run_step_replay(flags.request, std::cout, std::cerr);
     return run_replay(flags.request, std::cout, std::cerr);
   }
   if (!flags.fit.empty()) {
@@ -153,6 +206,7 @@ ExitCode run(Flags& flags, bool accuracy) {
     throw NotModelled(flags.calibrate ? "--calibrate: not modelled yet; expected --fit on a recording's rows"
                                       : "--gpus: collectives between GPUs are not measured yet; expected 1");
   }
+  if (wants_steps(flags.request)) return run_steps(flags.request, make_cuda_step_measurer, std::cout, std::cerr);
   return run_live(flags.request, make_cuda_measurer, std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1);
 }
 
@@ -165,6 +219,7 @@ int main(int argc, char** argv) {
   add_inputs(app, flags);
   add_outputs(app, flags);
   add_card(app, flags);
+  add_steps(app, flags);
   app.footer(
       "Without --against, --fit or --replay the card at hand is measured; Ctrl-C stops after the present case and\n"
       "reports on what there is.\n"
