@@ -324,7 +324,8 @@ void try_own_decode(AttentionChoice& best, Seconds& total, const DecodeTask& t, 
 }
 
 /// Splits: the cheapest of none and as many as give each SM 1, 2, ... items; an item is two tiles of keys at least.
-AttentionChoice plan_own_decode(const DecodeTask& t, const DecodeVariant& v, const Machine& m) {
+AttentionChoice plan_own_decode(const DecodeTask& t, const DecodeVariant& v, const Machine& m,
+                                const AttentionPlan* as_cut) {
   AttentionChoice c;
   c.family = &*m.own.decode;
   c.combine_family = m.own.combine ? &*m.own.combine : &m.combine;
@@ -336,7 +337,8 @@ AttentionChoice plan_own_decode(const DecodeTask& t, const DecodeVariant& v, con
   const double most = std::min(kMostSplits, std::floor(tiles / kLeastTiles));
   Seconds best = 1e30 * units::s;
   double last_steps = tiles;
-  try_own_decode(c, best, t, v, 1, m);
+  try_own_decode(c, best, t, v, as_cut ? static_cast<double>(as_cut->splits) : 1, m);
+  if (as_cut) return c;
   for (double items = 1; items <= kMostTurns * static_cast<double>(v.ctas_per_sm); ++items) {
     const double splits = std::min(most, std::floor(items * m.sm_count / t.ctas_unsplit));
     if (splits <= 1) continue;
@@ -351,9 +353,9 @@ AttentionChoice plan_own_decode(const DecodeTask& t, const DecodeVariant& v, con
 
 }  // namespace
 
-AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m) {
+AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m, const AttentionPlan* as_cut) {
   const DecodeTask t = decode_task(s);
-  if (const DecodeVariant* own = own_decode_kernel(s, m)) return plan_own_decode(t, *own, m);
+  if (const DecodeVariant* own = own_decode_kernel(s, m)) return plan_own_decode(t, *own, m, as_cut);
   // one query head a KV head runs on ordinary lanes, a packed group on tensor cores: two kernels, two families
   return split_decode(t, s.dtype, m, s.q_heads == s.kv_heads ? m.decode_single : m.decode);
 }

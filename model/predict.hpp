@@ -97,6 +97,9 @@ struct PredictOptions {
   /// Every operand was touched just before, as when one execution is repeated on the same buffers: if all of them fit
   /// in L2 together, nothing crosses the DRAM interface. The plan stays that of cold operands.
   bool warm = false;
+  /// As it was cut when it was measured: priced in place of the cheapest plan where our own menu has it. Not owned.
+  const GemmPlan* gemm_plan = nullptr;
+  const AttentionPlan* attention_plan = nullptr;
 };
 
 /// Throws NotModelled for an operator that has no planner yet (collectives between GPUs), BadInput for a dtype that the

@@ -1,6 +1,7 @@
 // One operator on one machine: the visitor that picks a planner, the shared pricing of its launches, and the band.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "arch/error.hpp"
 #include "arch/peaks.hpp"
@@ -19,8 +20,9 @@ namespace {
 /// Fills an OpPrediction launch by launch.
 class Pricer {
  public:
-  Pricer(const Machine& machine, const Op& op, const Work& work, Warmth warmth, OpPrediction& out)
-      : m_(machine), op_(op), work_(work), warmth_(warmth), out_(out) {}
+  Pricer(const Machine& machine, const Op& op, const Work& work, Warmth warmth, const PredictOptions& options,
+         OpPrediction& out)
+      : m_(machine), op_(op), work_(work), warmth_(warmth), options_(options), out_(out) {}
 
   void operator()(const Gemm& s) {
     const GemmTask task = gemm_task(s, m_);
@@ -34,7 +36,7 @@ class Pricer {
   }
   void operator()(const AttentionDecode& s) {
     require_tensor_path(s.dtype);
-    attention(plan_decode(s, m_), "split-KV attention");
+    attention(plan_decode(s, m_, options_.attention_plan), "split-KV attention");
   }
   void operator()(const MlaDecode& s) {
     require_tensor_path(s.dtype);
@@ -90,7 +92,9 @@ class Pricer {
 
   void gemm(const GemmTask& task, const FamilyScalars& family, const char* kernel) {
     family_ = &family;
-    const GemmChoice& choice = plan_gemm(task, m_, family);
+    std::optional<GemmChoice> as_cut;
+    if (options_.gemm_plan) as_cut = price_own_plan(task, *options_.gemm_plan, m_);
+    const GemmChoice& choice = as_cut ? *as_cut : plan_gemm(task, m_, family);
     out_.gemm_plan = choice.plan;
     launch_warm(kernel, choice.main, family, m_.l2_latency / m_.dram_latency);
     if (choice.reduces) launch_warm("split-K reduce", choice.reduce, reduce_family(task, m_));
@@ -113,6 +117,7 @@ class Pricer {
   const Op& op_;
   const Work& work_;
   Warmth warmth_;
+  const PredictOptions& options_;
   OpPrediction& out_;
   const FamilyScalars* family_ = nullptr;  // of the main launch
 };
@@ -192,7 +197,7 @@ Seconds roofline(const Op& op, const Gpu& gpu) {
   return time;
 }
 
-void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out) {
+void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out, const PredictOptions& options) {
   const Work w = work(op);
   out.time = Seconds{};
   out.dram_read = out.dram_write = Bytes{};
@@ -209,7 +214,7 @@ void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out
   out.chip_energy = out.memory_energy = Joules{};
   out.band_rows = 0;
   if (m.kernels == KernelSet::ideal) return price_ideal(op, w, m, out);
-  Pricer pricer(m, op, w, warmth, out);
+  Pricer pricer(m, op, w, warmth, options, out);
   std::visit(pricer, op);
   out.family = pricer.family().name;
   if (pricer.family().borrowed) out.provenance = Provenance::inherited;
@@ -227,7 +232,7 @@ void conclude(OpPrediction& out) {
 }
 
 void predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options) {
-  predict_op(op, machine, options.warm ? Warmth::everything : Warmth::cold, out);
+  predict_op(op, machine, options.warm ? Warmth::everything : Warmth::cold, out, options);
   if (!machine.power || machine.clock_mode == ClockMode::burst || machine.kernels == KernelSet::ideal) return;
   settle(out, machine);
   conclude(out);

@@ -23,6 +23,7 @@ struct Measurement {
   bool warm = false;               ///< L2 held the operands
   DataPattern data = DataPattern::normal;
   std::string gpu, stack, kernel, scope, id;
+  std::string plan;   ///< how our own kernel cut the shape (ops/plan_text.hpp), where a recording says so
   std::string place;  ///< "file.csv:17"
 };
 

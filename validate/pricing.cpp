@@ -9,6 +9,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "ops/op_text.hpp"
+#include "ops/plan_text.hpp"
 #include "validate/parallel.hpp"
 
 namespace plumbline {
@@ -64,7 +65,13 @@ void price_row(const Measurement& row, const Machine& machine, OpPrediction& scr
   out.measured = row.time;
   out.measured_power = row.power;
   try {
-    predict(row.op, machine, scratch, {.warm = row.warm});
+    // what was measured is priced: since then the planner may have come to choose otherwise
+    const auto gemm_plan = parse_gemm_plan(row.plan);
+    const auto attention_plan = parse_attention_plan(row.plan);
+    predict(row.op, machine, scratch,
+            {.warm = row.warm,
+             .gemm_plan = gemm_plan ? &*gemm_plan : nullptr,
+             .attention_plan = attention_plan ? &*attention_plan : nullptr});
     out.roofline = roofline(row.op, gpu(machine));
   } catch (const Error& error) {
     out.error = error.what();
