@@ -44,7 +44,7 @@ struct Calibration {
   /// Whose families and bands these are, where the card's own machine scalars were measured but its kernels were not;
   /// empty: its own. Bands are widened then as for an inherited calibration.
   std::string families_of;
-  std::string note;  ///< one line for people
+  std::string note;                               ///< one line for people
   std::map<std::string, std::string> conditions;  ///< of measuring: card, driver, clocks, temperature, date
   std::map<std::string, Scalar> machine;
   /// Energies, voltage and what data does to them (model/power.hpp); empty where nothing was measured.

@@ -14,6 +14,7 @@
 #include "validate/fit_calibration.hpp"
 #include "validate/measurement.hpp"
 #include "validate/measurer.hpp"
+#include "validate/probe_run.hpp"
 
 namespace plumbline {
 
@@ -33,6 +34,7 @@ struct ValidateRequest {
   std::vector<std::string> studies;  ///< files; empty: train and heldout of the data folder, or quick
   bool quick = false, kernels_table = false;
   bool alone = false;                                     ///< card: no library kernels beside our own
+  std::string probes_file;                                ///< --calibrate: where to write what the probes found
   std::string repeat_file;                                ///< --replay: another recording of the same cases
   double least_cap_percent = 0, most_cap_percent = 1000;  ///< power table: of the board's limit
   // fitting only
@@ -58,6 +60,14 @@ ExitCode run_live(const ValidateRequest& request, const MakeMeasurer& make, std:
 /// The same comparison from a recording. With `repeat_file`: how far that one is from it instead, answered_no when a
 /// class moved by more than `fail_over_percent` in the median.
 ExitCode run_replay(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
+
+/// Probes the card, or takes the recorded probes in `files`, and writes a calibration to `out_file` or `out`.
+ExitCode run_calibrate(const ValidateRequest& request, const RunProbes& probe, std::ostream& out,
+                       std::ostream& messages);
+
+/// An hour of measuring must not end with a folder that is not there: throws BadInput unless `file` is "" or can be
+/// written.
+void need_writable(const std::string& file);
 
 /// "html" and the other formats of a comparison of recorded or measured cases.
 struct CaseReport;

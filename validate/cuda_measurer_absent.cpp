@@ -1,11 +1,18 @@
 // What stands in for the measurer in a build without CUDA.
 #include "arch/error.hpp"
 #include "validate/cuda_measurer.hpp"
+#include "validate/cuda_prober.hpp"
 
 namespace plumbline {
+namespace {
 
-std::unique_ptr<Measurer> make_cuda_measurer() {
-  throw DeviceError("validate was built without CUDA: rebuild where nvcc and CUPTI's headers are, or use --replay");
-}
+constexpr const char* kWithout =
+    "validate was built without CUDA: rebuild where nvcc and CUPTI's headers are, or use --replay";
+
+}  // namespace
+
+std::unique_ptr<Measurer> make_cuda_measurer() { throw DeviceError(kWithout); }
+
+ProbeRun run_cuda_probes(const ProbeProgress&) { throw DeviceError(kWithout); }
 
 }  // namespace plumbline

@@ -95,7 +95,8 @@ TEST(Calibration, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(refusal_of(R"("machines": {})"), HasSubstr("did you mean 'machine'?"));
   EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": 1})"), HasSubstr("expected an object"));
   EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": {"value": 1}})"), HasSubstr("missing key 'source'"));
-  EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": {"value": 1, "source": ""}})"), HasSubstr("where the number comes from"));
+  EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": {"value": 1, "source": ""}})"),
+              HasSubstr("where the number comes from"));
   EXPECT_THAT(refusal_of(R"("machine": {"gap_graph_s": {"value": -1, "source": "x"}})"), HasSubstr("not negative"));
   EXPECT_THAT(refusal_of(R"("families": {"libary": {}})"), HasSubstr("did you mean 'library'?"));
   EXPECT_THAT(refusal_of(R"("bands": {"gemm.large": {"low": 0, "high": 0, "rows": 1}})"),
