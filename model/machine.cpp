@@ -215,7 +215,8 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   m.clock = gpu.boost_clock;
   m.sm_count = static_cast<double>(gpu.sm_count);
   m.assumptions = gpu.assumptions;
-  m.provenance = calibration.inherited ? Provenance::inherited : Provenance::calibrated;
+  const bool own_families = calibration.families_of.empty() || calibration.families_of == gpu.name;
+  m.provenance = calibration.inherited || !own_families ? Provenance::inherited : Provenance::calibrated;
   if (m.kernels == KernelSet::ideal) {
     if (options.power_cap) throw NotModelled("--power-cap: ideal kernels have no power");
     m.provenance = Provenance::datasheet;
@@ -228,6 +229,9 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   if (calibration.inherited) {
     m.assumptions.push_back("no calibration of " + gpu.name + ": fractions of peak taken over from " + calibration.gpu +
                             ", bands widened");
+  } else if (!own_families) {
+    m.assumptions.push_back("kernels of " + gpu.name + " not measured: their scalars taken over from " +
+                            calibration.families_of + ", bands widened");
   }
   m.assumptions.push_back(clock_assumption(m));
   return machine;

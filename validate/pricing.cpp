@@ -91,13 +91,6 @@ ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked
   return asked ? *asked : row.clock.value_or(ClockMode::burst);
 }
 
-Calibration calibration_for(const Gpu& gpu, const std::string& file) {
-  if (file.empty()) return load_calibration(gpu.name, gpu.calibration);
-  Calibration calibration = parse_calibration(read_text_file(file), file);
-  calibration.inherited = calibration.gpu != gpu.name;
-  return calibration;
-}
-
 std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const std::string& gpu, long& left_out) {
   left_out = 0;
   if (gpu.empty() || looks_like_path(gpu)) return measured;
