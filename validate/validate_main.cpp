@@ -70,8 +70,7 @@ void add_outputs(CLI::App& app, Flags& flags) {
                  "live: write the measurements (JSON, for --replay); else the report, --fit: the calibration");
   app.add_option("--report", flags.request.report_file, "write the report to a file instead of stdout");
   app.add_option("--rows", flags.request.rows_file,
-                 "--against: write every row with its prediction to a CSV (else: --format csv --report FILE)")
-      ->needs("--against");
+                 "--against, --power-table: write every row with its prediction to a CSV (else: --format csv --report FILE)");
   app.add_option("--fail-over", flags.request.fail_over_percent,
                  "exit 1 when the median error of an op class is above PERCENT");
   app.add_option("--family", flags.request.family, "--fit: kernel family, such as gemm");
@@ -118,6 +117,9 @@ void read_texts(Flags& flags) {
 
 ExitCode run(Flags& flags) {
   read_texts(flags);
+  if (!flags.request.rows_file.empty() && flags.against.empty() && flags.power_table.empty()) {
+    throw BadInput("--rows: expected --against or --power-table, whose rows it writes");
+  }
   if (!flags.replay.empty()) {
     flags.request.files = {flags.replay};
     return run_replay(flags.request, std::cout, std::cerr);
