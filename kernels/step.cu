@@ -63,8 +63,8 @@ void launch_rope_append(const Rope& s, const RopeAppend& b, StreamHandle handle)
   }
   using To = device::TurnAndAppend;
   using device::bf16;
-  const To to{static_cast<bf16*>(b.q), static_cast<bf16*>(b.k), static_cast<bf16*>(b.v), b.rows,
-              q_heads,                 kv_heads,                2 * shape.half};
+  const To to{static_cast<bf16*>(b.q), static_cast<bf16*>(b.k), static_cast<bf16*>(b.v), b.rows, q_heads, kv_heads,
+              2 * shape.half};
   const auto kernel = shape.half % device::kVector == 0 ? device::rope<true, To> : device::rope<false, To>;
   kernel<<<static_cast<unsigned>(rope_plan(s).ctas), device::kRopeThreads, 0, static_cast<cudaStream_t>(handle)>>>(
       static_cast<const bf16*>(b.qkv), to, b.positions, b.inverse_frequency, shape);

@@ -14,8 +14,8 @@
 #include "validate/fit_calibration.hpp"
 #include "validate/measurement.hpp"
 #include "validate/measurer.hpp"
-#include "validate/step.hpp"
 #include "validate/probe_run.hpp"
+#include "validate/step.hpp"
 
 namespace plumbline {
 
@@ -37,8 +37,8 @@ struct ValidateRequest {
   bool alone = false;                                     ///< card: no library kernels beside our own
   std::string probes_file;                                ///< --calibrate: where to write what the probes found
   std::string repeat_file;                                ///< --replay: another recording of the same cases
-  std::vector<StepCase> steps;  ///< card: whole steps instead of operators
-  bool check_steps = false;     ///< card: hold them against references instead of timing them
+  std::vector<StepCase> steps;                            ///< card: whole steps instead of operators
+  bool check_steps = false;                               ///< card: hold them against references instead of timing them
   double least_cap_percent = 0, most_cap_percent = 1000;  ///< power table: of the board's limit
   // fitting only
   std::string family;

@@ -58,8 +58,7 @@ ExitCode report_steps(const StepRecording& recording, const ValidateRequest& req
   if (request.format != "table" && request.format != "csv") {
     throw BadInput("--format " + request.format + ": steps are reported as table or csv");
   }
-  const StepReport report =
-      compare_steps(recording, gpu_of(recording.session, request), request.calibration_file);
+  const StepReport report = compare_steps(recording, gpu_of(recording.session, request), request.calibration_file);
   const std::string text = request.format == "csv" ? step_csv(report) : step_table(report);
   if (file.empty()) out << text;
   else write_text_file(file, text);
@@ -69,8 +68,8 @@ ExitCode report_steps(const StepRecording& recording, const ValidateRequest& req
       code = ExitCode::not_modelled;
       messages << "validate: " << step_text(row.measured.what) << ": " << row.error << "\n";
     } else if (request.fail_over_percent && std::abs(row.time_error()) > *request.fail_over_percent / 100) {
-      messages << "validate: " << step_text(row.measured.what) << ": off by " << percent_number(std::abs(row.time_error()))
-               << " %\n";
+      messages << "validate: " << step_text(row.measured.what) << ": off by "
+               << percent_number(std::abs(row.time_error())) << " %\n";
       return ExitCode::answered_no;
     }
   }
@@ -102,8 +101,8 @@ StepRecording measure_steps(StepMeasurer& measurer, const std::vector<StepCase>&
     priced.push_back(price(what));
     recording.steps.push_back(measurer.measure({what, priced.back().get()}));
     const StepMeasurement& m = recording.steps.back();
-    messages << step_text(what) << ": "
-             << (m.fault.empty() ? printed("%.1f us", m.time.in(units::us)) : m.fault) << std::endl;
+    messages << step_text(what) << ": " << (m.fault.empty() ? printed("%.1f us", m.time.in(units::us)) : m.fault)
+             << std::endl;
   }
   for (std::size_t i = 0; i < recording.steps.size() && !StopOnSignal::asked(); ++i) {
     measurer.trace({recording.steps[i].what, priced[i].get()}, recording.steps[i]);

@@ -1,8 +1,8 @@
 // What stands in for the measurers in a build without CUDA.
 #include "arch/error.hpp"
 #include "validate/cuda_measurer.hpp"
-#include "validate/cuda_step.hpp"
 #include "validate/cuda_prober.hpp"
+#include "validate/cuda_step.hpp"
 
 namespace plumbline {
 namespace {

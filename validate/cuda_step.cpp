@@ -211,8 +211,8 @@ class CudaStepMeasurer final : public StepMeasurer {
     Pacer first(step, stream_);
     first.launch();
     const double one = first.finish().front().in(units::s);
-    const auto count = static_cast<std::size_t>(
-        std::clamp(kBurst_s / one, static_cast<double>(kFewest), static_cast<double>(kMost)));
+    const auto count =
+        static_cast<std::size_t>(std::clamp(kBurst_s / one, static_cast<double>(kFewest), static_cast<double>(kMost)));
     pause();
     Pacer pacer(step, stream_);
     std::vector<BoardSample> samples;

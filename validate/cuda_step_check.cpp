@@ -24,7 +24,10 @@ class Reader {
   Reader(const LoadedStep& step, DType type = DType::bf16) : step_(step), type_(type) {}
 
   Values read(const StepOperand& from, std::int64_t first, std::int64_t count) const {
-    const std::size_t each = type_ == DType::fp8 ? 1 : type_ == DType::fp32 ? 4 : 2, n = static_cast<std::size_t>(count);
+    const std::size_t each = type_ == DType::fp8    ? 1
+                             : type_ == DType::fp32 ? 4
+                                                    : 2,
+                      n = static_cast<std::size_t>(count);
     std::vector<unsigned char> raw(n * each);
     copy(raw.data(), step_.at(from) + static_cast<std::size_t>(first) * each, raw.size());
     Values out(n);
@@ -102,8 +105,7 @@ class Checker {
   double operator()(const Embedding& s) {
     for (int i = 0; i < 4; ++i) {
       const std::int64_t row = below(s.rows);
-      d_.add(bf16_.read(l_.y, row * s.cols, s.cols),
-             bf16_.read(l_.weight, bf16_.index(l_.x, row) * s.cols, s.cols));
+      d_.add(bf16_.read(l_.y, row * s.cols, s.cols), bf16_.read(l_.weight, bf16_.index(l_.x, row) * s.cols, s.cols));
     }
     return d_.relative();
   }

@@ -6,13 +6,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "arch/format.hpp"
 #include "kernels/arena.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/measure.cuh"
 #include "kernels/runner.hpp"
 #include "kernels/step.hpp"
-#include "arch/format.hpp"
 #include "ops/op_text.hpp"
 
 namespace plumbline {
@@ -72,9 +72,7 @@ LoadedStep::LoadedStep(const StepTask& task, StreamHandle stream) : program_(pro
       case StepFill::normal_bf16:
         fill_normal(data, buffer.bytes, false, buffer.mean, buffer.sigma, seed, stream);
         break;
-      case StepFill::normal_fp8:
-        fill_normal(data, buffer.bytes, true, buffer.mean, buffer.sigma, seed, stream);
-        break;
+      case StepFill::normal_fp8: fill_normal(data, buffer.bytes, true, buffer.mean, buffer.sigma, seed, stream); break;
       case StepFill::integers: upload(data, buffer.integers.data(), buffer.bytes, stream); break;
       case StepFill::inverse_frequency:
         fill_inverse_frequency(reinterpret_cast<float*>(data), static_cast<std::int64_t>(buffer.bytes / 2),

@@ -64,7 +64,7 @@ struct StepTask {
 struct StepOpCheck {
   std::string name;
   std::int64_t layer = 0;
-  double error = 0;   ///< largest |got - expected| / root mean square of the expected, over what was compared
+  double error = 0;  ///< largest |got - expected| / root mean square of the expected, over what was compared
   double bound = 0;
   bool good() const { return error <= bound; }
 };

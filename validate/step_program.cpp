@@ -113,14 +113,15 @@ class Builder {
 
   void wire(const Gemm& s) {
     const bool fp8 = s.precision == *parse_precision("fp8");
-    need((fp8 || s.precision == *parse_precision("bf16")) && !s.bias && s.batch == 1, "gemm of this type, or with bias");
+    need((fp8 || s.precision == *parse_precision("bf16")) && !s.bias && s.batch == 1,
+         "gemm of this type, or with bias");
     const DType in = fp8 ? DType::fp8 : DType::bf16;
     need(flow_.type == in && flow_.elements >= s.m * s.k, "gemm of this input");
     launch_->x = flow_.at;
     launch_->x.offset += bytes_of(in, flow_.elements - s.m * s.k);  // a head reads the last rows
     const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(s.k)));
-    launch_->weight = own("weight", bytes_of(in, s.n * s.k), fp8 ? StepFill::normal_fp8 : StepFill::normal_bf16,
-                          fp8 ? 1.0F : scale);
+    launch_->weight =
+        own("weight", bytes_of(in, s.n * s.k), fp8 ? StepFill::normal_fp8 : StepFill::normal_bf16, fp8 ? 1.0F : scale);
     if (fp8) launch_->gemm_scale = scale * static_cast<float>(kRowMaximum / kLargestE4m3);
     launch_->y = shared("output", 0, bytes_of(DType::bf16, s.m * s.n));
     const GemmPlan& plan = step_.nodes[static_cast<std::size_t>(launch_->node)].op.gemm_plan;
@@ -204,7 +205,8 @@ class Builder {
     launch_->rows = {append_rows_, 0};
     launch_->positions = {positions_, 0};
     if (frequency_ < 0) {
-      frequency_ = add("inverse frequencies", static_cast<std::size_t>(s.head_dim / 2) * 4, StepFill::inverse_frequency);
+      frequency_ =
+          add("inverse frequencies", static_cast<std::size_t>(s.head_dim / 2) * 4, StepFill::inverse_frequency);
     }
     launch_->frequency = {frequency_, 0};
     flow_to(launch_->y, s.dtype, s.tokens * h.q * s.head_dim);

@@ -5,10 +5,10 @@
 // share; the residual stream goes to and fro between two. A producer's output is its consumer's input. The last row of
 // logits feeds the next step's embedding (decode).
 //
-// What is run: dense decoders of rotated attention at `Fusion::typical`, layers a plain chain: embedding, norms with the
-// residual add, bf16 and fp8 GEMM without bias, rope with the cache append, causal prefill attention, decode attention,
-// gated and plain activations, greedy choice. Refused with a reason: experts, latent, windowed and cross attention,
-// biases, parallel blocks, encoders, recurrences.
+// What is run: dense decoders of rotated attention at `Fusion::typical`, layers a plain chain: embedding, norms with
+// the residual add, bf16 and fp8 GEMM without bias, rope with the cache append, causal prefill attention, decode
+// attention, gated and plain activations, greedy choice. Refused with a reason: experts, latent, windowed and cross
+// attention, biases, parallel blocks, encoders, recurrences.
 //
 // Where values, not work, differ from a trained model's: the first layer adds zeros to the embedding and the final norm
 // adds nothing (the graph folds layers, ops/lower_layer.cpp); a prefill's logits are of the last `batch` rows; a norm

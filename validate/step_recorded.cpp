@@ -71,11 +71,32 @@ StepCase read_what(const JsonValue& v) {
 }
 
 StepMeasurement read_step(const JsonValue& v) {
-  v.refuse_unknown_keys({"model",       "phase",          "batch",      "context",         "prompt",       "page",
-                         "dtype",       "clock",          "study",      "place",           "fault",        "time_s",
-                         "low_s",       "high_s",         "samples",    "traced_s",        "sm_clock_Hz",  "board_clock_Hz",
-                         "memory_clock_Hz", "power_W",    "memory_power_W", "temperature_C", "clock_event_reasons",
-                         "energy_J",    "memory_B",       "ops"});
+  v.refuse_unknown_keys({"model",
+                         "phase",
+                         "batch",
+                         "context",
+                         "prompt",
+                         "page",
+                         "dtype",
+                         "clock",
+                         "study",
+                         "place",
+                         "fault",
+                         "time_s",
+                         "low_s",
+                         "high_s",
+                         "samples",
+                         "traced_s",
+                         "sm_clock_Hz",
+                         "board_clock_Hz",
+                         "memory_clock_Hz",
+                         "power_W",
+                         "memory_power_W",
+                         "temperature_C",
+                         "clock_event_reasons",
+                         "energy_J",
+                         "memory_B",
+                         "ops"});
   StepMeasurement m;
   m.what = read_what(v);
   if (const auto fault = v.find("fault")) {
@@ -100,7 +121,8 @@ StepMeasurement read_step(const JsonValue& v) {
 
 std::string step_text(const StepCase& what) {
   const Workload& w = what.workload;
-  std::string text = what.model + " " + std::string(word_of(kPhaseWords, w.phase)) + " batch=" + std::to_string(w.batch);
+  std::string text =
+      what.model + " " + std::string(word_of(kPhaseWords, w.phase)) + " batch=" + std::to_string(w.batch);
   if (w.phase == Phase::decode) {
     text += " context=" + std::to_string(w.context) + " page=" + std::to_string(w.page);
   } else {

@@ -191,8 +191,8 @@ StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const s
 
 std::string step_table(const StepReport& report) {
   Table table;
-  table.add({"step", "measured", "predicted", "error %", "in band", "energy", "predicted", "error %", "power", "predicted",
-             "SM clock", "predicted"});
+  table.add({"step", "measured", "predicted", "error %", "in band", "energy", "predicted", "error %", "power",
+             "predicted", "SM clock", "predicted"});
   std::string faults;
   for (const StepRow& row : report.rows) {
     const StepMeasurement& m = row.measured;
@@ -213,8 +213,9 @@ std::string step_table(const StepReport& report) {
     cells.push_back(m.conditions.sm_clock ? format(row.clock) : "");
     table.add(cells);
   }
-  std::string text = report.session.card + ", whole steps of our own kernels in one CUDA graph, " + report.session.date +
-                     "\n\n" + table.text() + "\n" + class_table(report.rows) + op_table(report.rows);
+  std::string text = report.session.card + ", whole steps of our own kernels in one CUDA graph, " +
+                     report.session.date + "\n\n" + table.text() + "\n" + class_table(report.rows) +
+                     op_table(report.rows);
   if (!faults.empty()) text += "\nnot measured or modelled\n" + faults;
   return text;
 }

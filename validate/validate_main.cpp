@@ -12,8 +12,8 @@
 #include "arch/files.hpp"
 #include "validate/commands.hpp"
 #include "validate/cuda_measurer.hpp"
-#include "validate/cuda_step.hpp"
 #include "validate/cuda_prober.hpp"
+#include "validate/cuda_step.hpp"
 
 namespace {
 
@@ -83,9 +83,9 @@ void add_outputs(CLI::App& app, Flags& flags) {
   app.add_option("--out", flags.request.out_file,
                  "live: write the measurements (JSON, for --replay); else the report, --fit: the calibration");
   app.add_option("--report", flags.request.report_file, "write the report to a file instead of stdout");
-  app.add_option("--rows", flags.request.rows_file,
-                 "--against: write every row with its prediction to a CSV (else: --format csv --report FILE)")
-      ->needs("--against");
+  app.add_option(
+      "--rows", flags.request.rows_file,
+      "--against, --power-table: write every row with its prediction to a CSV (else: --format csv --report FILE)");
   app.add_option("--fail-over", flags.request.fail_over_percent,
                  "exit 1 when the median error of an op class is above PERCENT");
   app.add_option("--family", flags.request.family, "--fit: kernel family, such as gemm");
@@ -118,9 +118,10 @@ void add_card(CLI::App& app, Flags& flags) {
 }
 
 void add_steps(CLI::App& app, Flags& flags) {
-  auto* step = app.add_option("--step", flags.step_model,
-                              "card: measure a whole step of this model (a name, or a config.json) on our own kernels in "
-                              "one CUDA graph, burst and steady (or as --clock says)");
+  auto* step =
+      app.add_option("--step", flags.step_model,
+                     "card: measure a whole step of this model (a name, or a config.json) on our own kernels in "
+                     "one CUDA graph, burst and steady (or as --clock says)");
   app.add_option("--phase", flags.phase, "--step: prefill or decode")
       ->check(CLI::IsMember({"prefill", "decode"}))
       ->needs(step);
@@ -128,11 +129,15 @@ void add_steps(CLI::App& app, Flags& flags) {
   app.add_option("--context", flags.context, "--step: tokens already in the KV cache (decode)")
       ->needs(step)
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--prompt", flags.prompt, "--step: tokens a sequence (prefill)")->needs(step)->check(CLI::PositiveNumber);
+  app.add_option("--prompt", flags.prompt, "--step: tokens a sequence (prefill)")
+      ->needs(step)
+      ->check(CLI::PositiveNumber);
   app.add_option("--page", flags.page, "--step: tokens a page of the KV cache, 0 for none")
       ->needs(step)
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--dtype", flags.step_dtype, "--step: bf16 or fp8")->needs(step)->check(CLI::IsMember({"bf16", "fp8"}));
+  app.add_option("--dtype", flags.step_dtype, "--step: bf16 or fp8")
+      ->needs(step)
+      ->check(CLI::IsMember({"bf16", "fp8"}));
   app.add_flag("--check-steps", flags.request.check_steps,
                "--step, --study of steps: hold operators against references instead of timing them");
 }
@@ -180,6 +185,9 @@ void read_texts(Flags& flags) {
 
 ExitCode run(Flags& flags, bool accuracy) {
   read_texts(flags);
+  if (!flags.request.rows_file.empty() && flags.against.empty() && flags.power_table.empty()) {
+    throw BadInput("--rows: expected --against or --power-table, whose rows it writes");
+  }
   if (accuracy) {
     flags.request.files = {flags.accuracy};
     return run_accuracy(flags.request, std::cout, std::cerr);
