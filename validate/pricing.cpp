@@ -64,15 +64,16 @@ void price_row(const Measurement& row, const Machine& machine, OpPrediction& scr
   out.measured = row.time;
   out.measured_power = row.power;
   try {
-    predict(row.op, machine, scratch, {.warm = row.warm});
+    if (row.protocol.known) out.predicted = predict_as_timed(row.op, row.protocol, machine, scratch);
+    else predict(row.op, machine, scratch, {.warm = row.warm});
     out.roofline = roofline(row.op, gpu(machine));
   } catch (const Error& error) {
     out.error = error.what();
     return;
   }
-  out.predicted = scratch.time;
-  out.low = scratch.low;
-  out.high = scratch.high;
+  if (!row.protocol.known) out.predicted = scratch.time;
+  out.low = out.predicted * (scratch.low / scratch.time);
+  out.high = out.predicted * (scratch.high / scratch.time);
   out.predicted_power = scratch.power;
   out.limiter = name(scratch.limiter);
   out.provenance = name(scratch.provenance);
