@@ -40,6 +40,13 @@ struct FamilyScalars {
   /// Most that a launch loses to address translation when its reads are scattered over a large pool (paged KV cache).
   Seconds translation;
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
+  /// What one SM has outstanding to L2 and DRAM together, however deep its ring; 0: no such limit is known.
+  Bytes sm_in_flight;
+  /// Share of `exposed` that every tile of a persistent kernel pays, not only the last: accumulators leave the
+  /// registers.
+  double handover = 0;
+  Seconds
+      counter;  ///< a launch before kernels whose CTAs take tiles from a counter: it is cleared (see gemm_library.cpp)
   /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.
   double tensor_burst = 1, tensor_steady = 1;
@@ -84,6 +91,8 @@ class Machine {
   Bandwidth dram_read, dram_write;   ///< what reads alone and writes alone reach
   double dram_mix_loss = 0;          ///< turnaround: share of bandwidth lost at an even mix
   Seconds dram_latency, l2_latency;  ///< loaded
+  /// Over both halves of a divided L2: the far one takes 265 ns where the near one takes 142 (own probe on an H200).
+  Seconds l2_mean_latency() const { return (gpu.l2.partitions > 1 ? 0.5 * (1 + 265.0 / 142.0) : 1.0) * l2_latency; }
   Bandwidth l2, l2_per_sm;
   Bytes l2_capacity;  ///< what data shared by all SMs can really hold
   Bytes l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (modeling notes, section 3)

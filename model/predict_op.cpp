@@ -17,6 +17,22 @@
 namespace plumbline {
 namespace {
 
+/// What is left of a library GEMM's traffic, and of its waits for memory.
+Demand with_resident(const Demand& cold, const GemmTask& t, const Machine& m, const Resident& r) {
+  Demand d = cold;
+  const Bytes inputs = t.batch * t.m * t.k * t.input_bytes * units::B;
+  const Bytes weights = t.batch * t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read * units::B;
+  d.dram_read = r.inputs >= 1 && r.weights >= 1
+                    ? Bytes{}
+                    : std::max(Bytes{}, cold.dram_read - r.inputs * inputs - r.weights * weights);
+  d.dram_write = (1 - r.output) * cold.dram_write;
+  const double latency = m.l2_mean_latency() / m.dram_latency;
+  d.step_latency = cold.step_latency * (cold.plan.persistent ? 1 : 1 - r.weights * (1 - latency));
+  const Seconds first = cold.plan.persistent ? 2.0 * m.gpu.memory.latency : Seconds{};
+  d.chain = cold.chain - r.weights * (1 - m.l2_mean_latency() / m.gpu.memory.latency) * first;
+  return d;
+}
+
 /// Fills an OpPrediction launch by launch.
 class Pricer {
  public:
@@ -96,7 +112,14 @@ class Pricer {
     if (options_.gemm_plan) as_cut = price_own_plan(task, *options_.gemm_plan, m_);
     const GemmChoice& choice = as_cut ? *as_cut : plan_gemm(task, m_, family);
     out_.gemm_plan = choice.plan;
+    if (!task.own) return library_gemm(task, choice, family, kernel);
     launch_warm(kernel, choice.main, family, m_.l2_latency / m_.dram_latency);
+    if (choice.reduces) launch_warm("split-K reduce", choice.reduce, reduce_family(task, m_));
+  }
+
+  void library_gemm(const GemmTask& task, const GemmChoice& choice, const FamilyScalars& family, const char* kernel) {
+    const bool all = warmth_ == Warmth::everything && work_.bytes() <= m_.l2_kept;
+    launch(kernel, with_resident(choice.main, task, m_, all ? Resident{1, 1, 1} : options_.resident), family);
     if (choice.reduces) launch_warm("split-K reduce", choice.reduce, reduce_family(task, m_));
   }
 
