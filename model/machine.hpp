@@ -37,8 +37,9 @@ struct FamilyScalars {
   double exposed = 0;
   Seconds per_cta;  ///< prologue and epilogue latency of one CTA
   Seconds step;     ///< dependency chain of one main-loop step of one CTA
-  /// Most that a launch loses to address translation when its reads are scattered over a large pool (paged KV cache).
-  Seconds translation;
+  double step_clk = 0;  ///< SM clocks of one step that nothing hides, beside the softmax (attention)
+  Seconds start;        ///< a CTA's way to its first data and from its last, while other CTAs use memory (decode)
+  Seconds merge;        ///< the last CTA of a head merging the others' partial results, in the same launch (decode)
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
   /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.
@@ -96,7 +97,8 @@ class Machine {
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
   FamilyScalars reduce;   ///< the second launch of a split-K GEMM
-  FamilyScalars combine;  ///< the merge of split-KV attention
+  FamilyScalars prepare;  ///< the pass before prefill attention: rotation and cache append
+  FamilyScalars combine;  ///< the merge of split-KV attention, where it is a launch of its own
   OwnFamilies own;        ///< take the place of the above for shapes that have a kernel of ours
 };
 
