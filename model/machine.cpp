@@ -52,8 +52,8 @@ FamilyScalars read_family(const Machine& m, const std::string& name) {
   f.per_cta = section.seconds_or_zero("per_cta_s");
   f.step = section.seconds_or_zero("step_s");
   f.step_clk = section.number_or("step_clk", 0);
-  f.start = section.seconds_or_zero("start_s");
-  f.merge = section.seconds_or_zero("merge_s");
+  f.start_clk = section.number_or("start_clk", 0);
+  f.merge_clk = section.number_or("merge_clk", 0);
   f.in_flight = section.number_or("in_flight_B", 0) * units::B;
   f.tensor_burst = section.number_or("tensor_burst_fraction", m.tensor_fraction);
   f.tensor_steady = section.number_or("tensor_steady_fraction", m.tensor_steady_fraction);

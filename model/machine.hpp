@@ -37,9 +37,11 @@ struct FamilyScalars {
   double exposed = 0;
   Seconds per_cta;  ///< prologue and epilogue latency of one CTA
   Seconds step;     ///< dependency chain of one main-loop step of one CTA
-  double step_clk = 0;  ///< SM clocks of one step that nothing hides, beside the softmax (attention)
-  Seconds start;        ///< a CTA's way to its first data and from its last, while other CTAs use memory (decode)
-  Seconds merge;        ///< the last CTA of a head merging the others' partial results, in the same launch (decode)
+  /// SM clocks, for what is a chain of instructions and of answers from L2, so that it goes with the SMs from card to
+  /// card. `step_clk`: of one main-loop step, beside the work that is counted (prefill: barriers and reductions over a
+  /// row, which nothing hides; decode: the loads of 64 keys). `start_clk`: a CTA's way to its first data and from its
+  /// last, while other CTAs use memory. `merge_clk`: the last CTA of a head merging the others' results (decode).
+  double step_clk = 0, start_clk = 0, merge_clk = 0;
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
   /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.

@@ -89,7 +89,7 @@ AttentionChoice plan_own_prefill(const AttentionPrefill& s, const PrefillVariant
 
 }  // namespace
 
-Demand prepare_demand(const AttentionPrefill& s) {
+Demand prepare_demand(const AttentionPrefill& s, const Machine& m) {
   const double tokens = static_cast<double>(s.batch * s.q_len);
   const double rows = tokens * static_cast<double>(s.q_heads);
   const double q_elements = rows * static_cast<double>(s.qk_dim);
@@ -98,11 +98,13 @@ Demand prepare_demand(const AttentionPrefill& s) {
   Demand p;
   p.dram_read = (q_elements + new_kv) * es * units::B;
   p.dram_write = (q_elements * es + new_kv * bytes_of(s.kv_dtype)) * units::B;
-  // a warp for each query head of a token: its way (sequence length, data, rotation table) is a chain of latencies
+  // a warp for each query head of a token: its way (sequence length, data, rotation table) is a chain of latencies,
+  // and as many as fit on an SM are on it side by side
   constexpr double kRowsPerCta = 8;
   p.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kRowsPerCta));
   p.plan.ctas_per_sm = 8;
   p.plan.threads = 256;
+  p.once_clk = m.prepare.start_clk / static_cast<double>(p.plan.ctas_per_sm);
   return p;
 }
 
@@ -118,7 +120,7 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   d.dram_write = queries * static_cast<double>(s.v_dim) * output_bytes_of(s.dtype) * units::B;
   if (s.append == 1 || (s.append < 0 && m.kernels == KernelSet::library)) {
     c.prepares = true;
-    c.prepare = prepare_demand(s);
+    c.prepare = prepare_demand(s, m);
   }
   return c;
 }

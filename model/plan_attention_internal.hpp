@@ -42,7 +42,7 @@ void decode_traffic(Demand& demand, const DecodeTask& task, DType dtype);
 Demand combine_demand(double rows, double v_dim, double splits, double out_bytes, const Machine& machine);
 
 /// One pass over the new tokens: read their fused QKV, write rotated Q and the cache.
-Demand prepare_demand(const AttentionPrefill& shape);
+Demand prepare_demand(const AttentionPrefill& shape, const Machine& machine);
 
 AttentionChoice plan_library_prefill(const AttentionPrefill& shape, const Machine& machine);
 AttentionChoice plan_library_decode(const AttentionDecode& shape, const DecodeTask& task, const Machine& machine);

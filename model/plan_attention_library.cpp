@@ -150,10 +150,10 @@ void walk(Demand& d, const DecodeTask& t, double splits, double fill_steps, cons
   d.plan.steps = d.plan.longest = std::max(1.0, steps * busy);
   // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
   constexpr double kReferenceKeyBytes = 512;
-  const Seconds step = family.step * (t.key_bytes / kReferenceKeyBytes);
-  d.step_latency = (family.start + busy_waves / waves * steps * step) / d.plan.steps;
+  const double step_clk = family.step_clk * (t.key_bytes / kReferenceKeyBytes);
+  d.step_latency = (family.start_clk + busy_waves / waves * steps * step_clk) / d.plan.steps / m.clock;
   // the last CTA of a head merges the others' results, in the same launch
-  if (splits > 1) d.chain = family.merge;
+  if (splits > 1) d.chain = family.merge_clk / m.clock;
 }
 
 /// Grouped heads on tensor units, in tiles of 16 rows.
