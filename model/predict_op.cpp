@@ -126,7 +126,7 @@ class Pricer {
   void attention(const AttentionChoice& choice, const char* kernel) {
     family_ = choice.family;
     out_.attention_plan = choice.plan;
-    if (choice.prepares) launch_warm("rotate and append", choice.prepare, m_.rowwise);
+    if (choice.prepares) launch_warm("rotate and append", choice.prepare, m_.prepare);
     launch_warm(kernel, choice.main, *choice.family);
     if (choice.combines) launch_warm("combine", choice.combine, *choice.combine_family);
   }
