@@ -1,13 +1,16 @@
 #include "arch/calibration.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "arch/calibration_names.hpp"
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/format.hpp"
+#include "arch/gpu.hpp"
 #include "arch/json_reader.hpp"
 
 namespace plumbline {
@@ -30,18 +33,35 @@ void check_scalar(const JsonValue& value, std::string_view name, double number) 
   const bool energy = ends_with(name, "_J") || name.find("_J_per_") != std::string_view::npos || ends_with(name, "_W");
   if (energy && number < 0) value.fail("expected an energy or a power that is not negative, found " + value.dump());
   if (ends_with(name, "_s") && number < 0) value.fail("expected a time that is not negative, found " + value.dump());
+  const bool rate = ends_with(name, "_clk") || ends_with(name, "_per_column") || ends_with(name, "_ratio");
+  if (rate && number < 0) value.fail("expected a number that is not negative, found " + value.dump());
 }
 
-std::map<std::string, Scalar> read_scalars(const JsonValue& group) {
+/// Refuses the first key of `group` that is not among `known`.
+void check_keys(const JsonValue& group, std::span<const std::string_view> known, const char* what) {
+  for (const std::string& key : group.keys()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::vector<std::string> names(known.begin(), known.end());
+    group.at(key).fail(std::string("expected ") + what + " that is read, found '" + key.substr(0, 60) + "'" +
+                       did_you_mean(key, names));
+  }
+}
+
+std::map<std::string, Scalar> read_scalars(const JsonValue& group, std::span<const std::string_view> known) {
   if (!group.is_object()) group.fail("expected an object of named scalars, found " + group.dump().substr(0, 60));
+  check_keys(group, known, "a scalar");
   std::map<std::string, Scalar> scalars;
   for (const std::string& name : group.keys()) {
     const JsonValue entry = group.at(name);
-    entry.refuse_unknown_keys({"value", "source"});
+    entry.refuse_unknown_keys({"value", "source", "residual", "rows"});
     const JsonValue value = entry.at("value");
     Scalar scalar{value.as_number(), entry.at("source").as_string()};
     if (scalar.source.empty()) entry.at("source").fail("expected where the number comes from, found \"\"");
     check_scalar(value, name, scalar.value);
+    if (const auto residual = entry.find("residual")) scalar.residual = residual->as_number();
+    if (scalar.residual.value_or(0) < 0) entry.at("residual").fail("expected a misfit that is not negative");
+    if (const auto rows = entry.find("rows")) scalar.rows = static_cast<long>(rows->as_integer());
+    if (scalar.rows < 0) entry.at("rows").fail("expected a count of records, found " + entry.at("rows").dump());
     scalars[name] = std::move(scalar);
   }
   return scalars;
@@ -99,7 +119,11 @@ bool file_exists(const std::string& path) {
 
 nlohmann::ordered_json scalars_to_json(const std::map<std::string, Scalar>& scalars) {
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
-  for (const auto& [name, scalar] : scalars) out[name] = {{"value", scalar.value}, {"source", scalar.source}};
+  for (const auto& [name, scalar] : scalars) {
+    nlohmann::ordered_json& entry = out[name] = {{"value", scalar.value}, {"source", scalar.source}};
+    if (scalar.residual) entry["residual"] = *scalar.residual;
+    if (scalar.rows > 0) entry["rows"] = scalar.rows;
+  }
   return out;
 }
 
@@ -108,21 +132,28 @@ nlohmann::ordered_json scalars_to_json(const std::map<std::string, Scalar>& scal
 Calibration parse_calibration(const std::string& json_text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(json_text, place);
   const JsonValue root = document.root();
-  root.refuse_unknown_keys({"schema", "gpu", "note", "machine", "power", "families", "bands"});
+  root.refuse_unknown_keys(
+      {"schema", "gpu", "note", "conditions", "families_of", "machine", "power", "families", "bands"});
   if (root.at("schema").as_integer() != kSchema)
     root.at("schema").fail("expected 1, found " + root.at("schema").dump());
   Calibration out;
   out.gpu = root.at("gpu").as_string();
-  if (const auto machine = root.find("machine")) out.machine = read_scalars(*machine);
-  if (const auto power = root.find("power")) out.power = read_scalars(*power);
+  if (const auto note = root.find("note")) out.note = note->as_string();
+  if (const auto whose = root.find("families_of")) out.families_of = whose->as_string();
+  if (const auto conditions = root.find("conditions")) {
+    for (const std::string& name : conditions->keys()) out.conditions[name] = conditions->at(name).as_string();
+  }
+  if (const auto machine = root.find("machine")) out.machine = read_scalars(*machine, machine_scalar_names());
+  if (const auto power = root.find("power")) out.power = read_scalars(*power, power_scalar_names());
   if (const auto sets = root.find("families")) {
     if (!sets->is_object()) sets->fail("expected an object of kernel sets");
     for (const std::string& set : sets->keys()) {
       check_name(*sets, set, kKernelSets, "a kernel set");
       const JsonValue families = sets->at(set);
       if (!families.is_object()) families.fail("expected an object of kernel families");
+      check_keys(families, family_names(), "a kernel family");
       for (const std::string& family : families.keys()) {
-        out.families[set + "." + family] = read_scalars(families.at(family));
+        out.families[set + "." + family] = read_scalars(families.at(family), family_scalar_names());
       }
     }
   }
@@ -147,10 +178,24 @@ Calibration load_calibration(const std::string& gpu_name, const std::string& fal
   return calibration;
 }
 
+Calibration calibration_for(const Gpu& gpu, const std::string& file) {
+  if (file.empty()) return load_calibration(gpu.name, gpu.calibration);
+  Calibration calibration = parse_calibration(read_text_file(file), file);
+  calibration.inherited = calibration.gpu != gpu.name;
+  if (!calibration.inherited) return calibration;
+  const std::vector<std::string> names = gpu_names();
+  if (std::find(names.begin(), names.end(), calibration.gpu) != names.end()) return calibration;
+  throw BadInput(file + ": /gpu: expected " + gpu.name + " or another GPU on file, found '" +
+                 calibration.gpu.substr(0, 60) + "'" + did_you_mean(calibration.gpu, names));
+}
+
 std::string to_json(const Calibration& calibration) {
   nlohmann::ordered_json out;
   out["schema"] = kSchema;
   out["gpu"] = calibration.gpu;
+  if (!calibration.note.empty()) out["note"] = calibration.note;
+  if (!calibration.conditions.empty()) out["conditions"] = calibration.conditions;
+  if (!calibration.families_of.empty()) out["families_of"] = calibration.families_of;
   out["machine"] = scalars_to_json(calibration.machine);
   if (!calibration.power.empty()) out["power"] = scalars_to_json(calibration.power);
   out["families"] = nlohmann::ordered_json::object();

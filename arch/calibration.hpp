@@ -11,6 +11,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,11 +32,20 @@ struct Band {
 struct Scalar {
   double value = 0;
   std::string source;
+  /// Relative (root mean square) misfit of the records behind it, and how many they are; nothing for a number that was
+  /// not fitted to several.
+  std::optional<double> residual = std::nullopt;
+  long rows = 0;
 };
 
 struct Calibration {
   std::string gpu;         ///< whose numbers these are
   bool inherited = false;  ///< true when they were taken over from another GPU
+  /// Whose families and bands these are, where the card's own machine scalars were measured but its kernels were not;
+  /// empty: its own. Bands are widened then as for an inherited calibration.
+  std::string families_of;
+  std::string note;                               ///< one line for people
+  std::map<std::string, std::string> conditions;  ///< of measuring: card, driver, clocks, temperature, date
   std::map<std::string, Scalar> machine;
   /// Energies, voltage and what data does to them (model/power.hpp); empty where nothing was measured.
   std::map<std::string, Scalar> power;
@@ -47,6 +57,10 @@ struct Calibration {
 
 /// The calibration of `gpu_name`, or of `fallback` marked as inherited. Throws BadInput when neither can be read.
 Calibration load_calibration(const std::string& gpu_name, const std::string& fallback);
+/// The GPU's calibration, or the one in `file` if that is not empty: marked as inherited when it is of another GPU on
+/// file. Throws BadInput for a file of a GPU that is neither `gpu` nor on file.
+struct Gpu;
+Calibration calibration_for(const Gpu& gpu, const std::string& file);
 Calibration parse_calibration(const std::string& json_text, const std::string& place);
 /// JSON text that `parse_calibration` reads back.
 std::string to_json(const Calibration& calibration);

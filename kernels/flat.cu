@@ -72,14 +72,14 @@ __global__ void __launch_bounds__(kFlatThreads) flat(Layout in, bf16* y, std::ui
   const std::uint32_t v = blockIdx.x * kFlatThreads + threadIdx.x;
   if (v >= vectors) return;
   const std::int64_t at = in.at_vector(v);
-  const uint4 a = load_once(in.first + at);
-  if constexpr (std::is_same_v<Op, Copy>) return store_once(y + std::int64_t{v} * kVector, a);
+  const uint4 a = load_vector(in.first + at);
+  if constexpr (std::is_same_v<Op, Copy>) return store_vector(y + std::int64_t{v} * kVector, a);
   float x[kVector], z[kVector] = {};
-  if constexpr (Op::kInputs == 2) unpack(load_once(in.second + at), z);
+  if constexpr (Op::kInputs == 2) unpack(load_vector(in.second + at), z);
   unpack(a, x);
 #pragma unroll
   for (int j = 0; j < kVector; ++j) x[j] = Op::f(x[j], z[j]);
-  store_once(y + std::int64_t{v} * kVector, pack(x));
+  store_vector(y + std::int64_t{v} * kVector, pack(x));
 }
 
 /// Elements [begin, end), one a thread.
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kFlatThreads) flat_odd(Layout in, bf16* y, std
     unpack(load_anywhere(in.first, at + in.width), up);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) gate[j] = Op::f(gate[j], up[j]);
-    return store_once(y + first, pack(gate));
+    return store_vector(y + first, pack(gate));
   }
   for (std::int64_t i = first; i < min(first + kVector, n); ++i) {
     const std::int64_t from = in.at(i);
@@ -144,12 +144,12 @@ __global__ void __launch_bounds__(kFlatThreads)
     const std::uint32_t v = first + i * blockDim.x;
     if (v >= vectors) continue;
     const std::uint32_t row = row_vectors.quotient(v), within = v - row * row_vectors.by;
-    a[i] = __ldcs(table + std::int64_t{ids[row]} * row_vectors.by + within);
+    a[i] = table[std::int64_t{ids[row]} * row_vectors.by + within];
   }
 #pragma unroll
   for (int i = 0; i < kVecs; ++i) {
     const std::uint32_t v = first + i * blockDim.x;
-    if (v < vectors) __stcs(y + v, a[i]);
+    if (v < vectors) y[v] = a[i];
   }
 }
 

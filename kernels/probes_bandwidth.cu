@@ -1,7 +1,8 @@
-// Bandwidth probes: DRAM by mix and bytes in flight, L2 by footprint.
+// Bandwidth probes: DRAM by mix and bytes in flight, L2 by footprint, the link to the host.
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "kernels/probes.hpp"
@@ -43,30 +44,6 @@ __global__ void __launch_bounds__(kThreads) stream_copy(const uint4* x, const ui
       if constexpr (!kStreaming) y[v + i * kThreads] = a[i];
     }
   }
-}
-
-/// Reads the first `n` vectors `passes` times; each pass starts `shift` CTAs further, so that an SM meets other lines.
-/// `ld.cg` keeps L1 out.
-__global__ void __launch_bounds__(512) read_l2(const uint4* x, std::size_t n, int passes, unsigned shift, uint4* sink) {
-  constexpr int kVecs = 4;
-  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
-  uint4 mixed = make_uint4(0, 0, 0, 0);
-  for (int pass = 0; pass < passes; ++pass) {
-    const unsigned block = (blockIdx.x + static_cast<unsigned>(pass) * shift) % gridDim.x;
-    for (std::size_t v = std::size_t{block} * blockDim.x + threadIdx.x; v < n; v += stride * kVecs) {
-      uint4 a[kVecs];
-#pragma unroll
-      for (int i = 0; i < kVecs; ++i) a[i] = v + i * stride < n ? __ldcg(x + v + i * stride) : mixed;
-#pragma unroll
-      for (int i = 0; i < kVecs; ++i) {
-        mixed.x ^= a[i].x;
-        mixed.y += a[i].y;
-        mixed.z ^= a[i].z;
-        mixed.w += a[i].w;
-      }
-    }
-  }
-  consume(mixed, sink);
 }
 
 }  // namespace device
@@ -134,8 +111,8 @@ std::vector<Record> probe_l2() {
       const std::size_t bytes = mb * 1000000 / 16 * 16;
       const int passes = static_cast<int>(std::max<std::size_t>(8, 2000000000 / bytes));
       const auto work = [&](int count) {
-        device::read_l2<<<static_cast<unsigned>(4 * sm_count()), 512, 0, s>>>(x.as<uint4>(), bytes / 16, count, shift,
-                                                                              sink.as<uint4>());
+        device::read_l2<4><<<static_cast<unsigned>(4 * sm_count()), 512, 0, s>>>(x.as<uint4>(), bytes / 16, count,
+                                                                                 shift, sink.as<uint4>());
       };
       // two lengths, so that the launch and the cold first pass cancel
       const std::vector<double> whole = time_each(s, 2, 7, [&] { work(passes); });
@@ -147,6 +124,25 @@ std::vector<Record> probe_l2() {
           record("l2_read_B_per_s", "footprint_MB=" + std::to_string(mb) + ";shift=" + std::to_string(shift), rate));
     }
   }
+  return out;
+}
+
+std::vector<Record> probe_host_link() {
+  constexpr std::size_t kBytes = 256 * kMiB;
+  const Stream s;
+  const DeviceBuffer device(kBytes);
+  void* host = nullptr;
+  PLUMBLINE_CUDA_CHECK(cudaHostAlloc(&host, kBytes, cudaHostAllocDefault));
+  const std::unique_ptr<void, void (*)(void*)> held(host, [](void* p) { cudaFreeHost(p); });
+  std::vector<Record> out;
+  const auto measure = [&](const char* name, void* to, const void* from, cudaMemcpyKind kind) {
+    std::vector<double> rate =
+        time_each(s, 2, 7, [&] { PLUMBLINE_CUDA_CHECK(cudaMemcpyAsync(to, from, kBytes, kind, s)); });
+    for (double& v : rate) v = static_cast<double>(kBytes) / v;
+    out.push_back(record(name, "pinned;bytes=" + std::to_string(kBytes), rate));
+  };
+  measure("host_to_device_B_per_s", device.as(), host, cudaMemcpyHostToDevice);
+  measure("device_to_host_B_per_s", host, device.as(), cudaMemcpyDeviceToHost);
   return out;
 }
 

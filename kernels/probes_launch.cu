@@ -40,6 +40,22 @@ __global__ void meet(unsigned* counter, int rounds) {
   }
 }
 
+/// CTA 0 and CTA `partner` answer each other `rounds` times, each through a flag of its own in L2.
+__global__ void answer(unsigned* flags, unsigned partner, unsigned rounds) {
+  if (blockIdx.x != 0 && blockIdx.x != partner) return;
+  constexpr unsigned kApart = 64;  // words: flags in lines of their own
+  const bool first = blockIdx.x == 0;
+  unsigned *mine = flags + (first ? 0 : kApart), *theirs = flags + (first ? kApart : 0);
+  for (unsigned i = 1; i <= rounds; ++i) {
+    unsigned seen;
+    if (first) asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(mine), "r"(i) : "memory");
+    do {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(theirs) : "memory");
+    } while (seen < i);
+    if (!first) asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(mine), "r"(i) : "memory");
+  }
+}
+
 }  // namespace device
 
 namespace {
@@ -179,6 +195,28 @@ std::vector<Record> probe_barrier() {
     out.push_back({"grid_barrier_s", "ctas_per_sm=1;threads=" + std::to_string(threads), spread(each)});
   }
   return out;
+}
+
+std::vector<Record> probe_flag() {
+  constexpr unsigned kRounds = 2000;
+  const Stream s;
+  const DeviceBuffer flags(1024);
+  const auto sms = static_cast<unsigned>(sm_count());
+  std::vector<double> each;
+  for (unsigned partner = 1; partner < sms; partner += 5) {
+    const auto run = [&](unsigned rounds) {
+      unsigned* at = flags.as<unsigned>();
+      void* args[] = {&at, &partner, &rounds};
+      PLUMBLINE_CUDA_CHECK(cudaMemsetAsync(at, 0, flags.bytes(), s));
+      // cooperative: both are resident, or the launch is refused
+      PLUMBLINE_CUDA_CHECK(
+          cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(device::answer), dim3(sms), dim3(1), args, 0, s));
+    };
+    const double longer = spread(time_each(s, 1, 3, [&] { run(kRounds); })).median;
+    const double shorter = spread(time_each(s, 1, 3, [&] { run(kRounds / 2); })).median;
+    each.push_back((longer - shorter) / (kRounds - kRounds / 2) / 2);
+  }
+  return {{"flag_latency_s", "one way;pairs of CTAs", spread(each)}};
 }
 
 }  // namespace plumbline

@@ -36,6 +36,30 @@ __global__ void __launch_bounds__(kThreads) stream_read(const uint4* x, std::siz
   consume(mixed, sink);
 }
 
+/// Reads the first `n` vectors `passes` times; each pass starts `shift` CTAs further, so that an SM meets other lines.
+/// `ld.cg` keeps L1 out.
+template <int kVecs>
+__global__ void __launch_bounds__(512) read_l2(const uint4* x, std::size_t n, int passes, unsigned shift, uint4* sink) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  uint4 mixed = make_uint4(0, 0, 0, 0);
+  for (int pass = 0; pass < passes; ++pass) {
+    const unsigned block = (blockIdx.x + static_cast<unsigned>(pass) * shift) % gridDim.x;
+    for (std::size_t v = std::size_t{block} * blockDim.x + threadIdx.x; v < n; v += stride * kVecs) {
+      uint4 a[kVecs];
+#pragma unroll
+      for (int i = 0; i < kVecs; ++i) a[i] = v + i * stride < n ? __ldcg(x + v + i * stride) : mixed;
+#pragma unroll
+      for (int i = 0; i < kVecs; ++i) {
+        mixed.x ^= a[i].x;
+        mixed.y += a[i].y;
+        mixed.z ^= a[i].z;
+        mixed.w += a[i].w;
+      }
+    }
+  }
+  consume(mixed, sink);
+}
+
 /// Bits that no pattern of DRAM or of data compression can favour.
 static __global__ void fill_random(uint4* x, std::size_t n, unsigned seed) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;

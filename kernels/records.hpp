@@ -27,19 +27,13 @@ struct Check {
   std::string fault;              ///< empty: passed
 };
 
-/// Where and when.
+/// Where and when. 0: not known.
 struct Session {
-  std::string gpu, driver, runtime, date;
+  std::string gpu;  ///< as the driver names the card
+  std::string compute_capability, driver, runtime, date;
   int sms = 0;
-  double l2_bytes = 0, memory_clock_MHz = 0, power_limit_W = 0, seconds = 0;
+  double l2_bytes = 0, memory_bytes = 0, memory_clock_MHz = 0, power_limit_W = 0, seconds = 0;
+  double cool_C = 0, warm_C = 0;  ///< the chip before and after
 };
-
-/// The record of that name with the largest (sign 1) or smallest (sign -1) median, or nothing.
-const Record* best(const std::vector<Record>& records, const std::string& name, int sign);
-
-/// Writes machine.json, machine.csv and checks.csv under `folder`, which exists. Throws BadInput when a file cannot be
-/// written.
-void write_results(const std::string& folder, const Session& session, const std::vector<Check>& checks,
-                   const std::vector<Record>& records);
 
 }  // namespace plumbline

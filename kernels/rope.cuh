@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(kRopeThreads)
   const bool exists = item < s.items;
   uint4 p{}, q{};
   if (kVectors && exists) {
-    p = load_once(low);
-    q = load_once(low + s.half);
+    p = load_vector(low);
+    q = load_vector(low + s.half);
   }
   const std::uint32_t first_token = s.per_token.quotient(first);
   const auto last = static_cast<std::uint32_t>(min(s.items, std::int64_t{first} + kRopeThreads) - 1);
@@ -89,8 +89,8 @@ __global__ void __launch_bounds__(kRopeThreads)
       b[j] = b[j] * by.x + a[j] * by.y;
       a[j] = rotated;
     }
-    store_once(out, pack(a));
-    store_once(out + s.half, pack(b));
+    store_vector(out, pack(a));
+    store_vector(out + s.half, pack(b));
   } else {
     const float a = __bfloat162float(*low), b = __bfloat162float(low[s.half]);
     const float2 by = turned ? *turn : make_float2(1, 0);

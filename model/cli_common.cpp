@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "arch/calibration.hpp"
 #include "arch/format.hpp"
 #include "model/report_sink.hpp"
 
@@ -68,6 +69,8 @@ void add_machine_flags(CLI::App& app, MachineFlags& flags) {
               }
             });
   add_choice(app, "--data", kDataPatternWords, flags.data, "what operands hold: power depends on the bits that change");
+  app.add_option("--calibration", flags.calibration_file, "scalars that 'validate' measured or fitted [the GPU's own]")
+      ->type_name("FILE.json");
 }
 
 void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> formats) {
@@ -90,8 +93,11 @@ void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> for
 }
 
 std::shared_ptr<const Machine> open_machine(const MachineFlags& flags) {
-  return make_machine(load_gpu(flags.gpu, flags.overrides),
-                      MachineOptions{flags.kernels, flags.clock, flags.power_cap, flags.data});
+  const Gpu gpu = load_gpu(flags.gpu, flags.overrides);
+  const MachineOptions options{flags.kernels, flags.clock, flags.power_cap, flags.data};
+  // Without a file the engine decides where the scalars come from (the ideal kernel set needs none).
+  return flags.calibration_file.empty() ? make_machine(gpu, options)
+                                        : make_machine(gpu, calibration_for(gpu, flags.calibration_file), options);
 }
 
 void deliver(const OutputFlags& flags, std::string_view text) {

@@ -50,6 +50,7 @@ struct MachineFlags {
   ClockMode clock = ClockMode::burst;
   std::optional<Watts> power_cap;
   DataPattern data = DataPattern::normal;
+  std::string calibration_file;  ///< empty: the GPU's own, or its family's
 };
 
 struct OutputFlags {
@@ -59,7 +60,7 @@ struct OutputFlags {
 
 void add_gpu_flags(CLI::App& app, MachineFlags& flags);  ///< --gpu (required) and --set
 void add_set_flag(CLI::App& app, MachineFlags& flags);
-void add_machine_flags(CLI::App& app, MachineFlags& flags);  ///< the same, and --kernels, --clock, --power-cap, --data
+void add_machine_flags(CLI::App& app, MachineFlags& flags);  ///< the same, and what machine options there are
 void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> formats);
 
 /// The GPU under its calibration. Refuses --power-cap and --data for one whose energies are not on file.

@@ -45,6 +45,7 @@ struct Demand {
   double serial_clk = 0;  ///< clocks in which the CTA's own tensor work stands still while its loads run on (epilogue)
   // per launch
   Bytes dram_read, dram_write;  ///< after L2 filtering
+  bool late_writes = false;     ///< what is written stays in L2 while the next launch starts, and leaves it then
   Bytes in_flight;              ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
   Bytes link;
   Seconds chain;  ///< dependent latencies that nothing hides

@@ -51,8 +51,13 @@ FamilyScalars read_family(const Machine& m, const std::string& name) {
   f.exposed = section.number_or("exposed", 0);
   f.per_cta = section.seconds_or_zero("per_cta_s");
   f.step = section.seconds_or_zero("step_s");
-  f.translation = section.seconds_or_zero("translation_s");
+  f.step_clk = section.number_or("step_clk", 0);
+  f.start_clk = section.number_or("start_clk", 0);
+  f.merge_clk = section.number_or("merge_clk", 0);
   f.in_flight = section.number_or("in_flight_B", 0) * units::B;
+  f.sm_in_flight = section.number_or("sm_in_flight_B", 0) * units::B;
+  f.handover = section.number_or("handover_fraction", 0);
+  f.counter = section.seconds_or_zero("counter_s");
   f.tensor_burst = section.number_or("tensor_burst_fraction", m.tensor_fraction);
   f.tensor_steady = section.number_or("tensor_steady_fraction", m.tensor_steady_fraction);
   f.droop = section.number_or("clock_droop_fraction", 0);
@@ -140,6 +145,7 @@ void read_families(Machine& m) {
   m.rowwise = read("rowwise");
   m.reduce = read("reduce");
   m.combine = read("combine");
+  m.prepare = read("attention_prepare");
   if (!own) return;
   read_own_families(m);
   for (const auto* family : {&m.own.gemm, &m.own.prefill, &m.own.decode}) {
@@ -216,7 +222,8 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   m.clock = gpu.boost_clock;
   m.sm_count = static_cast<double>(gpu.sm_count);
   m.assumptions = gpu.assumptions;
-  m.provenance = calibration.inherited ? Provenance::inherited : Provenance::calibrated;
+  const bool own_families = calibration.families_of.empty() || calibration.families_of == gpu.name;
+  m.provenance = calibration.inherited || !own_families ? Provenance::inherited : Provenance::calibrated;
   if (m.kernels == KernelSet::ideal) {
     if (options.power_cap) throw NotModelled("--power-cap: ideal kernels have no power");
     m.provenance = Provenance::datasheet;
@@ -229,6 +236,9 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   if (calibration.inherited) {
     m.assumptions.push_back("no calibration of " + gpu.name + ": fractions of peak taken over from " + calibration.gpu +
                             ", bands widened");
+  } else if (!own_families) {
+    m.assumptions.push_back("kernels of " + gpu.name + " not measured: their scalars taken over from " +
+                            calibration.families_of + ", bands widened");
   }
   m.assumptions.push_back(clock_assumption(m));
   return machine;

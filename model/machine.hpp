@@ -37,9 +37,19 @@ struct FamilyScalars {
   double exposed = 0;
   Seconds per_cta;  ///< prologue and epilogue latency of one CTA
   Seconds step;     ///< dependency chain of one main-loop step of one CTA
-  /// Most that a launch loses to address translation when its reads are scattered over a large pool (paged KV cache).
-  Seconds translation;
+  /// SM clocks, for what is a chain of instructions and of answers from L2, so that it goes with the SMs from card to
+  /// card. `step_clk`: of one main-loop step, beside the work that is counted (prefill: barriers and reductions over a
+  /// row, which nothing hides; decode: the loads of 64 keys). `start_clk`: a CTA's way to its first data and from its
+  /// last, while other CTAs use memory. `merge_clk`: the last CTA of a head merging the others' results (decode).
+  double step_clk = 0, start_clk = 0, merge_clk = 0;
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
+  /// What one SM has outstanding to L2 and DRAM together, however deep its ring; 0: no such limit is known.
+  Bytes sm_in_flight;
+  /// Share of `exposed` that every tile of a persistent kernel pays, not only the last: accumulators leave the
+  /// registers.
+  double handover = 0;
+  Seconds
+      counter;  ///< a launch before kernels whose CTAs take tiles from a counter: it is cleared (see gemm_library.cpp)
   /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.
   double tensor_burst = 1, tensor_steady = 1;
@@ -84,6 +94,8 @@ class Machine {
   Bandwidth dram_read, dram_write;   ///< what reads alone and writes alone reach
   double dram_mix_loss = 0;          ///< turnaround: share of bandwidth lost at an even mix
   Seconds dram_latency, l2_latency;  ///< loaded
+  /// Over both halves of a divided L2: the far one takes 265 ns where the near one takes 142 (own probe on an H200).
+  Seconds l2_mean_latency() const { return (gpu.l2.partitions > 1 ? 0.5 * (1 + 265.0 / 142.0) : 1.0) * l2_latency; }
   Bandwidth l2, l2_per_sm;
   Bytes l2_capacity;  ///< what data shared by all SMs can really hold
   Bytes l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (modeling notes, section 3)
@@ -99,7 +111,8 @@ class Machine {
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
   FamilyScalars reduce;   ///< the second launch of a split-K GEMM
-  FamilyScalars combine;  ///< the merge of split-KV attention
+  FamilyScalars prepare;  ///< the pass before prefill attention: rotation and cache append
+  FamilyScalars combine;  ///< the merge of split-KV attention, where it is a launch of its own
   OwnFamilies own;        ///< take the place of the above for shapes that have a kernel of ours
 };
 

@@ -89,7 +89,7 @@ Life chain_life(const Rowwise& s) {
   Life l;
   l.holds = true;
   l.plan.threads = chain_threads(h.lanes);
-  l.plan.ctas = chain_ctas(s.rows, h.lanes, forward ? chain_rows_each(s.rows, h.lanes) : 1);
+  l.plan.ctas = chain_ctas(s.rows, h.lanes, chain_rows_each(forward, s.rows, h.lanes));
   const std::int64_t registers = h.groups > 2 ? 80 : forward ? 64 : 50;
   constexpr std::int64_t kRegisters = 65536;
   l.plan.ctas_per_sm = std::max<std::int64_t>(1, kRegisters / (registers * l.plan.threads));

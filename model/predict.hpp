@@ -92,11 +92,20 @@ struct OpPrediction {
   Intensity intensity() const { return flops / dram_bytes(); }
 };
 
+/// Shares of a dense GEMM's operands that L2 holds when it starts, and of its result that need not leave L2.
+struct Resident {
+  double inputs = 0, weights = 0, output = 0;
+};
+
 /// Circumstances of one execution.
 struct PredictOptions {
   /// Every operand was touched just before, as when one execution is repeated on the same buffers: if all of them fit
   /// in L2 together, nothing crosses the DRAM interface. The plan stays that of cold operands.
   bool warm = false;
+  /// As it was cut when it was measured: priced in place of the cheapest plan where our own menu has it. Not owned.
+  const GemmPlan* gemm_plan = nullptr;
+  const AttentionPlan* attention_plan = nullptr;
+  Resident resident{};  ///< where not everything is; of library GEMM only
 };
 
 /// Throws NotModelled for an operator that has no planner yet (collectives between GPUs), BadInput for a dtype that the

@@ -1,6 +1,7 @@
 // One operator on one machine: the visitor that picks a planner, the shared pricing of its launches, and the band.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "arch/error.hpp"
 #include "arch/peaks.hpp"
@@ -16,11 +17,28 @@
 namespace plumbline {
 namespace {
 
+/// What is left of a library GEMM's traffic, and of its waits for memory.
+Demand with_resident(const Demand& cold, const GemmTask& t, const Machine& m, const Resident& r) {
+  Demand d = cold;
+  const Bytes inputs = t.batch * t.m * t.k * t.input_bytes * units::B;
+  const Bytes weights = t.batch * t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read * units::B;
+  d.dram_read = r.inputs >= 1 && r.weights >= 1
+                    ? Bytes{}
+                    : std::max(Bytes{}, cold.dram_read - r.inputs * inputs - r.weights * weights);
+  d.dram_write = (1 - r.output) * cold.dram_write;
+  const double latency = m.l2_mean_latency() / m.dram_latency;
+  d.step_latency = cold.step_latency * (cold.plan.persistent ? 1 : 1 - r.weights * (1 - latency));
+  const Seconds first = cold.plan.persistent ? 2.0 * m.gpu.memory.latency : Seconds{};
+  d.chain = cold.chain - r.weights * (1 - m.l2_mean_latency() / m.gpu.memory.latency) * first;
+  return d;
+}
+
 /// Fills an OpPrediction launch by launch.
 class Pricer {
  public:
-  Pricer(const Machine& machine, const Op& op, const Work& work, Warmth warmth, OpPrediction& out)
-      : m_(machine), op_(op), work_(work), warmth_(warmth), out_(out) {}
+  Pricer(const Machine& machine, const Op& op, const Work& work, Warmth warmth, const PredictOptions& options,
+         OpPrediction& out)
+      : m_(machine), op_(op), work_(work), warmth_(warmth), options_(options), out_(out) {}
 
   void operator()(const Gemm& s) {
     const GemmTask task = gemm_task(s, m_);
@@ -34,7 +52,7 @@ class Pricer {
   }
   void operator()(const AttentionDecode& s) {
     require_tensor_path(s.dtype);
-    attention(plan_decode(s, m_), "split-KV attention");
+    attention(plan_decode(s, m_, options_.attention_plan), "split-KV attention");
   }
   void operator()(const MlaDecode& s) {
     require_tensor_path(s.dtype);
@@ -90,16 +108,25 @@ class Pricer {
 
   void gemm(const GemmTask& task, const FamilyScalars& family, const char* kernel) {
     family_ = &family;
-    const GemmChoice& choice = plan_gemm(task, m_, family);
+    std::optional<GemmChoice> as_cut;
+    if (options_.gemm_plan) as_cut = price_own_plan(task, *options_.gemm_plan, m_);
+    const GemmChoice& choice = as_cut ? *as_cut : plan_gemm(task, m_, family);
     out_.gemm_plan = choice.plan;
+    if (!task.own) return library_gemm(task, choice, family, kernel);
     launch_warm(kernel, choice.main, family, m_.l2_latency / m_.dram_latency);
+    if (choice.reduces) launch_warm("split-K reduce", choice.reduce, reduce_family(task, m_));
+  }
+
+  void library_gemm(const GemmTask& task, const GemmChoice& choice, const FamilyScalars& family, const char* kernel) {
+    const bool all = warmth_ == Warmth::everything && work_.bytes() <= m_.l2_kept;
+    launch(kernel, with_resident(choice.main, task, m_, all ? Resident{1, 1, 1} : options_.resident), family);
     if (choice.reduces) launch_warm("split-K reduce", choice.reduce, reduce_family(task, m_));
   }
 
   void attention(const AttentionChoice& choice, const char* kernel) {
     family_ = choice.family;
     out_.attention_plan = choice.plan;
-    if (choice.prepares) launch_warm("rotate and append", choice.prepare, m_.rowwise);
+    if (choice.prepares) launch_warm("rotate and append", choice.prepare, m_.prepare);
     launch_warm(kernel, choice.main, *choice.family);
     if (choice.combines) launch_warm("combine", choice.combine, *choice.combine_family);
   }
@@ -113,6 +140,7 @@ class Pricer {
   const Op& op_;
   const Work& work_;
   Warmth warmth_;
+  const PredictOptions& options_;
   OpPrediction& out_;
   const FamilyScalars* family_ = nullptr;  // of the main launch
 };
@@ -192,7 +220,7 @@ Seconds roofline(const Op& op, const Gpu& gpu) {
   return time;
 }
 
-void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out) {
+void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out, const PredictOptions& options) {
   const Work w = work(op);
   out.time = Seconds{};
   out.dram_read = out.dram_write = Bytes{};
@@ -209,7 +237,7 @@ void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out
   out.chip_energy = out.memory_energy = Joules{};
   out.band_rows = 0;
   if (m.kernels == KernelSet::ideal) return price_ideal(op, w, m, out);
-  Pricer pricer(m, op, w, warmth, out);
+  Pricer pricer(m, op, w, warmth, options, out);
   std::visit(pricer, op);
   out.family = pricer.family().name;
   if (pricer.family().borrowed) out.provenance = Provenance::inherited;
@@ -227,7 +255,7 @@ void conclude(OpPrediction& out) {
 }
 
 void predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options) {
-  predict_op(op, machine, options.warm ? Warmth::everything : Warmth::cold, out);
+  predict_op(op, machine, options.warm ? Warmth::everything : Warmth::cold, out, options);
   if (!machine.power || machine.clock_mode == ClockMode::burst || machine.kernels == KernelSet::ideal) return;
   settle(out, machine);
   conclude(out);

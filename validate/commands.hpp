@@ -14,6 +14,7 @@
 #include "validate/fit_calibration.hpp"
 #include "validate/measurement.hpp"
 #include "validate/measurer.hpp"
+#include "validate/probe_run.hpp"
 #include "validate/step.hpp"
 
 namespace plumbline {
@@ -34,6 +35,7 @@ struct ValidateRequest {
   std::vector<std::string> studies;  ///< files; empty: train and heldout of the data folder, or quick
   bool quick = false, kernels_table = false;
   bool alone = false;                                     ///< card: no library kernels beside our own
+  std::string probes_file;                                ///< --calibrate: where to write what the probes found
   std::string repeat_file;                                ///< --replay: another recording of the same cases
   std::vector<StepCase> steps;                            ///< card: whole steps instead of operators
   bool check_steps = false;                               ///< card: hold them against references instead of timing them
@@ -69,6 +71,13 @@ ExitCode run_steps(const ValidateRequest& request, const MakeStepMeasurer& make,
                    std::ostream& messages);
 /// The same comparison from a recording of steps.
 ExitCode run_step_replay(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
+/// Probes the card, or takes the recorded probes in `files`, and writes a calibration to `out_file` or `out`.
+ExitCode run_calibrate(const ValidateRequest& request, const RunProbes& probe, std::ostream& out,
+                       std::ostream& messages);
+
+/// An hour of measuring must not end with a folder that is not there: throws BadInput unless `file` is "" or can be
+/// written.
+void need_writable(const std::string& file);
 
 /// "html" and the other formats of a comparison of recorded or measured cases.
 struct CaseReport;

@@ -80,16 +80,6 @@ std::vector<StudyCase> study_cases(const ValidateRequest& request) {
   return cases_of_ops(std::move(cases), request.ops);
 }
 
-/// An hour of measuring must not end with a folder that is not there.
-void need_writable(const std::string& file) {
-  if (file.empty()) return;
-  const std::string beside = file + ".partial-" + std::to_string(::getpid());
-  const bool opened = std::ofstream(beside).is_open();
-  std::error_code ignored;
-  std::filesystem::remove(beside, ignored);
-  if (!opened) throw BadInput(file + ": cannot be opened for writing");
-}
-
 void need_measured_set(KernelSet kernels) {
   if (kernels == KernelSet::ideal) {
     throw BadInput("--kernels ideal: nothing is measured of ideal kernels; expected own or library");
@@ -158,6 +148,15 @@ ExitCode run_repeat(const ValidateRequest& request, const Recording& first, std:
 }
 
 }  // namespace
+
+void need_writable(const std::string& file) {
+  if (file.empty()) return;
+  const std::string beside = file + ".partial-" + std::to_string(::getpid());
+  const bool opened = std::ofstream(beside).is_open();
+  std::error_code ignored;
+  std::filesystem::remove(beside, ignored);
+  if (!opened) throw BadInput(file + ": cannot be opened for writing");
+}
 
 std::string text_in(const CaseReport& report, const std::string& format) {
   if (format == "json") return json_report(report);

@@ -4,6 +4,7 @@
 #include "arch/files.hpp"
 #include "validate/commands.hpp"
 #include "validate/fit_power.hpp"
+#include "validate/power_counts.hpp"
 #include "validate/pricing.hpp"
 
 namespace plumbline {
@@ -46,7 +47,12 @@ ExitCode run_power_table(const ValidateRequest& request, std::ostream& out) {
   PowerTableOptions options;
   options.least_power = request.least_cap_percent / 100;
   options.most_power = request.most_cap_percent / 100;
-  out << power_table(gpu, calibration_for(gpu, request.calibration_file), rows_asked(request, gpu), options);
+  const Calibration calibration = calibration_for(gpu, request.calibration_file);
+  const std::vector<PowerRow> rows = rows_asked(request, gpu);
+  if (!request.rows_file.empty()) {
+    write_text_file(request.rows_file, power_rows_csv(gpu, calibration, rows, options));
+  }
+  out << power_table(gpu, calibration, rows, options);
   return ExitCode::done;
 }
 

@@ -1,25 +1,23 @@
-// probe: checks our kernels on this GPU, then measures the machine scalars. Changes no setting of the card.
+// probe: checks our kernels on this GPU against references in fp64. Changes no setting of the card.
 //
-//   probe FOLDER [--check] [--seed N] [--shapes N]    --check: only the checks, which need no folder; --shapes: random
-//                                                     shapes of each kernel (200)
+//   probe [--check] [FILE.csv] [--seed N] [--shapes N]    --shapes: random shapes of each kernel (200); --check, the
+//   only
+//                                                         thing it does, may be said
 //
-// Operators are timed by the `validate` command.
-#include <cuda_runtime_api.h>
-#include <sys/stat.h>
+// Operators are timed, and the card's scalars measured, by the `validate` command.
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <ctime>
 #include <random>
+#include <sstream>
 #include <string>
 
+#include "arch/error.hpp"
+#include "arch/files.hpp"
 #include "kernels/cases.hpp"
-#include "kernels/measure.cuh"
-#include "kernels/probes.hpp"
-#include "validate/nvml_board.hpp"
+#include "validate/cuda_card.hpp"
 
 namespace {
 
@@ -27,8 +25,7 @@ using namespace plumbline;
 using Clock = std::chrono::steady_clock;
 
 struct Arguments {
-  std::string folder;
-  bool check_only = false;
+  std::string file;
   unsigned seed = std::random_device{}();
   int shapes = 200;
 };
@@ -48,9 +45,8 @@ Arguments parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const char* next = i + 1 < argc ? argv[i + 1] : nullptr;
-    if (word == "--check") {
-      a.check_only = true;
-    } else if (word == "--seed") {
+    if (word == "--check") continue;
+    if (word == "--seed") {
       a.seed = number("--seed", next);
       ++i;
     } else if (word == "--shapes") {
@@ -60,41 +56,10 @@ Arguments parse(int argc, char** argv) {
     } else if (word.rfind("--", 0) == 0) {
       throw BadInput(word + ": expected --check, --seed or --shapes");
     } else {
-      a.folder = word;
+      a.file = word;
     }
   }
-  if (a.folder.empty() && !a.check_only) throw BadInput("usage: probe FOLDER [--check] [--seed N] [--shapes N]");
   return a;
-}
-
-std::string version_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-std::string pci_bus_id() {
-  char text[32] = {};
-  PLUMBLINE_CUDA_CHECK(cudaDeviceGetPCIBusId(text, sizeof text, 0));
-  return text;
-}
-
-Session describe(const Board& board) {
-  cudaDeviceProp p{};
-  PLUMBLINE_CUDA_CHECK(cudaGetDeviceProperties(&p, 0));
-  if (p.major != 9) throw DeviceError(std::string(p.name) + ": our kernels are built for compute capability 9.0");
-  Session s;
-  s.gpu = p.name;
-  s.sms = p.multiProcessorCount;
-  s.l2_bytes = p.l2CacheSize;
-  int runtime = 0;
-  PLUMBLINE_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
-  s.runtime = "CUDA " + version_text(runtime);
-  s.driver = board.driver();
-  s.power_limit_W = board.power_limit().value_or(Watts()).in(units::W);
-  const std::time_t now = std::time(nullptr);
-  char date[32] = {};
-  std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
-  s.date = date;
-  return s;
 }
 
 int failed_of(const std::vector<Check>& checks) {
@@ -112,19 +77,22 @@ int failures(const std::vector<Check>& checks) {
   return failed;
 }
 
-void append(std::vector<Record>& all, const std::vector<Record>& more, const char* what, Clock::time_point start) {
-  all.insert(all.end(), more.begin(), more.end());
-  const double at = std::chrono::duration<double>(Clock::now() - start).count();
-  std::fprintf(stderr, "%6.1f s  %s: %zu records\n", at, what, more.size());
+void write_checks(const std::string& path, const std::vector<Check>& checks) {
+  std::ostringstream text;
+  text << "op,shape,error,allowed,fault\n";
+  for (const Check& c : checks) {
+    text << c.op << "," << c.shape << "," << c.error << "," << c.allowed << "," << c.fault << "\n";
+  }
+  write_text_file(path, text.str());
 }
 
 int run(const Arguments& a) {
   const auto start = Clock::now();
-  int devices = 0;
-  PLUMBLINE_CUDA_CHECK(cudaGetDeviceCount(&devices));
-  PLUMBLINE_CUDA_CHECK(cudaSetDevice(0));
-  const Board board(pci_bus_id());
-  Session session = describe(board);
+  const Board board(select_card());
+  const Session session = card_session(board);
+  if (session.compute_capability != "9.0") {
+    throw DeviceError(session.gpu + ": our kernels are built for compute capability 9.0");
+  }
   std::fprintf(stderr, "%s, driver %s, %s, seed %u\n", session.gpu.c_str(), session.driver.c_str(),
                session.runtime.c_str(), a.seed);
   const std::vector<Check> checks =
@@ -134,23 +102,8 @@ int run(const Arguments& a) {
       });
   const int failed = failures(checks);
   std::fprintf(stderr, "%zu checks, %d failed\n", checks.size(), failed);
-  if (a.check_only || failed > 0) {
-    if (!a.folder.empty()) write_results(a.folder, session, checks, {});
-    return static_cast<int>(failed > 0 ? ExitCode::answered_no : ExitCode::done);
-  }
-  std::vector<Record> records;
-  append(records, probe_dram(), "DRAM bandwidth", start);  // first: it brings the clocks up too
-  session.memory_clock_MHz = board.memory_clock().value_or(Hertz()).in(units::MHz);
-  append(records, probe_latency(), "latency", start);
-  append(records, probe_loaded_latency(), "latency under load", start);
-  append(records, probe_l2(), "L2 bandwidth", start);
-  append(records, probe_launches(), "launches", start);
-  append(records, probe_barrier(), "grid barrier", start);
-  append(records, probe_instructions(), "instruction rates", start);
-  append(records, probe_epilogue(), "epilogue", start);
-  session.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  write_results(a.folder, session, checks, records);
-  return 0;
+  if (!a.file.empty()) write_checks(a.file, checks);
+  return static_cast<int>(failed > 0 ? ExitCode::answered_no : ExitCode::done);
 }
 
 }  // namespace
@@ -158,9 +111,6 @@ int run(const Arguments& a) {
 int main(int argc, char** argv) {
   try {
     const Arguments arguments = parse(argc, argv);
-    if (!arguments.folder.empty() && mkdir(arguments.folder.c_str(), 0777) != 0 && errno != EEXIST) {
-      throw BadInput(arguments.folder + ": cannot make the folder: " + std::strerror(errno));
-    }
     return run(arguments);
   } catch (const Error& e) {
     std::fprintf(stderr, "probe: %s\n", e.what());

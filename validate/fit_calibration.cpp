@@ -132,15 +132,16 @@ class EnginePredictor {
     in_parts(which.size(), options_.threads, [&](std::size_t first, std::size_t last) {
       const auto scratch = std::make_unique<OpPrediction>();
       for (std::size_t i = first; i < last; ++i) {
-        predicted_s[i] = seconds(rows_[which[i]].op, *machines.at(clocks_[which[i]]), *scratch);
+        predicted_s[i] = seconds(rows_[which[i]], *machines.at(clocks_[which[i]]), *scratch);
       }
     });
   }
 
  private:
-  static double seconds(const Op& op, const Machine& machine, OpPrediction& scratch) {
+  static double seconds(const Measurement& row, const Machine& machine, OpPrediction& scratch) {
     try {
-      predict(op, machine, scratch);
+      if (row.protocol.known) return predict_as_timed(row.op, row.protocol, machine, scratch).in(units::s);
+      predict(row.op, machine, scratch, {.warm = row.warm});
       return scratch.time.in(units::s);
     } catch (const Error&) {
       return std::numeric_limits<double>::quiet_NaN();

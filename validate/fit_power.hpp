@@ -6,6 +6,7 @@
 // error of a predicted time gets into an energy.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,6 +63,10 @@ struct PowerTableOptions {
 };
 std::string power_table(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
                         const PowerTableOptions& options);
+/// `visit(row, prediction of a free run)` for the steady rows that count and can be priced.
+void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                     const PowerTableOptions& options,
+                     const std::function<void(const PowerRow&, const OpPrediction&)>& visit);
 /// Of all those rows together.
 struct PowerErrors {
   long rows = 0;

@@ -11,6 +11,7 @@
 #include "arch/units.hpp"
 #include "model/predict.hpp"
 #include "ops/shapes.hpp"
+#include "validate/protocol.hpp"
 
 namespace plumbline {
 
@@ -22,7 +23,9 @@ struct Measurement {
   std::optional<ClockMode> clock;  ///< how the row was timed, where the file says so
   bool warm = false;               ///< L2 held the operands
   DataPattern data = DataPattern::normal;
+  Protocol protocol;  ///< how the source timed it, where that is on file
   std::string gpu, stack, kernel, scope, id;
+  std::string plan;   ///< how our own kernel cut the shape (ops/plan_text.hpp), where a recording says so
   std::string place;  ///< "file.csv:17"
 };
 

@@ -116,10 +116,13 @@ std::vector<PowerRow> read_power_rows(const std::vector<std::string>& files, Ker
 
 namespace {
 
-/// `visit(row, prediction)` for the steady rows that count and can be priced.
-template <class Visit>
+double middle(const std::vector<double>& errors) { return errors.empty() ? 0 : median(errors); }
+
+}  // namespace
+
 void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
-                     const PowerTableOptions& options, Visit visit) {
+                     const PowerTableOptions& options,
+                     const std::function<void(const PowerRow&, const OpPrediction&)>& visit) {
   using Key = std::pair<KernelSet, DataPattern>;
   std::map<Key, std::shared_ptr<const Machine>> machines;
   const auto prediction = std::make_unique<OpPrediction>();
@@ -139,10 +142,6 @@ void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::
     visit(row, *prediction);
   }
 }
-
-double middle(const std::vector<double>& errors) { return errors.empty() ? 0 : median(errors); }
-
-}  // namespace
 
 std::string power_table(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
                         const PowerTableOptions& options) {

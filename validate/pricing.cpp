@@ -9,6 +9,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "ops/op_text.hpp"
+#include "ops/plan_text.hpp"
 #include "validate/parallel.hpp"
 
 namespace plumbline {
@@ -64,15 +65,25 @@ void price_row(const Measurement& row, const Machine& machine, OpPrediction& scr
   out.measured = row.time;
   out.measured_power = row.power;
   try {
-    predict(row.op, machine, scratch, {.warm = row.warm});
+    if (row.protocol.known) {
+      out.predicted = predict_as_timed(row.op, row.protocol, machine, scratch);
+    } else {
+      // what was measured is priced: since then the planner may have come to choose otherwise
+      const auto gemm_plan = parse_gemm_plan(row.plan);
+      const auto attention_plan = parse_attention_plan(row.plan);
+      predict(row.op, machine, scratch,
+              {.warm = row.warm,
+               .gemm_plan = gemm_plan ? &*gemm_plan : nullptr,
+               .attention_plan = attention_plan ? &*attention_plan : nullptr});
+    }
     out.roofline = roofline(row.op, gpu(machine));
   } catch (const Error& error) {
     out.error = error.what();
     return;
   }
-  out.predicted = scratch.time;
-  out.low = scratch.low;
-  out.high = scratch.high;
+  if (!row.protocol.known) out.predicted = scratch.time;
+  out.low = out.predicted * (scratch.low / scratch.time);
+  out.high = out.predicted * (scratch.high / scratch.time);
   out.predicted_power = scratch.power;
   out.limiter = name(scratch.limiter);
   out.provenance = name(scratch.provenance);
@@ -82,13 +93,6 @@ void price_row(const Measurement& row, const Machine& machine, OpPrediction& scr
 
 ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked) {
   return asked ? *asked : row.clock.value_or(ClockMode::burst);
-}
-
-Calibration calibration_for(const Gpu& gpu, const std::string& file) {
-  if (file.empty()) return load_calibration(gpu.name, gpu.calibration);
-  Calibration calibration = parse_calibration(read_text_file(file), file);
-  calibration.inherited = calibration.gpu != gpu.name;
-  return calibration;
 }
 
 std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const std::string& gpu, long& left_out) {

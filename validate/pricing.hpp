@@ -26,9 +26,6 @@ struct PricingOptions {
 /// The clock a row is priced at: what is asked for, else its own, else burst (the contract's default for operators).
 ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked);
 
-/// The GPU's calibration, or that of `file` if it is not empty.
-Calibration calibration_for(const Gpu& gpu, const std::string& file);
-
 /// The rows of `measured` that belong to `gpu` when one is named: rows without a `gpu` column always, others when the
 /// column names the same descriptor. A `gpu` that is a file takes every row. `left_out` counts the others.
 std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const std::string& gpu, long& left_out);

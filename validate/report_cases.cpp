@@ -34,6 +34,7 @@ Measurement row_of(const CaseMeasurement& c, const std::string& gpu) {
   row.warm = c.what.cache == CacheState::warm;
   row.gpu = gpu;
   row.kernel = c.kernel;
+  if (c.kernels == KernelSet::own) row.plan = c.plan;
   row.place = c.what.place;
   return row;
 }

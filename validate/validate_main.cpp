@@ -12,6 +12,7 @@
 #include "arch/files.hpp"
 #include "validate/commands.hpp"
 #include "validate/cuda_measurer.hpp"
+#include "validate/cuda_prober.hpp"
 #include "validate/cuda_step.hpp"
 
 namespace {
@@ -33,8 +34,13 @@ void add_inputs(CLI::App& app, Flags& flags) {
   auto* against =
       app.add_option("--against", flags.against, "compare with measured rows (CSV: op,dtype,shape,measured_us)");
   auto* fit = app.add_option("--fit", flags.fit, "fit calibration scalars to measured training rows");
-  auto* replay = app.add_option("--replay", flags.replay, "compare with a recording that --out wrote");
-  auto* calibrate = app.add_flag("--calibrate", flags.calibrate, "measure the card's scalars (needs a device)");
+  auto* replay =
+      app.add_option("--replay", flags.replay,
+                     "compare with a recording that --out wrote; --calibrate: with probes that --probes wrote");
+  auto* calibrate = app.add_flag("--calibrate", flags.calibrate,
+                                 "measure the card's scalars, some 90 s, and write a calibration (--out, else stdout)");
+  app.add_option("--probes", flags.request.probes_file, "--calibrate: write what the probes found too (JSON)")
+      ->needs(calibrate);
   auto* fit_power = app.add_option("--fit-power", flags.fit_power,
                                    "fit energies, voltage and data factors to steady rows (recordings, CSV)");
   auto* power_table = app.add_option("--power-table", flags.power_table,
@@ -54,7 +60,6 @@ void add_inputs(CLI::App& app, Flags& flags) {
   app.add_option("--most-cap", flags.request.most_cap_percent, "--power-table: rows up to this percentage of the cap");
   against->excludes(fit)->excludes(replay)->excludes(calibrate);
   fit->excludes(replay)->excludes(calibrate);
-  replay->excludes(calibrate);
   app.add_option("--gpu", flags.request.gpu, "GPU name or descriptor file (default: the rows' own gpu column)");
   app.add_option("--set", flags.sets, "override a descriptor number: PATH=VALUE")->allow_extra_args(false);
   app.add_option("--kernels", flags.kernels, "own, library or ideal")
@@ -78,9 +83,9 @@ void add_outputs(CLI::App& app, Flags& flags) {
   app.add_option("--out", flags.request.out_file,
                  "live: write the measurements (JSON, for --replay); else the report, --fit: the calibration");
   app.add_option("--report", flags.request.report_file, "write the report to a file instead of stdout");
-  app.add_option("--rows", flags.request.rows_file,
-                 "--against: write every row with its prediction to a CSV (else: --format csv --report FILE)")
-      ->needs("--against");
+  app.add_option(
+      "--rows", flags.request.rows_file,
+      "--against, --power-table: write every row with its prediction to a CSV (else: --format csv --report FILE)");
   app.add_option("--fail-over", flags.request.fail_over_percent,
                  "exit 1 when the median error of an op class is above PERCENT");
   app.add_option("--family", flags.request.family, "--fit: kernel family, such as gemm");
@@ -180,10 +185,17 @@ void read_texts(Flags& flags) {
 
 ExitCode run(Flags& flags, bool accuracy) {
   read_texts(flags);
-  read_step(flags);
+  if (!flags.request.rows_file.empty() && flags.against.empty() && flags.power_table.empty()) {
+    throw BadInput("--rows: expected --against or --power-table, whose rows it writes");
+  }
   if (accuracy) {
     flags.request.files = {flags.accuracy};
     return run_accuracy(flags.request, std::cout, std::cerr);
+  }
+  read_step(flags);
+  if (flags.calibrate) {
+    if (!flags.replay.empty()) flags.request.files = {flags.replay};
+    return run_calibrate(flags.request, run_cuda_probes, std::cout, std::cerr);
   }
   if (!flags.replay.empty()) {
     flags.request.files = {flags.replay};
@@ -206,10 +218,9 @@ ExitCode run(Flags& flags, bool accuracy) {
     flags.request.files = flags.against;
     return run_against(flags.request, std::cout, std::cerr);
   }
-  if (flags.calibrate || flags.gpus > 1) {
+  if (flags.gpus > 1) {
     make_cuda_measurer();  // without a card that is what is wrong
-    throw NotModelled(flags.calibrate ? "--calibrate: not modelled yet; expected --fit on a recording's rows"
-                                      : "--gpus: collectives between GPUs are not measured yet; expected 1");
+    throw NotModelled("--gpus: collectives between GPUs are not measured yet; expected 1");
   }
   if (wants_steps(flags.request)) return run_steps(flags.request, make_cuda_step_measurer, std::cout, std::cerr);
   return run_live(flags.request, make_cuda_measurer, std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1);

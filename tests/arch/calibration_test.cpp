@@ -20,9 +20,9 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 constexpr const char* kText = R"({"schema": 1, "gpu": "h200_sxm",
-  "machine": {"dram_read_fraction": {"value": 0.93, "source": "bench"}, "launch_s": {"value": 2.4e-6, "source": "bench"}},
-  "families": {"library": {"gemm": {"p": {"value": 6.5, "source": "fit of 80 rows"}}},
-               "own": {"gemm": {"p": {"value": 4, "source": "fit"}}}},
+  "machine": {"dram_read_fraction": {"value": 0.93, "source": "bench"}, "gap_graph_s": {"value": 2.4e-6, "source": "bench"}},
+  "families": {"library": {"gemm": {"overlap": {"value": 6.5, "source": "fit of 80 rows"}}},
+               "own": {"gemm": {"overlap": {"value": 4, "source": "fit"}}}},
   "bands": {"library.gemm.large": {"low": -0.1, "high": 0.12, "rows": 120}}})";
 
 std::string refusal_of(const std::string& body) {
@@ -39,9 +39,9 @@ TEST(Calibration, ReadsScalarsFamiliesAndBands) {
   EXPECT_EQ(c.gpu, "h200_sxm");
   EXPECT_FALSE(c.inherited);
   EXPECT_DOUBLE_EQ(c.machine.at("dram_read_fraction").value, 0.93);
-  EXPECT_EQ(c.machine.at("launch_s").source, "bench");
-  EXPECT_DOUBLE_EQ(c.families.at("library.gemm").at("p").value, 6.5);
-  EXPECT_DOUBLE_EQ(c.families.at("own.gemm").at("p").value, 4);
+  EXPECT_EQ(c.machine.at("gap_graph_s").source, "bench");
+  EXPECT_DOUBLE_EQ(c.families.at("library.gemm").at("overlap").value, 6.5);
+  EXPECT_DOUBLE_EQ(c.families.at("own.gemm").at("overlap").value, 4);
   EXPECT_DOUBLE_EQ(c.bands.at("library.gemm.large").high, 0.12);
   EXPECT_EQ(c.bands.at("library.gemm.large").rows, 120);
 }
@@ -71,12 +71,12 @@ TEST(Calibration, WritesWhatItReads) {
   expect_same(parse_calibration(to_json(c), "again"), c);
 }
 
-RC_GTEST_PROP(Calibration, AnyValueSurvivesARoundTrip, (double value, double low, const std::string& family)) {
+RC_GTEST_PROP(Calibration, AnyValueSurvivesARoundTrip, (double value, double low, bool other)) {
   RC_PRE(std::isfinite(value) && std::isfinite(low));
   Calibration c;
   c.gpu = "x";
-  c.machine["some_ratio"] = {value, "a \"quoted\"\n source"};
-  c.families["own." + std::string("f") + std::to_string(family.size())]["p"] = {value, "s"};
+  c.machine["dram_loaded_latency_ratio"] = {std::abs(value), "a \"quoted\"\n source"};
+  c.families[other ? "own.gemm" : "library.rowwise"]["overlap"] = {value, "s"};
   c.bands["ideal.f.10us"] = {std::min(low, value), std::max(low, value), 7};
   expect_same(parse_calibration(to_json(c), "again"), c);
 }
@@ -84,19 +84,20 @@ RC_GTEST_PROP(Calibration, AnyValueSurvivesARoundTrip, (double value, double low
 TEST(Calibration, RefusesFractionsOverOne) {
   EXPECT_THAT(refusal_of(R"("machine": {"dram_read_fraction": {"value": 1.02, "source": "x"}})"),
               AllOf(StartsWith("c.json: /machine/dram_read_fraction/value: expected a fraction"), HasSubstr("1.02")));
-  EXPECT_THAT(refusal_of(R"("machine": {"link_efficiency": {"value": 93, "source": "x"}})"), HasSubstr("at most 1"));
-  EXPECT_THAT(refusal_of(R"("machine": {"l2_fraction": {"value": 0, "source": "x"}})"), HasSubstr("above 0"));
-  EXPECT_THAT(refusal_of(R"("families": {"own": {"gemm": {"peak_fraction": {"value": 2, "source": "x"}}}})"),
+  EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": {"value": 93, "source": "x"}})"), HasSubstr("at most 1"));
+  EXPECT_THAT(refusal_of(R"("machine": {"l2_usable_fraction": {"value": 0, "source": "x"}})"), HasSubstr("above 0"));
+  EXPECT_THAT(refusal_of(R"("families": {"own": {"gemm": {"efficiency_fraction": {"value": 2, "source": "x"}}}})"),
               HasSubstr("expected a fraction"));
-  EXPECT_EQ(refusal_of(R"("machine": {"l2_fraction": {"value": 1, "source": "x"}})"), "(accepted)");
+  EXPECT_EQ(refusal_of(R"("machine": {"l2_usable_fraction": {"value": 1, "source": "x"}})"), "(accepted)");
 }
 
 TEST(Calibration, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(refusal_of(R"("machines": {})"), HasSubstr("did you mean 'machine'?"));
-  EXPECT_THAT(refusal_of(R"("machine": {"a": 1})"), HasSubstr("expected an object"));
-  EXPECT_THAT(refusal_of(R"("machine": {"a": {"value": 1}})"), HasSubstr("missing key 'source'"));
-  EXPECT_THAT(refusal_of(R"("machine": {"a": {"value": 1, "source": ""}})"), HasSubstr("where the number comes from"));
-  EXPECT_THAT(refusal_of(R"("machine": {"launch_s": {"value": -1, "source": "x"}})"), HasSubstr("not negative"));
+  EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": 1})"), HasSubstr("expected an object"));
+  EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": {"value": 1}})"), HasSubstr("missing key 'source'"));
+  EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": {"value": 1, "source": ""}})"),
+              HasSubstr("where the number comes from"));
+  EXPECT_THAT(refusal_of(R"("machine": {"gap_graph_s": {"value": -1, "source": "x"}})"), HasSubstr("not negative"));
   EXPECT_THAT(refusal_of(R"("families": {"libary": {}})"), HasSubstr("did you mean 'library'?"));
   EXPECT_THAT(refusal_of(R"("bands": {"gemm.large": {"low": 0, "high": 0, "rows": 1}})"),
               HasSubstr("library.gemm.large"));

@@ -1,0 +1,29 @@
+// `validate --calibrate`: probes on the card at hand, or as recorded, into a calibration document.
+#include <ostream>
+
+#include "arch/files.hpp"
+#include "validate/calibrate.hpp"
+#include "validate/commands.hpp"
+
+namespace plumbline {
+
+ExitCode run_calibrate(const ValidateRequest& request, const RunProbes& probe, std::ostream& out,
+                       std::ostream& messages) {
+  need_writable(request.out_file);
+  need_writable(request.probes_file);
+  const bool replay = !request.files.empty();
+  const ProbeRun run = replay ? parse_probe_run(read_text_file(request.files.front()), request.files.front())
+                              : probe([&](const std::string& line) { messages << line << std::endl; });
+  // before anything else can fail: a minute and a half of the card is in it
+  if (!request.probes_file.empty()) write_text_file(request.probes_file, probe_run_json(run));
+  Gpu gpu = gpu_of(run, request.gpu);
+  if (!request.overrides.empty()) gpu = load_gpu(request.gpu.empty() ? gpu.name : request.gpu, request.overrides);
+  const Calibration base = calibration_for(gpu, request.calibration_file);
+  const Calibration made = calibrated(gpu, run, base);
+  messages << calibration_table(made, base);
+  if (request.out_file.empty()) out << to_json(made);
+  else write_text_file(request.out_file, to_json(made));
+  return ExitCode::done;
+}
+
+}  // namespace plumbline

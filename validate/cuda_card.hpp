@@ -1,0 +1,18 @@
+// The card at hand as its driver describes it.
+#pragma once
+
+#include <string>
+
+#include "kernels/records.hpp"
+#include "validate/nvml_board.hpp"
+
+namespace plumbline {
+
+/// "13.0" of CUDA's 13000.
+std::string version_text(int version);
+/// Card 0 of those that CUDA shows us, made current; its PCI bus id. Throws DeviceError when there is none.
+std::string select_card();
+/// Of the current card, without what only measuring tells.
+Session card_session(const Board& board);
+
+}  // namespace plumbline

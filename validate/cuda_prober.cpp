@@ -1,0 +1,179 @@
+#include "validate/cuda_prober.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <vector>
+
+#include "kernels/arena.hpp"
+#include "kernels/clock_stamps.hpp"
+#include "kernels/measure.cuh"
+#include "kernels/probes.hpp"
+#include "kernels/probes_energy.hpp"
+#include "validate/cuda_card.hpp"
+
+namespace plumbline {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// The clock settles within a second; the energy counter steps every 20 to 100 ms.
+constexpr double kSettle_s = 1.5, kWindow_s = 2.0;
+
+/// Mean power between the first and the last step of the board's energy counter that were seen: a reading between two
+/// steps would be off by up to what a step holds.
+class EnergyMeter {
+ public:
+  explicit EnergyMeter(const Board& board) : board_(board), last_(board.energy()) {}
+  void look() {
+    const std::optional<Joules> now = board_.energy();
+    if (!now || now == last_) return;
+    last_ = now;
+    steps_.push_back({since(start_), *now});
+  }
+  std::optional<Watts> power() const {
+    if (steps_.empty() || steps_.back().at_s - steps_.front().at_s < 0.5 * kWindow_s) return {};
+    return (steps_.back().energy - steps_.front().energy) / ((steps_.back().at_s - steps_.front().at_s) * units::s);
+  }
+
+ private:
+  struct Step {
+    double at_s = 0;
+    Joules energy;
+  };
+  const Board& board_;
+  Clock::time_point start_ = Clock::now();
+  std::optional<Joules> last_;
+  std::vector<Step> steps_;
+};
+
+/// A load that runs without a pause, never more than a few launches ahead of the device.
+class KeepBusy {
+ public:
+  KeepBusy(const SteadyLoad& load, cudaStream_t stream) : load_(load), stream_(stream) {}
+  /// Returns how many were launched.
+  template <class EachTime>
+  long run(double seconds, const EachTime& each) {
+    long launched = 0;
+    for (const auto start = Clock::now(); since(start) < seconds; ++launched) {
+      const Stopwatch& mark = marks_[static_cast<std::size_t>(launched) % marks_.size()];
+      if (launched >= static_cast<long>(marks_.size())) mark.seconds();
+      mark.start(stream_);
+      load_.runner.enqueue(0, stream_);
+      mark.stop(stream_);
+      each();
+    }
+    return launched;
+  }
+
+ private:
+  const SteadyLoad& load_;
+  cudaStream_t stream_;
+  std::array<Stopwatch, 4> marks_;
+};
+
+struct SteadyReading {
+  Conditions conditions;
+  std::optional<Watts> power;
+  double launches_per_s = 0;
+};
+
+SteadyReading measure(const SteadyLoad& load, const Board& board, const Stream& stream) {
+  SteadyReading out;
+  KeepBusy busy(load, stream);
+  busy.run(kSettle_s, [] {});
+  const Stopwatch watch;
+  ClockStamps stamps;
+  EnergyMeter meter(board);
+  BoardSampler sampler(board);
+  stamps.enqueue_start(static_cast<cudaStream_t>(stream));
+  watch.start(stream);
+  const long launched = busy.run(kWindow_s, [&] { meter.look(); });
+  watch.stop(stream);
+  stamps.enqueue_end(static_cast<cudaStream_t>(stream));
+  out.launches_per_s = static_cast<double>(launched) / watch.seconds();
+  out.conditions = conditions(sampler.stop());
+  out.conditions.board_clock = out.conditions.sm_clock;
+  out.conditions.memory_power = board.memory_power();
+  out.conditions.sm_clock = stamps.mean_clock(static_cast<cudaStream_t>(stream));
+  out.power = meter.power();
+  return out;
+}
+
+/// One steady run's readings, and what the load did a second.
+void add_records(const SteadyLoad& load, const SteadyReading& m, std::vector<Record>& out) {
+  const auto add = [&](const char* name, double value) {
+    out.push_back({name, load.setting, {value, value, value, 1}});
+  };
+  const Conditions& c = m.conditions;
+  add("steady_power_W", m.power->in(units::W));
+  if (c.sm_clock) add("steady_sm_clock_Hz", c.sm_clock->in(units::Hz));
+  if (c.board_clock) add("steady_board_clock_Hz", c.board_clock->in(units::Hz));
+  if (c.memory_power) add("steady_memory_W", c.memory_power->in(units::W));
+  if (c.temperature_C) add("steady_temperature_C", *c.temperature_C);
+  const auto add_rate = [&](const char* name, double work) {
+    if (work > 0) add(name, work * m.launches_per_s);
+  };
+  add_rate("steady_tensor_FLOP_per_s", load.work.tensor_FLOP);
+  add_rate("steady_instructions_per_s", load.work.instructions);
+  add_rate("steady_smem_B_per_s", load.work.smem_B);
+  add_rate("steady_l2_B_per_s", load.work.l2_B);
+  add_rate("steady_dram_read_B_per_s", load.work.dram_read_B);
+  add_rate("steady_dram_write_B_per_s", load.work.dram_write_B);
+}
+
+/// Nothing where the board does not say what it draws.
+std::vector<Record> probe_energy(const Board& board, const ProbeProgress& progress) {
+  std::vector<Record> out;
+  if (!board.energy()) {
+    progress("energies: the board's energy cannot be read");
+    return out;
+  }
+  const Stream stream;
+  Arena arena;
+  for (const SteadyLoad& load : steady_loads(arena, static_cast<cudaStream_t>(stream))) {
+    arena.hold(load.data, static_cast<cudaStream_t>(stream));
+    const SteadyReading m = measure(load, board, stream);
+    if (m.power) add_records(load, m, out);
+    const Conditions& c = m.conditions;
+    progress(load.setting + ": " + (m.power ? std::to_string(std::lround(m.power->in(units::W))) + " W" : "no power") +
+             (c.sm_clock ? ", " + std::to_string(std::lround(c.sm_clock->in(units::MHz))) + " MHz" : ""));
+  }
+  return out;
+}
+
+}  // namespace
+
+ProbeRun run_cuda_probes(const ProbeProgress& progress) {
+  const auto start = Clock::now();
+  const auto tell = [&](const std::string& text) {
+    char at[24];
+    std::snprintf(at, sizeof at, "%6.1f s  ", since(start));
+    progress(at + text);
+  };
+  const Board board(select_card());
+  ProbeRun run;
+  run.session = card_session(board);
+  if (run.session.compute_capability != "9.0") {
+    throw DeviceError(run.session.gpu + ": the probes are built for compute capability 9.0");
+  }
+  run.session.cool_C = board.temperature_C().value_or(0);
+  run.records = probe_machine([&](const char* what, const std::vector<Record>& records) {
+    if (run.session.memory_clock_MHz <= 0) {
+      run.session.memory_clock_MHz = board.memory_clock().value_or(Hertz()).in(units::MHz);
+    }
+    tell(std::string(what) + ": " + std::to_string(records.size()) + " records");
+  });
+  const std::vector<Record> energies = probe_energy(board, tell);
+  run.records.insert(run.records.end(), energies.begin(), energies.end());
+  run.session.warm_C = board.temperature_C().value_or(0);
+  run.session.seconds = since(start);
+  return run;
+}
+
+}  // namespace plumbline
