@@ -160,10 +160,11 @@ SteadyLoad l2_load(const void* data, int ctas) {
   return load;
 }
 
-SteadyLoad dram_read_load(const void* data, int ctas) {
+SteadyLoad dram_read_load(const void* data, DataPattern pattern, int ctas) {
   const auto sink = std::make_shared<DeviceBuffer>(16);
   SteadyLoad load;
-  load.setting = "load=dram_read;data=normal;sms=" + std::to_string(ctas);
+  load.data = pattern;
+  load.setting = "load=dram_read;data=" + std::string(name(pattern)) + ";sms=" + std::to_string(ctas);
   load.work.dram_read_B = load.work.l2_B = double(kStreamBytes);
   load.work.instructions = 5 * load.work.l2_B / 16;
   load.runner = runner_of([=](cudaStream_t s) {
@@ -201,7 +202,7 @@ std::vector<SteadyLoad> steady_loads(Arena& arena, StreamHandle stream) {
   loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::normal, half));
   loads.push_back(tensor_load<TensorKind::fp8>("fp8", fp8, DataPattern::normal, half));
   loads.push_back(l2_load(bf16, sms));
-  loads.push_back(dram_read_load(bf16, sms));
+  loads.push_back(dram_read_load(bf16, DataPattern::normal, sms));
   loads.push_back(dram_write_load(bf16, out, sms));
   loads.push_back(shared_load(bf16, sms));
   loads.push_back(multiply_add_load(fp32, sms));
@@ -209,6 +210,8 @@ std::vector<SteadyLoad> steady_loads(Arena& arena, StreamHandle stream) {
   loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::normal, sms));
   loads.push_back(tensor_load<TensorKind::fp8>("fp8", fp8, DataPattern::normal, sms));
   loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::ternary, half));
+  loads.push_back(dram_read_load(bf16, DataPattern::ternary, sms));
+  loads.push_back(dram_read_load(bf16, DataPattern::zeros, sms));
   loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::zeros, sms));
   return loads;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "model/power.hpp"
 #include "validate/calibrate.hpp"
@@ -20,8 +21,9 @@ constexpr std::array<const char*, kColumns> kNames{
     "constant_W", "tensor_bf16_J_per_FLOP", "tensor_fp8_J_per_FLOP", "instruction_J", "smem_J_per_B",
     "l2_J_per_B", "dram_read_J_per_B",      "dram_write_J_per_B"};
 constexpr double kPico = 1e-12;  // so that columns are of a like size
-/// A run below this share of the boost clock was held down by the cap.
-constexpr double kFullClock = 0.985;
+/// A run below this share of the boost clock, and above this one of the cap, was held down by the cap. (Dense work on
+/// zeros settles below the boost clock far from the cap.)
+constexpr double kFullClock = 0.985, kNearCap = 0.9;
 /// Where neither this card nor one like it says: as on a GH100 (data/calibration/h200_sxm.json).
 constexpr double kUsualKnee = 0.68, kUsualFloor = 0.86, kUsualSupply = 0.3;
 
@@ -153,9 +155,10 @@ class PowerFit {
            std::size_t rows) {
     out_[name] = Scalar{value, where_ + ": " + how, residual, static_cast<long>(rows)};
   }
-  static const Run* find(const std::vector<Run>& runs, std::string_view load) {
+  bool held_down(const Run& run) const { return run.share < kFullClock && cap_W_ > 0 && run.watts > kNearCap * cap_W_; }
+  static const Run* find(const std::vector<Run>& runs, std::string_view load, std::string_view data = "normal") {
     for (const Run& r : runs) {
-      if (r.load == load) return &r;
+      if (r.load == load && r.data == data) return &r;
     }
     return nullptr;
   }
@@ -190,27 +193,41 @@ class PowerFit {
       put("memory_supply_fraction", own / all, "the memory's domain, reading against idle", {}, 2);
   }
 
-  /// What another pattern's tensor work takes of normal data's.
+  /// What another pattern takes of normal data's energy: of moving from a stream, of tensor work from a tensor loop.
   void fit_toggle(const std::string& data) {
-    for (const Run& run : others_) {
-      if (run.data != data || run.load != "tensor") continue;
-      const double v = curve_.squared(run.share);
-      double rest = solved_.energies[kConstant];
-      rest += v * base_or(("move_toggle_" + data).c_str(), 1) * run.rate[kSmem] * solved_.energies[kSmem] * kPico;
-      const double normal =
-          v * kPico * (run.rate[kBf16] * solved_.energies[kBf16] + run.rate[kFp8] * solved_.energies[kFp8]);
-      if (normal > 0)
-        put("tensor_toggle_" + data, std::max(0.0, run.watts - rest) / normal, run.kind + " on " + data, {}, 1);
-      if (data == "zeros" && run.kept && *run.kept < 1 && run.share >= kFullClock) {
-        put("droop_ratio", 1 - *run.kept, "cycles that the SMs skip of the clock set, zeros", {}, 1);
+    double move = base_or(("move_toggle_" + data).c_str(), 1);
+    if (const Run* stream = find(others_, "dram_read", data)) {
+      const auto [moved, rest] = watts_of(*stream);
+      if (moved > 0)
+        put("move_toggle_" + data, move = std::max(0.0, stream->watts - rest) / moved, "DRAM reads", {}, 1);
+    }
+    if (const Run* tensor = find(others_, "tensor", data)) {
+      const auto [moved, rest] = watts_of(*tensor);
+      const double v = curve_.squared(tensor->share), e = tensor->rate[kBf16] * solved_.energies[kBf16];
+      const double normal = v * kPico * (e + tensor->rate[kFp8] * solved_.energies[kFp8]);
+      const double left = tensor->watts - (rest - normal) - move * moved;
+      if (normal > 0) put("tensor_toggle_" + data, std::max(0.0, left) / normal, tensor->kind + " loop", {}, 1);
+      if (data == "zeros" && tensor->kept && *tensor->kept < 1) {
+        put("droop_ratio", 1 - *tensor->kept, "cycles that the SMs skip of the clock set, zeros", {}, 1);
       }
     }
+  }
+
+  /// What normal data would take: for moving it, and for the rest.
+  std::pair<double, double> watts_of(const Run& run) const {
+    const Eigen::RowVectorXd x = columns(run, curve_);
+    double moved = 0, rest = 0;
+    for (int k = 0; k < kColumns; ++k) {
+      const bool moves = k == kSmem || k == kL2 || k == kRead || k == kWrite;
+      (moves ? moved : rest) += x[k] * solved_.energies[static_cast<std::size_t>(k)];
+    }
+    return {moved, rest};
   }
 
   void fit_regulator() {
     std::vector<double> aims;
     for (const Run& run : normal_) {
-      if (run.share < kFullClock && cap_W_ > 0) aims.push_back(run.watts / cap_W_);
+      if (held_down(run)) aims.push_back(run.watts / cap_W_);
     }
     if (aims.empty()) return;
     std::vector<double> errors;
