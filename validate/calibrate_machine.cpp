@@ -119,7 +119,7 @@ void MachineFit::dram() {
     how += "; two reads a write lose " + text_of(mix_loss(r, w, add->value.median, 2.0 / 3), "%.3f") +
            " by the same formula";
   }
-  if (loss > 0) put("dram_mix_loss_fraction", std::min(1.0, loss), how, half_spread(*copy), 1);
+  put("dram_mix_loss_fraction", std::min(1.0, loss), how, half_spread(*copy), 1);
 }
 
 /// Reads against bytes in flight: BW = best (1 - exp(-bytes / (best x latency))) (modeling notes, section 4).

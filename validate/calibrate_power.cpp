@@ -4,6 +4,7 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <utility>
@@ -135,7 +136,6 @@ class PowerFit {
       if (value <= 0) how += "; 0: other terms say it all";
       put(kNames[k], value, how, rms(solved_.errors), normal_.size());
     }
-    put("knee_fraction", curve_.knee, "not determined by these runs, as before", {}, 0);
     for (const char* name : {"clocked_W", "fp32_J_per_FLOP", "sfu_J"}) {
       if (base_.count(name) == 0) put(name, 0, "0: not told apart by these runs", {}, 0);
     }
@@ -163,25 +163,33 @@ class PowerFit {
     return nullptr;
   }
 
-  /// The voltage at the knee from runs that the cap held down; the knee itself needs more clocks than they show.
+  /// The voltage curve from runs that the cap held down: the least clock among them bounds the knee, below which
+  /// nothing was seen and the voltage is taken as flat.
   void fit_curve() {
-    const auto capped =
-        std::count_if(normal_.begin(), normal_.end(), [](const Run& r) { return r.share < kFullClock; });
+    const auto capped = std::count_if(normal_.begin(), normal_.end(), [&](const Run& r) { return held_down(r); });
     if (capped == 0) {
+      put("knee_fraction", curve_.knee, "no run was held down by the cap, as before", {}, 0);
       put("floor_voltage_fraction", curve_.floor, "no run was held down by the cap, as before", {}, 0);
       return;
     }
-    const auto with = [&](double x) {
+    double least = 1;
+    for (const Run& r : normal_) least = held_down(r) ? std::min(least, r.share) : least;
+    const auto with = [&](const std::vector<double>& x) {
       Curve c = curve_;
-      c.floor = std::clamp(x, 0.5, 1.0);
+      c.floor = std::clamp(x[0], 0.5, 1.0);
+      c.knee = capped < 3 ? least : std::clamp(x[1], least, std::max(least, 0.98));
       return c;
     };
     const std::vector<double> at =
-        simplex_search([&](const std::vector<double>& x) { return rms(solve(normal_, with(x[0])).errors); },
-                       {curve_.floor}, 0.05, 120);
-    curve_ = with(at[0]);
-    put("floor_voltage_fraction", curve_.floor, "from runs that the cap held down, with the knee as before",
-        rms(solve(normal_, curve_).errors), static_cast<std::size_t>(capped));
+        simplex_search([&](const std::vector<double>& x) { return rms(solve(normal_, with(x)).errors); },
+                       {curve_.floor, 0.5 * (1 + least)}, 0.03, 240);
+    curve_ = with(at);
+    const double misfit = rms(solve(normal_, curve_).errors);
+    const auto rows = static_cast<std::size_t>(capped);
+    put("floor_voltage_fraction", curve_.floor, "runs that the cap held down", misfit, rows);
+    char text[120];
+    std::snprintf(text, sizeof text, "runs that the cap held down, to %.3f of the boost clock; flat below", least);
+    put("knee_fraction", curve_.knee, text, misfit, rows);
   }
 
   void fit_memory_supply() {

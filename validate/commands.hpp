@@ -61,7 +61,8 @@ ExitCode run_live(const ValidateRequest& request, const MakeMeasurer& make, std:
 /// class moved by more than `fail_over_percent` in the median.
 ExitCode run_replay(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
 
-/// Probes the card, or takes the recorded probes in `files`, and writes a calibration to `out_file` or `out`.
+/// Probes the card (`quick`: without energies), or takes the recorded probes in `files`, and writes a calibration to
+/// `out_file` or `out`.
 ExitCode run_calibrate(const ValidateRequest& request, const RunProbes& probe, std::ostream& out,
                        std::ostream& messages);
 

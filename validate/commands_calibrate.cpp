@@ -18,7 +18,7 @@ ExitCode run_calibrate(const ValidateRequest& request, const RunProbes& probe, s
   }
   const bool replay = !request.files.empty();
   const ProbeRun run = replay ? parse_probe_run(read_text_file(request.files.front()), request.files.front())
-                              : probe([&](const std::string& line) { messages << line << std::endl; });
+                              : probe(!request.quick, [&](const std::string& line) { messages << line << std::endl; });
   if (!request.probes_file.empty()) write_text_file(request.probes_file, probe_run_json(run));
   Gpu gpu = gpu_of(run, request.gpu);
   if (!request.overrides.empty()) gpu = load_gpu(request.gpu.empty() ? gpu.name : request.gpu, request.overrides);

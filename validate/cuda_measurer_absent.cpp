@@ -13,6 +13,6 @@ constexpr const char* kWithout =
 
 std::unique_ptr<Measurer> make_cuda_measurer() { throw DeviceError(kWithout); }
 
-ProbeRun run_cuda_probes(const ProbeProgress&) { throw DeviceError(kWithout); }
+ProbeRun run_cuda_probes(bool, const ProbeProgress&) { throw DeviceError(kWithout); }
 
 }  // namespace plumbline

@@ -182,7 +182,7 @@ std::vector<Record> probe_energy(const Board& board, const ProbeProgress& progre
 
 }  // namespace
 
-ProbeRun run_cuda_probes(const ProbeProgress& progress) {
+ProbeRun run_cuda_probes(bool energies, const ProbeProgress& progress) {
   const auto start = Clock::now();
   const auto tell = [&](const std::string& text) {
     char at[24];
@@ -202,8 +202,10 @@ ProbeRun run_cuda_probes(const ProbeProgress& progress) {
     }
     tell(std::string(what) + ": " + std::to_string(records.size()) + " records");
   });
-  const std::vector<Record> energies = probe_energy(board, tell);
-  run.records.insert(run.records.end(), energies.begin(), energies.end());
+  if (energies) {
+    const std::vector<Record> steady = probe_energy(board, tell);
+    run.records.insert(run.records.end(), steady.begin(), steady.end());
+  }
   run.session.warm_C = board.temperature_C().value_or(0);
   run.session.seconds = since(start);
   return run;

@@ -34,8 +34,9 @@ void add_inputs(CLI::App& app, Flags& flags) {
   auto* replay =
       app.add_option("--replay", flags.replay,
                      "compare with a recording that --out wrote; --calibrate: with probes that --probes wrote");
-  auto* calibrate = app.add_flag("--calibrate", flags.calibrate,
-                                 "measure the card's scalars, some 90 s, and write a calibration (--out, else stdout)");
+  auto* calibrate =
+      app.add_flag("--calibrate", flags.calibrate,
+                   "measure the card's scalars, about a minute, and write a calibration (--out, else stdout)");
   app.add_option("--probes", flags.request.probes_file, "--calibrate: write what the probes found too (JSON)")
       ->needs(calibrate);
   auto* fit_power = app.add_option("--fit-power", flags.fit_power,
@@ -93,7 +94,8 @@ void add_card(CLI::App& app, Flags& flags) {
   app.add_option("--ops", flags.request.ops, "card and --replay: only these operators, such as gemm,rmsnorm")
       ->delimiter(',')
       ->allow_extra_args(false);
-  auto* quick = app.add_flag("--quick", flags.request.quick, "card: data/studies/quick.csv, below a minute");
+  auto* quick = app.add_flag("--quick", flags.request.quick,
+                             "card: data/studies/quick.csv, below a minute; --calibrate: without energies, 5 s");
   app.add_option("--study", flags.request.studies,
                  "card: measure the cases of this CSV (op,dtype,shape,cache,clock; repeatable; default: train and "
                  "heldout of data/studies)")
