@@ -3,6 +3,7 @@
 // told apart.
 #include <Eigen/Dense>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -17,10 +18,10 @@
 namespace plumbline {
 namespace {
 
-enum Column { kConstant, kBf16, kFp8, kInstruction, kSmem, kL2, kRead, kWrite, kColumns };
+enum Column { kConstant, kBf16, kFp8, kInstruction, kSmem, kL2, kLoadStore, kRead, kWrite, kColumns };
 constexpr std::array<const char*, kColumns> kNames{
-    "constant_W", "tensor_bf16_J_per_FLOP", "tensor_fp8_J_per_FLOP", "instruction_J", "smem_J_per_B",
-    "l2_J_per_B", "dram_read_J_per_B",      "dram_write_J_per_B"};
+    "constant_W", "tensor_bf16_J_per_FLOP", "tensor_fp8_J_per_FLOP", "instruction_J",     "smem_J_per_B",
+    "l2_J_per_B", "load_store_J_per_B",     "dram_read_J_per_B",     "dram_write_J_per_B"};
 constexpr double kPico = 1e-12;  // so that columns are of a like size
 /// A run below this share of the boost clock, and above this one of the cap, was held down by the cap. (Dense work on
 /// zeros settles below the boost clock far from the cap.)
@@ -58,6 +59,8 @@ std::vector<Run> runs_of(const ProbeRun& probes, const Gpu& gpu) {
     run.rate[kInstruction] = reading("steady_instructions_per_s").value_or(0);
     run.rate[kSmem] = reading("steady_smem_B_per_s").value_or(0);
     run.rate[kL2] = reading("steady_l2_B_per_s").value_or(0);
+    const bool bulk = run.load == "l2_fill";  // copies that no thread's registers see
+    run.rate[kLoadStore] = bulk ? 0 : run.rate[kL2];
     run.rate[kRead] = reading("steady_dram_read_B_per_s").value_or(0);
     run.rate[kWrite] = reading("steady_dram_write_B_per_s").value_or(0);
     runs.push_back(run);
@@ -139,6 +142,7 @@ class PowerFit {
     for (const char* name : {"clocked_W", "fp32_J_per_FLOP", "sfu_J"}) {
       if (base_.count(name) == 0) put(name, 0, "0: not told apart by these runs", {}, 0);
     }
+    fold_load_store();
     fit_memory_supply();
     fit_toggle("zeros");
     fit_toggle("ternary");
@@ -163,8 +167,7 @@ class PowerFit {
     return nullptr;
   }
 
-  /// The voltage curve from runs that the cap held down: the least clock among them bounds the knee, below which
-  /// nothing was seen and the voltage is taken as flat.
+  /// The voltage at the knee from runs that the cap held down; the knee needs lower clocks than they reach.
   void fit_curve() {
     const auto capped = std::count_if(normal_.begin(), normal_.end(), [&](const Run& r) { return held_down(r); });
     if (capped == 0) {
@@ -172,31 +175,44 @@ class PowerFit {
       put("floor_voltage_fraction", curve_.floor, "no run was held down by the cap, as before", {}, 0);
       return;
     }
-    double least = 1;
-    for (const Run& r : normal_) least = held_down(r) ? std::min(least, r.share) : least;
-    const auto with = [&](const std::vector<double>& x) {
+    const auto with = [&](double x) {
       Curve c = curve_;
-      c.floor = std::clamp(x[0], 0.5, 1.0);
-      c.knee = capped < 3 ? least : std::clamp(x[1], least, std::max(least, 0.98));
+      c.floor = std::clamp(x, 0.5, 1.0);
       return c;
     };
     const std::vector<double> at =
-        simplex_search([&](const std::vector<double>& x) { return rms(solve(normal_, with(x)).errors); },
-                       {curve_.floor, 0.5 * (1 + least)}, 0.03, 240);
-    curve_ = with(at);
-    const double misfit = rms(solve(normal_, curve_).errors);
-    const auto rows = static_cast<std::size_t>(capped);
-    put("floor_voltage_fraction", curve_.floor, "runs that the cap held down", misfit, rows);
-    char text[120];
-    std::snprintf(text, sizeof text, "runs that the cap held down, to %.3f of the boost clock; flat below", least);
-    put("knee_fraction", curve_.knee, text, misfit, rows);
+        simplex_search([&](const std::vector<double>& x) { return rms(solve(normal_, with(x[0])).errors); },
+                       {curve_.floor}, 0.05, 120);
+    curve_ = with(at[0]);
+    double least = 1;
+    for (const Run& r : normal_) least = held_down(r) ? std::min(least, r.share) : least;
+    char text[160];
+    std::snprintf(text, sizeof text, "runs that the cap held down, to %.3f of the boost clock; a straight line below",
+                  least);
+    put("floor_voltage_fraction", curve_.floor, text, rms(solve(normal_, curve_).errors),
+        static_cast<std::size_t>(capped));
+    put("knee_fraction", curve_.knee, "these runs stay above it: as before", {}, 0);
+  }
+
+  /// The engine's DRAM streams go by threads' loads and stores, whose own energy it does not know: in its DRAM
+  /// energies.
+  void fold_load_store() {
+    const double each = solved_.energies[kLoadStore];
+    if (each <= 0) return;
+    out_.at("load_store_J_per_B").source +=
+        "; between L2 and registers, not read by the engine: within its DRAM energies";
+    for (const Column k : {kRead, kWrite}) {
+      Scalar& dram = out_.at(kNames[k]);
+      dram.value += each * kPico;
+      dram.source += ", load_store_J_per_B added";
+    }
   }
 
   void fit_memory_supply() {
     const Run *idle = find(normal_, "idle"), *read = find(normal_, "dram_read");
     if (idle == nullptr || read == nullptr || !idle->memory_W || !read->memory_W) return;
     const double own = *read->memory_W - *idle->memory_W;
-    const double all = read->rate[kRead] * solved_.energies[kRead] * kPico;
+    const double all = read->rate[kRead] * (solved_.energies[kRead] + solved_.energies[kLoadStore]) * kPico;
     if (own > 0 && own < all)
       put("memory_supply_fraction", own / all, "the memory's domain, reading against idle", {}, 2);
   }
@@ -226,7 +242,7 @@ class PowerFit {
     const Eigen::RowVectorXd x = columns(run, curve_);
     double moved = 0, rest = 0;
     for (int k = 0; k < kColumns; ++k) {
-      const bool moves = k == kSmem || k == kL2 || k == kRead || k == kWrite;
+      const bool moves = k == kSmem || k == kL2 || k == kLoadStore || k == kRead || k == kWrite;
       (moves ? moved : rest) += x[k] * solved_.energies[static_cast<std::size_t>(k)];
     }
     return {moved, rest};

@@ -36,7 +36,7 @@ void add_inputs(CLI::App& app, Flags& flags) {
                      "compare with a recording that --out wrote; --calibrate: with probes that --probes wrote");
   auto* calibrate =
       app.add_flag("--calibrate", flags.calibrate,
-                   "measure the card's scalars, about a minute, and write a calibration (--out, else stdout)");
+                   "measure the card's scalars, about 90 s, and write a calibration (--out, else stdout)");
   app.add_option("--probes", flags.request.probes_file, "--calibrate: write what the probes found too (JSON)")
       ->needs(calibrate);
   auto* fit_power = app.add_option("--fit-power", flags.fit_power,
@@ -65,7 +65,8 @@ void add_inputs(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--clock", flags.clock, "burst or steady (default: each row's own, else burst)")
       ->check(CLI::IsMember({"burst", "steady"}));
-  app.add_option("--calibration", flags.request.calibration_file, "calibration file instead of the GPU's own");
+  accuracy->excludes(
+      app.add_option("--calibration", flags.request.calibration_file, "calibration file instead of the GPU's own"));
   app.add_option("--where", flags.where,
                  "keep rows with COLUMN=VALUE[,VALUE...], COLUMN~TEXT, COLUMN!~TEXT, or a shape key compared: S>=127, "
                  "Hq/Hkv<=16 (repeatable)")

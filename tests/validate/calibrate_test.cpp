@@ -154,10 +154,11 @@ TEST(CalibrateMachine, FillsTakeAShareOfTheSharedMemoryPort) {
 }
 
 /// Steady runs of a card with these energies (W, then pJ) and this voltage curve.
-constexpr double kConstant = 20, kBf16 = 2, kFp8 = 1, kInstruction = 10, kSmem = 3, kL2 = 30, kRead = 60, kWrite = 70;
+constexpr double kConstant = 20, kBf16 = 2, kFp8 = 1, kInstruction = 10, kSmem = 3, kL2 = 30, kLoad = 15, kRead = 60,
+                 kWrite = 70;
 
 struct Work {
-  double bf16 = 0, fp8 = 0, instructions = 0, smem = 0, l2 = 0, read = 0, write = 0;
+  double bf16 = 0, fp8 = 0, instructions = 0, smem = 0, l2 = 0, by_threads = 0, read = 0, write = 0;
 };
 
 void add_steady(ProbeRun& run, const std::string& setting, const Work& w, double share = 1, double toggle = 1,
@@ -167,7 +168,7 @@ void add_steady(ProbeRun& run, const std::string& setting, const Work& w, double
   curve.floor_voltage = 0.8;
   const double v = voltage_squared(curve, share), dram = move * (w.read * kRead + w.write * kWrite);
   const double chip = toggle * (w.bf16 * kBf16 + w.fp8 * kFp8) + w.instructions * kInstruction +
-                      move * (w.smem * kSmem + w.l2 * kL2) + 0.75 * dram;
+                      move * (w.smem * kSmem + w.l2 * kL2 + w.by_threads * kLoad) + 0.75 * dram;
   add(run, "steady_power_W", setting, kConstant + 1e-12 * (v * chip + 0.25 * dram));
   add(run, "steady_board_clock_Hz", setting, share * 1e9);
   add(run, "steady_sm_clock_Hz", setting, share * (w.bf16 + w.fp8 > 0 ? 0.9e9 : 1e9));
@@ -188,16 +189,20 @@ ProbeRun steady_runs() {
   add_steady(run, "load=idle;data=normal;sms=10", {});
   add_steady(run, "load=tensor;kind=bf16;data=normal;sms=5", {.bf16 = 5e12, .smem = 1e12});
   add_steady(run, "load=tensor;kind=fp8;data=normal;sms=5", {.fp8 = 10e12, .smem = 1e12});
-  add_steady(run, "load=l2_read;data=normal;sms=10", {.instructions = 4e11, .l2 = 1e12});
-  add_steady(run, "load=dram_read;data=normal;sms=10", {.instructions = 3e11, .l2 = 0.9e12, .read = 0.9e12});
-  add_steady(run, "load=dram_write;data=normal;sms=10", {.instructions = 1e11, .l2 = 0.9e12, .write = 0.9e12});
+  add_steady(run, "load=l2_read;data=normal;sms=10", {.instructions = 4e11, .l2 = 1e12, .by_threads = 1e12});
+  add_steady(run, "load=l2_fill;data=normal;sms=10", {.smem = 1e12, .l2 = 1e12});
+  add_steady(run, "load=dram_read;data=normal;sms=10",
+             {.instructions = 3e11, .l2 = 0.9e12, .by_threads = 0.9e12, .read = 0.9e12});
+  add_steady(run, "load=dram_write;data=normal;sms=10",
+             {.instructions = 1e11, .l2 = 0.9e12, .by_threads = 0.9e12, .write = 0.9e12});
   add_steady(run, "load=smem;data=normal;sms=10", {.instructions = 1e11, .smem = 1.2e12});
   add_steady(run, "load=fma;data=normal;sms=10", {.instructions = 1.2e12});
   add_steady(run, "load=tensor;kind=bf16;data=normal;sms=10", {.bf16 = 8.8e12, .smem = 1.76e12}, 0.6);
   add_steady(run, "load=tensor;kind=bf16;data=normal;sms=9", {.bf16 = 8.5e12, .smem = 1.7e12}, 0.8);
   add_steady(run, "load=tensor;kind=fp8;data=normal;sms=10", {.fp8 = 17e12, .smem = 1.7e12}, 0.75);
   add_steady(run, "load=tensor;kind=bf16;data=zeros;sms=10", {.bf16 = 9e12, .smem = 1.8e12}, 0.98, 0.2, 0.6);
-  add_steady(run, "load=dram_read;data=zeros;sms=10", {.instructions = 3e11, .l2 = 0.9e12, .read = 0.9e12}, 1, 1, 0.6);
+  add_steady(run, "load=dram_read;data=zeros;sms=10",
+             {.instructions = 3e11, .l2 = 0.9e12, .by_threads = 0.9e12, .read = 0.9e12}, 1, 1, 0.6);
   return run;
 }
 
@@ -214,17 +219,18 @@ TEST(CalibratePower, FindsTheEnergiesBehindSteadyRuns) {
   EXPECT_NEAR(value(s, "instruction_J"), kInstruction * 1e-12, 0.1e-12);
   EXPECT_NEAR(value(s, "smem_J_per_B"), kSmem * 1e-12, 0.1e-12);
   EXPECT_NEAR(value(s, "l2_J_per_B"), kL2 * 1e-12, 0.3e-12);
-  EXPECT_NEAR(value(s, "dram_read_J_per_B"), kRead * 1e-12, 0.6e-12);
-  EXPECT_NEAR(value(s, "dram_write_J_per_B"), kWrite * 1e-12, 0.7e-12);
+  EXPECT_NEAR(value(s, "load_store_J_per_B"), kLoad * 1e-12, 0.3e-12);
+  EXPECT_NEAR(value(s, "dram_read_J_per_B"), (kRead + kLoad) * 1e-12, 0.9e-12);  // the engine's streams are loads
+  EXPECT_NEAR(value(s, "dram_write_J_per_B"), (kWrite + kLoad) * 1e-12, 1e-12);
   EXPECT_NEAR(value(s, "floor_voltage_fraction"), 0.8, 0.01);
-  EXPECT_NEAR(value(s, "knee_fraction"), 0.6, 0.02);
-  EXPECT_NEAR(value(s, "memory_supply_fraction"), 0.25, 0.005);
+  EXPECT_EQ(value(s, "knee_fraction"), 0.6);
+  EXPECT_NEAR(value(s, "memory_supply_fraction"), 0.25 * kRead / (kRead + kLoad), 0.005);
   EXPECT_NEAR(value(s, "tensor_toggle_zeros"), 0.2, 0.01);
   EXPECT_NEAR(value(s, "move_toggle_zeros"), 0.6, 0.01);
   EXPECT_NEAR(value(s, "regulator_aim_fraction"), 1, 0.03);  // 34.6, 37.9 and 36.9 of 36 W
   EXPECT_NEAR(value(s, "droop_ratio"), 0.1, 1e-9);
   EXPECT_LT(*s.at("constant_W").residual, 1e-3);
-  EXPECT_EQ(s.at("constant_W").rows, 11);
+  EXPECT_EQ(s.at("constant_W").rows, 12);
 }
 
 TEST(CalibratePower, SaysNothingWithoutSteadyRuns) { EXPECT_TRUE(fit_power_scalars(toy_gpu(), toy_run(), {}).empty()); }
@@ -289,11 +295,11 @@ TEST(ProbeRuns, AreReadStrictly) {
 TEST(RecordedProbes, GiveTheCommittedCalibration) {
   const Gpu gpu = load_gpu("h200_sxm");
   const Calibration committed = load_calibration("h200_sxm", "");
-  const std::string folder = data_folder() + "/measurements/h200/";
+  const std::string folder = data_folder() + "/measurements/h200/probe/";
   const auto replayed = [&](const std::string& file) {
     return fit_machine(gpu, parse_probe_run(read_text_file(folder + file), file));
   };
-  const Scalars now = replayed("calibrate.json"), before = replayed("probe/machine.json");
+  const Scalars now = replayed("calibrate.json"), before = replayed("machine.json");
   EXPECT_GE(now.size(), 25U);
   for (const auto& [name, scalar] : now) {
     ASSERT_EQ(committed.machine.count(name), 1U) << name;
@@ -301,9 +307,9 @@ TEST(RecordedProbes, GiveTheCommittedCalibration) {
     EXPECT_EQ(committed.machine.at(name).source, scalar.source) << name;
   }
   for (const auto& [name, scalar] : before) {
-    // What is no property of the card alone: the host's share, and what its neighbours leave it of the link.
-    if (name == "graph_fixed_s" || name == "host_per_launch_s" || name == "pcie_fraction") continue;
-    EXPECT_NEAR(scalar.value / now.at(name).value, 1, 0.1) << name;
+    // What is no property of the card alone: the host has a share in it. Five runs gave stream gaps of 1.46 to 1.65 us.
+    if (name == "graph_fixed_s" || name == "host_per_launch_s" || name == "gap_stream_s") continue;
+    EXPECT_NEAR(scalar.value / now.at(name).value, 1, 0.09) << name;
   }
 }
 

@@ -221,7 +221,7 @@ TEST_F(ValidateCommand, FitsAndWritesACalibrationThatCanBeUsed) {
 }
 
 TEST_F(ValidateCommand, CalibratesFromRecordedProbes) {
-  const std::string probes = "'" + data_folder() + "/measurements/h200/calibrate.json'";
+  const std::string probes = "'" + data_folder() + "/measurements/h200/probe/calibrate.json'";
   const std::string made = (folder_ / "made.json").string();
   EXPECT_EQ(run("--calibrate --replay " + probes + " --out '" + made + "'"), 0) << err_;
   EXPECT_EQ(out_, "");
@@ -238,6 +238,7 @@ TEST_F(ValidateCommand, CalibratesFromRecordedProbes) {
   EXPECT_EQ(run("--calibrate --out /nowhere/made.json --replay " + probes), 2);
   EXPECT_EQ(run("--calibrate --replay " + csv.string()), 2);
   EXPECT_EQ(run("--probes x.json --replay " + probes), 2);
+  EXPECT_EQ(run("--accuracy --calibration '" + made + "'"), 2);  // of several cards, each with its own
 }
 
 TEST_F(ValidateCommand, FailOverAnswersNo) {
