@@ -165,7 +165,7 @@ void read_power(Machine& m, const MachineOptions& options) {
   m.power_cap = options.power_cap.value_or(m.gpu.tdp);
   m.data = options.data;
   if (m.power) {
-    const Watts idle = m.power->constant + m.power->clocked * kLowestClockShare;
+    const Watts idle = settled_power(*m.power, kLowestClockShare, Watts{});
     if (m.power_cap <= idle) throw BadInput("--power-cap: expected more than the " + format(idle) + " of an idle chip");
     return;
   }

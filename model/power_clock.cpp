@@ -25,12 +25,13 @@ double tensor_rate(const LaunchPrediction& l) {
 
 void set_energies(OpPrediction& op, const Machine& m) {
   Flops useful = op.tensor;
-  op.chip_energy = Joules{};
+  op.chip_energy = op.tensor_estimate = Joules{};
   for (int i = 0; i < op.launch_count; ++i) {
     const Demand& d = op.launches[static_cast<std::size_t>(i)].demand;
     Activity a = activity(d, d.tensor_clk > 0 ? useful : Flops{}, op.math, m.gpu);
     a.dram_read = a.dram_write = Bytes{};
     op.chip_energy += energy_of(a, op.math, *m.power, m.data).chip;
+    op.tensor_estimate += estimated_tensor_energy(a, op.math, *m.power);
   }
   Activity moved;  // of the whole op: a copy engine's bytes are in no launch's time
   moved.dram_read = op.dram_read;
@@ -79,12 +80,15 @@ void reprice(OpPrediction& op, const Machine& m, double share) {
   price_launches(op, m, share, kept_cycles(p, *op.power, settled_power(p, share, Watts{})));
 }
 
+RunEnergy run_energy(const OpPrediction& op) { return {op.chip_energy, op.memory_energy, op.tensor_estimate}; }
+
 void settle(OpPrediction& op, const Machine& m) {
+  const PowerScalars& p = *m.power;
   double last = 1;
   const double share =
-      settled_clock_share(*m.power, m.power->regulator_aim * m.power_cap, *op.power, [&](double tried) {
+      settled_clock_share(p, p.regulator_aim * m.power_cap, run_energy(op), op.time, [&](double tried) {
         reprice(op, m, last = tried);
-        return *op.power;
+        return op.time;
       });
   if (share != last) reprice(op, m, share);
 }

@@ -79,6 +79,7 @@ struct OpPrediction {
   std::optional<Watts> power;
   std::optional<Joules> energy;
   Joules chip_energy, memory_energy;  ///< of `energy`: of the work itself, at the boost clock's voltage
+  Joules tensor_estimate;             ///< what the board's limit on tensor work counts, at that voltage (model/power.hpp)
   Hertz clock;                        ///< mean SM clock: less than the one set where tensor units work
   Provenance provenance = Provenance::datasheet;
   const FamilyScalars* scalars = nullptr;  ///< of the main launch's kernel family; lives in the machine
