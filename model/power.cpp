@@ -1,6 +1,7 @@
 #include "model/power.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "arch/error.hpp"
@@ -73,6 +74,13 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
   p.droop_from = s.number_or("droop_from_W", 0) * units::W;
   p.regulator_aim = s.number_or("regulator_aim_fraction", 1);
   p.tensor_limit = s.number_or("tensor_limit_W", 0) * units::W;
+  const auto band = [&s](const std::string& what, PowerScalars::Band& into) {
+    into.low = std::exp(s.number_or("band_" + what + "_low", std::log(into.low)));
+    into.high = std::exp(s.number_or("band_" + what + "_high", std::log(into.high)));
+  };
+  band("held_down", p.held_down);
+  band("free", p.free);
+  band("brief", p.brief);
   return p;
 }
 
@@ -90,6 +98,11 @@ PowerScalars scaled_to(const PowerScalars& power, const Gpu& from, const Gpu& to
   p.kelvin_per_W /= cap;
   p.droop_from *= cap;
   p.tensor_limit *= cap;
+  constexpr double kWiden = 2.5;  // as for times: predictions across generations err two to three times as much
+  for (PowerScalars::Band* band : {&p.held_down, &p.free, &p.brief}) {
+    band->low = std::pow(band->low, kWiden);
+    band->high = std::pow(band->high, kWiden);
+  }
   p.droop_per_W /= cap;
   for (std::size_t i = 0; i < kDTypeCount; ++i) {
     const auto type = static_cast<DType>(i);
@@ -109,6 +122,12 @@ PowerScalars scaled_to(const PowerScalars& power, const Gpu& from, const Gpu& to
   p.dram_read *= dram;
   p.dram_write *= dram;
   return p;
+}
+
+const PowerScalars::Band& power_band(const PowerScalars& p, Watts board, Watts aim, Seconds time) {
+  constexpr double kAtTheCap = 0.98;
+  if (board >= kAtTheCap * aim) return p.held_down;
+  return time < 10.0 * units::us ? p.brief : p.free;
 }
 
 Activity activity(const Demand& d, Flops useful_tensor, DType math, const Gpu& gpu) {

@@ -61,6 +61,12 @@ struct PowerScalars {
   /// What the board lets tensor units take by an estimate that counts their work and does not know the data: dense work
   /// on zeros is held down at 430 W of 700. 0: no such limit known.
   Watts tensor_limit;
+  /// Measured / predicted power at the 5 % and 95 % quantile of training runs that were not fitted: held down by the
+  /// regulator, free, and free but shorter than 10 us.
+  struct Band {
+    double low = 0.6, high = 1.65;
+  };
+  Band held_down, free, brief;
 };
 
 /// Nothing when the calibration has no such section. Throws BadInput for one that lacks a scalar.
@@ -69,6 +75,9 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration);
 /// For a card without energies of its own: each resource at its full rate takes the same share of the cap as it does on
 /// `from`. Not measured on `to`: a first guess that keeps power between idle and the cap.
 PowerScalars scaled_to(const PowerScalars& power, const Gpu& from, const Gpu& to);
+
+/// The band of an execution of that power and time; `aim`: what the regulator holds to, above all for bursts.
+const PowerScalars::Band& power_band(const PowerScalars& power, Watts board, Watts aim, Seconds time);
 
 /// What a launch does, beside its time: the counts n_k.
 struct Activity {

@@ -1,5 +1,6 @@
 // Operators at a clock: times, power and energy; the clock that the cap leaves.
 #include <algorithm>
+#include <cmath>
 
 #include "model/machine.hpp"
 #include "model/power.hpp"
@@ -22,6 +23,13 @@ double tensor_rate(const LaunchPrediction& l) {
 }
 
 }  // namespace
+
+EnergyBand energy_band(Joules energy, Watts power, Watts power_low, Watts power_high, Seconds time, Seconds low,
+                       Seconds high) {
+  const double below = std::hypot(std::log(power / power_low), std::log(time / low));
+  const double above = std::hypot(std::log(power_high / power), std::log(high / time));
+  return {energy * std::exp(-below), energy * std::exp(above)};
+}
 
 void set_energies(OpPrediction& op, const Machine& m) {
   Flops useful = op.tensor;
@@ -69,6 +77,9 @@ void price_launches(OpPrediction& op, const Machine& m, double share, double kep
   const Joules work = op.chip_energy * voltage_squared(*m.power, share) + op.memory_energy;
   op.power = settled_power(*m.power, share, work / op.time);
   op.energy = *op.power * op.time;
+  const PowerScalars::Band& band = power_band(*m.power, *op.power, m.power->regulator_aim * m.power_cap, op.time);
+  op.power_low = band.low * *op.power;
+  op.power_high = band.high * *op.power;
 }
 
 }  // namespace

@@ -205,6 +205,8 @@ void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out
   out.clock = m.clock;
   out.provenance = m.provenance;
   out.power.reset();
+  out.power_low.reset();
+  out.power_high.reset();
   out.energy.reset();
   out.chip_energy = out.memory_energy = out.tensor_estimate = Joules{};
   out.band_rows = 0;

@@ -102,17 +102,22 @@ void total(StepPrediction& out, const Machine& m) {
 /// Energy, mean power and mean clock of the step as its operators are priced now. In the gaps only the clocks run.
 void add_up_energy(StepPrediction& out, const Machine& m, double clock_share) {
   const Watts waiting = settled_power(*m.power, clock_share, Watts{});
-  Joules energy;
+  Joules energy, low, high;
   Seconds time;
   double cycles = 0;
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
     energy += count * (*n.op.energy + waiting * n.gap);
+    low += count * (*n.op.power_low * n.op.time + waiting * n.gap);
+    high += count * (*n.op.power_high * n.op.time + waiting * n.gap);
     time += count * (n.op.time + n.gap);
     cycles += count * (n.op.clock * n.op.time + m.clock * clock_share * n.gap);
   }
   out.energy = energy;
   out.power = energy / time;
+  out.power_low = low / time;
+  out.power_high = high / time;
+  out.waiting_power = waiting;
   out.clock = cycles / time;
 }
 
@@ -165,6 +170,9 @@ void predict(const Llm& llm, const Workload& workload, const Machine& m, const R
   out.clock = m.clock;
   out.energy.reset();
   out.power.reset();
+  out.power_low.reset();
+  out.power_high.reset();
+  out.waiting_power.reset();
   out.fits = out.graph.memory.total() <= m.gpu.memory.capacity;
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     NodePrediction& n = out.nodes[i];
