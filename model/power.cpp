@@ -84,46 +84,6 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
   return p;
 }
 
-PowerScalars scaled_to(const PowerScalars& power, const Gpu& from, const Gpu& to) {
-  const double cap = to.tdp / from.tdp;
-  // joules a unit go with watts over units a second; a rate that one of the cards lacks changes nothing
-  const auto factor = [cap](double here, double there) { return here > 0 && there > 0 ? cap * here / there : cap; };
-  const auto sm_rate = [](const Gpu& g, double per_clk) {
-    return static_cast<double>(g.sm_count) * per_clk * g.boost_clock.in(units::Hz);
-  };
-  PowerScalars p = power;
-  p.constant *= cap;
-  p.clocked *= cap;
-  p.leakage_per_K *= cap;
-  p.kelvin_per_W /= cap;
-  p.droop_from *= cap;
-  p.tensor_limit *= cap;
-  constexpr double kWiden = 2.5;  // as for times: predictions across generations err two to three times as much
-  for (PowerScalars::Band* band : {&p.held_down, &p.free, &p.brief}) {
-    band->low = std::pow(band->low, kWiden);
-    band->high = std::pow(band->high, kWiden);
-  }
-  p.droop_per_W /= cap;
-  for (std::size_t i = 0; i < kDTypeCount; ++i) {
-    const auto type = static_cast<DType>(i);
-    DType rated = type;
-    if (from.sm.tensor_flop_per_clk[type] <= 0 || to.sm.tensor_flop_per_clk[type] <= 0) rated = DType::fp16;
-    p.tensor[type] = power.tensor[type] * factor(sm_rate(from, from.sm.tensor_flop_per_clk[rated]),
-                                                 sm_rate(to, to.sm.tensor_flop_per_clk[rated]));
-  }
-  const double lanes = factor(sm_rate(from, from.sm.fp32_flop_per_clk), sm_rate(to, to.sm.fp32_flop_per_clk));
-  p.fp32 *= lanes;
-  p.instruction *= lanes;
-  p.sfu *= factor(sm_rate(from, from.sm.sfu_op_per_clk), sm_rate(to, to.sm.sfu_op_per_clk));
-  p.smem *= factor(sm_rate(from, from.sm.smem_bytes_per_clk.in(units::B)),
-                   sm_rate(to, to.sm.smem_bytes_per_clk.in(units::B)));
-  p.l2 *= factor(from.l2.bandwidth.in(units::B_per_s), to.l2.bandwidth.in(units::B_per_s));
-  const double dram = factor(from.memory.bandwidth.in(units::B_per_s), to.memory.bandwidth.in(units::B_per_s));
-  p.dram_read *= dram;
-  p.dram_write *= dram;
-  return p;
-}
-
 const PowerScalars::Band& power_band(const PowerScalars& p, Watts board, Watts aim, Seconds time) {
   constexpr double kAtTheCap = 0.98;
   if (board >= kAtTheCap * aim) return p.held_down;

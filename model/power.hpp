@@ -72,8 +72,8 @@ struct PowerScalars {
 /// Nothing when the calibration has no such section. Throws BadInput for one that lacks a scalar.
 std::optional<PowerScalars> read_power_scalars(const Calibration& calibration);
 
-/// For a card without energies of its own: each resource at its full rate takes the same share of the cap as it does on
-/// `from`. Not measured on `to`: a first guess that keeps power between idle and the cap.
+/// For a card without energies of its own: those of `from` by process node and voltage; what does not go with work, and
+/// limits, as shares of the cap. Not measured on `to`.
 PowerScalars scaled_to(const PowerScalars& power, const Gpu& from, const Gpu& to);
 
 /// The band of an execution of that power and time; `aim`: what the regulator holds to, above all for bursts.

@@ -15,11 +15,11 @@ namespace {
 constexpr double kFittedDroop = 0.2;
 
 /// Share of the tensor rate at the SM clock. The library kernels' fitted shares were measured with the droop in them.
-double tensor_rate(const LaunchPrediction& l) {
+double tensor_rate(const LaunchPrediction& l, const PowerScalars& power) {
   const FamilyScalars& family = *l.family;
   if (family.droop > 0) return family.efficiency;
   const double fitted = family.own ? family.tensor_burst * family.efficiency : l.family_share;
-  return std::min(1.0, fitted / (1 - kFittedDroop));
+  return std::min(1.0, fitted / (power.droop > 0 ? 1 - kFittedDroop : 1));
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ void price_launches(OpPrediction& op, const Machine& m, double share, double kep
     const double sm = tensor ? share * kept : share;
     if (tensor || l.clock != m.clock * sm) {
       l.clock = m.clock * sm;
-      l.time = price(l.demand, m, *l.family, Speeds{tensor ? tensor_rate(l) : 1, sm, share});
+      l.time = price(l.demand, m, *l.family, Speeds{tensor ? tensor_rate(l, *m.power) : 1, sm, share});
     }
     op.time += l.time.total + m.gap_graph;
     cycles += l.time.total * l.clock + m.gap_graph * (m.clock * share);
