@@ -233,8 +233,10 @@ void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out
   out.clock = m.clock;
   out.provenance = m.provenance;
   out.power.reset();
+  out.power_low.reset();
+  out.power_high.reset();
   out.energy.reset();
-  out.chip_energy = out.memory_energy = Joules{};
+  out.chip_energy = out.memory_energy = out.tensor_estimate = Joules{};
   out.band_rows = 0;
   if (m.kernels == KernelSet::ideal) return price_ideal(op, w, m, out);
   Pricer pricer(m, op, w, warmth, options, out);

@@ -42,6 +42,7 @@ class Columns {
         time_(header.require("measured_us")),
         dtype_(header.find("dtype")),
         power_(header.find("measured_W")),
+        board_(header.find("board_MHz")),
         gpu_(header.find("gpu")),
         clock_(header.find("clock")),
         data_(header.find("data")),
@@ -63,6 +64,11 @@ class Columns {
         throw BadInput("measured_W: expected a number above 0 or nothing, found '" + std::string(watts) + "'");
       row.power = *power * units::W;
     }
+    if (const std::string_view board = text(fields, board_); !board.empty()) {
+      const auto set = positive_number(board);
+      if (!set) throw BadInput("board_MHz: expected a number above 0 or nothing, found '" + std::string(board) + "'");
+      row.board_clock = *set * units::MHz;
+    }
     if (const std::string_view clock = text(fields, clock_); !clock.empty())
       row.clock = read_clock_mode(clock, "clock");
     if (const std::string_view data = text(fields, data_); !data.empty()) row.data = read_data_pattern(data, "data");
@@ -80,7 +86,7 @@ class Columns {
   }
 
   std::size_t op_, shape_, time_;
-  std::optional<std::size_t> dtype_, power_, gpu_, clock_, data_, stack_, kernel_, scope_, id_;
+  std::optional<std::size_t> dtype_, power_, board_, gpu_, clock_, data_, stack_, kernel_, scope_, id_;
 };
 
 }  // namespace

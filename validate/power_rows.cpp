@@ -56,6 +56,7 @@ void add_csv(const std::string& file, KernelSet kernels, const std::string& gpu,
     row.kernels = kernels;
     row.time = m.time;
     row.power = m.power;
+    row.board_clock = m.board_clock;
     row.text = std::string(op_name(m.op)) + " " + std::string(dtype_text(m.op)) + " " + m.shape;
     row.place = m.place;
     rows.push_back(std::move(row));

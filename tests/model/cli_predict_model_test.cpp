@@ -138,8 +138,6 @@ TEST(PredictModel, SaysWhatIsNotModelledYet) {
   }
   expect_refusal(decode({"--zero", "1"}), 3, "not modelled yet");
   expect_refusal(decode({"--cluster", "dgx_h200"}), 3, "not modelled yet");
-  expect_refusal(decode({"--format", "trace"}), 3, "not modelled yet");
-  expect_refusal(decode({"--format", "html"}), 3, "not modelled yet");
 }
 
 TEST(PredictModel, PowerCapAndDataAreOfCardsWithEnergies) {
