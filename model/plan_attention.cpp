@@ -91,17 +91,20 @@ AttentionChoice plan_own_prefill(const AttentionPrefill& s, const PrefillVariant
 
 Demand prepare_demand(const AttentionPrefill& s, const Machine& m) {
   const double tokens = static_cast<double>(s.batch * s.q_len);
+  // Latent attention (keys wider than values by the rotated part) rotates only that part of its queries, four of them to
+  // a warp, in place, and appends one narrow row a token; else a warp takes a whole query and all keys and values pass.
+  const bool latent = s.qk_dim != s.v_dim;
+  constexpr double kLatentRowsPerWarp = 4, kWarps = 8;
   const double rows = tokens * static_cast<double>(s.q_heads);
-  const double q_elements = rows * static_cast<double>(s.qk_dim);
-  const double new_kv = tokens * static_cast<double>(s.kv_heads * (s.qk_dim + s.v_dim));
+  const double q_elements = rows * static_cast<double>(latent ? std::abs(s.qk_dim - s.v_dim) : s.qk_dim);
+  const double new_kv = tokens * static_cast<double>((latent ? 1 : s.kv_heads) * (s.qk_dim + s.v_dim));
   const double es = bytes_of(s.dtype);
   Demand p;
   p.dram_read = (q_elements + new_kv) * es * units::B;
   p.dram_write = (q_elements * es + new_kv * bytes_of(s.kv_dtype)) * units::B;
-  // a warp for each query head of a token: its way (sequence length, data, rotation table) is a chain of latencies,
-  // and as many as fit on an SM are on it side by side
-  constexpr double kRowsPerCta = 8;
-  p.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kRowsPerCta));
+  // a warp's way (sequence length, data, rotation table) is a chain of latencies; as many as fit on an SM are on it side
+  // by side
+  p.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kWarps * (latent ? kLatentRowsPerWarp : 1)));
   p.plan.ctas_per_sm = 8;
   p.plan.threads = 256;
   p.once_clk = m.prepare.start_clk / static_cast<double>(p.plan.ctas_per_sm);
