@@ -241,12 +241,9 @@ Demand Cut::demand(const Context& c, const Deal& deal) const {
   // nothing hides the first step's way: the tensor map's from memory, then that of the operands it describes
   const bool tma = e->persistent && e->shared_reads;
   if (tma) d.chain = 2.0 * m.gpu.memory.latency;
-  if (!task.own && tma) {
-    d.exposed_clk += c.family.handover * deal.once_clk / deal.steps;
-    // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of
-    // 104 recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
-    if (ctas > 2 * m.sm_count) d.chain += c.family.counter;
-  }
+  // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of 104
+  // recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
+  if (!task.own && tma && ctas > 2 * m.sm_count) d.chain += c.family.counter;
   d.late_writes = !task.own;
   const double at_once = std::min(ctas, m.sm_count * e->resident);
   const double tiles_at_once = std::max(1.0, at_once / splits / std::min(task.batch, at_once));

@@ -42,8 +42,6 @@ struct FamilyScalars {
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
   /// What one SM has outstanding to L2 and DRAM together, however deep its ring; 0: no such limit is known.
   Bytes sm_in_flight;
-  /// Share of `exposed` that every tile of a persistent kernel pays, not only the last: accumulators leave the registers.
-  double handover = 0;
   Seconds counter;  ///< a launch before kernels whose CTAs take tiles from a counter: it is cleared (see gemm_library.cpp)
   /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.
