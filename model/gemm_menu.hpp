@@ -55,6 +55,11 @@ inline bool whole_units(const GemmTask& t) {
 /// 127.8 to 125.1 (own probe on an H200, 2026-11-20).
 constexpr double kFillShare = 0.18;
 
+/// Dependent ways to memory before a library's first product, when nothing of the kernel is in L2: code and launch
+/// parameters, tensor map, operands. (Fitted between cold recordings and published rows whose weights stay in L2: 3.7.
+/// The same row-wise kernel takes 1.2 us longer cold than warm: docs/measuring.md.)
+constexpr double kColdTrips = 4;
+
 /// Lines of 128 bytes that 128 bytes of a row of K touch, mean over rows: two unless the row's start is that of a line.
 inline double lines_a_row(const GemmTask& t) {
   constexpr std::int64_t kLine = 128;

@@ -20,11 +20,10 @@ double copies_of(const Protocol& p, Bytes weights, const Machine& m) {
 }
 
 /// Share of a working set that is still in L2 when it is used again. Sets are indexed by hashed addresses, so the edge
-/// is not sharp; copies in both halves of L2 cost capacity. Both numbers were read off training rows (small weights that
-/// take turns on H100 and H200: 0.70 to 0.73).
+/// is not sharp.
 double still_there(Bytes set, const Machine& m) {
-  constexpr double kCapacity = 0.71, kEdge = 0.2;
-  return std::clamp((1 + kEdge - set / (kCapacity * m.l2_capacity)) / (2 * kEdge), 0.0, 1.0);
+  constexpr double kEdge = 0.2;
+  return std::clamp((1 + kEdge - set / m.l2_held()) / (2 * kEdge), 0.0, 1.0);
 }
 
 /// How far the regulator has come, mean over the timed replays: it closes in on the steady clock exponentially.
