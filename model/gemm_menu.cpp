@@ -147,6 +147,8 @@ Cut::Cut(const Context& c, const MenuEntry& entry)
   tiles = tiles_m * tiles_n * c.task.batch;
   if (!c.task.own && e->cluster > 1 && tiles >= 2)
     l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
+  // a row of a box that lies across two lines: two requests, no more data (between both: five recorded shapes)
+  if (!c.task.own) l2_bytes *= 0.5 * (1 + c.lines);
 }
 
 /// The portable kernel's way with rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K:

@@ -102,7 +102,7 @@ struct Context {
                  dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, reduce.dram_share);
     clk = 1.0 / (m.clock * (1 - f.droop));
     per_l2 = units::B / m.l2;
-    if (t.own) lines = lines_a_row(t);
+    if (t.own || path.multicast) lines = lines_a_row(t);
     per_port = units::B / (m.l2_per_sm * (1 - f.droop));
     // no cut does less dense work than the task, so none sees a larger share of the peak
     const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;
