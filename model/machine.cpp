@@ -56,7 +56,6 @@ FamilyScalars read_family(const Machine& m, const std::string& name) {
   f.merge_clk = section.number_or("merge_clk", 0);
   f.in_flight = section.number_or("in_flight_B", 0) * units::B;
   f.sm_in_flight = section.number_or("sm_in_flight_B", 0) * units::B;
-  f.handover = section.number_or("handover_fraction", 0);
   f.counter = section.seconds_or_zero("counter_s");
   f.tensor_burst = section.number_or("tensor_burst_fraction", m.tensor_fraction);
   f.tensor_steady = section.number_or("tensor_steady_fraction", m.tensor_steady_fraction);

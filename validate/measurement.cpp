@@ -203,4 +203,14 @@ void read_measurements(std::string_view csv, const std::string& place, const std
   }
 }
 
+void read_measurement_file(const std::string& file, const std::vector<RowFilter>& where, Measurements& into) {
+  const std::size_t first = into.rows.size();
+  read_measurements(read_text_file(file), file, where, into);
+  const Protocols protocols = Protocols::beside(file);
+  for (std::size_t i = first; i < into.rows.size(); ++i) {
+    Measurement& row = into.rows[i];
+    row.protocol = protocols.of(std::string(op_name(row.op)), row.stack);
+  }
+}
+
 }  // namespace plumbline

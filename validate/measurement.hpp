@@ -59,5 +59,7 @@ struct Measurements {
 /// needed, or with a filter on a column that it does not have, throws BadInput.
 void read_measurements(std::string_view csv, const std::string& place, const std::vector<RowFilter>& where,
                        Measurements& into);
+/// The same from disk, with how the source timed its rows (validate/protocol.hpp).
+void read_measurement_file(const std::string& file, const std::vector<RowFilter>& where, Measurements& into);
 
 }  // namespace plumbline
