@@ -122,7 +122,7 @@ Activity activity(const Demand& d, Flops useful_tensor, DType math, const Gpu& g
   a.sfu = steps * d.sfu_clk * sm.sfu_op_per_clk;
   a.instructions = steps * d.issue_clk * sm.issue_per_clk * static_cast<double>(sm.warp_size);
   a.smem = steps * d.smem_clk * sm.smem_bytes_per_clk;
-  a.l2 = steps * d.l2;
+  a.l2 = steps * (d.l2 + d.l2_again);
   a.dram_read = d.dram_read;
   a.dram_write = d.dram_write;
   return a;
