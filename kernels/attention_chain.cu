@@ -21,10 +21,10 @@
 //                    and the next row on its way                      195  86 %   but 16384 columns 199 for 231
 //                    full rows without questions (this)               186  90 %   but 8192 columns 232 for 196
 //   softmax backward streaming hints 201 (83 %), plain 185 (91 %)
-// What kChainPrefetches and fills() say is the faster of these for each width. This: 79-82 % of 4.8 TB/s forward at 128 to
-// 4096 columns (2048: 81 %), 76 % at 8192, 58 % at 16384, where an SM holds too few rows; backward 84-91 % up to 16384.
-// The forward kernel misses 85 %: ncu (49152 x 512) counts 25 instructions an element, 58 % of the issue slots busy, 21
-// of 64 warps for 72 registers: neither DRAM nor issue is full, and more warps cost spills.
+// What kChainPrefetches and fills() say is the faster of these for each width. This: 79-82 % of 4.8 TB/s forward at 128
+// to 4096 columns (2048: 81 %), 76 % at 8192, 58 % at 16384, where an SM holds too few rows; backward 84-91 % up to
+// 16384. The forward kernel misses 85 %: ncu (49152 x 512) counts 25 instructions an element, 58 % of the issue slots
+// busy, 21 of 64 warps for 72 registers: neither DRAM nor issue is full, and more warps cost spills.
 #include "kernels/attention_chain.hpp"
 
 #include <algorithm>

@@ -255,8 +255,8 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThr
   Op::template run<Group, kVecs, kEarly>(row, a, r);
 }
 
-/// Reductions of rows that a CTA does not hold: it walks, so much of a row at a time as its threads hold. The parts of a
-/// row that is not whole vectors are a vector shorter, for the one that both ends of a part touch.
+/// Reductions of rows that a CTA does not hold: it walks, so much of a row at a time as its threads hold. The parts of
+/// a row that is not whole vectors are a vector shorter, for the one that both ends of a part touch.
 template <class Op, int kThreads, int kVecs, bool kWhole, int kTogether>
 __global__ void __launch_bounds__(kThreads, kTogether) row_walked(RowArgs a) {
   using Group = Team<kThreads, false>;

@@ -52,7 +52,8 @@ struct Demand {
   Seconds chain;  ///< dependent latencies that nothing hides
   /// CTAs start as others end, each at its own time: no waves, one body for all of them.
   bool flowing = false;
-  double overlap = 0;  ///< p of the p-norm over resources, where the planner knows better than the family; 0: it does not
+  double overlap =
+      0;  ///< p of the p-norm over resources, where the planner knows better than the family; 0: it does not
 };
 
 /// Time of one launch, from the first CTA's start to the last one's end.

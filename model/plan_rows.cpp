@@ -18,7 +18,7 @@ constexpr double kTurnClk = 240;
 /// of norms, softmax, quantize and the attention chain.
 constexpr double kInStep = 3.2, kTwiceInStep = 2.4, kDrifted = 5.1, kDriftWaves = 10;
 /// A thread that has its next row under way overlaps by itself; phases between barriers hardly do.
-constexpr double kPrefetching = 6.0, kSelecting = 1.5;
+constexpr double kPrefetching = 6.0, kSelecting = 1.7;
 
 /// Share of the bytes that L2 does not hold from one launch to the next. Each of its partitions may keep a copy of the
 /// other's lines, so losses begin near the size of one; half as much again is about never met when walked in order.
@@ -26,26 +26,29 @@ constexpr double kPrefetching = 6.0, kSelecting = 1.5;
 double missing(const Op& op, const Work& w, const Machine& m) {
   const Bytes footprint = std::holds_alternative<Rope>(op) ? std::max(w.read, w.write) : w.bytes();
   const Bytes kept = m.gpu.l2.size / static_cast<double>(std::max<std::int64_t>(1, m.gpu.l2.partitions));
-  return std::clamp((footprint - 0.85 * kept) / (0.6 * kept), 0.0, 1.0);
+  return std::clamp((footprint - 1.05 * kept) / (0.5 * kept), 0.0, 1.0);
 }
 
 /// What one CTA takes, by itself, of each.
 struct CtaTimes {
   Seconds compute;  ///< in its SM's schedulers or special-function units, whichever is longer
-  Seconds port;     ///< its bytes through the SM's port to L2
+  Seconds port;     ///< what it reads, through the SM's port to L2
   Seconds wait;     ///< dependent steps between its loads and its stores
   Seconds turn;
 };
 
-CtaTimes times_of(const RowKernel& k, const Demand& d, const Machine& m, Seconds first) {
+CtaTimes times_of(const RowKernel& k, const Demand& d, const Machine& m, Bytes read, Seconds first) {
   const Seconds clk = 1.0 / m.clock;
   CtaTimes t;
   t.compute = std::max(d.issue_clk, d.sfu_clk) * clk;
-  t.port = d.l2 / m.l2_per_sm;
+  t.port = read / m.l2_per_sm;
   t.wait = k.chain_clk * clk + k.l2_trips * m.l2_latency + k.loads * first;
   t.turn = kTurnClk * clk;
   return t;
 }
+
+/// Waves, of which the last one begun is seen more of the fewer there are.
+double with_begun(double waves) { return waves + (std::ceil(waves) - waves) * std::min(0.6, 1.2 / waves); }
 
 /// CTAs that flow: a slot's CTAs come one after the other, each with its own loads, arithmetic and waits. What of that
 /// is seen once, at the start, is not in here.
@@ -53,27 +56,25 @@ Seconds slot_time(const RowKernel& k, const CtaTimes& t, Seconds first, const Ma
   const double ctas = static_cast<double>(k.plan.ctas), a_sm = ctas / m.sm_count;
   const double slots = std::min(static_cast<double>(k.plan.ctas_per_sm), std::max(1.0, std::ceil(a_sm)));
   *waves = std::max(1.0, a_sm / slots);
-  // a wave begun is seen whole while there are few of them
-  const double begun = *waves + (std::ceil(*waves) - *waves) * std::min(1.0, 2 / *waves);
+  const double begun = with_begun(*waves);
   const Seconds wait = k.turns > 1 ? 0.4 * static_cast<double>(k.turns) * t.wait : t.wait;
   return begun * (first + t.turn + wait + t.compute + t.port) - first - t.turn - t.wait;
 }
 
-/// Clusters. They are placed densely (co-resident CTAs are of one cluster) within GPCs, of which some SMs are left over:
-/// of 132 SMs 120 take clusters of eight, 128 of four. All of a cluster load, agree and write together, and the next
-/// starts when all are through, so that its life is a sum.
+/// Clusters. They are placed within GPCs, of which some SMs are left over: of 132 SMs 120 take clusters of eight, 128
+/// of four (a seventeenth cluster of eight doubles the time). All CTAs of a cluster load, agree and write together, and
+/// the next starts when all are through, so that its life is a sum.
 Seconds cluster_time(const RowKernel& k, const Demand& d, const CtaTimes& t, Seconds first, Seconds memory,
                      const Machine& m) {
   const double cluster = static_cast<double>(k.plan.cluster), ctas = static_cast<double>(k.plan.ctas);
-  const double together = static_cast<double>(k.plan.ctas_per_sm), resident = std::min(together, cluster);
   constexpr double kUsedByEight = 120.0 / 132, kUsedByFour = 128.0 / 132;
   const double sms = m.sm_count * (cluster > 4 ? kUsedByEight : cluster > 2 ? kUsedByFour : 1);
-  double waves = std::max(1.0, ctas / (sms * together));
-  constexpr double kDrift = 6;  // later clusters no longer start at one time
-  if (waves < kDrift) waves = std::ceil(waves);
+  const double together = static_cast<double>(k.plan.ctas_per_sm);
+  const double resident = std::min(together, std::max(1.0, std::ceil(ctas / sms)));
+  const double whole = std::max(1.0, ctas / (sms * together)), waves = whole < 2 ? std::ceil(whole) : with_begun(whole);
   const Bytes all = d.dram_read + d.dram_write;
   const double reads = all > Bytes{} ? d.dram_read / all : 0.5;
-  const Seconds load = std::max(reads * memory / waves, resident * reads * t.port);
+  const Seconds load = std::max(reads * memory / waves, resident * t.port);
   const Seconds life = first + load + resident * t.compute + t.wait;
   return waves * (life + t.turn) - first - t.turn - t.wait;
 }
@@ -96,10 +97,8 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   d.sfu_clk = k.sfu * static_cast<double>(sm.warp_size) / sm.sfu_op_per_clk;
   d.dram_read = lost * w.read;
   d.dram_write = lost * w.write;
-  // a line that is written passes L2 twice, to its home and to be read or to leave; the second passing takes little time
-  constexpr double kWriteAgain = 0.15;
-  d.l2 = (w.read + (1 + kWriteAgain) * w.write) / ctas;
-  d.l2_again = (1 - kWriteAgain) * w.write / ctas;
+  d.l2 = w.bytes() / ctas;
+  d.l2_again = w.write / ctas;  // a line that is written passes twice: to its home, and to be read or to leave
   if (const auto* row = std::get_if<Rowwise>(&op); row != nullptr && row->kind == RowwiseKind::transpose_copy) {
     // 256 bytes that begin within a sector of 32 touch nine of them
     constexpr std::int64_t kSectorElements = 16;
@@ -111,8 +110,9 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   const Seconds idle = m.gpu.memory.latency;
   const double busy = dram / (dram + m.dram_latency);
   const Seconds first = lost > 0 ? idle + busy * (m.dram_latency - idle) : std::min(m.l2_latency, m.dram_latency);
-  const CtaTimes t = times_of(k, d, m, first);
-  d.chain = (1 + k.start_loads) * first + t.wait + k.tail_trips * m.l2_latency + k.tail_clk / m.clock + k.scattered * dram;
+  const CtaTimes t = times_of(k, d, m, w.read / ctas, first);
+  d.chain =
+      (1 + k.start_loads) * first + t.wait + k.tail_trips * m.l2_latency + k.tail_clk / m.clock + k.scattered * dram;
   if (k.chained) {
     d.overlap = 1;
     d.l2_again += d.l2;

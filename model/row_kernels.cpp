@@ -9,8 +9,8 @@
 namespace plumbline {
 namespace {
 
-/// Dependent steps, in SM clocks: a shuffle and what is done with its result; the two exponentials of a merge of partial
-/// softmaxes beside it; a barrier of a CTA with the shared memory around it.
+/// Dependent steps, in SM clocks: a shuffle and what is done with its result; the two exponentials of a merge of
+/// partial softmaxes beside it; a barrier of a CTA with the shared memory around it.
 constexpr double kShuffle = 30, kMergeExponentials = 35, kBarrier = 120;
 /// A multiplication of 32 x 32 to 64 bits keeps its unit for three slots; two of them a round of Philox, seven rounds
 /// a group of eight elements.
@@ -23,10 +23,11 @@ double log2_up(double n) { return n > 1 ? std::ceil(std::log2(n)) : 0; }
 
 // --- norms, softmax, sum and argmax of rows, quantize ----------------------------------------------------------------
 
-/// Instructions a warp executes: for the row, a vector that its threads hold, for a vector's residual, for a row that is
-/// not whole vectors (gamma and beta are then loaded element by element), and for the exchange of a cluster.
+/// Instructions a warp executes: for the row, of which `warps` only where several share it; for a vector that its
+/// threads hold, for a vector's residual, for a vector of rows that are not whole vectors (gamma and beta are then
+/// loaded element by element), and for the exchange of a cluster.
 struct RowCounts {
-  double row = 0, vector = 0, residual = 0, ragged_vector = 0, cluster = 0;
+  double row = 0, warps = 0, vector = 0, residual = 0, ragged_vector = 0, cluster = 0;
 };
 constexpr double kRaggedEnd = 90;  // of the warps at both ends of a row
 /// The ends' elements come by loads of their own, and gamma's and beta's.
@@ -34,53 +35,58 @@ constexpr double kRaggedLoads = 1.4;
 
 RowCounts counts_of(RowwiseKind kind) {
   switch (kind) {
-    case RowwiseKind::rmsnorm: return {45, 86, 44, 55, 145};
-    case RowwiseKind::layernorm: return {97, 128, 44, 105, 200};
-    case RowwiseKind::softmax: return {115, 80, 0, 0, 170};
-    case RowwiseKind::quantize: return {72, 54, 0, 0, 140};
-    case RowwiseKind::sum_rows: return {46, 28, 0, 0, 130};
-    case RowwiseKind::argmax: return {98, 28, 0, 0, 140};
+    case RowwiseKind::rmsnorm: return {41, 4, 86, 44, 55, 145};
+    case RowwiseKind::layernorm: return {87, 10, 128, 44, 105, 200};
+    case RowwiseKind::softmax: return {89, 26, 80, 0, 0, 170};
+    case RowwiseKind::quantize: return {71, 1, 54, 0, 0, 140};
+    case RowwiseKind::sum_rows: return {41, 5, 28, 0, 0, 130};
+    case RowwiseKind::argmax: return {82, 16, 28, 0, 0, 140};
     default: break;
   }
-  return {50, 60, 44, 0, 140};
+  return {50, 0, 60, 44, 0, 140};
 }
 
-/// Special-function instructions of a warp; up to four vectors a thread keep their exponentials, more are worked out
-/// twice.
-double row_sfu(RowwiseKind kind, double vecs, double warps, bool cluster) {
+/// Special-function instructions of a warp. Up to four vectors a thread keep their exponentials, more are worked out
+/// again where they are written, which `filled` are.
+double row_sfu(RowwiseKind kind, double vecs, double filled, double warps, bool cluster) {
   if (kind != RowwiseKind::softmax) return 3;
-  return 13 + (vecs > 4 ? 16 : 8) * vecs + 2 * log2_up(warps) + (cluster ? 8 : 0);
+  return 13 + 8 * vecs + (vecs > 4 ? 8 * filled : 0) + 2 * log2_up(warps) + (cluster ? 8 : 0);
 }
 
 RowKernel held_kernel(const Rowwise& s, const RowWay& way) {
   const Holding& h = way.holding();
-  const bool cluster = way.choice.cluster > 1, norm = s.kind == RowwiseKind::rmsnorm || s.kind == RowwiseKind::layernorm;
+  const bool cluster = way.choice.cluster > 1,
+             norm = s.kind == RowwiseKind::rmsnorm || s.kind == RowwiseKind::layernorm;
   const bool reduces = s.kind == RowwiseKind::sum_rows || s.kind == RowwiseKind::argmax;
   const RowCounts n = counts_of(s.kind);
   RowKernel k;
   k.plan = plan_of(h, way.choice, s.rows);
   // nothing but the row itself is in a reduction's registers
   const bool small = reduces && h.vecs <= 4 && !h.walks;
-  k.plan.ctas_per_sm = std::min<std::int64_t>(32, small ? std::max<std::int64_t>(1, 2048 / k.plan.threads) : together(h));
+  k.plan.ctas_per_sm =
+      std::min<std::int64_t>(32, small ? std::max<std::int64_t>(1, 2048 / k.plan.threads) : together(h));
   const double warps = to_double(k.plan.threads) / kRowWarp, row_warps = to_double(h.threads) / kRowWarp;
-  double each = n.row + (n.vector + (s.residual ? n.residual : 0)) * h.vecs + (cluster ? n.cluster : 0);
+  const double row = n.row + (row_warps > 1 ? n.warps : 0);
+  double each = row + (n.vector + (s.residual ? n.residual : 0)) * h.vecs + (cluster ? n.cluster : 0);
   if (h.walks) {  // 8 for the loop
-    each = n.row + to_double(s.cols) / to_double(kRowVector * h.threads * h.vecs) * (n.vector * h.vecs + 8);
+    each = row + to_double(s.cols) / to_double(kRowVector * h.threads * h.vecs) * (n.vector * h.vecs + 8);
   }
   if (!whole_rows(s.cols)) {
     each += n.ragged_vector * h.vecs + kRaggedEnd * std::min(1.0, 2 / (row_warps * way.choice.cluster));
     k.loads = kRaggedLoads;
   }
   k.instructions = each * warps;
-  k.sfu = row_sfu(s.kind, h.vecs, row_warps, cluster) * warps;
+  const double filled = std::ceil(to_double(s.cols) / to_double(kRowVector * h.threads * way.choice.cluster));
+  k.sfu = row_sfu(s.kind, h.vecs, std::min<double>(h.vecs, filled), row_warps, cluster) * warps;
   k.holds = true;
   k.lockstep = cluster;
   // a warp's, then those of the warps' results: of all of a cluster's warps, which take several turns of 32
   const double steps = 5 + (cluster ? std::ceil(way.choice.cluster * row_warps / kRowWarp) + 5 : log2_up(row_warps));
-  k.chain_clk = steps * (kShuffle + (s.kind == RowwiseKind::softmax ? kMergeExponentials : 0)) + (row_warps > 1 ? kBarrier : 0);
+  k.chain_clk =
+      steps * (kShuffle + (s.kind == RowwiseKind::softmax ? kMergeExponentials : 0)) + (row_warps > 1 ? kBarrier : 0);
   if (cluster) k.l2_trips += 1;  // every other CTA's shared memory, about as far
   // gamma and beta come after the reduction, as few at a time as registers are left
-  if (norm && way.menu != RowMenu::few) k.l2_trips += h.vecs > 4 ? 4 : 2;
+  if (norm && way.menu != RowMenu::few) k.l2_trips += h.vecs > 4 ? h.vecs : 2;
   return k;
 }
 
@@ -90,17 +96,18 @@ RowKernel held_kernel(const Rowwise& s, const RowWay& way) {
 RowKernel warp_selection(const Holding& h, double k, bool softmax, bool ragged) {
   RowKernel r;
   const double v = h.vecs;
-  constexpr double kIntegerMaximum = 1.5;  // comparisons of integers run at half the rate, and are most of it
-  const double select = 90 + 110 * v + k * (16 + 21 * v) + (ragged ? 60 : 0);
-  r.instructions = kRowsPerCta * (kIntegerMaximum * select + (softmax ? 70 + 10 * v : 0));
+  constexpr double kHalfRate =
+      1.5;  // of the passes over the elements, half are comparisons of integers, at half the rate
+  const double select = 90 + 110 * v + k * (16 + kHalfRate * 21 * v) + (ragged ? 60 : 0);
+  r.instructions = kRowsPerCta * (select + (softmax ? 70 + 10 * v : 0));
   r.sfu = softmax ? kRowsPerCta * (8 * v + 12) : 0;
   r.plan.ctas_per_sm = h.vecs == 4 ? 4 : 6;
-  r.chain_clk = 90 * k;  // a warp-wide maximum and its removal
+  r.chain_clk = 60 * k;  // a warp-wide maximum and its removal
   return r;
 }
 
-/// A CTA finds a threshold among the largest of 128 groups, collects who reaches it (128 ln(128 / (128 - k)) elements of
-/// shuffled data), and ranks them; a cluster's lists are merged by its first CTA.
+/// A CTA finds a threshold among the largest of 128 groups, collects who reaches it (128 ln(128 / (128 - k)) elements
+/// of shuffled data), and ranks them; a cluster's lists are merged by its first CTA.
 RowKernel cta_selection(const Holding& h, double k, bool softmax, bool cluster, bool ragged) {
   RowKernel r;
   const double v = h.vecs, warps = to_double(h.threads) / kRowWarp, of_group = to_double(h.threads) / 128;
@@ -116,7 +123,7 @@ RowKernel cta_selection(const Holding& h, double k, bool softmax, bool cluster, 
   r.sfu = softmax ? (8 * v + 18) * warps : 0;
   r.plan.ctas_per_sm = h.vecs == 8 ? 1 : 1024 / h.threads;
   // eight vectors' unrolled code is met for the first time by every warp, from beyond the SM's instruction cache
-  const double fetched = h.vecs > 4 ? 3200 : 0;
+  const double fetched = h.vecs > 4 && cluster ? 3200 : 0;
   r.chain_clk = fetched + 1300 + 45 * k;  // barriers and shared-memory passes from the groups' largest to the ranks
   if (cluster) r.chain_clk += softmax ? 4800 : 3200;  // the lists' way to the first CTA, and their merge
   r.lockstep = cluster;
@@ -151,20 +158,22 @@ std::int64_t chain_registers(bool forward, bool fused, const ChainHolding& h) {
 
 /// Rows as fp32 in the registers of a few lanes, or walked by 1024 threads.
 RowKernel chain_kernel(const Rowwise& s) {
-  const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout, fused = s.kind != RowwiseKind::softmax_backward;
+  const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout,
+             fused = s.kind != RowwiseKind::softmax_backward;
   ChainHolding h = chain_holding(s.cols);
   const bool walks = h.lanes == 0;
   if (walks) h = kChainMenu[std::size(kChainMenu) - 1];
   const double g = h.groups, warps = to_double(h.lanes) / kRowWarp;
   // rows that fill their lanes are compiled without questions, so that a thread's groups are worked on side by side
-  const bool full = s.cols == kRowVector * h.lanes * h.groups &&
-                    (forward ? h.groups < 4 : h.lanes <= 32 || (h.lanes == 128 && h.groups == 4) || (h.lanes == 1024 && !fused));
+  const bool full =
+      s.cols == kRowVector * h.lanes * h.groups &&
+      (forward ? h.groups < 4 : h.lanes <= 32 || (h.lanes == 128 && h.groups == 4) || (h.lanes == 1024 && !fused));
   RowKernel k;
   k.turns = walks ? 1 : static_cast<int>(chain_rows_each(forward, s.rows, h.lanes));
   k.plan.threads = chain_threads(h.lanes);
   k.plan.ctas = walks ? s.rows : chain_ctas(s.rows, h.lanes, k.turns);
-  k.plan.ctas_per_sm = std::clamp<std::int64_t>(65536 / (chain_registers(forward, fused, h) * k.plan.threads), 1,
-                                                2048 / k.plan.threads);
+  k.plan.ctas_per_sm =
+      std::clamp<std::int64_t>(65536 / (chain_registers(forward, fused, h) * k.plan.threads), 1, 2048 / k.plan.threads);
   double row = forward ? 87 + (182 + kPhiloxExtra) * g
                : fused ? 70 + ((full ? 162 : 193) + kPhiloxExtra) * g
                        : 44 + (full ? 66 : 82) * g;
@@ -173,7 +182,8 @@ RowKernel chain_kernel(const Rowwise& s) {
   k.instructions = (row * k.turns + 20) * to_double(k.plan.threads) / kRowWarp;
   k.sfu = (fused ? 8 * g + 2 : 0) * k.turns * to_double(k.plan.threads) / kRowWarp;
   const double reductions = forward ? 2 : 1;
-  k.chain_clk = reductions * (std::min(5.0, log2_up(h.lanes)) + log2_up(warps)) * kShuffle + (warps > 1 ? reductions * kBarrier : 0);
+  k.chain_clk = reductions * (std::min(5.0, log2_up(h.lanes)) + log2_up(warps)) * kShuffle +
+                (warps > 1 ? reductions * kBarrier : 0);
   if (fused && !full) k.l2_trips += 2 * g;  // one group after the other: the mask's vector, then the random numbers
   k.holds = true;
   k.phases = forward ? 2 : 1;
@@ -271,7 +281,8 @@ RowKernel rowwise_kernel(const Rowwise& s) {
     case RowwiseKind::quantize: {
       const RowWay way = row_way(s);
       if (way.choice.entry >= 0) return held_kernel(s, way);
-      return flat_kernel(elements_of(s) / to_double(kRowVector), {200, 16}, false);  // no kernel of ours: as a wide one would
+      return flat_kernel(elements_of(s) / to_double(kRowVector), {200, 16},
+                         false);  // no kernel of ours: as a wide one would
     }
     case RowwiseKind::softmax_backward:
     case RowwiseKind::scale_mask_softmax_dropout:

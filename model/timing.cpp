@@ -129,8 +129,8 @@ Seconds dram_time(Bytes read, Bytes write, const Machine& m) {
   const Bytes all = read + write;
   if (all <= Bytes{}) return Seconds{};
   const double r = read / all;
-  // Turning the bus round is lost time. Writes leave in batches, so there are as many turns as the scarcer direction has
-  // batches: the loss grows in proportion to it. (Own probe on an H200: 0.093 at 1:1, 0.063 at 2:1.)
+  // Turning the bus round is lost time. Writes leave in batches, so there are as many turns as the scarcer direction
+  // has batches: the loss grows in proportion to it. (Own probe on an H200: 0.093 at 1:1, 0.063 at 2:1.)
   return (read / m.dram_read + write / m.dram_write) * (1.0 + 2.0 * std::min(r, 1.0 - r) * m.dram_mix_loss);
 }
 

@@ -54,8 +54,17 @@ inline constexpr Holding kRowsSoftmax[] = {{32, 1},        {32, 2},        {64, 
                                            {192, 4},       {224, 4},       {256, 4},       {512, 4}, {1024, 4},
                                            {512, 4, true}, {512, 8, true}, {1024, 8, true}};
 /// Nothing to write: more in flight, fewer threads to agree. The last entry walks.
-inline constexpr Holding kRowsReductions[] = {{32, 1},  {32, 2},  {32, 4},   {128, 2},        {128, 4},             {192, 4},
-                                              {256, 4}, {512, 4}, {1024, 4}, {1024, 8, true}, {512, 4, false, true}};
+inline constexpr Holding kRowsReductions[] = {{32, 1},
+                                              {32, 2},
+                                              {32, 4},
+                                              {128, 2},
+                                              {128, 4},
+                                              {192, 4},
+                                              {256, 4},
+                                              {512, 4},
+                                              {1024, 4},
+                                              {1024, 8, true},
+                                              {512, 4, false, true}};
 /// Few rows, whose latency counts: a vector or two a thread, and parameters loaded before the reduction.
 inline constexpr Holding kRowsFew[] = {{32, 1},  {64, 1},  {128, 1},  {256, 1},
                                        {256, 2}, {512, 2}, {1024, 2}, {1024, 2, true}};
@@ -126,7 +135,8 @@ ChainHolding chain_holding(std::int64_t cols);
 /// (backward) take so many registers that short rows, of which an SM holds many, are faster without.
 template <bool kForward, int kLanes>
 inline constexpr bool kChainPrefetches = kForward || kLanes == 256 || kLanes == 512;
-/// Rows that a group of lanes takes one after the other: one without prefetch, else as many as leave each SM of an H200 some CTAs to even out.
+/// Rows that a group of lanes takes one after the other: one without prefetch, else as many as leave each SM of an H200
+/// some CTAs to even out.
 std::int64_t chain_rows_each(bool forward, std::int64_t rows, int lanes);
 std::int64_t chain_ctas(std::int64_t rows, int lanes, std::int64_t each);
 
