@@ -144,12 +144,12 @@ __global__ void __launch_bounds__(kFlatThreads)
     const std::uint32_t v = first + i * blockDim.x;
     if (v >= vectors) continue;
     const std::uint32_t row = row_vectors.quotient(v), within = v - row * row_vectors.by;
-    a[i] = table[std::int64_t{ids[row]} * row_vectors.by + within];
+    a[i] = __ldcs(table + std::int64_t{ids[row]} * row_vectors.by + within);
   }
 #pragma unroll
   for (int i = 0; i < kVecs; ++i) {
     const std::uint32_t v = first + i * blockDim.x;
-    if (v < vectors) y[v] = a[i];
+    if (v < vectors) __stcs(y + v, a[i]);
   }
 }
 

@@ -46,7 +46,7 @@ __device__ inline void put(bf16* y, float x) { *y = __float2bfloat16_rn(x); }
 /// The vector at `at` of n elements, zeros behind the end.
 template <class T>
 __device__ uint4 load_padded(const T* x, std::int64_t at, std::int64_t n) {
-  if (at + kPerVector<T> <= n) return *reinterpret_cast<const uint4*>(x + at);
+  if (at + kPerVector<T> <= n) return __ldcs(reinterpret_cast<const uint4*>(x + at));
   float e[kPerVector<T>];
 #pragma unroll
   for (int j = 0; j < kPerVector<T>; ++j) e[j] = at + j < n ? to_float(x[at + j]) : 0.0F;
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kThreads, kTogether)
     for (int j = 0; j < kEach; ++j) e[j] = running += e[j];
     const std::int64_t at = first + i * kWarp * kEach;
     if (at + kEach <= n) {
-      *reinterpret_cast<uint4*>(y + at) = narrow(e);
+      __stcs(reinterpret_cast<uint4*>(y + at), narrow(e));
     } else {
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_all(const T* x, std::int64_t 
 #pragma unroll
     for (int i = 0; i < kSumVecs; ++i) {
       const std::int64_t at = v + i * stride;
-      a[i] = at < vectors ? reinterpret_cast<const uint4*>(x)[at] : make_uint4(0, 0, 0, 0);
+      a[i] = at < vectors ? __ldcs(reinterpret_cast<const uint4*>(x) + at) : make_uint4(0, 0, 0, 0);
     }
 #pragma unroll
     for (int i = 0; i < kSumVecs; ++i) {

@@ -279,7 +279,7 @@ __device__ void select_in_team(const Row& row, const TopKArgs& a, std::int64_t r
 
 template <int kThreads, int kVecs, bool kClustered, bool kWhole, bool kSoftmax>
 __global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThreads, kThreads == kWarp ? 3
-                                                                                      : kVecs >= 8      ? 1
+                                                                                      : kVecs == 8      ? 1
                                                                                                    : 1024 / kThreads)
     top_of_row(TopKArgs a) {
   using Group = Team<kThreads, kClustered>;

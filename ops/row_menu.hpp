@@ -111,7 +111,7 @@ RowWay row_way(const Rowwise& shape);
 // --- top-k -----------------------------------------------------------------------------------------------------------
 
 inline constexpr Holding kTopKMenu[] = {{32, 1},  {32, 2},  {32, 4},  {128, 1},       {128, 2},       {256, 2},
-                                        {256, 4}, {512, 4}, {512, 8}, {512, 4, true}, {512, 8, true}, {512, 16, true}};
+                                        {256, 4}, {512, 4}, {512, 8}, {512, 4, true}, {512, 8, true}, {1024, 8, true}};
 
 /// Few rows are spread over clusters, and a warp a row serves where k trips over it are cheap.
 Choice choose_topk(std::int64_t rows, std::int64_t cols, std::int64_t k);
