@@ -14,6 +14,6 @@ enum class Warmth { cold, streams, everything };
 void predict_op(const Op& op, const Machine& machine, Warmth warmth, OpPrediction& out);
 
 /// What binds the op and how wide its band is, from its launches' times.
-void conclude(OpPrediction& op);
+void conclude(OpPrediction& op, const Machine& machine);
 
 }  // namespace plumbline

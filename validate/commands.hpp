@@ -79,6 +79,11 @@ ExitCode run_fit_power(const ValidateRequest& request, std::ostream& out);
 /// Time, power and clock of steady rows against the engine, by class of work.
 ExitCode run_power_table(const ValidateRequest& request, std::ostream& out);
 
+/// Finds error bands on the training rows of data/studies/bands.json and writes them into a calibration.
+ExitCode run_fit_bands(const ValidateRequest& request, std::ostream& out);
+/// How many held-out rows lie in their bands, by class.
+ExitCode run_coverage(const ValidateRequest& request, std::ostream& out);
+
 /// "--set memory.bandwidth=6TB/s".
 Override parse_override(const std::string& text);
 

@@ -18,7 +18,7 @@ namespace {
 using namespace plumbline;
 
 struct Flags {
-  std::vector<std::string> against, fit, fit_power, power_table, where, sets, free;
+  std::vector<std::string> against, fit, fit_power, power_table, fit_bands, coverage, where, sets, free;
   std::string replay, clock, kernels = "own";
   bool calibrate = false, unbalanced = false;
   double min_us = 0;
@@ -36,10 +36,15 @@ void add_inputs(CLI::App& app, Flags& flags) {
                                    "fit energies, voltage and data factors to steady rows (recordings, CSV)");
   auto* power_table = app.add_option("--power-table", flags.power_table,
                                      "time, power and clock of steady rows against the model, by class");
+  auto* fit_bands = app.add_option("--fit-bands", flags.fit_bands,
+                                   "find error bands on the training rows that a list names (data/studies/bands.json)");
+  auto* coverage =
+      app.add_option("--coverage", flags.coverage, "how many of the list's held-out rows lie in their bands");
   for (auto* other : {against, fit, replay, calibrate}) {
-    fit_power->excludes(other);
-    power_table->excludes(other);
+    for (auto* mode : {fit_power, power_table, fit_bands, coverage}) mode->excludes(other);
   }
+  fit_bands->excludes(coverage)->excludes(fit_power)->excludes(power_table);
+  coverage->excludes(fit_power)->excludes(power_table);
   fit_power->excludes(power_table);
   app.add_option("--least-cap", flags.request.least_cap_percent, "--power-table: rows from this percentage of the cap");
   app.add_option("--most-cap", flags.request.most_cap_percent, "--power-table: rows up to this percentage of the cap");
@@ -133,6 +138,14 @@ ExitCode run(Flags& flags) {
   if (!flags.power_table.empty()) {
     flags.request.files = flags.power_table;
     return run_power_table(flags.request, std::cout);
+  }
+  if (!flags.fit_bands.empty()) {
+    flags.request.files = flags.fit_bands;
+    return run_fit_bands(flags.request, std::cout);
+  }
+  if (!flags.coverage.empty()) {
+    flags.request.files = flags.coverage;
+    return run_coverage(flags.request, std::cout);
   }
   if (!flags.against.empty()) {
     flags.request.files = flags.against;
