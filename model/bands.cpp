@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <variant>
 
@@ -109,14 +110,55 @@ std::size_t bound_place(Bound bound) {
   return at == kBoundKeys.end() ? kBoundKeys.size() - 1 : static_cast<std::size_t>(at - kBoundKeys.begin());
 }
 
-const Band* entry(const std::map<std::string, Band>& found, const std::string& key) {
-  const auto at = found.find(key);
-  return at == found.end() || at->second.rows == 0 ? nullptr : &at->second;
-}
+constexpr std::size_t kAnyBound = kBoundKeys.size(), kAnySize = kBandSizes.size() - 1;
 
-std::string key_of(std::string_view prefix, std::size_t number, std::size_t size) {
-  return std::string(prefix) + std::string(kClasses[number].name) + "." + std::string(kBandSizes[size]);
-}
+/// The bands on file of one kernel set: by class, size class ("any" last) and bound (any last); null where there is
+/// none.
+class OnFile {
+ public:
+  OnFile(const std::map<std::string, Band>& found, std::string_view prefix) {
+    for (auto at = found.lower_bound(std::string(prefix)); at != found.end(); ++at) {
+      const std::string_view name = at->first;
+      if (name.substr(0, prefix.size()) != prefix) break;
+      if (at->second.rows > 0) add(name.substr(prefix.size()), at->second);
+    }
+  }
+  const Band* at(std::size_t number, std::size_t size, std::size_t bound = kAnyBound) const {
+    return bands_[(number * kBandSizes.size() + size) * (kAnyBound + 1) + bound];
+  }
+  /// Of the class in that size, else of the next wider one.
+  const Band* general(std::size_t number, std::size_t size) const {
+    const Band* band = at(number, size);
+    for (std::size_t up = number; band == nullptr;) {
+      if (up != number || kParents[up] == up) band = at(up, kAnySize);
+      if (band != nullptr || kParents[up] == up) break;
+      up = kParents[up];
+      band = at(up, size);
+    }
+    return band;
+  }
+
+ private:
+  /// "gemm.large.memory" or "gemm.large".
+  void add(std::string_view name, const Band& band) {
+    const std::size_t dot = name.find('.');
+    std::string_view rest = name.substr(std::min(dot, name.size() - 1) + 1);
+    const std::size_t next = rest.find('.');
+    const std::size_t number = number_of(name.substr(0, dot)), size = place_of(kBandSizes, rest.substr(0, next));
+    std::size_t bound = kAnyBound;
+    if (next != std::string_view::npos) {
+      bound = 0;
+      while (bound < kBoundKeys.size() && plumbline::name(kBoundKeys[bound]) != rest.substr(next + 1)) ++bound;
+    }
+    if (number == kClasses.size() || size == kBandSizes.size()) return;  // a class of another version
+    bands_[(number * kBandSizes.size() + size) * (kAnyBound + 1) + bound] = &band;
+  }
+  template <class Names>
+  static std::size_t place_of(const Names& names, std::string_view name) {
+    return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+  }
+  std::array<const Band*, kClasses.size() * kBandSizes.size() * (kAnyBound + 1)> bands_{};
+};
 
 }  // namespace
 
@@ -167,29 +209,17 @@ BandTable::BandTable(const Calibration& calibration, BandSection section) {
 }
 
 void BandTable::fill(const std::map<std::string, Band>& found, std::string_view prefix, Cells& cells) {
-  const std::size_t any = kBandSizes.size() - 1;
   cells.assign(kClasses.size() * kSizes * kBounds, 0);
+  const OnFile on_file(found, prefix);
   std::map<const Band*, std::uint32_t> placed;
-  const auto place = [&](const Band* band) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const std::size_t number = i / (kSizes * kBounds), size = i / kBounds % kSizes, bound = i % kBounds;
+    const Band* exact = on_file.at(number, size, bound);
+    const Band* band = exact != nullptr ? exact : on_file.general(number, size);
+    if (band == nullptr) continue;
     const auto [at, is_new] = placed.emplace(band, static_cast<std::uint32_t>(bands_.size()));
     if (is_new) bands_.push_back(*band);
-    return at->second;
-  };
-  for (std::size_t number = 0; number < kClasses.size(); ++number) {
-    for (std::size_t size = 0; size < kSizes; ++size) {
-      const Band* general = entry(found, key_of(prefix, number, size));
-      for (std::size_t up = number; general == nullptr;) {
-        if (up != number || kParents[up] == up) general = entry(found, key_of(prefix, up, any));
-        if (general != nullptr || kParents[up] == up) break;
-        up = kParents[up];
-        general = entry(found, key_of(prefix, up, size));
-      }
-      for (std::size_t bound = 0; bound < kBounds; ++bound) {
-        const Band* exact = entry(found, key_of(prefix, number, size) + "." + std::string(name(kBoundKeys[bound])));
-        const Band* band = exact != nullptr ? exact : general;
-        if (band != nullptr) cells[(number * kSizes + size) * kBounds + bound] = place(band);
-      }
-    }
+    cells[i] = at->second;
   }
 }
 

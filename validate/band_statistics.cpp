@@ -56,7 +56,7 @@ std::optional<CellKey> parent_of(const CellKey& key) {
   const bool is_class = band_parent(up) != up;  // a class's parent is a kind, whose parent is "all"
   if (key.size != kAnySize && (key.number == up || !is_class)) return CellKey{key.number, kAnySize, kAnyBound};
   if (key.number == up) return std::nullopt;
-  return CellKey{up, key.size == kAnySize ? 0 : key.size, kAnyBound};
+  return CellKey{up, key.size, kAnyBound};
 }
 
 std::string text_of(KernelSet kernels, const CellKey& key) {
@@ -92,14 +92,22 @@ Band resolve(const Cells& cells, const CellKey& key, KernelSet kernels) {
   const Cell& wider = cells.at(*up);
   Band band = residual_band(wider.values, stack_weights(wider.stacks));
   band.pooled = text_of(kernels, *up);
-  const auto [least, most] = std::minmax_element(cell.values.begin(), cell.values.end());
-  band.low = std::min(band.low, *least);
-  band.high = std::max(band.high, *most);
+  const Band own = residual_band(cell.values);
+  band.low = std::min(band.low, own.low);
+  band.high = std::max(band.high, own.high);
   return band;
 }
 
-std::string key_of_residual(const BandResidual& r) {
-  return text_of(r.kernels, {r.band_class, r.size, static_cast<int>(r.bound)});
+/// A band that says nothing beyond the wider class's is left out: the model goes up the same way.
+bool same(const Band& a, const Band& b) { return a.low == b.low && a.high == b.high && a.middle == b.middle; }
+
+/// The band that the model will take.
+const Band& band_for(const BandResidual& r, const std::map<std::string, Band>& bands) {
+  std::optional<CellKey> key = CellKey{r.band_class, r.size, static_cast<int>(r.bound)};
+  for (; key; key = parent_of(*key)) {
+    if (const auto at = bands.find(text_of(r.kernels, *key)); at != bands.end()) return at->second;
+  }
+  throw Error(ExitCode::our_bug, "no band for " + std::string(band_class_name(r.band_class)));
 }
 
 /// Sums over the pairs of one context.
@@ -164,6 +172,11 @@ Band residual_band(const std::vector<double>& values, const std::vector<double>&
     below += weight(i);
     if (below >= sum / 2 * (1 - 1e-12)) break;
   }
+  // As written to a file: rounded outwards.
+  constexpr double kDigits = 1e4;
+  band.low = std::floor(band.low * kDigits) / kDigits;
+  band.middle = std::round(band.middle * kDigits) / kDigits;
+  band.high = std::ceil(band.high * kDigits) / kDigits;
   band.rows = static_cast<long>(n);
   return band;
 }
@@ -171,8 +184,13 @@ Band residual_band(const std::vector<double>& values, const std::vector<double>&
 std::map<std::string, Band> bands_of(const std::vector<BandResidual>& residuals, KernelSet kernels,
                                      BandSection section) {
   const Cells cells = cells_of(residuals, kernels, section);
+  std::map<CellKey, Band> resolved;
+  for (const auto& [key, cell] : cells) resolved[key] = resolve(cells, key, kernels);
   std::map<std::string, Band> bands;
-  for (const auto& [key, cell] : cells) bands[text_of(kernels, key)] = resolve(cells, key, kernels);
+  for (const auto& [key, band] : resolved) {
+    const std::optional<CellKey> up = parent_of(key);
+    if (!up || key.size == kAnySize || !same(band, resolved.at(*up))) bands[text_of(kernels, key)] = band;
+  }
   return bands;
 }
 
@@ -184,7 +202,7 @@ BandCorrelation correlation_of(const std::vector<BandResidual>& residuals, const
   double squares = 0;
   for (const BandResidual& r : residuals) {
     if (r.kernels != kernels || r.section != section) continue;
-    const Band& band = bands.at(key_of_residual(r));
+    const Band& band = band_for(r, bands);
     const double off = r.value - band.middle;
     const double width = off < 0 ? band.middle - band.low : band.high - band.middle;
     const double z = width > 0 ? std::clamp(off / width, -kMost, kMost) : 0;

@@ -112,7 +112,7 @@ TEST(CalibrationFiles, AreReadAndNameThemselves) {
     EXPECT_NO_THROW(load_gpu(name));
     for (const auto& [key, band] : c.bands) {
       EXPECT_LE(band.low, band.high) << name << " " << key;
-      EXPECT_LT(band.high - band.low, 3) << name << " " << key;
+      EXPECT_LT(band.high - band.low, 4) << name << " " << key;  // A100: decode that falls to a kernel 20 times slower
     }
   }
 }
