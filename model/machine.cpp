@@ -88,14 +88,6 @@ void read_machine_scalars(Machine& m) {
   m.host_per_operator = s.seconds("host_per_operator_s");
 }
 
-/// "library.gemm.100us" -> the family's band of that size class.
-void read_bands(FamilyScalars& family, const Calibration& calibration, const std::string& name) {
-  for (std::size_t i = 0; i < kSizeClasses.size(); ++i) {
-    const auto it = calibration.bands.find(name + "." + kSizeClasses[i]);
-    if (it != calibration.bands.end()) family.bands[i] = it->second;
-  }
-}
-
 /// The family as the kernel set has it; nothing when it is not on file.
 std::optional<FamilyScalars> find_family(const Machine& m, const char* set, const char* family) {
   const std::string name = std::string(set) + "." + family;
@@ -103,7 +95,6 @@ std::optional<FamilyScalars> find_family(const Machine& m, const char* set, cons
   FamilyScalars f = read_family(m, name);
   f.name = family;
   f.own = true;
-  read_bands(f, m.calibration, name);
   return f;
 }
 
@@ -125,17 +116,14 @@ void read_families(Machine& m) {
     FamilyScalars f = read_family(m, std::string("library.") + family);
     f.name = family;
     f.borrowed = own;
-    read_bands(f, m.calibration, std::string("library.") + family);
     return f;
   };
   m.gemm = read("gemm");
   if (m.calibration.families.count("library.grouped_gemm") > 0) {
     m.grouped = read("grouped_gemm");
-  } else {  // the same main loop over a list of problems: without rows of its own it is priced as one GEMM, with no
-            // band
+  } else {  // the same main loop over a list of problems: without rows of its own it is priced as one GEMM
     m.grouped = m.gemm;
     m.grouped.name = "grouped_gemm";
-    m.grouped.bands = {};
   }
   m.prefill = read("attention_prefill");
   m.decode = read("attention_decode");
@@ -177,6 +165,18 @@ void read_power(Machine& m, const MachineOptions& options) {
   }
   if (options.power_cap) throw NotModelled("--power-cap: no energies of " + m.gpu.name + " are on file");
   if (options.data != DataPattern::normal) throw NotModelled("--data: no energies of " + m.gpu.name + " are on file");
+}
+
+/// How far the machine is from the card that the calibration's rows were measured on.
+BandSection band_section(const Machine& m) {
+  if (m.provenance == Provenance::calibrated) return BandSection::own_card;
+  if (m.provenance == Provenance::derived || m.gpu.name == m.calibration.gpu) return BandSection::near;
+  try {
+    return load_gpu(m.calibration.gpu).compute_capability == m.gpu.compute_capability ? BandSection::near
+                                                                                      : BandSection::far;
+  } catch (const BadInput&) {
+    return BandSection::far;  // a file of a card that has no descriptor
+  }
 }
 
 std::string clock_assumption(const Machine& m) {
@@ -222,7 +222,9 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   m.sm_count = static_cast<double>(gpu.sm_count);
   m.assumptions = gpu.assumptions;
   const bool own_families = calibration.families_of.empty() || calibration.families_of == gpu.name;
-  m.provenance = calibration.inherited || !own_families ? Provenance::inherited : Provenance::calibrated;
+  m.provenance = calibration.inherited || !own_families ? Provenance::inherited
+                 : gpu.modified                         ? Provenance::derived
+                                                        : Provenance::calibrated;
   if (m.kernels == KernelSet::ideal) {
     if (options.power_cap) throw NotModelled("--power-cap: ideal kernels have no power");
     m.provenance = Provenance::datasheet;
@@ -234,11 +236,12 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   read_families(m);
   if (calibration.inherited) {
     m.assumptions.push_back("no calibration of " + gpu.name + ": fractions of peak taken over from " + calibration.gpu +
-                            ", bands widened");
+                            ", bands as found on cards that were measured");
   } else if (!own_families) {
     m.assumptions.push_back("kernels of " + gpu.name + " not measured: their scalars taken over from " +
-                            calibration.families_of + ", bands widened");
+                            calibration.families_of + ", bands as found on cards that were measured");
   }
+  m.bands = BandTable(calibration, band_section(m));
   m.assumptions.push_back(clock_assumption(m));
   return machine;
 }

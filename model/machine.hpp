@@ -10,24 +10,21 @@
 
 #include "arch/calibration.hpp"
 #include "arch/gpu.hpp"
+#include "model/bands.hpp"
 #include "model/power.hpp"
 #include "model/predict.hpp"
 #include "model/tensor_path.hpp"
 
 namespace plumbline {
 
-/// Size classes of the error bands: below 10 us, 10-100 us, from 100 us.
-inline constexpr std::array<const char*, 3> kSizeClasses{"10us", "100us", "large"};
-
 /// What a kernel family adds to the machine: a handful of numbers, fitted on training shapes, never per shape. Not
 /// every family uses each.
 struct FamilyScalars {
-  const char* name = "";      ///< "gemm", "attention_decode", ...
-  bool borrowed = false;      ///< priced with another kernel set's scalars
-  std::array<Band, 3> bands;  ///< by size class; rows = 0: the class was not measured
-  Seconds fixed;              ///< first CTA scheduled to first useful byte, plus drain: what an empty kernel takes
-  double overlap = 8;         ///< p of the p-norm over resources: infinity = perfect overlap, 1 = none
-  double efficiency = 1;      ///< share of the sustained tensor rate that the main loop reaches
+  const char* name = "";  ///< "gemm", "attention_decode", ...
+  bool borrowed = false;  ///< priced with another kernel set's scalars
+  Seconds fixed;          ///< first CTA scheduled to first useful byte, plus drain: what an empty kernel takes
+  double overlap = 8;     ///< p of the p-norm over resources: infinity = perfect overlap, 1 = none
+  double efficiency = 1;  ///< share of the sustained tensor rate that the main loop reaches
   /// Share of the card's DRAM bandwidth that the family's walk reaches. (Tiles take 128 bytes of each of many rows and
   /// so open more DRAM pages than a stream does: our reading of the rows, not probed.)
   double dram_share = 1;
@@ -117,6 +114,7 @@ class Machine {
   FamilyScalars prepare;  ///< the pass before prefill attention: rotation and cache append
   FamilyScalars combine;  ///< the merge of split-KV attention, where it is a launch of its own
   OwnFamilies own;        ///< take the place of the above for shapes that have a kernel of ours
+  BandTable bands;
 };
 
 }  // namespace plumbline

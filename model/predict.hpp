@@ -58,16 +58,20 @@ struct LaunchPrediction {
   double family_share = 1;                ///< of the tensor rate, as the family's scalars have it
 };
 
-/// How the numbers behind a prediction were come by.
-enum class Provenance { calibrated, inherited, datasheet };
+/// How the numbers behind a prediction were come by: scalars of the card itself; of the card itself, whose descriptor
+/// was changed since; of another card, or of another kernel set's kernels; of the datasheet alone.
+enum class Provenance { calibrated, derived, inherited, datasheet };
 std::string_view name(Provenance provenance);
 
 struct OpPrediction {
   /// One execution among others back to back in a CUDA graph: its launches plus a graph gap each. (A profiler's kernel
   /// duration is the same without the gaps: the sum of launches[i].time.total.)
   Seconds time;
-  Seconds low, high;   ///< 5-95 % band; low <= time <= high
-  long band_rows = 0;  ///< measured rows behind the band; 0: no measurement of the class is on file
+  Seconds low, high;           ///< 5-95 % band; low <= time <= high
+  long band_rows = 0;          ///< measured rows behind the band; 0: no measurement of the class is on file
+  std::size_t band_class = 0;  ///< model/bands.hpp
+  KernelSet band_kernels = KernelSet::library;  ///< whose residuals the band is of
+  const Band* band = nullptr;                   ///< lives in the machine; null for ideal kernels
   Bound bound = Bound::latency;
   Resource limiter = Resource::latency;  ///< of the longest launch
   double limiter_share = 0;              ///< that resource's own time / time
@@ -128,6 +132,7 @@ struct NodePrediction {
   OpPrediction op;             ///< one execution
   Seconds gap;                 ///< launch gap of one execution that the host or the graph leaves exposed
   bool warm = false;           ///< L2 still holds what it streams, if that fits
+  std::size_t first = 0;       ///< number of the first node that runs the same operator under the same conditions
 };
 
 /// Parts of the step's time that go to each kind of bound; they sum to 1.

@@ -15,6 +15,6 @@ void predict_op(const Op& op, const Machine& machine, Warmth warmth, OpPredictio
                 const PredictOptions& options = {});
 
 /// What binds the op and how wide its band is, from its launches' times.
-void conclude(OpPrediction& op);
+void conclude(OpPrediction& op, const Machine& machine);
 
 }  // namespace plumbline

@@ -77,6 +77,7 @@ class Pricer {
   }
 
   const FamilyScalars& family() const { return *family_; }
+  std::size_t band_class() const { return plumbline::band_class(op_, family_->name, alone_); }
 
  private:
   void require_tensor_path(DType type) const {
@@ -126,6 +127,7 @@ class Pricer {
 
   void attention(const AttentionChoice& choice, const char* kernel) {
     family_ = choice.family;
+    alone_ = std::holds_alternative<AttentionPrefill>(op_) && !choice.family->own && !choice.prepares;
     out_.attention_plan = choice.plan;
     if (choice.prepares) launch_warm("rotate and append", choice.prepare, m_.prepare);
     launch_warm(kernel, choice.main, *choice.family);
@@ -144,6 +146,7 @@ class Pricer {
   const PredictOptions& options_;
   OpPrediction& out_;
   const FamilyScalars* family_ = nullptr;  // of the main launch
+  bool alone_ = false;                     // prefill attention of a library without rotation and append
 };
 
 Bound bound_of(Resource r) {
@@ -182,21 +185,12 @@ void set_limiter(OpPrediction& out) {
   out.bound = bound_of(out.limiter);
 }
 
-std::size_t size_class(Seconds time) {
-  if (time < 10.0 * units::us) return 0;
-  return time < 100.0 * units::us ? 1 : 2;
-}
-
-/// The band of the op's class: residual quantiles when the class was measured, else those of a neighbour, widened.
-/// An inherited calibration gets two and a half times the width: predictions across generations err two to three times
-/// as much as calibrated ones (KernelSight-LM, 3.8 % against 12.1 %; modeling notes, section 1).
-void set_band(OpPrediction& out, const FamilyScalars& family) {
-  constexpr Band kUnmeasured{-0.5, 0.5, 0};  // a factor of 1.65 either way: no measurement of the class is on file
-  const Band& measured = family.bands[size_class(out.time)];
-  const Band& band = measured.rows > 0 ? measured : kUnmeasured;
-  const double widen = out.provenance == Provenance::inherited && band.rows > 0 ? 2.5 : 1.0;
-  out.low = out.time * std::exp(std::min(0.0, band.low) * widen);
-  out.high = out.time * std::exp(std::max(0.0, band.high) * widen);
+/// Residuals that are all on one side do not put the prediction outside its own band.
+void set_band(OpPrediction& out, const Machine& m) {
+  const Band& band = m.bands.find(out.band_kernels, out.band_class, out.time, out.bound);
+  out.band = &band;
+  out.low = out.time * std::exp(std::min(0.0, band.low));
+  out.high = out.time * std::exp(std::max(0.0, band.high));
   out.band_rows = band.rows;
 }
 
@@ -239,29 +233,33 @@ void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out
   out.energy.reset();
   out.chip_energy = out.memory_energy = out.tensor_estimate = Joules{};
   out.band_rows = 0;
+  out.band = nullptr;
   if (m.kernels == KernelSet::ideal) return price_ideal(op, w, m, out);
   Pricer pricer(m, op, w, warmth, options, out);
   std::visit(pricer, op);
   out.family = pricer.family().name;
+  out.band_class = pricer.band_class();
+  // Borrowed scalars price the library's kernel on this card, so it is that kernel's band.
+  out.band_kernels = pricer.family().borrowed ? KernelSet::library : m.kernels;
   if (pricer.family().borrowed) out.provenance = Provenance::inherited;
   out.scalars = &pricer.family();
   if (m.power) {
     set_energies(out, m);
     reprice(out, m, 1);
   }
-  conclude(out);
+  conclude(out, m);
 }
 
-void conclude(OpPrediction& out) {
+void conclude(OpPrediction& out, const Machine& m) {
   set_limiter(out);
-  set_band(out, *out.scalars);
+  set_band(out, m);
 }
 
 void predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options) {
   predict_op(op, machine, options.warm ? Warmth::everything : Warmth::cold, out, options);
   if (!machine.power || machine.clock_mode == ClockMode::burst || machine.kernels == KernelSet::ideal) return;
   settle(out, machine);
-  conclude(out);
+  conclude(out, machine);
 }
 
 OpPrediction predict(const Op& op, const Machine& machine, const PredictOptions& options) {

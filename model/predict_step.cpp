@@ -60,14 +60,14 @@ void add_shares(const NodePrediction& n, const Machine& m, double count, Seconds
   }
 }
 
-/// An earlier node that asked for the same operator under the same conditions.
-const NodePrediction* earlier(const StepPrediction& out, std::size_t i, bool warm) {
+/// The first node that asks for the same operator under the same conditions: `i` when there is none before it.
+std::size_t earlier(const StepPrediction& out, std::size_t i, bool warm) {
   const Op& op = out.graph.nodes[i].op;
   for (std::size_t j = 0; j < i; ++j) {
     const Op& other = out.graph.nodes[j].op;
-    if (other.index() == op.index() && other == op && out.nodes[j].warm == warm) return &out.nodes[j];
+    if (other.index() == op.index() && out.nodes[j].warm == warm && other == op) return j;
   }
-  return nullptr;
+  return i;
 }
 
 /// What a step adds to one execution beyond the graph gaps that op.time holds: every launch follows another kernel, and
@@ -92,25 +92,41 @@ void wait_for_host(StepPrediction& out, const Machine& m) {
   for (NodePrediction& n : out.nodes) n.gap += wait;
 }
 
-/// Sums over the nodes. Kinds of operator err independently, the repeats of a kind together: half-widths of the bands
-/// add in quadrature over nodes and linearly over counts.
+/// The band of the step from those of its operators. Gaps have none.
+void set_band(StepPrediction& out, const Machine& m) {
+  StepBandSum sum;
+  const Band* some = nullptr;
+  for (std::size_t i = 0; i < out.nodes.size(); ++i) {
+    const OpPrediction& op = out.nodes[i].op;
+    if (out.nodes[i].first != i || op.band == nullptr) continue;
+    Seconds time;  // of all nodes that run this operator
+    for (std::size_t j = i; j < out.nodes.size(); ++j) {
+      if (out.nodes[j].first == i) time += static_cast<double>(out.nodes[j].node->count) * op.time;
+    }
+    sum.add(op.band_class, time, *op.band);
+    some = op.band;
+  }
+  if (some == nullptr) {
+    out.low = out.high = out.latency;
+    return;
+  }
+  const BandCorrelation& correlation = m.bands.correlation(m.kernels);
+  out.low = sum.low(out.latency, correlation);
+  out.high = sum.high(out.latency, correlation);
+}
+
+/// Sums over the nodes.
 void total(StepPrediction& out, const Machine& m) {
-  double low = 0, high = 0;
   Seconds at_peak;
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
     out.latency += count * (n.op.time + n.gap);
     out.flops += count * n.op.flops;
     out.dram_bytes += count * n.op.dram_bytes();
-    const double below = count * (n.op.time - n.op.low).in(units::s);
-    const double above = count * (n.op.high - n.op.time).in(units::s);
-    low += below * below;
-    high += above * above;
     const FlopRate peak = tensor_peak(m.gpu, n.op.math, m.gpu.boost_clock);
     if (peak > FlopRate{}) at_peak += count * n.op.tensor / peak;
   }
-  out.low = out.latency - std::sqrt(low) * units::s;
-  out.high = out.latency + std::sqrt(high) * units::s;
+  set_band(out, m);
   out.mfu = at_peak / out.latency;
   out.mbu = out.dram_bytes / (out.latency * m.gpu.memory.bandwidth);
   out.tokens_per_s = out.graph.tokens / out.latency.in(units::s);
@@ -173,7 +189,7 @@ void settle(StepPrediction& out, const Machine& m, const RunOptions& options) {
   if (share == 1) return;
   if (share != last) time_at(share);
   add_up_energy(out, m, share);
-  for (NodePrediction& n : out.nodes) conclude(n.op);
+  for (NodePrediction& n : out.nodes) conclude(n.op, m);
 }
 
 }  // namespace
@@ -199,7 +215,8 @@ void predict(const Llm& llm, const Workload& workload, const Machine& m, const R
     n.node = &out.graph.nodes[i];
     const bool warm = n.warm = finds_warm(out, i, m);
     // layers of different kinds share operators: price each once
-    if (const NodePrediction* same = earlier(out, i, warm)) n.op = same->op;
+    n.first = earlier(out, i, warm);
+    if (n.first != i) n.op = out.nodes[n.first].op;
     else predict_op(n.node->op, m, warm ? Warmth::streams : Warmth::cold, n.op);
     n.gap = m.kernels == KernelSet::ideal ? Seconds{} : runtime_gap(n.op, m, options.runtime);
   }

@@ -14,6 +14,7 @@
 #include "kernels/runner.hpp"
 #include "kernels/step.hpp"
 #include "ops/op_text.hpp"
+#include "ops/plan_text.hpp"
 
 namespace plumbline {
 namespace {

@@ -21,8 +21,6 @@ namespace plumbline {
 namespace {
 
 constexpr std::string_view kMachine = "machine";
-/// Fewer residuals than this say nothing about a 5 % tail: no band is written (20 rows have one row outside).
-constexpr long kRowsForBand = 20;
 
 std::string family_key(const CalibrationFitOptions& options) {
   return std::string(key_of(options.kernels)) + "." + options.family;
@@ -173,7 +171,6 @@ double median_size(std::vector<double> values) {
 /// Which rows take part: all that the engine models have a residual, the long enough ones are trained on.
 struct Selection {
   std::vector<std::size_t> modelled, trained;
-  std::vector<bool> is_trained;
 };
 
 /// `ratios`: ln(predicted / measured) of the modelled rows under `values`.
@@ -183,13 +180,11 @@ Selection select(const FitProblem& problem, const std::vector<double>& values, c
   std::iota(every.begin(), every.end(), std::size_t{0});
   const std::vector<double> tried = log_ratios(problem, every, values);
   Selection out;
-  out.is_trained.assign(rows.size(), false);
   for (std::size_t i : every) {
     if (!std::isfinite(tried[i])) continue;
     out.modelled.push_back(i);
     ratios.push_back(tried[i]);
     if (rows[i].time < options.at_least) continue;
-    out.is_trained[i] = true;
     out.trained.push_back(i);
   }
   return out;
@@ -216,19 +211,17 @@ std::vector<double> weights_of(const std::vector<Measurement>& rows, const Selec
 
 struct Residuals {
   std::vector<double> before, after;  ///< ln(predicted / measured)
-  std::vector<double> unseen;         ///< ln(measured / predicted), cross-validated
 };
 
 std::vector<FittedClass> classes_of(const std::vector<Measurement>& measured, const std::vector<std::size_t>& rows,
                                     const Residuals& residuals) {
   std::vector<FittedClass> classes;
   for (SizeClass size : {SizeClass::small, SizeClass::middle, SizeClass::large, SizeClass::all}) {
-    std::vector<double> before, after, unseen;
+    std::vector<double> before, after;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (size != SizeClass::all && size_class(measured[rows[i]].time) != size) continue;
       before.push_back(residuals.before[i]);
       after.push_back(residuals.after[i]);
-      unseen.push_back(residuals.unseen[i]);
     }
     if (before.empty()) continue;
     FittedClass out;
@@ -237,14 +230,12 @@ std::vector<FittedClass> classes_of(const std::vector<Measurement>& measured, co
     out.median_before = median_size(std::move(before));
     out.bias_after = median(after);
     out.median_after = median_size(std::move(after));
-    out.cross_validated_median = median_size(unseen);
-    out.band = Band{quantile(unseen, 0.05), quantile(unseen, 0.95), out.rows};
     classes.push_back(out);
   }
   return classes;
 }
 
-/// The start with the fitted scalars and bands. What a card inherited is kept, and each number says from whom.
+/// The start with the fitted scalars. What a card inherited is kept, and each number says from whom.
 Calibration filled_in(const Gpu& gpu, const Calibration& start, const CalibrationFitOptions& options,
                       const CalibrationFit& fit) {
   Calibration out = start;
@@ -263,12 +254,6 @@ Calibration filled_in(const Gpu& gpu, const Calibration& start, const Calibratio
     std::string said = source;
     if (fit.scalars[j].at_bound) said += ", at its bound: not determined by these rows";
     scalar_of(out, options, fit.scalars[j].name) = Scalar{fit.result.values[j], said};
-  }
-  for (const FittedClass& c : fit.classes) {
-    if (c.size == SizeClass::all) continue;
-    const std::string key = family_key(options) + "." + std::string(band_key(c.size));
-    out.bands.erase(key);  // a band of earlier scalars says nothing about these
-    if (c.rows >= kRowsForBand) out.bands[key] = c.band;
   }
   return out;
 }
@@ -346,11 +331,7 @@ CalibrationFit fit_calibration(const Gpu& gpu, const Calibration& start, const s
     const bool at_bound = std::find(bound.begin(), bound.end(), j) != bound.end();
     out.scalars.push_back({problem.parameters[j].name, first[j], out.result.values[j], at_bound});
   }
-  std::vector<std::string> texts;
-  for (const Measurement& row : rows) texts.push_back(std::string(op_name(row.op)) + " " + row.shape);
   residuals.after = log_ratios(problem, chosen.modelled, out.result.values);
-  residuals.unseen = cross_validated_residuals(problem, chosen.modelled, chosen.is_trained,
-                                               deal_folds(texts, options.folds), options.folds, out.result.values);
   out.classes = classes_of(rows, chosen.modelled, residuals);
   out.calibration = filled_in(gpu, start, options, out);
   return out;

@@ -20,7 +20,7 @@ namespace {
 using namespace plumbline;
 
 struct Flags {
-  std::vector<std::string> against, fit, fit_power, power_table, where, sets, free;
+  std::vector<std::string> against, fit, fit_power, power_table, fit_bands, coverage, where, sets, free;
   std::string replay, clock, accuracy, kernels = "own";
   bool calibrate = false, unbalanced = false;
   double min_us = 0;
@@ -50,12 +50,16 @@ void add_inputs(CLI::App& app, Flags& flags) {
                                   "the README's accuracy table from committed measurements, held against what is "
                                   "allowed (default: data/studies/accuracy.json)")
                        ->expected(0, 1);
-  for (auto* other : {against, fit, replay, calibrate}) {
-    fit_power->excludes(other);
-    power_table->excludes(other);
-    accuracy->excludes(other);
+  auto* fit_bands = app.add_option("--fit-bands", flags.fit_bands,
+                                   "find error bands on the training rows that a list names (data/studies/bands.json)");
+  auto* coverage =
+      app.add_option("--coverage", flags.coverage, "how many of the list's held-out rows lie in their bands");
+  for (auto* mode : {fit_power, power_table, accuracy, fit_bands, coverage}) {
+    for (auto* other : {against, fit, replay, calibrate}) mode->excludes(other);
   }
   accuracy->excludes(fit_power)->excludes(power_table);
+  for (auto* mode : {fit_bands, coverage}) mode->excludes(fit_power)->excludes(power_table)->excludes(accuracy);
+  fit_bands->excludes(coverage);
   fit_power->excludes(power_table);
   app.add_option("--least-cap", flags.request.least_cap_percent, "--power-table: rows from this percentage of the cap");
   app.add_option("--most-cap", flags.request.most_cap_percent, "--power-table: rows up to this percentage of the cap");
@@ -216,6 +220,14 @@ ExitCode run(Flags& flags, bool accuracy) {
   if (!flags.power_table.empty()) {
     flags.request.files = flags.power_table;
     return run_power_table(flags.request, std::cout);
+  }
+  if (!flags.fit_bands.empty()) {
+    flags.request.files = flags.fit_bands;
+    return run_fit_bands(flags.request, std::cout);
+  }
+  if (!flags.coverage.empty()) {
+    flags.request.files = flags.coverage;
+    return run_coverage(flags.request, std::cout);
   }
   if (!flags.against.empty()) {
     flags.request.files = flags.against;

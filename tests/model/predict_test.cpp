@@ -267,40 +267,5 @@ TEST(Refusals, Fp8OnA100NamesBoth) {
   EXPECT_NE(refusal(MlaDecode{1, 8, 64, 512, 64, DType::fp8, DType::fp8}, *a100), "");
 }
 
-// --- bands -----------------------------------------------------------------------------------------------------------
-
-/// A 1 us + 131.072 us + 1 us copy is of the "large" class. Its band is that of the family and class on file; a GPU
-/// that inherits the calibration takes it 2.5 times as wide; a class without rows gets a factor of e^0.5 either way.
-TEST(Bands, ComeFromTheClassAndWidenWhenInherited) {
-  const Op large = Rowwise{RowwiseKind::copy, 1000, 32768}, small = Rowwise{RowwiseKind::copy, 1, 8};
-  Calibration c = toy_calibration();
-  c.bands["library.rowwise.large"] = Band{-0.1, 0.2, 17};
-  c.bands["own.rowwise.large"] = Band{-0.3, 0.3, 5};
-  c.bands["library.gemm.large"] = Band{-0.4, 0.4, 5};
-  const OpPrediction p = predict(large, *toy_machine(toy_gpu(), c));
-  EXPECT_EQ(p.band_rows, 17);
-  EXPECT_EQ(p.provenance, Provenance::calibrated);
-  EXPECT_DOUBLE_EQ(p.low / p.time, std::exp(-0.1));
-  EXPECT_DOUBLE_EQ(p.high / p.time, std::exp(0.2));
-  const OpPrediction none = predict(small, *toy_machine(toy_gpu(), c));
-  EXPECT_EQ(none.band_rows, 0);
-  EXPECT_DOUBLE_EQ(none.high / none.time, std::exp(0.5));
-  c.inherited = true;
-  const OpPrediction wide = predict(large, *toy_machine(toy_gpu(), c));
-  EXPECT_EQ(wide.provenance, Provenance::inherited);
-  EXPECT_DOUBLE_EQ(wide.low / wide.time, std::exp(-0.25));
-  EXPECT_DOUBLE_EQ(wide.high / wide.time, std::exp(0.5));
-  EXPECT_EQ(wide.time, p.time);
-}
-
-/// Residuals that are all on one side do not put the prediction outside its own band.
-TEST(Bands, HoldThePrediction) {
-  Calibration c = toy_calibration();
-  c.bands["library.rowwise.large"] = Band{0.05, 0.2, 9};
-  const OpPrediction p = predict(Rowwise{RowwiseKind::copy, 1000, 32768}, *toy_machine(toy_gpu(), c));
-  EXPECT_EQ(p.low, p.time);
-  EXPECT_GT(p.high, p.time);
-}
-
 }  // namespace
 }  // namespace plumbline
