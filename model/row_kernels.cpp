@@ -11,7 +11,7 @@ namespace {
 
 /// Dependent steps, in SM clocks: a shuffle and what is done with its result; the two exponentials of a merge of
 /// partial softmaxes beside it; a barrier of a CTA with the shared memory around it.
-constexpr double kShuffle = 30, kMergeExponentials = 35, kBarrier = 120;
+constexpr double kShuffle = 25, kMergeExponentials = 25, kBarrier = 80;
 /// A multiplication of 32 x 32 to 64 bits keeps its unit for three slots; two of them a round of Philox, seven rounds
 /// a group of eight elements.
 constexpr double kPhiloxExtra = 28;
@@ -65,6 +65,7 @@ RowKernel held_kernel(const Rowwise& s, const RowWay& way) {
   const bool small = reduces && h.vecs <= 4 && !h.walks;
   k.plan.ctas_per_sm =
       std::min<std::int64_t>(32, small ? std::max<std::int64_t>(1, 2048 / k.plan.threads) : together(h));
+  if (h.threads == kRowWarp && h.vecs == 1) k.plan.ctas_per_sm = 2048 / k.plan.threads;  // few registers
   const double warps = to_double(k.plan.threads) / kRowWarp, row_warps = to_double(h.threads) / kRowWarp;
   const double row = n.row + (row_warps > 1 ? n.warps : 0);
   double each = row + (n.vector + (s.residual ? n.residual : 0)) * h.vecs + (cluster ? n.cluster : 0);
@@ -124,8 +125,8 @@ RowKernel cta_selection(const Holding& h, double k, bool softmax, bool cluster, 
   r.plan.ctas_per_sm = h.vecs == 8 ? 1 : 1024 / h.threads;
   // eight vectors' unrolled code is met for the first time by every warp, from beyond the SM's instruction cache
   const double fetched = h.vecs > 4 && cluster ? 3200 : 0;
-  r.chain_clk = fetched + 1300 + 45 * k;  // barriers and shared-memory passes from the groups' largest to the ranks
-  if (cluster) r.chain_clk += softmax ? 4800 : 3200;  // the lists' way to the first CTA, and their merge
+  r.chain_clk = fetched + (softmax ? 1300 : 2000) + 45 * k;  // barriers and shared-memory passes from the groups' largest to the ranks
+  if (cluster) r.chain_clk += softmax ? 6000 : 4000;  // the lists' way to the first CTA, and their merge
   r.lockstep = cluster;
   return r;
 }
