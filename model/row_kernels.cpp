@@ -125,8 +125,12 @@ RowKernel cta_selection(const Holding& h, double k, bool softmax, bool cluster, 
   r.plan.ctas_per_sm = h.vecs == 8 ? 1 : 1024 / h.threads;
   // eight vectors' unrolled code is met for the first time by every warp, from beyond the SM's instruction cache
   const double fetched = h.vecs > 4 && cluster ? 3200 : 0;
-  r.chain_clk = fetched + (softmax ? 1300 : 2000) + 45 * k;  // barriers and shared-memory passes from the groups' largest to the ranks
-  if (cluster) r.chain_clk += softmax ? 6000 : 4000;  // the lists' way to the first CTA, and their merge
+  r.chain_clk = fetched + (softmax ? 1300 : 2000) +
+                45 * k;  // barriers and shared-memory passes from the groups' largest to the ranks
+  if (cluster) {  // the lists' way to the first CTA, and their merge, during which the others' places are free already
+    r.chain_clk += softmax ? 6000 : 2600;
+    r.tail_clk = softmax ? 0 : 1800;
+  }
   r.lockstep = cluster;
   return r;
 }
@@ -254,7 +258,7 @@ RowKernel scan_kernel(const Scan& s) {
     k.plan.threads = static_cast<std::int64_t>(kThreads);
     k.plan.ctas = static_cast<std::int64_t>(ctas);
     k.plan.ctas_per_sm = 4;
-    k.instructions = (150 + 4.3 * to_double(s.n) / ctas / kThreads) * kThreads / kRowWarp;
+    k.instructions = (160 + 3.2 * to_double(s.n) / ctas / kThreads) * kThreads / kRowWarp;
     // the last CTA's fence, its turn at the counter, the others' sums, and two reductions
     k.tail_trips = 6;
     k.tail_clk = 700 + 2.5 * ctas;
