@@ -18,6 +18,7 @@ constexpr double kTurnClk = 240;
 /// of norms, softmax, quantize and the attention chain.
 constexpr double kInStep = 3.2, kDrifted = 5.1, kDriftWaves = 10;
 constexpr double kTwiceInStep = 2.2, kTwiceDrifted = 4.3;  // two agreements a row
+constexpr double kReadingInStep = 4.2, kReadingDrifted = 8;  // reductions, whose next loads wait for no writes
 /// A thread that has its next row under way overlaps by itself; phases between barriers hardly do.
 constexpr double kPrefetching = 6.0, kSelecting = 1.7;
 
@@ -128,7 +129,10 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   d.step_latency = slot_time(k, t, first, m, &waves);
   if (!k.holds) return d;
   const double drifted = std::min(1.0, (waves - 1) / kDriftWaves);
-  const double in_step = k.phases > 1 ? kTwiceInStep : kInStep, apart = k.phases > 1 ? kTwiceDrifted : kDrifted;
+  constexpr double kTogether[] = {kReadingInStep, kInStep, kTwiceInStep};
+  constexpr double kApart[] = {kReadingDrifted, kDrifted, kTwiceDrifted};
+  const auto phases = static_cast<std::size_t>(k.phases);
+  const double in_step = kTogether[phases], apart = kApart[phases];
   d.overlap = k.selects ? kSelecting : k.turns > 1 ? kPrefetching : in_step + drifted * (apart - in_step);
   // at the end fewer and fewer CTAs are left to keep memory busy
   constexpr double kDrain = 0.25;

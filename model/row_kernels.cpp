@@ -81,6 +81,7 @@ RowKernel held_kernel(const Rowwise& s, const RowWay& way) {
   k.sfu = row_sfu(s.kind, h.vecs, std::min<double>(h.vecs, filled), row_warps, cluster) * warps;
   k.holds = true;
   k.lockstep = cluster;
+  k.phases = reduces ? 0 : 1;
   // a warp's, then those of the warps' results: of all of a cluster's warps, which take several turns of 32
   const double steps = 5 + (cluster ? std::ceil(way.choice.cluster * row_warps / kRowWarp) + 5 : log2_up(row_warps));
   k.chain_clk =
@@ -261,7 +262,7 @@ RowKernel scan_kernel(const Scan& s) {
     k.instructions = (160 + 3.2 * to_double(s.n) / ctas / kThreads) * kThreads / kRowWarp;
     // the last CTA's fence, its turn at the counter, the others' sums, and two reductions
     k.tail_trips = 6;
-    k.tail_clk = 700 + 2.5 * ctas;
+    k.tail_clk = 1000 + 2.5 * ctas;
     return k;
   }
   // tiles wait for those before them and hold their registers meanwhile: decoupled look-back
