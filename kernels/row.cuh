@@ -130,8 +130,8 @@ struct HeldRow {
 
   /// `from`: where the part begins.
   __device__ uint4 load(const bf16* from, int i, float fill) const {
-    if constexpr (kWhole) return has(i) ? load_passing(from + column(i, 0)) : filled(fill);
-    return inside(i) ? load_passing(from + column(i, 0)) : load_singly(from, i, fill);
+    if constexpr (kWhole) return has(i) ? load_vector(from + column(i, 0)) : filled(fill);
+    return inside(i) ? load_vector(from + column(i, 0)) : load_singly(from, i, fill);
   }
 
   /// The same of a row that all rows share, whose alignment is its own.

@@ -22,14 +22,6 @@ __device__ inline uint4 load_vector(const void* p) {
   asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
 }
-/// The same for a row beside which L1 keeps what all rows share.
-__device__ inline uint4 load_passing(const void* p) {
-  uint4 v;
-  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(p));
-  return v;
-}
 __device__ inline uint4 load_shared_by_rows(const bf16* p) { return __ldg(reinterpret_cast<const uint4*>(p)); }
 __device__ inline void store_vector(bf16* p, uint4 v) { *reinterpret_cast<uint4*>(p) = v; }
 

@@ -16,7 +16,9 @@ constexpr double kTurnClk = 240;
 /// How well what an SM does for different CTAs overlaps: p of the p-norm. CTAs that start together go through their
 /// loads, arithmetic and stores in step at first, and drift apart within some ten CTAs a slot. Fitted on training cases
 /// of norms, softmax, quantize and the attention chain.
-constexpr double kInStep = 3.2, kTwiceInStep = 2.4, kDrifted = 5.1, kDriftWaves = 10;
+constexpr double kInStep = 3.2, kDrifted = 5.1, kDriftWaves = 10;
+constexpr double kTwiceInStep = 2.2, kTwiceDrifted = 4.3;  // two agreements a row
+constexpr double kReadingInStep = 4.2, kReadingDrifted = 8;  // reductions, whose next loads wait for no writes
 /// A thread that has its next row under way overlaps by itself; phases between barriers hardly do.
 constexpr double kPrefetching = 6.0, kSelecting = 1.7;
 
@@ -126,8 +128,11 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   d.step_latency = slot_time(k, t, first, m, &waves);
   if (!k.holds) return d;
   const double drifted = std::min(1.0, (waves - 1) / kDriftWaves);
-  const double in_step = k.phases > 1 ? kTwiceInStep : kInStep;
-  d.overlap = k.selects ? kSelecting : k.turns > 1 ? kPrefetching : in_step + drifted * (kDrifted - in_step);
+  constexpr double kTogether[] = {kReadingInStep, kInStep, kTwiceInStep};
+  constexpr double kApart[] = {kReadingDrifted, kDrifted, kTwiceDrifted};
+  const auto phases = static_cast<std::size_t>(k.phases);
+  const double in_step = kTogether[phases], apart = kApart[phases];
+  d.overlap = k.selects ? kSelecting : k.turns > 1 ? kPrefetching : in_step + drifted * (apart - in_step);
   // at the end fewer and fewer CTAs are left to keep memory busy
   constexpr double kDrain = 0.25;
   d.chain += kDrain * std::min(1.0, waves - 1) * (first + t.wait + t.compute + t.port);

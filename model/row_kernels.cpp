@@ -11,7 +11,7 @@ namespace {
 
 /// Dependent steps, in SM clocks: a shuffle and what is done with its result; the two exponentials of a merge of
 /// partial softmaxes beside it; a barrier of a CTA with the shared memory around it.
-constexpr double kShuffle = 30, kMergeExponentials = 35, kBarrier = 120;
+constexpr double kShuffle = 25, kMergeExponentials = 25, kBarrier = 80;
 /// A multiplication of 32 x 32 to 64 bits keeps its unit for three slots; two of them a round of Philox, seven rounds
 /// a group of eight elements.
 constexpr double kPhiloxExtra = 28;
@@ -65,6 +65,7 @@ RowKernel held_kernel(const Rowwise& s, const RowWay& way) {
   const bool small = reduces && h.vecs <= 4 && !h.walks;
   k.plan.ctas_per_sm =
       std::min<std::int64_t>(32, small ? std::max<std::int64_t>(1, 2048 / k.plan.threads) : together(h));
+  if (h.threads == kRowWarp && h.vecs == 1) k.plan.ctas_per_sm = 2048 / k.plan.threads;  // few registers
   const double warps = to_double(k.plan.threads) / kRowWarp, row_warps = to_double(h.threads) / kRowWarp;
   const double row = n.row + (row_warps > 1 ? n.warps : 0);
   double each = row + (n.vector + (s.residual ? n.residual : 0)) * h.vecs + (cluster ? n.cluster : 0);
@@ -80,6 +81,7 @@ RowKernel held_kernel(const Rowwise& s, const RowWay& way) {
   k.sfu = row_sfu(s.kind, h.vecs, std::min<double>(h.vecs, filled), row_warps, cluster) * warps;
   k.holds = true;
   k.lockstep = cluster;
+  k.phases = reduces ? 0 : 1;
   // a warp's, then those of the warps' results: of all of a cluster's warps, which take several turns of 32
   const double steps = 5 + (cluster ? std::ceil(way.choice.cluster * row_warps / kRowWarp) + 5 : log2_up(row_warps));
   k.chain_clk =
@@ -124,8 +126,12 @@ RowKernel cta_selection(const Holding& h, double k, bool softmax, bool cluster, 
   r.plan.ctas_per_sm = h.vecs == 8 ? 1 : 1024 / h.threads;
   // eight vectors' unrolled code is met for the first time by every warp, from beyond the SM's instruction cache
   const double fetched = h.vecs > 4 && cluster ? 3200 : 0;
-  r.chain_clk = fetched + 1300 + 45 * k;  // barriers and shared-memory passes from the groups' largest to the ranks
-  if (cluster) r.chain_clk += softmax ? 4800 : 3200;  // the lists' way to the first CTA, and their merge
+  r.chain_clk = fetched + (softmax ? 1300 : 2000) +
+                45 * k;  // barriers and shared-memory passes from the groups' largest to the ranks
+  if (cluster) {  // the lists' way to the first CTA, and their merge, during which the others' places are free already
+    r.chain_clk += softmax ? 6000 : 2600;
+    r.tail_clk = softmax ? 0 : 1800;
+  }
   r.lockstep = cluster;
   return r;
 }
@@ -253,10 +259,10 @@ RowKernel scan_kernel(const Scan& s) {
     k.plan.threads = static_cast<std::int64_t>(kThreads);
     k.plan.ctas = static_cast<std::int64_t>(ctas);
     k.plan.ctas_per_sm = 4;
-    k.instructions = (150 + 4.3 * to_double(s.n) / ctas / kThreads) * kThreads / kRowWarp;
+    k.instructions = (160 + 3.2 * to_double(s.n) / ctas / kThreads) * kThreads / kRowWarp;
     // the last CTA's fence, its turn at the counter, the others' sums, and two reductions
     k.tail_trips = 6;
-    k.tail_clk = 700 + 2.5 * ctas;
+    k.tail_clk = 1000 + 2.5 * ctas;
     return k;
   }
   // tiles wait for those before them and hold their registers meanwhile: decoupled look-back

@@ -27,7 +27,7 @@ struct RowKernel {
   bool lockstep = false;   ///< CTAs that share an SM are of one cluster and in step: nothing of theirs overlaps
   bool chained = false;    ///< CTAs wait for those before them: memory and arithmetic take turns
   bool selects = false;    ///< phases between barriers, of different warps
-  int phases = 1;          ///< agreements one after the other
+  int phases = 1;          ///< agreements one after the other that writing waits for; 0: hardly anything is written
   /// Share of DRAM time more for opening pages of which little is read or written: tiles, rows gathered at random (and
   /// marked as used once). Training cases of 0.1 to 1 GB.
   double scattered = 0;

@@ -159,9 +159,10 @@ Seconds dram_time(Bytes read, Bytes write, const Machine& m) {
   const Bytes all = read + write;
   if (all <= Bytes{}) return Seconds{};
   const double r = read / all;
-  // Turning the bus round is lost time. Writes leave in batches, so there are as many turns as the scarcer direction
-  // has batches: the loss grows in proportion to it. (Own probe on an H200: 0.093 at 1:1, 0.063 at 2:1.)
-  return (read / m.dram_read + write / m.dram_write) * (1.0 + 2.0 * std::min(r, 1.0 - r) * m.dram_mix_loss);
+  // Turning the bus round is lost time. Writes leave in batches, each with a turn: the loss is in proportion to them,
+  // as long as there are reads to put between. (H200: 0.063 at two reads a write, 0.093 at 1:1 by our own probe, 0.11
+  // at two reads to three writes by our dropout; fewer reads than one to two writes were not measured.)
+  return (read / m.dram_read + write / m.dram_write) * (1.0 + 2.0 * std::min(1.0 - r, 2.0 * r) * m.dram_mix_loss);
 }
 
 Seconds price_total(const Demand& d, const Machine& m, const FamilyScalars& family, Seconds give_up) {

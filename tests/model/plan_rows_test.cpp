@@ -58,7 +58,7 @@ TEST(PlanRows, ReductionsOfWideRowsWalk) {
   EXPECT_TRUE(many.holding().walks);
   EXPECT_EQ(many.choice.cluster, 1);
   EXPECT_FALSE(few.holding().walks);
-  EXPECT_EQ(few.choice.cluster, 4);
+  EXPECT_EQ(few.choice.cluster, 8);
   EXPECT_FALSE(row_way({RowwiseKind::softmax, 4096, 262208}).holding().walks);
 }
 
