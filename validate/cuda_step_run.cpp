@@ -11,9 +11,9 @@
 #include "kernels/attention.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/measure.cuh"
-#include "kernels/runner.hpp"
 #include "kernels/step.hpp"
 #include "ops/op_text.hpp"
+#include "ops/plan_text.hpp"
 
 namespace plumbline {
 namespace {
