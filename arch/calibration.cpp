@@ -27,7 +27,8 @@ bool ends_with(std::string_view text, std::string_view end) {
 /// Names carry their unit: a fraction is of a peak and cannot pass it, a time cannot be negative.
 void check_scalar(const JsonValue& value, std::string_view name, double number) {
   const bool fraction = ends_with(name, "_fraction") || ends_with(name, "efficiency");
-  if (fraction && !(number > 0 && number <= 1)) {
+  const bool loss = name.find("_loss_") != std::string_view::npos;  // a loss may be none
+  if (fraction && !((loss ? number >= 0 : number > 0) && number <= 1)) {
     value.fail("expected a fraction above 0 and at most 1 (nothing runs above its peak), found " + value.dump());
   }
   const bool energy = ends_with(name, "_J") || name.find("_J_per_") != std::string_view::npos || ends_with(name, "_W");

@@ -107,7 +107,8 @@ std::vector<Record> probe_l2() {
   fill(x, s, 5);
   std::vector<Record> out;
   for (const unsigned shift : {0U, 37U}) {
-    for (const std::size_t mb : {1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 70, 80, 100, 160}) {
+    for (const std::size_t mb :
+         {1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 70, 75, 80, 100, 160}) {
       const std::size_t bytes = mb * 1000000 / 16 * 16;
       const int passes = static_cast<int>(std::max<std::size_t>(8, 2000000000 / bytes));
       const auto work = [&](int count) {

@@ -160,10 +160,35 @@ SteadyLoad l2_load(const void* data, int ctas) {
   return load;
 }
 
-SteadyLoad dram_read_load(const void* data, int ctas) {
+/// Bulk copies from L2 into shared memory, as tiles of GEMM and attention travel: no instructions, no registers.
+SteadyLoad l2_fill_load(const void* data, int ctas, cudaStream_t stream) {
+  constexpr int kIterations = 90000, kSlots = 8;  // of 64 clk; copies of 8 KiB
+  const auto n = static_cast<std::size_t>(ctas);
+  const auto samples = std::make_shared<DeviceBuffer>(n * sizeof(device::PortSample));
+  const auto sink = std::make_shared<DeviceBuffer>(16);
+  const auto kernel = device::repeat<device::IdleBody>;
+  PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+  SteadyLoad load;
+  load.setting = "load=l2_fill;data=normal;sms=" + std::to_string(ctas);
+  load.runner = runner_of([=](cudaStream_t s) {
+    kernel<<<static_cast<unsigned>(ctas), device::IdleBody::kThreads + 32, kSharedBytes, s>>>(
+        static_cast<const unsigned char*>(data), std::size_t{8} << 20, kIterations, kSlots,
+        samples->as<device::PortSample>(), sink->as<int>());
+  });
+  for (int i = 0; i < 2; ++i) load.runner.enqueue(0, stream);  // how much a launch fills is up to L2
+  std::vector<device::PortSample> host(n);
+  PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(stream));
+  PLUMBLINE_CUDA_CHECK(cudaMemcpy(host.data(), samples->as(), n * sizeof(device::PortSample), cudaMemcpyDeviceToHost));
+  for (const device::PortSample& s : host) load.work.l2_B += static_cast<double>(s.fill_bytes);
+  load.work.smem_B = load.work.l2_B;
+  return load;
+}
+
+SteadyLoad dram_read_load(const void* data, DataPattern pattern, int ctas) {
   const auto sink = std::make_shared<DeviceBuffer>(16);
   SteadyLoad load;
-  load.setting = "load=dram_read;data=normal;sms=" + std::to_string(ctas);
+  load.data = pattern;
+  load.setting = "load=dram_read;data=" + std::string(name(pattern)) + ";sms=" + std::to_string(ctas);
   load.work.dram_read_B = load.work.l2_B = double(kStreamBytes);
   load.work.instructions = 5 * load.work.l2_B / 16;
   load.runner = runner_of([=](cudaStream_t s) {
@@ -200,15 +225,21 @@ std::vector<SteadyLoad> steady_loads(Arena& arena, StreamHandle stream) {
   loads.push_back(idle_load(sms));
   loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::normal, half));
   loads.push_back(tensor_load<TensorKind::fp8>("fp8", fp8, DataPattern::normal, half));
+  loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::normal, sms / 4));
   loads.push_back(l2_load(bf16, sms));
-  loads.push_back(dram_read_load(bf16, sms));
+  loads.push_back(l2_fill_load(bf16, sms, static_cast<cudaStream_t>(stream)));
+  loads.push_back(dram_read_load(bf16, DataPattern::normal, sms));
   loads.push_back(dram_write_load(bf16, out, sms));
   loads.push_back(shared_load(bf16, sms));
   loads.push_back(multiply_add_load(fp32, sms));
   // where the cap bites: the clock that is left says how voltage falls with it
+  loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::normal, 3 * sms / 4));
+  loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::normal, 7 * sms / 8));
   loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::normal, sms));
   loads.push_back(tensor_load<TensorKind::fp8>("fp8", fp8, DataPattern::normal, sms));
   loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::ternary, half));
+  loads.push_back(dram_read_load(bf16, DataPattern::ternary, sms));
+  loads.push_back(dram_read_load(bf16, DataPattern::zeros, sms));
   loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::zeros, sms));
   return loads;
 }

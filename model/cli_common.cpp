@@ -81,9 +81,6 @@ void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> for
   add_value(app, "--format", shown, "how to print it [" + first + "]",
             [&flags, shown, formats = std::move(formats)](const std::string& text) {
               flags.format = chosen_word("--format", kFormatWords, text);
-              if (flags.format == Format::trace || flags.format == Format::html) {
-                throw NotModelled("--format " + text + ": not modelled yet");
-              }
               if (std::find(formats.begin(), formats.end(), flags.format) == formats.end()) {
                 throw BadInput("--format: expected " + shown + " with this command; found '" + text + "'");
               }

@@ -34,6 +34,8 @@ struct Demand {
   // per CTA and step: SM clocks at full rate of the unit
   double tensor_clk = 0, fp32_clk = 0, sfu_clk = 0, issue_clk = 0, smem_clk = 0;
   Bytes l2;  ///< per CTA and step: requested from L2
+  /// ... of which no transfer between SM and L2: what a written line takes of L2's time once more, on its way out.
+  Bytes l2_again;
   /// CTAs that run side by side ask for the same lines: Hopper merges such requests on their way to L2, so that the
   /// SMs' own ports are the limit. (Our GEMM takes 64 bytes a clock into each of 128 SMs, 16 TB/s, where distinct lines
   /// come at 9 TB/s.)

@@ -21,6 +21,8 @@ MenuEntry tma_entry(const Context& c, Tile tile, bool swapped) {
   constexpr double kBarriers = 3072;  // bytes beside the ring
   e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
   e.step_latency = c.family.step;
+  // at every tile tensor units wait while accumulators leave the registers; behind the last, the way to L2 is seen too
+  e.serial_clk = e.once_clk;
   return e;
 }
 

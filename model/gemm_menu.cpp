@@ -147,6 +147,8 @@ Cut::Cut(const Context& c, const MenuEntry& entry)
   tiles = tiles_m * tiles_n * c.task.batch;
   if (!c.task.own && e->cluster > 1 && tiles >= 2)
     l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
+  // a row of a box that lies across two lines: two requests, no more data (between both: five recorded shapes)
+  if (!c.task.own) l2_bytes *= 0.5 * (1 + c.lines);
 }
 
 /// The portable kernel's way with rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K:
@@ -166,11 +168,11 @@ void Cut::add_pieces(const Context& c) {
   step_latency = std::max(step_latency, turns * (c.machine.gpu.memory.latency + c.machine.l2_latency));
 }
 
-/// Libraries' kernels for such rows: pairs of elements by cp.async, single ones through registers. The load unit is
-/// busy 13 clocks with an instruction of 32 pairs, 9 with one of 32 elements: large products of 40 recorded cuBLAS
-/// launches run at 840 and 440 FLOP a clock and SM (H200, 2026-11-20).
+/// Libraries' kernels for such rows: pairs of elements by cp.async, single ones through registers. The load unit is busy
+/// 8 clocks with an instruction of 32 pairs, 9 with one of 32 elements: large products of 40 recorded cuBLAS launches
+/// run at 840 and 440 FLOP a clock and SM (H200, 2026-11-20).
 void Cut::add_library_pieces(const Context& c) {
-  constexpr double kWarp = 32, kPairClk = 13, kSingleClk = 9.3;
+  constexpr double kWarp = 32, kPairClk = 7.7, kSingleClk = 9.3;
   const bool pairs = std::fmod(c.task.k, 2) == 0 && std::fmod(c.task.n, 2) == 0;
   const double piece = c.task.input_bytes * (pairs ? 2 : 1);
   smem_clk += e->stage_bytes / piece / kWarp * (pairs ? kPairClk : kSingleClk);
@@ -240,13 +242,10 @@ Demand Cut::demand(const Context& c, const Deal& deal) const {
   d.in_flight = e->stages * e->stage_bytes * units::B;
   // nothing hides the first step's way: the tensor map's from memory, then that of the operands it describes
   const bool tma = e->persistent && e->shared_reads;
-  if (tma) d.chain = 2.0 * m.gpu.memory.latency;
-  if (!task.own && tma) {
-    d.exposed_clk += c.family.handover * deal.once_clk / deal.steps;
-    // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of
-    // 104 recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
-    if (ctas > 2 * m.sm_count) d.chain += c.family.counter;
-  }
+  if (tma) d.chain = (task.own ? 2.0 : kColdTrips) * m.gpu.memory.latency;
+  // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of 104
+  // recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
+  if (!task.own && tma && ctas > 2 * m.sm_count) d.chain += c.family.counter;
   d.late_writes = !task.own;
   const double at_once = std::min(ctas, m.sm_count * e->resident);
   const double tiles_at_once = std::max(1.0, at_once / splits / std::min(task.batch, at_once));

@@ -54,6 +54,11 @@ inline bool whole_units(const GemmTask& t) {
 /// 127.8 to 125.1 (own probe on an H200, 2026-11-20).
 constexpr double kFillShare = 0.18;
 
+/// Dependent ways to memory before a library's first product, when nothing of the kernel is in L2: code and launch
+/// parameters, tensor map, operands. (Fitted between cold recordings and published rows whose weights stay in L2: 3.7.
+/// The same row-wise kernel takes 1.2 us longer cold than warm: docs/measuring.md.)
+constexpr double kColdTrips = 4;
+
 /// Lines of 128 bytes that 128 bytes of a row of K touch, mean over rows: two unless the row's start is that of a line.
 inline double lines_a_row(const GemmTask& t) {
   constexpr std::int64_t kLine = 128;
@@ -96,7 +101,7 @@ struct Context {
                  dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, reduce.dram_share);
     clk = 1.0 / (m.clock * (1 - f.droop));
     per_l2 = units::B / m.l2;
-    if (t.own) lines = lines_a_row(t);
+    if (t.own || path.multicast) lines = lines_a_row(t);
     per_port = units::B / (m.l2_per_sm * (1 - f.droop));
     // no cut does less dense work than the task, so none sees a larger share of the peak
     const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;

@@ -56,7 +56,6 @@ FamilyScalars read_family(const Machine& m, const std::string& name) {
   f.merge_clk = section.number_or("merge_clk", 0);
   f.in_flight = section.number_or("in_flight_B", 0) * units::B;
   f.sm_in_flight = section.number_or("sm_in_flight_B", 0) * units::B;
-  f.handover = section.number_or("handover_fraction", 0);
   f.counter = section.seconds_or_zero("counter_s");
   f.tensor_burst = section.number_or("tensor_burst_fraction", m.tensor_fraction);
   f.tensor_steady = section.number_or("tensor_steady_fraction", m.tensor_steady_fraction);
@@ -166,13 +165,13 @@ void read_power(Machine& m, const MachineOptions& options) {
   m.power = read_power_scalars(m.calibration);
   if (m.power && m.calibration.inherited) {
     m.power = scaled_to(*m.power, load_gpu(m.calibration.gpu), m.gpu);
-    m.assumptions.push_back("no energies of " + m.gpu.name + ": as shares of the power cap taken over from " +
-                            m.calibration.gpu + ", not measured; power may be off by half");
+    m.assumptions.push_back("no energies of " + m.gpu.name + ": derived from those of " + m.calibration.gpu +
+                            " by process node and voltage, idle power and cap; not measured");
   }
   m.power_cap = options.power_cap.value_or(m.gpu.tdp);
   m.data = options.data;
   if (m.power) {
-    const Watts idle = m.power->constant + m.power->clocked * kLowestClockShare;
+    const Watts idle = settled_power(*m.power, kLowestClockShare, Watts{});
     if (m.power_cap <= idle) throw BadInput("--power-cap: expected more than the " + format(idle) + " of an idle chip");
     return;
   }

@@ -48,8 +48,8 @@ struct FamilyScalars {
   /// Share of `exposed` that every tile of a persistent kernel pays, not only the last: accumulators leave the
   /// registers.
   double handover = 0;
-  Seconds
-      counter;  ///< a launch before kernels whose CTAs take tiles from a counter: it is cleared (see gemm_library.cpp)
+  /// A launch before kernels whose CTAs take tiles from a counter: it is cleared (see gemm_library.cpp).
+  Seconds counter;
   /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.
   double tensor_burst = 1, tensor_steady = 1;
@@ -98,6 +98,9 @@ class Machine {
   Seconds l2_mean_latency() const { return (gpu.l2.partitions > 1 ? 0.5 * (1 + 265.0 / 142.0) : 1.0) * l2_latency; }
   Bandwidth l2, l2_per_sm;
   Bytes l2_capacity;  ///< what data shared by all SMs can really hold
+  /// What is still in L2 of a set that is used again: indices are hashes, lines have copies in both halves. Read off
+  /// training rows of GEMMs whose weights take turns (0.70 to 0.73 of `l2_capacity` on H100 and H200).
+  Bytes l2_held() const { return 0.71 * l2_capacity; }
   Bytes l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (modeling notes, section 3)
   std::optional<PowerScalars> power;  ///< nothing where no energies of the card are on file
   Watts power_cap;

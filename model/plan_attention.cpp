@@ -91,17 +91,24 @@ AttentionChoice plan_own_prefill(const AttentionPrefill& s, const PrefillVariant
 
 Demand prepare_demand(const AttentionPrefill& s, const Machine& m) {
   const double tokens = static_cast<double>(s.batch * s.q_len);
+  // Latent attention (keys wider than values by the rotated part) rotates only that part of its queries, in place, four
+  // to a warp, and reads one narrow row a token; else a warp takes a whole query, and all keys and values are read.
+  const bool latent = s.qk_dim != s.v_dim;
+  constexpr double kLatentRowsPerWarp = 4, kWarps = 8;
   const double rows = tokens * static_cast<double>(s.q_heads);
-  const double q_elements = rows * static_cast<double>(s.qk_dim);
-  const double new_kv = tokens * static_cast<double>(s.kv_heads * (s.qk_dim + s.v_dim));
+  const double q_elements = rows * static_cast<double>(latent ? std::abs(s.qk_dim - s.v_dim) : s.qk_dim);
+  const double wide = static_cast<double>(s.qk_dim + s.v_dim);
+  const double new_kv = tokens * static_cast<double>(s.kv_heads) * wide;
   const double es = bytes_of(s.dtype);
   Demand p;
-  p.dram_read = (q_elements + new_kv) * es * units::B;
-  p.dram_write = (q_elements * es + new_kv * bytes_of(s.kv_dtype)) * units::B;
-  // a warp for each query head of a token: its way (sequence length, data, rotation table) is a chain of latencies,
-  // and as many as fit on an SM are on it side by side
-  constexpr double kRowsPerCta = 8;
-  p.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kRowsPerCta));
+  const double kv_es = bytes_of(s.kv_dtype);
+  // (the attention itself counts keys as stored: what they were wider before is read here)
+  const double read_kv = latent ? std::max(tokens * wide * es, new_kv * (es - kv_es)) : new_kv * es;
+  p.dram_read = (q_elements * es + read_kv) * units::B;
+  p.dram_write = (q_elements * es + new_kv * kv_es) * units::B;
+  // a warp's way (sequence length, data, rotation table) is a chain of latencies; as many as fit on an SM are on it side
+  // by side
+  p.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kWarps * (latent ? kLatentRowsPerWarp : 1)));
   p.plan.ctas_per_sm = 8;
   p.plan.threads = 256;
   p.once_clk = m.prepare.start_clk / static_cast<double>(p.plan.ctas_per_sm);

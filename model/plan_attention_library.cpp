@@ -34,7 +34,7 @@ struct PrefillCut {
 PrefillCut prefill_cut(const AttentionPrefill& s, const Machine& m) {
   PrefillCut cut{64, 64, 2, 16, compiled_width(s.qk_dim), compiled_width(s.v_dim), false};
   if (!is_warp_specialised(m)) return cut;
-  const double width = std::max(cut.qk_dim, cut.v_dim);
+  const double width = cut.v_dim;  // the accumulator's: keys that are wider by a rotated part change nothing
   cut.q_tile = 128;
   cut.kv_tile = width <= 64 ? 256 : width <= 128 ? 128 : 64;
   cut.ctas_per_sm = 1;
@@ -174,7 +174,7 @@ void plan_grouped(AttentionChoice& c, const DecodeTask& t, DType dtype, const Ma
 }
 
 /// A CTA for each query head, on ordinary lanes; the heads of a group read the same keys through L2.
-void plan_plain(AttentionChoice& c, const DecodeTask& t, const Machine& m) {
+void plan_plain(AttentionChoice& c, const DecodeTask& t, DType dtype, const Machine& m) {
   c.family = &m.decode_single;
   const double heads = t.out_rows, splits = plain_splits(t, heads, m);
   Demand& d = c.main;
@@ -183,10 +183,9 @@ void plan_plain(AttentionChoice& c, const DecodeTask& t, const Machine& m) {
   DecodeTask visible = t;
   visible.cached = t.context - 1;  // keys that a window hides are not shared out
   walk(d, visible, splits, 0, m, *c.family);
-  const double lanes = m.gpu.sm.fp32_flop_per_clk / 2;
-  d.fp32_clk = kKeysPerStep * (t.qk_dim + t.v_dim) / lanes;
-  d.l2 = kKeysPerStep * t.key_bytes * units::B;
-  d.smem_clk = 0;
+  score_demand(d, 1, kKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
+               t.key_bytes / (t.qk_dim + t.v_dim), m);
+  d.fp32_clk += kKeysPerStep * (t.qk_dim + t.v_dim) / (m.gpu.sm.fp32_flop_per_clk / 2);
   c.plan.splits = static_cast<std::int64_t>(splits);
 }
 
@@ -196,7 +195,7 @@ AttentionChoice plan_library_decode(const AttentionDecode& s, const DecodeTask& 
   AttentionChoice c;
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
   if (takes_grouped_kernel(t, m)) plan_grouped(c, t, s.dtype, m);
-  else plan_plain(c, t, m);
+  else plan_plain(c, t, s.dtype, m);
   decode_traffic(c.main, t, s.dtype);
   return c;
 }

@@ -275,6 +275,7 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   d.dram_write = lost * w.write;
   // a line that is written passes L2 twice: to its home, and to be read or to leave
   d.l2 = (w.read + 2.0 * w.write) / ctas;
+  d.l2_again = w.write / ctas;
   if (const auto* row = std::get_if<Rowwise>(&op); row != nullptr && row->kind == RowwiseKind::transpose_copy) {
     // 256 bytes that begin within a sector of 32 touch nine of them
     constexpr std::int64_t kSectorElements = 16;

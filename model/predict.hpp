@@ -78,7 +78,9 @@ struct OpPrediction {
   /// Mean board power over `time`, and its product with it. Empty where no energies of the card are on file.
   std::optional<Watts> power;
   std::optional<Joules> energy;
+  std::optional<Watts> power_low, power_high;  ///< 5-95 % band of `power`
   Joules chip_energy, memory_energy;  ///< of `energy`: of the work itself, at the boost clock's voltage
+  Joules tensor_estimate;             ///< what the board's limit on tensor work counts, at that voltage (model/power.hpp)
   Hertz clock;                        ///< mean SM clock: less than the one set where tensor units work
   Provenance provenance = Provenance::datasheet;
   const FamilyScalars* scalars = nullptr;  ///< of the main launch's kernel family; lives in the machine
@@ -146,6 +148,8 @@ struct StepPrediction {
   bool fits = true;
   std::optional<Joules> energy;  ///< the operators' and the gaps', together
   std::optional<Watts> power;    ///< energy / latency
+  std::optional<Watts> power_low, power_high;  ///< 5-95 % band: the operators' errors taken to go together
+  std::optional<Watts> waiting_power;          ///< in the gaps between launches
   Hertz clock;                   ///< mean SM clock
 };
 
@@ -153,6 +157,13 @@ StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& 
 /// The same into `out`, whose storage is reused: microseconds matter in sweeps.
 void predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options,
              StepPrediction& out);
+
+/// 5-95 % band of energy = power x time: the two err independently (under the cap power hardly errs at all).
+struct EnergyBand {
+  Joules low, high;
+};
+EnergyBand energy_band(Joules energy, Watts power, Watts power_low, Watts power_high, Seconds time, Seconds low,
+                       Seconds high);
 
 /// The formula of each launch with the numbers in it, as one would write it on a whiteboard. Plain text, several lines.
 std::string explain(const Op& op, const OpPrediction& prediction, const Machine& machine);

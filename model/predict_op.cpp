@@ -5,6 +5,7 @@
 
 #include "arch/error.hpp"
 #include "arch/peaks.hpp"
+#include "model/gemm_menu.hpp"
 #include "model/machine.hpp"
 #include "model/plan_attention.hpp"
 #include "model/plan_gemm.hpp"
@@ -28,7 +29,7 @@ Demand with_resident(const Demand& cold, const GemmTask& t, const Machine& m, co
   d.dram_write = (1 - r.output) * cold.dram_write;
   const double latency = m.l2_mean_latency() / m.dram_latency;
   d.step_latency = cold.step_latency * (cold.plan.persistent ? 1 : 1 - r.weights * (1 - latency));
-  const Seconds first = cold.plan.persistent ? 2.0 * m.gpu.memory.latency : Seconds{};
+  const Seconds first = cold.plan.persistent ? gemm::kColdTrips * m.gpu.memory.latency : Seconds{};
   d.chain = cold.chain - r.weights * (1 - m.l2_mean_latency() / m.gpu.memory.latency) * first;
   return d;
 }
@@ -118,7 +119,7 @@ class Pricer {
   }
 
   void library_gemm(const GemmTask& task, const GemmChoice& choice, const FamilyScalars& family, const char* kernel) {
-    const bool all = warmth_ == Warmth::everything && work_.bytes() <= m_.l2_kept;
+    const bool all = warmth_ == Warmth::everything && work_.bytes() <= m_.l2_held();
     launch(kernel, with_resident(choice.main, task, m_, all ? Resident{1, 1, 1} : options_.resident), family);
     if (choice.reduces) launch_warm("split-K reduce", choice.reduce, reduce_family(task, m_));
   }
@@ -233,8 +234,10 @@ void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out
   out.clock = m.clock;
   out.provenance = m.provenance;
   out.power.reset();
+  out.power_low.reset();
+  out.power_high.reset();
   out.energy.reset();
-  out.chip_energy = out.memory_energy = Joules{};
+  out.chip_energy = out.memory_energy = out.tensor_estimate = Joules{};
   out.band_rows = 0;
   if (m.kernels == KernelSet::ideal) return price_ideal(op, w, m, out);
   Pricer pricer(m, op, w, warmth, options, out);

@@ -122,17 +122,22 @@ void total(StepPrediction& out, const Machine& m) {
 /// Energy, mean power and mean clock of the step as its operators are priced now. In the gaps only the clocks run.
 void add_up_energy(StepPrediction& out, const Machine& m, double clock_share) {
   const Watts waiting = settled_power(*m.power, clock_share, Watts{});
-  Joules energy;
+  Joules energy, low, high;
   Seconds time;
   double cycles = 0;
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
     energy += count * (*n.op.energy + waiting * n.gap);
+    low += count * (*n.op.power_low * n.op.time + waiting * n.gap);
+    high += count * (*n.op.power_high * n.op.time + waiting * n.gap);
     time += count * (n.op.time + n.gap);
     cycles += count * (n.op.clock * n.op.time + m.clock * clock_share * n.gap);
   }
   out.energy = energy;
   out.power = energy / time;
+  out.power_low = low / time;
+  out.power_high = high / time;
+  out.waiting_power = waiting;
   out.clock = cycles / time;
 }
 
@@ -141,20 +146,33 @@ void add_up_energy(StepPrediction& out, const Machine& m, double clock_share) {
 void settle(StepPrediction& out, const Machine& m, const RunOptions& options) {
   add_up_energy(out, m, 1);
   const Watts aim = m.power->regulator_aim * m.power_cap;
-  if (m.clock_mode == ClockMode::burst || *out.power <= aim) return;
+  if (m.clock_mode == ClockMode::burst) return;
+  RunEnergy run;
+  Seconds at_boost;
+  for (const NodePrediction& n : out.nodes) {
+    const auto count = static_cast<double>(n.node->count);
+    const RunEnergy once = run_energy(n.op);
+    run.chip += count * once.chip;
+    run.memory += count * once.memory;
+    run.tensor_estimate += count * once.tensor_estimate;
+    at_boost += count * (n.op.time + n.gap);
+  }
   double last = 1;
-  const auto power_at = [&](double share) {
+  const auto time_at = [&](double share) {
     last = share;
     for (NodePrediction& n : out.nodes) {
       reprice(n.op, m, share);
       n.gap = runtime_gap(n.op, m, options.runtime);
     }
     if (options.runtime == Runtime::eager) wait_for_host(out, m);
-    add_up_energy(out, m, share);
-    return *out.power;
+    Seconds time;
+    for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * (n.op.time + n.gap);
+    return time;
   };
-  const double share = settled_clock_share(*m.power, aim, *out.power, power_at);
-  if (share != last) power_at(share);
+  const double share = settled_clock_share(*m.power, aim, run, at_boost, time_at);
+  if (share == 1) return;
+  if (share != last) time_at(share);
+  add_up_energy(out, m, share);
   for (NodePrediction& n : out.nodes) conclude(n.op);
 }
 
@@ -172,6 +190,9 @@ void predict(const Llm& llm, const Workload& workload, const Machine& m, const R
   out.clock = m.clock;
   out.energy.reset();
   out.power.reset();
+  out.power_low.reset();
+  out.power_high.reset();
+  out.waiting_power.reset();
   out.fits = out.graph.memory.total() <= m.gpu.memory.capacity;
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     NodePrediction& n = out.nodes[i];

@@ -78,10 +78,6 @@ Calibration calibrated(const Gpu& gpu, const ProbeRun& run, const Calibration& b
   const bool another = base.inherited || base.gpu != gpu.name;
   out.gpu = gpu.name;
   out.inherited = false;
-  out.note =
-      "machine and power as probed (validate --calibrate); what no probe tells, families and bands carried over "
-      "unchanged from " +
-      base.gpu;
   out.conditions = conditions_of(run);
   if (another) {
     out.families_of = base.families_of.empty() ? base.gpu : base.families_of;
@@ -96,6 +92,9 @@ Calibration calibrated(const Gpu& gpu, const ProbeRun& run, const Calibration& b
   const Scalars power = fit_power_scalars(gpu, run, out.power);
   if (power.empty() && another) out.power.clear();  // shares of energies that nobody measured
   replace(out.power, power);
+  out.note = std::string(power.empty() ? "machine" : "machine and power") +
+             " as probed (validate --calibrate); what no probe tells, families and bands carried over unchanged from " +
+             base.gpu;
   return out;
 }
 

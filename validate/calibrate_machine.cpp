@@ -17,7 +17,7 @@ namespace {
 using Found = std::vector<const Record*>;
 
 std::string text_of(double value, const char* shape = "%.4g") {
-  char text[40];
+  char text[200];
   std::snprintf(text, sizeof text, shape, value);
   return text;
 }
@@ -119,7 +119,7 @@ void MachineFit::dram() {
     how += "; two reads a write lose " + text_of(mix_loss(r, w, add->value.median, 2.0 / 3), "%.3f") +
            " by the same formula";
   }
-  if (loss > 0) put("dram_mix_loss_fraction", std::min(1.0, loss), how, half_spread(*copy), 1);
+  put("dram_mix_loss_fraction", std::min(1.0, loss), how, half_spread(*copy), 1);
 }
 
 /// Reads against bytes in flight: BW = best (1 - exp(-bytes / (best x latency))) (modeling notes, section 4).
@@ -163,15 +163,18 @@ void MachineFit::dram_latencies() {
   }
 }
 
-/// Footprints that fit L2 with room to spare show its bandwidth; where that has fallen by 5 % its usable size ends.
+/// Footprints that fit L2 with room to spare show its bandwidth. Beyond it a share min(1, usable / footprint) of the
+/// reads still hits and the rest comes at DRAM's rate: least squares of that over footprints of 0.8 to 1.3 times L2.
 void MachineFit::l2_bandwidth() {
   const Found sweep =
       records_of(run_, "l2_read_B_per_s", [](const Record& r) { return number_of(r, "shift").value_or(0) > 0; });
   const auto bytes_of = [](const Record* r) { return 1e6 * number_of(*r, "footprint_MB").value_or(0); };
   std::vector<double> plateau;
+  Found edge;
   for (const Record* r : sweep) {
     const double share = bytes_of(r) / run_.session.l2_bytes;
     if (share > 0.2 && share < 0.75) plateau.push_back(r->value.median);
+    if (share > 0.8 && share < 1.3) edge.push_back(r);
   }
   if (plateau.size() < 3) return;
   const double level = median(plateau);
@@ -181,22 +184,23 @@ void MachineFit::l2_bandwidth() {
   put_fraction("l2_bandwidth_fraction", level / peak,
                rate_text(level) + " of " + rate_text(peak) + ", footprints of 20 to 75 % of L2", rms(errors),
                plateau.size());
-  constexpr double kKept = 0.95;
-  const Record* before = nullptr;
-  for (const Record* r : sweep) {
-    if (bytes_of(r) < 0.5 * run_.session.l2_bytes || r->value.median >= kKept * level) {
-      before = r;
-      continue;
+  const Record* dram = best_of(records_of(run_, "dram_read_B_per_s"));
+  if (dram == nullptr || edge.size() < 3) return;
+  const auto misfits = [&](double usable) {
+    std::vector<double> e;
+    for (const Record* r : edge) {
+      const double hits = std::min(1.0, usable / bytes_of(r));
+      e.push_back(1 / (r->value.median * (hits / level + (1 - hits) / dram->value.median)) - 1);
     }
-    if (before == nullptr) return;
-    const double a = before->value.median, b = r->value.median;
-    const double at = bytes_of(before) + (bytes_of(r) - bytes_of(before)) * (a - kKept * level) / (a - b);
-    put_fraction("l2_usable_fraction", at / gpu_.l2.size.in(units::B),
-                 "bandwidth falls by 5 % at " + text_of(at * 1e-6, "%.1f of ") +
-                     text_of(gpu_.l2.size.in(units::B)*1e-6, "%.1f MB"),
-                 (bytes_of(r) - bytes_of(before)) / (2 * at), 2);
-    return;
-  }
+    return e;
+  };
+  const double size = run_.session.l2_bytes;
+  const std::vector<double> at =
+      simplex_search([&](const std::vector<double>& x) { return rms(misfits(size * x[0])); }, {0.9}, 0.05, 80);
+  put_fraction("l2_usable_fraction", size * at[0] / gpu_.l2.size.in(units::B),
+               text_of(size * at[0] * 1e-6, "hits as of %.1f MB of ") +
+                   text_of(gpu_.l2.size.in(units::B)*1e-6, "%.1f MB, footprints of 0.8 to 1.3 times L2"),
+               rms(misfits(size * at[0])), edge.size());
 }
 
 /// Two steps where L2 has two halves: lines of the far one are copied near as long as they fit.

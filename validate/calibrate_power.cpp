@@ -3,9 +3,12 @@
 // told apart.
 #include <Eigen/Dense>
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "model/power.hpp"
 #include "validate/calibrate.hpp"
@@ -15,13 +18,14 @@
 namespace plumbline {
 namespace {
 
-enum Column { kConstant, kBf16, kFp8, kInstruction, kSmem, kL2, kRead, kWrite, kColumns };
+enum Column { kConstant, kBf16, kFp8, kInstruction, kSmem, kL2, kLoadStore, kRead, kWrite, kColumns };
 constexpr std::array<const char*, kColumns> kNames{
-    "constant_W", "tensor_bf16_J_per_FLOP", "tensor_fp8_J_per_FLOP", "instruction_J", "smem_J_per_B",
-    "l2_J_per_B", "dram_read_J_per_B",      "dram_write_J_per_B"};
+    "constant_W", "tensor_bf16_J_per_FLOP", "tensor_fp8_J_per_FLOP", "instruction_J",     "smem_J_per_B",
+    "l2_J_per_B", "load_store_J_per_B",     "dram_read_J_per_B",     "dram_write_J_per_B"};
 constexpr double kPico = 1e-12;  // so that columns are of a like size
-/// A run below this share of the boost clock was held down by the cap.
-constexpr double kFullClock = 0.985;
+/// A run below this share of the boost clock, and above this one of the cap, was held down by the cap. (Dense work on
+/// zeros settles below the boost clock far from the cap.)
+constexpr double kFullClock = 0.985, kNearCap = 0.9;
 /// Where neither this card nor one like it says: as on a GH100 (data/calibration/h200_sxm.json).
 constexpr double kUsualKnee = 0.68, kUsualFloor = 0.86, kUsualSupply = 0.3;
 
@@ -55,6 +59,8 @@ std::vector<Run> runs_of(const ProbeRun& probes, const Gpu& gpu) {
     run.rate[kInstruction] = reading("steady_instructions_per_s").value_or(0);
     run.rate[kSmem] = reading("steady_smem_B_per_s").value_or(0);
     run.rate[kL2] = reading("steady_l2_B_per_s").value_or(0);
+    const bool bulk = run.load == "l2_fill";  // copies that no thread's registers see
+    run.rate[kLoadStore] = bulk ? 0 : run.rate[kL2];
     run.rate[kRead] = reading("steady_dram_read_B_per_s").value_or(0);
     run.rate[kWrite] = reading("steady_dram_write_B_per_s").value_or(0);
     runs.push_back(run);
@@ -133,10 +139,10 @@ class PowerFit {
       if (value <= 0) how += "; 0: other terms say it all";
       put(kNames[k], value, how, rms(solved_.errors), normal_.size());
     }
-    put("knee_fraction", curve_.knee, "not determined by these runs, as before", {}, 0);
     for (const char* name : {"clocked_W", "fp32_J_per_FLOP", "sfu_J"}) {
       if (base_.count(name) == 0) put(name, 0, "0: not told apart by these runs", {}, 0);
     }
+    fold_load_store();
     fit_memory_supply();
     fit_toggle("zeros");
     fit_toggle("ternary");
@@ -153,18 +159,19 @@ class PowerFit {
            std::size_t rows) {
     out_[name] = Scalar{value, where_ + ": " + how, residual, static_cast<long>(rows)};
   }
-  static const Run* find(const std::vector<Run>& runs, std::string_view load) {
+  bool held_down(const Run& run) const { return run.share < kFullClock && cap_W_ > 0 && run.watts > kNearCap * cap_W_; }
+  static const Run* find(const std::vector<Run>& runs, std::string_view load, std::string_view data = "normal") {
     for (const Run& r : runs) {
-      if (r.load == load) return &r;
+      if (r.load == load && r.data == data) return &r;
     }
     return nullptr;
   }
 
-  /// The voltage at the knee from runs that the cap held down; the knee itself needs more clocks than they show.
+  /// The voltage at the knee from runs that the cap held down; the knee needs lower clocks than they reach.
   void fit_curve() {
-    const auto capped =
-        std::count_if(normal_.begin(), normal_.end(), [](const Run& r) { return r.share < kFullClock; });
+    const auto capped = std::count_if(normal_.begin(), normal_.end(), [&](const Run& r) { return held_down(r); });
     if (capped == 0) {
+      put("knee_fraction", curve_.knee, "no run was held down by the cap, as before", {}, 0);
       put("floor_voltage_fraction", curve_.floor, "no run was held down by the cap, as before", {}, 0);
       return;
     }
@@ -177,40 +184,74 @@ class PowerFit {
         simplex_search([&](const std::vector<double>& x) { return rms(solve(normal_, with(x[0])).errors); },
                        {curve_.floor}, 0.05, 120);
     curve_ = with(at[0]);
-    put("floor_voltage_fraction", curve_.floor, "from runs that the cap held down, with the knee as before",
-        rms(solve(normal_, curve_).errors), static_cast<std::size_t>(capped));
+    double least = 1;
+    for (const Run& r : normal_) least = held_down(r) ? std::min(least, r.share) : least;
+    char text[160];
+    std::snprintf(text, sizeof text, "runs that the cap held down, to %.3f of the boost clock; a straight line below",
+                  least);
+    put("floor_voltage_fraction", curve_.floor, text, rms(solve(normal_, curve_).errors),
+        static_cast<std::size_t>(capped));
+    put("knee_fraction", curve_.knee, "these runs stay above it: as before", {}, 0);
+  }
+
+  /// The engine's DRAM streams go by threads' loads and stores, whose own energy it does not know: in its DRAM
+  /// energies.
+  void fold_load_store() {
+    const double each = solved_.energies[kLoadStore];
+    if (each <= 0) return;
+    out_.at("load_store_J_per_B").source +=
+        "; between L2 and registers, not read by the engine: within its DRAM energies";
+    for (const Column k : {kRead, kWrite}) {
+      Scalar& dram = out_.at(kNames[k]);
+      dram.value += each * kPico;
+      dram.source += ", load_store_J_per_B added";
+    }
   }
 
   void fit_memory_supply() {
     const Run *idle = find(normal_, "idle"), *read = find(normal_, "dram_read");
     if (idle == nullptr || read == nullptr || !idle->memory_W || !read->memory_W) return;
     const double own = *read->memory_W - *idle->memory_W;
-    const double all = read->rate[kRead] * solved_.energies[kRead] * kPico;
+    const double all = read->rate[kRead] * (solved_.energies[kRead] + solved_.energies[kLoadStore]) * kPico;
     if (own > 0 && own < all)
       put("memory_supply_fraction", own / all, "the memory's domain, reading against idle", {}, 2);
   }
 
-  /// What another pattern's tensor work takes of normal data's.
+  /// What another pattern takes of normal data's energy: of moving from a stream, of tensor work from a tensor loop.
   void fit_toggle(const std::string& data) {
-    for (const Run& run : others_) {
-      if (run.data != data || run.load != "tensor") continue;
-      const double v = curve_.squared(run.share);
-      double rest = solved_.energies[kConstant];
-      rest += v * base_or(("move_toggle_" + data).c_str(), 1) * run.rate[kSmem] * solved_.energies[kSmem] * kPico;
-      const double normal =
-          v * kPico * (run.rate[kBf16] * solved_.energies[kBf16] + run.rate[kFp8] * solved_.energies[kFp8]);
-      if (normal > 0)
-        put("tensor_toggle_" + data, std::max(0.0, run.watts - rest) / normal, run.kind + " on " + data, {}, 1);
-      if (data == "zeros" && run.kept && *run.kept < 1 && run.share >= kFullClock) {
-        put("droop_ratio", 1 - *run.kept, "cycles that the SMs skip of the clock set, zeros", {}, 1);
+    double move = base_or(("move_toggle_" + data).c_str(), 1);
+    if (const Run* stream = find(others_, "dram_read", data)) {
+      const auto [moved, rest] = watts_of(*stream);
+      if (moved > 0)
+        put("move_toggle_" + data, move = std::max(0.0, stream->watts - rest) / moved, "DRAM reads", {}, 1);
+    }
+    if (const Run* tensor = find(others_, "tensor", data)) {
+      const auto [moved, rest] = watts_of(*tensor);
+      const double v = curve_.squared(tensor->share), e = tensor->rate[kBf16] * solved_.energies[kBf16];
+      const double normal = v * kPico * (e + tensor->rate[kFp8] * solved_.energies[kFp8]);
+      const double left = tensor->watts - (rest - normal) - move * moved;
+      if (normal > 0) put("tensor_toggle_" + data, std::max(0.0, left) / normal, tensor->kind + " loop", {}, 1);
+      if (data == "zeros" && tensor->kept && *tensor->kept < 1) {
+        put("droop_ratio", 1 - *tensor->kept, "cycles that the SMs skip of the clock set, zeros", {}, 1);
       }
     }
+  }
+
+  /// What normal data would take: for moving it, and for the rest.
+  std::pair<double, double> watts_of(const Run& run) const {
+    const Eigen::RowVectorXd x = columns(run, curve_);
+    double moved = 0, rest = 0;
+    for (int k = 0; k < kColumns; ++k) {
+      const bool moves = k == kSmem || k == kL2 || k == kLoadStore || k == kRead || k == kWrite;
+      (moves ? moved : rest) += x[k] * solved_.energies[static_cast<std::size_t>(k)];
+    }
+    return {moved, rest};
   }
 
   void fit_regulator() {
     std::vector<double> aims;
     for (const Run& run : normal_) {
-      if (run.share < kFullClock && cap_W_ > 0) aims.push_back(run.watts / cap_W_);
+      if (held_down(run)) aims.push_back(run.watts / cap_W_);
     }
     if (aims.empty()) return;
     std::vector<double> errors;

@@ -60,13 +60,7 @@ Measurements read_all(const ValidateRequest& request) {
       add_recording(file, request, measured);
       continue;
     }
-    const std::size_t first = measured.rows.size();
-    read_measurements(read_text_file(file), file, request.where, measured);
-    const Protocols protocols = Protocols::beside(file);
-    for (std::size_t i = first; i < measured.rows.size(); ++i) {
-      Measurement& row = measured.rows[i];
-      row.protocol = protocols.of(std::string(op_name(row.op)), row.stack);
-    }
+    read_measurement_file(file, request.where, measured);
   }
   return measured;
 }

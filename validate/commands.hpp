@@ -71,7 +71,8 @@ ExitCode run_steps(const ValidateRequest& request, const MakeStepMeasurer& make,
                    std::ostream& messages);
 /// The same comparison from a recording of steps.
 ExitCode run_step_replay(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
-/// Probes the card, or takes the recorded probes in `files`, and writes a calibration to `out_file` or `out`.
+/// Probes the card (`quick`: without energies), or takes the recorded probes in `files`, and writes a calibration to
+/// `out_file` or `out`.
 ExitCode run_calibrate(const ValidateRequest& request, const RunProbes& probe, std::ostream& out,
                        std::ostream& messages);
 

@@ -36,7 +36,8 @@ ExitCode run_fit_power(const ValidateRequest& request, std::ostream& out) {
   std::vector<PowerRow> rows = rows_asked(request, gpu);
   std::erase_if(rows, [](const PowerRow& row) { return row.study == "heldout"; });  // recordings may hold both lists
   const std::string source = request.source.empty() ? "fitted by validate --fit-power" : request.source;
-  const PowerFit fit = fit_power(gpu, calibration_for(gpu, request.calibration_file), rows, source);
+  PowerFit fit = fit_power(gpu, calibration_for(gpu, request.calibration_file), rows, source);
+  add_power_bands(gpu, rows, source, fit.calibration);
   out << fit_report(fit);
   if (!request.out_file.empty()) write_text_file(request.out_file, to_json(fit.calibration));
   return ExitCode::done;

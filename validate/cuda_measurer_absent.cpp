@@ -15,6 +15,6 @@ constexpr const char* kWithout =
 std::unique_ptr<StepMeasurer> make_cuda_step_measurer() { throw DeviceError(kWithout); }
 std::unique_ptr<Measurer> make_cuda_measurer() { throw DeviceError(kWithout); }
 
-ProbeRun run_cuda_probes(const ProbeProgress&) { throw DeviceError(kWithout); }
+ProbeRun run_cuda_probes(bool, const ProbeProgress&) { throw DeviceError(kWithout); }
 
 }  // namespace plumbline

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -23,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // The clock settles within a second; the energy counter steps every 20 to 100 ms.
-constexpr double kSettle_s = 1.5, kWindow_s = 2.0;
+constexpr double kSettle_s = 1.5, kWindow_s = 3.0;
 
 /// Mean power between the first and the last step of the board's energy counter that were seen: a reading between two
 /// steps would be off by up to what a step holds.
@@ -52,29 +53,61 @@ class EnergyMeter {
   std::vector<Step> steps_;
 };
 
-/// A load that runs without a pause, never more than a few launches ahead of the device.
+/// A load that runs without a pause: batches of some 25 ms, up to three of them queued, so that looking at the board
+/// (several ms at times) never leaves the card idle.
 class KeepBusy {
  public:
-  KeepBusy(const SteadyLoad& load, cudaStream_t stream) : load_(load), stream_(stream) {}
-  /// Returns how many were launched.
-  template <class EachTime>
-  long run(double seconds, const EachTime& each) {
-    long launched = 0;
-    for (const auto start = Clock::now(); since(start) < seconds; ++launched) {
-      const Stopwatch& mark = marks_[static_cast<std::size_t>(launched) % marks_.size()];
-      if (launched >= static_cast<long>(marks_.size())) mark.seconds();
-      mark.start(stream_);
+  KeepBusy(const SteadyLoad& load, cudaStream_t stream) : load_(load), stream_(stream) {
+    const Stopwatch watch;
+    for (int i = 0; i < 2; ++i) {  // the first one loads code
+      watch.start(stream_);
       load_.runner.enqueue(0, stream_);
-      mark.stop(stream_);
-      each();
+      watch.stop(stream_);
+      batch_ = std::max(1L, std::lround(kBatch_s / watch.seconds()));
     }
-    return launched;
+  }
+  /// Returns how many were launched; `meanwhile` is called as often as there is time.
+  template <class Meanwhile>
+  long run(double seconds, const Meanwhile& meanwhile) {
+    long batches = 0, passed = 0;
+    for (const auto start = Clock::now(); since(start) < seconds;) {
+      while (passed < batches && marks_[static_cast<std::size_t>(passed) % kAhead].passed()) ++passed;
+      if (batches - passed < kAhead) {
+        for (long i = 0; i < batch_; ++i) load_.runner.enqueue(0, stream_);
+        marks_[static_cast<std::size_t>(batches++) % kAhead].record(stream_);
+      } else {
+        meanwhile();
+      }
+    }
+    return batches * batch_;
   }
 
  private:
+  static constexpr double kBatch_s = 0.025;
+  static constexpr long kAhead = 3;
+
+  class Mark {
+   public:
+    Mark() { PLUMBLINE_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+    ~Mark() { cudaEventDestroy(event_); }
+    Mark(const Mark&) = delete;
+    Mark& operator=(const Mark&) = delete;
+    void record(cudaStream_t stream) const { PLUMBLINE_CUDA_CHECK(cudaEventRecord(event_, stream)); }
+    bool passed() const {
+      const cudaError_t status = cudaEventQuery(event_);
+      if (status == cudaErrorNotReady) return false;
+      PLUMBLINE_CUDA_CHECK(status);
+      return true;
+    }
+
+   private:
+    cudaEvent_t event_ = nullptr;
+  };
+
   const SteadyLoad& load_;
   cudaStream_t stream_;
-  std::array<Stopwatch, 4> marks_;
+  long batch_ = 1;
+  std::array<Mark, kAhead> marks_;
 };
 
 struct SteadyReading {
@@ -149,7 +182,7 @@ std::vector<Record> probe_energy(const Board& board, const ProbeProgress& progre
 
 }  // namespace
 
-ProbeRun run_cuda_probes(const ProbeProgress& progress) {
+ProbeRun run_cuda_probes(bool energies, const ProbeProgress& progress) {
   const auto start = Clock::now();
   const auto tell = [&](const std::string& text) {
     char at[24];
@@ -169,8 +202,10 @@ ProbeRun run_cuda_probes(const ProbeProgress& progress) {
     }
     tell(std::string(what) + ": " + std::to_string(records.size()) + " records");
   });
-  const std::vector<Record> energies = probe_energy(board, tell);
-  run.records.insert(run.records.end(), energies.begin(), energies.end());
+  if (energies) {
+    const std::vector<Record> steady = probe_energy(board, tell);
+    run.records.insert(run.records.end(), steady.begin(), steady.end());
+  }
   run.session.warm_C = board.temperature_C().value_or(0);
   run.session.seconds = since(start);
   return run;

@@ -6,6 +6,6 @@
 namespace plumbline {
 
 /// Throws DeviceError, one line, as make_cuda_measurer does, and for a card that the probes are not built for.
-ProbeRun run_cuda_probes(const ProbeProgress& progress);
+ProbeRun run_cuda_probes(bool energies, const ProbeProgress& progress);
 
 }  // namespace plumbline

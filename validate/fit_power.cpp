@@ -59,10 +59,10 @@ Eigen::RowVectorXd columns_of(const PowerCounts& c, const Shape& s) {
   Eigen::RowVectorXd x = Eigen::RowVectorXd::Zero(kColumns);
   x[kConstant] = 1;
   x[kClocked] = c.share * v;
-  x[c.math == DType::fp8 ? kFp8 : kBf16] = tensor * per_s;
-  x[kFp32] = c.work.fp32.in(units::FLOP)*per_s;
+  x[c.math == DType::fp8 ? kFp8 : kBf16] = tensor * per_s * (c.math == DType::tf32 ? 2 : 1);  // as power.cpp has it
+  x[kFp32] = c.work.fp32.in(units::FLOP)*s.tensor[pattern] * per_s;
   x[kSfu] = c.work.sfu * per_s;
-  x[kInstruction] = c.work.instructions * per_s;
+  x[kInstruction] = c.work.instructions * move * per_s;
   x[kSmem] = c.work.smem.in(units::B)*move * per_s;
   x[kL2] = c.work.l2.in(units::B)*move * per_s;
   const double supplies = s.memory_supply / v + 1 - s.memory_supply;  // the memory's own does not follow the clock
@@ -139,9 +139,13 @@ double search_loss(const std::vector<PowerCounts>& rows, const std::vector<doubl
   return solve(rows, shape_of(x, memory_supply)).loss + 10 * outside;
 }
 
-/// Picojoules a byte of DRAM traffic on the memory's own supply: the slope of its reading over bytes a second of cold
-/// work and of work that moves nothing. 0 where the board has no such reading.
-double memory_energy_per_byte(const std::vector<PowerCounts>& rows) {
+/// The memory's own reading as a straight line of DRAM traffic: picojoules a byte, and what it takes at rest.
+struct MemoryLine {
+  double pJ_per_B = 0, rest_W = 0;
+};
+
+/// From cold work and work that moves nothing. Zeros where the board has no such reading.
+MemoryLine memory_line(const std::vector<PowerCounts>& rows) {
   double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
   for (const PowerCounts& c : rows) {
     if (!c.row->memory_power || c.data != DataPattern::normal) continue;
@@ -151,7 +155,26 @@ double memory_energy_per_byte(const std::vector<PowerCounts>& rows) {
     n += 1, sx += x, sy += y, sxx += x * x, sxy += x * y;
   }
   const double spread = n * sxx - sx * sx;
-  return n < 3 || spread <= 0 ? 0 : std::max(0.0, (n * sxy - sx * sy) / spread);
+  if (n < 3 || spread <= 0) return {};
+  MemoryLine line;
+  line.pJ_per_B = std::max(0.0, (n * sxy - sx * sy) / spread);
+  line.rest_W = (sy - line.pJ_per_B * sx) / n;
+  return line;
+}
+
+/// What L2 does not keep of warm operands is a matter of its replacement, and the plans' weakest count: the memory's
+/// reading says how much it was.
+void count_traffic_of_warm_rows(const MemoryLine& line, std::vector<PowerCounts>& rows) {
+  if (line.pJ_per_B <= 0) return;
+  for (PowerCounts& c : rows) {
+    if (!c.row->warm || !c.row->memory_power) continue;
+    const double TB_per_s = std::max(0.0, c.row->memory_power->in(units::W)-line.rest_W) / line.pJ_per_B;
+    const Bytes counted = c.work.dram_read + c.work.dram_write;
+    const double read = counted > Bytes{} ? c.work.dram_read / counted : 1;
+    const Bytes moved = TB_per_s * units::TB_per_s * c.time;
+    c.work.dram_read = read * moved;
+    c.work.dram_write = (1 - read) * moved;
+  }
 }
 
 /// What the SMs skip of their cycles where tensor units work.
@@ -212,6 +235,21 @@ double fit_aim(const std::vector<PowerCounts>& rows, const Gpu& gpu) {
   return shares.empty() ? 1 : std::min(1.0, median(std::move(shares)));
 }
 
+/// What the estimate of tensor work comes to where the clock is held down though power is far from the cap. 0: nowhere.
+double fit_tensor_limit(const std::vector<PowerCounts>& rows, const Shape& shape, const Eigen::VectorXd& energies,
+                        const Gpu& gpu) {
+  constexpr double kHeldDown = 0.97, kFarFromCap = 0.75;
+  std::vector<double> watts;
+  for (const PowerCounts& c : rows) {
+    if (c.watts <= 0 || !c.row->board_clock || c.share >= kHeldDown) continue;
+    if (c.watts > kFarFromCap * gpu.tdp.in(units::W)) continue;
+    const double flops = (c.work.tensor + c.work.padded).in(units::FLOP);
+    const double pJ = energies[c.math == DType::fp8 ? kFp8 : kBf16] * (c.math == DType::tf32 ? 2 : 1);
+    watts.push_back(flops * pJ * kPico * voltage_squared(with_shape(shape), c.share) / c.time.in(units::s));
+  }
+  return watts.empty() ? 0 : median(std::move(watts));
+}
+
 /// The chip's temperature as a straight line of power: reports and leakage need no more.
 Eigen::Vector2d fit_temperature(const std::vector<PowerCounts>& rows) {
   double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
@@ -226,8 +264,15 @@ Eigen::Vector2d fit_temperature(const std::vector<PowerCounts>& rows) {
   return {(sy - slope * sx) / n, slope};
 }
 
-void store(const Solved& solved, const Shape& shape, const Droop& droop, double aim, const Eigen::Vector2d& heat,
-           const std::string& source, Calibration& into) {
+/// What is fitted after the energies.
+struct Rest {
+  Droop droop;
+  double aim = 1, tensor_limit = 0;
+  Eigen::Vector2d heat;
+};
+
+void store(const Solved& solved, const Shape& shape, const Rest& rest, const std::string& source, Calibration& into) {
+  const Droop& droop = rest.droop;
   const auto set = [&](const std::string& name, double value, const std::string& why) {
     into.power[name] = Scalar{value, why};
   };
@@ -237,8 +282,8 @@ void store(const Solved& solved, const Shape& shape, const Droop& droop, double 
     set(kNames[i], value, value > 0 ? source : source + "; 0: other terms say it all");
   }
   set("reference_C", kReference_C, "the temperature at which constant_W holds");
-  set("cool_C", heat[0], source + ", chip temperature as a line of power");
-  set("thermal_K_per_W", heat[1], source + ", chip temperature as a line of power");
+  set("cool_C", rest.heat[0], source + ", chip temperature as a line of power");
+  set("thermal_K_per_W", rest.heat[1], source + ", chip temperature as a line of power");
   set("memory_supply_fraction", shape.memory_supply, source + "; from the reading of the memory's domain");
   set("knee_fraction", shape.knee, source);
   set("floor_voltage_fraction", shape.floor_voltage, source);
@@ -250,7 +295,11 @@ void store(const Solved& solved, const Shape& shape, const Droop& droop, double 
   set("droop_ratio", droop.usual, source + "; SM cycles skipped where tensor units work");
   set("droop_from_W", droop.from_W, source + "; beyond this power more are skipped");
   set("droop_ratio_per_W", droop.per_W, source + "; and so many more a watt");
-  set("regulator_aim_fraction", aim, source + "; mean power of runs that the regulator holds down / the cap");
+  set("regulator_aim_fraction", rest.aim, source + "; mean power of runs that the regulator holds down / the cap");
+  if (rest.tensor_limit > 0) {
+    set("tensor_limit_W", rest.tensor_limit,
+        source + "; tensor power as if on normal data, where runs on zeros are held down below three quarters of the cap");
+  }
 }
 
 /// Power of a row without a clock of its own says little near the cap.
@@ -264,6 +313,8 @@ bool usable(const PowerCounts& c, const Gpu& gpu) {
 PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<PowerRow>& rows,
                    const std::string& source) {
   PowerPlanner planner(gpu, start);
+  PowerRow idle;  // nothing runs, clocks at their lowest: tells what goes with the clock from what does not
+  idle.text = "idle";
   std::vector<PowerCounts> counted, powered;
   for (const PowerRow& row : rows) {
     try {
@@ -278,7 +329,15 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
     throw BadInput("--fit-power: expected at least " + std::to_string(kColumns + kSearched) +
                    " steady rows with a power, found " + std::to_string(powered.size()));
   }
-  const double per_byte = memory_energy_per_byte(powered);
+  const MemoryLine memory = memory_line(powered);
+  const double per_byte = memory.pJ_per_B;
+  count_traffic_of_warm_rows(memory, powered);
+  PowerCounts resting;
+  resting.row = &idle;
+  resting.time = 1.0 * units::s;
+  resting.share = kLowestClockShare;
+  resting.watts = gpu.idle_power.in(units::W);
+  powered.push_back(resting);
   Shape shape;
   Solved solved;
   double supply = shape.memory_supply;
@@ -292,11 +351,15 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
     if (per_byte > 0 && whole > 0) supply = std::clamp(per_byte / whole, 0.05, 1.0);
   }
   PowerFit fit;
-  const Droop droop = fit_droop(counted, shape, solved.energies);
-  fit.droop_median = droop.median_error;
+  Rest rest;
+  rest.droop = fit_droop(counted, shape, solved.energies);
+  rest.aim = fit_aim(counted, gpu);
+  rest.tensor_limit = fit_tensor_limit(counted, shape, solved.energies, gpu);
+  rest.heat = fit_temperature(powered);
+  fit.droop_median = rest.droop.median_error;
   fit.calibration = start;
   fit.calibration.power.clear();
-  store(solved, shape, droop, fit_aim(counted, gpu), fit_temperature(powered), source, fit.calibration);
+  store(solved, shape, rest, source, fit.calibration);
   fit.scalars = *read_power_scalars(fit.calibration);
   fit.power_rows = static_cast<long>(powered.size());
   fit.clock_rows = static_cast<long>(

@@ -55,6 +55,10 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
                    const std::string& source);
 std::string fit_report(const PowerFit& fit);
 
+/// Adds the quantiles of residuals (model/power.hpp) by fitting without a fifth of the shapes at a time.
+void add_power_bands(const Gpu& gpu, const std::vector<PowerRow>& rows, const std::string& source,
+                     Calibration& calibration);
+
 /// Steady rows against the engine run freely: medians of |ln(predicted / measured)| of time, power and clock, by class
 /// of work. `least_power`, `most_power`: shares of the cap between which rows count; `at_least`: shorter are left out.
 struct PowerTableOptions {

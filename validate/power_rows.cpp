@@ -45,7 +45,7 @@ void add_recording(const std::string& file, std::vector<PowerRow>& rows) {
 /// Rows that say neither their power nor that they were steady teach nothing.
 void add_csv(const std::string& file, KernelSet kernels, const std::string& gpu, std::vector<PowerRow>& rows) {
   Measurements measured;
-  read_measurements(read_text_file(file), file, {}, measured);
+  read_measurement_file(file, {}, measured);
   for (const Measurement& m : measured.rows) {
     if (!m.power || m.clock.value_or(ClockMode::burst) != ClockMode::steady) continue;
     if (!m.gpu.empty() && m.gpu != gpu) continue;
@@ -56,6 +56,7 @@ void add_csv(const std::string& file, KernelSet kernels, const std::string& gpu,
     row.kernels = kernels;
     row.time = m.time;
     row.power = m.power;
+    row.board_clock = m.board_clock;
     row.text = std::string(op_name(m.op)) + " " + std::string(dtype_text(m.op)) + " " + m.shape;
     row.place = m.place;
     rows.push_back(std::move(row));

@@ -32,8 +32,9 @@ std::vector<const Record*> records_of(const ProbeRun& run, std::string_view name
 /// The one with the largest median; nothing when there is none.
 const Record* best_of(const std::vector<const Record*>& records);
 
-/// Runs all probes on the card at hand, some 90 s; `progress` is told a line at a time.
+/// Runs all probes on the card at hand, about 90 s, or without the `energies` some 5 s; `progress` is told a line
+/// at a time.
 using ProbeProgress = std::function<void(const std::string& line)>;
-using RunProbes = std::function<ProbeRun(const ProbeProgress& progress)>;
+using RunProbes = std::function<ProbeRun(bool energies, const ProbeProgress& progress)>;
 
 }  // namespace plumbline

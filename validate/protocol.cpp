@@ -14,17 +14,29 @@ namespace {
 
 double bytes_of(DType type) { return bits(type) / 8.0; }
 
-double copies_of(const Protocol& p, Bytes weights, const Machine& m) {
-  if (!p.copies_fill_l2) return p.most_copies;
-  return std::clamp(std::ceil(m.gpu.l2.size / weights), 1.0, p.most_copies);
+/// Of one call.
+struct OperandBytes {
+  Bytes inputs, weights, output;
+};
+
+OperandBytes operands_of(const Gemm& s) {
+  const auto size = [&s](std::int64_t rows, std::int64_t cols, DType type) {
+    return static_cast<double>(s.batch * rows) * static_cast<double>(cols) * bytes_of(type) * units::B;
+  };
+  return {size(s.m, s.k, s.precision.input), size(s.n, s.k, s.precision.weight), size(s.m, s.n, s.precision.output)};
+}
+
+double copies_of(const Protocol& p, const OperandBytes& o, const Machine& m) {
+  if (p.fill_l2 <= 0) return p.most_copies;
+  const Bytes turns = p.rotates_all ? o.inputs + o.weights + o.output : o.weights;
+  return std::clamp(std::ceil(p.fill_l2 * m.gpu.l2.size / turns), p.least_copies, p.most_copies);
 }
 
 /// Share of a working set that is still in L2 when it is used again. Sets are indexed by hashed addresses, so the edge
-/// is not sharp; copies in both halves of L2 cost capacity. Both numbers were read off training rows (small weights
-/// that take turns on H100 and H200: 0.70 to 0.73).
+/// is not sharp.
 double still_there(Bytes set, const Machine& m) {
-  constexpr double kCapacity = 0.71, kEdge = 0.2;
-  return std::clamp((1 + kEdge - set / (kCapacity * m.l2_capacity)) / (2 * kEdge), 0.0, 1.0);
+  constexpr double kEdge = 0.2;
+  return std::clamp((1 + kEdge - set / m.l2_held()) / (2 * kEdge), 0.0, 1.0);
 }
 
 /// How far the regulator has come, mean over the timed replays: it closes in on the steady clock exponentially.
@@ -37,14 +49,16 @@ double regulated(const Protocol& p, Seconds replay, const Machine& m) {
 }  // namespace
 
 Resident resident_of(const Gemm& s, const Protocol& p, const Machine& m) {
-  const auto size = [&s](std::int64_t rows, std::int64_t cols, DType type) {
-    return static_cast<double>(s.batch * rows) * static_cast<double>(cols) * bytes_of(type) * units::B;
-  };
-  const Bytes inputs = size(s.m, s.k, s.precision.input), weights = size(s.n, s.k, s.precision.weight);
-  const Bytes output = size(s.m, s.n, s.precision.output);
+  const OperandBytes o = operands_of(s);
+  const double copies = copies_of(p, o, m);
+  const Bytes call = o.inputs + o.weights + o.output;
   Resident out;
-  out.inputs = out.output = still_there(inputs + weights + output, m);
-  out.weights = still_there(inputs + copies_of(p, weights, m) * weights + output, m);
+  if (p.rotates_all) {
+    out.inputs = out.weights = out.output = still_there(copies * call, m);
+    return out;
+  }
+  out.inputs = out.output = still_there(call, m);
+  out.weights = still_there(o.inputs + copies * o.weights + o.output, m);
   return out;
 }
 
@@ -58,9 +72,7 @@ Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& m, OpPr
   options.resident = resident_of(*gemm, p, m);
   predict(op, m, scratch, options);
   Seconds time = scratch.time;
-  const Bytes weights = static_cast<double>(gemm->batch * gemm->n) * static_cast<double>(gemm->k) *
-                        bytes_of(gemm->precision.weight) * units::B;
-  const double copies = copies_of(p, weights, m);
+  const double copies = copies_of(p, operands_of(*gemm), m);
   if (m.clock_mode == ClockMode::burst && m.power && scratch.power > m.power_cap) {
     const double way = regulated(p, copies * time, m);
     settle(scratch, m);
@@ -93,16 +105,21 @@ Protocols::Protocols(const JsonValue& root) {
   root.refuse_unknown_keys({"schema", "what", "source", "rules"});
   for (const JsonValue& rule : root.at("rules").elements()) {
     rule.refuse_unknown_keys(
-        {"op", "stack", "most_copies", "copies_fill_l2", "warm_up", "runs", "between_graphs_s", "why"});
+        {"op", "stack", "rotates", "least_copies", "most_copies", "fill_l2", "warm_up", "runs", "between_graphs_s", "why"});
     Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
     Protocol& p = read.protocol;
     p.known = true;
+    const std::string rotates = rule.at("rotates").as_string();
+    if (rotates != "weights" && rotates != "operands") rule.fail("expected rotates weights or operands, found " + rotates);
+    p.rotates_all = rotates == "operands";
+    p.least_copies = rule.at("least_copies").as_number();
     p.most_copies = rule.at("most_copies").as_number();
-    p.copies_fill_l2 = rule.at("copies_fill_l2").as_bool();
+    p.fill_l2 = rule.at("fill_l2").as_number();
     p.warm_up = rule.at("warm_up").as_number();
     p.runs = rule.at("runs").as_number();
     p.between_graphs = rule.at("between_graphs_s").as_number() * units::s;
-    if (p.most_copies < 1 || p.runs < 1 || p.warm_up < 0) rule.fail("expected most_copies and runs of 1 or more");
+    if (p.least_copies < 1 || p.most_copies < p.least_copies || p.runs < 1 || p.warm_up < 0)
+      rule.fail("expected 1 <= least_copies <= most_copies, runs >= 1, warm_up >= 0");
     rules_.push_back(std::move(read));
   }
 }

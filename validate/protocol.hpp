@@ -13,13 +13,14 @@ namespace plumbline {
 
 class JsonValue;
 
-/// Calls with weights of their own in one graph, that graph replayed; input and output are the same buffers each time.
+/// Calls in one graph that take turns on operands of their own, that graph replayed.
 struct Protocol {
   bool known = false;
-  double most_copies = 1;        ///< weights that take turns
-  bool copies_fill_l2 = false;   ///< as many as it takes to fill L2 once, at most `most_copies`
-  double warm_up = 0, runs = 1;  ///< replays before those that are timed, and those
-  Seconds between_graphs;        ///< beyond the kernels' own times, for each replay
+  bool rotates_all = false;  ///< all operands take turns; else the weights alone: input and output are one buffer each
+  double least_copies = 1, most_copies = 1;  ///< calls in the graph
+  double fill_l2 = 0;                        ///< as many as it takes to fill L2 so many times; 0: always the most
+  double warm_up = 0, runs = 1;              ///< replays before those that are timed, and those
+  Seconds between_graphs;                    ///< beyond the kernels' own times, for each replay
 };
 
 /// The rules of the folder that a measurement file lies in, or of the one above: `protocol.json`; none where there is

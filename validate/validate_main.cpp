@@ -37,8 +37,9 @@ void add_inputs(CLI::App& app, Flags& flags) {
   auto* replay =
       app.add_option("--replay", flags.replay,
                      "compare with a recording that --out wrote; --calibrate: with probes that --probes wrote");
-  auto* calibrate = app.add_flag("--calibrate", flags.calibrate,
-                                 "measure the card's scalars, some 90 s, and write a calibration (--out, else stdout)");
+  auto* calibrate =
+      app.add_flag("--calibrate", flags.calibrate,
+                   "measure the card's scalars, about 90 s, and write a calibration (--out, else stdout)");
   app.add_option("--probes", flags.request.probes_file, "--calibrate: write what the probes found too (JSON)")
       ->needs(calibrate);
   auto* fit_power = app.add_option("--fit-power", flags.fit_power,
@@ -67,7 +68,8 @@ void add_inputs(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--clock", flags.clock, "burst or steady (default: each row's own, else burst)")
       ->check(CLI::IsMember({"burst", "steady"}));
-  app.add_option("--calibration", flags.request.calibration_file, "calibration file instead of the GPU's own");
+  accuracy->excludes(
+      app.add_option("--calibration", flags.request.calibration_file, "calibration file instead of the GPU's own"));
   app.add_option("--where", flags.where,
                  "keep rows with COLUMN=VALUE[,VALUE...], COLUMN~TEXT, COLUMN!~TEXT, or a shape key compared: S>=127, "
                  "Hq/Hkv<=16 (repeatable)")
@@ -102,7 +104,8 @@ void add_card(CLI::App& app, Flags& flags) {
   app.add_option("--ops", flags.request.ops, "card and --replay: only these operators, such as gemm,rmsnorm")
       ->delimiter(',')
       ->allow_extra_args(false);
-  auto* quick = app.add_flag("--quick", flags.request.quick, "card: data/studies/quick.csv, below a minute");
+  auto* quick = app.add_flag("--quick", flags.request.quick,
+                             "card: data/studies/quick.csv, below a minute; --calibrate: without energies, 5 s");
   app.add_option("--study", flags.request.studies,
                  "card: measure the cases of this CSV (op,dtype,shape,cache,clock; repeatable; default: train and "
                  "heldout of data/studies)")

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "arch/files.hpp"
 #include "arch/json_reader.hpp"
 #include "model/ops_batch_row.hpp"
 #include "tests/support/run_program.hpp"
@@ -82,6 +83,51 @@ TEST(PredictModel, RefusesBadUsageInOneLineWithTheNearestName) {
   expect_refusal(decode({"--explain", "attentoin"}), 2, "did you mean 'attention'?");
 }
 
+TEST(PredictModel, TakesACalibrationFileWhereverItPredicts) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "c.json", csv = folder / "ops.csv";
+  std::string text = test::whole_file(data_folder() + "/calibration/h200_sxm.json");
+  const std::string key = "\"dram_read_fraction\": {\n      \"value\": ";
+  const std::size_t at = text.find(key);
+  ASSERT_NE(at, text.npos);
+  const std::size_t end = text.find(',', at);
+  const auto with = [&](const std::string& value) {
+    test::put_file(file, text.substr(0, at) + key + value + text.substr(end));
+    return Words{"--gpu", "h200", "--calibration", file};
+  };
+  const auto after = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const Words half = with("0.5");
+  const Words op{"op", "sum_rows", "rows=65536", "cols=8192", "--format", "csv"};
+  test::put_file(csv, "op,shape\nsum_rows,rows=65536;cols=8192\n");
+  for (const Words& words :
+       {op, Words{"ops", "--in", csv}, Words{"llm", "--model", "llama-3.1-8b", "--phase", "decode"}}) {
+    const ProgramResult own = run(after(words, {"--gpu", "h200"})), slow = run(after(words, half));
+    EXPECT_EQ(slow.code, 0) << slow.err;
+    EXPECT_NE(slow.out, own.out) << words.front();
+  }
+  EXPECT_THAT(run(after(op, {"--gpu", "h100", "--calibration", file})).out, HasSubstr("inherited"));
+  expect_refusal(after(op, with("-0.5")), 2, "/machine/dram_read_fraction/value: expected a fraction above 0");
+  expect_refusal(after(op, {"--gpu", "h200", "--calibration", folder / "none.json"}), 2, "none.json");
+  const auto refuse = [&](const std::string& from, const std::string& to, const std::string& part) {
+    std::string broken = text;
+    broken.replace(broken.find(from), from.size(), to);
+    test::put_file(file, broken);
+    expect_refusal(after(op, {"--gpu", "h200", "--calibration", file}), 2, part);
+  };
+  refuse("\"h200_sxm\"", "\"h200_sxn\"",
+         "/gpu: expected h200_sxm or another GPU on file, found 'h200_sxn' (did you mean");
+  refuse("dram_read_fraction", "dram_reed_fraction",
+         "/machine/dram_reed_fraction: expected a scalar that is read, found 'dram_reed_fraction' (did you mean "
+         "'dram_read_fraction'?)");
+  refuse("\"constant_W\"", "\"konstant_W\"", "(did you mean 'constant_W'?)");
+  refuse("\"fixed_s\"", "\"fixed_ms\"", "(did you mean 'fixed_s'?)");
+  refuse("\"rowwise\"", "\"rowise\"", "(did you mean 'rowwise'?)");
+  refuse("\"schema\": 1", "\"schema\": 2", "/schema: expected 1");
+}
+
 TEST(PredictModel, SaysWhatIsNotModelledYet) {
   for (const char* command : {"sweep", "sensitivity", "solve", "diff"}) {
     expect_refusal({command, "study.json", "--out", "x"}, 3, "not modelled yet");
@@ -92,8 +138,6 @@ TEST(PredictModel, SaysWhatIsNotModelledYet) {
   }
   expect_refusal(decode({"--zero", "1"}), 3, "not modelled yet");
   expect_refusal(decode({"--cluster", "dgx_h200"}), 3, "not modelled yet");
-  expect_refusal(decode({"--format", "trace"}), 3, "not modelled yet");
-  expect_refusal(decode({"--format", "html"}), 3, "not modelled yet");
 }
 
 TEST(PredictModel, PowerCapAndDataAreOfCardsWithEnergies) {

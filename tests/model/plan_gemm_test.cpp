@@ -70,18 +70,13 @@ RC_GTEST_PROP(PlanGemm, ThePlanDoesTheWorkAndFitsTheSm, ()) {
     RC_ASSERT(k.shared_memory * static_cast<double>(k.ctas_per_sm) <= m->gpu.sm.smem);
     RC_ASSERT(c.plan.stages >= 2 && static_cast<double>(c.plan.stages) <= path.most_stages);
     RC_ASSERT(k.ctas_per_sm >= 1 && static_cast<double>(k.ctas_per_sm) <= path.most_ctas);
-    // one accumulator register an output, of half the file
-    RC_ASSERT(c.plan.tile_m * c.plan.tile_n * k.ctas_per_sm <= m->gpu.sm.registers / 2);
+    // one accumulator register an output, of five eighths of the file
+    RC_ASSERT(c.plan.tile_m * c.plan.tile_n * k.ctas_per_sm <= m->gpu.sm.registers * 5 / 8);
     const double writes = (c.main.dram_write + c.reduce.dram_write).in(units::B);
     RC_ASSERT(writes * (1 + 1e-9) >= t.batch * t.m * t.n * t.output_bytes);
-    if (c.plan.splits == 0) {  // stream-K: where the generation's libraries have it, a persistent CTA a slot
-      RC_ASSERT(path.stream_k && t.batch == 1);
-      RC_ASSERT(ctas == m->sm_count * static_cast<double>(k.ctas_per_sm));
-    } else {
-      RC_ASSERT(ctas == tiles * static_cast<double>(c.plan.splits));
-      const double k_steps = std::ceil(t.k / std::max(16.0, 128 / std::max(t.input_bytes, t.weight_bytes)));
-      RC_ASSERT(k.steps == std::ceil(k_steps / static_cast<double>(c.plan.splits)));
-    }
+    RC_ASSERT(ctas == tiles * static_cast<double>(c.plan.splits));
+    const double k_steps = std::ceil(t.k / std::max(16.0, 128 / std::max(t.input_bytes, t.weight_bytes)));
+    RC_ASSERT(k.steps == std::ceil(k_steps / static_cast<double>(c.plan.splits)));
     if (c.plan.splits > 1) RC_ASSERT(tiles * static_cast<double>(c.plan.splits) <= 2 * m->sm_count);
   }
 }
@@ -126,25 +121,6 @@ RC_GTEST_PROP(PlanGemm, NoPlanOfAnotherTasteIsCheaper, ()) {
   }
 }
 
-/// A machine whose SMs are all that differs from the toy: no stream-K, no multicast.
-Gpu toy_ampere() {
-  Gpu gpu = toy_gpu();
-  gpu.compute_capability = "8.0";
-  return gpu;
-}
-
-TEST(PlanGemm, StreamKOnlyWhereDeclared) {
-  int with = 0, without = 0;
-  const auto hopper = toy_machine(), ampere = toy_machine(toy_ampere());
-  for (std::int64_t m = 1280; m <= 2560; m += 128) {  // between one and two waves of the largest tiles
-    const Gemm shape{m, 256, 8192, 1, {}, false};
-    with += plan_gemm(gemm_task(shape, *hopper), *hopper, hopper->gemm).plan.splits == 0 ? 1 : 0;
-    without += plan_gemm(gemm_task(shape, *ampere), *ampere, ampere->gemm).plan.splits == 0 ? 1 : 0;
-  }
-  EXPECT_GT(with, 0);
-  EXPECT_EQ(without, 0);
-}
-
 // --- by hand: 10 SMs x 1000 FLOP/clk x 1 GHz
 // --------------------------------------------------------------------------
 
@@ -172,7 +148,7 @@ TEST_F(ToyGemm, TwoExactWavesTakeTwice) {
 }
 
 /// Eleven tiles of 128 rows: the best whole cut is 88 tiles of 64 x 64, 9 turns of an eighth of the work of a 128 x 256
-/// tile: 9/8 x 419.4304 = 471.8592 us. Stream-K deals out 11/10 of it and pays 10 steps of seam.
+/// tile: 9/8 x 419.4304 = 471.8592 us; tiles of 144 columns, 20 for two turns, take the same.
 TEST_F(ToyGemm, AnEleventhTileCostsATurnOfSmallerOnes) {
   const double us = plan(1408, 256, 6400).total.in(units::us);
   EXPECT_GT(us, 1 + 1.1 * 419.4304);

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "arch/files.hpp"
 #include "arch/json_reader.hpp"
 #include "tests/support/hand_made_recording.hpp"
 
@@ -217,6 +218,27 @@ TEST_F(ValidateCommand, FitsAndWritesACalibrationThatCanBeUsed) {
   EXPECT_THAT(out_, HasSubstr("trained on 3 rows"));
   EXPECT_THAT(text_of_file(fitted), HasSubstr("gemm train, burst, n=3"));
   EXPECT_EQ(run(common + "--calibration '" + fitted + "' --against '" + csv.string() + "'"), 0) << err_;
+}
+
+TEST_F(ValidateCommand, CalibratesFromRecordedProbes) {
+  const std::string probes = "'" + data_folder() + "/measurements/h200/probe/calibrate.json'";
+  const std::string made = (folder_ / "made.json").string();
+  EXPECT_EQ(run("--calibrate --replay " + probes + " --out '" + made + "'"), 0) << err_;
+  EXPECT_EQ(out_, "");
+  EXPECT_THAT(err_, HasSubstr("dram_read_fraction"));
+  const fs::path csv = file("a.csv", kGood);
+  EXPECT_EQ(run("--gpu h200_sxm --calibration '" + made + "' --against " + csv.string()), 0) << err_;
+  const std::string written = text_of_file(made);
+  EXPECT_EQ(run("--calibrate --replay " + probes), 0) << err_;
+  EXPECT_EQ(out_, written);  // without a name nothing is written over
+  // A card whose kernels nobody measured keeps its family's, and says so.
+  EXPECT_EQ(run("--calibrate --gpu gh200 --replay " + probes + " --out '" + made + "'"), 0) << err_;
+  EXPECT_THAT(text_of_file(made), HasSubstr("\"families_of\": \"h100_sxm\""));
+  EXPECT_EQ(run("--calibrate --replay " + probes + " --gpu h20000"), 2);
+  EXPECT_EQ(run("--calibrate --out /nowhere/made.json --replay " + probes), 2);
+  EXPECT_EQ(run("--calibrate --replay " + csv.string()), 2);
+  EXPECT_EQ(run("--probes x.json --replay " + probes), 2);
+  EXPECT_EQ(run("--accuracy --calibration '" + made + "'"), 2);  // of several cards, each with its own
 }
 
 TEST_F(ValidateCommand, FailOverAnswersNo) {
