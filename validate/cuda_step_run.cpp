@@ -11,7 +11,6 @@
 #include "kernels/attention.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/measure.cuh"
-#include "kernels/runner.hpp"
 #include "kernels/step.hpp"
 #include "ops/op_text.hpp"
 #include "ops/plan_text.hpp"

@@ -224,6 +224,40 @@ TEST(Steps, DecodeOfLlama8BReadsItsWeights) {
   EXPECT_LT(step.dram_bytes.in(units::GB), 15.6);
 }
 
+TEST(Steps, EveryLaunchPaysForFollowingAnotherKernel) {
+  Workload w;
+  Calibration c = toy_calibration();
+  const Llm& llm = models().front();
+  const StepPrediction before = predict(llm, w, *toy_machine(toy_gpu(), c), RunOptions{});
+  c.machine["kernel_change_s"] = Scalar{1e-6, "a round number"};
+  const StepPrediction after = predict(llm, w, *toy_machine(toy_gpu(), c), RunOptions{});
+  double launches = 0;
+  for (const NodePrediction& n : after.nodes) launches += static_cast<double>(n.node->count) * n.op.launch_count;
+  EXPECT_NEAR((after.latency - before.latency).in(units::us), launches, 1e-6);
+}
+
+/// Llama-3.1-8B at batch 1 on the toy's 32 MiB of L2: a layer's 436 MB pass between two uses of rope's tables, gate_up
+/// alone is 235 MB, o_proj 34 MB; the embedding's row is warm, the norm's weights never are.
+TEST(Steps, StreamsAreWarmWhereL2StillHoldsThem) {
+  Workload w;
+  const StepPrediction step = predict(models().front(), w, *toy_machine(), RunOptions{});
+  for (const NodePrediction& n : step.nodes) EXPECT_FALSE(n.warm) << n.node->name;
+  Gpu large = toy_gpu();
+  large.l2.size = 100.0 * units::GB;
+  const StepPrediction kept = predict(models().front(), w, *toy_machine(large), RunOptions{});
+  for (const NodePrediction& n : kept.nodes) {
+    const std::string name = n.node->name;
+    EXPECT_EQ(n.warm, name != "embedding" && name.find("proj") == std::string::npos && name != "attention" &&
+                          name != "lm_head")
+        << name;
+  }
+  large.l2.size = 240.0 * units::MB;
+  const StepPrediction some = predict(models().front(), w, *toy_machine(large), RunOptions{});
+  for (const NodePrediction& n : some.nodes) {
+    EXPECT_EQ(n.warm, std::string(n.node->name) == "ffn_act") << n.node->name;
+  }
+}
+
 TEST(Steps, WhatDoesNotFitIsSaid) {
   Workload w;
   const StepPrediction large = predict(load_llm("deepseek-v3"), w, *h200(), RunOptions{});
