@@ -79,9 +79,9 @@ struct OpPrediction {
   std::optional<Watts> power;
   std::optional<Joules> energy;
   std::optional<Watts> power_low, power_high;  ///< 5-95 % band of `power`
-  Joules chip_energy, memory_energy;  ///< of `energy`: of the work itself, at the boost clock's voltage
-  Joules tensor_estimate;             ///< what the board's limit on tensor work counts, at that voltage (model/power.hpp)
-  Hertz clock;                        ///< mean SM clock: less than the one set where tensor units work
+  Joules chip_energy, memory_energy;           ///< of `energy`: of the work itself, at the boost clock's voltage
+  Joules tensor_estimate;  ///< what the board's limit on tensor work counts, at that voltage (model/power.hpp)
+  Hertz clock;             ///< mean SM clock: less than the one set where tensor units work
   Provenance provenance = Provenance::datasheet;
   const FamilyScalars* scalars = nullptr;  ///< of the main launch's kernel family; lives in the machine
   std::string_view family;                 ///< kernel family whose scalars and band were used
@@ -136,11 +136,11 @@ struct StepPrediction {
   double mfu = 0;  ///< FLOPs / (latency x dense tensor peak at the boost clock of the step's main dtype)
   double mbu = 0;  ///< DRAM bytes / (latency x datasheet bandwidth)
   bool fits = true;
-  std::optional<Joules> energy;  ///< the operators' and the gaps', together
-  std::optional<Watts> power;    ///< energy / latency
+  std::optional<Joules> energy;                ///< the operators' and the gaps', together
+  std::optional<Watts> power;                  ///< energy / latency
   std::optional<Watts> power_low, power_high;  ///< 5-95 % band: the operators' errors taken to go together
   std::optional<Watts> waiting_power;          ///< in the gaps between launches
-  Hertz clock;                   ///< mean SM clock
+  Hertz clock;                                 ///< mean SM clock
 };
 
 StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options);

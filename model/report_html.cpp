@@ -42,15 +42,16 @@ std::string plot(const StepReport& r) {
   const double wide = (kWidth - kLeft) / all.in(units::s), tall = (kHeight - kBottom) / (1.05 * most.in(units::W));
   std::string out;
   char text[400];
-  std::snprintf(text, sizeof text, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"power over time\">\n", kWidth,
-                kHeight + 16);
+  std::snprintf(text, sizeof text, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"power over time\">\n",
+                kWidth, kHeight + 16);
   out += text;
   double x = kLeft;
   for (const PowerSegment& segment : trace) {
     const double begin = x;
     for (const PowerSlice& slice : segment.slices) {
       const double w = slice.duration.in(units::s)*wide, h = slice.power.in(units::W)*tall;
-      std::snprintf(text, sizeof text, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" class=\"%s\"><title>", x,
+      std::snprintf(text, sizeof text,
+                    "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" class=\"%s\"><title>", x,
                     kHeight - kBottom - h, w, h, slice.gap ? "gap" : std::string(name(slice.node->op.bound)).c_str());
       out += text + escaped(slice.gap ? "launch gap" : slice.node->node->name) + ": " + format(slice.power) + " for " +
              format(slice.duration) + "</title></rect>\n";
@@ -62,8 +63,8 @@ std::string plot(const StepReport& r) {
   }
   const double mean = kHeight - kBottom - r.step.power->in(units::W)*tall;
   std::snprintf(text, sizeof text,
-                "<line x1=\"%.0f\" x2=\"%.0f\" y1=\"%.2f\" y2=\"%.2f\"/><text x=\"0\" y=\"%.2f\">%s</text>\n</svg>\n", kLeft,
-                kWidth, mean, mean, mean + 4, format(*r.step.power).c_str());
+                "<line x1=\"%.0f\" x2=\"%.0f\" y1=\"%.2f\" y2=\"%.2f\"/><text x=\"0\" y=\"%.2f\">%s</text>\n</svg>\n",
+                kLeft, kWidth, mean, mean, mean + 4, format(*r.step.power).c_str());
   return out + text + "<p>One repetition of each part of the step; the line is the mean of the whole step.</p>\n";
 }
 
@@ -92,17 +93,17 @@ constexpr const char* kStyle =
 
 std::string step_html(const StepReport& r) {
   const StepPrediction& s = r.step;
-  const std::string title = r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on " +
-                            gpu(r.machine).title;
-  std::string out = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>" + escaped(title) + "</title>\n" +
-                    kStyle + "<h1>" + escaped(title) + "</h1>\n<table>\n";
+  const std::string title =
+      r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on " + gpu(r.machine).title;
+  std::string out = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>" + escaped(title) +
+                    "</title>\n" + kStyle + "<h1>" + escaped(title) + "</h1>\n<table>\n";
   out += row("batch, length", std::to_string(r.workload.batch) + ", " + std::to_string(length(r.workload)));
   out += row("weights, KV cache", weight_format(r.llm, r.workload) + ", " + std::string(kv_format(r.llm, r.workload)));
   out += row("latency", format(s.latency) + " (5-95 % band " + format(s.low) + " to " + format(s.high) + ")");
   out += row("tokens/s", format(s.tokens_per_s));
   if (s.power && s.energy) {
-    out += row("power", format(*s.power) + " mean (5-95 % band " + format(*s.power_low) + " to " +
-                            format(*s.power_high) + ")");
+    out += row("power",
+               format(*s.power) + " mean (5-95 % band " + format(*s.power_low) + " to " + format(*s.power_high) + ")");
     out += row("energy", format(*s.energy) + " a step" +
                              (s.graph.tokens > 0 ? ", " + format(*s.energy / s.graph.tokens) + " a token" : ""));
   }

@@ -13,12 +13,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json operator_event(const NodePrediction& n, Seconds start, Seconds duration) {
-  Json event{{"name", n.node->name},
-             {"cat", name(n.op.bound)},
-             {"ph", "X"},
-             {"ts", start.in(units::us)},
-             {"dur", duration.in(units::us)},
-             {"pid", 0},
+  Json event{{"name", n.node->name},      {"cat", name(n.op.bound)},       {"ph", "X"},
+             {"ts", start.in(units::us)}, {"dur", duration.in(units::us)}, {"pid", 0},
              {"tid", n.node->stream}};
   event["args"] = {{"op", op_name(n.node->op)}, {"dtype", dtype_text(n.node->op)}, {"shape", shape_text(n.node->op)}};
   return event;

@@ -298,7 +298,8 @@ void store(const Solved& solved, const Shape& shape, const Rest& rest, const std
   set("regulator_aim_fraction", rest.aim, source + "; mean power of runs that the regulator holds down / the cap");
   if (rest.tensor_limit > 0) {
     set("tensor_limit_W", rest.tensor_limit,
-        source + "; tensor power as if on normal data, where runs on zeros are held down below three quarters of the cap");
+        source +
+            "; tensor power as if on normal data, where runs on zeros are held down below three quarters of the cap");
   }
 }
 

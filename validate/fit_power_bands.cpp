@@ -18,7 +18,8 @@ constexpr std::size_t kFewest = 12;
 /// By the shape, so that runs of one shape on other data or kernels are all left out together. FNV-1a.
 std::uint32_t fold_of(const Op& op) {
   std::uint32_t hash = 2166136261U;
-  for (const char c : std::string(op_name(op)) + shape_text(op)) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  for (const char c : std::string(op_name(op)) + shape_text(op))
+    hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
   return (hash >> 8) % kFolds;
 }
 

@@ -1,6 +1,6 @@
 // Measured operator times read from a CSV: the ops CSV of the contract (`op,dtype,shape`) plus `measured_us`, and
-// optionally `measured_W`, `board_MHz`, `gpu`, `clock`, `stack`, `kernel`, `scope`, `id`, `data`. Other columns are ignored, but
-// rows may be chosen by any column.
+// optionally `measured_W`, `board_MHz`, `gpu`, `clock`, `stack`, `kernel`, `scope`, `id`, `data`. Other columns are
+// ignored, but rows may be chosen by any column.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,8 @@ struct Measurement {
   Seconds time;
   std::optional<Watts> power;
   std::optional<Hertz> board_clock;  ///< what the regulator had set
-  std::optional<ClockMode> clock;  ///< how the row was timed, where the file says so
-  bool warm = false;               ///< L2 held the operands
+  std::optional<ClockMode> clock;    ///< how the row was timed, where the file says so
+  bool warm = false;                 ///< L2 held the operands
   DataPattern data = DataPattern::normal;
   std::string gpu, stack, kernel, scope, id;
   std::string place;  ///< "file.csv:17"

@@ -75,8 +75,9 @@ void add_outputs(CLI::App& app, Flags& flags) {
   app.add_option("--out", flags.request.out_file,
                  "live: write the measurements (JSON, for --replay); else the report, --fit: the calibration");
   app.add_option("--report", flags.request.report_file, "write the report to a file instead of stdout");
-  app.add_option("--rows", flags.request.rows_file,
-                 "--against, --power-table: write every row with its prediction to a CSV (else: --format csv --report FILE)");
+  app.add_option(
+      "--rows", flags.request.rows_file,
+      "--against, --power-table: write every row with its prediction to a CSV (else: --format csv --report FILE)");
   app.add_option("--fail-over", flags.request.fail_over_percent,
                  "exit 1 when the median error of an op class is above PERCENT");
   app.add_option("--family", flags.request.family, "--fit: kernel family, such as gemm");

@@ -50,17 +50,17 @@ TEST_F(H200Power, TheFileHoldsWhatTheFitGives) {
   for (PowerRow& row : rows("full.json")) {
     if (row.study != "heldout") training.push_back(std::move(row));
   }
-  for (PowerRow& row : read_power_rows({data_folder() + "/measurements/h200/limits.csv"}, KernelSet::library,
-                                       gpu.name)) {
+  for (PowerRow& row :
+       read_power_rows({data_folder() + "/measurements/h200/limits.csv"}, KernelSet::library, gpu.name)) {
     training.push_back(std::move(row));
   }
   const PowerFit fit = fit_power(gpu, calibration, training, "a test");
   EXPECT_GE(fit.power_rows, 60);
   EXPECT_LT(fit.power_median, 0.05);
   EXPECT_LT(fit.droop_median, 0.02);
-  for (const char* name : {"constant_W", "tensor_bf16_J_per_FLOP", "tensor_fp8_J_per_FLOP", "dram_read_J_per_B",
-                           "tensor_toggle_zeros", "droop_ratio", "regulator_aim_fraction", "tensor_limit_W",
-                           "clocked_W"}) {
+  for (const char* name :
+       {"constant_W", "tensor_bf16_J_per_FLOP", "tensor_fp8_J_per_FLOP", "dram_read_J_per_B", "tensor_toggle_zeros",
+        "droop_ratio", "regulator_aim_fraction", "tensor_limit_W", "clocked_W"}) {
     // plans move with other scalars, and with them what a run does
     EXPECT_NEAR(fit.calibration.power.at(name).value / calibration.power.at(name).value, 1, 0.1) << name;
   }
