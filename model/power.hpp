@@ -38,6 +38,7 @@ using JoulesPerByte = Quantity<0, -1, 0, 1>;
 
 /// The `power` section of a calibration. Energies at the boost clock's voltage, of standard normal data.
 struct PowerScalars {
+  Hertz boost;          ///< the boost clock that energies and shares of the clock speak of; 0: the card's own
   Watts constant;       ///< of the board with its clocks running, at `reference_C`, less `clocked`
   Watts clocked;        ///< clock trees at the boost clock
   Watts leakage_per_K;  ///< above `reference_C`
@@ -71,6 +72,10 @@ struct PowerScalars {
 
 /// Nothing when the calibration has no such section. Throws BadInput for one that lacks a scalar.
 std::optional<PowerScalars> read_power_scalars(const Calibration& calibration);
+
+/// The same chip with another boost clock, `ratio` of the one that `power` speaks of: on the same line of voltage over
+/// frequency, and straight on above it.
+PowerScalars at_boost(const PowerScalars& power, double ratio);
 
 /// For a card without energies of its own: those of `from` by process node and voltage; what does not go with work, and
 /// limits, as shares of the cap. Not measured on `to`.
