@@ -19,10 +19,11 @@ ClockSearch::ClockSearch(const PowerScalars& power, Watts cap, const RunEnergy& 
   high_ = {1, 0, std::log(time_at_boost.in(units::s))};
 }
 
-/// d ln t / d ln share where the next guess will be: between the points around it, or beyond the two lowest so far.
-/// Before there are two, as if all of the time were SM cycles.
+/// d ln t / d ln share where the next guess will be. ln t bends upwards towards low clocks: the line between the points
+/// around the answer leads above the cap, the line through the two above it leads below; so they take turns. Before
+/// there are two points, as if all of the time were SM cycles.
 double ClockSearch::time_slope() const {
-  const Point& other = low_.share > 0 ? low_ : above_;
+  const Point& other = low_.share > 0 && (last_below_ || above_.share <= 0) ? low_ : above_;
   if (other.share <= 0 || other.share == high_.share) return -1;
   return std::clamp((other.log_time - high_.log_time) / (other.log_share - high_.log_share), -1.0, 0.0);
 }
@@ -44,7 +45,9 @@ double ClockSearch::aim_share(double aim) const {
 double ClockSearch::guess() const {
   // a little below the cap, more so when steps run out, so that the last does not end a little above it
   const bool pressed = told_ + 1 >= kMostClockSteps && low_.share <= 0;
-  if (told_ >= kMostClockSteps) return std::max(kLowestClockShare, 0.8 * high_.share);
+  if (told_ >= kMostClockSteps) {
+    return low_.share > 0 ? 0.5 * (low_.share + high_.share) : std::max(kLowestClockShare, 0.8 * high_.share);
+  }
   return aim_share(pressed ? 0.98 : 0.999);
 }
 
@@ -52,8 +55,10 @@ bool ClockSearch::tell(double share, Seconds time) {
   ++told_;
   const Point now{share, std::log(share), std::log(time.in(units::s))};
   const Watts power = binding_power(power_, cap_, run_, share, time);
-  if (power <= cap_) {
+  last_below_ = power <= cap_;
+  if (last_below_) {
     if (share > low_.share) low_ = now;
+    near_ = near_ || power >= 0.97 * cap_;
     return power >= 0.9975 * cap_;
   }
   above_ = high_;

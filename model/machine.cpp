@@ -156,6 +156,9 @@ void read_power(Machine& m, const MachineOptions& options) {
     m.assumptions.push_back("no energies of " + m.gpu.name + ": derived from those of " + m.calibration.gpu +
                             " by process node and voltage, idle power and cap; not measured");
   }
+  if (m.power && !m.calibration.inherited && m.power->boost > Hertz{} && m.power->boost != m.gpu.boost_clock) {
+    m.power = at_boost(*m.power, m.gpu.boost_clock / m.power->boost);  // --set boost_clock
+  }
   m.power_cap = options.power_cap.value_or(m.gpu.tdp);
   m.data = options.data;
   if (m.power) {
@@ -191,6 +194,7 @@ std::string clock_assumption(const Machine& m) {
                              "power before the regulator acts may pass the cap"
                            : "clock steady: the clock at which mean power meets the cap of " + format(m.power_cap) +
                                  ", less the cycles that SMs skip where tensor units work";
+  if (!burst && m.power->tensor_limit > Watts{}) text += "; tensor work has a limit of its own, whatever its data";
   if (m.data != DataPattern::normal) text += "; operands hold " + std::string(name(m.data));
   return text;
 }

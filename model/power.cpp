@@ -47,6 +47,7 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
   if (calibration.power.empty()) return std::nullopt;
   const PowerSection s(calibration);
   PowerScalars p;
+  p.boost = s.number_or("boost_clock_Hz", 0) * units::Hz;
   p.constant = s.number("constant_W") * units::W;
   p.clocked = s.number("clocked_W") * units::W;
   p.leakage_per_K = s.number_or("leakage_W_per_K", 0) * units::W;

@@ -38,6 +38,7 @@ using JoulesPerByte = Quantity<0, -1, 0, 1>;
 
 /// The `power` section of a calibration. Energies at the boost clock's voltage, of standard normal data.
 struct PowerScalars {
+  Hertz boost;          ///< the boost clock that energies and shares of the clock speak of; 0: the card's own
   Watts constant;       ///< of the board with its clocks running, at `reference_C`, less `clocked`
   Watts clocked;        ///< clock trees at the boost clock
   Watts leakage_per_K;  ///< above `reference_C`
@@ -71,6 +72,10 @@ struct PowerScalars {
 
 /// Nothing when the calibration has no such section. Throws BadInput for one that lacks a scalar.
 std::optional<PowerScalars> read_power_scalars(const Calibration& calibration);
+
+/// The same chip with another boost clock, `ratio` of the one that `power` speaks of: on the same line of voltage over
+/// frequency, and straight on above it.
+PowerScalars at_boost(const PowerScalars& power, double ratio);
 
 /// For a card without energies of its own: those of `from` by process node and voltage; what does not go with work, and
 /// limits, as shares of the cap. Not measured on `to`.
@@ -130,6 +135,8 @@ class ClockSearch {
   double guess() const;
   /// Nothing better to be had: 0.25 % below the cap or nearer, or no lower clock.
   bool tell(double share, Seconds time);
+  /// Within the cap and at most 3 % below it.
+  bool near() const { return near_; }
   /// The largest share told that keeps within the cap; the lowest clock if none did.
   double best() const { return low_.share > 0 ? low_.share : kLowestClockShare; }
 
@@ -142,19 +149,20 @@ class ClockSearch {
   const PowerScalars& power_;
   const Watts cap_;
   const RunEnergy run_;
-  bool unlimited_ = false;
+  bool unlimited_ = false, last_below_ = false, near_ = false;
   int told_ = 0;
   Point low_, high_, above_;  // below the cap, above it, and the one above that
 };
 
-/// `time_at(share)` prices the run; at most kMostClockSteps calls unless none of them was within the cap.
+/// `time_at(share)` prices the run; kMostClockSteps calls at most, and up to as many again in the odd case that none of
+/// them came near the cap from below.
 template <class TimeAt>
 double settled_clock_share(const PowerScalars& power, Watts cap, const RunEnergy& run, Seconds at_boost,
                            const TimeAt& time_at) {
   ClockSearch search(power, cap, run, at_boost);
   if (search.unlimited()) return 1;
   for (int i = 0; i < 2 * kMostClockSteps; ++i) {
-    if (i >= kMostClockSteps && search.best() > kLowestClockShare) break;
+    if (i >= kMostClockSteps && search.near()) break;
     const double share = search.guess();
     if (search.tell(share, time_at(share))) break;
   }

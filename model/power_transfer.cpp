@@ -1,4 +1,5 @@
 // Energies of a card that has none of its own, from one that was measured. Derived, not measured: bands are widened.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string_view>
@@ -30,23 +31,43 @@ double process_energy(std::string_view compute_capability) {
 
 }  // namespace
 
+PowerScalars at_boost(const PowerScalars& power, double ratio) {
+  const double slope = (1 - power.floor_voltage) / std::max(1e-6, 1 - power.knee);
+  const double voltage = ratio > 1 ? 1 + slope * (ratio - 1) : std::sqrt(voltage_squared(power, ratio));
+  const double v = voltage * voltage;
+  PowerScalars p = power;
+  p.knee = std::min(1.0, power.knee / ratio);
+  p.floor_voltage = std::min(1.0, power.floor_voltage / voltage);
+  for (std::size_t i = 0; i < kDTypeCount; ++i) p.tensor[static_cast<DType>(i)] *= v;
+  p.fp32 *= v;
+  p.sfu *= v;
+  p.instruction *= v;
+  p.smem *= v;
+  p.l2 *= v;
+  const double dram = power.memory_supply + (1 - power.memory_supply) * v;  // the memory's own supply stays
+  p.dram_read *= dram;
+  p.dram_write *= dram;
+  p.memory_supply = power.memory_supply / dram;
+  p.clocked *= ratio * v;
+  return p;
+}
+
 PowerScalars scaled_to(const PowerScalars& power, const Gpu& from, const Gpu& to) {
   const double cap = to.tdp / from.tdp;
-  PowerScalars p = power;
-  // One voltage a frequency for both chips (straight on above the boost clock of `from`); then the process.
-  const double boost = to.boost_clock / from.boost_clock;
-  const double slope = (1 - power.floor_voltage) / std::max(1e-6, 1 - power.knee);
-  const double voltage = boost > 1 ? 1 + slope * (boost - 1) : std::sqrt(voltage_squared(power, boost));
-  const double logic =
-      process_energy(to.compute_capability) / process_energy(from.compute_capability) * voltage * voltage;
+  PowerScalars p = at_boost(power, to.boost_clock / from.boost_clock);  // one voltage a frequency for both chips
+  const double logic = process_energy(to.compute_capability) / process_energy(from.compute_capability);
   for (std::size_t i = 0; i < kDTypeCount; ++i) p.tensor[static_cast<DType>(i)] *= logic;
   p.fp32 *= logic;
   p.sfu *= logic;
   p.instruction *= logic;
   p.smem *= logic;
   // The way through L2 to DRAM and back is wires and interfaces: 118 pJ a DRAM byte on an A100, 122 on a Hopper, by the
-  // same kernels (modeling notes, section 9). As it is.
-  p.clocked *= cap;
+  // same kernels (modeling notes, section 9), each at its own boost clock. As it is.
+  p.l2 = power.l2;
+  p.dram_read = power.dram_read;
+  p.dram_write = power.dram_write;
+  p.memory_supply = power.memory_supply;
+  p.clocked = power.clocked * cap;
   p.leakage_per_K *= cap;
   p.kelvin_per_W /= cap;
   p.constant *= cap;

@@ -271,7 +271,8 @@ struct Rest {
   Eigen::Vector2d heat;
 };
 
-void store(const Solved& solved, const Shape& shape, const Rest& rest, const std::string& source, Calibration& into) {
+void store(const Gpu& gpu, const Solved& solved, const Shape& shape, const Rest& rest, const std::string& source,
+           Calibration& into) {
   const Droop& droop = rest.droop;
   const auto set = [&](const std::string& name, double value, const std::string& why) {
     into.power[name] = Scalar{value, why};
@@ -281,6 +282,7 @@ void store(const Solved& solved, const Shape& shape, const Rest& rest, const std
     const double value = solved.energies[i] * (watts ? 1 : kPico);
     set(kNames[i], value, value > 0 ? source : source + "; 0: other terms say it all");
   }
+  set("boost_clock_Hz", gpu.boost_clock.in(units::Hz), "the boost clock at whose voltage the energies hold");
   set("reference_C", kReference_C, "the temperature at which constant_W holds");
   set("cool_C", rest.heat[0], source + ", chip temperature as a line of power");
   set("thermal_K_per_W", rest.heat[1], source + ", chip temperature as a line of power");
@@ -360,7 +362,7 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
   fit.droop_median = rest.droop.median_error;
   fit.calibration = start;
   fit.calibration.power.clear();
-  store(solved, shape, rest, source, fit.calibration);
+  store(gpu, solved, shape, rest, source, fit.calibration);
   fit.scalars = *read_power_scalars(fit.calibration);
   fit.power_rows = static_cast<long>(powered.size());
   fit.clock_rows = static_cast<long>(
