@@ -62,6 +62,7 @@ class Machine {
   Gpu gpu;
   Calibration calibration;
   KernelSet kernels = KernelSet::own;
+  AttentionStack attention = AttentionStack::tensorrt_llm;
   ClockMode clock_mode = ClockMode::burst;
   Provenance provenance = Provenance::datasheet;
   std::vector<std::string> assumptions;

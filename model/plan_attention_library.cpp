@@ -62,21 +62,27 @@ void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, c
   d.exposed_clk = family.exposed * (d.sfu_clk + d.fp32_clk) + family.step_clk;
 }
 
-/// Key blocks of a query tile in which the mask cuts: those that the diagonal crosses, and those where a window begins.
-double masked_blocks(const AttentionPrefill& s, const PrefillCut& cut, double visited) {
-  const double rows = std::min(cut.q_tile, static_cast<double>(s.q_len));
-  const double crossed = std::max(1.0, rows / cut.kv_tile);
+}  // namespace
+
+double masked_blocks(const AttentionPrefill& s, double queries, double keys, double visited) {
+  const double rows = std::min(queries, static_cast<double>(s.q_len));
+  const double crossed = std::max(1.0, rows / keys);
   const bool windowed = s.window > 0 && s.window < s.kv_len;
   return std::min(visited, (s.causal ? crossed : 0) + (windowed ? crossed : 0));
 }
 
+double mask_clk(double scores, const Machine& m) {
+  constexpr double kMaskOps = 8;  // a score: row and column numbers, two compares, a select
+  return kMaskOps * scores / (m.gpu.sm.fp32_flop_per_clk / 2);
+}
+
+namespace {
+
 /// What a tile costs beside its blocks: the masks, and the way of the next queries where they have no buffer of their
 /// own (the scheduler's counter in L2, then the queries and behind them the first keys from memory).
 double tile_clk(const AttentionPrefill& s, const PrefillCut& cut, double visited, const Machine& m) {
-  constexpr double kMaskOps = 8;  // a score: row and column numbers, two compares, a select
   const StreamingMultiprocessor& sm = m.gpu.sm;
-  const double lanes = sm.fp32_flop_per_clk / 2;
-  double clk = masked_blocks(s, cut, visited) * kMaskOps * cut.q_tile * cut.kv_tile / lanes;
+  double clk = masked_blocks(s, cut.q_tile, cut.kv_tile, visited) * mask_clk(cut.q_tile * cut.kv_tile, m);
   if (cut.one_query_buffer) {
     const Seconds way = m.l2_latency + 2.0 * m.dram_latency;
     clk += way * m.clock + cut.q_tile * cut.qk_dim * bytes_of(s.dtype) / sm.l2_bytes_per_clk.in(units::B);

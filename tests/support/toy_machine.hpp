@@ -24,7 +24,10 @@ inline constexpr const char* kFamilies[] = {"gemm",
                                             "rowwise",
                                             "reduce",
                                             "combine",
-                                            "attention_prepare"};
+                                            "attention_prepare",
+                                            "flash_prefill",
+                                            "flash_decode",
+                                            "flash_append"};
 
 inline constexpr const char* kOwnFamilies[] = {
     "gemm", "gemm_portable", "reduce", "rowwise", "attention_prefill", "attention_decode", "combine"};
