@@ -106,8 +106,8 @@ Demand prepare_demand(const AttentionPrefill& s, const Machine& m) {
   const double read_kv = latent ? std::max(tokens * wide * es, new_kv * (es - kv_es)) : new_kv * es;
   p.dram_read = (q_elements * es + read_kv) * units::B;
   p.dram_write = (q_elements * es + new_kv * kv_es) * units::B;
-  // a warp's way (sequence length, data, rotation table) is a chain of latencies; as many as fit on an SM are on it side
-  // by side
+  // a warp's way (sequence length, data, rotation table) is a chain of latencies; as many as fit on an SM are on it
+  // side by side
   p.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kWarps * (latent ? kLatentRowsPerWarp : 1)));
   p.plan.ctas_per_sm = 8;
   p.plan.threads = 256;
@@ -248,8 +248,8 @@ AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m) {
 
 namespace {
 
-/// Keys a step, and how many CTAs an SM the split heuristic aims at: twice the SMs, one running at a time (what FlashMLA's
-/// planner does, within a factor of two).
+/// Keys a step, and how many CTAs an SM the split heuristic aims at: twice the SMs, one running at a time (what
+/// FlashMLA's planner does, within a factor of two).
 constexpr double kKeysPerStep = 64;
 constexpr double kCtasAimedAt = 2;
 

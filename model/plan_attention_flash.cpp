@@ -36,7 +36,8 @@ double keys_a_block(double width, const Machine& m) {
   return width <= 64 ? 128 : 64;
 }
 
-/// As the TensorRT-LLM kernels' (plan_attention_library.cpp): each warpgroup, or warp of 16 rows, reads the keys itself.
+/// As the TensorRT-LLM kernels' (plan_attention_library.cpp): each warpgroup, or warp of 16 rows, reads the keys
+/// itself.
 void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const AttentionPrefill& s, const Machine& m) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;

@@ -23,8 +23,8 @@ namespace plumbline {
 enum class Runtime { graph, stream, eager };
 enum class ClockMode { burst, steady };
 
-/// Whose attention kernels the library set runs: TensorRT-LLM's, or FlashAttention's as vLLM and PyTorch call them. They
-/// differ in tiles, in how they split, and in what runs beside them; what is better depends on the shape.
+/// Whose attention kernels the library set runs: TensorRT-LLM's, or FlashAttention's as vLLM and PyTorch call them.
+/// They differ in tiles, in how they split, and in what runs beside them; what is better depends on the shape.
 enum class AttentionStack { tensorrt_llm, flash_attention };
 
 struct MachineOptions {

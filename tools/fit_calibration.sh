@@ -33,6 +33,15 @@ attention_prepare.start_clk=3500:100:20000" --min-us 10 --where 'shape~append=1'
     --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' --where 'S>=127'
   fit "$gpu" attention_decode_single attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 10 --unbalanced \
     --where 'Hq/Hkv<=1' --where 'S>=127'
+  # FlashAttention as vLLM calls it; only the H100's rows hold the cache append, and each card has its own version of vLLM
+  stacks=vllm append= chain=
+  [ "$gpu" != h100_sxm ] || append=,flash_append.fixed_s=1.8e-6:3e-7:9e-6,flash_append.start_clk=3000:100:40000
+  [ "$gpu" != a100_sxm ] || chain=,step_clk=1500:10:6000  # on Hopper the rows do not determine it
+  fit "$gpu" flash_prefill attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=300:10:4000,start_clk=5000:100:40000$append" \
+    --min-us 10 --where 'D<=256'
+  fit "$gpu" flash_decode attention_decode "fixed_s=7e-6:1e-6:2e-5,start_clk=9000:100:40000$chain" --min-us 10 \
+    --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' --where 'D<=256'
+  stacks=trtllm
   # row-wise kernels: our own, measured on the H200; other cards take its scalars over (data/calibration, by hand)
   [ "$gpu" != h200_sxm ] || for set in own library; do
     "$validate" --fit data/measurements/own/h200_sxm/rowwise.train.csv --gpu "$gpu" --kernels $set --family rowwise \
@@ -55,8 +64,10 @@ esac
 take() { python3 tools/take_over_family.py "$@"; }
 for gpu; do
   case $gpu in
+    h200_sxm) take h100_sxm h200_sxm library.flash_append "rows of this card leave the append out" ;;
     h100_sxm) take h200_sxm h100_sxm library.rowwise "the project's row-wise kernels on the same chip (GH100)" ;;
     a100_sxm)
+      take h100_sxm a100_sxm library.flash_append "rows of this card leave the append out"
       take h200_sxm a100_sxm library.rowwise "fixed time and overlap of the project's row-wise kernels there"
       take h100_sxm a100_sxm library.mla_decode "the measured A100 rows are of a kernel that does not split the keys" ;;
   esac

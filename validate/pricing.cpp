@@ -33,7 +33,8 @@ class Machines {
   const std::vector<std::string>& assumptions() const { return assumptions_; }
 
  private:
-  std::shared_ptr<const Machine> make(const std::string& name, ClockMode clock, DataPattern data, AttentionStack attention) {
+  std::shared_ptr<const Machine> make(const std::string& name, ClockMode clock, DataPattern data,
+                                      AttentionStack attention) {
     const Gpu gpu = load_gpu(name, options_.overrides);
     MachineOptions machine_options;
     machine_options.kernels = options_.kernels;
