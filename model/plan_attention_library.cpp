@@ -118,7 +118,8 @@ constexpr double kKeysPerStep = 64;
 
 /// The grouped-query kernel (XQA) packs the query heads of a KV head into one tile, 32 at most, and is taken where its
 /// CTAs, one for each 128 keys of each KV head, come to a quarter of the SMs or more; else the kernel with a CTA for
-/// each query head runs. (TensorRT-LLM's decoderXQARunner: kEnableMinBlockFactor 4, kMinHistoryTokensPerBlock 128.)
+/// each query head runs. (TensorRT-LLM, decoderXQAConstants.h and decoderXQAImplJIT.cpp: kMinHistoryTokensPerBlock 128,
+/// kEnableMinBlockFactor 4, kTargetWaveFactor 8; splits: computeMultiBlockCount().)
 constexpr double kMostPackedHeads = 32, kKeysPerBlock = 128, kEnoughShareOfSms = 0.25;
 
 double blocks_of(const DecodeTask& t) { return std::max(1.0, std::floor((t.cached + 1) / kKeysPerBlock)); }
