@@ -138,6 +138,9 @@ void read_families(Machine& m) {
   m.prefill = read(flash ? "flash_prefill" : "attention_prefill");
   m.decode = read(flash ? "flash_decode" : "attention_decode");
   m.decode_single = flash ? m.decode : read("attention_decode_single");
+  if (!flash && m.calibration.families.count("library.attention_decode_8bit") > 0) {
+    m.decode_8bit = read("attention_decode_8bit");
+  }
   m.mla = read("mla_decode");
   m.rowwise = read("rowwise");
   m.reduce = read("reduce");
