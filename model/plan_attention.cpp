@@ -118,6 +118,7 @@ Demand prepare_demand(const AttentionPrefill& s, const Machine& m) {
 AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   AttentionChoice c;
   if (const PrefillVariant* own = own_prefill_kernel(s, m)) c = plan_own_prefill(s, *own, m);
+  else if (m.attention == AttentionStack::flash_attention) c = plan_flash_prefill(s, m);
   else c = plan_library_prefill(s, m);
   const double es = bytes_of(s.dtype);
   const double queries = static_cast<double>(s.batch * s.q_heads * s.q_len);
@@ -127,7 +128,8 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   d.dram_write = queries * static_cast<double>(s.v_dim) * output_bytes_of(s.dtype) * units::B;
   if (s.append == 1 || (s.append < 0 && m.kernels == KernelSet::library)) {
     c.prepares = true;
-    c.prepare = prepare_demand(s, m);
+    const bool flash = m.attention == AttentionStack::flash_attention;
+    c.prepare = flash ? append_demand(s, m) : prepare_demand(s, m);
   }
   return c;
 }
@@ -242,6 +244,7 @@ AttentionChoice plan_own_decode(const DecodeTask& t, const DecodeVariant& v, con
 AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m, const AttentionPlan* as_cut) {
   const DecodeTask t = decode_task(s);
   if (const DecodeVariant* own = own_decode_kernel(s, m)) return plan_own_decode(t, *own, m, as_cut);
+  if (m.attention == AttentionStack::flash_attention) return plan_flash_decode(s, t, m);
   return plan_library_decode(s, t, m);
 }
 

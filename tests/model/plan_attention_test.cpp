@@ -288,6 +288,48 @@ TEST_F(ToyAttention, CausalTilesComeShortestFirst) {
   EXPECT_NEAR(t.by_resource[Resource::tensor].in(units::us), (2 * 4 - 1.5 * 2 * 10 / 20) * 2.097152, 1e-9);
 }
 
+class ToyFlash : public ToyAttention {
+ protected:
+  static std::shared_ptr<const Machine> flash() {
+    MachineOptions options;
+    options.kernels = KernelSet::library;
+    options.attention = AttentionStack::flash_attention;
+    return make_machine(gpu(), toy_calibration(), options);
+  }
+};
+
+/// 4 queries of each of 32 heads a KV head are 128 rows: one tile where packed, else 32 tiles that are nearly empty.
+/// 100 queries fill a tile to 78 %, packed 3200 of them 25 tiles: worth packing; 128 queries are not.
+TEST_F(ToyFlash, FewQueriesArePacked) {
+  const auto m = flash();
+  const auto plan = [&](std::int64_t queries) {
+    return plan_prefill(AttentionPrefill{1, 32, 1, 128, 128, queries, 1024}, *m);
+  };
+  EXPECT_EQ(plan(4).main.plan.ctas, 1);
+  EXPECT_EQ(plan(4).plan.packed_heads, 32);
+  EXPECT_EQ(plan(100).main.plan.ctas, 25);
+  EXPECT_EQ(plan(128).main.plan.ctas, 32);
+  EXPECT_EQ(plan(128).plan.packed_heads, 1);
+}
+
+/// Its callers write keys and values to the cache, queries stay: 4 x (128 + 128) x 2 B x 64 tokens.
+TEST_F(ToyFlash, AppendMovesKeysAndValues) {
+  AttentionPrefill s{1, 32, 4, 128, 128, 64, 64};
+  const AttentionChoice c = plan_prefill(s, *flash());
+  ASSERT_TRUE(c.prepares);
+  EXPECT_EQ(c.prepare.dram_write.in(units::B), 4 * 256 * 2 * 64);
+  EXPECT_EQ(c.prepare.plan.ctas, 64);
+}
+
+/// Splits fill the 10 SMs once: 3 of each of 3 streams, none of 8 (four fifths of the SMs) or more.
+TEST_F(ToyFlash, DecodeFillsTheSmsOnce) {
+  const auto m = flash();
+  EXPECT_EQ(plan_decode(AttentionDecode{3, 8, 1, 128, 128, 4096}, *m).plan.splits, 3);
+  EXPECT_TRUE(plan_decode(AttentionDecode{3, 8, 1, 128, 128, 4096}, *m).combines);
+  EXPECT_EQ(plan_decode(AttentionDecode{8, 8, 1, 128, 128, 4096}, *m).plan.splits, 1);
+  EXPECT_EQ(plan_decode(AttentionDecode{1, 8, 1, 128, 128, 256}, *m).plan.splits, 2);  // blocks of 128 keys
+}
+
 /// append: -1 is what the kernel set's stacks do: the libraries' rotate and append in a launch of their own.
 TEST_F(ToyAttention, AppendIsResolvedByTheKernelSet) {
   AttentionPrefill s{1, 4, 4, 128, 128, 64, 640};
