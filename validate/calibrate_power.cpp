@@ -59,7 +59,7 @@ std::vector<Run> runs_of(const ProbeRun& probes, const Gpu& gpu) {
     run.rate[kInstruction] = reading("steady_instructions_per_s").value_or(0);
     run.rate[kSmem] = reading("steady_smem_B_per_s").value_or(0);
     run.rate[kL2] = reading("steady_l2_B_per_s").value_or(0);
-    const bool bulk = run.load == "l2_fill";  // copies that no thread's registers see
+    const bool bulk = run.load.find("l2_fill") != run.load.npos;  // copies that no thread's registers see
     run.rate[kLoadStore] = bulk ? 0 : run.rate[kL2];
     run.rate[kRead] = reading("steady_dram_read_B_per_s").value_or(0);
     run.rate[kWrite] = reading("steady_dram_write_B_per_s").value_or(0);
