@@ -205,9 +205,11 @@ ProbeRun run_cuda_probes(bool energies, const ProbeProgress& progress) {
   const Board board(select_card());
   ProbeRun run;
   run.session = card_session(board);
-  if (run.session.compute_capability != "9.0") {
-    throw DeviceError(run.session.gpu + ": the probes are built for compute capability 9.0");
+  const bool hopper = run.session.compute_capability == "9.0";
+  if (run.session.compute_capability.size() == 3 && run.session.compute_capability < "8.0") {
+    throw DeviceError(run.session.gpu + ": the probes are built for compute capability 8.0 and later");
   }
+  if (!hopper) tell("no instruction rates, no energies: those loads are built for compute capability 9.0");
   run.session.cool_C = board.temperature_C().value_or(0);
   run.records = probe_machine([&](const char* what, const std::vector<Record>& records) {
     if (run.session.memory_clock_MHz <= 0) {
@@ -215,7 +217,7 @@ ProbeRun run_cuda_probes(bool energies, const ProbeProgress& progress) {
     }
     tell(std::string(what) + ": " + std::to_string(records.size()) + " records");
   });
-  if (energies) {
+  if (energies && hopper) {
     const std::vector<Record> steady = probe_energy(board, tell);
     run.records.insert(run.records.end(), steady.begin(), steady.end());
   }
