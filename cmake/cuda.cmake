@@ -27,7 +27,8 @@ if(CMAKE_CUDA_COMPILER_LOADED)
   target_sources(kernels PRIVATE ${cuda_sources})
   # Kernels that need nothing newer than sm_80 are built for it too, with code that later cards translate themselves.
   # The others (wgmma, TMA, clusters, programmatic launches) stay with sm_90a, as does what only measures.
-  set(portable_kernels attention_chain attention_chain_flat flat gemm_portable moves scan transpose)
+  set(portable_kernels attention_chain attention_chain_flat flat gemm_portable moves probes_bandwidth probes_latency
+      probes_launch scan transpose)
   list(TRANSFORM portable_kernels REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/kernels/\\1.cu")
   set_source_files_properties(${portable_kernels} PROPERTIES COMPILE_OPTIONS
     "-gencode=arch=compute_80,code=sm_80;-gencode=arch=compute_80,code=compute_80")

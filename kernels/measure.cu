@@ -19,6 +19,13 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+int attribute(cudaDeviceAttr which) {
+  int device = 0, value = 0;
+  PLUMBLINE_CUDA_CHECK(cudaGetDevice(&device));
+  PLUMBLINE_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
 /// True once the device has passed it.
 bool passed(cudaEvent_t event) {
   const cudaError_t status = cudaEventQuery(event);
@@ -29,11 +36,10 @@ bool passed(cudaEvent_t event) {
 
 }  // namespace
 
-int sm_count() {
-  int device = 0, sms = 0;
-  PLUMBLINE_CUDA_CHECK(cudaGetDevice(&device));
-  PLUMBLINE_CUDA_CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device));
-  return sms;
+int sm_count() { return attribute(cudaDevAttrMultiProcessorCount); }
+std::size_t l2_bytes() { return static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize)); }
+int compute_capability() {
+  return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor);
 }
 
 std::vector<double> time_each(cudaStream_t stream, int warm_up, int count, const std::function<void()>& work,

@@ -13,8 +13,10 @@
 
 namespace plumbline {
 
-/// SMs of the current device.
+/// SMs of the current device, its L2, and 90 for compute capability 9.0.
 int sm_count();
+std::size_t l2_bytes();
+int compute_capability();
 
 class DeviceBuffer {
  public:

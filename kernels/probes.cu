@@ -1,8 +1,11 @@
 #include "kernels/probes.hpp"
 
+#include "kernels/measure.cuh"
+
 namespace plumbline {
 
 std::vector<Record> probe_machine(const ProbeDone& done) {
+  constexpr int kHopper = 90;  // wgmma and bulk copies
   std::vector<Record> all;
   const auto add = [&](const char* what, const std::vector<Record>& records) {
     all.insert(all.end(), records.begin(), records.end());
@@ -16,6 +19,7 @@ std::vector<Record> probe_machine(const ProbeDone& done) {
   add("launches", probe_launches());
   add("grid barrier", probe_barrier());
   add("flag", probe_flag());
+  if (compute_capability() != kHopper) return all;
   add("instruction rates", probe_instructions());
   add("epilogue", probe_epilogue());
   return all;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "kernels/probes.hpp"
@@ -103,7 +104,13 @@ std::vector<Record> probe_dram() {
 
 std::vector<Record> probe_l2() {
   const Stream s;
-  const DeviceBuffer x(256 * kMiB), sink(16);
+  std::set<std::size_t> footprints_MB{1,  2,  4,  8,  12, 16, 20, 24, 28, 32,  36, 40,
+                                      44, 48, 52, 56, 60, 64, 70, 75, 80, 100, 160};
+  for (const double share : {0.25, 0.4, 0.55, 0.7, 0.85, 0.93, 1.0, 1.1, 1.2}) {  // where other sizes of L2 end
+    footprints_MB.insert(static_cast<std::size_t>(share * 1e-6 * static_cast<double>(l2_bytes())));
+  }
+  const std::size_t places = 3, apart = 48 * kMiB;
+  const DeviceBuffer x(*footprints_MB.rbegin() * 1000000 + places * apart), sink(16);
   fill(x, s, 5);
   std::vector<Record> out;
   for (const unsigned shift : {0U, 37U}) {
@@ -111,16 +118,20 @@ std::vector<Record> probe_l2() {
          {1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 70, 75, 80, 100, 160}) {
       const std::size_t bytes = mb * 1000000 / 16 * 16;
       const int passes = static_cast<int>(std::max<std::size_t>(8, 2000000000 / bytes));
-      const auto work = [&](int count) {
-        device::read_l2<4><<<static_cast<unsigned>(4 * sm_count()), 512, 0, s>>>(x.as<uint4>(), bytes / 16, count,
-                                                                                 shift, sink.as<uint4>());
-      };
-      // two lengths, so that the launch and the cold first pass cancel
-      const std::vector<double> whole = time_each(s, 2, 7, [&] { work(passes); });
-      const double part = spread(time_each(s, 2, 7, [&] { work(passes / 2); })).median;
-      PLUMBLINE_CUDA_CHECK(cudaGetLastError());
+      // Several places: which slices of L2 the pages fall on decides by up to a tenth how much of it is usable.
       std::vector<double> rate;
-      for (const double t : whole) rate.push_back(static_cast<double>(bytes) * (passes - passes / 2) / (t - part));
+      for (std::size_t place = 0; place < places; ++place) {
+        const uint4* from = x.as<uint4>() + place * apart / sizeof(uint4);
+        const auto work = [&](int count) {
+          device::read_l2<4>
+              <<<static_cast<unsigned>(4 * sm_count()), 512, 0, s>>>(from, bytes / 16, count, shift, sink.as<uint4>());
+        };
+        // two lengths, so that the launch and the cold first pass cancel
+        const std::vector<double> whole = time_each(s, 2, 7, [&] { work(passes); });
+        const double part = spread(time_each(s, 2, 7, [&] { work(passes / 2); })).median;
+        PLUMBLINE_CUDA_CHECK(cudaGetLastError());
+        for (const double t : whole) rate.push_back(static_cast<double>(bytes) * (passes - passes / 2) / (t - part));
+      }
       out.push_back(
           record("l2_read_B_per_s", "footprint_MB=" + std::to_string(mb) + ";shift=" + std::to_string(shift), rate));
     }

@@ -79,34 +79,45 @@ Runner runner_of(std::function<void(cudaStream_t)> launch) {
   return r;
 }
 
-/// A body of the instruction probes on `ctas` SMs.
+constexpr int kFillSlots = 8;  // copies of 8 KiB
+
+/// A body of the instruction probes on `ctas` SMs, with bulk copies from L2 beside it when asked for.
 template <class Body>
-Runner repeated(const void* data, int iterations, int ctas) {
-  const auto samples = std::make_shared<DeviceBuffer>(static_cast<std::size_t>(ctas) * sizeof(device::PortSample));
+void repeat_body(SteadyLoad& load, const void* data, int iterations, int ctas, bool fill = false) {
+  const auto n = static_cast<std::size_t>(ctas);
+  const auto samples = std::make_shared<DeviceBuffer>(n * sizeof(device::PortSample));
   const auto sink = std::make_shared<DeviceBuffer>(16);
   const auto kernel = device::repeat<Body>;
   PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-  return runner_of([=](cudaStream_t s) {
+  load.runner = runner_of([=](cudaStream_t s) {
     kernel<<<static_cast<unsigned>(ctas), Body::kThreads + 32, kSharedBytes, s>>>(
-        static_cast<const unsigned char*>(data), std::size_t{1} << 20, iterations, 0,
+        static_cast<const unsigned char*>(data), std::size_t{8} << 20, iterations, fill ? kFillSlots : 0,
         samples->template as<device::PortSample>(), sink->template as<int>());
   });
+  if (!fill) return;
+  load.filled_B = [=] {
+    std::vector<device::PortSample> host(n);
+    PLUMBLINE_CUDA_CHECK(cudaMemcpy(host.data(), samples->as(), samples->bytes(), cudaMemcpyDeviceToHost));
+    double bytes = 0;
+    for (const device::PortSample& s : host) bytes += static_cast<double>(s.fill_bytes);
+    return bytes;
+  };
 }
 
 /// wgmma 64 x 256 from shared memory by two warpgroups; some 3 ms at the boost clock.
 template <TensorKind kKind>
-SteadyLoad tensor_load(const char* kind, const void* data, DataPattern pattern, int ctas) {
+SteadyLoad tensor_load(const char* kind, const void* data, DataPattern pattern, int ctas, bool fill = false) {
   using Body = device::TensorBody<kKind, 256, 2>;
   constexpr int kIterations = 5800;
   constexpr double kOperandBytes = (64 + 256) * 32.0;  // of one instruction
   SteadyLoad load;
   load.data = pattern;
-  load.setting =
-      std::string("load=tensor;kind=") + kind + ";data=" + std::string(name(pattern)) + ";sms=" + std::to_string(ctas);
+  load.setting = std::string(fill ? "load=tensor_and_l2_fill;kind=" : "load=tensor;kind=") + kind +
+                 ";data=" + std::string(name(pattern)) + ";sms=" + std::to_string(ctas);
   const double iterations = double(kIterations) * ctas;
   load.work.tensor_FLOP = Body::kPerIteration * iterations;
   load.work.smem_B = 8 * kOperandBytes * iterations;
-  load.runner = repeated<Body>(data, kIterations, ctas);
+  repeat_body<Body>(load, data, kIterations, ctas, fill);
   return load;
 }
 
@@ -118,7 +129,7 @@ SteadyLoad shared_load(const void* data, int ctas) {
   load.setting = "load=smem;data=normal;sms=" + std::to_string(ctas);
   load.work.smem_B = Body::kPerIteration * kIterations * ctas;
   load.work.instructions = 4 * load.work.smem_B / 16;
-  load.runner = repeated<Body>(data, kIterations, ctas);
+  repeat_body<Body>(load, data, kIterations, ctas);
   return load;
 }
 
@@ -161,26 +172,11 @@ SteadyLoad l2_load(const void* data, int ctas) {
 }
 
 /// Bulk copies from L2 into shared memory, as tiles of GEMM and attention travel: no instructions, no registers.
-SteadyLoad l2_fill_load(const void* data, int ctas, cudaStream_t stream) {
-  constexpr int kIterations = 90000, kSlots = 8;  // of 64 clk; copies of 8 KiB
-  const auto n = static_cast<std::size_t>(ctas);
-  const auto samples = std::make_shared<DeviceBuffer>(n * sizeof(device::PortSample));
-  const auto sink = std::make_shared<DeviceBuffer>(16);
-  const auto kernel = device::repeat<device::IdleBody>;
-  PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+SteadyLoad l2_fill_load(const void* data, int ctas) {
+  constexpr int kIterations = 90000;  // of 64 clk
   SteadyLoad load;
   load.setting = "load=l2_fill;data=normal;sms=" + std::to_string(ctas);
-  load.runner = runner_of([=](cudaStream_t s) {
-    kernel<<<static_cast<unsigned>(ctas), device::IdleBody::kThreads + 32, kSharedBytes, s>>>(
-        static_cast<const unsigned char*>(data), std::size_t{8} << 20, kIterations, kSlots,
-        samples->as<device::PortSample>(), sink->as<int>());
-  });
-  for (int i = 0; i < 2; ++i) load.runner.enqueue(0, stream);  // how much a launch fills is up to L2
-  std::vector<device::PortSample> host(n);
-  PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(stream));
-  PLUMBLINE_CUDA_CHECK(cudaMemcpy(host.data(), samples->as(), n * sizeof(device::PortSample), cudaMemcpyDeviceToHost));
-  for (const device::PortSample& s : host) load.work.l2_B += static_cast<double>(s.fill_bytes);
-  load.work.smem_B = load.work.l2_B;
+  repeat_body<device::IdleBody>(load, data, kIterations, ctas, true);
   return load;
 }
 
@@ -227,7 +223,7 @@ std::vector<SteadyLoad> steady_loads(Arena& arena, StreamHandle stream) {
   loads.push_back(tensor_load<TensorKind::fp8>("fp8", fp8, DataPattern::normal, half));
   loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::normal, sms / 4));
   loads.push_back(l2_load(bf16, sms));
-  loads.push_back(l2_fill_load(bf16, sms, static_cast<cudaStream_t>(stream)));
+  loads.push_back(l2_fill_load(bf16, sms));
   loads.push_back(dram_read_load(bf16, DataPattern::normal, sms));
   loads.push_back(dram_write_load(bf16, out, sms));
   loads.push_back(shared_load(bf16, sms));
@@ -237,6 +233,8 @@ std::vector<SteadyLoad> steady_loads(Arena& arena, StreamHandle stream) {
   loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::normal, 7 * sms / 8));
   loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::normal, sms));
   loads.push_back(tensor_load<TensorKind::fp8>("fp8", fp8, DataPattern::normal, sms));
+  loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::normal, sms, true));
+  loads.push_back(tensor_load<TensorKind::fp8>("fp8", fp8, DataPattern::normal, sms, true));
   loads.push_back(tensor_load<TensorKind::bf16>("bf16", bf16, DataPattern::ternary, half));
   loads.push_back(dram_read_load(bf16, DataPattern::ternary, sms));
   loads.push_back(dram_read_load(bf16, DataPattern::zeros, sms));

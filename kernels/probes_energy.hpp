@@ -2,6 +2,7 @@
 // counted, what they draw is measured by `validate`. No CUDA type in here.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct SteadyLoad {
   std::string setting;  ///< "load=tensor;kind=bf16;data=normal;sms=66"
   DataPattern data = DataPattern::normal;
   LoadWork work;
+  /// Bytes that bulk copies of the last launch brought from L2 to shared memory, which is up to L2; empty: none.
+  std::function<double()> filled_B;
   Runner runner;  ///< of one slot
 };
 

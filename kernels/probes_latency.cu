@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <set>
 #include <string>
 
 #include "kernels/probes.hpp"
@@ -146,7 +147,7 @@ void flush_l2(const DeviceBuffer& other, cudaStream_t stream) {
 /// One footprint: nanoseconds a hop. Rings that fit L2 are walked once before; longer ones start cold, and no line is
 /// met twice.
 Record chase_footprint(const DeviceBuffer& memory, const DeviceBuffer& other, std::size_t footprint, cudaStream_t s) {
-  const bool warm = footprint < 64 * kMiB;
+  const bool warm = footprint <= l2_bytes();
   const unsigned long long start = make_ring(memory, footprint, kRingNodes, s);
   const DeviceBuffer at(sizeof(start));
   PLUMBLINE_CUDA_CHECK(cudaMemcpyAsync(at.as(), &start, sizeof(start), cudaMemcpyHostToDevice, s));
@@ -166,7 +167,11 @@ std::vector<Record> probe_latency() {
   const DeviceBuffer memory(8192 * kMiB), other(512 * kMiB);
   fill(other, s, 1);
   std::vector<Record> out;
-  for (const std::size_t mib : {1, 4, 8, 16, 24, 32, 40, 48, 56, 256, 1024, 2048, 8192}) {
+  std::set<std::size_t> footprints_MiB{1, 4, 8, 16, 24, 32, 40, 48, 56, 256, 1024, 2048, 8192};
+  for (const double share : {0.25, 0.4, 0.65, 0.8}) {  // where other sizes of L2 have their steps
+    footprints_MiB.insert(static_cast<std::size_t>(share * static_cast<double>(l2_bytes() / kMiB)));
+  }
+  for (const std::size_t mib : footprints_MiB) {
     out.push_back(chase_footprint(memory, other, mib * kMiB, s));
   }
   out.push_back(record("sm_clock_Hz", "one spinning thread", {sm_clock(s)}));

@@ -15,8 +15,10 @@ __global__ void empty() {}
 
 /// Lets its successor start at once and waits for its predecessor (programmatic dependent launch).
 __global__ void empty_pdl() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /// Holds the stream until the host says go, so that the queue behind it is full when timing starts.
@@ -163,6 +165,7 @@ std::vector<Record> probe_launches() {
   const auto sms = static_cast<unsigned>(sm_count());
   std::vector<Record> out;
   for (const bool pdl : {false, true}) {
+    if (pdl && compute_capability() < 90) break;
     for (const Launch& l :
          {Launch{"small", 1, 32, pdl}, Launch{"wide", sms, 256, pdl}, Launch{"full", 8 * sms, 256, pdl}}) {
       const std::string setting = "ctas=" + std::to_string(l.grid.x) + ";threads=" + std::to_string(l.block.x);

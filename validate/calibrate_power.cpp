@@ -59,7 +59,7 @@ std::vector<Run> runs_of(const ProbeRun& probes, const Gpu& gpu) {
     run.rate[kInstruction] = reading("steady_instructions_per_s").value_or(0);
     run.rate[kSmem] = reading("steady_smem_B_per_s").value_or(0);
     run.rate[kL2] = reading("steady_l2_B_per_s").value_or(0);
-    const bool bulk = run.load == "l2_fill";  // copies that no thread's registers see
+    const bool bulk = run.load.find("l2_fill") != run.load.npos;  // copies that no thread's registers see
     run.rate[kLoadStore] = bulk ? 0 : run.rate[kL2];
     run.rate[kRead] = reading("steady_dram_read_B_per_s").value_or(0);
     run.rate[kWrite] = reading("steady_dram_write_B_per_s").value_or(0);
@@ -167,31 +167,39 @@ class PowerFit {
     return nullptr;
   }
 
-  /// The voltage at the knee from runs that the cap held down; the knee needs lower clocks than they reach.
+  /// The voltage curve from runs that the cap held down. The knee is looked for among their clocks; below the least of
+  /// them nothing was seen. The misfit has several valleys: the best of a few starts.
   void fit_curve() {
-    const auto capped = std::count_if(normal_.begin(), normal_.end(), [&](const Run& r) { return held_down(r); });
-    if (capped == 0) {
-      put("knee_fraction", curve_.knee, "no run was held down by the cap, as before", {}, 0);
-      put("floor_voltage_fraction", curve_.floor, "no run was held down by the cap, as before", {}, 0);
+    double least = 1;
+    std::size_t capped = 0;
+    for (const Run& r : normal_) {
+      if (!held_down(r)) continue;
+      least = std::min(least, r.share);
+      ++capped;
+    }
+    constexpr std::size_t kEnough = 3;  // two numbers, and one run to hold them to
+    if (capped < kEnough) {
+      put("knee_fraction", curve_.knee, "too few runs were held down by the cap, as before", {}, 0);
+      put("floor_voltage_fraction", curve_.floor, "too few runs were held down by the cap, as before", {}, 0);
       return;
     }
-    const auto with = [&](double x) {
+    const auto with = [&](const std::vector<double>& x) {
       Curve c = curve_;
-      c.floor = std::clamp(x, 0.5, 1.0);
+      c.knee = std::clamp(x[0], least, 0.98);
+      c.floor = std::clamp(x[1], 0.5, 1.0);
       return c;
     };
-    const std::vector<double> at =
-        simplex_search([&](const std::vector<double>& x) { return rms(solve(normal_, with(x[0])).errors); },
-                       {curve_.floor}, 0.05, 120);
-    curve_ = with(at[0]);
-    double least = 1;
-    for (const Run& r : normal_) least = held_down(r) ? std::min(least, r.share) : least;
-    char text[160];
-    std::snprintf(text, sizeof text, "runs that the cap held down, to %.3f of the boost clock; a straight line below",
-                  least);
-    put("floor_voltage_fraction", curve_.floor, text, rms(solve(normal_, curve_).errors),
-        static_cast<std::size_t>(capped));
-    put("knee_fraction", curve_.knee, "these runs stay above it: as before", {}, 0);
+    const auto misfit = [&](const std::vector<double>& x) { return rms(solve(normal_, with(x)).errors); };
+    std::vector<double> best{least, curve_.floor};
+    for (const double knee : {least, 0.75 * least + 0.25, 0.5 * least + 0.5}) {
+      const std::vector<double> at = simplex_search(misfit, {knee, knee}, 0.03, 160);
+      if (misfit(at) < misfit(best)) best = at;
+    }
+    curve_ = with(best);
+    char text[120];
+    std::snprintf(text, sizeof text, "runs that the cap held down, to %.3f of the boost clock", least);
+    put("knee_fraction", curve_.knee, text, misfit(best), capped);
+    put("floor_voltage_fraction", curve_.floor, text, misfit(best), capped);
   }
 
   /// The engine's DRAM streams go by threads' loads and stores, whose own energy it does not know: in its DRAM

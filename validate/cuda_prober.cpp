@@ -114,6 +114,7 @@ struct SteadyReading {
   Conditions conditions;
   std::optional<Watts> power;
   double launches_per_s = 0;
+  LoadWork work;  ///< of a launch
 };
 
 SteadyReading measure(const SteadyLoad& load, const Board& board, const Stream& stream) {
@@ -135,6 +136,12 @@ SteadyReading measure(const SteadyLoad& load, const Board& board, const Stream& 
   out.conditions.memory_power = board.memory_power();
   out.conditions.sm_clock = stamps.mean_clock(static_cast<cudaStream_t>(stream));
   out.power = meter.power();
+  out.work = load.work;
+  if (load.filled_B) {
+    const double bytes = load.filled_B();
+    out.work.l2_B += bytes;
+    out.work.smem_B += bytes;
+  }
   return out;
 }
 
@@ -152,12 +159,12 @@ void add_records(const SteadyLoad& load, const SteadyReading& m, std::vector<Rec
   const auto add_rate = [&](const char* name, double work) {
     if (work > 0) add(name, work * m.launches_per_s);
   };
-  add_rate("steady_tensor_FLOP_per_s", load.work.tensor_FLOP);
-  add_rate("steady_instructions_per_s", load.work.instructions);
-  add_rate("steady_smem_B_per_s", load.work.smem_B);
-  add_rate("steady_l2_B_per_s", load.work.l2_B);
-  add_rate("steady_dram_read_B_per_s", load.work.dram_read_B);
-  add_rate("steady_dram_write_B_per_s", load.work.dram_write_B);
+  add_rate("steady_tensor_FLOP_per_s", m.work.tensor_FLOP);
+  add_rate("steady_instructions_per_s", m.work.instructions);
+  add_rate("steady_smem_B_per_s", m.work.smem_B);
+  add_rate("steady_l2_B_per_s", m.work.l2_B);
+  add_rate("steady_dram_read_B_per_s", m.work.dram_read_B);
+  add_rate("steady_dram_write_B_per_s", m.work.dram_write_B);
 }
 
 /// Nothing where the board does not say what it draws.
@@ -169,7 +176,13 @@ std::vector<Record> probe_energy(const Board& board, const ProbeProgress& progre
   }
   const Stream stream;
   Arena arena;
-  for (const SteadyLoad& load : steady_loads(arena, static_cast<cudaStream_t>(stream))) {
+  std::vector<SteadyLoad> loads;
+  try {
+    loads = steady_loads(arena, static_cast<cudaStream_t>(stream));
+  } catch (const NotModelled& small) {
+    progress(std::string("energies: ") + small.what());
+  }
+  for (const SteadyLoad& load : loads) {
     arena.hold(load.data, static_cast<cudaStream_t>(stream));
     const SteadyReading m = measure(load, board, stream);
     if (m.power) add_records(load, m, out);
@@ -192,9 +205,11 @@ ProbeRun run_cuda_probes(bool energies, const ProbeProgress& progress) {
   const Board board(select_card());
   ProbeRun run;
   run.session = card_session(board);
-  if (run.session.compute_capability != "9.0") {
-    throw DeviceError(run.session.gpu + ": the probes are built for compute capability 9.0");
+  const bool hopper = run.session.compute_capability == "9.0";
+  if (run.session.compute_capability.size() == 3 && run.session.compute_capability < "8.0") {
+    throw DeviceError(run.session.gpu + ": the probes are built for compute capability 8.0 and later");
   }
+  if (!hopper) tell("no instruction rates, no energies: those loads are built for compute capability 9.0");
   run.session.cool_C = board.temperature_C().value_or(0);
   run.records = probe_machine([&](const char* what, const std::vector<Record>& records) {
     if (run.session.memory_clock_MHz <= 0) {
@@ -202,7 +217,7 @@ ProbeRun run_cuda_probes(bool energies, const ProbeProgress& progress) {
     }
     tell(std::string(what) + ": " + std::to_string(records.size()) + " records");
   });
-  if (energies) {
+  if (energies && hopper) {
     const std::vector<Record> steady = probe_energy(board, tell);
     run.records.insert(run.records.end(), steady.begin(), steady.end());
   }
