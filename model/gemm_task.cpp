@@ -39,7 +39,7 @@ GemmTask typed(const Precision& p, const Machine& m) {
 }  // namespace
 
 const FamilyScalars& gemm_family(const GemmTask& t, const Machine& m) {
-  if (!t.own) return m.gemm;
+  if (!t.own) return m.path.multicast && gemm::whole_units(t) ? m.gemm : m.gemm_mma;
   return *t.own == GemmEngine::wgmma ? *m.own.gemm : *m.own.gemm_portable;
 }
 

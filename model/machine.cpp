@@ -126,6 +126,13 @@ void read_families(Machine& m) {
     return f;
   };
   m.gemm = read("gemm");
+  m.gemm_mma = m.calibration.families.count("library.gemm_mma") > 0 ? read("gemm_mma") : m.gemm;
+  if (m.calibration.inherited) {
+    // what a launch takes at least is work of the front end, of schedulers and of code: cycles, not seconds
+    const double cycles = load_gpu(m.calibration.gpu).boost_clock / m.clock;
+    m.gemm.fixed *= cycles;
+    m.gemm_mma.fixed *= cycles;
+  }
   if (m.calibration.families.count("library.grouped_gemm") > 0) {
     m.grouped = read("grouped_gemm");
   } else {  // the same main loop over a list of problems: without rows of its own it is priced as one GEMM, with no

@@ -103,6 +103,8 @@ class Machine {
   Seconds host_per_operator;      ///< host time of one operator in an eager framework
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
+  /// Library GEMM that fetches by cp.async: all of it on cards without TMA; elsewhere rows that no tensor map describes.
+  FamilyScalars gemm_mma;
   FamilyScalars reduce;   ///< the second launch of a split-K GEMM
   FamilyScalars combine;  ///< the merge of split-KV attention
   OwnFamilies own;        ///< take the place of the above for shapes that have a kernel of ours
