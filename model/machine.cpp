@@ -114,6 +114,16 @@ void read_own_families(Machine& m) {
   if (auto rowwise = find_family(m, "own", "rowwise")) m.rowwise = *rowwise;
 }
 
+/// What a launch takes at least is work of the front end, of schedulers and of code: cycles, not seconds. A donor that
+/// has no descriptor here (a calibration of one's own) leaves seconds as they are.
+Hertz clock_of_donor(const Machine& m) {
+  try {
+    return load_gpu(m.calibration.gpu).boost_clock;
+  } catch (const BadInput&) {
+    return m.clock;
+  }
+}
+
 /// The library kernels' scalars: with our own kernels, of the shapes that none of those runs.
 void read_families(Machine& m) {
   const bool own = m.kernels == KernelSet::own;
@@ -127,9 +137,11 @@ void read_families(Machine& m) {
   };
   m.gemm = read("gemm");
   m.gemm_mma = m.calibration.families.count("library.gemm_mma") > 0 ? read("gemm_mma") : m.gemm;
+  for (std::size_t i = 0; i < m.gemm_mma.bands.size(); ++i) {  // until it has bands of its own
+    if (m.gemm_mma.bands[i].rows == 0) m.gemm_mma.bands[i] = m.gemm.bands[i];
+  }
   if (m.calibration.inherited) {
-    // what a launch takes at least is work of the front end, of schedulers and of code: cycles, not seconds
-    const double cycles = load_gpu(m.calibration.gpu).boost_clock / m.clock;
+    const double cycles = clock_of_donor(m) / m.clock;
     m.gemm.fixed *= cycles;
     m.gemm_mma.fixed *= cycles;
   }

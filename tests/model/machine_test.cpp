@@ -71,12 +71,12 @@ TEST_P(EveryGpu, InheritsWiderBands) {
   for (const std::int64_t rows : {1, 64, 4096, 65536}) {
     const Op op = Gemm{rows, 4096, 4096, 1, *parse_precision("fp16"), false};
     const OpPrediction p = predict(op, *heir), q = predict(op, *as_if);
-    ASSERT_EQ(p.time, q.time);
-    EXPECT_LE(p.low, q.low);
-    EXPECT_GE(p.high, q.high);
+    if (p.band_rows != q.band_rows) continue;  // fixed times go with the clock: another size class
+    EXPECT_LE(p.low / p.time, q.low / q.time * (1 + 1e-12));
+    EXPECT_GE(p.high / p.time, q.high / q.time * (1 - 1e-12));
     if (p.band_rows == 0) continue;
     ++with_rows;
-    EXPECT_GT(p.high - p.low, q.high - q.low);
+    EXPECT_GT((p.high - p.low) / p.time, (q.high - q.low) / q.time);
   }
   EXPECT_GT(with_rows, 0);  // the calibrations that cards inherit have bands for GEMM
 }
