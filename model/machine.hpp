@@ -93,7 +93,7 @@ class Machine {
   Bytes l2_capacity;  ///< what data shared by all SMs can really hold
   /// What is still in L2 of a set that is used again: indices are hashes, lines have copies in both halves. Read off
   /// training rows of GEMMs whose weights take turns (0.70 to 0.73 of `l2_capacity` on H100 and H200).
-  Bytes l2_held() const { return 0.71 * l2_capacity; }
+  Bytes l2_held() const { return (gpu.l2.partitions > 1 ? 0.71 : 1.0) * l2_capacity; }
   Bytes l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (modeling notes, section 3)
   std::optional<PowerScalars> power;  ///< nothing where no energies of the card are on file
   Watts power_cap;
