@@ -26,7 +26,7 @@ MenuEntry tma_entry(const Context& c, Tile tile, bool swapped) {
   return e;
 }
 
-/// Widths for one row side: the widest even cut, those that fill one to four turns of the SMs, and the usual ones.
+/// Widths for one row side: the widest even cut, those that fill one to three turns of the SMs, and the usual ones.
 class Widths {
  public:
   Widths(const Context& c, double rows, double row_size, double col_size)
@@ -34,11 +34,11 @@ class Widths {
     const double whole = whole_eights(col_size);
     add(whole_eights(col_size / std::ceil(whole / most_)));
     const double tall = std::ceil(row_size / rows) * c.task.batch;
-    for (const double turns : {1.0, 2.0, 3.0, 4.0}) {
+    for (const double turns : {1.0, 2.0, 3.0}) {
       const double across = std::floor(turns * c.machine.sm_count / tall);
       if (across >= 1) add(whole_eights(col_size / across));
     }
-    for (const double usual : {64.0, 96.0, 128.0, 192.0, 256.0}) {
+    for (const double usual : {128.0, 256.0}) {
       if (usual < whole) add(usual);
     }
   }

@@ -1,5 +1,6 @@
 #include "model/machine.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 
@@ -108,6 +109,22 @@ void read_own_families(Machine& m) {
   if (auto rowwise = find_family(m, "own", "rowwise")) m.rowwise = *rowwise;
 }
 
+/// Two scalars of library GEMM that are no fractions. What a launch takes at least is work of the front end, of schedulers
+/// and of code: cycles, not seconds. What an SM keeps outstanding is the same for the same kind of SM; another generation
+/// is built to keep its own memory busy. A donor that has no descriptor here (a calibration of one's own) changes nothing.
+void adapt_gemm(Machine& m) {
+  const std::string& name = m.calibration.gpu;
+  const std::vector<std::string> known = gpu_names();
+  if (!m.calibration.inherited || std::find(known.begin(), known.end(), name) == known.end()) return;
+  const Gpu donor = load_gpu(name);
+  const double cycles = donor.boost_clock / m.clock;
+  m.gemm.fixed *= cycles;
+  m.gemm_mma.fixed *= cycles;
+  const auto needed = [](const Gpu& g) { return g.memory.bandwidth * g.memory.latency / static_cast<double>(g.sm_count); };
+  if (donor.compute_capability != m.gpu.compute_capability)
+    m.gemm.sm_in_flight *= std::max(1.0, needed(m.gpu) / needed(donor));
+}
+
 /// The library kernels' scalars: with our own kernels, of the shapes that none of those runs.
 void read_families(Machine& m) {
   const bool own = m.kernels == KernelSet::own;
@@ -119,6 +136,11 @@ void read_families(Machine& m) {
     return f;
   };
   m.gemm = read("gemm");
+  m.gemm_mma = m.calibration.families.count("library.gemm_mma") > 0 ? read("gemm_mma") : m.gemm;
+  for (std::size_t i = 0; i < m.gemm_mma.bands.size(); ++i) {  // until it has bands of its own
+    if (m.gemm_mma.bands[i].rows == 0) m.gemm_mma.bands[i] = m.gemm.bands[i];
+  }
+  adapt_gemm(m);
   if (m.calibration.families.count("library.grouped_gemm") > 0) {
     m.grouped = read("grouped_gemm");
   } else {  // the same main loop over a list of problems: without rows of its own it is priced as one GEMM

@@ -98,7 +98,7 @@ class Machine {
   Bytes l2_capacity;  ///< what data shared by all SMs can really hold
   /// What is still in L2 of a set that is used again: indices are hashes, lines have copies in both halves. Read off
   /// training rows of GEMMs whose weights take turns (0.70 to 0.73 of `l2_capacity` on H100 and H200).
-  Bytes l2_held() const { return 0.71 * l2_capacity; }
+  Bytes l2_held() const { return (gpu.l2.partitions > 1 ? 0.71 : 1.0) * l2_capacity; }
   Bytes l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (modeling notes, section 3)
   std::optional<PowerScalars> power;  ///< nothing where no energies of the card are on file
   Watts power_cap;
@@ -111,6 +111,8 @@ class Machine {
   Seconds host_per_operator;  ///< host time of one operator in an eager framework
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
+  /// Library GEMM that fetches by cp.async: all of it on cards without TMA; elsewhere rows that no tensor map describes.
+  FamilyScalars gemm_mma;
   std::optional<FamilyScalars> decode_8bit;  ///< decode from 8-bit caches, where that is a kernel of its own
   FamilyScalars reduce;                      ///< the second launch of a split-K GEMM
   FamilyScalars prepare;                     ///< the pass before prefill attention: rotation and cache append
