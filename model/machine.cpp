@@ -137,9 +137,6 @@ void read_families(Machine& m) {
   };
   m.gemm = read("gemm");
   m.gemm_mma = m.calibration.families.count("library.gemm_mma") > 0 ? read("gemm_mma") : m.gemm;
-  for (std::size_t i = 0; i < m.gemm_mma.bands.size(); ++i) {  // until it has bands of its own
-    if (m.gemm_mma.bands[i].rows == 0) m.gemm_mma.bands[i] = m.gemm.bands[i];
-  }
   adapt_gemm(m);
   if (m.calibration.families.count("library.grouped_gemm") > 0) {
     m.grouped = read("grouped_gemm");
