@@ -18,15 +18,16 @@ struct LibraryMenu {
   std::size_t size = 0;
 };
 
-/// Whether the task is one for such kernels: the card has TMA, and rows are whole 16-byte units (a tensor map's strides).
+/// Whether the task is one for such kernels: the card has TMA, and rows are whole 16-byte units (a tensor map's
+/// strides).
 bool takes_tma(const Context& c);
 
 /// The tiles worth a look. The row side is a multiple of 64 up to 512, the other any multiple of 8, so that a shape can
 /// be cut to fill one turn of the SMs, or two, exactly; accumulators take at most five eighths of the register file.
 void fill_library_menu(const Context& c, LibraryMenu& menu);
 
-/// How many parts K may be cut into: tiles that do not fill the SMs once are cut until they do, as long as each part has
-/// 20 steps of 128 bytes (82 recorded launches: no part had fewer than 18). Sums are added up by a second launch.
+/// How many parts K may be cut into: tiles that do not fill the SMs once are cut until they do, as long as each part
+/// has 20 steps of 128 bytes (82 recorded launches: no part had fewer than 18). Sums are added up by a second launch.
 struct LibrarySplits {
   std::array<double, 4> counts{1};
   std::size_t size = 1;

@@ -44,8 +44,8 @@ MenuEntry tile_entry(const Context& c, Tile tile, double tile_k, bool swapped) {
 
 namespace {
 
-/// A library's kernel of that tile where operands come by cp.async: as many stages as shared memory gives to as many CTAs as their accumulators leave
-/// room for.
+/// A library's kernel of that tile where operands come by cp.async: as many stages as shared memory gives to as many
+/// CTAs as their accumulators leave room for.
 MenuEntry library_entry(const Context& c, Tile tile, bool swapped) {
   const GemmTask& task = c.task;
   MenuEntry e =
@@ -168,9 +168,9 @@ void Cut::add_pieces(const Context& c) {
   step_latency = std::max(step_latency, turns * (c.machine.gpu.memory.latency + c.machine.l2_latency));
 }
 
-/// Libraries' kernels for such rows: pairs of elements by cp.async, single ones through registers. The load unit is busy
-/// 8 clocks with an instruction of 32 pairs, 9 with one of 32 elements: large products of 40 recorded cuBLAS launches
-/// run at 840 and 440 FLOP a clock and SM (H200, 2026-11-20).
+/// Libraries' kernels for such rows: pairs of elements by cp.async, single ones through registers. The load unit is
+/// busy 8 clocks with an instruction of 32 pairs, 9 with one of 32 elements: large products of 40 recorded cuBLAS
+/// launches run at 840 and 440 FLOP a clock and SM (H200, 2026-11-20).
 void Cut::add_library_pieces(const Context& c) {
   constexpr double kWarp = 32, kPairClk = 7.7, kSingleClk = 9.3;
   const bool pairs = std::fmod(c.task.k, 2) == 0 && std::fmod(c.task.n, 2) == 0;

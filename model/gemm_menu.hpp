@@ -43,7 +43,6 @@ constexpr std::size_t kMenuSize = 2 * kTiles.size();
 
 constexpr double kStepBytes = 128;  // one main-loop step covers 128 bytes of K (a swizzle span): 64 bf16, 128 fp8
 
-
 /// Whether rows of the operands and of the result are whole 16-byte units.
 inline bool whole_units(const GemmTask& t) {
   constexpr double kUnit = 16;

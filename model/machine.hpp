@@ -42,7 +42,8 @@ struct FamilyScalars {
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
   /// What one SM has outstanding to L2 and DRAM together, however deep its ring; 0: no such limit is known.
   Bytes sm_in_flight;
-  Seconds counter;  ///< a launch before kernels whose CTAs take tiles from a counter: it is cleared (see gemm_library.cpp)
+  Seconds
+      counter;  ///< a launch before kernels whose CTAs take tiles from a counter: it is cleared (see gemm_library.cpp)
   /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.
   double tensor_burst = 1, tensor_steady = 1;
@@ -103,7 +104,8 @@ class Machine {
   Seconds host_per_operator;      ///< host time of one operator in an eager framework
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
-  /// Library GEMM that fetches by cp.async: all of it on cards without TMA; elsewhere rows that no tensor map describes.
+  /// Library GEMM that fetches by cp.async: all of it on cards without TMA; elsewhere rows that no tensor map
+  /// describes.
   FamilyScalars gemm_mma;
   FamilyScalars reduce;   ///< the second launch of a split-K GEMM
   FamilyScalars combine;  ///< the merge of split-KV attention

@@ -11,8 +11,7 @@ namespace plumbline {
 enum class Warmth { cold, streams, everything };
 
 /// Prices at the boost clock, whatever the cap.
-void predict_op(const Op& op, const Machine& machine, Warmth warmth, OpPrediction& out,
-                const Resident& resident = {});
+void predict_op(const Op& op, const Machine& machine, Warmth warmth, OpPrediction& out, const Resident& resident = {});
 
 /// What binds the op and how wide its band is, from its launches' times.
 void conclude(OpPrediction& op);

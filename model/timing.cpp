@@ -53,8 +53,9 @@ Speeds usual_speeds(const Demand& d, const Machine& m, const FamilyScalars& fami
   return {tensor_share(d, m, family), d.tensor_clk > 0 ? 1 - family.droop : 1, 1};
 }
 
-/// L2 takes what DRAM would write during the fixed part of a launch: dirty lines drain while nothing else asks for DRAM.
-/// (1024 x 10240 x 32 takes 9.2 us where 21 MB of result alone would keep DRAM busy for 4.5 beside 5 of other costs.)
+/// L2 takes what DRAM would write during the fixed part of a launch: dirty lines drain while nothing else asks for
+/// DRAM. (1024 x 10240 x 32 takes 9.2 us where 21 MB of result alone would keep DRAM busy for 4.5 beside 5 of other
+/// costs.)
 Bytes late_writes(const Demand& d, const Machine& m, const FamilyScalars& family) {
   if (!d.late_writes) return Bytes{};
   return std::min({d.dram_write, family.fixed * m.dram_write, m.l2_kept});
@@ -86,8 +87,8 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   wave.own[Resource::l2] =
       ctas * steps * d.l2 /
       (d.shared_reads ? active_sms * m.l2_per_sm * speeds.sm : std::min(m.l2, active_sms * m.l2_per_sm) * speeds.l2);
-  Seconds dram = dram_time(d.dram_read, d.dram_write - late_writes(d, m, family), m) *
-                 (share_of_launch / family.dram_share);
+  Seconds dram =
+      dram_time(d.dram_read, d.dram_write - late_writes(d, m, family), m) * (share_of_launch / family.dram_share);
   if (d.in_flight > Bytes{}) {
     const Seconds little = (d.dram_read + d.dram_write) * share_of_launch / (ctas * d.in_flight / m.dram_latency);
     dram = std::max(dram, little);

@@ -104,13 +104,14 @@ Protocols Protocols::parse(const std::string& json, const std::string& place) {
 Protocols::Protocols(const JsonValue& root) {
   root.refuse_unknown_keys({"schema", "what", "source", "rules"});
   for (const JsonValue& rule : root.at("rules").elements()) {
-    rule.refuse_unknown_keys(
-        {"op", "stack", "rotates", "least_copies", "most_copies", "fill_l2", "warm_up", "runs", "between_graphs_s", "why"});
+    rule.refuse_unknown_keys({"op", "stack", "rotates", "least_copies", "most_copies", "fill_l2", "warm_up", "runs",
+                              "between_graphs_s", "why"});
     Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
     Protocol& p = read.protocol;
     p.known = true;
     const std::string rotates = rule.at("rotates").as_string();
-    if (rotates != "weights" && rotates != "operands") rule.fail("expected rotates weights or operands, found " + rotates);
+    if (rotates != "weights" && rotates != "operands")
+      rule.fail("expected rotates weights or operands, found " + rotates);
     p.rotates_all = rotates == "operands";
     p.least_copies = rule.at("least_copies").as_number();
     p.most_copies = rule.at("most_copies").as_number();
