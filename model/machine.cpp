@@ -109,9 +109,10 @@ void read_own_families(Machine& m) {
   if (auto rowwise = find_family(m, "own", "rowwise")) m.rowwise = *rowwise;
 }
 
-/// Two scalars of library GEMM that are no fractions. What a launch takes at least is work of the front end, of schedulers
-/// and of code: cycles, not seconds. What an SM keeps outstanding is the same for the same kind of SM; another generation
-/// is built to keep its own memory busy. A donor that has no descriptor here (a calibration of one's own) changes nothing.
+/// Two scalars of library GEMM that are no fractions. What a launch takes at least is work of the front end, of
+/// schedulers and of code: cycles, not seconds. What an SM keeps outstanding is the same for the same kind of SM;
+/// another generation is built to keep its own memory busy. A donor that has no descriptor here (a calibration of one's
+/// own) changes nothing.
 void adapt_gemm(Machine& m) {
   const std::string& name = m.calibration.gpu;
   const std::vector<std::string> known = gpu_names();
@@ -120,7 +121,9 @@ void adapt_gemm(Machine& m) {
   const double cycles = donor.boost_clock / m.clock;
   m.gemm.fixed *= cycles;
   m.gemm_mma.fixed *= cycles;
-  const auto needed = [](const Gpu& g) { return g.memory.bandwidth * g.memory.latency / static_cast<double>(g.sm_count); };
+  const auto needed = [](const Gpu& g) {
+    return g.memory.bandwidth * g.memory.latency / static_cast<double>(g.sm_count);
+  };
   if (donor.compute_capability != m.gpu.compute_capability)
     m.gemm.sm_in_flight *= std::max(1.0, needed(m.gpu) / needed(donor));
 }

@@ -42,9 +42,6 @@ struct FamilyScalars {
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
   /// What one SM has outstanding to L2 and DRAM together, however deep its ring; 0: no such limit is known.
   Bytes sm_in_flight;
-  /// Share of `exposed` that every tile of a persistent kernel pays, not only the last: accumulators leave the
-  /// registers.
-  double handover = 0;
   /// A launch before kernels whose CTAs take tiles from a counter: it is cleared (see gemm_library.cpp).
   Seconds counter;
   /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
@@ -111,7 +108,8 @@ class Machine {
   Seconds host_per_operator;  ///< host time of one operator in an eager framework
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
-  /// Library GEMM that fetches by cp.async: all of it on cards without TMA; elsewhere rows that no tensor map describes.
+  /// Library GEMM that fetches by cp.async: all of it on cards without TMA; elsewhere rows that no tensor map
+  /// describes.
   FamilyScalars gemm_mma;
   std::optional<FamilyScalars> decode_8bit;  ///< decode from 8-bit caches, where that is a kernel of its own
   FamilyScalars reduce;                      ///< the second launch of a split-K GEMM

@@ -133,8 +133,8 @@ class ToyGemm : public ::testing::Test {
 };
 
 /// 1280 x 256 x 6400: 10 tiles of 128 x 256 for 10 SMs, 2 x 128 x 256 x 6400 FLOP / 1000 = 419430.4 clk. A step of 64
-/// keeps shared memory busy for 1024 clk and tensor units for 4194; DRAM needs 20 MB / 1 TB/s = 20 us. 1 us fixed, and four
-/// cold ways to memory of 500 ns each before the first product.
+/// keeps shared memory busy for 1024 clk and tensor units for 4194; DRAM needs 20 MB / 1 TB/s = 20 us. 1 us fixed, and
+/// four cold ways to memory of 500 ns each before the first product.
 TEST_F(ToyGemm, OneExactWaveIsTensorBound) {
   const GemmChoice c = plan(1280, 256, 6400);
   EXPECT_NEAR(c.total.in(units::us), 3 + 419.4304, 1e-6);
