@@ -305,6 +305,32 @@ void store(const Gpu& gpu, const Solved& solved, const Shape& shape, const Rest&
   }
 }
 
+/// Nothing runs, clocks at their lowest: tells what goes with the clock from what does not.
+PowerCounts at_rest(const PowerRow& row, const Gpu& gpu) {
+  PowerCounts resting;
+  resting.row = &row;
+  resting.time = 1.0 * units::s;
+  resting.share = kLowestClockShare;
+  resting.watts = gpu.idle_power.in(units::W);
+  return resting;
+}
+
+/// Median, p90 and the worst rows.
+void add_errors(const std::vector<PowerCounts>& powered, const Solved& solved, PowerFit& fit) {
+  std::vector<double> errors;
+  std::vector<std::pair<double, std::string>> by_error;
+  for (std::size_t i = 0; i < powered.size(); ++i) {
+    errors.push_back(std::abs(solved.errors[i]));
+    char text[80];
+    std::snprintf(text, sizeof text, "%+6.1f %%  %6.1f W  ", 100 * solved.errors[i], powered[i].watts);
+    by_error.emplace_back(errors.back(), text + powered[i].row->text);
+  }
+  std::sort(by_error.rbegin(), by_error.rend());
+  for (std::size_t i = 0; i < std::min<std::size_t>(by_error.size(), 12); ++i) fit.worst.push_back(by_error[i].second);
+  fit.power_median = median(errors);
+  fit.power_p90 = quantile(std::move(errors), 0.9);
+}
+
 /// Power of a row without a clock of its own says little near the cap.
 bool usable(const PowerCounts& c, const Gpu& gpu) {
   if (c.watts <= 0 || c.row->clock != ClockMode::steady) return false;
@@ -316,7 +342,7 @@ bool usable(const PowerCounts& c, const Gpu& gpu) {
 PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<PowerRow>& rows,
                    const std::string& source) {
   PowerPlanner planner(gpu, start);
-  PowerRow idle;  // nothing runs, clocks at their lowest: tells what goes with the clock from what does not
+  PowerRow idle;
   idle.text = "idle";
   std::vector<PowerCounts> counted, powered;
   for (const PowerRow& row : rows) {
@@ -335,12 +361,7 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
   const MemoryLine memory = memory_line(powered);
   const double per_byte = memory.pJ_per_B;
   count_traffic_of_warm_rows(memory, powered);
-  PowerCounts resting;
-  resting.row = &idle;
-  resting.time = 1.0 * units::s;
-  resting.share = kLowestClockShare;
-  resting.watts = gpu.idle_power.in(units::W);
-  powered.push_back(resting);
+  powered.push_back(at_rest(idle, gpu));
   Shape shape;
   Solved solved;
   double supply = shape.memory_supply;
@@ -367,34 +388,8 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
   fit.power_rows = static_cast<long>(powered.size());
   fit.clock_rows = static_cast<long>(
       std::count_if(counted.begin(), counted.end(), [](const PowerCounts& c) { return c.kept.has_value(); }));
-  std::vector<double> errors;
-  std::vector<std::pair<double, std::string>> by_error;
-  for (std::size_t i = 0; i < powered.size(); ++i) {
-    errors.push_back(std::abs(solved.errors[i]));
-    char text[80];
-    std::snprintf(text, sizeof text, "%+6.1f %%  %6.1f W  ", 100 * solved.errors[i], powered[i].watts);
-    by_error.emplace_back(errors.back(), text + powered[i].row->text);
-  }
-  std::sort(by_error.rbegin(), by_error.rend());
-  for (std::size_t i = 0; i < std::min<std::size_t>(by_error.size(), 12); ++i) fit.worst.push_back(by_error[i].second);
-  fit.power_median = median(errors);
-  fit.power_p90 = quantile(std::move(errors), 0.9);
+  add_errors(powered, solved, fit);
   return fit;
-}
-
-std::string fit_report(const PowerFit& fit) {
-  char text[200];
-  std::snprintf(text, sizeof text,
-                "power: %ld rows, |ln| median %.2f %%, p90 %.2f %%; SM clock: %ld rows, median %.2f %%\n",
-                fit.power_rows, 100 * fit.power_median, 100 * fit.power_p90, fit.clock_rows, 100 * fit.droop_median);
-  std::string out = text;
-  for (const auto& [name, scalar] : fit.calibration.power) {
-    std::snprintf(text, sizeof text, "  %-28s %.5g\n", name.c_str(), scalar.value);
-    out += text;
-  }
-  out += "largest errors\n";
-  for (const std::string& row : fit.worst) out += "  " + row + "\n";
-  return out;
 }
 
 }  // namespace plumbline

@@ -1,7 +1,8 @@
-// Bands of power: how far runs lie from predictions that were fitted without them.
+// What is said of a power fit: its report, and bands, which are how far runs lie from fits that left them out.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 #include "ops/op_text.hpp"
@@ -61,6 +62,21 @@ void add_power_bands(const Gpu& gpu, const std::vector<PowerRow>& rows, const st
   store("held_down", all.held_down, source, calibration);
   store("free", all.free, source, calibration);
   store("brief", all.brief, source, calibration);
+}
+
+std::string fit_report(const PowerFit& fit) {
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "power: %ld rows, |ln| median %.2f %%, p90 %.2f %%; SM clock: %ld rows, median %.2f %%\n",
+                fit.power_rows, 100 * fit.power_median, 100 * fit.power_p90, fit.clock_rows, 100 * fit.droop_median);
+  std::string out = text;
+  for (const auto& [name, scalar] : fit.calibration.power) {
+    std::snprintf(text, sizeof text, "  %-28s %.5g\n", name.c_str(), scalar.value);
+    out += text;
+  }
+  out += "largest errors\n";
+  for (const std::string& row : fit.worst) out += "  " + row + "\n";
+  return out;
 }
 
 }  // namespace plumbline
