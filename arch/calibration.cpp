@@ -18,7 +18,9 @@ namespace {
 
 constexpr std::int64_t kSchema = 1;
 constexpr std::array<std::string_view, 3> kKernelSets{"own", "library", "ideal"};
-constexpr std::array<std::string_view, 3> kSizeClasses{"10us", "100us", "large"};
+constexpr std::array<std::string_view, 4> kSizeClasses{"10us", "100us", "large", "any"};
+constexpr std::array<std::string_view, 4> kBounds{"compute", "memory", "network", "latency"};
+constexpr std::array<std::string_view, 2> kDistances{"near", "far"};
 
 bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
@@ -82,17 +84,37 @@ void check_name(const JsonValue& at, std::string_view text, const std::array<std
           did_you_mean(text, names));
 }
 
-/// "library.gemm.large" -> the band; each part is checked.
-Band read_band(const JsonValue& entry, const std::string& name) {
-  const auto first = name.find('.');
-  const auto last = name.rfind('.');
-  if (first == std::string::npos || last == first || last == first + 1) {
-    entry.fail("expected a name such as \"library.gemm.large\" (kernel set, family, size class), found '" +
-               name.substr(0, 60) + "'");
+std::vector<std::string_view> parts_of(std::string_view name) {
+  std::vector<std::string_view> parts;
+  for (std::size_t first = 0; first <= name.size();) {
+    const std::size_t dot = std::min(name.find('.', first), name.size());
+    parts.push_back(name.substr(first, dot - first));
+    first = dot + 1;
   }
-  check_name(entry, std::string_view(name).substr(0, first), kKernelSets, "a kernel set");
-  check_name(entry, std::string_view(name).substr(last + 1), kSizeClasses, "a size class");
-  entry.refuse_unknown_keys({"low", "high", "rows"});
+  return parts;
+}
+
+/// "library.gemm.large" or "library.gemm.large.memory"; each part is checked.
+void check_band_name(const JsonValue& entry, std::string_view name) {
+  const std::vector<std::string_view> parts = parts_of(name);
+  if (parts.size() < 3 || parts.size() > 4 || parts[1].empty()) {
+    entry.fail("expected a name such as \"library.gemm.large\" (kernel set, class, size class), found '" +
+               std::string(name.substr(0, 60)) + "'");
+  }
+  check_name(entry, parts[0], kKernelSets, "a kernel set");
+  check_name(entry, parts[2], kSizeClasses, "a size class");
+  if (parts.size() == 4) check_name(entry, parts[3], kBounds, "a bound");
+}
+
+/// "near.library.gemm.large" -> "library.gemm.large", when the first part says how far.
+std::string_view without_distance(const JsonValue& entry, std::string_view name) {
+  const std::size_t dot = std::min(name.find('.'), name.size());
+  check_name(entry, name.substr(0, dot), kDistances, "a distance");
+  return name.substr(std::min(dot + 1, name.size()));
+}
+
+Band read_band(const JsonValue& entry) {
+  entry.refuse_unknown_keys({"low", "middle", "high", "rows", "pooled"});
   Band band;
   band.low = entry.at("low").as_number();
   band.high = entry.at("high").as_number();
@@ -100,8 +122,66 @@ Band read_band(const JsonValue& entry, const std::string& name) {
   if (band.low > band.high) {
     entry.fail("expected low <= high, found " + format(band.low) + " and " + format(band.high));
   }
+  band.middle = std::clamp(0.0, band.low, band.high);  // files from before there was one
+  if (const auto middle = entry.find("middle")) {
+    band.middle = middle->as_number();
+    if (band.middle < band.low || band.middle > band.high) middle->fail("expected low <= middle <= high");
+  }
+  if (const auto pooled = entry.find("pooled")) band.pooled = pooled->as_string();
   if (band.rows < 0) entry.at("rows").fail("expected a count of rows, found " + entry.at("rows").dump());
   return band;
+}
+
+double correlation_in(const JsonValue& value) {
+  const double number = value.as_number();
+  if (!(number >= 0 && number <= 1)) value.fail("expected a correlation from 0 to 1, found " + value.dump());
+  return number;
+}
+
+BandCorrelation read_correlation(const JsonValue& entry) {
+  entry.refuse_unknown_keys({"same_class", "other_class", "rows"});
+  BandCorrelation out;
+  out.same_class = correlation_in(entry.at("same_class"));
+  out.other_class = correlation_in(entry.at("other_class"));
+  out.rows = static_cast<long>(entry.at("rows").as_integer());
+  if (out.other_class > out.same_class) entry.fail("expected other_class <= same_class");
+  return out;
+}
+
+void read_error_bands(const JsonValue& root, Calibration& out) {
+  if (const auto bands = root.find("bands")) {
+    if (!bands->is_object()) bands->fail("expected an object of bands");
+    for (const std::string& name : bands->keys()) {
+      check_band_name(bands->at(name), name);
+      out.bands[name] = read_band(bands->at(name));
+    }
+  }
+  if (const auto bands = root.find("transfer_bands")) {
+    if (!bands->is_object()) bands->fail("expected an object of bands");
+    for (const std::string& name : bands->keys()) {
+      check_band_name(bands->at(name), without_distance(bands->at(name), name));
+      out.transfer_bands[name] = read_band(bands->at(name));
+    }
+  }
+  if (const auto correlations = root.find("band_correlation")) {
+    if (!correlations->is_object()) correlations->fail("expected an object of correlations");
+    for (const std::string& name : correlations->keys()) {
+      const JsonValue entry = correlations->at(name);
+      const bool plain = name.find('.') == std::string::npos;
+      check_name(entry, plain ? std::string_view(name) : without_distance(entry, name), kKernelSets, "a kernel set");
+      out.band_correlation[name] = read_correlation(entry);
+    }
+  }
+}
+
+nlohmann::ordered_json bands_to_json(const std::map<std::string, Band>& bands) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  for (const auto& [name, band] : bands) {
+    const double middle = std::clamp(band.middle, band.low, band.high);
+    out[name] = {{"low", band.low}, {"middle", middle}, {"high", band.high}, {"rows", band.rows}};
+    if (!band.pooled.empty()) out[name]["pooled"] = band.pooled;
+  }
+  return out;
 }
 
 /// The file name of a GPU's calibration; nothing but a plain short name may become a path.
@@ -133,8 +213,8 @@ nlohmann::ordered_json scalars_to_json(const std::map<std::string, Scalar>& scal
 Calibration parse_calibration(const std::string& json_text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(json_text, place);
   const JsonValue root = document.root();
-  root.refuse_unknown_keys(
-      {"schema", "gpu", "note", "conditions", "families_of", "machine", "power", "families", "bands"});
+  root.refuse_unknown_keys({"schema", "gpu", "note", "conditions", "families_of", "machine", "power", "families",
+                            "bands", "transfer_bands", "band_correlation"});
   if (root.at("schema").as_integer() != kSchema)
     root.at("schema").fail("expected 1, found " + root.at("schema").dump());
   Calibration out;
@@ -158,10 +238,7 @@ Calibration parse_calibration(const std::string& json_text, const std::string& p
       }
     }
   }
-  if (const auto bands = root.find("bands")) {
-    if (!bands->is_object()) bands->fail("expected an object of bands");
-    for (const std::string& name : bands->keys()) out.bands[name] = read_band(bands->at(name), name);
-  }
+  read_error_bands(root, out);
   return out;
 }
 
@@ -205,9 +282,10 @@ std::string to_json(const Calibration& calibration) {
     if (dot == std::string::npos) throw Error(ExitCode::our_bug, "calibration family '" + name + "' has no kernel set");
     out["families"][name.substr(0, dot)][name.substr(dot + 1)] = scalars_to_json(scalars);
   }
-  out["bands"] = nlohmann::ordered_json::object();
-  for (const auto& [name, band] : calibration.bands) {
-    out["bands"][name] = {{"low", band.low}, {"high", band.high}, {"rows", band.rows}};
+  out["bands"] = bands_to_json(calibration.bands);
+  if (!calibration.transfer_bands.empty()) out["transfer_bands"] = bands_to_json(calibration.transfer_bands);
+  for (const auto& [name, c] : calibration.band_correlation) {
+    out["band_correlation"][name] = {{"same_class", c.same_class}, {"other_class", c.other_class}, {"rows", c.rows}};
   }
   return out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

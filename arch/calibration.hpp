@@ -6,7 +6,8 @@
 //  on
 //    training rows by `validate --fit`, never per shape;
 //  - power scalars (`power`): energies of operations, voltage over clock, what data changes;
-//  - error bands (`bands`): residual quantiles by kernel set, family and size class (design section 7).
+//  - error bands (`bands`, `transfer_bands`, `band_correlation`): residual quantiles by kernel set, class of operators,
+//    size class and bound, and how they hang together (design section 7, model/bands.hpp).
 // A GPU without a file of its own reads the one its descriptor names in `calibration`, as fractions, with wider bands.
 #pragma once
 
@@ -21,10 +22,18 @@ namespace plumbline {
 
 enum class KernelSet { own, library, ideal };
 
-/// ln(measured / predicted) at the 5 % and 95 % quantile of cross-validated residuals, and how many rows stand behind
-/// it.
+/// Quantiles of ln(measured / predicted) of rows that the prediction had not been fitted to: 5 %, 95 % and the median.
 struct Band {
   double low = 0, high = 0;
+  long rows = 0;         ///< measured rows behind it
+  double middle = 0;     ///< low <= middle <= high
+  std::string pooled{};  ///< the wider class whose rows these are, where the class has too few of its own; else empty
+};
+
+/// How far residuals of two operators of a step agree, each in units of its band: a correlation; 1 means they err
+/// together. Never smaller for operators of the same class.
+struct BandCorrelation {
+  double same_class = 1, other_class = 1;
   long rows = 0;
 };
 
@@ -51,8 +60,14 @@ struct Calibration {
   std::map<std::string, Scalar> power;
   /// "library.gemm" -> "fixed_s" -> scalar
   std::map<std::string, std::map<std::string, Scalar>> families;
-  /// "library.gemm.100us" -> band (size classes: "10us" below 10, "100us" 10-100, "large" from 100 us)
+  /// "library.gemm.100us", "library.gemm.100us.memory" -> band (size classes: "10us" below 10, "100us" 10-100, "large"
+  /// from 100 us predicted, "any")
   std::map<std::string, Band> bands;
+  /// The same for cards that take these scalars over, found on measured ones: "near.library.gemm.100us" where the card
+  /// is of the same compute capability, "far...." where it is not.
+  std::map<std::string, Band> transfer_bands;
+  /// "own", "library", "near.library", "far.library" -> correlation
+  std::map<std::string, BandCorrelation> band_correlation;
 };
 
 /// The calibration of `gpu_name`, or of `fallback` marked as inherited. Throws BadInput when neither can be read.

@@ -237,6 +237,7 @@ Gpu assemble(JsonDocument top, const std::string& label, bool shipped, const std
   assembly.apply(overrides);
   d = assembly.read(overrides);
   check_physics(d, "--set on " + d.gpu.name);
+  d.gpu.modified = true;
   return std::move(d.gpu);
 }
 

@@ -72,6 +72,7 @@ struct Gpu {
   Hertz datasheet_tensor_clock;  ///< the clock that the datasheet's tensor peaks assume
   /// Descriptor path ("/memory/bandwidth") -> where the number comes from. Inherited and assumed numbers say so.
   std::map<std::string, std::string> sources;
+  bool modified = false;  ///< a number was overridden: a machine that nobody has measured
   /// What was inherited, derived or overridden: one sentence each, for the report.
   std::vector<std::string> assumptions;
 };

@@ -12,7 +12,7 @@ endif()
 set(allowed_arch "arch/")
 set(allowed_ops "ops/|arch/(units|error|dtype|format|files|json_reader)\\.hpp")
 set(allowed_model "model/|ops/|arch/")
-set(allowed_kernels "kernels/|ops/(shapes|plans|kernel_menu|row_menu|op_text)\\.hpp|arch/(units|dtype|error)\\.hpp")
+set(allowed_kernels "kernels/|ops/(shapes|plans|plan_text|kernel_menu|row_menu|op_text)\\.hpp|arch/(units|dtype|error)\\.hpp")
 set(allowed_validate "validate/|kernels/|model/|ops/|arch/")
 
 # Libraries of others: which includes are theirs, and which of our files may have them.

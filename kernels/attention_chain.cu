@@ -21,10 +21,10 @@
 //                    and the next row on its way                      195  86 %   but 16384 columns 199 for 231
 //                    full rows without questions (this)               186  90 %   but 8192 columns 232 for 196
 //   softmax backward streaming hints 201 (83 %), plain 185 (91 %)
-// What prefetches() and fills() say is the faster of these for each width. This: 79-82 % of 4.8 TB/s forward at 128 to
-// 4096 columns (2048: 81 %), 76 % at 8192, 58 % at 16384, where an SM holds too few rows; backward 84-91 % up to 16384.
-// The forward kernel misses 85 %: ncu (49152 x 512) counts 25 instructions an element, 58 % of the issue slots busy, 21
-// of 64 warps for 72 registers: neither DRAM nor issue is full, and more warps cost spills.
+// What kChainPrefetches and fills() say is the faster of these for each width. This: 79-82 % of 4.8 TB/s forward at 128
+// to 4096 columns (2048: 81 %), 76 % at 8192, 58 % at 16384, where an SM holds too few rows; backward 84-91 % up to
+// 16384. The forward kernel misses 85 %: ncu (49152 x 512) counts 25 instructions an element, 58 % of the issue slots
+// busy, 21 of 64 warps for 72 registers: neither DRAM nor issue is full, and more warps cost spills.
 #include "kernels/attention_chain.hpp"
 
 #include <algorithm>
@@ -72,7 +72,6 @@ __device__ void store_dropped(const ChainArgs& a, std::int64_t row, int group, f
 /// scale_mask_softmax_dropout.
 struct Forward {
   static constexpr bool kTwoInputs = false;
-  static __host__ __device__ constexpr bool prefetches(int) { return true; }
   static constexpr bool fills(int, int groups) { return groups < 4; }
 
   template <int kLanes, int kGroups, Fit kFit>
@@ -164,8 +163,6 @@ struct Backward {
   static __device__ float factor(const ChainArgs& a) { return kFused ? a.scale * a.keep_scale : 1.0F; }
 
   static constexpr bool kTwoInputs = true;
-  /// Two rows of two inputs take so many registers that short rows, of which an SM holds many, are faster without.
-  static __host__ __device__ constexpr bool prefetches(int lanes) { return lanes == 256 || lanes == 512; }
   static constexpr bool fills(int lanes, int groups) {
     return lanes <= kWarp || (lanes == 128 && groups == 4) || (lanes == 1024 && !kFused);
   }
@@ -227,7 +224,7 @@ __global__ void __launch_bounds__(kChainThreads<kLanes>) chain_held(const ChainA
   RawRow<kLanes, kGroups, kFit, Op::kTwoInputs> raw{};
   raw.load(a, first + own, lane);
   // lanes of a warp reduce together: those behind the last row go along, and write nothing
-  if constexpr (!Op::prefetches(kLanes)) {
+  if constexpr (!kChainPrefetches<!Op::kTwoInputs, kLanes>) {
     Op::template held<kLanes, kGroups, kFit>(a, raw, first + own, a.rows, lane);
   } else {
     for (int i = 0; i < each && first + i * kRows < a.rows; ++i) {
@@ -258,7 +255,7 @@ void launch_held(ChainHolding h, const ChainArgs& a, cudaStream_t stream) {
     constexpr ChainHolding own = kChainMenu[kEntry];
     if (h.lanes != own.lanes || h.groups != own.groups) return launch_held<Op, kFit, kEntry + 1>(h, a, stream);
     constexpr int threads = chain_threads(own.lanes);
-    const int each = Op::prefetches(own.lanes) ? static_cast<int>(chain_rows_each(a.rows, own.lanes)) : 1;
+    const auto each = static_cast<int>(chain_rows_each(!Op::kTwoInputs, a.rows, own.lanes));
     const auto ctas = static_cast<unsigned>(chain_ctas(a.rows, own.lanes, each));
     if constexpr (kFit != device::Fit::full || Op::fills(own.lanes, own.groups)) {
       device::chain_held<Op, own.lanes, own.groups, kFit><<<ctas, threads, 0, stream>>>(a, each);
@@ -342,8 +339,7 @@ KernelPlan attention_chain_plan(const Rowwise& s) {
   const ChainHolding h = chain_holding(s.cols);
   p.threads = h.lanes > 0 ? chain_threads(h.lanes) : kWalkThreads;
   const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout;
-  const bool prefetches = forward ? device::Forward::prefetches(h.lanes) : device::Backward<true>::prefetches(h.lanes);
-  p.ctas = h.lanes > 0 ? chain_ctas(s.rows, h.lanes, prefetches ? chain_rows_each(s.rows, h.lanes) : 1) : s.rows;
+  p.ctas = h.lanes > 0 ? chain_ctas(s.rows, h.lanes, chain_rows_each(forward, s.rows, h.lanes)) : s.rows;
   return p;
 }
 

@@ -4,6 +4,8 @@
 // 2147 MB of traffic (threads a CTA in brackets):
 //   1 vector, streaming hints (128) 87.1 89.4, (256) 87.2 89.5, (512) 86.9 88.8; without hints the same
 //   2 vectors (128) 86.5 88.7, (256) 84.4 -; 4 vectors (256) 83.4 -
+//   measured again by CUPTI, normal data: with hints copy 86.5, add 86.1, swiglu 86.6; without 88.8, 91.6, 91.8 (this), and
+//     a copy of 30 MB that fits L2 takes 5.3 us instead of 6.8, a swiglu of 33 MB 4.8 instead of 8.2
 //   loads that skip L1 lose 2 points; a barrier between loads and stores changes nothing
 //   bulk copies through shared memory, persistent, rings of 32 to 128 KB an SM: 78 to 81, 81 to 84
 // So reads and writes in small pieces near each other win, and more in flight than latency needs loses.
@@ -72,14 +74,14 @@ __global__ void __launch_bounds__(kFlatThreads) flat(Layout in, bf16* y, std::ui
   const std::uint32_t v = blockIdx.x * kFlatThreads + threadIdx.x;
   if (v >= vectors) return;
   const std::int64_t at = in.at_vector(v);
-  const uint4 a = load_once(in.first + at);
-  if constexpr (std::is_same_v<Op, Copy>) return store_once(y + std::int64_t{v} * kVector, a);
+  const uint4 a = load_vector(in.first + at);
+  if constexpr (std::is_same_v<Op, Copy>) return store_vector(y + std::int64_t{v} * kVector, a);
   float x[kVector], z[kVector] = {};
-  if constexpr (Op::kInputs == 2) unpack(load_once(in.second + at), z);
+  if constexpr (Op::kInputs == 2) unpack(load_vector(in.second + at), z);
   unpack(a, x);
 #pragma unroll
   for (int j = 0; j < kVector; ++j) x[j] = Op::f(x[j], z[j]);
-  store_once(y + std::int64_t{v} * kVector, pack(x));
+  store_vector(y + std::int64_t{v} * kVector, pack(x));
 }
 
 /// Elements [begin, end), one a thread.
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(kFlatThreads) flat_odd(Layout in, bf16* y, std
     unpack(load_anywhere(in.first, at + in.width), up);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) gate[j] = Op::f(gate[j], up[j]);
-    return store_once(y + first, pack(gate));
+    return store_vector(y + first, pack(gate));
   }
   for (std::int64_t i = first; i < min(first + kVector, n); ++i) {
     const std::int64_t from = in.at(i);

@@ -130,8 +130,8 @@ struct HeldRow {
 
   /// `from`: where the part begins.
   __device__ uint4 load(const bf16* from, int i, float fill) const {
-    if constexpr (kWhole) return has(i) ? load_once(from + column(i, 0)) : filled(fill);
-    return inside(i) ? load_once(from + column(i, 0)) : load_singly(from, i, fill);
+    if constexpr (kWhole) return has(i) ? load_vector(from + column(i, 0)) : filled(fill);
+    return inside(i) ? load_vector(from + column(i, 0)) : load_singly(from, i, fill);
   }
 
   /// The same of a row that all rows share, whose alignment is its own.
@@ -157,7 +157,7 @@ struct HeldRow {
 
   __device__ void store(bf16* to, int i, const float (&x)[kVector]) const {
     if (inside(i)) {
-      store_once(to + column(i, 0), pack(x));
+      store_vector(to + column(i, 0), pack(x));
     } else if constexpr (!kWhole) {
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
@@ -173,8 +173,9 @@ struct HeldRow {
     for (int w = 0; w < 2; ++w) {
       words[w] = pair_to_e4m3(x[4 * w], x[4 * w + 1]) | pair_to_e4m3(x[4 * w + 2], x[4 * w + 3]) << 16;
     }
-    if (inside(i)) return __stcs(reinterpret_cast<uint2*>(to + column(i, 0)), make_uint2(words[0], words[1]));
-    if constexpr (!kWhole) {
+    if (inside(i)) {
+      *reinterpret_cast<uint2*>(to + column(i, 0)) = make_uint2(words[0], words[1]);
+    } else if constexpr (!kWhole) {
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
         if (has(i, j)) to[column(i, j)] = static_cast<std::uint8_t>(words[j / 4] >> (8 * (j % 4)));

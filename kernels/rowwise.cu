@@ -12,6 +12,8 @@
 //   128256 columns, 525 MB: a CTA walking the row twice (second time from L2) 63; clusters of 8 x 256 threads x 8
 //     vectors 67, 4 x 512 x 8 68, 2 x 1024 x 8 62. Clusters are scheduled whole and wait for each other: not
 //     representative of what a persistent kernel with a ring in shared memory could reach.
+//   marked as used once (ld.cs, st.cs, or L1::no_allocate): norms, softmax and quantize of 100 MB and more lose 4 to 7 %
+//   sum_rows and argmax of 50257 to 262208 columns: clusters 43 to 53, a CTA walking the row 96 to 97 (this)
 //   more CTAs an SM than 48 to 64 KB in flight need: no gain; spilling to get them: loses
 #include <algorithm>
 #include <span>
@@ -162,12 +164,22 @@ struct Softmax {
 struct SumRows {
   static constexpr float kFill = 0;
   static constexpr bool kNorm = false;
-  template <class Team, int kVecs, bool kEarly, class Row>
-  static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
-    float sum = 0;
+  float sum = 0;
+
+  template <class Row>
+  __device__ void take(const Row& row) {
     row.for_each([&](float x) { sum += x; });
+  }
+  template <class Team>
+  __device__ void finish(const RowArgs& a, std::int64_t r) {
     sum = Team::reduce(sum, 0.0F, Add{});
     if (Team::leads()) static_cast<bf16*>(a.y)[r] = __float2bfloat16_rn(sum);
+  }
+  template <class Team, int kVecs, bool kEarly, class Row>
+  static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
+    SumRows s;
+    s.take(row);
+    s.template finish<Team>(a, r);
   }
 };
 
@@ -176,16 +188,31 @@ struct SumRows {
 struct ArgMax {
   static constexpr float kFill = -INFINITY;
   static constexpr bool kNorm = false;
-  template <class Team, int kVecs, bool kEarly, class Row>
-  static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
+  float value = -INFINITY;
+  int column = -1;
+
+  /// What a thread sees later has higher columns, so equal values lose.
+  template <class Row>
+  __device__ void take(const Row& row) {
     const Largest best = find_largest(row.held);
-    const std::uint32_t column =
-        static_cast<std::uint32_t>(row.part.first + max(row.column(best.vector, best.place), 0));
-    const unsigned long long own = static_cast<unsigned long long>(ordered(best.value)) << 32 | (0xffffffffU - column);
+    if (column >= 0 && !(best.value > value)) return;
+    value = best.value;
+    column = row.part.first + max(row.column(best.vector, best.place), 0);
+  }
+  template <class Team>
+  __device__ void finish(const RowArgs& a, std::int64_t r) {
+    const unsigned long long own =
+        static_cast<unsigned long long>(ordered(value)) << 32 | (0xffffffffU - static_cast<std::uint32_t>(column));
     const unsigned long long winner = Team::reduce(own, 0ULL, Max{});
     if (Team::leads()) {
       static_cast<std::int32_t*>(a.y)[r] = static_cast<std::int32_t>(0xffffffffU - static_cast<std::uint32_t>(winner));
     }
+  }
+  template <class Team, int kVecs, bool kEarly, class Row>
+  static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
+    ArgMax m;
+    m.take(row);
+    m.template finish<Team>(a, r);
   }
 };
 
@@ -230,6 +257,21 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThr
   Op::template run<Group, kVecs, kEarly>(row, a, r);
 }
 
+/// Reductions of rows that a CTA does not hold: it walks, so much of a row at a time as its threads hold. The parts of
+/// a row that is not whole vectors are a vector shorter, for the one that both ends of a part touch.
+template <class Op, int kThreads, int kVecs, bool kWhole, int kTogether>
+__global__ void __launch_bounds__(kThreads, kTogether) row_walked(RowArgs a) {
+  using Group = Team<kThreads, false>;
+  constexpr int kStep = (kThreads * kVecs - (kWhole ? 0 : 1)) * kVector;
+  const std::int64_t r = blockIdx.x;
+  Op result;
+  for (int first = 0; first < a.cols; first += kStep) {
+    const HeldRow<Group, kVecs, kWhole> part(a.x, r * a.cols, Part{first, min(kStep, a.cols - first)}, Op::kFill);
+    result.take(part);
+  }
+  result.template finish<Group>(a, r);
+}
+
 }  // namespace device
 
 namespace {
@@ -244,11 +286,18 @@ void launch_entry(const Choice& choice, const RowArgs& a, cudaStream_t stream) {
   if constexpr (kEntry < entries(kMenu).size()) {
     if (choice.entry != static_cast<int>(kEntry)) return launch_entry<Op, kMenu, kEntry + 1>(choice, a, stream);
     constexpr Holding h = entries(kMenu)[kEntry];
-    constexpr bool kEarly = kMenu == Menu::few;
-    const auto kernel = whole_rows(a.cols)
-                            ? device::row_held<Op, h.threads, h.vecs, h.clustered, true, kEarly, together(h)>
-                            : device::row_held<Op, h.threads, h.vecs, h.clustered, false, kEarly, together(h)>;
-    launch_plan(kernel, plan_of(h, choice, a.rows), a, stream);
+    const KernelPlan plan = plan_of(h, choice, a.rows);
+    if constexpr (h.walks) {
+      const auto kernel = whole_rows(a.cols) ? device::row_walked<Op, h.threads, h.vecs, true, together(h)>
+                                             : device::row_walked<Op, h.threads, h.vecs, false, together(h)>;
+      launch_plan(kernel, plan, a, stream);
+    } else {
+      constexpr bool kEarly = kMenu == Menu::few;
+      const auto kernel = whole_rows(a.cols)
+                              ? device::row_held<Op, h.threads, h.vecs, h.clustered, true, kEarly, together(h)>
+                              : device::row_held<Op, h.threads, h.vecs, h.clustered, false, kEarly, together(h)>;
+      launch_plan(kernel, plan, a, stream);
+    }
   }
 }
 

@@ -199,18 +199,6 @@ std::string plan_text(const KernelPlan& plan) {
   return text;
 }
 
-std::string plan_text(const GemmPlan& plan) {
-  std::string text = word("tile=", plan.tile_m) + word("x", plan.tile_n) + word("x", plan.tile_k);
-  text += word(" stages=", plan.stages) + word(" splits=", plan.splits);
-  if (plan.cluster_m * plan.cluster_n > 1) text += word(" cluster=", plan.cluster_m) + word("x", plan.cluster_n);
-  return text + (plan.swapped ? " swapped" : "") + (plan.engine == GemmEngine::wgmma ? " wgmma" : " mma");
-}
-
-std::string plan_text(const AttentionPlan& plan) {
-  std::string text = word("q_tile=", plan.q_tile) + word(" kv_tile=", plan.kv_tile) + word(" splits=", plan.splits);
-  return text + (plan.packed_heads > 1 ? word(" packed=", plan.packed_heads) : "");
-}
-
 // Here and not beside the rest of the layout, which is tested where there is no device memory.
 Operand RunnerLayout::operand(std::size_t which, Arena& arena, StreamHandle stream) const {
   const Place at = place(which);

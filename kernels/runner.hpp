@@ -38,7 +38,5 @@ Runner make_own_runner(const Op& op, const RunnerPlans& plans, Arena& arena, Str
 Runner make_library_runner(const Op& op, Arena& arena, StreamHandle stream);
 
 std::string plan_text(const KernelPlan& plan);
-std::string plan_text(const GemmPlan& plan);
-std::string plan_text(const AttentionPlan& plan);
 
 }  // namespace plumbline

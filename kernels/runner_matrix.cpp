@@ -10,6 +10,7 @@
 #include "kernels/gemm.hpp"
 #include "kernels/library_gemm.hpp"
 #include "kernels/runner_internal.hpp"
+#include "ops/plan_text.hpp"
 
 namespace plumbline {
 namespace {

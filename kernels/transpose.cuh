@@ -48,7 +48,7 @@ __device__ std::uint32_t rotated(std::uint32_t element, std::uint32_t eighth) {
 
 /// A whole vector from inside the array, or what is left of it.
 __device__ inline uint4 load_covering(const bf16* x, std::int64_t at, std::int64_t n) {
-  if (at + kVector <= n) return load_once(x + at);
+  if (at + kVector <= n) return load_vector(x + at);
   float e[kVector];
 #pragma unroll
   for (int j = 0; j < kVector; ++j) e[j] = at + j < n ? __bfloat162float(x[at + j]) : 0.0F;
@@ -74,8 +74,8 @@ __device__ void store_columns(const std::uint32_t* tile, bf16* y, const Transpos
     const int row = row0 + static_cast<int>(group * kVector), col = col0 + static_cast<int>(2 * word);
     if (row >= s.rows) continue;
     bf16* to = y + std::int64_t{col} * s.rows + row;
-    if (col < s.cols) store_once(to, make_uint4(even[0], even[1], even[2], even[3]));
-    if (col + 1 < s.cols) store_once(to + s.rows, make_uint4(odd[0], odd[1], odd[2], odd[3]));
+    if (col < s.cols) store_vector(to, make_uint4(even[0], even[1], even[2], even[3]));
+    if (col + 1 < s.cols) store_vector(to + s.rows, make_uint4(odd[0], odd[1], odd[2], odd[3]));
   }
 }
 
@@ -118,7 +118,7 @@ __device__ void store_windows(const std::uint32_t* tile, bf16* y, const Transpos
     read_column<T, kVectorIn>(reinterpret_cast<const std::uint16_t*>(tile), held, col, cols, start, w);
     if (row >= 0 && row + kVector <= s.rows) {
       const auto two = [&](int j) { return __byte_perm(w[j], w[j + 1], 0x5410); };
-      store_once(y + begin + row, make_uint4(two(0), two(2), two(4), two(6)));
+      store_vector(y + begin + row, make_uint4(two(0), two(2), two(4), two(6)));
       continue;
     }
 #pragma unroll
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(T::kThreads) transpose(const bf16* x, bf16* y,
     if (i >= kLoads || row < 0 || row >= s.rows) continue;
     const std::int64_t from = std::int64_t{row} * s.cols + col0;
     if constexpr (kVectorIn) {
-      if (col0 + static_cast<int>(v * kVector) < s.cols) value[p] = load_once(x + from + v * kVector);
+      if (col0 + static_cast<int>(v * kVector) < s.cols) value[p] = load_vector(x + from + v * kVector);
     } else {
       value[p] = load_covering(x, (from & ~std::int64_t{kVector - 1}) + v * kVector, std::int64_t{s.rows} * s.cols);
     }

@@ -57,6 +57,8 @@ void add_machine_flags(CLI::App& app, MachineFlags& flags) {
   add_gpu_flags(app, flags);
   add_choice(app, "--kernels", kKernelSetWords, flags.kernels,
              "this project's, cuBLAS/cuDNN/FlashAttention class, or the roofline floor");
+  add_choice(app, "--attention", kAttentionStackWords, flags.attention,
+             "whose attention kernels the library set runs; flash-attention: as vLLM and PyTorch call it");
   add_choice(app, "--clock", kClockWords, flags.clock,
              "a short run at the boost clock, or the clock that long runs settle at");
   add_value(app, "--power-cap", "W", "board power limit that steady runs keep to [the board's own]",
@@ -81,9 +83,6 @@ void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> for
   add_value(app, "--format", shown, "how to print it [" + first + "]",
             [&flags, shown, formats = std::move(formats)](const std::string& text) {
               flags.format = chosen_word("--format", kFormatWords, text);
-              if (flags.format == Format::trace || flags.format == Format::html) {
-                throw NotModelled("--format " + text + ": not modelled yet");
-              }
               if (std::find(formats.begin(), formats.end(), flags.format) == formats.end()) {
                 throw BadInput("--format: expected " + shown + " with this command; found '" + text + "'");
               }
@@ -94,7 +93,7 @@ void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> for
 
 std::shared_ptr<const Machine> open_machine(const MachineFlags& flags) {
   const Gpu gpu = load_gpu(flags.gpu, flags.overrides);
-  const MachineOptions options{flags.kernels, flags.clock, flags.power_cap, flags.data};
+  const MachineOptions options{flags.kernels, flags.clock, flags.power_cap, flags.data, flags.attention};
   // Without a file the engine decides where the scalars come from (the ideal kernel set needs none).
   return flags.calibration_file.empty() ? make_machine(gpu, options)
                                         : make_machine(gpu, calibration_for(gpu, flags.calibration_file), options);

@@ -96,6 +96,8 @@ ExitCode run_llm(const LlmFlags& f) {
   switch (f.output.format) {
     case Format::json: deliver(f.output, step_json(report)); break;
     case Format::csv: deliver(f.output, step_csv(report)); break;
+    case Format::trace: deliver(f.output, step_trace(report)); break;
+    case Format::html: deliver(f.output, step_html(report)); break;
     default: deliver(f.output, step_table(report, style_for(f.output)));
   }
   return step.fits ? ExitCode::done : ExitCode::answered_no;

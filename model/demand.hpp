@@ -33,7 +33,8 @@ struct Demand {
   KernelPlan plan;
   // per CTA and step: SM clocks at full rate of the unit
   double tensor_clk = 0, fp32_clk = 0, sfu_clk = 0, issue_clk = 0, smem_clk = 0;
-  Bytes l2;  ///< per CTA and step: requested from L2
+  Bytes l2;        ///< per CTA and step: requested from L2
+  Bytes l2_again;  ///< per CTA and step: requested too, hidden behind waits that are priced otherwise (energy, no time)
   /// CTAs that run side by side ask for the same lines: Hopper merges such requests on their way to L2, so that the
   /// SMs' own ports are the limit. (Our GEMM takes 64 bytes a clock into each of 128 SMs, 16 TB/s, where distinct lines
   /// come at 9 TB/s.)
@@ -45,9 +46,14 @@ struct Demand {
   double serial_clk = 0;  ///< clocks in which the CTA's own tensor work stands still while its loads run on (epilogue)
   // per launch
   Bytes dram_read, dram_write;  ///< after L2 filtering
+  bool late_writes = false;     ///< what is written stays in L2 while the next launch starts, and leaves it then
   Bytes in_flight;              ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
   Bytes link;
   Seconds chain;  ///< dependent latencies that nothing hides
+  /// CTAs start as others end, each at its own time: no waves, one body for all of them.
+  bool flowing = false;
+  double overlap =
+      0;  ///< p of the p-norm over resources, where the planner knows better than the family; 0: it does not
 };
 
 /// Time of one launch, from the first CTA's start to the last one's end.

@@ -131,8 +131,10 @@ std::string explain(const Op& op, const OpPrediction& p, const Machine& m) {
          std::string(name(p.limiter)).c_str(), 100 * p.limiter_share);
   }
   power_line(out, p, m);
-  if (p.band_rows > 0) line(out, "  band: residuals of %ld measured rows of this class", p.band_rows);
-  else if (p.launch_count > 0)
+  if (p.band_rows > 0 && p.band != nullptr) {
+    line(out, "  band: residuals of %ld measured rows of %s", p.band_rows,
+         p.band->pooled.empty() ? "this class" : p.band->pooled.c_str());
+  } else if (p.launch_count > 0)
     line(out, "  band: a factor of 1.65 either way; no measurement of this class is on file");
   return out;
 }

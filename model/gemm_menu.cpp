@@ -18,7 +18,8 @@ double dram_panels(double a, double b, double tiles_m, double tiles_n, double co
   return std::min(sweep_a, sweep_b);
 }
 
-/// What follows from the tile alone.
+}  // namespace
+
 MenuEntry tile_entry(const Context& c, Tile tile, double tile_k, bool swapped) {
   const GemmTask& task = c.task;
   MenuEntry e;
@@ -41,13 +42,14 @@ MenuEntry tile_entry(const Context& c, Tile tile, double tile_k, bool swapped) {
   return e;
 }
 
-/// A library's kernel of that tile: as many stages as shared memory gives to as many CTAs as their accumulators leave
-/// room for.
+namespace {
+
+/// A library's kernel of that tile where operands come by cp.async: as many stages as shared memory gives to as many
+/// CTAs as their accumulators leave room for.
 MenuEntry library_entry(const Context& c, Tile tile, bool swapped) {
   const GemmTask& task = c.task;
   MenuEntry e =
       tile_entry(c, tile, std::max(16.0, kStepBytes / std::max(task.input_bytes, task.weight_bytes)), swapped);
-  e.cluster = c.path.multicast ? 2 : 1;
   const double accumulators = static_cast<double>(tile.rows) * tile.cols;
   const double room = std::floor(0.5 * static_cast<double>(c.machine.gpu.sm.registers) / accumulators);
   constexpr double kLeastStages = 4;
@@ -83,9 +85,6 @@ double sm_lanes(const Context& c) { return c.machine.gpu.sm.fp32_flop_per_clk; }
 /// What differs where tiles come by TMA.
 void hopper_kernel(MenuEntry& e, const Context& c) {
   e.persistent = e.shared_reads = true;
-  // a fill takes little of the port that operands are read through: beside 15 bytes a clock of it, reads sank from
-  // 127.8 to 125.1 (own probe on an H200, 2026-11-20)
-  constexpr double kFillShare = 0.18;
   e.smem_clk -= (1 - kFillShare) * e.stage_bytes / c.smem_port;
   // fp8 instructions keep some 22 bits of a sum: every eighth step it is added to a second set of accumulators
   constexpr double kPromotedSteps = 8;
@@ -144,9 +143,12 @@ Cut::Cut(const Context& c, const MenuEntry& entry)
     const double outside = std::max(0.0, e->tile_m - c.task.m) + std::max(0.0, e->tile_n - c.task.n);
     if (*c.task.own == GemmEngine::wgmma && e->resident <= 1) outside_clk = kOutsideClk * outside;
   }
+  if (!c.task.own && c.path.kind == TensorPath::Kind::mma_sync && !whole_units(c.task)) add_library_pieces(c);
   tiles = tiles_m * tiles_n * c.task.batch;
   if (!c.task.own && e->cluster > 1 && tiles >= 2)
     l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
+  // a row of a box that lies across two lines: two requests, no more data (between both: five recorded shapes)
+  if (!c.task.own) l2_bytes *= 0.5 * (1 + c.lines);
 }
 
 /// The portable kernel's way with rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K:
@@ -166,6 +168,16 @@ void Cut::add_pieces(const Context& c) {
   step_latency = std::max(step_latency, turns * (c.machine.gpu.memory.latency + c.machine.l2_latency));
 }
 
+/// Libraries' kernels for such rows: pairs of elements by cp.async, single ones through registers. The load unit is
+/// busy 8 clocks with an instruction of 32 pairs, 9 with one of 32 elements: large products of 40 recorded cuBLAS
+/// launches run at 840 and 440 FLOP a clock and SM (H200, 2026-11-20).
+void Cut::add_library_pieces(const Context& c) {
+  constexpr double kWarp = 32, kPairClk = 7.7, kSingleClk = 9.3;
+  const bool pairs = std::fmod(c.task.k, 2) == 0 && std::fmod(c.task.n, 2) == 0;
+  const double piece = c.task.input_bytes * (pairs ? 2 : 1);
+  smem_clk += e->stage_bytes / piece / kWarp * (pairs ? kPairClk : kSingleClk);
+}
+
 Deal Cut::tiled(double splits) const {
   Deal d;
   d.splits = splits;
@@ -174,18 +186,6 @@ Deal Cut::tiled(double splits) const {
   d.serial_clk = e->serial_clk;
   d.once_clk = e->once_clk;
   d.second_launch = splits > 1;
-  return d;
-}
-
-Deal Cut::stream_k(const Context& c) const {
-  constexpr double kSeam = 10, kSeamPerPeer = 3;
-  Deal d;
-  d.splits = 0;
-  d.ctas = c.machine.sm_count * e->resident;
-  const double peers = std::max(1.0, std::ceil(d.ctas / tiles));
-  d.steps = tiles * k_steps / d.ctas + kSeam + kSeamPerPeer * (peers - 1);
-  d.serial_clk = e->serial_clk;
-  d.once_clk = e->once_clk * std::max(1.0, tiles / d.ctas);
   return d;
 }
 
@@ -241,7 +241,12 @@ Demand Cut::demand(const Context& c, const Deal& deal) const {
   d.step_latency = step_latency;
   d.in_flight = e->stages * e->stage_bytes * units::B;
   // nothing hides the first step's way: the tensor map's from memory, then that of the operands it describes
-  if (task.own == GemmEngine::wgmma) d.chain = 2.0 * m.gpu.memory.latency;
+  const bool tma = e->persistent && e->shared_reads;
+  if (tma) d.chain = (task.own ? 2.0 : kColdTrips) * m.gpu.memory.latency;
+  // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of 104
+  // recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
+  if (!task.own && tma && ctas > 2 * m.sm_count) d.chain += c.family.counter;
+  d.late_writes = !task.own;
   const double at_once = std::min(ctas, m.sm_count * e->resident);
   const double tiles_at_once = std::max(1.0, at_once / splits / std::min(task.batch, at_once));
   const double panels = dram_panels(c.a_bytes, c.w_bytes, tiles_m, tiles_n, tiles_at_once, e->tile_n / e->tile_m,

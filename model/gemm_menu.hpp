@@ -43,18 +43,36 @@ constexpr std::size_t kMenuSize = 2 * kTiles.size();
 
 constexpr double kStepBytes = 128;  // one main-loop step covers 128 bytes of K (a swizzle span): 64 bf16, 128 fp8
 
-/// mma.sync kernels fetch operands as on cards that have nothing newer.
-inline TensorPath path_of(const GemmTask& task, const Machine& machine) {
-  TensorPath path = machine.path;
-  if (task.own == GemmEngine::mma_sync) path.kind = TensorPath::Kind::mma_sync;
-  return path;
+/// Whether rows of the operands and of the result are whole 16-byte units.
+inline bool whole_units(const GemmTask& t) {
+  constexpr double kUnit = 16;
+  return std::fmod(t.k * t.input_bytes, kUnit) == 0 && std::fmod(t.k * t.weight_bytes, kUnit) == 0 &&
+         std::fmod(t.n * t.output_bytes, kUnit) == 0;
 }
+
+/// A fill takes little of the port that operands are read through: beside 15 bytes a clock of it, reads sank from
+/// 127.8 to 125.1 (own probe on an H200, 2026-11-20).
+constexpr double kFillShare = 0.18;
+
+/// Dependent ways to memory before a library's first product, when nothing of the kernel is in L2: code and launch
+/// parameters, tensor map, operands. (Fitted between cold recordings and published rows whose weights stay in L2: 3.7.
+/// The same row-wise kernel takes 1.2 us longer cold than warm: docs/measuring.md.)
+constexpr double kColdTrips = 4;
 
 /// Lines of 128 bytes that 128 bytes of a row of K touch, mean over rows: two unless the row's start is that of a line.
 inline double lines_a_row(const GemmTask& t) {
   constexpr std::int64_t kLine = 128;
   const std::int64_t aligned = std::gcd(static_cast<std::int64_t>(t.k * t.input_bytes), kLine);
   return 2.0 - static_cast<double>(aligned) / kLine;
+}
+
+/// mma.sync kernels fetch operands as on cards that have nothing newer. Libraries fall back to those for rows that no
+/// tensor map can describe.
+inline TensorPath path_of(const GemmTask& task, const Machine& machine) {
+  TensorPath path = machine.path;
+  if (task.own == GemmEngine::mma_sync) path.kind = TensorPath::Kind::mma_sync;
+  if (!task.own && path.multicast && !whole_units(task)) path = TensorPath{};
+  return path;
 }
 
 /// What every candidate of one task shares.
@@ -79,11 +97,13 @@ struct Context {
     smem_port = m.gpu.sm.smem_bytes_per_clk.in(units::B);
     l2_port = m.gpu.sm.l2_bytes_per_clk.in(units::B);
     // a split writes its result in a launch of its own: no turnaround, and that launch's share of the card
+    const Bytes out = t.batch * out_bytes * units::B;
+    const Bytes late = t.own ? Bytes{} : std::min({out, std::max(f.fixed, reduce.fixed) * m.dram_write, m.l2_kept});
     dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, Bytes{}, m) / f.dram_share +
-                 dram_time(Bytes{}, t.batch * out_bytes * units::B, m) / std::max(f.dram_share, reduce.dram_share);
+                 dram_time(Bytes{}, out - late, m) / std::max(f.dram_share, reduce.dram_share);
     clk = 1.0 / (m.clock * (1 - f.droop));
     per_l2 = units::B / m.l2;
-    if (t.own) lines = lines_a_row(t);
+    if (t.own || path.multicast) lines = lines_a_row(t);
     per_port = units::B / (m.l2_per_sm * (1 - f.droop));
     // no cut does less dense work than the task, so none sees a larger share of the peak
     const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;
@@ -122,6 +142,8 @@ struct GemmMenu {
 };
 
 const GemmMenu& gemm_menu(const Context& c);
+/// What follows from the tile alone, for any kernel.
+MenuEntry tile_entry(const Context& c, Tile tile, double tile_k, bool swapped);
 /// One of our own compiled kernels.
 MenuEntry own_entry(const Context& c, const GemmVariant& variant, bool swapped);
 
@@ -145,10 +167,6 @@ struct Cut {
 
   /// `splits` CTAs a tile, each with its share of K.
   Deal tiled(double splits) const;
-  /// A library's stream-K: one persistent CTA a slot, the K steps of all tiles dealt out evenly; a tile that several
-  /// CTAs share costs each of them a seam (fix-up of a partial tile through L2): about ten steps and three more for
-  /// each extra peer. Source: NVIDIA/cutlass threadblock_swizzle_streamk.h (modeling notes, section 3, "Waves").
-  Deal stream_k(const Context& c) const;
   /// Our own Hopper kernel's way with `splits` parts of K a tile, whose sums meet in L2: each part leaves its own, the
   /// last to come takes them all. 0: only the tiles that are left over behind whole waves are cut, into as many parts
   /// as fill a wave.
@@ -206,6 +224,7 @@ struct Cut {
 
  private:
   void add_pieces(const Context& c);
+  void add_library_pieces(const Context& c);
 };
 
 }  // namespace plumbline::gemm

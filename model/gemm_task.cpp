@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "arch/error.hpp"
+#include "model/gemm_menu.hpp"
 #include "model/own_kernels.hpp"
 #include "model/plan_gemm.hpp"
 #include "ops/work.hpp"
@@ -38,7 +39,7 @@ GemmTask typed(const Precision& p, const Machine& m) {
 }  // namespace
 
 const FamilyScalars& gemm_family(const GemmTask& t, const Machine& m) {
-  if (!t.own) return m.gemm;
+  if (!t.own) return m.path.multicast && gemm::whole_units(t) ? m.gemm : m.gemm_mma;
   return *t.own == GemmEngine::wgmma ? *m.own.gemm : *m.own.gemm_portable;
 }
 
@@ -55,7 +56,9 @@ GemmTask gemm_task(const Gemm& s, const Machine& m) {
   t.own = own_gemm_engine(s, m);
   // Hopper's mma.sync: 2723 of wgmma's 4096 FLOP a clock (own probe on an H200, 2026-11-20)
   constexpr double kMmaSyncShare = 2723.0 / 4096.0;
-  if (t.own == GemmEngine::mma_sync && m.path.kind == TensorPath::Kind::wgmma) t.tensor_flop_per_clk *= kMmaSyncShare;
+  const bool old_path = t.own == GemmEngine::mma_sync || (!t.own && !gemm::whole_units(t));
+  const bool on_tensor_units = m.gpu.sm.tensor_flop_per_clk[t.math] > 0;
+  if (old_path && on_tensor_units && m.path.kind == TensorPath::Kind::wgmma) t.tensor_flop_per_clk *= kMmaSyncShare;
   if (s.bias) t.bias_bytes = t.n * t.output_bytes;
   return t;
 }

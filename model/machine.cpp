@@ -1,5 +1,6 @@
 #include "model/machine.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 
@@ -51,8 +52,12 @@ FamilyScalars read_family(const Machine& m, const std::string& name) {
   f.exposed = section.number_or("exposed", 0);
   f.per_cta = section.seconds_or_zero("per_cta_s");
   f.step = section.seconds_or_zero("step_s");
-  f.translation = section.seconds_or_zero("translation_s");
+  f.step_clk = section.number_or("step_clk", 0);
+  f.start_clk = section.number_or("start_clk", 0);
+  f.merge_clk = section.number_or("merge_clk", 0);
   f.in_flight = section.number_or("in_flight_B", 0) * units::B;
+  f.sm_in_flight = section.number_or("sm_in_flight_B", 0) * units::B;
+  f.counter = section.seconds_or_zero("counter_s");
   f.tensor_burst = section.number_or("tensor_burst_fraction", m.tensor_fraction);
   f.tensor_steady = section.number_or("tensor_steady_fraction", m.tensor_steady_fraction);
   f.droop = section.number_or("clock_droop_fraction", 0);
@@ -80,15 +85,8 @@ void read_machine_scalars(Machine& m) {
   m.regulator_lag = s.seconds("regulator_lag_s");
   m.gap_graph = s.seconds("gap_graph_s");
   m.gap_stream = s.seconds("gap_stream_s");
+  m.kernel_change = s.seconds_or_zero("kernel_change_s");
   m.host_per_operator = s.seconds("host_per_operator_s");
-}
-
-/// "library.gemm.100us" -> the family's band of that size class.
-void read_bands(FamilyScalars& family, const Calibration& calibration, const std::string& name) {
-  for (std::size_t i = 0; i < kSizeClasses.size(); ++i) {
-    const auto it = calibration.bands.find(name + "." + kSizeClasses[i]);
-    if (it != calibration.bands.end()) family.bands[i] = it->second;
-  }
 }
 
 /// The family as the kernel set has it; nothing when it is not on file.
@@ -98,7 +96,6 @@ std::optional<FamilyScalars> find_family(const Machine& m, const char* set, cons
   FamilyScalars f = read_family(m, name);
   f.name = family;
   f.own = true;
-  read_bands(f, m.calibration, name);
   return f;
 }
 
@@ -112,6 +109,22 @@ void read_own_families(Machine& m) {
   if (auto rowwise = find_family(m, "own", "rowwise")) m.rowwise = *rowwise;
 }
 
+/// Two scalars of library GEMM that are no fractions. What a launch takes at least is work of the front end, of schedulers
+/// and of code: cycles, not seconds. What an SM keeps outstanding is the same for the same kind of SM; another generation
+/// is built to keep its own memory busy. A donor that has no descriptor here (a calibration of one's own) changes nothing.
+void adapt_gemm(Machine& m) {
+  const std::string& name = m.calibration.gpu;
+  const std::vector<std::string> known = gpu_names();
+  if (!m.calibration.inherited || std::find(known.begin(), known.end(), name) == known.end()) return;
+  const Gpu donor = load_gpu(name);
+  const double cycles = donor.boost_clock / m.clock;
+  m.gemm.fixed *= cycles;
+  m.gemm_mma.fixed *= cycles;
+  const auto needed = [](const Gpu& g) { return g.memory.bandwidth * g.memory.latency / static_cast<double>(g.sm_count); };
+  if (donor.compute_capability != m.gpu.compute_capability)
+    m.gemm.sm_in_flight *= std::max(1.0, needed(m.gpu) / needed(donor));
+}
+
 /// The library kernels' scalars: with our own kernels, of the shapes that none of those runs.
 void read_families(Machine& m) {
   const bool own = m.kernels == KernelSet::own;
@@ -120,25 +133,32 @@ void read_families(Machine& m) {
     FamilyScalars f = read_family(m, std::string("library.") + family);
     f.name = family;
     f.borrowed = own;
-    read_bands(f, m.calibration, std::string("library.") + family);
     return f;
   };
   m.gemm = read("gemm");
+  m.gemm_mma = m.calibration.families.count("library.gemm_mma") > 0 ? read("gemm_mma") : m.gemm;
+  for (std::size_t i = 0; i < m.gemm_mma.bands.size(); ++i) {  // until it has bands of its own
+    if (m.gemm_mma.bands[i].rows == 0) m.gemm_mma.bands[i] = m.gemm.bands[i];
+  }
+  adapt_gemm(m);
   if (m.calibration.families.count("library.grouped_gemm") > 0) {
     m.grouped = read("grouped_gemm");
-  } else {  // the same main loop over a list of problems: without rows of its own it is priced as one GEMM, with no
-            // band
+  } else {  // the same main loop over a list of problems: without rows of its own it is priced as one GEMM
     m.grouped = m.gemm;
     m.grouped.name = "grouped_gemm";
-    m.grouped.bands = {};
   }
-  m.prefill = read("attention_prefill");
-  m.decode = read("attention_decode");
-  m.decode_single = read("attention_decode_single");
+  const bool flash = m.attention == AttentionStack::flash_attention;
+  m.prefill = read(flash ? "flash_prefill" : "attention_prefill");
+  m.decode = read(flash ? "flash_decode" : "attention_decode");
+  m.decode_single = flash ? m.decode : read("attention_decode_single");
+  if (!flash && m.calibration.families.count("library.attention_decode_8bit") > 0) {
+    m.decode_8bit = read("attention_decode_8bit");
+  }
   m.mla = read("mla_decode");
   m.rowwise = read("rowwise");
   m.reduce = read("reduce");
   m.combine = read("combine");
+  m.prepare = read(flash ? "flash_append" : "attention_prepare");
   if (!own) return;
   read_own_families(m);
   for (const auto* family : {&m.own.gemm, &m.own.prefill, &m.own.decode}) {
@@ -159,18 +179,33 @@ void read_power(Machine& m, const MachineOptions& options) {
   m.power = read_power_scalars(m.calibration);
   if (m.power && m.calibration.inherited) {
     m.power = scaled_to(*m.power, load_gpu(m.calibration.gpu), m.gpu);
-    m.assumptions.push_back("no energies of " + m.gpu.name + ": as shares of the power cap taken over from " +
-                            m.calibration.gpu + ", not measured; power may be off by half");
+    m.assumptions.push_back("no energies of " + m.gpu.name + ": derived from those of " + m.calibration.gpu +
+                            " by process node and voltage, idle power and cap; not measured");
+  }
+  if (m.power && !m.calibration.inherited && m.power->boost > Hertz{} && m.power->boost != m.gpu.boost_clock) {
+    m.power = at_boost(*m.power, m.gpu.boost_clock / m.power->boost);  // --set boost_clock
   }
   m.power_cap = options.power_cap.value_or(m.gpu.tdp);
   m.data = options.data;
   if (m.power) {
-    const Watts idle = m.power->constant + m.power->clocked * kLowestClockShare;
+    const Watts idle = settled_power(*m.power, kLowestClockShare, Watts{});
     if (m.power_cap <= idle) throw BadInput("--power-cap: expected more than the " + format(idle) + " of an idle chip");
     return;
   }
   if (options.power_cap) throw NotModelled("--power-cap: no energies of " + m.gpu.name + " are on file");
   if (options.data != DataPattern::normal) throw NotModelled("--data: no energies of " + m.gpu.name + " are on file");
+}
+
+/// How far the machine is from the card that the calibration's rows were measured on.
+BandSection band_section(const Machine& m) {
+  if (m.provenance == Provenance::calibrated) return BandSection::own_card;
+  if (m.provenance == Provenance::derived || m.gpu.name == m.calibration.gpu) return BandSection::near;
+  try {
+    return load_gpu(m.calibration.gpu).compute_capability == m.gpu.compute_capability ? BandSection::near
+                                                                                      : BandSection::far;
+  } catch (const BadInput&) {
+    return BandSection::far;  // a file of a card that has no descriptor
+  }
 }
 
 std::string clock_assumption(const Machine& m) {
@@ -185,6 +220,7 @@ std::string clock_assumption(const Machine& m) {
                              "power before the regulator acts may pass the cap"
                            : "clock steady: the clock at which mean power meets the cap of " + format(m.power_cap) +
                                  ", less the cycles that SMs skip where tensor units work";
+  if (!burst && m.power->tensor_limit > Watts{}) text += "; tensor work has a limit of its own, whatever its data";
   if (m.data != DataPattern::normal) text += "; operands hold " + std::string(name(m.data));
   return text;
 }
@@ -211,12 +247,15 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   m.path = tensor_path(gpu);
   m.calibration = calibration;
   m.kernels = options.kernels;
+  m.attention = options.attention;
   m.clock_mode = options.clock;
   m.clock = gpu.boost_clock;
   m.sm_count = static_cast<double>(gpu.sm_count);
   m.assumptions = gpu.assumptions;
   const bool own_families = calibration.families_of.empty() || calibration.families_of == gpu.name;
-  m.provenance = calibration.inherited || !own_families ? Provenance::inherited : Provenance::calibrated;
+  m.provenance = calibration.inherited || !own_families ? Provenance::inherited
+                 : gpu.modified                         ? Provenance::derived
+                                                        : Provenance::calibrated;
   if (m.kernels == KernelSet::ideal) {
     if (options.power_cap) throw NotModelled("--power-cap: ideal kernels have no power");
     m.provenance = Provenance::datasheet;
@@ -228,11 +267,15 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   read_families(m);
   if (calibration.inherited) {
     m.assumptions.push_back("no calibration of " + gpu.name + ": fractions of peak taken over from " + calibration.gpu +
-                            ", bands widened");
+                            ", bands as found on cards that were measured");
   } else if (!own_families) {
     m.assumptions.push_back("kernels of " + gpu.name + " not measured: their scalars taken over from " +
-                            calibration.families_of + ", bands widened");
+                            calibration.families_of + ", bands as found on cards that were measured");
   }
+  if (m.attention == AttentionStack::flash_attention) {
+    m.assumptions.push_back("attention of the library: FlashAttention as vLLM and PyTorch call it");
+  }
+  m.bands = BandTable(calibration, band_section(m));
   m.assumptions.push_back(clock_assumption(m));
   return machine;
 }

@@ -33,6 +33,7 @@ std::string_view name(Bound bound) {
 std::string_view name(Provenance provenance) {
   switch (provenance) {
     case Provenance::calibrated: return "calibrated";
+    case Provenance::derived: return "derived";
     case Provenance::inherited: return "inherited";
     case Provenance::datasheet: break;
   }

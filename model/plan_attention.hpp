@@ -17,7 +17,9 @@ struct AttentionChoice {
 };
 
 AttentionChoice plan_prefill(const AttentionPrefill& shape, const Machine& machine);
-AttentionChoice plan_decode(const AttentionDecode& shape, const Machine& machine);
+/// `as_cut`: a plan whose splits our own kernel takes as they are, in place of the cheapest. May be null.
+AttentionChoice plan_decode(const AttentionDecode& shape, const Machine& machine,
+                            const AttentionPlan* as_cut = nullptr);
 AttentionChoice plan_mla_decode(const MlaDecode& shape, const Machine& machine);
 
 /// Key blocks of width `kv_tile` that the query tiles of one head visit, summed over its tiles; blocks that the mask

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "model/gemm_library.hpp"
 #include "model/gemm_menu.hpp"
 #include "model/timing.hpp"
 #include "ops/kernel_menu.hpp"
@@ -160,8 +161,6 @@ bool worth_splitting(const Cut& cut, const Machine& m, double splits) {
 }
 
 void add_library_cuts(Search& search, const Context& c, const Cut& cut) {
-  const double waves = cut.tiles / c.machine.sm_count;
-  if (c.path.stream_k && c.task.batch == 1 && waves > 0.5 && waves < 4) search.add(cut, cut.stream_k(c));
   for (const double splits : kSplits) {
     if (splits > 1 && !worth_splitting(cut, c.machine, splits)) break;
     search.add(cut, cut.tiled(splits));
@@ -182,8 +181,23 @@ void add_own_cuts(Search& search, const Context& c, const Cut& cut) {
   }
 }
 
+/// A library's kernels that fetch by TMA: tiles to measure, not from a list.
+GemmChoice search_library(const Context& context) {
+  thread_local gemm::LibraryMenu menu;
+  thread_local std::array<std::optional<Cut>, gemm::kLibraryMenu> cuts;
+  gemm::fill_library_menu(context, menu);
+  Search search(context);
+  for (std::size_t i = 0; i < menu.size; ++i) {
+    const Cut& cut = cuts[i].emplace(context, menu.entries[i]);
+    const gemm::LibrarySplits splits = gemm::library_splits(context, cut);
+    for (std::size_t j = 0; j < splits.size; ++j) search.add(cut, cut.tiled(splits.counts[j]));
+  }
+  return search.run();
+}
+
 GemmChoice search(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
   const Context context(t, m, family);
+  if (gemm::takes_tma(context)) return search_library(context);
   const gemm::GemmMenu& menu = gemm::gemm_menu(context);
   std::array<std::optional<Cut>, kMenuSize> cuts;
   Search search(context);

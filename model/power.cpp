@@ -1,6 +1,7 @@
 #include "model/power.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "arch/error.hpp"
@@ -46,6 +47,7 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
   if (calibration.power.empty()) return std::nullopt;
   const PowerSection s(calibration);
   PowerScalars p;
+  p.boost = s.number_or("boost_clock_Hz", 0) * units::Hz;
   p.constant = s.number("constant_W") * units::W;
   p.clocked = s.number("clocked_W") * units::W;
   p.leakage_per_K = s.number_or("leakage_W_per_K", 0) * units::W;
@@ -72,41 +74,21 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
   p.droop_per_W = s.number_or("droop_ratio_per_W", 0);
   p.droop_from = s.number_or("droop_from_W", 0) * units::W;
   p.regulator_aim = s.number_or("regulator_aim_fraction", 1);
+  p.tensor_limit = s.number_or("tensor_limit_W", 0) * units::W;
+  const auto band = [&s](const std::string& what, PowerScalars::Band& into) {
+    into.low = std::exp(s.number_or("band_" + what + "_low", std::log(into.low)));
+    into.high = std::exp(s.number_or("band_" + what + "_high", std::log(into.high)));
+  };
+  band("held_down", p.held_down);
+  band("free", p.free);
+  band("brief", p.brief);
   return p;
 }
 
-PowerScalars scaled_to(const PowerScalars& power, const Gpu& from, const Gpu& to) {
-  const double cap = to.tdp / from.tdp;
-  // joules a unit go with watts over units a second; a rate that one of the cards lacks changes nothing
-  const auto factor = [cap](double here, double there) { return here > 0 && there > 0 ? cap * here / there : cap; };
-  const auto sm_rate = [](const Gpu& g, double per_clk) {
-    return static_cast<double>(g.sm_count) * per_clk * g.boost_clock.in(units::Hz);
-  };
-  PowerScalars p = power;
-  p.constant *= cap;
-  p.clocked *= cap;
-  p.leakage_per_K *= cap;
-  p.kelvin_per_W /= cap;
-  p.droop_from *= cap;
-  p.droop_per_W /= cap;
-  for (std::size_t i = 0; i < kDTypeCount; ++i) {
-    const auto type = static_cast<DType>(i);
-    DType rated = type;
-    if (from.sm.tensor_flop_per_clk[type] <= 0 || to.sm.tensor_flop_per_clk[type] <= 0) rated = DType::fp16;
-    p.tensor[type] = power.tensor[type] * factor(sm_rate(from, from.sm.tensor_flop_per_clk[rated]),
-                                                 sm_rate(to, to.sm.tensor_flop_per_clk[rated]));
-  }
-  const double lanes = factor(sm_rate(from, from.sm.fp32_flop_per_clk), sm_rate(to, to.sm.fp32_flop_per_clk));
-  p.fp32 *= lanes;
-  p.instruction *= lanes;
-  p.sfu *= factor(sm_rate(from, from.sm.sfu_op_per_clk), sm_rate(to, to.sm.sfu_op_per_clk));
-  p.smem *= factor(sm_rate(from, from.sm.smem_bytes_per_clk.in(units::B)),
-                   sm_rate(to, to.sm.smem_bytes_per_clk.in(units::B)));
-  p.l2 *= factor(from.l2.bandwidth.in(units::B_per_s), to.l2.bandwidth.in(units::B_per_s));
-  const double dram = factor(from.memory.bandwidth.in(units::B_per_s), to.memory.bandwidth.in(units::B_per_s));
-  p.dram_read *= dram;
-  p.dram_write *= dram;
-  return p;
+const PowerScalars::Band& power_band(const PowerScalars& p, Watts board, Watts aim, Seconds time) {
+  constexpr double kAtTheCap = 0.98;
+  if (board >= kAtTheCap * aim) return p.held_down;
+  return time < 10.0 * units::us ? p.brief : p.free;
 }
 
 Activity activity(const Demand& d, Flops useful_tensor, DType math, const Gpu& gpu) {
@@ -118,11 +100,14 @@ Activity activity(const Demand& d, Flops useful_tensor, DType math, const Gpu& g
   a.tensor = std::min(tensor, useful_tensor);
   a.padded = tensor - a.tensor;
   a.fp32 = steps * d.fp32_clk * sm.fp32_flop_per_clk * units::FLOP;
-  if (rate <= 0) a.fp32 += useful_tensor;  // ordinary lanes multiply
   a.sfu = steps * d.sfu_clk * sm.sfu_op_per_clk;
   a.instructions = steps * d.issue_clk * sm.issue_per_clk * static_cast<double>(sm.warp_size);
+  if (rate <= 0) {  // ordinary lanes multiply and add, one instruction for both
+    a.fp32 += useful_tensor;
+    a.instructions += 0.5 * useful_tensor.in(units::FLOP);
+  }
   a.smem = steps * d.smem_clk * sm.smem_bytes_per_clk;
-  a.l2 = steps * d.l2;
+  a.l2 = steps * (d.l2 + d.l2_again);
   a.dram_read = d.dram_read;
   a.dram_write = d.dram_write;
   return a;
@@ -133,12 +118,16 @@ LaunchEnergy energy_of(const Activity& a, DType math, const PowerScalars& p, Dat
   const double tensor = p.tensor_toggle[pattern], move = p.move_toggle[pattern];
   const double zeros = p.tensor_toggle[static_cast<std::size_t>(DataPattern::zeros)];
   LaunchEnergy e;
-  e.chip = (a.tensor * tensor + a.padded * zeros) * p.tensor[math] + a.fp32 * p.fp32 + a.sfu * p.sfu +
-           a.instructions * p.instruction + (a.smem * p.smem + a.l2 * p.l2) * move;
+  e.chip = (a.tensor * tensor + a.padded * zeros) * p.tensor[math] + a.fp32 * p.fp32 * tensor + a.sfu * p.sfu +
+           (a.instructions * p.instruction + a.smem * p.smem + a.l2 * p.l2) * move;
   const Joules moved = (a.dram_read * p.dram_read + a.dram_write * p.dram_write) * move;
   e.memory = p.memory_supply * moved;
   e.chip += moved - e.memory;
   return e;
+}
+
+Joules estimated_tensor_energy(const Activity& a, DType math, const PowerScalars& p) {
+  return (a.tensor + a.padded) * p.tensor[math];
 }
 
 double voltage_squared(const PowerScalars& p, double share) {
@@ -162,18 +151,6 @@ Watts settled_power(const PowerScalars& p, double share, Watts dynamic) {
   // P = at_reference + leakage (cool + R P - reference), solved for P
   const double feedback = p.leakage_per_K.in(units::W)*p.kelvin_per_W;
   return (at_reference + (p.cool_C - p.reference_C) * p.leakage_per_K) / (1 - std::min(feedback, 0.5));
-}
-
-double work_share(const PowerScalars& p, double share) { return share * voltage_squared(p, share); }
-
-double clock_share_of(const PowerScalars& p, double work) {
-  double low = kLowestClockShare, high = 1;
-  for (int i = 0; i < 30; ++i) {
-    const double middle = 0.5 * (low + high);
-    if (work_share(p, middle) > work) high = middle;
-    else low = middle;
-  }
-  return low;
 }
 
 }  // namespace plumbline

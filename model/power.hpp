@@ -13,6 +13,9 @@
 // Two clocks: the regulator sets f so that the mean power meets the cap (tens of ms); within microseconds the SMs skip
 // cycles of it where tensor units work: a fixed share, and beyond some power (bursts on random data) more with every
 // watt, as a load line has it. Nothing but the SMs' own cycle counters shows it: the board reports f.
+//
+// Two limits hold f down: the cap on mean power, and one on tensor work as counted, whatever the data. Both grow with
+// f, so that the clock is where the tighter one is met.
 #pragma once
 
 #include <algorithm>
@@ -35,6 +38,7 @@ using JoulesPerByte = Quantity<0, -1, 0, 1>;
 
 /// The `power` section of a calibration. Energies at the boost clock's voltage, of standard normal data.
 struct PowerScalars {
+  Hertz boost;          ///< the boost clock that energies and shares of the clock speak of; 0: the card's own
   Watts constant;       ///< of the board with its clocks running, at `reference_C`, less `clocked`
   Watts clocked;        ///< clock trees at the boost clock
   Watts leakage_per_K;  ///< above `reference_C`
@@ -48,20 +52,37 @@ struct PowerScalars {
   Joules sfu, instruction;  ///< of one thread's operation; `instruction`: beyond what it computes
   JoulesPerByte smem, l2, dram_read, dram_write;
   double memory_supply = 1;  ///< share of a DRAM byte's energy on the memory's own supply; the rest is the chip's
-  /// Share of the energy of tensor FLOPs, and of moving their operands and all other data, that a pattern takes.
+  /// Share of the energy of arithmetic (tensor units, FP32), and of moving data (registers to DRAM), that a pattern
+  /// takes.
   std::array<double, kDataPatternCount> tensor_toggle{1, 1, 1, 1}, move_toggle{1, 1, 1, 1};
   double droop = 0;        ///< share of SM cycles skipped where tensor units work
   double droop_per_W = 0;  ///< and by how much more for each watt beyond `droop_from`: the load line
   Watts droop_from;
   double regulator_aim = 1;  ///< mean power that the regulator settles at / the cap
+  /// What the board lets tensor units take by an estimate that counts their work and does not know the data: dense work
+  /// on zeros is held down at 430 W of 700. 0: no such limit known.
+  Watts tensor_limit;
+  /// Measured / predicted power at the 5 % and 95 % quantile of training runs that were not fitted: held down by the
+  /// regulator, free, and free but shorter than 10 us.
+  struct Band {
+    double low = 0.6, high = 1.65;
+  };
+  Band held_down, free, brief;
 };
 
 /// Nothing when the calibration has no such section. Throws BadInput for one that lacks a scalar.
 std::optional<PowerScalars> read_power_scalars(const Calibration& calibration);
 
-/// For a card without energies of its own: each resource at its full rate takes the same share of the cap as it does on
-/// `from`. Not measured on `to`: a first guess that keeps power between idle and the cap.
+/// The same chip with another boost clock, `ratio` of the one that `power` speaks of: on the same line of voltage over
+/// frequency, and straight on above it.
+PowerScalars at_boost(const PowerScalars& power, double ratio);
+
+/// For a card without energies of its own: those of `from` by process node and voltage; what does not go with work, and
+/// limits, as shares of the cap. Not measured on `to`.
 PowerScalars scaled_to(const PowerScalars& power, const Gpu& from, const Gpu& to);
+
+/// The band of an execution of that power and time; `aim`: what the regulator holds to, above all for bursts.
+const PowerScalars::Band& power_band(const PowerScalars& power, Watts board, Watts aim, Seconds time);
 
 /// What a launch does, beside its time: the counts n_k.
 struct Activity {
@@ -78,6 +99,8 @@ struct LaunchEnergy {
   Joules memory;  ///< on the memory's own supply
 };
 LaunchEnergy energy_of(const Activity& activity, DType math, const PowerScalars& power, DataPattern data);
+/// What the board's own estimate of tensor work comes to: as if on normal data, at the boost clock's voltage.
+Joules estimated_tensor_energy(const Activity& activity, DType math, const PowerScalars& power);
 
 /// v(f) of a share f of the boost clock.
 double voltage_squared(const PowerScalars& power, double clock_share);
@@ -88,57 +111,71 @@ double kept_cycles(const PowerScalars& power, Watts full, Watts standing);
 /// temperature has followed.
 Watts settled_power(const PowerScalars& power, double clock_share, Watts dynamic);
 
-/// The largest share of the boost clock, at most 1 and at least kLowestClockShare, with `power_at(share)` <= cap, to
-/// 0.25 % of the cap; `power_at` grows with the share. A secant in f v(f), in which the power of work on the SMs alone
-/// is a straight line, inside its bracket; at most kMostClockSteps calls.
+/// What a run takes beside its time: enough to say its power at any clock and time.
+struct RunEnergy {
+  Joules chip;             ///< at the boost clock's voltage
+  Joules memory;           ///< on the memory's own supply
+  Joules tensor_estimate;  ///< what the limit on tensor work counts, at the boost clock's voltage
+};
+/// The power that counts for the clock: the board's, or what is as far from `cap` as the estimate of tensor work is
+/// from its limit.
+Watts binding_power(const PowerScalars& power, Watts cap, const RunEnergy& run, double clock_share, Seconds time);
+
 inline constexpr double kLowestClockShare = 0.17;  // 345 of 1980 MHz: the lowest that a GH100 runs at
 inline constexpr int kMostClockSteps = 5;
-template <class PowerAt>
-double settled_clock_share(const PowerScalars& power, Watts cap, Watts at_boost, const PowerAt& power_at);
+
+/// Looks for the largest share of the boost clock at which a run keeps within `cap`. Only its time has to be asked for
+/// (it is dear), and between two shares it is close to a power of the share: so each guess is where the power, with the
+/// time so interpolated, meets the cap.
+class ClockSearch {
+ public:
+  ClockSearch(const PowerScalars& power, Watts cap, const RunEnergy& run, Seconds time_at_boost);
+  /// Already within the cap at the boost clock.
+  bool unlimited() const { return unlimited_; }
+  double guess() const;
+  /// Nothing better to be had: 0.25 % below the cap or nearer, or no lower clock.
+  bool tell(double share, Seconds time);
+  /// Within the cap and at most 3 % below it.
+  bool near() const { return near_; }
+  /// The largest share told that keeps within the cap; the lowest clock if none did.
+  double best() const { return low_.share > 0 ? low_.share : kLowestClockShare; }
+
+ private:
+  struct Point {
+    double share = 0, log_share = 0, log_time = 0;
+  };
+  double aim_share(double aim) const;
+  double time_slope() const;
+  const PowerScalars& power_;
+  const Watts cap_;
+  const RunEnergy run_;
+  bool unlimited_ = false, last_below_ = false, near_ = false;
+  int told_ = 0;
+  Point low_, high_, above_;  // below the cap, above it, and the one above that
+};
+
+/// `time_at(share)` prices the run; kMostClockSteps calls at most, and up to as many again in the odd case that none of
+/// them came near the cap from below.
+template <class TimeAt>
+double settled_clock_share(const PowerScalars& power, Watts cap, const RunEnergy& run, Seconds at_boost,
+                           const TimeAt& time_at) {
+  ClockSearch search(power, cap, run, at_boost);
+  if (search.unlimited()) return 1;
+  for (int i = 0; i < 2 * kMostClockSteps; ++i) {
+    if (i >= kMostClockSteps && search.near()) break;
+    const double share = search.guess();
+    if (search.tell(share, time_at(share))) break;
+  }
+  return search.best();
+}
 
 /// The energies of an op whose launches are priced; they do not depend on the clock.
 void set_energies(OpPrediction& op, const Machine& machine);
 /// Prices the launches of `op` again at a share of the boost clock; adds power, energy and clock.
 void reprice(OpPrediction& op, const Machine& machine, double clock_share);
+RunEnergy run_energy(const OpPrediction& op);
 /// An op priced at the boost clock on a machine that runs steadily: brings it to the clock that the cap leaves when the
 /// op is repeated.
 void settle(OpPrediction& op, const Machine& machine);
-
-/// What the power of work on the SMs goes with: f v(f).
-double work_share(const PowerScalars& power, double clock_share);
-/// Its inverse between kLowestClockShare and 1.
-double clock_share_of(const PowerScalars& power, double work_share);
-
-template <class PowerAt>
-double settled_clock_share(const PowerScalars& power, Watts cap, Watts at_boost, const PowerAt& power_at) {
-  if (at_boost <= cap) return 1;
-  const double least = work_share(power, kLowestClockShare);
-  double low = least, high = 1;     // of f v(f): the cap is met at `low`, if anywhere, and passed at `high`
-  double before = 0, next = 0;      // the last two points of the secant
-  Watts p_before = power.constant;  // what is left without any work, to begin with
-  Watts p_next = at_boost;
-  double best = 0;
-  next = 1;
-  for (int i = 0; i < kMostClockSteps; ++i) {
-    // a little below the cap, so that the last of few steps does not end a little above it
-    const Watts aim = (i + 1 < kMostClockSteps || best > 0 ? 0.999 : 0.99) * cap;
-    const Watts rise = p_next - p_before;
-    double y = rise > Watts{} ? next + (next - before) * ((aim - p_next) / rise) : low;
-    if (!(y > low && y < high))
-      y = best > 0 || low > least ? 0.5 * (low + high) : std::max(least, 0.5 * (least + high));
-    const double share = clock_share_of(power, y);
-    const Watts now = power_at(share);
-    before = next, p_before = p_next;
-    next = y, p_next = now;
-    if (now <= cap) {
-      best = std::max(best, share);
-      low = std::max(low, y);
-      if (now >= 0.9975 * cap) break;
-    } else {
-      high = std::min(high, y);
-    }
-  }
-  return best > 0 ? best : kLowestClockShare;
-}
 
 }  // namespace plumbline

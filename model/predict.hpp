@@ -23,11 +23,16 @@ namespace plumbline {
 enum class Runtime { graph, stream, eager };
 enum class ClockMode { burst, steady };
 
+/// Whose attention kernels the library set runs: TensorRT-LLM's, or FlashAttention's as vLLM and PyTorch call them.
+/// They differ in tiles, in how they split, and in what runs beside them; what is better depends on the shape.
+enum class AttentionStack { tensorrt_llm, flash_attention };
+
 struct MachineOptions {
   KernelSet kernels = KernelSet::own;
   ClockMode clock = ClockMode::burst;
   std::optional<Watts> power_cap;  ///< instead of the board's own limit
   DataPattern data = DataPattern::normal;
+  AttentionStack attention = AttentionStack::tensorrt_llm;
 };
 
 /// A GPU with everything that depends only on it worked out once: scalars resolved from the calibration, peaks at the
@@ -58,16 +63,20 @@ struct LaunchPrediction {
   double family_share = 1;                ///< of the tensor rate, as the family's scalars have it
 };
 
-/// How the numbers behind a prediction were come by.
-enum class Provenance { calibrated, inherited, datasheet };
+/// How the numbers behind a prediction were come by: scalars of the card itself; of the card itself, whose descriptor
+/// was changed since; of another card, or of another kernel set's kernels; of the datasheet alone.
+enum class Provenance { calibrated, derived, inherited, datasheet };
 std::string_view name(Provenance provenance);
 
 struct OpPrediction {
   /// One execution among others back to back in a CUDA graph: its launches plus a graph gap each. (A profiler's kernel
   /// duration is the same without the gaps: the sum of launches[i].time.total.)
   Seconds time;
-  Seconds low, high;   ///< 5-95 % band; low <= time <= high
-  long band_rows = 0;  ///< measured rows behind the band; 0: no measurement of the class is on file
+  Seconds low, high;           ///< 5-95 % band; low <= time <= high
+  long band_rows = 0;          ///< measured rows behind the band; 0: no measurement of the class is on file
+  std::size_t band_class = 0;  ///< model/bands.hpp
+  KernelSet band_kernels = KernelSet::library;  ///< whose residuals the band is of
+  const Band* band = nullptr;                   ///< lives in the machine; null for ideal kernels
   Bound bound = Bound::latency;
   Resource limiter = Resource::latency;  ///< of the longest launch
   double limiter_share = 0;              ///< that resource's own time / time
@@ -78,8 +87,10 @@ struct OpPrediction {
   /// Mean board power over `time`, and its product with it. Empty where no energies of the card are on file.
   std::optional<Watts> power;
   std::optional<Joules> energy;
-  Joules chip_energy, memory_energy;  ///< of `energy`: of the work itself, at the boost clock's voltage
-  Hertz clock;                        ///< mean SM clock: less than the one set where tensor units work
+  std::optional<Watts> power_low, power_high;  ///< 5-95 % band of `power`
+  Joules chip_energy, memory_energy;           ///< of `energy`: of the work itself, at the boost clock's voltage
+  Joules tensor_estimate;  ///< what the board's limit on tensor work counts, at that voltage (model/power.hpp)
+  Hertz clock;             ///< mean SM clock: less than the one set where tensor units work
   Provenance provenance = Provenance::datasheet;
   const FamilyScalars* scalars = nullptr;  ///< of the main launch's kernel family; lives in the machine
   std::string_view family;                 ///< kernel family whose scalars and band were used
@@ -92,11 +103,20 @@ struct OpPrediction {
   Intensity intensity() const { return flops / dram_bytes(); }
 };
 
+/// Shares of a dense GEMM's operands that L2 holds when it starts, and of its result that need not leave L2.
+struct Resident {
+  double inputs = 0, weights = 0, output = 0;
+};
+
 /// Circumstances of one execution.
 struct PredictOptions {
   /// Every operand was touched just before, as when one execution is repeated on the same buffers: if all of them fit
   /// in L2 together, nothing crosses the DRAM interface. The plan stays that of cold operands.
   bool warm = false;
+  /// As it was cut when it was measured: priced in place of the cheapest plan where our own menu has it. Not owned.
+  const GemmPlan* gemm_plan = nullptr;
+  const AttentionPlan* attention_plan = nullptr;
+  Resident resident{};  ///< where not everything is; of library GEMM only
 };
 
 /// Throws NotModelled for an operator that has no planner yet (collectives between GPUs), BadInput for a dtype that the
@@ -116,6 +136,8 @@ struct NodePrediction {
   const Node* node = nullptr;  ///< into StepPrediction::graph
   OpPrediction op;             ///< one execution
   Seconds gap;                 ///< launch gap of one execution that the host or the graph leaves exposed
+  bool warm = false;           ///< L2 still holds what it streams, if that fits
+  std::size_t first = 0;       ///< number of the first node that runs the same operator under the same conditions
 };
 
 /// Parts of the step's time that go to each kind of bound; they sum to 1.
@@ -134,15 +156,24 @@ struct StepPrediction {
   double mfu = 0;  ///< FLOPs / (latency x dense tensor peak at the boost clock of the step's main dtype)
   double mbu = 0;  ///< DRAM bytes / (latency x datasheet bandwidth)
   bool fits = true;
-  std::optional<Joules> energy;  ///< the operators' and the gaps', together
-  std::optional<Watts> power;    ///< energy / latency
-  Hertz clock;                   ///< mean SM clock
+  std::optional<Joules> energy;                ///< the operators' and the gaps', together
+  std::optional<Watts> power;                  ///< energy / latency
+  std::optional<Watts> power_low, power_high;  ///< 5-95 % band: the operators' errors taken to go together
+  std::optional<Watts> waiting_power;          ///< in the gaps between launches
+  Hertz clock;                                 ///< mean SM clock
 };
 
 StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options);
 /// The same into `out`, whose storage is reused: microseconds matter in sweeps.
 void predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options,
              StepPrediction& out);
+
+/// 5-95 % band of energy = power x time: the two err independently (under the cap power hardly errs at all).
+struct EnergyBand {
+  Joules low, high;
+};
+EnergyBand energy_band(Joules energy, Watts power, Watts power_low, Watts power_high, Seconds time, Seconds low,
+                       Seconds high);
 
 /// The formula of each launch with the numbers in it, as one would write it on a whiteboard. Plain text, several lines.
 std::string explain(const Op& op, const OpPrediction& prediction, const Machine& machine);

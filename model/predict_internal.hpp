@@ -10,10 +10,11 @@ namespace plumbline {
 /// caches are cold); everything.
 enum class Warmth { cold, streams, everything };
 
-/// Prices at the boost clock, whatever the cap.
-void predict_op(const Op& op, const Machine& machine, Warmth warmth, OpPrediction& out);
+/// Prices at the boost clock, whatever the cap. Of the options, the plans count.
+void predict_op(const Op& op, const Machine& machine, Warmth warmth, OpPrediction& out,
+                const PredictOptions& options = {});
 
 /// What binds the op and how wide its band is, from its launches' times.
-void conclude(OpPrediction& op);
+void conclude(OpPrediction& op, const Machine& machine);
 
 }  // namespace plumbline

@@ -1,9 +1,11 @@
 // One operator on one machine: the visitor that picks a planner, the shared pricing of its launches, and the band.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "arch/error.hpp"
 #include "arch/peaks.hpp"
+#include "model/gemm_menu.hpp"
 #include "model/machine.hpp"
 #include "model/plan_attention.hpp"
 #include "model/plan_gemm.hpp"
@@ -16,11 +18,28 @@
 namespace plumbline {
 namespace {
 
+/// What is left of a library GEMM's traffic, and of its waits for memory.
+Demand with_resident(const Demand& cold, const GemmTask& t, const Machine& m, const Resident& r) {
+  Demand d = cold;
+  const Bytes inputs = t.batch * t.m * t.k * t.input_bytes * units::B;
+  const Bytes weights = t.batch * t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read * units::B;
+  d.dram_read = r.inputs >= 1 && r.weights >= 1
+                    ? Bytes{}
+                    : std::max(Bytes{}, cold.dram_read - r.inputs * inputs - r.weights * weights);
+  d.dram_write = (1 - r.output) * cold.dram_write;
+  const double latency = m.l2_mean_latency() / m.dram_latency;
+  d.step_latency = cold.step_latency * (cold.plan.persistent ? 1 : 1 - r.weights * (1 - latency));
+  const Seconds first = cold.plan.persistent ? gemm::kColdTrips * m.gpu.memory.latency : Seconds{};
+  d.chain = cold.chain - r.weights * (1 - m.l2_mean_latency() / m.gpu.memory.latency) * first;
+  return d;
+}
+
 /// Fills an OpPrediction launch by launch.
 class Pricer {
  public:
-  Pricer(const Machine& machine, const Op& op, const Work& work, Warmth warmth, OpPrediction& out)
-      : m_(machine), op_(op), work_(work), warmth_(warmth), out_(out) {}
+  Pricer(const Machine& machine, const Op& op, const Work& work, Warmth warmth, const PredictOptions& options,
+         OpPrediction& out)
+      : m_(machine), op_(op), work_(work), warmth_(warmth), options_(options), out_(out) {}
 
   void operator()(const Gemm& s) {
     const GemmTask task = gemm_task(s, m_);
@@ -34,7 +53,7 @@ class Pricer {
   }
   void operator()(const AttentionDecode& s) {
     require_tensor_path(s.dtype);
-    attention(plan_decode(s, m_), "split-KV attention");
+    attention(plan_decode(s, m_, options_.attention_plan), "split-KV attention");
   }
   void operator()(const MlaDecode& s) {
     require_tensor_path(s.dtype);
@@ -58,6 +77,7 @@ class Pricer {
   }
 
   const FamilyScalars& family() const { return *family_; }
+  std::size_t band_class() const { return plumbline::band_class(op_, family_->name, alone_); }
 
  private:
   void require_tensor_path(DType type) const {
@@ -90,16 +110,26 @@ class Pricer {
 
   void gemm(const GemmTask& task, const FamilyScalars& family, const char* kernel) {
     family_ = &family;
-    const GemmChoice& choice = plan_gemm(task, m_, family);
+    std::optional<GemmChoice> as_cut;
+    if (options_.gemm_plan) as_cut = price_own_plan(task, *options_.gemm_plan, m_);
+    const GemmChoice& choice = as_cut ? *as_cut : plan_gemm(task, m_, family);
     out_.gemm_plan = choice.plan;
+    if (!task.own) return library_gemm(task, choice, family, kernel);
     launch_warm(kernel, choice.main, family, m_.l2_latency / m_.dram_latency);
+    if (choice.reduces) launch_warm("split-K reduce", choice.reduce, reduce_family(task, m_));
+  }
+
+  void library_gemm(const GemmTask& task, const GemmChoice& choice, const FamilyScalars& family, const char* kernel) {
+    const bool all = warmth_ == Warmth::everything && work_.bytes() <= m_.l2_held();
+    launch(kernel, with_resident(choice.main, task, m_, all ? Resident{1, 1, 1} : options_.resident), family);
     if (choice.reduces) launch_warm("split-K reduce", choice.reduce, reduce_family(task, m_));
   }
 
   void attention(const AttentionChoice& choice, const char* kernel) {
     family_ = choice.family;
+    alone_ = std::holds_alternative<AttentionPrefill>(op_) && !choice.family->own && !choice.prepares;
     out_.attention_plan = choice.plan;
-    if (choice.prepares) launch_warm("rotate and append", choice.prepare, m_.rowwise);
+    if (choice.prepares) launch_warm("rotate and append", choice.prepare, m_.prepare);
     launch_warm(kernel, choice.main, *choice.family);
     if (choice.combines) launch_warm("combine", choice.combine, *choice.combine_family);
   }
@@ -113,8 +143,10 @@ class Pricer {
   const Op& op_;
   const Work& work_;
   Warmth warmth_;
+  const PredictOptions& options_;
   OpPrediction& out_;
   const FamilyScalars* family_ = nullptr;  // of the main launch
+  bool alone_ = false;                     // prefill attention of a library without rotation and append
 };
 
 Bound bound_of(Resource r) {
@@ -153,21 +185,12 @@ void set_limiter(OpPrediction& out) {
   out.bound = bound_of(out.limiter);
 }
 
-std::size_t size_class(Seconds time) {
-  if (time < 10.0 * units::us) return 0;
-  return time < 100.0 * units::us ? 1 : 2;
-}
-
-/// The band of the op's class: residual quantiles when the class was measured, else those of a neighbour, widened.
-/// An inherited calibration gets two and a half times the width: predictions across generations err two to three times
-/// as much as calibrated ones (KernelSight-LM, 3.8 % against 12.1 %; modeling notes, section 1).
-void set_band(OpPrediction& out, const FamilyScalars& family) {
-  constexpr Band kUnmeasured{-0.5, 0.5, 0};  // a factor of 1.65 either way: no measurement of the class is on file
-  const Band& measured = family.bands[size_class(out.time)];
-  const Band& band = measured.rows > 0 ? measured : kUnmeasured;
-  const double widen = out.provenance == Provenance::inherited && band.rows > 0 ? 2.5 : 1.0;
-  out.low = out.time * std::exp(std::min(0.0, band.low) * widen);
-  out.high = out.time * std::exp(std::max(0.0, band.high) * widen);
+/// Residuals that are all on one side do not put the prediction outside its own band.
+void set_band(OpPrediction& out, const Machine& m) {
+  const Band& band = m.bands.find(out.band_kernels, out.band_class, out.time, out.bound);
+  out.band = &band;
+  out.low = out.time * std::exp(std::min(0.0, band.low));
+  out.high = out.time * std::exp(std::max(0.0, band.high));
   out.band_rows = band.rows;
 }
 
@@ -192,7 +215,7 @@ Seconds roofline(const Op& op, const Gpu& gpu) {
   return time;
 }
 
-void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out) {
+void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out, const PredictOptions& options) {
   const Work w = work(op);
   out.time = Seconds{};
   out.dram_read = out.dram_write = Bytes{};
@@ -205,32 +228,38 @@ void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out
   out.clock = m.clock;
   out.provenance = m.provenance;
   out.power.reset();
+  out.power_low.reset();
+  out.power_high.reset();
   out.energy.reset();
-  out.chip_energy = out.memory_energy = Joules{};
+  out.chip_energy = out.memory_energy = out.tensor_estimate = Joules{};
   out.band_rows = 0;
+  out.band = nullptr;
   if (m.kernels == KernelSet::ideal) return price_ideal(op, w, m, out);
-  Pricer pricer(m, op, w, warmth, out);
+  Pricer pricer(m, op, w, warmth, options, out);
   std::visit(pricer, op);
   out.family = pricer.family().name;
+  out.band_class = pricer.band_class();
+  // Borrowed scalars price the library's kernel on this card, so it is that kernel's band.
+  out.band_kernels = pricer.family().borrowed ? KernelSet::library : m.kernels;
   if (pricer.family().borrowed) out.provenance = Provenance::inherited;
   out.scalars = &pricer.family();
   if (m.power) {
     set_energies(out, m);
     reprice(out, m, 1);
   }
-  conclude(out);
+  conclude(out, m);
 }
 
-void conclude(OpPrediction& out) {
+void conclude(OpPrediction& out, const Machine& m) {
   set_limiter(out);
-  set_band(out, *out.scalars);
+  set_band(out, m);
 }
 
 void predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options) {
-  predict_op(op, machine, options.warm ? Warmth::everything : Warmth::cold, out);
+  predict_op(op, machine, options.warm ? Warmth::everything : Warmth::cold, out, options);
   if (!machine.power || machine.clock_mode == ClockMode::burst || machine.kernels == KernelSet::ideal) return;
   settle(out, machine);
-  conclude(out);
+  conclude(out, machine);
 }
 
 OpPrediction predict(const Op& op, const Machine& machine, const PredictOptions& options) {

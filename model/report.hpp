@@ -44,8 +44,10 @@ struct OpReport {
 };
 
 std::string step_table(const StepReport& report, const TextStyle& style);
-std::string step_json(const StepReport& report);  ///< schema plumbline.llm.v1
-std::string step_csv(const StepReport& report);   ///< a row an operator
+std::string step_json(const StepReport& report);   ///< schema plumbline.llm.v1
+std::string step_csv(const StepReport& report);    ///< a row an operator
+std::string step_trace(const StepReport& report);  ///< Chrome trace: operators, and power as a counter
+std::string step_html(const StepReport& report);   ///< a page of its own, with power over time
 
 std::string op_table(const OpReport& report, const TextStyle& style);
 std::string op_json(const OpReport& report);  ///< schema plumbline.op.v1

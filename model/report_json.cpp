@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "model/power_trace.hpp"
 #include "model/report.hpp"
 #include "model/report_words.hpp"
 #include "ops/op_text.hpp"
@@ -30,6 +31,17 @@ Json intensity(const OpPrediction& p) {
                                          : Json(nullptr);
 }
 
+void put_energy_band(Json& row, std::optional<Joules> energy, std::optional<Watts> power, std::optional<Watts> low,
+                     std::optional<Watts> high, Seconds time, Seconds time_low, Seconds time_high) {
+  std::optional<Joules> least, most;
+  if (energy && power && low && high) {
+    const EnergyBand band = energy_band(*energy, *power, *low, *high, time, time_low, time_high);
+    least = band.low, most = band.high;
+  }
+  row["energy_low_J"] = optional_figure(least, units::J, "energy_low_J");
+  row["energy_high_J"] = optional_figure(most, units::J, "energy_high_J");
+}
+
 /// What an operator's row in the llm report and the op report share: one execution.
 void put_figures(Json& row, const OpPrediction& p) {
   row["latency_s"] = finite(p.time.in(units::s), "latency_s");
@@ -42,7 +54,10 @@ void put_figures(Json& row, const OpPrediction& p) {
   row["dram_bytes"] = finite(p.dram_bytes().in(units::B), "dram_bytes");
   row["intensity"] = intensity(p);
   row["power_W"] = optional_figure(p.power, units::W, "power_W");
+  row["power_low_W"] = optional_figure(p.power_low, units::W, "power_low_W");
+  row["power_high_W"] = optional_figure(p.power_high, units::W, "power_high_W");
   row["energy_J"] = optional_figure(p.energy, units::J, "energy_J");
+  put_energy_band(row, p.energy, p.power, p.power_low, p.power_high, p.time, p.low, p.high);
   row["sm_clock_Hz"] = finite(p.clock.in(units::Hz), "sm_clock_Hz");
   row["provenance"] = name(p.provenance);
   row["band_rows"] = p.band_rows;  // measured rows behind the band
@@ -85,6 +100,26 @@ Json operator_rows(const StepReport& r) {
     rows.push_back(std::move(row));
   }
   return rows;
+}
+
+/// Power over the time of the step: a part's first repetition; repetition r is r x period_s later.
+Json power_over_time(const StepPrediction& step) {
+  if (!step.power) return nullptr;
+  Json parts = Json::array();
+  for (const PowerSegment& segment : power_trace(step)) {
+    Json slices = Json::array();
+    for (const PowerSlice& slice : segment.slices) {
+      slices.push_back({{"name", slice.gap ? "gap" : slice.node->node->name},
+                        {"t_s", finite(slice.start.in(units::s), "t_s")},
+                        {"duration_s", finite(slice.duration.in(units::s), "duration_s")},
+                        {"power_W", finite(slice.power.in(units::W), "power_W")}});
+    }
+    parts.push_back({{"segment", segment.segment->name},
+                     {"repeat", segment.repeat},
+                     {"period_s", finite(segment.period.in(units::s), "period_s")},
+                     {"ops", std::move(slices)}});
+  }
+  return parts;
 }
 
 void put_question(Json& out, const StepReport& r) {
@@ -143,7 +178,10 @@ std::string step_json(const StepReport& r) {
   out["latency_high_s"] = finite(s.high.in(units::s), "latency_high_s");
   out["tokens_per_s"] = finite(s.tokens_per_s, "tokens_per_s");
   out["energy_J"] = optional_figure(s.energy, units::J, "energy_J");
+  put_energy_band(out, s.energy, s.power, s.power_low, s.power_high, s.latency, s.low, s.high);
   out["power_W"] = optional_figure(s.power, units::W, "power_W");
+  out["power_low_W"] = optional_figure(s.power_low, units::W, "power_low_W");
+  out["power_high_W"] = optional_figure(s.power_high, units::W, "power_high_W");
   out["sm_clock_Hz"] = finite(s.clock.in(units::Hz), "sm_clock_Hz");
   const bool per_token = s.energy && s.graph.tokens > 0;
   const double token_J = per_token ? s.energy->in(units::J) / s.graph.tokens : 0;
@@ -157,6 +195,7 @@ std::string step_json(const StepReport& r) {
   out["mfu"] = finite(s.mfu, "mfu");
   out["mbu"] = finite(s.mbu, "mbu");
   out["ops"] = operator_rows(r);
+  out["power_trace"] = power_over_time(s);
   out["assumptions"] = all_assumptions(r.machine, r.llm.assumptions, r.remarks);
   return out.dump(2) + "\n";
 }

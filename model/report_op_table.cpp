@@ -23,7 +23,10 @@ std::string summary(const OpReport& r, const TextStyle& style) {
   if (p.dram_bytes() > 0.0 * units::B) work += ", " + format(p.intensity());
   out += labelled("work", work);
   out += labelled("rate", format(p.flops / p.time) + ", DRAM " + format(p.dram_bytes() / p.time));
-  if (p.power && p.energy) out += labelled("power", format(*p.power) + ", " + format(*p.energy) + " an execution");
+  if (p.power && p.energy) {
+    out += labelled("power", format(*p.power) + "  (5-95 % band " + format(*p.power_low) + " to " +
+                                 format(*p.power_high) + "), " + format(*p.energy) + " an execution");
+  }
   return out + "\n";
 }
 

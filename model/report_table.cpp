@@ -82,7 +82,8 @@ std::string summary(const StepReport& r, const TextStyle& style) {
   out += labelled("time goes to", spent);
   out += labelled("utilisation", "MFU " + percent(s.mfu) + ", MBU " + percent(s.mbu) + "; work " + format(s.flops) +
                                      ", DRAM traffic " + format(s.dram_bytes));
-  const std::string watts = s.power ? format(*s.power) + " mean, " : "";
+  const std::string watts =
+      s.power ? format(*s.power) + " mean (band " + format(*s.power_low) + " to " + format(*s.power_high) + "), " : "";
   if (s.energy && s.graph.tokens > 0) {
     const Joules token = *s.energy / s.graph.tokens;
     out += labelled("power", watts + format(*s.energy) + " a step, " + format(token) + " a token (" +

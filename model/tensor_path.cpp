@@ -25,14 +25,12 @@ TensorPath tensor_path(const Gpu& gpu) {
   path.most_stages = 4;  // cp.async rings of the libraries are 3-5 deep; TMA rings go deeper
   if (gpu.compute_capability == "9.0") {
     path.kind = TensorPath::Kind::wgmma;
-    path.most_stages = 8;
+    path.most_stages = 16;
     path.multicast = true;
-    path.stream_k = true;
   } else if (gpu.compute_capability == "10.0" || gpu.compute_capability == "10.3") {
     path.kind = TensorPath::Kind::tcgen05;
-    path.most_stages = 8;
+    path.most_stages = 16;
     path.multicast = true;
-    path.stream_k = true;
   }
   return path;
 }

@@ -9,10 +9,9 @@ namespace plumbline {
 struct TensorPath {
   enum class Kind { mma_sync, wgmma, tcgen05 };
   Kind kind = Kind::mma_sync;
-  bool multicast = false;  ///< one L2 read can serve the CTAs of a cluster (TMA)
-  bool stream_k = false;   ///< the generation's libraries deal K steps out evenly when tiles do not fill the SMs
-  double most_ctas = 2;    ///< co-resident CTAs that GEMM kernels of this generation are built for
-  double most_stages = 8;  ///< deepest ring in use
+  bool multicast = false;   ///< one L2 read can serve the CTAs of a cluster (TMA)
+  double most_ctas = 2;     ///< co-resident CTAs that GEMM kernels of this generation are built for
+  double most_stages = 16;  ///< deepest ring in use
 
   std::int64_t threads(double tile_m) const;
 

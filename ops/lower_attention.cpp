@@ -120,8 +120,8 @@ void attention_core(Step& s, const Core& c) {
     // A chunk is a shorter context; a sliding window is the kernel's own business.
     const bool slides = c.window > 0 && !c.chunked && c.window < c.kv_len;
     s.add("attention",
-          AttentionDecode{s.batch, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim, c.chunked ? decode_keys(c) : c.kv_len, 0,
-                          slides ? c.window : 0, s.types.base, c.kv});
+          AttentionDecode{s.batch, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim, c.chunked ? decode_keys(c) : c.kv_len,
+                          s.workload.page, slides ? c.window : 0, s.types.base, c.kv});
   } else if (c.chunked && c.window > 0 && c.window < c.q_len) {
     chunked_prefill(s, c);
   } else {

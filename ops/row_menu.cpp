@@ -8,6 +8,7 @@ Choice choose(std::span<const Holding> menu, std::int64_t cols, int least) {
   const std::int64_t spare = whole_rows(cols) ? 0 : kRowVector;  // a row of any alignment touches a vector more
   for (std::size_t i = 0; i < menu.size(); ++i) {
     const Holding& h = menu[i];
+    if (h.walks) continue;
     const std::int64_t holds = kRowVector * h.threads * h.vecs;
     const int entry = static_cast<int>(i);
     if (!h.clustered && least == 1 && cols + spare <= holds) return {entry, 1, h.threads == kRowWarp ? kRowsPerCta : 1};
@@ -31,7 +32,12 @@ RowWay row_way(const Rowwise& s) {
   const Choice few = choose(entries(RowMenu::few), s.cols);
   if (few.entry >= 0 && s.rows * few.cluster <= (few.cluster > 1 ? kSms : kFewCtas)) return {RowMenu::few, few};
   const RowMenu menu = row_menu_of(s.kind);
-  return {menu, choose(entries(menu), s.cols)};
+  const Choice held = choose(entries(menu), s.cols);
+  const int last = static_cast<int>(entries(menu).size()) - 1;
+  const bool wide = held.entry < 0 || held.cluster > 1;
+  // with a row for every SM, the bytes in flight are enough and nobody has to wait for a cluster
+  if (entries(menu).back().walks && wide && s.rows >= kSms) return {menu, {last, 1, 1}};
+  return {menu, held};
 }
 
 Choice choose_topk(std::int64_t rows, std::int64_t cols, std::int64_t k) {
@@ -51,7 +57,8 @@ ChainHolding chain_holding(std::int64_t cols) {
   return found == std::end(kChainMenu) ? ChainHolding{} : *found;
 }
 
-std::int64_t chain_rows_each(std::int64_t rows, int lanes) {
+std::int64_t chain_rows_each(bool forward, std::int64_t rows, int lanes) {
+  if (!forward && lanes != 256 && lanes != 512) return 1;  // kChainPrefetches
   constexpr std::int64_t kSms = 132, kThreadsAnSm = 1024, kTurns = 4, kMost = 8;
   const std::int64_t slots = kSms * kThreadsAnSm / lanes;
   return std::clamp<std::int64_t>(rows / (slots * kTurns), 1, kMost);

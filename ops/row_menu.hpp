@@ -20,10 +20,11 @@ inline constexpr int kRowWarp = 32;
 inline constexpr int kMostRowCtas = 8;  ///< of a cluster: the most that every GPU with clusters takes
 inline constexpr int kRowsPerCta = 8;   ///< of the warp-per-row variant
 
-/// One compiled way: `vecs` vectors of 8 elements in each of `threads` threads, of one CTA or of each of a cluster.
+/// One compiled way: `vecs` vectors of 8 elements in each of `threads` threads, of one CTA or of each of a cluster; or
+/// (`walks`) of a CTA that goes through its row so much at a time, which only a reduction can.
 struct Holding {
   int threads = 0, vecs = 0;
-  bool clustered = false;
+  bool clustered = false, walks = false;
 };
 
 /// A holding (-1: none is wide enough), the CTAs a row, and the rows a CTA.
@@ -52,9 +53,18 @@ inline constexpr Holding kRowsHeavy[] = {{32, 1},  {32, 2},  {64, 2},  {128, 2},
 inline constexpr Holding kRowsSoftmax[] = {{32, 1},        {32, 2},        {64, 2},        {128, 2}, {128, 4},
                                            {192, 4},       {224, 4},       {256, 4},       {512, 4}, {1024, 4},
                                            {512, 4, true}, {512, 8, true}, {1024, 8, true}};
-/// Nothing to write: more in flight, fewer threads to agree.
-inline constexpr Holding kRowsReductions[] = {{32, 1},  {32, 2},  {32, 4},  {128, 2},  {128, 4},
-                                              {192, 4}, {256, 4}, {512, 4}, {1024, 4}, {1024, 8, true}};
+/// Nothing to write: more in flight, fewer threads to agree. The last entry walks.
+inline constexpr Holding kRowsReductions[] = {{32, 1},
+                                              {32, 2},
+                                              {32, 4},
+                                              {128, 2},
+                                              {128, 4},
+                                              {192, 4},
+                                              {256, 4},
+                                              {512, 4},
+                                              {1024, 4},
+                                              {1024, 8, true},
+                                              {512, 4, false, true}};
 /// Few rows, whose latency counts: a vector or two a thread, and parameters loaded before the reduction.
 inline constexpr Holding kRowsFew[] = {{32, 1},  {64, 1},  {128, 1},  {256, 1},
                                        {256, 2}, {512, 2}, {1024, 2}, {1024, 2, true}};
@@ -80,6 +90,8 @@ constexpr RowMenu row_menu_of(RowwiseKind kind) {
 
 /// CTAs that must fit an SM together: the register limit that a kernel is compiled for.
 constexpr int together(const Holding& h) {
+  constexpr int kWalking = 3;
+  if (h.walks) return kWalking;
   const int threads = h.threads == kRowWarp ? kRowWarp * kRowsPerCta : h.threads;
   const int want = h.vecs <= 2 ? (threads <= 128 ? 2048 : 1536) : 1024;
   return std::max(1, want / threads);
@@ -119,8 +131,13 @@ constexpr int chain_threads(int lanes) { return lanes > kRowWarp ? lanes : kChai
 
 /// The first entry wide enough, or lanes = 0 when the row must be walked.
 ChainHolding chain_holding(std::int64_t cols);
-/// Rows that a group of lanes takes one after the other: as many as leave each SM of an H200 some CTAs to even out.
-std::int64_t chain_rows_each(std::int64_t rows, int lanes);
+/// Whether a group of lanes takes several rows, the next one on its way while it works on one. Two rows of two inputs
+/// (backward) take so many registers that short rows, of which an SM holds many, are faster without.
+template <bool kForward, int kLanes>
+inline constexpr bool kChainPrefetches = kForward || kLanes == 256 || kLanes == 512;
+/// Rows that a group of lanes takes one after the other: one without prefetch, else as many as leave each SM of an H200
+/// some CTAs to even out.
+std::int64_t chain_rows_each(bool forward, std::int64_t rows, int lanes);
 std::int64_t chain_ctas(std::int64_t rows, int lanes, std::int64_t each);
 
 }  // namespace plumbline

@@ -23,6 +23,7 @@ struct Workload {
   /// Tokens a sequence (prefill, train); in decode what the encoder of an encoder-decoder read.
   std::int64_t prompt = 1024;
   std::int64_t context = 1024;  ///< tokens already cached (decode)
+  std::int64_t page = 0;        ///< tokens a page of the KV cache that decode reads (0: contiguous)
   /// Unset: what the model file says (bf16 when it is not quantized).
   bool precision_given = false;
   Precision precision;

@@ -66,7 +66,7 @@ std::string path_of(const AccuracySet& set) { return (std::filesystem::path(data
 std::vector<Comparison> compare_rows(const AccuracySet& set) {
   Measurements measured;
   const std::string path = path_of(set);
-  read_measurements(read_text_file(path), path, set.where, measured);
+  read_measurement_file(path, set.where, measured);
   if (!measured.bad.empty()) lost(set, "expected rows that can be read; first: " + measured.bad.front());
   long others = 0;
   measured.rows = rows_of_gpu(std::move(measured.rows), set.gpu, others);

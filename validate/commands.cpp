@@ -10,10 +10,12 @@
 #include <utility>
 
 #include "arch/files.hpp"
+#include "ops/op_text.hpp"
 #include "validate/accuracy.hpp"
 #include "validate/compare.hpp"
 #include "validate/pricing.hpp"
 #include "validate/printed.hpp"
+#include "validate/recorded.hpp"
 #include "validate/report.hpp"
 #include "validate/report_cases.hpp"
 
@@ -23,10 +25,42 @@ namespace {
 
 constexpr std::size_t kMessagesShown = 20, kMessagesOfAReason = 3;
 
+/// The cases of a recording that may be fitted, as rows. Filters are those of cases; which stack they mean is said for
+/// files that hold several.
+void add_recording(const std::string& file, const ValidateRequest& request, Measurements& into) {
+  const Recording recording = read_recording(file);
+  std::vector<RowFilter> where = request.where;
+  std::erase_if(where, [](const RowFilter& filter) { return filter.column == "stack"; });
+  for (const CaseMeasurement& c : recording.cases) {
+    if (!c.fault.empty() || c.kernels != request.kernels || c.what.study == "heldout") continue;
+    if (!keeps_case(where, c.what, c.kernel)) {
+      ++into.filtered;
+      continue;
+    }
+    Measurement row;
+    row.op = c.what.op;
+    row.shape = c.what.shape;
+    row.time = c.time;
+    row.clock = c.what.clock;
+    row.warm = c.what.cache == CacheState::warm;
+    row.data = c.what.data;
+    row.gpu = recording.session.gpu;
+    row.stack = "validate";
+    row.kernel = c.kernel;
+    row.place = file + ": " + c.what.place;
+    into.rows.push_back(std::move(row));
+  }
+}
+
+/// CSV files, and for a fit recordings.
 Measurements read_all(const ValidateRequest& request) {
   Measurements measured;
   for (const std::string& file : request.files) {
-    read_measurements(read_text_file(file), file, request.where, measured);
+    if (file.ends_with(".json")) {
+      add_recording(file, request, measured);
+      continue;
+    }
+    read_measurement_file(file, request.where, measured);
   }
   return measured;
 }

@@ -15,6 +15,7 @@
 #include "validate/measurement.hpp"
 #include "validate/measurer.hpp"
 #include "validate/probe_run.hpp"
+#include "validate/step.hpp"
 
 namespace plumbline {
 
@@ -36,6 +37,8 @@ struct ValidateRequest {
   bool alone = false;                                     ///< card: no library kernels beside our own
   std::string probes_file;                                ///< --calibrate: where to write what the probes found
   std::string repeat_file;                                ///< --replay: another recording of the same cases
+  std::vector<StepCase> steps;                            ///< card: whole steps instead of operators
+  bool check_steps = false;                               ///< card: hold them against references instead of timing them
   double least_cap_percent = 0, most_cap_percent = 1000;  ///< power table: of the board's limit
   // fitting only
   std::string family;
@@ -61,6 +64,13 @@ ExitCode run_live(const ValidateRequest& request, const MakeMeasurer& make, std:
 /// class moved by more than `fail_over_percent` in the median.
 ExitCode run_replay(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
 
+/// Makes the measurer of whole steps of the card at hand; throws DeviceError when there is none.
+using MakeStepMeasurer = std::function<std::unique_ptr<StepMeasurer>()>;
+/// Measures the steps asked for, or of the lists in `studies`, writes the recording to `out_file`, compares, reports.
+ExitCode run_steps(const ValidateRequest& request, const MakeStepMeasurer& make, std::ostream& out,
+                   std::ostream& messages);
+/// The same comparison from a recording of steps.
+ExitCode run_step_replay(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
 /// Probes the card (`quick`: without energies), or takes the recorded probes in `files`, and writes a calibration to
 /// `out_file` or `out`.
 ExitCode run_calibrate(const ValidateRequest& request, const RunProbes& probe, std::ostream& out,
@@ -89,6 +99,11 @@ ExitCode run_fit(const ValidateRequest& request, std::ostream& out, std::ostream
 ExitCode run_fit_power(const ValidateRequest& request, std::ostream& out);
 /// Time, power and clock of steady rows against the engine, by class of work.
 ExitCode run_power_table(const ValidateRequest& request, std::ostream& out);
+
+/// Finds error bands on the training rows of data/studies/bands.json and writes them into a calibration.
+ExitCode run_fit_bands(const ValidateRequest& request, std::ostream& out);
+/// How many held-out rows lie in their bands, by class.
+ExitCode run_coverage(const ValidateRequest& request, std::ostream& out);
 
 /// The README's accuracy table from the committed measurements: the list of `files`, or data/studies/accuracy.json.
 /// answered_no, with a line each, when a median error is above what the list allows.

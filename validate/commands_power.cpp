@@ -4,6 +4,7 @@
 #include "arch/files.hpp"
 #include "validate/commands.hpp"
 #include "validate/fit_power.hpp"
+#include "validate/power_counts.hpp"
 #include "validate/pricing.hpp"
 
 namespace plumbline {
@@ -35,7 +36,8 @@ ExitCode run_fit_power(const ValidateRequest& request, std::ostream& out) {
   std::vector<PowerRow> rows = rows_asked(request, gpu);
   std::erase_if(rows, [](const PowerRow& row) { return row.study == "heldout"; });  // recordings may hold both lists
   const std::string source = request.source.empty() ? "fitted by validate --fit-power" : request.source;
-  const PowerFit fit = fit_power(gpu, calibration_for(gpu, request.calibration_file), rows, source);
+  PowerFit fit = fit_power(gpu, calibration_for(gpu, request.calibration_file), rows, source);
+  add_power_bands(gpu, rows, source, fit.calibration);
   out << fit_report(fit);
   if (!request.out_file.empty()) write_text_file(request.out_file, to_json(fit.calibration));
   return ExitCode::done;
@@ -46,7 +48,12 @@ ExitCode run_power_table(const ValidateRequest& request, std::ostream& out) {
   PowerTableOptions options;
   options.least_power = request.least_cap_percent / 100;
   options.most_power = request.most_cap_percent / 100;
-  out << power_table(gpu, calibration_for(gpu, request.calibration_file), rows_asked(request, gpu), options);
+  const Calibration calibration = calibration_for(gpu, request.calibration_file);
+  const std::vector<PowerRow> rows = rows_asked(request, gpu);
+  if (!request.rows_file.empty()) {
+    write_text_file(request.rows_file, power_rows_csv(gpu, calibration, rows, options));
+  }
+  out << power_table(gpu, calibration, rows, options);
   return ExitCode::done;
 }
 

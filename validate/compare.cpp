@@ -51,16 +51,6 @@ std::string_view name(SizeClass size) {
   return "all";
 }
 
-std::string_view band_key(SizeClass size) {
-  switch (size) {
-    case SizeClass::small: return "10us";
-    case SizeClass::middle: return "100us";
-    case SizeClass::large: return "large";
-    case SizeClass::all: break;
-  }
-  return "all";
-}
-
 double Comparison::log_ratio() const { return std::log(predicted / measured); }
 
 ClassSummary summarize_class(const std::vector<const Comparison*>& rows) {

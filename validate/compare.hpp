@@ -16,8 +16,6 @@ enum class SizeClass { small, middle, large, all };
 SizeClass size_class(Seconds measured);
 /// "<10us", "10-100us", ">=100us", "all".
 std::string_view name(SizeClass size);
-/// The same class in the keys of calibration bands: "10us", "100us", "large".
-std::string_view band_key(SizeClass size);
 
 /// One measured row and what was predicted for it. With an `error` the row was not modelled and has no prediction.
 struct Comparison {

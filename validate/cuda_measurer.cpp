@@ -6,10 +6,9 @@
 #include "kernels/cuda_check.hpp"
 #include "kernels/runner.hpp"
 #include "ops/op_text.hpp"
-#include "validate/cuda_card.hpp"
+#include "validate/cuda_session.hpp"
 #include "validate/cuda_timing.hpp"
 #include "validate/cupti_activity.hpp"
-#include "validate/known_gpu.hpp"
 #include "validate/nvml_board.hpp"
 
 // Header-only, but a package of its own.
@@ -33,22 +32,6 @@ class NvtxRange {
   NvtxRange(const NvtxRange&) = delete;
   NvtxRange& operator=(const NvtxRange&) = delete;
 };
-
-MeasuringSession describe(const Board& board, const KernelTracer& tracer) {
-  const Session card = card_session(board);
-  MeasuringSession s;
-  s.card = card.gpu;
-  s.sms = card.sms;
-  s.l2_B = card.l2_bytes;
-  s.memory_B = card.memory_bytes;
-  s.gpu = descriptor_of({card.gpu, card.compute_capability, card.sms, card.memory_bytes * units::B});
-  s.driver = card.driver;
-  s.toolkit = card.runtime;
-  s.profiler = tracer.version();
-  s.date = card.date;
-  s.power_limit_W = card.power_limit_W;
-  return s;
-}
 
 class CudaMeasurer final : public Measurer {
  public:
@@ -89,7 +72,7 @@ class CudaMeasurer final : public Measurer {
  private:
   KernelTracer tracer_;  // first: CUPTI wants to see the context made
   Board board_{select_card()};
-  MeasuringSession session_ = describe(board_, tracer_);
+  MeasuringSession session_ = describe_session(board_, tracer_.version());
   Arena arena_;
   CudaTiming timing_{tracer_, board_, session_.l2_B* units::B};
 };

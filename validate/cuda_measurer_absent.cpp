@@ -1,7 +1,8 @@
-// What stands in for the measurer in a build without CUDA.
+// What stands in for the measurers in a build without CUDA.
 #include "arch/error.hpp"
 #include "validate/cuda_measurer.hpp"
 #include "validate/cuda_prober.hpp"
+#include "validate/cuda_step.hpp"
 
 namespace plumbline {
 namespace {
@@ -11,6 +12,7 @@ constexpr const char* kWithout =
 
 }  // namespace
 
+std::unique_ptr<StepMeasurer> make_cuda_step_measurer() { throw DeviceError(kWithout); }
 std::unique_ptr<Measurer> make_cuda_measurer() { throw DeviceError(kWithout); }
 
 ProbeRun run_cuda_probes(bool, const ProbeProgress&) { throw DeviceError(kWithout); }

@@ -21,8 +21,6 @@ namespace plumbline {
 namespace {
 
 constexpr std::string_view kMachine = "machine";
-/// Fewer residuals than this say nothing about a 5 % tail: no band is written (20 rows have one row outside).
-constexpr long kRowsForBand = 20;
 
 std::string family_key(const CalibrationFitOptions& options) {
   return std::string(key_of(options.kernels)) + "." + options.family;
@@ -113,7 +111,7 @@ class EnginePredictor {
     for (const FitParameter& p : parameters) {
       free_.push_back(&scalar_of(calibration_, options, p.name).value);
     }
-    for (const Measurement& row : rows) clocks_.push_back(clock_of(row, options.clock));
+    for (const Measurement& row : rows) kinds_.push_back({clock_of(row, options.clock), attention_of(row)});
   }
   EnginePredictor(const EnginePredictor&) = delete;
   EnginePredictor& operator=(const EnginePredictor&) = delete;
@@ -121,26 +119,29 @@ class EnginePredictor {
   void operator()(const std::vector<double>& values, const std::vector<std::size_t>& which,
                   std::vector<double>& predicted_s) {
     for (std::size_t j = 0; j < free_.size(); ++j) *free_[j] = values[j];
-    std::map<ClockMode, std::shared_ptr<const Machine>> machines;
-    for (ClockMode clock : {ClockMode::burst, ClockMode::steady}) {
-      if (std::find(clocks_.begin(), clocks_.end(), clock) == clocks_.end()) continue;
+    std::map<Kind, std::shared_ptr<const Machine>> machines;
+    for (const Kind& kind : kinds_) {
+      auto& machine = machines[kind];
+      if (machine) continue;
       MachineOptions machine_options;
       machine_options.kernels = options_.kernels;
-      machine_options.clock = clock;
-      machines[clock] = make_machine(gpu_, calibration_, machine_options);
+      machine_options.clock = kind.first;
+      machine_options.attention = kind.second;
+      machine = make_machine(gpu_, calibration_, machine_options);
     }
     in_parts(which.size(), options_.threads, [&](std::size_t first, std::size_t last) {
       const auto scratch = std::make_unique<OpPrediction>();
       for (std::size_t i = first; i < last; ++i) {
-        predicted_s[i] = seconds(rows_[which[i]].op, *machines.at(clocks_[which[i]]), *scratch);
+        predicted_s[i] = seconds(rows_[which[i]], *machines.at(kinds_[which[i]]), *scratch);
       }
     });
   }
 
  private:
-  static double seconds(const Op& op, const Machine& machine, OpPrediction& scratch) {
+  static double seconds(const Measurement& row, const Machine& machine, OpPrediction& scratch) {
     try {
-      predict(op, machine, scratch);
+      if (row.protocol.known) return predict_as_timed(row.op, row.protocol, machine, scratch).in(units::s);
+      predict(row.op, machine, scratch, {.warm = row.warm});
       return scratch.time.in(units::s);
     } catch (const Error&) {
       return std::numeric_limits<double>::quiet_NaN();
@@ -152,7 +153,8 @@ class EnginePredictor {
   const std::vector<Measurement>& rows_;
   const CalibrationFitOptions& options_;
   std::vector<double*> free_;
-  std::vector<ClockMode> clocks_;
+  using Kind = std::pair<ClockMode, AttentionStack>;
+  std::vector<Kind> kinds_;  ///< of the rows
 };
 
 /// Values of all rows under `values`, as ln(predicted / measured).
@@ -172,7 +174,6 @@ double median_size(std::vector<double> values) {
 /// Which rows take part: all that the engine models have a residual, the long enough ones are trained on.
 struct Selection {
   std::vector<std::size_t> modelled, trained;
-  std::vector<bool> is_trained;
 };
 
 /// `ratios`: ln(predicted / measured) of the modelled rows under `values`.
@@ -182,13 +183,11 @@ Selection select(const FitProblem& problem, const std::vector<double>& values, c
   std::iota(every.begin(), every.end(), std::size_t{0});
   const std::vector<double> tried = log_ratios(problem, every, values);
   Selection out;
-  out.is_trained.assign(rows.size(), false);
   for (std::size_t i : every) {
     if (!std::isfinite(tried[i])) continue;
     out.modelled.push_back(i);
     ratios.push_back(tried[i]);
     if (rows[i].time < options.at_least) continue;
-    out.is_trained[i] = true;
     out.trained.push_back(i);
   }
   return out;
@@ -215,19 +214,17 @@ std::vector<double> weights_of(const std::vector<Measurement>& rows, const Selec
 
 struct Residuals {
   std::vector<double> before, after;  ///< ln(predicted / measured)
-  std::vector<double> unseen;         ///< ln(measured / predicted), cross-validated
 };
 
 std::vector<FittedClass> classes_of(const std::vector<Measurement>& measured, const std::vector<std::size_t>& rows,
                                     const Residuals& residuals) {
   std::vector<FittedClass> classes;
   for (SizeClass size : {SizeClass::small, SizeClass::middle, SizeClass::large, SizeClass::all}) {
-    std::vector<double> before, after, unseen;
+    std::vector<double> before, after;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (size != SizeClass::all && size_class(measured[rows[i]].time) != size) continue;
       before.push_back(residuals.before[i]);
       after.push_back(residuals.after[i]);
-      unseen.push_back(residuals.unseen[i]);
     }
     if (before.empty()) continue;
     FittedClass out;
@@ -236,14 +233,12 @@ std::vector<FittedClass> classes_of(const std::vector<Measurement>& measured, co
     out.median_before = median_size(std::move(before));
     out.bias_after = median(after);
     out.median_after = median_size(std::move(after));
-    out.cross_validated_median = median_size(unseen);
-    out.band = Band{quantile(unseen, 0.05), quantile(unseen, 0.95), out.rows};
     classes.push_back(out);
   }
   return classes;
 }
 
-/// The start with the fitted scalars and bands. What a card inherited is kept, and each number says from whom.
+/// The start with the fitted scalars. What a card inherited is kept, and each number says from whom.
 Calibration filled_in(const Gpu& gpu, const Calibration& start, const CalibrationFitOptions& options,
                       const CalibrationFit& fit) {
   Calibration out = start;
@@ -262,12 +257,6 @@ Calibration filled_in(const Gpu& gpu, const Calibration& start, const Calibratio
     std::string said = source;
     if (fit.scalars[j].at_bound) said += ", at its bound: not determined by these rows";
     scalar_of(out, options, fit.scalars[j].name) = Scalar{fit.result.values[j], said};
-  }
-  for (const FittedClass& c : fit.classes) {
-    if (c.size == SizeClass::all) continue;
-    const std::string key = family_key(options) + "." + std::string(band_key(c.size));
-    out.bands.erase(key);  // a band of earlier scalars says nothing about these
-    if (c.rows >= kRowsForBand) out.bands[key] = c.band;
   }
   return out;
 }
@@ -345,11 +334,7 @@ CalibrationFit fit_calibration(const Gpu& gpu, const Calibration& start, const s
     const bool at_bound = std::find(bound.begin(), bound.end(), j) != bound.end();
     out.scalars.push_back({problem.parameters[j].name, first[j], out.result.values[j], at_bound});
   }
-  std::vector<std::string> texts;
-  for (const Measurement& row : rows) texts.push_back(std::string(op_name(row.op)) + " " + row.shape);
   residuals.after = log_ratios(problem, chosen.modelled, out.result.values);
-  residuals.unseen = cross_validated_residuals(problem, chosen.modelled, chosen.is_trained,
-                                               deal_folds(texts, options.folds), options.folds, out.result.values);
   out.classes = classes_of(rows, chosen.modelled, residuals);
   out.calibration = filled_in(gpu, start, options, out);
   return out;

@@ -1,5 +1,5 @@
-// Scalars of a calibration fitted to measured rows through the engine, and the error bands that go with them.
-// (Design sections 4 and 7: a few scalars a kernel family, never a shape; bands from cross-validated residuals.)
+// Scalars of a calibration fitted to measured rows through the engine. (Design section 4: a few scalars a kernel
+// family, never a shape.) Error bands are found afterwards, on all classes at once: fit_bands.hpp.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +28,10 @@ struct CalibrationFitOptions {
   std::string family;              ///< "gemm"
   std::vector<FreeScalar> free;    ///< empty: every scalar that the family has
   std::optional<ClockMode> clock;  ///< empty: each row's own
-  Seconds at_least;                ///< shorter rows are not trained on (they still get a band)
+  Seconds at_least;                ///< shorter rows are not trained on
   bool balance = true;             ///< each size class counts equally
-  int folds = 5;
-  std::string source;  ///< what the rows are, for the provenance text
-  std::string date;    ///< of the fit, likewise
+  std::string source;              ///< what the rows are, for the provenance text
+  std::string date;                ///< of the fit, likewise
   std::size_t threads = 2;
 };
 
@@ -46,12 +45,10 @@ struct FittedClass {
   SizeClass size = SizeClass::all;
   long rows = 0;
   double median_before = 0, median_after = 0, bias_after = 0;  ///< of ln(predicted / measured)
-  double cross_validated_median = 0;
-  Band band;
 };
 
 struct CalibrationFit {
-  Calibration calibration;  ///< `start` with the fitted scalars and bands in it
+  Calibration calibration;  ///< `start` with the fitted scalars in it
   std::vector<FittedScalar> scalars;
   std::vector<FittedClass> classes;
   FitResult result;

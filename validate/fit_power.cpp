@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
-#include <memory>
 
 #include "arch/error.hpp"
-#include "model/machine.hpp"
+#include "validate/power_counts.hpp"
 #include "validate/power_search.hpp"
 #include "validate/statistics.hpp"
 
@@ -41,67 +39,6 @@ struct Shape {
   std::array<double, kDataPatternCount> tensor{1, 0.5, 0.85, 1}, move{1, 0.8, 0.9, 1};
 };
 
-struct Counted {
-  Activity work;  ///< of one execution
-  DType math = DType::bf16;
-  Seconds time;
-  double share = 1;  ///< of the boost clock, as set
-  DataPattern data = DataPattern::normal;
-  double watts = 0;
-  std::optional<double> kept;  ///< SM clock / clock set
-  const PowerRow* row = nullptr;
-};
-
-/// Machines whose clock is the boost clock, for plans and demands.
-class Planner {
- public:
-  Planner(const Gpu& gpu, const Calibration& calibration) : gpu_(gpu), calibration_(calibration) {
-    calibration_.power.clear();
-  }
-  const OpPrediction& operator()(const PowerRow& row) {
-    auto& machine = machines_[row.kernels];
-    if (!machine) machine = make_machine(gpu_, calibration_, MachineOptions{row.kernels, ClockMode::burst, {}, {}});
-    predict(row.op, *machine, *scratch_, {.warm = row.warm});
-    return *scratch_;
-  }
-
- private:
-  Gpu gpu_;
-  Calibration calibration_;
-  std::map<KernelSet, std::shared_ptr<const Machine>> machines_;
-  std::unique_ptr<OpPrediction> scratch_ = std::make_unique<OpPrediction>();
-};
-
-/// The launches' work together; nothing for an op that has none.
-std::optional<Counted> count(const PowerRow& row, Planner& planner, const Gpu& gpu) {
-  const OpPrediction& p = planner(row);
-  Counted c;
-  double tensor_clk = 0;
-  for (int i = 0; i < p.launch_count; ++i) {
-    const Demand& d = p.launches[static_cast<std::size_t>(i)].demand;
-    const Activity a = activity(d, d.tensor_clk > 0 ? p.tensor : Flops{}, p.math, gpu);
-    c.work.tensor += a.tensor;
-    c.work.padded += a.padded;
-    c.work.fp32 += a.fp32;
-    c.work.sfu += a.sfu;
-    c.work.instructions += a.instructions;
-    c.work.smem += a.smem;
-    c.work.l2 += a.l2;
-    c.work.dram_read += a.dram_read;
-    c.work.dram_write += a.dram_write;
-    tensor_clk += static_cast<double>(d.plan.ctas) * d.plan.steps * d.tensor_clk;
-  }
-  c.math = p.math;
-  c.time = row.time;
-  c.data = row.data;
-  c.row = &row;
-  if (row.power) c.watts = row.power->in(units::W);
-  const std::optional<Hertz> set = row.clock == ClockMode::burst ? gpu.boost_clock : row.board_clock;
-  if (set) c.share = std::min(1.0, *set / gpu.boost_clock);
-  if (set && row.sm_clock && tensor_clk > 0) c.kept = std::min(1.0, *row.sm_clock / *set);
-  return c;
-}
-
 PowerScalars with_shape(const Shape& s) {
   PowerScalars p;
   p.knee = s.knee;
@@ -112,7 +49,7 @@ PowerScalars with_shape(const Shape& s) {
 }
 
 /// The columns of one row under a shape, in watts a unit.
-Eigen::RowVectorXd columns_of(const Counted& c, const Shape& s) {
+Eigen::RowVectorXd columns_of(const PowerCounts& c, const Shape& s) {
   const PowerScalars p = with_shape(s);
   const double v = voltage_squared(p, c.share), per_s = v / c.time.in(units::s)*kPico;
   const auto pattern = static_cast<std::size_t>(c.data);
@@ -122,10 +59,10 @@ Eigen::RowVectorXd columns_of(const Counted& c, const Shape& s) {
   Eigen::RowVectorXd x = Eigen::RowVectorXd::Zero(kColumns);
   x[kConstant] = 1;
   x[kClocked] = c.share * v;
-  x[c.math == DType::fp8 ? kFp8 : kBf16] = tensor * per_s;
-  x[kFp32] = c.work.fp32.in(units::FLOP)*per_s;
+  x[c.math == DType::fp8 ? kFp8 : kBf16] = tensor * per_s * (c.math == DType::tf32 ? 2 : 1);  // as power.cpp has it
+  x[kFp32] = c.work.fp32.in(units::FLOP)*s.tensor[pattern] * per_s;
   x[kSfu] = c.work.sfu * per_s;
-  x[kInstruction] = c.work.instructions * per_s;
+  x[kInstruction] = c.work.instructions * move * per_s;
   x[kSmem] = c.work.smem.in(units::B)*move * per_s;
   x[kL2] = c.work.l2.in(units::B)*move * per_s;
   const double supplies = s.memory_supply / v + 1 - s.memory_supply;  // the memory's own does not follow the clock
@@ -148,13 +85,13 @@ struct Solved {
 
 /// Sum of absolute relative errors, rounded off below 3 %, by least squares with weights of the errors before: a few
 /// odd rows (an L2 that does not keep what it should) must not bend the rest.
-Solved solve(const std::vector<Counted>& rows, const Shape& shape) {
+Solved solve(const std::vector<PowerCounts>& rows, const Shape& shape) {
   constexpr double kAbsoluteFrom = 0.03;
   constexpr int kRounds = 8;
   const auto n = static_cast<Eigen::Index>(rows.size());
   Eigen::MatrixXd a(n, kColumns);
   for (Eigen::Index i = 0; i < n; ++i) {
-    const Counted& c = rows[static_cast<std::size_t>(i)];
+    const PowerCounts& c = rows[static_cast<std::size_t>(i)];
     a.row(i) = columns_of(c, shape) / c.watts;
   }
   Solved out;
@@ -195,18 +132,22 @@ Shape shape_of(const std::vector<double>& at, double memory_supply) {
   return s;
 }
 
-double search_loss(const std::vector<Counted>& rows, const std::vector<double>& x, double memory_supply) {
+double search_loss(const std::vector<PowerCounts>& rows, const std::vector<double>& x, double memory_supply) {
   double outside = 0;
   const std::vector<double> in = inside(x);
   for (std::size_t i = 0; i < kSearched; ++i) outside += (x[i] - in[i]) * (x[i] - in[i]);
   return solve(rows, shape_of(x, memory_supply)).loss + 10 * outside;
 }
 
-/// Picojoules a byte of DRAM traffic on the memory's own supply: the slope of its reading over bytes a second of cold
-/// work and of work that moves nothing. 0 where the board has no such reading.
-double memory_energy_per_byte(const std::vector<Counted>& rows) {
+/// The memory's own reading as a straight line of DRAM traffic: picojoules a byte, and what it takes at rest.
+struct MemoryLine {
+  double pJ_per_B = 0, rest_W = 0;
+};
+
+/// From cold work and work that moves nothing. Zeros where the board has no such reading.
+MemoryLine memory_line(const std::vector<PowerCounts>& rows) {
   double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
-  for (const Counted& c : rows) {
+  for (const PowerCounts& c : rows) {
     if (!c.row->memory_power || c.data != DataPattern::normal) continue;
     if (c.row->warm && c.work.l2 / c.time > 1.0 * units::TB_per_s) continue;  // what the L2 loses is not in the counts
     const double x = ((c.work.dram_read + c.work.dram_write) / c.time).in(units::TB_per_s);
@@ -214,7 +155,26 @@ double memory_energy_per_byte(const std::vector<Counted>& rows) {
     n += 1, sx += x, sy += y, sxx += x * x, sxy += x * y;
   }
   const double spread = n * sxx - sx * sx;
-  return n < 3 || spread <= 0 ? 0 : std::max(0.0, (n * sxy - sx * sy) / spread);
+  if (n < 3 || spread <= 0) return {};
+  MemoryLine line;
+  line.pJ_per_B = std::max(0.0, (n * sxy - sx * sy) / spread);
+  line.rest_W = (sy - line.pJ_per_B * sx) / n;
+  return line;
+}
+
+/// What L2 does not keep of warm operands is a matter of its replacement, and the plans' weakest count: the memory's
+/// reading says how much it was.
+void count_traffic_of_warm_rows(const MemoryLine& line, std::vector<PowerCounts>& rows) {
+  if (line.pJ_per_B <= 0) return;
+  for (PowerCounts& c : rows) {
+    if (!c.row->warm || !c.row->memory_power) continue;
+    const double TB_per_s = std::max(0.0, c.row->memory_power->in(units::W)-line.rest_W) / line.pJ_per_B;
+    const Bytes counted = c.work.dram_read + c.work.dram_write;
+    const double read = counted > Bytes{} ? c.work.dram_read / counted : 1;
+    const Bytes moved = TB_per_s * units::TB_per_s * c.time;
+    c.work.dram_read = read * moved;
+    c.work.dram_write = (1 - read) * moved;
+  }
 }
 
 /// What the SMs skip of their cycles where tensor units work.
@@ -224,10 +184,10 @@ struct Droop {
 
 /// `usual` from rows of moderate power; then the threshold by trial and the slope by least squares. Power of bursts is
 /// the model's, at the measured time.
-Droop fit_droop(const std::vector<Counted>& rows, const Shape& shape, const Eigen::VectorXd& energies) {
+Droop fit_droop(const std::vector<PowerCounts>& rows, const Shape& shape, const Eigen::VectorXd& energies) {
   constexpr double kModerate_W = 750, kLeast_W = 700, kMost_W = 1000, kTrial_W = 5;
   std::vector<double> watts, skipped, moderate;
-  for (const Counted& c : rows) {
+  for (const PowerCounts& c : rows) {
     if (!c.kept) continue;
     watts.push_back(columns_of(c, shape).dot(energies));
     skipped.push_back(1 - *c.kept);
@@ -264,10 +224,10 @@ Droop fit_droop(const std::vector<Counted>& rows, const Shape& shape, const Eige
 
 /// Mean power of rows whose clock the regulator holds down, over the cap. Zeros are held down below it as well, by what
 /// we do not know; they do not count.
-double fit_aim(const std::vector<Counted>& rows, const Gpu& gpu) {
+double fit_aim(const std::vector<PowerCounts>& rows, const Gpu& gpu) {
   constexpr double kHeldDown = 0.97;
   std::vector<double> shares;
-  for (const Counted& c : rows) {
+  for (const PowerCounts& c : rows) {
     if (c.watts > 0 && c.row->board_clock && c.share < kHeldDown && c.data == DataPattern::normal) {
       shares.push_back(c.watts / gpu.tdp.in(units::W));
     }
@@ -275,10 +235,25 @@ double fit_aim(const std::vector<Counted>& rows, const Gpu& gpu) {
   return shares.empty() ? 1 : std::min(1.0, median(std::move(shares)));
 }
 
+/// What the estimate of tensor work comes to where the clock is held down though power is far from the cap. 0: nowhere.
+double fit_tensor_limit(const std::vector<PowerCounts>& rows, const Shape& shape, const Eigen::VectorXd& energies,
+                        const Gpu& gpu) {
+  constexpr double kHeldDown = 0.97, kFarFromCap = 0.75;
+  std::vector<double> watts;
+  for (const PowerCounts& c : rows) {
+    if (c.watts <= 0 || !c.row->board_clock || c.share >= kHeldDown) continue;
+    if (c.watts > kFarFromCap * gpu.tdp.in(units::W)) continue;
+    const double flops = (c.work.tensor + c.work.padded).in(units::FLOP);
+    const double pJ = energies[c.math == DType::fp8 ? kFp8 : kBf16] * (c.math == DType::tf32 ? 2 : 1);
+    watts.push_back(flops * pJ * kPico * voltage_squared(with_shape(shape), c.share) / c.time.in(units::s));
+  }
+  return watts.empty() ? 0 : median(std::move(watts));
+}
+
 /// The chip's temperature as a straight line of power: reports and leakage need no more.
-Eigen::Vector2d fit_temperature(const std::vector<Counted>& rows) {
+Eigen::Vector2d fit_temperature(const std::vector<PowerCounts>& rows) {
   double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
-  for (const Counted& c : rows) {
+  for (const PowerCounts& c : rows) {
     if (!c.row->temperature_C) continue;
     n += 1, sx += c.watts, sy += *c.row->temperature_C, sxx += c.watts * c.watts;
     sxy += c.watts * *c.row->temperature_C;
@@ -289,8 +264,16 @@ Eigen::Vector2d fit_temperature(const std::vector<Counted>& rows) {
   return {(sy - slope * sx) / n, slope};
 }
 
-void store(const Solved& solved, const Shape& shape, const Droop& droop, double aim, const Eigen::Vector2d& heat,
-           const std::string& source, Calibration& into) {
+/// What is fitted after the energies.
+struct Rest {
+  Droop droop;
+  double aim = 1, tensor_limit = 0;
+  Eigen::Vector2d heat;
+};
+
+void store(const Gpu& gpu, const Solved& solved, const Shape& shape, const Rest& rest, const std::string& source,
+           Calibration& into) {
+  const Droop& droop = rest.droop;
   const auto set = [&](const std::string& name, double value, const std::string& why) {
     into.power[name] = Scalar{value, why};
   };
@@ -299,9 +282,10 @@ void store(const Solved& solved, const Shape& shape, const Droop& droop, double 
     const double value = solved.energies[i] * (watts ? 1 : kPico);
     set(kNames[i], value, value > 0 ? source : source + "; 0: other terms say it all");
   }
+  set("boost_clock_Hz", gpu.boost_clock.in(units::Hz), "the boost clock at whose voltage the energies hold");
   set("reference_C", kReference_C, "the temperature at which constant_W holds");
-  set("cool_C", heat[0], source + ", chip temperature as a line of power");
-  set("thermal_K_per_W", heat[1], source + ", chip temperature as a line of power");
+  set("cool_C", rest.heat[0], source + ", chip temperature as a line of power");
+  set("thermal_K_per_W", rest.heat[1], source + ", chip temperature as a line of power");
   set("memory_supply_fraction", shape.memory_supply, source + "; from the reading of the memory's domain");
   set("knee_fraction", shape.knee, source);
   set("floor_voltage_fraction", shape.floor_voltage, source);
@@ -313,11 +297,16 @@ void store(const Solved& solved, const Shape& shape, const Droop& droop, double 
   set("droop_ratio", droop.usual, source + "; SM cycles skipped where tensor units work");
   set("droop_from_W", droop.from_W, source + "; beyond this power more are skipped");
   set("droop_ratio_per_W", droop.per_W, source + "; and so many more a watt");
-  set("regulator_aim_fraction", aim, source + "; mean power of runs that the regulator holds down / the cap");
+  set("regulator_aim_fraction", rest.aim, source + "; mean power of runs that the regulator holds down / the cap");
+  if (rest.tensor_limit > 0) {
+    set("tensor_limit_W", rest.tensor_limit,
+        source +
+            "; tensor power as if on normal data, where runs on zeros are held down below three quarters of the cap");
+  }
 }
 
 /// Power of a row without a clock of its own says little near the cap.
-bool usable(const Counted& c, const Gpu& gpu) {
+bool usable(const PowerCounts& c, const Gpu& gpu) {
   if (c.watts <= 0 || c.row->clock != ClockMode::steady) return false;
   return c.row->board_clock || c.watts < kSurelyBelowCap * gpu.tdp.in(units::W);
 }
@@ -326,22 +315,32 @@ bool usable(const Counted& c, const Gpu& gpu) {
 
 PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<PowerRow>& rows,
                    const std::string& source) {
-  Planner planner(gpu, start);
-  std::vector<Counted> counted, powered;
+  PowerPlanner planner(gpu, start);
+  PowerRow idle;  // nothing runs, clocks at their lowest: tells what goes with the clock from what does not
+  idle.text = "idle";
+  std::vector<PowerCounts> counted, powered;
   for (const PowerRow& row : rows) {
     try {
-      if (const auto c = count(row, planner, gpu)) counted.push_back(*c);
+      counted.push_back(count_work(row, planner, gpu));
     } catch (const Error&) {
       continue;  // not modelled: nothing to count
     }
   }
   std::copy_if(counted.begin(), counted.end(), std::back_inserter(powered),
-               [&](const Counted& c) { return usable(c, gpu); });
+               [&](const PowerCounts& c) { return usable(c, gpu); });
   if (powered.size() < kColumns + kSearched) {
     throw BadInput("--fit-power: expected at least " + std::to_string(kColumns + kSearched) +
                    " steady rows with a power, found " + std::to_string(powered.size()));
   }
-  const double per_byte = memory_energy_per_byte(powered);
+  const MemoryLine memory = memory_line(powered);
+  const double per_byte = memory.pJ_per_B;
+  count_traffic_of_warm_rows(memory, powered);
+  PowerCounts resting;
+  resting.row = &idle;
+  resting.time = 1.0 * units::s;
+  resting.share = kLowestClockShare;
+  resting.watts = gpu.idle_power.in(units::W);
+  powered.push_back(resting);
   Shape shape;
   Solved solved;
   double supply = shape.memory_supply;
@@ -355,15 +354,19 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
     if (per_byte > 0 && whole > 0) supply = std::clamp(per_byte / whole, 0.05, 1.0);
   }
   PowerFit fit;
-  const Droop droop = fit_droop(counted, shape, solved.energies);
-  fit.droop_median = droop.median_error;
+  Rest rest;
+  rest.droop = fit_droop(counted, shape, solved.energies);
+  rest.aim = fit_aim(counted, gpu);
+  rest.tensor_limit = fit_tensor_limit(counted, shape, solved.energies, gpu);
+  rest.heat = fit_temperature(powered);
+  fit.droop_median = rest.droop.median_error;
   fit.calibration = start;
   fit.calibration.power.clear();
-  store(solved, shape, droop, fit_aim(counted, gpu), fit_temperature(powered), source, fit.calibration);
+  store(gpu, solved, shape, rest, source, fit.calibration);
   fit.scalars = *read_power_scalars(fit.calibration);
   fit.power_rows = static_cast<long>(powered.size());
   fit.clock_rows = static_cast<long>(
-      std::count_if(counted.begin(), counted.end(), [](const Counted& c) { return c.kept.has_value(); }));
+      std::count_if(counted.begin(), counted.end(), [](const PowerCounts& c) { return c.kept.has_value(); }));
   std::vector<double> errors;
   std::vector<std::pair<double, std::string>> by_error;
   for (std::size_t i = 0; i < powered.size(); ++i) {

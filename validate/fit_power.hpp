@@ -6,6 +6,7 @@
 // error of a predicted time gets into an energy.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,6 +55,10 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
                    const std::string& source);
 std::string fit_report(const PowerFit& fit);
 
+/// Adds the quantiles of residuals (model/power.hpp) by fitting without a fifth of the shapes at a time.
+void add_power_bands(const Gpu& gpu, const std::vector<PowerRow>& rows, const std::string& source,
+                     Calibration& calibration);
+
 /// Steady rows against the engine run freely: medians of |ln(predicted / measured)| of time, power and clock, by class
 /// of work. `least_power`, `most_power`: shares of the cap between which rows count; `at_least`: shorter are left out.
 struct PowerTableOptions {
@@ -62,6 +67,10 @@ struct PowerTableOptions {
 };
 std::string power_table(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
                         const PowerTableOptions& options);
+/// `visit(row, prediction of a free run)` for the steady rows that count and can be priced.
+void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                     const PowerTableOptions& options,
+                     const std::function<void(const PowerRow&, const OpPrediction&)>& visit);
 /// Of all those rows together.
 struct PowerErrors {
   long rows = 0;

@@ -16,11 +16,10 @@ std::string fit_report(const CalibrationFit& fit) {
                   scalar.at_bound ? "  at its bound: these rows do not determine it" : "");
     text += line;
   }
-  text += "\nmeasured    rows  median% before   after  cross-validated   bias%   band of ln(measured/predicted)\n";
+  text += "\nmeasured    rows  median% before   after   bias%\n";
   for (const FittedClass& c : fit.classes) {
-    std::snprintf(line, sizeof line, "%-10s %5ld %15.1f %7.1f %16.1f %+7.1f   %+.3f .. %+.3f\n",
-                  std::string(name(c.size)).c_str(), c.rows, 100 * c.median_before, 100 * c.median_after,
-                  100 * c.cross_validated_median, 100 * c.bias_after, c.band.low, c.band.high);
+    std::snprintf(line, sizeof line, "%-10s %5ld %15.1f %7.1f %+7.1f\n", std::string(name(c.size)).c_str(), c.rows,
+                  100 * c.median_before, 100 * c.median_after, 100 * c.bias_after);
     text += line;
   }
   return text;

@@ -42,6 +42,7 @@ class Columns {
         time_(header.require("measured_us")),
         dtype_(header.find("dtype")),
         power_(header.find("measured_W")),
+        board_(header.find("board_MHz")),
         gpu_(header.find("gpu")),
         clock_(header.find("clock")),
         data_(header.find("data")),
@@ -63,6 +64,11 @@ class Columns {
         throw BadInput("measured_W: expected a number above 0 or nothing, found '" + std::string(watts) + "'");
       row.power = *power * units::W;
     }
+    if (const std::string_view board = text(fields, board_); !board.empty()) {
+      const auto set = positive_number(board);
+      if (!set) throw BadInput("board_MHz: expected a number above 0 or nothing, found '" + std::string(board) + "'");
+      row.board_clock = *set * units::MHz;
+    }
     if (const std::string_view clock = text(fields, clock_); !clock.empty())
       row.clock = read_clock_mode(clock, "clock");
     if (const std::string_view data = text(fields, data_); !data.empty()) row.data = read_data_pattern(data, "data");
@@ -80,7 +86,7 @@ class Columns {
   }
 
   std::size_t op_, shape_, time_;
-  std::optional<std::size_t> dtype_, power_, gpu_, clock_, data_, stack_, kernel_, scope_, id_;
+  std::optional<std::size_t> dtype_, power_, board_, gpu_, clock_, data_, stack_, kernel_, scope_, id_;
 };
 
 }  // namespace
@@ -194,6 +200,16 @@ void read_measurements(std::string_view csv, const std::string& place, const std
     } catch (const Error& error) {
       into.bad.push_back(row_place + ": " + error.what());
     }
+  }
+}
+
+void read_measurement_file(const std::string& file, const std::vector<RowFilter>& where, Measurements& into) {
+  const std::size_t first = into.rows.size();
+  read_measurements(read_text_file(file), file, where, into);
+  const Protocols protocols = Protocols::beside(file);
+  for (std::size_t i = first; i < into.rows.size(); ++i) {
+    Measurement& row = into.rows[i];
+    row.protocol = protocols.of(std::string(op_name(row.op)), row.stack);
   }
 }
 

@@ -1,6 +1,6 @@
 // Measured operator times read from a CSV: the ops CSV of the contract (`op,dtype,shape`) plus `measured_us`, and
-// optionally `measured_W`, `gpu`, `clock`, `stack`, `kernel`, `scope`, `id`, `data`. Other columns are ignored, but
-// rows may be chosen by any column.
+// optionally `measured_W`, `board_MHz`, `gpu`, `clock`, `stack`, `kernel`, `scope`, `id`, `data`. Other columns are
+// ignored, but rows may be chosen by any column.
 #pragma once
 
 #include <optional>
@@ -11,6 +11,7 @@
 #include "arch/units.hpp"
 #include "model/predict.hpp"
 #include "ops/shapes.hpp"
+#include "validate/protocol.hpp"
 
 namespace plumbline {
 
@@ -19,10 +20,13 @@ struct Measurement {
   std::string shape;  ///< canonical text
   Seconds time;
   std::optional<Watts> power;
-  std::optional<ClockMode> clock;  ///< how the row was timed, where the file says so
-  bool warm = false;               ///< L2 held the operands
+  std::optional<Hertz> board_clock;  ///< what the regulator had set
+  std::optional<ClockMode> clock;    ///< how the row was timed, where the file says so
+  bool warm = false;                 ///< L2 held the operands
   DataPattern data = DataPattern::normal;
+  Protocol protocol;  ///< how the source timed it, where that is on file
   std::string gpu, stack, kernel, scope, id;
+  std::string plan;   ///< how our own kernel cut the shape (ops/plan_text.hpp), where a recording says so
   std::string place;  ///< "file.csv:17"
 };
 
@@ -55,5 +59,7 @@ struct Measurements {
 /// needed, or with a filter on a column that it does not have, throws BadInput.
 void read_measurements(std::string_view csv, const std::string& place, const std::vector<RowFilter>& where,
                        Measurements& into);
+/// The same from disk, with how the source timed its rows (validate/protocol.hpp).
+void read_measurement_file(const std::string& file, const std::vector<RowFilter>& where, Measurements& into);
 
 }  // namespace plumbline

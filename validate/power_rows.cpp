@@ -45,7 +45,7 @@ void add_recording(const std::string& file, std::vector<PowerRow>& rows) {
 /// Rows that say neither their power nor that they were steady teach nothing.
 void add_csv(const std::string& file, KernelSet kernels, const std::string& gpu, std::vector<PowerRow>& rows) {
   Measurements measured;
-  read_measurements(read_text_file(file), file, {}, measured);
+  read_measurement_file(file, {}, measured);
   for (const Measurement& m : measured.rows) {
     if (!m.power || m.clock.value_or(ClockMode::burst) != ClockMode::steady) continue;
     if (!m.gpu.empty() && m.gpu != gpu) continue;
@@ -56,6 +56,7 @@ void add_csv(const std::string& file, KernelSet kernels, const std::string& gpu,
     row.kernels = kernels;
     row.time = m.time;
     row.power = m.power;
+    row.board_clock = m.board_clock;
     row.text = std::string(op_name(m.op)) + " " + std::string(dtype_text(m.op)) + " " + m.shape;
     row.place = m.place;
     rows.push_back(std::move(row));
@@ -116,10 +117,13 @@ std::vector<PowerRow> read_power_rows(const std::vector<std::string>& files, Ker
 
 namespace {
 
-/// `visit(row, prediction)` for the steady rows that count and can be priced.
-template <class Visit>
+double middle(const std::vector<double>& errors) { return errors.empty() ? 0 : median(errors); }
+
+}  // namespace
+
 void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
-                     const PowerTableOptions& options, Visit visit) {
+                     const PowerTableOptions& options,
+                     const std::function<void(const PowerRow&, const OpPrediction&)>& visit) {
   using Key = std::pair<KernelSet, DataPattern>;
   std::map<Key, std::shared_ptr<const Machine>> machines;
   const auto prediction = std::make_unique<OpPrediction>();
@@ -139,10 +143,6 @@ void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::
     visit(row, *prediction);
   }
 }
-
-double middle(const std::vector<double>& errors) { return errors.empty() ? 0 : median(errors); }
-
-}  // namespace
 
 std::string power_table(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
                         const PowerTableOptions& options) {

@@ -9,6 +9,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "ops/op_text.hpp"
+#include "ops/plan_text.hpp"
 #include "validate/parallel.hpp"
 
 namespace plumbline {
@@ -24,20 +25,23 @@ class Machines {
     const std::string& asked = options_.gpu.empty() ? row.gpu : options_.gpu;
     if (asked.empty()) throw BadInput(row.place + ": no gpu column: expected --gpu NAME");
     const ClockMode clock = clock_of(row, options_.clock);
-    auto& slot = machines_[{asked, clock, row.data}];
-    if (!slot) slot = make(asked, clock, row.data);
+    const AttentionStack attention = attention_of(row);
+    auto& slot = machines_[{asked, clock, row.data, attention}];
+    if (!slot) slot = make(asked, clock, row.data, attention);
     return *slot;
   }
 
   const std::vector<std::string>& assumptions() const { return assumptions_; }
 
  private:
-  std::shared_ptr<const Machine> make(const std::string& name, ClockMode clock, DataPattern data) {
+  std::shared_ptr<const Machine> make(const std::string& name, ClockMode clock, DataPattern data,
+                                      AttentionStack attention) {
     const Gpu gpu = load_gpu(name, options_.overrides);
     MachineOptions machine_options;
     machine_options.kernels = options_.kernels;
     machine_options.clock = clock;
     machine_options.data = data;
+    machine_options.attention = attention;
     // Without a file the engine decides where the scalars come from (the ideal kernel set needs none).
     auto machine = options_.calibration_file.empty()
                        ? make_machine(gpu, machine_options)
@@ -51,7 +55,7 @@ class Machines {
   }
 
   const PricingOptions& options_;
-  std::map<std::tuple<std::string, ClockMode, DataPattern>, std::shared_ptr<const Machine>> machines_;
+  std::map<std::tuple<std::string, ClockMode, DataPattern, AttentionStack>, std::shared_ptr<const Machine>> machines_;
   std::vector<std::string> assumptions_;
 };
 
@@ -64,15 +68,25 @@ void price_row(const Measurement& row, const Machine& machine, OpPrediction& scr
   out.measured = row.time;
   out.measured_power = row.power;
   try {
-    predict(row.op, machine, scratch, {.warm = row.warm});
+    if (row.protocol.known) {
+      out.predicted = predict_as_timed(row.op, row.protocol, machine, scratch);
+    } else {
+      // what was measured is priced: since then the planner may have come to choose otherwise
+      const auto gemm_plan = parse_gemm_plan(row.plan);
+      const auto attention_plan = parse_attention_plan(row.plan);
+      predict(row.op, machine, scratch,
+              {.warm = row.warm,
+               .gemm_plan = gemm_plan ? &*gemm_plan : nullptr,
+               .attention_plan = attention_plan ? &*attention_plan : nullptr});
+    }
     out.roofline = roofline(row.op, gpu(machine));
   } catch (const Error& error) {
     out.error = error.what();
     return;
   }
-  out.predicted = scratch.time;
-  out.low = scratch.low;
-  out.high = scratch.high;
+  if (!row.protocol.known) out.predicted = scratch.time;
+  out.low = out.predicted * (scratch.low / scratch.time);
+  out.high = out.predicted * (scratch.high / scratch.time);
   out.predicted_power = scratch.power;
   out.limiter = name(scratch.limiter);
   out.provenance = name(scratch.provenance);
@@ -82,6 +96,16 @@ void price_row(const Measurement& row, const Machine& machine, OpPrediction& scr
 
 ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked) {
   return asked ? *asked : row.clock.value_or(ClockMode::burst);
+}
+
+AttentionStack attention_of(const Measurement& row) {
+  if (op_name(row.op) != "attention_prefill" && op_name(row.op) != "attention_decode") {
+    return AttentionStack::tensorrt_llm;
+  }
+  for (const char* stack : {"vllm", "torch", "flash-attention", "infersim"}) {
+    if (row.stack.rfind(stack, 0) == 0) return AttentionStack::flash_attention;
+  }
+  return AttentionStack::tensorrt_llm;
 }
 
 std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const std::string& gpu, long& left_out) {

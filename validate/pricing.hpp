@@ -26,6 +26,10 @@ struct PricingOptions {
 /// The clock a row is priced at: what is asked for, else its own, else burst (the contract's default for operators).
 ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked);
 
+/// Whose attention kernels a row was taken with, by its stack: FlashAttention's for vLLM, PyTorch, InferSim and the
+/// project itself; else TensorRT-LLM's.
+AttentionStack attention_of(const Measurement& row);
+
 /// The rows of `measured` that belong to `gpu` when one is named: rows without a `gpu` column always, others when the
 /// column names the same descriptor. A `gpu` that is a file takes every row. `left_out` counts the others.
 std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const std::string& gpu, long& left_out);

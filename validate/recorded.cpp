@@ -8,13 +8,12 @@
 #include "ops/op_text.hpp"
 #include "validate/fit_calibration.hpp"
 #include "validate/measurement.hpp"
+#include "validate/recorded_parts.hpp"
 #include "validate/study.hpp"
 
 namespace plumbline {
 
-namespace {
-
-constexpr const char* kSchema = "plumbline.measurements.v1";
+namespace recorded {
 
 double positive(const JsonValue& value) {
   const double number = value.as_number();
@@ -52,19 +51,6 @@ MeasuringSession read_session(const JsonValue& v) {
   return s;
 }
 
-MeasuredLaunch read_launch(const JsonValue& v) {
-  v.refuse_unknown_keys({"kernel", "time_s", "grid", "block", "registers", "shared_memory_B", "cluster"});
-  MeasuredLaunch l;
-  l.kernel = v.at("kernel").as_string();
-  l.time = positive(v.at("time_s")) * units::s;
-  l.grid = count(v.at("grid"));
-  l.block = count(v.at("block"));
-  l.registers = count(v.at("registers"));
-  l.shared_memory_B = count(v.at("shared_memory_B"));
-  l.cluster = count(v.at("cluster"));
-  return l;
-}
-
 Conditions read_conditions(const JsonValue& v) {
   Conditions c;
   if (const auto clock = v.find("sm_clock_Hz")) c.sm_clock = positive(*clock) * units::Hz;
@@ -77,6 +63,27 @@ Conditions read_conditions(const JsonValue& v) {
     c.clock_event_reasons = static_cast<std::uint64_t>(count(*reasons));
   }
   return c;
+}
+
+}  // namespace recorded
+
+namespace {
+
+constexpr const char* kSchema = "plumbline.measurements.v1";
+
+using namespace recorded;
+
+MeasuredLaunch read_launch(const JsonValue& v) {
+  v.refuse_unknown_keys({"kernel", "time_s", "grid", "block", "registers", "shared_memory_B", "cluster"});
+  MeasuredLaunch l;
+  l.kernel = v.at("kernel").as_string();
+  l.time = positive(v.at("time_s")) * units::s;
+  l.grid = count(v.at("grid"));
+  l.block = count(v.at("block"));
+  l.registers = count(v.at("registers"));
+  l.shared_memory_B = count(v.at("shared_memory_B"));
+  l.cluster = count(v.at("cluster"));
+  return l;
 }
 
 StudyCase read_what(const JsonValue& v) {

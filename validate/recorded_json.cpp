@@ -1,10 +1,12 @@
 // Writes recordings: one case a line.
 #include <nlohmann/json.hpp>
 
+#include "model/report_words.hpp"
 #include "ops/op_text.hpp"
 #include "validate/fit_calibration.hpp"
 #include "validate/measurement.hpp"
 #include "validate/recorded.hpp"
+#include "validate/step.hpp"
 
 namespace plumbline {
 
@@ -68,19 +70,65 @@ ordered_json case_json(const CaseMeasurement& c) {
   return out;
 }
 
-}  // namespace
+std::string_view text_of(Phase phase) { return word_of(kPhaseWords, phase); }
 
-std::string recording_json(const Recording& recording) {
-  std::string text =
-      "{\n \"schema\": \"plumbline.measurements.v1\",\n \"session\": " + line(session_json(recording.session)) +
-      ",\n \"cases\": [";
+ordered_json step_json(const StepMeasurement& m) {
+  const Workload& w = m.what.workload;
+  const bool decode = w.phase == Phase::decode;
+  ordered_json out = {{"model", m.what.model}, {"phase", text_of(w.phase)}, {"batch", w.batch}};
+  out[decode ? "context" : "prompt"] = decode ? w.context : w.prompt;
+  if (decode) out["page"] = w.page;
+  if (w.precision_given) out["dtype"] = name(w.precision);
+  out["clock"] = text_of(m.what.clock);
+  out["study"] = m.what.study;
+  out["place"] = m.what.place;
+  if (!m.fault.empty()) {
+    out["fault"] = m.fault;
+    return out;
+  }
+  out["time_s"] = m.time.in(units::s);
+  out["low_s"] = m.low.in(units::s);
+  out["high_s"] = m.high.in(units::s);
+  out["samples"] = m.samples;
+  if (m.traced) out["traced_s"] = m.traced->in(units::s);
+  add_conditions(m.conditions, out);
+  if (m.energy) out["energy_J"] = m.energy->in(units::J);
+  out["memory_B"] = m.memory_B;
+  out["ops"] = ordered_json::array();
+  for (const MeasuredStepOp& op : m.ops) {
+    out["ops"].push_back({{"name", op.name},
+                          {"op", op.op},
+                          {"count", op.count},
+                          {"time_s", op.time.in(units::s)},
+                          {"launches", op.launches},
+                          {"kernel", op.kernel}});
+  }
+  return out;
+}
+
+/// Header and one entry a line.
+template <class Entries, class ToJson>
+std::string lines(const char* schema, const char* key, const MeasuringSession& session, const Entries& entries,
+                  ToJson to_json) {
+  std::string text = std::string("{\n \"schema\": \"") + schema + "\",\n \"session\": " + line(session_json(session)) +
+                     ",\n \"" + key + "\": [";
   const char* before = "\n  ";
-  for (const CaseMeasurement& c : recording.cases) {
+  for (const auto& entry : entries) {
     text += before;
-    text += line(case_json(c));
+    text += line(to_json(entry));
     before = ",\n  ";
   }
   return text + "\n ]\n}\n";
+}
+
+}  // namespace
+
+std::string recording_json(const Recording& recording) {
+  return lines("plumbline.measurements.v1", "cases", recording.session, recording.cases, case_json);
+}
+
+std::string step_recording_json(const StepRecording& recording) {
+  return lines("plumbline.steps.v1", "steps", recording.session, recording.steps, step_json);
 }
 
 }  // namespace plumbline

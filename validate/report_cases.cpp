@@ -23,7 +23,9 @@ std::string mode_of(const StudyCase& what) {
   return what.data == DataPattern::normal ? mode : mode + " " + std::string(name(what.data));
 }
 
-Measurement row_of(const CaseMeasurement& c, const std::string& gpu) {
+}  // namespace
+
+Measurement measurement_of(const CaseMeasurement& c, const std::string& gpu) {
   Measurement row;
   row.op = c.what.op;
   row.shape = c.what.shape;
@@ -34,9 +36,12 @@ Measurement row_of(const CaseMeasurement& c, const std::string& gpu) {
   row.warm = c.what.cache == CacheState::warm;
   row.gpu = gpu;
   row.kernel = c.kernel;
+  if (c.kernels == KernelSet::own) row.plan = c.plan;
   row.place = c.what.place;
   return row;
 }
+
+namespace {
 
 /// The library's measurements by case, where it answered.
 std::map<std::string, const CaseMeasurement*> of_the_library(const Recording& recording) {
@@ -64,7 +69,7 @@ std::vector<Measurement> choose(const Recording& recording, const CompareOptions
     } else if (!c.fault.empty()) {
       report.faults.push_back({c.what.place, case_text(c.what), c.fault});
     } else {
-      measured.push_back(row_of(c, gpu));
+      measured.push_back(measurement_of(c, gpu));
       report.rows.push_back({c, {}, {}, {}, 0, ""});
     }
   }

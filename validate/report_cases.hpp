@@ -60,6 +60,9 @@ struct CaseReport {
 /// The name that `options` or the session gives the card. Throws BadInput when neither does.
 std::string gpu_of(const MeasuringSession& session, const CompareOptions& options);
 
+/// A recorded case as a row of measurements.
+Measurement measurement_of(const CaseMeasurement& c, const std::string& gpu);
+
 /// True when all filters keep the case. Throws BadInput for a column that cases do not have.
 bool keeps_case(const std::vector<RowFilter>& where, const StudyCase& what, std::string_view kernel);
 

@@ -13,17 +13,20 @@
 #include "validate/commands.hpp"
 #include "validate/cuda_measurer.hpp"
 #include "validate/cuda_prober.hpp"
+#include "validate/cuda_step.hpp"
 
 namespace {
 
 using namespace plumbline;
 
 struct Flags {
-  std::vector<std::string> against, fit, fit_power, power_table, where, sets, free;
+  std::vector<std::string> against, fit, fit_power, power_table, fit_bands, coverage, where, sets, free;
   std::string replay, clock, accuracy, kernels = "own";
   bool calibrate = false, unbalanced = false;
   double min_us = 0;
   int gpus = 1;
+  std::string step_model, phase, step_dtype;
+  std::int64_t batch = 1, context = 1024, prompt = 1024, page = 64;
   ValidateRequest request;
 };
 
@@ -47,12 +50,16 @@ void add_inputs(CLI::App& app, Flags& flags) {
                                   "the README's accuracy table from committed measurements, held against what is "
                                   "allowed (default: data/studies/accuracy.json)")
                        ->expected(0, 1);
-  for (auto* other : {against, fit, replay, calibrate}) {
-    fit_power->excludes(other);
-    power_table->excludes(other);
-    accuracy->excludes(other);
+  auto* fit_bands = app.add_option("--fit-bands", flags.fit_bands,
+                                   "find error bands on the training rows that a list names (data/studies/bands.json)");
+  auto* coverage =
+      app.add_option("--coverage", flags.coverage, "how many of the list's held-out rows lie in their bands");
+  for (auto* mode : {fit_power, power_table, accuracy, fit_bands, coverage}) {
+    for (auto* other : {against, fit, replay, calibrate}) mode->excludes(other);
   }
   accuracy->excludes(fit_power)->excludes(power_table);
+  for (auto* mode : {fit_bands, coverage}) mode->excludes(fit_power)->excludes(power_table)->excludes(accuracy);
+  fit_bands->excludes(coverage);
   fit_power->excludes(power_table);
   app.add_option("--least-cap", flags.request.least_cap_percent, "--power-table: rows from this percentage of the cap");
   app.add_option("--most-cap", flags.request.most_cap_percent, "--power-table: rows up to this percentage of the cap");
@@ -82,9 +89,9 @@ void add_outputs(CLI::App& app, Flags& flags) {
   app.add_option("--out", flags.request.out_file,
                  "live: write the measurements (JSON, for --replay); else the report, --fit: the calibration");
   app.add_option("--report", flags.request.report_file, "write the report to a file instead of stdout");
-  app.add_option("--rows", flags.request.rows_file,
-                 "--against: write every row with its prediction to a CSV (else: --format csv --report FILE)")
-      ->needs("--against");
+  app.add_option(
+      "--rows", flags.request.rows_file,
+      "--against, --power-table: write every row with its prediction to a CSV (else: --format csv --report FILE)");
   app.add_option("--fail-over", flags.request.fail_over_percent,
                  "exit 1 when the median error of an op class is above PERCENT");
   app.add_option("--family", flags.request.family, "--fit: kernel family, such as gemm");
@@ -117,6 +124,59 @@ void add_card(CLI::App& app, Flags& flags) {
   app.add_option("--gpus", flags.gpus, "card: how many")->check(CLI::PositiveNumber);
 }
 
+void add_steps(CLI::App& app, Flags& flags) {
+  auto* step =
+      app.add_option("--step", flags.step_model,
+                     "card: measure a whole step of this model (a name, or a config.json) on our own kernels in "
+                     "one CUDA graph, burst and steady (or as --clock says)");
+  app.add_option("--phase", flags.phase, "--step: prefill or decode")
+      ->check(CLI::IsMember({"prefill", "decode"}))
+      ->needs(step);
+  app.add_option("--batch", flags.batch, "--step: sequences")->needs(step)->check(CLI::PositiveNumber);
+  app.add_option("--context", flags.context, "--step: tokens already in the KV cache (decode)")
+      ->needs(step)
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--prompt", flags.prompt, "--step: tokens a sequence (prefill)")
+      ->needs(step)
+      ->check(CLI::PositiveNumber);
+  app.add_option("--page", flags.page, "--step: tokens a page of the KV cache, 0 for none")
+      ->needs(step)
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--dtype", flags.step_dtype, "--step: bf16 or fp8")
+      ->needs(step)
+      ->check(CLI::IsMember({"bf16", "fp8"}));
+  app.add_flag("--check-steps", flags.request.check_steps,
+               "--step, --study of steps: hold operators against references instead of timing them");
+}
+
+/// The step that the flags name, in both clock modes or the one asked for.
+void read_step(Flags& flags) {
+  if (flags.step_model.empty()) return;
+  if (flags.phase.empty()) throw BadInput("--step: expected --phase prefill or decode");
+  StepCase what;
+  what.model = flags.step_model;
+  Workload& w = what.workload;
+  w.phase = flags.phase == "decode" ? Phase::decode : Phase::prefill;
+  w.batch = flags.batch;
+  w.context = flags.context;
+  w.prompt = flags.prompt;
+  if (w.phase == Phase::decode) w.page = flags.page;
+  if (!flags.step_dtype.empty()) {
+    w.precision = *parse_precision(flags.step_dtype);
+    w.precision_given = true;
+  }
+  what.study = what.place = "flags";
+  for (const ClockMode clock : {ClockMode::burst, ClockMode::steady}) {
+    if (flags.request.clock && *flags.request.clock != clock) continue;
+    what.clock = clock;
+    flags.request.steps.push_back(what);
+  }
+}
+
+bool wants_steps(const ValidateRequest& request) {
+  return !request.steps.empty() || (!request.studies.empty() && is_step_study(read_text_file(request.studies.front())));
+}
+
 void read_texts(Flags& flags) {
   static const std::map<std::string, KernelSet> sets{
       {"own", KernelSet::own}, {"library", KernelSet::library}, {"ideal", KernelSet::ideal}};
@@ -132,16 +192,21 @@ void read_texts(Flags& flags) {
 
 ExitCode run(Flags& flags, bool accuracy) {
   read_texts(flags);
-  if (flags.calibrate) {
-    if (!flags.replay.empty()) flags.request.files = {flags.replay};
-    return run_calibrate(flags.request, run_cuda_probes, std::cout, std::cerr);
+  if (!flags.request.rows_file.empty() && flags.against.empty() && flags.power_table.empty()) {
+    throw BadInput("--rows: expected --against or --power-table, whose rows it writes");
   }
   if (accuracy) {
     flags.request.files = {flags.accuracy};
     return run_accuracy(flags.request, std::cout, std::cerr);
   }
+  read_step(flags);
+  if (flags.calibrate) {
+    if (!flags.replay.empty()) flags.request.files = {flags.replay};
+    return run_calibrate(flags.request, run_cuda_probes, std::cout, std::cerr);
+  }
   if (!flags.replay.empty()) {
     flags.request.files = {flags.replay};
+    if (is_step_recording(read_text_file(flags.replay))) return run_step_replay(flags.request, std::cout, std::cerr);
     return run_replay(flags.request, std::cout, std::cerr);
   }
   if (!flags.fit.empty()) {
@@ -156,6 +221,14 @@ ExitCode run(Flags& flags, bool accuracy) {
     flags.request.files = flags.power_table;
     return run_power_table(flags.request, std::cout);
   }
+  if (!flags.fit_bands.empty()) {
+    flags.request.files = flags.fit_bands;
+    return run_fit_bands(flags.request, std::cout);
+  }
+  if (!flags.coverage.empty()) {
+    flags.request.files = flags.coverage;
+    return run_coverage(flags.request, std::cout);
+  }
   if (!flags.against.empty()) {
     flags.request.files = flags.against;
     return run_against(flags.request, std::cout, std::cerr);
@@ -164,6 +237,7 @@ ExitCode run(Flags& flags, bool accuracy) {
     make_cuda_measurer();  // without a card that is what is wrong
     throw NotModelled("--gpus: collectives between GPUs are not measured yet; expected 1");
   }
+  if (wants_steps(flags.request)) return run_steps(flags.request, make_cuda_step_measurer, std::cout, std::cerr);
   return run_live(flags.request, make_cuda_measurer, std::cout, std::cerr, ::isatty(STDERR_FILENO) == 1);
 }
 
@@ -176,6 +250,7 @@ int main(int argc, char** argv) {
   add_inputs(app, flags);
   add_outputs(app, flags);
   add_card(app, flags);
+  add_steps(app, flags);
   app.footer(
       "Without --against, --fit or --replay the card at hand is measured; Ctrl-C stops after the present case and\n"
       "reports on what there is.\n"

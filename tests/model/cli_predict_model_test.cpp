@@ -138,16 +138,16 @@ TEST(PredictModel, SaysWhatIsNotModelledYet) {
   }
   expect_refusal(decode({"--zero", "1"}), 3, "not modelled yet");
   expect_refusal(decode({"--cluster", "dgx_h200"}), 3, "not modelled yet");
-  expect_refusal(decode({"--format", "trace"}), 3, "not modelled yet");
-  expect_refusal(decode({"--format", "html"}), 3, "not modelled yet");
 }
 
 TEST(PredictModel, PowerCapAndDataAreOfCardsWithEnergies) {
   EXPECT_EQ(run(decode({"--power-cap", "600", "--data", "zeros"})).code, 0);
   expect_refusal(decode({"--data", "sevens"}), 2, "--data: expected normal, zeros, ternary or uniform");
   expect_refusal(decode({"--power-cap", "50"}), 2, "--power-cap: expected more than");
-  expect_refusal({"op", "gemm", "M=64", "N=64", "K=64", "--gpu", "a100_sxm", "--power-cap", "300"}, 3,
-                 "no energies of a100_sxm are on file");
+  expect_refusal(decode({"--power-cap", "1.2.3"}), 2, "--power-cap: expected a power such as 700 W, found '1.2.3 W'");
+  expect_refusal(
+      {"op", "gemm", "M=64", "N=64", "K=64", "--gpu", "a100_sxm", "--power-cap", "300", "--kernels", "ideal"}, 3,
+      "ideal kernels have no power");
 }
 
 TEST(PredictModel, PrintsTheReportEvenIfTheModelDoesNotFit) {

@@ -45,7 +45,7 @@ TEST(Explain, ShowsTheArithmetic) {
   const OpPrediction p = predict(op, *m);
   const std::string text = explain(op, p, *m);
   EXPECT_TRUE(holds(text, "M=1280;N=256;K=6400")) << text;
-  EXPECT_TRUE(holds(text, "gemm: 420 us, bound by tensor")) << text;
+  EXPECT_TRUE(holds(text, "gemm: 422 us, bound by tensor")) << text;
   EXPECT_TRUE(holds(text, "SM clock 1000 MHz")) << text;
   EXPECT_TRUE(holds(text, "no K split")) << text;
   EXPECT_TRUE(holds(text, "compute-bound")) << text;

@@ -55,30 +55,21 @@ TEST_P(EveryGpu, SaysWhoseCalibrationItHas) {
   EXPECT_EQ(m->calibration.gpu, own_file ? gpu.name : gpu.calibration);
 }
 
-/// An inherited band is never narrower than what the donor's own rows gave.
-TEST_P(EveryGpu, InheritsWiderBands) {
+/// A card that takes another's scalars over has the bands that such cards were found to have.
+TEST_P(EveryGpu, InheritsTransferBands) {
   const Gpu gpu = load_gpu(GetParam());
   const auto m = make_machine(gpu, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
   if (m->provenance == Provenance::calibrated) return;
-  Calibration measured = m->calibration;
-  measured.inherited = false;
-  measured.power.clear();  // energies are scaled to an inheriting card, and with them its clocks
-  Calibration inherited = measured;
-  inherited.inherited = true;
-  const auto heir = make_machine(gpu, inherited, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
-  const auto as_if = make_machine(gpu, measured, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
-  int with_rows = 0;
+  const bool near = load_gpu(m->calibration.gpu).compute_capability == gpu.compute_capability;
+  const BandTable table(m->calibration, near ? BandSection::near : BandSection::far);
   for (const std::int64_t rows : {1, 64, 4096, 65536}) {
-    const Op op = Gemm{rows, 4096, 4096, 1, *parse_precision("fp16"), false};
-    const OpPrediction p = predict(op, *heir), q = predict(op, *as_if);
-    ASSERT_EQ(p.time, q.time);
-    EXPECT_LE(p.low, q.low);
-    EXPECT_GE(p.high, q.high);
-    if (p.band_rows == 0) continue;
-    ++with_rows;
-    EXPECT_GT(p.high - p.low, q.high - q.low);
+    const OpPrediction p = predict(Gemm{rows, 4096, 4096, 1, *parse_precision("fp16"), false}, *m);
+    const Band& band = table.find(KernelSet::library, p.band_class, p.time, p.bound);
+    EXPECT_GT(p.band_rows, 0);
+    EXPECT_EQ(p.band_rows, band.rows);
+    EXPECT_EQ(p.low, p.time * std::exp(std::min(0.0, band.low)));
+    EXPECT_EQ(p.high, p.time * std::exp(std::max(0.0, band.high)));
   }
-  EXPECT_GT(with_rows, 0);  // the calibrations that cards inherit have bands for GEMM
 }
 
 TEST_P(EveryGpu, RatesAreSharesOfItsPeaks) {
@@ -121,16 +112,20 @@ TEST(CalibrationFiles, AreReadAndNameThemselves) {
     EXPECT_NO_THROW(load_gpu(name));
     for (const auto& [key, band] : c.bands) {
       EXPECT_LE(band.low, band.high) << name << " " << key;
-      EXPECT_LT(band.high - band.low, 3) << name << " " << key;
+      EXPECT_LT(band.high - band.low, 4) << name << " " << key;  // A100: decode that falls to a kernel 20 times slower
     }
   }
 }
 
 // --- missing numbers -------------------------------------------------------------------------------------------------
 
-std::string refusal(const Calibration& c, KernelSet kernels = KernelSet::library) {
+std::string refusal(const Calibration& c, KernelSet kernels = KernelSet::library,
+                    AttentionStack attention = AttentionStack::tensorrt_llm) {
+  MachineOptions options;
+  options.kernels = kernels;
+  options.attention = attention;
   try {
-    (void)toy_machine(toy_gpu(), c, kernels);
+    (void)make_machine(toy_gpu(), c, options);
   } catch (const BadInput& error) {
     return error.what();
   }
@@ -153,6 +148,11 @@ TEST(MissingScalars, OfTheMachineAreNamed) {
 TEST(MissingScalars, OfAFamilyAreNamed) {
   for (const char* family : testing_support::kFamilies) {
     const std::string key = std::string("library.") + family;
+    const bool flash = std::string_view(family).substr(0, 6) == "flash_";
+    const auto refused = [flash](const Calibration& without) {
+      const auto stack = flash ? AttentionStack::flash_attention : AttentionStack::tensorrt_llm;
+      return refusal(without, KernelSet::library, stack);
+    };
     Calibration c = toy_calibration();
     c.families.erase(key);
     if (key == "library.grouped_gemm") {  // priced as one GEMM until it has rows of its own
@@ -161,17 +161,17 @@ TEST(MissingScalars, OfAFamilyAreNamed) {
       EXPECT_STREQ(m->grouped.name, "grouped_gemm");
       continue;
     }
-    EXPECT_NE(refusal(c).find("'" + key + "'"), std::string::npos) << refusal(c);
+    EXPECT_NE(refused(c).find("'" + key + "'"), std::string::npos) << refused(c);
     for (const char* scalar : {"fixed_s", "overlap"}) {
       c = toy_calibration();
       c.families[key].erase(scalar);
-      const std::string message = refusal(c);
+      const std::string message = refused(c);
       EXPECT_NE(message.find(key), std::string::npos) << message;
       EXPECT_NE(message.find("'" + std::string(scalar) + "'"), std::string::npos) << message;
     }
     c = toy_calibration();
     c.families[key].erase("step_s");  // not every family uses it
-    EXPECT_EQ(refusal(c), "");
+    EXPECT_EQ(refused(c), "");
   }
 }
 

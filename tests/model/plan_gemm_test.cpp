@@ -70,18 +70,13 @@ RC_GTEST_PROP(PlanGemm, ThePlanDoesTheWorkAndFitsTheSm, ()) {
     RC_ASSERT(k.shared_memory * static_cast<double>(k.ctas_per_sm) <= m->gpu.sm.smem);
     RC_ASSERT(c.plan.stages >= 2 && static_cast<double>(c.plan.stages) <= path.most_stages);
     RC_ASSERT(k.ctas_per_sm >= 1 && static_cast<double>(k.ctas_per_sm) <= path.most_ctas);
-    // one accumulator register an output, of half the file
-    RC_ASSERT(c.plan.tile_m * c.plan.tile_n * k.ctas_per_sm <= m->gpu.sm.registers / 2);
+    // one accumulator register an output, of five eighths of the file
+    RC_ASSERT(c.plan.tile_m * c.plan.tile_n * k.ctas_per_sm <= m->gpu.sm.registers * 5 / 8);
     const double writes = (c.main.dram_write + c.reduce.dram_write).in(units::B);
     RC_ASSERT(writes * (1 + 1e-9) >= t.batch * t.m * t.n * t.output_bytes);
-    if (c.plan.splits == 0) {  // stream-K: where the generation's libraries have it, a persistent CTA a slot
-      RC_ASSERT(path.stream_k && t.batch == 1);
-      RC_ASSERT(ctas == m->sm_count * static_cast<double>(k.ctas_per_sm));
-    } else {
-      RC_ASSERT(ctas == tiles * static_cast<double>(c.plan.splits));
-      const double k_steps = std::ceil(t.k / std::max(16.0, 128 / std::max(t.input_bytes, t.weight_bytes)));
-      RC_ASSERT(k.steps == std::ceil(k_steps / static_cast<double>(c.plan.splits)));
-    }
+    RC_ASSERT(ctas == tiles * static_cast<double>(c.plan.splits));
+    const double k_steps = std::ceil(t.k / std::max(16.0, 128 / std::max(t.input_bytes, t.weight_bytes)));
+    RC_ASSERT(k.steps == std::ceil(k_steps / static_cast<double>(c.plan.splits)));
     if (c.plan.splits > 1) RC_ASSERT(tiles * static_cast<double>(c.plan.splits) <= 2 * m->sm_count);
   }
 }
@@ -126,25 +121,6 @@ RC_GTEST_PROP(PlanGemm, NoPlanOfAnotherTasteIsCheaper, ()) {
   }
 }
 
-/// A machine whose SMs are all that differs from the toy: no stream-K, no multicast.
-Gpu toy_ampere() {
-  Gpu gpu = toy_gpu();
-  gpu.compute_capability = "8.0";
-  return gpu;
-}
-
-TEST(PlanGemm, StreamKOnlyWhereDeclared) {
-  int with = 0, without = 0;
-  const auto hopper = toy_machine(), ampere = toy_machine(toy_ampere());
-  for (std::int64_t m = 1280; m <= 2560; m += 128) {  // between one and two waves of the largest tiles
-    const Gemm shape{m, 256, 8192, 1, {}, false};
-    with += plan_gemm(gemm_task(shape, *hopper), *hopper, hopper->gemm).plan.splits == 0 ? 1 : 0;
-    without += plan_gemm(gemm_task(shape, *ampere), *ampere, ampere->gemm).plan.splits == 0 ? 1 : 0;
-  }
-  EXPECT_GT(with, 0);
-  EXPECT_EQ(without, 0);
-}
-
 // --- by hand: 10 SMs x 1000 FLOP/clk x 1 GHz
 // --------------------------------------------------------------------------
 
@@ -157,10 +133,11 @@ class ToyGemm : public ::testing::Test {
 };
 
 /// 1280 x 256 x 6400: 10 tiles of 128 x 256 for 10 SMs, 2 x 128 x 256 x 6400 FLOP / 1000 = 419430.4 clk. A step of 64
-/// keeps shared memory busy for 1024 clk and tensor units for 4194; DRAM needs 20 MB / 1 TB/s = 20 us. 1 us fixed.
+/// keeps shared memory busy for 1024 clk and tensor units for 4194; DRAM needs 20 MB / 1 TB/s = 20 us. 1 us fixed, and four
+/// cold ways to memory of 500 ns each before the first product.
 TEST_F(ToyGemm, OneExactWaveIsTensorBound) {
   const GemmChoice c = plan(1280, 256, 6400);
-  EXPECT_NEAR(c.total.in(units::us), 1 + 419.4304, 1e-6);
+  EXPECT_NEAR(c.total.in(units::us), 3 + 419.4304, 1e-6);
   EXPECT_EQ(price(c.main, *machine, machine->gemm).limiter, Resource::tensor);
   EXPECT_EQ(c.plan.splits, 1);
   EXPECT_EQ(c.main.plan.ctas % 10, 0);
@@ -168,15 +145,15 @@ TEST_F(ToyGemm, OneExactWaveIsTensorBound) {
 
 /// Twice the rows are exactly two waves.
 TEST_F(ToyGemm, TwoExactWavesTakeTwice) {
-  EXPECT_NEAR(plan(2560, 256, 6400).total.in(units::us), 1 + 2 * 419.4304, 1e-6);
+  EXPECT_NEAR(plan(2560, 256, 6400).total.in(units::us), 3 + 2 * 419.4304, 1e-6);
 }
 
 /// Eleven tiles of 128 rows: the best whole cut is 88 tiles of 64 x 64, 9 turns of an eighth of the work of a 128 x 256
-/// tile: 9/8 x 419.4304 = 471.8592 us. Stream-K deals out 11/10 of it and pays 10 steps of seam.
+/// tile: 9/8 x 419.4304 = 471.8592 us; tiles of 144 columns, 20 for two turns, take the same.
 TEST_F(ToyGemm, AnEleventhTileCostsATurnOfSmallerOnes) {
   const double us = plan(1408, 256, 6400).total.in(units::us);
   EXPECT_GT(us, 1 + 1.1 * 419.4304);
-  EXPECT_LE(us, 1 + 471.8592 + 1e-6);
+  EXPECT_LE(us, 3 + 471.8592 + 1e-6);
 }
 
 /// 16 x 128 x 128000, weights on the row side: 2 tiles of 64 x 16 for 10 SMs. Unsplit, each would walk 2000 steps of
@@ -189,12 +166,13 @@ TEST_F(ToyGemm, ALongKIsSplit) {
   EXPECT_GT(c.total.in(units::us), 1 + 36.86);
 }
 
-/// 1 x 1 x 16: one CTA, one step: fixed 1 us + the DRAM latency of 500 ns over the stages of the ring, or Little's law:
-/// no more than the whole latency.
+/// 1 x 1 x 16: rows of 32 bytes, but results of 2: no tensor map describes those, so a kernel without TMA. One CTA, one
+/// step: fixed 1 us + the DRAM latency of 500 ns over the stages of the ring, or Little's law: no more than the whole
+/// latency; and pieces of 2 bytes through registers, 1.6 us.
 TEST_F(ToyGemm, ATinyOneIsLatency) {
   const GemmChoice c = plan(1, 1, 16);
   EXPECT_GT(c.total.in(units::us), 1);
-  EXPECT_LT(c.total.in(units::us), 1.6);
+  EXPECT_LT(c.total.in(units::us), 3.8);
   EXPECT_EQ(c.plan.splits, 1);
 }
 
@@ -249,6 +227,55 @@ TEST(GemmTasks, Paths) {
   EXPECT_DOUBLE_EQ(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp32"), false}, *m).tensor_flop_per_clk, 256);
   EXPECT_DOUBLE_EQ(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp64"), false}, *m).tensor_flop_per_clk, 100);
   EXPECT_THROW(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp8"), false}, *m), BadInput);
+}
+
+/// Tiles beyond two turns of the SMs are handed out by a counter that a launch before clears.
+TEST(LibraryGemm, MoreThanTwoTurnsTakeACounter) {
+  Calibration c = toy_calibration();
+  c.families["library.gemm"]["counter_s"].value = 5e-6;
+  const auto m = toy_machine(toy_gpu(), c);
+  const auto chain = [&](std::int64_t rows) {
+    return plan_gemm(gemm_task(Gemm{rows, 256, 6400, 1, {}, false}, *m), *m, m->gemm).main.chain.in(units::us);
+  };
+  EXPECT_NEAR(chain(1280), 2, 1e-9);
+  EXPECT_NEAR(chain(2560), 2, 1e-9);
+  EXPECT_NEAR(chain(1280 * 64), 7, 1e-9);
+}
+
+/// cuBLAS leaves each part of K twenty steps or more.
+TEST(LibraryGemm, PartsOfKHaveTwentySteps) {
+  const auto m = toy_machine();
+  for (std::int64_t k = 1280; k <= 64 * 400; k += 640) {
+    const GemmChoice c = plan_gemm(gemm_task(Gemm{16, 64, k, 1, {}, false}, *m), *m, m->gemm);
+    if (c.plan.splits > 1) EXPECT_GE(c.main.plan.steps, 20) << k;
+    else EXPECT_EQ(c.plan.splits, 1);
+  }
+}
+
+/// N or K that are no multiples of 8 bf16 elements: other kernels, several times slower (H200 recordings: 95 TFLOP/s).
+TEST(LibraryGemm, RowsThatNoTensorMapDescribes) {
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const auto us = [&](std::int64_t n, std::int64_t k) {
+    return predict(Gemm{4096, n, k, 1, {}, false}, *m).time.in(units::us);
+  };
+  EXPECT_GT(us(4096, 4095), 4 * us(4096, 4096));
+  EXPECT_GT(us(4094, 4096), 2 * us(4096, 4096));
+  EXPECT_GT(us(4095, 4096), us(4094, 4096));
+}
+
+/// What L2 holds need not come from DRAM, and a kernel is never slower for it.
+TEST(LibraryGemm, ResidentOperandsOnlyHelp) {
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const Op op = Gemm{64, 4096, 1024, 1, {}, false};
+  PredictOptions held;
+  held.resident = {1, 1, 1};
+  const OpPrediction cold = predict(op, *m), warm = predict(op, *m, held);
+  EXPECT_LT(warm.time, cold.time);
+  EXPECT_EQ(warm.dram_read, Bytes{});
+  held.resident = {1, 0.5, 0};
+  const OpPrediction half = predict(op, *m, held);
+  EXPECT_LE(half.time, cold.time);
+  EXPECT_GE(half.time, warm.time);
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 #include <rapidcheck/gtest.h>
 
 #include "arch/gpu.hpp"
+#include "model/row_kernels.hpp"
 #include "model/timing.hpp"
+#include "ops/op_text.hpp"
 #include "ops/row_menu.hpp"
 
 namespace plumbline {
@@ -46,7 +48,49 @@ RC_GTEST_PROP(PlanRows, TheChosenWayHoldsTheRow, ()) {
       *rc::gen::element(RowwiseKind::softmax, RowwiseKind::argmax, RowwiseKind::rmsnorm, RowwiseKind::quantize);
   const RowWay way = row_way({kind, rows, cols});
   RC_ASSERT(way.choice.entry >= 0);
-  RC_ASSERT(kRowVector * way.holding().threads * way.holding().vecs * way.choice.cluster >= cols);
+  RC_ASSERT(way.holding().walks ||
+            kRowVector * way.holding().threads * way.holding().vecs * way.choice.cluster >= cols);
+}
+
+/// A reduction of many rows that no CTA holds walks them, a CTA each; of few rows each is spread over a cluster.
+TEST(PlanRows, ReductionsOfWideRowsWalk) {
+  const RowWay many = row_way({RowwiseKind::argmax, 4096, 262208}), few = row_way({RowwiseKind::argmax, 100, 262208});
+  EXPECT_TRUE(many.holding().walks);
+  EXPECT_EQ(many.choice.cluster, 1);
+  EXPECT_FALSE(few.holding().walks);
+  EXPECT_EQ(few.choice.cluster, 8);
+  EXPECT_FALSE(row_way({RowwiseKind::softmax, 4096, 262208}).holding().walks);
+}
+
+/// Backward, 8192 columns: 256 lanes, of which 528 groups are on the card; 6400 rows are three turns of four groups.
+TEST(PlanRows, BackwardTakesSeveralRowsWhereItPrefetches) {
+  const Rowwise wide{RowwiseKind::scale_mask_softmax_dropout_backward, 6400, 8192};
+  EXPECT_EQ(row_kernel(Op(wide), work(wide)).turns, 3);
+  EXPECT_EQ(row_kernel(Op(wide), work(wide)).plan.ctas, 2134);
+  const Rowwise narrow{RowwiseKind::scale_mask_softmax_dropout_backward, 6400, 1024};
+  EXPECT_EQ(row_kernel(Op(narrow), work(narrow)).turns, 1);
+}
+
+/// smsp__inst_executed of whole launches on an H200, 2026-11-20, against what the planner counts.
+TEST(PlanRows, CountsInstructionsAsTheProfilerDoes) {
+  using K = RowwiseKind;
+  Rowwise residual{K::rmsnorm, 8192, 8192};
+  residual.residual = true;
+  Rowwise quantize{K::quantize, 16384, 7168};
+  quantize.output = DType::fp8;
+  const std::pair<Op, double> counted[] = {{residual, 40108032},
+                                           {Rowwise{K::layernorm, 10000, 1600}, 13690000},
+                                           {Rowwise{K::softmax, 12288, 2048}, 13369344},
+                                           {quantize, 32718848},
+                                           {Rowwise{K::argmax, 8192, 4096}, 6651904},
+                                           {Rowwise{K::softmax_backward, 163840, 1024}, 51118080},
+                                           {Rowwise{K::copy, 16384, 8192}, 14680064},
+                                           {Rowwise{K::transpose_copy, 16384, 5120}, 22855680},
+                                           {Scan{ScanKind::sum_all, 30000000, DType::bf16}, 4341618}};
+  for (const auto& [op, instructions] : counted) {
+    const RowKernel k = row_kernel(op, work(op));
+    EXPECT_NEAR(k.instructions * static_cast<double>(k.plan.ctas) / instructions, 1, 0.07) << shape_text(op);
+  }
 }
 
 RC_GTEST_PROP(PlanRows, NeverFasterThanDramAndWarmNeverSlower, ()) {

@@ -224,6 +224,40 @@ TEST(Steps, DecodeOfLlama8BReadsItsWeights) {
   EXPECT_LT(step.dram_bytes.in(units::GB), 15.6);
 }
 
+TEST(Steps, EveryLaunchPaysForFollowingAnotherKernel) {
+  Workload w;
+  Calibration c = toy_calibration();
+  const Llm& llm = models().front();
+  const StepPrediction before = predict(llm, w, *toy_machine(toy_gpu(), c), RunOptions{});
+  c.machine["kernel_change_s"] = Scalar{1e-6, "a round number"};
+  const StepPrediction after = predict(llm, w, *toy_machine(toy_gpu(), c), RunOptions{});
+  double launches = 0;
+  for (const NodePrediction& n : after.nodes) launches += static_cast<double>(n.node->count) * n.op.launch_count;
+  EXPECT_NEAR((after.latency - before.latency).in(units::us), launches, 1e-6);
+}
+
+/// Llama-3.1-8B at batch 1 on the toy's 32 MiB of L2: a layer's 436 MB pass between two uses of rope's tables, gate_up
+/// alone is 235 MB, o_proj 34 MB; the embedding's row is warm, the norm's weights never are.
+TEST(Steps, StreamsAreWarmWhereL2StillHoldsThem) {
+  Workload w;
+  const StepPrediction step = predict(models().front(), w, *toy_machine(), RunOptions{});
+  for (const NodePrediction& n : step.nodes) EXPECT_FALSE(n.warm) << n.node->name;
+  Gpu large = toy_gpu();
+  large.l2.size = 100.0 * units::GB;
+  const StepPrediction kept = predict(models().front(), w, *toy_machine(large), RunOptions{});
+  for (const NodePrediction& n : kept.nodes) {
+    const std::string name = n.node->name;
+    EXPECT_EQ(n.warm, name != "embedding" && name.find("proj") == std::string::npos && name != "attention" &&
+                          name != "lm_head")
+        << name;
+  }
+  large.l2.size = 240.0 * units::MB;
+  const StepPrediction some = predict(models().front(), w, *toy_machine(large), RunOptions{});
+  for (const NodePrediction& n : some.nodes) {
+    EXPECT_EQ(n.warm, std::string(n.node->name) == "ffn_act") << n.node->name;
+  }
+}
+
 TEST(Steps, WhatDoesNotFitIsSaid) {
   Workload w;
   const StepPrediction large = predict(load_llm("deepseek-v3"), w, *h200(), RunOptions{});
@@ -265,41 +299,6 @@ TEST(Refusals, Fp8OnA100NamesBoth) {
   EXPECT_NE(refusal(decode, *a100).find("fp8"), std::string::npos);
   EXPECT_NE(refusal(AttentionPrefill{1, 8, 8, 128, 128, 64, 64, true, 0, 0, DType::fp8, DType::fp8}, *a100), "");
   EXPECT_NE(refusal(MlaDecode{1, 8, 64, 512, 64, DType::fp8, DType::fp8}, *a100), "");
-}
-
-// --- bands -----------------------------------------------------------------------------------------------------------
-
-/// A 1 us + 131.072 us + 1 us copy is of the "large" class. Its band is that of the family and class on file; a GPU
-/// that inherits the calibration takes it 2.5 times as wide; a class without rows gets a factor of e^0.5 either way.
-TEST(Bands, ComeFromTheClassAndWidenWhenInherited) {
-  const Op large = Rowwise{RowwiseKind::copy, 1000, 32768}, small = Rowwise{RowwiseKind::copy, 1, 8};
-  Calibration c = toy_calibration();
-  c.bands["library.rowwise.large"] = Band{-0.1, 0.2, 17};
-  c.bands["own.rowwise.large"] = Band{-0.3, 0.3, 5};
-  c.bands["library.gemm.large"] = Band{-0.4, 0.4, 5};
-  const OpPrediction p = predict(large, *toy_machine(toy_gpu(), c));
-  EXPECT_EQ(p.band_rows, 17);
-  EXPECT_EQ(p.provenance, Provenance::calibrated);
-  EXPECT_DOUBLE_EQ(p.low / p.time, std::exp(-0.1));
-  EXPECT_DOUBLE_EQ(p.high / p.time, std::exp(0.2));
-  const OpPrediction none = predict(small, *toy_machine(toy_gpu(), c));
-  EXPECT_EQ(none.band_rows, 0);
-  EXPECT_DOUBLE_EQ(none.high / none.time, std::exp(0.5));
-  c.inherited = true;
-  const OpPrediction wide = predict(large, *toy_machine(toy_gpu(), c));
-  EXPECT_EQ(wide.provenance, Provenance::inherited);
-  EXPECT_DOUBLE_EQ(wide.low / wide.time, std::exp(-0.25));
-  EXPECT_DOUBLE_EQ(wide.high / wide.time, std::exp(0.5));
-  EXPECT_EQ(wide.time, p.time);
-}
-
-/// Residuals that are all on one side do not put the prediction outside its own band.
-TEST(Bands, HoldThePrediction) {
-  Calibration c = toy_calibration();
-  c.bands["library.rowwise.large"] = Band{0.05, 0.2, 9};
-  const OpPrediction p = predict(Rowwise{RowwiseKind::copy, 1000, 32768}, *toy_machine(toy_gpu(), c));
-  EXPECT_EQ(p.low, p.time);
-  EXPECT_GT(p.high, p.time);
 }
 
 }  // namespace

@@ -29,12 +29,6 @@ TEST(SizeClass, LimitsAreTenAndHundredMicroseconds) {
   EXPECT_EQ(size_class(100.0 * units::us), SizeClass::large);
 }
 
-TEST(SizeClass, BandKeysAreThoseOfTheCalibrationFile) {
-  EXPECT_EQ(band_key(SizeClass::small), "10us");
-  EXPECT_EQ(band_key(SizeClass::middle), "100us");
-  EXPECT_EQ(band_key(SizeClass::large), "large");
-}
-
 TEST(Summarize, FiguresOfOneClass) {
   // ratios 1.05, 0.5, 2, 1.0
   const std::vector<Comparison> rows{row(20, 21), row(40, 20), row(30, 60, "M=2"), row(50, 50)};

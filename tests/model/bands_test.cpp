@@ -1,0 +1,198 @@
+#include "model/bands.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "ops/llm.hpp"
+#include "tests/support/random_gpu.hpp"
+#include "tests/support/toy_machine.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace testing_support;
+
+const Op kLargeCopy = Rowwise{RowwiseKind::copy, 1000, 32768};  // 1 us + 131.072 us + 1 us, bound by memory
+const Op kSmallCopy = Rowwise{RowwiseKind::copy, 1, 8};
+
+Calibration with_bands(std::map<std::string, Band> bands) {
+  Calibration c = toy_calibration();
+  c.bands = std::move(bands);
+  return c;
+}
+
+TEST(BandClasses, AreKernelsAndTheirKindsFormATree) {
+  for (std::size_t i = 0; i < band_class_count(); ++i) {
+    std::size_t up = i;
+    int steps = 0;
+    while (band_parent(up) != up && steps < 5) {
+      up = band_parent(up);
+      ++steps;
+    }
+    EXPECT_LE(steps, 2) << band_class_name(i);
+    EXPECT_EQ(band_class_name(up), "all");
+    EXPECT_EQ(band_class_of_name(band_class_name(i)), i);
+  }
+  for (int kind = 0; kind < static_cast<int>(RowwiseKind::count_); ++kind) {
+    const Op op = Rowwise{static_cast<RowwiseKind>(kind), 1, 8};
+    EXPECT_EQ(band_class_name(band_class(op, "rowwise")), op_name(op));
+  }
+  EXPECT_EQ(band_class_name(band_class(Spmv{}, "rowwise")), "rowwise");
+  EXPECT_EQ(band_class_name(band_class(AttentionPrefill{}, "attention_prefill", true)), "attention_prefill_alone");
+  const Op fp8 = Gemm{1, 1, 1, 1, *parse_precision("fp8"), false}, bf16 = Gemm{1, 1, 1, 1, Precision{}, false};
+  EXPECT_EQ(band_class_name(band_class(fp8, "gemm")), "gemm_8bit");
+  EXPECT_EQ(band_class_name(band_class(bf16, "gemm")), "gemm");
+}
+
+/// From the narrowest class on file to the widest.
+TEST(BandTable, TakesTheNextWiderClass) {
+  std::map<std::string, Band> on_file;
+  const std::vector<std::string> keys{"library.all.any",      "library.all.large",  "library.stream.any",
+                                      "library.stream.large", "library.copy.large", "library.copy.large.memory"};
+  long rows = 0;
+  for (const std::string& key : keys) {
+    on_file[key] = Band{-0.1, 0.2, ++rows};
+    const OpPrediction p = predict(kLargeCopy, *toy_machine(toy_gpu(), with_bands(on_file)));
+    EXPECT_EQ(p.band_rows, rows) << key;
+    EXPECT_DOUBLE_EQ(p.low / p.time, std::exp(-0.1));
+    EXPECT_DOUBLE_EQ(p.high / p.time, std::exp(0.2));
+  }
+  // another size, another bound, another kernel set
+  for (const char* other :
+       {"library.copy.10us", "library.copy.large.latency", "own.copy.large", "library.gemm.large"}) {
+    const OpPrediction p = predict(kLargeCopy, *toy_machine(toy_gpu(), with_bands({{other, Band{-0.1, 0.2, 9}}})));
+    EXPECT_EQ(p.band_rows, 0) << other;
+    EXPECT_DOUBLE_EQ(p.high / p.time, std::exp(0.5));
+  }
+  EXPECT_EQ(predict(kSmallCopy, *toy_machine(toy_gpu(), with_bands(on_file))).band_rows, 3);  // stream, any size
+}
+
+/// Residuals that are all on one side do not put the prediction outside its own band.
+TEST(BandTable, ABandHoldsThePrediction) {
+  const auto c = with_bands({{"library.copy.large", Band{0.05, 0.2, 9, 0.1}}});
+  const OpPrediction p = predict(kLargeCopy, *toy_machine(toy_gpu(), c));
+  EXPECT_EQ(p.low, p.time);
+  EXPECT_GT(p.high, p.time);
+}
+
+TEST(BandTable, AnHeirTakesTheTransferBandOfItsDistance) {
+  Calibration c = with_bands({{"library.copy.large", Band{-0.1, 0.1, 1}}});
+  c.transfer_bands["near.library.copy.large"] = Band{-0.2, 0.2, 2};
+  c.transfer_bands["far.library.copy.large"] = Band{-0.4, 0.4, 3};
+  const auto rows = [&](const Calibration& calibration, BandSection section) {
+    return BandTable(calibration, section)
+        .find(KernelSet::library, band_class(kLargeCopy, "rowwise"), 1.0 * units::ms, Bound::memory)
+        .rows;
+  };
+  EXPECT_EQ(rows(c, BandSection::own_card), 1);
+  EXPECT_EQ(rows(c, BandSection::near), 2);
+  EXPECT_EQ(rows(c, BandSection::far), 3);
+  Calibration no_residuals = c;
+  no_residuals.bands.clear();  // measured scalars, no residuals of the card yet
+  EXPECT_EQ(rows(no_residuals, BandSection::own_card), 2);
+  c.transfer_bands.erase("near.library.copy.large");
+  EXPECT_EQ(rows(c, BandSection::near), 3);  // none of the same capability was ever compared
+}
+
+/// Our kernels were measured on one card only: elsewhere they are at least as uncertain as the library's.
+TEST(BandTable, OurKernelsOnAnHeirTakeTheWiderOfBoth) {
+  Calibration c = with_bands({{"own.copy.large", Band{-0.3, 0.05, 1}}});
+  c.transfer_bands["far.library.all.any"] = Band{-0.2, 0.4, 7};
+  const Band band = BandTable(c, BandSection::far)
+                        .find(KernelSet::own, band_class(kLargeCopy, "rowwise"), 1.0 * units::ms, Bound::memory);
+  EXPECT_EQ(band.low, -0.3);
+  EXPECT_EQ(band.high, 0.4);
+}
+
+/// A card whose descriptor was changed is not the one that was measured.
+TEST(BandTable, AnOverriddenCardIsDerived) {
+  const Gpu changed = load_gpu("h200_sxm", {{"memory.bandwidth", "6 TB/s"}});
+  const auto m = make_machine(changed, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const OpPrediction p = predict(Gemm{4096, 4096, 4096, 1, Precision{}, false}, *m);
+  EXPECT_EQ(p.provenance, Provenance::derived);
+  const BandTable near(m->calibration, BandSection::near);
+  EXPECT_EQ(p.band->low, near.find(KernelSet::library, p.band_class, p.time, p.bound).low);
+}
+
+// --- steps ----------------------------------------------------------------------------------------------------------
+
+/// Three operators of 1, 2 and 2 ms, the last two of one class. Widths below 0.1, 0.4, 0.2 ms; correlations 0.5 and
+/// 0.25: W^2 = .01 + .16 + .04 + 2 (.25 x .1 x .4 + .25 x .1 x .2 + .5 x .4 x .2) = 0.32.
+TEST(StepBandSum, ByHand) {
+  const auto band = [](double part) { return Band{std::log(1 - part), std::log(1 + part), 9}; };
+  StepBandSum sum;
+  sum.add(3, 1.0 * units::ms, band(0.1));
+  sum.add(4, 2.0 * units::ms, band(0.2));
+  sum.add(4, 2.0 * units::ms, band(0.1));
+  const BandCorrelation r{0.5, 0.25, 9};
+  EXPECT_NEAR(sum.low(5.0 * units::ms, r).in(units::ms), 5 - std::sqrt(0.32), 1e-12);
+  EXPECT_NEAR(sum.high(5.0 * units::ms, r).in(units::ms), 5 + std::sqrt(0.32), 1e-12);
+  EXPECT_NEAR(sum.high(5.0 * units::ms, {0, 0, 9}).in(units::ms), 5 + std::sqrt(0.21), 1e-12);
+  EXPECT_NEAR(sum.high(5.0 * units::ms, {1, 1, 9}).in(units::ms), 5.7, 1e-12);
+}
+
+/// Known biases do not cancel like chance: a hundred operators that are each 0 to 10 % slower than predicted, evenly,
+/// make a step that is 5 % slower, not one as likely right.
+TEST(StepBandSum, MiddlesAdd) {
+  StepBandSum sum;
+  for (int i = 0; i < 100; ++i) sum.add(1, 1.0 * units::ms, Band{0, std::log(1.1), 9, std::log(1.05)});
+  const Seconds low = sum.low(100.0 * units::ms, {0, 0, 9}), high = sum.high(100.0 * units::ms, {0, 0, 9});
+  EXPECT_EQ(low, 100.0 * units::ms);  // by widening
+  EXPECT_NEAR(high.in(units::ms), 105 + std::sqrt(100 * 0.05 * 0.05), 1e-9);
+}
+
+RC_GTEST_PROP(StepBandLaws, BetweenIndependentAndFullyCorrelated, ()) {
+  StepBandSum sum;
+  double total = 0, least = 0, most = 0;
+  const int count = *rc::gen::inRange(1, 12);
+  for (int i = 0; i < count; ++i) {
+    const double ms = *rc::gen::inRange(1, 1000) * 1e-2;
+    const double low = *rc::gen::inRange(-500, 400) * 1e-3, width = *rc::gen::inRange(0, 500) * 1e-3;
+    const Band band{low, low + width, 9, low + width * *rc::gen::inRange(0, 11) * 0.1};
+    sum.add(static_cast<std::size_t>(*rc::gen::inRange(0, 5)), ms * units::ms, band);
+    total += ms;
+    least += ms * std::exp(band.low);
+    most += ms * std::exp(band.high);
+  }
+  const double same = *rc::gen::inRange(0, 11) * 0.1, other = same * *rc::gen::inRange(0, 11) * 0.1;
+  const Seconds t = total * units::ms;
+  const Seconds low = sum.low(t, {same, other, 9}), high = sum.high(t, {same, other, 9});
+  constexpr double kRounding = 1e-9;
+  RC_ASSERT(low <= t && t <= high);
+  RC_ASSERT(low * (1 - kRounding) <= sum.low(t, {0, 0, 9}) && high * (1 + kRounding) >= sum.high(t, {0, 0, 9}));
+  RC_ASSERT(low * (1 + kRounding) >= sum.low(t, {1, 1, 9}) && high * (1 - kRounding) <= sum.high(t, {1, 1, 9}));
+  RC_ASSERT(std::abs(sum.low(t, {1, 1, 9}).in(units::ms)-std::min(total, least)) < 1e-6);
+  RC_ASSERT(std::abs(sum.high(t, {1, 1, 9}).in(units::ms)-std::max(total, most)) < 1e-6);
+  if (count == 1) RC_ASSERT(std::abs(low.in(units::ms)-std::min(total, least)) < 1e-6);
+}
+
+TEST(StepBand, OfAModelLiesBetweenItsOperatorsSumsAndHoldsThePrediction) {
+  const Llm llm = load_llm("llama-3.1-8b");
+  for (const char* gpu : {"h200_sxm", "b200_sxm"}) {
+    const auto m = make_machine(load_gpu(gpu), MachineOptions{KernelSet::own, ClockMode::steady, std::nullopt});
+    Workload workload;
+    workload.batch = 32;
+    workload.context = 4096;
+    const StepPrediction step = predict(llm, workload, *m, RunOptions{});
+    Seconds low, high, widest;
+    for (const NodePrediction& n : step.nodes) {
+      const auto count = static_cast<double>(n.node->count);
+      low += count * (n.op.low + n.gap);
+      high += count * (n.op.high + n.gap);
+      widest = std::max(widest, count * (n.op.high - n.op.low));
+    }
+    EXPECT_LE(step.low, step.latency);
+    EXPECT_GE(step.high, step.latency);
+    EXPECT_GE(step.low, low * (1 - 1e-9)) << gpu;
+    EXPECT_LE(step.high, high * (1 + 1e-9)) << gpu;
+    EXPECT_LT(step.high - step.low, high - low) << gpu;
+    EXPECT_GT(step.high - step.low, 0.5 * widest) << gpu;
+  }
+}
+
+}  // namespace
+}  // namespace plumbline

@@ -1,0 +1,230 @@
+#include "validate/fit_bands.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "ops/op_text.hpp"
+
+namespace plumbline {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<double> whole_numbers(int n) {
+  std::vector<double> values;
+  for (int i = n; i >= 1; --i) values.push_back(i);
+  return values;
+}
+
+/// The k-th smallest and k-th largest of n, k = floor(0.05 (n + 1)).
+TEST(ResidualBand, AreOrderStatisticsThatHoldAFurtherValue) {
+  const auto expect = [](int n, double low, double high) {
+    const Band band = residual_band(whole_numbers(n));
+    EXPECT_EQ(band.low, low) << n;
+    EXPECT_EQ(band.high, high) << n;
+    EXPECT_EQ(band.rows, n);
+    EXPECT_GE(band.middle, low);
+    EXPECT_LE(band.middle, high);
+  };
+  expect(1, 1, 1);
+  expect(18, 1, 18);
+  expect(19, 1, 19);
+  expect(38, 1, 38);
+  expect(39, 2, 38);
+  expect(999, 50, 950);
+  EXPECT_EQ(residual_band(whole_numbers(999)).middle, 500);
+}
+
+TEST(ResidualBand, EqualWeightsAreNone) {
+  for (const int n : {19, 39, 100}) {
+    const std::vector<double> values = whole_numbers(n);
+    const Band plain = residual_band(values), weighted = residual_band(values, std::vector<double>(values.size(), 0.3));
+    EXPECT_EQ(plain.low, weighted.low);
+    EXPECT_EQ(plain.middle, weighted.middle);
+    EXPECT_EQ(plain.high, weighted.high);
+  }
+}
+
+/// Twenty heavy values decide where a thousand light ones would hide them.
+TEST(ResidualBand, WeightsShiftTheTails) {
+  std::vector<double> values(1000, 0.0), weights(1000, 1e-3);
+  for (int i = 0; i < 20; ++i) {
+    values.push_back(0.5 + 0.01 * i);
+    weights.push_back(0.05);
+  }
+  EXPECT_EQ(residual_band(values).high, 0.0);
+  EXPECT_GT(residual_band(values, weights).high, 0.6);
+  EXPECT_EQ(residual_band(values, weights).low, 0.0);
+}
+
+TEST(ResidualBand, HoldsNinetyPercentOfFurtherValuesWhateverTheDistribution) {
+  std::mt19937 random(7);
+  std::lognormal_distribution<double> skewed(0, 1);
+  long inside = 0, all = 0;
+  for (int trial = 0; trial < 2000; ++trial) {
+    std::vector<double> values(30);
+    for (double& v : values) v = skewed(random);
+    const Band band = residual_band(values);
+    for (int i = 0; i < 10; ++i) {
+      const double further = skewed(random);
+      inside += band.low <= further && further <= band.high ? 1 : 0;
+      ++all;
+    }
+  }
+  EXPECT_GT(static_cast<double>(inside), 0.895 * static_cast<double>(all));
+  EXPECT_LT(static_cast<double>(inside), 0.96 * static_cast<double>(all));  // of 30: the ends, 29/31
+}
+
+BandResidual residual(const char* band_class, std::size_t size, double value, const std::string& context = "") {
+  BandResidual r;
+  r.kernels = KernelSet::own;
+  r.band_class = band_class_of_name(band_class);
+  r.size = size;
+  r.bound = Bound::memory;
+  r.value = value;
+  r.context = context;
+  return r;
+}
+
+TEST(BandsOf, AClassWithFewRowsTakesTheWiderOneAndHoldsItsOwn) {
+  std::vector<BandResidual> rows;
+  for (int i = 0; i < 60; ++i) rows.push_back(residual("add", 2, 0.001 * i));
+  rows.push_back(residual("copy", 2, 0.5));
+  rows.push_back(residual("topk", 0, -0.7));
+  const auto bands = bands_of(rows, KernelSet::own, BandSection::own_card);
+  EXPECT_EQ(bands.at("own.add.large").rows, 60);
+  EXPECT_EQ(bands.at("own.add.large").pooled, "");
+  EXPECT_NEAR(bands.at("own.add.large").high, 0.057, 1e-4);
+  EXPECT_EQ(bands.count("own.add.large.memory"), 0U);  // says no more
+  const Band& copy = bands.at("own.copy.large");
+  EXPECT_EQ(copy.pooled, "own.stream.large");
+  EXPECT_EQ(copy.rows, 61);
+  EXPECT_NEAR(copy.low, 0.002, 1e-4);
+  EXPECT_NEAR(copy.high, 0.5, 1e-4);
+  const Band& topk = bands.at("own.select_scan.any");
+  EXPECT_EQ(topk.pooled, "own.all.any");
+  EXPECT_EQ(topk.rows, 62);
+  EXPECT_NEAR(topk.low, -0.7, 1e-4);
+  EXPECT_EQ(bands.count("own.gemm.large"), 0U);
+  EXPECT_TRUE(bands_of(rows, KernelSet::library, BandSection::own_card).empty());
+  EXPECT_TRUE(bands_of(rows, KernelSet::own, BandSection::near).empty());
+}
+
+/// e = a x common(context) + b x common(context, class) + c x own: correlations a^2 and a^2 + b^2 of a unit variance.
+TEST(CorrelationOf, FindsWhatRowsOfAContextHaveInCommon) {
+  std::mt19937 random(11);
+  std::normal_distribution<double> normal;
+  const auto correlation = [&](double a, double b) {
+    const double c = std::sqrt(1 - a * a - b * b);
+    std::vector<BandResidual> rows;
+    for (int context = 0; context < 300; ++context) {
+      const double common = a * normal(random);
+      for (const char* band_class : {"add", "gemm", "softmax"}) {
+        const double of_class = b * normal(random);
+        for (int i = 0; i < 4; ++i) {
+          rows.push_back(
+              residual(band_class, 1, 0.1 * (common + of_class + c * normal(random)), std::to_string(context)));
+        }
+      }
+    }
+    return correlation_of(rows, bands_of(rows, KernelSet::own, BandSection::own_card), KernelSet::own,
+                          BandSection::own_card);
+  };
+  const BandCorrelation none = correlation(0, 0), some = correlation(0.5, 0.5), all = correlation(1, 0);
+  EXPECT_NEAR(none.same_class, 0, 0.04);
+  EXPECT_NEAR(none.other_class, 0, 0.04);
+  EXPECT_NEAR(some.other_class, 0.25, 0.06);
+  EXPECT_NEAR(some.same_class, 0.5, 0.06);
+  EXPECT_NEAR(all.other_class, 1, 1e-6);
+  EXPECT_EQ(all.rows, 3600);
+}
+
+TEST(ShapeGroup, LeavesOutWhatVariesFromCallToCall) {
+  const auto group = [](const char* op, const char* shape) { return shape_group(parse_op(op, "bf16", shape)); };
+  EXPECT_EQ(group("gemm", "M=7;N=64;K=128"), group("gemm", "M=4096;N=64;K=128"));
+  EXPECT_NE(group("gemm", "M=7;N=64;K=128"), group("gemm", "M=7;N=64;K=256"));
+  EXPECT_EQ(group("attention_decode", "B=1;Hq=32;Hkv=8;D=128;S=77"),
+            group("attention_decode", "B=9;Hq=32;Hkv=8;D=128;S=4096"));
+  EXPECT_NE(group("attention_decode", "B=1;Hq=32;Hkv=8;D=128;S=77"),
+            group("attention_decode", "B=1;Hq=16;Hkv=8;D=128;S=77"));
+}
+
+TEST(BinomialRange, OfTen) {
+  // P(X <= 5) = 0.0016, P(X <= 6) = 0.0128 of 10 at 0.9; all ten at once happen every third time
+  EXPECT_EQ(binomial_range(10, 0.9, 0.99).least, 6);
+  EXPECT_EQ(binomial_range(10, 0.9, 0.99).most, 10);
+  const CountRange many = binomial_range(1000, 0.9, 0.99);  // normal: 900 +- 2.576 x 9.49
+  EXPECT_NEAR(static_cast<double>(many.least), 875.6, 2);
+  EXPECT_NEAR(static_cast<double>(many.most), 924.4, 2);
+}
+
+TEST(BandSources, AreChecked) {
+  const auto refusal = [](const std::string& text) -> std::string {
+    try {
+      parse_band_sources(text, "bands.json");
+    } catch (const BadInput& error) {
+      return error.what();
+    }
+    return "(accepted)";
+  };
+  EXPECT_THAT(refusal(R"({"sources": [{"gpu": "h200", "kernels": "own"}]})"), HasSubstr("either"));
+  EXPECT_THAT(refusal(R"({"sources": [{"gpu": "h200", "kernels": "ideal", "rows": "x"}]})"),
+              HasSubstr("own or library"));
+  EXPECT_THAT(refusal(R"({"sources": [{"gpu": "h2000", "kernels": "own", "rows": "x"}]})"), HasSubstr("h2000"));
+  EXPECT_THAT(refusal(R"({"sourcs": []})"), HasSubstr("sources"));
+}
+
+/// Rows that the engine itself made: residuals vanish and stay away when scalars are fitted again without a fold; a
+/// card of the same capability that was 20 % slower everywhere has that as its transfer band.
+TEST(FitBands, ThroughTheEngine) {
+  const Gpu h100 = load_gpu("h100_sxm"), h200 = load_gpu("h200_sxm");
+  Calibration truth = load_calibration("h100_sxm", "");
+  for (auto& [name, scalar] : truth.machine) scalar.source = "probe";
+  for (auto& [family, scalars] : truth.families) {
+    for (auto& [name, scalar] : scalars) scalar.source = "probe";
+  }
+  for (const char* name : {"fixed_s", "per_cta_s"})
+    truth.families.at("library.gemm").at(name).source = "fitted on this";
+  Calibration taken_over = truth;
+  taken_over.inherited = true;
+  const auto here = make_machine(h100, truth, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const auto there = make_machine(h200, taken_over, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  std::vector<BandRow> rows;
+  for (const std::int64_t m : {1, 16, 64, 512, 4096}) {
+    for (const std::int64_t n : {512, 1024, 4096, 8192}) {
+      for (const std::int64_t k : {1024, 4096}) {
+        BandRow row;
+        row.measured.op = Gemm{m, n, k, 1, Precision{}, false};
+        row.measured.clock = ClockMode::burst;
+        row.gpu = "h100_sxm";
+        row.measured.time = predict(row.measured.op, *here).time;
+        rows.push_back(row);
+        row.gpu = "h200_sxm";
+        row.measured.time = 1.2 * predict(row.measured.op, *there).time;
+        rows.push_back(row);
+      }
+    }
+  }
+  const BandFit fit = fit_bands(h100, truth, {truth}, rows);
+  EXPECT_EQ(fit.refitted, 2U);
+  EXPECT_EQ(fit.residuals.size(), 80U);
+  EXPECT_NEAR(fit.calibration.bands.at("library.all.any").low, 0, 0.01);
+  EXPECT_NEAR(fit.calibration.bands.at("library.all.any").high, 0, 0.01);
+  EXPECT_NEAR(fit.calibration.transfer_bands.at("near.library.all.any").low, std::log(1.2), 1e-4);
+  EXPECT_NEAR(fit.calibration.transfer_bands.at("near.library.all.any").high, std::log(1.2), 1e-4);
+  EXPECT_EQ(fit.calibration.families.at("library.gemm").at("fixed_s").value,
+            truth.families.at("library.gemm").at("fixed_s").value);
+  const Calibration again = parse_calibration(to_json(fit.calibration), "written");
+  EXPECT_EQ(again.transfer_bands.size(), fit.calibration.transfer_bands.size());
+  EXPECT_EQ(again.band_correlation.size(), fit.calibration.band_correlation.size());
+  EXPECT_THROW(fit_bands(load_gpu("a100_sxm"), load_calibration("a100_sxm", ""), {truth}, rows), BadInput);
+}
+
+}  // namespace
+}  // namespace plumbline

@@ -1,0 +1,74 @@
+// How published rows were timed, by hand on the toy GPU and read from text.
+#include "validate/protocol.hpp"
+
+#include <gtest/gtest.h>
+
+#include "arch/error.hpp"
+#include "model/machine.hpp"
+#include "tests/support/random_gpu.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace testing_support;
+
+const char* const kRules = R"({"schema": 1, "rules": [
+  {"op": "gemm", "stack": "a-1", "rotates": "weights", "least_copies": 1, "most_copies": 5, "fill_l2": 1, "warm_up": 3,
+   "runs": 6, "between_graphs_s": 3e-6},
+  {"op": "gemm", "stack": "b", "rotates": "operands", "least_copies": 2, "most_copies": 24, "fill_l2": 3, "warm_up": 0,
+   "runs": 1, "between_graphs_s": 0}]})";
+
+TEST(Protocol, TheFirstRuleThatMatchesHolds) {
+  const Protocols rules = Protocols::parse(kRules, "text");
+  EXPECT_TRUE(rules.of("gemm", "a-1.3").known);
+  EXPECT_DOUBLE_EQ(rules.of("gemm", "a-1.3").most_copies, 5);
+  EXPECT_TRUE(rules.of("gemm", "b").rotates_all);
+  EXPECT_FALSE(rules.of("gemm", "a-2").known);
+  EXPECT_FALSE(rules.of("rmsnorm", "a-1").known);
+}
+
+TEST(Protocol, RefusesWhatIsNoRule) {
+  EXPECT_THROW(Protocols::parse(R"({"rules": [{"op": "gemm"}]})", "text"), BadInput);
+  EXPECT_THROW(Protocols::parse(R"({"rules": [], "surprise": 1})", "text"), BadInput);
+}
+
+TEST(Protocol, SmallWeightsThatTakeTurnsStayInL2AndLargeOnesDoNot) {
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const Protocol p = Protocols::parse(kRules, "text").of("gemm", "a-1");
+  const Resident small = resident_of(Gemm{16, 512, 1024, 1, {}, false}, p, *m);  // 5 x 1 MB of 60 MiB
+  EXPECT_DOUBLE_EQ(small.weights, 1);
+  EXPECT_DOUBLE_EQ(small.inputs, 1);
+  const Resident large = resident_of(Gemm{16, 16384, 4096, 1, {}, false}, p, *m);  // 134 MB
+  EXPECT_DOUBLE_EQ(large.weights, 0);
+  const Protocol all = Protocols::parse(kRules, "text").of("gemm", "b");
+  EXPECT_LT(resident_of(Gemm{16, 16384, 4096, 1, {}, false}, all, *m).inputs, 1e-9);
+}
+
+/// One copy of a weight that fills L2: each call is a replay of its own.
+TEST(Protocol, AReplayCostsItsShare) {
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const Op op = Gemm{16, 16384, 4096, 1, {}, false};
+  OpPrediction scratch;
+  Protocol p = Protocols::parse(kRules, "text").of("gemm", "a-1");
+  const Seconds with = predict_as_timed(op, p, *m, scratch);
+  p.between_graphs = Seconds{};
+  EXPECT_NEAR((with - predict_as_timed(op, p, *m, scratch)).in(units::us), 3, 1e-9);
+}
+
+/// Long runs of dense work are nearer to the steady clock than to the burst.
+TEST(Protocol, TheRegulatorComesInBetweenBurstAndSteady) {
+  const auto burst =
+      make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const auto steady =
+      make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::steady, std::nullopt});
+  const Protocol p = Protocols::parse(kRules, "text").of("gemm", "a-1");
+  OpPrediction scratch;
+  const Op longest = Gemm{16384, 16384, 16384, 1, {}, false};
+  const Seconds timed = predict_as_timed(longest, p, *burst, scratch);
+  EXPECT_GT(timed, predict(longest, *burst).time);
+  EXPECT_LT(timed, predict(longest, *steady).time + 4.0 * units::us);
+  EXPECT_GT(timed, 0.98 * predict(longest, *steady).time);
+}
+
+}  // namespace
+}  // namespace plumbline

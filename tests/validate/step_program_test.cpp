@@ -1,0 +1,191 @@
+#include "validate/step_program.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "arch/error.hpp"
+
+namespace plumbline {
+namespace {
+
+using testing::HasSubstr;
+
+std::size_t no_gemm_scratch(const Gemm&, const GemmPlan&) { return 0; }
+std::size_t small_decode_scratch(const AttentionDecode&, const AttentionPlan&) { return 1000; }
+constexpr StepScratch kScratch{&no_gemm_scratch, &small_decode_scratch};
+
+StepPrediction lowered(const std::string& model, const Workload& workload) {
+  StepPrediction step;
+  step.graph = lower(load_llm(model), workload);
+  step.nodes.resize(step.graph.nodes.size());
+  for (std::size_t i = 0; i < step.nodes.size(); ++i) step.nodes[i].node = &step.graph.nodes[i];
+  return step;
+}
+
+Workload decode(std::int64_t batch, std::int64_t context, std::int64_t page) {
+  Workload w;
+  w.phase = Phase::decode;
+  w.batch = batch;
+  w.context = context;
+  w.page = page;
+  return w;
+}
+
+Workload prefill(std::int64_t batch, std::int64_t prompt) {
+  Workload w;
+  w.phase = Phase::prefill;
+  w.batch = batch;
+  w.prompt = prompt;
+  return w;
+}
+
+StepProgram program(const std::string& model, const Workload& w) {
+  const StepPrediction step = lowered(model, w);
+  return step_program(step, w, kScratch);
+}
+
+std::string refusal(const std::string& model, const Workload& w) {
+  try {
+    program(model, w);
+  } catch (const NotModelled& error) {
+    return error.what();
+  }
+  return "";
+}
+
+const StepBuffer& buffer(const StepProgram& p, const StepOperand& operand) {
+  return p.buffers.at(static_cast<std::size_t>(operand.buffer));
+}
+
+TEST(StepProgram, RunsEveryOperatorOfEveryLayerInOrder) {
+  const Workload w = decode(2, 300, 64);
+  const StepPrediction step = lowered("llama-3.1-8b", w);
+  const StepProgram p = step_program(step, w, kScratch);
+  std::int64_t executions = 0;
+  for (const Node& node : step.graph.nodes) executions += node.count;
+  EXPECT_EQ(static_cast<std::int64_t>(p.launches.size()), executions);
+  EXPECT_EQ(p.launches.front().node, 0);
+  EXPECT_EQ(p.launches.back().node, static_cast<int>(step.graph.nodes.size()) - 1);
+  for (std::size_t i = 1; i < p.launches.size(); ++i) {
+    const StepLaunch &before = p.launches[i - 1], &now = p.launches[i];
+    EXPECT_TRUE(now.node == before.node + 1 || (now.layer == before.layer + 1 && now.node <= before.node)) << i;
+  }
+}
+
+TEST(StepProgram, ConsumersReadWhatProducersWrote) {
+  for (const Workload& w : {decode(3, 100, 16), prefill(2, 40)}) {
+    const StepProgram p = program("llama-3.1-8b", w);
+    for (std::size_t i = 1; i < p.launches.size(); ++i) {
+      EXPECT_EQ(p.launches[i].x.buffer, p.launches[i - 1].y.buffer) << p.launches[i].node << " " << p.launches[i].layer;
+    }
+  }
+}
+
+TEST(StepProgram, TheResidualStreamPassesThroughEveryAdd) {
+  const StepProgram p = program("llama-3.1-8b", decode(1, 10, 0));
+  StepOperand stream;
+  int adds = 0;
+  for (const StepLaunch& l : p.launches) {
+    if (!l.sum.there()) continue;
+    ++adds;
+    EXPECT_NE(l.sum.buffer, l.second.buffer);
+    if (stream.there()) {
+      EXPECT_EQ(l.second.buffer, stream.buffer);
+    } else {
+      EXPECT_EQ(buffer(p, l.second).fill, StepFill::zeros);
+    }
+    stream = l.sum;
+  }
+  EXPECT_EQ(adds, 64);
+}
+
+TEST(StepProgram, HoldsTheWholeModelAndItsCache) {
+  const std::int64_t batch = 4, context = 999, page = 64;
+  const StepProgram p = program("llama-3.1-8b", decode(batch, context, page));
+  std::size_t weights = 0, cache = 0;
+  for (const StepBuffer& b : p.buffers) {
+    if (b.fill != StepFill::normal_bf16) continue;
+    (b.name.find("keys") != std::string::npos || b.name.find("values") != std::string::npos ? cache : weights) +=
+        b.bytes;
+  }
+  EXPECT_EQ(weights, std::size_t{8030261248} * 2);  // as the model is published
+  const std::size_t pages = 4 * 16;                 // 1000 tokens
+  EXPECT_EQ(cache, pages * 64 * 8 * 128 * 2 * 2 * 32);
+}
+
+TEST(StepProgram, BuffersLieBesideEachOther) {
+  const StepProgram p = program("llama-3.2-1b", decode(2, 100, 64));
+  std::size_t end = 0;
+  for (const StepBuffer& b : p.buffers) {
+    EXPECT_EQ(b.offset % 256, 0U);
+    EXPECT_GE(b.offset, end);
+    end = b.offset + b.bytes;
+  }
+  EXPECT_GE(p.bytes, end);
+  for (const StepLaunch& l : p.launches) {
+    for (const StepOperand* o : {&l.x, &l.weight, &l.y, &l.k, &l.v, &l.workspace}) {
+      if (o->there()) {
+        EXPECT_LT(o->offset, buffer(p, *o).bytes);
+      }
+    }
+  }
+}
+
+TEST(StepProgram, NewTokensGoToTheLastPlaceOfTheirOwnSequence) {
+  const StepProgram p = program("llama-3.2-1b", decode(5, 100, 16));
+  const auto rope =
+      std::find_if(p.launches.begin(), p.launches.end(), [](const StepLaunch& l) { return l.rows.there(); });
+  const auto attention =
+      std::find_if(p.launches.begin(), p.launches.end(), [](const StepLaunch& l) { return l.table.there(); });
+  ASSERT_NE(rope, p.launches.end());
+  ASSERT_NE(attention, p.launches.end());
+  const std::vector<std::int32_t>&rows = buffer(p, rope->rows).integers, &table = buffer(p, attention->table).integers;
+  ASSERT_EQ(rows.size(), 5U);
+  ASSERT_EQ(table.size(), 5U * 7);  // 101 tokens
+  EXPECT_EQ(std::set<std::int32_t>(table.begin(), table.end()).size(), table.size());
+  for (std::size_t s = 0; s < 5; ++s) {
+    EXPECT_EQ(rows[s], table[s * 7 + 6] * 16 + 100 % 16);
+    EXPECT_EQ(buffer(p, rope->positions).integers[s], 100);
+  }
+  EXPECT_EQ(attention->k.buffer, rope->k.buffer);
+  EXPECT_EQ(attention->v.buffer, rope->v.buffer);
+}
+
+TEST(StepProgram, DecodeFeedsWhatItChose) {
+  const StepProgram p = program("llama-3.2-1b", decode(2, 100, 64));
+  EXPECT_EQ(p.choice.buffer, p.launches.front().x.buffer);
+}
+
+TEST(StepProgram, APrefillsHeadReadsTheLastRows) {
+  const StepProgram p = program("llama-3.2-1b", prefill(2, 40));
+  const StepLaunch& head = p.launches[p.launches.size() - 2];
+  EXPECT_EQ(head.x.offset, std::size_t{78 * 2048 * 2});
+  EXPECT_NE(p.choice.buffer, p.launches.front().x.buffer);
+}
+
+TEST(StepProgram, RunsFp8AndHeadNorms) {
+  Workload w = decode(4, 64, 64);
+  w.precision = *parse_precision("fp8");
+  w.precision_given = true;
+  const StepProgram fp8 = program("llama-3.1-8b", w);
+  EXPECT_TRUE(std::any_of(fp8.buffers.begin(), fp8.buffers.end(),
+                          [](const StepBuffer& b) { return b.fill == StepFill::normal_fp8; }));
+  const StepProgram qwen = program("qwen3-8b", decode(4, 64, 64));
+  EXPECT_TRUE(std::any_of(qwen.launches.begin(), qwen.launches.end(), [](const StepLaunch& l) {
+    return std::holds_alternative<Rowwise>(l.op) && l.x.buffer == l.y.buffer;
+  }));
+}
+
+TEST(StepProgram, SaysWhatItDoesNotRun) {
+  EXPECT_THAT(refusal("qwen2.5-7b", decode(1, 100, 64)), HasSubstr("bias"));
+  EXPECT_NE(refusal("mixtral-8x7b", decode(1, 100, 64)), "");
+  EXPECT_NE(refusal("deepseek-v3", decode(1, 100, 64)), "");
+  EXPECT_NE(refusal("gpt-j-6b", prefill(1, 100)), "");
+  EXPECT_NE(refusal("bert-base-uncased", prefill(1, 100)), "");
+}
+
+}  // namespace
+}  // namespace plumbline

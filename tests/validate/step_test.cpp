@@ -1,0 +1,130 @@
+#include "validate/step.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "arch/error.hpp"
+#include "validate/step_report.hpp"
+
+namespace plumbline {
+namespace {
+
+using testing::HasSubstr;
+
+const char* const kList =
+    "study,model,phase,batch,context,prompt,page,clock\n"
+    "train,llama-3.2-1b,decode,8,512,,64,burst\n"
+    "heldout,llama-3.2-1b,prefill,2,,100,,steady\n";
+
+std::string refusal(const std::string& csv) {
+  try {
+    parse_step_study(csv, "some/list.csv");
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Both steps of the list, measured as what the model says, or 10 % slower and with 5 % more energy.
+StepRecording recorded() {
+  StepRecording r;
+  r.session.gpu = "h200_sxm";
+  r.session.card = "NVIDIA H200";
+  for (const StepCase& what : parse_step_study(kList, "some/list.csv")) {
+    MachineOptions options;
+    options.clock = what.clock;
+    const auto step =
+        predict(load_llm(what.model), what.workload, *make_machine(load_gpu("h200_sxm"), options), RunOptions{});
+    StepMeasurement m;
+    m.what = what;
+    const double slower = what.clock == ClockMode::steady ? 1.1 : 1;
+    m.time = slower * step.latency;
+    m.low = 0.99 * m.time;
+    m.high = 1.01 * m.time;
+    m.samples = 7;
+    m.memory_B = 1e9;
+    m.conditions.sm_clock = step.clock;
+    if (what.clock == ClockMode::steady) {
+      m.energy = 1.05 * *step.energy;
+      m.conditions.power = *m.energy / m.time;
+      m.traced = 1.01 * m.time;
+    }
+    for (const NodePrediction& n : step.nodes) {
+      m.ops.push_back({n.node->name, std::string(op_name(n.node->op)), "kernel", n.node->count, 1, slower * n.op.time});
+    }
+    r.steps.push_back(m);
+  }
+  return r;
+}
+
+TEST(StepStudy, ReadsCasesOfBothPhases) {
+  const auto cases = parse_step_study(kList, "some/list.csv");
+  ASSERT_EQ(cases.size(), 2U);
+  EXPECT_EQ(step_text(cases[0]), "llama-3.2-1b decode batch=8 context=512 page=64, burst");
+  EXPECT_EQ(step_text(cases[1]), "llama-3.2-1b prefill batch=2 prompt=100, steady");
+  EXPECT_EQ(cases[0].study, "train");
+  EXPECT_EQ(cases[0].place, "list.csv:2");
+  EXPECT_TRUE(is_step_study(kList));
+  EXPECT_FALSE(is_step_study("op,dtype,shape\ngemm,bf16,M=1;N=1;K=1\n"));
+}
+
+TEST(StepStudy, RefusesWhatIsNoStep) {
+  EXPECT_THAT(refusal("model,phase,batch,context\nx,decod,1,5\n"), HasSubstr("did you mean 'decode'"));
+  EXPECT_THAT(refusal("model,phase,batch,context\nx,decode,1,\n"), HasSubstr("context"));
+  EXPECT_THAT(refusal("model,phase,batch,context\nx,decode,-1,5\n"), HasSubstr("whole number"));
+  EXPECT_THAT(refusal("model,phase,batch,context\nx,decode,1,5\nx,decode,1,5\n"), HasSubstr("once"));
+  EXPECT_THAT(refusal("model,phase,batch,context\n"), HasSubstr("none"));
+}
+
+TEST(StepRecording, ReadsBackAsItWasWritten) {
+  StepRecording r = recorded();
+  StepMeasurement& broken = r.steps.emplace_back();
+  broken.what = r.steps[0].what;
+  broken.what.workload.batch = 9;
+  broken.fault = "step: needs 200 GB; the card has 141 GB free";
+  const std::string text = step_recording_json(r);
+  EXPECT_TRUE(is_step_recording(text));
+  const StepRecording back = parse_step_recording(text, "some.json");
+  EXPECT_EQ(step_recording_json(back), text);
+  ASSERT_EQ(back.steps.size(), 3U);
+  EXPECT_EQ(back.steps[1].energy, r.steps[1].energy);
+  EXPECT_EQ(back.steps[1].ops.size(), r.steps[1].ops.size());
+  EXPECT_EQ(back.steps[2].fault, broken.fault);
+}
+
+TEST(StepRecording, RefusesUnknownKeysAndRepeats) {
+  StepRecording r = recorded();
+  std::string text = step_recording_json(r);
+  text.replace(text.find("\"samples\""), 9, "\"samplez\"");
+  EXPECT_THROW(parse_step_recording(text, "some.json"), BadInput);
+  r.steps[1].what = r.steps[0].what;
+  EXPECT_THROW(parse_step_recording(step_recording_json(r), "some.json"), BadInput);
+}
+
+TEST(StepReport, HoldsPredictionsAgainstStepsAndOperators) {
+  const StepReport report = compare_steps(recorded(), load_gpu("h200_sxm"), "");
+  ASSERT_EQ(report.rows.size(), 2U);
+  EXPECT_NEAR(report.rows[0].time_error(), 0, 1e-9);
+  EXPECT_FALSE(report.rows[0].energy_error());
+  EXPECT_NEAR(report.rows[1].time_error(), -std::log(1.1), 1e-9);
+  EXPECT_NEAR(*report.rows[1].energy_error(), -std::log(1.05), 1e-9);
+  for (const StepOpRow& op : report.rows[1].ops) EXPECT_NEAR(op.predicted / op.measured, 1 / 1.1, 1e-9) << op.name;
+  const std::string table = step_table(report);
+  EXPECT_THAT(table, HasSubstr("llama-3.2-1b prefill batch=2 prompt=100, steady"));
+  EXPECT_THAT(table, HasSubstr("prefill steady, heldout"));
+  EXPECT_THAT(table, HasSubstr("-9.5"));
+  EXPECT_THAT(step_csv(report), HasSubstr("gate_up_proj"));
+}
+
+TEST(StepReport, SaysWhatCouldNotBeMeasured) {
+  StepRecording r = recorded();
+  r.steps[0].fault = "the step's logits are not finite";
+  const StepReport report = compare_steps(r, load_gpu("h200_sxm"), "");
+  EXPECT_FALSE(report.rows[0].good());
+  EXPECT_THAT(step_table(report), HasSubstr("logits are not finite"));
+}
+
+}  // namespace
+}  // namespace plumbline

@@ -1,0 +1,88 @@
+#!/bin/sh
+# What a card without measurements can expect: each of A100, H100 and H200 in turn is predicted from other cards' scalars
+# (fractions of datasheet peaks), with nothing that was measured on it. Prints a table; with a file name, writes every row:
+# gpu,op,dtype,shape,clock,measured_us,predicted_us. Build validate first.
+#
+# usage: tools/transfer.sh [OUT.csv]
+set -eu
+cd -- "$(dirname -- "$0")/.."
+validate=${PLUMBLINE_BUILD:-build}/bin/validate
+out=${1:-}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+rows=data/measurements/aiconfigurator
+
+# The H100 without what its file took over from the H200: machine scalars of the A100 where they are no H100's, no energies
+# (none were measured elsewhere), the GEMM families fitted on H100 rows alone.
+python3 - "$scratch/h100_alone.json" <<'PYTHON'
+import json
+import sys
+
+h100, a100 = (json.load(open(f"data/calibration/{g}.json")) for g in ("h100_sxm", "a100_sxm"))
+own = ("dram_read_fraction", "dram_write_fraction", "tensor_steady_fraction")
+h100["machine"] = {k: h100["machine"][k] if k in own else v for k, v in a100["machine"].items()}
+h100.pop("power", None)
+library = h100["families"]["library"]
+for name in ("gemm", "gemm_mma"):
+    for scalar in ("clock_droop_fraction", "tensor_burst_fraction", "tensor_steady_fraction"):
+        library.get(name, {}).pop(scalar, None)
+library["gemm"]["efficiency_fraction"]["value"] = 1.0
+json.dump(h100, open(sys.argv[1], "w"), indent=2)
+PYTHON
+"$validate" --fit $rows/h100_sxm/gemm.train.csv --gpu h100_sxm --kernels library --family gemm \
+  --calibration "$scratch/h100_alone.json" --where stack~trtllm --where dtype=bf16 --min-us 4 --unbalanced \
+  --free "fixed_s=1e-6:2e-7:4e-6,dram_share_fraction=.9:.7:1,exposed=2:.1:12,step_s=9e-8:1e-8:3e-7,\
+sm_in_flight_B=30000:8000:200000,reduce.fixed_s=6e-7:1e-7:6e-6,machine.tensor_burst_fraction=.8:.5:.99,\
+machine.regulator_lag_s=.03:.005:.5" --source "H100 rows alone" --out "$scratch/h100_alone.json" >"$scratch/log"
+
+# predict GPU FILE CALIBRATION [FILTERS...]
+predict() {
+  gpu=$1 file=$2 calibration=$3
+  shift 3
+  for part in train heldout; do
+    "$validate" --against "$rows/$gpu/$file.$part.csv" --gpu "$gpu" --kernels library --calibration "$calibration" \
+      --where stack~trtllm --where dtype=bf16 --min-us 10 --rows "$scratch/rows.csv" "$@" >"$scratch/log"
+    cat "$scratch/rows.csv" >>"$scratch/all.csv"
+  done
+}
+
+for gpu in a100_sxm h100_sxm h200_sxm; do
+  from=data/calibration/h200_sxm.json
+  [ "$gpu" != h200_sxm ] || from=$scratch/h100_alone.json
+  predict $gpu gemm "$from"
+  predict $gpu attention_prefill "$from" --where 'shape!~kv=fp8'
+  predict $gpu attention_decode "$from" --where 'shape!~kv=fp8' --where 'Hq/Hkv<=16' --where 'S>=127'
+done
+
+python3 - "$scratch/all.csv" "$out" <<'PYTHON'
+import csv
+import math
+import statistics
+import sys
+
+columns = "gpu,op,dtype,shape,clock,measured_us,predicted_us".split(",")
+header = None
+rows = []
+for line in csv.reader(open(sys.argv[1])):
+    if header is None or line == header:
+        header = line
+        continue
+    row = dict(zip(header, line))
+    if row["predicted_us"] and not row["error"]:
+        rows.append(row)
+if sys.argv[2]:
+    with open(sys.argv[2], "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([row[c] for c in columns] for row in rows)
+print("| left out | operator | rows | median % | p90 % | bias % |")
+print("|---|---|--:|--:|--:|--:|")
+for gpu in ("a100_sxm", "h100_sxm", "h200_sxm"):
+    for op in sorted({r["op"] for r in rows}):
+        errors = [math.log(float(r["predicted_us"]) / float(r["measured_us"])) for r in rows if r["gpu"] == gpu and r["op"] == op]
+        if not errors:
+            continue
+        size = sorted(map(abs, errors))
+        print(f"| {gpu} | {op} | {len(errors)} | {100 * statistics.median(size):.1f} | "
+              f"{100 * size[int(0.9 * (len(size) - 1))]:.1f} | {100 * statistics.median(errors):+.1f} |")
+PYTHON
