@@ -60,6 +60,7 @@ constexpr std::array kPower{
     "band_free_low"sv,
     "band_held_down_high"sv,
     "band_held_down_low"sv,
+    "boost_clock_Hz"sv,
     "clocked_W"sv,
     "constant_W"sv,
     "cool_C"sv,
@@ -98,11 +99,21 @@ constexpr std::array kPower{
 };
 
 constexpr std::array kFamilies{
-    "attention_decode"sv,  "attention_decode_single"sv,
-    "attention_prefill"sv, "attention_prepare"sv,
-    "combine"sv,           "gemm"sv,
-    "gemm_portable"sv,     "grouped_gemm"sv,
-    "mla_decode"sv,        "reduce"sv,
+    "attention_decode"sv,
+    "attention_decode_8bit"sv,
+    "attention_decode_single"sv,
+    "attention_prefill"sv,
+    "attention_prepare"sv,
+    "combine"sv,
+    "flash_append"sv,
+    "flash_decode"sv,
+    "flash_prefill"sv,
+    "gemm"sv,
+    "gemm_mma"sv,
+    "gemm_portable"sv,
+    "grouped_gemm"sv,
+    "mla_decode"sv,
+    "reduce"sv,
     "rowwise"sv,
 };
 

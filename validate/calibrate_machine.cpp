@@ -89,9 +89,13 @@ class MachineFit {
   Scalars out_;
 };
 
-/// Mix loss as the model counts it: time = (read / b_r + write / b_w) (1 + 4 r (1 - r) loss), r the read share.
-double mix_loss(double read, double write, double mixed, double share) {
-  return (1.0 / (mixed * (share / read + (1.0 - share) / write)) - 1.0) / (4.0 * share * (1.0 - share));
+/// Writes leave in batches, each with a turn of the bus: time = (read / b_r + write / b_w) (1 + 2 w loss), w the write
+/// share, up to an even mix. What a mix takes beyond the sum, and its 2 w.
+struct Turnaround {
+  double excess = 0, twice_writes = 0;
+};
+Turnaround turnaround(double read, double write, double mixed, double writes) {
+  return {1.0 / (mixed * ((1.0 - writes) / read + writes / write)) - 1.0, 2 * writes};
 }
 
 void MachineFit::dram() {
@@ -112,14 +116,21 @@ void MachineFit::dram() {
   copies.insert(copies.end(), plain.begin(), plain.end());
   const Record *copy = best_of(copies), *add = best_of(records_of(run_, "dram_add_B_per_s"));
   if (copy == nullptr) return;
-  const double loss = std::max(0.0, mix_loss(r, w, copy->value.median, 0.5));
-  std::string how = "best copy " + rate_text(copy->value.median) + " against " + rate_text(2 / (1 / r + 1 / w)) +
-                    " without turnaround";
+  std::vector<Turnaround> mixes{turnaround(r, w, copy->value.median, 0.5)};
+  std::string how = "best copy " + rate_text(copy->value.median);
   if (add != nullptr) {
-    how += "; two reads a write lose " + text_of(mix_loss(r, w, add->value.median, 2.0 / 3), "%.3f") +
-           " by the same formula";
+    mixes.push_back(turnaround(r, w, add->value.median, 1.0 / 3));
+    how += " and best of two reads a write " + rate_text(add->value.median);
   }
-  put("dram_mix_loss_fraction", std::min(1.0, loss), how, half_spread(*copy), 1);
+  std::vector<double> a, b, errors;
+  for (const Turnaround& m : mixes) {
+    a.push_back(m.twice_writes);
+    b.push_back(m.excess);
+  }
+  const double loss = std::min(1.0, non_negative_least_squares(a, b)[0]);
+  for (const Turnaround& m : mixes) errors.push_back((1 + m.twice_writes * loss) / (1 + m.excess) - 1);
+  put("dram_mix_loss_fraction", loss, how + ", least squares of a loss in proportion to writes", rms(errors),
+      mixes.size());
 }
 
 /// Reads against bytes in flight: BW = best (1 - exp(-bytes / (best x latency))) (modeling notes, section 4).

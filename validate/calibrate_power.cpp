@@ -119,7 +119,10 @@ double rms(const std::vector<double>& errors) {
 class PowerFit {
  public:
   PowerFit(const Gpu& gpu, const ProbeRun& run, const Scalars& base)
-      : cap_W_(run.session.power_limit_W), base_(base), where_("steady runs of probes, " + run.session.date) {
+      : cap_W_(run.session.power_limit_W),
+        boost_Hz_(gpu.boost_clock.in(units::Hz)),
+        base_(base),
+        where_("steady runs of probes, " + run.session.date) {
     for (Run& r : runs_of(run, gpu)) {
       (r.data == "normal" ? normal_ : others_).push_back(std::move(r));
     }
@@ -142,6 +145,7 @@ class PowerFit {
     for (const char* name : {"clocked_W", "fp32_J_per_FLOP", "sfu_J"}) {
       if (base_.count(name) == 0) put(name, 0, "0: not told apart by these runs", {}, 0);
     }
+    put("boost_clock_Hz", boost_Hz_, "the clock at whose voltage these energies hold", {}, 0);
     fold_load_store();
     fit_memory_supply();
     fit_toggle("zeros");
@@ -268,7 +272,7 @@ class PowerFit {
         rms(errors), aims.size());
   }
 
-  const double cap_W_;
+  const double cap_W_, boost_Hz_;
   const Scalars& base_;
   const std::string where_;
   std::vector<Run> normal_, others_;
