@@ -54,7 +54,8 @@ StepRecording recorded() {
       m.traced = 1.01 * m.time;
     }
     for (const NodePrediction& n : step.nodes) {
-      m.ops.push_back({n.node->name, std::string(op_name(n.node->op)), "kernel", n.node->count, 1, slower * n.op.time});
+      m.ops.push_back(
+          {n.node->name, std::string(op_name(n.node->op)), "kernel", n.node->count, 1, slower * (n.op.time + n.gap)});
     }
     r.steps.push_back(m);
   }
