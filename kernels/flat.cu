@@ -4,7 +4,8 @@
 // 2147 MB of traffic (threads a CTA in brackets):
 //   1 vector, streaming hints (128) 87.1 89.4, (256) 87.2 89.5, (512) 86.9 88.8; without hints the same
 //   2 vectors (128) 86.5 88.7, (256) 84.4 -; 4 vectors (256) 83.4 -
-//   measured again by CUPTI, normal data: with hints copy 86.5, add 86.1, swiglu 86.6; without 88.8, 91.6, 91.8 (this), and
+//   measured again by CUPTI, normal data: with hints copy 86.5, add 86.1, swiglu 86.6; without 88.8, 91.6, 91.8 (this),
+//   and
 //     a copy of 30 MB that fits L2 takes 5.3 us instead of 6.8, a swiglu of 33 MB 4.8 instead of 8.2
 //   loads that skip L1 lose 2 points; a barrier between loads and stores changes nothing
 //   bulk copies through shared memory, persistent, rings of 32 to 128 KB an SM: 78 to 81, 81 to 84

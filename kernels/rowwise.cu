@@ -12,9 +12,9 @@
 //   128256 columns, 525 MB: a CTA walking the row twice (second time from L2) 63; clusters of 8 x 256 threads x 8
 //     vectors 67, 4 x 512 x 8 68, 2 x 1024 x 8 62. Clusters are scheduled whole and wait for each other: not
 //     representative of what a persistent kernel with a ring in shared memory could reach.
-//   marked as used once (ld.cs, st.cs, or L1::no_allocate): norms, softmax and quantize of 100 MB and more lose 4 to 7 %
-//   sum_rows and argmax of 50257 to 262208 columns: clusters 43 to 53, a CTA walking the row 96 to 97 (this)
-//   more CTAs an SM than 48 to 64 KB in flight need: no gain; spilling to get them: loses
+//   marked as used once (ld.cs, st.cs, or L1::no_allocate): norms, softmax and quantize of 100 MB and more lose 4 to 7
+//   % sum_rows and argmax of 50257 to 262208 columns: clusters 43 to 53, a CTA walking the row 96 to 97 (this) more
+//   CTAs an SM than 48 to 64 KB in flight need: no gain; spilling to get them: loses
 #include <algorithm>
 #include <span>
 #include <string>

@@ -17,7 +17,7 @@ constexpr double kTurnClk = 240;
 /// loads, arithmetic and stores in step at first, and drift apart within some ten CTAs a slot. Fitted on training cases
 /// of norms, softmax, quantize and the attention chain.
 constexpr double kInStep = 3.2, kDrifted = 5.1, kDriftWaves = 10;
-constexpr double kTwiceInStep = 2.2, kTwiceDrifted = 4.3;  // two agreements a row
+constexpr double kTwiceInStep = 2.2, kTwiceDrifted = 4.3;    // two agreements a row
 constexpr double kReadingInStep = 4.2, kReadingDrifted = 8;  // reductions, whose next loads wait for no writes
 /// A thread that has its next row under way overlaps by itself; phases between barriers hardly do.
 constexpr double kPrefetching = 6.0, kSelecting = 1.7;
@@ -114,6 +114,7 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   const CtaTimes t = times_of(k, d, m, w.read / ctas, first);
   d.chain =
       (1 + k.start_loads) * first + t.wait + k.tail_trips * m.l2_latency + k.tail_clk / m.clock + k.scattered * dram;
+  d.chain += (k.launches - 1) * (m.gap_graph + m.rowwise.fixed + idle);
   if (k.chained) {
     d.overlap = 1;
     d.l2_again += d.l2;

@@ -296,7 +296,12 @@ RowKernel rowwise_kernel(const Rowwise& s) {
     case RowwiseKind::transpose_copy: return transpose_kernel(s);
     default: break;
   }
-  return flat_kernel(elements_of(s) / to_double(kRowVector), flat_counts(s.kind), !whole_rows(s.cols));
+  RowKernel k = flat_kernel(elements_of(s) / to_double(kRowVector), flat_counts(s.kind), !whole_rows(s.cols));
+  // the last elements that are no vector are a launch of their own (kernels/flat.cu; the attention chain's are not)
+  const bool alone = s.kind == RowwiseKind::copy || s.kind == RowwiseKind::add || s.kind == RowwiseKind::silu ||
+                     s.kind == RowwiseKind::gelu;
+  if (alone && s.rows * s.cols % kRowVector != 0) k.launches = 2;
+  return k;
 }
 
 }  // namespace
@@ -310,11 +315,16 @@ RowKernel row_kernel(const Op& op, const Work& w) {
     const double elements = to_double(rope->tokens * rope->heads) * to_double(rope->head_dim);
     RowKernel k = flat_kernel(elements / 2 / to_double(kRowVector), {174, 2}, false);
     k.plan.ctas_per_sm = 6;
-    k.chain_clk = 200;  // sines and cosines, once a CTA, and a barrier
-    k.holds = true;
+    k.chain_clk = 200;   // sines and cosines, once a CTA, and a barrier
+    k.scattered = 0.03;  // half a head here, half there
     return k;
   }
   if (const auto* table = std::get_if<Embedding>(&op)) {
+    if (!whole_rows(table->cols)) {  // an element a thread, a 64-bit division each
+      RowKernel k = flat_kernel(to_double(table->rows) * to_double(table->cols), {70, 2}, false);
+      k.start_loads = 1;
+      return k;
+    }
     const double vectors = to_double(table->rows) * to_double(table->cols) / to_double(kRowVector);
     constexpr double kThreads = 128, kVecs = 4, kEnough = 4 * 132;
     const bool many = vectors >= kEnough * kThreads * kVecs;

@@ -31,7 +31,8 @@ struct RowKernel {
   /// Share of DRAM time more for opening pages of which little is read or written: tiles, rows gathered at random (and
   /// marked as used once). Training cases of 0.1 to 1 GB.
   double scattered = 0;
-  int turns = 1;  ///< rows a CTA takes, the next one on its way
+  int launches = 1;  ///< one after the other, the others tiny
+  int turns = 1;     ///< rows a CTA takes, the next one on its way
 };
 
 RowKernel row_kernel(const Op& op, const Work& work);

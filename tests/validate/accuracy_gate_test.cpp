@@ -51,7 +51,7 @@ class AccuracyList : public testing::Test {
 };
 
 const char* const kSilu =
-    R"("label": "us", "gpu": "h200_sxm", "kernels": "own", "file": "measurements/h200/full.json")";
+    R"("label": "us", "gpu": "h200_sxm", "kernels": "own", "file": "measurements/h200/rowwise.json")";
 
 TEST_F(AccuracyList, ASetIsHeldAgainstItsCeiling) {
   const std::string set =

@@ -47,8 +47,10 @@ class H200Power : public ::testing::Test {
 
 TEST_F(H200Power, TheFileHoldsWhatTheFitGives) {
   std::vector<PowerRow> training = rows("power.json");
-  for (PowerRow& row : rows("full.json")) {
-    if (row.study != "heldout") training.push_back(std::move(row));
+  for (const char* file : {"full.json", "rowwise.json"}) {
+    for (PowerRow& row : rows(file)) {
+      if (row.study != "heldout") training.push_back(std::move(row));
+    }
   }
   for (PowerRow& row :
        read_power_rows({data_folder() + "/measurements/h200/limits.csv"}, KernelSet::library, gpu.name)) {
