@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "arch/files.hpp"
+#include "validate/accuracy.hpp"
 #include "validate/compare.hpp"
 #include "validate/pricing.hpp"
+#include "validate/printed.hpp"
 #include "validate/report.hpp"
 #include "validate/report_cases.hpp"
 
@@ -183,6 +185,27 @@ ExitCode run_fit(const ValidateRequest& request, std::ostream& out, std::ostream
   out << fit_report(fit);
   if (!request.out_file.empty()) write_text_file(request.out_file, to_json(fit.calibration));
   return measured.bad.empty() && fit.not_modelled == 0 ? ExitCode::done : ExitCode::not_modelled;
+}
+
+ExitCode run_accuracy(const ValidateRequest& request, std::ostream& out, std::ostream& messages) {
+  if (request.format != "table" && request.format != "csv") {
+    throw BadInput("--format " + request.format + ": --accuracy expected table or csv");
+  }
+  const std::string file = request.files.empty() || request.files.front().empty()
+                               ? (std::filesystem::path(data_folder()) / "studies" / "accuracy.json").string()
+                               : request.files.front();
+  const std::vector<AccuracyRow> rows = accuracy_of(read_accuracy_sets(file));
+  write_or_print(request.report_file.empty() ? request.out_file : request.report_file,
+                 request.format == "csv" ? accuracy_csv(rows) : accuracy_table(rows), out);
+  ExitCode answer = ExitCode::done;
+  for (const AccuracyRow& row : rows) {
+    if (row.holds()) continue;
+    messages << row.summary.gpu << " " << row.summary.op << ", " << row.label << ": median error "
+             << percent_number(row.summary.median_error) << " % is above the " << percent_number(row.ceiling)
+             << " % allowed\n";
+    answer = ExitCode::answered_no;
+  }
+  return answer;
 }
 
 Override parse_override(const std::string& text) {

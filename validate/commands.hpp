@@ -79,6 +79,10 @@ ExitCode run_fit_power(const ValidateRequest& request, std::ostream& out);
 /// Time, power and clock of steady rows against the engine, by class of work.
 ExitCode run_power_table(const ValidateRequest& request, std::ostream& out);
 
+/// The README's accuracy table from the committed measurements: the list of `files`, or data/studies/accuracy.json.
+/// answered_no, with a line each, when a median error is above what the list allows.
+ExitCode run_accuracy(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
+
 /// "--set memory.bandwidth=6TB/s".
 Override parse_override(const std::string& text);
 

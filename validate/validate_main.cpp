@@ -19,7 +19,7 @@ using namespace plumbline;
 
 struct Flags {
   std::vector<std::string> against, fit, fit_power, power_table, where, sets, free;
-  std::string replay, clock, kernels = "own";
+  std::string replay, clock, accuracy, kernels = "own";
   bool calibrate = false, unbalanced = false;
   double min_us = 0;
   int gpus = 1;
@@ -36,10 +36,16 @@ void add_inputs(CLI::App& app, Flags& flags) {
                                    "fit energies, voltage and data factors to steady rows (recordings, CSV)");
   auto* power_table = app.add_option("--power-table", flags.power_table,
                                      "time, power and clock of steady rows against the model, by class");
+  auto* accuracy = app.add_option("--accuracy", flags.accuracy,
+                                  "the README's accuracy table from committed measurements, held against what is "
+                                  "allowed (default: data/studies/accuracy.json)")
+                       ->expected(0, 1);
   for (auto* other : {against, fit, replay, calibrate}) {
     fit_power->excludes(other);
     power_table->excludes(other);
+    accuracy->excludes(other);
   }
+  accuracy->excludes(fit_power)->excludes(power_table);
   fit_power->excludes(power_table);
   app.add_option("--least-cap", flags.request.least_cap_percent, "--power-table: rows from this percentage of the cap");
   app.add_option("--most-cap", flags.request.most_cap_percent, "--power-table: rows up to this percentage of the cap");
@@ -116,8 +122,12 @@ void read_texts(Flags& flags) {
   request.balance = !flags.unbalanced;
 }
 
-ExitCode run(Flags& flags) {
+ExitCode run(Flags& flags, bool accuracy) {
   read_texts(flags);
+  if (accuracy) {
+    flags.request.files = {flags.accuracy};
+    return run_accuracy(flags.request, std::cout, std::cerr);
+  }
   if (!flags.replay.empty()) {
     flags.request.files = {flags.replay};
     return run_replay(flags.request, std::cout, std::cerr);
@@ -162,7 +172,7 @@ int main(int argc, char** argv) {
       "4 no device or device error, 130 interrupted, 70 our bug.");
   try {
     app.parse(argc, argv);
-    const ExitCode code = run(flags);
+    const ExitCode code = run(flags, app.count("--accuracy") > 0);
     std::cout.flush();
     return static_cast<int>(code);
   } catch (const CLI::ParseError& error) {
