@@ -41,8 +41,10 @@ struct Demand {
   /// Per CTA and step: what is left of `l2` once requests of neighbours for the same lines are merged on their way. Not
   /// 0: L2's time is that of its lookups, `l2_time` in timing.cpp.
   Bytes lookups;
-  double fill_clk = 0;     ///< per CTA and step: what loads take for rows that are not there
-  Seconds step_latency;    ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
+  double fill_clk = 0;   ///< per CTA and step: what loads take for rows that are not there
+  Seconds step_latency;  ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
+  Seconds start;         ///< once: until the first step of all the CTAs that begin together has come
+  Seconds between;       ///< per CTA of a persistent launch but for the last: from its end to the next one's first step
   double exposed_clk = 0;  ///< per CTA and step: clocks that overlap with nothing (softmax not hidden, barriers)
   // per CTA, once
   double once_clk = 0;    ///< prologue and epilogue clocks that the next CTA on the SM does not hide

@@ -124,7 +124,13 @@ MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
   // accumulators pass through shared memory on their way out: the CTA's tensor work waits for that
   e.serial_clk = e.once_clk;
   e.once_clk = 0;
-  if (*c.task.own == GemmEngine::wgmma) hopper_kernel(e, c, v);
+  if (*c.task.own == GemmEngine::wgmma) {
+    hopper_kernel(e, c, v);
+  } else {
+    // within a CTA of the portable kernel a step's fragments, products and barrier come one after the other
+    constexpr Seconds kBetween = 170.0 * units::ns;
+    e.step_latency = std::max(e.step_latency, kBetween + e.tensor_clk * c.clk);
+  }
   return e;
 }
 
@@ -155,7 +161,8 @@ Cut::Cut(const Context& c, const MenuEntry& entry)
     rows = std::ceil(rows / e->cluster) * e->cluster;
     // what comes in through the SM's port, multicast too; or the lines that it asks for
     const double asked = l2_bytes - (e->swapped ? e->a : e->w) * (1 - 1 / e->cluster);
-    l2_bytes = std::max(l2_bytes, asked * c.starts.lines);
+    const bool pieces = e->merges || !c.starts.whole_sectors;
+    l2_bytes = std::max(l2_bytes, asked * (pieces ? c.starts.lines : 1));
     if (*c.task.own == GemmEngine::mma_sync) add_pieces(c);
   }
   tiles = tiles_m * tiles_n * c.task.batch;
@@ -175,14 +182,14 @@ void Cut::look_up(const Context& c) {
   const double row_side = e->swapped ? e->w : e->a, col_side = e->swapped ? e->a : e->w;
   const double row_tiles = e->swapped ? tiles_n : tiles_m;
   const double row_operand = e->swapped ? c.w_bytes : c.a_bytes, col_operand = e->swapped ? c.a_bytes : c.w_bytes;
-  lookups = row_side + col_side;
+  lookups = row_side + col_side / e->cluster;  // fetched once for a cluster
   if (!c.starts.whole_sectors) {
     lookups *= c.starts.lines;
     return;
   }
   const bool drift = row_operand > c.machine.l2_capacity.in(units::B) && row_operand > 2 * col_operand;
   if (row_tiles < 2) lookups -= tiles >= 2 ? 0.5 * row_side : 0;
-  else if (!drift || e->cluster > 1) lookups -= 0.5 * col_side;
+  else if (!drift && e->cluster <= 1) lookups -= 0.5 * col_side;
   lookups *= 0.5 * (1 + c.starts.lines);  // two requests a line, but no more sectors
 }
 
@@ -207,9 +214,9 @@ void Cut::add_pieces(const Context& c) {
   const auto k = static_cast<std::int64_t>(c.task.k);
   if (std::fmod(c.task.k * c.task.input_bytes, kUnit) == 0) return;
   const double piece = k % 2 == 0 ? kPair : c.task.input_bytes;
-  // the 32 lanes of one instruction have a piece each of 32 different units: 16 sectors of 32 bytes, one a clock
-  constexpr double kSectors = 16;
-  smem_clk += e->stage_bytes / piece / kWarp * kSectors;
+  // the 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes; sweeps of the menu
+  // at K = 1001, 1002 and 2049 take 13 clocks a cp.async and 7 a load (H200, 2026-11-20)
+  smem_clk += e->stage_bytes / piece / kWarp * (k % 2 == 0 ? 13.0 : 7.0);
   if (k % 2 == 0) return;
   constexpr double kLargeTile = 128.0 * 256.0;  // has 256 threads, the others 128
   const double threads = e->tile_m * e->tile_n >= kLargeTile ? 256 : 128;
@@ -290,10 +297,12 @@ Demand Cut::demand(const Context& c, const Deal& deal) const {
   d.l2 = l2_bytes * units::B;
   d.step_latency = step_latency;
   d.in_flight = e->stages * e->stage_bytes * units::B;
-  if (e->merges) {
-    d.lookups = lookups * units::B;
+  if (task.own) {
     d.l2_distinct = task.batch * (c.a_bytes + c.w_bytes) * units::B;
     d.l2_written = task.batch * c.out_bytes * units::B;
+  }
+  if (e->merges) {
+    d.lookups = lookups * units::B;
     // nothing hides the first step's way; a launch of clusters takes longer to begin and end (0.8 us of the same tiles,
     // H200, 2026-11-20)
     constexpr Seconds kClusters = 0.8 * units::us;

@@ -51,7 +51,9 @@ FamilyScalars read_family(const Machine& m, const std::string& name) {
   f.exposed = section.number_or("exposed", 0);
   f.per_cta = section.seconds_or_zero("per_cta_s");
   f.step = section.seconds_or_zero("step_s");
-  f.translation = section.seconds_or_zero("translation_s");
+  f.step_clk = section.number_or("step_clk", 0);
+  f.start_clk = section.number_or("start_clk", 0);
+  f.merge_clk = section.number_or("merge_clk", 0);
   f.in_flight = section.number_or("in_flight_B", 0) * units::B;
   f.tensor_burst = section.number_or("tensor_burst_fraction", m.tensor_fraction);
   f.tensor_steady = section.number_or("tensor_steady_fraction", m.tensor_steady_fraction);
@@ -139,6 +141,7 @@ void read_families(Machine& m) {
   m.rowwise = read("rowwise");
   m.reduce = read("reduce");
   m.combine = read("combine");
+  m.prepare = read("attention_prepare");
   if (!own) return;
   read_own_families(m);
   for (const auto* family : {&m.own.gemm, &m.own.prefill, &m.own.decode}) {

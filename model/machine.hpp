@@ -37,8 +37,11 @@ struct FamilyScalars {
   double exposed = 0;
   Seconds per_cta;  ///< prologue and epilogue latency of one CTA
   Seconds step;     ///< dependency chain of one main-loop step of one CTA
-  /// Most that a launch loses to address translation when its reads are scattered over a large pool (paged KV cache).
-  Seconds translation;
+  /// SM clocks, for what is a chain of instructions and of answers from L2, so that it goes with the SMs from card to
+  /// card. `step_clk`: of one main-loop step, beside the work that is counted (prefill: barriers and reductions over a
+  /// row, which nothing hides; decode: the loads of 64 keys). `start_clk`: a CTA's way to its first data and from its
+  /// last, while other CTAs use memory. `merge_clk`: the last CTA of a head merging the others' results (decode).
+  double step_clk = 0, start_clk = 0, merge_clk = 0;
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
   /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.
@@ -96,7 +99,8 @@ class Machine {
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
   FamilyScalars reduce;   ///< the second launch of a split-K GEMM
-  FamilyScalars combine;  ///< the merge of split-KV attention
+  FamilyScalars prepare;  ///< the pass before prefill attention: rotation and cache append
+  FamilyScalars combine;  ///< the merge of split-KV attention, where it is a launch of its own
   OwnFamilies own;        ///< take the place of the above for shapes that have a kernel of ours
 };
 

@@ -94,7 +94,7 @@ class Pricer {
   /// Lines that are written may be kept by both partitions of L2, and all lines where reads evict first or at random;
   /// our GEMM of 37 MB of operands and 0.5 MB of result finds them all (H200, 2026-11-20).
   bool kept(const Demand& d) const {
-    return d.lookups > Bytes{} ? d.l2_distinct + 2.0 * d.l2_written <= m_.l2_capacity : work_.bytes() <= m_.l2_kept;
+    return d.l2_distinct > Bytes{} ? d.l2_distinct + 2.0 * d.l2_written <= m_.l2_capacity : work_.bytes() <= m_.l2_kept;
   }
 
   void gemm(const GemmTask& task, const FamilyScalars& family, const char* kernel) {
@@ -110,7 +110,7 @@ class Pricer {
   void attention(const AttentionChoice& choice, const char* kernel) {
     family_ = choice.family;
     out_.attention_plan = choice.plan;
-    if (choice.prepares) launch_warm("rotate and append", choice.prepare, m_.rowwise);
+    if (choice.prepares) launch_warm("rotate and append", choice.prepare, m_.prepare);
     launch_warm(kernel, choice.main, *choice.family);
     if (choice.combines) launch_warm("combine", choice.combine, *choice.combine_family);
   }

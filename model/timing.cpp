@@ -114,7 +114,7 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   wave.own[Resource::sfu] = on_sm * d.sfu_clk * clk;
   wave.own[Resource::issue] = on_sm * d.issue_clk * clk;
   wave.own[Resource::smem] = with_serial(d.smem_clk);
-  wave.own[Resource::latency] = steps * d.step_latency + d.serial_clk * clk;
+  wave.own[Resource::latency] = steps * d.step_latency + d.serial_clk * clk + (part.last ? d.start : d.between);
   // behind the last read of a persistent launch comes one more step, and the epilogue
   const Seconds tail = d.plan.persistent && part.last ? d.step_latency + d.serial_clk * clk : Seconds{};
   const Seconds fill = on_sm * d.fill_clk * clk;
@@ -125,18 +125,31 @@ Wave wave_times(const Demand& d, const Machine& m, const FamilyScalars& family, 
   return wave;
 }
 
+/// Steps of the slot that ends last when CTAs are taken longest first: an SM that runs `most` CTAs has one that at most
+/// (most - 1) x SMs are longer than; lengths spread evenly about the mean, as those of a causal triangle or trapezoid.
+double falling_steps(const KernelPlan& plan, double slots, double sm_count) {
+  const double ctas = static_cast<double>(plan.ctas);
+  const double sms = std::min(ctas, sm_count), most = std::ceil(ctas / sms), resident = std::ceil(slots / sms);
+  const double length = plan.longest - 2 * (plan.longest - plan.steps) * (most - 1) * sms / ctas;
+  return std::max({ctas * plan.steps / slots, plan.longest, most * length / resident});
+}
+
+/// ... shortest first: the slot that takes the longest CTA has taken every `slots`-th before it, the j-th of which is
+/// 2 (longest - mean) j slots / ctas shorter. Summed over the `most` that it runs.
+double rising_steps(const KernelPlan& plan, double slots) {
+  const double ctas = static_cast<double>(plan.ctas), most = std::ceil(ctas / slots);
+  const double sum = most * plan.longest - (plan.longest - plan.steps) * (most - 1) * most * slots / ctas;
+  return std::max({ctas * plan.steps / slots, plan.longest, sum});
+}
+
 /// Calls `visit(wave, times)` for the full waves together and for the last one.
 template <class Visit>
 void for_each_wave(const Demand& d, const Machine& m, const FamilyScalars& family, const Speeds& speeds, Visit visit) {
   const double ctas = static_cast<double>(d.plan.ctas);
   const double capacity = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
-  if (d.plan.longest > d.plan.steps) {  // unequal CTAs: heavy first over persistent slots
+  if (d.plan.longest > d.plan.steps) {  // unequal CTAs over persistent slots
     const double slots = std::min(ctas, capacity);
-    // an SM that runs `most` CTAs has one that at most (most - 1) x SMs are longer than; lengths spread evenly about
-    // the mean, as those of a causal triangle or trapezoid do
-    const double sms = std::min(ctas, m.sm_count), most = std::ceil(ctas / sms), resident = std::ceil(slots / sms);
-    const double length = d.plan.longest - 2 * (d.plan.longest - d.plan.steps) * (most - 1) * sms / ctas;
-    const double steps = std::max({ctas * d.plan.steps / slots, d.plan.longest, most * length / resident});
+    const double steps = d.plan.rising ? rising_steps(d.plan, slots) : falling_steps(d.plan, slots, m.sm_count);
     visit(wave_times(d, m, family, {slots, steps, ctas / slots, 1.0, true}, speeds), 1.0);
     return;
   }

@@ -19,6 +19,7 @@ struct KernelPlan {
   bool persistent = false;
   double steps = 1;    ///< main-loop iterations a CTA, mean over CTAs
   double longest = 1;  ///< ... of the longest CTA (= steps when all are alike)
+  bool rising = false;  ///< unequal CTAs are taken shortest first, not longest first
 };
 
 /// Which tensor instructions a GEMM kernel is made of.

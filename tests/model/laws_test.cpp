@@ -71,7 +71,10 @@ Calibration lightest() {
   c.machine["dram_mix_loss_fraction"].value = 0;
   for (auto& [name, scalars] : c.families) {
     scalars["efficiency_fraction"].value = scalars["dram_share_fraction"].value = 1;
-    for (const char* cost : {"fixed_s", "per_cta_s", "step_s", "exposed", "in_flight_B"}) scalars[cost].value = 0;
+    for (const char* cost :
+         {"fixed_s", "per_cta_s", "step_s", "step_clk", "start_clk", "merge_clk", "exposed", "in_flight_B"}) {
+      scalars[cost].value = 0;
+    }
   }
   return c;
 }
@@ -219,10 +222,10 @@ RC_GTEST_PROP(MoreIsNeverSlower, AnyBetterCalibrationScalar, ()) {
   const Gpu gpu = random_gpu();
   Calibration calibration = without_regulator(random_calibration());
   const auto before = toy_machine(gpu, calibration);
-  const std::string family = std::string("library.") + kFamilies[whole_between(0, 8)];
+  const std::string family = std::string("library.") + kFamilies[whole_between(0, 9)];
   const double k = between(0, 1);
   auto& f = calibration.families.at(family);
-  switch (whole_between(0, 11)) {
+  switch (whole_between(0, 14)) {
     case 0: f["fixed_s"].value *= k; break;
     case 1: f["per_cta_s"].value *= k; break;
     case 2: f["step_s"].value *= k; break;
@@ -233,6 +236,9 @@ RC_GTEST_PROP(MoreIsNeverSlower, AnyBetterCalibrationScalar, ()) {
     case 7: calibration.machine["gap_graph_s"].value *= k; break;
     case 8: f["dram_share_fraction"].value += (1 - f["dram_share_fraction"].value) * k; break;
     case 9: calibration.machine["dram_mix_loss_fraction"].value *= k; break;
+    case 11: f["step_clk"].value *= k; break;
+    case 12: f["start_clk"].value *= k; break;
+    case 13: f["merge_clk"].value *= k; break;
     case 10: {
       auto& fraction = calibration.machine[coin() ? "dram_read_fraction" : "dram_write_fraction"].value;
       fraction += (1 - fraction) * k;

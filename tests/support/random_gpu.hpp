@@ -84,7 +84,9 @@ inline void randomize(std::map<std::string, Scalar>& scalars) {
   set("overlap", between(1.5, 16));
   set("efficiency_fraction", between(0.5, 1));
   set("exposed", between(0, 1));
-  set("translation_s", coin() ? 0 : between(0, 30e-6));
+  set("step_clk", coin() ? 0 : between(0, 5e3));
+  set("start_clk", between(0, 3e4));
+  set("merge_clk", between(0, 5e4));
   set("dram_share_fraction", between(0.6, 1));
   set("per_cta_s", between(0, 6e-6));
   set("step_s", between(0, 2e-6));

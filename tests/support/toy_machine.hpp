@@ -23,7 +23,8 @@ inline constexpr const char* kFamilies[] = {"gemm",
                                             "mla_decode",
                                             "rowwise",
                                             "reduce",
-                                            "combine"};
+                                            "combine",
+                                            "attention_prepare"};
 
 inline constexpr const char* kOwnFamilies[] = {
     "gemm", "gemm_portable", "reduce", "rowwise", "attention_prefill", "attention_decode", "combine"};
