@@ -88,7 +88,9 @@ class Pricer {
     Demand warm = cold;
     warm.dram_read = warm.dram_write = warm.in_flight = Bytes{};
     warm.step_latency = std::max(latency * cold.step_latency, std::min(cold.step_latency, family.step));
-    if (cold.lookups > Bytes{}) warm.chain -= kChainedLoads * (m_.gpu.memory.latency - m_.l2_latency);
+    warm.start *= std::min(1.0, m_.dram_read / m_.l2);
+    if (cold.lookups > Bytes{})
+      warm.chain -= kChainedLoads * std::max(Seconds{}, m_.gpu.memory.latency - m_.l2_latency);
     launch(kernel, warm, family);
   }
   /// Lines that are written may be kept by both partitions of L2, and all lines where reads evict first or at random;
