@@ -54,11 +54,14 @@ inline TensorPath path_of(const GemmTask& task, const Machine& machine) {
 struct RowStarts {
   double lines = 1;           ///< of 128 bytes that 128 bytes of a row touch, mean over rows
   bool whole_sectors = true;  ///< of 32 bytes
+  double inside = 0;          ///< share of rows that begin inside one of DRAM's accesses of 64 bytes
 };
 inline RowStarts row_starts(const GemmTask& t) {
   constexpr std::int64_t kLine = 128, kSector = 32;
   const std::int64_t aligned = std::gcd(static_cast<std::int64_t>(t.k * t.input_bytes), kLine);
-  return {2.0 - static_cast<double>(aligned) / kLine, aligned >= kSector};
+  constexpr std::int64_t kAccess = 64;
+  const double inside = aligned >= kAccess ? 0 : 1 - static_cast<double>(aligned) / kAccess;
+  return {2.0 - static_cast<double>(aligned) / kLine, aligned >= kSector, inside};
 }
 
 /// What every candidate of one task shares.
