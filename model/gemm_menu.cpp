@@ -195,16 +195,18 @@ void Cut::look_up(const Context& c) {
 
 /// Rows of a box outside the tensor are written as zeros, and that is not free: in tiles with 16 to 88 rows outside,
 /// steps that wait for their loads take 3 to 4 clocks a row longer (H200, 2026-11-20), those of the last of a few tiles
-/// 4 to 8. Beside another CTA it is hidden: 15 of 80 rows make no difference. CTAs take every n-th tile: where tiles of
-/// a column are few and divide n, the same CTAs get all that reach beyond the edge.
+/// 4 to 8. Beside another CTA few tokens on the column side make no difference. CTAs take every n-th tile: where tiles
+/// of a column are few and divide n, the same CTAs get all that reach beyond the edge. And where K ends within a step,
+/// every row of its boxes reaches beyond: 3 clocks a row of that step.
 void Cut::fill_rows(const Context& c) {
-  constexpr double kRowClk = 2.8, kFew = 12;
+  constexpr double kRowClk = 2.8, kEndClk = 3, kFew = 12;
+  if (std::fmod(c.task.k, e->tile_k) != 0) fill_clk += kEndClk * (e->tile_m + e->tile_n) / k_steps;
   if (e->resident > 1) return;
   const auto outside = [&](double all, double tile, double size) {
     const double rows = all * tile - size;
     return all <= kFew && std::fmod(c.machine.sm_count, all) == 0 ? rows : rows / all;
   };
-  fill_clk = kRowClk * (outside(tiles_m, e->tile_m, c.task.m) + outside(tiles_n, e->tile_n, c.task.n));
+  fill_clk += kRowClk * (outside(tiles_m, e->tile_m, c.task.m) + outside(tiles_n, e->tile_n, c.task.n));
 }
 
 /// The portable kernel's way with rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K:
