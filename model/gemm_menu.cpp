@@ -82,13 +82,32 @@ namespace {
 /// FP32 operations a clock.
 double sm_lanes(const Context& c) { return c.machine.gpu.sm.fp32_flop_per_clk; }
 
+/// Clocks from a tile's last step to the first of the next: the warpgroups convert their sums, lay them into shared
+/// memory by chunks of columns, and leave them to the copy engine. Launches of 1 to 63 waves of one step, tiles of 64 x
+/// 16 to 128 x 256 (H200, 2026-11-20): 430 clocks a tile, 300 a chunk (two barriers, a fence, the wait for an earlier
+/// chunk's copy), and the bytes of 64 rows at `exposed` of the L2 port's time. Within 8 % of what 11 of 13 tiles take.
+double drain_clk(const Context& c, const GemmVariant& v) {
+  constexpr double kTileClk = 430, kChunkClk = 300, kRows = 64, kWarpgroups = 2;
+  const double chunk = v.cols % 64 == 0 ? 64 : v.cols % 32 == 0 ? 32 : 16;  // as GemmTile::kChunk
+  const double bytes = kRows * chunk * c.task.output_bytes;
+  const double chunks =
+      static_cast<double>(v.cols) / chunk * std::max(1.0, static_cast<double>(v.rows) / (kRows * kWarpgroups));
+  return kTileClk + chunks * (kChunkClk + c.family.exposed * bytes / c.l2_port);
+}
+
 /// What differs where tiles come by TMA.
-void hopper_kernel(MenuEntry& e, const Context& c) {
-  e.persistent = e.shared_reads = true;
+void hopper_kernel(MenuEntry& e, const Context& c, const GemmVariant& v) {
+  e.persistent = e.merges = true;
   e.smem_clk -= (1 - kFillShare) * e.stage_bytes / c.smem_port;
-  // fp8 instructions keep some 22 bits of a sum: every eighth step it is added to a second set of accumulators
-  constexpr double kPromotedSteps = 8;
-  if (c.task.math == DType::fp8) e.tensor_clk += e.tile_m * e.tile_n / (0.5 * sm_lanes(c)) / kPromotedSteps;
+  e.serial_clk = drain_clk(c, v);
+  // fp8 instructions keep some 22 bits of a sum: every eighth step, and behind the last, the tensor unit runs dry and
+  // the sums are added to a second set of accumulators
+  constexpr double kPromotedSteps = 8, kRunDryClk = 120;
+  if (c.task.math == DType::fp8) {
+    const double promotion = e.tile_m * e.tile_n / (0.5 * sm_lanes(c)) + kRunDryClk;
+    e.tensor_clk += promotion / kPromotedSteps;
+    e.serial_clk += 0.5 * promotion;
+  }
 }
 
 }  // namespace
@@ -103,7 +122,14 @@ MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
   e.step_latency = std::max(c.machine.dram_latency / e.stages, c.family.step);
   // accumulators pass through shared memory on their way out: the CTA's tensor work waits for that
   e.serial_clk = e.once_clk;
-  if (*c.task.own == GemmEngine::wgmma) hopper_kernel(e, c);
+  e.once_clk = 0;
+  if (*c.task.own == GemmEngine::wgmma) {
+    hopper_kernel(e, c, v);
+  } else {
+    // within a CTA of the portable kernel a step's fragments, products and barrier come one after the other
+    constexpr Seconds kBetween = 170.0 * units::ns;
+    e.step_latency = std::max(e.step_latency, kBetween + e.tensor_clk * c.clk);
+  }
   return e;
 }
 
@@ -134,21 +160,55 @@ Cut::Cut(const Context& c, const MenuEntry& entry)
     rows = std::ceil(rows / e->cluster) * e->cluster;
     // what comes in through the SM's port, multicast too; or the lines that it asks for
     const double asked = l2_bytes - (e->swapped ? e->a : e->w) * (1 - 1 / e->cluster);
-    l2_bytes = std::max(l2_bytes, asked * c.lines);
+    const bool pieces = e->merges || !c.starts.whole_sectors;
+    l2_bytes = std::max(l2_bytes, asked * (pieces ? c.starts.lines : 1));
     if (*c.task.own == GemmEngine::mma_sync) add_pieces(c);
-    // Rows of a box outside the tensor are written as zeros, and that is not free: 64 x 96 tiles with 61, 47 and 31 of
-    // their 160 rows outside take 0.45, 0.43 and 0.41 us a step where DRAM asks for 0.34 (H200, 2026-11-20: 2.1 ns a
-    // row). Beside another CTA it is hidden: 15 of 80 rows make no difference.
-    constexpr double kOutsideClk = 4.2;
-    const double outside = std::max(0.0, e->tile_m - c.task.m) + std::max(0.0, e->tile_n - c.task.n);
-    if (*c.task.own == GemmEngine::wgmma && e->resident <= 1) outside_clk = kOutsideClk * outside;
   }
   if (!c.task.own && c.path.kind == TensorPath::Kind::mma_sync && !whole_units(c.task)) add_library_pieces(c);
   tiles = tiles_m * tiles_n * c.task.batch;
   if (!c.task.own && e->cluster > 1 && tiles >= 2)
     l2_bytes -= 0.5 * std::max(tiles_m >= 2 ? e->w : 0.0, tiles_n >= 2 ? e->a : 0.0);
   // a row of a box that lies across two lines: two requests, no more data (between both: five recorded shapes)
-  if (!c.task.own) l2_bytes *= 0.5 * (1 + c.lines);
+  if (!c.task.own) l2_bytes *= 0.5 * (1 + c.starts.lines);
+  if (!e->merges) return;
+  look_up(c);
+  fill_rows(c);
+}
+
+/// Requests for the same line that meet on their way to L2 are one lookup there. CTAs next to each other are neighbours
+/// on the row side: they share their columns, two of them a lookup, unless the rows come from DRAM and the columns from
+/// L2 (then they drift apart). Rows that do not begin at whole sectors are asked for in pieces, none of which meet.
+/// Counted by ncu on an H200, 2026-11-20: lookups of 31 cuts from 0.5 to 1.3 of the bytes that came through the ports,
+/// this within 15 % for 24 of them.
+void Cut::look_up(const Context& c) {
+  const double row_side = e->swapped ? e->w : e->a, col_side = e->swapped ? e->a : e->w;
+  const double row_tiles = e->swapped ? tiles_n : tiles_m;
+  const double row_operand = e->swapped ? c.w_bytes : c.a_bytes, col_operand = e->swapped ? c.a_bytes : c.w_bytes;
+  lookups = row_side + col_side / e->cluster;  // fetched once for a cluster
+  if (!c.starts.whole_sectors) {
+    lookups *= c.starts.lines;
+    return;
+  }
+  const bool drift = row_operand > c.machine.l2_capacity.in(units::B) && row_operand > 2 * col_operand;
+  if (row_tiles < 2) lookups -= tiles >= 2 ? 0.5 * row_side : 0;
+  else if (!drift && e->cluster <= 1) lookups -= 0.5 * col_side;
+  lookups *= 0.5 * (1 + c.starts.lines);  // two requests a line, but no more sectors
+}
+
+/// Rows of a box outside the tensor are written as zeros, and that is not free: in tiles with 16 to 88 rows outside,
+/// steps that wait for their loads take 3 to 4 clocks a row longer (H200, 2026-11-20), those of the last of a few tiles
+/// 4 to 8. Beside another CTA few tokens on the column side make no difference. CTAs take every n-th tile: where tiles
+/// of a column are few and divide n, the same CTAs get all that reach beyond the edge. And where K ends within a step,
+/// every row of its boxes reaches beyond: 3 clocks a row of that step.
+void Cut::fill_rows(const Context& c) {
+  constexpr double kRowClk = 2.8, kEndClk = 3, kFew = 12;
+  if (std::fmod(c.task.k, e->tile_k) != 0) fill_clk += kEndClk * (e->tile_m + e->tile_n) / k_steps;
+  if (e->resident > 1) return;
+  const auto outside = [&](double all, double tile, double size) {
+    const double rows = all * tile - size;
+    return all <= kFew && std::fmod(c.machine.sm_count, all) == 0 ? rows : rows / all;
+  };
+  fill_clk += kRowClk * (outside(tiles_m, e->tile_m, c.task.m) + outside(tiles_n, e->tile_n, c.task.n));
 }
 
 /// The portable kernel's way with rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K:
@@ -158,9 +218,9 @@ void Cut::add_pieces(const Context& c) {
   const auto k = static_cast<std::int64_t>(c.task.k);
   if (std::fmod(c.task.k * c.task.input_bytes, kUnit) == 0) return;
   const double piece = k % 2 == 0 ? kPair : c.task.input_bytes;
-  // the 32 lanes of one instruction have a piece each of 32 different units: 16 sectors of 32 bytes, one a clock
-  constexpr double kSectors = 16;
-  smem_clk += e->stage_bytes / piece / kWarp * kSectors;
+  // the 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes; sweeps of the menu
+  // at K = 1001, 1002 and 2049 take 13 clocks a cp.async and 7 a load (H200, 2026-11-20)
+  smem_clk += e->stage_bytes / piece / kWarp * (k % 2 == 0 ? 13.0 : 7.0);
   if (k % 2 == 0) return;
   constexpr double kLargeTile = 128.0 * 256.0;  // has 256 threads, the others 128
   const double threads = e->tile_m * e->tile_n >= kLargeTile ? 256 : 128;
@@ -208,7 +268,7 @@ Deal Cut::shared(const Context& c, double splits) const {
     d.ctas = tiles * parts;
     d.steps = run;
     d.serial_clk = leave;
-    d.once_clk += leave + take;
+    d.meet_clk = e->serial_clk + take;
     return d;
   }
   const double whole = std::floor(all / clusters);
@@ -233,25 +293,41 @@ Demand Cut::demand(const Context& c, const Deal& deal) const {
   d.tensor_clk = e->tensor_clk;
   d.fp32_clk = e->fp32_clk;
   d.smem_clk = smem_clk;
-  d.exposed_clk = outside_clk;
+  d.fill_clk = fill_clk;
   d.once_clk = deal.once_clk;
   d.serial_clk = deal.serial_clk;
   d.l2 = l2_bytes * units::B;
-  d.shared_reads = e->shared_reads;
   d.step_latency = step_latency;
   d.in_flight = e->stages * e->stage_bytes * units::B;
-  // nothing hides the first step's way: the tensor map's from memory, then that of the operands it describes
-  const bool tma = e->persistent && e->shared_reads;
-  if (tma) d.chain = (task.own ? 2.0 : kColdTrips) * m.gpu.memory.latency;
-  // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of 104
-  // recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
-  if (!task.own && tma && ctas > 2 * m.sm_count) d.chain += c.family.counter;
   d.late_writes = !task.own;
+  if (task.own) {
+    d.l2_distinct = task.batch * (c.a_bytes + c.w_bytes) * units::B;
+    d.l2_written = task.batch * c.out_bytes * units::B;
+  }
+  // nothing hides the first step's way: the tensor map's from memory, then that of the operands it describes
+  if (e->merges) {
+    d.lookups = lookups * units::B;
+    // a launch of clusters takes longer to begin and end (0.8 us of the same tiles, H200, 2026-11-20)
+    constexpr Seconds kClusters = 0.8 * units::us;
+    d.chain = kChainedLoads * m.gpu.memory.latency + deal.meet_clk * c.clk + (e->cluster > 1 ? kClusters : Seconds{});
+  } else if (e->shared_reads) {
+    d.chain = kColdTrips * m.gpu.memory.latency;
+    // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of
+    // 104 recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
+    if (ctas > 2 * m.sm_count) d.chain += c.family.counter;
+  }
   const double at_once = std::min(ctas, m.sm_count * e->resident);
   const double tiles_at_once = std::max(1.0, at_once / splits / std::min(task.batch, at_once));
   const double panels = dram_panels(c.a_bytes, c.w_bytes, tiles_m, tiles_n, tiles_at_once, e->tile_n / e->tile_m,
                                     m.l2_capacity.in(units::B));
-  d.dram_read = task.batch * (panels + task.bias_bytes) * units::B;
+  // Where a step's 128 bytes of a row begin inside an access of DRAM, the next step asks for the rest of it again: 64
+  // of 128 bytes, two thirds of the time. (Weights of 25 to 1300 MB, K a multiple of 16 or 8, one to 60 tokens: 1.15
+  // and 1.28 of the time of whole ones; own sweep of ragged training shapes on an H200, 2026-11-20.)
+  constexpr double kTwice = 0.5 * 2 / 3;
+  const double again = e->merges ? kTwice * c.starts.inside : 0;
+  d.dram_read = task.batch * (panels * (1 + again) + task.bias_bytes) * units::B;
+  // all CTAs ask for their first step at once
+  if (e->merges) d.start = d.dram_read * (at_once / ctas) / deal.steps / m.dram_read;
   d.dram_write = deal.second_launch ? Bytes{} : task.batch * c.out_bytes * units::B;
   return d;
 }

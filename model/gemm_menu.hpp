@@ -59,11 +59,18 @@ constexpr double kFillShare = 0.18;
 /// The same row-wise kernel takes 1.2 us longer cold than warm: docs/measuring.md.)
 constexpr double kColdTrips = 4;
 
-/// Lines of 128 bytes that 128 bytes of a row of K touch, mean over rows: two unless the row's start is that of a line.
-inline double lines_a_row(const GemmTask& t) {
-  constexpr std::int64_t kLine = 128;
+/// Where rows of K begin.
+struct RowStarts {
+  double lines = 1;           ///< of 128 bytes that 128 bytes of a row touch, mean over rows
+  bool whole_sectors = true;  ///< of 32 bytes
+  double inside = 0;          ///< share of rows that begin inside one of DRAM's accesses of 64 bytes
+};
+inline RowStarts row_starts(const GemmTask& t) {
+  constexpr std::int64_t kLine = 128, kSector = 32;
   const std::int64_t aligned = std::gcd(static_cast<std::int64_t>(t.k * t.input_bytes), kLine);
-  return 2.0 - static_cast<double>(aligned) / kLine;
+  constexpr std::int64_t kAccess = 64;
+  const double inside = aligned >= kAccess ? 0 : 1 - static_cast<double>(aligned) / kAccess;
+  return {2.0 - static_cast<double>(aligned) / kLine, aligned >= kSector, inside};
 }
 
 /// mma.sync kernels fetch operands as on cards that have nothing newer. Libraries fall back to those for rows that no
@@ -86,7 +93,9 @@ struct Context {
   double smem, smem_port, l2_port;     // bytes, bytes a clock
   Seconds dram_floor;                  // compulsory traffic
   Seconds clk, per_l2, per_port;       // one SM clock; one byte of L2, one through an SM's port
-  double per_tensor_rate = 1, lines = 1;
+  double per_lookup = 1;               // time of one byte looked up in L2 / of one of distinct lines
+  double per_tensor_rate = 1;
+  RowStarts starts;
 
   Context(const GemmTask& t, const Machine& m, const FamilyScalars& f)
       : task(t), machine(m), family(f), reduce(reduce_family(t, m)), path(path_of(t, m)) {
@@ -103,8 +112,10 @@ struct Context {
                  dram_time(Bytes{}, out - late, m) / std::max(f.dram_share, reduce.dram_share);
     clk = 1.0 / (m.clock * (1 - f.droop));
     per_l2 = units::B / m.l2;
-    if (t.own || path.multicast) lines = lines_a_row(t);
-    per_port = units::B / (m.l2_per_sm * (1 - f.droop));
+    if (t.own || path.multicast) starts = row_starts(t);
+    const auto partitions = static_cast<double>(std::max<std::int64_t>(1, m.gpu.l2.partitions));
+    per_lookup = 1.0 / (kLookupShare * (2 - 1 / partitions));
+    per_port = units::B / m.l2_per_sm;
     // no cut does less dense work than the task, so none sees a larger share of the peak
     const double dense = 2.0 * t.m * t.n * t.k * t.batch / t.tensor_flop_per_clk / m.sm_count;
     per_tensor_rate = 1.0 / (m.sustained_fraction(dense / m.clock, f) * f.efficiency);
@@ -117,7 +128,9 @@ struct MenuEntry {
   bool swapped = false;
   double tile_m = 0, tile_n = 0, tile_k = 0;
   double cluster = 1;  ///< CTAs that fetch the operand they share once (TMA multicast)
-  bool persistent = false, shared_reads = false;
+  bool persistent = false;
+  bool shared_reads = false;  ///< of a library, by TMA: the SMs' ports are the limit (Demand::shared_reads)
+  bool merges = false;        ///< L2 is asked by TMA: its time is that of lookups (timing.cpp, l2_time)
   double resident = 1, stages = 2, stage_bytes = 0, a = 0, w = 0;
   double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0, serial_clk = 0;
   Seconds step_latency;
@@ -152,6 +165,7 @@ struct Deal {
   double splits = 1;  ///< as in GemmPlan
   double ctas = 0, steps = 0;
   double serial_clk = 0, once_clk = 0;
+  double meet_clk = 0;         ///< until the last part of a tile has taken the others' sums
   bool second_launch = false;  ///< partial results are added up by a launch of their own
 };
 
@@ -161,7 +175,8 @@ struct Cut {
   double tiles_m = 0, tiles_n = 0, tiles = 0, k_steps = 0, l2_bytes = 0;
   double smem_clk = 0;  ///< as the entry's, and what rows that do not begin at whole 16 bytes cost
   Seconds step_latency;
-  double outside_clk = 0;  ///< of a step: rows of its boxes that the operands do not have
+  double lookups = 0;   ///< of a step, in bytes (Demand::lookups)
+  double fill_clk = 0;  ///< of a step: rows of its boxes that the operands do not have
 
   Cut(const Context& c, const MenuEntry& entry);
 
@@ -189,9 +204,9 @@ struct Cut {
     if (e->resident <= 1) t.own[Resource::tensor] += turns * deal.serial_clk * c.clk;
     t.own[Resource::fp32] = on_sm * e->fp32_clk;
     t.own[Resource::smem] = on_sm * smem_clk;
-    t.own[Resource::l2] = deal.ctas * deal.steps * l2_bytes * per_l2(c, deal.ctas);
+    t.own[Resource::l2] = l2_at_least(c, deal);
     t.own[Resource::dram] = c.dram_floor;
-    t.own[Resource::latency] = waves * deal.steps * step_latency;
+    t.own[Resource::latency] = waves * (deal.steps * step_latency + standing_clk(deal) * c.clk);
     t.exposed = c.family.fixed + paid_once(c, deal, waves, turns);
     return t;
   }
@@ -201,20 +216,27 @@ struct Cut {
     const double turns = std::ceil(deal.ctas / c.machine.sm_count);
     const double waves = e->resident > 1 ? std::ceil(deal.ctas / (c.machine.sm_count * e->resident)) : turns;
     const double sm_clk = std::max({e->tensor_clk * c.per_tensor_rate, e->fp32_clk, smem_clk});
-    const Seconds largest =
-        std::max({turns * deal.steps * sm_clk * c.clk, deal.ctas * deal.steps * l2_bytes * per_l2(c, deal.ctas),
-                  c.dram_floor, waves * deal.steps * step_latency});
+    const Seconds largest = std::max({turns * deal.steps * sm_clk * c.clk, l2_at_least(c, deal), c.dram_floor,
+                                      waves * (deal.steps * step_latency + standing_clk(deal) * c.clk)});
     return c.family.fixed + paid_once(c, deal, waves, turns) + largest;
   }
 
-  /// One byte of L2's at the best rate that so many CTAs see.
-  Seconds per_l2(const Context& c, double ctas) const {
-    return e->shared_reads ? c.per_port * (1 / std::min(ctas, c.machine.sm_count)) : c.per_l2;
+  /// Loads of our kernels wait for the epilogue too; libraries' run on.
+  double standing_clk(const Deal& deal) const { return e->merges ? deal.serial_clk : 0; }
+
+  /// At the best rate that so many CTAs see, without what the launch looks up beside its steps' bytes.
+  Seconds l2_at_least(const Context& c, const Deal& deal) const {
+    const double sms = std::min(deal.ctas, c.machine.sm_count);
+    if (e->shared_reads) return deal.ctas * deal.steps * l2_bytes * (c.per_port * (1 / ((1 - c.family.droop) * sms)));
+    if (!e->merges) return deal.ctas * deal.steps * l2_bytes * c.per_l2;
+    const Seconds each = std::max(c.per_l2, c.per_port * (1 / sms));
+    return deal.ctas * deal.steps * lookups * (each * c.per_lookup);
   }
 
   /// Prologues and epilogues that nothing hides: every wave's, or those of the last (of a persistent grid).
   Seconds paid_once(const Context& c, const Deal& deal, double waves, double turns) const {
     if (!e->persistent) return waves * c.family.per_cta + turns * deal.once_clk * c.clk;
+    if (e->merges) return c.family.per_cta + deal.meet_clk * c.clk;
     const double last = deal.ctas - (waves - 1) * c.machine.sm_count * e->resident;
     return c.family.per_cta + std::ceil(last / c.machine.sm_count) * deal.once_clk * c.clk;
   }
@@ -223,6 +245,8 @@ struct Cut {
   Demand demand(const Context& c, const Deal& deal) const;
 
  private:
+  void look_up(const Context& c);
+  void fill_rows(const Context& c);
   void add_pieces(const Context& c);
   void add_library_pieces(const Context& c);
 };

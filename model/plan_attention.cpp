@@ -171,79 +171,11 @@ DecodeTask decode_task(const AttentionDecode& s) {
   return t;
 }
 
-/// Our own kernel, cut into `splits`: a CTA walks whole tiles of keys through a ring of `stages`.
-void cut_own_decode(Demand& d, const DecodeTask& t, const DecodeVariant& v, double splits) {
-  const double tiles = ceil_div(t.context, static_cast<double>(v.kv_tile));
-  d.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);
-  d.plan.steps = d.plan.longest = ceil_div(tiles, splits);
-}
-
-Demand own_decode_demand(const DecodeTask& t, const DecodeVariant& v, const Machine& m, const FamilyScalars& family) {
-  Demand d;
-  const double keys = static_cast<double>(v.kv_tile), stages = static_cast<double>(v.stages);
-  d.plan.ctas_per_sm = v.ctas_per_sm;
-  d.plan.threads = 160;  // a consumer warp for every 16 keys of the tile, and the producer
-  score_demand(d, static_cast<double>(v.rows), keys, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[DType::bf16],
-               t.key_bytes / (t.qk_dim + t.v_dim), m);
-  d.step_latency = std::max(m.dram_latency / stages, family.step);
-  decode_traffic(d, t, DType::bf16);
-  d.in_flight = stages * keys * t.key_bytes * units::B;
-  return d;
-}
-
-/// One cut into `splits` with its price, kept in `best` if it is the cheapest so far.
-void try_own_decode(AttentionChoice& best, Seconds& total, const DecodeTask& t, const DecodeVariant& v, double splits,
-                    const Machine& m) {
-  constexpr double kSplitsAtOnce = 4;  // of one query row, by as many warps
-  cut_own_decode(best.main, t, v, splits);
-  Demand combine;
-  Seconds extra;
-  if (splits > 1) {
-    combine = combine_demand(t.out_rows, t.v_dim, splits, 2, m);
-    combine.step_latency = (2 + splits / kSplitsAtOnce) * m.l2_latency;
-    extra = price_total(combine, m, *best.combine_family, total) + m.gap_graph;
-  }
-  const Seconds here = extra + price_total(best.main, m, *best.family, total - extra);
-  if (here >= total) return;
-  total = here;
-  best.combine = combine;
-  best.combines = splits > 1;
-  best.plan.splits = static_cast<std::int64_t>(splits);
-}
-
-/// Splits: the cheapest of none and as many as give each SM 1, 2, ... items; an item is two tiles of keys at least.
-AttentionChoice plan_own_decode(const DecodeTask& t, const DecodeVariant& v, const Machine& m,
-                                const AttentionPlan* as_cut) {
-  AttentionChoice c;
-  c.family = &*m.own.decode;
-  c.combine_family = m.own.combine ? &*m.own.combine : &m.combine;
-  c.plan.kv_tile = v.kv_tile;
-  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
-  c.main = own_decode_demand(t, v, m, *c.family);
-  constexpr double kMostTurns = 3, kLeastTiles = 2, kMostSplits = 64;
-  const double tiles = ceil_div(t.context, static_cast<double>(v.kv_tile));
-  const double most = std::min(kMostSplits, std::floor(tiles / kLeastTiles));
-  Seconds best = 1e30 * units::s;
-  double last_steps = tiles;
-  try_own_decode(c, best, t, v, as_cut ? static_cast<double>(as_cut->splits) : 1, m);
-  if (as_cut) return c;
-  for (double items = 1; items <= kMostTurns * static_cast<double>(v.ctas_per_sm); ++items) {
-    const double splits = std::min(most, std::floor(items * m.sm_count / t.ctas_unsplit));
-    if (splits <= 1) continue;
-    const double steps = ceil_div(tiles, splits);
-    if (steps < last_steps) try_own_decode(c, best, t, v, splits, m);  // else only one more partial result
-    last_steps = steps;
-    if (splits >= most) break;
-  }
-  cut_own_decode(c.main, t, v, static_cast<double>(c.plan.splits));
-  return c;
-}
-
 }  // namespace
 
 AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m, const AttentionPlan* as_cut) {
   const DecodeTask t = decode_task(s);
-  if (const DecodeVariant* own = own_decode_kernel(s, m)) return plan_own_decode(t, *own, m, as_cut);
+  if (const DecodeVariant* own = own_decode_kernel(s, m)) return plan_own_decode(s, t, *own, m, as_cut);
   if (m.attention == AttentionStack::flash_attention) return plan_flash_decode(s, t, m);
   return plan_library_decode(s, t, m);
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "model/plan_attention.hpp"
+#include "ops/kernel_menu.hpp"
 
 namespace plumbline {
 
@@ -54,6 +55,9 @@ double mask_clk(double scores, const Machine& machine);
 
 AttentionChoice plan_flash_prefill(const AttentionPrefill& shape, const Machine& machine);
 AttentionChoice plan_flash_decode(const AttentionDecode& shape, const DecodeTask& task, const Machine& machine);
+/// `as_cut`: see plan_decode.
+AttentionChoice plan_own_decode(const AttentionDecode& shape, const DecodeTask& task, const DecodeVariant& variant,
+                                const Machine& machine, const AttentionPlan* as_cut);
 AttentionChoice plan_library_prefill(const AttentionPrefill& shape, const Machine& machine);
 AttentionChoice plan_library_decode(const AttentionDecode& shape, const DecodeTask& task, const Machine& machine);
 

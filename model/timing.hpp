@@ -19,6 +19,9 @@ namespace plumbline {
 /// Time of one launch. Never below any single resource's own time.
 LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScalars& family);
 
+/// What tiles that share lines reach of the rate at which L2 can look them up.
+inline constexpr double kLookupShare = 0.9;
+
 /// What a launch really runs at.
 struct Speeds {
   double tensor = 1;  ///< share of the tensor rate at the SM clock

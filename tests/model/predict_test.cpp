@@ -247,8 +247,8 @@ TEST(Steps, StreamsAreWarmWhereL2StillHoldsThem) {
   const StepPrediction kept = predict(models().front(), w, *toy_machine(large), RunOptions{});
   for (const NodePrediction& n : kept.nodes) {
     const std::string name = n.node->name;
-    EXPECT_EQ(n.warm, name != "embedding" && name.find("proj") == std::string::npos && name != "attention" &&
-                          name != "lm_head")
+    EXPECT_EQ(n.warm,
+              name != "embedding" && name.find("proj") == std::string::npos && name != "attention" && name != "lm_head")
         << name;
   }
   large.l2.size = 240.0 * units::MB;
