@@ -196,9 +196,9 @@ BandTable::BandTable(const Calibration& calibration, BandSection section) {
     fill(calibration.bands, "library.", library_);
     fill(calibration.bands, "own.", own_);
   } else {
-    fill(calibration.transfer_bands, distance + "library.", library_);
+    fill_transfers(transfers, distance, near ? "far." : "near.");
     fill(calibration.bands, "own.", own_);
-    widen_own();
+    widen(own_, library_);
   }
   const auto correlation = [&](const std::string& key) {
     const auto at = calibration.band_correlation.find(key);
@@ -208,8 +208,9 @@ BandTable::BandTable(const Calibration& calibration, BandSection section) {
   own_correlation_ = own_card ? correlation("own") : library_correlation_;
 }
 
-void BandTable::fill(const std::map<std::string, Band>& found, std::string_view prefix, Cells& cells) {
+std::vector<bool> BandTable::fill(const std::map<std::string, Band>& found, std::string_view prefix, Cells& cells) {
   cells.assign(kClasses.size() * kSizes * kBounds, 0);
+  std::vector<bool> of_class(cells.size(), false);
   const OnFile on_file(found, prefix);
   std::map<const Band*, std::uint32_t> placed;
   for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -217,23 +218,36 @@ void BandTable::fill(const std::map<std::string, Band>& found, std::string_view 
     const Band* exact = on_file.at(number, size, bound);
     const Band* band = exact != nullptr ? exact : on_file.general(number, size);
     if (band == nullptr) continue;
+    of_class[i] = exact != nullptr || on_file.at(number, size) != nullptr;
     const auto [at, is_new] = placed.emplace(band, static_cast<std::uint32_t>(bands_.size()));
     if (is_new) bands_.push_back(*band);
     cells[i] = at->second;
   }
+  return of_class;
 }
 
-/// Our kernels on a card where only the library's were compared.
-void BandTable::widen_own() {
-  for (std::size_t i = 0; i < own_.size(); ++i) {
-    const Band theirs = bands_[library_[i]];
-    if (theirs.rows == 0) continue;
-    Band hull = theirs;
-    if (const Band& ours = bands_[own_[i]]; ours.rows > 0) {
-      hull.low = std::min(hull.low, ours.low);
-      hull.high = std::max(hull.high, ours.high);
+void BandTable::fill_transfers(const std::map<std::string, Band>& found, const std::string& distance,
+                               const std::string& other) {
+  Cells others;
+  const std::vector<bool> here = fill(found, distance + "library.", library_);
+  const std::vector<bool> there = fill(found, other + "library.", others);
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if (here[i] || !there[i]) others[i] = 0;  // nothing to add
+  }
+  widen(library_, others);
+}
+
+/// The hull of both: for our kernels on a card where only the library's were compared, and for a class that was
+/// compared at the other distance only. Middle and count are those of `by`.
+void BandTable::widen(Cells& cells, const Cells& by) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    Band hull = bands_[by[i]];
+    if (hull.rows == 0) continue;
+    if (const Band& present = bands_[cells[i]]; present.rows > 0) {
+      hull.low = std::min(hull.low, present.low);
+      hull.high = std::max(hull.high, present.high);
     }
-    own_[i] = static_cast<std::uint32_t>(bands_.size());
+    cells[i] = static_cast<std::uint32_t>(bands_.size());
     bands_.push_back(std::move(hull));
   }
 }

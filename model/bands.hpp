@@ -14,13 +14,16 @@
 // Sections of a calibration: `bands` for the card itself; `transfer_bands` for a card that takes the scalars over
 // ("near": same compute capability, "far": another) and, as "near", for the card itself when its descriptor was
 // changed. These hold the residuals of every measured card priced with every other card's scalars, as nobody knows
-// which way a further card will be off. A kernel set of ours has been measured on no other card: there it takes the
-// wider of its own band and the library's transfer band.
+// which way a further card will be off. A class that one of the two distances knows nothing of takes the hull of its
+// wider class there and of the same class at the other. A kernel set of ours has been measured on no other card: there
+// it takes the hull of its own band and the library's transfer band.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -65,8 +68,10 @@ class BandTable {
  private:
   static constexpr std::size_t kSizes = 3, kBounds = 4;
   using Cells = std::vector<std::uint32_t>;  // per class, size, bound: a place in bands_
-  void fill(const std::map<std::string, Band>& found, std::string_view prefix, Cells& cells);
-  void widen_own();
+  /// Returns which cells say something of their class itself.
+  std::vector<bool> fill(const std::map<std::string, Band>& found, std::string_view prefix, Cells& cells);
+  void fill_transfers(const std::map<std::string, Band>& found, const std::string& distance, const std::string& other);
+  void widen(Cells& cells, const Cells& by);
   std::vector<Band> bands_;
   Cells own_, library_;
   BandCorrelation own_correlation_, library_correlation_;

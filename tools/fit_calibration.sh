@@ -1,6 +1,7 @@
 #!/bin/sh
 # Refits the library families of data/calibration/<gpu>.json to published training rows; the machine scalars that were
-# measured or published stay as they are. Held-out files are never read (validate --fit refuses them).
+# measured or published stay as they are. Held-out files are never read (validate --fit refuses them). Error bands are
+# found afterwards: tools/fit_bands.sh.
 #
 # usage: tools/fit_calibration.sh [GPU...]     (default: h200_sxm h100_sxm a100_sxm); build validate first
 set -eu

@@ -43,6 +43,22 @@ std::vector<double> stack_weights(const std::vector<std::string>& stacks) {
   return weights;
 }
 
+/// The band of a cell's rows. On other cards it is cards that vary: there are far fewer than kRowsForBand pairs of a
+/// donor and an heir, so the band is the whole range of the pairs' bands.
+Band band_in(const Cell& cell, BandSection section) {
+  Band band = residual_band(cell.values, stack_weights(cell.stacks));
+  if (section == BandSection::own_card) return band;
+  std::map<std::string, std::vector<double>> pairs;
+  for (std::size_t i = 0; i < cell.values.size(); ++i) pairs[cell.stacks[i]].push_back(cell.values[i]);
+  for (const auto& [pair, values] : pairs) {
+    if (values.size() < kRowsForBand) continue;
+    const Band one = residual_band(values);
+    band.low = std::min(band.low, one.low);
+    band.high = std::max(band.high, one.high);
+  }
+  return band;
+}
+
 /// Class (or kind, or "all"), size class, bound.
 struct CellKey {
   std::size_t number = 0, size = 0;
@@ -84,13 +100,13 @@ Cells cells_of(const std::vector<BandResidual>& residuals, KernelSet kernels, Ba
 }
 
 /// The cell's own quantiles, or those of the nearest wider class that has enough rows, widened to hold these.
-Band resolve(const Cells& cells, const CellKey& key, KernelSet kernels) {
+Band resolve(const Cells& cells, const CellKey& key, KernelSet kernels, BandSection section) {
   const Cell& cell = cells.at(key);
   std::optional<CellKey> up = parent_of(key);
-  if (cell.values.size() >= kRowsForBand || !up) return residual_band(cell.values, stack_weights(cell.stacks));
+  if (cell.values.size() >= kRowsForBand || !up) return band_in(cell, section);
   while (cells.at(*up).values.size() < kRowsForBand && parent_of(*up)) up = parent_of(*up);
   const Cell& wider = cells.at(*up);
-  Band band = residual_band(wider.values, stack_weights(wider.stacks));
+  Band band = band_in(wider, section);
   band.pooled = text_of(kernels, *up);
   const Band own = residual_band(cell.values);
   band.low = std::min(band.low, own.low);
@@ -185,7 +201,7 @@ std::map<std::string, Band> bands_of(const std::vector<BandResidual>& residuals,
                                      BandSection section) {
   const Cells cells = cells_of(residuals, kernels, section);
   std::map<CellKey, Band> resolved;
-  for (const auto& [key, cell] : cells) resolved[key] = resolve(cells, key, kernels);
+  for (const auto& [key, cell] : cells) resolved[key] = resolve(cells, key, kernels, section);
   std::map<std::string, Band> bands;
   for (const auto& [key, band] : resolved) {
     const std::optional<CellKey> up = parent_of(key);

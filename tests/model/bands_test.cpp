@@ -98,6 +98,21 @@ TEST(BandTable, AnHeirTakesTheTransferBandOfItsDistance) {
   EXPECT_EQ(rows(c, BandSection::near), 3);  // none of the same capability was ever compared
 }
 
+/// A class that was never compared at this distance is at least as uncertain as at the other.
+TEST(BandTable, AClassUnknownAtItsDistanceTakesTheHull) {
+  Calibration c = with_bands({});
+  c.transfer_bands["near.library.all.any"] = Band{-0.1, 0.3, 2};
+  c.transfer_bands["far.library.copy.large"] = Band{-0.4, 0.1, 3};
+  c.transfer_bands["far.library.all.any"] = Band{-0.9, 0.9, 4};
+  const BandTable near(c, BandSection::near), far(c, BandSection::far);
+  const std::size_t copy = band_class(kLargeCopy, "rowwise"), gemm = band_class_of_name("gemm");
+  const Band& hull = near.find(KernelSet::library, copy, 1.0 * units::ms, Bound::memory);
+  EXPECT_EQ(hull.low, -0.4);
+  EXPECT_EQ(hull.high, 0.3);
+  EXPECT_EQ(near.find(KernelSet::library, gemm, 1.0 * units::ms, Bound::memory).rows, 2);
+  EXPECT_EQ(far.find(KernelSet::library, copy, 1.0 * units::ms, Bound::memory).low, -0.4);
+}
+
 /// Our kernels were measured on one card only: elsewhere they are at least as uncertain as the library's.
 TEST(BandTable, OurKernelsOnAnHeirTakeTheWiderOfBoth) {
   Calibration c = with_bands({{"own.copy.large", Band{-0.3, 0.05, 1}}});

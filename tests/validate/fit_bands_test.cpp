@@ -116,6 +116,24 @@ TEST(BandsOf, AClassWithFewRowsTakesTheWiderOneAndHoldsItsOwn) {
   EXPECT_TRUE(bands_of(rows, KernelSet::own, BandSection::near).empty());
 }
 
+/// Of other cards the band is the range of what pairs of cards show, however many rows one of them has.
+TEST(BandsOf, CardsAreTheUnitOfTransfers) {
+  std::vector<BandResidual> rows;
+  for (int i = 0; i < 1000; ++i) {
+    rows.push_back(residual("gemm", 2, 0.0001 * i));
+    rows.back().section = BandSection::far;
+    rows.back().stack = "a>b";
+  }
+  for (int i = 0; i < 19; ++i) {
+    rows.push_back(residual("gemm", 2, -0.5 + 0.01 * i));
+    rows.back().section = BandSection::far;
+    rows.back().stack = "b>a";
+  }
+  const Band far = bands_of(rows, KernelSet::own, BandSection::far).at("own.matrix.any");
+  EXPECT_NEAR(far.low, -0.5, 1e-4);
+  EXPECT_NEAR(far.high, 0.095, 2e-3);
+}
+
 /// e = a x common(context) + b x common(context, class) + c x own: correlations a^2 and a^2 + b^2 of a unit variance.
 TEST(CorrelationOf, FindsWhatRowsOfAContextHaveInCommon) {
   std::mt19937 random(11);
