@@ -56,6 +56,8 @@ void add_machine_flags(CLI::App& app, MachineFlags& flags) {
   add_gpu_flags(app, flags);
   add_choice(app, "--kernels", kKernelSetWords, flags.kernels,
              "this project's, cuBLAS/cuDNN/FlashAttention class, or the roofline floor");
+  add_choice(app, "--attention", kAttentionStackWords, flags.attention,
+             "whose attention kernels the library set runs; flash-attention: as vLLM and PyTorch call it");
   add_choice(app, "--clock", kClockWords, flags.clock,
              "a short run at the boost clock, or the clock that long runs settle at");
   add_value(app, "--power-cap", "W", "board power limit that steady runs keep to [the board's own]",
@@ -91,7 +93,7 @@ void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> for
 
 std::shared_ptr<const Machine> open_machine(const MachineFlags& flags) {
   return make_machine(load_gpu(flags.gpu, flags.overrides),
-                      MachineOptions{flags.kernels, flags.clock, flags.power_cap, flags.data});
+                      MachineOptions{flags.kernels, flags.clock, flags.power_cap, flags.data, flags.attention});
 }
 
 void deliver(const OutputFlags& flags, std::string_view text) {

@@ -47,6 +47,7 @@ struct MachineFlags {
   std::string gpu;
   std::vector<Override> overrides;
   KernelSet kernels = KernelSet::own;
+  AttentionStack attention = AttentionStack::tensorrt_llm;
   ClockMode clock = ClockMode::burst;
   std::optional<Watts> power_cap;
   DataPattern data = DataPattern::normal;

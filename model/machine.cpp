@@ -134,14 +134,18 @@ void read_families(Machine& m) {
     m.grouped.name = "grouped_gemm";
     m.grouped.bands = {};
   }
-  m.prefill = read("attention_prefill");
-  m.decode = read("attention_decode");
-  m.decode_single = read("attention_decode_single");
+  const bool flash = m.attention == AttentionStack::flash_attention;
+  m.prefill = read(flash ? "flash_prefill" : "attention_prefill");
+  m.decode = read(flash ? "flash_decode" : "attention_decode");
+  m.decode_single = flash ? m.decode : read("attention_decode_single");
+  if (!flash && m.calibration.families.count("library.attention_decode_8bit") > 0) {
+    m.decode_8bit = read("attention_decode_8bit");
+  }
   m.mla = read("mla_decode");
   m.rowwise = read("rowwise");
   m.reduce = read("reduce");
   m.combine = read("combine");
-  m.prepare = read("attention_prepare");
+  m.prepare = read(flash ? "flash_append" : "attention_prepare");
   if (!own) return;
   read_own_families(m);
   for (const auto* family : {&m.own.gemm, &m.own.prefill, &m.own.decode}) {
@@ -214,6 +218,7 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   m.path = tensor_path(gpu);
   m.calibration = calibration;
   m.kernels = options.kernels;
+  m.attention = options.attention;
   m.clock_mode = options.clock;
   m.clock = gpu.boost_clock;
   m.sm_count = static_cast<double>(gpu.sm_count);
@@ -231,6 +236,9 @@ std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& c
   if (calibration.inherited) {
     m.assumptions.push_back("no calibration of " + gpu.name + ": fractions of peak taken over from " + calibration.gpu +
                             ", bands widened");
+  }
+  if (m.attention == AttentionStack::flash_attention) {
+    m.assumptions.push_back("attention of the library: FlashAttention as vLLM and PyTorch call it");
   }
   m.assumptions.push_back(clock_assumption(m));
   return machine;

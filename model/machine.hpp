@@ -62,6 +62,7 @@ class Machine {
   Gpu gpu;
   Calibration calibration;
   KernelSet kernels = KernelSet::own;
+  AttentionStack attention = AttentionStack::tensorrt_llm;
   ClockMode clock_mode = ClockMode::burst;
   Provenance provenance = Provenance::datasheet;
   std::vector<std::string> assumptions;
@@ -98,10 +99,11 @@ class Machine {
   Seconds host_per_operator;      ///< host time of one operator in an eager framework
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
-  FamilyScalars reduce;   ///< the second launch of a split-K GEMM
-  FamilyScalars prepare;  ///< the pass before prefill attention: rotation and cache append
-  FamilyScalars combine;  ///< the merge of split-KV attention, where it is a launch of its own
-  OwnFamilies own;        ///< take the place of the above for shapes that have a kernel of ours
+  std::optional<FamilyScalars> decode_8bit;  ///< decode from 8-bit caches, where that is a kernel of its own
+  FamilyScalars reduce;                      ///< the second launch of a split-K GEMM
+  FamilyScalars prepare;                     ///< the pass before prefill attention: rotation and cache append
+  FamilyScalars combine;                     ///< the merge of split-KV attention, where it is a launch of its own
+  OwnFamilies own;                           ///< take the place of the above for shapes that have a kernel of ours
 };
 
 }  // namespace plumbline

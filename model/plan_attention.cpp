@@ -91,18 +91,21 @@ AttentionChoice plan_own_prefill(const AttentionPrefill& s, const PrefillVariant
 
 Demand prepare_demand(const AttentionPrefill& s, const Machine& m) {
   const double tokens = static_cast<double>(s.batch * s.q_len);
-  // Latent attention (keys wider than values by the rotated part) rotates only that part of its queries, four of them
-  // to a warp, in place, and appends one narrow row a token; else a warp takes a whole query and all keys and values
-  // pass.
+  // Latent attention (keys wider than values by the rotated part) rotates only that part of its queries, in place, four
+  // to a warp, and reads one narrow row a token; else a warp takes a whole query, and all keys and values are read.
   const bool latent = s.qk_dim != s.v_dim;
   constexpr double kLatentRowsPerWarp = 4, kWarps = 8;
   const double rows = tokens * static_cast<double>(s.q_heads);
   const double q_elements = rows * static_cast<double>(latent ? std::abs(s.qk_dim - s.v_dim) : s.qk_dim);
-  const double new_kv = tokens * static_cast<double>((latent ? 1 : s.kv_heads) * (s.qk_dim + s.v_dim));
+  const double wide = static_cast<double>(s.qk_dim + s.v_dim);
+  const double new_kv = tokens * static_cast<double>(s.kv_heads) * wide;
   const double es = bytes_of(s.dtype);
   Demand p;
-  p.dram_read = (q_elements + new_kv) * es * units::B;
-  p.dram_write = (q_elements * es + new_kv * bytes_of(s.kv_dtype)) * units::B;
+  const double kv_es = bytes_of(s.kv_dtype);
+  // (the attention itself counts keys as stored: what they were wider before is read here)
+  const double read_kv = latent ? std::max(tokens * wide * es, new_kv * (es - kv_es)) : new_kv * es;
+  p.dram_read = (q_elements * es + read_kv) * units::B;
+  p.dram_write = (q_elements * es + new_kv * kv_es) * units::B;
   // a warp's way (sequence length, data, rotation table) is a chain of latencies; as many as fit on an SM are on it
   // side by side
   p.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kWarps * (latent ? kLatentRowsPerWarp : 1)));
@@ -115,6 +118,7 @@ Demand prepare_demand(const AttentionPrefill& s, const Machine& m) {
 AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   AttentionChoice c;
   if (const PrefillVariant* own = own_prefill_kernel(s, m)) c = plan_own_prefill(s, *own, m);
+  else if (m.attention == AttentionStack::flash_attention) c = plan_flash_prefill(s, m);
   else c = plan_library_prefill(s, m);
   const double es = bytes_of(s.dtype);
   const double queries = static_cast<double>(s.batch * s.q_heads * s.q_len);
@@ -124,7 +128,8 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   d.dram_write = queries * static_cast<double>(s.v_dim) * output_bytes_of(s.dtype) * units::B;
   if (s.append == 1 || (s.append < 0 && m.kernels == KernelSet::library)) {
     c.prepares = true;
-    c.prepare = prepare_demand(s, m);
+    const bool flash = m.attention == AttentionStack::flash_attention;
+    c.prepare = flash ? append_demand(s, m) : prepare_demand(s, m);
   }
   return c;
 }
@@ -171,6 +176,7 @@ DecodeTask decode_task(const AttentionDecode& s) {
 AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m, const AttentionPlan* as_cut) {
   const DecodeTask t = decode_task(s);
   if (const DecodeVariant* own = own_decode_kernel(s, m)) return plan_own_decode(s, t, *own, m, as_cut);
+  if (m.attention == AttentionStack::flash_attention) return plan_flash_decode(s, t, m);
   return plan_library_decode(s, t, m);
 }
 

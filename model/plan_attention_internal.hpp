@@ -44,10 +44,21 @@ Demand combine_demand(double rows, double v_dim, double splits, double out_bytes
 
 /// One pass over the new tokens: read their fused QKV, write rotated Q and the cache.
 Demand prepare_demand(const AttentionPrefill& shape, const Machine& machine);
+/// FlashAttention's callers': new keys and values to the cache, a CTA for each token.
+Demand append_demand(const AttentionPrefill& shape, const Machine& machine);
 
 /// `as_cut`: see plan_decode.
 AttentionChoice plan_own_decode(const AttentionDecode& shape, const DecodeTask& task, const DecodeVariant& variant,
                                 const Machine& machine, const AttentionPlan* as_cut);
+
+/// Key blocks of a tile of `queries` in which the mask cuts: those that the diagonal crosses, and those where a window
+/// begins; no more than the tile visits.
+double masked_blocks(const AttentionPrefill& shape, double queries, double keys, double visited);
+/// Clocks of one SM to mask a block of so many scores.
+double mask_clk(double scores, const Machine& machine);
+
+AttentionChoice plan_flash_prefill(const AttentionPrefill& shape, const Machine& machine);
+AttentionChoice plan_flash_decode(const AttentionDecode& shape, const DecodeTask& task, const Machine& machine);
 AttentionChoice plan_library_prefill(const AttentionPrefill& shape, const Machine& machine);
 AttentionChoice plan_library_decode(const AttentionDecode& shape, const DecodeTask& task, const Machine& machine);
 

@@ -62,21 +62,27 @@ void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, c
   d.exposed_clk = family.exposed * (d.sfu_clk + d.fp32_clk) + family.step_clk;
 }
 
-/// Key blocks of a query tile in which the mask cuts: those that the diagonal crosses, and those where a window begins.
-double masked_blocks(const AttentionPrefill& s, const PrefillCut& cut, double visited) {
-  const double rows = std::min(cut.q_tile, static_cast<double>(s.q_len));
-  const double crossed = std::max(1.0, rows / cut.kv_tile);
+}  // namespace
+
+double masked_blocks(const AttentionPrefill& s, double queries, double keys, double visited) {
+  const double rows = std::min(queries, static_cast<double>(s.q_len));
+  const double crossed = std::max(1.0, rows / keys);
   const bool windowed = s.window > 0 && s.window < s.kv_len;
   return std::min(visited, (s.causal ? crossed : 0) + (windowed ? crossed : 0));
 }
 
+double mask_clk(double scores, const Machine& m) {
+  constexpr double kMaskOps = 8;  // a score: row and column numbers, two compares, a select
+  return kMaskOps * scores / (m.gpu.sm.fp32_flop_per_clk / 2);
+}
+
+namespace {
+
 /// What a tile costs beside its blocks: the masks, and the way of the next queries where they have no buffer of their
 /// own (the scheduler's counter in L2, then the queries and behind them the first keys from memory).
 double tile_clk(const AttentionPrefill& s, const PrefillCut& cut, double visited, const Machine& m) {
-  constexpr double kMaskOps = 8;  // a score: row and column numbers, two compares, a select
   const StreamingMultiprocessor& sm = m.gpu.sm;
-  const double lanes = sm.fp32_flop_per_clk / 2;
-  double clk = masked_blocks(s, cut, visited) * kMaskOps * cut.q_tile * cut.kv_tile / lanes;
+  double clk = masked_blocks(s, cut.q_tile, cut.kv_tile, visited) * mask_clk(cut.q_tile * cut.kv_tile, m);
   if (cut.one_query_buffer) {
     const Seconds way = m.l2_latency + 2.0 * m.dram_latency;
     clk += way * m.clock + cut.q_tile * cut.qk_dim * bytes_of(s.dtype) / sm.l2_bytes_per_clk.in(units::B);
@@ -112,7 +118,8 @@ constexpr double kKeysPerStep = 64;
 
 /// The grouped-query kernel (XQA) packs the query heads of a KV head into one tile, 32 at most, and is taken where its
 /// CTAs, one for each 128 keys of each KV head, come to a quarter of the SMs or more; else the kernel with a CTA for
-/// each query head runs. (TensorRT-LLM's decoderXQARunner: kEnableMinBlockFactor 4, kMinHistoryTokensPerBlock 128.)
+/// each query head runs. (TensorRT-LLM, decoderXQAConstants.h and decoderXQAImplJIT.cpp: kMinHistoryTokensPerBlock 128,
+/// kEnableMinBlockFactor 4, kTargetWaveFactor 8; splits: computeMultiBlockCount().)
 constexpr double kMostPackedHeads = 32, kKeysPerBlock = 128, kEnoughShareOfSms = 0.25;
 
 double blocks_of(const DecodeTask& t) { return std::max(1.0, std::floor((t.cached + 1) / kKeysPerBlock)); }
@@ -156,9 +163,16 @@ void walk(Demand& d, const DecodeTask& t, double splits, double fill_steps, cons
   if (splits > 1) d.chain = family.merge_clk / m.clock;
 }
 
-/// Grouped heads on tensor units, in tiles of 16 rows.
-void plan_grouped(AttentionChoice& c, const DecodeTask& t, DType dtype, const Machine& m) {
+/// Grouped heads on tensor units, in tiles of 16 rows. Hopper has a kernel of its own for 8-bit caches (wgmma, a
+/// producer warp, several CTAs an SM): its CTAs start in a sixth of the time, and it does not see keys that a window
+/// hides.
+void plan_grouped(AttentionChoice& c, DecodeTask t, DType dtype, const Machine& m) {
   c.family = &m.decode;
+  const double bits_a_number = 8 * t.key_bytes / (t.qk_dim + t.v_dim);
+  if (m.decode_8bit && is_warp_specialised(m) && bits_a_number <= 8) {
+    c.family = &*m.decode_8bit;
+    t.cached = t.context;
+  }
   const double splits = grouped_splits(t, m), rows = ceil_div(t.rows, 16) * 16;
   Demand& d = c.main;
   d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
@@ -174,7 +188,7 @@ void plan_grouped(AttentionChoice& c, const DecodeTask& t, DType dtype, const Ma
 }
 
 /// A CTA for each query head, on ordinary lanes; the heads of a group read the same keys through L2.
-void plan_plain(AttentionChoice& c, const DecodeTask& t, const Machine& m) {
+void plan_plain(AttentionChoice& c, const DecodeTask& t, DType dtype, const Machine& m) {
   c.family = &m.decode_single;
   const double heads = t.out_rows, splits = plain_splits(t, heads, m);
   Demand& d = c.main;
@@ -183,10 +197,9 @@ void plan_plain(AttentionChoice& c, const DecodeTask& t, const Machine& m) {
   DecodeTask visible = t;
   visible.cached = t.context - 1;  // keys that a window hides are not shared out
   walk(d, visible, splits, 0, m, *c.family);
-  const double lanes = m.gpu.sm.fp32_flop_per_clk / 2;
-  d.fp32_clk = kKeysPerStep * (t.qk_dim + t.v_dim) / lanes;
-  d.l2 = kKeysPerStep * t.key_bytes * units::B;
-  d.smem_clk = 0;
+  score_demand(d, 1, kKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
+               t.key_bytes / (t.qk_dim + t.v_dim), m);
+  d.fp32_clk += kKeysPerStep * (t.qk_dim + t.v_dim) / (m.gpu.sm.fp32_flop_per_clk / 2);
   c.plan.splits = static_cast<std::int64_t>(splits);
 }
 
@@ -196,7 +209,7 @@ AttentionChoice plan_library_decode(const AttentionDecode& s, const DecodeTask& 
   AttentionChoice c;
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
   if (takes_grouped_kernel(t, m)) plan_grouped(c, t, s.dtype, m);
-  else plan_plain(c, t, m);
+  else plan_plain(c, t, s.dtype, m);
   decode_traffic(c.main, t, s.dtype);
   return c;
 }

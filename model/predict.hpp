@@ -23,11 +23,16 @@ namespace plumbline {
 enum class Runtime { graph, stream, eager };
 enum class ClockMode { burst, steady };
 
+/// Whose attention kernels the library set runs: TensorRT-LLM's, or FlashAttention's as vLLM and PyTorch call them.
+/// They differ in tiles, in how they split, and in what runs beside them; what is better depends on the shape.
+enum class AttentionStack { tensorrt_llm, flash_attention };
+
 struct MachineOptions {
   KernelSet kernels = KernelSet::own;
   ClockMode clock = ClockMode::burst;
   std::optional<Watts> power_cap;  ///< instead of the board's own limit
   DataPattern data = DataPattern::normal;
+  AttentionStack attention = AttentionStack::tensorrt_llm;
 };
 
 /// A GPU with everything that depends only on it worked out once: scalars resolved from the calibration, peaks at the

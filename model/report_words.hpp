@@ -17,6 +17,8 @@ struct Word {
   E value;
 };
 
+inline constexpr std::array<Word<AttentionStack>, 2> kAttentionStackWords{
+    {{"tensorrt-llm", AttentionStack::tensorrt_llm}, {"flash-attention", AttentionStack::flash_attention}}};
 inline constexpr std::array<Word<KernelSet>, 3> kKernelSetWords{
     {{"own", KernelSet::own}, {"library", KernelSet::library}, {"ideal", KernelSet::ideal}}};
 inline constexpr std::array<Word<ClockMode>, 2> kClockWords{

@@ -7,6 +7,7 @@ set -eu
 cd -- "$(dirname -- "$0")/.."
 validate=${PLUMBLINE_BUILD:-build}/bin/validate
 
+kv='shape!~kv=fp8'
 # fit GPU FAMILY ROWS FREE [FILTERS...]: bf16 rows (random data, CUDA graphs) of $stacks: TensorRT-LLM, whose GEMM is cuBLAS
 # on random weights and whose attention kernels the planner follows (model/plan_attention_library.cpp). Overlap (4) and
 # the droop of prefill (measured on the H200) are not fitted.
@@ -14,7 +15,7 @@ fit() {
   gpu=$1 family=$2 file=$3 rows=data/measurements/aiconfigurator/$1/$3.train.csv free=$4
   shift 4
   "$validate" --fit "$rows" --gpu "$gpu" --kernels library --family "$family" --free "$free" \
-    --where "stack~$stacks" --where dtype=bf16 --where 'shape!~kv=fp8' "$@" \
+    --where "stack~$stacks" --where dtype=bf16 --where "$kv" "$@" \
     --source "aiconfigurator $gpu $file" --out "data/calibration/$gpu.json"
 }
 
@@ -31,8 +32,25 @@ attention_prepare.start_clk=3500:100:20000" --min-us 10 --where 'shape~append=1'
   decode="start_clk=6000:100:40000,step_clk=1600:50:9000,merge_clk=5000:100:40000"
   fit "$gpu" attention_decode attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 10 --unbalanced \
     --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' --where 'S>=127'
+  # Hopper's kernel for 8-bit caches; heads of 192 run another
+  if [ "$gpu" != a100_sxm ]; then
+    kv=shape~kv=fp8
+    fit "$gpu" attention_decode_8bit attention_decode "fixed_s=8e-6:5e-7:1.5e-5,start_clk=1000:100:40000,\
+step_clk=900:50:9000,merge_clk=2000:100:40000" --min-us 10 --unbalanced --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' \
+      --where 'S>=127' --where 'shape!~D=192'
+    kv='shape!~kv=fp8'
+  fi
   fit "$gpu" attention_decode_single attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 10 --unbalanced \
     --where 'Hq/Hkv<=1' --where 'S>=127'
+  # FlashAttention as vLLM calls it; only the H100's rows hold the cache append, and each card has its own version of vLLM
+  stacks=vllm append= chain=
+  [ "$gpu" != h100_sxm ] || append=,flash_append.fixed_s=1.8e-6:3e-7:9e-6,flash_append.start_clk=3000:100:40000
+  [ "$gpu" != a100_sxm ] || chain=,step_clk=1500:10:6000  # on Hopper the rows do not determine it
+  fit "$gpu" flash_prefill attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=300:10:4000,start_clk=5000:100:40000$append" \
+    --min-us 10 --where 'D<=256'
+  fit "$gpu" flash_decode attention_decode "fixed_s=7e-6:1e-6:2e-5,start_clk=9000:100:40000$chain" --min-us 10 \
+    --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' --where 'D<=256'
+  stacks=trtllm
   # row-wise kernels: our own, measured on the H200; other cards take its scalars over (data/calibration, by hand)
   [ "$gpu" != h200_sxm ] || for set in own library; do
     "$validate" --fit data/measurements/own/h200_sxm/rowwise.train.csv --gpu "$gpu" --kernels $set --family rowwise \
@@ -46,7 +64,7 @@ done
 
 # One chip, one set of scalars, when both cards have just been fitted.
 case " $* " in *h200_sxm*h100_sxm* | *h100_sxm*h200_sxm*)
-  for family in prefill prepare decode decode_single; do
+  for family in prefill prepare decode decode_8bit decode_single; do
     python3 tools/share_family.py "library.attention_$family" h200_sxm h100_sxm
   done ;;
 esac
@@ -55,8 +73,10 @@ esac
 take() { python3 tools/take_over_family.py "$@"; }
 for gpu; do
   case $gpu in
+    h200_sxm) take h100_sxm h200_sxm library.flash_append "rows of this card leave the append out" ;;
     h100_sxm) take h200_sxm h100_sxm library.rowwise "the project's row-wise kernels on the same chip (GH100)" ;;
     a100_sxm)
+      take h100_sxm a100_sxm library.flash_append "rows of this card leave the append out"
       take h200_sxm a100_sxm library.rowwise "fixed time and overlap of the project's row-wise kernels there"
       take h100_sxm a100_sxm library.mla_decode "the measured A100 rows are of a kernel that does not split the keys" ;;
   esac

@@ -113,7 +113,7 @@ class EnginePredictor {
     for (const FitParameter& p : parameters) {
       free_.push_back(&scalar_of(calibration_, options, p.name).value);
     }
-    for (const Measurement& row : rows) clocks_.push_back(clock_of(row, options.clock));
+    for (const Measurement& row : rows) kinds_.push_back({clock_of(row, options.clock), attention_of(row)});
   }
   EnginePredictor(const EnginePredictor&) = delete;
   EnginePredictor& operator=(const EnginePredictor&) = delete;
@@ -121,18 +121,20 @@ class EnginePredictor {
   void operator()(const std::vector<double>& values, const std::vector<std::size_t>& which,
                   std::vector<double>& predicted_s) {
     for (std::size_t j = 0; j < free_.size(); ++j) *free_[j] = values[j];
-    std::map<ClockMode, std::shared_ptr<const Machine>> machines;
-    for (ClockMode clock : {ClockMode::burst, ClockMode::steady}) {
-      if (std::find(clocks_.begin(), clocks_.end(), clock) == clocks_.end()) continue;
+    std::map<Kind, std::shared_ptr<const Machine>> machines;
+    for (const Kind& kind : kinds_) {
+      auto& machine = machines[kind];
+      if (machine) continue;
       MachineOptions machine_options;
       machine_options.kernels = options_.kernels;
-      machine_options.clock = clock;
-      machines[clock] = make_machine(gpu_, calibration_, machine_options);
+      machine_options.clock = kind.first;
+      machine_options.attention = kind.second;
+      machine = make_machine(gpu_, calibration_, machine_options);
     }
     in_parts(which.size(), options_.threads, [&](std::size_t first, std::size_t last) {
       const auto scratch = std::make_unique<OpPrediction>();
       for (std::size_t i = first; i < last; ++i) {
-        predicted_s[i] = seconds(rows_[which[i]].op, *machines.at(clocks_[which[i]]), *scratch);
+        predicted_s[i] = seconds(rows_[which[i]].op, *machines.at(kinds_[which[i]]), *scratch);
       }
     });
   }
@@ -152,7 +154,8 @@ class EnginePredictor {
   const std::vector<Measurement>& rows_;
   const CalibrationFitOptions& options_;
   std::vector<double*> free_;
-  std::vector<ClockMode> clocks_;
+  using Kind = std::pair<ClockMode, AttentionStack>;
+  std::vector<Kind> kinds_;  ///< of the rows
 };
 
 /// Values of all rows under `values`, as ln(predicted / measured).

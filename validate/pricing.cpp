@@ -25,20 +25,23 @@ class Machines {
     const std::string& asked = options_.gpu.empty() ? row.gpu : options_.gpu;
     if (asked.empty()) throw BadInput(row.place + ": no gpu column: expected --gpu NAME");
     const ClockMode clock = clock_of(row, options_.clock);
-    auto& slot = machines_[{asked, clock, row.data}];
-    if (!slot) slot = make(asked, clock, row.data);
+    const AttentionStack attention = attention_of(row);
+    auto& slot = machines_[{asked, clock, row.data, attention}];
+    if (!slot) slot = make(asked, clock, row.data, attention);
     return *slot;
   }
 
   const std::vector<std::string>& assumptions() const { return assumptions_; }
 
  private:
-  std::shared_ptr<const Machine> make(const std::string& name, ClockMode clock, DataPattern data) {
+  std::shared_ptr<const Machine> make(const std::string& name, ClockMode clock, DataPattern data,
+                                      AttentionStack attention) {
     const Gpu gpu = load_gpu(name, options_.overrides);
     MachineOptions machine_options;
     machine_options.kernels = options_.kernels;
     machine_options.clock = clock;
     machine_options.data = data;
+    machine_options.attention = attention;
     // Without a file the engine decides where the scalars come from (the ideal kernel set needs none).
     auto machine = options_.calibration_file.empty()
                        ? make_machine(gpu, machine_options)
@@ -52,7 +55,7 @@ class Machines {
   }
 
   const PricingOptions& options_;
-  std::map<std::tuple<std::string, ClockMode, DataPattern>, std::shared_ptr<const Machine>> machines_;
+  std::map<std::tuple<std::string, ClockMode, DataPattern, AttentionStack>, std::shared_ptr<const Machine>> machines_;
   std::vector<std::string> assumptions_;
 };
 
@@ -89,6 +92,16 @@ void price_row(const Measurement& row, const Machine& machine, OpPrediction& scr
 
 ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked) {
   return asked ? *asked : row.clock.value_or(ClockMode::burst);
+}
+
+AttentionStack attention_of(const Measurement& row) {
+  if (op_name(row.op) != "attention_prefill" && op_name(row.op) != "attention_decode") {
+    return AttentionStack::tensorrt_llm;
+  }
+  for (const char* stack : {"vllm", "torch", "flash-attention", "infersim"}) {
+    if (row.stack.rfind(stack, 0) == 0) return AttentionStack::flash_attention;
+  }
+  return AttentionStack::tensorrt_llm;
 }
 
 Calibration calibration_for(const Gpu& gpu, const std::string& file) {

@@ -26,6 +26,10 @@ struct PricingOptions {
 /// The clock a row is priced at: what is asked for, else its own, else burst (the contract's default for operators).
 ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked);
 
+/// Whose attention kernels a row was taken with, by its stack: FlashAttention's for vLLM, PyTorch, InferSim and the
+/// project itself; else TensorRT-LLM's.
+AttentionStack attention_of(const Measurement& row);
+
 /// The GPU's calibration, or that of `file` if it is not empty.
 Calibration calibration_for(const Gpu& gpu, const std::string& file);
 

@@ -128,9 +128,13 @@ TEST(CalibrationFiles, AreReadAndNameThemselves) {
 
 // --- missing numbers -------------------------------------------------------------------------------------------------
 
-std::string refusal(const Calibration& c, KernelSet kernels = KernelSet::library) {
+std::string refusal(const Calibration& c, KernelSet kernels = KernelSet::library,
+                    AttentionStack attention = AttentionStack::tensorrt_llm) {
+  MachineOptions options;
+  options.kernels = kernels;
+  options.attention = attention;
   try {
-    (void)toy_machine(toy_gpu(), c, kernels);
+    (void)make_machine(toy_gpu(), c, options);
   } catch (const BadInput& error) {
     return error.what();
   }
@@ -153,6 +157,11 @@ TEST(MissingScalars, OfTheMachineAreNamed) {
 TEST(MissingScalars, OfAFamilyAreNamed) {
   for (const char* family : testing_support::kFamilies) {
     const std::string key = std::string("library.") + family;
+    const bool flash = std::string_view(family).substr(0, 6) == "flash_";
+    const auto refused = [flash](const Calibration& without) {
+      const auto stack = flash ? AttentionStack::flash_attention : AttentionStack::tensorrt_llm;
+      return refusal(without, KernelSet::library, stack);
+    };
     Calibration c = toy_calibration();
     c.families.erase(key);
     if (key == "library.grouped_gemm") {  // priced as one GEMM until it has rows of its own
@@ -161,17 +170,17 @@ TEST(MissingScalars, OfAFamilyAreNamed) {
       EXPECT_STREQ(m->grouped.name, "grouped_gemm");
       continue;
     }
-    EXPECT_NE(refusal(c).find("'" + key + "'"), std::string::npos) << refusal(c);
+    EXPECT_NE(refused(c).find("'" + key + "'"), std::string::npos) << refused(c);
     for (const char* scalar : {"fixed_s", "overlap"}) {
       c = toy_calibration();
       c.families[key].erase(scalar);
-      const std::string message = refusal(c);
+      const std::string message = refused(c);
       EXPECT_NE(message.find(key), std::string::npos) << message;
       EXPECT_NE(message.find("'" + std::string(scalar) + "'"), std::string::npos) << message;
     }
     c = toy_calibration();
     c.families[key].erase("step_s");  // not every family uses it
-    EXPECT_EQ(refusal(c), "");
+    EXPECT_EQ(refused(c), "");
   }
 }
 

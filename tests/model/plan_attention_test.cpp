@@ -141,9 +141,9 @@ class ToyAttention : public ::testing::Test {
 };
 
 /// 2 sequences x 40 KV heads, 80 CTAs for 10 SMs: no splits, for 160 would be more than 8 an SM. Keys: 80 x 1600 x
-/// (128 + 128) x 2 B = 65.536 MB; queries in and results out: 2 x 80 heads x 128 x 2 B each way. At 1 TB/s 65.61792 us. A
-/// step of 64 keys takes the tensor units 2 x 16 x 64 x 256 / 4000 = 131 clk, shared memory 2 x 32 KiB / 512 = 128 clk,
-/// and DRAM 328 ns. 1 us fixed.
+/// (128 + 128) x 2 B = 65.536 MB; queries in and results out: 2 x 80 heads x 128 x 2 B each way. At 1 TB/s 65.61792 us.
+/// A step of 64 keys takes the tensor units 2 x 16 x 64 x 256 / 4000 = 131 clk, shared memory 2 x 32 KiB / 512 = 128
+/// clk, and DRAM 328 ns. 1 us fixed.
 TEST_F(ToyAttention, DecodeReadsItsCache) {
   const AttentionDecode s{2, 80, 40, 128, 128, 1600};
   const AttentionChoice c = plan_decode(s, *machine);
@@ -154,8 +154,8 @@ TEST_F(ToyAttention, DecodeReadsItsCache) {
   EXPECT_EQ(t.limiter, Resource::dram);
 }
 
-/// One sequence, one KV head, 16000 keys: 125 blocks of 128 keys, but no more than sqrt(8 x 125) = 31.6 -> 32 splits. 501
-/// keys are 8 steps, and one fills the ring.
+/// One sequence, one KV head, 16000 keys: 125 blocks of 128 keys, but no more than sqrt(8 x 125) = 31.6 -> 32 splits.
+/// 501 keys are 8 steps, and one fills the ring.
 TEST_F(ToyAttention, DecodeOfOneHeadIsSplit) {
   const AttentionChoice c = plan_decode(AttentionDecode{1, 8, 1, 128, 128, 16000}, *machine);
   EXPECT_EQ(c.family, &machine->decode);
@@ -165,9 +165,9 @@ TEST_F(ToyAttention, DecodeOfOneHeadIsSplit) {
   EXPECT_DOUBLE_EQ(c.main.plan.steps, 9);
 }
 
-/// 32 CTAs on 10 SMs are 4 waves. Each takes 1000 clk of 1 ns to start and 9 steps of 100; the merge 5000 clk once: with
-/// 1 us fixed, 1 + 5 + 4 x (1 + 0.9) us. What a window hides costs its CTAs the start only: 640 keys lie in 2 of the 32
-/// splits, which one wave of the four holds: 1 + 5 + 4 x 1 + 0.9 us.
+/// 32 CTAs on 10 SMs are 4 waves. Each takes 1000 clk of 1 ns to start and 9 steps of 100; the merge 5000 clk once:
+/// with 1 us fixed, 1 + 5 + 4 x (1 + 0.9) us. What a window hides costs its CTAs the start only: 640 keys lie in 2 of
+/// the 32 splits, which one wave of the four holds: 1 + 5 + 4 x 1 + 0.9 us.
 TEST_F(ToyAttention, DecodeWavesStartAndWalk) {
   Calibration c = toy_calibration();
   auto& scalars = c.families["library.attention_decode"];
@@ -228,21 +228,22 @@ TEST_F(ToyAttention, LatentAttentionReadsLatentsOnce) {
   EXPECT_DOUBLE_EQ(c.main.dram_write.in(units::B), 128 * 512 * 2);
 }
 
-/// 1 sequence x 20 heads x 64 queries = 20 CTAs = one wave of 2 an SM; 6400 keys in 50 blocks of 128. A block takes the
-/// tensor units 4 x 64 x 128 x 128 / 4000 = 1048.576 clk; softmax: 7 x 8192 / 128 = 448 clk of fp32, 512 clk of exp.
-/// Two CTAs an SM: 2 x 50 x 1048.576 ns = 104.8576 us, and 1 us fixed.
-TEST_F(ToyAttention, PrefillOfOneWaveIsTensorBound) {
+/// 1 sequence x 20 heads x 64 queries = 20 tiles of 128 rows, half of them empty, one at a time on each of 10 SMs; 6400
+/// keys in 50 blocks of 128. A block takes the tensor units 4 x 128 x 128 x 128 / 4000 = 2097.152 clk; softmax: 7 x
+/// 16384 / 128 + 128 x 128 / 128 = 1024 clk of fp32, 1024 clk of exp. Two tiles an SM: 2 x 50 x 2097.152 ns, and 1 us
+/// fixed.
+TEST_F(ToyAttention, PrefillOfTwoTilesAnSmIsTensorBound) {
   AttentionPrefill s{1, 20, 20, 128, 128, 64, 6400};
   s.causal = false;
   s.append = 0;
   const AttentionChoice c = plan_prefill(s, *machine);
   EXPECT_FALSE(c.prepares);
   const LaunchTime t = price(c.main, *machine, machine->prefill);
-  EXPECT_NEAR(t.total.in(units::us), 1 + 104.8576, 1e-9);
+  EXPECT_NEAR(t.total.in(units::us), 1 + 209.7152, 1e-9);
   EXPECT_EQ(t.limiter, Resource::tensor);
 }
 
-/// With four times the tensor rate the exponentials would rule: 8192 / 16 = 512 clk a block.
+/// With four times the tensor rate the softmax rules: 16384 / 16 = 1024 clk a block.
 TEST_F(ToyAttention, PrefillOfFastTensorUnitsIsBoundBySoftmax) {
   Gpu g = gpu();
   g.sm.tensor_flop_per_clk[DType::bf16] = 16000;
@@ -251,7 +252,82 @@ TEST_F(ToyAttention, PrefillOfFastTensorUnitsIsBoundBySoftmax) {
   s.causal = false;
   s.append = 0;
   const LaunchTime t = price(plan_prefill(s, *m).main, *m, m->prefill);
-  EXPECT_NEAR(t.total.in(units::us), 1 + 2 * 50 * 0.512, 1e-9);
+  EXPECT_NEAR(t.total.in(units::us), 1 + 2 * 50 * 1.024, 1e-9);
+}
+
+/// What a block costs beside its work, and what a tile costs beside its blocks: 20 tiles of 2 blocks, 2 tiles an SM.
+/// 100 clk a block; the diagonal crosses 1 block of the causal tile of 128 rows: 8 x 128 x 128 / 128 = 1024 clk; blocks
+/// of 1024 clk. 1 + 2 x (2 x (1.024 + 0.1) + 1.024) us. Heads of 256 have no buffer for a second query tile: the next
+/// one's way is 200 + 2 x 500 clk and 128 x 256 x 2 / 1000 clk more, and keys come in blocks of 64, of which the
+/// diagonal crosses two.
+TEST_F(ToyAttention, PrefillPaysForBlocksMasksAndQueries) {
+  Calibration c = toy_calibration();
+  c.families["library.attention_prefill"]["step_clk"].value = 100;
+  Gpu g = gpu();
+  g.sm.tensor_flop_per_clk[DType::bf16] = 16000;
+  const auto m = toy_machine(g, c);
+  AttentionPrefill s{1, 20, 1, 128, 128, 128, 256};
+  s.append = 0;
+  const auto time = [&] { return price(plan_prefill(s, *m).main, *m, m->prefill).total.in(units::us); };
+  EXPECT_NEAR(time(), 1 + 2 * (2 * 1.124 + 1.024), 1e-9);
+  s.qk_dim = s.v_dim = 256;
+  // softmax on ordinary lanes is longer now than 524 clk of tensor work: 7 x 8192 / 128 + 128 x 256 / 128 clk
+  const double block = 448 + 256 + 100, way = 200 + 2 * 500 + 128 * 256 * 2 / 1000.0;
+  EXPECT_NEAR(time(), 1 + 2e-3 * (4 * block + 1024 + way), 1e-9);
+}
+
+/// Causal tiles are taken shortest first: 4 tiles of 1, 2, 3 and 4 blocks of each of 5 heads on 10 SMs. The SM that
+/// takes a tile of 4 blocks has taken one two shorter before: 6 blocks, where the mean is 5.
+TEST_F(ToyAttention, CausalTilesComeShortestFirst) {
+  AttentionPrefill s{1, 5, 1, 128, 128, 512, 512};
+  s.append = 0;
+  Gpu g = gpu();
+  g.sm.fp32_flop_per_clk = 1e9;  // no time for masks
+  const auto m = toy_machine(g);
+  const LaunchTime t = price(plan_prefill(s, *m).main, *m, m->prefill);
+  EXPECT_NEAR(t.by_resource[Resource::tensor].in(units::us), (2 * 4 - 1.5 * 2 * 10 / 20) * 2.097152, 1e-9);
+}
+
+class ToyFlash : public ToyAttention {
+ protected:
+  static std::shared_ptr<const Machine> flash() {
+    MachineOptions options;
+    options.kernels = KernelSet::library;
+    options.attention = AttentionStack::flash_attention;
+    return make_machine(gpu(), toy_calibration(), options);
+  }
+};
+
+/// 4 queries of each of 32 heads a KV head are 128 rows: one tile where packed, else 32 tiles that are nearly empty.
+/// 100 queries fill a tile to 78 %, packed 3200 of them 25 tiles: worth packing; 128 queries are not.
+TEST_F(ToyFlash, FewQueriesArePacked) {
+  const auto m = flash();
+  const auto plan = [&](std::int64_t queries) {
+    return plan_prefill(AttentionPrefill{1, 32, 1, 128, 128, queries, 1024}, *m);
+  };
+  EXPECT_EQ(plan(4).main.plan.ctas, 1);
+  EXPECT_EQ(plan(4).plan.packed_heads, 32);
+  EXPECT_EQ(plan(100).main.plan.ctas, 25);
+  EXPECT_EQ(plan(128).main.plan.ctas, 32);
+  EXPECT_EQ(plan(128).plan.packed_heads, 1);
+}
+
+/// Its callers write keys and values to the cache, queries stay: 4 x (128 + 128) x 2 B x 64 tokens.
+TEST_F(ToyFlash, AppendMovesKeysAndValues) {
+  AttentionPrefill s{1, 32, 4, 128, 128, 64, 64};
+  const AttentionChoice c = plan_prefill(s, *flash());
+  ASSERT_TRUE(c.prepares);
+  EXPECT_EQ(c.prepare.dram_write.in(units::B), 4 * 256 * 2 * 64);
+  EXPECT_EQ(c.prepare.plan.ctas, 64);
+}
+
+/// Splits fill the 10 SMs once: 3 of each of 3 streams, none of 8 (four fifths of the SMs) or more.
+TEST_F(ToyFlash, DecodeFillsTheSmsOnce) {
+  const auto m = flash();
+  EXPECT_EQ(plan_decode(AttentionDecode{3, 8, 1, 128, 128, 4096}, *m).plan.splits, 3);
+  EXPECT_TRUE(plan_decode(AttentionDecode{3, 8, 1, 128, 128, 4096}, *m).combines);
+  EXPECT_EQ(plan_decode(AttentionDecode{8, 8, 1, 128, 128, 4096}, *m).plan.splits, 1);
+  EXPECT_EQ(plan_decode(AttentionDecode{1, 8, 1, 128, 128, 256}, *m).plan.splits, 2);  // blocks of 128 keys
 }
 
 /// append: -1 is what the kernel set's stacks do: the libraries' rotate and append in a launch of their own.

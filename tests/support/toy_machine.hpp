@@ -15,16 +15,10 @@
 
 namespace plumbline::testing_support {
 
-inline constexpr const char* kFamilies[] = {"gemm",
-                                            "grouped_gemm",
-                                            "attention_prefill",
-                                            "attention_decode",
-                                            "attention_decode_single",
-                                            "mla_decode",
-                                            "rowwise",
-                                            "reduce",
-                                            "combine",
-                                            "attention_prepare"};
+inline constexpr const char* kFamilies[] = {
+    "gemm",        "grouped_gemm", "attention_prefill", "attention_decode",  "attention_decode_single", "mla_decode",
+    "rowwise",     "reduce",       "combine",           "attention_prepare", "flash_prefill",           "flash_decode",
+    "flash_append"};
 
 inline constexpr const char* kOwnFamilies[] = {
     "gemm", "gemm_portable", "reduce", "rowwise", "attention_prefill", "attention_decode", "combine"};
