@@ -138,7 +138,7 @@ TEST(StepGate, RecordedStepsAreNotPredictedWorseThanAllowed) {
     Phase phase;
     double time, energy;
   };
-  for (const Ceiling& ceiling : {Ceiling{Phase::decode, 0.08, 0.21}, Ceiling{Phase::prefill, 0.055, 0.065}}) {
+  for (const Ceiling& ceiling : {Ceiling{Phase::decode, 0.03, 0.2}, Ceiling{Phase::prefill, 0.05, 0.06}}) {
     std::vector<double> time, energy;
     for (const StepRow& row : report.rows) {
       ASSERT_TRUE(row.good()) << row.error;
