@@ -337,10 +337,24 @@ bool usable(const PowerCounts& c, const Gpu& gpu) {
   return c.row->board_clock || c.watts < kSurelyBelowCap * gpu.tdp.in(units::W);
 }
 
+/// Rates over the window of the power, waits for the host among it. Runs that waited for more than a tenth count where
+/// the regulator had nothing to hold down: else their clock was another one than that of the kernels alone.
+std::vector<PowerRow> over_their_windows(const std::vector<PowerRow>& as_read, const Gpu& gpu) {
+  constexpr double kLeastBusy = 0.9, kFree = 0.75;
+  std::vector<PowerRow> rows;
+  for (const PowerRow& row : as_read) {
+    if (row.power && row.busy<kLeastBusy&& * row.power> kFree * gpu.tdp) continue;
+    rows.push_back(row);
+    if (row.power) rows.back().time = row.time / row.busy;
+  }
+  return rows;
+}
+
 }  // namespace
 
-PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<PowerRow>& rows,
+PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<PowerRow>& as_read,
                    const std::string& source) {
+  const std::vector<PowerRow> rows = over_their_windows(as_read, gpu);
   PowerPlanner planner(gpu, start);
   PowerRow idle;
   idle.text = "idle";

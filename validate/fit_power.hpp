@@ -31,6 +31,7 @@ struct PowerRow {
   std::optional<Hertz> sm_clock;      ///< mean of the SMs' own counters
   std::optional<Hertz> board_clock;   ///< what the regulator has set
   std::optional<Watts> memory_power;  ///< of the memory's domain
+  double busy = 1;                    ///< share of the power's window in which the kernels ran
   std::optional<double> temperature_C;
   std::string study;  ///< "train", "heldout", ...; empty for rows of a CSV
   std::string text;   ///< "gemm bf16 M=...": for people
@@ -40,6 +41,12 @@ struct PowerRow {
 /// Recordings (.json) give their cases, CSV files their rows with a power. Faults are left out.
 std::vector<PowerRow> read_power_rows(const std::vector<std::string>& files, KernelSet csv_kernels,
                                       const std::string& gpu);
+
+/// The row with the power that its kernels drew, where the board's holds waits of the host's making (its window ends
+/// when the energy counter steps, and holds energy / power for each execution, its kernels' time or more);
+/// `calibration` says what waiting takes. Nothing for steady rows that waited for more than a tenth: their clock was
+/// another one too.
+std::optional<PowerRow> while_busy(const Gpu& gpu, const Calibration& calibration, const PowerRow& row);
 
 struct PowerFit {
   Calibration calibration;  ///< `start` with the new section

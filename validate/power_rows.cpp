@@ -27,6 +27,7 @@ PowerRow row_of(const CaseMeasurement& c) {
   row.time = c.time;
   if (c.what.clock == ClockMode::steady) row.power = c.conditions.power;
   row.sm_clock = c.conditions.sm_clock;
+  if (row.power && c.energy && *c.energy > Joules{}) row.busy = std::min(1.0, c.time * *row.power / *c.energy);
   row.board_clock = c.conditions.board_clock;
   row.memory_power = c.conditions.memory_power;
   row.temperature_C = c.conditions.temperature_C;
@@ -115,6 +116,19 @@ std::vector<PowerRow> read_power_rows(const std::vector<std::string>& files, Ker
   return rows;
 }
 
+std::optional<PowerRow> while_busy(const Gpu& gpu, const Calibration& calibration, const PowerRow& row) {
+  constexpr double kLeastBusy = 0.9;
+  if (row.clock != ClockMode::steady || !row.power || row.busy >= 1) return row;
+  if (row.busy < kLeastBusy) return std::nullopt;
+  const auto& power = calibration.power;
+  const bool known = power.count("constant_W") > 0 && power.count("clocked_W") > 0;
+  const Watts waiting =
+      known ? (power.at("constant_W").value + power.at("clocked_W").value) * units::W : gpu.idle_power;
+  PowerRow busy = row;
+  busy.power = waiting + (1 / row.busy) * (*row.power - waiting);
+  return busy;
+}
+
 namespace {
 
 double middle(const std::vector<double>& errors) { return errors.empty() ? 0 : median(errors); }
@@ -127,8 +141,11 @@ void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::
   using Key = std::pair<KernelSet, DataPattern>;
   std::map<Key, std::shared_ptr<const Machine>> machines;
   const auto prediction = std::make_unique<OpPrediction>();
-  for (const PowerRow& row : rows) {
-    if (row.clock != ClockMode::steady || !row.power || row.time < options.at_least) continue;
+  for (const PowerRow& as_read : rows) {
+    if (as_read.clock != ClockMode::steady || !as_read.power || as_read.time < options.at_least) continue;
+    const std::optional<PowerRow> busy = while_busy(gpu, calibration, as_read);
+    if (!busy) continue;
+    const PowerRow& row = *busy;
     const double load = *row.power / gpu.tdp;
     if (load < options.least_power || load > options.most_power) continue;
     auto& machine = machines[{row.kernels, row.data}];
