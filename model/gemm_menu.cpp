@@ -311,6 +311,7 @@ Demand Cut::demand(const Context& c, const Deal& deal) const {
     constexpr Seconds kClusters = 0.8 * units::us;
     d.chain = kChainedLoads * m.gpu.memory.latency + deal.meet_clk * c.clk + (e->cluster > 1 ? kClusters : Seconds{});
   } else if (e->shared_reads) {
+    d.shared_reads = true;
     d.chain = kColdTrips * m.gpu.memory.latency;
     // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of
     // 104 recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
