@@ -29,7 +29,10 @@ constexpr std::array kClasses = std::to_array<ClassOfKernels>({
     {"attention_prefill_alone", "attention"},
     {"attention_decode", "attention"},
     {"attention_decode_single", "attention"},
+    {"attention_decode_8bit", "attention"},
     {"mla_decode", "attention"},
+    {"flash_prefill", "attention"},
+    {"flash_decode", "attention"},
     {"layernorm", "row_statistics"},
     {"rmsnorm", "row_statistics"},
     {"softmax", "softmax_like"},
@@ -66,7 +69,7 @@ constexpr std::array kClasses = std::to_array<ClassOfKernels>({
     {"select_scan", "all"},
     {"all", "all"},
 });
-constexpr std::size_t kFirstRowwise = 10;  // RowwiseKind in its order
+constexpr std::size_t kFirstRowwise = 13;  // RowwiseKind in its order
 
 constexpr std::size_t number_of(std::string_view name) {
   for (std::size_t i = 0; i < kClasses.size(); ++i) {
@@ -174,13 +177,13 @@ std::size_t band_class_of_name(std::string_view name) { return number_of(name); 
 
 std::size_t band_class(const Op& op, std::string_view family, bool alone) {
   if (family == "rowwise") return std::visit(RowClass{}, op);
-  if (alone) return number_of("attention_prefill_alone");
+  if (alone && family == "attention_prefill") return number_of("attention_prefill_alone");
   if (std::holds_alternative<GemmSparse24>(op)) return number_of("gemm_sparse24");
-  if (const auto* gemm = std::get_if<Gemm>(&op); gemm != nullptr && family == "gemm") {
+  if (const auto* gemm = std::get_if<Gemm>(&op); gemm != nullptr && (family == "gemm" || family == "gemm_mma")) {
     // other kernels, and scales to apply
     if (gemm->precision.math == DType::fp8 || gemm->precision.math == DType::int8) return number_of("gemm_8bit");
   }
-  const std::size_t number = number_of(family);
+  const std::size_t number = number_of(family == "gemm_mma" ? "gemm" : family);
   return number < kClasses.size() ? number : kAll;
 }
 

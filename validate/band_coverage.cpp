@@ -28,22 +28,25 @@ std::string line(const char* pattern, Values... values) {
 std::vector<Coverage> coverage_of(const std::vector<BandRow>& rows, const std::string& calibration_file) {
   const std::string calibrated =
       calibration_file.empty() ? "" : parse_calibration(read_text_file(calibration_file), calibration_file).gpu;
-  std::map<std::tuple<std::string, KernelSet, ClockMode>, std::shared_ptr<const Machine>> machines;
+  std::map<std::tuple<std::string, KernelSet, ClockMode, AttentionStack>, std::shared_ptr<const Machine>> machines;
   std::map<std::tuple<std::string, KernelSet, std::string, std::string>, Coverage> classes;
   std::set<std::string> shapes;
   const auto scratch = std::make_unique<OpPrediction>();
   for (const BandRow& row : rows) {
     const ClockMode clock = clock_of(row.measured, {});
-    auto& machine = machines[{row.gpu, row.kernels, clock}];
+    const AttentionStack attention = attention_of(row.measured);
+    auto& machine = machines[{row.gpu, row.kernels, clock, attention}];
     if (!machine) {
       const Gpu gpu = load_gpu(row.gpu);
       MachineOptions options;
       options.kernels = row.kernels;
       options.clock = clock;
+      options.attention = attention;
       machine = make_machine(gpu, calibration_for(gpu, gpu.name == calibrated ? calibration_file : ""), options);
     }
+    double as_timed = 1;  // over one plain execution
     try {
-      predict(row.measured.op, *machine, *scratch, {.warm = row.measured.warm});
+      as_timed = predict_as_measured(row.measured, *machine, *scratch) / scratch->time;
     } catch (const Error&) {
       continue;
     }
@@ -57,7 +60,7 @@ std::vector<Coverage> coverage_of(const std::vector<BandRow>& rows, const std::s
     if (shapes.insert(c.gpu + name + provenance + std::string(key_of(row.kernels)) + row.measured.shape).second) {
       ++c.shapes;
     }
-    if (scratch->low <= row.measured.time && row.measured.time <= scratch->high) ++c.inside;
+    if (as_timed * scratch->low <= row.measured.time && row.measured.time <= as_timed * scratch->high) ++c.inside;
   }
   std::vector<Coverage> out;
   for (auto& [key, c] : classes) out.push_back(std::move(c));

@@ -43,7 +43,7 @@ class Pricer {
     std::vector<const Machine*> machine_of;
     for (const std::size_t i : which) {
       const BandRow& row = rows_[i];
-      const Key key{row.gpu, row.kernels, clock_of(row.measured, {})};
+      const Key key{row.gpu, row.kernels, clock_of(row.measured, {}), attention_of(row.measured)};
       auto& machine = machines[key];
       if (!machine) machine = make(calibration, key);
       machine_of.push_back(machine.get());
@@ -62,14 +62,15 @@ class Pricer {
   }
 
  private:
-  using Key = std::tuple<std::string, KernelSet, ClockMode>;
+  using Key = std::tuple<std::string, KernelSet, ClockMode, AttentionStack>;
 
   std::shared_ptr<const Machine> make(const Calibration& calibration, const Key& key) {
-    const auto& [name, kernels, clock] = key;
+    const auto& [name, kernels, clock, attention] = key;
     const Gpu& card = gpu(name);
     MachineOptions options;
     options.kernels = kernels;
     options.clock = clock;
+    options.attention = attention;
     if (name == calibration.gpu) return make_machine(card, calibration, options);
     Calibration taken_over = calibration;
     taken_over.inherited = true;
@@ -77,12 +78,13 @@ class Pricer {
   }
 
   static PricedRow price(const BandRow& row, const Machine& machine, OpPrediction& scratch) {
+    Seconds time;
     try {
-      predict(row.measured.op, machine, scratch, {.warm = row.measured.warm});
+      time = predict_as_measured(row.measured, machine, scratch);
     } catch (const Error&) {
       return {};
     }
-    return {scratch.time, scratch.band_class, scratch.bound, scratch.family, scratch.scalars->borrowed};
+    return {time, scratch.band_class, scratch.bound, scratch.family, scratch.scalars->borrowed};
   }
 
   const std::vector<BandRow>& rows_;

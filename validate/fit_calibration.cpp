@@ -140,9 +140,7 @@ class EnginePredictor {
  private:
   static double seconds(const Measurement& row, const Machine& machine, OpPrediction& scratch) {
     try {
-      if (row.protocol.known) return predict_as_timed(row.op, row.protocol, machine, scratch).in(units::s);
-      predict(row.op, machine, scratch, {.warm = row.warm});
-      return scratch.time.in(units::s);
+      return predict_as_measured(row, machine, scratch).in(units::s);
     } catch (const Error&) {
       return std::numeric_limits<double>::quiet_NaN();
     }

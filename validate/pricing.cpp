@@ -68,23 +68,12 @@ void price_row(const Measurement& row, const Machine& machine, OpPrediction& scr
   out.measured = row.time;
   out.measured_power = row.power;
   try {
-    if (row.protocol.known) {
-      out.predicted = predict_as_timed(row.op, row.protocol, machine, scratch);
-    } else {
-      // what was measured is priced: since then the planner may have come to choose otherwise
-      const auto gemm_plan = parse_gemm_plan(row.plan);
-      const auto attention_plan = parse_attention_plan(row.plan);
-      predict(row.op, machine, scratch,
-              {.warm = row.warm,
-               .gemm_plan = gemm_plan ? &*gemm_plan : nullptr,
-               .attention_plan = attention_plan ? &*attention_plan : nullptr});
-    }
+    out.predicted = predict_as_measured(row, machine, scratch);
     out.roofline = roofline(row.op, gpu(machine));
   } catch (const Error& error) {
     out.error = error.what();
     return;
   }
-  if (!row.protocol.known) out.predicted = scratch.time;
   out.low = out.predicted * (scratch.low / scratch.time);
   out.high = out.predicted * (scratch.high / scratch.time);
   out.predicted_power = scratch.power;
@@ -106,6 +95,17 @@ AttentionStack attention_of(const Measurement& row) {
     if (row.stack.rfind(stack, 0) == 0) return AttentionStack::flash_attention;
   }
   return AttentionStack::tensorrt_llm;
+}
+
+Seconds predict_as_measured(const Measurement& row, const Machine& machine, OpPrediction& scratch) {
+  if (row.protocol.known) return predict_as_timed(row.op, row.protocol, machine, scratch);
+  const auto gemm_plan = parse_gemm_plan(row.plan);
+  const auto attention_plan = parse_attention_plan(row.plan);
+  predict(row.op, machine, scratch,
+          {.warm = row.warm,
+           .gemm_plan = gemm_plan ? &*gemm_plan : nullptr,
+           .attention_plan = attention_plan ? &*attention_plan : nullptr});
+  return scratch.time;
 }
 
 std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const std::string& gpu, long& left_out) {

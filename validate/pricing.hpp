@@ -34,6 +34,11 @@ AttentionStack attention_of(const Measurement& row);
 /// column names the same descriptor. A `gpu` that is a file takes every row. `left_out` counts the others.
 std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const std::string& gpu, long& left_out);
 
+/// A row's operator priced as it was timed: by its protocol, its caches and the plan that ran, where the row knows them
+/// (since then the planner may have come to choose otherwise). `scratch` is the prediction of one plain execution, whose
+/// band holds in proportion. Throws as `predict` does.
+Seconds predict_as_measured(const Measurement& row, const Machine& machine, OpPrediction& scratch);
+
 struct Priced {
   std::vector<Comparison> rows;          ///< one a measurement, in order
   std::vector<std::string> assumptions;  ///< about the machines, each once
