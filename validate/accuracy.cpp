@@ -21,6 +21,8 @@ namespace plumbline {
 
 namespace {
 
+constexpr std::string_view kAll = "all";
+
 KernelSet kernels_in(const JsonValue& value) {
   const std::string text = value.as_string();
   for (const KernelSet set : {KernelSet::own, KernelSet::library}) {
@@ -31,7 +33,7 @@ KernelSet kernels_in(const JsonValue& value) {
 
 std::pair<std::string, double> ceiling_in(const JsonValue& ceilings, const std::string& op) {
   const JsonValue value = ceilings.at(op);
-  if (std::find(op_names().begin(), op_names().end(), op) == op_names().end()) {
+  if (op != kAll && std::find(op_names().begin(), op_names().end(), op) == op_names().end()) {
     value.fail("expected an operator's name, found '" + op + "'" + did_you_mean(op, op_names()));
   }
   const double percent = value.as_number();
@@ -97,7 +99,7 @@ AccuracyRow row_of(const AccuracySet& set, const std::pair<std::string, double>&
                    const std::vector<Comparison>& compared) {
   std::vector<const Comparison*> of_op;
   for (const Comparison& row : compared) {
-    if (row.op != ceiling.first) continue;
+    if (ceiling.first != kAll && row.op != ceiling.first) continue;
     if (!row.modelled()) lost(set, "expected rows that are modelled; " + row.place + ": " + row.error);
     of_op.push_back(&row);
   }

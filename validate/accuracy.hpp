@@ -23,7 +23,7 @@ struct AccuracySet {
   std::vector<RowFilter> where;
   Seconds at_least;
   /// Operator, and the median of |ln(predicted / measured)| that it may have at most, as a fraction. An operator that
-  /// is not named is left out of the set.
+  /// is not named is left out of the set; "all" are the rows of all of them together.
   std::vector<std::pair<std::string, double>> ceilings;
 };
 

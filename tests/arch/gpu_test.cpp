@@ -194,7 +194,7 @@ TEST(GpuDescriptor, RefusesTwoWayLinkRates) {
 
 TEST(GpuDescriptor, RefusesImpossiblePhysics) {
   EXPECT_THAT(refusal_of(R"("tdp": "80 W")"),
-              HasSubstr("/tdp: TDP at or below idle: expected more than idle_power 80.0 W"));
+              HasSubstr("/tdp: TDP at or below idle: expected more than idle_power 82.5 W"));
   EXPECT_THAT(refusal_of(R"("base_clock": "2 GHz")"),
               HasSubstr("/base_clock: expected at most the boost clock 1980 MHz"));
   EXPECT_THAT(refusal_of(R"("boost_clock": "0 MHz")"), HasSubstr("expected a number above zero"));

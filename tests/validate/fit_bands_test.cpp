@@ -207,7 +207,7 @@ TEST(FitBands, ThroughTheEngine) {
   for (auto& [family, scalars] : truth.families) {
     for (auto& [name, scalar] : scalars) scalar.source = "probe";
   }
-  for (const char* name : {"fixed_s", "per_cta_s"})
+  for (const char* name : {"fixed_s", "step_s"})
     truth.families.at("library.gemm").at(name).source = "fitted on this";
   Calibration taken_over = truth;
   taken_over.inherited = true;
