@@ -35,8 +35,8 @@ AttentionStack attention_of(const Measurement& row);
 std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const std::string& gpu, long& left_out);
 
 /// A row's operator priced as it was timed: by its protocol, its caches and the plan that ran, where the row knows them
-/// (since then the planner may have come to choose otherwise). `scratch` is the prediction of one plain execution, whose
-/// band holds in proportion. Throws as `predict` does.
+/// (since then the planner may have come to choose otherwise). `scratch` is the prediction of one plain execution,
+/// whose band holds in proportion. Throws as `predict` does.
 Seconds predict_as_measured(const Measurement& row, const Machine& machine, OpPrediction& scratch);
 
 struct Priced {

@@ -207,8 +207,7 @@ TEST(FitBands, ThroughTheEngine) {
   for (auto& [family, scalars] : truth.families) {
     for (auto& [name, scalar] : scalars) scalar.source = "probe";
   }
-  for (const char* name : {"fixed_s", "step_s"})
-    truth.families.at("library.gemm").at(name).source = "fitted on this";
+  for (const char* name : {"fixed_s", "step_s"}) truth.families.at("library.gemm").at(name).source = "fitted on this";
   Calibration taken_over = truth;
   taken_over.inherited = true;
   const auto here = make_machine(h100, truth, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
