@@ -130,15 +130,19 @@ TEST(StepReport, SaysWhatCouldNotBeMeasured) {
 }
 
 /// The recorded steps, replayed: a change of the model may not make them worse. Lower the ceilings when it gets better.
-/// Energy of decode: the card of that session drew 12 % more from its memory than the one the energies were fitted on.
+/// The first card's memory drew 8 % more than those of other sessions; energies lie between.
 TEST(StepGate, RecordedStepsAreNotPredictedWorseThanAllowed) {
-  const std::string file = data_folder() + "/measurements/h200/steps.json";
-  const StepReport report = compare_steps(parse_step_recording(read_text_file(file), file), load_gpu("h200_sxm"), "");
   struct Ceiling {
+    const char* file;
     Phase phase;
     double time, energy;
   };
-  for (const Ceiling& ceiling : {Ceiling{Phase::decode, 0.03, 0.2}, Ceiling{Phase::prefill, 0.05, 0.06}}) {
+  for (const Ceiling& ceiling :
+       {Ceiling{"steps.json", Phase::decode, 0.027, 0.1}, Ceiling{"steps.json", Phase::prefill, 0.04, 0.04},
+        Ceiling{"steps.second_card.json", Phase::decode, 0.013, 0.025},
+        Ceiling{"steps.second_card.json", Phase::prefill, 0.033, 0.03}}) {
+    const std::string file = data_folder() + "/measurements/h200/" + ceiling.file;
+    const StepReport report = compare_steps(parse_step_recording(read_text_file(file), file), load_gpu("h200_sxm"), "");
     std::vector<double> time, energy;
     for (const StepRow& row : report.rows) {
       ASSERT_TRUE(row.good()) << row.error;
@@ -146,8 +150,8 @@ TEST(StepGate, RecordedStepsAreNotPredictedWorseThanAllowed) {
       time.push_back(std::abs(row.time_error()));
       if (const auto e = row.energy_error()) energy.push_back(std::abs(*e));
     }
-    EXPECT_LT(median(time), ceiling.time);
-    EXPECT_LT(median(energy), ceiling.energy);
+    EXPECT_LT(median(time), ceiling.time) << ceiling.file;
+    EXPECT_LT(median(energy), ceiling.energy) << ceiling.file;
   }
 }
 
