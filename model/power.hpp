@@ -177,5 +177,8 @@ RunEnergy run_energy(const OpPrediction& op);
 /// An op priced at the boost clock on a machine that runs steadily: brings it to the clock that the cap leaves when the
 /// op is repeated.
 void settle(OpPrediction& op, const Machine& machine);
+/// The upper end of the band of a steady power: whatever a run would draw, the regulator holds its mean at the cap, as
+/// closely as runs were found to be that it holds down.
+Watts held_to_cap(Watts high, Watts power, const Machine& machine);
 
 }  // namespace plumbline

@@ -102,6 +102,12 @@ void settle(OpPrediction& op, const Machine& m) {
         return op.time;
       });
   if (share != last) reprice(op, m, share);
+  op.power_high = held_to_cap(*op.power_high, *op.power, m);
+}
+
+Watts held_to_cap(Watts high, Watts power, const Machine& m) {
+  const PowerScalars& p = *m.power;
+  return std::max(power, std::min(high, p.held_down.high * p.regulator_aim * m.power_cap));
 }
 
 }  // namespace plumbline

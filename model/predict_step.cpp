@@ -152,7 +152,7 @@ void add_up_energy(StepPrediction& out, const Machine& m, double clock_share) {
   out.energy = energy;
   out.power = energy / time;
   out.power_low = low / time;
-  out.power_high = high / time;
+  out.power_high = m.clock_mode == ClockMode::burst ? high / time : held_to_cap(high / time, *out.power, m);
   out.waiting_power = waiting;
   out.clock = cycles / time;
 }
