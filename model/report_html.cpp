@@ -85,7 +85,8 @@ std::string operators(const StepReport& r) {
 
 constexpr const char* kStyle =
     "<style>body{font:15px system-ui,sans-serif;max-width:1150px;margin:2em auto;padding:0 1em}"
-    "th{text-align:left;padding-right:1em}td{padding-right:1em;white-space:nowrap}svg{width:100%}svg text{font-size:11px}"
+    "th{text-align:left;padding-right:1em}td{padding-right:1em;white-space:nowrap}svg{width:100%}svg "
+    "text{font-size:11px}"
     "rect{stroke:#fff;stroke-width:.3}.compute{fill:#b5523b}.memory{fill:#3b6ea5}.latency,.launch{fill:#999}"
     ".network{fill:#5a8f4e}.gap{fill:#ccc}line{stroke:#000;stroke-dasharray:4 3}</style>\n";
 
