@@ -24,6 +24,7 @@ constexpr std::array kClasses = std::to_array<ClassOfKernels>({
     {"gemm_portable", "matrix"},
     {"grouped_gemm", "matrix"},
     {"gemm_8bit", "matrix"},
+    {"gemm_ragged", "matrix"},  // our kernels, K no multiple of a step: boxes that reach beyond the operands
     {"gemm_sparse24", "matrix"},
     {"attention_prefill", "attention"},
     {"attention_prefill_alone", "attention"},
@@ -69,7 +70,7 @@ constexpr std::array kClasses = std::to_array<ClassOfKernels>({
     {"select_scan", "all"},
     {"all", "all"},
 });
-constexpr std::size_t kFirstRowwise = 13;  // RowwiseKind in its order
+constexpr std::size_t kFirstRowwise = 14;  // RowwiseKind in its order
 
 constexpr std::size_t number_of(std::string_view name) {
   for (std::size_t i = 0; i < kClasses.size(); ++i) {

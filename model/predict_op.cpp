@@ -77,9 +77,17 @@ class Pricer {
   }
 
   const FamilyScalars& family() const { return *family_; }
-  std::size_t band_class() const { return plumbline::band_class(op_, family_->name, alone_); }
+  std::size_t band_class() const {
+    const auto* gemm = std::get_if<Gemm>(&op_);
+    const bool ragged =
+        gemm != nullptr && family_->own && std::string_view(family_->name) == "gemm" && ends_within_a_step(*gemm);
+    return plumbline::band_class(op_, ragged ? "gemm_ragged" : family_->name, alone_);
+  }
 
  private:
+  static bool ends_within_a_step(const Gemm& s) {
+    return std::fmod(static_cast<double>(s.k) * bits(s.precision.math) / 8.0, gemm::kStepBytes) != 0;
+  }
   void require_tensor_path(DType type) const {
     if (m_.gpu.sm.tensor_flop_per_clk[type] <= 0) {
       throw BadInput(m_.gpu.name + " has no " + std::string(name(type)) + " tensor path for attention");

@@ -49,7 +49,9 @@ class Columns {
         stack_(header.find("stack")),
         kernel_(header.find("kernel")),
         scope_(header.find("scope")),
-        id_(header.find("id")) {}
+        id_(header.find("id")),
+        cache_(header.find("cache")),
+        plan_(header.find("plan")) {}
 
   Measurement read(std::span<const std::string_view> fields) const {
     Measurement row;
@@ -77,6 +79,10 @@ class Columns {
     row.kernel = text(fields, kernel_);
     row.scope = text(fields, scope_);
     row.id = text(fields, id_);
+    if (const std::string_view cache = text(fields, cache_); cache == "warm") row.warm = true;
+    else if (!cache.empty() && cache != "cold")
+      throw BadInput("cache: expected cold or warm, found '" + std::string(cache) + "'");
+    row.plan = text(fields, plan_);
     return row;
   }
 
@@ -86,7 +92,7 @@ class Columns {
   }
 
   std::size_t op_, shape_, time_;
-  std::optional<std::size_t> dtype_, power_, board_, gpu_, clock_, data_, stack_, kernel_, scope_, id_;
+  std::optional<std::size_t> dtype_, power_, board_, gpu_, clock_, data_, stack_, kernel_, scope_, id_, cache_, plan_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Measured operator times read from a CSV: the ops CSV of the contract (`op,dtype,shape`) plus `measured_us`, and
-// optionally `measured_W`, `board_MHz`, `gpu`, `clock`, `stack`, `kernel`, `scope`, `id`, `data`. Other columns are
-// ignored, but rows may be chosen by any column.
+// optionally `measured_W`, `board_MHz`, `gpu`, `clock`, `stack`, `kernel`, `scope`, `id`, `data`, `cache`, `plan`.
+// Other columns are ignored, but rows may be chosen by any column.
 #pragma once
 
 #include <optional>

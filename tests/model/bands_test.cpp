@@ -48,6 +48,18 @@ TEST(BandClasses, AreKernelsAndTheirKindsFormATree) {
   EXPECT_EQ(band_class_name(band_class(bf16, "gemm")), "gemm");
 }
 
+/// Boxes that reach beyond K make our GEMM less sure; of libraries we know no such class.
+TEST(BandClass, OurGemmWhoseKEndsWithinAStepIsOneOfItsOwn) {
+  const Gpu h200 = load_gpu("h200_sxm");
+  const auto class_of = [&](KernelSet kernels, std::int64_t k) {
+    const auto machine = make_machine(h200, MachineOptions{kernels, ClockMode::burst, {}});
+    return std::string(band_class_name(predict(Gemm{512, 1024, k, 1, {}, false}, *machine).band_class));
+  };
+  EXPECT_EQ(class_of(KernelSet::own, 1024), "gemm");
+  EXPECT_EQ(class_of(KernelSet::own, 1032), "gemm_ragged");
+  EXPECT_EQ(class_of(KernelSet::library, 1032), "gemm");
+}
+
 /// From the narrowest class on file to the widest.
 TEST(BandTable, TakesTheNextWiderClass) {
   std::map<std::string, Band> on_file;
