@@ -56,9 +56,10 @@ Speeds usual_speeds(const Demand& d, const Machine& m, const FamilyScalars& fami
 /// L2 takes what DRAM would write during the fixed part of a launch: dirty lines drain while nothing else asks for
 /// DRAM. (1024 x 10240 x 32 takes 9.2 us where 21 MB of result alone would keep DRAM busy for 4.5 beside 5 of other
 /// costs.)
-Bytes late_writes(const Demand& d, const Machine& m, const FamilyScalars& family) {
-  if (!d.late_writes) return Bytes{};
-  return std::min({d.dram_write, family.fixed * m.dram_write, m.l2_kept});
+Seconds late_writes(const Demand& d, const Machine& m, const FamilyScalars& family) {
+  if (!d.late_writes) return Seconds{};
+  const Seconds writing = dram_time(d.dram_read, d.dram_write, m) - dram_time(d.dram_read, Bytes{}, m);
+  return std::min({writing / family.dram_share, family.fixed, m.l2_kept / m.dram_write});
 }
 
 /// Little's law of one SM: of a CTA's step the share that DRAM brings takes DRAM's latency, the rest L2's (the mean of
@@ -109,7 +110,8 @@ double uneven_fill(double ctas, const Machine& m) {
 Seconds dram_wave(const Demand& d, const Machine& m, const FamilyScalars& family, const Part& part, Seconds tail) {
   const Bytes all = d.dram_read + d.dram_write;
   if (all <= Bytes{}) return Seconds{};
-  Seconds time = dram_time(d.dram_read, d.dram_write - late_writes(d, m, family), m) * (part.share / family.dram_share);
+  Seconds time = dram_time(d.dram_read, d.dram_write, m) * (part.share / family.dram_share);
+  time -= late_writes(d, m, family) * part.share;
   // libraries hand tiles out as they go, and what they write may stay in L2
   if (family.own && d.plan.persistent) time = time * uneven_fill(part.ctas, m);
   time = std::max(time, time * (d.dram_read / all) + tail);
