@@ -124,7 +124,6 @@ constexpr std::array kFamilyScalars{
     "efficiency_fraction"sv,
     "exposed"sv,
     "fixed_s"sv,
-    "handover_fraction"sv,
     "in_flight_B"sv,
     "merge_clk"sv,
     "overlap"sv,
@@ -135,7 +134,6 @@ constexpr std::array kFamilyScalars{
     "step_s"sv,
     "tensor_burst_fraction"sv,
     "tensor_steady_fraction"sv,
-    "translation_s"sv,
 };
 
 }  // namespace

@@ -12,10 +12,16 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+void need_driver() {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    throw DeviceError("no CUDA driver: libcuda.so.1 is not here, or has no card");
+  }
+}
+
 std::string select_card() {
-  int driver = 0, cards = 0;
-  const cudaError_t status = cudaDriverGetVersion(&driver);
-  if (status != cudaSuccess || driver == 0) throw DeviceError("no CUDA driver: libcuda.so.1 could not be loaded");
+  need_driver();
+  int cards = 0;
   if (const cudaError_t counted = cudaGetDeviceCount(&cards); counted != cudaSuccess) {
     throw DeviceError(std::string("no CUDA driver: ") + cudaGetErrorString(counted));
   }

@@ -10,6 +10,8 @@ namespace plumbline {
 
 /// "13.0" of CUDA's 13000.
 std::string version_text(int version);
+/// Throws DeviceError when there is no driver: asked before CUPTI is, whose message says less.
+void need_driver();
 /// Card 0 of those that CUDA shows us, made current; its PCI bus id. Throws DeviceError when there is none.
 std::string select_card();
 /// Of the current card, without what only measuring tells.

@@ -80,11 +80,7 @@ class CudaMeasurer final : public Measurer {
 }  // namespace
 
 std::unique_ptr<Measurer> make_cuda_measurer() {
-  // Before CUPTI, whose message without a driver says less.
-  int driver = 0;
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
-    throw DeviceError("no CUDA driver: libcuda.so.1 is not here, or has no card");
-  }
+  need_driver();
   return std::make_unique<CudaMeasurer>();
 }
 

@@ -353,10 +353,7 @@ class CudaStepMeasurer final : public StepMeasurer {
 }  // namespace
 
 std::unique_ptr<StepMeasurer> make_cuda_step_measurer() {
-  int driver = 0;
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
-    throw DeviceError("no CUDA driver: libcuda.so.1 is not here, or has no card");
-  }
+  need_driver();
   return std::make_unique<CudaStepMeasurer>();
 }
 
