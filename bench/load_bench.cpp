@@ -1,9 +1,9 @@
 // What a process pays before its first prediction: reading and checking descriptors.
 #include <benchmark/benchmark.h>
 
-#include "arch/gpu.hpp"
+#include "arch/gpu/gpu.hpp"
 #include "model/predict.hpp"
-#include "ops/llm.hpp"
+#include "ops/llm/llm.hpp"
 
 namespace plumbline {
 namespace {

@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "arch/gpu.hpp"
-#include "model/ops_batch.hpp"
+#include "arch/gpu/gpu.hpp"
 #include "model/predict.hpp"
-#include "ops/graph.hpp"
-#include "ops/llm.hpp"
-#include "ops/op_text.hpp"
+#include "model/report/ops_batch.hpp"
+#include "ops/graph/graph.hpp"
+#include "ops/llm/llm.hpp"
+#include "ops/op/text.hpp"
 
 namespace plumbline {
 namespace {

@@ -4,7 +4,7 @@
 include(CheckLanguage)
 option(PLUMBLINE_CUDA "Build the CUDA kernels (on where nvcc is found)" ON)
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cu)
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cu)
 if(PLUMBLINE_CUDA AND cuda_sources)
   find_program(PLUMBLINE_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin)
   if(PLUMBLINE_NVCC AND NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
@@ -27,8 +27,8 @@ if(CMAKE_CUDA_COMPILER_LOADED)
   target_sources(kernels PRIVATE ${cuda_sources})
   # Kernels that need nothing newer than sm_80 are built for it too, with code that later cards translate themselves.
   # The others (wgmma, TMA, clusters, programmatic launches) stay with sm_90a, as does what only measures.
-  set(portable_kernels attention_chain attention_chain_flat flat gemm_portable moves probes_bandwidth probes_latency
-      probes_launch scan transpose)
+  set(portable_kernels chain/attention_chain chain/attention_chain_flat gemm/gemm_portable probes/bandwidth
+      probes/latency probes/launch rows/flat rows/moves rows/scan rows/transpose)
   list(TRANSFORM portable_kernels REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/kernels/\\1.cu")
   set_source_files_properties(${portable_kernels} PROPERTIES COMPILE_OPTIONS
     "-gencode=arch=compute_80,code=sm_80;-gencode=arch=compute_80,code=compute_80")
@@ -40,19 +40,22 @@ target_link_libraries(kernels PUBLIC ${CMAKE_DL_LIBS})
 
 if(PLUMBLINE_VALIDATE)
   if(CMAKE_CUDA_COMPILER_LOADED AND PLUMBLINE_CUPTI_INCLUDE)
-    file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/validate/cuda_*.cpp
-         ${CMAKE_CURRENT_SOURCE_DIR}/validate/cupti_activity.cpp)
+    file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/validate/measure/cuda_*.cpp
+         ${CMAKE_CURRENT_SOURCE_DIR}/validate/measure/cupti_activity.cpp)
     list(FILTER device_sources EXCLUDE REGEX "(_main|_absent)\\.cpp$")
     add_library(validate_device STATIC ${device_sources})
     target_include_directories(validate_device SYSTEM PUBLIC ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
                                                              ${PLUMBLINE_CUPTI_INCLUDE})
-    add_executable(probe validate/cuda_probe_main.cpp)
+    # The kernels against their references (tests/gpu), in a program that also runs the machine's probes.
+    file(GLOB kernel_checks CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/gpu/*.cu)
+    add_executable(probe validate/measure/cuda_probe_main.cpp ${kernel_checks})
+    target_include_directories(probe PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     # libstdc++ inside: the program is carried to machines with an older one.
     target_link_options(probe PRIVATE -static-libstdc++ -static-libgcc)
     target_link_libraries(probe PRIVATE validate_device plumbline_warnings)
     list(APPEND cuda_targets validate_device probe validate-cli)
   else()
-    add_library(validate_device STATIC validate/cuda_measurer_absent.cpp)
+    add_library(validate_device STATIC validate/measure/cuda_measurer_absent.cpp)
   endif()
   target_link_libraries(validate_device PUBLIC validate kernels PRIVATE plumbline_warnings)
   target_link_libraries(validate-cli PRIVATE validate_device)

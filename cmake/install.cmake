@@ -12,7 +12,7 @@ if(TARGET validate-cli)
 endif()
 foreach(floor ${floors})
   install(DIRECTORY ${floor} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plumbline FILES_MATCHING PATTERN "*.hpp"
-          PATTERN "cli_*.hpp" EXCLUDE PATTERN "cuda_*.hpp" EXCLUDE PATTERN "cupti_activity.hpp" EXCLUDE)
+          PATTERN "cli" EXCLUDE PATTERN "cuda_*.hpp" EXCLUDE PATTERN "cupti_activity.hpp" EXCLUDE)
 endforeach()
 install(DIRECTORY data DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline PATTERN "measurements" EXCLUDE)
 install(EXPORT plumbline-targets NAMESPACE plumbline:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plumbline)

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "arch/error.hpp"
-#include "ops/llm.hpp"
+#include "ops/llm/llm.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

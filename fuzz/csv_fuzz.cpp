@@ -10,8 +10,8 @@
 
 #include "arch/error.hpp"
 #include "ops/csv.hpp"
-#include "ops/op_text.hpp"
-#include "ops/work.hpp"
+#include "ops/op/text.hpp"
+#include "ops/op/work.hpp"
 
 namespace {
 

@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <string>
 
-#include "arch/cluster.hpp"
 #include "arch/error.hpp"
-#include "arch/gpu.hpp"
-#include "arch/occupancy.hpp"
-#include "arch/peaks.hpp"
+#include "arch/fabric/cluster.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "arch/gpu/occupancy.hpp"
+#include "arch/gpu/peaks.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace plumbline;

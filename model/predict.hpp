@@ -12,11 +12,11 @@
 #include <string_view>
 #include <vector>
 
-#include "arch/calibration.hpp"
-#include "arch/gpu.hpp"
-#include "model/demand.hpp"
-#include "ops/graph.hpp"
-#include "ops/shapes.hpp"
+#include "arch/calibration/calibration.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "model/engine/demand.hpp"
+#include "ops/graph/graph.hpp"
+#include "ops/op/shapes.hpp"
 
 namespace plumbline {
 
@@ -74,13 +74,13 @@ struct OpPrediction {
   Seconds time;
   Seconds low, high;           ///< 5-95 % band; low <= time <= high
   long band_rows = 0;          ///< measured rows behind the band; 0: no measurement of the class is on file
-  std::size_t band_class = 0;  ///< model/bands.hpp
+  std::size_t band_class = 0;  ///< model/bands/bands.hpp
   KernelSet band_kernels = KernelSet::library;  ///< whose residuals the band is of
   const Band* band = nullptr;                   ///< lives in the machine; null for ideal kernels
   Bound bound = Bound::latency;
   Resource limiter = Resource::latency;  ///< of the longest launch
   double limiter_share = 0;              ///< that resource's own time / time
-  Flops flops;                           ///< useful work (ops/work.hpp)
+  Flops flops;                           ///< useful work (ops/op/work.hpp)
   Flops tensor;                          ///< ... of which on tensor cores, in `math` format
   DType math = DType::bf16;
   Bytes dram_read, dram_write;
@@ -89,7 +89,7 @@ struct OpPrediction {
   std::optional<Joules> energy;
   std::optional<Watts> power_low, power_high;  ///< 5-95 % band of `power`
   Joules chip_energy, memory_energy;           ///< of `energy`: of the work itself, at the boost clock's voltage
-  Joules tensor_estimate;  ///< what the board's limit on tensor work counts, at that voltage (model/power.hpp)
+  Joules tensor_estimate;  ///< what the board's limit on tensor work counts, at that voltage (model/engine/power.hpp)
   Hertz clock;             ///< mean SM clock: less than the one set where tensor units work
   Provenance provenance = Provenance::datasheet;
   const FamilyScalars* scalars = nullptr;  ///< of the main launch's kernel family; lives in the machine

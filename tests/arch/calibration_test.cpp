@@ -1,4 +1,4 @@
-#include "arch/calibration.hpp"
+#include "arch/calibration/calibration.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,10 @@
-#include "arch/cluster.hpp"
+#include "arch/fabric/cluster.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "arch/error.hpp"
-#include "arch/gpu.hpp"
+#include "arch/gpu/gpu.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace plumbline {

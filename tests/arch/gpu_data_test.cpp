@@ -8,12 +8,12 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
-#include "arch/gpu.hpp"
-#include "arch/gpu_checks.hpp"
-#include "arch/gpu_fields.hpp"
-#include "arch/gpu_layers.hpp"
+#include "arch/gpu/checks.hpp"
+#include "arch/gpu/fields.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "arch/gpu/layers.hpp"
+#include "arch/gpu/peaks.hpp"
 #include "arch/json_reader.hpp"
-#include "arch/peaks.hpp"
 
 namespace plumbline {
 namespace {

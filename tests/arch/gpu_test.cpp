@@ -1,5 +1,5 @@
 // What a descriptor may say: `extends`, six numbers, `--set`, and each refusal with its message.
-#include "arch/gpu.hpp"
+#include "arch/gpu/gpu.hpp"
 
 #include <cmath>
 #include <filesystem>
@@ -10,8 +10,8 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
-#include "arch/gpu_fields.hpp"
-#include "arch/peaks.hpp"
+#include "arch/gpu/fields.hpp"
+#include "arch/gpu/peaks.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace plumbline {

@@ -1,4 +1,4 @@
-#include "arch/occupancy.hpp"
+#include "arch/gpu/occupancy.hpp"
 
 #include <algorithm>
 #include <ostream>

@@ -1,4 +1,4 @@
-#include "arch/peaks.hpp"
+#include "arch/gpu/peaks.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,5 +1,5 @@
 // The CPU reference of the training attention chain: known random numbers, numbers worked out by hand, derivatives.
-#include "kernels/reference_chain.hpp"
+#include "kernels/reference/reference_chain.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The CPU references that kernels are checked against, held against numbers worked out by hand. No GPU is needed.
-#include "kernels/reference.hpp"
+#include "kernels/reference/reference.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

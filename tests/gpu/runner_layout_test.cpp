@@ -1,5 +1,5 @@
 // Where operands of runners lie. No GPU is needed.
-#include "kernels/runner_layout.hpp"
+#include "kernels/run/runner_layout.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

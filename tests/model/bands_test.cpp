@@ -1,4 +1,4 @@
-#include "model/bands.hpp"
+#include "model/bands/bands.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/llm.hpp"
+#include "ops/llm/llm.hpp"
 #include "tests/support/random_gpu.hpp"
 #include "tests/support/toy_machine.hpp"
 

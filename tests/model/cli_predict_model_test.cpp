@@ -7,7 +7,7 @@
 
 #include "arch/files.hpp"
 #include "arch/json_reader.hpp"
-#include "model/ops_batch_row.hpp"
+#include "model/report/ops_batch_row.hpp"
 #include "tests/support/run_program.hpp"
 
 namespace plumbline {

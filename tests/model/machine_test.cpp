@@ -1,5 +1,5 @@
 // Machines: descriptor x calibration x kernel set x clock. Every card on file makes one.
-#include "model/machine.hpp"
+#include "model/engine/machine.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
-#include "arch/peaks.hpp"
+#include "arch/gpu/peaks.hpp"
 #include "tests/support/toy_machine.hpp"
 
 namespace plumbline {

@@ -1,4 +1,4 @@
-#include "model/ops_batch.hpp"
+#include "model/report/ops_batch.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "arch/error.hpp"
-#include "arch/gpu.hpp"
-#include "model/ops_batch_row.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "model/report/ops_batch_row.hpp"
 #include "ops/csv.hpp"
-#include "ops/op_text.hpp"
+#include "ops/op/text.hpp"
 
 namespace plumbline {
 namespace {

@@ -1,5 +1,5 @@
 // Plans of our own kernels: what is priced can be launched, and the laws of predictions hold for them too.
-#include "model/own_kernels.hpp"
+#include "model/stacks/own/own_kernels.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -9,9 +9,9 @@
 #include <functional>
 #include <string>
 
-#include "model/plan_attention.hpp"
-#include "model/plan_gemm.hpp"
-#include "ops/work.hpp"
+#include "model/stacks/common/plan_attention.hpp"
+#include "model/stacks/common/plan_gemm.hpp"
+#include "ops/op/work.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {

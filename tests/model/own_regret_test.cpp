@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "arch/gpu.hpp"
-#include "model/machine.hpp"
-#include "model/plan_attention.hpp"
-#include "model/plan_gemm.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "model/engine/machine.hpp"
+#include "model/stacks/common/plan_attention.hpp"
+#include "model/stacks/common/plan_gemm.hpp"
 
 namespace plumbline {
 namespace {

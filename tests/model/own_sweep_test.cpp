@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "arch/gpu.hpp"
-#include "model/machine.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "model/engine/machine.hpp"
 #include "model/predict.hpp"
-#include "ops/op_text.hpp"
-#include "ops/plan_text.hpp"
+#include "ops/op/text.hpp"
+#include "ops/plan/text.hpp"
 
 namespace plumbline {
 namespace {

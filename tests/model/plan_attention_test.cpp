@@ -1,13 +1,13 @@
 // The planners of attention: blocks that a mask leaves, splits, and toy cases by hand.
-#include "model/plan_attention.hpp"
+#include "model/stacks/common/plan_attention.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
 
-#include "model/timing.hpp"
-#include "ops/work.hpp"
+#include "model/engine/timing.hpp"
+#include "ops/op/work.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {

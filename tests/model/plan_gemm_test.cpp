@@ -1,5 +1,5 @@
 // The planner of matrix products: what it may choose, that it chooses the cheapest, and toy cases by hand.
-#include "model/plan_gemm.hpp"
+#include "model/stacks/common/plan_gemm.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -7,9 +7,9 @@
 #include <cmath>
 #include <optional>
 
-#include "model/tensor_path.hpp"
-#include "model/timing.hpp"
-#include "ops/work.hpp"
+#include "model/engine/tensor_path.hpp"
+#include "model/engine/timing.hpp"
+#include "ops/op/work.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {

@@ -1,14 +1,14 @@
 // The planner of our own row-wise kernels on the H200: the launcher's cut, and laws that hold whatever the scalars.
-#include "model/plan_rows.hpp"
+#include "model/stacks/own/plan_rows.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "arch/gpu.hpp"
-#include "model/row_kernels.hpp"
-#include "model/timing.hpp"
-#include "ops/op_text.hpp"
-#include "ops/row_menu.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "model/engine/timing.hpp"
+#include "model/stacks/own/row_kernels.hpp"
+#include "ops/op/text.hpp"
+#include "ops/plan/row_menu.hpp"
 
 namespace plumbline {
 namespace {

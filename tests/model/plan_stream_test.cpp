@@ -1,14 +1,14 @@
 // The planner of operators that mostly move data, by hand on the toy machine: DRAM 1 TB/s after 500 ns, L2 10 TB/s
 // after 200 ns, PCIe 25 GB/s, 10 SMs at 1 GHz; 1 us fixed, perfect overlap.
-#include "model/plan_stream.hpp"
+#include "model/stacks/generic/plan_stream.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
 
-#include "model/predict_internal.hpp"
-#include "model/timing.hpp"
+#include "model/engine/timing.hpp"
+#include "model/predictor/predict_internal.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {

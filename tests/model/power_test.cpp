@@ -1,13 +1,13 @@
 // Power, energy and clock: by hand on the toy GPU, and the laws on random machines.
-#include "model/power.hpp"
+#include "model/engine/power.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
 
-#include "model/power_trace.hpp"
-#include "ops/llm.hpp"
+#include "model/report/power_trace.hpp"
+#include "ops/llm/llm.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/work.hpp"
+#include "ops/op/work.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {

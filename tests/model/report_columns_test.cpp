@@ -1,4 +1,4 @@
-#include "model/report_columns.hpp"
+#include "model/report/columns.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

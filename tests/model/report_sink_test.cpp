@@ -1,4 +1,4 @@
-#include "model/report_sink.hpp"
+#include "model/report/sink.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

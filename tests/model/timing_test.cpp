@@ -1,5 +1,5 @@
 // The timing engine: laws over random demands, and cases on the toy machine that can be worked out by hand.
-#include "model/timing.hpp"
+#include "model/engine/timing.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

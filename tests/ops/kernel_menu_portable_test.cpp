@@ -1,7 +1,7 @@
 // The portable GEMM's part of the kernel menu.
 #include <gtest/gtest.h>
 
-#include "ops/kernel_menu.hpp"
+#include "ops/plan/kernel_menu.hpp"
 
 namespace plumbline {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/llm.hpp"
-#include "ops/params.hpp"
+#include "ops/llm/llm.hpp"
+#include "ops/llm/params.hpp"
 
 namespace plumbline {
 namespace {

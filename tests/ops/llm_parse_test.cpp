@@ -7,8 +7,8 @@
 #include <string>
 
 #include "arch/error.hpp"
-#include "ops/llm.hpp"
-#include "ops/params.hpp"
+#include "ops/llm/llm.hpp"
+#include "ops/llm/params.hpp"
 
 namespace plumbline {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ops/llm.hpp"
+#include "ops/llm/llm.hpp"
 
 namespace plumbline {
 namespace {

@@ -10,8 +10,8 @@
 #include <variant>
 #include <vector>
 
-#include "ops/graph.hpp"
-#include "ops/work.hpp"
+#include "ops/graph/graph.hpp"
+#include "ops/op/work.hpp"
 
 namespace plumbline::testing {
 

@@ -1,8 +1,8 @@
 // Shapes of one rank and the collectives between ranks. `lower` refuses several ranks today, the inside does not.
 #include <gtest/gtest.h>
 
-#include "ops/lower_step.hpp"
-#include "ops/memory.hpp"
+#include "ops/lower/step.hpp"
+#include "ops/memory/memory.hpp"
 #include "tests/ops/lower_models.hpp"
 
 namespace plumbline::testing {

@@ -1,4 +1,4 @@
-#include "ops/op_text.hpp"
+#include "ops/op/text.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "ops/plan_text.hpp"
+#include "ops/plan/text.hpp"
 
 #include <gtest/gtest.h>
 

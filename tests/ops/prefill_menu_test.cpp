@@ -1,7 +1,7 @@
 // What our flash attention kernels are compiled for: every width, causal or not, in tiles that the instructions take.
 #include <gtest/gtest.h>
 
-#include "ops/kernel_menu.hpp"
+#include "ops/plan/kernel_menu.hpp"
 
 namespace plumbline {
 namespace {

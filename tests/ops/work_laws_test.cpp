@@ -6,8 +6,8 @@
 #include <string>
 
 #include "arch/error.hpp"
-#include "ops/op_text.hpp"
-#include "ops/work.hpp"
+#include "ops/op/text.hpp"
+#include "ops/op/work.hpp"
 #include "tests/support/random_op.hpp"
 
 namespace plumbline {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "ops/work.hpp"
+#include "ops/op/work.hpp"
 #include "tests/support/brute_force.hpp"
 
 namespace plumbline {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "arch/error.hpp"
-#include "ops/op_text.hpp"
-#include "validate/recorded.hpp"
+#include "ops/op/text.hpp"
+#include "validate/record/recorded.hpp"
 
 namespace plumbline::testing_support {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "arch/error.hpp"
-#include "model/machine.hpp"
+#include "model/engine/machine.hpp"
 #include "model/predict.hpp"
 #include "tests/support/random_op.hpp"
 #include "tests/support/toy_machine.hpp"

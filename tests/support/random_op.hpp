@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/op_text.hpp"
+#include "ops/op/text.hpp"
 
 namespace plumbline::testing_support {
 

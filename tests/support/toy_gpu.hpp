@@ -5,7 +5,7 @@
 // capability 9.0, so occupancy behaves like a real card's.
 #pragma once
 
-#include "arch/gpu.hpp"
+#include "arch/gpu/gpu.hpp"
 
 namespace plumbline {
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "model/machine.hpp"
+#include "model/engine/machine.hpp"
 #include "model/predict.hpp"
 #include "tests/support/toy_gpu.hpp"
 

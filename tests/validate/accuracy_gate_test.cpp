@@ -10,7 +10,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
-#include "validate/accuracy.hpp"
+#include "validate/compare/accuracy.hpp"
 
 namespace plumbline {
 namespace {

@@ -1,8 +1,8 @@
 // What looks at a board add up to, and which descriptor a card is.
 #include <gtest/gtest.h>
 
-#include "validate/known_gpu.hpp"
-#include "validate/nvml_board.hpp"
+#include "validate/measure/nvml_board.hpp"
+#include "validate/record/known_gpu.hpp"
 
 namespace plumbline {
 namespace {

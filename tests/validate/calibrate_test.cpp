@@ -1,6 +1,6 @@
 // Probes into calibrations: hand-made records on the toy GPU, whose answer is known, and the recorded probes of an
 // H200.
-#include "validate/calibrate.hpp"
+#include "validate/fit/calibrate.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <map>
 
 #include "arch/files.hpp"
-#include "model/power.hpp"
+#include "model/engine/power.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/toy_machine.hpp"
 

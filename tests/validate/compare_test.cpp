@@ -1,4 +1,4 @@
-#include "validate/compare.hpp"
+#include "validate/compare/compare.hpp"
 
 #include <gtest/gtest.h>
 

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "arch/files.hpp"
-#include "validate/fit_bands.hpp"
-#include "validate/fit_calibration.hpp"
+#include "validate/fit/fit_bands.hpp"
+#include "validate/fit/fit_calibration.hpp"
 
 namespace plumbline {
 namespace {

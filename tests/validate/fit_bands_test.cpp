@@ -1,4 +1,4 @@
-#include "validate/fit_bands.hpp"
+#include "validate/fit/fit_bands.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
-#include "ops/op_text.hpp"
+#include "ops/op/text.hpp"
 
 namespace plumbline {
 namespace {

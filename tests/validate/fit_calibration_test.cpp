@@ -1,4 +1,4 @@
-#include "validate/fit_calibration.hpp"
+#include "validate/fit/fit_calibration.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "arch/error.hpp"
-#include "validate/commands.hpp"
-#include "validate/pricing.hpp"
+#include "validate/cli/commands.hpp"
+#include "validate/compare/pricing.hpp"
 
 namespace plumbline {
 namespace {

@@ -1,5 +1,5 @@
 // The power fit: its solvers on problems with known answers, and the committed recordings of an H200.
-#include "validate/fit_power.hpp"
+#include "validate/fit/fit_power.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "arch/files.hpp"
-#include "validate/power_search.hpp"
+#include "validate/fit/power_search.hpp"
 
 namespace plumbline {
 namespace {

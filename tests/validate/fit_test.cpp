@@ -1,4 +1,4 @@
-#include "validate/fit.hpp"
+#include "validate/fit/fit.hpp"
 
 #include <gtest/gtest.h>
 

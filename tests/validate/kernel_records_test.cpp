@@ -1,5 +1,5 @@
 // Faked profiler records: what becomes of good ones, and that bad ones are never turned into a time.
-#include "validate/kernel_records.hpp"
+#include "validate/record/kernel_records.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <random>
 
-#include "validate/cupti_refusal.hpp"
+#include "validate/measure/cupti_refusal.hpp"
 
 namespace plumbline {
 namespace {

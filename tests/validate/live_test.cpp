@@ -1,5 +1,5 @@
 // The measuring loop on measurers that are no card: nothing that was measured is lost, whatever happens.
-#include "validate/live.hpp"
+#include "validate/measure/live.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include "arch/files.hpp"
 #include "tests/support/hand_made_recording.hpp"
 #include "tests/support/run_program.hpp"
-#include "validate/commands.hpp"
-#include "validate/study.hpp"
+#include "validate/cli/commands.hpp"
+#include "validate/record/study.hpp"
 
 namespace plumbline {
 namespace {

@@ -1,4 +1,4 @@
-#include "validate/measurement.hpp"
+#include "validate/record/measurement.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
 // How published rows were timed, by hand on the toy GPU and read from text.
-#include "validate/protocol.hpp"
+#include "validate/record/protocol.hpp"
 
 #include <gtest/gtest.h>
 
 #include "arch/error.hpp"
-#include "model/machine.hpp"
+#include "model/engine/machine.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "arch/files.hpp"
-#include "validate/recorded.hpp"
-#include "validate/report_cases.hpp"
-#include "validate/step.hpp"
-#include "validate/study.hpp"
+#include "validate/compare/report_cases.hpp"
+#include "validate/record/recorded.hpp"
+#include "validate/record/step.hpp"
+#include "validate/record/study.hpp"
 
 namespace plumbline {
 namespace {

@@ -1,4 +1,4 @@
-#include "validate/recorded.hpp"
+#include "validate/record/recorded.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "arch/error.hpp"
 #include "tests/support/hand_made_recording.hpp"
 #include "tests/support/random_op.hpp"
-#include "validate/study.hpp"
+#include "validate/record/study.hpp"
 
 namespace plumbline {
 namespace {

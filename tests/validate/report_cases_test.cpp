@@ -1,4 +1,4 @@
-#include "validate/report_cases.hpp"
+#include "validate/compare/report_cases.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include "arch/json_reader.hpp"
 #include "tests/support/hand_made_recording.hpp"
 #include "tests/support/run_program.hpp"
-#include "validate/pricing.hpp"
-#include "validate/study.hpp"
+#include "validate/compare/pricing.hpp"
+#include "validate/record/study.hpp"
 
 namespace plumbline {
 namespace {

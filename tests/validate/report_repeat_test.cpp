@@ -1,4 +1,4 @@
-#include "validate/report_repeat.hpp"
+#include "validate/compare/report_repeat.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

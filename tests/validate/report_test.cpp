@@ -1,4 +1,4 @@
-#include "validate/report.hpp"
+#include "validate/compare/report.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "validate/step_program.hpp"
+#include "validate/measure/step_program.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

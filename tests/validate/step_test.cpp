@@ -1,4 +1,4 @@
-#include "validate/step.hpp"
+#include "validate/record/step.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "validate/statistics.hpp"
-#include "validate/step_report.hpp"
+#include "validate/step/step_report.hpp"
 
 namespace plumbline {
 namespace {

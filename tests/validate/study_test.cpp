@@ -1,4 +1,4 @@
-#include "validate/study.hpp"
+#include "validate/record/study.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
-#include "ops/op_text.hpp"
+#include "ops/op/text.hpp"
 #include "tests/support/run_program.hpp"
 
 namespace plumbline {

@@ -1,0 +1,224 @@
+#include "arch/gpu/fields.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "arch/format.hpp"
+
+namespace plumbline::descriptor {
+namespace {
+
+/// Descriptor keys that hold text; checked like numbers, but not open to `--set`.
+const std::vector<std::string>& text_paths() {
+  static const std::vector<std::string> paths{"name",        "title",   "vendor", "architecture", "compute_capability",
+                                              "calibration", "extends", "source", "memory.type"};
+  return paths;
+}
+
+/// Keys whose contents are free lists or maps.
+bool is_free_form(const std::string& path) { return path == "sources" || path == "aliases" || path == "assumptions"; }
+
+/// Products of three counts must stay exact in 64 bits (occupancy).
+constexpr std::int64_t kLargestCount = 1'000'000;
+constexpr Bytes kLargestSize = 1e18 * units::B;
+
+double si(std::int64_t v) { return static_cast<double>(v); }
+double si(double v) { return v; }
+double si(Bytes v) { return v.in(units::B); }
+double si(Bandwidth v) { return v.in(units::B_per_s); }
+double si(Seconds v) { return v.in(units::s); }
+double si(Hertz v) { return v.in(units::Hz); }
+double si(Watts v) { return v.in(units::W); }
+double si(FlopRate v) { return v.in(units::FLOP_per_s); }
+
+void take(const JsonValue& value, std::int64_t& out) {
+  out = value.as_integer();
+  if (out > kLargestCount) value.fail("expected a count of at most a million, found " + value.dump());
+}
+void take(const JsonValue& value, double& out) { out = value.as_number(); }
+void take(const JsonValue& value, Seconds& out) { out = value.as_seconds(); }
+void take(const JsonValue& value, Hertz& out) { out = value.as_hertz(); }
+void take(const JsonValue& value, Watts& out) { out = value.as_watts(); }
+void take(const JsonValue& value, FlopRate& out) { out = value.as_flop_rate(); }
+
+/// Links and memories are sold in decimal GB/s; a binary rate is a number that went through the wrong converter.
+void take(const JsonValue& value, Bandwidth& out) {
+  out = value.as_bandwidth();
+  if (value.as_string().find("iB") != std::string::npos) {
+    value.fail("expected a decimal rate, found " + value.dump() + ": bandwidths are in powers of ten; write \"" +
+               format_exact(out.in(units::GB_per_s)) + " GB/s\"");
+  }
+}
+
+/// Memories are built in powers of two: the "141 GB" of a data sheet is 141 GiB, 7 % more than 141e9 bytes.
+void take(const JsonValue& value, Bytes& out) {
+  out = value.as_bytes();
+  if (out > kLargestSize) value.fail("expected at most 1e18 bytes, found " + value.dump());
+  const std::string text = value.as_string();
+  for (const char* decimal : {"kB", "MB", "GB", "TB"}) {
+    const auto at = text.find(decimal);
+    if (at == std::string::npos) continue;
+    std::string binary = text;
+    binary.replace(at, 2, std::string(1, decimal[0] == 'k' ? 'K' : decimal[0]) + "iB");
+    value.fail("GB/GiB mix-up: memories are sized in powers of two, expected \"" + binary + "\", found \"" + text +
+               "\" (decimal, " + format_binary(out) + ")");
+  }
+}
+
+std::string without_place(const std::string& message, const JsonValue& value) {
+  const std::string place = value.place() + ": ";
+  return message.compare(0, place.size(), place) == 0 ? message.substr(place.size()) : message;
+}
+
+class Reader {
+ public:
+  Reader(const JsonValue& root, const std::vector<Override>& overrides) : root_(root), overrides_(overrides) {}
+
+  template <class T>
+  void operator()(std::string_view path, T& out, Need need) const {
+    const auto value = find_path(root_, path);
+    if (!value) {
+      if (need == Need::optional) return;
+      throw BadInput(root_.place() + ": missing key '" + pointer_of(path) + "'");
+    }
+    try {
+      take(*value, out);
+      check_range(*value, si(out), need);
+    } catch (const BadInput& e) {
+      if (const Override* o = override_of(path)) {
+        throw BadInput("--set " + o->path + "=" + o->value + ": " + without_place(e.what(), *value));
+      }
+      throw;
+    }
+  }
+
+ private:
+  static void check_range(const JsonValue& value, double number, Need need) {
+    if (!std::isfinite(number)) value.fail("expected a finite number, found " + value.dump());
+    if (number < 0) value.fail("expected a number that is not negative, found " + value.dump());
+    if (number == 0 && need == Need::positive) value.fail("expected a number above zero, found " + value.dump());
+  }
+
+  const Override* override_of(std::string_view path) const {
+    const auto it =
+        std::find_if(overrides_.rbegin(), overrides_.rend(), [&](const Override& o) { return o.path == path; });
+    return it == overrides_.rend() ? nullptr : &*it;
+  }
+
+  JsonValue root_;
+  const std::vector<Override>& overrides_;
+};
+
+std::string text_or(const JsonValue& root, std::string_view path, const std::string& otherwise) {
+  const auto value = find_path(root, path);
+  return value ? value->as_string() : otherwise;
+}
+
+}  // namespace
+
+const std::vector<std::string>& number_paths() {
+  static const std::vector<std::string> paths = [] {
+    std::vector<std::string> all;
+    GpuDescriptor any;
+    visit_numbers(any, [&](std::string_view path, auto&, Need) { all.emplace_back(path); });
+    return all;
+  }();
+  return paths;
+}
+
+std::string pointer_of(std::string_view dotted_path) {
+  std::string pointer("/");
+  pointer += dotted_path;
+  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  return pointer;
+}
+
+std::optional<JsonValue> find_path(const JsonValue& root, std::string_view dotted_path) {
+  std::optional<JsonValue> node = root;
+  while (node) {
+    if (!node->is_object()) return std::nullopt;
+    const auto dot = dotted_path.find('.');
+    node = node->find(dotted_path.substr(0, dot));
+    if (dot == std::string_view::npos) return node;
+    dotted_path.remove_prefix(dot + 1);
+  }
+  return std::nullopt;
+}
+
+GpuDescriptor read_descriptor(const JsonValue& root, const std::vector<Override>& overrides) {
+  GpuDescriptor d;
+  visit_numbers(d, Reader(root, overrides));
+  Gpu& gpu = d.gpu;
+  gpu.name = root.at("name").as_string();
+  gpu.vendor = text_or(root, "vendor", "");
+  gpu.architecture = text_or(root, "architecture", "");
+  gpu.compute_capability = text_or(root, "compute_capability", "");
+  gpu.calibration = text_or(root, "calibration", gpu.name);
+  gpu.memory.type = text_or(root, "memory.type", "");
+  return d;
+}
+
+namespace {
+
+void refuse_unknown_keys(const JsonValue& node, const std::string& prefix) {
+  for (const std::string& key : node.keys()) {
+    const std::string path = prefix + key;
+    if (prefix.empty() && is_free_form(path)) continue;
+    std::vector<std::string> siblings;  // keys that may stand at this level
+    bool leaf = false, inner = false;
+    for (const auto* list : {&number_paths(), &text_paths()}) {
+      for (const std::string& known : *list) {
+        leaf |= known == path;
+        inner |= known.compare(0, path.size() + 1, path + ".") == 0;
+        if (known.compare(0, prefix.size(), prefix) == 0) {
+          siblings.push_back(known.substr(prefix.size(), known.find('.', prefix.size()) - prefix.size()));
+        }
+      }
+    }
+    if ((!leaf && !inner) || key.find('.') != std::string::npos) {
+      throw BadInput(node.place() + ": unknown key '" + key.substr(0, 60) + "'" + did_you_mean(key, siblings));
+    }
+    const auto child = node.find(key);
+    if (!inner || !child) continue;
+    if (!child->is_object()) child->fail("expected an object, found " + child->dump().substr(0, 60));
+    refuse_unknown_keys(*child, path + ".");
+  }
+}
+
+}  // namespace
+
+void refuse_unknown_keys(const JsonValue& root) {
+  if (!root.is_object()) root.fail("expected an object, found " + root.dump().substr(0, 60));
+  refuse_unknown_keys(root, "");
+}
+
+namespace {
+
+/// For a bare last part, even misspelt ("bandwith"): all paths that end so ("l2.bandwidth", "memory.bandwidth").
+std::string did_you_mean_ending(const std::string& text, const std::vector<std::string>& paths) {
+  const auto ending = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
+  std::vector<std::string> endings;
+  for (const std::string& path : paths) endings.push_back(ending(path));
+  const std::string nearest = nearest_name(text, endings);
+  std::string list;
+  for (const std::string& path : paths) {
+    if (nearest.empty() || ending(path) != nearest) continue;
+    list.append(list.empty() ? " (did you mean '" : " or '").append(path).append("'");
+  }
+  return list.empty() ? list : list.append("?)");
+}
+
+}  // namespace
+
+void refuse_unknown_override(const Override& override_) {
+  const auto& known = number_paths();
+  if (std::find(known.begin(), known.end(), override_.path) != known.end()) return;
+  std::string nearest = did_you_mean(override_.path, known);
+  if (nearest.empty()) nearest = did_you_mean_ending(override_.path, known);
+  throw BadInput("--set " + override_.path + "=" + override_.value +
+                 ": expected the path of a descriptor number, found '" + override_.path + "'" + nearest);
+}
+
+}  // namespace plumbline::descriptor

@@ -1,0 +1,260 @@
+#include "arch/gpu/gpu.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "arch/format.hpp"
+#include "arch/gpu/checks.hpp"
+#include "arch/gpu/fields.hpp"
+#include "arch/gpu/layers.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace descriptor;
+
+constexpr const char* kTensorRates = "sm.tensor_flop_per_clk.";
+
+bool starts_with(const std::string& text, const std::string& prefix) {
+  return text.compare(0, prefix.size(), prefix) == 0;
+}
+
+bool is_overridden(const std::vector<Override>& overrides, const std::string& path) {
+  return std::any_of(overrides.begin(), overrides.end(), [&](const Override& o) { return o.path == path; });
+}
+
+/// What the descriptor's own words say about the number at `pointer`: the longest matching key of `sources`, else
+/// `source`.
+std::string stated_source(const Layer& layer, const std::string& pointer) {
+  const JsonValue root = layer.document.root();
+  if (const auto sources = root.find("sources")) {
+    for (std::string part = pointer; !part.empty(); part.erase(part.rfind('/'))) {
+      if (const auto text = sources->find(part)) return text->as_string();
+    }
+  }
+  const auto source = root.find("source");
+  return source ? source->as_string() : layer.label + " (no source given)";
+}
+
+void check_sources(const JsonValue& root) {
+  if (const auto sources = root.find("sources")) {
+    if (!sources->is_object())
+      sources->fail("expected an object of descriptor paths, found " + sources->dump().substr(0, 60));
+    for (const std::string& key : sources->keys()) {
+      std::vector<std::string> pointers;
+      bool known = false;
+      for (const std::string& path : number_paths()) {
+        pointers.push_back(pointer_of(path));
+        known |= starts_with(pointers.back() + "/", key + "/");
+      }
+      if (!known)
+        throw BadInput(sources->place() + ": unknown path '" + key.substr(0, 80) + "'" + did_you_mean(key, pointers));
+      if (const auto text = sources->find(key)) text->as_string();
+    }
+  }
+}
+
+/// Sources and assumptions gathered while a descriptor is put together, and the document itself.
+class Assembly {
+ public:
+  Assembly(std::vector<Layer> layers, bool shipped)
+      : layers_(std::move(layers)), shipped_(shipped), document_(JsonDocument::parse("{}", layers_.back().label)) {
+    for (const Layer& layer : layers_) add_layer(layer);
+    note_inherited();
+    derive_l2_bandwidth();
+    derive_idle_power();
+  }
+
+  /// Per-chip numbers such as L2 bandwidth and size stay what they are when `sm_count` changes; set them too if meant.
+  void apply(const std::vector<Override>& overrides) {
+    for (const Override& o : overrides) {
+      refuse_unknown_override(o);
+      const auto old = find_path(document_.root(), o.path);
+      const std::string was = old ? old->dump() : "absent";
+      document_.set(o.path, o.value);
+      sources_[pointer_of(o.path)] = "--set " + o.path + "=" + o.value + " (was " + was + ")";
+      assumptions_.push_back(o.path + " set to " + o.value + " (was " + was + ")");
+    }
+    read_descriptor(document_.root(), overrides);  // a bad value is refused by its `--set` before anything is derived
+    if (is_overridden(overrides, "tensor_bf16"))
+      expand_tensor_shorthand("--set", dense_bf16_peak(), [](const std::string&) { return false; });
+    if (is_overridden(overrides, "l2.bytes_per_sm_clk")) {
+      document_.set("l2.bandwidth", "null");
+      derive_l2_bandwidth();
+    }
+    if (is_overridden(overrides, "idle_power_fraction")) {
+      document_.set("idle_power", "null");
+      derive_idle_power();
+    }
+  }
+
+  GpuDescriptor read(const std::vector<Override>& overrides) const {
+    GpuDescriptor d = read_descriptor(document_.root(), overrides);
+    // Name, title and datasheet belong to the one card they describe: what extends the card has its own or none.
+    const JsonValue own = layers_.back().document.root();
+    d.gpu.name = own.at("name").as_string();
+    d.gpu.title = own.has("title") ? own.at("title").as_string() : d.gpu.name;
+    if (!find_path(own, "datasheet.tensor_peak")) d.gpu.datasheet_tensor_peak = {};
+    d.gpu.sources = sources_;
+    d.gpu.assumptions = assumptions_;
+    return d;
+  }
+
+ private:
+  void add_layer(const Layer& layer) {
+    const JsonValue root = layer.document.root();
+    refuse_unknown_keys(root);
+    check_sources(root);
+    const FlopRate known_dense = dense_bf16_peak();
+    document_ = document_.merged_with(layer.document);
+    for (const std::string& path : number_paths()) {
+      if (!find_path(root, path)) continue;
+      const std::string pointer = pointer_of(path);
+      const std::string said = stated_source(layer, pointer);
+      const bool own = &layer == &layers_.back();
+      sources_[pointer] = own ? said : "inherited from " + layer.label + ": " + said;
+      setter_[path] = &layer;
+    }
+    if (const auto list = root.find("assumptions")) {
+      for (const JsonValue& sentence : list->elements()) assumptions_.push_back(sentence.as_string());
+    }
+    if (const auto rate = root.find("tensor_bf16")) {
+      expand_tensor_shorthand(layer.label, known_dense,
+                              [&](const std::string& path) { return find_path(root, path).has_value(); });
+    }
+  }
+
+  /// The datasheet's dense bf16 peak of the card that is being extended; zero for a family.
+  FlopRate dense_bf16_peak() const {
+    const auto sheet = find_path(document_.root(), "datasheet.tensor_peak.bf16");
+    return sheet ? sheet->as_flop_rate() : FlopRate();
+  }
+
+  /// `known_dense`: the datasheet's peak, or else what the family's rate gives at this count and clock.
+  static void refuse_sparse_shorthand(const JsonValue& rate, FlopRate known_dense) {
+    const FlopRate given = rate.as_flop_rate();
+    constexpr double kTolerance = 0.025;  // a brochure prints exactly twice the dense peak
+    if (known_dense > FlopRate() && std::abs(given / known_dense - 2.0) <= 2.0 * kTolerance) {
+      rate.fail("looks like a sparse (2:4) rate: expected the dense peak (" + format(known_dense) +
+                " for what it extends), found " + format(given) +
+                " (a chip twice as fast? then give sm.tensor_flop_per_clk)");
+    }
+  }
+
+  /// tensor_bf16 is the dense peak at boost: it gives FLOP/clk/SM for bf16, and the other types keep their ratio to it.
+  template <class IsExplicit>
+  void expand_tensor_shorthand(const std::string& label, FlopRate known_dense, IsExplicit is_explicit) {
+    const JsonValue root = document_.root();
+    const JsonValue rate = root.at("tensor_bf16");
+    const auto old = find_path(root, kTensorRates + std::string("bf16"));
+    const double old_rate = old ? old->as_number() : 0;
+    if (!(old_rate > 0)) rate.fail("expected a family with a bf16 tensor path below it");
+    const double sm_count = root.at("sm_count").as_number();
+    const Hertz boost = root.at("boost_clock").as_hertz();
+    if (!(sm_count > 0) || !(boost > Hertz())) rate.fail("expected sm_count and boost_clock above zero beside it");
+    const FlopRate old_peak = sm_count * old_rate * (units::FLOP * boost);
+    const double scale = rate.as_flop_rate() / old_peak;
+    // more SMs or a faster clock may well double the whole; a sparse rate doubles what one SM does in a clock
+    // (a brochure's clock may be 8 % below the boost clock)
+    if (scale > 1.8 && scale < 2.1) refuse_sparse_shorthand(rate, known_dense > FlopRate() ? known_dense : old_peak);
+    std::vector<std::pair<std::string, std::string>> scaled;  // `root` must not be read once the document changes
+    for (const std::string& path : number_paths()) {
+      const auto value = starts_with(path, kTensorRates) ? find_path(root, path) : std::nullopt;
+      if (value && !is_explicit(path)) scaled.emplace_back(path, format_exact(value->as_number() * scale));
+    }
+    for (const auto& [path, value] : scaled) {
+      document_.set(path, value);
+      setter_.erase(path);  // no longer inherited as it was
+      sources_[pointer_of(path)] =
+          "derived from tensor_bf16 of " + label + ", keeping the family's ratios between types";
+    }
+    assumptions_.push_back("tensor rates of all types scaled by " + format(scale) +
+                           " to meet tensor_bf16 at the boost clock");
+  }
+
+  /// One sentence a lower layer: what was taken over from it. For the cards on file the SM's limits and the links are
+  /// facts of the architecture; only what may differ from card to card is an assumption.
+  void note_inherited() {
+    for (const Layer& layer : layers_) {
+      if (&layer == &layers_.back()) continue;
+      std::string list;
+      for (const std::string& path : number_paths()) {
+        const auto it = setter_.find(path);
+        if (it == setter_.end() || it->second != &layer || starts_with(path, "datasheet.")) continue;
+        const bool helper = path == "l2.bytes_per_sm_clk" || path == "idle_power_fraction" || path == "l3_size";
+        if (helper || (shipped_ && (starts_with(path, "sm.") || starts_with(path, "links.")))) continue;
+        list += (list.empty() ? "" : ", ") + path;
+      }
+      if (!list.empty()) assumptions_.push_back("inherited from " + layer.label + ": " + list);
+    }
+  }
+
+  void derive_l2_bandwidth() {
+    const JsonValue root = document_.root();
+    const auto per_clk = find_path(root, "l2.bytes_per_sm_clk");
+    const auto sm_count = root.find("sm_count");
+    const auto boost = root.find("boost_clock");
+    if (find_path(root, "l2.bandwidth") || !per_clk || !sm_count || !boost) return;
+    const Bandwidth total = sm_count->as_number() * (per_clk->as_number() * units::B * boost->as_hertz());
+    const std::string how =
+        format(per_clk->as_number()) + " B/clk/SM x " + sm_count->dump() + " SMs x " + boost->as_string();
+    sources_["/l2/bandwidth"] = "derived: " + how + "; " + sources_["/l2/bytes_per_sm_clk"];
+    assumptions_.push_back("l2.bandwidth derived: " + how + " = " + format(total));
+    document_.set("l2.bandwidth", format_exact(total.in(units::B_per_s)) + " B/s");
+  }
+
+  void derive_idle_power() {
+    const JsonValue root = document_.root();
+    const auto fraction = root.find("idle_power_fraction");
+    const auto tdp = root.find("tdp");
+    if (root.has("idle_power") || !fraction || !tdp) return;
+    const Watts idle = fraction->as_number() * tdp->as_watts();
+    const std::string how = format(fraction->as_number()) + " of the TDP";
+    sources_["/idle_power"] = "derived: " + how + "; " + sources_["/idle_power_fraction"];
+    assumptions_.push_back("idle_power assumed: " + how + " = " + format(idle));
+    document_.set("idle_power", format_exact(idle.in(units::W)) + " W");
+  }
+
+  std::vector<Layer> layers_;
+  bool shipped_;
+  JsonDocument document_;
+  std::map<std::string, const Layer*> setter_;  ///< dotted path -> the topmost layer that has it
+  std::map<std::string, std::string> sources_;
+  std::vector<std::string> assumptions_;
+};
+
+Gpu assemble(JsonDocument top, const std::string& label, bool shipped, const std::vector<Override>& overrides) {
+  const std::string place = top.root().place();
+  const std::string file = place.substr(0, place.size() - std::string(": /").size());
+  Assembly assembly(extends_chain(std::move(top), label), shipped);
+  GpuDescriptor d = assembly.read({});
+  check_physics(d, file);
+  check_dense_rates(d.gpu, file);
+  if (overrides.empty()) return std::move(d.gpu);
+  assembly.apply(overrides);
+  d = assembly.read(overrides);
+  check_physics(d, "--set on " + d.gpu.name);
+  d.gpu.modified = true;
+  return std::move(d.gpu);
+}
+
+}  // namespace
+
+Gpu load_gpu(const std::string& name_or_path, const std::vector<Override>& overrides) {
+  if (looks_like_path(name_or_path)) {
+    return assemble(JsonDocument::read_file(name_or_path), name_or_path, false, overrides);
+  }
+  const std::string path = gpu_file(name_or_path);
+  return assemble(JsonDocument::read_file(path), std::filesystem::path(path).stem().string(), true, overrides);
+}
+
+Gpu parse_gpu(const std::string& json_text, const std::string& place, const std::vector<Override>& overrides) {
+  return assemble(JsonDocument::parse(json_text, place), place, false, overrides);
+}
+
+std::vector<std::string> gpu_names() { return json_file_names(data_folder() + "/gpus"); }
+
+}  // namespace plumbline

@@ -1,0 +1,174 @@
+// The portable GEMM's launcher. The kernel is in gemm_portable.cuh.
+//
+// Design: mma.sync m16n8k16 from XOR-swizzled shared memory, which cp.async fills three or more steps ahead; fragments
+// are read one substep ahead; one barrier a step; tiles in super-rows; a result goes through shared memory to whole
+// vectors. K that is not a multiple of 8 comes in pieces: pairs by cp.async where K is even, else elements by
+// registers.
+//
+// Variants on an H200 SXM, 2026-11-20: random normal values, operands rotated over more than three times the L2, median
+// of 5-40 launches after 0.2 s of rest (1980 MHz); TFLOP/s at 8192^3, 4096^3 and M=2048 N=4096 K=14336, where cuBLAS 13
+// has 795, 788 and 817:
+//   128x256x32, 4 stages, 8 warps of 64x64     512  501  522   64 % of cuBLAS; the tensor pipe is 79 % busy (ncu)
+//   the same with 6 stages                     510  501  522
+//   128x256x64, 3 stages                       516  500  523   144 KB: more than sm_86, sm_89 and sm_120 have
+//   256x128x32, 4 stages                       506  497  514
+//   128x128x32, 4 stages, 4 warps, 2 CTAs      475  465  473
+//   128x128x64, 3 stages                       486  474  484   96 KB: only one CTA an SM of an A100
+//   128x64x64, 3 stages, 4 warps of 64x32      410  403  404   with 32 x 4 stages a tenth to a sixth less
+//   64x64x64, 4 stages, 4 warps of 32x32       ~300 ~320 ~318
+//   persistent, the next tile's copies under a result stored from registers: 128x256 469 450 471 (254 registers leave
+//   the compiler no room), 128x128 476 471 484
+// On a card that has run hot (power limit) the first row is 447, 384, 448; cuBLAS 787, 776, 744.
+// Small M, N=4096 K=14336, weights cold, with the reduction: M=16 64x16 swapped, 4 splits 37.0 us (3.2 TB/s;
+// cuBLAS 35.0); M=64 64x64 swapped, 4 splits 41 us (39); M=128 128x64 swapped, 4 splits 54 us (39). 4096x4096xK: K=4094
+// 161 TFLOP/s (cuBLAS 249), K=4095 64 (129).
+#include "kernels/gemm/gemm_portable.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "kernels/common/cuda_check.hpp"
+#include "kernels/gemm/gemm_portable.cuh"
+#include "ops/plan/kernel_menu.hpp"
+
+namespace plumbline {
+namespace {
+
+using device::bf16;
+using device::PortableArgs;
+using device::PortableTile;
+
+/// One compiled tile: its part of the plan, and its kernels for K that is and is not a multiple of 8.
+struct Variant {
+  int rows, cols, step, stages, threads, shared_bytes, ctas_per_sm;
+  void (*aligned)(PortableArgs);
+  void (*any)(PortableArgs);
+};
+
+template <class T>
+Variant variant() {
+  return {T::kRows,
+          T::kCols,
+          T::kStep,
+          T::kStages,
+          T::kThreads,
+          T::kSharedBytes,
+          T::kCtas,
+          device::gemm_portable<T, true>,
+          device::gemm_portable<T, false>};
+}
+
+/// kMma of ops/plan/kernel_menu.cpp, in its order.
+const auto& variants() {
+  static const std::array kVariants{
+      variant<PortableTile<128, 256, 32, 4, 2, 4, 1>>(), variant<PortableTile<128, 128, 32, 4, 2, 2, 2>>(),
+      variant<PortableTile<128, 64, 64, 3, 2, 2, 3>>(), variant<PortableTile<64, 64, 64, 4, 2, 2, 3>>(),
+      variant<PortableTile<64, 16, 64, 6, 4, 1, 3>>()};
+  return kVariants;
+}
+
+const Variant* find(const GemmPlan& p) {
+  const std::int64_t rows = p.swapped ? p.tile_n : p.tile_m, cols = p.swapped ? p.tile_m : p.tile_n;
+  const auto fits = [&](const Variant& v) {
+    return v.rows == rows && v.cols == cols && v.step == p.tile_k && v.stages == p.stages;
+  };
+  const auto found = std::find_if(variants().begin(), variants().end(), fits);
+  return found == variants().end() ? nullptr : &*found;
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Tiles along the row and the column side of the tensor instruction.
+struct Tiles {
+  std::int64_t rows, cols;
+};
+Tiles tiles_of(const Gemm& s, const GemmPlan& p, const Variant& v) {
+  return {ceil_div(p.swapped ? s.n : s.m, v.rows), ceil_div(p.swapped ? s.m : s.n, v.cols)};
+}
+
+constexpr std::int64_t kPartialAlign = 4;  // fp32 elements in 16 bytes
+std::int64_t partial_width(const Gemm& s) { return ceil_div(s.n, kPartialAlign) * kPartialAlign; }
+
+void launch(const Gemm& s, const GemmPlan& p, const GemmBuffers& b, cudaStream_t stream) {
+  const Variant& v = *find(p);
+  const Tiles tiles = tiles_of(s, p, v);
+  PortableArgs g{};
+  g.a = static_cast<const bf16*>(p.swapped ? b.w : b.x);
+  g.b = static_cast<const bf16*>(p.swapped ? b.x : b.w);
+  g.y = static_cast<bf16*>(b.y);
+  g.partial = p.splits > 1 ? static_cast<float*>(b.workspace) : nullptr;
+  g.rows = static_cast<int>(p.swapped ? s.n : s.m);
+  g.cols = static_cast<int>(p.swapped ? s.m : s.n);
+  g.k = static_cast<int>(s.k);
+  g.tiles_r = static_cast<int>(tiles.rows);
+  g.tiles_c = static_cast<int>(tiles.cols);
+  g.partial_width = partial_width(s);
+  g.scale = b.scale;
+  g.swapped = p.swapped;
+  void (*kernel)(PortableArgs) = s.k % device::kVector == 0 ? v.aligned : v.any;
+  PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                            cudaFuncAttributeMaxDynamicSharedMemorySize, v.shared_bytes));
+  const dim3 grid(static_cast<unsigned>(tiles.rows * tiles.cols), static_cast<unsigned>(p.splits),
+                  static_cast<unsigned>(s.batch));
+  kernel<<<grid, static_cast<unsigned>(v.threads), static_cast<std::size_t>(v.shared_bytes), stream>>>(g);
+}
+
+}  // namespace
+
+const char* gemm_portable_refusal(const Gemm& s, const GemmPlan& p) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max() - 1024;  // room to round up
+  constexpr std::int64_t kMostInGridYZ = 65535;
+  if (!(s.precision == Precision{})) return "only bf16 operands and result";
+  if (s.bias) return "no bias";
+  if (s.m < 1 || s.n < 1 || s.k < 1 || s.batch < 1 || s.m > kMost || s.n > kMost || s.k > kMost) {
+    return "M, N and K must be from 1 to 2^31 - 1025";
+  }
+  if (s.batch > kMostInGridYZ) return "batch must be at most 65535";
+  if (p.engine != GemmEngine::mma_sync) return "the plan is for another engine";
+  if (p.cluster_m != 1 || p.cluster_n != 1) return "no clusters";
+  const Variant* v = find(p);
+  if (v == nullptr) return "no kernel is compiled for this tile and ring";
+  if (p.splits < 1 || p.splits > kMostInGridYZ) return "splits must be from 1 to 65535";
+  if (p.splits > 1 && p.splits > ceil_div(s.k, p.tile_k)) return "more splits than steps of K";
+  const Tiles tiles = tiles_of(s, p, *v);
+  if (tiles.rows * tiles.cols > kMost) return "more tiles than a grid holds";
+  return nullptr;
+}
+
+std::size_t gemm_portable_workspace_bytes(const Gemm& s, const GemmPlan& p) {
+  if (p.splits <= 1) return 0;
+  return static_cast<std::size_t>(p.splits * s.batch * s.m * partial_width(s)) * sizeof(float);
+}
+
+KernelPlan gemm_portable_launch_plan(const Gemm& s, const GemmPlan& p) {
+  const Variant& v = *find(p);
+  const Tiles tiles = tiles_of(s, p, v);
+  KernelPlan k;
+  k.ctas = tiles.rows * tiles.cols * p.splits * s.batch;
+  k.ctas_per_sm = v.ctas_per_sm;
+  k.threads = v.threads;
+  k.shared_memory = static_cast<double>(v.shared_bytes) * units::B;
+  const std::int64_t steps = ceil_div(s.k, p.tile_k);
+  k.steps = static_cast<double>(steps) / static_cast<double>(p.splits);
+  k.longest = static_cast<double>(ceil_div(steps, p.splits));
+  return k;
+}
+
+void launch_gemm_portable(const Gemm& s, const GemmPlan& p, const GemmBuffers& b, StreamHandle handle) {
+  if (const char* refusal = gemm_portable_refusal(s, p)) throw NotModelled(std::string("gemm (mma.sync): ") + refusal);
+  auto* stream = static_cast<cudaStream_t>(handle);
+  launch(s, p, b, stream);
+  PLUMBLINE_CUDA_CHECK(cudaGetLastError());
+  if (p.splits <= 1) return;
+  const std::int64_t rows = s.batch * s.m, threads = device::kReduceThreads;
+  const std::int64_t ctas = ceil_div(rows * (partial_width(s) / kPartialAlign), threads);
+  device::gemm_portable_reduce<<<static_cast<unsigned>(ctas), static_cast<unsigned>(threads), 0, stream>>>(
+      static_cast<const float*>(b.workspace), static_cast<bf16*>(b.y), rows, static_cast<int>(s.n),
+      static_cast<int>(p.splits), b.scale);
+  PLUMBLINE_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace plumbline

@@ -1,0 +1,395 @@
+// The Hopper GEMM: one template for all tiles, bf16 and fp8. D[rows, cols] = R[rows, K] C[cols, K]^T, where R is on the
+// row side of wgmma. R = x, C = W gives y as it lies; swapped, R = W and C = x give its transpose, and the epilogue
+// turns it back: so a tile of 128 x 256 is also one of 256 x 128, and few tokens take the narrow side.
+//
+// One CTA: a producer warp that keeps a ring of `kStages` steps (kRows + kCols rows of 128 bytes of K) full by TMA, and
+// a consumer warpgroup for each 64 rows. Persistent: the ring runs on into the next tile while the consumers store.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include "kernels/gemm/gemm_sm90_ptx.cuh"
+#include "kernels/gemm/gemm_sm90_wgmma.cuh"
+
+namespace plumbline::device::sm90 {
+
+constexpr int kStepBytes = 128;  // of K, a step: the span of the swizzle
+constexpr int kGroup = 128;      // threads of a warpgroup
+
+/// What is multiplied. Tiles are counted on the row and the column side of wgmma.
+struct GemmWork {
+  int row_tiles = 0;  ///< whole clusters
+  int col_tiles = 0, batch = 1;
+  int steps = 0;   ///< of K, whole product
+  int shared = 0;  ///< so many tiles, the first, are cut along K ...
+  int splits = 1;  ///< ... into so many parts
+  int band = 1;    ///< clusters of row tiles that are walked together, for reuse in L2
+  int swapped = 0;
+  float scale = 1;
+  float* partials = nullptr;     ///< [shared tile][part][rank][kRows * kCols], in the order of the fragments
+  unsigned* counters = nullptr;  ///< [shared tile][rank][warpgroup], zero before and after
+};
+
+template <int kRows_, int kCols_, int kStages_, int kCluster_, int kCtasPerSm_, bool kFp8_, int kPromote_>
+struct GemmTile {
+  static constexpr int kRows = kRows_, kCols = kCols_, kStages = kStages_, kCluster = kCluster_;
+  static constexpr int kCtasPerSm = kCtasPerSm_;
+  static constexpr bool kFp8 = kFp8_;
+  /// Steps after which the accumulators are added to a second set in full fp32; 0: never.
+  static constexpr int kPromote = kPromote_;
+  static constexpr int kConsumers = kRows < 128 ? 1 : 2;   // warpgroups
+  static constexpr int kBlocks = kRows / 64 / kConsumers;  // of 64 rows, a warpgroup
+  /// Two consumers that have the SM to themselves need more registers than an even share. Registers move between whole
+  /// warpgroups only, so there the producer is one; else it is a warp.
+  static constexpr bool kMovesRegisters = kConsumers == 2 && kCtasPerSm == 1;
+  static constexpr int kThreads = kGroup * kConsumers + (kMovesRegisters ? kGroup : 32);
+  static constexpr int kStepElements = kStepBytes / (kFp8 ? 1 : 2);
+  static constexpr int kRowBytes = kRows * kStepBytes, kColBytes = kCols * kStepBytes;
+  static constexpr int kChunk = kCols % 64 == 0 ? 64 : kCols % 32 == 0 ? 32 : 16;  // columns of D staged at a time
+  static constexpr int kChunks = kCols / kChunk;
+  static constexpr int kChunkBytes = 64 * kChunk * 2;
+  /// Chunks of a warpgroup on their way out at a time.
+  static constexpr int kStores = kChunks == 1 || kCtasPerSm > 1 ? 1 : kChunk == 16 ? 4 : 2;
+  static constexpr int kRing = kStages * (kRowBytes + kColBytes);
+  static constexpr int kStaging = kConsumers * kStores * kChunkBytes;
+  static constexpr int kSharedBytes = kRing + kStaging + kStages * 2 * 8 + 4 * kConsumers;
+  static_assert(kCols % kChunk == 0 && (kCluster == 1 || kCols % (8 * kCluster) == 0));
+  static_assert(kSharedBytes <= 227 * 1024 && kCtasPerSm * (kSharedBytes + 1024) <= 228 * 1024);
+};
+
+/// Steps of one tile: all, or a part of them. "Tile" counts clusters of row tiles here: its CTAs take one each.
+struct GemmUnit {
+  int tile = 0, first = 0, last = 0;
+  int part = 0, parts = 1;
+
+  /// Units in order: the parts of the shared tiles, then the whole tiles.
+  __device__ static GemmUnit at(const GemmWork& w, int index) {
+    const int cut = w.shared * w.splits;
+    if (index >= cut) return {w.shared + index - cut, 0, w.steps, 0, 1};
+    const int tile = index / w.splits, part = index - tile * w.splits;
+    const auto begin = [&](int p) { return static_cast<int>(std::int64_t{w.steps} * p / w.splits); };
+    return {tile, begin(part), begin(part + 1), part, w.splits};
+  }
+};
+
+/// The units of one cluster: every `step`-th.
+struct GemmWalk {
+  int first = 0, step = 1, end = 0;
+};
+
+/// Where a tile lies. Row tiles run fastest inside a band of them, then columns: the tiles in flight at a time are
+/// about square.
+struct GemmPlace {
+  int row_tile = 0, col_tile = 0, batch = 0;
+
+  template <class Tile>
+  __device__ static GemmPlace of(const GemmWork& w, int tile, int rank) {
+    GemmPlace p;
+    const int clusters = w.row_tiles / Tile::kCluster;
+    p.batch = tile / (clusters * w.col_tiles);
+    const int in_matrix = tile - p.batch * clusters * w.col_tiles;
+    const int band = in_matrix / (w.band * w.col_tiles), in_band = in_matrix - band * w.band * w.col_tiles;
+    const int height = min(w.band, clusters - band * w.band);
+    p.col_tile = in_band / height;
+    p.row_tile = (band * w.band + in_band - p.col_tile * height) * Tile::kCluster + rank;
+    return p;
+  }
+};
+
+/// Place in the ring: stage and the parity of its current use.
+template <class Tile>
+struct RingPlace {
+  int stage = 0;
+  std::uint32_t parity = 0;
+  __device__ void next() {
+    if (++stage == Tile::kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// Shared memory: ring of row operands, ring of column operands, chunks on their way out, barriers, flags.
+template <class Tile>
+struct GemmShared {
+  std::uint32_t rows, cols, staging, full, empty;
+  unsigned* flags;
+
+  __device__ explicit GemmShared(unsigned char* raw) {
+    rows = shared_address(raw);
+    cols = rows + Tile::kStages * Tile::kRowBytes;
+    staging = rows + Tile::kRing;
+    full = staging + Tile::kStaging;
+    empty = full + Tile::kStages * 8;
+    flags = reinterpret_cast<unsigned*>(raw + (empty + Tile::kStages * 8 - rows));
+  }
+  __device__ std::uint32_t full_at(int stage) const { return full + static_cast<std::uint32_t>(stage) * 8; }
+  __device__ std::uint32_t empty_at(int stage) const { return empty + static_cast<std::uint32_t>(stage) * 8; }
+  __device__ std::uint32_t rows_at(int stage) const {
+    return rows + static_cast<std::uint32_t>(stage * Tile::kRowBytes);
+  }
+  __device__ std::uint32_t cols_at(int stage) const {
+    return cols + static_cast<std::uint32_t>(stage * Tile::kColBytes);
+  }
+};
+
+/// One thread: every step of every unit of this CTA. In a cluster each CTA loads its share of the common columns and
+/// multicasts it, so a stage is free only once the consumers of all of them have released it.
+template <class Tile>
+__device__ void produce(const CUtensorMap* row_map, const CUtensorMap* col_map, const GemmWork& w,
+                        const GemmShared<Tile>& shared, int rank, GemmWalk walk) {
+  RingPlace<Tile> at;
+  constexpr int kShare = Tile::kCols / Tile::kCluster;
+  constexpr auto kEveryone = static_cast<std::uint16_t>((1 << Tile::kCluster) - 1);
+  for (int index = walk.first; index < walk.end; index += walk.step) {
+    const GemmUnit u = GemmUnit::at(w, index);
+    const GemmPlace p = GemmPlace::of<Tile>(w, u.tile, rank);
+    for (int step = u.first; step < u.last; ++step) {
+      barrier_wait(shared.empty_at(at.stage), at.parity ^ 1);
+      const std::uint32_t full = shared.full_at(at.stage);
+      barrier_expect(full, Tile::kRowBytes + Tile::kColBytes);
+      const int k = step * Tile::kStepElements;
+      load_box(shared.rows_at(at.stage), row_map, full, k, p.row_tile * Tile::kRows, p.batch);
+      const int col = p.col_tile * Tile::kCols + rank * kShare;
+      if constexpr (Tile::kCluster > 1) {
+        load_box_multicast(shared.cols_at(at.stage) + static_cast<std::uint32_t>(rank * kShare * kStepBytes), col_map,
+                           full, k, col, p.batch, kEveryone);
+      } else {
+        load_box(shared.cols_at(at.stage), col_map, full, k, col, p.batch);
+      }
+      at.next();
+    }
+  }
+}
+
+/// One warpgroup's rows of a tile, in blocks of 64.
+template <class Tile>
+struct Consumer {
+  static constexpr int kBlockSums = Tile::kCols / 2, kAccumulators = Tile::kBlocks * kBlockSums;
+  const GemmWork& w;
+  const GemmShared<Tile>& shared;
+  int rank, group, thread;
+  RingPlace<Tile> at{};
+  int turn =
+      0;  ///< of the staging buffers, whatever the tile: an odd number of chunks must not reuse one twice running
+  float d[kAccumulators];
+
+  /// Each warp tells every CTA that writes into this one.
+  __device__ void release(int stage) const {
+    const int lane = thread % 32;
+    if constexpr (Tile::kCluster > 1) {
+      if (lane < Tile::kCluster) barrier_arrive_at(shared.empty_at(stage), lane);
+    } else {
+      if (lane == 0) barrier_arrive(shared.empty_at(stage));
+    }
+  }
+
+  /// `steps` steps into the accumulators, from zero. One group of instructions stays in flight while the stage of the
+  /// group before it is released.
+  __device__ void multiply(int steps) {
+    int held = -1;
+    for (int step = 0; step < steps; ++step) {
+      barrier_wait(shared.full_at(at.stage), at.parity);
+      constexpr int kBlockBytes = 64 * kStepBytes;
+      const std::uint64_t rows =
+          operand(shared.rows_at(at.stage) + static_cast<std::uint32_t>(group * Tile::kBlocks * kBlockBytes));
+      const std::uint64_t cols = operand(shared.cols_at(at.stage));
+      wgmma_fence();
+#pragma unroll
+      for (int i = 0; i < kStepBytes / 32; ++i) {  // 32 bytes of K an instruction: 2 in the descriptor's units of 16
+#pragma unroll
+        for (int block = 0; block < Tile::kBlocks; ++block) {
+          Wgmma<Tile::kCols, Tile::kFp8>::run(reinterpret_cast<float(&)[kBlockSums]>(d[block * kBlockSums]),
+                                              rows + static_cast<std::uint64_t>(2 * i + block * kBlockBytes / 16),
+                                              cols + static_cast<std::uint64_t>(2 * i), step > 0 || i > 0);
+        }
+      }
+      wgmma_commit();
+      if (held >= 0) {
+        wgmma_wait<1>();
+        release(held);
+      }
+      held = at.stage;
+      at.next();
+    }
+    wgmma_wait<0>();
+    if (held >= 0) release(held);
+  }
+
+  /// Hopper's fp8 instructions keep 14 significant bits of a sum that they carry on: a long K needs a second set of
+  /// accumulators, to which the first is added every kPromote steps.
+  __device__ void multiply_promoted(int steps, float (&sum)[kAccumulators]) {
+#pragma unroll
+    for (float& v : sum) v = 0;
+    for (int done = 0; done < steps; done += Tile::kPromote) {
+      multiply(min(Tile::kPromote, steps - done));
+#pragma unroll
+      for (int i = 0; i < kAccumulators; ++i) sum[i] += d[i];
+    }
+  }
+
+  __device__ void run(const CUtensorMap* out_map, GemmWalk walk) {
+    for (int index = walk.first; index < walk.end; index += walk.step) {
+      const GemmUnit u = GemmUnit::at(w, index);
+      if constexpr (Tile::kPromote > 0) {
+        float sum[kAccumulators];
+        multiply_promoted(u.last - u.first, sum);
+        finish(sum, out_map, u);
+      } else {
+        multiply(u.last - u.first);
+        finish(d, out_map, u);
+      }
+    }
+    if (thread == 0) store_wait_read<0>();  // shared memory must outlive the copies
+  }
+
+  __device__ void finish(float (&sum)[kAccumulators], const CUtensorMap* out_map, const GemmUnit& u) {
+    if (u.parts == 1 || combine(sum, u)) store(sum, out_map, GemmPlace::of<Tile>(w, u.tile, rank));
+  }
+
+  /// Where the sums of a part of a tile wait.
+  __device__ float4* part_at(const GemmUnit& u, int part) const {
+    const std::int64_t slot = (std::int64_t{u.tile} * w.splits + part) * Tile::kCluster + rank;
+    return reinterpret_cast<float4*>(w.partials + slot * Tile::kRows * Tile::kCols +
+                                     group * Tile::kBlocks * 64 * Tile::kCols) +
+           thread;
+  }
+
+  /// Leaves this part's sums in the workspace. The last of the tile's parts to come adds them all, in their order, so
+  /// that the result does not depend on who was last.
+  __device__ bool combine(float (&sum)[kAccumulators], const GemmUnit& u) {
+    constexpr int kVectors = kAccumulators / 4;
+    float4* mine = part_at(u, u.part);
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      __stcg(mine + i * kGroup, make_float4(sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]));
+    }
+    if (!last_to_come(u)) return false;
+#pragma unroll
+    for (float& v : sum) v = 0;
+    constexpr int kAtOnce = kVectors >= 16 ? 1 : 16 / kVectors;  // loads in flight: 16 vectors
+#pragma unroll kAtOnce
+    for (int part = 0; part < u.parts; ++part) {
+      const float4* from = part_at(u, part);
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const float4 v = __ldcg(from + i * kGroup);
+        sum[4 * i] += v.x;
+        sum[4 * i + 1] += v.y;
+        sum[4 * i + 2] += v.z;
+        sum[4 * i + 3] += v.w;
+      }
+    }
+    return true;
+  }
+
+  __device__ bool last_to_come(const GemmUnit& u) const {
+    named_barrier(group + 1, kGroup);
+    if (thread == 0) {
+      unsigned* counter = w.counters + (u.tile * Tile::kCluster + rank) * Tile::kConsumers + group;
+      __threadfence();
+      const bool last = atomicAdd(counter, 1U) + 1 == static_cast<unsigned>(u.parts);
+      if (last) *counter = 0;
+      __threadfence();
+      shared.flags[group] = last;
+    }
+    named_barrier(group + 1, kGroup);
+    return shared.flags[group] != 0;
+  }
+
+  /// As bf16 through shared memory, kChunk columns of D at a time, and out by TMA, which clips what is beyond the
+  /// matrix.
+  __device__ void store(const float (&sum)[kAccumulators], const CUtensorMap* out_map, const GemmPlace& p) {
+#pragma unroll
+    for (int turns = 0; turns < Tile::kBlocks * Tile::kChunks; ++turns) {
+      const int block = turns / Tile::kChunks, chunk = turns % Tile::kChunks;
+      const int row = p.row_tile * Tile::kRows + (group * Tile::kBlocks + block) * 64;
+      const int buffer = group * Tile::kStores + turn;
+      turn = (turn + 1) % Tile::kStores;
+      const std::uint32_t to = shared.staging + static_cast<std::uint32_t>(buffer * Tile::kChunkBytes);
+      if (thread == 0) store_wait_read<Tile::kStores - 1>();
+      named_barrier(group + 1, kGroup);
+#pragma unroll
+      for (int pair = 0; pair < Tile::kChunk / 16; ++pair) {
+        const float* v = sum + block * kBlockSums + (chunk * Tile::kChunk + pair * 16) / 2;
+        std::uint32_t packed[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) packed[i] = pack(v[2 * i] * w.scale, v[2 * i + 1] * w.scale);
+        put(to, pair, packed);
+      }
+      async_proxy_fence();
+      named_barrier(group + 1, kGroup);
+      if (thread == 0) {
+        const int col = p.col_tile * Tile::kCols + chunk * Tile::kChunk;
+        store_box(out_map, to, w.swapped ? row : col, w.swapped ? col : row, p.batch);
+        store_commit();
+      }
+    }
+  }
+
+  __device__ static std::uint32_t pack(float low, float high) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+  }
+
+  /// Four 8x8 matrices: 16 rows of this warp, 16 columns. Staged are rows of y: 64 elements of them (128 bytes, pieces
+  /// of 16 bytes swizzled by row % 8), or kChunk where D lies as y does (64 bytes: by row / 2 % 4). Lane l gives the
+  /// address of row l % 8 of matrix l / 8.
+  __device__ void put(std::uint32_t to, int pair, const std::uint32_t (&packed)[4]) const {
+    const int warp = thread / 32, lane = thread % 32;
+    if (w.swapped) {
+      const int row = pair * 16 + lane / 16 * 8 + lane % 8, piece = warp * 2 + lane / 8 % 2;
+      store_matrices_transposed(to + static_cast<std::uint32_t>(row * 128 + ((piece ^ (row % 8)) * 16)), packed);
+    } else {
+      const int row = warp * 16 + lane % 16, piece = pair * 2 + lane / 16;
+      const int swizzled = piece ^ (Tile::kChunk == 64 ? row % 8 : Tile::kChunk == 32 ? row / 2 % 4 : 0);
+      store_matrices(to + static_cast<std::uint32_t>(row * Tile::kChunk * 2 + swizzled * 16), packed);
+    }
+  }
+};
+
+constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;  // (40 + 2 x 232) x 128 of 64 Ki
+
+template <class Tile>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kCtasPerSm)
+    gemm(const __grid_constant__ CUtensorMap row_map, const __grid_constant__ CUtensorMap col_map,
+         const __grid_constant__ CUtensorMap out_map, const GemmWork w) {
+  extern __shared__ __align__(1024) unsigned char raw[];  // a swizzle atom
+  const GemmShared<Tile> shared(raw);
+  const int rank = Tile::kCluster > 1 ? cluster_rank() : 0;
+  if (threadIdx.x == 0) {
+    prefetch_map(&row_map);
+    prefetch_map(&col_map);
+    prefetch_map(&out_map);
+    for (int i = 0; i < Tile::kStages; ++i) {
+      barrier_init(shared.full_at(i), 1);
+      barrier_init(shared.empty_at(i), Tile::kConsumers * 4 * Tile::kCluster);
+    }
+    barrier_init_fence();
+  }
+  if constexpr (Tile::kCluster > 1) {
+    cluster_sync();
+  } else {
+    __syncthreads();
+  }
+
+  const int cluster = static_cast<int>(blockIdx.x) / Tile::kCluster;
+  const int clusters = static_cast<int>(gridDim.x) / Tile::kCluster;
+  const int tiles = w.row_tiles / Tile::kCluster * w.col_tiles * w.batch;
+  const GemmWalk walk{cluster, clusters, tiles + w.shared * (w.splits - 1)};
+  const int group = static_cast<int>(threadIdx.x) / kGroup;
+  if (group == Tile::kConsumers) {
+    if constexpr (Tile::kMovesRegisters) registers_down<kProducerRegisters>();
+    if (threadIdx.x == Tile::kConsumers * kGroup) {
+      produce<Tile>(&row_map, &col_map, w, shared, rank, walk);
+    }
+  } else {
+    if constexpr (Tile::kMovesRegisters) registers_up<kConsumerRegisters>();
+    Consumer<Tile> consumer{w, shared, rank, group, static_cast<int>(threadIdx.x) % kGroup};
+    consumer.run(&out_map, walk);
+  }
+  __syncwarp();
+  if constexpr (Tile::kCluster > 1) cluster_sync();  // a peer may still multicast to this CTA, or arrive in it
+}
+
+}  // namespace plumbline::device::sm90

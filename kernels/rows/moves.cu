@@ -1,0 +1,37 @@
+// Rotary embedding in place.
+#include "kernels/common/cuda_check.hpp"
+#include "kernels/rows/rope.cuh"
+
+namespace plumbline {
+
+device::RopeShape cut_rope(const Rope& s) {
+  const int half = static_cast<int>(s.head_dim / 2);
+  if (s.head_dim % 2 != 0 || half < 1 || half > device::kMaxHalf) {
+    throw NotModelled("rope: our kernel takes an even head width up to 512");
+  }
+  const std::int64_t per_head = half % device::kVector == 0 ? half / device::kVector : half;
+  const std::int64_t items = s.tokens * s.heads * per_head;
+  if (s.tokens < 1 || s.heads < 1 || items > 0x7fffff00) throw NotModelled("rope: our kernel takes up to 2^31 vectors");
+  return {items, device::Divider(s.heads * per_head), device::Divider(per_head), static_cast<int>(s.heads), half};
+}
+
+KernelPlan rope_plan(const Rope& s) {
+  KernelPlan p;
+  p.ctas = (cut_rope(s).items + device::kRopeThreads - 1) / device::kRopeThreads;
+  p.threads = device::kRopeThreads;
+  return p;
+}
+
+void launch_rope(const Rope& s, void* x, const std::int32_t* positions, const float* inverse_frequency,
+                 StreamHandle handle) {
+  if (s.dtype != DType::bf16) throw NotModelled("rope: our kernel is for bf16");
+  const device::RopeShape shape = cut_rope(s);
+  using To = device::TurnInPlace;
+  const auto kernel = shape.half % device::kVector == 0 ? device::rope<true, To> : device::rope<false, To>;
+  auto* data = static_cast<device::bf16*>(x);
+  kernel<<<static_cast<unsigned>(rope_plan(s).ctas), device::kRopeThreads, 0, static_cast<cudaStream_t>(handle)>>>(
+      data, To{data, shape.heads, 2 * shape.half}, positions, inverse_frequency, shape);
+  PLUMBLINE_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace plumbline

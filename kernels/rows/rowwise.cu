@@ -1,0 +1,365 @@
+// Operators that need a whole row before they can write: norms, softmax, sum and argmax of rows, quantize.
+//
+// A row is held in registers as raw bf16 by a warp, a CTA or a cluster (row.cuh) and read once; one reduction a row.
+// Variants, H200, 2026-11-20, % of 4.8 TB/s in a graph of launches with cold L2, 537 MB of traffic unless said:
+//   rmsnorm, 1024 columns: 64 threads x 2 vectors 85.7, warp x 4 82.9, 128 x 1 85, 128 x 2 79
+//     4096: 256 x 2 82.0, 128 x 4 81.6, 512 x 1 78; 8192: 512 x 2 83.7, 256 x 4 81.5, 1024 x 1 67
+//   layernorm with gamma and beta loaded before the reduction: 72 at 4096 (registers), 82 with them loaded after it; at
+//     one row before is better (1.7 against 2.1 us)
+//   layernorm with two reductions instead of one: 3.1 us for a row of 4096, 1.8 with one
+//   softmax with exponentials kept in fp32: 85.7 at 1024, worked out again (4 vectors and more): 77 to 82
+//   argmax comparing every element with its column: 73 at 4096; largest of pairs first, column afterwards: 93
+//   128256 columns, 525 MB: a CTA walking the row twice (second time from L2) 63; clusters of 8 x 256 threads x 8
+//     vectors 67, 4 x 512 x 8 68, 2 x 1024 x 8 62. Clusters are scheduled whole and wait for each other: not
+//     representative of what a persistent kernel with a ring in shared memory could reach.
+//   marked as used once (ld.cs, st.cs, or L1::no_allocate): norms, softmax and quantize of 100 MB and more lose 4 to 7
+//   % sum_rows and argmax of 50257 to 262208 columns: clusters 43 to 53, a CTA walking the row 96 to 97 (this) more
+//   CTAs an SM than 48 to 64 KB in flight need: no gain; spilling to get them: loses
+#include <algorithm>
+#include <span>
+#include <string>
+
+#include "kernels/common/cuda_check.hpp"
+#include "kernels/common/launch.hpp"
+#include "kernels/rows/flat.cuh"
+#include "kernels/rows/row_menu.cuh"
+#include "kernels/rows/row_ops.cuh"
+
+namespace plumbline {
+namespace device {
+
+struct RowArgs {
+  const bf16* x;
+  const bf16* second;
+  const bf16* weight;
+  const bf16* bias;
+  void* y;
+  bf16* sum;
+  float* scale;
+  std::int64_t rows;
+  int cols;
+};
+
+// --- the operators: how a row becomes its result ---------------------------------------------------------------------
+
+/// gamma and beta. Rows of few vectors a thread load theirs before the reduction, which otherwise would be followed by
+/// another trip to L2; more would cost the registers that keep enough rows in flight.
+template <class Row, int kVecs, bool kBias, bool kEarly>
+struct Parameters {
+  uint4 w[kEarly ? kVecs : 1], b[kEarly && kBias ? kVecs : 1];
+
+  __device__ Parameters(const Row& row, const RowArgs& a) {
+    if constexpr (kEarly) {
+#pragma unroll
+      for (int i = 0; i < kVecs; ++i) w[i] = row.load_parameter(a.weight, i);
+    }
+    if constexpr (kEarly && kBias) {
+#pragma unroll
+      for (int i = 0; i < kVecs; ++i) b[i] = row.load_parameter(a.bias, i);
+    }
+  }
+  __device__ uint4 weight(const Row& row, const RowArgs& a, int i) const {
+    return kEarly ? w[kEarly ? i : 0] : row.load_parameter(a.weight, i);
+  }
+  __device__ uint4 bias(const Row& row, const RowArgs& a, int i) const {
+    return kEarly && kBias ? b[kEarly && kBias ? i : 0] : row.load_parameter(a.bias, i);
+  }
+};
+
+struct RmsNorm {
+  static constexpr float kFill = 0;
+  static constexpr bool kNorm = true;
+  template <class Team, int kVecs, bool kEarly, class Row>
+  static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
+    const Parameters<Row, kVecs, false, kEarly> parameters(row, a);
+    float squares = 0;
+    row.for_each([&](float x) { squares += x * x; });
+    squares = Team::reduce(squares, 0.0F, Add{});
+    const float scale = rsqrtf(squares / static_cast<float>(a.cols) + kNormEpsilon);
+    bf16* y = static_cast<bf16*>(a.y) + r * a.cols + row.part.first;
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) {
+      float x[kVector], w[kVector];
+      unpack(row.held[i], x);
+      unpack(parameters.weight(row, a, i), w);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) x[j] *= scale * w[j];
+      row.store(y, i, x);
+    }
+  }
+};
+
+/// One reduction: sums of d and d^2, d = x - k with k the row's first element. E[d^2] - E[d]^2 loses at most cols units
+/// in the last place, since (k - mean)^2 <= cols variance whatever the row: 2^-10 of the variance at 16 Ki columns.
+struct LayerNorm {
+  static constexpr float kFill = 0;
+  static constexpr bool kNorm = true;
+  template <class Team, int kVecs, bool kEarly, class Row>
+  static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
+    const Parameters<Row, kVecs, true, kEarly> parameters(row, a);
+    float shift = __bfloat162float(a.x[r * a.cols]);
+    if (a.second != nullptr) shift += __bfloat162float(a.second[r * a.cols]);
+    float2 sums = make_float2(0, 0);
+    row.for_each_present([&](float x) {
+      const float d = x - shift;
+      sums.x += d;
+      sums.y += d * d;
+    });
+    sums = Team::reduce(sums, make_float2(0, 0), AddPairs{});
+    const float count = static_cast<float>(a.cols), offset = sums.x / count, mean = shift + offset;
+    const float scale = rsqrtf(fmaxf(sums.y / count - offset * offset, 0.0F) + kNormEpsilon);
+    bf16* y = static_cast<bf16*>(a.y) + r * a.cols + row.part.first;
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) {
+      float x[kVector], w[kVector], b[kVector];
+      unpack(row.held[i], x);
+      unpack(parameters.weight(row, a, i), w);
+      unpack(parameters.bias(row, a, i), b);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) x[j] = (x[j] - mean) * scale * w[j] + b[j];
+      row.store(y, i, x);
+    }
+  }
+};
+
+/// One reduction: every thread sums against its own largest element. Short rows keep their heavy in fp32, so
+/// that each is worked out once; the others work them out again when they write.
+struct Softmax {
+  static constexpr float kFill = -INFINITY;
+  static constexpr bool kNorm = false;
+  template <class Team, int kVecs, bool kEarly, class Row>
+  static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
+    constexpr bool kKeep = kVecs <= 4;
+    float largest = -INFINITY, sum = 0, kept[kKeep ? kVecs * kVector : 1];
+    row.for_each([&](float x) { largest = fmaxf(largest, x); });
+    largest *= kLog2E;
+    const float own = largest == -INFINITY ? 0.0F : largest;
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) {
+      float x[kVector];
+      unpack(row.held[i], x);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        const float e = exp2_approx(x[j] * kLog2E - own);
+        sum += e;
+        if constexpr (kKeep) kept[i * kVector + j] = e;
+      }
+    }
+    const float2 all = Team::reduce(make_float2(largest, sum), make_float2(-INFINITY, 0), MergeSoftmax{});
+    const float shift = kKeep ? all.x - own : all.x;
+    const float scale = kKeep ? exp2_approx(own - all.x) / all.y : 1.0F / all.y;
+    bf16* y = static_cast<bf16*>(a.y) + r * a.cols + row.part.first;
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) {
+      float x[kVector];
+      unpack(row.held[i], x);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j)
+        x[j] = (kKeep ? kept[kKeep ? i * kVector + j : 0] : exp2_approx(x[j] * kLog2E - shift)) * scale;
+      row.store(y, i, x);
+    }
+  }
+};
+
+struct SumRows {
+  static constexpr float kFill = 0;
+  static constexpr bool kNorm = false;
+  float sum = 0;
+
+  template <class Row>
+  __device__ void take(const Row& row) {
+    row.for_each([&](float x) { sum += x; });
+  }
+  template <class Team>
+  __device__ void finish(const RowArgs& a, std::int64_t r) {
+    sum = Team::reduce(sum, 0.0F, Add{});
+    if (Team::leads()) static_cast<bf16*>(a.y)[r] = __float2bfloat16_rn(sum);
+  }
+  template <class Team, int kVecs, bool kEarly, class Row>
+  static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
+    SumRows s;
+    s.take(row);
+    s.template finish<Team>(a, r);
+  }
+};
+
+/// Each thread finds its first vector with its largest element, then the element in it; value and column then travel
+/// as one integer that orders as (value, then lower column).
+struct ArgMax {
+  static constexpr float kFill = -INFINITY;
+  static constexpr bool kNorm = false;
+  float value = -INFINITY;
+  int column = -1;
+
+  /// What a thread sees later has higher columns, so equal values lose.
+  template <class Row>
+  __device__ void take(const Row& row) {
+    const Largest best = find_largest(row.held);
+    if (column >= 0 && !(best.value > value)) return;
+    value = best.value;
+    column = row.part.first + max(row.column(best.vector, best.place), 0);
+  }
+  template <class Team>
+  __device__ void finish(const RowArgs& a, std::int64_t r) {
+    const unsigned long long own =
+        static_cast<unsigned long long>(ordered(value)) << 32 | (0xffffffffU - static_cast<std::uint32_t>(column));
+    const unsigned long long winner = Team::reduce(own, 0ULL, Max{});
+    if (Team::leads()) {
+      static_cast<std::int32_t*>(a.y)[r] = static_cast<std::int32_t>(0xffffffffU - static_cast<std::uint32_t>(winner));
+    }
+  }
+  template <class Team, int kVecs, bool kEarly, class Row>
+  static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
+    ArgMax m;
+    m.take(row);
+    m.template finish<Team>(a, r);
+  }
+};
+
+/// e4m3 with scale = largest |x| / 448 a row, 448 being e4m3's largest number; x = y scale.
+struct Quantize {
+  static constexpr float kFill = 0, kLargest = 448;
+  static constexpr bool kNorm = false;
+  template <class Team, int kVecs, bool kEarly, class Row>
+  static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
+    float largest = 0;
+    row.for_each([&](float x) { largest = fmaxf(largest, fabsf(x)); });
+    largest = Team::reduce(largest, 0.0F, Max{});
+    const float inverse = largest > 0 ? kLargest / largest : 0.0F;
+    if (Team::leads()) a.scale[r] = largest / kLargest;
+    auto* y = static_cast<std::uint8_t*>(a.y) + r * a.cols + row.part.first;
+#pragma unroll
+    for (int i = 0; i < kVecs; ++i) {
+      float x[kVector];
+      unpack(row.held[i], x);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) x[j] *= inverse;
+      row.store_e4m3(y, i, x);
+    }
+  }
+};
+
+/// `kTogether`: CTAs that must fit an SM. `kEarly`: see Parameters.
+template <class Op, int kThreads, int kVecs, bool kClustered, bool kWhole, bool kEarly, int kTogether>
+__global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThreads, kTogether) row_held(RowArgs a) {
+  using Group = Team<kThreads, kClustered>;
+  Group::start();
+  std::int64_t r = blockIdx.x;
+  if constexpr (kThreads == kWarp) {
+    r = r * kRowsPerCta + threadIdx.x / kWarp;
+    if (r >= a.rows) return;
+  }
+  if constexpr (kClustered) r /= cluster_size();
+  HeldRow<Group, kVecs, kWhole> row(a.x, r * a.cols, part_of_row<Group>(a.cols), Op::kFill);
+  if constexpr (Op::kNorm) {  // these may add a residual
+    if (a.second != nullptr) row.add(a.second + r * a.cols, a.sum + r * a.cols);
+  }
+  Op::template run<Group, kVecs, kEarly>(row, a, r);
+}
+
+/// Reductions of rows that a CTA does not hold: it walks, so much of a row at a time as its threads hold. The parts of
+/// a row that is not whole vectors are a vector shorter, for the one that both ends of a part touch.
+template <class Op, int kThreads, int kVecs, bool kWhole, int kTogether>
+__global__ void __launch_bounds__(kThreads, kTogether) row_walked(RowArgs a) {
+  using Group = Team<kThreads, false>;
+  constexpr int kStep = (kThreads * kVecs - (kWhole ? 0 : 1)) * kVector;
+  const std::int64_t r = blockIdx.x;
+  Op result;
+  for (int first = 0; first < a.cols; first += kStep) {
+    const HeldRow<Group, kVecs, kWhole> part(a.x, r * a.cols, Part{first, min(kStep, a.cols - first)}, Op::kFill);
+    result.take(part);
+  }
+  result.template finish<Group>(a, r);
+}
+
+}  // namespace device
+
+namespace {
+
+using device::bf16;
+using device::RowArgs;
+
+using Menu = RowMenu;
+
+template <class Op, Menu kMenu, std::size_t kEntry = 0>
+void launch_entry(const Choice& choice, const RowArgs& a, cudaStream_t stream) {
+  if constexpr (kEntry < entries(kMenu).size()) {
+    if (choice.entry != static_cast<int>(kEntry)) return launch_entry<Op, kMenu, kEntry + 1>(choice, a, stream);
+    constexpr Holding h = entries(kMenu)[kEntry];
+    const KernelPlan plan = plan_of(h, choice, a.rows);
+    if constexpr (h.walks) {
+      const auto kernel = whole_rows(a.cols) ? device::row_walked<Op, h.threads, h.vecs, true, together(h)>
+                                             : device::row_walked<Op, h.threads, h.vecs, false, together(h)>;
+      launch_plan(kernel, plan, a, stream);
+    } else {
+      constexpr bool kEarly = kMenu == Menu::few;
+      const auto kernel = whole_rows(a.cols)
+                              ? device::row_held<Op, h.threads, h.vecs, h.clustered, true, kEarly, together(h)>
+                              : device::row_held<Op, h.threads, h.vecs, h.clustered, false, kEarly, together(h)>;
+      launch_plan(kernel, plan, a, stream);
+    }
+  }
+}
+
+RowWay way(const Rowwise& s) {
+  const RowWay w = row_way(s);
+  if (w.choice.entry < 0)
+    throw NotModelled(std::string(name(s.kind)) + ": our kernel takes rows of up to 512 Ki columns");
+  return w;
+}
+
+template <class Op, RowwiseKind kKind>
+void launch_rows(const Rowwise& s, const RowArgs& a, cudaStream_t stream) {
+  const RowWay w = way(s);
+  if (w.menu == Menu::few) return launch_entry<Op, Menu::few>(w.choice, a, stream);
+  launch_entry<Op, row_menu_of(kKind)>(w.choice, a, stream);
+}
+
+void check(const Rowwise& s) {
+  const DType output = s.kind == RowwiseKind::quantize ? DType::fp8 : DType::bf16;
+  if (s.input != DType::bf16 || s.output != output) {
+    throw NotModelled(std::string(name(s.kind)) + ": our kernel is for bf16 in and " + std::string(name(output)) +
+                      " out");
+  }
+  if (s.rows < 1 || s.cols < 1 || s.rows > (std::int64_t{1} << 30) || s.cols > (std::int64_t{1} << 30)) {
+    throw BadInput(std::string(name(s.kind)) + ": expected rows and cols from 1 to 2^30");
+  }
+  if (s.residual && s.kind != RowwiseKind::rmsnorm && s.kind != RowwiseKind::layernorm) {
+    throw NotModelled(std::string(name(s.kind)) + ": our kernel takes no residual");
+  }
+}
+
+}  // namespace
+
+KernelPlan rowwise_plan(const Rowwise& s) {
+  if (!is_by_rows(s.kind)) return flat_plan(s);
+  const RowWay w = way(s);
+  return plan_of(w.holding(), w.choice, s.rows);
+}
+
+void launch_rowwise(const Rowwise& s, const RowwiseBuffers& b, StreamHandle handle) {
+  check(s);
+  auto* stream = static_cast<cudaStream_t>(handle);
+  const auto in = [](const void* p) { return static_cast<const bf16*>(p); };
+  const RowArgs a{in(b.x),
+                  s.residual ? in(b.second) : nullptr,
+                  in(b.weight),
+                  in(b.bias),
+                  b.y,
+                  static_cast<bf16*>(b.sum),
+                  b.scale,
+                  s.rows,
+                  static_cast<int>(s.cols)};
+  switch (s.kind) {
+    case RowwiseKind::rmsnorm: launch_rows<device::RmsNorm, RowwiseKind::rmsnorm>(s, a, stream); break;
+    case RowwiseKind::layernorm: launch_rows<device::LayerNorm, RowwiseKind::layernorm>(s, a, stream); break;
+    case RowwiseKind::softmax: launch_rows<device::Softmax, RowwiseKind::softmax>(s, a, stream); break;
+    case RowwiseKind::sum_rows: launch_rows<device::SumRows, RowwiseKind::sum_rows>(s, a, stream); break;
+    case RowwiseKind::argmax: launch_rows<device::ArgMax, RowwiseKind::argmax>(s, a, stream); break;
+    case RowwiseKind::quantize: launch_rows<device::Quantize, RowwiseKind::quantize>(s, a, stream); break;
+    default: launch_flat(s, b, handle); break;
+  }
+  PLUMBLINE_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace plumbline

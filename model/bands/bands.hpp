@@ -1,0 +1,107 @@
+// Error bands: which class of operators a prediction belongs to, what the residuals of that class say, and how the
+// bands of a step's operators add up.
+//
+// A class is a kernel's: "gemm", "attention_decode", "softmax". Classes of like kernels form a kind ("stream" reads and
+// writes once, "softmax_like" waits for a row's statistics, ...), and all of a kernel set "all". A prediction takes the
+// first of these that is on file, in this order:
+//
+//   class, size class and bound -> class and size class -> kind and size class -> kind, any size -> all, size class ->
+//   all, any size
+//
+// The fit (validate/fit/fit_bands.hpp) writes quantiles for a class that has enough rows of its own; one with fewer
+// takes the next in that order, widened to hold its own rows.
+//
+// Sections of a calibration: `bands` for the card itself; `transfer_bands` for a card that takes the scalars over
+// ("near": same compute capability, "far": another) and, as "near", for the card itself when its descriptor was
+// changed. These hold the residuals of every measured card priced with every other card's scalars, as nobody knows
+// which way a further card will be off. A class that one of the two distances knows nothing of takes the hull of its
+// wider class there and of the same class at the other. A kernel set of ours has been measured on no other card: there
+// it takes the hull of its own band and the library's transfer band.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arch/calibration/calibration.hpp"
+#include "arch/units.hpp"
+#include "model/predict.hpp"
+#include "ops/op/shapes.hpp"
+
+namespace plumbline {
+
+inline constexpr std::array<std::string_view, 4> kBandSizes{"10us", "100us", "large", "any"};
+
+/// Index of kBandSizes: below 10 us, 10-100 us, from 100 us.
+std::size_t band_size(Seconds predicted);
+
+/// Names by number: first the classes, then the kinds, last "all".
+std::string_view band_class_name(std::size_t number);
+std::size_t band_class_count();
+/// Number of the class's kind, of a kind "all"; of "all" itself.
+std::size_t band_parent(std::size_t number);
+/// Number of the class that `name` says; band_class_count() when there is none.
+std::size_t band_class_of_name(std::string_view name);
+/// Class of an operator priced with a kernel family of that name: the operator's name where the family is "rowwise",
+/// else the family's, but for sparse and 8-bit GEMM, which have kernels of their own. `alone`: prefill attention that
+/// neither rotates nor appends, by a kernel family whose scalars are of launches that do.
+std::size_t band_class(const Op& op, std::string_view family, bool alone = false);
+
+/// Where a machine's bands come from.
+enum class BandSection { own_card, near, far };
+
+/// The bands of one machine, every class resolved.
+class BandTable {
+ public:
+  BandTable() = default;
+  BandTable(const Calibration& calibration, BandSection section);
+
+  /// Never null; a band of 0 rows is a factor of e^0.5 either way, where nothing of the kind was ever measured. It
+  /// lives in the table.
+  const Band& find(KernelSet kernels, std::size_t band_class, Seconds predicted, Bound bound) const;
+  const BandCorrelation& correlation(KernelSet kernels) const;
+
+ private:
+  static constexpr std::size_t kSizes = 3, kBounds = 4;
+  using Cells = std::vector<std::uint32_t>;  // per class, size, bound: a place in bands_
+  /// Returns which cells say something of their class itself.
+  std::vector<bool> fill(const std::map<std::string, Band>& found, std::string_view prefix, Cells& cells);
+  void fill_transfers(const std::map<std::string, Band>& found, const std::string& distance, const std::string& other);
+  void widen(Cells& cells, const Cells& by);
+  std::vector<Band> bands_;
+  Cells own_, library_;
+  BandCorrelation own_correlation_, library_correlation_;
+};
+
+/// The band of a sum of operators. Executions of one operator err together (same kernel, same shape). Of different
+/// operators the middles add; half-widths w add as those of correlated quantities do,
+///
+///   W^2 = sum_ij r_ij w_i w_j,  r = 1 (the same operator), same_class or other_class
+///
+/// below and above on their own: exact where errors are normal, and always between the root of the summed squares
+/// (independent errors) and the plain sum (one common error). One operator gets its own band. As for one operator the
+/// predicted time is inside, by widening.
+class StepBandSum {
+ public:
+  /// `time`: of all executions of one operator.
+  void add(std::size_t band_class, Seconds time, const Band& band);
+  Seconds low(Seconds predicted, const BandCorrelation& correlation) const;
+  Seconds high(Seconds predicted, const BandCorrelation& correlation) const;
+
+ private:
+  static constexpr std::size_t kMostClasses = 64;
+  struct Side {
+    double squares = 0, sum = 0;
+    std::array<double, kMostClasses> of_class{};
+    void add(std::size_t band_class, double half_width);
+    double half_width(const BandCorrelation& correlation) const;
+  };
+  Side below_, above_;
+  double shift_ = 0;  // of the middle from the predicted time, seconds
+};
+
+}  // namespace plumbline

@@ -1,0 +1,116 @@
+#include "model/cli/common.hpp"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+#include "arch/calibration/calibration.hpp"
+#include "arch/format.hpp"
+#include "model/report/sink.hpp"
+
+namespace plumbline::cli {
+
+CLI::Option* add_value(CLI::App& app, const std::string& flag, const std::string& shape, const std::string& help,
+                       std::function<void(const std::string&)> action) {
+  return app.add_option_function<std::string>(flag, std::move(action), help)->type_name(shape);
+}
+
+std::int64_t whole_number(const std::string& flag, const std::string& text, std::int64_t least, std::int64_t most) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+    throw BadInput(flag + ": expected a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
+                   ", found '" + text + "'");
+  }
+  return value;
+}
+
+void add_set_flag(CLI::App& app, MachineFlags& flags) {
+  app.add_option_function<std::vector<std::string>>(
+         "--set",
+         [&flags](const std::vector<std::string>& texts) {
+           for (const std::string& text : texts) {
+             const std::size_t equals = text.find('=');
+             if (equals == 0 || equals == text.npos) {
+               throw BadInput("--set: expected PATH=VALUE such as memory.bandwidth=6TB/s, found '" + text + "'");
+             }
+             flags.overrides.push_back({text.substr(0, equals), text.substr(equals + 1)});
+           }
+         },
+         "replace a number of the descriptor: memory.bandwidth=6TB/s, sm_count=160 (repeatable)")
+      ->type_name("PATH=VALUE")
+      ->type_size(1)
+      ->allow_extra_args(false);
+}
+
+void add_gpu_flags(CLI::App& app, MachineFlags& flags) {
+  app.add_option("--gpu", flags.gpu, "a name from 'predict-model list gpus', or a descriptor file")
+      ->type_name("NAME|FILE.json")
+      ->required();
+  add_set_flag(app, flags);
+}
+
+void add_machine_flags(CLI::App& app, MachineFlags& flags) {
+  add_gpu_flags(app, flags);
+  add_choice(app, "--kernels", kKernelSetWords, flags.kernels,
+             "this project's, cuBLAS/cuDNN/FlashAttention class, or the roofline floor");
+  add_choice(app, "--attention", kAttentionStackWords, flags.attention,
+             "whose attention kernels the library set runs; flash-attention: as vLLM and PyTorch call it");
+  add_choice(app, "--clock", kClockWords, flags.clock,
+             "a short run at the boost clock, or the clock that long runs settle at");
+  add_value(app, "--power-cap", "W", "board power limit that steady runs keep to [the board's own]",
+            [&flags](const std::string& text) {
+              const bool bare = !text.empty() && text.find_first_not_of("0123456789.") == text.npos;
+              try {
+                flags.power_cap = parse_watts(bare ? text + " W" : text);
+              } catch (const BadInput& bad) {
+                throw BadInput(std::string("--power-cap: ") + bad.what());
+              }
+            });
+  add_choice(app, "--data", kDataPatternWords, flags.data, "what operands hold: power depends on the bits that change");
+  app.add_option("--calibration", flags.calibration_file, "scalars that 'validate' measured or fitted [the GPU's own]")
+      ->type_name("FILE.json");
+}
+
+void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> formats) {
+  std::string shown;
+  for (const Format format : formats) shown += (shown.empty() ? "" : "|") + std::string(word_of(kFormatWords, format));
+  const std::string first(word_of(kFormatWords, formats.front()));
+  flags.format = formats.front();
+  add_value(app, "--format", shown, "how to print it [" + first + "]",
+            [&flags, shown, formats = std::move(formats)](const std::string& text) {
+              flags.format = chosen_word("--format", kFormatWords, text);
+              if (std::find(formats.begin(), formats.end(), flags.format) == formats.end()) {
+                throw BadInput("--format: expected " + shown + " with this command; found '" + text + "'");
+              }
+            });
+  app.add_option("--out", flags.file, "write to this file (beside it first, then renamed) instead of stdout")
+      ->type_name("FILE");
+}
+
+std::shared_ptr<const Machine> open_machine(const MachineFlags& flags) {
+  const Gpu gpu = load_gpu(flags.gpu, flags.overrides);
+  const MachineOptions options{flags.kernels, flags.clock, flags.power_cap, flags.data, flags.attention};
+  // Without a file the engine decides where the scalars come from (the ideal kernel set needs none).
+  return flags.calibration_file.empty() ? make_machine(gpu, options)
+                                        : make_machine(gpu, calibration_for(gpu, flags.calibration_file), options);
+}
+
+void deliver(const OutputFlags& flags, std::string_view text) {
+  OutputSink sink(flags.file);
+  sink.write(text);
+  sink.commit();
+}
+
+TextStyle style_for(const OutputFlags& flags) {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  const bool refused =
+      (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
+  return TextStyle{flags.format == Format::table && flags.file.empty() && !refused && ::isatty(STDOUT_FILENO) == 1};
+}
+
+}  // namespace plumbline::cli

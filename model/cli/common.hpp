@@ -1,0 +1,115 @@
+// What the commands of predict-model share: flags, their checks, and where the output goes. CLI11 stays in cli_* files.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "model/predict.hpp"
+#include "model/report/columns.hpp"
+#include "model/report/words.hpp"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace plumbline::cli {
+
+/// What main runs once the whole command line has been read and found sound.
+using Action = std::function<ExitCode()>;
+
+// One function a file of commands; each registers its commands with the root and sets `action` when one is chosen.
+void add_llm_command(CLI::App& root, Action& action);
+void add_op_command(CLI::App& root, Action& action);
+void add_ops_command(CLI::App& root, Action& action);
+void add_gpu_command(CLI::App& root, Action& action);
+void add_list_command(CLI::App& root, Action& action);
+/// sweep, sensitivity, solve, diff: understood, refused as not modelled yet.
+void add_later_commands(CLI::App& root, Action& action);
+
+enum class Format { table, json, csv, trace, html };
+inline constexpr std::array<Word<Format>, 5> kFormatWords{{{"table", Format::table},
+                                                           {"json", Format::json},
+                                                           {"csv", Format::csv},
+                                                           {"trace", Format::trace},
+                                                           {"html", Format::html}}};
+
+struct MachineFlags {
+  std::string gpu;
+  std::vector<Override> overrides;
+  KernelSet kernels = KernelSet::own;
+  AttentionStack attention = AttentionStack::tensorrt_llm;
+  ClockMode clock = ClockMode::burst;
+  std::optional<Watts> power_cap;
+  DataPattern data = DataPattern::normal;
+  std::string calibration_file;  ///< empty: the GPU's own, or its family's
+};
+
+struct OutputFlags {
+  Format format = Format::table;
+  std::string file;  ///< empty: stdout
+};
+
+void add_gpu_flags(CLI::App& app, MachineFlags& flags);  ///< --gpu (required) and --set
+void add_set_flag(CLI::App& app, MachineFlags& flags);
+void add_machine_flags(CLI::App& app, MachineFlags& flags);  ///< the same, and what machine options there are
+void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> formats);
+
+/// The GPU under its calibration. Refuses --power-cap and --data for one whose energies are not on file.
+std::shared_ptr<const Machine> open_machine(const MachineFlags& flags);
+
+/// To the file (written beside, then renamed) or to stdout. Throws when it can't be written.
+void deliver(const OutputFlags& flags, std::string_view text);
+/// Colour only for a table on a terminal, and never under NO_COLOR (no-color.org) or TERM=dumb.
+TextStyle style_for(const OutputFlags& flags);
+
+/// A whole number in [least, most]; throws BadInput naming the flag.
+std::int64_t whole_number(const std::string& flag, const std::string& text, std::int64_t least,
+                          std::int64_t most = std::int64_t{1} << 40);
+
+/// `action(text)` for an option with one value shown as `shape` in the help.
+CLI::Option* add_value(CLI::App& app, const std::string& flag, const std::string& shape, const std::string& help,
+                       std::function<void(const std::string&)> action);
+
+/// "own|library|ideal", or "own, library or ideal" for a sentence.
+template <class E, std::size_t N>
+std::string joined_words(const std::array<Word<E>, N>& words, std::string_view between = "|",
+                         std::string_view last = "|") {
+  std::string text;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (i > 0) text += i + 1 == N ? last : between;
+    text += words[i].text;
+  }
+  return text;
+}
+
+template <class E, std::size_t N>
+E chosen_word(const std::string& flag, const std::array<Word<E>, N>& words, const std::string& text) {
+  std::vector<std::string> known;
+  for (const Word<E>& word : words) {
+    if (word.text == text) return word.value;
+    known.emplace_back(word.text);
+  }
+  throw BadInput(flag + ": expected " + joined_words(words, ", ", " or ") + "; found '" + text + "'" +
+                 did_you_mean(text, known));
+}
+
+/// An option that takes one of `words`; its present value is the default that the help shows.
+template <class E, std::size_t N>
+CLI::Option* add_choice(CLI::App& app, const std::string& flag, const std::array<Word<E>, N>& words, E& target,
+                        const std::string& help, bool show_default = true) {
+  const std::string text = show_default ? help + " [" + std::string(word_of(words, target)) + "]" : help;
+  return add_value(app, flag, joined_words(words), text,
+                   [flag, &words, &target](const std::string& value) { target = chosen_word(flag, words, value); });
+}
+
+}  // namespace plumbline::cli

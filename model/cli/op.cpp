@@ -1,0 +1,136 @@
+// predict-model op and ops: one operator explained, and a batch of them from a CSV.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+#include <thread>
+
+#include "model/cli/common.hpp"
+#include "model/report/ops_batch.hpp"
+#include "model/report/report.hpp"
+#include "model/report/sink.hpp"
+#include "ops/op/text.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+struct OpFlags {
+  std::string op, dtype;
+  std::vector<std::string> shape;
+  MachineFlags machine;
+  OutputFlags output;
+};
+
+ExitCode run_op(const OpFlags& f) {
+  std::string shape;
+  for (const std::string& word : f.shape) shape += (shape.empty() ? "" : ";") + word;
+  const Op op = parse_op(f.op, f.dtype, shape);
+  const auto machine = open_machine(f.machine);
+  const OpPrediction prediction = predict(op, *machine);
+  const OpReport report{op, *machine, f.machine.clock, prediction};
+  switch (f.output.format) {
+    case Format::json: deliver(f.output, op_json(report)); break;
+    case Format::csv: deliver(f.output, op_csv(report)); break;
+    default: deliver(f.output, op_table(report, style_for(f.output)));
+  }
+  return ExitCode::done;
+}
+
+struct OpsFlags {
+  std::string in;
+  MachineFlags machine;
+  std::string out;
+};
+
+/// A file or stdin as blocks of bytes.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path) : place_(path.empty() || path == "-" ? "stdin" : path) {
+    if (place_ == "stdin") return;
+    descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor_ < 0) throw BadInput(place_ + ": cannot be opened for reading: " + std::strerror(errno));
+  }
+  ~InputFile() {
+    if (descriptor_ != STDIN_FILENO) ::close(descriptor_);
+  }
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::string& place() const { return place_; }
+  std::size_t read(char* to, std::size_t most) const {
+    for (;;) {
+      const ssize_t got = ::read(descriptor_, to, most);
+      if (got >= 0) return static_cast<std::size_t>(got);
+      if (errno != EINTR) throw BadInput(place_ + ": read failed: " + std::strerror(errno));
+    }
+  }
+
+ private:
+  std::string place_;
+  int descriptor_ = STDIN_FILENO;
+};
+
+/// One a core: reading and writing cost little beside predicting.
+int worker_count() { return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u)); }
+
+ExitCode run_ops(const OpsFlags& f) {
+  const auto machine = open_machine(f.machine);
+  const InputFile in(f.in);
+  OutputSink out(f.out);
+  const BatchOutcome outcome = predict_batch([&in](char* to, std::size_t most) { return in.read(to, most); },
+                                             [&out](std::string_view text) { out.write(text); }, *machine,
+                                             BatchOptions{in.place(), worker_count()});
+  out.commit();
+  if (outcome.bugs > 0) {
+    std::cerr << "plumbline: our bug: " << outcome.bugs << " of " << outcome.rows
+              << " rows failed inside the model (reasons in the column 'error')\n";
+    return ExitCode::our_bug;
+  }
+  if (outcome.refused > 0) {
+    std::cerr << "predict-model ops: " << outcome.refused << " of " << outcome.rows
+              << " rows could not be modelled (reasons in the column 'error')\n";
+    return ExitCode::not_modelled;
+  }
+  return ExitCode::done;
+}
+
+}  // namespace
+
+void add_op_command(CLI::App& root, Action& action) {
+  auto flags = std::make_shared<OpFlags>();
+  CLI::App* app = root.add_subcommand("op", "one operator, explained");
+  app->add_option("OP", flags->op, "a name from 'predict-model list ops'")->required()->type_name("");
+  app->add_option("SHAPE", flags->shape, "its shape: M=4096 N=4096 K=4096")->type_name("key=value");
+  app->add_option("--dtype", flags->dtype, "bf16, fp16, fp8, fp32, ... [bf16]")->type_name("D");
+  add_machine_flags(*app, flags->machine);
+  add_output_flags(*app, flags->output, {Format::table, Format::json, Format::csv});
+  app->footer(
+      "Examples:\n"
+      "  predict-model op gemm M=4096 N=4096 K=4096 --gpu h200\n"
+      "  predict-model op attention_decode B=32 Hq=32 Hkv=8 D=128 S=4096 --gpu h200 --kernels library\n"
+      "  predict-model op rmsnorm rows=4096 cols=8192 --gpu a100_sxm --format json");
+  app->callback([flags, &action] { action = [flags] { return run_op(*flags); }; });
+}
+
+void add_ops_command(CLI::App& root, Action& action) {
+  auto flags = std::make_shared<OpsFlags>();
+  CLI::App* app = root.add_subcommand("ops", "a batch of operators: CSV in, CSV out");
+  add_machine_flags(*app, flags->machine);
+  app->add_option("--in", flags->in, "CSV with columns op, shape and optionally dtype; others pass through [stdin]")
+      ->type_name("FILE");
+  app->add_option("--out", flags->out, "write to this file (beside it first, then renamed) instead of stdout")
+      ->type_name("FILE");
+  app->footer(
+      "Adds latency_us, latency_low_us, latency_high_us, limiter, flops, dram_bytes, power_W, energy_J, sm_clock_MHz,\n"
+      "provenance, error. A row that can't be modelled has its reason in 'error'; the others are written, exit code "
+      "3.\n"
+      "Example:\n"
+      "  printf 'op,dtype,shape\\ngemm,bf16,M=64;N=4096;K=4096\\n' | predict-model ops --gpu h200");
+  app->callback([flags, &action] { action = [flags] { return run_ops(*flags); }; });
+}
+
+}  // namespace plumbline::cli

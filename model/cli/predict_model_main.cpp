@@ -1,0 +1,110 @@
+// predict-model: what a GPU will do with a transformer. Parses, calls, prints; every error becomes one line and an exit
+// code here (contract: exit codes).
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "model/cli/common.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+int code(ExitCode exit) { return static_cast<int>(exit); }
+
+/// Messages are one line whatever they quote.
+std::string one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+std::vector<std::string> option_names(const CLI::App& root) {
+  const auto chosen = root.get_subcommands();
+  const CLI::App* app = chosen.empty() ? &root : chosen.front();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app->get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+/// What CLI11 could not place, with the nearest option or command.
+std::string unplaced(const CLI::App& root) {
+  const std::vector<std::string> rest = root.remaining(true);
+  if (rest.empty()) return "unexpected argument";
+  const std::string flag = rest.front().substr(0, rest.front().find('='));
+  if (flag.size() > 1 && flag.front() == '-') {
+    return "unknown option '" + flag + "'" + did_you_mean(flag, option_names(root));
+  }
+  return "unexpected argument '" + rest.front() + "'";
+}
+
+/// "predict-model llm" for messages. Throws BadInput for a command that is not there.
+std::string place(const CLI::App& root, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return root.get_name();
+  std::vector<std::string> commands;
+  for (const CLI::App* command : root.get_subcommands(nullptr)) commands.push_back(command->get_name());
+  const std::string asked = argv[1];
+  if (std::find(commands.begin(), commands.end(), asked) != commands.end()) return root.get_name() + " " + asked;
+  throw BadInput("unknown command '" + asked + "'" + did_you_mean(asked, commands));
+}
+
+/// What is wrong with the command line, in our words where CLI11's are not enough.
+std::string complaint(const CLI::App& root, const std::string& where, const CLI::ParseError& error) {
+  // CLI11 looks for missing options before it minds unknown ones; a misspelt option is both.
+  if (!root.remaining(true).empty()) return unplaced(root);
+  if (root.get_subcommands().empty()) return "expected a command, such as llm, op or list (see --help)";
+  return std::string(error.what()) + " (see " + where + " --help)";
+}
+
+void set_up(CLI::App& root, Action& action) {
+  root.name("predict-model");
+  root.require_subcommand(1);
+  root.set_version_flag("--version", std::string("plumbline ") + PLUMBLINE_VERSION);
+  root.get_formatter()->column_width(34);
+  add_llm_command(root, action);
+  add_op_command(root, action);
+  add_ops_command(root, action);
+  add_gpu_command(root, action);
+  add_list_command(root, action);
+  add_later_commands(root, action);
+  root.footer(
+      "'predict-model COMMAND --help' explains a command. Start with:\n"
+      "  predict-model list gpus\n"
+      "  predict-model llm --model llama-3.1-8b --gpu h200 --phase decode\n"
+      "  predict-model op gemm M=4096 N=4096 K=4096 --gpu h200\n"
+      "Exit codes: 0 done, 1 answered no (does not fit), 2 bad input or usage, 3 partly not modelled, 70 our bug.");
+}
+
+int run(int argc, char** argv) {
+  CLI::App root("Predicts the time of transformer operators and models on GPUs, and says why.");
+  Action action;
+  std::string where = "predict-model";
+  try {
+    set_up(root, action);
+    where = place(root, argc, argv);
+    try {
+      root.parse(argc, argv);
+    } catch (const CLI::Success& asked) {  // --help, --version
+      return root.exit(asked, std::cout, std::cerr);
+    } catch (const CLI::ParseError& error) {
+      throw BadInput(complaint(root, where, error));
+    }
+    return code(action());
+  } catch (const Error& error) {
+    std::cerr << where << ": " << one_line(error.what()) << "\n";
+    return code(error.code());
+  } catch (const std::exception& bug) {
+    std::cerr << "plumbline: our bug: " << one_line(bug.what()) << "\n";
+    return code(ExitCode::our_bug);
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::cli
+
+int main(int argc, char** argv) { return plumbline::cli::run(argc, argv); }

@@ -1,0 +1,81 @@
+// What one launch asks of the machine, and where the time of it went. The timing engine (timing.hpp) turns the first
+// into the second for any kernel; planners only fill in `Demand`.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "arch/units.hpp"
+#include "ops/plan/plans.hpp"
+
+namespace plumbline {
+
+/// The resources that a launch can be bound by, in the order of `ResourceTimes`.
+enum class Resource { tensor, fp32, sfu, issue, smem, l2, dram, link, latency, count_ };
+inline constexpr std::size_t kResourceCount = static_cast<std::size_t>(Resource::count_);
+std::string_view name(Resource resource);
+
+template <class T>
+class PerResource {
+ public:
+  constexpr T& operator[](Resource r) { return values_[static_cast<std::size_t>(r)]; }
+  constexpr const T& operator[](Resource r) const { return values_[static_cast<std::size_t>(r)]; }
+  auto begin() const { return values_.begin(); }
+  auto end() const { return values_.end(); }
+
+ private:
+  std::array<T, kResourceCount> values_{};
+};
+
+/// Loads from memory that begin a launch of our GEMM, one after the other (Demand::chain): the tensor maps, and what
+/// they describe.
+inline constexpr double kChainedLoads = 2;
+
+/// Work of one launch. "Per step" is one main-loop iteration of one CTA, in clocks of the SM unit that does it.
+struct Demand {
+  KernelPlan plan;
+  // per CTA and step: SM clocks at full rate of the unit
+  double tensor_clk = 0, fp32_clk = 0, sfu_clk = 0, issue_clk = 0, smem_clk = 0;
+  Bytes l2;        ///< per CTA and step: requested from L2
+  Bytes l2_again;  ///< per CTA and step: requested too, hidden behind waits that are priced otherwise (energy, no time)
+  /// Libraries' CTAs that run side by side ask for the same lines: Hopper merges such requests on their way to L2, so
+  /// that the SMs' own ports are taken as the limit. Of our kernels the lookups are counted.
+  bool shared_reads = false;
+  /// Per CTA and step: what is left of `l2` once requests of neighbours for the same lines are merged on their way. Not
+  /// 0: L2's time is that of its lookups, `l2_time` in timing.cpp.
+  Bytes lookups;
+  double fill_clk = 0;   ///< per CTA and step: what loads take for rows that are not there
+  Seconds step_latency;  ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
+  Seconds start;         ///< once: until the first step of all the CTAs that begin together has come
+  Seconds between;       ///< per CTA of a persistent launch but for the last: from its end to the next one's first step
+  double exposed_clk = 0;  ///< per CTA and step: clocks that overlap with nothing (softmax not hidden, barriers)
+  // per CTA, once
+  double once_clk = 0;    ///< prologue and epilogue clocks that the next CTA on the SM does not hide
+  double serial_clk = 0;  ///< clocks in which the CTA's own steps stand still while its loads run on (epilogue)
+  // per launch
+  Bytes l2_distinct, l2_written;  ///< beside `lookups`: lines that are read at all, and written
+  Bytes dram_read, dram_write;    ///< after L2 filtering
+  bool late_writes = false;       ///< what is written stays in L2 while the next launch starts, and leaves it then
+  Bytes in_flight;                ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
+  Bytes link;
+  Seconds chain;  ///< dependent latencies that nothing hides
+  /// CTAs start as others end, each at its own time: no waves, one body for all of them.
+  bool flowing = false;
+  double overlap =
+      0;  ///< p of the p-norm over resources, where the planner knows better than the family; 0: it does not
+};
+
+/// Time of one launch, from the first CTA's start to the last one's end.
+struct LaunchTime {
+  Seconds total, fixed, body, tail;
+  PerResource<Seconds> by_resource;  ///< each resource's own time, had it been alone
+  Resource limiter = Resource::latency;
+  double waves = 0;
+  double overlap = 0;       ///< p of the p-norm it was priced with
+  double dram_share = 1;    ///< share of the card's DRAM bandwidth that it was priced with
+  double tensor_share = 1;  ///< share of the tensor peak at the clock that it was priced with
+  double l2_share = 1;      ///< share of what L2 gives at the machine's clock that it was priced with
+};
+
+}  // namespace plumbline

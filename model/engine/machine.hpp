@@ -1,0 +1,122 @@
+// A GPU with every scalar that the engine needs resolved: descriptor x calibration x kernel set x clock. Internal to
+// model/; users see it through predict.hpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/calibration/calibration.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "model/bands/bands.hpp"
+#include "model/engine/power.hpp"
+#include "model/engine/tensor_path.hpp"
+#include "model/predict.hpp"
+
+namespace plumbline {
+
+/// What a kernel family adds to the machine: a handful of numbers, fitted on training shapes, never per shape. Not
+/// every family uses each.
+struct FamilyScalars {
+  const char* name = "";  ///< "gemm", "attention_decode", ...
+  bool borrowed = false;  ///< priced with another kernel set's scalars
+  Seconds fixed;          ///< first CTA scheduled to first useful byte, plus drain: what an empty kernel takes
+  double overlap = 8;     ///< p of the p-norm over resources: infinity = perfect overlap, 1 = none
+  double efficiency = 1;  ///< share of the sustained tensor rate that the main loop reaches
+  /// Share of the card's DRAM bandwidth that the family's walk reaches. (Tiles take 128 bytes of each of many rows and
+  /// so open more DRAM pages than a stream does: our reading of the rows, not probed.)
+  double dram_share = 1;
+  /// Exposed time / the epilogue's store time at the L2 port (GEMM; above 1 where the way from registers through shared
+  /// memory costs more than the store) or / the softmax (attention; above 1 where tensor and ordinary work hardly
+  /// overlap).
+  double exposed = 0;
+  Seconds per_cta;  ///< prologue and epilogue latency of one CTA
+  Seconds step;     ///< dependency chain of one main-loop step of one CTA
+  /// SM clocks, for what is a chain of instructions and of answers from L2, so that it goes with the SMs from card to
+  /// card. `step_clk`: of one main-loop step, beside the work that is counted (prefill: barriers and reductions over a
+  /// row, which nothing hides; decode: the loads of 64 keys). `start_clk`: a CTA's way to its first data and from its
+  /// last, while other CTAs use memory. `merge_clk`: the last CTA of a head merging the others' results (decode).
+  double step_clk = 0, start_clk = 0, merge_clk = 0;
+  Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
+  /// What one SM has outstanding to L2 and DRAM together, however deep its ring; 0: no such limit is known.
+  Bytes sm_in_flight;
+  /// A launch before kernels whose CTAs take tiles from a counter: it is cleared (see gemm_library.cpp).
+  Seconds counter;
+  /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
+  /// lasts.
+  double tensor_burst = 1, tensor_steady = 1;
+  /// Share by which the SM clock sinks within microseconds where tensor units work.
+  double droop = 0;
+  bool own = false;  ///< of a kernel of ours
+};
+
+/// Scalars of our own kernels; empty where none are on file, and for every other kernel set.
+struct OwnFamilies {
+  std::optional<FamilyScalars> gemm, gemm_portable, reduce, prefill, decode, combine;
+};
+
+class Machine {
+ public:
+  std::uint64_t serial = 0;  ///< another one for every machine made: planners key what they keep by it
+  Gpu gpu;
+  Calibration calibration;
+  KernelSet kernels = KernelSet::own;
+  AttentionStack attention = AttentionStack::tensorrt_llm;
+  ClockMode clock_mode = ClockMode::burst;
+  Provenance provenance = Provenance::datasheet;
+  std::vector<std::string> assumptions;
+
+  TensorPath path;  ///< how this generation feeds its tensor units
+  Hertz clock;      ///< SM cycles are turned into time with it
+  double sm_count = 0;
+
+  /// Dense MMA on random data is held by the power limit below `clock`: a first launch runs at the burst share of the
+  /// peak at `clock`, sustained work at the steady share (design section 5; until clock and power are solved for, these
+  /// two are measured scalars).
+  double tensor_fraction = 1, tensor_steady_fraction = 1;
+  Seconds regulator_lag;  ///< time constant of the sinking
+  /// What a launch of that length sees when it is repeated a few times, as short benchmarks do.
+  double sustained_fraction(Seconds launch) const {
+    return sustained_fraction(launch, tensor_fraction, tensor_steady_fraction);
+  }
+  double sustained_fraction(Seconds launch, const FamilyScalars& family) const {
+    return sustained_fraction(launch, family.tensor_burst, family.tensor_steady);
+  }
+  double sustained_fraction(Seconds launch, double burst, double steady) const;
+
+  Bandwidth dram_read, dram_write;   ///< what reads alone and writes alone reach
+  double dram_mix_loss = 0;          ///< turnaround: share of bandwidth lost at an even mix
+  Seconds dram_latency, l2_latency;  ///< loaded
+  /// Over both halves of a divided L2: the far one takes 265 ns where the near one takes 142 (own probe on an H200).
+  Seconds l2_mean_latency() const { return (gpu.l2.partitions > 1 ? 0.5 * (1 + 265.0 / 142.0) : 1.0) * l2_latency; }
+  Bandwidth l2, l2_per_sm;
+  Bytes l2_capacity;  ///< what data shared by all SMs can really hold
+  /// What is still in L2 of a set that is used again: indices are hashes, lines have copies in both halves. Read off
+  /// training rows of GEMMs whose weights take turns (0.70 to 0.73 of `l2_capacity` on H100 and H200).
+  Bytes l2_held() const { return (gpu.l2.partitions > 1 ? 0.71 : 1.0) * l2_capacity; }
+  Bytes l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (modeling notes, section 3)
+  std::optional<PowerScalars> power;  ///< nothing where no energies of the card are on file
+  Watts power_cap;
+  DataPattern data = DataPattern::normal;
+  Bandwidth pcie;
+  Seconds gap_graph, gap_stream;  ///< between dependent kernels of a graph, of a stream
+  /// In a step every kernel follows another one: its code has left the SMs' caches, and L2 too where weights passed
+  /// through; shared memory is carved anew. Beside repeats of the same kernel, a launch takes this much longer.
+  Seconds kernel_change;
+  Seconds host_per_operator;  ///< host time of one operator in an eager framework
+
+  FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
+  /// Library GEMM that fetches by cp.async: all of it on cards without TMA; elsewhere rows that no tensor map
+  /// describes.
+  FamilyScalars gemm_mma;
+  std::optional<FamilyScalars> decode_8bit;  ///< decode from 8-bit caches, where that is a kernel of its own
+  FamilyScalars reduce;                      ///< the second launch of a split-K GEMM
+  FamilyScalars prepare;                     ///< the pass before prefill attention: rotation and cache append
+  FamilyScalars combine;                     ///< the merge of split-KV attention, where it is a launch of its own
+  OwnFamilies own;                           ///< take the place of the above for shapes that have a kernel of ours
+  BandTable bands;
+};
+
+}  // namespace plumbline

@@ -1,0 +1,156 @@
+#include "model/engine/power.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "arch/error.hpp"
+
+namespace plumbline {
+namespace {
+
+class PowerSection {
+ public:
+  explicit PowerSection(const Calibration& calibration) : calibration_(calibration) {}
+
+  double number(const std::string& key) const {
+    const auto it = calibration_.power.find(key);
+    if (it == calibration_.power.end()) {
+      throw BadInput("calibration of " + calibration_.gpu + ": power: missing scalar '" + key + "'");
+    }
+    return it->second.value;
+  }
+  double number_or(const std::string& key, double otherwise) const {
+    const auto it = calibration_.power.find(key);
+    return it == calibration_.power.end() ? otherwise : it->second.value;
+  }
+
+ private:
+  const Calibration& calibration_;
+};
+
+void read_tensor_energies(const PowerSection& s, PowerScalars& p) {
+  constexpr JoulesPerFlop kUnit = units::J / units::FLOP;
+  const double bf16 = s.number("tensor_bf16_J_per_FLOP");
+  // Not measured: as the bits that are multiplied. A format of half the width takes half of bf16's, as fp8 about does.
+  for (std::size_t i = 0; i < kDTypeCount; ++i) {
+    const auto type = static_cast<DType>(i);
+    const double wide = type == DType::fp64 ? 8 : type == DType::tf32 || type == DType::fp32 ? 2 : 1;
+    const double narrow = type == DType::fp8 || type == DType::int8 ? 0.5 : bits(type) < 6 ? 0.25 : 1;
+    p.tensor[type] = s.number_or("tensor_" + std::string(name(type)) + "_J_per_FLOP", bf16 * wide * narrow) * kUnit;
+  }
+}
+
+}  // namespace
+
+std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
+  if (calibration.power.empty()) return std::nullopt;
+  const PowerSection s(calibration);
+  PowerScalars p;
+  p.boost = s.number_or("boost_clock_Hz", 0) * units::Hz;
+  p.constant = s.number("constant_W") * units::W;
+  p.clocked = s.number("clocked_W") * units::W;
+  p.leakage_per_K = s.number_or("leakage_W_per_K", 0) * units::W;
+  p.reference_C = s.number_or("reference_C", 50);
+  p.cool_C = s.number_or("cool_C", p.reference_C);
+  p.kelvin_per_W = s.number_or("thermal_K_per_W", 0);
+  p.knee = s.number("knee_fraction");
+  p.floor_voltage = s.number("floor_voltage_fraction");
+  read_tensor_energies(s, p);
+  p.fp32 = s.number("fp32_J_per_FLOP") * (units::J / units::FLOP);
+  p.sfu = s.number("sfu_J") * units::J;
+  p.instruction = s.number("instruction_J") * units::J;
+  p.smem = s.number("smem_J_per_B") * (units::J / units::B);
+  p.l2 = s.number("l2_J_per_B") * (units::J / units::B);
+  p.dram_read = s.number("dram_read_J_per_B") * (units::J / units::B);
+  p.dram_write = s.number("dram_write_J_per_B") * (units::J / units::B);
+  p.memory_supply = s.number_or("memory_supply_fraction", 1);
+  for (std::size_t i = 0; i < kDataPatternCount; ++i) {
+    const std::string pattern(name(static_cast<DataPattern>(i)));
+    p.tensor_toggle[i] = s.number_or("tensor_toggle_" + pattern, 1);
+    p.move_toggle[i] = s.number_or("move_toggle_" + pattern, 1);
+  }
+  p.droop = s.number_or("droop_ratio", 0);
+  p.droop_per_W = s.number_or("droop_ratio_per_W", 0);
+  p.droop_from = s.number_or("droop_from_W", 0) * units::W;
+  p.regulator_aim = s.number_or("regulator_aim_fraction", 1);
+  p.tensor_limit = s.number_or("tensor_limit_W", 0) * units::W;
+  const auto band = [&s](const std::string& what, PowerScalars::Band& into) {
+    into.low = std::exp(s.number_or("band_" + what + "_low", std::log(into.low)));
+    into.high = std::exp(s.number_or("band_" + what + "_high", std::log(into.high)));
+  };
+  band("held_down", p.held_down);
+  band("free", p.free);
+  band("brief", p.brief);
+  return p;
+}
+
+const PowerScalars::Band& power_band(const PowerScalars& p, Watts board, Watts aim, Seconds time) {
+  constexpr double kAtTheCap = 0.98;
+  if (board >= kAtTheCap * aim) return p.held_down;
+  return time < 10.0 * units::us ? p.brief : p.free;
+}
+
+Activity activity(const Demand& d, Flops useful_tensor, DType math, const Gpu& gpu) {
+  const StreamingMultiprocessor& sm = gpu.sm;
+  const double steps = static_cast<double>(d.plan.ctas) * d.plan.steps;
+  Activity a;
+  const double rate = sm.tensor_flop_per_clk[math];
+  const Flops tensor = steps * d.tensor_clk * rate * units::FLOP;
+  a.tensor = std::min(tensor, useful_tensor);
+  a.padded = tensor - a.tensor;
+  a.fp32 = steps * d.fp32_clk * sm.fp32_flop_per_clk * units::FLOP;
+  a.sfu = steps * d.sfu_clk * sm.sfu_op_per_clk;
+  a.instructions = steps * d.issue_clk * sm.issue_per_clk * static_cast<double>(sm.warp_size);
+  if (rate <= 0) {  // ordinary lanes multiply and add, one instruction for both
+    a.fp32 += useful_tensor;
+    a.instructions += 0.5 * useful_tensor.in(units::FLOP);
+  }
+  a.smem = steps * d.smem_clk * sm.smem_bytes_per_clk;
+  a.l2 = steps * (d.l2 + d.l2_again);
+  a.dram_read = d.dram_read;
+  a.dram_write = d.dram_write;
+  return a;
+}
+
+LaunchEnergy energy_of(const Activity& a, DType math, const PowerScalars& p, DataPattern data) {
+  const auto pattern = static_cast<std::size_t>(data);
+  const double tensor = p.tensor_toggle[pattern], move = p.move_toggle[pattern];
+  const double zeros = p.tensor_toggle[static_cast<std::size_t>(DataPattern::zeros)];
+  LaunchEnergy e;
+  e.chip = (a.tensor * tensor + a.padded * zeros) * p.tensor[math] + a.fp32 * p.fp32 * tensor + a.sfu * p.sfu +
+           (a.instructions * p.instruction + a.smem * p.smem + a.l2 * p.l2) * move;
+  const Joules moved = (a.dram_read * p.dram_read + a.dram_write * p.dram_write) * move;
+  e.memory = p.memory_supply * moved;
+  e.chip += moved - e.memory;
+  return e;
+}
+
+Joules estimated_tensor_energy(const Activity& a, DType math, const PowerScalars& p) {
+  return (a.tensor + a.padded) * p.tensor[math];
+}
+
+double voltage_squared(const PowerScalars& p, double share) {
+  if (share >= 1 || p.knee >= 1) return 1;
+  const double above = std::max(0.0, (share - p.knee) / (1 - p.knee));
+  const double v = p.floor_voltage + (1 - p.floor_voltage) * above;
+  return v * v;
+}
+
+double kept_cycles(const PowerScalars& p, Watts full, Watts standing) {
+  const double usual = 1 - p.droop;
+  if (full <= p.droop_from || p.droop_per_W <= 0) return usual;
+  // kept = usual - slope (P - from), P = standing + (full - standing) kept / usual
+  const double slope = p.droop_per_W;
+  const double above = slope * (standing - p.droop_from).in(units::W), work = slope * (full - standing).in(units::W);
+  return std::clamp((usual - above) / (1 + work / usual), 0.5 * usual, usual);
+}
+
+Watts settled_power(const PowerScalars& p, double share, Watts dynamic) {
+  const Watts at_reference = p.constant + p.clocked * share * voltage_squared(p, share) + dynamic;
+  // P = at_reference + leakage (cool + R P - reference), solved for P
+  const double feedback = p.leakage_per_K.in(units::W)*p.kelvin_per_W;
+  return (at_reference + (p.cool_C - p.reference_C) * p.leakage_per_K) / (1 - std::min(feedback, 0.5));
+}
+
+}  // namespace plumbline

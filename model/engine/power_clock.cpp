@@ -1,0 +1,113 @@
+// Operators at a clock: times, power and energy; the clock that the cap leaves.
+#include <algorithm>
+#include <cmath>
+
+#include "model/engine/machine.hpp"
+#include "model/engine/power.hpp"
+#include "model/engine/timing.hpp"
+#include "model/predictor/predict_internal.hpp"
+
+namespace plumbline {
+namespace {
+
+/// What SMs skip of their cycles in dense bursts on random data (own measurement on an H200, 2026-11-20: 1562 to 1613
+/// of 1980 MHz).
+constexpr double kFittedDroop = 0.2;
+
+/// Share of the tensor rate at the SM clock. The library kernels' fitted shares were measured with the droop in them.
+double tensor_rate(const LaunchPrediction& l, const PowerScalars& power) {
+  const FamilyScalars& family = *l.family;
+  if (family.droop > 0) return family.efficiency;
+  const double fitted = family.own ? family.tensor_burst * family.efficiency : l.family_share;
+  return std::min(1.0, fitted / (power.droop > 0 ? 1 - kFittedDroop : 1));
+}
+
+}  // namespace
+
+EnergyBand energy_band(Joules energy, Watts power, Watts power_low, Watts power_high, Seconds time, Seconds low,
+                       Seconds high) {
+  const double below = std::hypot(std::log(power / power_low), std::log(time / low));
+  const double above = std::hypot(std::log(power_high / power), std::log(high / time));
+  return {energy * std::exp(-below), energy * std::exp(above)};
+}
+
+void set_energies(OpPrediction& op, const Machine& m) {
+  Flops useful = op.tensor;
+  op.chip_energy = op.tensor_estimate = Joules{};
+  for (int i = 0; i < op.launch_count; ++i) {
+    const Demand& d = op.launches[static_cast<std::size_t>(i)].demand;
+    Activity a = activity(d, d.tensor_clk > 0 ? useful : Flops{}, op.math, m.gpu);
+    a.dram_read = a.dram_write = Bytes{};
+    op.chip_energy += energy_of(a, op.math, *m.power, m.data).chip;
+    op.tensor_estimate += estimated_tensor_energy(a, op.math, *m.power);
+  }
+  Activity moved;  // of the whole op: a copy engine's bytes are in no launch's time
+  moved.dram_read = op.dram_read;
+  moved.dram_write = op.dram_write;
+  const LaunchEnergy of_bytes = energy_of(moved, op.math, *m.power, m.data);
+  op.chip_energy += of_bytes.chip;
+  op.memory_energy = of_bytes.memory;
+}
+
+namespace {
+
+bool uses_tensor_units(const OpPrediction& op) {
+  for (int i = 0; i < op.launch_count; ++i) {
+    if (op.launches[static_cast<std::size_t>(i)].demand.tensor_clk > 0) return true;
+  }
+  return false;
+}
+
+/// `kept`: share of the SM cycles where tensor units work.
+void price_launches(OpPrediction& op, const Machine& m, double share, double kept) {
+  op.time = Seconds{};
+  double cycles = 0;
+  for (int i = 0; i < op.launch_count; ++i) {
+    LaunchPrediction& l = op.launches[static_cast<std::size_t>(i)];
+    const bool tensor = l.demand.tensor_clk > 0;
+    const double sm = tensor ? share * kept : share;
+    if (tensor || l.clock != m.clock * sm) {
+      l.clock = m.clock * sm;
+      l.time = price(l.demand, m, *l.family, Speeds{tensor ? tensor_rate(l, *m.power) : 1, sm, share});
+    }
+    op.time += l.time.total + m.gap_graph;
+    cycles += l.time.total * l.clock + m.gap_graph * (m.clock * share);
+  }
+  op.clock = cycles / op.time;
+  const Joules work = op.chip_energy * voltage_squared(*m.power, share) + op.memory_energy;
+  op.power = settled_power(*m.power, share, work / op.time);
+  op.energy = *op.power * op.time;
+  const PowerScalars::Band& band = power_band(*m.power, *op.power, m.power->regulator_aim * m.power_cap, op.time);
+  op.power_low = band.low * *op.power;
+  op.power_high = band.high * *op.power;
+}
+
+}  // namespace
+
+void reprice(OpPrediction& op, const Machine& m, double share) {
+  const PowerScalars& p = *m.power;
+  price_launches(op, m, share, 1 - p.droop);
+  if (*op.power <= p.droop_from || !uses_tensor_units(op)) return;
+  price_launches(op, m, share, kept_cycles(p, *op.power, settled_power(p, share, Watts{})));
+}
+
+RunEnergy run_energy(const OpPrediction& op) { return {op.chip_energy, op.memory_energy, op.tensor_estimate}; }
+
+void settle(OpPrediction& op, const Machine& m) {
+  const PowerScalars& p = *m.power;
+  double last = 1;
+  const double share =
+      settled_clock_share(p, p.regulator_aim * m.power_cap, run_energy(op), op.time, [&](double tried) {
+        reprice(op, m, last = tried);
+        return op.time;
+      });
+  if (share != last) reprice(op, m, share);
+  op.power_high = held_to_cap(*op.power_high, *op.power, m);
+}
+
+Watts held_to_cap(Watts high, Watts power, const Machine& m) {
+  const PowerScalars& p = *m.power;
+  return std::max(power, std::min(high, p.held_down.high * p.regulator_aim * m.power_cap));
+}
+
+}  // namespace plumbline

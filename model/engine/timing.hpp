@@ -1,0 +1,44 @@
+// The one timing engine: any Demand on any Machine -> time and what binds it.
+//
+//   T = fixed + sum over waves of [ pnorm(resource times of the wave) + exposed + once ] + chain
+//
+// A wave is what runs at a time: SMs x CTAs per SM. Its SM-side terms are those of the busiest SM, at the SM clock; its
+// L2 and DRAM terms are those of all its CTAs, in the memory's own time; the last wave is priced at its own, lighter
+// contention. pnorm(t) = (sum t_i^p)^(1/p): p = infinity is the roofline (perfect overlap), p = 1 no overlap; p is a
+// number of the kernel family (modeling notes, section 2: ECM's overlap rule softened).
+// DRAM follows Little's law: bandwidth <= bytes in flight / latency. CTAs of unequal length (causal attention, ragged
+// batches) are list-scheduled heavy first: the makespan is at least the mean load and at least the longest CTA.
+// Not valid for kernels whose CTAs wait for one another inside the launch (grid barriers): price those as launches.
+#pragma once
+
+#include "model/engine/demand.hpp"
+#include "model/engine/machine.hpp"
+
+namespace plumbline {
+
+/// Time of one launch. Never below any single resource's own time.
+LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScalars& family);
+
+/// What tiles that share lines reach of the rate at which L2 can look them up.
+inline constexpr double kLookupShare = 0.9;
+
+/// What a launch really runs at.
+struct Speeds {
+  double tensor = 1;  ///< share of the tensor rate at the SM clock
+  double sm = 1;      ///< SM clock / the machine's
+  double l2 = 1;      ///< of what L2 gives of distinct lines / what it gives at the machine's clock
+};
+LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScalars& family, const Speeds& speeds);
+
+/// Only the total, and it may stop early: when a lower bound exceeds `give_up` it returns that bound. For plan search.
+Seconds price_total(const Demand& demand, const Machine& machine, const FamilyScalars& family, Seconds give_up);
+
+/// (sum t^p)^(1/p) over the resources; never below the largest.
+Seconds pnorm(const PerResource<Seconds>& times, double p);
+
+/// What DRAM gives a mix of reads and writes: the times of both add up, plus a turnaround loss that is largest for an
+/// even mix: 4 r w x loss, r and w the shares of bytes (kernels notes section 4: one b for reads, one for writes, one
+/// loss).
+Seconds dram_time(Bytes read, Bytes write, const Machine& machine);
+
+}  // namespace plumbline

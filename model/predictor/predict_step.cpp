@@ -1,0 +1,234 @@
+// One step of a model: lower it, price each operator once, add up what repeats, and say where the time went.
+#include <cmath>
+
+#include "arch/error.hpp"
+#include "arch/gpu/peaks.hpp"
+#include "model/predictor/predict_internal.hpp"
+
+namespace plumbline {
+namespace {
+
+/// An operator that only streams the result of its predecessor. GEMMs and attention read weights or cache, which the
+/// rest of the step has evicted; gathers read a table.
+bool reads_predecessor(const Op& op) {
+  return std::holds_alternative<Rowwise>(op) || std::holds_alternative<Rope>(op) || std::holds_alternative<TopK>(op) ||
+         std::holds_alternative<SoftmaxTopK>(op) || std::holds_alternative<CausalConv>(op) ||
+         std::holds_alternative<MoePermute>(op);
+}
+
+/// What passes through L2 between two uses of what a stream reads beside its predecessor's result: a norm's weights lie
+/// a whole step apart, rope's tables and a residual stream a layer (a part of one: what is nearer is as good as warm).
+Bytes distance_of_tables(const StepPrediction& out, std::size_t i) {
+  const Op& op = out.graph.nodes[i].op;
+  const Bytes weights = out.graph.memory.weights;
+  const auto* row = std::get_if<Rowwise>(&op);
+  if (row != nullptr && (row->kind == RowwiseKind::rmsnorm || row->kind == RowwiseKind::layernorm)) return weights;
+  const Segment& segment = out.graph.segments[static_cast<std::size_t>(out.graph.nodes[i].segment)];
+  return std::holds_alternative<Rope>(op) ? weights / static_cast<double>(segment.repeat) : Bytes{};
+}
+
+/// Whether L2 still holds what a node reads, of the step's nodes the first `i` being priced. A predecessor's result is
+/// written all along; when more than L2 holds passes through meanwhile, its first part is gone again, and a kernel is
+/// as late as its last CTA. (Alone and warm an rmsnorm of one row takes 1.6 us, cold 2.1, in steps of Llama-3.1-8B 2.2;
+/// own measurement on an H200, 2026-11-20.)
+bool finds_warm(const StepPrediction& out, std::size_t i, const Machine& m) {
+  if (i == 0 || !reads_predecessor(out.graph.nodes[i].op)) return false;
+  return out.nodes[i - 1].op.dram_bytes() <= m.l2_capacity && distance_of_tables(out, i) <= m.l2_capacity;
+}
+
+double part(Seconds t, Seconds whole) { return whole > Seconds{} ? t / whole : 0.0; }
+
+/// Splits an execution's time over the five words: gaps are launch, fixed costs latency, the rest what binds it.
+void add_shares(const NodePrediction& n, const Machine& m, double count, Seconds step, TimeShare& share) {
+  if (n.op.launch_count == 0) {  // ideal kernels
+    (n.op.bound == Bound::memory ? share.memory : share.compute) += part(count * n.op.time, step);
+    return;
+  }
+  share.launch += part(count * (n.gap + n.op.launch_count * m.gap_graph), step);
+  for (int i = 0; i < n.op.launch_count; ++i) {
+    const LaunchTime& t = n.op.launches[static_cast<std::size_t>(i)].time;
+    share.latency += part(count * t.fixed, step);
+    const double rest = part(count * (t.total - t.fixed), step);
+    switch (t.limiter) {
+      case Resource::l2:
+      case Resource::dram: share.memory += rest; break;
+      case Resource::link: share.network += rest; break;
+      case Resource::latency:
+      case Resource::count_: share.latency += rest; break;
+      default: share.compute += rest;
+    }
+  }
+}
+
+/// The first node that asks for the same operator under the same conditions: `i` when there is none before it.
+std::size_t earlier(const StepPrediction& out, std::size_t i, bool warm) {
+  const Op& op = out.graph.nodes[i].op;
+  for (std::size_t j = 0; j < i; ++j) {
+    const Op& other = out.graph.nodes[j].op;
+    if (other.index() == op.index() && out.nodes[j].warm == warm && other == op) return j;
+  }
+  return i;
+}
+
+/// What a step adds to one execution beyond the graph gaps that op.time holds: every launch follows another kernel, and
+/// outside graphs the host's gap is longer.
+Seconds runtime_gap(const OpPrediction& op, const Machine& m, Runtime runtime) {
+  if (runtime == Runtime::graph) return op.launch_count * m.kernel_change;
+  return op.launch_count * (m.kernel_change + m.gap_stream - m.gap_graph);
+}
+
+/// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer.
+void wait_for_host(StepPrediction& out, const Machine& m) {
+  double operators = 0;
+  Seconds gpu_time;
+  for (const NodePrediction& n : out.nodes) {
+    const auto count = static_cast<double>(n.node->count);
+    operators += count;
+    gpu_time += count * (n.op.time + n.gap);
+  }
+  const Seconds host = operators * m.host_per_operator;
+  if (host <= gpu_time) return;
+  const Seconds wait = (host - gpu_time) / operators;
+  for (NodePrediction& n : out.nodes) n.gap += wait;
+}
+
+/// The band of the step from those of its operators. Gaps have none.
+void set_band(StepPrediction& out, const Machine& m) {
+  StepBandSum sum;
+  const Band* some = nullptr;
+  for (std::size_t i = 0; i < out.nodes.size(); ++i) {
+    const OpPrediction& op = out.nodes[i].op;
+    if (out.nodes[i].first != i || op.band == nullptr) continue;
+    Seconds time;  // of all nodes that run this operator
+    for (std::size_t j = i; j < out.nodes.size(); ++j) {
+      if (out.nodes[j].first == i) time += static_cast<double>(out.nodes[j].node->count) * op.time;
+    }
+    sum.add(op.band_class, time, *op.band);
+    some = op.band;
+  }
+  if (some == nullptr) {
+    out.low = out.high = out.latency;
+    return;
+  }
+  const BandCorrelation& correlation = m.bands.correlation(m.kernels);
+  out.low = sum.low(out.latency, correlation);
+  out.high = sum.high(out.latency, correlation);
+}
+
+/// Sums over the nodes.
+void total(StepPrediction& out, const Machine& m) {
+  Seconds at_peak;
+  for (const NodePrediction& n : out.nodes) {
+    const auto count = static_cast<double>(n.node->count);
+    out.latency += count * (n.op.time + n.gap);
+    out.flops += count * n.op.flops;
+    out.dram_bytes += count * n.op.dram_bytes();
+    const FlopRate peak = tensor_peak(m.gpu, n.op.math, m.gpu.boost_clock);
+    if (peak > FlopRate{}) at_peak += count * n.op.tensor / peak;
+  }
+  set_band(out, m);
+  out.mfu = at_peak / out.latency;
+  out.mbu = out.dram_bytes / (out.latency * m.gpu.memory.bandwidth);
+  out.tokens_per_s = out.graph.tokens / out.latency.in(units::s);
+  for (const NodePrediction& n : out.nodes) {
+    add_shares(n, m, static_cast<double>(n.node->count), out.latency, out.share);
+  }
+}
+
+/// Energy, mean power and mean clock of the step as its operators are priced now. In the gaps only the clocks run.
+void add_up_energy(StepPrediction& out, const Machine& m, double clock_share) {
+  const Watts waiting = settled_power(*m.power, clock_share, Watts{});
+  Joules energy, low, high;
+  Seconds time;
+  double cycles = 0;
+  for (const NodePrediction& n : out.nodes) {
+    const auto count = static_cast<double>(n.node->count);
+    energy += count * (*n.op.energy + waiting * n.gap);
+    low += count * (*n.op.power_low * n.op.time + waiting * n.gap);
+    high += count * (*n.op.power_high * n.op.time + waiting * n.gap);
+    time += count * (n.op.time + n.gap);
+    cycles += count * (n.op.clock * n.op.time + m.clock * clock_share * n.gap);
+  }
+  out.energy = energy;
+  out.power = energy / time;
+  out.power_low = low / time;
+  out.power_high = m.clock_mode == ClockMode::burst ? high / time : held_to_cap(high / time, *out.power, m);
+  out.waiting_power = waiting;
+  out.clock = cycles / time;
+}
+
+/// One clock for all of the step, as the regulator takes tens of ms: the one at which the power of its phases, each for
+/// as long as it takes at that clock, has the cap as its mean.
+void settle(StepPrediction& out, const Machine& m, const RunOptions& options) {
+  add_up_energy(out, m, 1);
+  const Watts aim = m.power->regulator_aim * m.power_cap;
+  if (m.clock_mode == ClockMode::burst) return;
+  RunEnergy run;
+  Seconds at_boost;
+  for (const NodePrediction& n : out.nodes) {
+    const auto count = static_cast<double>(n.node->count);
+    const RunEnergy once = run_energy(n.op);
+    run.chip += count * once.chip;
+    run.memory += count * once.memory;
+    run.tensor_estimate += count * once.tensor_estimate;
+    at_boost += count * (n.op.time + n.gap);
+  }
+  double last = 1;
+  const auto time_at = [&](double share) {
+    last = share;
+    for (NodePrediction& n : out.nodes) {
+      reprice(n.op, m, share);
+      n.gap = runtime_gap(n.op, m, options.runtime);
+    }
+    if (options.runtime == Runtime::eager) wait_for_host(out, m);
+    Seconds time;
+    for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * (n.op.time + n.gap);
+    return time;
+  };
+  const double share = settled_clock_share(*m.power, aim, run, at_boost, time_at);
+  if (share == 1) return;
+  if (share != last) time_at(share);
+  add_up_energy(out, m, share);
+  for (NodePrediction& n : out.nodes) conclude(n.op, m);
+}
+
+}  // namespace
+
+void predict(const Llm& llm, const Workload& workload, const Machine& m, const RunOptions& options,
+             StepPrediction& out) {
+  if (workload.phase == Phase::train) throw NotModelled("--phase train: training time is not modelled yet");
+  lower(llm, workload, out.graph);
+  out.nodes.resize(out.graph.nodes.size());
+  out.latency = out.low = out.high = Seconds{};
+  out.share = TimeShare{};
+  out.flops = Flops{};
+  out.dram_bytes = Bytes{};
+  out.clock = m.clock;
+  out.energy.reset();
+  out.power.reset();
+  out.power_low.reset();
+  out.power_high.reset();
+  out.waiting_power.reset();
+  out.fits = out.graph.memory.total() <= m.gpu.memory.capacity;
+  for (std::size_t i = 0; i < out.nodes.size(); ++i) {
+    NodePrediction& n = out.nodes[i];
+    n.node = &out.graph.nodes[i];
+    const bool warm = n.warm = finds_warm(out, i, m);
+    // layers of different kinds share operators: price each once
+    n.first = earlier(out, i, warm);
+    if (n.first != i) n.op = out.nodes[n.first].op;
+    else predict_op(n.node->op, m, warm ? Warmth::streams : Warmth::cold, n.op);
+    n.gap = m.kernels == KernelSet::ideal ? Seconds{} : runtime_gap(n.op, m, options.runtime);
+  }
+  if (options.runtime == Runtime::eager && m.kernels != KernelSet::ideal) wait_for_host(out, m);
+  if (m.power && m.kernels != KernelSet::ideal) settle(out, m, options);
+  total(out, m);
+}
+
+StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options) {
+  StepPrediction out;
+  predict(llm, workload, machine, options, out);
+  return out;
+}
+
+}  // namespace plumbline

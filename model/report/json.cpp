@@ -1,0 +1,225 @@
+// Reports as JSON: SI units, the unit at the end of the key, `null` where the model has no figure yet.
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+#include "model/report/power_trace.hpp"
+#include "model/report/report.hpp"
+#include "model/report/words.hpp"
+#include "ops/op/text.hpp"
+
+namespace plumbline {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// JSON has no infinity and no NaN; one that gets here is our bug, not a figure.
+double finite(double value, const char* key) {
+  if (!std::isfinite(value)) throw std::logic_error(std::string("figure is not finite: ") + key);
+  return value;
+}
+
+template <class Q>
+Json optional_figure(const std::optional<Q>& value, Q unit, const char* key) {
+  return value ? Json(finite(value->in(unit), key)) : Json(nullptr);
+}
+
+/// FLOPs a DRAM byte; null for an operator that stays in L2 or moves nothing.
+Json intensity(const OpPrediction& p) {
+  return p.dram_bytes() > 0.0 * units::B ? Json(finite(p.intensity().in(units::FLOP_per_B), "intensity"))
+                                         : Json(nullptr);
+}
+
+void put_energy_band(Json& row, std::optional<Joules> energy, std::optional<Watts> power, std::optional<Watts> low,
+                     std::optional<Watts> high, Seconds time, Seconds time_low, Seconds time_high) {
+  std::optional<Joules> least, most;
+  if (energy && power && low && high) {
+    const EnergyBand band = energy_band(*energy, *power, *low, *high, time, time_low, time_high);
+    least = band.low, most = band.high;
+  }
+  row["energy_low_J"] = optional_figure(least, units::J, "energy_low_J");
+  row["energy_high_J"] = optional_figure(most, units::J, "energy_high_J");
+}
+
+/// What an operator's row in the llm report and the op report share: one execution.
+void put_figures(Json& row, const OpPrediction& p) {
+  row["latency_s"] = finite(p.time.in(units::s), "latency_s");
+  row["latency_low_s"] = finite(p.low.in(units::s), "latency_low_s");
+  row["latency_high_s"] = finite(p.high.in(units::s), "latency_high_s");
+  row["bound"] = name(p.bound);
+  row["limiter"] = name(p.limiter);
+  row["limiter_share"] = finite(p.limiter_share, "limiter_share");
+  row["flops"] = finite(p.flops.in(units::FLOP), "flops");
+  row["dram_bytes"] = finite(p.dram_bytes().in(units::B), "dram_bytes");
+  row["intensity"] = intensity(p);
+  row["power_W"] = optional_figure(p.power, units::W, "power_W");
+  row["power_low_W"] = optional_figure(p.power_low, units::W, "power_low_W");
+  row["power_high_W"] = optional_figure(p.power_high, units::W, "power_high_W");
+  row["energy_J"] = optional_figure(p.energy, units::J, "energy_J");
+  put_energy_band(row, p.energy, p.power, p.power_low, p.power_high, p.time, p.low, p.high);
+  row["sm_clock_Hz"] = finite(p.clock.in(units::Hz), "sm_clock_Hz");
+  row["provenance"] = name(p.provenance);
+  row["band_rows"] = p.band_rows;  // measured rows behind the band
+}
+
+Json memory(const MemoryNeed& need, Bytes capacity) {
+  const auto bytes = [](Bytes b) { return finite(b.in(units::B), "memory_bytes"); };
+  return {{"weights", bytes(need.weights)},
+          {"kv", bytes(need.kv_cache)},
+          {"activations", bytes(need.activations)},
+          {"optimizer", bytes(need.optimizer)},
+          {"workspace", bytes(need.workspace)},
+          {"total", bytes(need.total())},
+          {"capacity", bytes(capacity)}};
+}
+
+Json shares(const TimeShare& share) {
+  return {{"compute", finite(share.compute, "time_share")},
+          {"memory", finite(share.memory, "time_share")},
+          {"network", finite(share.network, "time_share")},
+          {"latency", finite(share.latency, "time_share")},
+          {"launch", finite(share.launch, "time_share")}};
+}
+
+Json operator_rows(const StepReport& r) {
+  const StepPrediction& step = r.step;
+  Json rows = Json::array();
+  for (const NodePrediction& n : step.nodes) {
+    Json row{{"name", n.node->name},
+             {"op", op_name(n.node->op)},
+             {"dtype", dtype_text(n.node->op)},
+             {"shape", shape_text(n.node->op)},
+             {"pass", word_of(kPassWords, n.node->pass)},
+             {"segment", step.graph.segments.at(static_cast<std::size_t>(n.node->segment)).name},
+             {"stream", n.node->stream},
+             {"count", n.node->count}};
+    put_figures(row, n.op);
+    row["gap_s"] = finite(n.gap.in(units::s), "gap_s");
+    if (explained(r, *n.node)) row["explain"] = explain(n.node->op, n.op, r.machine);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+/// Power over the time of the step: a part's first repetition; repetition r is r x period_s later.
+Json power_over_time(const StepPrediction& step) {
+  if (!step.power) return nullptr;
+  Json parts = Json::array();
+  for (const PowerSegment& segment : power_trace(step)) {
+    Json slices = Json::array();
+    for (const PowerSlice& slice : segment.slices) {
+      slices.push_back({{"name", slice.gap ? "gap" : slice.node->node->name},
+                        {"t_s", finite(slice.start.in(units::s), "t_s")},
+                        {"duration_s", finite(slice.duration.in(units::s), "duration_s")},
+                        {"power_W", finite(slice.power.in(units::W), "power_W")}});
+    }
+    parts.push_back({{"segment", segment.segment->name},
+                     {"repeat", segment.repeat},
+                     {"period_s", finite(segment.period.in(units::s), "period_s")},
+                     {"ops", std::move(slices)}});
+  }
+  return parts;
+}
+
+void put_question(Json& out, const StepReport& r) {
+  out["model"] = r.llm.name;
+  out["gpu"] = gpu(r.machine).name;
+  out["gpus"] = r.workload.parallel.ranks();
+  out["phase"] = word_of(kPhaseWords, r.workload.phase);
+  out["batch"] = r.workload.batch;
+  out[r.workload.phase == Phase::decode ? "context" : "prompt"] = length(r.workload);
+  out["dtype"] = weight_format(r.llm, r.workload);
+  out["kv_dtype"] = kv_format(r.llm, r.workload);
+  out["kernels"] = word_of(kKernelSetWords, kernel_set(r.machine));
+  out["runtime"] = word_of(kRuntimeWords, r.options.runtime);
+  out["fusion"] = word_of(kFusionWords, r.workload.fusion);
+  out["clock"] = word_of(kClockWords, r.clock);
+}
+
+Json launch_json(const LaunchPrediction& launch) {
+  const KernelPlan& plan = launch.demand.plan;
+  const LaunchTime& t = launch.time;
+  Json alone;
+  for (std::size_t k = 0; k < kResourceCount; ++k) {
+    const auto resource = static_cast<Resource>(k);
+    alone[std::string(name(resource))] = finite(t.by_resource[resource].in(units::s), "resource_s");
+  }
+  return {{"kernel", launch.kernel},
+          {"ctas", plan.ctas},
+          {"ctas_per_sm", plan.ctas_per_sm},
+          {"threads", plan.threads},
+          {"registers_per_thread", plan.registers_per_thread},
+          {"shared_memory_bytes", finite(plan.shared_memory.in(units::B), "shared_memory_bytes")},
+          {"cluster", plan.cluster},
+          {"steps", finite(plan.steps, "steps")},
+          {"waves", finite(t.waves, "waves")},
+          {"time_s", finite(t.total.in(units::s), "time_s")},
+          {"fixed_s", finite(t.fixed.in(units::s), "fixed_s")},
+          {"body_s", finite(t.body.in(units::s), "body_s")},
+          {"tail_s", finite(t.tail.in(units::s), "tail_s")},
+          {"limiter", name(t.limiter)},
+          {"resource_s", std::move(alone)}};
+}
+
+}  // namespace
+
+std::string step_json(const StepReport& r) {
+  const StepPrediction& s = r.step;
+  Json out;
+  out["schema"] = "plumbline.llm.v1";
+  put_question(out, r);
+  out["params"] = static_cast<std::int64_t>(r.llm.params);
+  out["active_params"] = static_cast<std::int64_t>(r.llm.active_params);
+  out["active_params_no_input_embedding"] = static_cast<std::int64_t>(r.llm.active_params_no_input_embedding);
+  out["kv_B_per_token"] = kv_per_token(r.llm, r.workload).in(units::B);
+  out["latency_s"] = finite(s.latency.in(units::s), "latency_s");
+  out["latency_low_s"] = finite(s.low.in(units::s), "latency_low_s");
+  out["latency_high_s"] = finite(s.high.in(units::s), "latency_high_s");
+  out["tokens_per_s"] = finite(s.tokens_per_s, "tokens_per_s");
+  out["energy_J"] = optional_figure(s.energy, units::J, "energy_J");
+  put_energy_band(out, s.energy, s.power, s.power_low, s.power_high, s.latency, s.low, s.high);
+  out["power_W"] = optional_figure(s.power, units::W, "power_W");
+  out["power_low_W"] = optional_figure(s.power_low, units::W, "power_low_W");
+  out["power_high_W"] = optional_figure(s.power_high, units::W, "power_high_W");
+  out["sm_clock_Hz"] = finite(s.clock.in(units::Hz), "sm_clock_Hz");
+  const bool per_token = s.energy && s.graph.tokens > 0;
+  const double token_J = per_token ? s.energy->in(units::J) / s.graph.tokens : 0;
+  out["energy_per_token_J"] = per_token ? Json(finite(token_J, "energy_per_token_J")) : Json(nullptr);
+  out["tokens_per_J"] = per_token ? Json(finite(1 / token_J, "tokens_per_J")) : Json(nullptr);
+  out["fits"] = s.fits;
+  out["memory_bytes"] = memory(s.graph.memory, gpu(r.machine).memory.capacity);
+  out["time_share"] = shares(s.share);
+  out["flops"] = finite(s.flops.in(units::FLOP), "flops");
+  out["dram_bytes"] = finite(s.dram_bytes.in(units::B), "dram_bytes");
+  out["mfu"] = finite(s.mfu, "mfu");
+  out["mbu"] = finite(s.mbu, "mbu");
+  out["ops"] = operator_rows(r);
+  out["power_trace"] = power_over_time(s);
+  out["assumptions"] = all_assumptions(r.machine, r.llm.assumptions, r.remarks);
+  return out.dump(2) + "\n";
+}
+
+std::string op_json(const OpReport& r) {
+  const OpPrediction& p = r.prediction;
+  Json out{{"schema", "plumbline.op.v1"},
+           {"op", op_name(r.op)},
+           {"dtype", dtype_text(r.op)},
+           {"shape", shape_text(r.op)},
+           {"gpu", gpu(r.machine).name},
+           {"kernels", word_of(kKernelSetWords, kernel_set(r.machine))},
+           {"clock", word_of(kClockWords, r.clock)}};
+  put_figures(out, p);
+  out["dram_read_bytes"] = finite(p.dram_read.in(units::B), "dram_read_bytes");
+  out["dram_write_bytes"] = finite(p.dram_write.in(units::B), "dram_write_bytes");
+  out["roofline_s"] = finite(roofline(r.op, gpu(r.machine)).in(units::s), "roofline_s");
+  out["launches"] = Json::array();
+  for (int i = 0; i < p.launch_count; ++i) {
+    out["launches"].push_back(launch_json(p.launches[static_cast<std::size_t>(i)]));
+  }
+  out["explain"] = explain(r.op, p, r.machine);
+  out["assumptions"] = all_assumptions(r.machine, {}, {});
+  return out.dump(2) + "\n";
+}
+
+}  // namespace plumbline

@@ -1,0 +1,98 @@
+// One operator as a table for people: the answer, the roofline beside it, its launches, and why.
+#include <string>
+
+#include "arch/format.hpp"
+#include "model/report/report.hpp"
+#include "model/report/words.hpp"
+#include "ops/op/text.hpp"
+
+namespace plumbline {
+namespace {
+
+std::string summary(const OpReport& r, const TextStyle& style) {
+  const OpPrediction& p = r.prediction;
+  const Gpu& card = gpu(r.machine);
+  std::string out = labelled("time", style.bold(format(p.time)) + "  (5-95 % band " + format(p.low) + " to " +
+                                         format(p.high) + ", " + std::string(name(p.provenance)) + ")");
+  out += labelled("bound", std::string(name(p.bound)) + ": " + std::string(name(p.limiter)) + " alone takes " +
+                               percent(p.limiter_share) + " of the time");
+  const Seconds floor = roofline(r.op, card);
+  out += labelled("roofline", format(floor) + " with datasheet peaks at " + format(card.boost_clock) + ": " +
+                                  percent(floor / p.time) + " of it is reached");
+  std::string work = format(p.flops) + ", DRAM " + format(p.dram_read) + " read + " + format(p.dram_write) + " written";
+  if (p.dram_bytes() > 0.0 * units::B) work += ", " + format(p.intensity());
+  out += labelled("work", work);
+  out += labelled("rate", format(p.flops / p.time) + ", DRAM " + format(p.dram_bytes() / p.time));
+  if (p.power && p.energy) {
+    out += labelled("power", format(*p.power) + "  (5-95 % band " + format(*p.power_low) + " to " +
+                                 format(*p.power_high) + "), " + format(*p.energy) + " an execution");
+  }
+  return out + "\n";
+}
+
+std::string launches(const OpReport& r, const TextStyle& style) {
+  using enum Columns::Align;
+  Columns table({{"launch"},
+                 {"CTAs", right},
+                 {"/SM", right},
+                 {"threads", right},
+                 {"regs", right},
+                 {"smem", right},
+                 {"steps", right},
+                 {"waves", right},
+                 {"time", right},
+                 {"fixed", right},
+                 {"body", right},
+                 {"tail", right},
+                 {"limiter"}});
+  for (int i = 0; i < r.prediction.launch_count; ++i) {
+    const LaunchPrediction& launch = r.prediction.launches[static_cast<std::size_t>(i)];
+    const KernelPlan& plan = launch.demand.plan;
+    const LaunchTime& t = launch.time;
+    table.add({launch.kernel, std::to_string(plan.ctas), std::to_string(plan.ctas_per_sm), std::to_string(plan.threads),
+               plan.registers_per_thread > 0 ? std::to_string(plan.registers_per_thread) : "-",
+               format_binary(plan.shared_memory), format(plan.steps), format(t.waves), format(t.total), format(t.fixed),
+               format(t.body), format(t.tail), std::string(name(t.limiter))});
+  }
+  return table.text(2, style) + "\n";
+}
+
+/// Each resource's own time, had it been alone: how far the next limiter is.
+std::string resources(const OpReport& r, const TextStyle& style) {
+  PerResource<Seconds> sum;
+  for (int i = 0; i < r.prediction.launch_count; ++i) {
+    const LaunchTime& t = r.prediction.launches[static_cast<std::size_t>(i)].time;
+    for (std::size_t k = 0; k < kResourceCount; ++k) {
+      sum[static_cast<Resource>(k)] += t.by_resource[static_cast<Resource>(k)];
+    }
+  }
+  using enum Columns::Align;
+  Columns table({{"resource"}, {"alone", right}, {"of time", right}, {""}});
+  for (std::size_t k = 0; k < kResourceCount; ++k) {
+    const auto resource = static_cast<Resource>(k);
+    if (!(sum[resource] > 0.0 * units::s)) continue;
+    const double share = sum[resource] / r.prediction.time;
+    const auto bar = static_cast<std::size_t>(std::min(1.0, share) * 50 + 0.5);
+    table.add({std::string(name(resource)), format(sum[resource]), percent(share), std::string(bar, '#')});
+  }
+  return table.text(2, style) + "\n";
+}
+
+}  // namespace
+
+std::string op_table(const OpReport& report, const TextStyle& style) {
+  const Gpu& card = gpu(report.machine);
+  std::string out = style.bold(std::string(op_name(report.op)) + " " + std::string(dtype_text(report.op)) + " " +
+                               shape_text(report.op) + " on " + card.title) +
+                    "\n";
+  out += labelled("assumed", "kernels " + std::string(word_of(kKernelSetWords, kernel_set(report.machine))) +
+                                 ", clock " + std::string(word_of(kClockWords, report.clock)) + " (" +
+                                 format(report.prediction.clock) + ")");
+  out += summary(report, style) + launches(report, style) + resources(report, style);
+  out += style.bold("why") + "\n" + fitted(explain(report.op, report.prediction, report.machine));
+  const auto sentences = all_assumptions(report.machine, {}, {});
+  if (!sentences.empty()) out += "\n";
+  return out + bullets("assumptions", sentences, style);
+}
+
+}  // namespace plumbline

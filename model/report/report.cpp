@@ -1,0 +1,57 @@
+#include "model/report/report.hpp"
+
+#include <algorithm>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+
+namespace plumbline {
+
+bool explained(const StepReport& report, const Node& node) {
+  return report.explain && (report.explain->empty() || *report.explain == node.name);
+}
+
+void check_explained(const StepReport& report) {
+  if (!report.explain || report.explain->empty()) return;
+  std::vector<std::string> names;
+  for (const NodePrediction& n : report.step.nodes) {
+    if (explained(report, *n.node)) return;
+    names.emplace_back(n.node->name);
+  }
+  throw BadInput("--explain: no operator '" + *report.explain + "' in this step" +
+                 did_you_mean(*report.explain, names));
+}
+
+std::vector<std::string> all_assumptions(const Machine& machine, const std::vector<std::string>& model_file,
+                                         const std::vector<std::string>& remarks) {
+  std::vector<std::string> all;
+  for (const auto* list : {&assumptions(machine), &gpu(machine).assumptions, &model_file, &remarks}) {
+    for (const std::string& sentence : *list) {
+      if (std::find(all.begin(), all.end(), sentence) == all.end()) all.push_back(sentence);
+    }
+  }
+  return all;
+}
+
+std::string weight_format(const Llm& llm, const Workload& workload) {
+  if (workload.precision_given) return std::string(name(workload.precision));
+  const Quantization& stored = llm.quantization;
+  if (stored.method == "none") return std::string(name(llm.dtype));
+  std::string text(name(stored.linear));
+  if (stored.experts != stored.linear) text += ", experts " + std::string(name(stored.experts));
+  return text;
+}
+
+std::string_view kv_format(const Llm& llm, const Workload& workload) {
+  return name(workload.kv_dtype_given ? workload.kv_dtype : llm.quantization.kv);
+}
+
+Bytes kv_per_token(const Llm& llm, const Workload& workload) {
+  return storage(workload.kv_dtype_given ? workload.kv_dtype : llm.quantization.kv, llm.kv_elements_per_token);
+}
+
+std::int64_t length(const Workload& workload) {
+  return workload.phase == Phase::decode ? workload.context : workload.prompt;
+}
+
+}  // namespace plumbline

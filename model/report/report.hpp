@@ -1,0 +1,68 @@
+// Reports: a prediction -> text for people (table) or machines (JSON, CSV). One writer a format; none computes anything
+// that is not in the prediction already, but sums and ratios of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/predict.hpp"
+#include "model/report/columns.hpp"
+#include "ops/graph/workload.hpp"
+#include "ops/llm/llm.hpp"
+#include "ops/op/shapes.hpp"
+
+namespace plumbline {
+
+/// One step of a model and what was asked to get it.
+struct StepReport {
+  const Llm& llm;
+  const Workload& workload;
+  const Machine& machine;
+  ClockMode clock;
+  RunOptions options;
+  const StepPrediction& step;
+  /// What the caller assumed beyond the model file and the machine ("--context is not used in prefill").
+  std::vector<std::string> remarks;
+  /// Operators to explain: all of them ("") or the one of that name. Unset: none.
+  std::optional<std::string> explain;
+};
+
+/// Throws BadInput with the nearest name when `report.explain` names no operator of the step.
+void check_explained(const StepReport& report);
+/// True when `report` asks for the explanation of this operator.
+bool explained(const StepReport& report, const Node& node);
+
+/// One operator and what was asked to get it.
+struct OpReport {
+  const Op& op;
+  const Machine& machine;
+  ClockMode clock;
+  const OpPrediction& prediction;
+};
+
+std::string step_table(const StepReport& report, const TextStyle& style);
+std::string step_json(const StepReport& report);   ///< schema plumbline.llm.v1
+std::string step_csv(const StepReport& report);    ///< a row an operator
+std::string step_trace(const StepReport& report);  ///< Chrome trace: operators, and power as a counter
+std::string step_html(const StepReport& report);   ///< a page of its own, with power over time
+
+std::string op_table(const OpReport& report, const TextStyle& style);
+std::string op_json(const OpReport& report);  ///< schema plumbline.op.v1
+std::string op_csv(const OpReport& report);   ///< the ops CSV with one row
+
+/// Every assumption behind a report, each once: the machine's, the GPU descriptor's, the model file's, the caller's.
+std::vector<std::string> all_assumptions(const Machine& machine, const std::vector<std::string>& model_file,
+                                         const std::vector<std::string>& remarks);
+
+/// "bf16", or what the model file stores when no precision was asked for: "bf16, experts mxfp4".
+std::string weight_format(const Llm& llm, const Workload& workload);
+std::string_view kv_format(const Llm& llm, const Workload& workload);
+/// What one more token adds to the cache of one sequence, as stored, before any window caps it.
+Bytes kv_per_token(const Llm& llm, const Workload& workload);
+/// Tokens a sequence that the phase is about: prompt (prefill, train) or context (decode).
+std::int64_t length(const Workload& workload);
+
+}  // namespace plumbline

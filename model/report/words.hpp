@@ -1,0 +1,47 @@
+// The words that flags, JSON and tables use for the model's choices: one table a choice, read and written by the same.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "arch/calibration/calibration.hpp"
+#include "model/predict.hpp"
+#include "ops/graph/workload.hpp"
+
+namespace plumbline {
+
+template <class E>
+struct Word {
+  std::string_view text;
+  E value;
+};
+
+inline constexpr std::array<Word<AttentionStack>, 2> kAttentionStackWords{
+    {{"tensorrt-llm", AttentionStack::tensorrt_llm}, {"flash-attention", AttentionStack::flash_attention}}};
+inline constexpr std::array<Word<KernelSet>, 3> kKernelSetWords{
+    {{"own", KernelSet::own}, {"library", KernelSet::library}, {"ideal", KernelSet::ideal}}};
+inline constexpr std::array<Word<ClockMode>, 2> kClockWords{
+    {{"burst", ClockMode::burst}, {"steady", ClockMode::steady}}};
+inline constexpr std::array<Word<DataPattern>, 4> kDataPatternWords{{{"normal", DataPattern::normal},
+                                                                     {"zeros", DataPattern::zeros},
+                                                                     {"ternary", DataPattern::ternary},
+                                                                     {"uniform", DataPattern::uniform}}};
+inline constexpr std::array<Word<Runtime>, 3> kRuntimeWords{
+    {{"graph", Runtime::graph}, {"stream", Runtime::stream}, {"eager", Runtime::eager}}};
+inline constexpr std::array<Word<Phase>, 3> kPhaseWords{
+    {{"prefill", Phase::prefill}, {"decode", Phase::decode}, {"train", Phase::train}}};
+inline constexpr std::array<Word<Fusion>, 3> kFusionWords{
+    {{"none", Fusion::none}, {"typical", Fusion::typical}, {"max", Fusion::max}}};
+inline constexpr std::array<Word<Pass>, 3> kPassWords{
+    {{"forward", Pass::forward}, {"backward", Pass::backward}, {"update", Pass::update}}};
+
+template <class E, std::size_t N>
+constexpr std::string_view word_of(const std::array<Word<E>, N>& words, E value) {
+  for (const Word<E>& word : words) {
+    if (word.value == value) return word.text;
+  }
+  return "?";
+}
+
+}  // namespace plumbline

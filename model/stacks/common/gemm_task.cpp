@@ -1,0 +1,88 @@
+#include <cmath>
+
+#include "arch/error.hpp"
+#include "model/stacks/common/gemm_menu.hpp"
+#include "model/stacks/common/plan_gemm.hpp"
+#include "model/stacks/own/own_kernels.hpp"
+#include "ops/op/work.hpp"
+
+namespace plumbline {
+namespace {
+
+double bytes_of(DType type) { return bits(type) / 8.0; }
+
+/// Tensor FLOP/clk/SM of the format; plain fp32 and fp64 fall back to ordinary lanes.
+double flop_per_clk(DType math, const Machine& m) {
+  const double tensor = m.gpu.sm.tensor_flop_per_clk[math];
+  if (tensor > 0) return tensor;
+  if (math == DType::fp32) return m.gpu.sm.fp32_flop_per_clk;
+  if (math == DType::fp64) return m.gpu.sm.fp64_flop_per_clk;
+  return 0;
+}
+
+GemmTask typed(const Precision& p, const Machine& m) {
+  GemmTask t;
+  t.math = p.math;
+  t.input_bytes = bytes_of(p.input);
+  t.weight_bytes = bytes_of(p.weight);
+  t.output_bytes = bytes_of(p.output);
+  t.tensor_flop_per_clk = flop_per_clk(p.math, m);
+  if (t.tensor_flop_per_clk <= 0) {
+    throw BadInput(m.gpu.name + " has no " + std::string(name(p.math)) + " path for dtype " + std::string(name(p)));
+  }
+  // weights stored narrower than the maths are unpacked on ordinary lanes, about one operation each (Marlin's lop3
+  // trick; modeling notes, section 3, W4A16)
+  if (bits(p.weight) < bits(p.math)) t.dequant_per_weight = 1;
+  return t;
+}
+
+}  // namespace
+
+const FamilyScalars& gemm_family(const GemmTask& t, const Machine& m) {
+  if (!t.own) return m.path.multicast && gemm::whole_units(t) ? m.gemm : m.gemm_mma;
+  return *t.own == GemmEngine::wgmma ? *m.own.gemm : *m.own.gemm_portable;
+}
+
+const FamilyScalars& reduce_family(const GemmTask& t, const Machine& m) {
+  return t.own && m.own.reduce ? *m.own.reduce : m.reduce;
+}
+
+GemmTask gemm_task(const Gemm& s, const Machine& m) {
+  GemmTask t = typed(s.precision, m);
+  t.m = static_cast<double>(s.m);
+  t.n = static_cast<double>(s.n);
+  t.k = static_cast<double>(s.k);
+  t.batch = static_cast<double>(s.batch);
+  t.own = own_gemm_engine(s, m);
+  // Hopper's mma.sync: 2723 of wgmma's 4096 FLOP a clock (own probe on an H200, 2026-11-20)
+  constexpr double kMmaSyncShare = 2723.0 / 4096.0;
+  const bool old_path = t.own == GemmEngine::mma_sync || (!t.own && !gemm::whole_units(t));
+  const bool on_tensor_units = m.gpu.sm.tensor_flop_per_clk[t.math] > 0;
+  if (old_path && on_tensor_units && m.path.kind == TensorPath::Kind::wgmma) t.tensor_flop_per_clk *= kMmaSyncShare;
+  if (s.bias) t.bias_bytes = t.n * t.output_bytes;
+  return t;
+}
+
+GemmTask gemm_task(const GemmSparse24& s, const Machine& m) {
+  GemmTask t = typed(s.precision, m);
+  t.m = static_cast<double>(s.m);
+  t.n = static_cast<double>(s.n);
+  t.k = static_cast<double>(s.k);
+  t.tensor_flop_per_clk *= 2;  // of dense-equivalent FLOPs; the activations' bytes do not shrink
+  t.weight_kept = 0.5 + 1.0 / bits(s.precision.weight);  // half the values, 2 bits of position for each kept one
+  return t;
+}
+
+GemmTask gemm_task(const GroupedGemm& s, const Machine& m) {
+  GemmTask t = typed(s.precision, m);
+  const double touched =
+      experts_touched(static_cast<double>(s.experts), static_cast<double>(s.topk), static_cast<double>(s.tokens));
+  t.batch = std::max(1.0, std::round(touched));
+  t.weights_read = touched / t.batch;
+  t.m = std::ceil(static_cast<double>(s.tokens * s.topk) / t.batch);
+  t.n = static_cast<double>(s.n);
+  t.k = static_cast<double>(s.k);
+  return t;
+}
+
+}  // namespace plumbline

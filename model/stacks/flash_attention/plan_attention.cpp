@@ -1,0 +1,119 @@
+// Attention as FlashAttention runs it in vLLM and PyTorch: FA3 from wgmma on, FA2 where tensor units take mma.sync. Its
+// tiles are the published sources' (hopper/tile_size.h, flash_fwd_launch_template.h); splits as their heuristics have
+// them, within a step.
+#include <algorithm>
+#include <cmath>
+
+#include "model/engine/tensor_path.hpp"
+#include "model/stacks/common/plan_attention_internal.hpp"
+
+namespace plumbline {
+namespace {
+
+bool is_fa3(const Machine& m) { return m.path.kind != TensorPath::Kind::mma_sync; }
+
+double compiled_width(std::int64_t width) {
+  const auto w = static_cast<double>(width);
+  for (const double compiled : {64.0, 96.0, 128.0, 192.0, 256.0}) {
+    if (w <= compiled) return compiled;
+  }
+  return ceil_div(w, 64) * 64;
+}
+
+constexpr double kRows = 128;  // of a tile of scores
+
+/// FA3 packs the query heads of a KV head into one tile where few queries would leave most of its rows empty.
+double packed_heads(const AttentionPrefill& s, const Machine& m) {
+  const double group = static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads);
+  const auto filled = [](double rows) { return rows / (ceil_div(rows, kRows) * kRows); };
+  const double queries = static_cast<double>(s.q_len);
+  constexpr double kWorthIt = 0.9;
+  return is_fa3(m) && filled(queries) < kWorthIt * filled(queries * group) ? group : 1;
+}
+
+double keys_a_block(double width, const Machine& m) {
+  if (is_fa3(m)) return width <= 128 ? 128 : width <= 192 ? 96 : 64;
+  return width <= 64 ? 128 : 64;
+}
+
+/// As the TensorRT-LLM kernels' (plan_attention_library.cpp): each warpgroup, or warp of 16 rows, reads the keys
+/// itself.
+void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const AttentionPrefill& s, const Machine& m) {
+  const StreamingMultiprocessor& sm = m.gpu.sm;
+  const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;
+  score_demand(d, kRows, keys, qk_dim, v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
+  d.fp32_clk += kRows * v_dim / (sm.fp32_flop_per_clk / 2);
+  const double group = is_fa3(m) ? 64 : 32, queries = is_fa3(m) ? kRows * qk_dim : 0;
+  const double read = (queries + kRows / group * keys * width) * es;
+  d.smem_clk = (read + keys * width * kv_es) / sm.smem_bytes_per_clk.in(units::B);
+  d.exposed_clk = m.prefill.step_clk;
+}
+
+}  // namespace
+
+Demand append_demand(const AttentionPrefill& s, const Machine& m) {
+  const double tokens = static_cast<double>(s.batch * s.q_len);
+  const double new_kv = tokens * static_cast<double>(s.kv_heads * (s.qk_dim + s.v_dim));
+  Demand p;
+  p.dram_read = new_kv * bytes_of(s.dtype) * units::B;
+  p.dram_write = new_kv * bytes_of(s.kv_dtype) * units::B;
+  p.plan.ctas = s.batch * s.q_len;
+  p.plan.ctas_per_sm = 8;
+  p.plan.threads = 256;
+  p.once_clk = m.prepare.start_clk / static_cast<double>(p.plan.ctas_per_sm);
+  return p;
+}
+
+AttentionChoice plan_flash_prefill(const AttentionPrefill& s, const Machine& m) {
+  AttentionChoice c;
+  c.family = &m.prefill;
+  const double qk_dim = compiled_width(s.qk_dim), v_dim = compiled_width(s.v_dim), packed = packed_heads(s, m);
+  const double keys = keys_a_block(std::max(qk_dim, v_dim), m);
+  c.plan.q_tile = static_cast<std::int64_t>(kRows);
+  c.plan.kv_tile = static_cast<std::int64_t>(keys);
+  c.plan.packed_heads = static_cast<std::int64_t>(packed);
+  const BlockCount blocks = visited_blocks(s, kRows / packed, keys);
+  Demand& d = c.main;
+  const double heads = static_cast<double>(s.batch * s.q_heads) / packed;
+  d.plan.ctas = static_cast<std::int64_t>(heads * blocks.tiles);
+  d.plan.ctas_per_sm = is_fa3(m) ? 1 : 2;
+  d.plan.threads = is_fa3(m) ? 384 : 128;
+  d.plan.rising = !is_fa3(m);  // FA3's scheduler deals the longest tiles first
+  d.plan.steps = blocks.total / blocks.tiles;
+  d.plan.longest = blocks.longest;
+  block_demand(d, keys, qk_dim, v_dim, s, m);
+  d.once_clk = masked_blocks(s, kRows / packed, keys, d.plan.steps) * mask_clk(kRows * keys, m) + c.family->start_clk;
+  return c;
+}
+
+AttentionChoice plan_flash_decode(const AttentionDecode& s, const DecodeTask& t, const Machine& m) {
+  AttentionChoice c;
+  c.family = &m.decode;
+  constexpr double kBlock = 128, kStep = 64, kFull = 0.8, kMostSplits = 128;
+  c.plan.kv_tile = static_cast<std::int64_t>(kStep);
+  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
+  // FA2 splits only where it has packed heads; neither does once four fifths of the SMs have a CTA
+  const bool splittable = (is_fa3(m) || t.rows > 1) && t.kv_sets < kFull * m.sm_count;
+  const double wanted = std::min({std::floor(m.sm_count / t.kv_sets), ceil_div(t.context, kBlock), kMostSplits});
+  const double splits = splittable ? std::max(1.0, wanted) : 1;
+  c.plan.splits = static_cast<std::int64_t>(splits);
+  Demand& d = c.main;
+  d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
+  d.plan.ctas_per_sm = 1;
+  d.plan.threads = 256;
+  d.plan.steps = d.plan.longest = ceil_div(ceil_div(t.context, splits), kStep);
+  score_demand(d, ceil_div(t.rows, 16) * 16, kStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[s.dtype],
+               t.key_bytes / (t.qk_dim + t.v_dim), m);
+  constexpr double kReferenceKeyBytes = 512;  // of a step's chain: 64 keys of 2 x 128 at 16 bits
+  const double chain = c.family->start_clk + (d.plan.steps + 1) * c.family->step_clk * t.key_bytes / kReferenceKeyBytes;
+  d.step_latency = chain / d.plan.steps / m.clock;
+  if (splits > 1) {
+    c.combines = true;
+    c.combine_family = &m.combine;
+    c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(s.dtype), m);
+  }
+  decode_traffic(d, t, s.dtype);
+  return c;
+}
+
+}  // namespace plumbline

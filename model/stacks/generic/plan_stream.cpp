@@ -1,0 +1,92 @@
+#include "model/stacks/generic/plan_stream.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/stacks/own/plan_rows.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr double kThreads = 256;
+constexpr double kBytesPerThread = 64;  // four 16-byte vectors, in and out together
+constexpr double kBytesPerCta = kThreads * kBytesPerThread;
+constexpr Bytes kSector = 32.0 * units::B;
+
+/// A grid-wide barrier between passes: write, fence, poll: about four round trips through L2 (gpu-benches: 1.1-1.3 us
+/// on Hopper and Ampere, own probe 0.93 us on H200, against L2 latencies of 0.14-0.2 us unloaded; modeling notes,
+/// section 4).
+Seconds barrier(const Machine& m) { return 8.0 * m.l2_latency; }
+
+/// Radix selection reads the keys once for each 11 bits of them (RadiK, arXiv 2501.14336): two passes at 16 bits.
+double selection_passes(DType type) { return std::ceil(bits(type) / 11.0); }
+
+}  // namespace
+
+Demand stream_demand(const Work& w, const Machine& m, bool warm) {
+  Demand d;
+  const Bytes moved = w.bytes();
+  const double ctas = std::max(1.0, std::ceil(moved.in(units::B) / kBytesPerCta));
+  const StreamingMultiprocessor& sm = m.gpu.sm;
+  d.plan.ctas = static_cast<std::int64_t>(ctas);
+  d.plan.threads = static_cast<std::int64_t>(kThreads);
+  d.plan.ctas_per_sm = std::max<std::int64_t>(1, sm.threads / d.plan.threads);
+  const double fp32 = w.fp32.in(units::FLOP) / ctas;
+  d.fp32_clk = fp32 / sm.fp32_flop_per_clk;
+  d.sfu_clk = w.sfu / ctas / sm.sfu_op_per_clk;
+  d.issue_clk = (fp32 + w.sfu / ctas) / static_cast<double>(sm.warp_size) / sm.issue_per_clk;
+  if (w.tensor > Flops{}) {
+    const double lanes = w.math == DType::fp64 ? sm.fp64_flop_per_clk : sm.fp32_flop_per_clk;
+    const double rate = sm.tensor_flop_per_clk[w.math];
+    d.tensor_clk = w.tensor.in(units::FLOP) / ctas / (rate > 0 ? rate : lanes);
+  }
+  d.l2 = moved / ctas;
+  d.step_latency = m.dram_latency;
+  d.in_flight = std::max(moved / ctas, kSector);
+  if (warm && moved <= m.l2_kept) {
+    d.step_latency = std::min(2.0 * m.l2_latency, m.dram_latency);
+    d.in_flight = Bytes{};
+  } else {
+    d.dram_read = w.read;
+    d.dram_write = w.write;
+  }
+  return d;
+}
+
+Demand plan_stream(const Op& op, const Work& w, const Machine& m, bool warm) {
+  if (has_own_rows(m)) return plan_own_rows(op, w, m, warm);
+  Demand d = stream_demand(w, m, warm);
+  if (const auto* row = std::get_if<Rowwise>(&op)) {
+    // a row's statistics must be known before its first output: one more trip through the row held in registers
+    const bool reduces = row->kind == RowwiseKind::layernorm || row->kind == RowwiseKind::rmsnorm ||
+                         row->kind == RowwiseKind::softmax || row->kind == RowwiseKind::argmax ||
+                         row->kind == RowwiseKind::softmax_backward ||
+                         row->kind == RowwiseKind::scale_mask_softmax_dropout ||
+                         row->kind == RowwiseKind::scale_mask_softmax_dropout_backward;
+    if (reduces) d.chain = 2.0 * m.l2_latency;
+  } else if (const auto* top = std::get_if<TopK>(&op)) {
+    const double extra = selection_passes(top->dtype) - 1;
+    const double ctas = static_cast<double>(d.plan.ctas);
+    d.l2 += extra * w.read / ctas;
+    if (w.read > m.l2_capacity) d.dram_read += extra * w.read;
+    d.chain = (extra + 1) * barrier(m);
+  } else if (std::holds_alternative<SoftmaxTopK>(op)) {
+    // one pass: the row's statistics, then a threshold that few reach, their ranks, and the merge of a row's parts
+    d.chain = 2.0 * m.l2_latency + barrier(m);
+  } else if (const auto* scan = std::get_if<Scan>(&op)) {
+    // the last CTA of a reduction, or the look-back chain of a single-pass scan
+    d.chain = scan->kind == ScanKind::cumsum ? 2.0 * barrier(m) : barrier(m);
+  } else if (const auto* table = std::get_if<Embedding>(&op)) {
+    const Bytes width = storage(table->dtype, static_cast<double>(table->cols));
+    if (width < kSector) d.dram_read = d.dram_read * (kSector / width);
+  } else if (const auto* sparse = std::get_if<Spmv>(&op)) {
+    // x is gathered: a sector for each non-zero from L2, and from DRAM when x does not fit
+    const double nnz = static_cast<double>(sparse->nnz);
+    d.l2 += nnz * kSector / static_cast<double>(d.plan.ctas);
+    const Bytes x = storage(sparse->dtype, static_cast<double>(sparse->cols));
+    if (x > m.l2_capacity) d.dram_read += nnz * kSector * (1.0 - m.l2_capacity / x);
+  }
+  return d;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,74 @@
+#include "model/stacks/own/own_kernels.hpp"
+
+namespace plumbline {
+namespace {
+
+bool is_hopper(const Machine& m) { return m.path.kind == TensorPath::Kind::wgmma; }
+
+/// Cards whose tensor units are driven by mma.sync alone, from sm_80 on. (On cards with tcgen05 the portable kernel
+/// runs too, far below what their own instructions give: not a kernel to price them by.)
+bool is_portable(const Machine& m) {
+  const std::string& cc = m.gpu.compute_capability;
+  return m.path.kind == TensorPath::Kind::mma_sync && (cc.rfind("8.", 0) == 0 || cc.rfind("12.", 0) == 0);
+}
+
+bool all_bf16(const Precision& p) {
+  return p.input == DType::bf16 && p.weight == DType::bf16 && p.output == DType::bf16 && p.math == DType::bf16;
+}
+
+bool fp8_to_bf16(const Precision& p) {
+  return p.input == DType::fp8 && p.weight == DType::fp8 && p.output == DType::bf16 && p.math == DType::fp8;
+}
+
+/// A tensor map's strides are whole 16-byte units.
+bool tma_takes(const Gemm& s) {
+  constexpr std::int64_t kUnit = 16, kOutputBytes = 2;
+  const std::int64_t input_bytes = s.precision.input == DType::bf16 ? 2 : 1;
+  return s.k * input_bytes % kUnit == 0 && s.n * kOutputBytes % kUnit == 0;
+}
+
+/// Whether the ring of one CTA, times the co-resident ones, is in the SM.
+bool ring_fits(const GemmVariant& v, const Machine& m) {
+  const double ring = static_cast<double>((v.rows + v.cols) * v.step_bytes * v.stages * v.ctas_per_sm);
+  return ring * units::B <= m.gpu.sm.smem;
+}
+
+bool any_fits(GemmEngine engine, DType math, const Machine& m) {
+  for (const GemmVariant& v : own_gemm_menu(engine, math)) {
+    if (ring_fits(v, m)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<GemmEngine> own_gemm_engine(const Gemm& s, const Machine& m) {
+  if (m.kernels != KernelSet::own || s.bias) return std::nullopt;
+  const bool bf16 = all_bf16(s.precision);
+  if (!bf16 && !fp8_to_bf16(s.precision)) return std::nullopt;
+  if (m.own.gemm && is_hopper(m) && tma_takes(s) && any_fits(GemmEngine::wgmma, s.precision.math, m))
+    return GemmEngine::wgmma;
+  if (m.own.gemm_portable && (is_hopper(m) || is_portable(m)) && any_fits(GemmEngine::mma_sync, s.precision.math, m))
+    return GemmEngine::mma_sync;
+  return std::nullopt;
+}
+
+const PrefillVariant* own_prefill_kernel(const AttentionPrefill& s, const Machine& m) {
+  if (m.kernels != KernelSet::own || !m.own.prefill || !is_hopper(m)) return nullptr;
+  if (s.dtype != DType::bf16 || s.kv_dtype != DType::bf16 || s.qk_dim != s.v_dim) return nullptr;
+  if (s.window > 0 || s.append == 1) return nullptr;
+  return own_prefill_variant(s.qk_dim, s.causal);
+}
+
+const DecodeVariant* own_decode_kernel(const AttentionDecode& s, const Machine& m) {
+  if (m.kernels != KernelSet::own || !m.own.decode || !(is_hopper(m) || is_portable(m))) return nullptr;
+  if (s.dtype != DType::bf16 || s.kv_dtype != DType::bf16 || s.qk_dim != s.v_dim || s.window > 0) return nullptr;
+  const DecodeVariant* v = own_decode_variant(s.qk_dim, s.q_heads / s.kv_heads);
+  if (v == nullptr) return nullptr;
+  const bool whole_pages = s.page == 0 || (s.page >= 16 && (s.page % v->kv_tile == 0 || v->kv_tile % s.page == 0));
+  if (!whole_pages) return nullptr;
+  const double ring = static_cast<double>(v->stages * v->kv_tile * (s.qk_dim + s.v_dim) * v->ctas_per_sm) * 2;
+  return ring * units::B <= m.gpu.sm.smem ? v : nullptr;
+}
+
+}  // namespace plumbline

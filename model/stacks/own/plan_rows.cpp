@@ -1,0 +1,143 @@
+#include "model/stacks/own/plan_rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/engine/timing.hpp"
+#include "model/stacks/own/row_kernels.hpp"
+#include "ops/plan/row_menu.hpp"
+
+namespace plumbline {
+namespace {
+
+/// The scheduler's turn from one CTA to the next, SM clocks.
+constexpr double kTurnClk = 240;
+
+/// How well what an SM does for different CTAs overlaps: p of the p-norm. CTAs that start together go through their
+/// loads, arithmetic and stores in step at first, and drift apart within some ten CTAs a slot. Fitted on training cases
+/// of norms, softmax, quantize and the attention chain.
+constexpr double kInStep = 3.2, kDrifted = 5.1, kDriftWaves = 10;
+constexpr double kTwiceInStep = 2.2, kTwiceDrifted = 4.3;    // two agreements a row
+constexpr double kReadingInStep = 4.2, kReadingDrifted = 8;  // reductions, whose next loads wait for no writes
+/// A thread that has its next row under way overlaps by itself; phases between barriers hardly do.
+constexpr double kPrefetching = 6.0, kSelecting = 1.7;
+
+/// Share of the bytes that L2 does not hold from one launch to the next. Each of its partitions may keep a copy of the
+/// other's lines, so losses begin near the size of one; half as much again is about never met when walked in order.
+/// (Warm copies, norms, sums of 4 to 90 MB on an H200.)
+double missing(const Op& op, const Work& w, const Machine& m) {
+  const Bytes footprint = std::holds_alternative<Rope>(op) ? std::max(w.read, w.write) : w.bytes();
+  const Bytes kept = m.gpu.l2.size / static_cast<double>(std::max<std::int64_t>(1, m.gpu.l2.partitions));
+  return std::clamp((footprint - 1.05 * kept) / (0.5 * kept), 0.0, 1.0);
+}
+
+/// What one CTA takes, by itself, of each.
+struct CtaTimes {
+  Seconds compute;  ///< in its SM's schedulers or special-function units, whichever is longer
+  Seconds port;     ///< what it reads, through the SM's port to L2
+  Seconds wait;     ///< dependent steps between its loads and its stores
+  Seconds turn;
+};
+
+CtaTimes times_of(const RowKernel& k, const Demand& d, const Machine& m, Bytes read, Seconds first) {
+  const Seconds clk = 1.0 / m.clock;
+  CtaTimes t;
+  t.compute = std::max(d.issue_clk, d.sfu_clk) * clk;
+  t.port = read / m.l2_per_sm;
+  t.wait = k.chain_clk * clk + k.l2_trips * m.l2_latency + k.loads * first;
+  t.turn = kTurnClk * clk;
+  return t;
+}
+
+/// Waves, of which the last one begun is seen more of the fewer there are.
+double with_begun(double waves) { return waves + (std::ceil(waves) - waves) * std::min(0.6, 1.2 / waves); }
+
+/// CTAs that flow: a slot's CTAs come one after the other, each with its own loads, arithmetic and waits. What of that
+/// is seen once, at the start, is not in here.
+Seconds slot_time(const RowKernel& k, const CtaTimes& t, Seconds first, const Machine& m, double* waves) {
+  const double ctas = static_cast<double>(k.plan.ctas), a_sm = ctas / m.sm_count;
+  const double slots = std::min(static_cast<double>(k.plan.ctas_per_sm), std::max(1.0, std::ceil(a_sm)));
+  *waves = std::max(1.0, a_sm / slots);
+  const double begun = with_begun(*waves);
+  const Seconds wait = k.turns > 1 ? 0.4 * static_cast<double>(k.turns) * t.wait : t.wait;
+  return begun * (first + t.turn + wait + t.compute + t.port) - first - t.turn - t.wait;
+}
+
+/// Clusters. They are placed within GPCs, of which some SMs are left over: of 132 SMs 120 take clusters of eight, 128
+/// of four (a seventeenth cluster of eight doubles the time). All CTAs of a cluster load, agree and write together, and
+/// the next starts when all are through, so that its life is a sum.
+Seconds cluster_time(const RowKernel& k, const Demand& d, const CtaTimes& t, Seconds first, Seconds memory,
+                     const Machine& m) {
+  const double cluster = static_cast<double>(k.plan.cluster), ctas = static_cast<double>(k.plan.ctas);
+  constexpr double kUsedByEight = 120.0 / 132, kUsedByFour = 128.0 / 132;
+  const double sms = m.sm_count * (cluster > 4 ? kUsedByEight : cluster > 2 ? kUsedByFour : 1);
+  const double together = static_cast<double>(k.plan.ctas_per_sm);
+  const double resident = std::min(together, std::max(1.0, std::ceil(ctas / sms)));
+  const double whole = std::max(1.0, ctas / (sms * together)), waves = whole < 2 ? std::ceil(whole) : with_begun(whole);
+  const Bytes all = d.dram_read + d.dram_write;
+  const double reads = all > Bytes{} ? d.dram_read / all : 0.5;
+  const Seconds load = std::max(reads * memory / waves, resident * t.port);
+  const Seconds life = first + load + resident * t.compute + t.wait;
+  return waves * (life + t.turn) - first - t.turn - t.wait;
+}
+
+}  // namespace
+
+bool has_own_rows(const Machine& m) {
+  return m.kernels == KernelSet::own && !m.rowwise.borrowed && m.path.kind == TensorPath::Kind::wgmma;
+}
+
+Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
+  const RowKernel k = row_kernel(op, w);
+  const StreamingMultiprocessor& sm = m.gpu.sm;
+  const double ctas = static_cast<double>(k.plan.ctas);
+  const double lost = warm ? missing(op, w, m) : 1.0;
+  Demand d;
+  d.plan = k.plan;
+  d.flowing = true;
+  d.issue_clk = k.instructions / sm.issue_per_clk;
+  d.sfu_clk = k.sfu * static_cast<double>(sm.warp_size) / sm.sfu_op_per_clk;
+  d.dram_read = lost * w.read;
+  d.dram_write = lost * w.write;
+  d.l2 = w.bytes() / ctas;
+  if (const auto* row = std::get_if<Rowwise>(&op); row != nullptr && row->kind == RowwiseKind::transpose_copy) {
+    // 256 bytes that begin within a sector of 32 touch nine of them
+    constexpr std::int64_t kSectorElements = 16;
+    if (row->cols % kSectorElements != 0) d.dram_read = 9.0 / 8.0 * d.dram_read;
+    if (row->rows % kSectorElements != 0) d.dram_write = 9.0 / 8.0 * d.dram_write;
+  }
+  const Seconds dram = dram_time(d.dram_read, d.dram_write, m) / m.rowwise.dram_share;
+  // how long the first bytes take depends on how busy DRAM then is
+  const Seconds idle = m.gpu.memory.latency;
+  const double busy = dram / (dram + m.dram_latency);
+  const Seconds first = lost > 0 ? idle + busy * (m.dram_latency - idle) : std::min(m.l2_latency, m.dram_latency);
+  const CtaTimes t = times_of(k, d, m, w.read / ctas, first);
+  d.chain =
+      (1 + k.start_loads) * first + t.wait + k.tail_trips * m.l2_latency + k.tail_clk / m.clock + k.scattered * dram;
+  d.chain += (k.launches - 1) * (m.gap_graph + m.rowwise.fixed + idle);
+  if (k.chained) {
+    d.overlap = 1;
+    d.l2_again += d.l2;
+    d.l2 = Bytes{};
+    return d;
+  }
+  if (k.lockstep) {
+    d.step_latency = cluster_time(k, d, t, first, std::max(dram, w.bytes() / m.l2), m);
+    return d;
+  }
+  double waves = 1;
+  d.step_latency = slot_time(k, t, first, m, &waves);
+  if (!k.holds) return d;
+  const double drifted = std::min(1.0, (waves - 1) / kDriftWaves);
+  constexpr double kTogether[] = {kReadingInStep, kInStep, kTwiceInStep};
+  constexpr double kApart[] = {kReadingDrifted, kDrifted, kTwiceDrifted};
+  const auto phases = static_cast<std::size_t>(k.phases);
+  const double in_step = kTogether[phases], apart = kApart[phases];
+  d.overlap = k.selects ? kSelecting : k.turns > 1 ? kPrefetching : in_step + drifted * (apart - in_step);
+  // at the end fewer and fewer CTAs are left to keep memory busy
+  constexpr double kDrain = 0.25;
+  d.chain += kDrain * std::min(1.0, waves - 1) * (first + t.wait + t.compute + t.port);
+  return d;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,17 @@
+// Planner of our own kernels for everything that mostly moves data: how many CTAs hold what, how much of a CTA's life
+// is not shared with another's, and what stays in L2.
+#pragma once
+
+#include "model/engine/machine.hpp"
+#include "ops/op/shapes.hpp"
+#include "ops/op/work.hpp"
+
+namespace plumbline {
+
+/// Whether our row-wise kernels are what the machine prices, and it has their scalars (they need clusters: sm_90).
+bool has_own_rows(const Machine& machine);
+
+/// `warm`: inputs and outputs that fit stay in L2.
+Demand plan_own_rows(const Op& op, const Work& work, const Machine& machine, bool warm);
+
+}  // namespace plumbline

@@ -1,0 +1,40 @@
+// What our row-wise kernels do, kernel by kernel: how a shape is cut, how many instructions a CTA executes, and the
+// chains of dependent steps in it that nothing else of the CTA hides. Counts are the kernels' own, as the profiler
+// reads them (smsp__inst_executed, smsp__inst_executed_pipe_xu; H200, 2026-11-20); they hold for any card that runs the
+// code.
+#pragma once
+
+#include "arch/units.hpp"
+#include "ops/op/shapes.hpp"
+#include "ops/op/work.hpp"
+#include "ops/plan/plans.hpp"
+
+namespace plumbline {
+
+/// A kernel as its CTAs see it.
+struct RowKernel {
+  KernelPlan plan;
+  double instructions = 0;  ///< of all warps of a CTA, in slots of a scheduler
+  double sfu = 0;           ///< of these, in the special-function unit
+  // what a CTA waits for on the way from its loads to its stores:
+  double chain_clk = 0;    ///< SM clocks: shuffles, barriers, passes through shared memory
+  double l2_trips = 0;     ///< loads from L2 and atomics, one after the other
+  double loads = 0;        ///< further trips as long as the first load's
+  double start_loads = 0;  ///< trips before the first load, of every launch's start
+  double tail_trips = 0;   ///< through L2, at the end of the launch
+  double tail_clk = 0;     ///< SM clocks a CTA at the end of the launch: atomics on one address
+  bool holds = false;      ///< a CTA reads what it has, agrees on something, then writes
+  bool lockstep = false;   ///< CTAs that share an SM are of one cluster and in step: nothing of theirs overlaps
+  bool chained = false;    ///< CTAs wait for those before them: memory and arithmetic take turns
+  bool selects = false;    ///< phases between barriers, of different warps
+  int phases = 1;          ///< agreements one after the other that writing waits for; 0: hardly anything is written
+  /// Share of DRAM time more for opening pages of which little is read or written: tiles, rows gathered at random (and
+  /// marked as used once). Training cases of 0.1 to 1 GB.
+  double scattered = 0;
+  int launches = 1;  ///< one after the other, the others tiny
+  int turns = 1;     ///< rows a CTA takes, the next one on its way
+};
+
+RowKernel row_kernel(const Op& op, const Work& work);
+
+}  // namespace plumbline

@@ -1,0 +1,67 @@
+// Looking keys up in a config.json: several names for one thing, null = absent, ranges, and a log of what was assumed.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arch/json_reader.hpp"
+#include "ops/llm/family.hpp"
+
+namespace plumbline {
+
+/// One object of the file (the language model's), with the outer one behind it for the few keys that live there.
+/// Every key asked for counts as known; `unknown_keys` gives what is left and looks like a dimension.
+class LlmConfig {
+ public:
+  using Names = std::initializer_list<std::string_view>;
+  static constexpr std::int64_t kLargestDim = std::int64_t{1} << 31;
+  static constexpr std::int64_t kMostLayers = 10000;
+
+  LlmConfig(JsonValue inner, JsonValue outer, Family family);
+
+  const Family& family() const { return family_; }
+  bool is(std::string_view type) const { return family_.type == type; }
+  const JsonValue& inner() const { return inner_; }
+  const JsonValue& outer() const { return outer_; }
+
+  /// The first of the names that is there and not null.
+  std::optional<JsonValue> find(Names names) const;
+  /// As `find`, then the outer object.
+  std::optional<JsonValue> find_anywhere(Names names) const;
+  bool has(Names names) const { return find(names).has_value(); }
+
+  /// A size in [1, 2^31]; `dim` throws naming all accepted keys when none is there.
+  std::int64_t dim(Names names, const char* meaning) const;
+  std::optional<std::int64_t> maybe_dim(Names names) const;
+  std::int64_t dim_or(Names names, std::int64_t fallback) const { return maybe_dim(names).value_or(fallback); }
+  /// A size in [0, 2^31]: 0 means "none".
+  std::int64_t count_or(Names names, std::int64_t fallback) const;
+  std::int64_t layers(Names names) const;  ///< in [1, 10000]
+  bool flag_or(Names names, bool fallback) const;
+  std::string text_or(Names names, const std::string& fallback) const;
+
+  /// One sentence for the report; the same sentence is kept once.
+  void assume(const std::string& sentence) const;
+  const std::vector<std::string>& assumptions() const { return assumptions_; }
+  /// a x b, refused above 2^40 in the name of `key`.
+  std::int64_t product(std::int64_t a, std::int64_t b, const char* key) const;
+
+  /// Keys never asked for that look like a dimension (hf_config notes, section 1.6) and are not switched off.
+  std::vector<std::string> unknown_keys() const;
+
+ private:
+  JsonValue inner_, outer_;
+  Family family_;
+  mutable std::set<std::string, std::less<>> asked_;
+  mutable std::vector<std::string> assumptions_;
+};
+
+/// A whole number in [low, high], else BadInput.
+std::int64_t integer_within(const JsonValue& value, std::int64_t low, std::int64_t high);
+
+}  // namespace plumbline

@@ -1,0 +1,155 @@
+// Diffusion transformers in diffusers' layout: DiT, SD3 (MMDiT) and Flux.
+#include <utility>
+
+#include "arch/files.hpp"
+#include "ops/llm/parts.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr std::int64_t kTimeChannels = 256;  // sinusoidal features of the time step (diffusers Timesteps)
+
+double number(std::int64_t value) { return static_cast<double>(value); }
+
+/// Linear layer with bias.
+double linear(double in, double out) { return in * out + out; }
+/// diffusers' TimestepEmbedding, PixArtAlphaTextProjection: in -> h, SiLU, h -> h.
+double two_layers(double in, double h) { return linear(in, h) + linear(h, h); }
+
+LayerSpec block(const LlmConfig& config, std::int64_t hidden, bool qkv_bias) {
+  LayerSpec layer;
+  AttentionSpec a;
+  a.q_heads = a.kv_heads = config.dim({"num_attention_heads"}, "attention heads");
+  a.qk_dim = a.v_dim = config.dim({"attention_head_dim"}, "head width");
+  a.causal = a.rope = false;
+  a.qkv_bias = qkv_bias;
+  a.out_bias = true;
+  layer.attention = a;
+  FfnSpec ffn;
+  ffn.gated = false;
+  ffn.bias = true;
+  ffn.activation = Activation::gelu;
+  ffn.width = config.product(hidden, 4, "attention_head_dim");
+  layer.ffn = ffn;
+  layer.norm = NormKind::layer;
+  layer.norm_vectors = 0;  // the scale and shift come from the modulation
+  layer.modulation_width = config.product(hidden, 6, "attention_head_dim");
+  return layer;
+}
+
+std::int64_t image_tokens(const LlmConfig& config) {
+  const std::int64_t sample = config.dim({"sample_size"}, "latent size"), patch = config.dim_or({"patch_size"}, 2);
+  if (patch > sample) config.inner().fail("expected 'patch_size' of at most 'sample_size'");
+  return config.product(sample / patch, sample / patch, "sample_size");
+}
+
+/// adaLN to twice the width, then hidden -> patch of outputs.
+double final_layer(double h, double outputs) { return linear(h, 2.0 * h) + linear(h, outputs); }
+
+/// DiT (arXiv:2212.09748): adaLN-Zero blocks; class and time embedders counted once, as the paper's model has them.
+StackSpec dit(const LlmConfig& config, std::int64_t hidden) {
+  if (const auto cross = config.find({"cross_attention_dim"}))
+    cross->fail("cross attention in a DiT is not understood");
+  StackSpec stack;
+  stack.hidden = hidden;
+  const LayerSpec layer = block(config, hidden, config.flag_or({"attention_bias"}, false));
+  const std::int64_t layers = config.layers({"num_layers"});
+  for (std::int64_t i = 0; i < layers; ++i) append_layer(stack, layer);
+  const double h = number(hidden), patch = number(config.dim_or({"patch_size"}, 2));
+  const double in = number(config.dim_or({"in_channels"}, 4)), out = number(config.dim_or({"out_channels"}, 8));
+  const double classes = number(config.dim_or({"num_embeds_ada_norm"}, 1000)) + 1.0;
+  stack.other_params = linear(in * patch * patch, h) + two_layers(number(kTimeChannels), h) + classes * h +
+                       final_layer(h, out * patch * patch);
+  stack.fixed_tokens = image_tokens(config);
+  return stack;
+}
+
+/// SD3 (arXiv:2403.03206): two streams with joint attention; in the last block the text stream only gives Q, K and V.
+StackSpec sd3(const LlmConfig& config, std::int64_t hidden) {
+  if (const auto dual = config.find({"dual_attention_layers"}); dual && dual->size() > 0) {
+    dual->fail("a second self-attention of the image stream (SD3.5 medium) is not understood");
+  }
+  StackSpec stack;
+  stack.hidden = hidden;
+  LayerSpec layer = block(config, hidden, true);
+  layer.double_stream = true;
+  layer.modulation_width *= 2;
+  if (const auto norm = config.find({"qk_norm"}); norm && norm->is_string()) layer.attention->qk_norm = 1;
+  const std::int64_t layers = config.layers({"num_layers"});
+  for (std::int64_t i = 0; i + 1 < layers; ++i) append_layer(stack, layer);
+  layer.second_stream_ends = true;
+  layer.modulation_width = config.product(hidden, 8, "attention_head_dim");
+  append_layer(stack, layer);
+  const double h = number(hidden), patch = number(config.dim_or({"patch_size"}, 2));
+  const double in = number(config.dim_or({"in_channels"}, 16));
+  const double out = number(config.dim_or({"out_channels"}, 16));
+  config.find({"caption_projection_dim"});
+  config.find({"pos_embed_max_size"});  // a sinusoidal buffer, no parameter
+  stack.other_params = linear(in * patch * patch, h) + two_layers(number(kTimeChannels), h) +
+                       two_layers(number(config.dim_or({"pooled_projection_dim"}, 2048)), h) +
+                       linear(number(config.dim_or({"joint_attention_dim"}, 4096)), h) +
+                       final_layer(h, out * patch * patch);
+  stack.fixed_tokens = image_tokens(config);
+  stack.text_tokens = 77 + 256;
+  config.assume("SD3: 333 text tokens (77 of CLIP, 256 of T5, the pipeline's default)");
+  return stack;
+}
+
+/// Flux: double-stream blocks, then single-stream ones where attention and MLP run side by side and share the output
+/// projection's bias (diffusers FluxSingleTransformerBlock).
+StackSpec flux(const LlmConfig& config, std::int64_t hidden) {
+  StackSpec stack;
+  stack.hidden = hidden;
+  LayerSpec layer = block(config, hidden, true);
+  layer.attention->qk_norm = 1;
+  layer.attention->rope = true;
+  LayerSpec single = layer;
+  layer.double_stream = true;
+  layer.modulation_width *= 2;
+  const std::int64_t layers = config.layers({"num_layers"}), singles = config.layers({"num_single_layers"});
+  for (std::int64_t i = 0; i < layers; ++i) append_layer(stack, layer);
+  single.attention->out_bias = false;
+  single.parallel_block = true;
+  single.norms = 1;
+  single.modulation_width = config.product(hidden, 3, "attention_head_dim");
+  for (std::int64_t i = 0; i < singles; ++i) append_layer(stack, single);
+  config.find({"patch_size"});  // packed into in_channels already
+  const double h = number(hidden), in = number(config.dim_or({"in_channels"}, 64));
+  const double out = number(config.dim_or({"out_channels"}, config.dim_or({"in_channels"}, 64)));
+  const bool guided = config.flag_or({"guidance_embeds"}, false);
+  stack.other_params = (guided ? 2.0 : 1.0) * two_layers(number(kTimeChannels), h) +
+                       two_layers(number(config.dim_or({"pooled_projection_dim"}, 768)), h) + linear(in, h) +
+                       linear(number(config.dim_or({"joint_attention_dim"}, 4096)), h) + final_layer(h, out);
+  stack.fixed_tokens = 64 * 64;
+  stack.text_tokens = 512;
+  config.assume("Flux: a 1024 x 1024 image (4096 tokens) and 512 text tokens, the pipeline's default");
+  return stack;
+}
+
+}  // namespace
+
+void build_diffusion(const LlmConfig& config, Llm& llm) {
+  const JsonValue kind = config.inner().at("_class_name");
+  const std::string name = kind.as_string();
+  llm.hidden = config.product(config.dim({"num_attention_heads"}, "attention heads"),
+                              config.dim({"attention_head_dim"}, "head width"), "num_attention_heads");
+  llm.has_head = false;
+  llm.tied_embeddings = true;
+  config.assume("no torch_dtype in the file: bf16");
+  StackSpec stack;
+  if (name == "DiTTransformer2DModel" ||
+      (name == "Transformer2DModel" && config.text_or({"norm_type"}, "") == "ada_norm_zero")) {
+    stack = dit(config, llm.hidden);
+  } else if (name == "SD3Transformer2DModel") {
+    stack = sd3(config, llm.hidden);
+  } else if (name == "FluxTransformer2DModel") {
+    stack = flux(config, llm.hidden);
+  } else {
+    kind.fail("diffusion model '" + name + "' is not understood" +
+              did_you_mean(name, {"DiTTransformer2DModel", "SD3Transformer2DModel", "FluxTransformer2DModel"}));
+  }
+  stack.role = StackSpec::Role::diffusion;
+  llm.stacks.push_back(std::move(stack));
+}
+
+}  // namespace plumbline

@@ -1,0 +1,171 @@
+// Encoders and encoder-decoders: BERT and its kin, T5, Whisper and BART.
+#include <utility>
+
+#include "ops/llm/parts.hpp"
+
+namespace plumbline {
+namespace {
+
+double number(std::int64_t value) { return static_cast<double>(value); }
+
+AttentionSpec plain_attention(const LlmConfig& config, std::int64_t heads, std::int64_t width, bool causal, bool bias) {
+  AttentionSpec a;
+  a.q_heads = a.kv_heads = heads;
+  a.qk_dim = a.v_dim = width;
+  config.product(heads, width, "num_attention_heads");
+  a.causal = causal;
+  a.rope = false;
+  a.qkv_bias = a.out_bias = bias;
+  return a;
+}
+
+std::int64_t divided(const LlmConfig& config, std::int64_t hidden, std::int64_t heads) {
+  if (hidden % heads != 0) {
+    config.inner().fail("the hidden width " + std::to_string(hidden) + " is no multiple of the " +
+                        std::to_string(heads) + " attention heads");
+  }
+  return hidden / heads;
+}
+
+/// Positions, token types, embedding norm, pooler: what a BERT has outside its layers.
+double bert_other_params(const LlmConfig& config, const Llm& llm, std::int64_t embedding_width) {
+  const double h = number(llm.hidden), e = number(embedding_width);
+  const bool distil = config.is("distilbert");
+  double count = number(config.dim({"max_position_embeddings"}, "learned positions")) * e + 2.0 * e;
+  if (!distil) count += number(config.dim_or({"type_vocab_size"}, 2)) * e;
+  if (embedding_width != llm.hidden) count += e * h + h;
+  const bool pooler = !distil && !config.is("electra");
+  if (pooler) {
+    count += h * h + h;
+    config.assume("the pooler is counted, the transform of a masked-language head is not");
+  }
+  return count;
+}
+
+}  // namespace
+
+void build_bert(const LlmConfig& config, Llm& llm) {
+  read_common(config, llm, true);
+  const auto architectures = config.find_anywhere({"architectures"});
+  const std::string architecture = architectures && architectures->is_array() && architectures->size() > 0 &&
+                                           architectures->elements()[0].is_string()
+                                       ? architectures->elements()[0].as_string()
+                                       : "";
+  llm.has_head =
+      architecture.find("MaskedLM") != std::string::npos || architecture.find("PreTraining") != std::string::npos;
+  llm.tied_embeddings = true;
+  StackSpec stack;
+  stack.role = StackSpec::Role::encoder;
+  stack.hidden = llm.hidden;
+  LayerSpec layer;
+  const std::int64_t heads = config.dim({"num_attention_heads", "n_heads"}, "attention heads");
+  layer.attention = plain_attention(config, heads, divided(config, llm.hidden, heads), false, true);
+  layer.ffn = FfnSpec{};
+  layer.ffn->gated = false;
+  layer.ffn->bias = true;
+  layer.ffn->activation = read_activation(config, Activation::gelu);
+  layer.ffn->width = config.dim({"intermediate_size", "hidden_dim"}, "FFN width");
+  layer.norm = NormKind::layer;
+  layer.norm_vectors = 2;
+  const std::int64_t layers = config.layers({"num_hidden_layers", "n_layers"});
+  for (std::int64_t i = 0; i < layers; ++i) append_layer(stack, layer);
+  std::int64_t width = llm.hidden;
+  if (config.is("albert") || config.is("electra")) width = config.dim_or({"embedding_size"}, llm.hidden);
+  if (config.is("albert")) {
+    stack.shared_weights = true;
+    if (config.dim_or({"num_hidden_groups"}, 1) != 1) {
+      config.find({"num_hidden_groups"})->fail("more than one group of shared layers is not understood");
+    }
+    if (config.dim_or({"inner_group_num"}, 1) != 1) {
+      config.find({"inner_group_num"})->fail("more than one layer a group is not understood");
+    }
+  }
+  llm.embedding_params = number(llm.vocab) * number(width);
+  stack.other_params = bert_other_params(config, llm, width);
+  llm.stacks.push_back(std::move(stack));
+}
+
+/// T5 (arXiv:1910.10683): RMSNorm, no biases, relative position buckets in the first layer of each stack (in every
+/// layer of UMT5), d_kv apart from d_model / heads.
+void build_t5(const LlmConfig& config, Llm& llm) {
+  read_common(config, llm, config.family().has(kTied));
+  const std::int64_t heads = config.dim({"num_heads", "num_attention_heads"}, "attention heads");
+  const std::int64_t width = config.dim_or({"d_kv", "head_dim"}, 64);
+  const std::int64_t layers = config.layers({"num_layers", "num_hidden_layers"});
+  const std::int64_t decoder_layers =
+      config.has({"num_decoder_layers"}) ? config.layers({"num_decoder_layers"}) : layers;
+  const std::int64_t buckets = config.dim_or({"relative_attention_num_buckets"}, 32);
+  FfnSpec ffn;
+  const std::string proj = config.text_or({"feed_forward_proj"}, config.is("t5") ? "relu" : "gated-gelu");
+  ffn.gated = proj.rfind("gated-", 0) == 0;
+  ffn.activation = read_activation(config, ffn.gated ? Activation::gelu : Activation::relu);
+  ffn.width = config.dim({"d_ff"}, "FFN width");
+  for (const bool decoder : {true, false}) {
+    StackSpec stack;
+    stack.role = decoder ? StackSpec::Role::decoder : StackSpec::Role::encoder;
+    stack.hidden = llm.hidden;
+    LayerSpec layer;
+    layer.attention = plain_attention(config, heads, width, decoder, false);
+    if (decoder) layer.cross = plain_attention(config, heads, width, false, false);
+    layer.ffn = ffn;
+    layer.norms = decoder ? 3 : 2;
+    const std::int64_t count = decoder ? decoder_layers : layers;
+    for (std::int64_t i = 0; i < count; ++i) append_layer(stack, layer);
+    const double tables = config.is("umt5") ? number(count) : 1.0;
+    stack.other_params = number(llm.hidden) + tables * number(buckets) * number(heads);
+    llm.stacks.push_back(std::move(stack));
+  }
+}
+
+namespace {
+
+/// Outside the layers. Whisper: two convolutions and fixed-length positions; BART: positions (two rows more than there
+/// are, as BartLearnedPositionalEmbedding) and a norm of the embedding; mBART adds a final norm.
+double seq2seq_other_params(const LlmConfig& config, const Llm& llm, bool decoder) {
+  const double h = number(llm.hidden);
+  if (config.is("whisper")) {
+    if (decoder) return number(config.dim({"max_target_positions"}, "decoder positions")) * h + 2.0 * h;
+    const double mel = number(config.dim_or({"num_mel_bins"}, 80));
+    return 3.0 * mel * h + h + 3.0 * h * h + h + number(config.dim({"max_source_positions"}, "encoder positions")) * h +
+           2.0 * h;
+  }
+  const double positions = number(config.dim({"max_position_embeddings"}, "learned positions") + 2);
+  return positions * h + 2.0 * h + (config.is("mbart") ? 2.0 * h : 0.0);
+}
+
+}  // namespace
+
+void build_seq2seq(const LlmConfig& config, Llm& llm) {
+  read_common(config, llm, true);
+  const bool whisper = config.is("whisper");
+  if (whisper) llm.max_context = config.count_or({"max_target_positions"}, 0);
+  config.find({"num_hidden_layers"});
+  for (const bool decoder : {true, false}) {
+    StackSpec stack;
+    stack.role = decoder ? StackSpec::Role::decoder : StackSpec::Role::encoder;
+    stack.hidden = llm.hidden;
+    LayerSpec layer;
+    const std::int64_t heads = decoder ? config.dim({"decoder_attention_heads"}, "decoder heads")
+                                       : config.dim({"encoder_attention_heads"}, "encoder heads");
+    layer.attention = plain_attention(config, heads, divided(config, llm.hidden, heads), decoder, true);
+    layer.attention->key_bias = !whisper;
+    if (decoder) layer.cross = layer.attention;
+    if (decoder) layer.cross->causal = false;
+    layer.ffn = FfnSpec{};
+    layer.ffn->gated = false;
+    layer.ffn->bias = true;
+    layer.ffn->activation = read_activation(config, Activation::gelu);
+    layer.ffn->width =
+        decoder ? config.dim({"decoder_ffn_dim"}, "FFN width") : config.dim({"encoder_ffn_dim"}, "FFN width");
+    layer.norm = NormKind::layer;
+    layer.norm_vectors = 2;
+    layer.norms = decoder ? 3 : 2;
+    const std::int64_t layers = decoder ? config.layers({"decoder_layers"}) : config.layers({"encoder_layers"});
+    for (std::int64_t i = 0; i < layers; ++i) append_layer(stack, layer);
+    stack.other_params = seq2seq_other_params(config, llm, decoder);
+    if (whisper && !decoder) stack.fixed_tokens = config.dim({"max_source_positions"}, "encoder positions");
+    llm.stacks.push_back(std::move(stack));
+  }
+}
+
+}  // namespace plumbline

@@ -1,0 +1,175 @@
+#include "ops/llm/family.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace plumbline {
+namespace {
+
+constexpr unsigned kAllBias = kQkvBias | kOutBias | kFfnBias;
+constexpr unsigned kGpt2 = kTied | kLayerNorm | kPlainFfn | kAllBias | kPositions | kNoRope | kGelu;
+constexpr unsigned kGemma = kTied | kGelu;
+constexpr unsigned kBert = kTied | kLayerNorm | kPlainFfn | kAllBias | kPositions | kNoRope | kGelu;
+constexpr unsigned kQwen3Next = kQkNormHead | kOutputGate | kSharedGate | kDeltaNet;
+
+// Sources: configuration_<type>.py (class defaults) and modeling_<type>.py of Hugging Face transformers 4.40 - 5.0, or
+// the remote code beside the weights for baichuan, chatglm, internlm, minicpm, deepseek, kimi, phi-msft, qwen.
+constexpr Layout kDecoder = Layout::decoder;
+constexpr auto kFamilies = std::to_array<Family>({
+    {"llama", kDecoder, kSilentDims},
+    {"mistral", kDecoder, kWindow},
+    {"ministral", kDecoder, kWindow},
+    {"ministral3", kDecoder, kWindow},
+    {"mistral3", kDecoder, kWindow},
+    {"mixtral", kDecoder, kWindow},
+    {"qwen", kDecoder, kQkvBias},
+    {"qwen2", kDecoder, kQkvBias | kQkvBiasOnly},
+    {"qwen2_moe", kDecoder, kQkvBias | kQkvBiasOnly | kSharedGate},
+    {"qwen2_vl", kDecoder, kQkvBias | kQkvBiasOnly},
+    {"qwen2_5_vl", kDecoder, kQkvBias | kQkvBiasOnly},
+    {"qwen3", kDecoder, kQkNormHead},
+    {"qwen3_moe", kDecoder, kQkNormHead},
+    {"qwen3_vl", kDecoder, kQkNormHead},
+    {"qwen3_vl_moe", kDecoder, kQkNormHead},
+    {"qwen3_next", kDecoder, kQwen3Next},
+    {"qwen3_5", kDecoder, kQwen3Next},
+    {"qwen3_5_moe", kDecoder, kQwen3Next},
+    {"gemma", kDecoder, kGemma},
+    {"gemma2", kDecoder, kGemma | kFourNorms | kEvenSlide},
+    {"gemma3", kDecoder, kGemma | kFourNorms | kQkNormHead, 6},
+    {"phi", kDecoder, kLayerNorm | kPlainFfn | kAllBias | kParallel | kHeadBias | kGelu},
+    {"phi_msft", kDecoder, kLayerNorm | kPlainFfn | kAllBias | kParallel | kHeadBias | kGelu},
+    {"phi3", kDecoder, kWindow},
+    {"phimoe", kDecoder, kLayerNorm | kWindow},
+    {"deepseek", kDecoder, 0},
+    {"deepseek_v2", kDecoder, 0},
+    {"deepseek_v3", kDecoder, 0},
+    {"deepseek_v32", kDecoder, 0},
+    {"deepseek_v4", kDecoder, kWindow},
+    {"kimi_k2", kDecoder, 0},
+    {"kimi_k25", kDecoder, 0},
+    {"glm_moe_dsa", kDecoder, 0},
+    {"glm4_moe", kDecoder, kQkvBiasOnly | kRouterBias},
+    {"glm4", kDecoder, kQkvBiasOnly | kFourNorms},
+    {"glm4v", kDecoder, kQkvBiasOnly | kFourNorms},
+    {"glm4v_moe", kDecoder, kQkvBiasOnly | kRouterBias},
+    {"glm", kDecoder, kQkvBiasOnly},
+    {"chatglm", kDecoder, 0},
+    {"dots1", kDecoder, kQkNormHead | kRouterBias},
+    {"minimax_m2", kDecoder, kQkNormAll},
+    {"gpt2", kDecoder, kGpt2},
+    {"gpt_bigcode", kDecoder, kGpt2 | kMultiQuery},
+    {"gpt_neo", kDecoder, kTied | kLayerNorm | kPlainFfn | kOutBias | kFfnBias | kPositions | kNoRope | kGelu},
+    {"gpt_neox", kDecoder, kLayerNorm | kPlainFfn | kAllBias | kGelu},
+    {"gptj", kDecoder, kLayerNorm | kPlainFfn | kFfnBias | kParallel | kHeadBias | kGelu},
+    {"codegen", kDecoder, kLayerNorm | kPlainFfn | kFfnBias | kParallel | kHeadBias | kGelu},
+    {"bloom", kDecoder, kTied | kLayerNorm | kPlainFfn | kAllBias | kNoRope | kGelu},
+    {"falcon", kDecoder, kTied | kLayerNorm | kPlainFfn | kGelu},
+    {"mpt", kDecoder, kTied | kLayerNorm | kPlainFfn | kNoRope | kGelu},
+    {"opt", kDecoder, kTied | kLayerNorm | kPlainFfn | kAllBias | kPositions | kNoRope},
+    {"starcoder2", kDecoder, kTied | kLayerNorm | kPlainFfn | kAllBias | kWindow | kGelu},
+    {"cohere", kDecoder, kTied | kLayerNorm | kNormNoBias | kParallel},
+    {"cohere2", kDecoder, kTied | kLayerNorm | kNormNoBias | kParallel, 4},
+    {"olmo", kDecoder, kLayerNorm | kNormNoWeight},
+    {"olmo2", kDecoder, kQkNormAll},
+    {"olmo3", kDecoder, kQkNormAll, 4},
+    {"olmoe", kDecoder, kQkNormAll},
+    {"stablelm", kDecoder, kLayerNorm},
+    {"nemotron", kDecoder, kLayerNorm | kPlainFfn},
+    {"baichuan", kDecoder, 0},
+    {"internlm", kDecoder, 0},
+    {"internlm2", kDecoder, 0},
+    {"internlm3", kDecoder, 0},
+    {"minicpm", kDecoder, kTied},
+    {"granite", kDecoder, 0},
+    {"granitemoe", kDecoder, 0},
+    {"granitemoehybrid", kDecoder, kTied},
+    {"exaone", kDecoder, 0},
+    {"exaone4", kDecoder, kQkNormHead},
+    {"seed_oss", kDecoder, kQkvBias | kQkvBiasOnly},
+    {"smollm3", kDecoder, kTied},
+    {"arcee", kDecoder, kPlainFfn},
+    {"apertus", kDecoder, kPlainFfn | kQkNormHead},
+    {"ernie4_5", kDecoder, kTied},
+    {"ernie4_5_moe", kDecoder, kTied | kRouterBias},
+    {"hunyuan_v1_dense", kDecoder, kTied},
+    {"hunyuan_v1_moe", kDecoder, kTied},
+    {"mimo", kDecoder, kQkvBias | kQkvBiasOnly},
+    {"gpt_oss", kDecoder, kSinks | kRouterBias | kFfnBias | kEvenSlide},
+    {"llama4", kDecoder, kSharedExpert | kQkNormFree | kNope4},
+    {"llava", kDecoder, kSilentDims},
+    {"jamba", kDecoder, kNoRope},
+    {"bamba", kDecoder, 0},
+    {"nemotron_h", Layout::nemotron_h, kPlainFfn | kRouterBias | kNoRope},
+    {"mamba", Layout::mamba, kTied},
+    {"falcon_mamba", Layout::mamba, kTied},
+    {"mamba2", Layout::mamba, kTied},
+    {"bert", Layout::bert, kBert},
+    {"roberta", Layout::bert, kBert},
+    {"xlm_roberta", Layout::bert, kBert},
+    {"camembert", Layout::bert, kBert},
+    {"electra", Layout::bert, kBert},
+    {"distilbert", Layout::bert, kBert},
+    {"albert", Layout::bert, kBert},
+    {"t5", Layout::t5, kTied | kPlainFfn | kNoRope},
+    {"mt5", Layout::t5, kNoRope},
+    {"umt5", Layout::t5, kNoRope},
+    {"whisper", Layout::seq2seq, kBert},
+    {"bart", Layout::seq2seq, kBert},
+    {"mbart", Layout::seq2seq, kBert},
+    {"vit", Layout::vit, kBert},
+    {"deit", Layout::vit, kBert},
+    {"clip_vision_model", Layout::vit, kBert},
+});
+
+std::string plain(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  return out;
+}
+
+const Family* find_plain(const std::string& wanted) {
+  const auto* found =
+      std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Family& f) { return plain(f.type) == wanted; });
+  return found == kFamilies.end() ? nullptr : &*found;
+}
+
+bool drop_suffix(std::string& text, std::string_view suffix) {
+  if (text.size() <= suffix.size() || text.compare(text.size() - suffix.size(), suffix.size(), suffix) != 0)
+    return false;
+  text.resize(text.size() - suffix.size());
+  return true;
+}
+
+}  // namespace
+
+const Family* find_family(std::string_view model_type) {
+  for (const Family& f : kFamilies) {
+    if (f.type == model_type) return &f;
+  }
+  std::string name = plain(model_type);  // "phi-msft", "qwen3_vl_text"
+  if (const Family* family = find_plain(name)) return family;
+  return drop_suffix(name, "text") ? find_plain(name) : nullptr;
+}
+
+const Family* family_of_architecture(std::string_view architecture) {
+  std::string name(architecture);
+  for (const std::string_view suffix : {"ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "WithLMHeadModel",
+                                        "ForMaskedLM", "ForImageClassification", "Model"}) {
+    if (drop_suffix(name, suffix)) break;
+  }
+  return find_family(name);
+}
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const Family& f : kFamilies) names.emplace_back(f.type);
+  return names;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,152 @@
+#include <algorithm>
+
+#include "arch/files.hpp"
+#include "ops/llm/parts.hpp"
+
+namespace plumbline {
+namespace {
+
+bool read_bias(const LlmConfig& config) {
+  bool bias = config.family().has(kFfnBias);
+  if (!config.is("internlm") && !config.is("internlm2")) bias = config.flag_or({"use_bias", "bias"}, bias);
+  if (config.is("mpt")) bias = !config.flag_or({"no_bias"}, false);
+  bias = config.flag_or({"add_bias_linear"}, bias);
+  bias = config.flag_or({"enable_bias"}, bias);
+  return config.flag_or({"mlp_bias"}, bias);
+}
+
+bool read_gated(const LlmConfig& config) {
+  if (const auto proj = config.find({"feed_forward_proj"})) return proj->as_string().rfind("gated-", 0) == 0;
+  if (config.is("starcoder2")) return config.text_or({"mlp_type"}, "default") == "gated";
+  return !config.family().has(kPlainFfn);
+}
+
+std::optional<std::int64_t> stated_width(const LlmConfig& config, std::int64_t hidden) {
+  if (const auto width = config.maybe_dim({"intermediate_size_mlp"})) {
+    config.find({"intermediate_size"});
+    return width;
+  }
+  if (config.is("granitemoehybrid")) {
+    if (const auto width = config.maybe_dim({"shared_intermediate_size"})) return width;
+  }
+  if (const auto width = config.maybe_dim({"intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff"})) {
+    // Qwen 1: the size counts both halves of the gated projection.
+    return config.is("qwen") ? *width / 2 : *width;
+  }
+  if (const auto ratio = config.find({"expansion_ratio"})) {
+    return config.product(hidden, integer_within(*ratio, 1, 1024), "expansion_ratio");
+  }
+  return std::nullopt;
+}
+
+std::int64_t shared_width(const LlmConfig& config, std::int64_t expert_width) {
+  const std::int64_t count =
+      config.count_or({"n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"}, 0);
+  const std::int64_t given = config.count_or(
+      {"moe_shared_expert_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size"}, 0);
+  if (given > 0) return given;
+  if (count > 0) return config.product(count, expert_width, "n_shared_experts");
+  return config.family().has(kSharedExpert) ? expert_width : 0;
+}
+
+std::int64_t expert_count(const LlmConfig& config) {
+  return config.count_or(
+      {"num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts"}, 0);
+}
+
+}  // namespace
+
+Activation read_activation(const LlmConfig& config, Activation fallback) {
+  std::string text = config.text_or({"hidden_activation", "hidden_act", "activation_function", "mlp_hidden_act",
+                                     "activation_fn", "activation", "feed_forward_proj"},
+                                    "");
+  if (text.rfind("gated-", 0) == 0) text = text.substr(6);
+  if (text.empty()) return fallback;
+  if (text == "silu" || text == "swish" || text == "swiglu") return Activation::silu;
+  if (text.rfind("gelu", 0) == 0 || text == "quick_gelu" || text == "geglu") return Activation::gelu;
+  if (text == "relu") return Activation::relu;
+  if (text == "relu2" || text == "relu_squared" || text == "squared_relu") return Activation::relu2;
+  config.assume("activation '" + text + "' is not known: costed as GELU");
+  return Activation::gelu;
+}
+
+FfnSpec read_dense_ffn(const LlmConfig& config, std::int64_t hidden) {
+  FfnSpec ffn;
+  ffn.gated = read_gated(config);
+  ffn.bias = read_bias(config);
+  Activation fallback = config.family().has(kGelu) ? Activation::gelu : Activation::silu;
+  if (config.is("opt")) fallback = Activation::relu;
+  if (config.is("nemotron") || config.is("arcee")) fallback = Activation::relu2;
+  ffn.activation = read_activation(config, fallback);
+  if (const auto width = stated_width(config, hidden)) {
+    ffn.width = *width;
+  } else if (!ffn.gated) {
+    ffn.width = config.product(hidden, 4, "hidden_size");
+    config.assume("no FFN width in the file: 4 x hidden");
+  } else {
+    ffn.width = config.dim({"intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff"}, "FFN width");
+  }
+  return ffn;
+}
+
+bool has_experts(const LlmConfig& config) { return expert_count(config) > 1; }
+
+FfnSpec read_moe_ffn(const LlmConfig& config) {
+  FfnSpec ffn;
+  const Family& family = config.family();
+  ffn.gated = read_gated(config);
+  ffn.bias = read_bias(config);
+  ffn.activation = read_activation(config, family.has(kGelu) ? Activation::gelu : Activation::silu);
+  ffn.experts = expert_count(config);
+  ffn.topk = config.dim({"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k"},
+                        "experts a token");
+  if (ffn.topk > ffn.experts) {
+    config.inner().fail("expected at most " + std::to_string(ffn.experts) + " experts a token, found " +
+                        std::to_string(ffn.topk) + " in 'num_experts_per_tok'");
+  }
+  ffn.expert_width = config.dim({"moe_intermediate_size", "intermediate_size"}, "expert width");
+  ffn.shared_width = shared_width(config, ffn.expert_width);
+  ffn.shared_gate = ffn.shared_width > 0 && family.has(kSharedGate);
+  ffn.latent = config.count_or({"moe_latent_size"}, 0);
+  // A correction bias an expert: DeepSeek's noaux_tc, MiniMax's routing bias, or the family's habit.
+  ffn.router_bias = family.has(kRouterBias) || config.text_or({"topk_method"}, "") == "noaux_tc" ||
+                    config.flag_or({"use_routing_bias", "moe_router_enable_expert_bias"}, false);
+  return ffn;
+}
+
+std::vector<bool> moe_layers(const LlmConfig& config, std::int64_t layers) {
+  std::vector<bool> moe(static_cast<std::size_t>(layers), has_experts(config));
+  const auto keep = [&](auto condition) {
+    for (std::size_t i = 0; i < moe.size(); ++i) moe[i] = moe[i] && condition(static_cast<std::int64_t>(i));
+  };
+  const std::int64_t dense_first = config.count_or({"first_k_dense_replace", "moe_layer_start_index"}, 0);
+  keep([&](std::int64_t i) { return i >= dense_first; });
+  if (const auto last = config.find({"moe_layer_end_index"}); last && last->as_integer() >= 0) {
+    keep([&](std::int64_t i) { return i <= last->as_integer(); });
+  }
+  if (const auto freq = config.find({"moe_layer_freq"})) {
+    if (freq->is_array()) {
+      const auto flags = freq->elements();
+      if (flags.size() < moe.size()) freq->fail("expected one entry a layer");
+      keep([&](std::int64_t i) { return flags[static_cast<std::size_t>(i)].as_integer() != 0; });
+    } else {
+      const std::int64_t n = integer_within(*freq, 1, LlmConfig::kLargestDim);
+      keep([n](std::int64_t i) { return i % n == 0; });
+    }
+  }
+  const std::int64_t step =
+      config.dim_or({"decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"}, 1);
+  keep([step](std::int64_t i) { return (i + 1) % step == 0; });
+  if (const auto period = config.maybe_dim({"expert_layer_period"})) {
+    const std::int64_t offset = config.count_or({"expert_layer_offset"}, 0);
+    keep([&](std::int64_t i) { return i % *period == offset; });
+  }
+  if (const auto list = config.find({"mlp_only_layers"})) {
+    for (const JsonValue& value : list->elements()) {
+      moe[static_cast<std::size_t>(integer_within(value, 0, layers - 1))] = false;
+    }
+  }
+  return moe;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,250 @@
+#include "ops/llm/llm.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <utility>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "arch/json_reader.hpp"
+#include "ops/llm/parts.hpp"
+
+namespace plumbline {
+namespace {
+
+std::string text_of(const JsonValue& object, std::string_view key) {
+  const auto value = object.find(key);
+  return value && value->is_string() ? value->as_string() : "";
+}
+
+std::string first_architecture(const JsonValue& object) {
+  const auto list = object.find("architectures");
+  if (!list || !list->is_array() || list->size() == 0) return "";
+  const JsonValue first = list->elements()[0];
+  return first.is_string() ? first.as_string() : "";
+}
+
+/// The language model inside a multimodal file.
+JsonValue unwrapped(const JsonValue& root) {
+  for (const char* key : {"text_config", "llm_config", "language_config"}) {
+    if (const auto inner = root.find(key); inner && inner->is_object()) return *inner;
+  }
+  return root;
+}
+
+/// Kinds of model that no reader here understands, whatever their keys look like.
+void refuse_known_strangers(const JsonValue& object) {
+  const auto type = object.find("model_type");
+  if (!type || !type->is_string()) return;
+  const std::string name = type->as_string();
+  for (const char* stranger : {"rwkv",
+                               "rwkv5",
+                               "rwkv6",
+                               "rwkv7",
+                               "clip",
+                               "clip_text_model",
+                               "siglip",
+                               "deberta",
+                               "deberta-v2",
+                               "xlnet",
+                               "recurrent_gemma",
+                               "zamba",
+                               "zamba2",
+                               "lfm2",
+                               "lfm2_moe",
+                               "falcon_h1",
+                               "gemma3n",
+                               "gemma3n_text",
+                               "nemotron-nas",
+                               "deci",
+                               "kimi_linear",
+                               "minimax",
+                               "minimax_text_01",
+                               "longcat_flash",
+                               "mllama",
+                               "mllama_text_model",
+                               "dbrx",
+                               "wav2vec2",
+                               "hubert",
+                               "swin",
+                               "convnext",
+                               "modernbert",
+                               "nomic_bert",
+                               "blip-2",
+                               "openelm",
+                               "bitnet",
+                               "step3",
+                               "arctic",
+                               "jetmoe",
+                               "chameleon",
+                               "mpnet"}) {
+    if (name == stranger) type->fail("models of type '" + name + "' are not understood");
+  }
+}
+
+struct Choice {
+  Family family;
+  bool known = true;
+  std::string type;
+};
+
+Choice choose_family(const JsonValue& root, const JsonValue& inner) {
+  if (root.has("_class_name"))
+    return {Family{"diffusion", Layout::diffusion, 0, 0}, true, text_of(root, "_class_name")};
+  refuse_known_strangers(inner);
+  if (inner.find("model_type").has_value() == false) refuse_known_strangers(root);
+  for (const JsonValue* object : {&inner, &root}) {
+    const std::string type = text_of(*object, "model_type");
+    if (const Family* family = type.empty() ? nullptr : find_family(type)) return {*family, true, type};
+  }
+  for (const JsonValue* object : {&inner, &root}) {
+    const std::string architecture = first_architecture(*object);
+    if (architecture.empty()) continue;
+    if (const Family* family = family_of_architecture(architecture)) {
+      const std::string type = text_of(*object, "model_type");
+      return {*family, true, type.empty() ? std::string(family->type) : type};
+    }
+  }
+  if (inner.has("ssm_cfg")) return {*find_family("mamba"), true, "mamba"};
+  return {Family{"unknown", Layout::decoder, kTied, 0}, false, text_of(inner, "model_type")};
+}
+
+/// Class defaults of LlamaConfig and MistralConfig, for `text_config`s that leave every dimension out (LLaVA).
+const char* silent_dims(const Family& family) {
+  if (family.type == "mistral") {
+    return R"({"hidden_size":4096,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,
+               "intermediate_size":14336,"vocab_size":32000})";
+  }
+  return R"({"hidden_size":4096,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,
+             "intermediate_size":11008,"vocab_size":32000})";
+}
+
+void build(const LlmConfig& config, Llm& llm) {
+  switch (config.family().layout) {
+    case Layout::decoder: build_decoder(config, llm); break;
+    case Layout::mamba: build_mamba(config, llm); break;
+    case Layout::nemotron_h: build_nemotron_h(config, llm); break;
+    case Layout::bert: build_bert(config, llm); break;
+    case Layout::t5: build_t5(config, llm); break;
+    case Layout::seq2seq: build_seq2seq(config, llm); break;
+    case Layout::vit: build_vit(config, llm); break;
+    case Layout::diffusion: build_diffusion(config, llm); break;
+  }
+}
+
+/// Keys that could change the shape and that nothing read: a note, or a refusal when the model is unknown too.
+void check_unknown_keys(const LlmConfig& config, const Choice& choice) {
+  for (const std::string& key : config.unknown_keys()) {
+    if (!choice.known) {
+      config.inner().at(key).fail("a key that looks like a dimension is not known, and model_type '" + choice.type +
+                                  "' is neither" + did_you_mean(choice.type, family_names()));
+    }
+    config.assume("key '" + key + "' looks like a dimension and is not known: ignored");
+  }
+}
+
+Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice,
+             const std::optional<JsonValue>& quant) {
+  const LlmConfig config(inner, root, choice.family);
+  Llm llm;
+  llm.model_type = choice.type;
+  if (!choice.known) {
+    config.assume("model_type '" + choice.type + "' is not known: read as Llama-like (RMSNorm, gated FFN, RoPE)");
+  }
+  build(config, llm);
+  for (const char* key : {"vision_config", "audio_config"}) {
+    if (const auto tower = root.find(key)) add_vision_tower(config, *tower, llm);
+  }
+  read_quantization(config, quant, llm);
+  finish_totals(llm);
+  check_unknown_keys(config, choice);
+  llm.assumptions = config.assumptions();
+  return llm;
+}
+
+}  // namespace
+
+Llm parse_llm(const std::string& config_json, const std::string& quant_json, const std::string& place) {
+  const JsonDocument document = JsonDocument::parse(config_json, place);
+  const JsonValue root = document.root();
+  if (!root.is_object()) root.fail("expected an object with the keys of a config.json");
+  std::optional<JsonDocument> quant_document;
+  std::optional<JsonValue> quant;
+  if (!quant_json.empty()) {
+    quant_document = JsonDocument::parse(quant_json, place + " (hf_quant_config.json)");
+    quant = quant_document->root();
+  }
+  JsonValue inner = unwrapped(root);
+  const Choice choice = choose_family(root, inner);
+  const bool wrapped = inner.path() != root.path();
+  const bool silent = wrapped && choice.family.has(kSilentDims) && !inner.has("hidden_size");
+  if (!silent) return read_llm(root, inner, choice, quant);
+  const JsonDocument filled = JsonDocument::parse(silent_dims(choice.family), place)
+                                  .merged_with(JsonDocument::parse(inner.dump(), place + ": " + inner.path()));
+  Llm llm = read_llm(root, filled.root(), choice, quant);
+  llm.assumptions.insert(llm.assumptions.begin(), "text_config has no dimensions: those of the 7B class default of '" +
+                                                      std::string(choice.family.type) + "'");
+  return llm;
+}
+
+std::vector<std::string> llm_names() { return json_file_names(data_folder() + "/models"); }
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_file(const std::string& path) {
+  std::error_code ec;
+  return fs::is_regular_file(path, ec);
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+/// The file of a name under data/models, or "". "Qwen/Qwen3-8B" finds qwen3-8b.
+std::string file_of_name(const std::string& name) {
+  const std::string folder = data_folder() + "/models/";
+  for (const std::string& candidate : {name, lower(name), lower(name.substr(name.rfind('/') + 1))}) {
+    if (candidate.find('/') == std::string::npos && is_file(folder + candidate + ".json"))
+      return folder + candidate + ".json";
+  }
+  return "";
+}
+
+std::string sibling_quantization(const std::string& path) {
+  const fs::path file(path), folder = file.parent_path();
+  for (const fs::path& candidate :
+       {folder / "quant" / (file.stem().string() + ".hf_quant_config.json"), folder / "hf_quant_config.json"}) {
+    if (is_file(candidate.string())) return read_text_file(candidate.string());
+  }
+  return "";
+}
+
+}  // namespace
+
+Llm load_llm(const std::string& name_or_path) {
+  std::string path = name_or_path;
+  std::error_code ec;
+  if (!name_or_path.empty() && fs::is_directory(path, ec) && looks_like_path(path)) path += "/config.json";
+  if (!(looks_like_path(path) && is_file(path))) {
+    path = file_of_name(name_or_path);
+    if (path.empty() && looks_like_path(name_or_path)) path = name_or_path;  // says that it can't be opened
+  }
+  if (path.empty()) {
+    throw BadInput("model '" + name_or_path + "': expected a name under data/models or a path of a config.json" +
+                   did_you_mean(lower(name_or_path), llm_names()));
+  }
+  Llm llm = parse_llm(read_text_file(path), sibling_quantization(path), path);
+  const fs::path file(path);
+  llm.file = path;
+  llm.name = file.filename() == "config.json" && file.has_parent_path() && !file.parent_path().filename().empty()
+                 ? file.parent_path().filename().string()
+                 : file.stem().string();
+  return llm;
+}
+
+}  // namespace plumbline

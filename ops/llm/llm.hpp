@@ -1,0 +1,142 @@
+// A transformer (or hybrid, or diffusion transformer) as its config.json describes it. Knows no machine and no
+// workload.
+//
+// Layers that are alike are stored once: a Stack has `kinds` and, in order, which kind each layer is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arch/dtype.hpp"
+#include "ops/op/shapes.hpp"
+
+namespace plumbline {
+
+enum class Activation { silu, gelu, relu, relu2 };
+enum class NormKind { rms, layer };
+
+/// Softmax attention of one layer. Widths per head; 0 = not used.
+struct AttentionSpec {
+  enum class Kind { standard, mla };
+  Kind kind = Kind::standard;
+  std::int64_t q_heads = 0, kv_heads = 0;
+  std::int64_t qk_dim = 0, v_dim = 0;  ///< standard: both head_dim. MLA: nope + rope, and v
+  bool causal = true, rope = true, qkv_bias = false, out_bias = false, sinks = false;
+  bool key_bias = true;      ///< false: of `qkv_bias` the keys have none (Whisper)
+  bool output_gate = false;  ///< query projection twice as wide (Qwen3-Next)
+  /// QK norm: 0 none, 1 per head (2 x head_dim parameters), 2 over all heads
+  int qk_norm = 0;
+  std::int64_t window = 0;  ///< tokens a query sees at most; 0 = all
+  bool chunked = false;     ///< the window is a fixed chunk (Llama-4), not sliding
+  // MLA
+  std::int64_t q_lora_rank = 0, kv_lora_rank = 0, rope_dim = 0, nope_dim = 0;
+  // DSA indexer (MLA + sparse selection)
+  std::int64_t index_heads = 0, index_dim = 0, index_topk = 0;
+  // DeepSeek-V4: shared K = V stream shortened by this ratio beside a window; grouped output projection
+  std::int64_t compress_ratio = 0, out_groups = 0, out_lora_rank = 0;
+  bool shared_kv = false;  ///< one stream serves as K and V (DeepSeek-V4)
+  bool operator==(const AttentionSpec&) const = default;
+};
+
+/// Recurrent mixer of one layer.
+struct RecurrentSpec {
+  RecurrentKind kind = RecurrentKind::mamba2;
+  std::int64_t inner = 0;  ///< mamba: heads x head_dim; delta net: value heads x value width
+  std::int64_t heads = 0, head_dim = 0, state = 0, groups = 1, conv = 0;
+  std::int64_t dt_rank = 0;                 ///< mamba1
+  std::int64_t key_heads = 0, key_dim = 0;  ///< delta net; state = key_dim
+  bool inner_norms = false;                 ///< mamba1: RMSNorms over the step, B and C streams (Jamba)
+  DType state_dtype = DType::fp32;
+  bool operator==(const RecurrentSpec&) const = default;
+};
+
+/// Feed-forward part of one layer.
+struct FfnSpec {
+  bool gated = true, bias = false;
+  Activation activation = Activation::silu;
+  std::int64_t width = 0;  ///< dense width (0 when the layer is MoE only)
+  std::int64_t experts = 0, topk = 0, expert_width = 0;
+  std::int64_t shared_width = 0;  ///< total width of the shared experts
+  std::int64_t latent = 0;        ///< experts work at this width (0: hidden)
+  bool router_bias = false;       ///< one correction (or plain) bias an expert
+  bool shared_gate = false;       ///< shared experts weighted by a gate hidden -> 1 (Qwen MoE)
+  bool is_moe() const { return experts > 0; }
+  bool operator==(const FfnSpec&) const = default;
+};
+
+/// A layer is any of: self attention or recurrence, cross attention, feed-forward; each present part has its norms.
+struct LayerSpec {
+  std::optional<AttentionSpec> attention;
+  std::optional<AttentionSpec> cross;  ///< encoder-decoder
+  std::optional<RecurrentSpec> recurrent;
+  std::optional<FfnSpec> ffn;
+  NormKind norm = NormKind::rms;
+  int norms = 2;                      ///< norms over the hidden width a layer
+  int norm_vectors = 1;               ///< parameters an element of a norm: 2 with bias, 0 without weights
+  bool parallel_block = false;        ///< attention and FFN read the same norm
+  std::int64_t modulation_width = 0;  ///< DiT: adaLN projection hidden -> this width, a step (0: none)
+  /// MMDiT double-stream layer: a second set of QKV, output and FFN weights of the same shape for the other stream.
+  bool double_stream = false;
+  bool second_stream_ends = false;  ///< of the second stream only QKV is left (last layer of SD3)
+  /// Weight elements, and those a token uses; exact, norms and biases included.
+  double params = 0, active_params = 0;
+  /// Of `params`: weights of the routed experts (they may have their own storage type).
+  double expert_params = 0;
+  bool operator==(const LayerSpec&) const = default;
+};
+
+struct StackSpec {
+  enum class Role { decoder, encoder, vision, diffusion };
+  Role role = Role::decoder;
+  std::int64_t hidden = 0;
+  std::vector<LayerSpec> kinds;
+  std::vector<int> order;         ///< kind of layer i; its length is the layer count
+  double other_params = 0;        ///< final norm, learned positions, patch and time embeddings, projectors
+  bool shared_weights = false;    ///< layers of one kind share one set of weights (ALBERT)
+  std::int64_t text_tokens = 0;   ///< MMDiT: tokens of the second stream, beside `fixed_tokens`
+  std::int64_t fixed_tokens = 0;  ///< tokens the stack always sees (ViT patches, Whisper frames); 0: the prompt
+};
+
+/// Storage of the weights as published.
+struct Quantization {
+  DType linear = DType::bf16;  ///< attention and dense FFN weights
+  DType experts = DType::bf16;
+  DType activation = DType::bf16;  ///< what the quantized products read (fp8 for W8A8); parts left in 16 bits read 16
+  DType kv = DType::bf16;
+  std::string method = "none";  ///< "fp8", "mxfp4", "nvfp4", "gptq", ...
+};
+
+struct Llm {
+  std::string name, model_type, file;
+  std::vector<StackSpec> stacks;  ///< the main one (decoder if there is one) first
+  std::int64_t hidden = 0, vocab = 0, max_context = 0;
+  bool tied_embeddings = false;
+  bool has_head = true;       ///< produces logits over the vocabulary
+  DType dtype = DType::bf16;  ///< compute type of the file
+  Quantization quantization;
+  double embedding_params = 0, head_params = 0;  ///< head 0 when tied
+  double params = 0;                             ///< all, without MTP layers
+  double active_params = 0;                      ///< used by one token, both embeddings counted
+  /// As published tables count it: `active_params` less the input embedding when experts make "active" differ from
+  /// `params` and the head is not tied to it; else `active_params`.
+  double active_params_no_input_embedding = 0;
+  double mtp_params = 0;
+  /// KV cache of one more token with no window applied, 16 bits an element (hf_config notes, section 8).
+  double kv_elements_per_token = 0;
+  double index_elements_per_token = 0;   ///< indexer keys (DSA) of one more token, beside the KV cache
+  std::vector<std::string> assumptions;  ///< every default taken, unknown shape-like key met, and what it means
+
+  const StackSpec& main() const { return stacks.front(); }
+};
+
+/// By name under data/models ("llama-3.1-8b") or path of a config.json. A sibling `hf_quant_config.json` (or
+/// `quant/<name>.hf_quant_config.json`) is read too. Throws BadInput: unreadable, not understood (naming the key).
+Llm load_llm(const std::string& name_or_path);
+/// `quant_json` may be empty. `place` stands in front of messages.
+Llm parse_llm(const std::string& config_json, const std::string& quant_json, const std::string& place);
+std::vector<std::string> llm_names();
+
+}  // namespace plumbline

@@ -1,0 +1,61 @@
+// The readers behind parse_llm: each turns keys of a config into one part of a layer, a stack, or a whole model.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/llm/config.hpp"
+#include "ops/llm/llm.hpp"
+
+namespace plumbline {
+
+/// What mixes tokens in a layer.
+enum class Mixer { full, sliding, chunked, delta_net, mamba };
+
+/// One per layer, from the first source that the file has (hf_config notes, section 3: order of authority).
+std::vector<Mixer> layer_mixers(const LlmConfig& config, std::int64_t layers);
+/// The window of sliding layers; 0 when the file switches it off or has none.
+std::int64_t sliding_window(const LlmConfig& config);
+
+/// Attention of a full layer; `mixer` and `layer` then set window, chunk, RoPE and compression.
+AttentionSpec read_attention(const LlmConfig& config, std::int64_t hidden);
+AttentionSpec attention_of_layer(const LlmConfig& config, AttentionSpec base, Mixer mixer, std::int64_t layer,
+                                 const std::vector<std::int64_t>& ratios);
+/// Per-layer compression ratios (DeepSeek-V4), empty when there are none.
+std::vector<std::int64_t> compress_ratios(const LlmConfig& config);
+
+/// The dense FFN and the MoE of the model; `moe_layer` says which layers have which.
+FfnSpec read_dense_ffn(const LlmConfig& config, std::int64_t hidden);
+FfnSpec read_moe_ffn(const LlmConfig& config);
+bool has_experts(const LlmConfig& config);
+std::vector<bool> moe_layers(const LlmConfig& config, std::int64_t layers);
+Activation read_activation(const LlmConfig& config, Activation fallback);
+
+RecurrentSpec read_mamba1(const LlmConfig& config, std::int64_t hidden);
+RecurrentSpec read_mamba2(const LlmConfig& config, std::int64_t hidden);
+RecurrentSpec read_delta_net(const LlmConfig& config);
+
+/// Counts the layer and appends it: an equal kind is stored once.
+void append_layer(StackSpec& stack, LayerSpec layer);
+/// Sums stacks, embedding and head into the totals, and the cache of the main stack.
+void finish_totals(Llm& llm);
+/// hidden, vocabulary, context, tying, compute dtype; `tied_default` when no key says.
+void read_common(const LlmConfig& config, Llm& llm, bool tied_default);
+int norm_vectors(const LlmConfig& config);
+
+void build_decoder(const LlmConfig& config, Llm& llm);
+void build_mamba(const LlmConfig& config, Llm& llm);
+void build_nemotron_h(const LlmConfig& config, Llm& llm);
+void build_bert(const LlmConfig& config, Llm& llm);
+void build_t5(const LlmConfig& config, Llm& llm);
+void build_seq2seq(const LlmConfig& config, Llm& llm);
+void build_vit(const LlmConfig& config, Llm& llm);
+void build_diffusion(const LlmConfig& config, Llm& llm);
+/// The vision tower of a multimodal file when its layout is known (CLIP with an MLP projector); else says it is left
+/// out.
+void add_vision_tower(const LlmConfig& config, const JsonValue& vision, Llm& llm);
+
+/// `quant` is the root of hf_quant_config.json, if any.
+void read_quantization(const LlmConfig& config, const std::optional<JsonValue>& quant, Llm& llm);
+
+}  // namespace plumbline

@@ -1,0 +1,219 @@
+// How the published weights are stored: quantization_config inside the file, or hf_quant_config.json beside it.
+#include <algorithm>
+#include <set>
+
+#include "arch/files.hpp"
+#include "ops/llm/parts.hpp"
+
+namespace plumbline {
+namespace {
+
+/// Which parts of the layers an exclusion list leaves in 16 bits.
+struct Excluded {
+  bool attention = false, dense = false, experts = false;
+};
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+/// The number after "layers." or -1.
+int layer_index(const std::string& module) {
+  const auto at = module.find("layers.");
+  if (at == std::string::npos) return -1;
+  int index = -1;
+  for (std::size_t i = at + 7; i < module.size() && module[i] >= '0' && module[i] <= '9' && index < 100000; ++i) {
+    index = (index < 0 ? 0 : index * 10) + (module[i] - '0');
+  }
+  return index;
+}
+
+/// A part counts as excluded when a pattern without a layer number, or plain names of at least half the layers, name
+/// it.
+class PartSeen {
+ public:
+  void see(const std::string& module) {
+    const int index = layer_index(module);
+    if (index < 0) all_ = true;
+    else layers_.insert(index);
+  }
+  bool covers(std::size_t layers) const { return all_ || layers_.size() * 2 >= std::max<std::size_t>(layers, 1); }
+
+ private:
+  bool all_ = false;
+  std::set<int> layers_;
+};
+
+Excluded read_excluded(const JsonValue& object, std::size_t layers) {
+  PartSeen attention, dense, experts;
+  for (const char* key : {"modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers"}) {
+    const auto list = object.find(key);
+    if (!list || !list->is_array()) continue;
+    for (const JsonValue& value : list->elements()) {
+      if (!value.is_string()) continue;
+      const std::string module = value.as_string();
+      if (contains(module, "vision") || contains(module, "visual") || contains(module, "norm")) continue;
+      if (contains(module, "attn") || contains(module, "attention")) attention.see(module);
+      const bool shared = contains(module, "shared_expert");
+      if (contains(module, "experts") && !shared) experts.see(module);
+      const bool projection =
+          contains(module, "gate_proj") || contains(module, "down_proj") || contains(module, "_proj");
+      if (contains(module, "mlp") && projection && !contains(module, "experts")) dense.see(module);
+    }
+  }
+  return {attention.covers(layers), dense.covers(layers), experts.covers(layers)};
+}
+
+struct Formats {
+  DType weight = DType::bf16, activation = DType::bf16;
+};
+
+DType float_or_int(const JsonValue& args, DType compute) {
+  const auto bits_value = args.find("num_bits");
+  const std::int64_t width = bits_value ? bits_value->as_integer() : 16;
+  const auto type = args.find("type");
+  const bool is_float = type && type->is_string() && type->as_string() == "float";
+  if (width == 16) return compute;
+  if (width == 8) return is_float ? DType::fp8 : DType::int8;
+  if (width == 4) {
+    const auto group = args.find("group_size");
+    if (!is_float) return DType::int4;
+    return group && group->is_number() && group->as_integer() == 32 ? DType::mxfp4 : DType::nvfp4;
+  }
+  args.fail("expected 4, 8 or 16 bits, found " + std::to_string(width));
+}
+
+/// compressed-tensors and ModelOpt: the first group of `config_groups` with weights.
+std::optional<Formats> from_groups(const LlmConfig& config, const JsonValue& object, DType compute) {
+  const auto groups = object.find("config_groups");
+  if (!groups || !groups->is_object()) return std::nullopt;
+  const auto names = groups->keys();
+  if (names.size() > 1) config.assume("several quantization groups: the first one is taken for all");
+  for (const std::string& name : names) {
+    const auto group = groups->find(name);
+    if (!group || !group->is_object()) continue;
+    const auto weights = group->find("weights");
+    if (!weights || !weights->is_object()) continue;
+    Formats formats{float_or_int(*weights, compute), compute};
+    const auto inputs = group->find("input_activations");
+    if (inputs && inputs->is_object()) formats.activation = float_or_int(*inputs, compute);
+    if (const auto size = weights->find("group_size");
+        formats.weight == DType::int4 && size && size->is_number() && size->as_integer() != 128) {
+      config.assume("4-bit groups of " + size->dump() + ": stored as groups of 128");
+    }
+    return formats;
+  }
+  return std::nullopt;
+}
+
+/// ModelOpt's quant_algo.
+Formats from_algorithm(const LlmConfig& config, const JsonValue& value, DType compute) {
+  const std::string algo = value.as_string();
+  if (algo == "FP8" || algo == "FP8_PER_CHANNEL_PER_TOKEN" || algo == "FP8_BLOCK_SCALES")
+    return {DType::fp8, DType::fp8};
+  if (algo == "FP8_PB_WO") return {DType::fp8, DType::fp8};
+  if (algo == "NVFP4") return {DType::nvfp4, DType::nvfp4};
+  if (algo == "NVFP4_AWQ") return {DType::nvfp4, DType::nvfp4};
+  if (algo == "MXFP4") return {DType::mxfp4, compute};
+  if (algo == "W4A8_AWQ" || algo == "W4A8_MXFP4_FP8")
+    return {algo == "W4A8_AWQ" ? DType::int4 : DType::mxfp4, DType::fp8};
+  if (algo == "W4A16" || algo == "W4A16_AWQ" || algo == "INT4_AWQ" || algo == "W4A16_GPTQ")
+    return {DType::int4, compute};
+  if (algo == "INT8_SQ" || algo == "W8A8_SQ_PER_CHANNEL") return {DType::int8, DType::int8};
+  if (algo == "W8A16") return {DType::int8, compute};
+  if (algo == "MIXED_PRECISION") {
+    config.assume("quant_algo MIXED_PRECISION: taken as FP8 throughout");
+    return {DType::fp8, DType::fp8};
+  }
+  value.fail("quant_algo '" + algo + "' is not understood" +
+             did_you_mean(algo, {"FP8", "NVFP4", "MXFP4", "W4A16", "W4A8_AWQ", "INT4_AWQ", "INT8_SQ", "W8A16"}));
+}
+
+Formats from_bits(const JsonValue& object, DType compute) {
+  const auto bits_value = object.find("bits");
+  const std::int64_t width = bits_value ? bits_value->as_integer() : 4;
+  if (width == 4) return {DType::int4, compute};
+  if (width == 8) return {DType::int8, compute};
+  object.fail("expected 4 or 8 'bits', found " + std::to_string(width));
+}
+
+bool set_flag(const JsonValue& object, const char* key) {
+  const auto value = object.find(key);
+  return value && value->is_boolean() && value->as_bool();
+}
+
+Formats from_method(const LlmConfig& config, const JsonValue& object, const std::string& method, DType compute) {
+  if (const auto algo = object.find("quant_algo"); algo && algo->is_string())
+    return from_algorithm(config, *algo, compute);
+  if (const auto formats = from_groups(config, object, compute)) return *formats;
+  if (method == "fp8" || method == "fbgemm_fp8") return {DType::fp8, DType::fp8};
+  if (method == "mxfp4") return {DType::mxfp4, compute};
+  if (method == "gptq" || method == "awq" || method == "auto-round" || method == "intel/auto-round") {
+    return from_bits(object, compute);
+  }
+  if (method == "bitsandbytes") {
+    if (set_flag(object, "load_in_4bit")) return {DType::int4, compute};
+    if (set_flag(object, "load_in_8bit")) return {DType::int8, DType::int8};
+  }
+  const std::vector<std::string> known{"fp8", "mxfp4", "gptq", "awq", "compressed-tensors", "modelopt", "bitsandbytes"};
+  const auto named = object.find("quant_method");
+  (named ? *named : object).fail("quantization '" + method + "' is not understood" + did_you_mean(method, known));
+}
+
+DType kv_format(const JsonValue& object, DType fallback) {
+  for (const char* key : {"kv_cache_quant_algo", "kv_cache_scheme"}) {
+    const auto value = object.find(key);
+    if (!value) continue;
+    if (value->is_string() && value->as_string() == "FP8") return DType::fp8;
+    if (value->is_string() && value->as_string() == "INT8") return DType::int8;
+    if (value->is_string() && value->as_string() == "NVFP4") return DType::nvfp4;
+    if (value->is_object()) return float_or_int(*value, fallback);
+  }
+  return fallback;
+}
+
+void apply(const LlmConfig& config, const JsonValue& object, const std::string& method, DType compute, Llm& llm) {
+  Quantization& q = llm.quantization;
+  const Formats formats = from_method(config, object, method, compute);
+  const Excluded left = read_excluded(object, llm.main().order.size());
+  bool experts = false;
+  for (const LayerSpec& kind : llm.main().kinds) experts = experts || (kind.ffn && kind.ffn->is_moe());
+  q.activation = formats.activation;
+  q.experts = left.experts ? compute : formats.weight;
+  // One type stands for attention and dense FFN: with experts that is attention, without it is mostly the FFN.
+  const bool linear_left = method == "mxfp4" || (experts ? left.attention : left.dense);
+  q.linear = linear_left ? compute : formats.weight;
+  if (experts && left.attention)
+    config.assume("quantization leaves attention (and, taken alike, dense FFN) in 16 bits");
+  if (!experts && left.attention && !left.dense) config.assume("attention is left in 16 bits; costed like the FFN");
+  q.kv = kv_format(object, q.kv);
+  q.method = method;
+}
+
+}  // namespace
+
+void read_quantization(const LlmConfig& config, const std::optional<JsonValue>& quant, Llm& llm) {
+  DType compute = llm.dtype;
+  if (compute != DType::bf16 && compute != DType::fp16) {
+    config.assume("the file's " + std::string(name(compute)) + " weights are served in bf16");
+    compute = DType::bf16;
+  }
+  Quantization& q = llm.quantization;
+  q.linear = q.experts = q.activation = q.kv = compute;
+  if (const auto block = config.find_anywhere({"quantization_config"}); block && block->is_object()) {
+    const auto named = block->find("quant_method");
+    apply(config, *block, named && named->is_string() ? named->as_string() : "modelopt", compute, llm);
+  }
+  if (quant) {
+    const auto block = quant->find("quantization");
+    if (!block || !block->is_object()) quant->fail("expected an object 'quantization'");
+    if (const auto algo = block->find("quant_algo"); algo && q.method == "none") {
+      apply(config, *block, "modelopt", compute, llm);
+    }
+    q.kv = kv_format(*block, q.kv);
+  }
+  if (config.text_or({"expert_dtype"}, "") == "fp4") {
+    q.experts = DType::mxfp4;
+    config.assume("expert_dtype fp4: taken as mxfp4 (blocks of 32)");
+  }
+}
+
+}  // namespace plumbline

@@ -1,0 +1,87 @@
+// What all readers share: the widths at the top of the file, appending layers, and the sums at the end.
+#include <algorithm>
+#include <utility>
+
+#include "ops/llm/params.hpp"
+#include "ops/llm/parts.hpp"
+
+namespace plumbline {
+namespace {
+
+void read_dtype(const LlmConfig& config, Llm& llm) {
+  const auto value = config.find_anywhere({"torch_dtype", "dtype"});
+  const auto type = value && value->is_string() ? parse_dtype(value->as_string()) : std::nullopt;
+  if (!type) {
+    config.assume(value ? "the file's dtype " + value->dump() + " is not a type: bf16"
+                        : "no torch_dtype in the file: bf16");
+  }
+  llm.dtype = type.value_or(DType::bf16);
+}
+
+void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
+  if (const auto tied = config.find_anywhere({"tie_word_embeddings", "tie_embeddings"})) {
+    llm.tied_embeddings = tied->as_bool();
+    return;
+  }
+  llm.tied_embeddings = tied_default;
+  config.assume(std::string("no tie_word_embeddings in the file: ") +
+                (tied_default ? "head tied to the embedding, the class default" : "head apart, the class default"));
+}
+
+/// Elements that one more token adds to the cache of a layer (hf_config notes, section 8).
+double kv_elements(const AttentionSpec& a) {
+  if (a.kind == AttentionSpec::Kind::mla) return static_cast<double>(a.kv_lora_rank + a.rope_dim);
+  if (a.shared_kv) {
+    const double ratio = a.compress_ratio > 0 ? static_cast<double>(a.compress_ratio) : 1.0;
+    return static_cast<double>(a.kv_heads) * static_cast<double>(a.qk_dim) / ratio;
+  }
+  return static_cast<double>(a.kv_heads) * static_cast<double>(a.qk_dim + a.v_dim);
+}
+
+}  // namespace
+
+void read_common(const LlmConfig& config, Llm& llm, bool tied_default) {
+  llm.hidden = config.dim({"hidden_size", "n_embd", "d_model", "dim"}, "hidden width");
+  llm.vocab = config.dim({"padded_vocab_size", "vocab_size"}, "vocabulary");
+  llm.max_context = config.count_or(
+      {"max_position_embeddings", "n_positions", "max_target_positions", "n_ctx", "seq_length", "max_seq_len"}, 0);
+  read_tying(config, llm, tied_default);
+  read_dtype(config, llm);
+}
+
+void append_layer(StackSpec& stack, LayerSpec layer) {
+  count_layer(layer, stack.hidden);
+  if (!stack.order.empty() && stack.kinds[static_cast<std::size_t>(stack.order.back())] == layer) {
+    stack.order.push_back(stack.order.back());
+    return;
+  }
+  const auto same = std::find(stack.kinds.begin(), stack.kinds.end(), layer);
+  stack.order.push_back(static_cast<int>(same - stack.kinds.begin()));
+  if (same == stack.kinds.end()) stack.kinds.push_back(std::move(layer));
+}
+
+void finish_totals(Llm& llm) {
+  const double table = static_cast<double>(llm.vocab) * static_cast<double>(llm.hidden);
+  if (llm.embedding_params == 0) llm.embedding_params = table;
+  if (llm.has_head && !llm.tied_embeddings) llm.head_params += table;
+  llm.params = llm.active_params = llm.embedding_params + llm.head_params;
+  bool experts = false;
+  for (const StackSpec& stack : llm.stacks) {
+    llm.params += stack_layer_params(stack) + stack.other_params;
+    llm.active_params += stack_active_layer_params(stack) + stack.other_params;
+    for (const LayerSpec& kind : stack.kinds) experts = experts || (kind.ffn && kind.ffn->is_moe());
+  }
+  const bool leaves_out = experts && !llm.tied_embeddings;
+  llm.active_params_no_input_embedding = llm.active_params - (leaves_out ? llm.embedding_params : 0.0);
+  const StackSpec& main = llm.main();
+  if (main.role != StackSpec::Role::decoder) return;
+  for (const int kind : main.order) {
+    const LayerSpec& layer = main.kinds[static_cast<std::size_t>(kind)];
+    if (!layer.attention) continue;
+    llm.kv_elements_per_token += kv_elements(*layer.attention);
+    if (layer.attention->index_topk > 0)
+      llm.index_elements_per_token += static_cast<double>(layer.attention->index_dim);
+  }
+}
+
+}  // namespace plumbline

@@ -1,0 +1,122 @@
+// Vision transformers, alone (ViT, DeiT) or as the tower of a multimodal model (CLIP).
+#include <algorithm>
+#include <utility>
+
+#include "ops/llm/parts.hpp"
+
+namespace plumbline {
+namespace {
+
+double number(std::int64_t value) { return static_cast<double>(value); }
+
+struct Patches {
+  std::int64_t count = 0;
+  double embedding_params = 0;
+};
+
+Patches read_patches(const LlmConfig& config, std::int64_t hidden) {
+  const std::int64_t image = config.dim_or({"image_size"}, 224), patch = config.dim_or({"patch_size"}, 16);
+  const std::int64_t channels = config.dim_or({"num_channels", "in_channels"}, 3);
+  if (patch > image) config.inner().fail("expected 'patch_size' of at most the image's " + std::to_string(image));
+  Patches patches;
+  patches.count = config.product(image / patch, image / patch, "image_size");
+  patches.embedding_params = number(channels) * number(patch) * number(patch) * number(hidden);
+  return patches;
+}
+
+StackSpec vision_stack(const LlmConfig& config, std::int64_t hidden) {
+  StackSpec stack;
+  stack.role = StackSpec::Role::vision;
+  stack.hidden = hidden;
+  LayerSpec layer;
+  AttentionSpec a;
+  a.q_heads = a.kv_heads = config.dim({"num_attention_heads", "num_heads"}, "attention heads");
+  if (hidden % a.q_heads != 0) config.inner().fail("the hidden width is no multiple of the attention heads");
+  a.qk_dim = a.v_dim = hidden / a.q_heads;
+  a.causal = a.rope = false;
+  a.out_bias = true;
+  a.qkv_bias = config.flag_or({"qkv_bias"}, true);
+  layer.attention = a;
+  layer.ffn = FfnSpec{};
+  layer.ffn->gated = false;
+  layer.ffn->bias = true;
+  layer.ffn->activation = read_activation(config, Activation::gelu);
+  layer.ffn->width = config.dim({"intermediate_size"}, "FFN width");
+  layer.norm = NormKind::layer;
+  layer.norm_vectors = 2;
+  const std::int64_t layers = config.layers({"num_hidden_layers"});
+  for (std::int64_t i = 0; i < layers; ++i) append_layer(stack, layer);
+  return stack;
+}
+
+/// Class token, positions, patch convolution and norms of CLIPVisionTransformer (no convolution bias, norm before too).
+StackSpec clip_stack(const LlmConfig& config) {
+  const std::int64_t hidden = config.dim({"hidden_size"}, "hidden width");
+  StackSpec stack = vision_stack(config, hidden);
+  const Patches patches = read_patches(config, hidden);
+  const double h = number(hidden);
+  stack.fixed_tokens = patches.count + 1;
+  stack.other_params = h + number(stack.fixed_tokens) * h + patches.embedding_params + 4.0 * h;
+  return stack;
+}
+
+std::string first_architecture(const LlmConfig& config) {
+  const auto list = config.find_anywhere({"architectures"});
+  if (!list || !list->is_array() || list->size() == 0) return "";
+  const JsonValue first = list->elements()[0];
+  return first.is_string() ? first.as_string() : "";
+}
+
+}  // namespace
+
+void build_vit(const LlmConfig& config, Llm& llm) {
+  llm.hidden = config.dim({"hidden_size"}, "hidden width");
+  llm.has_head = false;
+  llm.tied_embeddings = true;
+  const auto dtype = config.find_anywhere({"torch_dtype", "dtype"});
+  llm.dtype = dtype && dtype->is_string() ? parse_dtype(dtype->as_string()).value_or(DType::bf16) : DType::bf16;
+  if (!dtype) config.assume("no torch_dtype in the file: bf16");
+  if (config.is("clip_vision_model")) {
+    llm.stacks.push_back(clip_stack(config));
+    return;
+  }
+  StackSpec stack = vision_stack(config, llm.hidden);
+  const Patches patches = read_patches(config, llm.hidden);
+  const double h = number(llm.hidden);
+  const std::int64_t extra = config.is("deit") ? 2 : 1;  // class token, and DeiT's distillation token
+  stack.fixed_tokens = patches.count + extra;
+  stack.other_params = number(extra) * h + number(stack.fixed_tokens) * h + patches.embedding_params + h + 2.0 * h;
+  if (first_architecture(config).find("ForImageClassification") != std::string::npos) {
+    const auto names = config.find({"id2label"});
+    std::int64_t labels = config.dim_or({"num_labels"}, names ? static_cast<std::int64_t>(names->size()) : 0);
+    if (labels == 0) {
+      labels = 1000;
+      config.assume("no labels in the file: a classifier of 1000");
+    }
+    stack.other_params += h * number(labels) + number(labels);
+  } else {
+    stack.other_params += h * h + h;
+    config.assume("no classifier named by the file: the pooler of the bare model is counted");
+  }
+  llm.stacks.push_back(std::move(stack));
+}
+
+void add_vision_tower(const LlmConfig& config, const JsonValue& vision, Llm& llm) {
+  if (!vision.is_object()) return;
+  const auto type = vision.find("model_type");
+  if (!type || !type->is_string() || type->as_string() != "clip_vision_model") {
+    config.assume("the vision tower (" +
+                  (type && type->is_string() ? type->as_string() : std::string("no model_type")) +
+                  ") is left out: the figures are the language model's");
+    return;
+  }
+  const LlmConfig tower(vision, vision, *find_family("clip_vision_model"));
+  StackSpec stack = clip_stack(tower);
+  // LlavaMultiModalProjector: two linear layers with bias, vision width -> language width -> language width.
+  const double v = number(stack.hidden), h = number(llm.hidden);
+  stack.other_params += v * h + h + h * h + h;
+  config.assume("the vision tower (CLIP) and its two-layer projector are counted");
+  llm.stacks.push_back(std::move(stack));
+}
+
+}  // namespace plumbline

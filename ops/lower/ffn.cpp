@@ -1,0 +1,164 @@
+// Feed-forward part: dense, and mixture of experts with shared and latent experts.
+//
+// none     gate and up GEMMs apart, activation and product as kernels; router scores through their own softmax.
+// typical  one gate_up GEMM, one SwiGLU kernel; experts: router, top-k (softmax fused), permute, grouped gate_up,
+//          SwiGLU, grouped down, combine (vLLM, SGLang, DeepGEMM).
+// max      activation in the GEMM epilogue, gathered rows instead of a permute, shared expert added by the combine,
+//          quantize in the producer. Gemm has no epilogue field: its result is counted before the activation.
+#include "ops/lower/step.hpp"
+
+namespace plumbline::lowering {
+
+const FfnNames kFfnNames{"ffn_quantize", "gate_up_proj",  "gate_proj", "up_proj",       "ffn_act",
+                         "ffn_mul",      "down_quantize", "down_proj", "ffn_all_reduce"};
+const FfnNames kSharedNames{"shared_quantize",      "shared_gate_up_proj", "shared_gate_proj",
+                            "shared_up_proj",       "shared_act",          "shared_mul",
+                            "shared_down_quantize", "shared_down_proj",    "shared_all_reduce"};
+const FfnNames kTextNames{"text_ffn_quantize", "text_gate_up_proj",  "text_gate_proj", "text_up_proj",   "text_ffn_act",
+                          "text_ffn_mul",      "text_down_quantize", "text_down_proj", "text_all_reduce"};
+
+namespace {
+
+RowwiseKind kind_of(Activation activation) {
+  switch (activation) {
+    case Activation::silu: return RowwiseKind::silu;
+    case Activation::gelu: return RowwiseKind::gelu;
+    case Activation::relu:
+    case Activation::relu2: return RowwiseKind::relu;  // the square is one more multiply on the same bytes
+  }
+  return RowwiseKind::silu;
+}
+
+/// From gate and up (or up alone) to the input of the down projection.
+void activate(Step& s, const FfnSpec& f, std::int64_t rows, std::int64_t width, const FfnNames& names) {
+  if (s.max()) return;
+  if (f.gated && !s.none()) {
+    s.row(names.act, RowwiseKind::swiglu, rows, width);
+    return;
+  }
+  s.row(names.act, kind_of(f.activation), rows, width);
+  if (f.gated) s.row(names.mul, RowwiseKind::add, rows, width);
+}
+
+constexpr FfnNames kExpertNames{"expert_quantize",      "experts_gate_up", "experts_gate",
+                                "experts_up",           "experts_act",     "experts_mul",
+                                "expert_down_quantize", "experts_down",    "experts_all_reduce"};
+
+/// Routed rows of this rank. With expert parallelism a rank holds experts / degree and receives, balanced, as many rows
+/// as it sends: tokens x topk rows, each through one of its experts.
+struct Routed {
+  std::int64_t experts, topk, tokens, width, expert_width, rows;
+};
+
+Routed routed(const Step& s, const FfnSpec& f) {
+  const std::int64_t degree = s.workload.parallel.expert, width = f.latent > 0 ? f.latent : s.hidden;
+  const std::int64_t rows = s.tokens * f.topk;
+  if (degree == 1) return {f.experts, f.topk, s.tokens, width, s.share(f.expert_width), rows};
+  return {ceil_div(f.experts, degree), 1, rows, width, f.expert_width, rows};
+}
+
+void grouped(Step& s, const char* name, const Routed& r, std::int64_t n, std::int64_t k) {
+  s.add(name, GroupedGemm{r.experts, r.topk, r.tokens, n, k, 0, s.types.experts});
+}
+
+/// Every routed row of the down projection is its own: `rows` tokens through one expert each (GroupedGemm's comment).
+/// With few rows that form expects too few experts to be touched (Mixtral at batch 1: 1.88, not 2) and the weights are
+/// nearly all of the bytes, so there the form of the up projection stays.
+Routed down_rows(const Routed& r) {
+  Routed down = r;
+  if (r.rows >= 4 * r.experts) {
+    down.tokens = r.rows;
+    down.topk = 1;
+  }
+  return down;
+}
+
+void exchange(Step& s, const char* name, const Routed& r, DType type) {
+  const std::int64_t degree = s.workload.parallel.expert;
+  if (degree == 1) return;
+  const double bytes = storage(type, static_cast<double>(r.rows * r.width)).in(units::B);
+  s.add(name, Collective{CollectiveKind::all_to_all, static_cast<std::int64_t>(bytes), degree, type}, 1);
+}
+
+void route(Step& s, const FfnSpec& f) {
+  // The shared expert's gate is one more column of the router; eager code multiplies by it apart.
+  const bool gate = f.shared_gate && f.shared_width > 0;
+  s.gemm("router", s.tokens, f.experts + (gate && !s.none() ? 1 : 0), s.hidden, s.types.plain);
+  if (s.none() && gate) s.gemm("shared_gate", s.tokens, 1, s.hidden, s.types.plain);
+  if (s.none()) s.row("router_softmax", RowwiseKind::softmax, s.tokens, f.experts);
+  s.add("router_topk", TopK{s.tokens, f.experts, f.topk, s.types.base});
+}
+
+void experts(Step& s, const FfnSpec& f) {
+  const Routed r = routed(s, f);
+  const DType moved = s.types.quantizes(s.types.experts) ? s.types.experts.input : s.types.base;
+  if (f.latent > 0) {
+    s.quantize("latent_down_quantize", s.tokens, s.hidden, s.types.linear);
+    s.linear("latent_down", s.tokens, f.latent, s.hidden);
+  }
+  s.quantize(kExpertNames.quantize, s.tokens, r.width, s.types.experts);
+  if (!s.max()) s.add("moe_permute", MoePermute{s.tokens, f.topk, r.width, false, moved});
+  exchange(s, "moe_dispatch", r, moved);
+  if (!f.gated || s.none()) {
+    if (f.gated) grouped(s, kExpertNames.gate, r, r.expert_width, r.width);
+    grouped(s, kExpertNames.up, r, r.expert_width, r.width);
+  } else {
+    grouped(s, kExpertNames.gate_up, r, 2 * r.expert_width, r.width);
+  }
+  activate(s, f, r.rows, r.expert_width, kExpertNames);
+  s.quantize(kExpertNames.down_quantize, r.rows, r.expert_width, s.types.experts);
+  grouped(s, kExpertNames.down, down_rows(r), r.width, r.expert_width);
+  exchange(s, "moe_collect", r, s.types.base);
+}
+
+void combine(Step& s, const FfnSpec& f) {
+  s.add("moe_combine", MoePermute{s.tokens, f.topk, f.latent > 0 ? f.latent : s.hidden, true, s.types.base});
+  if (f.latent == 0) return;
+  s.quantize("latent_up_quantize", s.tokens, f.latent, s.types.linear);
+  s.linear("latent_up", s.tokens, s.hidden, f.latent);
+}
+
+}  // namespace
+
+void dense_ffn(Step& s, const FfnSpec& f, std::int64_t width, const FfnNames& names) {
+  const std::int64_t own = s.share(width);
+  s.quantize(names.quantize, s.tokens, s.hidden, s.types.linear);
+  if (f.gated && !s.none()) {
+    s.linear(names.gate_up, s.tokens, 2 * own, s.hidden, f.bias);
+  } else {
+    if (f.gated) s.linear(names.gate, s.tokens, own, s.hidden, f.bias);
+    s.linear(names.up, s.tokens, own, s.hidden, f.bias);
+  }
+  activate(s, f, s.tokens, own, names);
+  s.quantize(names.down_quantize, s.tokens, own, s.types.linear);
+  s.linear(names.down, s.tokens, s.hidden, own, f.bias);
+}
+
+/// The shared expert is a branch beside the routed ones: it waits for the norm only, and the add (or, at `max`, the
+/// combine) waits for both.
+void ffn(Step& s, const FfnSpec& f) {
+  if (!f.is_moe()) {
+    dense_ffn(s, f, f.width, kFfnNames);
+    s.all_reduce(kFfnNames.reduce, s.tokens);
+    return;
+  }
+  const int entry = s.last;
+  const std::int64_t beside = f.shared_width + f.width;  // a dense FFN beside the experts (Arctic) is a shared expert
+  int shared = -1;
+  if (beside > 0) {
+    dense_ffn(s, f, beside, kSharedNames);
+    shared = s.last;
+    s.last = entry;
+  }
+  route(s, f);
+  experts(s, f);
+  if (s.max()) s.join = shared;
+  combine(s, f);
+  if (beside > 0 && !s.max()) {
+    s.join = shared;
+    s.row("shared_add", RowwiseKind::add, s.tokens, s.hidden);
+  }
+  s.all_reduce(kExpertNames.reduce, s.tokens);
+}
+
+}  // namespace plumbline::lowering

@@ -1,0 +1,152 @@
+// One layer: its parts in order, with norms and residual adds where the fusion level puts them.
+//
+// none     norm, part, [second norm,] add: each a kernel.
+// typical  the add is fused into the next norm (Rowwise.residual), so a layer begins with add + norm. The first layer's
+//          norm has nothing to add and the final norm has; lowering folds layers, so it writes the residual form for
+//          all layers and the plain form for the final norm: as many adds as there are.
+// max      a second norm behind a part (Gemma 2/3) joins add + norm in one kernel; a quantized consumer gets its input
+//          from the norm in that format. No kernel of today fuses a row norm into the GEMM before it, so neither do we.
+#include "ops/lower/step.hpp"
+
+namespace plumbline::lowering {
+
+NormPlan norm_plan(const LayerSpec& l) {
+  NormPlan plan;
+  plan.parts = (l.attention || l.recurrent ? 1 : 0) + (l.cross ? 1 : 0) + (l.ffn ? 1 : 0);
+  plan.pre = l.norms >= plan.parts || (l.parallel_block && l.norms > 0);
+  plan.post = l.norms >= 2 * plan.parts && !l.parallel_block;
+  return plan;
+}
+
+namespace {
+
+/// Norm in front of a part that reads `consumer`; fused with the add before it from `typical` on.
+void pre_norm(Step& s, const LayerSpec& l, const char* name, const Precision* consumer) {
+  const bool narrow = s.max() && consumer != nullptr && s.types.quantizes(*consumer);
+  const RowwiseKind kind = l.norm == NormKind::rms ? RowwiseKind::rmsnorm : RowwiseKind::layernorm;
+  s.add(name, Rowwise{kind, s.tokens, s.hidden, !s.none(), s.types.base, narrow ? consumer->input : s.types.base});
+}
+
+/// adaLN (DiT): eager code scales and shifts the norm's result and gates the part's result; fused code does both in the
+/// norm and add kernels.
+void modulate(Step& s, const LayerSpec& l, const char* name) {
+  if (l.modulation_width > 0 && s.none()) s.row(name, RowwiseKind::scale, s.tokens, s.hidden);
+}
+
+struct PartNames {
+  const char *norm, *modulate, *post_norm, *gate, *dropout, *add;
+};
+constexpr PartNames kMixer{"attn_norm",          "attn_modulate",    "attn_post_norm",
+                           "attn_modulate_gate", "attn_out_dropout", "attn_residual_add"};
+constexpr PartNames kCross{"cross_norm",          "cross_modulate",    "cross_post_norm",
+                           "cross_modulate_gate", "cross_out_dropout", "cross_residual_add"};
+constexpr PartNames kFfn{"ffn_norm",          "ffn_modulate", "ffn_post_norm",
+                         "ffn_modulate_gate", "ffn_dropout",  "ffn_residual_add"};
+
+void before(Step& s, const LayerSpec& l, const NormPlan& plan, const PartNames& names, const Precision* consumer) {
+  if (plan.pre) {
+    pre_norm(s, l, names.norm, consumer);
+    modulate(s, l, names.modulate);
+  }
+}
+
+void after(Step& s, const LayerSpec& l, const NormPlan& plan, const PartNames& names) {
+  if (plan.post && !s.max()) s.norm(names.post_norm, l.norm, s.tokens, s.hidden);
+  modulate(s, l, names.gate);
+  // Fused code drops in the kernel that adds; without a norm to carry the add it stands alone.
+  if (s.dropout && s.none()) s.row(names.dropout, RowwiseKind::dropout, s.tokens, s.hidden);
+  if (s.none() || !plan.pre) s.row(names.add, RowwiseKind::add, s.tokens, s.hidden);
+}
+
+void mixer(Step& s, const LayerSpec& l) {
+  if (l.attention) self_attention(s, *l.attention);
+  else recurrence(s, *l.recurrent);
+}
+
+/// Attention and FFN read one norm (or each its own, of the same input) and are added together.
+void parallel_layer(Step& s, const LayerSpec& l, const NormPlan& plan) {
+  if (plan.pre) pre_norm(s, l, kMixer.norm, nullptr);
+  modulate(s, l, kMixer.modulate);
+  if (l.norms > 1) s.norm(kFfn.norm, l.norm, s.tokens, s.hidden);
+  const int entry = s.last;
+  mixer(s, l);
+  const int mixed = s.last;
+  if (l.ffn) {
+    s.last = entry;
+    ffn(s, *l.ffn);
+    s.join = mixed;
+    s.row("parallel_add", RowwiseKind::add, s.tokens, s.hidden);
+  }
+  modulate(s, l, kFfn.gate);
+  if (s.dropout && s.none()) s.row(kFfn.dropout, RowwiseKind::dropout, s.tokens, s.hidden);
+  if (s.none() || !plan.pre) s.row(kFfn.add, RowwiseKind::add, s.tokens, s.hidden);
+}
+
+}  // namespace
+
+void layer(Step& s, const LayerSpec& l) {
+  if (l.double_stream) return double_stream_layer(s, l);
+  if (l.modulation_width > 0) s.linear("modulation", s.batch, l.modulation_width, s.hidden, true);
+  const NormPlan plan = norm_plan(l);
+  if (l.parallel_block) return parallel_layer(s, l, plan);
+  const Precision* linear = &s.types.linear;
+  if (l.attention || l.recurrent) {
+    before(s, l, plan, kMixer, linear);
+    mixer(s, l);
+    after(s, l, plan, kMixer);
+  }
+  if (l.cross) {
+    before(s, l, plan, kCross, linear);
+    cross_attention(s, *l.cross);
+    after(s, l, plan, kCross);
+  }
+  if (l.ffn) {
+    before(s, l, plan, kFfn, l.ffn->is_moe() ? nullptr : linear);  // the router reads 16 bits
+    ffn(s, *l.ffn);
+    after(s, l, plan, kFfn);
+  }
+}
+
+/// MMDiT: latents and text have their own projections and FFN and attend to each other (Stable Diffusion 3, arXiv
+/// 2403.03206, figure 2). The second stream's kernels carry a `text_` name.
+void double_stream_layer(Step& s, const LayerSpec& l) {
+  const AttentionSpec& a = *l.attention;
+  const std::int64_t latents = s.tokens, text = s.batch * s.text_tokens;
+  const std::int64_t heads = s.share(a.q_heads), kv = s.share(a.kv_heads), out = heads * a.v_dim;
+  const std::int64_t qkv = heads * a.qk_dim + kv * (a.qk_dim + a.v_dim), both = s.q_len + s.text_tokens;
+  const NormPlan plan = norm_plan(l);
+  if (l.modulation_width > 0) s.linear("modulation", s.batch, l.modulation_width, s.hidden, true);
+  const auto project = [&](std::int64_t rows, const char* norm_name, const char* scale_name, const char* quantize_name,
+                           const char* name) {
+    s.tokens = rows;
+    if (plan.pre) pre_norm(s, l, norm_name, &s.types.linear);
+    modulate(s, l, scale_name);
+    s.quantize(quantize_name, rows, s.hidden, s.types.linear);
+    s.linear(name, rows, qkv, s.hidden, a.qkv_bias);
+  };
+  project(latents, "attn_norm", "attn_modulate", "qkv_quantize", "qkv_proj");
+  project(text, "text_attn_norm", "text_modulate", "text_qkv_quantize", "text_qkv_proj");
+  const std::int64_t joined = latents + text;
+  if (a.qk_norm > 0 && !s.max()) s.norm("qk_norm", NormKind::rms, joined * (heads + kv), a.qk_dim);
+  if (a.rope && !s.max()) s.add("rope", Rope{joined, heads + kv, a.qk_dim, s.types.base});
+  attention_core(s, {heads, kv, a.qk_dim, a.v_dim, both, both, false, 0, false, false, 0, s.types.base});
+  const auto finish = [&](std::int64_t rows, const char* quantize_name, const char* name, const char* norm_name,
+                          const FfnNames& names) {
+    s.tokens = rows;
+    s.quantize(quantize_name, rows, out, s.types.linear);
+    s.linear(name, rows, s.hidden, out, a.out_bias);
+    modulate(s, l, kMixer.gate);
+    if (s.none() || !plan.pre) s.row(kMixer.add, RowwiseKind::add, rows, s.hidden);
+    if (!l.ffn) return;
+    if (plan.pre) pre_norm(s, l, norm_name, &s.types.linear);
+    modulate(s, l, kFfn.modulate);
+    dense_ffn(s, *l.ffn, l.ffn->width, names);
+    modulate(s, l, kFfn.gate);
+    if (s.none() || !plan.pre) s.row(kFfn.add, RowwiseKind::add, rows, s.hidden);
+  };
+  finish(latents, "o_quantize", "o_proj", "ffn_norm", kFfnNames);
+  if (!l.second_stream_ends) finish(text, "text_o_quantize", "text_o_proj", "text_ffn_norm", kTextNames);
+  s.tokens = latents;
+}
+
+}  // namespace plumbline::lowering

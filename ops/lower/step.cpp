@@ -1,0 +1,36 @@
+#include "ops/lower/step.hpp"
+
+namespace plumbline::lowering {
+
+void Step::open(const char* name, std::int64_t repeat) {
+  repeat_ = repeat;
+  graph.segments.push_back({name, repeat, static_cast<int>(graph.nodes.size()), 0});
+}
+
+void Step::close() {
+  Segment& segment = graph.segments.back();
+  segment.size = static_cast<int>(graph.nodes.size()) - segment.first;
+  if (segment.size == 0) graph.segments.pop_back();
+}
+
+void Step::gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, const Precision& precision, bool bias,
+                std::int64_t copies) {
+  add(name, Gemm{m, n, k, copies, precision, bias});
+}
+
+void Step::row(const char* name, RowwiseKind kind, std::int64_t rows, std::int64_t cols, bool residual) {
+  add(name, Rowwise{kind, rows, cols, residual, types.base, types.base});
+}
+
+void Step::quantize(const char* name, std::int64_t rows, std::int64_t cols, const Precision& consumer) {
+  if (max() || !types.quantizes(consumer)) return;
+  add(name, Rowwise{RowwiseKind::quantize, rows, cols, false, types.base, consumer.input});
+}
+
+void Step::all_reduce(const char* name, std::int64_t rows) {
+  if (tp() == 1) return;
+  const double bytes = storage(types.base, static_cast<double>(rows * hidden)).in(units::B);
+  add(name, Collective{CollectiveKind::all_reduce, static_cast<std::int64_t>(bytes), tp(), types.base}, 1);
+}
+
+}  // namespace plumbline::lowering

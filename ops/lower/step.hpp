@@ -1,0 +1,160 @@
+// Inside of lowering: the state of one walk over the layers, and the few ways to append a node.
+//
+// Not for users of the library: they call `lower` (ops/graph/graph.hpp). Everything here is per rank: head counts and
+// widths are already divided by the tensor-parallel degree when they reach a node.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/graph/graph.hpp"
+
+namespace plumbline::lowering {
+
+/// Formats of one step, resolved from the model file and the workload (lower_types.cpp).
+struct Types {
+  DType base = DType::bf16;  ///< activations, embedding, head, router, norms
+  Precision plain, linear, experts;
+  DType kv = DType::bf16;
+  bool quantizes(const Precision& p) const { return bits(p.input) < bits(base); }
+};
+
+/// `--dtype`, when given, types the linear layers and the experts; else the file's quantization does. Training keeps
+/// the file's type only when it is fp8 (4-bit and weight-only files are inference formats) and refuses a given
+/// weight-only format. Throws BadInput.
+Types types_of(const Llm& llm, const Workload& workload);
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// The walk. Functions of the other lower_*.cpp files take it by reference and append nodes to the open segment.
+class Step {
+ public:
+  Step(const Workload& w, const Types& t, Graph& g) : workload(w), types(t), fusion(w.fusion), graph(g) {}
+
+  const Workload& workload;
+  const Types types;
+  const Fusion fusion;
+  Graph& graph;
+
+  // The stack being walked.
+  std::int64_t hidden = 0;
+  std::int64_t batch = 1;
+  std::int64_t q_len = 1;        ///< new tokens a sequence
+  std::int64_t kv_len = 1;       ///< cached and new tokens a sequence
+  std::int64_t tokens = 1;       ///< batch x q_len
+  std::int64_t cross_len = 0;    ///< tokens of the encoder that cross attention reads
+  std::int64_t text_tokens = 0;  ///< MMDiT: tokens a sequence of the second stream
+  bool decode = false;           ///< one new token over a cache
+  bool cache = false;            ///< new keys and values are kept
+  bool padded = false;           ///< eager code adds a padding mask though attention is not causal
+  bool dropout = false;          ///< this layer trains with dropout
+  Pass pass = Pass::forward;
+
+  bool none() const { return fusion == Fusion::none; }
+  bool max() const { return fusion == Fusion::max; }
+  bool train() const { return workload.phase == Phase::train; }
+  /// Keys and values that stay in the cache have its format; others are activations.
+  DType kept() const { return cache ? types.kv : types.base; }
+  std::int64_t tp() const { return workload.parallel.tensor; }
+  /// Share of a dimension that tensor parallelism splits; at least 1 (KV heads are replicated beyond that).
+  std::int64_t share(std::int64_t whole) const { return tp() == 1 ? whole : ceil_div(whole, tp()); }
+
+  void open(const char* name, std::int64_t repeat);
+  void close();
+
+  /// Appends a node that waits for the one before it (and for `join`, once).
+  template <class Shape>
+  void add(const char* name, const Shape& shape, int stream = 0) {
+    Node& node = graph.nodes.emplace_back();
+    node.name = name;
+    node.op = shape;
+    node.count = repeat_;
+    node.segment = static_cast<int>(graph.segments.size()) - 1;
+    node.stream = stream;
+    node.depends = {last, join};
+    node.pass = pass;
+    join = -1;
+    last = static_cast<int>(graph.nodes.size()) - 1;
+  }
+
+  void gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, const Precision& precision,
+            bool bias = false, std::int64_t copies = 1);
+  /// A weight matrix in the linear layers' format.
+  void linear(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, bool bias = false) {
+    gemm(name, m, n, k, types.linear, bias);
+  }
+  void row(const char* name, RowwiseKind kind, std::int64_t rows, std::int64_t cols, bool residual = false);
+  void norm(const char* name, NormKind kind, std::int64_t rows, std::int64_t cols, bool residual = false) {
+    row(name, kind == NormKind::rms ? RowwiseKind::rmsnorm : RowwiseKind::layernorm, rows, cols, residual);
+  }
+  /// Quantizes what the next matrix product reads, where that is a kernel of its own (at `max` the producer does it).
+  void quantize(const char* name, std::int64_t rows, std::int64_t cols, const Precision& consumer);
+  void copy(const char* name, std::int64_t rows, std::int64_t cols) { row(name, RowwiseKind::copy, rows, cols); }
+  void all_reduce(const char* name, std::int64_t rows);
+
+  int last = -1;  ///< node that the next one waits for
+  int join = -1;  ///< second node that the next one waits for
+
+ private:
+  std::int64_t repeat_ = 1;
+};
+
+// One function a part of a layer; each leaves the part's output (rows x hidden) behind.
+void self_attention(Step& s, const AttentionSpec& a);
+void cross_attention(Step& s, const AttentionSpec& a);
+void mla_attention(Step& s, const AttentionSpec& a);
+void compressed_attention(Step& s, const AttentionSpec& a);
+void recurrence(Step& s, const RecurrentSpec& r);
+
+/// Literals that tell apart the dense FFNs of a layer.
+struct FfnNames {
+  const char *quantize, *gate_up, *gate, *up, *act, *mul, *down_quantize, *down, *reduce;
+};
+extern const FfnNames kFfnNames, kSharedNames, kTextNames;
+void dense_ffn(Step& s, const FfnSpec& f, std::int64_t width, const FfnNames& names);
+void ffn(Step& s, const FfnSpec& f);
+
+void layer(Step& s, const LayerSpec& l);
+void double_stream_layer(Step& s, const LayerSpec& l);
+
+/// How the norms of a layer over the hidden width spread over its parts.
+struct NormPlan {
+  int parts = 0;
+  bool pre = true;    ///< every part has a norm in front of it (or, which costs the same, behind)
+  bool post = false;  ///< and another one behind it (Gemma 2/3)
+};
+NormPlan norm_plan(const LayerSpec& l);
+
+/// Softmax attention proper, projections done. `append`: see AttentionPrefill.
+struct Core {
+  std::int64_t q_heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0, q_len = 0, kv_len = 0;
+  bool causal = true;
+  std::int64_t window = 0;
+  bool chunked = false;
+  bool decode = false;
+  int append = 0;
+  DType kv = DType::bf16;  ///< format in which keys and values lie in memory
+};
+void attention_core(Step& s, const Core& c);
+
+/// Appends the backward pass of all nodes so far, segments in reverse order (lower_backward.cpp).
+void backward(Step& s);
+
+/// Layers of that generation train with dropout (GPT-2, BERT, T5-like recipes: LayerNorm and no gate).
+inline bool trains_with_dropout(const LayerSpec& l, StackSpec::Role role) {
+  const bool text = role == StackSpec::Role::decoder || role == StackSpec::Role::encoder;
+  return text && l.norm == NormKind::layer && l.ffn && !l.ffn->gated && !l.ffn->is_moe();
+}
+
+/// Which tokens each stack of the model sees in this step.
+struct Lengths {
+  std::int64_t q_len = 0, kv_len = 0, cross_len = 0, text_tokens = 0;
+};
+Lengths lengths_of(const Llm& llm, const Workload& workload, const StackSpec& stack);
+
+/// Whether the step runs this stack (a vision tower beside a language model does not run: the prompt is text).
+bool runs(const Llm& llm, const Workload& workload, const StackSpec& stack);
+
+/// `lower` without `check`: shapes of one rank of a parallel plan, with its collectives.
+void lower_any(const Llm& llm, const Workload& workload, Graph& graph);
+
+}  // namespace plumbline::lowering

@@ -1,0 +1,144 @@
+// Weights, cache, optimizer and workspace; activations are in memory_activations.cpp.
+#include "ops/memory/memory.hpp"
+
+#include <algorithm>
+
+#include "ops/memory/parts.hpp"
+
+namespace plumbline {
+namespace {
+
+using lowering::Lengths;
+using lowering::Types;
+
+double d(std::int64_t n) { return static_cast<double>(n); }
+
+/// Layers of each kind, as (layer, repeats) calls. Stacks that do not run are in memory too.
+template <class Visit>
+void each_kind(const StackSpec& stack, Visit visit) {
+  for (std::size_t i = 0; i < stack.kinds.size(); ++i) {
+    const auto repeats = std::count(stack.order.begin(), stack.order.end(), static_cast<int>(i));
+    if (repeats > 0) visit(stack.kinds[i], static_cast<double>(repeats));
+  }
+}
+
+/// Elements of the model by storage class. Norms over the hidden width and routers stay wide in every published
+/// quantization (reference notes on configs, section 6); QK norms and biases are too few to matter.
+struct Elements {
+  double wide = 0, linear = 0, experts = 0;
+};
+
+Elements elements_of(const Llm& llm) {
+  Elements e;
+  e.wide = llm.embedding_params + llm.head_params;
+  for (const StackSpec& stack : llm.stacks) {
+    e.wide += stack.other_params;
+    each_kind(stack, [&](const LayerSpec& l, double layers) {
+      const double repeats = stack.shared_weights ? 1 : layers;
+      double wide = d(l.norms) * d(l.norm_vectors) * d(stack.hidden);
+      if (l.ffn) wide += d(l.ffn->experts) * d(stack.hidden);
+      e.wide += repeats * wide;
+      e.linear += repeats * (l.params - l.expert_params - wide);
+      e.experts += repeats * l.expert_params;
+    });
+  }
+  return e;
+}
+
+Elements local(const Llm& llm, const ParallelPlan& p) {
+  Elements e = elements_of(llm);
+  e.wide /= d(p.tensor);
+  e.linear /= d(p.tensor);
+  e.experts /= d(p.tensor * p.expert);
+  return e;
+}
+
+/// Training keeps the weights that layers read in the activation type, whatever the matrix products quantize to.
+Bytes weights(const Elements& e, const Types& t, bool train) {
+  if (train) return storage(t.base, e.wide + e.linear + e.experts);
+  return storage(t.base, e.wide) + storage(t.linear.weight, e.linear) + storage(t.experts.weight, e.experts);
+}
+
+/// Keys and values of one sequence in one layer: both, K = V streams once, or MLA's latent once whatever the degree of
+/// tensor parallelism. Windows and chunks cap the tokens.
+Bytes kv_of(const AttentionSpec& a, const Types& t, double tokens, const ParallelPlan& plan) {
+  const double kept = a.window > 0 ? std::min(tokens, d(a.window)) : tokens;
+  const double index = a.index_heads > 0 ? d(a.index_dim) : 0;
+  if (a.shared_kv) {
+    const double pooled = a.compress_ratio > 0 ? tokens / d(a.compress_ratio) : 0;
+    return storage(t.kv, (kept + pooled) * d(a.qk_dim) + pooled * index);
+  }
+  if (a.kind == AttentionSpec::Kind::mla) return storage(t.kv, tokens * (d(a.kv_lora_rank + a.rope_dim) + index));
+  return storage(t.kv, kept * d(lowering::ceil_div(a.kv_heads, plan.tensor)) * d(a.qk_dim + a.v_dim));
+}
+
+/// State of one sequence: a matrix of head width x state a head, and the last conv - 1 inputs of the convolution.
+Bytes state_of(const RecurrentSpec& r, const Types& t, const ParallelPlan& plan) {
+  const bool delta = r.kind == RecurrentKind::gated_delta_net;
+  const double state = d(delta && r.state == 0 ? r.key_dim : r.state);
+  const double mixed = delta                             ? 2 * d(r.key_heads * r.key_dim)
+                       : r.kind == RecurrentKind::mamba2 ? 2 * d(r.groups * r.state)
+                                                         : 0;
+  const Bytes matrix = storage(r.state_dtype, d(r.inner) * state);
+  const Bytes conv = storage(t.base, (d(r.inner) + mixed) * d(std::max<std::int64_t>(0, r.conv - 1)));
+  return (matrix + conv) / d(plan.tensor);
+}
+
+Bytes cache(const Llm& llm, const Workload& w, const Types& t) {
+  Bytes total;
+  for (const StackSpec& stack : llm.stacks) {
+    if (stack.role != StackSpec::Role::decoder) continue;
+    const Lengths n = lowering::lengths_of(llm, w, stack);
+    each_kind(stack, [&](const LayerSpec& l, double repeats) {
+      Bytes one;
+      if (l.attention) one += kv_of(*l.attention, t, d(n.kv_len), w.parallel);
+      if (l.cross) one += kv_of(*l.cross, t, d(n.cross_len), w.parallel);
+      if (l.recurrent) one += state_of(*l.recurrent, t, w.parallel);
+      total += repeats * d(w.batch) * one;
+    });
+  }
+  return total;
+}
+
+/// Adam with mixed precision keeps 16 bytes a parameter: weight 2, gradient 2, fp32 master weight, mean and variance 4
+/// each (ZeRO, arXiv 1910.02054, section 3.1). The weights are counted apart. fp32 training: 4 + 4 + 8, no master.
+Bytes optimizer(double params, Bytes weight_bytes) { return 16.0 * params * units::B - weight_bytes; }
+
+/// What libraries keep: cuBLAS asks for 32 MiB on Hopper (cuBLAS documentation, cublasSetWorkspace); split-KV decode
+/// holds fp32 partial results of up to 32 splits a query head, values and their log-sum (FlashInfer, FA3 split limit).
+Bytes workspace(const Llm& llm, const Workload& w) {
+  constexpr double kSplits = 32;
+  Bytes partial;
+  if (w.phase == Phase::decode) {
+    for (const LayerSpec& l : llm.main().kinds) {
+      if (!l.attention) continue;
+      const AttentionSpec& a = *l.attention;
+      const std::int64_t width = a.kind == AttentionSpec::Kind::mla ? a.kv_lora_rank : a.v_dim;
+      const double heads = d(lowering::ceil_div(a.q_heads, w.parallel.tensor));
+      partial = std::max(partial, storage(DType::fp32, d(w.batch) * heads * d(width + 1) * kSplits));
+    }
+  }
+  return 32.0 * units::MiB + partial;
+}
+
+}  // namespace
+
+double local_params(const Llm& llm, const Workload& workload) {
+  const Elements e = local(llm, workload.parallel);
+  return e.wide + e.linear + e.experts;
+}
+
+MemoryNeed memory_need(const Llm& llm, const Workload& w) {
+  const Types t = lowering::types_of(llm, w);
+  const Elements e = local(llm, w.parallel);
+  const bool train = w.phase == Phase::train;
+  MemoryNeed need;
+  need.weights = weights(e, t, train);
+  need.activations = train ? lowering::stored_activations(llm, w, t) : lowering::live_activations(llm, w, t);
+  need.workspace = workspace(llm, w);
+  if (train) need.optimizer = optimizer(e.wide + e.linear + e.experts, need.weights);
+  else need.kv_cache = cache(llm, w, t);
+  return need;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,23 @@
+// Our operators with everything their launchers need: checked against the reference.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "kernels/common/records.hpp"
+
+namespace plumbline {
+
+/// Every kernel on fresh random inputs, ragged shapes among them: outputs are poisoned before, so is the memory behind
+/// them, which must stay as it was.
+/// At least `shapes` random shapes of each kernel; `done` is told after each topic.
+using TopicDone = std::function<void(const char* topic, const std::vector<Check>& checks)>;
+std::vector<Check> check_kernels(unsigned seed, int shapes, const TopicDone& done = {});
+
+/// The same by topic, with at least `shapes` shapes of each kernel: fixed awkward ones first, then random ones.
+std::vector<Check> check_rowwise(unsigned seed, int shapes);
+std::vector<Check> check_moves(unsigned seed, int shapes);  ///< rope, embedding
+std::vector<Check> check_scans(unsigned seed, int shapes);  ///< sum_all, cumsum
+std::vector<Check> check_topk(unsigned seed, int shapes);   ///< topk, softmax_topk
+
+}  // namespace plumbline

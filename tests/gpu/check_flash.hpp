@@ -1,0 +1,17 @@
+// The check of the flash attention forward kernels.
+#pragma once
+
+#include <vector>
+
+#include "kernels/common/records.hpp"
+#include "ops/op/shapes.hpp"
+
+namespace plumbline {
+
+/// One shape on fresh random inputs against fp64 on the CPU.
+Check check_prefill(const AttentionPrefill& shape, unsigned seed);
+
+/// `shapes` random ones: all head widths, causal and not, grouped heads, ragged lengths.
+std::vector<Check> check_flash(unsigned seed, int shapes);
+
+}  // namespace plumbline

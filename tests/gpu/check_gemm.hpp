@@ -1,0 +1,14 @@
+// The wgmma GEMM kernels against fp64.
+#pragma once
+
+#include <vector>
+
+#include "kernels/common/records.hpp"
+
+namespace plumbline {
+
+/// `shapes` random ones for each of bf16 and fp8: every tile of the menu in turn, both orientations, all ways of
+/// cutting K, ragged sizes, batches.
+std::vector<Check> check_gemm(unsigned seed, int shapes);
+
+}  // namespace plumbline

@@ -1,0 +1,44 @@
+#include <ostream>
+
+#include "arch/files.hpp"
+#include "validate/cli/commands.hpp"
+#include "validate/compare/pricing.hpp"
+#include "validate/fit/fit_bands.hpp"
+
+namespace plumbline {
+
+namespace {
+
+std::vector<BandRow> rows_for(const ValidateRequest& request, Half half) {
+  std::vector<BandSource> sources;
+  for (const std::string& file : request.files) {
+    for (BandSource& source : parse_band_sources(read_text_file(file), file)) sources.push_back(std::move(source));
+  }
+  return read_band_rows(sources, half);
+}
+
+}  // namespace
+
+ExitCode run_fit_bands(const ValidateRequest& request, std::ostream& out) {
+  if (request.gpu.empty()) throw BadInput("--fit-bands: expected --gpu NAME");
+  const Gpu gpu = load_gpu(request.gpu);
+  const Calibration calibration = calibration_for(gpu, request.calibration_file);
+  if (calibration.gpu != gpu.name) {
+    throw BadInput("--fit-bands: expected a calibration of " + gpu.name + ", found one of " + calibration.gpu);
+  }
+  std::vector<Calibration> donors{calibration};
+  for (const std::string& name : json_file_names(data_folder() + "/calibration")) {
+    if (name != gpu.name) donors.push_back(load_calibration(name, ""));
+  }
+  const BandFit fit = fit_bands(gpu, calibration, donors, rows_for(request, Half::train));
+  out << band_report(fit);
+  if (!request.out_file.empty()) write_text_file(request.out_file, to_json(fit.calibration));
+  return ExitCode::done;
+}
+
+ExitCode run_coverage(const ValidateRequest& request, std::ostream& out) {
+  out << coverage_report(coverage_of(rows_for(request, Half::heldout), request.calibration_file));
+  return ExitCode::done;
+}
+
+}  // namespace plumbline

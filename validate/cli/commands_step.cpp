@@ -1,0 +1,149 @@
+// `validate --step` on a card and the replay of its recordings.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <ostream>
+
+#include "arch/files.hpp"
+#include "validate/cli/commands.hpp"
+#include "validate/compare/pricing.hpp"
+#include "validate/measure/live.hpp"
+#include "validate/printed.hpp"
+#include "validate/step/step_report.hpp"
+
+namespace plumbline {
+namespace {
+
+std::vector<StepCase> cases_asked(const ValidateRequest& request) {
+  if (!request.steps.empty()) return request.steps;
+  std::vector<StepCase> cases;
+  for (const std::string& file : request.studies) {
+    for (StepCase& what : parse_step_study(read_text_file(file), file)) cases.push_back(std::move(what));
+  }
+  return cases;
+}
+
+Gpu gpu_of(const MeasuringSession& session, const ValidateRequest& request) {
+  if (request.gpu.empty() && session.gpu.empty()) {
+    throw BadInput("card '" + session.card + "': no descriptor is known for it; expected --gpu NAME");
+  }
+  return load_gpu(request.gpu.empty() ? session.gpu : request.gpu, request.overrides);
+}
+
+/// Steps priced on the machines of one card.
+class StepPricer {
+ public:
+  StepPricer(Gpu gpu, std::string calibration_file) : gpu_(std::move(gpu)), file_(std::move(calibration_file)) {}
+
+  std::unique_ptr<StepPrediction> operator()(const StepCase& what) {
+    auto& machine = machines_[what.clock];
+    if (!machine) {
+      MachineOptions options;
+      options.clock = what.clock;
+      machine = make_machine(gpu_, calibration_for(gpu_, file_), options);
+    }
+    auto step = std::make_unique<StepPrediction>();
+    predict(load_llm(what.model), what.workload, *machine, RunOptions{}, *step);
+    return step;
+  }
+
+ private:
+  Gpu gpu_;
+  std::string file_;
+  std::map<ClockMode, std::shared_ptr<const Machine>> machines_;
+};
+
+ExitCode report_steps(const StepRecording& recording, const ValidateRequest& request, const std::string& file,
+                      std::ostream& out, std::ostream& messages) {
+  if (request.format != "table" && request.format != "csv") {
+    throw BadInput("--format " + request.format + ": steps are reported as table or csv");
+  }
+  const StepReport report = compare_steps(recording, gpu_of(recording.session, request), request.calibration_file);
+  const std::string text = request.format == "csv" ? step_csv(report) : step_table(report);
+  if (file.empty()) out << text;
+  else write_text_file(file, text);
+  ExitCode code = ExitCode::done;
+  for (const StepRow& row : report.rows) {
+    if (!row.good()) {
+      code = ExitCode::not_modelled;
+      messages << "validate: " << step_text(row.measured.what) << ": " << row.error << "\n";
+    } else if (request.fail_over_percent && std::abs(row.time_error()) > *request.fail_over_percent / 100) {
+      messages << "validate: " << step_text(row.measured.what) << ": off by "
+               << percent_number(std::abs(row.time_error())) << " %\n";
+      return ExitCode::answered_no;
+    }
+  }
+  return code;
+}
+
+ExitCode check_steps(StepMeasurer& measurer, const std::vector<StepCase>& cases, StepPricer& price, std::ostream& out) {
+  bool good = true;
+  for (const StepCase& what : cases) {
+    const auto priced = price(what);
+    out << step_text(what) << "\n";
+    for (const StepOpCheck& check : measurer.check({what, priced.get()})) {
+      out << "  layer " << check.layer << " " << check.name << ": " << percent_number(check.error) << " % of "
+          << percent_number(check.bound) << " %" << (check.good() ? "" : "  WRONG") << "\n";
+      good = good && check.good();
+    }
+  }
+  return good ? ExitCode::done : ExitCode::answered_no;
+}
+
+/// Decode hardly depends on the clock: its operators are traced once where a step is asked for in both modes.
+bool traced_before(const std::vector<StepMeasurement>& steps, std::size_t i) {
+  if (steps[i].what.workload.phase != Phase::decode) return false;
+  StepCase what = steps[i].what;
+  return std::any_of(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(i), [&](const StepMeasurement& other) {
+    what.clock = other.what.clock;
+    return !other.ops.empty() && step_text(other.what) == step_text(what);
+  });
+}
+
+/// All spans first, then, with the profiler attached, the operators' own times.
+StepRecording measure_steps(StepMeasurer& measurer, const std::vector<StepCase>& cases, StepPricer& price,
+                            std::ostream& messages) {
+  StepRecording recording;
+  const StopOnSignal signals;
+  std::vector<std::unique_ptr<StepPrediction>> priced;
+  for (const StepCase& what : cases) {
+    if (StopOnSignal::asked()) break;
+    priced.push_back(price(what));
+    recording.steps.push_back(measurer.measure({what, priced.back().get()}));
+    const StepMeasurement& m = recording.steps.back();
+    messages << step_text(what) << ": " << (m.fault.empty() ? printed("%.1f us", m.time.in(units::us)) : m.fault)
+             << std::endl;
+  }
+  for (std::size_t i = 0; i < recording.steps.size() && !StopOnSignal::asked(); ++i) {
+    if (traced_before(recording.steps, i)) continue;
+    measurer.trace({recording.steps[i].what, priced[i].get()}, recording.steps[i]);
+    const std::string& fault = recording.steps[i].fault;
+    messages << step_text(recording.steps[i].what) << ": " << (fault.empty() ? "traced" : fault) << std::endl;
+  }
+  recording.session = measurer.session();
+  return recording;
+}
+
+}  // namespace
+
+ExitCode run_steps(const ValidateRequest& request, const MakeStepMeasurer& make, std::ostream& out,
+                   std::ostream& messages) {
+  const std::vector<StepCase> cases = cases_asked(request);
+  for (const StepCase& what : cases) load_llm(what.model);  // before the card is taken
+  const std::unique_ptr<StepMeasurer> measurer = make();
+  StepPricer price(gpu_of(measurer->session(), request), request.calibration_file);
+  if (request.check_steps) return check_steps(*measurer, cases, price, out);
+  const StepRecording recording = measure_steps(*measurer, cases, price, messages);
+  if (!request.out_file.empty()) write_text_file(request.out_file, step_recording_json(recording));
+  if (recording.steps.size() < cases.size()) return ExitCode::interrupted;
+  return report_steps(recording, request, request.report_file, out, messages);
+}
+
+ExitCode run_step_replay(const ValidateRequest& request, std::ostream& out, std::ostream& messages) {
+  const std::string& file = request.files.front();
+  StepRecording recording = parse_step_recording(read_text_file(file), file);
+  return report_steps(recording, request, request.report_file.empty() ? request.out_file : request.report_file, out,
+                      messages);
+}
+
+}  // namespace plumbline

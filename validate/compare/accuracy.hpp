@@ -1,0 +1,52 @@
+// The accuracy that the README states, from committed measurements alone: a list of held-out sets (file, card, kernels,
+// filters), each operator of a set summarized and held against the worst median error that is allowed of it. One list
+// for the README's table and for the gate in the tests, so that neither can say what the other does not hold.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/predict.hpp"
+#include "validate/compare/compare.hpp"
+#include "validate/record/measurement.hpp"
+
+namespace plumbline {
+
+/// One set of measurements. A `.csv` holds anyone's rows (`--against`), a `.json` a recording (`--replay`).
+struct AccuracySet {
+  std::string label;  ///< who measured it, how: "TensorRT-LLM"
+  std::string file;   ///< below the data folder
+  std::string gpu;    ///< descriptor's short name
+  KernelSet kernels = KernelSet::library;
+  std::vector<RowFilter> where;
+  Seconds at_least;
+  /// Operator, and the median of |ln(predicted / measured)| that it may have at most, as a fraction. An operator that
+  /// is not named is left out of the set; "all" are the rows of all of them together.
+  std::vector<std::pair<std::string, double>> ceilings;
+};
+
+/// Reads "plumbline.accuracy.v1". Throws BadInput: unknown keys, operators and kernel sets, ceilings that are no
+/// percentages above 0.
+std::vector<AccuracySet> read_accuracy_sets(const std::string& path);
+
+/// One operator of one set.
+struct AccuracyRow {
+  std::string label;
+  KernelSet kernels = KernelSet::library;
+  ClassSummary summary;
+  double ceiling = 0;
+  bool holds() const { return summary.median_error <= ceiling; }
+};
+
+/// In the order of the list. Throws BadInput when a file is missing, has rows that can't be read or modelled, or when
+/// an operator of a set has no row: a gate that lost its rows must not pass.
+std::vector<AccuracyRow> accuracy_of(const std::vector<AccuracySet>& sets);
+
+/// As Markdown, errors in percent.
+std::string accuracy_table(const std::vector<AccuracyRow>& rows);
+/// One line a row, fractions and natural logarithms.
+std::string accuracy_csv(const std::vector<AccuracyRow>& rows);
+
+}  // namespace plumbline

@@ -1,0 +1,152 @@
+#include "validate/compare/pricing.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "ops/op/text.hpp"
+#include "ops/plan/text.hpp"
+#include "validate/parallel.hpp"
+
+namespace plumbline {
+
+namespace {
+
+/// The machines that rows ask for, each made once.
+class Machines {
+ public:
+  explicit Machines(const PricingOptions& options) : options_(options) {}
+
+  const Machine& of(const Measurement& row) {
+    const std::string& asked = options_.gpu.empty() ? row.gpu : options_.gpu;
+    if (asked.empty()) throw BadInput(row.place + ": no gpu column: expected --gpu NAME");
+    const ClockMode clock = clock_of(row, options_.clock);
+    const AttentionStack attention = attention_of(row);
+    auto& slot = machines_[{asked, clock, row.data, attention}];
+    if (!slot) slot = make(asked, clock, row.data, attention);
+    return *slot;
+  }
+
+  const std::vector<std::string>& assumptions() const { return assumptions_; }
+
+ private:
+  std::shared_ptr<const Machine> make(const std::string& name, ClockMode clock, DataPattern data,
+                                      AttentionStack attention) {
+    const Gpu gpu = load_gpu(name, options_.overrides);
+    MachineOptions machine_options;
+    machine_options.kernels = options_.kernels;
+    machine_options.clock = clock;
+    machine_options.data = data;
+    machine_options.attention = attention;
+    // Without a file the engine decides where the scalars come from (the ideal kernel set needs none).
+    auto machine = options_.calibration_file.empty()
+                       ? make_machine(gpu, machine_options)
+                       : make_machine(gpu, calibration_for(gpu, options_.calibration_file), machine_options);
+    for (const std::string& sentence : plumbline::assumptions(*machine)) {
+      if (std::find(assumptions_.begin(), assumptions_.end(), sentence) == assumptions_.end()) {
+        assumptions_.push_back(sentence);
+      }
+    }
+    return machine;
+  }
+
+  const PricingOptions& options_;
+  std::map<std::tuple<std::string, ClockMode, DataPattern, AttentionStack>, std::shared_ptr<const Machine>> machines_;
+  std::vector<std::string> assumptions_;
+};
+
+void price_row(const Measurement& row, const Machine& machine, OpPrediction& scratch, Comparison& out) {
+  out.gpu = gpu(machine).name;
+  out.op = op_name(row.op);
+  out.dtype = dtype_text(row.op);
+  out.shape = row.shape;
+  out.place = row.place;
+  out.measured = row.time;
+  out.measured_power = row.power;
+  try {
+    out.predicted = predict_as_measured(row, machine, scratch);
+    out.roofline = roofline(row.op, gpu(machine));
+  } catch (const Error& error) {
+    out.error = error.what();
+    return;
+  }
+  out.low = out.predicted * (scratch.low / scratch.time);
+  out.high = out.predicted * (scratch.high / scratch.time);
+  out.predicted_power = scratch.power;
+  out.limiter = name(scratch.limiter);
+  out.provenance = name(scratch.provenance);
+}
+
+}  // namespace
+
+ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked) {
+  return asked ? *asked : row.clock.value_or(ClockMode::burst);
+}
+
+AttentionStack attention_of(const Measurement& row) {
+  if (op_name(row.op) != "attention_prefill" && op_name(row.op) != "attention_decode") {
+    return AttentionStack::tensorrt_llm;
+  }
+  for (const char* stack : {"vllm", "torch", "flash-attention", "infersim"}) {
+    if (row.stack.rfind(stack, 0) == 0) return AttentionStack::flash_attention;
+  }
+  return AttentionStack::tensorrt_llm;
+}
+
+Seconds predict_as_measured(const Measurement& row, const Machine& machine, OpPrediction& scratch) {
+  if (row.protocol.known) return predict_as_timed(row.op, row.protocol, machine, scratch);
+  const auto gemm_plan = parse_gemm_plan(row.plan);
+  const auto attention_plan = parse_attention_plan(row.plan);
+  predict(row.op, machine, scratch,
+          {.warm = row.warm,
+           .gemm_plan = gemm_plan ? &*gemm_plan : nullptr,
+           .attention_plan = attention_plan ? &*attention_plan : nullptr});
+  return scratch.time;
+}
+
+std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const std::string& gpu, long& left_out) {
+  left_out = 0;
+  if (gpu.empty() || looks_like_path(gpu)) return measured;
+  const std::string own = load_gpu(gpu).name;
+  std::map<std::string, bool> is_ours{{"", true}};
+  std::vector<Measurement> kept;
+  for (Measurement& row : measured) {
+    auto known = is_ours.find(row.gpu);
+    if (known == is_ours.end()) {
+      bool same = false;
+      try {
+        same = load_gpu(row.gpu).name == own;
+      } catch (const BadInput&) {
+        same = false;  // a card that we have no descriptor of is another card
+      }
+      known = is_ours.emplace(row.gpu, same).first;
+    }
+    if (known->second) {
+      kept.push_back(std::move(row));
+    } else {
+      ++left_out;
+    }
+  }
+  return kept;
+}
+
+Priced price(const std::vector<Measurement>& measured, const PricingOptions& options) {
+  Machines machines(options);
+  std::vector<const Machine*> machine_of;
+  machine_of.reserve(measured.size());
+  for (const Measurement& row : measured) machine_of.push_back(&machines.of(row));
+  Priced result;
+  result.rows.resize(measured.size());
+  in_parts(measured.size(), std::max<std::size_t>(options.threads, 1), [&](std::size_t first, std::size_t last) {
+    const auto scratch = std::make_unique<OpPrediction>();  // large: not on a thread's stack
+    for (std::size_t i = first; i < last; ++i) price_row(measured[i], *machine_of[i], *scratch, result.rows[i]);
+  });
+  result.assumptions = machines.assumptions();
+  return result;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,51 @@
+// Measured rows through the engine: each row's operator priced on its GPU at its clock.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/calibration/calibration.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "model/predict.hpp"
+#include "validate/compare/compare.hpp"
+#include "validate/record/measurement.hpp"
+
+namespace plumbline {
+
+struct PricingOptions {
+  std::string gpu;                  ///< short name or file; empty: each row's own `gpu` column
+  std::vector<Override> overrides;  ///< `--set`
+  KernelSet kernels = KernelSet::library;
+  std::optional<ClockMode> clock;  ///< empty: each row's own, burst where it says nothing
+  std::string calibration_file;    ///< instead of the GPU's own
+  std::size_t threads = 2;
+};
+
+/// The clock a row is priced at: what is asked for, else its own, else burst (the contract's default for operators).
+ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked);
+
+/// Whose attention kernels a row was taken with, by its stack: FlashAttention's for vLLM, PyTorch, InferSim and the
+/// project itself; else TensorRT-LLM's.
+AttentionStack attention_of(const Measurement& row);
+
+/// The rows of `measured` that belong to `gpu` when one is named: rows without a `gpu` column always, others when the
+/// column names the same descriptor. A `gpu` that is a file takes every row. `left_out` counts the others.
+std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const std::string& gpu, long& left_out);
+
+/// A row's operator priced as it was timed: by its protocol, its caches and the plan that ran, where the row knows them
+/// (since then the planner may have come to choose otherwise). `scratch` is the prediction of one plain execution,
+/// whose band holds in proportion. Throws as `predict` does.
+Seconds predict_as_measured(const Measurement& row, const Machine& machine, OpPrediction& scratch);
+
+struct Priced {
+  std::vector<Comparison> rows;          ///< one a measurement, in order
+  std::vector<std::string> assumptions;  ///< about the machines, each once
+};
+
+/// Throws BadInput for an unknown GPU, and when a row names none and none is given. A row whose operator is not
+/// modelled gets its reason in `error`.
+Priced price(const std::vector<Measurement>& measured, const PricingOptions& options);
+
+}  // namespace plumbline

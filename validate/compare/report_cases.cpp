@@ -1,0 +1,230 @@
+#include "validate/compare/report_cases.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <utility>
+
+#include "arch/error.hpp"
+#include "arch/format.hpp"
+#include "ops/op/text.hpp"
+#include "validate/compare/pricing.hpp"
+#include "validate/fit/fit_calibration.hpp"
+#include "validate/record/study.hpp"
+#include "validate/statistics.hpp"
+
+namespace plumbline {
+
+namespace {
+
+std::string mode_of(const StudyCase& what) {
+  const std::string mode = std::string(name(what.cache)) + " " + std::string(text_of(what.clock));
+  return what.data == DataPattern::normal ? mode : mode + " " + std::string(name(what.data));
+}
+
+}  // namespace
+
+Measurement measurement_of(const CaseMeasurement& c, const std::string& gpu) {
+  Measurement row;
+  row.op = c.what.op;
+  row.shape = c.what.shape;
+  row.time = c.time;
+  row.power = c.what.clock == ClockMode::steady ? c.conditions.power : std::nullopt;
+  row.clock = c.what.clock;
+  row.data = c.what.data;
+  row.warm = c.what.cache == CacheState::warm;
+  row.gpu = gpu;
+  row.kernel = c.kernel;
+  if (c.kernels == KernelSet::own) row.plan = c.plan;
+  row.place = c.what.place;
+  return row;
+}
+
+namespace {
+
+/// The library's measurements by case, where it answered.
+std::map<std::string, const CaseMeasurement*> of_the_library(const Recording& recording) {
+  std::map<std::string, const CaseMeasurement*> by_case;
+  for (const CaseMeasurement& c : recording.cases) {
+    if (c.kernels == KernelSet::library && c.fault.empty()) by_case[case_key(c.what)] = &c;
+  }
+  return by_case;
+}
+
+bool asked_for(const CaseMeasurement& c, const CompareOptions& options) {
+  const auto& ops = options.ops;
+  if (c.kernels != options.kernels || !keeps_case(options.where, c.what, c.kernel)) return false;
+  return ops.empty() || std::find(ops.begin(), ops.end(), op_name(c.what.op)) != ops.end();
+}
+
+/// Takes what `options` ask for into `report` and returns the rows to price.
+std::vector<Measurement> choose(const Recording& recording, const CompareOptions& options, const std::string& gpu,
+                                CaseReport& report) {
+  std::vector<Measurement> measured;
+  for (const CaseMeasurement& c : recording.cases) {
+    if (c.kernels == KernelSet::library && options.kernels == KernelSet::own) continue;  // beside its own row
+    if (!asked_for(c, options) || (c.fault.empty() && c.time < options.at_least)) {
+      ++report.summary.filtered;
+    } else if (!c.fault.empty()) {
+      report.faults.push_back({c.what.place, case_text(c.what), c.fault});
+    } else {
+      measured.push_back(measurement_of(c, gpu));
+      report.rows.push_back({c, {}, {}, {}, 0, ""});
+    }
+  }
+  if (measured.empty() && report.faults.empty()) {
+    throw BadInput("no case is left: expected measurements of " + std::string(key_of(options.kernels)) + " kernels, " +
+                   std::to_string(report.summary.filtered) + " cases were left out");
+  }
+  return measured;
+}
+
+/// Rows below a demand that is not met are not representative. (A mean over the list that is met excuses its members.)
+void mark_rows(CaseReport& report) {
+  for (DemandResult& result : report.results) {
+    if (result.met()) continue;
+    for (const std::size_t i : result.below) {
+      CaseRow& row = report.rows[i];
+      if (!row.compared.representative) continue;
+      row.compared.representative = false;
+      row.reason = "below " + result.demand->demanded() + ": " + reason_for(report.demands, row.measured.what);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<const ClassSummary*> CaseReport::behind_roofline() const {
+  std::vector<const ClassSummary*> found;
+  for (const ClassSummary& c : summary.classes) {
+    if (c.size != SizeClass::all && c.mape >= c.roofline_mape) found.push_back(&c);
+  }
+  return found;
+}
+
+void finish(CaseReport& report, const Gpu& gpu, KernelSet kernels) {
+  std::vector<AchievedCase> achieved;
+  std::vector<Comparison> compared;
+  for (CaseRow& row : report.rows) {
+    row.achieved = achieved_by(row.measured.what, row.measured.time, row.compared.library);
+    row.bandwidth_fraction = row.achieved.bandwidth / gpu.memory.bandwidth;
+    achieved.push_back(row.achieved);
+  }
+  if (kernels == KernelSet::own) {  // demands are on our own
+    report.results = hold_against(report.demands, achieved, gpu.name, gpu.memory.bandwidth);
+    mark_rows(report);
+  }
+  ValidationReport& summary = report.summary;
+  summary.not_modelled = 0;
+  for (const CaseRow& row : report.rows) {
+    compared.push_back(row.compared);
+    if (!row.compared.modelled()) ++summary.not_modelled;
+  }
+  summary.kernels = key_of(kernels);
+  summary.clock = "as measured";
+  summary.classes = summarize(compared);
+  summary.not_measured = static_cast<long>(report.faults.size());
+  summary.compared = static_cast<long>(compared.size()) - summary.not_modelled;
+}
+
+std::string gpu_of(const MeasuringSession& session, const CompareOptions& options) {
+  if (!options.gpu.empty()) return options.gpu;
+  if (!session.gpu.empty()) return session.gpu;
+  throw BadInput("card '" + session.card + "': no descriptor is known for it; expected --gpu NAME");
+}
+
+bool keeps_case(const std::vector<RowFilter>& where, const StudyCase& what, std::string_view kernel) {
+  for (const RowFilter& filter : where) {
+    std::string_view field;
+    if (filter.column == "op") field = op_name(what.op);
+    else if (filter.column == "dtype") field = dtype_text(what.op);
+    else if (filter.column == "shape") field = what.shape;
+    else if (filter.column == "cache") field = name(what.cache);
+    else if (filter.column == "clock") field = text_of(what.clock);
+    else if (filter.column == "study") field = what.study;
+    else if (filter.column == "kernel") field = kernel;
+    else throw BadInput("--where '" + filter.text + "': expected one of op, dtype, shape, cache, clock, study, kernel");
+    if (!filter.keeps(field)) return false;
+  }
+  return true;
+}
+
+std::unique_ptr<CaseReport> compare_recording(const Recording& recording, const CompareOptions& options,
+                                              Demands demands) {
+  auto report = std::make_unique<CaseReport>();  // not moved afterwards: results point into its demands
+  report->session = recording.session;
+  report->demands = std::move(demands);
+  const std::string gpu = gpu_of(recording.session, options);
+  const std::vector<Measurement> measured = choose(recording, options, gpu, *report);
+  PricingOptions pricing;
+  pricing.gpu = gpu;
+  pricing.overrides = options.overrides;
+  pricing.kernels = options.kernels;
+  pricing.calibration_file = options.calibration_file;
+  Priced priced = price(measured, pricing);
+  const auto library = of_the_library(recording);
+  for (std::size_t i = 0; i < priced.rows.size(); ++i) {
+    CaseRow& row = report->rows[i];
+    row.compared = std::move(priced.rows[i]);
+    row.compared.mode = mode_of(row.measured.what);
+    const auto beside = library.find(case_key(row.measured.what));
+    if (options.kernels != KernelSet::own || beside == library.end()) continue;
+    row.library = *beside->second;
+    row.compared.library = row.library->time;
+  }
+  std::sort(priced.assumptions.begin(), priced.assumptions.end());  // not in the order that rows asked for machines
+  report->summary.assumptions = std::move(priced.assumptions);
+  finish(*report, load_gpu(gpu, options.overrides), options.kernels);
+  return report;
+}
+
+std::string reasons_text(std::uint64_t bits) {
+  // nvml.h, nvmlClocksEventReasons*.
+  static constexpr std::array<std::pair<std::uint64_t, const char*>, 9> kReasons{{{0x1, "idle"},
+                                                                                  {0x2, "application clocks"},
+                                                                                  {0x4, "power cap"},
+                                                                                  {0x8, "hardware slowdown"},
+                                                                                  {0x10, "sync boost"},
+                                                                                  {0x20, "software thermal"},
+                                                                                  {0x40, "hardware thermal"},
+                                                                                  {0x80, "power brake"},
+                                                                                  {0x100, "display clocks"}}};
+  std::string text;
+  for (const auto& [bit, words] : kReasons) {
+    if ((bits & bit) != 0) text += (text.empty() ? "" : ", ") + std::string(words);
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::vector<ConditionRange> condition_ranges(const CaseReport& report) {
+  std::vector<double> clock, memory, power, temperature;
+  std::uint64_t reasons = 0;
+  const auto take = [&](const Conditions& c) {
+    if (c.sm_clock) clock.push_back(c.sm_clock->in(units::MHz));
+    if (c.memory_clock) memory.push_back(c.memory_clock->in(units::MHz));
+    if (c.power) power.push_back(c.power->in(units::W));
+    if (c.temperature_C) temperature.push_back(*c.temperature_C);
+    reasons |= c.clock_event_reasons;
+  };
+  for (const CaseRow& row : report.rows) {
+    take(row.measured.conditions);
+    if (row.library) take(row.library->conditions);
+  }
+  std::vector<ConditionRange> ranges;
+  const auto add = [&](const char* what, const std::vector<double>& values, const char* unit) {
+    if (values.empty()) return;
+    char text[96];
+    std::snprintf(text, sizeof text, "%.0f to %.0f %s, median %.0f %s", quantile(values, 0), quantile(values, 1), unit,
+                  median(values), unit);
+    ranges.push_back({what, text});
+  };
+  add("SM clock", clock, "MHz");
+  add("memory clock", memory, "MHz");
+  add("power", power, "W");
+  add("temperature", temperature, "C");
+  ranges.push_back({"clock event reasons", reasons_text(reasons)});
+  return ranges;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <utility>
+
+#include "arch/format.hpp"
+#include "validate/compare/report.hpp"
+#include "validate/printed.hpp"
+
+namespace plumbline {
+
+namespace {
+
+using Line = std::vector<std::string>;
+
+/// Columns that only recordings of a card fill.
+struct Extra {
+  bool mode = false, library = false;
+  explicit Extra(const std::vector<ClassSummary>& classes) {
+    for (const ClassSummary& c : classes) {
+      mode = mode || !c.mode.empty();
+      library = library || c.library_count > 0;
+    }
+  }
+  std::size_t left_aligned() const { return mode ? 5 : 4; }  // the class
+};
+
+Line heading(const Extra& extra) {
+  Line line{"gpu", "op", "dtype"};
+  if (extra.mode) line.emplace_back("mode");
+  for (const char* text : {"measured", "rows", "median%", "p90%", "MAPE%", "bias%", "in band%", "rank", "roof%"}) {
+    line.emplace_back(text);
+  }
+  if (extra.mode) line.emplace_back("roof MAPE%");
+  if (extra.library) line.emplace_back("of library%");
+  line.emplace_back("worst");
+  line.emplace_back("at");
+  return line;
+}
+
+Line line_of(const ClassSummary& c, const Extra& extra) {
+  Line line{c.gpu, c.op, c.dtype};
+  if (extra.mode) line.push_back(c.mode);
+  for (std::string text :
+       {std::string(name(c.size)), std::to_string(c.count), percent_number(c.median_error), percent_number(c.p90_error),
+        percent_number(c.mape), printed("%+.1f", 100 * c.median_bias), percent_number(c.within_band),
+        c.spearman ? printed("%.3f", *c.spearman) : std::string("-"), percent_number(c.roofline_median_error)}) {
+    line.push_back(std::move(text));
+  }
+  if (extra.mode) line.push_back(percent_number(c.roofline_mape));
+  if (extra.library) line.push_back(c.library_count > 0 ? percent_number(c.library_ratio) : "-");
+  line.push_back(printed("x%.2f", c.worst.predicted / c.worst.measured));
+  line.push_back(c.worst.shape + " (" + format(c.worst.measured) + ")");
+  return line;
+}
+
+std::string aligned(const std::vector<Line>& lines, std::size_t left_aligned) {
+  std::vector<std::size_t> width(lines.front().size());
+  for (const Line& line : lines) {
+    for (std::size_t i = 0; i < width.size(); ++i) width[i] = std::max(width[i], line[i].size());
+  }
+  std::string text;
+  for (const Line& line : lines) {
+    for (std::size_t i = 0; i < width.size(); ++i) {
+      const std::string pad(width[i] - line[i].size(), ' ');
+      const bool last = i + 1 == width.size();
+      if (i < left_aligned || last) {
+        text += line[i] + (last ? "\n" : pad + "  ");
+      } else {
+        text += pad + line[i] + "  ";
+      }
+    }
+  }
+  return text;
+}
+
+std::string power_lines(const ValidationReport& report) {
+  std::string text;
+  for (const ClassSummary& c : report.classes) {
+    if (c.power_count == 0) continue;
+    text += "power, " + c.gpu + " " + c.op + " " + c.dtype + " " + std::string(name(c.size)) + ": " +
+            std::to_string(c.power_count) + " rows, median error " + percent_number(c.power_median_error) + " %\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string table_report(const ValidationReport& report) {
+  std::string text = "kernels " + report.kernels + ", clock " + report.clock + ": " + std::to_string(report.compared) +
+                     " rows compared";
+  if (report.bad > 0) text += ", " + std::to_string(report.bad) + " could not be read";
+  if (report.not_measured > 0) text += ", " + std::to_string(report.not_measured) + " not measured";
+  if (report.not_modelled > 0) text += ", " + std::to_string(report.not_modelled) + " not modelled";
+  if (report.filtered > 0) text += ", " + std::to_string(report.filtered) + " left out by --ops, --where or --min-us";
+  if (report.other_gpu > 0) text += ", " + std::to_string(report.other_gpu) + " of other GPUs left out";
+  text += "\n";
+  if (report.classes.empty()) return text;
+  const Extra extra(report.classes);
+  std::vector<Line> lines{heading(extra)};
+  for (const ClassSummary& c : report.classes) lines.push_back(line_of(c, extra));
+  text += "\n";
+  text += aligned(lines, extra.left_aligned());
+  text += "\n";
+  text += power_lines(report);
+  text +=
+      "median, p90: 100 |ln(predicted/measured)|; bias: median of ln(predicted/measured), + is predicted too slow;\n"
+      "rank: Spearman; roof: median error of the datasheet roofline; worst: predicted/measured, and at which shape\n";
+  if (extra.library) text += "of library: library time / own time, geometric mean; above 100 our kernel is faster\n";
+  for (const std::string& assumption : report.assumptions) text += "assumed: " + assumption + "\n";
+  return text;
+}
+
+}  // namespace plumbline

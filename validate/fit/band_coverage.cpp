@@ -1,0 +1,105 @@
+// Held-out rows against the bands that stand with their predictions, and the two reports.
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "validate/compare/pricing.hpp"
+#include "validate/fit/fit_bands.hpp"
+#include "validate/fit/fit_calibration.hpp"
+
+namespace plumbline {
+
+namespace {
+
+/// printf into a string; a report's line is short.
+template <class... Values>
+std::string line(const char* pattern, Values... values) {
+  char text[200];
+  std::snprintf(text, sizeof text, pattern, values...);
+  return text;
+}
+
+}  // namespace
+
+std::vector<Coverage> coverage_of(const std::vector<BandRow>& rows, const std::string& calibration_file) {
+  const std::string calibrated =
+      calibration_file.empty() ? "" : parse_calibration(read_text_file(calibration_file), calibration_file).gpu;
+  std::map<std::tuple<std::string, KernelSet, ClockMode, AttentionStack>, std::shared_ptr<const Machine>> machines;
+  std::map<std::tuple<std::string, KernelSet, std::string, std::string>, Coverage> classes;
+  std::set<std::string> shapes;
+  const auto scratch = std::make_unique<OpPrediction>();
+  for (const BandRow& row : rows) {
+    const ClockMode clock = clock_of(row.measured, {});
+    const AttentionStack attention = attention_of(row.measured);
+    auto& machine = machines[{row.gpu, row.kernels, clock, attention}];
+    if (!machine) {
+      const Gpu gpu = load_gpu(row.gpu);
+      MachineOptions options;
+      options.kernels = row.kernels;
+      options.clock = clock;
+      options.attention = attention;
+      machine = make_machine(gpu, calibration_for(gpu, gpu.name == calibrated ? calibration_file : ""), options);
+    }
+    double as_timed = 1;  // over one plain execution
+    try {
+      as_timed = predict_as_measured(row.measured, *machine, *scratch) / scratch->time;
+    } catch (const Error&) {
+      continue;
+    }
+    const std::string name(band_class_name(scratch->band_class)), provenance(plumbline::name(scratch->provenance));
+    Coverage& c = classes[{row.gpu, row.kernels, name, provenance}];
+    c.gpu = row.gpu;
+    c.kernels = row.kernels;
+    c.band_class = name;
+    c.provenance = provenance;
+    ++c.rows;
+    if (shapes.insert(c.gpu + name + provenance + std::string(key_of(row.kernels)) + row.measured.shape).second) {
+      ++c.shapes;
+    }
+    if (as_timed * scratch->low <= row.measured.time && row.measured.time <= as_timed * scratch->high) ++c.inside;
+  }
+  std::vector<Coverage> out;
+  for (auto& [key, c] : classes) out.push_back(std::move(c));
+  return out;
+}
+
+std::string coverage_report(const std::vector<Coverage>& coverage) {
+  std::string text =
+      "gpu         kernels  class                                provenance   rows shapes  in band%  (99% range of "
+      "90%)\n";
+  for (const Coverage& c : coverage) {
+    const CountRange range = binomial_range(c.shapes, 0.9, 0.99);
+    const auto percent = [&](long count) { return 100.0 * static_cast<double>(count) / static_cast<double>(c.shapes); };
+    text += line("%-11s %-8s %-36s %-11s %5ld %6ld  %8.0f  %3.0f to %3.0f", c.gpu.c_str(),
+                 std::string(key_of(c.kernels)).c_str(), c.band_class.c_str(), c.provenance.c_str(), c.rows, c.shapes,
+                 100 * c.share(), percent(range.least), percent(range.most));
+    const double share = 100 * c.share();
+    text += share < percent(range.least) ? "  below\n" : share > percent(range.most) ? "  above\n" : "\n";
+  }
+  return text;
+}
+
+std::string band_report(const BandFit& fit) {
+  std::string text = line("%zu rows, %zu scalars fitted again in folds, %zu rows not modelled\n", fit.residuals.size(),
+                          fit.refitted, fit.not_modelled);
+  const auto lines = [&](const std::map<std::string, Band>& bands) {
+    for (const auto& [key, band] : bands) {
+      if (!band.pooled.empty()) continue;
+      text += line("%-52s %6ld   %+.3f %+.3f %+.3f\n", key.c_str(), band.rows, band.low, band.middle, band.high);
+    }
+  };
+  text += "band of ln(measured / predicted), own rows           rows      5%    50%    95%\n";
+  lines(fit.calibration.bands);
+  lines(fit.calibration.transfer_bands);
+  for (const auto& [key, c] : fit.calibration.band_correlation) {
+    text += line("correlation %-20s same class %.2f, other %.2f (%ld rows)\n", key.c_str(), c.same_class, c.other_class,
+                 c.rows);
+  }
+  return text;
+}
+
+}  // namespace plumbline

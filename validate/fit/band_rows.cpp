@@ -1,0 +1,78 @@
+#include "validate/fit/band_rows.hpp"
+
+#include <filesystem>
+
+#include <utility>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "arch/json_reader.hpp"
+#include "validate/compare/report_cases.hpp"
+#include "validate/record/recorded.hpp"
+#include "validate/record/study.hpp"
+
+namespace plumbline {
+
+namespace {
+
+BandSource read_source(const JsonValue& v) {
+  v.refuse_unknown_keys({"gpu", "kernels", "recording", "rows", "where", "min_us"});
+  BandSource source;
+  source.gpu = load_gpu(v.at("gpu").as_string()).name;
+  source.kernels = read_kernel_set(v.at("kernels").as_string(), v.at("kernels").place());
+  if (const auto recording = v.find("recording")) source.recording = recording->as_string();
+  if (const auto rows = v.find("rows")) source.rows = rows->as_string();
+  if (source.recording.empty() == source.rows.empty()) v.fail("expected either \"recording\" or \"rows\"");
+  if (const auto where = v.find("where")) {
+    for (const JsonValue& filter : where->elements()) source.where.push_back(parse_row_filter(filter.as_string()));
+  }
+  if (const auto least = v.find("min_us")) source.at_least = least->as_number() * units::us;
+  return source;
+}
+
+std::string measurements(const std::string& file) { return data_folder() + "/measurements/" + file; }
+
+std::vector<Measurement> recorded_rows(const BandSource& source, Half half) {
+  std::vector<Measurement> rows;
+  for (const CaseMeasurement& c : read_recording(measurements(source.recording)).cases) {
+    if (c.kernels != source.kernels || !c.fault.empty()) continue;
+    if ((c.what.study == "heldout") != (half == Half::heldout)) continue;
+    if (keeps_case(source.where, c.what, c.kernel)) rows.push_back(measurement_of(c, source.gpu));
+  }
+  return rows;
+}
+
+std::vector<Measurement> published_rows(const BandSource& source, Half half) {
+  const std::string file = measurements(source.rows + (half == Half::train ? ".train.csv" : ".heldout.csv"));
+  Measurements read;
+  if (half == Half::heldout && !std::filesystem::exists(file)) return {};  // a set that is all training
+  read_measurements(read_text_file(file), file, source.where, read);
+  if (!read.bad.empty()) throw BadInput(read.bad.front());
+  return std::move(read.rows);
+}
+
+}  // namespace
+
+std::vector<BandSource> parse_band_sources(const std::string& json_text, const std::string& place) {
+  const JsonDocument document = JsonDocument::parse(json_text, place);
+  const JsonValue root = document.root();
+  root.refuse_unknown_keys({"note", "sources"});
+  std::vector<BandSource> sources;
+  for (const JsonValue& v : root.at("sources").elements()) sources.push_back(read_source(v));
+  return sources;
+}
+
+std::vector<BandRow> read_band_rows(const std::vector<BandSource>& sources, Half half) {
+  std::vector<BandRow> out;
+  for (const BandSource& source : sources) {
+    auto rows = source.recording.empty() ? published_rows(source, half) : recorded_rows(source, half);
+    for (Measurement& row : rows) {
+      if (row.time < source.at_least || row.data != DataPattern::normal) continue;
+      out.push_back({std::move(row), source.gpu, source.kernels});
+    }
+  }
+  return out;
+}
+
+}  // namespace plumbline

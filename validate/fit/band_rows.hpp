@@ -1,0 +1,34 @@
+// The measured rows that error bands are found on and checked on: data/studies/bands.json.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/predict.hpp"
+#include "validate/record/measurement.hpp"
+
+namespace plumbline {
+
+/// One file of rows. Either a recording, whose cases of the study "heldout" are held out, or `<rows>.train.csv` with
+/// `<rows>.heldout.csv` beside it; both are below data/measurements.
+struct BandSource {
+  std::string gpu;
+  KernelSet kernels = KernelSet::library;
+  std::string recording, rows;
+  std::vector<RowFilter> where;
+  Seconds at_least;  ///< shorter rows are left out
+};
+std::vector<BandSource> parse_band_sources(const std::string& json_text, const std::string& place);
+
+struct BandRow {
+  Measurement measured;
+  std::string gpu;  ///< short name of the descriptor
+  KernelSet kernels = KernelSet::library;
+};
+
+enum class Half { train, heldout };
+
+/// The rows of all sources; cases on data other than standard normal are left out. A row that cannot be read throws.
+std::vector<BandRow> read_band_rows(const std::vector<BandSource>& sources, Half half);
+
+}  // namespace plumbline

@@ -1,0 +1,342 @@
+#include "validate/fit/fit_bands.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "arch/error.hpp"
+#include "model/engine/machine.hpp"
+#include "ops/op/text.hpp"
+#include "validate/compare/pricing.hpp"
+#include "validate/fit/fit.hpp"
+#include "validate/fit/fit_calibration.hpp"
+#include "validate/parallel.hpp"
+
+namespace plumbline {
+
+namespace {
+
+constexpr std::string_view kFitted = "fitted on";
+
+/// What is kept of a row's prediction.
+struct PricedRow {
+  Seconds time;  ///< 0: not modelled
+  std::size_t band_class = 0;
+  Bound bound = Bound::latency;
+  std::string_view family;
+  bool borrowed = false;
+};
+
+/// Prices rows of any card with one calibration, as if other cards had none of their own.
+class Pricer {
+ public:
+  Pricer(const std::vector<BandRow>& rows, std::size_t threads) : rows_(rows), threads_(threads) {}
+
+  std::vector<PricedRow> operator()(const Calibration& calibration, const std::vector<std::size_t>& which) {
+    std::map<Key, std::shared_ptr<const Machine>> machines;
+    std::vector<const Machine*> machine_of;
+    for (const std::size_t i : which) {
+      const BandRow& row = rows_[i];
+      const Key key{row.gpu, row.kernels, clock_of(row.measured, {}), attention_of(row.measured)};
+      auto& machine = machines[key];
+      if (!machine) machine = make(calibration, key);
+      machine_of.push_back(machine.get());
+    }
+    std::vector<PricedRow> out(which.size());
+    in_parts(which.size(), threads_, [&](std::size_t first, std::size_t last) {
+      const auto scratch = std::make_unique<OpPrediction>();
+      for (std::size_t i = first; i < last; ++i) out[i] = price(rows_[which[i]], *machine_of[i], *scratch);
+    });
+    return out;
+  }
+
+  const Gpu& gpu(const std::string& name) {
+    const auto known = gpus_.find(name);
+    return known != gpus_.end() ? known->second : gpus_.emplace(name, load_gpu(name)).first->second;
+  }
+
+ private:
+  using Key = std::tuple<std::string, KernelSet, ClockMode, AttentionStack>;
+
+  std::shared_ptr<const Machine> make(const Calibration& calibration, const Key& key) {
+    const auto& [name, kernels, clock, attention] = key;
+    const Gpu& card = gpu(name);
+    MachineOptions options;
+    options.kernels = kernels;
+    options.clock = clock;
+    options.attention = attention;
+    if (name == calibration.gpu) return make_machine(card, calibration, options);
+    Calibration taken_over = calibration;
+    taken_over.inherited = true;
+    return make_machine(card, taken_over, options);
+  }
+
+  static PricedRow price(const BandRow& row, const Machine& machine, OpPrediction& scratch) {
+    Seconds time;
+    try {
+      time = predict_as_measured(row.measured, machine, scratch);
+    } catch (const Error&) {
+      return {};
+    }
+    return {time, scratch.band_class, scratch.bound, scratch.family, scratch.scalars->borrowed};
+  }
+
+  const std::vector<BandRow>& rows_;
+  std::size_t threads_;
+  std::map<std::string, Gpu> gpus_;
+};
+
+/// Tokens of one execution, to the nearest power of two: what a step's operators have in common.
+struct Tokens {
+  double operator()(const Gemm& s) const { return static_cast<double>(s.m); }
+  double operator()(const GroupedGemm& s) const { return static_cast<double>(s.tokens); }
+  double operator()(const AttentionPrefill& s) const { return static_cast<double>(s.batch * s.q_len); }
+  double operator()(const AttentionDecode& s) const { return static_cast<double>(s.batch); }
+  double operator()(const MlaDecode& s) const { return static_cast<double>(s.batch); }
+  double operator()(const Rowwise& s) const { return static_cast<double>(s.rows); }
+  double operator()(const TopK& s) const { return static_cast<double>(s.rows); }
+  double operator()(const SoftmaxTopK& s) const { return static_cast<double>(s.rows); }
+  double operator()(const Embedding& s) const { return static_cast<double>(s.rows); }
+  template <class Other>
+  double operator()(const Other&) const {
+    return 0;
+  }
+};
+
+std::string context_of(const BandRow& row) {
+  const double tokens = std::visit(Tokens{}, row.measured.op);
+  return row.gpu + "|" + row.measured.stack + "|" + std::string(text_of(clock_of(row.measured, {}))) +
+         (row.measured.warm ? "|warm|" : "|cold|") + (tokens > 0 ? std::to_string(std::lround(std::log2(tokens))) : "");
+}
+
+BandResidual residual_of(const BandRow& row, const PricedRow& priced, BandSection section) {
+  BandResidual r;
+  r.kernels = priced.borrowed ? KernelSet::library : row.kernels;
+  r.section = section;
+  r.band_class = priced.band_class;
+  r.size = band_size(priced.time);
+  r.bound = priced.bound;
+  r.value = std::log(row.measured.time / priced.time);
+  r.stack = row.gpu + "|" + row.measured.stack;
+  r.context = context_of(row);
+  return r;
+}
+
+// --- cross-validation -----------------------------------------------------------------------------------------------
+
+/// Scalars that one fit made: their sources say the same.
+struct FittedTogether {
+  std::vector<std::pair<std::string, std::string>> scalars;  ///< section ("machine" or "library.gemm") and name
+  std::set<std::pair<KernelSet, std::string>> families;
+};
+
+double& value_in(Calibration& calibration, const std::pair<std::string, std::string>& at) {
+  auto& section = at.first == "machine" ? calibration.machine : calibration.families.at(at.first);
+  return section.at(at.second).value;
+}
+
+/// The scalars whose source says that they were fitted to rows, by the fit that made them.
+std::vector<FittedTogether> fits_behind(const Calibration& calibration) {
+  std::map<std::string, FittedTogether> by_source;
+  const auto add = [&](const std::string& section, const std::map<std::string, Scalar>& scalars) {
+    for (const auto& [name, scalar] : scalars) {
+      if (scalar.source.rfind(kFitted, 0) != 0 || scalar.value <= 0) continue;
+      FittedTogether& fit = by_source[scalar.source.substr(0, scalar.source.find(", at its bound"))];
+      fit.scalars.emplace_back(section, name);
+      if (section == "machine") continue;
+      const std::size_t dot = section.find('.');
+      fit.families.emplace(section.substr(0, dot) == "own" ? KernelSet::own : KernelSet::library,
+                           section.substr(dot + 1));
+    }
+  };
+  add("machine", calibration.machine);
+  for (const auto& [section, scalars] : calibration.families) add(section, scalars);
+  std::vector<FittedTogether> out;
+  for (auto& [source, fit] : by_source) out.push_back(std::move(fit));
+  return out;
+}
+
+/// Within a factor of four of what it is; shares end at 1, a p-norm's p from above.
+FitParameter parameter_of(const std::string& name, double value) {
+  FitParameter p{name, value, value / 4, value * 4};
+  if (name.find("_fraction") != std::string::npos) p.high = std::max(1.0, value);
+  if (name == "overlap") p.low = std::min(value, std::max(1.0, value / 4));
+  return p;
+}
+
+/// Adds to the residuals what the fit would have predicted otherwise had it not seen the row's fold.
+void cross_validate(const FittedTogether& fitted, const Calibration& calibration, const std::vector<BandRow>& rows,
+                    const std::vector<std::size_t>& of_fit, Pricer& pricer, const BandFitOptions& options,
+                    std::vector<double>& change) {
+  Calibration varied = calibration;
+  FitProblem problem;
+  std::vector<double*> free;
+  std::vector<double> start;
+  for (const auto& at : fitted.scalars) {
+    free.push_back(&value_in(varied, at));
+    start.push_back(*free.back());
+    problem.parameters.push_back(parameter_of(at.second, start.back()));
+  }
+  problem.predict = [&](const std::vector<double>& values, const std::vector<std::size_t>& which,
+                        std::vector<double>& out) {
+    for (std::size_t j = 0; j < free.size(); ++j) *free[j] = values[j];
+    std::vector<std::size_t> at;
+    for (const std::size_t i : which) at.push_back(of_fit[i]);
+    const std::vector<PricedRow> priced = pricer(varied, at);
+    for (std::size_t i = 0; i < which.size(); ++i) out[i] = priced[i].time.in(units::s);
+  };
+  std::vector<std::string> groups;
+  std::vector<std::size_t> every;
+  for (std::size_t i = 0; i < of_fit.size(); ++i) {
+    const Measurement& row = rows[of_fit[i]].measured;
+    problem.measured_s.push_back(row.time.in(units::s));
+    problem.weights.push_back(1);
+    groups.push_back(std::string(op_name(row.op)) + " " + shape_group(row.op));
+    every.push_back(i);
+  }
+  FitOptions quick;
+  quick.max_steps = 6;  // from where the fit of all rows ended; a fifth fewer rows moves it little
+  const std::vector<int> folds = deal_folds(groups, options.folds);
+  const std::vector<bool> trained(of_fit.size(), true);
+  const std::vector<double> unseen =
+      cross_validated_residuals(problem, every, trained, folds, options.folds, start, quick);
+  // The same fit of all rows, in as many steps from the same start: what differs is the fold alone.
+  const std::vector<int> one_fold(of_fit.size(), 1);
+  std::vector<double> seen(of_fit.size());
+  problem.predict(fit(problem, every, quick).values, every, seen);
+  for (std::size_t i = 0; i < of_fit.size(); ++i) {
+    change[of_fit[i]] += unseen[i] - std::log(problem.measured_s[i] / seen[i]);
+  }
+}
+
+}  // namespace
+
+std::string shape_group(const Op& op) {
+  static constexpr std::array<std::string_view, 8> kVarying{"M", "T", "B", "S", "Skv", "rows", "tokens", "n"};
+  const std::string shape = shape_text(op);
+  std::string out;
+  for (std::size_t first = 0; first < shape.size();) {
+    const std::size_t end = std::min(shape.find(';', first), shape.size());
+    const std::string_view part = std::string_view(shape).substr(first, end - first);
+    if (std::find(kVarying.begin(), kVarying.end(), part.substr(0, part.find('='))) == kVarying.end()) {
+      out += (out.empty() ? "" : ";") + std::string(part);
+    }
+    first = end + 1;
+  }
+  return out.empty() ? shape : out;
+}
+
+namespace {
+
+struct PricedRows {
+  std::vector<std::size_t> rows;  ///< numbers of those that have a prediction
+  std::vector<PricedRow> priced;
+  std::size_t not_modelled = 0;
+};
+
+/// The rows that `takes` chooses.
+template <class Takes>
+PricedRows price_rows(const Calibration& calibration, const std::vector<BandRow>& rows, Pricer& pricer,
+                      const Takes& takes) {
+  std::vector<std::size_t> which;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (takes(rows[i])) which.push_back(i);
+  }
+  const std::vector<PricedRow> priced = pricer(calibration, which);
+  PricedRows out;
+  for (std::size_t i = 0; i < which.size(); ++i) {
+    if (priced[i].time <= Seconds{}) {
+      ++out.not_modelled;
+      continue;
+    }
+    out.rows.push_back(which[i]);
+    out.priced.push_back(priced[i]);
+  }
+  return out;
+}
+
+/// Residuals of the card's own rows, each as of scalars that did not see its fold.
+void add_own_card(const Gpu& gpu, const Calibration& calibration, const std::vector<BandRow>& rows, Pricer& pricer,
+                  const BandFitOptions& options, BandFit& out) {
+  const PricedRows here =
+      price_rows(calibration, rows, pricer, [&](const BandRow& row) { return row.gpu == gpu.name; });
+  out.not_modelled = here.not_modelled;
+  std::vector<double> change(rows.size(), 0.0);
+  for (const FittedTogether& fitted : fits_behind(calibration)) {
+    std::vector<std::size_t> of_fit;
+    for (std::size_t i = 0; i < here.rows.size(); ++i) {
+      const KernelSet kernels = rows[here.rows[i]].kernels;
+      if (here.priced[i].borrowed || fitted.families.count({kernels, std::string(here.priced[i].family)}) == 0)
+        continue;
+      of_fit.push_back(here.rows[i]);
+    }
+    if (of_fit.size() < 5 * fitted.scalars.size()) continue;
+    cross_validate(fitted, calibration, rows, of_fit, pricer, options, change);
+    out.refitted += fitted.scalars.size();
+  }
+  for (std::size_t i = 0; i < here.rows.size(); ++i) {
+    out.residuals.push_back(residual_of(rows[here.rows[i]], here.priced[i], BandSection::own_card));
+    out.residuals.back().value += change[here.rows[i]];
+  }
+}
+
+/// Residuals of every card's rows with every other card's scalars. Each pair of cards and stack is a "stack": cards
+/// err as cards, so that each counts equally.
+void add_transfers(const std::vector<Calibration>& donors, const std::vector<BandRow>& rows, Pricer& pricer,
+                   BandFit& out) {
+  for (const Calibration& donor : donors) {
+    const std::string capability = load_gpu(donor.gpu).compute_capability;
+    const PricedRows there = price_rows(donor, rows, pricer, [&](const BandRow& row) {
+      return row.gpu != donor.gpu && row.kernels == KernelSet::library;
+    });
+    for (std::size_t i = 0; i < there.rows.size(); ++i) {
+      const BandRow& row = rows[there.rows[i]];
+      const bool near = pricer.gpu(row.gpu).compute_capability == capability;
+      BandResidual r = residual_of(row, there.priced[i], near ? BandSection::near : BandSection::far);
+      r.stack = donor.gpu + ">" + r.stack;
+      r.context = donor.gpu + ">" + r.context;
+      out.residuals.push_back(std::move(r));
+    }
+  }
+}
+
+void write_bands(BandFit& out) {
+  Calibration& c = out.calibration;
+  c.bands.clear();
+  c.transfer_bands.clear();
+  c.band_correlation.clear();
+  for (const KernelSet kernels : {KernelSet::own, KernelSet::library}) {
+    for (const BandSection section : {BandSection::own_card, BandSection::near, BandSection::far}) {
+      const auto bands = bands_of(out.residuals, kernels, section);
+      if (bands.empty()) continue;
+      const bool here = section == BandSection::own_card;
+      const std::string distance = here ? "" : section == BandSection::near ? "near." : "far.";
+      auto& into = here ? c.bands : c.transfer_bands;
+      for (const auto& [key, band] : bands) into[distance + key] = band;
+      c.band_correlation[distance + std::string(key_of(kernels))] =
+          correlation_of(out.residuals, bands, kernels, section);
+    }
+  }
+}
+
+}  // namespace
+
+BandFit fit_bands(const Gpu& gpu, const Calibration& calibration, const std::vector<Calibration>& donors,
+                  const std::vector<BandRow>& rows, const BandFitOptions& options) {
+  Pricer pricer(rows, options.threads);
+  BandFit out;
+  out.calibration = calibration;
+  add_own_card(gpu, calibration, rows, pricer, options, out);
+  if (out.residuals.empty()) throw BadInput("no training row of " + gpu.name + " is modelled: no bands");
+  add_transfers(donors, rows, pricer, out);
+  write_bands(out);
+  return out;
+}
+
+}  // namespace plumbline

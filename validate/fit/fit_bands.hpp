@@ -1,0 +1,91 @@
+// Error bands from measured rows: what a prediction of a class of operators may be off by (model/bands/bands.hpp).
+//
+// Bands of the card whose calibration it is come from rows of that card. Scalars that were fitted to rows are fitted
+// again without each fifth of the shapes (shapes that differ in length or batch alone stay together), and a row's
+// residual takes the change that this makes to its prediction: no row is judged by scalars that saw it. Transfer bands
+// come from the rows of every card, priced with every other card's scalars as if its own had not been measured.
+//
+// Quantiles are those of split conformal prediction: the order statistics between which a further row of the class
+// falls with at least 90 % chance, whatever the distribution (Lei et al., JASA 113, 2018).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "arch/calibration/calibration.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "model/bands/bands.hpp"
+#include "validate/fit/band_rows.hpp"
+
+namespace plumbline {
+
+/// Fewer values than this have no value outside their 90 % interval: both tails need 0.05 (n + 1) >= 1.
+inline constexpr std::size_t kRowsForBand = 19;
+
+/// Band of `values` (not empty); fewer than kRowsForBand give their whole range. `weights`: none, or one a value; they
+/// count as (sum w)^2 / sum w^2 values, and the further one as one of those.
+Band residual_band(const std::vector<double>& values, const std::vector<double>& weights = {});
+
+/// One row's ln(measured / predicted) and what it is grouped by.
+struct BandResidual {
+  KernelSet kernels = KernelSet::library;
+  BandSection section = BandSection::own_card;
+  std::size_t band_class = 0, size = 0;
+  Bound bound = Bound::latency;
+  double value = 0;
+  std::string stack;    ///< who measured; those with enough rows count equally
+  std::string context;  ///< what a step's operators have in common: card, stack, clock, cache state, tokens
+};
+
+struct BandFitOptions {
+  int folds = 5;
+  std::size_t threads = 2;
+};
+
+struct BandFit {
+  Calibration calibration;  ///< the one given, with bands in place of those it had
+  std::vector<BandResidual> residuals;
+  std::size_t refitted = 0;  ///< scalars that were fitted again without each fold
+  std::size_t not_modelled = 0;
+};
+
+/// `rows`: training rows of any cards; `donors`: calibrations of all cards that have one, the given one among them.
+/// Throws BadInput when no row is of `gpu`.
+BandFit fit_bands(const Gpu& gpu, const Calibration& calibration, const std::vector<Calibration>& donors,
+                  const std::vector<BandRow>& rows, const BandFitOptions& options = {});
+
+/// Bands of one kernel set and section, by key without its distance ("library.gemm.large.memory").
+std::map<std::string, Band> bands_of(const std::vector<BandResidual>& residuals, KernelSet kernels,
+                                     BandSection section);
+
+/// How the residuals of one kernel set and section hang together: over pairs of rows of one context, the mean product
+/// of residuals from the middle of their bands in units of the half-width, over their mean square.
+BandCorrelation correlation_of(const std::vector<BandResidual>& residuals, const std::map<std::string, Band>& bands,
+                               KernelSet kernels, BandSection section);
+
+/// "N=4096;K=4096": the shape without what varies from call to call (batch, tokens, lengths).
+std::string shape_group(const Op& op);
+
+/// How many held-out rows lie in their bands, each card with the calibration that a user would get.
+struct Coverage {
+  std::string gpu;
+  KernelSet kernels = KernelSet::library;
+  std::string band_class, provenance;
+  long rows = 0, inside = 0;
+  long shapes = 0;  ///< different ones: rows of one shape (other stacks, clocks, cache states) err alike
+  double share() const { return static_cast<double>(inside) / static_cast<double>(rows); }
+};
+/// By card, kernel set, class and provenance. `calibration_file`: in place of its own, of the card that it names.
+std::vector<Coverage> coverage_of(const std::vector<BandRow>& rows, const std::string& calibration_file = {});
+
+/// The least and the most of `count` that the central 99 % of a binomial distribution of chance 0.9 hold.
+struct CountRange {
+  long least = 0, most = 0;
+};
+CountRange binomial_range(long count, double chance, double inside);
+
+std::string band_report(const BandFit& fit);
+std::string coverage_report(const std::vector<Coverage>& coverage);
+
+}  // namespace plumbline

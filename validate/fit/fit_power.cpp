@@ -1,0 +1,409 @@
+#include "validate/fit/fit_power.hpp"
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "arch/error.hpp"
+#include "validate/fit/power_counts.hpp"
+#include "validate/fit/power_search.hpp"
+#include "validate/statistics.hpp"
+
+namespace plumbline {
+namespace {
+
+/// Columns of the least squares: watts a unit of each, joules a unit of work.
+enum Column { kConstant, kClocked, kBf16, kFp8, kFp32, kSfu, kInstruction, kSmem, kL2, kRead, kWrite, kColumns };
+constexpr const char* kNames[kColumns] = {"constant_W",
+                                          "clocked_W",
+                                          "tensor_bf16_J_per_FLOP",
+                                          "tensor_fp8_J_per_FLOP",
+                                          "fp32_J_per_FLOP",
+                                          "sfu_J",
+                                          "instruction_J",
+                                          "smem_J_per_B",
+                                          "l2_J_per_B",
+                                          "dram_read_J_per_B",
+                                          "dram_write_J_per_B"};
+constexpr double kReference_C = 50;
+/// Near the cap a row without a clock of its own may run at any.
+constexpr double kSurelyBelowCap = 0.9;
+/// So that columns are of a like size: pJ, and W.
+constexpr double kPico = 1e-12;
+
+/// What is searched beside the energies.
+struct Shape {
+  double knee = 0.6, floor_voltage = 0.8;
+  double memory_supply = 0.35;  ///< not searched: from the memory's own reading
+  std::array<double, kDataPatternCount> tensor{1, 0.5, 0.85, 1}, move{1, 0.8, 0.9, 1};
+};
+
+PowerScalars with_shape(const Shape& s) {
+  PowerScalars p;
+  p.knee = s.knee;
+  p.floor_voltage = s.floor_voltage;
+  p.tensor_toggle = s.tensor;
+  p.move_toggle = s.move;
+  return p;
+}
+
+/// The columns of one row under a shape, in watts a unit.
+Eigen::RowVectorXd columns_of(const PowerCounts& c, const Shape& s) {
+  const PowerScalars p = with_shape(s);
+  const double v = voltage_squared(p, c.share), per_s = v / c.time.in(units::s)*kPico;
+  const auto pattern = static_cast<std::size_t>(c.data);
+  const double zeros = s.tensor[static_cast<std::size_t>(DataPattern::zeros)];
+  const double tensor = c.work.tensor.in(units::FLOP)*s.tensor[pattern] + c.work.padded.in(units::FLOP)*zeros;
+  const double move = s.move[pattern];
+  Eigen::RowVectorXd x = Eigen::RowVectorXd::Zero(kColumns);
+  x[kConstant] = 1;
+  x[kClocked] = c.share * v;
+  x[c.math == DType::fp8 ? kFp8 : kBf16] = tensor * per_s * (c.math == DType::tf32 ? 2 : 1);  // as power.cpp has it
+  x[kFp32] = c.work.fp32.in(units::FLOP)*s.tensor[pattern] * per_s;
+  x[kSfu] = c.work.sfu * per_s;
+  x[kInstruction] = c.work.instructions * move * per_s;
+  x[kSmem] = c.work.smem.in(units::B)*move * per_s;
+  x[kL2] = c.work.l2.in(units::B)*move * per_s;
+  const double supplies = s.memory_supply / v + 1 - s.memory_supply;  // the memory's own does not follow the clock
+  x[kRead] = c.work.dram_read.in(units::B)*move * per_s * supplies;
+  x[kWrite] = c.work.dram_write.in(units::B)*move * per_s * supplies;
+  return x;
+}
+
+Eigen::VectorXd non_negative(const Eigen::MatrixXd& a, const Eigen::VectorXd& b) {
+  const std::vector<double> x =
+      non_negative_least_squares({a.data(), a.data() + a.size()}, {b.data(), b.data() + b.size()});
+  return Eigen::Map<const Eigen::VectorXd>(x.data(), static_cast<Eigen::Index>(x.size()));
+}
+
+struct Solved {
+  Eigen::VectorXd energies;
+  std::vector<double> errors;  ///< predicted / measured - 1
+  double loss = 0;
+};
+
+/// Sum of absolute relative errors, rounded off below 3 %, by least squares with weights of the errors before: a few
+/// odd rows (an L2 that does not keep what it should) must not bend the rest.
+Solved solve(const std::vector<PowerCounts>& rows, const Shape& shape) {
+  constexpr double kAbsoluteFrom = 0.03;
+  constexpr int kRounds = 8;
+  const auto n = static_cast<Eigen::Index>(rows.size());
+  Eigen::MatrixXd a(n, kColumns);
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const PowerCounts& c = rows[static_cast<std::size_t>(i)];
+    a.row(i) = columns_of(c, shape) / c.watts;
+  }
+  Solved out;
+  Eigen::VectorXd weight = Eigen::VectorXd::Ones(n), error;
+  for (int round = 0; round < kRounds; ++round) {
+    const Eigen::VectorXd root = weight.cwiseSqrt();
+    out.energies = non_negative(root.asDiagonal() * a, root);
+    error = a * out.energies - Eigen::VectorXd::Ones(n);
+    weight = error.cwiseAbs().cwiseMax(kAbsoluteFrom).cwiseInverse() * kAbsoluteFrom;
+  }
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const double e = std::abs(error[i]);
+    out.errors.push_back(error[i]);
+    out.loss += e < kAbsoluteFrom ? 0.5 * e * e / kAbsoluteFrom : e - 0.5 * kAbsoluteFrom;
+  }
+  return out;
+}
+
+/// The searched numbers as a point and back; each is kept inside its bounds.
+constexpr std::size_t kSearched = 8;
+constexpr std::array<double, kSearched> kStart{0.6, 0.8, 0.5, 0.85, 1, 0.7, 0.85, 0.9};
+constexpr std::array<double, kSearched> kLow{0.3, 0.5, 0.1, 0.4, 0.9, 0.4, 0.5, 0.6};
+constexpr std::array<double, kSearched> kHigh{0.9, 1, 0.9, 1.1, 1.1, 1, 1.1, 1.1};
+
+std::vector<double> inside(std::vector<double> x) {
+  for (std::size_t i = 0; i < kSearched; ++i) x[i] = std::clamp(x[i], kLow[i], kHigh[i]);
+  return x;
+}
+
+Shape shape_of(const std::vector<double>& at, double memory_supply) {
+  const std::vector<double> x = inside(at);
+  Shape s;
+  s.memory_supply = memory_supply;
+  s.knee = x[0];
+  s.floor_voltage = x[1];
+  s.tensor = {1, x[2], x[3], x[4]};
+  s.move = {1, x[5], x[6], x[7]};
+  return s;
+}
+
+double search_loss(const std::vector<PowerCounts>& rows, const std::vector<double>& x, double memory_supply) {
+  double outside = 0;
+  const std::vector<double> in = inside(x);
+  for (std::size_t i = 0; i < kSearched; ++i) outside += (x[i] - in[i]) * (x[i] - in[i]);
+  return solve(rows, shape_of(x, memory_supply)).loss + 10 * outside;
+}
+
+/// The memory's own reading as a straight line of DRAM traffic: picojoules a byte, and what it takes at rest.
+struct MemoryLine {
+  double pJ_per_B = 0, rest_W = 0;
+};
+
+/// From cold work and work that moves nothing. Zeros where the board has no such reading.
+MemoryLine memory_line(const std::vector<PowerCounts>& rows) {
+  double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
+  for (const PowerCounts& c : rows) {
+    if (!c.row->memory_power || c.data != DataPattern::normal) continue;
+    if (c.row->warm && c.work.l2 / c.time > 1.0 * units::TB_per_s) continue;  // what the L2 loses is not in the counts
+    const double x = ((c.work.dram_read + c.work.dram_write) / c.time).in(units::TB_per_s);
+    const double y = c.row->memory_power->in(units::W);
+    n += 1, sx += x, sy += y, sxx += x * x, sxy += x * y;
+  }
+  const double spread = n * sxx - sx * sx;
+  if (n < 3 || spread <= 0) return {};
+  MemoryLine line;
+  line.pJ_per_B = std::max(0.0, (n * sxy - sx * sy) / spread);
+  line.rest_W = (sy - line.pJ_per_B * sx) / n;
+  return line;
+}
+
+/// What L2 does not keep of warm operands is a matter of its replacement, and the plans' weakest count: the memory's
+/// reading says how much it was.
+void count_traffic_of_warm_rows(const MemoryLine& line, std::vector<PowerCounts>& rows) {
+  if (line.pJ_per_B <= 0) return;
+  for (PowerCounts& c : rows) {
+    if (!c.row->warm || !c.row->memory_power) continue;
+    const double TB_per_s = std::max(0.0, c.row->memory_power->in(units::W)-line.rest_W) / line.pJ_per_B;
+    const Bytes counted = c.work.dram_read + c.work.dram_write;
+    const double read = counted > Bytes{} ? c.work.dram_read / counted : 1;
+    const Bytes moved = TB_per_s * units::TB_per_s * c.time;
+    c.work.dram_read = read * moved;
+    c.work.dram_write = (1 - read) * moved;
+  }
+}
+
+/// What the SMs skip of their cycles where tensor units work.
+struct Droop {
+  double usual = 0, per_W = 0, from_W = 0, median_error = 0;
+};
+
+/// `usual` from rows of moderate power; then the threshold by trial and the slope by least squares. Power of bursts is
+/// the model's, at the measured time.
+Droop fit_droop(const std::vector<PowerCounts>& rows, const Shape& shape, const Eigen::VectorXd& energies) {
+  constexpr double kModerate_W = 750, kLeast_W = 700, kMost_W = 1000, kTrial_W = 5;
+  std::vector<double> watts, skipped, moderate;
+  for (const PowerCounts& c : rows) {
+    if (!c.kept) continue;
+    watts.push_back(columns_of(c, shape).dot(energies));
+    skipped.push_back(1 - *c.kept);
+    if (watts.back() < kModerate_W) moderate.push_back(skipped.back());
+  }
+  Droop best;
+  if (moderate.empty()) return best;
+  best.usual = median(std::move(moderate));
+  double least = -1;
+  for (double from = kLeast_W; from <= kMost_W; from += kTrial_W) {
+    double xx = 0, xy = 0, error = 0;
+    for (std::size_t i = 0; i < watts.size(); ++i) {
+      const double x = std::max(0.0, watts[i] - from);
+      xx += x * x;
+      xy += x * (skipped[i] - best.usual);
+    }
+    const double slope = xx > 0 ? std::max(0.0, xy / xx) : 0;
+    for (std::size_t i = 0; i < watts.size(); ++i) {
+      error += std::abs(skipped[i] - best.usual - slope * std::max(0.0, watts[i] - from));
+    }
+    if (least >= 0 && error >= least) continue;
+    least = error;
+    best.per_W = slope;
+    best.from_W = from;
+  }
+  std::vector<double> errors;
+  for (std::size_t i = 0; i < watts.size(); ++i) {
+    const double kept = 1 - best.usual - best.per_W * std::max(0.0, watts[i] - best.from_W);
+    errors.push_back(std::abs(std::log(kept / (1 - skipped[i]))));
+  }
+  best.median_error = median(std::move(errors));
+  return best;
+}
+
+/// Mean power of rows whose clock the regulator holds down, over the cap. Zeros are held down below it as well, by what
+/// we do not know; they do not count.
+double fit_aim(const std::vector<PowerCounts>& rows, const Gpu& gpu) {
+  constexpr double kHeldDown = 0.97;
+  std::vector<double> shares;
+  for (const PowerCounts& c : rows) {
+    if (c.watts > 0 && c.row->board_clock && c.share < kHeldDown && c.data == DataPattern::normal) {
+      shares.push_back(c.watts / gpu.tdp.in(units::W));
+    }
+  }
+  return shares.empty() ? 1 : std::min(1.0, median(std::move(shares)));
+}
+
+/// What the estimate of tensor work comes to where the clock is held down though power is far from the cap. 0: nowhere.
+double fit_tensor_limit(const std::vector<PowerCounts>& rows, const Shape& shape, const Eigen::VectorXd& energies,
+                        const Gpu& gpu) {
+  constexpr double kHeldDown = 0.97, kFarFromCap = 0.75;
+  std::vector<double> watts;
+  for (const PowerCounts& c : rows) {
+    if (c.watts <= 0 || !c.row->board_clock || c.share >= kHeldDown) continue;
+    if (c.watts > kFarFromCap * gpu.tdp.in(units::W)) continue;
+    const double flops = (c.work.tensor + c.work.padded).in(units::FLOP);
+    const double pJ = energies[c.math == DType::fp8 ? kFp8 : kBf16] * (c.math == DType::tf32 ? 2 : 1);
+    watts.push_back(flops * pJ * kPico * voltage_squared(with_shape(shape), c.share) / c.time.in(units::s));
+  }
+  return watts.empty() ? 0 : median(std::move(watts));
+}
+
+/// The chip's temperature as a straight line of power: reports and leakage need no more.
+Eigen::Vector2d fit_temperature(const std::vector<PowerCounts>& rows) {
+  double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
+  for (const PowerCounts& c : rows) {
+    if (!c.row->temperature_C) continue;
+    n += 1, sx += c.watts, sy += *c.row->temperature_C, sxx += c.watts * c.watts;
+    sxy += c.watts * *c.row->temperature_C;
+  }
+  const double spread = n * sxx - sx * sx;
+  if (n < 3 || spread <= 0) return {kReference_C, 0};
+  const double slope = std::max(0.0, (n * sxy - sx * sy) / spread);
+  return {(sy - slope * sx) / n, slope};
+}
+
+/// What is fitted after the energies.
+struct Rest {
+  Droop droop;
+  double aim = 1, tensor_limit = 0;
+  Eigen::Vector2d heat;
+};
+
+void store(const Gpu& gpu, const Solved& solved, const Shape& shape, const Rest& rest, const std::string& source,
+           Calibration& into) {
+  const Droop& droop = rest.droop;
+  const auto set = [&](const std::string& name, double value, const std::string& why) {
+    into.power[name] = Scalar{value, why};
+  };
+  for (int i = 0; i < kColumns; ++i) {
+    const bool watts = i == kConstant || i == kClocked;
+    const double value = solved.energies[i] * (watts ? 1 : kPico);
+    set(kNames[i], value, value > 0 ? source : source + "; 0: other terms say it all");
+  }
+  set("boost_clock_Hz", gpu.boost_clock.in(units::Hz), "the boost clock at whose voltage the energies hold");
+  set("reference_C", kReference_C, "the temperature at which constant_W holds");
+  set("cool_C", rest.heat[0], source + ", chip temperature as a line of power");
+  set("thermal_K_per_W", rest.heat[1], source + ", chip temperature as a line of power");
+  set("memory_supply_fraction", shape.memory_supply, source + "; from the reading of the memory's domain");
+  set("knee_fraction", shape.knee, source);
+  set("floor_voltage_fraction", shape.floor_voltage, source);
+  for (std::size_t i = 1; i < kDataPatternCount; ++i) {
+    const std::string pattern(name(static_cast<DataPattern>(i)));
+    set("tensor_toggle_" + pattern, shape.tensor[i], source + "; energy of tensor FLOPs over that of normal data");
+    set("move_toggle_" + pattern, shape.move[i], source + "; energy of moving data over that of normal data");
+  }
+  set("droop_ratio", droop.usual, source + "; SM cycles skipped where tensor units work");
+  set("droop_from_W", droop.from_W, source + "; beyond this power more are skipped");
+  set("droop_ratio_per_W", droop.per_W, source + "; and so many more a watt");
+  set("regulator_aim_fraction", rest.aim, source + "; mean power of runs that the regulator holds down / the cap");
+  if (rest.tensor_limit > 0) {
+    set("tensor_limit_W", rest.tensor_limit,
+        source +
+            "; tensor power as if on normal data, where runs on zeros are held down below three quarters of the cap");
+  }
+}
+
+/// Nothing runs, clocks at their lowest: tells what goes with the clock from what does not.
+PowerCounts at_rest(const PowerRow& row, const Gpu& gpu) {
+  PowerCounts resting;
+  resting.row = &row;
+  resting.time = 1.0 * units::s;
+  resting.share = kLowestClockShare;
+  resting.watts = gpu.idle_power.in(units::W);
+  return resting;
+}
+
+/// Median, p90 and the worst rows.
+void add_errors(const std::vector<PowerCounts>& powered, const Solved& solved, PowerFit& fit) {
+  std::vector<double> errors;
+  std::vector<std::pair<double, std::string>> by_error;
+  for (std::size_t i = 0; i < powered.size(); ++i) {
+    errors.push_back(std::abs(solved.errors[i]));
+    char text[80];
+    std::snprintf(text, sizeof text, "%+6.1f %%  %6.1f W  ", 100 * solved.errors[i], powered[i].watts);
+    by_error.emplace_back(errors.back(), text + powered[i].row->text);
+  }
+  std::sort(by_error.rbegin(), by_error.rend());
+  for (std::size_t i = 0; i < std::min<std::size_t>(by_error.size(), 12); ++i) fit.worst.push_back(by_error[i].second);
+  fit.power_median = median(errors);
+  fit.power_p90 = quantile(std::move(errors), 0.9);
+}
+
+/// Power of a row without a clock of its own says little near the cap.
+bool usable(const PowerCounts& c, const Gpu& gpu) {
+  if (c.watts <= 0 || c.row->clock != ClockMode::steady) return false;
+  return c.row->board_clock || c.watts < kSurelyBelowCap * gpu.tdp.in(units::W);
+}
+
+/// Rates over the window of the power, waits for the host among it. Runs that waited for more than a tenth count where
+/// the regulator had nothing to hold down: else their clock was another one than that of the kernels alone.
+std::vector<PowerRow> over_their_windows(const std::vector<PowerRow>& as_read, const Gpu& gpu) {
+  constexpr double kLeastBusy = 0.9, kFree = 0.75;
+  std::vector<PowerRow> rows;
+  for (const PowerRow& row : as_read) {
+    if (row.power && row.busy<kLeastBusy&& * row.power> kFree * gpu.tdp) continue;
+    rows.push_back(row);
+    if (row.power) rows.back().time = row.time / row.busy;
+  }
+  return rows;
+}
+
+}  // namespace
+
+PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<PowerRow>& as_read,
+                   const std::string& source) {
+  const std::vector<PowerRow> rows = over_their_windows(as_read, gpu);
+  PowerPlanner planner(gpu, start);
+  PowerRow idle;
+  idle.text = "idle";
+  std::vector<PowerCounts> counted, powered;
+  for (const PowerRow& row : rows) {
+    try {
+      counted.push_back(count_work(row, planner, gpu));
+    } catch (const Error&) {
+      continue;  // not modelled: nothing to count
+    }
+  }
+  std::copy_if(counted.begin(), counted.end(), std::back_inserter(powered),
+               [&](const PowerCounts& c) { return usable(c, gpu); });
+  if (powered.size() < kColumns + kSearched) {
+    throw BadInput("--fit-power: expected at least " + std::to_string(kColumns + kSearched) +
+                   " steady rows with a power, found " + std::to_string(powered.size()));
+  }
+  const MemoryLine memory = memory_line(powered);
+  const double per_byte = memory.pJ_per_B;
+  count_traffic_of_warm_rows(memory, powered);
+  powered.push_back(at_rest(idle, gpu));
+  Shape shape;
+  Solved solved;
+  double supply = shape.memory_supply;
+  for (int round = 0; round < 2; ++round) {  // the share needs the whole energy of a byte, which hardly depends on it
+    const std::vector<double> best =
+        simplex_search([&](const std::vector<double>& x) { return search_loss(powered, x, supply); },
+                       {kStart.begin(), kStart.end()}, 0.1, 1000);
+    shape = shape_of(best, supply);
+    solved = solve(powered, shape);
+    const double whole = 0.5 * (solved.energies[kRead] + solved.energies[kWrite]);
+    if (per_byte > 0 && whole > 0) supply = std::clamp(per_byte / whole, 0.05, 1.0);
+  }
+  PowerFit fit;
+  Rest rest;
+  rest.droop = fit_droop(counted, shape, solved.energies);
+  rest.aim = fit_aim(counted, gpu);
+  rest.tensor_limit = fit_tensor_limit(counted, shape, solved.energies, gpu);
+  rest.heat = fit_temperature(powered);
+  fit.droop_median = rest.droop.median_error;
+  fit.calibration = start;
+  fit.calibration.power.clear();
+  store(gpu, solved, shape, rest, source, fit.calibration);
+  fit.scalars = *read_power_scalars(fit.calibration);
+  fit.power_rows = static_cast<long>(powered.size());
+  fit.clock_rows = static_cast<long>(
+      std::count_if(counted.begin(), counted.end(), [](const PowerCounts& c) { return c.kept.has_value(); }));
+  add_errors(powered, solved, fit);
+  return fit;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,89 @@
+// The energies, voltage and data factors of a card, fitted to steady runs of known time, clock and power.
+//
+// Power is linear in everything but the voltage curve and the data factors: those few are searched (Nelder, Mead 1965),
+// and for each trial of them the energies are the non-negative least squares (Lawson, Hanson 1974) of relative errors.
+// Counts of what a launch does come from the engine's own demands; times and clocks are the measured ones, so that no
+// error of a predicted time gets into an energy.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/calibration/calibration.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "model/engine/power.hpp"
+#include "validate/record/measurement.hpp"
+#include "validate/record/recorded.hpp"
+
+namespace plumbline {
+
+/// One run: what it did, how long it took, and what the board said.
+struct PowerRow {
+  Op op;
+  bool warm = false;
+  DataPattern data = DataPattern::normal;
+  KernelSet kernels = KernelSet::own;
+  ClockMode clock = ClockMode::steady;
+  Seconds time;
+  std::optional<Watts> power;         ///< steady runs
+  std::optional<Hertz> sm_clock;      ///< mean of the SMs' own counters
+  std::optional<Hertz> board_clock;   ///< what the regulator has set
+  std::optional<Watts> memory_power;  ///< of the memory's domain
+  double busy = 1;                    ///< share of the power's window in which the kernels ran
+  std::optional<double> temperature_C;
+  std::string study;  ///< "train", "heldout", ...; empty for rows of a CSV
+  std::string text;   ///< "gemm bf16 M=...": for people
+  std::string place;  ///< "power.csv:17"
+};
+
+/// Recordings (.json) give their cases, CSV files their rows with a power. Faults are left out.
+std::vector<PowerRow> read_power_rows(const std::vector<std::string>& files, KernelSet csv_kernels,
+                                      const std::string& gpu);
+
+/// The row with the power that its kernels drew, where the board's holds waits of the host's making (its window ends
+/// when the energy counter steps, and holds energy / power for each execution, its kernels' time or more);
+/// `calibration` says what waiting takes. Nothing for steady rows that waited for more than a tenth: their clock was
+/// another one too.
+std::optional<PowerRow> while_busy(const Gpu& gpu, const Calibration& calibration, const PowerRow& row);
+
+struct PowerFit {
+  Calibration calibration;  ///< `start` with the new section
+  PowerScalars scalars;
+  long power_rows = 0, clock_rows = 0;
+  double power_median = 0, power_p90 = 0;  ///< of |predicted / measured - 1| at measured time and clock
+  double droop_median = 0;                 ///< of |ln| of the SMs' clock over the one set
+  std::vector<std::string> worst;          ///< rows with the largest errors, for people
+};
+
+/// Throws BadInput when there are fewer rows than scalars.
+PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<PowerRow>& rows,
+                   const std::string& source);
+std::string fit_report(const PowerFit& fit);
+
+/// Adds the quantiles of residuals (model/engine/power.hpp) by fitting without a fifth of the shapes at a time.
+void add_power_bands(const Gpu& gpu, const std::vector<PowerRow>& rows, const std::string& source,
+                     Calibration& calibration);
+
+/// Steady rows against the engine run freely: medians of |ln(predicted / measured)| of time, power and clock, by class
+/// of work. `least_power`, `most_power`: shares of the cap between which rows count; `at_least`: shorter are left out.
+struct PowerTableOptions {
+  double least_power = 0, most_power = 10;
+  Seconds at_least;
+};
+std::string power_table(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                        const PowerTableOptions& options);
+/// `visit(row, prediction of a free run)` for the steady rows that count and can be priced.
+void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                     const PowerTableOptions& options,
+                     const std::function<void(const PowerRow&, const OpPrediction&)>& visit);
+/// Of all those rows together.
+struct PowerErrors {
+  long rows = 0;
+  double time_median = 0, power_median = 0, clock_median = 0;
+};
+PowerErrors power_errors(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                         const PowerTableOptions& options);
+
+}  // namespace plumbline

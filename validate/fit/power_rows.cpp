@@ -1,0 +1,187 @@
+// Where rows for the power fit come from, and the table that holds the fit against rows it has not seen.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "model/predict.hpp"
+#include "ops/op/text.hpp"
+#include "validate/fit/fit_power.hpp"
+#include "validate/record/study.hpp"
+#include "validate/statistics.hpp"
+
+namespace plumbline {
+namespace {
+
+PowerRow row_of(const CaseMeasurement& c) {
+  PowerRow row;
+  row.op = c.what.op;
+  row.warm = c.what.cache == CacheState::warm;
+  row.data = c.what.data;
+  row.kernels = c.kernels;
+  row.clock = c.what.clock;
+  row.time = c.time;
+  if (c.what.clock == ClockMode::steady) row.power = c.conditions.power;
+  row.sm_clock = c.conditions.sm_clock;
+  if (row.power && c.energy && *c.energy > Joules{}) row.busy = std::min(1.0, c.time * *row.power / *c.energy);
+  row.board_clock = c.conditions.board_clock;
+  row.memory_power = c.conditions.memory_power;
+  row.temperature_C = c.conditions.temperature_C;
+  row.text = case_text(c.what) + (c.kernels == KernelSet::library ? ", library" : "");
+  row.study = c.what.study;
+  row.place = c.what.place;
+  return row;
+}
+
+void add_recording(const std::string& file, std::vector<PowerRow>& rows) {
+  for (const CaseMeasurement& c : read_recording(file).cases) {
+    if (c.fault.empty()) rows.push_back(row_of(c));
+  }
+}
+
+/// Rows that say neither their power nor that they were steady teach nothing.
+void add_csv(const std::string& file, KernelSet kernels, const std::string& gpu, std::vector<PowerRow>& rows) {
+  Measurements measured;
+  read_measurement_file(file, {}, measured);
+  for (const Measurement& m : measured.rows) {
+    if (!m.power || m.clock.value_or(ClockMode::burst) != ClockMode::steady) continue;
+    if (!m.gpu.empty() && m.gpu != gpu) continue;
+    PowerRow row;
+    row.op = m.op;
+    row.warm = m.warm;
+    row.data = m.data;
+    row.kernels = kernels;
+    row.time = m.time;
+    row.power = m.power;
+    row.board_clock = m.board_clock;
+    row.text = std::string(op_name(m.op)) + " " + std::string(dtype_text(m.op)) + " " + m.shape;
+    row.place = m.place;
+    rows.push_back(std::move(row));
+  }
+}
+
+/// Errors of one class of work.
+struct ClassErrors {
+  std::vector<double> time, power, clock, bias;
+  long rows = 0;
+};
+
+void add(ClassErrors& to, const PowerRow& row, const OpPrediction& p) {
+  ++to.rows;
+  to.time.push_back(std::abs(std::log(p.time / row.time)));
+  if (row.power && p.power) {
+    to.bias.push_back(std::log(*p.power / *row.power));
+    to.power.push_back(std::abs(to.bias.back()));
+  }
+  if (row.sm_clock) to.clock.push_back(std::abs(std::log(p.clock / *row.sm_clock)));
+}
+
+std::string cell(const std::vector<double>& errors, double at) {
+  if (errors.empty()) return "       -";
+  char text[32];
+  std::snprintf(text, sizeof text, "%6.1f %%", 100 * quantile(errors, at));
+  return text;
+}
+
+std::string line(const std::string& name, const ClassErrors& c) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%-34s %5ld ", name.c_str(), c.rows);
+  std::string out = text;
+  for (const auto* errors : {&c.time, &c.power, &c.clock}) out += cell(*errors, 0.5) + cell(*errors, 0.9) + "  ";
+  return out + cell(c.bias, 0.5) + "\n";
+}
+
+std::string class_of(const PowerRow& row, const OpPrediction& p) {
+  std::string text(op_name(row.op));
+  text += ' ';
+  text += p.bound == Bound::compute ? "compute" : p.bound == Bound::memory ? (row.warm ? "L2" : "memory") : "latency";
+  if (row.data != DataPattern::normal) (text += ' ') += name(row.data);
+  return text;
+}
+
+}  // namespace
+
+std::vector<PowerRow> read_power_rows(const std::vector<std::string>& files, KernelSet csv_kernels,
+                                      const std::string& gpu) {
+  std::vector<PowerRow> rows;
+  for (const std::string& file : files) {
+    const bool json = file.size() > 5 && file.compare(file.size() - 5, 5, ".json") == 0;
+    if (json) add_recording(file, rows);
+    else add_csv(file, csv_kernels, gpu, rows);
+  }
+  return rows;
+}
+
+std::optional<PowerRow> while_busy(const Gpu& gpu, const Calibration& calibration, const PowerRow& row) {
+  constexpr double kLeastBusy = 0.9;
+  if (row.clock != ClockMode::steady || !row.power || row.busy >= 1) return row;
+  if (row.busy < kLeastBusy) return std::nullopt;
+  const auto& power = calibration.power;
+  const bool known = power.count("constant_W") > 0 && power.count("clocked_W") > 0;
+  const Watts waiting =
+      known ? (power.at("constant_W").value + power.at("clocked_W").value) * units::W : gpu.idle_power;
+  PowerRow busy = row;
+  busy.power = waiting + (1 / row.busy) * (*row.power - waiting);
+  return busy;
+}
+
+namespace {
+
+double middle(const std::vector<double>& errors) { return errors.empty() ? 0 : median(errors); }
+
+}  // namespace
+
+void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                     const PowerTableOptions& options,
+                     const std::function<void(const PowerRow&, const OpPrediction&)>& visit) {
+  using Key = std::pair<KernelSet, DataPattern>;
+  std::map<Key, std::shared_ptr<const Machine>> machines;
+  const auto prediction = std::make_unique<OpPrediction>();
+  for (const PowerRow& as_read : rows) {
+    if (as_read.clock != ClockMode::steady || !as_read.power || as_read.time < options.at_least) continue;
+    const std::optional<PowerRow> busy = while_busy(gpu, calibration, as_read);
+    if (!busy) continue;
+    const PowerRow& row = *busy;
+    const double load = *row.power / gpu.tdp;
+    if (load < options.least_power || load > options.most_power) continue;
+    auto& machine = machines[{row.kernels, row.data}];
+    try {
+      if (!machine) {
+        machine = make_machine(gpu, calibration, MachineOptions{row.kernels, ClockMode::steady, {}, row.data});
+      }
+      predict(row.op, *machine, *prediction, {.warm = row.warm});
+    } catch (const NotModelled&) {
+      continue;
+    }
+    visit(row, *prediction);
+  }
+}
+
+std::string power_table(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                        const PowerTableOptions& options) {
+  std::map<std::string, ClassErrors> classes;
+  ClassErrors all;
+  for_steady_rows(gpu, calibration, rows, options, [&](const PowerRow& row, const OpPrediction& p) {
+    add(classes[class_of(row, p)], row, p);
+    add(all, row, p);
+  });
+  std::string out =
+      "class                               rows    time median, p90   power median, p90   clock median, p90"
+      "  power bias\n";
+  for (const auto& [name, errors] : classes) out += line(name, errors);
+  return out + line("all", all);
+}
+
+PowerErrors power_errors(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                         const PowerTableOptions& options) {
+  ClassErrors all;
+  for_steady_rows(gpu, calibration, rows, options,
+                  [&](const PowerRow& row, const OpPrediction& p) { add(all, row, p); });
+  return {all.rows, middle(all.time), middle(all.power), middle(all.clock)};
+}
+
+}  // namespace plumbline

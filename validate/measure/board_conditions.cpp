@@ -1,0 +1,34 @@
+// What a row of looks at the board says together. No NVML in here: tested on made-up samples.
+#include "validate/measure/nvml_board.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr std::uint64_t kIdle = 0x1;
+
+/// The mean of a reading over the samples that have it.
+template <class T>
+std::optional<T> mean_of(const std::vector<BoardSample>& samples, std::optional<T> BoardSample::*reading) {
+  T sum{};
+  int count = 0;
+  for (const BoardSample& s : samples) {
+    if (!(s.*reading)) continue;
+    sum += *(s.*reading);
+    ++count;
+  }
+  return count > 0 ? std::optional<T>(sum / static_cast<double>(count)) : std::nullopt;
+}
+
+}  // namespace
+
+Conditions conditions(const std::vector<BoardSample>& samples) {
+  Conditions out;
+  out.sm_clock = mean_of(samples, &BoardSample::sm_clock);
+  out.memory_clock = mean_of(samples, &BoardSample::memory_clock);
+  out.power = mean_of(samples, &BoardSample::power);
+  out.temperature_C = mean_of(samples, &BoardSample::temperature_C);
+  for (const BoardSample& s : samples) out.clock_event_reasons |= s.clock_event_reasons & ~kIdle;
+  return out;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,119 @@
+// probe: checks our kernels on this GPU against references in fp64. Changes no setting of the card.
+//
+//   probe [--check] [FILE.csv] [--seed N] [--shapes N]    --shapes: random shapes of each kernel (200); --check, the
+//   only
+//                                                         thing it does, may be said
+//
+// Operators are timed, and the card's scalars measured, by the `validate` command.
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <random>
+#include <sstream>
+#include <string>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "tests/gpu/cases.hpp"
+#include "validate/measure/cuda_card.hpp"
+
+namespace {
+
+using namespace plumbline;
+using Clock = std::chrono::steady_clock;
+
+struct Arguments {
+  std::string file;
+  unsigned seed = std::random_device{}();
+  int shapes = 200;
+};
+
+unsigned number(const char* option, const char* text) {
+  char* end = nullptr;
+  errno = 0;
+  const unsigned long value = text == nullptr ? 0 : std::strtoul(text, &end, 10);
+  if (text == nullptr || *text == '\0' || *end != '\0' || errno != 0 || value > 0xffffffffUL || *text == '-') {
+    throw BadInput(std::string(option) + ": expected a whole number, found '" + (text == nullptr ? "" : text) + "'");
+  }
+  return static_cast<unsigned>(value);
+}
+
+Arguments parse(int argc, char** argv) {
+  Arguments a;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const char* next = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (word == "--check") continue;
+    if (word == "--seed") {
+      a.seed = number("--seed", next);
+      ++i;
+    } else if (word == "--shapes") {
+      a.shapes = static_cast<int>(number("--shapes", next));
+      if (a.shapes < 1 || a.shapes > 100000) throw BadInput("--shapes: expected 1 to 100000");
+      ++i;
+    } else if (word.rfind("--", 0) == 0) {
+      throw BadInput(word + ": expected --check, --seed or --shapes");
+    } else {
+      a.file = word;
+    }
+  }
+  return a;
+}
+
+int failed_of(const std::vector<Check>& checks) {
+  return static_cast<int>(std::count_if(checks.begin(), checks.end(), [](const Check& c) { return !c.fault.empty(); }));
+}
+
+int failures(const std::vector<Check>& checks) {
+  int failed = 0;
+  for (const Check& c : checks) {
+    if (c.fault.empty()) continue;
+    ++failed;
+    std::fprintf(stderr, "FAILED %s %s: %s (error %.3g, allowed %.3g)\n", c.op.c_str(), c.shape.c_str(),
+                 c.fault.c_str(), c.error, c.allowed);
+  }
+  return failed;
+}
+
+void write_checks(const std::string& path, const std::vector<Check>& checks) {
+  std::ostringstream text;
+  text << "op,shape,error,allowed,fault\n";
+  for (const Check& c : checks) {
+    text << c.op << "," << c.shape << "," << c.error << "," << c.allowed << "," << c.fault << "\n";
+  }
+  write_text_file(path, text.str());
+}
+
+int run(const Arguments& a) {
+  const auto start = Clock::now();
+  const Board board(select_card());
+  const Session session = card_session(board);
+  if (session.compute_capability != "9.0") {
+    throw DeviceError(session.gpu + ": our kernels are built for compute capability 9.0");
+  }
+  std::fprintf(stderr, "%s, driver %s, %s, seed %u\n", session.gpu.c_str(), session.driver.c_str(),
+               session.runtime.c_str(), a.seed);
+  const std::vector<Check> checks =
+      check_kernels(a.seed, a.shapes, [&](const char* topic, const std::vector<Check>& done) {
+        std::fprintf(stderr, "%6.1f s  %s: %zu checks, %d failed\n",
+                     std::chrono::duration<double>(Clock::now() - start).count(), topic, done.size(), failed_of(done));
+      });
+  const int failed = failures(checks);
+  std::fprintf(stderr, "%zu checks, %d failed\n", checks.size(), failed);
+  if (!a.file.empty()) write_checks(a.file, checks);
+  return static_cast<int>(failed > 0 ? ExitCode::answered_no : ExitCode::done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const Arguments arguments = parse(argc, argv);
+    return run(arguments);
+  } catch (const Error& e) {
+    std::fprintf(stderr, "probe: %s\n", e.what());
+    return static_cast<int>(e.code());
+  }
+}

@@ -1,0 +1,13 @@
+// The measurer of whole steps on the card at hand. No CUDA type in here.
+#pragma once
+
+#include <memory>
+
+#include "validate/record/step.hpp"
+
+namespace plumbline {
+
+/// Throws DeviceError, one line, when there is no card.
+std::unique_ptr<StepMeasurer> make_cuda_step_measurer();
+
+}  // namespace plumbline

@@ -1,0 +1,75 @@
+// Clocks, power and heat of the card as NVML reads them, without needing NVML to build or to start. Reads only.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "validate/record/measurer.hpp"
+
+namespace plumbline {
+
+class Board {
+ public:
+  /// The card with this PCI bus id (NVML's order of cards is not CUDA's).
+  explicit Board(const std::string& pci_bus_id);
+  ~Board();
+  Board(const Board&) = delete;
+  Board& operator=(const Board&) = delete;
+
+  /// Whether libnvidia-ml.so.1 is there and knows the card. When not, every reading below is empty.
+  bool known() const;
+  std::optional<Hertz> sm_clock() const;
+  std::optional<Hertz> memory_clock() const;
+  /// At this moment (NVML field 186). Not nvmlDeviceGetPowerUsage, which is a mean over one second since Ampere.
+  std::optional<Watts> power() const;
+  /// Mean over the last second (field 185, else nvmlDeviceGetPowerUsage).
+  std::optional<Watts> average_power() const;
+  /// Of the memory's domain, mean over the last second; empty where the card has no such reading.
+  std::optional<Watts> memory_power() const;
+  std::optional<Watts> power_limit() const;
+  /// Since the driver was loaded; a counter that steps every 20 to 100 ms.
+  std::optional<Joules> energy() const;
+  std::optional<double> temperature_C() const;
+  /// Why the clock is what it is, as NVML's bits; 0x4 is the power cap.
+  std::optional<std::uint64_t> clock_event_reasons() const;
+  std::string driver() const;
+
+ private:
+  struct Library;
+  std::unique_ptr<Library> library_;
+};
+
+/// One look at the board.
+struct BoardSample {
+  std::optional<Hertz> sm_clock, memory_clock;
+  std::optional<Watts> power;
+  std::optional<double> temperature_C;
+  std::uint64_t clock_event_reasons = 0;
+};
+BoardSample sample(const Board& board);
+/// Means of what was read, and all reasons seen but "idle" (0x1), which a busy card shows for its first milliseconds.
+Conditions conditions(const std::vector<BoardSample>& samples);
+
+/// Looks at the board every few milliseconds from a thread of its own while kernels run.
+class BoardSampler {
+ public:
+  explicit BoardSampler(const Board& board, std::chrono::milliseconds interval = std::chrono::milliseconds(5));
+  ~BoardSampler();
+  BoardSampler(const BoardSampler&) = delete;
+  BoardSampler& operator=(const BoardSampler&) = delete;
+  /// Stops and gives what was seen.
+  std::vector<BoardSample> stop();
+
+ private:
+  std::vector<BoardSample> samples_;
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+}  // namespace plumbline

@@ -1,0 +1,75 @@
+// From the lowered graph of a step to what a card runs: every operator with the buffers it reads and writes, and where
+// those lie in one block of memory. No CUDA in here.
+//
+// Weights and caches are every layer's own; activations are one buffer an operator of the graph, which the layers
+// share; the residual stream goes to and fro between two. A producer's output is its consumer's input. The last row of
+// logits feeds the next step's embedding (decode).
+//
+// What is run: dense decoders of rotated attention at `Fusion::typical`, layers a plain chain: embedding, norms with
+// the residual add, bf16 and fp8 GEMM without bias, rope with the cache append, causal prefill attention, decode
+// attention, gated and plain activations, greedy choice. Refused with a reason: experts, latent, windowed and cross
+// attention, biases, parallel blocks, encoders, recurrences.
+//
+// Where values, not work, differ from a trained model's: the first layer adds zeros to the embedding and the final norm
+// adds nothing (the graph folds layers, ops/lower/layer.cpp); a prefill's logits are of the last `batch` rows; a norm
+// of Q and K heads takes the first of the QKV rows as if they lay together.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/predict.hpp"
+
+namespace plumbline {
+
+enum class StepFill { nothing, zeros, normal_bf16, normal_fp8, integers, inverse_frequency };
+
+struct StepBuffer {
+  std::string name;  ///< "layer 3 qkv_proj weight"
+  std::size_t bytes = 0, offset = 0;
+  StepFill fill = StepFill::nothing;
+  float mean = 0, sigma = 1;
+  std::vector<std::int32_t> integers;
+};
+
+/// Part of a buffer: from `offset` on.
+struct StepOperand {
+  int buffer = -1;
+  std::size_t offset = 0;
+  bool there() const { return buffer >= 0; }
+};
+
+struct StepLaunch {
+  int node = 0;  ///< of the graph
+  std::int64_t layer = 0;
+  Op op;
+  StepOperand x, second, weight, bias, y, sum, scale;
+  StepOperand k, v, table;                 ///< attention: its cache; rope: where K and V are appended
+  StepOperand rows, positions, frequency;  ///< rope
+  StepOperand workspace;
+  std::int64_t q_heads = 0;  ///< rope
+  float gemm_scale = 1;      ///< product of the operands' scales (fp8)
+};
+
+struct StepProgram {
+  std::vector<StepBuffer> buffers;
+  std::vector<StepLaunch> launches;
+  std::size_t bytes = 0;  ///< of all buffers, each at a multiple of 256
+  StepOperand logits, choice;
+};
+
+/// How much scratch a launch needs: the kernels know. In the order GEMM, decode attention.
+struct StepScratch {
+  std::size_t (*gemm)(const Gemm&, const GemmPlan&) = nullptr;
+  std::size_t (*decode)(const AttentionDecode&, const AttentionPlan&) = nullptr;
+};
+
+/// Throws NotModelled, naming the operator, for a graph that is not run.
+StepProgram step_program(const StepPrediction& step, const Workload& workload, const StepScratch& scratch);
+
+/// Pages of a cache in random order: table[sequence * width + page] of `sequences` x `width` pages.
+std::vector<std::int32_t> shuffled_page_table(std::int64_t sequences, std::int64_t width);
+
+}  // namespace plumbline

@@ -1,0 +1,135 @@
+#include "validate/record/protocol.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <variant>
+
+#include "arch/json_reader.hpp"
+#include "model/engine/machine.hpp"
+#include "model/engine/power.hpp"
+
+namespace plumbline {
+namespace {
+
+double bytes_of(DType type) { return bits(type) / 8.0; }
+
+/// Of one call.
+struct OperandBytes {
+  Bytes inputs, weights, output;
+};
+
+OperandBytes operands_of(const Gemm& s) {
+  const auto size = [&s](std::int64_t rows, std::int64_t cols, DType type) {
+    return static_cast<double>(s.batch * rows) * static_cast<double>(cols) * bytes_of(type) * units::B;
+  };
+  return {size(s.m, s.k, s.precision.input), size(s.n, s.k, s.precision.weight), size(s.m, s.n, s.precision.output)};
+}
+
+double copies_of(const Protocol& p, const OperandBytes& o, const Machine& m) {
+  if (p.fill_l2 <= 0) return p.most_copies;
+  const Bytes turns = p.rotates_all ? o.inputs + o.weights + o.output : o.weights;
+  return std::clamp(std::ceil(p.fill_l2 * m.gpu.l2.size / turns), p.least_copies, p.most_copies);
+}
+
+/// Share of a working set that is still in L2 when it is used again. Sets are indexed by hashed addresses, so the edge
+/// is not sharp.
+double still_there(Bytes set, const Machine& m) {
+  constexpr double kEdge = 0.2;
+  return std::clamp((1 + kEdge - set / m.l2_held()) / (2 * kEdge), 0.0, 1.0);
+}
+
+/// How far the regulator has come, mean over the timed replays: it closes in on the steady clock exponentially.
+double regulated(const Protocol& p, Seconds replay, const Machine& m) {
+  if (m.regulator_lag <= Seconds{}) return 0;
+  const double from = p.warm_up * replay / m.regulator_lag, to = (p.warm_up + p.runs) * replay / m.regulator_lag;
+  return 1 - (std::exp(-from) - std::exp(-to)) / (to - from);
+}
+
+}  // namespace
+
+Resident resident_of(const Gemm& s, const Protocol& p, const Machine& m) {
+  const OperandBytes o = operands_of(s);
+  const double copies = copies_of(p, o, m);
+  const Bytes call = o.inputs + o.weights + o.output;
+  Resident out;
+  if (p.rotates_all) {
+    out.inputs = out.weights = out.output = still_there(copies * call, m);
+    return out;
+  }
+  out.inputs = out.output = still_there(call, m);
+  out.weights = still_there(o.inputs + copies * o.weights + o.output, m);
+  return out;
+}
+
+Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& m, OpPrediction& scratch) {
+  const auto* gemm = std::get_if<Gemm>(&op);
+  if (!p.known || gemm == nullptr || kernel_set(m) != KernelSet::library) {
+    predict(op, m, scratch);
+    return scratch.time;
+  }
+  PredictOptions options;
+  options.resident = resident_of(*gemm, p, m);
+  predict(op, m, scratch, options);
+  Seconds time = scratch.time;
+  const double copies = copies_of(p, operands_of(*gemm), m);
+  if (m.clock_mode == ClockMode::burst && m.power && scratch.power > m.power_cap) {
+    const double way = regulated(p, copies * time, m);
+    settle(scratch, m);
+    scratch.low *= scratch.time / time;
+    scratch.high *= scratch.time / time;
+    time = time * std::pow(scratch.time / time, way);
+  }
+  return time + p.between_graphs / copies;
+}
+
+Protocols Protocols::beside(const std::string& measurement_file) {
+  namespace fs = std::filesystem;
+  fs::path folder = fs::path(measurement_file).parent_path();
+  for (int level = 0; level < 2; ++level, folder = folder.parent_path()) {
+    const fs::path file = folder / "protocol.json";
+    std::error_code ignored;
+    if (!fs::is_regular_file(file, ignored)) continue;
+    const JsonDocument document = JsonDocument::read_file(file.string());
+    return Protocols(document.root());
+  }
+  return {};
+}
+
+Protocols Protocols::parse(const std::string& json, const std::string& place) {
+  const JsonDocument document = JsonDocument::parse(json, place);
+  return Protocols(document.root());
+}
+
+Protocols::Protocols(const JsonValue& root) {
+  root.refuse_unknown_keys({"schema", "what", "source", "rules"});
+  for (const JsonValue& rule : root.at("rules").elements()) {
+    rule.refuse_unknown_keys({"op", "stack", "rotates", "least_copies", "most_copies", "fill_l2", "warm_up", "runs",
+                              "between_graphs_s", "why"});
+    Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
+    Protocol& p = read.protocol;
+    p.known = true;
+    const std::string rotates = rule.at("rotates").as_string();
+    if (rotates != "weights" && rotates != "operands")
+      rule.fail("expected rotates weights or operands, found " + rotates);
+    p.rotates_all = rotates == "operands";
+    p.least_copies = rule.at("least_copies").as_number();
+    p.most_copies = rule.at("most_copies").as_number();
+    p.fill_l2 = rule.at("fill_l2").as_number();
+    p.warm_up = rule.at("warm_up").as_number();
+    p.runs = rule.at("runs").as_number();
+    p.between_graphs = rule.at("between_graphs_s").as_number() * units::s;
+    if (p.least_copies < 1 || p.most_copies < p.least_copies || p.runs < 1 || p.warm_up < 0)
+      rule.fail("expected 1 <= least_copies <= most_copies, runs >= 1, warm_up >= 0");
+    rules_.push_back(std::move(read));
+  }
+}
+
+Protocol Protocols::of(const std::string& op, const std::string& stack) const {
+  for (const Rule& rule : rules_) {
+    if (rule.op == op && stack.rfind(rule.stack, 0) == 0) return rule.protocol;
+  }
+  return {};
+}
+
+}  // namespace plumbline

@@ -1,0 +1,51 @@
+// How published rows were timed: what a timed call found in L2, how long the card had been busy by then, what lay
+// between calls. A prediction of the operator alone is turned into one of the row with it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "arch/units.hpp"
+#include "model/predict.hpp"
+#include "ops/op/shapes.hpp"
+
+namespace plumbline {
+
+class JsonValue;
+
+/// Calls in one graph that take turns on operands of their own, that graph replayed.
+struct Protocol {
+  bool known = false;
+  bool rotates_all = false;  ///< all operands take turns; else the weights alone: input and output are one buffer each
+  double least_copies = 1, most_copies = 1;  ///< calls in the graph
+  double fill_l2 = 0;                        ///< as many as it takes to fill L2 so many times; 0: always the most
+  double warm_up = 0, runs = 1;              ///< replays before those that are timed, and those
+  Seconds between_graphs;                    ///< beyond the kernels' own times, for each replay
+};
+
+/// The rules of the folder that a measurement file lies in, or of the one above: `protocol.json`; none where there is
+/// no such file. Throws BadInput for a file that does not read.
+class Protocols {
+ public:
+  Protocols() = default;
+  static Protocols beside(const std::string& measurement_file);
+  static Protocols parse(const std::string& json, const std::string& place);
+  Protocol of(const std::string& op, const std::string& stack) const;
+
+ private:
+  explicit Protocols(const JsonValue& root);
+  struct Rule {
+    std::string op, stack;
+    Protocol protocol;
+  };
+  std::vector<Rule> rules_;
+};
+
+/// Seconds that the row would say: the operator with what L2 holds of its operands, at the clock that the regulator has
+/// reached by then, and a replay's share. `scratch` is left with the operator at the last clock that was tried.
+Seconds predict_as_timed(const Op& op, const Protocol& protocol, const Machine& machine, OpPrediction& scratch);
+
+/// What L2 holds of a GEMM's operands under `protocol`.
+Resident resident_of(const Gemm& shape, const Protocol& protocol, const Machine& machine);
+
+}  // namespace plumbline

@@ -1,0 +1,204 @@
+// Reads lists and recordings of whole steps.
+#include <filesystem>
+#include <set>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "model/report/words.hpp"
+#include "ops/csv.hpp"
+#include "validate/fit/fit_calibration.hpp"
+#include "validate/record/measurement.hpp"
+#include "validate/record/recorded_parts.hpp"
+#include "validate/record/step.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace recorded;
+constexpr const char* kStepSchema = "plumbline.steps.v1";
+
+Phase read_phase(std::string_view text, const std::string& place) {
+  if (text == "prefill") return Phase::prefill;
+  if (text == "decode") return Phase::decode;
+  throw BadInput(place + ": expected prefill or decode, found '" + std::string(text) + "'" +
+                 did_you_mean(text, {"prefill", "decode"}));
+}
+
+std::int64_t read_count(std::string_view text, const std::string& place) {
+  std::int64_t value = 0;
+  if (text.empty() || text.size() > 12) throw BadInput(place + ": expected a whole number");
+  for (const char c : text) {
+    if (c < '0' || c > '9') throw BadInput(place + ": expected a whole number, found '" + std::string(text) + "'");
+    value = 10 * value + (c - '0');
+  }
+  return value;
+}
+
+void set_precision(std::string_view text, const std::string& place, Workload& w) {
+  const auto precision = parse_precision(text);
+  if (!precision) throw BadInput(place + ": expected bf16 or fp8, found '" + std::string(text) + "'");
+  w.precision = *precision;
+  w.precision_given = true;
+}
+
+MeasuredStepOp read_op(const JsonValue& v) {
+  v.refuse_unknown_keys({"name", "op", "count", "time_s", "launches", "kernel"});
+  MeasuredStepOp op;
+  op.name = v.at("name").as_string();
+  op.op = v.at("op").as_string();
+  op.count = count(v.at("count"));
+  op.time = positive(v.at("time_s")) * units::s;
+  op.launches = count(v.at("launches"));
+  op.kernel = v.at("kernel").as_string();
+  return op;
+}
+
+StepCase read_what(const JsonValue& v) {
+  StepCase what;
+  what.model = v.at("model").as_string();
+  Workload& w = what.workload;
+  w.phase = read_phase(v.at("phase").as_string(), v.at("phase").place());
+  w.batch = count(v.at("batch"));
+  if (w.phase == Phase::decode) w.context = count(v.at("context"));
+  else w.prompt = count(v.at("prompt"));
+  if (const auto page = v.find("page")) w.page = count(*page);
+  if (const auto type = v.find("dtype")) set_precision(type->as_string(), type->place(), w);
+  what.clock = read_clock_mode(v.at("clock").as_string(), v.at("clock").place());
+  what.study = v.at("study").as_string();
+  what.place = v.at("place").as_string();
+  check(w);
+  return what;
+}
+
+StepMeasurement read_step(const JsonValue& v) {
+  v.refuse_unknown_keys({"model",
+                         "phase",
+                         "batch",
+                         "context",
+                         "prompt",
+                         "page",
+                         "dtype",
+                         "clock",
+                         "study",
+                         "place",
+                         "fault",
+                         "time_s",
+                         "low_s",
+                         "high_s",
+                         "samples",
+                         "traced_s",
+                         "sm_clock_Hz",
+                         "board_clock_Hz",
+                         "memory_clock_Hz",
+                         "power_W",
+                         "memory_power_W",
+                         "temperature_C",
+                         "clock_event_reasons",
+                         "energy_J",
+                         "memory_B",
+                         "ops"});
+  StepMeasurement m;
+  m.what = read_what(v);
+  if (const auto fault = v.find("fault")) {
+    m.fault = fault->as_string();
+    if (m.fault.empty()) fault->fail("expected why there is no time, found \"\"");
+    return m;
+  }
+  m.time = positive(v.at("time_s")) * units::s;
+  m.low = positive(v.at("low_s")) * units::s;
+  m.high = positive(v.at("high_s")) * units::s;
+  if (m.low > m.time || m.time > m.high) v.at("time_s").fail("expected low_s <= time_s <= high_s");
+  m.samples = static_cast<int>(count(v.at("samples")));
+  if (const auto traced = v.find("traced_s")) m.traced = positive(*traced) * units::s;
+  m.conditions = read_conditions(v);
+  if (const auto energy = v.find("energy_J")) m.energy = positive(*energy) * units::J;
+  m.memory_B = not_negative(v.at("memory_B"));
+  for (const JsonValue& op : v.at("ops").elements()) m.ops.push_back(read_op(op));
+  return m;
+}
+
+}  // namespace
+
+std::string step_text(const StepCase& what) {
+  const Workload& w = what.workload;
+  std::string text =
+      what.model + " " + std::string(word_of(kPhaseWords, w.phase)) + " batch=" + std::to_string(w.batch);
+  if (w.phase == Phase::decode) {
+    text += " context=" + std::to_string(w.context) + " page=" + std::to_string(w.page);
+  } else {
+    text += " prompt=" + std::to_string(w.prompt);
+  }
+  if (w.precision_given) text += " " + std::string(name(w.precision));
+  return text + ", " + std::string(text_of(what.clock));
+}
+
+bool is_step_study(std::string_view csv) {
+  CsvReader reader(csv, "list");
+  const CsvHeader header(reader);
+  return header.find("model").has_value();
+}
+
+std::vector<StepCase> parse_step_study(std::string_view csv, const std::string& place) {
+  CsvReader reader(csv, place);
+  const CsvHeader header(reader);
+  const std::size_t model = header.require("model"), phase = header.require("phase"), batch = header.require("batch");
+  const auto context = header.find("context"), prompt = header.find("prompt"), page = header.find("page"),
+             clock = header.find("clock"), study = header.find("study"), dtype = header.find("dtype");
+  const std::filesystem::path file(place);
+  std::vector<StepCase> cases;
+  std::set<std::string> seen;
+  while (reader.next()) {
+    const auto fields = reader.fields();
+    const std::string row = place + ":" + std::to_string(reader.line());
+    if (fields.size() != header.size()) {
+      throw BadInput(row + ": expected " + std::to_string(header.size()) + " fields, found " +
+                     std::to_string(fields.size()));
+    }
+    const auto given = [&](const auto& column) { return column && !fields[*column].empty(); };
+    StepCase& what = cases.emplace_back();
+    Workload& w = what.workload;
+    what.model = fields[model];
+    w.phase = read_phase(fields[phase], row + ": phase");
+    w.batch = read_count(fields[batch], row + ": batch");
+    const bool decode = w.phase == Phase::decode;
+    if (given(context) != decode) throw BadInput(row + ": expected a context in decode, and only there");
+    if (given(prompt) == decode) throw BadInput(row + ": expected a prompt in prefill, and only there");
+    if (decode) w.context = read_count(fields[*context], row + ": context");
+    else w.prompt = read_count(fields[*prompt], row + ": prompt");
+    if (given(page)) w.page = read_count(fields[*page], row + ": page");
+    if (given(dtype)) set_precision(fields[*dtype], row + ": dtype", w);
+    if (given(clock)) what.clock = read_clock_mode(fields[*clock], row + ": clock");
+    what.study = given(study) ? std::string(fields[*study]) : file.stem().string();
+    what.place = file.filename().string() + ":" + std::to_string(reader.line());
+    check(w);
+    if (!seen.insert(step_text(what)).second) {
+      throw BadInput(row + ": expected each step once, found " + step_text(what) + " again");
+    }
+  }
+  if (cases.empty()) throw BadInput(place + ": expected steps, found none");
+  return cases;
+}
+
+bool is_step_recording(const std::string& json_text) {
+  return json_text.substr(0, 200).find(kStepSchema) != std::string::npos;
+}
+
+StepRecording parse_step_recording(const std::string& json_text, const std::string& place) {
+  const JsonDocument document = JsonDocument::parse(json_text, place);
+  const JsonValue root = document.root();
+  root.refuse_unknown_keys({"schema", "session", "steps"});
+  if (root.at("schema").as_string() != kStepSchema) {
+    root.at("schema").fail(std::string("expected \"") + kStepSchema + "\"");
+  }
+  StepRecording recording;
+  recording.session = read_session(root.at("session"));
+  std::set<std::string> seen;
+  for (const JsonValue& v : root.at("steps").elements()) {
+    recording.steps.push_back(read_step(v));
+    const std::string text = step_text(recording.steps.back().what);
+    if (!seen.insert(text).second) v.fail("expected each step once, found " + text + " again");
+  }
+  return recording;
+}
+
+}  // namespace plumbline
