@@ -13,6 +13,7 @@
 #include "arch/files.hpp"
 #include "validate/fit/fit_bands.hpp"
 #include "validate/fit/fit_calibration.hpp"
+#include "validate/record/study.hpp"
 
 namespace plumbline {
 namespace {

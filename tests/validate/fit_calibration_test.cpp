@@ -1,4 +1,5 @@
 #include "validate/fit/fit_calibration.hpp"
+#include "validate/record/study.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

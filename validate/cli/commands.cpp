@@ -18,6 +18,7 @@
 #include "validate/compare/report_cases.hpp"
 #include "validate/printed.hpp"
 #include "validate/record/recorded.hpp"
+#include "validate/record/study.hpp"
 
 namespace plumbline {
 

@@ -13,9 +13,9 @@
 #include "ops/op/text.hpp"
 #include "validate/compare/pricing.hpp"
 #include "validate/compare/report_cases.hpp"
-#include "validate/fit/fit_calibration.hpp"
 #include "validate/printed.hpp"
 #include "validate/record/recorded.hpp"
+#include "validate/record/study.hpp"
 
 namespace plumbline {
 

@@ -10,7 +10,6 @@
 #include "arch/format.hpp"
 #include "ops/op/text.hpp"
 #include "validate/compare/pricing.hpp"
-#include "validate/fit/fit_calibration.hpp"
 #include "validate/record/study.hpp"
 #include "validate/statistics.hpp"
 

@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "ops/op/text.hpp"
-#include "validate/fit/fit_calibration.hpp"
 #include "validate/record/measurement.hpp"
 #include "validate/record/study.hpp"
 #include "validate/statistics.hpp"

@@ -10,6 +10,7 @@
 #include "validate/compare/pricing.hpp"
 #include "validate/fit/fit_bands.hpp"
 #include "validate/fit/fit_calibration.hpp"
+#include "validate/record/study.hpp"
 
 namespace plumbline {
 

@@ -17,6 +17,7 @@
 #include "validate/fit/fit.hpp"
 #include "validate/fit/fit_calibration.hpp"
 #include "validate/parallel.hpp"
+#include "validate/record/study.hpp"
 
 namespace plumbline {
 

@@ -1,4 +1,5 @@
 #include "validate/fit/fit_calibration.hpp"
+#include "validate/record/study.hpp"
 
 #include <algorithm>
 #include <array>
@@ -285,15 +286,6 @@ FreeScalar parse_free_scalar(const std::string& text) {
   out.low = number_in(numbers.substr(first + 1, second == std::string_view::npos ? second : second - first - 1), text);
   out.high = number_in(second == std::string_view::npos ? std::string_view() : numbers.substr(second + 1), text);
   return out;
-}
-
-std::string_view key_of(KernelSet kernels) {
-  switch (kernels) {
-    case KernelSet::own: return "own";
-    case KernelSet::library: return "library";
-    case KernelSet::ideal: break;
-  }
-  return "ideal";
 }
 
 std::vector<double> size_weights(const std::vector<Seconds>& measured, bool balance) {

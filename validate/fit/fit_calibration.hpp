@@ -62,9 +62,6 @@ CalibrationFit fit_calibration(const Gpu& gpu, const Calibration& start, const s
 /// Weights that make every size class that occurs count the same, or all 1.
 std::vector<double> size_weights(const std::vector<Seconds>& measured, bool balance);
 
-/// "library", "own", "ideal": the first part of family and band keys.
-std::string_view key_of(KernelSet kernels);
-
 /// What the fit did, in lines for people.
 std::string fit_report(const CalibrationFit& fit);
 

@@ -6,7 +6,6 @@
 #include "arch/files.hpp"
 #include "arch/json_reader.hpp"
 #include "ops/op/text.hpp"
-#include "validate/fit/fit_calibration.hpp"
 #include "validate/record/measurement.hpp"
 #include "validate/record/recorded_parts.hpp"
 #include "validate/record/study.hpp"

@@ -3,10 +3,10 @@
 
 #include "model/report/words.hpp"
 #include "ops/op/text.hpp"
-#include "validate/fit/fit_calibration.hpp"
 #include "validate/record/measurement.hpp"
 #include "validate/record/recorded.hpp"
 #include "validate/record/step.hpp"
+#include "validate/record/study.hpp"
 
 namespace plumbline {
 

@@ -6,10 +6,10 @@
 #include "arch/files.hpp"
 #include "model/report/words.hpp"
 #include "ops/csv.hpp"
-#include "validate/fit/fit_calibration.hpp"
 #include "validate/record/measurement.hpp"
 #include "validate/record/recorded_parts.hpp"
 #include "validate/record/step.hpp"
+#include "validate/record/study.hpp"
 
 namespace plumbline {
 namespace {

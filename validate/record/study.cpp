@@ -51,6 +51,15 @@ KernelSet read_kernel_set(std::string_view text, const std::string& place) {
                  did_you_mean(text, {"own", "library"}));
 }
 
+std::string_view key_of(KernelSet kernels) {
+  switch (kernels) {
+    case KernelSet::own: return "own";
+    case KernelSet::library: return "library";
+    case KernelSet::ideal: break;
+  }
+  return "ideal";
+}
+
 std::vector<StudyCase> parse_study(std::string_view csv, const std::string& place) {
   CsvReader reader(csv, place);
   const CsvHeader header(reader);

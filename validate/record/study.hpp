@@ -26,6 +26,8 @@ std::vector<StudyCase> cases_of_ops(std::vector<StudyCase> cases, const std::vec
 CacheState read_cache_state(std::string_view text, const std::string& place);
 DataPattern read_data_pattern(std::string_view text, const std::string& place);
 KernelSet read_kernel_set(std::string_view text, const std::string& place);
+/// "library", "own", "ideal": the first part of family and band keys.
+std::string_view key_of(KernelSet kernels);
 
 /// "gemm bf16 M=16;N=32;K=64, cold burst": one case in a line of text.
 std::string case_text(const StudyCase& what);

@@ -1,0 +1,30 @@
+# check_rooms.cmake on small trees: a circle of two rooms, or of three, is refused by name; a ladder is not.
+cmake_minimum_required(VERSION 3.25)
+
+# judge(OUTCOME FILE INCLUDED...): pairs of a file and what it includes; OUTCOME is `wrong` or `right`.
+function(judge outcome)
+  file(REMOVE_RECURSE ${TREE})
+  set(pairs ${ARGN})
+  while(pairs)
+    list(POP_FRONT pairs file included)
+    file(APPEND ${TREE}/${file} "#include \"${included}\"\n")
+  endwhile()
+  execute_process(COMMAND ${CMAKE_COMMAND} -DROOT=${TREE} -DFLOORS=model -P ${CHECK} RESULT_VARIABLE result
+                  ERROR_VARIABLE said OUTPUT_QUIET)
+  list(GET ARGN 0 first)
+  string(FIND "${said}" "${first}" named)
+  if(outcome STREQUAL wrong AND (result EQUAL 0 OR named EQUAL -1))
+    message(SEND_ERROR "let through: ${ARGN}: ${said}")
+  elseif(outcome STREQUAL right AND NOT result EQUAL 0)
+    message(SEND_ERROR "refused: ${ARGN}: ${said}")
+  endif()
+endfunction()
+
+judge(right model/cli/a.cpp model/report/b.hpp model/report/b.hpp model/engine/c.hpp)
+judge(right model/engine/a.cpp model/engine/b.hpp model/engine/b.hpp model/engine/a.hpp)
+judge(right model/predict.hpp model/types.hpp model/cli/a.cpp model/predict.hpp)
+judge(wrong model/engine/a.cpp model/bands/b.hpp model/bands/b.hpp model/engine/c.hpp)
+judge(wrong model/engine/a.cpp model/predict.hpp model/predict.hpp model/engine/c.hpp)
+judge(wrong model/a/a.cpp model/b/b.hpp model/b/b.hpp model/c/c.hpp model/c/c.cpp model/a/a.hpp)
+judge(wrong model/stacks/own/a.cpp model/stacks/common/b.hpp model/stacks/common/b.cpp model/stacks/own/c.hpp)
+file(REMOVE_RECURSE ${TREE})
