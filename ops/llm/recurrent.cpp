@@ -1,5 +1,7 @@
 #include "ops/llm/parts.hpp"
 
+#include <optional>
+
 #include "ops/llm/params.hpp"
 
 namespace plumbline {
@@ -19,7 +21,8 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t step) { return (value +
 void read_mamba2_heads(const LlmConfig& config, std::int64_t hidden, RecurrentSpec& r) {
   const auto heads = config.maybe_dim({"mamba_num_heads", "mamba_n_heads", "num_heads", "n_mamba_heads"});
   const bool auto_width = config.find({"mamba_d_head"}) && config.find({"mamba_d_head"})->is_string();
-  const auto width = auto_width ? std::nullopt : config.maybe_dim({"mamba_head_dim", "mamba_d_head", "head_dim"});
+  std::optional<std::int64_t> width;
+  if (!auto_width) width = config.maybe_dim({"mamba_head_dim", "mamba_d_head", "head_dim"});
   if (heads && width) {
     config.find({"expand", "mamba_expand"});
     r.heads = *heads;
