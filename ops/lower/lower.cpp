@@ -1,16 +1,19 @@
 // The walk over a model: which stacks run on how many tokens, a segment for each kind of layer, head, loss, optimizer.
 //
-// Prefill reads `prompt` tokens a sequence, by kind of model:
-// * decoder: the prompt; logits of the last token of each sequence, as serving does, and a greedy choice.
-// * encoder (BERT): the prompt; logits of all tokens if there is a head.
-// * encoder-decoder: where the encoder's length is fixed (Whisper: 1500 frames) it runs over that and the decoder over
-// the
-//   prompt; else (T5) the encoder runs over the prompt and the decoder over its start token. Decode is a decoder step
-//   with cross attention over the encoder's tokens.
-// * vision (ViT): one image a sequence (fixed patches); without such a count, the prompt. No patch embedding.
-// * diffusion (DiT, MMDiT): one denoising step over the latent tokens of the stack's picture (without such a count, of
-//   the prompt), beside the text tokens of models with double-stream layers; their single-stream layers see both.
-// A vision tower beside a language model does not run: the prompt is text. Multi-token prediction layers don't either.
+// Prefill reads `prompt` tokens a sequence. What that means depends on the kind of model:
+//
+// * A decoder reads the prompt. It computes logits of the last token of each sequence, as serving does, and a greedy
+//   choice.
+// * An encoder (BERT) reads the prompt. It computes logits of all tokens if there is a head.
+// * In an encoder-decoder with an encoder of fixed length (Whisper: 1500 frames) the encoder runs over that length and
+//   the decoder over the prompt. Without a fixed length (T5) the encoder runs over the prompt and the decoder over its
+//   start token. Decode is a decoder step with cross attention over the encoder's tokens.
+// * A vision model (ViT) reads one image a sequence: its fixed number of patches, or the prompt if it has none. Patch
+//   embedding is not modelled.
+// * A diffusion model (DiT, MMDiT) does one denoising step over the latent tokens of the stack's picture (the prompt if
+//   it has none), beside the text tokens of models with double-stream layers. Single-stream layers see both.
+//
+// A vision tower beside a language model does not run: the prompt is text. Multi-token prediction layers do not either.
 #include <string>
 
 #include "arch/error.hpp"
@@ -21,14 +24,6 @@ namespace plumbline::lowering {
 namespace {
 
 using Role = StackSpec::Role;
-
-const StackSpec* encoder_of(const Llm& llm) {
-  if (llm.main().role != Role::decoder) return nullptr;
-  for (const StackSpec& stack : llm.stacks) {
-    if (stack.role == Role::encoder) return &stack;
-  }
-  return nullptr;
-}
 
 const char* segment_name(const StackSpec& stack, const LayerSpec& l) {
   if (stack.role == Role::vision) return "vision_layer";
@@ -162,27 +157,6 @@ double step_tokens(const Llm& llm, const Workload& w) {
 }
 
 }  // namespace
-
-Lengths lengths_of(const Llm& llm, const Workload& w, const StackSpec& stack) {
-  const StackSpec* encoder = encoder_of(llm);
-  const std::int64_t source = encoder == nullptr ? 0 : encoder->fixed_tokens > 0 ? encoder->fixed_tokens : w.prompt;
-  Lengths n;
-  if (stack.role == Role::decoder) {
-    n.cross_len = source;
-    const bool start_token_only = encoder != nullptr && encoder->fixed_tokens == 0 && w.phase == Phase::prefill;
-    n.q_len = w.phase == Phase::decode || start_token_only ? 1 : w.prompt;
-    n.kv_len = w.phase == Phase::decode ? w.context + 1 : n.q_len;
-    return n;
-  }
-  n.text_tokens = stack.text_tokens;
-  n.q_len = n.kv_len = stack.fixed_tokens > 0 ? stack.fixed_tokens : w.prompt;
-  return n;
-}
-
-bool runs(const Llm& llm, const Workload& workload, const StackSpec& stack) {
-  if (&stack == &llm.main()) return true;
-  return stack.role == Role::encoder && encoder_of(llm) != nullptr && workload.phase != Phase::decode;
-}
 
 void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   refuse_impossible(llm, workload);

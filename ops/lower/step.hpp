@@ -7,25 +7,11 @@
 #include <cstdint>
 
 #include "ops/graph/graph.hpp"
+#include "ops/resolve/resolve.hpp"
 
 namespace plumbline::lowering {
 
-/// Formats of one step, resolved from the model file and the workload (lower_types.cpp).
-struct Types {
-  DType base = DType::bf16;  ///< activations, embedding, head, router, norms
-  Precision plain, linear, experts;
-  DType kv = DType::bf16;
-  bool quantizes(const Precision& p) const { return bits(p.input) < bits(base); }
-};
-
-/// `--dtype`, when given, types the linear layers and the experts; else the file's quantization does. Training keeps
-/// the file's type only when it is fp8 (4-bit and weight-only files are inference formats) and refuses a given
-/// weight-only format. Throws BadInput.
-Types types_of(const Llm& llm, const Workload& workload);
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// The walk. Functions of the other lower_*.cpp files take it by reference and append nodes to the open segment.
+/// The walk. Functions of the other files of this room take it by reference and append nodes to the open segment.
 class Step {
  public:
   Step(const Workload& w, const Types& t, Graph& g) : workload(w), types(t), fusion(w.fusion), graph(g) {}
@@ -136,23 +122,8 @@ struct Core {
 };
 void attention_core(Step& s, const Core& c);
 
-/// Appends the backward pass of all nodes so far, segments in reverse order (lower_backward.cpp).
+/// Appends the backward pass of all nodes so far, segments in reverse order (backward.cpp).
 void backward(Step& s);
-
-/// Layers of that generation train with dropout (GPT-2, BERT, T5-like recipes: LayerNorm and no gate).
-inline bool trains_with_dropout(const LayerSpec& l, StackSpec::Role role) {
-  const bool text = role == StackSpec::Role::decoder || role == StackSpec::Role::encoder;
-  return text && l.norm == NormKind::layer && l.ffn && !l.ffn->gated && !l.ffn->is_moe();
-}
-
-/// Which tokens each stack of the model sees in this step.
-struct Lengths {
-  std::int64_t q_len = 0, kv_len = 0, cross_len = 0, text_tokens = 0;
-};
-Lengths lengths_of(const Llm& llm, const Workload& workload, const StackSpec& stack);
-
-/// Whether the step runs this stack (a vision tower beside a language model does not run: the prompt is text).
-bool runs(const Llm& llm, const Workload& workload, const StackSpec& stack);
 
 /// `lower` without `check`: shapes of one rank of a parallel plan, with its collectives.
 void lower_any(const Llm& llm, const Workload& workload, Graph& graph);

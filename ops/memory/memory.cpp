@@ -1,4 +1,4 @@
-// Weights, cache, optimizer and workspace; activations are in memory_activations.cpp.
+// Weights, cache, optimizer and workspace; activations are in activations.cpp.
 #include "ops/memory/memory.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Bytes that one rank must hold for a step. Formulas beside each part in memory.cpp and memory_activations.cpp.
+// Bytes that one rank must hold for a step. Formulas beside each part in memory.cpp and activations.cpp.
 #pragma once
 
 #include "ops/graph/graph.hpp"

@@ -1,8 +1,8 @@
-// Inside of memory_need: what a layer keeps, counted apart from the rest (memory_activations.cpp).
+// Inside of memory_need: what a layer keeps, counted apart from the rest (activations.cpp).
 #pragma once
 
-#include "ops/lower/step.hpp"
 #include "ops/memory/memory.hpp"
+#include "ops/resolve/resolve.hpp"
 
 namespace plumbline::lowering {
 

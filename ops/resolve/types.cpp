@@ -1,7 +1,7 @@
 #include <string>
 
 #include "arch/error.hpp"
-#include "ops/lower/step.hpp"
+#include "ops/resolve/resolve.hpp"
 
 namespace plumbline::lowering {
 namespace {

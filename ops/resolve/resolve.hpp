@@ -1,0 +1,40 @@
+// What a step's walk (ops/lower) and its memory (ops/memory) both settle first: number formats, and how many tokens
+// each stack of the model sees.
+//
+// Not for users of the library: they call `lower` (ops/graph/graph.hpp).
+#pragma once
+
+#include <cstdint>
+
+#include "ops/graph/graph.hpp"
+
+namespace plumbline::lowering {
+
+/// Formats of one step, resolved from the model file and the workload (types.cpp).
+struct Types {
+  DType base = DType::bf16;  ///< activations, embedding, head, router, norms
+  Precision plain, linear, experts;
+  DType kv = DType::bf16;
+  bool quantizes(const Precision& p) const { return bits(p.input) < bits(base); }
+};
+
+/// `--dtype`, when given, types the linear layers and the experts; else the file's quantization does. Training keeps
+/// the file's type only when it is fp8 (4-bit and weight-only files are inference formats) and refuses a given
+/// weight-only format. Throws BadInput.
+Types types_of(const Llm& llm, const Workload& workload);
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Layers of that generation train with dropout (GPT-2, BERT, T5-like recipes: LayerNorm and no gate).
+bool trains_with_dropout(const LayerSpec& l, StackSpec::Role role);
+
+/// Which tokens each stack of the model sees in this step (lengths.cpp).
+struct Lengths {
+  std::int64_t q_len = 0, kv_len = 0, cross_len = 0, text_tokens = 0;
+};
+Lengths lengths_of(const Llm& llm, const Workload& workload, const StackSpec& stack);
+
+/// Whether the step runs this stack (a vision tower beside a language model does not run: the prompt is text).
+bool runs(const Llm& llm, const Workload& workload, const StackSpec& stack);
+
+}  // namespace plumbline::lowering
