@@ -1,6 +1,8 @@
 // Whole outputs of predict-model against tests/golden/*.txt. After a change that is meant:
 //   UPDATE_GOLDEN=1 build/bin/model_tests --gtest_filter='Golden*'    and read the diff.
-// Most run with `--kernels ideal`, whose figures follow from the descriptor alone: a new calibration leaves them be.
+// Those with `--kernels ideal` have figures that follow from the descriptor alone: a new calibration leaves them be. Those
+// named `own_` are of the default path, as a user meets it; they move with the model and its calibration, and the commit
+// that moves them says why.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -28,6 +30,17 @@ std::vector<std::string> llm_with(std::vector<std::string> more) {
   return more;
 }
 
+std::vector<std::string> own_llm(std::vector<std::string> more) {
+  more.insert(more.begin(), {"llm", "--model", "llama-3.1-8b", "--gpu", "h200_sxm"});
+  return more;
+}
+
+std::vector<std::string> own_op(std::vector<std::string> more) {
+  more.insert(more.begin(), "op");
+  more.insert(more.end(), {"--gpu", "h200_sxm"});
+  return more;
+}
+
 std::vector<Case> cases() {
   return {
       {"llm_decode_table.txt", llm_with({"--phase", "decode", "--batch", "16", "--context", "4096"}), ""},
@@ -46,6 +59,16 @@ std::vector<Case> cases() {
        "quoted\",rmsnorm,bf16,rows=64;cols=4096\n"
        "4,attention_decode,bf16,B=32;Hq=32;Hkv=8;D=128;S=4096\n",
        3},
+      {"own_llm_decode_table.txt", own_llm({"--phase", "decode", "--batch", "16", "--context", "4096"}), ""},
+      {"own_llm_decode_json.txt", own_llm({"--phase", "decode", "--batch", "16", "--format", "json"}), ""},
+      {"own_llm_prefill_table.txt", own_llm({"--phase", "prefill", "--prompt", "2048"}), ""},
+      {"own_op_gemm_table.txt", own_op({"gemm", "M=4096", "N=4096", "K=4096"}), ""},
+      {"own_op_gemm_json.txt", own_op({"gemm", "M=4096", "N=4096", "K=4096", "--format", "json"}), ""},
+      {"own_op_decode_table.txt", own_op({"attention_decode", "B=8", "Hq=32", "Hkv=8", "D=128", "S=4096"}), ""},
+      {"own_op_decode_json.txt",
+       own_op({"attention_decode", "B=8", "Hq=32", "Hkv=8", "D=128", "S=4096", "--format", "json"}),
+       ""},
+      {"own_op_rmsnorm_table.txt", own_op({"rmsnorm", "rows=4096", "cols=8192"}), ""},
       {"gpu_h200_table.txt", {"gpu", "h200_sxm"}, ""},
       {"list_ops.txt", {"list", "ops"}, ""},
       {"help.txt", {"--help"}, ""},

@@ -1,0 +1,6 @@
+# timed_test(SECONDS NAME name COMMAND ...): add_test with a limit; the test `limits` wants one of every test. A limit is
+# many times what the test takes, so that a hang ends and a slow machine passes.
+function(timed_test seconds keyword name)
+  add_test(${keyword} ${name} ${ARGN})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds})
+endfunction()

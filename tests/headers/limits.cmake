@@ -1,0 +1,16 @@
+# Every test that ctest would run in BUILD has a time limit of at most ten minutes.
+cmake_minimum_required(VERSION 3.25)
+execute_process(COMMAND ${CTEST} --test-dir ${BUILD} --show-only=json-v1 OUTPUT_VARIABLE listed ERROR_QUIET
+                COMMAND_ERROR_IS_FATAL ANY)
+string(JSON count LENGTH "${listed}" tests)
+if(count LESS 10)
+  message(FATAL_ERROR "expected all tests, found ${count}")
+endif()
+math(EXPR last "${count} - 1")
+foreach(i RANGE ${last})
+  string(JSON name GET "${listed}" tests ${i} name)
+  string(JSON properties GET "${listed}" tests ${i} properties)
+  if(NOT properties MATCHES "\"TIMEOUT\",[^}]*\"value\" : ([0-9]+)" OR CMAKE_MATCH_1 GREATER 600)
+    message(SEND_ERROR "the test ${name} has no time limit (timed_test gives it one)")
+  endif()
+endforeach()
