@@ -1,5 +1,6 @@
-// The main of every floor's tests. Properties draw from a new seed in each run; a red run ends with the line that repeats
-// it: the same seed, only the tests that failed. RC_PARAMS from outside (RapidCheck's own variable) is left as it is.
+// The main of every floor's tests. Properties draw from a new seed in each run; a red run ends with the line that
+// repeats it: the same seed, only the tests that failed. RC_PARAMS from outside (RapidCheck's own variable) is left as
+// it is.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// A property that is false for one number in three: tests/repeat/repeat.cmake wants it red, and red again in the same way.
+// A property that is false for one number in three: tests/repeat/repeat.cmake wants it red, and red again in the same
+// way.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
