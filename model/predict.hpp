@@ -15,25 +15,11 @@
 #include "arch/calibration/calibration.hpp"
 #include "arch/gpu/gpu.hpp"
 #include "model/engine/demand.hpp"
+#include "model/types.hpp"
 #include "ops/graph/graph.hpp"
 #include "ops/op/shapes.hpp"
 
 namespace plumbline {
-
-enum class Runtime { graph, stream, eager };
-enum class ClockMode { burst, steady };
-
-/// Whose attention kernels the library set runs: TensorRT-LLM's, or FlashAttention's as vLLM and PyTorch call them.
-/// They differ in tiles, in how they split, and in what runs beside them; what is better depends on the shape.
-enum class AttentionStack { tensorrt_llm, flash_attention };
-
-struct MachineOptions {
-  KernelSet kernels = KernelSet::own;
-  ClockMode clock = ClockMode::burst;
-  std::optional<Watts> power_cap;  ///< instead of the board's own limit
-  DataPattern data = DataPattern::normal;
-  AttentionStack attention = AttentionStack::tensorrt_llm;
-};
 
 /// A GPU with everything that depends only on it worked out once: scalars resolved from the calibration, peaks at the
 /// clock. Cheap to copy is not promised; predict() only reads it, from any number of threads.
@@ -48,12 +34,8 @@ KernelSet kernel_set(const Machine& machine);
 /// What was assumed about the machine: inherited calibration, clock model, overrides.
 const std::vector<std::string>& assumptions(const Machine& machine);
 
-/// What a time is spent on, for the reports: which of five words describes it.
-enum class Bound { compute, memory, network, latency, launch };
-std::string_view name(Bound bound);
-
-/// One kernel launch of an operator.
 struct FamilyScalars;
+/// One kernel launch of an operator.
 struct LaunchPrediction {
   const char* kernel = "";  ///< "gemm", "split-K reduce", "attention", "combine"
   Demand demand;
@@ -62,11 +44,6 @@ struct LaunchPrediction {
   Hertz clock;                            ///< mean clock of the SMs
   double family_share = 1;                ///< of the tensor rate, as the family's scalars have it
 };
-
-/// How the numbers behind a prediction were come by: scalars of the card itself; of the card itself, whose descriptor
-/// was changed since; of another card, or of another kernel set's kernels; of the datasheet alone.
-enum class Provenance { calibrated, derived, inherited, datasheet };
-std::string_view name(Provenance provenance);
 
 struct OpPrediction {
   /// One execution among others back to back in a CUDA graph: its launches plus a graph gap each. (A profiler's kernel

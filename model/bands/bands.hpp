@@ -29,7 +29,7 @@
 
 #include "arch/calibration/calibration.hpp"
 #include "arch/units.hpp"
-#include "model/predict.hpp"
+#include "model/types.hpp"
 #include "ops/op/shapes.hpp"
 
 namespace plumbline {

@@ -7,6 +7,7 @@
 #include "arch/error.hpp"
 #include "arch/format.hpp"
 #include "arch/gpu/peaks.hpp"
+#include "model/predict.hpp"
 
 namespace plumbline {
 namespace {

@@ -13,7 +13,7 @@
 #include "model/bands/bands.hpp"
 #include "model/engine/power.hpp"
 #include "model/engine/tensor_path.hpp"
-#include "model/predict.hpp"
+#include "model/types.hpp"
 
 namespace plumbline {
 

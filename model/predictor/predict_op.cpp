@@ -7,6 +7,7 @@
 #include "arch/gpu/peaks.hpp"
 #include "model/engine/machine.hpp"
 #include "model/engine/timing.hpp"
+#include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
 #include "model/stacks/common/gemm_menu.hpp"
 #include "model/stacks/common/plan_attention.hpp"

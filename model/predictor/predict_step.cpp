@@ -3,6 +3,7 @@
 
 #include "arch/error.hpp"
 #include "arch/gpu/peaks.hpp"
+#include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
 
 namespace plumbline {

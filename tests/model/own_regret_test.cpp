@@ -13,6 +13,7 @@
 
 #include "arch/gpu/gpu.hpp"
 #include "model/engine/machine.hpp"
+#include "model/predict.hpp"
 #include "model/stacks/common/plan_attention.hpp"
 #include "model/stacks/common/plan_gemm.hpp"
 

@@ -6,6 +6,7 @@
 
 #include "arch/gpu/gpu.hpp"
 #include "model/engine/timing.hpp"
+#include "model/predict.hpp"
 #include "model/stacks/own/row_kernels.hpp"
 #include "ops/op/text.hpp"
 #include "ops/plan/row_menu.hpp"

@@ -7,7 +7,7 @@
 
 #include "arch/json_reader.hpp"
 #include "model/engine/machine.hpp"
-#include "model/engine/power.hpp"
+#include "model/predictor/power_clock.hpp"
 
 namespace plumbline {
 namespace {

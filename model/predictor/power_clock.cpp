@@ -2,10 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/engine/machine.hpp"
-#include "model/engine/power.hpp"
 #include "model/engine/timing.hpp"
-#include "model/predictor/predict_internal.hpp"
+#include "model/predictor/power_clock.hpp"
 
 namespace plumbline {
 namespace {
