@@ -84,13 +84,6 @@ Work attention_math(double pairs, double rows, double qk, double v, DType type) 
   return w;
 }
 
-/// Keys that at least one query sees: all, or under a causal window those from the first query's window on.
-double visible_keys(const AttentionPrefill& s) {
-  const double keys = d(s.kv_len);
-  if (s.window == 0) return keys;
-  return std::min(keys, s.causal ? d(s.q_len) - 1 + d(s.window) : d(s.window));
-}
-
 /// Rotation of `elements` values of `tokens` tokens: a pair (x, y) becomes (x c - y s, y c + x s), 6 a pair; the D/2
 /// angles of a token (position x frequency) and their sines and cosines are computed once for all heads.
 void add_rotation(Work& w, double elements, double tokens, double dim) {
@@ -408,6 +401,12 @@ double visible_pairs(const AttentionPrefill& shape) {
   const double first = keys - queries + 1;
   const double growing = std::clamp(window - first, 0.0, queries);
   return growing * first + growing * (growing - 1) / 2 + (queries - growing) * window;
+}
+
+double visible_keys(const AttentionPrefill& shape) {
+  const double keys = d(shape.kv_len);
+  if (shape.window == 0) return keys;
+  return std::min(keys, shape.causal ? d(shape.q_len) - 1 + d(shape.window) : d(shape.window));
 }
 
 double experts_touched(double experts, double topk, double tokens) {

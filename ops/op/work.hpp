@@ -26,6 +26,10 @@ Work work(const Op& op);
 /// sum over i in [0, S) of min(Skv - S + i + 1, window) when causal, S * min(Skv, window) otherwise.
 double visible_pairs(const AttentionPrefill& shape);
 
+/// Keys of one sequence that at least one query sees: all of them, or under a window the last `window` (without a
+/// causal mask) or those from the first query's window on (with one).
+double visible_keys(const AttentionPrefill& shape);
+
 /// Expected number of experts that at least one of T tokens is routed to, uniform routing:
 /// E (1 - (1 - k/E)^T). (hf_config notes, section 4.)
 double experts_touched(double experts, double topk, double tokens);

@@ -7,6 +7,7 @@
 #include "model/engine/timing.hpp"
 #include "model/stacks/common/plan_attention_internal.hpp"
 #include "model/stacks/own/own_kernels.hpp"
+#include "ops/op/work.hpp"
 
 namespace plumbline {
 namespace {
@@ -122,7 +123,8 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   else c = plan_library_prefill(s, m);
   const double es = bytes_of(s.dtype);
   const double queries = static_cast<double>(s.batch * s.q_heads * s.q_len);
-  const double kv_elements = static_cast<double>(s.batch * s.kv_heads * s.kv_len * (s.qk_dim + s.v_dim));
+  // keys that the window hides from every query are never fetched
+  const double kv_elements = static_cast<double>(s.batch * s.kv_heads * (s.qk_dim + s.v_dim)) * visible_keys(s);
   Demand& d = c.main;
   d.dram_read = (queries * static_cast<double>(s.qk_dim) * es + kv_elements * bytes_of(s.kv_dtype)) * units::B;
   d.dram_write = queries * static_cast<double>(s.v_dim) * output_bytes_of(s.dtype) * units::B;
