@@ -142,15 +142,18 @@ Demand combine_demand(double rows, double v_dim, double splits, double out_bytes
   d.plan.ctas_per_sm = 8;
   d.plan.threads = 128;
   d.l2 = 2.0 * splits * v_dim * 4.0 * units::B;
-  d.dram_write = rows * v_dim * out_bytes * units::B;
+  const Bytes partials = rows * splits * (v_dim + 1) * 4.0 * units::B;
+  if (partials > m.l2_capacity) d.dram_read = d.dram_write = partials;
+  d.dram_write += rows * v_dim * out_bytes * units::B;
   d.step_latency = 2.0 * m.l2_latency;
   return d;
 }
 
-void decode_traffic(Demand& d, const DecodeTask& t, DType dtype) {
+void decode_traffic(Demand& d, const DecodeTask& t, DType dtype, ResultsLeave results) {
   const double queries = t.out_rows * t.qk_dim * bytes_of(dtype);
   d.dram_read = (t.kv_sets * t.context * t.key_bytes + queries + t.table_bytes) * units::B;
-  d.dram_write = t.out_rows * t.v_dim * output_bytes_of(dtype) * units::B;
+  d.dram_write = Bytes{};
+  if (results == ResultsLeave::here) d.dram_write = t.out_rows * t.v_dim * output_bytes_of(dtype) * units::B;
 }
 
 namespace {
@@ -212,7 +215,7 @@ AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Machine& m) 
   // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
   constexpr double kReferenceKeyBytes = 512;
   d.step_latency = family.step * (t.key_bytes / kReferenceKeyBytes);
-  decode_traffic(d, t, dtype);
+  decode_traffic(d, t, dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
   d.in_flight = family.in_flight;
   if (splits > 1) {
     c.combines = true;

@@ -36,10 +36,15 @@ struct DecodeTask {
   double table_bytes = 0;  ///< page-table entries (int32) of the pages that hold visible keys
 };
 
-/// Queries, keys, values and the page table in, results out.
-void decode_traffic(Demand& demand, const DecodeTask& task, DType dtype);
+/// Whether the launch that reads the keys writes the results, or a second launch that merges its partial ones does.
+enum class ResultsLeave { here, by_the_merge };
 
-/// The merge of `splits` partial (O, log-sum-exp) per query head.
+/// What a launch of decode attention moves between DRAM and L2: queries, keys, values and the page table in; results
+/// out, each of them by one launch only.
+void decode_traffic(Demand& demand, const DecodeTask& task, DType dtype, ResultsLeave results);
+
+/// The merge of `splits` partial (O, log-sum-exp) per query head, in fp32. They stay in L2, or go through DRAM where
+/// all of them are more than it holds.
 Demand combine_demand(double rows, double v_dim, double splits, double out_bytes, const Machine& machine);
 
 /// One pass over the new tokens: read their fused QKV, write rotated Q and the cache.

@@ -112,7 +112,7 @@ AttentionChoice plan_flash_decode(const AttentionDecode& s, const DecodeTask& t,
     c.combine_family = &m.combine;
     c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(s.dtype), m);
   }
-  decode_traffic(d, t, s.dtype);
+  decode_traffic(d, t, s.dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
   return c;
 }
 

@@ -19,6 +19,7 @@ void cut_items(Demand& d, const DecodeTask& t, const DecodeVariant& v, double sp
   const double tiles = ceil_div(t.context, static_cast<double>(v.kv_tile));
   d.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);
   d.plan.steps = d.plan.longest = ceil_div(tiles, splits);
+  decode_traffic(d, t, DType::bf16, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
   // all CTAs that begin together ask for their first tile at once, and the last of them waits for the others' too
   const double at_once = std::min(t.ctas_unsplit * splits, m.sm_count * static_cast<double>(v.ctas_per_sm));
   d.start = at_once * static_cast<double>(v.kv_tile) * t.key_bytes * units::B / m.dram_read;
@@ -50,7 +51,6 @@ Demand item_demand(const AttentionDecode& s, const DecodeTask& t, const DecodeVa
   d.serial_clk = kMergeClk * t.rows * t.v_dim;
   // then the next item's page numbers come from memory, and its first keys, beside others'
   d.between = m.gpu.memory.latency + m.dram_latency;
-  decode_traffic(d, t, DType::bf16);
   d.in_flight = stages * keys * t.key_bytes * units::B;
   return d;
 }

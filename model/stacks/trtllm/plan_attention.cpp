@@ -210,7 +210,7 @@ AttentionChoice plan_library_decode(const AttentionDecode& s, const DecodeTask& 
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
   if (takes_grouped_kernel(t, m)) plan_grouped(c, t, s.dtype, m);
   else plan_plain(c, t, s.dtype, m);
-  decode_traffic(c.main, t, s.dtype);
+  decode_traffic(c.main, t, s.dtype, ResultsLeave::here);  // the last CTA of a head merges, in the same launch
   return c;
 }
 
