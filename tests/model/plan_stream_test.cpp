@@ -71,10 +71,10 @@ TEST_F(ToyStream, ScansEndInAChain) {
   EXPECT_DOUBLE_EQ(plan(Scan{ScanKind::cumsum, 1000}).chain.in(units::ns), 3200);
 }
 
-/// Rows of 4 bf16 use 8 of the 32 bytes of a sector: four times the reads.
+/// Rows of 4 bf16 use 8 of the 32 bytes of a sector, beside which their numbers of 4 bytes are read: 36 bytes for 12.
 TEST_F(ToyStream, NarrowGathersWasteSectors) {
   const Op narrow = Embedding{1000, 4}, wide = Embedding{1000, 16};
-  EXPECT_DOUBLE_EQ(plan(narrow).dram_read / work(narrow).read, 4);
+  EXPECT_DOUBLE_EQ(plan(narrow).dram_read / work(narrow).read, 3);
   EXPECT_DOUBLE_EQ(plan(wide).dram_read / work(wide).read, 1);
 }
 

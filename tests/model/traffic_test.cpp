@@ -1,4 +1,8 @@
-// DRAM traffic of the plans, by hand.
+// DRAM traffic of the plans: how much of it there may be, and cases by hand.
+//
+// Laws.MovesAtLeastTheCompulsoryBytes (laws_test.cpp) bounds it from below. Here it is bounded from above: where an
+// operator's bytes lie in L2 together, each of them crosses the DRAM interface once, and beside them only what the plan
+// itself passes from one launch to the next through memory.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -12,6 +16,102 @@ namespace plumbline {
 namespace {
 
 using namespace testing_support;
+
+double real(std::int64_t n) { return static_cast<double>(n); }
+
+/// Bytes that a plan moves beside the operator's own, by its launches.
+struct Extra {
+  const Machine& machine;
+
+  /// Queries are rotated in place and read again by the attention, as are the new keys and values; where the operator
+  /// is attention alone (append=-1), reading and writing the new ones is extra too.
+  Bytes operator()(const AttentionPrefill& s) const {
+    const double tokens = real(s.batch * s.q_len);
+    const Bytes queries = storage(s.dtype, tokens * real(s.q_heads * s.qk_dim));
+    const double fresh = tokens * real(s.kv_heads * (s.qk_dim + s.v_dim));
+    if (s.append == 0 || (s.append < 0 && machine.kernels == KernelSet::own)) return {};
+    const Bytes again = 2.0 * queries + storage(s.kv_dtype, fresh);
+    return s.append < 0 ? again + storage(s.dtype, fresh) : again;
+  }
+  /// Half sectors at both ends of 256 bytes that begin within one, read and written.
+  Bytes operator()(const Rowwise& s) const {
+    const Work w = work(Op(s));
+    return s.kind == RowwiseKind::transpose_copy ? 1.0 / 8 * w.bytes() : Bytes{};
+  }
+  /// Each expert has a copy of the rows that are routed to it.
+  Bytes operator()(const GroupedGemm& s) const {
+    return storage(s.precision.input, real(s.tokens * (s.topk - 1) * s.k));
+  }
+  /// A row narrower than a sector of 32 bytes brings all of it.
+  Bytes operator()(const Embedding& s) const {
+    const Bytes width = storage(s.dtype, real(s.cols)), sector = 32.0 * units::B;
+    return width < sector ? real(s.rows) * (sector - width) : Bytes{};
+  }
+  /// A window of cached keys may begin inside a page.
+  Bytes operator()(const AttentionDecode& s) const { return s.page > 0 ? 4.0 * real(s.batch) * units::B : Bytes{}; }
+  template <class Other>
+  Bytes operator()(const Other&) const {
+    return {};
+  }
+};
+
+/// fp32 partial results of splits that are more than L2 holds go through DRAM, there and back.
+Bytes spilled(const Op& op, const OpPrediction& p, const Machine& m) {
+  double values = 0;
+  if (const auto* s = std::get_if<Gemm>(&op)) values = real(s->m * s->n * s->batch * p.gemm_plan.splits);
+  if (const auto* s = std::get_if<GemmSparse24>(&op)) values = real(s->m * s->n * p.gemm_plan.splits);
+  if (const auto* s = std::get_if<GroupedGemm>(&op)) values = real(s->tokens * s->topk * s->n * p.gemm_plan.splits);
+  if (const auto* s = std::get_if<MlaDecode>(&op))
+    values = real(s->batch * s->heads * p.attention_plan.splits * (s->latent + 1));
+  if (const auto* s = std::get_if<AttentionDecode>(&op))
+    values = real(s->batch * s->q_heads * p.attention_plan.splits * (s->v_dim + 1));
+  const Bytes partials = 4 * values * units::B;
+  return p.launch_count > 1 && partials > m.l2_capacity ? 2.0 * partials : Bytes{};
+}
+
+/// Our own GEMM fetches rows that begin within one of DRAM's accesses in two pieces (gemm_menu.cpp).
+bool begins_within_an_access(const Op& op) {
+  const auto* gemm = std::get_if<Gemm>(&op);
+  return gemm != nullptr && std::fmod(real(gemm->k) * bits(gemm->precision.input) / 8.0, 64) != 0;
+}
+
+void assert_little_traffic(const Machine& m) {
+  constexpr double kMost = 1.10;
+  for (int i = 0; i < 40; ++i) {
+    const Op op = random_op_on(m);
+    const Work w = work(op);
+    const Bytes extra = std::visit(Extra{m}, op);
+    if (w.bytes() + extra > m.l2_kept || (m.kernels == KernelSet::own && begins_within_an_access(op))) continue;
+    const OpPrediction p = predict(op, m);
+    const Bytes partials = spilled(op, p, m);
+    RC_LOG() << describe(op) << ": " << p.dram_bytes().in(units::B) << " B, compulsory " << w.bytes().in(units::B)
+             << ", the plan's " << extra.in(units::B) << ", partial results " << partials.in(units::B) << "; splits "
+             << p.gemm_plan.splits << ", " << p.attention_plan.splits << ", " << p.launch_count << " launches\n";
+    RC_ASSERT(p.dram_bytes() <= kMost * (w.bytes() + extra) + partials);
+  }
+}
+
+Gpu of_generation(const char* compute_capability) {
+  Gpu gpu = random_gpu();
+  gpu.compute_capability = compute_capability;
+  return gpu;
+}
+
+RC_GTEST_PROP(Traffic, OfALibraryIsLittleMoreThanCompulsory, ()) { assert_little_traffic(*random_machine()); }
+
+RC_GTEST_PROP(Traffic, OfFlashAttentionIsLittleMoreThanCompulsory, ()) {
+  MachineOptions options;
+  options.kernels = KernelSet::library;
+  options.attention = AttentionStack::flash_attention;
+  assert_little_traffic(*make_machine(random_gpu(), random_calibration(), options));
+}
+
+RC_GTEST_PROP(Traffic, OfOurKernelsIsLittleMoreThanCompulsory, ()) {
+  const Gpu gpu = of_generation(coin() ? "9.0" : "8.0");
+  assert_little_traffic(*toy_machine(gpu, with_own_families(random_calibration()), KernelSet::own));
+}
+
+// --- by hand ---------------------------------------------------------------------------------------------------------
 
 std::shared_ptr<const Machine> toy_flash(const Gpu& gpu = toy_gpu()) {
   MachineOptions options;
@@ -87,6 +187,30 @@ TEST(DecodeTraffic, PartialResultsBeyondL2GoThroughDram) {
   const double partials = 128 * 10 * 513 * 4;
   EXPECT_DOUBLE_EQ(c.combine.dram_read.in(units::B), partials);
   EXPECT_DOUBLE_EQ(c.combine.dram_write.in(units::B), partials + 128 * 512 * 2);
+}
+
+/// Keys wider than values by a rotated part are latent attention; values wider than keys are not, and all of the
+/// queries are rotated: 4 tokens x 2 heads x 64 in, and out again; keys and values of one head, 64 + 128.
+TEST(PrefillTraffic, OnlyKeysWiderThanValuesAreLatent) {
+  AttentionPrefill s{1, 2, 1, 64, 128, 4, 4, true, 0, 1};
+  EXPECT_DOUBLE_EQ(plan_prefill(s, *toy_machine()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 192) * 2);
+  // 192 = 128 + 64 rotated: of the queries 64 of 192 values, and one narrow row of 192 + 128 a token
+  s.qk_dim = 192;
+  EXPECT_DOUBLE_EQ(plan_prefill(s, *toy_machine()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 320) * 2);
+}
+
+/// 10 rows of 1 routed to 4 experts of which 3.77 are expected to be touched, four whole ones: 2.5 rows each, none of
+/// them twice.
+TEST(GroupedGemmTraffic, RowsAreNotRoundedUp) {
+  const GroupedGemm s{4, 1, 10, 64, 64, 0, {}};
+  const OpPrediction p = predict(Op(s), *toy_machine());
+  EXPECT_NEAR(p.dram_bytes().in(units::B), work(Op(s)).bytes().in(units::B), 1);
+}
+
+/// A row of 2 bytes brings a sector of 32; its number, 4 bytes, lies beside others'.
+TEST(EmbeddingTraffic, NarrowRowsBringWholeSectors) {
+  const OpPrediction p = predict(Op(Embedding{1000, 1}), *toy_machine());
+  EXPECT_DOUBLE_EQ(p.dram_read.in(units::B), 1000 * (32 + 4));
 }
 
 }  // namespace

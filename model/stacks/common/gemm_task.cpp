@@ -79,7 +79,7 @@ GemmTask gemm_task(const GroupedGemm& s, const Machine& m) {
       experts_touched(static_cast<double>(s.experts), static_cast<double>(s.topk), static_cast<double>(s.tokens));
   t.batch = std::max(1.0, std::round(touched));
   t.weights_read = touched / t.batch;
-  t.m = std::ceil(static_cast<double>(s.tokens * s.topk) / t.batch);
+  t.m = static_cast<double>(s.tokens * s.topk) / t.batch;  // the mean of the experts' rows; tiles are whole
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);
   return t;

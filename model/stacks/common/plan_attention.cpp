@@ -94,10 +94,10 @@ Demand prepare_demand(const AttentionPrefill& s, const Machine& m) {
   const double tokens = static_cast<double>(s.batch * s.q_len);
   // Latent attention (keys wider than values by the rotated part) rotates only that part of its queries, in place, four
   // to a warp, and reads one narrow row a token; else a warp takes a whole query, and all keys and values are read.
-  const bool latent = s.qk_dim != s.v_dim;
+  const bool latent = s.qk_dim > s.v_dim;
   constexpr double kLatentRowsPerWarp = 4, kWarps = 8;
   const double rows = tokens * static_cast<double>(s.q_heads);
-  const double q_elements = rows * static_cast<double>(latent ? std::abs(s.qk_dim - s.v_dim) : s.qk_dim);
+  const double q_elements = rows * static_cast<double>(latent ? s.qk_dim - s.v_dim : s.qk_dim);
   const double wide = static_cast<double>(s.qk_dim + s.v_dim);
   const double new_kv = tokens * static_cast<double>(s.kv_heads) * wide;
   const double es = bytes_of(s.dtype);

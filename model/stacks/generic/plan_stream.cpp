@@ -78,7 +78,7 @@ Demand plan_stream(const Op& op, const Work& w, const Machine& m, bool warm) {
     d.chain = scan->kind == ScanKind::cumsum ? 2.0 * barrier(m) : barrier(m);
   } else if (const auto* table = std::get_if<Embedding>(&op)) {
     const Bytes width = storage(table->dtype, static_cast<double>(table->cols));
-    if (width < kSector) d.dram_read = d.dram_read * (kSector / width);
+    if (width < kSector) d.dram_read += static_cast<double>(table->rows) * (kSector - width);  // a row each, whole
   } else if (const auto* sparse = std::get_if<Spmv>(&op)) {
     // x is gathered: a sector for each non-zero from L2, and from DRAM when x does not fit
     const double nnz = static_cast<double>(sparse->nnz);
