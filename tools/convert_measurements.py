@@ -5,7 +5,7 @@
 
 SOURCE_DIR holds one folder per source (aiconfigurator/, neusight/, ...), each with the CSV files that
 data/measurements/README.md describes. Output: OUTPUT_DIR/<source>/<gpu>/<family>.{train,heldout}.csv. Running it twice
-on the same input gives the same bytes. Standard library only.
+on the same input gives the same bytes. Standard library only, and `validate` (built first) for the side of each row.
 
 Numbers are copied as text, exactly as published. Where a source gives only a rate, the time is derived from it with
 five digits (marked `derived` in the scope column). `id` is <source file>:<line> of the published row.
@@ -226,8 +226,8 @@ def main(arguments):
         source(root, out)
     for source in SOURCES:  # files of an earlier version of this script must not survive
         shutil.rmtree(os.path.join(target, source.__name__), ignore_errors=True)
-    out.write(target)
-    for (source, gpu, family, side), rows in sorted(out.rows.items()):
+    files = out.write(target)
+    for (source, gpu, family, side), rows in sorted(files.items()):
         print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
     return 0
 

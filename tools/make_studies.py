@@ -3,8 +3,8 @@
 
 Shapes come from the configs in data/models (projections, heads, widths, vocabularies; prefill and decode, 1 to 16384
 tokens, tensor-parallel shares) and a few awkward ones (odd sizes, tails, just over a wave of 132 SMs). The side of a
-shape follows the rule of tools/measurement_csv.py, by its CRC32: a shape that is held out among published measurements
-is held out here. Deterministic; the lists are fixed once measured: change them only by adding.
+shape follows the rule of data/measurements/README.md, by its CRC32, as the program `validate` (built first) has it: a
+shape that is held out among published measurements is held out here. Deterministic; the lists are fixed once measured: change them only by adding.
 
 usage: make_studies.py [FOLDER]      (default: data/studies beside this script)
 """
@@ -16,7 +16,7 @@ import sys
 import zlib
 from collections import defaultdict
 
-from measurement_csv import is_held_out
+import measurement_csv
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 MODELS = ["llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "llama-3.2-1b", "llama-3.2-3b", "llama-2-7b",
@@ -82,10 +82,6 @@ class Row:
 
     def crc(self, salt=""):
         return zlib.crc32(f"{salt}|{self.op}|{self.dtype}|{self.text}".encode("ascii"))
-
-    def held_out(self):
-        # A page size is no geometry: published rows seldom name it.
-        return is_held_out(self.op, {k: v for k, v in self.shape.items() if k != "page"})
 
     def seconds(self):
         return max(2e-6, self.bytes / 4.2e12, self.flops / (1.3e15 if self.dtype == "fp8" else 7e14))
@@ -351,10 +347,12 @@ def write(path, cases):
 def main():
     folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "data", "studies")
     pools = pools_of([read_model(name) for name in MODELS])
+    all_rows = [row for rows in pools.values() for row in rows] + ANCHORS
+    held_out = dict(zip(map(id, all_rows), measurement_csv.sides([(row.op, row.text) for row in all_rows])))
     sides = {}
     for side, held in (("train", False), ("heldout", True)):
-        of_side = {key: [r for r in rows if r.held_out() == held] for key, rows in pools.items()}
-        sides[side] = side_cases(of_side, side) + [(r, *COLD) for r in ANCHORS if r.held_out() == held]
+        of_side = {key: [r for r in rows if held_out[id(r)] == held] for key, rows in pools.items()}
+        sides[side] = side_cases(of_side, side) + [(r, *COLD) for r in ANCHORS if held_out[id(r)] == held]
         write(os.path.join(folder, side + ".csv"), sides[side])
     write(os.path.join(folder, "quick.csv"), quick_cases(sides))
 

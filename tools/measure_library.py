@@ -100,14 +100,15 @@ def main():
     began = time.time()
     with open(out, "w", newline="") as file:
         rows = csv.writer(file)
-        rows.writerow("op,dtype,shape,measured_us,measured_W,stack,kernel,clock,scope,id".split(","))
+        rows.writerow("op,dtype,shape,measured_us,measured_W,stack,kernel,clock,scope,id,held_out".split(","))
         for number, (op, text, sizes) in enumerate(shapes(seed)):
             if time.time() - began > 240:
                 break
             calls = gemm_case(*sizes) if op == "gemm" else attention_case(*sizes)
             micros = graph_time_us(calls, 15)
             kernel = "cublas" if op == "gemm" else "sdpa"
-            rows.writerow([op, "bf16", text, f"{micros:.4f}", "", stack, kernel, "burst", "kernel, graph, cold L2", number])
+            rows.writerow([op, "bf16", text, f"{micros:.4f}", "", stack, kernel, "burst", "kernel, graph, cold L2", number,
+                           "yes"])
             file.flush()
             del calls
             torch.cuda.empty_cache()

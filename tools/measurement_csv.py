@@ -1,45 +1,31 @@
 """What all measurement converters share: the ops CSV, the split into train and held-out, number formats."""
 import csv
+import io
 import os
+import subprocess
 import zlib
 from collections import defaultdict
 
 COLUMNS = ["op", "dtype", "shape", "measured_us", "measured_W", "stack", "kernel", "clock", "scope", "id"]
 
 # ---------------------------------------------------------------------------------------------- the split
-# A row's side depends on its op and geometry alone: never on the GPU, stack, dtype, KV type or measured scope. So one
-# shape is on the same side on every GPU and in every source.
-NOT_GEOMETRY = {"append", "kv"}
-# Keys that name the model a shape comes from (weight size, head layout, expert layout). One such group in ten is held
-# out whole, with all its batch sizes and lengths: those rows test unseen models, the others unseen sizes.
-GROUP_KEYS = {
-    "gemm": ("N", "K", "batch"),
-    "grouped_gemm": ("E", "N", "K"),
-    "attention_prefill": ("Hq", "Hkv", "D", "Dv", "window"),
-    "attention_fwd_bwd": ("Hq", "Hkv", "D"),
-    "attention_decode": ("Hq", "Hkv", "D", "window"),
-    "mla_decode": ("H",),
-    "moe": ("H", "I", "E", "topk"),
-}
-ROWWISE = {"add", "scale", "gelu", "relu", "layernorm", "rmsnorm", "softmax", "swiglu", "rope", "embedding", "quantize"}
-COLLECTIVES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
 
 
-def crc(text):
-    return zlib.crc32(text.encode("ascii"))
+def sides(rows):
+    """True for each (op, shape text) of `rows` that is held out. The rule (data/measurements/README.md) stands in
+    validate/record/held_out.cpp alone; this asks the program, so `validate` must be built."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["op", "shape"])
+    writer.writerows(rows)
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    program = os.path.join(root, os.environ.get("PLUMBLINE_BUILD", "build"), "bin", "validate")
+    answer = subprocess.run([program, "--sides", "-"], input=table.getvalue(), stdout=subprocess.PIPE, text=True, check=True)
+    return [row["side"] == "heldout" for row in csv.DictReader(io.StringIO(answer.stdout))]
 
 
-def is_held_out(op, shape):
-    """`shape` is the dict of keys of one row."""
-    geometry = {k: v for k, v in shape.items() if k not in NOT_GEOMETRY}
-    canonical = op + "|" + ";".join(f"{k}={geometry[k]}" for k in sorted(geometry))
-    if crc(canonical) % 5 == 0:
-        return True
-    if op in COLLECTIVES:
-        return geometry["gpus"] == 4  # the count of GPUs between the trained 2 and 8 is a regime of its own
-    keys = GROUP_KEYS.get(op, ("cols",) if op in ROWWISE else ())
-    group = op + "|group|" + ";".join(f"{k}={geometry[k]}" for k in keys if k in geometry)
-    return bool(keys) and crc(group) % 10 == 0
+def shape_text(shape):
+    return ";".join(f"{k}={v}" for k, v in shape.items())
 
 
 # ---------------------------------------------------------------------------------------------- reading and writing
@@ -47,16 +33,18 @@ class Output:
     """Rows by (source, gpu, family), written at the end."""
 
     def __init__(self):
-        self.rows = defaultdict(list)
+        self.rows = []
 
     def add(self, where, op, dtype, shape, us, row_id, watts="", stack="", kernel="", clock="burst", scope=""):
         """`where` = (source, gpu, family)."""
-        text = ";".join(f"{k}={v}" for k, v in shape.items())
-        side = "heldout" if is_held_out(op, shape) else "train"
-        self.rows[(*where, side)].append([op, dtype, text, us, watts, stack, kernel, clock, scope, row_id])
+        self.rows.append((where, [op, dtype, shape_text(shape), us, watts, stack, kernel, clock, scope, row_id]))
 
     def write(self, root):
-        for (source, gpu, family, side), rows in sorted(self.rows.items()):
+        """Writes all files; returns the rows of each, by (source, gpu, family, side)."""
+        files = defaultdict(list)
+        for (where, row), held_out in zip(self.rows, sides([(row[0], row[2]) for _, row in self.rows])):
+            files[(*where, "heldout" if held_out else "train")].append(row)
+        for (source, gpu, family, side), rows in sorted(files.items()):
             folder = os.path.join(root, source, gpu)
             os.makedirs(folder, exist_ok=True)
             path = os.path.join(folder, f"{family}.{side}.csv")
@@ -65,6 +53,7 @@ class Output:
                 writer.writerow(COLUMNS)
                 writer.writerows(rows)
             os.replace(path + ".partial", path)
+        return files
 
 
 def read(root, source, name):
@@ -76,6 +65,10 @@ def read(root, source, name):
     with open(path, newline="", encoding="utf-8") as f:
         for line, row in enumerate(csv.DictReader(f), start=2):
             yield row, f"{table}:{line}"
+
+
+def crc(text):
+    return zlib.crc32(text.encode("ascii"))
 
 
 def whole(text):

@@ -160,10 +160,58 @@ TEST_F(ValidateCommand, AFileWithoutMeasuredTimesIsBadInput) {
   EXPECT_THAT(err_, HasSubstr("measured_us"));
 }
 
-TEST_F(ValidateCommand, HeldOutRowsAreNotFitted) {
-  const fs::path csv = file("gemm.heldout.csv", kGood);
-  EXPECT_EQ(run("--gpu h200_sxm --kernels library --family gemm --fit " + csv.string()), 2);
-  EXPECT_THAT(err_, HasSubstr("held-out"));
+const char* const kHeldOut =
+    "op,dtype,shape,measured_us,measured_W,clock,stack\n"
+    "gemm,bf16,M=1024;N=256;K=256,4,500,steady,x\n"
+    "gemm,bf16,M=2;N=1280;K=8192,9,500,steady,x\n";
+
+TEST_F(ValidateCommand, HeldOutRowsAreNotFittedWhateverTheirFileIsCalled) {
+  const std::string csv = file("gemm.train.csv", kHeldOut).string();
+  const std::string fit = "--gpu h200_sxm --kernels library --family gemm --fit '";
+  EXPECT_EQ(run(fit + csv + "'"), 2);
+  EXPECT_THAT(err_, HasSubstr("gemm.train.csv:2: held out: CRC32 of its shape is a multiple of 5; --fit expected"));
+  EXPECT_EQ(run("--gpu h200_sxm --kernels library --fit-power '" + csv + "'"), 2);
+  EXPECT_THAT(err_,
+              HasSubstr("gemm.train.csv:2: held out: CRC32 of its shape is a multiple of 5; --fit-power expected"));
+  for (const char* recording : {"random", "fresh.rowwise", "steady.heldout"}) {
+    EXPECT_EQ(run("--gpu h200_sxm --kernels own --family gemm --fit '" + data_folder() + "/measurements/h200/" +
+                  recording + ".json'"),
+              2)
+        << recording;
+    EXPECT_THAT(err_, HasSubstr("held out: ")) << recording;
+  }
+}
+
+TEST_F(ValidateCommand, TrainingRowsBesideHeldOutOnesAreFitted) {
+  const std::string text = std::string("op,dtype,shape,measured_us,held_out\n") +
+                           "gemm,bf16,M=4096;N=4096;K=4096,210,\ngemm,bf16,M=8192;N=8192;K=8192,1650,no\n" +
+                           "gemm,bf16,M=1024;N=256;K=256,4,\ngemm,bf16,M=16;N=4096;K=4096,14,yes\n";
+  EXPECT_EQ(run("--gpu h200_sxm --kernels library --family gemm --free fixed_s --fit '" +
+                file("rows.csv", text).string() + "'"),
+            0)
+      << err_;
+  EXPECT_THAT(out_, HasSubstr("trained on 2 rows"));
+  EXPECT_THAT(err_, HasSubstr("rows.csv:4: held out: CRC32 of its shape is a multiple of 5\n"));
+  EXPECT_THAT(err_, HasSubstr("rows.csv:5: held out: its list says held_out\n"));
+}
+
+TEST_F(ValidateCommand, BandsAreNotFoundOnHeldOutRows) {
+  const std::string list = file("bands.json", R"({"sources": [
+      {"gpu": "h200_sxm", "kernels": "own", "recording": "h200/random.json"}]})")
+                               .string();
+  EXPECT_EQ(run("--gpu h200_sxm --fit-bands '" + list + "'"), 2);
+  EXPECT_THAT(err_, HasSubstr("no training row of h200_sxm"));
+}
+
+TEST_F(ValidateCommand, TellsTheSideOfEveryRow) {
+  EXPECT_EQ(run("--sides '" + file("a.csv", kHeldOut).string() + "'"), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("a.csv:2,heldout,size\n"));
+  EXPECT_THAT(out_, HasSubstr("a.csv:3,heldout,model\n"));
+  EXPECT_EQ(run("--sides '" + data_folder() + "/measurements/h200/random.json'"), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("random.json: /cases/0,heldout,flag\n"));
+  EXPECT_EQ(run("--sides '" + data_folder() + "/measurements/h200/steps.json'"), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("/steps/0,"));
+  EXPECT_EQ(run("--sides a.csv --accuracy"), 2);
 }
 
 TEST_F(ValidateCommand, ComparesAndWritesJsonAlone) {

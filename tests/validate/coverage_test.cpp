@@ -20,7 +20,7 @@ namespace {
 
 std::vector<Coverage> held_out() {
   const std::string list = data_folder() + "/studies/bands.json";
-  return coverage_of(read_band_rows(parse_band_sources(read_text_file(list), list), Half::heldout));
+  return coverage_of(read_band_rows(parse_band_sources(read_text_file(list), list), Half::heldout).rows);
 }
 
 TEST(Coverage, OfHeldOutRowsIsNineInTenByClass) {

@@ -124,8 +124,10 @@ TEST(StudyLists, AreWhatTheirScriptWrites) {
   if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "no python3";
   const test::TemporaryFolder folder;
   const std::string script = std::string(PLUMBLINE_TESTS) + "/../tools/make_studies.py";
-  ASSERT_EQ(
-      std::system(("PYTHONDONTWRITEBYTECODE=1 python3 '" + script + "' '" + folder / "" + "' >/dev/null").c_str()), 0);
+  ASSERT_EQ(std::system(("PLUMBLINE_BUILD='" + std::string(PLUMBLINE_BIN) + "/..' PYTHONDONTWRITEBYTECODE=1 python3 '" +
+                         script + "' '" + folder / "" + "' >/dev/null")
+                            .c_str()),
+            0);
   for (const char* list : {"train", "heldout", "quick"}) {
     EXPECT_TRUE(read_text_file(folder / (std::string(list) + ".csv")) == read_text_file(study_file(list))) << list;
   }

@@ -26,14 +26,14 @@ namespace {
 
 constexpr std::size_t kMessagesShown = 20, kMessagesOfAReason = 3;
 
-/// The cases of a recording that may be fitted, as rows. Filters are those of cases; which stack they mean is said for
+/// The cases of a recording as rows. Filters are those of cases; which stack they mean is said for
 /// files that hold several.
 void add_recording(const std::string& file, const ValidateRequest& request, Measurements& into) {
   const Recording recording = read_recording(file);
   std::vector<RowFilter> where = request.where;
   std::erase_if(where, [](const RowFilter& filter) { return filter.column == "stack"; });
   for (const CaseMeasurement& c : recording.cases) {
-    if (!c.fault.empty() || c.kernels != request.kernels || c.what.study == "heldout") continue;
+    if (!c.fault.empty() || c.kernels != request.kernels) continue;
     if (!keeps_case(where, c.what, c.kernel)) {
       ++into.filtered;
       continue;
@@ -46,6 +46,7 @@ void add_recording(const std::string& file, const ValidateRequest& request, Meas
     row.warm = c.what.cache == CacheState::warm;
     row.data = c.what.data;
     row.gpu = recording.session.gpu;
+    row.held_out = held_out(c.what);
     row.stack = "validate";
     row.kernel = c.kernel;
     row.place = file + ": " + c.what.place;
@@ -96,14 +97,6 @@ std::string today() {
   char text[16];
   std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
   return text;
-}
-
-void refuse_held_out(const std::vector<std::string>& files) {
-  for (const std::string& file : files) {
-    if (file.find("heldout") != std::string::npos) {
-      throw BadInput(file + ": --fit expected training rows; held-out rows are for --against");
-    }
-  }
 }
 
 std::string joined(const std::set<std::string>& parts) {
@@ -194,7 +187,6 @@ ExitCode run_against(const ValidateRequest& request, std::ostream& out, std::ost
 }
 
 ExitCode run_fit(const ValidateRequest& request, std::ostream& out, std::ostream& messages) {
-  refuse_held_out(request.files);
   if (request.gpu.empty()) throw BadInput("--fit: expected --gpu NAME");
   if (request.family.empty()) throw BadInput("--fit: expected --family NAME, such as gemm");
   if (request.kernels == KernelSet::ideal) throw BadInput("--kernels ideal: has no scalars; expected own or library");
@@ -202,6 +194,7 @@ ExitCode run_fit(const ValidateRequest& request, std::ostream& out, std::ostream
   long other_gpu = 0;
   measured.rows = rows_of_gpu(std::move(measured.rows), request.gpu, other_gpu);
   need_rows(measured, other_gpu);
+  show_messages(refuse_held_out(measured.rows, "--fit"), messages);
   show_messages(measured.bad, messages);
   const Gpu gpu = load_gpu(request.gpu, request.overrides);
   CalibrationFitOptions options;

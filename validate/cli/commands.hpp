@@ -92,16 +92,17 @@ void show_messages(const std::vector<std::string>& lines, std::ostream& messages
 ExitCode accuracy_answer(const std::vector<ClassSummary>& classes, const std::optional<double>& fail_over_percent,
                          std::ostream& messages, ExitCode otherwise);
 
-/// Fits and writes the calibration file when one is asked for. Refuses held-out files.
+/// Fits and writes the calibration file when one is asked for. Held-out rows are refused, each with the rule.
 ExitCode run_fit(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
 
-/// Fits the power section to steady rows and writes the calibration file when one is asked for. Refuses held-out files.
-ExitCode run_fit_power(const ValidateRequest& request, std::ostream& out);
+/// Fits the power section to steady rows and writes the calibration file when one is asked for. Held-out rows
+/// are refused.
+ExitCode run_fit_power(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
 /// Time, power and clock of steady rows against the engine, by class of work.
 ExitCode run_power_table(const ValidateRequest& request, std::ostream& out);
 
 /// Finds error bands on the training rows of data/studies/bands.json and writes them into a calibration.
-ExitCode run_fit_bands(const ValidateRequest& request, std::ostream& out);
+ExitCode run_fit_bands(const ValidateRequest& request, std::ostream& out, std::ostream& messages);
 /// How many held-out rows lie in their bands, by class.
 ExitCode run_coverage(const ValidateRequest& request, std::ostream& out);
 

@@ -9,7 +9,7 @@ namespace plumbline {
 
 namespace {
 
-std::vector<BandRow> rows_for(const ValidateRequest& request, Half half) {
+BandRows rows_for(const ValidateRequest& request, Half half) {
   std::vector<BandSource> sources;
   for (const std::string& file : request.files) {
     for (BandSource& source : parse_band_sources(read_text_file(file), file)) sources.push_back(std::move(source));
@@ -19,7 +19,7 @@ std::vector<BandRow> rows_for(const ValidateRequest& request, Half half) {
 
 }  // namespace
 
-ExitCode run_fit_bands(const ValidateRequest& request, std::ostream& out) {
+ExitCode run_fit_bands(const ValidateRequest& request, std::ostream& out, std::ostream& messages) {
   if (request.gpu.empty()) throw BadInput("--fit-bands: expected --gpu NAME");
   const Gpu gpu = load_gpu(request.gpu);
   const Calibration calibration = calibration_for(gpu, request.calibration_file);
@@ -30,14 +30,16 @@ ExitCode run_fit_bands(const ValidateRequest& request, std::ostream& out) {
   for (const std::string& name : json_file_names(data_folder() + "/calibration")) {
     if (name != gpu.name) donors.push_back(load_calibration(name, ""));
   }
-  const BandFit fit = fit_bands(gpu, calibration, donors, rows_for(request, Half::train));
+  const BandRows rows = rows_for(request, Half::train);
+  show_messages(rows.refused, messages);
+  const BandFit fit = fit_bands(gpu, calibration, donors, rows.rows);
   out << band_report(fit);
   if (!request.out_file.empty()) write_text_file(request.out_file, to_json(fit.calibration));
   return ExitCode::done;
 }
 
 ExitCode run_coverage(const ValidateRequest& request, std::ostream& out) {
-  out << coverage_report(coverage_of(rows_for(request, Half::heldout), request.calibration_file));
+  out << coverage_report(coverage_of(rows_for(request, Half::heldout).rows, request.calibration_file));
   return ExitCode::done;
 }
 

@@ -26,15 +26,10 @@ std::vector<PowerRow> rows_asked(const ValidateRequest& request, const Gpu& gpu)
 
 }  // namespace
 
-ExitCode run_fit_power(const ValidateRequest& request, std::ostream& out) {
-  for (const std::string& file : request.files) {
-    if (file.find("heldout") != std::string::npos) {
-      throw BadInput(file + ": --fit-power expected training rows; held-out rows are for --power-table");
-    }
-  }
+ExitCode run_fit_power(const ValidateRequest& request, std::ostream& out, std::ostream& messages) {
   const Gpu gpu = gpu_asked(request);
   std::vector<PowerRow> rows = rows_asked(request, gpu);
-  std::erase_if(rows, [](const PowerRow& row) { return row.study == "heldout"; });  // recordings may hold both lists
+  show_messages(refuse_held_out(rows, "--fit-power"), messages);  // recordings may hold both sides
   const std::string source = request.source.empty() ? "fitted by validate --fit-power" : request.source;
   PowerFit fit = fit_power(gpu, calibration_for(gpu, request.calibration_file), rows, source);
   add_power_bands(gpu, rows, source, fit.calibration);

@@ -11,6 +11,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "validate/cli/commands.hpp"
+#include "validate/cli/sides.hpp"
 #include "validate/measure/cuda_measurer.hpp"
 #include "validate/measure/cuda_prober.hpp"
 #include "validate/measure/cuda_step.hpp"
@@ -20,7 +21,7 @@ namespace {
 using namespace plumbline;
 
 struct Flags {
-  std::vector<std::string> against, fit, fit_power, power_table, fit_bands, coverage, where, sets, free;
+  std::vector<std::string> against, fit, fit_power, power_table, fit_bands, coverage, sides, where, sets, free;
   std::string replay, clock, accuracy, kernels = "own";
   bool calibrate = false, unbalanced = false;
   double min_us = 0;
@@ -54,12 +55,16 @@ void add_inputs(CLI::App& app, Flags& flags) {
                                    "find error bands on the training rows that a list names (data/studies/bands.json)");
   auto* coverage =
       app.add_option("--coverage", flags.coverage, "how many of the list's held-out rows lie in their bands");
-  for (auto* mode : {fit_power, power_table, accuracy, fit_bands, coverage}) {
+  auto* sides = app.add_option("--sides", flags.sides,
+                               "which rows may be fitted and which are held out, a line each (CSV with op,shape or "
+                               "model,phase; recordings; - for stdin)");
+  for (auto* mode : {fit_power, power_table, accuracy, fit_bands, coverage, sides}) {
     for (auto* other : {against, fit, replay, calibrate}) mode->excludes(other);
   }
   accuracy->excludes(fit_power)->excludes(power_table);
   for (auto* mode : {fit_bands, coverage}) mode->excludes(fit_power)->excludes(power_table)->excludes(accuracy);
   fit_bands->excludes(coverage);
+  for (auto* mode : {fit_power, power_table, accuracy, fit_bands, coverage}) sides->excludes(mode);
   fit_power->excludes(power_table);
   app.add_option("--least-cap", flags.request.least_cap_percent, "--power-table: rows from this percentage of the cap");
   app.add_option("--most-cap", flags.request.most_cap_percent, "--power-table: rows up to this percentage of the cap");
@@ -199,6 +204,10 @@ ExitCode run(Flags& flags, bool accuracy) {
     flags.request.files = {flags.accuracy};
     return run_accuracy(flags.request, std::cout, std::cerr);
   }
+  if (!flags.sides.empty()) {
+    write_sides(flags.sides, std::cin, std::cout);
+    return ExitCode::done;
+  }
   read_step(flags);
   if (flags.calibrate) {
     if (!flags.replay.empty()) flags.request.files = {flags.replay};
@@ -215,7 +224,7 @@ ExitCode run(Flags& flags, bool accuracy) {
   }
   if (!flags.fit_power.empty()) {
     flags.request.files = flags.fit_power;
-    return run_fit_power(flags.request, std::cout);
+    return run_fit_power(flags.request, std::cout, std::cerr);
   }
   if (!flags.power_table.empty()) {
     flags.request.files = flags.power_table;
@@ -223,7 +232,7 @@ ExitCode run(Flags& flags, bool accuracy) {
   }
   if (!flags.fit_bands.empty()) {
     flags.request.files = flags.fit_bands;
-    return run_fit_bands(flags.request, std::cout);
+    return run_fit_bands(flags.request, std::cout, std::cerr);
   }
   if (!flags.coverage.empty()) {
     flags.request.files = flags.coverage;

@@ -33,6 +33,7 @@ Measurement measurement_of(const CaseMeasurement& c, const std::string& gpu) {
   row.clock = c.what.clock;
   row.data = c.what.data;
   row.warm = c.what.cache == CacheState::warm;
+  row.held_out = held_out(c.what);
   row.gpu = gpu;
   row.kernel = c.kernel;
   if (c.kernels == KernelSet::own) row.plan = c.plan;

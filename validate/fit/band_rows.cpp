@@ -37,18 +37,25 @@ std::vector<Measurement> recorded_rows(const BandSource& source, Half half) {
   std::vector<Measurement> rows;
   for (const CaseMeasurement& c : read_recording(measurements(source.recording)).cases) {
     if (c.kernels != source.kernels || !c.fault.empty()) continue;
-    if ((c.what.study == "heldout") != (half == Half::heldout)) continue;
+    if ((held_out(c.what) != HeldOut::no) != (half == Half::heldout)) continue;
     if (keeps_case(source.where, c.what, c.kernel)) rows.push_back(measurement_of(c, source.gpu));
   }
   return rows;
 }
 
-std::vector<Measurement> published_rows(const BandSource& source, Half half) {
+std::vector<Measurement> published_rows(const BandSource& source, Half half, std::vector<std::string>& refused) {
   const std::string file = measurements(source.rows + (half == Half::train ? ".train.csv" : ".heldout.csv"));
   Measurements read;
   if (half == Half::heldout && !std::filesystem::exists(file)) return {};  // a set that is all training
   read_measurements(read_text_file(file), file, source.where, read);
   if (!read.bad.empty()) throw BadInput(read.bad.front());
+  if (half == Half::train) {
+    for (std::string& row : refuse_held_out(read.rows, "--fit-bands")) refused.push_back(std::move(row));
+  } else {
+    for (const Measurement& row : read.rows) {
+      if (row.held_out == HeldOut::no) throw BadInput(row.place + ": expected a held-out row, found one to train on");
+    }
+  }
   return std::move(read.rows);
 }
 
@@ -63,13 +70,13 @@ std::vector<BandSource> parse_band_sources(const std::string& json_text, const s
   return sources;
 }
 
-std::vector<BandRow> read_band_rows(const std::vector<BandSource>& sources, Half half) {
-  std::vector<BandRow> out;
+BandRows read_band_rows(const std::vector<BandSource>& sources, Half half) {
+  BandRows out;
   for (const BandSource& source : sources) {
-    auto rows = source.recording.empty() ? published_rows(source, half) : recorded_rows(source, half);
+    auto rows = source.recording.empty() ? published_rows(source, half, out.refused) : recorded_rows(source, half);
     for (Measurement& row : rows) {
       if (row.time < source.at_least || row.data != DataPattern::normal) continue;
-      out.push_back({std::move(row), source.gpu, source.kernels});
+      out.rows.push_back({std::move(row), source.gpu, source.kernels});
     }
   }
   return out;

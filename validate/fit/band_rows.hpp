@@ -9,8 +9,8 @@
 
 namespace plumbline {
 
-/// One file of rows. Either a recording, whose cases of the study "heldout" are held out, or `<rows>.train.csv` with
-/// `<rows>.heldout.csv` beside it; both are below data/measurements.
+/// One file of rows. Either a recording, whose cases are on the side that validate/record/held_out.hpp says, or
+/// `<rows>.train.csv` with `<rows>.heldout.csv` beside it; both are below data/measurements.
 struct BandSource {
   std::string gpu;
   KernelSet kernels = KernelSet::library;
@@ -28,7 +28,13 @@ struct BandRow {
 
 enum class Half { train, heldout };
 
-/// The rows of all sources; cases on data other than standard normal are left out. A row that cannot be read throws.
-std::vector<BandRow> read_band_rows(const std::vector<BandSource>& sources, Half half);
+struct BandRows {
+  std::vector<BandRow> rows;
+  std::vector<std::string> refused;  ///< held-out rows of training files, each with its place and the rule
+};
+
+/// The rows of all sources; cases on data other than standard normal are left out. Throws BadInput for a row that
+/// cannot be read and for a row of a held-out file that the rule calls a training row.
+BandRows read_band_rows(const std::vector<BandSource>& sources, Half half);
 
 }  // namespace plumbline

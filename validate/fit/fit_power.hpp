@@ -33,7 +33,7 @@ struct PowerRow {
   std::optional<Watts> memory_power;  ///< of the memory's domain
   double busy = 1;                    ///< share of the power's window in which the kernels ran
   std::optional<double> temperature_C;
-  std::string study;  ///< "train", "heldout", ...; empty for rows of a CSV
+  HeldOut held_out = HeldOut::no;
   std::string text;   ///< "gemm bf16 M=...": for people
   std::string place;  ///< "power.csv:17"
 };

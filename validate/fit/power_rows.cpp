@@ -32,7 +32,7 @@ PowerRow row_of(const CaseMeasurement& c) {
   row.memory_power = c.conditions.memory_power;
   row.temperature_C = c.conditions.temperature_C;
   row.text = case_text(c.what) + (c.kernels == KernelSet::library ? ", library" : "");
-  row.study = c.what.study;
+  row.held_out = held_out(c.what);
   row.place = c.what.place;
   return row;
 }
@@ -59,6 +59,7 @@ void add_csv(const std::string& file, KernelSet kernels, const std::string& gpu,
     row.power = m.power;
     row.board_clock = m.board_clock;
     row.text = std::string(op_name(m.op)) + " " + std::string(dtype_text(m.op)) + " " + m.shape;
+    row.held_out = m.held_out;
     row.place = m.place;
     rows.push_back(std::move(row));
   }

@@ -51,7 +51,8 @@ class Columns {
         scope_(header.find("scope")),
         id_(header.find("id")),
         cache_(header.find("cache")),
-        plan_(header.find("plan")) {}
+        plan_(header.find("plan")),
+        held_out_(header.find("held_out")) {}
 
   Measurement read(std::span<const std::string_view> fields) const {
     Measurement row;
@@ -83,6 +84,9 @@ class Columns {
     else if (!cache.empty() && cache != "cold")
       throw BadInput("cache: expected cold or warm, found '" + std::string(cache) + "'");
     row.plan = text(fields, plan_);
+    // The shape as the file has it: the split was made on published texts.
+    const bool flagged = read_held_out_flag(text(fields, held_out_), "held_out");
+    row.held_out = flagged ? HeldOut::by_flag : plumbline::held_out(fields[op_], fields[shape_]);
     return row;
   }
 
@@ -92,7 +96,8 @@ class Columns {
   }
 
   std::size_t op_, shape_, time_;
-  std::optional<std::size_t> dtype_, power_, board_, gpu_, clock_, data_, stack_, kernel_, scope_, id_, cache_, plan_;
+  std::optional<std::size_t> dtype_, power_, board_, gpu_, clock_, data_, stack_, kernel_, scope_, id_, cache_, plan_,
+      held_out_;
 };
 
 }  // namespace

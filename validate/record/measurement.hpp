@@ -1,5 +1,6 @@
 // Measured operator times read from a CSV: the ops CSV of the contract (`op,dtype,shape`) plus `measured_us`, and
-// optionally `measured_W`, `board_MHz`, `gpu`, `clock`, `stack`, `kernel`, `scope`, `id`, `data`, `cache`, `plan`.
+// optionally `measured_W`, `board_MHz`, `gpu`, `clock`, `stack`, `kernel`, `scope`, `id`, `data`, `cache`, `plan`,
+// `held_out`.
 // Other columns are ignored, but rows may be chosen by any column.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include "arch/units.hpp"
 #include "model/predict.hpp"
 #include "ops/op/shapes.hpp"
+#include "validate/record/held_out.hpp"
 #include "validate/record/protocol.hpp"
 
 namespace plumbline {
@@ -24,7 +26,8 @@ struct Measurement {
   std::optional<ClockMode> clock;    ///< how the row was timed, where the file says so
   bool warm = false;                 ///< L2 held the operands
   DataPattern data = DataPattern::normal;
-  Protocol protocol;  ///< how the source timed it, where that is on file
+  HeldOut held_out = HeldOut::no;  ///< by the rule, or by the column `held_out`
+  Protocol protocol;               ///< how the source timed it, where that is on file
   std::string gpu, stack, kernel, scope, id;
   std::string plan;   ///< how our own kernel cut the shape (ops/plan/text.hpp), where a recording says so
   std::string place;  ///< "file.csv:17"

@@ -28,6 +28,7 @@ struct StudyCase {
   std::string study;                   ///< "train", "heldout", "quick": which list it came from
   std::string place;                   ///< "train.csv:17"
   DataPattern data = DataPattern::normal;
+  bool held_out = false;  ///< the list says so (validate/record/held_out.hpp has the rule for the others)
 };
 
 /// The card while the timed launches ran. Empty where the board does not say.

@@ -97,6 +97,7 @@ StudyCase read_what(const JsonValue& v) {
   what.cache = read_cache_state(v.at("cache").as_string(), v.at("cache").place());
   what.clock = read_clock_mode(v.at("clock").as_string(), v.at("clock").place());
   if (const auto data = v.find("data")) what.data = read_data_pattern(data->as_string(), data->place());
+  if (const auto flag = v.find("held_out")) what.held_out = flag->as_bool();
   what.study = v.at("study").as_string();
   what.place = v.at("place").as_string();
   return what;
@@ -107,7 +108,8 @@ CaseMeasurement read_case(const JsonValue& v) {
                          "kernels",     "study",           "place",   "fault",          "time_s",
                          "low_s",       "high_s",          "samples", "kernel",         "plan",
                          "sm_clock_Hz", "memory_clock_Hz", "power_W", "temperature_C",  "clock_event_reasons",
-                         "energy_J",    "launches",        "data",    "memory_power_W", "board_clock_Hz"});
+                         "energy_J",    "launches",        "data",    "memory_power_W", "board_clock_Hz",
+                         "held_out"});
   CaseMeasurement c;
   c.what = read_what(v);
   c.kernels = read_kernel_set(v.at("kernels").as_string(), v.at("kernels").place());

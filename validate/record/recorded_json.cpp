@@ -53,6 +53,7 @@ ordered_json case_json(const CaseMeasurement& c) {
                       {"cache", name(c.what.cache)}, {"clock", text_of(c.what.clock)}, {"kernels", key_of(c.kernels)},
                       {"study", c.what.study},       {"place", c.what.place}};
   if (c.what.data != DataPattern::normal) out["data"] = name(c.what.data);
+  if (c.what.held_out) out["held_out"] = true;
   if (!c.fault.empty()) {
     out["fault"] = c.fault;
     return out;
@@ -82,6 +83,7 @@ ordered_json step_json(const StepMeasurement& m) {
   out["clock"] = text_of(m.what.clock);
   out["study"] = m.what.study;
   out["place"] = m.what.place;
+  if (m.what.held_out) out["held_out"] = true;
   if (!m.fault.empty()) {
     out["fault"] = m.fault;
     return out;

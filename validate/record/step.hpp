@@ -21,6 +21,7 @@ struct StepCase {
   Workload workload;
   ClockMode clock = ClockMode::steady;
   std::string study, place;
+  bool held_out = false;  ///< the list says so
 };
 /// "llama-3.1-8b decode batch=1 context=512 page=64, steady".
 std::string step_text(const StepCase& what);

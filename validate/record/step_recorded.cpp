@@ -6,6 +6,7 @@
 #include "arch/files.hpp"
 #include "model/report/words.hpp"
 #include "ops/csv.hpp"
+#include "validate/record/held_out.hpp"
 #include "validate/record/measurement.hpp"
 #include "validate/record/recorded_parts.hpp"
 #include "validate/record/step.hpp"
@@ -64,6 +65,7 @@ StepCase read_what(const JsonValue& v) {
   if (const auto page = v.find("page")) w.page = count(*page);
   if (const auto type = v.find("dtype")) set_precision(type->as_string(), type->place(), w);
   what.clock = read_clock_mode(v.at("clock").as_string(), v.at("clock").place());
+  if (const auto flag = v.find("held_out")) what.held_out = flag->as_bool();
   what.study = v.at("study").as_string();
   what.place = v.at("place").as_string();
   check(w);
@@ -71,32 +73,12 @@ StepCase read_what(const JsonValue& v) {
 }
 
 StepMeasurement read_step(const JsonValue& v) {
-  v.refuse_unknown_keys({"model",
-                         "phase",
-                         "batch",
-                         "context",
-                         "prompt",
-                         "page",
-                         "dtype",
-                         "clock",
-                         "study",
-                         "place",
-                         "fault",
-                         "time_s",
-                         "low_s",
-                         "high_s",
-                         "samples",
-                         "traced_s",
-                         "sm_clock_Hz",
-                         "board_clock_Hz",
-                         "memory_clock_Hz",
-                         "power_W",
-                         "memory_power_W",
-                         "temperature_C",
-                         "clock_event_reasons",
-                         "energy_J",
-                         "memory_B",
-                         "ops"});
+  v.refuse_unknown_keys(
+      {"model",          "phase",           "batch",   "context",        "prompt",        "page",
+       "dtype",          "clock",           "study",   "place",          "held_out",      "fault",
+       "time_s",         "low_s",           "high_s",  "samples",        "traced_s",      "sm_clock_Hz",
+       "board_clock_Hz", "memory_clock_Hz", "power_W", "memory_power_W", "temperature_C", "clock_event_reasons",
+       "energy_J",       "memory_B",        "ops"});
   StepMeasurement m;
   m.what = read_what(v);
   if (const auto fault = v.find("fault")) {
@@ -143,7 +125,8 @@ std::vector<StepCase> parse_step_study(std::string_view csv, const std::string& 
   const CsvHeader header(reader);
   const std::size_t model = header.require("model"), phase = header.require("phase"), batch = header.require("batch");
   const auto context = header.find("context"), prompt = header.find("prompt"), page = header.find("page"),
-             clock = header.find("clock"), study = header.find("study"), dtype = header.find("dtype");
+             clock = header.find("clock"), study = header.find("study"), dtype = header.find("dtype"),
+             held_out = header.find("held_out");
   const std::filesystem::path file(place);
   std::vector<StepCase> cases;
   std::set<std::string> seen;
@@ -168,6 +151,7 @@ std::vector<StepCase> parse_step_study(std::string_view csv, const std::string& 
     if (given(page)) w.page = read_count(fields[*page], row + ": page");
     if (given(dtype)) set_precision(fields[*dtype], row + ": dtype", w);
     if (given(clock)) what.clock = read_clock_mode(fields[*clock], row + ": clock");
+    what.held_out = held_out && read_held_out_flag(fields[*held_out], row + ": held_out");
     what.study = given(study) ? std::string(fields[*study]) : file.stem().string();
     what.place = file.filename().string() + ":" + std::to_string(reader.line());
     check(w);

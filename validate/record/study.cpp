@@ -9,6 +9,7 @@
 #include "arch/files.hpp"
 #include "ops/csv.hpp"
 #include "ops/op/text.hpp"
+#include "validate/record/held_out.hpp"
 #include "validate/record/measurement.hpp"
 
 namespace plumbline {
@@ -64,7 +65,8 @@ std::vector<StudyCase> parse_study(std::string_view csv, const std::string& plac
   CsvReader reader(csv, place);
   const CsvHeader header(reader);
   const std::size_t op = header.require("op"), dtype = header.require("dtype"), shape = header.require("shape");
-  const auto cache = header.find("cache"), clock = header.find("clock"), data = header.find("data");
+  const auto cache = header.find("cache"), clock = header.find("clock"), data = header.find("data"),
+             held_out = header.find("held_out");
   const std::filesystem::path file(place);
   const std::string study = file.stem().string();
   std::vector<StudyCase> cases;
@@ -79,6 +81,7 @@ std::vector<StudyCase> parse_study(std::string_view csv, const std::string& plac
     try {
       cases.push_back(read_case(fields[op], fields[dtype], fields[shape], cache ? fields[*cache] : "",
                                 clock ? fields[*clock] : "", data ? fields[*data] : ""));
+      cases.back().held_out = held_out && read_held_out_flag(fields[*held_out], "held_out");
     } catch (const BadInput& error) {
       throw BadInput(row_place + ": " + error.what());
     }

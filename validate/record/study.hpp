@@ -1,5 +1,6 @@
-// Study lists: which cases are measured. A CSV `op,dtype,shape,cache,clock,data` (the last three may be left out:
-// cold, burst, normal); the lists of this project are data/studies/{train,heldout,quick,power}.csv.
+// Study lists: which cases are measured. A CSV `op,dtype,shape,cache,clock,data,held_out` (the last four may be left
+// out: cold, burst, normal, and whichever side the rule gives); the lists of this project are
+// data/studies/{train,heldout,quick,power}.csv.
 #pragma once
 
 #include <string>
