@@ -122,6 +122,10 @@ TEST(GpuDescriptor, RefusesBadOverrideValuesByName) {
   EXPECT_THAT(refusal_of_set("memory.bandwidth", "null"), HasSubstr("missing key '/memory/bandwidth'"));
   EXPECT_THAT(refusal_of_set("memory.capacity", "192GB"), AllOf(HasSubstr("GB/GiB mix-up"), HasSubstr("192GiB")));
   EXPECT_THAT(refusal_of_set("tdp", "60W"), HasSubstr("TDP at or below idle"));
+  EXPECT_THAT(refusal([] {
+                load_gpu("h200_sxm", {{"idle_power", "80W"}, {"tdp", "80W"}});
+              }),
+              HasSubstr("TDP at or below idle"));
   EXPECT_THAT(refusal_of_set("links.nvlink_per_direction", "900GB/s"), HasSubstr("two-way rate"));
   EXPECT_NO_THROW(load_gpu("h200", {{"links.nvlink_per_direction", "900GB/s"}, {"links.nvlink_generation", "5"}}));
 }

@@ -62,6 +62,13 @@ TEST(JsonReader, MessagesNameThePathAndWhatWasExpected) {
               AllOf(StartsWith("f.json: /memory/size: unknown key"), HasSubstr("did you mean 'sise'?")));
 }
 
+/// RFC 6901: a key with a slash or a tilde is one step of a path, not two.
+TEST(JsonReader, PathsInMessagesAreJsonPointers) {
+  const JsonDocument d = doc(R"({"a/b": {"c~d": "x"}, "a~1b": 1})");
+  EXPECT_THAT(refusal([&] { d.root().at("a/b").at("c~d").as_number(); }), StartsWith("f.json: /a~1b/c~0d: expected"));
+  EXPECT_THAT(refusal([&] { d.root().at("a~1b").as_string(); }), StartsWith("f.json: /a~01b: expected"));
+}
+
 TEST(JsonReader, MergesObjectsAndReplacesTheRest) {
   const JsonDocument base = doc(R"({"a": {"x": 1, "y": [1, 2]}, "b": 1})");
   const JsonDocument both =

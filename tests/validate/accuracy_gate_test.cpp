@@ -33,6 +33,35 @@ TEST(AccuracyGate, CeilingsAreCloseToWhatIsMeasured) {
   }
 }
 
+ClassSummary summary(double bias) {
+  ClassSummary c;
+  c.gpu = "toy";
+  c.op = "gemm";
+  c.count = 12;
+  c.median_error = 0.021;
+  c.p90_error = 0.105;
+  c.median_bias = bias;
+  c.mape = 0.03;
+  c.within_band = 0.917;
+  c.roofline_median_error = 0.456;
+  return c;
+}
+
+/// Bias above 0 is predicted too slow, as the README says.
+TEST(AccuracyTable, PrintsEachFigureInPercentAndTheBiasWithItsSign) {
+  const std::string table = accuracy_table(
+      {{"us", KernelSet::own, summary(0.014), 0.05}, {"TensorRT-LLM", KernelSet::library, summary(-0.023), 0.05}});
+  EXPECT_THAT(table, testing::HasSubstr("| toy | gemm | own, us | 12 | 2.1 | 10.5 | +1.4 | 3.0 | 92 | 46 |\n"));
+  EXPECT_THAT(table,
+              testing::HasSubstr("| toy | gemm | library, TensorRT-LLM | 12 | 2.1 | 10.5 | -2.3 | 3.0 | 92 | 46 |\n"));
+}
+
+TEST(AccuracyTable, CsvHasFractions) {
+  const std::string csv = accuracy_csv({{"us, \"CUPTI\"", KernelSet::own, summary(-0.023), 0.05}});
+  EXPECT_THAT(csv,
+              testing::EndsWith("toy,gemm,own,\"us, \"\"CUPTI\"\"\",12,0.021,0.105,-0.023,0.03,0.917,0.456,0.05\n"));
+}
+
 class AccuracyList : public testing::Test {
  protected:
   static std::string with(const std::string& set) {

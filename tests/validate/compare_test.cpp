@@ -49,6 +49,15 @@ TEST(Summarize, FiguresOfOneClass) {
   EXPECT_NEAR(*c.spearman, 0.0, 1e-12);  // ranks 1 3 2 4 against 2 1 4 3
 }
 
+/// 0 to 10 %, one row a percent: the 90th percentile is 9 %, no other is.
+TEST(Summarize, TheNinetiethPercentileIsTheNinetieth) {
+  std::vector<Comparison> rows;
+  for (int i = 0; i <= 10; ++i) rows.push_back(row(20, 20 * std::exp(0.01 * i)));
+  const ClassSummary c = summarize(rows).at(0);
+  EXPECT_NEAR(c.p90_error, 0.09, 1e-12);
+  EXPECT_NEAR(c.median_error, 0.05, 1e-12);
+}
+
 TEST(Summarize, TheWorstRowIsTheFarthestEitherWay) {
   const std::vector<ClassSummary> slow = summarize({row(20, 60, "slow"), row(20, 8, "fast"), row(20, 20, "right")});
   EXPECT_EQ(slow.at(0).worst.shape, "slow");

@@ -116,6 +116,36 @@ TEST(BandsOf, AClassWithFewRowsTakesTheWiderOneAndHoldsItsOwn) {
   EXPECT_TRUE(bands_of(rows, KernelSet::own, BandSection::near).empty());
 }
 
+/// Two stacks with enough rows for a band count equally, however many rows they have.
+TEST(BandsOf, LargeStacksCountEqually) {
+  std::vector<BandResidual> rows;
+  for (int i = 0; i < 400; ++i) {
+    rows.push_back(residual("gemm", 2, 0.1));
+    rows.back().stack = "many";
+  }
+  for (int i = 0; i < 20; ++i) {
+    rows.push_back(residual("gemm", 2, -0.3));
+    rows.back().stack = "few";
+  }
+  EXPECT_NEAR(bands_of(rows, KernelSet::own, BandSection::own_card).at("own.matrix.any").low, -0.3, 1e-4);
+}
+
+/// A stack with fewer rows than a band needs is no stack of its own: each of its rows counts as one of the largest's.
+TEST(BandsOf, RowsOfASmallStackCountAsRowsOfTheLargest) {
+  std::vector<BandResidual> rows;
+  for (int i = 0; i < 400; ++i) {
+    rows.push_back(residual("gemm", 2, 0.0001 * i));
+    rows.back().stack = "many";
+  }
+  for (int i = 0; i < 4; ++i) {
+    rows.push_back(residual("gemm", 2, 0.9));
+    rows.back().stack = "few";
+  }
+  const Band band = bands_of(rows, KernelSet::own, BandSection::own_card).at("own.matrix.any");
+  EXPECT_NEAR(band.high, 0.0384, 1e-3);  // 20 of 405 lie above it: the four, and sixteen of the many
+  EXPECT_NEAR(band.middle, 0.0201, 1e-3);
+}
+
 /// Of other cards the band is the range of what pairs of cards show, however many rows one of them has.
 TEST(BandsOf, CardsAreTheUnitOfTransfers) {
   std::vector<BandResidual> rows;
