@@ -1,8 +1,9 @@
 // probe: checks our kernels on this GPU against references in fp64. Changes no setting of the card.
 //
-//   probe [--check] [FILE.csv] [--seed N] [--shapes N]    --shapes: random shapes of each kernel (200); --check, the
-//   only
-//                                                         thing it does, may be said
+//   probe [--check] [FILE.csv] [--seed N] [--shapes N]
+//     checks (--check may be said); --shapes: random shapes of each kernel (200)
+//   probe --launch STUDY.csv [--launch STUDY.csv ...]
+//     launches each case of the studies once, for a profiler to count instructions (tools/kernel_counts.py)
 //
 // Operators are timed, and the card's scalars measured, by the `validate` command.
 
@@ -13,11 +14,14 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "tests/gpu/cases.hpp"
 #include "validate/measure/cuda_card.hpp"
+#include "validate/measure/cuda_launch_once.hpp"
+#include "validate/record/study.hpp"
 
 namespace {
 
@@ -26,6 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Arguments {
   std::string file;
+  std::vector<std::string> launched;  ///< studies whose cases are launched once
   unsigned seed = std::random_device{}();
   int shapes = 200;
 };
@@ -53,8 +58,12 @@ Arguments parse(int argc, char** argv) {
       a.shapes = static_cast<int>(number("--shapes", next));
       if (a.shapes < 1 || a.shapes > 100000) throw BadInput("--shapes: expected 1 to 100000");
       ++i;
+    } else if (word == "--launch") {
+      if (next == nullptr) throw BadInput("--launch: expected a study (CSV)");
+      a.launched.emplace_back(next);
+      ++i;
     } else if (word.rfind("--", 0) == 0) {
-      throw BadInput(word + ": expected --check, --seed or --shapes");
+      throw BadInput(word + ": expected --check, --launch, --seed or --shapes");
     } else {
       a.file = word;
     }
@@ -86,7 +95,22 @@ void write_checks(const std::string& path, const std::vector<Check>& checks) {
   write_text_file(path, text.str());
 }
 
+/// Says on stdout which case each marker's number is.
+int launch_studies(const std::vector<std::string>& files) {
+  std::vector<StudyCase> cases;
+  for (const std::string& file : files) {
+    for (StudyCase& what : read_study(file)) cases.push_back(std::move(what));
+  }
+  const std::vector<LaunchedOnce> done = launch_once(cases);
+  std::printf("case,text,fault\n");
+  for (std::size_t i = 0; i < done.size(); ++i) {
+    std::printf("%zu,\"%s\",\"%s\"\n", i, done[i].text.c_str(), done[i].fault.c_str());
+  }
+  return static_cast<int>(ExitCode::done);
+}
+
 int run(const Arguments& a) {
+  if (!a.launched.empty()) return launch_studies(a.launched);
   const auto start = Clock::now();
   const Board board(select_card());
   const Session session = card_session(board);
