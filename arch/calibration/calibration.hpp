@@ -2,12 +2,11 @@
 //
 // Four kinds of number live in data/calibration/<gpu>.json:
 //  - machine scalars (`machine`): fractions of datasheet peaks and fixed times that belong to the card;
-//  - family scalars (`families.<kernel set>.<family>`): at most a handful per kernel family (design section 4), fitted
-//  on
-//    training rows by `validate --fit`, never per shape;
+//  - family scalars (`families.<kernel set>.<family>`): at most a handful per kernel family, fitted on training
+//    rows by `validate --fit`, never per shape;
 //  - power scalars (`power`): energies of operations, voltage over clock, what data changes;
 //  - error bands (`bands`, `transfer_bands`, `band_correlation`): residual quantiles by kernel set, class of operators,
-//    size class and bound, and how they hang together (design section 7, model/bands/bands.hpp).
+//    size class and bound, and how far they agree with each other (model/bands/bands.hpp).
 // A GPU without a file of its own reads the one its descriptor names in `calibration`, as fractions, with wider bands.
 #pragma once
 

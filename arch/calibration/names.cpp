@@ -10,7 +10,7 @@ using namespace std::string_view_literals;
 /// `_fraction`: of the descriptor's number of that name; `_clk`: SM clocks; `tma_`: fills of shared memory by bulk
 /// copies.
 constexpr std::array kMachine{
-    // what the engine reads (model/engine/machine.cpp)
+    // Read by the engine (model/engine/machine.cpp).
     "dram_loaded_latency_ratio"sv,
     "dram_mix_loss_fraction"sv,
     "dram_read_fraction"sv,
@@ -25,7 +25,7 @@ constexpr std::array kMachine{
     "regulator_lag_s"sv,
     "tensor_burst_fraction"sv,
     "tensor_steady_fraction"sv,
-    // measured beside them: what the planners' constants are held against
+    // Measured beside them, to check the planners' constants.
     "bf16x2_convert_per_clk"sv,
     "dram_latency_s"sv,
     "dram_ramp_latency_s"sv,

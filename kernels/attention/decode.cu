@@ -1,46 +1,13 @@
 // Paged decode attention with split keys (flash-decoding), bf16, one new token a sequence.
 //
 // A work item is one split of one KV head of one sequence: its packed query heads (up to 16, the rows of mma.sync
-// m16n8k16) against its tiles of 64 keys. Persistent CTAs, two an SM (head width 256: one), take items in turn. A
-// producer warp keeps a ring of K and V tiles filled by tensor-map loads, one box a page (or 64 tokens) and 64 columns,
-// page numbers read 32 at a time ahead of use, and runs on into the next item. Four consumer warps have 16 keys of a
-// tile each and a softmax of their own, so that nothing but the ring orders them; behind an item they merge their rows
-// in one stage of the ring, and write o, or with splits > 1 the partial o and its log2-sum-exp for decode_combine.cu.
-// Keys behind the context are masked, and their V cleared: a page may hold anything there.
-//
-// Variants, H200 (132 SMs, 4.8 TB/s), 2026-11-20, K and V read per second of attention + combination back to back in a
-// graph (about 1 us of launch gap included), cold L2, pages scattered over 1.25 times their number, Hq 32, Hkv 8, D
-// 128:
-//                                                        B=64 S=8192   B=8 S=8192    B=4 S=4000
-//                                                        2147 MB       268 MB        66 MB        (best splits)
-//   one item a CTA, barriers set up by all, late loads   4.22 TB/s     3.79          2.89
-//   + first loads before anybody else is ready           4.22          3.94          3.05
-//   persistent CTAs                                      4.21          3.87          2.98
-//   + evict-first, no L2 promotion of the tensor map     4.41          4.02          3.07         <- this
-// Persistent CTAs alone win nothing at the best splits, but other splits no longer lose (268 MB in 16 splits: 3.54
-// before, 3.78 then), and so do numbers of items that do not fill the SMs evenly.
-// L2 promotion and eviction priority are worth more than all else (persistent, 2147 MB): promotion 256 B without a hint
-// 4.21; 256 B and evict-first 4.15; 256 B and an explicit evict-normal 3.55; 128 B and evict-normal 3.91; none and
-// evict-first 4.35 (one KV head, contiguous: 4.51).
-// Rings, evict-first (2147 / 268 MB): 64 keys x 3 stages x 2 CTAs 4.36 / 4.02 <- this; 128 x 3 x 1 4.30 / 3.99; 32 x 3
-// x 4 4.41 / 4.02, but slow with few CTAs (3.23 at two splits, 48 KB in flight); 64 x 2 x 3 3.82 / 3.70. Width 64: 6
-// stages x 2 CTAs; 4 x 3 is no better. Width 256 (1074 MB): 64 keys x 3 x 1 4.30; 32 x 3 x 2 4.33. Items in the order
-// of splits instead of heads: no difference.
-//
-// One lane asking for all boxes of a tile in turn, not a lane each: pages of 16 tokens 15 % slower, of 64 the same.
-// Later sessions of the same day read up to 4.53 / 4.18 / 3.14 TB/s with the same kernel.
-//
-// Sweep over 152 shapes and 1 to 128 splits: of the 89 from 200 MB on, 87 reach 82 % of 4.8 TB/s at their best splits
-// (the others 81 %), the largest 97 %. PyTorch 2.11 on contiguous caches, the same way: cuDNN 4.53 / 3.85 / 2.83 TB/s,
-// FlashAttention 2.73 / 3.28 / 2.34.
-// What bounds an item: a CTA alone on its SM takes 54 GB/s (0.6 us a tile: presumably its chain of ldmatrix, mma and
-// softmax), 34 GB/s with pages of 16 tokens (presumably the issue of 16 boxes a tile), an SM with two CTAs at least
-// 52 GB/s even so. A planner's rule that comes within 2 % (geometric mean, worst 14 %) of the best splits takes those
-// with the smallest
-//   max(KV bytes / 4.4 TB/s, ceil(items / SMs) * item bytes / rate) + (1.2 us + 0.05 us * splits + partials if split)
-// where items = B * Hkv * splits, rate = 54 (34) GB/s for one item on the busiest SM (width 64: 3/4 of it), 66 GB/s for
-// more, partials = the write and read of B * Hq * splits * D * 4 bytes at 3 TB/s. In short: as many splits as give each
-// SM one item, none once there are about 0.7 items an SM.
+// m16n8k16) against its tiles of 64 keys. Persistent CTAs, two an SM (one with a head width of 256), take items in
+// turn. A producer warp fills a ring of K and V tiles by tensor-map loads, one box for each page (or 64 tokens) and 64
+// columns. It reads page numbers 32 at a time ahead of use, and runs on into the next item. Each of four consumer warps
+// has 16 keys of a tile and a softmax of its own, so that nothing but the ring orders them. Behind an item they merge
+// their rows in one stage of the ring and write o, or with splits > 1 the partial o and its log2-sum-exp for
+// decode_combine.cu. Keys behind the context are masked and their V is cleared, because a page may hold anything there.
+// Variants, a sweep of splits and what bounds an item: docs/lab/decode.md.
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

@@ -1,18 +1,10 @@
 // The second launch of a split decode: o = sum_i w_i o_i over the splits, w_i = 2^(lse_i - max) / sum_j 2^(lse_j -
 // max).
 //
-// A warp reads one partial row (D fp32) at a time; a row of o belongs to one warp when the splits are few, to 4 or 16
-// warps, each with every 4th or 16th split, when they are many. Partials come from L2, where the first launch left
+// A warp reads one partial row (D fp32) at a time. A row of o belongs to one warp when the splits are few, and to 4 or
+// 16 warps, each with every 4th or 16th split, when they are many. Partials come from L2, where the first launch left
 // them.
-//
-// Variants, H200, 2026-11-20, time that the second launch adds to the first (8 to 64 rows of 16 splits, D = 128):
-//   log-sum-exps read in two passes, then the partials                              2.6 to 3.0 us
-//   log-sum-exps once, held by the lanes, and four partial rows asked for at once   1.5 to 2.0 us   <- this
-//   the same launched as early as the first CTAs of the first launch allow          2.0 to 2.9 us
-//     (its CTAs wait on the SMs that still work; now they come with the first launch's last items)
-//   no programmatic dependent launch                                                +0.3 us
-// Four warps a row for any number of splits took 2.6 us at 32 splits, 4.8 at 64 and 9.1 at 128 (eight round trips to L2
-// in a row), hence 16: 2.4, 3.1 and 4.5.
+// Variants and their figures: docs/lab/decode.md.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 

@@ -1,4 +1,4 @@
-// Split-KV decode attention: the consumer warps, and the kernel (the variants note is in decode.cu).
+// Split-KV decode attention: the consumer warps, and the kernel.
 #pragma once
 
 #include <cuda.h>
@@ -62,7 +62,7 @@ __device__ void score(float (&s)[2][4], const Query<kHeadDim>& q, std::uint32_t 
   }
 }
 
-/// Keys outside [begin, end) of this warp's 16 count nothing. end <= 16.
+/// Masks the keys outside [begin, end) of this warp's 16. end <= 16.
 __device__ inline void mask_scores(float (&s)[2][4], int begin, int end) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
@@ -133,7 +133,7 @@ __device__ void clear_values(std::uint32_t v, int end) {
   __syncwarp();
 }
 
-/// The tiles of one item, from use n of the ring on.
+/// Computes the tiles of one item, from use n of the ring on.
 template <class C, int kHeadDim, int kStages>
 __device__ void attend_item(Rows<kHeadDim>& r, const Task& t, const Part& p, const Ring<C, kStages>& ring, int n) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -158,8 +158,8 @@ __device__ void attend_item(Rows<kHeadDim>& r, const Task& t, const Part& p, con
   }
 }
 
-/// This warp's rows into the merging stage: [kWarps][16][D] fp32, groups of 8 columns swizzled by the row so that the
-/// eight rows of a store meet different banks. `scales`: [largest or sum][kWarps][16].
+/// Writes this warp's rows into the merging stage: [kWarps][16][D] fp32, groups of 8 columns swizzled by the row so
+/// that the eight rows of a store meet different banks. `scales`: [largest or sum][kWarps][16].
 template <int kHeadDim, int kWarps>
 __device__ void lay_down(const Rows<kHeadDim>& r, int group, float* merge, float* scales) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -181,7 +181,7 @@ __device__ void lay_down(const Rows<kHeadDim>& r, int group, float* merge, float
   }
 }
 
-/// The sum of the consumers' rows: o itself, or the partial results of a split.
+/// Writes the sum of the consumers' rows: o itself, or the partial results of a split.
 template <int kHeadDim, int kWarps>
 __device__ void write_rows(const Task& t, const Part& p, const float* merge, const float* scales) {
   const std::int64_t first = (std::int64_t{p.sequence} * t.kv_heads + p.head) * t.group;
@@ -242,10 +242,10 @@ __device__ void consume(const Task& t, const Ring<C, kStages>& ring, unsigned ch
 }
 
 template <int kHeadDim, int kWarps, int kStages, int kCtasPerSm>
-__global__ void __launch_bounds__(Cut<kHeadDim, kWarps, kStages>::kThreads, kCtasPerSm)
+__global__ void __launch_bounds__(TileLayout<kHeadDim, kWarps, kStages>::kThreads, kCtasPerSm)
     attend(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
            const __grid_constant__ Task t) {
-  using C = Cut<kHeadDim, kWarps, kStages>;
+  using C = TileLayout<kHeadDim, kWarps, kStages>;
   extern __shared__ unsigned char raw[];
   const std::uint32_t start = shared_address(raw);
   const Ring<C, kStages> ring{(start + 1023) / 1024 * 1024};  // one swizzle pattern is 1024 bytes

@@ -55,7 +55,7 @@ inline Task task_of(const AttentionDecode& s, const AttentionPlan& plan, const D
 template <int kHeadDim, int kWarps, int kStages, int kCtasPerSm>
 void launch_variant(const AttentionDecode& s, const AttentionPlan& plan, const DecodeBuffers& buffers,
                     cudaStream_t stream) {
-  using C = Cut<kHeadDim, kWarps, kStages>;
+  using C = TileLayout<kHeadDim, kWarps, kStages>;
   const auto kernel = attend<kHeadDim, kWarps, kStages, kCtasPerSm>;
   PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, C::kSharedBytes));
   const Task t = task_of(s, plan, buffers, C::kKeys);

@@ -1,4 +1,4 @@
-// Split-KV decode attention: how the work is cut, the ring of key tiles, and the producer warp that fills it.
+// Split-KV decode attention: how the work is divided, the ring of key tiles, and the producer warp that fills it.
 #pragma once
 
 #include <cuda.h>
@@ -25,10 +25,11 @@ struct Task {
   float scale;                    ///< log2(e) / sqrt(D)
 };
 
-/// A CTA: kWarps consumers of 16 keys each and one producer warp. A stage holds K and V of kKeys tokens as panels of 64
-/// columns: [keys][64] bf16, rows of 128 bytes, 16-byte chunks swizzled by the copy engine.
+/// The tile layout of a CTA of kWarps consumer warps, with 16 keys each, and one producer warp. A stage holds K and V
+/// of kKeys tokens as panels of 64 columns: [keys][64] bf16, rows of 128 bytes, 16-byte chunks swizzled by the copy
+/// engine.
 template <int kHeadDim, int kWarps, int kStages>
-struct Cut {
+struct TileLayout {
   static constexpr int kKeys = 16 * kWarps;
   static constexpr int kThreads = 32 * (kWarps + 1);
   static constexpr int kPanels = kHeadDim / 64;

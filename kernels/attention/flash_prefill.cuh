@@ -1,4 +1,4 @@
-// The flash attention forward kernel: its producer and its consumers. flash_prefill.cu says how it came to be.
+// The flash attention forward kernel: its producer and its consumers. flash_tiles.cuh says how the work is divided.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -64,7 +64,7 @@ __device__ inline float over_quad(float x, F combine) {
   return combine(x, __shfl_xor_sync(~0U, x, 2));
 }
 
-/// What a thread keeps of its two rows (r and r + 8 of its warp's 16): it holds columns 8 i + 2 (lane % 4) + {0, 1} of
+/// What a thread holds of its two rows (r and r + 8 of its warp's 16): it holds columns 8 i + 2 (lane % 4) + {0, 1} of
 /// each, as s[4 i], s[4 i + 1] and s[4 i + 2], s[4 i + 3].
 struct Rows {
   float largest[2];  // of the scores so far

@@ -1,4 +1,5 @@
-// How the flash attention forward kernel cuts its work: tiles, who does which, and what lies where in shared memory.
+// How the flash attention forward kernel divides its work: the tiles, which CTA does which, and the layout of shared
+// memory.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,14 +10,14 @@
 
 namespace plumbline::flash {
 
-/// How one compiled kernel cuts its work. Query tile: 64 rows a consumer warpgroup.
+/// The tiling of one compiled kernel. A query tile has 64 rows for each consumer warpgroup.
 template <int kHeadDim_, int kConsumers_, int kKvTile_, bool kCausal_>
 struct Tiling {
   static constexpr int kHeadDim = kHeadDim_, kConsumers = kConsumers_, kKvTile = kKvTile_;
   static constexpr bool kCausal = kCausal_;
   static constexpr int kQTile = 64 * kConsumers;
   static constexpr int kThreads = 128 * (kConsumers + 1);
-  // A CTA starts with 64 K registers (in multiples of 8 a thread); the producer gives what the consumers take.
+  // A CTA starts with 64 K registers (in multiples of 8 a thread); the producer gives up what the consumers need.
   static_assert(kConsumers == 2 || kConsumers == 3);
   static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
   static constexpr int kConsumerRegisters = kConsumers == 2 ? 232 : 160;
@@ -114,7 +115,7 @@ struct Barriers {
   }
 };
 
-/// Where the n-th thing that passes through a ring lies, and the parity of the barriers' phase then.
+/// The stage of the n-th tile that passes through a ring, and the parity of its barriers' phase at that time.
 template <int kStages>
 struct Slot {
   unsigned number;

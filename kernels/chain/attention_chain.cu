@@ -1,30 +1,11 @@
-// The kernels of the training attention chain that need a whole row: softmax backward and the two fused ones; and the
+// The kernels of the training attention chain that need a whole row (softmax backward and the two fused ones), and the
 // launcher of all.
 //
-// Design: kLanes threads hold a row as fp32 in registers, up to four groups of eight columns each: every element is
+// kLanes threads hold a row as fp32 in registers, up to four groups of eight columns each, so that every element is
 // read from DRAM once. Short rows share a warp. Where that pays, a group of lanes takes up to eight rows one after the
-// other and reads the next one while it works on one. Rows above 32768 columns are walked again for every pass, a CTA
-// each.
-//
-// Variants on an H200 SXM, 2026-11-20: random normal scores, drop 0.1, cold, per launch of a graph of six, microseconds
-// at 262144 x 512 (537 MB forward, 805 MB backward) and share of 4.8 TB/s:
-//   fused forward    Philox of 10 rounds, exp2f, streaming hints      179  62 %
-//                    7 rounds, ex2.approx                             148  76 %
-//                    and the next row on its way (this)               141  79 %
-//                    and the mask row kept in registers               144  78 %   fewer warps
-//                    and 128 threads a CTA                            139  80 %   but 384 columns 148 for 137
-//                    and at most 64 registers                         151  74 %   spills
-//                    two groups a thread                              144  78 %
-//                    full rows without questions (Fit::full)          149  75 %   but 384 columns 137 for 146
-//   fused backward   10 rounds, streaming hints                       227  74 %
-//                    7 rounds, plain loads and stores                 188  90 %
-//                    and the next row on its way                      195  86 %   but 16384 columns 199 for 231
-//                    full rows without questions (this)               186  90 %   but 8192 columns 232 for 196
-//   softmax backward streaming hints 201 (83 %), plain 185 (91 %)
-// What kChainPrefetches and fills() say is the faster of these for each width. This: 79-82 % of 4.8 TB/s forward at 128
-// to 4096 columns (2048: 81 %), 76 % at 8192, 58 % at 16384, where an SM holds too few rows; backward 84-91 % up to
-// 16384. The forward kernel misses 85 %: ncu (49152 x 512) counts 25 instructions an element, 58 % of the issue slots
-// busy, 21 of 64 warps for 72 registers: neither DRAM nor issue is full, and more warps cost spills.
+// other and reads the next one while it works on one. Rows above 32768 columns are walked again for every pass, by a
+// CTA each. kChainPrefetches and fills() say which variant is the faster for each width.
+// Variants and their figures: docs/lab/attention_chain.md.
 #include "kernels/chain/attention_chain.hpp"
 
 #include <algorithm>
@@ -41,7 +22,7 @@ namespace device {
 
 constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.69314718055994531F;
 
-/// x a + m of a group, -infinity behind the end of the row.
+/// x a + m of one group of columns; -infinity behind the end of the row.
 template <bool kWhole>
 __device__ void masked_scores(const ChainArgs& a, uint4 raw, uint4 raw_mask, int group, float (&t)[kVector]) {
   float m[kVector];
@@ -60,7 +41,7 @@ __device__ inline float shift_by(float largest) { return largest == -INFINITY ? 
 /// exp(t) 2^-shift
 __device__ inline float exp_shifted(float t, float shift) { return exp2_fast(fmaf(t, kLog2E, -shift)); }
 
-/// y = dropout(exp(t - ...)): `t` holds the exponentials, `factor` what they and the kept ones are multiplied by.
+/// y = dropout(exp(t - ...)): `t` holds the exponentials; `factor` multiplies those that dropout lets through.
 template <bool kWhole>
 __device__ void store_dropped(const ChainArgs& a, std::int64_t row, int group, float factor, float (&t)[kVector]) {
   const Choice choice(a, row * groups_of(a.cols) + group);
@@ -215,7 +196,7 @@ struct Backward {
   }
 };
 
-/// `each` rows a group of lanes, one after the other: the next one is on its way while this one is worked on.
+/// A group of lanes takes `each` rows one after the other; the next row is being loaded while it works on this one.
 template <class Op, int kLanes, int kGroups, Fit kFit>
 __global__ void __launch_bounds__(kChainThreads<kLanes>) chain_held(const ChainArgs a, int each) {
   constexpr int kRows = kChainThreads<kLanes> / kLanes;
@@ -223,7 +204,7 @@ __global__ void __launch_bounds__(kChainThreads<kLanes>) chain_held(const ChainA
   const std::int64_t first = std::int64_t{blockIdx.x} * kRows * each, own = threadIdx.x / kLanes;
   RawRow<kLanes, kGroups, kFit, Op::kTwoInputs> raw{};
   raw.load(a, first + own, lane);
-  // lanes of a warp reduce together: those behind the last row go along, and write nothing
+  // All lanes of a warp take part in a reduction, so those behind the last row go through it too, and write nothing.
   if constexpr (!kChainPrefetches<!Op::kTwoInputs, kLanes>) {
     Op::template held<kLanes, kGroups, kFit>(a, raw, first + own, a.rows, lane);
   } else {
@@ -309,7 +290,7 @@ ChainArgs arguments(const Rowwise& s, const ChainSettings& c, const ChainBuffers
   a.dy = static_cast<const bf16*>(b.dy);
   a.mask = static_cast<const bf16*>(b.mask);
   a.y = static_cast<bf16*>(b.y);
-  a.kept = static_cast<unsigned char*>(b.kept);
+  a.keep_mask = static_cast<unsigned char*>(b.keep_mask);
   a.log_sum = static_cast<float*>(b.log_sum);
   a.rows = s.rows;
   a.cols = static_cast<int>(s.cols);

@@ -14,7 +14,7 @@ struct ChainArgs {
   const bf16* dy;
   const bf16* mask;
   bf16* y;
-  unsigned char* kept;
+  unsigned char* keep_mask;
   float* log_sum;
   std::int64_t rows;
   int cols;
@@ -98,8 +98,8 @@ __device__ void store_group(bf16* row, int group, int cols, const float (&x)[kVe
   }
 }
 
-/// How a row lies in what holds it: ragged (not whole groups), whole groups, or whole groups that fill it (so that
-/// nothing has to be asked, and groups of a thread are worked on side by side).
+/// How a row fits the registers that hold it: ragged (not whole groups), whole groups, or whole groups that fill them,
+/// so that no bounds are checked and the groups of a thread are worked on side by side.
 enum class Fit { ragged, whole, full };
 
 /// A row as it was read, in the registers of kLanes threads.
@@ -120,7 +120,7 @@ struct RawRow {
   }
 };
 
-/// Over kLanes neighbouring lanes of a warp (any power of two), or a CTA of kLanes threads.
+/// Reduces over kLanes neighbouring lanes of a warp (any power of two), or over a CTA of kLanes threads.
 template <int kLanes, class F>
 __device__ float reduce_lanes(float value, F combine) {
   if constexpr (kLanes >= kWarp) {

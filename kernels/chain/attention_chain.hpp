@@ -2,7 +2,7 @@
 // backward, as one kernel each and as the separate kernels that these replace (ops/op/shapes.hpp has the definitions).
 // bf16; the rules of launch.hpp.
 //
-// The fused pair keeps nothing that it can make again: forward writes the result and a log-sum-exp a row, backward
+// The fused pair stores nothing that it can compute again: forward writes the result and a log-sum-exp a row, backward
 // reads the scores (which forward read too) and computes the probabilities and the dropout choice again. That is 4 + 6
 // bytes an element against 17 + 15 of the separate kernels; with probabilities and a bit mask written it would be
 // 6.125 + 6.125.
@@ -26,7 +26,7 @@ struct ChainSettings {
   std::uint64_t seed = 0, offset = 0;  ///< offset: another value for each layer and step
 };
 
-/// 16 random bits below this drop their element; what is kept is scaled by 65536 / (65536 - threshold).
+/// 16 random bits below this drop their element; an element that stays is scaled by 65536 / (65536 - threshold).
 constexpr std::uint32_t dropout_threshold(double drop) { return static_cast<std::uint32_t>(drop * 65536.0 + 0.5); }
 constexpr double kept_scale(double drop) { return 65536.0 / (65536.0 - dropout_threshold(drop)); }
 
@@ -37,14 +37,14 @@ struct ChainBuffers {
   const void* dy = nullptr;    ///< the incoming gradient (the three backward kinds)
   const void* mask = nullptr;  ///< [cols], added to every row: mask and both fused kinds
   void* y = nullptr;           ///< result
-  void* kept = nullptr;        ///< bytes 0 or 1: written by dropout, read by dropout_backward
+  void* keep_mask = nullptr;   ///< bytes 0 or 1: written by dropout, read by dropout_backward
   void* log_sum = nullptr;     ///< fp32 [rows], natural: written by the fused forward, read by the fused backward
 };
 
 /// scale, mask, dropout, dropout_backward, softmax_backward, scale_mask_softmax_dropout and its backward. (softmax
 /// itself is launch_rowwise's.)
 bool is_attention_chain(RowwiseKind kind);
-/// How the launcher cuts this shape (registers are not filled in).
+/// The plan by which the launcher runs this shape (registers are not filled in).
 KernelPlan attention_chain_plan(const Rowwise& shape);
 void launch_attention_chain(const Rowwise& shape, const ChainSettings& settings, const ChainBuffers& buffers,
                             StreamHandle stream);

@@ -1,10 +1,5 @@
 // scale, mask, dropout and dropout backward as kernels of their own: what eager code runs between attention's products.
-//
-// One group of eight elements a thread, and as many threads as it takes.
-//
-// Variants on an H200 SXM, 2026-11-20: scale of 262144 x 512 (537 MB), cold, graph of six launches: two groups a thread
-// with streaming hints 136 us (82 % of 4.8 TB/s), one group with them about 130, two without 130, one without 127 (88
-// %, this). So mask; dropout 162 us (86 %), its backward 157 us (89 %).
+// Each thread handles one group of eight elements. Variants and their figures: docs/lab/attention_chain.md.
 #include "kernels/chain/attention_chain_flat.cuh"
 
 #include <cstdint>
@@ -53,13 +48,13 @@ struct Place {
 template <RowwiseKind kKind, bool kWhole>
 struct FlatGroup {
   uint4 x;
-  uint2 kept;
+  uint2 keep_mask;
 
   __device__ void load(const ChainArgs& a, const Place& at) {
     const bf16* from = kKind == RowwiseKind::dropout_backward ? a.dy : a.x;
     x = load_group<kWhole>(from + at.row * a.cols, at.group, a.cols);
     if (kKind == RowwiseKind::dropout_backward) {
-      kept = load_bytes<kWhole>(a.kept + at.row * a.cols, at.group, a.cols);
+      keep_mask = load_bytes<kWhole>(a.keep_mask + at.row * a.cols, at.group, a.cols);
     }
   }
 
@@ -76,17 +71,17 @@ struct FlatGroup {
       for (int i = 0; i < kVector; ++i) v[i] += m[i];
     } else if constexpr (kKind == RowwiseKind::dropout) {
       const Choice choice(a, at.number);
-      kept = make_uint2(0, 0);
+      keep_mask = make_uint2(0, 0);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
         const bool keep = choice.keeps(i);
         v[i] = keep ? v[i] * a.keep_scale : 0.0F;
-        (i < 4 ? kept.x : kept.y) |= (keep ? 1U : 0U) << (i % 4 * 8);
+        (i < 4 ? keep_mask.x : keep_mask.y) |= (keep ? 1U : 0U) << (i % 4 * 8);
       }
-      store_bytes<kWhole>(a.kept + at.row * a.cols, at.group, a.cols, kept);
+      store_bytes<kWhole>(a.keep_mask + at.row * a.cols, at.group, a.cols, keep_mask);
     } else {
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) v[i] = byte_at(kept, i) != 0 ? v[i] * a.keep_scale : 0.0F;
+      for (int i = 0; i < kVector; ++i) v[i] = byte_at(keep_mask, i) != 0 ? v[i] * a.keep_scale : 0.0F;
     }
     store_group<kWhole>(a.y + at.row * a.cols, at.group, a.cols, v);
   }

@@ -28,7 +28,7 @@ struct RowwiseBuffers {
 
 inline constexpr float kNormEpsilon = 1e-5F;
 
-/// How the launcher cuts this shape (registers are not filled in).
+/// The plan by which the launcher runs this shape (registers are not filled in).
 KernelPlan rowwise_plan(const Rowwise& shape);
 
 /// layernorm, rmsnorm (with or without residual), softmax, sum_rows, argmax (lowest index of the largest; a NaN is
@@ -56,7 +56,7 @@ KernelPlan softmax_topk_plan(const SoftmaxTopK& shape);
 void launch_softmax_topk(const SoftmaxTopK& shape, const void* x, void* values, std::int32_t* indices,
                          StreamHandle stream);
 
-/// How launch_cumsum and launch_sum_all cut the shape.
+/// The plans of launch_cumsum and launch_sum_all.
 KernelPlan scan_plan(const Scan& shape);
 
 /// y[0] (fp32) = the sum of x[n] (bf16 or fp32), always added in the same order. `scratch` holds

@@ -13,10 +13,10 @@ constexpr int kVector = 8;  // bf16 elements in 16 bytes
 
 using bf16 = __nv_bfloat16;
 
-/// No hint that data is used once (ld.cs, st.cs): L2 then gives such lines up first, so that what fits is not kept
-/// (warm launches take up to 1.7 times as long), and writes leave in smaller portions: 2 to 6 % of a stream from DRAM
-/// (H200, 2026-11-20). The assembly keeps loads where they are written, together: the compiler would spread some among
-/// their uses.
+/// Loads carry no hint that data is used once (ld.cs, st.cs). With the hint L2 gives such lines up first: data that fit
+/// are gone when the next launch wants them (warm launches take up to 1.7 times as long), and writes leave in smaller
+/// portions, which costs 2 to 6 % of a stream from DRAM (docs/lab/flat.md). The assembly leaves loads side by side
+/// where they are written; the compiler would move some of them to their uses.
 __device__ inline uint4 load_vector(const void* p) {
   uint4 v;
   asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));

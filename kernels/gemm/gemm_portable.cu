@@ -1,27 +1,10 @@
 // The portable GEMM's launcher. The kernel is in gemm_portable.cuh.
 //
-// Design: mma.sync m16n8k16 from XOR-swizzled shared memory, which cp.async fills three or more steps ahead; fragments
-// are read one substep ahead; one barrier a step; tiles in super-rows; a result goes through shared memory to whole
-// vectors. K that is not a multiple of 8 comes in pieces: pairs by cp.async where K is even, else elements by
-// registers.
-//
-// Variants on an H200 SXM, 2026-11-20: random normal values, operands rotated over more than three times the L2, median
-// of 5-40 launches after 0.2 s of rest (1980 MHz); TFLOP/s at 8192^3, 4096^3 and M=2048 N=4096 K=14336, where cuBLAS 13
-// has 795, 788 and 817:
-//   128x256x32, 4 stages, 8 warps of 64x64     512  501  522   64 % of cuBLAS; the tensor pipe is 79 % busy (ncu)
-//   the same with 6 stages                     510  501  522
-//   128x256x64, 3 stages                       516  500  523   144 KB: more than sm_86, sm_89 and sm_120 have
-//   256x128x32, 4 stages                       506  497  514
-//   128x128x32, 4 stages, 4 warps, 2 CTAs      475  465  473
-//   128x128x64, 3 stages                       486  474  484   96 KB: only one CTA an SM of an A100
-//   128x64x64, 3 stages, 4 warps of 64x32      410  403  404   with 32 x 4 stages a tenth to a sixth less
-//   64x64x64, 4 stages, 4 warps of 32x32       ~300 ~320 ~318
-//   persistent, the next tile's copies under a result stored from registers: 128x256 469 450 471 (254 registers leave
-//   the compiler no room), 128x128 476 471 484
-// On a card that has run hot (power limit) the first row is 447, 384, 448; cuBLAS 787, 776, 744.
-// Small M, N=4096 K=14336, weights cold, with the reduction: M=16 64x16 swapped, 4 splits 37.0 us (3.2 TB/s;
-// cuBLAS 35.0); M=64 64x64 swapped, 4 splits 41 us (39); M=128 128x64 swapped, 4 splits 54 us (39). 4096x4096xK: K=4094
-// 161 TFLOP/s (cuBLAS 249), K=4095 64 (129).
+// Design: mma.sync m16n8k16 reads XOR-swizzled shared memory, which cp.async fills three or more steps ahead. Fragments
+// are read one substep ahead, and there is one barrier a step. Tiles are walked in super-rows. A result goes through
+// shared memory so that whole vectors are stored. K that is not a multiple of 8 is loaded in pieces: pairs by cp.async
+// where K is even, else single elements through registers.
+// Variants and their figures: docs/lab/gemm_portable.md.
 #include "kernels/gemm/gemm_portable.hpp"
 
 #include <algorithm>

@@ -48,7 +48,7 @@ __device__ constexpr int swizzle(int row) {
 __device__ inline std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }
-/// `bytes` of 16 (the rest is zero), bypassing L1.
+/// Copies `bytes` of 16 past L1; the rest arrives as zeros.
 __device__ inline void copy_async16(std::uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
 }
@@ -216,8 +216,8 @@ __device__ void accumulate(const OperandLoader<T, T::kRows, kAligned>& a, const 
   for (int s = 0; s < T::kStages - 1; ++s) fetch(begin + s, s);
   wait_copies<T::kStages - 2>();
   __syncthreads();
-  Fragments<T> held[2];
-  held[0].load(shared + a_lane, shared + b_lane, 0);
+  Fragments<T> fragments[2];
+  fragments[0].load(shared + a_lane, shared + b_lane, 0);
   int read = 0, write = T::kStages - 1;
   for (int step = begin; step < end; ++step) {
 #pragma unroll
@@ -228,12 +228,12 @@ __device__ void accumulate(const OperandLoader<T, T::kRows, kAligned>& a, const 
         read = read + 1 < T::kStages ? read + 1 : 0;
       }
       const std::uint32_t stage = shared + static_cast<std::uint32_t>(read * T::kStageBytes);
-      held[(sub + 1) % 2].load(stage + a_lane, stage + b_lane, (sub + 1) % T::kSubsteps);
+      fragments[(sub + 1) % 2].load(stage + a_lane, stage + b_lane, (sub + 1) % T::kSubsteps);
       if (sub == 0) {
         fetch(step + T::kStages - 1, write);
         write = write + 1 < T::kStages ? write + 1 : 0;
       }
-      sums.add(held[sub % 2]);
+      sums.add(fragments[sub % 2]);
     }
   }
   wait_copies<0>();

@@ -1,40 +1,5 @@
-// The Hopper GEMM's tiles, and which plan means which. The design is described in gemm_sm90.cuh.
-//
-// Variants tried (H200 SXM 141 GB, driver 580, CUDA 13.0, 2026-11-20; random normal values, operands rotated over
-// more than 3x L2, graphs of launches, median; TFLOP/s unless said; cuBLAS 13 by the same method in the same job).
-// Figures of one line were measured in one job; the card's power state moves whole jobs by some 3 %.
-// - bf16 8192^3: tile 128x256, 4 stages, two consumer warpgroups 784, the same in clusters of two that share the
-//   columns 784; 128x192 777; 128x128 729 (in clusters 717); cuBLAS 790. First version: 64x256 588 and 128x128 as
-//   two CTAs an SM with 3 stages 623, against 786. 784 is what busy tensor cores do at 1.45 GHz, of 1.98: power is
-//   likely to be the limit (clocks were not sampled).
-// - Releasing a stage to the cluster with mbarrier.arrive.release.cluster instead of the plain form: 514 in clusters
-//   for 786 without, where the plain form gives the same in both.
-// - Widths between: 5120^3 776 with 128x224, 758 with 128x256 and a cut last wave, less than 720 without. Gate and
-//   up projections have factors of 7: 512 x 28672 x 4096 751 with 224, 720 with 256; 256 x 6144 x 4096 601 with 96,
-//   543 with 128.
-// - Swapped operands instead of a compiled 256x128: the same rate (777 and 784 at 8192^3).
-// - 256x112, a consumer having two blocks of 64 rows: 300 and 777 are 3 and 7 times 112, 9 and 5 % faster than any
-//   other.
-// - Dealing K steps evenly to all CTAs (stream-K) lost nearly everywhere: 2048 x 4096 x 14336 435 against 807, as
-//   CTAs at different K share nothing in L2. It won where a last wave is nearly empty (5120^3 735 against 710): kept
-//   as splits = 0, only for the tiles of the last wave.
-// - Adding up a split inside the kernel: 16 x 4096 x 14336 32.5 us in two parts, 36.0 in one, 37.7 in six; cuBLAS
-//   31.7.
-// - Few tokens: 16 x 28672 x 4096 58.1 us (4.0 TB/s), 16 x 8192 x 28672 107 us (4.4 TB/s). Two CTAs an SM with 10
-//   stages or one with 16: 59.6 and 62.9 us, 12.5 and 12.3 us at 16 x 4096 x 4096. A column side wider than the
-//   tokens costs: 16 tokens in 64 columns 82.6 us for 62.9.
-// - Promotion of L2 fetches to 256 bytes in the tensor maps, none after it: 16 x 8192 x 28672 111 -> 107 us; rows of
-//   K that straddle cache lines, 2000 x 5000 x 5000 614 -> 691; large aligned shapes the same.
-// - fp8: the tensor cores carry a sum on with about 14 significant bits. Relative error of y at K = 16384: never
-//   promoted 3.5e-3, every 2048 elements 1.86e-3, every 1024 1.75e-3, every 512 1.70e-3, every 128 1.67e-3; rounding
-//   to bf16 alone is 1.65e-3. 4096 x 7168 x 16384: never 1423 (128x192) or 1525 (128x256, whose second set of sums
-//   does not fit the registers), every 512 1348, every 128 1236; 8192^3: never 1478, every 2048 1453, every 1024
-//   1436, every 512 1423. Chosen: every 1024. Staggering the two warpgroups' promotions changes nothing. cuBLAS with
-//   fast accumulation does not promote: 1543 and 1474.
-// - Geometric mean of cuBLAS's time over ours, best plan of each: bf16 M >= 256 0.99 (41 shapes, least 0.91), M <=
-//   128 1.01 (27, least 0.94); fp8 M >= 256 0.92 (11, least 0.87), M <= 128 0.99 (8). Below 0.93: 300 x 11008 x 4096
-//   (cuBLAS has 256x104), 2000 x 5000 x 5000 0.92 (rows that straddle cache lines; without clusters half again as
-//   long), 700 x 7168 x 2048 0.89 (cuBLAS has 128x176).
+// The Hopper GEMM's tiles, and which plan means which. gemm_sm90.cuh describes the design; docs/lab/gemm_sm90.md has
+// the variants that were tried, with figures.
 #include "kernels/gemm/gemm_sm90.hpp"
 
 #include <span>

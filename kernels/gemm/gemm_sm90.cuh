@@ -21,8 +21,8 @@ struct GemmWork {
   int row_tiles = 0;  ///< whole clusters
   int col_tiles = 0, batch = 1;
   int steps = 0;   ///< of K, whole product
-  int shared = 0;  ///< so many tiles, the first, are cut along K ...
-  int splits = 1;  ///< ... into so many parts
+  int shared = 0;  ///< this many tiles, the first ones, are split along K ...
+  int splits = 1;  ///< ... into this many parts
   int band = 1;    ///< clusters of row tiles that are walked together, for reuse in L2
   int swapped = 0;
   float scale = 1;
@@ -57,7 +57,8 @@ struct GemmTile {
   static_assert(kSharedBytes <= 227 * 1024 && kCtasPerSm * (kSharedBytes + 1024) <= 228 * 1024);
 };
 
-/// Steps of one tile: all, or a part of them. "Tile" counts clusters of row tiles here: its CTAs take one each.
+/// The K steps of one tile, all of them or one part. A "tile" is a cluster of row tiles here: each of its CTAs takes
+/// one.
 struct GemmUnit {
   int tile = 0, first = 0, last = 0;
   int part = 0, parts = 1;
@@ -77,8 +78,8 @@ struct GemmWalk {
   int first = 0, step = 1, end = 0;
 };
 
-/// Where a tile lies. Row tiles run fastest inside a band of them, then columns: the tiles in flight at a time are
-/// about square.
+/// Where a tile lies in the result. Row tiles run fastest inside a band of them, then columns, so that the tiles in
+/// flight at a time cover about a square.
 struct GemmPlace {
   int row_tile = 0, col_tile = 0, batch = 0;
 
@@ -187,7 +188,7 @@ struct Consumer {
   /// `steps` steps into the accumulators, from zero. One group of instructions stays in flight while the stage of the
   /// group before it is released.
   __device__ void multiply(int steps) {
-    int held = -1;
+    int unreleased = -1;
     for (int step = 0; step < steps; ++step) {
       barrier_wait(shared.full_at(at.stage), at.parity);
       constexpr int kBlockBytes = 64 * kStepBytes;
@@ -205,15 +206,15 @@ struct Consumer {
         }
       }
       wgmma_commit();
-      if (held >= 0) {
+      if (unreleased >= 0) {
         wgmma_wait<1>();
-        release(held);
+        release(unreleased);
       }
-      held = at.stage;
+      unreleased = at.stage;
       at.next();
     }
     wgmma_wait<0>();
-    if (held >= 0) release(held);
+    if (unreleased >= 0) release(unreleased);
   }
 
   /// Hopper's fp8 instructions keep 14 significant bits of a sum that they carry on: a long K needs a second set of

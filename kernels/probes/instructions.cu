@@ -1,16 +1,5 @@
-// Probes of single instructions and of the ports of an SM (probes.hpp), in units a clock of the SM.
-//
-// H200, 2026-11-20, what they say:
-// - wgmma 64 x N x 32 bytes takes max(N/2, 16 + N/4) clk with A from shared memory, max(N/2, 13) with A from registers
-//   (two warpgroups; one alone: 14.5 at N = 8, 15 at N = 16): 909 / 1636 / 2725 / 4084 FLOP per clk at N = 8 / 16 / 32
-//   / 64 and more in bf16; fp8 and int8 twice that. One warpgroup keeps the tensor cores as busy as two from N = 32 on.
-// - mma.sync m16n8k16 bf16: 2724 FLOP per clk with 8 warps, two thirds of wgmma.
-// - Shared memory reads 128 B per clk, by 16-byte loads or ldmatrix. Fills from L2 take little of that: beside 60 B per
-//   clk of fills wgmma loses 0.2 % even where its operands alone need 128 B per clk (N = 64), plain loads lose 6 to 7
-//   %.
-// - Fills by bulk copies: one SM alone 69 to 77 B per clk, all SMs at once 35 (L2's 4650 B per clk shared by 132). Each
-//   copy costs its issuing warp some 80 clk: 26 B per clk with copies of 2 KiB, 44 with 4 KiB.
-// - FP32 FMA 125 of 128, ex2 16, packed conversion to bf16 63 instructions' lanes per clk.
+// Probes of single instructions and of the ports of an SM (probes.hpp), in units a clock of the SM. What they said on
+// an H200: docs/lab/instructions.md.
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>

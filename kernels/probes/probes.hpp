@@ -1,4 +1,4 @@
-// Microbenchmarks of the machine scalars (modeling notes, section 10): none of them is a kernel that is validated.
+// Microbenchmarks of the machine scalars. None of them is a kernel that is validated.
 #pragma once
 
 #include <functional>

@@ -81,10 +81,12 @@ void element(const Rowwise& s, const ChainSettings& c, const ChainInputs& in, st
     case RowwiseKind::dropout: {
       const bool keep = reference_keeps(c, i / s.cols, i % s.cols, s.cols);
       out.y.push_back(keep ? in.x[at] * kept_scale(c.drop) : 0.0);
-      out.kept.push_back(keep ? 1 : 0);
+      out.keep_mask.push_back(keep ? 1 : 0);
       break;
     }
-    case RowwiseKind::dropout_backward: out.y.push_back(in.kept[at] != 0 ? in.dy[at] * kept_scale(c.drop) : 0.0); break;
+    case RowwiseKind::dropout_backward:
+      out.y.push_back(in.keep_mask[at] != 0 ? in.dy[at] * kept_scale(c.drop) : 0.0);
+      break;
     default: throw NotModelled(std::string(name(s.kind)) + ": no reference");
   }
 }

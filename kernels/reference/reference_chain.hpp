@@ -17,12 +17,12 @@ std::array<std::uint32_t, 4> reference_philox(std::array<std::uint32_t, 4> count
 /// Whether element (row, col) stays: eight neighbouring columns of a row share one draw, two elements a word.
 bool reference_keeps(const ChainSettings& settings, std::int64_t row, std::int64_t col, std::int64_t cols);
 
-/// Inputs in the order of ChainBuffers; empty where the operator has none. `kept`: 0 or 1.
+/// Inputs in the order of ChainBuffers; empty where the operator has none. `keep_mask`: 0 or 1.
 struct ChainInputs {
-  Values x, dy, mask, kept, log_sum;
+  Values x, dy, mask, keep_mask, log_sum;
 };
 struct ChainResult {
-  Values y, kept, log_sum;
+  Values y, keep_mask, log_sum;
 };
 
 ChainResult reference_attention_chain(const Rowwise& shape, const ChainSettings& settings, const ChainInputs& in);

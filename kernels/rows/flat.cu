@@ -1,17 +1,9 @@
 // Operators that treat each element alone (copy, add, silu, gelu, swiglu), and embedding, which is a copy by rows.
 //
-// One vector of 16 bytes a thread, each thread once. Variants of copy, H200, 2026-11-20, % of 4.8 TB/s at 268 MB and
-// 2147 MB of traffic (threads a CTA in brackets):
-//   1 vector, streaming hints (128) 87.1 89.4, (256) 87.2 89.5, (512) 86.9 88.8; without hints the same
-//   2 vectors (128) 86.5 88.7, (256) 84.4 -; 4 vectors (256) 83.4 -
-//   measured again by CUPTI, normal data: with hints copy 86.5, add 86.1, swiglu 86.6; without 88.8, 91.6, 91.8 (this),
-//   and
-//     a copy of 30 MB that fits L2 takes 5.3 us instead of 6.8, a swiglu of 33 MB 4.8 instead of 8.2
-//   loads that skip L1 lose 2 points; a barrier between loads and stores changes nothing
-//   bulk copies through shared memory, persistent, rings of 32 to 128 KB an SM: 78 to 81, 81 to 84
-// So reads and writes in small pieces near each other win, and more in flight than latency needs loses.
-// The last n mod 8 elements go one by one. Gated rows that are not whole vectors: funnel shifts of the two vectors that
-// cover 8 elements (element by element: 35 %).
+// Each thread handles one vector of 16 bytes, once. Reads and writes in small pieces near each other win here, and more
+// bytes in flight than the latency needs lose. The last n mod 8 elements are handled one by one. Gated rows that are
+// not whole vectors are put together by funnel shifts from the two vectors that cover 8 elements.
+// Variants and their figures: docs/lab/flat.md.
 #include "kernels/rows/flat.cuh"
 
 #include <algorithm>
@@ -34,15 +26,15 @@ struct Sum {
   static constexpr int kInputs = 2;
   static __device__ float f(float x, float y) { return x + y; }
 };
-/// x / (1 + e^-x); for very negative x the divisor is infinite or too large for the fast division: 0 either way.
+/// x / (1 + e^-x). For very negative x the divisor is infinite, or too large for the fast division; the result is 0 in
+/// both cases.
 struct Silu {
   static constexpr int kInputs = 1;
   static __device__ float f(float x, float) { return __fdividef(x, 1.0F + __expf(-x)); }
 };
 /// x Phi(x) with Phi(x) = 1 / (1 + 2^-(x q(x^2))): q fits log2(Phi / (1 - Phi)) / x on [0, 5] so that Phi is within
 /// 1.3e-3 of itself, a third of bf16's rounding, and 4e-4 for x > 0; beyond 5 it keeps growing, and x Phi is x or below
-/// 2e-6. The fewest instructions win: erff() or a longer polynomial make the card run into its power cap (757 W asked
-/// of 700, 1.62 to 1.9 GHz).
+/// 2e-6. The fewest instructions win, because power is the limit (docs/lab/flat.md).
 struct Gelu {
   static constexpr int kInputs = 1;
   static __device__ float f(float x, float) {
@@ -56,7 +48,7 @@ struct Swiglu {
   static __device__ float f(float gate, float up) { return Silu::f(gate, 0) * up; }
 };
 
-/// Where element i of the first and second input is: side by side arrays (`rows` 0 wide), or rows of [gate | up].
+/// Where element i of the first and of the second input lies: in two arrays (`width` 0), or in rows of [gate | up].
 struct Layout {
   const bf16* first;
   const bf16* second;
@@ -85,7 +77,7 @@ __global__ void __launch_bounds__(kFlatThreads) flat(Layout in, bf16* y, std::ui
   store_vector(y + std::int64_t{v} * kVector, pack(x));
 }
 
-/// Elements [begin, end), one a thread.
+/// Handles elements [begin, end), one a thread.
 template <class Op>
 __global__ void __launch_bounds__(kFlatThreads) flat_single(Layout in, bf16* y, std::int64_t begin, std::int64_t end) {
   const std::int64_t i = begin + std::int64_t{blockIdx.x} * kFlatThreads + threadIdx.x;
@@ -114,8 +106,8 @@ __device__ inline uint4 load_anywhere(const bf16* x, std::int64_t at) {
   return skip == 0 ? __ldg(first) : window(__ldg(first), __ldg(first + 1), skip);
 }
 
-/// Gated operators on rows that are not whole vectors: 8 results a thread, except where they are of two rows or the
-/// input's last, whose second vector may not exist.
+/// Gated operators on rows that are not whole vectors. Each thread computes 8 results by vectors, except where they
+/// belong to two rows or are the input's last, whose second vector may not exist: these it computes one by one.
 template <class Op>
 __global__ void __launch_bounds__(kFlatThreads) flat_odd(Layout in, bf16* y, std::int64_t n) {
   const std::int64_t first = (std::int64_t{blockIdx.x} * kFlatThreads + threadIdx.x) * kVector;
@@ -135,8 +127,8 @@ __global__ void __launch_bounds__(kFlatThreads) flat_odd(Layout in, bf16* y, std
   }
 }
 
-/// Vector v of the result is vector v mod row_vectors of row ids[v / row_vectors]; kVecs a thread, as each waits for
-/// its id before it can read.
+/// Vector v of the result is vector v mod row_vectors of row ids[v / row_vectors]. A thread handles kVecs of them,
+/// since each has to wait for its id before it can be read.
 template <int kVecs>
 __global__ void __launch_bounds__(kFlatThreads)
     gather_rows(const uint4* table, const std::int32_t* ids, uint4* y, std::uint32_t vectors, Divider row_vectors) {
@@ -183,7 +175,7 @@ int gather_vecs(const Embedding& s) {
   return ctas_for(s.rows * s.cols / kVector, kGatherVecs * kGatherThreads) >= kEnoughCtas ? kGatherVecs : 1;
 }
 
-/// Whole vectors, then the last n mod 8 elements; gated operators on rows that are not whole vectors in their own way.
+/// Launches whole vectors, then the last n mod 8 elements; gated rows that are not whole vectors have their own kernel.
 template <class Op>
 void launch(const Layout& in, void* out, std::int64_t n, cudaStream_t stream) {
   auto* y = static_cast<bf16*>(out);

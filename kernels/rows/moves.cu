@@ -4,7 +4,7 @@
 
 namespace plumbline {
 
-device::RopeShape cut_rope(const Rope& s) {
+device::RopeShape rope_shape(const Rope& s) {
   const int half = static_cast<int>(s.head_dim / 2);
   if (s.head_dim % 2 != 0 || half < 1 || half > device::kMaxHalf) {
     throw NotModelled("rope: our kernel takes an even head width up to 512");
@@ -17,7 +17,7 @@ device::RopeShape cut_rope(const Rope& s) {
 
 KernelPlan rope_plan(const Rope& s) {
   KernelPlan p;
-  p.ctas = (cut_rope(s).items + device::kRopeThreads - 1) / device::kRopeThreads;
+  p.ctas = (rope_shape(s).items + device::kRopeThreads - 1) / device::kRopeThreads;
   p.threads = device::kRopeThreads;
   return p;
 }
@@ -25,7 +25,7 @@ KernelPlan rope_plan(const Rope& s) {
 void launch_rope(const Rope& s, void* x, const std::int32_t* positions, const float* inverse_frequency,
                  StreamHandle handle) {
   if (s.dtype != DType::bf16) throw NotModelled("rope: our kernel is for bf16");
-  const device::RopeShape shape = cut_rope(s);
+  const device::RopeShape shape = rope_shape(s);
   using To = device::TurnInPlace;
   const auto kernel = shape.half % device::kVector == 0 ? device::rope<true, To> : device::rope<false, To>;
   auto* data = static_cast<device::bf16*>(x);

@@ -1,8 +1,5 @@
-// Rotary embedding: the kernel, and where its heads go.
-//
-// Variants: a CTA a token (85 % of 4.8 TB/s with 40 heads of 128, but 75 % with 10, where most threads had no work); a
-// thread an item of 16 bytes in each half, whatever token it belongs to: 82 for both with sincosf(), 83.4 with the
-// cheaper turn_of(): this (H200, 2026-11-20). Table of turns by frequency: 66 % with heads of 256 (bank conflicts).
+// Rotary embedding: the kernel, and where its heads go. Each thread handles an item of 16 bytes in each half of a head,
+// whatever token the head belongs to. Variants and their figures: docs/lab/flat.md.
 #pragma once
 
 #include "kernels/common/launch.hpp"
@@ -13,8 +10,8 @@ namespace device {
 
 constexpr int kRopeThreads = 256, kMaxHalf = 256;
 
-/// Sine and cosine of every token that a CTA meets: 256 items of 8 pairs in whole heads, with what is cut off at both
-/// ends; at most 2048 / heads + 16 * kMaxHalf / 8.
+/// Room for the sine and cosine of every token that a CTA meets: 256 items of 8 pairs in whole heads, with the heads
+/// cut off at both ends. They are at most 2048 / heads + 16 * kMaxHalf / 8.
 constexpr int kTurns = 2048 + 2 * kMaxHalf;
 
 struct RopeShape {
@@ -44,8 +41,8 @@ struct TurnInPlace {
   __device__ static bool turns(std::uint32_t) { return true; }
 };
 
-/// An item a thread: 8 pairs (`kVectors`: halves are whole vectors) or one. The loads are on their way while the CTA
-/// works out sine and cosine, once a token and frequency. `to(token, head)`: where a head goes.
+/// Each thread turns an item of 8 pairs (`kVectors`: halves are whole vectors) or of one. Its loads are in flight while
+/// the CTA computes sine and cosine, once for each token and frequency. `to(token, head)`: where a head goes.
 template <bool kVectors, class To>
 __global__ void __launch_bounds__(kRopeThreads)
     rope(const bf16* x, To to, const std::int32_t* positions, const float* inverse_frequency, RopeShape s) {
@@ -102,6 +99,6 @@ __global__ void __launch_bounds__(kRopeThreads)
 }  // namespace device
 
 /// Throws NotModelled for a shape that the kernel does not take.
-device::RopeShape cut_rope(const Rope& shape);
+device::RopeShape rope_shape(const Rope& shape);
 
 }  // namespace plumbline

@@ -32,13 +32,13 @@ __device__ T* in_cta(T* own, int rank) {
   return reinterpret_cast<T*>(address);
 }
 
-/// The threads that share one row: a warp, a CTA, or (kClustered) every CTA of a cluster.
+/// The threads that share one row: a warp, a CTA, or (kClustered) all CTAs of a cluster.
 template <int kThreads_, bool kClustered_>
 struct Team {
   static constexpr int kThreads = kThreads_, kWarps = (kThreads + kWarp - 1) / kWarp;
   static constexpr bool kClustered = kClustered_;
 
-  /// Before anything else: reduce() writes into the others' shared memory, which exists once all have arrived.
+  /// Must come first: reduce() writes into the shared memory of other CTAs, which exists once all have arrived.
   static __device__ void start() {
     if constexpr (kClustered) cluster_arrive();
   }
@@ -99,23 +99,23 @@ __device__ Part part_of_row(int cols) {
   return {first, min(cols - first, each)};
 }
 
-/// kVecs vectors a thread of a part of a row. `kWhole`: rows are whole vectors. Otherwise a thread holds the aligned
-/// vectors that cover the row, which begin `skip` elements before it; those at its ends are read and written element by
-/// element.
+/// What one thread holds of a part of a row: kVecs vectors. `kWhole`: rows are whole vectors. Otherwise the threads
+/// hold the aligned vectors that cover the row, which begin `skip` elements before it; the vectors at its ends are read
+/// and written element by element.
 template <class Team, int kVecs, bool kWhole>
 struct HeldRow {
   uint4 held[kVecs];
   Part part;
   int skip;
 
-  /// Of element j of vector i, within the part; outside it for the first `skip` and behind the end.
+  /// The place of element j of vector i within the part; it lies outside for the first `skip` and behind the end.
   __device__ int column(int i, int j) const {
     return (i * Team::kThreads + Team::lane()) * kVector + j - (kWhole ? 0 : skip);
   }
   __device__ bool has(int i, int j) const {
     return static_cast<unsigned>(column(i, j)) < static_cast<unsigned>(part.count);
   }
-  /// Whether anything of vector i can be there; whether all of it is.
+  /// Whether any element of vector i can lie in the part; whether all of them do.
   __device__ bool has(int i) const { return column(i, 0) < part.count; }
   __device__ bool inside(int i) const {
     return kWhole ? has(i) : column(i, 0) >= 0 && column(i, 0) + kVector <= part.count;
@@ -134,7 +134,7 @@ struct HeldRow {
     return inside(i) ? load_vector(from + column(i, 0)) : load_singly(from, i, fill);
   }
 
-  /// The same of a row that all rows share, whose alignment is its own.
+  /// The same for a row of parameters that all rows share, which has an alignment of its own.
   __device__ uint4 load_parameter(const bf16* row, int i) const {
     if constexpr (kWhole) {
       return has(i) ? load_shared_by_rows(row + part.first + column(i, 0)) : filled(0.0F);

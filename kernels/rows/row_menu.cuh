@@ -1,4 +1,4 @@
-// Launching one of the ways to hold a row (ops/plan/row_menu.hpp): shared by the operators that need whole rows.
+// Launches one of the compiled row tiles (ops/plan/row_menu.hpp); the operators that need whole rows share it.
 #pragma once
 
 #include "kernels/common/cuda_check.hpp"

@@ -1,20 +1,7 @@
 // Operators that need a whole row before they can write: norms, softmax, sum and argmax of rows, quantize.
 //
-// A row is held in registers as raw bf16 by a warp, a CTA or a cluster (row.cuh) and read once; one reduction a row.
-// Variants, H200, 2026-11-20, % of 4.8 TB/s in a graph of launches with cold L2, 537 MB of traffic unless said:
-//   rmsnorm, 1024 columns: 64 threads x 2 vectors 85.7, warp x 4 82.9, 128 x 1 85, 128 x 2 79
-//     4096: 256 x 2 82.0, 128 x 4 81.6, 512 x 1 78; 8192: 512 x 2 83.7, 256 x 4 81.5, 1024 x 1 67
-//   layernorm with gamma and beta loaded before the reduction: 72 at 4096 (registers), 82 with them loaded after it; at
-//     one row before is better (1.7 against 2.1 us)
-//   layernorm with two reductions instead of one: 3.1 us for a row of 4096, 1.8 with one
-//   softmax with exponentials kept in fp32: 85.7 at 1024, worked out again (4 vectors and more): 77 to 82
-//   argmax comparing every element with its column: 73 at 4096; largest of pairs first, column afterwards: 93
-//   128256 columns, 525 MB: a CTA walking the row twice (second time from L2) 63; clusters of 8 x 256 threads x 8
-//     vectors 67, 4 x 512 x 8 68, 2 x 1024 x 8 62. Clusters are scheduled whole and wait for each other: not
-//     representative of what a persistent kernel with a ring in shared memory could reach.
-//   marked as used once (ld.cs, st.cs, or L1::no_allocate): norms, softmax and quantize of 100 MB and more lose 4 to 7
-//   % sum_rows and argmax of 50257 to 262208 columns: clusters 43 to 53, a CTA walking the row 96 to 97 (this) more
-//   CTAs an SM than 48 to 64 KB in flight need: no gain; spilling to get them: loses
+// A warp, a CTA or a cluster holds a row in its registers as raw bf16 (row.cuh), reads it once and reduces it once.
+// Variants and their figures: docs/lab/rowwise.md.
 #include <algorithm>
 #include <span>
 #include <string>
@@ -42,8 +29,8 @@ struct RowArgs {
 
 // --- the operators: how a row becomes its result ---------------------------------------------------------------------
 
-/// gamma and beta. Rows of few vectors a thread load theirs before the reduction, which otherwise would be followed by
-/// another trip to L2; more would cost the registers that keep enough rows in flight.
+/// gamma and beta. A thread with few vectors of a row loads its parameters before the reduction, which otherwise would
+/// be followed by another trip to L2. With more vectors that would cost the registers that have enough rows in flight.
 template <class Row, int kVecs, bool kBias, bool kEarly>
 struct Parameters {
   uint4 w[kEarly ? kVecs : 1], b[kEarly && kBias ? kVecs : 1];
@@ -122,15 +109,15 @@ struct LayerNorm {
   }
 };
 
-/// One reduction: every thread sums against its own largest element. Short rows keep their heavy in fp32, so
-/// that each is worked out once; the others work them out again when they write.
+/// One reduction: every thread sums against its own largest element. Threads of short rows hold their exponentials in
+/// fp32, so that each is computed once; the others compute them again when they write.
 struct Softmax {
   static constexpr float kFill = -INFINITY;
   static constexpr bool kNorm = false;
   template <class Team, int kVecs, bool kEarly, class Row>
   static __device__ void run(const Row& row, const RowArgs& a, std::int64_t r) {
     constexpr bool kKeep = kVecs <= 4;
-    float largest = -INFINITY, sum = 0, kept[kKeep ? kVecs * kVector : 1];
+    float largest = -INFINITY, sum = 0, exponentials[kKeep ? kVecs * kVector : 1];
     row.for_each([&](float x) { largest = fmaxf(largest, x); });
     largest *= kLog2E;
     const float own = largest == -INFINITY ? 0.0F : largest;
@@ -142,7 +129,7 @@ struct Softmax {
       for (int j = 0; j < kVector; ++j) {
         const float e = exp2_approx(x[j] * kLog2E - own);
         sum += e;
-        if constexpr (kKeep) kept[i * kVector + j] = e;
+        if constexpr (kKeep) exponentials[i * kVector + j] = e;
       }
     }
     const float2 all = Team::reduce(make_float2(largest, sum), make_float2(-INFINITY, 0), MergeSoftmax{});
@@ -155,7 +142,7 @@ struct Softmax {
       unpack(row.held[i], x);
 #pragma unroll
       for (int j = 0; j < kVector; ++j)
-        x[j] = (kKeep ? kept[kKeep ? i * kVector + j : 0] : exp2_approx(x[j] * kLog2E - shift)) * scale;
+        x[j] = (kKeep ? exponentials[kKeep ? i * kVector + j : 0] : exp2_approx(x[j] * kLog2E - shift)) * scale;
       row.store(y, i, x);
     }
   }
@@ -239,9 +226,9 @@ struct Quantize {
   }
 };
 
-/// `kTogether`: CTAs that must fit an SM. `kEarly`: see Parameters.
-template <class Op, int kThreads, int kVecs, bool kClustered, bool kWhole, bool kEarly, int kTogether>
-__global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThreads, kTogether) row_held(RowArgs a) {
+/// `kMinCtas`: CTAs that must fit an SM, which limits the registers. `kEarly`: see Parameters.
+template <class Op, int kThreads, int kVecs, bool kClustered, bool kWhole, bool kEarly, int kMinCtas>
+__global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThreads, kMinCtas) row_held(RowArgs a) {
   using Group = Team<kThreads, kClustered>;
   Group::start();
   std::int64_t r = blockIdx.x;
@@ -257,10 +244,10 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThr
   Op::template run<Group, kVecs, kEarly>(row, a, r);
 }
 
-/// Reductions of rows that a CTA does not hold: it walks, so much of a row at a time as its threads hold. The parts of
-/// a row that is not whole vectors are a vector shorter, for the one that both ends of a part touch.
-template <class Op, int kThreads, int kVecs, bool kWhole, int kTogether>
-__global__ void __launch_bounds__(kThreads, kTogether) row_walked(RowArgs a) {
+/// Reductions of rows that are too long for the registers of a CTA: it walks the row, at each step as much of it as its
+/// threads hold. Where rows are not whole vectors a step is a vector shorter, since both ends of a part touch a vector.
+template <class Op, int kThreads, int kVecs, bool kWhole, int kMinCtas>
+__global__ void __launch_bounds__(kThreads, kMinCtas) row_walked(RowArgs a) {
   using Group = Team<kThreads, false>;
   constexpr int kStep = (kThreads * kVecs - (kWhole ? 0 : 1)) * kVector;
   const std::int64_t r = blockIdx.x;

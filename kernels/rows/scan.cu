@@ -1,17 +1,11 @@
 // Scans and sums of a whole array: cumsum, sum_all.
 //
-// cumsum: one pass, 2 n elements of traffic. A CTA scans a tile in registers, publishes its sum, looks back over the
-// tiles before it until it meets one whose whole prefix is known ("Single-pass parallel prefix scan with decoupled
-// look-back", Merrill and Garland 2016), and writes. Tiles go to CTAs in launch order, which the hardware keeps. States
-// carry the number of the launch, so that nothing needs to be cleared between launches. The order of additions depends
-// on timing.
-//
-// Variants, H200, 2026-11-20, n = 2^28 fp32, % of 4.8 TB/s (library's DeviceScan: 65.5):
-//   tiles of 16 KB, tickets from a counter, all 256 threads look at 256 tiles: 45; of 32 KB: 57; of 64 KB: 60
-//   one warp looks, at 32 tiles: 64 with 32 KB, 66 with 64 KB; at 64: 62; at 128: 59 (looks get in each other's way)
-//   48 KB, three CTAs an SM: 67 (this); 80 KB, two: 70, timed but not yet checked; a pause between looks: below 1
-// What seems to count is bytes in flight while tiles wait for their predecessors (not profiled): a scan that loads
-// ahead through shared memory should do better. Below its bar of 75: not representative.
+// cumsum makes one pass of 2 n elements of traffic. A CTA scans a tile in registers, publishes its sum, looks back over
+// the tiles before it until it meets one whose whole prefix is known ("Single-pass parallel prefix scan with decoupled
+// look-back", Merrill and Garland 2016), and writes. Tiles go to CTAs in launch order, which the hardware preserves.
+// States carry the number of the launch, so that nothing needs to be cleared between launches. The order of additions
+// depends on timing.
+// Variants and their figures: docs/lab/scan.md.
 #include <algorithm>
 #include <string>
 
@@ -55,7 +49,7 @@ __device__ uint4 load_padded(const T* x, std::int64_t at, std::int64_t n) {
 
 // --- cumsum ----------------------------------------------------------------------------------------------------------
 
-/// What is known of a tile: in one word, so that it is read and written whole. `state`: launch * 4 + kSum or kPrefix.
+/// What is known of a tile, in one word, so that it is read and written whole. `state`: launch * 4 + kSum or kPrefix.
 struct TileState {
   std::uint32_t state;
   float value;
@@ -78,8 +72,8 @@ __device__ inline TileState look(const TileState* at) {
   return {static_cast<std::uint32_t>(word), __uint_as_float(static_cast<std::uint32_t>(word >> 32))};
 }
 
-/// The sum of all tiles before `tile`, for a whole warp: each lane looks at a tile at a time, and again until all that
-/// lie before the nearest known prefix are there. `kPause`: ns between looks.
+/// The sum of all tiles before `tile`, computed by a whole warp. Each lane looks at one tile at a time, and looks again
+/// until every tile behind the nearest known prefix has published. `kPause`: ns between looks.
 template <int kPause>
 __device__ float look_back(const TileState* tiles, std::int64_t tile, std::uint32_t launch) {
   const unsigned lane = threadIdx.x % kWarp;
@@ -104,8 +98,8 @@ __device__ float look_back(const TileState* tiles, std::int64_t tile, std::uint3
   }
 }
 
-template <class T, int kThreads, int kVecs, int kTogether, int kPause>
-__global__ void __launch_bounds__(kThreads, kTogether)
+template <class T, int kThreads, int kVecs, int kMinCtas, int kPause>
+__global__ void __launch_bounds__(kThreads, kMinCtas)
     cumsum(const T* x, T* y, std::int64_t n, std::int64_t tiles, ScanWorkspace* workspace) {
   constexpr int kWarps = kThreads / kWarp, kEach = kPerVector<T>, kWarpItems = kWarp * kEach * kVecs,
                 kItems = kWarpItems * kWarps;
@@ -171,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, kTogether)
   }
 }
 
-constexpr int kScanThreads = 256, kScanVecs = 12, kScanTogether = 3, kScanPause = 100;  // ns
+constexpr int kScanThreads = 256, kScanVecs = 12, kScanMinCtas = 3, kScanPause = 100;  // ns
 
 // --- sum_all ---------------------------------------------------------------------------------------------------------
 
@@ -272,11 +266,11 @@ void launch_cumsum(const Scan& s, const void* x, void* y, void* workspace, Strea
   if (tiles > 0x7fffffff) throw NotModelled("cumsum: too many tiles for one launch");
   const auto ctas = static_cast<unsigned>(tiles);
   if (s.dtype == DType::fp32) {
-    device::cumsum<float, device::kScanThreads, device::kScanVecs, device::kScanTogether, device::kScanPause>
+    device::cumsum<float, device::kScanThreads, device::kScanVecs, device::kScanMinCtas, device::kScanPause>
         <<<ctas, device::kScanThreads, 0, stream>>>(static_cast<const float*>(x), static_cast<float*>(y), s.n, tiles,
                                                     states);
   } else {
-    device::cumsum<bf16, device::kScanThreads, device::kScanVecs, device::kScanTogether, device::kScanPause>
+    device::cumsum<bf16, device::kScanThreads, device::kScanVecs, device::kScanMinCtas, device::kScanPause>
         <<<ctas, device::kScanThreads, 0, stream>>>(static_cast<const bf16*>(x), static_cast<bf16*>(y), s.n, tiles,
                                                     states);
   }

@@ -1,17 +1,17 @@
-// The k largest of each row with their columns, largest first, ties by lower column; alone, or of the row's softmax.
+// The k largest elements of each row with their columns, largest first, ties by lower column: of the row as it is, or
+// of its softmax.
 //
 // Every element is read once, into registers (row.cuh), and travels as one integer that orders as (value, then lower
-// column), so that there are no ties. Selection without a sort:
+// column), so that there are no ties. Selection needs no sort:
 //   1. 128 groups of threads find their largest element each. The k-th largest of these is a threshold that at least k
 //      elements reach, and on shuffled data few more: about 90 for k = 64.
-//   2. Whoever reaches it goes to shared memory, where each counts how many are larger: its rank.
-//   3. A cluster's CTAs send their k to the first, which merges sorted lists by binary search.
-// Rows of up to 1024 columns with a small k: a warp takes its largest out k times. Rows built so that one group has
-// most of the largest elements overflow step 2 and take a slow path (the largest, k times).
-//
-// Variants, H200, 2026-11-20, us: 4096 x 256, k = 8: 4.6; 1 x 128256, k = 50: 10.0 with an atomic a candidate and a
-// serial merge, 9.4 with a warp's candidates together and all lists searched at once; 64 x 128256: 28.6. Bound by the
-// chain of barriers and not by bytes (16 % of 4.8 TB/s at 1024 x 128256): not representative of bandwidth.
+//   2. A thread whose element reaches the threshold writes it to shared memory, where it counts how many are larger:
+//   that
+//      count is its rank.
+//   3. The CTAs of a cluster send their k to the first, which merges the sorted lists by binary search.
+// In rows of up to 1024 columns with a small k, a warp takes its largest element out k times. A row built so that one
+// group has most of the largest elements overflows step 2 and takes a slow path (the largest, k times).
+// Variants and their figures: docs/lab/topk.md.
 #include <iterator>
 #include <string>
 
@@ -161,7 +161,7 @@ __device__ void collect(const Row& row, std::uint32_t own, std::uint32_t thresho
   }
 }
 
-/// Slow and sure: the largest below the last, k times.
+/// The slow path: finds the largest element below the last one found, k times.
 template <class Group, int kVecs, class Row>
 __device__ void select_one_by_one(const Row& row, int k, Selection& s) {
   std::uint32_t last = 0xffffffffU;

@@ -24,7 +24,7 @@ inline bool whole_in(std::int64_t cols) { return cols % kVector == 0; }
 inline bool whole_out(std::int64_t rows) { return rows % kSector == 0; }
 
 template <class T>
-TransposeShape cut_transpose(std::int64_t rows, std::int64_t cols) {
+TransposeShape transpose_shape(std::int64_t rows, std::int64_t cols) {
   const std::int64_t halo = whole_out(rows) ? 0 : kSector - 1;
   const auto tiles = [](std::int64_t n, int each) { return static_cast<int>((n + each - 1) / each); };
   return {static_cast<int>(rows), static_cast<int>(cols), tiles(rows + halo, T::kRows), tiles(cols, T::kCols)};

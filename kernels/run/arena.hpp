@@ -1,4 +1,4 @@
-// Device memory that operators under measurement read and write: filled once with random data, cut into slots.
+// Device memory that operators under measurement read and write: filled once with random data, divided into slots.
 //
 // Data matters: zeros draw less power than random bits and leave the clock higher (kernels are timed on what they would
 // see). No CUDA type in here.
@@ -20,7 +20,7 @@ inline constexpr std::size_t kRegions = static_cast<std::size_t>(Region::count_)
 
 class Arena {
  public:
-  /// Takes nothing yet: a region is allocated and filled when it is first asked for. Regions together are about 44 GB,
+  /// Allocates nothing yet: a region is allocated and filled when it is first asked for. All regions are about 44 GB,
   /// less on a smaller card.
   Arena();
   ~Arena();
@@ -32,7 +32,7 @@ class Arena {
   /// What the normal_* regions and `output` hold from now on (standard normal at first): rewritten on the stream where
   /// that is something else.
   void hold(DataPattern pattern, StreamHandle stream);
-  /// Its memory, aligned to 256 bytes; filled on the stream when this is its first use.
+  /// The region's memory, aligned to 256 bytes; it is filled on the stream when this is its first use.
   char* data(Region region, StreamHandle stream);
 
  private:

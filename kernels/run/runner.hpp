@@ -24,9 +24,9 @@ struct RunnerPlans {
 /// the L2 find it cold. Tables that a model has once (an embedding) are shared by the slots, as is the workspace, which
 /// launches on one stream reuse in turn.
 struct Runner {
-  std::string plan;            ///< how the shape was cut, as text; "" when the library decides
-  std::size_t slot_bytes = 0;  ///< of one slot, all regions together
-  std::int64_t max_slots = 0;  ///< that the arena has room for; at least 1
+  std::string plan;                                               ///< the plan as text; "" when the library decides
+  std::size_t slot_bytes = 0;                                     ///< of one slot, all regions together
+  std::int64_t max_slots = 0;                                     ///< that the arena has room for; at least 1
   std::function<void(std::int64_t slots, StreamHandle)> prepare;  ///< once, before launches: indices, page tables
   std::function<void(std::int64_t slot, StreamHandle)> enqueue;   ///< one execution; can be captured in a graph
 };

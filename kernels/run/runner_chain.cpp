@@ -12,12 +12,12 @@ constexpr std::size_t kBf16 = 2, kFp32 = 4;
 constexpr float kScale = 0.125F;
 constexpr double kDrop = 0.1;
 
-/// What a backward kernel reads that only its forward can write (which elements were kept, the log-sum-exp).
+/// What a backward kernel reads that only its forward can write (which elements stayed, the log-sum-exp).
 struct ChainOperands {
-  Operand x, dy, mask, y, kept, log_sum;
+  Operand x, dy, mask, y, keep_mask, log_sum;
 
   ChainBuffers of(std::int64_t slot) const {
-    return {x.at(slot), dy.at(slot), mask.at(slot), y.at(slot), kept.at(slot), log_sum.at(slot)};
+    return {x.at(slot), dy.at(slot), mask.at(slot), y.at(slot), keep_mask.at(slot), log_sum.at(slot)};
   }
 };
 
@@ -38,11 +38,11 @@ Runner make_chain_runner(const Rowwise& s, Arena& arena, StreamHandle stream) {
   const std::size_t dy = layout.add(Region::normal_bf16, backward ? n : 0);
   const std::size_t mask = layout.add(Region::normal_bf16, fused || s.kind == K::mask ? bytes_of(kBf16, s.cols) : 0);
   const std::size_t y = layout.add(Region::output, n);
-  const std::size_t kept = layout.add(Region::output, choice ? n / kBf16 : 0);
+  const std::size_t keep_mask = layout.add(Region::output, choice ? n / kBf16 : 0);
   const std::size_t log_sum = layout.add(Region::output, fused ? bytes_of(kFp32, s.rows) : 0);
   Runner r = start_runner(layout, arena, plan_text(attention_chain_plan(s)));
   const auto at = [&](std::size_t which) { return layout.operand(which, arena, stream); };
-  const ChainOperands operands{at(x), at(dy), at(mask), at(y), at(kept), at(log_sum)};
+  const ChainOperands operands{at(x), at(dy), at(mask), at(y), at(keep_mask), at(log_sum)};
   const ChainSettings settings{kScale, kDrop, 1, 0};
   if (fused_backward || s.kind == K::dropout_backward) {
     r.prepare = [=](std::int64_t slots, StreamHandle to) {
@@ -50,7 +50,7 @@ Runner make_chain_runner(const Rowwise& s, Arena& arena, StreamHandle stream) {
       forward.kind = fused_backward ? K::scale_mask_softmax_dropout : K::dropout;
       for (std::int64_t i = 0; i < slots; ++i) {
         ChainBuffers buffers = operands.of(i);
-        if (buffers.x == nullptr) buffers.x = buffers.dy;  // which elements are kept does not depend on their values
+        if (buffers.x == nullptr) buffers.x = buffers.dy;  // which elements stay does not depend on their values
         launch_attention_chain(forward, settings, buffers, to);
       }
     };

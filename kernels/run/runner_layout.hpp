@@ -1,4 +1,4 @@
-// Cuts an operator's operands out of the arena, slot by slot. Where they lie is arithmetic, tested without a card.
+// Lays an operator's operands out in the arena, slot by slot. Where they lie is arithmetic, tested without a card.
 #pragma once
 
 #include <array>
@@ -25,18 +25,18 @@ struct Operand {
 
 class RunnerLayout {
  public:
-  /// One of `bytes` a slot; 0 bytes: no operand (a null pointer).
+  /// Adds an operand with `bytes` in each slot; 0 bytes: no operand (a null pointer).
   std::size_t add(Region region, std::size_t bytes);
-  /// The same at the front of the region, one for all slots.
+  /// Adds an operand at the front of the region that all slots share.
   std::size_t add_shared(Region region, std::size_t bytes);
   std::size_t slot_bytes() const;
-  /// What fits into regions of these sizes. Throws NotModelled when not even one does.
+  /// How many slots fit into regions of these sizes. Throws NotModelled when not even one does.
   std::int64_t max_slots(const std::array<std::size_t, kRegions>& room) const;
   struct Place {
     Region region = Region::output;
     std::size_t offset = 0, stride = 0, bytes = 0;  ///< of slot 0, from the region's start; to the next slot's
   };
-  /// Of what `add` gave this number. After the last add.
+  /// The place of the operand to which `add` gave this number. Valid after the last add.
   Place place(std::size_t which) const;
   /// The same as addresses.
   Operand operand(std::size_t which, Arena& arena, StreamHandle stream) const;

@@ -56,7 +56,7 @@ __global__ void scaled_normal(Pair* pairs, std::size_t count, float mean, float 
 
 void launch_rope_append(const Rope& s, const RopeAppend& b, StreamHandle handle) {
   if (s.dtype != DType::bf16) throw NotModelled("rope: our kernel is for bf16");
-  const device::RopeShape shape = cut_rope(s);
+  const device::RopeShape shape = rope_shape(s);
   const auto q_heads = static_cast<int>(b.q_heads), kv_heads = (shape.heads - q_heads) / 2;
   if (q_heads < 1 || kv_heads < 1 || q_heads + 2 * kv_heads != shape.heads) {
     throw NotModelled("rope with cache append: our kernel takes Hq + 2 Hkv heads a token");

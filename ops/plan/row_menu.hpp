@@ -2,7 +2,7 @@
 // dispatch on these menus and the planner prices them, so that the plan that was priced is the plan that runs. No
 // machine in here but the one the kernels are cut for (132 SMs).
 //
-// What was measured for each menu is noted in kernels/rows/rowwise.cu and kernels/rows/topk.cu.
+// What was measured for each menu: docs/lab/rowwise.md and docs/lab/topk.md.
 #pragma once
 
 #include <algorithm>

@@ -102,7 +102,7 @@ ChainInputs draw(const Rowwise& s, const ChainSettings& c, Drawer& random) {
                                                     {in.x, {}, Values(static_cast<std::size_t>(s.cols)), {}, {}});
     std::transform(p.y.begin(), p.y.end(), in.x.begin(), round_to_bf16);
   }
-  if (s.kind == K::dropout_backward) in.kept = random.choice(n);
+  if (s.kind == K::dropout_backward) in.keep_mask = random.choice(n);
   if (s.kind == K::mask || s.kind == K::scale_mask_softmax_dropout || s.kind == K::scale_mask_softmax_dropout_backward)
     in.mask = random.mask(s.cols);
   if (s.kind == K::dropout_backward || s.kind == K::softmax_backward ||
@@ -116,7 +116,7 @@ ChainInputs draw(const Rowwise& s, const ChainSettings& c, Drawer& random) {
 
 /// Outputs of one launch.
 struct Outputs {
-  Poisoned y{kMostElements * 2}, kept{kMostElements}, log_sum{kMostElements * 4};
+  Poisoned y{kMostElements * 2}, keep_mask{kMostElements}, log_sum{kMostElements * 4};
 };
 
 /// Relative: rounding to bf16 (1/256), and what fp32 loses before it in exponents of |x a + m - log sum| up to 20 and
@@ -155,7 +155,7 @@ Check check_one(const Rowwise& s, const ChainSettings& c, Drawer& random, Output
   const ChainInputs in = draw(s, c, random);
   const ChainResult want = reference_attention_chain(s, c, in);
   const Input<bf16> x(in.x), dy(in.dy), mask(in.mask);
-  const Input<unsigned char> kept(in.kept);
+  const Input<unsigned char> keep_mask(in.keep_mask);
   const Input<float> log_sum(in.log_sum);
   const auto n = static_cast<std::size_t>(s.rows * s.cols);
   ChainBuffers b;
@@ -163,7 +163,7 @@ Check check_one(const Rowwise& s, const ChainSettings& c, Drawer& random, Output
   b.dy = dy.get();
   b.mask = mask.get();
   b.y = out.y.prepare(n * 2);
-  b.kept = s.kind == K::dropout ? out.kept.prepare(n) : kept.get();
+  b.keep_mask = s.kind == K::dropout ? out.keep_mask.prepare(n) : keep_mask.get();
   const bool writes_log_sum = s.kind == K::scale_mask_softmax_dropout;
   b.log_sum = writes_log_sum ? out.log_sum.prepare(static_cast<std::size_t>(s.rows) * 4) : log_sum.get();
   launch_attention_chain(s, c, b, nullptr);
@@ -171,8 +171,8 @@ Check check_one(const Rowwise& s, const ChainSettings& c, Drawer& random, Output
   compare("y", to_values(out.y.read<bf16>()), want.y, in.dy.empty() ? kNarrow : gradient_tolerance(c), result);
   bool overrun = out.y.overrun();
   if (s.kind == K::dropout) {
-    compare("kept", to_values(out.kept.read<unsigned char>()), want.kept, kExact, result);
-    overrun = overrun || out.kept.overrun();
+    compare("keep_mask", to_values(out.keep_mask.read<unsigned char>()), want.keep_mask, kExact, result);
+    overrun = overrun || out.keep_mask.overrun();
   }
   if (writes_log_sum) {
     compare("log sum", to_values(out.log_sum.read<float>()), want.log_sum, kFloat, result);

@@ -92,7 +92,7 @@ TEST(AttentionChain, FusedEqualsSeparate) {
   const ChainResult dropped = run(K::dropout, {p, {}, {}, {}, {}});
   EXPECT_THAT(run(K::scale_mask_softmax_dropout, in).y, Pointwise(DoubleNear(1e-12), dropped.y));
 
-  const Values dp = run(K::dropout_backward, {{}, in.dy, {}, dropped.kept, {}}).y;
+  const Values dp = run(K::dropout_backward, {{}, in.dy, {}, dropped.keep_mask, {}}).y;
   const Values ds = run(K::softmax_backward, {p, dp, {}, {}, {}}).y;
   const Values dx = run(K::scale, {ds, {}, {}, {}, {}}).y;
   EXPECT_THAT(run(K::scale_mask_softmax_dropout_backward, in).y, Pointwise(DoubleNear(1e-12), dx));
