@@ -15,11 +15,9 @@ struct ClassOfKernels {
   std::string_view name, kind;
 };
 
-// A kernel family's or an operator's name, and the kind whose kernels work alike: what is known of one says most about
-// the others. "stream" reads and writes everything once and waits for nothing; "row_statistics" reduces a row first;
-// "softmax_like" reduces it twice and computes exponentials; "select_scan" passes partial results on between CTAs or
-// works through a row in order.
-constexpr std::array kClasses = std::to_array<ClassOfKernels>({
+// A kernel family's or an operator's name, and the kind whose kernels work alike (ops/op/shape.hpp, Pattern): what is
+// known of one says most about the others.
+constexpr auto kFamilies = std::to_array<ClassOfKernels>({
     {"gemm", "matrix"},
     {"gemm_portable", "matrix"},
     {"grouped_gemm", "matrix"},
@@ -34,27 +32,8 @@ constexpr std::array kClasses = std::to_array<ClassOfKernels>({
     {"mla_decode", "attention"},
     {"flash_prefill", "attention"},
     {"flash_decode", "attention"},
-    {"layernorm", "row_statistics"},
-    {"rmsnorm", "row_statistics"},
-    {"softmax", "softmax_like"},
-    {"silu", "stream"},
-    {"gelu", "stream"},
-    {"add", "stream"},
-    {"copy", "stream"},
-    {"sum_rows", "row_statistics"},
-    {"argmax", "row_statistics"},
-    {"transpose_copy", "stream"},
-    {"swiglu", "stream"},
-    {"relu", "stream"},
-    {"scale", "stream"},
-    {"mask", "stream"},
-    {"dropout", "stream"},
-    {"quantize", "row_statistics"},
-    {"adamw", "stream"},
-    {"dropout_backward", "stream"},
-    {"softmax_backward", "softmax_like"},
-    {"scale_mask_softmax_dropout", "softmax_like"},
-    {"scale_mask_softmax_dropout_backward", "softmax_like"},
+});
+constexpr auto kOthers = std::to_array<ClassOfKernels>({
     {"rope", "stream"},
     {"embedding", "stream"},
     {"topk", "select_scan"},
@@ -70,7 +49,16 @@ constexpr std::array kClasses = std::to_array<ClassOfKernels>({
     {"select_scan", "all"},
     {"all", "all"},
 });
-constexpr std::size_t kFirstRowwise = 14;  // RowwiseKind in its order
+
+/// Kernel families, each row-wise kind, the other operators, the kinds, all.
+constexpr auto all_classes() {
+  std::array<ClassOfKernels, kFamilies.size() + kRowwiseRows.size() + kOthers.size()> out{};
+  auto end = std::copy(kFamilies.begin(), kFamilies.end(), out.begin());
+  for (const RowwiseRow& row : kRowwiseRows) *end++ = {row.name, name(row.pattern)};
+  std::copy(kOthers.begin(), kOthers.end(), end);
+  return out;
+}
+constexpr auto kClasses = all_classes();
 
 constexpr std::size_t number_of(std::string_view name) {
   for (std::size_t i = 0; i < kClasses.size(); ++i) {
@@ -87,13 +75,15 @@ constexpr std::array<std::size_t, kClasses.size()> parents() {
 constexpr auto kParents = parents();
 constexpr std::size_t kAll = kClasses.size() - 1;
 
-static_assert(kClasses[kFirstRowwise].name == "layernorm" && kClasses[kAll].name == "all");
-static_assert(kClasses[kFirstRowwise + static_cast<std::size_t>(RowwiseKind::count_)].name == "rope");
+static_assert(kClasses[kAll].name == "all");
+static_assert(std::all_of(kRowwiseRows.begin(), kRowwiseRows.end(), [](const RowwiseRow& row) {
+  return kClasses[kFamilies.size() + static_cast<std::size_t>(row.kind)].name == row.name;
+}));
 static_assert(std::all_of(kParents.begin(), kParents.end(), [](std::size_t p) { return p < kClasses.size(); }));
 
 /// Operators that a stream prices; `rowwise` where no class is theirs.
 struct RowClass {
-  std::size_t operator()(const Rowwise& op) const { return kFirstRowwise + static_cast<std::size_t>(op.kind); }
+  std::size_t operator()(const Rowwise& op) const { return kFamilies.size() + static_cast<std::size_t>(op.kind); }
   std::size_t operator()(const Rope&) const { return number_of("rope"); }
   std::size_t operator()(const Embedding&) const { return number_of("embedding"); }
   std::size_t operator()(const TopK&) const { return number_of("topk"); }

@@ -8,7 +8,7 @@
 
 #include "ops/graph/workload.hpp"
 #include "ops/llm/llm.hpp"
-#include "ops/op/shapes.hpp"
+#include "ops/op/gradient.hpp"
 
 namespace plumbline {
 
@@ -16,13 +16,14 @@ enum class Pass { forward, backward, update };
 
 /// One operator of the step. Nodes of a segment run in order within one layer; the segment repeats.
 struct Node {
-  const char* name = "";  ///< "qkv_proj", "attention", ...: a literal
+  const char* name = "";  ///< "qkv_proj", "attention", ...: lives as long as the program; carries no meaning
   Op op;
   std::int64_t count = 1;  ///< executions a step, all repeats
   int segment = 0;
   int stream = 0;                      ///< 0 compute, 1 communication
   std::array<int, 2> depends{-1, -1};  ///< indices of nodes it waits for
   Pass pass = Pass::forward;
+  NodeRole role = NodeRole::plain;
 };
 
 struct Segment {

@@ -9,13 +9,17 @@
 
 namespace plumbline::lowering {
 
-const FfnNames kFfnNames{"ffn_quantize", "gate_up_proj",  "gate_proj", "up_proj",       "ffn_act",
-                         "ffn_mul",      "down_quantize", "down_proj", "ffn_all_reduce"};
-const FfnNames kSharedNames{"shared_quantize",      "shared_gate_up_proj", "shared_gate_proj",
-                            "shared_up_proj",       "shared_act",          "shared_mul",
-                            "shared_down_quantize", "shared_down_proj",    "shared_all_reduce"};
-const FfnNames kTextNames{"text_ffn_quantize", "text_gate_up_proj",  "text_gate_proj", "text_up_proj",   "text_ffn_act",
-                          "text_ffn_mul",      "text_down_quantize", "text_down_proj", "text_all_reduce"};
+const FfnNames kFfnNames{"ffn_quantize"_node,  "gate_up_proj"_node, "gate_proj"_node,
+                         "up_proj"_node,       "ffn_act"_node,      "ffn_mul"_node.as(NodeRole::product),
+                         "down_quantize"_node, "down_proj"_node,    "ffn_all_reduce"_node};
+const FfnNames kSharedNames{
+    "shared_quantize"_node,      "shared_gate_up_proj"_node, "shared_gate_proj"_node,
+    "shared_up_proj"_node,       "shared_act"_node,          "shared_mul"_node.as(NodeRole::product),
+    "shared_down_quantize"_node, "shared_down_proj"_node,    "shared_all_reduce"_node};
+const FfnNames kTextNames{
+    "text_ffn_quantize"_node,  "text_gate_up_proj"_node, "text_gate_proj"_node,
+    "text_up_proj"_node,       "text_ffn_act"_node,      "text_ffn_mul"_node.as(NodeRole::product),
+    "text_down_quantize"_node, "text_down_proj"_node,    "text_all_reduce"_node};
 
 namespace {
 
@@ -40,9 +44,10 @@ void activate(Step& s, const FfnSpec& f, std::int64_t rows, std::int64_t width, 
   if (f.gated) s.row(names.mul, RowwiseKind::add, rows, width);
 }
 
-constexpr FfnNames kExpertNames{"expert_quantize",      "experts_gate_up", "experts_gate",
-                                "experts_up",           "experts_act",     "experts_mul",
-                                "expert_down_quantize", "experts_down",    "experts_all_reduce"};
+constexpr FfnNames kExpertNames{
+    "expert_quantize"_node,      "experts_gate_up"_node, "experts_gate"_node,
+    "experts_up"_node,           "experts_act"_node,     "experts_mul"_node.as(NodeRole::product),
+    "expert_down_quantize"_node, "experts_down"_node,    "experts_all_reduce"_node};
 
 /// Routed rows of this rank. With expert parallelism a rank holds experts / degree and receives, balanced, as many rows
 /// as it sends: tokens x topk rows, each through one of its experts.
@@ -57,7 +62,7 @@ Routed routed(const Step& s, const FfnSpec& f) {
   return {ceil_div(f.experts, degree), 1, rows, width, f.expert_width, rows};
 }
 
-void grouped(Step& s, const char* name, const Routed& r, std::int64_t n, std::int64_t k) {
+void grouped(Step& s, NodeTag name, const Routed& r, std::int64_t n, std::int64_t k) {
   s.add(name, GroupedGemm{r.experts, r.topk, r.tokens, n, k, 0, s.types.experts});
 }
 
@@ -73,7 +78,7 @@ Routed down_rows(const Routed& r) {
   return down;
 }
 
-void exchange(Step& s, const char* name, const Routed& r, DType type) {
+void exchange(Step& s, NodeTag name, const Routed& r, DType type) {
   const std::int64_t degree = s.workload.parallel.expert;
   if (degree == 1) return;
   const double bytes = storage(type, static_cast<double>(r.rows * r.width)).in(units::B);
@@ -83,22 +88,22 @@ void exchange(Step& s, const char* name, const Routed& r, DType type) {
 void route(Step& s, const FfnSpec& f) {
   // The shared expert's gate is one more column of the router; eager code multiplies by it apart.
   const bool gate = f.shared_gate && f.shared_width > 0;
-  s.gemm("router", s.tokens, f.experts + (gate && !s.none() ? 1 : 0), s.hidden, s.types.plain);
-  if (s.none() && gate) s.gemm("shared_gate", s.tokens, 1, s.hidden, s.types.plain);
-  if (s.none()) s.row("router_softmax", RowwiseKind::softmax, s.tokens, f.experts);
-  s.add("router_topk", TopK{s.tokens, f.experts, f.topk, s.types.base});
+  s.gemm("router"_node, s.tokens, f.experts + (gate && !s.none() ? 1 : 0), s.hidden, s.types.plain);
+  if (s.none() && gate) s.gemm("shared_gate"_node, s.tokens, 1, s.hidden, s.types.plain);
+  if (s.none()) s.row("router_softmax"_node, RowwiseKind::softmax, s.tokens, f.experts);
+  s.add("router_topk"_node, TopK{s.tokens, f.experts, f.topk, s.types.base});
 }
 
 void experts(Step& s, const FfnSpec& f) {
   const Routed r = routed(s, f);
   const DType moved = s.types.quantizes(s.types.experts) ? s.types.experts.input : s.types.base;
   if (f.latent > 0) {
-    s.quantize("latent_down_quantize", s.tokens, s.hidden, s.types.linear);
-    s.linear("latent_down", s.tokens, f.latent, s.hidden);
+    s.quantize("latent_down_quantize"_node, s.tokens, s.hidden, s.types.linear);
+    s.linear("latent_down"_node, s.tokens, f.latent, s.hidden);
   }
   s.quantize(kExpertNames.quantize, s.tokens, r.width, s.types.experts);
-  if (!s.max()) s.add("moe_permute", MoePermute{s.tokens, f.topk, r.width, false, moved});
-  exchange(s, "moe_dispatch", r, moved);
+  if (!s.max()) s.add("moe_permute"_node, MoePermute{s.tokens, f.topk, r.width, false, moved});
+  exchange(s, "moe_dispatch"_node, r, moved);
   if (!f.gated || s.none()) {
     if (f.gated) grouped(s, kExpertNames.gate, r, r.expert_width, r.width);
     grouped(s, kExpertNames.up, r, r.expert_width, r.width);
@@ -108,14 +113,14 @@ void experts(Step& s, const FfnSpec& f) {
   activate(s, f, r.rows, r.expert_width, kExpertNames);
   s.quantize(kExpertNames.down_quantize, r.rows, r.expert_width, s.types.experts);
   grouped(s, kExpertNames.down, down_rows(r), r.width, r.expert_width);
-  exchange(s, "moe_collect", r, s.types.base);
+  exchange(s, "moe_collect"_node, r, s.types.base);
 }
 
 void combine(Step& s, const FfnSpec& f) {
-  s.add("moe_combine", MoePermute{s.tokens, f.topk, f.latent > 0 ? f.latent : s.hidden, true, s.types.base});
+  s.add("moe_combine"_node, MoePermute{s.tokens, f.topk, f.latent > 0 ? f.latent : s.hidden, true, s.types.base});
   if (f.latent == 0) return;
-  s.quantize("latent_up_quantize", s.tokens, f.latent, s.types.linear);
-  s.linear("latent_up", s.tokens, s.hidden, f.latent);
+  s.quantize("latent_up_quantize"_node, s.tokens, f.latent, s.types.linear);
+  s.linear("latent_up"_node, s.tokens, s.hidden, f.latent);
 }
 
 }  // namespace
@@ -156,7 +161,7 @@ void ffn(Step& s, const FfnSpec& f) {
   combine(s, f);
   if (beside > 0 && !s.max()) {
     s.join = shared;
-    s.row("shared_add", RowwiseKind::add, s.tokens, s.hidden);
+    s.row("shared_add"_node, RowwiseKind::add, s.tokens, s.hidden);
   }
   s.all_reduce(kExpertNames.reduce, s.tokens);
 }

@@ -21,7 +21,7 @@ NormPlan norm_plan(const LayerSpec& l) {
 namespace {
 
 /// Norm in front of a part that reads `consumer`; fused with the add before it from `typical` on.
-void pre_norm(Step& s, const LayerSpec& l, const char* name, const Precision* consumer) {
+void pre_norm(Step& s, const LayerSpec& l, NodeTag name, const Precision* consumer) {
   const bool narrow = s.max() && consumer != nullptr && s.types.quantizes(*consumer);
   const RowwiseKind kind = l.norm == NormKind::rms ? RowwiseKind::rmsnorm : RowwiseKind::layernorm;
   s.add(name, Rowwise{kind, s.tokens, s.hidden, !s.none(), s.types.base, narrow ? consumer->input : s.types.base});
@@ -29,19 +29,19 @@ void pre_norm(Step& s, const LayerSpec& l, const char* name, const Precision* co
 
 /// adaLN (DiT): eager code scales and shifts the norm's result and gates the part's result; fused code does both in the
 /// norm and add kernels.
-void modulate(Step& s, const LayerSpec& l, const char* name) {
+void modulate(Step& s, const LayerSpec& l, NodeTag name) {
   if (l.modulation_width > 0 && s.none()) s.row(name, RowwiseKind::scale, s.tokens, s.hidden);
 }
 
 struct PartNames {
-  const char *norm, *modulate, *post_norm, *gate, *dropout, *add;
+  NodeTag norm, modulate, post_norm, gate, dropout, add;
 };
-constexpr PartNames kMixer{"attn_norm",          "attn_modulate",    "attn_post_norm",
-                           "attn_modulate_gate", "attn_out_dropout", "attn_residual_add"};
-constexpr PartNames kCross{"cross_norm",          "cross_modulate",    "cross_post_norm",
-                           "cross_modulate_gate", "cross_out_dropout", "cross_residual_add"};
-constexpr PartNames kFfn{"ffn_norm",          "ffn_modulate", "ffn_post_norm",
-                         "ffn_modulate_gate", "ffn_dropout",  "ffn_residual_add"};
+constexpr PartNames kMixer{"attn_norm"_node,          "attn_modulate"_node,    "attn_post_norm"_node,
+                           "attn_modulate_gate"_node, "attn_out_dropout"_node, "attn_residual_add"_node};
+constexpr PartNames kCross{"cross_norm"_node,          "cross_modulate"_node,    "cross_post_norm"_node,
+                           "cross_modulate_gate"_node, "cross_out_dropout"_node, "cross_residual_add"_node};
+constexpr PartNames kFfn{"ffn_norm"_node,          "ffn_modulate"_node, "ffn_post_norm"_node,
+                         "ffn_modulate_gate"_node, "ffn_dropout"_node,  "ffn_residual_add"_node};
 
 void before(Step& s, const LayerSpec& l, const NormPlan& plan, const PartNames& names, const Precision* consumer) {
   if (plan.pre) {
@@ -75,7 +75,7 @@ void parallel_layer(Step& s, const LayerSpec& l, const NormPlan& plan) {
     s.last = entry;
     ffn(s, *l.ffn);
     s.join = mixed;
-    s.row("parallel_add", RowwiseKind::add, s.tokens, s.hidden);
+    s.row("parallel_add"_node, RowwiseKind::add, s.tokens, s.hidden);
   }
   modulate(s, l, kFfn.gate);
   if (s.dropout && s.none()) s.row(kFfn.dropout, RowwiseKind::dropout, s.tokens, s.hidden);
@@ -86,7 +86,7 @@ void parallel_layer(Step& s, const LayerSpec& l, const NormPlan& plan) {
 
 void layer(Step& s, const LayerSpec& l) {
   if (l.double_stream) return double_stream_layer(s, l);
-  if (l.modulation_width > 0) s.linear("modulation", s.batch, l.modulation_width, s.hidden, true);
+  if (l.modulation_width > 0) s.linear("modulation"_node, s.batch, l.modulation_width, s.hidden, true);
   const NormPlan plan = norm_plan(l);
   if (l.parallel_block) return parallel_layer(s, l, plan);
   const Precision* linear = &s.types.linear;
@@ -115,22 +115,22 @@ void double_stream_layer(Step& s, const LayerSpec& l) {
   const std::int64_t heads = s.share(a.q_heads), kv = s.share(a.kv_heads), out = heads * a.v_dim;
   const std::int64_t qkv = heads * a.qk_dim + kv * (a.qk_dim + a.v_dim), both = s.q_len + s.text_tokens;
   const NormPlan plan = norm_plan(l);
-  if (l.modulation_width > 0) s.linear("modulation", s.batch, l.modulation_width, s.hidden, true);
-  const auto project = [&](std::int64_t rows, const char* norm_name, const char* scale_name, const char* quantize_name,
-                           const char* name) {
+  if (l.modulation_width > 0) s.linear("modulation"_node, s.batch, l.modulation_width, s.hidden, true);
+  const auto project = [&](std::int64_t rows, NodeTag norm_name, NodeTag scale_name, NodeTag quantize_name,
+                           NodeTag name) {
     s.tokens = rows;
     if (plan.pre) pre_norm(s, l, norm_name, &s.types.linear);
     modulate(s, l, scale_name);
     s.quantize(quantize_name, rows, s.hidden, s.types.linear);
     s.linear(name, rows, qkv, s.hidden, a.qkv_bias);
   };
-  project(latents, "attn_norm", "attn_modulate", "qkv_quantize", "qkv_proj");
-  project(text, "text_attn_norm", "text_modulate", "text_qkv_quantize", "text_qkv_proj");
+  project(latents, "attn_norm"_node, "attn_modulate"_node, "qkv_quantize"_node, "qkv_proj"_node);
+  project(text, "text_attn_norm"_node, "text_modulate"_node, "text_qkv_quantize"_node, "text_qkv_proj"_node);
   const std::int64_t joined = latents + text;
-  if (a.qk_norm > 0 && !s.max()) s.norm("qk_norm", NormKind::rms, joined * (heads + kv), a.qk_dim);
-  if (a.rope && !s.max()) s.add("rope", Rope{joined, heads + kv, a.qk_dim, s.types.base});
+  if (a.qk_norm > 0 && !s.max()) s.norm("qk_norm"_node, NormKind::rms, joined * (heads + kv), a.qk_dim);
+  if (a.rope && !s.max()) s.add("rope"_node, Rope{joined, heads + kv, a.qk_dim, s.types.base});
   attention_core(s, {heads, kv, a.qk_dim, a.v_dim, both, both, false, 0, false, false, 0, s.types.base});
-  const auto finish = [&](std::int64_t rows, const char* quantize_name, const char* name, const char* norm_name,
+  const auto finish = [&](std::int64_t rows, NodeTag quantize_name, NodeTag name, NodeTag norm_name,
                           const FfnNames& names) {
     s.tokens = rows;
     s.quantize(quantize_name, rows, out, s.types.linear);
@@ -144,8 +144,8 @@ void double_stream_layer(Step& s, const LayerSpec& l) {
     modulate(s, l, kFfn.gate);
     if (s.none() || !plan.pre) s.row(kFfn.add, RowwiseKind::add, rows, s.hidden);
   };
-  finish(latents, "o_quantize", "o_proj", "ffn_norm", kFfnNames);
-  if (!l.second_stream_ends) finish(text, "text_o_quantize", "text_o_proj", "text_ffn_norm", kTextNames);
+  finish(latents, "o_quantize"_node, "o_proj"_node, "ffn_norm"_node, kFfnNames);
+  if (!l.second_stream_ends) finish(text, "text_o_quantize"_node, "text_o_proj"_node, "text_ffn_norm"_node, kTextNames);
   s.tokens = latents;
 }
 

@@ -54,8 +54,8 @@ void enter(Step& s, const Llm& llm, const StackSpec& stack) {
 void embed(Step& s, const Llm& llm, const StackSpec& stack) {
   if ((stack.role != Role::decoder && stack.role != Role::encoder) || llm.vocab == 0 || stack.fixed_tokens > 0) return;
   s.open("embedding", 1);
-  s.add("embedding", Embedding{s.tokens, s.hidden, s.types.base});
-  s.all_reduce("embedding_all_reduce", s.tokens);
+  s.add("embedding"_node, Embedding{s.tokens, s.hidden, s.types.base});
+  s.all_reduce("embedding_all_reduce"_node, s.tokens);
   s.close();
 }
 
@@ -86,7 +86,7 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
   s.tokens = s.batch * latents;
   if (&stack == &llm.main()) return;  // its last norm belongs to the head
   s.open("encoder_end", 1);
-  s.norm("encoder_norm", stack.kinds.front().norm, s.tokens, s.hidden);
+  s.norm("encoder_norm"_node, stack.kinds.front().norm, s.tokens, s.hidden);
   s.close();
 }
 
@@ -94,10 +94,10 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
 /// the logits with their gradient in the forward pass, so the backward pass has no kernel of it.
 void loss(Step& s, std::int64_t rows, std::int64_t vocab) {
   if (s.none()) {
-    s.add("loss_cast", Rowwise{RowwiseKind::copy, rows, vocab, false, s.types.base, DType::fp32});
-    s.add("loss_softmax", Rowwise{RowwiseKind::softmax, rows, vocab, false, DType::fp32, DType::fp32});
+    s.add("loss_cast"_node, Rowwise{RowwiseKind::copy, rows, vocab, false, s.types.base, DType::fp32});
+    s.add("loss_softmax"_node, Rowwise{RowwiseKind::softmax, rows, vocab, false, DType::fp32, DType::fp32});
   } else {
-    s.row("loss", RowwiseKind::softmax, rows, vocab);
+    s.row("loss"_node.as(NodeRole::loss), RowwiseKind::softmax, rows, vocab);
   }
 }
 
@@ -105,13 +105,13 @@ void head(Step& s, const Llm& llm) {
   const StackSpec& main = llm.main();
   const NormKind norm = main.kinds.front().norm;
   s.open("head", 1);
-  s.norm("final_norm", norm, s.tokens, s.hidden);
+  s.norm("final_norm"_node, norm, s.tokens, s.hidden);
   if (llm.has_head && llm.vocab > 0) {
     const bool last_only = main.role == Role::decoder && !s.train();
     const std::int64_t rows = last_only ? s.batch : s.tokens, vocab = s.share(llm.vocab);
-    s.gemm("lm_head", rows, vocab, s.hidden, s.types.plain);
+    s.gemm("lm_head"_node, rows, vocab, s.hidden, s.types.plain);
     if (s.train()) loss(s, rows, vocab);
-    else if (last_only) s.row("sample", RowwiseKind::argmax, rows, vocab);
+    else if (last_only) s.row("sample"_node, RowwiseKind::argmax, rows, vocab);
   }
   s.close();
 }
@@ -123,9 +123,9 @@ void update(Step& s, const Llm& llm) {
   s.open("optimizer", 1);
   if (const std::int64_t ranks = s.workload.parallel.data; ranks > 1) {
     const auto bytes = static_cast<std::int64_t>(storage(s.types.base, params).in(units::B));
-    s.add("grad_all_reduce", Collective{CollectiveKind::all_reduce, bytes, ranks, s.types.base}, 1);
+    s.add("grad_all_reduce"_node, Collective{CollectiveKind::all_reduce, bytes, ranks, s.types.base}, 1);
   }
-  s.row("adamw", RowwiseKind::adamw, ceil_div(static_cast<std::int64_t>(params), llm.hidden), llm.hidden);
+  s.row("adamw"_node, RowwiseKind::adamw, ceil_div(static_cast<std::int64_t>(params), llm.hidden), llm.hidden);
   s.close();
 }
 

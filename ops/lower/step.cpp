@@ -13,24 +13,33 @@ void Step::close() {
   if (segment.size == 0) graph.segments.pop_back();
 }
 
-void Step::gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, const Precision& precision, bool bias,
+void Step::add_gradient(std::size_t i) {
+  const Node node = graph.nodes[i];  // a copy: appending moves the nodes
+  const NodeName* name = names_[i];
+  for (const Gradient::Node& part : gradient_of(node.op, node.role)) {
+    add({name, node.role}, part.op, node.stream);
+    graph.nodes.back().name = name->of(part.part);
+  }
+}
+
+void Step::gemm(NodeTag tag, std::int64_t m, std::int64_t n, std::int64_t k, const Precision& precision, bool bias,
                 std::int64_t copies) {
-  add(name, Gemm{m, n, k, copies, precision, bias});
+  add(tag, Gemm{m, n, k, copies, precision, bias});
 }
 
-void Step::row(const char* name, RowwiseKind kind, std::int64_t rows, std::int64_t cols, bool residual) {
-  add(name, Rowwise{kind, rows, cols, residual, types.base, types.base});
+void Step::row(NodeTag tag, RowwiseKind kind, std::int64_t rows, std::int64_t cols, bool residual) {
+  add(tag, Rowwise{kind, rows, cols, residual, types.base, types.base});
 }
 
-void Step::quantize(const char* name, std::int64_t rows, std::int64_t cols, const Precision& consumer) {
+void Step::quantize(NodeTag tag, std::int64_t rows, std::int64_t cols, const Precision& consumer) {
   if (max() || !types.quantizes(consumer)) return;
-  add(name, Rowwise{RowwiseKind::quantize, rows, cols, false, types.base, consumer.input});
+  add(tag, Rowwise{RowwiseKind::quantize, rows, cols, false, types.base, consumer.input});
 }
 
-void Step::all_reduce(const char* name, std::int64_t rows) {
+void Step::all_reduce(NodeTag tag, std::int64_t rows) {
   if (tp() == 1) return;
   const double bytes = storage(types.base, static_cast<double>(rows * hidden)).in(units::B);
-  add(name, Collective{CollectiveKind::all_reduce, static_cast<std::int64_t>(bytes), tp(), types.base}, 1);
+  add(tag, Collective{CollectiveKind::all_reduce, static_cast<std::int64_t>(bytes), tp(), types.base}, 1);
 }
 
 }  // namespace plumbline::lowering

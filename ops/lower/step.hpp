@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ops/graph/graph.hpp"
+#include "ops/lower/node_name.hpp"
 #include "ops/resolve/resolve.hpp"
 
 namespace plumbline::lowering {
@@ -47,11 +49,16 @@ class Step {
   void open(const char* name, std::int64_t repeat);
   void close();
 
+  /// Appends the nodes that the backward pass of node `i` consists of, in the open segment.
+  void add_gradient(std::size_t i);
+
   /// Appends a node that waits for the one before it (and for `join`, once).
   template <class Shape>
-  void add(const char* name, const Shape& shape, int stream = 0) {
+  void add(NodeTag tag, const Shape& shape, int stream = 0) {
     Node& node = graph.nodes.emplace_back();
-    node.name = name;
+    node.name = tag.name->whole;
+    node.role = tag.role;
+    if (train()) names_.push_back(tag.name);
     node.op = shape;
     node.count = repeat_;
     node.segment = static_cast<int>(graph.segments.size()) - 1;
@@ -62,26 +69,27 @@ class Step {
     last = static_cast<int>(graph.nodes.size()) - 1;
   }
 
-  void gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, const Precision& precision,
-            bool bias = false, std::int64_t copies = 1);
+  void gemm(NodeTag tag, std::int64_t m, std::int64_t n, std::int64_t k, const Precision& precision, bool bias = false,
+            std::int64_t copies = 1);
   /// A weight matrix in the linear layers' format.
-  void linear(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, bool bias = false) {
-    gemm(name, m, n, k, types.linear, bias);
+  void linear(NodeTag tag, std::int64_t m, std::int64_t n, std::int64_t k, bool bias = false) {
+    gemm(tag, m, n, k, types.linear, bias);
   }
-  void row(const char* name, RowwiseKind kind, std::int64_t rows, std::int64_t cols, bool residual = false);
-  void norm(const char* name, NormKind kind, std::int64_t rows, std::int64_t cols, bool residual = false) {
-    row(name, kind == NormKind::rms ? RowwiseKind::rmsnorm : RowwiseKind::layernorm, rows, cols, residual);
+  void row(NodeTag tag, RowwiseKind kind, std::int64_t rows, std::int64_t cols, bool residual = false);
+  void norm(NodeTag tag, NormKind kind, std::int64_t rows, std::int64_t cols, bool residual = false) {
+    row(tag, kind == NormKind::rms ? RowwiseKind::rmsnorm : RowwiseKind::layernorm, rows, cols, residual);
   }
   /// Quantizes what the next matrix product reads, where that is a kernel of its own (at `max` the producer does it).
-  void quantize(const char* name, std::int64_t rows, std::int64_t cols, const Precision& consumer);
-  void copy(const char* name, std::int64_t rows, std::int64_t cols) { row(name, RowwiseKind::copy, rows, cols); }
-  void all_reduce(const char* name, std::int64_t rows);
+  void quantize(NodeTag tag, std::int64_t rows, std::int64_t cols, const Precision& consumer);
+  void copy(NodeTag tag, std::int64_t rows, std::int64_t cols) { row(tag, RowwiseKind::copy, rows, cols); }
+  void all_reduce(NodeTag tag, std::int64_t rows);
 
   int last = -1;  ///< node that the next one waits for
   int join = -1;  ///< second node that the next one waits for
 
  private:
   std::int64_t repeat_ = 1;
+  std::vector<const NodeName*> names_;  ///< of the nodes so far, in training
 };
 
 // One function a part of a layer; each leaves the part's output (rows x hidden) behind.
@@ -91,9 +99,9 @@ void mla_attention(Step& s, const AttentionSpec& a);
 void compressed_attention(Step& s, const AttentionSpec& a);
 void recurrence(Step& s, const RecurrentSpec& r);
 
-/// Literals that tell apart the dense FFNs of a layer.
+/// Names that tell apart the dense FFNs of a layer.
 struct FfnNames {
-  const char *quantize, *gate_up, *gate, *up, *act, *mul, *down_quantize, *down, *reduce;
+  NodeTag quantize, gate_up, gate, up, act, mul, down_quantize, down, reduce;
 };
 extern const FfnNames kFfnNames, kSharedNames, kTextNames;
 void dense_ffn(Step& s, const FfnSpec& f, std::int64_t width, const FfnNames& names);

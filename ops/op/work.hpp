@@ -1,4 +1,18 @@
 // What an operator must do whatever the machine: exact FLOPs by unit, and the bytes no kernel can avoid.
+//
+// What counts is fixed here, so that a count by hand or by machine agrees to the unit:
+//
+// * tensor: the multiplies and adds of matrix products; a multiply-add is 2.
+// * fp32: every other add, subtract, multiply, maximum and comparison on floating-point values is 1, whatever their
+//   type. Negation, absolute value, selection, conversion, address and integer arithmetic are 0. Constants that follow
+//   from the shape (1/cols, 1/sqrt(D)) cost nothing to make. A value used twice is computed once.
+// * sfu: one each for exp, reciprocal, rsqrt, sqrt, sin, cos, tanh, erf. Not FLOPs.
+// * A reduction of n values is n operations (it starts from the identity), as a dot product of K is 2K.
+// * read/write: each element of each tensor once, in its storage type; what the operator itself produced is not read
+//   back. Indices, positions and routing ids are int32; scales that belong to a type are in `storage`.
+//   Lengths and other scalars ride in the launch arguments and count 0.
+// Bytes: reference notes on kernels, sections 3-6 (norm 2 N es, +residual 4 N es; SwiGLU 3 N es; scan 2 N es;
+// SpMV nnz (val + 4) + 4 (rows + 1) + out + x; decode 2 B S Hkv D es).
 #pragma once
 
 #include "arch/units.hpp"
@@ -19,7 +33,7 @@ struct Work {
   Bytes bytes() const { return read + write; }
 };
 
-/// Formulas and conventions: beside each case in work.cpp and in docs of shapes.hpp. Exact in doubles (to 2^53).
+/// The formula stands in the operator's own file (ops/op/<operator>.cpp). Exact in doubles (to 2^53).
 Work work(const Op& op);
 
 /// Query-key pairs that are not masked, summed over one head of one sequence:

@@ -111,7 +111,7 @@ RC_GTEST_PROP(PlanDecode, SplitsCoverTheContext, ()) {
   const auto m = random_machine();
   for (int i = 0; i < 20; ++i) {
     AttentionDecode s = std::get<AttentionDecode>(
-        *rc::gen::resize(rc::kNominalSize, rc::gen::exec([] { return random_attention_op(1); })));
+        *rc::gen::resize(rc::kNominalSize, rc::gen::exec([] { return Op(random_shape<AttentionDecode>()); })));
     s.dtype = DType::bf16;
     const AttentionChoice c = plan_decode(s, *m);
     const double seen = static_cast<double>(s.window > 0 ? std::min(s.window, s.context) : s.context);

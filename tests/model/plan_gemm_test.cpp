@@ -28,8 +28,7 @@ Seconds price_of(const GemmChoice& choice, const Machine& m, const FamilyScalars
 /// A task of any matrix operator that the machine has a path for.
 GemmTask random_task(const Machine& m) {
   for (;;) {
-    const Op op =
-        *rc::gen::resize(rc::kNominalSize, rc::gen::exec([] { return random_matrix_op(*rc::gen::inRange(0, 3)); }));
+    const Op op = *rc::gen::resize(rc::kNominalSize, rc::gen::exec([] { return random_matrix_op(); }));
     try {
       if (const auto* gemm = std::get_if<Gemm>(&op)) return gemm_task(*gemm, m);
       if (const auto* sparse = std::get_if<GemmSparse24>(&op)) return gemm_task(*sparse, m);

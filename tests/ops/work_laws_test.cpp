@@ -13,9 +13,9 @@
 namespace plumbline {
 namespace {
 
-using testing_support::random_attention_op;
 using testing_support::random_dim;
 using testing_support::random_op;
+using testing_support::random_shape;
 
 bool close(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(std::abs(a), std::abs(b)); }
 
@@ -84,7 +84,9 @@ RC_GTEST_PROP(WorkLaws, ALargerShapeIsNeverLessWork, ()) {
 
 RC_GTEST_PROP(WorkLaws, IndependentCopiesAdd, (int which)) {
   const std::int64_t copies = random_dim(6);
-  Op one = which % 2 == 0 ? testing_support::random_matrix_op(0) : random_attention_op(1 + (which / 2 % 2 == 0));
+  Op one = random_shape<Gemm>();
+  if (which % 3 == 1) one = random_shape<AttentionDecode>();
+  if (which % 3 == 2) one = random_shape<MlaDecode>();
   Op many = one;
   if (auto* gemm = std::get_if<Gemm>(&many)) gemm->batch *= copies;
   if (auto* decode = std::get_if<AttentionDecode>(&many)) decode->batch *= copies;
@@ -93,7 +95,7 @@ RC_GTEST_PROP(WorkLaws, IndependentCopiesAdd, (int which)) {
 }
 
 RC_GTEST_PROP(WorkLaws, OneQueryOfPrefillIsDecode, ()) {
-  const auto decode = std::get<AttentionDecode>(random_attention_op(1));
+  const AttentionDecode decode = random_shape<AttentionDecode>();
   AttentionDecode unpaged = decode;
   unpaged.page = 0;
   const AttentionPrefill prefill{decode.batch,    decode.q_heads,
@@ -106,14 +108,14 @@ RC_GTEST_PROP(WorkLaws, OneQueryOfPrefillIsDecode, ()) {
 }
 
 RC_GTEST_PROP(WorkLaws, OneExpertIsAGemm, ()) {
-  const auto gemm = std::get<Gemm>(testing_support::random_matrix_op(0));
+  const Gemm gemm = random_shape<Gemm>();
   const Gemm plain{gemm.m, gemm.n, gemm.k, 1, gemm.precision, false};
   RC_ASSERT(equals(work(plain), work(GroupedGemm{1, 1, gemm.m, gemm.n, gemm.k, 0, gemm.precision})));
 }
 
 /// Prefill by pieces (chunks, or token by token) looks at the same pairs as prefill at once.
 RC_GTEST_PROP(WorkLaws, ChunksSeeThePairsOfTheWhole, ()) {
-  auto whole = std::get<AttentionPrefill>(random_attention_op(0));
+  AttentionPrefill whole = random_shape<AttentionPrefill>();
   whole.causal = true;
   whole.q_len += 1;
   whole.kv_len += 1;

@@ -1,12 +1,15 @@
-// Random operators for property tests: every kind, small and large dims, all within what parse_op accepts.
+// Random operators for property tests: every operator of the table, small and large dims, all within what parse_op
+// accepts. Keys, types and what must hold between keys come from the table too, so a new operator is drawn at once.
 #pragma once
 
 #include <rapidcheck.h>
 
-#include <algorithm>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "ops/op/table.hpp"
 #include "ops/op/text.hpp"
 
 namespace plumbline::testing_support {
@@ -18,91 +21,73 @@ inline std::int64_t random_dim(int most_bits) {
 }
 
 inline DType random_dtype() { return static_cast<DType>(*rc::gen::inRange(0, static_cast<int>(kDTypeCount))); }
-
-inline Precision random_precision() {
-  if (*rc::gen::inRange(0, 3) == 0) return {random_dtype(), random_dtype(), random_dtype(), random_dtype()};
-  const std::string name =
-      *rc::gen::element<std::string>("bf16", "fp16", "fp32", "tf32", "fp64", "fp8", "int8", "w4a16", "mxfp4", "nvfp4");
-  return *parse_precision(name);
-}
-
 inline bool coin() { return *rc::gen::inRange(0, 2) == 1; }
 
-inline Op random_matrix_op(int which) {
-  if (which == 0) {
-    return Gemm{random_dim(13), random_dim(13), random_dim(13), coin() ? 1 : random_dim(5), random_precision(), coin()};
+/// How large a dimension grows, in bits; keys that are not named here are of middle size.
+inline int bits_of_key(std::string_view key) {
+  constexpr std::pair<std::string_view, int> kBits[] = {
+      {"M", 13}, {"N", 13},   {"K", 13},      {"rows", 13}, {"cols", 13}, {"bytes", 34}, {"n", 30},   {"nnz", 20},
+      {"S", 11}, {"Skv", 12}, {"window", 12}, {"D", 8},     {"Dv", 8},    {"Dc", 9},     {"Dr", 6},   {"B", 4},
+      {"Hq", 6}, {"Hkv", 4},  {"H", 5},       {"batch", 5}, {"page", 6},  {"E", 8},      {"topk", 3}, {"T", 10},
+      {"k", 6},  {"gpus", 6}, {"width", 2},   {"state", 6}, {"groups", 3}};
+  for (const auto& [name, bits] : kBits) {
+    if (name == key) return bits;
   }
-  if (which == 1) {
-    const std::int64_t experts = random_dim(8);
-    const double skew = coin() ? 0 : *rc::gen::inRange(0, 1001) / 10.0;
-    return GroupedGemm{
-        experts,           std::min(experts, random_dim(3)), random_dim(10), random_dim(10), random_dim(10), skew,
-        random_precision()};
-  }
-  return GemmSparse24{random_dim(13), random_dim(13), 4 * random_dim(10), random_precision()};
+  return 8;
 }
 
-inline Op random_attention_op(int which) {
-  const std::int64_t kv_heads = random_dim(4), q_heads = kv_heads * random_dim(3), dim = 2 * random_dim(7);
-  const std::int64_t v_dim = coin() ? dim : random_dim(8), keys = random_dim(12);
-  const std::int64_t window = coin() ? 0 : random_dim(12);
-  const DType type = random_dtype(), kv = coin() ? type : random_dtype();
-  if (which == 0) {
-    const std::int64_t queries = coin() ? keys : *rc::gen::inRange<std::int64_t>(1, keys + 1);
-    return AttentionPrefill{random_dim(5), q_heads, kv_heads, dim,    v_dim,
-                            queries,       keys,    coin(),   window, *rc::gen::inRange(-1, 2),
-                            type,          kv};
-  }
-  if (which == 1) {
-    return AttentionDecode{random_dim(5), q_heads, kv_heads, dim, v_dim, keys, coin() ? 0 : random_dim(6),
-                           window,        type,    kv};
-  }
-  return MlaDecode{random_dim(5), q_heads, keys, random_dim(9), random_dim(6), type, kv};
-}
-
-inline Op random_rowwise() {
-  const auto kind = static_cast<RowwiseKind>(*rc::gen::inRange(0, static_cast<int>(RowwiseKind::count_)));
-  const bool norm = kind == RowwiseKind::layernorm || kind == RowwiseKind::rmsnorm;
-  const DType type = random_dtype();
-  return Rowwise{kind, random_dim(14), random_dim(14), norm && coin(), type, coin() ? type : random_dtype()};
-}
-
-inline Op random_other_op(int which) {
-  const DType type = random_dtype();
-  const std::int64_t a = random_dim(12), b = random_dim(12);
-  const int four = *rc::gen::inRange(0, 4);
-  switch (which) {
-    case 0: return Rope{a, random_dim(6), 2 * random_dim(7), type};
-    case 1: return TopK{a, b, std::min(b, random_dim(6)), type};
-    case 2: return Embedding{a, b, type};
-    case 3: return Scan{coin() ? ScanKind::sum_all : ScanKind::cumsum, random_dim(30), type};
-    case 4: return Spmv{a, b, std::min(a * b, random_dim(20)), type};
-    case 5: {
-      const std::int64_t groups = random_dim(3);
-      return Recurrence{static_cast<RecurrentKind>(four % 3),
-                        random_dim(4),
-                        random_dim(9),
-                        groups * random_dim(3),
-                        random_dim(6),
-                        random_dim(6),
-                        groups,
-                        type,
-                        coin() ? DType::fp32 : random_dtype()};
-    }
-    case 6: return CausalConv{random_dim(4), a, b, random_dim(2), type};
-    case 7: return MoePermute{a, random_dim(3), b, coin(), type};
-    case 8: return SoftmaxTopK{a, b, std::min(b, random_dim(6)), type};
-    case 9: return Collective{static_cast<CollectiveKind>(four), random_dim(34), random_dim(6), type};
-    default: return Transfer{static_cast<TransferKind>(four), random_dim(34)};
+inline double random_value(const Key& key) {
+  switch (key.type) {
+    case KeyType::flag: return coin() ? 1 : 0;
+    case KeyType::percent: return *rc::gen::inRange(0, 1001) / 10.0;
+    case KeyType::dtype: return static_cast<double>(random_dtype());
+    case KeyType::recurrence: return *rc::gen::inRange(0, 3);
+    default: return static_cast<double>(random_dim(bits_of_key(key.name)));
   }
 }
 
+/// Optional keys are left as usual half of the time.
+inline Op random_op_of(const Operator& which) {
+  Precision types{random_dtype(), DType::bf16, DType::bf16, DType::bf16};
+  if (which.precisions)
+    types = *parse_precision(
+        precision_names()[static_cast<std::size_t>(*rc::gen::inRange(0, static_cast<int>(precision_names().size())))]);
+  Op op = which.make(which.kind, types);
+  void* shape = shape_address(op);
+  for (const Key& key : which.keys) {
+    if (key.required) key.set(shape, random_value(key));
+  }
+  for (const Key& key : which.keys) {
+    if (key.required) continue;
+    if (coin()) key.set(shape, random_value(key));
+    else if (key.type != KeyType::dtype) key.set(shape, key.usual(shape));
+  }
+  mend(op);
+  return op;
+}
+
+/// A random operator of one shape; of its first name where it has several.
+template <class Shape>
+Shape random_shape() {
+  return std::get<Shape>(random_op_of(*find_operator(Shape::facts().names.front().name)));
+}
+
+/// A matrix product of any kind.
+inline Op random_matrix_op() {
+  const int which = *rc::gen::inRange(0, 3);
+  if (which == 0) return random_shape<Gemm>();
+  if (which == 1) return random_shape<GroupedGemm>();
+  return random_shape<GemmSparse24>();
+}
+
+/// A shape first, then one of its operators, so that the many row-wise kinds are not most of what is drawn.
 inline Op random_op() {
-  const int which = *rc::gen::inRange(0, 23);
-  if (which < 4) return random_matrix_op(which % 3);
-  if (which < 8) return random_attention_op(which % 3);
-  if (which < 12) return random_rowwise();
-  return random_other_op(which - 12);
+  const auto shape = static_cast<std::size_t>(*rc::gen::inRange(0, static_cast<int>(std::variant_size_v<Op>)));
+  std::vector<Operator> of_shape;
+  for (const Operator& each : operators()) {
+    if (each.make(each.kind, {}).index() == shape) of_shape.push_back(each);
+  }
+  return random_op_of(of_shape[static_cast<std::size_t>(*rc::gen::inRange(0, static_cast<int>(of_shape.size())))]);
 }
 
 }  // namespace plumbline::testing_support

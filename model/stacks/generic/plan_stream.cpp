@@ -58,12 +58,7 @@ Demand plan_stream(const Op& op, const Work& w, const Machine& m, bool warm) {
   Demand d = stream_demand(w, m, warm);
   if (const auto* row = std::get_if<Rowwise>(&op)) {
     // a row's statistics must be known before its first output: one more trip through the row held in registers
-    const bool reduces = row->kind == RowwiseKind::layernorm || row->kind == RowwiseKind::rmsnorm ||
-                         row->kind == RowwiseKind::softmax || row->kind == RowwiseKind::argmax ||
-                         row->kind == RowwiseKind::softmax_backward ||
-                         row->kind == RowwiseKind::scale_mask_softmax_dropout ||
-                         row->kind == RowwiseKind::scale_mask_softmax_dropout_backward;
-    if (reduces) d.chain = 2.0 * m.l2_latency;
+    if (row_of(row->kind).statistic) d.chain = 2.0 * m.l2_latency;
   } else if (const auto* top = std::get_if<TopK>(&op)) {
     const double extra = selection_passes(top->dtype) - 1;
     const double ctas = static_cast<double>(d.plan.ctas);

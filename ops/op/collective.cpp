@@ -1,0 +1,57 @@
+#include "ops/op/collective.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/op/counting.hpp"
+#include "ops/op/facts.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace counting;
+
+constexpr auto kNames = std::to_array<OperatorName>(
+    {{"all_reduce", static_cast<int>(CollectiveKind::all_reduce), false, Pattern::none},
+     {"all_gather", static_cast<int>(CollectiveKind::all_gather), false, Pattern::none},
+     {"reduce_scatter", static_cast<int>(CollectiveKind::reduce_scatter), false, Pattern::none},
+     {"all_to_all", static_cast<int>(CollectiveKind::all_to_all), false, Pattern::none}});
+static_assert(in_order(kNames));
+
+constexpr auto kKeys = std::to_array<Key>({key<&Collective::bytes>("bytes"), key<&Collective::gpus>("gpus")});
+
+/// Wire lower bounds a rank: all-reduce 2N(n-1)/n; all-gather, reduce-scatter, all-to-all N(n-1)/n with N the larger
+/// buffer (modelling notes, section 6). Reductions: (n-1)/n adds an element.
+Work work_of(const Collective& s) {
+  const double n = d(s.gpus), bytes = d(s.bytes), others = (n - 1) / n;
+  const double adds = bytes * 8 / bits(s.dtype) * others;
+  Work w;
+  w.math = s.dtype;
+  w.read = byte(s.kind == CollectiveKind::all_gather ? bytes / n : bytes);
+  w.write = byte(s.kind == CollectiveKind::reduce_scatter ? bytes / n : bytes);
+  w.link = byte((s.kind == CollectiveKind::all_reduce ? 2 : 1) * bytes * others);
+  if (s.kind == CollectiveKind::all_reduce || s.kind == CollectiveKind::reduce_scatter) w.fp32 = flop(adds);
+  return w;
+}
+
+Volume volume_of(const Collective& s) { return {d(s.bytes), 0}; }
+
+/// The same exchange of gradients.
+void gradient_of(const Collective& s, NodeRole, Gradient& out) { out.add(GradientPart::whole, s); }
+
+}  // namespace
+
+const Facts<Collective>& Collective::facts() {
+  static constexpr Facts<Collective> kFacts{
+      .names = kNames,
+      .keys = kKeys,
+      .work = work_of,
+      .volume = volume_of,
+      .gradient = gradient_of,
+  };
+  return kFacts;
+}
+
+std::string_view name(CollectiveKind kind) { return kNames[static_cast<std::size_t>(kind)].name; }
+
+}  // namespace plumbline

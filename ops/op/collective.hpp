@@ -1,0 +1,19 @@
+#pragma once
+
+#include "ops/op/shape.hpp"
+
+namespace plumbline {
+
+enum class CollectiveKind { all_reduce, all_gather, reduce_scatter, all_to_all };
+std::string_view name(CollectiveKind kind);
+
+/// bytes = the larger buffer of one rank (nccl-tests' `size`).
+struct Collective {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  std::int64_t bytes = 0, gpus = 1;
+  DType dtype = DType::bf16;
+  bool operator==(const Collective&) const = default;
+  static const Facts<Collective>& facts();
+};
+
+}  // namespace plumbline

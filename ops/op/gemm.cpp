@@ -1,0 +1,68 @@
+#include "ops/op/gemm.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/op/counting.hpp"
+#include "ops/op/facts.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace counting;
+
+constexpr auto kNames = std::to_array<OperatorName>({{"gemm", 0, false, Pattern::none}});
+constexpr auto kKeys =
+    std::to_array<Key>({key<&Gemm::m>("M"), key<&Gemm::n>("N"), key<&Gemm::k>("K"), optional_key<&Gemm::batch>("batch"),
+                        optional_key<&Gemm::bias>("bias"), precision_key<&Gemm::precision, &Precision::input>("in"),
+                        precision_key<&Gemm::precision, &Precision::weight>("weight"),
+                        precision_key<&Gemm::precision, &Precision::output>("out"),
+                        precision_key<&Gemm::precision, &Precision::math>("math")});
+
+/// 2MNK; a bias has one value a column, in the output's type, and costs one add an output.
+Work work_of(const Gemm& s) {
+  const double m = d(s.m), n = d(s.n), k = d(s.k), batch = d(s.batch);
+  Work w;
+  w.math = s.precision.math;
+  w.tensor = flop(2 * m * n * k * batch);
+  if (s.bias) w.fp32 = flop(m * n * batch);
+  w.read = storage(s.precision.input, m * k * batch) + storage(s.precision.weight, n * k * batch);
+  if (s.bias) w.read += storage(s.precision.output, n * batch);
+  w.write = storage(s.precision.output, m * n * batch);
+  return w;
+}
+
+Volume volume_of(const Gemm& s) {
+  return {std::max({product_of({s.batch, s.m, s.n}), product_of({s.batch, s.m, s.k}), product_of({s.batch, s.n, s.k})}),
+          product_of({s.batch, s.m, s.n, s.k})};
+}
+
+/// dX[M,K] = dY[M,N] W[N,K] and dW[N,K] = dY^T[N,M] X[M,K]: together twice the forward FLOPs. For the batched products
+/// of eager attention these are the gradients of both activations. The bias's gradient is left out (a column sum, less
+/// than 1e-3 of a layer's bytes).
+void gradient_of(const Gemm& s, NodeRole role, Gradient& out) {
+  const bool scores = role == NodeRole::scores, context = role == NodeRole::context;
+  out.add(scores    ? GradientPart::dq
+          : context ? GradientPart::dp
+                    : GradientPart::dx,
+          Gemm{s.m, s.k, s.n, s.batch, s.precision, false});
+  out.add(scores    ? GradientPart::dk
+          : context ? GradientPart::dv
+                    : GradientPart::dw,
+          Gemm{s.n, s.k, s.m, s.batch, s.precision, false});
+}
+
+}  // namespace
+
+const Facts<Gemm>& Gemm::facts() {
+  static constexpr Facts<Gemm> kFacts{
+      .names = kNames,
+      .keys = kKeys,
+      .work = work_of,
+      .volume = volume_of,
+      .gradient = gradient_of,
+  };
+  return kFacts;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,56 @@
+#include "ops/op/gemm_sparse24.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/op/counting.hpp"
+#include "ops/op/facts.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace counting;
+
+constexpr auto kNames = std::to_array<OperatorName>({{"gemm_sparse24", 0, false, Pattern::none}});
+constexpr auto kKeys =
+    std::to_array<Key>({key<&GemmSparse24::m>("M"), key<&GemmSparse24::n>("N"), key<&GemmSparse24::k>("K"),
+                        precision_key<&GemmSparse24::precision, &Precision::input>("in"),
+                        precision_key<&GemmSparse24::precision, &Precision::weight>("weight"),
+                        precision_key<&GemmSparse24::precision, &Precision::output>("out"),
+                        precision_key<&GemmSparse24::precision, &Precision::math>("math")});
+
+constexpr auto kRelations = std::to_array<Relation<GemmSparse24>>(
+    {{"key 'K': expected a multiple of 4 (two of each four weights are kept)",
+      [](const GemmSparse24& s) { return s.k % 4 == 0; }, [](GemmSparse24& s) { s.k += 4 - s.k % 4; }}});
+
+/// Useful work is that of the kept half of W: MNK FLOPs (the dense product has 2MNK). W: K/2 values a row and a 2-bit
+/// position for each.
+Work work_of(const GemmSparse24& s) {
+  const double m = d(s.m), n = d(s.n), k = d(s.k), kept = n * k / 2;
+  Work w;
+  w.math = s.precision.math;
+  w.tensor = flop(2 * m * kept);
+  w.read = storage(s.precision.input, m * k) + storage(s.precision.weight, kept) + byte(kept * 2 / 8);
+  w.write = storage(s.precision.output, m * n);
+  return w;
+}
+
+Volume volume_of(const GemmSparse24& s) {
+  return {std::max({product_of({s.m, s.n}), product_of({s.m, s.k}), product_of({s.n, s.k})}),
+          product_of({s.m, s.n, s.k})};
+}
+
+}  // namespace
+
+const Facts<GemmSparse24>& GemmSparse24::facts() {
+  static constexpr Facts<GemmSparse24> kFacts{
+      .names = kNames,
+      .keys = kKeys,
+      .relations = kRelations,
+      .work = work_of,
+      .volume = volume_of,
+  };
+  return kFacts;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,42 @@
+// The operators that the backward pass of an operator consists of.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "ops/op/shapes.hpp"
+
+namespace plumbline {
+
+/// What a node of a model's graph is to its neighbours, where the operator alone does not say it and the backward pass
+/// depends on it.
+enum class NodeRole : std::uint8_t {
+  plain,    ///< a matrix product is one with weights
+  scores,   ///< matrix product of queries and keys: both operands are activations
+  context,  ///< matrix product of probabilities and values
+  product,  ///< element-wise product of two activations, which is lowered as an `add` (the same bytes)
+  loss,     ///< fused cross entropy: the forward kernel writes the gradient
+};
+
+/// Which gradient a node computes; its name says so ("qkv_proj.dw").
+enum class GradientPart : std::uint8_t { whole, dx, dw, dq, dk, dp, dv, recompute, reverse };
+
+/// In the order in which they run.
+struct Gradient {
+  struct Node {
+    GradientPart part = GradientPart::whole;
+    Op op;
+  };
+  std::array<Node, 3> nodes;
+  int size = 0;
+
+  void add(GradientPart part, const Op& op) { nodes[static_cast<std::size_t>(size++)] = {part, op}; }
+  const Node* begin() const { return nodes.data(); }
+  const Node* end() const { return nodes.data() + size; }
+};
+
+/// Rules of each operator stand in its own file. Empty for one that has no gradient or never is in a training step;
+/// throws NotModelled for row-wise kinds that no forward pass holds.
+Gradient gradient_of(const Op& op, NodeRole role);
+
+}  // namespace plumbline

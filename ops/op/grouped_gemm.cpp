@@ -1,0 +1,73 @@
+#include "ops/op/grouped_gemm.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "ops/op/counting.hpp"
+#include "ops/op/facts.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace counting;
+
+constexpr auto kNames = std::to_array<OperatorName>({{"grouped_gemm", 0, false, Pattern::none}});
+constexpr auto kKeys = std::to_array<Key>({key<&GroupedGemm::experts>("E"), key<&GroupedGemm::topk>("topk"),
+                                           key<&GroupedGemm::tokens>("T"), key<&GroupedGemm::n>("N"),
+                                           key<&GroupedGemm::k>("K"), optional_key<&GroupedGemm::skew>("skew"),
+                                           precision_key<&GroupedGemm::precision, &Precision::input>("in"),
+                                           precision_key<&GroupedGemm::precision, &Precision::weight>("weight"),
+                                           precision_key<&GroupedGemm::precision, &Precision::output>("out"),
+                                           precision_key<&GroupedGemm::precision, &Precision::math>("math")});
+
+constexpr auto kRelations = std::to_array<Relation<GroupedGemm>>(
+    {{"key 'topk': expected at most E", [](const GroupedGemm& s) { return s.topk <= s.experts; },
+      [](GroupedGemm& s) { s.topk = s.experts; }}});
+
+/// Every token's row of x is read once however many experts see it; the weights of the experts that uniform routing is
+/// expected to touch; one output row for each (token, expert). Skew moves rows between experts, not the totals. The
+/// routing ids belong to the permutation.
+Work work_of(const GroupedGemm& s) {
+  const double n = d(s.n), k = d(s.k), tokens = d(s.tokens), routed = tokens * d(s.topk);
+  Work w;
+  w.math = s.precision.math;
+  w.tensor = flop(2 * routed * n * k);
+  w.read = storage(s.precision.input, tokens * k) +
+           storage(s.precision.weight, experts_touched(d(s.experts), d(s.topk), tokens) * n * k);
+  w.write = storage(s.precision.output, routed * n);
+  return w;
+}
+
+Volume volume_of(const GroupedGemm& s) {
+  return {std::max(product_of({s.tokens, s.topk, std::max(s.n, s.k)}), product_of({s.experts, s.n, s.k})),
+          product_of({s.tokens, s.topk, s.n, s.k})};
+}
+
+/// As for Gemm. The weights' gradients have the same FLOPs as the forward product and are written where weights were
+/// read, so that product stands for them.
+void gradient_of(const GroupedGemm& s, NodeRole, Gradient& out) {
+  out.add(GradientPart::dx, GroupedGemm{s.experts, s.topk, s.tokens, s.k, s.n, s.skew, s.precision});
+  out.add(GradientPart::dw, s);
+}
+
+}  // namespace
+
+const Facts<GroupedGemm>& GroupedGemm::facts() {
+  static constexpr Facts<GroupedGemm> kFacts{
+      .names = kNames,
+      .keys = kKeys,
+      .relations = kRelations,
+      .work = work_of,
+      .volume = volume_of,
+      .gradient = gradient_of,
+  };
+  return kFacts;
+}
+
+double experts_touched(double experts, double topk, double tokens) {
+  if (topk >= experts) return tokens > 0 ? experts : 0;
+  return -experts * std::expm1(tokens * std::log1p(-topk / experts));
+}
+
+}  // namespace plumbline

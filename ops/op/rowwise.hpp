@@ -1,0 +1,319 @@
+// Row-wise operators: one struct for all, and one row of a table for each kind.
+//
+// A kind is added by its enum value and its row. The row says what counts on an element and a row, which tensors are
+// read and written, how kernels go through memory, and what the backward pass consists of; names, text, error bands,
+// lowering, fuzzers and random tests read it. A kernel of ours, its reference and its instruction counts are apart.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "ops/op/shape.hpp"
+
+namespace plumbline {
+
+enum class RowwiseKind {
+  layernorm,
+  rmsnorm,
+  softmax,
+  silu,
+  gelu,
+  add,
+  copy,
+  sum_rows,
+  argmax,
+  transpose_copy,
+  swiglu,
+  relu,
+  scale,
+  mask,
+  dropout,
+  quantize,
+  adamw,
+  dropout_backward,
+  softmax_backward,
+  scale_mask_softmax_dropout,
+  scale_mask_softmax_dropout_backward,
+  count_
+};
+inline constexpr std::size_t kRowwiseKinds = static_cast<std::size_t>(RowwiseKind::count_);
+
+/// One pass over rows x cols of the output (sum_rows and argmax: of the input). `residual`: a second input is added
+/// first and the sum written out too (fused add + norm).
+///
+/// The training attention chain, on scores x[rows, cols] of one mask row m[cols], `keep` in {0, 1} drawn for each
+/// element with probability 1 - d of being 1:
+///   scale x a | mask x + m | softmax | dropout x keep / (1 - d), keep written as bytes
+///   dropout_backward dy keep / (1 - d), keep read | softmax_backward p (dy - sum(dy p)) of dy and p
+///   scale_mask_softmax_dropout: the first four at once; writes the result and each row's log-sum-exp (fp32). No keep:
+///     its counter-based random numbers are drawn again where they are needed.
+///   scale_mask_softmax_dropout_backward: from scores, dy and log-sum-exp to the gradient of the scores. It computes
+///     the probabilities again, so that forward need not write them.
+struct Rowwise {
+  RowwiseKind kind = RowwiseKind::copy;
+  std::int64_t rows = 0, cols = 0;
+  bool residual = false;
+  DType input = DType::bf16, output = DType::bf16;
+  bool operator==(const Rowwise&) const = default;
+  static const Facts<Rowwise>& facts();
+};
+
+/// FLOPs and special-function evaluations, per element and per row.
+struct RowwiseMath {
+  double element = 0, row = 0, sfu_element = 0, sfu_row = 0;
+};
+
+/// Tensors on one side of a pass, by how many of each there are.
+struct RowwiseTensors {
+  double whole = 0;      ///< rows x cols in the side's type
+  double columns = 0;    ///< cols values in the input's type (norm weights, a mask row)
+  double rows = 0;       ///< rows values in the side's type
+  double bytes = 0;      ///< rows x cols bytes (dropout's choice)
+  double floats = 0;     ///< rows x cols in fp32 (optimizer state)
+  double row_words = 0;  ///< rows values of 4 bytes (scales, log-sum-exp, indices)
+};
+
+/// The backward pass of a kind, by the bytes it moves.
+struct RowwiseGradient {
+  enum class Form : std::uint8_t {
+    unstated,  ///< no forward pass holds this kind
+    none,      ///< adds a constant, or is not differentiable
+    same,      ///< the same pass over the gradient
+    back,      ///< the same pass with input and output types exchanged
+    residual,  ///< the same kind with a residual: one more tensor read and written
+    other,     ///< a pass of `kind`
+  };
+  Form form = Form::unstated;
+  RowwiseKind kind = RowwiseKind::count_;
+};
+constexpr RowwiseGradient gradient_by(RowwiseKind kind) { return {RowwiseGradient::Form::other, kind}; }
+constexpr RowwiseGradient gradient_as(RowwiseGradient::Form form) { return {form, RowwiseKind::count_}; }
+
+struct RowwiseRow {
+  RowwiseKind kind;
+  std::string_view name;
+  RowwiseMath math;
+  RowwiseTensors read, write;
+  Pattern pattern;
+  RowwiseGradient gradient;
+  bool ours = false;       ///< not in the contract's table
+  bool residual = false;   ///< takes `residual`
+  bool statistic = false;  ///< generic kernels are priced with a trip through the row before its first output
+};
+
+namespace rowwise_rows {
+
+using K = RowwiseKind;
+using Form = RowwiseGradient::Form;
+
+// Activations' gradients read two tensors and write one, as `add` does. SwiGLU's reads dY, gate and up and writes two:
+// five tensors, as its residual form moves. A norm's reads dY, X and the residual's gradient and writes one, which is
+// the residual form of the norm as well.
+inline constexpr std::array kRows = std::to_array<RowwiseRow>({
+    // sum; d = x - mean, d^2, sum; d rstd gamma + beta | sum/C; sum d^2/C + eps, rsqrt
+    {.kind = K::layernorm,
+     .name = "layernorm",
+     .math = {7, 3, 0, 1},
+     .read = {.whole = 1, .columns = 2},
+     .write = {.whole = 1},
+     .pattern = Pattern::row_statistics,
+     .gradient = gradient_as(Form::residual),
+     .residual = true,
+     .statistic = true},
+    // x^2, sum; x rstd gamma | sum/C + eps, rsqrt
+    {.kind = K::rmsnorm,
+     .name = "rmsnorm",
+     .math = {4, 2, 0, 1},
+     .read = {.whole = 1, .columns = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::row_statistics,
+     .gradient = gradient_as(Form::residual),
+     .residual = true,
+     .statistic = true},
+    // max; x - max, exp, sum; times 1/sum | reciprocal
+    {.kind = K::softmax,
+     .name = "softmax",
+     .math = {4, 0, 1, 1},
+     .read = {.whole = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::softmax_like,
+     .gradient = gradient_by(K::softmax_backward),
+     .statistic = true},
+    // x * (1 / (1 + exp(-x)))
+    {.kind = K::silu,
+     .name = "silu",
+     .math = {2, 0, 2, 0},
+     .read = {.whole = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_by(K::add)},
+    // (x/2) * (1 + erf(x / sqrt 2))
+    {.kind = K::gelu,
+     .name = "gelu",
+     .math = {4, 0, 1, 0},
+     .read = {.whole = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_by(K::add)},
+    {.kind = K::add,
+     .name = "add",
+     .math = {1, 0, 0, 0},
+     .read = {.whole = 2},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::same)},
+    {.kind = K::copy,
+     .name = "copy",
+     .math = {},
+     .read = {.whole = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::back)},
+    {.kind = K::sum_rows,
+     .name = "sum_rows",
+     .math = {1, 0, 0, 0},
+     .read = {.whole = 1},
+     .write = {.rows = 1},
+     .pattern = Pattern::row_statistics,
+     .gradient = gradient_by(K::copy)},
+    {.kind = K::argmax,
+     .name = "argmax",
+     .math = {1, 0, 0, 0},
+     .read = {.whole = 1},
+     .write = {.row_words = 1},
+     .pattern = Pattern::row_statistics,
+     .gradient = gradient_as(Form::none),
+     .statistic = true},
+    {.kind = K::transpose_copy,
+     .name = "transpose_copy",
+     .math = {},
+     .read = {.whole = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::same)},
+    // silu(gate) * up
+    {.kind = K::swiglu,
+     .name = "swiglu",
+     .math = {3, 0, 2, 0},
+     .read = {.whole = 2},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::residual)},
+    {.kind = K::relu,
+     .name = "relu",
+     .math = {1, 0, 0, 0},
+     .read = {.whole = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_by(K::add),
+     .ours = true},
+    {.kind = K::scale,
+     .name = "scale",
+     .math = {1, 0, 0, 0},
+     .read = {.whole = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::same),
+     .ours = true},
+    // x + m[col]: one mask row for all rows
+    {.kind = K::mask,
+     .name = "mask",
+     .math = {1, 0, 0, 0},
+     .read = {.whole = 1, .columns = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::none),
+     .ours = true},
+    // random < p (the generator is integer), times 1/(1-p); a byte an element is kept for backward
+    {.kind = K::dropout,
+     .name = "dropout",
+     .math = {2, 0, 0, 0},
+     .read = {.whole = 1},
+     .write = {.whole = 1, .bytes = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_by(K::dropout_backward),
+     .ours = true},
+    // max |x|; times 1/scale | scale = max/largest, reciprocal; a scale a row. Its gradient is that of the incoming
+    // one.
+    {.kind = K::quantize,
+     .name = "quantize",
+     .math = {2, 1, 0, 1},
+     .read = {.whole = 1},
+     .write = {.whole = 1, .row_words = 1},
+     .pattern = Pattern::row_statistics,
+     .gradient = gradient_as(Form::same),
+     .ours = true},
+    // w *= 1 - lr wd (1); m = b1 m + (1-b1) g (3); v = b2 v + (1-b2) g g (4); r = sqrt(v) c + eps (2);
+    // w -= lr' m (1/r) (3). Loshchilov and Hutter, "Decoupled weight decay regularization", algorithm 2. Input: the
+    // gradient; fp32 m, v and master weights; output: the copy that layers read, none where that is fp32 itself.
+    {.kind = K::adamw,
+     .name = "adamw",
+     .math = {13, 0, 2, 0},
+     .read = {.whole = 1, .floats = 3},
+     .write = {.whole = 1, .floats = 3},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::unstated),
+     .ours = true},
+    // times 1/(1-p); the choice is a selection
+    {.kind = K::dropout_backward,
+     .name = "dropout_backward",
+     .math = {1, 0, 0, 0},
+     .read = {.whole = 1, .bytes = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::unstated),
+     .ours = true},
+    // dy p, sum; dy - sum, times p. Probabilities and their gradient are read.
+    {.kind = K::softmax_backward,
+     .name = "softmax_backward",
+     .math = {4, 0, 0, 0},
+     .read = {.whole = 2},
+     .write = {.whole = 1},
+     .pattern = Pattern::softmax_like,
+     .gradient = gradient_as(Form::unstated),
+     .ours = true,
+     .statistic = true},
+    // scale 1, mask 1, softmax 4, dropout 2 | max + log(sum), reciprocal. Mask row; log-sum-exp of each row
+    {.kind = K::scale_mask_softmax_dropout,
+     .name = "scale_mask_softmax_dropout",
+     .math = {8, 1, 1, 2},
+     .read = {.whole = 1, .columns = 1},
+     .write = {.whole = 1, .row_words = 1},
+     .pattern = Pattern::softmax_like,
+     .gradient = gradient_by(K::scale_mask_softmax_dropout_backward),
+     .ours = true,
+     .statistic = true},
+    // x a + m - lse, exp; dropout again 2; dp p, sum; dp - sum, times p, times a. Scores, dy, mask row, log-sum-exp
+    {.kind = K::scale_mask_softmax_dropout_backward,
+     .name = "scale_mask_softmax_dropout_backward",
+     .math = {10, 0, 1, 0},
+     .read = {.whole = 2, .columns = 1, .row_words = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::softmax_like,
+     .gradient = gradient_as(Form::unstated),
+     .ours = true,
+     .statistic = true},
+});
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    if (kRows[i].kind != static_cast<RowwiseKind>(i)) return false;
+  }
+  return kRows.size() == kRowwiseKinds;
+}
+static_assert(in_order(), "each kind has its row, in the order of RowwiseKind");
+
+}  // namespace rowwise_rows
+
+inline constexpr const auto& kRowwiseRows = rowwise_rows::kRows;
+constexpr const RowwiseRow& row_of(RowwiseKind kind) { return rowwise_rows::kRows[static_cast<std::size_t>(kind)]; }
+constexpr std::string_view name(RowwiseKind kind) { return row_of(kind).name; }
+
+/// Quantize answers in fp8 unless told; the others in the type they read.
+constexpr DType usual_output(RowwiseKind kind, DType input) {
+  return kind == RowwiseKind::quantize ? DType::fp8 : input;
+}
+
+}  // namespace plumbline

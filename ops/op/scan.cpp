@@ -1,0 +1,47 @@
+#include "ops/op/scan.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/op/counting.hpp"
+#include "ops/op/facts.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace counting;
+
+constexpr auto kNames =
+    std::to_array<OperatorName>({{"sum_all", static_cast<int>(ScanKind::sum_all), false, Pattern::select_scan},
+                                 {"cumsum", static_cast<int>(ScanKind::cumsum), false, Pattern::select_scan}});
+static_assert(in_order(kNames));
+
+constexpr auto kKeys = std::to_array<Key>({key<&Scan::n>("n")});
+
+Work work_of(const Scan& s) {
+  const double n = d(s.n);
+  Work w;
+  w.math = s.dtype;
+  w.fp32 = flop(n);
+  w.read = storage(s.dtype, n);
+  w.write = storage(s.dtype, s.kind == ScanKind::sum_all ? 1 : n);
+  return w;
+}
+
+Volume volume_of(const Scan& s) { return {d(s.n), 0}; }
+
+}  // namespace
+
+const Facts<Scan>& Scan::facts() {
+  static constexpr Facts<Scan> kFacts{
+      .names = kNames,
+      .keys = kKeys,
+      .work = work_of,
+      .volume = volume_of,
+  };
+  return kFacts;
+}
+
+std::string_view name(ScanKind kind) { return kNames[static_cast<std::size_t>(kind)].name; }
+
+}  // namespace plumbline

@@ -1,0 +1,49 @@
+#include "ops/op/transfer.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/op/counting.hpp"
+#include "ops/op/facts.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace counting;
+
+constexpr auto kNames =
+    std::to_array<OperatorName>({{"send_recv", static_cast<int>(TransferKind::send_recv), false, Pattern::none},
+                                 {"h2d", static_cast<int>(TransferKind::h2d), false, Pattern::none},
+                                 {"d2h", static_cast<int>(TransferKind::d2h), false, Pattern::none},
+                                 {"d2d", static_cast<int>(TransferKind::d2d), false, Pattern::none}});
+static_assert(in_order(kNames));
+
+constexpr auto kKeys = std::to_array<Key>({key<&Transfer::bytes>("bytes")});
+
+/// Device memory only: h2d reads the host's. send_recv: a rank sends one buffer and receives one.
+Work work_of(const Transfer& s) {
+  const Bytes bytes = byte(d(s.bytes));
+  Work w;
+  if (s.kind != TransferKind::h2d) w.read = bytes;
+  if (s.kind != TransferKind::d2h) w.write = bytes;
+  if (s.kind != TransferKind::d2d) w.link = bytes;
+  return w;
+}
+
+Volume volume_of(const Transfer& s) { return {d(s.bytes), 0}; }
+
+}  // namespace
+
+const Facts<Transfer>& Transfer::facts() {
+  static constexpr Facts<Transfer> kFacts{
+      .names = kNames,
+      .keys = kKeys,
+      .work = work_of,
+      .volume = volume_of,
+  };
+  return kFacts;
+}
+
+std::string_view name(TransferKind kind) { return kNames[static_cast<std::size_t>(kind)].name; }
+
+}  // namespace plumbline
