@@ -1,0 +1,64 @@
+// Memory of one rank of several, and what fusion and storage change, by hand.
+#include "ops/memory/memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/ops/lower_models.hpp"
+
+namespace plumbline::testing {
+namespace {
+
+double bytes(Bytes b) { return b.in(units::B); }
+
+Workload on_ranks(Workload w, std::int64_t tensor, std::int64_t expert = 1) {
+  w.parallel.tensor = tensor;
+  w.parallel.expert = expert;
+  return w;
+}
+
+constexpr double kMixtralExperts = 32 * 8 * 3 * 4096.0 * 14336;
+
+TEST(Memory, ExpertsAreSplitByBothDegreesAndTheRestByOne) {
+  const Llm m = mixtral();
+  const double rest = m.params - kMixtralExperts;
+  EXPECT_DOUBLE_EQ(local_params(m, on_ranks(decode(1, 1), 1, 4)), rest + kMixtralExperts / 4);
+  EXPECT_DOUBLE_EQ(local_params(m, on_ranks(decode(1, 1), 2, 4)), rest / 2 + kMixtralExperts / 8);
+  EXPECT_DOUBLE_EQ(bytes(memory_need(m, on_ranks(decode(1, 1), 1, 4)).weights), 2 * (rest + kMixtralExperts / 4));
+}
+
+TEST(Memory, RoutersAndNormsStayWide) {
+  Workload w = decode(1, 1);
+  w.precision_given = true;
+  w.precision = *parse_precision("fp8");
+  const Llm m = mixtral();
+  const double tables = 2 * 32000.0 * 4096, norms = 65 * 4096.0, routers = 32 * 8 * 4096.0;
+  const double wide = tables + norms + routers;
+  EXPECT_DOUBLE_EQ(bytes(memory_need(m, w).weights), 2 * wide + (m.params - wide));
+}
+
+TEST(Memory, LiveActivationsOfAnFfnAreSplitByTensorParallelism) {
+  // The residual stream and the norm's result are whole; gate, up and their product are halves.
+  const MemoryNeed dense = memory_need(llama_8b(), on_ranks(prefill(1, 2048), 2));
+  EXPECT_DOUBLE_EQ(bytes(dense.activations), 2048 * 2 * (4096 + 4096 + 3 * 14336 / 2.0));
+  // Experts: two rows a token, each with its input and result beside its share of the width.
+  const MemoryNeed routed = memory_need(mixtral(), on_ranks(prefill(1, 2048), 2));
+  EXPECT_DOUBLE_EQ(bytes(routed.activations), 2048 * 2 * (4096 + 2 * 4096 + 2 * (2 * 4096 + 3 * 14336 / 2.0)));
+}
+
+TEST(Memory, MaximalFusionComputesTheGatedProductAgainInTraining) {
+  const double typical = bytes(memory_need(llama_8b(), train(1, 128)).activations);
+  const double max = bytes(memory_need(llama_8b(), train(1, 128, Fusion::max)).activations);
+  EXPECT_DOUBLE_EQ(typical - max, 32 * 128 * 2 * 14336.0);
+}
+
+TEST(Memory, KeysAndValuesAreSplitByHeadsAndRepeatedBeyondThem) {
+  const auto cache = [](std::int64_t tensor) {
+    return bytes(memory_need(llama_8b(), on_ranks(decode(1, 999), tensor)).kv_cache);
+  };
+  EXPECT_DOUBLE_EQ(cache(1), 1000 * 131072.0);
+  EXPECT_DOUBLE_EQ(cache(8), 1000 * 131072.0 / 8);
+  EXPECT_DOUBLE_EQ(cache(16), cache(8));  // 8 heads: two ranks hold the same one
+}
+
+}  // namespace
+}  // namespace plumbline::testing
