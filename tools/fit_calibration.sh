@@ -68,7 +68,7 @@ step_clk=900:50:9000,merge_clk=2000:100:40000" --min-us 10 --unbalanced --where 
   fit "$gpu" attention_decode_single attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 10 --unbalanced \
     --where 'Hq/Hkv<=1' --where 'S>=127'
   # FlashAttention as vLLM calls it; only the H100's rows hold the cache append, and each card has its own version of vLLM
-  stacks=vllm append= chain=
+  stacks=vllm append='' chain=''
   [ "$gpu" != h100_sxm ] || append=,flash_append.fixed_s=1.8e-6:3e-7:9e-6,flash_append.start_clk=3000:100:40000
   [ "$gpu" != a100_sxm ] || chain=,step_clk=1500:10:6000  # on Hopper the rows do not determine it
   fit "$gpu" flash_prefill attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=300:10:4000,start_clk=5000:100:40000$append" \

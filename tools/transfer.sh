@@ -50,8 +50,8 @@ for gpu in a100_sxm h100_sxm h200_sxm; do
   from=data/calibration/h200_sxm.json
   [ "$gpu" != h200_sxm ] || from=$scratch/h100_alone.json
   predict $gpu gemm "$from"
-  predict $gpu attention_prefill "$from" --where 'shape!~kv=fp8'
-  predict $gpu attention_decode "$from" --where 'shape!~kv=fp8' --where 'Hq/Hkv<=16' --where 'S>=127'
+  predict "$gpu" attention_prefill "$from" --where 'shape!~kv=fp8'
+  predict "$gpu" attention_decode "$from" --where 'shape!~kv=fp8' --where 'Hq/Hkv<=16' --where 'S>=127'
 done
 
 python3 - "$scratch/all.csv" "$out" <<'PYTHON'

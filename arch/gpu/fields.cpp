@@ -33,18 +33,18 @@ double si(Hertz v) { return v.in(units::Hz); }
 double si(Watts v) { return v.in(units::W); }
 double si(FlopRate v) { return v.in(units::FLOP_per_s); }
 
-void take(const JsonValue& value, std::int64_t& out) {
+void read(const JsonValue& value, std::int64_t& out) {
   out = value.as_integer();
   if (out > kLargestCount) value.fail("expected a count of at most a million, found " + value.dump());
 }
-void take(const JsonValue& value, double& out) { out = value.as_number(); }
-void take(const JsonValue& value, Seconds& out) { out = value.as_seconds(); }
-void take(const JsonValue& value, Hertz& out) { out = value.as_hertz(); }
-void take(const JsonValue& value, Watts& out) { out = value.as_watts(); }
-void take(const JsonValue& value, FlopRate& out) { out = value.as_flop_rate(); }
+void read(const JsonValue& value, double& out) { out = value.as_number(); }
+void read(const JsonValue& value, Seconds& out) { out = value.as_seconds(); }
+void read(const JsonValue& value, Hertz& out) { out = value.as_hertz(); }
+void read(const JsonValue& value, Watts& out) { out = value.as_watts(); }
+void read(const JsonValue& value, FlopRate& out) { out = value.as_flop_rate(); }
 
 /// Links and memories are sold in decimal GB/s; a binary rate is a number that went through the wrong converter.
-void take(const JsonValue& value, Bandwidth& out) {
+void read(const JsonValue& value, Bandwidth& out) {
   out = value.as_bandwidth();
   if (value.as_string().find("iB") != std::string::npos) {
     value.fail("expected a decimal rate, found " + value.dump() + ": bandwidths are in powers of ten; write \"" +
@@ -53,7 +53,7 @@ void take(const JsonValue& value, Bandwidth& out) {
 }
 
 /// Memories are built in powers of two: the "141 GB" of a data sheet is 141 GiB, 7 % more than 141e9 bytes.
-void take(const JsonValue& value, Bytes& out) {
+void read(const JsonValue& value, Bytes& out) {
   out = value.as_bytes();
   if (out > kLargestSize) value.fail("expected at most 1e18 bytes, found " + value.dump());
   const std::string text = value.as_string();
@@ -84,7 +84,7 @@ class Reader {
       throw BadInput(root_.place() + ": missing key '" + pointer_of(path) + "'");
     }
     try {
-      take(*value, out);
+      read(*value, out);
       check_range(*value, si(out), need);
     } catch (const BadInput& e) {
       if (const Override* o = override_of(path)) {

@@ -14,8 +14,8 @@
 namespace plumbline::cli {
 
 CLI::Option* add_value(CLI::App& app, const std::string& flag, const std::string& shape, const std::string& help,
-                       std::function<void(const std::string&)> action) {
-  return app.add_option_function<std::string>(flag, std::move(action), help)->type_name(shape);
+                       const std::function<void(const std::string&)>& action) {
+  return app.add_option_function<std::string>(flag, action, help)->type_name(shape);
 }
 
 std::int64_t whole_number(const std::string& flag, const std::string& text, std::int64_t least, std::int64_t most) {

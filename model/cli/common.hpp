@@ -78,7 +78,7 @@ std::int64_t whole_number(const std::string& flag, const std::string& text, std:
 
 /// `action(text)` for an option with one value shown as `shape` in the help.
 CLI::Option* add_value(CLI::App& app, const std::string& flag, const std::string& shape, const std::string& help,
-                       std::function<void(const std::string&)> action);
+                       const std::function<void(const std::string&)>& action);
 
 /// "own|library|ideal", or "own, library or ideal" for a sentence.
 template <class E, std::size_t N>

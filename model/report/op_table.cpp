@@ -1,4 +1,5 @@
 // One operator as a table for people: the answer, the roofline beside it, its launches, and why.
+#include <cmath>
 #include <string>
 
 #include "arch/format.hpp"
@@ -72,7 +73,7 @@ std::string resources(const OpReport& r, const TextStyle& style) {
     const auto resource = static_cast<Resource>(k);
     if (!(sum[resource] > 0.0 * units::s)) continue;
     const double share = sum[resource] / r.prediction.time;
-    const auto bar = static_cast<std::size_t>(std::min(1.0, share) * 50 + 0.5);
+    const auto bar = static_cast<std::size_t>(std::lround(std::min(1.0, share) * 50));
     table.add({std::string(name(resource)), format(sum[resource]), percent(share), std::string(bar, '#')});
   }
   return table.text(2, style) + "\n";

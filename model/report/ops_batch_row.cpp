@@ -54,7 +54,7 @@ void append_number(std::string& out, double value) {
   char digits[16];
   int count = decimals;
   for (int i = decimals; i-- > 0; rest /= 10) digits[i] = static_cast<char>('0' + rest % 10);
-  while (digits[count - 1] == '0') --count;
+  while (count > 0 && digits[count - 1] == '0') --count;
   out += '.';
   out.append(digits, static_cast<std::size_t>(count));
 }

@@ -120,7 +120,7 @@ StackSpec flux(const LlmConfig& config, std::int64_t hidden) {
   stack.other_params = (guided ? 2.0 : 1.0) * two_layers(number(kTimeChannels), h) +
                        two_layers(number(config.dim_or({"pooled_projection_dim"}, 768)), h) + linear(in, h) +
                        linear(number(config.dim_or({"joint_attention_dim"}, 4096)), h) + final_layer(h, out);
-  stack.fixed_tokens = 64 * 64;
+  stack.fixed_tokens = 4096;  // 64 x 64 patches
   stack.text_tokens = 512;
   config.assume("Flux: a 1024 x 1024 image (4096 tokens) and 512 text tokens, the pipeline's default");
   return stack;

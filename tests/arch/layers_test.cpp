@@ -1,0 +1,70 @@
+// From a name to the files behind a descriptor.
+#include "arch/gpu/layers.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "arch/error.hpp"
+#include "tests/support/refusal.hpp"
+
+namespace plumbline::descriptor {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing_support::refusal;
+
+TEST(Layers, NamesAreComparedWithoutCaseSignsAndBrand) {
+  EXPECT_EQ(normalised_name("NVIDIA H100 80GB HBM3"), "h100_80gb_hbm3");
+  EXPECT_EQ(normalised_name("H100-SXM"), "h100_sxm");
+  EXPECT_EQ(normalised_name("  h200 -- sxm!! "), "h200_sxm");
+  EXPECT_EQ(normalised_name("Tesla V100-SXM2-16GB"), "v100_sxm2_16gb");
+  EXPECT_EQ(normalised_name("AMD Instinct MI300X"), "mi300x");
+  EXPECT_EQ(normalised_name("NVIDIA GeForce RTX 4090"), "rtx_4090");
+  EXPECT_EQ(normalised_name("nvidia"), "nvidia");  // a brand alone is a name
+  EXPECT_EQ(normalised_name("H\xc3\xa4"), "h");    // nothing beyond ASCII
+  EXPECT_EQ(normalised_name("-"), "");
+}
+
+TEST(Layers, AFileIsFoundByNameAndAlias) {
+  EXPECT_THAT(gpu_file("h200_sxm"), EndsWith("/gpus/h200_sxm.json"));
+  EXPECT_THAT(gpu_file("H200"), EndsWith("/gpus/h200_sxm.json"));
+  EXPECT_THAT(refusal([] { gpu_file("h20_sx"); }),
+              AllOf(HasSubstr("unknown GPU 'h20_sx'"), HasSubstr("did you mean '")));
+  EXPECT_THAT(refusal([] { gpu_file(std::string(100, 'x')); }), HasSubstr("'" + std::string(60, 'x') + "'"));
+  EXPECT_THROW(gpu_file(""), BadInput);
+}
+
+TEST(Layers, TheMostBasicComesFirst) {
+  const auto layers =
+      extends_chain(JsonDocument::parse(R"({"name": "mine", "extends": "h200_sxm"})", "my.json"), "mine");
+  ASSERT_GE(layers.size(), 3U);
+  EXPECT_EQ(layers.back().label, "mine");
+  EXPECT_EQ(layers[layers.size() - 2].label, "h200_sxm");
+  EXPECT_EQ(layers.front().label, "family hopper");
+  EXPECT_TRUE(layers.front().is_family);
+  EXPECT_FALSE(layers.back().is_family);
+}
+
+TEST(Layers, ADescriptorThatExtendsNothingStandsAlone) {
+  EXPECT_EQ(extends_chain(JsonDocument::parse(R"({"name": "mine"})", "my.json"), "mine").size(), 1U);
+}
+
+TEST(Layers, WhatCannotBeExtendedIsNamed) {
+  const auto extending = [](const std::string& base) {
+    return refusal([&] {
+      extends_chain(JsonDocument::parse(R"({"name": "mine", "extends": ")" + base + "\"}", "my.json"), "mine");
+    });
+  };
+  EXPECT_THAT(extending("h200_sx"), AllOf(HasSubstr("my.json: /extends"), HasSubstr("did you mean 'h200_sxm'?")));
+  EXPECT_THAT(extending("family:hoper"),
+              AllOf(HasSubstr("unknown family 'hoper'"), HasSubstr("did you mean 'hopper'?")));
+  EXPECT_THAT(extending("family:"), HasSubstr("unknown family ''"));
+  EXPECT_THAT(extending("family:../h200_sxm"), HasSubstr("unknown family"));
+  EXPECT_THAT(refusal([] { extends_chain(JsonDocument::parse("[]", "my.json"), "mine"); }),
+              HasSubstr("expected a GPU descriptor (an object)"));
+}
+
+}  // namespace
+}  // namespace plumbline::descriptor
