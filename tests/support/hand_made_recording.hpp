@@ -24,8 +24,8 @@ inline StudyCase study_case(const char* op, const char* dtype, const char* shape
   return what;
 }
 
-inline CaseMeasurement measured_case(StudyCase what, double time_us, KernelSet kernels = KernelSet::own) {
-  CaseMeasurement c;
+inline Measurement measured_case(StudyCase what, double time_us, KernelSet kernels = KernelSet::own) {
+  Measurement c;
   c.what = std::move(what);
   c.kernels = kernels;
   c.kernel = kernels == KernelSet::own ? "own_kernel" : "nvjet_kernel";
@@ -71,14 +71,14 @@ inline Recording hand_made_recording() {
              measured_case(study_case("copy", "bf16", "rows=512;cols=4096", CacheState::warm), 3),
              measured_case(study_case("rmsnorm", "bf16", "rows=65536;cols=4096"), 300),
              measured_case(study_case("cumsum", "fp32", "n=1000000"), 8)};
-  CaseMeasurement steady =
+  Measurement steady =
       measured_case(study_case("gemm", "bf16", "M=8192;N=8192;K=8192", CacheState::cold, ClockMode::steady), 1700);
   steady.conditions.sm_clock = 1600.0 * units::MHz;
   steady.conditions.power = 690.0 * units::W;
   steady.conditions.clock_event_reasons = 0x4;
   steady.energy = 1.2 * units::J;
   r.cases.push_back(steady);
-  CaseMeasurement fault;
+  Measurement fault;
   fault.what = study_case("topk", "bf16", "rows=4;cols=128256;k=50");
   fault.fault = "no kernel for <this> shape";
   r.cases.push_back(fault);
@@ -88,10 +88,10 @@ inline Recording hand_made_recording() {
 /// A measurer whose answers are given by a function of how many came before.
 class FakeMeasurer : public Measurer {
  public:
-  using Answer = std::function<CaseMeasurement(int number, const StudyCase& what, KernelSet kernels)>;
+  using Answer = std::function<Measurement(int number, const StudyCase& what, KernelSet kernels)>;
   explicit FakeMeasurer(Answer answer) : answer_(std::move(answer)) {}
   MeasuringSession session() const override { return hand_made_session(); }
-  CaseMeasurement measure(const StudyCase& what, KernelSet kernels, const OpPrediction&) override {
+  Measurement measure(const StudyCase& what, KernelSet kernels, const OpPrediction&) override {
     return answer_(calls++, what, kernels);
   }
   int calls = 0;

@@ -119,7 +119,7 @@ TEST_F(ValidateCommand, AReplayCanFailOver) {
 TEST_F(ValidateCommand, TwoRunsAreHeldAgainstEachOther) {
   Recording run = testing_support::hand_made_recording();
   const std::string first = file("a.json", recording_json(run)).string();
-  for (CaseMeasurement& c : run.cases) c.time = 1.015 * c.time;
+  for (Measurement& c : run.cases) c.time = 1.015 * c.time;
   const std::string second = file("b.json", recording_json(run)).string();
   EXPECT_EQ(run_both(first, second, ""), 0) << err_;
   EXPECT_THAT(out_, HasSubstr("9 of 9 classes"));

@@ -12,7 +12,7 @@
 #include "arch/files.hpp"
 #include "tests/support/run_program.hpp"
 #include "validate/compare/accuracy.hpp"
-#include "validate/compare/report_cases.hpp"
+#include "validate/compare/report.hpp"
 
 namespace plumbline {
 namespace {

@@ -247,13 +247,13 @@ TEST(FitBands, ThroughTheEngine) {
     for (const std::int64_t n : {512, 1024, 4096, 8192}) {
       for (const std::int64_t k : {1024, 4096}) {
         BandRow row;
-        row.measured.op = Gemm{m, n, k, 1, Precision{}, false};
-        row.measured.clock = ClockMode::burst;
+        row.measured.what.op = Gemm{m, n, k, 1, Precision{}, false};
+        row.measured.what.clock = ClockMode::burst;
         row.gpu = "h100_sxm";
-        row.measured.time = predict(row.measured.op, *here).time;
+        row.measured.time = predict(row.measured.what.op, *here).time;
         rows.push_back(row);
         row.gpu = "h200_sxm";
-        row.measured.time = 1.2 * predict(row.measured.op, *there).time;
+        row.measured.time = 1.2 * predict(row.measured.what.op, *there).time;
         rows.push_back(row);
       }
     }

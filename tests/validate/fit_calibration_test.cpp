@@ -45,9 +45,9 @@ TEST(SizeWeights, EachClassCountsTheSameAndTheSumIsTheCount) {
 
 TEST(DescribeRows, NamesFilesStacksAndClocks) {
   std::vector<Measurement> rows(2);
-  rows[0].stack = "trtllm-1.0";
-  rows[1].stack = "trtllm-1.0";
-  rows[1].clock = ClockMode::steady;
+  rows[0].origin.stack = "trtllm-1.0";
+  rows[1].origin.stack = "trtllm-1.0";
+  rows[1].what.clock = ClockMode::steady;
   const std::vector<std::string> files{"data/measurements/someone/h200_sxm/gemm.train.csv"};
   EXPECT_EQ(describe_rows(files, rows, std::nullopt), "someone h200_sxm gemm train, trtllm-1.0, burst + steady");
   EXPECT_EQ(describe_rows({"a.csv"}, rows, ClockMode::burst), "a, trtllm-1.0, burst");
@@ -56,7 +56,7 @@ TEST(DescribeRows, NamesFilesStacksAndClocks) {
 TEST(ClockOf, AskedThenOwnThenBurst) {
   Measurement row;
   EXPECT_EQ(clock_of(row, std::nullopt), ClockMode::burst);
-  row.clock = ClockMode::steady;
+  row.what.clock = ClockMode::steady;
   EXPECT_EQ(clock_of(row, std::nullopt), ClockMode::steady);
   EXPECT_EQ(clock_of(row, ClockMode::burst), ClockMode::burst);
 }
@@ -79,9 +79,9 @@ class FitThroughTheEngine : public testing::Test {
         shape.m = m;
         shape.n = n;
         shape.k = 4096;
-        row.op = shape;
-        row.shape = std::to_string(m) + "x" + std::to_string(n);
-        row.time = predict(row.op, *machine).time;
+        row.what.op = shape;
+        row.what.shape = std::to_string(m) + "x" + std::to_string(n);
+        row.time = predict(row.what.op, *machine).time;
         rows_.push_back(row);
       }
     }

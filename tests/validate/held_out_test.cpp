@@ -16,7 +16,7 @@
 #include "validate/cli/sides.hpp"
 #include "validate/compare/accuracy.hpp"
 #include "validate/fit/band_rows.hpp"
-#include "validate/record/measurement.hpp"
+#include "validate/record/measurement_csv.hpp"
 #include "validate/record/recorded.hpp"
 #include "validate/record/step.hpp"
 #include "validate/record/study.hpp"
@@ -118,16 +118,16 @@ TEST(HeldOut, AFlagIsEnough) {
 
 TEST(RefuseHeldOut, SaysWhereAndWhyAndKeepsTheRest) {
   std::vector<Measurement> rows(3);
-  rows[0].place = "a.csv:2";
-  rows[1].place = "a.csv:3";
+  rows[0].what.place = "a.csv:2";
+  rows[1].what.place = "a.csv:3";
   rows[1].held_out = HeldOut::by_size;
-  rows[2].place = "a.csv:4";
+  rows[2].what.place = "a.csv:4";
   rows[2].held_out = HeldOut::by_flag;
   EXPECT_THAT(refuse_held_out(rows, "--fit"),
               testing::ElementsAre("a.csv:3: held out: CRC32 of its shape is a multiple of 5",
                                    "a.csv:4: held out: its list says held_out"));
   ASSERT_EQ(rows.size(), 1U);
-  EXPECT_EQ(rows[0].place, "a.csv:2");
+  EXPECT_EQ(rows[0].what.place, "a.csv:2");
   rows[0].held_out = HeldOut::by_model;
   EXPECT_THROW(refuse_held_out(rows, "--fit"), BadInput);
 }
@@ -187,8 +187,8 @@ TEST(CommittedMeasurements, HowAShapeIsSpeltHardlyEverMatters) {
       read_measurements(text, file, {}, known);
       for (const Measurement& row : known.rows) {
         if (row.held_out == HeldOut::by_flag) continue;
-        if (held_out(op_name(row.op), row.shape) == row.held_out) continue;
-        EXPECT_THAT(row.shape + " " + row.place, HasSubstr("llmservingsim/a6000/attention_prefill"));
+        if (held_out(op_name(row.what.op), row.what.shape) == row.held_out) continue;
+        EXPECT_THAT(row.what.shape + " " + row.what.place, HasSubstr("llmservingsim/a6000/attention_prefill"));
         ++differing;
       }
     }
@@ -201,7 +201,7 @@ TEST(CommittedMeasurements, CasesAreOnTheSideThatTheirListSays) {
   for (const std::string& name : json_file_names(data_folder() + "/measurements/h200")) {
     const std::string file = data_folder() + "/measurements/h200/" + name + ".json";
     if (is_step_recording(read_text_file(file))) continue;
-    for (const CaseMeasurement& c : read_recording(file).cases) {
+    for (const Measurement& c : read_recording(file).cases) {
       const std::set<std::string> training{"train", "train2", "power", "rowwise.train", "study"};
       const std::set<std::string> heldout{"heldout", "random", "fresh.rowwise"};
       if (training.count(c.what.study) > 0) {
@@ -236,7 +236,7 @@ TEST(CommittedMeasurements, NoRowOfTheAccuracyTableMayBeFitted) {
       for (const SideOf& row : sides_of(file)) ASSERT_EQ(row.side, "heldout") << row.place;
       continue;
     }
-    for (const CaseMeasurement& c : read_recording(file).cases) {
+    for (const Measurement& c : read_recording(file).cases) {
       if (c.what.study == "train") continue;  // full.json and rowwise.json hold both lists; the sets say study=heldout
       EXPECT_NE(held_out(c.what), HeldOut::no) << file << " " << c.what.place;
     }

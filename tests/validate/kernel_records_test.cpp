@@ -119,7 +119,7 @@ TEST(ExecutionTimes, OnlyThoseOfTheWindowAreKept) {
 }
 
 TEST(SetTimes, GivesMedianSpreadCountAndKernels) {
-  CaseMeasurement out;
+  Measurement out;
   set_times(execution_times(pairs(11), {11, 2, 0}), out);
   EXPECT_NEAR(out.time.in(units::ns), 130, 1e-6);
   EXPECT_NEAR(out.low.in(units::ns), 126, 1e-6);
@@ -130,7 +130,7 @@ TEST(SetTimes, GivesMedianSpreadCountAndKernels) {
 }
 
 TEST(SetTimes, AFaultLeavesNoTime) {
-  CaseMeasurement out;
+  Measurement out;
   set_times(execution_times(pairs(2), {3, 2, 0}), out);
   EXPECT_NE(out.fault, "");
   EXPECT_EQ(out.time, Seconds());

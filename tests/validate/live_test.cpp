@@ -27,7 +27,7 @@ constexpr const char* kStudy =
     "gemm,bf16,M=8192;N=8192;K=8192,cold,steady\n"
     "copy,bf16,rows=65536;cols=4096,cold,burst\n";
 
-CaseMeasurement usual(int, const StudyCase& what, KernelSet kernels) { return measured_case(what, 20, kernels); }
+Measurement usual(int, const StudyCase& what, KernelSet kernels) { return measured_case(what, 20, kernels); }
 
 /// One run of the command with a fake card.
 struct LiveRun {
@@ -87,7 +87,7 @@ TEST(Live, AReplayOfItsRecordingIsTheSameReport) {
 TEST(Live, FaultsAreListedAndTheRestIsCompared) {
   const LiveRun run([](int number, const StudyCase& what, KernelSet kernels) {
     if (number == 2) throw NotModelled("no kernel for rmsnorm");
-    CaseMeasurement c = measured_case(what, 20, kernels);
+    Measurement c = measured_case(what, 20, kernels);
     if (number == 1) c.fault = "the library answered 15";
     if (number == 5) c.time = Seconds{};
     return c;
@@ -126,7 +126,7 @@ TEST(Live, CtrlCStopsAfterThePresentCase) {
 }
 
 TEST(Live, CtrlCBeforeTheFirstResultIsNoReport) {
-  const LiveRun run([](int, const StudyCase&, KernelSet) -> CaseMeasurement { throw DeviceError("gone"); });
+  const LiveRun run([](int, const StudyCase&, KernelSet) -> Measurement { throw DeviceError("gone"); });
   EXPECT_EQ(run.code, ExitCode::no_device);
   EXPECT_EQ(run.out, "");
   EXPECT_TRUE(run.recording().cases.empty());
@@ -193,7 +193,7 @@ TEST(Live, ThePlanThatWasPricedIsTheOneThatIsMeasured) {
   class Checking : public Measurer {
    public:
     MeasuringSession session() const override { return hand_made_session(); }
-    CaseMeasurement measure(const StudyCase& what, KernelSet kernels, const OpPrediction& priced) override {
+    Measurement measure(const StudyCase& what, KernelSet kernels, const OpPrediction& priced) override {
       EXPECT_GT(priced.gemm_plan.tile_m, 0);
       return measured_case(what, 20, kernels);
     }

@@ -1,4 +1,4 @@
-#include "validate/record/measurement.hpp"
+#include "validate/record/measurement_csv.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,25 +25,26 @@ TEST(ReadMeasurements, AllColumnsOfARow) {
   const Measurements m = read("gemm,bf16,N=512;M=16;K=256,12.5,433,trtllm-1.0,steady,h200_sxm,gemm:7\n");
   ASSERT_EQ(m.rows.size(), 1U) << (m.bad.empty() ? "" : m.bad[0]);
   const Measurement& row = m.rows[0];
-  const auto& shape = std::get<Gemm>(row.op);
+  const auto& shape = std::get<Gemm>(row.what.op);
   EXPECT_EQ(shape.m, 16);
   EXPECT_EQ(shape.n, 512);
   EXPECT_EQ(shape.k, 256);
   EXPECT_NEAR(row.time.in(units::us), 12.5, 1e-9);
-  ASSERT_TRUE(row.power);
-  EXPECT_NEAR(row.power->in(units::W), 433, 1e-9);
-  EXPECT_EQ(row.clock, ClockMode::steady);
-  EXPECT_EQ(row.stack, "trtllm-1.0");
-  EXPECT_EQ(row.gpu, "h200_sxm");
-  EXPECT_EQ(row.id, "gemm:7");
-  EXPECT_EQ(row.place, "some.csv:2");
+  ASSERT_TRUE(row.power());
+  EXPECT_NEAR(row.power()->in(units::W), 433, 1e-9);
+  EXPECT_TRUE(row.clock_known);
+  EXPECT_EQ(row.what.clock, ClockMode::steady);
+  EXPECT_EQ(row.origin.stack, "trtllm-1.0");
+  EXPECT_EQ(row.origin.gpu, "h200_sxm");
+  EXPECT_EQ(row.origin.id, "gemm:7");
+  EXPECT_EQ(row.what.place, "some.csv:2");
 }
 
 TEST(ReadMeasurements, EmptyOptionalFieldsAreAbsent) {
   const Measurements m = read("gemm,bf16,M=16;N=512;K=256,12.5,,,,,\n");
   ASSERT_EQ(m.rows.size(), 1U);
-  EXPECT_FALSE(m.rows[0].power);
-  EXPECT_FALSE(m.rows[0].clock);
+  EXPECT_FALSE(m.rows[0].power());
+  EXPECT_FALSE(m.rows[0].clock_known);
 }
 
 TEST(ReadMeasurements, BadRowsAreNamedByLineAndTheOthersKept) {
@@ -56,7 +57,7 @@ TEST(ReadMeasurements, BadRowsAreNamedByLineAndTheOthersKept) {
       "gemm,bf16,M=16;N=512;K=256,7,,,cold,,\n"
       "gemm,bf16,M=16;N=512;K=256,7,,,,,\n");
   EXPECT_EQ(m.rows.size(), 1U);
-  EXPECT_EQ(m.rows.at(0).place, "some.csv:8");
+  EXPECT_EQ(m.rows.at(0).what.place, "some.csv:8");
   ASSERT_EQ(m.bad.size(), 6U);
   EXPECT_THAT(m.bad[0], StartsWith("some.csv:2: measured_us"));
   EXPECT_THAT(m.bad[1], HasSubstr("'fast'"));
@@ -73,8 +74,8 @@ TEST(ReadMeasurements, QuotesBlankLinesAndCarriageReturns) {
       "gemm,bf16,\"M=16,N=512,K=256\",7,\"two\nlines, \"\"quoted\"\"\"\r\ngemm,bf16,oops,7,\r\n",
       "q.csv", {}, m);
   ASSERT_EQ(m.rows.size(), 1U) << (m.bad.empty() ? "" : m.bad[0]);
-  EXPECT_EQ(std::get<Gemm>(m.rows[0].op).k, 256);
-  EXPECT_EQ(m.rows[0].place, "q.csv:3");
+  EXPECT_EQ(std::get<Gemm>(m.rows[0].what.op).k, 256);
+  EXPECT_EQ(m.rows[0].what.place, "q.csv:3");
   ASSERT_EQ(m.bad.size(), 1U);
   EXPECT_THAT(m.bad[0], StartsWith("q.csv:5: "));
 }
@@ -101,7 +102,7 @@ TEST(ReadMeasurements, FiltersByAnyColumn) {
   EXPECT_EQ(read(lines, {"dtype=bf16,fp8"}).rows.size(), 2U);
   const Measurements both = read(lines, {"stack~trtllm", "clock=burst"});
   ASSERT_EQ(both.rows.size(), 1U);
-  EXPECT_EQ(both.rows[0].id, "a");
+  EXPECT_EQ(both.rows[0].origin.id, "a");
   EXPECT_EQ(both.filtered, 2);
   EXPECT_EQ(read(lines, {"stack!~trtllm"}).rows.size(), 1U);
   EXPECT_EQ(read(lines, {"M>=2"}).rows.size(), 2U);

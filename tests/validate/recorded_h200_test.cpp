@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "arch/files.hpp"
-#include "validate/compare/report_cases.hpp"
+#include "validate/compare/report.hpp"
 #include "validate/record/recorded.hpp"
 #include "validate/record/step.hpp"
 #include "validate/record/study.hpp"
@@ -28,7 +28,7 @@ std::vector<std::string> recordings() {
 
 /// Of a recording of the library alone, the library's.
 KernelSet kernels_of(const Recording& recording) {
-  for (const CaseMeasurement& c : recording.cases) {
+  for (const Measurement& c : recording.cases) {
     if (c.kernels == KernelSet::own) return KernelSet::own;
   }
   return KernelSet::library;
@@ -51,7 +51,7 @@ TEST(RecordedH200, ReplaysGiveEveryNumberBack) {
     options.kernels = kernels_of(recording);
     const auto report = compare_recording(recording, options, read_demands());
     std::size_t at = 0;
-    for (const CaseMeasurement& c : recording.cases) {
+    for (const Measurement& c : recording.cases) {
       if (c.kernels != options.kernels || !c.fault.empty()) continue;
       ASSERT_LT(at, report->rows.size());
       const Comparison& row = report->rows[at++].compared;
@@ -70,7 +70,7 @@ TEST(RecordedH200, NothingColdIsFasterThanPhysics) {
     CompareOptions options;
     options.kernels = kernels_of(recording);
     const auto report = compare_recording(recording, options, {});
-    for (const CaseRow& row : report->rows) {
+    for (const ReportRow& row : report->rows) {
       if (row.measured.what.cache != CacheState::cold) continue;
       // Outputs may stay in L2 while the next case is timed, and the datasheet's bandwidth is nominal: a tenth of room.
       EXPECT_GT(row.compared.measured, 0.9 * row.compared.roofline) << case_text(row.measured.what);

@@ -52,7 +52,7 @@ TEST(Recording, HasOneCaseALine) {
   const Recording recording = hand_made_recording();
   const std::string text = recording_json(recording);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6 + static_cast<long>(recording.cases.size()));
-  for (const CaseMeasurement& c : recording.cases) {
+  for (const Measurement& c : recording.cases) {
     const std::size_t at = text.find("\"shape\":\"" + c.what.shape + "\"");
     ASSERT_NE(at, std::string::npos);
     EXPECT_EQ(text.rfind("\n  {\"op\":", at), text.rfind('\n', at));
@@ -103,8 +103,8 @@ TEST(Recording, SurvivesNamesThatAreNotUtf8) {
 
 double random_positive() { return std::exp(*rc::gen::inRange(-3000, 1000) / 100.0); }
 
-CaseMeasurement random_case() {
-  CaseMeasurement c;
+Measurement random_case() {
+  Measurement c;
   c.what.op = random_op();
   c.what.shape = shape_text(c.what.op);
   c.what.cache = coin() ? CacheState::cold : CacheState::warm;
@@ -154,7 +154,7 @@ RC_GTEST_PROP(Recording, DamagedTextIsReadOrRefused, ()) {
   }
   try {
     const Recording back = parse_recording(text, "damaged");
-    for (const CaseMeasurement& c : back.cases) RC_ASSERT(!c.fault.empty() || c.time > Seconds{});
+    for (const Measurement& c : back.cases) RC_ASSERT(!c.fault.empty() || c.time > Seconds{});
   } catch (const BadInput&) {
   }
 }
@@ -165,8 +165,8 @@ TEST(RecordedMeasurer, GivesBackWhatWasMeasured) {
   const Recording recording = hand_made_recording();
   RecordedMeasurer measurer(recording);
   const auto priced = std::make_unique<OpPrediction>();
-  for (const CaseMeasurement& c : recording.cases) {
-    const CaseMeasurement again = measurer.measure(c.what, c.kernels, *priced);
+  for (const Measurement& c : recording.cases) {
+    const Measurement again = measurer.measure(c.what, c.kernels, *priced);
     EXPECT_EQ(again.time, c.time);
     EXPECT_EQ(again.fault, c.fault);
     EXPECT_EQ(again.kernel, c.kernel);
@@ -178,7 +178,7 @@ TEST(RecordedMeasurer, SaysWhatItDoesNotHold) {
   RecordedMeasurer measurer(hand_made_recording());
   const auto priced = std::make_unique<OpPrediction>();
   const StudyCase what = study_case("add", "bf16", "rows=7;cols=9");
-  const CaseMeasurement missing = measurer.measure(what, KernelSet::own, *priced);
+  const Measurement missing = measurer.measure(what, KernelSet::own, *priced);
   EXPECT_EQ(missing.fault, "not in the recording");
   EXPECT_EQ(missing.what.shape, what.shape);
 }

@@ -1,4 +1,4 @@
-#include "validate/compare/report_cases.hpp"
+#include "validate/compare/report.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,9 +32,9 @@ Demands demands() { return parse_demands(kDemands, "demands.json", kFindings, "f
 
 /// The engine's predictions replaced by round ones, so that whole reports can be held against text: a tenth too slow,
 /// the roofline at three quarters.
-std::unique_ptr<CaseReport> round_report() {
+std::unique_ptr<Report> round_report() {
   auto report = compare_recording(hand_made_recording(), {}, demands());
-  for (CaseRow& row : report->rows) {
+  for (ReportRow& row : report->rows) {
     row.compared.predicted = 1.1 * row.measured.time;
     if (row.compared.measured_power) row.compared.predicted_power = 0.95 * *row.compared.measured_power;
     row.compared.low = 0.9 * row.measured.time;
@@ -51,8 +51,8 @@ std::unique_ptr<CaseReport> round_report() {
   return report;
 }
 
-const CaseRow& row_of(const CaseReport& report, const std::string& op, const std::string& mode) {
-  for (const CaseRow& row : report.rows) {
+const ReportRow& row_of(const Report& report, const std::string& op, const std::string& mode) {
+  for (const ReportRow& row : report.rows) {
     if (row.compared.op == op && row.compared.mode == mode) return row;
   }
   throw std::runtime_error("no such row");
@@ -63,7 +63,7 @@ TEST(CompareRecording, GivesTheNumbersOfTheRecording) {
   const auto report = compare_recording(recording, {}, demands());
   ASSERT_EQ(report->rows.size(), 7U);  // nine own cases, one with a fault; two of the library beside theirs
   std::size_t at = 0;
-  for (const CaseMeasurement& c : recording.cases) {
+  for (const Measurement& c : recording.cases) {
     if (c.kernels != KernelSet::own || !c.fault.empty()) continue;
     EXPECT_EQ(report->rows[at].compared.measured, c.time);
     EXPECT_EQ(report->rows[at].compared.shape, c.what.shape);
@@ -145,7 +145,7 @@ TEST(Finish, MarksRowsOfKernelsBelowTheirDemand) {
   EXPECT_FALSE(report->results[2].met());  // 1.07 GB in 300 us: 3.6 TB/s
   EXPECT_EQ(report->results[2].reason, "two passes | ncu (2026-11-20)");
   EXPECT_TRUE(report->results[3].met());
-  const CaseRow& norm = row_of(*report, "rmsnorm", "cold burst");
+  const ReportRow& norm = row_of(*report, "rmsnorm", "cold burst");
   EXPECT_FALSE(norm.compared.representative);
   EXPECT_EQ(norm.reason, "below 85.0 % of DRAM: two passes | ncu (2026-11-20)");
   EXPECT_TRUE(row_of(*report, "copy", "cold burst").compared.representative);
@@ -237,7 +237,7 @@ TEST(HtmlReport, ClosesWhatItOpens) {
 }
 
 TEST(HtmlReport, StandsWithoutRows) {
-  CaseReport empty;
+  Report empty;
   EXPECT_THAT(html_report(empty), HasSubstr("No case was modelled"));
   EXPECT_NE(table_report(empty), "");
 }

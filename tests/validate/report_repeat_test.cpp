@@ -38,7 +38,7 @@ TEST(CompareRuns, SaysWhichClassMoved) {
 TEST(CompareRuns, SwappedRunsMoveTheOtherWay) {
   const Recording first = hand_made_recording();
   Recording second = first;
-  for (CaseMeasurement& c : second.cases) c.time = 1.01 * c.time;
+  for (Measurement& c : second.cases) c.time = 1.01 * c.time;
   const auto there = compare_runs(first, second), back = compare_runs(second, first);
   ASSERT_EQ(there.size(), back.size());
   for (std::size_t i = 0; i < there.size(); ++i) EXPECT_NEAR(there[i].median_ln, -back[i].median_ln, 1e-12);

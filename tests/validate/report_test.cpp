@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-ValidationReport report_of_two() {
+Report report_of_two() {
   std::vector<Comparison> rows(2);
   for (Comparison& row : rows) {
     row.gpu = "h200_sxm";
@@ -29,7 +29,8 @@ ValidationReport report_of_two() {
   rows[1].predicted = 25.0 * units::us;
   rows[1].low = 22.0 * units::us;
   rows[1].shape = "M=32;N=512;K=\"256\"";
-  ValidationReport report;
+  Report result;
+  ReportSummary& report = result.summary;
   report.files = {"a.csv"};
   report.kernels = "library";
   report.clock = "as measured";
@@ -37,7 +38,7 @@ ValidationReport report_of_two() {
   report.assumptions = {"something was assumed"};
   report.compared = 2;
   report.bad = 1;
-  return report;
+  return result;
 }
 
 TEST(JsonReport, HasSchemaCountsAndFigures) {
@@ -59,8 +60,8 @@ TEST(JsonReport, HasSchemaCountsAndFigures) {
 }
 
 TEST(JsonReport, SurvivesNamesThatAreNotUtf8) {
-  ValidationReport report = report_of_two();
-  report.files = {"\xFF.csv"};
+  Report report = report_of_two();
+  report.summary.files = {"\xFF.csv"};
   EXPECT_THAT(json_report(report), HasSubstr("\xEF\xBF\xBD.csv"));
 }
 
@@ -90,15 +91,16 @@ TEST(CsvReport, QuotesAndHasAsManyFieldsAsTheHeading) {
 }
 
 TEST(CsvRows, AFailedRowHasItsReasonAndNoFigures) {
-  std::vector<Measurement> measured(1);
-  measured[0].id = "gemm:7";
-  measured[0].stack = "trtllm";
-  std::vector<Comparison> rows(1);
-  rows[0].op = "gemm";
-  rows[0].place = "a.csv:2";
-  rows[0].measured = 20.0 * units::us;
-  rows[0].error = "no path, none";
-  const std::string text = csv_rows(measured, rows);
+  Report report;
+  ReportRow& row = report.rows.emplace_back();
+  row.measured.origin.id = "gemm:7";
+  row.measured.origin.stack = "trtllm";
+  row.measured.clock_known = false;
+  row.compared.op = "gemm";
+  row.compared.place = "a.csv:2";
+  row.compared.measured = 20.0 * units::us;
+  row.compared.error = "no path, none";
+  const std::string text = csv_rows(report);
   EXPECT_THAT(text, HasSubstr("\na.csv:2,gemm:7,,gemm,,,trtllm,,,,20,,,,,,,,\"no path, none\"\n"));
 }
 

@@ -15,7 +15,6 @@
 #include "validate/compare/compare.hpp"
 #include "validate/compare/pricing.hpp"
 #include "validate/compare/report.hpp"
-#include "validate/compare/report_cases.hpp"
 #include "validate/printed.hpp"
 #include "validate/record/recorded.hpp"
 #include "validate/record/study.hpp"
@@ -32,25 +31,17 @@ void add_recording(const std::string& file, const ValidateRequest& request, Meas
   const Recording recording = read_recording(file);
   std::vector<RowFilter> where = request.where;
   std::erase_if(where, [](const RowFilter& filter) { return filter.column == "stack"; });
-  for (const CaseMeasurement& c : recording.cases) {
+  for (const Measurement& c : recording.cases) {
     if (!c.fault.empty() || c.kernels != request.kernels) continue;
     if (!keeps_case(where, c.what, c.kernel)) {
       ++into.filtered;
       continue;
     }
-    Measurement row;
-    row.op = c.what.op;
-    row.shape = c.what.shape;
-    row.time = c.time;
-    row.clock = c.what.clock;
-    row.warm = c.what.cache == CacheState::warm;
-    row.data = c.what.data;
-    row.gpu = recording.session.gpu;
-    row.held_out = held_out(c.what);
-    row.stack = "validate";
-    row.kernel = c.kernel;
-    row.place = file + ": " + c.what.place;
-    into.rows.push_back(std::move(row));
+    into.rows.push_back(c);
+    Measurement& row = into.rows.back();
+    row.plan.clear();  // a fit may choose another
+    row.origin.stack = "validate";
+    row.what.place = file + ": " + c.what.place;
   }
 }
 
@@ -75,12 +66,6 @@ void write_or_print(const std::string& file, const std::string& text, std::ostre
   }
 }
 
-std::string text_in(const ValidationReport& report, const std::string& format) {
-  if (format == "json") return json_report(report);
-  if (format == "csv") return csv_report(report);
-  return table_report(report);
-}
-
 void need_rows(const Measurements& measured, long other_gpu) {
   if (!measured.rows.empty()) return;
   throw BadInput("no row is left: " + std::to_string(measured.bad.size()) + " could not be read, " +
@@ -103,23 +88,6 @@ std::string joined(const std::set<std::string>& parts) {
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : " + ") + part;
   return text;
-}
-
-/// Anyone's rows as a report of cases, for the page.
-CaseReport page_of(const Measurements& measured, const Priced& priced, const ValidationReport& summary) {
-  CaseReport report;
-  report.summary = summary;
-  for (std::size_t i = 0; i < priced.rows.size(); ++i) {
-    const Measurement& m = measured.rows[i];
-    CaseRow row;
-    row.measured.what = {m.op, m.shape, CacheState::cold, m.clock.value_or(ClockMode::burst), m.stack, m.place};
-    row.measured.kernel = m.kernel;
-    row.measured.time = row.measured.low = row.measured.high = m.time;
-    row.compared = priced.rows[i];
-    row.achieved = achieved_by(row.measured.what, m.time, {});
-    report.rows.push_back(std::move(row));
-  }
-  return report;
 }
 
 }  // namespace
@@ -150,39 +118,29 @@ ExitCode accuracy_answer(const std::vector<ClassSummary>& classes, const std::op
 
 ExitCode run_against(const ValidateRequest& request, std::ostream& out, std::ostream& messages) {
   Measurements measured = read_all(request);
-  ValidationReport report;
-  measured.rows = rows_of_gpu(std::move(measured.rows), request.gpu, report.other_gpu);
+  long other_gpu = 0;
+  measured.rows = rows_of_gpu(std::move(measured.rows), request.gpu, other_gpu);
   const auto too_short = [&](const Measurement& row) { return row.time < request.at_least; };
   measured.filtered += static_cast<long>(std::erase_if(measured.rows, too_short));
   // A file of operators that we do not know is not modelled (3); a filter that leaves nothing is a mistake (2).
-  if (measured.bad.empty()) need_rows(measured, report.other_gpu);
+  if (measured.bad.empty()) need_rows(measured, other_gpu);
   PricingOptions pricing;
   pricing.gpu = request.gpu;
   pricing.overrides = request.overrides;
   pricing.kernels = request.kernels;
   pricing.clock = request.clock;
   pricing.calibration_file = request.calibration_file;
-  const Priced priced = price(measured.rows, pricing);
-
-  report.files = request.files;
-  report.kernels = key_of(request.kernels);
-  report.clock = request.clock ? std::string(text_of(*request.clock)) : "as measured";
-  report.classes = summarize(priced.rows);
-  report.assumptions = priced.assumptions;
-  report.bad = static_cast<long>(measured.bad.size());
-  report.filtered = measured.filtered;
   std::vector<std::string> trouble = measured.bad;
-  for (const Comparison& row : priced.rows) {
-    if (!row.modelled()) trouble.push_back(row.place + ": " + row.error);
+  const std::unique_ptr<Report> report = compare_rows(std::move(measured), request.files, pricing);
+  report->summary.other_gpu = other_gpu;
+  for (const ReportRow& row : report->rows) {
+    if (!row.compared.modelled()) trouble.push_back(row.compared.place + ": " + row.compared.error);
   }
-  report.not_modelled = static_cast<long>(trouble.size()) - report.bad;
-  report.compared = static_cast<long>(priced.rows.size()) - report.not_modelled;
   show_messages(trouble, messages);
-  if (!request.rows_file.empty()) write_text_file(request.rows_file, csv_rows(measured.rows, priced.rows));
-  const std::string text =
-      request.format == "html" ? html_report(page_of(measured, priced, report)) : text_in(report, request.format);
-  write_or_print(request.report_file.empty() ? request.out_file : request.report_file, text, out);
-  return accuracy_answer(report.classes, request.fail_over_percent, messages,
+  if (!request.rows_file.empty()) write_text_file(request.rows_file, csv_rows(*report));
+  write_or_print(request.report_file.empty() ? request.out_file : request.report_file, text_in(*report, request.format),
+                 out);
+  return accuracy_answer(report->summary.classes, request.fail_over_percent, messages,
                          trouble.empty() ? ExitCode::done : ExitCode::not_modelled);
 }
 
@@ -257,7 +215,7 @@ std::string describe_rows(const std::vector<std::string>& files, const std::vect
     names.insert(words.substr(words.find_first_not_of(' ')));
   }
   for (const Measurement& row : rows) {
-    if (!row.stack.empty()) stacks.insert(row.stack);
+    if (!row.origin.stack.empty()) stacks.insert(row.origin.stack);
     clocks.insert(std::string(text_of(clock_of(row, clock))));
   }
   std::string text = joined(names);

@@ -12,7 +12,7 @@
 #include "arch/gpu/gpu.hpp"
 #include "model/predict.hpp"
 #include "validate/fit/fit_calibration.hpp"
-#include "validate/record/measurement.hpp"
+#include "validate/record/measurement_csv.hpp"
 #include "validate/record/measurer.hpp"
 #include "validate/record/probe_run.hpp"
 #include "validate/record/step.hpp"
@@ -81,8 +81,8 @@ ExitCode run_calibrate(const ValidateRequest& request, const RunProbes& probe, s
 void need_writable(const std::string& file);
 
 /// "html" and the other formats of a comparison of recorded or measured cases.
-struct CaseReport;
-std::string text_in(const CaseReport& report, const std::string& format);
+struct Report;
+std::string text_in(const Report& report, const std::string& format);
 
 /// The first messages of each reason, and how many more there are: a file full of one unknown operator must neither
 /// flood the terminal nor hide the other reasons. A message is "file:line: reason".

@@ -13,7 +13,7 @@
 #include "ops/op/text.hpp"
 #include "validate/cli/commands.hpp"
 #include "validate/compare/pricing.hpp"
-#include "validate/compare/report_cases.hpp"
+#include "validate/compare/report.hpp"
 #include "validate/compare/report_repeat.hpp"
 #include "validate/measure/live.hpp"
 #include "validate/record/study.hpp"
@@ -87,13 +87,13 @@ void need_measured_set(KernelSet kernels) {
 }
 
 /// What could not be measured or modelled, a reason at a time with the first cases it speaks of. True when any.
-bool show_trouble(const CaseReport& report, std::ostream& messages) {
+bool show_trouble(const Report& report, std::ostream& messages) {
   constexpr std::size_t kCasesShown = 3;
   std::map<std::string, std::vector<std::string>> by_reason;
   for (const CaseFault& fault : report.faults) {
     by_reason[fault.reason].push_back((fault.place.empty() ? "" : fault.place + " ") + fault.what);
   }
-  for (const CaseRow& row : report.rows) {
+  for (const ReportRow& row : report.rows) {
     if (row.compared.modelled()) continue;
     by_reason[row.compared.error].push_back(row.compared.place + " " + case_text(row.measured.what));
   }
@@ -111,8 +111,8 @@ ExitCode report_on(const Recording& recording, const ValidateRequest& request, c
   const auto report = compare_recording(recording, compare_options(request), read_demands());
   report->summary.files = files;
   const bool trouble = show_trouble(*report, messages);
-  if (report->session.dropped_records > 0) {
-    messages << "validate: the profiler dropped " << report->session.dropped_records << " records\n";
+  if (report->session->dropped_records > 0) {
+    messages << "validate: the profiler dropped " << report->session->dropped_records << " records\n";
   }
   const std::string text = request.kernels_table ? kernels_table(*report) : text_in(*report, request.format);
   if (report_file.empty()) out << text;
@@ -158,7 +158,7 @@ void need_writable(const std::string& file) {
   if (!opened) throw BadInput(file + ": cannot be opened for writing");
 }
 
-std::string text_in(const CaseReport& report, const std::string& format) {
+std::string text_in(const Report& report, const std::string& format) {
   if (format == "json") return json_report(report);
   if (format == "csv") return csv_report(report);
   if (format == "html") return html_report(report);

@@ -82,7 +82,7 @@ void recorded_sides(const std::string& json, const std::string& file, std::ostre
     }
     return;
   }
-  for (const CaseMeasurement& c : parse_recording(json, file).cases) {
+  for (const Measurement& c : parse_recording(json, file).cases) {
     write_line(file + ": /cases/" + std::to_string(i++), held_out(c.what), out);
   }
 }

@@ -12,8 +12,9 @@
 #include "ops/csv.hpp"
 #include "ops/op/text.hpp"
 #include "validate/compare/pricing.hpp"
-#include "validate/compare/report_cases.hpp"
+#include "validate/compare/report.hpp"
 #include "validate/printed.hpp"
+#include "validate/record/measurement_csv.hpp"
 #include "validate/record/recorded.hpp"
 #include "validate/record/study.hpp"
 
@@ -90,8 +91,8 @@ std::vector<Comparison> compare_cases(const AccuracySet& set,
   options.where = set.where;
   options.at_least = set.at_least;
   std::vector<Comparison> rows;
-  const std::unique_ptr<CaseReport> report = compare_recording(*recording, options, {});
-  for (const CaseRow& row : report->rows) rows.push_back(row.compared);
+  const std::unique_ptr<Report> report = compare_recording(*recording, options, {});
+  for (const ReportRow& row : report->rows) rows.push_back(row.compared);
   return rows;
 }
 

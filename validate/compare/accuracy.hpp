@@ -10,7 +10,7 @@
 
 #include "model/predict.hpp"
 #include "validate/compare/compare.hpp"
-#include "validate/record/measurement.hpp"
+#include "validate/record/row_filter.hpp"
 
 namespace plumbline {
 

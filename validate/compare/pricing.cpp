@@ -22,12 +22,12 @@ class Machines {
   explicit Machines(const PricingOptions& options) : options_(options) {}
 
   const Machine& of(const Measurement& row) {
-    const std::string& asked = options_.gpu.empty() ? row.gpu : options_.gpu;
-    if (asked.empty()) throw BadInput(row.place + ": no gpu column: expected --gpu NAME");
+    const std::string& asked = options_.gpu.empty() ? row.origin.gpu : options_.gpu;
+    if (asked.empty()) throw BadInput(row.what.place + ": no gpu column: expected --gpu NAME");
     const ClockMode clock = clock_of(row, options_.clock);
     const AttentionStack attention = attention_of(row);
-    auto& slot = machines_[{asked, clock, row.data, attention}];
-    if (!slot) slot = make(asked, clock, row.data, attention);
+    auto& slot = machines_[{asked, clock, row.what.data, attention}];
+    if (!slot) slot = make(asked, clock, row.what.data, attention);
     return *slot;
   }
 
@@ -61,15 +61,15 @@ class Machines {
 
 void price_row(const Measurement& row, const Machine& machine, OpPrediction& scratch, Comparison& out) {
   out.gpu = gpu(machine).name;
-  out.op = op_name(row.op);
-  out.dtype = dtype_text(row.op);
-  out.shape = row.shape;
-  out.place = row.place;
+  out.op = op_name(row.what.op);
+  out.dtype = dtype_text(row.what.op);
+  out.shape = row.what.shape;
+  out.place = row.what.place;
   out.measured = row.time;
-  out.measured_power = row.power;
+  out.measured_power = row.power();
   try {
     out.predicted = predict_as_measured(row, machine, scratch);
-    out.roofline = roofline(row.op, gpu(machine));
+    out.roofline = roofline(row.what.op, gpu(machine));
   } catch (const Error& error) {
     out.error = error.what();
     return;
@@ -84,25 +84,27 @@ void price_row(const Measurement& row, const Machine& machine, OpPrediction& scr
 }  // namespace
 
 ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked) {
-  return asked ? *asked : row.clock.value_or(ClockMode::burst);
+  return asked.value_or(row.what.clock);
 }
 
 AttentionStack attention_of(const Measurement& row) {
-  if (op_name(row.op) != "attention_prefill" && op_name(row.op) != "attention_decode") {
+  if (op_name(row.what.op) != "attention_prefill" && op_name(row.what.op) != "attention_decode") {
     return AttentionStack::tensorrt_llm;
   }
   for (const char* stack : {"vllm", "torch", "flash-attention", "infersim"}) {
-    if (row.stack.rfind(stack, 0) == 0) return AttentionStack::flash_attention;
+    if (row.origin.stack.rfind(stack, 0) == 0) return AttentionStack::flash_attention;
   }
   return AttentionStack::tensorrt_llm;
 }
 
 Seconds predict_as_measured(const Measurement& row, const Machine& machine, OpPrediction& scratch) {
-  if (row.protocol.known) return predict_as_timed(row.op, row.protocol, machine, scratch);
-  const auto gemm_plan = parse_gemm_plan(row.plan);
-  const auto attention_plan = parse_attention_plan(row.plan);
-  predict(row.op, machine, scratch,
-          {.warm = row.warm,
+  const Protocol& protocol = row.origin.protocol;
+  if (protocol.known) return predict_as_timed(row.what.op, protocol, machine, scratch);
+  const std::string plan = row.kernels == KernelSet::own ? row.plan : "";  // the library's are no plans of ours
+  const auto gemm_plan = parse_gemm_plan(plan);
+  const auto attention_plan = parse_attention_plan(plan);
+  predict(row.what.op, machine, scratch,
+          {.warm = row.warm(),
            .gemm_plan = gemm_plan ? &*gemm_plan : nullptr,
            .attention_plan = attention_plan ? &*attention_plan : nullptr});
   return scratch.time;
@@ -115,15 +117,15 @@ std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const st
   std::map<std::string, bool> is_ours{{"", true}};
   std::vector<Measurement> kept;
   for (Measurement& row : measured) {
-    auto known = is_ours.find(row.gpu);
+    auto known = is_ours.find(row.origin.gpu);
     if (known == is_ours.end()) {
       bool same = false;
       try {
-        same = load_gpu(row.gpu).name == own;
+        same = load_gpu(row.origin.gpu).name == own;
       } catch (const BadInput&) {
         same = false;  // a card that we have no descriptor of is another card
       }
-      known = is_ours.emplace(row.gpu, same).first;
+      known = is_ours.emplace(row.origin.gpu, same).first;
     }
     if (known->second) {
       kept.push_back(std::move(row));

@@ -1,15 +1,56 @@
-// The comparison as text, JSON or CSV, and the rows behind it: one writer a format.
+// Measurements held against predictions, and the report of it: of a recording (`validate` on a card, `--replay`: own
+// kernel, library kernel, prediction and roofline side by side) or of anyone's rows (`--against`). One model, one writer
+// a format.
+//
+// A measured span (last end - first start of an execution's kernels) is compared with OpPrediction::time as it is: in a
+// graph the device stamps the start of a kernel when its predecessor ends, so the gap lies inside the duration. (H200,
+// 2026-11-20: durations and the period of the same graph without a profiler agree within 1 %.)
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "arch/gpu/gpu.hpp"
 #include "validate/compare/compare.hpp"
-#include "validate/record/measurement.hpp"
+#include "validate/compare/pricing.hpp"
+#include "validate/compare/report_demands.hpp"
+#include "validate/record/measurement_csv.hpp"
+#include "validate/record/recorded.hpp"
 
 namespace plumbline {
 
-struct ValidationReport {
+struct CompareOptions {
+  std::string gpu;  ///< empty: the recording's own
+  std::vector<Override> overrides;
+  KernelSet kernels = KernelSet::own;  ///< whose measurements are compared, and priced
+  std::string calibration_file;
+  std::vector<std::string> ops;  ///< empty: all
+  std::vector<RowFilter> where;  ///< on op, dtype, shape, cache, clock, study, kernel
+  Seconds at_least;              ///< shorter measurements are left out
+};
+
+/// One measured case beside its prediction.
+struct ReportRow {
+  Measurement measured;
+  std::optional<Measurement> library;  ///< the library's kernel on the same case
+  Comparison compared;
+  AchievedCase achieved;
+  double bandwidth_fraction = 0;  ///< of the card's nominal bandwidth
+  std::string reason;             ///< why the kernel is not representative; empty: it is
+};
+
+/// A case without a time.
+struct CaseFault {
+  std::string place, what, reason;  ///< "train.csv:17", "gemm bf16 M=..., cold burst", "no kernel ..."
+  std::string text() const { return (place.empty() ? "" : place + ": ") + what + ": " + reason; }
+};
+
+/// What a report says of all rows together.
+struct ReportSummary {
   std::vector<std::string> files;
   std::string kernels;  ///< "own", "library", "ideal"
   std::string clock;    ///< "burst", "steady" or "as measured"
@@ -19,14 +60,54 @@ struct ValidationReport {
   long not_measured = 0;  ///< cases of a recording that have a fault instead of a time
 };
 
-/// Aligned columns; errors in percent as 100 x |ln(predicted / measured)|.
-std::string table_report(const ValidationReport& report);
-/// Schema "plumbline.validate.v1": SI units, errors as natural logarithms, shares as fractions.
-std::string json_report(const ValidationReport& report);
-/// One line a class, the JSON's figures.
-std::string csv_report(const ValidationReport& report);
+struct Report {
+  std::optional<MeasuringSession> session;  ///< of a recording; anyone's rows have none
+  ReportSummary summary;
+  Demands demands;
+  std::vector<ReportRow> rows;        ///< with a time, in the order of the recording or the files
+  std::vector<DemandResult> results;  ///< demand pointers are into `demands`
+  std::vector<CaseFault> faults;
+  /// Classes (not "all" rows) whose MAPE is not below the roofline's.
+  std::vector<const ClassSummary*> behind_roofline() const;
+};
 
-/// Every measured row with its prediction, to find out what is wrong. `rows` is parallel to `measured`.
-std::string csv_rows(const std::vector<Measurement>& measured, const std::vector<Comparison>& rows);
+/// The name that `options` or the session gives the card. Throws BadInput when neither does.
+std::string gpu_of(const MeasuringSession& session, const CompareOptions& options);
+
+/// True when all filters keep the case. Throws BadInput for a column that cases do not have.
+bool keeps_case(const std::vector<RowFilter>& where, const StudyCase& what, std::string_view kernel);
+
+/// Throws BadInput when no case is left.
+std::unique_ptr<Report> compare_recording(const Recording& recording, const CompareOptions& options, Demands demands);
+
+/// Anyone's rows. Counts of bad and filtered rows are the reader's; `files` are named in the report.
+std::unique_ptr<Report> compare_rows(Measurements measured, const std::vector<std::string>& files,
+                                     const PricingOptions& options);
+
+/// Works out what follows from the rows, faults and demands of a report: achieved rates, demands, marks, classes.
+void finish(Report& report, const Gpu& gpu, KernelSet kernels);
+
+/// Class table in aligned columns, errors in percent as 100 x |ln(predicted / measured)|; of a recording with demands and
+/// conditions.
+std::string table_report(const Report& report);
+/// Schema "plumbline.validate.v1": SI units, errors as natural logarithms, shares as fractions; of a recording with
+/// "session", "demands", "cases" and "faults".
+std::string json_report(const Report& report);
+/// Of a recording a line a case, else a line a class with the JSON's figures.
+std::string csv_report(const Report& report);
+/// Anyone's rows, each with its prediction, to find out what is wrong.
+std::string csv_rows(const Report& report);
+/// One self-contained page: summary, scatter plot, sortable table of cases, conditions.
+std::string html_report(const Report& report);
+/// Achieved against demanded, as Markdown for the README.
+std::string kernels_table(const Report& report);
+
+/// Range of one condition over the cases: "1905 to 1980 MHz".
+struct ConditionRange {
+  std::string name, text;
+};
+std::vector<ConditionRange> condition_ranges(const Report& report);
+/// "power cap, thermal (software)": NVML's clock event reasons in words.
+std::string reasons_text(std::uint64_t bits);
 
 }  // namespace plumbline

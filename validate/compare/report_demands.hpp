@@ -9,7 +9,7 @@
 #include "arch/units.hpp"
 #include "validate/compare/compare.hpp"
 #include "validate/record/measurement.hpp"
-#include "validate/record/measurer.hpp"
+#include "validate/record/row_filter.hpp"
 
 namespace plumbline {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "arch/format.hpp"
-#include "validate/compare/report_cases.hpp"
+#include "validate/compare/report.hpp"
 #include "validate/compare/report_html_parts.hpp"
 #include "validate/printed.hpp"
 #include "validate/statistics.hpp"
@@ -53,9 +53,9 @@ std::string tile(const std::string& figure, const std::string& caption) {
   return "<div class='tile'><b>" + html_escaped(figure) + "</b><span>" + html_escaped(caption) + "</span></div>\n";
 }
 
-std::string tiles(const CaseReport& report) {
+std::string tiles(const Report& report) {
   std::vector<double> errors, roofline, library;
-  for (const CaseRow& row : report.rows) {
+  for (const ReportRow& row : report.rows) {
     if (!row.compared.modelled()) continue;
     errors.push_back(std::abs(row.compared.log_ratio()));
     roofline.push_back(std::abs(std::log(row.compared.roofline / row.compared.measured)));
@@ -78,10 +78,10 @@ std::string tiles(const CaseReport& report) {
   return text + "</div>\n";
 }
 
-std::string plot(const CaseReport& report) {
+std::string plot(const Report& report) {
   std::vector<const Comparison*> rows;
   std::set<std::size_t> families;
-  for (const CaseRow& row : report.rows) {
+  for (const ReportRow& row : report.rows) {
     rows.push_back(&row.compared);
     families.insert(plot_family(row.compared.op, row.compared.dtype));
   }
@@ -115,7 +115,7 @@ void class_row(const ClassSummary& c, HtmlTable& table) {
   table.words(c.worst.shape);
 }
 
-std::string classes(const CaseReport& report) {
+std::string classes(const Report& report) {
   HtmlTable table("class='sort'",
                   {"op", "dtype", "mode", "measured", "cases", "median %", "p90 %", "MAPE %", "bias %", "in band %",
                    "roofline median %", "roofline MAPE %", "of library %", "worst", "at"},
@@ -129,7 +129,7 @@ std::string classes(const CaseReport& report) {
          "100 our kernel is faster. Green MAPE: better than the roofline.</p></div>\n";
 }
 
-std::string demands(const CaseReport& report) {
+std::string demands(const Report& report) {
   if (report.results.empty()) return "";
   HtmlTable table("class='sort'", {"kernel", "demanded", "achieved", "cases", "below", "verdict"}, 1);
   for (const DemandResult& r : report.results) {
@@ -144,10 +144,13 @@ std::string demands(const CaseReport& report) {
   return "<h2>What is demanded of our kernels</h2><div class='panel'>" + table.finish() + "</div>\n";
 }
 
-void case_row(const CaseRow& row, bool with_library, HtmlTable& table) {
+void case_row(const ReportRow& row, bool with_library, HtmlTable& table) {
   const Comparison& c = row.compared;
   table.row();
-  for (const std::string& text : {c.op, c.dtype, c.shape, c.mode, row.measured.what.study}) table.words(text);
+  const std::string& study = row.measured.what.study;  // anyone's rows have a stack instead
+  for (const std::string& text : {c.op, c.dtype, c.shape, c.mode, study.empty() ? row.measured.origin.stack : study}) {
+    table.words(text);
+  }
   table.time(c.measured);
   if (with_library) {
     if (c.library) {
@@ -183,10 +186,10 @@ void case_row(const CaseRow& row, bool with_library, HtmlTable& table) {
   table.words(row.reason, "l w");
 }
 
-std::string cases(const CaseReport& report) {
+std::string cases(const Report& report) {
   std::set<std::string> ops;
   bool with_library = false;
-  for (const CaseRow& row : report.rows) {
+  for (const ReportRow& row : report.rows) {
     ops.insert(row.compared.op);
     with_library = with_library || row.compared.library;
   }
@@ -195,7 +198,7 @@ std::string cases(const CaseReport& report) {
   heads.insert(heads.end(), {"predicted", "error %", "roofline", "its error %", "limiter", "TFLOP/s", "GB/s", "SM MHz",
                              "kernel, plan", "not representative"});
   HtmlTable table("class='sort' id='cases'", heads, 5);
-  for (const CaseRow& row : report.rows) case_row(row, with_library, table);
+  for (const ReportRow& row : report.rows) case_row(row, with_library, table);
   std::string text =
       "<h2>Cases</h2><div class='panel'><div class='tools'><input type='search' id='find' placeholder='words of a "
       "case: gemm fp8 M=64' aria-label='find'> <select id='ops' aria-label='operator'><option value=''>all "
@@ -212,9 +215,9 @@ std::string listed(const std::string& title, const std::vector<std::string>& lin
   return text + "</ul></div>\n";
 }
 
-std::string conditions(const CaseReport& report) {
-  const MeasuringSession& s = report.session;
-  if (s.card.empty()) return "";
+std::string conditions(const Report& report) {
+  if (!report.session) return "";
+  const MeasuringSession& s = *report.session;
   std::vector<ConditionRange> all{{"card", s.card + " (" + std::to_string(s.sms) + " SMs)"},
                                   {"driver", s.driver},
                                   {"toolkit", s.toolkit},
@@ -230,16 +233,16 @@ std::string conditions(const CaseReport& report) {
   return text + "</dl></div>\n";
 }
 
-std::string subtitle(const CaseReport& report) {
+std::string subtitle(const Report& report) {
   std::string text = report.summary.kernels + " kernels";
-  if (!report.session.card.empty()) text += ", " + report.session.card + ", " + report.session.date;
+  if (report.session) text += ", " + report.session->card + ", " + report.session->date;
   for (const std::string& file : report.summary.files) text += ", " + file;
   return text;
 }
 
 }  // namespace
 
-std::string html_report(const CaseReport& report) {
+std::string html_report(const Report& report) {
   std::string page =
       "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>\n"
       "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"

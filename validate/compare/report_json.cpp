@@ -1,7 +1,6 @@
 #include <nlohmann/json.hpp>
 
 #include "validate/compare/report.hpp"
-#include "validate/compare/report_cases.hpp"
 
 namespace plumbline {
 
@@ -44,7 +43,7 @@ ordered_json class_of(const ClassSummary& c) {
   return out;
 }
 
-ordered_json base_of(const ValidationReport& report) {
+ordered_json base_of(const ReportSummary& report) {
   ordered_json out = {{"schema", "plumbline.validate.v1"},
                       {"files", report.files},
                       {"kernels", report.kernels},
@@ -67,8 +66,8 @@ std::string text_of(const ordered_json& value) {
   return value.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-ordered_json session_of(const CaseReport& report) {
-  const MeasuringSession& s = report.session;
+ordered_json session_of(const Report& report) {
+  const MeasuringSession& s = *report.session;
   ordered_json out = {{"gpu", s.gpu},
                       {"card", s.card},
                       {"driver", s.driver},
@@ -90,7 +89,7 @@ ordered_json demand_of(const DemandResult& r) {
           {"worst_value", r.worst},       {"reason", r.reason}};
 }
 
-void add_measured(const CaseMeasurement& m, ordered_json& out) {
+void add_measured(const Measurement& m, ordered_json& out) {
   out["kernel"] = m.kernel;
   out["plan"] = m.plan;
   out["measured_s"] = m.time.in(units::s);
@@ -101,7 +100,7 @@ void add_measured(const CaseMeasurement& m, ordered_json& out) {
   if (m.conditions.power) out["power_W"] = m.conditions.power->in(units::W);
 }
 
-ordered_json case_of(const CaseRow& row) {
+ordered_json case_of(const ReportRow& row) {
   const Comparison& c = row.compared;
   ordered_json out = {
       {"op", c.op},      {"dtype", c.dtype}, {"shape", c.shape}, {"mode", c.mode}, {"study", row.measured.what.study},
@@ -134,15 +133,14 @@ ordered_json case_of(const CaseRow& row) {
 
 }  // namespace
 
-std::string json_report(const ValidationReport& report) { return text_of(base_of(report)); }
-
-std::string json_report(const CaseReport& report) {
+std::string json_report(const Report& report) {
   ordered_json out = base_of(report.summary);
+  if (!report.session) return text_of(out);
   out["session"] = session_of(report);
   out["demands"] = ordered_json::array();
   for (const DemandResult& result : report.results) out["demands"].push_back(demand_of(result));
   out["cases"] = ordered_json::array();
-  for (const CaseRow& row : report.rows) out["cases"].push_back(case_of(row));
+  for (const ReportRow& row : report.rows) out["cases"].push_back(case_of(row));
   out["faults"] = ordered_json::array();
   for (const CaseFault& fault : report.faults) {
     out["faults"].push_back({{"place", fault.place}, {"case", fault.what}, {"reason", fault.reason}});

@@ -19,7 +19,7 @@ using CaseOfSet = std::pair<KernelSet, std::string>;
 
 std::map<CaseOfSet, Seconds> times_of(const Recording& recording) {
   std::map<CaseOfSet, Seconds> times;
-  for (const CaseMeasurement& c : recording.cases) {
+  for (const Measurement& c : recording.cases) {
     if (c.fault.empty()) times[{c.kernels, case_key(c.what)}] = c.time;
   }
   return times;
@@ -35,7 +35,7 @@ std::vector<RepeatClass> compare_runs(const Recording& first, const Recording& s
   };
   const auto other = times_of(second);
   std::map<Key, std::vector<Pair>> classes;
-  for (const CaseMeasurement& c : first.cases) {
+  for (const Measurement& c : first.cases) {
     const auto again = other.find({c.kernels, case_key(c.what)});
     if (!c.fault.empty() || again == other.end()) continue;
     const std::string mode = std::string(name(c.what.cache)) + " " + std::string(text_of(c.what.clock));

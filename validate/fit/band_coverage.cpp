@@ -58,7 +58,7 @@ std::vector<Coverage> coverage_of(const std::vector<BandRow>& rows, const std::s
     c.band_class = name;
     c.provenance = provenance;
     ++c.rows;
-    if (shapes.insert(c.gpu + name + provenance + std::string(key_of(row.kernels)) + row.measured.shape).second) {
+    if (shapes.insert(c.gpu + name + provenance + std::string(key_of(row.kernels)) + row.measured.what.shape).second) {
       ++c.shapes;
     }
     if (as_timed * scratch->low <= row.measured.time && row.measured.time <= as_timed * scratch->high) ++c.inside;

@@ -8,7 +8,8 @@
 #include "arch/files.hpp"
 #include "arch/gpu/gpu.hpp"
 #include "arch/json_reader.hpp"
-#include "validate/compare/report_cases.hpp"
+#include "validate/compare/report.hpp"
+#include "validate/record/measurement_csv.hpp"
 #include "validate/record/recorded.hpp"
 #include "validate/record/study.hpp"
 
@@ -35,10 +36,12 @@ std::string measurements(const std::string& file) { return data_folder() + "/mea
 
 std::vector<Measurement> recorded_rows(const BandSource& source, Half half) {
   std::vector<Measurement> rows;
-  for (const CaseMeasurement& c : read_recording(measurements(source.recording)).cases) {
+  for (const Measurement& c : read_recording(measurements(source.recording)).cases) {
     if (c.kernels != source.kernels || !c.fault.empty()) continue;
-    if ((held_out(c.what) != HeldOut::no) != (half == Half::heldout)) continue;
-    if (keeps_case(source.where, c.what, c.kernel)) rows.push_back(measurement_of(c, source.gpu));
+    if ((c.held_out != HeldOut::no) != (half == Half::heldout)) continue;
+    if (!keeps_case(source.where, c.what, c.kernel)) continue;
+    rows.push_back(c);
+    rows.back().origin.gpu = source.gpu;
   }
   return rows;
 }
@@ -53,7 +56,8 @@ std::vector<Measurement> published_rows(const BandSource& source, Half half, std
     for (std::string& row : refuse_held_out(read.rows, "--fit-bands")) refused.push_back(std::move(row));
   } else {
     for (const Measurement& row : read.rows) {
-      if (row.held_out == HeldOut::no) throw BadInput(row.place + ": expected a held-out row, found one to train on");
+      if (row.held_out == HeldOut::no)
+        throw BadInput(row.what.place + ": expected a held-out row, found one to train on");
     }
   }
   return std::move(read.rows);
@@ -75,7 +79,7 @@ BandRows read_band_rows(const std::vector<BandSource>& sources, Half half) {
   for (const BandSource& source : sources) {
     auto rows = source.recording.empty() ? published_rows(source, half, out.refused) : recorded_rows(source, half);
     for (Measurement& row : rows) {
-      if (row.time < source.at_least || row.data != DataPattern::normal) continue;
+      if (row.time < source.at_least || row.what.data != DataPattern::normal) continue;
       out.rows.push_back({std::move(row), source.gpu, source.kernels});
     }
   }

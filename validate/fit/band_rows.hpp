@@ -6,6 +6,7 @@
 
 #include "model/predict.hpp"
 #include "validate/record/measurement.hpp"
+#include "validate/record/row_filter.hpp"
 
 namespace plumbline {
 

@@ -111,9 +111,10 @@ struct Tokens {
 };
 
 std::string context_of(const BandRow& row) {
-  const double tokens = std::visit(Tokens{}, row.measured.op);
-  return row.gpu + "|" + row.measured.stack + "|" + std::string(text_of(clock_of(row.measured, {}))) +
-         (row.measured.warm ? "|warm|" : "|cold|") + (tokens > 0 ? std::to_string(std::lround(std::log2(tokens))) : "");
+  const double tokens = std::visit(Tokens{}, row.measured.what.op);
+  return row.gpu + "|" + row.measured.origin.stack + "|" + std::string(text_of(clock_of(row.measured, {}))) +
+         (row.measured.warm() ? "|warm|" : "|cold|") +
+         (tokens > 0 ? std::to_string(std::lround(std::log2(tokens))) : "");
 }
 
 BandResidual residual_of(const BandRow& row, const PricedRow& priced, BandSection section) {
@@ -124,7 +125,7 @@ BandResidual residual_of(const BandRow& row, const PricedRow& priced, BandSectio
   r.size = band_size(priced.time);
   r.bound = priced.bound;
   r.value = std::log(row.measured.time / priced.time);
-  r.stack = row.gpu + "|" + row.measured.stack;
+  r.stack = row.gpu + "|" + row.measured.origin.stack;
   r.context = context_of(row);
   return r;
 }
@@ -198,7 +199,7 @@ void cross_validate(const FittedTogether& fitted, const Calibration& calibration
     const Measurement& row = rows[of_fit[i]].measured;
     problem.measured_s.push_back(row.time.in(units::s));
     problem.weights.push_back(1);
-    groups.push_back(std::string(op_name(row.op)) + " " + shape_group(row.op));
+    groups.push_back(std::string(op_name(row.what.op)) + " " + shape_group(row.what.op));
     every.push_back(i);
   }
   FitOptions quick;

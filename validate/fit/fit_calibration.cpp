@@ -193,7 +193,7 @@ Selection select(const FitProblem& problem, const std::vector<double>& values, c
 }
 
 /// "trtllm" of "trtllm-1.3.0rc20".
-std::string stack_name(const Measurement& row) { return row.stack.substr(0, row.stack.find('-')); }
+std::string stack_name(const Measurement& row) { return row.origin.stack.substr(0, row.origin.stack.find('-')); }
 
 /// Size classes count equally (`balance`), and so do the stacks that measured: a library is no one vendor's kernels.
 std::vector<double> weights_of(const std::vector<Measurement>& rows, const Selection& chosen, bool balance) {

@@ -37,6 +37,7 @@ struct PowerRow {
   std::string text;   ///< "gemm bf16 M=...": for people
   std::string place;  ///< "power.csv:17"
 };
+inline const std::string& place_of(const PowerRow& row) { return row.place; }
 
 /// Recordings (.json) give their cases, CSV files their rows with a power. Faults are left out.
 std::vector<PowerRow> read_power_rows(const std::vector<std::string>& files, KernelSet csv_kernels,

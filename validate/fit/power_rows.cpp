@@ -11,35 +11,37 @@
 #include "model/predict.hpp"
 #include "ops/op/text.hpp"
 #include "validate/fit/fit_power.hpp"
+#include "validate/record/measurement_csv.hpp"
 #include "validate/record/study.hpp"
 #include "validate/statistics.hpp"
 
 namespace plumbline {
 namespace {
 
-PowerRow row_of(const CaseMeasurement& c) {
+PowerRow row_of(const Measurement& m, KernelSet kernels) {
   PowerRow row;
-  row.op = c.what.op;
-  row.warm = c.what.cache == CacheState::warm;
-  row.data = c.what.data;
-  row.kernels = c.kernels;
-  row.clock = c.what.clock;
-  row.time = c.time;
-  if (c.what.clock == ClockMode::steady) row.power = c.conditions.power;
-  row.sm_clock = c.conditions.sm_clock;
-  if (row.power && c.energy && *c.energy > Joules{}) row.busy = std::min(1.0, c.time * *row.power / *c.energy);
-  row.board_clock = c.conditions.board_clock;
-  row.memory_power = c.conditions.memory_power;
-  row.temperature_C = c.conditions.temperature_C;
-  row.text = case_text(c.what) + (c.kernels == KernelSet::library ? ", library" : "");
-  row.held_out = held_out(c.what);
-  row.place = c.what.place;
+  row.op = m.what.op;
+  row.warm = m.warm();
+  row.data = m.what.data;
+  row.kernels = kernels;
+  row.clock = m.what.clock;
+  row.time = m.time;
+  row.power = m.power();
+  row.sm_clock = m.conditions.sm_clock;
+  if (row.power && m.energy && *m.energy > Joules{}) row.busy = std::min(1.0, m.time * *row.power / *m.energy);
+  row.board_clock = m.conditions.board_clock;
+  row.memory_power = m.conditions.memory_power;
+  row.temperature_C = m.conditions.temperature_C;
+  row.held_out = m.held_out;
+  row.place = m.what.place;
   return row;
 }
 
 void add_recording(const std::string& file, std::vector<PowerRow>& rows) {
-  for (const CaseMeasurement& c : read_recording(file).cases) {
-    if (c.fault.empty()) rows.push_back(row_of(c));
+  for (const Measurement& m : read_recording(file).cases) {
+    if (!m.fault.empty()) continue;
+    rows.push_back(row_of(m, m.kernels));
+    rows.back().text = case_text(m.what) + (m.kernels == KernelSet::library ? ", library" : "");
   }
 }
 
@@ -48,20 +50,10 @@ void add_csv(const std::string& file, KernelSet kernels, const std::string& gpu,
   Measurements measured;
   read_measurement_file(file, {}, measured);
   for (const Measurement& m : measured.rows) {
-    if (!m.power || m.clock.value_or(ClockMode::burst) != ClockMode::steady) continue;
-    if (!m.gpu.empty() && m.gpu != gpu) continue;
-    PowerRow row;
-    row.op = m.op;
-    row.warm = m.warm;
-    row.data = m.data;
-    row.kernels = kernels;
-    row.time = m.time;
-    row.power = m.power;
-    row.board_clock = m.board_clock;
-    row.text = std::string(op_name(m.op)) + " " + std::string(dtype_text(m.op)) + " " + m.shape;
-    row.held_out = m.held_out;
-    row.place = m.place;
-    rows.push_back(std::move(row));
+    if (!m.published_power || m.what.clock != ClockMode::steady) continue;
+    if (!m.origin.gpu.empty() && m.origin.gpu != gpu) continue;
+    rows.push_back(row_of(m, kernels));
+    rows.back().text = std::string(op_name(m.what.op)) + " " + std::string(dtype_text(m.what.op)) + " " + m.what.shape;
   }
 }
 

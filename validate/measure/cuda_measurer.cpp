@@ -41,8 +41,8 @@ class CudaMeasurer final : public Measurer {
     return s;
   }
 
-  CaseMeasurement measure(const StudyCase& what, KernelSet kernels, const OpPrediction& priced) override {
-    CaseMeasurement out;
+  Measurement measure(const StudyCase& what, KernelSet kernels, const OpPrediction& priced) override {
+    Measurement out;
     out.what = what;
     out.kernels = kernels;
     const NvtxRange range(std::string(op_name(what.op)) + " " + what.shape);

@@ -172,7 +172,7 @@ CudaTiming::~CudaTiming() = default;
 
 StreamHandle CudaTiming::stream() const { return static_cast<cudaStream_t>(device_->stream); }
 
-void CudaTiming::burst(const Runner& runner, CacheState cache, CaseMeasurement& out) {
+void CudaTiming::burst(const Runner& runner, CacheState cache, Measurement& out) {
   Device& d = *device_;
   const Device::First first = d.first_execution(runner);
   if (!first.fault.empty()) {
@@ -255,7 +255,7 @@ class EnergySteps {
 
 }  // namespace
 
-void CudaTiming::steady(const Runner& runner, CacheState cache, CaseMeasurement& out) {
+void CudaTiming::steady(const Runner& runner, CacheState cache, Measurement& out) {
   Device& d = *device_;
   const Device::First first = d.first_execution(runner);
   if (!first.fault.empty()) {

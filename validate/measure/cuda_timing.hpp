@@ -30,8 +30,8 @@ class CudaTiming {
   StreamHandle stream() const;
   /// Fills in times, launches, conditions and energy, or a fault. Throws NotModelled when a launcher refuses,
   /// DeviceError when the card does.
-  void burst(const Runner& runner, CacheState cache, CaseMeasurement& out);
-  void steady(const Runner& runner, CacheState cache, CaseMeasurement& out);
+  void burst(const Runner& runner, CacheState cache, Measurement& out);
+  void steady(const Runner& runner, CacheState cache, Measurement& out);
 
  private:
   struct Device;

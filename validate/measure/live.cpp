@@ -33,8 +33,8 @@ class Remaining {
   Seconds left_, done_;
 };
 
-CaseMeasurement measure_one(Measurer& measurer, const LiveTask& task, const PriceTask& price) {
-  CaseMeasurement result;
+Measurement measure_one(Measurer& measurer, const LiveTask& task, const PriceTask& price) {
+  Measurement result;
   try {
     result = measurer.measure(task.what, task.kernels, price(task));
   } catch (const DeviceError&) {

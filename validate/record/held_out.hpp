@@ -54,7 +54,7 @@ HeldOut held_out(const StepCase& what);
 /// Reads the column or key `held_out` of a list: "yes", "no" or nothing. Throws BadInput that starts with `place`.
 bool read_held_out_flag(std::string_view text, const std::string& place);
 
-/// Takes the held-out rows out of `rows` (anything with `place` and `held_out`) and says of each why: "a.csv:3: held
+/// Takes the held-out rows out of `rows` (anything with `held_out` and a place_of) and says of each why: "a.csv:3: held
 /// out: CRC32 of its shape is a multiple of 5". Throws BadInput with the first of them when no other row is left: `fit`
 /// is the flag that wanted training rows.
 template <class Row>
@@ -62,7 +62,7 @@ std::vector<std::string> refuse_held_out(std::vector<Row>& rows, const std::stri
   std::vector<std::string> refused;
   std::erase_if(rows, [&](const Row& row) {
     if (row.held_out == HeldOut::no) return false;
-    refused.push_back(row.place + ": held out: " + std::string(rule_of(row.held_out)));
+    refused.push_back(place_of(row) + ": held out: " + std::string(rule_of(row.held_out)));
     return true;
   });
   if (rows.empty() && !refused.empty()) {

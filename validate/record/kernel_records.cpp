@@ -130,7 +130,7 @@ std::string kernel_name(std::string_view mangled) {
   return out;
 }
 
-void set_times(const ExecutionTimes& times, CaseMeasurement& out) {
+void set_times(const ExecutionTimes& times, Measurement& out) {
   out.fault = times.fault;
   if (!out.fault.empty()) return;
   out.time = median(times.seconds) * units::s;

@@ -48,6 +48,6 @@ void keep_between(ExecutionTimes& times, std::uint64_t from_ns, std::uint64_t to
 std::string kernel_name(std::string_view mangled);
 
 /// Median and 10-90 % of the samples into `out`; a fault when there is none.
-void set_times(const ExecutionTimes& times, CaseMeasurement& out);
+void set_times(const ExecutionTimes& times, Measurement& out);
 
 }  // namespace plumbline

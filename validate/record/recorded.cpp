@@ -103,15 +103,16 @@ StudyCase read_what(const JsonValue& v) {
   return what;
 }
 
-CaseMeasurement read_case(const JsonValue& v) {
+Measurement read_case(const JsonValue& v) {
   v.refuse_unknown_keys({"op",          "dtype",           "shape",   "cache",          "clock",
                          "kernels",     "study",           "place",   "fault",          "time_s",
                          "low_s",       "high_s",          "samples", "kernel",         "plan",
                          "sm_clock_Hz", "memory_clock_Hz", "power_W", "temperature_C",  "clock_event_reasons",
                          "energy_J",    "launches",        "data",    "memory_power_W", "board_clock_Hz",
                          "held_out"});
-  CaseMeasurement c;
+  Measurement c;
   c.what = read_what(v);
+  c.held_out = held_out(c.what);
   c.kernels = read_kernel_set(v.at("kernels").as_string(), v.at("kernels").place());
   if (const auto fault = v.find("fault")) {
     c.fault = fault->as_string();
@@ -153,7 +154,8 @@ Recording parse_recording(const std::string& json_text, const std::string& place
   std::map<std::string, std::string> seen;
   for (const JsonValue& v : root.at("cases").elements()) {
     recording.cases.push_back(read_case(v));
-    const CaseMeasurement& c = recording.cases.back();
+    recording.cases.back().origin.gpu = recording.session.gpu;
+    const Measurement& c = recording.cases.back();
     const auto [first, is_new] = seen.emplace(key_in_set(c.what, c.kernels), v.path());
     if (!is_new) v.fail("expected each case once, found " + case_text(c.what) + " again (first " + first->second + ")");
   }
@@ -168,9 +170,9 @@ RecordedMeasurer::RecordedMeasurer(Recording recording) : recording_(std::move(r
   }
 }
 
-CaseMeasurement RecordedMeasurer::measure(const StudyCase& what, KernelSet kernels, const OpPrediction&) {
+Measurement RecordedMeasurer::measure(const StudyCase& what, KernelSet kernels, const OpPrediction&) {
   const auto found = by_key_.find(key_in_set(what, kernels));
-  CaseMeasurement out;
+  Measurement out;
   if (found != by_key_.end()) {
     out = recording_.cases[found->second];
   } else {

@@ -12,7 +12,7 @@ namespace plumbline {
 
 struct Recording {
   MeasuringSession session;
-  std::vector<CaseMeasurement> cases;
+  std::vector<Measurement> cases;
 };
 
 /// Text that `parse_recording` reads back, to the last digit.
@@ -27,7 +27,7 @@ class RecordedMeasurer : public Measurer {
  public:
   explicit RecordedMeasurer(Recording recording);
   MeasuringSession session() const override { return recording_.session; }
-  CaseMeasurement measure(const StudyCase& what, KernelSet kernels, const OpPrediction& priced) override;
+  Measurement measure(const StudyCase& what, KernelSet kernels, const OpPrediction& priced) override;
 
  private:
   Recording recording_;

@@ -48,7 +48,7 @@ void add_conditions(const Conditions& c, ordered_json& out) {
   out["clock_event_reasons"] = c.clock_event_reasons;
 }
 
-ordered_json case_json(const CaseMeasurement& c) {
+ordered_json case_json(const Measurement& c) {
   ordered_json out = {{"op", op_name(c.what.op)},    {"dtype", dtype_text(c.what.op)}, {"shape", c.what.shape},
                       {"cache", name(c.what.cache)}, {"clock", text_of(c.what.clock)}, {"kernels", key_of(c.kernels)},
                       {"study", c.what.study},       {"place", c.what.place}};

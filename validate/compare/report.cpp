@@ -1,4 +1,4 @@
-#include "validate/compare/report_cases.hpp"
+#include "validate/compare/report.hpp"
 
 #include <algorithm>
 #include <array>
@@ -22,37 +22,16 @@ std::string mode_of(const StudyCase& what) {
   return what.data == DataPattern::normal ? mode : mode + " " + std::string(name(what.data));
 }
 
-}  // namespace
-
-Measurement measurement_of(const CaseMeasurement& c, const std::string& gpu) {
-  Measurement row;
-  row.op = c.what.op;
-  row.shape = c.what.shape;
-  row.time = c.time;
-  row.power = c.what.clock == ClockMode::steady ? c.conditions.power : std::nullopt;
-  row.clock = c.what.clock;
-  row.data = c.what.data;
-  row.warm = c.what.cache == CacheState::warm;
-  row.held_out = held_out(c.what);
-  row.gpu = gpu;
-  row.kernel = c.kernel;
-  if (c.kernels == KernelSet::own) row.plan = c.plan;
-  row.place = c.what.place;
-  return row;
-}
-
-namespace {
-
 /// The library's measurements by case, where it answered.
-std::map<std::string, const CaseMeasurement*> of_the_library(const Recording& recording) {
-  std::map<std::string, const CaseMeasurement*> by_case;
-  for (const CaseMeasurement& c : recording.cases) {
+std::map<std::string, const Measurement*> of_the_library(const Recording& recording) {
+  std::map<std::string, const Measurement*> by_case;
+  for (const Measurement& c : recording.cases) {
     if (c.kernels == KernelSet::library && c.fault.empty()) by_case[case_key(c.what)] = &c;
   }
   return by_case;
 }
 
-bool asked_for(const CaseMeasurement& c, const CompareOptions& options) {
+bool asked_for(const Measurement& c, const CompareOptions& options) {
   const auto& ops = options.ops;
   if (c.kernels != options.kernels || !keeps_case(options.where, c.what, c.kernel)) return false;
   return ops.empty() || std::find(ops.begin(), ops.end(), op_name(c.what.op)) != ops.end();
@@ -60,16 +39,17 @@ bool asked_for(const CaseMeasurement& c, const CompareOptions& options) {
 
 /// Takes what `options` ask for into `report` and returns the rows to price.
 std::vector<Measurement> choose(const Recording& recording, const CompareOptions& options, const std::string& gpu,
-                                CaseReport& report) {
+                                Report& report) {
   std::vector<Measurement> measured;
-  for (const CaseMeasurement& c : recording.cases) {
+  for (const Measurement& c : recording.cases) {
     if (c.kernels == KernelSet::library && options.kernels == KernelSet::own) continue;  // beside its own row
     if (!asked_for(c, options) || (c.fault.empty() && c.time < options.at_least)) {
       ++report.summary.filtered;
     } else if (!c.fault.empty()) {
       report.faults.push_back({c.what.place, case_text(c.what), c.fault});
     } else {
-      measured.push_back(measurement_of(c, gpu));
+      measured.push_back(c);
+      measured.back().origin.gpu = gpu;
       report.rows.push_back({c, {}, {}, {}, 0, ""});
     }
   }
@@ -81,11 +61,11 @@ std::vector<Measurement> choose(const Recording& recording, const CompareOptions
 }
 
 /// Rows below a demand that is not met are not representative. (A mean over the list that is met excuses its members.)
-void mark_rows(CaseReport& report) {
+void mark_rows(Report& report) {
   for (DemandResult& result : report.results) {
     if (result.met()) continue;
     for (const std::size_t i : result.below) {
-      CaseRow& row = report.rows[i];
+      ReportRow& row = report.rows[i];
       if (!row.compared.representative) continue;
       row.compared.representative = false;
       row.reason = "below " + result.demand->demanded() + ": " + reason_for(report.demands, row.measured.what);
@@ -95,7 +75,7 @@ void mark_rows(CaseReport& report) {
 
 }  // namespace
 
-std::vector<const ClassSummary*> CaseReport::behind_roofline() const {
+std::vector<const ClassSummary*> Report::behind_roofline() const {
   std::vector<const ClassSummary*> found;
   for (const ClassSummary& c : summary.classes) {
     if (c.size != SizeClass::all && c.mape >= c.roofline_mape) found.push_back(&c);
@@ -103,10 +83,10 @@ std::vector<const ClassSummary*> CaseReport::behind_roofline() const {
   return found;
 }
 
-void finish(CaseReport& report, const Gpu& gpu, KernelSet kernels) {
+void finish(Report& report, const Gpu& gpu, KernelSet kernels) {
   std::vector<AchievedCase> achieved;
   std::vector<Comparison> compared;
-  for (CaseRow& row : report.rows) {
+  for (ReportRow& row : report.rows) {
     row.achieved = achieved_by(row.measured.what, row.measured.time, row.compared.library);
     row.bandwidth_fraction = row.achieved.bandwidth / gpu.memory.bandwidth;
     achieved.push_back(row.achieved);
@@ -115,9 +95,9 @@ void finish(CaseReport& report, const Gpu& gpu, KernelSet kernels) {
     report.results = hold_against(report.demands, achieved, gpu.name, gpu.memory.bandwidth);
     mark_rows(report);
   }
-  ValidationReport& summary = report.summary;
+  ReportSummary& summary = report.summary;
   summary.not_modelled = 0;
-  for (const CaseRow& row : report.rows) {
+  for (const ReportRow& row : report.rows) {
     compared.push_back(row.compared);
     if (!row.compared.modelled()) ++summary.not_modelled;
   }
@@ -150,9 +130,8 @@ bool keeps_case(const std::vector<RowFilter>& where, const StudyCase& what, std:
   return true;
 }
 
-std::unique_ptr<CaseReport> compare_recording(const Recording& recording, const CompareOptions& options,
-                                              Demands demands) {
-  auto report = std::make_unique<CaseReport>();  // not moved afterwards: results point into its demands
+std::unique_ptr<Report> compare_recording(const Recording& recording, const CompareOptions& options, Demands demands) {
+  auto report = std::make_unique<Report>();  // not moved afterwards: results point into its demands
   report->session = recording.session;
   report->demands = std::move(demands);
   const std::string gpu = gpu_of(recording.session, options);
@@ -165,7 +144,7 @@ std::unique_ptr<CaseReport> compare_recording(const Recording& recording, const 
   Priced priced = price(measured, pricing);
   const auto library = of_the_library(recording);
   for (std::size_t i = 0; i < priced.rows.size(); ++i) {
-    CaseRow& row = report->rows[i];
+    ReportRow& row = report->rows[i];
     row.compared = std::move(priced.rows[i]);
     row.compared.mode = mode_of(row.measured.what);
     const auto beside = library.find(case_key(row.measured.what));
@@ -176,6 +155,29 @@ std::unique_ptr<CaseReport> compare_recording(const Recording& recording, const 
   std::sort(priced.assumptions.begin(), priced.assumptions.end());  // not in the order that rows asked for machines
   report->summary.assumptions = std::move(priced.assumptions);
   finish(*report, load_gpu(gpu, options.overrides), options.kernels);
+  return report;
+}
+
+std::unique_ptr<Report> compare_rows(Measurements measured, const std::vector<std::string>& files,
+                                     const PricingOptions& options) {
+  auto report = std::make_unique<Report>();
+  Priced priced = price(measured.rows, options);
+  ReportSummary& summary = report->summary;
+  summary.files = files;
+  summary.kernels = key_of(options.kernels);
+  summary.clock = options.clock ? std::string(text_of(*options.clock)) : "as measured";
+  summary.classes = summarize(priced.rows);
+  summary.assumptions = std::move(priced.assumptions);
+  summary.bad = static_cast<long>(measured.bad.size());
+  summary.filtered = measured.filtered;
+  for (std::size_t i = 0; i < priced.rows.size(); ++i) {
+    ReportRow& row = report->rows.emplace_back();
+    row.measured = std::move(measured.rows[i]);
+    row.compared = std::move(priced.rows[i]);
+    row.achieved = achieved_by(row.measured.what, row.measured.time, {});
+    if (!row.compared.modelled()) ++summary.not_modelled;
+  }
+  summary.compared = static_cast<long>(report->rows.size()) - summary.not_modelled;
   return report;
 }
 
@@ -197,7 +199,7 @@ std::string reasons_text(std::uint64_t bits) {
   return text.empty() ? "none" : text;
 }
 
-std::vector<ConditionRange> condition_ranges(const CaseReport& report) {
+std::vector<ConditionRange> condition_ranges(const Report& report) {
   std::vector<double> clock, memory, power, temperature;
   std::uint64_t reasons = 0;
   const auto take = [&](const Conditions& c) {
@@ -207,7 +209,7 @@ std::vector<ConditionRange> condition_ranges(const CaseReport& report) {
     if (c.temperature_C) temperature.push_back(*c.temperature_C);
     reasons |= c.clock_event_reasons;
   };
-  for (const CaseRow& row : report.rows) {
+  for (const ReportRow& row : report.rows) {
     take(row.measured.conditions);
     if (row.library) take(row.library->conditions);
   }
