@@ -42,6 +42,7 @@ struct LaunchPrediction {
   LaunchTime time;
   const FamilyScalars* family = nullptr;  ///< of the machine that it was priced on
   Hertz clock;                            ///< mean clock of the SMs
+  Speeds speeds;                          ///< that it was priced with
   double family_share = 1;                ///< of the tensor rate, as the family's scalars have it
 };
 

@@ -59,11 +59,19 @@ struct Demand {
   bool late_writes = false;       ///< what is written stays in L2 while the next launch starts, and leaves it then
   Bytes in_flight;                ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
   Bytes link;
-  Seconds chain;  ///< dependent latencies that nothing hides
+  Seconds chain;                                    ///< dependent latencies that nothing hides
+  const char* chain_of = "of dependent latencies";  ///< ... in words
   /// CTAs start as others end, each at its own time: no waves, one body for all of them.
   bool flowing = false;
   double overlap =
       0;  ///< p of the p-norm over resources, where the planner knows better than the family; 0: it does not
+};
+
+/// What a launch really runs at.
+struct Speeds {
+  double tensor = 1;  ///< share of the tensor rate at the SM clock
+  double sm = 1;      ///< SM clock / the machine's
+  double l2 = 1;      ///< of what L2 gives of distinct lines / what it gives at the machine's clock
 };
 
 /// Time of one launch, from the first CTA's start to the last one's end.
@@ -72,10 +80,6 @@ struct LaunchTime {
   PerResource<Seconds> by_resource;  ///< each resource's own time, had it been alone
   Resource limiter = Resource::latency;
   double waves = 0;
-  double overlap = 0;       ///< p of the p-norm it was priced with
-  double dram_share = 1;    ///< share of the card's DRAM bandwidth that it was priced with
-  double tensor_share = 1;  ///< share of the tensor peak at the clock that it was priced with
-  double l2_share = 1;      ///< share of what L2 gives at the machine's clock that it was priced with
 };
 
 }  // namespace plumbline

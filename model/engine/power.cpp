@@ -146,11 +146,31 @@ double kept_cycles(const PowerScalars& p, Watts full, Watts standing) {
   return std::clamp((usual - above) / (1 + work / usual), 0.5 * usual, usual);
 }
 
-Watts settled_power(const PowerScalars& p, double share, Watts dynamic) {
-  const Watts at_reference = p.constant + p.clocked * share * voltage_squared(p, share) + dynamic;
-  // P = at_reference + leakage (cool + R P - reference), solved for P
+namespace {
+
+/// P = at_reference + leakage (cool + R P - reference), solved for P.
+template <class N>
+auto board_power(const PowerScalars& p, double share, const typename N::template Of<Watts>& dynamic) {
   const double feedback = p.leakage_per_K.in(units::W)*p.kelvin_per_W;
-  return (at_reference + (p.cool_C - p.reference_C) * p.leakage_per_K) / (1 - std::min(feedback, 0.5));
+  const auto at_reference = N::number(p.constant, "constant") +
+                            N::number(p.clocked, "of clocks") * N::factor(share, "of the boost clock") *
+                                N::factor(voltage_squared(p, share), "of V squared") +
+                            dynamic;
+  const auto leakage = N::number(p.cool_C - p.reference_C, "K") * N::number(p.leakage_per_K, "leakage a K");
+  return (at_reference + leakage) / N::factor(1 - std::min(feedback, 0.5), "without its heat");
+}
+
+}  // namespace
+
+Watts settled_power(const PowerScalars& p, double share, Watts dynamic) {
+  return board_power<PlainNumbers>(p, share, dynamic);
+}
+
+Written<Watts> written_power(const PowerScalars& p, double share, const RunEnergy& run, Seconds time) {
+  using N = WrittenNumbers;
+  const auto work = N::number(run.chip, "chip") * N::factor(voltage_squared(p, share), "of V squared") +
+                    N::number(run.memory, "memory");
+  return board_power<N>(p, share, work / N::number(time, ""));
 }
 
 }  // namespace plumbline

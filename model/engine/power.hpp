@@ -26,6 +26,7 @@
 #include "arch/dtype.hpp"
 #include "arch/gpu/gpu.hpp"
 #include "model/engine/demand.hpp"
+#include "model/engine/formula.hpp"
 
 namespace plumbline {
 
@@ -113,6 +114,8 @@ struct RunEnergy {
   Joules memory;           ///< on the memory's own supply
   Joules tensor_estimate;  ///< what the limit on tensor work counts, at the boost clock's voltage
 };
+/// Board power of a run at this share of the boost clock, and how it adds up.
+Written<Watts> written_power(const PowerScalars& power, double clock_share, const RunEnergy& run, Seconds time);
 /// The power that counts for the clock: the board's, or what is as far from `cap` as the estimate of tensor work is
 /// from its limit.
 Watts binding_power(const PowerScalars& power, Watts cap, const RunEnergy& run, double clock_share, Seconds time);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "model/engine/demand.hpp"
+#include "model/engine/launch_record.hpp"
 #include "model/engine/machine.hpp"
 
 namespace plumbline {
@@ -22,13 +23,12 @@ LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScala
 /// What tiles that share lines reach of the rate at which L2 can look them up.
 inline constexpr double kLookupShare = 0.9;
 
-/// What a launch really runs at.
-struct Speeds {
-  double tensor = 1;  ///< share of the tensor rate at the SM clock
-  double sm = 1;      ///< SM clock / the machine's
-  double l2 = 1;      ///< of what L2 gives of distinct lines / what it gives at the machine's clock
-};
+/// As the family's own scalars have it, when no clock has been solved for.
+Speeds usual_speeds(const Demand& demand, const Machine& machine, const FamilyScalars& family);
 LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScalars& family, const Speeds& speeds);
+/// The same, and how it came about.
+LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScalars& family, const Speeds& speeds,
+                 LaunchRecord& record);
 
 /// Only the total, and it may stop early: when a lower bound exceeds `give_up` it returns that bound. For plan search.
 Seconds price_total(const Demand& demand, const Machine& machine, const FamilyScalars& family, Seconds give_up);

@@ -66,7 +66,8 @@ void price_launches(OpPrediction& op, const Machine& m, double share, double kep
     const double sm = tensor ? share * kept : share;
     if (tensor || l.clock != m.clock * sm) {
       l.clock = m.clock * sm;
-      l.time = price(l.demand, m, *l.family, Speeds{tensor ? tensor_rate(l, *m.power) : 1, sm, share});
+      l.speeds = Speeds{tensor ? tensor_rate(l, *m.power) : 1, sm, share};
+      l.time = price(l.demand, m, *l.family, l.speeds);
     }
     op.time += l.time.total + m.gap_graph;
     cycles += l.time.total * l.clock + m.gap_graph * (m.clock * share);

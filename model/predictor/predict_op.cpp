@@ -100,8 +100,9 @@ class Pricer {
     l.kernel = kernel;
     l.demand = demand;
     l.family = &family;
-    l.time = price(demand, m_, family);
-    l.family_share = l.time.tensor_share;
+    l.speeds = usual_speeds(demand, m_, family);
+    l.time = price(demand, m_, family, l.speeds);
+    l.family_share = l.speeds.tensor;
     l.clock = m_.clock * (demand.tensor_clk > 0 ? 1 - family.droop : 1);
     out_.time += l.time.total + m_.gap_graph;
     out_.dram_read += demand.dram_read;

@@ -1,11 +1,31 @@
+// The whiteboard text of an operator: prints what the engine recorded when it priced the launches (launch_record.hpp),
+// and works nothing out by itself. Each equation holds within its printed digits; names stand for the lines above them.
+//
+//   gemm: 170 us, bound by tensor
+//     grid     512 CTAs, 1 at a time on each of 132 SMs: 3.88 waves; 64.0 steps a CTA
+//     clock    1654.1 MHz = 1980 MHz x 0.8354 of cycles not skipped
+//     3 waves of 132 CTAs, each
+//       tensor   41.80 us = (64 steps x (1024 clk / 0.9950 of the tensor rate) + 3268.4 clk of epilogues) / 1654.1 MHz
+//       smem     29.41 us = (64 steps x 709.1 clk + 3268.4 clk of epilogues) / 1654.1 MHz
+//       ...
+//       wave     42.16 us = (tensor^8 + smem^8 + l2^8)^(1/8)
+//     a wave of 116 CTAs
+//       ...
+//     time     170.0 us = 750 ns fixed + 660 ns to load tensor maps and what they describe + 3 x 42.16 us a wave + ...
+//   together
+//     total    170.8 us = 170.0 us gemm + 1 x 716.3 ns gap in a graph
+//     power    1.008 kW = 77.38 W constant + 44.21 W of clocks + (148.2 mJ chip + 3.114 mJ memory) / 170.8 us
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <string>
 
 #include "arch/format.hpp"
+#include "model/engine/launch_record.hpp"
 #include "model/engine/machine.hpp"
+#include "model/engine/timing.hpp"
 #include "model/predict.hpp"
+#include "model/report/formula_text.hpp"
 #include "ops/op/text.hpp"
 #include "ops/op/work.hpp"
 
@@ -23,75 +43,104 @@ namespace {
   out += '\n';
 }
 
-std::string us(Seconds t) { return format(t); }
-
 void grid(std::string& out, const KernelPlan& plan, const LaunchTime& time, const Machine& m) {
-  line(out, "    grid     %lld CTAs, %lld at a time on each of %.0f SMs -> %.2f waves; %s steps a CTA%s",
-       static_cast<long long>(plan.ctas), static_cast<long long>(plan.ctas_per_sm), m.sm_count, time.waves,
-       format(plan.steps).c_str(), plan.longest > plan.steps ? (", longest " + format(plan.longest)).c_str() : "");
+  line(out, "    grid     %lld CTAs, %lld at a time on each of %.0f SMs: %s waves; %s steps a CTA%s",
+       static_cast<long long>(plan.ctas), static_cast<long long>(plan.ctas_per_sm), m.sm_count,
+       format(time.waves).c_str(), format(plan.steps).c_str(),
+       plan.longest > plan.steps ? (", longest " + format(plan.longest)).c_str() : "");
 }
 
-/// "name  own time  = how it comes about".
-void sm_term(std::string& out, const char* label, double clk_per_step, Resource r, const LaunchTime& t, Hertz clock,
-             double rate_share) {
-  const Seconds own = t.by_resource[r];
-  if (own <= Seconds{} || clk_per_step <= 0) return;
-  const double steps = own * clock * rate_share / clk_per_step;
-  if (rate_share < 1) {
-    line(out, "    %-8s %-9s = %s steps on the busiest SM x %s clk / (%s x %.3f sustained)", label, us(own).c_str(),
-         format(steps).c_str(), format(clk_per_step).c_str(), format(clock).c_str(), rate_share);
-  } else {
-    line(out, "    %-8s %-9s = %s steps on the busiest SM x %s clk / %s", label, us(own).c_str(), format(steps).c_str(),
-         format(clk_per_step).c_str(), format(clock).c_str());
-  }
+/// The SM clock as it came about: the board's, and what is left of its cycles.
+void clock_line(std::string& out, const LaunchPrediction& l, const Machine& m) {
+  if (l.speeds.sm == 1) return;
+  using N = WrittenNumbers;
+  const auto clock = N::number(m.clock, "") * N::factor(l.speeds.l2, "that the power limit leaves") *
+                     N::factor(l.speeds.sm / l.speeds.l2, "of cycles not skipped");
+  out += equation("clock", clock.value, formula_text(clock.how));
 }
 
-void memory_terms(std::string& out, const Demand& d, const LaunchTime& t, const Machine& m) {
-  if (const Seconds l2 = t.by_resource[Resource::l2]; l2 > Seconds{} && d.l2 > Bytes{}) {
-    const double ctas = static_cast<double>(d.plan.ctas);
-    const double steps = d.plan.longest > d.plan.steps ? std::max(d.plan.steps, d.plan.longest / ctas) : d.plan.steps;
-    line(out, "    %-8s %-9s = %lld CTAs x %s steps x %s / (%s L2, %s an SM)", "l2", us(l2).c_str(),
-         static_cast<long long>(d.plan.ctas), format(steps).c_str(), format_binary(d.l2).c_str(),
-         format(t.l2_share * m.l2).c_str(), format(t.l2_share * m.l2_per_sm).c_str());
+/// The p-norm over the terms that count, by their names.
+std::string norm_text(const WaveRecord& wave) {
+  std::string out;
+  int terms = 0;
+  char power[32];
+  std::snprintf(power, sizeof power, "%.6g", wave.overlap);
+  for (std::size_t i = 0; i < kResourceCount; ++i) {
+    if (wave.counts[static_cast<Resource>(i)]) ++terms;
   }
-  if (const Seconds dram = t.by_resource[Resource::dram]; dram > Seconds{}) {
-    line(out, "    %-8s %-9s = %s read / %s + %s written / %s, mix loss %.0f %%, %.0f %% by access pattern", "dram",
-         us(dram).c_str(), format(d.dram_read).c_str(), format(m.dram_read).c_str(), format(d.dram_write).c_str(),
-         format(m.dram_write).c_str(), 100 * m.dram_mix_loss, 100 * t.dram_share);
+  const bool bare = terms < 2 || wave.overlap == 1;
+  for (std::size_t i = 0; i < kResourceCount; ++i) {
+    const auto r = static_cast<Resource>(i);
+    if (!wave.counts[r]) continue;
+    out += (out.empty() ? "" : " + ") + std::string(name(r)) + (bare ? "" : "^" + std::string(power));
   }
-  if (const Seconds link = t.by_resource[Resource::link]; link > Seconds{}) {
-    line(out, "    %-8s %-9s = %s / %s", "link", us(link).c_str(), format(d.link).c_str(), format(m.pcie).c_str());
+  return bare ? out : "(" + out + ")^(1/" + power + ")";
+}
+
+/// A term that the p-norm takes, or that is at least 1 % of the wave, has a line.
+void wave_lines(std::string& out, const WaveRecord& wave, bool no_waves) {
+  constexpr double kWorthALine = 0.01;
+  if (wave.time <= Seconds{}) return;
+  if (no_waves) line(out, "    all %.0f CTAs, each beginning as another ends", wave.ctas);
+  else if (wave.times > 1) line(out, "    %.0f waves of %.0f CTAs, each", wave.times, wave.ctas);
+  else line(out, "    a wave of %.0f CTAs", wave.ctas);
+  std::string sum = norm_text(wave);
+  for (std::size_t i = 0; i < kResourceCount; ++i) {
+    const auto r = static_cast<Resource>(i);
+    if (!wave.counts[r] && !(wave.alone[r].value >= kWorthALine * wave.time)) continue;
+    out += "  " + equation(std::string(name(r)).c_str(), wave.alone[r].value, formula_text(wave.alone[r].how));
   }
+  if (wave.exposed.value > Seconds{}) {
+    out += "  " + equation("exposed", wave.exposed.value, formula_text(wave.exposed.how));
+    sum += sum.empty() ? "exposed" : " + exposed";
+  }
+  out += "  " + equation("wave", wave.time, sum);
 }
 
 void launch(std::string& out, const LaunchPrediction& l, const Machine& m) {
-  const Demand& d = l.demand;
-  const LaunchTime& t = l.time;
-  line(out, "  %s: %s, bound by %s", l.kernel, us(t.total).c_str(), std::string(name(t.limiter)).c_str());
-  grid(out, d.plan, t, m);
-  sm_term(out, "tensor", d.tensor_clk, Resource::tensor, t, l.clock, t.tensor_share);
-  sm_term(out, "fp32", d.fp32_clk, Resource::fp32, t, l.clock, 1);
-  sm_term(out, "sfu", d.sfu_clk, Resource::sfu, t, l.clock, 1);
-  sm_term(out, "issue", d.issue_clk, Resource::issue, t, l.clock, 1);
-  sm_term(out, "smem", d.smem_clk, Resource::smem, t, l.clock, 1);
-  memory_terms(out, d, t, m);
-  line(out, "    %-8s %-9s = %s fixed%s + %s step chain x %s + prologues, epilogues and what no overlap hides",
-       "latency", us(t.by_resource[Resource::latency]).c_str(), us(t.fixed - d.chain).c_str(),
-       d.chain > Seconds{} ? (" + " + us(d.chain) + " barriers").c_str() : "", us(d.step_latency).c_str(),
-       format(d.plan.steps).c_str());
-  line(out, "    time     %-9s = %s fixed + waves of (sum of terms^%.3g)^(1/%.3g) + exposed", us(t.total).c_str(),
-       us(t.fixed).c_str(), t.overlap, t.overlap);
+  LaunchRecord record;
+  price(l.demand, m, *l.family, l.speeds, record);
+  line(out, "  %s: %s, bound by %s", l.kernel, format(l.time.total).c_str(), std::string(name(l.time.limiter)).c_str());
+  grid(out, l.demand.plan, l.time, m);
+  clock_line(out, l, m);
+  std::string sum = record.before.value > Seconds{} ? formula_text(record.before.how) : "";
+  for (const WaveRecord& wave : record.waves) {
+    wave_lines(out, wave, l.demand.flowing);
+    if (wave.time <= Seconds{}) continue;
+    if (!sum.empty()) sum += " + ";
+    if (wave.times > 1) sum += number_text(wave.times, Formula::Unit::one) + " x ";
+    sum += number_text(wave.time) + (wave.times > 1 ? " a wave" : " the wave");
+  }
+  out += equation("time", record.total, sum.empty() ? "0 s" : sum);
 }
 
-/// Where the watts go.
-void power_line(std::string& out, const OpPrediction& p, const Machine& m) {
-  if (!p.power || !m.power) return;
-  const Watts memory = p.memory_energy / p.time;
-  const Watts standing = settled_power(*m.power, 1, Watts{});
-  const Watts chip = std::max(Watts{}, *p.power - memory - standing);
-  line(out, "  power: %s = about %s standing + %s chip (%s at the boost clock's voltage) + %s memory; energy %s",
-       format(*p.power).c_str(), format(standing).c_str(), format(chip).c_str(), format(p.chip_energy / p.time).c_str(),
-       format(memory).c_str(), format(*p.energy).c_str());
+/// The launches and the gaps behind them.
+void total_lines(std::string& out, const OpPrediction& p, const Machine& m) {
+  std::string sum;
+  for (int i = 0; i < p.launch_count; ++i) {
+    const LaunchPrediction& l = p.launches[static_cast<std::size_t>(i)];
+    sum += number_text(l.time.total) + " " + l.kernel + " + ";
+  }
+  sum += std::to_string(p.launch_count) + " x " + number_text(m.gap_graph) + " gap in a graph";
+  out += equation("total", p.time, sum);
+  line(out, "    %s-bound: %s alone takes %.0f %% of the time", std::string(name(p.bound)).c_str(),
+       std::string(name(p.limiter)).c_str(), 100 * p.limiter_share);
+}
+
+/// Where the watts go, and which clock they leave.
+void power_lines(std::string& out, const OpPrediction& p, const Machine& m) {
+  if (!p.power || !m.power || p.launch_count == 0) return;
+  const double share = p.launches[0].speeds.l2;
+  if (share < 1) {
+    line(out, "    settled at %s, the clock at which the power meets the limit of %s",
+         number_text(share * m.clock.in(units::Hz), Formula::Unit::hertz).c_str(), format(m.power_cap).c_str());
+  }
+  const RunEnergy run{p.chip_energy, p.memory_energy, p.tensor_estimate};
+  const Written<Watts> power = written_power(*m.power, share, run, p.time);
+  out += equation("power", power.value, formula_text(power.how));
+  using N = WrittenNumbers;
+  const auto energy = N::number(*p.power, "") * N::number(p.time, "");
+  out += equation("energy", *p.energy, formula_text(energy.how));
 }
 
 void plan_line(std::string& out, const OpPrediction& p) {
@@ -119,18 +168,17 @@ std::string explain(const Op& op, const OpPrediction& p, const Machine& m) {
   const Seconds floor = roofline(op, m.gpu);
   line(out, "%s %s %s on %s, SM clock %s: %s (%s to %s, %s)", std::string(op_name(op)).c_str(),
        std::string(dtype_text(op)).c_str(), shape_text(op).c_str(), m.gpu.name.c_str(), format(p.clock).c_str(),
-       us(p.time).c_str(), us(p.low).c_str(), us(p.high).c_str(), std::string(name(p.provenance)).c_str());
+       format(p.time).c_str(), format(p.low).c_str(), format(p.high).c_str(), std::string(name(p.provenance)).c_str());
   line(out, "  work: %s tensor + %s other, %s read + %s written at least; %s", format(w.tensor).c_str(),
        format(w.fp32).c_str(), format(w.read).c_str(), format(w.write).c_str(), format(p.flops / w.bytes()).c_str());
-  line(out, "  datasheet roofline %s: the prediction is %.2f x that", us(floor).c_str(), p.time / floor);
+  line(out, "  datasheet roofline %s: the prediction is %.2f x that", format(floor).c_str(), p.time / floor);
   plan_line(out, p);
   for (int i = 0; i < p.launch_count; ++i) launch(out, p.launches[static_cast<std::size_t>(i)], m);
   if (p.launch_count > 0) {
-    line(out, "  total: %d launch(es) + %s graph gap each = %s; %s-bound (%s, %.0f %% of the time)", p.launch_count,
-         us(m.gap_graph).c_str(), us(p.time).c_str(), std::string(name(p.bound)).c_str(),
-         std::string(name(p.limiter)).c_str(), 100 * p.limiter_share);
+    line(out, "  together");
+    total_lines(out, p, m);
+    power_lines(out, p, m);
   }
-  power_line(out, p, m);
   if (p.band_rows > 0 && p.band != nullptr) {
     line(out, "  band: residuals of %ld measured rows of %s", p.band_rows,
          p.band->pooled.empty() ? "this class" : p.band->pooled.c_str());

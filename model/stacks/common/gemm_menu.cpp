@@ -310,12 +310,19 @@ Demand Cut::demand(const Context& c, const Deal& deal) const {
     // a launch of clusters takes longer to begin and end (0.8 us of the same tiles, H200, 2026-11-20)
     constexpr Seconds kClusters = 0.8 * units::us;
     d.chain = kChainedLoads * m.gpu.memory.latency + deal.meet_clk * c.clk + (e->cluster > 1 ? kClusters : Seconds{});
+    d.chain_of = deal.meet_clk > 0 ? "to load tensor maps and for the sums of a tile to meet"
+                 : e->cluster > 1  ? "to load tensor maps and place clusters"
+                                   : "to load tensor maps and what they describe";
   } else if (e->shared_reads) {
     d.shared_reads = true;
     d.chain = kColdTrips * m.gpu.memory.latency;
+    d.chain_of = "to load code, tensor maps and what they describe";
     // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of
     // 104 recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
-    if (ctas > 2 * m.sm_count) d.chain += c.family.counter;
+    if (ctas > 2 * m.sm_count) {
+      d.chain += c.family.counter;
+      d.chain_of = "to clear a counter, load code, tensor maps and what they describe";
+    }
   }
   const double at_once = std::min(ctas, m.sm_count * e->resident);
   const double tiles_at_once = std::max(1.0, at_once / splits / std::min(task.batch, at_once));

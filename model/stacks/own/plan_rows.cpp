@@ -114,6 +114,7 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   const CtaTimes t = times_of(k, d, m, w.read / ctas, first);
   d.chain =
       (1 + k.start_loads) * first + t.wait + k.tail_trips * m.l2_latency + k.tail_clk / m.clock + k.scattered * dram;
+  d.chain_of = "of first loads, the last row and passes";
   d.chain += (k.launches - 1) * (m.gap_graph + m.rowwise.fixed + idle);
   if (k.chained) {
     d.overlap = 1;

@@ -161,6 +161,7 @@ void walk(Demand& d, const DecodeTask& t, double splits, double fill_steps, cons
   d.step_latency = (family.start_clk + busy_waves / waves * steps * step_clk) / d.plan.steps / m.clock;
   // the last CTA of a head merges the others' results, in the same launch
   if (splits > 1) d.chain = family.merge_clk / m.clock;
+  d.chain_of = "to merge the splits";
 }
 
 /// Grouped heads on tensor units, in tiles of 16 rows. Hopper has a kernel of its own for 8-bit caches (wgmma, a
