@@ -201,6 +201,14 @@ TEST(PrefillTraffic, OnlyKeysWiderThanValuesAreLatent) {
 
 /// 10 rows of 1 routed to 4 experts of which 3.77 are expected to be touched, four whole ones: 2.5 rows each, none of
 /// them twice.
+/// 32 new keys of one head, 20 + 12 wide, of which a window of one shows a single one: queries, their rotated part once
+/// more, all new keys to be stored, and the one that is seen.
+TEST(PrefillTraffic, NewKeysThatNoQuerySeesAreReadToo) {
+  const AttentionPrefill s{1, 1, 1, 20, 12, 32, 32, false, 1, 1};
+  const AttentionChoice c = plan_prefill(s, *toy_machine());
+  EXPECT_DOUBLE_EQ((c.main.dram_read + c.prepare.dram_read).in(units::B), 2.0 * (32 * 20 + 32 * 8 + 32 * 32 + 32));
+}
+
 TEST(GroupedGemmTraffic, RowsAreNotRoundedUp) {
   const GroupedGemm s{4, 1, 10, 64, 64, 0, {}};
   const OpPrediction p = predict(Op(s), *toy_machine());

@@ -104,8 +104,12 @@ Demand prepare_demand(const AttentionPrefill& s, const Machine& m) {
   const double es = bytes_of(s.dtype);
   Demand p;
   const double kv_es = bytes_of(s.kv_dtype);
-  // (the attention itself counts keys as stored: what they were wider before is read here)
-  const double read_kv = latent ? std::max(tokens * wide * es, new_kv * (es - kv_es)) : new_kv * es;
+  // The attention itself counts the keys that its window shows it, as stored. What new keys were wider before is read
+  // here, and so are new keys that no query sees, and the frequencies of the rotation (fp32).
+  const double seen =
+      static_cast<double>(s.batch * s.kv_heads) * wide * std::min(visible_keys(s), static_cast<double>(s.q_len));
+  const double frequencies = 4 * static_cast<double>(s.qk_dim) / 2;
+  const double read_kv = latent ? std::max(tokens * wide * es, new_kv * es - seen * kv_es + frequencies) : new_kv * es;
   p.dram_read = (q_elements * es + read_kv) * units::B;
   p.dram_write = (q_elements * es + new_kv * kv_es) * units::B;
   // a warp's way (sequence length, data, rotation table) is a chain of latencies; as many as fit on an SM are on it
