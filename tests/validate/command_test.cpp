@@ -75,8 +75,7 @@ bool may_have_a_card() { return fs::exists("/dev/nvidiactl") || fs::exists("/dev
 
 TEST_F(ValidateCommand, MeasuringLiveHasNoDevice) {
   if (may_have_a_card()) GTEST_SKIP() << "there may be a card";
-  for (const char* arguments :
-       {"", "--calibrate --gpus 2", "--ops gemm,rmsnorm --quick", "--quick --kernels library"}) {
+  for (const char* arguments : {"", "--calibrate --quick", "--ops gemm,rmsnorm --quick", "--quick --kernels library"}) {
     EXPECT_EQ(run(arguments), 4) << arguments;
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
     EXPECT_EQ(out_, "");
@@ -170,7 +169,7 @@ TEST_F(ValidateCommand, HeldOutRowsAreNotFittedWhateverTheirFileIsCalled) {
   const std::string fit = "--gpu h200_sxm --kernels library --family gemm --fit '";
   EXPECT_EQ(run(fit + csv + "'"), 2);
   EXPECT_THAT(err_, HasSubstr("gemm.train.csv:2: held out: CRC32 of its shape is a multiple of 5; --fit expected"));
-  EXPECT_EQ(run("--gpu h200_sxm --kernels library --fit-power '" + csv + "'"), 2);
+  EXPECT_EQ(run("--gpu h200_sxm --fit-power '" + csv + "'"), 2);
   EXPECT_THAT(err_,
               HasSubstr("gemm.train.csv:2: held out: CRC32 of its shape is a multiple of 5; --fit-power expected"));
   for (const char* recording : {"random", "fresh.rowwise", "steady.heldout"}) {
@@ -260,7 +259,7 @@ TEST_F(ValidateCommand, NothingButUnknownOperatorsIsNotModelled) {
 TEST_F(ValidateCommand, FitsAndWritesACalibrationThatCanBeUsed) {
   const fs::path csv = file("gemm.train.csv", kGood);
   const std::string fitted = (folder_ / "fitted.json").string();
-  const std::string common = "--gpu h200_sxm --kernels library --format json ";
+  const std::string common = "--gpu h200_sxm --kernels library ";
   EXPECT_EQ(run(common + "--family gemm --free fixed_s --fit '" + csv.string() + "' --out '" + fitted + "'"), 0)
       << err_;
   EXPECT_THAT(out_, HasSubstr("trained on 3 rows"));

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "arch/error.hpp"
-#include "validate/cli/commands.hpp"
+#include "validate/cli/fit.hpp"
 #include "validate/compare/pricing.hpp"
 
 namespace plumbline {

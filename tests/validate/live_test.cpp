@@ -11,7 +11,7 @@
 #include "arch/files.hpp"
 #include "tests/support/hand_made_recording.hpp"
 #include "tests/support/run_program.hpp"
-#include "validate/cli/commands.hpp"
+#include "validate/cli/live.hpp"
 #include "validate/record/study.hpp"
 
 namespace plumbline {
@@ -31,11 +31,11 @@ Measurement usual(int, const StudyCase& what, KernelSet kernels) { return measur
 
 /// One run of the command with a fake card.
 struct LiveRun {
-  explicit LiveRun(FakeMeasurer::Answer answer, const std::function<void(ValidateRequest&)>& change = {}) {
+  explicit LiveRun(FakeMeasurer::Answer answer, const std::function<void(LiveRequest&)>& change = {}) {
     test::put_file(folder / "study.csv", kStudy);
-    ValidateRequest request;
+    LiveRequest request;
     request.studies = {folder / "study.csv"};
-    request.out_file = folder / "out.json";
+    request.compared.report.out_file = folder / "out.json";
     if (change) change(request);
     std::ostringstream out_text, err_text;
     code = run_live(
@@ -75,10 +75,10 @@ TEST(Live, MeasuresEverythingAndReports) {
 }
 
 TEST(Live, AReplayOfItsRecordingIsTheSameReport) {
-  const LiveRun run(usual, [](ValidateRequest& r) { r.format = "csv"; });
-  ValidateRequest request;
-  request.format = "csv";
-  request.files = {run.folder / "out.json"};
+  const LiveRun run(usual, [](LiveRequest& r) { r.compared.report.format = "csv"; });
+  ReplayRequest request;
+  request.compared.report.format = "csv";
+  request.file = run.folder / "out.json";
   std::ostringstream out, err;
   EXPECT_EQ(run_replay(request, out, err), ExitCode::done);
   EXPECT_EQ(out.str(), run.out);
@@ -148,19 +148,18 @@ TEST(Live, AsksTheCardOnlyWhenTheQuestionIsSound) {
     throw DeviceError("no CUDA driver");
   };
   std::ostringstream out, err;
-  const auto refused = [&](const std::function<void(ValidateRequest&)>& change) {
-    ValidateRequest request;
+  const auto refused = [&](const std::function<void(LiveRequest&)>& change) {
+    LiveRequest request;
     request.quick = true;
     change(request);
     EXPECT_THROW(run_live(request, make, out, err, false), BadInput);
     EXPECT_FALSE(asked);
   };
-  refused([](ValidateRequest& r) { r.ops = {"gem"}; });
-  refused([](ValidateRequest& r) { r.studies = {"/nowhere/study.csv"}; });
-  refused([](ValidateRequest& r) { r.out_file = "/nowhere/out.json"; });
-  refused([](ValidateRequest& r) { r.kernels = KernelSet::ideal; });
-  refused([](ValidateRequest& r) { r.clock = ClockMode::steady; });
-  ValidateRequest sound;
+  refused([](LiveRequest& r) { r.compared.rows.ops = {"gem"}; });
+  refused([](LiveRequest& r) { r.studies = {"/nowhere/study.csv"}; });
+  refused([](LiveRequest& r) { r.compared.report.out_file = "/nowhere/out.json"; });
+  refused([](LiveRequest& r) { r.compared.kernels = KernelSet::ideal; });
+  LiveRequest sound;
   sound.quick = true;
   EXPECT_THROW(run_live(sound, make, out, err, false), DeviceError);
   EXPECT_TRUE(asked);
@@ -178,15 +177,15 @@ TEST(Live, AnUnknownCardNeedsAName) {
   };
   const test::TemporaryFolder folder;
   test::put_file(folder / "study.csv", kStudy);
-  ValidateRequest request;
+  LiveRequest request;
   request.studies = {folder / "study.csv"};
-  request.out_file = folder / "out.json";
+  request.compared.report.out_file = folder / "out.json";
   const MakeMeasurer make = [] { return std::make_unique<Unknown>(usual); };
   std::ostringstream out, err;
   EXPECT_THROW(run_live(request, make, out, err, false), BadInput);
-  request.gpu = "h100_sxm";
+  request.compared.card.gpu = "h100_sxm";
   EXPECT_EQ(run_live(request, make, out, err, false), ExitCode::done);
-  EXPECT_EQ(read_recording(request.out_file).session.gpu, "h100_sxm");
+  EXPECT_EQ(read_recording(request.compared.report.out_file).session.gpu, "h100_sxm");
 }
 
 TEST(Live, ThePlanThatWasPricedIsTheOneThatIsMeasured) {
@@ -200,7 +199,7 @@ TEST(Live, ThePlanThatWasPricedIsTheOneThatIsMeasured) {
   };
   const test::TemporaryFolder folder;
   test::put_file(folder / "study.csv", "op,dtype,shape\ngemm,bf16,M=4096;N=4096;K=4096\n");
-  ValidateRequest request;
+  LiveRequest request;
   request.studies = {folder / "study.csv"};
   std::ostringstream out, err;
   EXPECT_EQ(run_live(

@@ -181,6 +181,13 @@ std::unique_ptr<Report> compare_rows(Measurements measured, const std::vector<st
   return report;
 }
 
+std::string text_in(const Report& report, std::string_view format) {
+  if (format == "json") return json_report(report);
+  if (format == "csv") return csv_report(report);
+  if (format == "html") return html_report(report);
+  return table_report(report);
+}
+
 std::string reasons_text(std::uint64_t bits) {
   // nvml.h, nvmlClocksEventReasons*.
   static constexpr std::array<std::pair<std::uint64_t, const char*>, 9> kReasons{{{0x1, "idle"},

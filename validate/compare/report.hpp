@@ -99,6 +99,8 @@ std::string csv_report(const Report& report);
 std::string csv_rows(const Report& report);
 /// One self-contained page: summary, scatter plot, sortable table of cases, conditions.
 std::string html_report(const Report& report);
+/// The writer of "table", "json", "csv" or "html".
+std::string text_in(const Report& report, std::string_view format);
 /// Achieved against demanded, as Markdown for the README.
 std::string kernels_table(const Report& report);
 

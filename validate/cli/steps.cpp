@@ -1,12 +1,11 @@
-// `validate --step` on a card and the replay of its recordings.
+#include "validate/cli/steps.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <ostream>
 
 #include "arch/files.hpp"
-#include "validate/cli/commands.hpp"
-#include "validate/compare/pricing.hpp"
 #include "validate/measure/live.hpp"
 #include "validate/printed.hpp"
 #include "validate/step/step_report.hpp"
@@ -14,7 +13,7 @@
 namespace plumbline {
 namespace {
 
-std::vector<StepCase> cases_asked(const ValidateRequest& request) {
+std::vector<StepCase> cases_asked(const StepsRequest& request) {
   if (!request.steps.empty()) return request.steps;
   std::vector<StepCase> cases;
   for (const std::string& file : request.studies) {
@@ -23,11 +22,11 @@ std::vector<StepCase> cases_asked(const ValidateRequest& request) {
   return cases;
 }
 
-Gpu gpu_of(const MeasuringSession& session, const ValidateRequest& request) {
-  if (request.gpu.empty() && session.gpu.empty()) {
+Gpu gpu_of(const MeasuringSession& session, const AskedCard& card) {
+  if (card.gpu.empty() && session.gpu.empty()) {
     throw BadInput("card '" + session.card + "': no descriptor is known for it; expected --gpu NAME");
   }
-  return load_gpu(request.gpu.empty() ? session.gpu : request.gpu, request.overrides);
+  return load_gpu(card.gpu.empty() ? session.gpu : card.gpu, card.overrides);
 }
 
 /// Steps priced on the machines of one card.
@@ -53,21 +52,20 @@ class StepPricer {
   std::map<ClockMode, std::shared_ptr<const Machine>> machines_;
 };
 
-ExitCode report_steps(const StepRecording& recording, const ValidateRequest& request, const std::string& file,
-                      std::ostream& out, std::ostream& messages) {
-  if (request.format != "table" && request.format != "csv") {
-    throw BadInput("--format " + request.format + ": steps are reported as table or csv");
+ExitCode report_steps(const StepRecording& recording, const AskedCard& card, const AskedReport& asked,
+                      const std::string& file, std::ostream& out, std::ostream& messages) {
+  if (asked.format != "table" && asked.format != "csv") {
+    throw BadInput("--format " + asked.format + ": steps are reported as table or csv");
   }
-  const StepReport report = compare_steps(recording, gpu_of(recording.session, request), request.calibration_file);
-  const std::string text = request.format == "csv" ? step_csv(report) : step_table(report);
-  if (file.empty()) out << text;
-  else write_text_file(file, text);
+  const StepReport report = compare_steps(recording, gpu_of(recording.session, card), card.calibration_file);
+  const std::string text = asked.format == "csv" ? step_csv(report) : step_table(report);
+  write_or_print(file, text, out);
   ExitCode code = ExitCode::done;
   for (const StepRow& row : report.rows) {
     if (!row.good()) {
       code = ExitCode::not_modelled;
       messages << "validate: " << step_text(row.measured.what) << ": " << row.error << "\n";
-    } else if (request.fail_over_percent && std::abs(row.time_error()) > *request.fail_over_percent / 100) {
+    } else if (asked.fail_over_percent && std::abs(row.time_error()) > *asked.fail_over_percent / 100) {
       messages << "validate: " << step_text(row.measured.what) << ": off by "
                << percent_number(std::abs(row.time_error())) << " %\n";
       return ExitCode::answered_no;
@@ -126,24 +124,22 @@ StepRecording measure_steps(StepMeasurer& measurer, const std::vector<StepCase>&
 
 }  // namespace
 
-ExitCode run_steps(const ValidateRequest& request, const MakeStepMeasurer& make, std::ostream& out,
+ExitCode run_steps(const StepsRequest& request, const MakeStepMeasurer& make, std::ostream& out,
                    std::ostream& messages) {
   const std::vector<StepCase> cases = cases_asked(request);
   for (const StepCase& what : cases) load_llm(what.model);  // before the card is taken
   const std::unique_ptr<StepMeasurer> measurer = make();
-  StepPricer price(gpu_of(measurer->session(), request), request.calibration_file);
-  if (request.check_steps) return check_steps(*measurer, cases, price, out);
+  StepPricer price(gpu_of(measurer->session(), request.card), request.card.calibration_file);
+  if (request.check) return check_steps(*measurer, cases, price, out);
   const StepRecording recording = measure_steps(*measurer, cases, price, messages);
-  if (!request.out_file.empty()) write_text_file(request.out_file, step_recording_json(recording));
+  if (!request.report.out_file.empty()) write_text_file(request.report.out_file, step_recording_json(recording));
   if (recording.steps.size() < cases.size()) return ExitCode::interrupted;
-  return report_steps(recording, request, request.report_file, out, messages);
+  return report_steps(recording, request.card, request.report, request.report.report_file, out, messages);
 }
 
-ExitCode run_step_replay(const ValidateRequest& request, std::ostream& out, std::ostream& messages) {
-  const std::string& file = request.files.front();
-  StepRecording recording = parse_step_recording(read_text_file(file), file);
-  return report_steps(recording, request, request.report_file.empty() ? request.out_file : request.report_file, out,
-                      messages);
+ExitCode run_step_replay(const StepReplayRequest& request, std::ostream& out, std::ostream& messages) {
+  const StepRecording recording = parse_step_recording(read_text_file(request.file), request.file);
+  return report_steps(recording, request.card, request.report, request.report.file(), out, messages);
 }
 
 }  // namespace plumbline

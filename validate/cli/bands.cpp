@@ -1,17 +1,17 @@
+#include "validate/cli/bands.hpp"
+
 #include <ostream>
 
 #include "arch/files.hpp"
-#include "validate/cli/commands.hpp"
-#include "validate/compare/pricing.hpp"
 #include "validate/fit/fit_bands.hpp"
 
 namespace plumbline {
 
 namespace {
 
-BandRows rows_for(const ValidateRequest& request, Half half) {
+BandRows rows_of(const std::vector<std::string>& lists, Half half) {
   std::vector<BandSource> sources;
-  for (const std::string& file : request.files) {
+  for (const std::string& file : lists) {
     for (BandSource& source : parse_band_sources(read_text_file(file), file)) sources.push_back(std::move(source));
   }
   return read_band_rows(sources, half);
@@ -19,7 +19,7 @@ BandRows rows_for(const ValidateRequest& request, Half half) {
 
 }  // namespace
 
-ExitCode run_fit_bands(const ValidateRequest& request, std::ostream& out, std::ostream& messages) {
+ExitCode run_fit_bands(const FitBandsRequest& request, std::ostream& out, std::ostream& messages) {
   if (request.gpu.empty()) throw BadInput("--fit-bands: expected --gpu NAME");
   const Gpu gpu = load_gpu(request.gpu);
   const Calibration calibration = calibration_for(gpu, request.calibration_file);
@@ -30,7 +30,7 @@ ExitCode run_fit_bands(const ValidateRequest& request, std::ostream& out, std::o
   for (const std::string& name : json_file_names(data_folder() + "/calibration")) {
     if (name != gpu.name) donors.push_back(load_calibration(name, ""));
   }
-  const BandRows rows = rows_for(request, Half::train);
+  const BandRows rows = rows_of(request.lists, Half::train);
   show_messages(rows.refused, messages);
   const BandFit fit = fit_bands(gpu, calibration, donors, rows.rows);
   out << band_report(fit);
@@ -38,8 +38,8 @@ ExitCode run_fit_bands(const ValidateRequest& request, std::ostream& out, std::o
   return ExitCode::done;
 }
 
-ExitCode run_coverage(const ValidateRequest& request, std::ostream& out) {
-  out << coverage_report(coverage_of(rows_for(request, Half::heldout).rows, request.calibration_file));
+ExitCode run_coverage(const CoverageRequest& request, std::ostream& out) {
+  out << coverage_report(coverage_of(rows_of(request.lists, Half::heldout).rows, request.calibration_file));
   return ExitCode::done;
 }
 

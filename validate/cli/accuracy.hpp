@@ -1,0 +1,16 @@
+// `validate --accuracy`: the README's accuracy table from the committed measurements.
+#pragma once
+
+#include "validate/cli/asked.hpp"
+
+namespace plumbline {
+
+struct AccuracyRequest {
+  std::string list;  ///< empty: data/studies/accuracy.json
+  AskedReport report;
+};
+
+/// answered_no, with a line each, when a median error is above what the list allows.
+ExitCode run_accuracy(const AccuracyRequest& request, std::ostream& out, std::ostream& messages);
+
+}  // namespace plumbline

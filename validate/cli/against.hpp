@@ -1,0 +1,23 @@
+// `validate --against`: anyone's rows held against the predictions.
+#pragma once
+
+#include "model/predict.hpp"
+#include "validate/cli/asked.hpp"
+
+namespace plumbline {
+
+struct AgainstRequest {
+  std::vector<std::string> files;
+  AskedCard card;
+  AskedReport report;
+  AskedRows rows;
+  KernelSet kernels = KernelSet::own;
+  std::optional<ClockMode> clock;  ///< empty: each row's own
+  std::string rows_file;           ///< every row with its prediction, as CSV
+};
+
+/// Compares and writes the report to `out` (or the file asked for); messages go to `messages`.
+/// done, answered_no (a class is worse than asked), or not_modelled (some rows could not be read or priced).
+ExitCode run_against(const AgainstRequest& request, std::ostream& out, std::ostream& messages);
+
+}  // namespace plumbline

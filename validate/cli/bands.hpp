@@ -1,0 +1,22 @@
+// `validate --fit-bands` and `validate --coverage`.
+#pragma once
+
+#include "validate/cli/asked.hpp"
+
+namespace plumbline {
+
+struct FitBandsRequest {
+  std::vector<std::string> lists;  ///< data/studies/bands.json
+  std::string gpu, calibration_file, out_file;
+};
+/// Finds error bands on the training rows of the lists and writes them into a calibration when a file is named.
+ExitCode run_fit_bands(const FitBandsRequest& request, std::ostream& out, std::ostream& messages);
+
+struct CoverageRequest {
+  std::vector<std::string> lists;
+  std::string calibration_file;  ///< in place of its own, of the card that it names
+};
+/// How many held-out rows lie in their bands, by class.
+ExitCode run_coverage(const CoverageRequest& request, std::ostream& out);
+
+}  // namespace plumbline

@@ -1,0 +1,108 @@
+#include "validate/cli/live.hpp"
+
+#include <map>
+#include <ostream>
+#include <utility>
+
+#include "arch/files.hpp"
+#include "validate/compare/report.hpp"
+#include "validate/measure/live.hpp"
+#include "validate/record/study.hpp"
+
+namespace plumbline {
+
+namespace {
+
+/// Prices tasks on the machines of one card, each made once.
+class TaskPricer {
+ public:
+  TaskPricer(const Gpu& gpu, std::string calibration_file)
+      : gpu_(gpu), calibration_file_(std::move(calibration_file)), prediction_(std::make_unique<OpPrediction>()) {}
+
+  const OpPrediction& operator()(const LiveTask& task) {
+    predict(task.what.op, of(task), *prediction_, {.warm = task.what.cache == CacheState::warm});
+    return *prediction_;
+  }
+
+ private:
+  const Machine& of(const LiveTask& task) {
+    auto& machine = machines_[{task.kernels, task.what.clock}];
+    if (!machine) {
+      MachineOptions options;
+      options.kernels = task.kernels;
+      options.clock = task.what.clock;
+      machine = make_machine(gpu_, calibration_for(gpu_, calibration_file_), options);
+    }
+    return *machine;
+  }
+
+  Gpu gpu_;
+  std::string calibration_file_;
+  std::unique_ptr<OpPrediction> prediction_;
+  std::map<std::pair<KernelSet, ClockMode>, std::shared_ptr<const Machine>> machines_;
+};
+
+/// The cases that are asked for; a list of several files holds each case once.
+std::vector<StudyCase> study_cases(const LiveRequest& request) {
+  std::vector<std::string> files = request.studies;
+  if (files.empty() && request.quick) files = {study_file("quick")};
+  if (files.empty()) files = {study_file("train"), study_file("heldout")};
+  std::vector<StudyCase> cases;
+  std::map<std::string, std::string> seen;
+  for (const std::string& file : files) {
+    for (StudyCase& what : read_study(file)) {
+      if (!seen.emplace(case_key(what), what.place).second) continue;
+      if (keeps_case(request.compared.rows.where, what, "")) cases.push_back(std::move(what));
+    }
+  }
+  if (cases.empty()) throw BadInput("--where: no case of the studies is left");
+  return cases_of_ops(std::move(cases), request.compared.rows.ops);
+}
+
+LiveResult measure(const AskedCard& card, Measurer& measurer, const std::vector<LiveTask>& tasks,
+                   std::ostream& messages, bool terminal) {
+  CompareOptions options;
+  options.gpu = card.gpu;
+  const std::string gpu = gpu_of(measurer.session(), options);
+  TaskPricer pricer(load_gpu(gpu, card.overrides), card.calibration_file);
+  const auto progress = make_progress(messages, terminal);
+  const StopOnSignal signals;
+  LiveResult result = measure_all(
+      measurer, tasks, [&](const LiveTask& task) -> const OpPrediction& { return pricer(task); },
+      [] { return StopOnSignal::asked(); }, *progress);
+  if (result.recording.session.gpu.empty()) result.recording.session.gpu = load_gpu(gpu).name;
+  return result;
+}
+
+}  // namespace
+
+ExitCode run_live(const LiveRequest& request, const MakeMeasurer& make, std::ostream& out, std::ostream& messages,
+                  bool terminal) {
+  const CaseReportRequest& compared = request.compared;
+  const AskedReport& asked = compared.report;
+  need_measured_set(compared.kernels);
+  if (request.quick && !request.studies.empty()) throw BadInput("--study: --quick is a study of its own");
+  const std::vector<LiveTask> tasks = live_tasks(study_cases(request), compared.kernels, request.alone);
+  if (tasks.empty()) throw BadInput("--kernels library: there is no library kernel for any of these cases");
+  need_writable(asked.out_file);
+  need_writable(asked.report_file);
+  const std::unique_ptr<Measurer> measurer = make();
+  const LiveResult result = measure(compared.card, *measurer, tasks, messages, terminal);
+  if (!asked.out_file.empty()) write_text_file(asked.out_file, recording_json(result.recording));
+  if (result.end == LiveEnd::interrupted) {
+    messages << "validate: interrupted after " << result.recording.cases.size() << " of " << tasks.size() << " cases\n";
+  } else if (result.end == LiveEnd::device_lost) {
+    messages << "validate: device lost after " << result.recording.cases.size() << " of " << tasks.size()
+             << " cases: " << result.device_error << "\n";
+  }
+  ExitCode code = ExitCode::done;
+  if (!result.recording.cases.empty()) {
+    std::vector<std::string> files;
+    if (!asked.out_file.empty()) files.push_back(asked.out_file);
+    code = report_on(result.recording, compared, files, asked.report_file, out, messages);
+  }
+  if (result.end == LiveEnd::device_lost) return ExitCode::no_device;
+  return result.end == LiveEnd::interrupted ? ExitCode::interrupted : code;
+}
+
+}  // namespace plumbline

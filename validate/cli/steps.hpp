@@ -1,0 +1,34 @@
+// `validate --step` on a card and the replay of its recordings.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "validate/cli/asked.hpp"
+#include "validate/record/step.hpp"
+
+namespace plumbline {
+
+struct StepsRequest {
+  std::vector<StepCase> steps;       ///< whole steps to measure; empty: those of `studies`
+  std::vector<std::string> studies;  ///< lists of steps
+  bool check = false;                ///< hold operators against references instead of timing them
+  AskedCard card;
+  AskedReport report;
+};
+
+/// Makes the measurer of whole steps of the card at hand; throws DeviceError when there is none.
+using MakeStepMeasurer = std::function<std::unique_ptr<StepMeasurer>()>;
+/// Measures the steps, writes the recording to `out_file`, compares, reports.
+ExitCode run_steps(const StepsRequest& request, const MakeStepMeasurer& make, std::ostream& out,
+                   std::ostream& messages);
+
+struct StepReplayRequest {
+  std::string file;
+  AskedCard card;
+  AskedReport report;
+};
+/// The same comparison from a recording of steps.
+ExitCode run_step_replay(const StepReplayRequest& request, std::ostream& out, std::ostream& messages);
+
+}  // namespace plumbline
