@@ -32,7 +32,7 @@ inline constexpr float kNormEpsilon = 1e-5F;
 KernelPlan rowwise_plan(const Rowwise& shape);
 
 /// layernorm, rmsnorm (with or without residual), softmax, sum_rows, argmax (lowest index of the largest; a NaN is
-/// none), silu, gelu (erf), add, copy, swiglu, transpose_copy; bf16. quantize: bf16 to e4m3, scale = max |row| / 448.
+/// none), activations (gelu by erf), add, copy, swiglu, transpose_copy; bf16. quantize: bf16 to e4m3, scale = max |row| / 448.
 /// Rows of operators that need them whole have up to 512 Ki columns.
 void launch_rowwise(const Rowwise& shape, const RowwiseBuffers& buffers, StreamHandle stream);
 

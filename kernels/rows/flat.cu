@@ -1,4 +1,4 @@
-// Operators that treat each element alone (copy, add, silu, gelu, swiglu), and embedding, which is a copy by rows.
+// Operators that treat each element alone (copy, add, swiglu, activations), and embedding, which is a copy by rows.
 //
 // Each thread handles one vector of 16 bytes, once. Reads and writes in small pieces near each other win here, and more
 // bytes in flight than the latency needs lose. The last n mod 8 elements are handled one by one. Gated rows that are
@@ -42,6 +42,10 @@ struct Gelu {
     const float q = ((1.3031891e-5F * t - 1.4235538e-3F) * t + 0.10939673F) * t + 2.2976468F;
     return __fdividef(x, 1.0F + exp2_approx(-x * q));
   }
+};
+struct Relu {
+  static constexpr int kInputs = 1;
+  static __device__ float f(float x, float) { return fmaxf(x, 0.0F); }
 };
 struct Swiglu {
   static constexpr int kInputs = 2;
@@ -218,6 +222,7 @@ void launch_flat(const Rowwise& s, const RowwiseBuffers& b, StreamHandle handle)
     case RowwiseKind::add: return launch<device::Sum>(beside, b.y, n, stream);
     case RowwiseKind::silu: return launch<device::Silu>(beside, b.y, n, stream);
     case RowwiseKind::gelu: return launch<device::Gelu>(beside, b.y, n, stream);
+    case RowwiseKind::relu: return launch<device::Relu>(beside, b.y, n, stream);
     case RowwiseKind::swiglu: return launch<device::Swiglu>(halves, b.y, n, stream);
     case RowwiseKind::transpose_copy: return launch_transpose(s, b.x, b.y, handle);
     default: throw NotModelled(std::string(name(s.kind)) + ": no kernel of ours");

@@ -98,9 +98,10 @@ struct RowwiseRow {
   RowwiseTensors read, write;
   Pattern pattern;
   RowwiseGradient gradient;
-  bool ours = false;       ///< not in the contract's table
-  bool residual = false;   ///< takes `residual`
-  bool statistic = false;  ///< generic kernels are priced with a trip through the row before its first output
+  bool ours = false;        ///< not in the contract's table
+  bool residual = false;    ///< takes `residual`
+  bool activation = false;  ///< y = f(x), element by element
+  bool statistic = false;   ///< generic kernels are priced with a trip through the row before its first output
 };
 
 namespace rowwise_rows {
@@ -148,7 +149,8 @@ inline constexpr std::array kRows = std::to_array<RowwiseRow>({
      .read = {.whole = 1},
      .write = {.whole = 1},
      .pattern = Pattern::stream,
-     .gradient = gradient_by(K::add)},
+     .gradient = gradient_by(K::add),
+     .activation = true},
     // (x/2) * (1 + erf(x / sqrt 2))
     {.kind = K::gelu,
      .name = "gelu",
@@ -156,7 +158,8 @@ inline constexpr std::array kRows = std::to_array<RowwiseRow>({
      .read = {.whole = 1},
      .write = {.whole = 1},
      .pattern = Pattern::stream,
-     .gradient = gradient_by(K::add)},
+     .gradient = gradient_by(K::add),
+     .activation = true},
     {.kind = K::add,
      .name = "add",
      .math = {1, 0, 0, 0},
@@ -208,7 +211,8 @@ inline constexpr std::array kRows = std::to_array<RowwiseRow>({
      .write = {.whole = 1},
      .pattern = Pattern::stream,
      .gradient = gradient_by(K::add),
-     .ours = true},
+     .ours = true,
+     .activation = true},
     {.kind = K::scale,
      .name = "scale",
      .math = {1, 0, 0, 0},

@@ -108,9 +108,12 @@ std::vector<Check> check_rowwise(unsigned seed, int shapes) {
   Inputs random(seed);
   std::vector<Check> out;
   using K = RowwiseKind;
-  for (const K kind : {K::copy, K::add, K::silu, K::gelu, K::swiglu, K::transpose_copy, K::rmsnorm, K::layernorm,
-                       K::softmax, K::sum_rows, K::argmax, K::quantize}) {
+  for (const K kind : {K::copy, K::add, K::swiglu, K::transpose_copy, K::rmsnorm, K::layernorm, K::softmax, K::sum_rows,
+                       K::argmax, K::quantize}) {
     check_kind(kind, shapes, random, out);
+  }
+  for (const RowwiseRow& row : kRowwiseRows) {
+    if (row.activation) check_kind(row.kind, shapes, random, out);
   }
   return out;
 }

@@ -8,6 +8,7 @@
 #include "arch/files.hpp"
 #include "arch/json_reader.hpp"
 #include "model/report/ops_batch_row.hpp"
+#include "ops/op/text.hpp"
 #include "tests/support/run_program.hpp"
 
 namespace plumbline {
@@ -300,7 +301,14 @@ TEST(PredictModel, ALongBatchKeepsItsOrderInConstantMemory) {
 TEST(PredictModel, ListsAreWholeAndNamed) {
   EXPECT_THAT(run({"list", "gpus"}).out, AllOf(HasSubstr("h200_sxm"), HasSubstr("mi300x")));
   EXPECT_THAT(run({"list", "models"}).out, HasSubstr("llama-3.1-8b"));
-  EXPECT_THAT(run({"list", "ops"}).out, AllOf(HasSubstr("gemm"), HasSubstr("attention_decode")));
+  const std::string operators_listed = run({"list", "ops"}).out;
+  std::size_t from = 0;
+  for (const std::string& op : op_names()) {  // all of the table, in its order
+    from = operators_listed.find("\n" + op + " ", from);
+    ASSERT_NE(from, std::string::npos) << op;
+    const std::string line = operators_listed.substr(from + 1, operators_listed.find('\n', from + 1) - from - 1);
+    EXPECT_THAT(line, testing::EndsWith(" " + std::string(op_usage(op))));
+  }
   EXPECT_THAT(run({"list", "clusters"}).out, HasSubstr("dgx_h200"));
 }
 

@@ -72,7 +72,6 @@ std::vector<Case> cases() {
        own_op({"attention_decode", "B=8", "Hq=32", "Hkv=8", "D=128", "S=4096", "--format", "json"}), ""},
       {"own_op_rmsnorm_table.txt", own_op({"rmsnorm", "rows=4096", "cols=8192"}), ""},
       {"gpu_h200_table.txt", {"gpu", "h200_sxm"}, ""},
-      {"list_ops.txt", {"list", "ops"}, ""},
       {"help.txt", {"--help"}, ""},
       {"help_llm.txt", {"llm", "--help"}, ""},
   };

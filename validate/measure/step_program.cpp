@@ -143,11 +143,11 @@ class Builder {
       case RowwiseKind::rmsnorm:
       case RowwiseKind::layernorm: return norm(s, n);
       case RowwiseKind::swiglu: need(flow_.elements == 2 * n, what + " of this input"); break;
-      case RowwiseKind::silu:
-      case RowwiseKind::gelu:
       case RowwiseKind::quantize:
       case RowwiseKind::argmax: need(flow_.elements == n, what + " of this input"); break;
-      default: refuse(what + " in a step");
+      default:
+        if (!row_of(s.kind).activation) refuse(what + " in a step");
+        need(flow_.elements == n, what + " of this input");
     }
     if (s.kind == RowwiseKind::argmax) {
       // What is chosen is the next decode step's input; a prefill's ids stay as they are.

@@ -301,9 +301,8 @@ RowKernel rowwise_kernel(const Rowwise& s) {
   RowKernel k = flat_kernel(elements_of(s) / to_double(kRowVector), flat_counts(s.kind), !whole_rows(s.cols));
   // the last elements that are no vector are a launch of their own (kernels/rows/flat.cu; the attention chain's are
   // not)
-  const bool alone = s.kind == RowwiseKind::copy || s.kind == RowwiseKind::add || s.kind == RowwiseKind::silu ||
-                     s.kind == RowwiseKind::gelu;
-  if (alone && s.rows * s.cols % kRowVector != 0) k.launches = 2;
+  const bool tail = s.kind == RowwiseKind::copy || s.kind == RowwiseKind::add || row_of(s.kind).activation;
+  if (tail && s.rows * s.cols % kRowVector != 0) k.launches = 2;
   return k;
 }
 
