@@ -65,6 +65,7 @@ double element(const Rowwise& s, const RowwiseInputs& in, std::size_t i) {
     case RowwiseKind::add: return in.x[i] + in.second[i];
     case RowwiseKind::silu: return silu(in.x[i]);
     case RowwiseKind::gelu: return gelu(in.x[i]);
+    case RowwiseKind::sigmoid: return 1.0 / (1.0 + std::exp(-in.x[i]));
     case RowwiseKind::relu: return std::max(in.x[i], 0.0);
     case RowwiseKind::swiglu: {
       const std::size_t cols = size(s.cols), row = i / cols, gate = row * 2 * cols + i % cols;

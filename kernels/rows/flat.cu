@@ -43,6 +43,11 @@ struct Gelu {
     return __fdividef(x, 1.0F + exp2_approx(-x * q));
   }
 };
+/// 1 / (1 + e^-x), which is 0 where e^-x is infinite or too large for the fast division.
+struct Sigmoid {
+  static constexpr int kInputs = 1;
+  static __device__ float f(float x, float) { return __fdividef(1.0F, 1.0F + __expf(-x)); }
+};
 struct Relu {
   static constexpr int kInputs = 1;
   static __device__ float f(float x, float) { return fmaxf(x, 0.0F); }
@@ -223,6 +228,7 @@ void launch_flat(const Rowwise& s, const RowwiseBuffers& b, StreamHandle handle)
     case RowwiseKind::silu: return launch<device::Silu>(beside, b.y, n, stream);
     case RowwiseKind::gelu: return launch<device::Gelu>(beside, b.y, n, stream);
     case RowwiseKind::relu: return launch<device::Relu>(beside, b.y, n, stream);
+    case RowwiseKind::sigmoid: return launch<device::Sigmoid>(beside, b.y, n, stream);
     case RowwiseKind::swiglu: return launch<device::Swiglu>(halves, b.y, n, stream);
     case RowwiseKind::transpose_copy: return launch_transpose(s, b.x, b.y, handle);
     default: throw NotModelled(std::string(name(s.kind)) + ": no kernel of ours");

@@ -36,6 +36,7 @@ enum class RowwiseKind {
   softmax_backward,
   scale_mask_softmax_dropout,
   scale_mask_softmax_dropout_backward,
+  sigmoid,
   count_
 };
 inline constexpr std::size_t kRowwiseKinds = static_cast<std::size_t>(RowwiseKind::count_);
@@ -299,6 +300,16 @@ inline constexpr std::array kRows = std::to_array<RowwiseRow>({
      .gradient = gradient_as(Form::unstated),
      .ours = true,
      .statistic = true},
+    // 1 / (1 + exp(-x))
+    {.kind = K::sigmoid,
+     .name = "sigmoid",
+     .math = {1, 0, 2, 0},
+     .read = {.whole = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_by(K::add),
+     .ours = true,
+     .activation = true},
 });
 
 constexpr bool in_order() {

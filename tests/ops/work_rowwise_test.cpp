@@ -136,6 +136,7 @@ TEST(WorkRowwise, ElementwiseEqualsExecution) {
     EXPECT_SAME_WORK(shape(kind), run.machine);
   };
   check(Kind::silu, [](Num x, std::int64_t) { return silu(x); });
+  check(Kind::sigmoid, [](Num x, std::int64_t) { return reciprocal(Num(1) + exp(-x)); });
   check(Kind::gelu, [](Num x, std::int64_t) { return x * Num(0.5) * (Num(1) + erf(x * Num(std::sqrt(0.5)))); });
   check(Kind::copy, [](Num x, std::int64_t) { return x; });
   check(Kind::relu, [](Num x, std::int64_t) { return max(x, Num(0)); });

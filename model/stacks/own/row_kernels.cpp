@@ -216,7 +216,8 @@ FlatCounts flat_counts(RowwiseKind kind) {
     case RowwiseKind::mask: return {92, 3, 1.7};
     case RowwiseKind::dropout: return {167 + kPhiloxExtra, 3, 4.6};
     case RowwiseKind::dropout_backward: return {103, 3, 1.9};
-    case RowwiseKind::relu: return {70, 0};
+    case RowwiseKind::relu: return {48, 0};
+    case RowwiseKind::sigmoid: return {96, 16};
     case RowwiseKind::adamw: return {180, 16};
     default: break;
   }
