@@ -67,6 +67,7 @@ double element(const Rowwise& s, const RowwiseInputs& in, std::size_t i) {
     case RowwiseKind::gelu: return gelu(in.x[i]);
     case RowwiseKind::sigmoid: return 1.0 / (1.0 + std::exp(-in.x[i]));
     case RowwiseKind::relu: return std::max(in.x[i], 0.0);
+    case RowwiseKind::squared_relu: return std::pow(std::max(in.x[i], 0.0), 2);
     case RowwiseKind::swiglu: {
       const std::size_t cols = size(s.cols), row = i / cols, gate = row * 2 * cols + i % cols;
       return silu(in.x[gate]) * in.x[gate + cols];

@@ -52,6 +52,13 @@ struct Relu {
   static constexpr int kInputs = 1;
   static __device__ float f(float x, float) { return fmaxf(x, 0.0F); }
 };
+struct SquaredRelu {
+  static constexpr int kInputs = 1;
+  static __device__ float f(float x, float) {
+    const float positive = fmaxf(x, 0.0F);
+    return positive * positive;
+  }
+};
 struct Swiglu {
   static constexpr int kInputs = 2;
   static __device__ float f(float gate, float up) { return Silu::f(gate, 0) * up; }
@@ -229,6 +236,7 @@ void launch_flat(const Rowwise& s, const RowwiseBuffers& b, StreamHandle handle)
     case RowwiseKind::gelu: return launch<device::Gelu>(beside, b.y, n, stream);
     case RowwiseKind::relu: return launch<device::Relu>(beside, b.y, n, stream);
     case RowwiseKind::sigmoid: return launch<device::Sigmoid>(beside, b.y, n, stream);
+    case RowwiseKind::squared_relu: return launch<device::SquaredRelu>(beside, b.y, n, stream);
     case RowwiseKind::swiglu: return launch<device::Swiglu>(halves, b.y, n, stream);
     case RowwiseKind::transpose_copy: return launch_transpose(s, b.x, b.y, handle);
     default: throw NotModelled(std::string(name(s.kind)) + ": no kernel of ours");

@@ -37,6 +37,7 @@ enum class RowwiseKind {
   scale_mask_softmax_dropout,
   scale_mask_softmax_dropout_backward,
   sigmoid,
+  squared_relu,
   count_
 };
 inline constexpr std::size_t kRowwiseKinds = static_cast<std::size_t>(RowwiseKind::count_);
@@ -304,6 +305,16 @@ inline constexpr std::array kRows = std::to_array<RowwiseRow>({
     {.kind = K::sigmoid,
      .name = "sigmoid",
      .math = {1, 0, 2, 0},
+     .read = {.whole = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_by(K::add),
+     .ours = true,
+     .activation = true},
+    // max(x, 0)^2: So et al., "Primer", arXiv 2109.08668
+    {.kind = K::squared_relu,
+     .name = "squared_relu",
+     .math = {2, 0, 0, 0},
      .read = {.whole = 1},
      .write = {.whole = 1},
      .pattern = Pattern::stream,

@@ -140,6 +140,10 @@ TEST(WorkRowwise, ElementwiseEqualsExecution) {
   check(Kind::gelu, [](Num x, std::int64_t) { return x * Num(0.5) * (Num(1) + erf(x * Num(std::sqrt(0.5)))); });
   check(Kind::copy, [](Num x, std::int64_t) { return x; });
   check(Kind::relu, [](Num x, std::int64_t) { return max(x, Num(0)); });
+  check(Kind::squared_relu, [](Num x, std::int64_t) {
+    const Num positive = max(x, Num(0));
+    return positive * positive;
+  });
   check(Kind::scale, [](Num x, std::int64_t) { return x * Num(0.125); });
 }
 

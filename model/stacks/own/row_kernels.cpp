@@ -218,6 +218,7 @@ FlatCounts flat_counts(RowwiseKind kind) {
     case RowwiseKind::dropout_backward: return {103, 3, 1.9};
     case RowwiseKind::relu: return {48, 0};
     case RowwiseKind::sigmoid: return {96, 16};
+    case RowwiseKind::squared_relu: return {56, 0};
     case RowwiseKind::adamw: return {180, 16};
     default: break;
   }
