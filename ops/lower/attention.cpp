@@ -92,11 +92,12 @@ void rope_and_append(Step& s, const AttentionSpec& a, std::int64_t q_heads, std:
   }
 }
 
-/// sigmoid(gate) x attention output: one kernel, or two in eager code, or the attention's own epilogue.
+/// sigmoid(gate) x attention output: one kernel, or two in eager code, or the attention's own epilogue. The fused kernel
+/// moves what a SwiGLU kernel moves and is lowered as one.
 void output_gate(Step& s, std::int64_t width) {
   if (s.max()) return;
   if (s.none()) {
-    s.row("gate_act"_node, RowwiseKind::silu, s.tokens, width);
+    s.row("gate_act"_node, RowwiseKind::sigmoid, s.tokens, width);
     s.row("gate_mul"_node.as(NodeRole::product), RowwiseKind::add, s.tokens, width);
   } else {
     s.row("attn_gate"_node, RowwiseKind::swiglu, s.tokens, width);

@@ -5,6 +5,9 @@
 //          SwiGLU, grouped down, combine (vLLM, SGLang, DeepGEMM).
 // max      activation in the GEMM epilogue, gathered rows instead of a permute, shared expert added by the combine,
 //          quantize in the producer. Gemm has no epilogue field: its result is counted before the activation.
+#include <string>
+
+#include "arch/error.hpp"
 #include "ops/lower/step.hpp"
 
 namespace plumbline::lowering {
@@ -27,10 +30,10 @@ RowwiseKind kind_of(Activation activation) {
   switch (activation) {
     case Activation::silu: return RowwiseKind::silu;
     case Activation::gelu: return RowwiseKind::gelu;
-    case Activation::relu:
-    case Activation::relu2: return RowwiseKind::relu;  // the square is one more multiply on the same bytes
+    case Activation::relu: return RowwiseKind::relu;
+    case Activation::relu2: return RowwiseKind::squared_relu;
   }
-  return RowwiseKind::silu;
+  throw BadInput("activation number " + std::to_string(static_cast<int>(activation)) + ": expected a known one");
 }
 
 /// From gate and up (or up alone) to the input of the down projection.

@@ -63,6 +63,32 @@ TEST(LowerAttention, EagerCodeRepeatsKeysAndValuesEachInItsWidth) {
   EXPECT_EQ((std::vector{v.rows, v.cols}), (std::vector<std::int64_t>{3 * 16 * 100, 128}));
 }
 
+TEST(LowerAttention, GatesOfEagerCodeAreSigmoids) {
+  const Graph g = lower(qwen3_next(), prefill(1, 100, Fusion::none));
+  const auto& gate = shape_of<Rowwise>(g, "gate_act");
+  bool sigmoid = false;
+  for (const Node& n : g.nodes) {
+    const auto* row = std::get_if<Rowwise>(&n.op);
+    sigmoid = sigmoid || (row != nullptr && row->kind == RowwiseKind::sigmoid && row->cols == 16 * 256);
+  }
+  EXPECT_TRUE(sigmoid);
+  EXPECT_EQ(gate.kind, RowwiseKind::silu);  // the delta net's, of its first layer: norm(y) x silu(z)
+}
+
+TEST(LowerFfn, EachActivationHasItsKernel) {
+  const auto kind = [](Activation activation) {
+    FfnSpec f = plain(8192);
+    f.activation = activation;
+    return shape_of<Rowwise>(lower(model("plain", 2048, 32000, {{layer(gqa(16, 2, 128), f), 2}}), prefill(1, 64)),
+                             "ffn_act")
+        .kind;
+  };
+  EXPECT_EQ(kind(Activation::silu), RowwiseKind::silu);
+  EXPECT_EQ(kind(Activation::gelu), RowwiseKind::gelu);
+  EXPECT_EQ(kind(Activation::relu), RowwiseKind::relu);
+  EXPECT_EQ(kind(Activation::relu2), RowwiseKind::squared_relu);  // Nemotron
+}
+
 TEST(LowerRoles, SayWhatTheBackwardPassMustKnow) {
   const Graph g = lower(llama_8b(), train(1, 64, Fusion::none));
   EXPECT_EQ(find(g, "attn_scores")->role, NodeRole::scores);
