@@ -7,10 +7,9 @@
 namespace plumbline {
 
 Watts binding_power(const PowerScalars& p, Watts cap, const RunEnergy& run, double share, Seconds time) {
-  const double v = voltage_squared(p, share);
-  const Watts board = settled_power(p, share, (v * run.chip + run.memory) / time);
+  const Watts board = run_power(p, share, run, time);
   if (p.tensor_limit <= Watts{}) return board;
-  return std::max(board, cap * (v * run.tensor_estimate / time / p.tensor_limit));
+  return std::max(board, cap * (voltage_squared(p, share) * run.tensor_estimate / time / p.tensor_limit));
 }
 
 ClockSearch::ClockSearch(const PowerScalars& power, Watts cap, const RunEnergy& run, Seconds time_at_boost)

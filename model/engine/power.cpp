@@ -160,17 +160,25 @@ auto board_power(const PowerScalars& p, double share, const typename N::template
   return (at_reference + leakage) / N::factor(1 - std::min(feedback, 0.5), "without its heat");
 }
 
+template <class N>
+auto power_of_run(const PowerScalars& p, double share, const RunEnergy& run, Seconds time) {
+  const auto work = N::number(run.chip, "chip") * N::factor(voltage_squared(p, share), "of V squared") +
+                    N::number(run.memory, "memory");
+  return board_power<N>(p, share, work / N::number(time, ""));
+}
+
 }  // namespace
 
 Watts settled_power(const PowerScalars& p, double share, Watts dynamic) {
   return board_power<PlainNumbers>(p, share, dynamic);
 }
 
+Watts run_power(const PowerScalars& p, double share, const RunEnergy& run, Seconds time) {
+  return power_of_run<PlainNumbers>(p, share, run, time);
+}
+
 Written<Watts> written_power(const PowerScalars& p, double share, const RunEnergy& run, Seconds time) {
-  using N = WrittenNumbers;
-  const auto work = N::number(run.chip, "chip") * N::factor(voltage_squared(p, share), "of V squared") +
-                    N::number(run.memory, "memory");
-  return board_power<N>(p, share, work / N::number(time, ""));
+  return power_of_run<WrittenNumbers>(p, share, run, time);
 }
 
 }  // namespace plumbline

@@ -114,7 +114,11 @@ struct RunEnergy {
   Joules memory;           ///< on the memory's own supply
   Joules tensor_estimate;  ///< what the limit on tensor work counts, at the boost clock's voltage
 };
-/// Board power of a run at this share of the boost clock, and how it adds up.
+/// P(f): board power of a run that takes `time` at that share of the boost clock. The one place where work becomes
+/// watts: predictions, the search for the clock, explanations and the fits of energies call it. Linear in the energies,
+/// so that what one of them adds is this power with that energy alone (validate/fit/power_columns.hpp).
+Watts run_power(const PowerScalars& power, double clock_share, const RunEnergy& run, Seconds time);
+/// The same, and how it adds up.
 Written<Watts> written_power(const PowerScalars& power, double clock_share, const RunEnergy& run, Seconds time);
 /// The power that counts for the clock: the board's, or what is as far from `cap` as the estimate of tensor work is
 /// from its limit.

@@ -73,8 +73,7 @@ void price_launches(OpPrediction& op, const Machine& m, double share, double kep
     cycles += l.time.total * l.clock + m.gap_graph * (m.clock * share);
   }
   op.clock = cycles / op.time;
-  const Joules work = op.chip_energy * voltage_squared(*m.power, share) + op.memory_energy;
-  op.power = settled_power(*m.power, share, work / op.time);
+  op.power = run_power(*m.power, share, run_energy(op), op.time);
   op.energy = *op.power * op.time;
   const PowerScalars::Band& band = power_band(*m.power, *op.power, m.power->regulator_aim * m.power_cap, op.time);
   op.power_low = band.low * *op.power;

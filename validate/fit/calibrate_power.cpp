@@ -1,5 +1,4 @@
-// Energies from steady runs of one kind of work each: P = constant + v(f) sum_k rate_k e_k, with the memory's own
-// supply out of v (model/engine/power.hpp). An FMA's energy is its instruction's: on whole kernels, too, the two cannot
+// Energies from steady runs of one kind of work each, by least squares on the engine's own P(f) (power_columns.hpp). An FMA's energy is its instruction's: on whole kernels, too, the two cannot
 // be told apart.
 #include <Eigen/Dense>
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "model/engine/power.hpp"
 #include "validate/fit/calibrate.hpp"
+#include "validate/fit/power_columns.hpp"
 #include "validate/fit/power_search.hpp"
 #include "validate/statistics.hpp"
 
@@ -22,7 +22,6 @@ enum Column { kConstant, kBf16, kFp8, kInstruction, kSmem, kL2, kLoadStore, kRea
 constexpr std::array<const char*, kColumns> kNames{
     "constant_W", "tensor_bf16_J_per_FLOP", "tensor_fp8_J_per_FLOP", "instruction_J",     "smem_J_per_B",
     "l2_J_per_B", "load_store_J_per_B",     "dram_read_J_per_B",     "dram_write_J_per_B"};
-constexpr double kPico = 1e-12;  // so that columns are of a like size
 /// A run below this share of the boost clock, and above this one of the cap, was held down by the cap. (Dense work on
 /// zeros settles below the boost clock far from the cap.)
 constexpr double kFullClock = 0.985, kNearCap = 0.9;
@@ -70,25 +69,50 @@ std::vector<Run> runs_of(const ProbeRun& probes, const Gpu& gpu) {
 
 struct Curve {
   double knee = kUsualKnee, floor = kUsualFloor, supply = kUsualSupply;
-  double squared(double share) const {
+  PowerScalars shape() const {
     PowerScalars p;
     p.knee = knee;
     p.floor_voltage = floor;
-    return voltage_squared(p, share);
+    p.memory_supply = supply;
+    return p;
   }
 };
 
-/// Watts a unit of each column.
-Eigen::RowVectorXd columns(const Run& run, const Curve& curve) {
-  const double v = curve.squared(run.share);
-  Eigen::RowVectorXd x(kColumns);
-  for (int k = 0; k < kColumns; ++k) {
-    const auto at = static_cast<std::size_t>(k);
-    const bool dram = k == kRead || k == kWrite;
-    x[k] = k == kConstant ? 1 : run.rate[at] * kPico * (dram ? curve.supply + (1 - curve.supply) * v : v);
+/// The engine's power as a function of the energies (power_columns.hpp). What a load or a store takes beside its bytes
+/// the engine does not know: on the chip, as bytes through L2.
+class Columns {
+ public:
+  explicit Columns(const Curve& curve) {
+    std::array<const char*, kColumns> names = kNames;
+    names[kLoadStore] = names[kL2];
+    units_ = unit_scalars(names, curve.shape());
   }
-  return x;
-}
+  /// Watts a unit of each column.
+  Eigen::RowVectorXd operator()(const Run& run) const {
+    Eigen::RowVectorXd x(kColumns);
+    for (int k = 0; k < kColumns; ++k) {
+      const auto at = static_cast<std::size_t>(k);
+      x[k] = power_columns({&units_[at], 1}, work_of(run, k), k == kFp8 ? DType::fp8 : DType::bf16, DataPattern::normal,
+                           run.share, 1.0 * units::s)[0];
+    }
+    return x;
+  }
+
+ private:
+  /// What the run does a second of the kind that column `k` counts.
+  static Activity work_of(const Run& run, int k) {
+    const double rate = run.rate[static_cast<std::size_t>(k)];
+    Activity a;
+    if (k == kBf16 || k == kFp8) a.tensor = rate * units::FLOP;
+    if (k == kInstruction) a.instructions = rate;
+    if (k == kSmem) a.smem = rate * units::B;
+    if (k == kL2 || k == kLoadStore) a.l2 = rate * units::B;
+    if (k == kRead) a.dram_read = rate * units::B;
+    if (k == kWrite) a.dram_write = rate * units::B;
+    return a;
+  }
+  std::vector<PowerScalars> units_;
+};
 
 struct Solved {
   std::vector<double> energies;  ///< W, then pJ
@@ -98,9 +122,10 @@ struct Solved {
 Solved solve(const std::vector<Run>& runs, const Curve& curve) {
   const auto n = static_cast<Eigen::Index>(runs.size());
   Eigen::MatrixXd a(n, kColumns);
+  const Columns columns(curve);
   for (Eigen::Index i = 0; i < n; ++i) {
     const Run& run = runs[static_cast<std::size_t>(i)];
-    a.row(i) = columns(run, curve) / run.watts;
+    a.row(i) = columns(run) / run.watts;
   }
   Solved out;
   out.energies = non_negative_least_squares({a.data(), a.data() + a.size()}, std::vector<double>(runs.size(), 1.0));
@@ -239,8 +264,8 @@ class PowerFit {
     }
     if (const Run* tensor = find(others_, "tensor", data)) {
       const auto [moved, rest] = watts_of(*tensor);
-      const double v = curve_.squared(tensor->share), e = tensor->rate[kBf16] * solved_.energies[kBf16];
-      const double normal = v * kPico * (e + tensor->rate[kFp8] * solved_.energies[kFp8]);
+      const Eigen::RowVectorXd x = Columns(curve_)(*tensor);
+      const double normal = x[kBf16] * solved_.energies[kBf16] + x[kFp8] * solved_.energies[kFp8];
       const double left = tensor->watts - (rest - normal) - move * moved;
       if (normal > 0) put("tensor_toggle_" + data, std::max(0.0, left) / normal, tensor->kind + " loop", {}, 1);
       if (data == "zeros" && tensor->kept && *tensor->kept < 1) {
@@ -251,7 +276,7 @@ class PowerFit {
 
   /// What normal data would take: for moving it, and for the rest.
   std::pair<double, double> watts_of(const Run& run) const {
-    const Eigen::RowVectorXd x = columns(run, curve_);
+    const Eigen::RowVectorXd x = Columns(curve_)(run);
     double moved = 0, rest = 0;
     for (int k = 0; k < kColumns; ++k) {
       const bool moves = k == kSmem || k == kL2 || k == kLoadStore || k == kRead || k == kWrite;

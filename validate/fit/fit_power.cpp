@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "arch/error.hpp"
+#include "validate/fit/power_columns.hpp"
 #include "validate/fit/power_counts.hpp"
 #include "validate/fit/power_search.hpp"
 #include "validate/statistics.hpp"
@@ -29,9 +30,6 @@ constexpr const char* kNames[kColumns] = {"constant_W",
 constexpr double kReference_C = 50;
 /// Near the cap a row without a clock of its own may run at any.
 constexpr double kSurelyBelowCap = 0.9;
-/// So that columns are of a like size: pJ, and W.
-constexpr double kPico = 1e-12;
-
 /// What is searched beside the energies.
 struct Shape {
   double knee = 0.6, floor_voltage = 0.8;
@@ -43,33 +41,25 @@ PowerScalars with_shape(const Shape& s) {
   PowerScalars p;
   p.knee = s.knee;
   p.floor_voltage = s.floor_voltage;
+  p.memory_supply = s.memory_supply;
   p.tensor_toggle = s.tensor;
   p.move_toggle = s.move;
   return p;
 }
 
-/// The columns of one row under a shape, in watts a unit.
-Eigen::RowVectorXd columns_of(const PowerCounts& c, const Shape& s) {
-  const PowerScalars p = with_shape(s);
-  const double v = voltage_squared(p, c.share), per_s = v / c.time.in(units::s)*kPico;
-  const auto pattern = static_cast<std::size_t>(c.data);
-  const double zeros = s.tensor[static_cast<std::size_t>(DataPattern::zeros)];
-  const double tensor = c.work.tensor.in(units::FLOP)*s.tensor[pattern] + c.work.padded.in(units::FLOP)*zeros;
-  const double move = s.move[pattern];
-  Eigen::RowVectorXd x = Eigen::RowVectorXd::Zero(kColumns);
-  x[kConstant] = 1;
-  x[kClocked] = c.share * v;
-  x[c.math == DType::fp8 ? kFp8 : kBf16] = tensor * per_s * (c.math == DType::tf32 ? 2 : 1);  // as power.cpp has it
-  x[kFp32] = c.work.fp32.in(units::FLOP)*s.tensor[pattern] * per_s;
-  x[kSfu] = c.work.sfu * per_s;
-  x[kInstruction] = c.work.instructions * move * per_s;
-  x[kSmem] = c.work.smem.in(units::B)*move * per_s;
-  x[kL2] = c.work.l2.in(units::B)*move * per_s;
-  const double supplies = s.memory_supply / v + 1 - s.memory_supply;  // the memory's own does not follow the clock
-  x[kRead] = c.work.dram_read.in(units::B)*move * per_s * supplies;
-  x[kWrite] = c.work.dram_write.in(units::B)*move * per_s * supplies;
-  return x;
-}
+/// The engine's power as a function of the energies, under one shape.
+class Columns {
+ public:
+  explicit Columns(const Shape& shape) : units_(unit_scalars(kNames, with_shape(shape))) {}
+  /// The columns of one row, in watts a unit.
+  Eigen::RowVectorXd operator()(const PowerCounts& c) const {
+    const std::vector<double> x = power_columns(units_, c.work, c.math, c.data, c.share, c.time);
+    return Eigen::Map<const Eigen::RowVectorXd>(x.data(), kColumns);
+  }
+
+ private:
+  std::vector<PowerScalars> units_;
+};
 
 Eigen::VectorXd non_negative(const Eigen::MatrixXd& a, const Eigen::VectorXd& b) {
   const std::vector<double> x =
@@ -90,9 +80,10 @@ Solved solve(const std::vector<PowerCounts>& rows, const Shape& shape) {
   constexpr int kRounds = 8;
   const auto n = static_cast<Eigen::Index>(rows.size());
   Eigen::MatrixXd a(n, kColumns);
+  const Columns columns_of(shape);
   for (Eigen::Index i = 0; i < n; ++i) {
     const PowerCounts& c = rows[static_cast<std::size_t>(i)];
-    a.row(i) = columns_of(c, shape) / c.watts;
+    a.row(i) = columns_of(c) / c.watts;
   }
   Solved out;
   Eigen::VectorXd weight = Eigen::VectorXd::Ones(n), error;
@@ -187,9 +178,10 @@ struct Droop {
 Droop fit_droop(const std::vector<PowerCounts>& rows, const Shape& shape, const Eigen::VectorXd& energies) {
   constexpr double kModerate_W = 750, kLeast_W = 700, kMost_W = 1000, kTrial_W = 5;
   std::vector<double> watts, skipped, moderate;
+  const Columns columns_of(shape);
   for (const PowerCounts& c : rows) {
     if (!c.kept) continue;
-    watts.push_back(columns_of(c, shape).dot(energies));
+    watts.push_back(columns_of(c).dot(energies));
     skipped.push_back(1 - *c.kept);
     if (watts.back() < kModerate_W) moderate.push_back(skipped.back());
   }
@@ -239,13 +231,15 @@ double fit_aim(const std::vector<PowerCounts>& rows, const Gpu& gpu) {
 double fit_tensor_limit(const std::vector<PowerCounts>& rows, const Shape& shape, const Eigen::VectorXd& energies,
                         const Gpu& gpu) {
   constexpr double kHeldDown = 0.97, kFarFromCap = 0.75;
+  const std::vector<PowerScalars> units = unit_scalars(kNames, with_shape(shape));
+  const PowerScalars &bf16 = units[kBf16], &fp8 = units[kFp8];
   std::vector<double> watts;
   for (const PowerCounts& c : rows) {
     if (c.watts <= 0 || !c.row->board_clock || c.share >= kHeldDown) continue;
     if (c.watts > kFarFromCap * gpu.tdp.in(units::W)) continue;
-    const double flops = (c.work.tensor + c.work.padded).in(units::FLOP);
-    const double pJ = energies[c.math == DType::fp8 ? kFp8 : kBf16] * (c.math == DType::tf32 ? 2 : 1);
-    watts.push_back(flops * pJ * kPico * voltage_squared(with_shape(shape), c.share) / c.time.in(units::s));
+    const Joules at_boost = estimated_tensor_energy(c.work, c.math, bf16) * energies[kBf16] +
+                            estimated_tensor_energy(c.work, c.math, fp8) * energies[kFp8];
+    watts.push_back((at_boost * voltage_squared(bf16, c.share) / c.time).in(units::W));
   }
   return watts.empty() ? 0 : median(std::move(watts));
 }
