@@ -28,43 +28,54 @@ class PerResource {
   std::array<T, kResourceCount> values_{};
 };
 
-/// Loads from memory that begin a launch of our GEMM, one after the other (Demand::chain): the tensor maps, and what
-/// they describe.
+/// Loads from memory that begin a launch whose operands come by tensor maps, one after the other
+/// (Demand::serial_latency): the maps, and what they describe.
 inline constexpr double kChainedLoads = 2;
 
-/// Work of one launch. "Per step" is one main-loop iteration of one CTA, in clocks of the SM unit that does it.
+/// What L2 is limited by where a launch reads.
+enum class L2Limit {
+  lines,    ///< what L2 gives distinct lines, at most what the SMs can take
+  ports,    ///< the SMs' own ports: neighbours ask for the same lines side by side, and L2 answers merged requests once
+  lookups,  ///< the lookups that are left of requests merged on their way (Demand::lookups), counted
+};
+
+/// Work of one launch, in physical facts only: no field says who wrote the kernel. "Per step" is one main-loop iteration
+/// of one CTA, in clocks of the SM unit that does it.
 struct Demand {
   KernelPlan plan;
   // per CTA and step: SM clocks at full rate of the unit
   double tensor_clk = 0, fp32_clk = 0, sfu_clk = 0, issue_clk = 0, smem_clk = 0;
-  Bytes l2;        ///< per CTA and step: requested from L2
-  Bytes l2_again;  ///< per CTA and step: requested too, hidden behind waits that are priced otherwise (energy, no time)
-  /// Libraries' CTAs that run side by side ask for the same lines: Hopper merges such requests on their way to L2, so
-  /// that the SMs' own ports are taken as the limit. Of our kernels the lookups are counted.
-  bool shared_reads = false;
-  /// Per CTA and step: what is left of `l2` once requests of neighbours for the same lines are merged on their way. Not
-  /// 0: L2's time is that of its lookups, `l2_time` in timing.cpp.
-  Bytes lookups;
-  double fill_clk = 0;   ///< per CTA and step: what loads take for rows that are not there
-  Seconds step_latency;  ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
-  Seconds start;         ///< once: until the first step of all the CTAs that begin together has come
-  Seconds between;       ///< per CTA of a persistent launch but for the last: from its end to the next one's first step
+  Bytes l2;  ///< per CTA and step: requested from L2
+  Bytes
+      l2_hidden;  ///< per CTA and step: requested too, hidden behind waits that are priced otherwise (energy, no time)
+  L2Limit l2_limit = L2Limit::lines;
+  Bytes lookups;  ///< per CTA and step, with L2Limit::lookups: what is left of `l2` once neighbours' requests merged
+  double edge_fill_clk = 0;  ///< per CTA and step: what loads take for rows that are not there
+  Seconds step_latency;      ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
+  Seconds start;             ///< once: until the first step of all the CTAs that begin together has come
+  Seconds
+      next_tile_wait;  ///< per CTA of a persistent launch but for the last: from its end to the next one's first step
   double exposed_clk = 0;  ///< per CTA and step: clocks that overlap with nothing (softmax not hidden, barriers)
   // per CTA, once
   double once_clk = 0;    ///< prologue and epilogue clocks that the next CTA on the SM does not hide
-  double serial_clk = 0;  ///< clocks in which the CTA's own steps stand still while its loads run on (epilogue)
+  double serial_clk = 0;  ///< clocks in which the CTA's own steps stand still (epilogue)
+  /// While a CTA's steps stand still its loads do too, and behind the last read of a persistent launch its last step and
+  /// epilogue are seen. Else loads run on ahead of the epilogue.
+  bool loads_stop = false;
+  /// Work is dealt out once, so that SMs that got less run dry; else CTAs take it as they go.
+  bool dealt_once = false;
   // per launch
   Bytes l2_distinct, l2_written;  ///< beside `lookups`: lines that are read at all, and written
   Bytes dram_read, dram_write;    ///< after L2 filtering
-  bool late_writes = false;       ///< what is written stays in L2 while the next launch starts, and leaves it then
+  bool writes_stay = false;       ///< what is written stays in L2 while the next launch starts, and leaves it then
   Bytes in_flight;                ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
   Bytes link;
-  Seconds chain;                                    ///< dependent latencies that nothing hides
-  const char* chain_of = "of dependent latencies";  ///< ... in words
+  Seconds serial_latency;                                    ///< dependent latencies that nothing hides
+  const char* serial_latency_of = "of dependent latencies";  ///< ... in words
   /// CTAs start as others end, each at its own time: no waves, one body for all of them.
-  bool flowing = false;
-  double overlap =
-      0;  ///< p of the p-norm over resources, where the planner knows better than the family; 0: it does not
+  bool no_waves = false;
+  /// p of the p-norm over resources, where the planner knows better than the family; 0: it does not
+  double overlap = 0;
 };
 
 /// What a launch really runs at.

@@ -107,7 +107,7 @@ Activity activity(const Demand& d, Flops useful_tensor, DType math, const Gpu& g
     a.instructions += 0.5 * useful_tensor.in(units::FLOP);
   }
   a.smem = steps * d.smem_clk * sm.smem_bytes_per_clk;
-  a.l2 = steps * (d.l2 + d.l2_again);
+  a.l2 = steps * (d.l2 + d.l2_hidden);
   a.dram_read = d.dram_read;
   a.dram_write = d.dram_write;
   return a;

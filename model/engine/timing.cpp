@@ -47,7 +47,7 @@ using engine::WaveTerms;
 
 /// Steps of the slot that ends last when CTAs are taken longest first: an SM that runs `most` CTAs has one that at most
 /// (most - 1) x SMs are longer than; lengths spread evenly about the mean, as those of a causal triangle or trapezoid.
-double falling_steps(const KernelPlan& plan, double slots, double sm_count) {
+double longest_first_steps(const KernelPlan& plan, double slots, double sm_count) {
   const double ctas = static_cast<double>(plan.ctas);
   const double sms = std::min(ctas, sm_count), most = std::ceil(ctas / sms), resident = std::ceil(slots / sms);
   const double length = plan.longest - 2 * (plan.longest - plan.steps) * (most - 1) * sms / ctas;
@@ -56,7 +56,7 @@ double falling_steps(const KernelPlan& plan, double slots, double sm_count) {
 
 /// ... shortest first: the slot that takes the longest CTA has taken every `slots`-th before it, the j-th of which is
 /// 2 (longest - mean) j slots / ctas shorter. Summed over the `most` that it runs.
-double rising_steps(const KernelPlan& plan, double slots) {
+double shortest_first_steps(const KernelPlan& plan, double slots) {
   const double ctas = static_cast<double>(plan.ctas), most = std::ceil(ctas / slots);
   const double sum = most * plan.longest - (plan.longest - plan.steps) * (most - 1) * most * slots / ctas;
   return std::max({ctas * plan.steps / slots, plan.longest, sum});
@@ -72,10 +72,11 @@ void for_each_wave(const Demand& d, const Machine& m, const FamilyScalars& famil
   };
   if (d.plan.longest > d.plan.steps) {  // unequal CTAs over persistent slots
     const double slots = std::min(ctas, capacity);
-    const double steps = d.plan.rising ? rising_steps(d.plan, slots) : falling_steps(d.plan, slots, m.sm_count);
+    const double steps =
+        d.plan.shortest_first ? shortest_first_steps(d.plan, slots) : longest_first_steps(d.plan, slots, m.sm_count);
     return see({slots, steps, ctas / slots, 1.0, true}, 1.0);
   }
-  if (d.flowing) return see({ctas, d.plan.steps, 0, 1.0, true}, 1.0);
+  if (d.no_waves) return see({ctas, d.plan.steps, 0, 1.0, true}, 1.0);
   const double full = std::floor(ctas / capacity);
   const double rest = ctas - full * capacity;
   const auto wave = [&](double at_once, double turns, double times) {
@@ -103,7 +104,7 @@ struct Once {
 template <class N>
 Once<N> once(const Demand& d, const Machine& m, const FamilyScalars& family) {
   Once<N> out;
-  out.fixed = N::number(family.fixed, "fixed") + N::number(d.chain, d.chain_of);
+  out.fixed = N::number(family.fixed, "fixed") + N::number(d.serial_latency, d.serial_latency_of);
   if (d.link > Bytes{}) out.link = N::number(d.link, "over the link") / N::number(m.pcie, "");
   return out;
 }

@@ -30,6 +30,9 @@ LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScala
 LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScalars& family, const Speeds& speeds,
                  LaunchRecord& record);
 
+/// Never above price(), at a fraction of its cost: what plan searches prune by.
+Seconds lower_bound(const Demand& demand, const Machine& machine, const FamilyScalars& family);
+
 /// Only the total, and it may stop early: when a lower bound exceeds `give_up` it returns that bound. For plan search.
 Seconds price_total(const Demand& demand, const Machine& machine, const FamilyScalars& family, Seconds give_up);
 

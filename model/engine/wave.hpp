@@ -42,8 +42,8 @@ auto dram_time(Bytes read, Bytes write, const Machine& m) {
 /// L2 takes what DRAM would write during the fixed part of a launch: dirty lines drain while nothing else asks for
 /// DRAM. (1024 x 10240 x 32 takes 9.2 us where 21 MB of result alone would keep DRAM busy for 4.5 beside 5 of other
 /// costs.)
-inline Seconds late_writes(const Demand& d, const Machine& m, const FamilyScalars& family) {
-  if (!d.late_writes) return Seconds{};
+inline Seconds writes_that_stay(const Demand& d, const Machine& m, const FamilyScalars& family) {
+  if (!d.writes_stay) return Seconds{};
   const Seconds writing =
       dram_time<PlainNumbers>(d.dram_read, d.dram_write, m) - dram_time<PlainNumbers>(d.dram_read, Bytes{}, m);
   return std::min({writing / family.dram_share, family.fixed, m.l2_kept / m.dram_write});
@@ -80,8 +80,7 @@ class WaveTerms {
         resident(N::number(std::ceil(part.ctas / machine.sm_count), "CTAs an SM")),
         on_sm(resident * steps),
         clk(N::per(1.0 / (machine.clock * speeds.sm), machine.clock * speeds.sm, "")),
-        // loads of our kernels stand still with the CTA's steps; a library's run on
-        standing_clk(scalars.own ? demand.serial_clk : 0) {}
+        standing_clk(demand.loads_stop ? demand.serial_clk : 0) {}
 
   Wave<N> operator()() const {
     Wave<N> wave;
@@ -91,7 +90,7 @@ class WaveTerms {
     wave.alone[Resource::issue] = on_sm * N::number(d.issue_clk, "clk") * clk;
     wave.alone[Resource::smem] = smem();
     wave.alone[Resource::latency] = latency();
-    const auto fill = on_sm * N::number(d.fill_clk, "clk of rows outside") * clk;
+    const auto fill = on_sm * N::number(d.edge_fill_clk, "clk of rows outside") * clk;
     wave.alone[Resource::l2] = l2() + fill;
     wave.alone[Resource::dram] = dram() + fill;
     wave.exposed = exposed();
@@ -125,12 +124,13 @@ class WaveTerms {
   Of<Seconds> latency() const {
     return larger(steps * N::number(d.step_latency, "a step"), on_sm * outstanding()) +
            N::number(standing_clk, "clk of epilogues") * clk +
-           (p.last ? N::number(d.start, "until the first steps have come") : N::number(d.between, "to the next tile"));
+           (p.last ? N::number(d.start, "until the first steps have come")
+                   : N::number(d.next_tile_wait, "to the next tile"));
   }
 
   /// Behind the last read of a persistent launch comes one more step, and the epilogue.
   Of<Seconds> tail() const {
-    if (!(family.own && d.plan.persistent && p.last)) return {};
+    if (!(d.loads_stop && d.plan.persistent && p.last)) return {};
     return N::number(d.step_latency, "last step") + N::number(standing_clk, "clk of epilogue") * clk;
   }
 
@@ -146,12 +146,12 @@ class WaveTerms {
   /// GEMM): 1.5 to 1.6 lookups a distinct byte; L2's clock stays (1707 MHz) where SMs skip cycles.
   Of<Seconds> l2() const {
     const auto asked = ctas * steps * N::number(d.l2, "");
-    if (d.shared_reads) {
+    if (d.l2_limit == L2Limit::ports) {
       return asked / (N::number(std::min(p.ctas, m.sm_count), "SMs") * N::number(m.l2_per_sm, "an SM") *
                       N::factor(v.sm, "of the clock"));
     }
     const auto clock = N::factor(v.l2, "of the clock");
-    if (d.lookups <= Bytes{}) return asked / (l2_rate() * clock);
+    if (d.l2_limit == L2Limit::lines) return asked / (l2_rate() * clock);
     const auto partitions = static_cast<double>(std::max<std::int64_t>(1, m.gpu.l2.partitions));
     const double twice = 1 - 1 / partitions;  // share of distinct lines that are looked up in two partitions
     const auto lookups = N::factor(1 + twice, "lookups a line");
@@ -169,9 +169,8 @@ class WaveTerms {
     const auto share = N::factor(p.share, "of the CTAs");
     auto time =
         dram_time<N>(d.dram_read, d.dram_write, m) * (share / N::factor(family.dram_share, "by access pattern"));
-    time = time - N::number(late_writes(d, m, family), "written in the fixed part") * share;
-    // libraries hand tiles out as they go, and what they write may stay in L2
-    if (family.own && d.plan.persistent) time = time * N::factor(uneven_fill(p.ctas, m), "for uneven fill");
+    time = time - N::number(writes_that_stay(d, m, family), "written in the fixed part") * share;
+    if (d.dealt_once) time = time * N::factor(uneven_fill(p.ctas, m), "for uneven fill");
     time = larger(time, time * N::factor(d.dram_read / all, "of it reads") + tail());
     if (d.in_flight <= Bytes{}) return time;
     return larger(time, N::number(all, "in all") * share /
@@ -192,7 +191,7 @@ class WaveTerms {
   const Speeds& v;
   const Of<double> ctas, steps, resident, on_sm;
   const Of<Seconds> clk;
-  const double standing_clk;
+  const double standing_clk;  ///< of loads and shared memory, beside the steps
 };
 
 }  // namespace plumbline::engine

@@ -31,7 +31,7 @@ Demand with_resident(const Demand& cold, const GemmTask& t, const Machine& m, co
   const double latency = m.l2_mean_latency() / m.dram_latency;
   d.step_latency = cold.step_latency * (cold.plan.persistent ? 1 : 1 - r.weights * (1 - latency));
   const Seconds first = cold.plan.persistent ? gemm::kColdTrips * m.gpu.memory.latency : Seconds{};
-  d.chain = cold.chain - r.weights * (1 - m.l2_mean_latency() / m.gpu.memory.latency) * first;
+  d.serial_latency = cold.serial_latency - r.weights * (1 - m.l2_mean_latency() / m.gpu.memory.latency) * first;
   return d;
 }
 
@@ -117,8 +117,8 @@ class Pricer {
     warm.dram_read = warm.dram_write = warm.in_flight = Bytes{};
     warm.step_latency = std::max(latency * cold.step_latency, std::min(cold.step_latency, family.step));
     warm.start *= std::min(1.0, m_.dram_read / m_.l2);
-    if (cold.lookups > Bytes{})
-      warm.chain -= kChainedLoads * std::max(Seconds{}, m_.gpu.memory.latency - m_.l2_latency);
+    if (cold.l2_limit == L2Limit::lookups)
+      warm.serial_latency -= kChainedLoads * std::max(Seconds{}, m_.gpu.memory.latency - m_.l2_latency);
     launch(kernel, warm, family);
   }
   /// Lines that are written may be kept by both partitions of L2, and all lines where reads evict first or at random;

@@ -105,7 +105,7 @@ void launch(std::string& out, const LaunchPrediction& l, const Machine& m) {
   clock_line(out, l, m);
   std::string sum = record.before.value > Seconds{} ? formula_text(record.before.how) : "";
   for (const WaveRecord& wave : record.waves) {
-    wave_lines(out, wave, l.demand.flowing);
+    wave_lines(out, wave, l.demand.no_waves);
     if (wave.time <= Seconds{}) continue;
     if (!sum.empty()) sum += " + ";
     if (wave.times > 1) sum += number_text(wave.times, Formula::Unit::one) + " x ";

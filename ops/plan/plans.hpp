@@ -17,9 +17,9 @@ struct KernelPlan {
   std::int64_t cluster = 1;  ///< CTAs a cluster
   /// One CTA a slot walks the work items: prologue and drain are paid once, not by every item.
   bool persistent = false;
-  double steps = 1;     ///< main-loop iterations a CTA, mean over CTAs
-  double longest = 1;   ///< ... of the longest CTA (= steps when all are alike)
-  bool rising = false;  ///< unequal CTAs are taken shortest first, not longest first
+  double steps = 1;             ///< main-loop iterations a CTA, mean over CTAs
+  double longest = 1;           ///< ... of the longest CTA (= steps when all are alike)
+  bool shortest_first = false;  ///< unequal CTAs are taken shortest first, not longest first
 };
 
 /// Which tensor instructions a GEMM kernel is made of.

@@ -61,14 +61,14 @@ TEST_F(ToyStream, WhatAProducerLeftInL2IsNotReadAgain) {
 
 /// A row's statistics cost two L2 latencies more: 0.4 us.
 TEST_F(ToyStream, NormsWaitForTheirStatistics) {
-  EXPECT_DOUBLE_EQ(plan(Rowwise{RowwiseKind::rmsnorm, 8, 64}).chain.in(units::ns), 400);
-  EXPECT_EQ(plan(copy(8, 64)).chain, Seconds{});
+  EXPECT_DOUBLE_EQ(plan(Rowwise{RowwiseKind::rmsnorm, 8, 64}).serial_latency.in(units::ns), 400);
+  EXPECT_EQ(plan(copy(8, 64)).serial_latency, Seconds{});
 }
 
 /// sum_all waits for its last CTA (8 L2 latencies), a scan for its look-back as well.
 TEST_F(ToyStream, ScansEndInAChain) {
-  EXPECT_DOUBLE_EQ(plan(Scan{ScanKind::sum_all, 1000}).chain.in(units::ns), 1600);
-  EXPECT_DOUBLE_EQ(plan(Scan{ScanKind::cumsum, 1000}).chain.in(units::ns), 3200);
+  EXPECT_DOUBLE_EQ(plan(Scan{ScanKind::sum_all, 1000}).serial_latency.in(units::ns), 1600);
+  EXPECT_DOUBLE_EQ(plan(Scan{ScanKind::cumsum, 1000}).serial_latency.in(units::ns), 3200);
 }
 
 /// Rows of 4 bf16 use 8 of the 32 bytes of a sector, beside which their numbers of 4 bytes are read: 36 bytes for 12.
@@ -89,7 +89,7 @@ TEST_F(ToyStream, SelectionReadsItsKeysTwice) {
 TEST_F(ToyStream, FusedSelectionReadsOnce) {
   const Op op = SoftmaxTopK{1000, 32768, 10};
   EXPECT_DOUBLE_EQ(plan(op).dram_read / work(op).read, 1);
-  EXPECT_DOUBLE_EQ(plan(op).chain.in(units::ns), 2000);
+  EXPECT_DOUBLE_EQ(plan(op).serial_latency.in(units::ns), 2000);
 }
 
 /// x of 2^24 fp32 = 64 MiB, twice the L2: half of the 32-byte gathers go to DRAM.

@@ -202,13 +202,13 @@ void Cut::look_up(const Context& c) {
 /// every row of its boxes reaches beyond: 3 clocks a row of that step.
 void Cut::fill_rows(const Context& c) {
   constexpr double kRowClk = 2.8, kEndClk = 3, kFew = 12;
-  if (std::fmod(c.task.k, e->tile_k) != 0) fill_clk += kEndClk * (e->tile_m + e->tile_n) / k_steps;
+  if (std::fmod(c.task.k, e->tile_k) != 0) edge_fill_clk += kEndClk * (e->tile_m + e->tile_n) / k_steps;
   if (e->resident > 1) return;
   const auto outside = [&](double all, double tile, double size) {
     const double rows = all * tile - size;
     return all <= kFew && std::fmod(c.machine.sm_count, all) == 0 ? rows : rows / all;
   };
-  fill_clk += kRowClk * (outside(tiles_m, e->tile_m, c.task.m) + outside(tiles_n, e->tile_n, c.task.n));
+  edge_fill_clk += kRowClk * (outside(tiles_m, e->tile_m, c.task.m) + outside(tiles_n, e->tile_n, c.task.n));
 }
 
 /// The portable kernel's way with rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K:
@@ -293,35 +293,39 @@ Demand Cut::demand(const Context& c, const Deal& deal) const {
   d.tensor_clk = e->tensor_clk;
   d.fp32_clk = e->fp32_clk;
   d.smem_clk = smem_clk;
-  d.fill_clk = fill_clk;
+  d.edge_fill_clk = edge_fill_clk;
   d.once_clk = deal.once_clk;
   d.serial_clk = deal.serial_clk;
   d.l2 = l2_bytes * units::B;
   d.step_latency = step_latency;
   d.in_flight = e->stages * e->stage_bytes * units::B;
-  d.late_writes = !task.own;
+  d.writes_stay = !task.own;
+  d.loads_stop = task.own.has_value();
+  d.dealt_once = task.own && e->persistent;
   if (task.own) {
     d.l2_distinct = task.batch * (c.a_bytes + c.w_bytes) * units::B;
     d.l2_written = task.batch * c.out_bytes * units::B;
   }
   // nothing hides the first step's way: the tensor map's from memory, then that of the operands it describes
   if (e->merges) {
+    d.l2_limit = L2Limit::lookups;
     d.lookups = lookups * units::B;
     // a launch of clusters takes longer to begin and end (0.8 us of the same tiles, H200, 2026-11-20)
     constexpr Seconds kClusters = 0.8 * units::us;
-    d.chain = kChainedLoads * m.gpu.memory.latency + deal.meet_clk * c.clk + (e->cluster > 1 ? kClusters : Seconds{});
-    d.chain_of = deal.meet_clk > 0 ? "to load tensor maps and for the sums of a tile to meet"
-                 : e->cluster > 1  ? "to load tensor maps and place clusters"
-                                   : "to load tensor maps and what they describe";
+    d.serial_latency =
+        kChainedLoads * m.gpu.memory.latency + deal.meet_clk * c.clk + (e->cluster > 1 ? kClusters : Seconds{});
+    d.serial_latency_of = deal.meet_clk > 0 ? "to load tensor maps and for the sums of a tile to meet"
+                          : e->cluster > 1  ? "to load tensor maps and place clusters"
+                                            : "to load tensor maps and what they describe";
   } else if (e->shared_reads) {
-    d.shared_reads = true;
-    d.chain = kColdTrips * m.gpu.memory.latency;
-    d.chain_of = "to load code, tensor maps and what they describe";
+    d.l2_limit = L2Limit::ports;
+    d.serial_latency = kColdTrips * m.gpu.memory.latency;
+    d.serial_latency_of = "to load code, tensor maps and what they describe";
     // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of
     // 104 recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
     if (ctas > 2 * m.sm_count) {
-      d.chain += c.family.counter;
-      d.chain_of = "to clear a counter, load code, tensor maps and what they describe";
+      d.serial_latency += c.family.counter;
+      d.serial_latency_of = "to clear a counter, load code, tensor maps and what they describe";
     }
   }
   const double at_once = std::min(ctas, m.sm_count * e->resident);

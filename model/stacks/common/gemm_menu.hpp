@@ -108,7 +108,7 @@ struct Context {
     // a split writes its result in a launch of its own: no turnaround, and that launch's share of the card
     const Bytes out = t.batch * out_bytes * units::B;
     const Seconds late =
-        t.own ? Seconds{} : std::min(std::max(f.fixed, reduce.fixed), m.l2_kept / m.dram_write);  // Demand::late_writes
+        t.own ? Seconds{} : std::min(std::max(f.fixed, reduce.fixed), m.l2_kept / m.dram_write);  // Demand::writes_stay
     const Seconds writing = dram_time(Bytes{}, out, m) / std::max(f.dram_share, reduce.dram_share);
     dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, Bytes{}, m) / f.dram_share +
                  std::max(Seconds{}, writing - late);
@@ -131,7 +131,7 @@ struct MenuEntry {
   double tile_m = 0, tile_n = 0, tile_k = 0;
   double cluster = 1;  ///< CTAs that fetch the operand they share once (TMA multicast)
   bool persistent = false;
-  bool shared_reads = false;  ///< of a library, by TMA: the SMs' ports are the limit (Demand::shared_reads)
+  bool shared_reads = false;  ///< of a library, by TMA: the SMs' ports are the limit (L2Limit::ports)
   bool merges = false;        ///< L2 is asked by TMA: its time is that of lookups (timing.cpp, l2_time)
   double resident = 1, stages = 2, stage_bytes = 0, a = 0, w = 0;
   double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0, serial_clk = 0;
@@ -177,8 +177,8 @@ struct Cut {
   double tiles_m = 0, tiles_n = 0, tiles = 0, k_steps = 0, l2_bytes = 0;
   double smem_clk = 0;  ///< as the entry's, and what rows that do not begin at whole 16 bytes cost
   Seconds step_latency;
-  double lookups = 0;   ///< of a step, in bytes (Demand::lookups)
-  double fill_clk = 0;  ///< of a step: rows of its boxes that the operands do not have
+  double lookups = 0;        ///< of a step, in bytes (Demand::lookups)
+  double edge_fill_clk = 0;  ///< of a step: rows of its boxes that the operands do not have
 
   Cut(const Context& c, const MenuEntry& entry);
 

@@ -82,8 +82,8 @@ AttentionChoice plan_own_prefill(const AttentionPrefill& s, const PrefillVariant
   // GEMM's does (family own.gemm: 20 bytes a clock); rows behind the last query do not
   constexpr double kStoreBytesPerClk = 20;
   // nothing hides the first tile's way: the tensor maps' from memory, then that of Q and the first keys
-  d.chain = 2.0 * m.gpu.memory.latency;
-  d.chain_of = "to load tensor maps and what they describe";
+  d.serial_latency = 2.0 * m.gpu.memory.latency;
+  d.serial_latency_of = "to load tensor maps and what they describe";
   const double rows = std::min(q_tile, static_cast<double>(s.q_len));
   d.once_clk = softmax + rows * width * output_bytes_of(s.dtype) / kStoreBytesPerClk;
   return c;

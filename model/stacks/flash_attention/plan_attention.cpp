@@ -78,7 +78,7 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& s, const Machine& m) 
   d.plan.ctas = static_cast<std::int64_t>(heads * blocks.tiles);
   d.plan.ctas_per_sm = is_fa3(m) ? 1 : 2;
   d.plan.threads = is_fa3(m) ? 384 : 128;
-  d.plan.rising = !is_fa3(m);  // FA3's scheduler deals the longest tiles first
+  d.plan.shortest_first = !is_fa3(m);  // FA3's scheduler deals the longest tiles first
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
   block_demand(d, keys, qk_dim, v_dim, s, m);

@@ -56,24 +56,24 @@ Demand stream_demand(const Work& w, const Machine& m, bool warm) {
 Demand plan_stream(const Op& op, const Work& w, const Machine& m, bool warm) {
   if (has_own_rows(m)) return plan_own_rows(op, w, m, warm);
   Demand d = stream_demand(w, m, warm);
-  d.chain_of = "of grid-wide barriers";
+  d.serial_latency_of = "of grid-wide barriers";
   if (const auto* row = std::get_if<Rowwise>(&op)) {
     // a row's statistics must be known before its first output: one more trip through the row held in registers
-    if (row_of(row->kind).statistic) d.chain = 2.0 * m.l2_latency;
-    d.chain_of = "until the row's statistics are known";
+    if (row_of(row->kind).statistic) d.serial_latency = 2.0 * m.l2_latency;
+    d.serial_latency_of = "until the row's statistics are known";
   } else if (const auto* top = std::get_if<TopK>(&op)) {
     const double extra = selection_passes(top->dtype) - 1;
     const double ctas = static_cast<double>(d.plan.ctas);
     d.l2 += extra * w.read / ctas;
     if (w.read > m.l2_capacity) d.dram_read += extra * w.read;
-    d.chain = (extra + 1) * barrier(m);
+    d.serial_latency = (extra + 1) * barrier(m);
   } else if (std::holds_alternative<SoftmaxTopK>(op)) {
     // one pass: the row's statistics, then a threshold that few reach, their ranks, and the merge of a row's parts
-    d.chain = 2.0 * m.l2_latency + barrier(m);
-    d.chain_of = "for the row's statistics and a grid-wide barrier";
+    d.serial_latency = 2.0 * m.l2_latency + barrier(m);
+    d.serial_latency_of = "for the row's statistics and a grid-wide barrier";
   } else if (const auto* scan = std::get_if<Scan>(&op)) {
     // the last CTA of a reduction, or the look-back chain of a single-pass scan
-    d.chain = scan->kind == ScanKind::cumsum ? 2.0 * barrier(m) : barrier(m);
+    d.serial_latency = scan->kind == ScanKind::cumsum ? 2.0 * barrier(m) : barrier(m);
   } else if (const auto* table = std::get_if<Embedding>(&op)) {
     const Bytes width = storage(table->dtype, static_cast<double>(table->cols));
     if (width < kSector) d.dram_read += static_cast<double>(table->rows) * (kSector - width);  // a row each, whole

@@ -41,7 +41,7 @@ Demand item_demand(const AttentionDecode& s, const DecodeTask& t, const DecodeVa
   Demand d;
   const double keys = static_cast<double>(v.kv_tile), stages = static_cast<double>(v.stages);
   d.plan.ctas_per_sm = v.ctas_per_sm;
-  d.plan.persistent = true;
+  d.plan.persistent = d.loads_stop = d.dealt_once = true;
   d.plan.threads = 160;  // a consumer warp for every 16 keys of the tile, and the producer
   score_demand(d, static_cast<double>(v.rows), keys, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[DType::bf16],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
@@ -50,7 +50,7 @@ Demand item_demand(const AttentionDecode& s, const DecodeTask& t, const DecodeVa
   constexpr double kMergeClk = 2.0;
   d.serial_clk = kMergeClk * t.rows * t.v_dim;
   // then the next item's page numbers come from memory, and its first keys, beside others'
-  d.between = m.gpu.memory.latency + m.dram_latency;
+  d.next_tile_wait = m.gpu.memory.latency + m.dram_latency;
   d.in_flight = stages * keys * t.key_bytes * units::B;
   return d;
 }

@@ -94,7 +94,7 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   const double lost = warm ? missing(op, w, m) : 1.0;
   Demand d;
   d.plan = k.plan;
-  d.flowing = true;
+  d.no_waves = true;
   d.issue_clk = k.instructions / sm.issue_per_clk;
   d.sfu_clk = k.sfu * static_cast<double>(sm.warp_size) / sm.sfu_op_per_clk;
   d.dram_read = lost * w.read;
@@ -112,13 +112,13 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   const double busy = dram / (dram + m.dram_latency);
   const Seconds first = lost > 0 ? idle + busy * (m.dram_latency - idle) : std::min(m.l2_latency, m.dram_latency);
   const CtaTimes t = times_of(k, d, m, w.read / ctas, first);
-  d.chain =
+  d.serial_latency =
       (1 + k.start_loads) * first + t.wait + k.tail_trips * m.l2_latency + k.tail_clk / m.clock + k.scattered * dram;
-  d.chain_of = "of first loads, the last row and passes";
-  d.chain += (k.launches - 1) * (m.gap_graph + m.rowwise.fixed + idle);
+  d.serial_latency_of = "of first loads, the last row and passes";
+  d.serial_latency += (k.launches - 1) * (m.gap_graph + m.rowwise.fixed + idle);
   if (k.chained) {
     d.overlap = 1;
-    d.l2_again += d.l2;
+    d.l2_hidden += d.l2;
     d.l2 = Bytes{};
     return d;
   }
@@ -137,7 +137,7 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   d.overlap = k.selects ? kSelecting : k.turns > 1 ? kPrefetching : in_step + drifted * (apart - in_step);
   // at the end fewer and fewer CTAs are left to keep memory busy
   constexpr double kDrain = 0.25;
-  d.chain += kDrain * std::min(1.0, waves - 1) * (first + t.wait + t.compute + t.port);
+  d.serial_latency += kDrain * std::min(1.0, waves - 1) * (first + t.wait + t.compute + t.port);
   return d;
 }
 

@@ -103,7 +103,7 @@ AttentionChoice plan_library_prefill(const AttentionPrefill& s, const Machine& m
   d.plan.ctas = s.batch * s.q_heads * static_cast<std::int64_t>(blocks.tiles);
   d.plan.ctas_per_sm = static_cast<std::int64_t>(cut.ctas_per_sm);
   d.plan.threads = is_warp_specialised(m) ? 384 : 128;
-  d.plan.rising = true;
+  d.plan.shortest_first = true;
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
   block_demand(d, cut, s, m);
@@ -160,8 +160,8 @@ void walk(Demand& d, const DecodeTask& t, double splits, double fill_steps, cons
   const double step_clk = family.step_clk * (t.key_bytes / kReferenceKeyBytes);
   d.step_latency = (family.start_clk + busy_waves / waves * steps * step_clk) / d.plan.steps / m.clock;
   // the last CTA of a head merges the others' results, in the same launch
-  if (splits > 1) d.chain = family.merge_clk / m.clock;
-  d.chain_of = "to merge the splits";
+  if (splits > 1) d.serial_latency = family.merge_clk / m.clock;
+  d.serial_latency_of = "to merge the splits";
 }
 
 /// Grouped heads on tensor units, in tiles of 16 rows. Hopper has a kernel of its own for 8-bit caches (wgmma, a
