@@ -67,7 +67,6 @@ struct Demand {
   // per launch
   Bytes l2_distinct, l2_written;  ///< beside `lookups`: lines that are read at all, and written
   Bytes dram_read, dram_write;    ///< after L2 filtering
-  bool writes_stay = false;       ///< what is written stays in L2 while the next launch starts, and leaves it then
   Bytes in_flight;                ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
   Bytes link;
   Seconds serial_latency;                                    ///< dependent latencies that nothing hides

@@ -53,8 +53,7 @@ Seconds l2_at_least(const Demand& d, const Machine& m, const Waves& w, double sm
 Seconds dram_at_least(const Demand& d, const Machine& m, const FamilyScalars& family, const Waves& w) {
   const Bytes all = d.dram_read + d.dram_write;
   if (all <= Bytes{}) return Seconds{};
-  const Seconds moved =
-      dram_time(d.dram_read, d.dram_write, m) / family.dram_share - engine::writes_that_stay(d, m, family);
+  const Seconds moved = dram_time(d.dram_read, d.dram_write, m) / family.dram_share;
   if (d.in_flight <= Bytes{}) return moved;
   return std::max(moved, w.number * (all * m.dram_latency / (static_cast<double>(d.plan.ctas) * d.in_flight)));
 }

@@ -39,16 +39,6 @@ auto dram_time(Bytes read, Bytes write, const Machine& m) {
          N::factor(turns, "for turns of the bus");
 }
 
-/// L2 takes what DRAM would write during the fixed part of a launch: dirty lines drain while nothing else asks for
-/// DRAM. (1024 x 10240 x 32 takes 9.2 us where 21 MB of result alone would keep DRAM busy for 4.5 beside 5 of other
-/// costs.)
-inline Seconds writes_that_stay(const Demand& d, const Machine& m, const FamilyScalars& family) {
-  if (!d.writes_stay) return Seconds{};
-  const Seconds writing =
-      dram_time<PlainNumbers>(d.dram_read, d.dram_write, m) - dram_time<PlainNumbers>(d.dram_read, Bytes{}, m);
-  return std::min({writing / family.dram_share, family.fixed, m.l2_kept / m.dram_write});
-}
-
 /// Work that is dealt out once and does not fill the SMs evenly: CTAs that have an SM (or a pair of SMs, which share
 /// their way to L2) for themselves run ahead, and those that are left at the end draw less than DRAM could give. Found
 /// for decode attention (64 to 256 items) and GEMM of few tokens on an H200, 2026-11-20: 3 % where 9 % of the last
@@ -169,7 +159,6 @@ class WaveTerms {
     const auto share = N::factor(p.share, "of the CTAs");
     auto time =
         dram_time<N>(d.dram_read, d.dram_write, m) * (share / N::factor(family.dram_share, "by access pattern"));
-    time = time - N::number(writes_that_stay(d, m, family), "written in the fixed part") * share;
     if (d.dealt_once) time = time * N::factor(uneven_fill(p.ctas, m), "for uneven fill");
     time = larger(time, time * N::factor(d.dram_read / all, "of it reads") + tail());
     if (d.in_flight <= Bytes{}) return time;

@@ -105,7 +105,6 @@ Demand demand_of_any_facts() {
   d.no_waves = whole_between(0, 4) == 0;
   d.loads_stop = coin();
   d.dealt_once = coin();
-  d.writes_stay = coin();
   d.l2_limit = static_cast<L2Limit>(whole_between(0, 2));
   d.lookups = between(0.5, 1.3) * d.l2;
   d.l2_distinct = maybe(0, 1e8) * units::B;

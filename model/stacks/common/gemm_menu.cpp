@@ -299,7 +299,6 @@ Demand Cut::demand(const Context& c, const Deal& deal) const {
   d.l2 = l2_bytes * units::B;
   d.step_latency = step_latency;
   d.in_flight = e->stages * e->stage_bytes * units::B;
-  d.writes_stay = !task.own;
   d.loads_stop = task.own.has_value();
   d.dealt_once = task.own && e->persistent;
   if (task.own) {

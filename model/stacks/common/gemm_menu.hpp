@@ -107,11 +107,8 @@ struct Context {
     l2_port = m.gpu.sm.l2_bytes_per_clk.in(units::B);
     // a split writes its result in a launch of its own: no turnaround, and that launch's share of the card
     const Bytes out = t.batch * out_bytes * units::B;
-    const Seconds late =
-        t.own ? Seconds{} : std::min(std::max(f.fixed, reduce.fixed), m.l2_kept / m.dram_write);  // Demand::writes_stay
-    const Seconds writing = dram_time(Bytes{}, out, m) / std::max(f.dram_share, reduce.dram_share);
     dram_floor = dram_time(t.batch * (a_bytes + w_bytes) * units::B, Bytes{}, m) / f.dram_share +
-                 std::max(Seconds{}, writing - late);
+                 dram_time(Bytes{}, out, m) / std::max(f.dram_share, reduce.dram_share);
     clk = 1.0 / (m.clock * (1 - f.droop));
     per_l2 = units::B / m.l2;
     if (t.own || path.multicast) starts = row_starts(t);
