@@ -139,11 +139,12 @@ double correlation_in(const JsonValue& value) {
 }
 
 BandCorrelation read_correlation(const JsonValue& entry) {
-  entry.refuse_unknown_keys({"same_class", "other_class", "rows"});
+  entry.refuse_unknown_keys({"same_class", "other_class", "rows", "card"});
   BandCorrelation out;
   out.same_class = correlation_in(entry.at("same_class"));
   out.other_class = correlation_in(entry.at("other_class"));
   out.rows = static_cast<long>(entry.at("rows").as_integer());
+  if (const auto card = entry.find("card")) out.card = correlation_in(*card);
   if (out.other_class > out.same_class) entry.fail("expected other_class <= same_class");
   return out;
 }
@@ -286,6 +287,7 @@ std::string to_json(const Calibration& calibration) {
   if (!calibration.transfer_bands.empty()) out["transfer_bands"] = bands_to_json(calibration.transfer_bands);
   for (const auto& [name, c] : calibration.band_correlation) {
     out["band_correlation"][name] = {{"same_class", c.same_class}, {"other_class", c.other_class}, {"rows", c.rows}};
+    if (c.card > 0) out["band_correlation"][name]["card"] = c.card;
   }
   return out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

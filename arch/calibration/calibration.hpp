@@ -34,6 +34,9 @@ struct Band {
 struct BandCorrelation {
   double same_class = 1, other_class = 1;
   long rows = 0;
+  /// Half-width, as a share of a step's time, of what all operators of a step have in common beside their bands: one
+  /// card of a kind is not another.
+  double card = 0;
 };
 
 /// A named scalar with its provenance. `value` is SI or a ratio; the name ends in its unit ("launch_s").

@@ -32,7 +32,22 @@ constexpr auto kFamilies = std::to_array<ClassOfKernels>({
     {"mla_decode", "attention"},
     {"flash_prefill", "attention"},
     {"flash_decode", "attention"},
+    // the libraries' attention on what its families' scalars were not fitted to (band_class)
+    {"attention_prefill_8bit", "attention"},
+    {"attention_prefill_fp8", "attention"},
+    {"attention_encoder", "attention"},
+    {"mla_prefill", "attention"},
+    {"flash_prefill_8bit", "attention"},
+    {"flash_encoder", "attention"},
+    {"attention_decode_single_8bit", "attention"},
+    {"attention_decode_wide", "attention"},
+    {"attention_decode_short", "attention"},
+    {"flash_decode_8bit", "attention"},
+    {"flash_decode_wide", "attention"},
+    {"flash_decode_short", "attention"},
+    {"mla_decode_8bit", "attention"},
 });
+constexpr std::size_t kFirstUnfitted = 14;  // of them
 constexpr auto kOthers = std::to_array<ClassOfKernels>({
     {"rope", "stream"},
     {"embedding", "stream"},
@@ -76,6 +91,7 @@ constexpr auto kParents = parents();
 constexpr std::size_t kAll = kClasses.size() - 1;
 
 static_assert(kClasses[kAll].name == "all");
+static_assert(kFamilies[kFirstUnfitted].name == "attention_prefill_8bit");
 static_assert(std::all_of(kRowwiseRows.begin(), kRowwiseRows.end(), [](const RowwiseRow& row) {
   return kClasses[kFamilies.size() + static_cast<std::size_t>(row.kind)].name == row.name;
 }));
@@ -164,11 +180,47 @@ std::size_t band_size(Seconds time) {
 std::string_view band_class_name(std::size_t number) { return kClasses[number].name; }
 std::size_t band_class_count() { return kClasses.size(); }
 std::size_t band_parent(std::size_t number) { return kParents[number]; }
+bool band_class_is_unfitted(std::size_t number) { return number >= kFirstUnfitted && number < kFamilies.size(); }
 std::size_t band_class_of_name(std::string_view name) { return number_of(name); }
 
-std::size_t band_class(const Op& op, std::string_view family, bool alone) {
+namespace {
+
+/// The class of a library's attention where its rows are of other kernels, or err in another way, than those that the
+/// family was fitted to; "" where they are not. Limits as the fits have them (tools/fit_calibration.sh).
+struct AttentionClass {
+  bool flash = false, single = false;
+
+  std::string_view operator()(const AttentionPrefill& s) const {
+    if (bits(s.dtype) <= 8) return "attention_prefill_fp8";
+    if (s.qk_dim != s.v_dim) return "mla_prefill";
+    if (!s.causal && s.q_len == s.kv_len) return flash ? "flash_encoder" : "attention_encoder";
+    if (bits(s.kv_dtype) <= 8) return flash ? "flash_prefill_8bit" : "attention_prefill_8bit";
+    return "";
+  }
+  std::string_view operator()(const AttentionDecode& s) const {
+    constexpr std::int64_t kMostGrouped = 16, kFewKeys = 127;
+    if (s.context < kFewKeys) return flash ? "flash_decode_short" : "attention_decode_short";
+    if (s.q_heads > kMostGrouped * s.kv_heads) return flash ? "flash_decode_wide" : "attention_decode_wide";
+    if (bits(s.kv_dtype) > 8) return "";
+    return flash ? "flash_decode_8bit" : single ? "attention_decode_single_8bit" : "attention_decode_8bit";
+  }
+  std::string_view operator()(const MlaDecode& s) const { return bits(s.kv_dtype) <= 8 ? "mla_decode_8bit" : ""; }
+  template <class Other>
+  std::string_view operator()(const Other&) const {
+    return "";
+  }
+};
+
+}  // namespace
+
+std::size_t band_class(const Op& op, std::string_view family, BandKernel kernel) {
   if (family == "rowwise") return std::visit(RowClass{}, op);
-  if (alone && family == "attention_prefill") return number_of("attention_prefill_alone");
+  if (kernel != BandKernel::plain) {
+    const AttentionClass attention{family.rfind("flash", 0) == 0, family == "attention_decode_single"};
+    const std::string_view own_class = std::visit(attention, op);
+    if (!own_class.empty()) return number_of(own_class);
+  }
+  if (kernel == BandKernel::library_alone && family == "attention_prefill") return number_of("attention_prefill_alone");
   if (std::holds_alternative<GemmSparse24>(op)) return number_of("gemm_sparse24");
   if (const auto* gemm = std::get_if<Gemm>(&op); gemm != nullptr && (family == "gemm" || family == "gemm_mma")) {
     // other kernels, and scales to apply
@@ -179,7 +231,7 @@ std::size_t band_class(const Op& op, std::string_view family, bool alone) {
 }
 
 BandTable::BandTable(const Calibration& calibration, BandSection section) {
-  static_assert(kBounds == kBoundKeys.size() && kClasses.size() <= 64);
+  static_assert(kBounds == kBoundKeys.size() && kClasses.size() <= 80);
   bands_.push_back(Band{-0.5, 0.5, 0, 0, ""});
   // A file of measured scalars and no residuals is as good as one taken over.
   const bool own_card = section == BandSection::own_card && !calibration.bands.empty();
@@ -277,11 +329,13 @@ void StepBandSum::add(std::size_t band_class, Seconds time, const Band& band) {
 }
 
 Seconds StepBandSum::low(Seconds predicted, const BandCorrelation& correlation) const {
-  return predicted + std::min(0.0, shift_ - below_.half_width(correlation)) * units::s;
+  const double below = std::max(0.0, below_.half_width(correlation) - shift_);
+  return predicted - std::hypot(below, correlation.card * predicted.in(units::s)) * units::s;
 }
 
 Seconds StepBandSum::high(Seconds predicted, const BandCorrelation& correlation) const {
-  return predicted + std::max(0.0, shift_ + above_.half_width(correlation)) * units::s;
+  const double above = std::max(0.0, above_.half_width(correlation) + shift_);
+  return predicted + std::hypot(above, correlation.card * predicted.in(units::s)) * units::s;
 }
 
 }  // namespace plumbline

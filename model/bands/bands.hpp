@@ -44,12 +44,21 @@ std::string_view band_class_name(std::size_t number);
 std::size_t band_class_count();
 /// Number of the class's kind, of a kind "all"; of "all" itself.
 std::size_t band_parent(std::size_t number);
+/// Whether no family's scalars are fitted to rows of the class, so that its residuals are out of sample as they are.
+bool band_class_is_unfitted(std::size_t number);
 /// Number of the class that `name` says; band_class_count() when there is none.
 std::size_t band_class_of_name(std::string_view name);
+/// What the band of an operator needs to know of its kernel beside the family's name.
+enum class BandKernel {
+  plain,          ///< our own, or any for which nothing below is said
+  library,        ///< a library's: attention has classes by what is stored, grouped, cached and masked
+  library_alone,  ///< a library's prefill attention that neither rotates nor appends
+};
 /// Class of an operator priced with a kernel family of that name: the operator's name where the family is "rowwise",
-/// else the family's, but for sparse and 8-bit GEMM, which have kernels of their own. `alone`: prefill attention that
-/// neither rotates nor appends, by a kernel family whose scalars are of launches that do.
-std::size_t band_class(const Op& op, std::string_view family, bool alone = false);
+/// else the family's, but for what runs kernels of its own: sparse and 8-bit GEMM; of the libraries' attention that
+/// with 8-bit operands or caches, keys wider than values, no causal mask (encoders), more than 16 query heads a KV head,
+/// fewer than 127 cached keys, and prefill alone by a family whose scalars are of launches that rotate and append.
+std::size_t band_class(const Op& op, std::string_view family, BandKernel kernel = BandKernel::plain);
 
 /// Where a machine's bands come from.
 enum class BandSection { own_card, near, far };
@@ -84,7 +93,8 @@ class BandTable {
 ///
 /// below and above on their own: exact where errors are normal, and always between the root of the summed squares
 /// (independent errors) and the plain sum (one common error). One operator gets its own band. As for one operator the
-/// predicted time is inside, by widening.
+/// predicted time is inside, by widening. What the card itself adds (BandCorrelation::card) is independent of both
+/// sides.
 class StepBandSum {
  public:
   /// `time`: of all executions of one operator.
@@ -93,7 +103,7 @@ class StepBandSum {
   Seconds high(Seconds predicted, const BandCorrelation& correlation) const;
 
  private:
-  static constexpr std::size_t kMostClasses = 64;
+  static constexpr std::size_t kMostClasses = 80;
   struct Side {
     double squares = 0, sum = 0;
     std::array<double, kMostClasses> of_class{};

@@ -82,7 +82,7 @@ class Pricer {
     const auto* gemm = std::get_if<Gemm>(&op_);
     const bool ragged =
         gemm != nullptr && family_->own && std::string_view(family_->name) == "gemm" && ends_within_a_step(*gemm);
-    return plumbline::band_class(op_, ragged ? "gemm_ragged" : family_->name, alone_);
+    return plumbline::band_class(op_, ragged ? "gemm_ragged" : family_->name, band_kernel_);
   }
 
  private:
@@ -146,7 +146,8 @@ class Pricer {
 
   void attention(const AttentionChoice& choice, const char* kernel) {
     family_ = choice.family;
-    alone_ = std::holds_alternative<AttentionPrefill>(op_) && !choice.family->own && !choice.prepares;
+    const bool alone = std::holds_alternative<AttentionPrefill>(op_) && !choice.prepares;
+    if (!choice.family->own) band_kernel_ = alone ? BandKernel::library_alone : BandKernel::library;
     out_.attention_plan = choice.plan;
     if (choice.prepares) launch_warm("rotate and append", choice.prepare, m_.prepare);
     launch_warm(kernel, choice.main, *choice.family);
@@ -165,7 +166,7 @@ class Pricer {
   const PredictOptions& options_;
   OpPrediction& out_;
   const FamilyScalars* family_ = nullptr;  // of the main launch
-  bool alone_ = false;                     // prefill attention of a library without rotation and append
+  BandKernel band_kernel_ = BandKernel::plain;
 };
 
 Bound bound_of(Resource r) {

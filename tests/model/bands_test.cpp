@@ -42,10 +42,56 @@ TEST(BandClasses, AreKernelsAndTheirKindsFormATree) {
     EXPECT_EQ(band_class_name(band_class(op, "rowwise")), op_name(op));
   }
   EXPECT_EQ(band_class_name(band_class(Spmv{}, "rowwise")), "rowwise");
-  EXPECT_EQ(band_class_name(band_class(AttentionPrefill{}, "attention_prefill", true)), "attention_prefill_alone");
+  EXPECT_EQ(band_class_name(band_class(AttentionPrefill{}, "attention_prefill", BandKernel::library_alone)),
+            "attention_prefill_alone");
   const Op fp8 = Gemm{1, 1, 1, 1, *parse_precision("fp8"), false}, bf16 = Gemm{1, 1, 1, 1, Precision{}, false};
   EXPECT_EQ(band_class_name(band_class(fp8, "gemm")), "gemm_8bit");
   EXPECT_EQ(band_class_name(band_class(bf16, "gemm")), "gemm");
+}
+
+/// A library's attention is of the class whose rows are like it; ours is of its family's, whatever it works on.
+TEST(Bands, LibraryAttentionHasClassesByWhatItWorksOn) {
+  const auto class_of = [](const Op& op, const char* family, BandKernel kernel = BandKernel::library) {
+    return std::string(band_class_name(band_class(op, family, kernel)));
+  };
+  AttentionPrefill prefill{1, 32, 8, 128, 128, 512, 512};
+  EXPECT_EQ(class_of(prefill, "attention_prefill"), "attention_prefill");
+  EXPECT_EQ(class_of(prefill, "flash_prefill"), "flash_prefill");
+  prefill.kv_dtype = DType::fp8;
+  EXPECT_EQ(class_of(prefill, "attention_prefill"), "attention_prefill_8bit");
+  EXPECT_EQ(class_of(prefill, "attention_prefill", BandKernel::library_alone), "attention_prefill_8bit");
+  EXPECT_EQ(class_of(prefill, "flash_prefill"), "flash_prefill_8bit");
+  EXPECT_EQ(class_of(prefill, "attention_prefill", BandKernel::plain), "attention_prefill");
+  prefill.dtype = DType::fp8;
+  EXPECT_EQ(class_of(prefill, "attention_prefill"), "attention_prefill_fp8");
+  prefill.dtype = prefill.kv_dtype = DType::bf16;
+  prefill.causal = false;
+  EXPECT_EQ(class_of(prefill, "attention_prefill"), "attention_encoder");
+  EXPECT_EQ(class_of(prefill, "flash_prefill"), "flash_encoder");
+  prefill.kv_len = 1024;  // a chunk over a cache
+  EXPECT_EQ(class_of(prefill, "attention_prefill"), "attention_prefill");
+  prefill.qk_dim = 192;
+  EXPECT_EQ(class_of(prefill, "attention_prefill"), "mla_prefill");
+
+  AttentionDecode decode{4, 32, 2, 128, 128, 127};
+  EXPECT_EQ(class_of(decode, "attention_decode"), "attention_decode");
+  decode.q_heads = 34;
+  EXPECT_EQ(class_of(decode, "attention_decode_single"), "attention_decode_wide");
+  EXPECT_EQ(class_of(decode, "flash_decode"), "flash_decode_wide");
+  decode.context = 126;
+  EXPECT_EQ(class_of(decode, "attention_decode"), "attention_decode_short");
+  EXPECT_EQ(class_of(decode, "flash_decode"), "flash_decode_short");
+  decode = {4, 32, 2, 128, 128, 4096};
+  decode.kv_dtype = DType::int8;
+  EXPECT_EQ(class_of(decode, "attention_decode"), "attention_decode_8bit");
+  EXPECT_EQ(class_of(decode, "attention_decode_single"), "attention_decode_single_8bit");
+  EXPECT_EQ(class_of(decode, "flash_decode"), "flash_decode_8bit");
+  EXPECT_EQ(class_of(decode, "attention_decode", BandKernel::plain), "attention_decode");
+
+  MlaDecode latent{4, 128, 4096, 512, 64};
+  EXPECT_EQ(class_of(latent, "mla_decode"), "mla_decode");
+  latent.kv_dtype = DType::fp8;
+  EXPECT_EQ(class_of(latent, "mla_decode"), "mla_decode_8bit");
 }
 
 /// Boxes that reach beyond K make our GEMM less sure; of libraries we know no such class.
@@ -155,11 +201,14 @@ TEST(StepBandSum, ByHand) {
   sum.add(3, 1.0 * units::ms, band(0.1));
   sum.add(4, 2.0 * units::ms, band(0.2));
   sum.add(4, 2.0 * units::ms, band(0.1));
-  const BandCorrelation r{0.5, 0.25, 9};
+  const BandCorrelation r{0.5, 0.25, 9, 0};
   EXPECT_NEAR(sum.low(5.0 * units::ms, r).in(units::ms), 5 - std::sqrt(0.32), 1e-12);
   EXPECT_NEAR(sum.high(5.0 * units::ms, r).in(units::ms), 5 + std::sqrt(0.32), 1e-12);
-  EXPECT_NEAR(sum.high(5.0 * units::ms, {0, 0, 9}).in(units::ms), 5 + std::sqrt(0.21), 1e-12);
-  EXPECT_NEAR(sum.high(5.0 * units::ms, {1, 1, 9}).in(units::ms), 5.7, 1e-12);
+  EXPECT_NEAR(sum.high(5.0 * units::ms, {0, 0, 9, 0}).in(units::ms), 5 + std::sqrt(0.21), 1e-12);
+  EXPECT_NEAR(sum.high(5.0 * units::ms, {1, 1, 9, 0}).in(units::ms), 5.7, 1e-12);
+  // and 2 % of 5 ms that the card adds: 0.32 + 0.01
+  EXPECT_NEAR(sum.low(5.0 * units::ms, {0.5, 0.25, 9, 0.02}).in(units::ms), 5 - std::sqrt(0.33), 1e-12);
+  EXPECT_NEAR(sum.high(5.0 * units::ms, {0.5, 0.25, 9, 0.02}).in(units::ms), 5 + std::sqrt(0.33), 1e-12);
 }
 
 /// Known biases do not cancel like chance: a hundred operators that are each 0 to 10 % slower than predicted, evenly,
@@ -167,7 +216,7 @@ TEST(StepBandSum, ByHand) {
 TEST(StepBandSum, MiddlesAdd) {
   StepBandSum sum;
   for (int i = 0; i < 100; ++i) sum.add(1, 1.0 * units::ms, Band{0, std::log(1.1), 9, std::log(1.05)});
-  const Seconds low = sum.low(100.0 * units::ms, {0, 0, 9}), high = sum.high(100.0 * units::ms, {0, 0, 9});
+  const Seconds low = sum.low(100.0 * units::ms, {0, 0, 9, 0}), high = sum.high(100.0 * units::ms, {0, 0, 9, 0});
   EXPECT_EQ(low, 100.0 * units::ms);  // by widening
   EXPECT_NEAR(high.in(units::ms), 105 + std::sqrt(100 * 0.05 * 0.05), 1e-9);
 }
@@ -190,10 +239,10 @@ RC_GTEST_PROP(StepBandLaws, BetweenIndependentAndFullyCorrelated, ()) {
   const Seconds low = sum.low(t, {same, other, 9}), high = sum.high(t, {same, other, 9});
   constexpr double kRounding = 1e-9;
   RC_ASSERT(low <= t && t <= high);
-  RC_ASSERT(low * (1 - kRounding) <= sum.low(t, {0, 0, 9}) && high * (1 + kRounding) >= sum.high(t, {0, 0, 9}));
-  RC_ASSERT(low * (1 + kRounding) >= sum.low(t, {1, 1, 9}) && high * (1 - kRounding) <= sum.high(t, {1, 1, 9}));
-  RC_ASSERT(std::abs(sum.low(t, {1, 1, 9}).in(units::ms)-std::min(total, least)) < 1e-6);
-  RC_ASSERT(std::abs(sum.high(t, {1, 1, 9}).in(units::ms)-std::max(total, most)) < 1e-6);
+  RC_ASSERT(low * (1 - kRounding) <= sum.low(t, {0, 0, 9, 0}) && high * (1 + kRounding) >= sum.high(t, {0, 0, 9, 0}));
+  RC_ASSERT(low * (1 + kRounding) >= sum.low(t, {1, 1, 9, 0}) && high * (1 - kRounding) <= sum.high(t, {1, 1, 9, 0}));
+  RC_ASSERT(std::abs(sum.low(t, {1, 1, 9, 0}).in(units::ms)-std::min(total, least)) < 1e-6);
+  RC_ASSERT(std::abs(sum.high(t, {1, 1, 9, 0}).in(units::ms)-std::max(total, most)) < 1e-6);
   if (count == 1) RC_ASSERT(std::abs(low.in(units::ms)-std::min(total, least)) < 1e-6);
 }
 

@@ -228,6 +228,17 @@ TEST_F(ToyAttention, LatentAttentionReadsLatentsOnce) {
   EXPECT_DOUBLE_EQ(c.main.dram_write.in(units::B), 128 * 512 * 2);
 }
 
+/// Tensor instructions take 16 rows: 2 heads cost as much as 16, 17 as much as 32. A step of 64 keys, 576 wide with
+/// values of 512: 2 x 16 x 64 x 1088 / 4000 clk.
+TEST_F(ToyAttention, LatentRowsArePaddedToAnInstruction) {
+  const auto clk = [&](std::int64_t heads) {
+    return plan_mla_decode(MlaDecode{1, heads, 100, 512, 64}, *machine).main.tensor_clk;
+  };
+  EXPECT_DOUBLE_EQ(clk(2), 2.0 * 16 * 64 * 1088 / 4000);
+  EXPECT_DOUBLE_EQ(clk(16), clk(2));
+  EXPECT_DOUBLE_EQ(clk(17), 2 * clk(2));
+}
+
 /// 1 sequence x 20 heads x 64 queries = 20 tiles of 128 rows, half of them empty, one at a time on each of 10 SMs; 6400
 /// keys in 50 blocks of 128. A block takes the tensor units 4 x 128 x 128 x 128 / 4000 = 2097.152 clk; softmax: 7 x
 /// 16384 / 128 + 128 x 128 / 128 = 1024 clk of fp32, 1024 clk of exp. Two tiles an SM: 2 x 50 x 2097.152 ns, and 1 us

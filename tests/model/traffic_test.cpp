@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "model/stacks/common/plan_attention.hpp"
+#include "model/stacks/common/plan_gemm.hpp"
 #include "ops/op/work.hpp"
 #include "tests/support/random_gpu.hpp"
 
@@ -213,6 +214,23 @@ TEST(GroupedGemmTraffic, RowsAreNotRoundedUp) {
   const GroupedGemm s{4, 1, 10, 64, 64, 0, {}};
   const OpPrediction p = predict(Op(s), *toy_machine());
   EXPECT_NEAR(p.dram_bytes().in(units::B), work(Op(s)).bytes().in(units::B), 1);
+}
+
+/// One tile of 128 x 256 and much of K: the planner splits it. What the splits leave, 128 KiB each in fp32, goes through
+/// DRAM where L2 has 128 KiB, there and back, and stays where it has 32 MiB.
+TEST(GemmTraffic, PartialResultsBeyondL2GoThroughDram) {
+  const GemmTask task = gemm_task(Gemm{128, 256, 65536, 1, {}, false}, *toy_machine());
+  for (const double mib : {0.125, 32.0}) {
+    Gpu gpu = toy_gpu();
+    gpu.l2.size = mib * units::MiB;
+    const auto m = toy_machine(gpu);
+    const GemmChoice choice = plan_gemm(task, *m, gemm_family(task, *m));
+    ASSERT_TRUE(choice.reduces);
+    const double partials = mib < 1 ? static_cast<double>(choice.plan.splits) * 128 * 256 * 4 : 0;
+    EXPECT_DOUBLE_EQ(choice.reduce.dram_read.in(units::B), partials);
+    EXPECT_DOUBLE_EQ(choice.reduce.dram_write.in(units::B), partials + 128 * 256 * 2);
+    EXPECT_EQ(choice.main.dram_write.in(units::B), 0);
+  }
 }
 
 /// A row of 2 bytes brings a sector of 32; its number, 4 bytes, lies beside others'.

@@ -49,15 +49,28 @@ ClassSummary summary(double bias) {
 
 /// Bias above 0 is predicted too slow, as the README says.
 TEST(AccuracyTable, PrintsEachFigureInPercentAndTheBiasWithItsSign) {
-  const std::string table = accuracy_table(
-      {{"us", KernelSet::own, summary(0.014), 0.05}, {"TensorRT-LLM", KernelSet::library, summary(-0.023), 0.05}});
-  EXPECT_THAT(table, testing::HasSubstr("| toy | gemm | own, us | 12 | 2.1 | 10.5 | +1.4 | 3.0 | 92 | 46 |\n"));
-  EXPECT_THAT(table,
-              testing::HasSubstr("| toy | gemm | library, TensorRT-LLM | 12 | 2.1 | 10.5 | -2.3 | 3.0 | 92 | 46 |\n"));
+  const std::string table = accuracy_table({{"us", KernelSet::own, summary(0.014), 0.05, ""},
+                                            {"TensorRT-LLM", KernelSet::library, summary(-0.023), 0.05, "S>=127"}});
+  EXPECT_THAT(table, testing::HasSubstr("| toy | gemm | own, us | all | 12 | 2.1 | 10.5 | +1.4 | 3.0 | 92 | 46 |\n"));
+  EXPECT_THAT(table, testing::HasSubstr(
+                         "| toy | gemm | library, TensorRT-LLM | S>=127 | 12 | 2.1 | 10.5 | -2.3 | 3.0 | 92 | 46 |\n"));
+}
+
+/// Who measured is in the label; everything else that leaves rows out is said.
+TEST(AccuracyTable, SaysWhatItsFiltersLeave) {
+  AccuracySet set;
+  EXPECT_EQ(kept_rows(set), "");
+  set.filters = {"stack~trtllm", "dtype=bf16", "shape!~kv=fp8", "Hq/Hkv<=16", "S>=127"};
+  set.at_least = 10.0 * units::us;
+  EXPECT_EQ(kept_rows(set), "dtype=bf16, shape!~kv=fp8, Hq/Hkv<=16, S>=127, >= 10 us");
+  set.filters = {"study=heldout"};
+  set.at_least = Seconds{};
+  set.below = 10.0 * units::us;
+  EXPECT_EQ(kept_rows(set), "< 10 us");
 }
 
 TEST(AccuracyTable, CsvHasFractions) {
-  const std::string csv = accuracy_csv({{"us, \"CUPTI\"", KernelSet::own, summary(-0.023), 0.05}});
+  const std::string csv = accuracy_csv({{"us, \"CUPTI\"", KernelSet::own, summary(-0.023), 0.05, ""}});
   EXPECT_THAT(csv,
               testing::EndsWith("toy,gemm,own,\"us, \"\"CUPTI\"\"\",12,0.021,0.105,-0.023,0.03,0.917,0.456,0.05\n"));
 }

@@ -4,6 +4,7 @@
 
 #include "arch/files.hpp"
 #include "validate/fit/fit_bands.hpp"
+#include "validate/step/card_spread.hpp"
 
 namespace plumbline {
 
@@ -32,7 +33,12 @@ ExitCode run_fit_bands(const FitBandsRequest& request, std::ostream& out, std::o
   }
   const BandRows rows = rows_of(request.lists, Half::train);
   show_messages(rows.refused, messages);
-  const BandFit fit = fit_bands(gpu, calibration, donors, rows.rows);
+  BandFit fit = fit_bands(gpu, calibration, donors, rows.rows);
+  std::vector<StepSource> steps;
+  for (const std::string& file : request.lists) {
+    for (StepSource& source : parse_step_sources(read_text_file(file), file)) steps.push_back(std::move(source));
+  }
+  add_card_spread(steps, fit.calibration);
   out << band_report(fit);
   if (!request.out_file.empty()) write_text_file(request.out_file, to_json(fit.calibration));
   return ExitCode::done;

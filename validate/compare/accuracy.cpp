@@ -43,16 +43,22 @@ std::pair<std::string, double> ceiling_in(const JsonValue& ceilings, const std::
 }
 
 AccuracySet set_in(const JsonValue& value) {
-  value.refuse_unknown_keys({"label", "file", "gpu", "kernels", "where", "min_us", "median_percent_at_most"});
+  value.refuse_unknown_keys(
+      {"label", "file", "gpu", "kernels", "where", "min_us", "below_us", "never_measured", "median_percent_at_most"});
   AccuracySet set;
   set.label = value.at("label").as_string();
   set.file = value.at("file").as_string();
   set.gpu = value.at("gpu").as_string();
   set.kernels = kernels_in(value.at("kernels"));
   if (const auto where = value.find("where")) {
-    for (const JsonValue& filter : where->elements()) set.where.push_back(parse_row_filter(filter.as_string()));
+    for (const JsonValue& filter : where->elements()) {
+      set.filters.push_back(filter.as_string());
+      set.where.push_back(parse_row_filter(set.filters.back()));
+    }
   }
   if (const auto least = value.find("min_us")) set.at_least = least->as_number() * units::us;
+  if (const auto below = value.find("below_us")) set.below = below->as_number() * units::us;
+  if (const auto never = value.find("never_measured")) set.never_measured = never->as_bool();
   const JsonValue ceilings = value.at("median_percent_at_most");
   for (const std::string& op : ceilings.keys()) set.ceilings.push_back(ceiling_in(ceilings, op));
   if (set.ceilings.empty()) ceilings.fail("expected operators, found none");
@@ -73,7 +79,9 @@ std::vector<Comparison> compare_rows(const AccuracySet& set) {
   if (!measured.bad.empty()) lost(set, "expected rows that can be read; first: " + measured.bad.front());
   long others = 0;
   measured.rows = rows_of_gpu(std::move(measured.rows), set.gpu, others);
-  std::erase_if(measured.rows, [&](const Measurement& row) { return row.time < set.at_least; });
+  std::erase_if(measured.rows, [&](const Measurement& row) {
+    return row.time < set.at_least || (set.below && row.time >= *set.below);
+  });
   PricingOptions options;
   options.gpu = set.gpu;
   options.kernels = set.kernels;
@@ -105,7 +113,8 @@ AccuracyRow row_of(const AccuracySet& set, const std::pair<std::string, double>&
     of_op.push_back(&row);
   }
   if (of_op.empty()) lost(set, "expected rows of " + ceiling.first + ", found none");
-  AccuracyRow row{set.label, set.kernels, summarize_class(of_op), ceiling.second};
+  const std::string label = set.label + (set.never_measured ? ", never measured" : "");
+  AccuracyRow row{label, set.kernels, summarize_class(of_op), ceiling.second, kept_rows(set)};
   row.summary.gpu = set.gpu;
   row.summary.op = ceiling.first;
   return row;
@@ -137,15 +146,28 @@ std::vector<AccuracyRow> accuracy_of(const std::vector<AccuracySet>& sets) {
   return rows;
 }
 
+std::string kept_rows(const AccuracySet& set) {
+  std::string text;
+  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  for (const std::string& filter : set.filters) {
+    if (filter.rfind("stack", 0) != 0 && filter.rfind("study", 0) != 0) add(filter);
+  }
+  if (set.at_least > Seconds{}) add(">= " + format_exact(set.at_least.in(units::us)) + " us");
+  if (set.below) add("< " + format_exact(set.below->in(units::us)) + " us");
+  return text;
+}
+
 std::string accuracy_table(const std::vector<AccuracyRow>& rows) {
   std::string text =
-      "| GPU | operator | kernels, measured by | rows | median % | p90 % | bias % | MAPE % | in band % | roofline % |\n"
-      "|---|---|---|--:|--:|--:|--:|--:|--:|--:|\n";
+      "| GPU | operator | kernels, measured by | rows kept | rows | median % | p90 % | bias % | MAPE % | in band % | "
+      "roofline % |\n"
+      "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|\n";
   for (const AccuracyRow& row : rows) {
     const ClassSummary& c = row.summary;
     text += "| " + c.gpu + " | " + c.op + " | " + std::string(key_of(row.kernels)) + ", " + row.label + " | " +
-            std::to_string(c.count) + " | " + percent_number(c.median_error) + " | " + percent_number(c.p90_error) +
-            " | " + printed("%+.1f", 100 * c.median_bias) + " | " + percent_number(c.mape) + " | " +
+            (row.kept.empty() ? "all" : row.kept) + " | " + std::to_string(c.count) + " | " +
+            percent_number(c.median_error) + " | " + percent_number(c.p90_error) + " | " +
+            printed("%+.1f", 100 * c.median_bias) + " | " + percent_number(c.mape) + " | " +
             printed("%.0f", 100 * c.within_band) + " | " + printed("%.0f", 100 * c.roofline_median_error) + " |\n";
   }
   return text;

@@ -21,7 +21,11 @@ struct AccuracySet {
   std::string gpu;    ///< descriptor's short name
   KernelSet kernels = KernelSet::library;
   std::vector<RowFilter> where;
+  std::vector<std::string> filters;  ///< `where` as it is written
   Seconds at_least;
+  std::optional<Seconds> below;
+  /// No training row is of this kind: neither a scalar nor a band was found on any.
+  bool never_measured = false;
   /// Operator, and the median of |ln(predicted / measured)| that it may have at most, as a fraction. An operator that
   /// is not named is left out of the set; "all" are the rows of all of them together.
   std::vector<std::pair<std::string, double>> ceilings;
@@ -37,6 +41,7 @@ struct AccuracyRow {
   KernelSet kernels = KernelSet::library;
   ClassSummary summary;
   double ceiling = 0;
+  std::string kept;  ///< what the set's filters leave of its file: "dtype=bf16, S>=127, >= 10 us"; "" for all of it
   bool holds() const { return summary.median_error <= ceiling; }
 };
 
@@ -44,7 +49,10 @@ struct AccuracyRow {
 /// an operator of a set has no row: a gate that lost its rows must not pass.
 std::vector<AccuracyRow> accuracy_of(const std::vector<AccuracySet>& sets);
 
-/// As Markdown, errors in percent.
+/// What the filters of a set say, but for who measured (`stack`, `study`), which its label says.
+std::string kept_rows(const AccuracySet& set);
+
+/// As Markdown, errors in percent; each row with what its set's filters leave of the measurements.
 std::string accuracy_table(const std::vector<AccuracyRow>& rows);
 /// One line a row, fractions and natural logarithms.
 std::string accuracy_csv(const std::vector<AccuracyRow>& rows);

@@ -17,6 +17,8 @@ namespace plumbline {
 
 namespace {
 
+std::string measurements(const std::string& file) { return data_folder() + "/measurements/" + file; }
+
 BandSource read_source(const JsonValue& v) {
   v.refuse_unknown_keys({"gpu", "kernels", "recording", "rows", "where", "min_us"});
   BandSource source;
@@ -31,8 +33,6 @@ BandSource read_source(const JsonValue& v) {
   if (const auto least = v.find("min_us")) source.at_least = least->as_number() * units::us;
   return source;
 }
-
-std::string measurements(const std::string& file) { return data_folder() + "/measurements/" + file; }
 
 std::vector<Measurement> recorded_rows(const BandSource& source, Half half) {
   std::vector<Measurement> rows;
@@ -68,9 +68,21 @@ std::vector<Measurement> published_rows(const BandSource& source, Half half, std
 std::vector<BandSource> parse_band_sources(const std::string& json_text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(json_text, place);
   const JsonValue root = document.root();
-  root.refuse_unknown_keys({"note", "sources"});
+  root.refuse_unknown_keys({"note", "sources", "steps"});
   std::vector<BandSource> sources;
   for (const JsonValue& v : root.at("sources").elements()) sources.push_back(read_source(v));
+  return sources;
+}
+
+std::vector<StepSource> parse_step_sources(const std::string& json_text, const std::string& place) {
+  const JsonDocument document = JsonDocument::parse(json_text, place);
+  std::vector<StepSource> sources;
+  const auto steps = document.root().find("steps");
+  if (!steps) return sources;
+  for (const JsonValue& v : steps->elements()) {
+    v.refuse_unknown_keys({"gpu", "recording"});
+    sources.push_back({load_gpu(v.at("gpu").as_string()).name, measurements(v.at("recording").as_string())});
+  }
   return sources;
 }
 

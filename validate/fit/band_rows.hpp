@@ -21,6 +21,12 @@ struct BandSource {
 };
 std::vector<BandSource> parse_band_sources(const std::string& json_text, const std::string& place);
 
+/// A recording of whole steps of our own kernels (`steps` of the list).
+struct StepSource {
+  std::string gpu, recording;  ///< path of the file
+};
+std::vector<StepSource> parse_step_sources(const std::string& json_text, const std::string& place);
+
 struct BandRow {
   Measurement measured;
   std::string gpu;  ///< short name of the descriptor

@@ -274,8 +274,8 @@ void add_own_card(const Gpu& gpu, const Calibration& calibration, const std::vec
     std::vector<std::size_t> of_fit;
     for (std::size_t i = 0; i < here.rows.size(); ++i) {
       const KernelSet kernels = rows[here.rows[i]].kernels;
-      if (here.priced[i].borrowed || fitted.families.count({kernels, std::string(here.priced[i].family)}) == 0)
-        continue;
+      if (here.priced[i].borrowed || band_class_is_unfitted(here.priced[i].band_class)) continue;
+      if (fitted.families.count({kernels, std::string(here.priced[i].family)}) == 0) continue;
       of_fit.push_back(here.rows[i]);
     }
     if (of_fit.size() < 5 * fitted.scalars.size()) continue;

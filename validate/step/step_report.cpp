@@ -162,6 +162,10 @@ std::optional<double> StepRow::clock_error() const {
 }
 
 StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const std::string& calibration_file) {
+  return compare_steps(recording, gpu, calibration_for(gpu, calibration_file));
+}
+
+StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const Calibration& calibration) {
   StepReport report;
   report.session = recording.session;
   report.gpu = gpu.name;
@@ -171,7 +175,7 @@ StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const s
     if (!machine) {
       MachineOptions options;
       options.clock = step.what.clock;
-      machine = make_machine(gpu, calibration_for(gpu, calibration_file), options);
+      machine = make_machine(gpu, calibration, options);
     }
     StepRow row;
     row.measured = step;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "arch/calibration/calibration.hpp"
 #include "arch/gpu/gpu.hpp"
 #include "validate/record/step.hpp"
 
@@ -39,6 +40,8 @@ struct StepReport {
 };
 
 /// Prices each step of a recording as its clock mode has it.
+StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const Calibration& calibration);
+/// ... with the GPU's own calibration, or that of a file.
 StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const std::string& calibration_file);
 
 std::string step_table(const StepReport& report);
