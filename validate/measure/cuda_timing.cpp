@@ -12,6 +12,7 @@
 #include "kernels/common/measure.cuh"
 #include "kernels/run/clock_stamps.hpp"
 #include "kernels/run/l2_sweep.hpp"
+#include "validate/measure/stopping.hpp"
 
 namespace plumbline {
 namespace {
@@ -20,16 +21,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr double kPauseAtLeast_s = 0.03, kPauseAtMost_s = 0.5, kPauseOverBusy = 10;
-constexpr double kColdL2s = 3.2;  // a rotation's bytes over the L2's
-constexpr std::size_t kWarmUps = 3, kMostWarmUps = 2048;
-constexpr Seconds kWarmUpAtMost = 10.0 * units::ms;
-constexpr std::size_t kFewestSamples = 10, kMostSamples = 30, kSamplesOfLong = 5;
-constexpr Seconds kBurst = 20.0 * units::ms, kLong = 6.0 * units::ms;
-constexpr std::size_t kMostGraphNodes = 16384;
-constexpr Seconds kGraphAtLeast = 5.0 * units::ms;
-constexpr double kSettleAtLeast_s = 1.2, kSettleAtMost_s = 2.0, kWindow_s = 0.6, kEnergyStepAtMost_s = 0.25;
+constexpr double kSettleAtMost_s = 2.0;
 constexpr std::uint64_t kPowerCap = 0x4;  // of NVML's clock event reasons
-constexpr double kSettled = 0.01;         // relative change of clock and power between two thirds of a second
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -61,22 +54,6 @@ std::vector<KernelRecord> of_executions(std::vector<KernelRecord> records) {
   return records;
 }
 
-/// Samples of a burst, given what one execution takes.
-std::size_t samples_of(Seconds one) {
-  if (one > kLong) return kSamplesOfLong;
-  const double fit = kBurst / std::max(one, 1.0 * units::us);
-  return static_cast<std::size_t>(
-      std::clamp(fit, static_cast<double>(kFewestSamples), static_cast<double>(kMostSamples)));
-}
-
-/// A whole rotation where that is short, so that the samples find pages translated and the L2 full of other slots'
-/// lines: the first visit to 2 GB of slots costs row-wise kernels 5 to 8 % that later ones do not.
-std::size_t warm_ups_of(Seconds one, std::size_t slots) {
-  if (one > kLong) return 1;
-  const bool whole = slots <= kMostWarmUps && one * static_cast<double>(slots) <= kWarmUpAtMost;
-  return whole ? std::max(kWarmUps, slots) : kWarmUps;
-}
-
 }  // namespace
 
 struct CudaTiming::Device {
@@ -93,12 +70,8 @@ struct CudaTiming::Device {
   Device(KernelTracer& t, const Board& b, Bytes l2_size)
       : tracer(t), board(b), l2(l2_size), sweep(static_cast<std::size_t>(kColdL2s * l2_size.in(units::B))) {}
 
-  /// Slots that a rotation needs to find the L2 cold; two even if one would fill it, since some lines of a slot outlive
-  /// its turn (the L2 does not evict in order).
   std::int64_t slots_of(const Runner& r, CacheState cache) const {
-    if (cache == CacheState::warm) return 1;
-    const double turn = std::ceil(kColdL2s * l2.in(units::B) / static_cast<double>(r.slot_bytes));
-    return std::min(r.max_slots, std::max(std::int64_t{2}, static_cast<std::int64_t>(turn)));
+    return rotation_slots(cache, l2, static_cast<double>(r.slot_bytes) * units::B, r.max_slots);
   }
 
   /// What one execution is made of, and the sum of its kernels' times.
@@ -180,8 +153,8 @@ void CudaTiming::burst(const Runner& runner, CacheState cache, Measurement& out)
     return;
   }
   const std::int64_t wanted = d.slots_of(runner, cache);
-  const std::size_t warm_ups = warm_ups_of(first.time, static_cast<std::size_t>(wanted));
-  const std::size_t executions = warm_ups + samples_of(first.time);
+  const std::size_t warm_ups = burst_warm_ups(first.time, static_cast<std::size_t>(wanted));
+  const std::size_t executions = warm_ups + burst_samples(first.time);
   const std::int64_t slots = std::min(wanted, static_cast<std::int64_t>(executions));
   runner.prepare(slots, d.stream);
   const CudaGraph graph(d.stream, [&] {
@@ -210,21 +183,15 @@ void CudaTiming::burst(const Runner& runner, CacheState cache, Measurement& out)
 
 void CudaTiming::Device::settle(const CudaGraph& graph) {
   const Clock::time_point start = Clock::now();
-  Clock::time_point next = start;
-  std::vector<BoardSample> part, before;
+  Settling settling;
+  std::vector<BoardSample> part;
   keep_busy(graph, [&] {
     part.push_back(sample(board));
-    const double passed = since(start);
-    if (passed >= kSettleAtMost_s) return true;
-    if (since(next) < 0.3) return false;
-    next = Clock::now();
-    const Conditions now = conditions(part), earlier = conditions(before);
-    before.swap(part);
+    const Seconds passed = since(start) * units::s;
+    if (!settling.due(passed)) return false;
+    const bool settled = settling.settled(passed, conditions(part));
     part.clear();
-    if (passed < kSettleAtLeast_s) return false;
-    if (!now.sm_clock || !now.power || !earlier.sm_clock || !earlier.power) return true;
-    return std::abs(std::log(*now.sm_clock / *earlier.sm_clock)) < kSettled &&
-           std::abs(std::log(*now.power / *earlier.power)) < kSettled;
+    return settled;
   });
 }
 
@@ -262,17 +229,14 @@ void CudaTiming::steady(const Runner& runner, CacheState cache, Measurement& out
     out.fault = first.fault;
     return;
   }
-  const std::size_t launches = first.launches, most = kMostGraphNodes / std::max<std::size_t>(1, launches);
+  const std::size_t launches = first.launches, most = most_steady_slots(launches);
   const std::int64_t slots = d.slots_of(runner, cache);
   if (static_cast<std::size_t>(slots) > most) {
     out.fault = "a steady cold run would need " + std::to_string(slots) + " sets of operands; expected at most " +
                 std::to_string(most);
     return;
   }
-  const double rounds = kGraphAtLeast / (first.time * static_cast<double>(slots));
-  const std::size_t executions =
-      std::min(most / static_cast<std::size_t>(slots), static_cast<std::size_t>(rounds) + 1) *
-      static_cast<std::size_t>(slots);
+  const std::size_t executions = steady_executions(first.time, launches, static_cast<std::size_t>(slots));
   runner.prepare(slots, d.stream);
   const CudaGraph graph(d.stream, [&] {
     for (std::size_t i = 0; i < executions; ++i) runner.enqueue(static_cast<std::int64_t>(i) % slots, d.stream);
@@ -287,20 +251,15 @@ void CudaTiming::steady(const Runner& runner, CacheState cache, Measurement& out
   EnergySteps steps(d.board, d.tracer);
   std::optional<EnergySteps::Step> from, to;
   const Clock::time_point start = Clock::now();
-  Clock::time_point window = start;
+  EnergyWindow window;
   const std::size_t graphs = d.keep_busy(graph, [&] {
     const std::optional<EnergySteps::Step> step = steps.look();
-    if (!from && (step || since(start) > kEnergyStepAtMost_s)) {
-      from = step ? *step : EnergySteps::Step{d.tracer.now_ns(), {}};
-      window = Clock::now();
-      d.stamps.enqueue_start(d.stream);
-      return false;
-    }
-    if (!from || since(window) < kWindow_s) return false;
-    if (step || !from->energy || since(window) > kWindow_s + kEnergyStepAtMost_s) {
-      to = step ? *step : EnergySteps::Step{d.tracer.now_ns(), {}};
-    }
-    return to.has_value();
+    const EnergyWindow::Act act = window.look(since(start) * units::s, step.has_value());
+    if (act == EnergyWindow::Act::wait) return false;
+    auto& end = act == EnergyWindow::Act::open ? from : to;
+    end = step ? *step : EnergySteps::Step{d.tracer.now_ns(), {}};
+    if (act == EnergyWindow::Act::open) d.stamps.enqueue_start(d.stream);
+    return act == EnergyWindow::Act::close;
   });
   d.stamps.enqueue_end(d.stream);
   out.conditions = conditions(sampler.stop());

@@ -1,0 +1,148 @@
+#include "validate/compare/pricing.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "arch/error.hpp"
+#include "ops/op/text.hpp"
+#include "tests/support/refusal.hpp"
+
+namespace plumbline {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::refusal;
+
+Measurement row(const char* op, const char* shape, const std::string& gpu = "", const std::string& stack = "") {
+  Measurement m;
+  m.what.op = parse_op(op, "bf16", shape);
+  m.what.shape = shape_text(m.what.op);
+  m.what.place = "a.csv:2";
+  m.time = 50.0 * units::us;
+  m.origin.gpu = gpu;
+  m.origin.stack = stack;
+  return m;
+}
+
+TEST(AttentionOf, GoesByTheStackAndOnlyForAttention) {
+  const char* decode = "B=1;Hq=32;Hkv=8;D=128;S=512";
+  for (const char* stack : {"vllm-0.24.0", "torch-2.11.0+cu130", "flash-attention-3", "infersim"}) {
+    EXPECT_EQ(attention_of(row("attention_decode", decode, "", stack)), AttentionStack::flash_attention) << stack;
+    EXPECT_EQ(attention_of(row("gemm", "M=1;N=2;K=3", "", stack)), AttentionStack::tensorrt_llm) << stack;
+  }
+  for (const char* stack : {"", "trtllm-1.3.0", "my-vllm"}) {
+    EXPECT_EQ(attention_of(row("attention_decode", decode, "", stack)), AttentionStack::tensorrt_llm) << stack;
+  }
+}
+
+TEST(RowsOfGpu, AreThoseThatNameItByAnyOfItsNamesOrNone) {
+  const std::vector<Measurement> rows{row("gemm", "M=1;N=2;K=3", "h200_sxm"), row("gemm", "M=1;N=2;K=3", "h200"),
+                                      row("gemm", "M=1;N=2;K=3", "h100_sxm"), row("gemm", "M=1;N=2;K=3", "gpu of 2040"),
+                                      row("gemm", "M=1;N=2;K=3")};
+  long left_out = -1;
+  EXPECT_EQ(rows_of_gpu(rows, "h200_sxm", left_out).size(), 3U);
+  EXPECT_EQ(left_out, 2);
+  EXPECT_EQ(rows_of_gpu(rows, "", left_out).size(), 5U);
+  EXPECT_EQ(left_out, 0);
+  EXPECT_THROW(rows_of_gpu(rows, "h2000", left_out), BadInput);
+}
+
+TEST(Price, ARowWithoutAGpuNeedsOne) {
+  const std::vector<Measurement> rows{row("gemm", "M=1;N=2;K=3")};
+  EXPECT_THAT(refusal([&] { price(rows, {}); }), HasSubstr("a.csv:2: no gpu column: expected --gpu NAME"));
+}
+
+TEST(Price, GivesWhatTheEnginePredictsInTheOrderOfTheRows) {
+  std::vector<Measurement> rows;
+  for (const char* shape : {"M=4096;N=4096;K=4096", "M=16;N=4096;K=4096", "M=64;N=1024;K=512"}) {
+    rows.push_back(row("gemm", shape, "h200_sxm"));
+    rows.back().what.clock = rows.size() == 1 ? ClockMode::steady : ClockMode::burst;
+  }
+  PricingOptions options;
+  options.threads = 3;
+  const Priced priced = price(rows, options);
+  ASSERT_EQ(priced.rows.size(), 3U);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    MachineOptions machine;
+    machine.kernels = KernelSet::library;
+    machine.clock = rows[i].what.clock;
+    const OpPrediction alone = predict(rows[i].what.op, *make_machine(load_gpu("h200_sxm"), machine));
+    const Comparison& c = priced.rows[i];
+    EXPECT_EQ(c.predicted, alone.time);
+    EXPECT_NEAR(c.low / alone.low, 1, 1e-12);
+    EXPECT_NEAR(c.high / alone.high, 1, 1e-12);
+    EXPECT_EQ(c.shape, rows[i].what.shape);
+    EXPECT_EQ(c.measured, rows[i].time);
+    EXPECT_EQ(c.gpu, "h200_sxm");
+    EXPECT_TRUE(c.modelled());
+  }
+}
+
+TEST(Price, AskedClockAndCardComeBeforeTheRowsOwn) {
+  const std::vector<Measurement> rows{row("gemm", "M=8192;N=8192;K=8192", "a100_sxm")};
+  PricingOptions options;
+  const Seconds own = price(rows, options).rows[0].predicted;
+  options.gpu = "h200_sxm";
+  const Priced there = price(rows, options);
+  EXPECT_EQ(there.rows[0].gpu, "h200_sxm");
+  EXPECT_LT(there.rows[0].predicted, own);
+  options.clock = ClockMode::steady;
+  EXPECT_GT(price(rows, options).rows[0].predicted, there.rows[0].predicted);  // at the cap
+}
+
+TEST(Price, OverridesAreOfEveryRow) {
+  const std::vector<Measurement> rows{row("copy", "rows=65536;cols=8192", "h200_sxm")};
+  PricingOptions options;
+  options.kernels = KernelSet::own;
+  const Seconds before = price(rows, options).rows[0].predicted;
+  options.overrides = {{"memory.bandwidth", "9.6TB/s"}};
+  EXPECT_LT(price(rows, options).rows[0].predicted, 0.6 * before);
+}
+
+TEST(Price, AssumptionsAreSaidOnce) {
+  const std::vector<Measurement> rows{row("gemm", "M=1;N=2;K=3", "h200_sxm"), row("gemm", "M=4;N=5;K=6", "h200_sxm")};
+  std::vector<std::string> said = price(rows, {}).assumptions;
+  EXPECT_FALSE(said.empty());
+  std::sort(said.begin(), said.end());
+  EXPECT_EQ(std::adjacent_find(said.begin(), said.end()), said.end());
+}
+
+TEST(PredictAsMeasured, TakesThePlanThatRanOfOurKernelsAlone) {
+  Measurement m = row("gemm", "M=4096;N=4096;K=4096");
+  m.plan = "tile=64x16x64 stages=10 splits=1 wgmma";  // a poor one for this shape
+  MachineOptions options;
+  options.kernels = KernelSet::own;
+  const auto machine = make_machine(load_gpu("h200_sxm"), options);
+  OpPrediction scratch;
+  const Seconds planned = predict(m.what.op, *machine).time;
+  EXPECT_GT(predict_as_measured(m, *machine, scratch), 1.5 * planned);
+  m.kernels = KernelSet::library;
+  EXPECT_EQ(predict_as_measured(m, *machine, scratch), planned);
+}
+
+TEST(PredictAsMeasured, AWarmRowIsPricedWithOperandsInL2) {
+  Measurement m = row("copy", "rows=1024;cols=4096");
+  MachineOptions options;
+  options.kernels = KernelSet::own;
+  const auto machine = make_machine(load_gpu("h200_sxm"), options);
+  OpPrediction scratch;
+  const Seconds cold = predict_as_measured(m, *machine, scratch);
+  m.what.cache = CacheState::warm;
+  EXPECT_LT(predict_as_measured(m, *machine, scratch), 0.8 * cold);
+}
+
+TEST(MeasurementPower, OfABurstIsNoneUnlessPublished) {
+  Measurement m = row("gemm", "M=1;N=2;K=3");
+  m.conditions.power = 450.0 * units::W;
+  EXPECT_FALSE(m.power());
+  m.what.clock = ClockMode::steady;
+  EXPECT_EQ(m.power(), 450.0 * units::W);
+  m.published_power = 433.0 * units::W;
+  m.what.clock = ClockMode::burst;
+  EXPECT_EQ(m.power(), 433.0 * units::W);
+}
+
+}  // namespace
+}  // namespace plumbline
