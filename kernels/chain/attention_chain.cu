@@ -1,5 +1,5 @@
-// The kernels of the training attention chain that need a whole row (softmax backward and the two fused ones), and the
-// launcher of all.
+// The kernels of the training attention chain that need a whole row (softmax backward and the two fused ones),
+// rmsnorm backward, and the launcher of all.
 //
 // kLanes threads hold a row as fp32 in registers, up to four groups of eight columns each, so that every element is
 // read from DRAM once. Short rows share a warp. Where that pays, a group of lanes takes up to eight rows one after the
@@ -196,6 +196,83 @@ struct Backward {
   }
 };
 
+/// rmsnorm_backward: r g - f x with g = dy gamma, r = rsqrt(mean x^2 + eps), f = r^3 mean(g x).
+struct NormBackward {
+  static constexpr bool kTwoInputs = true;
+  static constexpr bool fills(int lanes, int groups) { return Backward<false>::fills(lanes, groups); }
+
+  /// x, g and what they add to the row's two sums; zeros behind the end.
+  template <bool kWhole>
+  static __device__ void group(const ChainArgs& a, int g, uint4 raw_x, uint4 raw_dy, float (&x)[kVector],
+                               float (&grad)[kVector], float2& sums) {
+    float gamma[kVector];
+    unpack(raw_x, x);
+    unpack(raw_dy, grad);
+    unpack(load_mask<kWhole>(a.mask, g, a.cols), gamma);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      grad[i] *= gamma[i];
+      sums.x = fmaf(x[i], x[i], sums.x);
+      sums.y = fmaf(grad[i], x[i], sums.y);
+    }
+  }
+
+  /// (r, f) of a row from its sums.
+  template <int kLanes>
+  static __device__ float2 factors(const ChainArgs& a, float2 sums) {
+    const float squares = reduce_lanes<kLanes>(sums.x, Add{}), dots = reduce_lanes<kLanes>(sums.y, Add{});
+    const float count = static_cast<float>(a.cols), r = rsqrtf(squares / count + kNormEpsilon);
+    return make_float2(r, r * r * r * (dots / count));
+  }
+
+  template <bool kWhole>
+  static __device__ void store(const ChainArgs& a, std::int64_t start, int g, float2 by, const float (&x)[kVector],
+                               float (&grad)[kVector]) {
+    float beside[kVector] = {};
+    if (a.residual != nullptr) unpack(load_group<kWhole>(a.residual + start, g, a.cols), beside);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) grad[i] = by.x * grad[i] - by.y * x[i] + beside[i];
+    store_group<kWhole>(a.y + start, g, a.cols, grad);
+  }
+
+  template <int kLanes, int kGroups, Fit kFit>
+  static __device__ void held(const ChainArgs& a, RawRow<kLanes, kGroups, kFit, kTwoInputs>& raw, std::int64_t row,
+                              std::int64_t next, int lane) {
+    constexpr bool kWhole = kFit != Fit::ragged;
+    const int groups = groups_of(a.cols);
+    float x[kGroups][kVector], grad[kGroups][kVector];
+    float2 sums = make_float2(0, 0);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (kFit != Fit::full && g * kLanes + lane >= groups) continue;
+      group<kWhole>(a, g * kLanes + lane, raw.x[g], raw.dy[g], x[g], grad[g], sums);
+    }
+    raw.load(a, next, lane);
+    const float2 by = factors<kLanes>(a, sums);
+    if (row >= a.rows) return;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (kFit != Fit::full && g * kLanes + lane >= groups) continue;
+      store<kWhole>(a, row * a.cols, g * kLanes + lane, by, x[g], grad[g]);
+    }
+  }
+
+  template <int kLanes, bool kWhole>
+  static __device__ void walked(const ChainArgs& a, std::int64_t row, int lane) {
+    const std::int64_t start = row * a.cols;
+    float x[kVector], grad[kVector];
+    float2 sums = make_float2(0, 0), by = sums;
+    for (int pass = 0; pass < 2; ++pass) {
+      for (int g = lane; g < groups_of(a.cols); g += kLanes) {
+        group<kWhole>(a, g, load_group<kWhole>(a.x + start, g, a.cols), load_group<kWhole>(a.dy + start, g, a.cols), x,
+                      grad, sums);
+        if (pass == 1) store<kWhole>(a, start, g, by, x, grad);
+      }
+      if (pass == 0) by = factors<kLanes>(a, sums);
+    }
+  }
+};
+
 /// A group of lanes takes `each` rows one after the other; the next row is being loaded while it works on this one.
 template <class Op, int kLanes, int kGroups, Fit kFit>
 __global__ void __launch_bounds__(kChainThreads<kLanes>) chain_held(const ChainArgs a, int each) {
@@ -271,7 +348,9 @@ void check(const Rowwise& s, const ChainSettings& settings) {
   const std::string op(name(s.kind));
   if (!is_attention_chain(s.kind)) throw NotModelled(op + ": not of the attention chain");
   if (s.input != DType::bf16 || s.output != DType::bf16) throw NotModelled(op + ": our kernel is for bf16 in and out");
-  if (s.residual) throw NotModelled(op + ": our kernel takes no residual");
+  if (s.residual && s.kind != RowwiseKind::rmsnorm_backward) {
+    throw NotModelled(op + ": our kernel takes no residual");
+  }
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
   if (s.rows < 1 || s.cols < 1 || s.rows > kMost || s.cols > kMost) {
     throw BadInput(op + ": expected rows and cols from 1 to 2^30");
@@ -289,6 +368,7 @@ ChainArgs arguments(const Rowwise& s, const ChainSettings& c, const ChainBuffers
   a.x = static_cast<const bf16*>(b.x);
   a.dy = static_cast<const bf16*>(b.dy);
   a.mask = static_cast<const bf16*>(b.mask);
+  a.residual = s.residual ? static_cast<const bf16*>(b.residual) : nullptr;
   a.y = static_cast<bf16*>(b.y);
   a.keep_mask = static_cast<unsigned char*>(b.keep_mask);
   a.log_sum = static_cast<float*>(b.log_sum);
@@ -311,7 +391,7 @@ ChainArgs arguments(const Rowwise& s, const ChainSettings& c, const ChainBuffers
 
 bool is_attention_chain(RowwiseKind kind) {
   return is_flat(kind) || kind == RowwiseKind::softmax_backward || kind == RowwiseKind::scale_mask_softmax_dropout ||
-         kind == RowwiseKind::scale_mask_softmax_dropout_backward;
+         kind == RowwiseKind::scale_mask_softmax_dropout_backward || kind == RowwiseKind::rmsnorm_backward;
 }
 
 KernelPlan attention_chain_plan(const Rowwise& s) {
@@ -331,6 +411,7 @@ void launch_attention_chain(const Rowwise& s, const ChainSettings& settings, con
   auto* stream = static_cast<cudaStream_t>(handle);
   switch (s.kind) {
     case RowwiseKind::softmax_backward: launch_rows<device::Backward<false>>(a, stream); break;
+    case RowwiseKind::rmsnorm_backward: launch_rows<device::NormBackward>(a, stream); break;
     case RowwiseKind::scale_mask_softmax_dropout: launch_rows<device::Forward>(a, stream); break;
     case RowwiseKind::scale_mask_softmax_dropout_backward: launch_rows<device::Backward<true>>(a, stream); break;
     default: launch_chain_flat(s, a, stream); break;

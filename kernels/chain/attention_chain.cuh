@@ -12,7 +12,8 @@ namespace plumbline::device {
 struct ChainArgs {
   const bf16* x;
   const bf16* dy;
-  const bf16* mask;
+  const bf16* mask;  // rmsnorm_backward: gamma
+  const bf16* residual;
   bf16* y;
   unsigned char* keep_mask;
   float* log_sum;

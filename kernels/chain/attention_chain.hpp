@@ -34,15 +34,16 @@ constexpr double kept_scale(double drop) { return 65536.0 / (65536.0 - dropout_t
 struct ChainBuffers {
   /// scale, mask: input. dropout: probabilities. softmax_backward: probabilities. Fused, both: scores.
   const void* x = nullptr;
-  const void* dy = nullptr;    ///< the incoming gradient (the three backward kinds)
-  const void* mask = nullptr;  ///< [cols], added to every row: mask and both fused kinds
-  void* y = nullptr;           ///< result
-  void* keep_mask = nullptr;   ///< bytes 0 or 1: written by dropout, read by dropout_backward
-  void* log_sum = nullptr;     ///< fp32 [rows], natural: written by the fused forward, read by the fused backward
+  const void* dy = nullptr;        ///< the incoming gradient (the three backward kinds)
+  const void* mask = nullptr;      ///< [cols], added to every row: mask and both fused kinds; rmsnorm_backward: gamma
+  void* y = nullptr;               ///< result
+  void* keep_mask = nullptr;       ///< bytes 0 or 1: written by dropout, read by dropout_backward
+  void* log_sum = nullptr;         ///< fp32 [rows], natural: written by the fused forward, read by the fused backward
+  const void* residual = nullptr;  ///< rmsnorm_backward with `residual`: added to the result
 };
 
-/// scale, mask, dropout, dropout_backward, softmax_backward, scale_mask_softmax_dropout and its backward. (softmax
-/// itself is launch_rowwise's.)
+/// scale, mask, dropout, dropout_backward, softmax_backward, scale_mask_softmax_dropout and its backward, and
+/// rmsnorm_backward, whose rows are held the same way. (softmax itself is launch_rowwise's.)
 bool is_attention_chain(RowwiseKind kind);
 /// The plan by which the launcher runs this shape (registers are not filled in).
 KernelPlan attention_chain_plan(const Rowwise& shape);

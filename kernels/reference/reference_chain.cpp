@@ -73,6 +73,25 @@ void softmax_backward(const Rowwise& s, const ChainInputs& in, ChainResult& out)
   }
 }
 
+/// r (g - x r^2 mean(g x)) with g = dy gamma and r = 1 / sqrt(mean x^2 + eps); gamma is `mask`.
+void rmsnorm_backward(const Rowwise& s, const ChainInputs& in, ChainResult& out) {
+  const auto count = static_cast<double>(s.cols);
+  for (std::int64_t row = 0; row < s.rows; ++row) {
+    double squares = 0, dots = 0;
+    for (std::int64_t c = 0; c < s.cols; ++c) {
+      const double x = in.x[size(row * s.cols + c)];
+      squares += x * x;
+      dots += in.dy[size(row * s.cols + c)] * in.mask[size(c)] * x;
+    }
+    const double r = 1 / std::sqrt(squares / count + static_cast<double>(kNormEpsilon));
+    for (std::int64_t c = 0; c < s.cols; ++c) {
+      const std::size_t at = size(row * s.cols + c);
+      const double y = r * (in.dy[at] * in.mask[size(c)] - in.x[at] * r * r * dots / count);
+      out.y.push_back(y + (s.residual ? in.residual[at] : 0.0));
+    }
+  }
+}
+
 void element(const Rowwise& s, const ChainSettings& c, const ChainInputs& in, std::int64_t i, ChainResult& out) {
   const std::size_t at = size(i);
   switch (s.kind) {
@@ -122,6 +141,7 @@ ChainResult reference_attention_chain(const Rowwise& s, const ChainSettings& c, 
     case RowwiseKind::scale_mask_softmax_dropout: fused_forward(s, c, in, out); break;
     case RowwiseKind::scale_mask_softmax_dropout_backward: fused_backward(s, c, in, out); break;
     case RowwiseKind::softmax_backward: softmax_backward(s, in, out); break;
+    case RowwiseKind::rmsnorm_backward: rmsnorm_backward(s, in, out); break;
     default:
       for (std::int64_t i = 0; i < s.rows * s.cols; ++i) element(s, c, in, i, out);
   }

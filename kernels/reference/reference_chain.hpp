@@ -20,6 +20,7 @@ bool reference_keeps(const ChainSettings& settings, std::int64_t row, std::int64
 /// Inputs in the order of ChainBuffers; empty where the operator has none. `keep_mask`: 0 or 1.
 struct ChainInputs {
   Values x, dy, mask, keep_mask, log_sum;
+  Values residual = {};
 };
 struct ChainResult {
   Values y, keep_mask, log_sum;

@@ -32,10 +32,9 @@ constexpr auto kKeys = std::to_array<Key>({key<&Rowwise::rows>("rows"), key<&Row
                                            optional_key<&Rowwise::residual>("residual"),
                                            optional_key<&Rowwise::output>("out", usual_output_of)});
 
-constexpr auto kRelations =
-    std::to_array<Relation<Rowwise>>({{"key 'residual': only layernorm and rmsnorm take it",
-                                       [](const Rowwise& s) { return !s.residual || row_of(s.kind).residual; },
-                                       [](Rowwise& s) { s.residual = false; }}});
+constexpr auto kRelations = std::to_array<Relation<Rowwise>>(
+    {{"key 'residual': only norms take it", [](const Rowwise& s) { return !s.residual || row_of(s.kind).residual; },
+      [](Rowwise& s) { s.residual = false; }}});
 
 Bytes bytes_of(const RowwiseTensors& t, const Rowwise& s, DType type) {
   const double rows = d(s.rows), cols = d(s.cols), n = rows * cols;
@@ -57,7 +56,7 @@ Work work_of(const Rowwise& s) {
   if (s.residual) {
     w.fp32 += flop(n);
     w.read += storage(s.input, n);
-    w.write += storage(s.input, n);
+    if (s.kind != RowwiseKind::rmsnorm_backward) w.write += storage(s.input, n);  // the sum
   }
   return w;
 }
@@ -85,7 +84,11 @@ void gradient_of(const Rowwise& s, NodeRole role, Gradient& out) {
       back.residual = true;
       back.output = s.input;
       break;
-    case RowwiseGradient::Form::other: back.kind = rule.kind; break;
+    case RowwiseGradient::Form::other:
+      back.kind = rule.kind;
+      back.residual = rule.residual;
+      if (rule.residual) back.output = s.input;
+      break;
   }
   out.add(GradientPart::whole, back);
   if (role == NodeRole::product) out.add(GradientPart::whole, back);

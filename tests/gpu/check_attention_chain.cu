@@ -27,7 +27,8 @@ constexpr std::array kKinds{K::scale,
                             K::dropout_backward,
                             K::softmax_backward,
                             K::scale_mask_softmax_dropout,
-                            K::scale_mask_softmax_dropout_backward};
+                            K::scale_mask_softmax_dropout_backward,
+                            K::rmsnorm_backward};
 constexpr std::size_t kMostElements = std::size_t{1} << 17;
 
 /// Host values with a device copy as T.
@@ -79,6 +80,7 @@ class Drawer {
     Rowwise s{kind};
     s.cols = kWidths[static_cast<std::size_t>(below(below(4) == 0 ? 12 : 8))];
     if (below(2) == 1) s.cols = 1 + below(s.cols);
+    s.residual = kind == K::rmsnorm_backward && below(2) == 1;
     s.rows = 1 + below(std::min<std::int64_t>(300, static_cast<std::int64_t>(kMostElements) / s.cols));
     return s;
   }
@@ -105,7 +107,9 @@ ChainInputs draw(const Rowwise& s, const ChainSettings& c, Drawer& random) {
   if (s.kind == K::dropout_backward) in.keep_mask = random.choice(n);
   if (s.kind == K::mask || s.kind == K::scale_mask_softmax_dropout || s.kind == K::scale_mask_softmax_dropout_backward)
     in.mask = random.mask(s.cols);
-  if (s.kind == K::dropout_backward || s.kind == K::softmax_backward ||
+  if (s.kind == K::rmsnorm_backward) in.mask = random.normal(s.cols);
+  if (s.residual) in.residual = random.normal(n);
+  if (s.kind == K::dropout_backward || s.kind == K::softmax_backward || s.kind == K::rmsnorm_backward ||
       s.kind == K::scale_mask_softmax_dropout_backward)
     in.dy = random.normal(n);
   if (s.kind == K::scale_mask_softmax_dropout_backward) {
@@ -154,7 +158,7 @@ std::string text(const Rowwise& s, const ChainSettings& c) {
 Check check_one(const Rowwise& s, const ChainSettings& c, Drawer& random, Outputs& out) {
   const ChainInputs in = draw(s, c, random);
   const ChainResult want = reference_attention_chain(s, c, in);
-  const Input<bf16> x(in.x), dy(in.dy), mask(in.mask);
+  const Input<bf16> x(in.x), dy(in.dy), mask(in.mask), residual(in.residual);
   const Input<unsigned char> keep_mask(in.keep_mask);
   const Input<float> log_sum(in.log_sum);
   const auto n = static_cast<std::size_t>(s.rows * s.cols);
@@ -162,6 +166,7 @@ Check check_one(const Rowwise& s, const ChainSettings& c, Drawer& random, Output
   b.x = x.get();
   b.dy = dy.get();
   b.mask = mask.get();
+  b.residual = residual.get();
   b.y = out.y.prepare(n * 2);
   b.keep_mask = s.kind == K::dropout ? out.keep_mask.prepare(n) : keep_mask.get();
   const bool writes_log_sum = s.kind == K::scale_mask_softmax_dropout;

@@ -123,5 +123,33 @@ TEST(AttentionChain, BackwardIsTheDerivative) {
   }
 }
 
+/// sum(dy y) of the forward norm, by central differences, is what the backward norm gives; the residual is added.
+TEST(RmsnormBackward, IsTheDerivativeOfTheNorm) {
+  constexpr std::int64_t kRows = 2, kCols = 5;
+  ChainInputs in;
+  in.mask = {1, -2, 0.5, 3, 1.5};
+  for (int i = 0; i < kRows * kCols; ++i) {
+    in.x.push_back(std::sin(1.0 + i));
+    in.dy.push_back(std::cos(2.0 * i));
+    in.residual.push_back(i);
+  }
+  const auto weighted = [&](const Values& x) {
+    const Values y = reference_rowwise({K::rmsnorm, kRows, kCols}, {x, {}, in.mask, {}}).y;
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += in.dy[i] * y[i];
+    return sum;
+  };
+  const Values got = reference_attention_chain({K::rmsnorm_backward, kRows, kCols}, {}, in).y;
+  const Values beside = reference_attention_chain({K::rmsnorm_backward, kRows, kCols, true}, {}, in).y;
+  constexpr double kStep = 1e-5;
+  for (std::size_t i = 0; i < in.x.size(); ++i) {
+    Values above = in.x, below = in.x;
+    above[i] += kStep;
+    below[i] -= kStep;
+    EXPECT_NEAR(got[i], (weighted(above) - weighted(below)) / (2 * kStep), 1e-8) << i;
+    EXPECT_NEAR(beside[i], got[i] + in.residual[i], 1e-12);
+  }
+}
+
 }  // namespace
 }  // namespace plumbline

@@ -105,6 +105,15 @@ TEST(LowerTrain, UnfusedAttentionHasTheGradientsOfItsChain) {
   EXPECT_DOUBLE_EQ(backward, 15 * n);
 }
 
+TEST(LowerTrain, NormsHaveTheGradientsOfTheirKind) {
+  const Graph g = lower(llama_8b(), train(2, 64));
+  const auto& norm = shape_of<Rowwise>(g, "ffn_norm", Pass::backward);
+  EXPECT_EQ(norm.kind, RowwiseKind::rmsnorm_backward);
+  EXPECT_TRUE(norm.residual);  // the gradient that passes the norm by is added
+  EXPECT_EQ(work(norm).bytes().in(units::B), 4 * 128.0 * 4096 * 2 + 4096 * 2);  // dY, X, that gradient; dX; gamma
+  EXPECT_EQ(shape_of<Rowwise>(lower(bert(), train(2, 64)), "ffn_norm", Pass::backward).kind, RowwiseKind::layernorm);
+}
+
 TEST(LowerTrain, CastsGoBack) {
   const Graph g = lower(llama_8b(), train(1, 64, Fusion::none));
   EXPECT_EQ(shape_of<Rowwise>(g, "loss_cast", Pass::forward).output, DType::fp32);

@@ -115,6 +115,7 @@ TEST(Gradients, OfRowWiseKindsAreThoseOfTheirRows) {
   EXPECT_EQ(gradient_text(K::silu), "add");
   EXPECT_EQ(gradient_text(K::swiglu), "swiglu+residual");
   EXPECT_EQ(gradient_text(K::layernorm), "layernorm+residual");
+  EXPECT_EQ(gradient_text(K::rmsnorm), "rmsnorm_backward+residual");
   EXPECT_EQ(gradient_text(K::sum_rows), "copy");
   EXPECT_EQ(gradient_text(K::scale), "scale");
   EXPECT_EQ(gradient_text(K::mask), "");

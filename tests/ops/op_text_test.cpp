@@ -134,7 +134,7 @@ TEST(OpText, RefusesShapesThatContradictThemselves) {
   EXPECT_THAT(error_of("spmv", "", "rows=2;cols=3;nnz=7"), HasSubstr("at most rows x cols"));
   EXPECT_THAT(error_of("gemm_sparse24", "", "M=2;N=3;K=7"), HasSubstr("multiple of 4"));
   EXPECT_THAT(error_of("rope", "", "tokens=2;heads=3;D=7"), HasSubstr("even"));
-  EXPECT_THAT(error_of("silu", "", "rows=2;cols=3;residual=1"), HasSubstr("only layernorm and rmsnorm"));
+  EXPECT_THAT(error_of("silu", "", "rows=2;cols=3;residual=1"), HasSubstr("only norms"));
 }
 
 TEST(OpText, RefusesWhatWouldOverflow) {

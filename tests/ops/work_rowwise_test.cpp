@@ -127,6 +127,34 @@ TEST(WorkRowwise, SoftmaxEqualsExecution) {
 
 Num silu(Num x) { return x * reciprocal(Num(1) + exp(-x)); }
 
+/// dx = r g - f x with g = dy gamma, r = rsqrt(mean x^2 + eps), f = r^3 mean(g x); `residual` is added.
+TEST(WorkRowwise, RmsnormBackwardEqualsExecution) {
+  for (const bool residual : {false, true}) {
+    Execution run;
+    run.start();
+    Array& dy = run.machine.array(kAll, run.in);
+    Array& gamma = run.machine.array(kCols, run.in);
+    Array* beside = residual ? &run.machine.array(kAll, run.in) : nullptr;
+    const Num per_column(1.0 / static_cast<double>(kCols)), eps(1e-5);
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      const Row x = run.row(r);
+      Row g;
+      Num squares(0), dots(0);
+      for (std::int64_t c = 0; c < kCols; ++c) {
+        g.push_back(dy[r * kCols + c] * gamma[c]);
+        squares += at(x, c) * at(x, c);
+        dots += at(g, c) * at(x, c);
+      }
+      const Num rstd = rsqrt(squares * per_column + eps), factor = rstd * rstd * rstd * (dots * per_column);
+      for (std::int64_t c = 0; c < kCols; ++c) {
+        const Num dx = rstd * at(g, c) - factor * at(x, c);
+        run.put(r, c, residual ? dx + (*beside)[r * kCols + c] : dx);
+      }
+    }
+    EXPECT_SAME_WORK(shape(Kind::rmsnorm_backward, residual), run.machine);
+  }
+}
+
 TEST(WorkRowwise, ElementwiseEqualsExecution) {
   const auto check = [](Kind kind, auto f) {
     Execution run;

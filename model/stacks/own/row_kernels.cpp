@@ -155,19 +155,20 @@ RowKernel selection_kernel(std::int64_t rows, std::int64_t cols, std::int64_t k,
 // -------------------------------------------------------
 
 /// Registers a thread, as compiled.
-std::int64_t chain_registers(bool forward, bool fused, const ChainHolding& h) {
-  constexpr std::int64_t kForward[] = {39, 64, 72, 72}, kFused[] = {30, 48, 64, 80}, kBackward[] = {27, 44, 59, 76};
+std::int64_t chain_registers(bool forward, bool fused, bool norm, const ChainHolding& h) {
+  constexpr std::int64_t kForward[] = {39, 64, 72, 72}, kFused[] = {30, 48, 64, 80}, kBackward[] = {27, 44, 59, 76},
+                         kNorm[] = {37, 53, 70, 88};
   if (!forward && (h.lanes == 256 || h.lanes == 512)) return 128;
   if (h.lanes == 1024) return 64;
   if (forward && h.lanes == 128 && h.groups == 4) return 87;
   const std::size_t i = static_cast<std::size_t>(h.groups) - 1;
-  return forward ? kForward[i] : fused ? kFused[i] : kBackward[i];
+  return forward ? kForward[i] : fused ? kFused[i] : norm ? kNorm[i] : kBackward[i];
 }
 
 /// Rows as fp32 in the registers of a few lanes, or walked by 1024 threads.
 RowKernel chain_kernel(const Rowwise& s) {
   const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout,
-             fused = s.kind != RowwiseKind::softmax_backward;
+             norm = s.kind == RowwiseKind::rmsnorm_backward, fused = !norm && s.kind != RowwiseKind::softmax_backward;
   ChainHolding h = chain_holding(s.cols);
   const bool walks = h.lanes == 0;
   if (walks) h = kChainMenu[std::size(kChainMenu) - 1];
@@ -180,16 +181,17 @@ RowKernel chain_kernel(const Rowwise& s) {
   k.turns = walks ? 1 : static_cast<int>(chain_rows_each(forward, s.rows, h.lanes));
   k.plan.threads = chain_threads(h.lanes);
   k.plan.ctas = walks ? s.rows : chain_ctas(s.rows, h.lanes, k.turns);
-  k.plan.ctas_per_sm =
-      std::clamp<std::int64_t>(65536 / (chain_registers(forward, fused, h) * k.plan.threads), 1, 2048 / k.plan.threads);
+  k.plan.ctas_per_sm = std::clamp<std::int64_t>(65536 / (chain_registers(forward, fused, norm, h) * k.plan.threads), 1,
+                                                2048 / k.plan.threads);
   double row = forward ? 87 + (182 + kPhiloxExtra) * g
                : fused ? 70 + ((full ? 162 : 193) + kPhiloxExtra) * g
+               : norm  ? 79 + (full ? 131 : 147) * g  // its SASS, nvcc 13.0
                        : 44 + (full ? 66 : 82) * g;
   if (!whole_rows(s.cols)) row *= 1.85;
   if (walks) row *= 1.5 * to_double(s.cols) / to_double(kRowVector * h.lanes * h.groups);
   k.instructions = (row * k.turns + 20) * to_double(k.plan.threads) / kRowWarp;
-  k.sfu = (fused ? 8 * g + 2 : 0) * k.turns * to_double(k.plan.threads) / kRowWarp;
-  const double reductions = forward ? 2 : 1;
+  k.sfu = (fused ? 8 * g + 2 : norm ? 3 : 0) * k.turns * to_double(k.plan.threads) / kRowWarp;
+  const double reductions = forward || norm ? 2 : 1;
   k.chain_clk = reductions * (std::min(5.0, log2_up(h.lanes)) + log2_up(warps)) * kShuffle +
                 (warps > 1 ? reductions * kBarrier : 0);
   if (fused && !full) k.l2_trips += 2 * g;  // one group after the other: the mask's vector, then the random numbers
@@ -294,6 +296,7 @@ RowKernel rowwise_kernel(const Rowwise& s) {
       return flat_kernel(elements_of(s) / to_double(kRowVector), {200, 16},
                          false);  // no kernel of ours: as a wide one would
     }
+    case RowwiseKind::rmsnorm_backward:
     case RowwiseKind::softmax_backward:
     case RowwiseKind::scale_mask_softmax_dropout:
     case RowwiseKind::scale_mask_softmax_dropout_backward: return chain_kernel(s);
