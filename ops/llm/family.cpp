@@ -7,11 +7,11 @@
 namespace plumbline {
 namespace {
 
-constexpr unsigned kAllBias = kQkvBias | kOutBias | kFfnBias;
-constexpr unsigned kGpt2 = kTied | kLayerNorm | kPlainFfn | kAllBias | kPositions | kNoRope | kGelu;
-constexpr unsigned kGemma = kTied | kGelu;
-constexpr unsigned kBert = kTied | kLayerNorm | kPlainFfn | kAllBias | kPositions | kNoRope | kGelu;
-constexpr unsigned kQwen3Next = kQkNormHead | kOutputGate | kSharedGate | kDeltaNet;
+constexpr std::uint64_t kAllBias = kQkvBias | kOutBias | kFfnBias;
+constexpr std::uint64_t kGpt2 = kTied | kLayerNorm | kPlainFfn | kAllBias | kPositions | kNoRope | kGelu;
+constexpr std::uint64_t kGemma = kTied | kGelu;
+constexpr std::uint64_t kBert = kTied | kLayerNorm | kPlainFfn | kAllBias | kPositions | kNoRope | kGelu;
+constexpr std::uint64_t kQwen3Next = kQkNormHead | kOutputGate | kSharedGate | kDeltaNet;
 
 // Sources: configuration_<type>.py (class defaults) and modeling_<type>.py of Hugging Face transformers 4.40 - 5.0, or
 // the remote code beside the weights for baichuan, chatglm, internlm, minicpm, deepseek, kimi, phi-msft, qwen.

@@ -1,14 +1,13 @@
 // Softmax attention of one layer: projections, rotation, cache append and the attention itself at each fusion level.
 //
-// none     q, k, v GEMMs apart; QK^T, scale, mask, softmax (dropout), PV as kernels of their own, over all pairs,
-// masked
-//          or not; the cache is written by a copy (a static cache; torch.cat would copy all of it) and grouped KV heads
-//          are expanded by a copy first (`repeat_kv` of Hugging Face's eager code).
-// typical  one QKV GEMM and flash attention. One `rope` kernel rotates Q and K and writes K and V to the cache, in
-//          prefill and in decode (vLLM: rotary_embedding, reshape_and_cache; one launch here as SGLang and FlashInfer
-//          fuse them), so AttentionPrefill.append is 0. Its V heads are counted as rotated heads: the same bytes.
-// max      rotation and append inside the attention kernel (TensorRT-LLM's XQA and FMHA: append = 1), or in the QKV
-//          epilogue when there is no cache; QK norm too (TensorRT-LLM's fusedQKNormRope).
+// * none: q, k and v are GEMMs of their own. QK^T, scale, mask, softmax (dropout) and PV are kernels of their own, over
+//   all pairs, masked or not. A copy writes the cache (a static cache; torch.cat would copy all of it), and grouped KV
+//   heads are expanded by a copy first (`repeat_kv` of Hugging Face's eager code).
+// * typical: one QKV GEMM and flash attention. One `rope` kernel rotates Q and K and writes K and V to the cache, in
+//   prefill and in decode (vLLM: rotary_embedding, reshape_and_cache; one launch here as SGLang and FlashInfer fuse
+//   them), so AttentionPrefill.append is 0. Its V heads are counted as rotated heads: the same bytes.
+// * max: rotation and append happen inside the attention kernel (TensorRT-LLM's XQA and FMHA: append = 1), or in the
+//   QKV epilogue when there is no cache. So does the QK norm (TensorRT-LLM's fusedQKNormRope).
 #include <algorithm>
 
 #include "ops/lower/step.hpp"
@@ -92,8 +91,8 @@ void rope_and_append(Step& s, const AttentionSpec& a, std::int64_t q_heads, std:
   }
 }
 
-/// sigmoid(gate) x attention output: one kernel, or two in eager code, or the attention's own epilogue. The fused kernel
-/// moves what a SwiGLU kernel moves and is lowered as one.
+/// sigmoid(gate) x attention output: one kernel, or two in eager code, or the attention's own epilogue. The fused
+/// kernel moves what a SwiGLU kernel moves and is lowered as one.
 void output_gate(Step& s, std::int64_t width) {
   if (s.max()) return;
   if (s.none()) {

@@ -1,10 +1,11 @@
 // Feed-forward part: dense, and mixture of experts with shared and latent experts.
 //
-// none     gate and up GEMMs apart, activation and product as kernels; router scores through their own softmax.
-// typical  one gate_up GEMM, one SwiGLU kernel; experts: router, top-k (softmax fused), permute, grouped gate_up,
-//          SwiGLU, grouped down, combine (vLLM, SGLang, DeepGEMM).
-// max      activation in the GEMM epilogue, gathered rows instead of a permute, shared expert added by the combine,
-//          quantize in the producer. Gemm has no epilogue field: its result is counted before the activation.
+// * none: gate and up are GEMMs of their own, activation and product are kernels; router scores pass through a softmax
+//   of their own.
+// * typical: one gate_up GEMM and one SwiGLU kernel. Experts are a router, a top-k (softmax fused), a permutation, a
+//   grouped gate_up, SwiGLU, a grouped down projection and a combination (vLLM, SGLang, DeepGEMM).
+// * max: the activation happens in the GEMM's epilogue, rows are gathered instead of permuted, the combination adds the
+//   shared expert, and the producer quantizes. Gemm has no epilogue field: its result is counted before the activation.
 #include <string>
 
 #include "arch/error.hpp"

@@ -1,11 +1,11 @@
 // One layer: its parts in order, with norms and residual adds where the fusion level puts them.
 //
-// none     norm, part, [second norm,] add: each a kernel.
-// typical  the add is fused into the next norm (Rowwise.residual), so a layer begins with add + norm. The first layer's
-//          norm has nothing to add and the final norm has; lowering folds layers, so it writes the residual form for
-//          all layers and the plain form for the final norm: as many adds as there are.
-// max      a second norm behind a part (Gemma 2/3) joins add + norm in one kernel; a quantized consumer gets its input
-//          from the norm in that format. No kernel of today fuses a row norm into the GEMM before it, so neither do we.
+// * none: norm, part, a second norm where the model has one, and the add are kernels of their own.
+// * typical: the add is fused into the next norm (Rowwise.residual), so a layer begins with add + norm. The first
+//   layer's norm has nothing to add and the final norm has; lowering folds layers, so it writes the residual form for
+//   all layers and the plain form for the final norm: as many adds as there are.
+// * max: a second norm behind a part (Gemma 2/3) joins add + norm in one kernel; a quantized consumer gets its input
+//   from the norm in that format. No kernel of today fuses a row norm into the GEMM before it, so neither does this.
 #include "ops/lower/step.hpp"
 
 namespace plumbline::lowering {

@@ -44,11 +44,15 @@ TEST_P(LowerEveryConfig, FusionOnlyRemoves) {
 /// are all that may stand between them. `max` multiplies nothing apart from weights, attention and indexer scores.
 TEST_P(LowerEveryConfig, WeightGemmsAgreeWithTheActiveParameters) {
   const bool unknown = any_layer([](const LayerSpec& l) { return l.attention && l.attention->shared_kv; });
-  if (!is_decoder(llm) || llm.stacks.size() > 1 || unknown) GTEST_SKIP() << "parameters outside the decoder's GEMMs";
-  const double tokens = 2 * 512, head = d(llm.vocab) * d(llm.hidden);
-  const double layers = llm.active_params - llm.embedding_params - llm.head_params - llm.main().other_params;
-  const double repeats = llm.main().shared_weights ? d(static_cast<std::int64_t>(llm.main().order.size())) : 1;
-  const double expected = 2 * tokens * layers * repeats + 2 * 2 * head;
+  const StackSpec& main = llm.main();
+  const bool diffusion = main.role == StackSpec::Role::diffusion;
+  if (diffusion || llm.stacks.size() > 1 || unknown) GTEST_SKIP() << "not every weight sees every token";
+  const double tokens = 2 * d(main.fixed_tokens > 0 ? main.fixed_tokens : 512), head = d(llm.vocab) * d(llm.hidden);
+  const double layers = llm.active_params - llm.embedding_params - llm.head_params - main.other_params;
+  const double repeats = main.shared_weights ? d(static_cast<std::int64_t>(main.order.size())) : 1;
+  // Decoders compute logits of the last token of each sequence, encoders with a head those of all tokens.
+  const double rows = !llm.has_head ? 0 : is_decoder(llm) ? 2 : tokens;
+  const double expected = 2 * tokens * layers * repeats + 2 * rows * head;
   const Graph g = lower(llm, prefill(2, 512, Fusion::max));
   const double found = tensor_flops(g, [](const Node& n) { return is_weight_gemm(n); });
   EXPECT_LE(found, expected * (1 + 1e-12));
@@ -66,16 +70,57 @@ TEST_P(LowerEveryConfig, WeightsAreTheParameters) {
   EXPECT_GT(fp8, llm.params);
 }
 
+/// Below every window the cache grows by the loader's count for each token, whatever else a model keeps: state of
+/// recurrent layers and the encoder's keys stay as they are.
 TEST_P(LowerEveryConfig, CacheATokenIsTheLoaders) {
-  const bool capped = any_layer([](const LayerSpec& l) {
-    return l.recurrent || l.cross || (l.attention && (l.attention->window > 0 || l.attention->shared_kv));
-  });
-  if (!is_decoder(llm) || capped) GTEST_SKIP() << "the cache does not grow by the same for every token";
-  Workload w = decode(1, 999);
-  w.kv_dtype_given = true;
-  w.kv_dtype = DType::bf16;
-  EXPECT_NEAR(lower(llm, w).memory.kv_cache.in(units::B),
-              1000 * 2 * (llm.kv_elements_per_token + llm.index_elements_per_token), 1e-3);
+  if (!is_decoder(llm)) {
+    EXPECT_EQ(lower(llm, prefill(2, 500)).memory.kv_cache, Bytes());
+    return;
+  }
+  std::int64_t window = 1000;
+  bool pooled = false;
+  for (const LayerSpec& l : llm.main().kinds) {
+    if (!l.attention) continue;
+    if (l.attention->window > 0) window = std::min(window, l.attention->window);
+    pooled = pooled || l.attention->compress_ratio > 0;
+  }
+  if (pooled) GTEST_SKIP() << "a window beside a pooled stream: memory_test.cpp has its count";
+  const auto cache = [&](std::int64_t tokens) {
+    Workload w = decode(1, tokens - 1);
+    w.kv_dtype_given = true;
+    w.kv_dtype = DType::bf16;
+    return lower(llm, w).memory.kv_cache.in(units::B);
+  };
+  const double token = 2 * (llm.kv_elements_per_token + llm.index_elements_per_token);
+  EXPECT_NEAR(cache(window) - cache(window / 2), d(window - window / 2) * token, 1e-3);
+  const bool more = any_layer([](const LayerSpec& l) { return l.recurrent || l.cross; });
+  if (more) EXPECT_GT(cache(window), d(window) * token);
+  else EXPECT_NEAR(cache(window), d(window) * token, 1e-3);
+}
+
+/// Beyond its window a layer keeps no more, and what a recurrent layer keeps never grows.
+TEST_P(LowerEveryConfig, WindowsAndStatesCapTheCache) {
+  if (!is_decoder(llm)) return;
+  const auto cache = [&](std::int64_t tokens) {
+    Workload w = decode(1, tokens - 1);
+    w.kv_dtype_given = true;
+    w.kv_dtype = DType::bf16;
+    return lower(llm, w).memory.kv_cache.in(units::B);
+  };
+  constexpr std::int64_t kFar = 1 << 20;
+  double growing = 0;
+  for (const int kind : llm.main().order) {
+    const LayerSpec& l = llm.main().kinds[static_cast<std::size_t>(kind)];
+    if (l.attention && l.attention->window == 0) ++growing;
+  }
+  const double grown = cache(2 * kFar) - cache(kFar);
+  const double whole = d(kFar) * 2 * (llm.kv_elements_per_token + llm.index_elements_per_token);
+  if (growing == 0 && !any_layer([](const LayerSpec& l) { return l.attention && l.attention->shared_kv; })) {
+    EXPECT_EQ(grown, 0);
+  } else {
+    EXPECT_GT(grown, 0);
+    EXPECT_LE(grown, whole * (1 + 1e-12));
+  }
 }
 
 std::string test_name(const ::testing::TestParamInfo<std::string>& config) {

@@ -60,5 +60,11 @@ TEST(Memory, KeysAndValuesAreSplitByHeadsAndRepeatedBeyondThem) {
   EXPECT_DOUBLE_EQ(cache(16), cache(8));  // 8 heads: two ranks hold the same one
 }
 
+TEST(Memory, PooledStreamsKeepAWindowAndOneTokenInARatio) {
+  // 4096 tokens: 128 of them whole, beside 4096 / 128 pooled ones, or 4096 / 4 pooled ones with an indexer key each.
+  const double plain = (128 + 32) * 512.0, indexed = (128 + 1024) * 512.0 + 1024 * 128.0;
+  EXPECT_DOUBLE_EQ(bytes(memory_need(compressed(), decode(1, 4095)).kv_cache), 2 * 20 * (plain + indexed));
+}
+
 }  // namespace
 }  // namespace plumbline::testing

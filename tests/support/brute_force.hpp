@@ -1,5 +1,5 @@
 // Executes an operator's definition and counts what happens: each arithmetic operation by unit, each element read or
-// written at least once. Knows no formula of ops/op/work.cpp: tests run the loops of the definition on these types.
+// written at least once. Knows no formula of ops/op: tests run the loops of the definition on these types.
 #pragma once
 
 #include <cmath>
