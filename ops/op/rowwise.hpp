@@ -44,8 +44,8 @@ enum class RowwiseKind {
 inline constexpr std::size_t kRowwiseKinds = static_cast<std::size_t>(RowwiseKind::count_);
 
 /// One pass over rows x cols of the output (sum_rows and argmax: of the input). `residual`: a second input is added
-/// first and the sum written out too (fused add + norm); rmsnorm_backward adds it to its result, the gradient that passes
-/// the norm by.
+/// first and the sum written out too (fused add + norm); rmsnorm_backward adds it to its result, the gradient that
+/// passes the norm by.
 ///
 /// The training attention chain, on scores x[rows, cols] of one mask row m[cols], `keep` in {0, 1} drawn for each
 /// element with probability 1 - d of being 1:
@@ -118,8 +118,8 @@ using K = RowwiseKind;
 using Form = RowwiseGradient::Form;
 
 // Activations' gradients read two tensors and write one, as `add` does. SwiGLU's reads dY, gate and up and writes two:
-// five tensors, as its residual form moves. A norm's reads dY, X and the residual's gradient and writes one; layernorm's
-// has no kind of its own, and its residual form moves the same.
+// five tensors, as its residual form moves. A norm's reads dY, X and the residual's gradient and writes one;
+// layernorm's has no kind of its own, and its residual form moves the same.
 inline constexpr std::array kRows = std::to_array<RowwiseRow>({
     // sum; d = x - mean, d^2, sum; d rstd gamma + beta | sum/C; sum d^2/C + eps, rsqrt
     {.kind = K::layernorm,
@@ -327,8 +327,9 @@ inline constexpr std::array kRows = std::to_array<RowwiseRow>({
      .gradient = gradient_by(K::add),
      .ours = true,
      .activation = true},
-    // g = dy gamma; x^2, sum; g x, sum; r g - f x | r = rsqrt(sum x^2 / C + eps), f = r r r sum(g x) / C. dy, x and gamma
-    // are read. gamma's own gradient is left out, as that of biases is (a column sum, less than 1e-3 of a layer's bytes).
+    // g = dy gamma; x^2, sum; g x, sum; r g - f x | r = rsqrt(sum x^2 / C + eps), f = r r r sum(g x) / C. dy, x and
+    // gamma are read. gamma's own gradient is left out, as that of biases is (a column sum, less than 1e-3 of a layer's
+    // bytes).
     {.kind = K::rmsnorm_backward,
      .name = "rmsnorm_backward",
      .math = {8, 6, 0, 1},
