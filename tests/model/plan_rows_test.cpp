@@ -106,5 +106,17 @@ RC_GTEST_PROP(PlanRows, NeverFasterThanDramAndWarmNeverSlower, ()) {
   RC_ASSERT(time_of(op, true) <= time_of(op));
 }
 
+/// Of the selections only the softmax over 1024 threads spills: 439 MB that 8000 CTAs write to DRAM beside their results
+/// (ncu, data/kernels/profiled_h200.train.csv).
+TEST(PlanRows, ASpillingSelectionWritesToDram) {
+  const auto written = [](const Op& op) {
+    const Bytes spilled = predict(op, *make_machine(load_gpu("h200_sxm"), {})).dram_write - work(op).write;
+    return spilled.in(units::MB);
+  };
+  EXPECT_NEAR(written(SoftmaxTopK{1000, 262208, 64}), 439, 5);
+  EXPECT_EQ(written(SoftmaxTopK{1000, 256000, 64}), 0);
+  EXPECT_EQ(written(TopK{1000, 262208, 64}), 0);
+}
+
 }  // namespace
 }  // namespace plumbline

@@ -98,8 +98,10 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   d.issue_clk = k.instructions / sm.issue_per_clk;
   d.sfu_clk = k.sfu * static_cast<double>(sm.warp_size) / sm.sfu_op_per_clk;
   d.dram_read = lost * w.read;
-  d.dram_write = lost * w.write;
-  d.l2 = w.bytes() / ctas;
+  const double threads = static_cast<double>(k.plan.threads);
+  const Bytes spilled = k.spilled * threads * units::B;  // of a CTA
+  d.dram_write = lost * w.write + k.evicted * threads * ctas * units::B;
+  d.l2 = w.bytes() / ctas + spilled;
   if (const auto* row = std::get_if<Rowwise>(&op); row != nullptr && row->kind == RowwiseKind::transpose_copy) {
     // 256 bytes that begin within a sector of 32 touch nine of them
     constexpr std::int64_t kSectorElements = 16;
@@ -111,7 +113,7 @@ Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
   const Seconds idle = m.gpu.memory.latency;
   const double busy = dram / (dram + m.dram_latency);
   const Seconds first = lost > 0 ? idle + busy * (m.dram_latency - idle) : std::min(m.l2_latency, m.dram_latency);
-  const CtaTimes t = times_of(k, d, m, w.read / ctas, first);
+  const CtaTimes t = times_of(k, d, m, w.read / ctas + spilled, first);
   d.serial_latency =
       (1 + k.start_loads) * first + t.wait + k.tail_trips * m.l2_latency + k.tail_clk / m.clock + k.scattered * dram;
   d.serial_latency_of = "of first loads, the last row and passes";

@@ -121,9 +121,15 @@ RowKernel cta_selection(const Holding& h, double k, bool softmax, bool cluster, 
   if (softmax) each += 90 + 35 * v + (cluster ? 80 : 0);
   if (cluster) each += 150;
   if (ragged) each += 40;
-  if (softmax && h.threads == 1024) each *= 1.35;  // 64 registers a thread: spills
   r.instructions = each * warps;
   r.sfu = softmax ? (8 * v + 18) * warps : 0;
+  if (softmax && h.threads == 1024) {
+    // 64 registers a thread do not hold eight vectors and their exponentials. 352 bytes a thread beyond its share of the
+    // row pass through L2, where kernels that spill nothing have 36 to 75; 54 are written to DRAM, 0.2 elsewhere
+    // (data/kernels/profiled_h200.train.csv, 1000 rows of 262208; ptxas: 108 bytes of stores, 148 of loads).
+    r.spilled = 300;
+    r.evicted = 54;
+  }
   r.plan.ctas_per_sm = h.vecs == 8 ? 1 : 1024 / h.threads;
   // eight vectors' unrolled code is met for the first time by every warp, from beyond the SM's instruction cache
   const double fetched = h.vecs > 4 && cluster ? 3200 : 0;

@@ -31,6 +31,8 @@ struct RowKernel {
   /// Share of DRAM time more for opening pages of which little is read or written: tiles, rows gathered at random (and
   /// marked as used once). Training cases of 0.1 to 1 GB.
   double scattered = 0;
+  /// Bytes a thread that its registers do not hold: stored and loaded again through L2; of these evicted to DRAM.
+  double spilled = 0, evicted = 0;
   int launches = 1;  ///< one after the other, the others tiny
   int turns = 1;     ///< rows a CTA takes, the next one on its way
 };
