@@ -32,6 +32,7 @@ class PerDType {
  public:
   constexpr T& operator[](DType type) { return values_[static_cast<std::size_t>(type)]; }
   constexpr const T& operator[](DType type) const { return values_[static_cast<std::size_t>(type)]; }
+  bool operator==(const PerDType&) const = default;
 
  private:
   std::array<T, kDTypeCount> values_{};

@@ -29,14 +29,15 @@ Workload prefill(std::int64_t batch, std::int64_t prompt) {
   return workload;
 }
 
-std::shared_ptr<const Machine> h200() { return make_machine(load_gpu("h200_sxm"), MachineOptions{}); }
+Machine h200() { return make_machine(load_gpu("h200_sxm"), MachineOptions{}); }
 
 void predict_step(benchmark::State& state, const char* model, const Workload& workload) {
   const Llm llm = load_llm(model);
   const auto machine = h200();
   StepPrediction step;
+  Predictor predictor;
   for (auto _ : state) {
-    predict(llm, workload, *machine, RunOptions{}, step);
+    predictor.predict(llm, workload, machine, RunOptions{}, step);
     benchmark::DoNotOptimize(step.latency);
   }
   state.counters["nodes"] = static_cast<double>(step.nodes.size());
@@ -53,8 +54,9 @@ void predict_step_steady(benchmark::State& state, const char* model, const Workl
   options.power_cap = cap_W * units::W;
   const auto machine = make_machine(load_gpu("h200_sxm"), options);
   StepPrediction step;
+  Predictor predictor;
   for (auto _ : state) {
-    predict(llm, workload, *machine, RunOptions{}, step);
+    predictor.predict(llm, workload, machine, RunOptions{}, step);
     benchmark::DoNotOptimize(step.energy);
   }
   state.counters["W"] = step.power->in(units::W);
@@ -69,15 +71,50 @@ void predict_step_cold(benchmark::State& state, const char* model) {
   const Llm llm = load_llm(model);
   const auto machine = h200();
   StepPrediction step;
+  Predictor predictor;
   std::int64_t batch = 0;
   for (auto _ : state) {
     batch = batch % 4000 + 1;
-    predict(llm, decode(batch, 4096), *machine, RunOptions{}, step);
+    predictor.predict(llm, decode(batch, 4096), machine, RunOptions{}, step);
     benchmark::DoNotOptimize(step.latency);
   }
 }
 BENCHMARK_CAPTURE(predict_step_cold, llama_70b_decode, "llama-3.1-70b");
 BENCHMARK_CAPTURE(predict_step_cold, deepseek_v3_decode, "deepseek-v3");
+
+/// A point of a hardware study: one number of the descriptor changed, then a step that no one asked for before.
+void hardware_point(benchmark::State& state, KernelSet kernels) {
+  const Llm llm = load_llm("llama-3.1-70b");
+  const Workload workload = decode(64, 4096);
+  MachineOptions options;
+  options.kernels = kernels;
+  const Machine base = make_machine(load_gpu("h200_sxm"), options);
+  StepPrediction step;
+  Predictor predictor;
+  GpuNumbers numbers = base.numbers();
+  double k = 0;
+  for (auto _ : state) {
+    k = k < 0.5 ? k + 1e-5 : 0;
+    numbers.memory.bandwidth = (1 + k) * base.numbers().memory.bandwidth;
+    predictor.predict(llm, workload, base.with(numbers), RunOptions{}, step);
+    benchmark::DoNotOptimize(step.latency);
+  }
+}
+BENCHMARK_CAPTURE(hardware_point, own, KernelSet::own);
+BENCHMARK_CAPTURE(hardware_point, library, KernelSet::library);
+
+/// The machine of that point alone: descriptor numbers x scalars x clock.
+void changed_machine(benchmark::State& state) {
+  const Machine base = h200();
+  GpuNumbers numbers = base.numbers();
+  double k = 0;
+  for (auto _ : state) {
+    k = k < 0.5 ? k + 1e-5 : 1e-5;
+    numbers.memory.bandwidth = (1 + k) * base.numbers().memory.bandwidth;
+    benchmark::DoNotOptimize(base.with(numbers));
+  }
+}
+BENCHMARK(changed_machine);
 
 void lower_step(benchmark::State& state, const char* model, const Workload& workload) {
   const Llm llm = load_llm(model);
@@ -94,8 +131,9 @@ void predict_op(benchmark::State& state, const char* op, const char* shape) {
   const Op parsed = parse_op(op, "bf16", shape);
   const auto machine = h200();
   OpPrediction out;
+  Predictor predictor;
   for (auto _ : state) {
-    predict(parsed, *machine, out);
+    predictor.predict(parsed, machine, out);
     benchmark::DoNotOptimize(out.time);
   }
 }
@@ -122,7 +160,7 @@ void ops_csv_rows(benchmark::State& state) {
       return n;
     };
     const ByteSink sink = [&](std::string_view block) { written += block.size(); };
-    const BatchOutcome outcome = predict_batch(source, sink, *machine, BatchOptions{.place = "bench"});
+    const BatchOutcome outcome = predict_batch(source, sink, machine, BatchOptions{.place = "bench"});
     if (outcome.rows != rows || outcome.refused != 0) state.SkipWithError("rows were lost or refused");
     benchmark::DoNotOptimize(written);
   }

@@ -1,7 +1,12 @@
 // The public entry points: what an operator, or a step of a model, costs on a GPU.
 //
 //   Machine machine = make_machine(load_gpu("h200_sxm"), MachineOptions{});
-//   StepPrediction step = predict(load_llm("llama-3.1-8b"), workload, machine, RunOptions{});
+//   Workload workload;
+//   workload.phase = Phase::decode;
+//   Predictor predictor;
+//   StepPrediction step = predictor.predict(load_llm("llama-3.1-8b"), workload, machine, RunOptions{});
+//
+// (tests/model/predict_example_test.cpp compiles these lines as they stand here.)
 #pragma once
 
 #include <array>
@@ -15,24 +20,13 @@
 #include "arch/calibration/calibration.hpp"
 #include "arch/gpu/gpu.hpp"
 #include "model/engine/demand.hpp"
+#include "model/machine.hpp"
+#include "model/machines.hpp"
 #include "model/types.hpp"
 #include "ops/graph/graph.hpp"
 #include "ops/op/shapes.hpp"
 
 namespace plumbline {
-
-/// A GPU with everything that depends only on it worked out once: scalars resolved from the calibration, peaks at the
-/// clock. Cheap to copy is not promised; predict() only reads it, from any number of threads.
-class Machine;
-
-/// Throws BadInput when no calibration can be found for the kernel set.
-std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const MachineOptions& options);
-std::shared_ptr<const Machine> make_machine(const Gpu& gpu, const Calibration& calibration,
-                                            const MachineOptions& options);
-const Gpu& gpu(const Machine& machine);
-KernelSet kernel_set(const Machine& machine);
-/// What was assumed about the machine: inherited calibration, clock model, overrides.
-const std::vector<std::string>& assumptions(const Machine& machine);
 
 struct FamilyScalars;
 /// One kernel launch of an operator.
@@ -40,7 +34,7 @@ struct LaunchPrediction {
   const char* kernel = "";  ///< "gemm", "split-K reduce", "attention", "combine"
   Demand demand;
   LaunchTime time;
-  const FamilyScalars* family = nullptr;  ///< of the machine that it was priced on
+  const FamilyScalars* family = nullptr;  ///< of the machine that it was priced on, and lives in
   Hertz clock;                            ///< mean clock of the SMs
   Speeds speeds;                          ///< that it was priced with
   double family_share = 1;                ///< of the tensor rate, as the family's scalars have it
@@ -97,14 +91,8 @@ struct PredictOptions {
   Resident resident{};  ///< where not everything is; of library GEMM only
 };
 
-/// Throws NotModelled for an operator that has no planner yet (collectives between GPUs), BadInput for a dtype that the
-/// GPU has no path for.
-OpPrediction predict(const Op& op, const Machine& machine, const PredictOptions& options = {});
-/// The same into `out` (its storage is large: reuse it in loops).
-void predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options = {});
-
 /// The roofline floor with datasheet peaks at the boost clock: max(FLOPs / peak, bytes / bandwidth).
-Seconds roofline(const Op& op, const Gpu& gpu);
+Seconds roofline(const Op& op, const GpuNumbers& gpu);
 
 struct RunOptions {
   Runtime runtime = Runtime::graph;
@@ -141,10 +129,34 @@ struct StepPrediction {
   Hertz clock;                                 ///< mean SM clock
 };
 
+/// Answers questions, and keeps what helps with the next one: plans that were searched for, of the last few machines.
+/// Its answers are those of a fresh one, to the bit. Each thread has its own.
+class Predictor {
+ public:
+  Predictor();
+  ~Predictor();
+  Predictor(Predictor&&) noexcept;
+  Predictor& operator=(Predictor&&) noexcept;
+
+  /// Throws NotModelled for an operator that has no planner yet (collectives between GPUs), BadInput for a dtype that
+  /// the GPU has no path for.
+  OpPrediction predict(const Op& op, const Machine& machine, const PredictOptions& options = {});
+  /// The same into `out` (its storage is large: reuse it in loops).
+  void predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options = {});
+
+  StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options);
+  /// The same into `out`, whose storage is reused: microseconds matter in sweeps.
+  void predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options,
+               StepPrediction& out);
+
+ private:
+  struct Memory;
+  std::unique_ptr<Memory> memory_;
+};
+
+/// One question to a Predictor of its own.
+OpPrediction predict(const Op& op, const Machine& machine, const PredictOptions& options = {});
 StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options);
-/// The same into `out`, whose storage is reused: microseconds matter in sweeps.
-void predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options,
-             StepPrediction& out);
 
 /// 5-95 % band of energy = power x time: the two err independently (under the cap power hardly errs at all).
 struct EnergyBand {

@@ -156,7 +156,7 @@ GpuDescriptor read_descriptor(const JsonValue& root, const std::vector<Override>
   gpu.architecture = text_or(root, "architecture", "");
   gpu.compute_capability = text_or(root, "compute_capability", "");
   gpu.calibration = text_or(root, "calibration", gpu.name);
-  gpu.memory.type = text_or(root, "memory.type", "");
+  gpu.memory_type = text_or(root, "memory.type", "");
   return d;
 }
 

@@ -28,6 +28,8 @@ struct StreamingMultiprocessor {
   std::int64_t registers = 0, registers_per_thread = 0;
   std::int64_t threads = 0, threads_per_block = 0, blocks = 0;
   std::int64_t warp_size = 32, register_granule = 256, warp_granule = 4;
+
+  bool operator==(const StreamingMultiprocessor&) const = default;
 };
 
 struct Level2 {
@@ -35,13 +37,16 @@ struct Level2 {
   Bandwidth bandwidth;  ///< reads, all SMs, at the boost clock
   Seconds latency;      ///< near hit, unloaded
   std::int64_t partitions = 1;
+
+  bool operator==(const Level2&) const = default;
 };
 
 struct DeviceMemory {
-  std::string type;     ///< "HBM3e", "GDDR6", ...
   Bytes capacity;       ///< what the vendor calls the size, in real (binary) bytes
   Bandwidth bandwidth;  ///< nominal (datasheet) rate, as calibration fractions are of it; the wire rate may be higher
   Seconds latency;      ///< unloaded, to DRAM
+
+  bool operator==(const DeviceMemory&) const = default;
 };
 
 /// One-way rates of one GPU. 0 = no such link.
@@ -49,15 +54,12 @@ struct GpuLinks {
   Bandwidth nvlink_per_direction;  ///< all links together (AMD: Infinity Fabric)
   std::int64_t nvlink_count = 0;
   Bandwidth pcie_per_direction;
+
+  bool operator==(const GpuLinks&) const = default;
 };
 
-struct Gpu {
-  std::string name;   ///< short name: "h200_sxm"
-  std::string title;  ///< "H200 SXM 141GB"
-  std::string vendor, architecture;
-  std::string compute_capability;  ///< "9.0", "gfx942"
-  /// Whose calibration file to read; fractions of datasheet peaks are inherited from it (calibration.hpp).
-  std::string calibration;
+/// What a GPU is in numbers: flat, so that one of them can be changed a million times a second (model/machine.hpp).
+struct GpuNumbers {
   std::int64_t sm_count = 0;
   Hertz base_clock;  ///< 0 = not on file
   Hertz boost_clock;
@@ -67,6 +69,19 @@ struct Gpu {
   DeviceMemory memory;
   GpuLinks links;
   Watts tdp, idle_power;
+
+  bool operator==(const GpuNumbers&) const = default;
+};
+
+/// A descriptor: the numbers, what the GPU is called and where each number comes from.
+struct Gpu : GpuNumbers {
+  std::string name;   ///< short name: "h200_sxm"
+  std::string title;  ///< "H200 SXM 141GB"
+  std::string vendor, architecture;
+  std::string compute_capability;  ///< "9.0", "gfx942"
+  /// Whose calibration file to read; fractions of datasheet peaks are inherited from it (calibration.hpp).
+  std::string calibration;
+  std::string memory_type;  ///< "HBM3e", "GDDR6", ...
   /// Datasheet tensor peaks, kept to check the derived ones against; not used by the model.
   PerDType<FlopRate> datasheet_tensor_peak;
   Hertz datasheet_tensor_clock;  ///< the clock that the datasheet's tensor peaks assume

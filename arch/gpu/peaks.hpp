@@ -6,15 +6,15 @@
 namespace plumbline {
 
 /// SMs x FLOP/clk/SM x clock; dense. Zero when the GPU has no such tensor path.
-FlopRate tensor_peak(const Gpu& gpu, DType math, Hertz sm_clock);
-FlopRate fp32_peak(const Gpu& gpu, Hertz sm_clock);
-FlopRate fp64_peak(const Gpu& gpu, Hertz sm_clock);
+FlopRate tensor_peak(const GpuNumbers& gpu, DType math, Hertz sm_clock);
+FlopRate fp32_peak(const GpuNumbers& gpu, Hertz sm_clock);
+FlopRate fp64_peak(const GpuNumbers& gpu, Hertz sm_clock);
 /// Special-function operations a second.
-Hertz sfu_peak(const Gpu& gpu, Hertz sm_clock);
-Bandwidth smem_peak(const Gpu& gpu, Hertz sm_clock);
+Hertz sfu_peak(const GpuNumbers& gpu, Hertz sm_clock);
+Bandwidth smem_peak(const GpuNumbers& gpu, Hertz sm_clock);
 /// min(L2 slices at this clock, SMs x what an SM can take).
-Bandwidth l2_peak(const Gpu& gpu, Hertz sm_clock);
+Bandwidth l2_peak(const GpuNumbers& gpu, Hertz sm_clock);
 /// FLOP per DRAM byte where the tensor roof meets the memory roof.
-Intensity ridge_point(const Gpu& gpu, DType math, Hertz sm_clock);
+Intensity ridge_point(const GpuNumbers& gpu, DType math, Hertz sm_clock);
 
 }  // namespace plumbline

@@ -91,12 +91,9 @@ void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> for
       ->type_name("FILE");
 }
 
-std::shared_ptr<const Machine> open_machine(const MachineFlags& flags) {
-  const Gpu gpu = load_gpu(flags.gpu, flags.overrides);
+Machine open_machine(const MachineFlags& flags) {
   const MachineOptions options{flags.kernels, flags.clock, flags.power_cap, flags.data, flags.attention};
-  // Without a file the engine decides where the scalars come from (the ideal kernel set needs none).
-  return flags.calibration_file.empty() ? make_machine(gpu, options)
-                                        : make_machine(gpu, calibration_for(gpu, flags.calibration_file), options);
+  return machines().get({flags.gpu, options, flags.calibration_file, flags.overrides});
 }
 
 void deliver(const OutputFlags& flags, std::string_view text) {

@@ -65,7 +65,7 @@ void add_machine_flags(CLI::App& app, MachineFlags& flags);  ///< the same, and 
 void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> formats);
 
 /// The GPU under its calibration. Refuses --power-cap and --data for one whose energies are not on file.
-std::shared_ptr<const Machine> open_machine(const MachineFlags& flags);
+Machine open_machine(const MachineFlags& flags);
 
 /// To the file (written beside, then renamed) or to stdout. Throws when it can't be written.
 void deliver(const OutputFlags& flags, std::string_view text);

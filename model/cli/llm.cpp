@@ -90,8 +90,8 @@ ExitCode run_llm(const LlmFlags& f) {
   check(f.workload);
   const auto machine = open_machine(f.machine);
   const Llm llm = load_llm(f.model);
-  const StepPrediction step = predict(llm, f.workload, *machine, f.run);
-  const StepReport report{llm, f.workload, *machine, f.machine.clock, f.run, step, remarks(f), f.explain};
+  const StepPrediction step = predict(llm, f.workload, machine, f.run);
+  const StepReport report{llm, f.workload, machine, f.machine.clock, f.run, step, remarks(f), f.explain};
   check_explained(report);
   switch (f.output.format) {
     case Format::json: deliver(f.output, step_json(report)); break;

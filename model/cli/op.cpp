@@ -30,8 +30,8 @@ ExitCode run_op(const OpFlags& f) {
   for (const std::string& word : f.shape) shape += (shape.empty() ? "" : ";") + word;
   const Op op = parse_op(f.op, f.dtype, shape);
   const auto machine = open_machine(f.machine);
-  const OpPrediction prediction = predict(op, *machine);
-  const OpReport report{op, *machine, f.machine.clock, prediction};
+  const OpPrediction prediction = predict(op, machine);
+  const OpReport report{op, machine, f.machine.clock, prediction};
   switch (f.output.format) {
     case Format::json: deliver(f.output, op_json(report)); break;
     case Format::csv: deliver(f.output, op_csv(report)); break;
@@ -82,7 +82,7 @@ ExitCode run_ops(const OpsFlags& f) {
   const InputFile in(f.in);
   OutputSink out(f.out);
   const BatchOutcome outcome = predict_batch([&in](char* to, std::size_t most) { return in.read(to, most); },
-                                             [&out](std::string_view text) { out.write(text); }, *machine,
+                                             [&out](std::string_view text) { out.write(text); }, machine,
                                              BatchOptions{in.place(), worker_count()});
   out.commit();
   if (outcome.bugs > 0) {

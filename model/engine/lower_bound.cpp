@@ -22,7 +22,7 @@ struct Waves {
   double end_waves = 0;  ///< how often the latency of a CTA is seen
 };
 
-Waves waves_of(const Demand& d, const Machine& m) {
+Waves waves_of(const Demand& d, const Rates& m) {
   const double ctas = static_cast<double>(d.plan.ctas);
   const double capacity = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
   if (d.plan.longest > d.plan.steps) {
@@ -39,7 +39,7 @@ Waves waves_of(const Demand& d, const Machine& m) {
   return {ctas, d.plan.steps, number, on_sm, on_sm, number};
 }
 
-Seconds l2_at_least(const Demand& d, const Machine& m, const Waves& w, double sm_clock) {
+Seconds l2_at_least(const Demand& d, const Rates& m, const Waves& w, double sm_clock) {
   const double asked = w.ctas * w.steps, sms = std::min(w.ctas, m.sm_count);
   if (d.l2_limit == L2Limit::ports) return asked * d.l2 / (sms * m.l2_per_sm * sm_clock);
   const Bandwidth lines = std::min(m.l2, sms * m.l2_per_sm);
@@ -50,7 +50,7 @@ Seconds l2_at_least(const Demand& d, const Machine& m, const Waves& w, double sm
          (kLookupShare * (1 + twice) * lines);
 }
 
-Seconds dram_at_least(const Demand& d, const Machine& m, const FamilyScalars& family, const Waves& w) {
+Seconds dram_at_least(const Demand& d, const Rates& m, const FamilyScalars& family, const Waves& w) {
   const Bytes all = d.dram_read + d.dram_write;
   if (all <= Bytes{}) return Seconds{};
   const Seconds moved = dram_time(d.dram_read, d.dram_write, m) / family.dram_share;
@@ -79,7 +79,7 @@ Seconds norm_at_least(const PerResource<Seconds>& times, double p) {
 
 }  // namespace
 
-Seconds lower_bound(const Demand& d, const Machine& m, const FamilyScalars& family) {
+Seconds lower_bound(const Demand& d, const Rates& m, const FamilyScalars& family) {
   const Speeds speeds = usual_speeds(d, m, family);
   const Waves w = waves_of(d, m);
   const Seconds clk = 1.0 / (m.clock * speeds.sm);

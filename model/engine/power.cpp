@@ -91,8 +91,7 @@ const PowerScalars::Band& power_band(const PowerScalars& p, Watts board, Watts a
   return time < 10.0 * units::us ? p.brief : p.free;
 }
 
-Activity activity(const Demand& d, Flops useful_tensor, DType math, const Gpu& gpu) {
-  const StreamingMultiprocessor& sm = gpu.sm;
+Activity activity(const Demand& d, Flops useful_tensor, DType math, const StreamingMultiprocessor& sm) {
   const double steps = static_cast<double>(d.plan.ctas) * d.plan.steps;
   Activity a;
   const double rate = sm.tensor_flop_per_clk[math];

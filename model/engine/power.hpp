@@ -63,8 +63,11 @@ struct PowerScalars {
   /// regulator, free, and free but shorter than 10 us.
   struct Band {
     double low = 0.6, high = 1.65;
+    bool operator==(const Band&) const = default;
   };
   Band held_down, free, brief;
+
+  bool operator==(const PowerScalars&) const = default;
 };
 
 /// Nothing when the calibration has no such section. Throws BadInput for one that lacks a scalar.
@@ -75,8 +78,11 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration);
 PowerScalars at_boost(const PowerScalars& power, double ratio);
 
 /// For a card without energies of its own: those of `from` by process node and voltage; what does not go with work, and
-/// limits, as shares of the cap. Not measured on `to`.
-PowerScalars scaled_to(const PowerScalars& power, const Gpu& from, const Gpu& to);
+/// limits, as shares of the cap. Not measured on `to`. `logic`: energy of the same logic in the process of `to` / of
+/// `from` (process_energy).
+PowerScalars scaled_to(const PowerScalars& power, const GpuNumbers& from, const GpuNumbers& to, double logic);
+/// Energy of the same logic at the same voltage, over TSMC 4N's.
+double process_energy(const Gpu& gpu);
 
 /// The band of an execution of that power and time; `aim`: what the regulator holds to, above all for bursts.
 const PowerScalars::Band& power_band(const PowerScalars& power, Watts board, Watts aim, Seconds time);
@@ -89,7 +95,7 @@ struct Activity {
   double sfu = 0, instructions = 0;
   Bytes smem, l2, dram_read, dram_write;
 };
-Activity activity(const Demand& demand, Flops useful_tensor, DType math, const Gpu& gpu);
+Activity activity(const Demand& demand, Flops useful_tensor, DType math, const StreamingMultiprocessor& sm);
 
 struct LaunchEnergy {
   Joules chip;    ///< at the boost clock's voltage

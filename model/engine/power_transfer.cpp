@@ -31,6 +31,8 @@ double process_energy(std::string_view compute_capability) {
 
 }  // namespace
 
+double process_energy(const Gpu& gpu) { return process_energy(gpu.compute_capability); }
+
 PowerScalars at_boost(const PowerScalars& power, double ratio) {
   const double slope = (1 - power.floor_voltage) / std::max(1e-6, 1 - power.knee);
   const double voltage = ratio > 1 ? 1 + slope * (ratio - 1) : std::sqrt(voltage_squared(power, ratio));
@@ -52,10 +54,9 @@ PowerScalars at_boost(const PowerScalars& power, double ratio) {
   return p;
 }
 
-PowerScalars scaled_to(const PowerScalars& power, const Gpu& from, const Gpu& to) {
+PowerScalars scaled_to(const PowerScalars& power, const GpuNumbers& from, const GpuNumbers& to, double logic) {
   const double cap = to.tdp / from.tdp;
   PowerScalars p = at_boost(power, to.boost_clock / from.boost_clock);  // one voltage a frequency for both chips
-  const double logic = process_energy(to.compute_capability) / process_energy(from.compute_capability);
   for (std::size_t i = 0; i < kDTypeCount; ++i) p.tensor[static_cast<DType>(i)] *= logic;
   p.fp32 *= logic;
   p.sfu *= logic;

@@ -23,6 +23,8 @@ double TensorPath::operand_reads(double rows, double cols, double row_bytes, dou
 TensorPath tensor_path(const Gpu& gpu) {
   TensorPath path;
   path.most_stages = 4;  // cp.async rings of the libraries are 3-5 deep; TMA rings go deeper
+  const std::string& cc = gpu.compute_capability;
+  path.async_copy = cc.rfind("8.", 0) == 0 || cc.rfind("12.", 0) == 0;
   if (gpu.compute_capability == "9.0") {
     path.kind = TensorPath::Kind::wgmma;
     path.most_stages = 16;

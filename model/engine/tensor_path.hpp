@@ -10,6 +10,7 @@ struct TensorPath {
   enum class Kind { mma_sync, wgmma, tcgen05 };
   Kind kind = Kind::mma_sync;
   bool multicast = false;   ///< one L2 read can serve the CTAs of a cluster (TMA)
+  bool async_copy = false;  ///< operands come by cp.async: mma.sync from sm_80 on
   double most_ctas = 2;     ///< co-resident CTAs that GEMM kernels of this generation are built for
   double most_stages = 16;  ///< deepest ring in use
 
@@ -20,6 +21,8 @@ struct TensorPath {
   /// are read cols/64 times and the columns rows/64 times. wgmma: a warpgroup takes 64 rows against all columns.
   /// tcgen05: one instruction covers the tile (modeling notes, section 3, c_smem).
   double operand_reads(double rows, double cols, double row_bytes, double col_bytes) const;
+
+  bool operator==(const TensorPath&) const = default;
 };
 
 TensorPath tensor_path(const Gpu& gpu);

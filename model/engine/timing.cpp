@@ -64,7 +64,7 @@ double shortest_first_steps(const KernelPlan& plan, double slots) {
 
 /// Calls `visit(wave, part, times)` for the full waves together and for the last one.
 template <class N, class Visit>
-void for_each_wave(const Demand& d, const Machine& m, const FamilyScalars& family, const Speeds& speeds, Visit visit) {
+void for_each_wave(const Demand& d, const Rates& m, const FamilyScalars& family, const Speeds& speeds, Visit visit) {
   const double ctas = static_cast<double>(d.plan.ctas);
   const double capacity = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
   const auto see = [&](const Part& part, double times) {
@@ -102,7 +102,7 @@ struct Once {
   typename N::template Of<Seconds> fixed, link;
 };
 template <class N>
-Once<N> once(const Demand& d, const Machine& m, const FamilyScalars& family) {
+Once<N> once(const Demand& d, const Rates& m, const FamilyScalars& family) {
   Once<N> out;
   out.fixed = N::number(family.fixed, "fixed") + N::number(d.serial_latency, d.serial_latency_of);
   if (d.link > Bytes{}) out.link = N::number(d.link, "over the link") / N::number(m.pcie, "");
@@ -111,7 +111,7 @@ Once<N> once(const Demand& d, const Machine& m, const FamilyScalars& family) {
 
 /// Share of the tensor peak at the clock: the clock sinks by the dense work of the launch, not by its length, so that a
 /// faster memory does not sink it further.
-double tensor_share(const Demand& d, const Machine& m, const FamilyScalars& family) {
+double tensor_share(const Demand& d, const Rates& m, const FamilyScalars& family) {
   const double on_sm = std::ceil(static_cast<double>(d.plan.ctas) / m.sm_count) * d.plan.steps * d.tensor_clk;
   const Seconds dense = on_sm / (family.tensor_burst * family.efficiency) / m.clock;
   return m.sustained_fraction(dense, family) * family.efficiency;
@@ -159,7 +159,7 @@ void record(LaunchRecord& to, const Wave<WrittenNumbers>& wave, double ctas, dou
 
 /// `to`: what is recorded, with WrittenNumbers alone.
 template <class N>
-LaunchTime price_with(const Demand& d, const Machine& m, const FamilyScalars& family, const Speeds& speeds,
+LaunchTime price_with(const Demand& d, const Rates& m, const FamilyScalars& family, const Speeds& speeds,
                       [[maybe_unused]] LaunchRecord* to) {
   LaunchTime out;
   const Once<N> before = once<N>(d, m, family);
@@ -195,15 +195,15 @@ LaunchTime price_with(const Demand& d, const Machine& m, const FamilyScalars& fa
 
 }  // namespace
 
-Seconds dram_time(Bytes read, Bytes write, const Machine& m) {
+Seconds dram_time(Bytes read, Bytes write, const Rates& m) {
   return read + write <= Bytes{} ? Seconds{} : engine::dram_time<PlainNumbers>(read, write, m);
 }
 
-Speeds usual_speeds(const Demand& d, const Machine& m, const FamilyScalars& family) {
+Speeds usual_speeds(const Demand& d, const Rates& m, const FamilyScalars& family) {
   return {tensor_share(d, m, family), d.tensor_clk > 0 ? 1 - family.droop : 1, 1};
 }
 
-Seconds price_total(const Demand& d, const Machine& m, const FamilyScalars& family, Seconds give_up) {
+Seconds price_total(const Demand& d, const Rates& m, const FamilyScalars& family, Seconds give_up) {
   const Once<PlainNumbers> before = once<PlainNumbers>(d, m, family);
   Seconds total = before.fixed + before.link;
   const auto add = [&](const Wave<PlainNumbers>& wave, const Part&, double times) {
@@ -217,15 +217,15 @@ Seconds price_total(const Demand& d, const Machine& m, const FamilyScalars& fami
   return total;
 }
 
-LaunchTime price(const Demand& d, const Machine& m, const FamilyScalars& family) {
+LaunchTime price(const Demand& d, const Rates& m, const FamilyScalars& family) {
   return price(d, m, family, usual_speeds(d, m, family));
 }
 
-LaunchTime price(const Demand& d, const Machine& m, const FamilyScalars& family, const Speeds& speeds) {
+LaunchTime price(const Demand& d, const Rates& m, const FamilyScalars& family, const Speeds& speeds) {
   return price_with<PlainNumbers>(d, m, family, speeds, nullptr);
 }
 
-LaunchTime price(const Demand& d, const Machine& m, const FamilyScalars& family, const Speeds& speeds,
+LaunchTime price(const Demand& d, const Rates& m, const FamilyScalars& family, const Speeds& speeds,
                  LaunchRecord& record) {
   record = LaunchRecord{};
   return price_with<WrittenNumbers>(d, m, family, speeds, &record);

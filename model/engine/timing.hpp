@@ -1,4 +1,4 @@
-// The one timing engine: any Demand on any Machine -> time and what binds it.
+// The one timing engine: any Demand at any Rates -> time and what binds it.
 //
 //   T = fixed + sum over waves of [ pnorm(resource times of the wave) + exposed + once ] + chain
 //
@@ -13,28 +13,28 @@
 
 #include "model/engine/demand.hpp"
 #include "model/engine/launch_record.hpp"
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 
 namespace plumbline {
 
 /// Time of one launch. Never below any single resource's own time.
-LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScalars& family);
+LaunchTime price(const Demand& demand, const Rates& rates, const FamilyScalars& family);
 
 /// What tiles that share lines reach of the rate at which L2 can look them up.
 inline constexpr double kLookupShare = 0.9;
 
 /// As the family's own scalars have it, when no clock has been solved for.
-Speeds usual_speeds(const Demand& demand, const Machine& machine, const FamilyScalars& family);
-LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScalars& family, const Speeds& speeds);
+Speeds usual_speeds(const Demand& demand, const Rates& rates, const FamilyScalars& family);
+LaunchTime price(const Demand& demand, const Rates& rates, const FamilyScalars& family, const Speeds& speeds);
 /// The same, and how it came about.
-LaunchTime price(const Demand& demand, const Machine& machine, const FamilyScalars& family, const Speeds& speeds,
+LaunchTime price(const Demand& demand, const Rates& rates, const FamilyScalars& family, const Speeds& speeds,
                  LaunchRecord& record);
 
 /// Never above price(), at a fraction of its cost: what plan searches prune by.
-Seconds lower_bound(const Demand& demand, const Machine& machine, const FamilyScalars& family);
+Seconds lower_bound(const Demand& demand, const Rates& rates, const FamilyScalars& family);
 
 /// Only the total, and it may stop early: when a lower bound exceeds `give_up` it returns that bound. For plan search.
-Seconds price_total(const Demand& demand, const Machine& machine, const FamilyScalars& family, Seconds give_up);
+Seconds price_total(const Demand& demand, const Rates& rates, const FamilyScalars& family, Seconds give_up);
 
 /// (sum t^p)^(1/p) over the resources; never below the largest.
 Seconds pnorm(const PerResource<Seconds>& times, double p);
@@ -42,6 +42,6 @@ Seconds pnorm(const PerResource<Seconds>& times, double p);
 /// What DRAM gives a mix of reads and writes: the times of both add up, plus a turnaround loss that is largest for an
 /// even mix: 4 r w x loss, r and w the shares of bytes (kernels notes section 4: one b for reads, one for writes, one
 /// loss).
-Seconds dram_time(Bytes read, Bytes write, const Machine& machine);
+Seconds dram_time(Bytes read, Bytes write, const Rates& rates);
 
 }  // namespace plumbline

@@ -27,7 +27,7 @@ struct Wave {
 
 /// Both directions of DRAM (timing.hpp, dram_time).
 template <class N>
-auto dram_time(Bytes read, Bytes write, const Machine& m) {
+auto dram_time(Bytes read, Bytes write, const Rates& m) {
   const Bytes all = read + write;
   // Turning the bus round is lost time. Writes leave in batches, each with a turn: the loss is in proportion to them,
   // as long as there are reads to put between. (H200: 0.063 at two reads a write, 0.093 at 1:1 by our own probe, 0.11
@@ -43,7 +43,7 @@ auto dram_time(Bytes read, Bytes write, const Machine& m) {
 /// their way to L2) for themselves run ahead, and those that are left at the end draw less than DRAM could give. Found
 /// for decode attention (64 to 256 items) and GEMM of few tokens on an H200, 2026-11-20: 3 % where 9 % of the last
 /// layer is filled, 8 to 10 % at a half, 0 to 2 % at 94 %.
-inline double uneven_fill(double ctas, const Machine& m) {
+inline double uneven_fill(double ctas, const Rates& m) {
   constexpr double kLossAtHalf = 0.08;
   double filled = 1;
   if (ctas > m.sm_count) filled = ctas / m.sm_count - std::floor(ctas / m.sm_count);
@@ -58,7 +58,7 @@ class WaveTerms {
   using Of = typename N::template Of<Q>;
 
  public:
-  WaveTerms(const Demand& demand, const Machine& machine, const FamilyScalars& scalars, const Part& part,
+  WaveTerms(const Demand& demand, const Rates& machine, const FamilyScalars& scalars, const Part& part,
             const Speeds& speeds)
       : d(demand),
         m(machine),
@@ -174,7 +174,7 @@ class WaveTerms {
   }
 
   const Demand& d;
-  const Machine& m;
+  const Rates& m;
   const FamilyScalars& family;
   const Part& p;
   const Speeds& v;

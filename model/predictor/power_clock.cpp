@@ -29,12 +29,12 @@ EnergyBand energy_band(Joules energy, Watts power, Watts power_low, Watts power_
   return {energy * std::exp(-below), energy * std::exp(above)};
 }
 
-void set_energies(OpPrediction& op, const Machine& m) {
+void set_energies(OpPrediction& op, const Rates& m) {
   Flops useful = op.tensor;
   op.chip_energy = op.tensor_estimate = Joules{};
   for (int i = 0; i < op.launch_count; ++i) {
     const Demand& d = op.launches[static_cast<std::size_t>(i)].demand;
-    Activity a = activity(d, d.tensor_clk > 0 ? useful : Flops{}, op.math, m.gpu);
+    Activity a = activity(d, d.tensor_clk > 0 ? useful : Flops{}, op.math, m.gpu.sm);
     a.dram_read = a.dram_write = Bytes{};
     op.chip_energy += energy_of(a, op.math, *m.power, m.data).chip;
     op.tensor_estimate += estimated_tensor_energy(a, op.math, *m.power);
@@ -57,7 +57,7 @@ bool uses_tensor_units(const OpPrediction& op) {
 }
 
 /// `kept`: share of the SM cycles where tensor units work.
-void price_launches(OpPrediction& op, const Machine& m, double share, double kept) {
+void price_launches(OpPrediction& op, const Rates& m, double share, double kept) {
   op.time = Seconds{};
   double cycles = 0;
   for (int i = 0; i < op.launch_count; ++i) {
@@ -82,7 +82,7 @@ void price_launches(OpPrediction& op, const Machine& m, double share, double kep
 
 }  // namespace
 
-void reprice(OpPrediction& op, const Machine& m, double share) {
+void reprice(OpPrediction& op, const Rates& m, double share) {
   const PowerScalars& p = *m.power;
   price_launches(op, m, share, 1 - p.droop);
   if (*op.power <= p.droop_from || !uses_tensor_units(op)) return;
@@ -91,7 +91,7 @@ void reprice(OpPrediction& op, const Machine& m, double share) {
 
 RunEnergy run_energy(const OpPrediction& op) { return {op.chip_energy, op.memory_energy, op.tensor_estimate}; }
 
-void settle(OpPrediction& op, const Machine& m) {
+void settle(OpPrediction& op, const Rates& m) {
   const PowerScalars& p = *m.power;
   double last = 1;
   const double share =
@@ -103,7 +103,7 @@ void settle(OpPrediction& op, const Machine& m) {
   op.power_high = held_to_cap(*op.power_high, *op.power, m);
 }
 
-Watts held_to_cap(Watts high, Watts power, const Machine& m) {
+Watts held_to_cap(Watts high, Watts power, const Rates& m) {
   const PowerScalars& p = *m.power;
   return std::max(power, std::min(high, p.held_down.high * p.regulator_aim * m.power_cap));
 }

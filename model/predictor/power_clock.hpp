@@ -2,22 +2,22 @@
 // launches, and the clock at which their mean power meets the cap.
 #pragma once
 
-#include "model/engine/machine.hpp"
 #include "model/engine/power.hpp"
+#include "model/engine/rates.hpp"
 #include "model/predict.hpp"
 
 namespace plumbline {
 
 /// The energies of an op whose launches are priced; they do not depend on the clock.
-void set_energies(OpPrediction& op, const Machine& machine);
+void set_energies(OpPrediction& op, const Rates& rates);
 /// Prices the launches of `op` again at a share of the boost clock; adds power, energy and clock.
-void reprice(OpPrediction& op, const Machine& machine, double clock_share);
+void reprice(OpPrediction& op, const Rates& rates, double clock_share);
 RunEnergy run_energy(const OpPrediction& op);
 /// An op priced at the boost clock on a machine that runs steadily: brings it to the clock that the cap leaves when the
 /// op is repeated.
-void settle(OpPrediction& op, const Machine& machine);
+void settle(OpPrediction& op, const Rates& rates);
 /// The upper end of the band of a steady power: whatever a run would draw, the regulator holds its mean at the cap, as
 /// closely as runs were found to be that it holds down.
-Watts held_to_cap(Watts high, Watts power, const Machine& machine);
+Watts held_to_cap(Watts high, Watts power, const Rates& rates);
 
 }  // namespace plumbline

@@ -1,8 +1,9 @@
-// What predict_op.cpp and predict_step.cpp share.
+// What the parts of the predictor share.
 #pragma once
 
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "model/predict.hpp"
+#include "model/stacks/common/plan_gemm.hpp"
 
 namespace plumbline {
 
@@ -11,10 +12,14 @@ namespace plumbline {
 enum class Warmth { cold, streams, everything };
 
 /// Prices at the boost clock, whatever the cap. Of the options, the plans count.
-void predict_op(const Op& op, const Machine& machine, Warmth warmth, OpPrediction& out,
+void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth warmth, OpPrediction& out,
                 const PredictOptions& options = {});
 
 /// What binds the op and how wide its band is, from its launches' times.
 void conclude(OpPrediction& op, const Machine& machine);
+
+/// One step of a model.
+void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
+                  const RunOptions& options, StepPrediction& out);
 
 }  // namespace plumbline

@@ -5,7 +5,7 @@
 
 #include "arch/error.hpp"
 #include "arch/gpu/peaks.hpp"
-#include "model/engine/machine.hpp"
+#include "model/bands/bands.hpp"
 #include "model/engine/timing.hpp"
 #include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
@@ -20,7 +20,7 @@ namespace plumbline {
 namespace {
 
 /// What is left of a library GEMM's traffic, and of its waits for memory.
-Demand with_resident(const Demand& cold, const GemmTask& t, const Machine& m, const Resident& r) {
+Demand with_resident(const Demand& cold, const GemmTask& t, const Rates& m, const Resident& r) {
   Demand d = cold;
   const Bytes inputs = t.batch * t.m * t.k * t.input_bytes * units::B;
   const Bytes weights = t.batch * t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read * units::B;
@@ -38,16 +38,20 @@ Demand with_resident(const Demand& cold, const GemmTask& t, const Machine& m, co
 /// Fills an OpPrediction launch by launch.
 class Pricer {
  public:
-  Pricer(const Machine& machine, const Op& op, const Work& work, Warmth warmth, const PredictOptions& options,
-         OpPrediction& out)
-      : m_(machine), op_(op), work_(work), warmth_(warmth), options_(options), out_(out) {}
+  Pricer(const Machine& machine, GemmCache& cache, const Op& op, const Work& work, Warmth warmth,
+         const PredictOptions& options, OpPrediction& out)
+      : machine_(machine),
+        m_(machine.rates()),
+        cache_(cache),
+        op_(op),
+        work_(work),
+        warmth_(warmth),
+        options_(options),
+        out_(out) {}
 
-  void operator()(const Gemm& s) {
-    const GemmTask task = gemm_task(s, m_);
-    gemm(task, gemm_family(task, m_), "gemm");
-  }
-  void operator()(const GemmSparse24& s) { gemm(gemm_task(s, m_), m_.gemm, "gemm 2:4"); }
-  void operator()(const GroupedGemm& s) { gemm(gemm_task(s, m_), m_.grouped, "grouped gemm"); }
+  void operator()(const Gemm& s) { gemm(s, "gemm"); }
+  void operator()(const GemmSparse24& s) { gemm(s, "gemm 2:4"); }
+  void operator()(const GroupedGemm& s) { gemm(s, "grouped gemm"); }
   void operator()(const AttentionPrefill& s) {
     require_tensor_path(s.dtype);
     attention(plan_prefill(s, m_), "attention");
@@ -91,7 +95,7 @@ class Pricer {
   }
   void require_tensor_path(DType type) const {
     if (m_.gpu.sm.tensor_flop_per_clk[type] <= 0) {
-      throw BadInput(m_.gpu.name + " has no " + std::string(name(type)) + " tensor path for attention");
+      throw BadInput(machine_.gpu().name + " has no " + std::string(name(type)) + " tensor path for attention");
     }
   }
 
@@ -127,11 +131,21 @@ class Pricer {
     return d.l2_distinct > Bytes{} ? d.l2_distinct + 2.0 * d.l2_written <= m_.l2_capacity : work_.bytes() <= m_.l2_kept;
   }
 
-  void gemm(const GemmTask& task, const FamilyScalars& family, const char* kernel) {
+  template <class Shape>
+  void gemm(const Shape& shape, const char* kernel) {
+    if (matrix_flop_per_clk(shape.precision.math, m_) <= 0) {
+      throw BadInput(machine_.gpu().name + " has no " + std::string(name(shape.precision.math)) + " path for dtype " +
+                     std::string(name(shape.precision)));
+    }
+    gemm(gemm_task(shape, m_), kernel);
+  }
+
+  void gemm(const GemmTask& task, const char* kernel) {
+    const FamilyScalars& family = gemm_family(task, m_);
     family_ = &family;
     std::optional<GemmChoice> as_cut;
-    if (options_.gemm_plan) as_cut = price_own_plan(task, *options_.gemm_plan, m_);
-    const GemmChoice& choice = as_cut ? *as_cut : plan_gemm(task, m_, family);
+    if (options_.gemm_plan) as_cut = price_own_plan(task, *options_.gemm_plan, m_, cache_);
+    const GemmChoice& choice = as_cut ? *as_cut : plan_gemm(task, m_, cache_);
     out_.gemm_plan = choice.plan;
     if (!task.own) return library_gemm(task, choice, family, kernel);
     launch_warm(kernel, choice.main, family, m_.l2_latency / m_.dram_latency);
@@ -159,7 +173,9 @@ class Pricer {
     launch("stream", plan_stream(op_, work_, m_, warmth_ != Warmth::cold), m_.rowwise);
   }
 
-  const Machine& m_;
+  const Machine& machine_;
+  const Rates& m_;
+  GemmCache& cache_;
   const Op& op_;
   const Work& work_;
   Warmth warmth_;
@@ -180,7 +196,7 @@ Bound bound_of(Resource r) {
 }
 
 /// Roofline of the machine as given: datasheet rates at the boost clock, no launches.
-void price_ideal(const Op& op, const Work& work, const Machine& m, OpPrediction& out) {
+void price_ideal(const Op& op, const Work& work, const Rates& m, OpPrediction& out) {
   out.family = "ideal";
   out.time = out.low = out.high = roofline(op, m.gpu);
   out.dram_read = work.read;
@@ -207,7 +223,7 @@ void set_limiter(OpPrediction& out) {
 
 /// Residuals that are all on one side do not put the prediction outside its own band.
 void set_band(OpPrediction& out, const Machine& m) {
-  const Band& band = m.bands.find(out.band_kernels, out.band_class, out.time, out.bound);
+  const Band& band = m.bands().find(out.band_kernels, out.band_class, out.time, out.bound);
   out.band = &band;
   out.low = out.time * std::exp(std::min(0.0, band.low));
   out.high = out.time * std::exp(std::max(0.0, band.high));
@@ -216,7 +232,7 @@ void set_band(OpPrediction& out, const Machine& m) {
 
 }  // namespace
 
-Seconds roofline(const Op& op, const Gpu& gpu) {
+Seconds roofline(const Op& op, const GpuNumbers& gpu) {
   const Work w = work(op);
   Seconds time = w.bytes() / gpu.memory.bandwidth;
   if (w.tensor > Flops{}) {
@@ -235,7 +251,9 @@ Seconds roofline(const Op& op, const Gpu& gpu) {
   return time;
 }
 
-void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out, const PredictOptions& options) {
+void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth warmth, OpPrediction& out,
+                const PredictOptions& options) {
+  const Rates& m = machine.rates();
   const Work w = work(op);
   out.time = Seconds{};
   out.dram_read = out.dram_write = Bytes{};
@@ -246,7 +264,7 @@ void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out
   out.tensor = w.tensor;
   out.math = w.math;
   out.clock = m.clock;
-  out.provenance = m.provenance;
+  out.provenance = machine.provenance();
   out.power.reset();
   out.power_low.reset();
   out.power_high.reset();
@@ -255,7 +273,7 @@ void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out
   out.band_rows = 0;
   out.band = nullptr;
   if (m.kernels == KernelSet::ideal) return price_ideal(op, w, m, out);
-  Pricer pricer(m, op, w, warmth, options, out);
+  Pricer pricer(machine, cache, op, w, warmth, options, out);
   std::visit(pricer, op);
   out.family = pricer.family().name;
   out.band_class = pricer.band_class();
@@ -267,25 +285,12 @@ void predict_op(const Op& op, const Machine& m, Warmth warmth, OpPrediction& out
     set_energies(out, m);
     reprice(out, m, 1);
   }
-  conclude(out, m);
+  conclude(out, machine);
 }
 
 void conclude(OpPrediction& out, const Machine& m) {
   set_limiter(out);
   set_band(out, m);
-}
-
-void predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options) {
-  predict_op(op, machine, options.warm ? Warmth::everything : Warmth::cold, out, options);
-  if (!machine.power || machine.clock_mode == ClockMode::burst || machine.kernels == KernelSet::ideal) return;
-  settle(out, machine);
-  conclude(out, machine);
-}
-
-OpPrediction predict(const Op& op, const Machine& machine, const PredictOptions& options) {
-  OpPrediction out;
-  predict(op, machine, out, options);
-  return out;
 }
 
 }  // namespace plumbline

@@ -3,6 +3,7 @@
 
 #include "arch/error.hpp"
 #include "arch/gpu/peaks.hpp"
+#include "model/bands/bands.hpp"
 #include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
 
@@ -32,7 +33,7 @@ Bytes distance_of_tables(const StepPrediction& out, std::size_t i) {
 /// written all along; when more than L2 holds passes through meanwhile, its first part is gone again, and a kernel is
 /// as late as its last CTA. (Alone and warm an rmsnorm of one row takes 1.6 us, cold 2.1, in steps of Llama-3.1-8B 2.2;
 /// own measurement on an H200, 2026-11-20.)
-bool finds_warm(const StepPrediction& out, std::size_t i, const Machine& m) {
+bool finds_warm(const StepPrediction& out, std::size_t i, const Rates& m) {
   if (i == 0 || !reads_predecessor(out.graph.nodes[i].op)) return false;
   return out.nodes[i - 1].op.dram_bytes() <= m.l2_capacity && distance_of_tables(out, i) <= m.l2_capacity;
 }
@@ -40,7 +41,7 @@ bool finds_warm(const StepPrediction& out, std::size_t i, const Machine& m) {
 double part(Seconds t, Seconds whole) { return whole > Seconds{} ? t / whole : 0.0; }
 
 /// Splits an execution's time over the five words: gaps are launch, fixed costs latency, the rest what binds it.
-void add_shares(const NodePrediction& n, const Machine& m, double count, Seconds step, TimeShare& share) {
+void add_shares(const NodePrediction& n, const Rates& m, double count, Seconds step, TimeShare& share) {
   if (n.op.launch_count == 0) {  // ideal kernels
     (n.op.bound == Bound::memory ? share.memory : share.compute) += part(count * n.op.time, step);
     return;
@@ -73,13 +74,13 @@ std::size_t earlier(const StepPrediction& out, std::size_t i, bool warm) {
 
 /// What a step adds to one execution beyond the graph gaps that op.time holds: every launch follows another kernel, and
 /// outside graphs the host's gap is longer.
-Seconds runtime_gap(const OpPrediction& op, const Machine& m, Runtime runtime) {
+Seconds runtime_gap(const OpPrediction& op, const Rates& m, Runtime runtime) {
   if (runtime == Runtime::graph) return op.launch_count * m.kernel_change;
   return op.launch_count * (m.kernel_change + m.gap_stream - m.gap_graph);
 }
 
 /// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer.
-void wait_for_host(StepPrediction& out, const Machine& m) {
+void wait_for_host(StepPrediction& out, const Rates& m) {
   double operators = 0;
   Seconds gpu_time;
   for (const NodePrediction& n : out.nodes) {
@@ -94,7 +95,7 @@ void wait_for_host(StepPrediction& out, const Machine& m) {
 }
 
 /// The band of the step from those of its operators. Gaps have none.
-void set_band(StepPrediction& out, const Machine& m) {
+void set_band(StepPrediction& out, const Machine& machine) {
   StepBandSum sum;
   const Band* some = nullptr;
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
@@ -111,13 +112,14 @@ void set_band(StepPrediction& out, const Machine& m) {
     out.low = out.high = out.latency;
     return;
   }
-  const BandCorrelation& correlation = m.bands.correlation(m.kernels);
+  const BandCorrelation& correlation = machine.bands().correlation(machine.kernels());
   out.low = sum.low(out.latency, correlation);
   out.high = sum.high(out.latency, correlation);
 }
 
 /// Sums over the nodes.
-void total(StepPrediction& out, const Machine& m) {
+void total(StepPrediction& out, const Machine& machine) {
+  const Rates& m = machine.rates();
   Seconds at_peak;
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
@@ -127,7 +129,7 @@ void total(StepPrediction& out, const Machine& m) {
     const FlopRate peak = tensor_peak(m.gpu, n.op.math, m.gpu.boost_clock);
     if (peak > FlopRate{}) at_peak += count * n.op.tensor / peak;
   }
-  set_band(out, m);
+  set_band(out, machine);
   out.mfu = at_peak / out.latency;
   out.mbu = out.dram_bytes / (out.latency * m.gpu.memory.bandwidth);
   out.tokens_per_s = out.graph.tokens / out.latency.in(units::s);
@@ -137,7 +139,7 @@ void total(StepPrediction& out, const Machine& m) {
 }
 
 /// Energy, mean power and mean clock of the step as its operators are priced now. In the gaps only the clocks run.
-void add_up_energy(StepPrediction& out, const Machine& m, double clock_share) {
+void add_up_energy(StepPrediction& out, const Rates& m, double clock_share) {
   const Watts waiting = settled_power(*m.power, clock_share, Watts{});
   Joules energy, low, high;
   Seconds time;
@@ -160,7 +162,8 @@ void add_up_energy(StepPrediction& out, const Machine& m, double clock_share) {
 
 /// One clock for all of the step, as the regulator takes tens of ms: the one at which the power of its phases, each for
 /// as long as it takes at that clock, has the cap as its mean.
-void settle(StepPrediction& out, const Machine& m, const RunOptions& options) {
+void settle(StepPrediction& out, const Machine& machine, const RunOptions& options) {
+  const Rates& m = machine.rates();
   add_up_energy(out, m, 1);
   const Watts aim = m.power->regulator_aim * m.power_cap;
   if (m.clock_mode == ClockMode::burst) return;
@@ -190,13 +193,14 @@ void settle(StepPrediction& out, const Machine& m, const RunOptions& options) {
   if (share == 1) return;
   if (share != last) time_at(share);
   add_up_energy(out, m, share);
-  for (NodePrediction& n : out.nodes) conclude(n.op, m);
+  for (NodePrediction& n : out.nodes) conclude(n.op, machine);
 }
 
 }  // namespace
 
-void predict(const Llm& llm, const Workload& workload, const Machine& m, const RunOptions& options,
-             StepPrediction& out) {
+void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
+                  const RunOptions& options, StepPrediction& out) {
+  const Rates& m = machine.rates();
   if (workload.phase == Phase::train) throw NotModelled("--phase train: training time is not modelled yet");
   lower(llm, workload, out.graph);
   out.nodes.resize(out.graph.nodes.size());
@@ -218,18 +222,12 @@ void predict(const Llm& llm, const Workload& workload, const Machine& m, const R
     // layers of different kinds share operators: price each once
     n.first = earlier(out, i, warm);
     if (n.first != i) n.op = out.nodes[n.first].op;
-    else predict_op(n.node->op, m, warm ? Warmth::streams : Warmth::cold, n.op);
+    else predict_op(n.node->op, machine, cache, warm ? Warmth::streams : Warmth::cold, n.op);
     n.gap = m.kernels == KernelSet::ideal ? Seconds{} : runtime_gap(n.op, m, options.runtime);
   }
   if (options.runtime == Runtime::eager && m.kernels != KernelSet::ideal) wait_for_host(out, m);
-  if (m.power && m.kernels != KernelSet::ideal) settle(out, m, options);
-  total(out, m);
-}
-
-StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options) {
-  StepPrediction out;
-  predict(llm, workload, machine, options, out);
-  return out;
+  if (m.power && m.kernels != KernelSet::ideal) settle(out, machine, options);
+  total(out, machine);
 }
 
 }  // namespace plumbline

@@ -22,7 +22,7 @@
 
 #include "arch/format.hpp"
 #include "model/engine/launch_record.hpp"
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "model/engine/timing.hpp"
 #include "model/predict.hpp"
 #include "model/report/formula_text.hpp"
@@ -43,7 +43,7 @@ namespace {
   out += '\n';
 }
 
-void grid(std::string& out, const KernelPlan& plan, const LaunchTime& time, const Machine& m) {
+void grid(std::string& out, const KernelPlan& plan, const LaunchTime& time, const Rates& m) {
   line(out, "    grid     %lld CTAs, %lld at a time on each of %.0f SMs: %s waves; %s steps a CTA%s",
        static_cast<long long>(plan.ctas), static_cast<long long>(plan.ctas_per_sm), m.sm_count,
        format(time.waves).c_str(), format(plan.steps).c_str(),
@@ -51,7 +51,7 @@ void grid(std::string& out, const KernelPlan& plan, const LaunchTime& time, cons
 }
 
 /// The SM clock as it came about: the board's, and what is left of its cycles.
-void clock_line(std::string& out, const LaunchPrediction& l, const Machine& m) {
+void clock_line(std::string& out, const LaunchPrediction& l, const Rates& m) {
   if (l.speeds.sm == 1) return;
   using N = WrittenNumbers;
   const auto clock = N::number(m.clock, "") * N::factor(l.speeds.l2, "that the power limit leaves") *
@@ -97,7 +97,7 @@ void wave_lines(std::string& out, const WaveRecord& wave, bool no_waves) {
   out += "  " + equation("wave", wave.time, sum);
 }
 
-void launch(std::string& out, const LaunchPrediction& l, const Machine& m) {
+void launch(std::string& out, const LaunchPrediction& l, const Rates& m) {
   LaunchRecord record;
   price(l.demand, m, *l.family, l.speeds, record);
   line(out, "  %s: %s, bound by %s", l.kernel, format(l.time.total).c_str(), std::string(name(l.time.limiter)).c_str());
@@ -115,7 +115,7 @@ void launch(std::string& out, const LaunchPrediction& l, const Machine& m) {
 }
 
 /// The launches and the gaps behind them.
-void total_lines(std::string& out, const OpPrediction& p, const Machine& m) {
+void total_lines(std::string& out, const OpPrediction& p, const Rates& m) {
   std::string sum;
   for (int i = 0; i < p.launch_count; ++i) {
     const LaunchPrediction& l = p.launches[static_cast<std::size_t>(i)];
@@ -128,7 +128,7 @@ void total_lines(std::string& out, const OpPrediction& p, const Machine& m) {
 }
 
 /// Where the watts go, and which clock they leave.
-void power_lines(std::string& out, const OpPrediction& p, const Machine& m) {
+void power_lines(std::string& out, const OpPrediction& p, const Rates& m) {
   if (!p.power || !m.power || p.launch_count == 0) return;
   const double share = p.launches[0].speeds.l2;
   if (share < 1) {
@@ -162,12 +162,13 @@ void plan_line(std::string& out, const OpPrediction& p) {
 
 }  // namespace
 
-std::string explain(const Op& op, const OpPrediction& p, const Machine& m) {
+std::string explain(const Op& op, const OpPrediction& p, const Machine& machine) {
+  const Rates& m = machine.rates();
   std::string out;
   const Work w = work(op);
   const Seconds floor = roofline(op, m.gpu);
   line(out, "%s %s %s on %s, SM clock %s: %s (%s to %s, %s)", std::string(op_name(op)).c_str(),
-       std::string(dtype_text(op)).c_str(), shape_text(op).c_str(), m.gpu.name.c_str(), format(p.clock).c_str(),
+       std::string(dtype_text(op)).c_str(), shape_text(op).c_str(), machine.gpu().name.c_str(), format(p.clock).c_str(),
        format(p.time).c_str(), format(p.low).c_str(), format(p.high).c_str(), std::string(name(p.provenance)).c_str());
   line(out, "  work: %s tensor + %s other, %s read + %s written at least; %s", format(w.tensor).c_str(),
        format(w.fp32).c_str(), format(w.read).c_str(), format(w.write).c_str(), format(p.flops / w.bytes()).c_str());

@@ -97,7 +97,7 @@ std::string memory_table(const GpuPage& page, const TextStyle& style) {
   const Bandwidth l2 = l2_peak(g, g.boost_clock);
   table.add({"L2", format_binary(g.l2.size), format(l2), format(g.l2.latency), format(l2 * g.l2.latency)});
   if (g.l3_size > 0.0 * units::B) table.add({"memory-side cache", format_binary(g.l3_size)});
-  table.add({g.memory.type, format_binary(g.memory.capacity), format(g.memory.bandwidth), format(g.memory.latency),
+  table.add({g.memory_type, format_binary(g.memory.capacity), format(g.memory.bandwidth), format(g.memory.latency),
              format(g.memory.bandwidth * g.memory.latency)});
   return table.text(2, style) + "\n";
 }

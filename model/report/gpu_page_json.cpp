@@ -36,7 +36,7 @@ Json memory_json(const Gpu& g) {
           {"l2_B_per_s", l2_peak(g, g.boost_clock).in(units::B_per_s)},
           {"l2_latency_s", g.l2.latency.in(units::s)},
           {"l3_bytes", g.l3_size.in(units::B)},
-          {"dram_type", g.memory.type},
+          {"dram_type", g.memory_type},
           {"dram_bytes", g.memory.capacity.in(units::B)},
           {"dram_B_per_s", g.memory.bandwidth.in(units::B_per_s)},
           {"dram_latency_s", g.memory.latency.in(units::s)}};

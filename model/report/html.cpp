@@ -95,7 +95,7 @@ constexpr const char* kStyle =
 std::string step_html(const StepReport& r) {
   const StepPrediction& s = r.step;
   const std::string title =
-      r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on " + gpu(r.machine).title;
+      r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on " + r.machine.gpu().title;
   std::string out = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>" + escaped(title) +
                     "</title>\n" + kStyle + "<h1>" + escaped(title) + "</h1>\n<table>\n";
   out += row("batch, length", std::to_string(r.workload.batch) + ", " + std::to_string(length(r.workload)));

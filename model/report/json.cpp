@@ -124,14 +124,14 @@ Json power_over_time(const StepPrediction& step) {
 
 void put_question(Json& out, const StepReport& r) {
   out["model"] = r.llm.name;
-  out["gpu"] = gpu(r.machine).name;
+  out["gpu"] = r.machine.gpu().name;
   out["gpus"] = r.workload.parallel.ranks();
   out["phase"] = word_of(kPhaseWords, r.workload.phase);
   out["batch"] = r.workload.batch;
   out[r.workload.phase == Phase::decode ? "context" : "prompt"] = length(r.workload);
   out["dtype"] = weight_format(r.llm, r.workload);
   out["kv_dtype"] = kv_format(r.llm, r.workload);
-  out["kernels"] = word_of(kKernelSetWords, kernel_set(r.machine));
+  out["kernels"] = word_of(kKernelSetWords, r.machine.kernels());
   out["runtime"] = word_of(kRuntimeWords, r.options.runtime);
   out["fusion"] = word_of(kFusionWords, r.workload.fusion);
   out["clock"] = word_of(kClockWords, r.clock);
@@ -188,7 +188,7 @@ std::string step_json(const StepReport& r) {
   out["energy_per_token_J"] = per_token ? Json(finite(token_J, "energy_per_token_J")) : Json(nullptr);
   out["tokens_per_J"] = per_token ? Json(finite(1 / token_J, "tokens_per_J")) : Json(nullptr);
   out["fits"] = s.fits;
-  out["memory_bytes"] = memory(s.graph.memory, gpu(r.machine).memory.capacity);
+  out["memory_bytes"] = memory(s.graph.memory, r.machine.gpu().memory.capacity);
   out["time_share"] = shares(s.share);
   out["flops"] = finite(s.flops.in(units::FLOP), "flops");
   out["dram_bytes"] = finite(s.dram_bytes.in(units::B), "dram_bytes");
@@ -206,13 +206,13 @@ std::string op_json(const OpReport& r) {
            {"op", op_name(r.op)},
            {"dtype", dtype_text(r.op)},
            {"shape", shape_text(r.op)},
-           {"gpu", gpu(r.machine).name},
-           {"kernels", word_of(kKernelSetWords, kernel_set(r.machine))},
+           {"gpu", r.machine.gpu().name},
+           {"kernels", word_of(kKernelSetWords, r.machine.kernels())},
            {"clock", word_of(kClockWords, r.clock)}};
   put_figures(out, p);
   out["dram_read_bytes"] = finite(p.dram_read.in(units::B), "dram_read_bytes");
   out["dram_write_bytes"] = finite(p.dram_write.in(units::B), "dram_write_bytes");
-  out["roofline_s"] = finite(roofline(r.op, gpu(r.machine)).in(units::s), "roofline_s");
+  out["roofline_s"] = finite(roofline(r.op, r.machine.gpu()).in(units::s), "roofline_s");
   out["launches"] = Json::array();
   for (int i = 0; i < p.launch_count; ++i) {
     out["launches"].push_back(launch_json(p.launches[static_cast<std::size_t>(i)]));

@@ -12,7 +12,7 @@ namespace {
 
 std::string summary(const OpReport& r, const TextStyle& style) {
   const OpPrediction& p = r.prediction;
-  const Gpu& card = gpu(r.machine);
+  const Gpu& card = r.machine.gpu();
   std::string out = labelled("time", style.bold(format(p.time)) + "  (5-95 % band " + format(p.low) + " to " +
                                          format(p.high) + ", " + std::string(name(p.provenance)) + ")");
   out += labelled("bound", std::string(name(p.bound)) + ": " + std::string(name(p.limiter)) + " alone takes " +
@@ -82,12 +82,12 @@ std::string resources(const OpReport& r, const TextStyle& style) {
 }  // namespace
 
 std::string op_table(const OpReport& report, const TextStyle& style) {
-  const Gpu& card = gpu(report.machine);
+  const Gpu& card = report.machine.gpu();
   std::string out = style.bold(std::string(op_name(report.op)) + " " + std::string(dtype_text(report.op)) + " " +
                                shape_text(report.op) + " on " + card.title) +
                     "\n";
-  out += labelled("assumed", "kernels " + std::string(word_of(kKernelSetWords, kernel_set(report.machine))) +
-                                 ", clock " + std::string(word_of(kClockWords, report.clock)) + " (" +
+  out += labelled("assumed", "kernels " + std::string(word_of(kKernelSetWords, report.machine.kernels())) + ", clock " +
+                                 std::string(word_of(kClockWords, report.clock)) + " (" +
                                  format(report.prediction.clock) + ")");
   out += summary(report, style) + launches(report, style) + resources(report, style);
   out += style.bold("why") + "\n" + fitted(explain(report.op, report.prediction, report.machine));

@@ -95,7 +95,7 @@ RowPredictor::Outcome RowPredictor::predict_row(std::string_view op, std::string
   std::string reason;
   Outcome outcome = Outcome::done;
   try {
-    predict(parse_op(op, dtype, shape), machine_, prediction_);
+    predictor_.predict(parse_op(op, dtype, shape), machine_, prediction_);
     append_figures(figures_, prediction_);
     return outcome;
   } catch (const Error& refused) {

@@ -36,6 +36,7 @@ class RowPredictor {
   Outcome predict_row(std::string_view op, std::string_view dtype, std::string_view shape);
 
   const Machine& machine_;
+  Predictor predictor_;
   OpPrediction prediction_;  // large: reused
   std::string key_, figures_;
   Outcome outcome_ = Outcome::done;

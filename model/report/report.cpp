@@ -25,7 +25,7 @@ void check_explained(const StepReport& report) {
 std::vector<std::string> all_assumptions(const Machine& machine, const std::vector<std::string>& model_file,
                                          const std::vector<std::string>& remarks) {
   std::vector<std::string> all;
-  for (const auto* list : {&assumptions(machine), &gpu(machine).assumptions, &model_file, &remarks}) {
+  for (const auto* list : {&machine.assumptions(), &machine.gpu().assumptions, &model_file, &remarks}) {
     for (const std::string& sentence : *list) {
       if (std::find(all.begin(), all.end(), sentence) == all.end()) all.push_back(sentence);
     }

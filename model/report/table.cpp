@@ -21,7 +21,7 @@ std::string_view step_noun(Phase phase) {
 }
 
 std::string header(const StepReport& r, const TextStyle& style) {
-  const Gpu& card = gpu(r.machine);
+  const Gpu& card = r.machine.gpu();
   std::string first =
       r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on 1 x " + card.title;
   if (card.title != card.name) first += " (" + card.name + ")";
@@ -33,7 +33,7 @@ std::string header(const StepReport& r, const TextStyle& style) {
                             (r.workload.phase == Phase::decode ? ", context " : ", prompt ") +
                             std::to_string(length(r.workload)) + ", weights " + weight_format(r.llm, r.workload) +
                             ", KV cache " + std::string(kv_format(r.llm, r.workload));
-  const std::string how = "kernels " + std::string(word_of(kKernelSetWords, kernel_set(r.machine))) + ", runtime " +
+  const std::string how = "kernels " + std::string(word_of(kKernelSetWords, r.machine.kernels())) + ", runtime " +
                           std::string(word_of(kRuntimeWords, r.options.runtime)) + ", fusion " +
                           std::string(word_of(kFusionWords, r.workload.fusion)) + ", clock " +
                           std::string(word_of(kClockWords, r.clock)) + " (" + format(r.step.clock) + ")";
@@ -43,7 +43,7 @@ std::string header(const StepReport& r, const TextStyle& style) {
 
 std::string memory_line(const StepReport& r, const TextStyle& style) {
   const MemoryNeed& need = r.step.graph.memory;
-  const Bytes capacity = gpu(r.machine).memory.capacity;
+  const Bytes capacity = r.machine.gpu().memory.capacity;
   std::string parts;
   const std::pair<const char*, Bytes> named[] = {{"weights", need.weights},
                                                  {"KV cache", need.kv_cache},

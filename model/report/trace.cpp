@@ -61,11 +61,11 @@ std::string step_trace(const StepReport& r) {
   out["displayTimeUnit"] = "ms";
   out["otherData"] = {{"schema", "plumbline.trace.v1"},
                       {"model", r.llm.name},
-                      {"gpu", gpu(r.machine).name},
+                      {"gpu", r.machine.gpu().name},
                       {"phase", word_of(kPhaseWords, r.workload.phase)},
                       {"clock", word_of(kClockWords, r.clock)}};
   Json& events = out["traceEvents"] = Json::array();
-  events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", 0}, {"args", {{"name", gpu(r.machine).title}}}});
+  events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", 0}, {"args", {{"name", r.machine.gpu().title}}}});
   if (r.step.power) add_power(r.step, events);
   else add_times(r.step, events);
   return out.dump() + "\n";

@@ -99,7 +99,7 @@ TEST(BandClass, OurGemmWhoseKEndsWithinAStepIsOneOfItsOwn) {
   const Gpu h200 = load_gpu("h200_sxm");
   const auto class_of = [&](KernelSet kernels, std::int64_t k) {
     const auto machine = make_machine(h200, MachineOptions{kernels, ClockMode::burst, {}});
-    return std::string(band_class_name(predict(Gemm{512, 1024, k, 1, {}, false}, *machine).band_class));
+    return std::string(band_class_name(predict(Gemm{512, 1024, k, 1, {}, false}, machine).band_class));
   };
   EXPECT_EQ(class_of(KernelSet::own, 1024), "gemm");
   EXPECT_EQ(class_of(KernelSet::own, 1032), "gemm_ragged");
@@ -114,7 +114,7 @@ TEST(BandTable, TakesTheNextWiderClass) {
   long rows = 0;
   for (const std::string& key : keys) {
     on_file[key] = Band{-0.1, 0.2, ++rows};
-    const OpPrediction p = predict(kLargeCopy, *toy_machine(toy_gpu(), with_bands(on_file)));
+    const OpPrediction p = predict(kLargeCopy, toy_machine(toy_gpu(), with_bands(on_file)));
     EXPECT_EQ(p.band_rows, rows) << key;
     EXPECT_DOUBLE_EQ(p.low / p.time, std::exp(-0.1));
     EXPECT_DOUBLE_EQ(p.high / p.time, std::exp(0.2));
@@ -122,17 +122,17 @@ TEST(BandTable, TakesTheNextWiderClass) {
   // another size, another bound, another kernel set
   for (const char* other :
        {"library.copy.10us", "library.copy.large.latency", "own.copy.large", "library.gemm.large"}) {
-    const OpPrediction p = predict(kLargeCopy, *toy_machine(toy_gpu(), with_bands({{other, Band{-0.1, 0.2, 9}}})));
+    const OpPrediction p = predict(kLargeCopy, toy_machine(toy_gpu(), with_bands({{other, Band{-0.1, 0.2, 9}}})));
     EXPECT_EQ(p.band_rows, 0) << other;
     EXPECT_DOUBLE_EQ(p.high / p.time, std::exp(0.5));
   }
-  EXPECT_EQ(predict(kSmallCopy, *toy_machine(toy_gpu(), with_bands(on_file))).band_rows, 3);  // stream, any size
+  EXPECT_EQ(predict(kSmallCopy, toy_machine(toy_gpu(), with_bands(on_file))).band_rows, 3);  // stream, any size
 }
 
 /// Residuals that are all on one side do not put the prediction outside its own band.
 TEST(BandTable, ABandHoldsThePrediction) {
   const auto c = with_bands({{"library.copy.large", Band{0.05, 0.2, 9, 0.1}}});
-  const OpPrediction p = predict(kLargeCopy, *toy_machine(toy_gpu(), c));
+  const OpPrediction p = predict(kLargeCopy, toy_machine(toy_gpu(), c));
   EXPECT_EQ(p.low, p.time);
   EXPECT_GT(p.high, p.time);
 }
@@ -185,9 +185,9 @@ TEST(BandTable, OurKernelsOnAnHeirTakeTheWiderOfBoth) {
 TEST(BandTable, AnOverriddenCardIsDerived) {
   const Gpu changed = load_gpu("h200_sxm", {{"memory.bandwidth", "6 TB/s"}});
   const auto m = make_machine(changed, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
-  const OpPrediction p = predict(Gemm{4096, 4096, 4096, 1, Precision{}, false}, *m);
+  const OpPrediction p = predict(Gemm{4096, 4096, 4096, 1, Precision{}, false}, m);
   EXPECT_EQ(p.provenance, Provenance::derived);
-  const BandTable near(m->calibration, BandSection::near);
+  const BandTable near(m.calibration(), BandSection::near);
   EXPECT_EQ(p.band->low, near.find(KernelSet::library, p.band_class, p.time, p.bound).low);
 }
 
@@ -253,7 +253,7 @@ TEST(StepBand, OfAModelLiesBetweenItsOperatorsSumsAndHoldsThePrediction) {
     Workload workload;
     workload.batch = 32;
     workload.context = 4096;
-    const StepPrediction step = predict(llm, workload, *m, RunOptions{});
+    const StepPrediction step = predict(llm, workload, m, RunOptions{});
     Seconds low, high, widest;
     for (const NodePrediction& n : step.nodes) {
       const auto count = static_cast<double>(n.node->count);

@@ -21,9 +21,9 @@ bool holds(const std::string& text, const std::string& words) { return text.find
 RC_GTEST_PROP(Explain, NamesEveryLaunchAndItsTime, ()) {
   const auto m = random_machine();
   for (int i = 0; i < 20; ++i) {
-    const Op op = random_op_on(*m);
-    const OpPrediction p = predict(op, *m);
-    const std::string text = explain(op, p, *m);
+    const Op op = random_op_on(m);
+    const OpPrediction p = predict(op, m);
+    const std::string text = explain(op, p, m);
     RC_LOG() << text;
     RC_ASSERT(holds(text, std::string(op_name(op))));
     RC_ASSERT(holds(text, shape_text(op)));
@@ -57,9 +57,9 @@ Checked check_equations(const std::string& text) {
 }
 
 /// Cards of every generation and both kernel sets, at the boost clock and as the cap leaves it.
-const std::vector<std::shared_ptr<const Machine>>& ten_cards() {
-  static const std::vector<std::shared_ptr<const Machine>> cards = [] {
-    std::vector<std::shared_ptr<const Machine>> out;
+const std::vector<Machine>& ten_cards() {
+  static const std::vector<Machine> cards = [] {
+    std::vector<Machine> out;
     for (const char* card : {"h200_sxm", "h100_sxm", "h100_pcie", "a100_sxm", "a40", "l40s", "b200_sxm", "rtx_4090",
                              "v100_sxm", "mi300x"}) {
       MachineOptions options;
@@ -78,9 +78,9 @@ RC_GTEST_PROP(Explain, EveryEquationAddsUp, ()) {
   for (int i = 0; i < 20; ++i) {
     const Op op = *rc::gen::resize(rc::kNominalSize, rc::gen::exec(random_op));
     for (const auto& m : ten_cards()) {
-      const auto p = try_predict(op, *m);
+      const auto p = try_predict(op, m);
       if (!p) continue;
-      const std::string text = explain(op, *p, *m);
+      const std::string text = explain(op, *p, m);
       const Checked checked = check_equations(text);
       if (!checked.wrong.empty()) RC_FAIL(checked.wrong + "\n" + text);
       RC_ASSERT(checked.equations >= 1 + p->launch_count);
@@ -93,11 +93,11 @@ RC_GTEST_PROP(Explain, EveryEquationAddsUp, ()) {
 RC_GTEST_PROP(Explain, TheRecordIsThePrice, ()) {
   const auto m = random_machine();
   for (int i = 0; i < 20; ++i) {
-    const OpPrediction p = predict(random_op_on(*m), *m);
+    const OpPrediction p = predict(random_op_on(m), m);
     for (int k = 0; k < p.launch_count; ++k) {
       const LaunchPrediction& l = p.launches[static_cast<std::size_t>(k)];
       LaunchRecord record;
-      RC_ASSERT(price(l.demand, *m, *l.family, l.speeds, record).total == l.time.total);
+      RC_ASSERT(price(l.demand, m.rates(), *l.family, l.speeds, record).total == l.time.total);
       RC_ASSERT(record.total == l.time.total);
     }
   }
@@ -120,8 +120,8 @@ TEST(EquationReader, RefusesWhatDoesNotAddUp) {
 TEST(Explain, ShowsTheArithmetic) {
   const auto m = toy_machine();
   const Op op = Gemm{1280, 256, 6400, 1, {}, false};
-  const OpPrediction p = predict(op, *m);
-  const std::string text = explain(op, p, *m);
+  const OpPrediction p = predict(op, m);
+  const std::string text = explain(op, p, m);
   EXPECT_TRUE(holds(text, "M=1280;N=256;K=6400")) << text;
   EXPECT_TRUE(holds(text, "gemm: 422 us, bound by tensor")) << text;
   EXPECT_TRUE(holds(text, "SM clock 1000 MHz")) << text;
@@ -135,8 +135,8 @@ TEST(Explain, ShowsTheArithmetic) {
 TEST(Explain, OfTheIdealIsItsRoofline) {
   const auto m = toy_machine(toy_gpu(), toy_calibration(), KernelSet::ideal);
   const Op op = Gemm{1280, 256, 6400, 1, {}, false};
-  const std::string text = explain(op, predict(op, *m), *m);
-  EXPECT_TRUE(holds(text, "datasheet roofline " + format(roofline(op, m->gpu)))) << text;
+  const std::string text = explain(op, predict(op, m), m);
+  EXPECT_TRUE(holds(text, "datasheet roofline " + format(roofline(op, m.gpu())))) << text;
   EXPECT_TRUE(holds(text, "1.00 x")) << text;
   EXPECT_FALSE(holds(text, "launch(es)")) << text;
 }

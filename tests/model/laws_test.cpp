@@ -33,7 +33,7 @@ void for_random_ops(const Machine& machine, const std::function<void(const Op&, 
 
 RC_GTEST_PROP(Laws, TimeIsFinitePositiveAndInsideItsBand, ()) {
   const auto m = random_machine();
-  for_random_ops(*m, [](const Op&, const OpPrediction& p) {
+  for_random_ops(m, [](const Op&, const OpPrediction& p) {
     RC_ASSERT(std::isfinite(p.time.in(units::s)) && p.time > Seconds{});
     RC_ASSERT(p.low > Seconds{} && p.low <= p.time && p.time <= p.high && std::isfinite(p.high.in(units::s)));
     RC_ASSERT(p.limiter_share > 0 && p.limiter_share <= 1);
@@ -51,9 +51,9 @@ RC_GTEST_PROP(Laws, NeverBelowTheRoofline, ()) {
   const Calibration calibration = random_calibration();
   const auto m = toy_machine(gpu, calibration);
   const auto ideal = toy_machine(gpu, calibration, KernelSet::ideal);
-  for_random_ops(*m, [&](const Op& op, const OpPrediction& p) {
+  for_random_ops(m, [&](const Op& op, const OpPrediction& p) {
     RC_ASSERT(p.time * kRounding >= roofline(op, gpu));
-    RC_ASSERT(p.time * kRounding >= predict(op, *ideal).time);
+    RC_ASSERT(p.time * kRounding >= predict(op, ideal).time);
     // without fixed costs and gaps, too: physics alone is not below it
     Seconds launches;
     for (int i = 0; i < p.launch_count; ++i) launches += p.launches[static_cast<std::size_t>(i)].time.total;
@@ -82,7 +82,7 @@ Calibration lightest() {
 RC_GTEST_PROP(Laws, NeverBelowTheRooflineEvenWithoutOverheads, ()) {
   const Gpu gpu = random_gpu();
   const auto m = toy_machine(gpu, lightest());
-  for_random_ops(*m, [&](const Op& op, const OpPrediction& p) {
+  for_random_ops(m, [&](const Op& op, const OpPrediction& p) {
     Seconds launches;
     for (int i = 0; i < p.launch_count; ++i) launches += p.launches[static_cast<std::size_t>(i)].time.total;
     RC_ASSERT(launches * kRounding >= roofline(op, gpu));
@@ -91,7 +91,7 @@ RC_GTEST_PROP(Laws, NeverBelowTheRooflineEvenWithoutOverheads, ()) {
 
 RC_GTEST_PROP(Laws, MovesAtLeastTheCompulsoryBytes, ()) {
   const auto m = random_machine();
-  for_random_ops(*m, [](const Op& op, const OpPrediction& p) {
+  for_random_ops(m, [](const Op& op, const OpPrediction& p) {
     const Work w = work(op);
     RC_LOG() << p.dram_read.in(units::B) << " of " << w.read.in(units::B) << " read, " << p.dram_write.in(units::B)
              << " of " << w.write.in(units::B) << " written\n";
@@ -117,7 +117,7 @@ void assert_improvement(const std::function<void(Gpu&, Calibration&, double)>& i
   Calibration calibration = without_regulator(random_calibration());
   const auto before = toy_machine(gpu, calibration);
   improve(gpu, calibration, between(1, 4));
-  assert_never_slower(*before, *toy_machine(gpu, calibration));
+  assert_never_slower(before, toy_machine(gpu, calibration));
 }
 
 RC_GTEST_PROP(MoreIsNeverSlower, DramBandwidth, ()) {
@@ -170,7 +170,7 @@ RC_GTEST_PROP(MoreIsNeverSlower, DramBandwidthUnderTheRegulator, ()) {
   const Calibration calibration = random_calibration();
   const auto before = toy_machine(gpu, calibration);
   gpu.memory.bandwidth *= between(1, 4);
-  assert_never_slower(*before, *toy_machine(gpu, calibration));
+  assert_never_slower(before, toy_machine(gpu, calibration));
 }
 
 RC_GTEST_PROP(MoreIsNeverSlower, TensorRateUnderTheRegulator, ()) {
@@ -179,7 +179,7 @@ RC_GTEST_PROP(MoreIsNeverSlower, TensorRateUnderTheRegulator, ()) {
   const auto before = toy_machine(gpu, calibration);
   const double k = between(1, 4);
   for (std::size_t i = 0; i < kDTypeCount; ++i) gpu.sm.tensor_flop_per_clk[static_cast<DType>(i)] *= k;
-  assert_never_slower(*before, *toy_machine(gpu, calibration));
+  assert_never_slower(before, toy_machine(gpu, calibration));
 }
 
 /// The same walked in steps of 2 %, with dense operators long enough for the regulator to act: wherever it begins
@@ -190,11 +190,11 @@ RC_GTEST_PROP(MoreIsNeverSlower, NowhereOnTheWayToAFasterMemory, ()) {
   const std::int64_t tokens = whole_between(1, 1024), width = 1024 * whole_between(4, 16);
   const Op op = coin() ? Op(Gemm{tokens, width, width, 4, {}, false})
                        : Op(AttentionPrefill{4, 32, 8, 128, 128, tokens, 8192, true, 0, 0});
-  Seconds slower = predict(op, *toy_machine(gpu, calibration)).time;
+  Seconds slower = predict(op, toy_machine(gpu, calibration)).time;
   for (gpu.memory.bandwidth = 0.2 * units::TB_per_s; gpu.memory.bandwidth < 10.0 * units::TB_per_s;
        gpu.memory.bandwidth *= 1.02) {
     gpu.l2.bandwidth = std::max(gpu.l2.bandwidth, gpu.memory.bandwidth);
-    const OpPrediction p = predict(op, *toy_machine(gpu, calibration));
+    const OpPrediction p = predict(op, toy_machine(gpu, calibration));
     if (gpu.memory.bandwidth > 0.2 * units::TB_per_s) {
       RC_LOG() << describe(op) << " at " << gpu.memory.bandwidth.in(units::TB_per_s)
                << " TB/s: " << slower.in(units::us) << " us -> " << p.time.in(units::us) << " us, tensor "
@@ -250,7 +250,7 @@ RC_GTEST_PROP(MoreIsNeverSlower, AnyBetterCalibrationScalar, ()) {
       calibration.machine["tensor_steady_fraction"].value = share;
     }
   }
-  assert_never_slower(*before, *toy_machine(gpu, calibration));
+  assert_never_slower(before, toy_machine(gpu, calibration));
 }
 
 /// All rates times k, all times over k. Sizes stay.
@@ -281,11 +281,11 @@ RC_GTEST_PROP(Laws, AllRatesTwiceAndAllLatenciesHalfIsHalfTheTime, ()) {
   const double k = coin() ? 2 : between(0.3, 3);
   speed_up(gpu, calibration, k);
   const auto after = toy_machine(gpu, calibration);
-  for_random_ops(*before, [&](const Op& op, const OpPrediction& p) {
-    const OpPrediction q = predict(op, *after);
+  for_random_ops(before, [&](const Op& op, const OpPrediction& p) {
+    const OpPrediction q = predict(op, after);
     RC_LOG() << k << " x: " << p.time.in(units::us) << " us -> " << q.time.in(units::us) << " us\n";
     RC_ASSERT(close(q.time * k, p.time));
-    RC_ASSERT(close(roofline(op, after->gpu) * k, roofline(op, before->gpu)));
+    RC_ASSERT(close(roofline(op, after.gpu()) * k, roofline(op, before.gpu())));
   });
 }
 
@@ -297,24 +297,24 @@ RC_GTEST_PROP(Laws, TheRegulatorOnlySlowsAndNeverBelowSteady, ()) {
   const auto real = toy_machine(gpu, calibration);
   MachineOptions steady{KernelSet::library, ClockMode::steady, std::nullopt};
   const auto sunk = make_machine(gpu, calibration, steady);
-  for_random_ops(*real, [&](const Op& op, const OpPrediction& p) {
-    RC_ASSERT(p.time * kCut >= predict(op, *burst).time);
+  for_random_ops(real, [&](const Op& op, const OpPrediction& p) {
+    RC_ASSERT(p.time * kCut >= predict(op, burst).time);
     // the plan is chosen at the burst share, so it may be second best at the steady one, but not first
-    RC_ASSERT(real->tensor_fraction >= sunk->tensor_fraction);
-    if (p.launch_count == 1 && p.gemm_plan.tile_m == 0) RC_ASSERT(p.time <= predict(op, *sunk).time * kCut);
+    RC_ASSERT(real.rates().tensor_fraction >= sunk.rates().tensor_fraction);
+    if (p.launch_count == 1 && p.gemm_plan.tile_m == 0) RC_ASSERT(p.time <= predict(op, sunk).time * kCut);
   });
 }
 
 /// Operands that L2 holds cost no DRAM traffic and no time more; those that it cannot hold change nothing.
 RC_GTEST_PROP(Laws, WarmIsNeverSlower, ()) {
   const auto m = random_machine();
-  for_random_ops(*m, [&](const Op& op, const OpPrediction& cold) {
-    const OpPrediction warm = predict(op, *m, PredictOptions{.warm = true});
+  for_random_ops(m, [&](const Op& op, const OpPrediction& cold) {
+    const OpPrediction warm = predict(op, m, PredictOptions{.warm = true});
     RC_LOG() << cold.time.in(units::us) << " us cold, " << warm.time.in(units::us) << " us warm\n";
     RC_ASSERT(warm.time <= cold.time * kCut);
     RC_ASSERT(warm.gemm_plan.tile_m == cold.gemm_plan.tile_m && warm.gemm_plan.splits == cold.gemm_plan.splits);
     if (std::holds_alternative<Gemm>(op) || std::holds_alternative<AttentionDecode>(op)) {
-      if (work(op).bytes() <= m->l2_kept) {
+      if (work(op).bytes() <= m.rates().l2_kept) {
         RC_ASSERT(warm.dram_bytes() == Bytes{});
       } else {
         RC_ASSERT(warm.time == cold.time);
@@ -329,9 +329,10 @@ RC_GTEST_PROP(Laws, TheSameQuestionHasTheSameAnswer, ()) {
   const Calibration calibration = random_calibration();
   const auto m = toy_machine(gpu, calibration), other = random_machine(), twin = toy_machine(gpu, calibration);
   OpPrediction reused;
-  for_random_ops(*m, [&](const Op& op, const OpPrediction& p) {
-    (void)try_predict(op, *other);
-    predict(op, *twin, reused);
+  Predictor predictor;
+  for_random_ops(m, [&](const Op& op, const OpPrediction& p) {
+    (void)try_predict(op, other);
+    predictor.predict(op, twin, reused);
     RC_ASSERT(reused.time == p.time && reused.low == p.low && reused.high == p.high);
     RC_ASSERT(reused.dram_read == p.dram_read && reused.dram_write == p.dram_write);
     RC_ASSERT(reused.launch_count == p.launch_count && reused.limiter == p.limiter && reused.bound == p.bound);
@@ -343,9 +344,9 @@ RC_GTEST_PROP(Laws, UnmeasuredOwnKernelsArePricedAsTheLibrary, ()) {
   const Gpu gpu = random_gpu();
   const Calibration calibration = random_calibration();
   const auto library = toy_machine(gpu, calibration), own = toy_machine(gpu, calibration, KernelSet::own);
-  for_random_ops(*library, [&](const Op& op, const OpPrediction& p) {
+  for_random_ops(library, [&](const Op& op, const OpPrediction& p) {
     if (const auto* prefill = std::get_if<AttentionPrefill>(&op); prefill && prefill->append < 0) return;
-    const OpPrediction q = predict(op, *own);
+    const OpPrediction q = predict(op, own);
     RC_ASSERT(q.time == p.time);
     RC_ASSERT(q.provenance == Provenance::inherited);
   });

@@ -1,5 +1,5 @@
 // Machines: descriptor x calibration x kernel set x clock. Every card on file makes one.
-#include "model/engine/machine.hpp"
+#include "model/machine.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,8 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/gpu/peaks.hpp"
+#include "model/bands/bands.hpp"
+#include "model/engine/rates.hpp"
 #include "tests/support/toy_machine.hpp"
 
 namespace plumbline {
@@ -32,13 +34,13 @@ TEST_P(EveryGpu, MakesAMachineOfEveryKernelSetAndClock) {
   for (const KernelSet kernels : {KernelSet::own, KernelSet::library, KernelSet::ideal}) {
     for (const ClockMode clock : {ClockMode::burst, ClockMode::steady}) {
       const auto m = make_machine(gpu, MachineOptions{kernels, clock, std::nullopt});
-      EXPECT_EQ(kernel_set(*m), kernels);
-      EXPECT_EQ(m->clock, gpu.boost_clock);
-      EXPECT_FALSE(assumptions(*m).empty());
-      const OpPrediction p = predict(Rowwise{RowwiseKind::rmsnorm, 4096, 8192}, *m);
+      EXPECT_EQ(m.kernels(), kernels);
+      EXPECT_EQ(m.rates().clock, gpu.boost_clock);
+      EXPECT_FALSE(m.assumptions().empty());
+      const OpPrediction p = predict(Rowwise{RowwiseKind::rmsnorm, 4096, 8192}, m);
       EXPECT_TRUE(std::isfinite(p.time.in(units::s)) && p.time > Seconds{});
       EXPECT_TRUE(p.low <= p.time && p.time <= p.high);
-      const OpPrediction host = predict(Transfer{TransferKind::h2d, 1 << 20}, *m);
+      const OpPrediction host = predict(Transfer{TransferKind::h2d, 1 << 20}, m);
       EXPECT_TRUE(std::isfinite(host.time.in(units::s)) && host.time > Seconds{});
     }
   }
@@ -50,20 +52,20 @@ TEST_P(EveryGpu, SaysWhoseCalibrationItHas) {
   const std::vector<std::string> files = calibrated_gpus();
   const bool own_file = std::find(files.begin(), files.end(), gpu.name) != files.end();
   const auto m = make_machine(gpu, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
-  EXPECT_EQ(m->provenance, own_file ? Provenance::calibrated : Provenance::inherited);
-  EXPECT_EQ(says(assumptions(*m), "fractions of peak taken over from " + m->calibration.gpu), !own_file);
-  EXPECT_EQ(m->calibration.gpu, own_file ? gpu.name : gpu.calibration);
+  EXPECT_EQ(m.provenance(), own_file ? Provenance::calibrated : Provenance::inherited);
+  EXPECT_EQ(says(m.assumptions(), "fractions of peak taken over from " + m.calibration().gpu), !own_file);
+  EXPECT_EQ(m.calibration().gpu, own_file ? gpu.name : gpu.calibration);
 }
 
 /// A card that takes another's scalars over has the bands that such cards were found to have.
 TEST_P(EveryGpu, InheritsTransferBands) {
   const Gpu gpu = load_gpu(GetParam());
   const auto m = make_machine(gpu, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
-  if (m->provenance == Provenance::calibrated) return;
-  const bool near = load_gpu(m->calibration.gpu).compute_capability == gpu.compute_capability;
-  const BandTable table(m->calibration, near ? BandSection::near : BandSection::far);
+  if (m.provenance() == Provenance::calibrated) return;
+  const bool near = load_gpu(m.calibration().gpu).compute_capability == gpu.compute_capability;
+  const BandTable table(m.calibration(), near ? BandSection::near : BandSection::far);
   for (const std::int64_t rows : {1, 64, 4096, 65536}) {
-    const OpPrediction p = predict(Gemm{rows, 4096, 4096, 1, *parse_precision("fp16"), false}, *m);
+    const OpPrediction p = predict(Gemm{rows, 4096, 4096, 1, *parse_precision("fp16"), false}, m);
     const Band& band = table.find(KernelSet::library, p.band_class, p.time, p.bound);
     EXPECT_GT(p.band_rows, 0);
     EXPECT_EQ(p.band_rows, band.rows);
@@ -75,20 +77,21 @@ TEST_P(EveryGpu, InheritsTransferBands) {
 TEST_P(EveryGpu, RatesAreSharesOfItsPeaks) {
   const Gpu gpu = load_gpu(GetParam());
   const auto m = make_machine(gpu, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
-  for (const Bandwidth rate : {m->dram_read, m->dram_write}) {
+  for (const Bandwidth rate : {m.rates().dram_read, m.rates().dram_write}) {
     EXPECT_GT(rate, 0.5 * gpu.memory.bandwidth);
     EXPECT_LE(rate, gpu.memory.bandwidth);
   }
-  EXPECT_GT(m->l2, m->dram_read) << "a cache slower than what it caches";
-  EXPECT_LE(m->l2, l2_peak(gpu, m->clock));
-  EXPECT_LE(m->l2_capacity, gpu.l2.size);
-  EXPECT_GT(m->tensor_fraction, 0.3);
-  EXPECT_LE(m->tensor_fraction, 1.0);
-  EXPECT_LE(m->tensor_steady_fraction, m->tensor_fraction);
-  EXPECT_GE(m->gap_stream, m->gap_graph);
-  EXPECT_GT(m->host_per_operator, Seconds{});
-  for (const FamilyScalars* f : {&m->gemm, &m->grouped, &m->prefill, &m->decode, &m->decode_single, &m->mla,
-                                 &m->rowwise, &m->reduce, &m->combine}) {
+  EXPECT_GT(m.rates().l2, m.rates().dram_read) << "a cache slower than what it caches";
+  EXPECT_LE(m.rates().l2, l2_peak(gpu, m.rates().clock));
+  EXPECT_LE(m.rates().l2_capacity, gpu.l2.size);
+  EXPECT_GT(m.rates().tensor_fraction, 0.3);
+  EXPECT_LE(m.rates().tensor_fraction, 1.0);
+  EXPECT_LE(m.rates().tensor_steady_fraction, m.rates().tensor_fraction);
+  EXPECT_GE(m.rates().gap_stream, m.rates().gap_graph);
+  EXPECT_GT(m.rates().host_per_operator, Seconds{});
+  for (const FamilyScalars* f :
+       {&m.rates().gemm, &m.rates().grouped, &m.rates().prefill, &m.rates().decode, &m.rates().decode_single,
+        &m.rates().mla, &m.rates().rowwise, &m.rates().reduce, &m.rates().combine}) {
     EXPECT_GT(f->fixed, Seconds{});
     EXPECT_LT(f->fixed, 20.0 * units::us);
     EXPECT_GE(f->overlap, 1);
@@ -157,8 +160,8 @@ TEST(MissingScalars, OfAFamilyAreNamed) {
     c.families.erase(key);
     if (key == "library.grouped_gemm") {  // priced as one GEMM until it has rows of its own
       const auto m = toy_machine(toy_gpu(), c);
-      EXPECT_EQ(m->grouped.fixed, m->gemm.fixed);
-      EXPECT_STREQ(m->grouped.name, "grouped_gemm");
+      EXPECT_EQ(m.rates().grouped.fixed, m.rates().gemm.fixed);
+      EXPECT_STREQ(m.rates().grouped.name, "grouped_gemm");
       continue;
     }
     EXPECT_NE(refused(c).find("'" + key + "'"), std::string::npos) << refused(c);
@@ -187,13 +190,13 @@ TEST(Machines, AreSharesOfTheDescriptor) {
   c.machine["l2_usable_fraction"].value = 0.5;
   c.machine["pcie_fraction"].value = 0.8;
   const auto m = toy_machine(toy_gpu(), c);
-  EXPECT_DOUBLE_EQ(m->dram_read.in(units::TB_per_s), 0.9);
-  EXPECT_DOUBLE_EQ(m->dram_write.in(units::TB_per_s), 1);
-  EXPECT_DOUBLE_EQ(m->dram_latency.in(units::ns), 1000);
-  EXPECT_DOUBLE_EQ(m->l2_capacity.in(units::MiB), 16);
-  EXPECT_DOUBLE_EQ(m->pcie.in(units::GB_per_s), 20);
-  EXPECT_DOUBLE_EQ(m->l2.in(units::TB_per_s), 10);
-  EXPECT_DOUBLE_EQ(m->sm_count, 10);
+  EXPECT_DOUBLE_EQ(m.rates().dram_read.in(units::TB_per_s), 0.9);
+  EXPECT_DOUBLE_EQ(m.rates().dram_write.in(units::TB_per_s), 1);
+  EXPECT_DOUBLE_EQ(m.rates().dram_latency.in(units::ns), 1000);
+  EXPECT_DOUBLE_EQ(m.rates().l2_capacity.in(units::MiB), 16);
+  EXPECT_DOUBLE_EQ(m.rates().pcie.in(units::GB_per_s), 20);
+  EXPECT_DOUBLE_EQ(m.rates().l2.in(units::TB_per_s), 10);
+  EXPECT_DOUBLE_EQ(m.rates().sm_count, 10);
 }
 
 /// Burst 0.8, steady 0.6, lag 50 ms. Ten launches of 5 ms last one lag: the mean of e^-x over [0, 1] is 1 - 1/e.
@@ -203,33 +206,34 @@ TEST(Machines, TheClockSinksOverABurst) {
   c.machine["tensor_steady_fraction"].value = 0.6;
   c.machine["regulator_lag_s"].value = 0.05;
   const auto burst = toy_machine(toy_gpu(), c);
-  EXPECT_DOUBLE_EQ(burst->sustained_fraction(Seconds{}), 0.8);
-  EXPECT_NEAR(burst->sustained_fraction(5.0 * units::ms), 0.6 + 0.2 * (1 - std::exp(-1.0)), 1e-12);
-  EXPECT_NEAR(burst->sustained_fraction(100.0 * units::s), 0.6, 1e-4);
+  EXPECT_DOUBLE_EQ(burst.rates().sustained_fraction(Seconds{}), 0.8);
+  EXPECT_NEAR(burst.rates().sustained_fraction(5.0 * units::ms), 0.6 + 0.2 * (1 - std::exp(-1.0)), 1e-12);
+  EXPECT_NEAR(burst.rates().sustained_fraction(100.0 * units::s), 0.6, 1e-4);
   for (double t = 1e-9; t < 10; t *= 3) {
-    EXPECT_LE(burst->sustained_fraction(3 * t * units::s), burst->sustained_fraction(t * units::s) + 1e-9);
+    EXPECT_LE(burst.rates().sustained_fraction(3 * t * units::s),
+              burst.rates().sustained_fraction(t * units::s) + 1e-9);
   }
   const auto steady = make_machine(toy_gpu(), c, MachineOptions{KernelSet::library, ClockMode::steady, std::nullopt});
-  EXPECT_DOUBLE_EQ(steady->tensor_fraction, 0.6);
-  EXPECT_DOUBLE_EQ(steady->sustained_fraction(1.0 * units::s), 0.6);
+  EXPECT_DOUBLE_EQ(steady.rates().tensor_fraction, 0.6);
+  EXPECT_DOUBLE_EQ(steady.rates().sustained_fraction(1.0 * units::s), 0.6);
 }
 
 TEST(Machines, OwnKernelsUseTheirOwnScalarsWhenThereAreAny) {
   Calibration c = toy_calibration();
   const auto borrowed = toy_machine(toy_gpu(), c, KernelSet::own);
   const Op gemm = Gemm{256, 256, 256, 1, {}, false};
-  EXPECT_EQ(predict(gemm, *borrowed).provenance, Provenance::inherited);
-  EXPECT_TRUE(says(borrowed->assumptions, "priced with the library kernels' scalars"));
+  EXPECT_EQ(predict(gemm, borrowed).provenance, Provenance::inherited);
+  EXPECT_TRUE(says(borrowed.assumptions(), "priced with the library kernels' scalars"));
   for (const char* family : testing_support::kFamilies) {
     c.families[std::string("own.") + family] = c.families[std::string("library.") + family];
     c.families[std::string("own.") + family]["fixed_s"].value = 3e-6;
   }
   const auto own = toy_machine(toy_gpu(), c, KernelSet::own);
-  EXPECT_EQ(predict(gemm, *own).provenance, Provenance::calibrated);
-  ASSERT_TRUE(own->own.gemm.has_value());
-  EXPECT_DOUBLE_EQ(own->own.gemm->fixed.in(units::us), 3);
-  EXPECT_DOUBLE_EQ(own->gemm.fixed.in(units::us), 1);  // of shapes that no kernel of ours runs
-  EXPECT_DOUBLE_EQ(toy_machine(toy_gpu(), c)->gemm.fixed.in(units::us), 1);
+  EXPECT_EQ(predict(gemm, own).provenance, Provenance::calibrated);
+  ASSERT_TRUE(own.rates().own.gemm.has_value());
+  EXPECT_DOUBLE_EQ(own.rates().own.gemm->fixed.in(units::us), 3);
+  EXPECT_DOUBLE_EQ(own.rates().gemm.fixed.in(units::us), 1);  // of shapes that no kernel of ours runs
+  EXPECT_DOUBLE_EQ(toy_machine(toy_gpu(), c).rates().gemm.fixed.in(units::us), 1);
 }
 
 TEST(Machines, APowerCapIsNotModelledYet) {

@@ -26,7 +26,7 @@ using testing::StartsWith;
 
 const Machine& machine() {
   static const auto one = make_machine(load_gpu("h200_sxm"), MachineOptions{});
-  return *one;
+  return one;
 }
 
 struct Result {

@@ -29,7 +29,7 @@ Gpu random_own_gpu() {
   return gpu;
 }
 
-std::shared_ptr<const Machine> own_machine(const Gpu& gpu, const Calibration& calibration) {
+Machine own_machine(const Gpu& gpu, const Calibration& calibration) {
   return toy_machine(gpu, calibration, KernelSet::own);
 }
 
@@ -66,10 +66,10 @@ void for_random_own_ops(const Machine& machine, const std::function<void(const O
 
 RC_GTEST_PROP(OwnKernels, EveryGemmPlanIsInTheMenu, ()) {
   const auto m = own_machine(random_own_gpu(), with_own_families(random_calibration()));
-  for_random_own_ops(*m, [&](const Op& op, const OpPrediction& p) {
+  for_random_own_ops(m, [&](const Op& op, const OpPrediction& p) {
     const auto* shape = std::get_if<Gemm>(&op);
     if (shape == nullptr) return;
-    const auto engine = own_gemm_engine(*shape, *m);
+    const auto engine = own_gemm_engine(*shape, m.rates());
     RC_ASSERT((p.provenance == Provenance::inherited) == !engine.has_value());
     if (!engine) return;
     const GemmPlan& plan = p.gemm_plan;
@@ -86,25 +86,26 @@ RC_GTEST_PROP(OwnKernels, EveryGemmPlanIsInTheMenu, ()) {
     const auto splits = own_gemm_splits();
     RC_ASSERT(plan.splits == 0 || std::find(splits.begin(), splits.end(), plan.splits) != splits.end());
     RC_ASSERT(plan.splits * plan.tile_k < shape->k + plan.tile_k);  // no split without a step
-    const double slots = m->sm_count * static_cast<double>(compiled->ctas_per_sm);
+    const double slots = m.rates().sm_count * static_cast<double>(compiled->ctas_per_sm);
     if (plan.splits == 0) RC_ASSERT(static_cast<double>(p.launches[0].demand.plan.ctas) <= slots);
     RC_ASSERT(p.launch_count == (*engine == GemmEngine::mma_sync && plan.splits > 1 ? 2 : 1));
-    const auto again = price_own_plan(gemm_task(*shape, *m), plan, *m);
+    GemmCache cache;
+    const auto again = price_own_plan(gemm_task(*shape, m.rates()), plan, m.rates(), cache);
     RC_ASSERT(again.has_value());
-    RC_ASSERT(std::abs((again->total + m->gap_graph) / p.time - 1) < 1e-9);
+    RC_ASSERT(std::abs((again->total + m.rates().gap_graph) / p.time - 1) < 1e-9);
   });
 }
 
 RC_GTEST_PROP(OwnKernels, EveryAttentionPlanIsCompiled, ()) {
   const auto m = own_machine(random_own_gpu(), with_own_families(random_calibration()));
-  for_random_own_ops(*m, [&](const Op& op, const OpPrediction& p) {
+  for_random_own_ops(m, [&](const Op& op, const OpPrediction& p) {
     const AttentionPlan& plan = p.attention_plan;
     if (const auto* shape = std::get_if<AttentionPrefill>(&op)) {
-      const PrefillVariant* v = own_prefill_kernel(*shape, *m);
+      const PrefillVariant* v = own_prefill_kernel(*shape, m.rates());
       RC_ASSERT((v == nullptr) == (p.provenance == Provenance::inherited));
       if (v != nullptr) RC_ASSERT(plan.q_tile == v->q_tile && plan.kv_tile == v->kv_tile);
     } else if (const auto* decode = std::get_if<AttentionDecode>(&op)) {
-      const DecodeVariant* v = own_decode_kernel(*decode, *m);
+      const DecodeVariant* v = own_decode_kernel(*decode, m.rates());
       RC_ASSERT((v == nullptr) == (p.provenance == Provenance::inherited));
       if (v == nullptr) return;
       RC_ASSERT(plan.kv_tile == v->kv_tile && plan.packed_heads == decode->q_heads / decode->kv_heads);
@@ -118,14 +119,14 @@ RC_GTEST_PROP(OwnKernels, EveryAttentionPlanIsCompiled, ()) {
 RC_GTEST_PROP(OwnKernels, NeverBelowTheRoofline, ()) {
   const Gpu gpu = random_own_gpu();
   const auto m = own_machine(gpu, with_own_families(random_calibration()));
-  for_random_own_ops(*m, [&](const Op& op, const OpPrediction& p) {
+  for_random_own_ops(m, [&](const Op& op, const OpPrediction& p) {
     const Work w = work(op);
     Seconds launches;
     for (int i = 0; i < p.launch_count; ++i) launches += p.launches[static_cast<std::size_t>(i)].time.total;
     RC_ASSERT(launches * (1 + 1e-9) >= roofline(op, gpu));
     RC_ASSERT(p.dram_read * (1 + 1e-9) >= w.read && p.dram_write * (1 + 1e-9) >= w.write);
     RC_ASSERT(std::isfinite(p.time.in(units::s)) && p.low <= p.time && p.time <= p.high);
-    const OpPrediction warm = predict(op, *m, PredictOptions{.warm = true});
+    const OpPrediction warm = predict(op, m, PredictOptions{.warm = true});
     RC_ASSERT(warm.time <= p.time * kCut);
   });
 }
@@ -157,8 +158,8 @@ RC_GTEST_PROP(OwnKernels, ABetterMachineIsNeverSlower, ()) {
     }
   }
   const auto after = own_machine(gpu, calibration);
-  for_random_own_ops(*before, [&](const Op& op, const OpPrediction& p) {
-    const Seconds then = predict(op, *after).time;
+  for_random_own_ops(before, [&](const Op& op, const OpPrediction& p) {
+    const Seconds then = predict(op, after).time;
     RC_LOG() << p.time.in(units::us) << " us -> " << then.in(units::us) << " us\n";
     RC_ASSERT(then <= p.time * kCut);
   });
@@ -171,13 +172,13 @@ class OnHopper : public ::testing::Test {
     for (const char* name : kOwnFamilies) c.families[std::string("own.") + name] = c.families.at("library.gemm");
     return c;
   }
-  std::shared_ptr<const Machine> machine = toy_machine(toy_gpu(), calibration(), KernelSet::own);
+  Machine machine = toy_machine(toy_gpu(), calibration(), KernelSet::own);
 };
 
 /// TMA wants rows of K and N in whole 16 bytes; a bias, int8 and fp32 have no kernel of ours.
 TEST_F(OnHopper, TheEngineOfAShape) {
   const auto engine = [&](std::int64_t n, std::int64_t k, const char* dtype, bool bias) {
-    return own_gemm_engine(Gemm{64, n, k, 1, *parse_precision(dtype), bias}, *machine);
+    return own_gemm_engine(Gemm{64, n, k, 1, *parse_precision(dtype), bias}, machine.rates());
   };
   EXPECT_EQ(engine(64, 64, "bf16", false), GemmEngine::wgmma);
   EXPECT_EQ(engine(64, 16, "fp8", false), GemmEngine::wgmma);
@@ -186,25 +187,25 @@ TEST_F(OnHopper, TheEngineOfAShape) {
   EXPECT_EQ(engine(64, 60, "fp8", false), std::nullopt);
   EXPECT_EQ(engine(64, 64, "bf16", true), std::nullopt);
   EXPECT_EQ(engine(64, 64, "int8", false), std::nullopt);
-  EXPECT_EQ(own_gemm_engine(Gemm{64, 64, 64, 1, {}, false}, *toy_machine()),
+  EXPECT_EQ(own_gemm_engine(Gemm{64, 64, 64, 1, {}, false}, toy_machine().rates()),
             std::nullopt);  // the library's kernels are asked for
 }
 
 TEST_F(OnHopper, AttentionThatNoKernelOfOursRuns) {
   const AttentionPrefill prefill{1, 8, 8, 128, 128, 512, 512, true, 0, 0};
-  EXPECT_NE(own_prefill_kernel(prefill, *machine), nullptr);
+  EXPECT_NE(own_prefill_kernel(prefill, machine.rates()), nullptr);
   AttentionPrefill other = prefill;
   other.window = 128;
-  EXPECT_EQ(own_prefill_kernel(other, *machine), nullptr);
+  EXPECT_EQ(own_prefill_kernel(other, machine.rates()), nullptr);
   other = prefill;
   other.append = 1;
-  EXPECT_EQ(own_prefill_kernel(other, *machine), nullptr);
+  EXPECT_EQ(own_prefill_kernel(other, machine.rates()), nullptr);
   other = prefill;
   other.qk_dim = 192;
-  EXPECT_EQ(own_prefill_kernel(other, *machine), nullptr);
+  EXPECT_EQ(own_prefill_kernel(other, machine.rates()), nullptr);
   AttentionDecode decode{1, 8, 8, 128, 128, 4096};
   decode.kv_dtype = DType::fp8;
-  EXPECT_EQ(own_decode_kernel(decode, *machine), nullptr);
+  EXPECT_EQ(own_decode_kernel(decode, machine.rates()), nullptr);
 }
 
 /// One tile of 128 x 256 an SM, twice: the second tile's prologue and the first one's drain are hidden.
@@ -214,7 +215,7 @@ TEST_F(OnHopper, APersistentGridPaysItsEndsOnce) {
   const auto slow = toy_machine(toy_gpu(), c, KernelSet::own);
   const Gemm one{1280, 256, 6400, 1, {}, false}, two{2560, 256, 6400, 1, {}, false};
   for (const Gemm& shape : {one, two}) {
-    EXPECT_NEAR((predict(shape, *slow).time - predict(shape, *machine).time).in(units::us), 5, 1e-6);
+    EXPECT_NEAR((predict(shape, slow).time - predict(shape, machine).time).in(units::us), 5, 1e-6);
   }
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "arch/gpu/gpu.hpp"
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "model/predict.hpp"
 #include "model/stacks/common/plan_attention.hpp"
 #include "model/stacks/common/plan_gemm.hpp"
@@ -38,7 +38,7 @@ std::vector<Cells> rows_of(const std::string& file) {
 
 std::int64_t whole(const std::string& cell) { return std::stoll(cell); }
 
-std::shared_ptr<const Machine> h200() { return make_machine(load_gpu("h200_sxm"), MachineOptions{}); }
+Machine h200() { return make_machine(load_gpu("h200_sxm"), MachineOptions{}); }
 
 /// Best measured time of a shape, and that of the plan which is cheapest in the model.
 struct Shape {
@@ -80,10 +80,12 @@ TEST(OwnRegret, Gemm) {
     plan.swapped = swapped;
     plan.splits = whole(c[10]);
     if (plan.splits == 0) continue;  // never picked (plan_gemm.cpp)
+    GemmCache cache;
     const Gemm shape{whole(c[0]), whole(c[1]), whole(c[2]), 1, *parse_precision(c[3]), false};
-    const auto choice = price_own_plan(gemm_task(shape, *m), plan, *m);
+    const auto choice = price_own_plan(gemm_task(shape, m.rates()), plan, m.rates(), cache);
     if (choice)
-      shapes[c[0] + "," + c[1] + "," + c[2] + c[3]].add(std::stod(c[11]), (choice->total + m->gap_graph).in(units::us));
+      shapes[c[0] + "," + c[1] + "," + c[2] + c[3]].add(std::stod(c[11]),
+                                                        (choice->total + m.rates().gap_graph).in(units::us));
   }
   ASSERT_GE(shapes.size(), 80U);
   EXPECT_LT(regret(shapes).mean, 0.03);
@@ -106,7 +108,7 @@ TEST(OwnRegret, Decode) {
   }
   std::map<std::string, Shape> shapes;
   for (const auto& [name, measured] : sweep) {
-    const OpPrediction p = predict(shape_of[name], *m);
+    const OpPrediction p = predict(shape_of[name], m);
     EXPECT_EQ(p.provenance, Provenance::calibrated) << name;
     const auto distance = [&](const Measured& x) {
       return std::abs(std::log(x.splits / static_cast<double>(p.attention_plan.splits)));

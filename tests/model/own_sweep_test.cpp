@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "arch/gpu/gpu.hpp"
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "model/predict.hpp"
 #include "ops/op/text.hpp"
 #include "ops/plan/text.hpp"
@@ -43,7 +43,7 @@ std::vector<SweepRow> priced_sweep(const std::string& file) {
     r.us = std::stod(us);
     const auto gemm = parse_gemm_plan(r.plan);
     const auto attention = parse_attention_plan(r.plan);
-    const OpPrediction p = predict(parse_op(r.op, r.dtype, r.shape), *machine,
+    const OpPrediction p = predict(parse_op(r.op, r.dtype, r.shape), machine,
                                    {.warm = r.cache == "warm",
                                     .gemm_plan = gemm ? &*gemm : nullptr,
                                     .attention_plan = attention ? &*attention : nullptr});

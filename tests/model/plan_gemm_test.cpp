@@ -20,9 +20,14 @@ using namespace testing_support;
 constexpr Seconds kNever = 1e30 * units::s;
 
 Seconds price_of(const GemmChoice& choice, const Machine& m, const FamilyScalars& family) {
-  Seconds total = price_total(choice.main, m, family, kNever);
-  if (choice.reduces) total += price_total(choice.reduce, m, m.reduce, kNever) + m.gap_graph;
+  Seconds total = price_total(choice.main, m.rates(), family, kNever);
+  if (choice.reduces) total += price_total(choice.reduce, m.rates(), m.rates().reduce, kNever) + m.rates().gap_graph;
   return total;
+}
+
+GemmChoice planned(const GemmTask& task, const Machine& m) {
+  GemmCache cache;
+  return plan_gemm(task, m.rates(), cache);
 }
 
 /// A task of any matrix operator that the machine has a path for.
@@ -30,9 +35,9 @@ GemmTask random_task(const Machine& m) {
   for (;;) {
     const Op op = *rc::gen::resize(rc::kNominalSize, rc::gen::exec([] { return random_matrix_op(); }));
     try {
-      if (const auto* gemm = std::get_if<Gemm>(&op)) return gemm_task(*gemm, m);
-      if (const auto* sparse = std::get_if<GemmSparse24>(&op)) return gemm_task(*sparse, m);
-      return gemm_task(std::get<GroupedGemm>(op), m);
+      if (const auto* gemm = std::get_if<Gemm>(&op)) return gemm_task(*gemm, m.rates());
+      if (const auto* sparse = std::get_if<GemmSparse24>(&op)) return gemm_task(*sparse, m.rates());
+      return gemm_task(std::get<GroupedGemm>(op), m.rates());
     } catch (const BadInput&) {
     }
   }
@@ -47,43 +52,43 @@ void log_choice(const GemmTask& t, const GemmChoice& c) {
 RC_GTEST_PROP(PlanGemm, ThePromisedTotalIsThePriceOfItsLaunches, ()) {
   const auto m = random_machine();
   for (int i = 0; i < 20; ++i) {
-    const GemmTask task = random_task(*m);
-    const GemmChoice choice = plan_gemm(task, *m, m->gemm);
+    const GemmTask task = random_task(m);
+    const GemmChoice choice = planned(task, m);
     log_choice(task, choice);
-    RC_ASSERT(std::abs(price_of(choice, *m, m->gemm) / choice.total - 1) < 1e-12);
+    RC_ASSERT(std::abs(price_of(choice, m, gemm_family(task, m.rates())) / choice.total - 1) < 1e-12);
   }
 }
 
 RC_GTEST_PROP(PlanGemm, ThePlanDoesTheWorkAndFitsTheSm, ()) {
   const auto m = random_machine();
-  const TensorPath path = tensor_path(m->gpu);
+  const TensorPath path = tensor_path(m.gpu());
   for (int i = 0; i < 20; ++i) {
-    const GemmTask t = random_task(*m);
-    const GemmChoice c = plan_gemm(t, *m, m->gemm);
+    const GemmTask t = random_task(m);
+    const GemmChoice c = planned(t, m);
     log_choice(t, c);
     const KernelPlan& k = c.main.plan;
     const double ctas = static_cast<double>(k.ctas), tiles = std::ceil(t.m / static_cast<double>(c.plan.tile_m)) *
                                                              std::ceil(t.n / static_cast<double>(c.plan.tile_n)) *
                                                              t.batch;
     RC_ASSERT(c.main.tensor_clk * k.steps * ctas * t.tensor_flop_per_clk * (1 + 1e-9) >= 2 * t.m * t.n * t.k * t.batch);
-    RC_ASSERT(k.shared_memory * static_cast<double>(k.ctas_per_sm) <= m->gpu.sm.smem);
+    RC_ASSERT(k.shared_memory * static_cast<double>(k.ctas_per_sm) <= m.gpu().sm.smem);
     RC_ASSERT(c.plan.stages >= 2 && static_cast<double>(c.plan.stages) <= path.most_stages);
     RC_ASSERT(k.ctas_per_sm >= 1 && static_cast<double>(k.ctas_per_sm) <= path.most_ctas);
     // one accumulator register an output, of five eighths of the file
-    RC_ASSERT(c.plan.tile_m * c.plan.tile_n * k.ctas_per_sm <= m->gpu.sm.registers * 5 / 8);
+    RC_ASSERT(c.plan.tile_m * c.plan.tile_n * k.ctas_per_sm <= m.gpu().sm.registers * 5 / 8);
     const double writes = (c.main.dram_write + c.reduce.dram_write).in(units::B);
     RC_ASSERT(writes * (1 + 1e-9) >= t.batch * t.m * t.n * t.output_bytes);
     RC_ASSERT(ctas == tiles * static_cast<double>(c.plan.splits));
     const double k_steps = std::ceil(t.k / std::max(16.0, 128 / std::max(t.input_bytes, t.weight_bytes)));
     RC_ASSERT(k.steps == std::ceil(k_steps / static_cast<double>(c.plan.splits)));
-    if (c.plan.splits > 1) RC_ASSERT(tiles * static_cast<double>(c.plan.splits) <= 2 * m->sm_count);
+    if (c.plan.splits > 1) RC_ASSERT(tiles * static_cast<double>(c.plan.splits) <= 2 * m.rates().sm_count);
   }
 }
 
 /// The same machine but for rates and fixed costs that a plan's demand does not depend on: its planner looks at the
 /// same menu of demands and may prefer another.
-std::shared_ptr<const Machine> with_other_tastes(const Machine& m) {
-  Calibration c = m.calibration;
+Machine with_other_tastes(const Machine& m) {
+  Calibration c = m.calibration();
   const Calibration other = random_calibration();
   auto& gemm = c.families["library.gemm"];
   auto& second = c.families["library.reduce"];
@@ -98,22 +103,22 @@ std::shared_ptr<const Machine> with_other_tastes(const Machine& m) {
   // extremes: free or dear launches, no tensor limit
   if (coin()) second["fixed_s"].value = coin() ? 0 : 1e-4;
   if (coin()) c.machine["tensor_burst_fraction"].value = 1e-3;
-  return toy_machine(m.gpu, c);
+  return toy_machine(m.gpu(), c);
 }
 
 /// Optimality without knowing the menu: no plan that a planner of other tastes would choose is cheaper here.
 RC_GTEST_PROP(PlanGemm, NoPlanOfAnotherTasteIsCheaper, ()) {
   const auto m = random_machine();
-  std::array<std::shared_ptr<const Machine>, 6> others;
-  for (auto& other : others) other = with_other_tastes(*m);
+  std::vector<Machine> others;
+  for (int i = 0; i < 6; ++i) others.push_back(with_other_tastes(m));
   for (int i = 0; i < 10; ++i) {
-    const GemmTask task = random_task(*m);
-    const GemmChoice ours = plan_gemm(task, *m, m->gemm);
+    const GemmTask task = random_task(m);
+    const GemmChoice ours = planned(task, m);
     for (const auto& other : others) {
-      const GemmChoice theirs = plan_gemm(task, *other, other->gemm);
+      const GemmChoice theirs = planned(task, other);
       log_choice(task, ours);
       log_choice(task, theirs);
-      const Seconds here = price_of(theirs, *m, m->gemm);
+      const Seconds here = price_of(theirs, m, gemm_family(task, m.rates()));
       RC_LOG() << "ours " << ours.total.in(units::us) << " us, theirs here " << here.in(units::us) << " us\n";
       RC_ASSERT(ours.total <= here * (1 + 1e-3));  // the search compares bounds that are good to 1e-4 a term
     }
@@ -125,9 +130,9 @@ RC_GTEST_PROP(PlanGemm, NoPlanOfAnotherTasteIsCheaper, ()) {
 
 class ToyGemm : public ::testing::Test {
  protected:
-  std::shared_ptr<const Machine> machine = toy_machine();
+  Machine machine = toy_machine();
   GemmChoice plan(std::int64_t m, std::int64_t n, std::int64_t k) const {
-    return plan_gemm(gemm_task(Gemm{m, n, k, 1, {}, false}, *machine), *machine, machine->gemm);
+    return planned(gemm_task(Gemm{m, n, k, 1, {}, false}, machine.rates()), machine);
   }
 };
 
@@ -137,7 +142,7 @@ class ToyGemm : public ::testing::Test {
 TEST_F(ToyGemm, OneExactWaveIsTensorBound) {
   const GemmChoice c = plan(1280, 256, 6400);
   EXPECT_NEAR(c.total.in(units::us), 3 + 419.4304, 1e-6);
-  EXPECT_EQ(price(c.main, *machine, machine->gemm).limiter, Resource::tensor);
+  EXPECT_EQ(price(c.main, machine.rates(), machine.rates().gemm).limiter, Resource::tensor);
   EXPECT_EQ(c.plan.splits, 1);
   EXPECT_EQ(c.main.plan.ctas % 10, 0);
 }
@@ -190,19 +195,19 @@ TEST_F(ToyGemm, OperandsThatL2CannotHoldAreReadAgain) {
 
 TEST(GemmTasks, BytesOfThePrecision) {
   const auto m = toy_machine();
-  const GemmTask w4 = gemm_task(Gemm{16, 32, 64, 3, *parse_precision("w4a16"), true}, *m);
+  const GemmTask w4 = gemm_task(Gemm{16, 32, 64, 3, *parse_precision("w4a16"), true}, m.rates());
   EXPECT_DOUBLE_EQ(w4.weight_bytes, 4.125 / 8);
   EXPECT_DOUBLE_EQ(w4.input_bytes, 2);
   EXPECT_DOUBLE_EQ(w4.dequant_per_weight, 1);
   EXPECT_DOUBLE_EQ(w4.batch, 3);
   EXPECT_DOUBLE_EQ(w4.bias_bytes, 64);
-  EXPECT_DOUBLE_EQ(gemm_task(Gemm{16, 32, 64, 1, {}, false}, *m).dequant_per_weight, 0);
+  EXPECT_DOUBLE_EQ(gemm_task(Gemm{16, 32, 64, 1, {}, false}, m.rates()).dequant_per_weight, 0);
 }
 
 /// Twice the dense rate; 0.5 of the values and 2 bits for each kept one of 16: 0.5625 of the bytes.
 TEST(GemmTasks, Sparse) {
   const auto m = toy_machine();
-  const GemmTask t = gemm_task(GemmSparse24{16, 32, 64, {}}, *m);
+  const GemmTask t = gemm_task(GemmSparse24{16, 32, 64, {}}, m.rates());
   EXPECT_DOUBLE_EQ(t.tensor_flop_per_clk, 2000);
   EXPECT_DOUBLE_EQ(t.weight_kept, 0.5625);
 }
@@ -211,7 +216,7 @@ TEST(GemmTasks, Sparse) {
 /// the weights of 5.47.
 TEST(GemmTasks, Grouped) {
   const auto m = toy_machine();
-  const GemmTask t = gemm_task(GroupedGemm{8, 2, 4, 32, 64, 0, {}}, *m);
+  const GemmTask t = gemm_task(GroupedGemm{8, 2, 4, 32, 64, 0, {}}, m.rates());
   EXPECT_DOUBLE_EQ(t.batch, 5);
   EXPECT_DOUBLE_EQ(t.m, 1.6);
   EXPECT_DOUBLE_EQ(t.batch * t.weights_read, 8 * (1 - std::pow(0.75, 4)));
@@ -223,9 +228,9 @@ TEST(GemmTasks, Paths) {
   gpu.sm.tensor_flop_per_clk[DType::fp64] = 0;
   gpu.sm.tensor_flop_per_clk[DType::fp8] = 0;
   const auto m = toy_machine(gpu);
-  EXPECT_DOUBLE_EQ(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp32"), false}, *m).tensor_flop_per_clk, 256);
-  EXPECT_DOUBLE_EQ(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp64"), false}, *m).tensor_flop_per_clk, 100);
-  EXPECT_THROW(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp8"), false}, *m), BadInput);
+  EXPECT_DOUBLE_EQ(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp32"), false}, m.rates()).tensor_flop_per_clk, 256);
+  EXPECT_DOUBLE_EQ(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp64"), false}, m.rates()).tensor_flop_per_clk, 100);
+  EXPECT_THROW(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp8"), false}, m.rates()), BadInput);
 }
 
 /// Tiles beyond two turns of the SMs are handed out by a counter that a launch before clears.
@@ -234,7 +239,7 @@ TEST(LibraryGemm, MoreThanTwoTurnsTakeACounter) {
   c.families["library.gemm"]["counter_s"].value = 5e-6;
   const auto m = toy_machine(toy_gpu(), c);
   const auto chain = [&](std::int64_t rows) {
-    return plan_gemm(gemm_task(Gemm{rows, 256, 6400, 1, {}, false}, *m), *m, m->gemm).main.serial_latency.in(units::us);
+    return planned(gemm_task(Gemm{rows, 256, 6400, 1, {}, false}, m.rates()), m).main.serial_latency.in(units::us);
   };
   EXPECT_NEAR(chain(1280), 2, 1e-9);
   EXPECT_NEAR(chain(2560), 2, 1e-9);
@@ -245,7 +250,7 @@ TEST(LibraryGemm, MoreThanTwoTurnsTakeACounter) {
 TEST(LibraryGemm, PartsOfKHaveTwentySteps) {
   const auto m = toy_machine();
   for (std::int64_t k = 1280; k <= 64 * 400; k += 640) {
-    const GemmChoice c = plan_gemm(gemm_task(Gemm{16, 64, k, 1, {}, false}, *m), *m, m->gemm);
+    const GemmChoice c = planned(gemm_task(Gemm{16, 64, k, 1, {}, false}, m.rates()), m);
     if (c.plan.splits > 1) EXPECT_GE(c.main.plan.steps, 20) << k;
     else EXPECT_EQ(c.plan.splits, 1);
   }
@@ -255,7 +260,7 @@ TEST(LibraryGemm, PartsOfKHaveTwentySteps) {
 TEST(LibraryGemm, RowsThatNoTensorMapDescribes) {
   const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
   const auto us = [&](std::int64_t n, std::int64_t k) {
-    return predict(Gemm{4096, n, k, 1, {}, false}, *m).time.in(units::us);
+    return predict(Gemm{4096, n, k, 1, {}, false}, m).time.in(units::us);
   };
   EXPECT_GT(us(4096, 4095), 4 * us(4096, 4096));
   EXPECT_GT(us(4094, 4096), 2 * us(4096, 4096));
@@ -268,11 +273,11 @@ TEST(LibraryGemm, ResidentOperandsOnlyHelp) {
   const Op op = Gemm{64, 4096, 1024, 1, {}, false};
   PredictOptions held;
   held.resident = {1, 1, 1};
-  const OpPrediction cold = predict(op, *m), warm = predict(op, *m, held);
+  const OpPrediction cold = predict(op, m), warm = predict(op, m, held);
   EXPECT_LT(warm.time, cold.time);
   EXPECT_EQ(warm.dram_read, Bytes{});
   held.resident = {1, 0.5, 0};
-  const OpPrediction half = predict(op, *m, held);
+  const OpPrediction half = predict(op, m, held);
   EXPECT_LE(half.time, cold.time);
   EXPECT_GE(half.time, warm.time);
 }

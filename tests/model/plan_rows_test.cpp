@@ -15,15 +15,15 @@ namespace plumbline {
 namespace {
 
 const Machine& h200() {
-  static const std::shared_ptr<const Machine> machine = make_machine(load_gpu("h200_sxm"), {});
-  return *machine;
+  static const Machine machine = make_machine(load_gpu("h200_sxm"), {});
+  return machine;
 }
 
 Seconds time_of(const Op& op, bool warm = false) {
-  return price(plan_own_rows(op, work(op), h200(), warm), h200(), h200().rowwise).total;
+  return price(plan_own_rows(op, work(op), h200().rates(), warm), h200().rates(), h200().rates().rowwise).total;
 }
 
-TEST(PlanRows, TheH200HasOurs) { EXPECT_TRUE(has_own_rows(h200())); }
+TEST(PlanRows, TheH200HasOurs) { EXPECT_TRUE(has_own_rows(h200().rates())); }
 
 /// 8192 columns are 1024 vectors: few rows take 512 threads x 2, many rows of softmax 256 x 4.
 TEST(PlanRows, FewRowsAreHeldByMoreThreads) {
@@ -37,7 +37,7 @@ TEST(PlanRows, FewRowsAreHeldByMoreThreads) {
 /// 256000 columns: eight CTAs of 512 threads x 8 vectors hold 262144.
 TEST(PlanRows, WideRowsTakeClusters) {
   const Op op = Rowwise{RowwiseKind::softmax, 129, 256000};
-  const Demand d = plan_own_rows(op, work(op), h200(), false);
+  const Demand d = plan_own_rows(op, work(op), h200().rates(), false);
   EXPECT_EQ(d.plan.cluster, 8);
   EXPECT_EQ(d.plan.ctas, 129 * 8);
 }
@@ -102,7 +102,7 @@ RC_GTEST_PROP(PlanRows, NeverFasterThanDramAndWarmNeverSlower, ()) {
                         RowwiseKind::transpose_copy, RowwiseKind::scale_mask_softmax_dropout);
   const Op op = Rowwise{kind, rows, cols};
   const Work w = work(op);
-  RC_ASSERT(time_of(op) >= dram_time(w.read, w.write, h200()));
+  RC_ASSERT(time_of(op) >= dram_time(w.read, w.write, h200().rates()));
   RC_ASSERT(time_of(op, true) <= time_of(op));
 }
 
@@ -110,7 +110,7 @@ RC_GTEST_PROP(PlanRows, NeverFasterThanDramAndWarmNeverSlower, ()) {
 /// (ncu, data/kernels/profiled_h200.train.csv).
 TEST(PlanRows, ASpillingSelectionWritesToDram) {
   const auto written = [](const Op& op) {
-    const Bytes spilled = predict(op, *make_machine(load_gpu("h200_sxm"), {})).dram_write - work(op).write;
+    const Bytes spilled = predict(op, make_machine(load_gpu("h200_sxm"), {})).dram_write - work(op).write;
     return spilled.in(units::MB);
   };
   EXPECT_NEAR(written(SoftmaxTopK{1000, 262208, 64}), 439, 5);

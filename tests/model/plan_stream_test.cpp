@@ -18,11 +18,11 @@ using namespace testing_support;
 
 class ToyStream : public ::testing::Test {
  protected:
-  std::shared_ptr<const Machine> machine = toy_machine();
+  Machine machine = toy_machine();
 
-  Demand plan(const Op& op, bool warm = false) const { return plan_stream(op, work(op), *machine, warm); }
+  Demand plan(const Op& op, bool warm = false) const { return plan_stream(op, work(op), machine.rates(), warm); }
   double us(const Op& op, bool warm = false) const {
-    return price(plan(op, warm), *machine, machine->rowwise).total.in(units::us);
+    return price(plan(op, warm), machine.rates(), machine.rates().rowwise).total.in(units::us);
   }
   static Rowwise copy(std::int64_t rows, std::int64_t cols) { return Rowwise{RowwiseKind::copy, rows, cols}; }
 };
@@ -34,18 +34,18 @@ TEST_F(ToyStream, ACopyMovesItsBytesAtDramSpeed) {
   const Demand d = plan(op);
   EXPECT_EQ(d.plan.ctas, 8000);
   EXPECT_EQ(d.plan.ctas_per_sm, 8);
-  const LaunchTime t = price(d, *machine, machine->rowwise);
+  const LaunchTime t = price(d, machine.rates(), machine.rates().rowwise);
   EXPECT_NEAR(t.total.in(units::us), 1 + 131.072, 1e-9);
   EXPECT_EQ(t.limiter, Resource::dram);
   // as an operator: and a graph gap of 1 us
-  EXPECT_NEAR(predict(op, *machine).time.in(units::us), 1 + 131.072 + 1, 1e-9);
-  EXPECT_EQ(predict(op, *machine).bound, Bound::memory);
+  EXPECT_NEAR(predict(op, machine).time.in(units::us), 1 + 131.072 + 1, 1e-9);
+  EXPECT_EQ(predict(op, machine).bound, Bound::memory);
 }
 
 /// 32 B: nothing but 1 us fixed and one DRAM latency of 500 ns.
 TEST_F(ToyStream, ATinyCopyIsLatency) {
   EXPECT_NEAR(us(copy(1, 8)), 1.5, 1e-9);
-  EXPECT_EQ(predict(copy(1, 8), *machine).bound, Bound::latency);
+  EXPECT_EQ(predict(copy(1, 8), machine).bound, Bound::latency);
   EXPECT_NEAR(us(copy(1, 1)), 1.5, 1e-9);
 }
 
@@ -118,18 +118,18 @@ TEST_F(ToyStream, Fp64RecurrencesUseFp64Lanes) {
   const auto m = toy_machine(gpu);
   Recurrence r{RecurrentKind::mamba2, 1, 64, 8, 64, 64, 1, DType::fp64, DType::fp64};
   const Work w = work(Op(r));
-  const Demand d = plan_stream(Op(r), w, *m, false);
+  const Demand d = plan_stream(Op(r), w, m.rates(), false);
   EXPECT_DOUBLE_EQ(d.tensor_clk * static_cast<double>(d.plan.ctas) * 4, w.tensor.in(units::FLOP));
 }
 
 /// 250 MB over PCIe at 25 GB/s: 10 ms, 1 us fixed, 1 us gap. Device memory sees one side of it.
 TEST_F(ToyStream, HostCopiesTakeTheLink) {
-  const OpPrediction p = predict(Transfer{TransferKind::h2d, 250'000'000}, *machine);
+  const OpPrediction p = predict(Transfer{TransferKind::h2d, 250'000'000}, machine);
   EXPECT_NEAR(p.time.in(units::us), 10000 + 2, 1e-6);
   EXPECT_EQ(p.bound, Bound::network);
   EXPECT_DOUBLE_EQ(p.dram_write.in(units::MB), 250);
   EXPECT_EQ(p.dram_read, Bytes{});
-  const OpPrediction back = predict(Transfer{TransferKind::d2h, 250'000'000}, *machine);
+  const OpPrediction back = predict(Transfer{TransferKind::d2h, 250'000'000}, machine);
   EXPECT_EQ(back.dram_write, Bytes{});
   EXPECT_DOUBLE_EQ(back.dram_read.in(units::MB), 250);
 }
@@ -141,11 +141,12 @@ RC_GTEST_PROP(StreamLaws, WarmIsNeverSlowerThanCold, ()) {
       std::min(gpu.l2.latency, gpu.memory.latency / 2);  // two trips through L2 are planned for one to DRAM
   const auto m = toy_machine(gpu, random_calibration());
   for (int i = 0; i < 40; ++i) {
-    const Op op = random_op_on(*m);
+    const Op op = random_op_on(m);
     RC_LOG() << describe(op) << "\n";
     OpPrediction warm;
-    predict_op(op, *m, Warmth::streams, warm);
-    const OpPrediction cold = predict(op, *m);
+    GemmCache cache;
+    predict_op(op, m, cache, Warmth::streams, warm);
+    const OpPrediction cold = predict(op, m);
     RC_ASSERT(warm.time <= cold.time * (1 + 1e-3));
     RC_ASSERT(warm.dram_bytes() <= cold.dram_bytes());
   }

@@ -32,8 +32,8 @@ Calibration powered(Calibration c = toy_calibration()) {
   return c;
 }
 
-std::shared_ptr<const Machine> machine_with(ClockMode clock, double cap_W, const Calibration& c = powered(),
-                                            const Gpu& gpu = toy_gpu(), DataPattern data = DataPattern::normal) {
+Machine machine_with(ClockMode clock, double cap_W, const Calibration& c = powered(), const Gpu& gpu = toy_gpu(),
+                     DataPattern data = DataPattern::normal) {
   return make_machine(gpu, c, MachineOptions{KernelSet::library, clock, cap_W * units::W, data});
 }
 
@@ -41,19 +41,19 @@ const Op kCopy = Transfer{TransferKind::d2d, 1'000'000'000};
 const Op kCube = Gemm{8192, 8192, 8192, 1, {}, false};
 
 TEST(Power, ACopyTakesWhatItsBytesTake) {
-  const OpPrediction p = predict(kCopy, *machine_with(ClockMode::steady, 100));
+  const OpPrediction p = predict(kCopy, machine_with(ClockMode::steady, 100));
   // 2 GB x 20 pJ, and 30 W for as long as it lasts
   EXPECT_NEAR(p.energy->in(units::J), 0.04 + 30 * p.time.in(units::s), 1e-9);
   EXPECT_NEAR(p.power->in(units::W), 30 + 0.04 / p.time.in(units::s), 1e-6);
   EXPECT_DOUBLE_EQ(p.clock.in(units::GHz), 1);
   const OpPrediction zeros =
-      predict(kCopy, *machine_with(ClockMode::steady, 100, powered(), toy_gpu(), DataPattern::zeros));
+      predict(kCopy, machine_with(ClockMode::steady, 100, powered(), toy_gpu(), DataPattern::zeros));
   EXPECT_NEAR(zeros.energy->in(units::J), 0.03 + 30 * zeros.time.in(units::s), 1e-9);
 }
 
 TEST(Power, DenseWorkSinksToTheClockThatTheCapLeaves) {
-  const OpPrediction burst = predict(kCube, *machine_with(ClockMode::burst, 35));
-  const OpPrediction steady = predict(kCube, *machine_with(ClockMode::steady, 35));
+  const OpPrediction burst = predict(kCube, machine_with(ClockMode::burst, 35));
+  const OpPrediction steady = predict(kCube, machine_with(ClockMode::steady, 35));
   // 2 x 8192^3 FLOP in 10 TFLOP/s: 20 W beside the standing 30, so the cap of 35 W acts
   EXPECT_NEAR(burst.power->in(units::W), 50, 1.5);
   EXPECT_DOUBLE_EQ(burst.clock.in(units::GHz), 1);
@@ -75,13 +75,13 @@ TEST(Power, BelowTheKneeTheVoltageIsFlat) {
 TEST(Power, TensorWorkSkipsCycles) {
   Calibration c = powered();
   set(c, "droop_ratio", 0.1);
-  const OpPrediction usual = predict(kCube, *machine_with(ClockMode::burst, 100, c));
+  const OpPrediction usual = predict(kCube, machine_with(ClockMode::burst, 100, c));
   EXPECT_NEAR(usual.clock.in(units::GHz), 0.9, 1e-3);
-  EXPECT_DOUBLE_EQ(predict(kCopy, *machine_with(ClockMode::burst, 100, c)).clock.in(units::GHz), 1);
+  EXPECT_DOUBLE_EQ(predict(kCopy, machine_with(ClockMode::burst, 100, c)).clock.in(units::GHz), 1);
   // beyond 40 W a hundredth of the cycles for each watt more: the load line meets the power at what is left
   set(c, "droop_ratio_per_W", 0.01);
   set(c, "droop_from_W", 40);
-  const OpPrediction more = predict(kCube, *machine_with(ClockMode::burst, 100, c));
+  const OpPrediction more = predict(kCube, machine_with(ClockMode::burst, 100, c));
   EXPECT_LT(more.clock, usual.clock);
   EXPECT_NEAR(more.clock.in(units::GHz), 0.9 - 0.01 * (more.power->in(units::W)-40), 2e-3);
 }
@@ -91,12 +91,12 @@ TEST(Power, TensorWorkIsLimitedAsCountedWhateverTheData) {
   Calibration c = powered();
   set(c, "tensor_limit_W", 10);
   for (const DataPattern data : {DataPattern::normal, DataPattern::zeros}) {
-    const OpPrediction p = predict(kCube, *machine_with(ClockMode::steady, 1000, c, toy_gpu(), data));
+    const OpPrediction p = predict(kCube, machine_with(ClockMode::steady, 1000, c, toy_gpu(), data));
     EXPECT_NEAR(p.clock.in(units::GHz), std::cbrt(0.5), 0.01);
     EXPECT_LT(p.power->in(units::W), 45);
   }
-  EXPECT_DOUBLE_EQ(predict(kCopy, *machine_with(ClockMode::steady, 1000, c)).clock.in(units::GHz), 1);
-  EXPECT_DOUBLE_EQ(predict(kCube, *machine_with(ClockMode::burst, 1000, c)).clock.in(units::GHz), 1);
+  EXPECT_DOUBLE_EQ(predict(kCopy, machine_with(ClockMode::steady, 1000, c)).clock.in(units::GHz), 1);
+  EXPECT_DOUBLE_EQ(predict(kCube, machine_with(ClockMode::burst, 1000, c)).clock.in(units::GHz), 1);
 }
 
 TEST(Power, BandsAreOfTheRegulatorOfFreeRunsAndOfBriefOnes) {
@@ -105,10 +105,10 @@ TEST(Power, BandsAreOfTheRegulatorOfFreeRunsAndOfBriefOnes) {
   set(c, "band_held_down_high", std::log(1.02));
   set(c, "band_free_low", std::log(0.9));
   set(c, "band_free_high", std::log(1.2));
-  const OpPrediction held = predict(kCube, *machine_with(ClockMode::steady, 35, c));
+  const OpPrediction held = predict(kCube, machine_with(ClockMode::steady, 35, c));
   EXPECT_NEAR(*held.power_low / *held.power, 0.98, 1e-9);
   EXPECT_NEAR(*held.power_high / *held.power, 1.02, 1e-9);
-  const OpPrediction free = predict(kCopy, *machine_with(ClockMode::steady, 1000, c));
+  const OpPrediction free = predict(kCopy, machine_with(ClockMode::steady, 1000, c));
   EXPECT_NEAR(*free.power_low / *free.power, 0.9, 1e-9);
   EXPECT_NEAR(*free.power_high / *free.power, 1.2, 1e-9);
   // energy: ln 1.2 and ln 1.1 in quadrature
@@ -133,7 +133,7 @@ TEST(Power, ANewBoostClockKeepsVoltageOverFrequency) {
   Gpu slow = toy_gpu();
   slow.boost_clock = 0.8 * slow.boost_clock;
   const auto machine = make_machine(slow, c, MachineOptions{KernelSet::library, ClockMode::burst, {}, {}});
-  EXPECT_NEAR(machine->power->tensor[DType::bf16] / p.tensor[DType::bf16], 0.64, 1e-9);
+  EXPECT_NEAR(machine.rates().power->tensor[DType::bf16] / p.tensor[DType::bf16], 0.64, 1e-9);
 }
 
 /// The same chip at a lower boost clock: the energies of the lower voltage. Another process: more of it.
@@ -143,12 +143,14 @@ TEST(Power, EnergiesOfOtherCardsGoByVoltageAndProcess) {
   from.compute_capability = to.compute_capability = "9.0";
   to.boost_clock = 0.75 * from.boost_clock;
   to.idle_power = 15.0 * units::W;
-  PowerScalars scaled = scaled_to(p, from, to);
+  PowerScalars scaled = scaled_to(p, from, to, 1);
   EXPECT_NEAR(scaled.tensor[DType::bf16] / p.tensor[DType::bf16], 0.75 * 0.75, 1e-9);
   EXPECT_NEAR(scaled.dram_read / p.dram_read, 1, 1e-9);
   EXPECT_NEAR(settled_power(scaled, kLowestClockShare, Watts{}).in(units::W), 15, 1e-9);
   to.compute_capability = "8.0";
-  EXPECT_NEAR(scaled_to(p, from, to).tensor[DType::bf16] / p.tensor[DType::bf16], 1.43 * 0.75 * 0.75, 1e-9);
+  EXPECT_NEAR(
+      scaled_to(p, from, to, process_energy(to) / process_energy(from)).tensor[DType::bf16] / p.tensor[DType::bf16],
+      1.43 * 0.75 * 0.75, 1e-9);
   EXPECT_LT(scaled.free.low, p.free.low);
   EXPECT_GT(scaled.free.high, p.free.high);
 }
@@ -167,7 +169,7 @@ TEST(Power, LeakageFollowsTheTemperature) {
 TEST(Power, NothingIsSaidOfACardWithoutEnergies) {
   const auto m =
       make_machine(toy_gpu(), toy_calibration(), MachineOptions{KernelSet::library, ClockMode::steady, {}, {}});
-  EXPECT_FALSE(predict(kCube, *m).power.has_value());
+  EXPECT_FALSE(predict(kCube, m).power.has_value());
   MachineOptions zeros{KernelSet::library, ClockMode::steady, {}, DataPattern::zeros};
   EXPECT_THROW(make_machine(toy_gpu(), toy_calibration(), zeros), NotModelled);
 }
@@ -205,16 +207,17 @@ RC_GTEST_PROP(PowerLaws, BetweenIdleAndTheCapAndEnergyIsTheirProductWithTime, ()
   const auto m = machine_with(ClockMode::steady, cap, c, gpu);
   const auto burst = machine_with(ClockMode::burst, cap, c, gpu);
   for (int i = 0; i < 20; ++i) {
-    const Op op = random_op_on(*m);
-    const OpPrediction p = predict(op, *m), fast = predict(op, *burst);
+    const Op op = random_op_on(m);
+    const OpPrediction p = predict(op, m), fast = predict(op, burst);
     RC_ASSERT(p.power && p.energy);
-    RC_ASSERT(*p.power <= m->power_cap * (1 + 1e-6) || p.clock <= gpu.boost_clock * kLowestClockShare * (1 + 1e-9));
-    RC_ASSERT(*p.power > settled_power(*m->power, kLowestClockShare, Watts{}));
+    RC_ASSERT(*p.power <= m.rates().power_cap * (1 + 1e-6) ||
+              p.clock <= gpu.boost_clock * kLowestClockShare * (1 + 1e-9));
+    RC_ASSERT(*p.power > settled_power(*m.rates().power, kLowestClockShare, Watts{}));
     RC_ASSERT(*p.power_low <= *p.power && *p.power <= *p.power_high);
     RC_ASSERT(std::abs(*p.energy / (*p.power * p.time) - 1) < 1e-12);
     RC_ASSERT(p.clock <= gpu.boost_clock * (1 + 1e-12) && p.clock > Hertz{});
     // (beyond the load line's start, the lower voltage of a steady run can leave more cycles)
-    RC_ASSERT(p.time * (1 + 1e-3) >= fast.time || *fast.power > m->power->droop_from);
+    RC_ASSERT(p.time * (1 + 1e-3) >= fast.time || *fast.power > m.rates().power->droop_from);
     RC_ASSERT(p.low <= p.time && p.time <= p.high);
   }
 }
@@ -227,8 +230,8 @@ RC_GTEST_PROP(PowerLaws, AHigherCapNeverSlows, ()) {
   const auto low = machine_with(ClockMode::steady, cap, c, gpu);
   const auto high = machine_with(ClockMode::steady, 1.5 * cap, c, gpu);
   for (int i = 0; i < 20; ++i) {
-    const Op op = random_op_on(*low);
-    const OpPrediction more = predict(op, *high), less = predict(op, *low);
+    const Op op = random_op_on(low);
+    const OpPrediction more = predict(op, high), less = predict(op, low);
     RC_ASSERT(more.time <= less.time * (1 + 2e-3));
     RC_ASSERT(more.clock >= less.clock * (1 - 2e-3));
     RC_ASSERT(*more.power >= *less.power * (1 - 1e-2));
@@ -242,11 +245,11 @@ RC_GTEST_PROP(PowerLaws, AHeldDownClockIsWhereTheCapIsMet, ()) {
   set(c, "droop_ratio_per_W", 0);
   const auto m = machine_with(ClockMode::steady, between(60, 400), c, gpu);
   for (int i = 0; i < 20; ++i) {
-    const OpPrediction p = predict(random_op_on(*m), *m);
+    const OpPrediction p = predict(random_op_on(m), m);
     if (p.clock > 0.85 * gpu.boost_clock || p.clock < 0.2 * gpu.boost_clock) continue;
-    if (*p.power < 0.95 * m->power_cap) {
+    if (*p.power < 0.95 * m.rates().power_cap) {
       RC_FAIL(std::to_string(p.clock / gpu.boost_clock) + " of the clock at " +
-              std::to_string(*p.power / m->power_cap) + " of the cap");
+              std::to_string(*p.power / m.rates().power_cap) + " of the cap");
     }
   }
 }
@@ -258,7 +261,7 @@ TEST(PowerOfAStep, SumsItsOperatorsAndMeetsTheCapInTheMean) {
   w.prompt = 2048;
   for (const Runtime runtime : {Runtime::graph, Runtime::stream, Runtime::eager}) {
     const auto m = machine_with(ClockMode::steady, 40);
-    const StepPrediction step = predict(llm, w, *m, RunOptions{runtime});
+    const StepPrediction step = predict(llm, w, m, RunOptions{runtime});
     ASSERT_TRUE(step.power && step.energy);
     EXPECT_LE(step.power->in(units::W), 40);
     EXPECT_NEAR(*step.energy / (*step.power * step.latency), 1, 1e-12);

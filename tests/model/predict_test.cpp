@@ -73,9 +73,9 @@ bool close(double a, double b, double tolerance = 1e-9) {
 RC_GTEST_PROP(StepLaws, NodesSumToTheStep, ()) {
   const auto m = random_machine();
   for (int i = 0; i < kStepsPerMachine; ++i) {
-    const Case c = random_case(*m);
+    const Case c = random_case(m);
     for (const Runtime runtime : {Runtime::graph, Runtime::stream, Runtime::eager}) {
-      const StepPrediction step = predict(*c.llm, c.workload, *m, RunOptions{runtime});
+      const StepPrediction step = predict(*c.llm, c.workload, m, RunOptions{runtime});
       Seconds sum;
       Flops flops;
       Bytes bytes;
@@ -100,8 +100,8 @@ RC_GTEST_PROP(StepLaws, NodesSumToTheStep, ()) {
 RC_GTEST_PROP(StepLaws, FiguresAreConsistent, ()) {
   const auto m = random_machine();
   for (int i = 0; i < kStepsPerMachine; ++i) {
-    const Case c = random_case(*m);
-    const StepPrediction step = predict(*c.llm, c.workload, *m, RunOptions{});
+    const Case c = random_case(m);
+    const StepPrediction step = predict(*c.llm, c.workload, m, RunOptions{});
     const double seconds = step.latency.in(units::s);
     RC_ASSERT(std::isfinite(seconds) && seconds > 0);
     RC_ASSERT(step.low > Seconds{} && step.low <= step.latency && step.latency <= step.high);
@@ -111,23 +111,23 @@ RC_GTEST_PROP(StepLaws, FiguresAreConsistent, ()) {
     else RC_ASSERT(step.graph.tokens >= batch || step.graph.tokens == batch * prompt);
     RC_ASSERT(step.mfu >= 0 && step.mfu <= 1);
     RC_ASSERT(step.mbu >= 0 && step.mbu <= 1 + 1e-9);
-    RC_ASSERT(step.fits == (step.graph.memory.total() <= m->gpu.memory.capacity));
+    RC_ASSERT(step.fits == (step.graph.memory.total() <= m.gpu().memory.capacity));
   }
 }
 
 RC_GTEST_PROP(StepLaws, GraphsAreFastestAndEagerIsSlowest, ()) {
   const auto m = random_machine();
   for (int i = 0; i < kStepsPerMachine; ++i) {
-    const Case c = random_case(*m);
-    const Seconds graph = predict(*c.llm, c.workload, *m, RunOptions{Runtime::graph}).latency;
-    const Seconds stream = predict(*c.llm, c.workload, *m, RunOptions{Runtime::stream}).latency;
-    const StepPrediction eager = predict(*c.llm, c.workload, *m, RunOptions{Runtime::eager});
+    const Case c = random_case(m);
+    const Seconds graph = predict(*c.llm, c.workload, m, RunOptions{Runtime::graph}).latency;
+    const Seconds stream = predict(*c.llm, c.workload, m, RunOptions{Runtime::stream}).latency;
+    const StepPrediction eager = predict(*c.llm, c.workload, m, RunOptions{Runtime::eager});
     RC_ASSERT(graph <= stream * (1 + 1e-9));
     RC_ASSERT(stream <= eager.latency * (1 + 1e-9));
     double operators = 0;
     for (const Node& node : eager.graph.nodes) operators += static_cast<double>(node.count);
-    RC_ASSERT(eager.latency * (1 + 1e-9) >= operators * m->host_per_operator);
-    const Seconds longest = std::max(stream, operators * m->host_per_operator);
+    RC_ASSERT(eager.latency * (1 + 1e-9) >= operators * m.rates().host_per_operator);
+    const Seconds longest = std::max(stream, operators * m.rates().host_per_operator);
     RC_ASSERT(close(eager.latency.in(units::s), longest.in(units::s)));
   }
 }
@@ -137,9 +137,9 @@ RC_GTEST_PROP(StepLaws, IdealIsTheFloorAndWithinThePeaks, ()) {
   const Calibration calibration = random_calibration();
   const auto m = toy_machine(gpu, calibration), ideal = toy_machine(gpu, calibration, KernelSet::ideal);
   for (int i = 0; i < kStepsPerMachine; ++i) {
-    const Case c = random_case(*m);
-    const StepPrediction floor = predict(*c.llm, c.workload, *ideal, RunOptions{});
-    const StepPrediction step = predict(*c.llm, c.workload, *m, RunOptions{});
+    const Case c = random_case(m);
+    const StepPrediction floor = predict(*c.llm, c.workload, ideal, RunOptions{});
+    const StepPrediction step = predict(*c.llm, c.workload, m, RunOptions{});
     RC_ASSERT(floor.mfu <= 1 + 1e-9 && floor.mbu <= 1 + 1e-9);
     Seconds sum;
     for (std::size_t k = 0; k < step.nodes.size(); ++k) {
@@ -153,7 +153,7 @@ RC_GTEST_PROP(StepLaws, IdealIsTheFloorAndWithinThePeaks, ()) {
     }
     RC_ASSERT(close(sum.in(units::s), floor.latency.in(units::s)));
     for (const Runtime runtime : {Runtime::stream, Runtime::eager}) {
-      RC_ASSERT(predict(*c.llm, c.workload, *ideal, RunOptions{runtime}).latency == floor.latency);
+      RC_ASSERT(predict(*c.llm, c.workload, ideal, RunOptions{runtime}).latency == floor.latency);
     }
   }
 }
@@ -162,10 +162,11 @@ RC_GTEST_PROP(StepLaws, IdealIsTheFloorAndWithinThePeaks, ()) {
 RC_GTEST_PROP(StepLaws, AReusedStepIsANewStep, ()) {
   const auto m = random_machine();
   StepPrediction reused;
+  Predictor predictor;
   for (int i = 0; i < 2 * kStepsPerMachine; ++i) {
-    const Case c = random_case(*m);
-    predict(*c.llm, c.workload, *m, RunOptions{}, reused);
-    const StepPrediction fresh = predict(*c.llm, c.workload, *m, RunOptions{});
+    const Case c = random_case(m);
+    predictor.predict(*c.llm, c.workload, m, RunOptions{}, reused);
+    const StepPrediction fresh = predict(*c.llm, c.workload, m, RunOptions{});
     RC_ASSERT(reused.latency == fresh.latency && reused.low == fresh.low && reused.high == fresh.high);
     RC_ASSERT(reused.nodes.size() == fresh.nodes.size());
     RC_ASSERT(reused.share.memory == fresh.share.memory && reused.fits == fresh.fits);
@@ -180,16 +181,16 @@ RC_GTEST_PROP(StepLaws, AReusedStepIsANewStep, ()) {
 RC_GTEST_PROP(StepLaws, ALargerStepIsNeverFasterInTheIdeal, ()) {
   const auto m = toy_machine(random_gpu(), random_calibration(), KernelSet::ideal);
   for (int i = 0; i < kStepsPerMachine; ++i) {
-    Case c = random_case(*m);
-    const Seconds before = predict(*c.llm, c.workload, *m, RunOptions{}).latency;
+    Case c = random_case(m);
+    const Seconds before = predict(*c.llm, c.workload, m, RunOptions{}).latency;
     (coin() ? c.workload.batch : c.workload.phase == Phase::decode ? c.workload.context : c.workload.prompt) *= 2;
-    RC_ASSERT(predict(*c.llm, c.workload, *m, RunOptions{}).latency * (1 + 1e-9) >= before);
+    RC_ASSERT(predict(*c.llm, c.workload, m, RunOptions{}).latency * (1 + 1e-9) >= before);
   }
 }
 
 // --- real cards ------------------------------------------------------------------------------------------------------
 
-std::shared_ptr<const Machine> h200(KernelSet kernels = KernelSet::library) {
+Machine h200(KernelSet kernels = KernelSet::library) {
   return make_machine(load_gpu("h200_sxm"), MachineOptions{kernels, ClockMode::steady, std::nullopt});
 }
 
@@ -202,8 +203,8 @@ TEST(Steps, OnH200AreAboveTheIdeal) {
       Workload w;
       w.phase = phase;
       w.batch = phase == Phase::decode ? 32 : 2;
-      const StepPrediction step = predict(llm, w, *real, RunOptions{});
-      const StepPrediction floor = predict(llm, w, *ideal, RunOptions{});
+      const StepPrediction step = predict(llm, w, real, RunOptions{});
+      const StepPrediction floor = predict(llm, w, ideal, RunOptions{});
       EXPECT_GT(step.latency, floor.latency) << llm.name;
       EXPECT_LT(step.latency, 20.0 * floor.latency) << llm.name;
     }
@@ -215,7 +216,7 @@ TEST(Steps, OnH200AreAboveTheIdeal) {
 TEST(Steps, DecodeOfLlama8BReadsItsWeights) {
   Workload w;
   w.batch = 1;
-  const StepPrediction step = predict(load_llm("llama-3.1-8b"), w, *h200(), RunOptions{});
+  const StepPrediction step = predict(load_llm("llama-3.1-8b"), w, h200(), RunOptions{});
   EXPECT_GT(step.latency.in(units::ms), 3.13);
   EXPECT_LT(step.latency.in(units::ms), 6);
   EXPECT_GT(step.share.memory, 0.5);
@@ -228,9 +229,9 @@ TEST(Steps, EveryLaunchPaysForFollowingAnotherKernel) {
   Workload w;
   Calibration c = toy_calibration();
   const Llm& llm = models().front();
-  const StepPrediction before = predict(llm, w, *toy_machine(toy_gpu(), c), RunOptions{});
+  const StepPrediction before = predict(llm, w, toy_machine(toy_gpu(), c), RunOptions{});
   c.machine["kernel_change_s"] = Scalar{1e-6, "a round number"};
-  const StepPrediction after = predict(llm, w, *toy_machine(toy_gpu(), c), RunOptions{});
+  const StepPrediction after = predict(llm, w, toy_machine(toy_gpu(), c), RunOptions{});
   double launches = 0;
   for (const NodePrediction& n : after.nodes) launches += static_cast<double>(n.node->count) * n.op.launch_count;
   EXPECT_NEAR((after.latency - before.latency).in(units::us), launches, 1e-6);
@@ -240,11 +241,11 @@ TEST(Steps, EveryLaunchPaysForFollowingAnotherKernel) {
 /// alone is 235 MB, o_proj 34 MB; the embedding's row is warm, the norm's weights never are.
 TEST(Steps, StreamsAreWarmWhereL2StillHoldsThem) {
   Workload w;
-  const StepPrediction step = predict(models().front(), w, *toy_machine(), RunOptions{});
+  const StepPrediction step = predict(models().front(), w, toy_machine(), RunOptions{});
   for (const NodePrediction& n : step.nodes) EXPECT_FALSE(n.warm) << n.node->name;
   Gpu large = toy_gpu();
   large.l2.size = 100.0 * units::GB;
-  const StepPrediction kept = predict(models().front(), w, *toy_machine(large), RunOptions{});
+  const StepPrediction kept = predict(models().front(), w, toy_machine(large), RunOptions{});
   for (const NodePrediction& n : kept.nodes) {
     const std::string name = n.node->name;
     EXPECT_EQ(n.warm,
@@ -252,7 +253,7 @@ TEST(Steps, StreamsAreWarmWhereL2StillHoldsThem) {
         << name;
   }
   large.l2.size = 240.0 * units::MB;
-  const StepPrediction some = predict(models().front(), w, *toy_machine(large), RunOptions{});
+  const StepPrediction some = predict(models().front(), w, toy_machine(large), RunOptions{});
   for (const NodePrediction& n : some.nodes) {
     EXPECT_EQ(n.warm, std::string(n.node->name) == "ffn_act") << n.node->name;
   }
@@ -260,20 +261,20 @@ TEST(Steps, StreamsAreWarmWhereL2StillHoldsThem) {
 
 TEST(Steps, WhatDoesNotFitIsSaid) {
   Workload w;
-  const StepPrediction large = predict(load_llm("deepseek-v3"), w, *h200(), RunOptions{});
+  const StepPrediction large = predict(load_llm("deepseek-v3"), w, h200(), RunOptions{});
   EXPECT_FALSE(large.fits);  // 671 GB of fp8 weights in 141 GiB
-  EXPECT_TRUE(predict(load_llm("llama-3.1-8b"), w, *h200(), RunOptions{}).fits);
+  EXPECT_TRUE(predict(load_llm("llama-3.1-8b"), w, h200(), RunOptions{}).fits);
 }
 
 // --- refusals --------------------------------------------------------------------------------------------------------
 
 TEST(Refusals, CollectivesAndTrainingAreNotModelled) {
   const auto m = toy_machine();
-  EXPECT_THROW(predict(Collective{CollectiveKind::all_reduce, 1 << 20, 8}, *m), NotModelled);
-  EXPECT_THROW(predict(Transfer{TransferKind::send_recv, 1 << 20}, *m), NotModelled);
+  EXPECT_THROW(predict(Collective{CollectiveKind::all_reduce, 1 << 20, 8}, m), NotModelled);
+  EXPECT_THROW(predict(Transfer{TransferKind::send_recv, 1 << 20}, m), NotModelled);
   Workload w;
   w.phase = Phase::train;
-  EXPECT_THROW(predict(models().front(), w, *m, RunOptions{}), NotModelled);
+  EXPECT_THROW(predict(models().front(), w, m, RunOptions{}), NotModelled);
 }
 
 std::string refusal(const Op& op, const Machine& m) {
@@ -287,18 +288,18 @@ std::string refusal(const Op& op, const Machine& m) {
 
 TEST(Refusals, Fp8OnA100NamesBoth) {
   const auto a100 = make_machine(load_gpu("a100_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, {}});
-  const std::string gemm = refusal(Gemm{64, 64, 64, 1, *parse_precision("fp8"), false}, *a100);
+  const std::string gemm = refusal(Gemm{64, 64, 64, 1, *parse_precision("fp8"), false}, a100);
   EXPECT_NE(gemm.find("a100_sxm"), std::string::npos) << gemm;
   EXPECT_NE(gemm.find("fp8"), std::string::npos) << gemm;
   EXPECT_EQ(gemm.find('\n'), std::string::npos);
   AttentionDecode decode{1, 8, 8, 128, 128, 1024};
-  EXPECT_EQ(refusal(decode, *a100), "");
+  EXPECT_EQ(refusal(decode, a100), "");
   decode.kv_dtype = DType::fp8;  // storage only: the maths stays bf16
-  EXPECT_EQ(refusal(decode, *a100), "");
+  EXPECT_EQ(refusal(decode, a100), "");
   decode.dtype = DType::fp8;
-  EXPECT_NE(refusal(decode, *a100).find("fp8"), std::string::npos);
-  EXPECT_NE(refusal(AttentionPrefill{1, 8, 8, 128, 128, 64, 64, true, 0, 0, DType::fp8, DType::fp8}, *a100), "");
-  EXPECT_NE(refusal(MlaDecode{1, 8, 64, 512, 64, DType::fp8, DType::fp8}, *a100), "");
+  EXPECT_NE(refusal(decode, a100).find("fp8"), std::string::npos);
+  EXPECT_NE(refusal(AttentionPrefill{1, 8, 8, 128, 128, 64, 64, true, 0, 0, DType::fp8, DType::fp8}, a100), "");
+  EXPECT_NE(refusal(MlaDecode{1, 8, 64, 512, 64, DType::fp8, DType::fp8}, a100), "");
 }
 
 }  // namespace

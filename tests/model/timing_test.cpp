@@ -68,7 +68,7 @@ RC_GTEST_PROP(TimingLaws, TotalIsAtLeastEveryResourceAlone, ()) {
   const auto m = random_machine();
   for (int i = 0; i < 50; ++i) {
     const Demand d = coin() ? random_demand() : random_unequal_demand();
-    const LaunchTime t = price(d, *m, random_family());
+    const LaunchTime t = price(d, m.rates(), random_family());
     RC_ASSERT(std::isfinite(t.total.in(units::s)) && t.total > Seconds{});
     for (const Seconds own : t.by_resource) {
       RC_ASSERT(own >= Seconds{});
@@ -85,12 +85,12 @@ RC_GTEST_PROP(TimingLaws, TheQuickTotalIsTheTotal, ()) {
   for (int i = 0; i < 50; ++i) {
     const Demand d = coin() ? random_demand() : random_unequal_demand();
     const FamilyScalars family = random_family();
-    const Seconds total = price(d, *m, family).total;
-    const Seconds quick = price_total(d, *m, family, 1e30 * units::s);
+    const Seconds total = price(d, m.rates(), family).total;
+    const Seconds quick = price_total(d, m.rates(), family, 1e30 * units::s);
     RC_ASSERT(std::abs(quick / total - 1) < 1e-12);
     // when it gives up it has a reason, and what it returns is a lower bound
     const Seconds limit = total * between(0, 2);
-    const Seconds early = price_total(d, *m, family, limit);
+    const Seconds early = price_total(d, m.rates(), family, limit);
     RC_ASSERT(early <= total * (1 + 1e-12));
     RC_ASSERT(early >= std::min(total, limit) * (1 - 1e-12));
   }
@@ -134,7 +134,7 @@ RC_GTEST_PROP(TimingLaws, TheLowerBoundIsNeverAboveThePrice, ()) {
       family.tensor_steady = family.tensor_burst * between(0.6, 1);
       family.sm_in_flight = coin() ? Bytes{} : between(1e4, 1e5) * units::B;
       if (whole_between(0, 9) == 0) family.overlap = std::numeric_limits<double>::infinity();
-      const Seconds price_of_all = price(d, *m, family).total, bound = lower_bound(d, *m, family);
+      const Seconds price_of_all = price(d, m.rates(), family).total, bound = lower_bound(d, m.rates(), family);
       RC_ASSERT(bound <= price_of_all);
       RC_ASSERT(bound >= family.fixed);
     }
@@ -149,9 +149,9 @@ TEST(LowerBound, IsThePriceOfOneTerm) {
   d.plan.ctas = 10;
   d.plan.steps = d.plan.longest = 100;
   d.tensor_clk = 1000;
-  EXPECT_NEAR(lower_bound(d, *m, family) / price(d, *m, family).total, 1, 1e-9);
+  EXPECT_NEAR(lower_bound(d, m.rates(), family) / price(d, m.rates(), family).total, 1, 1e-9);
   d.plan.ctas = 25;  // three waves
-  EXPECT_NEAR(lower_bound(d, *m, family) / price(d, *m, family).total, 1, 1e-9);
+  EXPECT_NEAR(lower_bound(d, m.rates(), family) / price(d, m.rates(), family).total, 1, 1e-9);
 }
 
 struct Growth {
@@ -195,26 +195,26 @@ std::vector<Growth> growths() {
 }
 
 void assert_more_work_is_never_faster(const Machine& m, const Demand& d, const FamilyScalars& family) {
-  const Seconds before = price(d, m, family).total;
+  const Seconds before = price(d, m.rates(), family).total;
   for (const Growth& growth : growths()) {
     Demand more = d;
     growth.grow(more, coin() ? between(1, 1.05) : between(1, 4));
-    const Seconds after = price(more, m, family).total;
+    const Seconds after = price(more, m.rates(), family).total;
     RC_LOG() << "more " << growth.what << ": " << before.in(units::us) << " us -> " << after.in(units::us) << " us, "
              << d.plan.ctas << " CTAs of " << d.plan.steps << " steps (longest " << d.plan.longest << "), "
-             << d.plan.ctas_per_sm << " an SM of " << m.sm_count << "\n";
+             << d.plan.ctas_per_sm << " an SM of " << m.rates().sm_count << "\n";
     RC_ASSERT(after * kCut >= before);
   }
 }
 
 RC_GTEST_PROP(TimingLaws, MoreWorkOfEqualCtasIsNeverFaster, ()) {
   const auto m = random_machine();
-  for (int i = 0; i < 20; ++i) assert_more_work_is_never_faster(*m, random_demand(), random_family());
+  for (int i = 0; i < 20; ++i) assert_more_work_is_never_faster(m, random_demand(), random_family());
 }
 
 RC_GTEST_PROP(TimingLaws, MoreWorkOfUnequalCtasIsNeverFaster, ()) {
   const auto m = random_machine();
-  for (int i = 0; i < 20; ++i) assert_more_work_is_never_faster(*m, random_unequal_demand(), random_family());
+  for (int i = 0; i < 20; ++i) assert_more_work_is_never_faster(m, random_unequal_demand(), random_family());
 }
 
 /// CTAs grown by up to a part each, evenly spread, are more work than all alike. Only for a unit of the SM alone:
@@ -233,9 +233,9 @@ RC_GTEST_PROP(TimingLaws, GrowingSomeCtasIsNeverFaster, ()) {
     const double part = coin() ? between(1e-6, 0.01) : between(0.01, 2);
     longer.plan.longest *= 1 + part;
     longer.plan.steps *= 1 + part / 2;
-    const Seconds before = price(d, *m, family).total, after = price(longer, *m, family).total;
+    const Seconds before = price(d, m.rates(), family).total, after = price(longer, m.rates(), family).total;
     RC_LOG() << before.in(units::us) << " us -> " << after.in(units::us) << " us, " << d.plan.ctas << " CTAs of "
-             << d.plan.steps << " steps, " << d.plan.ctas_per_sm << " an SM of " << m->sm_count << "\n";
+             << d.plan.steps << " steps, " << d.plan.ctas_per_sm << " an SM of " << m.rates().sm_count << "\n";
     RC_ASSERT(after * kCut >= before);
   }
 }
@@ -243,20 +243,22 @@ RC_GTEST_PROP(TimingLaws, GrowingSomeCtasIsNeverFaster, ()) {
 RC_GTEST_PROP(TimingLaws, DramTimeIsBetweenReadsAloneAndTheWorstMix, ()) {
   const auto m = random_machine();
   const Bytes read = between(0, 1e9) * units::B, write = between(1, 1e9) * units::B;
-  const Seconds alone = read / m->dram_read + write / m->dram_write, t = dram_time(read, write, *m);
-  RC_ASSERT(t * (1 + 1e-12) >= alone && t <= alone * (1 + 4.0 / 3 * m->dram_mix_loss) * (1 + 1e-12));
-  RC_ASSERT(t * (1 + 1e-12) >= (read + write) / m->gpu.memory.bandwidth);
+  const Seconds alone = read / m.rates().dram_read + write / m.rates().dram_write,
+                t = dram_time(read, write, m.rates());
+  RC_ASSERT(t * (1 + 1e-12) >= alone && t <= alone * (1 + 4.0 / 3 * m.rates().dram_mix_loss) * (1 + 1e-12));
+  RC_ASSERT(t * (1 + 1e-12) >= (read + write) / m.gpu().memory.bandwidth);
   const Bytes both = (read + write) / 2;
-  const Seconds even = both / m->dram_read + both / m->dram_write;
-  RC_ASSERT(std::abs(dram_time(both, both, *m) / (even * (1 + m->dram_mix_loss)) - 1) < 1e-12);
+  const Seconds even = both / m.rates().dram_read + both / m.rates().dram_write;
+  RC_ASSERT(std::abs(dram_time(both, both, m.rates()) / (even * (1 + m.rates().dram_mix_loss)) - 1) < 1e-12);
 }
 
 /// Two reads a write turn the bus round two thirds as often as an even mix.
 RC_GTEST_PROP(TimingLaws, TurnsOfTheBusGoWithTheWrites, ()) {
   const auto m = random_machine();
   const Bytes write = between(1, 1e9) * units::B, read = 2.0 * write;
-  const Seconds alone = read / m->dram_read + write / m->dram_write;
-  RC_ASSERT(std::abs(dram_time(read, write, *m) / (alone * (1 + 2.0 / 3 * m->dram_mix_loss)) - 1) < 1e-12);
+  const Seconds alone = read / m.rates().dram_read + write / m.rates().dram_write;
+  RC_ASSERT(std::abs(dram_time(read, write, m.rates()) / (alone * (1 + 2.0 / 3 * m.rates().dram_mix_loss)) - 1) <
+            1e-12);
 }
 
 /// CTAs that flow pay for a wave and a half what they do, not for two.
@@ -264,17 +266,17 @@ RC_GTEST_PROP(TimingLaws, FlowingCtasKnowNoWaves, ()) {
   const auto m = random_machine();
   Demand d;
   d.plan.ctas_per_sm = 4;
-  d.plan.ctas = static_cast<std::int64_t>(m->sm_count) * 6;
+  d.plan.ctas = static_cast<std::int64_t>(m.rates().sm_count) * 6;
   d.dram_read = between(1e6, 1e9) * units::B;
   FamilyScalars family = random_family();
   family.per_cta = Seconds{};
   d.no_waves = true;
-  const Seconds expected = family.fixed + dram_time(d.dram_read, Bytes{}, *m) / family.dram_share;
-  RC_ASSERT(std::abs(price(d, *m, family).total / expected - 1) < 1e-9);
+  const Seconds expected = family.fixed + dram_time(d.dram_read, Bytes{}, m.rates()) / family.dram_share;
+  RC_ASSERT(std::abs(price(d, m.rates(), family).total / expected - 1) < 1e-9);
   d.issue_clk = 100;
   d.overlap = 1;
   // the p-norm leaves out terms below 1e-4 of the largest, and is taken in single precision
-  RC_ASSERT(std::abs(price(d, *m, family).total / (expected + 600 / m->clock) - 1) < 1.1e-4);
+  RC_ASSERT(std::abs(price(d, m.rates(), family).total / (expected + 600 / m.rates().clock) - 1) < 1.1e-4);
 }
 
 RC_GTEST_PROP(PNorm, IsThePNormFromTheLargestTermToTheSum, ()) {
@@ -299,8 +301,8 @@ RC_GTEST_PROP(PNorm, IsThePNormFromTheLargestTermToTheSum, ()) {
 
 class ToyTiming : public ::testing::Test {
  protected:
-  std::shared_ptr<const Machine> machine = toy_machine();
-  LaunchTime timed(const Demand& d) const { return price(d, *machine, machine->gemm); }
+  Machine machine = toy_machine();
+  LaunchTime timed(const Demand& d) const { return price(d, machine.rates(), machine.rates().gemm); }
   double us(const Demand& d) const { return timed(d).total.in(units::us); }
 
   /// `ctas` CTAs, one an SM, 8 steps of 1000 tensor clocks.
@@ -393,21 +395,21 @@ TEST_F(ToyTiming, ExposedTimesAdd) {
   d.exposed_clk = 100;
   d.once_clk = 500;
   d.serial_latency = 3.0 * units::us;
-  FamilyScalars family = machine->gemm;
+  FamilyScalars family = machine.rates().gemm;
   family.per_cta = 2.0 * units::us;
-  EXPECT_DOUBLE_EQ(price(d, *machine, family).total.in(units::us), 1 + 8 + 0.8 + 0.5 + 2 + 3);
+  EXPECT_DOUBLE_EQ(price(d, machine.rates(), family).total.in(units::us), 1 + 8 + 0.8 + 0.5 + 2 + 3);
 }
 
 /// p = 1: nothing overlaps, 8 + 6 us. p = 2: sqrt(64 + 36) = 10 us.
 TEST_F(ToyTiming, OverlapIsThePNorm) {
   Demand d = tensor_ctas(10);
   d.smem_clk = 750;
-  FamilyScalars family = machine->gemm;
-  EXPECT_NEAR(price(d, *machine, family).total.in(units::us), 1 + 8, 1e-6);
+  FamilyScalars family = machine.rates().gemm;
+  EXPECT_NEAR(price(d, machine.rates(), family).total.in(units::us), 1 + 8, 1e-6);
   family.overlap = 1;
-  EXPECT_NEAR(price(d, *machine, family).total.in(units::us), 1 + 14, 2e-6);
+  EXPECT_NEAR(price(d, machine.rates(), family).total.in(units::us), 1 + 14, 2e-6);
   family.overlap = 2;
-  EXPECT_NEAR(price(d, *machine, family).total.in(units::us), 1 + 10, 2e-6);
+  EXPECT_NEAR(price(d, machine.rates(), family).total.in(units::us), 1 + 10, 2e-6);
 }
 
 /// 12 CTAs of 5 steps on average, the longest 8, of 1 us each on 10 slots: the mean load is 6, the longest rules: 8 us.
@@ -436,10 +438,10 @@ TEST_F(ToyTiming, ReadsWritesAndTheirMix) {
   c.machine["dram_write_fraction"].value = 0.5;
   c.machine["dram_mix_loss_fraction"].value = 0.1;
   const auto m = toy_machine(toy_gpu(), c);
-  EXPECT_NEAR(dram_time(40.0 * units::MB, 40.0 * units::MB, *m).in(units::us), 143, 1e-9);
-  EXPECT_NEAR(dram_time(40.0 * units::MB, Bytes{}, *m).in(units::us), 50, 1e-9);
-  EXPECT_NEAR(dram_time(Bytes{}, 40.0 * units::MB, *m).in(units::us), 80, 1e-9);
-  EXPECT_EQ(dram_time(Bytes{}, Bytes{}, *m), Seconds{});
+  EXPECT_NEAR(dram_time(40.0 * units::MB, 40.0 * units::MB, m.rates()).in(units::us), 143, 1e-9);
+  EXPECT_NEAR(dram_time(40.0 * units::MB, Bytes{}, m.rates()).in(units::us), 50, 1e-9);
+  EXPECT_NEAR(dram_time(Bytes{}, 40.0 * units::MB, m.rates()).in(units::us), 80, 1e-9);
+  EXPECT_EQ(dram_time(Bytes{}, Bytes{}, m.rates()), Seconds{});
 }
 
 }  // namespace

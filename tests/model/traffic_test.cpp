@@ -30,7 +30,7 @@ struct Extra {
     const double tokens = real(s.batch * s.q_len);
     const Bytes queries = storage(s.dtype, tokens * real(s.q_heads * s.qk_dim));
     const double fresh = tokens * real(s.kv_heads * (s.qk_dim + s.v_dim));
-    if (s.append == 0 || (s.append < 0 && machine.kernels == KernelSet::own)) return {};
+    if (s.append == 0 || (s.append < 0 && machine.kernels() == KernelSet::own)) return {};
     const Bytes again = 2.0 * queries + storage(s.kv_dtype, fresh);
     return s.append < 0 ? again + storage(s.dtype, fresh) : again;
   }
@@ -67,7 +67,7 @@ Bytes spilled(const Op& op, const OpPrediction& p, const Machine& m) {
   if (const auto* s = std::get_if<AttentionDecode>(&op))
     values = real(s->batch * s->q_heads * p.attention_plan.splits * (s->v_dim + 1));
   const Bytes partials = 4 * values * units::B;
-  return p.launch_count > 1 && partials > m.l2_capacity ? 2.0 * partials : Bytes{};
+  return p.launch_count > 1 && partials > m.rates().l2_capacity ? 2.0 * partials : Bytes{};
 }
 
 /// Our own GEMM fetches rows that begin within one of DRAM's accesses in two pieces (gemm_menu.cpp).
@@ -82,7 +82,8 @@ void assert_little_traffic(const Machine& m) {
     const Op op = random_op_on(m);
     const Work w = work(op);
     const Bytes extra = std::visit(Extra{m}, op);
-    if (w.bytes() + extra > m.l2_kept || (m.kernels == KernelSet::own && begins_within_an_access(op))) continue;
+    if (w.bytes() + extra > m.rates().l2_kept || (m.kernels() == KernelSet::own && begins_within_an_access(op)))
+      continue;
     const OpPrediction p = predict(op, m);
     const Bytes partials = spilled(op, p, m);
     RC_LOG() << describe(op) << ": " << p.dram_bytes().in(units::B) << " B, compulsory " << w.bytes().in(units::B)
@@ -98,23 +99,23 @@ Gpu of_generation(const char* compute_capability) {
   return gpu;
 }
 
-RC_GTEST_PROP(Traffic, OfALibraryIsLittleMoreThanCompulsory, ()) { assert_little_traffic(*random_machine()); }
+RC_GTEST_PROP(Traffic, OfALibraryIsLittleMoreThanCompulsory, ()) { assert_little_traffic(random_machine()); }
 
 RC_GTEST_PROP(Traffic, OfFlashAttentionIsLittleMoreThanCompulsory, ()) {
   MachineOptions options;
   options.kernels = KernelSet::library;
   options.attention = AttentionStack::flash_attention;
-  assert_little_traffic(*make_machine(random_gpu(), random_calibration(), options));
+  assert_little_traffic(make_machine(random_gpu(), random_calibration(), options));
 }
 
 RC_GTEST_PROP(Traffic, OfOurKernelsIsLittleMoreThanCompulsory, ()) {
   const Gpu gpu = of_generation(coin() ? "9.0" : "8.0");
-  assert_little_traffic(*toy_machine(gpu, with_own_families(random_calibration()), KernelSet::own));
+  assert_little_traffic(toy_machine(gpu, with_own_families(random_calibration()), KernelSet::own));
 }
 
 // --- by hand ---------------------------------------------------------------------------------------------------------
 
-std::shared_ptr<const Machine> toy_flash(const Gpu& gpu = toy_gpu()) {
+Machine toy_flash(const Gpu& gpu = toy_gpu()) {
   MachineOptions options;
   options.kernels = KernelSet::library;
   options.attention = AttentionStack::flash_attention;
@@ -128,9 +129,9 @@ TEST(PrefillTraffic, ReadsTheKeysThatAWindowLeaves) {
   const double queries = 32 * 128 * 64 * 2, key = 8 * (64 + 64) * 2;
   for (const auto& m : {toy_machine(), toy_flash(), toy_machine(toy_gpu(), toy_calibration(), KernelSet::own)}) {
     s.causal = true;
-    EXPECT_DOUBLE_EQ(plan_prefill(s, *m).main.dram_read.in(units::B), queries + 255 * key);
+    EXPECT_DOUBLE_EQ(plan_prefill(s, m.rates()).main.dram_read.in(units::B), queries + 255 * key);
     s.causal = false;
-    EXPECT_DOUBLE_EQ(plan_prefill(s, *m).main.dram_read.in(units::B), queries + 128 * key);
+    EXPECT_DOUBLE_EQ(plan_prefill(s, m.rates()).main.dram_read.in(units::B), queries + 128 * key);
   }
 }
 
@@ -138,9 +139,9 @@ TEST(PrefillTraffic, ReadsTheKeysThatAWindowLeaves) {
 TEST(PrefillTraffic, AHiddenCacheTakesNoEnergy) {
   const auto m = make_machine(load_gpu("h200_sxm"), {});
   AttentionPrefill s{1, 32, 8, 64, 64, 128, 1024, true, 128, 0};
-  const OpPrediction near = predict(Op(s), *m);
+  const OpPrediction near = predict(Op(s), m);
   s.kv_len = 131072;
-  const OpPrediction far = predict(Op(s), *m);
+  const OpPrediction far = predict(Op(s), m);
   EXPECT_DOUBLE_EQ(far.memory_energy.in(units::J), near.memory_energy.in(units::J));
   EXPECT_NEAR(far.time / near.time, 1, 0.02);
 }
@@ -156,13 +157,13 @@ void expect_results_once(const AttentionChoice& c, double rows, double v_dim) {
 
 /// 128 heads in two CTAs, 6400 keys: 10 splits each give 20 CTAs to 10 SMs.
 TEST(DecodeTraffic, SplitLatentAttentionWritesItsResultsOnce) {
-  const AttentionChoice c = plan_mla_decode(MlaDecode{1, 128, 6400, 512, 64}, *toy_machine());
+  const AttentionChoice c = plan_mla_decode(MlaDecode{1, 128, 6400, 512, 64}, toy_machine().rates());
   EXPECT_EQ(c.plan.splits, 10);
   expect_results_once(c, 128, 512);
 }
 
 TEST(DecodeTraffic, SplitFlashDecodeWritesItsResultsOnce) {
-  expect_results_once(plan_decode(AttentionDecode{1, 32, 2, 128, 128, 16384}, *toy_flash()), 32, 128);
+  expect_results_once(plan_decode(AttentionDecode{1, 32, 2, 128, 128, 16384}, toy_flash().rates()), 32, 128);
 }
 
 TEST(DecodeTraffic, OurSplitDecodeWritesItsResultsOnce) {
@@ -170,11 +171,11 @@ TEST(DecodeTraffic, OurSplitDecodeWritesItsResultsOnce) {
   for (const char* family : {"own.attention_decode", "own.combine", "own.rowwise"})
     c.families[family] = c.families["library.attention_decode"];
   const auto m = toy_machine(toy_gpu(), c, KernelSet::own);
-  const AttentionChoice split = plan_decode(AttentionDecode{1, 8, 1, 128, 128, 16384}, *m);
+  const AttentionChoice split = plan_decode(AttentionDecode{1, 8, 1, 128, 128, 16384}, m.rates());
   ASSERT_TRUE(split.family->own);
   expect_results_once(split, 8, 128);
   // enough streams for the SMs: no splits, and the launch writes what it has
-  const AttentionChoice whole = plan_decode(AttentionDecode{40, 8, 1, 128, 128, 256}, *m);
+  const AttentionChoice whole = plan_decode(AttentionDecode{40, 8, 1, 128, 128, 256}, m.rates());
   ASSERT_FALSE(whole.combines);
   EXPECT_DOUBLE_EQ(whole.main.dram_write.in(units::B), 40 * 8 * 128 * 2);
 }
@@ -184,7 +185,7 @@ TEST(DecodeTraffic, OurSplitDecodeWritesItsResultsOnce) {
 TEST(DecodeTraffic, PartialResultsBeyondL2GoThroughDram) {
   Gpu gpu = toy_gpu();
   gpu.l2.size = 2.0 * units::MiB;
-  const AttentionChoice c = plan_mla_decode(MlaDecode{1, 128, 6400, 512, 64}, *toy_machine(gpu));
+  const AttentionChoice c = plan_mla_decode(MlaDecode{1, 128, 6400, 512, 64}, toy_machine(gpu).rates());
   const double partials = 128 * 10 * 513 * 4;
   EXPECT_DOUBLE_EQ(c.combine.dram_read.in(units::B), partials);
   EXPECT_DOUBLE_EQ(c.combine.dram_write.in(units::B), partials + 128 * 512 * 2);
@@ -194,10 +195,10 @@ TEST(DecodeTraffic, PartialResultsBeyondL2GoThroughDram) {
 /// queries are rotated: 4 tokens x 2 heads x 64 in, and out again; keys and values of one head, 64 + 128.
 TEST(PrefillTraffic, OnlyKeysWiderThanValuesAreLatent) {
   AttentionPrefill s{1, 2, 1, 64, 128, 4, 4, true, 0, 1};
-  EXPECT_DOUBLE_EQ(plan_prefill(s, *toy_machine()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 192) * 2);
+  EXPECT_DOUBLE_EQ(plan_prefill(s, toy_machine().rates()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 192) * 2);
   // 192 = 128 + 64 rotated: of the queries 64 of 192 values, and one narrow row of 192 + 128 a token
   s.qk_dim = 192;
-  EXPECT_DOUBLE_EQ(plan_prefill(s, *toy_machine()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 320) * 2);
+  EXPECT_DOUBLE_EQ(plan_prefill(s, toy_machine().rates()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 320) * 2);
 }
 
 /// 10 rows of 1 routed to 4 experts of which 3.77 are expected to be touched, four whole ones: 2.5 rows each, none of
@@ -206,25 +207,26 @@ TEST(PrefillTraffic, OnlyKeysWiderThanValuesAreLatent) {
 /// more, all new keys to be stored, and the one that is seen.
 TEST(PrefillTraffic, NewKeysThatNoQuerySeesAreReadToo) {
   const AttentionPrefill s{1, 1, 1, 20, 12, 32, 32, false, 1, 1};
-  const AttentionChoice c = plan_prefill(s, *toy_machine());
+  const AttentionChoice c = plan_prefill(s, toy_machine().rates());
   EXPECT_DOUBLE_EQ((c.main.dram_read + c.prepare.dram_read).in(units::B), 2.0 * (32 * 20 + 32 * 8 + 32 * 32 + 32));
 }
 
 TEST(GroupedGemmTraffic, RowsAreNotRoundedUp) {
   const GroupedGemm s{4, 1, 10, 64, 64, 0, {}};
-  const OpPrediction p = predict(Op(s), *toy_machine());
+  const OpPrediction p = predict(Op(s), toy_machine());
   EXPECT_NEAR(p.dram_bytes().in(units::B), work(Op(s)).bytes().in(units::B), 1);
 }
 
 /// One tile of 128 x 256 and much of K: the planner splits it. What the splits leave, 128 KiB each in fp32, goes through
 /// DRAM where L2 has 128 KiB, there and back, and stays where it has 32 MiB.
 TEST(GemmTraffic, PartialResultsBeyondL2GoThroughDram) {
-  const GemmTask task = gemm_task(Gemm{128, 256, 65536, 1, {}, false}, *toy_machine());
+  const GemmTask task = gemm_task(Gemm{128, 256, 65536, 1, {}, false}, toy_machine().rates());
   for (const double mib : {0.125, 32.0}) {
     Gpu gpu = toy_gpu();
     gpu.l2.size = mib * units::MiB;
     const auto m = toy_machine(gpu);
-    const GemmChoice choice = plan_gemm(task, *m, gemm_family(task, *m));
+    GemmCache cache;
+    const GemmChoice choice = plan_gemm(task, m.rates(), cache);
     ASSERT_TRUE(choice.reduces);
     const double partials = mib < 1 ? static_cast<double>(choice.plan.splits) * 128 * 256 * 4 : 0;
     EXPECT_DOUBLE_EQ(choice.reduce.dram_read.in(units::B), partials);
@@ -235,7 +237,7 @@ TEST(GemmTraffic, PartialResultsBeyondL2GoThroughDram) {
 
 /// A row of 2 bytes brings a sector of 32; its number, 4 bytes, lies beside others'.
 TEST(EmbeddingTraffic, NarrowRowsBringWholeSectors) {
-  const OpPrediction p = predict(Op(Embedding{1000, 1}), *toy_machine());
+  const OpPrediction p = predict(Op(Embedding{1000, 1}), toy_machine());
   EXPECT_DOUBLE_EQ(p.dram_read.in(units::B), 1000 * (32 + 4));
 }
 

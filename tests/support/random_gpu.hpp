@@ -10,7 +10,7 @@
 #include <string>
 
 #include "arch/error.hpp"
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "model/predict.hpp"
 #include "tests/support/random_op.hpp"
 #include "tests/support/toy_machine.hpp"
@@ -131,7 +131,7 @@ inline Calibration without_regulator(Calibration c) {
   return c;
 }
 
-inline std::shared_ptr<const Machine> random_machine() { return toy_machine(random_gpu(), random_calibration()); }
+inline Machine random_machine() { return toy_machine(random_gpu(), random_calibration()); }
 
 /// The prediction, or nothing where the machine has no path for the dtype or the operator is not modelled.
 inline std::optional<OpPrediction> try_predict(const Op& op, const Machine& machine) {

@@ -48,7 +48,8 @@ inline Gpu toy_gpu() {
   gpu.boost_clock = 1.0 * units::GHz;
   gpu.sm = toy_sm();
   gpu.l2 = {32.0 * units::MiB, 10.0 * units::TB_per_s, 200.0 * units::ns, 1};
-  gpu.memory = {"toy", 16.0 * units::GiB, 1.0 * units::TB_per_s, 500.0 * units::ns};
+  gpu.memory_type = "toy";
+  gpu.memory = {16.0 * units::GiB, 1.0 * units::TB_per_s, 500.0 * units::ns};
   gpu.links = {100.0 * units::GB_per_s, 10, 25.0 * units::GB_per_s};
   gpu.tdp = 100.0 * units::W;
   gpu.idle_power = 20.0 * units::W;

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "model/predict.hpp"
 #include "tests/support/toy_gpu.hpp"
 
@@ -48,9 +48,8 @@ inline Calibration toy_calibration() {
   return c;
 }
 
-inline std::shared_ptr<const Machine> toy_machine(const Gpu& gpu = toy_gpu(),
-                                                  const Calibration& calibration = toy_calibration(),
-                                                  KernelSet kernels = KernelSet::library) {
+inline Machine toy_machine(const Gpu& gpu = toy_gpu(), const Calibration& calibration = toy_calibration(),
+                           KernelSet kernels = KernelSet::library) {
   MachineOptions options;
   options.kernels = kernels;
   return make_machine(gpu, calibration, options);

@@ -250,10 +250,10 @@ TEST(FitBands, ThroughTheEngine) {
         row.measured.what.op = Gemm{m, n, k, 1, Precision{}, false};
         row.measured.what.clock = ClockMode::burst;
         row.gpu = "h100_sxm";
-        row.measured.time = predict(row.measured.what.op, *here).time;
+        row.measured.time = predict(row.measured.what.op, here).time;
         rows.push_back(row);
         row.gpu = "h200_sxm";
-        row.measured.time = 1.2 * predict(row.measured.what.op, *there).time;
+        row.measured.time = 1.2 * predict(row.measured.what.op, there).time;
         rows.push_back(row);
       }
     }

@@ -81,7 +81,7 @@ class FitThroughTheEngine : public testing::Test {
         shape.k = 4096;
         row.what.op = shape;
         row.what.shape = std::to_string(m) + "x" + std::to_string(n);
-        row.time = predict(row.what.op, *machine).time;
+        row.time = predict(row.what.op, machine).time;
         rows_.push_back(row);
       }
     }

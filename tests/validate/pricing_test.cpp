@@ -68,7 +68,7 @@ TEST(Price, GivesWhatTheEnginePredictsInTheOrderOfTheRows) {
     MachineOptions machine;
     machine.kernels = KernelSet::library;
     machine.clock = rows[i].what.clock;
-    const OpPrediction alone = predict(rows[i].what.op, *make_machine(load_gpu("h200_sxm"), machine));
+    const OpPrediction alone = predict(rows[i].what.op, make_machine(load_gpu("h200_sxm"), machine));
     const Comparison& c = priced.rows[i];
     EXPECT_EQ(c.predicted, alone.time);
     EXPECT_NEAR(c.low / alone.low, 1, 1e-12);
@@ -116,10 +116,11 @@ TEST(PredictAsMeasured, TakesThePlanThatRanOfOurKernelsAlone) {
   options.kernels = KernelSet::own;
   const auto machine = make_machine(load_gpu("h200_sxm"), options);
   OpPrediction scratch;
-  const Seconds planned = predict(m.what.op, *machine).time;
-  EXPECT_GT(predict_as_measured(m, *machine, scratch), 1.5 * planned);
+  Predictor predictor;
+  const Seconds planned = predict(m.what.op, machine).time;
+  EXPECT_GT(predict_as_measured(m, machine, predictor, scratch), 1.5 * planned);
   m.kernels = KernelSet::library;
-  EXPECT_EQ(predict_as_measured(m, *machine, scratch), planned);
+  EXPECT_EQ(predict_as_measured(m, machine, predictor, scratch), planned);
 }
 
 TEST(PredictAsMeasured, AWarmRowIsPricedWithOperandsInL2) {
@@ -128,9 +129,10 @@ TEST(PredictAsMeasured, AWarmRowIsPricedWithOperandsInL2) {
   options.kernels = KernelSet::own;
   const auto machine = make_machine(load_gpu("h200_sxm"), options);
   OpPrediction scratch;
-  const Seconds cold = predict_as_measured(m, *machine, scratch);
+  Predictor predictor;
+  const Seconds cold = predict_as_measured(m, machine, predictor, scratch);
   m.what.cache = CacheState::warm;
-  EXPECT_LT(predict_as_measured(m, *machine, scratch), 0.8 * cold);
+  EXPECT_LT(predict_as_measured(m, machine, predictor, scratch), 0.8 * cold);
 }
 
 TEST(MeasurementPower, OfABurstIsNoneUnlessPublished) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "arch/error.hpp"
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {
@@ -35,13 +35,13 @@ TEST(Protocol, RefusesWhatIsNoRule) {
 TEST(Protocol, SmallWeightsThatTakeTurnsStayInL2AndLargeOnesDoNot) {
   const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
   const Protocol p = Protocols::parse(kRules, "text").of("gemm", "a-1");
-  const Resident small = resident_of(Gemm{16, 512, 1024, 1, {}, false}, p, *m);  // 5 x 1 MB of 60 MiB
+  const Resident small = resident_of(Gemm{16, 512, 1024, 1, {}, false}, p, m);  // 5 x 1 MB of 60 MiB
   EXPECT_DOUBLE_EQ(small.weights, 1);
   EXPECT_DOUBLE_EQ(small.inputs, 1);
-  const Resident large = resident_of(Gemm{16, 16384, 4096, 1, {}, false}, p, *m);  // 134 MB
+  const Resident large = resident_of(Gemm{16, 16384, 4096, 1, {}, false}, p, m);  // 134 MB
   EXPECT_DOUBLE_EQ(large.weights, 0);
   const Protocol all = Protocols::parse(kRules, "text").of("gemm", "b");
-  EXPECT_LT(resident_of(Gemm{16, 16384, 4096, 1, {}, false}, all, *m).inputs, 1e-9);
+  EXPECT_LT(resident_of(Gemm{16, 16384, 4096, 1, {}, false}, all, m).inputs, 1e-9);
 }
 
 /// One copy of a weight that fills L2: each call is a replay of its own.
@@ -49,10 +49,11 @@ TEST(Protocol, AReplayCostsItsShare) {
   const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
   const Op op = Gemm{16, 16384, 4096, 1, {}, false};
   OpPrediction scratch;
+  Predictor predictor;
   Protocol p = Protocols::parse(kRules, "text").of("gemm", "a-1");
-  const Seconds with = predict_as_timed(op, p, *m, scratch);
+  const Seconds with = predict_as_timed(op, p, m, predictor, scratch);
   p.between_graphs = Seconds{};
-  EXPECT_NEAR((with - predict_as_timed(op, p, *m, scratch)).in(units::us), 3, 1e-9);
+  EXPECT_NEAR((with - predict_as_timed(op, p, m, predictor, scratch)).in(units::us), 3, 1e-9);
 }
 
 /// Long runs of dense work are nearer to the steady clock than to the burst.
@@ -63,11 +64,12 @@ TEST(Protocol, TheRegulatorComesInBetweenBurstAndSteady) {
       make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::steady, std::nullopt});
   const Protocol p = Protocols::parse(kRules, "text").of("gemm", "a-1");
   OpPrediction scratch;
+  Predictor predictor;
   const Op longest = Gemm{16384, 16384, 16384, 1, {}, false};
-  const Seconds timed = predict_as_timed(longest, p, *burst, scratch);
-  EXPECT_GT(timed, predict(longest, *burst).time);
-  EXPECT_LT(timed, predict(longest, *steady).time + 4.0 * units::us);
-  EXPECT_GT(timed, 0.98 * predict(longest, *steady).time);
+  const Seconds timed = predict_as_timed(longest, p, burst, predictor, scratch);
+  EXPECT_GT(timed, predict(longest, burst).time);
+  EXPECT_LT(timed, predict(longest, steady).time + 4.0 * units::us);
+  EXPECT_GT(timed, 0.98 * predict(longest, steady).time);
 }
 
 }  // namespace

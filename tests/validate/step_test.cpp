@@ -38,7 +38,7 @@ StepRecording recorded() {
     MachineOptions options;
     options.clock = what.clock;
     const auto step =
-        predict(load_llm(what.model), what.workload, *make_machine(load_gpu("h200_sxm"), options), RunOptions{});
+        predict(load_llm(what.model), what.workload, make_machine(load_gpu("h200_sxm"), options), RunOptions{});
     StepMeasurement m;
     m.what = what;
     const double slower = what.clock == ClockMode::steady ? 1.1 : 1;

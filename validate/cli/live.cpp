@@ -1,6 +1,7 @@
 #include "validate/cli/live.hpp"
 
 #include <map>
+#include <optional>
 #include <ostream>
 #include <utility>
 
@@ -20,7 +21,7 @@ class TaskPricer {
       : gpu_(gpu), calibration_file_(std::move(calibration_file)), prediction_(std::make_unique<OpPrediction>()) {}
 
   const OpPrediction& operator()(const LiveTask& task) {
-    predict(task.what.op, of(task), *prediction_, {.warm = task.what.cache == CacheState::warm});
+    predictor_.predict(task.what.op, of(task), *prediction_, {.warm = task.what.cache == CacheState::warm});
     return *prediction_;
   }
 
@@ -39,7 +40,8 @@ class TaskPricer {
   Gpu gpu_;
   std::string calibration_file_;
   std::unique_ptr<OpPrediction> prediction_;
-  std::map<std::pair<KernelSet, ClockMode>, std::shared_ptr<const Machine>> machines_;
+  Predictor predictor_;
+  std::map<std::pair<KernelSet, ClockMode>, std::optional<Machine>> machines_;
 };
 
 /// The cases that are asked for; a list of several files holds each case once.

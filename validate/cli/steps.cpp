@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <ostream>
 
 #include "arch/files.hpp"
@@ -42,14 +43,15 @@ class StepPricer {
       machine = make_machine(gpu_, calibration_for(gpu_, file_), options);
     }
     auto step = std::make_unique<StepPrediction>();
-    predict(load_llm(what.model), what.workload, *machine, RunOptions{}, *step);
+    predictor_.predict(load_llm(what.model), what.workload, *machine, RunOptions{}, *step);
     return step;
   }
 
  private:
   Gpu gpu_;
   std::string file_;
-  std::map<ClockMode, std::shared_ptr<const Machine>> machines_;
+  Predictor predictor_;
+  std::map<ClockMode, std::optional<Machine>> machines_;
 };
 
 ExitCode report_steps(const StepRecording& recording, const AskedCard& card, const AskedReport& asked,

@@ -16,37 +16,21 @@ namespace plumbline {
 
 namespace {
 
-/// The machines that rows ask for, each made once.
-class Machines {
+/// The machines that rows ask for, and what was assumed about them.
+class RowMachines {
  public:
-  explicit Machines(const PricingOptions& options) : options_(options) {}
+  explicit RowMachines(const PricingOptions& options) : options_(options) {}
 
-  const Machine& of(const Measurement& row) {
+  Machine of(const Measurement& row) {
     const std::string& asked = options_.gpu.empty() ? row.origin.gpu : options_.gpu;
     if (asked.empty()) throw BadInput(row.what.place + ": no gpu column: expected --gpu NAME");
-    const ClockMode clock = clock_of(row, options_.clock);
-    const AttentionStack attention = attention_of(row);
-    auto& slot = machines_[{asked, clock, row.what.data, attention}];
-    if (!slot) slot = make(asked, clock, row.what.data, attention);
-    return *slot;
-  }
-
-  const std::vector<std::string>& assumptions() const { return assumptions_; }
-
- private:
-  std::shared_ptr<const Machine> make(const std::string& name, ClockMode clock, DataPattern data,
-                                      AttentionStack attention) {
-    const Gpu gpu = load_gpu(name, options_.overrides);
-    MachineOptions machine_options;
-    machine_options.kernels = options_.kernels;
-    machine_options.clock = clock;
-    machine_options.data = data;
-    machine_options.attention = attention;
-    // Without a file the engine decides where the scalars come from (the ideal kernel set needs none).
-    auto machine = options_.calibration_file.empty()
-                       ? make_machine(gpu, machine_options)
-                       : make_machine(gpu, calibration_for(gpu, options_.calibration_file), machine_options);
-    for (const std::string& sentence : plumbline::assumptions(*machine)) {
+    MachineKey key{asked, {}, options_.calibration_file, options_.overrides};
+    key.options.kernels = options_.kernels;
+    key.options.clock = clock_of(row, options_.clock);
+    key.options.data = row.what.data;
+    key.options.attention = attention_of(row);
+    Machine machine = machines().get(key);
+    for (const std::string& sentence : machine.assumptions()) {
       if (std::find(assumptions_.begin(), assumptions_.end(), sentence) == assumptions_.end()) {
         assumptions_.push_back(sentence);
       }
@@ -54,13 +38,16 @@ class Machines {
     return machine;
   }
 
+  const std::vector<std::string>& assumptions() const { return assumptions_; }
+
+ private:
   const PricingOptions& options_;
-  std::map<std::tuple<std::string, ClockMode, DataPattern, AttentionStack>, std::shared_ptr<const Machine>> machines_;
   std::vector<std::string> assumptions_;
 };
 
-void price_row(const Measurement& row, const Machine& machine, OpPrediction& scratch, Comparison& out) {
-  out.gpu = gpu(machine).name;
+void price_row(const Measurement& row, const Machine& machine, Predictor& predictor, OpPrediction& scratch,
+               Comparison& out) {
+  out.gpu = machine.gpu().name;
   out.op = op_name(row.what.op);
   out.dtype = dtype_text(row.what.op);
   out.shape = row.what.shape;
@@ -68,8 +55,8 @@ void price_row(const Measurement& row, const Machine& machine, OpPrediction& scr
   out.measured = row.time;
   out.measured_power = row.power();
   try {
-    out.predicted = predict_as_measured(row, machine, scratch);
-    out.roofline = roofline(row.what.op, gpu(machine));
+    out.predicted = predict_as_measured(row, machine, predictor, scratch);
+    out.roofline = roofline(row.what.op, machine.gpu());
   } catch (const Error& error) {
     out.error = error.what();
     return;
@@ -97,16 +84,17 @@ AttentionStack attention_of(const Measurement& row) {
   return AttentionStack::tensorrt_llm;
 }
 
-Seconds predict_as_measured(const Measurement& row, const Machine& machine, OpPrediction& scratch) {
+Seconds predict_as_measured(const Measurement& row, const Machine& machine, Predictor& predictor,
+                            OpPrediction& scratch) {
   const Protocol& protocol = row.origin.protocol;
-  if (protocol.known) return predict_as_timed(row.what.op, protocol, machine, scratch);
+  if (protocol.known) return predict_as_timed(row.what.op, protocol, machine, predictor, scratch);
   const std::string plan = row.kernels == KernelSet::own ? row.plan : "";  // the library's are no plans of ours
   const auto gemm_plan = parse_gemm_plan(plan);
   const auto attention_plan = parse_attention_plan(plan);
-  predict(row.what.op, machine, scratch,
-          {.warm = row.warm(),
-           .gemm_plan = gemm_plan ? &*gemm_plan : nullptr,
-           .attention_plan = attention_plan ? &*attention_plan : nullptr});
+  predictor.predict(row.what.op, machine, scratch,
+                    {.warm = row.warm(),
+                     .gemm_plan = gemm_plan ? &*gemm_plan : nullptr,
+                     .attention_plan = attention_plan ? &*attention_plan : nullptr});
   return scratch.time;
 }
 
@@ -137,15 +125,18 @@ std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const st
 }
 
 Priced price(const std::vector<Measurement>& measured, const PricingOptions& options) {
-  Machines machines(options);
-  std::vector<const Machine*> machine_of;
+  RowMachines machines(options);
+  std::vector<Machine> machine_of;
   machine_of.reserve(measured.size());
-  for (const Measurement& row : measured) machine_of.push_back(&machines.of(row));
+  for (const Measurement& row : measured) machine_of.push_back(machines.of(row));
   Priced result;
   result.rows.resize(measured.size());
   in_parts(measured.size(), std::max<std::size_t>(options.threads, 1), [&](std::size_t first, std::size_t last) {
     const auto scratch = std::make_unique<OpPrediction>();  // large: not on a thread's stack
-    for (std::size_t i = first; i < last; ++i) price_row(measured[i], *machine_of[i], *scratch, result.rows[i]);
+    Predictor predictor;
+    for (std::size_t i = first; i < last; ++i) {
+      price_row(measured[i], machine_of[i], predictor, *scratch, result.rows[i]);
+    }
   });
   result.assumptions = machines.assumptions();
   return result;

@@ -37,7 +37,8 @@ std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const st
 /// A row's operator priced as it was timed: by its protocol, its caches and the plan that ran, where the row knows them
 /// (since then the planner may have come to choose otherwise). `scratch` is the prediction of one plain execution,
 /// whose band holds in proportion. Throws as `predict` does.
-Seconds predict_as_measured(const Measurement& row, const Machine& machine, OpPrediction& scratch);
+Seconds predict_as_measured(const Measurement& row, const Machine& machine, Predictor& predictor,
+                            OpPrediction& scratch);
 
 struct Priced {
   std::vector<Comparison> rows;          ///< one a measurement, in order

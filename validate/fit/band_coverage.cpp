@@ -29,25 +29,19 @@ std::string line(const char* pattern, Values... values) {
 std::vector<Coverage> coverage_of(const std::vector<BandRow>& rows, const std::string& calibration_file) {
   const std::string calibrated =
       calibration_file.empty() ? "" : parse_calibration(read_text_file(calibration_file), calibration_file).gpu;
-  std::map<std::tuple<std::string, KernelSet, ClockMode, AttentionStack>, std::shared_ptr<const Machine>> machines;
   std::map<std::tuple<std::string, KernelSet, std::string, std::string>, Coverage> classes;
   std::set<std::string> shapes;
   const auto scratch = std::make_unique<OpPrediction>();
+  Predictor predictor;
   for (const BandRow& row : rows) {
-    const ClockMode clock = clock_of(row.measured, {});
-    const AttentionStack attention = attention_of(row.measured);
-    auto& machine = machines[{row.gpu, row.kernels, clock, attention}];
-    if (!machine) {
-      const Gpu gpu = load_gpu(row.gpu);
-      MachineOptions options;
-      options.kernels = row.kernels;
-      options.clock = clock;
-      options.attention = attention;
-      machine = make_machine(gpu, calibration_for(gpu, gpu.name == calibrated ? calibration_file : ""), options);
-    }
+    MachineKey key{row.gpu, {}, row.gpu == calibrated ? calibration_file : ""};
+    key.options.kernels = row.kernels;
+    key.options.clock = clock_of(row.measured, {});
+    key.options.attention = attention_of(row.measured);
+    const Machine machine = machines().get(key);
     double as_timed = 1;  // over one plain execution
     try {
-      as_timed = predict_as_measured(row.measured, *machine, *scratch) / scratch->time;
+      as_timed = predict_as_measured(row.measured, machine, predictor, *scratch) / scratch->time;
     } catch (const Error&) {
       continue;
     }

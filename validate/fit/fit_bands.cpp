@@ -6,12 +6,13 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "arch/error.hpp"
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "ops/op/text.hpp"
 #include "validate/compare/pricing.hpp"
 #include "validate/fit/fit.hpp"
@@ -40,19 +41,20 @@ class Pricer {
   Pricer(const std::vector<BandRow>& rows, std::size_t threads) : rows_(rows), threads_(threads) {}
 
   std::vector<PricedRow> operator()(const Calibration& calibration, const std::vector<std::size_t>& which) {
-    std::map<Key, std::shared_ptr<const Machine>> machines;
+    std::map<Key, std::optional<Machine>> machines;
     std::vector<const Machine*> machine_of;
     for (const std::size_t i : which) {
       const BandRow& row = rows_[i];
       const Key key{row.gpu, row.kernels, clock_of(row.measured, {}), attention_of(row.measured)};
       auto& machine = machines[key];
       if (!machine) machine = make(calibration, key);
-      machine_of.push_back(machine.get());
+      machine_of.push_back(&*machine);
     }
     std::vector<PricedRow> out(which.size());
     in_parts(which.size(), threads_, [&](std::size_t first, std::size_t last) {
       const auto scratch = std::make_unique<OpPrediction>();
-      for (std::size_t i = first; i < last; ++i) out[i] = price(rows_[which[i]], *machine_of[i], *scratch);
+      Predictor predictor;
+      for (std::size_t i = first; i < last; ++i) out[i] = price(rows_[which[i]], *machine_of[i], predictor, *scratch);
     });
     return out;
   }
@@ -65,7 +67,7 @@ class Pricer {
  private:
   using Key = std::tuple<std::string, KernelSet, ClockMode, AttentionStack>;
 
-  std::shared_ptr<const Machine> make(const Calibration& calibration, const Key& key) {
+  Machine make(const Calibration& calibration, const Key& key) {
     const auto& [name, kernels, clock, attention] = key;
     const Gpu& card = gpu(name);
     MachineOptions options;
@@ -78,10 +80,10 @@ class Pricer {
     return make_machine(card, taken_over, options);
   }
 
-  static PricedRow price(const BandRow& row, const Machine& machine, OpPrediction& scratch) {
+  static PricedRow price(const BandRow& row, const Machine& machine, Predictor& predictor, OpPrediction& scratch) {
     Seconds time;
     try {
-      time = predict_as_measured(row.measured, machine, scratch);
+      time = predict_as_measured(row.measured, machine, predictor, scratch);
     } catch (const Error&) {
       return {};
     }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "arch/error.hpp"
@@ -62,7 +63,7 @@ bool ends_with(const std::string& text, std::string_view end) {
 }
 
 /// Twenty times either way is as good as no bound for a number that has a start. Shares of something end at 1, and so
-/// does a p-norm's p, from above (model/engine/machine.hpp).
+/// does a p-norm's p, from above (model/engine/rates.hpp).
 FitParameter bounded(const FreeScalar& free, double start) {
   FitParameter out{free.name, start, free.low, free.high};
   if (out.low <= 0) out.low = ends_with(free.name, "overlap") ? std::min(1.0, start) : start / 20;
@@ -120,7 +121,7 @@ class EnginePredictor {
   void operator()(const std::vector<double>& values, const std::vector<std::size_t>& which,
                   std::vector<double>& predicted_s) {
     for (std::size_t j = 0; j < free_.size(); ++j) *free_[j] = values[j];
-    std::map<Kind, std::shared_ptr<const Machine>> machines;
+    std::map<Kind, std::optional<Machine>> machines;
     for (const Kind& kind : kinds_) {
       auto& machine = machines[kind];
       if (machine) continue;
@@ -132,16 +133,17 @@ class EnginePredictor {
     }
     in_parts(which.size(), options_.threads, [&](std::size_t first, std::size_t last) {
       const auto scratch = std::make_unique<OpPrediction>();
+      Predictor predictor;
       for (std::size_t i = first; i < last; ++i) {
-        predicted_s[i] = seconds(rows_[which[i]], *machines.at(kinds_[which[i]]), *scratch);
+        predicted_s[i] = seconds(rows_[which[i]], *machines.at(kinds_[which[i]]), predictor, *scratch);
       }
     });
   }
 
  private:
-  static double seconds(const Measurement& row, const Machine& machine, OpPrediction& scratch) {
+  static double seconds(const Measurement& row, const Machine& machine, Predictor& predictor, OpPrediction& scratch) {
     try {
-      return predict_as_measured(row, machine, scratch).in(units::s);
+      return predict_as_measured(row, machine, predictor, scratch).in(units::s);
     } catch (const Error&) {
       return std::numeric_limits<double>::quiet_NaN();
     }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "arch/error.hpp"
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "ops/op/text.hpp"
 
 namespace plumbline {
@@ -17,7 +17,7 @@ PowerPlanner::PowerPlanner(const Gpu& gpu, const Calibration& calibration) : gpu
 const OpPrediction& PowerPlanner::operator()(const PowerRow& row) {
   auto& machine = machines_[row.kernels];
   if (!machine) machine = make_machine(gpu_, calibration_, MachineOptions{row.kernels, ClockMode::burst, {}, {}});
-  predict(row.op, *machine, *scratch_, {.warm = row.warm});
+  predictor_.predict(row.op, *machine, *scratch_, {.warm = row.warm});
   return *scratch_;
 }
 
@@ -27,7 +27,7 @@ PowerCounts count_work(const PowerRow& row, PowerPlanner& planner, const Gpu& gp
   double tensor_clk = 0;
   for (int i = 0; i < p.launch_count; ++i) {
     const Demand& d = p.launches[static_cast<std::size_t>(i)].demand;
-    const Activity a = activity(d, d.tensor_clk > 0 ? p.tensor : Flops{}, p.math, gpu);
+    const Activity a = activity(d, d.tensor_clk > 0 ? p.tensor : Flops{}, p.math, gpu.sm);
     c.work.tensor += a.tensor;
     c.work.padded += a.padded;
     c.work.fp32 += a.fp32;

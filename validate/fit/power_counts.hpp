@@ -36,7 +36,8 @@ class PowerPlanner {
  private:
   Gpu gpu_;
   Calibration calibration_;
-  std::map<KernelSet, std::shared_ptr<const Machine>> machines_;
+  std::map<KernelSet, std::optional<Machine>> machines_;
+  Predictor predictor_;
   std::unique_ptr<OpPrediction> scratch_ = std::make_unique<OpPrediction>();
 };
 

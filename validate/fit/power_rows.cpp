@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "arch/error.hpp"
@@ -132,8 +133,9 @@ void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::
                      const PowerTableOptions& options,
                      const std::function<void(const PowerRow&, const OpPrediction&)>& visit) {
   using Key = std::pair<KernelSet, DataPattern>;
-  std::map<Key, std::shared_ptr<const Machine>> machines;
+  std::map<Key, std::optional<Machine>> machines;
   const auto prediction = std::make_unique<OpPrediction>();
+  Predictor predictor;
   for (const PowerRow& as_read : rows) {
     if (as_read.clock != ClockMode::steady || !as_read.power || as_read.time < options.at_least) continue;
     const std::optional<PowerRow> busy = while_busy(gpu, calibration, as_read);
@@ -146,7 +148,7 @@ void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::
       if (!machine) {
         machine = make_machine(gpu, calibration, MachineOptions{row.kernels, ClockMode::steady, {}, row.data});
       }
-      predict(row.op, *machine, *prediction, {.warm = row.warm});
+      predictor.predict(row.op, *machine, *prediction, {.warm = row.warm});
     } catch (const NotModelled&) {
       continue;
     }

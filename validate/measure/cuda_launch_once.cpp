@@ -41,7 +41,7 @@ std::vector<LaunchedOnce> launch_once(const std::vector<StudyCase>& cases) {
     LaunchedOnce& one = out.emplace_back();
     one.text = case_text(what);
     try {
-      launch(what, static_cast<int>(out.size()) - 1, *machine, arena, stream);
+      launch(what, static_cast<int>(out.size()) - 1, machine, arena, stream);
     } catch (const NotModelled& refusal) {
       one.fault = refusal.what();
     }

@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "arch/json_reader.hpp"
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "model/predictor/power_clock.hpp"
 
 namespace plumbline {
@@ -26,7 +26,7 @@ OperandBytes operands_of(const Gemm& s) {
   return {size(s.m, s.k, s.precision.input), size(s.n, s.k, s.precision.weight), size(s.m, s.n, s.precision.output)};
 }
 
-double copies_of(const Protocol& p, const OperandBytes& o, const Machine& m) {
+double copies_of(const Protocol& p, const OperandBytes& o, const Rates& m) {
   if (p.fill_l2 <= 0) return p.most_copies;
   const Bytes turns = p.rotates_all ? o.inputs + o.weights + o.output : o.weights;
   return std::clamp(std::ceil(p.fill_l2 * m.gpu.l2.size / turns), p.least_copies, p.most_copies);
@@ -34,13 +34,13 @@ double copies_of(const Protocol& p, const OperandBytes& o, const Machine& m) {
 
 /// Share of a working set that is still in L2 when it is used again. Sets are indexed by hashed addresses, so the edge
 /// is not sharp.
-double still_there(Bytes set, const Machine& m) {
+double still_there(Bytes set, const Rates& m) {
   constexpr double kEdge = 0.2;
   return std::clamp((1 + kEdge - set / m.l2_held()) / (2 * kEdge), 0.0, 1.0);
 }
 
 /// How far the regulator has come, mean over the timed replays: it closes in on the steady clock exponentially.
-double regulated(const Protocol& p, Seconds replay, const Machine& m) {
+double regulated(const Protocol& p, Seconds replay, const Rates& m) {
   if (m.regulator_lag <= Seconds{}) return 0;
   const double from = p.warm_up * replay / m.regulator_lag, to = (p.warm_up + p.runs) * replay / m.regulator_lag;
   return 1 - (std::exp(-from) - std::exp(-to)) / (to - from);
@@ -48,7 +48,8 @@ double regulated(const Protocol& p, Seconds replay, const Machine& m) {
 
 }  // namespace
 
-Resident resident_of(const Gemm& s, const Protocol& p, const Machine& m) {
+Resident resident_of(const Gemm& s, const Protocol& p, const Machine& machine) {
+  const Rates& m = machine.rates();
   const OperandBytes o = operands_of(s);
   const double copies = copies_of(p, o, m);
   const Bytes call = o.inputs + o.weights + o.output;
@@ -62,15 +63,17 @@ Resident resident_of(const Gemm& s, const Protocol& p, const Machine& m) {
   return out;
 }
 
-Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& m, OpPrediction& scratch) {
+Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& machine, Predictor& predictor,
+                         OpPrediction& scratch) {
+  const Rates& m = machine.rates();
   const auto* gemm = std::get_if<Gemm>(&op);
-  if (!p.known || gemm == nullptr || kernel_set(m) != KernelSet::library) {
-    predict(op, m, scratch);
+  if (!p.known || gemm == nullptr || m.kernels != KernelSet::library) {
+    predictor.predict(op, machine, scratch);
     return scratch.time;
   }
   PredictOptions options;
-  options.resident = resident_of(*gemm, p, m);
-  predict(op, m, scratch, options);
+  options.resident = resident_of(*gemm, p, machine);
+  predictor.predict(op, machine, scratch, options);
   Seconds time = scratch.time;
   const double copies = copies_of(p, operands_of(*gemm), m);
   if (m.clock_mode == ClockMode::burst && m.power && scratch.power > m.power_cap) {

@@ -43,7 +43,8 @@ class Protocols {
 
 /// Seconds that the row would say: the operator with what L2 holds of its operands, at the clock that the regulator has
 /// reached by then, and a replay's share. `scratch` is left with the operator at the last clock that was tried.
-Seconds predict_as_timed(const Op& op, const Protocol& protocol, const Machine& machine, OpPrediction& scratch);
+Seconds predict_as_timed(const Op& op, const Protocol& protocol, const Machine& machine, Predictor& predictor,
+                         OpPrediction& scratch);
 
 /// What L2 holds of a GEMM's operands under `protocol`.
 Resident resident_of(const Gemm& shape, const Protocol& protocol, const Machine& machine);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "arch/error.hpp"
 #include "arch/format.hpp"
@@ -169,7 +170,7 @@ StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const C
   StepReport report;
   report.session = recording.session;
   report.gpu = gpu.name;
-  std::map<ClockMode, std::shared_ptr<const Machine>> machines;
+  std::map<ClockMode, std::optional<Machine>> machines;
   for (const StepMeasurement& step : recording.steps) {
     auto& machine = machines[step.what.clock];
     if (!machine) {

@@ -1,5 +1,7 @@
 #include "model/stacks/common/gemm_menu.hpp"
 
+#include "model/stacks/common/gemm_cache.hpp"
+
 namespace plumbline::gemm {
 namespace {
 
@@ -133,18 +135,16 @@ MenuEntry own_entry(const Context& c, const GemmVariant& v, bool swapped) {
   return e;
 }
 
-const GemmMenu& gemm_menu(const Context& c) {
-  constexpr std::size_t kKept = 8;
-  thread_local std::array<GemmMenu, kKept> kept;
-  thread_local std::size_t oldest = 0;
-  for (const GemmMenu& menu : kept) {
+const GemmMenu& gemm_menu(const Context& c, GemmCache& cache) {
+  GemmCache::State& state = cache.state();
+  for (const GemmMenu& menu : state.menus) {
     if (menu.serves(c)) return menu;
   }
-  GemmMenu& menu = kept[oldest];
-  oldest = (oldest + 1) % kKept;
-  menu.machine = c.machine.serial;
-  menu.family = &c.family;
+  if (state.menus.size() < GemmCache::State::kMenus) state.menus.emplace_back();
+  GemmMenu& menu = state.menus[state.oldest_menu];
+  state.oldest_menu = (state.oldest_menu + 1) % GemmCache::State::kMenus;
   menu.key = c.task;
+  menu.whole_units = c.whole_units;
   fill(menu, c);
   return menu;
 }
@@ -281,7 +281,7 @@ Deal Cut::shared(const Context& c, double splits) const {
 Demand Cut::demand(const Context& c, const Deal& deal) const {
   const double ctas = deal.ctas, splits = std::max(1.0, deal.splits);
   const GemmTask& task = c.task;
-  const Machine& m = c.machine;
+  const Rates& m = c.machine;
   Demand d;
   d.plan.ctas = static_cast<std::int64_t>(ctas);
   d.plan.ctas_per_sm = static_cast<std::int64_t>(e->resident);

@@ -75,8 +75,8 @@ inline RowStarts row_starts(const GemmTask& t) {
 
 /// mma.sync kernels fetch operands as on cards that have nothing newer. Libraries fall back to those for rows that no
 /// tensor map can describe.
-inline TensorPath path_of(const GemmTask& task, const Machine& machine) {
-  TensorPath path = machine.path;
+inline TensorPath path_of(const GemmTask& task, const Rates& rates) {
+  TensorPath path = rates.path;
   if (task.own == GemmEngine::mma_sync) path.kind = TensorPath::Kind::mma_sync;
   if (!task.own && path.multicast && !whole_units(task)) path = TensorPath{};
   return path;
@@ -85,7 +85,7 @@ inline TensorPath path_of(const GemmTask& task, const Machine& machine) {
 /// What every candidate of one task shares.
 struct Context {
   const GemmTask& task;
-  const Machine& machine;
+  const Rates& machine;
   const FamilyScalars& family;
   const FamilyScalars& reduce;
   const TensorPath path;
@@ -95,10 +95,13 @@ struct Context {
   Seconds clk, per_l2, per_port;       // one SM clock; one byte of L2, one through an SM's port
   double per_lookup = 1;               // time of one byte looked up in L2 / of one of distinct lines
   double per_tensor_rate = 1;
+  bool whole_units = true;  // as whole_units(task)
   RowStarts starts;
 
-  Context(const GemmTask& t, const Machine& m, const FamilyScalars& f)
-      : task(t), machine(m), family(f), reduce(reduce_family(t, m)), path(path_of(t, m)) {
+  Context(const GemmTask& t, const Rates& m)
+      : task(t), machine(m), family(gemm_family(t, m)), reduce(reduce_family(t, m)), path(path_of(t, m)) {
+    const FamilyScalars& f = family;
+    whole_units = gemm::whole_units(t);
     a_bytes = t.m * t.k * t.input_bytes;
     w_bytes = t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read;
     out_bytes = t.m * t.n * t.output_bytes;
@@ -135,25 +138,25 @@ struct MenuEntry {
   Seconds step_latency;
 };
 
-/// All tiles on both sides for one machine, family and precision. A thread keeps the last few it used: planning a step
-/// asks for the same two or three precisions again and again.
+/// All tiles on both sides for one kind of GEMM and precision on one machine. GemmCache keeps the last few: planning a
+/// step asks for the same two or three precisions again and again.
 struct GemmMenu {
-  std::uint64_t machine = 0;
-  const FamilyScalars* family = nullptr;
   GemmTask key;
+  bool whole_units = true;
   std::array<MenuEntry, kMenuSize> entries;
   std::size_t size = 0;
 
   bool serves(const Context& c) const {
     const GemmTask& t = c.task;
-    return machine == c.machine.serial && family == &c.family && key.input_bytes == t.input_bytes &&
+    return size > 0 && key.kind == t.kind && whole_units == c.whole_units && key.input_bytes == t.input_bytes &&
            key.weight_bytes == t.weight_bytes && key.output_bytes == t.output_bytes &&
            key.tensor_flop_per_clk == t.tensor_flop_per_clk && key.dequant_per_weight == t.dequant_per_weight &&
            key.weight_kept == t.weight_kept && key.own == t.own;
   }
 };
 
-const GemmMenu& gemm_menu(const Context& c);
+/// From the cache, where the last few menus are; it stays valid until as many others have been asked for.
+const GemmMenu& gemm_menu(const Context& c, GemmCache& cache);
 /// What follows from the tile alone, for any kernel.
 MenuEntry tile_entry(const Context& c, Tile tile, double tile_k, bool swapped);
 /// One of our own compiled kernels.
@@ -194,7 +197,7 @@ struct Cut {
     Seconds exposed;
   };
   Totals totals(const Context& c, const Deal& deal) const {
-    const Machine& m = c.machine;
+    const Rates& m = c.machine;
     const double turns = std::ceil(deal.ctas / m.sm_count);
     const double waves = std::ceil(deal.ctas / (m.sm_count * e->resident));
     const Seconds on_sm = turns * deal.steps * c.clk;

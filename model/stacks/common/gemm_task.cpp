@@ -11,25 +11,14 @@ namespace {
 
 double bytes_of(DType type) { return bits(type) / 8.0; }
 
-/// Tensor FLOP/clk/SM of the format; plain fp32 and fp64 fall back to ordinary lanes.
-double flop_per_clk(DType math, const Machine& m) {
-  const double tensor = m.gpu.sm.tensor_flop_per_clk[math];
-  if (tensor > 0) return tensor;
-  if (math == DType::fp32) return m.gpu.sm.fp32_flop_per_clk;
-  if (math == DType::fp64) return m.gpu.sm.fp64_flop_per_clk;
-  return 0;
-}
-
-GemmTask typed(const Precision& p, const Machine& m) {
+GemmTask typed(const Precision& p, const Rates& m) {
   GemmTask t;
   t.math = p.math;
   t.input_bytes = bytes_of(p.input);
   t.weight_bytes = bytes_of(p.weight);
   t.output_bytes = bytes_of(p.output);
-  t.tensor_flop_per_clk = flop_per_clk(p.math, m);
-  if (t.tensor_flop_per_clk <= 0) {
-    throw BadInput(m.gpu.name + " has no " + std::string(name(p.math)) + " path for dtype " + std::string(name(p)));
-  }
+  t.tensor_flop_per_clk = matrix_flop_per_clk(p.math, m);
+  if (t.tensor_flop_per_clk <= 0) throw BadInput("no " + std::string(name(p.math)) + " path on this GPU");
   // weights stored narrower than the maths are unpacked on ordinary lanes, about one operation each (Marlin's lop3
   // trick; modeling notes, section 3, W4A16)
   if (bits(p.weight) < bits(p.math)) t.dequant_per_weight = 1;
@@ -38,16 +27,26 @@ GemmTask typed(const Precision& p, const Machine& m) {
 
 }  // namespace
 
-const FamilyScalars& gemm_family(const GemmTask& t, const Machine& m) {
+double matrix_flop_per_clk(DType math, const Rates& m) {
+  const double tensor = m.gpu.sm.tensor_flop_per_clk[math];
+  if (tensor > 0) return tensor;
+  if (math == DType::fp32) return m.gpu.sm.fp32_flop_per_clk;
+  if (math == DType::fp64) return m.gpu.sm.fp64_flop_per_clk;
+  return 0;
+}
+
+const FamilyScalars& gemm_family(const GemmTask& t, const Rates& m) {
+  if (t.kind == GemmKind::grouped) return m.grouped;
+  if (t.kind == GemmKind::sparse24) return m.gemm;
   if (!t.own) return m.path.multicast && gemm::whole_units(t) ? m.gemm : m.gemm_mma;
   return *t.own == GemmEngine::wgmma ? *m.own.gemm : *m.own.gemm_portable;
 }
 
-const FamilyScalars& reduce_family(const GemmTask& t, const Machine& m) {
+const FamilyScalars& reduce_family(const GemmTask& t, const Rates& m) {
   return t.own && m.own.reduce ? *m.own.reduce : m.reduce;
 }
 
-GemmTask gemm_task(const Gemm& s, const Machine& m) {
+GemmTask gemm_task(const Gemm& s, const Rates& m) {
   GemmTask t = typed(s.precision, m);
   t.m = static_cast<double>(s.m);
   t.n = static_cast<double>(s.n);
@@ -63,8 +62,9 @@ GemmTask gemm_task(const Gemm& s, const Machine& m) {
   return t;
 }
 
-GemmTask gemm_task(const GemmSparse24& s, const Machine& m) {
+GemmTask gemm_task(const GemmSparse24& s, const Rates& m) {
   GemmTask t = typed(s.precision, m);
+  t.kind = GemmKind::sparse24;
   t.m = static_cast<double>(s.m);
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);
@@ -73,8 +73,9 @@ GemmTask gemm_task(const GemmSparse24& s, const Machine& m) {
   return t;
 }
 
-GemmTask gemm_task(const GroupedGemm& s, const Machine& m) {
+GemmTask gemm_task(const GroupedGemm& s, const Rates& m) {
   GemmTask t = typed(s.precision, m);
+  t.kind = GemmKind::grouped;
   const double touched =
       experts_touched(static_cast<double>(s.experts), static_cast<double>(s.topk), static_cast<double>(s.tokens));
   t.batch = std::max(1.0, std::round(touched));

@@ -46,7 +46,7 @@ BlockCount visited_blocks(const AttentionPrefill& s, double q_tile, double kv_ti
 }
 
 void score_demand(Demand& d, double rows, double keys, double qk_dim, double v_dim, double flop_per_clk,
-                  double kv_bytes, const Machine& m) {
+                  double kv_bytes, const Rates& m) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double scores = rows * keys;
   d.tensor_clk = 2.0 * scores * (qk_dim + v_dim) / flop_per_clk;
@@ -60,7 +60,7 @@ void score_demand(Demand& d, double rows, double keys, double qk_dim, double v_d
 
 namespace {
 
-AttentionChoice plan_own_prefill(const AttentionPrefill& s, const PrefillVariant& own, const Machine& m) {
+AttentionChoice plan_own_prefill(const AttentionPrefill& s, const PrefillVariant& own, const Rates& m) {
   AttentionChoice c;
   c.family = &*m.own.prefill;
   c.plan.q_tile = own.q_tile;
@@ -91,7 +91,7 @@ AttentionChoice plan_own_prefill(const AttentionPrefill& s, const PrefillVariant
 
 }  // namespace
 
-Demand prepare_demand(const AttentionPrefill& s, const Machine& m) {
+Demand prepare_demand(const AttentionPrefill& s, const Rates& m) {
   const double tokens = static_cast<double>(s.batch * s.q_len);
   // Latent attention (keys wider than values by the rotated part) rotates only that part of its queries, in place, four
   // to a warp, and reads one narrow row a token; else a warp takes a whole query, and all keys and values are read.
@@ -121,7 +121,7 @@ Demand prepare_demand(const AttentionPrefill& s, const Machine& m) {
   return p;
 }
 
-AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
+AttentionChoice plan_prefill(const AttentionPrefill& s, const Rates& m) {
   AttentionChoice c;
   if (const PrefillVariant* own = own_prefill_kernel(s, m)) c = plan_own_prefill(s, *own, m);
   else if (m.attention == AttentionStack::flash_attention) c = plan_flash_prefill(s, m);
@@ -141,7 +141,7 @@ AttentionChoice plan_prefill(const AttentionPrefill& s, const Machine& m) {
   return c;
 }
 
-Demand combine_demand(double rows, double v_dim, double splits, double out_bytes, const Machine& m) {
+Demand combine_demand(double rows, double v_dim, double splits, double out_bytes, const Rates& m) {
   Demand d;
   d.plan.ctas = static_cast<std::int64_t>(rows);
   d.plan.ctas_per_sm = 8;
@@ -183,7 +183,7 @@ DecodeTask decode_task(const AttentionDecode& s) {
 
 }  // namespace
 
-AttentionChoice plan_decode(const AttentionDecode& s, const Machine& m, const AttentionPlan* as_cut) {
+AttentionChoice plan_decode(const AttentionDecode& s, const Rates& m, const AttentionPlan* as_cut) {
   const DecodeTask t = decode_task(s);
   if (const DecodeVariant* own = own_decode_kernel(s, m)) return plan_own_decode(s, t, *own, m, as_cut);
   if (m.attention == AttentionStack::flash_attention) return plan_flash_decode(s, t, m);
@@ -197,7 +197,7 @@ namespace {
 constexpr double kKeysPerStep = 64;
 constexpr double kCtasAimedAt = 2;
 
-AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Machine& m) {
+AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m) {
   const FamilyScalars& family = m.mla;
   AttentionChoice c;
   c.family = &family;
@@ -231,7 +231,7 @@ AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Machine& m) 
 
 }  // namespace
 
-AttentionChoice plan_mla_decode(const MlaDecode& s, const Machine& m) {
+AttentionChoice plan_mla_decode(const MlaDecode& s, const Rates& m) {
   DecodeTask t;
   constexpr double kRowsPerCta = 64;
   t.kv_sets = static_cast<double>(s.batch);

@@ -1,7 +1,7 @@
 // Planners of softmax attention: prefill (flash attention forward), paged decode (split KV) and absorbed MLA decode.
 #pragma once
 
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "ops/op/shapes.hpp"
 
 namespace plumbline {
@@ -16,11 +16,10 @@ struct AttentionChoice {
   bool prepares = false, combines = false;
 };
 
-AttentionChoice plan_prefill(const AttentionPrefill& shape, const Machine& machine);
+AttentionChoice plan_prefill(const AttentionPrefill& shape, const Rates& rates);
 /// `as_cut`: a plan whose splits our own kernel takes as they are, in place of the cheapest. May be null.
-AttentionChoice plan_decode(const AttentionDecode& shape, const Machine& machine,
-                            const AttentionPlan* as_cut = nullptr);
-AttentionChoice plan_mla_decode(const MlaDecode& shape, const Machine& machine);
+AttentionChoice plan_decode(const AttentionDecode& shape, const Rates& rates, const AttentionPlan* as_cut = nullptr);
+AttentionChoice plan_mla_decode(const MlaDecode& shape, const Rates& rates);
 
 /// Key blocks of width `kv_tile` that the query tiles of one head visit, summed over its tiles; blocks that the mask
 /// empties wholly are skipped, as the kernels do. `longest`: those of the longest tile.

@@ -21,7 +21,7 @@ inline constexpr double kSoftmaxOps = 7;
 
 /// Softmax and score work of one (query tile, key block) pair: everything but shared memory and what stays exposed.
 void score_demand(Demand& demand, double rows, double keys, double qk_dim, double v_dim, double flop_per_clk,
-                  double kv_bytes, const Machine& machine);
+                  double kv_bytes, const Rates& rates);
 
 /// Decode of `rows` packed query rows a CTA against a stream of keys.
 struct DecodeTask {
@@ -45,25 +45,25 @@ void decode_traffic(Demand& demand, const DecodeTask& task, DType dtype, Results
 
 /// The merge of `splits` partial (O, log-sum-exp) per query head, in fp32. They stay in L2, or go through DRAM where
 /// all of them are more than it holds.
-Demand combine_demand(double rows, double v_dim, double splits, double out_bytes, const Machine& machine);
+Demand combine_demand(double rows, double v_dim, double splits, double out_bytes, const Rates& rates);
 
 /// One pass over the new tokens: read their fused QKV, write rotated Q and the cache.
-Demand prepare_demand(const AttentionPrefill& shape, const Machine& machine);
+Demand prepare_demand(const AttentionPrefill& shape, const Rates& rates);
 /// FlashAttention's callers': new keys and values to the cache, a CTA for each token.
-Demand append_demand(const AttentionPrefill& shape, const Machine& machine);
+Demand append_demand(const AttentionPrefill& shape, const Rates& rates);
 
 /// Key blocks of a tile of `queries` in which the mask cuts: those that the diagonal crosses, and those where a window
 /// begins; no more than the tile visits.
 double masked_blocks(const AttentionPrefill& shape, double queries, double keys, double visited);
 /// Clocks of one SM to mask a block of so many scores.
-double mask_clk(double scores, const Machine& machine);
+double mask_clk(double scores, const Rates& rates);
 
-AttentionChoice plan_flash_prefill(const AttentionPrefill& shape, const Machine& machine);
-AttentionChoice plan_flash_decode(const AttentionDecode& shape, const DecodeTask& task, const Machine& machine);
+AttentionChoice plan_flash_prefill(const AttentionPrefill& shape, const Rates& rates);
+AttentionChoice plan_flash_decode(const AttentionDecode& shape, const DecodeTask& task, const Rates& rates);
 /// `as_cut`: see plan_decode.
 AttentionChoice plan_own_decode(const AttentionDecode& shape, const DecodeTask& task, const DecodeVariant& variant,
-                                const Machine& machine, const AttentionPlan* as_cut);
-AttentionChoice plan_library_prefill(const AttentionPrefill& shape, const Machine& machine);
-AttentionChoice plan_library_decode(const AttentionDecode& shape, const DecodeTask& task, const Machine& machine);
+                                const Rates& rates, const AttentionPlan* as_cut);
+AttentionChoice plan_library_prefill(const AttentionPrefill& shape, const Rates& rates);
+AttentionChoice plan_library_decode(const AttentionDecode& shape, const DecodeTask& task, const Rates& rates);
 
 }  // namespace plumbline

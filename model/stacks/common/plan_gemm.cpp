@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/engine/timing.hpp"
+#include "model/stacks/common/gemm_cache.hpp"
 #include "model/stacks/common/gemm_menu.hpp"
 #include "model/stacks/cublas/gemm_library.hpp"
 #include "ops/plan/kernel_menu.hpp"
@@ -17,6 +18,7 @@
 namespace plumbline {
 namespace {
 
+using gemm::Candidate;
 using gemm::Context;
 using gemm::Cut;
 using gemm::Deal;
@@ -27,7 +29,7 @@ using gemm::MenuEntry;
 constexpr double kFp32Bytes = 4;
 
 /// The second launch of a split-K GEMM: `splits` fp32 partials through L2 (DRAM when they do not fit) to one result.
-Demand reduction(const GemmTask& t, const Machine& m, double splits) {
+Demand reduction(const GemmTask& t, const Rates& m, double splits) {
   Demand d;
   const double elements = t.batch * t.m * t.n;
   constexpr double kElementsPerCta = 1024;
@@ -41,13 +43,6 @@ Demand reduction(const GemmTask& t, const Machine& m, double splits) {
   d.step_latency = m.l2_latency;
   return d;
 }
-
-/// One way to cut the work, and how it is dealt to CTAs.
-struct Candidate {
-  Seconds bound;
-  const Cut* cut = nullptr;
-  Deal deal;
-};
 
 GemmPlan plan_of(const GemmTask& task, const MenuEntry& e, const Deal& deal) {
   GemmPlan plan;
@@ -68,7 +63,7 @@ GemmPlan plan_of(const GemmTask& task, const MenuEntry& e, const Deal& deal) {
 /// best answer so far: the result is that of pricing all of them.
 class Search {
  public:
-  explicit Search(const Context& context) : c_(context), candidates_(storage()) {
+  Search(const Context& context, GemmCache& cache) : c_(context), candidates_(cache.state().candidates) {
     best_.total = 1e30 * units::s;
     candidates_.clear();
     const double p = context.family.overlap;
@@ -137,11 +132,6 @@ class Search {
     if (choice.total < best_.total) best_ = choice;
   }
 
-  static std::vector<Candidate>& storage() {  // kept from search to search
-    thread_local std::vector<Candidate> candidates;
-    return candidates;
-  }
-
   const Context& c_;
   std::vector<Candidate>& candidates_;
   double chord_ = 0;
@@ -156,7 +146,7 @@ bool oversized(double tile, double size) { return tile > 64 && tile >= 2 * size;
 bool fits(const MenuEntry& entry, double smem) { return entry.resident * entry.stages * entry.stage_bytes <= smem; }
 
 /// Splits worth a look: the slots are not filled twice by them, and each has two steps of K.
-bool worth_splitting(const Cut& cut, const Machine& m, double splits) {
+bool worth_splitting(const Cut& cut, const Rates& m, double splits) {
   return cut.tiles / m.sm_count * splits <= 2 && cut.k_steps >= 2 * splits;
 }
 
@@ -182,11 +172,13 @@ void add_own_cuts(Search& search, const Context& c, const Cut& cut) {
 }
 
 /// A library's kernels that fetch by TMA: tiles to measure, not from a list.
-GemmChoice search_library(const Context& context) {
-  thread_local gemm::LibraryMenu menu;
-  thread_local std::array<std::optional<Cut>, gemm::kLibraryMenu> cuts;
+GemmChoice search_library(const Context& context, GemmCache& cache) {
+  std::unique_ptr<gemm::LibrarySearch>& storage = cache.state().library;
+  if (!storage) storage = std::make_unique<gemm::LibrarySearch>();
+  gemm::LibraryMenu& menu = storage->menu;
+  auto& cuts = storage->cuts;
   gemm::fill_library_menu(context, menu);
-  Search search(context);
+  Search search(context, cache);
   for (std::size_t i = 0; i < menu.size; ++i) {
     const Cut& cut = cuts[i].emplace(context, menu.entries[i]);
     const gemm::LibrarySplits splits = gemm::library_splits(context, cut);
@@ -195,12 +187,12 @@ GemmChoice search_library(const Context& context) {
   return search.run();
 }
 
-GemmChoice search(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
-  const Context context(t, m, family);
-  if (gemm::takes_tma(context)) return search_library(context);
-  const gemm::GemmMenu& menu = gemm::gemm_menu(context);
+GemmChoice search(const GemmTask& t, const Rates& m, GemmCache& cache) {
+  const Context context(t, m);
+  if (gemm::takes_tma(context)) return search_library(context, cache);
+  const gemm::GemmMenu& menu = gemm::gemm_menu(context, cache);
   std::array<std::optional<Cut>, kMenuSize> cuts;
-  Search search(context);
+  Search search(context, cache);
   const auto add = [&](bool any_size) {
     for (std::size_t i = 0; i < menu.size; ++i) {
       const MenuEntry& e = menu.entries[i];
@@ -215,15 +207,6 @@ GemmChoice search(const GemmTask& t, const Machine& m, const FamilyScalars& fami
   return search.run();
 }
 
-/// Answers of this thread's last searches, by machine serial and family address: what make_machine returns does not
-/// change. Sweeps ask for the same GEMM again and again: a context sweep changes none of a decode step's.
-struct Remembered {
-  std::uint64_t machine = 0;
-  const FamilyScalars* family = nullptr;
-  GemmTask task;
-  GemmChoice choice;
-};
-
 std::size_t slot_of(const GemmTask& t, std::size_t slots) {
   std::uint64_t hash = 0;
   for (const double v : {t.m, t.n, t.k, t.batch}) {  // whole numbers have empty low halves as doubles: fold and mix
@@ -234,30 +217,41 @@ std::size_t slot_of(const GemmTask& t, std::size_t slots) {
 
 }  // namespace
 
-std::optional<GemmChoice> price_own_plan(const GemmTask& t, const GemmPlan& plan, const Machine& m) {
+GemmCache::GemmCache() : state_(std::make_unique<State>()) {}
+GemmCache::~GemmCache() = default;
+GemmCache::GemmCache(GemmCache&&) noexcept = default;
+GemmCache& GemmCache::operator=(GemmCache&&) noexcept = default;
+
+void GemmCache::clear() {
+  for (auto& answer : state_->answers) {
+    if (answer) answer->task = GemmTask{};  // no shape has m = 0
+  }
+  state_->menus.clear();
+  state_->oldest_menu = 0;
+}
+
+std::optional<GemmChoice> price_own_plan(const GemmTask& t, const GemmPlan& plan, const Rates& m, GemmCache& cache) {
   if (!t.own || plan.engine != *t.own) return std::nullopt;
-  const Context context(t, m, gemm_family(t, m));
-  const gemm::GemmMenu& menu = gemm::gemm_menu(context);
+  const Context context(t, m);
+  const gemm::GemmMenu& menu = gemm::gemm_menu(context, cache);
   const std::span<const MenuEntry> entries(menu.entries.data(), menu.size);
   for (const MenuEntry& entry : entries) {
     if (!fits(entry, context.smem)) continue;
     const Cut cut(context, entry);
     const Deal deal = own_deal(context, cut, static_cast<double>(plan.splits));
-    if (plan_of(t, entry, deal) == plan) return Search(context).priced({{}, &cut, deal});
+    if (plan_of(t, entry, deal) == plan) return Search(context, cache).priced({{}, &cut, deal});
   }
   return std::nullopt;
 }
 
-const GemmChoice& plan_gemm(const GemmTask& t, const Machine& m, const FamilyScalars& family) {
-  constexpr std::size_t kSlots = 256;
-  thread_local std::vector<Remembered> table(kSlots);
-  Remembered& known = table[slot_of(t, kSlots)];
-  if (known.machine == m.serial && known.family == &family && known.task == t) return known.choice;
-  known.choice = search(t, m, family);
-  known.machine = m.serial;
-  known.family = &family;
-  known.task = t;
-  return known.choice;
+const GemmChoice& plan_gemm(const GemmTask& t, const Rates& m, GemmCache& cache) {
+  std::unique_ptr<GemmCache::State::Answer>& known = cache.state().answers[slot_of(t, GemmCache::State::kAnswers)];
+  if (!known) known = std::make_unique<GemmCache::State::Answer>();
+  if (known->task == t) return known->choice;
+  known->task = GemmTask{};
+  known->choice = search(t, m, cache);
+  known->task = t;
+  return known->choice;
 }
 
 }  // namespace plumbline

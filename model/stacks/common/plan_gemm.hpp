@@ -1,15 +1,21 @@
 // Planner of dense GEMM (batched, quantized, 2:4 sparse): shape -> how a kernel set cuts it -> Demand.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <optional>
 
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "ops/op/shapes.hpp"
 
 namespace plumbline {
 
+/// What is multiplied with what: one product, one with 2:4 sparse weights, one product an expert.
+enum class GemmKind : std::uint8_t { dense, sparse24, grouped };
+
 /// y[M,N] = x[M,K] W[N,K]^T as the planner needs it: sizes plus bytes per element of each operand.
 struct GemmTask {
+  GemmKind kind = GemmKind::dense;
   DType math = DType::bf16;
   std::optional<GemmEngine> own;  ///< cut from our own kernels' menu of that engine; empty: from a library's
   double m = 0, n = 0, k = 0, batch = 1;
@@ -32,20 +38,44 @@ struct GemmChoice {
 };
 
 /// The scalars that a GEMM of the task is priced with, and those of its split-K reduction.
-const FamilyScalars& gemm_family(const GemmTask& task, const Machine& machine);
-const FamilyScalars& reduce_family(const GemmTask& task, const Machine& machine);
+const FamilyScalars& gemm_family(const GemmTask& task, const Rates& rates);
+const FamilyScalars& reduce_family(const GemmTask& task, const Rates& rates);
 
-/// The cheapest cut in the kernel set's menu, priced with the family's scalars (dense, or grouped). The answer stays
-/// until this thread's next call.
-const GemmChoice& plan_gemm(const GemmTask& task, const Machine& machine, const FamilyScalars& family);
+/// What the GEMM planner keeps between questions about one machine: answers of its last searches (sweeps ask for the
+/// same GEMM again and again: a context sweep changes none of a decode step's), the menus of the last few precisions,
+/// and the search's own storage. Answers do not depend on it. Not for several threads at once; nor for another machine,
+/// unless it is cleared.
+class GemmCache {
+ public:
+  GemmCache();
+  ~GemmCache();
+  GemmCache(GemmCache&&) noexcept;
+  GemmCache& operator=(GemmCache&&) noexcept;
+  void clear();
+
+  struct State;  ///< model/stacks/common/gemm_cache.hpp
+  State& state() { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// The cheapest cut in the kernel set's menu, priced with the family's scalars. The answer lives in the cache until the
+/// next question.
+const GemmChoice& plan_gemm(const GemmTask& task, const Rates& rates, GemmCache& cache);
 
 /// What one plan of our own menu costs, or nothing when it is not in there.
-std::optional<GemmChoice> price_own_plan(const GemmTask& task, const GemmPlan& plan, const Machine& machine);
+std::optional<GemmChoice> price_own_plan(const GemmTask& task, const GemmPlan& plan, const Rates& rates,
+                                         GemmCache& cache);
 
-/// The task that a shape asks for. Throws BadInput when the GPU has no path for the maths format.
-GemmTask gemm_task(const Gemm& shape, const Machine& machine);
-GemmTask gemm_task(const GemmSparse24& shape, const Machine& machine);
+/// FLOP a clock of one SM in that format: on tensor units, of plain fp32 and fp64 else on ordinary lanes; 0 where the
+/// GPU has no path for it.
+double matrix_flop_per_clk(DType math, const Rates& rates);
+
+/// The task that a shape asks for, of a format that the GPU has a path for.
+GemmTask gemm_task(const Gemm& shape, const Rates& rates);
+GemmTask gemm_task(const GemmSparse24& shape, const Rates& rates);
 /// One GEMM an expert that has tokens: all experts that are expected to be touched, each with the mean load of those.
-GemmTask gemm_task(const GroupedGemm& shape, const Machine& machine);
+GemmTask gemm_task(const GroupedGemm& shape, const Rates& rates);
 
 }  // namespace plumbline

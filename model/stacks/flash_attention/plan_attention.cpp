@@ -10,7 +10,7 @@
 namespace plumbline {
 namespace {
 
-bool is_fa3(const Machine& m) { return m.path.kind != TensorPath::Kind::mma_sync; }
+bool is_fa3(const Rates& m) { return m.path.kind != TensorPath::Kind::mma_sync; }
 
 double compiled_width(std::int64_t width) {
   const auto w = static_cast<double>(width);
@@ -23,7 +23,7 @@ double compiled_width(std::int64_t width) {
 constexpr double kRows = 128;  // of a tile of scores
 
 /// FA3 packs the query heads of a KV head into one tile where few queries would leave most of its rows empty.
-double packed_heads(const AttentionPrefill& s, const Machine& m) {
+double packed_heads(const AttentionPrefill& s, const Rates& m) {
   const double group = static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads);
   const auto filled = [](double rows) { return rows / (ceil_div(rows, kRows) * kRows); };
   const double queries = static_cast<double>(s.q_len);
@@ -31,14 +31,14 @@ double packed_heads(const AttentionPrefill& s, const Machine& m) {
   return is_fa3(m) && filled(queries) < kWorthIt * filled(queries * group) ? group : 1;
 }
 
-double keys_a_block(double width, const Machine& m) {
+double keys_a_block(double width, const Rates& m) {
   if (is_fa3(m)) return width <= 128 ? 128 : width <= 192 ? 96 : 64;
   return width <= 64 ? 128 : 64;
 }
 
 /// As the TensorRT-LLM kernels' (plan_attention_library.cpp): each warpgroup, or warp of 16 rows, reads the keys
 /// itself.
-void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const AttentionPrefill& s, const Machine& m) {
+void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const AttentionPrefill& s, const Rates& m) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;
   score_demand(d, kRows, keys, qk_dim, v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
@@ -51,7 +51,7 @@ void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const Att
 
 }  // namespace
 
-Demand append_demand(const AttentionPrefill& s, const Machine& m) {
+Demand append_demand(const AttentionPrefill& s, const Rates& m) {
   const double tokens = static_cast<double>(s.batch * s.q_len);
   const double new_kv = tokens * static_cast<double>(s.kv_heads * (s.qk_dim + s.v_dim));
   Demand p;
@@ -64,7 +64,7 @@ Demand append_demand(const AttentionPrefill& s, const Machine& m) {
   return p;
 }
 
-AttentionChoice plan_flash_prefill(const AttentionPrefill& s, const Machine& m) {
+AttentionChoice plan_flash_prefill(const AttentionPrefill& s, const Rates& m) {
   AttentionChoice c;
   c.family = &m.prefill;
   const double qk_dim = compiled_width(s.qk_dim), v_dim = compiled_width(s.v_dim), packed = packed_heads(s, m);
@@ -86,7 +86,7 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& s, const Machine& m) 
   return c;
 }
 
-AttentionChoice plan_flash_decode(const AttentionDecode& s, const DecodeTask& t, const Machine& m) {
+AttentionChoice plan_flash_decode(const AttentionDecode& s, const DecodeTask& t, const Rates& m) {
   AttentionChoice c;
   c.family = &m.decode;
   constexpr double kBlock = 128, kStep = 64, kFull = 0.8, kMostSplits = 128;

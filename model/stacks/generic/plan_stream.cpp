@@ -16,14 +16,14 @@ constexpr Bytes kSector = 32.0 * units::B;
 /// A grid-wide barrier between passes: write, fence, poll: about four round trips through L2 (gpu-benches: 1.1-1.3 us
 /// on Hopper and Ampere, own probe 0.93 us on H200, against L2 latencies of 0.14-0.2 us unloaded; modeling notes,
 /// section 4).
-Seconds barrier(const Machine& m) { return 8.0 * m.l2_latency; }
+Seconds barrier(const Rates& m) { return 8.0 * m.l2_latency; }
 
 /// Radix selection reads the keys once for each 11 bits of them (RadiK, arXiv 2501.14336): two passes at 16 bits.
 double selection_passes(DType type) { return std::ceil(bits(type) / 11.0); }
 
 }  // namespace
 
-Demand stream_demand(const Work& w, const Machine& m, bool warm) {
+Demand stream_demand(const Work& w, const Rates& m, bool warm) {
   Demand d;
   const Bytes moved = w.bytes();
   const double ctas = std::max(1.0, std::ceil(moved.in(units::B) / kBytesPerCta));
@@ -53,7 +53,7 @@ Demand stream_demand(const Work& w, const Machine& m, bool warm) {
   return d;
 }
 
-Demand plan_stream(const Op& op, const Work& w, const Machine& m, bool warm) {
+Demand plan_stream(const Op& op, const Work& w, const Rates& m, bool warm) {
   if (has_own_rows(m)) return plan_own_rows(op, w, m, warm);
   Demand d = stream_demand(w, m, warm);
   d.serial_latency_of = "of grid-wide barriers";

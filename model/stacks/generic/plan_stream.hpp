@@ -2,7 +2,7 @@
 // selection, sparse matrix-vector, recurrences, copies.
 #pragma once
 
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "ops/op/shapes.hpp"
 #include "ops/op/work.hpp"
 
@@ -10,9 +10,9 @@ namespace plumbline {
 
 /// One pass over the operator's compulsory bytes with its arithmetic spread over the same CTAs. `warm`: inputs and
 /// outputs that fit stay in L2 (a producer has just written them).
-Demand stream_demand(const Work& work, const Machine& machine, bool warm);
+Demand stream_demand(const Work& work, const Rates& rates, bool warm);
 
 /// What the pass needs beyond its bytes: extra L2 passes, sectors that gathers waste, barriers between passes.
-Demand plan_stream(const Op& op, const Work& work, const Machine& machine, bool warm);
+Demand plan_stream(const Op& op, const Work& work, const Rates& rates, bool warm);
 
 }  // namespace plumbline

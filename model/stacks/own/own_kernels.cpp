@@ -3,14 +3,11 @@
 namespace plumbline {
 namespace {
 
-bool is_hopper(const Machine& m) { return m.path.kind == TensorPath::Kind::wgmma; }
+bool is_hopper(const Rates& m) { return m.path.kind == TensorPath::Kind::wgmma; }
 
 /// Cards whose tensor units are driven by mma.sync alone, from sm_80 on. (On cards with tcgen05 the portable kernel
 /// runs too, far below what their own instructions give: not a kernel to price them by.)
-bool is_portable(const Machine& m) {
-  const std::string& cc = m.gpu.compute_capability;
-  return m.path.kind == TensorPath::Kind::mma_sync && (cc.rfind("8.", 0) == 0 || cc.rfind("12.", 0) == 0);
-}
+bool is_portable(const Rates& m) { return m.path.kind == TensorPath::Kind::mma_sync && m.path.async_copy; }
 
 bool all_bf16(const Precision& p) {
   return p.input == DType::bf16 && p.weight == DType::bf16 && p.output == DType::bf16 && p.math == DType::bf16;
@@ -28,12 +25,12 @@ bool tma_takes(const Gemm& s) {
 }
 
 /// Whether the ring of one CTA, times the co-resident ones, is in the SM.
-bool ring_fits(const GemmVariant& v, const Machine& m) {
+bool ring_fits(const GemmVariant& v, const Rates& m) {
   const double ring = static_cast<double>((v.rows + v.cols) * v.step_bytes * v.stages * v.ctas_per_sm);
   return ring * units::B <= m.gpu.sm.smem;
 }
 
-bool any_fits(GemmEngine engine, DType math, const Machine& m) {
+bool any_fits(GemmEngine engine, DType math, const Rates& m) {
   for (const GemmVariant& v : own_gemm_menu(engine, math)) {
     if (ring_fits(v, m)) return true;
   }
@@ -42,7 +39,7 @@ bool any_fits(GemmEngine engine, DType math, const Machine& m) {
 
 }  // namespace
 
-std::optional<GemmEngine> own_gemm_engine(const Gemm& s, const Machine& m) {
+std::optional<GemmEngine> own_gemm_engine(const Gemm& s, const Rates& m) {
   if (m.kernels != KernelSet::own || s.bias) return std::nullopt;
   const bool bf16 = all_bf16(s.precision);
   if (!bf16 && !fp8_to_bf16(s.precision)) return std::nullopt;
@@ -53,14 +50,14 @@ std::optional<GemmEngine> own_gemm_engine(const Gemm& s, const Machine& m) {
   return std::nullopt;
 }
 
-const PrefillVariant* own_prefill_kernel(const AttentionPrefill& s, const Machine& m) {
+const PrefillVariant* own_prefill_kernel(const AttentionPrefill& s, const Rates& m) {
   if (m.kernels != KernelSet::own || !m.own.prefill || !is_hopper(m)) return nullptr;
   if (s.dtype != DType::bf16 || s.kv_dtype != DType::bf16 || s.qk_dim != s.v_dim) return nullptr;
   if (s.window > 0 || s.append == 1) return nullptr;
   return own_prefill_variant(s.qk_dim, s.causal);
 }
 
-const DecodeVariant* own_decode_kernel(const AttentionDecode& s, const Machine& m) {
+const DecodeVariant* own_decode_kernel(const AttentionDecode& s, const Rates& m) {
   if (m.kernels != KernelSet::own || !m.own.decode || !(is_hopper(m) || is_portable(m))) return nullptr;
   if (s.dtype != DType::bf16 || s.kv_dtype != DType::bf16 || s.qk_dim != s.v_dim || s.window > 0) return nullptr;
   const DecodeVariant* v = own_decode_variant(s.qk_dim, s.q_heads / s.kv_heads);

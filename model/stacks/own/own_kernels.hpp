@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "ops/op/shapes.hpp"
 #include "ops/plan/kernel_menu.hpp"
 
@@ -14,10 +14,10 @@ namespace plumbline {
 
 /// The engine of a dense GEMM: wgmma fed by TMA where the card has it and the rows of x, W and y are whole 16-byte
 /// units, else mma.sync.
-std::optional<GemmEngine> own_gemm_engine(const Gemm& shape, const Machine& machine);
+std::optional<GemmEngine> own_gemm_engine(const Gemm& shape, const Rates& rates);
 
 /// Null: no kernel of ours.
-const PrefillVariant* own_prefill_kernel(const AttentionPrefill& shape, const Machine& machine);
-const DecodeVariant* own_decode_kernel(const AttentionDecode& shape, const Machine& machine);
+const PrefillVariant* own_prefill_kernel(const AttentionPrefill& shape, const Rates& rates);
+const DecodeVariant* own_decode_kernel(const AttentionDecode& shape, const Rates& rates);
 
 }  // namespace plumbline

@@ -15,7 +15,7 @@ namespace plumbline {
 namespace {
 
 /// Cut into `splits`: a CTA walks whole tiles of keys through a ring of `stages`.
-void cut_items(Demand& d, const DecodeTask& t, const DecodeVariant& v, double splits, const Machine& m) {
+void cut_items(Demand& d, const DecodeTask& t, const DecodeVariant& v, double splits, const Rates& m) {
   const double tiles = ceil_div(t.context, static_cast<double>(v.kv_tile));
   d.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);
   d.plan.steps = d.plan.longest = ceil_div(tiles, splits);
@@ -36,7 +36,7 @@ Seconds step_chain(const AttentionDecode& s, const DecodeVariant& v, const Famil
   return family.step + copies * kCopy + static_cast<double>(s.qk_dim) * kColumn;
 }
 
-Demand item_demand(const AttentionDecode& s, const DecodeTask& t, const DecodeVariant& v, const Machine& m,
+Demand item_demand(const AttentionDecode& s, const DecodeTask& t, const DecodeVariant& v, const Rates& m,
                    const FamilyScalars& family) {
   Demand d;
   const double keys = static_cast<double>(v.kv_tile), stages = static_cast<double>(v.stages);
@@ -58,7 +58,7 @@ Demand item_demand(const AttentionDecode& s, const DecodeTask& t, const DecodeVa
 /// The second launch is a chain of round trips to lines that other SMs have just written: a warp takes four partial
 /// rows at a time, 490 ns with their log-sums. A lane's values lie side by side, so that each of its loads of 8 bytes
 /// asks for a sector of its own: v_dim / 64 times the bytes.
-Demand merge_demand(const DecodeTask& t, double splits, const Machine& m) {
+Demand merge_demand(const DecodeTask& t, double splits, const Rates& m) {
   constexpr double kAtOnce = 4, kFewSplits = 4, kManySplits = 32, kWarpsOfMany = 16, kColumns = 64;
   constexpr double kRoundTrips = 3.4;  // of L2's latency to near lines that are clean
   const double warps = splits <= kFewSplits ? 1 : splits <= kManySplits ? kAtOnce : kWarpsOfMany;
@@ -70,7 +70,7 @@ Demand merge_demand(const DecodeTask& t, double splits, const Machine& m) {
 
 /// One cut into `splits` with its price, kept in `best` if it is the cheapest so far.
 void consider(AttentionChoice& best, Seconds& total, const DecodeTask& t, const DecodeVariant& v, double splits,
-              const Machine& m) {
+              const Rates& m) {
   cut_items(best.main, t, v, splits, m);
   Demand combine;
   Seconds extra;
@@ -89,7 +89,7 @@ void consider(AttentionChoice& best, Seconds& total, const DecodeTask& t, const 
 }  // namespace
 
 /// Splits: the cheapest of none and as many as give each SM 1, 2, ... items; an item is two tiles of keys at least.
-AttentionChoice plan_own_decode(const AttentionDecode& s, const DecodeTask& t, const DecodeVariant& v, const Machine& m,
+AttentionChoice plan_own_decode(const AttentionDecode& s, const DecodeTask& t, const DecodeVariant& v, const Rates& m,
                                 const AttentionPlan* as_cut) {
   AttentionChoice c;
   c.family = &*m.own.decode;

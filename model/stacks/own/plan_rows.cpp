@@ -25,7 +25,7 @@ constexpr double kPrefetching = 6.0, kSelecting = 1.7;
 /// Share of the bytes that L2 does not hold from one launch to the next. Each of its partitions may keep a copy of the
 /// other's lines, so losses begin near the size of one; half as much again is about never met when walked in order.
 /// (Warm copies, norms, sums of 4 to 90 MB on an H200.)
-double missing(const Op& op, const Work& w, const Machine& m) {
+double missing(const Op& op, const Work& w, const Rates& m) {
   const Bytes footprint = std::holds_alternative<Rope>(op) ? std::max(w.read, w.write) : w.bytes();
   const Bytes kept = m.gpu.l2.size / static_cast<double>(std::max<std::int64_t>(1, m.gpu.l2.partitions));
   return std::clamp((footprint - 1.05 * kept) / (0.5 * kept), 0.0, 1.0);
@@ -39,7 +39,7 @@ struct CtaTimes {
   Seconds turn;
 };
 
-CtaTimes times_of(const RowKernel& k, const Demand& d, const Machine& m, Bytes read, Seconds first) {
+CtaTimes times_of(const RowKernel& k, const Demand& d, const Rates& m, Bytes read, Seconds first) {
   const Seconds clk = 1.0 / m.clock;
   CtaTimes t;
   t.compute = std::max(d.issue_clk, d.sfu_clk) * clk;
@@ -54,7 +54,7 @@ double with_begun(double waves) { return waves + (std::ceil(waves) - waves) * st
 
 /// CTAs that flow: a slot's CTAs come one after the other, each with its own loads, arithmetic and waits. What of that
 /// is seen once, at the start, is not in here.
-Seconds slot_time(const RowKernel& k, const CtaTimes& t, Seconds first, const Machine& m, double* waves) {
+Seconds slot_time(const RowKernel& k, const CtaTimes& t, Seconds first, const Rates& m, double* waves) {
   const double ctas = static_cast<double>(k.plan.ctas), a_sm = ctas / m.sm_count;
   const double slots = std::min(static_cast<double>(k.plan.ctas_per_sm), std::max(1.0, std::ceil(a_sm)));
   *waves = std::max(1.0, a_sm / slots);
@@ -67,7 +67,7 @@ Seconds slot_time(const RowKernel& k, const CtaTimes& t, Seconds first, const Ma
 /// of four (a seventeenth cluster of eight doubles the time). All CTAs of a cluster load, agree and write together, and
 /// the next starts when all are through, so that its life is a sum.
 Seconds cluster_time(const RowKernel& k, const Demand& d, const CtaTimes& t, Seconds first, Seconds memory,
-                     const Machine& m) {
+                     const Rates& m) {
   const double cluster = static_cast<double>(k.plan.cluster), ctas = static_cast<double>(k.plan.ctas);
   constexpr double kUsedByEight = 120.0 / 132, kUsedByFour = 128.0 / 132;
   const double sms = m.sm_count * (cluster > 4 ? kUsedByEight : cluster > 2 ? kUsedByFour : 1);
@@ -83,11 +83,11 @@ Seconds cluster_time(const RowKernel& k, const Demand& d, const CtaTimes& t, Sec
 
 }  // namespace
 
-bool has_own_rows(const Machine& m) {
+bool has_own_rows(const Rates& m) {
   return m.kernels == KernelSet::own && !m.rowwise.borrowed && m.path.kind == TensorPath::Kind::wgmma;
 }
 
-Demand plan_own_rows(const Op& op, const Work& w, const Machine& m, bool warm) {
+Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, bool warm) {
   const RowKernel k = row_kernel(op, w);
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double ctas = static_cast<double>(k.plan.ctas);

@@ -2,16 +2,16 @@
 // is not shared with another's, and what stays in L2.
 #pragma once
 
-#include "model/engine/machine.hpp"
+#include "model/engine/rates.hpp"
 #include "ops/op/shapes.hpp"
 #include "ops/op/work.hpp"
 
 namespace plumbline {
 
 /// Whether our row-wise kernels are what the machine prices, and it has their scalars (they need clusters: sm_90).
-bool has_own_rows(const Machine& machine);
+bool has_own_rows(const Rates& rates);
 
 /// `warm`: inputs and outputs that fit stay in L2.
-Demand plan_own_rows(const Op& op, const Work& work, const Machine& machine, bool warm);
+Demand plan_own_rows(const Op& op, const Work& work, const Rates& rates, bool warm);
 
 }  // namespace plumbline

@@ -12,7 +12,7 @@ namespace {
 
 /// wgmma and what came after it: a persistent kernel, one producer warp and two warpgroups of 64 query rows a CTA.
 /// mma.sync: four warps of 16 rows, two CTAs an SM.
-bool is_warp_specialised(const Machine& m) { return m.path.kind != TensorPath::Kind::mma_sync; }
+bool is_warp_specialised(const Rates& m) { return m.path.kind != TensorPath::Kind::mma_sync; }
 
 /// Head widths that the kernels are compiled for; others are padded up (72 and 80 run as 128 does).
 double compiled_width(std::int64_t width) {
@@ -31,7 +31,7 @@ struct PrefillCut {
   bool one_query_buffer;  ///< no room for a second query tile: the next one is fetched after the last is done
 };
 
-PrefillCut prefill_cut(const AttentionPrefill& s, const Machine& m) {
+PrefillCut prefill_cut(const AttentionPrefill& s, const Rates& m) {
   PrefillCut cut{64, 64, 2, 16, compiled_width(s.qk_dim), compiled_width(s.v_dim), false};
   if (!is_warp_specialised(m)) return cut;
   const double width = cut.v_dim;  // the accumulator's: keys that are wider by a rotated part change nothing
@@ -47,7 +47,7 @@ PrefillCut prefill_cut(const AttentionPrefill& s, const Machine& m) {
 /// what of the softmax is not hidden is a share of their sum; `step_clk` is what a block costs beside its scores
 /// (barriers, reductions over a row). From shared memory each group reads its queries (wgmma only; mma.sync keeps them
 /// in registers), keys and values; the ring's filling takes the same port.
-void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, const Machine& m) {
+void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, const Rates& m) {
   const FamilyScalars& family = m.prefill;
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype);
@@ -71,7 +71,7 @@ double masked_blocks(const AttentionPrefill& s, double queries, double keys, dou
   return std::min(visited, (s.causal ? crossed : 0) + (windowed ? crossed : 0));
 }
 
-double mask_clk(double scores, const Machine& m) {
+double mask_clk(double scores, const Rates& m) {
   constexpr double kMaskOps = 8;  // a score: row and column numbers, two compares, a select
   return kMaskOps * scores / (m.gpu.sm.fp32_flop_per_clk / 2);
 }
@@ -80,7 +80,7 @@ namespace {
 
 /// What a tile costs beside its blocks: the masks, and the way of the next queries where they have no buffer of their
 /// own (the scheduler's counter in L2, then the queries and behind them the first keys from memory).
-double tile_clk(const AttentionPrefill& s, const PrefillCut& cut, double visited, const Machine& m) {
+double tile_clk(const AttentionPrefill& s, const PrefillCut& cut, double visited, const Rates& m) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   double clk = masked_blocks(s, cut.q_tile, cut.kv_tile, visited) * mask_clk(cut.q_tile * cut.kv_tile, m);
   if (cut.one_query_buffer) {
@@ -92,7 +92,7 @@ double tile_clk(const AttentionPrefill& s, const PrefillCut& cut, double visited
 
 }  // namespace
 
-AttentionChoice plan_library_prefill(const AttentionPrefill& s, const Machine& m) {
+AttentionChoice plan_library_prefill(const AttentionPrefill& s, const Rates& m) {
   AttentionChoice c;
   c.family = &m.prefill;
   const PrefillCut cut = prefill_cut(s, m);
@@ -124,14 +124,14 @@ constexpr double kMostPackedHeads = 32, kKeysPerBlock = 128, kEnoughShareOfSms =
 
 double blocks_of(const DecodeTask& t) { return std::max(1.0, std::floor((t.cached + 1) / kKeysPerBlock)); }
 
-bool takes_grouped_kernel(const DecodeTask& t, const Machine& m) {
+bool takes_grouped_kernel(const DecodeTask& t, const Rates& m) {
   if (t.rows < 1.5 || t.rows > kMostPackedHeads) return false;
   return t.kv_sets * blocks_of(t) >= kEnoughShareOfSms * m.sm_count;
 }
 
 /// As many splits as there are blocks of 128 keys, but no more than sqrt(8 blocks) ("otherwise the final reduction may
 /// dominate"), and no more than 8 CTAs an SM. Of the whole cache, whatever a window hides.
-double grouped_splits(const DecodeTask& t, const Machine& m) {
+double grouped_splits(const DecodeTask& t, const Rates& m) {
   constexpr double kMostWaves = 8, kReduction = 8;
   const double blocks = blocks_of(t);
   const double wanted = std::min(blocks, std::round(std::sqrt(kReduction * blocks)));
@@ -139,14 +139,14 @@ double grouped_splits(const DecodeTask& t, const Machine& m) {
 }
 
 /// One wave, and 256 keys at least.
-double plain_splits(const DecodeTask& t, double heads, const Machine& m) {
+double plain_splits(const DecodeTask& t, double heads, const Rates& m) {
   constexpr double kLeastKeys = 256;
   return std::max(1.0, std::min(std::floor(m.sm_count / heads), ceil_div(t.context, kLeastKeys)));
 }
 
 /// One CTA an SM. Within its time on the SM a CTA starts, fills its ring and then walks its keys step by step, while
 /// the others keep memory busy: all of it is a chain beside the traffic. CTAs whose keys a window hides only start.
-void walk(Demand& d, const DecodeTask& t, double splits, double fill_steps, const Machine& m,
+void walk(Demand& d, const DecodeTask& t, double splits, double fill_steps, const Rates& m,
           const FamilyScalars& family) {
   const double keys = std::min(t.context, ceil_div(t.cached + 1, splits));
   const double steps = ceil_div(keys, kKeysPerStep) + fill_steps;
@@ -167,7 +167,7 @@ void walk(Demand& d, const DecodeTask& t, double splits, double fill_steps, cons
 /// Grouped heads on tensor units, in tiles of 16 rows. Hopper has a kernel of its own for 8-bit caches (wgmma, a
 /// producer warp, several CTAs an SM): its CTAs start in a sixth of the time, and it does not see keys that a window
 /// hides.
-void plan_grouped(AttentionChoice& c, DecodeTask t, DType dtype, const Machine& m) {
+void plan_grouped(AttentionChoice& c, DecodeTask t, DType dtype, const Rates& m) {
   c.family = &m.decode;
   const double bits_a_number = 8 * t.key_bytes / (t.qk_dim + t.v_dim);
   if (m.decode_8bit && is_warp_specialised(m) && bits_a_number <= 8) {
@@ -189,7 +189,7 @@ void plan_grouped(AttentionChoice& c, DecodeTask t, DType dtype, const Machine& 
 }
 
 /// A CTA for each query head, on ordinary lanes; the heads of a group read the same keys through L2.
-void plan_plain(AttentionChoice& c, const DecodeTask& t, DType dtype, const Machine& m) {
+void plan_plain(AttentionChoice& c, const DecodeTask& t, DType dtype, const Rates& m) {
   c.family = &m.decode_single;
   const double heads = t.out_rows, splits = plain_splits(t, heads, m);
   Demand& d = c.main;
@@ -206,7 +206,7 @@ void plan_plain(AttentionChoice& c, const DecodeTask& t, DType dtype, const Mach
 
 }  // namespace
 
-AttentionChoice plan_library_decode(const AttentionDecode& s, const DecodeTask& t, const Machine& m) {
+AttentionChoice plan_library_decode(const AttentionDecode& s, const DecodeTask& t, const Rates& m) {
   AttentionChoice c;
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
   if (takes_grouped_kernel(t, m)) plan_grouped(c, t, s.dtype, m);

@@ -1,16 +1,13 @@
-// A GPU with every scalar that the engine needs resolved: descriptor x calibration x kernel set x clock. Internal to
-// model/; users see it through predict.hpp.
+// What a machine does a second: descriptor numbers x scalars of a calibration x clock. The timing engine, the planners
+// and the power model know nothing else of it. Flat: made in less than a microsecond, without files, maps or strings.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "arch/calibration/calibration.hpp"
 #include "arch/gpu/gpu.hpp"
-#include "model/bands/bands.hpp"
 #include "model/engine/power.hpp"
 #include "model/engine/tensor_path.hpp"
 #include "model/types.hpp"
@@ -20,7 +17,7 @@ namespace plumbline {
 /// What a kernel family adds to the machine: a handful of numbers, fitted on training shapes, never per shape. Not
 /// every family uses each.
 struct FamilyScalars {
-  const char* name = "";  ///< "gemm", "attention_decode", ...
+  const char* name = "";  ///< "gemm", "attention_decode", ...: static text
   bool borrowed = false;  ///< priced with another kernel set's scalars
   Seconds fixed;          ///< first CTA scheduled to first useful byte, plus drain: what an empty kernel takes
   double overlap = 8;     ///< p of the p-norm over resources: infinity = perfect overlap, 1 = none
@@ -44,29 +41,27 @@ struct FamilyScalars {
   Bytes sm_in_flight;
   /// A launch before kernels whose CTAs take tiles from a counter: it is cleared (see gemm_library.cpp).
   Seconds counter;
-  /// Share of the tensor peak at `Machine::clock` that the power limit leaves to dense work at first, and when it
+  /// Share of the tensor peak at `Rates::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.
   double tensor_burst = 1, tensor_steady = 1;
   /// Share by which the SM clock sinks within microseconds where tensor units work.
   double droop = 0;
   bool own = false;  ///< of a kernel of ours
+
+  bool operator==(const FamilyScalars&) const = default;
 };
 
 /// Scalars of our own kernels; empty where none are on file, and for every other kernel set.
 struct OwnFamilies {
   std::optional<FamilyScalars> gemm, gemm_portable, reduce, prefill, decode, combine;
+  bool operator==(const OwnFamilies&) const = default;
 };
 
-class Machine {
- public:
-  std::uint64_t serial = 0;  ///< another one for every machine made: planners key what they keep by it
-  Gpu gpu;
-  Calibration calibration;
+struct Rates {
+  GpuNumbers gpu;
   KernelSet kernels = KernelSet::own;
   AttentionStack attention = AttentionStack::tensorrt_llm;
   ClockMode clock_mode = ClockMode::burst;
-  Provenance provenance = Provenance::datasheet;
-  std::vector<std::string> assumptions;
 
   TensorPath path;  ///< how this generation feeds its tensor units
   Hertz clock;      ///< SM cycles are turned into time with it
@@ -108,6 +103,7 @@ class Machine {
   Seconds host_per_operator;  ///< host time of one operator in an eager framework
 
   FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
+  bool grouped_as_gemm = false;  ///< `grouped` is `gemm`: no rows of its own are on file
   /// Library GEMM that fetches by cp.async: all of it on cards without TMA; elsewhere rows that no tensor map
   /// describes.
   FamilyScalars gemm_mma;
@@ -116,7 +112,28 @@ class Machine {
   FamilyScalars prepare;                     ///< the pass before prefill attention: rotation and cache append
   FamilyScalars combine;                     ///< the merge of split-KV attention, where it is a launch of its own
   OwnFamilies own;                           ///< take the place of the above for shapes that have a kernel of ours
-  BandTable bands;
+
+  bool operator==(const Rates&) const = default;
 };
+
+/// What rates are made from beside the descriptor's numbers: one calibration, read for one choice of kernels and clock.
+/// `base` holds all that does not depend on the descriptor.
+struct RateScalars {
+  Rates base;
+  double dram_read = 1, dram_write = 1, l2_bandwidth = 1, l2_usable = 1, pcie = 1;  ///< fractions of the descriptor's
+  double dram_latency = 1;                                                          ///< loaded / the descriptor's
+  std::optional<PowerScalars> power;                                                ///< as the calibration has them
+  std::optional<Watts> power_cap;                                                   ///< instead of the board's own
+
+  /// The card that was measured, where these scalars are taken over from another one.
+  struct Donor {
+    GpuNumbers gpu;
+    bool same_generation = true;
+    double process_energy = 1;  ///< of the card that takes over / of the donor (scaled_to)
+  };
+  std::optional<Donor> donor;
+};
+
+Rates make_rates(const GpuNumbers& gpu, const RateScalars& scalars);
 
 }  // namespace plumbline

@@ -1,0 +1,70 @@
+#include "model/engine/rates.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "arch/gpu/peaks.hpp"
+
+namespace plumbline {
+namespace {
+
+/// Two scalars of library GEMM that are no fractions. What a launch takes at least is work of the front end, of
+/// schedulers and of code: cycles, not seconds. What an SM keeps outstanding is the same for the same kind of SM;
+/// another generation is built to keep its own memory busy. A donor that has no descriptor (a calibration of one's own)
+/// changes nothing.
+void adapt_gemm(Rates& m, const RateScalars::Donor& donor) {
+  const double cycles = donor.gpu.boost_clock / m.clock;
+  const auto needed = [](const GpuNumbers& g) {
+    return g.memory.bandwidth * g.memory.latency / static_cast<double>(g.sm_count);
+  };
+  const double outstanding = donor.same_generation ? 1 : std::max(1.0, needed(m.gpu) / needed(donor.gpu));
+  m.gemm.fixed *= cycles;
+  m.gemm_mma.fixed *= cycles;
+  m.gemm.sm_in_flight *= outstanding;
+  if (!m.grouped_as_gemm) return;
+  m.grouped.fixed *= cycles;
+  m.grouped.sm_in_flight *= outstanding;
+}
+
+std::optional<PowerScalars> power_of(const GpuNumbers& gpu, const RateScalars& s) {
+  if (!s.power) return std::nullopt;
+  if (s.donor) return scaled_to(*s.power, s.donor->gpu, gpu, s.donor->process_energy);
+  const PowerScalars& p = *s.power;
+  if (p.boost > Hertz{} && p.boost != gpu.boost_clock) return at_boost(p, gpu.boost_clock / p.boost);
+  return p;
+}
+
+}  // namespace
+
+double Rates::sustained_fraction(Seconds launch, double burst, double steady) const {
+  if (clock_mode == ClockMode::steady || regulator_lag <= Seconds{}) return burst;
+  // mean over a burst of ten launches of an exponential approach to the steady share
+  constexpr double kBurstLaunches = 10;
+  const double x = kBurstLaunches * launch / regulator_lag;
+  // (1 - e^-x) / x, by its series where that is exact to 1e-9: most launches are short
+  const double mean = x < 1e-2 ? 1.0 - x * (1.0 / 2 - x * (1.0 / 6 - x / 24)) : (1.0 - std::exp(-x)) / x;
+  return steady + (burst - steady) * mean;
+}
+
+Rates make_rates(const GpuNumbers& gpu, const RateScalars& s) {
+  Rates m = s.base;
+  m.gpu = gpu;
+  m.clock = gpu.boost_clock;
+  m.sm_count = static_cast<double>(gpu.sm_count);
+  if (m.kernels == KernelSet::ideal) return m;
+  m.power = power_of(gpu, s);
+  m.power_cap = s.power_cap.value_or(gpu.tdp);
+  m.dram_read = s.dram_read * gpu.memory.bandwidth;
+  m.dram_write = s.dram_write * gpu.memory.bandwidth;
+  m.dram_latency = s.dram_latency * gpu.memory.latency;
+  m.l2_latency = gpu.l2.latency;
+  m.l2 = s.l2_bandwidth * l2_peak(gpu, m.clock);
+  m.l2_per_sm = gpu.sm.l2_bytes_per_clk * m.clock;
+  m.l2_capacity = s.l2_usable * gpu.l2.size;
+  m.l2_kept = m.l2_capacity / static_cast<double>(std::max<std::int64_t>(1, gpu.l2.partitions));
+  m.pcie = s.pcie * gpu.links.pcie_per_direction;
+  if (s.donor) adapt_gemm(m, *s.donor);
+  return m;
+}
+
+}  // namespace plumbline

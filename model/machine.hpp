@@ -1,0 +1,59 @@
+// A GPU as the model prices it: what it does a second (Rates), and where those numbers come from (Origin).
+//
+//   Machine h200 = make_machine(load_gpu("h200_sxm"), MachineOptions{});      // reads files: model/machines.hpp
+//   GpuNumbers numbers = h200.numbers();
+//   numbers.memory.bandwidth = 6.0 * units::TB_per_s;
+//   Machine faster = h200.with(numbers);                                      // does not: about a microsecond
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/calibration/calibration.hpp"
+#include "arch/gpu/gpu.hpp"
+#include "model/types.hpp"
+
+namespace plumbline {
+
+struct Rates;
+struct MachineParts;
+class BandTable;
+
+/// Never changes once it is made, cheap to copy, read by any number of threads. What it hands out lives as long as any
+/// copy of it.
+class Machine {
+ public:
+  explicit Machine(std::shared_ptr<const MachineParts> parts) : parts_(std::move(parts)) {}
+
+  /// The descriptor, with the numbers of this machine.
+  const Gpu& gpu() const;
+  const GpuNumbers& numbers() const;
+  const MachineOptions& options() const;
+  KernelSet kernels() const { return options().kernels; }
+  const Calibration& calibration() const;
+  Provenance provenance() const;
+  /// What was assumed: inherited calibration, clock model, overrides.
+  const std::vector<std::string>& assumptions() const;
+  const BandTable& bands() const;
+  const Rates& rates() const;
+
+  /// The same card under the same calibration and options with other numbers: a hardware point of a study. A machine
+  /// with its own numbers is itself. Throws BadInput where the power cap is out of reach.
+  Machine with(const GpuNumbers& numbers) const;
+
+  /// For what keeps answers of one machine (Predictor).
+  const std::shared_ptr<const MachineParts>& parts() const { return parts_; }
+
+ private:
+  std::shared_ptr<const MachineParts> parts_;
+};
+
+/// Puts a machine together; touches no file. `donor`: the descriptor of the card that an inherited calibration was
+/// measured on, where there is one. Throws BadInput for a calibration that lacks a scalar, NotModelled for options that
+/// need energies where none are on file.
+Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
+                         const MachineOptions& options);
+
+}  // namespace plumbline

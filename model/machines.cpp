@@ -1,0 +1,65 @@
+#include "model/machines.hpp"
+
+#include <algorithm>
+
+namespace plumbline {
+namespace {
+
+/// The card that an inherited calibration was measured on; nothing where it has no descriptor.
+std::optional<Gpu> donor_of(const Calibration& calibration) {
+  if (!calibration.inherited) return std::nullopt;
+  const std::vector<std::string> known = gpu_names();
+  if (std::find(known.begin(), known.end(), calibration.gpu) == known.end()) return std::nullopt;
+  return load_gpu(calibration.gpu);
+}
+
+auto ordered(const MachineOptions& o) { return std::tuple(o.kernels, o.clock, o.power_cap, o.data, o.attention); }
+
+}  // namespace
+
+Machine make_machine(const Gpu& gpu, const Calibration& calibration, const MachineOptions& options) {
+  return assemble_machine(gpu, calibration, donor_of(calibration), options);
+}
+
+Machine make_machine(const Gpu& gpu, const MachineOptions& options) {
+  return make_machine(gpu, load_calibration(gpu.name, gpu.calibration), options);
+}
+
+bool MachineKey::operator<(const MachineKey& other) const {
+  const auto less = [](const Override& a, const Override& b) {
+    return std::tie(a.path, a.value) < std::tie(b.path, b.value);
+  };
+  if (gpu != other.gpu) return gpu < other.gpu;
+  if (ordered(options) != ordered(other.options)) return ordered(options) < ordered(other.options);
+  if (calibration_file != other.calibration_file) return calibration_file < other.calibration_file;
+  return std::lexicographical_compare(overrides.begin(), overrides.end(), other.overrides.begin(),
+                                      other.overrides.end(), less);
+}
+
+const Gpu& Machines::gpu(const std::string& name_or_path) {
+  const std::scoped_lock lock(mutex_);
+  const auto known = gpus_.find(name_or_path);
+  return known != gpus_.end() ? known->second : gpus_.emplace(name_or_path, load_gpu(name_or_path)).first->second;
+}
+
+Machine Machines::get(const MachineKey& key) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto known = machines_.find(key); known != machines_.end()) return known->second;
+  }
+  const Gpu gpu = key.overrides.empty() ? this->gpu(key.gpu) : load_gpu(key.gpu, key.overrides);
+  const std::scoped_lock lock(mutex_);
+  const auto file = std::pair(gpu.name, key.calibration_file);
+  auto calibration = calibrations_.find(file);
+  if (calibration == calibrations_.end()) {
+    calibration = calibrations_.emplace(file, calibration_for(gpu, key.calibration_file)).first;
+  }
+  return machines_.emplace(key, make_machine(gpu, calibration->second, key.options)).first->second;
+}
+
+Machines& machines() {
+  static Machines all;
+  return all;
+}
+
+}  // namespace plumbline

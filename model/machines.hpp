@@ -1,0 +1,50 @@
+// Where machines are made from files: the one place above arch/ that reads descriptors and calibrations, and one cache
+// of what it made for all who ask.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "model/machine.hpp"
+
+namespace plumbline {
+
+/// Throws BadInput when no calibration can be found for the card, or one that lacks a scalar; NotModelled for options
+/// that need energies where none are on file.
+Machine make_machine(const Gpu& gpu, const MachineOptions& options);
+/// The same under a calibration that is given; reads the descriptor of its card where it is another one's.
+Machine make_machine(const Gpu& gpu, const Calibration& calibration, const MachineOptions& options);
+
+/// Which machine: a descriptor (name or file) with numbers overridden, a calibration (empty: the card's own, or the
+/// one it inherits) and options.
+struct MachineKey {
+  std::string gpu;
+  MachineOptions options{};
+  std::string calibration_file{};
+  std::vector<Override> overrides{};
+
+  bool operator<(const MachineKey& other) const;
+};
+
+/// Machines by key, each made once, files read once. For any number of threads.
+class Machines {
+ public:
+  /// Throws as make_machine() and load_gpu() do.
+  Machine get(const MachineKey& key);
+  /// The descriptor alone.
+  const Gpu& gpu(const std::string& name_or_path);
+
+ private:
+  std::mutex mutex_;
+  std::map<MachineKey, Machine> machines_;
+  std::map<std::string, Gpu> gpus_;
+  std::map<std::pair<std::string, std::string>, Calibration> calibrations_;  // of a card, from a file
+};
+
+/// The process's own.
+Machines& machines();
+
+}  // namespace plumbline
