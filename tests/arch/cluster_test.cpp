@@ -73,6 +73,14 @@ TEST(Cluster, RefusesTwoWayRates) {
               AllOf(HasSubstr("expected at most"), Not(HasSubstr("two-way"))));
 }
 
+/// "460 GB/s" may be a rounded 450; a tenth more is another link.
+TEST(Cluster, TwoPercentAreRounding) {
+  EXPECT_EQ(refusal_of("intra_bandwidth", "\"458 GB/s\""), "(accepted)");
+  EXPECT_THAT(refusal_of("intra_bandwidth", "\"495 GB/s\""), HasSubstr("expected at most 450 GB/s"));
+  EXPECT_EQ(refusal_of("network_bandwidth", "\"50.9 GB/s\""), "(accepted)");
+  EXPECT_THAT(refusal_of("network_bandwidth", "\"55 GB/s\""), HasSubstr("expected at most 50.0 GB/s"));
+}
+
 TEST(Cluster, RefusesWhatCannotBe) {
   EXPECT_THAT(refusal_of("gpus_per_node", "0"), HasSubstr("expected a count from 1"));
   EXPECT_THAT(refusal_of("nodes", "1.5"), HasSubstr("whole number"));

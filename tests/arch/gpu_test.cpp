@@ -176,6 +176,20 @@ TEST(GpuDescriptor, RefusesSparseRatesInDenseFields) {
               HasSubstr("expected about 989 TFLOP/s (SMs x rate x clock), found 700 TFLOP/s"));
 }
 
+/// 132 SMs at 1980 MHz of Hopper's 4096 FLOP a clock make 1070.5 TFLOP/s: exactly twice that is its sparse rate.
+TEST(GpuDescriptor, RefusesADoubledShorthandOfAFamily) {
+  const auto shorthand = [](const std::string& rate) {
+    return refusal([&] {
+      parse_gpu(R"({"name": "x", "extends": "family:hopper", "sm_count": 132, "boost_clock": "1980 MHz",
+                    "tensor_bf16": ")" +
+                    rate + R"(", "memory": {"bandwidth": "4 TB/s", "capacity": "80 GiB"}, "tdp": "700 W"})",
+                "x.json");
+    });
+  };
+  EXPECT_EQ(shorthand("1070 TFLOP/s"), "(accepted)");
+  EXPECT_THAT(shorthand("2141 TFLOP/s"), HasSubstr("looks like a sparse (2:4) rate"));
+}
+
 TEST(GpuDescriptor, RefusesDecimalMemorySizesAndBinaryRates) {
   EXPECT_THAT(refusal_of(R"("memory": {"capacity": "141 GB"})"),
               AllOf(StartsWith("my.json: /memory/capacity: GB/GiB mix-up"), HasSubstr("expected \"141 GiB\"")));

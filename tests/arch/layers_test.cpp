@@ -1,10 +1,14 @@
 // From a name to the files behind a descriptor.
 #include "arch/gpu/layers.hpp"
 
+#include <cstdlib>
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "arch/error.hpp"
+#include "arch/files.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace plumbline::descriptor {
@@ -49,6 +53,39 @@ TEST(Layers, TheMostBasicComesFirst) {
 
 TEST(Layers, ADescriptorThatExtendsNothingStandsAlone) {
   EXPECT_EQ(extends_chain(JsonDocument::parse(R"({"name": "mine"})", "my.json"), "mine").size(), 1U);
+}
+
+/// A data folder of its own with cards g0 to g6, each extending the one before it.
+class LongChain : public testing::Test {
+ protected:
+  LongChain() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "plumbline-chain-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    if (const char* old = std::getenv("PLUMBLINE_DATA")) old_ = old;
+    setenv("PLUMBLINE_DATA", folder_.c_str(), 1);
+    std::filesystem::create_directory(folder_ + "/gpus");
+    write_text_file(folder_ + "/gpus/g0.json", R"({"name": "g0"})");
+    for (int i = 1; i < 7; ++i) {
+      const std::string name = "g" + std::to_string(i);
+      write_text_file(folder_ + "/gpus/" + name + ".json",
+                      R"({"name": ")" + name + R"(", "extends": "g)" + std::to_string(i - 1) + "\"}");
+    }
+  }
+  ~LongChain() override {
+    if (old_.empty()) unsetenv("PLUMBLINE_DATA");
+    else setenv("PLUMBLINE_DATA", old_.c_str(), 1);
+    std::filesystem::remove_all(folder_);
+  }
+  static std::vector<Layer> chain_of(const std::string& name) {
+    return extends_chain(JsonDocument::read_file(gpu_file(name)), name);
+  }
+  std::string folder_, old_;
+};
+
+TEST_F(LongChain, SixDocumentsAreTheMost) {
+  EXPECT_EQ(chain_of("g5").size(), 6U);
+  EXPECT_EQ(chain_of("g5").front().label, "g0");
+  EXPECT_THAT(refusal([] { chain_of("g6"); }), HasSubstr("longer than 6"));
 }
 
 TEST(Layers, WhatCannotBeExtendedIsNamed) {

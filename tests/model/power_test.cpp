@@ -155,6 +155,20 @@ TEST(Power, EnergiesOfOtherCardsGoByVoltageAndProcess) {
   EXPECT_GT(scaled.free.high, p.free.high);
 }
 
+/// A board of twice the cap has twice the chip: it skips cycles from twice the power on, half as many a watt.
+TEST(Power, WhatBelongsToTheWholeBoardGoesByTheCap) {
+  PowerScalars p = *read_power_scalars(powered());
+  p.droop_from = 40.0 * units::W;
+  p.droop_per_W = 0.002;
+  p.tensor_limit = 60.0 * units::W;
+  Gpu from = toy_gpu(), to = toy_gpu();
+  to.tdp = 2.0 * from.tdp;
+  const PowerScalars scaled = scaled_to(p, from, to, 1);
+  EXPECT_NEAR(scaled.droop_from.in(units::W), 80, 1e-9);
+  EXPECT_NEAR(scaled.droop_per_W, 0.001, 1e-12);
+  EXPECT_NEAR(scaled.tensor_limit.in(units::W), 120, 1e-9);
+}
+
 TEST(Power, LeakageFollowsTheTemperature) {
   Calibration c = powered();
   set(c, "leakage_W_per_K", 0.5);

@@ -68,6 +68,10 @@ TEST(Bullets, SayNothingAboutNothing) {
 TEST(Percent, HasTwoOrThreeDigits) {
   EXPECT_EQ(percent(0), "0 %");
   EXPECT_EQ(percent(0.0001), "<0.1 %");
+  EXPECT_EQ(percent(0.0004), "<0.1 %");
+  EXPECT_EQ(percent(0.0006), "0.1 %");
+  EXPECT_EQ(percent(0.004), "0.4 %");
+  EXPECT_EQ(percent(-0.004), "-0.4 %");
   EXPECT_EQ(percent(0.0312), "3.1 %");
   EXPECT_EQ(percent(0.375), "38 %");
   EXPECT_EQ(percent(0.0999), "10 %");

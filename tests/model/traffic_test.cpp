@@ -201,8 +201,12 @@ TEST(PrefillTraffic, OnlyKeysWiderThanValuesAreLatent) {
   EXPECT_DOUBLE_EQ(plan_prefill(s, toy_machine().rates()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 320) * 2);
 }
 
-/// 10 rows of 1 routed to 4 experts of which 3.77 are expected to be touched, four whole ones: 2.5 rows each, none of
-/// them twice.
+/// Two KV heads come from one narrow row a token: that is what is read, not both heads.
+TEST(PrefillTraffic, LatentKeysAreOneRowForAllHeads) {
+  const AttentionPrefill s{1, 2, 2, 192, 128, 4, 4, true, 0, 1};
+  EXPECT_DOUBLE_EQ(plan_prefill(s, toy_machine().rates()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 320) * 2);
+}
+
 /// 32 new keys of one head, 20 + 12 wide, of which a window of one shows a single one: queries, their rotated part once
 /// more, all new keys to be stored, and the one that is seen.
 TEST(PrefillTraffic, NewKeysThatNoQuerySeesAreReadToo) {
@@ -211,6 +215,8 @@ TEST(PrefillTraffic, NewKeysThatNoQuerySeesAreReadToo) {
   EXPECT_DOUBLE_EQ((c.main.dram_read + c.prepare.dram_read).in(units::B), 2.0 * (32 * 20 + 32 * 8 + 32 * 32 + 32));
 }
 
+/// 10 rows of 1 routed to 4 experts of which 3.77 are expected to be touched, four whole ones: 2.5 rows each, none of
+/// them twice.
 TEST(GroupedGemmTraffic, RowsAreNotRoundedUp) {
   const GroupedGemm s{4, 1, 10, 64, 64, 0, {}};
   const OpPrediction p = predict(Op(s), toy_machine());

@@ -44,6 +44,17 @@ TEST(Protocol, SmallWeightsThatTakeTurnsStayInL2AndLargeOnesDoNot) {
   EXPECT_LT(resident_of(Gemm{16, 16384, 4096, 1, {}, false}, all, m).inputs, 1e-9);
 }
 
+/// Two copies of 18 MB of weights on 32 MiB of L2: a tenth too much. The edge is a fifth wide to either side, so a
+/// quarter of them is still there.
+TEST(Protocol, TheEdgeOfWhatL2KeepsIsAFifthWide) {
+  const auto m = toy_machine();
+  const Protocol p = Protocols::parse(kRules, "text").of("gemm", "a-1");
+  const double weights = 2.0 * 9011 * 1024, rest = 2.0 * 16 * (1024 + 9011), l2 = 32.0 * 1024 * 1024;
+  const double expected = (1.2 - (2 * weights + rest) / l2) / 0.4;
+  EXPECT_NEAR(expected, 0.23, 0.02);
+  EXPECT_NEAR(resident_of(Gemm{16, 9011, 1024, 1, {}, false}, p, m).weights, expected, 1e-9);
+}
+
 /// One copy of a weight that fills L2: each call is a replay of its own.
 TEST(Protocol, AReplayCostsItsShare) {
   const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});

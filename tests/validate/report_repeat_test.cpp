@@ -35,6 +35,24 @@ TEST(CompareRuns, SaysWhichClassMoved) {
   EXPECT_THAT(repeat_table(classes, 0.02), HasSubstr("7 of 8 classes"));
 }
 
+/// The worst case of a class is the one that moved most, faster or slower.
+TEST(CompareRuns, TheWorstMayHaveBecomeFaster) {
+  Recording first = hand_made_recording();
+  Measurement another = first.cases[6];
+  another.what.shape = "rows=8;cols=8";
+  another.what.op = Rowwise{RowwiseKind::rmsnorm, 8, 8};
+  first.cases.push_back(another);
+  Recording second = first;
+  second.cases[6].time = 0.9 * first.cases[6].time;
+  second.cases.back().time = 1.05 * another.time;
+  for (const RepeatClass& r : compare_runs(first, second)) {
+    if (r.op != "rmsnorm") continue;
+    EXPECT_EQ(r.count, 2);
+    EXPECT_NEAR(r.worst_ln, std::log(0.9), 1e-12);
+    EXPECT_EQ(r.worst_shape, first.cases[6].what.shape);
+  }
+}
+
 TEST(CompareRuns, SwappedRunsMoveTheOtherWay) {
   const Recording first = hand_made_recording();
   Recording second = first;
