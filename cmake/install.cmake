@@ -10,10 +10,11 @@ install(TARGETS predict-model RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET validate-cli)
   install(TARGETS validate-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-foreach(floor ${floors})
-  install(DIRECTORY ${floor} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plumbline FILES_MATCHING PATTERN "*.hpp"
-          PATTERN "cli" EXCLUDE PATTERN "cuda_*.hpp" EXCLUDE PATTERN "cupti_activity.hpp" EXCLUDE)
-endforeach()
+# The roof, as #include <plumbline/model/predict.hpp>.
+install(CODE "execute_process(
+  COMMAND \${CMAKE_COMMAND} -DROOT=${CMAKE_CURRENT_SOURCE_DIR}
+          \"-DTO=\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/plumbline\"
+          -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/install_headers.cmake COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY data DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline PATTERN "measurements" EXCLUDE)
 install(EXPORT plumbline-targets NAMESPACE plumbline:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plumbline)
 set(PLUMBLINE_DATA_DIR ${CMAKE_INSTALL_DATADIR}/plumbline/data)

@@ -1,6 +1,6 @@
 #include <cstdio>
 
-#include "model/predict.hpp"
+#include <plumbline/model/predict.hpp>
 using namespace plumbline;
 
 int main() {
