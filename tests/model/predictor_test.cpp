@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -133,6 +136,32 @@ RC_GTEST_PROP(Predictor, AnswersAsAFreshOneDoes, ()) {
     } catch (const NotModelled&) {
     }
   }
+}
+
+/// No state of a thread's own anywhere in model/, and files are read by machines.cpp, reports and programs alone.
+TEST(Rooms, KeepNothingHiddenAndReadNoFiles) {
+  namespace fs = std::filesystem;
+  int read = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(PLUMBLINE_TESTS "/../model")) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream file(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(file), {}}, path = entry.path().string();
+    ++read;
+    EXPECT_EQ(text.find("thread_"
+                        "local"),
+              std::string::npos)
+        << path;
+    const bool may_read = path.find("/model/machines.") != path.npos || path.find("/model/cli/") != path.npos ||
+                          path.find("/model/report/") != path.npos;
+    if (may_read) continue;
+    for (const char* reader : {"load_gpu(", "load_calibration(", "calibration_for(", "read_text_file(", "ifstream"}) {
+      for (std::size_t at = text.find(reader); at != text.npos; at = text.find(reader, at + 1)) {
+        const std::size_t line = text.rfind('\n', at) + 1;
+        EXPECT_EQ(text.substr(line, 2), "//") << path << ": " << reader;
+      }
+    }
+  }
+  EXPECT_GT(read, 50);
 }
 
 TEST(Machines, AreMadeOnce) {
