@@ -39,29 +39,52 @@ Waves waves_of(const Demand& d, const Rates& m) {
   return {ctas, d.plan.steps, number, on_sm, on_sm, number};
 }
 
-Seconds l2_at_least(const Demand& d, const Rates& m, const Waves& w, double sm_clock) {
-  const double asked = w.ctas * w.steps, sms = std::min(w.ctas, m.sm_count);
-  if (d.l2_limit == L2Limit::ports) return asked * d.l2 / (sms * m.l2_per_sm * sm_clock);
-  const Bandwidth lines = std::min(m.l2, sms * m.l2_per_sm);
-  if (d.l2_limit == L2Limit::lines) return asked * d.l2 / lines;
-  const auto partitions = static_cast<double>(std::max<std::int64_t>(1, m.gpu.l2.partitions));
-  const double twice = 1 - 1 / partitions;
-  return (asked * d.lookups + twice * d.l2_distinct + (1 + twice) * d.l2_written) /
-         (kLookupShare * (1 + twice) * lines);
+/// An upper bound of the share of the tensor rate that price() gives: the mean of an exponential approach is below its
+/// series cut behind a positive term, and below 1 / x.
+double tensor_share_at_most(const Demand& d, const Rates& m, const FamilyScalars& family) {
+  const bool sinks =
+      m.clock_mode == ClockMode::burst && m.regulator_lag > Seconds{} && family.tensor_steady < family.tensor_burst;
+  if (!sinks) return std::max(family.tensor_burst, family.tensor_steady) * family.efficiency;
+  const double on_sm = std::ceil(static_cast<double>(d.plan.ctas) / m.sm_count) * d.plan.steps * d.tensor_clk;
+  const double x =
+      Rates::kBurstLaunches * on_sm / (family.tensor_burst * family.efficiency * (m.clock * m.regulator_lag));
+  const double mean = x < 1 ? 1 - x * (1.0 / 2 - x / 6) : std::min(1 - x * (1.0 / 2 - x / 6), 1 / x);
+  return (family.tensor_steady + (family.tensor_burst - family.tensor_steady) * mean) * family.efficiency;
 }
 
-Seconds dram_at_least(const Demand& d, const Rates& m, const FamilyScalars& family, const Waves& w) {
+}  // namespace
+
+LowerBound::LowerBound(const Rates& rates, const FamilyScalars& scalars) : m(rates), family(scalars) {
+  const auto partitions = static_cast<double>(std::max<std::int64_t>(1, m.gpu.l2.partitions));
+  twice_ = 1 - 1 / partitions;
+  per_l2_ = 1.0 / m.l2;
+  per_port_ = 1.0 / m.l2_per_sm;
+  per_read_ = 1.0 / (m.dram_read * family.dram_share);
+  per_write_ = 1.0 / (m.dram_write * family.dram_share);
+}
+
+Seconds LowerBound::l2(const Demand& d, double asked, double sms, double sm_clock) const {
+  if (d.l2_limit == L2Limit::ports) return asked * d.l2 * per_port_ / (sms * sm_clock);
+  const auto each = std::max(per_l2_, per_port_ / sms);
+  if (d.l2_limit == L2Limit::lines) return asked * d.l2 * each;
+  return (asked * d.lookups + twice_ * d.l2_distinct + (1 + twice_) * d.l2_written) * each /
+         (kLookupShare * (1 + twice_));
+}
+
+Seconds LowerBound::dram(const Demand& d, double waves) const {
   const Bytes all = d.dram_read + d.dram_write;
   if (all <= Bytes{}) return Seconds{};
-  const Seconds moved = dram_time(d.dram_read, d.dram_write, m) / family.dram_share;
+  const double r = d.dram_read / all;
+  const Seconds moved = (d.dram_read * per_read_ + d.dram_write * per_write_) *
+                        (1.0 + 2.0 * std::min(1.0 - r, 2.0 * r) * m.dram_mix_loss);
   if (d.in_flight <= Bytes{}) return moved;
-  return std::max(moved, w.number * (all * m.dram_latency / (static_cast<double>(d.plan.ctas) * d.in_flight)));
+  return std::max(moved, waves * (all * m.dram_latency / (static_cast<double>(d.plan.ctas) * d.in_flight)));
 }
 
 /// Below pnorm(): ratios to the largest are at most 1, so their p-th powers are at least those of the next power of two,
 /// and (1 + s)^(1/p) is above its chord from 0 to 1, whose slope is at least ln 2 / p. pnorm() itself leaves out what
 /// adds less than 1e-4 a term.
-Seconds norm_at_least(const PerResource<Seconds>& times, double p) {
+Seconds LowerBound::norm(const PerResource<Seconds>& times, double p) {
   Seconds largest;
   for (const Seconds t : times) largest = std::max(largest, t);
   if (largest <= Seconds{} || p > 16) return largest;
@@ -74,17 +97,17 @@ Seconds norm_at_least(const PerResource<Seconds>& times, double p) {
     sum += power;
   }
   constexpr double kLn2 = 0.693, kLeftOut = 1e-3;
-  return largest * std::max(1.0, (1 + kLn2 / p * std::clamp(sum, 0.0, 1.0)) * (1 - kLeftOut / p));
+  const double above = (kLn2 * std::clamp(sum, 0.0, 1.0) - 2 * kLeftOut) / p;  // (1 + a / p) (1 - b / p), from below
+  return above > 0 ? largest * (1 + above) : largest;
 }
 
-}  // namespace
-
-Seconds lower_bound(const Demand& d, const Rates& m, const FamilyScalars& family) {
-  const Speeds speeds = usual_speeds(d, m, family);
+Seconds LowerBound::operator()(const Demand& d) const {
+  const double share = d.tensor_clk > 0 ? tensor_share_at_most(d, m, family) : 1;
+  const double sm_clock = d.tensor_clk > 0 ? 1 - family.droop : 1;
   const Waves w = waves_of(d, m);
-  const Seconds clk = 1.0 / (m.clock * speeds.sm);
+  const Seconds clk = 1.0 / (m.clock * sm_clock);
   const double work = w.on_sm * w.steps, standing_clk = d.loads_stop ? d.serial_clk : 0;
-  const double tensor_clk = d.tensor_clk / speeds.tensor;
+  const double tensor_clk = d.tensor_clk / share;
   PerResource<Seconds> t;
   t[Resource::tensor] =
       std::max(work * tensor_clk, w.number * (w.steps * tensor_clk + (d.tensor_clk > 0 ? d.serial_clk : 0))) * clk;
@@ -93,15 +116,18 @@ Seconds lower_bound(const Demand& d, const Rates& m, const FamilyScalars& family
   t[Resource::issue] = work * d.issue_clk * clk;
   t[Resource::smem] =
       std::max(work * d.smem_clk, w.number * (w.steps * d.smem_clk + (d.smem_clk > 0 ? standing_clk : 0))) * clk;
-  t[Resource::latency] = w.number * (w.steps * d.step_latency + standing_clk * clk) + d.start;
+  t[Resource::latency] =
+      std::max(w.number * w.steps * d.step_latency, work * engine::outstanding<PlainNumbers>(d, m, family)) +
+      w.number * standing_clk * clk + d.start;
   const Seconds fill = work * d.edge_fill_clk * clk;
-  t[Resource::l2] = l2_at_least(d, m, w, speeds.sm) + fill;
-  t[Resource::dram] = dram_at_least(d, m, family, w) + fill;
+  t[Resource::l2] = l2(d, w.ctas * w.steps, std::min(w.ctas, m.sm_count), sm_clock) + fill;
+  t[Resource::dram] = dram(d, w.number) + fill;
   const Seconds exposed = (work * d.exposed_clk + w.ends * d.once_clk) * clk + w.end_waves * family.per_cta;
-  const double p = d.overlap > 0 ? d.overlap : family.overlap;
   const Seconds once = family.fixed + d.serial_latency + (d.link > Bytes{} ? d.link / m.pcie : Seconds{});
   constexpr double kRounding = 1e-12;
-  return (once + norm_at_least(t, p) + exposed) * (1 - kRounding);
+  return (once + norm(t, d.overlap > 0 ? d.overlap : family.overlap) + exposed) * (1 - kRounding);
 }
+
+Seconds lower_bound(const Demand& d, const Rates& m, const FamilyScalars& family) { return LowerBound(m, family)(d); }
 
 }  // namespace plumbline

@@ -39,7 +39,6 @@ std::optional<PowerScalars> power_of(const GpuNumbers& gpu, const RateScalars& s
 double Rates::sustained_fraction(Seconds launch, double burst, double steady) const {
   if (clock_mode == ClockMode::steady || regulator_lag <= Seconds{}) return burst;
   // mean over a burst of ten launches of an exponential approach to the steady share
-  constexpr double kBurstLaunches = 10;
   const double x = kBurstLaunches * launch / regulator_lag;
   // (1 - e^-x) / x, by its series where that is exact to 1e-9: most launches are short
   const double mean = x < 1e-2 ? 1.0 - x * (1.0 / 2 - x * (1.0 / 6 - x / 24)) : (1.0 - std::exp(-x)) / x;

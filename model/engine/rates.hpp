@@ -39,7 +39,7 @@ struct FamilyScalars {
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
   /// What one SM has outstanding to L2 and DRAM together, however deep its ring; 0: no such limit is known.
   Bytes sm_in_flight;
-  /// A launch before kernels whose CTAs take tiles from a counter: it is cleared (see gemm_library.cpp).
+  /// A launch before kernels whose CTAs take tiles from a counter: it is cleared.
   Seconds counter;
   /// Share of the tensor peak at `Rates::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.
@@ -80,6 +80,7 @@ struct Rates {
     return sustained_fraction(launch, family.tensor_burst, family.tensor_steady);
   }
   double sustained_fraction(Seconds launch, double burst, double steady) const;
+  static constexpr double kBurstLaunches = 10;  ///< that a short benchmark repeats
 
   Bandwidth dram_read, dram_write;   ///< what reads alone and writes alone reach
   double dram_mix_loss = 0;          ///< turnaround: share of bandwidth lost at an even mix

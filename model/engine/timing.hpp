@@ -33,6 +33,24 @@ LaunchTime price(const Demand& demand, const Rates& rates, const FamilyScalars& 
 /// Never above price(), at a fraction of its cost: what plan searches prune by.
 Seconds lower_bound(const Demand& demand, const Rates& rates, const FamilyScalars& family);
 
+/// The same for many launches of one family.
+class LowerBound {
+ public:
+  LowerBound(const Rates& rates, const FamilyScalars& family);
+  Seconds operator()(const Demand& demand) const;
+
+ private:
+  using PerByte = Quantity<0, -1, 1, 0>;
+  Seconds l2(const Demand& demand, double asked, double sms, double sm_clock) const;
+  Seconds dram(const Demand& demand, double waves) const;
+  static Seconds norm(const PerResource<Seconds>& times, double p);
+
+  const Rates& m;
+  const FamilyScalars& family;
+  double twice_ = 0;  ///< share of distinct lines that are looked up in two partitions
+  PerByte per_l2_, per_port_, per_read_, per_write_;
+};
+
 /// Only the total, and it may stop early: when a lower bound exceeds `give_up` it returns that bound. For plan search.
 Seconds price_total(const Demand& demand, const Rates& rates, const FamilyScalars& family, Seconds give_up);
 

@@ -51,6 +51,17 @@ inline double uneven_fill(double ctas, const Rates& m) {
   return 1 + 4 * kLossAtHalf * filled * (1 - filled);
 }
 
+/// Little's law of one SM: of a CTA's step the share that DRAM brings takes DRAM's latency, the rest L2's (the mean of
+/// its near and its far half), and the SM has only so many bytes outstanding.
+template <class N>
+typename N::template Of<Seconds> outstanding(const Demand& d, const Rates& m, const FamilyScalars& family) {
+  if (family.sm_in_flight <= Bytes{}) return {};
+  const Bytes first = std::min(d.l2, d.dram_read / (static_cast<double>(d.plan.ctas) * d.plan.steps));
+  const auto in_flight = N::number(family.sm_in_flight, "in flight");
+  return N::number(first, "of DRAM") / in_flight * N::number(m.dram_latency, "") +
+         N::number(d.l2 - first, "of L2") / in_flight * N::number(m.l2_mean_latency(), "");
+}
+
 /// The terms of one part. `N::number` names each number that goes into a term; factors of 1 are not worth a word.
 template <class N>
 class WaveTerms {
@@ -58,18 +69,18 @@ class WaveTerms {
   using Of = typename N::template Of<Q>;
 
  public:
-  WaveTerms(const Demand& demand, const Rates& machine, const FamilyScalars& scalars, const Part& part,
+  WaveTerms(const Demand& demand, const Rates& rates, const FamilyScalars& scalars, const Part& part,
             const Speeds& speeds)
       : d(demand),
-        m(machine),
+        m(rates),
         family(scalars),
         p(part),
         v(speeds),
         ctas(N::number(part.ctas, "CTAs")),
         steps(N::number(part.steps, "steps")),
-        resident(N::number(std::ceil(part.ctas / machine.sm_count), "CTAs an SM")),
+        resident(N::number(std::ceil(part.ctas / rates.sm_count), "CTAs an SM")),
         on_sm(resident * steps),
-        clk(N::per(1.0 / (machine.clock * speeds.sm), machine.clock * speeds.sm, "")),
+        clk(N::per(1.0 / (rates.clock * speeds.sm), rates.clock * speeds.sm, "")),
         standing_clk(demand.loads_stop ? demand.serial_clk : 0) {}
 
   Wave<N> operator()() const {
@@ -101,18 +112,8 @@ class WaveTerms {
     return larger(on_sm * work_clk, steps * work_clk + serial) * clk;
   }
 
-  /// Little's law of one SM: of a CTA's step the share that DRAM brings takes DRAM's latency, the rest L2's (the mean
-  /// of its near and its far half), and the SM has only so many bytes outstanding.
-  Of<Seconds> outstanding() const {
-    if (family.sm_in_flight <= Bytes{}) return {};
-    const Bytes first = std::min(d.l2, d.dram_read / (static_cast<double>(d.plan.ctas) * d.plan.steps));
-    const auto in_flight = N::number(family.sm_in_flight, "in flight");
-    return N::number(first, "of DRAM") / in_flight * N::number(m.dram_latency, "") +
-           N::number(d.l2 - first, "of L2") / in_flight * N::number(m.l2_mean_latency(), "");
-  }
-
   Of<Seconds> latency() const {
-    return larger(steps * N::number(d.step_latency, "a step"), on_sm * outstanding()) +
+    return larger(steps * N::number(d.step_latency, "a step"), on_sm * outstanding<N>(d, m, family)) +
            N::number(standing_clk, "clk of epilogues") * clk +
            (p.last ? N::number(d.start, "until the first steps have come")
                    : N::number(d.next_tile_wait, "to the next tile"));

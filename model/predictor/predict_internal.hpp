@@ -3,7 +3,7 @@
 
 #include "model/engine/rates.hpp"
 #include "model/predict.hpp"
-#include "model/stacks/common/plan_gemm.hpp"
+#include "model/stacks/plan_gemm.hpp"
 
 namespace plumbline {
 

@@ -9,10 +9,11 @@
 #include "model/engine/timing.hpp"
 #include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
-#include "model/stacks/common/gemm_menu.hpp"
+#include "model/stacks/common/gemm_tiles.hpp"
 #include "model/stacks/common/plan_attention.hpp"
-#include "model/stacks/common/plan_gemm.hpp"
+#include "model/stacks/cublas/plan_gemm.hpp"
 #include "model/stacks/generic/plan_stream.hpp"
+#include "model/stacks/plan_gemm.hpp"
 #include "ops/op/text.hpp"
 #include "ops/op/work.hpp"
 

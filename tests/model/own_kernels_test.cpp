@@ -10,7 +10,7 @@
 #include <string>
 
 #include "model/stacks/common/plan_attention.hpp"
-#include "model/stacks/common/plan_gemm.hpp"
+#include "model/stacks/plan_gemm.hpp"
 #include "ops/op/work.hpp"
 #include "tests/support/random_gpu.hpp"
 

@@ -15,7 +15,7 @@
 #include "model/engine/rates.hpp"
 #include "model/predict.hpp"
 #include "model/stacks/common/plan_attention.hpp"
-#include "model/stacks/common/plan_gemm.hpp"
+#include "model/stacks/plan_gemm.hpp"
 
 namespace plumbline {
 namespace {
@@ -79,7 +79,7 @@ TEST(OwnRegret, Gemm) {
     (swapped ? plan.cluster_n : plan.cluster_m) = whole(c[7]);
     plan.swapped = swapped;
     plan.splits = whole(c[10]);
-    if (plan.splits == 0) continue;  // never picked (plan_gemm.cpp)
+    if (plan.splits == 0) continue;  // never picked (own/plan_gemm.cpp)
     GemmCache cache;
     const Gemm shape{whole(c[0]), whole(c[1]), whole(c[2]), 1, *parse_precision(c[3]), false};
     const auto choice = price_own_plan(gemm_task(shape, m.rates()), plan, m.rates(), cache);

@@ -1,5 +1,5 @@
 // The planner of matrix products: what it may choose, that it chooses the cheapest, and toy cases by hand.
-#include "model/stacks/common/plan_gemm.hpp"
+#include "model/stacks/plan_gemm.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "model/stacks/common/plan_attention.hpp"
-#include "model/stacks/common/plan_gemm.hpp"
+#include "model/stacks/plan_gemm.hpp"
 #include "ops/op/work.hpp"
 #include "tests/support/random_gpu.hpp"
 
@@ -70,7 +70,7 @@ Bytes spilled(const Op& op, const OpPrediction& p, const Machine& m) {
   return p.launch_count > 1 && partials > m.rates().l2_capacity ? 2.0 * partials : Bytes{};
 }
 
-/// Our own GEMM fetches rows that begin within one of DRAM's accesses in two pieces (gemm_menu.cpp).
+/// Our own GEMM fetches rows that begin within one of DRAM's accesses in two pieces (own/plan_gemm.cpp).
 bool begins_within_an_access(const Op& op) {
   const auto* gemm = std::get_if<Gemm>(&op);
   return gemm != nullptr && std::fmod(real(gemm->k) * bits(gemm->precision.input) / 8.0, 64) != 0;

@@ -1,12 +1,12 @@
-// Planner of dense GEMM (batched, quantized, 2:4 sparse): shape -> how a kernel set cuts it -> Demand.
+// What GEMM planners are asked, what they answer, and what they keep between questions.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 
-#include "model/engine/rates.hpp"
-#include "ops/op/shapes.hpp"
+#include "model/engine/demand.hpp"
+#include "ops/plan/plans.hpp"
 
 namespace plumbline {
 
@@ -17,7 +17,7 @@ enum class GemmKind : std::uint8_t { dense, sparse24, grouped };
 struct GemmTask {
   GemmKind kind = GemmKind::dense;
   DType math = DType::bf16;
-  std::optional<GemmEngine> own;  ///< cut from our own kernels' menu of that engine; empty: from a library's
+  std::optional<GemmEngine> own;  ///< run by our own kernel of that engine; empty: by a library's
   double m = 0, n = 0, k = 0, batch = 1;
   double input_bytes = 2, weight_bytes = 2, output_bytes = 2;
   double tensor_flop_per_clk = 0;  ///< of one SM, for the maths format
@@ -37,11 +37,7 @@ struct GemmChoice {
   Seconds total;
 };
 
-/// The scalars that a GEMM of the task is priced with, and those of its split-K reduction.
-const FamilyScalars& gemm_family(const GemmTask& task, const Rates& rates);
-const FamilyScalars& reduce_family(const GemmTask& task, const Rates& rates);
-
-/// What the GEMM planner keeps between questions about one machine: answers of its last searches (sweeps ask for the
+/// What GEMM planners keep between questions about one machine: answers of its last searches (sweeps ask for the
 /// same GEMM again and again: a context sweep changes none of a decode step's), the menus of the last few precisions,
 /// and the search's own storage. Answers do not depend on it. Not for several threads at once; nor for another machine,
 /// unless it is cleared.
@@ -59,23 +55,5 @@ class GemmCache {
  private:
   std::unique_ptr<State> state_;
 };
-
-/// The cheapest cut in the kernel set's menu, priced with the family's scalars. The answer lives in the cache until the
-/// next question.
-const GemmChoice& plan_gemm(const GemmTask& task, const Rates& rates, GemmCache& cache);
-
-/// What one plan of our own menu costs, or nothing when it is not in there.
-std::optional<GemmChoice> price_own_plan(const GemmTask& task, const GemmPlan& plan, const Rates& rates,
-                                         GemmCache& cache);
-
-/// FLOP a clock of one SM in that format: on tensor units, of plain fp32 and fp64 else on ordinary lanes; 0 where the
-/// GPU has no path for it.
-double matrix_flop_per_clk(DType math, const Rates& rates);
-
-/// The task that a shape asks for, of a format that the GPU has a path for.
-GemmTask gemm_task(const Gemm& shape, const Rates& rates);
-GemmTask gemm_task(const GemmSparse24& shape, const Rates& rates);
-/// One GEMM an expert that has tokens: all experts that are expected to be touched, each with the mean load of those.
-GemmTask gemm_task(const GroupedGemm& shape, const Rates& rates);
 
 }  // namespace plumbline

@@ -1,8 +1,12 @@
+#include "model/stacks/plan_gemm.hpp"
+
+#include <bit>
 #include <cmath>
 
 #include "arch/error.hpp"
-#include "model/stacks/common/gemm_menu.hpp"
-#include "model/stacks/common/plan_gemm.hpp"
+#include "model/stacks/common/gemm_cache.hpp"
+#include "model/stacks/common/gemm_tiles.hpp"
+#include "model/stacks/cublas/plan_gemm.hpp"
 #include "model/stacks/own/own_kernels.hpp"
 #include "ops/op/work.hpp"
 
@@ -36,14 +40,11 @@ double matrix_flop_per_clk(DType math, const Rates& m) {
 }
 
 const FamilyScalars& gemm_family(const GemmTask& t, const Rates& m) {
-  if (t.kind == GemmKind::grouped) return m.grouped;
-  if (t.kind == GemmKind::sparse24) return m.gemm;
-  if (!t.own) return m.path.multicast && gemm::whole_units(t) ? m.gemm : m.gemm_mma;
-  return *t.own == GemmEngine::wgmma ? *m.own.gemm : *m.own.gemm_portable;
+  return t.own ? own_gemm_family(t, m) : cublas_gemm_family(t, m);
 }
 
 const FamilyScalars& reduce_family(const GemmTask& t, const Rates& m) {
-  return t.own && m.own.reduce ? *m.own.reduce : m.reduce;
+  return t.own ? own_reduce_family(m) : m.reduce;
 }
 
 GemmTask gemm_task(const Gemm& s, const Rates& m) {
@@ -84,6 +85,28 @@ GemmTask gemm_task(const GroupedGemm& s, const Rates& m) {
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);
   return t;
+}
+
+namespace {
+
+std::size_t slot_of(const GemmTask& t, std::size_t slots) {
+  std::uint64_t hash = 0;
+  for (const double v : {t.m, t.n, t.k, t.batch}) {  // whole numbers have empty low halves as doubles: fold and mix
+    hash = (hash ^ (hash >> 29) ^ (std::bit_cast<std::uint64_t>(v) >> 32)) * 0x9E3779B97F4A7C15U;
+  }
+  return static_cast<std::size_t>(hash >> 40) % slots;
+}
+
+}  // namespace
+
+const GemmChoice& plan_gemm(const GemmTask& t, const Rates& m, GemmCache& cache) {
+  std::unique_ptr<GemmCache::State::Answer>& known = cache.state().answers[slot_of(t, GemmCache::State::kAnswers)];
+  if (!known) known = std::make_unique<GemmCache::State::Answer>();
+  if (known->task == t) return known->choice;
+  known->task = GemmTask{};
+  known->choice = t.own ? plan_own_gemm(t, m, cache) : plan_cublas_gemm(t, m, cache);
+  known->task = t;
+  return known->choice;
 }
 
 }  // namespace plumbline

@@ -1,0 +1,338 @@
+#include "model/stacks/own/plan_gemm.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/stacks/common/gemm_search.hpp"
+#include "ops/plan/kernel_menu.hpp"
+
+namespace plumbline {
+namespace {
+
+using gemm::Context;
+using gemm::Search;
+using gemm::Tile;
+using gemm::TileCosts;
+using gemm::TileLayout;
+using gemm::Traffic;
+using gemm::WorkSplit;
+
+/// FP32 operations a clock.
+double sm_lanes(const Context& c) { return c.rates.gpu.sm.fp32_flop_per_clk; }
+
+/// What both engines' tiles have in common. Accumulators pass through shared memory on their way out: the CTA's tensor
+/// work waits for that.
+TileCosts own_costs(const Context& c, const GemmVariant& v, bool swapped) {
+  const Tile tile{static_cast<std::int16_t>(v.rows), static_cast<std::int16_t>(v.cols)};
+  TileCosts e = gemm::tile_costs(c, tile, static_cast<double>(v.step_bytes) / c.task.input_bytes, swapped);
+  e.cluster = static_cast<double>(v.cluster);
+  e.resident = static_cast<double>(v.ctas_per_sm);
+  e.stages = static_cast<double>(v.stages);
+  // a step cannot be shorter than its own chain: barrier, instructions, release
+  e.step_latency = std::max(c.rates.dram_latency / e.stages, c.family.step);
+  e.serial_clk = e.once_clk;
+  e.once_clk = 0;
+  return e;
+}
+
+/// Bytes of a step that come in through the SM's port, multicast too; or, where rows are asked for in pieces, the lines
+/// that they touch. Neighbours on the row side share the columns, whole clusters of them.
+void ask_l2(TileLayout& layout, const Context& c, bool in_pieces) {
+  const TileCosts& e = *layout.costs;
+  layout.fill_clusters(c);
+  const double asked = layout.l2_bytes - e.col_side() * (1 - 1 / e.cluster);
+  layout.l2_bytes = std::max(layout.l2_bytes, asked * (in_pieces ? c.starts.lines : 1));
+}
+
+/// Either engine's launch: work is walked in order, loads wait for the epilogue.
+Demand own_demand(const Context& c, const TileLayout& layout, const WorkSplit& split, Traffic traffic,
+                  double twice = 0) {
+  Demand d = gemm::launch_demand(c, layout, split, traffic, twice);
+  d.loads_stop = true;
+  d.l2_distinct = c.task.batch * (c.a_bytes + c.w_bytes) * units::B;
+  d.l2_written = c.task.batch * c.out_bytes * units::B;
+  return d;
+}
+
+/// A cluster of ours lies along the row side.
+GemmPlan own_plan(const TileLayout& layout, const WorkSplit& split, GemmEngine engine) {
+  GemmPlan plan = gemm::plan_of(layout, split);
+  (plan.swapped ? plan.cluster_n : plan.cluster_m) = static_cast<std::int64_t>(layout.costs->cluster);
+  plan.engine = engine;
+  return plan;
+}
+
+// --- wgmma ----------------------------------------------------------------------------------------------------------
+
+/// The kernel for Hopper: persistent CTAs, a producer warp that fetches by TMA, split sums that meet in L2.
+class WgmmaPlanner {
+ public:
+  static constexpr GemmEngine kEngine = GemmEngine::wgmma;
+  explicit WgmmaPlanner(const Context& context) : c(context) {}
+
+  TileCosts costs(const GemmVariant& v, bool swapped) const {
+    TileCosts e = own_costs(c, v, swapped);
+    e.persistent = true;
+    e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
+    e.serial_clk = drain_clk(v);
+    // fp8 instructions keep some 22 bits of a sum: every eighth step, and behind the last, the tensor unit runs dry and
+    // the sums are added to a second set of accumulators
+    constexpr double kPromotedSteps = 8, kRunDryClk = 120;
+    if (c.task.math == DType::fp8) {
+      const double promotion = e.tile_m * e.tile_n / (0.5 * sm_lanes(c)) + kRunDryClk;
+      e.tensor_clk += promotion / kPromotedSteps;
+      e.serial_clk += 0.5 * promotion;
+    }
+    return e;
+  }
+
+  TileLayout layout(const TileCosts& e) const {
+    TileLayout t(c, e);
+    ask_l2(t, c, true);
+    look_up(t);
+    fill_rows(t);
+    return t;
+  }
+
+  WorkSplit split(const TileLayout& t, double splits) const {
+    return splits == 1 ? gemm::tiled(t, 1) : sums_meet(t, splits);
+  }
+
+  Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
+    // Where a step's 128 bytes of a row begin inside an access of DRAM, the next step asks for the rest of it again: 64
+    // of 128 bytes, two thirds of the time. (Weights of 25 to 1300 MB, K a multiple of 16 or 8, one to 60 tokens: 1.15
+    // and 1.28 of the time of whole ones; own sweep of ragged training shapes on an H200, 2026-11-20.)
+    constexpr double kTwice = 0.5 * 2 / 3;
+    const Rates& m = c.rates;
+    Demand d = own_demand(c, t, split, traffic, kTwice * c.starts.inside);
+    d.dealt_once = true;
+    d.l2_limit = L2Limit::lookups;
+    d.lookups = t.lookups * units::B;
+    // Nothing hides the first step's way: the tensor map's from memory, then that of the operands it describes. A launch
+    // of clusters takes longer to begin and end (0.8 us of the same tiles, H200, 2026-11-20).
+    constexpr Seconds kClusters = 0.8 * units::us;
+    const bool clusters = t.costs->cluster > 1;
+    d.serial_latency =
+        kChainedLoads * m.gpu.memory.latency + split.meet_clk * c.clk + (clusters ? kClusters : Seconds{});
+    d.serial_latency_of = split.meet_clk > 0 ? "to load tensor maps and for the sums of a tile to meet"
+                          : clusters         ? "to load tensor maps and place clusters"
+                                             : "to load tensor maps and what they describe";
+    // all CTAs ask for their first step at once
+    d.start = d.dram_read * (gemm::ctas_at_once(c, t, split) / split.ctas) / split.steps / m.dram_read;
+    return d;
+  }
+
+  GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
+
+ private:
+  /// Clocks from a tile's last step to the first of the next: the warpgroups convert their sums, lay them into shared
+  /// memory by chunks of columns, and leave them to the copy engine. Launches of 1 to 63 waves of one step, tiles of 64
+  /// x 16 to 128 x 256 (H200, 2026-11-20): 430 clocks a tile, 300 a chunk (two barriers, a fence, the wait for an
+  /// earlier chunk's copy), and the bytes of 64 rows at `exposed` of the L2 port's time. Within 8 % of what 11 of 13
+  /// tiles take.
+  double drain_clk(const GemmVariant& v) const {
+    constexpr double kTileClk = 430, kChunkClk = 300, kRows = 64, kWarpgroups = 2;
+    const double chunk = v.cols % 64 == 0 ? 64 : v.cols % 32 == 0 ? 32 : 16;  // as GemmTile::kChunk
+    const double bytes = kRows * chunk * c.task.output_bytes;
+    const double chunks =
+        static_cast<double>(v.cols) / chunk * std::max(1.0, static_cast<double>(v.rows) / (kRows * kWarpgroups));
+    return kTileClk + chunks * (kChunkClk + c.family.exposed * bytes / c.l2_port);
+  }
+
+  /// Requests for the same line that meet on their way to L2 are one lookup there. CTAs next to each other are
+  /// neighbours on the row side: they share their columns, two of them a lookup, unless the rows come from DRAM and the
+  /// columns from L2 (then they drift apart). Rows that do not begin at whole sectors are asked for in pieces, none of
+  /// which meet. Counted by ncu on an H200, 2026-11-20: lookups of 31 layouts from 0.5 to 1.3 of the bytes that came
+  /// through the ports, this within 15 % for 24 of them.
+  void look_up(TileLayout& t) const {
+    const TileCosts& e = *t.costs;
+    const double row_tiles = e.swapped ? t.tiles_n : t.tiles_m;
+    const double row_operand = e.swapped ? c.w_bytes : c.a_bytes, col_operand = e.swapped ? c.a_bytes : c.w_bytes;
+    t.lookups = e.row_side() + e.col_side() / e.cluster;  // fetched once for a cluster
+    if (!c.starts.whole_sectors) {
+      t.lookups *= c.starts.lines;
+      return;
+    }
+    const bool drift = row_operand > c.rates.l2_capacity.in(units::B) && row_operand > 2 * col_operand;
+    if (row_tiles < 2) t.lookups -= t.tiles >= 2 ? 0.5 * e.row_side() : 0;
+    else if (!drift && e.cluster <= 1) t.lookups -= 0.5 * e.col_side();
+    t.lookups *= 0.5 * (1 + c.starts.lines);  // two requests a line, but no more sectors
+  }
+
+  /// Rows of a box outside the tensor are written as zeros, and that is not free: in tiles with 16 to 88 rows outside,
+  /// steps that wait for their loads take 3 to 4 clocks a row longer (H200, 2026-11-20), those of the last of a few
+  /// tiles 4 to 8. Beside another CTA few tokens on the column side make no difference. CTAs take every n-th tile: where
+  /// tiles of a column are few and divide n, the same CTAs get all that reach beyond the edge. And where K ends within a
+  /// step, every row of its boxes reaches beyond: 3 clocks a row of that step.
+  void fill_rows(TileLayout& t) const {
+    constexpr double kRowClk = 2.8, kEndClk = 3, kFew = 12;
+    const TileCosts& e = *t.costs;
+    if (std::fmod(c.task.k, e.tile_k) != 0) t.edge_fill_clk += kEndClk * (e.tile_m + e.tile_n) / t.k_steps;
+    if (e.resident > 1) return;
+    const auto outside = [&](double all, double tile, double size) {
+      const double rows = all * tile - size;
+      return all <= kFew && std::fmod(c.rates.sm_count, all) == 0 ? rows : rows / all;
+    };
+    t.edge_fill_clk += kRowClk * (outside(t.tiles_m, e.tile_m, c.task.m) + outside(t.tiles_n, e.tile_n, c.task.n));
+  }
+
+  /// `splits` parts of K a tile, whose sums meet in L2: each part leaves its own, the last to come takes them all. 0:
+  /// only the tiles that are left over behind whole waves are cut, into as many parts as fill a wave.
+  WorkSplit sums_meet(const TileLayout& t, double splits) const {
+    const TileCosts& e = *t.costs;
+    const double clusters = std::floor(c.rates.sm_count * e.resident / e.cluster);
+    const double all = t.tiles / e.cluster, left = std::fmod(all, clusters);  // counted in clusters
+    const double parts = splits > 0 ? splits : left > 0 ? std::min(std::floor(clusters / left), t.k_steps) : 1;
+    const double run = std::ceil(t.k_steps / parts);
+    const double sharers = (splits > 0 ? std::min(t.tiles * parts, clusters * e.cluster) : left * parts * e.cluster);
+    // sums on their way to L2 or back: at the SM's port, at what L2 takes from all, or one round trip. Meeting costs
+    // what a grid barrier does (plan_stream.cpp): write, fence, count, look.
+    const double sum_bytes = 4 * e.tile_m * e.tile_n;
+    const double round_trip = c.rates.l2_latency * c.rates.clock;
+    const Seconds per_l2 = units::B / c.rates.l2;
+    const double sums = std::max({sum_bytes / c.l2_port, sharers * sum_bytes * per_l2 / c.clk, round_trip});
+    const double leave = sums + 8 * round_trip, collect = parts * sums;
+    WorkSplit s;
+    s.splits = splits;
+    s.once_clk = e.once_clk;
+    if (splits > 0) {
+      s.ctas = t.tiles * parts;
+      s.steps = run;
+      s.serial_clk = leave;
+      s.meet_clk = e.serial_clk + collect;
+      return s;
+    }
+    const double whole = std::floor(all / clusters);
+    s.ctas = clusters * e.cluster;
+    s.steps = (left > 0 ? run : 0) + whole * t.k_steps;
+    s.serial_clk = (parts > 1 ? leave + collect : 0) + whole * e.serial_clk;
+    return s;
+  }
+
+  const Context& c;
+};
+
+// --- mma.sync -------------------------------------------------------------------------------------------------------
+
+/// The portable kernel: a ring filled by cp.async, steps of fragments, products and a barrier.
+class MmaPlanner {
+ public:
+  static constexpr GemmEngine kEngine = GemmEngine::mma_sync;
+  explicit MmaPlanner(const Context& context) : c(context) {}
+
+  TileCosts costs(const GemmVariant& v, bool swapped) const {
+    TileCosts e = own_costs(c, v, swapped);
+    // within a CTA a step's fragments, products and barrier come one after the other
+    constexpr Seconds kBetween = 170.0 * units::ns;
+    e.step_latency = std::max(e.step_latency, kBetween + e.tensor_clk * c.clk);
+    return e;
+  }
+
+  TileLayout layout(const TileCosts& e) const {
+    TileLayout t(c, e);
+    ask_l2(t, c, !c.starts.whole_sectors);
+    add_pieces(t);
+    return t;
+  }
+
+  WorkSplit split(const TileLayout& t, double splits) const { return gemm::tiled(t, splits); }
+  Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
+    return own_demand(c, t, split, traffic);
+  }
+  GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
+
+ private:
+  /// Rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K: single elements through
+  /// registers, 16 bytes a thread at a time, whose way from memory nothing hides.
+  void add_pieces(TileLayout& t) const {
+    constexpr double kUnit = 16, kPair = 4, kWarp = 32;
+    const TileCosts& e = *t.costs;
+    const auto k = static_cast<std::int64_t>(c.task.k);
+    if (std::fmod(c.task.k * c.task.input_bytes, kUnit) == 0) return;
+    const double piece = k % 2 == 0 ? kPair : c.task.input_bytes;
+    // the 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes; sweeps of the
+    // menu at K = 1001, 1002 and 2049 take 13 clocks a cp.async and 7 a load (H200, 2026-11-20)
+    t.smem_clk += e.stage_bytes / piece / kWarp * (k % 2 == 0 ? 13.0 : 7.0);
+    if (k % 2 == 0) return;
+    constexpr double kLargeTile = 128.0 * 256.0;  // has 256 threads, the others 128
+    const double threads = e.tile_m * e.tile_n >= kLargeTile ? 256 : 128;
+    const double turns = std::ceil(e.stage_bytes / kUnit / threads);
+    t.step_latency = std::max(t.step_latency, turns * (c.rates.gpu.memory.latency + c.rates.l2_latency));
+  }
+
+  const Context& c;
+};
+
+// --- both -----------------------------------------------------------------------------------------------------------
+
+template <class Planner>
+const std::vector<TileCosts>& menu_of(const Planner& planner, const Context& c, GemmCache& cache) {
+  return cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) {
+    for (const GemmVariant& v : own_gemm_menu(Planner::kEngine, c.task.math)) {
+      for (const bool swapped : {false, true}) tiles.push_back(planner.costs(v, swapped));
+    }
+  });
+}
+
+/// Without the split of the tiles left over behind whole waves alone (0 splits): of 50 swept shapes it was the best for
+/// 9, 0.3 % in the geometric mean, and lost up to half where tiles are small (H200, 2026-11-20).
+template <class Planner>
+GemmChoice cheapest(const Planner& planner, const Context& c, GemmCache& cache) {
+  const std::vector<TileCosts>& menu = menu_of(planner, c, cache);
+  Search<Planner> search(planner, c, cache);
+  const auto add = [&](bool any_size) {
+    for (const TileCosts& e : menu) {
+      if (!any_size && (gemm::oversized(e.tile_m, c.task.m) || gemm::oversized(e.tile_n, c.task.n))) continue;
+      if (!gemm::fits(e, c.smem)) continue;
+      const TileLayout& t = search.lay_out(planner.layout(e));
+      for (const std::int64_t n : own_gemm_splits()) {
+        const auto splits = static_cast<double>(n);
+        if (splits == 1 || gemm::worth_splitting(t, c.rates, splits)) search.add(t, planner.split(t, splits));
+      }
+    }
+  };
+  add(false);
+  if (search.empty()) add(true);
+  return search.run();
+}
+
+template <class Planner>
+std::optional<GemmChoice> priced(const Planner& planner, const Context& c, const GemmPlan& plan, GemmCache& cache) {
+  for (const TileCosts& e : menu_of(planner, c, cache)) {
+    if (!gemm::fits(e, c.smem)) continue;
+    const TileLayout t = planner.layout(e);
+    const WorkSplit split = planner.split(t, static_cast<double>(plan.splits));
+    if (planner.plan(t, split) == plan) return Search<Planner>(planner, c, cache).priced(t, split);
+  }
+  return std::nullopt;
+}
+
+/// mma.sync kernels fetch operands as on cards that have nothing newer.
+Context context_of(const GemmTask& task, const Rates& rates) {
+  TensorPath path = rates.path;
+  if (task.own == GemmEngine::mma_sync) path.kind = TensorPath::Kind::mma_sync;
+  return {task, rates, own_gemm_family(task, rates), own_reduce_family(rates), path, gemm::row_starts(task)};
+}
+
+}  // namespace
+
+const FamilyScalars& own_gemm_family(const GemmTask& t, const Rates& m) {
+  return *t.own == GemmEngine::wgmma ? *m.own.gemm : *m.own.gemm_portable;
+}
+
+const FamilyScalars& own_reduce_family(const Rates& m) { return m.own.reduce ? *m.own.reduce : m.reduce; }
+
+GemmChoice plan_own_gemm(const GemmTask& task, const Rates& rates, GemmCache& cache) {
+  const Context c = context_of(task, rates);
+  return *task.own == GemmEngine::wgmma ? cheapest(WgmmaPlanner(c), c, cache) : cheapest(MmaPlanner(c), c, cache);
+}
+
+std::optional<GemmChoice> price_own_plan(const GemmTask& task, const GemmPlan& plan, const Rates& rates,
+                                         GemmCache& cache) {
+  if (!task.own || plan.engine != *task.own) return std::nullopt;
+  const Context c = context_of(task, rates);
+  return *task.own == GemmEngine::wgmma ? priced(WgmmaPlanner(c), c, plan, cache)
+                                        : priced(MmaPlanner(c), c, plan, cache);
+}
+
+}  // namespace plumbline
