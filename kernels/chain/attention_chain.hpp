@@ -27,7 +27,10 @@ struct ChainSettings {
 };
 
 /// 16 random bits below this drop their element; an element that stays is scaled by 65536 / (65536 - threshold).
-constexpr std::uint32_t dropout_threshold(double drop) { return static_cast<std::uint32_t>(drop * 65536.0 + 0.5); }
+/// (std::lround is not constexpr; `drop` is not negative.)
+constexpr std::uint32_t dropout_threshold(double drop) {
+  return static_cast<std::uint32_t>(drop * 65536.0 + 0.5);  // NOLINT(bugprone-incorrect-roundings)
+}
 constexpr double kept_scale(double drop) { return 65536.0 / (65536.0 - dropout_threshold(drop)); }
 
 /// bf16 [rows, cols] unless said. Unused members stay null.
