@@ -121,7 +121,7 @@ Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const s
   origin->calibration = calibration;
   origin->options = options;
   origin->scalars = read_rate_scalars(gpu, calibration, donor, options, origin->kernel_assumptions);
-  origin->same_generation = donor && donor->compute_capability == gpu.compute_capability;
+  origin->same_generation = donor && donor->generation == gpu.generation;
   return machine_of(std::move(origin), gpu, false);
 }
 

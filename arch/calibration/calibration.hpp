@@ -66,7 +66,7 @@ struct Calibration {
   /// from 100 us predicted, "any")
   std::map<std::string, Band> bands;
   /// The same for cards that take these scalars over, found on measured ones: "near.library.gemm.100us" where the card
-  /// is of the same compute capability, "far...." where it is not.
+  /// is of the same generation, "far...." where it is not.
   std::map<std::string, Band> transfer_bands;
   /// "own", "library", "near.library", "far.library" -> correlation
   std::map<std::string, BandCorrelation> band_correlation;

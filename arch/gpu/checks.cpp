@@ -64,6 +64,33 @@ void check_links(const GpuDescriptor& d, const std::string& place) {
   }
 }
 
+void check_l2(const Level2& l2, const std::string& place) {
+  if (l2.far_latency_ratio < 1) {
+    refuse(place, "/l2/far_latency_ratio",
+           "expected at least 1, the near partition's latency, found " + format(l2.far_latency_ratio));
+  }
+  if (l2.reuse_fraction > 1) {
+    refuse(place, "/l2/reuse_fraction", "expected a fraction of at most 1, found " + format(l2.reuse_fraction));
+  }
+}
+
+/// Clusters take whole SMs of one GPC: larger ones leave more SMs over, never fewer.
+void check_clusters(const ClusterSlots& c, const std::string& place) {
+  const bool any = c.sms > 0 || c.of_2 > 0 || c.of_4 > 0 || c.of_8 > 0;
+  if (!any) return;
+  if (c.sms == 0 || c.of_2 == 0 || c.of_4 == 0 || c.of_8 == 0) {
+    refuse(place, "/clusters", "expected sms, of_2, of_4 and of_8 above zero together, or none of them");
+  }
+  const auto holds = [&](const char* pointer, std::int64_t used, std::int64_t most) {
+    if (used <= most) return;
+    refuse(place, pointer,
+           "expected clusters of at most " + std::to_string(most) + " SMs in all, found " + std::to_string(used));
+  };
+  holds("/clusters/of_2", 2 * c.of_2, c.sms);
+  holds("/clusters/of_4", 4 * c.of_4, 2 * c.of_2);
+  holds("/clusters/of_8", 8 * c.of_8, 4 * c.of_4);
+}
+
 void check_sm_limits(const StreamingMultiprocessor& sm, const std::string& place) {
   if (sm.smem_per_block > sm.smem) {
     refuse(place, "/sm/smem_per_block",
@@ -137,6 +164,8 @@ void check_physics(const GpuDescriptor& d, const std::string& place) {
     refuse(place, "/idle_power_fraction", "expected a fraction below 1, found " + format(d.idle_power_fraction));
   }
   check_sm_limits(gpu.sm, place);
+  check_l2(gpu.l2, place);
+  check_clusters(gpu.clusters, place);
   check_links(d, place);
 }
 

@@ -1,6 +1,7 @@
 #include "arch/gpu/fields.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "arch/error.hpp"
@@ -10,11 +11,42 @@
 namespace plumbline::descriptor {
 namespace {
 
-/// Descriptor keys that hold text; checked like numbers, but not open to `--set`.
+using namespace std::string_view_literals;
+
+/// Descriptor keys that hold text and decide nothing; checked like numbers, but not open to `--set`.
 const std::vector<std::string>& text_paths() {
   static const std::vector<std::string> paths{"name",        "title",   "vendor", "architecture", "compute_capability",
                                               "calibration", "extends", "source", "memory.type"};
   return paths;
+}
+
+constexpr std::array kMatrixUnits{std::pair(MatrixUnit::mma_sync, "mma_sync"sv),
+                                  std::pair(MatrixUnit::wgmma, "wgmma"sv), std::pair(MatrixUnit::tcgen05, "tcgen05"sv),
+                                  std::pair(MatrixUnit::mfma, "mfma"sv)};
+constexpr std::array kAsyncCopies{std::pair(AsyncCopy::none, "none"sv), std::pair(AsyncCopy::cp_async, "cp_async"sv),
+                                  std::pair(AsyncCopy::tma, "tma"sv),
+                                  std::pair(AsyncCopy::load_to_lds, "load_to_lds"sv)};
+
+template <class Enum, std::size_t N>
+std::string_view name_in(const std::array<std::pair<Enum, std::string_view>, N>& names, Enum value) {
+  for (const auto& [known, text] : names) {
+    if (known == value) return text;
+  }
+  return "?";
+}
+
+/// The value that a word names. Throws BadInput with all the words and the nearest.
+template <class Enum, std::size_t N>
+Enum value_of(const JsonValue& word, const std::array<std::pair<Enum, std::string_view>, N>& names) {
+  const std::string text = word.as_string();
+  std::string list;
+  std::vector<std::string> known;
+  for (const auto& [value, spelling] : names) {
+    if (spelling == text) return value;
+    known.emplace_back(spelling);
+    list += (list.empty() ? "" : ", ") + known.back();
+  }
+  word.fail("expected one of " + list + ", found \"" + text.substr(0, 60) + "\"" + did_you_mean(text, known));
 }
 
 /// Keys whose contents are free lists or maps.
@@ -116,6 +148,14 @@ std::string text_or(const JsonValue& root, std::string_view path, const std::str
   return value ? value->as_string() : otherwise;
 }
 
+/// A word that must be there. Throws BadInput where it is missing or empty.
+JsonValue word_at(const JsonValue& root, std::string_view path) {
+  const auto value = find_path(root, path);
+  if (!value) throw BadInput(root.place() + ": missing key '" + pointer_of(path) + "'");
+  if (value->as_string().empty()) value->fail("expected a word, found \"\"");
+  return *value;
+}
+
 }  // namespace
 
 const std::vector<std::string>& number_paths() {
@@ -125,6 +165,11 @@ const std::vector<std::string>& number_paths() {
     visit_numbers(any, [&](std::string_view path, auto&, Need) { all.emplace_back(path); });
     return all;
   }();
+  return paths;
+}
+
+const std::vector<std::string>& word_paths() {
+  static const std::vector<std::string> paths{"generation", "sm.matrix_unit", "sm.async_copy", "process.node"};
   return paths;
 }
 
@@ -157,6 +202,10 @@ GpuDescriptor read_descriptor(const JsonValue& root, const std::vector<Override>
   gpu.compute_capability = text_or(root, "compute_capability", "");
   gpu.calibration = text_or(root, "calibration", gpu.name);
   gpu.memory_type = text_or(root, "memory.type", "");
+  gpu.generation = word_at(root, "generation").as_string();
+  gpu.sm.matrix_unit = value_of(word_at(root, "sm.matrix_unit"), kMatrixUnits);
+  gpu.sm.async_copy = value_of(word_at(root, "sm.async_copy"), kAsyncCopies);
+  gpu.process.node = word_at(root, "process.node").as_string();
   return d;
 }
 
@@ -168,7 +217,7 @@ void refuse_unknown_keys(const JsonValue& node, const std::string& prefix) {
     if (prefix.empty() && is_free_form(path)) continue;
     std::vector<std::string> siblings;  // keys that may stand at this level
     bool leaf = false, inner = false;
-    for (const auto* list : {&number_paths(), &text_paths()}) {
+    for (const auto* list : {&number_paths(), &word_paths(), &text_paths()}) {
       for (const std::string& known : *list) {
         leaf |= known == path;
         inner |= known.compare(0, path.size() + 1, path + ".") == 0;
@@ -222,3 +271,10 @@ void refuse_unknown_override(const Override& override_) {
 }
 
 }  // namespace plumbline::descriptor
+
+namespace plumbline {
+
+std::string_view name(MatrixUnit unit) { return descriptor::name_in(descriptor::kMatrixUnits, unit); }
+std::string_view name(AsyncCopy copy) { return descriptor::name_in(descriptor::kAsyncCopies, copy); }
+
+}  // namespace plumbline

@@ -67,6 +67,8 @@ void visit_numbers(GpuDescriptor& d, Visit&& visit) {
   visit("l2.bytes_per_sm_clk", d.l2_bytes_per_sm_clk, Need::optional);
   visit("l2.latency", gpu.l2.latency, Need::positive);
   visit("l2.partitions", gpu.l2.partitions, Need::positive);
+  visit("l2.far_latency_ratio", gpu.l2.far_latency_ratio, Need::positive);
+  visit("l2.reuse_fraction", gpu.l2.reuse_fraction, Need::positive);
   visit("l3_size", gpu.l3_size, Need::optional);
   visit("memory.capacity", gpu.memory.capacity, Need::positive);
   visit("memory.bandwidth", gpu.memory.bandwidth, Need::positive);
@@ -77,6 +79,11 @@ void visit_numbers(GpuDescriptor& d, Visit&& visit) {
   visit("links.nvlink_per_direction", gpu.links.nvlink_per_direction, Need::zero_allowed);
   visit("links.pcie_generation", d.pcie_generation, Need::optional);
   visit("links.pcie_per_direction", gpu.links.pcie_per_direction, Need::zero_allowed);
+  visit("clusters.sms", gpu.clusters.sms, Need::optional);
+  visit("clusters.of_2", gpu.clusters.of_2, Need::optional);
+  visit("clusters.of_4", gpu.clusters.of_4, Need::optional);
+  visit("clusters.of_8", gpu.clusters.of_8, Need::optional);
+  visit("process.energy_ratio", gpu.process.energy_ratio, Need::positive);
   visit("tdp", gpu.tdp, Need::positive);
   visit("idle_power", gpu.idle_power, Need::zero_allowed);
   visit("idle_power_fraction", d.idle_power_fraction, Need::optional);
@@ -89,6 +96,9 @@ void visit_numbers(GpuDescriptor& d, Visit&& visit) {
 
 /// Dotted paths of all numbers, in the order of `visit_numbers`.
 const std::vector<std::string>& number_paths();
+
+/// Dotted paths of the facts that are words: each must be there, and has a source as a number has.
+const std::vector<std::string>& word_paths();
 
 /// "memory.bandwidth" -> "/memory/bandwidth".
 std::string pointer_of(std::string_view dotted_path);

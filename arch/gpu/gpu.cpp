@@ -46,9 +46,11 @@ void check_sources(const JsonValue& root) {
     for (const std::string& key : sources->keys()) {
       std::vector<std::string> pointers;
       bool known = false;
-      for (const std::string& path : number_paths()) {
-        pointers.push_back(pointer_of(path));
-        known |= starts_with(pointers.back() + "/", key + "/");
+      for (const auto* list : {&number_paths(), &word_paths()}) {
+        for (const std::string& path : *list) {
+          pointers.push_back(pointer_of(path));
+          known |= starts_with(pointers.back() + "/", key + "/");
+        }
       }
       if (!known)
         throw BadInput(sources->place() + ": unknown path '" + key.substr(0, 80) + "'" + did_you_mean(key, pointers));
@@ -110,13 +112,15 @@ class Assembly {
     check_sources(root);
     const FlopRate known_dense = dense_bf16_peak();
     document_ = document_.merged_with(layer.document);
-    for (const std::string& path : number_paths()) {
-      if (!find_path(root, path)) continue;
-      const std::string pointer = pointer_of(path);
-      const std::string said = stated_source(layer, pointer);
-      const bool own = &layer == &layers_.back();
-      sources_[pointer] = own ? said : "inherited from " + layer.label + ": " + said;
-      setter_[path] = &layer;
+    for (const auto* list : {&number_paths(), &word_paths()}) {
+      for (const std::string& path : *list) {
+        if (!find_path(root, path)) continue;
+        const std::string pointer = pointer_of(path);
+        const std::string said = stated_source(layer, pointer);
+        const bool own = &layer == &layers_.back();
+        sources_[pointer] = own ? said : "inherited from " + layer.label + ": " + said;
+        setter_[path] = &layer;
+      }
     }
     if (const auto list = root.find("assumptions")) {
       for (const JsonValue& sentence : list->elements()) assumptions_.push_back(sentence.as_string());
@@ -175,18 +179,31 @@ class Assembly {
                            " to meet tensor_bf16 at the boost clock");
   }
 
+  /// Whether what a lower layer says of `path` is no assumption about the card on top of it.
+  bool is_given(const std::string& path) const {
+    if (starts_with(path, "datasheet.")) return true;
+    if (path == "l2.bytes_per_sm_clk" || path == "idle_power_fraction" || path == "l3_size") return true;  // helpers
+    if (!shipped_) return false;
+    return starts_with(path, "sm.") || starts_with(path, "links.") || starts_with(path, "process.") ||
+           path == "generation";
+  }
+
   /// One sentence a lower layer: what was taken over from it. For the cards on file the SM's limits and the links are
   /// facts of the architecture; only what may differ from card to card is an assumption.
   void note_inherited() {
     for (const Layer& layer : layers_) {
       if (&layer == &layers_.back()) continue;
       std::string list;
-      for (const std::string& path : number_paths()) {
-        const auto it = setter_.find(path);
-        if (it == setter_.end() || it->second != &layer || starts_with(path, "datasheet.")) continue;
-        const bool helper = path == "l2.bytes_per_sm_clk" || path == "idle_power_fraction" || path == "l3_size";
-        if (helper || (shipped_ && (starts_with(path, "sm.") || starts_with(path, "links.")))) continue;
-        list += (list.empty() ? "" : ", ") + path;
+      for (const auto* paths : {&number_paths(), &word_paths()}) {
+        for (const std::string& path : *paths) {
+          const auto it = setter_.find(path);
+          if (it == setter_.end() || it->second != &layer || is_given(path)) continue;
+          // the counts of clusters are one fact
+          const std::string fact = starts_with(path, "clusters.") ? "clusters" : path;
+          if (list.size() < fact.size() || list.compare(list.size() - fact.size(), fact.size(), fact) != 0) {
+            list += (list.empty() ? "" : ", ") + fact;
+          }
+        }
       }
       if (!list.empty()) assumptions_.push_back("inherited from " + layer.label + ": " + list);
     }
@@ -253,6 +270,13 @@ Gpu load_gpu(const std::string& name_or_path, const std::vector<Override>& overr
 
 Gpu parse_gpu(const std::string& json_text, const std::string& place, const std::vector<Override>& overrides) {
   return assemble(JsonDocument::parse(json_text, place), place, false, overrides);
+}
+
+double ClusterSlots::share(std::int64_t ctas) const {
+  if (sms == 0 || ctas <= 1) return 1;
+  const auto all = static_cast<double>(sms);
+  if (ctas <= 2) return static_cast<double>(2 * of_2) / all;
+  return ctas <= 4 ? static_cast<double>(4 * of_4) / all : static_cast<double>(8 * of_8) / all;
 }
 
 std::vector<std::string> gpu_names() { return json_file_names(data_folder() + "/gpus"); }

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arch/dtype.hpp"
@@ -14,8 +15,22 @@
 
 namespace plumbline {
 
+/// The instructions that drive the tensor units, which decide where operands come from: registers of a warp (mma_sync,
+/// and AMD's mfma of a wavefront), shared memory for a group of four warps (wgmma), shared memory for a whole tile, with
+/// accumulators in a memory of their own (tcgen05).
+enum class MatrixUnit { mma_sync, wgmma, tcgen05, mfma };
+
+/// How bytes get from L2 into shared memory without passing through registers: not at all, 16 bytes a thread
+/// (cp_async), tiles by a copy engine (tma), or a wavefront's loads straight into LDS (load_to_lds, AMD).
+enum class AsyncCopy { none, cp_async, tma, load_to_lds };
+
+std::string_view name(MatrixUnit unit);
+std::string_view name(AsyncCopy copy);
+
 /// What one SM does per SM clock, and what a kernel may occupy of it.
 struct StreamingMultiprocessor {
+  MatrixUnit matrix_unit = MatrixUnit::mma_sync;
+  AsyncCopy async_copy = AsyncCopy::none;
   PerDType<double> tensor_flop_per_clk;  ///< dense, fp32 (int32) accumulation; 0 = no such path
   double fp32_flop_per_clk = 0;          ///< an FMA counts 2 (128 lanes -> 256)
   double fp64_flop_per_clk = 0;
@@ -37,8 +52,31 @@ struct Level2 {
   Bandwidth bandwidth;  ///< reads, all SMs, at the boost clock
   Seconds latency;      ///< near hit, unloaded
   std::int64_t partitions = 1;
+  double far_latency_ratio = 1;  ///< latency of a hit in the partition of other SMs, over `latency`; 1: none is far
+  /// Of what L2 can hold, the share that is still there of data that are used again, where its indices are hashes and
+  /// lines have copies in both partitions.
+  double reuse_fraction = 1;
 
   bool operator==(const Level2&) const = default;
+};
+
+/// How many clusters of CTAs are resident at once, at one CTA an SM. A cluster lies within a GPC, and GPCs have
+/// different counts of SMs, so that some SMs are left over. Counted on a card of `sms` SMs; another card of the family
+/// is taken to leave the same share over.
+struct ClusterSlots {
+  std::int64_t sms = 0;  ///< 0: the GPU has no clusters
+  std::int64_t of_2 = 0, of_4 = 0, of_8 = 0;
+
+  /// Share of the SMs that clusters of so many CTAs can use; 1 where the GPU has no clusters.
+  double share(std::int64_t ctas) const;
+
+  bool operator==(const ClusterSlots&) const = default;
+};
+
+/// What the chip is made in.
+struct Process {
+  std::string node;         ///< "TSMC 4N"
+  double energy_ratio = 1;  ///< energy of the same logic at the same voltage, over TSMC 4N's
 };
 
 struct DeviceMemory {
@@ -64,6 +102,7 @@ struct GpuNumbers {
   Hertz base_clock;  ///< 0 = not on file
   Hertz boost_clock;
   StreamingMultiprocessor sm;
+  ClusterSlots clusters;
   Level2 l2;
   Bytes l3_size;  ///< memory-side cache (MALL), 0 if none
   DeviceMemory memory;
@@ -78,7 +117,10 @@ struct Gpu : GpuNumbers {
   std::string name;   ///< short name: "h200_sxm"
   std::string title;  ///< "H200 SXM 141GB"
   std::string vendor, architecture;
-  std::string compute_capability;  ///< "9.0", "gfx942"
+  std::string compute_capability;  ///< "9.0", "gfx942": names the card, decides nothing
+  /// Cards of one generation have the same SM, so that what kernels were measured to reach carries over between them.
+  std::string generation;
+  Process process;
   /// Whose calibration file to read; fractions of datasheet peaks are inherited from it (calibration.hpp).
   std::string calibration;
   std::string memory_type;  ///< "HBM3e", "GDDR6", ...

@@ -79,10 +79,8 @@ PowerScalars at_boost(const PowerScalars& power, double ratio);
 
 /// For a card without energies of its own: those of `from` by process node and voltage; what does not go with work, and
 /// limits, as shares of the cap. Not measured on `to`. `logic`: energy of the same logic in the process of `to` / of
-/// `from` (process_energy).
+/// `from` (Process::energy_ratio).
 PowerScalars scaled_to(const PowerScalars& power, const GpuNumbers& from, const GpuNumbers& to, double logic);
-/// Energy of the same logic at the same voltage, over TSMC 4N's.
-double process_energy(const Gpu& gpu);
 
 /// The band of an execution of that power and time; `aim`: what the regulator holds to, above all for bursts.
 const PowerScalars::Band& power_band(const PowerScalars& power, Watts board, Watts aim, Seconds time);

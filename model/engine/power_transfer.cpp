@@ -1,37 +1,10 @@
 // Energies of a card that has none of its own, from one that was measured. Derived, not measured: bands are widened.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string_view>
-#include <utility>
 
 #include "model/engine/power.hpp"
 
 namespace plumbline {
-namespace {
-
-/// Energy of the same logic at the same voltage, over TSMC 4N's. From the foundries' own statements of power at the
-/// same speed: N5 takes 30 % less than N7, N7 60 % less than 16FF+ (12FFN a tenth below that), N6 as N7, N3 25 to 30 %
-/// less than N5; Samsung 8N a tenth above N7 (our reading of 10LPP figures). Unknown chips: as 4N.
-double process_energy(std::string_view compute_capability) {
-  constexpr std::array<std::pair<std::string_view, double>, 9> kNodes{{{"7.0", 3.2},   // 12FFN: V100
-                                                                       {"7.5", 3.2},   // 12FFN: T4
-                                                                       {"8.0", 1.43},  // N7: A100
-                                                                       {"8.6", 1.6},   // 8N: A10, A40
-                                                                       {"8.7", 1.6},
-                                                                       {"gfx90a", 1.43},  // N6: MI200
-                                                                       {"gfx942", 1.0},   // N5: MI300
-                                                                       {"gfx950", 0.75},  // N3P: MI355
-                                                                       {"9.0", 1.0}}};
-  for (const auto& [chip, energy] : kNodes) {
-    if (chip == compute_capability) return energy;
-  }
-  return 1;
-}
-
-}  // namespace
-
-double process_energy(const Gpu& gpu) { return process_energy(gpu.compute_capability); }
 
 PowerScalars at_boost(const PowerScalars& power, double ratio) {
   const double slope = (1 - power.floor_voltage) / std::max(1e-6, 1 - power.knee);

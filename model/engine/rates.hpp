@@ -85,13 +85,12 @@ struct Rates {
   Bandwidth dram_read, dram_write;   ///< what reads alone and writes alone reach
   double dram_mix_loss = 0;          ///< turnaround: share of bandwidth lost at an even mix
   Seconds dram_latency, l2_latency;  ///< loaded
-  /// Over both halves of a divided L2: the far one takes 265 ns where the near one takes 142 (own probe on an H200).
-  Seconds l2_mean_latency() const { return (gpu.l2.partitions > 1 ? 0.5 * (1 + 265.0 / 142.0) : 1.0) * l2_latency; }
+  /// Over both halves of a divided L2.
+  Seconds l2_mean_latency() const { return 0.5 * (1 + gpu.l2.far_latency_ratio) * l2_latency; }
   Bandwidth l2, l2_per_sm;
   Bytes l2_capacity;  ///< what data shared by all SMs can really hold
-  /// What is still in L2 of a set that is used again: indices are hashes, lines have copies in both halves. Read off
-  /// training rows of GEMMs whose weights take turns (0.70 to 0.73 of `l2_capacity` on H100 and H200).
-  Bytes l2_held() const { return (gpu.l2.partitions > 1 ? 0.71 : 1.0) * l2_capacity; }
+  /// What is still in L2 of a set that is used again.
+  Bytes l2_held() const { return gpu.l2.reuse_fraction * l2_capacity; }
   Bytes l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (modeling notes, section 3)
   std::optional<PowerScalars> power;  ///< nothing where no energies of the card are on file
   Watts power_cap;

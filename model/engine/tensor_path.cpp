@@ -23,17 +23,15 @@ double TensorPath::operand_reads(double rows, double cols, double row_bytes, dou
 TensorPath tensor_path(const Gpu& gpu) {
   TensorPath path;
   path.most_stages = 4;  // cp.async rings of the libraries are 3-5 deep; TMA rings go deeper
-  const std::string& cc = gpu.compute_capability;
-  path.async_copy = cc.rfind("8.", 0) == 0 || cc.rfind("12.", 0) == 0;
-  if (gpu.compute_capability == "9.0") {
-    path.kind = TensorPath::Kind::wgmma;
-    path.most_stages = 16;
-    path.multicast = true;
-  } else if (gpu.compute_capability == "10.0" || gpu.compute_capability == "10.3") {
-    path.kind = TensorPath::Kind::tcgen05;
-    path.most_stages = 16;
-    path.multicast = true;
+  path.async_copy = gpu.sm.async_copy == AsyncCopy::cp_async || gpu.sm.async_copy == AsyncCopy::tma;
+  path.multicast = gpu.sm.async_copy == AsyncCopy::tma && gpu.clusters.sms > 0;
+  switch (gpu.sm.matrix_unit) {
+    case MatrixUnit::mma_sync:
+    case MatrixUnit::mfma: return path;  // operands from registers, which every warp or wavefront loads for itself
+    case MatrixUnit::wgmma: path.kind = TensorPath::Kind::wgmma; break;
+    case MatrixUnit::tcgen05: path.kind = TensorPath::Kind::tcgen05; break;
   }
+  path.most_stages = 16;
   return path;
 }
 

@@ -48,8 +48,17 @@ std::string identity(const GpuPage& page, const TextStyle& style) {
     chip += ", datasheet tensor peaks at " + format(g.datasheet_tensor_clock);
   }
   std::string out = style.bold(g.title + " (" + g.name + ")") + "\n" + labelled("chip", chip);
+  std::string feeding = std::string(name(g.sm.matrix_unit)) + ", copies into shared memory by " +
+                        std::string(name(g.sm.async_copy)) + ", generation " + g.generation;
+  out += labelled("tensor units", feeding);
+  if (g.clusters.sms > 0) {
+    const auto share = [&](std::int64_t ctas) { return format(100 * g.clusters.share(ctas)) + " %"; };
+    out += labelled("clusters", "of 2, 4, 8 CTAs use " + share(2) + ", " + share(4) + ", " + share(8) + " of the SMs");
+  }
   std::string power = format(g.tdp) + " board";
   if (g.idle_power > 0.0 * units::W) power += ", " + format(g.idle_power) + " idle";
+  power += "; " + g.process.node;
+  if (g.process.energy_ratio != 1) power += ", " + format(g.process.energy_ratio) + " x the energy of TSMC 4N's logic";
   out += labelled("power", power);
   std::string links;
   if (g.links.nvlink_per_direction > 0.0 * units::B_per_s) {
@@ -96,6 +105,9 @@ std::string memory_table(const GpuPage& page, const TextStyle& style) {
   // Little's law: bytes in flight = bandwidth x latency (modeling notes, section 2).
   const Bandwidth l2 = l2_peak(g, g.boost_clock);
   table.add({"L2", format_binary(g.l2.size), format(l2), format(g.l2.latency), format(l2 * g.l2.latency)});
+  if (g.l2.far_latency_ratio > 1) {
+    table.add({"L2, far partition", "", "", format(g.l2.far_latency_ratio * g.l2.latency)});
+  }
   if (g.l3_size > 0.0 * units::B) table.add({"memory-side cache", format_binary(g.l3_size)});
   table.add({g.memory_type, format_binary(g.memory.capacity), format(g.memory.bandwidth), format(g.memory.latency),
              format(g.memory.bandwidth * g.memory.latency)});

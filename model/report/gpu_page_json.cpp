@@ -35,6 +35,9 @@ Json memory_json(const Gpu& g) {
           {"l2_bytes", g.l2.size.in(units::B)},
           {"l2_B_per_s", l2_peak(g, g.boost_clock).in(units::B_per_s)},
           {"l2_latency_s", g.l2.latency.in(units::s)},
+          {"l2_far_latency_s", (g.l2.far_latency_ratio * g.l2.latency).in(units::s)},
+          {"l2_partitions", g.l2.partitions},
+          {"l2_reuse_fraction", g.l2.reuse_fraction},
           {"l3_bytes", g.l3_size.in(units::B)},
           {"dram_type", g.memory_type},
           {"dram_bytes", g.memory.capacity.in(units::B)},
@@ -86,6 +89,14 @@ std::string gpu_page_json(const GpuPage& page) {
   out["vendor"] = g.vendor;
   out["architecture"] = g.architecture;
   out["compute_capability"] = g.compute_capability;
+  out["generation"] = g.generation;
+  out["matrix_unit"] = name(g.sm.matrix_unit);
+  out["async_copy"] = name(g.sm.async_copy);
+  out["process"] = {{"node", g.process.node}, {"energy_ratio", g.process.energy_ratio}};
+  out["clusters"] = {{"counted_on_sms", g.clusters.sms},
+                     {"of_2", g.clusters.of_2},
+                     {"of_4", g.clusters.of_4},
+                     {"of_8", g.clusters.of_8}};
   out["sm_count"] = g.sm_count;
   out["boost_clock_Hz"] = g.boost_clock.in(units::Hz);
   out["base_clock_Hz"] = g.base_clock.in(units::Hz);

@@ -59,6 +59,25 @@ TEST_P(EachGpu, EveryNumberHasASource) {
   });
 }
 
+TEST_P(EachGpu, EveryWordThatDecidesHasASource) {
+  for (const std::string& path : descriptor::word_paths()) {
+    const auto source = gpu_.sources.find(descriptor::pointer_of(path));
+    ASSERT_NE(source, gpu_.sources.end()) << path;
+    EXPECT_THAT(source->second, Not(HasSubstr("no source given"))) << path;
+  }
+}
+
+/// What no one measured on a card is said in the report: a source that begins with "assumed" is of a number that the
+/// card gives itself with an assumption beside it, or that it says to have inherited.
+TEST_P(EachGpu, SaysWhichL2AndClusterFactsItTookOver) {
+  for (const char* path : {"l2.far_latency_ratio", "l2.reuse_fraction", "clusters"}) {
+    const bool clusters = std::string(path) == "clusters";
+    const auto source = gpu_.sources.find(descriptor::pointer_of(clusters ? "clusters.of_8" : path));
+    if (source == gpu_.sources.end() || source->second.find("assumed") == std::string::npos) continue;
+    EXPECT_THAT(gpu_.assumptions, testing::Contains(HasSubstr(path))) << source->second;
+  }
+}
+
 TEST_P(EachGpu, IsMarkedWhereItWasDerived) {
   for (const auto& [path, source] : gpu_.sources) {
     if (source.find("S: derived") == std::string::npos) continue;
@@ -120,6 +139,38 @@ TEST(GpuData, AgreesWithTheSpecTable) {
     EXPECT_DOUBLE_EQ(gpu.l2.size.in(units::MiB), a.l2_mib) << a.name;
     EXPECT_DOUBLE_EQ(gpu.tdp.in(units::W), a.tdp_w) << a.name;
   }
+}
+
+/// How generations feed their tensor units, retyped from the vendors' instruction sets.
+TEST(GpuData, GenerationsFeedTheirTensorUnitsAsTheirInstructionSetsSay) {
+  const std::tuple<const char*, MatrixUnit, AsyncCopy, bool> cards[] = {
+      {"v100_sxm", MatrixUnit::mma_sync, AsyncCopy::none, false},
+      {"t4", MatrixUnit::mma_sync, AsyncCopy::none, false},
+      {"a100_sxm", MatrixUnit::mma_sync, AsyncCopy::cp_async, false},
+      {"a10", MatrixUnit::mma_sync, AsyncCopy::cp_async, false},
+      {"l40s", MatrixUnit::mma_sync, AsyncCopy::cp_async, false},
+      {"h200_sxm", MatrixUnit::wgmma, AsyncCopy::tma, true},
+      {"h20", MatrixUnit::wgmma, AsyncCopy::tma, true},
+      {"b200_sxm", MatrixUnit::tcgen05, AsyncCopy::tma, true},
+      {"gb300", MatrixUnit::tcgen05, AsyncCopy::tma, true},
+      {"rtx_5090", MatrixUnit::mma_sync, AsyncCopy::tma, false},
+      {"mi300x", MatrixUnit::mfma, AsyncCopy::load_to_lds, false},
+  };
+  for (const auto& [name, unit, copy, clusters] : cards) {
+    const Gpu gpu = load_gpu(name);
+    EXPECT_EQ(gpu.sm.matrix_unit, unit) << name;
+    EXPECT_EQ(gpu.sm.async_copy, copy) << name;
+    EXPECT_EQ(gpu.clusters.sms > 0, clusters) << name;
+  }
+}
+
+/// The descriptor's facts that the probes measure too, on the card that they were taken from.
+TEST(GpuData, H200FactsAgreeWithItsProbes) {
+  const Gpu gpu = load_gpu("h200_sxm");
+  const JsonDocument file = JsonDocument::read_file(data_folder() + "/calibration/h200_sxm.json");
+  const auto probed = [&](const char* name) { return file.root().at("machine").at(name).at("value").as_number(); };
+  EXPECT_NEAR(gpu.l2.latency.in(units::s) / probed("l2_latency_s"), 1, 0.01);
+  EXPECT_NEAR(gpu.l2.far_latency_ratio * gpu.l2.latency.in(units::s) / probed("l2_far_latency_s"), 1, 0.01);
 }
 
 TEST(GpuData, CoversTheCardsOfTheContract) {

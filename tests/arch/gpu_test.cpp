@@ -228,6 +228,35 @@ TEST(GpuDescriptor, RefusesImpossiblePhysics) {
   EXPECT_THAT(refusal_of(R"("idle_power_fraction": 1.2)"), HasSubstr("expected a fraction below 1"));
 }
 
+TEST(GpuDescriptor, RefusesWordsThatNameNothing) {
+  EXPECT_THAT(refusal_of(R"("sm": {"matrix_unit": "wgma"})"),
+              AllOf(StartsWith("my.json: /sm/matrix_unit: expected one of mma_sync, wgmma, tcgen05, mfma, found \"wgma\""),
+                    HasSubstr("did you mean 'wgmma'?")));
+  EXPECT_THAT(refusal_of(R"("sm": {"async_copy": "cpasync"})"), HasSubstr("did you mean 'cp_async'?"));
+  EXPECT_THAT(refusal_of(R"("sm": {"matrix_unit": null})"), HasSubstr("missing key '/sm/matrix_unit'"));
+  EXPECT_THAT(refusal_of(R"("generation": "")"), HasSubstr("/generation: expected a word"));
+  EXPECT_THAT(refusal_of(R"("process": {"node": null})"), HasSubstr("missing key '/process/node'"));
+  EXPECT_THAT(refusal_of(R"("process": {"energy": 1})"), HasSubstr("did you mean 'energy_ratio'?"));
+}
+
+TEST(GpuDescriptor, RefusesCachesAndClustersThatCannotBe) {
+  EXPECT_THAT(refusal_of(R"("l2": {"far_latency_ratio": 0.9})"), HasSubstr("/l2/far_latency_ratio: expected at least 1"));
+  EXPECT_THAT(refusal_of(R"("l2": {"reuse_fraction": 1.1})"), HasSubstr("/l2/reuse_fraction: expected a fraction"));
+  EXPECT_THAT(refusal_of(R"("clusters": {"of_8": 17})"), HasSubstr("/clusters/of_8: expected clusters of at most 128"));
+  EXPECT_THAT(refusal_of(R"("clusters": {"of_2": 67})"), HasSubstr("/clusters/of_2: expected clusters of at most 132"));
+  EXPECT_THAT(refusal_of(R"("clusters": {"of_4": null})"), HasSubstr("above zero together"));
+}
+
+/// 132 SMs: 66 clusters of two take all, 32 of four 128, 15 of eight 120; larger ones are counted as those of eight.
+TEST(GpuDescriptor, ClustersLeaveSmsOver) {
+  const ClusterSlots hopper{132, 66, 32, 15};
+  EXPECT_EQ(hopper.share(1), 1);
+  EXPECT_EQ(hopper.share(2), 1);
+  EXPECT_DOUBLE_EQ(hopper.share(4), 128.0 / 132);
+  EXPECT_DOUBLE_EQ(hopper.share(8), 120.0 / 132);
+  EXPECT_EQ(ClusterSlots{}.share(8), 1);
+}
+
 RC_GTEST_PROP(GpuDescriptor, EveryNumberIsOpenToSetAndRefusesNonsenseByName, ()) {
   const auto& paths = descriptor::number_paths();
   const std::string path = *rc::gen::elementOf(paths);

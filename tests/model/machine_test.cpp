@@ -62,7 +62,7 @@ TEST_P(EveryGpu, InheritsTransferBands) {
   const Gpu gpu = load_gpu(GetParam());
   const auto m = make_machine(gpu, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
   if (m.provenance() == Provenance::calibrated) return;
-  const bool near = load_gpu(m.calibration().gpu).compute_capability == gpu.compute_capability;
+  const bool near = load_gpu(m.calibration().gpu).generation == gpu.generation;
   const BandTable table(m.calibration(), near ? BandSection::near : BandSection::far);
   for (const std::int64_t rows : {1, 64, 4096, 65536}) {
     const OpPrediction p = predict(Gemm{rows, 4096, 4096, 1, *parse_precision("fp16"), false}, m);

@@ -24,7 +24,8 @@ constexpr double kCut = 1 + 2e-4;
 /// A card that our kernels run on.
 Gpu random_own_gpu() {
   Gpu gpu = random_gpu();
-  gpu.compute_capability = *rc::gen::element<std::string>("8.0", "8.9", "9.0", "9.0", "9.0", "12.0");
+  const Feeding feedings[] = {kAmpere, kHopper, kHopper, kSmallBlackwell};
+  feedings[whole_between(0, std::size(feedings) - 1)].apply(gpu);
   gpu.sm.smem = static_cast<double>(whole_between(160, 256)) * units::KiB;
   return gpu;
 }

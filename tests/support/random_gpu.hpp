@@ -60,19 +60,38 @@ inline StreamingMultiprocessor random_sm() {
   return sm;
 }
 
+/// How real generations feed their tensor units: Volta, Ampere, Hopper, data-centre and other Blackwell, CDNA3.
+struct Feeding {
+  MatrixUnit unit;
+  AsyncCopy copy;
+  bool clusters;
+
+  void apply(Gpu& gpu) const {
+    gpu.sm.matrix_unit = unit;
+    gpu.sm.async_copy = copy;
+    gpu.clusters = clusters ? ClusterSlots{132, 66, 32, 15} : ClusterSlots{};
+  }
+};
+inline constexpr Feeding kVolta{MatrixUnit::mma_sync, AsyncCopy::none, false},
+    kAmpere{MatrixUnit::mma_sync, AsyncCopy::cp_async, false}, kHopper{MatrixUnit::wgmma, AsyncCopy::tma, true},
+    kBlackwell{MatrixUnit::tcgen05, AsyncCopy::tma, true}, kSmallBlackwell{MatrixUnit::mma_sync, AsyncCopy::tma, false},
+    kCdna3{MatrixUnit::mfma, AsyncCopy::load_to_lds, false};
+
 inline Gpu random_gpu() {
   Gpu gpu = toy_gpu();
   gpu.name = "random";
   gpu.title = "Random GPU";
-  gpu.compute_capability = *rc::gen::element<std::string>("7.0", "8.0", "8.9", "9.0", "10.0", "12.0", "gfx942");
   gpu.sm_count = whole_between(4, 300);
   gpu.boost_clock = between(0.8, 3.0) * units::GHz;
   gpu.base_clock = 0.5 * gpu.boost_clock;
   gpu.sm = random_sm();
+  const Feeding feedings[] = {kVolta, kAmpere, kHopper, kBlackwell, kSmallBlackwell, kCdna3};
+  feedings[whole_between(0, std::size(feedings) - 1)].apply(gpu);
   gpu.memory.capacity = between(8, 300) * units::GiB;
   gpu.memory.bandwidth = between(0.2, 10) * units::TB_per_s;
   gpu.memory.latency = between(350, 1000) * units::ns;
   gpu.l2 = {between(2, 256) * units::MiB, between(1.2, 8) * gpu.memory.bandwidth, between(100, 350) * units::ns, 1};
+  if (coin()) gpu.l2.far_latency_ratio = between(1, gpu.memory.latency / gpu.l2.latency);
   gpu.links = {between(50, 900) * units::GB_per_s, 18, between(8, 128) * units::GB_per_s};
   return gpu;
 }

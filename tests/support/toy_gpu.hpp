@@ -1,8 +1,8 @@
 // A GPU of round numbers, so that a test can say in its head what a prediction must be.
 //
 // 10 SMs at 1 GHz; bf16 10 TFLOP/s, fp8 20; fp32 2.56 TFLOP/s; DRAM 1 TB/s after 500 ns, 16 GiB; L2 10 TB/s after 200
-// ns, 32 MiB; links 100 GB/s (10 NVLinks) and 25 GB/s (PCIe) one way; 100 W cap, 20 W idle. Per-SM limits as compute
-// capability 9.0, so occupancy behaves like a real card's.
+// ns, 32 MiB; links 100 GB/s (10 NVLinks) and 25 GB/s (PCIe) one way; 100 W cap, 20 W idle. Per-SM limits and the way
+// to the tensor units as on Hopper, so occupancy behaves like a real card's; clusters leave no SM over.
 #pragma once
 
 #include "arch/gpu/gpu.hpp"
@@ -11,6 +11,8 @@ namespace plumbline {
 
 inline StreamingMultiprocessor toy_sm() {
   StreamingMultiprocessor sm;
+  sm.matrix_unit = MatrixUnit::wgmma;
+  sm.async_copy = AsyncCopy::tma;
   sm.tensor_flop_per_clk[DType::bf16] = sm.tensor_flop_per_clk[DType::fp16] = 1000;
   sm.tensor_flop_per_clk[DType::tf32] = 500;
   sm.tensor_flop_per_clk[DType::fp8] = sm.tensor_flop_per_clk[DType::int8] = 2000;
@@ -42,6 +44,9 @@ inline Gpu toy_gpu() {
   gpu.vendor = "none";
   gpu.architecture = "toy";
   gpu.compute_capability = "9.0";
+  gpu.generation = "toy";
+  gpu.process = {"toy", 1};
+  gpu.clusters = {8, 4, 2, 1};
   gpu.calibration = "toy";
   gpu.sm_count = 10;
   gpu.base_clock = 0.5 * units::GHz;

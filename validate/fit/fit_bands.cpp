@@ -295,13 +295,13 @@ void add_own_card(const Gpu& gpu, const Calibration& calibration, const std::vec
 void add_transfers(const std::vector<Calibration>& donors, const std::vector<BandRow>& rows, Pricer& pricer,
                    BandFit& out) {
   for (const Calibration& donor : donors) {
-    const std::string capability = load_gpu(donor.gpu).compute_capability;
+    const std::string generation = load_gpu(donor.gpu).generation;
     const PricedRows there = price_rows(donor, rows, pricer, [&](const BandRow& row) {
       return row.gpu != donor.gpu && row.kernels == KernelSet::library;
     });
     for (std::size_t i = 0; i < there.rows.size(); ++i) {
       const BandRow& row = rows[there.rows[i]];
-      const bool near = pricer.gpu(row.gpu).compute_capability == capability;
+      const bool near = pricer.gpu(row.gpu).generation == generation;
       BandResidual r = residual_of(row, there.priced[i], near ? BandSection::near : BandSection::far);
       r.stack = donor.gpu + ">" + r.stack;
       r.context = donor.gpu + ">" + r.context;

@@ -5,8 +5,8 @@ namespace {
 
 bool is_hopper(const Rates& m) { return m.path.kind == TensorPath::Kind::wgmma; }
 
-/// Cards whose tensor units are driven by mma.sync alone, from sm_80 on. (On cards with tcgen05 the portable kernel
-/// runs too, far below what their own instructions give: not a kernel to price them by.)
+/// Cards whose tensor units are driven by mma.sync alone and which have cp.async, as the portable kernels are written.
+/// (On cards with tcgen05 they run too, far below what their own instructions give: not kernels to price them by.)
 bool is_portable(const Rates& m) { return m.path.kind == TensorPath::Kind::mma_sync && m.path.async_copy; }
 
 bool all_bf16(const Precision& p) {

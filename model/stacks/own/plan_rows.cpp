@@ -63,14 +63,12 @@ Seconds slot_time(const RowKernel& k, const CtaTimes& t, Seconds first, const Ra
   return begun * (first + t.turn + wait + t.compute + t.port) - first - t.turn - t.wait;
 }
 
-/// Clusters. They are placed within GPCs, of which some SMs are left over: of 132 SMs 120 take clusters of eight, 128
-/// of four (a seventeenth cluster of eight doubles the time). All CTAs of a cluster load, agree and write together, and
-/// the next starts when all are through, so that its life is a sum.
+/// Clusters, which some SMs of a GPC are left over from (ClusterSlots). All CTAs of a cluster load, agree and write
+/// together, and the next starts when all are through, so that its life is a sum.
 Seconds cluster_time(const RowKernel& k, const Demand& d, const CtaTimes& t, Seconds first, Seconds memory,
                      const Rates& m) {
-  const double cluster = static_cast<double>(k.plan.cluster), ctas = static_cast<double>(k.plan.ctas);
-  constexpr double kUsedByEight = 120.0 / 132, kUsedByFour = 128.0 / 132;
-  const double sms = m.sm_count * (cluster > 4 ? kUsedByEight : cluster > 2 ? kUsedByFour : 1);
+  const double ctas = static_cast<double>(k.plan.ctas);
+  const double sms = m.sm_count * m.gpu.clusters.share(k.plan.cluster);
   const double together = static_cast<double>(k.plan.ctas_per_sm);
   const double resident = std::min(together, std::max(1.0, std::ceil(ctas / sms)));
   const double whole = std::max(1.0, ctas / (sms * together)), waves = whole < 2 ? std::ceil(whole) : with_begun(whole);
