@@ -15,6 +15,7 @@
 #include "kernels/chain/attention_chain.cuh"
 #include "kernels/chain/attention_chain_flat.cuh"
 #include "kernels/common/cuda_check.hpp"
+#include "kernels/common/measure.cuh"
 #include "ops/plan/row_menu.hpp"
 
 namespace plumbline {
@@ -313,7 +314,7 @@ void launch_held(ChainHolding h, const ChainArgs& a, cudaStream_t stream) {
     constexpr ChainHolding own = kChainMenu[kEntry];
     if (h.lanes != own.lanes || h.groups != own.groups) return launch_held<Op, kFit, kEntry + 1>(h, a, stream);
     constexpr int threads = chain_threads(own.lanes);
-    const auto each = static_cast<int>(chain_rows_each(!Op::kTwoInputs, a.rows, own.lanes));
+    const auto each = static_cast<int>(chain_rows_each(!Op::kTwoInputs, a.rows, own.lanes, sm_count()));
     const auto ctas = static_cast<unsigned>(chain_ctas(a.rows, own.lanes, each));
     if constexpr (kFit != device::Fit::full || Op::fills(own.lanes, own.groups)) {
       device::chain_held<Op, own.lanes, own.groups, kFit><<<ctas, threads, 0, stream>>>(a, each);
@@ -400,7 +401,7 @@ KernelPlan attention_chain_plan(const Rowwise& s) {
   const ChainHolding h = chain_holding(s.cols);
   p.threads = h.lanes > 0 ? chain_threads(h.lanes) : kWalkThreads;
   const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout;
-  p.ctas = h.lanes > 0 ? chain_ctas(s.rows, h.lanes, chain_rows_each(forward, s.rows, h.lanes)) : s.rows;
+  p.ctas = h.lanes > 0 ? chain_ctas(s.rows, h.lanes, chain_rows_each(forward, s.rows, h.lanes, sm_count())) : s.rows;
   return p;
 }
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "kernels/common/cuda_check.hpp"
+#include "kernels/common/measure.cuh"
 #include "kernels/common/vector.cuh"
 
 namespace plumbline {
@@ -184,11 +185,12 @@ using device::Layout;
 constexpr std::int64_t kMostVectors = 0x7fffffff - kFlatThreads;
 
 constexpr int kGatherVecs = 4, kGatherThreads = 128;
-constexpr std::int64_t kEnoughCtas = 4 * 132;  // fewer of kGatherVecs, and every thread takes one
+constexpr std::int64_t kEnoughCtasAnSm = 4;  // fewer of kGatherVecs, and every thread takes one
 
 std::int64_t ctas_for(std::int64_t items, int each = kFlatThreads) { return (items + each - 1) / each; }
 int gather_vecs(const Embedding& s) {
-  return ctas_for(s.rows * s.cols / kVector, kGatherVecs * kGatherThreads) >= kEnoughCtas ? kGatherVecs : 1;
+  const std::int64_t ctas = ctas_for(s.rows * s.cols / kVector, kGatherVecs * kGatherThreads);
+  return ctas >= kEnoughCtasAnSm * sm_count() ? kGatherVecs : 1;
 }
 
 /// Launches whole vectors, then the last n mod 8 elements; gated rows that are not whole vectors have their own kernel.

@@ -8,6 +8,7 @@
 
 #include "kernels/common/cuda_check.hpp"
 #include "kernels/common/launch.hpp"
+#include "kernels/common/measure.cuh"
 #include "kernels/rows/flat.cuh"
 #include "kernels/rows/row_menu.cuh"
 #include "kernels/rows/row_ops.cuh"
@@ -289,7 +290,7 @@ void launch_entry(const Choice& choice, const RowArgs& a, cudaStream_t stream) {
 }
 
 RowWay way(const Rowwise& s) {
-  const RowWay w = row_way(s);
+  const RowWay w = row_way(s, sm_count());
   if (w.choice.entry < 0)
     throw NotModelled(std::string(name(s.kind)) + ": our kernel takes rows of up to 512 Ki columns");
   return w;

@@ -11,6 +11,7 @@
 
 #include "kernels/common/cuda_check.hpp"
 #include "kernels/common/launch.hpp"
+#include "kernels/common/measure.cuh"
 #include "kernels/rows/row.cuh"
 
 namespace plumbline {
@@ -169,10 +170,10 @@ constexpr int kScanThreads = 256, kScanVecs = 12, kScanMinCtas = 3, kScanPause =
 
 // --- sum_all ---------------------------------------------------------------------------------------------------------
 
-constexpr int kSumThreads = 512, kSumVecs = 4, kSumCtas = 4 * 132;
+constexpr int kSumThreads = 512, kSumVecs = 4, kSumCtasAnSm = 4, kMostSumCtas = 4096;
 
 struct SumScratch {
-  float partial[kSumCtas];
+  float partial[kMostSumCtas];
   unsigned arrived;
 };
 
@@ -249,7 +250,8 @@ KernelPlan scan_plan(const Scan& s) {
     return p;
   }
   const std::int64_t per_cta = std::int64_t{device::kSumThreads} * (s.dtype == DType::fp32 ? 4 : 8);
-  p.ctas = std::min<std::int64_t>((s.n + per_cta - 1) / per_cta, device::kSumCtas);
+  const int most = std::min(device::kSumCtasAnSm * sm_count(), device::kMostSumCtas);
+  p.ctas = std::min<std::int64_t>((s.n + per_cta - 1) / per_cta, most);
   p.threads = device::kSumThreads;
   return p;
 }

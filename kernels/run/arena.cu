@@ -89,7 +89,7 @@ template <class To>
 void fill(char* data, std::size_t bytes, std::uint64_t seed, DataPattern pattern, cudaStream_t stream) {
   using Pair = typename To::Pair;
   const auto pairs = reinterpret_cast<Pair*>(data);
-  fill_pattern<To><<<132 * 16, 256, 0, stream>>>(pairs, bytes / sizeof(Pair), seed, pattern);
+  fill_pattern<To><<<sm_count() * 16, 256, 0, stream>>>(pairs, bytes / sizeof(Pair), seed, pattern);
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());
 }
 

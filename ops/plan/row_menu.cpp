@@ -27,16 +27,17 @@ KernelPlan plan_of(const Holding& holding, const Choice& choice, std::int64_t ro
   return p;
 }
 
-RowWay row_way(const Rowwise& s) {
-  constexpr std::int64_t kSms = 132, kFewCtas = 4 * kSms;  // up to which rows count as few
+RowWay row_way(const Rowwise& s, std::int64_t sms) {
+  constexpr std::int64_t kFewCtasAnSm = 4;  // up to which rows count as few
   const Choice few = choose(entries(RowMenu::few), s.cols);
-  if (few.entry >= 0 && s.rows * few.cluster <= (few.cluster > 1 ? kSms : kFewCtas)) return {RowMenu::few, few};
+  const std::int64_t most = few.cluster > 1 ? sms : kFewCtasAnSm * sms;
+  if (few.entry >= 0 && s.rows * few.cluster <= most) return {RowMenu::few, few};
   const RowMenu menu = row_menu_of(s.kind);
   const Choice held = choose(entries(menu), s.cols);
   const int last = static_cast<int>(entries(menu).size()) - 1;
   const bool wide = held.entry < 0 || held.cluster > 1;
   // with a row for every SM, the bytes in flight are enough and nobody has to wait for a cluster
-  if (entries(menu).back().walks && wide && s.rows >= kSms) return {menu, {last, 1, 1}};
+  if (entries(menu).back().walks && wide && s.rows >= sms) return {menu, {last, 1, 1}};
   return {menu, held};
 }
 
@@ -57,10 +58,10 @@ ChainHolding chain_holding(std::int64_t cols) {
   return found == std::end(kChainMenu) ? ChainHolding{} : *found;
 }
 
-std::int64_t chain_rows_each(bool forward, std::int64_t rows, int lanes) {
+std::int64_t chain_rows_each(bool forward, std::int64_t rows, int lanes, std::int64_t sms) {
   if (!forward && lanes != 256 && lanes != 512) return 1;  // kChainPrefetches
-  constexpr std::int64_t kSms = 132, kThreadsAnSm = 1024, kTurns = 4, kMost = 8;
-  const std::int64_t slots = kSms * kThreadsAnSm / lanes;
+  constexpr std::int64_t kThreadsAnSm = 1024, kTurns = 4, kMost = 8;
+  const std::int64_t slots = sms * kThreadsAnSm / lanes;
   return std::clamp<std::int64_t>(rows / (slots * kTurns), 1, kMost);
 }
 

@@ -1,6 +1,6 @@
 // How our row-wise kernels hold a row: the ways that are compiled, and which of them a shape takes. The launchers
-// dispatch on these menus and the planner prices them, so that the plan that was priced is the plan that runs. No
-// machine in here but the one the kernels are cut for (132 SMs).
+// dispatch on these menus and the planner prices them, so that the plan that was priced is the plan that runs. Of the
+// machine only the count of its SMs counts.
 //
 // What was measured for each menu: docs/lab/rowwise.md and docs/lab/topk.md.
 #pragma once
@@ -105,8 +105,9 @@ struct RowWay {
   const Holding& holding() const { return entries(menu)[static_cast<std::size_t>(choice.entry)]; }
 };
 
-/// The way of an operator that needs whole rows; its choice has no entry where no kernel holds the row.
-RowWay row_way(const Rowwise& shape);
+/// The way of an operator that needs whole rows, on a GPU of `sms` SMs; its choice has no entry where no kernel holds
+/// the row.
+RowWay row_way(const Rowwise& shape, std::int64_t sms);
 
 // --- top-k -----------------------------------------------------------------------------------------------------------
 
@@ -136,9 +137,9 @@ ChainHolding chain_holding(std::int64_t cols);
 /// (backward) take so many registers that short rows, of which an SM holds many, are faster without.
 template <bool kForward, int kLanes>
 inline constexpr bool kChainPrefetches = kForward || kLanes == 256 || kLanes == 512;
-/// Rows that a group of lanes takes one after the other: one without prefetch, else as many as leave each SM of an H200
+/// Rows that a group of lanes takes one after the other: one without prefetch, else as many as leave each of `sms` SMs
 /// some CTAs to even out.
-std::int64_t chain_rows_each(bool forward, std::int64_t rows, int lanes);
+std::int64_t chain_rows_each(bool forward, std::int64_t rows, int lanes, std::int64_t sms);
 std::int64_t chain_ctas(std::int64_t rows, int lanes, std::int64_t each);
 
 }  // namespace plumbline

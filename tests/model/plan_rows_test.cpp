@@ -23,15 +23,29 @@ Seconds time_of(const Op& op, bool warm = false) {
   return price(plan_own_rows(op, work(op), h200().rates(), warm), h200().rates(), h200().rates().rowwise).total;
 }
 
+constexpr std::int64_t kSms = 132;  // an H200's
+
 TEST(PlanRows, TheH200HasOurs) { EXPECT_TRUE(has_own_rows(h200().rates())); }
 
 /// 8192 columns are 1024 vectors: few rows take 512 threads x 2, many rows of softmax 256 x 4.
 TEST(PlanRows, FewRowsAreHeldByMoreThreads) {
-  const RowWay few = row_way({RowwiseKind::softmax, 100, 8192}), many = row_way({RowwiseKind::softmax, 10000, 8192});
+  const RowWay few = row_way({RowwiseKind::softmax, 100, 8192}, kSms), many = row_way({RowwiseKind::softmax, 10000, 8192}, kSms);
   EXPECT_EQ(few.menu, RowMenu::few);
   EXPECT_EQ(few.holding().threads, 512);
   EXPECT_EQ(many.menu, RowMenu::softmax);
   EXPECT_EQ(many.holding().threads, 256);
+}
+
+/// What counts as few goes with the SMs: 4 CTAs an SM, of which a GPU of half the size has half.
+TEST(PlanRows, FewRowsAreFewForTheGpu) {
+  for (const std::int64_t sms : {66, 132, 264}) {
+    EXPECT_EQ(row_way({RowwiseKind::softmax, 4 * sms, 8192}, sms).menu, RowMenu::few) << sms;
+    EXPECT_EQ(row_way({RowwiseKind::softmax, 4 * sms + 1, 8192}, sms).menu, RowMenu::softmax) << sms;
+    EXPECT_FALSE(row_way({RowwiseKind::argmax, sms - 1, 262208}, sms).holding().walks) << sms;
+    EXPECT_TRUE(row_way({RowwiseKind::argmax, sms, 262208}, sms).holding().walks) << sms;
+    const Op sum = Scan{ScanKind::sum_all, 1 << 28};
+    EXPECT_EQ(row_kernel(sum, work(sum), sms).plan.ctas, 4 * sms);
+  }
 }
 
 /// 256000 columns: eight CTAs of 512 threads x 8 vectors hold 262144.
@@ -47,7 +61,7 @@ RC_GTEST_PROP(PlanRows, TheChosenWayHoldsTheRow, ()) {
   const auto rows = *rc::gen::inRange<std::int64_t>(1, 100000);
   const auto kind =
       *rc::gen::element(RowwiseKind::softmax, RowwiseKind::argmax, RowwiseKind::rmsnorm, RowwiseKind::quantize);
-  const RowWay way = row_way({kind, rows, cols});
+  const RowWay way = row_way({kind, rows, cols}, kSms);
   RC_ASSERT(way.choice.entry >= 0);
   RC_ASSERT(way.holding().walks ||
             kRowVector * way.holding().threads * way.holding().vecs * way.choice.cluster >= cols);
@@ -55,21 +69,21 @@ RC_GTEST_PROP(PlanRows, TheChosenWayHoldsTheRow, ()) {
 
 /// A reduction of many rows that no CTA holds walks them, a CTA each; of few rows each is spread over a cluster.
 TEST(PlanRows, ReductionsOfWideRowsWalk) {
-  const RowWay many = row_way({RowwiseKind::argmax, 4096, 262208}), few = row_way({RowwiseKind::argmax, 100, 262208});
+  const RowWay many = row_way({RowwiseKind::argmax, 4096, 262208}, kSms), few = row_way({RowwiseKind::argmax, 100, 262208}, kSms);
   EXPECT_TRUE(many.holding().walks);
   EXPECT_EQ(many.choice.cluster, 1);
   EXPECT_FALSE(few.holding().walks);
   EXPECT_EQ(few.choice.cluster, 8);
-  EXPECT_FALSE(row_way({RowwiseKind::softmax, 4096, 262208}).holding().walks);
+  EXPECT_FALSE(row_way({RowwiseKind::softmax, 4096, 262208}, kSms).holding().walks);
 }
 
 /// Backward, 8192 columns: 256 lanes, of which 528 groups are on the card; 6400 rows are three turns of four groups.
 TEST(PlanRows, BackwardTakesSeveralRowsWhereItPrefetches) {
   const Rowwise wide{RowwiseKind::scale_mask_softmax_dropout_backward, 6400, 8192};
-  EXPECT_EQ(row_kernel(Op(wide), work(wide)).turns, 3);
-  EXPECT_EQ(row_kernel(Op(wide), work(wide)).plan.ctas, 2134);
+  EXPECT_EQ(row_kernel(Op(wide), work(wide), kSms).turns, 3);
+  EXPECT_EQ(row_kernel(Op(wide), work(wide), kSms).plan.ctas, 2134);
   const Rowwise narrow{RowwiseKind::scale_mask_softmax_dropout_backward, 6400, 1024};
-  EXPECT_EQ(row_kernel(Op(narrow), work(narrow)).turns, 1);
+  EXPECT_EQ(row_kernel(Op(narrow), work(narrow), kSms).turns, 1);
 }
 
 /// smsp__inst_executed of whole launches on an H200, 2026-11-20, against what the planner counts.
@@ -89,7 +103,7 @@ TEST(PlanRows, CountsInstructionsAsTheProfilerDoes) {
                                            {Rowwise{K::transpose_copy, 16384, 5120}, 22855680},
                                            {Scan{ScanKind::sum_all, 30000000, DType::bf16}, 4341618}};
   for (const auto& [op, instructions] : counted) {
-    const RowKernel k = row_kernel(op, work(op));
+    const RowKernel k = row_kernel(op, work(op), kSms);
     EXPECT_NEAR(k.instructions * static_cast<double>(k.plan.ctas) / instructions, 1, 0.07) << shape_text(op);
   }
 }

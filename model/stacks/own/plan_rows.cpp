@@ -86,7 +86,7 @@ bool has_own_rows(const Rates& m) {
 }
 
 Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, bool warm) {
-  const RowKernel k = row_kernel(op, w);
+  const RowKernel k = row_kernel(op, w, m.gpu.sm_count);
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double ctas = static_cast<double>(k.plan.ctas);
   const double lost = warm ? missing(op, w, m) : 1.0;

@@ -172,7 +172,7 @@ std::int64_t chain_registers(bool forward, bool fused, bool norm, const ChainHol
 }
 
 /// Rows as fp32 in the registers of a few lanes, or walked by 1024 threads.
-RowKernel chain_kernel(const Rowwise& s) {
+RowKernel chain_kernel(const Rowwise& s, std::int64_t sms) {
   const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout,
              norm = s.kind == RowwiseKind::rmsnorm_backward, fused = !norm && s.kind != RowwiseKind::softmax_backward;
   ChainHolding h = chain_holding(s.cols);
@@ -184,7 +184,7 @@ RowKernel chain_kernel(const Rowwise& s) {
       s.cols == kRowVector * h.lanes * h.groups &&
       (forward ? h.groups < 4 : h.lanes <= 32 || (h.lanes == 128 && h.groups == 4) || (h.lanes == 1024 && !fused));
   RowKernel k;
-  k.turns = walks ? 1 : static_cast<int>(chain_rows_each(forward, s.rows, h.lanes));
+  k.turns = walks ? 1 : static_cast<int>(chain_rows_each(forward, s.rows, h.lanes, sms));
   k.plan.threads = chain_threads(h.lanes);
   k.plan.ctas = walks ? s.rows : chain_ctas(s.rows, h.lanes, k.turns);
   k.plan.ctas_per_sm = std::clamp<std::int64_t>(65536 / (chain_registers(forward, fused, norm, h) * k.plan.threads), 1,
@@ -262,12 +262,12 @@ RowKernel transpose_kernel(const Rowwise& s) {
 
 // --- sums and scans of a whole array ---------------------------------------------------------------------------------
 
-RowKernel scan_kernel(const Scan& s) {
+RowKernel scan_kernel(const Scan& s, std::int64_t sms) {
   const double bytes = to_double(s.n) * (s.dtype == DType::fp32 ? 4 : 2);
   RowKernel k;
   if (s.kind == ScanKind::sum_all) {
-    constexpr double kThreads = 512, kMostCtas = 4 * 132;
-    const double ctas = std::clamp(std::ceil(bytes / 16 / kThreads), 1.0, kMostCtas);
+    constexpr double kThreads = 512, kCtasAnSm = 4;
+    const double ctas = std::clamp(std::ceil(bytes / 16 / kThreads), 1.0, kCtasAnSm * to_double(sms));
     k.plan.threads = static_cast<std::int64_t>(kThreads);
     k.plan.ctas = static_cast<std::int64_t>(ctas);
     k.plan.ctas_per_sm = 4;
@@ -289,7 +289,7 @@ RowKernel scan_kernel(const Scan& s) {
   return k;
 }
 
-RowKernel rowwise_kernel(const Rowwise& s) {
+RowKernel rowwise_kernel(const Rowwise& s, std::int64_t sms) {
   switch (s.kind) {
     case RowwiseKind::layernorm:
     case RowwiseKind::rmsnorm:
@@ -297,7 +297,7 @@ RowKernel rowwise_kernel(const Rowwise& s) {
     case RowwiseKind::sum_rows:
     case RowwiseKind::argmax:
     case RowwiseKind::quantize: {
-      const RowWay way = row_way(s);
+      const RowWay way = row_way(s, sms);
       if (way.choice.entry >= 0) return held_kernel(s, way);
       return flat_kernel(elements_of(s) / to_double(kRowVector), {200, 16},
                          false);  // no kernel of ours: as a wide one would
@@ -305,7 +305,7 @@ RowKernel rowwise_kernel(const Rowwise& s) {
     case RowwiseKind::rmsnorm_backward:
     case RowwiseKind::softmax_backward:
     case RowwiseKind::scale_mask_softmax_dropout:
-    case RowwiseKind::scale_mask_softmax_dropout_backward: return chain_kernel(s);
+    case RowwiseKind::scale_mask_softmax_dropout_backward: return chain_kernel(s, sms);
     case RowwiseKind::transpose_copy: return transpose_kernel(s);
     default: break;
   }
@@ -319,11 +319,11 @@ RowKernel rowwise_kernel(const Rowwise& s) {
 
 }  // namespace
 
-RowKernel row_kernel(const Op& op, const Work& w) {
-  if (const auto* row = std::get_if<Rowwise>(&op)) return rowwise_kernel(*row);
+RowKernel row_kernel(const Op& op, const Work& w, std::int64_t sms) {
+  if (const auto* row = std::get_if<Rowwise>(&op)) return rowwise_kernel(*row, sms);
   if (const auto* top = std::get_if<TopK>(&op)) return selection_kernel(top->rows, top->cols, top->k, false);
   if (const auto* top = std::get_if<SoftmaxTopK>(&op)) return selection_kernel(top->rows, top->cols, top->k, true);
-  if (const auto* scan = std::get_if<Scan>(&op)) return scan_kernel(*scan);
+  if (const auto* scan = std::get_if<Scan>(&op)) return scan_kernel(*scan, sms);
   if (const auto* rope = std::get_if<Rope>(&op)) {
     const double elements = to_double(rope->tokens * rope->heads) * to_double(rope->head_dim);
     RowKernel k = flat_kernel(elements / 2 / to_double(kRowVector), {174, 2}, false);
@@ -339,8 +339,8 @@ RowKernel row_kernel(const Op& op, const Work& w) {
       return k;
     }
     const double vectors = to_double(table->rows) * to_double(table->cols) / to_double(kRowVector);
-    constexpr double kThreads = 128, kVecs = 4, kEnough = 4 * 132;
-    const bool many = vectors >= kEnough * kThreads * kVecs;
+    constexpr double kThreads = 128, kVecs = 4, kEnoughAnSm = 4;
+    const bool many = vectors >= kEnoughAnSm * to_double(sms) * kThreads * kVecs;
     RowKernel k = flat_kernel(vectors, {}, false);
     k.plan.threads = static_cast<std::int64_t>(kThreads);
     k.plan.ctas = static_cast<std::int64_t>(std::max(1.0, std::ceil(vectors / kThreads / (many ? kVecs : 1))));

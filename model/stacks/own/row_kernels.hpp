@@ -4,6 +4,8 @@
 // code.
 #pragma once
 
+#include <cstdint>
+
 #include "arch/units.hpp"
 #include "ops/op/shapes.hpp"
 #include "ops/op/work.hpp"
@@ -37,6 +39,7 @@ struct RowKernel {
   int turns = 1;     ///< rows a CTA takes, the next one on its way
 };
 
-RowKernel row_kernel(const Op& op, const Work& work);
+/// On a GPU of `sms` SMs, which some kernels size their grids by.
+RowKernel row_kernel(const Op& op, const Work& work, std::int64_t sms);
 
 }  // namespace plumbline

@@ -1,0 +1,32 @@
+# check_numbers.cmake on small trees, each of one line: numbers of one card must be refused by name, others not.
+cmake_minimum_required(VERSION 3.25)
+
+# judge(FILE LINE OUTCOME): OUTCOME is `wrong` or `right`.
+function(judge file line outcome)
+  file(REMOVE_RECURSE ${TREE})
+  file(WRITE ${TREE}/${file} "${line}\n")
+  execute_process(COMMAND ${CMAKE_COMMAND} -DROOT=${TREE} -P ${CHECK} RESULT_VARIABLE result ERROR_VARIABLE said
+                  OUTPUT_QUIET)
+  string(FIND "${said}" "${file}" named)
+  if(outcome STREQUAL wrong AND (result EQUAL 0 OR named EQUAL -1))
+    message(SEND_ERROR "${file} with '${line}' was let through: ${said}")
+  elseif(outcome STREQUAL right AND NOT result EQUAL 0)
+    message(SEND_ERROR "${file} with '${line}' was refused: ${said}")
+  endif()
+endfunction()
+
+judge(model/engine/a.cpp "constexpr int kSms = 132" wrong)
+judge(model/engine/a.cpp "double share = 120 / 132.0" wrong)
+judge(ops/plan/a.hpp "int most = 4*132" wrong)
+judge(kernels/rows/a.cu "fill<<<132 * 16, 256>>>" wrong)
+judge(kernels/attention/a.cuh "PLUMBLINE_WGMMA(256, 128, 131, 132)" right)
+judge(model/engine/a.cpp "int a = 1320 + a132 + 1.132" right)
+judge(model/engine/a.cpp "// an H200 has 132 SMs" right)
+judge(model/engine/a.cpp "if (gpu.compute_capability == x) return 1" wrong)
+judge(model/engine/a.cpp "if (cc == \"9.0\") return 1" wrong)
+judge(model/engine/a.cpp "if (cc.rfind(\"8.\", 0) == 0) return 1" wrong)
+judge(ops/plan/a.cpp "if (cc == \"gfx942\") return 1" wrong)
+judge(model/engine/a.cpp "return \"8.5 us\"" right)
+judge(model/report/gpu_page.cpp "chip += gpu.compute_capability" right)
+judge(arch/gpu/fields.cpp "gpu.compute_capability = text" right)
+file(REMOVE_RECURSE ${TREE})
