@@ -115,12 +115,14 @@ Machine Machine::with(const GpuNumbers& numbers) const {
 }
 
 Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
-                         const MachineOptions& options) {
+                         const std::shared_ptr<const KernelCounts>& counts, const MachineOptions& options) {
   auto origin = std::make_shared<Origin>();
   origin->gpu = gpu;
   origin->calibration = calibration;
   origin->options = options;
   origin->scalars = read_rate_scalars(gpu, calibration, donor, options, origin->kernel_assumptions);
+  origin->counts = counts;
+  if (options.kernels == KernelSet::own) origin->scalars.base.counts = counts.get();
   origin->same_generation = donor && donor->generation == gpu.generation;
   return machine_of(std::move(origin), gpu, false);
 }

@@ -17,6 +17,8 @@
 
 namespace plumbline {
 
+struct KernelCounts;
+
 struct Rates;
 struct MachineParts;
 class BandTable;
@@ -51,9 +53,9 @@ class Machine {
 };
 
 /// Puts a machine together; touches no file. `donor`: the descriptor of the card that an inherited calibration was
-/// measured on, where there is one. Throws BadInput for a calibration that lacks a scalar, NotModelled for options that
+/// measured on, where there is one; `counts`: of our kernels (ops/plan/kernel_counts.hpp). Throws BadInput for a calibration that lacks a scalar, NotModelled for options that
 /// need energies where none are on file.
 Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
-                         const MachineOptions& options);
+                         const std::shared_ptr<const KernelCounts>& counts, const MachineOptions& options);
 
 }  // namespace plumbline

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/plan/kernel_counts.hpp"
+
 namespace plumbline {
 namespace {
 
@@ -13,12 +15,18 @@ std::optional<Gpu> donor_of(const Calibration& calibration) {
   return load_gpu(calibration.gpu);
 }
 
+/// Counts of our kernels do not go with the card, so that all machines share them.
+const std::shared_ptr<const KernelCounts>& own_counts() {
+  static const std::shared_ptr<const KernelCounts> counts = load_kernel_counts("own_sm90");
+  return counts;
+}
+
 auto ordered(const MachineOptions& o) { return std::tuple(o.kernels, o.clock, o.power_cap, o.data, o.attention); }
 
 }  // namespace
 
 Machine make_machine(const Gpu& gpu, const Calibration& calibration, const MachineOptions& options) {
-  return assemble_machine(gpu, calibration, donor_of(calibration), options);
+  return assemble_machine(gpu, calibration, donor_of(calibration), own_counts(), options);
 }
 
 Machine make_machine(const Gpu& gpu, const MachineOptions& options) {

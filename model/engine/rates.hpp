@@ -14,6 +14,8 @@
 
 namespace plumbline {
 
+struct KernelCounts;
+
 /// What a kernel family adds to the machine: a handful of numbers, fitted on training shapes, never per shape. Not
 /// every family uses each.
 struct FamilyScalars {
@@ -112,6 +114,9 @@ struct Rates {
   FamilyScalars prepare;                     ///< the pass before prefill attention: rotation and cache append
   FamilyScalars combine;                     ///< the merge of split-KV attention, where it is a launch of its own
   OwnFamilies own;                           ///< take the place of the above for shapes that have a kernel of ours
+  /// Instructions and waits of our row-wise kernels (ops/plan/kernel_counts.hpp); null for other kernel sets. Whoever
+  /// makes the rates keeps them.
+  const KernelCounts* counts = nullptr;
 
   bool operator==(const Rates&) const = default;
 };

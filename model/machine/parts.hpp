@@ -22,6 +22,7 @@ class Origin {
   Calibration calibration;
   MachineOptions options;
   RateScalars scalars;
+  std::shared_ptr<const KernelCounts> counts;  ///< of our kernels
   bool same_generation = false;  ///< as the card that the calibration was measured on; false where that is not known
   std::vector<std::string> kernel_assumptions;
 

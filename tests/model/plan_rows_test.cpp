@@ -29,7 +29,8 @@ TEST(PlanRows, TheH200HasOurs) { EXPECT_TRUE(has_own_rows(h200().rates())); }
 
 /// 8192 columns are 1024 vectors: few rows take 512 threads x 2, many rows of softmax 256 x 4.
 TEST(PlanRows, FewRowsAreHeldByMoreThreads) {
-  const RowWay few = row_way({RowwiseKind::softmax, 100, 8192}, kSms), many = row_way({RowwiseKind::softmax, 10000, 8192}, kSms);
+  const RowWay few = row_way({RowwiseKind::softmax, 100, 8192}, kSms),
+               many = row_way({RowwiseKind::softmax, 10000, 8192}, kSms);
   EXPECT_EQ(few.menu, RowMenu::few);
   EXPECT_EQ(few.holding().threads, 512);
   EXPECT_EQ(many.menu, RowMenu::softmax);
@@ -44,7 +45,7 @@ TEST(PlanRows, FewRowsAreFewForTheGpu) {
     EXPECT_FALSE(row_way({RowwiseKind::argmax, sms - 1, 262208}, sms).holding().walks) << sms;
     EXPECT_TRUE(row_way({RowwiseKind::argmax, sms, 262208}, sms).holding().walks) << sms;
     const Op sum = Scan{ScanKind::sum_all, 1 << 28};
-    EXPECT_EQ(row_kernel(sum, work(sum), sms).plan.ctas, 4 * sms);
+    EXPECT_EQ(row_kernel(sum, work(sum), *h200().rates().counts, sms).plan.ctas, 4 * sms);
   }
 }
 
@@ -69,7 +70,8 @@ RC_GTEST_PROP(PlanRows, TheChosenWayHoldsTheRow, ()) {
 
 /// A reduction of many rows that no CTA holds walks them, a CTA each; of few rows each is spread over a cluster.
 TEST(PlanRows, ReductionsOfWideRowsWalk) {
-  const RowWay many = row_way({RowwiseKind::argmax, 4096, 262208}, kSms), few = row_way({RowwiseKind::argmax, 100, 262208}, kSms);
+  const RowWay many = row_way({RowwiseKind::argmax, 4096, 262208}, kSms),
+               few = row_way({RowwiseKind::argmax, 100, 262208}, kSms);
   EXPECT_TRUE(many.holding().walks);
   EXPECT_EQ(many.choice.cluster, 1);
   EXPECT_FALSE(few.holding().walks);
@@ -80,10 +82,10 @@ TEST(PlanRows, ReductionsOfWideRowsWalk) {
 /// Backward, 8192 columns: 256 lanes, of which 528 groups are on the card; 6400 rows are three turns of four groups.
 TEST(PlanRows, BackwardTakesSeveralRowsWhereItPrefetches) {
   const Rowwise wide{RowwiseKind::scale_mask_softmax_dropout_backward, 6400, 8192};
-  EXPECT_EQ(row_kernel(Op(wide), work(wide), kSms).turns, 3);
-  EXPECT_EQ(row_kernel(Op(wide), work(wide), kSms).plan.ctas, 2134);
+  EXPECT_EQ(row_kernel(Op(wide), work(wide), *h200().rates().counts, kSms).turns, 3);
+  EXPECT_EQ(row_kernel(Op(wide), work(wide), *h200().rates().counts, kSms).plan.ctas, 2134);
   const Rowwise narrow{RowwiseKind::scale_mask_softmax_dropout_backward, 6400, 1024};
-  EXPECT_EQ(row_kernel(Op(narrow), work(narrow), kSms).turns, 1);
+  EXPECT_EQ(row_kernel(Op(narrow), work(narrow), *h200().rates().counts, kSms).turns, 1);
 }
 
 /// smsp__inst_executed of whole launches on an H200, 2026-11-20, against what the planner counts.
@@ -103,7 +105,7 @@ TEST(PlanRows, CountsInstructionsAsTheProfilerDoes) {
                                            {Rowwise{K::transpose_copy, 16384, 5120}, 22855680},
                                            {Scan{ScanKind::sum_all, 30000000, DType::bf16}, 4341618}};
   for (const auto& [op, instructions] : counted) {
-    const RowKernel k = row_kernel(op, work(op), kSms);
+    const RowKernel k = row_kernel(op, work(op), *h200().rates().counts, kSms);
     EXPECT_NEAR(k.instructions * static_cast<double>(k.plan.ctas) / instructions, 1, 0.07) << shape_text(op);
   }
 }

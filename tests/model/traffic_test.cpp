@@ -93,9 +93,9 @@ void assert_little_traffic(const Machine& m) {
   }
 }
 
-Gpu of_generation(const char* compute_capability) {
+Gpu of_generation(const Feeding& feeding) {
   Gpu gpu = random_gpu();
-  gpu.compute_capability = compute_capability;
+  feeding.apply(gpu);
   return gpu;
 }
 
@@ -109,7 +109,7 @@ RC_GTEST_PROP(Traffic, OfFlashAttentionIsLittleMoreThanCompulsory, ()) {
 }
 
 RC_GTEST_PROP(Traffic, OfOurKernelsIsLittleMoreThanCompulsory, ()) {
-  const Gpu gpu = of_generation(coin() ? "9.0" : "8.0");
+  const Gpu gpu = of_generation(coin() ? kHopper : kAmpere);
   assert_little_traffic(toy_machine(gpu, with_own_families(random_calibration()), KernelSet::own));
 }
 

@@ -10,25 +10,12 @@
 namespace plumbline {
 namespace {
 
-/// The scheduler's turn from one CTA to the next, SM clocks.
-constexpr double kTurnClk = 240;
-
-/// How well what an SM does for different CTAs overlaps: p of the p-norm. CTAs that start together go through their
-/// loads, arithmetic and stores in step at first, and drift apart within some ten CTAs a slot. Fitted on training cases
-/// of norms, softmax, quantize and the attention chain.
-constexpr double kInStep = 3.2, kDrifted = 5.1, kDriftWaves = 10;
-constexpr double kTwiceInStep = 2.2, kTwiceDrifted = 4.3;    // two agreements a row
-constexpr double kReadingInStep = 4.2, kReadingDrifted = 8;  // reductions, whose next loads wait for no writes
-/// A thread that has its next row under way overlaps by itself; phases between barriers hardly do.
-constexpr double kPrefetching = 6.0, kSelecting = 1.7;
-
 /// Share of the bytes that L2 does not hold from one launch to the next. Each of its partitions may keep a copy of the
 /// other's lines, so losses begin near the size of one; half as much again is about never met when walked in order.
-/// (Warm copies, norms, sums of 4 to 90 MB on an H200.)
 double missing(const Op& op, const Work& w, const Rates& m) {
   const Bytes footprint = std::holds_alternative<Rope>(op) ? std::max(w.read, w.write) : w.bytes();
   const Bytes kept = m.gpu.l2.size / static_cast<double>(std::max<std::int64_t>(1, m.gpu.l2.partitions));
-  return std::clamp((footprint - 1.05 * kept) / (0.5 * kept), 0.0, 1.0);
+  return std::clamp((footprint - m.counts->warm_l2.begin * kept) / (m.counts->warm_l2.over * kept), 0.0, 1.0);
 }
 
 /// What one CTA takes, by itself, of each.
@@ -45,12 +32,14 @@ CtaTimes times_of(const RowKernel& k, const Demand& d, const Rates& m, Bytes rea
   t.compute = std::max(d.issue_clk, d.sfu_clk) * clk;
   t.port = read / m.l2_per_sm;
   t.wait = k.chain_clk * clk + k.l2_trips * m.l2_latency + k.loads * first;
-  t.turn = kTurnClk * clk;
+  t.turn = m.counts->waits.turn_clk * clk;
   return t;
 }
 
 /// Waves, of which the last one begun is seen more of the fewer there are.
-double with_begun(double waves) { return waves + (std::ceil(waves) - waves) * std::min(0.6, 1.2 / waves); }
+double with_begun(double waves, const KernelCounts::Waves& c) {
+  return waves + (std::ceil(waves) - waves) * std::min(c.begun_most, c.begun / waves);
+}
 
 /// CTAs that flow: a slot's CTAs come one after the other, each with its own loads, arithmetic and waits. What of that
 /// is seen once, at the start, is not in here.
@@ -58,8 +47,9 @@ Seconds slot_time(const RowKernel& k, const CtaTimes& t, Seconds first, const Ra
   const double ctas = static_cast<double>(k.plan.ctas), a_sm = ctas / m.sm_count;
   const double slots = std::min(static_cast<double>(k.plan.ctas_per_sm), std::max(1.0, std::ceil(a_sm)));
   *waves = std::max(1.0, a_sm / slots);
-  const double begun = with_begun(*waves);
-  const Seconds wait = k.turns > 1 ? 0.4 * static_cast<double>(k.turns) * t.wait : t.wait;
+  const double begun = with_begun(*waves, m.counts->waves);
+  const double seen = k.turns > 1 ? m.counts->waves.prefetch_wait * static_cast<double>(k.turns) : 1;
+  const Seconds wait = seen * t.wait;
   return begun * (first + t.turn + wait + t.compute + t.port) - first - t.turn - t.wait;
 }
 
@@ -71,12 +61,23 @@ Seconds cluster_time(const RowKernel& k, const Demand& d, const CtaTimes& t, Sec
   const double sms = m.sm_count * m.gpu.clusters.share(k.plan.cluster);
   const double together = static_cast<double>(k.plan.ctas_per_sm);
   const double resident = std::min(together, std::max(1.0, std::ceil(ctas / sms)));
-  const double whole = std::max(1.0, ctas / (sms * together)), waves = whole < 2 ? std::ceil(whole) : with_begun(whole);
+  const double whole = std::max(1.0, ctas / (sms * together)),
+               waves = whole < 2 ? std::ceil(whole) : with_begun(whole, m.counts->waves);
   const Bytes all = d.dram_read + d.dram_write;
   const double reads = all > Bytes{} ? d.dram_read / all : 0.5;
   const Seconds load = std::max(reads * memory / waves, resident * t.port);
   const Seconds life = first + load + resident * t.compute + t.wait;
   return waves * (life + t.turn) - first - t.turn - t.wait;
+}
+
+/// p of the p-norm over what an SM does for different CTAs.
+double overlap_of(const RowKernel& k, double waves, const KernelCounts::Overlap& c) {
+  if (k.selects) return c.selecting;
+  if (k.turns > 1) return c.prefetching;
+  const double drifted = std::min(1.0, (waves - 1) / c.drift_waves);
+  const double in_step = k.phases == 0 ? c.reading_in_step : k.phases == 1 ? c.in_step : c.twice_in_step;
+  const double apart = k.phases == 0 ? c.reading_drifted : k.phases == 1 ? c.drifted : c.twice_drifted;
+  return in_step + drifted * (apart - in_step);
 }
 
 }  // namespace
@@ -86,7 +87,7 @@ bool has_own_rows(const Rates& m) {
 }
 
 Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, bool warm) {
-  const RowKernel k = row_kernel(op, w, m.gpu.sm_count);
+  const RowKernel k = row_kernel(op, w, *m.counts, m.gpu.sm_count);
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double ctas = static_cast<double>(k.plan.ctas);
   const double lost = warm ? missing(op, w, m) : 1.0;
@@ -129,15 +130,9 @@ Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, bool warm) {
   double waves = 1;
   d.step_latency = slot_time(k, t, first, m, &waves);
   if (!k.holds) return d;
-  const double drifted = std::min(1.0, (waves - 1) / kDriftWaves);
-  constexpr double kTogether[] = {kReadingInStep, kInStep, kTwiceInStep};
-  constexpr double kApart[] = {kReadingDrifted, kDrifted, kTwiceDrifted};
-  const auto phases = static_cast<std::size_t>(k.phases);
-  const double in_step = kTogether[phases], apart = kApart[phases];
-  d.overlap = k.selects ? kSelecting : k.turns > 1 ? kPrefetching : in_step + drifted * (apart - in_step);
+  d.overlap = overlap_of(k, waves, m.counts->overlap);
   // at the end fewer and fewer CTAs are left to keep memory busy
-  constexpr double kDrain = 0.25;
-  d.serial_latency += kDrain * std::min(1.0, waves - 1) * (first + t.wait + t.compute + t.port);
+  d.serial_latency += m.counts->waves.drain * std::min(1.0, waves - 1) * (first + t.wait + t.compute + t.port);
   return d;
 }
 

@@ -1,7 +1,5 @@
-// What our row-wise kernels do, kernel by kernel: how a shape is cut, how many instructions a CTA executes, and the
-// chains of dependent steps in it that nothing else of the CTA hides. Counts are the kernels' own, as the profiler
-// reads them (smsp__inst_executed, smsp__inst_executed_pipe_xu; H200, 2026-11-20); they hold for any card that runs the
-// code.
+// What our row-wise kernels do, kernel by kernel: how a shape is split over CTAs, how many instructions a CTA executes,
+// and the dependent steps in it that nothing else of the CTA hides. The counts are data (ops/plan/kernel_counts.hpp).
 #pragma once
 
 #include <cstdint>
@@ -9,6 +7,7 @@
 #include "arch/units.hpp"
 #include "ops/op/shapes.hpp"
 #include "ops/op/work.hpp"
+#include "ops/plan/kernel_counts.hpp"
 #include "ops/plan/plans.hpp"
 
 namespace plumbline {
@@ -40,6 +39,6 @@ struct RowKernel {
 };
 
 /// On a GPU of `sms` SMs, which some kernels size their grids by.
-RowKernel row_kernel(const Op& op, const Work& work, std::int64_t sms);
+RowKernel row_kernel(const Op& op, const Work& work, const KernelCounts& counts, std::int64_t sms);
 
 }  // namespace plumbline

@@ -1,0 +1,257 @@
+#include "ops/plan/kernel_counts.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "arch/json_reader.hpp"
+
+namespace plumbline {
+namespace {
+
+using Numbers = std::vector<std::pair<std::string, double*>>;
+
+/// Which groups a kind's counts are in.
+enum class KindGroup { rows, chain, transpose, flat };
+
+KindGroup group_of(RowwiseKind kind) {
+  switch (kind) {
+    case RowwiseKind::layernorm:
+    case RowwiseKind::rmsnorm:
+    case RowwiseKind::softmax:
+    case RowwiseKind::sum_rows:
+    case RowwiseKind::argmax:
+    case RowwiseKind::quantize: return KindGroup::rows;
+    case RowwiseKind::rmsnorm_backward:
+    case RowwiseKind::softmax_backward:
+    case RowwiseKind::scale_mask_softmax_dropout:
+    case RowwiseKind::scale_mask_softmax_dropout_backward: return KindGroup::chain;
+    case RowwiseKind::transpose_copy: return KindGroup::transpose;
+    default: return KindGroup::flat;
+  }
+}
+
+Numbers numbers_of(KernelCounts::Row& c) {
+  return {{"row", &c.row},
+          {"warps", &c.warps},
+          {"vector", &c.vector},
+          {"residual", &c.residual},
+          {"ragged_vector", &c.ragged_vector},
+          {"cluster", &c.cluster}};
+}
+
+Numbers numbers_of(KernelCounts::Flat& c) {
+  return {{"instructions", &c.instructions}, {"sfu", &c.sfu}, {"ragged_ratio", &c.ragged_ratio}};
+}
+
+Numbers numbers_of(KernelCounts::Chain& c) {
+  return {{"row", &c.row},
+          {"group", &c.group},
+          {"group_full", &c.group_full},
+          {"sfu_row", &c.sfu_row},
+          {"sfu_group", &c.sfu_group}};
+}
+
+Numbers registers_of(KernelCounts::Chain& c) {
+  Numbers out;
+  for (std::size_t i = 0; i < std::size(kChainMenu); ++i) {
+    out.emplace_back(std::to_string(kChainMenu[i].lanes) + "x" + std::to_string(kChainMenu[i].groups), &c.registers[i]);
+  }
+  return out;
+}
+
+template <class Visit>
+void visit_rows(KernelCounts& c, Visit&& visit) {
+  for (std::size_t i = 0; i < c.row.size(); ++i) {
+    const auto kind = static_cast<RowwiseKind>(i);
+    if (group_of(kind) == KindGroup::rows) visit("rows." + std::string(name(kind)), numbers_of(c.row[i]));
+    if (group_of(kind) == KindGroup::flat) visit("flat." + std::string(name(kind)), numbers_of(c.flat[i]));
+  }
+  visit("rows.all", Numbers{{"ragged_end", &c.rows.ragged_end},
+                            {"ragged_loads", &c.rows.ragged_loads},
+                            {"walk", &c.rows.walk},
+                            {"sfu", &c.rows.sfu}});
+  visit("rows.other", numbers_of(c.rows_other));
+  visit("rows.softmax_sfu", Numbers{{"row", &c.softmax_sfu.row},
+                                    {"vector", &c.softmax_sfu.vector},
+                                    {"again", &c.softmax_sfu.again},
+                                    {"warps_log2", &c.softmax_sfu.warps_log2},
+                                    {"cluster", &c.softmax_sfu.cluster}});
+  visit("flat.all", Numbers{{"ctas", &c.flat_ctas}});
+  visit("flat.other", numbers_of(c.flat_other));
+}
+
+template <class Visit>
+void visit_selection(KernelCounts& c, Visit&& visit) {
+  KernelCounts::WarpTopK& w = c.topk_warp;
+  visit("topk.warp", Numbers{{"row", &w.row},
+                             {"vector", &w.vector},
+                             {"pick", &w.pick},
+                             {"pick_vector", &w.pick_vector},
+                             {"ragged", &w.ragged},
+                             {"softmax", &w.softmax},
+                             {"softmax_vector", &w.softmax_vector},
+                             {"sfu_vector", &w.sfu_vector},
+                             {"sfu_row", &w.sfu_row},
+                             {"pick_clk", &w.pick_clk},
+                             {"ctas_wide", &w.ctas_wide},
+                             {"ctas", &w.ctas}});
+  KernelCounts::CtaTopK& t = c.topk_cta;
+  visit("topk.cta", Numbers{{"warp", &t.warp},
+                            {"vector", &t.vector},
+                            {"hit", &t.hit},
+                            {"ranks", &t.ranks},
+                            {"rank_found", &t.rank_found},
+                            {"softmax", &t.softmax},
+                            {"softmax_vector", &t.softmax_vector},
+                            {"softmax_cluster", &t.softmax_cluster},
+                            {"cluster", &t.cluster},
+                            {"ragged", &t.ragged},
+                            {"sfu_vector", &t.sfu_vector},
+                            {"sfu_warp", &t.sfu_warp},
+                            {"spilled_B", &t.spilled_B},
+                            {"evicted_B", &t.evicted_B},
+                            {"fetch_clk", &t.fetch_clk},
+                            {"clk", &t.clk},
+                            {"softmax_clk", &t.softmax_clk},
+                            {"pick_clk", &t.pick_clk},
+                            {"merge_clk", &t.merge_clk},
+                            {"softmax_merge_clk", &t.softmax_merge_clk},
+                            {"tail_clk", &t.tail_clk}});
+}
+
+template <class Visit>
+void visit_chain(KernelCounts& c, Visit&& visit) {
+  visit("chain.all", Numbers{{"launch", &c.chains.launch},
+                             {"philox", &c.chains.philox},
+                             {"ragged_ratio", &c.chains.ragged_ratio},
+                             {"walk_ratio", &c.chains.walk_ratio}});
+  for (const auto& [kind, counts] :
+       {std::pair("chain.forward", &c.chain_forward), std::pair("chain.fused_backward", &c.chain_fused_backward),
+        std::pair("chain.backward", &c.chain_backward), std::pair("chain.norm_backward", &c.chain_norm_backward)}) {
+    visit(kind, numbers_of(*counts));
+    visit(kind + std::string("_registers"), registers_of(*counts));
+  }
+}
+
+template <class Visit>
+void visit_moves(KernelCounts& c, Visit&& visit) {
+  visit("transpose", Numbers{{"instructions_whole", &c.transpose.instructions_whole},
+                             {"instructions_ragged", &c.transpose.instructions_ragged},
+                             {"clk", &c.transpose.clk},
+                             {"scattered_fraction", &c.transpose.scattered_fraction},
+                             {"ctas_whole", &c.transpose.ctas_whole},
+                             {"ctas_ragged", &c.transpose.ctas_ragged}});
+  visit("rope", Numbers{{"instructions", &c.rope.instructions},
+                        {"sfu", &c.rope.sfu},
+                        {"clk", &c.rope.clk},
+                        {"scattered_fraction", &c.rope.scattered_fraction},
+                        {"ctas", &c.rope.ctas}});
+  KernelCounts::Embedding& e = c.embedding;
+  visit("embedding", Numbers{{"element", &e.element},
+                             {"element_sfu", &e.element_sfu},
+                             {"many", &e.many},
+                             {"few", &e.few},
+                             {"scattered_fraction", &e.scattered_fraction},
+                             {"ctas_many", &e.ctas_many},
+                             {"ctas_few", &e.ctas_few}});
+  visit("sum_all", Numbers{{"thread", &c.sum_all.thread},
+                           {"element", &c.sum_all.element},
+                           {"ctas", &c.sum_all.ctas},
+                           {"tail_trips", &c.sum_all.tail_trips},
+                           {"tail_clk", &c.sum_all.tail_clk},
+                           {"tail_clk_a_cta", &c.sum_all.tail_clk_a_cta}});
+  visit("cumsum", Numbers{{"instructions", &c.cumsum.instructions},
+                          {"ctas", &c.cumsum.ctas},
+                          {"tail_trips", &c.cumsum.tail_trips},
+                          {"tail_clk", &c.cumsum.tail_clk}});
+}
+
+template <class Visit>
+void visit_pipeline(KernelCounts& c, Visit&& visit) {
+  visit("waits", Numbers{{"shuffle_clk", &c.waits.shuffle_clk},
+                         {"exponentials_clk", &c.waits.exponentials_clk},
+                         {"barrier_clk", &c.waits.barrier_clk},
+                         {"turn_clk", &c.waits.turn_clk}});
+  KernelCounts::Overlap& o = c.overlap;
+  visit("overlap", Numbers{{"in_step", &o.in_step},
+                           {"drifted", &o.drifted},
+                           {"twice_in_step", &o.twice_in_step},
+                           {"twice_drifted", &o.twice_drifted},
+                           {"reading_in_step", &o.reading_in_step},
+                           {"reading_drifted", &o.reading_drifted},
+                           {"prefetching", &o.prefetching},
+                           {"selecting", &o.selecting},
+                           {"drift_waves", &o.drift_waves}});
+  visit("waves", Numbers{{"begun_most", &c.waves.begun_most},
+                         {"begun", &c.waves.begun},
+                         {"drain", &c.waves.drain},
+                         {"prefetch_wait", &c.waves.prefetch_wait}});
+  visit("warm_l2", Numbers{{"begin", &c.warm_l2.begin}, {"over", &c.warm_l2.over}});
+}
+
+/// Reads the groups it is called with, then refuses what is left.
+class Reader {
+ public:
+  explicit Reader(const JsonValue& counts) : counts_(counts) {}
+
+  void operator()(const std::string& group, const Numbers& numbers) {
+    groups_.push_back(group);
+    const JsonValue values = counts_.at(group);
+    std::vector<std::string> known{"source"};
+    if (values.at("source").as_string().empty()) values.fail("expected where the counts are from in 'source'");
+    for (const auto& [key, number] : numbers) {
+      const JsonValue value = values.at(key);
+      *number = value.as_number();
+      if (*number < 0) value.fail("expected a count that is not negative, found " + value.dump());
+      known.push_back(key);
+    }
+    refuse_others(values, known);
+  }
+
+  void refuse_other_groups() const { refuse_others(counts_, groups_); }
+
+ private:
+  static void refuse_others(const JsonValue& object, const std::vector<std::string>& known) {
+    for (const std::string& key : object.keys()) {
+      if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+      throw BadInput(object.place() + ": unknown key '" + key.substr(0, 60) + "'" + did_you_mean(key, known));
+    }
+  }
+
+  JsonValue counts_;
+  std::vector<std::string> groups_;
+};
+
+KernelCounts read_counts(const JsonValue& root) {
+  root.refuse_unknown_keys({"schema", "architecture", "compiler", "counts", "resources", "instructions"});
+  if (root.at("schema").as_string() != "plumbline.kernels.v1") {
+    root.at("schema").fail("expected \"plumbline.kernels.v1\", found " + root.at("schema").dump());
+  }
+  KernelCounts c;
+  c.compiler = root.at("compiler").as_string();
+  Reader read(root.at("counts"));
+  visit_pipeline(c, read);
+  visit_rows(c, read);
+  visit_selection(c, read);
+  visit_chain(c, read);
+  visit_moves(c, read);
+  read.refuse_other_groups();
+  return c;
+}
+
+}  // namespace
+
+KernelCounts parse_kernel_counts(const std::string& json_text, const std::string& place) {
+  return read_counts(JsonDocument::parse(json_text, place).root());
+}
+
+std::shared_ptr<const KernelCounts> load_kernel_counts(const std::string& set) {
+  const JsonDocument document = JsonDocument::read_file(data_folder() + "/kernels/" + set + ".json");
+  return std::make_shared<const KernelCounts>(read_counts(document.root()));
+}
+
+}  // namespace plumbline

@@ -1,0 +1,134 @@
+// What our row-wise kernels execute and wait for, as counted: data/kernels/<set>.json. Counts are of the code that a
+// compiler made, so they hold for any card that runs that code and for no other compiler; the file names the compiler,
+// and each group of counts where it is from. tools/kernel_counts.py holds the file against the built kernels.
+//
+// Instructions are slots of a warp scheduler, of one warp. "A vector" is 16 bytes of each of a warp's threads. `sfu`:
+// those of them in the special-function unit. `_clk`: SM clocks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include "ops/op/shapes.hpp"
+#include "ops/plan/row_menu.hpp"
+
+namespace plumbline {
+
+struct KernelCounts {
+  /// Dependent steps: a shuffle with what is done with its result, the two exponentials where partial softmaxes are
+  /// merged, a barrier of a CTA, the scheduler's turn from one CTA to the next.
+  struct Waits {
+    double shuffle_clk = 0, exponentials_clk = 0, barrier_clk = 0, turn_clk = 0;
+  };
+  /// Norms, softmax, sums, argmax and quantize of rows: for the row, of which `warps` only where several warps share
+  /// it; for a vector that a thread holds, for a vector's residual, for a vector of rows that are not whole vectors
+  /// (gamma and beta are then loaded element by element), and for the exchange of a cluster.
+  struct Row {
+    double row = 0, warps = 0, vector = 0, residual = 0, ragged_vector = 0, cluster = 0;
+  };
+  /// Of all of them: `ragged_end`, of the warps at both ends of a ragged row; `ragged_loads`, trips to memory that the
+  /// ends' elements and parameters take more; `walk`, of a step of a walked row.
+  struct Rows {
+    double ragged_end = 0, ragged_loads = 0, walk = 0, sfu = 0;
+  };
+  /// Softmax: up to four vectors a thread keep their exponentials, more are worked out `again` where they are written.
+  struct SoftmaxSfu {
+    double row = 0, vector = 0, again = 0, warps_log2 = 0, cluster = 0;
+  };
+  /// A warp a row: its largest is picked k times.
+  struct WarpTopK {
+    double row = 0, vector = 0, pick = 0, pick_vector = 0, ragged = 0, softmax = 0, softmax_vector = 0;
+    double sfu_vector = 0, sfu_row = 0, pick_clk = 0, ctas_wide = 0, ctas = 0;
+  };
+  /// A CTA a row, or a cluster: a threshold among groups' largest, who reaches it (`hit`: vectors of which any element
+  /// does), their ranks; a cluster's lists are merged by its first CTA. `fetch_clk`: unrolled code that every warp
+  /// meets for the first time.
+  struct CtaTopK {
+    double warp = 0, vector = 0, hit = 0, ranks = 0, rank_found = 0, softmax = 0, softmax_vector = 0;
+    double softmax_cluster = 0, cluster = 0, ragged = 0, sfu_vector = 0, sfu_warp = 0;
+    double spilled_B = 0, evicted_B = 0;  ///< of a thread of 1024: stored and loaded again through L2, and DRAM
+    double fetch_clk = 0, clk = 0, softmax_clk = 0, pick_clk = 0, merge_clk = 0, softmax_merge_clk = 0, tail_clk = 0;
+  };
+  /// The training attention chain: for a row and for a group of eight elements of each lane, fewer where rows fill
+  /// their lanes (`group_full`). `registers`: of a thread, by the entries of kChainMenu.
+  struct Chain {
+    double row = 0, group = 0, group_full = 0, sfu_row = 0, sfu_group = 0;
+    std::array<double, std::size(kChainMenu)> registers{};
+  };
+  /// Of all of them: once a launch's warp; the wide multiplications of Philox for a group; how many times as many
+  /// instructions rows take that are not whole vectors, and rows that are walked.
+  struct Chains {
+    double launch = 0, philox = 0, ragged_ratio = 0, walk_ratio = 0;
+  };
+  /// Element by element, for a vector of each thread.
+  struct Flat {
+    double instructions = 0, sfu = 0, ragged_ratio = 0;
+  };
+  struct Transpose {
+    double instructions_whole = 0, instructions_ragged = 0, clk = 0, scattered_fraction = 0;
+    double ctas_whole = 0, ctas_ragged = 0;
+  };
+  struct Rope {
+    double instructions = 0, sfu = 0, clk = 0, scattered_fraction = 0, ctas = 0;
+  };
+  struct Embedding {
+    double element = 0, element_sfu = 0, many = 0, few = 0, scattered_fraction = 0, ctas_many = 0, ctas_few = 0;
+  };
+  struct SumAll {
+    double thread = 0, element = 0, ctas = 0, tail_trips = 0, tail_clk = 0, tail_clk_a_cta = 0;
+  };
+  struct Cumsum {
+    double instructions = 0, ctas = 0, tail_trips = 0, tail_clk = 0;
+  };
+  /// How well what an SM does for different CTAs overlaps: p of the p-norm. CTAs that start together go through their
+  /// loads, arithmetic and stores in step at first, and drift apart within `drift_waves` CTAs a slot. `twice`: two
+  /// agreements a row; `reading`: reductions, whose next loads wait for no writes. A thread that has its next row under
+  /// way overlaps by itself (`prefetching`); phases between barriers hardly do (`selecting`).
+  struct Overlap {
+    double in_step = 0, drifted = 0, twice_in_step = 0, twice_drifted = 0, reading_in_step = 0, reading_drifted = 0;
+    double prefetching = 0, selecting = 0, drift_waves = 0;
+  };
+  /// Share of a last wave that is begun and seen: at most `begun_most`, `begun` over the number of waves. `drain`: of a
+  /// CTA's time, at the end, when fewer and fewer CTAs keep memory busy. `prefetch_wait`: share of a prefetching
+  /// thread's waits that is seen.
+  struct Waves {
+    double begun_most = 0, begun = 0, drain = 0, prefetch_wait = 0;
+  };
+  /// A warm launch's footprint over one partition of L2 at which it begins to miss, and over how much more it misses
+  /// all of it.
+  struct WarmL2 {
+    double begin = 0, over = 0;
+  };
+
+  std::string compiler;  ///< "nvcc 13.0.88"
+  Waits waits;
+  std::array<Row, static_cast<std::size_t>(RowwiseKind::count_)> row;  ///< of the kinds that need whole rows
+  Rows rows;
+  SoftmaxSfu softmax_sfu;
+  WarpTopK topk_warp;
+  CtaTopK topk_cta;
+  Chain chain_forward, chain_fused_backward, chain_backward, chain_norm_backward;
+  Chains chains;
+  std::array<Flat, static_cast<std::size_t>(RowwiseKind::count_)> flat;  ///< of the element-wise kinds
+  double flat_ctas = 0;
+  Flat flat_other, rows_other;  ///< where no kernel of ours runs the shape: estimates
+  Transpose transpose;
+  Rope rope;
+  Embedding embedding;
+  SumAll sum_all;
+  Cumsum cumsum;
+  Overlap overlap;
+  Waves waves;
+  WarmL2 warm_l2;
+};
+
+/// From data/kernels/<set>.json. Throws BadInput: no such file, a group or number that is missing or that nothing reads
+/// (with the nearest name), a number below zero, a group without a source.
+std::shared_ptr<const KernelCounts> load_kernel_counts(const std::string& set);
+/// The same from text; `place` stands in front of every message.
+KernelCounts parse_kernel_counts(const std::string& json_text, const std::string& place);
+
+}  // namespace plumbline
