@@ -65,6 +65,22 @@ std::string normalised_name(const std::string& text) {
   return out;
 }
 
+namespace {
+
+/// Whether the descriptor's title or one of its aliases is `wanted`.
+bool is_called(const JsonValue& card, const std::string& wanted) {
+  const auto title = card.find("title");
+  if (title && normalised_name(title->as_string()) == wanted) return true;
+  const auto aliases = card.find("aliases");
+  if (!aliases) return false;
+  for (const JsonValue& alias : aliases->elements()) {
+    if (normalised_name(alias.as_string()) == wanted) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string gpu_file(const std::string& name) {
   const std::string wanted = normalised_name(name);
   const std::string path = gpu_folder() + "/" + wanted + ".json";
@@ -73,6 +89,10 @@ std::string gpu_file(const std::string& name) {
   const JsonDocument index = JsonDocument::read_file(gpu_folder() + "/index/aliases.json");
   if (const auto target = index.root().find(wanted)) return gpu_folder() + "/" + target->as_string() + ".json";
   std::vector<std::string> known = gpu_names();
+  for (const std::string& card : known) {  // one that the index does not have yet
+    const std::string file = gpu_folder() + "/" + card + ".json";
+    if (is_called(JsonDocument::read_file(file).root(), wanted)) return file;
+  }
   const std::vector<std::string> aliases = index.root().keys();
   known.insert(known.end(), aliases.begin(), aliases.end());
   throw BadInput("unknown GPU '" + name.substr(0, 60) + "': expected a name from `list gpus` or a descriptor file" +

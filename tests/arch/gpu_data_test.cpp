@@ -216,21 +216,24 @@ TEST(GpuData, NamesAliasesTitlesAndDriverNamesResolve) {
   for (const auto& [text, name] : pairs) EXPECT_EQ(load_gpu(text).name, name) << text;
 }
 
-TEST(GpuData, TheAliasIndexHoldsTheDescriptorsAliasesAndTitles) {
-  std::map<std::string, std::string> expected;
+/// The index is a short cut: it may lack a card, but not name one that is not called so.
+TEST(GpuData, TheAliasIndexAgreesWithTheDescriptors) {
+  std::map<std::string, std::string> called;
   for (const std::string& name : gpu_names()) {
     const JsonDocument card = JsonDocument::read_file(gpu_folder() + "/" + name + ".json");
-    expected[descriptor::normalised_name(card.root().at("title").as_string())] = name;
+    std::set<std::string> words{descriptor::normalised_name(card.root().at("title").as_string())};
     for (const JsonValue& alias : card.root().at("aliases").elements()) {
       EXPECT_EQ(descriptor::normalised_name(alias.as_string()), alias.as_string()) << name;
-      expected[alias.as_string()] = name;
+      words.insert(alias.as_string());
+    }
+    for (const std::string& word : words) {
+      EXPECT_TRUE(called.emplace(word, name).second) << word << " names " << called[word] << " and " << name;
+      EXPECT_EQ(load_gpu(word).name, name) << word;
     }
   }
-  for (const std::string& name : gpu_names()) expected.erase(name);  // found as files
   const JsonDocument index = JsonDocument::read_file(gpu_folder() + "/index/aliases.json");
-  std::map<std::string, std::string> found;
-  for (const std::string& key : index.root().keys()) found[key] = index.root().at(key).as_string();
-  EXPECT_EQ(found, expected);
+  EXPECT_GE(index.root().size(), 60U) << "most aliases are found without reading every card";
+  for (const std::string& key : index.root().keys()) EXPECT_EQ(index.root().at(key).as_string(), called[key]) << key;
 }
 
 TEST(GpuData, CalibrationFallbacksAreCardsOnFile) {

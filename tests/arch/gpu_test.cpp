@@ -229,9 +229,10 @@ TEST(GpuDescriptor, RefusesImpossiblePhysics) {
 }
 
 TEST(GpuDescriptor, RefusesWordsThatNameNothing) {
-  EXPECT_THAT(refusal_of(R"("sm": {"matrix_unit": "wgma"})"),
-              AllOf(StartsWith("my.json: /sm/matrix_unit: expected one of mma_sync, wgmma, tcgen05, mfma, found \"wgma\""),
-                    HasSubstr("did you mean 'wgmma'?")));
+  EXPECT_THAT(
+      refusal_of(R"("sm": {"matrix_unit": "wgma"})"),
+      AllOf(StartsWith("my.json: /sm/matrix_unit: expected one of mma_sync, wgmma, tcgen05, mfma, found \"wgma\""),
+            HasSubstr("did you mean 'wgmma'?")));
   EXPECT_THAT(refusal_of(R"("sm": {"async_copy": "cpasync"})"), HasSubstr("did you mean 'cp_async'?"));
   EXPECT_THAT(refusal_of(R"("sm": {"matrix_unit": null})"), HasSubstr("missing key '/sm/matrix_unit'"));
   EXPECT_THAT(refusal_of(R"("generation": "")"), HasSubstr("/generation: expected a word"));
@@ -240,7 +241,8 @@ TEST(GpuDescriptor, RefusesWordsThatNameNothing) {
 }
 
 TEST(GpuDescriptor, RefusesCachesAndClustersThatCannotBe) {
-  EXPECT_THAT(refusal_of(R"("l2": {"far_latency_ratio": 0.9})"), HasSubstr("/l2/far_latency_ratio: expected at least 1"));
+  EXPECT_THAT(refusal_of(R"("l2": {"far_latency_ratio": 0.9})"),
+              HasSubstr("/l2/far_latency_ratio: expected at least 1"));
   EXPECT_THAT(refusal_of(R"("l2": {"reuse_fraction": 1.1})"), HasSubstr("/l2/reuse_fraction: expected a fraction"));
   EXPECT_THAT(refusal_of(R"("clusters": {"of_8": 17})"), HasSubstr("/clusters/of_8: expected clusters of at most 128"));
   EXPECT_THAT(refusal_of(R"("clusters": {"of_2": 67})"), HasSubstr("/clusters/of_2: expected clusters of at most 132"));
