@@ -190,6 +190,21 @@ TEST(GpuDescriptor, RefusesADoubledShorthandOfAFamily) {
   EXPECT_THAT(shorthand("2141 TFLOP/s"), HasSubstr("looks like a sparse (2:4) rate"));
 }
 
+/// 8-bit rates of four times bf16's are a chip's own where its datasheet gives both; a rate alone is taken for sparse.
+TEST(GpuDescriptor, BelievesUnusualRatesThatTheDatasheetGives) {
+  const std::string rates = R"("sm": {"tensor_flop_per_clk": {"fp8": 16384}})";
+  const std::string sheet = R"("datasheet": {"tensor_clock": "1830 MHz", "tensor_peak": {"fp8": "3957.7 TFLOP/s"%}})";
+  const auto with = [&](const std::string& more) {
+    std::string text = sheet;
+    text.replace(text.find('%'), 1, more);
+    return R"({"name": "my", "extends": "family:hopper", "sm_count": 132, "boost_clock": "1980 MHz", "tdp": "700 W",
+      "memory": {"bandwidth": "4.8 TB/s", "capacity": "141 GiB"}, )" +
+           rates + ", " + text + "}";
+  };
+  EXPECT_NO_THROW(parse_gpu(with(R"(, "bf16": "989.4 TFLOP/s")"), "my.json"));
+  EXPECT_THAT(refusal([&] { parse_gpu(with(""), "my.json"); }), HasSubstr("looks like a sparse (2:4) rate"));
+}
+
 TEST(GpuDescriptor, RefusesDecimalMemorySizesAndBinaryRates) {
   EXPECT_THAT(refusal_of(R"("memory": {"capacity": "141 GB"})"),
               AllOf(StartsWith("my.json: /memory/capacity: GB/GiB mix-up"), HasSubstr("expected \"141 GiB\"")));
