@@ -209,13 +209,26 @@ nlohmann::ordered_json scalars_to_json(const std::map<std::string, Scalar>& scal
   return out;
 }
 
+using Scalars = std::map<std::string, Scalar>;
+
+/// What the engine reads, and what the probes found beside it.
+std::pair<Scalars, Scalars> by_section(const Scalars& scalars) {
+  std::pair<Scalars, Scalars> out;
+  const auto probed = probed_scalar_names();
+  for (const auto& [name, scalar] : scalars) {
+    const bool only_probed = std::find(probed.begin(), probed.end(), name) != probed.end();
+    (only_probed ? out.second : out.first).emplace(name, scalar);
+  }
+  return out;
+}
+
 }  // namespace
 
 Calibration parse_calibration(const std::string& json_text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(json_text, place);
   const JsonValue root = document.root();
-  root.refuse_unknown_keys({"schema", "gpu", "note", "conditions", "families_of", "machine", "power", "families",
-                            "bands", "transfer_bands", "band_correlation"});
+  root.refuse_unknown_keys({"schema", "gpu", "note", "conditions", "families_of", "machine", "probed", "power",
+                            "families", "bands", "transfer_bands", "band_correlation"});
   if (root.at("schema").as_integer() != kSchema)
     root.at("schema").fail("expected 1, found " + root.at("schema").dump());
   Calibration out;
@@ -226,6 +239,7 @@ Calibration parse_calibration(const std::string& json_text, const std::string& p
     for (const std::string& name : conditions->keys()) out.conditions[name] = conditions->at(name).as_string();
   }
   if (const auto machine = root.find("machine")) out.machine = read_scalars(*machine, machine_scalar_names());
+  if (const auto probed = root.find("probed")) out.machine.merge(read_scalars(*probed, probed_scalar_names()));
   if (const auto power = root.find("power")) out.power = read_scalars(*power, power_scalar_names());
   if (const auto sets = root.find("families")) {
     if (!sets->is_object()) sets->fail("expected an object of kernel sets");
@@ -275,7 +289,9 @@ std::string to_json(const Calibration& calibration) {
   if (!calibration.note.empty()) out["note"] = calibration.note;
   if (!calibration.conditions.empty()) out["conditions"] = calibration.conditions;
   if (!calibration.families_of.empty()) out["families_of"] = calibration.families_of;
-  out["machine"] = scalars_to_json(calibration.machine);
+  const auto [read, probed] = by_section(calibration.machine);
+  out["machine"] = scalars_to_json(read);
+  if (!probed.empty()) out["probed"] = scalars_to_json(probed);
   if (!calibration.power.empty()) out["power"] = scalars_to_json(calibration.power);
   out["families"] = nlohmann::ordered_json::object();
   for (const auto& [name, scalars] : calibration.families) {

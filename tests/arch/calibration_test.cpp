@@ -84,7 +84,7 @@ RC_GTEST_PROP(Calibration, AnyValueSurvivesARoundTrip, (double value, double low
 TEST(Calibration, RefusesFractionsOverOne) {
   EXPECT_THAT(refusal_of(R"("machine": {"dram_read_fraction": {"value": 1.02, "source": "x"}})"),
               AllOf(StartsWith("c.json: /machine/dram_read_fraction/value: expected a fraction"), HasSubstr("1.02")));
-  EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": {"value": 93, "source": "x"}})"), HasSubstr("at most 1"));
+  EXPECT_THAT(refusal_of(R"("probed": {"sfu_fraction": {"value": 93, "source": "x"}})"), HasSubstr("at most 1"));
   EXPECT_THAT(refusal_of(R"("machine": {"l2_usable_fraction": {"value": 0, "source": "x"}})"), HasSubstr("above 0"));
   EXPECT_THAT(refusal_of(R"("families": {"own": {"gemm": {"efficiency_fraction": {"value": 2, "source": "x"}}}})"),
               HasSubstr("expected a fraction"));
@@ -92,10 +92,15 @@ TEST(Calibration, RefusesFractionsOverOne) {
 }
 
 TEST(Calibration, RefusesWhatItDoesNotKnow) {
+  // what only the probes found has a section of its own
+  EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": {"value": 1, "source": "x"}})"),
+              HasSubstr("expected a scalar that is read"));
+  EXPECT_THAT(refusal_of(R"("probed": {"pcie_fraction": {"value": 1, "source": "x"}})"),
+              HasSubstr("expected a scalar that is read"));
   EXPECT_THAT(refusal_of(R"("machines": {})"), HasSubstr("did you mean 'machine'?"));
-  EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": 1})"), HasSubstr("expected an object"));
-  EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": {"value": 1}})"), HasSubstr("missing key 'source'"));
-  EXPECT_THAT(refusal_of(R"("machine": {"sfu_fraction": {"value": 1, "source": ""}})"),
+  EXPECT_THAT(refusal_of(R"("probed": {"sfu_fraction": 1})"), HasSubstr("expected an object"));
+  EXPECT_THAT(refusal_of(R"("probed": {"sfu_fraction": {"value": 1}})"), HasSubstr("missing key 'source'"));
+  EXPECT_THAT(refusal_of(R"("probed": {"sfu_fraction": {"value": 1, "source": ""}})"),
               HasSubstr("where the number comes from"));
   EXPECT_THAT(refusal_of(R"("machine": {"gap_graph_s": {"value": -1, "source": "x"}})"), HasSubstr("not negative"));
   EXPECT_THAT(refusal_of(R"("families": {"libary": {}})"), HasSubstr("did you mean 'library'?"));

@@ -168,7 +168,7 @@ TEST(GpuData, GenerationsFeedTheirTensorUnitsAsTheirInstructionSetsSay) {
 TEST(GpuData, H200FactsAgreeWithItsProbes) {
   const Gpu gpu = load_gpu("h200_sxm");
   const JsonDocument file = JsonDocument::read_file(data_folder() + "/calibration/h200_sxm.json");
-  const auto probed = [&](const char* name) { return file.root().at("machine").at(name).at("value").as_number(); };
+  const auto probed = [&](const char* name) { return file.root().at("probed").at(name).at("value").as_number(); };
   EXPECT_NEAR(gpu.l2.latency.in(units::s) / probed("l2_latency_s"), 1, 0.01);
   EXPECT_NEAR(gpu.l2.far_latency_ratio * gpu.l2.latency.in(units::s) / probed("l2_far_latency_s"), 1, 0.01);
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 
+#include "arch/calibration/names.hpp"
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/gpu/peaks.hpp"
@@ -133,6 +134,21 @@ std::string refusal(const Calibration& c, KernelSet kernels = KernelSet::library
     return error.what();
   }
   return "";
+}
+
+/// Every name that a file may have under "machine" is one without which, or with another value of which, the machine is
+/// another one.
+TEST(MachineScalars, EachIsReadByTheEngine) {
+  for (const std::string_view name : machine_scalar_names()) {
+    Calibration without = toy_calibration();
+    without.machine.erase(std::string(name));
+    if (name == "kernel_change_s") {  // a step's, which a card may lack
+      without.machine["kernel_change_s"] = Scalar{1e-6, "a round number"};
+      EXPECT_DOUBLE_EQ(toy_machine(toy_gpu(), without).rates().kernel_change.in(units::us), 1);
+      continue;
+    }
+    EXPECT_NE(refusal(without).find("missing scalar '" + std::string(name) + "'"), std::string::npos) << name;
+  }
 }
 
 TEST(MissingScalars, OfTheMachineAreNamed) {
