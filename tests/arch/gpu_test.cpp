@@ -259,7 +259,7 @@ TEST(GpuDescriptor, RefusesCachesAndClustersThatCannotBe) {
   EXPECT_THAT(refusal_of(R"("l2": {"far_latency_ratio": 0.9})"),
               HasSubstr("/l2/far_latency_ratio: expected at least 1"));
   EXPECT_THAT(refusal_of(R"("l2": {"reuse_fraction": 1.1})"), HasSubstr("/l2/reuse_fraction: expected a fraction"));
-  EXPECT_THAT(refusal_of(R"("clusters": {"of_8": 17})"), HasSubstr("/clusters/of_8: expected clusters of at most 128"));
+  EXPECT_THAT(refusal_of(R"("clusters": {"of_8": 17})"), HasSubstr("/clusters/of_8: expected clusters of at most 120"));
   EXPECT_THAT(refusal_of(R"("clusters": {"of_2": 67})"), HasSubstr("/clusters/of_2: expected clusters of at most 132"));
   EXPECT_THAT(refusal_of(R"("clusters": {"of_4": null})"), HasSubstr("above zero together"));
 }
