@@ -164,6 +164,20 @@ TEST(GpuData, GenerationsFeedTheirTensorUnitsAsTheirInstructionSetsSay) {
   }
 }
 
+/// An XCD's compute units read their own L2; what two partitions of an NVIDIA L2 take from each other is not AMD's.
+TEST(GpuData, AmdCardsHaveNoFarPartition) {
+  int cards = 0;
+  for (const std::string& name : gpu_names()) {
+    const Gpu gpu = load_gpu(name);
+    if (gpu.vendor != "AMD") continue;
+    ++cards;
+    EXPECT_EQ(gpu.l2.far_latency_ratio, 1) << name;
+    EXPECT_EQ(gpu.clusters.sms, 0) << name;
+  }
+  EXPECT_GE(cards, 4);
+  EXPECT_NEAR(load_gpu("a100_sxm").l2.far_latency_ratio, 400.0 / 205, 0.01);  // clk, RRZE-HPC/gpu-benches
+}
+
 /// The descriptor's facts that the probes measure too, on the card that they were taken from.
 TEST(GpuData, H200FactsAgreeWithItsProbes) {
   const Gpu gpu = load_gpu("h200_sxm");
