@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "arch/dtype.hpp"
 #include "model/engine/demand.hpp"
 #include "ops/plan/plans.hpp"
 
