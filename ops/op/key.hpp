@@ -93,12 +93,18 @@ constexpr Key key(std::string_view name) {
   return {name, key_detail::type_of<typename Path::Value>(), true, Path::get, Path::set, Path::initial};
 }
 
-/// A key that may be left out: it then has the value that the struct begins with, or `usual`.
+/// A key that may be left out: it then has the value that the struct begins with, or `usual`. (Two functions, as GCC 12
+/// under UBSan does not take a comparison with a function's address for constant.)
 template <auto... kMembers>
-constexpr Key optional_key(std::string_view name, double (*usual)(const void*) = nullptr) {
+constexpr Key optional_key(std::string_view name) {
   Key k = key<kMembers...>(name);
   k.required = false;
-  if (usual != nullptr) k.usual = usual;
+  return k;
+}
+template <auto... kMembers>
+constexpr Key optional_key(std::string_view name, double (*usual)(const void*)) {
+  Key k = optional_key<kMembers...>(name);
+  k.usual = usual;
   return k;
 }
 
