@@ -8,7 +8,7 @@ namespace {
 
 TEST(LowerMla, OneRotaryKeyServesAllHeads) {
   for (const Workload& w : {prefill(2, 100), decode(2, 100)}) {
-    const auto& rope = shape_of<Rope>(lower(deepseek_v3(), w), "rope");
+    const Rope rope = shape_of<Rope>(lower(deepseek_v3(), w), "rope");
     EXPECT_EQ(rope.heads, 128 + 1);
     EXPECT_EQ(rope.head_dim, 64);
     EXPECT_EQ(rope.tokens, w.phase == Phase::decode ? 2 : 200);
