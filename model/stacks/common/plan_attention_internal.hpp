@@ -1,5 +1,5 @@
-// What the planners of attention share: our own kernels' (plan_attention.cpp) and the libraries'
-// (plan_attention_library.cpp).
+// What the planners of attention share: our own kernels' (plan_attention.cpp, own/plan_decode.cpp) and the libraries'
+// (trtllm/plan_attention.cpp, flash_attention/plan_attention.cpp).
 #pragma once
 
 #include <algorithm>

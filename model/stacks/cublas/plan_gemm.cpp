@@ -195,8 +195,7 @@ class CpAsyncPlanner {
   }
 
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
-    Demand d = gemm::launch_demand(c, t, split, traffic);
-    return d;
+    return gemm::launch_demand(c, t, split, traffic);
   }
 
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return library_plan(t, split); }

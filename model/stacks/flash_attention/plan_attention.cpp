@@ -36,7 +36,7 @@ double keys_a_block(double width, const Rates& m) {
   return width <= 64 ? 128 : 64;
 }
 
-/// As the TensorRT-LLM kernels' (plan_attention_library.cpp): each warpgroup, or warp of 16 rows, reads the keys
+/// As the TensorRT-LLM kernels' (trtllm/plan_attention.cpp): each warpgroup, or warp of 16 rows, reads the keys
 /// itself.
 void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const AttentionPrefill& s, const Rates& m) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
