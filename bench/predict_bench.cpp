@@ -6,8 +6,8 @@
 #include "arch/gpu/gpu.hpp"
 #include "model/predict.hpp"
 #include "model/report/ops_batch.hpp"
-#include "ops/graph/graph.hpp"
 #include "ops/llm/llm.hpp"
+#include "ops/lower/lower.hpp"
 #include "ops/op/text.hpp"
 
 namespace plumbline {

@@ -23,7 +23,7 @@
 #include "model/machine.hpp"
 #include "model/machines.hpp"
 #include "model/types.hpp"
-#include "ops/graph/graph.hpp"
+#include "ops/lower/lower.hpp"
 #include "ops/op/shapes.hpp"
 
 namespace plumbline {

@@ -1,4 +1,4 @@
-// (Llm, Workload) -> operators of one step on one rank, with counts, streams and dependencies.
+// Operators of one step on one rank, with counts, streams and dependencies. `lower` (ops/lower/lower.hpp) makes it.
 #pragma once
 
 #include <array>
@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "ops/graph/workload.hpp"
-#include "ops/llm/llm.hpp"
 #include "ops/op/gradient.hpp"
 
 namespace plumbline {
@@ -44,10 +42,5 @@ struct Graph {
   MemoryNeed memory;
   double tokens = 0;  ///< tokens the step produces (decode) or consumes (prefill, train), all ranks
 };
-
-/// Lowers one step. `graph` is cleared and refilled (its storage is reused: microseconds matter in sweeps).
-/// Throws BadInput and NotModelled (see `check`), and BadInput for a phase the model has not (decode of an encoder).
-void lower(const Llm& llm, const Workload& workload, Graph& graph);
-Graph lower(const Llm& llm, const Workload& workload);
 
 }  // namespace plumbline

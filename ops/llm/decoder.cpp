@@ -3,6 +3,7 @@
 
 #include "ops/llm/params.hpp"
 #include "ops/llm/parts.hpp"
+#include "ops/mixer/table.hpp"
 
 namespace plumbline {
 namespace {
@@ -60,24 +61,25 @@ double mtp_params(const LlmConfig& config, const StackSpec& stack) {
   return static_cast<double>(modules) * (layer + 2.0 * h * h + 3.0 * h);
 }
 
-struct LayerParts {
-  std::optional<AttentionSpec> attention;
-  std::optional<RecurrentSpec> delta_net, mamba;
+/// One a layer. A mixer that several layers have alike is held once.
+std::vector<LayerMixer> read_mixers(const LlmConfig& config, std::int64_t hidden,
+                                    const std::vector<std::string_view>& words) {
+  std::vector<LayerMixer> mixers;
+  const auto layers = static_cast<std::int64_t>(words.size());
+  for (std::int64_t i = 0; i < layers; ++i) {
+    LayerMixer mixer = read_mixer(config, {words[static_cast<std::size_t>(i)], hidden, i, layers});
+    const auto same = std::find(mixers.begin(), mixers.end(), mixer);
+    mixers.push_back(same == mixers.end() ? std::move(mixer) : *same);
+  }
+  return mixers;
+}
+
+struct FfnParts {
   std::optional<FfnSpec> dense, moe;
 };
 
-LayerParts read_parts(const LlmConfig& config, std::int64_t hidden, const std::vector<Mixer>& mixers,
-                      const std::vector<bool>& moe) {
-  LayerParts parts;
-  for (const Mixer mixer : mixers) {
-    if (mixer == Mixer::delta_net) {
-      if (!parts.delta_net) parts.delta_net = read_delta_net(config);
-    } else if (mixer == Mixer::mamba) {
-      if (!parts.mamba) parts.mamba = config.is("jamba") ? read_mamba1(config, hidden) : read_mamba2(config, hidden);
-    } else if (!parts.attention) {
-      parts.attention = read_attention(config, hidden);
-    }
-  }
+FfnParts read_ffns(const LlmConfig& config, std::int64_t hidden, const std::vector<bool>& moe) {
+  FfnParts parts;
   if (std::find(moe.begin(), moe.end(), true) != moe.end()) parts.moe = read_moe_ffn(config);
   if (std::find(moe.begin(), moe.end(), false) != moe.end()) parts.dense = read_dense_ffn(config, hidden);
   config.find({"intermediate_size"});
@@ -113,28 +115,18 @@ void build_decoder(const LlmConfig& config, Llm& llm) {
   refuse_unread(config);
   read_common(config, llm, config.family().has(kTied));
   const std::int64_t layers = config.layers({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
-  const std::vector<Mixer> mixers = layer_mixers(config, layers);
+  const std::vector<std::string_view> words = layer_words(config, layers);
   const std::vector<bool> moe = moe_layers(config, layers);
-  const std::vector<std::int64_t> ratios = compress_ratios(config);
-  if (!ratios.empty() && static_cast<std::int64_t>(ratios.size()) < layers) {
-    config.find({"compress_ratios"})
-        ->fail("expected one entry a layer (" + std::to_string(layers) + "), found " + std::to_string(ratios.size()));
-  }
-  const LayerParts parts = read_parts(config, llm.hidden, mixers, moe);
+  const std::vector<LayerMixer> mixers = read_mixers(config, llm.hidden, words);
+  const FfnParts ffns = read_ffns(config, llm.hidden, moe);
   LayerSpec plain;
   read_norms(config, plain);
   StackSpec stack;
   stack.hidden = llm.hidden;
   for (std::size_t i = 0; i < mixers.size(); ++i) {
     LayerSpec layer = plain;
-    if (mixers[i] == Mixer::delta_net) {
-      layer.recurrent = parts.delta_net;
-    } else if (mixers[i] == Mixer::mamba) {
-      layer.recurrent = parts.mamba;
-    } else {
-      layer.attention = attention_of_layer(config, *parts.attention, mixers[i], static_cast<std::int64_t>(i), ratios);
-    }
-    layer.ffn = moe[i] ? parts.moe : parts.dense;
+    layer.mixer = mixers[i];
+    layer.ffn = moe[i] ? ffns.moe : ffns.dense;
     append_layer(stack, layer);
   }
   stack.other_params = other_params(config, llm);

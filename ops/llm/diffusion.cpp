@@ -3,6 +3,7 @@
 
 #include "arch/files.hpp"
 #include "ops/llm/parts.hpp"
+#include "ops/mixer/attention.hpp"
 
 namespace plumbline {
 namespace {
@@ -24,7 +25,7 @@ LayerSpec block(const LlmConfig& config, std::int64_t hidden, bool qkv_bias) {
   a.causal = a.rope = false;
   a.qkv_bias = qkv_bias;
   a.out_bias = true;
-  layer.attention = a;
+  layer.mixer = a;
   FfnSpec ffn;
   ffn.gated = false;
   ffn.bias = true;
@@ -74,7 +75,8 @@ StackSpec sd3(const LlmConfig& config, std::int64_t hidden) {
   LayerSpec layer = block(config, hidden, true);
   layer.double_stream = true;
   layer.modulation_width *= 2;
-  if (const auto norm = config.find({"qk_norm"}); norm && norm->is_string()) layer.attention->qk_norm = 1;
+  if (const auto norm = config.find({"qk_norm"}); norm && norm->is_string())
+    layer.mixer.edit<AttentionSpec>().qk_norm = 1;
   const std::int64_t layers = config.layers({"num_layers"});
   for (std::int64_t i = 0; i + 1 < layers; ++i) append_layer(stack, layer);
   layer.second_stream_ends = true;
@@ -101,14 +103,14 @@ StackSpec flux(const LlmConfig& config, std::int64_t hidden) {
   StackSpec stack;
   stack.hidden = hidden;
   LayerSpec layer = block(config, hidden, true);
-  layer.attention->qk_norm = 1;
-  layer.attention->rope = true;
+  layer.mixer.edit<AttentionSpec>().qk_norm = 1;
+  layer.mixer.edit<AttentionSpec>().rope = true;
   LayerSpec single = layer;
   layer.double_stream = true;
   layer.modulation_width *= 2;
   const std::int64_t layers = config.layers({"num_layers"}), singles = config.layers({"num_single_layers"});
   for (std::int64_t i = 0; i < layers; ++i) append_layer(stack, layer);
-  single.attention->out_bias = false;
+  single.mixer.edit<AttentionSpec>().out_bias = false;
   single.parallel_block = true;
   single.norms = 1;
   single.modulation_width = config.product(hidden, 3, "attention_head_dim");

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "ops/llm/parts.hpp"
+#include "ops/mixer/attention.hpp"
 
 namespace plumbline {
 namespace {
@@ -59,7 +60,7 @@ void build_bert(const LlmConfig& config, Llm& llm) {
   stack.hidden = llm.hidden;
   LayerSpec layer;
   const std::int64_t heads = config.dim({"num_attention_heads", "n_heads"}, "attention heads");
-  layer.attention = plain_attention(config, heads, divided(config, llm.hidden, heads), false, true);
+  layer.mixer = plain_attention(config, heads, divided(config, llm.hidden, heads), false, true);
   layer.ffn = FfnSpec{};
   layer.ffn->gated = false;
   layer.ffn->bias = true;
@@ -105,8 +106,8 @@ void build_t5(const LlmConfig& config, Llm& llm) {
     stack.role = decoder ? StackSpec::Role::decoder : StackSpec::Role::encoder;
     stack.hidden = llm.hidden;
     LayerSpec layer;
-    layer.attention = plain_attention(config, heads, width, decoder, false);
-    if (decoder) layer.cross = plain_attention(config, heads, width, false, false);
+    layer.mixer = plain_attention(config, heads, width, decoder, false);
+    if (decoder) layer.cross = CrossAttentionSpec(plain_attention(config, heads, width, false, false));
     layer.ffn = ffn;
     layer.norms = decoder ? 3 : 2;
     const std::int64_t count = decoder ? decoder_layers : layers;
@@ -147,10 +148,11 @@ void build_seq2seq(const LlmConfig& config, Llm& llm) {
     LayerSpec layer;
     const std::int64_t heads = decoder ? config.dim({"decoder_attention_heads"}, "decoder heads")
                                        : config.dim({"encoder_attention_heads"}, "encoder heads");
-    layer.attention = plain_attention(config, heads, divided(config, llm.hidden, heads), decoder, true);
-    layer.attention->key_bias = !whisper;
-    if (decoder) layer.cross = layer.attention;
-    if (decoder) layer.cross->causal = false;
+    AttentionSpec attention = plain_attention(config, heads, divided(config, llm.hidden, heads), decoder, true);
+    attention.key_bias = !whisper;
+    layer.mixer = attention;
+    attention.causal = false;
+    if (decoder) layer.cross = CrossAttentionSpec(attention);
     layer.ffn = FfnSpec{};
     layer.ffn->gated = false;
     layer.ffn->bias = true;

@@ -11,47 +11,12 @@
 #include <vector>
 
 #include "arch/dtype.hpp"
-#include "ops/op/shapes.hpp"
+#include "ops/mixer/mixer.hpp"
+#include "ops/step/types.hpp"
 
 namespace plumbline {
 
 enum class Activation { silu, gelu, relu, relu2 };
-enum class NormKind { rms, layer };
-
-/// Softmax attention of one layer. Widths per head; 0 = not used.
-struct AttentionSpec {
-  enum class Kind { standard, mla };
-  Kind kind = Kind::standard;
-  std::int64_t q_heads = 0, kv_heads = 0;
-  std::int64_t qk_dim = 0, v_dim = 0;  ///< standard: both head_dim. MLA: nope + rope, and v
-  bool causal = true, rope = true, qkv_bias = false, out_bias = false, sinks = false;
-  bool key_bias = true;      ///< false: of `qkv_bias` the keys have none (Whisper)
-  bool output_gate = false;  ///< query projection twice as wide (Qwen3-Next)
-  /// QK norm: 0 none, 1 per head (2 x head_dim parameters), 2 over all heads
-  int qk_norm = 0;
-  std::int64_t window = 0;  ///< tokens a query sees at most; 0 = all
-  bool chunked = false;     ///< the window is a fixed chunk (Llama-4), not sliding
-  // MLA
-  std::int64_t q_lora_rank = 0, kv_lora_rank = 0, rope_dim = 0, nope_dim = 0;
-  // DSA indexer (MLA + sparse selection)
-  std::int64_t index_heads = 0, index_dim = 0, index_topk = 0;
-  // DeepSeek-V4: shared K = V stream shortened by this ratio beside a window; grouped output projection
-  std::int64_t compress_ratio = 0, out_groups = 0, out_lora_rank = 0;
-  bool shared_kv = false;  ///< one stream serves as K and V (DeepSeek-V4)
-  bool operator==(const AttentionSpec&) const = default;
-};
-
-/// Recurrent mixer of one layer.
-struct RecurrentSpec {
-  RecurrentKind kind = RecurrentKind::mamba2;
-  std::int64_t inner = 0;  ///< mamba: heads x head_dim; delta net: value heads x value width
-  std::int64_t heads = 0, head_dim = 0, state = 0, groups = 1, conv = 0;
-  std::int64_t dt_rank = 0;                 ///< mamba1
-  std::int64_t key_heads = 0, key_dim = 0;  ///< delta net; state = key_dim
-  bool inner_norms = false;                 ///< mamba1: RMSNorms over the step, B and C streams (Jamba)
-  DType state_dtype = DType::fp32;
-  bool operator==(const RecurrentSpec&) const = default;
-};
 
 /// Feed-forward part of one layer.
 struct FfnSpec {
@@ -67,11 +32,10 @@ struct FfnSpec {
   bool operator==(const FfnSpec&) const = default;
 };
 
-/// A layer is any of: self attention or recurrence, cross attention, feed-forward; each present part has its norms.
+/// A layer is any of: a mixer of tokens, cross attention, feed-forward; each present part has its norms.
 struct LayerSpec {
-  std::optional<AttentionSpec> attention;
-  std::optional<AttentionSpec> cross;  ///< encoder-decoder
-  std::optional<RecurrentSpec> recurrent;
+  LayerMixer mixer;
+  LayerMixer cross;  ///< encoder-decoder: attention over the encoder's tokens
   std::optional<FfnSpec> ffn;
   NormKind norm = NormKind::rms;
   int norms = 2;                      ///< norms over the hidden width a layer

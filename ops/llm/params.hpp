@@ -9,29 +9,13 @@
 
 namespace plumbline {
 
-/// Weights in matrix products (which quantization stores narrower) and the rest: biases, norms, sinks, short
-/// convolutions, recurrence vectors (which stay in 16 bits or more).
-struct ParamCount {
-  double matrices = 0, vectors = 0;
-  double total() const { return matrices + vectors; }
-  ParamCount& operator+=(const ParamCount& other) {
-    matrices += other.matrices;
-    vectors += other.vectors;
-    return *this;
-  }
-};
-
-/// Projections, biases, QK norms, sinks, MLA latents, DSA indexer. `kv_hidden`: width that K and V are made from (cross
-/// attention); 0 = hidden.
-ParamCount attention_params(const AttentionSpec& attention, std::int64_t hidden, std::int64_t kv_hidden = 0);
-ParamCount recurrent_params(const RecurrentSpec& recurrent, std::int64_t hidden);
 /// One dense FFN of `width` (two matrices, three when gated).
 ParamCount dense_ffn_params(const FfnSpec& ffn, std::int64_t hidden, std::int64_t width);
 /// One routed expert (at the latent width when there is one).
 ParamCount expert_params(const FfnSpec& ffn, std::int64_t hidden);
 /// Everything of the FFN part: dense, or router + experts + shared experts + latent projections.
 ParamCount ffn_params(const FfnSpec& ffn, std::int64_t hidden);
-/// All of the above, norms, modulation and the second stream included.
+/// All of the above, mixer, norms, modulation and the second stream included.
 ParamCount layer_params(const LayerSpec& layer, std::int64_t hidden);
 
 /// Fills `params`, `active_params` and `expert_params` of the layer.

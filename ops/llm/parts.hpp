@@ -2,27 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
-#include "ops/llm/config.hpp"
+#include "ops/config/config.hpp"
 #include "ops/llm/llm.hpp"
 
 namespace plumbline {
 
-/// What mixes tokens in a layer.
-enum class Mixer { full, sliding, chunked, delta_net, mamba };
-
-/// One per layer, from the first source that the file has (hf_config notes, section 3: order of authority).
-std::vector<Mixer> layer_mixers(const LlmConfig& config, std::int64_t layers);
-/// The window of sliding layers; 0 when the file switches it off or has none.
-std::int64_t sliding_window(const LlmConfig& config);
-
-/// Attention of a full layer; `mixer` and `layer` then set window, chunk, RoPE and compression.
-AttentionSpec read_attention(const LlmConfig& config, std::int64_t hidden);
-AttentionSpec attention_of_layer(const LlmConfig& config, AttentionSpec base, Mixer mixer, std::int64_t layer,
-                                 const std::vector<std::int64_t>& ratios);
-/// Per-layer compression ratios (DeepSeek-V4), empty when there are none.
-std::vector<std::int64_t> compress_ratios(const LlmConfig& config);
+/// What the file calls the mixer of each layer (words of ops/mixer/table.hpp), from the first source that it has
+/// (hf_config notes, section 3: order of authority).
+std::vector<std::string_view> layer_words(const LlmConfig& config, std::int64_t layers);
 
 /// The dense FFN and the MoE of the model; `moe_layer` says which layers have which.
 FfnSpec read_dense_ffn(const LlmConfig& config, std::int64_t hidden);
@@ -30,10 +20,6 @@ FfnSpec read_moe_ffn(const LlmConfig& config);
 bool has_experts(const LlmConfig& config);
 std::vector<bool> moe_layers(const LlmConfig& config, std::int64_t layers);
 Activation read_activation(const LlmConfig& config, Activation fallback);
-
-RecurrentSpec read_mamba1(const LlmConfig& config, std::int64_t hidden);
-RecurrentSpec read_mamba2(const LlmConfig& config, std::int64_t hidden);
-RecurrentSpec read_delta_net(const LlmConfig& config);
 
 /// Counts the layer and appends it: an equal kind is stored once.
 void append_layer(StackSpec& stack, LayerSpec layer);

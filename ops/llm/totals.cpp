@@ -28,16 +28,6 @@ void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
                 (tied_default ? "head tied to the embedding, the class default" : "head apart, the class default"));
 }
 
-/// Elements that one more token adds to the cache of a layer (hf_config notes, section 8).
-double kv_elements(const AttentionSpec& a) {
-  if (a.kind == AttentionSpec::Kind::mla) return static_cast<double>(a.kv_lora_rank + a.rope_dim);
-  if (a.shared_kv) {
-    const double ratio = a.compress_ratio > 0 ? static_cast<double>(a.compress_ratio) : 1.0;
-    return static_cast<double>(a.kv_heads) * static_cast<double>(a.qk_dim) / ratio;
-  }
-  return static_cast<double>(a.kv_heads) * static_cast<double>(a.qk_dim + a.v_dim);
-}
-
 }  // namespace
 
 void read_common(const LlmConfig& config, Llm& llm, bool tied_default) {
@@ -77,10 +67,9 @@ void finish_totals(Llm& llm) {
   if (main.role != StackSpec::Role::decoder) return;
   for (const int kind : main.order) {
     const LayerSpec& layer = main.kinds[static_cast<std::size_t>(kind)];
-    if (!layer.attention) continue;
-    llm.kv_elements_per_token += kv_elements(*layer.attention);
-    if (layer.attention->index_topk > 0)
-      llm.index_elements_per_token += static_cast<double>(layer.attention->index_dim);
+    if (!layer.mixer) continue;
+    llm.kv_elements_per_token += layer.mixer->kv_elements();
+    llm.index_elements_per_token += layer.mixer->index_elements();
   }
 }
 

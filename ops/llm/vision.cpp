@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ops/llm/parts.hpp"
+#include "ops/mixer/attention.hpp"
 
 namespace plumbline {
 namespace {
@@ -36,7 +37,7 @@ StackSpec vision_stack(const LlmConfig& config, std::int64_t hidden) {
   a.causal = a.rope = false;
   a.out_bias = true;
   a.qkv_bias = config.flag_or({"qkv_bias"}, true);
-  layer.attention = a;
+  layer.mixer = a;
   layer.ffn = FfnSpec{};
   layer.ffn->gated = false;
   layer.ffn->bias = true;

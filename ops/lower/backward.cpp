@@ -1,6 +1,6 @@
 // The backward pass: the gradients of the forward nodes, segments and nodes in reverse order. Which operators a
 // gradient consists of stands in each operator's own file (ops/op/<operator>.cpp).
-#include "ops/lower/step.hpp"
+#include "ops/lower/parts.hpp"
 
 namespace plumbline::lowering {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "arch/error.hpp"
-#include "ops/lower/step.hpp"
+#include "ops/lower/parts.hpp"
 
 namespace plumbline::lowering {
 

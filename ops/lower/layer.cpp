@@ -6,13 +6,15 @@
 //   all layers and the plain form for the final norm: as many adds as there are.
 // * max: a second norm behind a part (Gemma 2/3) joins add + norm in one kernel; a quantized consumer gets its input
 //   from the norm in that format. No kernel of today fuses a row norm into the GEMM before it, so neither does this.
-#include "ops/lower/step.hpp"
+#include "ops/lower/parts.hpp"
+#include "ops/mixer/attention.hpp"
+#include "ops/mixer/attention_core.hpp"
 
 namespace plumbline::lowering {
 
 NormPlan norm_plan(const LayerSpec& l) {
   NormPlan plan;
-  plan.parts = (l.attention || l.recurrent ? 1 : 0) + (l.cross ? 1 : 0) + (l.ffn ? 1 : 0);
+  plan.parts = (l.mixer ? 1 : 0) + (l.cross ? 1 : 0) + (l.ffn ? 1 : 0);
   plan.pre = l.norms >= plan.parts || (l.parallel_block && l.norms > 0);
   plan.post = l.norms >= 2 * plan.parts && !l.parallel_block;
   return plan;
@@ -58,18 +60,13 @@ void after(Step& s, const LayerSpec& l, const NormPlan& plan, const PartNames& n
   if (s.none() || !plan.pre) s.row(names.add, RowwiseKind::add, s.tokens, s.hidden);
 }
 
-void mixer(Step& s, const LayerSpec& l) {
-  if (l.attention) self_attention(s, *l.attention);
-  else recurrence(s, *l.recurrent);
-}
-
 /// Attention and FFN read one norm (or each its own, of the same input) and are added together.
 void parallel_layer(Step& s, const LayerSpec& l, const NormPlan& plan) {
   if (plan.pre) pre_norm(s, l, kMixer.norm, nullptr);
   modulate(s, l, kMixer.modulate);
   if (l.norms > 1) s.norm(kFfn.norm, l.norm, s.tokens, s.hidden);
   const int entry = s.last;
-  mixer(s, l);
+  l.mixer->lower(s);
   const int mixed = s.last;
   if (l.ffn) {
     s.last = entry;
@@ -90,14 +87,14 @@ void layer(Step& s, const LayerSpec& l) {
   const NormPlan plan = norm_plan(l);
   if (l.parallel_block) return parallel_layer(s, l, plan);
   const Precision* linear = &s.types.linear;
-  if (l.attention || l.recurrent) {
+  if (l.mixer) {
     before(s, l, plan, kMixer, linear);
-    mixer(s, l);
+    l.mixer->lower(s);
     after(s, l, plan, kMixer);
   }
   if (l.cross) {
     before(s, l, plan, kCross, linear);
-    cross_attention(s, *l.cross);
+    l.cross->lower(s);
     after(s, l, plan, kCross);
   }
   if (l.ffn) {
@@ -110,7 +107,7 @@ void layer(Step& s, const LayerSpec& l) {
 /// MMDiT: latents and text have their own projections and FFN and attend to each other (Stable Diffusion 3, arXiv
 /// 2403.03206, figure 2). The second stream's kernels carry a `text_` name.
 void double_stream_layer(Step& s, const LayerSpec& l) {
-  const AttentionSpec& a = *l.attention;
+  const AttentionSpec& a = *l.mixer.as<AttentionSpec>();
   const std::int64_t latents = s.tokens, text = s.batch * s.text_tokens;
   const std::int64_t heads = s.share(a.q_heads), kv = s.share(a.kv_heads), out = heads * a.v_dim;
   const std::int64_t qkv = heads * a.qk_dim + kv * (a.qk_dim + a.v_dim), both = s.q_len + s.text_tokens;

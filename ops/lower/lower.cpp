@@ -14,11 +14,14 @@
 //   it has none), beside the text tokens of models with double-stream layers. Single-stream layers see both.
 //
 // A vision tower beside a language model does not run: the prompt is text. Multi-token prediction layers do not either.
+#include "ops/lower/lower.hpp"
+
 #include <string>
 
 #include "arch/error.hpp"
-#include "ops/lower/step.hpp"
+#include "ops/lower/parts.hpp"
 #include "ops/memory/memory.hpp"
+#include "ops/resolve/resolve.hpp"
 
 namespace plumbline::lowering {
 namespace {
@@ -30,11 +33,9 @@ const char* segment_name(const StackSpec& stack, const LayerSpec& l) {
   if (stack.role == Role::encoder) return "encoder_layer";
   if (stack.role == Role::diffusion) return l.double_stream ? "double_stream_layer" : "diffusion_layer";
   const bool moe = l.ffn && l.ffn->is_moe();
-  if (l.recurrent) return moe ? "recurrent_moe_layer" : "recurrent_layer";
-  if (!l.attention && !l.cross) return moe ? "moe_only_layer" : "ffn_only_layer";
-  if (l.attention && l.attention->index_heads > 0) return moe ? "indexed_moe_layer" : "indexed_layer";
-  if (l.attention && l.attention->window > 0) return moe ? "window_moe_layer" : "window_layer";
-  return moe ? "moe_layer" : "layer";
+  if (!l.mixer && !l.cross) return moe ? "moe_only_layer" : "ffn_only_layer";
+  const SegmentNames names = l.mixer ? l.mixer->segment() : SegmentNames{};
+  return moe ? names.experts : names.dense;
 }
 
 void enter(Step& s, const Llm& llm, const StackSpec& stack) {

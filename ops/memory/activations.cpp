@@ -22,36 +22,16 @@ struct View {
   bool dropout = false;
   bool flash() const { return w.fusion != Fusion::none; }
   double tp() const { return d(w.parallel.tensor); }
-};
-
-/// Elements a token: the query, key and value projections and the attention's result, on this rank.
-struct Widths {
-  double q = 0, kv = 0, out = 0, extra = 0, heads = 0;
-};
-
-Widths widths(const AttentionSpec& a, double tp) {
-  Widths n;
-  n.heads = d(a.q_heads) / tp;
-  n.q = n.heads * d(a.qk_dim) * (a.output_gate ? 2 : 1);
-  n.out = n.heads * d(a.v_dim);
-  n.kv = d(a.kv_heads) * d(a.qk_dim + a.v_dim) / tp;
-  if (a.kind == AttentionSpec::Kind::mla) {
-    n.kv = n.heads * d(a.qk_dim + a.v_dim);                                  // expanded
-    n.extra = 2 * d(a.q_lora_rank) + 2 * d(a.kv_lora_rank) + d(a.rope_dim);  // latents before and after their norm
+  MixerLoad load() const {
+    return {tokens, hidden, tokens, kv_len, element, tp(), flash(), dropout, w.phase == Phase::decode};
   }
-  return n;
-}
-
-/// 11 s b h + 5 a s^2 b: input of QKV 2, Q and K 4, V 2, input of the output projection 2, mask 1; scores: softmax 2,
-/// its dropout mask 1, result 2.
-double stored_attention(const AttentionSpec& a, const View& v, double kv_tokens, double kv_len) {
-  const Widths n = widths(a, v.tp());
-  double bytes = v.tokens * v.element * (v.hidden + n.q + n.out + n.extra) + kv_tokens * v.element * n.kv;
-  if (v.dropout) bytes += v.tokens * v.hidden;
-  if (v.flash()) return bytes + v.tokens * n.heads * 4;
-  const double pairs = v.tokens * n.heads * kv_len;
-  return bytes + pairs * (v.dropout ? 2 * v.element + 1 : v.element);
-}
+  MixerLoad cross_load() const {
+    MixerLoad over_encoder = load();
+    over_encoder.kv_tokens = cross_tokens;
+    over_encoder.kv_len = cross_len;
+    return over_encoder;
+  }
+};
 
 /// Input, inputs and result of the activation (SwiGLU recomputes its product at `max`), mask of the output's dropout.
 double stored_dense(const FfnSpec& f, const View& v, double rows, double in, double width) {
@@ -74,24 +54,11 @@ double stored_ffn(const FfnSpec& f, const View& v) {
   return bytes;
 }
 
-/// Input of the projections, their result (all that convolution, recurrence and gate read), the output before and
-/// after the gate, and the fp32 state at every chunk of 256 tokens (mamba_ssm's default chunk).
-double stored_recurrent(const RecurrentSpec& r, const View& v) {
-  constexpr double kChunk = 256;
-  const double inner = d(r.inner) / v.tp(), keys = d(r.key_heads * r.key_dim) / v.tp();
-  const double mixed = r.kind == RecurrentKind::gated_delta_net ? 2 * keys : 2 * d(r.groups * r.state) / v.tp();
-  const double state = d(r.state > 0 ? r.state : r.key_dim);
-  return v.tokens * v.element * (v.hidden + 2 * (inner + mixed) + inner + 2 * inner) +
-         v.tokens / kChunk * inner * state * 4;
-}
-
 /// 4 s b h for two norms: the input of each.
 double stored_layer(const LayerSpec& l, const View& v) {
   double bytes = d(l.norms) * v.tokens * v.element * v.hidden;
-  if (l.attention) bytes += stored_attention(*l.attention, v, v.tokens, v.kv_len);
-  if (l.cross)
-    bytes += stored_attention(*l.cross, v, v.cross_tokens, v.cross_len) + v.cross_tokens * v.element * v.hidden;
-  if (l.recurrent) bytes += stored_recurrent(*l.recurrent, v);
+  if (l.mixer) bytes += l.mixer->stored(v.load());
+  if (l.cross) bytes += l.cross->stored(v.cross_load());
   if (l.ffn) bytes += stored_ffn(*l.ffn, v);
   return bytes;
 }
@@ -100,16 +67,8 @@ double stored_layer(const LayerSpec& l, const View& v) {
 /// first projection made, and what the next kernel writes.
 double live_layer(const LayerSpec& l, const View& v) {
   double most = 0;
-  if (l.attention || l.cross) {
-    const AttentionSpec& a = l.attention ? *l.attention : *l.cross;
-    const Widths n = widths(a, v.tp());
-    const bool decode = v.w.phase == Phase::decode;
-    const double kv = decode && a.kind == AttentionSpec::Kind::mla ? 0 : n.kv;  // absorbed: no keys are made
-    double elements = v.tokens * (v.hidden + n.q + kv + n.out + n.extra);
-    if (!v.flash()) elements += 2 * v.tokens * n.heads * v.kv_len;  // scores and their softmax
-    most = std::max(most, elements);
-  }
-  if (l.recurrent) most = std::max(most, v.tokens * (v.hidden + 4 * d(l.recurrent->inner) / v.tp()));
+  if (l.mixer) most = std::max(most, l.mixer->live(v.load()));
+  else if (l.cross) most = std::max(most, l.cross->live(v.load()));
   if (l.ffn) {
     const FfnSpec& f = *l.ffn;
     const double copies = v.flash() ? (f.gated ? 3 : 2) : (f.gated ? 4 : 2);

@@ -59,31 +59,6 @@ Bytes weights(const Elements& e, const Types& t, bool train) {
   return storage(t.base, e.wide) + storage(t.linear.weight, e.linear) + storage(t.experts.weight, e.experts);
 }
 
-/// Keys and values of one sequence in one layer: both, K = V streams once, or MLA's latent once whatever the degree of
-/// tensor parallelism. Windows and chunks cap the tokens.
-Bytes kv_of(const AttentionSpec& a, const Types& t, double tokens, const ParallelPlan& plan) {
-  const double kept = a.window > 0 ? std::min(tokens, d(a.window)) : tokens;
-  const double index = a.index_heads > 0 ? d(a.index_dim) : 0;
-  if (a.shared_kv) {
-    const double pooled = a.compress_ratio > 0 ? tokens / d(a.compress_ratio) : 0;
-    return storage(t.kv, (kept + pooled) * d(a.qk_dim) + pooled * index);
-  }
-  if (a.kind == AttentionSpec::Kind::mla) return storage(t.kv, tokens * (d(a.kv_lora_rank + a.rope_dim) + index));
-  return storage(t.kv, kept * d(lowering::ceil_div(a.kv_heads, plan.tensor)) * d(a.qk_dim + a.v_dim));
-}
-
-/// State of one sequence: a matrix of head width x state a head, and the last conv - 1 inputs of the convolution.
-Bytes state_of(const RecurrentSpec& r, const Types& t, const ParallelPlan& plan) {
-  const bool delta = r.kind == RecurrentKind::gated_delta_net;
-  const double state = d(delta && r.state == 0 ? r.key_dim : r.state);
-  const double mixed = delta                             ? 2 * d(r.key_heads * r.key_dim)
-                       : r.kind == RecurrentKind::mamba2 ? 2 * d(r.groups * r.state)
-                                                         : 0;
-  const Bytes matrix = storage(r.state_dtype, d(r.inner) * state);
-  const Bytes conv = storage(t.base, (d(r.inner) + mixed) * d(std::max<std::int64_t>(0, r.conv - 1)));
-  return (matrix + conv) / d(plan.tensor);
-}
-
 Bytes cache(const Llm& llm, const Workload& w, const Types& t) {
   Bytes total;
   for (const StackSpec& stack : llm.stacks) {
@@ -91,9 +66,8 @@ Bytes cache(const Llm& llm, const Workload& w, const Types& t) {
     const Lengths n = lowering::lengths_of(llm, w, stack);
     each_kind(stack, [&](const LayerSpec& l, double repeats) {
       Bytes one;
-      if (l.attention) one += kv_of(*l.attention, t, d(n.kv_len), w.parallel);
-      if (l.cross) one += kv_of(*l.cross, t, d(n.cross_len), w.parallel);
-      if (l.recurrent) one += state_of(*l.recurrent, t, w.parallel);
+      if (l.mixer) one += l.mixer->cache({t.kv, t.base, d(n.kv_len), w.parallel.tensor});
+      if (l.cross) one += l.cross->cache({t.kv, t.base, d(n.cross_len), w.parallel.tensor});
       total += repeats * d(w.batch) * one;
     });
   }
@@ -104,18 +78,13 @@ Bytes cache(const Llm& llm, const Workload& w, const Types& t) {
 /// each (ZeRO, arXiv 1910.02054, section 3.1). The weights are counted apart. fp32 training: 4 + 4 + 8, no master.
 Bytes optimizer(double params, Bytes weight_bytes) { return 16.0 * params * units::B - weight_bytes; }
 
-/// What libraries keep: cuBLAS asks for 32 MiB on Hopper (cuBLAS documentation, cublasSetWorkspace); split-KV decode
-/// holds fp32 partial results of up to 32 splits a query head, values and their log-sum (FlashInfer, FA3 split limit).
+/// What libraries keep: cuBLAS asks for 32 MiB on Hopper (cuBLAS documentation, cublasSetWorkspace); decode kernels hold
+/// partial results, of one layer at a time.
 Bytes workspace(const Llm& llm, const Workload& w) {
-  constexpr double kSplits = 32;
   Bytes partial;
   if (w.phase == Phase::decode) {
     for (const LayerSpec& l : llm.main().kinds) {
-      if (!l.attention) continue;
-      const AttentionSpec& a = *l.attention;
-      const std::int64_t width = a.kind == AttentionSpec::Kind::mla ? a.kv_lora_rank : a.v_dim;
-      const double heads = d(lowering::ceil_div(a.q_heads, w.parallel.tensor));
-      partial = std::max(partial, storage(DType::fp32, d(w.batch) * heads * d(width + 1) * kSplits));
+      if (l.mixer) partial = std::max(partial, l.mixer->partials(d(w.batch), w.parallel.tensor));
     }
   }
   return 32.0 * units::MiB + partial;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "ops/graph/graph.hpp"
+#include "ops/graph/workload.hpp"
+#include "ops/llm/llm.hpp"
 
 namespace plumbline {
 

@@ -6,24 +6,16 @@
 
 #include <cstdint>
 
-#include "ops/graph/graph.hpp"
+#include "ops/graph/workload.hpp"
+#include "ops/llm/llm.hpp"
+#include "ops/step/types.hpp"
 
 namespace plumbline::lowering {
-
-/// Formats of one step, resolved from the model file and the workload (types.cpp).
-struct Types {
-  DType base = DType::bf16;  ///< activations, embedding, head, router, norms
-  Precision plain, linear, experts;
-  DType kv = DType::bf16;
-  bool quantizes(const Precision& p) const { return bits(p.input) < bits(base); }
-};
 
 /// `--dtype`, when given, types the linear layers and the experts; else the file's quantization does. Training keeps
 /// the file's type only when it is fp8 (4-bit and weight-only files are inference formats) and refuses a given
 /// weight-only format. Throws BadInput.
 Types types_of(const Llm& llm, const Workload& workload);
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Layers of that generation train with dropout (GPT-2, BERT, T5-like recipes: LayerNorm and no gate).
 bool trains_with_dropout(const LayerSpec& l, StackSpec::Role role);

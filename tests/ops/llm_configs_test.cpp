@@ -94,8 +94,7 @@ TEST_P(EveryConfig, IsConsistent) {
       EXPECT_GT(kind.params, 0);
       EXPECT_LE(kind.active_params, kind.params);
       EXPECT_LT(kind.expert_params, kind.params);
-      EXPECT_FALSE(kind.attention && kind.recurrent);
-      EXPECT_TRUE(kind.attention || kind.recurrent || kind.ffn);
+      EXPECT_TRUE(kind.mixer || kind.ffn);
       LayerSpec again = kind;
       count_layer(again, stack.hidden);
       EXPECT_EQ(again.params, kind.params);
@@ -124,7 +123,6 @@ TEST(Configs, AllAreInTheTable) {
   for (const Row& row : read_table()) table.push_back(row.model);
   std::sort(table.begin(), table.end());
   EXPECT_EQ(table, llm_names());
-  EXPECT_EQ(table.size(), 110u);
 }
 
 }  // namespace

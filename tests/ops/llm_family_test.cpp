@@ -1,5 +1,5 @@
 // The table of families: what a model_type implies.
-#include "ops/llm/family.hpp"
+#include "ops/config/family.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,10 @@
 #include "arch/error.hpp"
 #include "ops/llm/llm.hpp"
 #include "ops/llm/params.hpp"
+#include "ops/mixer/attention.hpp"
+#include "ops/mixer/delta_net.hpp"
+#include "ops/mixer/mamba2.hpp"
+#include "ops/mixer/mla.hpp"
 
 namespace plumbline {
 namespace {
@@ -45,7 +49,7 @@ TEST(ParseLlm, CountsASmallLlamaByHand) {
   EXPECT_EQ(llm.head_params, 6400);
   EXPECT_EQ(llm.kv_elements_per_token, 2 * 2 * 2 * 16);
   EXPECT_TRUE(llm.assumptions.empty());
-  const AttentionSpec& a = *llm.main().kinds[0].attention;
+  const AttentionSpec& a = *llm.main().kinds[0].mixer.as<AttentionSpec>();
   EXPECT_EQ(a.qk_dim, 16);
   EXPECT_TRUE(a.causal && a.rope);
   EXPECT_FALSE(a.qkv_bias || a.out_bias);
@@ -56,11 +60,11 @@ TEST(Params, PartsFollowTheTextbookFormulas) {
   a.q_heads = 8;
   a.kv_heads = 2;
   a.qk_dim = a.v_dim = 16;
-  EXPECT_EQ(attention_params(a, 64).matrices, 2.0 * 64 * 128 + 2.0 * 64 * 32);
-  EXPECT_EQ(attention_params(a, 64).vectors, 0);
+  EXPECT_EQ(a.params(64).matrices, 2.0 * 64 * 128 + 2.0 * 64 * 32);
+  EXPECT_EQ(a.params(64).vectors, 0);
   a.qkv_bias = a.out_bias = true;
   a.qk_norm = 1;
-  EXPECT_EQ(attention_params(a, 64).vectors, 128 + 2 * 32 + 64 + 2 * 16);
+  EXPECT_EQ(a.params(64).vectors, 128 + 2 * 32 + 64 + 2 * 16);
   FfnSpec f;
   f.width = 100;
   EXPECT_EQ(ffn_params(f, 64).total(), 3.0 * 64 * 100);
@@ -75,7 +79,9 @@ TEST(Params, PartsFollowTheTextbookFormulas) {
 
 TEST(ParseLlm, HeadDimBreaksTheDivision) {
   const Llm llm = load_llm("qwen3-32b");
-  EXPECT_EQ(llm.main().kinds[0].attention->q_heads * llm.main().kinds[0].attention->qk_dim, 8192);
+  EXPECT_EQ(
+      llm.main().kinds[0].mixer.as<AttentionSpec>()->q_heads * llm.main().kinds[0].mixer.as<AttentionSpec>()->qk_dim,
+      8192);
   EXPECT_EQ(llm.hidden, 5120);
 }
 
@@ -83,27 +89,29 @@ TEST(ParseLlm, WindowsFollowThePattern) {
   const Llm gemma = load_llm("gemma-3-1b");
   for (std::size_t i = 0; i < 26; ++i) {
     const auto& kind = gemma.main().kinds[static_cast<std::size_t>(gemma.main().order[i])];
-    EXPECT_EQ(kind.attention->window, (i + 1) % 6 == 0 ? 0 : 512) << i;
+    EXPECT_EQ(kind.mixer.as<AttentionSpec>()->window, (i + 1) % 6 == 0 ? 0 : 512) << i;
   }
   const Llm gemma2 = load_llm("gemma-2-9b");
-  EXPECT_EQ(gemma2.main().kinds[static_cast<std::size_t>(gemma2.main().order[0])].attention->window, 4096);
-  EXPECT_EQ(gemma2.main().kinds[static_cast<std::size_t>(gemma2.main().order[1])].attention->window, 0);
+  EXPECT_EQ(gemma2.main().kinds[static_cast<std::size_t>(gemma2.main().order[0])].mixer.as<AttentionSpec>()->window,
+            4096);
+  EXPECT_EQ(gemma2.main().kinds[static_cast<std::size_t>(gemma2.main().order[1])].mixer.as<AttentionSpec>()->window, 0);
   const Llm llama4 = load_llm("llama-4-scout-17b-16e");
-  const auto& third = *llama4.main().kinds[static_cast<std::size_t>(llama4.main().order[3])].attention;
+  const auto& third = *llama4.main().kinds[static_cast<std::size_t>(llama4.main().order[3])].mixer.as<AttentionSpec>();
   EXPECT_EQ(third.window, 0);
   EXPECT_FALSE(third.rope);
-  EXPECT_TRUE(llama4.main().kinds[0].attention->chunked);
-  EXPECT_EQ(llama4.main().kinds[0].attention->window, 8192);
-  EXPECT_EQ(load_llm("qwen2.5-7b").main().kinds[0].attention->window, 0) << "use_sliding_window is false";
-  EXPECT_EQ(load_llm("mistral-7b-v0.1").main().kinds[0].attention->window, 4096);
+  EXPECT_TRUE(llama4.main().kinds[0].mixer.as<AttentionSpec>()->chunked);
+  EXPECT_EQ(llama4.main().kinds[0].mixer.as<AttentionSpec>()->window, 8192);
+  EXPECT_EQ(load_llm("qwen2.5-7b").main().kinds[0].mixer.as<AttentionSpec>()->window, 0)
+      << "use_sliding_window is false";
+  EXPECT_EQ(load_llm("mistral-7b-v0.1").main().kinds[0].mixer.as<AttentionSpec>()->window, 4096);
 }
 
 TEST(ParseLlm, LayerTypesWinOverTheRest) {
   const Llm llm = read(llama(R"(,"layer_types":["full_attention","sliding_attention"],"sliding_window":8,
                                 "sliding_window_pattern":1)"));
   ASSERT_EQ(llm.main().kinds.size(), 2u);
-  EXPECT_EQ(llm.main().kinds[0].attention->window, 0);
-  EXPECT_EQ(llm.main().kinds[1].attention->window, 8);
+  EXPECT_EQ(llm.main().kinds[0].mixer.as<AttentionSpec>()->window, 0);
+  EXPECT_EQ(llm.main().kinds[1].mixer.as<AttentionSpec>()->window, 8);
 }
 
 TEST(ParseLlm, MixtureOfExpertsPlacesAndWidths) {
@@ -119,30 +127,31 @@ TEST(ParseLlm, MixtureOfExpertsPlacesAndWidths) {
   EXPECT_EQ(moe.shared_width, 2048);
   EXPECT_TRUE(moe.router_bias);
   EXPECT_EQ(load_llm("deepseek-v2").main().kinds[1].ffn->shared_width, 3072) << "two shared experts of 1536";
-  EXPECT_EQ(v3.main().kinds[1].attention->kind, AttentionSpec::Kind::mla);
-  EXPECT_EQ(v3.main().kinds[1].attention->qk_dim, 192);
+  ASSERT_NE(v3.main().kinds[1].mixer.as<MlaSpec>(), nullptr);
+  EXPECT_EQ(v3.main().kinds[1].mixer.as<MlaSpec>()->qk_dim(), 192);
   const Llm v32 = load_llm("deepseek-v3.2");
-  EXPECT_EQ(v32.main().kinds[0].attention->index_topk, 2048);
+  EXPECT_EQ(v32.main().kinds[0].mixer.as<MlaSpec>()->index.topk, 2048);
   EXPECT_EQ(v32.index_elements_per_token, 61 * 128);
 }
 
 TEST(ParseLlm, HybridsAndEncodersHaveTheirParts) {
   const Llm nemotron = load_llm("nemotron-3-nano-30b-a3b");
-  EXPECT_TRUE(nemotron.main().kinds[0].recurrent && !nemotron.main().kinds[0].ffn);
+  ASSERT_NE(nemotron.main().kinds[0].mixer.as<Mamba2Spec>(), nullptr);
+  EXPECT_FALSE(nemotron.main().kinds[0].ffn);
   EXPECT_EQ(nemotron.main().kinds[0].norms, 1);
-  EXPECT_EQ(nemotron.main().kinds[0].recurrent->state_dtype, DType::fp32);
+  EXPECT_EQ(nemotron.main().kinds[0].mixer.as<Mamba2Spec>()->state_dtype, DType::fp32);
   EXPECT_EQ(load_llm("nemotron-3-super-120b-a12b-nvfp4").main().kinds[1].ffn->latent, 1024);
   const Llm next = load_llm("qwen3-next-80b-a3b");
-  EXPECT_EQ(next.main().kinds[0].recurrent->kind, RecurrentKind::gated_delta_net);
-  EXPECT_TRUE(next.main().kinds[1].attention->output_gate);
+  EXPECT_NE(next.main().kinds[0].mixer.as<DeltaNetSpec>(), nullptr);
+  EXPECT_TRUE(next.main().kinds[1].mixer.as<AttentionSpec>()->output_gate);
   const Llm whisper = load_llm("whisper-large-v3");
   ASSERT_EQ(whisper.stacks.size(), 2u);
   EXPECT_EQ(whisper.stacks[0].role, StackSpec::Role::decoder);
-  EXPECT_TRUE(whisper.stacks[0].kinds[0].cross.has_value());
+  EXPECT_NE(whisper.stacks[0].kinds[0].cross.as<CrossAttentionSpec>(), nullptr);
   EXPECT_EQ(whisper.stacks[1].fixed_tokens, 1500);
   EXPECT_EQ(load_llm("vit-base-patch16-224").main().fixed_tokens, 197);
   EXPECT_FALSE(load_llm("vit-base-patch16-224").has_head);
-  EXPECT_FALSE(load_llm("bert-base-uncased").main().kinds[0].attention->causal);
+  EXPECT_FALSE(load_llm("bert-base-uncased").main().kinds[0].mixer.as<AttentionSpec>()->causal);
   EXPECT_TRUE(load_llm("albert-base-v1").main().shared_weights);
   EXPECT_EQ(load_llm("llava-1.5-7b").stacks[1].fixed_tokens, 577);
   EXPECT_EQ(load_llm("dit-xl-2-256").main().fixed_tokens, 256);
@@ -189,11 +198,11 @@ TEST(Quantization, OfOtherTools) {
 }
 
 TEST(ParseLlm, NullIsAbsentAndTheLastOfRepeatedKeysWins) {
-  EXPECT_EQ(read(llama(R"(,"num_key_value_heads":null)")).main().kinds[0].attention->kv_heads, 4);
+  EXPECT_EQ(read(llama(R"(,"num_key_value_heads":null)")).main().kinds[0].mixer.as<AttentionSpec>()->kv_heads, 4);
   EXPECT_EQ(read(llama(R"(,"hidden_size":128)")).hidden, 128);
   EXPECT_EQ(read(llama(R"(,"time_step_limit":[0.0,Infinity],"x":NaN,"y":-Infinity)")).hidden, 64);
   EXPECT_EQ(read("\xEF\xBB\xBF" + llama()).hidden, 64);
-  EXPECT_EQ(read(llama(R"(,"sliding_window":null)")).main().kinds[0].attention->window, 0);
+  EXPECT_EQ(read(llama(R"(,"sliding_window":null)")).main().kinds[0].mixer.as<AttentionSpec>()->window, 0);
 }
 
 TEST(ParseLlm, UnknownModelsAreTakenForLlamaOrRefused) {

@@ -5,6 +5,7 @@
 
 #include "arch/error.hpp"
 #include "ops/llm/llm.hpp"
+#include "ops/mixer/attention.hpp"
 
 namespace plumbline {
 namespace {
@@ -22,7 +23,8 @@ std::string layers(const Llm& llm) {
   std::string text;
   for (const int kind : llm.main().order) {
     const LayerSpec& l = llm.main().kinds[static_cast<std::size_t>(kind)];
-    text += l.recurrent ? 'R' : l.attention->chunked ? 'C' : l.attention->window > 0 ? 'S' : 'F';
+    const auto* attention = l.mixer.as<AttentionSpec>();
+    text += attention == nullptr ? 'R' : attention->chunked ? 'C' : attention->window > 0 ? 'S' : 'F';
   }
   return text;
 }

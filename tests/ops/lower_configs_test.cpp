@@ -43,7 +43,7 @@ TEST_P(LowerEveryConfig, FusionOnlyRemoves) {
 /// The loader counted parameters by formula; lowering laid out GEMMs. Norms, biases, convolutions and per-head vectors
 /// are all that may stand between them. `max` multiplies nothing apart from weights, attention and indexer scores.
 TEST_P(LowerEveryConfig, WeightGemmsAgreeWithTheActiveParameters) {
-  const bool unknown = any_layer([](const LayerSpec& l) { return l.attention && l.attention->shared_kv; });
+  const bool unknown = any_layer([](const LayerSpec& l) { return l.mixer.as<CompressedSpec>() != nullptr; });
   const StackSpec& main = llm.main();
   const bool diffusion = main.role == StackSpec::Role::diffusion;
   if (diffusion || llm.stacks.size() > 1 || unknown) GTEST_SKIP() << "not every weight sees every token";
@@ -80,9 +80,8 @@ TEST_P(LowerEveryConfig, CacheATokenIsTheLoaders) {
   std::int64_t window = 1000;
   bool pooled = false;
   for (const LayerSpec& l : llm.main().kinds) {
-    if (!l.attention) continue;
-    if (l.attention->window > 0) window = std::min(window, l.attention->window);
-    pooled = pooled || l.attention->compress_ratio > 0;
+    if (const auto* a = l.mixer.as<AttentionSpec>(); a && a->window > 0) window = std::min(window, a->window);
+    pooled = pooled || l.mixer.as<CompressedSpec>() != nullptr;
   }
   if (pooled) GTEST_SKIP() << "a window beside a pooled stream: memory_test.cpp has its count";
   const auto cache = [&](std::int64_t tokens) {
@@ -93,7 +92,7 @@ TEST_P(LowerEveryConfig, CacheATokenIsTheLoaders) {
   };
   const double token = 2 * (llm.kv_elements_per_token + llm.index_elements_per_token);
   EXPECT_NEAR(cache(window) - cache(window / 2), d(window - window / 2) * token, 1e-3);
-  const bool more = any_layer([](const LayerSpec& l) { return l.recurrent || l.cross; });
+  const bool more = any_layer([](const LayerSpec& l) { return (l.mixer && l.mixer->kv_elements() == 0) || l.cross; });
   if (more) EXPECT_GT(cache(window), d(window) * token);
   else EXPECT_NEAR(cache(window), d(window) * token, 1e-3);
 }
@@ -111,11 +110,12 @@ TEST_P(LowerEveryConfig, WindowsAndStatesCapTheCache) {
   double growing = 0;
   for (const int kind : llm.main().order) {
     const LayerSpec& l = llm.main().kinds[static_cast<std::size_t>(kind)];
-    if (l.attention && l.attention->window == 0) ++growing;
+    const auto* a = l.mixer.as<AttentionSpec>();
+    if (l.mixer && l.mixer->kv_elements() > 0 && (a == nullptr || a->window == 0)) ++growing;
   }
   const double grown = cache(2 * kFar) - cache(kFar);
   const double whole = d(kFar) * 2 * (llm.kv_elements_per_token + llm.index_elements_per_token);
-  if (growing == 0 && !any_layer([](const LayerSpec& l) { return l.attention && l.attention->shared_kv; })) {
+  if (growing == 0) {
     EXPECT_EQ(grown, 0);
   } else {
     EXPECT_GT(grown, 0);

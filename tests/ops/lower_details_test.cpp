@@ -37,7 +37,7 @@ TEST(LowerMla, PoolingHasValuesAndGates) {
   const Llm m = compressed();
   std::int64_t dim = 0;
   for (const LayerSpec& l : m.main().kinds) {
-    if (l.attention->compress_ratio > 0) dim = l.attention->qk_dim;
+    if (l.mixer.as<CompressedSpec>()->ratio > 0) dim = l.mixer.as<CompressedSpec>()->dim;
   }
   ASSERT_GT(dim, 0);
   const Graph g = lower(m, prefill(1, 4096));
@@ -51,8 +51,9 @@ TEST(Memory, LatentsAreStoredTwice) {
     Llm m = deepseek_v3();
     for (StackSpec& stack : m.stacks) {
       for (LayerSpec& l : stack.kinds) {
-        l.attention->q_lora_rank += more_q;
-        l.attention->kv_lora_rank += more_kv;
+        auto& latent = l.mixer.edit<MlaSpec>();
+        latent.q_lora_rank += more_q;
+        latent.kv_lora_rank += more_kv;
       }
     }
     return bytes(memory_need(m, train(1, 128)).activations);

@@ -17,9 +17,8 @@ TEST(LowerMla, OneRotaryKeyServesAllHeads) {
 
 /// GLM-5: 192 of a head's width score without rotation, its values are 256 wide.
 Llm uneven_mla() {
-  AttentionSpec a = mla();
+  MlaSpec a = mla();
   a.nope_dim = 192;
-  a.qk_dim = 192 + 64;
   a.v_dim = 256;
   return model("uneven", 7168, 129280, {{layer(a, gated(18432)), 3}});
 }

@@ -10,7 +10,13 @@
 #include <variant>
 #include <vector>
 
-#include "ops/graph/graph.hpp"
+#include "ops/lower/lower.hpp"
+#include "ops/mixer/attention.hpp"
+#include "ops/mixer/compressed.hpp"
+#include "ops/mixer/delta_net.hpp"
+#include "ops/mixer/mamba1.hpp"
+#include "ops/mixer/mamba2.hpp"
+#include "ops/mixer/mla.hpp"
 #include "ops/op/work.hpp"
 
 namespace plumbline::testing {
@@ -40,14 +46,22 @@ inline FfnSpec moe(std::int64_t experts, std::int64_t topk, std::int64_t width, 
   return f;
 }
 
-/// Weights of the matrix products of a part, those a token uses.
+/// Weights of the matrix products of a part, those a token uses; of recurrences none.
 inline double matrix_elements(const AttentionSpec& a, double h) {
   const double q = d(a.q_heads), qk = d(a.qk_dim), v = d(a.v_dim);
-  if (a.kind == AttentionSpec::Kind::standard)
-    return h * q * qk * (a.output_gate ? 2 : 1) + h * d(a.kv_heads) * (qk + v) + q * v * h;
-  const double rq = d(a.q_lora_rank), rkv = d(a.kv_lora_rank);
-  const double query = rq > 0 ? h * rq + rq * q * qk : h * q * qk;
+  return h * q * qk * (a.output_gate ? 2 : 1) + h * d(a.kv_heads) * (qk + v) + q * v * h;
+}
+inline double matrix_elements(const MlaSpec& a, double h) {
+  const double q = d(a.heads), rq = d(a.q_lora_rank), rkv = d(a.kv_lora_rank), v = d(a.v_dim);
+  const double query = rq > 0 ? h * rq + rq * q * d(a.qk_dim()) : h * q * d(a.qk_dim());
   return query + h * (rkv + d(a.rope_dim)) + rkv * q * (d(a.nope_dim) + v) + q * v * h;
+}
+inline double matrix_elements(const LayerMixer& mixer, double h) {
+  if (const auto* a = mixer.as<AttentionSpec>()) return matrix_elements(*a, h);
+  if (const auto* a = mixer.as<CrossAttentionSpec>()) return matrix_elements(a->attention, h);
+  if (const auto* a = mixer.as<MlaSpec>()) return matrix_elements(*a, h);
+  if (const auto* a = mixer.as<CompressedSpec>()) return 2 * h * d(a->heads + 1) * d(a->dim);
+  return 0;
 }
 
 inline double active_elements(const FfnSpec& f, double h) {
@@ -61,17 +75,14 @@ inline double active_elements(const FfnSpec& f, double h) {
 /// Elements of a layer's active weight matrices; `count` then sets the layer's parameters (no biases).
 inline double active_matrices(const LayerSpec& l, double h) {
   double n = 0;
-  if (l.attention) n += matrix_elements(*l.attention, h);
-  if (l.cross) n += matrix_elements(*l.cross, h);
+  n += matrix_elements(l.mixer, h) + matrix_elements(l.cross, h);
   if (l.ffn) n += active_elements(*l.ffn, h);
   return n;
 }
 
 inline void count(LayerSpec& l, double h) {
   double vectors = d(l.norms) * h * d(l.norm_vectors);
-  if (l.attention && l.attention->kind == AttentionSpec::Kind::mla) {
-    vectors += d(l.attention->q_lora_rank + l.attention->kv_lora_rank);
-  }
+  if (const auto* a = l.mixer.as<MlaSpec>()) vectors += d(a->q_lora_rank + a->kv_lora_rank);
   l.active_params = active_matrices(l, h) + vectors;
   l.params = l.active_params;
   l.expert_params = 0;
@@ -82,9 +93,9 @@ inline void count(LayerSpec& l, double h) {
   }
 }
 
-inline LayerSpec layer(AttentionSpec a, FfnSpec f) {
+inline LayerSpec layer(const LayerMixer& mixer, FfnSpec f) {
   LayerSpec l;
-  l.attention = a;
+  l.mixer = mixer;
   l.ffn = f;
   return l;
 }
@@ -120,9 +131,9 @@ inline Llm llama_8b() { return model("llama-3.1-8b", 4096, 128256, {{layer(gqa(3
 inline Llm llama_70b() { return model("llama-3.1-70b", 8192, 128256, {{layer(gqa(64, 8, 128), gated(28672)), 80}}); }
 inline Llm mixtral() { return model("mixtral-8x7b", 4096, 32000, {{layer(gqa(32, 8, 128), moe(8, 2, 14336)), 32}}); }
 
-inline AttentionSpec mla() {
-  AttentionSpec a = gqa(128, 128, 192);
-  a.kind = AttentionSpec::Kind::mla;
+inline MlaSpec mla() {
+  MlaSpec a;
+  a.heads = 128;
   a.v_dim = 128;
   a.q_lora_rank = 1536;
   a.kv_lora_rank = 512;
@@ -139,10 +150,8 @@ inline Llm deepseek_v3() {
 }
 
 inline Llm deepseek_v32() {
-  AttentionSpec a = mla();
-  a.index_heads = 64;
-  a.index_dim = 128;
-  a.index_topk = 2048;
+  MlaSpec a = mla();
+  a.index = {64, 128, 2048};
   Llm m = model("deepseek-v3.2", 7168, 129280, {{layer(a, gated(18432)), 3}, {layer(a, moe(256, 8, 2048, 2048)), 58}});
   m.quantization = {DType::fp8, DType::fp8, DType::fp8, DType::bf16, "fp8"};
   return m;
@@ -150,19 +159,18 @@ inline Llm deepseek_v32() {
 
 /// DeepSeek-V4-like: a window beside a stream pooled 4:1 with an indexer, and one pooled 128:1.
 inline Llm compressed() {
-  AttentionSpec a = gqa(64, 1, 512);
+  CompressedSpec a;
+  a.heads = 64;
+  a.dim = 512;
   a.q_lora_rank = 1024;
   a.rope_dim = 64;
   a.window = 128;
-  a.shared_kv = true;
   a.out_groups = 8;
   a.out_lora_rank = 1024;
-  a.compress_ratio = 128;
-  AttentionSpec indexed = a;
-  indexed.compress_ratio = 4;
-  indexed.index_heads = 64;
-  indexed.index_dim = 128;
-  indexed.index_topk = 512;
+  a.ratio = 128;
+  CompressedSpec indexed = a;
+  indexed.ratio = 4;
+  indexed.index = {64, 128, 512};
   return model("compressed", 4096, 129280,
                {{layer(a, moe(256, 6, 2048, 2048)), 20}, {layer(indexed, moe(256, 6, 2048, 2048)), 20}});
 }
@@ -179,8 +187,8 @@ inline Llm gpt_oss() {
   return m;
 }
 
-inline RecurrentSpec mamba2_mixer() {
-  RecurrentSpec r;
+inline Mamba2Spec mamba2_mixer() {
+  Mamba2Spec r;
   r.inner = 5120;
   r.heads = 80;
   r.head_dim = 64;
@@ -191,21 +199,19 @@ inline RecurrentSpec mamba2_mixer() {
 
 inline Llm mamba2() {
   LayerSpec l;
-  l.recurrent = mamba2_mixer();
+  l.mixer = mamba2_mixer();
   l.norms = 1;
   return model("mamba2-2.7b", 2560, 50288, {{l, 64}}, true);
 }
 
 inline Llm jamba() {
   LayerSpec mamba;
-  RecurrentSpec r;
-  r.kind = RecurrentKind::mamba1;
+  Mamba1Spec r;
   r.inner = 8192;
-  r.heads = 1;
   r.state = 16;
   r.conv = 4;
   r.dt_rank = 256;
-  mamba.recurrent = r;
+  mamba.mixer = r;
   LayerSpec mamba_moe = mamba;
   mamba.ffn = gated(14336);
   mamba_moe.ffn = moe(16, 2, 14336);
@@ -214,16 +220,13 @@ inline Llm jamba() {
 
 inline Llm qwen3_next() {
   LayerSpec linear;
-  RecurrentSpec r;
-  r.kind = RecurrentKind::gated_delta_net;
-  r.inner = 4096;
+  DeltaNetSpec r;
   r.heads = 32;
   r.head_dim = 128;
   r.key_heads = 16;
   r.key_dim = 128;
-  r.state = 128;
   r.conv = 4;
-  linear.recurrent = r;
+  linear.mixer = r;
   linear.ffn = moe(512, 10, 512, 512);
   AttentionSpec a = gqa(16, 2, 256);
   a.output_gate = true;
@@ -294,8 +297,9 @@ inline Llm t5(std::int64_t frames = 0) {
   FfnSpec f = plain(4096);
   f.bias = false;
   LayerSpec decoder = layer(a, f);
-  decoder.cross = a;
-  decoder.cross->causal = false;
+  AttentionSpec over_encoder = a;
+  over_encoder.causal = false;
+  decoder.cross = CrossAttentionSpec(over_encoder);
   decoder.norms = 3;
   Llm m = model("t5-large", 1024, 32128, {{decoder, 24}}, true);
   a.causal = false;

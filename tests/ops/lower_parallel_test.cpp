@@ -1,7 +1,7 @@
 // Shapes of one rank and the collectives between ranks. `lower` refuses several ranks today, the inside does not.
 #include <gtest/gtest.h>
 
-#include "ops/lower/step.hpp"
+#include "ops/lower/parts.hpp"
 #include "ops/memory/memory.hpp"
 #include "tests/ops/lower_models.hpp"
 

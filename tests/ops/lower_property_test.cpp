@@ -38,8 +38,9 @@ RC_GTEST_PROP(LowerLaws, PrefillMultipliesEveryWeightOnceAToken, ()) {
   const double expected = 2 * d(w.batch * w.prompt) * layers * active_matrices(l, h) + 2 * d(w.batch) * d(m.vocab) * h;
   const double found = tensor_flops(lower(m, w), is_weight_gemm);
   // Eager attention of one sequence and head is a plain GEMM: take it out.
-  const bool single = w.fusion == Fusion::none && w.batch * l.attention->q_heads == 1;
-  const double attention = single ? layers * 4 * d(w.prompt) * d(w.prompt) * d(l.attention->qk_dim) : 0;
+  const auto& a = *l.mixer.as<AttentionSpec>();
+  const bool single = w.fusion == Fusion::none && w.batch * a.q_heads == 1;
+  const double attention = single ? layers * 4 * d(w.prompt) * d(w.prompt) * d(a.qk_dim) : 0;
   RC_ASSERT(std::abs(found - attention - expected) <= 1e-12 * expected);
 }
 

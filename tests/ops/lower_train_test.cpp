@@ -45,8 +45,10 @@ TEST(LowerTrain, EveryGemmHasNamedGradients) {
 TEST(LowerTrain, FlashBackwardIsFiveProductsForTwo) {
   for (const Llm& m : {llama_8b(), deepseek_v3(), bert()}) {  // MLA: QK 192, V 128
     const Graph g = lower(m, train(2, 256));
-    const AttentionSpec& a = *m.main().kinds.front().attention;
-    const double qk = d(a.qk_dim), v = d(a.v_dim);
+    const LayerMixer& mixer = m.main().kinds.front().mixer;
+    const auto* latent = mixer.as<MlaSpec>();
+    const double qk = d(latent != nullptr ? latent->qk_dim() : mixer.as<AttentionSpec>()->qk_dim);
+    const double v = d(latent != nullptr ? latent->v_dim : mixer.as<AttentionSpec>()->v_dim);
     EXPECT_DOUBLE_EQ(flops_of(g, Pass::backward, false),
                      flops_of(g, Pass::forward, false) * (3 * qk + 2 * v) / (qk + v));
   }

@@ -1,4 +1,4 @@
-#include "ops/llm/config.hpp"
+#include "ops/config/config.hpp"
 
 #include <algorithm>
 #include <array>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arch/json_reader.hpp"
-#include "ops/llm/family.hpp"
+#include "ops/config/family.hpp"
 
 namespace plumbline {
 

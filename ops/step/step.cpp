@@ -1,4 +1,4 @@
-#include "ops/lower/step.hpp"
+#include "ops/step/step.hpp"
 
 namespace plumbline::lowering {
 

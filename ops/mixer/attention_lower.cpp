@@ -8,45 +8,11 @@
 //   them), so AttentionPrefill.append is 0. Its V heads are counted as rotated heads: the same bytes.
 // * max: rotation and append happen inside the attention kernel (TensorRT-LLM's XQA and FMHA: append = 1), or in the
 //   QKV epilogue when there is no cache. So does the QK norm (TensorRT-LLM's fusedQKNormRope).
-#include <algorithm>
-
-#include "ops/lower/step.hpp"
+#include "ops/mixer/attention.hpp"
+#include "ops/mixer/attention_core.hpp"
 
 namespace plumbline::lowering {
 namespace {
-
-void eager_core(Step& s, const Core& c) {
-  const std::int64_t heads = s.batch * c.q_heads, rows = heads * c.q_len;
-  if (c.kv_heads != c.q_heads) {
-    s.copy("repeat_k"_node, heads * c.kv_len, c.qk_dim);
-    s.copy("repeat_v"_node, heads * c.kv_len, c.v_dim);
-  }
-  s.gemm("attn_scores"_node.as(NodeRole::scores), c.q_len, c.kv_len, c.qk_dim, s.types.plain, false, heads);
-  s.row("attn_scale"_node, RowwiseKind::scale, rows, c.kv_len);
-  if (c.q_len > 1 && (c.causal || s.padded)) s.row("attn_mask"_node, RowwiseKind::mask, rows, c.kv_len);
-  s.row("attn_softmax"_node, RowwiseKind::softmax, rows, c.kv_len);
-  if (s.dropout) s.row("attn_dropout"_node, RowwiseKind::dropout, rows, c.kv_len);
-  s.gemm("attn_context"_node.as(NodeRole::context), c.q_len, c.v_dim, c.kv_len, s.types.plain, false, heads);
-}
-
-void flash(Step& s, NodeTag name, const Core& c, std::int64_t sequences, std::int64_t q_len, std::int64_t kv_len) {
-  const std::int64_t window = c.window < kv_len && !c.chunked ? c.window : 0;
-  s.add(name, AttentionPrefill{sequences, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim, q_len, kv_len, c.causal, window,
-                               c.append, s.types.base, c.kv});
-}
-
-/// Fixed chunks (Llama-4): every full chunk is a sequence of its own, the rest a shorter one.
-void chunked_prefill(Step& s, const Core& c) {
-  const std::int64_t full = c.q_len / c.window, rest = c.q_len % c.window;
-  flash(s, "attention"_node, c, s.batch * full, c.window, c.window);
-  if (rest > 0) flash(s, "attention_rest"_node, c, s.batch, rest, rest);
-}
-
-/// Keys one decode query sees: a sliding window holds at most its width, a chunk what has been filled of it.
-std::int64_t decode_keys(const Core& c) {
-  if (c.window == 0) return c.kv_len;
-  return c.chunked ? (c.kv_len - 1) % c.window + 1 : std::min(c.kv_len, c.window);
-}
 
 void qkv_projection(Step& s, const AttentionSpec& a, std::int64_t q_heads, std::int64_t kv_heads) {
   const std::int64_t q_width = q_heads * a.qk_dim * (a.output_gate ? 2 : 1);
@@ -109,29 +75,7 @@ void out_projection(Step& s, const AttentionSpec& a, std::int64_t q_heads) {
   s.all_reduce("attn_all_reduce"_node, s.tokens);
 }
 
-}  // namespace
-
-void attention_core(Step& s, const Core& c) {
-  if (s.none()) {
-    Core seen = c;
-    if (c.decode) seen.kv_len = decode_keys(c);
-    eager_core(s, seen);
-  } else if (c.decode) {
-    // A chunk is a shorter context; a sliding window is the kernel's own business.
-    const bool slides = c.window > 0 && !c.chunked && c.window < c.kv_len;
-    s.add("attention"_node,
-          AttentionDecode{s.batch, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim, c.chunked ? decode_keys(c) : c.kv_len,
-                          s.workload.page, slides ? c.window : 0, s.types.base, c.kv});
-  } else if (c.chunked && c.window > 0 && c.window < c.q_len) {
-    chunked_prefill(s, c);
-  } else {
-    flash(s, "attention"_node, c, s.batch, c.q_len, c.kv_len);
-  }
-}
-
 void self_attention(Step& s, const AttentionSpec& a) {
-  if (a.shared_kv) return compressed_attention(s, a);
-  if (a.kind == AttentionSpec::Kind::mla) return mla_attention(s, a);
   const std::int64_t q_heads = s.share(a.q_heads), kv_heads = s.share(a.kv_heads);
   qkv_projection(s, a, q_heads, kv_heads);
   qk_norm(s, a, q_heads, kv_heads);
@@ -157,18 +101,19 @@ void cross_attention(Step& s, const AttentionSpec& a) {
       s.linear("cross_kv_proj"_node, source, k_width + v_width, s.hidden, a.qkv_bias);
     }
   }
-  Core core{q_heads, kv_heads, a.qk_dim, a.v_dim, s.q_len, s.cross_len, false, 0, false, s.decode, 0, s.kept()};
-  if (s.none()) {
-    eager_core(s, core);
-  } else if (s.decode) {
-    s.add("cross_attention"_node,
-          AttentionDecode{s.batch, q_heads, kv_heads, a.qk_dim, a.v_dim, s.cross_len, 0, 0, s.types.base, s.types.kv});
-  } else {
-    flash(s, "cross_attention"_node, core, s.batch, s.q_len, s.cross_len);
-  }
+  cross_core(s, {q_heads, kv_heads, a.qk_dim, a.v_dim, s.q_len, s.cross_len, false, 0, false, s.decode, 0, s.kept()});
   s.quantize("cross_o_quantize"_node, s.tokens, q_heads * a.v_dim, s.types.linear);
   s.linear("cross_o_proj"_node, s.tokens, s.hidden, q_heads * a.v_dim, a.out_bias);
   s.all_reduce("cross_all_reduce"_node, s.tokens);
 }
 
+}  // namespace
 }  // namespace plumbline::lowering
+
+namespace plumbline {
+
+void AttentionSpec::lower(lowering::Step& step) const { lowering::self_attention(step, *this); }
+
+void CrossAttentionSpec::lower(lowering::Step& step) const { lowering::cross_attention(step, attention); }
+
+}  // namespace plumbline

@@ -1,6 +1,11 @@
-#include <algorithm>
+#include "ops/mixer/attention.hpp"
 
-#include "ops/llm/parts.hpp"
+#include <algorithm>
+#include <array>
+
+#include "ops/mixer/attention_memory.hpp"
+#include "ops/mixer/table.hpp"
+#include "ops/step/types.hpp"
 
 namespace plumbline {
 namespace {
@@ -57,42 +62,6 @@ int read_qk_norm(const LlmConfig& config) {
   return all_heads ? 2 : 1;
 }
 
-void read_indexer(const LlmConfig& config, AttentionSpec& a) {
-  a.index_topk = config.count_or({"index_topk"}, 0);
-  if (a.index_topk == 0) return;
-  a.index_heads = config.dim({"index_n_heads"}, "indexer heads");
-  a.index_dim = config.dim({"index_head_dim"}, "indexer head width");
-}
-
-/// MLA: `head_dim` and `num_key_value_heads` mean nothing here (hf_config notes, section 3).
-void read_mla(const LlmConfig& config, AttentionSpec& a) {
-  a.kind = AttentionSpec::Kind::mla;
-  config.find({"head_dim", "num_key_value_heads", "qk_head_dim"});
-  a.q_lora_rank = config.count_or({"q_lora_rank"}, 0);
-  a.kv_lora_rank = config.dim({"kv_lora_rank"}, "MLA latent width");
-  a.rope_dim = config.dim({"qk_rope_head_dim"}, "MLA RoPE width");
-  a.nope_dim = config.dim({"qk_nope_head_dim"}, "MLA head width without RoPE");
-  a.qk_dim = a.nope_dim + a.rope_dim;
-  a.v_dim = config.dim({"v_head_dim"}, "MLA value width");
-  a.kv_heads = a.q_heads;
-  if (config.has({"attention_bias"})) a.qkv_bias = a.out_bias = config.flag_or({"attention_bias"}, false);
-  read_indexer(config, a);
-}
-
-/// DeepSeek-V4: one head of `head_dim` is K and V at once, queries of low rank, grouped output projection.
-void read_shared_kv(const LlmConfig& config, AttentionSpec& a) {
-  a.shared_kv = true;
-  a.q_lora_rank = config.count_or({"q_lora_rank"}, 0);
-  a.rope_dim = config.count_or({"qk_rope_head_dim"}, 0);
-  a.out_groups = config.count_or({"o_groups"}, 0);
-  a.out_lora_rank = config.count_or({"o_lora_rank"}, 0);
-  if (a.out_groups > 0 && a.out_lora_rank == 0) config.dim({"o_lora_rank"}, "rank of the grouped output projection");
-  a.qk_norm = 0;
-  config.assume(
-      "DeepSeek-V4: the weights of KV compressors, indexer and hyper-connections are not in the parameter count (no "
-      "published formula in the file's keys)");
-}
-
 std::int64_t head_width(const LlmConfig& config, std::int64_t hidden, std::int64_t heads) {
   if (const auto width = config.maybe_dim({"head_dim", "attention_head_dim", "kv_channels", "d_kv"})) return *width;
   if (hidden % heads != 0) {
@@ -102,17 +71,53 @@ std::int64_t head_width(const LlmConfig& config, std::int64_t hidden, std::int64
   return hidden / heads;
 }
 
+constexpr std::array kWords{kFullAttention, kSlidingAttention, kChunkedAttention};
+
+LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+  AttentionSpec a = read_attention(config, place.hidden);
+  if (place.word == kSlidingAttention) a.window = sliding_window(config);
+  if (place.word == kChunkedAttention) {
+    a.window = config.dim({"attention_chunk_size"}, "attention chunk");
+    a.chunked = true;
+  }
+  // Llama-4 and SmolLM3: every 4th layer (i mod 4 = 3) has no RoPE.
+  if ((config.family().has(kNope4) || config.is("smollm3")) && place.layer % 4 == 3) a.rope = false;
+  return a;
+}
+
+double d(std::int64_t n) { return static_cast<double>(n); }
+
+AttentionWidths widths(const AttentionSpec& a, double tensor) {
+  AttentionWidths n;
+  n.heads = d(a.q_heads) / tensor;
+  n.q = n.heads * d(a.qk_dim) * (a.output_gate ? 2 : 1);
+  n.out = n.heads * d(a.v_dim);
+  n.kv = d(a.kv_heads) * d(a.qk_dim + a.v_dim) / tensor;
+  return n;
+}
+
 }  // namespace
+
+MixerKind attention_mixer() { return {.words = kWords, .read = read}; }
+
+std::int64_t read_query_heads(const LlmConfig& config) {
+  return config.dim({"num_attention_heads", "n_head", "n_heads", "num_heads"}, "query heads");
+}
+
+std::int64_t sliding_window(const LlmConfig& config) {
+  const bool may = config.is("qwen2") || config.is("qwen2_moe") || config.is("qwen3") || config.is("qwen3_moe");
+  if (!config.flag_or({"use_sliding_window"}, !may)) {
+    config.find({"sliding_window", "sliding_window_size"});
+    return 0;
+  }
+  if (const auto window = config.maybe_dim({"sliding_window", "sliding_window_size"})) return *window;
+  return config.is("gpt_neo") ? config.dim_or({"window_size"}, 256) : 0;
+}
 
 AttentionSpec read_attention(const LlmConfig& config, std::int64_t hidden) {
   AttentionSpec a;
-  a.q_heads = config.dim({"num_attention_heads", "n_head", "n_heads", "num_heads"}, "query heads");
+  a.q_heads = read_query_heads(config);
   a.rope = !config.family().has(kNoRope) && !config.flag_or({"alibi"}, false);
-  if (config.has({"kv_lora_rank"})) {
-    read_mla(config, a);
-    config.product(a.q_heads, std::max(a.qk_dim, a.v_dim), "num_attention_heads");
-    return a;
-  }
   a.kv_heads = kv_heads(config, a.q_heads);
   if (a.q_heads % a.kv_heads != 0) {
     config.inner().fail("expected the query heads (" + std::to_string(a.q_heads) +
@@ -124,41 +129,46 @@ AttentionSpec read_attention(const LlmConfig& config, std::int64_t hidden) {
   a.qk_norm = read_qk_norm(config);
   a.sinks = config.family().has(kSinks);
   a.output_gate = config.flag_or({"attn_output_gate"}, config.family().has(kOutputGate));
-  if (config.has({"compress_ratios"})) read_shared_kv(config, a);
   return a;
 }
 
-std::vector<std::int64_t> compress_ratios(const LlmConfig& config) {
-  std::vector<std::int64_t> ratios;
-  if (const auto list = config.find({"compress_ratios"})) {
-    for (const JsonValue& value : list->elements()) {
-      ratios.push_back(integer_within(value, 0, LlmConfig::kLargestDim));
-    }
-  }
-  return ratios;
+/// Projections, biases, QK norms, sinks.
+ParamCount AttentionSpec::params(std::int64_t hidden) const {
+  const double h = d(hidden), q = d(q_heads), kv = d(kv_heads), qk = d(qk_dim), v = d(v_dim);
+  const double gate = output_gate ? 2.0 : 1.0;
+  ParamCount count{gate * h * q * qk + h * kv * (qk + v) + q * v * h, 0};
+  if (qkv_bias) count.vectors += gate * q * qk + kv * v + (key_bias ? kv * qk : 0.0);
+  if (qk_norm == 1) count.vectors += 2.0 * qk;
+  if (qk_norm == 2) count.vectors += (q + kv) * qk;
+  if (out_bias) count.vectors += h;
+  if (sinks) count.vectors += q;
+  return count;
 }
 
-AttentionSpec attention_of_layer(const LlmConfig& config, AttentionSpec base, Mixer mixer, std::int64_t layer,
-                                 const std::vector<std::int64_t>& ratios) {
-  if (mixer == Mixer::sliding) base.window = sliding_window(config);
-  if (mixer == Mixer::chunked) {
-    base.window = config.dim({"attention_chunk_size"}, "attention chunk");
-    base.chunked = true;
-  }
-  // Llama-4 and SmolLM3: every 4th layer (i mod 4 = 3) has no RoPE.
-  if ((config.family().has(kNope4) || config.is("smollm3")) && layer % 4 == 3) base.rope = false;
-  if (!base.shared_kv) return base;
-  base.compress_ratio = ratios[static_cast<std::size_t>(layer)];
-  base.window = sliding_window(config);
-  // Ratios differ by layer; the light indexer picks blocks where the stream is shortened least.
-  const std::int64_t least = *std::min_element(
-      ratios.begin(), ratios.end(), [](std::int64_t x, std::int64_t y) { return x > 0 && (y == 0 || x < y); });
-  if (base.compress_ratio > 0 && base.compress_ratio == least) {
-    read_indexer(config, base);
-    if (base.index_topk > 0)
-      config.assume("DeepSeek-V4: only layers of the smallest compress_ratios select by index_topk");
-  }
-  return base;
+double AttentionSpec::kv_elements() const { return d(kv_heads) * d(qk_dim + v_dim); }
+
+/// Keys and values of the heads of this rank. Windows and chunks cap the tokens.
+Bytes AttentionSpec::cache(const CacheQuery& query) const {
+  const double kept = window > 0 ? std::min(query.tokens, d(window)) : query.tokens;
+  return storage(query.kv, kept * d(lowering::ceil_div(kv_heads, query.tensor)) * d(qk_dim + v_dim));
+}
+
+double AttentionSpec::stored(const MixerLoad& load) const { return stored_attention(widths(*this, load.tensor), load); }
+
+double AttentionSpec::live(const MixerLoad& load) const { return live_attention(widths(*this, load.tensor), load); }
+
+Bytes AttentionSpec::partials(double sequences, std::int64_t tensor) const {
+  return split_partials(sequences, d(lowering::ceil_div(q_heads, tensor)), v_dim);
+}
+
+/// Beside its own part, the encoder's output that keys and values are made from.
+double CrossAttentionSpec::stored(const MixerLoad& load) const {
+  return attention.stored(load) + load.kv_tokens * load.element * load.hidden;
+}
+
+SegmentNames AttentionSpec::segment() const {
+  if (window > 0) return {"window_layer", "window_moe_layer"};
+  return {};
 }
 
 }  // namespace plumbline

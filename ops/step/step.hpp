@@ -1,6 +1,6 @@
 // Inside of lowering: the state of one walk over the layers, and the few ways to append a node.
 //
-// Not for users of the library: they call `lower` (ops/graph/graph.hpp). Everything here is per rank: head counts and
+// Not for users of the library: they call `lower` (ops/lower/lower.hpp). Everything here is per rank: head counts and
 // widths are already divided by the tensor-parallel degree when they reach a node.
 #pragma once
 
@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "ops/graph/graph.hpp"
-#include "ops/lower/node_name.hpp"
-#include "ops/resolve/resolve.hpp"
+#include "ops/graph/workload.hpp"
+#include "ops/step/node_name.hpp"
+#include "ops/step/types.hpp"
 
 namespace plumbline::lowering {
 
-/// The walk. Functions of the other files of this room take it by reference and append nodes to the open segment.
+/// The walk. Mixers (ops/mixer) and the other parts of a layer (ops/lower) append nodes to its open segment.
 class Step {
  public:
   Step(const Workload& w, const Types& t, Graph& g) : workload(w), types(t), fusion(w.fusion), graph(g) {}
@@ -91,49 +92,5 @@ class Step {
   std::int64_t repeat_ = 1;
   std::vector<const NodeName*> names_;  ///< of the nodes so far, in training
 };
-
-// One function a part of a layer; each leaves the part's output (rows x hidden) behind.
-void self_attention(Step& s, const AttentionSpec& a);
-void cross_attention(Step& s, const AttentionSpec& a);
-void mla_attention(Step& s, const AttentionSpec& a);
-void compressed_attention(Step& s, const AttentionSpec& a);
-void recurrence(Step& s, const RecurrentSpec& r);
-
-/// Names that tell apart the dense FFNs of a layer.
-struct FfnNames {
-  NodeTag quantize, gate_up, gate, up, act, mul, down_quantize, down, reduce;
-};
-extern const FfnNames kFfnNames, kSharedNames, kTextNames;
-void dense_ffn(Step& s, const FfnSpec& f, std::int64_t width, const FfnNames& names);
-void ffn(Step& s, const FfnSpec& f);
-
-void layer(Step& s, const LayerSpec& l);
-void double_stream_layer(Step& s, const LayerSpec& l);
-
-/// How the norms of a layer over the hidden width spread over its parts.
-struct NormPlan {
-  int parts = 0;
-  bool pre = true;    ///< every part has a norm in front of it (or, which costs the same, behind)
-  bool post = false;  ///< and another one behind it (Gemma 2/3)
-};
-NormPlan norm_plan(const LayerSpec& l);
-
-/// Softmax attention proper, projections done. `append`: see AttentionPrefill.
-struct Core {
-  std::int64_t q_heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0, q_len = 0, kv_len = 0;
-  bool causal = true;
-  std::int64_t window = 0;
-  bool chunked = false;
-  bool decode = false;
-  int append = 0;
-  DType kv = DType::bf16;  ///< format in which keys and values lie in memory
-};
-void attention_core(Step& s, const Core& c);
-
-/// Appends the backward pass of all nodes so far, segments in reverse order (backward.cpp).
-void backward(Step& s);
-
-/// `lower` without `check`: shapes of one rank of a parallel plan, with its collectives.
-void lower_any(const Llm& llm, const Workload& workload, Graph& graph);
 
 }  // namespace plumbline::lowering

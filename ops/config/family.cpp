@@ -1,4 +1,4 @@
-#include "ops/llm/family.hpp"
+#include "ops/config/family.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,0 +1,38 @@
+// Inside of lowering: the parts of a layer that are not its mixer, and the walk over a model.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/graph/graph.hpp"
+#include "ops/llm/llm.hpp"
+#include "ops/step/step.hpp"
+
+namespace plumbline::lowering {
+
+/// Names that tell apart the dense FFNs of a layer.
+struct FfnNames {
+  NodeTag quantize, gate_up, gate, up, act, mul, down_quantize, down, reduce;
+};
+extern const FfnNames kFfnNames, kSharedNames, kTextNames;
+/// Each leaves the part's output (rows x hidden) behind.
+void dense_ffn(Step& s, const FfnSpec& f, std::int64_t width, const FfnNames& names);
+void ffn(Step& s, const FfnSpec& f);
+
+void layer(Step& s, const LayerSpec& l);
+void double_stream_layer(Step& s, const LayerSpec& l);
+
+/// How the norms of a layer over the hidden width spread over its parts.
+struct NormPlan {
+  int parts = 0;
+  bool pre = true;    ///< every part has a norm in front of it (or, which costs the same, behind)
+  bool post = false;  ///< and another one behind it (Gemma 2/3)
+};
+NormPlan norm_plan(const LayerSpec& l);
+
+/// Appends the backward pass of all nodes so far, segments in reverse order (backward.cpp).
+void backward(Step& s);
+
+/// `lower` without `check`: shapes of one rank of a parallel plan, with its collectives.
+void lower_any(const Llm& llm, const Workload& workload, Graph& graph);
+
+}  // namespace plumbline::lowering

@@ -1,0 +1,56 @@
+// Softmax attention over keys and values of their own: multi-head, grouped, multi-query, with windows or chunks.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/mixer/mixer.hpp"
+
+namespace plumbline {
+
+class LlmConfig;
+
+/// Widths per head.
+struct AttentionSpec final : MixerOf<AttentionSpec> {
+  std::int64_t q_heads = 0, kv_heads = 0;
+  std::int64_t qk_dim = 0, v_dim = 0;  ///< both head_dim
+  bool causal = true, rope = true, qkv_bias = false, out_bias = false, sinks = false;
+  bool key_bias = true;      ///< false: of `qkv_bias` the keys have none (Whisper)
+  bool output_gate = false;  ///< query projection twice as wide (Qwen3-Next)
+  /// QK norm: 0 none, 1 per head (2 x head_dim parameters), 2 over all heads
+  int qk_norm = 0;
+  std::int64_t window = 0;  ///< tokens a query sees at most; 0 = all
+  bool chunked = false;     ///< the window is a fixed chunk (Llama-4), not sliding
+
+  bool operator==(const AttentionSpec&) const = default;
+  ParamCount params(std::int64_t hidden) const override;
+  double kv_elements() const override;
+  Bytes cache(const CacheQuery& query) const override;
+  double stored(const MixerLoad& load) const override;
+  double live(const MixerLoad& load) const override;
+  Bytes partials(double sequences, std::int64_t tensor) const override;
+  SegmentNames segment() const override;
+  void lower(lowering::Step& step) const override;
+};
+
+/// Queries of a decoder over keys and values of its encoder, which the step that runs the encoder projects once. A
+/// layer's second mixer: `cache` counts the encoder's tokens.
+struct CrossAttentionSpec final : MixerOf<CrossAttentionSpec> {
+  AttentionSpec attention;
+
+  CrossAttentionSpec() = default;
+  explicit CrossAttentionSpec(const AttentionSpec& over) : attention(over) {}
+  bool operator==(const CrossAttentionSpec&) const = default;
+  ParamCount params(std::int64_t hidden) const override { return attention.params(hidden); }
+  Bytes cache(const CacheQuery& query) const override { return attention.cache(query); }
+  double stored(const MixerLoad& load) const override;
+  double live(const MixerLoad& load) const override { return attention.live(load); }
+  void lower(lowering::Step& step) const override;
+};
+
+/// Attention of a layer that sees everything; readers of other kinds begin with it.
+AttentionSpec read_attention(const LlmConfig& config, std::int64_t hidden);
+std::int64_t read_query_heads(const LlmConfig& config);
+/// The window of sliding layers; 0 when the file switches it off or has none.
+std::int64_t sliding_window(const LlmConfig& config);
+
+}  // namespace plumbline

@@ -1,0 +1,24 @@
+#include "ops/mixer/attention_memory.hpp"
+
+namespace plumbline {
+
+double stored_attention(const AttentionWidths& n, const MixerLoad& v) {
+  double bytes = v.tokens * v.element * (v.hidden + n.q + n.out + n.extra) + v.kv_tokens * v.element * n.kv;
+  if (v.dropout) bytes += v.tokens * v.hidden;
+  if (v.flash) return bytes + v.tokens * n.heads * 4;
+  const double pairs = v.tokens * n.heads * v.kv_len;
+  return bytes + pairs * (v.dropout ? 2 * v.element + 1 : v.element);
+}
+
+double live_attention(const AttentionWidths& n, const MixerLoad& v) {
+  double elements = v.tokens * (v.hidden + n.q + n.kv + n.out + n.extra);
+  if (!v.flash) elements += 2 * v.tokens * n.heads * v.kv_len;  // scores and their softmax
+  return elements;
+}
+
+Bytes split_partials(double sequences, double heads, std::int64_t width) {
+  constexpr double kSplits = 32;
+  return storage(DType::fp32, sequences * heads * static_cast<double>(width + 1) * kSplits);
+}
+
+}  // namespace plumbline

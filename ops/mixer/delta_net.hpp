@@ -1,0 +1,27 @@
+// Gated DeltaNet (arXiv:2412.06464) as Qwen3-Next has it.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/mixer/mixer.hpp"
+
+namespace plumbline {
+
+struct DeltaNetSpec final : MixerOf<DeltaNetSpec> {
+  std::int64_t heads = 0, head_dim = 0;  ///< of values
+  std::int64_t key_heads = 0, key_dim = 0;
+  std::int64_t conv = 0;
+  DType state_dtype = DType::fp32;
+
+  std::int64_t inner() const { return heads * head_dim; }
+
+  bool operator==(const DeltaNetSpec&) const = default;
+  ParamCount params(std::int64_t hidden) const override;
+  Bytes cache(const CacheQuery& query) const override;
+  double stored(const MixerLoad& load) const override;
+  double live(const MixerLoad& load) const override;
+  SegmentNames segment() const override;
+  void lower(lowering::Step& step) const override;
+};
+
+}  // namespace plumbline

@@ -1,0 +1,48 @@
+#include "ops/mixer/indexer.hpp"
+
+#include <algorithm>
+
+namespace plumbline {
+
+Indexer read_indexer(const LlmConfig& config) {
+  Indexer indexer;
+  indexer.topk = config.count_or({"index_topk"}, 0);
+  if (indexer.topk == 0) return indexer;
+  indexer.heads = config.dim({"index_n_heads"}, "indexer heads");
+  indexer.dim = config.dim({"index_head_dim"}, "indexer head width");
+  return indexer;
+}
+
+ParamCount indexer_params(const Indexer& a, std::int64_t hidden, std::int64_t query_in) {
+  const double heads = static_cast<double>(a.heads), d = static_cast<double>(a.dim), h = static_cast<double>(hidden);
+  return {static_cast<double>(query_in) * heads * d + h * d + h * heads, 2.0 * d};
+}
+
+namespace lowering {
+
+void indexer(Step& s, const Indexer& a, std::int64_t rope_dim, std::int64_t query_in, std::int64_t keys) {
+  const std::int64_t heads = a.heads, dim = a.dim;
+  s.linear("index_q_proj"_node, s.tokens, heads * dim, query_in);
+  s.linear("index_k_proj"_node, s.tokens, dim, s.hidden);
+  s.norm("index_k_norm"_node, NormKind::layer, s.tokens, dim);
+  s.gemm("index_weights_proj"_node, s.tokens, heads, s.hidden, s.types.plain);
+  if (!s.max()) s.add("index_rope"_node, Rope{s.tokens, heads + 1, rope_dim, s.types.base});
+  if (s.cache && !s.max()) s.copy("index_append"_node, s.tokens, dim);
+  const DType score = s.types.linear.input;
+  if (s.decode) {
+    // A GEMM of all heads against the cached keys. The kernel sums the heads before it writes, so the result type is
+    // the narrowest there is: head scores must not weigh as much as the keys.
+    s.gemm("index_scores"_node.as(NodeRole::scores), heads, keys, dim, {score, score, DType::fp4, s.types.linear.math},
+           false, s.batch);
+  } else {
+    // Causal: (S + 1) / 2 keys a query on average. Summing over heads makes heads x dim the inner width, which leaves
+    // FLOPs and the result exact.
+    const std::int64_t seen = std::max<std::int64_t>(1, ceil_div(keys, 2));
+    s.gemm("index_scores"_node.as(NodeRole::scores), s.q_len, seen, heads * dim,
+           {score, score, s.types.base, s.types.linear.math}, false, s.batch);
+  }
+  s.add("index_topk"_node, TopK{s.tokens, keys, std::min(a.topk, keys), DType::fp32});
+}
+
+}  // namespace lowering
+}  // namespace plumbline

@@ -1,0 +1,87 @@
+#include "ops/mixer/mamba2.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "ops/mixer/recurrent.hpp"
+#include "ops/mixer/table.hpp"
+
+namespace plumbline {
+namespace {
+
+double d(std::int64_t n) { return static_cast<double>(n); }
+
+constexpr std::array<std::string_view, 1> kWords{"mamba"};
+
+/// Heads and inner width of a Mamba-2 layer: the two that are stated give the third.
+void read_mamba2_heads(const LlmConfig& config, std::int64_t hidden, Mamba2Spec& r) {
+  const auto heads = config.maybe_dim({"mamba_num_heads", "mamba_n_heads", "num_heads", "n_mamba_heads"});
+  const bool auto_width = config.find({"mamba_d_head"}) && config.find({"mamba_d_head"})->is_string();
+  std::optional<std::int64_t> width;
+  if (!auto_width) width = config.maybe_dim({"mamba_head_dim", "mamba_d_head", "head_dim"});
+  if (heads && width) {
+    config.find({"expand", "mamba_expand"});
+    r.heads = *heads;
+    r.head_dim = *width;
+    r.inner = config.product(r.heads, r.head_dim, "mamba_num_heads");
+    return;
+  }
+  r.inner = config.product(hidden, config.dim_or({"expand", "mamba_expand"}, 2), "expand");
+  r.head_dim = width ? *width : (heads ? r.inner / *heads : 64);
+  if (r.head_dim < 1 || r.inner % r.head_dim != 0) {
+    config.inner().fail("the inner width " + std::to_string(r.inner) +
+                        " of 'expand' is no multiple of the head width " + std::to_string(r.head_dim));
+  }
+  r.heads = r.inner / r.head_dim;
+}
+
+LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+  Mamba2Spec r;
+  read_mamba2_heads(config, place.hidden, r);
+  r.state = config.dim_or({"ssm_state_size", "mamba_d_state", "state_size", "d_state"}, 128);
+  r.groups = config.dim_or({"n_groups", "mamba_n_groups", "ngroups"}, 1);
+  r.conv = config.dim_or({"conv_kernel", "mamba_d_conv", "d_conv"}, 4);
+  config.product(r.groups, r.state, "n_groups");
+  r.state_dtype = read_state_dtype(config);
+  return r;
+}
+
+StateWidths widths(const Mamba2Spec& r) {
+  return {d(r.inner), d(r.state), 2 * d(r.groups * r.state), d(r.conv), r.state_dtype};
+}
+
+}  // namespace
+
+MixerKind mamba2_mixer() { return {.words = kWords, .places = mamba_places, .read = read}; }
+
+/// Mamba2Mixer: one in projection for z, x, B, C, dt; conv over x, B, C; A, D, dt bias; gated norm; out.
+ParamCount Mamba2Spec::params(std::int64_t hidden) const {
+  const double h = d(hidden), i = d(inner), gs = d(groups) * d(state), n = d(heads);
+  return {h * (2.0 * i + 2.0 * gs + n) + i * h, (i + 2.0 * gs) * (d(conv) + 1.0) + 3.0 * n + i};
+}
+
+Bytes Mamba2Spec::cache(const CacheQuery& query) const { return state_cache(widths(*this), query); }
+
+double Mamba2Spec::stored(const MixerLoad& load) const {
+  return stored_recurrence(widths(*this), 2 * d(groups * state), load);
+}
+
+double Mamba2Spec::live(const MixerLoad& load) const { return live_recurrence(widths(*this), load); }
+
+SegmentNames Mamba2Spec::segment() const { return kRecurrentSegment; }
+
+void Mamba2Spec::lower(lowering::Step& s) const {
+  using namespace lowering;
+  const std::int64_t values = s.share(inner), local_heads = s.share(heads), local_groups = s.share(groups);
+  const std::int64_t bc = 2 * local_groups * state;
+  s.quantize("in_quantize"_node, s.tokens, s.hidden, s.types.linear);
+  s.linear("in_proj"_node, s.tokens, 2 * values + bc + local_heads, s.hidden);
+  causal_conv(s, conv, values + bc);
+  s.add("recurrence"_node, Recurrence{RecurrentKind::mamba2, s.batch, s.q_len, local_heads, values / local_heads, state,
+                                      std::max<std::int64_t>(1, local_groups), s.types.base, state_dtype});
+  gated_norm(s, s.tokens, values, true);
+  out_projection(s, values);
+}
+
+}  // namespace plumbline

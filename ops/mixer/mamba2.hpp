@@ -1,0 +1,24 @@
+// Mamba-2 (arXiv:2405.21060): one decay a head, B and C shared by groups of heads.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/mixer/mixer.hpp"
+
+namespace plumbline {
+
+struct Mamba2Spec final : MixerOf<Mamba2Spec> {
+  std::int64_t inner = 0;  ///< heads x head_dim
+  std::int64_t heads = 0, head_dim = 0, state = 0, groups = 1, conv = 0;
+  DType state_dtype = DType::fp32;
+
+  bool operator==(const Mamba2Spec&) const = default;
+  ParamCount params(std::int64_t hidden) const override;
+  Bytes cache(const CacheQuery& query) const override;
+  double stored(const MixerLoad& load) const override;
+  double live(const MixerLoad& load) const override;
+  SegmentNames segment() const override;
+  void lower(lowering::Step& step) const override;
+};
+
+}  // namespace plumbline

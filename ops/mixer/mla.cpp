@@ -1,0 +1,93 @@
+// Sizes of latent attention: read, counted, kept. Its operators are in mla_lower.cpp.
+#include "ops/mixer/mla.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "ops/mixer/attention.hpp"
+#include "ops/mixer/attention_memory.hpp"
+#include "ops/mixer/table.hpp"
+
+namespace plumbline {
+namespace {
+
+double d(std::int64_t n) { return static_cast<double>(n); }
+
+constexpr std::array kWords{kFullAttention, kSlidingAttention, kChunkedAttention};
+
+bool meant(const LlmConfig& config) { return config.has({"kv_lora_rank"}); }
+
+/// `head_dim` and `num_key_value_heads` mean nothing here (hf_config notes, section 3).
+LayerMixer read(const LlmConfig& config, const LayerPlace&) {
+  MlaSpec a;
+  a.heads = read_query_heads(config);
+  config.flag_or({"alibi"}, false);
+  config.find({"head_dim", "num_key_value_heads", "qk_head_dim"});
+  a.q_lora_rank = config.count_or({"q_lora_rank"}, 0);
+  a.kv_lora_rank = config.dim({"kv_lora_rank"}, "MLA latent width");
+  a.rope_dim = config.dim({"qk_rope_head_dim"}, "MLA RoPE width");
+  a.nope_dim = config.dim({"qk_nope_head_dim"}, "MLA head width without RoPE");
+  a.v_dim = config.dim({"v_head_dim"}, "MLA value width");
+  if (config.has({"attention_bias"})) a.qkv_bias = a.out_bias = config.flag_or({"attention_bias"}, false);
+  a.index = read_indexer(config);
+  config.product(a.heads, std::max(a.qk_dim(), a.v_dim), "num_attention_heads");
+  return a;
+}
+
+AttentionWidths widths(const MlaSpec& a, double tensor) {
+  AttentionWidths n;
+  n.heads = d(a.heads) / tensor;
+  n.q = n.heads * d(a.qk_dim());
+  n.out = n.heads * d(a.v_dim);
+  n.kv = n.heads * d(a.qk_dim() + a.v_dim);                                // expanded
+  n.extra = 2 * d(a.q_lora_rank) + 2 * d(a.kv_lora_rank) + d(a.rope_dim);  // latents before and after their norm
+  return n;
+}
+
+}  // namespace
+
+MixerKind mla_mixer() { return {.words = kWords, .meant = meant, .read = read}; }
+
+/// DeepSeek-V2 paper section 2.1: Q through a latent (or direct), K and V from a latent beside one shared RoPE key; both
+/// latents are normed. Biases as DeepseekV3Attention has them: on the down projections and `o`.
+ParamCount MlaSpec::params(std::int64_t hidden) const {
+  const double h = d(hidden), q = d(heads), rq = d(q_lora_rank), rkv = d(kv_lora_rank);
+  const double rope = d(rope_dim), nope = d(nope_dim), v = d(v_dim);
+  ParamCount count;
+  count.matrices = rq > 0 ? h * rq + rq * q * (nope + rope) : h * q * (nope + rope);
+  count.matrices += h * (rkv + rope) + rkv * q * (nope + v) + q * v * h;
+  count.vectors = rq + rkv;
+  if (qkv_bias) count.vectors += rq + rkv + rope;
+  if (index.topk > 0) count += indexer_params(index, hidden, q_lora_rank > 0 ? q_lora_rank : hidden);
+  if (out_bias) count.vectors += h;
+  return count;
+}
+
+double MlaSpec::kv_elements() const { return d(kv_lora_rank + rope_dim); }
+
+double MlaSpec::index_elements() const { return index.topk > 0 ? d(index.dim) : 0; }
+
+/// The latent once, whatever the degree of tensor parallelism.
+Bytes MlaSpec::cache(const CacheQuery& query) const {
+  const double keys = index.heads > 0 ? d(index.dim) : 0;
+  return storage(query.kv, query.tokens * (d(kv_lora_rank + rope_dim) + keys));
+}
+
+double MlaSpec::stored(const MixerLoad& load) const { return stored_attention(widths(*this, load.tensor), load); }
+
+double MlaSpec::live(const MixerLoad& load) const {
+  AttentionWidths n = widths(*this, load.tensor);
+  if (load.decode) n.kv = 0;  // absorbed: no keys are made
+  return live_attention(n, load);
+}
+
+Bytes MlaSpec::partials(double sequences, std::int64_t tensor) const {
+  return split_partials(sequences, d(lowering::ceil_div(heads, tensor)), kv_lora_rank);
+}
+
+SegmentNames MlaSpec::segment() const {
+  if (index.heads > 0) return {"indexed_layer", "indexed_moe_layer"};
+  return {};
+}
+
+}  // namespace plumbline

@@ -1,0 +1,25 @@
+// Number formats of one step, and the few words that layers and lowering share.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/op/precision.hpp"
+
+namespace plumbline {
+
+enum class NormKind { rms, layer };
+
+namespace lowering {
+
+/// Formats of one step, resolved from the model file and the workload (ops/resolve).
+struct Types {
+  DType base = DType::bf16;  ///< activations, embedding, head, router, norms
+  Precision plain, linear, experts;
+  DType kv = DType::bf16;
+  bool quantizes(const Precision& p) const { return bits(p.input) < bits(base); }
+};
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace lowering
+}  // namespace plumbline
