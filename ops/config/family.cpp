@@ -123,6 +123,48 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"clip_vision_model", Layout::vit, kBert},
 });
 
+constexpr auto kUnread = std::to_array<std::string_view>({"rwkv",
+                                                          "rwkv5",
+                                                          "rwkv6",
+                                                          "rwkv7",
+                                                          "clip",
+                                                          "clip_text_model",
+                                                          "siglip",
+                                                          "deberta",
+                                                          "deberta-v2",
+                                                          "xlnet",
+                                                          "recurrent_gemma",
+                                                          "zamba",
+                                                          "zamba2",
+                                                          "lfm2",
+                                                          "lfm2_moe",
+                                                          "falcon_h1",
+                                                          "gemma3n",
+                                                          "gemma3n_text",
+                                                          "nemotron-nas",
+                                                          "deci",
+                                                          "kimi_linear",
+                                                          "minimax",
+                                                          "minimax_text_01",
+                                                          "longcat_flash",
+                                                          "mllama",
+                                                          "mllama_text_model",
+                                                          "dbrx",
+                                                          "wav2vec2",
+                                                          "hubert",
+                                                          "swin",
+                                                          "convnext",
+                                                          "modernbert",
+                                                          "nomic_bert",
+                                                          "blip-2",
+                                                          "openelm",
+                                                          "bitnet",
+                                                          "step3",
+                                                          "arctic",
+                                                          "jetmoe",
+                                                          "chameleon",
+                                                          "mpnet"});
+
 std::string plain(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -164,6 +206,10 @@ const Family* family_of_architecture(std::string_view architecture) {
     if (drop_suffix(name, suffix)) break;
   }
   return find_family(name);
+}
+
+bool is_unread_type(std::string_view model_type) {
+  return std::find(kUnread.begin(), kUnread.end(), model_type) != kUnread.end();
 }
 
 std::vector<std::string> family_names() {

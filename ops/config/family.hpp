@@ -56,6 +56,8 @@ struct Family {
 const Family* find_family(std::string_view model_type);
 /// "Qwen2MoeForCausalLM" -> the family "qwen2_moe", or null.
 const Family* family_of_architecture(std::string_view architecture);
+/// Kinds of model that no reader here understands, whatever their keys look like.
+bool is_unread_type(std::string_view model_type);
 std::vector<std::string> family_names();
 
 }  // namespace plumbline

@@ -33,54 +33,10 @@ JsonValue unwrapped(const JsonValue& root) {
   return root;
 }
 
-/// Kinds of model that no reader here understands, whatever their keys look like.
-void refuse_known_strangers(const JsonValue& object) {
+void refuse_unread(const JsonValue& object) {
   const auto type = object.find("model_type");
-  if (!type || !type->is_string()) return;
-  const std::string name = type->as_string();
-  for (const char* stranger : {"rwkv",
-                               "rwkv5",
-                               "rwkv6",
-                               "rwkv7",
-                               "clip",
-                               "clip_text_model",
-                               "siglip",
-                               "deberta",
-                               "deberta-v2",
-                               "xlnet",
-                               "recurrent_gemma",
-                               "zamba",
-                               "zamba2",
-                               "lfm2",
-                               "lfm2_moe",
-                               "falcon_h1",
-                               "gemma3n",
-                               "gemma3n_text",
-                               "nemotron-nas",
-                               "deci",
-                               "kimi_linear",
-                               "minimax",
-                               "minimax_text_01",
-                               "longcat_flash",
-                               "mllama",
-                               "mllama_text_model",
-                               "dbrx",
-                               "wav2vec2",
-                               "hubert",
-                               "swin",
-                               "convnext",
-                               "modernbert",
-                               "nomic_bert",
-                               "blip-2",
-                               "openelm",
-                               "bitnet",
-                               "step3",
-                               "arctic",
-                               "jetmoe",
-                               "chameleon",
-                               "mpnet"}) {
-    if (name == stranger) type->fail("models of type '" + name + "' are not understood");
-  }
+  if (!type || !type->is_string() || !is_unread_type(type->as_string())) return;
+  type->fail("models of type '" + type->as_string() + "' are not understood");
 }
 
 struct Choice {
@@ -92,8 +48,8 @@ struct Choice {
 Choice choose_family(const JsonValue& root, const JsonValue& inner) {
   if (root.has("_class_name"))
     return {Family{"diffusion", Layout::diffusion, 0, 0}, true, text_of(root, "_class_name")};
-  refuse_known_strangers(inner);
-  if (inner.find("model_type").has_value() == false) refuse_known_strangers(root);
+  refuse_unread(inner);
+  if (inner.find("model_type").has_value() == false) refuse_unread(root);
   for (const JsonValue* object : {&inner, &root}) {
     const std::string type = text_of(*object, "model_type");
     if (const Family* family = type.empty() ? nullptr : find_family(type)) return {*family, true, type};
