@@ -21,7 +21,27 @@ bool read_gated(const LlmConfig& config) {
   return !config.family().has(kPlainFfn);
 }
 
+/// Lfm2MLP of transformers: two thirds of `block_ff_dim`, times a factor, rounded up, unless the file says that the width
+/// is meant as it stands.
+std::optional<std::int64_t> block_width(const LlmConfig& config, std::int64_t hidden) {
+  const auto stated = config.maybe_dim({"block_ff_dim"});
+  if (!stated) return std::nullopt;
+  if (config.dim_or({"block_dim"}, hidden) != hidden) {
+    config.find({"block_dim"})->fail("expected the hidden width, " + std::to_string(hidden));
+  }
+  config.find({"intermediate_size"});
+  const std::int64_t step = config.dim_or({"block_multiple_of"}, 256);
+  const auto factor = config.find({"block_ffn_dim_multiplier"});
+  if (!config.flag_or({"block_auto_adjust_ff_dim"}, true)) return stated;
+  const double scaled = (factor ? factor->as_number() : 1.0) * static_cast<double>(2 * *stated / 3);
+  if (!(scaled >= 1 && scaled <= static_cast<double>(LlmConfig::kLargestDim))) {
+    config.find({"block_ffn_dim_multiplier", "block_ff_dim"})->fail("expected a feed-forward width from 1 to 2^31");
+  }
+  return (static_cast<std::int64_t>(scaled) + step - 1) / step * step;
+}
+
 std::optional<std::int64_t> stated_width(const LlmConfig& config, std::int64_t hidden) {
+  if (const auto width = block_width(config, hidden)) return width;
   if (const auto width = config.maybe_dim({"intermediate_size_mlp"})) {
     config.find({"intermediate_size"});
     return width;

@@ -19,7 +19,7 @@ void read_dtype(const LlmConfig& config, Llm& llm) {
 }
 
 void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
-  if (const auto tied = config.find_anywhere({"tie_word_embeddings", "tie_embeddings"})) {
+  if (const auto tied = config.find_anywhere({"tie_word_embeddings", "tie_embeddings", "tie_embedding"})) {
     llm.tied_embeddings = tied->as_bool();
     return;
   }

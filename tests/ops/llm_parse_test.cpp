@@ -134,6 +134,21 @@ TEST(ParseLlm, MixtureOfExpertsPlacesAndWidths) {
   EXPECT_EQ(v32.index_elements_per_token, 61 * 128);
 }
 
+/// LFM2-1.2B and 350M: 12288 and 6656 stand for 8192 and, rounded up to 256, 4608.
+TEST(ParseLlm, BlockWidthsAreTwoThirdsOfWhatTheFileSays) {
+  const auto width = [](const std::string& extra) { return read(llama(extra)).main().kinds[0].ffn->width; };
+  EXPECT_EQ(width(R"(,"block_ff_dim":12288)"), 8192);
+  EXPECT_EQ(width(R"(,"block_ff_dim":6656,"block_dim":64)"), 4608);
+  EXPECT_EQ(width(R"(,"block_ff_dim":6656,"block_multiple_of":8)"), 4440);
+  EXPECT_EQ(width(R"(,"block_ff_dim":12288,"block_ffn_dim_multiplier":1.5)"), 12288);
+  EXPECT_EQ(width(R"(,"block_ff_dim":6656,"block_auto_adjust_ff_dim":false)"), 6656);
+  EXPECT_THAT(refusal(llama(R"(,"block_ff_dim":6656,"block_dim":32)")),
+              HasSubstr("/block_dim: expected the hidden width"));
+  EXPECT_THAT(refusal(llama(R"(,"block_ff_dim":1)")), HasSubstr("/block_ff_dim: expected a feed-forward width"));
+  EXPECT_THAT(refusal(llama(R"(,"block_ff_dim":9,"block_ffn_dim_multiplier":-1)")),
+              HasSubstr("block_ffn_dim_multiplier"));
+}
+
 TEST(ParseLlm, HybridsAndEncodersHaveTheirParts) {
   const Llm nemotron = load_llm("nemotron-3-nano-30b-a3b");
   ASSERT_NE(nemotron.main().kinds[0].mixer.as<Mamba2Spec>(), nullptr);
