@@ -44,11 +44,12 @@ MixerKind attention_mixer();
 MixerKind delta_net_mixer();
 MixerKind mamba1_mixer();
 MixerKind mamba2_mixer();
+MixerKind short_conv_mixer();
 
 /// All of them. Of those with the same word the first that is meant counts.
 inline std::span<const MixerKind> mixer_kinds() {
-  static const std::array kKinds{mla_mixer(),       compressed_mixer(), attention_mixer(),
-                                 delta_net_mixer(), mamba1_mixer(),     mamba2_mixer()};
+  static const std::array kKinds{mla_mixer(),    compressed_mixer(), attention_mixer(), delta_net_mixer(),
+                                 mamba1_mixer(), mamba2_mixer(),     short_conv_mixer()};
   return kKinds;
 }
 
