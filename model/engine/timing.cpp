@@ -127,8 +127,10 @@ void set_limiter(LaunchTime& time) {
   }
 }
 
-template <class N>
-PerResource<Seconds> plain(const Wave<N>& wave) {
+/// The times without their formulas. Those that have none are not copied: copies of what was written a moment ago wait
+/// for it to leave the store buffer.
+const PerResource<Seconds>& plain(const Wave<PlainNumbers>& wave) { return wave.alone; }
+PerResource<Seconds> plain(const Wave<WrittenNumbers>& wave) {
   PerResource<Seconds> out;
   for (std::size_t i = 0; i < kResourceCount; ++i) {
     out[static_cast<Resource>(i)] = value_of(wave.alone[static_cast<Resource>(i)]);
@@ -169,7 +171,7 @@ LaunchTime price_with(const Demand& d, const Rates& m, const FamilyScalars& fami
   out.total = out.fixed + link;
   Seconds last;
   for_each_wave<N>(d, m, family, speeds, [&](const Wave<N>& wave, [[maybe_unused]] const Part& part, double times) {
-    const PerResource<Seconds> alone = plain(wave);
+    const PerResource<Seconds>& alone = plain(wave);
     const Seconds exposed = value_of(wave.exposed), one = pnorm(alone, p) + exposed;
     out.total += times * one;
     out.body += times * one;
@@ -200,7 +202,8 @@ Seconds dram_time(Bytes read, Bytes write, const Rates& m) {
 }
 
 Speeds usual_speeds(const Demand& d, const Rates& m, const FamilyScalars& family) {
-  return {tensor_share(d, m, family), d.tensor_clk > 0 ? 1 - family.droop : 1, 1};
+  if (d.tensor_clk <= 0) return {};
+  return {tensor_share(d, m, family), 1 - family.droop, 1};
 }
 
 Seconds price_total(const Demand& d, const Rates& m, const FamilyScalars& family, Seconds give_up) {
