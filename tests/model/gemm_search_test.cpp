@@ -17,7 +17,14 @@ using namespace testing_support;
 /// A planner whose candidate of n splits asks for the n-th of some demands.
 struct TablePlanner {
   std::vector<Demand> demands;
+  std::vector<bool> second_launch;
 
+  void adapt(gemm::TileLayout& layout) const { layout.lookups = 1; }
+  gemm::WorkSplit split(const gemm::TileLayout& layout, double splits) const {
+    gemm::WorkSplit split = gemm::tiled(layout, splits);
+    split.second_launch = second_launch[static_cast<std::size_t>(splits)];
+    return split;
+  }
   Demand demand(const gemm::TileLayout&, const gemm::WorkSplit& split, gemm::Traffic traffic) const {
     Demand d = demands[static_cast<std::size_t>(split.splits)];
     if (traffic == gemm::Traffic::compulsory) d.dram_read *= 0.8;
@@ -64,16 +71,18 @@ RC_GTEST_PROP(GemmSearch, FindsWhatPricingAllOfThemFinds, ()) {
   for (int i = 0; i < 20; ++i) {
     TablePlanner planner;
     const auto candidates = static_cast<std::size_t>(whole_between(1, 40));
-    for (std::size_t k = 0; k < candidates; ++k) planner.demands.push_back(random_gemm_demand());
+    for (std::size_t k = 0; k < candidates; ++k) {
+      planner.demands.push_back(random_gemm_demand());
+      planner.second_launch.push_back(coin());
+    }
     gemm::Search<TablePlanner> search(planner, c, cache);
     RC_ASSERT(search.empty());
-    const gemm::TileLayout& layout = search.lay_out(gemm::TileLayout(c, costs));
+    const gemm::TileLayout& layout = search.lay_out(costs);
+    RC_ASSERT(layout.lookups == 1);
     Seconds least = gemm::kNoAnswer;
     for (std::size_t k = 0; k < candidates; ++k) {
-      gemm::WorkSplit split = gemm::tiled(layout, static_cast<double>(k));
-      split.second_launch = coin();
-      search.add(layout, split);
-      least = std::min(least, search.priced(layout, split).total);
+      search.add(layout, static_cast<double>(k));
+      least = std::min(least, search.priced(layout, static_cast<double>(k)).total);
     }
     const GemmChoice best = search.run();
     RC_ASSERT(best.total == least);

@@ -10,11 +10,13 @@ namespace plumbline {
 
 namespace gemm {
 
-/// One way to cut the work, and how it is dealt to CTAs.
+/// One way to cut the work. How it is dealt to CTAs follows: worked out again for the few that are priced.
 struct Candidate {
   Seconds bound;
-  const TileLayout* layout = nullptr;
-  WorkSplit split;
+  const TileLayout* layout;
+  double splits;
+  Candidate(Seconds at_least, const TileLayout* laid_out, double parts)
+      : bound(at_least), layout(laid_out), splits(parts) {}
 };
 
 /// All tiles on both sides for one kind of GEMM and precision on one machine.

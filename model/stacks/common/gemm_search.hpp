@@ -11,8 +11,11 @@ namespace plumbline::gemm {
 
 inline constexpr Seconds kNoAnswer = 1e30 * units::s;
 
-/// `Planner` says what one kernel asks for: Demand demand(const TileLayout&, const WorkSplit&, Traffic) const, and
-/// GemmPlan plan(const TileLayout&, const WorkSplit&) const.
+/// `Planner` says what one kernel asks for:
+///   void adapt(TileLayout&) const                                    what it does otherwise than tiles alone have it
+///   WorkSplit split(const TileLayout&, double splits) const          how `splits` parts of K are dealt out
+///   Demand demand(const TileLayout&, const WorkSplit&, Traffic) const
+///   GemmPlan plan(const TileLayout&, const WorkSplit&) const
 template <class Planner>
 class Search {
  public:
@@ -24,10 +27,29 @@ class Search {
     best_.total = kNoAnswer;
   }
 
-  const TileLayout& lay_out(const TileLayout& layout) { return scratch_.layouts.emplace_back(layout); }
+  const TileLayout& lay_out(const TileCosts& costs) {
+    TileLayout& layout = scratch_.layouts.emplace_back(c_, costs);
+    planner_.adapt(layout);
+    return layout;
+  }
 
-  void add(const TileLayout& layout, const WorkSplit& split) {
-    scratch_.candidates.push_back({at_least(layout, split, Traffic::compulsory), &layout, split});
+  void add(const TileLayout& layout, double splits) {
+    const WorkSplit split = planner_.split(layout, splits);
+    const Seconds bound = at_least(planner_.demand(layout, split, Traffic::compulsory), split);
+    scratch_.candidates.emplace_back(bound, &layout, splits);
+  }
+
+  /// Tiles of a menu, each whole and in as many parts as are worth a look (`splits`: from 1 up). Those much wider than
+  /// the operands only where there is nothing else.
+  template <class Splits>
+  void add_menu(const std::vector<TileCosts>& menu, const Splits& splits) {
+    for (const bool any_width : {false, true}) {
+      for (const TileCosts& e : menu) {
+        const bool wide = oversized(e.tile_m, c_.task.m) || oversized(e.tile_n, c_.task.n);
+        if (any_width || !wide) add_tile(e, splits);
+      }
+      if (!empty()) return;
+    }
   }
 
   bool empty() const { return scratch_.candidates.empty(); }
@@ -43,8 +65,29 @@ class Search {
     return best_;
   }
 
-  /// The launches of a candidate. Above `give_up` the total is only a bound.
-  GemmChoice priced(const TileLayout& layout, const WorkSplit& split, Seconds give_up = kNoAnswer) const {
+  /// The launches of a candidate.
+  GemmChoice priced(const TileLayout& layout, double splits) const {
+    const WorkSplit split = planner_.split(layout, splits);
+    return priced(layout, split, planner_.demand(layout, split, Traffic::counted), kNoAnswer);
+  }
+
+ private:
+  template <class Splits>
+  void add_tile(const TileCosts& costs, const Splits& splits) {
+    if (!fits(costs, c_.smem)) return;
+    const TileLayout& layout = lay_out(costs);
+    for (const auto n : splits) {
+      if (n > 1 && !worth_splitting(layout, c_.rates, static_cast<double>(n))) break;
+      add(layout, static_cast<double>(n));
+    }
+  }
+
+  Seconds at_least(const Demand& main, const WorkSplit& split) const {
+    return split.second_launch ? bound_(main) + c_.reduce.fixed + c_.rates.gap_graph : bound_(main);
+  }
+
+  /// Above `give_up` the total is only a bound.
+  GemmChoice priced(const TileLayout& layout, const WorkSplit& split, const Demand& main, Seconds give_up) const {
     GemmChoice out;
     Seconds extra;
     if (split.second_launch) {
@@ -52,21 +95,17 @@ class Search {
       out.reduce = reduction_demand(c_.task, c_.rates, split.splits);
       extra = price_total(out.reduce, c_.rates, c_.reduce, give_up) + c_.rates.gap_graph;
     }
-    out.main = planner_.demand(layout, split, Traffic::counted);
-    out.total = extra + price_total(out.main, c_.rates, c_.family, give_up - extra);
+    out.main = main;
+    out.total = extra + price_total(main, c_.rates, c_.family, give_up - extra);
     out.plan = planner_.plan(layout, split);
     return out;
   }
 
- private:
-  Seconds at_least(const TileLayout& layout, const WorkSplit& split, Traffic traffic) const {
-    const Seconds main = bound_(planner_.demand(layout, split, traffic));
-    return split.second_launch ? main + c_.reduce.fixed + c_.rates.gap_graph : main;
-  }
-
   void consider(const Candidate& k) {
-    if (at_least(*k.layout, k.split, Traffic::counted) >= best_.total) return;
-    const GemmChoice choice = priced(*k.layout, k.split, best_.total);
+    const WorkSplit split = planner_.split(*k.layout, k.splits);
+    const Demand main = planner_.demand(*k.layout, split, Traffic::counted);
+    if (at_least(main, split) >= best_.total) return;
+    const GemmChoice choice = priced(*k.layout, split, main, best_.total);
     if (choice.total < best_.total) best_ = choice;
   }
 

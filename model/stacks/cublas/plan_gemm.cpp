@@ -88,12 +88,13 @@ class TmaPlanner {
 
   /// CTAs of a pair share what they have in common; a row of a box that lies across two lines is two requests, no more
   /// data (between both: five recorded shapes).
-  TileLayout layout(const TileCosts& e) const {
-    TileLayout t(c, e);
+  void adapt(TileLayout& t) const {
+    const TileCosts& e = *t.costs;
     if (t.tiles >= 2) t.l2_bytes -= 0.5 * std::max(t.tiles_m >= 2 ? e.w : 0.0, t.tiles_n >= 2 ? e.a : 0.0);
     t.l2_bytes *= 0.5 * (1 + c.starts.lines);
-    return t;
   }
+
+  WorkSplit split(const TileLayout& t, double splits) const { return gemm::tiled(t, splits); }
 
   /// How many parts K may be cut into: tiles that do not fill the SMs once are cut until they do, as long as each part
   /// has 20 steps of 128 bytes (82 recorded launches: no part had fewer than 18). Sums are added up by a second launch.
@@ -184,15 +185,15 @@ class CpAsyncPlanner {
   /// Rows that are no whole 16-byte units: pairs of elements by cp.async, single ones through registers. The load unit
   /// is busy 8 clocks with an instruction of 32 pairs, 9 with one of 32 elements: large products of 40 recorded cuBLAS
   /// launches run at 840 and 440 FLOP a clock and SM (H200, 2026-11-20).
-  TileLayout layout(const TileCosts& e) const {
+  void adapt(TileLayout& t) const {
     constexpr double kWarp = 32, kPairClk = 7.7, kSingleClk = 9.3;
-    TileLayout t(c, e);
-    if (c.path.kind != TensorPath::Kind::mma_sync || gemm::whole_units(c.task)) return t;
+    if (c.path.kind != TensorPath::Kind::mma_sync || gemm::whole_units(c.task)) return;
     const bool pairs = std::fmod(c.task.k, 2) == 0 && std::fmod(c.task.n, 2) == 0;
     const double piece = c.task.input_bytes * (pairs ? 2 : 1);
-    t.smem_clk += e.stage_bytes / piece / kWarp * (pairs ? kPairClk : kSingleClk);
-    return t;
+    t.smem_clk += t.costs->stage_bytes / piece / kWarp * (pairs ? kPairClk : kSingleClk);
   }
+
+  WorkSplit split(const TileLayout& t, double splits) const { return gemm::tiled(t, splits); }
 
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
     return gemm::launch_demand(c, t, split, traffic);
@@ -210,8 +211,8 @@ GemmChoice cheapest_by_tma(const Context& c, GemmCache& cache) {
   planner.fill(menu);
   Search<TmaPlanner> search(planner, c, cache);
   for (const TileCosts& e : menu) {
-    const TileLayout& t = search.lay_out(planner.layout(e));
-    planner.for_each_split(t, [&](double splits) { search.add(t, gemm::tiled(t, splits)); });
+    const TileLayout& t = search.lay_out(e);
+    planner.for_each_split(t, [&](double splits) { search.add(t, splits); });
   }
   return search.run();
 }
@@ -224,19 +225,7 @@ GemmChoice cheapest_by_cp_async(const Context& c, GemmCache& cache) {
     }
   });
   Search<CpAsyncPlanner> search(planner, c, cache);
-  const auto add = [&](bool any_size) {
-    for (const TileCosts& e : menu) {
-      if (!any_size && (gemm::oversized(e.tile_m, c.task.m) || gemm::oversized(e.tile_n, c.task.n))) continue;
-      if (!gemm::fits(e, c.smem)) continue;
-      const TileLayout& t = search.lay_out(planner.layout(e));
-      for (const double splits : kSplits) {
-        if (splits > 1 && !gemm::worth_splitting(t, c.rates, splits)) break;
-        search.add(t, gemm::tiled(t, splits));
-      }
-    }
-  };
-  add(false);
-  if (search.empty()) add(true);
+  search.add_menu(menu, kSplits);
   return search.run();
 }
 

@@ -86,12 +86,10 @@ class WgmmaPlanner {
     return e;
   }
 
-  TileLayout layout(const TileCosts& e) const {
-    TileLayout t(c, e);
+  void adapt(TileLayout& t) const {
     ask_l2(t, c, true);
     look_up(t);
     fill_rows(t);
-    return t;
   }
 
   WorkSplit split(const TileLayout& t, double splits) const {
@@ -167,11 +165,11 @@ class WgmmaPlanner {
   void fill_rows(TileLayout& t) const {
     constexpr double kRowClk = 2.8, kEndClk = 3, kFew = 12;
     const TileCosts& e = *t.costs;
-    if (std::fmod(c.task.k, e.tile_k) != 0) t.edge_fill_clk += kEndClk * (e.tile_m + e.tile_n) / t.k_steps;
+    if (t.k_steps * e.tile_k != c.task.k) t.edge_fill_clk += kEndClk * (e.tile_m + e.tile_n) / t.k_steps;
     if (e.resident > 1) return;
     const auto outside = [&](double all, double tile, double size) {
-      const double rows = all * tile - size;
-      return all <= kFew && std::fmod(c.rates.sm_count, all) == 0 ? rows : rows / all;
+      const double rows = all * tile - size, turns = c.rates.sm_count / all;
+      return all <= kFew && turns == std::floor(turns) ? rows : rows / all;
     };
     t.edge_fill_clk += kRowClk * (outside(t.tiles_m, e.tile_m, c.task.m) + outside(t.tiles_n, e.tile_n, c.task.n));
   }
@@ -228,11 +226,9 @@ class MmaPlanner {
     return e;
   }
 
-  TileLayout layout(const TileCosts& e) const {
-    TileLayout t(c, e);
+  void adapt(TileLayout& t) const {
     ask_l2(t, c, !c.starts.whole_sectors);
     add_pieces(t);
-    return t;
   }
 
   WorkSplit split(const TileLayout& t, double splits) const { return gemm::tiled(t, splits); }
@@ -278,21 +274,8 @@ const std::vector<TileCosts>& menu_of(const Planner& planner, const Context& c, 
 /// 9, 0.3 % in the geometric mean, and lost up to half where tiles are small (H200, 2026-11-20).
 template <class Planner>
 GemmChoice cheapest(const Planner& planner, const Context& c, GemmCache& cache) {
-  const std::vector<TileCosts>& menu = menu_of(planner, c, cache);
   Search<Planner> search(planner, c, cache);
-  const auto add = [&](bool any_size) {
-    for (const TileCosts& e : menu) {
-      if (!any_size && (gemm::oversized(e.tile_m, c.task.m) || gemm::oversized(e.tile_n, c.task.n))) continue;
-      if (!gemm::fits(e, c.smem)) continue;
-      const TileLayout& t = search.lay_out(planner.layout(e));
-      for (const std::int64_t n : own_gemm_splits()) {
-        const auto splits = static_cast<double>(n);
-        if (splits == 1 || gemm::worth_splitting(t, c.rates, splits)) search.add(t, planner.split(t, splits));
-      }
-    }
-  };
-  add(false);
-  if (search.empty()) add(true);
+  search.add_menu(menu_of(planner, c, cache), own_gemm_splits());
   return search.run();
 }
 
@@ -300,9 +283,10 @@ template <class Planner>
 std::optional<GemmChoice> priced(const Planner& planner, const Context& c, const GemmPlan& plan, GemmCache& cache) {
   for (const TileCosts& e : menu_of(planner, c, cache)) {
     if (!gemm::fits(e, c.smem)) continue;
-    const TileLayout t = planner.layout(e);
-    const WorkSplit split = planner.split(t, static_cast<double>(plan.splits));
-    if (planner.plan(t, split) == plan) return Search<Planner>(planner, c, cache).priced(t, split);
+    TileLayout t(c, e);
+    planner.adapt(t);
+    const auto splits = static_cast<double>(plan.splits);
+    if (planner.plan(t, planner.split(t, splits)) == plan) return Search<Planner>(planner, c, cache).priced(t, splits);
   }
   return std::nullopt;
 }
