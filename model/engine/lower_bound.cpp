@@ -39,28 +39,29 @@ Waves waves_of(const Demand& d, const Rates& m) {
   return {ctas, d.plan.steps, number, on_sm, on_sm, number};
 }
 
-/// An upper bound of the share of the tensor rate that price() gives: the mean of an exponential approach is below its
-/// series cut behind a positive term, and below 1 / x.
-double tensor_share_at_most(const Demand& d, const Rates& m, const FamilyScalars& family) {
-  const bool sinks =
-      m.clock_mode == ClockMode::burst && m.regulator_lag > Seconds{} && family.tensor_steady < family.tensor_burst;
-  if (!sinks) return std::max(family.tensor_burst, family.tensor_steady) * family.efficiency;
-  const double on_sm = std::ceil(static_cast<double>(d.plan.ctas) / m.sm_count) * d.plan.steps * d.tensor_clk;
-  const double x =
-      Rates::kBurstLaunches * on_sm / (family.tensor_burst * family.efficiency * (m.clock * m.regulator_lag));
-  const double mean = x < 1 ? 1 - x * (1.0 / 2 - x / 6) : std::min(1 - x * (1.0 / 2 - x / 6), 1 / x);
-  return (family.tensor_steady + (family.tensor_burst - family.tensor_steady) * mean) * family.efficiency;
-}
-
 }  // namespace
 
 LowerBound::LowerBound(const Rates& rates, const FamilyScalars& scalars) : m(rates), family(scalars) {
   const auto partitions = static_cast<double>(std::max<std::int64_t>(1, m.gpu.l2.partitions));
   twice_ = 1 - 1 / partitions;
+  clk_ = 1.0 / m.clock;
+  tensor_clk_ = 1.0 / (m.clock * (1 - family.droop));
+  if (m.clock_mode == ClockMode::burst && m.regulator_lag > Seconds{} && family.tensor_steady < family.tensor_burst)
+    sinks_per_clk_ = Rates::kBurstLaunches / (family.tensor_burst * family.efficiency * (m.clock * m.regulator_lag));
   per_l2_ = 1.0 / m.l2;
   per_port_ = 1.0 / m.l2_per_sm;
   per_read_ = 1.0 / (m.dram_read * family.dram_share);
   per_write_ = 1.0 / (m.dram_write * family.dram_share);
+}
+
+/// An upper bound of the share of the tensor rate that price() gives: the mean of an exponential approach is below its
+/// series cut behind a positive term, and below 1 / x.
+double LowerBound::tensor_share_at_most(const Demand& d) const {
+  if (sinks_per_clk_ <= 0) return std::max(family.tensor_burst, family.tensor_steady) * family.efficiency;
+  const double on_sm = std::ceil(static_cast<double>(d.plan.ctas) / m.sm_count) * d.plan.steps * d.tensor_clk;
+  const double x = on_sm * sinks_per_clk_, series = 1 - x * (1.0 / 2 - x / 6);
+  const double mean = x < 1 ? series : std::min(series, 1 / x);
+  return (family.tensor_steady + (family.tensor_burst - family.tensor_steady) * mean) * family.efficiency;
 }
 
 Seconds LowerBound::l2(const Demand& d, double asked, double sms, double sm_clock) const {
@@ -102,10 +103,10 @@ Seconds LowerBound::norm(const PerResource<Seconds>& times, double p) {
 }
 
 Seconds LowerBound::operator()(const Demand& d) const {
-  const double share = d.tensor_clk > 0 ? tensor_share_at_most(d, m, family) : 1;
+  const double share = d.tensor_clk > 0 ? tensor_share_at_most(d) : 1;
   const double sm_clock = d.tensor_clk > 0 ? 1 - family.droop : 1;
+  const Seconds clk = d.tensor_clk > 0 ? tensor_clk_ : clk_;
   const Waves w = waves_of(d, m);
-  const Seconds clk = 1.0 / (m.clock * sm_clock);
   const double work = w.on_sm * w.steps, standing_clk = d.loads_stop ? d.serial_clk : 0;
   const double tensor_clk = d.tensor_clk / share;
   PerResource<Seconds> t;

@@ -41,13 +41,16 @@ class LowerBound {
 
  private:
   using PerByte = Quantity<0, -1, 1, 0>;
+  double tensor_share_at_most(const Demand& demand) const;
   Seconds l2(const Demand& demand, double asked, double sms, double sm_clock) const;
   Seconds dram(const Demand& demand, double waves) const;
   static Seconds norm(const PerResource<Seconds>& times, double p);
 
   const Rates& m;
   const FamilyScalars& family;
-  double twice_ = 0;  ///< share of distinct lines that are looked up in two partitions
+  double twice_ = 0;          ///< share of distinct lines that are looked up in two partitions
+  double sinks_per_clk_ = 0;  ///< how far the clock sinks, per clock of dense work; 0: it does not
+  Seconds clk_, tensor_clk_;  ///< one SM clock, and where tensor units work
   PerByte per_l2_, per_port_, per_read_, per_write_;
 };
 
