@@ -87,7 +87,7 @@ void hardware_point(benchmark::State& state, KernelSet kernels) {
   const Llm llm = load_llm("llama-3.1-70b");
   const Workload workload = decode(64, 4096);
   MachineOptions options;
-  options.kernels = kernels;
+  options.stack = usual_stack(kernels);
   const Machine base = make_machine(load_gpu("h200_sxm"), options);
   StepPrediction step;
   Predictor predictor;

@@ -5,7 +5,7 @@ if(NOT ROOT)
   get_filename_component(ROOT ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)
 endif()
 if(NOT FLOORS)
-  set(FLOORS arch ops kernels validate)
+  set(FLOORS arch ops kernels model validate)
 endif()
 
 # room_of(OUT FLOOR PATH): "engine" of model/engine/timing.cpp, "predict" of model/predict.hpp.

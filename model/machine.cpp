@@ -33,7 +33,7 @@ std::vector<std::string> words_of(const MachineParts& parts) {
   std::vector<std::string> text = o.gpu.assumptions;
   if (parts.changed) text.push_back("numbers of " + o.gpu.name + " changed since its descriptor was read");
   text.insert(text.end(), o.kernel_assumptions.begin(), o.kernel_assumptions.end());
-  if (o.options.kernels == KernelSet::ideal) {
+  if (o.stack.stack.kernels() == KernelSet::ideal) {
     text.push_back("kernels ideal: roofline of datasheet rates at the boost clock, no overheads");
     return text;
   }
@@ -44,8 +44,8 @@ std::vector<std::string> words_of(const MachineParts& parts) {
     text.push_back("kernels of " + o.gpu.name + " not measured: their scalars taken over from " +
                    o.calibration.families_of + ", bands as found on cards that were measured");
   }
-  if (o.options.attention == AttentionStack::flash_attention) {
-    text.push_back("attention of the library: FlashAttention as vLLM and PyTorch call it");
+  for (const StackedProvider& stacked : o.stack.providers) {
+    if (!stacked.provider->assumption().empty()) text.emplace_back(stacked.provider->assumption());
   }
   text.push_back(clock_assumption(parts.rates));
   return text;
@@ -80,7 +80,7 @@ Machine machine_of(std::shared_ptr<const Origin> origin, const GpuNumbers& numbe
 }  // namespace
 
 Provenance Origin::provenance(bool changed) const {
-  if (options.kernels == KernelSet::ideal) return Provenance::datasheet;
+  if (stack.stack.kernels() == KernelSet::ideal) return Provenance::datasheet;
   if (calibration.inherited || !own_kernels_measured(gpu, calibration)) return Provenance::inherited;
   return gpu.modified || changed ? Provenance::derived : Provenance::calibrated;
 }
@@ -102,6 +102,8 @@ const BandTable& Origin::bands(bool changed) const {
 const Gpu& Machine::gpu() const { return parts_->changed ? words(*parts_).gpu : parts_->origin->gpu; }
 const GpuNumbers& Machine::numbers() const { return parts_->rates.gpu; }
 const MachineOptions& Machine::options() const { return parts_->origin->options; }
+const Stack& Machine::stack() const { return parts_->origin->stack.stack; }
+KernelSet Machine::kernels() const { return stack().kernels(); }
 const Calibration& Machine::calibration() const { return parts_->origin->calibration; }
 Provenance Machine::provenance() const { return parts_->origin->provenance(parts_->changed); }
 const std::vector<std::string>& Machine::assumptions() const { return words(*parts_).assumptions; }
@@ -115,14 +117,16 @@ Machine Machine::with(const GpuNumbers& numbers) const {
 }
 
 Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
-                         const std::shared_ptr<const KernelCounts>& counts, const MachineOptions& options) {
+                         const std::shared_ptr<const KernelCounts>& counts, const Stack& stack,
+                         const MachineOptions& options) {
   auto origin = std::make_shared<Origin>();
   origin->gpu = gpu;
   origin->calibration = calibration;
   origin->options = options;
-  origin->scalars = read_rate_scalars(gpu, calibration, donor, options, origin->kernel_assumptions);
+  origin->stack = StackParts(stack);
+  origin->scalars = read_rate_scalars(gpu, calibration, donor, options, origin->stack, origin->kernel_assumptions);
   origin->counts = counts;
-  if (options.kernels == KernelSet::own) origin->scalars.base.counts = counts.get();
+  origin->scalars.base.counts = counts.get();
   origin->same_generation = donor && donor->generation == gpu.generation;
   return machine_of(std::move(origin), gpu, false);
 }

@@ -20,6 +20,7 @@ namespace plumbline {
 struct KernelCounts;
 
 struct Rates;
+struct Stack;
 struct MachineParts;
 class BandTable;
 
@@ -33,7 +34,9 @@ class Machine {
   const Gpu& gpu() const;
   const GpuNumbers& numbers() const;
   const MachineOptions& options() const;
-  KernelSet kernels() const { return options().kernels; }
+  const Stack& stack() const;
+  /// Section of calibrations and reports that the stack's first provider belongs to.
+  KernelSet kernels() const;
   const Calibration& calibration() const;
   Provenance provenance() const;
   /// What was assumed: inherited calibration, clock model, overrides.
@@ -53,9 +56,11 @@ class Machine {
 };
 
 /// Puts a machine together; touches no file. `donor`: the descriptor of the card that an inherited calibration was
-/// measured on, where there is one; `counts`: of our kernels (ops/plan/kernel_counts.hpp). Throws BadInput for a calibration that lacks a scalar, NotModelled for options that
-/// need energies where none are on file.
+/// measured on, where there is one; `counts`: of our kernels (ops/plan/kernel_counts.hpp); `stack`: the one that
+/// `options` name. Throws BadInput for a calibration that lacks a scalar, NotModelled for options that need energies
+/// where none are on file.
 Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
-                         const std::shared_ptr<const KernelCounts>& counts, const MachineOptions& options);
+                         const std::shared_ptr<const KernelCounts>& counts, const Stack& stack,
+                         const MachineOptions& options);
 
 }  // namespace plumbline

@@ -1,7 +1,11 @@
 #include "model/machines.hpp"
 
 #include <algorithm>
+#include <tuple>
 
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "model/stacks/stack.hpp"
 #include "ops/plan/kernel_counts.hpp"
 
 namespace plumbline {
@@ -21,12 +25,29 @@ const std::shared_ptr<const KernelCounts>& own_counts() {
   return counts;
 }
 
-auto ordered(const MachineOptions& o) { return std::tuple(o.kernels, o.clock, o.power_cap, o.data, o.attention); }
+auto ordered(const MachineOptions& o) { return std::tie(o.stack, o.clock, o.power_cap, o.data); }
+
+std::string stack_folder() { return data_folder() + "/stacks"; }
+
+Stack load_stack(const std::string& name_or_path) {
+  std::string path = name_or_path;
+  if (!looks_like_path(path)) {
+    const std::vector<std::string> known = stack_names();
+    if (std::find(known.begin(), known.end(), path) == known.end()) {
+      throw BadInput("--stack: unknown stack '" + path + "'" + did_you_mean(path, known) +
+                     "; expected one of 'predict-model list stacks', or a file");
+    }
+    path = stack_folder() + "/" + path + ".json";
+  }
+  return parse_stack(read_text_file(path), path);
+}
 
 }  // namespace
 
 Machine make_machine(const Gpu& gpu, const Calibration& calibration, const MachineOptions& options) {
-  return assemble_machine(gpu, calibration, donor_of(calibration), own_counts(), options);
+  const Stack stack =
+      choose_stack(options.stack, [](const std::string& name) -> const Stack& { return machines().stack(name); });
+  return assemble_machine(gpu, calibration, donor_of(calibration), own_counts(), stack, options);
 }
 
 Machine make_machine(const Gpu& gpu, const MachineOptions& options) {
@@ -50,6 +71,13 @@ const Gpu& Machines::gpu(const std::string& name_or_path) {
   return known != gpus_.end() ? known->second : gpus_.emplace(name_or_path, load_gpu(name_or_path)).first->second;
 }
 
+const Stack& Machines::stack(const std::string& name_or_path) {
+  const std::scoped_lock lock(stacks_mutex_);
+  std::shared_ptr<const Stack>& known = stacks_[name_or_path];
+  if (!known) known = std::make_shared<const Stack>(load_stack(name_or_path));
+  return *known;
+}
+
 Machine Machines::get(const MachineKey& key) {
   {
     const std::scoped_lock lock(mutex_);
@@ -69,5 +97,7 @@ Machines& machines() {
   static Machines all;
   return all;
 }
+
+std::vector<std::string> stack_names() { return json_file_names(stack_folder()); }
 
 }  // namespace plumbline

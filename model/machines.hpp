@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <tuple>
@@ -34,17 +35,23 @@ class Machines {
  public:
   /// Throws as make_machine() and load_gpu() do.
   Machine get(const MachineKey& key);
+  /// The stack of that name, or in that file. Throws BadInput as parse_stack() does, and for a name that is not known.
+  const Stack& stack(const std::string& name_or_path);
   /// The descriptor alone.
   const Gpu& gpu(const std::string& name_or_path);
 
  private:
-  std::mutex mutex_;
+  std::mutex mutex_, stacks_mutex_;  // stacks are asked for while a machine is made
   std::map<MachineKey, Machine> machines_;
   std::map<std::string, Gpu> gpus_;
+  std::map<std::string, std::shared_ptr<const Stack>> stacks_;
   std::map<std::pair<std::string, std::string>, Calibration> calibrations_;  // of a card, from a file
 };
 
 /// The process's own.
 Machines& machines();
+
+/// Names of the stacks that are shipped, sorted.
+std::vector<std::string> stack_names();
 
 }  // namespace plumbline

@@ -19,7 +19,7 @@
 
 #include "arch/calibration/calibration.hpp"
 #include "arch/gpu/gpu.hpp"
-#include "model/engine/demand.hpp"
+#include "model/engine/launch.hpp"
 #include "model/machine.hpp"
 #include "model/machines.hpp"
 #include "model/types.hpp"
@@ -27,18 +27,6 @@
 #include "ops/op/shapes.hpp"
 
 namespace plumbline {
-
-struct FamilyScalars;
-/// One kernel launch of an operator.
-struct LaunchPrediction {
-  const char* kernel = "";  ///< "gemm", "split-K reduce", "attention", "combine"
-  Demand demand;
-  LaunchTime time;
-  const FamilyScalars* family = nullptr;  ///< of the machine that it was priced on, and lives in
-  Hertz clock;                            ///< mean clock of the SMs
-  Speeds speeds;                          ///< that it was priced with
-  double family_share = 1;                ///< of the tensor rate, as the family's scalars have it
-};
 
 struct OpPrediction {
   /// One execution among others back to back in a CUDA graph: its launches plus a graph gap each. (A profiler's kernel
@@ -66,6 +54,8 @@ struct OpPrediction {
   Provenance provenance = Provenance::datasheet;
   const FamilyScalars* scalars = nullptr;  ///< of the main launch's kernel family; lives in the machine
   std::string_view family;                 ///< kernel family whose scalars and band were used
+  std::string_view provider;               ///< who wrote the kernels: a provider of the machine's stack
+  bool stands_in = false;                  ///< ... in place of one that the stack's author has not written
   GemmPlan gemm_plan;                      ///< zero unless a GEMM
   AttentionPlan attention_plan;            ///< zero unless attention
   std::array<LaunchPrediction, 4> launches;
@@ -73,11 +63,6 @@ struct OpPrediction {
 
   Bytes dram_bytes() const { return dram_read + dram_write; }
   Intensity intensity() const { return flops / dram_bytes(); }
-};
-
-/// Shares of a dense GEMM's operands that L2 holds when it starts, and of its result that need not leave L2.
-struct Resident {
-  double inputs = 0, weights = 0, output = 0;
 };
 
 /// Circumstances of one execution.

@@ -23,4 +23,13 @@ std::string_view name(Provenance provenance) {
   return "datasheet";
 }
 
+StackChoice usual_stack(KernelSet kernels) {
+  switch (kernels) {
+    case KernelSet::own: return "own";
+    case KernelSet::library: return "trt-llm";
+    case KernelSet::ideal: break;
+  }
+  return "ideal";
+}
+
 }  // namespace plumbline

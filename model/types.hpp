@@ -1,8 +1,11 @@
 // The words that all rooms of model/ share: choices of a machine, what binds a time, where numbers come from.
 #pragma once
 
+#include <compare>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "arch/calibration/calibration.hpp"
 #include "arch/dtype.hpp"
@@ -13,16 +16,32 @@ namespace plumbline {
 enum class Runtime { graph, stream, eager };
 enum class ClockMode { burst, steady };
 
-/// Whose attention kernels the library set runs: TensorRT-LLM's, or FlashAttention's as vLLM and PyTorch call them.
-/// They differ in tiles, in how they split, and in what runs beside them; what is better depends on the shape.
-enum class AttentionStack { tensorrt_llm, flash_attention };
+/// Whose kernels run, how operators are fused and how launches reach the GPU: a stack by name, and parts of it that are
+/// replaced (model/stacks/stack.hpp).
+struct StackChoice {
+  std::string name = "own";          ///< of data/stacks, or a file
+  std::optional<KernelSet> kernels;  ///< ours before the stack's own providers; without ours; the roofline floor
+  std::string attention;             ///< provider of prefill and decode attention where it is not ours; "": the stack's
+
+  StackChoice() = default;
+  StackChoice(std::string stack) : name(std::move(stack)) {}  // NOLINT(google-explicit-constructor): a name is a choice
+  StackChoice(const char* stack) : name(stack) {}             // NOLINT(google-explicit-constructor)
+  auto operator<=>(const StackChoice&) const = default;
+};
+
+/// The stack whose kernels a recording of that set holds: ours, TensorRT-LLM's, or the roofline floor.
+StackChoice usual_stack(KernelSet kernels);
 
 struct MachineOptions {
-  KernelSet kernels = KernelSet::own;
+  StackChoice stack;
   ClockMode clock = ClockMode::burst;
   std::optional<Watts> power_cap;  ///< instead of the board's own limit
   DataPattern data = DataPattern::normal;
-  AttentionStack attention = AttentionStack::tensorrt_llm;
+};
+
+/// Shares of a dense GEMM's operands that L2 holds when it starts, and of its result that need not leave L2.
+struct Resident {
+  double inputs = 0, weights = 0, output = 0;
 };
 
 /// What a time is spent on, for the reports: which of five words describes it.

@@ -7,47 +7,16 @@
 #include <variant>
 
 #include "arch/error.hpp"
+#include "model/stacks/providers.hpp"
 
 namespace plumbline {
 namespace {
 
 struct ClassOfKernels {
   std::string_view name, kind;
+  bool fitted = true;
 };
 
-// A kernel family's or an operator's name, and the kind whose kernels work alike (ops/op/shape.hpp, Pattern): what is
-// known of one says most about the others.
-constexpr auto kFamilies = std::to_array<ClassOfKernels>({
-    {"gemm", "matrix"},
-    {"gemm_portable", "matrix"},
-    {"grouped_gemm", "matrix"},
-    {"gemm_8bit", "matrix"},
-    {"gemm_ragged", "matrix"},  // our kernels, K no multiple of a step: boxes that reach beyond the operands
-    {"gemm_sparse24", "matrix"},
-    {"attention_prefill", "attention"},
-    {"attention_prefill_alone", "attention"},
-    {"attention_decode", "attention"},
-    {"attention_decode_single", "attention"},
-    {"attention_decode_8bit", "attention"},
-    {"mla_decode", "attention"},
-    {"flash_prefill", "attention"},
-    {"flash_decode", "attention"},
-    // the libraries' attention on what its families' scalars were not fitted to (band_class)
-    {"attention_prefill_8bit", "attention"},
-    {"attention_prefill_fp8", "attention"},
-    {"attention_encoder", "attention"},
-    {"mla_prefill", "attention"},
-    {"flash_prefill_8bit", "attention"},
-    {"flash_encoder", "attention"},
-    {"attention_decode_single_8bit", "attention"},
-    {"attention_decode_wide", "attention"},
-    {"attention_decode_short", "attention"},
-    {"flash_decode_8bit", "attention"},
-    {"flash_decode_wide", "attention"},
-    {"flash_decode_short", "attention"},
-    {"mla_decode_8bit", "attention"},
-});
-constexpr std::size_t kFirstUnfitted = 14;  // of them
 constexpr auto kOthers = std::to_array<ClassOfKernels>({
     {"rope", "stream"},
     {"embedding", "stream"},
@@ -65,51 +34,71 @@ constexpr auto kOthers = std::to_array<ClassOfKernels>({
     {"all", "all"},
 });
 
-/// Kernel families, each row-wise kind, the other operators, the kinds, all.
-constexpr auto all_classes() {
-  std::array<ClassOfKernels, kFamilies.size() + kRowwiseRows.size() + kOthers.size()> out{};
-  auto end = std::copy(kFamilies.begin(), kFamilies.end(), out.begin());
-  for (const RowwiseRow& row : kRowwiseRows) *end++ = {row.name, name(row.pattern)};
-  std::copy(kOthers.begin(), kOthers.end(), end);
-  return out;
-}
-constexpr auto kClasses = all_classes();
-
-constexpr std::size_t number_of(std::string_view name) {
-  for (std::size_t i = 0; i < kClasses.size(); ++i) {
-    if (kClasses[i].name == name) return i;
+/// Classes of kernel families as their providers declare them, each row-wise kind, the other operators, the kinds, all.
+/// The kind of a class says whose kernels work alike (ops/op/shape.hpp, Pattern): what is known of one says most about
+/// the others.
+class Classes {
+ public:
+  Classes() {
+    for (const Provider* provider : providers()) {
+      for (const FamilyDeclaration& family : provider->families()) {
+        for (const BandClass& each : family.classes) {
+          if (number_of(each.name) == rows_.size()) rows_.push_back({each.name, family.kind, each.fitted});
+        }
+      }
+    }
+    first_rowwise_ = rows_.size();
+    for (const RowwiseRow& row : kRowwiseRows) rows_.push_back({row.name, name(row.pattern)});
+    rows_.insert(rows_.end(), kOthers.begin(), kOthers.end());
+    for (const ClassOfKernels& row : rows_) parents_.push_back(number_of(row.kind));
+    if (rows_.size() > kMostBandClasses) throw Error(ExitCode::our_bug, "more band classes than a step's sum holds");
   }
-  return kClasses.size();
-}
+  std::size_t number_of(std::string_view name) const {
+    std::size_t i = 0;
+    while (i < rows_.size() && rows_[i].name != name) ++i;
+    return i;
+  }
+  std::size_t size() const { return rows_.size(); }
+  const ClassOfKernels& operator[](std::size_t number) const { return rows_[number]; }
+  std::size_t parent(std::size_t number) const { return parents_[number]; }
+  std::size_t of(RowwiseKind kind) const { return first_rowwise_ + static_cast<std::size_t>(kind); }
 
-constexpr std::array<std::size_t, kClasses.size()> parents() {
-  std::array<std::size_t, kClasses.size()> out{};
-  for (std::size_t i = 0; i < kClasses.size(); ++i) out[i] = number_of(kClasses[i].kind);
-  return out;
-}
-constexpr auto kParents = parents();
-constexpr std::size_t kAll = kClasses.size() - 1;
+ private:
+  std::vector<ClassOfKernels> rows_;
+  std::vector<std::size_t> parents_;
+  std::size_t first_rowwise_ = 0;
+};
 
-static_assert(kClasses[kAll].name == "all");
-static_assert(kFamilies[kFirstUnfitted].name == "attention_prefill_8bit");
-static_assert(std::all_of(kRowwiseRows.begin(), kRowwiseRows.end(), [](const RowwiseRow& row) {
-  return kClasses[kFamilies.size() + static_cast<std::size_t>(row.kind)].name == row.name;
-}));
-static_assert(std::all_of(kParents.begin(), kParents.end(), [](std::size_t p) { return p < kClasses.size(); }));
+const Classes& classes() {
+  static const Classes all;
+  return all;
+}
 
 /// Operators that a stream prices; `rowwise` where no class is theirs.
-struct RowClass {
-  std::size_t operator()(const Rowwise& op) const { return kFamilies.size() + static_cast<std::size_t>(op.kind); }
-  std::size_t operator()(const Rope&) const { return number_of("rope"); }
-  std::size_t operator()(const Embedding&) const { return number_of("embedding"); }
-  std::size_t operator()(const TopK&) const { return number_of("topk"); }
-  std::size_t operator()(const SoftmaxTopK&) const { return number_of("softmax_topk"); }
+struct OperatorClass {
+  std::size_t operator()(const Rowwise& op) const { return classes().of(op.kind); }
+  std::size_t operator()(const Rope&) const { return numbers().rope; }
+  std::size_t operator()(const Embedding&) const { return numbers().embedding; }
+  std::size_t operator()(const TopK&) const { return numbers().topk; }
+  std::size_t operator()(const SoftmaxTopK&) const { return numbers().softmax_topk; }
   std::size_t operator()(const Scan& op) const {
-    return op.kind == ScanKind::sum_all ? number_of("sum_all") : number_of("cumsum");
+    return op.kind == ScanKind::sum_all ? numbers().sum_all : numbers().cumsum;
   }
   template <class Other>
   std::size_t operator()(const Other&) const {
-    return number_of("rowwise");
+    return numbers().rowwise;
+  }
+
+ private:
+  struct Numbers {
+    std::size_t rope = number("rope"), embedding = number("embedding"), topk = number("topk"),
+                softmax_topk = number("softmax_topk"), sum_all = number("sum_all"), cumsum = number("cumsum"),
+                rowwise = number("rowwise");
+    static std::size_t number(std::string_view name) { return classes().number_of(name); }
+  };
+  static const Numbers& numbers() {
+    static const Numbers all;
+    return all;
   }
 };
 
@@ -140,9 +129,9 @@ class OnFile {
   const Band* general(std::size_t number, std::size_t size) const {
     const Band* band = at(number, size);
     for (std::size_t up = number; band == nullptr;) {
-      if (up != number || kParents[up] == up) band = at(up, kAnySize);
-      if (band != nullptr || kParents[up] == up) break;
-      up = kParents[up];
+      if (up != number || classes().parent(up) == up) band = at(up, kAnySize);
+      if (band != nullptr || classes().parent(up) == up) break;
+      up = classes().parent(up);
       band = at(up, size);
     }
     return band;
@@ -154,20 +143,21 @@ class OnFile {
     const std::size_t dot = name.find('.');
     std::string_view rest = name.substr(std::min(dot, name.size() - 1) + 1);
     const std::size_t next = rest.find('.');
-    const std::size_t number = number_of(name.substr(0, dot)), size = place_of(kBandSizes, rest.substr(0, next));
+    const std::size_t number = classes().number_of(name.substr(0, dot)),
+                      size = place_of(kBandSizes, rest.substr(0, next));
     std::size_t bound = kAnyBound;
     if (next != std::string_view::npos) {
       bound = 0;
       while (bound < kBoundKeys.size() && plumbline::name(kBoundKeys[bound]) != rest.substr(next + 1)) ++bound;
     }
-    if (number == kClasses.size() || size == kBandSizes.size()) return;  // a class of another version
+    if (number == classes().size() || size == kBandSizes.size()) return;  // a class of another version
     bands_[(number * kBandSizes.size() + size) * (kAnyBound + 1) + bound] = &band;
   }
   template <class Names>
   static std::size_t place_of(const Names& names, std::string_view name) {
     return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
   }
-  std::array<const Band*, kClasses.size() * kBandSizes.size() * (kAnyBound + 1)> bands_{};
+  std::vector<const Band*> bands_ = std::vector<const Band*>(classes().size() * kBandSizes.size() * (kAnyBound + 1));
 };
 
 }  // namespace
@@ -177,61 +167,15 @@ std::size_t band_size(Seconds time) {
   return time < 100.0 * units::us ? 1 : 2;
 }
 
-std::string_view band_class_name(std::size_t number) { return kClasses[number].name; }
-std::size_t band_class_count() { return kClasses.size(); }
-std::size_t band_parent(std::size_t number) { return kParents[number]; }
-bool band_class_is_unfitted(std::size_t number) { return number >= kFirstUnfitted && number < kFamilies.size(); }
-std::size_t band_class_of_name(std::string_view name) { return number_of(name); }
-
-namespace {
-
-/// The class of a library's attention where its rows are of other kernels, or err in another way, than those that the
-/// family was fitted to; "" where they are not. Limits as the fits have them (tools/fit_calibration.sh).
-struct AttentionClass {
-  bool flash = false, single = false;
-
-  std::string_view operator()(const AttentionPrefill& s) const {
-    if (bits(s.dtype) <= 8) return "attention_prefill_fp8";
-    if (s.qk_dim != s.v_dim) return "mla_prefill";
-    if (!s.causal && s.q_len == s.kv_len) return flash ? "flash_encoder" : "attention_encoder";
-    if (bits(s.kv_dtype) <= 8) return flash ? "flash_prefill_8bit" : "attention_prefill_8bit";
-    return "";
-  }
-  std::string_view operator()(const AttentionDecode& s) const {
-    constexpr std::int64_t kMostGrouped = 16, kFewKeys = 127;
-    if (s.context < kFewKeys) return flash ? "flash_decode_short" : "attention_decode_short";
-    if (s.q_heads > kMostGrouped * s.kv_heads) return flash ? "flash_decode_wide" : "attention_decode_wide";
-    if (bits(s.kv_dtype) > 8) return "";
-    return flash ? "flash_decode_8bit" : single ? "attention_decode_single_8bit" : "attention_decode_8bit";
-  }
-  std::string_view operator()(const MlaDecode& s) const { return bits(s.kv_dtype) <= 8 ? "mla_decode_8bit" : ""; }
-  template <class Other>
-  std::string_view operator()(const Other&) const {
-    return "";
-  }
-};
-
-}  // namespace
-
-std::size_t band_class(const Op& op, std::string_view family, BandKernel kernel) {
-  if (family == "rowwise") return std::visit(RowClass{}, op);
-  if (kernel != BandKernel::plain) {
-    const AttentionClass attention{family.rfind("flash", 0) == 0, family == "attention_decode_single"};
-    const std::string_view own_class = std::visit(attention, op);
-    if (!own_class.empty()) return number_of(own_class);
-  }
-  if (kernel == BandKernel::library_alone && family == "attention_prefill") return number_of("attention_prefill_alone");
-  if (std::holds_alternative<GemmSparse24>(op)) return number_of("gemm_sparse24");
-  if (const auto* gemm = std::get_if<Gemm>(&op); gemm != nullptr && (family == "gemm" || family == "gemm_mma")) {
-    // other kernels, and scales to apply
-    if (gemm->precision.math == DType::fp8 || gemm->precision.math == DType::int8) return number_of("gemm_8bit");
-  }
-  const std::size_t number = number_of(family == "gemm_mma" ? "gemm" : family);
-  return number < kClasses.size() ? number : kAll;
-}
+std::string_view band_class_name(std::size_t number) { return classes()[number].name; }
+std::size_t band_class_count() { return classes().size(); }
+std::size_t band_parent(std::size_t number) { return classes().parent(number); }
+bool band_class_is_unfitted(std::size_t number) { return !classes()[number].fitted; }
+std::size_t band_class_of_name(std::string_view name) { return classes().number_of(name); }
+std::size_t band_class_of_operator(const Op& op) { return std::visit(OperatorClass{}, op); }
 
 BandTable::BandTable(const Calibration& calibration, BandSection section) {
-  static_assert(kBounds == kBoundKeys.size() && kClasses.size() <= 80);
+  static_assert(kBounds == kBoundKeys.size());
   bands_.push_back(Band{-0.5, 0.5, 0, 0, ""});
   // A file of measured scalars and no residuals is as good as one taken over.
   const bool own_card = section == BandSection::own_card && !calibration.bands.empty();
@@ -255,7 +199,7 @@ BandTable::BandTable(const Calibration& calibration, BandSection section) {
 }
 
 std::vector<bool> BandTable::fill(const std::map<std::string, Band>& found, std::string_view prefix, Cells& cells) {
-  cells.assign(kClasses.size() * kSizes * kBounds, 0);
+  cells.assign(classes().size() * kSizes * kBounds, 0);
   std::vector<bool> of_class(cells.size(), false);
   const OnFile on_file(found, prefix);
   std::map<const Band*, std::uint32_t> placed;

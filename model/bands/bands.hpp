@@ -1,7 +1,8 @@
 // Error bands: which class of operators a prediction belongs to, what the residuals of that class say, and how the
 // bands of a step's operators add up.
 //
-// A class is a kernel's: "gemm", "attention_decode", "softmax". Classes of like kernels form a kind ("stream" reads and
+// A class is a kernel's, as its provider declares it (model/stacks/provider.hpp): "gemm", "attention_decode"; or, of
+// kernels that stream, an operator's: "softmax". Classes of like kernels form a kind ("stream" reads and
 // writes once, "softmax_like" waits for a row's statistics, ...), and all of a kernel set "all". A prediction takes the
 // first of these that is on file, in this order:
 //
@@ -42,23 +43,15 @@ std::size_t band_size(Seconds predicted);
 /// Names by number: first the classes, then the kinds, last "all".
 std::string_view band_class_name(std::size_t number);
 std::size_t band_class_count();
+inline constexpr std::size_t kMostBandClasses = 96;  ///< no more of them fit in a step's sum
 /// Number of the class's kind, of a kind "all"; of "all" itself.
 std::size_t band_parent(std::size_t number);
 /// Whether no family's scalars are fitted to rows of the class, so that its residuals are out of sample as they are.
 bool band_class_is_unfitted(std::size_t number);
 /// Number of the class that `name` says; band_class_count() when there is none.
 std::size_t band_class_of_name(std::string_view name);
-/// What the band of an operator needs to know of its kernel beside the family's name.
-enum class BandKernel {
-  plain,          ///< our own, or any for which nothing below is said
-  library,        ///< a library's: attention has classes by what is stored, grouped, cached and masked
-  library_alone,  ///< a library's prefill attention that neither rotates nor appends
-};
-/// Class of an operator priced with a kernel family of that name: the operator's name where the family is "rowwise",
-/// else the family's, but for what runs kernels of its own: sparse and 8-bit GEMM; of the libraries' attention that
-/// with 8-bit operands or caches, keys wider than values, no causal mask (encoders), more than 16 query heads a KV head,
-/// fewer than 127 cached keys, and prefill alone by a family whose scalars are of launches that rotate and append.
-std::size_t band_class(const Op& op, std::string_view family, BandKernel kernel = BandKernel::plain);
+/// Class of an operator whose kernels have none of their own: the operator's name, "rowwise" where that is no class.
+std::size_t band_class_of_operator(const Op& op);
 
 /// Where a machine's bands come from.
 enum class BandSection { own_card, near, far };
@@ -103,10 +96,9 @@ class StepBandSum {
   Seconds high(Seconds predicted, const BandCorrelation& correlation) const;
 
  private:
-  static constexpr std::size_t kMostClasses = 80;
   struct Side {
     double squares = 0, sum = 0;
-    std::array<double, kMostClasses> of_class{};
+    std::array<double, kMostBandClasses> of_class{};
     void add(std::size_t band_class, double half_width);
     double half_width(const BandCorrelation& correlation) const;
   };

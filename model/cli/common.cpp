@@ -10,6 +10,7 @@
 #include "arch/calibration/calibration.hpp"
 #include "arch/format.hpp"
 #include "model/report/sink.hpp"
+#include "model/stacks/stack.hpp"
 
 namespace plumbline::cli {
 
@@ -53,12 +54,24 @@ void add_gpu_flags(CLI::App& app, MachineFlags& flags) {
   add_set_flag(app, flags);
 }
 
+void add_stack_flags(CLI::App& app, StackChoice& stack) {
+  app.add_option("--stack", stack.name,
+                 "whose kernels run: a name from 'predict-model list stacks', or a file [" + stack.name + "]")
+      ->type_name("NAME|FILE.json");
+  add_value(app, "--kernels", joined_words(kKernelSetWords),
+            "the stack's with this project's before them, without, or the roofline floor [the stack's]",
+            [&stack](const std::string& text) { stack.kernels = chosen_word("--kernels", kKernelSetWords, text); });
+  std::string attention;
+  for (const std::string& word : attention_words()) attention += (attention.empty() ? "" : "|") + word;
+  add_value(
+      app, "--attention", attention,
+      "whose attention runs where it is not this project's; flash-attention: as vLLM and PyTorch call it [the stack's]",
+      [&stack](const std::string& text) { stack.attention = text; });
+}
+
 void add_machine_flags(CLI::App& app, MachineFlags& flags) {
   add_gpu_flags(app, flags);
-  add_choice(app, "--kernels", kKernelSetWords, flags.kernels,
-             "this project's, cuBLAS/cuDNN/FlashAttention class, or the roofline floor");
-  add_choice(app, "--attention", kAttentionStackWords, flags.attention,
-             "whose attention kernels the library set runs; flash-attention: as vLLM and PyTorch call it");
+  add_stack_flags(app, flags.stack);
   add_choice(app, "--clock", kClockWords, flags.clock,
              "a short run at the boost clock, or the clock that long runs settle at");
   add_value(app, "--power-cap", "W", "board power limit that steady runs keep to [the board's own]",
@@ -92,7 +105,7 @@ void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> for
 }
 
 Machine open_machine(const MachineFlags& flags) {
-  const MachineOptions options{flags.kernels, flags.clock, flags.power_cap, flags.data, flags.attention};
+  const MachineOptions options{flags.stack, flags.clock, flags.power_cap, flags.data};
   return machines().get({flags.gpu, options, flags.calibration_file, flags.overrides});
 }
 

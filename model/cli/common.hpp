@@ -15,7 +15,7 @@
 #include "arch/gpu/gpu.hpp"
 #include "model/predict.hpp"
 #include "model/report/columns.hpp"
-#include "model/report/words.hpp"
+#include "model/words.hpp"
 
 namespace CLI {
 class App;
@@ -46,8 +46,7 @@ inline constexpr std::array<Word<Format>, 5> kFormatWords{{{"table", Format::tab
 struct MachineFlags {
   std::string gpu;
   std::vector<Override> overrides;
-  KernelSet kernels = KernelSet::own;
-  AttentionStack attention = AttentionStack::tensorrt_llm;
+  StackChoice stack;
   ClockMode clock = ClockMode::burst;
   std::optional<Watts> power_cap;
   DataPattern data = DataPattern::normal;
@@ -61,6 +60,7 @@ struct OutputFlags {
 
 void add_gpu_flags(CLI::App& app, MachineFlags& flags);  ///< --gpu (required) and --set
 void add_set_flag(CLI::App& app, MachineFlags& flags);
+void add_stack_flags(CLI::App& app, StackChoice& stack);     ///< --stack, --kernels and --attention
 void add_machine_flags(CLI::App& app, MachineFlags& flags);  ///< the same, and what machine options there are
 void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> formats);
 

@@ -6,6 +6,7 @@
 #include "arch/gpu/peaks.hpp"
 #include "model/cli/common.hpp"
 #include "model/report/gpu_page.hpp"
+#include "model/stacks/stack.hpp"
 #include "ops/llm/llm.hpp"
 #include "ops/op/text.hpp"
 
@@ -89,9 +90,26 @@ std::string ops_list(const TextStyle& style) {
   return table.text(0, style);
 }
 
-enum class Listed { gpus, models, ops, clusters };
-constexpr std::array<Word<Listed>, 4> kListedWords{
-    {{"gpus", Listed::gpus}, {"models", Listed::models}, {"ops", Listed::ops}, {"clusters", Listed::clusters}}};
+std::string stacks_list(const TextStyle& style) {
+  Columns table({{"stack"}, {"providers, in order"}, {"fusion"}, {"runtime"}, {"title"}});
+  for (const std::string& name : stack_names()) {
+    const Stack& stack = machines().stack(name);
+    std::string order;
+    for (const Stack::Entry& entry : stack.providers) {
+      order += (order.empty() ? "" : ", ") + std::string(entry.provider->name());
+    }
+    table.add({name, order, std::string(word_of(kFusionWords, stack.fusion)),
+               std::string(word_of(kRuntimeWords, stack.runtime)), stack.title});
+  }
+  return table.text(0, style);
+}
+
+enum class Listed { gpus, models, ops, clusters, stacks };
+constexpr std::array<Word<Listed>, 5> kListedWords{{{"gpus", Listed::gpus},
+                                                    {"models", Listed::models},
+                                                    {"ops", Listed::ops},
+                                                    {"clusters", Listed::clusters},
+                                                    {"stacks", Listed::stacks}}};
 
 ExitCode run_list(Listed what, const OutputFlags& output) {
   const TextStyle style = style_for(output);
@@ -100,6 +118,7 @@ ExitCode run_list(Listed what, const OutputFlags& output) {
     case Listed::models: deliver(output, models_list(style)); break;
     case Listed::ops: deliver(output, ops_list(style)); break;
     case Listed::clusters: deliver(output, clusters_list(style)); break;
+    case Listed::stacks: deliver(output, stacks_list(style)); break;
   }
   return ExitCode::done;
 }
@@ -124,7 +143,7 @@ void add_list_command(CLI::App& root, Action& action) {
     OutputFlags output;
   };
   auto flags = std::make_shared<ListFlags>();
-  CLI::App* app = root.add_subcommand("list", "what is known by name: gpus, models, ops or clusters");
+  CLI::App* app = root.add_subcommand("list", "what is known by name: gpus, models, ops, clusters or stacks");
   add_choice(*app, "WHAT", kListedWords, flags->what, "what to list", false)->required();
   app->callback([flags, &action] { action = [flags] { return run_list(flags->what, flags->output); }; });
 }

@@ -4,6 +4,7 @@
 #include "arch/format.hpp"
 #include "model/cli/common.hpp"
 #include "model/report/report.hpp"
+#include "model/stacks/stack.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -13,7 +14,8 @@ struct LlmFlags {
   MachineFlags machine;
   OutputFlags output;
   Workload workload;
-  RunOptions run;
+  std::optional<Runtime> runtime;  ///< else the stack's
+  std::optional<Fusion> fusion;
   std::int64_t gpus = 1;
   std::string cluster;
   bool prompt_given = false, context_given = false;
@@ -87,11 +89,14 @@ std::vector<std::string> remarks(const LlmFlags& f) {
 
 ExitCode run_llm(const LlmFlags& f) {
   refuse_several_gpus(f);
-  check(f.workload);
   const auto machine = open_machine(f.machine);
+  Workload workload = f.workload;
+  workload.fusion = f.fusion.value_or(machine.stack().fusion);
+  check(workload);
+  const RunOptions run{f.runtime.value_or(machine.stack().runtime)};
   const Llm llm = load_llm(f.model);
-  const StepPrediction step = predict(llm, f.workload, machine, f.run);
-  const StepReport report{llm, f.workload, machine, f.machine.clock, f.run, step, remarks(f), f.explain};
+  const StepPrediction step = predict(llm, workload, machine, run);
+  const StepReport report{llm, workload, machine, f.machine.clock, run, step, remarks(f), f.explain};
   check_explained(report);
   switch (f.output.format) {
     case Format::json: deliver(f.output, step_json(report)); break;
@@ -118,10 +123,12 @@ void add_llm_command(CLI::App& root, Action& action) {
   add_machine_flags(*app, flags->machine);
   add_size_flags(*app, *flags);
   add_precision_flags(*app, *flags);
-  add_choice(*app, "--runtime", kRuntimeWords, flags->run.runtime,
-             "how launches reach the GPU: CUDA graph, queued stream, one by one from Python");
-  add_choice(*app, "--fusion", kFusionWords, flags->workload.fusion,
-             "none: each framework op a kernel of its own; typical: today's serving stacks");
+  add_value(*app, "--runtime", joined_words(kRuntimeWords),
+            "how launches reach the GPU: CUDA graph, queued stream, one by one from Python [the stack's]",
+            [flags](const std::string& text) { flags->runtime = chosen_word("--runtime", kRuntimeWords, text); });
+  add_value(*app, "--fusion", joined_words(kFusionWords),
+            "none: each framework op a kernel of its own; typical: today's serving stacks [the stack's]",
+            [flags](const std::string& text) { flags->fusion = chosen_word("--fusion", kFusionWords, text); });
   add_output_flags(*app, flags->output, {Format::table, Format::json, Format::csv, Format::trace, Format::html});
   add_value(*app, "--explain", "[OP]", "the formula behind every operator's time, or behind this one's",
             [flags](const std::string& text) { flags->explain = text; })

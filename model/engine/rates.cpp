@@ -8,22 +8,18 @@
 namespace plumbline {
 namespace {
 
-/// Two scalars of library GEMM that are no fractions. What a launch takes at least is work of the front end, of
-/// schedulers and of code: cycles, not seconds. What an SM keeps outstanding is the same for the same kind of SM;
-/// another generation is built to keep its own memory busy. A donor that has no descriptor (a calibration of one's own)
-/// changes nothing.
-void adapt_gemm(Rates& m, const RateScalars::Donor& donor) {
+/// Scalars that are no fractions (CarryOver). A donor that has no descriptor (a calibration of one's own) changes
+/// nothing.
+void carry_over(Rates& m, const RateScalars::Donor& donor) {
   const double cycles = donor.gpu.boost_clock / m.clock;
   const auto needed = [](const GpuNumbers& g) {
     return g.memory.bandwidth * g.memory.latency / static_cast<double>(g.sm_count);
   };
   const double outstanding = donor.same_generation ? 1 : std::max(1.0, needed(m.gpu) / needed(donor.gpu));
-  m.gemm.fixed *= cycles;
-  m.gemm_mma.fixed *= cycles;
-  m.gemm.sm_in_flight *= outstanding;
-  if (!m.grouped_as_gemm) return;
-  m.grouped.fixed *= cycles;
-  m.grouped.sm_in_flight *= outstanding;
+  for (FamilyScalars& family : m.families) {
+    if (family.carry.fixed_in_cycles) family.fixed *= cycles;
+    if (family.carry.in_flight_with_memory) family.sm_in_flight *= outstanding;
+  }
 }
 
 std::optional<PowerScalars> power_of(const GpuNumbers& gpu, const RateScalars& s) {
@@ -50,7 +46,6 @@ Rates make_rates(const GpuNumbers& gpu, const RateScalars& s) {
   m.gpu = gpu;
   m.clock = gpu.boost_clock;
   m.sm_count = static_cast<double>(gpu.sm_count);
-  if (m.kernels == KernelSet::ideal) return m;
   m.power = power_of(gpu, s);
   m.power_cap = s.power_cap.value_or(gpu.tdp);
   m.dram_read = s.dram_read * gpu.memory.bandwidth;
@@ -62,7 +57,7 @@ Rates make_rates(const GpuNumbers& gpu, const RateScalars& s) {
   m.l2_capacity = s.l2_usable * gpu.l2.size;
   m.l2_kept = m.l2_capacity / static_cast<double>(std::max<std::int64_t>(1, gpu.l2.partitions));
   m.pcie = s.pcie * gpu.links.pcie_per_direction;
-  if (s.donor) adapt_gemm(m, *s.donor);
+  if (s.donor) carry_over(m, *s.donor);
   return m;
 }
 

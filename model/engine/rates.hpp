@@ -16,11 +16,22 @@ namespace plumbline {
 
 struct KernelCounts;
 
+/// How a family's scalars go over from the card that they were measured on to one that has none; those not named here
+/// go over as they are.
+struct CarryOver {
+  /// What a launch takes at least is work of the front end, of schedulers and of code: cycles, not seconds.
+  bool fixed_in_cycles = false;
+  /// What an SM keeps outstanding is the same for the same kind of SM; another generation is built to keep its own
+  /// memory busy.
+  bool in_flight_with_memory = false;
+  bool operator==(const CarryOver&) const = default;
+};
+
 /// What a kernel family adds to the machine: a handful of numbers, fitted on training shapes, never per shape. Not
 /// every family uses each.
 struct FamilyScalars {
   const char* name = "";  ///< "gemm", "attention_decode", ...: static text
-  bool borrowed = false;  ///< priced with another kernel set's scalars
+  bool on_file = false;   ///< else nobody measured such kernels, and none are to be priced with these
   Seconds fixed;          ///< first CTA scheduled to first useful byte, plus drain: what an empty kernel takes
   double overlap = 8;     ///< p of the p-norm over resources: infinity = perfect overlap, 1 = none
   double efficiency = 1;  ///< share of the sustained tensor rate that the main loop reaches
@@ -48,21 +59,15 @@ struct FamilyScalars {
   double tensor_burst = 1, tensor_steady = 1;
   /// Share by which the SM clock sinks within microseconds where tensor units work.
   double droop = 0;
-  bool own = false;  ///< of a kernel of ours
+  /// The share of the tensor rate was fitted to bursts too short for the regulator to act in.
+  bool fitted_in_bursts = false;
+  CarryOver carry;
 
   bool operator==(const FamilyScalars&) const = default;
 };
 
-/// Scalars of our own kernels; empty where none are on file, and for every other kernel set.
-struct OwnFamilies {
-  std::optional<FamilyScalars> gemm, gemm_portable, reduce, prefill, decode, combine;
-  bool operator==(const OwnFamilies&) const = default;
-};
-
 struct Rates {
   GpuNumbers gpu;
-  KernelSet kernels = KernelSet::own;
-  AttentionStack attention = AttentionStack::tensorrt_llm;
   ClockMode clock_mode = ClockMode::burst;
 
   TensorPath path;  ///< how this generation feeds its tensor units
@@ -104,18 +109,11 @@ struct Rates {
   Seconds kernel_change;
   Seconds host_per_operator;  ///< host time of one operator in an eager framework
 
-  FamilyScalars gemm, grouped, prefill, decode, decode_single, mla, rowwise;
-  bool grouped_as_gemm = false;  ///< `grouped` is `gemm`: no rows of its own are on file
-  /// Library GEMM that fetches by cp.async: all of it on cards without TMA; elsewhere rows that no tensor map
-  /// describes.
-  FamilyScalars gemm_mma;
-  std::optional<FamilyScalars> decode_8bit;  ///< decode from 8-bit caches, where that is a kernel of its own
-  FamilyScalars reduce;                      ///< the second launch of a split-K GEMM
-  FamilyScalars prepare;                     ///< the pass before prefill attention: rotation and cache append
-  FamilyScalars combine;                     ///< the merge of split-KV attention, where it is a launch of its own
-  OwnFamilies own;                           ///< take the place of the above for shapes that have a kernel of ours
-  /// Instructions and waits of our row-wise kernels (ops/plan/kernel_counts.hpp); null for other kernel sets. Whoever
-  /// makes the rates keeps them.
+  /// Scalars of kernel families, by number: each provider of a stack knows where its own begin.
+  static constexpr std::size_t kMostFamilies = 32;
+  std::array<FamilyScalars, kMostFamilies> families;
+  /// Instructions and waits of row-wise kernels whose code was counted (ops/plan/kernel_counts.hpp); null where the
+  /// stack has none. Whoever makes the rates keeps them.
   const KernelCounts* counts = nullptr;
 
   bool operator==(const Rates&) const = default;

@@ -3,6 +3,8 @@
 
 #include "arch/error.hpp"
 #include "model/machine/parts.hpp"
+#include "model/words.hpp"
+#include "ops/op/table.hpp"
 
 namespace plumbline {
 namespace {
@@ -81,86 +83,132 @@ void read_machine_scalars(const Calibration& calibration, RateScalars& scalars) 
   m.host_per_operator = s.seconds("host_per_operator_s");
 }
 
-/// The family as the kernel set has it; nothing when it is not on file.
-std::optional<FamilyScalars> find_family(const Calibration& calibration, const Rates& m, const char* set,
-                                         const char* family) {
-  const std::string name = std::string(set) + "." + family;
-  if (calibration.families.count(name) == 0) return std::nullopt;
-  FamilyScalars f = read_family(calibration, m, name);
-  f.name = family;
-  f.own = true;
-  return f;
-}
+/// Families of one provider of the stack, behind those that are read.
+class FamilyReader {
+ public:
+  FamilyReader(const Calibration& calibration, RateScalars& scalars, StackParts& parts)
+      : calibration_(calibration), scalars_(scalars), parts_(parts) {}
 
-void read_own_families(const Calibration& c, Rates& m) {
-  m.own.gemm = find_family(c, m, "own", "gemm");
-  m.own.gemm_portable = find_family(c, m, "own", "gemm_portable");
-  m.own.reduce = find_family(c, m, "own", "reduce");
-  m.own.prefill = find_family(c, m, "own", "attention_prefill");
-  m.own.decode = find_family(c, m, "own", "attention_decode");
-  m.own.combine = find_family(c, m, "own", "combine");
-  if (auto rowwise = find_family(c, m, "own", "rowwise")) m.rowwise = *rowwise;
-}
+  void read(StackedProvider& stacked) {
+    stacked.first_family = parts_.families.size();
+    const Provider& provider = *stacked.provider;
+    const std::string_view set = word_of(kKernelSetWords, provider.set());
+    for (const FamilyDeclaration& declared : provider.families()) {
+      const std::string own = std::string(set) + "." + declared.name;
+      add(declared, on_file(own) || declared.stand_in == nullptr ? own : declared.stand_in, stacked);
+      if (declared.noted_when_absent && !last().on_file)
+        absent_ += (absent_.empty() ? "" : ", ") + std::string(declared.name);
+    }
+  }
 
-/// The library kernels' scalars: with our own kernels, of the shapes that none of those runs.
-void read_families(const Calibration& c, Rates& m, std::vector<std::string>& assumptions) {
-  const bool own = m.kernels == KernelSet::own;
-  std::string borrowed;
-  const auto read = [&](const char* family) {
-    FamilyScalars f = read_family(c, m, std::string("library.") + family);
-    f.name = family;
-    f.borrowed = own;
-    return f;
-  };
-  m.gemm = read("gemm");
-  m.gemm_mma = c.families.count("library.gemm_mma") > 0 ? read("gemm_mma") : m.gemm;
-  if (c.families.count("library.grouped_gemm") > 0) {
-    m.grouped = read("grouped_gemm");
-  } else {  // the same main loop over a list of problems: without rows of its own it is priced as one GEMM
-    m.grouped = m.gemm;
-    m.grouped.name = "grouped_gemm";
-    m.grouped_as_gemm = true;
+  /// Names of families whose absence is to be said, joined.
+  const std::string& absent() const { return absent_; }
+
+ private:
+  bool on_file(const std::string& name) const { return calibration_.families.count(name) > 0; }
+  FamilyScalars& last() { return scalars_.base.families[parts_.families.size() - 1]; }
+
+  void add(const FamilyDeclaration& declared, const std::string& name, const StackedProvider& stacked) {
+    if (parts_.families.size() == Rates::kMostFamilies) {
+      throw BadInput("stack " + parts_.stack.name + ": more than " + std::to_string(Rates::kMostFamilies) +
+                     " kernel families");
+    }
+    parts_.families.push_back(origin_of(declared));
+    FamilyScalars& family = last();
+    const bool asked = declared.op[0] == '\0' || stacked.runs(declared.op);
+    if (asked && (declared.required || on_file(name))) {
+      family = read_family(calibration_, scalars_.base, name);
+      family.on_file = true;
+      family.carry = carry_of(declared, name, *stacked.provider);
+      family.fitted_in_bursts = declared.fitted_in_bursts;
+    }
+    family.name = declared.name;
   }
-  const bool flash = m.attention == AttentionStack::flash_attention;
-  m.prefill = read(flash ? "flash_prefill" : "attention_prefill");
-  m.decode = read(flash ? "flash_decode" : "attention_decode");
-  m.decode_single = flash ? m.decode : read("attention_decode_single");
-  if (!flash && c.families.count("library.attention_decode_8bit") > 0) {
-    m.decode_8bit = read("attention_decode_8bit");
+
+  /// What stands in goes over as it does where it is itself.
+  static CarryOver carry_of(const FamilyDeclaration& declared, const std::string& name, const Provider& provider) {
+    if (declared.stand_in == nullptr || name != declared.stand_in) return declared.carry;
+    for (const FamilyDeclaration& other : provider.families()) {
+      if (name.substr(name.find('.') + 1) == other.name) return other.carry;
+    }
+    return {};
   }
-  m.mla = read("mla_decode");
-  m.rowwise = read("rowwise");
-  m.reduce = read("reduce");
-  m.combine = read("combine");
-  m.prepare = read(flash ? "flash_append" : "attention_prepare");
-  if (!own) return;
-  read_own_families(c, m);
-  for (const auto* family : {&m.own.gemm, &m.own.prefill, &m.own.decode}) {
-    if (*family) continue;
-    borrowed += borrowed.empty() ? "" : ", ";
-    borrowed += family == &m.own.gemm ? "gemm" : family == &m.own.prefill ? "attention_prefill" : "attention_decode";
+
+  static FamilyOrigin origin_of(const FamilyDeclaration& declared) {
+    FamilyOrigin origin;
+    for (const BandClass& each : declared.classes) {
+      if (each.variant == Variant::usual) origin.classes.fill(band_class_of_name(each.name));
+    }
+    for (const BandClass& each : declared.classes) {
+      origin.classes[static_cast<std::size_t>(each.variant)] = band_class_of_name(each.name);
+    }
+    origin.by_operator = declared.classes.empty();
+    return origin;
   }
-  if (m.rowwise.borrowed) borrowed += std::string(borrowed.empty() ? "" : ", ") + "rowwise";
-  if (!borrowed.empty()) {
-    assumptions.push_back("kernels own: not measured yet, priced with the library kernels' scalars: " + borrowed);
+
+  const Calibration& calibration_;
+  RateScalars& scalars_;
+  StackParts& parts_;
+  std::string absent_;
+};
+
+/// Scalars of all kernels that the stack may run.
+void read_families(const Calibration& calibration, RateScalars& scalars, StackParts& parts,
+                   std::vector<std::string>& assumptions) {
+  FamilyReader reader(calibration, scalars, parts);
+  bool stands_in = false;
+  for (StackedProvider& stacked : parts.providers) {
+    reader.read(stacked);
+    stands_in = stands_in || stacked.stands_in;
+  }
+  if (!stands_in) return;
+  if (!reader.absent().empty()) {
+    assumptions.push_back("kernels own: not measured yet, priced with the library kernels' scalars: " +
+                          reader.absent());
   }
   assumptions.push_back(
       "kernels own: shapes that none of our kernels runs (grouped and quantized GEMM, latent attention, windows, ...) "
       "are priced with the library kernels' scalars");
 }
 
+StackedProvider stacked(const Stack::Entry& entry) {
+  StackedProvider out;
+  out.provider = entry.provider;
+  out.stands_in = entry.stands_in;
+  if (entry.ops.empty() && entry.provider->ops().empty()) {
+    out.kinds.fill(~std::uint64_t{0});
+    return out;
+  }
+  const auto take = [&out](std::string_view name) {
+    const Operator& op = *find_operator(name);
+    out.kinds[op.make(op.kind, Precision{}).index()] |= std::uint64_t{1} << op.kind;
+  };
+  for (const std::string& name : entry.ops) take(name);
+  if (entry.ops.empty()) {
+    for (const std::string_view name : entry.provider->ops()) take(name);
+  }
+  return out;
+}
+
 }  // namespace
 
+bool StackedProvider::runs(std::string_view name) const {
+  const Operator& op = *find_operator(name);
+  return (kinds[op.make(op.kind, Precision{}).index()] >> op.kind & 1) != 0;
+}
+
+StackParts::StackParts(const Stack& all) : stack(all) {
+  for (const Stack::Entry& entry : stack.providers) providers.push_back(stacked(entry));
+}
+
 RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
-                              const MachineOptions& options, std::vector<std::string>& assumptions) {
+                              const MachineOptions& options, StackParts& parts, std::vector<std::string>& assumptions) {
   RateScalars scalars;
   Rates& m = scalars.base;
-  m.kernels = options.kernels;
-  m.attention = options.attention;
   m.clock_mode = options.clock;
   m.data = options.data;
   m.path = tensor_path(gpu);
-  if (options.kernels == KernelSet::ideal) {
+  if (parts.stack.kernels() == KernelSet::ideal) {
     if (options.power_cap) throw NotModelled("--power-cap: ideal kernels have no power");
     return scalars;
   }
@@ -180,7 +228,7 @@ RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, co
                           " by process node and voltage, idle power and cap; not measured");
   }
   read_machine_scalars(calibration, scalars);
-  read_families(calibration, m, assumptions);
+  read_families(calibration, scalars, parts, assumptions);
   return scalars;
 }
 

@@ -16,7 +16,7 @@ constexpr double kFittedDroop = 0.2;
 double tensor_rate(const LaunchPrediction& l, const PowerScalars& power) {
   const FamilyScalars& family = *l.family;
   if (family.droop > 0) return family.efficiency;
-  const double fitted = family.own ? family.tensor_burst * family.efficiency : l.family_share;
+  const double fitted = family.fitted_in_bursts ? family.tensor_burst * family.efficiency : l.family_share;
   return std::min(1.0, fitted / (power.droop > 0 ? 1 - kFittedDroop : 1));
 }
 

@@ -3,13 +3,10 @@
 
 #include "model/engine/rates.hpp"
 #include "model/predict.hpp"
-#include "model/stacks/plan_gemm.hpp"
+#include "model/stacks/common/gemm_task.hpp"
+#include "model/stacks/provider.hpp"
 
 namespace plumbline {
-
-/// What L2 holds of the operands, if they fit: nothing; what streams read, written by their predecessor (weights and
-/// caches are cold); everything.
-enum class Warmth { cold, streams, everything };
 
 /// Prices at the boost clock, whatever the cap. Of the options, the plans count.
 void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth warmth, OpPrediction& out,

@@ -223,10 +223,10 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
     n.first = earlier(out, i, warm);
     if (n.first != i) n.op = out.nodes[n.first].op;
     else predict_op(n.node->op, machine, cache, warm ? Warmth::streams : Warmth::cold, n.op);
-    n.gap = m.kernels == KernelSet::ideal ? Seconds{} : runtime_gap(n.op, m, options.runtime);
+    n.gap = runtime_gap(n.op, m, options.runtime);
   }
-  if (options.runtime == Runtime::eager && m.kernels != KernelSet::ideal) wait_for_host(out, m);
-  if (m.power && m.kernels != KernelSet::ideal) settle(out, machine, options);
+  if (options.runtime == Runtime::eager) wait_for_host(out, m);
+  if (m.power) settle(out, machine, options);
   total(out, machine);
 }
 

@@ -58,7 +58,7 @@ void Predictor::predict(const Op& op, const Machine& machine, OpPrediction& out,
   const Warmth warmth = options.warm ? Warmth::everything : Warmth::cold;
   predict_op(op, machine, memory_->of(machine), warmth, out, options);
   const Rates& m = machine.rates();
-  if (!m.power || m.clock_mode == ClockMode::burst || m.kernels == KernelSet::ideal) return;
+  if (!m.power || m.clock_mode == ClockMode::burst) return;
   settle(out, m);
   conclude(out, machine);
 }

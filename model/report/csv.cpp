@@ -3,7 +3,7 @@
 
 #include "model/report/ops_batch_row.hpp"
 #include "model/report/report.hpp"
-#include "model/report/words.hpp"
+#include "model/words.hpp"
 #include "ops/csv.hpp"
 #include "ops/op/text.hpp"
 

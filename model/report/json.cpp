@@ -6,7 +6,7 @@
 
 #include "model/report/power_trace.hpp"
 #include "model/report/report.hpp"
-#include "model/report/words.hpp"
+#include "model/words.hpp"
 #include "ops/op/text.hpp"
 
 namespace plumbline {

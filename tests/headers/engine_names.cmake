@@ -1,5 +1,5 @@
 # The engine knows physical facts only: model/engine includes nothing of model/stacks, and no identifier in its code
-# names who wrote a kernel. Comments and texts may. rates.* still carries the scalars of each provider's families.
+# names who wrote a kernel. Comments and texts may.
 cmake_minimum_required(VERSION 3.25)
 set(NAMES "own|ours|Own[A-Z][A-Za-z]*|cublas|trtllm|tensorrt|tensorrt_llm|flash_attention|flashinfer|library|pytorch|megatron|vllm")
 file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/model/engine/*.hpp ${ROOT}/model/engine/*.cpp)
@@ -12,9 +12,6 @@ foreach(file ${files})
   foreach(line IN LISTS lines)
     if(line MATCHES "#include \"model/stacks")
       message(SEND_ERROR "${file} includes a stack: ${line}")
-    endif()
-    if(file MATCHES "/rates\\.[hc]pp$")
-      continue()
     endif()
     string(REGEX REPLACE "//.*$" "" code "${line}")
     string(REGEX REPLACE "\"[^\"]*\"" "" code "${code}")

@@ -39,66 +39,82 @@ TEST(BandClasses, AreKernelsAndTheirKindsFormATree) {
   }
   for (int kind = 0; kind < static_cast<int>(RowwiseKind::count_); ++kind) {
     const Op op = Rowwise{static_cast<RowwiseKind>(kind), 1, 8};
-    EXPECT_EQ(band_class_name(band_class(op, "rowwise")), op_name(op));
+    EXPECT_EQ(band_class_name(band_class_of_operator(op)), op_name(op));
   }
-  EXPECT_EQ(band_class_name(band_class(Spmv{}, "rowwise")), "rowwise");
-  EXPECT_EQ(band_class_name(band_class(AttentionPrefill{}, "attention_prefill", BandKernel::library_alone)),
-            "attention_prefill_alone");
-  const Op fp8 = Gemm{1, 1, 1, 1, *parse_precision("fp8"), false}, bf16 = Gemm{1, 1, 1, 1, Precision{}, false};
-  EXPECT_EQ(band_class_name(band_class(fp8, "gemm")), "gemm_8bit");
-  EXPECT_EQ(band_class_name(band_class(bf16, "gemm")), "gemm");
+  EXPECT_EQ(band_class_name(band_class_of_operator(Spmv{})), "rowwise");
+}
+
+std::string class_on(const Op& op, const char* stack, bool ours = false) {
+  Calibration c = toy_calibration();
+  for (const char* name : kOwnFamilies) {
+    if (ours) c.families[std::string("own.") + name] = c.families.at("library.gemm");
+  }
+  MachineOptions options;
+  options.stack = stack;
+  return std::string(band_class_name(predict(op, make_machine(toy_gpu(), c, options)).band_class));
+}
+
+TEST(Bands, NarrowProductsAreAClassOfTheirOwn) {
+  EXPECT_EQ(class_on(Gemm{64, 64, 64, 1, *parse_precision("fp8"), false}, "trt-llm"), "gemm_8bit");
+  EXPECT_EQ(class_on(Gemm{64, 64, 64, 1, *parse_precision("int8"), false}, "trt-llm"), "gemm_8bit");
+  EXPECT_EQ(class_on(Gemm{64, 64, 64, 1, {}, false}, "trt-llm"), "gemm");
+  EXPECT_EQ(class_on(GemmSparse24{64, 64, 64, *parse_precision("fp8")}, "trt-llm"), "gemm_sparse24");
+  EXPECT_EQ(class_on(Gemm{64, 64, 128, 1, *parse_precision("fp8"), false}, "own", true), "gemm_8bit");
 }
 
 /// A library's attention is of the class whose rows are like it; ours is of its family's, whatever it works on.
 TEST(Bands, LibraryAttentionHasClassesByWhatItWorksOn) {
-  const auto class_of = [](const Op& op, const char* family, BandKernel kernel = BandKernel::library) {
-    return std::string(band_class_name(band_class(op, family, kernel)));
-  };
   AttentionPrefill prefill{1, 32, 8, 128, 128, 512, 512};
-  EXPECT_EQ(class_of(prefill, "attention_prefill"), "attention_prefill");
-  EXPECT_EQ(class_of(prefill, "flash_prefill"), "flash_prefill");
+  EXPECT_EQ(class_on(prefill, "trt-llm"), "attention_prefill");
+  EXPECT_EQ(class_on(prefill, "vllm"), "flash_prefill");
+  prefill.append = 0;  // the scalars are of launches that rotate and append
+  EXPECT_EQ(class_on(prefill, "trt-llm"), "attention_prefill_alone");
+  EXPECT_EQ(class_on(prefill, "vllm"), "flash_prefill");
   prefill.kv_dtype = DType::fp8;
-  EXPECT_EQ(class_of(prefill, "attention_prefill"), "attention_prefill_8bit");
-  EXPECT_EQ(class_of(prefill, "attention_prefill", BandKernel::library_alone), "attention_prefill_8bit");
-  EXPECT_EQ(class_of(prefill, "flash_prefill"), "flash_prefill_8bit");
-  EXPECT_EQ(class_of(prefill, "attention_prefill", BandKernel::plain), "attention_prefill");
+  EXPECT_EQ(class_on(prefill, "trt-llm"), "attention_prefill_8bit");
+  prefill.append = -1;
+  EXPECT_EQ(class_on(prefill, "trt-llm"), "attention_prefill_8bit");
+  EXPECT_EQ(class_on(prefill, "vllm"), "flash_prefill_8bit");
   prefill.dtype = DType::fp8;
-  EXPECT_EQ(class_of(prefill, "attention_prefill"), "attention_prefill_fp8");
+  EXPECT_EQ(class_on(prefill, "trt-llm"), "attention_prefill_fp8");
   prefill.dtype = prefill.kv_dtype = DType::bf16;
   prefill.causal = false;
-  EXPECT_EQ(class_of(prefill, "attention_prefill"), "attention_encoder");
-  EXPECT_EQ(class_of(prefill, "flash_prefill"), "flash_encoder");
+  EXPECT_EQ(class_on(prefill, "trt-llm"), "attention_encoder");
+  EXPECT_EQ(class_on(prefill, "vllm"), "flash_encoder");
+  EXPECT_EQ(class_on(prefill, "own", true), "attention_prefill");
   prefill.kv_len = 1024;  // a chunk over a cache
-  EXPECT_EQ(class_of(prefill, "attention_prefill"), "attention_prefill");
+  EXPECT_EQ(class_on(prefill, "trt-llm"), "attention_prefill");
   prefill.qk_dim = 192;
-  EXPECT_EQ(class_of(prefill, "attention_prefill"), "mla_prefill");
+  EXPECT_EQ(class_on(prefill, "trt-llm"), "mla_prefill");
 
   AttentionDecode decode{4, 32, 2, 128, 128, 127};
-  EXPECT_EQ(class_of(decode, "attention_decode"), "attention_decode");
+  EXPECT_EQ(class_on(decode, "trt-llm"), "attention_decode");
   decode.q_heads = 34;
-  EXPECT_EQ(class_of(decode, "attention_decode_single"), "attention_decode_wide");
-  EXPECT_EQ(class_of(decode, "flash_decode"), "flash_decode_wide");
+  EXPECT_EQ(class_on(decode, "trt-llm"), "attention_decode_wide");
+  EXPECT_EQ(class_on(decode, "vllm"), "flash_decode_wide");
+  decode.q_heads = 66;  // beyond what the kernel of grouped heads packs
+  EXPECT_EQ(class_on(decode, "trt-llm"), "attention_decode_wide");
   decode.context = 126;
-  EXPECT_EQ(class_of(decode, "attention_decode"), "attention_decode_short");
-  EXPECT_EQ(class_of(decode, "flash_decode"), "flash_decode_short");
+  EXPECT_EQ(class_on(decode, "trt-llm"), "attention_decode_short");
+  EXPECT_EQ(class_on(decode, "vllm"), "flash_decode_short");
   decode = {4, 32, 2, 128, 128, 4096};
   decode.kv_dtype = DType::int8;
-  EXPECT_EQ(class_of(decode, "attention_decode"), "attention_decode_8bit");
-  EXPECT_EQ(class_of(decode, "attention_decode_single"), "attention_decode_single_8bit");
-  EXPECT_EQ(class_of(decode, "flash_decode"), "flash_decode_8bit");
-  EXPECT_EQ(class_of(decode, "attention_decode", BandKernel::plain), "attention_decode");
+  EXPECT_EQ(class_on(decode, "trt-llm"), "attention_decode_8bit");
+  EXPECT_EQ(class_on(decode, "vllm"), "flash_decode_8bit");
+  decode.q_heads = decode.kv_heads;
+  EXPECT_EQ(class_on(decode, "trt-llm"), "attention_decode_single_8bit");
 
   MlaDecode latent{4, 128, 4096, 512, 64};
-  EXPECT_EQ(class_of(latent, "mla_decode"), "mla_decode");
+  EXPECT_EQ(class_on(latent, "trt-llm"), "mla_decode");
   latent.kv_dtype = DType::fp8;
-  EXPECT_EQ(class_of(latent, "mla_decode"), "mla_decode_8bit");
+  EXPECT_EQ(class_on(latent, "trt-llm"), "mla_decode_8bit");
 }
 
 /// Boxes that reach beyond K make our GEMM less sure; of libraries we know no such class.
 TEST(BandClass, OurGemmWhoseKEndsWithinAStepIsOneOfItsOwn) {
   const Gpu h200 = load_gpu("h200_sxm");
   const auto class_of = [&](KernelSet kernels, std::int64_t k) {
-    const auto machine = make_machine(h200, MachineOptions{kernels, ClockMode::burst, {}});
+    const auto machine = make_machine(h200, MachineOptions{usual_stack(kernels), ClockMode::burst, {}});
     return std::string(band_class_name(predict(Gemm{512, 1024, k, 1, {}, false}, machine).band_class));
   };
   EXPECT_EQ(class_of(KernelSet::own, 1024), "gemm");
@@ -143,7 +159,7 @@ TEST(BandTable, AnHeirTakesTheTransferBandOfItsDistance) {
   c.transfer_bands["far.library.copy.large"] = Band{-0.4, 0.4, 3};
   const auto rows = [&](const Calibration& calibration, BandSection section) {
     return BandTable(calibration, section)
-        .find(KernelSet::library, band_class(kLargeCopy, "rowwise"), 1.0 * units::ms, Bound::memory)
+        .find(KernelSet::library, band_class_of_operator(kLargeCopy), 1.0 * units::ms, Bound::memory)
         .rows;
   };
   EXPECT_EQ(rows(c, BandSection::own_card), 1);
@@ -163,7 +179,7 @@ TEST(BandTable, AClassUnknownAtItsDistanceTakesTheHull) {
   c.transfer_bands["far.library.copy.large"] = Band{-0.4, 0.1, 3};
   c.transfer_bands["far.library.all.any"] = Band{-0.9, 0.9, 4};
   const BandTable near(c, BandSection::near), far(c, BandSection::far);
-  const std::size_t copy = band_class(kLargeCopy, "rowwise"), gemm = band_class_of_name("gemm");
+  const std::size_t copy = band_class_of_operator(kLargeCopy), gemm = band_class_of_name("gemm");
   const Band& hull = near.find(KernelSet::library, copy, 1.0 * units::ms, Bound::memory);
   EXPECT_EQ(hull.low, -0.4);
   EXPECT_EQ(hull.high, 0.3);
@@ -176,7 +192,7 @@ TEST(BandTable, OurKernelsOnAnHeirTakeTheWiderOfBoth) {
   Calibration c = with_bands({{"own.copy.large", Band{-0.3, 0.05, 1}}});
   c.transfer_bands["far.library.all.any"] = Band{-0.2, 0.4, 7};
   const Band band = BandTable(c, BandSection::far)
-                        .find(KernelSet::own, band_class(kLargeCopy, "rowwise"), 1.0 * units::ms, Bound::memory);
+                        .find(KernelSet::own, band_class_of_operator(kLargeCopy), 1.0 * units::ms, Bound::memory);
   EXPECT_EQ(band.low, -0.3);
   EXPECT_EQ(band.high, 0.4);
 }
@@ -184,7 +200,7 @@ TEST(BandTable, OurKernelsOnAnHeirTakeTheWiderOfBoth) {
 /// A card whose descriptor was changed is not the one that was measured.
 TEST(BandTable, AnOverriddenCardIsDerived) {
   const Gpu changed = load_gpu("h200_sxm", {{"memory.bandwidth", "6 TB/s"}});
-  const auto m = make_machine(changed, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const auto m = make_machine(changed, MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
   const OpPrediction p = predict(Gemm{4096, 4096, 4096, 1, Precision{}, false}, m);
   EXPECT_EQ(p.provenance, Provenance::derived);
   const BandTable near(m.calibration(), BandSection::near);
@@ -249,7 +265,7 @@ RC_GTEST_PROP(StepBandLaws, BetweenIndependentAndFullyCorrelated, ()) {
 TEST(StepBand, OfAModelLiesBetweenItsOperatorsSumsAndHoldsThePrediction) {
   const Llm llm = load_llm("llama-3.1-8b");
   for (const char* gpu : {"h200_sxm", "b200_sxm"}) {
-    const auto m = make_machine(load_gpu(gpu), MachineOptions{KernelSet::own, ClockMode::steady, std::nullopt});
+    const auto m = make_machine(load_gpu(gpu), MachineOptions{"own", ClockMode::steady, std::nullopt});
     Workload workload;
     workload.batch = 32;
     workload.context = 4096;

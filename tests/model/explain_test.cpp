@@ -63,9 +63,9 @@ const std::vector<Machine>& ten_cards() {
     for (const char* card : {"h200_sxm", "h100_sxm", "h100_pcie", "a100_sxm", "a40", "l40s", "b200_sxm", "rtx_4090",
                              "v100_sxm", "mi300x"}) {
       MachineOptions options;
-      options.kernels = out.size() % 2 == 0 ? KernelSet::own : KernelSet::library;
+      options.stack = out.size() % 2 == 0 ? "own" : "trt-llm";
       options.clock = out.size() % 3 == 0 ? ClockMode::steady : ClockMode::burst;
-      if (out.size() % 4 == 3) options.attention = AttentionStack::flash_attention;
+      if (out.size() % 4 == 3) options.stack = "vllm";
       out.push_back(make_machine(load_gpu(card), options));
     }
     return out;

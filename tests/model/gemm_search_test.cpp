@@ -9,6 +9,8 @@
 
 #include "tests/support/random_gpu.hpp"
 
+#include "tests/support/planners.hpp"
+
 namespace plumbline {
 namespace {
 
@@ -65,7 +67,8 @@ RC_GTEST_PROP(GemmSearch, FindsWhatPricingAllOfThemFinds, ()) {
   GemmTask task;
   task.m = task.n = task.k = 256;
   task.tensor_flop_per_clk = 1000;
-  const gemm::Context c(task, m, m.gemm, m.reduce, m.path, {});
+  const gemm::Context c(task, m, scalars_of(machine, "library.gemm"), scalars_of(machine, "library.reduce"), m.path,
+                        {});
   const gemm::TileCosts costs = gemm::tile_costs(c, {128, 128}, 64, false);
   GemmCache cache;
   for (int i = 0; i < 20; ++i) {
@@ -86,7 +89,7 @@ RC_GTEST_PROP(GemmSearch, FindsWhatPricingAllOfThemFinds, ()) {
     }
     const GemmChoice best = search.run();
     RC_ASSERT(best.total == least);
-    RC_ASSERT(price(best.main, m, m.gemm).total <= best.total * (1 + 1e-12));
+    RC_ASSERT(price(best.main, m, scalars_of(machine, "library.gemm")).total <= best.total * (1 + 1e-12));
   }
 }
 
@@ -100,7 +103,8 @@ TEST(TileLayout, RoundsUp) {
   task.k = 1000;
   task.batch = 2;
   task.tensor_flop_per_clk = 1000;
-  const gemm::Context c(task, m, m.gemm, m.reduce, m.path, {});
+  const gemm::Context c(task, m, scalars_of(machine, "library.gemm"), scalars_of(machine, "library.reduce"), m.path,
+                        {});
   gemm::TileCosts costs = gemm::tile_costs(c, {128, 64}, 64, false);
   EXPECT_DOUBLE_EQ(costs.tensor_clk, 2.0 * 128 * 64 * 64 / 1000);
   EXPECT_DOUBLE_EQ(costs.stage_bytes, (128 + 64) * 64 * 2);

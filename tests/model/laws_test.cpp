@@ -295,7 +295,7 @@ RC_GTEST_PROP(Laws, TheRegulatorOnlySlowsAndNeverBelowSteady, ()) {
   const Calibration calibration = random_calibration();
   const auto burst = toy_machine(gpu, without_regulator(calibration));
   const auto real = toy_machine(gpu, calibration);
-  MachineOptions steady{KernelSet::library, ClockMode::steady, std::nullopt};
+  MachineOptions steady{"trt-llm", ClockMode::steady, std::nullopt};
   const auto sunk = make_machine(gpu, calibration, steady);
   for_random_ops(real, [&](const Op& op, const OpPrediction& p) {
     RC_ASSERT(p.time * kCut >= predict(op, burst).time);

@@ -13,10 +13,13 @@
 #include "arch/gpu/peaks.hpp"
 #include "model/bands/bands.hpp"
 #include "model/engine/rates.hpp"
+#include "tests/support/planners.hpp"
 #include "tests/support/toy_machine.hpp"
 
 namespace plumbline {
 namespace {
+
+using testing_support::scalars_of;
 
 using testing_support::toy_calibration;
 using testing_support::toy_machine;
@@ -34,7 +37,7 @@ TEST_P(EveryGpu, MakesAMachineOfEveryKernelSetAndClock) {
   const Gpu gpu = load_gpu(GetParam());
   for (const KernelSet kernels : {KernelSet::own, KernelSet::library, KernelSet::ideal}) {
     for (const ClockMode clock : {ClockMode::burst, ClockMode::steady}) {
-      const auto m = make_machine(gpu, MachineOptions{kernels, clock, std::nullopt});
+      const auto m = make_machine(gpu, MachineOptions{usual_stack(kernels), clock, std::nullopt});
       EXPECT_EQ(m.kernels(), kernels);
       EXPECT_EQ(m.rates().clock, gpu.boost_clock);
       EXPECT_FALSE(m.assumptions().empty());
@@ -52,7 +55,7 @@ TEST_P(EveryGpu, SaysWhoseCalibrationItHas) {
   const Gpu gpu = load_gpu(GetParam());
   const std::vector<std::string> files = calibrated_gpus();
   const bool own_file = std::find(files.begin(), files.end(), gpu.name) != files.end();
-  const auto m = make_machine(gpu, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const auto m = make_machine(gpu, MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
   EXPECT_EQ(m.provenance(), own_file ? Provenance::calibrated : Provenance::inherited);
   EXPECT_EQ(says(m.assumptions(), "fractions of peak taken over from " + m.calibration().gpu), !own_file);
   EXPECT_EQ(m.calibration().gpu, own_file ? gpu.name : gpu.calibration);
@@ -61,7 +64,7 @@ TEST_P(EveryGpu, SaysWhoseCalibrationItHas) {
 /// A card that takes another's scalars over has the bands that such cards were found to have.
 TEST_P(EveryGpu, InheritsTransferBands) {
   const Gpu gpu = load_gpu(GetParam());
-  const auto m = make_machine(gpu, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const auto m = make_machine(gpu, MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
   if (m.provenance() == Provenance::calibrated) return;
   const bool near = load_gpu(m.calibration().gpu).generation == gpu.generation;
   const BandTable table(m.calibration(), near ? BandSection::near : BandSection::far);
@@ -77,7 +80,7 @@ TEST_P(EveryGpu, InheritsTransferBands) {
 
 TEST_P(EveryGpu, RatesAreSharesOfItsPeaks) {
   const Gpu gpu = load_gpu(GetParam());
-  const auto m = make_machine(gpu, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const auto m = make_machine(gpu, MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
   for (const Bandwidth rate : {m.rates().dram_read, m.rates().dram_write}) {
     EXPECT_GT(rate, 0.5 * gpu.memory.bandwidth);
     EXPECT_LE(rate, gpu.memory.bandwidth);
@@ -91,8 +94,10 @@ TEST_P(EveryGpu, RatesAreSharesOfItsPeaks) {
   EXPECT_GE(m.rates().gap_stream, m.rates().gap_graph);
   EXPECT_GT(m.rates().host_per_operator, Seconds{});
   for (const FamilyScalars* f :
-       {&m.rates().gemm, &m.rates().grouped, &m.rates().prefill, &m.rates().decode, &m.rates().decode_single,
-        &m.rates().mla, &m.rates().rowwise, &m.rates().reduce, &m.rates().combine}) {
+       {&scalars_of(m, "library.gemm"), &scalars_of(m, "library.grouped_gemm"),
+        &scalars_of(m, "library.attention_prefill"), &scalars_of(m, "library.attention_decode"),
+        &scalars_of(m, "library.attention_decode_single"), &scalars_of(m, "library.mla_decode"),
+        &scalars_of(m, "library.rowwise"), &scalars_of(m, "library.reduce"), &scalars_of(m, "library.combine")}) {
     EXPECT_GT(f->fixed, Seconds{});
     EXPECT_LT(f->fixed, 20.0 * units::us);
     EXPECT_GE(f->overlap, 1);
@@ -123,11 +128,9 @@ TEST(CalibrationFiles, AreReadAndNameThemselves) {
 
 // --- missing numbers -------------------------------------------------------------------------------------------------
 
-std::string refusal(const Calibration& c, KernelSet kernels = KernelSet::library,
-                    AttentionStack attention = AttentionStack::tensorrt_llm) {
+std::string refusal(const Calibration& c, const char* stack = "trt-llm") {
   MachineOptions options;
-  options.kernels = kernels;
-  options.attention = attention;
+  options.stack = stack;
   try {
     (void)make_machine(toy_gpu(), c, options);
   } catch (const BadInput& error) {
@@ -168,16 +171,13 @@ TEST(MissingScalars, OfAFamilyAreNamed) {
   for (const char* family : testing_support::kFamilies) {
     const std::string key = std::string("library.") + family;
     const bool flash = std::string_view(family).substr(0, 6) == "flash_";
-    const auto refused = [flash](const Calibration& without) {
-      const auto stack = flash ? AttentionStack::flash_attention : AttentionStack::tensorrt_llm;
-      return refusal(without, KernelSet::library, stack);
-    };
+    const auto refused = [flash](const Calibration& without) { return refusal(without, flash ? "vllm" : "trt-llm"); };
     Calibration c = toy_calibration();
     c.families.erase(key);
     if (key == "library.grouped_gemm") {  // priced as one GEMM until it has rows of its own
       const auto m = toy_machine(toy_gpu(), c);
-      EXPECT_EQ(m.rates().grouped.fixed, m.rates().gemm.fixed);
-      EXPECT_STREQ(m.rates().grouped.name, "grouped_gemm");
+      EXPECT_EQ(scalars_of(m, "library.grouped_gemm").fixed, scalars_of(m, "library.gemm").fixed);
+      EXPECT_STREQ(scalars_of(m, "library.grouped_gemm").name, "grouped_gemm");
       continue;
     }
     EXPECT_NE(refused(c).find("'" + key + "'"), std::string::npos) << refused(c);
@@ -195,7 +195,7 @@ TEST(MissingScalars, OfAFamilyAreNamed) {
 }
 
 /// The ideal kernels need no calibration at all.
-TEST(MissingScalars, DoNotMatterToTheIdeal) { EXPECT_EQ(refusal(Calibration{}, KernelSet::ideal), ""); }
+TEST(MissingScalars, DoNotMatterToTheIdeal) { EXPECT_EQ(refusal(Calibration{}, "ideal"), ""); }
 
 // --- scalars ---------------------------------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ TEST(Machines, TheClockSinksOverABurst) {
     EXPECT_LE(burst.rates().sustained_fraction(3 * t * units::s),
               burst.rates().sustained_fraction(t * units::s) + 1e-9);
   }
-  const auto steady = make_machine(toy_gpu(), c, MachineOptions{KernelSet::library, ClockMode::steady, std::nullopt});
+  const auto steady = make_machine(toy_gpu(), c, MachineOptions{"trt-llm", ClockMode::steady, std::nullopt});
   EXPECT_DOUBLE_EQ(steady.rates().tensor_fraction, 0.6);
   EXPECT_DOUBLE_EQ(steady.rates().sustained_fraction(1.0 * units::s), 0.6);
 }
@@ -246,10 +246,10 @@ TEST(Machines, OwnKernelsUseTheirOwnScalarsWhenThereAreAny) {
   }
   const auto own = toy_machine(toy_gpu(), c, KernelSet::own);
   EXPECT_EQ(predict(gemm, own).provenance, Provenance::calibrated);
-  ASSERT_TRUE(own.rates().own.gemm.has_value());
-  EXPECT_DOUBLE_EQ(own.rates().own.gemm->fixed.in(units::us), 3);
-  EXPECT_DOUBLE_EQ(own.rates().gemm.fixed.in(units::us), 1);  // of shapes that no kernel of ours runs
-  EXPECT_DOUBLE_EQ(toy_machine(toy_gpu(), c).rates().gemm.fixed.in(units::us), 1);
+  ASSERT_TRUE(scalars_of(own, "own.gemm").on_file);
+  EXPECT_DOUBLE_EQ(scalars_of(own, "own.gemm").fixed.in(units::us), 3);
+  EXPECT_DOUBLE_EQ(scalars_of(own, "library.gemm").fixed.in(units::us), 1);  // of shapes that no kernel of ours runs
+  EXPECT_DOUBLE_EQ(scalars_of(toy_machine(toy_gpu(), c), "library.gemm").fixed.in(units::us), 1);
 }
 
 TEST(Machines, APowerCapIsNotModelledYet) {

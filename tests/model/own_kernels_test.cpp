@@ -10,9 +10,10 @@
 #include <string>
 
 #include "model/stacks/common/plan_attention.hpp"
-#include "model/stacks/plan_gemm.hpp"
 #include "ops/op/work.hpp"
 #include "tests/support/random_gpu.hpp"
+
+#include "tests/support/planners.hpp"
 
 namespace plumbline {
 namespace {
@@ -70,7 +71,7 @@ RC_GTEST_PROP(OwnKernels, EveryGemmPlanIsInTheMenu, ()) {
   for_random_own_ops(m, [&](const Op& op, const OpPrediction& p) {
     const auto* shape = std::get_if<Gemm>(&op);
     if (shape == nullptr) return;
-    const auto engine = own_gemm_engine(*shape, m.rates());
+    const auto engine = own_gemm_engine(*shape, m.rates(), families_of(m, "own"));
     RC_ASSERT((p.provenance == Provenance::inherited) == !engine.has_value());
     if (!engine) return;
     const GemmPlan& plan = p.gemm_plan;
@@ -91,7 +92,7 @@ RC_GTEST_PROP(OwnKernels, EveryGemmPlanIsInTheMenu, ()) {
     if (plan.splits == 0) RC_ASSERT(static_cast<double>(p.launches[0].demand.plan.ctas) <= slots);
     RC_ASSERT(p.launch_count == (*engine == GemmEngine::mma_sync && plan.splits > 1 ? 2 : 1));
     GemmCache cache;
-    const auto again = price_own_plan(gemm_task(*shape, m.rates()), plan, m.rates(), cache);
+    const auto again = price_own_plan(task_of(*shape, m), plan, m.rates(), families_of(m, "own"), cache);
     RC_ASSERT(again.has_value());
     RC_ASSERT(std::abs((again->total + m.rates().gap_graph) / p.time - 1) < 1e-9);
   });
@@ -102,11 +103,11 @@ RC_GTEST_PROP(OwnKernels, EveryAttentionPlanIsCompiled, ()) {
   for_random_own_ops(m, [&](const Op& op, const OpPrediction& p) {
     const AttentionPlan& plan = p.attention_plan;
     if (const auto* shape = std::get_if<AttentionPrefill>(&op)) {
-      const PrefillVariant* v = own_prefill_kernel(*shape, m.rates());
+      const PrefillVariant* v = own_prefill_kernel(*shape, m.rates(), families_of(m, "own"));
       RC_ASSERT((v == nullptr) == (p.provenance == Provenance::inherited));
       if (v != nullptr) RC_ASSERT(plan.q_tile == v->q_tile && plan.kv_tile == v->kv_tile);
     } else if (const auto* decode = std::get_if<AttentionDecode>(&op)) {
-      const DecodeVariant* v = own_decode_kernel(*decode, m.rates());
+      const DecodeVariant* v = own_decode_kernel(*decode, m.rates(), families_of(m, "own"));
       RC_ASSERT((v == nullptr) == (p.provenance == Provenance::inherited));
       if (v == nullptr) return;
       RC_ASSERT(plan.kv_tile == v->kv_tile && plan.packed_heads == decode->q_heads / decode->kv_heads);
@@ -179,7 +180,8 @@ class OnHopper : public ::testing::Test {
 /// TMA wants rows of K and N in whole 16 bytes; a bias, int8 and fp32 have no kernel of ours.
 TEST_F(OnHopper, TheEngineOfAShape) {
   const auto engine = [&](std::int64_t n, std::int64_t k, const char* dtype, bool bias) {
-    return own_gemm_engine(Gemm{64, n, k, 1, *parse_precision(dtype), bias}, machine.rates());
+    return own_gemm_engine(Gemm{64, n, k, 1, *parse_precision(dtype), bias}, machine.rates(),
+                           families_of(machine, "own"));
   };
   EXPECT_EQ(engine(64, 64, "bf16", false), GemmEngine::wgmma);
   EXPECT_EQ(engine(64, 16, "fp8", false), GemmEngine::wgmma);
@@ -188,25 +190,26 @@ TEST_F(OnHopper, TheEngineOfAShape) {
   EXPECT_EQ(engine(64, 60, "fp8", false), std::nullopt);
   EXPECT_EQ(engine(64, 64, "bf16", true), std::nullopt);
   EXPECT_EQ(engine(64, 64, "int8", false), std::nullopt);
-  EXPECT_EQ(own_gemm_engine(Gemm{64, 64, 64, 1, {}, false}, toy_machine().rates()),
-            std::nullopt);  // the library's kernels are asked for
+  const Machine without = toy_machine(toy_gpu(), toy_calibration(), KernelSet::own);  // no scalars of ours on file
+  EXPECT_EQ(own_gemm_engine(Gemm{64, 64, 64, 1, {}, false}, without.rates(), families_of(without, "own")),
+            std::nullopt);
 }
 
 TEST_F(OnHopper, AttentionThatNoKernelOfOursRuns) {
   const AttentionPrefill prefill{1, 8, 8, 128, 128, 512, 512, true, 0, 0};
-  EXPECT_NE(own_prefill_kernel(prefill, machine.rates()), nullptr);
+  EXPECT_NE(own_prefill_kernel(prefill, machine.rates(), families_of(machine, "own")), nullptr);
   AttentionPrefill other = prefill;
   other.window = 128;
-  EXPECT_EQ(own_prefill_kernel(other, machine.rates()), nullptr);
+  EXPECT_EQ(own_prefill_kernel(other, machine.rates(), families_of(machine, "own")), nullptr);
   other = prefill;
   other.append = 1;
-  EXPECT_EQ(own_prefill_kernel(other, machine.rates()), nullptr);
+  EXPECT_EQ(own_prefill_kernel(other, machine.rates(), families_of(machine, "own")), nullptr);
   other = prefill;
   other.qk_dim = 192;
-  EXPECT_EQ(own_prefill_kernel(other, machine.rates()), nullptr);
+  EXPECT_EQ(own_prefill_kernel(other, machine.rates(), families_of(machine, "own")), nullptr);
   AttentionDecode decode{1, 8, 8, 128, 128, 4096};
   decode.kv_dtype = DType::fp8;
-  EXPECT_EQ(own_decode_kernel(decode, machine.rates()), nullptr);
+  EXPECT_EQ(own_decode_kernel(decode, machine.rates(), families_of(machine, "own")), nullptr);
 }
 
 /// One tile of 128 x 256 an SM, twice: the second tile's prologue and the first one's drain are hidden.

@@ -15,10 +15,13 @@
 #include "model/engine/rates.hpp"
 #include "model/predict.hpp"
 #include "model/stacks/common/plan_attention.hpp"
-#include "model/stacks/plan_gemm.hpp"
+
+#include "tests/support/planners.hpp"
 
 namespace plumbline {
 namespace {
+
+using namespace testing_support;
 
 using Cells = std::vector<std::string>;
 
@@ -82,7 +85,7 @@ TEST(OwnRegret, Gemm) {
     if (plan.splits == 0) continue;  // never picked (own/plan_gemm.cpp)
     GemmCache cache;
     const Gemm shape{whole(c[0]), whole(c[1]), whole(c[2]), 1, *parse_precision(c[3]), false};
-    const auto choice = price_own_plan(gemm_task(shape, m.rates()), plan, m.rates(), cache);
+    const auto choice = price_own_plan(task_of(shape, m), plan, m.rates(), families_of(m, "own"), cache);
     if (choice)
       shapes[c[0] + "," + c[1] + "," + c[2] + c[3]].add(std::stod(c[11]),
                                                         (choice->total + m.rates().gap_graph).in(units::us));

@@ -8,6 +8,7 @@
 
 #include "model/engine/timing.hpp"
 #include "ops/op/work.hpp"
+#include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {
@@ -113,9 +114,9 @@ RC_GTEST_PROP(PlanDecode, SplitsCoverTheContext, ()) {
     AttentionDecode s = std::get<AttentionDecode>(
         *rc::gen::resize(rc::kNominalSize, rc::gen::exec([] { return Op(random_shape<AttentionDecode>()); })));
     s.dtype = DType::bf16;
-    const AttentionChoice c = plan_decode(s, m.rates());
+    const AttentionChoice c = plan_attention(s, m);
     const double seen = static_cast<double>(s.window > 0 ? std::min(s.window, s.context) : s.context);
-    const bool grouped = c.family == &m.rates().decode;
+    const bool grouped = c.family == &scalars_of(m, "library.attention_decode");
     const double streams = static_cast<double>(s.batch * (grouped ? s.kv_heads : s.q_heads));
     const double splits = static_cast<double>(c.plan.splits);
     RC_LOG() << describe(Op(s)) << ": " << c.plan.splits << " splits, " << c.main.plan.steps << " steps\n";
@@ -146,7 +147,7 @@ class ToyAttention : public ::testing::Test {
 /// clk, and DRAM 328 ns. 1 us fixed.
 TEST_F(ToyAttention, DecodeReadsItsCache) {
   const AttentionDecode s{2, 80, 40, 128, 128, 1600};
-  const AttentionChoice c = plan_decode(s, machine.rates());
+  const AttentionChoice c = plan_attention(s, machine);
   EXPECT_EQ(c.plan.splits, 1);
   EXPECT_FALSE(c.combines);
   const LaunchTime t = price(c.main, machine.rates(), *c.family);
@@ -157,8 +158,8 @@ TEST_F(ToyAttention, DecodeReadsItsCache) {
 /// One sequence, one KV head, 16000 keys: 125 blocks of 128 keys, but no more than sqrt(8 x 125) = 31.6 -> 32 splits.
 /// 501 keys are 8 steps, and one fills the ring.
 TEST_F(ToyAttention, DecodeOfOneHeadIsSplit) {
-  const AttentionChoice c = plan_decode(AttentionDecode{1, 8, 1, 128, 128, 16000}, machine.rates());
-  EXPECT_EQ(c.family, &machine.rates().decode);
+  const AttentionChoice c = plan_attention(AttentionDecode{1, 8, 1, 128, 128, 16000}, machine);
+  EXPECT_EQ(c.family, &scalars_of(machine, "library.attention_decode"));
   EXPECT_EQ(c.plan.splits, 32);
   EXPECT_EQ(c.plan.packed_heads, 8);
   EXPECT_EQ(c.main.plan.ctas, 32);
@@ -186,7 +187,7 @@ TEST_F(ToyAttention, DecodeWavesStartAndWalk) {
   const auto m = toy_machine(fast, c);
   AttentionDecode s{1, 8, 1, 128, 128, 16000};
   const auto time = [&] {
-    const AttentionChoice choice = plan_decode(s, m.rates());
+    const AttentionChoice choice = plan_attention(s, m);
     return price(choice.main, m.rates(), *choice.family).total.in(units::us);
   };
   EXPECT_NEAR(time(), 1 + 5 + 4 * 1.9, 1e-3);
@@ -196,13 +197,14 @@ TEST_F(ToyAttention, DecodeWavesStartAndWalk) {
 
 /// The grouped kernel needs a CTA for a quarter of the SMs: 3 of 10. Two KV heads with less than 128 keys are 2.
 TEST_F(ToyAttention, FewShortSequencesRunThePlainKernel) {
-  const AttentionChoice few = plan_decode(AttentionDecode{1, 8, 2, 128, 128, 200}, machine.rates());
-  EXPECT_EQ(few.family, &machine.rates().decode_single);
+  const AttentionChoice few = plan_attention(AttentionDecode{1, 8, 2, 128, 128, 200}, machine);
+  EXPECT_EQ(few.family, &scalars_of(machine, "library.attention_decode_single"));
   EXPECT_EQ(few.main.plan.ctas, 8);  // one for each query head
-  EXPECT_EQ(plan_decode(AttentionDecode{2, 8, 2, 128, 128, 200}, machine.rates()).family, &machine.rates().decode);
+  EXPECT_EQ(plan_attention(AttentionDecode{2, 8, 2, 128, 128, 200}, machine).family,
+            &scalars_of(machine, "library.attention_decode"));
   // 64 query heads a KV head are more than it packs
-  EXPECT_EQ(plan_decode(AttentionDecode{2, 128, 2, 128, 128, 200}, machine.rates()).family,
-            &machine.rates().decode_single);
+  EXPECT_EQ(plan_attention(AttentionDecode{2, 128, 2, 128, 128, 200}, machine).family,
+            &scalars_of(machine, "library.attention_decode_single"));
 }
 
 /// A window of 640 keys reads a tenth of 6400, and a page table adds 4 B a page: 640 keys in pages of 64 lie in at most
@@ -211,19 +213,21 @@ TEST_F(ToyAttention, WindowsAndPages) {
   AttentionDecode s{2, 20, 10, 128, 128, 6400};
   const double queries = 2 * 20 * 128 * 2;
   s.window = 640;
-  EXPECT_DOUBLE_EQ(plan_decode(s, machine.rates()).main.dram_read.in(units::B), 6553600 + queries);
+  EXPECT_DOUBLE_EQ(plan_attention(s, machine).main.dram_read.in(units::B), 6553600 + queries);
   s.page = 64;
-  EXPECT_DOUBLE_EQ(plan_decode(s, machine.rates()).main.dram_read.in(units::B), 6553600 + queries + 2 * 11 * 4);
+  EXPECT_DOUBLE_EQ(plan_attention(s, machine).main.dram_read.in(units::B), 6553600 + queries + 2 * 11 * 4);
 }
 
 TEST_F(ToyAttention, OneHeadAKvHeadIsAnotherFamily) {
-  EXPECT_EQ(plan_decode(AttentionDecode{1, 8, 8, 64, 64, 100}, machine.rates()).family, &machine.rates().decode_single);
-  EXPECT_EQ(plan_decode(AttentionDecode{1, 8, 4, 64, 64, 100}, machine.rates()).family, &machine.rates().decode);
+  EXPECT_EQ(plan_attention(AttentionDecode{1, 8, 8, 64, 64, 100}, machine).family,
+            &scalars_of(machine, "library.attention_decode_single"));
+  EXPECT_EQ(plan_attention(AttentionDecode{1, 8, 4, 64, 64, 100}, machine).family,
+            &scalars_of(machine, "library.attention_decode"));
 }
 
 /// All heads of a sequence read the same latents: 100 keys x (512 + 64) x 2 B once, 128 heads in two CTAs of 64 rows.
 TEST_F(ToyAttention, LatentAttentionReadsLatentsOnce) {
-  const AttentionChoice c = plan_mla_decode(MlaDecode{1, 128, 100, 512, 64}, machine.rates());
+  const AttentionChoice c = plan_attention(MlaDecode{1, 128, 100, 512, 64}, machine);
   EXPECT_EQ(c.plan.packed_heads, 64);
   EXPECT_DOUBLE_EQ(c.main.dram_read.in(units::B), 100 * 576 * 2 + 128 * 576 * 2);
   EXPECT_DOUBLE_EQ(c.main.dram_write.in(units::B), 128 * 512 * 2);
@@ -233,7 +237,7 @@ TEST_F(ToyAttention, LatentAttentionReadsLatentsOnce) {
 /// values of 512: 2 x 16 x 64 x 1088 / 4000 clk.
 TEST_F(ToyAttention, LatentRowsArePaddedToAnInstruction) {
   const auto clk = [&](std::int64_t heads) {
-    return plan_mla_decode(MlaDecode{1, heads, 100, 512, 64}, machine.rates()).main.tensor_clk;
+    return plan_attention(MlaDecode{1, heads, 100, 512, 64}, machine).main.tensor_clk;
   };
   EXPECT_DOUBLE_EQ(clk(2), 2.0 * 16 * 64 * 1088 / 4000);
   EXPECT_DOUBLE_EQ(clk(16), clk(2));
@@ -248,9 +252,9 @@ TEST_F(ToyAttention, PrefillOfTwoTilesAnSmIsTensorBound) {
   AttentionPrefill s{1, 20, 20, 128, 128, 64, 6400};
   s.causal = false;
   s.append = 0;
-  const AttentionChoice c = plan_prefill(s, machine.rates());
+  const AttentionChoice c = plan_attention(s, machine);
   EXPECT_FALSE(c.prepares);
-  const LaunchTime t = price(c.main, machine.rates(), machine.rates().prefill);
+  const LaunchTime t = price(c.main, machine.rates(), scalars_of(machine, "library.attention_prefill"));
   EXPECT_NEAR(t.total.in(units::us), 1 + 209.7152, 1e-9);
   EXPECT_EQ(t.limiter, Resource::tensor);
 }
@@ -263,7 +267,7 @@ TEST_F(ToyAttention, PrefillOfFastTensorUnitsIsBoundBySoftmax) {
   AttentionPrefill s{1, 20, 1, 128, 128, 64, 6400};
   s.causal = false;
   s.append = 0;
-  const LaunchTime t = price(plan_prefill(s, m.rates()).main, m.rates(), m.rates().prefill);
+  const LaunchTime t = price(plan_attention(s, m).main, m.rates(), scalars_of(m, "library.attention_prefill"));
   EXPECT_NEAR(t.total.in(units::us), 1 + 2 * 50 * 1.024, 1e-9);
 }
 
@@ -281,7 +285,7 @@ TEST_F(ToyAttention, PrefillPaysForBlocksMasksAndQueries) {
   AttentionPrefill s{1, 20, 1, 128, 128, 128, 256};
   s.append = 0;
   const auto time = [&] {
-    return price(plan_prefill(s, m.rates()).main, m.rates(), m.rates().prefill).total.in(units::us);
+    return price(plan_attention(s, m).main, m.rates(), scalars_of(m, "library.attention_prefill")).total.in(units::us);
   };
   EXPECT_NEAR(time(), 1 + 2 * (2 * 1.124 + 1.024), 1e-9);
   s.qk_dim = s.v_dim = 256;
@@ -298,7 +302,7 @@ TEST_F(ToyAttention, CausalTilesComeShortestFirst) {
   Gpu g = gpu();
   g.sm.fp32_flop_per_clk = 1e9;  // no time for masks
   const auto m = toy_machine(g);
-  const LaunchTime t = price(plan_prefill(s, m.rates()).main, m.rates(), m.rates().prefill);
+  const LaunchTime t = price(plan_attention(s, m).main, m.rates(), scalars_of(m, "library.attention_prefill"));
   EXPECT_NEAR(t.by_resource[Resource::tensor].in(units::us), (2 * 4 - 1.5 * 2 * 10 / 20) * 2.097152, 1e-9);
 }
 
@@ -306,8 +310,8 @@ class ToyFlash : public ToyAttention {
  protected:
   static Machine flash() {
     MachineOptions options;
-    options.kernels = KernelSet::library;
-    options.attention = AttentionStack::flash_attention;
+    options.stack = "trt-llm";
+    options.stack = "vllm";
     return make_machine(gpu(), toy_calibration(), options);
   }
 };
@@ -317,7 +321,7 @@ class ToyFlash : public ToyAttention {
 TEST_F(ToyFlash, FewQueriesArePacked) {
   const auto m = flash();
   const auto plan = [&](std::int64_t queries) {
-    return plan_prefill(AttentionPrefill{1, 32, 1, 128, 128, queries, 1024}, m.rates());
+    return plan_attention(AttentionPrefill{1, 32, 1, 128, 128, queries, 1024}, m);
   };
   EXPECT_EQ(plan(4).main.plan.ctas, 1);
   EXPECT_EQ(plan(4).plan.packed_heads, 32);
@@ -330,7 +334,7 @@ TEST_F(ToyFlash, FewQueriesArePacked) {
 TEST_F(ToyFlash, AppendMovesKeysAndValues) {
   AttentionPrefill s{1, 32, 4, 128, 128, 64, 64};
   const Machine theirs = flash();  // the choice points into it
-  const AttentionChoice c = plan_prefill(s, theirs.rates());
+  const AttentionChoice c = plan_attention(s, theirs);
   ASSERT_TRUE(c.prepares);
   EXPECT_EQ(c.prepare.dram_write.in(units::B), 4 * 256 * 2 * 64);
   EXPECT_EQ(c.prepare.plan.ctas, 64);
@@ -339,22 +343,22 @@ TEST_F(ToyFlash, AppendMovesKeysAndValues) {
 /// Splits fill the 10 SMs once: 3 of each of 3 streams, none of 8 (four fifths of the SMs) or more.
 TEST_F(ToyFlash, DecodeFillsTheSmsOnce) {
   const auto m = flash();
-  EXPECT_EQ(plan_decode(AttentionDecode{3, 8, 1, 128, 128, 4096}, m.rates()).plan.splits, 3);
-  EXPECT_TRUE(plan_decode(AttentionDecode{3, 8, 1, 128, 128, 4096}, m.rates()).combines);
-  EXPECT_EQ(plan_decode(AttentionDecode{8, 8, 1, 128, 128, 4096}, m.rates()).plan.splits, 1);
-  EXPECT_EQ(plan_decode(AttentionDecode{1, 8, 1, 128, 128, 256}, m.rates()).plan.splits, 2);  // blocks of 128 keys
+  EXPECT_EQ(plan_attention(AttentionDecode{3, 8, 1, 128, 128, 4096}, m).plan.splits, 3);
+  EXPECT_TRUE(plan_attention(AttentionDecode{3, 8, 1, 128, 128, 4096}, m).combines);
+  EXPECT_EQ(plan_attention(AttentionDecode{8, 8, 1, 128, 128, 4096}, m).plan.splits, 1);
+  EXPECT_EQ(plan_attention(AttentionDecode{1, 8, 1, 128, 128, 256}, m).plan.splits, 2);  // blocks of 128 keys
 }
 
 /// append: -1 is what the kernel set's stacks do: the libraries' rotate and append in a launch of their own.
 TEST_F(ToyAttention, AppendIsResolvedByTheKernelSet) {
   AttentionPrefill s{1, 4, 4, 128, 128, 64, 640};
   const auto own = toy_machine(gpu(), toy_calibration(), KernelSet::own);
-  EXPECT_TRUE(plan_prefill(s, machine.rates()).prepares);
-  EXPECT_FALSE(plan_prefill(s, own.rates()).prepares);
+  EXPECT_TRUE(plan_attention(s, machine).prepares);
+  EXPECT_FALSE(plan_attention(s, own).prepares);
   s.append = 1;
-  EXPECT_TRUE(plan_prefill(s, own.rates()).prepares);
+  EXPECT_TRUE(plan_attention(s, own).prepares);
   s.append = 0;
-  EXPECT_FALSE(plan_prefill(s, machine.rates()).prepares);
+  EXPECT_FALSE(plan_attention(s, machine).prepares);
 }
 
 }  // namespace

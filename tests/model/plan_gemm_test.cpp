@@ -1,5 +1,4 @@
 // The planner of matrix products: what it may choose, that it chooses the cheapest, and toy cases by hand.
-#include "model/stacks/plan_gemm.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -10,6 +9,7 @@
 #include "model/engine/tensor_path.hpp"
 #include "model/engine/timing.hpp"
 #include "ops/op/work.hpp"
+#include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {
@@ -21,13 +21,14 @@ constexpr Seconds kNever = 1e30 * units::s;
 
 Seconds price_of(const GemmChoice& choice, const Machine& m, const FamilyScalars& family) {
   Seconds total = price_total(choice.main, m.rates(), family, kNever);
-  if (choice.reduces) total += price_total(choice.reduce, m.rates(), m.rates().reduce, kNever) + m.rates().gap_graph;
+  if (choice.reduces)
+    total += price_total(choice.reduce, m.rates(), scalars_of(m, "library.reduce"), kNever) + m.rates().gap_graph;
   return total;
 }
 
 GemmChoice planned(const GemmTask& task, const Machine& m) {
   GemmCache cache;
-  return plan_gemm(task, m.rates(), cache);
+  return plan_gemm(task, m, cache);
 }
 
 /// A task of any matrix operator that the machine has a path for.
@@ -55,7 +56,7 @@ RC_GTEST_PROP(PlanGemm, ThePromisedTotalIsThePriceOfItsLaunches, ()) {
     const GemmTask task = random_task(m);
     const GemmChoice choice = planned(task, m);
     log_choice(task, choice);
-    RC_ASSERT(std::abs(price_of(choice, m, gemm_family(task, m.rates())) / choice.total - 1) < 1e-12);
+    RC_ASSERT(std::abs(price_of(choice, m, gemm_family(task, m)) / choice.total - 1) < 1e-12);
   }
 }
 
@@ -118,7 +119,7 @@ RC_GTEST_PROP(PlanGemm, NoPlanOfAnotherTasteIsCheaper, ()) {
       const GemmChoice theirs = planned(task, other);
       log_choice(task, ours);
       log_choice(task, theirs);
-      const Seconds here = price_of(theirs, m, gemm_family(task, m.rates()));
+      const Seconds here = price_of(theirs, m, gemm_family(task, m));
       RC_LOG() << "ours " << ours.total.in(units::us) << " us, theirs here " << here.in(units::us) << " us\n";
       RC_ASSERT(ours.total <= here * (1 + 1e-3));  // the search compares bounds that are good to 1e-4 a term
     }
@@ -132,7 +133,7 @@ class ToyGemm : public ::testing::Test {
  protected:
   Machine machine = toy_machine();
   GemmChoice plan(std::int64_t m, std::int64_t n, std::int64_t k) const {
-    return planned(gemm_task(Gemm{m, n, k, 1, {}, false}, machine.rates()), machine);
+    return planned(task_of(Gemm{m, n, k, 1, {}, false}, machine), machine);
   }
 };
 
@@ -142,7 +143,7 @@ class ToyGemm : public ::testing::Test {
 TEST_F(ToyGemm, OneExactWaveIsTensorBound) {
   const GemmChoice c = plan(1280, 256, 6400);
   EXPECT_NEAR(c.total.in(units::us), 3 + 419.4304, 1e-6);
-  EXPECT_EQ(price(c.main, machine.rates(), machine.rates().gemm).limiter, Resource::tensor);
+  EXPECT_EQ(price(c.main, machine.rates(), scalars_of(machine, "library.gemm")).limiter, Resource::tensor);
   EXPECT_EQ(c.plan.splits, 1);
   EXPECT_EQ(c.main.plan.ctas % 10, 0);
 }
@@ -195,13 +196,13 @@ TEST_F(ToyGemm, OperandsThatL2CannotHoldAreReadAgain) {
 
 TEST(GemmTasks, BytesOfThePrecision) {
   const auto m = toy_machine();
-  const GemmTask w4 = gemm_task(Gemm{16, 32, 64, 3, *parse_precision("w4a16"), true}, m.rates());
+  const GemmTask w4 = task_of(Gemm{16, 32, 64, 3, *parse_precision("w4a16"), true}, m);
   EXPECT_DOUBLE_EQ(w4.weight_bytes, 4.125 / 8);
   EXPECT_DOUBLE_EQ(w4.input_bytes, 2);
   EXPECT_DOUBLE_EQ(w4.dequant_per_weight, 1);
   EXPECT_DOUBLE_EQ(w4.batch, 3);
   EXPECT_DOUBLE_EQ(w4.bias_bytes, 64);
-  EXPECT_DOUBLE_EQ(gemm_task(Gemm{16, 32, 64, 1, {}, false}, m.rates()).dequant_per_weight, 0);
+  EXPECT_DOUBLE_EQ(task_of(Gemm{16, 32, 64, 1, {}, false}, m).dequant_per_weight, 0);
 }
 
 /// Twice the dense rate; 0.5 of the values and 2 bits for each kept one of 16: 0.5625 of the bytes.
@@ -228,9 +229,9 @@ TEST(GemmTasks, Paths) {
   gpu.sm.tensor_flop_per_clk[DType::fp64] = 0;
   gpu.sm.tensor_flop_per_clk[DType::fp8] = 0;
   const auto m = toy_machine(gpu);
-  EXPECT_DOUBLE_EQ(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp32"), false}, m.rates()).tensor_flop_per_clk, 256);
-  EXPECT_DOUBLE_EQ(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp64"), false}, m.rates()).tensor_flop_per_clk, 100);
-  EXPECT_THROW(gemm_task(Gemm{1, 1, 1, 1, *parse_precision("fp8"), false}, m.rates()), BadInput);
+  EXPECT_DOUBLE_EQ(task_of(Gemm{1, 1, 1, 1, *parse_precision("fp32"), false}, m).tensor_flop_per_clk, 256);
+  EXPECT_DOUBLE_EQ(task_of(Gemm{1, 1, 1, 1, *parse_precision("fp64"), false}, m).tensor_flop_per_clk, 100);
+  EXPECT_THROW(task_of(Gemm{1, 1, 1, 1, *parse_precision("fp8"), false}, m), BadInput);
 }
 
 /// Tiles beyond two turns of the SMs are handed out by a counter that a launch before clears.
@@ -239,7 +240,7 @@ TEST(LibraryGemm, MoreThanTwoTurnsTakeACounter) {
   c.families["library.gemm"]["counter_s"].value = 5e-6;
   const auto m = toy_machine(toy_gpu(), c);
   const auto chain = [&](std::int64_t rows) {
-    return planned(gemm_task(Gemm{rows, 256, 6400, 1, {}, false}, m.rates()), m).main.serial_latency.in(units::us);
+    return planned(task_of(Gemm{rows, 256, 6400, 1, {}, false}, m), m).main.serial_latency.in(units::us);
   };
   EXPECT_NEAR(chain(1280), 2, 1e-9);
   EXPECT_NEAR(chain(2560), 2, 1e-9);
@@ -250,7 +251,7 @@ TEST(LibraryGemm, MoreThanTwoTurnsTakeACounter) {
 TEST(LibraryGemm, PartsOfKHaveTwentySteps) {
   const auto m = toy_machine();
   for (std::int64_t k = 1280; k <= 64 * 400; k += 640) {
-    const GemmChoice c = planned(gemm_task(Gemm{16, 64, k, 1, {}, false}, m.rates()), m);
+    const GemmChoice c = planned(task_of(Gemm{16, 64, k, 1, {}, false}, m), m);
     if (c.plan.splits > 1) EXPECT_GE(c.main.plan.steps, 20) << k;
     else EXPECT_EQ(c.plan.splits, 1);
   }
@@ -258,7 +259,7 @@ TEST(LibraryGemm, PartsOfKHaveTwentySteps) {
 
 /// N or K that are no multiples of 8 bf16 elements: other kernels, several times slower (H200 recordings: 95 TFLOP/s).
 TEST(LibraryGemm, RowsThatNoTensorMapDescribes) {
-  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
   const auto us = [&](std::int64_t n, std::int64_t k) {
     return predict(Gemm{4096, n, k, 1, {}, false}, m).time.in(units::us);
   };
@@ -269,7 +270,7 @@ TEST(LibraryGemm, RowsThatNoTensorMapDescribes) {
 
 /// What L2 holds need not come from DRAM, and a kernel is never slower for it.
 TEST(LibraryGemm, ResidentOperandsOnlyHelp) {
-  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
   const Op op = Gemm{64, 4096, 1024, 1, {}, false};
   PredictOptions held;
   held.resident = {1, 1, 1};

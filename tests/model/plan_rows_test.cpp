@@ -10,9 +10,12 @@
 #include "model/stacks/own/row_kernels.hpp"
 #include "ops/op/text.hpp"
 #include "ops/plan/row_menu.hpp"
+#include "tests/support/planners.hpp"
 
 namespace plumbline {
 namespace {
+
+using namespace testing_support;
 
 const Machine& h200() {
   static const Machine machine = make_machine(load_gpu("h200_sxm"), {});
@@ -20,12 +23,14 @@ const Machine& h200() {
 }
 
 Seconds time_of(const Op& op, bool warm = false) {
-  return price(plan_own_rows(op, work(op), h200().rates(), warm), h200().rates(), h200().rates().rowwise).total;
+  return price(plan_own_rows(op, work(op), h200().rates(), scalars_of(h200(), "own.rowwise"), warm), h200().rates(),
+               scalars_of(h200(), "own.rowwise"))
+      .total;
 }
 
 constexpr std::int64_t kSms = 132;  // an H200's
 
-TEST(PlanRows, TheH200HasOurs) { EXPECT_TRUE(has_own_rows(h200().rates())); }
+TEST(PlanRows, TheH200HasOurs) { EXPECT_TRUE(runs_own_rows(h200().rates())); }
 
 /// 8192 columns are 1024 vectors: few rows take 512 threads x 2, many rows of softmax 256 x 4.
 TEST(PlanRows, FewRowsAreHeldByMoreThreads) {
@@ -52,7 +57,7 @@ TEST(PlanRows, FewRowsAreFewForTheGpu) {
 /// 256000 columns: eight CTAs of 512 threads x 8 vectors hold 262144.
 TEST(PlanRows, WideRowsTakeClusters) {
   const Op op = Rowwise{RowwiseKind::softmax, 129, 256000};
-  const Demand d = plan_own_rows(op, work(op), h200().rates(), false);
+  const Demand d = plan_own_rows(op, work(op), h200().rates(), scalars_of(h200(), "own.rowwise"), false);
   EXPECT_EQ(d.plan.cluster, 8);
   EXPECT_EQ(d.plan.ctas, 129 * 8);
 }

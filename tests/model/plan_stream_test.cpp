@@ -1,6 +1,6 @@
 // The planner of operators that mostly move data, by hand on the toy machine: DRAM 1 TB/s after 500 ns, L2 10 TB/s
 // after 200 ns, PCIe 25 GB/s, 10 SMs at 1 GHz; 1 us fixed, perfect overlap.
-#include "model/stacks/generic/plan_stream.hpp"
+#include "model/stacks/common/plan_stream.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -9,6 +9,7 @@
 
 #include "model/engine/timing.hpp"
 #include "model/predictor/predict_internal.hpp"
+#include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {
@@ -22,7 +23,7 @@ class ToyStream : public ::testing::Test {
 
   Demand plan(const Op& op, bool warm = false) const { return plan_stream(op, work(op), machine.rates(), warm); }
   double us(const Op& op, bool warm = false) const {
-    return price(plan(op, warm), machine.rates(), machine.rates().rowwise).total.in(units::us);
+    return price(plan(op, warm), machine.rates(), scalars_of(machine, "library.rowwise")).total.in(units::us);
   }
   static Rowwise copy(std::int64_t rows, std::int64_t cols) { return Rowwise{RowwiseKind::copy, rows, cols}; }
 };
@@ -34,7 +35,7 @@ TEST_F(ToyStream, ACopyMovesItsBytesAtDramSpeed) {
   const Demand d = plan(op);
   EXPECT_EQ(d.plan.ctas, 8000);
   EXPECT_EQ(d.plan.ctas_per_sm, 8);
-  const LaunchTime t = price(d, machine.rates(), machine.rates().rowwise);
+  const LaunchTime t = price(d, machine.rates(), scalars_of(machine, "library.rowwise"));
   EXPECT_NEAR(t.total.in(units::us), 1 + 131.072, 1e-9);
   EXPECT_EQ(t.limiter, Resource::dram);
   // as an operator: and a graph gap of 1 us

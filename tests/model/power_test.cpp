@@ -34,7 +34,7 @@ Calibration powered(Calibration c = toy_calibration()) {
 
 Machine machine_with(ClockMode clock, double cap_W, const Calibration& c = powered(), const Gpu& gpu = toy_gpu(),
                      DataPattern data = DataPattern::normal) {
-  return make_machine(gpu, c, MachineOptions{KernelSet::library, clock, cap_W * units::W, data});
+  return make_machine(gpu, c, MachineOptions{"trt-llm", clock, cap_W * units::W, data});
 }
 
 const Op kCopy = Transfer{TransferKind::d2d, 1'000'000'000};
@@ -132,7 +132,7 @@ TEST(Power, ANewBoostClockKeepsVoltageOverFrequency) {
   }
   Gpu slow = toy_gpu();
   slow.boost_clock = 0.8 * slow.boost_clock;
-  const auto machine = make_machine(slow, c, MachineOptions{KernelSet::library, ClockMode::burst, {}, {}});
+  const auto machine = make_machine(slow, c, MachineOptions{"trt-llm", ClockMode::burst, {}, {}});
   EXPECT_NEAR(machine.rates().power->tensor[DType::bf16] / p.tensor[DType::bf16], 0.64, 1e-9);
 }
 
@@ -177,10 +177,9 @@ TEST(Power, LeakageFollowsTheTemperature) {
 }
 
 TEST(Power, NothingIsSaidOfACardWithoutEnergies) {
-  const auto m =
-      make_machine(toy_gpu(), toy_calibration(), MachineOptions{KernelSet::library, ClockMode::steady, {}, {}});
+  const auto m = make_machine(toy_gpu(), toy_calibration(), MachineOptions{"trt-llm", ClockMode::steady, {}, {}});
   EXPECT_FALSE(predict(kCube, m).power.has_value());
-  MachineOptions zeros{KernelSet::library, ClockMode::steady, {}, DataPattern::zeros};
+  MachineOptions zeros{"trt-llm", ClockMode::steady, {}, DataPattern::zeros};
   EXPECT_THROW(make_machine(toy_gpu(), toy_calibration(), zeros), NotModelled);
 }
 

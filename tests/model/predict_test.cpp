@@ -191,7 +191,7 @@ RC_GTEST_PROP(StepLaws, ALargerStepIsNeverFasterInTheIdeal, ()) {
 // --- real cards ------------------------------------------------------------------------------------------------------
 
 Machine h200(KernelSet kernels = KernelSet::library) {
-  return make_machine(load_gpu("h200_sxm"), MachineOptions{kernels, ClockMode::steady, std::nullopt});
+  return make_machine(load_gpu("h200_sxm"), MachineOptions{usual_stack(kernels), ClockMode::steady, std::nullopt});
 }
 
 /// Steps of real models on a real card are never below the ideal, warm operators or not.
@@ -287,7 +287,7 @@ std::string refusal(const Op& op, const Machine& m) {
 }
 
 TEST(Refusals, Fp8OnA100NamesBoth) {
-  const auto a100 = make_machine(load_gpu("a100_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, {}});
+  const auto a100 = make_machine(load_gpu("a100_sxm"), MachineOptions{"trt-llm", ClockMode::burst, {}});
   const std::string gemm = refusal(Gemm{64, 64, 64, 1, *parse_precision("fp8"), false}, a100);
   EXPECT_NE(gemm.find("a100_sxm"), std::string::npos) << gemm;
   EXPECT_NE(gemm.find("fp8"), std::string::npos) << gemm;

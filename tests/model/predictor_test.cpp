@@ -53,7 +53,7 @@ TEST(ChangedMachine, IsThatOfADescriptorWithTheNumber) {
   Predictor kept;
   for (const KernelSet kernels : {KernelSet::own, KernelSet::library}) {
     for (const char* name : {"h200_sxm", "h100_pcie"}) {  // measured; taken over
-      const MachineOptions options{kernels, ClockMode::steady, {}, {}, {}};
+      const MachineOptions options{usual_stack(kernels), ClockMode::steady, {}, {}};
       const Machine base = make_machine(load_gpu(name), options);
       for (const Change& change : kChanges) {
         GpuNumbers numbers = base.numbers();

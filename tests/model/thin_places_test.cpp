@@ -62,7 +62,7 @@ TEST(GemmTraffic, APanelOfOneOperandTakesRoomFromTheOther) {
 /// fewer than eight steps win, although their sum takes a launch of its own.
 TEST(GemmSplits, PartsMayBeShort) {
   MachineOptions options;
-  options.kernels = KernelSet::library;
+  options.stack = "trt-llm";
   const auto a100 = make_machine(load_gpu("a100_sxm"), options);
   const OpPrediction p = predict(Op(Gemm{128, 128, 1024, 1, {}, false}), a100);
   EXPECT_EQ(p.launch_count, 2);

@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {
@@ -302,7 +303,7 @@ RC_GTEST_PROP(PNorm, IsThePNormFromTheLargestTermToTheSum, ()) {
 class ToyTiming : public ::testing::Test {
  protected:
   Machine machine = toy_machine();
-  LaunchTime timed(const Demand& d) const { return price(d, machine.rates(), machine.rates().gemm); }
+  LaunchTime timed(const Demand& d) const { return price(d, machine.rates(), scalars_of(machine, "library.gemm")); }
   double us(const Demand& d) const { return timed(d).total.in(units::us); }
 
   /// `ctas` CTAs, one an SM, 8 steps of 1000 tensor clocks.
@@ -395,7 +396,7 @@ TEST_F(ToyTiming, ExposedTimesAdd) {
   d.exposed_clk = 100;
   d.once_clk = 500;
   d.serial_latency = 3.0 * units::us;
-  FamilyScalars family = machine.rates().gemm;
+  FamilyScalars family = scalars_of(machine, "library.gemm");
   family.per_cta = 2.0 * units::us;
   EXPECT_DOUBLE_EQ(price(d, machine.rates(), family).total.in(units::us), 1 + 8 + 0.8 + 0.5 + 2 + 3);
 }
@@ -404,7 +405,7 @@ TEST_F(ToyTiming, ExposedTimesAdd) {
 TEST_F(ToyTiming, OverlapIsThePNorm) {
   Demand d = tensor_ctas(10);
   d.smem_clk = 750;
-  FamilyScalars family = machine.rates().gemm;
+  FamilyScalars family = scalars_of(machine, "library.gemm");
   EXPECT_NEAR(price(d, machine.rates(), family).total.in(units::us), 1 + 8, 1e-6);
   family.overlap = 1;
   EXPECT_NEAR(price(d, machine.rates(), family).total.in(units::us), 1 + 14, 2e-6);

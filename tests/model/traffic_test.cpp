@@ -9,8 +9,8 @@
 #include <cmath>
 
 #include "model/stacks/common/plan_attention.hpp"
-#include "model/stacks/plan_gemm.hpp"
 #include "ops/op/work.hpp"
+#include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {
@@ -103,8 +103,7 @@ RC_GTEST_PROP(Traffic, OfALibraryIsLittleMoreThanCompulsory, ()) { assert_little
 
 RC_GTEST_PROP(Traffic, OfFlashAttentionIsLittleMoreThanCompulsory, ()) {
   MachineOptions options;
-  options.kernels = KernelSet::library;
-  options.attention = AttentionStack::flash_attention;
+  options.stack = "vllm";
   assert_little_traffic(make_machine(random_gpu(), random_calibration(), options));
 }
 
@@ -117,8 +116,7 @@ RC_GTEST_PROP(Traffic, OfOurKernelsIsLittleMoreThanCompulsory, ()) {
 
 Machine toy_flash(const Gpu& gpu = toy_gpu()) {
   MachineOptions options;
-  options.kernels = KernelSet::library;
-  options.attention = AttentionStack::flash_attention;
+  options.stack = "vllm";
   return make_machine(gpu, toy_calibration(), options);
 }
 
@@ -129,9 +127,9 @@ TEST(PrefillTraffic, ReadsTheKeysThatAWindowLeaves) {
   const double queries = 32 * 128 * 64 * 2, key = 8 * (64 + 64) * 2;
   for (const auto& m : {toy_machine(), toy_flash(), toy_machine(toy_gpu(), toy_calibration(), KernelSet::own)}) {
     s.causal = true;
-    EXPECT_DOUBLE_EQ(plan_prefill(s, m.rates()).main.dram_read.in(units::B), queries + 255 * key);
+    EXPECT_DOUBLE_EQ(plan_attention(s, m).main.dram_read.in(units::B), queries + 255 * key);
     s.causal = false;
-    EXPECT_DOUBLE_EQ(plan_prefill(s, m.rates()).main.dram_read.in(units::B), queries + 128 * key);
+    EXPECT_DOUBLE_EQ(plan_attention(s, m).main.dram_read.in(units::B), queries + 128 * key);
   }
 }
 
@@ -157,13 +155,13 @@ void expect_results_once(const AttentionChoice& c, double rows, double v_dim) {
 
 /// 128 heads in two CTAs, 6400 keys: 10 splits each give 20 CTAs to 10 SMs.
 TEST(DecodeTraffic, SplitLatentAttentionWritesItsResultsOnce) {
-  const AttentionChoice c = plan_mla_decode(MlaDecode{1, 128, 6400, 512, 64}, toy_machine().rates());
+  const AttentionChoice c = plan_attention(MlaDecode{1, 128, 6400, 512, 64}, toy_machine());
   EXPECT_EQ(c.plan.splits, 10);
   expect_results_once(c, 128, 512);
 }
 
 TEST(DecodeTraffic, SplitFlashDecodeWritesItsResultsOnce) {
-  expect_results_once(plan_decode(AttentionDecode{1, 32, 2, 128, 128, 16384}, toy_flash().rates()), 32, 128);
+  expect_results_once(plan_attention(AttentionDecode{1, 32, 2, 128, 128, 16384}, toy_flash()), 32, 128);
 }
 
 TEST(DecodeTraffic, OurSplitDecodeWritesItsResultsOnce) {
@@ -171,11 +169,11 @@ TEST(DecodeTraffic, OurSplitDecodeWritesItsResultsOnce) {
   for (const char* family : {"own.attention_decode", "own.combine", "own.rowwise"})
     c.families[family] = c.families["library.attention_decode"];
   const auto m = toy_machine(toy_gpu(), c, KernelSet::own);
-  const AttentionChoice split = plan_decode(AttentionDecode{1, 8, 1, 128, 128, 16384}, m.rates());
-  ASSERT_TRUE(split.family->own);
+  const AttentionChoice split = plan_attention(AttentionDecode{1, 8, 1, 128, 128, 16384}, m);
+  ASSERT_EQ(split.family, &scalars_of(m, "own.attention_decode"));
   expect_results_once(split, 8, 128);
   // enough streams for the SMs: no splits, and the launch writes what it has
-  const AttentionChoice whole = plan_decode(AttentionDecode{40, 8, 1, 128, 128, 256}, m.rates());
+  const AttentionChoice whole = plan_attention(AttentionDecode{40, 8, 1, 128, 128, 256}, m);
   ASSERT_FALSE(whole.combines);
   EXPECT_DOUBLE_EQ(whole.main.dram_write.in(units::B), 40 * 8 * 128 * 2);
 }
@@ -185,7 +183,7 @@ TEST(DecodeTraffic, OurSplitDecodeWritesItsResultsOnce) {
 TEST(DecodeTraffic, PartialResultsBeyondL2GoThroughDram) {
   Gpu gpu = toy_gpu();
   gpu.l2.size = 2.0 * units::MiB;
-  const AttentionChoice c = plan_mla_decode(MlaDecode{1, 128, 6400, 512, 64}, toy_machine(gpu).rates());
+  const AttentionChoice c = plan_attention(MlaDecode{1, 128, 6400, 512, 64}, toy_machine(gpu));
   const double partials = 128 * 10 * 513 * 4;
   EXPECT_DOUBLE_EQ(c.combine.dram_read.in(units::B), partials);
   EXPECT_DOUBLE_EQ(c.combine.dram_write.in(units::B), partials + 128 * 512 * 2);
@@ -195,23 +193,23 @@ TEST(DecodeTraffic, PartialResultsBeyondL2GoThroughDram) {
 /// queries are rotated: 4 tokens x 2 heads x 64 in, and out again; keys and values of one head, 64 + 128.
 TEST(PrefillTraffic, OnlyKeysWiderThanValuesAreLatent) {
   AttentionPrefill s{1, 2, 1, 64, 128, 4, 4, true, 0, 1};
-  EXPECT_DOUBLE_EQ(plan_prefill(s, toy_machine().rates()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 192) * 2);
+  EXPECT_DOUBLE_EQ(plan_attention(s, toy_machine()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 192) * 2);
   // 192 = 128 + 64 rotated: of the queries 64 of 192 values, and one narrow row of 192 + 128 a token
   s.qk_dim = 192;
-  EXPECT_DOUBLE_EQ(plan_prefill(s, toy_machine().rates()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 320) * 2);
+  EXPECT_DOUBLE_EQ(plan_attention(s, toy_machine()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 320) * 2);
 }
 
 /// Two KV heads come from one narrow row a token: that is what is read, not both heads.
 TEST(PrefillTraffic, LatentKeysAreOneRowForAllHeads) {
   const AttentionPrefill s{1, 2, 2, 192, 128, 4, 4, true, 0, 1};
-  EXPECT_DOUBLE_EQ(plan_prefill(s, toy_machine().rates()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 320) * 2);
+  EXPECT_DOUBLE_EQ(plan_attention(s, toy_machine()).prepare.dram_read.in(units::B), 4 * (2 * 64 + 320) * 2);
 }
 
 /// 32 new keys of one head, 20 + 12 wide, of which a window of one shows a single one: queries, their rotated part once
 /// more, all new keys to be stored, and the one that is seen.
 TEST(PrefillTraffic, NewKeysThatNoQuerySeesAreReadToo) {
   const AttentionPrefill s{1, 1, 1, 20, 12, 32, 32, false, 1, 1};
-  const AttentionChoice c = plan_prefill(s, toy_machine().rates());
+  const AttentionChoice c = plan_attention(s, toy_machine());
   EXPECT_DOUBLE_EQ((c.main.dram_read + c.prepare.dram_read).in(units::B), 2.0 * (32 * 20 + 32 * 8 + 32 * 32 + 32));
 }
 
@@ -226,13 +224,13 @@ TEST(GroupedGemmTraffic, RowsAreNotRoundedUp) {
 /// One tile of 128 x 256 and much of K: the planner splits it. What the splits leave, 128 KiB each in fp32, goes through
 /// DRAM where L2 has 128 KiB, there and back, and stays where it has 32 MiB.
 TEST(GemmTraffic, PartialResultsBeyondL2GoThroughDram) {
-  const GemmTask task = gemm_task(Gemm{128, 256, 65536, 1, {}, false}, toy_machine().rates());
+  const GemmTask task = task_of(Gemm{128, 256, 65536, 1, {}, false}, toy_machine());
   for (const double mib : {0.125, 32.0}) {
     Gpu gpu = toy_gpu();
     gpu.l2.size = mib * units::MiB;
     const auto m = toy_machine(gpu);
     GemmCache cache;
-    const GemmChoice choice = plan_gemm(task, m.rates(), cache);
+    const GemmChoice choice = plan_gemm(task, m, cache);
     ASSERT_TRUE(choice.reduces);
     const double partials = mib < 1 ? static_cast<double>(choice.plan.splits) * 128 * 256 * 4 : 0;
     EXPECT_DOUBLE_EQ(choice.reduce.dram_read.in(units::B), partials);

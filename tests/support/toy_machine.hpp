@@ -51,7 +51,7 @@ inline Calibration toy_calibration() {
 inline Machine toy_machine(const Gpu& gpu = toy_gpu(), const Calibration& calibration = toy_calibration(),
                            KernelSet kernels = KernelSet::library) {
   MachineOptions options;
-  options.kernels = kernels;
+  options.stack = usual_stack(kernels);
   return make_machine(gpu, calibration, options);
 }
 

@@ -240,8 +240,8 @@ TEST(FitBands, ThroughTheEngine) {
   for (const char* name : {"fixed_s", "step_s"}) truth.families.at("library.gemm").at(name).source = "fitted on this";
   Calibration taken_over = truth;
   taken_over.inherited = true;
-  const auto here = make_machine(h100, truth, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
-  const auto there = make_machine(h200, taken_over, MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const auto here = make_machine(h100, truth, MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
+  const auto there = make_machine(h200, taken_over, MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
   std::vector<BandRow> rows;
   for (const std::int64_t m : {1, 16, 64, 512, 4096}) {
     for (const std::int64_t n : {512, 1024, 4096, 8192}) {

@@ -71,7 +71,7 @@ TEST(ParseOverride, SplitsAtTheFirstEquals) {
 class FitThroughTheEngine : public testing::Test {
  protected:
   FitThroughTheEngine() : gpu_(load_gpu("h200_sxm")), truth_(load_calibration("h200_sxm", "h200_sxm")) {
-    const auto machine = make_machine(gpu_, truth_, MachineOptions{KernelSet::library, ClockMode::burst, {}});
+    const auto machine = make_machine(gpu_, truth_, MachineOptions{"trt-llm", ClockMode::burst, {}});
     for (std::int64_t m : {1, 16, 64, 256, 1024, 2048, 4096, 8192}) {
       for (std::int64_t n : {512, 1536, 4096, 7168, 14336}) {
         Measurement row;

@@ -92,8 +92,7 @@ TEST_F(H200Power, TheBandHoldsHeldOutRuns) {
 
 /// Zeros take 60 % of the cap, and are held down all the same.
 TEST_F(H200Power, DenseWorkOnZerosIsHeldDownByTheTensorLimit) {
-  const auto machine =
-      make_machine(gpu, calibration, MachineOptions{KernelSet::own, ClockMode::steady, {}, DataPattern::zeros});
+  const auto machine = make_machine(gpu, calibration, MachineOptions{"own", ClockMode::steady, {}, DataPattern::zeros});
   const OpPrediction p = predict(Gemm{8192, 8192, 8192, 1, {}, false}, machine);
   EXPECT_LT(*p.power, 0.7 * gpu.tdp);
   EXPECT_NEAR(p.clock.in(units::MHz), 1602, 0.08 * 1602);  // measured

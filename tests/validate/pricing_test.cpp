@@ -29,11 +29,12 @@ Measurement row(const char* op, const char* shape, const std::string& gpu = "", 
 TEST(AttentionOf, GoesByTheStackAndOnlyForAttention) {
   const char* decode = "B=1;Hq=32;Hkv=8;D=128;S=512";
   for (const char* stack : {"vllm-0.24.0", "torch-2.11.0+cu130", "flash-attention-3", "infersim"}) {
-    EXPECT_EQ(attention_of(row("attention_decode", decode, "", stack)), AttentionStack::flash_attention) << stack;
-    EXPECT_EQ(attention_of(row("gemm", "M=1;N=2;K=3", "", stack)), AttentionStack::tensorrt_llm) << stack;
+    EXPECT_EQ(stack_of(KernelSet::library, row("attention_decode", decode, "", stack)).attention, "flash_attention")
+        << stack;
+    EXPECT_EQ(stack_of(KernelSet::library, row("gemm", "M=1;N=2;K=3", "", stack)).attention, "") << stack;
   }
   for (const char* stack : {"", "trtllm-1.3.0", "my-vllm"}) {
-    EXPECT_EQ(attention_of(row("attention_decode", decode, "", stack)), AttentionStack::tensorrt_llm) << stack;
+    EXPECT_EQ(stack_of(KernelSet::library, row("attention_decode", decode, "", stack)).attention, "") << stack;
   }
 }
 
@@ -66,7 +67,7 @@ TEST(Price, GivesWhatTheEnginePredictsInTheOrderOfTheRows) {
   ASSERT_EQ(priced.rows.size(), 3U);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     MachineOptions machine;
-    machine.kernels = KernelSet::library;
+    machine.stack = "trt-llm";
     machine.clock = rows[i].what.clock;
     const OpPrediction alone = predict(rows[i].what.op, make_machine(load_gpu("h200_sxm"), machine));
     const Comparison& c = priced.rows[i];
@@ -113,7 +114,7 @@ TEST(PredictAsMeasured, TakesThePlanThatRanOfOurKernelsAlone) {
   Measurement m = row("gemm", "M=4096;N=4096;K=4096");
   m.plan = "tile=64x16x64 stages=10 splits=1 wgmma";  // a poor one for this shape
   MachineOptions options;
-  options.kernels = KernelSet::own;
+  options.stack = "own";
   const auto machine = make_machine(load_gpu("h200_sxm"), options);
   OpPrediction scratch;
   Predictor predictor;
@@ -126,7 +127,7 @@ TEST(PredictAsMeasured, TakesThePlanThatRanOfOurKernelsAlone) {
 TEST(PredictAsMeasured, AWarmRowIsPricedWithOperandsInL2) {
   Measurement m = row("copy", "rows=1024;cols=4096");
   MachineOptions options;
-  options.kernels = KernelSet::own;
+  options.stack = "own";
   const auto machine = make_machine(load_gpu("h200_sxm"), options);
   OpPrediction scratch;
   Predictor predictor;

@@ -33,7 +33,7 @@ TEST(Protocol, RefusesWhatIsNoRule) {
 }
 
 TEST(Protocol, SmallWeightsThatTakeTurnsStayInL2AndLargeOnesDoNot) {
-  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
   const Protocol p = Protocols::parse(kRules, "text").of("gemm", "a-1");
   const Resident small = resident_of(Gemm{16, 512, 1024, 1, {}, false}, p, m);  // 5 x 1 MB of 60 MiB
   EXPECT_DOUBLE_EQ(small.weights, 1);
@@ -57,7 +57,7 @@ TEST(Protocol, TheEdgeOfWhatL2KeepsIsAFifthWide) {
 
 /// One copy of a weight that fills L2: each call is a replay of its own.
 TEST(Protocol, AReplayCostsItsShare) {
-  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
   const Op op = Gemm{16, 16384, 4096, 1, {}, false};
   OpPrediction scratch;
   Predictor predictor;
@@ -69,10 +69,8 @@ TEST(Protocol, AReplayCostsItsShare) {
 
 /// Long runs of dense work are nearer to the steady clock than to the burst.
 TEST(Protocol, TheRegulatorComesInBetweenBurstAndSteady) {
-  const auto burst =
-      make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::burst, std::nullopt});
-  const auto steady =
-      make_machine(load_gpu("h200_sxm"), MachineOptions{KernelSet::library, ClockMode::steady, std::nullopt});
+  const auto burst = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
+  const auto steady = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm", ClockMode::steady, std::nullopt});
   const Protocol p = Protocols::parse(kRules, "text").of("gemm", "a-1");
   OpPrediction scratch;
   Predictor predictor;

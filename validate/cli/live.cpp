@@ -30,7 +30,7 @@ class TaskPricer {
     auto& machine = machines_[{task.kernels, task.what.clock}];
     if (!machine) {
       MachineOptions options;
-      options.kernels = task.kernels;
+      options.stack = usual_stack(task.kernels);
       options.clock = task.what.clock;
       machine = make_machine(gpu_, calibration_for(gpu_, calibration_file_), options);
     }

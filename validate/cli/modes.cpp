@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "arch/files.hpp"
-#include "model/report/words.hpp"
+#include "model/words.hpp"
 #include "validate/cli/accuracy.hpp"
 #include "validate/cli/against.hpp"
 #include "validate/cli/bands.hpp"

@@ -25,10 +25,9 @@ class RowMachines {
     const std::string& asked = options_.gpu.empty() ? row.origin.gpu : options_.gpu;
     if (asked.empty()) throw BadInput(row.what.place + ": no gpu column: expected --gpu NAME");
     MachineKey key{asked, {}, options_.calibration_file, options_.overrides};
-    key.options.kernels = options_.kernels;
+    key.options.stack = stack_of(options_.kernels, row);
     key.options.clock = clock_of(row, options_.clock);
     key.options.data = row.what.data;
-    key.options.attention = attention_of(row);
     Machine machine = machines().get(key);
     for (const std::string& sentence : machine.assumptions()) {
       if (std::find(assumptions_.begin(), assumptions_.end(), sentence) == assumptions_.end()) {
@@ -74,14 +73,13 @@ ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked
   return asked.value_or(row.what.clock);
 }
 
-AttentionStack attention_of(const Measurement& row) {
-  if (op_name(row.what.op) != "attention_prefill" && op_name(row.what.op) != "attention_decode") {
-    return AttentionStack::tensorrt_llm;
-  }
+StackChoice stack_of(KernelSet kernels, const Measurement& row) {
+  StackChoice choice = usual_stack(kernels);
+  if (op_name(row.what.op) != "attention_prefill" && op_name(row.what.op) != "attention_decode") return choice;
   for (const char* stack : {"vllm", "torch", "flash-attention", "infersim"}) {
-    if (row.origin.stack.rfind(stack, 0) == 0) return AttentionStack::flash_attention;
+    if (row.origin.stack.rfind(stack, 0) == 0) choice.attention = "flash_attention";
   }
-  return AttentionStack::tensorrt_llm;
+  return choice;
 }
 
 Seconds predict_as_measured(const Measurement& row, const Machine& machine, Predictor& predictor,

@@ -28,7 +28,7 @@ ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked
 
 /// Whose attention kernels a row was taken with, by its stack: FlashAttention's for vLLM, PyTorch, InferSim and the
 /// project itself; else TensorRT-LLM's.
-AttentionStack attention_of(const Measurement& row);
+StackChoice stack_of(KernelSet kernels, const Measurement& row);
 
 /// The rows of `measured` that belong to `gpu` when one is named: rows without a `gpu` column always, others when the
 /// column names the same descriptor. A `gpu` that is a file takes every row. `left_out` counts the others.

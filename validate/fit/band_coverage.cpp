@@ -35,9 +35,8 @@ std::vector<Coverage> coverage_of(const std::vector<BandRow>& rows, const std::s
   Predictor predictor;
   for (const BandRow& row : rows) {
     MachineKey key{row.gpu, {}, row.gpu == calibrated ? calibration_file : ""};
-    key.options.kernels = row.kernels;
+    key.options.stack = stack_of(row.kernels, row.measured);
     key.options.clock = clock_of(row.measured, {});
-    key.options.attention = attention_of(row.measured);
     const Machine machine = machines().get(key);
     double as_timed = 1;  // over one plain execution
     try {

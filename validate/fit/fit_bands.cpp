@@ -32,7 +32,7 @@ struct PricedRow {
   std::size_t band_class = 0;
   Bound bound = Bound::latency;
   std::string_view family;
-  bool borrowed = false;
+  bool stands_in = false;
 };
 
 /// Prices rows of any card with one calibration, as if other cards had none of their own.
@@ -45,7 +45,7 @@ class Pricer {
     std::vector<const Machine*> machine_of;
     for (const std::size_t i : which) {
       const BandRow& row = rows_[i];
-      const Key key{row.gpu, row.kernels, clock_of(row.measured, {}), attention_of(row.measured)};
+      const Key key{row.gpu, stack_of(row.kernels, row.measured), clock_of(row.measured, {})};
       auto& machine = machines[key];
       if (!machine) machine = make(calibration, key);
       machine_of.push_back(&*machine);
@@ -65,15 +65,14 @@ class Pricer {
   }
 
  private:
-  using Key = std::tuple<std::string, KernelSet, ClockMode, AttentionStack>;
+  using Key = std::tuple<std::string, StackChoice, ClockMode>;
 
   Machine make(const Calibration& calibration, const Key& key) {
-    const auto& [name, kernels, clock, attention] = key;
+    const auto& [name, stack, clock] = key;
     const Gpu& card = gpu(name);
     MachineOptions options;
-    options.kernels = kernels;
+    options.stack = stack;
     options.clock = clock;
-    options.attention = attention;
     if (name == calibration.gpu) return make_machine(card, calibration, options);
     Calibration taken_over = calibration;
     taken_over.inherited = true;
@@ -87,7 +86,7 @@ class Pricer {
     } catch (const Error&) {
       return {};
     }
-    return {time, scratch.band_class, scratch.bound, scratch.family, scratch.scalars->borrowed};
+    return {time, scratch.band_class, scratch.bound, scratch.family, scratch.stands_in};
   }
 
   const std::vector<BandRow>& rows_;
@@ -121,7 +120,7 @@ std::string context_of(const BandRow& row) {
 
 BandResidual residual_of(const BandRow& row, const PricedRow& priced, BandSection section) {
   BandResidual r;
-  r.kernels = priced.borrowed ? KernelSet::library : row.kernels;
+  r.kernels = priced.stands_in ? KernelSet::library : row.kernels;
   r.section = section;
   r.band_class = priced.band_class;
   r.size = band_size(priced.time);
@@ -276,7 +275,7 @@ void add_own_card(const Gpu& gpu, const Calibration& calibration, const std::vec
     std::vector<std::size_t> of_fit;
     for (std::size_t i = 0; i < here.rows.size(); ++i) {
       const KernelSet kernels = rows[here.rows[i]].kernels;
-      if (here.priced[i].borrowed || band_class_is_unfitted(here.priced[i].band_class)) continue;
+      if (here.priced[i].stands_in || band_class_is_unfitted(here.priced[i].band_class)) continue;
       if (fitted.families.count({kernels, std::string(here.priced[i].family)}) == 0) continue;
       of_fit.push_back(here.rows[i]);
     }

@@ -113,7 +113,8 @@ class EnginePredictor {
     for (const FitParameter& p : parameters) {
       free_.push_back(&scalar_of(calibration_, options, p.name).value);
     }
-    for (const Measurement& row : rows) kinds_.push_back({clock_of(row, options.clock), attention_of(row)});
+    for (const Measurement& row : rows)
+      kinds_.push_back({clock_of(row, options.clock), stack_of(options.kernels, row)});
   }
   EnginePredictor(const EnginePredictor&) = delete;
   EnginePredictor& operator=(const EnginePredictor&) = delete;
@@ -126,9 +127,8 @@ class EnginePredictor {
       auto& machine = machines[kind];
       if (machine) continue;
       MachineOptions machine_options;
-      machine_options.kernels = options_.kernels;
       machine_options.clock = kind.first;
-      machine_options.attention = kind.second;
+      machine_options.stack = kind.second;
       machine = make_machine(gpu_, calibration_, machine_options);
     }
     in_parts(which.size(), options_.threads, [&](std::size_t first, std::size_t last) {
@@ -154,7 +154,7 @@ class EnginePredictor {
   const std::vector<Measurement>& rows_;
   const CalibrationFitOptions& options_;
   std::vector<double*> free_;
-  using Kind = std::pair<ClockMode, AttentionStack>;
+  using Kind = std::pair<ClockMode, StackChoice>;
   std::vector<Kind> kinds_;  ///< of the rows
 };
 

@@ -16,7 +16,8 @@ PowerPlanner::PowerPlanner(const Gpu& gpu, const Calibration& calibration) : gpu
 
 const OpPrediction& PowerPlanner::operator()(const PowerRow& row) {
   auto& machine = machines_[row.kernels];
-  if (!machine) machine = make_machine(gpu_, calibration_, MachineOptions{row.kernels, ClockMode::burst, {}, {}});
+  if (!machine)
+    machine = make_machine(gpu_, calibration_, MachineOptions{usual_stack(row.kernels), ClockMode::burst, {}, {}});
   predictor_.predict(row.op, *machine, *scratch_, {.warm = row.warm});
   return *scratch_;
 }

@@ -146,7 +146,8 @@ void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::
     auto& machine = machines[{row.kernels, row.data}];
     try {
       if (!machine) {
-        machine = make_machine(gpu, calibration, MachineOptions{row.kernels, ClockMode::steady, {}, row.data});
+        machine =
+            make_machine(gpu, calibration, MachineOptions{usual_stack(row.kernels), ClockMode::steady, {}, row.data});
       }
       predictor.predict(row.op, *machine, *prediction, {.warm = row.warm});
     } catch (const NotModelled&) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "arch/error.hpp"
-#include "model/report/words.hpp"
+#include "model/words.hpp"
 #include "ops/op/text.hpp"
 #include "validate/record/measurer.hpp"
 #include "validate/record/step.hpp"

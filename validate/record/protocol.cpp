@@ -67,7 +67,7 @@ Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& machine
                          OpPrediction& scratch) {
   const Rates& m = machine.rates();
   const auto* gemm = std::get_if<Gemm>(&op);
-  if (!p.known || gemm == nullptr || m.kernels != KernelSet::library) {
+  if (!p.known || gemm == nullptr || machine.kernels() != KernelSet::library) {
     predictor.predict(op, machine, scratch);
     return scratch.time;
   }

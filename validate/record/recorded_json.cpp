@@ -1,7 +1,7 @@
 // Writes recordings: one case a line.
 #include <nlohmann/json.hpp>
 
-#include "model/report/words.hpp"
+#include "model/words.hpp"
 #include "ops/op/text.hpp"
 #include "validate/record/measurement.hpp"
 #include "validate/record/recorded.hpp"

@@ -4,7 +4,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
-#include "model/report/words.hpp"
+#include "model/words.hpp"
 #include "ops/csv.hpp"
 #include "validate/record/held_out.hpp"
 #include "validate/record/measurement.hpp"

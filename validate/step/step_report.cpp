@@ -7,7 +7,7 @@
 
 #include "arch/error.hpp"
 #include "arch/format.hpp"
-#include "model/report/words.hpp"
+#include "model/words.hpp"
 #include "validate/compare/pricing.hpp"
 #include "validate/printed.hpp"
 #include "validate/record/measurement.hpp"

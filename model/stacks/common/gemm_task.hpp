@@ -18,7 +18,7 @@ enum class GemmKind : std::uint8_t { dense, sparse24, grouped };
 struct GemmTask {
   GemmKind kind = GemmKind::dense;
   DType math = DType::bf16;
-  std::optional<GemmEngine> own;  ///< run by our own kernel of that engine; empty: by a library's
+  std::optional<GemmEngine> engine;  ///< that the provider chose, of a menu with several; else empty
   double m = 0, n = 0, k = 0, batch = 1;
   double input_bytes = 2, weight_bytes = 2, output_bytes = 2;
   double tensor_flop_per_clk = 0;  ///< of one SM, for the maths format

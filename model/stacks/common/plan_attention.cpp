@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/engine/tensor_path.hpp"
-#include "model/engine/timing.hpp"
-#include "model/stacks/common/plan_attention_internal.hpp"
-#include "model/stacks/own/own_kernels.hpp"
-#include "ops/op/work.hpp"
+#include "arch/error.hpp"
+#include "model/stacks/common/warm.hpp"
+#include "ops/op/attention_math.hpp"
 
 namespace plumbline {
 namespace {
@@ -58,87 +56,13 @@ void score_demand(Demand& d, double rows, double keys, double qk_dim, double v_d
   d.l2 = kv_tile * units::B;
 }
 
-namespace {
-
-AttentionChoice plan_own_prefill(const AttentionPrefill& s, const PrefillVariant& own, const Rates& m) {
-  AttentionChoice c;
-  c.family = &*m.own.prefill;
-  c.plan.q_tile = own.q_tile;
-  c.plan.kv_tile = own.kv_tile;
-  const double q_tile = static_cast<double>(own.q_tile), kv_tile = static_cast<double>(own.kv_tile);
-  const double width = static_cast<double>(s.qk_dim);  // the kernel's: it takes no other
-  const BlockCount blocks = visited_blocks(s, q_tile, kv_tile);
-  Demand& d = c.main;
-  d.plan.ctas = s.batch * s.q_heads * static_cast<std::int64_t>(blocks.tiles);
-  d.plan.ctas_per_sm = own.ctas_per_sm;
-  d.plan.threads = m.path.threads(q_tile);
-  d.plan.steps = blocks.total / blocks.tiles;
-  d.plan.longest = blocks.longest;
-  d.step_latency = c.family->step;
-  score_demand(d, q_tile, kv_tile, width, width, m.gpu.sm.tensor_flop_per_clk[s.dtype], bytes_of(s.kv_dtype), m);
-  const double softmax = std::max({d.sfu_clk, d.fp32_clk, d.issue_clk});
-  d.exposed_clk = c.family->exposed * std::min(softmax, d.tensor_clk / c.family->efficiency / c.family->tensor_burst);
-  // the first block's softmax has no other block to hide under, and the result leaves through shared memory as a
-  // GEMM's does (family own.gemm: 20 bytes a clock); rows behind the last query do not
-  constexpr double kStoreBytesPerClk = 20;
-  // nothing hides the first tile's way: the tensor maps' from memory, then that of Q and the first keys
-  d.serial_latency = 2.0 * m.gpu.memory.latency;
-  d.serial_latency_of = "to load tensor maps and what they describe";
-  const double rows = std::min(q_tile, static_cast<double>(s.q_len));
-  d.once_clk = softmax + rows * width * output_bytes_of(s.dtype) / kStoreBytesPerClk;
-  return c;
-}
-
-}  // namespace
-
-Demand prepare_demand(const AttentionPrefill& s, const Rates& m) {
-  const double tokens = static_cast<double>(s.batch * s.q_len);
-  // Latent attention (keys wider than values by the rotated part) rotates only that part of its queries, in place, four
-  // to a warp, and reads one narrow row a token; else a warp takes a whole query, and all keys and values are read.
-  const bool latent = s.qk_dim > s.v_dim;
-  constexpr double kLatentRowsPerWarp = 4, kWarps = 8;
-  const double rows = tokens * static_cast<double>(s.q_heads);
-  const double q_elements = rows * static_cast<double>(latent ? s.qk_dim - s.v_dim : s.qk_dim);
-  const double wide = static_cast<double>(s.qk_dim + s.v_dim);
-  const double new_kv = tokens * static_cast<double>(s.kv_heads) * wide;
-  const double es = bytes_of(s.dtype);
-  Demand p;
-  const double kv_es = bytes_of(s.kv_dtype);
-  // The attention itself counts the keys that its window shows it, as stored. What new keys were wider before is read
-  // here, and so are new keys that no query sees, and the frequencies of the rotation (fp32).
-  const double seen =
-      static_cast<double>(s.batch * s.kv_heads) * wide * std::min(visible_keys(s), static_cast<double>(s.q_len));
-  const double frequencies = 4 * static_cast<double>(s.qk_dim) / 2;
-  const double read_kv = latent ? std::max(tokens * wide * es, new_kv * es - seen * kv_es + frequencies) : new_kv * es;
-  p.dram_read = (q_elements * es + read_kv) * units::B;
-  p.dram_write = (q_elements * es + new_kv * kv_es) * units::B;
-  // a warp's way (sequence length, data, rotation table) is a chain of latencies; as many as fit on an SM are on it
-  // side by side
-  p.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kWarps * (latent ? kLatentRowsPerWarp : 1)));
-  p.plan.ctas_per_sm = 8;
-  p.plan.threads = 256;
-  p.once_clk = m.prepare.start_clk / static_cast<double>(p.plan.ctas_per_sm);
-  return p;
-}
-
-AttentionChoice plan_prefill(const AttentionPrefill& s, const Rates& m) {
-  AttentionChoice c;
-  if (const PrefillVariant* own = own_prefill_kernel(s, m)) c = plan_own_prefill(s, *own, m);
-  else if (m.attention == AttentionStack::flash_attention) c = plan_flash_prefill(s, m);
-  else c = plan_library_prefill(s, m);
+void prefill_traffic(Demand& d, const AttentionPrefill& s) {
   const double es = bytes_of(s.dtype);
   const double queries = static_cast<double>(s.batch * s.q_heads * s.q_len);
   // keys that the window hides from every query are never fetched
   const double kv_elements = static_cast<double>(s.batch * s.kv_heads * (s.qk_dim + s.v_dim)) * visible_keys(s);
-  Demand& d = c.main;
   d.dram_read = (queries * static_cast<double>(s.qk_dim) * es + kv_elements * bytes_of(s.kv_dtype)) * units::B;
   d.dram_write = queries * static_cast<double>(s.v_dim) * output_bytes_of(s.dtype) * units::B;
-  if (s.append == 1 || (s.append < 0 && m.kernels == KernelSet::library)) {
-    c.prepares = true;
-    const bool flash = m.attention == AttentionStack::flash_attention;
-    c.prepare = flash ? append_demand(s, m) : prepare_demand(s, m);
-  }
-  return c;
 }
 
 Demand combine_demand(double rows, double v_dim, double splits, double out_bytes, const Rates& m) {
@@ -161,8 +85,6 @@ void decode_traffic(Demand& d, const DecodeTask& t, DType dtype, ResultsLeave re
   if (results == ResultsLeave::here) d.dram_write = t.out_rows * t.v_dim * output_bytes_of(dtype) * units::B;
 }
 
-namespace {
-
 DecodeTask decode_task(const AttentionDecode& s) {
   DecodeTask t;
   t.kv_sets = static_cast<double>(s.batch * s.kv_heads);
@@ -181,68 +103,56 @@ DecodeTask decode_task(const AttentionDecode& s) {
   return t;
 }
 
-}  // namespace
+double masked_blocks(const AttentionPrefill& s, double queries, double keys, double visited) {
+  const double rows = std::min(queries, static_cast<double>(s.q_len));
+  const double crossed = std::max(1.0, rows / keys);
+  const bool windowed = s.window > 0 && s.window < s.kv_len;
+  return std::min(visited, (s.causal ? crossed : 0) + (windowed ? crossed : 0));
+}
 
-AttentionChoice plan_decode(const AttentionDecode& s, const Rates& m, const AttentionPlan* as_cut) {
-  const DecodeTask t = decode_task(s);
-  if (const DecodeVariant* own = own_decode_kernel(s, m)) return plan_own_decode(s, t, *own, m, as_cut);
-  if (m.attention == AttentionStack::flash_attention) return plan_flash_decode(s, t, m);
-  return plan_library_decode(s, t, m);
+double mask_clk(double scores, const Rates& m) {
+  constexpr double kMaskOps = 8;  // a score: row and column numbers, two compares, a select
+  return kMaskOps * scores / (m.gpu.sm.fp32_flop_per_clk / 2);
+}
+
+void require_tensor_path(DType type, const Question& q) {
+  if (q.rates.gpu.sm.tensor_flop_per_clk[type] > 0) return;
+  throw BadInput(q.gpu + " has no " + std::string(name(type)) + " tensor path for attention");
+}
+
+void answer_attention(const AttentionChoice& choice, const char* kernel, Variant variant, const Question& q,
+                      Answer& out) {
+  out.sign(*choice.family, variant);
+  out.attention_plan = choice.plan;
+  if (choice.prepares) launch_as_found(out, q, "rotate and append", choice.prepare, *choice.prepare_family);
+  launch_as_found(out, q, kernel, choice.main, *choice.family);
+  if (choice.combines) launch_as_found(out, q, "combine", choice.combine, *choice.combine_family);
 }
 
 namespace {
 
-/// Keys a step, and how many CTAs an SM the split heuristic aims at: twice the SMs, one running at a time (what
-/// FlashMLA's planner does, within a factor of two).
-constexpr double kKeysPerStep = 64;
-constexpr double kCtasAimedAt = 2;
-
-AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m) {
-  const FamilyScalars& family = m.mla;
-  AttentionChoice c;
-  c.family = &family;
-  c.combine_family = &m.combine;
-  const double room = std::floor(m.sm_count * kCtasAimedAt / t.ctas_unsplit);
-  const double most = std::max(1.0, std::floor(t.context / (2 * kKeysPerStep)));
-  const double splits = std::clamp(room, 1.0, most);
-  c.plan.splits = static_cast<std::int64_t>(splits);
-  c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
-  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
-
-  Demand& d = c.main;
-  d.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);
-  d.plan.ctas_per_sm = 1;
-  d.plan.threads = 256;
-  d.plan.steps = d.plan.longest = ceil_div(ceil_div(t.context, splits), kKeysPerStep);
-  const double instruction_rows = std::ceil(t.rows / 16) * 16;
-  score_demand(d, instruction_rows, kKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
-               t.key_bytes / (t.qk_dim + t.v_dim), m);
-  // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
-  constexpr double kReferenceKeyBytes = 512;
-  d.step_latency = family.step * (t.key_bytes / kReferenceKeyBytes);
-  decode_traffic(d, t, dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
-  d.in_flight = family.in_flight;
-  if (splits > 1) {
-    c.combines = true;
-    c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(dtype), m);
+struct VariantOf {
+  Variant operator()(const AttentionPrefill& s) const {
+    if (bits(s.dtype) <= 8) return Variant::math_8bit;
+    if (s.qk_dim != s.v_dim) return Variant::latent;
+    if (!s.causal && s.q_len == s.kv_len) return Variant::encoder;
+    return bits(s.kv_dtype) <= 8 ? Variant::cache_8bit : Variant::usual;
   }
-  return c;
-}
+  Variant operator()(const AttentionDecode& s) const {
+    constexpr std::int64_t kMostGrouped = 16, kFewKeys = 127;
+    if (s.context < kFewKeys) return Variant::few_keys;
+    if (s.q_heads > kMostGrouped * s.kv_heads) return Variant::wide_groups;
+    return bits(s.kv_dtype) <= 8 ? Variant::cache_8bit : Variant::usual;
+  }
+  Variant operator()(const MlaDecode& s) const { return bits(s.kv_dtype) <= 8 ? Variant::cache_8bit : Variant::usual; }
+  template <class Other>
+  Variant operator()(const Other&) const {
+    return Variant::usual;
+  }
+};
 
 }  // namespace
 
-AttentionChoice plan_mla_decode(const MlaDecode& s, const Rates& m) {
-  DecodeTask t;
-  constexpr double kRowsPerCta = 64;
-  t.kv_sets = static_cast<double>(s.batch);
-  t.ctas_unsplit = t.kv_sets * ceil_div(static_cast<double>(s.heads), kRowsPerCta);
-  t.rows = std::min(static_cast<double>(s.heads), kRowsPerCta);
-  t.context = t.cached = std::max(1.0, static_cast<double>(s.context));
-  t.qk_dim = static_cast<double>(s.latent + s.rope);
-  t.v_dim = static_cast<double>(s.latent);
-  t.key_bytes = t.qk_dim * bytes_of(s.kv_dtype);  // the value is a view of the key
-  t.out_rows = static_cast<double>(s.batch * s.heads);
-  return plan_latent(t, s.dtype, m);
-}
+Variant attention_variant(const Op& op) { return std::visit(VariantOf{}, op); }
 
 }  // namespace plumbline

@@ -1,14 +1,18 @@
-// Planners of softmax attention: prefill (flash attention forward), paged decode (split KV) and absorbed MLA decode.
+// What planners of softmax attention share, whoever wrote the kernels: prefill (flash attention forward) and paged decode
+// (split KV).
 #pragma once
 
-#include "model/engine/rates.hpp"
-#include "ops/op/shapes.hpp"
+#include <algorithm>
+#include <cmath>
+
+#include "model/stacks/provider.hpp"
 
 namespace plumbline {
 
 struct AttentionChoice {
   AttentionPlan plan;
   const FamilyScalars* family = nullptr;          ///< of the main launch
+  const FamilyScalars* prepare_family = nullptr;  ///< of the pass before it
   const FamilyScalars* combine_family = nullptr;  ///< of the merge
   Demand main;
   Demand prepare;  ///< rotate Q and K, append K and V to the cache, when the operator includes it
@@ -16,10 +20,17 @@ struct AttentionChoice {
   bool prepares = false, combines = false;
 };
 
-AttentionChoice plan_prefill(const AttentionPrefill& shape, const Rates& rates);
-/// `as_cut`: a plan whose splits our own kernel takes as they are, in place of the cheapest. May be null.
-AttentionChoice plan_decode(const AttentionDecode& shape, const Rates& rates, const AttentionPlan* as_cut = nullptr);
-AttentionChoice plan_mla_decode(const MlaDecode& shape, const Rates& rates);
+/// The choice as an answer: its launches, as their operands are found.
+void answer_attention(const AttentionChoice& choice, const char* kernel, Variant variant, const Question& question,
+                      Answer& answer);
+/// Which shapes the scalars of a library's attention are not fitted to, as the fits have it (tools/fit_calibration.sh).
+Variant attention_variant(const Op& op);
+/// Whether prefill rotates and appends: as the operator says, else as the stack does.
+inline bool appends(const AttentionPrefill& s, const Question& q) {
+  return s.append == 1 || (s.append < 0 && q.appends);
+}
+/// Throws BadInput, naming the GPU, where its tensor units do not take the format.
+void require_tensor_path(DType type, const Question& question);
 
 /// Key blocks of width `kv_tile` that the query tiles of one head visit, summed over its tiles; blocks that the mask
 /// empties wholly are skipped, as the kernels do. `longest`: those of the longest tile.
@@ -27,5 +38,53 @@ struct BlockCount {
   double total = 0, longest = 0, tiles = 0;
 };
 BlockCount visited_blocks(const AttentionPrefill& shape, double q_tile, double kv_tile);
+
+inline double ceil_div(double a, double b) { return std::ceil(a / b); }
+inline double bytes_of(DType type) { return bits(type) / 8.0; }
+/// Narrow inputs are answered in bf16 (ops/op/work.cpp counts the same).
+inline double output_bytes_of(DType type) { return std::max(2.0, bytes_of(type)); }
+
+/// Ordinary-lane operations a score element takes in online softmax: scale-subtract, max, sum, convert, and its share
+/// of rescaling the output (modeling notes, section 5: n_fp 6-8).
+inline constexpr double kSoftmaxOps = 7;
+
+/// Softmax and score work of one (query tile, key block) pair: everything but shared memory and what stays exposed.
+void score_demand(Demand& demand, double rows, double keys, double qk_dim, double v_dim, double flop_per_clk,
+                  double kv_bytes, const Rates& rates);
+
+/// Decode of `rows` packed query rows a CTA against a stream of keys.
+struct DecodeTask {
+  double ctas_unsplit = 0;  ///< (sequence, KV head or head tile) pairs
+  double rows = 0;          ///< packed query rows a CTA
+  double context = 0;       ///< keys
+  double qk_dim = 0, v_dim = 0;
+  double key_bytes = 0;    ///< of one key and its value, as stored
+  double out_rows = 0;     ///< query rows in all
+  double kv_sets = 0;      ///< distinct key streams: what DRAM carries once
+  double cached = 0;       ///< keys in the cache of one stream, whether a window hides them or not
+  double table_bytes = 0;  ///< page-table entries (int32) of the pages that hold visible keys
+};
+
+DecodeTask decode_task(const AttentionDecode& shape);
+
+/// Whether the launch that reads the keys writes the results, or a second launch that merges its partial ones does.
+enum class ResultsLeave { here, by_the_merge };
+
+/// What a launch of decode attention moves between DRAM and L2: queries, keys, values and the page table in; results
+/// out, each of them by one launch only.
+void decode_traffic(Demand& demand, const DecodeTask& task, DType dtype, ResultsLeave results);
+
+/// The merge of `splits` partial (O, log-sum-exp) per query head, in fp32. They stay in L2, or go through DRAM where
+/// all of them are more than it holds.
+Demand combine_demand(double rows, double v_dim, double splits, double out_bytes, const Rates& rates);
+
+/// What prefill moves between DRAM and L2, each of queries, visible keys and values, and results once.
+void prefill_traffic(Demand& demand, const AttentionPrefill& shape);
+
+/// Key blocks of a tile of `queries` in which the mask cuts: those that the diagonal crosses, and those where a window
+/// begins; no more than the tile visits.
+double masked_blocks(const AttentionPrefill& shape, double queries, double keys, double visited);
+/// Clocks of one SM to mask a block of so many scores.
+double mask_clk(double scores, const Rates& rates);
 
 }  // namespace plumbline

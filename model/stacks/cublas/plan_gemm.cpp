@@ -229,19 +229,23 @@ GemmChoice cheapest_by_cp_async(const Context& c, GemmCache& cache) {
   return search.run();
 }
 
+bool by_tensor_map(const GemmTask& t, const Rates& m) { return m.path.multicast && gemm::whole_units(t); }
+
 }  // namespace
 
-const FamilyScalars& cublas_gemm_family(const GemmTask& t, const Rates& m) {
-  if (t.kind == GemmKind::grouped) return m.grouped;
-  if (t.kind == GemmKind::sparse24) return m.gemm;
-  return m.path.multicast && gemm::whole_units(t) ? m.gemm : m.gemm_mma;
+cublas::Family cublas::family_of(const GemmTask& t, const Rates& m) {
+  if (t.kind == GemmKind::grouped) return kGrouped;
+  if (t.kind == GemmKind::sparse24) return kGemm;
+  return by_tensor_map(t, m) ? kGemm : kGemmMma;
 }
 
-GemmChoice plan_cublas_gemm(const GemmTask& t, const Rates& m, GemmCache& cache) {
-  const bool by_tma = m.path.multicast && gemm::whole_units(t);
+GemmChoice plan_cublas_gemm(const GemmTask& t, const Rates& m, std::span<const FamilyScalars> families,
+                            GemmCache& cache) {
+  const bool by_tma = by_tensor_map(t, m);
   // libraries fall back to older kernels for rows that no tensor map can describe
   const TensorPath path = m.path.multicast && !by_tma ? TensorPath{} : m.path;
-  const Context c(t, m, cublas_gemm_family(t, m), m.reduce, path, by_tma ? gemm::row_starts(t) : gemm::RowStarts{});
+  const Context c(t, m, families[cublas::family_of(t, m)], families[cublas::kReduce], path,
+                  by_tma ? gemm::row_starts(t) : gemm::RowStarts{});
   return by_tma ? cheapest_by_tma(c, cache) : cheapest_by_cp_async(c, cache);
 }
 

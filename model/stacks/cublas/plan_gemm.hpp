@@ -3,6 +3,9 @@
 // 13.1, 2026-11-20). Elsewhere kernels that fetch by cp.async.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "model/engine/rates.hpp"
 #include "model/stacks/common/gemm_task.hpp"
 
@@ -15,9 +18,16 @@ namespace gemm {
 constexpr double kColdTrips = 4;
 }  // namespace gemm
 
-/// The scalars of the kernel that runs the task.
-const FamilyScalars& cublas_gemm_family(const GemmTask& task, const Rates& rates);
+namespace cublas {
+/// Its families, in the order in which provider.cpp declares them. `kGemmMma`: fetched by cp.async, all of it on cards
+/// without TMA, elsewhere rows that no tensor map describes. `kReduce`: the second launch of a split-K GEMM.
+enum Family : std::size_t { kGemm, kGemmMma, kGrouped, kReduce, kFamilies };
 
-GemmChoice plan_cublas_gemm(const GemmTask& task, const Rates& rates, GemmCache& cache);
+/// That of the kernel which runs the task.
+Family family_of(const GemmTask& task, const Rates& rates);
+}  // namespace cublas
+
+GemmChoice plan_cublas_gemm(const GemmTask& task, const Rates& rates, std::span<const FamilyScalars> families,
+                            GemmCache& cache);
 
 }  // namespace plumbline

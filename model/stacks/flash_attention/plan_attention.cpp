@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "model/engine/tensor_path.hpp"
-#include "model/stacks/common/plan_attention_internal.hpp"
+#include "model/stacks/flash_attention/plan_attention.hpp"
 
 namespace plumbline {
 namespace {
@@ -38,7 +38,8 @@ double keys_a_block(double width, const Rates& m) {
 
 /// As the TensorRT-LLM kernels' (trtllm/plan_attention.cpp): each warpgroup, or warp of 16 rows, reads the keys
 /// itself.
-void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const AttentionPrefill& s, const Rates& m) {
+void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const AttentionPrefill& s, const Rates& m,
+                  const FamilyScalars& family) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;
   score_demand(d, kRows, keys, qk_dim, v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
@@ -46,12 +47,11 @@ void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const Att
   const double group = is_fa3(m) ? 64 : 32, queries = is_fa3(m) ? kRows * qk_dim : 0;
   const double read = (queries + kRows / group * keys * width) * es;
   d.smem_clk = (read + keys * width * kv_es) / sm.smem_bytes_per_clk.in(units::B);
-  d.exposed_clk = m.prefill.step_clk;
+  d.exposed_clk = family.step_clk;
 }
 
-}  // namespace
-
-Demand append_demand(const AttentionPrefill& s, const Rates& m) {
+/// New keys and values to the cache, a CTA for each token.
+Demand append_demand(const AttentionPrefill& s, const FamilyScalars& family) {
   const double tokens = static_cast<double>(s.batch * s.q_len);
   const double new_kv = tokens * static_cast<double>(s.kv_heads * (s.qk_dim + s.v_dim));
   Demand p;
@@ -60,13 +60,16 @@ Demand append_demand(const AttentionPrefill& s, const Rates& m) {
   p.plan.ctas = s.batch * s.q_len;
   p.plan.ctas_per_sm = 8;
   p.plan.threads = 256;
-  p.once_clk = m.prepare.start_clk / static_cast<double>(p.plan.ctas_per_sm);
+  p.once_clk = family.start_clk / static_cast<double>(p.plan.ctas_per_sm);
   return p;
 }
 
-AttentionChoice plan_flash_prefill(const AttentionPrefill& s, const Rates& m) {
+}  // namespace
+
+AttentionChoice plan_flash_prefill(const AttentionPrefill& s, bool appends, const Rates& m,
+                                   std::span<const FamilyScalars> families) {
   AttentionChoice c;
-  c.family = &m.prefill;
+  c.family = &families[flash_attention::kPrefill];
   const double qk_dim = compiled_width(s.qk_dim), v_dim = compiled_width(s.v_dim), packed = packed_heads(s, m);
   const double keys = keys_a_block(std::max(qk_dim, v_dim), m);
   c.plan.q_tile = static_cast<std::int64_t>(kRows);
@@ -81,14 +84,20 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& s, const Rates& m) {
   d.plan.shortest_first = !is_fa3(m);  // FA3's scheduler deals the longest tiles first
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
-  block_demand(d, keys, qk_dim, v_dim, s, m);
+  block_demand(d, keys, qk_dim, v_dim, s, m, *c.family);
   d.once_clk = masked_blocks(s, kRows / packed, keys, d.plan.steps) * mask_clk(kRows * keys, m) + c.family->start_clk;
+  prefill_traffic(d, s);
+  if (!appends) return c;
+  c.prepares = true;
+  c.prepare_family = &families[flash_attention::kAppend];
+  c.prepare = append_demand(s, *c.prepare_family);
   return c;
 }
 
-AttentionChoice plan_flash_decode(const AttentionDecode& s, const DecodeTask& t, const Rates& m) {
+AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families) {
+  const DecodeTask t = decode_task(s);
   AttentionChoice c;
-  c.family = &m.decode;
+  c.family = &families[flash_attention::kDecode];
   constexpr double kBlock = 128, kStep = 64, kFull = 0.8, kMostSplits = 128;
   c.plan.kv_tile = static_cast<std::int64_t>(kStep);
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
@@ -109,7 +118,7 @@ AttentionChoice plan_flash_decode(const AttentionDecode& s, const DecodeTask& t,
   d.step_latency = chain / d.plan.steps / m.clock;
   if (splits > 1) {
     c.combines = true;
-    c.combine_family = &m.combine;
+    c.combine_family = &families[flash_attention::kCombine];
     c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(s.dtype), m);
   }
   decode_traffic(d, t, s.dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);

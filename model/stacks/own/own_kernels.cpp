@@ -39,26 +39,28 @@ bool any_fits(GemmEngine engine, DType math, const Rates& m) {
 
 }  // namespace
 
-std::optional<GemmEngine> own_gemm_engine(const Gemm& s, const Rates& m) {
-  if (m.kernels != KernelSet::own || s.bias) return std::nullopt;
+std::optional<GemmEngine> own_gemm_engine(const Gemm& s, const Rates& m, std::span<const FamilyScalars> families) {
+  if (s.bias) return std::nullopt;
   const bool bf16 = all_bf16(s.precision);
   if (!bf16 && !fp8_to_bf16(s.precision)) return std::nullopt;
-  if (m.own.gemm && is_hopper(m) && tma_takes(s) && any_fits(GemmEngine::wgmma, s.precision.math, m))
-    return GemmEngine::wgmma;
-  if (m.own.gemm_portable && (is_hopper(m) || is_portable(m)) && any_fits(GemmEngine::mma_sync, s.precision.math, m))
-    return GemmEngine::mma_sync;
+  const bool by_tma = families[own::kGemm].on_file && is_hopper(m) && tma_takes(s);
+  if (by_tma && any_fits(GemmEngine::wgmma, s.precision.math, m)) return GemmEngine::wgmma;
+  const bool by_cp_async = families[own::kGemmPortable].on_file && (is_hopper(m) || is_portable(m));
+  if (by_cp_async && any_fits(GemmEngine::mma_sync, s.precision.math, m)) return GemmEngine::mma_sync;
   return std::nullopt;
 }
 
-const PrefillVariant* own_prefill_kernel(const AttentionPrefill& s, const Rates& m) {
-  if (m.kernels != KernelSet::own || !m.own.prefill || !is_hopper(m)) return nullptr;
+const PrefillVariant* own_prefill_kernel(const AttentionPrefill& s, const Rates& m,
+                                         std::span<const FamilyScalars> families) {
+  if (!families[own::kPrefill].on_file || !is_hopper(m)) return nullptr;
   if (s.dtype != DType::bf16 || s.kv_dtype != DType::bf16 || s.qk_dim != s.v_dim) return nullptr;
   if (s.window > 0 || s.append == 1) return nullptr;
   return own_prefill_variant(s.qk_dim, s.causal);
 }
 
-const DecodeVariant* own_decode_kernel(const AttentionDecode& s, const Rates& m) {
-  if (m.kernels != KernelSet::own || !m.own.decode || !(is_hopper(m) || is_portable(m))) return nullptr;
+const DecodeVariant* own_decode_kernel(const AttentionDecode& s, const Rates& m,
+                                       std::span<const FamilyScalars> families) {
+  if (!families[own::kDecode].on_file || !(is_hopper(m) || is_portable(m))) return nullptr;
   if (s.dtype != DType::bf16 || s.kv_dtype != DType::bf16 || s.qk_dim != s.v_dim || s.window > 0) return nullptr;
   const DecodeVariant* v = own_decode_variant(s.qk_dim, s.q_heads / s.kv_heads);
   if (v == nullptr) return nullptr;
@@ -67,5 +69,7 @@ const DecodeVariant* own_decode_kernel(const AttentionDecode& s, const Rates& m)
   const double ring = static_cast<double>(v->stages * v->kv_tile * (s.qk_dim + s.v_dim) * v->ctas_per_sm) * 2;
   return ring * units::B <= m.gpu.sm.smem ? v : nullptr;
 }
+
+bool runs_own_rows(const Rates& m) { return is_hopper(m); }
 
 }  // namespace plumbline

@@ -1,10 +1,11 @@
 // Which of our own kernels runs a shape on a machine: what the planner prices is what the launchers take.
 //
-// Nothing is returned unless the machine prices our own kernels and has scalars for them: such a shape keeps the
-// generic menu and the library kernels' scalars.
+// Nothing is returned where no scalars of them are on file: such a shape is left to the stack's next provider.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 
 #include "model/engine/rates.hpp"
 #include "ops/op/shapes.hpp"
@@ -12,12 +13,23 @@
 
 namespace plumbline {
 
+namespace own {
+/// Families of our kernels, in the order in which provider.cpp declares them. `kReduce` adds up splits of GEMMs,
+/// `kCombine` merges those of attention.
+enum Family : std::size_t { kGemm, kGemmPortable, kReduce, kPrefill, kDecode, kCombine, kRowwise, kFamilies };
+}  // namespace own
+
 /// The engine of a dense GEMM: wgmma fed by TMA where the card has it and the rows of x, W and y are whole 16-byte
 /// units, else mma.sync.
-std::optional<GemmEngine> own_gemm_engine(const Gemm& shape, const Rates& rates);
+std::optional<GemmEngine> own_gemm_engine(const Gemm& shape, const Rates& rates,
+                                          std::span<const FamilyScalars> families);
 
 /// Null: no kernel of ours.
-const PrefillVariant* own_prefill_kernel(const AttentionPrefill& shape, const Rates& rates);
-const DecodeVariant* own_decode_kernel(const AttentionDecode& shape, const Rates& rates);
+const PrefillVariant* own_prefill_kernel(const AttentionPrefill& shape, const Rates& rates,
+                                         std::span<const FamilyScalars> families);
+const DecodeVariant* own_decode_kernel(const AttentionDecode& shape, const Rates& rates,
+                                       std::span<const FamilyScalars> families);
+/// Whether the card runs our row-wise kernels as they are counted.
+bool runs_own_rows(const Rates& rates);
 
 }  // namespace plumbline

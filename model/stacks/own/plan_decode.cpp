@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "model/engine/timing.hpp"
-#include "model/stacks/common/plan_attention_internal.hpp"
 #include "model/stacks/own/own_kernels.hpp"
+#include "model/stacks/own/plan_attention.hpp"
 
 namespace plumbline {
 namespace {
@@ -89,11 +89,12 @@ void consider(AttentionChoice& best, Seconds& total, const DecodeTask& t, const 
 }  // namespace
 
 /// Splits: the cheapest of none and as many as give each SM 1, 2, ... items; an item is two tiles of keys at least.
-AttentionChoice plan_own_decode(const AttentionDecode& s, const DecodeTask& t, const DecodeVariant& v, const Rates& m,
-                                const AttentionPlan* as_cut) {
+AttentionChoice plan_own_decode(const AttentionDecode& s, const DecodeVariant& v, const Rates& m,
+                                std::span<const FamilyScalars> families, const AttentionPlan* as_cut) {
+  const DecodeTask t = decode_task(s);
   AttentionChoice c;
-  c.family = &*m.own.decode;
-  c.combine_family = m.own.combine ? &*m.own.combine : &m.combine;
+  c.family = &families[own::kDecode];
+  c.combine_family = &families[own::kCombine];
   c.plan.kv_tile = v.kv_tile;
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
   c.main = item_demand(s, t, v, m, *c.family);

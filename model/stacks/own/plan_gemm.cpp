@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/own/own_kernels.hpp"
 #include "ops/plan/kernel_menu.hpp"
 
 namespace plumbline {
@@ -292,31 +293,27 @@ std::optional<GemmChoice> priced(const Planner& planner, const Context& c, const
 }
 
 /// mma.sync kernels fetch operands as on cards that have nothing newer.
-Context context_of(const GemmTask& task, const Rates& rates) {
+Context context_of(const GemmTask& task, const Rates& rates, std::span<const FamilyScalars> families) {
   TensorPath path = rates.path;
-  if (task.own == GemmEngine::mma_sync) path.kind = TensorPath::Kind::mma_sync;
-  return {task, rates, own_gemm_family(task, rates), own_reduce_family(rates), path, gemm::row_starts(task)};
+  if (task.engine == GemmEngine::mma_sync) path.kind = TensorPath::Kind::mma_sync;
+  const FamilyScalars& family = families[*task.engine == GemmEngine::wgmma ? own::kGemm : own::kGemmPortable];
+  return {task, rates, family, families[own::kReduce], path, gemm::row_starts(task)};
 }
 
 }  // namespace
 
-const FamilyScalars& own_gemm_family(const GemmTask& t, const Rates& m) {
-  return *t.own == GemmEngine::wgmma ? *m.own.gemm : *m.own.gemm_portable;
-}
-
-const FamilyScalars& own_reduce_family(const Rates& m) { return m.own.reduce ? *m.own.reduce : m.reduce; }
-
-GemmChoice plan_own_gemm(const GemmTask& task, const Rates& rates, GemmCache& cache) {
-  const Context c = context_of(task, rates);
-  return *task.own == GemmEngine::wgmma ? cheapest(WgmmaPlanner(c), c, cache) : cheapest(MmaPlanner(c), c, cache);
+GemmChoice plan_own_gemm(const GemmTask& task, const Rates& rates, std::span<const FamilyScalars> families,
+                         GemmCache& cache) {
+  const Context c = context_of(task, rates, families);
+  return *task.engine == GemmEngine::wgmma ? cheapest(WgmmaPlanner(c), c, cache) : cheapest(MmaPlanner(c), c, cache);
 }
 
 std::optional<GemmChoice> price_own_plan(const GemmTask& task, const GemmPlan& plan, const Rates& rates,
-                                         GemmCache& cache) {
-  if (!task.own || plan.engine != *task.own) return std::nullopt;
-  const Context c = context_of(task, rates);
-  return *task.own == GemmEngine::wgmma ? priced(WgmmaPlanner(c), c, plan, cache)
-                                        : priced(MmaPlanner(c), c, plan, cache);
+                                         std::span<const FamilyScalars> families, GemmCache& cache) {
+  if (plan.engine != *task.engine) return std::nullopt;
+  const Context c = context_of(task, rates, families);
+  return *task.engine == GemmEngine::wgmma ? priced(WgmmaPlanner(c), c, plan, cache)
+                                           : priced(MmaPlanner(c), c, plan, cache);
 }
 
 }  // namespace plumbline

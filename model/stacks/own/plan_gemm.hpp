@@ -4,21 +4,19 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "model/engine/rates.hpp"
 #include "model/stacks/common/gemm_task.hpp"
 
 namespace plumbline {
 
-/// The scalars of the engine that `task.own` names, and of the launch that adds up splits.
-const FamilyScalars& own_gemm_family(const GemmTask& task, const Rates& rates);
-const FamilyScalars& own_reduce_family(const Rates& rates);
-
-/// The cheapest of the menu. `task.own` names the engine.
-GemmChoice plan_own_gemm(const GemmTask& task, const Rates& rates, GemmCache& cache);
+/// The cheapest of the menu of the engine that `task.engine` names. `families`: ours (own_kernels.hpp).
+GemmChoice plan_own_gemm(const GemmTask& task, const Rates& rates, std::span<const FamilyScalars> families,
+                         GemmCache& cache);
 
 /// What one plan of our own menu costs, or nothing when it is not in there.
 std::optional<GemmChoice> price_own_plan(const GemmTask& task, const GemmPlan& plan, const Rates& rates,
-                                         GemmCache& cache);
+                                         std::span<const FamilyScalars> families, GemmCache& cache);
 
 }  // namespace plumbline

@@ -82,11 +82,7 @@ double overlap_of(const RowKernel& k, double waves, const KernelCounts::Overlap&
 
 }  // namespace
 
-bool has_own_rows(const Rates& m) {
-  return m.kernels == KernelSet::own && !m.rowwise.borrowed && m.path.kind == TensorPath::Kind::wgmma;
-}
-
-Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, bool warm) {
+Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, const FamilyScalars& family, bool warm) {
   const RowKernel k = row_kernel(op, w, *m.counts, m.gpu.sm_count);
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double ctas = static_cast<double>(k.plan.ctas);
@@ -107,7 +103,7 @@ Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, bool warm) {
     if (row->cols % kSectorElements != 0) d.dram_read = 9.0 / 8.0 * d.dram_read;
     if (row->rows % kSectorElements != 0) d.dram_write = 9.0 / 8.0 * d.dram_write;
   }
-  const Seconds dram = dram_time(d.dram_read, d.dram_write, m) / m.rowwise.dram_share;
+  const Seconds dram = dram_time(d.dram_read, d.dram_write, m) / family.dram_share;
   // how long the first bytes take depends on how busy DRAM then is
   const Seconds idle = m.gpu.memory.latency;
   const double busy = dram / (dram + m.dram_latency);
@@ -116,7 +112,7 @@ Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, bool warm) {
   d.serial_latency =
       (1 + k.start_loads) * first + t.wait + k.tail_trips * m.l2_latency + k.tail_clk / m.clock + k.scattered * dram;
   d.serial_latency_of = "of first loads, the last row and passes";
-  d.serial_latency += (k.launches - 1) * (m.gap_graph + m.rowwise.fixed + idle);
+  d.serial_latency += (k.launches - 1) * (m.gap_graph + family.fixed + idle);
   if (k.chained) {
     d.overlap = 1;
     d.l2_hidden += d.l2;

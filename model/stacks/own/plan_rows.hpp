@@ -8,10 +8,7 @@
 
 namespace plumbline {
 
-/// Whether our row-wise kernels are what the machine prices, and it has their scalars (they need clusters: sm_90).
-bool has_own_rows(const Rates& rates);
-
-/// `warm`: inputs and outputs that fit stay in L2.
-Demand plan_own_rows(const Op& op, const Work& work, const Rates& rates, bool warm);
+/// Of a card that runs them (they need clusters: own_kernels.hpp). `warm`: inputs and outputs that fit stay in L2.
+Demand plan_own_rows(const Op& op, const Work& work, const Rates& rates, const FamilyScalars& family, bool warm);
 
 }  // namespace plumbline

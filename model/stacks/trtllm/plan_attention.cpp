@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "model/engine/tensor_path.hpp"
-#include "model/stacks/common/plan_attention_internal.hpp"
+#include "model/stacks/trtllm/plan_attention.hpp"
 
 namespace plumbline {
 namespace {
@@ -47,8 +47,8 @@ PrefillCut prefill_cut(const AttentionPrefill& s, const Rates& m) {
 /// what of the softmax is not hidden is a share of their sum; `step_clk` is what a block costs beside its scores
 /// (barriers, reductions over a row). From shared memory each group reads its queries (wgmma only; mma.sync keeps them
 /// in registers), keys and values; the ring's filling takes the same port.
-void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, const Rates& m) {
-  const FamilyScalars& family = m.prefill;
+void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, const Rates& m,
+                  const FamilyScalars& family) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype);
   const double width = cut.qk_dim + cut.v_dim;
@@ -62,22 +62,6 @@ void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, c
   d.exposed_clk = family.exposed * (d.sfu_clk + d.fp32_clk) + family.step_clk;
 }
 
-}  // namespace
-
-double masked_blocks(const AttentionPrefill& s, double queries, double keys, double visited) {
-  const double rows = std::min(queries, static_cast<double>(s.q_len));
-  const double crossed = std::max(1.0, rows / keys);
-  const bool windowed = s.window > 0 && s.window < s.kv_len;
-  return std::min(visited, (s.causal ? crossed : 0) + (windowed ? crossed : 0));
-}
-
-double mask_clk(double scores, const Rates& m) {
-  constexpr double kMaskOps = 8;  // a score: row and column numbers, two compares, a select
-  return kMaskOps * scores / (m.gpu.sm.fp32_flop_per_clk / 2);
-}
-
-namespace {
-
 /// What a tile costs beside its blocks: the masks, and the way of the next queries where they have no buffer of their
 /// own (the scheduler's counter in L2, then the queries and behind them the first keys from memory).
 double tile_clk(const AttentionPrefill& s, const PrefillCut& cut, double visited, const Rates& m) {
@@ -90,11 +74,43 @@ double tile_clk(const AttentionPrefill& s, const PrefillCut& cut, double visited
   return clk;
 }
 
+/// One pass over the new tokens: read their fused QKV, write rotated Q and the cache.
+Demand prepare_demand(const AttentionPrefill& s, const FamilyScalars& family) {
+  const double tokens = static_cast<double>(s.batch * s.q_len);
+  // Latent attention (keys wider than values by the rotated part) rotates only that part of its queries, in place, four
+  // to a warp, and reads one narrow row a token; else a warp takes a whole query, and all keys and values are read.
+  const bool latent = s.qk_dim > s.v_dim;
+  constexpr double kLatentRowsPerWarp = 4, kWarps = 8;
+  const double rows = tokens * static_cast<double>(s.q_heads);
+  const double q_elements = rows * static_cast<double>(latent ? s.qk_dim - s.v_dim : s.qk_dim);
+  const double wide = static_cast<double>(s.qk_dim + s.v_dim);
+  const double new_kv = tokens * static_cast<double>(s.kv_heads) * wide;
+  const double es = bytes_of(s.dtype);
+  Demand p;
+  const double kv_es = bytes_of(s.kv_dtype);
+  // The attention itself counts the keys that its window shows it, as stored. What new keys were wider before is read
+  // here, and so are new keys that no query sees, and the frequencies of the rotation (fp32).
+  const double seen =
+      static_cast<double>(s.batch * s.kv_heads) * wide * std::min(visible_keys(s), static_cast<double>(s.q_len));
+  const double frequencies = 4 * static_cast<double>(s.qk_dim) / 2;
+  const double read_kv = latent ? std::max(tokens * wide * es, new_kv * es - seen * kv_es + frequencies) : new_kv * es;
+  p.dram_read = (q_elements * es + read_kv) * units::B;
+  p.dram_write = (q_elements * es + new_kv * kv_es) * units::B;
+  // a warp's way (sequence length, data, rotation table) is a chain of latencies; as many as fit on an SM are on it
+  // side by side
+  p.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kWarps * (latent ? kLatentRowsPerWarp : 1)));
+  p.plan.ctas_per_sm = 8;
+  p.plan.threads = 256;
+  p.once_clk = family.start_clk / static_cast<double>(p.plan.ctas_per_sm);
+  return p;
+}
+
 }  // namespace
 
-AttentionChoice plan_library_prefill(const AttentionPrefill& s, const Rates& m) {
+AttentionChoice plan_trtllm_prefill(const AttentionPrefill& s, bool appends, const Rates& m,
+                                    std::span<const FamilyScalars> families) {
   AttentionChoice c;
-  c.family = &m.prefill;
+  c.family = &families[trtllm::kPrefill];
   const PrefillCut cut = prefill_cut(s, m);
   c.plan.q_tile = static_cast<std::int64_t>(cut.q_tile);
   c.plan.kv_tile = static_cast<std::int64_t>(cut.kv_tile);
@@ -106,8 +122,13 @@ AttentionChoice plan_library_prefill(const AttentionPrefill& s, const Rates& m) 
   d.plan.shortest_first = true;
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
-  block_demand(d, cut, s, m);
+  block_demand(d, cut, s, m, *c.family);
   d.once_clk = tile_clk(s, cut, d.plan.steps, m);
+  prefill_traffic(d, s);
+  if (!appends) return c;
+  c.prepares = true;
+  c.prepare_family = &families[trtllm::kPrepare];
+  c.prepare = prepare_demand(s, *c.prepare_family);
   return c;
 }
 
@@ -167,11 +188,12 @@ void walk(Demand& d, const DecodeTask& t, double splits, double fill_steps, cons
 /// Grouped heads on tensor units, in tiles of 16 rows. Hopper has a kernel of its own for 8-bit caches (wgmma, a
 /// producer warp, several CTAs an SM): its CTAs start in a sixth of the time, and it does not see keys that a window
 /// hides.
-void plan_grouped(AttentionChoice& c, DecodeTask t, DType dtype, const Rates& m) {
-  c.family = &m.decode;
+void plan_grouped(AttentionChoice& c, DecodeTask t, DType dtype, const Rates& m,
+                  std::span<const FamilyScalars> families) {
+  c.family = &families[trtllm::kDecode];
   const double bits_a_number = 8 * t.key_bytes / (t.qk_dim + t.v_dim);
-  if (m.decode_8bit && is_warp_specialised(m) && bits_a_number <= 8) {
-    c.family = &*m.decode_8bit;
+  if (families[trtllm::kDecode8bit].on_file && is_warp_specialised(m) && bits_a_number <= 8) {
+    c.family = &families[trtllm::kDecode8bit];
     t.cached = t.context;
   }
   const double splits = grouped_splits(t, m), rows = ceil_div(t.rows, 16) * 16;
@@ -189,8 +211,8 @@ void plan_grouped(AttentionChoice& c, DecodeTask t, DType dtype, const Rates& m)
 }
 
 /// A CTA for each query head, on ordinary lanes; the heads of a group read the same keys through L2.
-void plan_plain(AttentionChoice& c, const DecodeTask& t, DType dtype, const Rates& m) {
-  c.family = &m.decode_single;
+void plan_plain(AttentionChoice& c, const DecodeTask& t, DType dtype, const Rates& m, const FamilyScalars& family) {
+  c.family = &family;
   const double heads = t.out_rows, splits = plain_splits(t, heads, m);
   Demand& d = c.main;
   d.plan.ctas = static_cast<std::int64_t>(heads * splits);
@@ -206,11 +228,12 @@ void plan_plain(AttentionChoice& c, const DecodeTask& t, DType dtype, const Rate
 
 }  // namespace
 
-AttentionChoice plan_library_decode(const AttentionDecode& s, const DecodeTask& t, const Rates& m) {
+AttentionChoice plan_trtllm_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families) {
+  const DecodeTask t = decode_task(s);
   AttentionChoice c;
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
-  if (takes_grouped_kernel(t, m)) plan_grouped(c, t, s.dtype, m);
-  else plan_plain(c, t, s.dtype, m);
+  if (takes_grouped_kernel(t, m)) plan_grouped(c, t, s.dtype, m, families);
+  else plan_plain(c, t, s.dtype, m, families[trtllm::kSingle]);
   decode_traffic(c.main, t, s.dtype, ResultsLeave::here);  // the last CTA of a head merges, in the same launch
   return c;
 }

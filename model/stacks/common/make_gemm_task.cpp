@@ -1,13 +1,10 @@
-#include "model/stacks/plan_gemm.hpp"
+#include "model/stacks/common/make_gemm_task.hpp"
 
 #include <bit>
 #include <cmath>
 
 #include "arch/error.hpp"
 #include "model/stacks/common/gemm_cache.hpp"
-#include "model/stacks/common/gemm_tiles.hpp"
-#include "model/stacks/cublas/plan_gemm.hpp"
-#include "model/stacks/own/own_kernels.hpp"
 #include "ops/op/work.hpp"
 
 namespace plumbline {
@@ -39,12 +36,10 @@ double matrix_flop_per_clk(DType math, const Rates& m) {
   return 0;
 }
 
-const FamilyScalars& gemm_family(const GemmTask& t, const Rates& m) {
-  return t.own ? own_gemm_family(t, m) : cublas_gemm_family(t, m);
-}
-
-const FamilyScalars& reduce_family(const GemmTask& t, const Rates& m) {
-  return t.own ? own_reduce_family(m) : m.reduce;
+void require_matrix_path(const Precision& precision, const Question& q) {
+  if (matrix_flop_per_clk(precision.math, q.rates) > 0) return;
+  throw BadInput(q.gpu + " has no " + std::string(name(precision.math)) + " path for dtype " +
+                 std::string(name(precision)));
 }
 
 GemmTask gemm_task(const Gemm& s, const Rates& m) {
@@ -53,14 +48,15 @@ GemmTask gemm_task(const Gemm& s, const Rates& m) {
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);
   t.batch = static_cast<double>(s.batch);
-  t.own = own_gemm_engine(s, m);
-  // Hopper's mma.sync: 2723 of wgmma's 4096 FLOP a clock (own probe on an H200, 2026-11-20)
-  constexpr double kMmaSyncShare = 2723.0 / 4096.0;
-  const bool old_path = t.own == GemmEngine::mma_sync || (!t.own && !gemm::whole_units(t));
-  const bool on_tensor_units = m.gpu.sm.tensor_flop_per_clk[t.math] > 0;
-  if (old_path && on_tensor_units && m.path.kind == TensorPath::Kind::wgmma) t.tensor_flop_per_clk *= kMmaSyncShare;
   if (s.bias) t.bias_bytes = t.n * t.output_bytes;
   return t;
+}
+
+void run_by_mma_sync(GemmTask& t, const Rates& m) {
+  // Hopper's mma.sync: 2723 of wgmma's 4096 FLOP a clock (own probe on an H200, 2026-11-20)
+  constexpr double kMmaSyncShare = 2723.0 / 4096.0;
+  const bool on_tensor_units = m.gpu.sm.tensor_flop_per_clk[t.math] > 0;
+  if (on_tensor_units && m.path.kind == TensorPath::Kind::wgmma) t.tensor_flop_per_clk *= kMmaSyncShare;
 }
 
 GemmTask gemm_task(const GemmSparse24& s, const Rates& m) {
@@ -99,12 +95,12 @@ std::size_t slot_of(const GemmTask& t, std::size_t slots) {
 
 }  // namespace
 
-const GemmChoice& plan_gemm(const GemmTask& t, const Rates& m, GemmCache& cache) {
-  std::unique_ptr<GemmCache::State::Answer>& known = cache.state().answers[slot_of(t, GemmCache::State::kAnswers)];
+const GemmChoice& remembered(const GemmTask& t, const Question& q, GemmPlanner plan) {
+  std::unique_ptr<GemmCache::State::Answer>& known = q.cache.state().answers[slot_of(t, GemmCache::State::kAnswers)];
   if (!known) known = std::make_unique<GemmCache::State::Answer>();
   if (known->task == t) return known->choice;
   known->task = GemmTask{};
-  known->choice = t.own ? plan_own_gemm(t, m, cache) : plan_cublas_gemm(t, m, cache);
+  known->choice = plan(t, q.rates, q.families, q.cache);
   known->task = t;
   return known->choice;
 }

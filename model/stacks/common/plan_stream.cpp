@@ -1,9 +1,9 @@
-#include "model/stacks/generic/plan_stream.hpp"
+#include "model/stacks/common/plan_stream.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "model/stacks/own/plan_rows.hpp"
+#include "arch/error.hpp"
 
 namespace plumbline {
 namespace {
@@ -54,7 +54,6 @@ Demand stream_demand(const Work& w, const Rates& m, bool warm) {
 }
 
 Demand plan_stream(const Op& op, const Work& w, const Rates& m, bool warm) {
-  if (has_own_rows(m)) return plan_own_rows(op, w, m, warm);
   Demand d = stream_demand(w, m, warm);
   d.serial_latency_of = "of grid-wide barriers";
   if (const auto* row = std::get_if<Rowwise>(&op)) {
@@ -85,6 +84,33 @@ Demand plan_stream(const Op& op, const Work& w, const Rates& m, bool warm) {
     if (x > m.l2_capacity) d.dram_read += nnz * kSector * (1.0 - m.l2_capacity / x);
   }
   return d;
+}
+
+bool runs_as_stream(const Op& op) {
+  return !(std::holds_alternative<Gemm>(op) || std::holds_alternative<GemmSparse24>(op) ||
+           std::holds_alternative<GroupedGemm>(op) || std::holds_alternative<AttentionPrefill>(op) ||
+           std::holds_alternative<AttentionDecode>(op) || std::holds_alternative<MlaDecode>(op));
+}
+
+bool answer_stream(const Question& q, const FamilyScalars& family, StreamPlanner planner, Answer& out) {
+  if (std::holds_alternative<Collective>(q.op)) throw NotModelled("collectives between GPUs are not modelled yet");
+  out.sign(family);
+  const auto* transfer = std::get_if<Transfer>(&q.op);
+  if (transfer == nullptr || transfer->kind == TransferKind::d2d) {
+    out.launch("stream", family) = planner(q, family);
+    return true;
+  }
+  if (transfer->kind == TransferKind::send_recv) throw NotModelled("send_recv between GPUs is not modelled yet");
+  Demand& d = out.launch("copy engine", family) = Demand{};
+  d.plan.ctas = 1;
+  d.link = static_cast<double>(transfer->bytes) * units::B;
+  out.read_beside = q.work.read;  // beside the link's time, not in it
+  out.written_beside = q.work.write;
+  return true;
+}
+
+Demand stream_planner(const Question& q, const FamilyScalars&) {
+  return plan_stream(q.op, q.work, q.rates, q.warmth != Warmth::cold);
 }
 
 }  // namespace plumbline

@@ -2,9 +2,7 @@
 // selection, sparse matrix-vector, recurrences, copies.
 #pragma once
 
-#include "model/engine/rates.hpp"
-#include "ops/op/shapes.hpp"
-#include "ops/op/work.hpp"
+#include "model/stacks/provider.hpp"
 
 namespace plumbline {
 
@@ -14,5 +12,15 @@ Demand stream_demand(const Work& work, const Rates& rates, bool warm);
 
 /// What the pass needs beyond its bytes: extra L2 passes, sectors that gathers waste, barriers between passes.
 Demand plan_stream(const Op& op, const Work& work, const Rates& rates, bool warm);
+
+/// Whether an operator is priced as a stream: neither a matrix product nor attention.
+bool runs_as_stream(const Op& op);
+
+/// One launch, as the planner has it; copies between host and GPU are the copy engine's. Throws NotModelled for what
+/// moves between GPUs.
+using StreamPlanner = Demand (*)(const Question&, const FamilyScalars&);
+bool answer_stream(const Question& question, const FamilyScalars& family, StreamPlanner planner, Answer& answer);
+/// plan_stream() as such a planner.
+Demand stream_planner(const Question& question, const FamilyScalars& family);
 
 }  // namespace plumbline

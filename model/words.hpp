@@ -6,7 +6,8 @@
 #include <string_view>
 
 #include "arch/calibration/calibration.hpp"
-#include "model/predict.hpp"
+#include "model/types.hpp"
+#include "ops/graph/graph.hpp"
 #include "ops/graph/workload.hpp"
 
 namespace plumbline {
@@ -17,8 +18,6 @@ struct Word {
   E value;
 };
 
-inline constexpr std::array<Word<AttentionStack>, 2> kAttentionStackWords{
-    {{"tensorrt-llm", AttentionStack::tensorrt_llm}, {"flash-attention", AttentionStack::flash_attention}}};
 inline constexpr std::array<Word<KernelSet>, 3> kKernelSetWords{
     {{"own", KernelSet::own}, {"library", KernelSet::library}, {"ideal", KernelSet::ideal}}};
 inline constexpr std::array<Word<ClockMode>, 2> kClockWords{

@@ -1,0 +1,19 @@
+// The roofline floor: what no kernel can be faster than.
+#pragma once
+
+#include "arch/gpu/gpu.hpp"
+#include "model/engine/demand.hpp"
+#include "ops/op/shapes.hpp"
+#include "ops/op/work.hpp"
+
+namespace plumbline {
+
+/// max(FLOPs / peak, bytes / bandwidth) with datasheet peaks at the boost clock.
+Seconds roofline(const Op& op, const Work& work, const GpuNumbers& gpu);
+/// The same of an operator's own work.
+Seconds roofline(const Op& op, const GpuNumbers& gpu);
+
+/// Which of its terms `time`, the roofline of that work, is.
+Resource roofline_limiter(const Work& work, Seconds time, const GpuNumbers& gpu);
+
+}  // namespace plumbline

@@ -1,0 +1,104 @@
+// cuBLAS, cuBLASLt and cuSPARSELt: dense, grouped and 2:4 sparse GEMM.
+#include <algorithm>
+#include <array>
+
+#include "model/stacks/common/gemm_tiles.hpp"
+#include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/common/warm.hpp"
+#include "model/stacks/cublas/plan_gemm.hpp"
+#include "model/stacks/provider.hpp"
+
+namespace plumbline {
+namespace {
+
+using cublas::kFamilies;
+
+constexpr auto kDense = std::to_array<BandClass>(
+    {{Variant::usual, "gemm"}, {Variant::math_8bit, "gemm_8bit"}, {Variant::sparse, "gemm_sparse24"}});
+constexpr auto kGroups = std::to_array<BandClass>({{Variant::usual, "grouped_gemm"}});
+
+constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
+    {{.name = "gemm",
+      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true},
+      .kind = "matrix",
+      .classes = kDense},
+     {.name = "gemm_mma",
+      .stand_in = "library.gemm",
+      .carry = {.fixed_in_cycles = true},
+      .kind = "matrix",
+      .classes = kDense},
+     // the same main loop over a list of problems: without rows of its own it is priced as one GEMM
+     {.name = "grouped_gemm", .stand_in = "library.gemm", .kind = "matrix", .classes = kGroups},
+     {.name = "reduce"}}};
+
+constexpr std::array<std::string_view, 3> kOps{"gemm", "grouped_gemm", "gemm_sparse24"};
+
+/// What is left of a GEMM's traffic, and of its waits for memory, where L2 holds part of its operands.
+void find_resident(Demand& d, const GemmTask& t, const Rates& m, const Resident& r) {
+  const Bytes inputs = t.batch * t.m * t.k * t.input_bytes * units::B;
+  const Bytes weights = t.batch * t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read * units::B;
+  d.dram_read = r.inputs >= 1 && r.weights >= 1
+                    ? Bytes{}
+                    : std::max(Bytes{}, d.dram_read - r.inputs * inputs - r.weights * weights);
+  d.dram_write = (1 - r.output) * d.dram_write;
+  const double latency = m.l2_mean_latency() / m.dram_latency;
+  d.step_latency = d.step_latency * (d.plan.persistent ? 1 : 1 - r.weights * (1 - latency));
+  const Seconds first = d.plan.persistent ? gemm::kColdTrips * m.gpu.memory.latency : Seconds{};
+  d.serial_latency = d.serial_latency - r.weights * (1 - m.l2_mean_latency() / m.gpu.memory.latency) * first;
+}
+
+Variant variant_of(const GemmTask& t) {
+  if (t.kind == GemmKind::sparse24) return Variant::sparse;
+  // other kernels, and scales to apply
+  const bool narrow = t.math == DType::fp8 || t.math == DType::int8;
+  return t.kind == GemmKind::dense && narrow ? Variant::math_8bit : Variant::usual;
+}
+
+class Cublas final : public Provider {
+ public:
+  std::string_view name() const override { return "cublas"; }
+  std::span<const FamilyDeclaration> families() const override { return kDeclared; }
+  std::span<const std::string_view> ops() const override { return kOps; }
+
+  bool plan(const Question& q, Answer& out) const override {
+    if (const auto* dense = std::get_if<Gemm>(&q.op)) {
+      require_matrix_path(dense->precision, q);
+      GemmTask task = gemm_task(*dense, q.rates);
+      if (!gemm::whole_units(task)) run_by_mma_sync(task, q.rates);
+      return price(task, "gemm", q, out);
+    }
+    if (const auto* sparse = std::get_if<GemmSparse24>(&q.op)) {
+      require_matrix_path(sparse->precision, q);
+      return price(gemm_task(*sparse, q.rates), "gemm 2:4", q, out);
+    }
+    if (const auto* grouped = std::get_if<GroupedGemm>(&q.op)) {
+      require_matrix_path(grouped->precision, q);
+      return price(gemm_task(*grouped, q.rates), "grouped gemm", q, out);
+    }
+    return false;
+  }
+
+ private:
+  static bool price(const GemmTask& task, const char* kernel, const Question& q, Answer& out) {
+    const Rates& m = q.rates;
+    const FamilyScalars& family = q.families[cublas::family_of(task, m)];
+    const GemmChoice& choice = remembered(task, q, plan_cublas_gemm);
+    out.sign(family, variant_of(task));
+    out.gemm_plan = choice.plan;
+    const bool all = q.warmth == Warmth::everything && q.work.bytes() <= m.l2_held();
+    Demand& d = out.launch(kernel, family);
+    d = choice.main;
+    find_resident(d, task, m, all ? Resident{1, 1, 1} : q.resident);
+    if (choice.reduces) launch_as_found(out, q, "split-K reduce", choice.reduce, q.families[cublas::kReduce]);
+    return true;
+  }
+};
+
+}  // namespace
+
+const Provider& cublas_provider() {
+  static const Cublas provider;
+  return provider;
+}
+
+}  // namespace plumbline

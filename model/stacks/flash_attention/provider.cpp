@@ -1,0 +1,62 @@
+// FlashAttention as vLLM and PyTorch call it.
+#include <array>
+
+#include "model/stacks/flash_attention/plan_attention.hpp"
+#include "model/stacks/provider.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr auto kPrefillClasses = std::to_array<BandClass>({{Variant::usual, "flash_prefill"},
+                                                           {Variant::cache_8bit, "flash_prefill_8bit", false},
+                                                           {Variant::math_8bit, "attention_prefill_fp8", false},
+                                                           {Variant::encoder, "flash_encoder", false},
+                                                           {Variant::latent, "mla_prefill", false}});
+constexpr auto kDecodeClasses = std::to_array<BandClass>({{Variant::usual, "flash_decode"},
+                                                          {Variant::cache_8bit, "flash_decode_8bit", false},
+                                                          {Variant::wide_groups, "flash_decode_wide", false},
+                                                          {Variant::few_keys, "flash_decode_short", false}});
+
+constexpr std::array<FamilyDeclaration, flash_attention::kFamilies> kDeclared{
+    {{.name = "flash_prefill", .op = "attention_prefill", .kind = "attention", .classes = kPrefillClasses},
+     {.name = "flash_decode", .op = "attention_decode", .kind = "attention", .classes = kDecodeClasses},
+     {.name = "combine", .op = "attention_decode"},
+     {.name = "flash_append", .op = "attention_prefill"}}};
+
+constexpr std::array<std::string_view, 2> kOps{"attention_prefill", "attention_decode"};
+
+class FlashAttention final : public Provider {
+ public:
+  std::string_view name() const override { return "flash_attention"; }
+  std::string_view word() const override { return "flash-attention"; }
+  std::span<const FamilyDeclaration> families() const override { return kDeclared; }
+  std::span<const std::string_view> ops() const override { return kOps; }
+  std::string_view assumption() const override {
+    return "attention of the library: FlashAttention as vLLM and PyTorch call it";
+  }
+
+  bool plan(const Question& q, Answer& out) const override {
+    const Variant variant = attention_variant(q.op);
+    if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
+      require_tensor_path(prefill->dtype, q);
+      const bool append = appends(*prefill, q);
+      answer_attention(plan_flash_prefill(*prefill, append, q.rates, q.families), "attention", variant, q, out);
+      return true;
+    }
+    if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
+      require_tensor_path(decode->dtype, q);
+      answer_attention(plan_flash_decode(*decode, q.rates, q.families), "split-KV attention", variant, q, out);
+      return true;
+    }
+    return false;
+  }
+};
+
+}  // namespace
+
+const Provider& flash_attention_provider() {
+  static const FlashAttention provider;
+  return provider;
+}
+
+}  // namespace plumbline

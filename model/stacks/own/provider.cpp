@@ -1,0 +1,128 @@
+// This project's own kernels (kernels/): dense GEMM, prefill and decode attention, everything row by row.
+#include <array>
+#include <cmath>
+
+#include "model/stacks/common/gemm_tiles.hpp"
+#include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/common/plan_stream.hpp"
+#include "model/stacks/common/warm.hpp"
+#include "model/stacks/own/own_kernels.hpp"
+#include "model/stacks/own/plan_attention.hpp"
+#include "model/stacks/own/plan_gemm.hpp"
+#include "model/stacks/own/plan_rows.hpp"
+#include "model/stacks/provider.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr auto kGemmClasses = std::to_array<BandClass>({{Variant::usual, "gemm"},
+                                                        {Variant::math_8bit, "gemm_8bit"},
+                                                        // boxes that reach beyond the operands
+                                                        {Variant::ragged, "gemm_ragged"}});
+constexpr auto kPortableClasses = std::to_array<BandClass>({{Variant::usual, "gemm_portable"}});
+constexpr auto kPrefillClasses = std::to_array<BandClass>({{Variant::usual, "attention_prefill"}});
+constexpr auto kDecodeClasses = std::to_array<BandClass>({{Variant::usual, "attention_decode"}});
+
+constexpr std::array<FamilyDeclaration, own::kFamilies> kDeclared{
+    {{.name = "gemm",
+      .required = false,
+      .fitted_in_bursts = true,
+      .kind = "matrix",
+      .classes = kGemmClasses,
+      .noted_when_absent = true},
+     {.name = "gemm_portable",
+      .required = false,
+      .fitted_in_bursts = true,
+      .kind = "matrix",
+      .classes = kPortableClasses},
+     {.name = "reduce", .stand_in = "library.reduce", .fitted_in_bursts = true},
+     {.name = "attention_prefill",
+      .required = false,
+      .fitted_in_bursts = true,
+      .kind = "attention",
+      .classes = kPrefillClasses,
+      .noted_when_absent = true},
+     {.name = "attention_decode",
+      .required = false,
+      .fitted_in_bursts = true,
+      .kind = "attention",
+      .classes = kDecodeClasses,
+      .noted_when_absent = true},
+     {.name = "combine", .stand_in = "library.combine", .fitted_in_bursts = true},
+     {.name = "rowwise", .required = false, .fitted_in_bursts = true, .noted_when_absent = true}}};
+
+bool ends_within_a_step(const Gemm& s) {
+  return std::fmod(static_cast<double>(s.k) * bits(s.precision.math) / 8.0, gemm::kStepBytes) != 0;
+}
+
+Variant variant_of(const Gemm& s) {
+  if (ends_within_a_step(s)) return Variant::ragged;
+  return s.precision.math == DType::fp8 ? Variant::math_8bit : Variant::usual;
+}
+
+Demand row_planner(const Question& q, const FamilyScalars& family) {
+  if (!runs_own_rows(q.rates)) return stream_planner(q, family);
+  return plan_own_rows(q.op, q.work, q.rates, family, q.warmth != Warmth::cold);
+}
+
+class Own final : public Provider {
+ public:
+  std::string_view name() const override { return "own"; }
+  KernelSet set() const override { return KernelSet::own; }
+  std::span<const FamilyDeclaration> families() const override { return kDeclared; }
+
+  bool plan(const Question& q, Answer& out) const override {
+    if (const auto* dense = std::get_if<Gemm>(&q.op)) return gemm(*dense, q, out);
+    if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) return attention(*prefill, q, out);
+    if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) return attention(*decode, q, out);
+    const FamilyScalars& rowwise = q.families[own::kRowwise];
+    return rowwise.on_file && runs_as_stream(q.op) && answer_stream(q, rowwise, row_planner, out);
+  }
+
+ private:
+  static bool gemm(const Gemm& s, const Question& q, Answer& out) {
+    const auto engine = own_gemm_engine(s, q.rates, q.families);
+    if (!engine) return false;
+    require_matrix_path(s.precision, q);
+    const Rates& m = q.rates;
+    GemmTask task = gemm_task(s, m);
+    task.engine = engine;
+    if (engine == GemmEngine::mma_sync) run_by_mma_sync(task, m);
+    const FamilyScalars& family = q.families[engine == GemmEngine::wgmma ? own::kGemm : own::kGemmPortable];
+    out.sign(family, variant_of(s));
+    std::optional<GemmChoice> as_cut;
+    if (q.gemm_plan) as_cut = price_own_plan(task, *q.gemm_plan, m, q.families, q.cache);
+    const GemmChoice& choice = as_cut ? *as_cut : remembered(task, q, plan_own_gemm);
+    out.gemm_plan = choice.plan;
+    launch_as_found(out, q, "gemm", choice.main, family, m.l2_latency / m.dram_latency);
+    if (choice.reduces) launch_as_found(out, q, "split-K reduce", choice.reduce, q.families[own::kReduce]);
+    return true;
+  }
+
+  static bool attention(const AttentionPrefill& s, const Question& q, Answer& out) {
+    const PrefillVariant* variant = own_prefill_kernel(s, q.rates, q.families);
+    if (variant == nullptr || appends(s, q)) return false;
+    require_tensor_path(s.dtype, q);
+    const AttentionChoice choice = plan_own_prefill(s, *variant, q.rates, q.families[own::kPrefill]);
+    answer_attention(choice, "attention", Variant::usual, q, out);
+    return true;
+  }
+
+  static bool attention(const AttentionDecode& s, const Question& q, Answer& out) {
+    const DecodeVariant* variant = own_decode_kernel(s, q.rates, q.families);
+    if (variant == nullptr) return false;
+    require_tensor_path(s.dtype, q);
+    const AttentionChoice choice = plan_own_decode(s, *variant, q.rates, q.families, q.attention_plan);
+    answer_attention(choice, "split-KV attention", Variant::usual, q, out);
+    return true;
+  }
+};
+
+}  // namespace
+
+const Provider& own_provider() {
+  static const Own provider;
+  return provider;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,137 @@
+// A kernel provider: whoever wrote kernels that a stack runs. It says which kernels it has, how they cut an operator's
+// work (the plan) and what that asks of the machine (the demands); the engine prices those. A provider is added by a
+// file with its planners and a line in providers.cpp.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "model/engine/launch.hpp"
+#include "model/types.hpp"
+#include "ops/op/shapes.hpp"
+#include "ops/op/work.hpp"
+#include "ops/plan/plans.hpp"
+
+namespace plumbline {
+
+class GemmCache;  // model/stacks/common/gemm_task.hpp
+
+/// What L2 holds of the operands, if they fit: nothing; what streams read, written by their predecessor (weights and
+/// caches are cold); everything.
+enum class Warmth { cold, streams, everything };
+
+/// Kernels of one family err differently on shapes that its scalars were not fitted to, so that their residuals are
+/// classes of their own (model/bands/bands.hpp). `usual`: none of the others.
+enum class Variant : std::uint8_t {
+  usual,
+  ragged,       ///< GEMM whose K is no whole number of steps
+  math_8bit,    ///< products of 8-bit operands
+  sparse,       ///< 2:4 sparse weights
+  alone,        ///< prefill attention that neither rotates nor appends, of kernels measured with both
+  encoder,      ///< no mask
+  latent,       ///< keys wider than values
+  cache_8bit,   ///< keys and values stored in 8 bits
+  wide_groups,  ///< more than 16 query heads a KV head
+  few_keys,     ///< fewer than 127 keys
+  count_
+};
+inline constexpr std::size_t kVariants = static_cast<std::size_t>(Variant::count_);
+
+/// A class of residuals. `fitted`: some family's scalars are fitted to rows of it; else its residuals are out of sample
+/// as they are.
+struct BandClass {
+  Variant variant = Variant::usual;
+  const char* name = "";
+  bool fitted = true;
+};
+
+/// A family of kernels that share a handful of scalars in calibration files.
+struct FamilyDeclaration {
+  const char* name = "";  ///< in a calibration, behind the set's: "gemm"
+  const char* op = "";    ///< operator that its kernels run; "": several. A stack that has it run by others reads none
+  bool required = true;   ///< a calibration without it is refused; else its kernels are not on file
+  /// Family of a calibration, with its set, whose scalars stand in where there are none of its own; null: none do.
+  const char* stand_in = nullptr;
+  CarryOver carry{};  ///< how its scalars go over to a card that has none
+  /// Its kernels took bursts too short for the regulator to act in, and its share of the tensor rate was fitted to them.
+  bool fitted_in_bursts = false;
+  /// Kind of its residuals ("matrix", "attention"), and the classes. None: the class is the operator's.
+  const char* kind = nullptr;
+  std::span<const BandClass> classes{};
+  /// A stack that lists the provider first has none of these kernels where the family is not on file: that is said.
+  bool noted_when_absent = false;
+};
+
+/// What a provider is asked: one execution of an operator on a machine.
+struct Question {
+  const Op& op;
+  const Work& work;
+  const Rates& rates;
+  const std::string& gpu;  ///< its name, for messages
+  Warmth warmth = Warmth::cold;
+  bool appends = false;  ///< the stack's prefill attention rotates and appends where the operator does not say
+  const GemmPlan* gemm_plan = nullptr;            ///< to be priced in place of the cheapest, where the menu has it
+  const AttentionPlan* attention_plan = nullptr;  ///< the same
+  Resident resident{};
+  GemmCache& cache;
+  std::span<const FamilyScalars> families{};  ///< the provider's own, in the order in which it declares them
+};
+
+/// What a provider answers: launches in the order in which they run, or a floor.
+class Answer {
+ public:
+  static constexpr std::size_t kMostLaunches = 4;
+  explicit Answer(std::span<LaunchPrediction, kMostLaunches> room) : room_(room) {}
+
+  /// Room for the next launch; its demand is the planner's to write, all of it.
+  Demand& launch(const char* kernel, const FamilyScalars& family) {
+    LaunchPrediction& next = room_[static_cast<std::size_t>(count_++)];
+    next.kernel = kernel;
+    next.family = &family;
+    return next.demand;
+  }
+  /// Whose residuals the band is of, and whose scalars the report names.
+  void sign(const FamilyScalars& main, Variant variant = Variant::usual) {
+    main_ = &main;
+    variant_ = variant;
+  }
+  const FamilyScalars& main() const { return *main_; }
+  Variant variant() const { return variant_; }
+  int count() const { return count_; }
+
+  GemmPlan gemm_plan{};
+  AttentionPlan attention_plan{};
+  Bytes read_beside, written_beside;  ///< DRAM bytes that move beside the launches' own, in no launch's time
+  Seconds floor;                      ///< of an operator without launches
+  Resource floor_limiter = Resource::latency;
+
+ private:
+  std::span<LaunchPrediction, kMostLaunches> room_;
+  int count_ = 0;
+  const FamilyScalars* main_ = nullptr;
+  Variant variant_ = Variant::usual;
+};
+
+class Provider {
+ public:
+  virtual ~Provider() = default;
+  /// As stack files say it: "cublas".
+  virtual std::string_view name() const = 0;
+  /// As flags say it, where that is another word: "tensorrt-llm".
+  virtual std::string_view word() const { return name(); }
+  /// Section of calibrations that holds its families and its bands: ours, or the libraries'.
+  virtual KernelSet set() const { return KernelSet::library; }
+  virtual std::span<const FamilyDeclaration> families() const { return {}; }
+  /// Names of the operators that it has kernels for; empty: any.
+  virtual std::span<const std::string_view> ops() const { return {}; }
+  /// A sentence for the reports of every stack that lists it; "": nothing to say.
+  virtual std::string_view assumption() const { return ""; }
+  /// Plans the operator, if it has a kernel for it: false leaves it to the stack's next provider. Throws BadInput for a
+  /// dtype that the GPU has no path for, NotModelled for an operator that nothing is known of.
+  virtual bool plan(const Question& question, Answer& answer) const = 0;
+};
+
+}  // namespace plumbline

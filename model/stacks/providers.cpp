@@ -1,0 +1,34 @@
+#include "model/stacks/providers.hpp"
+
+#include <array>
+
+namespace plumbline {
+
+// Each in the .cpp file of its folder that is named provider.cpp.
+const Provider& own_provider();
+const Provider& cublas_provider();
+const Provider& trtllm_provider();
+const Provider& flash_attention_provider();
+const Provider& generic_provider();
+const Provider& ideal_provider();
+
+std::span<const Provider* const> providers() {
+  static const std::array all{&own_provider(),     &cublas_provider(), &trtllm_provider(), &flash_attention_provider(),
+                              &generic_provider(), &ideal_provider()};
+  return all;
+}
+
+const Provider* find_provider(std::string_view name) {
+  for (const Provider* each : providers()) {
+    if (each->name() == name) return each;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> provider_names() {
+  std::vector<std::string> names;
+  for (const Provider* each : providers()) names.emplace_back(each->name());
+  return names;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,169 @@
+#include "model/stacks/stack.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "arch/json_reader.hpp"
+#include "model/stacks/providers.hpp"
+#include "model/words.hpp"
+#include "ops/op/table.hpp"
+#include "ops/op/text.hpp"
+
+namespace plumbline {
+namespace {
+
+/// What --attention replaces.
+constexpr std::array<std::string_view, 2> kSoftmaxAttention{"attention_prefill", "attention_decode"};
+
+template <class Names>
+bool contains(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::vector<std::string> ops_of(const Stack::Entry& entry) {
+  if (!entry.ops.empty()) return entry.ops;
+  const auto all = entry.provider->ops();
+  return {all.begin(), all.end()};
+}
+
+/// Of a provider with kernels of some operators only: ours run what they can of any.
+bool runs_attention(const Stack::Entry& entry) {
+  const std::vector<std::string> ops = ops_of(entry);
+  return contains(ops, kSoftmaxAttention[0]) || contains(ops, kSoftmaxAttention[1]);
+}
+
+const Provider& provider_of(const JsonValue& value) {
+  const std::string name = value.as_string();
+  const Provider* provider = find_provider(name);
+  if (provider == nullptr) {
+    value.fail("expected a kernel provider, found '" + name + "'" + did_you_mean(name, provider_names()));
+  }
+  return *provider;
+}
+
+std::vector<std::string> ops_in(const JsonValue& list, const Provider& provider) {
+  std::vector<std::string> ops;
+  for (const JsonValue& value : list.elements()) {
+    const std::string name = value.as_string();
+    if (find_operator(name) == nullptr) {
+      value.fail("expected an operator, found '" + name + "'" + did_you_mean(name, op_names()));
+    }
+    const auto has = provider.ops();
+    if (!has.empty() && !contains(has, name)) {
+      value.fail("expected an operator that " + std::string(provider.name()) + " has kernels for, found '" + name +
+                 "'");
+    }
+    if (contains(ops, name)) value.fail("expected each operator once, found '" + name + "' again");
+    ops.push_back(name);
+  }
+  if (ops.empty()) list.fail("expected one operator at least");
+  return ops;
+}
+
+Stack::Entry read_entry(const JsonValue& value) {
+  value.refuse_unknown_keys({"provider", "ops", "stands_in"});
+  Stack::Entry entry;
+  entry.provider = &provider_of(value.at("provider"));
+  if (const auto ops = value.find("ops")) entry.ops = ops_in(*ops, *entry.provider);
+  if (const auto stands_in = value.find("stands_in")) entry.stands_in = stands_in->as_bool();
+  return entry;
+}
+
+template <class E, std::size_t N>
+E word_in(const JsonValue& value, const std::array<Word<E>, N>& words) {
+  const std::string text = value.as_string();
+  std::vector<std::string> known;
+  for (const Word<E>& word : words) {
+    if (word.text == text) return word.value;
+    known.emplace_back(word.text);
+  }
+  value.fail("expected one of " + joined(known) + ", found '" + text + "'" + did_you_mean(text, known));
+}
+
+}  // namespace
+
+KernelSet Stack::kernels() const { return providers.front().provider->set(); }
+
+Stack parse_stack(const std::string& text, const std::string& place) {
+  const JsonDocument document = JsonDocument::parse(text, place);
+  const JsonValue root = document.root();
+  root.refuse_unknown_keys({"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime"});
+  if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
+  Stack stack;
+  stack.name = root.at("name").as_string();
+  stack.title = root.at("title").as_string();
+  const JsonValue list = root.at("providers");
+  for (const JsonValue& value : list.elements()) {
+    Stack::Entry entry = read_entry(value);
+    for (const Stack::Entry& before : stack.providers) {
+      if (before.provider == entry.provider) {
+        value.fail("expected each provider once, found '" + std::string(entry.provider->name()) + "' again");
+      }
+    }
+    stack.providers.push_back(std::move(entry));
+  }
+  if (stack.providers.empty()) list.fail("expected one provider at least");
+  stack.prefill_appends = root.at("prefill_appends").as_bool();
+  stack.fusion = word_in(root.at("fusion"), kFusionWords);
+  stack.runtime = word_in(root.at("runtime"), kRuntimeWords);
+  return stack;
+}
+
+Stack with_kernels(const Stack& stack, const Stack& kernels) {
+  Stack out = kernels;
+  out.fusion = stack.fusion;
+  out.runtime = stack.runtime;
+  for (const Stack::Entry& entry : stack.providers) {
+    const bool replaceable = std::any_of(out.providers.begin(), out.providers.end(), runs_attention);
+    if (replaceable && runs_attention(entry)) return with_attention(out, entry.provider->name());
+  }
+  return out;
+}
+
+std::vector<std::string> attention_words() {
+  std::vector<std::string> words;
+  for (const Provider* each : providers()) {
+    if (runs_attention({each, {}, false})) words.emplace_back(each->word());
+  }
+  return words;
+}
+
+Stack with_attention(const Stack& stack, std::string_view name) {
+  const Provider* provider = nullptr;
+  for (const Provider* each : providers()) {
+    if (runs_attention({each, {}, false}) && (each->name() == name || each->word() == name)) provider = each;
+  }
+  const std::vector<std::string> known = attention_words();
+  if (provider == nullptr) {
+    throw BadInput("--attention: expected one of " + joined(known) + "; found '" + std::string(name) + "'" +
+                   did_you_mean(name, known));
+  }
+  const auto first = std::find_if(stack.providers.begin(), stack.providers.end(), runs_attention);
+  if (first != stack.providers.end() && first->provider == provider) return stack;
+  Stack out = stack;
+  out.providers.clear();
+  bool placed = false;
+  for (Stack::Entry entry : stack.providers) {
+    if (runs_attention(entry)) {
+      if (!placed) {
+        out.providers.push_back({provider, {kSoftmaxAttention.begin(), kSoftmaxAttention.end()}, entry.stands_in});
+      }
+      placed = true;
+      entry.ops = ops_of(entry);
+      std::erase_if(entry.ops, [](const std::string& op) { return contains(kSoftmaxAttention, op); });
+      if (entry.ops.empty()) continue;
+    }
+    out.providers.push_back(std::move(entry));
+  }
+  return out;
+}
+
+}  // namespace plumbline

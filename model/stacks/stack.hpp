@@ -1,0 +1,63 @@
+// A stack: whose kernels run an operator, what a serving stack fuses, and how its launches reach the GPU. A small file
+// of data/stacks:
+//
+//   { "schema": 1, "name": "trt-llm", "title": "TensorRT-LLM",
+//     "providers": [ {"provider": "cublas"}, {"provider": "trtllm"}, {"provider": "generic"} ],
+//     "prefill_appends": true, "fusion": "typical", "runtime": "graph" }
+//
+// An operator is planned by the first provider of the list that has a kernel for it. `ops` of a provider limits it to
+// those operators; `stands_in` says that its kernels stand in for ones that the stack's own author has not written, so
+// that their predictions are inherited, never calibrated.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/stacks/provider.hpp"
+#include "model/types.hpp"
+#include "ops/graph/workload.hpp"
+
+namespace plumbline {
+
+struct Stack {
+  struct Entry {
+    const Provider* provider = nullptr;
+    std::vector<std::string> ops;  ///< names; empty: any that the provider has a kernel for
+    bool stands_in = false;
+  };
+  std::string name, title;
+  std::vector<Entry> providers;
+  /// Its prefill attention rotates queries and keys and appends to the cache, where the operator does not say.
+  bool prefill_appends = false;
+  Fusion fusion = Fusion::typical;
+  Runtime runtime = Runtime::graph;
+
+  /// Its section of calibrations and reports: the floor, ours where our kernels come first, else the libraries'.
+  KernelSet kernels() const;
+};
+
+/// Reads a stack. Throws BadInput naming the place for an unknown key, provider or operator, a list without providers,
+/// or a provider that is listed twice.
+Stack parse_stack(const std::string& text, const std::string& place);
+
+/// `stack` with the kernels of another one: its providers, and the first one's attention where the libraries' runs.
+Stack with_kernels(const Stack& stack, const Stack& kernels);
+/// `stack` with prefill and decode attention of that provider where it is not ours. Throws BadInput for a provider that
+/// is not known or has no attention.
+Stack with_attention(const Stack& stack, std::string_view provider);
+
+/// Words of the providers that with_attention() takes.
+std::vector<std::string> attention_words();
+
+/// The stack with the parts of `choice` replaced. `load` gives a stack by name.
+template <class Load>
+Stack choose_stack(const StackChoice& choice, const Load& load) {
+  Stack stack = load(choice.name);
+  if (choice.kernels && *choice.kernels != stack.kernels()) {
+    stack = with_kernels(stack, load(usual_stack(*choice.kernels).name));
+  }
+  return choice.attention.empty() ? stack : with_attention(stack, choice.attention);
+}
+
+}  // namespace plumbline

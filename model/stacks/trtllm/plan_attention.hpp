@@ -1,0 +1,24 @@
+// Planners of TensorRT-LLM's attention: prefill, decode over a paged cache, and latent (MLA) decode.
+#pragma once
+
+#include <cstddef>
+
+#include "model/stacks/common/plan_attention.hpp"
+
+namespace plumbline {
+
+namespace trtllm {
+/// Its families, in the order in which provider.cpp declares them. `kSingle`: a CTA for each query head. `kDecode8bit`:
+/// from 8-bit caches, where that is a kernel of its own. `kPrepare`: the pass before prefill (rotation and cache
+/// append). `kCombine`: the merge of latent attention's splits.
+enum Family : std::size_t { kPrefill, kDecode, kSingle, kDecode8bit, kMla, kPrepare, kCombine, kFamilies };
+}  // namespace trtllm
+
+/// `appends`: queries and keys are rotated and the cache is written by a launch before.
+AttentionChoice plan_trtllm_prefill(const AttentionPrefill& shape, bool appends, const Rates& rates,
+                                    std::span<const FamilyScalars> families);
+AttentionChoice plan_trtllm_decode(const AttentionDecode& shape, const Rates& rates,
+                                   std::span<const FamilyScalars> families);
+AttentionChoice plan_mla_decode(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families);
+
+}  // namespace plumbline

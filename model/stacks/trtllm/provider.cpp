@@ -1,0 +1,83 @@
+// TensorRT-LLM's attention kernels.
+#include <array>
+
+#include "model/stacks/provider.hpp"
+#include "model/stacks/trtllm/plan_attention.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr auto kPrefillClasses = std::to_array<BandClass>({{Variant::usual, "attention_prefill"},
+                                                           {Variant::alone, "attention_prefill_alone"},
+                                                           {Variant::cache_8bit, "attention_prefill_8bit", false},
+                                                           {Variant::math_8bit, "attention_prefill_fp8", false},
+                                                           {Variant::encoder, "attention_encoder", false},
+                                                           {Variant::latent, "mla_prefill", false}});
+constexpr auto kDecodeClasses = std::to_array<BandClass>({{Variant::usual, "attention_decode"},
+                                                          {Variant::cache_8bit, "attention_decode_8bit"},
+                                                          {Variant::wide_groups, "attention_decode_wide", false},
+                                                          {Variant::few_keys, "attention_decode_short", false}});
+constexpr auto kSingleClasses = std::to_array<BandClass>({{Variant::usual, "attention_decode_single"},
+                                                          {Variant::cache_8bit, "attention_decode_single_8bit", false},
+                                                          {Variant::wide_groups, "attention_decode_wide", false},
+                                                          {Variant::few_keys, "attention_decode_short", false}});
+constexpr auto k8bitClasses = std::to_array<BandClass>({{Variant::usual, "attention_decode_8bit"},
+                                                        {Variant::wide_groups, "attention_decode_wide", false},
+                                                        {Variant::few_keys, "attention_decode_short", false}});
+constexpr auto kMlaClasses =
+    std::to_array<BandClass>({{Variant::usual, "mla_decode"}, {Variant::cache_8bit, "mla_decode_8bit", false}});
+
+constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
+    {{.name = "attention_prefill", .op = "attention_prefill", .kind = "attention", .classes = kPrefillClasses},
+     {.name = "attention_decode", .op = "attention_decode", .kind = "attention", .classes = kDecodeClasses},
+     {.name = "attention_decode_single", .op = "attention_decode", .kind = "attention", .classes = kSingleClasses},
+     {.name = "attention_decode_8bit",
+      .op = "attention_decode",
+      .required = false,
+      .kind = "attention",
+      .classes = k8bitClasses},
+     {.name = "mla_decode", .op = "mla_decode", .kind = "attention", .classes = kMlaClasses},
+     {.name = "attention_prepare", .op = "attention_prefill"},
+     {.name = "combine"}}};
+
+constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "mla_decode"};
+
+class TrtLlm final : public Provider {
+ public:
+  std::string_view name() const override { return "trtllm"; }
+  std::string_view word() const override { return "tensorrt-llm"; }
+  std::span<const FamilyDeclaration> families() const override { return kDeclared; }
+  std::span<const std::string_view> ops() const override { return kOps; }
+
+  bool plan(const Question& q, Answer& out) const override {
+    Variant variant = attention_variant(q.op);
+    if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
+      require_tensor_path(prefill->dtype, q);
+      const AttentionChoice choice = plan_trtllm_prefill(*prefill, appends(*prefill, q), q.rates, q.families);
+      // the scalars are of launches that rotate and append too
+      if (variant == Variant::usual && !choice.prepares) variant = Variant::alone;
+      answer_attention(choice, "attention", variant, q, out);
+      return true;
+    }
+    if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
+      require_tensor_path(decode->dtype, q);
+      answer_attention(plan_trtllm_decode(*decode, q.rates, q.families), "split-KV attention", variant, q, out);
+      return true;
+    }
+    if (const auto* latent = std::get_if<MlaDecode>(&q.op)) {
+      require_tensor_path(latent->dtype, q);
+      answer_attention(plan_mla_decode(*latent, q.rates, q.families), "latent attention", variant, q, out);
+      return true;
+    }
+    return false;
+  }
+};
+
+}  // namespace
+
+const Provider& trtllm_provider() {
+  static const TrtLlm provider;
+  return provider;
+}
+
+}  // namespace plumbline
