@@ -32,6 +32,10 @@ if(CMAKE_CUDA_COMPILER_LOADED)
   list(TRANSFORM portable_kernels REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/kernels/\\1.cu")
   set_source_files_properties(${portable_kernels} PROPERTIES COMPILE_OPTIONS
     "-gencode=arch=compute_80,code=sm_80;-gencode=arch=compute_80,code=compute_80")
+  # Code that is not compressed can be read by tools/kernel_resources.py.
+  file(GLOB counted_kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/rows/*.cu
+       ${CMAKE_CURRENT_SOURCE_DIR}/kernels/chain/*.cu)
+  set_property(SOURCE ${counted_kernels} APPEND PROPERTY COMPILE_OPTIONS "--no-compress")
   set(cuda_targets kernels)
   find_path(PLUMBLINE_CUPTI_INCLUDE cupti.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
             PATHS /usr/local/cuda/extras/CUPTI/include)
@@ -73,6 +77,13 @@ if(PLUMBLINE_TESTS)
                  tests/gpu/runner_layout_test.cpp)
   target_link_libraries(kernels_tests PRIVATE kernels GTest::gtest GTest::gmock GTest::gtest_main plumbline_warnings)
   timed_test(120 NAME kernels COMMAND kernels_tests)
+  # Registers, shared memory and code on file are those of the kernels as built (exit code 4: by another compiler).
+  find_package(Python3 COMPONENTS Interpreter)
+  if(CMAKE_CUDA_COMPILER_LOADED AND Python3_FOUND)
+    timed_test(60 NAME kernel_resources COMMAND Python3::Interpreter
+               ${CMAKE_CURRENT_SOURCE_DIR}/tools/kernel_resources.py --check $<TARGET_FILE:kernels>)
+    set_tests_properties(kernel_resources PROPERTIES SKIP_RETURN_CODE 4)
+  endif()
   if(TARGET probe)
     timed_test(300 NAME gpu_checks COMMAND probe --check)
     set_tests_properties(gpu_checks PROPERTIES LABELS gpu SKIP_RETURN_CODE 4)

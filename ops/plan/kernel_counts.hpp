@@ -1,6 +1,7 @@
 // What our row-wise kernels execute and wait for, as counted: data/kernels/<set>.json. Counts are of the code that a
 // compiler made, so they hold for any card that runs that code and for no other compiler; the file names the compiler,
-// and each group of counts where it is from. tools/kernel_counts.py holds the file against the built kernels.
+// and each group of counts where it is from. What the compiler
+// made of each kernel is in data/kernels/built_sm90a.csv, which a test compares with the kernels as built.
 //
 // Instructions are slots of a warp scheduler, of one warp. "A vector" is 16 bytes of each of a warp's threads. `sfu`:
 // those of them in the special-function unit. `_clk`: SM clocks.
