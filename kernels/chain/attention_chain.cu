@@ -309,9 +309,9 @@ using device::kVector;
 constexpr int kWalkThreads = 1024;
 
 template <class Op, device::Fit kFit, std::size_t kEntry = 0>
-void launch_held(ChainHolding h, const ChainArgs& a, cudaStream_t stream) {
+void launch_held(ChainTile h, const ChainArgs& a, cudaStream_t stream) {
   if constexpr (kEntry < std::size(kChainMenu)) {
-    constexpr ChainHolding own = kChainMenu[kEntry];
+    constexpr ChainTile own = kChainMenu[kEntry];
     if (h.lanes != own.lanes || h.groups != own.groups) return launch_held<Op, kFit, kEntry + 1>(h, a, stream);
     constexpr int threads = chain_threads(own.lanes);
     const auto each = static_cast<int>(chain_rows_each(!Op::kTwoInputs, a.rows, own.lanes, sm_count()));
@@ -324,7 +324,7 @@ void launch_held(ChainHolding h, const ChainArgs& a, cudaStream_t stream) {
 
 template <class Op, bool kWhole>
 void launch_rows(const ChainArgs& a, cudaStream_t stream) {
-  const ChainHolding h = chain_holding(a.cols);
+  const ChainTile h = chain_tile(a.cols);
   if (h.lanes > 0) {
     if (!kWhole) return launch_held<Op, device::Fit::ragged>(h, a, stream);
     const bool full = a.cols == kVector * h.lanes * h.groups && Op::fills(h.lanes, h.groups);
@@ -398,7 +398,7 @@ bool is_attention_chain(RowwiseKind kind) {
 KernelPlan attention_chain_plan(const Rowwise& s) {
   if (is_flat(s.kind)) return chain_flat_plan(s);
   KernelPlan p;
-  const ChainHolding h = chain_holding(s.cols);
+  const ChainTile h = chain_tile(s.cols);
   p.threads = h.lanes > 0 ? chain_threads(h.lanes) : kWalkThreads;
   const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout;
   p.ctas = h.lanes > 0 ? chain_ctas(s.rows, h.lanes, chain_rows_each(forward, s.rows, h.lanes, sm_count())) : s.rows;

@@ -270,37 +270,37 @@ using device::RowArgs;
 using Menu = RowMenu;
 
 template <class Op, Menu kMenu, std::size_t kEntry = 0>
-void launch_entry(const Choice& choice, const RowArgs& a, cudaStream_t stream) {
+void launch_entry(const TileChoice& choice, const RowArgs& a, cudaStream_t stream) {
   if constexpr (kEntry < entries(kMenu).size()) {
     if (choice.entry != static_cast<int>(kEntry)) return launch_entry<Op, kMenu, kEntry + 1>(choice, a, stream);
-    constexpr Holding h = entries(kMenu)[kEntry];
+    constexpr RowTile h = entries(kMenu)[kEntry];
     const KernelPlan plan = plan_of(h, choice, a.rows);
     if constexpr (h.walks) {
-      const auto kernel = whole_rows(a.cols) ? device::row_walked<Op, h.threads, h.vecs, true, together(h)>
-                                             : device::row_walked<Op, h.threads, h.vecs, false, together(h)>;
+      const auto kernel = whole_rows(a.cols) ? device::row_walked<Op, h.threads, h.vecs, true, min_ctas_per_sm(h)>
+                                             : device::row_walked<Op, h.threads, h.vecs, false, min_ctas_per_sm(h)>;
       launch_plan(kernel, plan, a, stream);
     } else {
       constexpr bool kEarly = kMenu == Menu::few;
       const auto kernel = whole_rows(a.cols)
-                              ? device::row_held<Op, h.threads, h.vecs, h.clustered, true, kEarly, together(h)>
-                              : device::row_held<Op, h.threads, h.vecs, h.clustered, false, kEarly, together(h)>;
+                              ? device::row_held<Op, h.threads, h.vecs, h.clustered, true, kEarly, min_ctas_per_sm(h)>
+                              : device::row_held<Op, h.threads, h.vecs, h.clustered, false, kEarly, min_ctas_per_sm(h)>;
       launch_plan(kernel, plan, a, stream);
     }
   }
 }
 
-RowWay way(const Rowwise& s) {
-  const RowWay w = row_way(s, sm_count());
-  if (w.choice.entry < 0)
+RowChoice choose(const Rowwise& s) {
+  const RowChoice chosen = choose_row_tile(s, sm_count());
+  if (chosen.choice.entry < 0)
     throw NotModelled(std::string(name(s.kind)) + ": our kernel takes rows of up to 512 Ki columns");
-  return w;
+  return chosen;
 }
 
 template <class Op, RowwiseKind kKind>
 void launch_rows(const Rowwise& s, const RowArgs& a, cudaStream_t stream) {
-  const RowWay w = way(s);
-  if (w.menu == Menu::few) return launch_entry<Op, Menu::few>(w.choice, a, stream);
-  launch_entry<Op, row_menu_of(kKind)>(w.choice, a, stream);
+  const RowChoice chosen = choose(s);
+  if (chosen.menu == Menu::few) return launch_entry<Op, Menu::few>(chosen.choice, a, stream);
+  launch_entry<Op, row_menu_of(kKind)>(chosen.choice, a, stream);
 }
 
 void check(const Rowwise& s) {
@@ -321,8 +321,8 @@ void check(const Rowwise& s) {
 
 KernelPlan rowwise_plan(const Rowwise& s) {
   if (!is_by_rows(s.kind)) return flat_plan(s);
-  const RowWay w = way(s);
-  return plan_of(w.holding(), w.choice, s.rows);
+  const RowChoice chosen = choose(s);
+  return plan_of(chosen.tile(), chosen.choice, s.rows);
 }
 
 void launch_rowwise(const Rowwise& s, const RowwiseBuffers& b, StreamHandle handle) {

@@ -312,17 +312,17 @@ namespace {
 using device::bf16;
 using device::TopKArgs;
 
-Choice choose(std::int64_t rows, std::int64_t cols, std::int64_t k) {
-  const Choice c = choose_topk(rows, cols, k);
+TileChoice choose(std::int64_t rows, std::int64_t cols, std::int64_t k) {
+  const TileChoice c = choose_topk(rows, cols, k);
   if (c.entry < 0) throw NotModelled("topk: our kernel takes rows of up to 512 Ki columns");
   return c;
 }
 
 template <bool kSoftmax, std::size_t kEntry = 0>
-void launch(const Choice& choice, const TopKArgs& a, cudaStream_t stream) {
+void launch(const TileChoice& choice, const TopKArgs& a, cudaStream_t stream) {
   if constexpr (kEntry < std::size(kTopKMenu)) {
     if (choice.entry != static_cast<int>(kEntry)) return launch<kSoftmax, kEntry + 1>(choice, a, stream);
-    constexpr Holding own = kTopKMenu[kEntry];
+    constexpr RowTile own = kTopKMenu[kEntry];
     const auto kernel = whole_rows(a.cols) ? device::top_of_row<own.threads, own.vecs, own.clustered, true, kSoftmax>
                                            : device::top_of_row<own.threads, own.vecs, own.clustered, false, kSoftmax>;
     launch_plan(kernel, plan_of(own, choice, a.rows), a, stream);
@@ -338,7 +338,7 @@ void check(const char* op, std::int64_t rows, std::int64_t cols, std::int64_t k,
 }  // namespace
 
 KernelPlan topk_plan(const TopK& s) {
-  const Choice c = choose(s.rows, s.cols, s.k);
+  const TileChoice c = choose(s.rows, s.cols, s.k);
   return plan_of(kTopKMenu[c.entry], c, s.rows);
 }
 

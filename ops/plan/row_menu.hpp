@@ -1,4 +1,4 @@
-// How our row-wise kernels hold a row: the ways that are compiled, and which of them a shape takes. The launchers
+// How our row-wise kernels hold a row: the tiles that are compiled, and which of them a shape takes. The launchers
 // dispatch on these menus and the planner prices them, so that the plan that was priced is the plan that runs. Of the
 // machine only the count of its SMs counts.
 //
@@ -20,15 +20,15 @@ inline constexpr int kRowWarp = 32;
 inline constexpr int kMostRowCtas = 8;  ///< of a cluster: the most that every GPU with clusters takes
 inline constexpr int kRowsPerCta = 8;   ///< of the warp-per-row variant
 
-/// One compiled way: `vecs` vectors of 8 elements in each of `threads` threads, of one CTA or of each of a cluster; or
+/// One compiled kernel's share of a row: `vecs` vectors of 8 elements in each of `threads` threads, of one CTA or of each of a cluster; or
 /// (`walks`) of a CTA that goes through its row so much at a time, which only a reduction can.
-struct Holding {
+struct RowTile {
   int threads = 0, vecs = 0;
   bool clustered = false, walks = false;
 };
 
-/// A holding (-1: none is wide enough), the CTAs a row, and the rows a CTA.
-struct Choice {
+/// An entry of a menu (-1: none is wide enough), the CTAs a row, and the rows a CTA.
+struct TileChoice {
   int entry = -1, cluster = 1, rows = 1;
 };
 
@@ -36,25 +36,25 @@ inline bool whole_rows(std::int64_t cols) { return cols % kRowVector == 0; }
 
 /// The narrowest entry from `menu` (ascending in what it holds, cluster entries last) that holds the row; a cluster
 /// entry takes as few CTAs as it can, but at least `least`.
-Choice choose(std::span<const Holding> menu, std::int64_t cols, int least = 1);
+TileChoice choose(std::span<const RowTile> menu, std::int64_t cols, int least = 1);
 
-KernelPlan plan_of(const Holding& holding, const Choice& choice, std::int64_t rows);
+KernelPlan plan_of(const RowTile& tile, const TileChoice& choice, std::int64_t rows);
 
 // --- norms, softmax, sum and argmax of rows, quantize ----------------------------------------------------------------
 
 /// Many rows: as few threads a row as give each a vector or two (or four, in wide rows), so that many rows are on an SM
 /// and one's loads hide another's reduction.
-inline constexpr Holding kRowsMany[] = {{32, 1},  {32, 2},  {64, 2},  {128, 2},  {256, 2},       {192, 4},
+inline constexpr RowTile kRowsMany[] = {{32, 1},  {32, 2},  {64, 2},  {128, 2},  {256, 2},       {192, 4},
                                         {224, 4}, {512, 2}, {512, 4}, {1024, 4}, {512, 8, true}, {1024, 8, true}};
 /// Layernorm and quantize, whose arithmetic is longer.
-inline constexpr Holding kRowsHeavy[] = {{32, 1},  {32, 2},  {64, 2},  {128, 2},  {128, 4},       {192, 4},
+inline constexpr RowTile kRowsHeavy[] = {{32, 1},  {32, 2},  {64, 2},  {128, 2},  {128, 4},       {192, 4},
                                          {224, 4}, {256, 4}, {512, 4}, {1024, 4}, {512, 8, true}, {1024, 8, true}};
 /// Softmax, which has no registers left to hold eight vectors well.
-inline constexpr Holding kRowsSoftmax[] = {{32, 1},        {32, 2},        {64, 2},        {128, 2}, {128, 4},
+inline constexpr RowTile kRowsSoftmax[] = {{32, 1},        {32, 2},        {64, 2},        {128, 2}, {128, 4},
                                            {192, 4},       {224, 4},       {256, 4},       {512, 4}, {1024, 4},
                                            {512, 4, true}, {512, 8, true}, {1024, 8, true}};
 /// Nothing to write: more in flight, fewer threads to agree. The last entry walks.
-inline constexpr Holding kRowsReductions[] = {{32, 1},
+inline constexpr RowTile kRowsReductions[] = {{32, 1},
                                               {32, 2},
                                               {32, 4},
                                               {128, 2},
@@ -66,12 +66,12 @@ inline constexpr Holding kRowsReductions[] = {{32, 1},
                                               {1024, 8, true},
                                               {512, 4, false, true}};
 /// Few rows, whose latency counts: a vector or two a thread, and parameters loaded before the reduction.
-inline constexpr Holding kRowsFew[] = {{32, 1},  {64, 1},  {128, 1},  {256, 1},
+inline constexpr RowTile kRowsFew[] = {{32, 1},  {64, 1},  {128, 1},  {256, 1},
                                        {256, 2}, {512, 2}, {1024, 2}, {1024, 2, true}};
 
 enum class RowMenu { many, heavy, softmax, reductions, few };
 
-constexpr std::span<const Holding> entries(RowMenu menu) {
+constexpr std::span<const RowTile> entries(RowMenu menu) {
   switch (menu) {
     case RowMenu::many: return kRowsMany;
     case RowMenu::heavy: return kRowsHeavy;
@@ -89,7 +89,7 @@ constexpr RowMenu row_menu_of(RowwiseKind kind) {
 }
 
 /// CTAs that must fit an SM together: the register limit that a kernel is compiled for.
-constexpr int together(const Holding& h) {
+constexpr int min_ctas_per_sm(const RowTile& h) {
   constexpr int kWalking = 3;
   if (h.walks) return kWalking;
   const int threads = h.threads == kRowWarp ? kRowWarp * kRowsPerCta : h.threads;
@@ -98,41 +98,40 @@ constexpr int together(const Holding& h) {
 }
 
 /// Which menu and which entry of it.
-struct RowWay {
+struct RowChoice {
   RowMenu menu = RowMenu::few;
-  Choice choice;
+  TileChoice choice;
 
-  const Holding& holding() const { return entries(menu)[static_cast<std::size_t>(choice.entry)]; }
+  const RowTile& tile() const { return entries(menu)[static_cast<std::size_t>(choice.entry)]; }
 };
 
-/// The way of an operator that needs whole rows, on a GPU of `sms` SMs; its choice has no entry where no kernel holds
-/// the row.
-RowWay row_way(const Rowwise& shape, std::int64_t sms);
+/// What an operator that needs whole rows takes on a GPU of `sms` SMs; no entry where no kernel holds the row.
+RowChoice choose_row_tile(const Rowwise& shape, std::int64_t sms);
 
 // --- top-k -----------------------------------------------------------------------------------------------------------
 
-inline constexpr Holding kTopKMenu[] = {{32, 1},  {32, 2},  {32, 4},  {128, 1},       {128, 2},       {256, 2},
+inline constexpr RowTile kTopKMenu[] = {{32, 1},  {32, 2},  {32, 4},  {128, 1},       {128, 2},       {256, 2},
                                         {256, 4}, {512, 4}, {512, 8}, {512, 4, true}, {512, 8, true}, {1024, 8, true}};
 
 /// Few rows are spread over clusters, and a warp a row serves where k trips over it are cheap.
-Choice choose_topk(std::int64_t rows, std::int64_t cols, std::int64_t k);
+TileChoice choose_topk(std::int64_t rows, std::int64_t cols, std::int64_t k);
 
 // --- the training attention chain (kernels/chain/attention_chain.cu)
 // -------------------------------------------------------
 
 /// Rows as fp32 in the registers of `lanes` neighbouring threads, `groups` groups of 8 columns each.
-struct ChainHolding {
+struct ChainTile {
   int lanes = 0, groups = 0;
 };
-inline constexpr ChainHolding kChainMenu[] = {{8, 1},   {8, 2},   {8, 4},   {16, 3},  {16, 4},  {32, 4},
-                                              {128, 2}, {128, 4}, {256, 4}, {512, 4}, {1024, 4}};
+inline constexpr ChainTile kChainMenu[] = {{8, 1},   {8, 2},   {8, 4},   {16, 3},  {16, 4},  {32, 4},
+                                           {128, 2}, {128, 4}, {256, 4}, {512, 4}, {1024, 4}};
 /// Threads of a CTA, a variable because device code reads it too: rows that take a warp or less share one of 256.
 template <int kLanes>
 inline constexpr int kChainThreads = kLanes > kRowWarp ? kLanes : 256;
 constexpr int chain_threads(int lanes) { return lanes > kRowWarp ? lanes : kChainThreads<kRowWarp>; }
 
 /// The first entry wide enough, or lanes = 0 when the row must be walked.
-ChainHolding chain_holding(std::int64_t cols);
+ChainTile chain_tile(std::int64_t cols);
 /// Whether a group of lanes takes several rows, the next one on its way while it works on one. Two rows of two inputs
 /// (backward) take so many registers that short rows, of which an SM holds many, are faster without.
 template <bool kForward, int kLanes>

@@ -34,21 +34,21 @@ TEST(PlanRows, TheH200HasOurs) { EXPECT_TRUE(runs_own_rows(h200().rates())); }
 
 /// 8192 columns are 1024 vectors: few rows take 512 threads x 2, many rows of softmax 256 x 4.
 TEST(PlanRows, FewRowsAreHeldByMoreThreads) {
-  const RowWay few = row_way({RowwiseKind::softmax, 100, 8192}, kSms),
-               many = row_way({RowwiseKind::softmax, 10000, 8192}, kSms);
+  const RowChoice few = choose_row_tile({RowwiseKind::softmax, 100, 8192}, kSms),
+                  many = choose_row_tile({RowwiseKind::softmax, 10000, 8192}, kSms);
   EXPECT_EQ(few.menu, RowMenu::few);
-  EXPECT_EQ(few.holding().threads, 512);
+  EXPECT_EQ(few.tile().threads, 512);
   EXPECT_EQ(many.menu, RowMenu::softmax);
-  EXPECT_EQ(many.holding().threads, 256);
+  EXPECT_EQ(many.tile().threads, 256);
 }
 
 /// What counts as few goes with the SMs: 4 CTAs an SM, of which a GPU of half the size has half.
 TEST(PlanRows, FewRowsAreFewForTheGpu) {
   for (const std::int64_t sms : {66, 132, 264}) {
-    EXPECT_EQ(row_way({RowwiseKind::softmax, 4 * sms, 8192}, sms).menu, RowMenu::few) << sms;
-    EXPECT_EQ(row_way({RowwiseKind::softmax, 4 * sms + 1, 8192}, sms).menu, RowMenu::softmax) << sms;
-    EXPECT_FALSE(row_way({RowwiseKind::argmax, sms - 1, 262208}, sms).holding().walks) << sms;
-    EXPECT_TRUE(row_way({RowwiseKind::argmax, sms, 262208}, sms).holding().walks) << sms;
+    EXPECT_EQ(choose_row_tile({RowwiseKind::softmax, 4 * sms, 8192}, sms).menu, RowMenu::few) << sms;
+    EXPECT_EQ(choose_row_tile({RowwiseKind::softmax, 4 * sms + 1, 8192}, sms).menu, RowMenu::softmax) << sms;
+    EXPECT_FALSE(choose_row_tile({RowwiseKind::argmax, sms - 1, 262208}, sms).tile().walks) << sms;
+    EXPECT_TRUE(choose_row_tile({RowwiseKind::argmax, sms, 262208}, sms).tile().walks) << sms;
     const Op sum = Scan{ScanKind::sum_all, 1 << 28};
     EXPECT_EQ(row_kernel(sum, work(sum), *h200().rates().counts, sms).plan.ctas, 4 * sms);
   }
@@ -67,21 +67,20 @@ RC_GTEST_PROP(PlanRows, TheChosenWayHoldsTheRow, ()) {
   const auto rows = *rc::gen::inRange<std::int64_t>(1, 100000);
   const auto kind =
       *rc::gen::element(RowwiseKind::softmax, RowwiseKind::argmax, RowwiseKind::rmsnorm, RowwiseKind::quantize);
-  const RowWay way = row_way({kind, rows, cols}, kSms);
+  const RowChoice way = choose_row_tile({kind, rows, cols}, kSms);
   RC_ASSERT(way.choice.entry >= 0);
-  RC_ASSERT(way.holding().walks ||
-            kRowVector * way.holding().threads * way.holding().vecs * way.choice.cluster >= cols);
+  RC_ASSERT(way.tile().walks || kRowVector * way.tile().threads * way.tile().vecs * way.choice.cluster >= cols);
 }
 
 /// A reduction of many rows that no CTA holds walks them, a CTA each; of few rows each is spread over a cluster.
 TEST(PlanRows, ReductionsOfWideRowsWalk) {
-  const RowWay many = row_way({RowwiseKind::argmax, 4096, 262208}, kSms),
-               few = row_way({RowwiseKind::argmax, 100, 262208}, kSms);
-  EXPECT_TRUE(many.holding().walks);
+  const RowChoice many = choose_row_tile({RowwiseKind::argmax, 4096, 262208}, kSms),
+                  few = choose_row_tile({RowwiseKind::argmax, 100, 262208}, kSms);
+  EXPECT_TRUE(many.tile().walks);
   EXPECT_EQ(many.choice.cluster, 1);
-  EXPECT_FALSE(few.holding().walks);
+  EXPECT_FALSE(few.tile().walks);
   EXPECT_EQ(few.choice.cluster, 8);
-  EXPECT_FALSE(row_way({RowwiseKind::softmax, 4096, 262208}, kSms).holding().walks);
+  EXPECT_FALSE(choose_row_tile({RowwiseKind::softmax, 4096, 262208}, kSms).tile().walks);
 }
 
 /// Backward, 8192 columns: 256 lanes, of which 528 groups are on the card; 6400 rows are three turns of four groups.

@@ -59,9 +59,9 @@ Seconds cluster_time(const RowKernel& k, const Demand& d, const CtaTimes& t, Sec
                      const Rates& m) {
   const double ctas = static_cast<double>(k.plan.ctas);
   const double sms = m.sm_count * m.gpu.clusters.share(k.plan.cluster);
-  const double together = static_cast<double>(k.plan.ctas_per_sm);
-  const double resident = std::min(together, std::max(1.0, std::ceil(ctas / sms)));
-  const double whole = std::max(1.0, ctas / (sms * together)),
+  const double at_once = static_cast<double>(k.plan.ctas_per_sm);
+  const double resident = std::min(at_once, std::max(1.0, std::ceil(ctas / sms)));
+  const double whole = std::max(1.0, ctas / (sms * at_once)),
                waves = whole < 2 ? std::ceil(whole) : with_begun(whole, m.counts->waves);
   const Bytes all = d.dram_read + d.dram_write;
   const double reads = all > Bytes{} ? d.dram_read / all : 0.5;

@@ -28,18 +28,18 @@ double row_sfu(const Counts& c, RowwiseKind kind, double vecs, double filled, do
          (cluster ? n.cluster : 0);
 }
 
-RowKernel held_kernel(const Counts& c, const Rowwise& s, const RowWay& way) {
-  const Holding& h = way.holding();
-  const bool cluster = way.choice.cluster > 1,
+RowKernel row_tile_kernel(const Counts& c, const Rowwise& s, const RowChoice& chosen) {
+  const RowTile& h = chosen.tile();
+  const bool cluster = chosen.choice.cluster > 1,
              norm = s.kind == RowwiseKind::rmsnorm || s.kind == RowwiseKind::layernorm;
   const bool reduces = s.kind == RowwiseKind::sum_rows || s.kind == RowwiseKind::argmax;
   const Counts::Row& n = c.row[static_cast<std::size_t>(s.kind)];
   RowKernel k;
-  k.plan = plan_of(h, way.choice, s.rows);
+  k.plan = plan_of(h, chosen.choice, s.rows);
   // nothing but the row itself is in a reduction's registers
   const bool small = reduces && h.vecs <= 4 && !h.walks;
   k.plan.ctas_per_sm =
-      std::min<std::int64_t>(32, small ? std::max<std::int64_t>(1, 2048 / k.plan.threads) : together(h));
+      std::min<std::int64_t>(32, small ? std::max<std::int64_t>(1, 2048 / k.plan.threads) : min_ctas_per_sm(h));
   if (h.threads == kRowWarp && h.vecs == 1) k.plan.ctas_per_sm = 2048 / k.plan.threads;  // few registers
   const double warps = to_double(k.plan.threads) / kRowWarp, row_warps = to_double(h.threads) / kRowWarp;
   const double row = n.row + (row_warps > 1 ? n.warps : 0);
@@ -48,22 +48,22 @@ RowKernel held_kernel(const Counts& c, const Rowwise& s, const RowWay& way) {
     each = row + to_double(s.cols) / to_double(kRowVector * h.threads * h.vecs) * (n.vector * h.vecs + c.rows.walk);
   }
   if (!whole_rows(s.cols)) {
-    each += n.ragged_vector * h.vecs + c.rows.ragged_end * std::min(1.0, 2 / (row_warps * way.choice.cluster));
+    each += n.ragged_vector * h.vecs + c.rows.ragged_end * std::min(1.0, 2 / (row_warps * chosen.choice.cluster));
     k.loads = c.rows.ragged_loads;
   }
   k.instructions = each * warps;
-  const double filled = std::ceil(to_double(s.cols) / to_double(kRowVector * h.threads * way.choice.cluster));
+  const double filled = std::ceil(to_double(s.cols) / to_double(kRowVector * h.threads * chosen.choice.cluster));
   k.sfu = row_sfu(c, s.kind, h.vecs, std::min<double>(h.vecs, filled), row_warps, cluster) * warps;
   k.holds = true;
   k.lockstep = cluster;
   k.phases = reduces ? 0 : 1;
   // a warp's, then those of the warps' results: of all of a cluster's warps, which take several turns of 32
-  const double steps = 5 + (cluster ? std::ceil(way.choice.cluster * row_warps / kRowWarp) + 5 : log2_up(row_warps));
+  const double steps = 5 + (cluster ? std::ceil(chosen.choice.cluster * row_warps / kRowWarp) + 5 : log2_up(row_warps));
   k.chain_clk = steps * (c.waits.shuffle_clk + (s.kind == RowwiseKind::softmax ? c.waits.exponentials_clk : 0)) +
                 (row_warps > 1 ? c.waits.barrier_clk : 0);
   if (cluster) k.l2_trips += 1;  // every other CTA's shared memory, about as far
   // gamma and beta come after the reduction, as few at a time as registers are left
-  if (norm && way.menu != RowMenu::few) k.l2_trips += h.vecs > 4 ? h.vecs : 2;
+  if (norm && chosen.menu != RowMenu::few) k.l2_trips += h.vecs > 4 ? h.vecs : 2;
   return k;
 }
 
@@ -71,7 +71,7 @@ RowKernel held_kernel(const Counts& c, const Rowwise& s, const RowWay& way) {
 // -------------------------------------------------------------------------------------
 
 /// A warp takes its largest out k times.
-RowKernel warp_selection(const Counts::WarpTopK& n, const Holding& h, double k, bool softmax, bool ragged) {
+RowKernel warp_selection(const Counts::WarpTopK& n, const RowTile& h, double k, bool softmax, bool ragged) {
   RowKernel r;
   const double v = h.vecs;
   const double select = n.row + n.vector * v + k * (n.pick + n.pick_vector * v) + (ragged ? n.ragged : 0);
@@ -84,7 +84,7 @@ RowKernel warp_selection(const Counts::WarpTopK& n, const Holding& h, double k, 
 
 /// A CTA finds a threshold among the largest of 128 groups, collects who reaches it (128 ln(128 / (128 - k)) elements
 /// of shuffled data), and ranks them; a cluster's lists are merged by its first CTA.
-RowKernel cta_selection(const Counts::CtaTopK& n, const Holding& h, double k, bool softmax, bool cluster, bool ragged) {
+RowKernel cta_selection(const Counts::CtaTopK& n, const RowTile& h, double k, bool softmax, bool cluster, bool ragged) {
   RowKernel r;
   const double v = h.vecs, warps = to_double(h.threads) / kRowWarp, of_group = to_double(h.threads) / 128;
   const double found = k > 1 ? -128 * std::log(1 - std::min(k, 127.0) / 128) : 1, padded = 32 * std::ceil(found / 32);
@@ -114,14 +114,14 @@ RowKernel cta_selection(const Counts::CtaTopK& n, const Holding& h, double k, bo
 }
 
 RowKernel selection_kernel(const Counts& c, std::int64_t rows, std::int64_t cols, std::int64_t k, bool softmax) {
-  const Choice choice = choose_topk(rows, cols, k);
-  const Holding& h = kTopKMenu[choice.entry < 0 ? std::size(kTopKMenu) - 1 : static_cast<std::size_t>(choice.entry)];
+  const TileChoice choice = choose_topk(rows, cols, k);
+  const RowTile& h = kTopKMenu[choice.entry < 0 ? std::size(kTopKMenu) - 1 : static_cast<std::size_t>(choice.entry)];
   const bool ragged = !whole_rows(cols);
   RowKernel r = h.threads == kRowWarp ? warp_selection(c.topk_warp, h, to_double(k), softmax, ragged)
                                       : cta_selection(c.topk_cta, h, to_double(k), softmax, choice.cluster > 1, ragged);
-  const std::int64_t together = r.plan.ctas_per_sm;
+  const std::int64_t at_once = r.plan.ctas_per_sm;
   r.plan = plan_of(h, choice, rows);
-  r.plan.ctas_per_sm = together;
+  r.plan.ctas_per_sm = at_once;
   if (ragged) r.loads = c.rows.ragged_loads;
   r.holds = r.selects = true;
   return r;
@@ -131,9 +131,9 @@ RowKernel selection_kernel(const Counts& c, std::int64_t rows, std::int64_t cols
 // -------------------------------------------------------
 
 /// Registers a thread of the entry of kChainMenu.
-std::int64_t chain_registers(const Counts::Chain& n, const ChainHolding& h) {
+std::int64_t chain_registers(const Counts::Chain& n, const ChainTile& h) {
   for (std::size_t i = 0; i < std::size(kChainMenu); ++i) {
-    const ChainHolding& entry = kChainMenu[i];
+    const ChainTile& entry = kChainMenu[i];
     if (entry.lanes == h.lanes && entry.groups == h.groups) return static_cast<std::int64_t>(n.registers[i]);
   }
   throw std::logic_error("attention chain: no such entry in its menu");
@@ -143,7 +143,7 @@ std::int64_t chain_registers(const Counts::Chain& n, const ChainHolding& h) {
 RowKernel chain_kernel(const Counts& c, const Rowwise& s, std::int64_t sms) {
   const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout,
              norm = s.kind == RowwiseKind::rmsnorm_backward, fused = !norm && s.kind != RowwiseKind::softmax_backward;
-  ChainHolding h = chain_holding(s.cols);
+  ChainTile h = chain_tile(s.cols);
   const bool walks = h.lanes == 0;
   if (walks) h = kChainMenu[std::size(kChainMenu) - 1];
   const double g = h.groups, warps = to_double(h.lanes) / kRowWarp;
@@ -243,8 +243,8 @@ RowKernel rowwise_kernel(const Counts& c, const Rowwise& s, std::int64_t sms) {
     case RowwiseKind::sum_rows:
     case RowwiseKind::argmax:
     case RowwiseKind::quantize: {
-      const RowWay way = row_way(s, sms);
-      if (way.choice.entry >= 0) return held_kernel(c, s, way);
+      const RowChoice chosen = choose_row_tile(s, sms);
+      if (chosen.choice.entry >= 0) return row_tile_kernel(c, s, chosen);
       return flat_kernel(elements_of(s) / to_double(kRowVector), c.rows_other, c.flat_ctas);
     }
     case RowwiseKind::rmsnorm_backward:
