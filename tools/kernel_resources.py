@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Registers, shared memory, stack and code of our row-wise kernels as built: what data/kernels/built_sm90a.csv holds.
+"""Registers, shared memory, stack and code of our row-wise kernels as built: what data/kernels/own_sm90.built.csv holds.
 
     tools/kernel_resources.py LIBRARY             rewrites the file, and the compiler in data/kernels/own_sm90.json
     tools/kernel_resources.py --check LIBRARY     compares: 0 equal, 1 different, 4 another compiler or none
@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data" / "kernels"
-TABLE, COUNTS = DATA / "built_sm90a.csv", DATA / "own_sm90.json"
+TABLE, COUNTS = DATA / "own_sm90.built.csv", DATA / "own_sm90.json"
 COLUMNS = ["kernel", "registers", "shared_B", "stack_B", "instructions", "sfu"]
 # Functions whose counts the planner of row-wise operators takes (model/stacks/own/row_kernels.cpp).
 ROW_KERNELS = ("chain_flat", "chain_held", "chain_walked", "cumsum", "flat", "flat_odd", "flat_single",

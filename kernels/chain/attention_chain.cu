@@ -4,7 +4,7 @@
 // kLanes threads hold a row as fp32 in registers, up to four groups of eight columns each, so that every element is
 // read from DRAM once. Short rows share a warp. Where that pays, a group of lanes takes up to eight rows one after the
 // other and reads the next one while it works on one. Rows above 32768 columns are walked again for every pass, by a
-// CTA each. kChainPrefetches and fills() say which variant is the faster for each width.
+// CTA each. kChainPrefetches and chain_fills() say which variant is the faster for each width.
 // Variants and their figures: docs/lab/attention_chain.md.
 #include "kernels/chain/attention_chain.hpp"
 
@@ -54,7 +54,7 @@ __device__ void store_dropped(const ChainArgs& a, std::int64_t row, int group, f
 /// scale_mask_softmax_dropout.
 struct Forward {
   static constexpr bool kTwoInputs = false;
-  static constexpr bool fills(int, int groups) { return groups < 4; }
+  static constexpr ChainOp kOp = ChainOp::forward;
 
   template <int kLanes, int kGroups, Fit kFit>
   static __device__ void held(const ChainArgs& a, RawRow<kLanes, kGroups, kFit, kTwoInputs>& raw, std::int64_t row,
@@ -145,9 +145,7 @@ struct Backward {
   static __device__ float factor(const ChainArgs& a) { return kFused ? a.scale * a.keep_scale : 1.0F; }
 
   static constexpr bool kTwoInputs = true;
-  static constexpr bool fills(int lanes, int groups) {
-    return lanes <= kWarp || (lanes == 128 && groups == 4) || (lanes == 1024 && !kFused);
-  }
+  static constexpr ChainOp kOp = kFused ? ChainOp::fused_backward : ChainOp::softmax_backward;
 
   template <int kLanes, int kGroups, Fit kFit>
   static __device__ void held(const ChainArgs& a, RawRow<kLanes, kGroups, kFit, kTwoInputs>& raw, std::int64_t row,
@@ -200,7 +198,7 @@ struct Backward {
 /// rmsnorm_backward: r g - f x with g = dy gamma, r = rsqrt(mean x^2 + eps), f = r^3 mean(g x).
 struct NormBackward {
   static constexpr bool kTwoInputs = true;
-  static constexpr bool fills(int lanes, int groups) { return Backward<false>::fills(lanes, groups); }
+  static constexpr ChainOp kOp = ChainOp::norm_backward;
 
   /// x, g and what they add to the row's two sums; zeros behind the end.
   template <bool kWhole>
@@ -306,8 +304,6 @@ using device::bf16;
 using device::ChainArgs;
 using device::kVector;
 
-constexpr int kWalkThreads = 1024;
-
 template <class Op, device::Fit kFit, std::size_t kEntry = 0>
 void launch_held(ChainTile h, const ChainArgs& a, cudaStream_t stream) {
   if constexpr (kEntry < std::size(kChainMenu)) {
@@ -316,7 +312,7 @@ void launch_held(ChainTile h, const ChainArgs& a, cudaStream_t stream) {
     constexpr int threads = chain_threads(own.lanes);
     const auto each = static_cast<int>(chain_rows_each(!Op::kTwoInputs, a.rows, own.lanes, sm_count()));
     const auto ctas = static_cast<unsigned>(chain_ctas(a.rows, own.lanes, each));
-    if constexpr (kFit != device::Fit::full || Op::fills(own.lanes, own.groups)) {
+    if constexpr (kFit != device::Fit::full || chain_fills(Op::kOp, own.lanes, own.groups)) {
       device::chain_held<Op, own.lanes, own.groups, kFit><<<ctas, threads, 0, stream>>>(a, each);
     }
   }
@@ -327,11 +323,11 @@ void launch_rows(const ChainArgs& a, cudaStream_t stream) {
   const ChainTile h = chain_tile(a.cols);
   if (h.lanes > 0) {
     if (!kWhole) return launch_held<Op, device::Fit::ragged>(h, a, stream);
-    const bool full = a.cols == kVector * h.lanes * h.groups && Op::fills(h.lanes, h.groups);
-    if (full) return launch_held<Op, device::Fit::full>(h, a, stream);
+    if (chain_fit(Op::kOp, a.cols, h) == ChainFit::full) return launch_held<Op, device::Fit::full>(h, a, stream);
     return launch_held<Op, device::Fit::whole>(h, a, stream);
   }
-  device::chain_walked<Op, kWalkThreads, kWhole><<<static_cast<unsigned>(a.rows), kWalkThreads, 0, stream>>>(a);
+  device::chain_walked<Op, kChainWalkThreads, kWhole>
+      <<<static_cast<unsigned>(a.rows), kChainWalkThreads, 0, stream>>>(a);
 }
 
 template <class Op>
@@ -399,7 +395,7 @@ KernelPlan attention_chain_plan(const Rowwise& s) {
   if (is_flat(s.kind)) return chain_flat_plan(s);
   KernelPlan p;
   const ChainTile h = chain_tile(s.cols);
-  p.threads = h.lanes > 0 ? chain_threads(h.lanes) : kWalkThreads;
+  p.threads = h.lanes > 0 ? chain_threads(h.lanes) : kChainWalkThreads;
   const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout;
   p.ctas = h.lanes > 0 ? chain_ctas(s.rows, h.lanes, chain_rows_each(forward, s.rows, h.lanes, sm_count())) : s.rows;
   return p;

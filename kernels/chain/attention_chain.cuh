@@ -6,6 +6,7 @@
 
 #include "kernels/chain/attention_chain.hpp"
 #include "kernels/common/vector.cuh"
+#include "ops/plan/row_menu.hpp"
 
 namespace plumbline::device {
 
@@ -99,9 +100,7 @@ __device__ void store_group(bf16* row, int group, int cols, const float (&x)[kVe
   }
 }
 
-/// How a row fits the registers that hold it: ragged (not whole groups), whole groups, or whole groups that fill them,
-/// so that no bounds are checked and the groups of a thread are worked on side by side.
-enum class Fit { ragged, whole, full };
+using Fit = ChainFit;
 
 /// A row as it was read, in the registers of kLanes threads.
 template <int kLanes, int kGroups, Fit kFit, bool kTwoInputs>

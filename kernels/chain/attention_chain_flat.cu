@@ -9,7 +9,7 @@
 namespace plumbline {
 namespace device {
 
-constexpr int kChainThreads = 256;
+constexpr int kChainFlatThreads = 256;
 
 /// Eight bytes of the stored choice.
 template <bool kWhole>
@@ -88,10 +88,10 @@ struct FlatGroup {
 };
 
 template <RowwiseKind kKind, bool kWhole>
-__global__ void __launch_bounds__(kChainThreads) chain_flat(const ChainArgs a, std::int64_t groups) {
+__global__ void __launch_bounds__(kChainFlatThreads) chain_flat(const ChainArgs a, std::int64_t groups) {
   const auto a_row = static_cast<std::uint32_t>(groups_of(a.cols));
   Place at{};
-  at.number = std::int64_t{blockIdx.x} * kChainThreads + threadIdx.x;
+  at.number = std::int64_t{blockIdx.x} * kChainFlatThreads + threadIdx.x;
   if (at.number >= groups) return;
   at.row = groups >> 32 == 0 ? static_cast<std::uint32_t>(at.number) / a_row : at.number / a_row;
   at.group = static_cast<int>(at.number - at.row * a_row);
@@ -105,18 +105,19 @@ __global__ void __launch_bounds__(kChainThreads) chain_flat(const ChainArgs a, s
 namespace {
 
 using device::ChainArgs;
-using device::kChainThreads;
+using device::kChainFlatThreads;
 using device::kVector;
 
 std::int64_t groups_in(std::int64_t rows, std::int64_t cols) {
   return rows * device::groups_of(static_cast<int>(cols));
 }
-std::int64_t ctas_for(std::int64_t groups) { return (groups + kChainThreads - 1) / kChainThreads; }
+std::int64_t ctas_for(std::int64_t groups) { return (groups + kChainFlatThreads - 1) / kChainFlatThreads; }
 
 template <RowwiseKind kKind, bool kWhole>
 void launch(const ChainArgs& a, cudaStream_t stream) {
   const std::int64_t groups = groups_in(a.rows, a.cols);
-  device::chain_flat<kKind, kWhole><<<static_cast<unsigned>(ctas_for(groups)), kChainThreads, 0, stream>>>(a, groups);
+  device::chain_flat<kKind, kWhole>
+      <<<static_cast<unsigned>(ctas_for(groups)), kChainFlatThreads, 0, stream>>>(a, groups);
 }
 
 template <RowwiseKind kKind>
@@ -130,7 +131,7 @@ void launch(const ChainArgs& a, cudaStream_t stream) {
 KernelPlan chain_flat_plan(const Rowwise& s) {
   KernelPlan p;
   p.ctas = ctas_for(groups_in(s.rows, s.cols));
-  p.threads = kChainThreads;
+  p.threads = kChainFlatThreads;
   return p;
 }
 

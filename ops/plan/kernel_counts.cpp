@@ -55,14 +55,6 @@ Numbers numbers_of(KernelCounts::Chain& c) {
           {"sfu_group", &c.sfu_group}};
 }
 
-Numbers registers_of(KernelCounts::Chain& c) {
-  Numbers out;
-  for (std::size_t i = 0; i < std::size(kChainMenu); ++i) {
-    out.emplace_back(std::to_string(kChainMenu[i].lanes) + "x" + std::to_string(kChainMenu[i].groups), &c.registers[i]);
-  }
-  return out;
-}
-
 template <class Visit>
 void visit_rows(KernelCounts& c, Visit&& visit) {
   for (std::size_t i = 0; i < c.row.size(); ++i) {
@@ -96,9 +88,7 @@ void visit_selection(KernelCounts& c, Visit&& visit) {
                              {"softmax_vector", &w.softmax_vector},
                              {"sfu_vector", &w.sfu_vector},
                              {"sfu_row", &w.sfu_row},
-                             {"pick_clk", &w.pick_clk},
-                             {"ctas_wide", &w.ctas_wide},
-                             {"ctas", &w.ctas}});
+                             {"pick_clk", &w.pick_clk}});
   KernelCounts::CtaTopK& t = c.topk_cta;
   visit("topk.cta", Numbers{{"warp", &t.warp},
                             {"vector", &t.vector},
@@ -112,8 +102,6 @@ void visit_selection(KernelCounts& c, Visit&& visit) {
                             {"ragged", &t.ragged},
                             {"sfu_vector", &t.sfu_vector},
                             {"sfu_warp", &t.sfu_warp},
-                            {"spilled_B", &t.spilled_B},
-                            {"evicted_B", &t.evicted_B},
                             {"fetch_clk", &t.fetch_clk},
                             {"clk", &t.clk},
                             {"softmax_clk", &t.softmax_clk},
@@ -129,12 +117,9 @@ void visit_chain(KernelCounts& c, Visit&& visit) {
                              {"philox", &c.chains.philox},
                              {"ragged_ratio", &c.chains.ragged_ratio},
                              {"walk_ratio", &c.chains.walk_ratio}});
-  for (const auto& [kind, counts] :
-       {std::pair("chain.forward", &c.chain_forward), std::pair("chain.fused_backward", &c.chain_fused_backward),
-        std::pair("chain.backward", &c.chain_backward), std::pair("chain.norm_backward", &c.chain_norm_backward)}) {
-    visit(kind, numbers_of(*counts));
-    visit(kind + std::string("_registers"), registers_of(*counts));
-  }
+  constexpr std::string_view kNames[] = {"chain.forward", "chain.fused_backward", "chain.backward",
+                                         "chain.norm_backward"};  // by ChainOp
+  for (std::size_t op = 0; op < c.chain.size(); ++op) visit(std::string(kNames[op]), numbers_of(c.chain[op]));
 }
 
 template <class Visit>
@@ -142,22 +127,17 @@ void visit_moves(KernelCounts& c, Visit&& visit) {
   visit("transpose", Numbers{{"instructions_whole", &c.transpose.instructions_whole},
                              {"instructions_ragged", &c.transpose.instructions_ragged},
                              {"clk", &c.transpose.clk},
-                             {"scattered_fraction", &c.transpose.scattered_fraction},
-                             {"ctas_whole", &c.transpose.ctas_whole},
-                             {"ctas_ragged", &c.transpose.ctas_ragged}});
+                             {"scattered_fraction", &c.transpose.scattered_fraction}});
   visit("rope", Numbers{{"instructions", &c.rope.instructions},
                         {"sfu", &c.rope.sfu},
                         {"clk", &c.rope.clk},
-                        {"scattered_fraction", &c.rope.scattered_fraction},
-                        {"ctas", &c.rope.ctas}});
+                        {"scattered_fraction", &c.rope.scattered_fraction}});
   KernelCounts::Embedding& e = c.embedding;
   visit("embedding", Numbers{{"element", &e.element},
                              {"element_sfu", &e.element_sfu},
                              {"many", &e.many},
                              {"few", &e.few},
-                             {"scattered_fraction", &e.scattered_fraction},
-                             {"ctas_many", &e.ctas_many},
-                             {"ctas_few", &e.ctas_few}});
+                             {"scattered_fraction", &e.scattered_fraction}});
   visit("sum_all", Numbers{{"thread", &c.sum_all.thread},
                            {"element", &c.sum_all.element},
                            {"ctas", &c.sum_all.ctas},
@@ -165,7 +145,6 @@ void visit_moves(KernelCounts& c, Visit&& visit) {
                            {"tail_clk", &c.sum_all.tail_clk},
                            {"tail_clk_a_cta", &c.sum_all.tail_clk_a_cta}});
   visit("cumsum", Numbers{{"instructions", &c.cumsum.instructions},
-                          {"ctas", &c.cumsum.ctas},
                           {"tail_trips", &c.cumsum.tail_trips},
                           {"tail_clk", &c.cumsum.tail_clk}});
 }
@@ -190,6 +169,9 @@ void visit_pipeline(KernelCounts& c, Visit&& visit) {
                          {"begun", &c.waves.begun},
                          {"drain", &c.waves.drain},
                          {"prefetch_wait", &c.waves.prefetch_wait}});
+  visit("spills", Numbers{{"least_threads", &c.spills.least_threads},
+                          {"l2_ratio", &c.spills.l2_ratio},
+                          {"dram_ratio", &c.spills.dram_ratio}});
   visit("warm_l2", Numbers{{"begin", &c.warm_l2.begin}, {"over", &c.warm_l2.over}});
 }
 
@@ -227,7 +209,7 @@ class Reader {
 };
 
 KernelCounts read_counts(const JsonValue& root) {
-  root.refuse_unknown_keys({"schema", "architecture", "compiler", "counts", "resources", "instructions"});
+  root.refuse_unknown_keys({"schema", "architecture", "compiler", "counts"});
   if (root.at("schema").as_string() != "plumbline.kernels.v1") {
     root.at("schema").fail("expected \"plumbline.kernels.v1\", found " + root.at("schema").dump());
   }
@@ -250,8 +232,11 @@ KernelCounts parse_kernel_counts(const std::string& json_text, const std::string
 }
 
 std::shared_ptr<const KernelCounts> load_kernel_counts(const std::string& set) {
-  const JsonDocument document = JsonDocument::read_file(data_folder() + "/kernels/" + set + ".json");
-  return std::make_shared<const KernelCounts>(read_counts(document.root()));
+  const std::string place = data_folder() + "/kernels/" + set, table = place + ".built.csv";
+  const JsonDocument document = JsonDocument::read_file(place + ".json");
+  KernelCounts counts = read_counts(document.root());
+  counts.resources = RowResources(read_text_file(table), table);
+  return std::make_shared<const KernelCounts>(std::move(counts));
 }
 
 }  // namespace plumbline

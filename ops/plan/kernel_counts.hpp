@@ -1,7 +1,7 @@
 // What our row-wise kernels execute and wait for, as counted: data/kernels/<set>.json. Counts are of the code that a
 // compiler made, so they hold for any card that runs that code and for no other compiler; the file names the compiler,
 // and each group of counts where it is from. What the compiler
-// made of each kernel is in data/kernels/built_sm90a.csv, which a test compares with the kernels as built.
+// made of each kernel is in data/kernels/own_sm90.built.csv, which a test compares with the kernels as built.
 //
 // Instructions are slots of a warp scheduler, of one warp. "A vector" is 16 bytes of each of a warp's threads. `sfu`:
 // those of them in the special-function unit. `_clk`: SM clocks.
@@ -9,12 +9,11 @@
 
 #include <array>
 #include <cstddef>
-#include <iterator>
 #include <memory>
 #include <string>
 
 #include "ops/op/shapes.hpp"
-#include "ops/plan/row_menu.hpp"
+#include "ops/plan/kernel_resources.hpp"
 
 namespace plumbline {
 
@@ -42,7 +41,7 @@ struct KernelCounts {
   /// A warp a row: its largest is picked k times.
   struct WarpTopK {
     double row = 0, vector = 0, pick = 0, pick_vector = 0, ragged = 0, softmax = 0, softmax_vector = 0;
-    double sfu_vector = 0, sfu_row = 0, pick_clk = 0, ctas_wide = 0, ctas = 0;
+    double sfu_vector = 0, sfu_row = 0, pick_clk = 0;
   };
   /// A CTA a row, or a cluster: a threshold among groups' largest, who reaches it (`hit`: vectors of which any element
   /// does), their ranks; a cluster's lists are merged by its first CTA. `fetch_clk`: unrolled code that every warp
@@ -50,14 +49,12 @@ struct KernelCounts {
   struct CtaTopK {
     double warp = 0, vector = 0, hit = 0, ranks = 0, rank_found = 0, softmax = 0, softmax_vector = 0;
     double softmax_cluster = 0, cluster = 0, ragged = 0, sfu_vector = 0, sfu_warp = 0;
-    double spilled_B = 0, evicted_B = 0;  ///< of a thread of 1024: stored and loaded again through L2, and DRAM
     double fetch_clk = 0, clk = 0, softmax_clk = 0, pick_clk = 0, merge_clk = 0, softmax_merge_clk = 0, tail_clk = 0;
   };
   /// The training attention chain: for a row and for a group of eight elements of each lane, fewer where rows fill
-  /// their lanes (`group_full`). `registers`: of a thread, by the entries of kChainMenu.
+  /// their lanes (`group_full`).
   struct Chain {
     double row = 0, group = 0, group_full = 0, sfu_row = 0, sfu_group = 0;
-    std::array<double, std::size(kChainMenu)> registers{};
   };
   /// Of all of them: once a launch's warp; the wide multiplications of Philox for a group; how many times as many
   /// instructions rows take that are not whole vectors, and rows that are walked.
@@ -70,19 +67,23 @@ struct KernelCounts {
   };
   struct Transpose {
     double instructions_whole = 0, instructions_ragged = 0, clk = 0, scattered_fraction = 0;
-    double ctas_whole = 0, ctas_ragged = 0;
   };
   struct Rope {
-    double instructions = 0, sfu = 0, clk = 0, scattered_fraction = 0, ctas = 0;
+    double instructions = 0, sfu = 0, clk = 0, scattered_fraction = 0;
   };
   struct Embedding {
-    double element = 0, element_sfu = 0, many = 0, few = 0, scattered_fraction = 0, ctas_many = 0, ctas_few = 0;
+    double element = 0, element_sfu = 0, many = 0, few = 0, scattered_fraction = 0;
   };
   struct SumAll {
     double thread = 0, element = 0, ctas = 0, tail_trips = 0, tail_clk = 0, tail_clk_a_cta = 0;
   };
   struct Cumsum {
-    double instructions = 0, ctas = 0, tail_trips = 0, tail_clk = 0;
+    double instructions = 0, tail_trips = 0, tail_clk = 0;
+  };
+  /// Bytes that pass through L2, and that reach DRAM where operands push them out, over the bytes of stack that hold a
+  /// thread's spilled registers; of CTAs of at least so many threads.
+  struct Spills {
+    double least_threads = 0, l2_ratio = 0, dram_ratio = 0;
   };
   /// How well what an SM does for different CTAs overlaps: p of the p-norm. CTAs that start together go through their
   /// loads, arithmetic and stores in step at first, and drift apart within `drift_waves` CTAs a slot. `twice`: two
@@ -111,7 +112,7 @@ struct KernelCounts {
   SoftmaxSfu softmax_sfu;
   WarpTopK topk_warp;
   CtaTopK topk_cta;
-  Chain chain_forward, chain_fused_backward, chain_backward, chain_norm_backward;
+  std::array<Chain, 4> chain;  ///< by ChainOp
   Chains chains;
   std::array<Flat, static_cast<std::size_t>(RowwiseKind::count_)> flat;  ///< of the element-wise kinds
   double flat_ctas = 0;
@@ -124,12 +125,15 @@ struct KernelCounts {
   Overlap overlap;
   Waves waves;
   WarmL2 warm_l2;
+  Spills spills;
+  RowResources resources;  ///< registers, shared memory and stack of the kernels as built
 };
 
-/// From data/kernels/<set>.json. Throws BadInput: no such file, a group or number that is missing or that nothing reads
-/// (with the nearest name), a number below zero, a group without a source.
+/// From data/kernels/<set>.json and <set>.built.csv. Throws BadInput: no such file, a group or number that is missing or
+/// that nothing reads (with the nearest name), a number below zero, a group without a source; for the table what
+/// RowResources refuses.
 std::shared_ptr<const KernelCounts> load_kernel_counts(const std::string& set);
-/// The same from text; `place` stands in front of every message.
+/// The first of these files from text, without resources; `place` stands in front of every message.
 KernelCounts parse_kernel_counts(const std::string& json_text, const std::string& place);
 
 }  // namespace plumbline

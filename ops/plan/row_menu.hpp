@@ -32,7 +32,7 @@ struct TileChoice {
   int entry = -1, cluster = 1, rows = 1;
 };
 
-inline bool whole_rows(std::int64_t cols) { return cols % kRowVector == 0; }
+constexpr bool whole_rows(std::int64_t cols) { return cols % kRowVector == 0; }
 
 /// The narrowest entry from `menu` (ascending in what it holds, cluster entries last) that holds the row; a cluster
 /// entry takes as few CTAs as it can, but at least `least`.
@@ -125,6 +125,20 @@ struct ChainTile {
 };
 inline constexpr ChainTile kChainMenu[] = {{8, 1},   {8, 2},   {8, 4},   {16, 3},  {16, 4},  {32, 4},
                                            {128, 2}, {128, 4}, {256, 4}, {512, 4}, {1024, 4}};
+/// Rows wider than all of these are walked by a CTA each.
+inline constexpr int kChainWalkThreads = 1024;
+
+/// The kernels that hold rows so: scale_mask_softmax_dropout, its backward, softmax_backward, rmsnorm_backward.
+enum class ChainOp { forward, fused_backward, softmax_backward, norm_backward };
+/// How a row fits its lanes: not whole groups of 8 columns, whole groups, or whole groups that fill the lanes, so that
+/// no bounds are checked and the groups of a thread are worked on side by side.
+enum class ChainFit { ragged, whole, full };
+/// Whether rows that fill such lanes have a kernel of their own: where it is the faster one.
+constexpr bool chain_fills(ChainOp op, int lanes, int groups) {
+  if (op == ChainOp::forward) return groups < 4;
+  return lanes <= kRowWarp || (lanes == 128 && groups == 4) || (lanes == 1024 && op != ChainOp::fused_backward);
+}
+
 /// Threads of a CTA, a variable because device code reads it too: rows that take a warp or less share one of 256.
 template <int kLanes>
 inline constexpr int kChainThreads = kLanes > kRowWarp ? kLanes : 256;
@@ -132,6 +146,12 @@ constexpr int chain_threads(int lanes) { return lanes > kRowWarp ? lanes : kChai
 
 /// The first entry wide enough, or lanes = 0 when the row must be walked.
 ChainTile chain_tile(std::int64_t cols);
+/// How a row of `cols` fits the tile that chain_tile() gives it.
+constexpr ChainFit chain_fit(ChainOp op, std::int64_t cols, const ChainTile& tile) {
+  if (!whole_rows(cols)) return ChainFit::ragged;
+  const bool full = cols == kRowVector * tile.lanes * tile.groups && chain_fills(op, tile.lanes, tile.groups);
+  return full ? ChainFit::full : ChainFit::whole;
+}
 /// Whether a group of lanes takes several rows, the next one on its way while it works on one. Two rows of two inputs
 /// (backward) take so many registers that short rows, of which an SM holds many, are faster without.
 template <bool kForward, int kLanes>

@@ -50,7 +50,9 @@ TEST(PlanRows, FewRowsAreFewForTheGpu) {
     EXPECT_FALSE(choose_row_tile({RowwiseKind::argmax, sms - 1, 262208}, sms).tile().walks) << sms;
     EXPECT_TRUE(choose_row_tile({RowwiseKind::argmax, sms, 262208}, sms).tile().walks) << sms;
     const Op sum = Scan{ScanKind::sum_all, 1 << 28};
-    EXPECT_EQ(row_kernel(sum, work(sum), *h200().rates().counts, sms).plan.ctas, 4 * sms);
+    GpuNumbers gpu = h200().rates().gpu;
+    gpu.sm_count = sms;
+    EXPECT_EQ(row_kernel(sum, work(sum), *h200().rates().counts, gpu).plan.ctas, 4 * sms);
   }
 }
 
@@ -86,10 +88,10 @@ TEST(PlanRows, ReductionsOfWideRowsWalk) {
 /// Backward, 8192 columns: 256 lanes, of which 528 groups are on the card; 6400 rows are three turns of four groups.
 TEST(PlanRows, BackwardTakesSeveralRowsWhereItPrefetches) {
   const Rowwise wide{RowwiseKind::scale_mask_softmax_dropout_backward, 6400, 8192};
-  EXPECT_EQ(row_kernel(Op(wide), work(wide), *h200().rates().counts, kSms).turns, 3);
-  EXPECT_EQ(row_kernel(Op(wide), work(wide), *h200().rates().counts, kSms).plan.ctas, 2134);
+  EXPECT_EQ(row_kernel(Op(wide), work(wide), *h200().rates().counts, h200().rates().gpu).turns, 3);
+  EXPECT_EQ(row_kernel(Op(wide), work(wide), *h200().rates().counts, h200().rates().gpu).plan.ctas, 2134);
   const Rowwise narrow{RowwiseKind::scale_mask_softmax_dropout_backward, 6400, 1024};
-  EXPECT_EQ(row_kernel(Op(narrow), work(narrow), *h200().rates().counts, kSms).turns, 1);
+  EXPECT_EQ(row_kernel(Op(narrow), work(narrow), *h200().rates().counts, h200().rates().gpu).turns, 1);
 }
 
 /// smsp__inst_executed of whole launches on an H200, 2026-11-20, against what the planner counts.
@@ -109,7 +111,7 @@ TEST(PlanRows, CountsInstructionsAsTheProfilerDoes) {
                                            {Rowwise{K::transpose_copy, 16384, 5120}, 22855680},
                                            {Scan{ScanKind::sum_all, 30000000, DType::bf16}, 4341618}};
   for (const auto& [op, instructions] : counted) {
-    const RowKernel k = row_kernel(op, work(op), *h200().rates().counts, kSms);
+    const RowKernel k = row_kernel(op, work(op), *h200().rates().counts, h200().rates().gpu);
     EXPECT_NEAR(k.instructions * static_cast<double>(k.plan.ctas) / instructions, 1, 0.07) << shape_text(op);
   }
 }

@@ -83,10 +83,10 @@ double overlap_of(const RowKernel& k, double waves, const KernelCounts::Overlap&
 }  // namespace
 
 Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, const FamilyScalars& family, bool warm) {
-  const RowKernel k = row_kernel(op, w, *m.counts, m.gpu.sm_count);
+  const RowKernel k = row_kernel(op, w, *m.counts, m.gpu);
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double ctas = static_cast<double>(k.plan.ctas);
-  const double lost = warm ? missing(op, w, m) : 1.0;
+  const double beyond_l2 = missing(op, w, m), lost = warm ? beyond_l2 : 1.0;
   Demand d;
   d.plan = k.plan;
   d.no_waves = true;
@@ -95,7 +95,8 @@ Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, const FamilySc
   d.dram_read = lost * w.read;
   const double threads = static_cast<double>(k.plan.threads);
   const Bytes spilled = k.spilled * threads * units::B;  // of a CTA
-  d.dram_write = lost * w.write + k.evicted * threads * ctas * units::B;
+  // what registers spilled leaves L2 only where the operands push it out
+  d.dram_write = lost * w.write + beyond_l2 * k.evicted * threads * ctas * units::B;
   d.l2 = w.bytes() / ctas + spilled;
   if (const auto* row = std::get_if<Rowwise>(&op); row != nullptr && row->kind == RowwiseKind::transpose_copy) {
     // 256 bytes that begin within a sector of 32 touch nine of them

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "arch/gpu/occupancy.hpp"
 #include "ops/plan/row_menu.hpp"
 
 namespace plumbline {
@@ -17,6 +18,22 @@ double elements_of(const Rowwise& s) { return to_double(s.rows) * to_double(s.co
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 double log2_up(double n) { return n > 1 ? std::ceil(std::log2(n)) : 0; }
 
+/// The counts, and the GPU on which SMs are shared and some grids are sized.
+struct On {
+  const Counts& counts;
+  const GpuNumbers& gpu;
+};
+
+/// What the compiler left: CTAs that fit an SM, and the bytes that spilled registers send to L2 and on to DRAM.
+void set_resources(RowKernel& k, const KernelResources& built, const On& on) {
+  const Occupancy fits = occupancy(on.gpu.sm, {k.plan.threads, built.registers, to_double(built.shared_B) * units::B});
+  k.plan.ctas_per_sm = std::max<std::int64_t>(1, fits.blocks_per_sm);
+  const Counts::Spills& n = on.counts.spills;
+  if (to_double(k.plan.threads) < n.least_threads) return;
+  k.spilled = n.l2_ratio * to_double(built.stack_B);
+  k.evicted = n.dram_ratio * to_double(built.stack_B);
+}
+
 // --- norms, softmax, sum and argmax of rows, quantize ----------------------------------------------------------------
 
 /// Special-function instructions of a warp. Up to four vectors a thread keep their exponentials, more are worked out
@@ -28,7 +45,8 @@ double row_sfu(const Counts& c, RowwiseKind kind, double vecs, double filled, do
          (cluster ? n.cluster : 0);
 }
 
-RowKernel row_tile_kernel(const Counts& c, const Rowwise& s, const RowChoice& chosen) {
+RowKernel row_tile_kernel(const On& on, const Rowwise& s, const RowChoice& chosen) {
+  const Counts& c = on.counts;
   const RowTile& h = chosen.tile();
   const bool cluster = chosen.choice.cluster > 1,
              norm = s.kind == RowwiseKind::rmsnorm || s.kind == RowwiseKind::layernorm;
@@ -36,11 +54,7 @@ RowKernel row_tile_kernel(const Counts& c, const Rowwise& s, const RowChoice& ch
   const Counts::Row& n = c.row[static_cast<std::size_t>(s.kind)];
   RowKernel k;
   k.plan = plan_of(h, chosen.choice, s.rows);
-  // nothing but the row itself is in a reduction's registers
-  const bool small = reduces && h.vecs <= 4 && !h.walks;
-  k.plan.ctas_per_sm =
-      std::min<std::int64_t>(32, small ? std::max<std::int64_t>(1, 2048 / k.plan.threads) : min_ctas_per_sm(h));
-  if (h.threads == kRowWarp && h.vecs == 1) k.plan.ctas_per_sm = 2048 / k.plan.threads;  // few registers
+  set_resources(k, c.resources.row(s.kind, chosen, whole_rows(s.cols)), on);
   const double warps = to_double(k.plan.threads) / kRowWarp, row_warps = to_double(h.threads) / kRowWarp;
   const double row = n.row + (row_warps > 1 ? n.warps : 0);
   double each = row + (n.vector + (s.residual ? n.residual : 0)) * h.vecs + (cluster ? n.cluster : 0);
@@ -77,7 +91,6 @@ RowKernel warp_selection(const Counts::WarpTopK& n, const RowTile& h, double k, 
   const double select = n.row + n.vector * v + k * (n.pick + n.pick_vector * v) + (ragged ? n.ragged : 0);
   r.instructions = kRowsPerCta * (select + (softmax ? n.softmax + n.softmax_vector * v : 0));
   r.sfu = softmax ? kRowsPerCta * (n.sfu_vector * v + n.sfu_row) : 0;
-  r.plan.ctas_per_sm = static_cast<std::int64_t>(h.vecs == 4 ? n.ctas_wide : n.ctas);
   r.chain_clk = n.pick_clk * k;  // a warp-wide maximum and its removal
   return r;
 }
@@ -96,11 +109,6 @@ RowKernel cta_selection(const Counts::CtaTopK& n, const RowTile& h, double k, bo
   if (ragged) each += n.ragged;
   r.instructions = each * warps;
   r.sfu = softmax ? (n.sfu_vector * v + n.sfu_warp) * warps : 0;
-  if (softmax && h.threads == 1024) {  // 64 registers a thread do not hold eight vectors and their exponentials
-    r.spilled = n.spilled_B;
-    r.evicted = n.evicted_B;
-  }
-  r.plan.ctas_per_sm = h.vecs == 8 ? 1 : 1024 / h.threads;
   // eight vectors' unrolled code is met for the first time by every warp, from beyond the SM's instruction cache
   const double fetched = h.vecs > 4 && cluster ? n.fetch_clk : 0;
   // barriers and shared-memory passes from the groups' largest to the ranks
@@ -113,15 +121,16 @@ RowKernel cta_selection(const Counts::CtaTopK& n, const RowTile& h, double k, bo
   return r;
 }
 
-RowKernel selection_kernel(const Counts& c, std::int64_t rows, std::int64_t cols, std::int64_t k, bool softmax) {
+RowKernel selection_kernel(const On& on, std::int64_t rows, std::int64_t cols, std::int64_t k, bool softmax) {
+  const Counts& c = on.counts;
   const TileChoice choice = choose_topk(rows, cols, k);
-  const RowTile& h = kTopKMenu[choice.entry < 0 ? std::size(kTopKMenu) - 1 : static_cast<std::size_t>(choice.entry)];
+  const std::size_t entry = choice.entry < 0 ? std::size(kTopKMenu) - 1 : static_cast<std::size_t>(choice.entry);
+  const RowTile& h = kTopKMenu[entry];
   const bool ragged = !whole_rows(cols);
   RowKernel r = h.threads == kRowWarp ? warp_selection(c.topk_warp, h, to_double(k), softmax, ragged)
                                       : cta_selection(c.topk_cta, h, to_double(k), softmax, choice.cluster > 1, ragged);
-  const std::int64_t at_once = r.plan.ctas_per_sm;
   r.plan = plan_of(h, choice, rows);
-  r.plan.ctas_per_sm = at_once;
+  set_resources(r, c.resources.selection(entry, !ragged, softmax), on);
   if (ragged) r.loads = c.rows.ragged_loads;
   r.holds = r.selects = true;
   return r;
@@ -130,37 +139,43 @@ RowKernel selection_kernel(const Counts& c, std::int64_t rows, std::int64_t cols
 // --- the training attention chain (kernels/chain/attention_chain.cu)
 // -------------------------------------------------------
 
-/// Registers a thread of the entry of kChainMenu.
-std::int64_t chain_registers(const Counts::Chain& n, const ChainTile& h) {
+std::size_t entry_of(const ChainTile& tile) {
   for (std::size_t i = 0; i < std::size(kChainMenu); ++i) {
-    const ChainTile& entry = kChainMenu[i];
-    if (entry.lanes == h.lanes && entry.groups == h.groups) return static_cast<std::int64_t>(n.registers[i]);
+    if (kChainMenu[i].lanes == tile.lanes && kChainMenu[i].groups == tile.groups) return i;
   }
   throw std::logic_error("attention chain: no such entry in its menu");
 }
 
+ChainOp chain_op(RowwiseKind kind) {
+  switch (kind) {
+    case RowwiseKind::scale_mask_softmax_dropout: return ChainOp::forward;
+    case RowwiseKind::scale_mask_softmax_dropout_backward: return ChainOp::fused_backward;
+    case RowwiseKind::softmax_backward: return ChainOp::softmax_backward;
+    default: return ChainOp::norm_backward;
+  }
+}
+
 /// Rows as fp32 in the registers of a few lanes, or walked by 1024 threads.
-RowKernel chain_kernel(const Counts& c, const Rowwise& s, std::int64_t sms) {
-  const bool forward = s.kind == RowwiseKind::scale_mask_softmax_dropout,
-             norm = s.kind == RowwiseKind::rmsnorm_backward, fused = !norm && s.kind != RowwiseKind::softmax_backward;
+RowKernel chain_kernel(const On& on, const Rowwise& s) {
+  const Counts& c = on.counts;
+  const ChainOp op = chain_op(s.kind);
+  const bool forward = op == ChainOp::forward, norm = op == ChainOp::norm_backward,
+             fused = forward || op == ChainOp::fused_backward;
   ChainTile h = chain_tile(s.cols);
   const bool walks = h.lanes == 0;
   if (walks) h = kChainMenu[std::size(kChainMenu) - 1];
   const double g = h.groups, warps = to_double(h.lanes) / kRowWarp;
-  // rows that fill their lanes are compiled without questions, so that a thread's groups are worked on side by side
-  const bool full =
-      s.cols == kRowVector * h.lanes * h.groups &&
-      (forward ? h.groups < 4 : h.lanes <= 32 || (h.lanes == 128 && h.groups == 4) || (h.lanes == 1024 && !fused));
-  const Counts::Chain& n = forward ? c.chain_forward
-                           : fused ? c.chain_fused_backward
-                           : norm  ? c.chain_norm_backward
-                                   : c.chain_backward;
+  const ChainFit fit = chain_fit(op, s.cols, h);
+  const bool full = !walks && fit == ChainFit::full;
+  const Counts::Chain& n = c.chain[static_cast<std::size_t>(op)];
   RowKernel k;
-  k.turns = walks ? 1 : static_cast<int>(chain_rows_each(forward, s.rows, h.lanes, sms));
-  k.plan.threads = chain_threads(h.lanes);
+  k.turns = walks ? 1 : static_cast<int>(chain_rows_each(forward, s.rows, h.lanes, on.gpu.sm_count));
+  k.plan.threads = walks ? kChainWalkThreads : chain_threads(h.lanes);
   k.plan.ctas = walks ? s.rows : chain_ctas(s.rows, h.lanes, k.turns);
-  k.plan.ctas_per_sm =
-      std::clamp<std::int64_t>(65536 / (chain_registers(n, h) * k.plan.threads), 1, 2048 / k.plan.threads);
+  set_resources(k, walks ? c.resources.chain_walked(op, whole_rows(s.cols)) : c.resources.chain(op, entry_of(h), fit),
+                on);
+  k.spilled *= k.turns;
+  k.evicted *= k.turns;
   double row = n.row + ((full ? n.group_full : n.group) + (fused ? c.chains.philox : 0)) * g;
   if (!whole_rows(s.cols)) row *= c.chains.ragged_ratio;
   if (walks) row *= c.chains.walk_ratio * to_double(s.cols) / to_double(kRowVector * h.lanes * h.groups);
@@ -189,15 +204,16 @@ RowKernel flat_kernel(double vectors, const Counts::Flat& n, double ctas, bool r
 }
 
 /// Tiles pass through shared memory: 128 x 128 where both sides are whole sectors, else 64 x 128.
-RowKernel transpose_kernel(const Counts& c, const Rowwise& s) {
+RowKernel transpose_kernel(const On& on, const Rowwise& s) {
+  const Counts& c = on.counts;
   constexpr std::int64_t kSector = 16;
-  const bool whole = whole_rows(s.cols) && s.rows % kSector == 0;
+  const bool whole_in = whole_rows(s.cols), whole_out = s.rows % kSector == 0, whole = whole_in && whole_out;
   const std::int64_t halo = s.rows % kSector == 0 ? 0 : kSector - 1;
   RowKernel k;
   k.plan.threads = whole ? 512 : 256;
   k.plan.ctas = ceil_div(s.rows + halo, whole ? 128 : 64) * ceil_div(s.cols, 128);
   const Counts::Transpose& n = c.transpose;
-  k.plan.ctas_per_sm = static_cast<std::int64_t>(whole ? n.ctas_whole : n.ctas_ragged);
+  set_resources(k, c.resources.transpose(whole_in, whole_out), on);
   k.instructions = (whole ? n.instructions_whole : n.instructions_ragged) * to_double(k.plan.threads) / kRowWarp;
   k.chain_clk = 2 * c.waits.barrier_clk + n.clk;  // into shared memory, and a column's words out of it one by one
   k.scattered = n.scattered_fraction;
@@ -207,16 +223,17 @@ RowKernel transpose_kernel(const Counts& c, const Rowwise& s) {
 
 // --- sums and scans of a whole array ---------------------------------------------------------------------------------
 
-RowKernel scan_kernel(const Counts& c, const Scan& s, std::int64_t sms) {
+RowKernel scan_kernel(const On& on, const Scan& s) {
+  const Counts& c = on.counts;
   const double bytes = to_double(s.n) * (s.dtype == DType::fp32 ? 4 : 2);
   RowKernel k;
   if (s.kind == ScanKind::sum_all) {
     constexpr double kThreads = 512;
     const Counts::SumAll& n = c.sum_all;
-    const double ctas = std::clamp(std::ceil(bytes / 16 / kThreads), 1.0, n.ctas * to_double(sms));
+    const double ctas = std::clamp(std::ceil(bytes / 16 / kThreads), 1.0, n.ctas * to_double(on.gpu.sm_count));
     k.plan.threads = static_cast<std::int64_t>(kThreads);
     k.plan.ctas = static_cast<std::int64_t>(ctas);
-    k.plan.ctas_per_sm = static_cast<std::int64_t>(n.ctas);
+    set_resources(k, c.resources.sum_all(s.dtype == DType::fp32), on);
     k.instructions = (n.thread + n.element * to_double(s.n) / ctas / kThreads) * kThreads / kRowWarp;
     // the last CTA's fence, its turn at the counter, the others' sums, and two reductions
     k.tail_trips = n.tail_trips;
@@ -227,7 +244,7 @@ RowKernel scan_kernel(const Counts& c, const Scan& s, std::int64_t sms) {
   constexpr double kTile = 48 * 1024;
   k.plan.threads = 256;
   k.plan.ctas = static_cast<std::int64_t>(std::max(1.0, std::ceil(bytes / kTile)));
-  k.plan.ctas_per_sm = static_cast<std::int64_t>(c.cumsum.ctas);
+  set_resources(k, c.resources.cumsum(s.dtype == DType::fp32), on);
   k.instructions = c.cumsum.instructions * to_double(k.plan.threads) / kRowWarp;
   k.chained = true;
   k.tail_trips = c.cumsum.tail_trips;  // published, seen, published again: each a store's way and a load's
@@ -235,7 +252,8 @@ RowKernel scan_kernel(const Counts& c, const Scan& s, std::int64_t sms) {
   return k;
 }
 
-RowKernel rowwise_kernel(const Counts& c, const Rowwise& s, std::int64_t sms) {
+RowKernel rowwise_kernel(const On& on, const Rowwise& s) {
+  const Counts& c = on.counts;
   switch (s.kind) {
     case RowwiseKind::layernorm:
     case RowwiseKind::rmsnorm:
@@ -243,15 +261,15 @@ RowKernel rowwise_kernel(const Counts& c, const Rowwise& s, std::int64_t sms) {
     case RowwiseKind::sum_rows:
     case RowwiseKind::argmax:
     case RowwiseKind::quantize: {
-      const RowChoice chosen = choose_row_tile(s, sms);
-      if (chosen.choice.entry >= 0) return row_tile_kernel(c, s, chosen);
+      const RowChoice chosen = choose_row_tile(s, on.gpu.sm_count);
+      if (chosen.choice.entry >= 0) return row_tile_kernel(on, s, chosen);
       return flat_kernel(elements_of(s) / to_double(kRowVector), c.rows_other, c.flat_ctas);
     }
     case RowwiseKind::rmsnorm_backward:
     case RowwiseKind::softmax_backward:
     case RowwiseKind::scale_mask_softmax_dropout:
-    case RowwiseKind::scale_mask_softmax_dropout_backward: return chain_kernel(c, s, sms);
-    case RowwiseKind::transpose_copy: return transpose_kernel(c, s);
+    case RowwiseKind::scale_mask_softmax_dropout_backward: return chain_kernel(on, s);
+    case RowwiseKind::transpose_copy: return transpose_kernel(on, s);
     default: break;
   }
   const Counts::Flat& n = c.flat[static_cast<std::size_t>(s.kind)];
@@ -265,15 +283,18 @@ RowKernel rowwise_kernel(const Counts& c, const Rowwise& s, std::int64_t sms) {
 
 // --- gathers ---------------------------------------------------------------------------------------------------------
 
-RowKernel rope_kernel(const Counts& c, const Rope& s) {
+RowKernel rope_kernel(const On& on, const Rope& s) {
+  const Counts& c = on.counts;
   const double elements = to_double(s.tokens * s.heads) * to_double(s.head_dim);
-  RowKernel k = flat_kernel(elements / 2 / to_double(kRowVector), {c.rope.instructions, c.rope.sfu, 1}, c.rope.ctas);
+  RowKernel k = flat_kernel(elements / 2 / to_double(kRowVector), {c.rope.instructions, c.rope.sfu, 1}, 1);
+  set_resources(k, c.resources.rope(), on);
   k.chain_clk = c.rope.clk;  // sines and cosines, once a CTA, and a barrier
   k.scattered = c.rope.scattered_fraction;
   return k;
 }
 
-RowKernel embedding_kernel(const Counts& c, const Embedding& s, std::int64_t sms) {
+RowKernel embedding_kernel(const On& on, const Embedding& s) {
+  const Counts& c = on.counts;
   const Counts::Embedding& n = c.embedding;
   const double elements = to_double(s.rows) * to_double(s.cols);
   if (!whole_rows(s.cols)) {  // an element a thread, a 64-bit division each
@@ -283,11 +304,11 @@ RowKernel embedding_kernel(const Counts& c, const Embedding& s, std::int64_t sms
   }
   const double vectors = elements / to_double(kRowVector);
   constexpr double kThreads = 128, kVecs = 4, kEnoughAnSm = 4;  // kernels/rows/flat.cu
-  const bool many = vectors >= kEnoughAnSm * to_double(sms) * kThreads * kVecs;
+  const bool many = vectors >= kEnoughAnSm * to_double(on.gpu.sm_count) * kThreads * kVecs;
   RowKernel k;
   k.plan.threads = static_cast<std::int64_t>(kThreads);
   k.plan.ctas = static_cast<std::int64_t>(std::max(1.0, std::ceil(vectors / kThreads / (many ? kVecs : 1))));
-  k.plan.ctas_per_sm = static_cast<std::int64_t>(many ? n.ctas_many : n.ctas_few);
+  set_resources(k, c.resources.gather(many), on);
   k.instructions = (many ? n.many : n.few) * kThreads / kRowWarp;
   k.start_loads = 1;  // the row's number first
   k.scattered = n.scattered_fraction;
@@ -305,14 +326,15 @@ RowKernel other_kernel(const Counts& c, const Work& w) {
 
 }  // namespace
 
-RowKernel row_kernel(const Op& op, const Work& w, const KernelCounts& c, std::int64_t sms) {
-  if (const auto* row = std::get_if<Rowwise>(&op)) return rowwise_kernel(c, *row, sms);
-  if (const auto* top = std::get_if<TopK>(&op)) return selection_kernel(c, top->rows, top->cols, top->k, false);
-  if (const auto* top = std::get_if<SoftmaxTopK>(&op)) return selection_kernel(c, top->rows, top->cols, top->k, true);
-  if (const auto* scan = std::get_if<Scan>(&op)) return scan_kernel(c, *scan, sms);
-  if (const auto* rope = std::get_if<Rope>(&op)) return rope_kernel(c, *rope);
-  if (const auto* table = std::get_if<Embedding>(&op)) return embedding_kernel(c, *table, sms);
-  return other_kernel(c, w);
+RowKernel row_kernel(const Op& op, const Work& w, const KernelCounts& counts, const GpuNumbers& gpu) {
+  const On on{counts, gpu};
+  if (const auto* row = std::get_if<Rowwise>(&op)) return rowwise_kernel(on, *row);
+  if (const auto* top = std::get_if<TopK>(&op)) return selection_kernel(on, top->rows, top->cols, top->k, false);
+  if (const auto* top = std::get_if<SoftmaxTopK>(&op)) return selection_kernel(on, top->rows, top->cols, top->k, true);
+  if (const auto* scan = std::get_if<Scan>(&op)) return scan_kernel(on, *scan);
+  if (const auto* rope = std::get_if<Rope>(&op)) return rope_kernel(on, *rope);
+  if (const auto* table = std::get_if<Embedding>(&op)) return embedding_kernel(on, *table);
+  return other_kernel(counts, w);
 }
 
 }  // namespace plumbline

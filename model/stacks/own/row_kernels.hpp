@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "arch/units.hpp"
+#include "arch/gpu/gpu.hpp"
 #include "ops/op/shapes.hpp"
 #include "ops/op/work.hpp"
 #include "ops/plan/kernel_counts.hpp"
@@ -38,7 +38,7 @@ struct RowKernel {
   int turns = 1;     ///< rows a CTA takes, the next one on its way
 };
 
-/// On a GPU of `sms` SMs, which some kernels size their grids by.
-RowKernel row_kernel(const Op& op, const Work& work, const KernelCounts& counts, std::int64_t sms);
+/// On `gpu`, by whose SMs some kernels size their grids, and whose registers and shared memory say how many CTAs fit.
+RowKernel row_kernel(const Op& op, const Work& work, const KernelCounts& counts, const GpuNumbers& gpu);
 
 }  // namespace plumbline
