@@ -124,29 +124,38 @@ void visit_chain(KernelCounts& c, Visit&& visit) {
 
 template <class Visit>
 void visit_moves(KernelCounts& c, Visit&& visit) {
-  visit("transpose", Numbers{{"instructions_whole", &c.transpose.instructions_whole},
-                             {"instructions_ragged", &c.transpose.instructions_ragged},
+  visit("transpose", Numbers{{"whole", &c.transpose.whole},
+                             {"whole_in", &c.transpose.whole_in},
+                             {"whole_out", &c.transpose.whole_out},
+                             {"ragged", &c.transpose.ragged},
+                             {"sfu", &c.transpose.sfu},
                              {"clk", &c.transpose.clk},
                              {"scattered_fraction", &c.transpose.scattered_fraction}});
-  visit("rope", Numbers{{"instructions", &c.rope.instructions},
-                        {"sfu", &c.rope.sfu},
+  visit("rope", Numbers{{"vector", &c.rope.vector},
+                        {"single", &c.rope.single},
+                        {"turns_once", &c.rope.turns_once},
+                        {"turns", &c.rope.turns},
+                        {"sfu_once", &c.rope.sfu_once},
+                        {"sfu_turns", &c.rope.sfu_turns},
                         {"clk", &c.rope.clk},
                         {"scattered_fraction", &c.rope.scattered_fraction}});
-  KernelCounts::Embedding& e = c.embedding;
-  visit("embedding", Numbers{{"element", &e.element},
-                             {"element_sfu", &e.element_sfu},
-                             {"many", &e.many},
-                             {"few", &e.few},
-                             {"scattered_fraction", &e.scattered_fraction}});
+  visit("embedding", Numbers{{"element", &c.embedding.element},
+                             {"element_sfu", &c.embedding.element_sfu},
+                             {"many", &c.embedding.many},
+                             {"few", &c.embedding.few},
+                             {"scattered_fraction", &c.embedding.scattered_fraction}});
   visit("sum_all", Numbers{{"thread", &c.sum_all.thread},
-                           {"element", &c.sum_all.element},
+                           {"vector_bf16", &c.sum_all.vector_bf16},
+                           {"vector_fp32", &c.sum_all.vector_fp32},
                            {"ctas", &c.sum_all.ctas},
                            {"tail_trips", &c.sum_all.tail_trips},
                            {"tail_clk", &c.sum_all.tail_clk},
                            {"tail_clk_a_cta", &c.sum_all.tail_clk_a_cta}});
-  visit("cumsum", Numbers{{"instructions", &c.cumsum.instructions},
+  visit("cumsum", Numbers{{"instructions_bf16", &c.cumsum.instructions_bf16},
+                          {"instructions_fp32", &c.cumsum.instructions_fp32},
                           {"tail_trips", &c.cumsum.tail_trips},
-                          {"tail_clk", &c.cumsum.tail_clk}});
+                          {"tail_clk", &c.cumsum.tail_clk},
+                          {"tile_clk", &c.cumsum.tile_clk}});
 }
 
 template <class Visit>

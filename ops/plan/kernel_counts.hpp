@@ -65,20 +65,27 @@ struct KernelCounts {
   struct Flat {
     double instructions = 0, sfu = 0, ragged_ratio = 0;
   };
+  /// Instructions by whether the input's rows are whole vectors (`_in`) and the result's rows whole sectors (`_out`).
   struct Transpose {
-    double instructions_whole = 0, instructions_ragged = 0, clk = 0, scattered_fraction = 0;
+    double whole = 0, whole_in = 0, whole_out = 0, ragged = 0, sfu = 0, clk = 0, scattered_fraction = 0;
   };
+  /// An item is a vector in each half of a head, or (`single`) an element where halves are not whole vectors. `turns`: a
+  /// pass of the CTA over the angles it needs; `turns_once`: before the first.
   struct Rope {
-    double instructions = 0, sfu = 0, clk = 0, scattered_fraction = 0;
+    double vector = 0, single = 0, turns_once = 0, turns = 0, sfu_once = 0, sfu_turns = 0;
+    double clk = 0, scattered_fraction = 0;
   };
+  /// A thread that gathers an element, one of `many` vectors, or one vector where there are `few`.
   struct Embedding {
     double element = 0, element_sfu = 0, many = 0, few = 0, scattered_fraction = 0;
   };
+  /// `ctas`: of an SM, of which the launcher makes as many.
   struct SumAll {
-    double thread = 0, element = 0, ctas = 0, tail_trips = 0, tail_clk = 0, tail_clk_a_cta = 0;
+    double thread = 0, vector_bf16 = 0, vector_fp32 = 0, ctas = 0, tail_trips = 0, tail_clk = 0, tail_clk_a_cta = 0;
   };
+  /// `tile_clk`: SM clocks from one tile of an SM to the next, where neither memory nor instructions take longer.
   struct Cumsum {
-    double instructions = 0, tail_trips = 0, tail_clk = 0;
+    double instructions_bf16 = 0, instructions_fp32 = 0, tail_trips = 0, tail_clk = 0, tile_clk = 0;
   };
   /// Bytes that pass through L2, and that reach DRAM where operands push them out, over the bytes of stack that hold a
   /// thread's spilled registers; of CTAs of at least so many threads.

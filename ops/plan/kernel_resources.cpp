@@ -147,7 +147,7 @@ void RowResources::read_others(const Table& table) {
           tile(in == 1 && out == 1 ? "Tile<128, 128, 512>" : "Tile<64, 128, 256>", in, out);
     }
   }
-  rope_ = table.at("rope<1, TurnInPlace>");
+  rope_ = {table.at("rope<0, TurnInPlace>"), table.at("rope<1, TurnInPlace>")};
   gather_ = {table.at("gather_rows<1>"), table.at("gather_rows<4>")};
   cumsum_ = {table.at("cumsum<__nv_bfloat16, 256, 12, 3, 100>"), table.at("cumsum<float, 256, 12, 3, 100>")};
   sum_all_ = {table.at("sum_all<__nv_bfloat16>"), table.at("sum_all<float>")};

@@ -36,7 +36,7 @@ class RowResources {
   const KernelResources& chain(ChainOp op, std::size_t entry, ChainFit fit) const;
   const KernelResources& chain_walked(ChainOp op, bool whole) const;
   const KernelResources& transpose(bool whole_in, bool whole_out) const;
-  const KernelResources& rope() const { return rope_; }
+  const KernelResources& rope(bool vectors) const { return rope_[vectors ? 1 : 0]; }
   const KernelResources& gather(bool many) const { return gather_[many ? 1 : 0]; }
   const KernelResources& cumsum(bool fp32) const { return cumsum_[fp32 ? 1 : 0]; }
   const KernelResources& sum_all(bool fp32) const { return sum_all_[fp32 ? 1 : 0]; }
@@ -56,8 +56,7 @@ class RowResources {
   std::array<std::array<std::array<KernelResources, kFits>, std::size(kChainMenu)>, kChainOps> chains_{};
   std::array<Pair, kChainOps> walked_{};
   std::array<Pair, 2> transposes_{};
-  KernelResources rope_;
-  Pair gather_{}, cumsum_{}, sum_all_{};
+  Pair rope_{}, gather_{}, cumsum_{}, sum_all_{};
 };
 
 }  // namespace plumbline

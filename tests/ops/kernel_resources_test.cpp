@@ -42,7 +42,7 @@ TEST(KernelResources, AreFoundByWhatAPlanChooses) {
   EXPECT_LT(r.chain(ChainOp::norm_backward, 7, ChainFit::full).registers,
             r.chain(ChainOp::norm_backward, 7, ChainFit::whole).registers);
   EXPECT_EQ(r.transpose(true, true).shared_B, 128 * 128 * 2);
-  EXPECT_GT(r.rope().shared_B, 16384);
+  EXPECT_GT(r.rope(true).shared_B, 16384);
 }
 
 TEST(KernelResources, RefuseAFileThatLacksAKernelOrANumber) {

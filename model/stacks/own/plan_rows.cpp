@@ -116,6 +116,7 @@ Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, const FamilySc
   d.serial_latency += (k.launches - 1) * (m.gap_graph + family.fixed + idle);
   if (k.chained) {
     d.overlap = 1;
+    d.step_latency = std::max(Seconds{}, k.chained_clk / m.clock - t.compute) * std::max(1.0, ctas / m.sm_count);
     d.l2_hidden += d.l2;
     d.l2 = Bytes{};
     return d;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <stdexcept>
 
 #include "arch/gpu/occupancy.hpp"
@@ -214,7 +215,9 @@ RowKernel transpose_kernel(const On& on, const Rowwise& s) {
   k.plan.ctas = ceil_div(s.rows + halo, whole ? 128 : 64) * ceil_div(s.cols, 128);
   const Counts::Transpose& n = c.transpose;
   set_resources(k, c.resources.transpose(whole_in, whole_out), on);
-  k.instructions = (whole ? n.instructions_whole : n.instructions_ragged) * to_double(k.plan.threads) / kRowWarp;
+  const double warps = to_double(k.plan.threads) / kRowWarp;
+  k.instructions = (whole ? n.whole : whole_in ? n.whole_in : whole_out ? n.whole_out : n.ragged) * warps;
+  k.sfu = n.sfu * warps;
   k.chain_clk = 2 * c.waits.barrier_clk + n.clk;  // into shared memory, and a column's words out of it one by one
   k.scattered = n.scattered_fraction;
   k.holds = true;
@@ -225,7 +228,8 @@ RowKernel transpose_kernel(const On& on, const Rowwise& s) {
 
 RowKernel scan_kernel(const On& on, const Scan& s) {
   const Counts& c = on.counts;
-  const double bytes = to_double(s.n) * (s.dtype == DType::fp32 ? 4 : 2);
+  const bool fp32 = s.dtype == DType::fp32;
+  const double bytes = to_double(s.n) * (fp32 ? 4 : 2);
   RowKernel k;
   if (s.kind == ScanKind::sum_all) {
     constexpr double kThreads = 512;
@@ -233,8 +237,13 @@ RowKernel scan_kernel(const On& on, const Scan& s) {
     const double ctas = std::clamp(std::ceil(bytes / 16 / kThreads), 1.0, n.ctas * to_double(on.gpu.sm_count));
     k.plan.threads = static_cast<std::int64_t>(kThreads);
     k.plan.ctas = static_cast<std::int64_t>(ctas);
-    set_resources(k, c.resources.sum_all(s.dtype == DType::fp32), on);
-    k.instructions = (n.thread + n.element * to_double(s.n) / ctas / kThreads) * kThreads / kRowWarp;
+    set_resources(k, c.resources.sum_all(fp32), on);
+    // each turn takes four vectors, one of each quarter of what all threads take at a time: a last turn is gone through
+    // by every thread that finds a vector in the first
+    constexpr double kVectors = 4;
+    const double turns = bytes / 16 / (ctas * kThreads * kVectors), whole = std::floor(turns);
+    const double taken = whole + std::min(1.0, kVectors * (turns - whole));
+    k.instructions = (n.thread + (fp32 ? n.vector_fp32 : n.vector_bf16) * kVectors * taken) * kThreads / kRowWarp;
     // the last CTA's fence, its turn at the counter, the others' sums, and two reductions
     k.tail_trips = n.tail_trips;
     k.tail_clk = n.tail_clk + n.tail_clk_a_cta * ctas;
@@ -244,9 +253,11 @@ RowKernel scan_kernel(const On& on, const Scan& s) {
   constexpr double kTile = 48 * 1024;
   k.plan.threads = 256;
   k.plan.ctas = static_cast<std::int64_t>(std::max(1.0, std::ceil(bytes / kTile)));
-  set_resources(k, c.resources.cumsum(s.dtype == DType::fp32), on);
-  k.instructions = c.cumsum.instructions * to_double(k.plan.threads) / kRowWarp;
+  set_resources(k, c.resources.cumsum(fp32), on);
+  k.instructions =
+      (fp32 ? c.cumsum.instructions_fp32 : c.cumsum.instructions_bf16) * to_double(k.plan.threads) / kRowWarp;
   k.chained = true;
+  k.chained_clk = c.cumsum.tile_clk;
   k.tail_trips = c.cumsum.tail_trips;  // published, seen, published again: each a store's way and a load's
   k.tail_clk = 2 * c.waits.barrier_clk + c.cumsum.tail_clk;
   return k;
@@ -283,13 +294,25 @@ RowKernel rowwise_kernel(const On& on, const Rowwise& s) {
 
 // --- gathers ---------------------------------------------------------------------------------------------------------
 
+/// Items of 256 neighbouring threads lie in so many tokens, whose angles the CTA works out a frequency a thread.
+double rope_passes(const Rope& s, std::int64_t items_a_token) {
+  constexpr std::int64_t kThreads = 256;
+  const double begins = to_double(kThreads - std::gcd(kThreads, items_a_token));
+  const double tokens = std::min(to_double(s.tokens), 1 + begins / to_double(items_a_token));
+  return std::ceil(tokens * to_double(s.head_dim / 2) / kRowWarp) * kRowWarp / to_double(kThreads);
+}
+
 RowKernel rope_kernel(const On& on, const Rope& s) {
-  const Counts& c = on.counts;
-  const double elements = to_double(s.tokens * s.heads) * to_double(s.head_dim);
-  RowKernel k = flat_kernel(elements / 2 / to_double(kRowVector), {c.rope.instructions, c.rope.sfu, 1}, 1);
-  set_resources(k, c.resources.rope(), on);
-  k.chain_clk = c.rope.clk;  // sines and cosines, once a CTA, and a barrier
-  k.scattered = c.rope.scattered_fraction;
+  const Counts::Rope& n = on.counts.rope;
+  const bool vectors = whole_rows(s.head_dim / 2);
+  const std::int64_t a_token = s.heads * (s.head_dim / 2) / (vectors ? kRowVector : 1);
+  const double passes = rope_passes(s, a_token), begun = std::min(1.0, passes);
+  const Counts::Flat item{(vectors ? n.vector : n.single) + n.turns_once * begun + n.turns * passes,
+                          n.sfu_once * begun + n.sfu_turns * passes, 1};
+  RowKernel k = flat_kernel(to_double(s.tokens * a_token), item, 1);
+  set_resources(k, on.counts.resources.rope(vectors), on);
+  k.chain_clk = n.clk;  // sines and cosines, once a CTA, and a barrier
+  k.scattered = n.scattered_fraction;
   return k;
 }
 
