@@ -43,8 +43,14 @@ Numbers numbers_of(KernelCounts::Row& c) {
           {"cluster", &c.cluster}};
 }
 
-Numbers numbers_of(KernelCounts::Flat& c) {
-  return {{"instructions", &c.instructions}, {"sfu", &c.sfu}, {"ragged_ratio", &c.ragged_ratio}};
+Numbers numbers_of(KernelCounts::Flat& c) { return {{"instructions", &c.instructions}, {"sfu", &c.sfu}}; }
+
+Numbers numbers_of(KernelCounts::FlatRagged& c) {
+  return {{"instructions", &c.instructions},
+          {"sfu", &c.sfu},
+          {"row_end", &c.row_end},
+          {"sfu_row_end", &c.sfu_row_end},
+          {"drawings", &c.drawings}};
 }
 
 Numbers numbers_of(KernelCounts::Chain& c) {
@@ -61,6 +67,7 @@ void visit_rows(KernelCounts& c, Visit&& visit) {
     const auto kind = static_cast<RowwiseKind>(i);
     if (group_of(kind) == KindGroup::rows) visit("rows." + std::string(name(kind)), numbers_of(c.row[i]));
     if (group_of(kind) == KindGroup::flat) visit("flat." + std::string(name(kind)), numbers_of(c.flat[i]));
+    if (goes_by_rows(kind)) visit("flat_ragged." + std::string(name(kind)), numbers_of(c.flat_ragged[i]));
   }
   visit("rows.all", Numbers{{"ragged_end", &c.rows.ragged_end},
                             {"ragged_loads", &c.rows.ragged_loads},
@@ -72,7 +79,7 @@ void visit_rows(KernelCounts& c, Visit&& visit) {
                                     {"again", &c.softmax_sfu.again},
                                     {"warps_log2", &c.softmax_sfu.warps_log2},
                                     {"cluster", &c.softmax_sfu.cluster}});
-  visit("flat.all", Numbers{{"ctas", &c.flat_ctas}});
+  visit("flat.all", Numbers{{"registers", &c.flat_registers}});
   visit("flat.other", numbers_of(c.flat_other));
 }
 

@@ -63,7 +63,12 @@ struct KernelCounts {
   };
   /// Element by element, for a vector of each thread.
   struct Flat {
-    double instructions = 0, sfu = 0, ragged_ratio = 0;
+    double instructions = 0, sfu = 0;
+  };
+  /// The same where kernels go by rows and these are not whole vectors. `row_end`: of a warp in which a row ends within
+  /// a vector. `drawings` of random numbers (Chains::philox).
+  struct FlatRagged {
+    double instructions = 0, sfu = 0, row_end = 0, sfu_row_end = 0, drawings = 0;
   };
   /// Instructions by whether the input's rows are whole vectors (`_in`) and the result's rows whole sectors (`_out`).
   struct Transpose {
@@ -121,8 +126,9 @@ struct KernelCounts {
   CtaTopK topk_cta;
   std::array<Chain, 4> chain;  ///< by ChainOp
   Chains chains;
-  std::array<Flat, static_cast<std::size_t>(RowwiseKind::count_)> flat;  ///< of the element-wise kinds
-  double flat_ctas = 0;
+  std::array<Flat, static_cast<std::size_t>(RowwiseKind::count_)> flat;               ///< of the element-wise kinds
+  std::array<FlatRagged, static_cast<std::size_t>(RowwiseKind::count_)> flat_ragged;  ///< of those that go by rows
+  double flat_registers = 0;                                                          ///< of a thread, at most
   Flat flat_other, rows_other;  ///< where no kernel of ours runs the shape: estimates
   Transpose transpose;
   Rope rope;
@@ -135,6 +141,13 @@ struct KernelCounts {
   Spills spills;
   RowResources resources;  ///< registers, shared memory and stack of the kernels as built
 };
+
+/// The element-wise kinds whose kernels go by rows: attention's, eight elements of a row a thread, and swiglu, whose
+/// halves lie side by side.
+constexpr bool goes_by_rows(RowwiseKind kind) {
+  return kind == RowwiseKind::scale || kind == RowwiseKind::mask || kind == RowwiseKind::dropout ||
+         kind == RowwiseKind::dropout_backward || kind == RowwiseKind::swiglu;
+}
 
 /// From data/kernels/<set>.json and <set>.built.csv. Throws BadInput: no such file, a group or number that is missing or
 /// that nothing reads (with the nearest name), a number below zero, a group without a source; for the table what

@@ -1,5 +1,6 @@
 #include "ops/plan/kernel_resources.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <initializer_list>
 #include <map>
@@ -26,6 +27,10 @@ std::size_t index_of(RowwiseKind kind) {
   }
   throw std::logic_error(std::string(name(kind)) + ": not an operator on whole rows");
 }
+
+/// Those of kernels/chain/attention_chain_flat.cu, which carry the kind itself.
+constexpr RowwiseKind kAttentionFlat[] = {RowwiseKind::scale, RowwiseKind::mask, RowwiseKind::dropout,
+                                          RowwiseKind::dropout_backward};
 
 /// "row_held<Softmax, 32, 1>"
 std::string kernel(std::string_view function, std::string_view type, std::initializer_list<int> arguments) {
@@ -147,6 +152,10 @@ void RowResources::read_others(const Table& table) {
           tile(in == 1 && out == 1 ? "Tile<128, 128, 512>" : "Tile<64, 128, 256>", in, out);
     }
   }
+  for (std::size_t i = 0; i < std::size(kAttentionFlat); ++i) {
+    const int kind = static_cast<int>(kAttentionFlat[i]);
+    attention_flat_[i] = {table.at(kernel("chain_flat", "", {kind, 0})), table.at(kernel("chain_flat", "", {kind, 1}))};
+  }
   rope_ = {table.at("rope<0, TurnInPlace>"), table.at("rope<1, TurnInPlace>")};
   gather_ = {table.at("gather_rows<1>"), table.at("gather_rows<4>")};
   cumsum_ = {table.at("cumsum<__nv_bfloat16, 256, 12, 3, 100>"), table.at("cumsum<float, 256, 12, 3, 100>")};
@@ -168,6 +177,12 @@ const KernelResources& RowResources::chain(ChainOp op, std::size_t entry, ChainF
 
 const KernelResources& RowResources::chain_walked(ChainOp op, bool whole) const {
   return walked_[static_cast<std::size_t>(op)][whole ? 1 : 0];
+}
+
+const KernelResources& RowResources::attention_flat(RowwiseKind kind, bool whole) const {
+  const auto* found = std::find(std::begin(kAttentionFlat), std::end(kAttentionFlat), kind);
+  if (found == std::end(kAttentionFlat)) throw std::logic_error(std::string(name(kind)) + ": not of attention's");
+  return attention_flat_[static_cast<std::size_t>(found - kAttentionFlat)][whole ? 1 : 0];
 }
 
 const KernelResources& RowResources::transpose(bool whole_in, bool whole_out) const {

@@ -35,6 +35,8 @@ class RowResources {
   /// An entry of kChainMenu.
   const KernelResources& chain(ChainOp op, std::size_t entry, ChainFit fit) const;
   const KernelResources& chain_walked(ChainOp op, bool whole) const;
+  /// scale, mask, dropout and dropout_backward.
+  const KernelResources& attention_flat(RowwiseKind kind, bool whole) const;
   const KernelResources& transpose(bool whole_in, bool whole_out) const;
   const KernelResources& rope(bool vectors) const { return rope_[vectors ? 1 : 0]; }
   const KernelResources& gather(bool many) const { return gather_[many ? 1 : 0]; }
@@ -55,6 +57,7 @@ class RowResources {
   std::array<std::array<Pair, 2>, std::size(kTopKMenu)> selections_{};
   std::array<std::array<std::array<KernelResources, kFits>, std::size(kChainMenu)>, kChainOps> chains_{};
   std::array<Pair, kChainOps> walked_{};
+  std::array<Pair, 4> attention_flat_{};
   std::array<Pair, 2> transposes_{};
   Pair rope_{}, gather_{}, cumsum_{}, sum_all_{};
 };

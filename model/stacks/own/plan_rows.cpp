@@ -90,7 +90,7 @@ Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, const FamilySc
   Demand d;
   d.plan = k.plan;
   d.no_waves = true;
-  d.issue_clk = k.instructions / sm.issue_per_clk;
+  d.issue_clk = (k.instructions + k.wide_slots) / sm.issue_per_clk;
   d.sfu_clk = k.sfu * static_cast<double>(sm.warp_size) / sm.sfu_op_per_clk;
   d.dram_read = lost * w.read;
   const double threads = static_cast<double>(k.plan.threads);

@@ -177,10 +177,11 @@ RowKernel chain_kernel(const On& on, const Rowwise& s) {
                 on);
   k.spilled *= k.turns;
   k.evicted *= k.turns;
-  double row = n.row + ((full ? n.group_full : n.group) + (fused ? c.chains.philox : 0)) * g;
+  double row = n.row + (full ? n.group_full : n.group) * g;
   if (!whole_rows(s.cols)) row *= c.chains.ragged_ratio;
   if (walks) row *= c.chains.walk_ratio * to_double(s.cols) / to_double(kRowVector * h.lanes * h.groups);
   k.instructions = (row * k.turns + c.chains.launch) * to_double(k.plan.threads) / kRowWarp;
+  if (fused) k.wide_slots = c.chains.philox * g * k.turns * to_double(k.plan.threads) / kRowWarp;
   k.sfu = (n.sfu_group * g + n.sfu_row) * k.turns * to_double(k.plan.threads) / kRowWarp;
   const double reductions = forward || norm ? 2 : 1;
   k.chain_clk = reductions * (std::min(5.0, log2_up(h.lanes)) + log2_up(warps)) * c.waits.shuffle_clk +
@@ -193,14 +194,41 @@ RowKernel chain_kernel(const On& on, const Rowwise& s) {
 
 // --- element by element ----------------------------------------------------------------------------------------------
 
-RowKernel flat_kernel(double vectors, const Counts::Flat& n, double ctas, bool ragged = false) {
+RowKernel flat_kernel(double vectors, const Counts::Flat& n, const On& on) {
   constexpr std::int64_t kThreads = 256;
   RowKernel k;
   k.plan.threads = kThreads;
   k.plan.ctas = static_cast<std::int64_t>(std::max(1.0, std::ceil(vectors / to_double(kThreads))));
-  k.plan.ctas_per_sm = static_cast<std::int64_t>(ctas);
-  k.instructions = n.instructions * (ragged ? n.ragged_ratio : 1) * to_double(kThreads) / kRowWarp;
+  set_resources(k, {static_cast<std::int64_t>(on.counts.flat_registers), 0, 0}, on);
+  k.instructions = n.instructions * to_double(kThreads) / kRowWarp;
   k.sfu = n.sfu * to_double(kThreads) / kRowWarp;
+  return k;
+}
+
+/// Share of the vectors' edges in rows that are not whole vectors at which a row does not end.
+double unaligned_share(std::int64_t cols) { return 1 - to_double(std::gcd(cols, kRowVector)) / to_double(kRowVector); }
+
+/// Attention's kernels take each row by itself, the others all elements as one array.
+RowKernel element_wise_kernel(const On& on, const Rowwise& s) {
+  const Counts& c = on.counts;
+  const auto kind = static_cast<std::size_t>(s.kind);
+  const bool attention = goes_by_rows(s.kind) && s.kind != RowwiseKind::swiglu, whole = whole_rows(s.cols);
+  const double vectors =
+      attention ? to_double(s.rows) * to_double(ceil_div(s.cols, kRowVector)) : elements_of(s) / to_double(kRowVector);
+  Counts::Flat n = c.flat[kind];
+  double drawings = s.kind == RowwiseKind::dropout ? 1 : 0;
+  if (goes_by_rows(s.kind) && !whole) {
+    const Counts::FlatRagged& r = c.flat_ragged[kind];
+    const double ends = std::min(1.0, to_double(kRowWarp * kRowVector) / to_double(s.cols) * unaligned_share(s.cols));
+    n = {r.instructions + r.row_end * ends, r.sfu + r.sfu_row_end * ends};
+    drawings = r.drawings;
+  }
+  RowKernel k = flat_kernel(vectors, n, on);
+  if (attention) set_resources(k, c.resources.attention_flat(s.kind, whole), on);
+  k.wide_slots = c.chains.philox * drawings * to_double(k.plan.threads) / kRowWarp;
+  // the last elements that are no vector are a launch of their own (kernels/rows/flat.cu)
+  const bool tail = s.kind == RowwiseKind::copy || s.kind == RowwiseKind::add || row_of(s.kind).activation;
+  if (tail && s.rows * s.cols % kRowVector != 0) k.launches = 2;
   return k;
 }
 
@@ -274,7 +302,7 @@ RowKernel rowwise_kernel(const On& on, const Rowwise& s) {
     case RowwiseKind::quantize: {
       const RowChoice chosen = choose_row_tile(s, on.gpu.sm_count);
       if (chosen.choice.entry >= 0) return row_tile_kernel(on, s, chosen);
-      return flat_kernel(elements_of(s) / to_double(kRowVector), c.rows_other, c.flat_ctas);
+      return flat_kernel(elements_of(s) / to_double(kRowVector), c.rows_other, on);
     }
     case RowwiseKind::rmsnorm_backward:
     case RowwiseKind::softmax_backward:
@@ -283,13 +311,7 @@ RowKernel rowwise_kernel(const On& on, const Rowwise& s) {
     case RowwiseKind::transpose_copy: return transpose_kernel(on, s);
     default: break;
   }
-  const Counts::Flat& n = c.flat[static_cast<std::size_t>(s.kind)];
-  RowKernel k = flat_kernel(elements_of(s) / to_double(kRowVector), n, c.flat_ctas, !whole_rows(s.cols));
-  // the last elements that are no vector are a launch of their own (kernels/rows/flat.cu; the attention chain's are
-  // not)
-  const bool tail = s.kind == RowwiseKind::copy || s.kind == RowwiseKind::add || row_of(s.kind).activation;
-  if (tail && s.rows * s.cols % kRowVector != 0) k.launches = 2;
-  return k;
+  return element_wise_kernel(on, s);
 }
 
 // --- gathers ---------------------------------------------------------------------------------------------------------
@@ -308,8 +330,8 @@ RowKernel rope_kernel(const On& on, const Rope& s) {
   const std::int64_t a_token = s.heads * (s.head_dim / 2) / (vectors ? kRowVector : 1);
   const double passes = rope_passes(s, a_token), begun = std::min(1.0, passes);
   const Counts::Flat item{(vectors ? n.vector : n.single) + n.turns_once * begun + n.turns * passes,
-                          n.sfu_once * begun + n.sfu_turns * passes, 1};
-  RowKernel k = flat_kernel(to_double(s.tokens * a_token), item, 1);
+                          n.sfu_once * begun + n.sfu_turns * passes};
+  RowKernel k = flat_kernel(to_double(s.tokens * a_token), item, on);
   set_resources(k, on.counts.resources.rope(vectors), on);
   k.chain_clk = n.clk;  // sines and cosines, once a CTA, and a barrier
   k.scattered = n.scattered_fraction;
@@ -321,7 +343,7 @@ RowKernel embedding_kernel(const On& on, const Embedding& s) {
   const Counts::Embedding& n = c.embedding;
   const double elements = to_double(s.rows) * to_double(s.cols);
   if (!whole_rows(s.cols)) {  // an element a thread, a 64-bit division each
-    RowKernel k = flat_kernel(elements, {n.element, n.element_sfu, 1}, c.flat_ctas);
+    RowKernel k = flat_kernel(elements, {n.element, n.element_sfu}, on);
     k.start_loads = 1;
     return k;
   }
@@ -339,8 +361,8 @@ RowKernel embedding_kernel(const On& on, const Embedding& s) {
 }
 
 /// No kernel of ours: what the operator needs whatever the kernel.
-RowKernel other_kernel(const Counts& c, const Work& w) {
-  RowKernel k = flat_kernel(std::max(w.read, w.write).in(units::B) / 16, c.flat_other, c.flat_ctas);
+RowKernel other_kernel(const On& on, const Work& w) {
+  RowKernel k = flat_kernel(std::max(w.read, w.write).in(units::B) / 16, on.counts.flat_other, on);
   const double ctas = to_double(k.plan.ctas);
   k.instructions = w.fp32.in(units::FLOP) / ctas / kRowWarp;
   k.sfu = w.sfu / ctas / kRowWarp;
@@ -357,7 +379,7 @@ RowKernel row_kernel(const Op& op, const Work& w, const KernelCounts& counts, co
   if (const auto* scan = std::get_if<Scan>(&op)) return scan_kernel(on, *scan);
   if (const auto* rope = std::get_if<Rope>(&op)) return rope_kernel(on, *rope);
   if (const auto* table = std::get_if<Embedding>(&op)) return embedding_kernel(on, *table);
-  return other_kernel(counts, w);
+  return other_kernel(on, w);
 }
 
 }  // namespace plumbline
