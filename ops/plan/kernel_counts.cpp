@@ -54,11 +54,19 @@ Numbers numbers_of(KernelCounts::FlatRagged& c) {
 }
 
 Numbers numbers_of(KernelCounts::Chain& c) {
-  return {{"row", &c.row},
+  return {{"launch", &c.launch},
+          {"row", &c.row},
+          {"warps", &c.warps},
+          {"held", &c.held},
           {"group", &c.group},
           {"group_full", &c.group_full},
+          {"group_ragged", &c.group_ragged},
+          {"walk_row", &c.walk_row},
+          {"walk_group", &c.walk_group},
+          {"walk_group_ragged", &c.walk_group_ragged},
           {"sfu_row", &c.sfu_row},
-          {"sfu_group", &c.sfu_group}};
+          {"sfu_group", &c.sfu_group},
+          {"sfu_walk_group", &c.sfu_walk_group}};
 }
 
 template <class Visit>
@@ -120,11 +128,8 @@ void visit_selection(KernelCounts& c, Visit&& visit) {
 
 template <class Visit>
 void visit_chain(KernelCounts& c, Visit&& visit) {
-  visit("chain.all", Numbers{{"launch", &c.chains.launch},
-                             {"philox", &c.chains.philox},
-                             {"ragged_ratio", &c.chains.ragged_ratio},
-                             {"walk_ratio", &c.chains.walk_ratio}});
-  constexpr std::string_view kNames[] = {"chain.forward", "chain.fused_backward", "chain.backward",
+  visit("chain.all", Numbers{{"philox", &c.chains.philox}});
+  constexpr std::string_view kNames[] = {"chain.forward", "chain.fused_backward", "chain.softmax_backward",
                                          "chain.norm_backward"};  // by ChainOp
   for (std::size_t op = 0; op < c.chain.size(); ++op) visit(std::string(kNames[op]), numbers_of(c.chain[op]));
 }

@@ -51,15 +51,16 @@ struct KernelCounts {
     double softmax_cluster = 0, cluster = 0, ragged = 0, sfu_vector = 0, sfu_warp = 0;
     double fetch_clk = 0, clk = 0, softmax_clk = 0, pick_clk = 0, merge_clk = 0, softmax_merge_clk = 0, tail_clk = 0;
   };
-  /// The training attention chain: for a row and for a group of eight elements of each lane, fewer where rows fill
-  /// their lanes (`group_full`).
+  /// The training attention chain: for a warp of the launch, for a row (`warps`: where several share it), for each group
+  /// of eight elements that a lane could hold and for each that it holds: groups that are whole, fill their lanes, or
+  /// are ragged (ChainFit). `walk`: of rows that are walked.
   struct Chain {
-    double row = 0, group = 0, group_full = 0, sfu_row = 0, sfu_group = 0;
+    double launch = 0, row = 0, warps = 0, held = 0, group = 0, group_full = 0, group_ragged = 0;
+    double walk_row = 0, walk_group = 0, walk_group_ragged = 0, sfu_row = 0, sfu_group = 0, sfu_walk_group = 0;
   };
-  /// Of all of them: once a launch's warp; the wide multiplications of Philox for a group; how many times as many
-  /// instructions rows take that are not whole vectors, and rows that are walked.
+  /// Of all of them: the wide multiplications of Philox for a group, in slots beyond their own.
   struct Chains {
-    double launch = 0, philox = 0, ragged_ratio = 0, walk_ratio = 0;
+    double philox = 0;
   };
   /// Element by element, for a vector of each thread.
   struct Flat {

@@ -156,37 +156,56 @@ ChainOp chain_op(RowwiseKind kind) {
   }
 }
 
+/// Groups of eight columns that a lane of the row has, of the warp's lane that has most, on average over warps.
+double groups_of_a_lane(std::int64_t cols, std::int64_t lanes) {
+  const std::int64_t groups = ceil_div(cols, kRowVector);
+  if (lanes <= kRowWarp) return to_double(ceil_div(groups, lanes));
+  return to_double(ceil_div(groups, kRowWarp)) * kRowWarp / to_double(lanes);
+}
+
+/// Instructions and those of the special-function unit, of a warp, for a row or as many as share the warp.
+Counts::Flat chain_row(const Counts::Chain& n, const ChainTile& tile, ChainFit fit, double groups) {
+  const double each = fit == ChainFit::full ? n.group_full : fit == ChainFit::whole ? n.group : n.group_ragged;
+  return {n.row + (tile.lanes > kRowWarp ? n.warps : 0) + (fit == ChainFit::whole ? n.held * tile.groups : 0) +
+              each * groups,
+          n.sfu_row + n.sfu_group * groups};
+}
+
+Counts::Flat walked_row(const Counts::Chain& n, bool whole, double groups) {
+  return {n.walk_row + (whole ? n.walk_group : n.walk_group_ragged) * groups, n.sfu_row + n.sfu_walk_group * groups};
+}
+
 /// Rows as fp32 in the registers of a few lanes, or walked by 1024 threads.
 RowKernel chain_kernel(const On& on, const Rowwise& s) {
   const Counts& c = on.counts;
   const ChainOp op = chain_op(s.kind);
   const bool forward = op == ChainOp::forward, norm = op == ChainOp::norm_backward,
-             fused = forward || op == ChainOp::fused_backward;
+             draws = forward || op == ChainOp::fused_backward, whole = whole_rows(s.cols);
   ChainTile h = chain_tile(s.cols);
   const bool walks = h.lanes == 0;
   if (walks) h = kChainMenu[std::size(kChainMenu) - 1];
-  const double g = h.groups, warps = to_double(h.lanes) / kRowWarp;
+  const double warps = to_double(h.lanes) / kRowWarp, groups = groups_of_a_lane(s.cols, h.lanes);
   const ChainFit fit = chain_fit(op, s.cols, h);
-  const bool full = !walks && fit == ChainFit::full;
   const Counts::Chain& n = c.chain[static_cast<std::size_t>(op)];
   RowKernel k;
   k.turns = walks ? 1 : static_cast<int>(chain_rows_each(forward, s.rows, h.lanes, on.gpu.sm_count));
   k.plan.threads = walks ? kChainWalkThreads : chain_threads(h.lanes);
   k.plan.ctas = walks ? s.rows : chain_ctas(s.rows, h.lanes, k.turns);
-  set_resources(k, walks ? c.resources.chain_walked(op, whole_rows(s.cols)) : c.resources.chain(op, entry_of(h), fit),
-                on);
+  set_resources(k, walks ? c.resources.chain_walked(op, whole) : c.resources.chain(op, entry_of(h), fit), on);
   k.spilled *= k.turns;
   k.evicted *= k.turns;
-  double row = n.row + (full ? n.group_full : n.group) * g;
-  if (!whole_rows(s.cols)) row *= c.chains.ragged_ratio;
-  if (walks) row *= c.chains.walk_ratio * to_double(s.cols) / to_double(kRowVector * h.lanes * h.groups);
-  k.instructions = (row * k.turns + c.chains.launch) * to_double(k.plan.threads) / kRowWarp;
-  if (fused) k.wide_slots = c.chains.philox * g * k.turns * to_double(k.plan.threads) / kRowWarp;
-  k.sfu = (n.sfu_group * g + n.sfu_row) * k.turns * to_double(k.plan.threads) / kRowWarp;
+  const Counts::Flat row = walks ? walked_row(n, whole, groups) : chain_row(n, h, fit, groups);
+  const double of_cta = to_double(k.plan.threads) / kRowWarp;
+  k.instructions = (row.instructions * k.turns + (walks ? 0 : n.launch)) * of_cta;
+  k.sfu = row.sfu * k.turns * of_cta;
+  if (draws) k.wide_slots = c.chains.philox * groups * k.turns * of_cta;
   const double reductions = forward || norm ? 2 : 1;
   k.chain_clk = reductions * (std::min(5.0, log2_up(h.lanes)) + log2_up(warps)) * c.waits.shuffle_clk +
                 (warps > 1 ? reductions * c.waits.barrier_clk : 0);
-  if (fused && !full) k.l2_trips += 2 * g;  // one group after the other: the mask's vector, then the random numbers
+  // Groups whose bounds are checked come one after the other: the mask's vector and the random numbers, or gamma's.
+  if (fit != ChainFit::full) k.l2_trips += (draws ? 2.0 : norm ? 1.0 : 0.0) * (walks ? h.groups : groups);
+  if (s.residual) k.loads += groups;  // behind the sums, each behind the store of the group before
+  if (!whole) k.loads += c.rows.ragged_loads;
   k.holds = true;
   k.phases = forward ? 2 : 1;
   return k;
