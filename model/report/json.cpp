@@ -6,6 +6,7 @@
 
 #include "model/report/power_trace.hpp"
 #include "model/report/report.hpp"
+#include "model/stacks/stack.hpp"
 #include "model/words.hpp"
 #include "ops/op/text.hpp"
 
@@ -131,6 +132,7 @@ void put_question(Json& out, const StepReport& r) {
   out[r.workload.phase == Phase::decode ? "context" : "prompt"] = length(r.workload);
   out["dtype"] = weight_format(r.llm, r.workload);
   out["kv_dtype"] = kv_format(r.llm, r.workload);
+  out["stack"] = r.machine.stack().name;
   out["kernels"] = word_of(kKernelSetWords, r.machine.kernels());
   out["runtime"] = word_of(kRuntimeWords, r.options.runtime);
   out["fusion"] = word_of(kFusionWords, r.workload.fusion);
@@ -207,7 +209,9 @@ std::string op_json(const OpReport& r) {
            {"dtype", dtype_text(r.op)},
            {"shape", shape_text(r.op)},
            {"gpu", r.machine.gpu().name},
+           {"stack", r.machine.stack().name},
            {"kernels", word_of(kKernelSetWords, r.machine.kernels())},
+           {"provider", p.provider},
            {"clock", word_of(kClockWords, r.clock)}};
   put_figures(out, p);
   out["dram_read_bytes"] = finite(p.dram_read.in(units::B), "dram_read_bytes");

@@ -4,6 +4,7 @@
 
 #include "arch/format.hpp"
 #include "model/report/report.hpp"
+#include "model/stacks/stack.hpp"
 #include "model/words.hpp"
 #include "ops/op/text.hpp"
 
@@ -86,7 +87,7 @@ std::string op_table(const OpReport& report, const TextStyle& style) {
   std::string out = style.bold(std::string(op_name(report.op)) + " " + std::string(dtype_text(report.op)) + " " +
                                shape_text(report.op) + " on " + card.title) +
                     "\n";
-  out += labelled("assumed", "kernels " + std::string(word_of(kKernelSetWords, report.machine.kernels())) + ", clock " +
+  out += labelled("assumed", "stack " + report.machine.stack().name + ", clock " +
                                  std::string(word_of(kClockWords, report.clock)) + " (" +
                                  format(report.prediction.clock) + ")");
   out += summary(report, style) + launches(report, style) + resources(report, style);

@@ -5,6 +5,7 @@
 
 #include "arch/format.hpp"
 #include "model/report/report.hpp"
+#include "model/stacks/stack.hpp"
 #include "model/words.hpp"
 #include "ops/op/text.hpp"
 
@@ -33,7 +34,7 @@ std::string header(const StepReport& r, const TextStyle& style) {
                             (r.workload.phase == Phase::decode ? ", context " : ", prompt ") +
                             std::to_string(length(r.workload)) + ", weights " + weight_format(r.llm, r.workload) +
                             ", KV cache " + std::string(kv_format(r.llm, r.workload));
-  const std::string how = "kernels " + std::string(word_of(kKernelSetWords, r.machine.kernels())) + ", runtime " +
+  const std::string how = "stack " + r.machine.stack().name + ", runtime " +
                           std::string(word_of(kRuntimeWords, r.options.runtime)) + ", fusion " +
                           std::string(word_of(kFusionWords, r.workload.fusion)) + ", clock " +
                           std::string(word_of(kClockWords, r.clock)) + " (" + format(r.step.clock) + ")";
