@@ -36,6 +36,7 @@ struct StackedProvider {
 struct FamilyOrigin {
   std::array<std::size_t, kVariants> classes{};
   bool by_operator = false;  ///< the operator's class instead
+  bool inherited = false;    ///< its scalars are another family's, whose kernels work alike
 };
 
 /// A stack with the places of its families in Rates.

@@ -116,6 +116,7 @@ class FamilyReader {
     parts_.families.push_back(origin_of(declared));
     FamilyScalars& family = last();
     const bool asked = declared.op[0] == '\0' || stacked.runs(declared.op);
+    parts_.families.back().inherited = declared.stand_in_inherits && name == declared.stand_in;
     if (asked && (declared.required || on_file(name))) {
       family = read_family(calibration_, scalars_.base, name);
       family.on_file = true;

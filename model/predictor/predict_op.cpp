@@ -133,12 +133,12 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
   price_launches(out, m);
   out.dram_read += answer.read_beside;
   out.dram_write += answer.written_beside;
-  const auto family = static_cast<std::size_t>(&answer.main() - m.families.data());
+  const FamilyOrigin& family = origin.stack.families[static_cast<std::size_t>(&answer.main() - m.families.data())];
   out.scalars = &answer.main();
   out.family = answer.main().name;
-  out.band_class = band_class_of(op, origin.stack.families[family], answer.variant());
+  out.band_class = band_class_of(op, family, answer.variant());
   out.band_kernels = signer.provider->set();
-  if (signer.stands_in) out.provenance = Provenance::inherited;
+  if (signer.stands_in || family.inherited) out.provenance = Provenance::inherited;
   if (m.power) {
     set_energies(out, m);
     reprice(out, m, 1);

@@ -55,7 +55,8 @@ struct FamilyDeclaration {
   bool required = true;   ///< a calibration without it is refused; else its kernels are not on file
   /// Family of a calibration, with its set, whose scalars stand in where there are none of its own; null: none do.
   const char* stand_in = nullptr;
-  CarryOver carry{};  ///< how its scalars go over to a card that has none
+  bool stand_in_inherits = false;  ///< what is priced with those is inherited: its own kernels were never measured
+  CarryOver carry{};               ///< how its scalars go over to a card that has none
   /// Its kernels took bursts too short for the regulator to act in, and its share of the tensor rate was fitted to them.
   bool fitted_in_bursts = false;
   /// Kind of its residuals ("matrix", "attention"), and the classes. None: the class is the operator's.
