@@ -58,11 +58,12 @@ const StackedProvider& plan(const Origin& origin, Question& question, Answer& an
                     std::string(op_name(question.op)));
 }
 
+/// Where energies are on file, reprice() gives launches with tensor work their time, and the sum of all.
 void price_launches(OpPrediction& out, const Rates& m) {
   for (int i = 0; i < out.launch_count; ++i) {
     LaunchPrediction& l = out.launches[static_cast<std::size_t>(i)];
     l.speeds = usual_speeds(l.demand, m, *l.family);
-    l.time = price(l.demand, m, *l.family, l.speeds);
+    if (!m.power || l.demand.tensor_clk <= 0) l.time = price(l.demand, m, *l.family, l.speeds);
     l.family_share = l.speeds.tensor;
     l.clock = m.clock * (l.demand.tensor_clk > 0 ? 1 - l.family->droop : 1);
     out.time += l.time.total + m.gap_graph;
