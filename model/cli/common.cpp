@@ -61,12 +61,9 @@ void add_stack_flags(CLI::App& app, StackChoice& stack) {
   add_value(app, "--kernels", joined_words(kKernelSetWords),
             "the stack's with this project's before them, without, or the roofline floor [the stack's]",
             [&stack](const std::string& text) { stack.kernels = chosen_word("--kernels", kKernelSetWords, text); });
-  std::string attention;
-  for (const std::string& word : attention_words()) attention += (attention.empty() ? "" : "|") + word;
-  add_value(
-      app, "--attention", attention,
-      "whose attention runs where it is not this project's; flash-attention: as vLLM and PyTorch call it [the stack's]",
-      [&stack](const std::string& text) { stack.attention = text; });
+  add_value(app, "--attention", "PROVIDER",
+            "whose attention runs where it is not this project's: tensorrt-llm, flash-attention, ... [the stack's]",
+            [&stack](const std::string& text) { stack.attention = text; });
 }
 
 void add_machine_flags(CLI::App& app, MachineFlags& flags) {

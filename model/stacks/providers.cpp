@@ -13,8 +13,14 @@ const Provider& generic_provider();
 const Provider& ideal_provider();
 
 std::span<const Provider* const> providers() {
-  static const std::array all{&own_provider(),     &cublas_provider(), &trtllm_provider(), &flash_attention_provider(),
-                              &generic_provider(), &ideal_provider()};
+  static const std::array all{
+      &own_provider(),              //
+      &cublas_provider(),           //
+      &trtllm_provider(),           //
+      &flash_attention_provider(),  //
+      &generic_provider(),          //
+      &ideal_provider(),
+  };
   return all;
 }
 
