@@ -9,6 +9,7 @@ const Provider& own_provider();
 const Provider& cublas_provider();
 const Provider& trtllm_provider();
 const Provider& flash_attention_provider();
+const Provider& flashinfer_provider();
 const Provider& generic_provider();
 const Provider& ideal_provider();
 
@@ -18,6 +19,7 @@ std::span<const Provider* const> providers() {
       &cublas_provider(),           //
       &trtllm_provider(),           //
       &flash_attention_provider(),  //
+      &flashinfer_provider(),       //
       &generic_provider(),          //
       &ideal_provider(),
   };

@@ -1,0 +1,144 @@
+// FlashInfer as SGLang calls it: prefill by FlashAttention's algorithm in the same tiles; decode by a kernel of ordinary
+// lanes where a KV head has few query heads, else by tensor units with its query heads packed. Its planner is the
+// published sources' (include/flashinfer/attention/scheduler.cuh and decode.cuh, 2026). Nobody's measurements of it are
+// on file: FlashAttention's scalars stand in, which says nothing of how well its inner loops are written.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "model/stacks/flash_attention/plan_attention.hpp"
+#include "model/stacks/provider.hpp"
+
+namespace plumbline {
+namespace {
+
+using flash_attention::kCombine;
+using flash_attention::kDecode;
+using flash_attention::kFamilies;
+
+constexpr auto kPrefillClasses = std::to_array<BandClass>({{Variant::usual, "flashinfer_prefill", false}});
+constexpr auto kDecodeClasses = std::to_array<BandClass>({{Variant::usual, "flashinfer_decode", false}});
+
+/// In the order of FlashAttention's families, whose planner prices prefill.
+constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
+    {{.name = "flashinfer_prefill",
+      .op = "attention_prefill",
+      .stand_in = "library.flash_prefill",
+      .stand_in_inherits = true,
+      .kind = "attention",
+      .classes = kPrefillClasses},
+     {.name = "flashinfer_decode",
+      .op = "attention_decode",
+      .stand_in = "library.flash_decode",
+      .stand_in_inherits = true,
+      .kind = "attention",
+      .classes = kDecodeClasses},
+     {.name = "combine", .op = "attention_decode"},
+     {.name = "flashinfer_append", .op = "attention_prefill", .stand_in = "library.flash_append"}}};
+
+constexpr std::array<std::string_view, 2> kOps{"attention_prefill", "attention_decode"};
+
+/// How a decode launch cuts the cache.
+struct DecodeCut {
+  double rows;         ///< query rows of a CTA
+  double keys;         ///< of a step
+  double ctas_per_sm;  ///< that its planner counts on
+  double threads;
+  bool tensor;
+};
+
+/// SGLang asks for tensor units from 4 query heads a KV head on, and always for 8-bit caches.
+constexpr double kFewestOnTensorUnits = 4;
+
+DecodeCut decode_cut(const AttentionDecode& s, const DecodeTask& t, const Rates& m) {
+  const double kv_bytes = bytes_of(s.kv_dtype);
+  if (t.rows >= kFewestOnTensorUnits || kv_bytes < 2) {
+    // FA2DetermineCtaTileQ of packed rows; two CTAs an SM
+    return {t.rows > 64 && s.qk_dim < 256 ? 128.0 : t.rows > 16 ? 64.0 : 16.0, 64, 2, 128, true};
+  }
+  // 16 bytes a thread, 128 threads at least; one query head walks four keys a thread
+  const double lanes = t.qk_dim / std::max(16 / kv_bytes, t.qk_dim / 32);
+  const double threads = std::max(128.0, lanes * t.rows);
+  const double keys = (t.rows < 2 ? 4 : 1) * std::floor(threads / lanes);
+  const double stages = m.path.async_copy ? 2 : 1;
+  const double ring = stages * keys * t.key_bytes;
+  const double resident =
+      std::floor(std::min(m.gpu.sm.smem.in(units::B) / ring, static_cast<double>(m.gpu.sm.threads) / threads));
+  return {t.rows, keys, std::max(1.0, resident), threads, false};
+}
+
+/// As few keys a part as the grid has room for, 128 at least.
+double splits_of(const DecodeTask& t, const DecodeCut& cut, const Rates& m) {
+  constexpr double kLeastKeys = 128;
+  const double room = std::floor(cut.ctas_per_sm * m.sm_count / t.kv_sets);
+  const double part = std::max(kLeastKeys, ceil_div(t.context, std::max(1.0, room)));
+  return ceil_div(t.context, part);
+}
+
+AttentionChoice plan_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families) {
+  const DecodeTask t = decode_task(s);
+  const DecodeCut cut = decode_cut(s, t, m);
+  const double splits = splits_of(t, cut, m);
+  AttentionChoice c;
+  c.family = &families[kDecode];
+  c.plan.kv_tile = static_cast<std::int64_t>(cut.keys);
+  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
+  c.plan.splits = static_cast<std::int64_t>(splits);
+  Demand& d = c.main;
+  d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
+  d.plan.ctas_per_sm = static_cast<std::int64_t>(cut.ctas_per_sm);
+  d.plan.threads = static_cast<std::int64_t>(cut.threads);
+  d.plan.steps = d.plan.longest = ceil_div(ceil_div(t.context, splits), cut.keys);
+  score_demand(d, cut.rows, cut.keys, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[s.dtype],
+               t.key_bytes / (t.qk_dim + t.v_dim), m);
+  if (!cut.tensor) {
+    d.tensor_clk = 0;
+    d.fp32_clk += 2 * cut.rows * cut.keys * (t.qk_dim + t.v_dim) / m.gpu.sm.fp32_flop_per_clk;
+  }
+  // FlashAttention's chain is of steps of 64 keys of 2 x 128 at 16 bits
+  constexpr double kReferenceKeyBytes = 512, kReferenceKeys = 64;
+  const double step_clk = c.family->step_clk * t.key_bytes / kReferenceKeyBytes * cut.keys / kReferenceKeys;
+  const double chain = c.family->start_clk + (d.plan.steps + 1) * step_clk;
+  d.step_latency = chain / d.plan.steps / m.clock;
+  decode_traffic(d, t, s.dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
+  if (splits > 1) {
+    c.combines = true;
+    c.combine_family = &families[kCombine];
+    c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(s.dtype), m);
+  }
+  return c;
+}
+
+class FlashInfer final : public Provider {
+ public:
+  std::string_view name() const override { return "flashinfer"; }
+  std::span<const FamilyDeclaration> families() const override { return kDeclared; }
+  std::span<const std::string_view> ops() const override { return kOps; }
+  std::string_view assumption() const override {
+    return "attention: FlashInfer's planner with FlashAttention's scalars; FlashInfer itself was never measured";
+  }
+
+  bool plan(const Question& q, Answer& out) const override {
+    if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
+      require_tensor_path(prefill->dtype, q);
+      const AttentionChoice choice = plan_flash_prefill(*prefill, appends(*prefill, q), q.rates, q.families);
+      answer_attention(choice, "attention", Variant::usual, q, out);
+      return true;
+    }
+    if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
+      require_tensor_path(decode->dtype, q);
+      answer_attention(plan_decode(*decode, q.rates, q.families), "split-KV attention", Variant::usual, q, out);
+      return true;
+    }
+    return false;
+  }
+};
+
+}  // namespace
+
+const Provider& flashinfer_provider() {
+  static const FlashInfer provider;
+  return provider;
+}
+
+}  // namespace plumbline
