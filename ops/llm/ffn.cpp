@@ -33,7 +33,8 @@ std::optional<std::int64_t> block_width(const LlmConfig& config, std::int64_t hi
   const std::int64_t step = config.dim_or({"block_multiple_of"}, 256);
   const auto factor = config.find({"block_ffn_dim_multiplier"});
   if (!config.flag_or({"block_auto_adjust_ff_dim"}, true)) return stated;
-  const double scaled = (factor ? factor->as_number() : 1.0) * static_cast<double>(2 * *stated / 3);
+  const std::int64_t two_thirds = 2 * *stated / 3;  // rounded down, as int() does there
+  const double scaled = (factor ? factor->as_number() : 1.0) * static_cast<double>(two_thirds);
   if (!(scaled >= 1 && scaled <= static_cast<double>(LlmConfig::kLargestDim))) {
     config.find({"block_ffn_dim_multiplier", "block_ff_dim"})->fail("expected a feed-forward width from 1 to 2^31");
   }
