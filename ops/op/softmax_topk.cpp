@@ -1,10 +1,6 @@
 #include "ops/op/softmax_topk.hpp"
 
-#include <algorithm>
-#include <array>
-
-#include "ops/op/counting.hpp"
-#include "ops/op/facts.hpp"
+#include "ops/op/selection.hpp"
 
 namespace plumbline {
 namespace {
@@ -12,36 +8,25 @@ namespace {
 using namespace counting;
 
 constexpr auto kNames = std::to_array<OperatorName>({{"softmax_topk", 0, true, Pattern::select_scan}});
-constexpr auto kKeys =
-    std::to_array<Key>({key<&SoftmaxTopK::rows>("rows"), key<&SoftmaxTopK::cols>("cols"), key<&SoftmaxTopK::k>("k")});
-
-constexpr auto kRelations = std::to_array<Relation<SoftmaxTopK>>(
-    {{"key 'k': expected at most cols", [](const SoftmaxTopK& s) { return s.k <= s.cols; },
-      [](SoftmaxTopK& s) { s.k = s.cols; }}});
 
 /// max; x - max, exp, sum; a comparison with the threshold, an element. A row: a reciprocal, and k products with it.
 Work work_of(const SoftmaxTopK& s) {
-  const double rows = d(s.rows), n = rows * d(s.cols), found = rows * d(s.k);
-  Work w;
-  w.math = s.dtype;
-  w.fp32 = flop(4 * n + found);
+  Work w = selection::moved(s);
+  const double rows = d(s.rows), n = rows * d(s.cols);
+  w.fp32 = flop(4 * n + rows * d(s.k));
   w.sfu = n + rows;
-  w.read = storage(s.dtype, n);
-  w.write = storage(s.dtype, found) + byte(kIndexBytes * found);
   return w;
 }
-
-Volume volume_of(const SoftmaxTopK& s) { return {product_of({s.rows, s.cols}), 0}; }
 
 }  // namespace
 
 const Facts<SoftmaxTopK>& SoftmaxTopK::facts() {
   static constexpr Facts<SoftmaxTopK> kFacts{
       .names = kNames,
-      .keys = kKeys,
-      .relations = kRelations,
+      .keys = selection::kKeys<SoftmaxTopK>,
+      .relations = selection::kRelations<SoftmaxTopK>,
       .work = work_of,
-      .volume = volume_of,
+      .volume = selection::volume_of<SoftmaxTopK>,
   };
   return kFacts;
 }
