@@ -11,19 +11,8 @@
 namespace plumbline {
 namespace {
 
+using namespace power_fit;
 using namespace testing_support;
-
-constexpr std::array<const char*, 11> kNames{"constant_W",
-                                             "clocked_W",
-                                             "tensor_bf16_J_per_FLOP",
-                                             "tensor_fp8_J_per_FLOP",
-                                             "fp32_J_per_FLOP",
-                                             "sfu_J",
-                                             "instruction_J",
-                                             "smem_J_per_B",
-                                             "l2_J_per_B",
-                                             "dram_read_J_per_B",
-                                             "dram_write_J_per_B"};
 
 Activity random_work() {
   Activity a;
@@ -82,10 +71,10 @@ TEST(PowerColumns, AreWattsAUnit) {
   work.smem = 1e12 * units::B;
   const auto x =
       power_columns(unit_scalars(kNames, PowerScalars{}), work, DType::bf16, DataPattern::normal, 1, 1.0 * units::s);
-  EXPECT_DOUBLE_EQ(x[0], 1);
-  EXPECT_DOUBLE_EQ(x[1], 1);
-  EXPECT_DOUBLE_EQ(x[7], 1);
-  EXPECT_DOUBLE_EQ(x[2], 0);
+  EXPECT_DOUBLE_EQ(x[kConstant], 1);
+  EXPECT_DOUBLE_EQ(x[kClocked], 1);
+  EXPECT_DOUBLE_EQ(x[kSmem], 1);
+  EXPECT_DOUBLE_EQ(x[kBf16], 0);
 }
 
 }  // namespace

@@ -14,19 +14,8 @@
 namespace plumbline {
 namespace {
 
-/// Columns of the least squares: watts a unit of each, joules a unit of work.
-enum Column { kConstant, kClocked, kBf16, kFp8, kFp32, kSfu, kInstruction, kSmem, kL2, kRead, kWrite, kColumns };
-constexpr const char* kNames[kColumns] = {"constant_W",
-                                          "clocked_W",
-                                          "tensor_bf16_J_per_FLOP",
-                                          "tensor_fp8_J_per_FLOP",
-                                          "fp32_J_per_FLOP",
-                                          "sfu_J",
-                                          "instruction_J",
-                                          "smem_J_per_B",
-                                          "l2_J_per_B",
-                                          "dram_read_J_per_B",
-                                          "dram_write_J_per_B"};
+using namespace power_fit;
+
 constexpr double kReference_C = 50;
 /// Near the cap a row without a clock of its own may run at any.
 constexpr double kSurelyBelowCap = 0.9;
@@ -173,6 +162,15 @@ struct Droop {
   double usual = 0, per_W = 0, from_W = 0, median_error = 0;
 };
 
+/// Cycles left at that power: the engine's load line, with power as it is and so no more to settle.
+double kept_at(const Droop& droop, double watts) {
+  PowerScalars p;
+  p.droop = droop.usual;
+  p.droop_per_W = droop.per_W;
+  p.droop_from = droop.from_W * units::W;
+  return kept_cycles(p, watts * units::W, watts * units::W);
+}
+
 /// `usual` from rows of moderate power; then the threshold by trial and the slope by least squares. Power of bursts is
 /// the model's, at the measured time.
 Droop fit_droop(const std::vector<PowerCounts>& rows, const Shape& shape, const Eigen::VectorXd& energies) {
@@ -198,7 +196,7 @@ Droop fit_droop(const std::vector<PowerCounts>& rows, const Shape& shape, const 
     }
     const double slope = xx > 0 ? std::max(0.0, xy / xx) : 0;
     for (std::size_t i = 0; i < watts.size(); ++i) {
-      error += std::abs(skipped[i] - best.usual - slope * std::max(0.0, watts[i] - from));
+      error += std::abs(1 - skipped[i] - kept_at({best.usual, slope, from}, watts[i]));
     }
     if (least >= 0 && error >= least) continue;
     least = error;
@@ -207,8 +205,7 @@ Droop fit_droop(const std::vector<PowerCounts>& rows, const Shape& shape, const 
   }
   std::vector<double> errors;
   for (std::size_t i = 0; i < watts.size(); ++i) {
-    const double kept = 1 - best.usual - best.per_W * std::max(0.0, watts[i] - best.from_W);
-    errors.push_back(std::abs(std::log(kept / (1 - skipped[i]))));
+    errors.push_back(std::abs(std::log(kept_at(best, watts[i]) / (1 - skipped[i]))));
   }
   best.median_error = median(std::move(errors));
   return best;

@@ -2,12 +2,32 @@
 // engine's own P(f) (model/engine/power.hpp) with that energy alone, so that the formula stands once.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
 #include "model/engine/power.hpp"
 
 namespace plumbline {
+
+namespace power_fit {
+
+/// The energies that a fit of whole kernels solves for, by their names in a calibration's power section: the order of
+/// its columns.
+enum Column { kConstant, kClocked, kBf16, kFp8, kFp32, kSfu, kInstruction, kSmem, kL2, kRead, kWrite, kColumns };
+inline constexpr std::array<const char*, kColumns> kNames{"constant_W",
+                                                          "clocked_W",
+                                                          "tensor_bf16_J_per_FLOP",
+                                                          "tensor_fp8_J_per_FLOP",
+                                                          "fp32_J_per_FLOP",
+                                                          "sfu_J",
+                                                          "instruction_J",
+                                                          "smem_J_per_B",
+                                                          "l2_J_per_B",
+                                                          "dram_read_J_per_B",
+                                                          "dram_write_J_per_B"};
+
+}  // namespace power_fit
 
 /// Names of a calibration's power section that are watts, or joules a unit of work; energies are fitted in pJ, so that
 /// columns are of a like size.
