@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/memory/parts.hpp"
+#include "ops/step/libraries.hpp"
 
 namespace plumbline {
 namespace {
@@ -78,8 +79,7 @@ Bytes cache(const Llm& llm, const Workload& w, const Types& t) {
 /// each (ZeRO, arXiv 1910.02054, section 3.1). The weights are counted apart. fp32 training: 4 + 4 + 8, no master.
 Bytes optimizer(double params, Bytes weight_bytes) { return 16.0 * params * units::B - weight_bytes; }
 
-/// What libraries keep: cuBLAS asks for 32 MiB on Hopper (cuBLAS documentation, cublasSetWorkspace); decode kernels hold
-/// partial results, of one layer at a time.
+/// The matrix library's, and partial results of decode kernels, of one layer at a time.
 Bytes workspace(const Llm& llm, const Workload& w) {
   Bytes partial;
   if (w.phase == Phase::decode) {
@@ -87,7 +87,7 @@ Bytes workspace(const Llm& llm, const Workload& w) {
       if (l.mixer) partial = std::max(partial, l.mixer->partials(d(w.batch), w.parallel.tensor));
     }
   }
-  return 32.0 * units::MiB + partial;
+  return lowering::kGemmWorkspace + partial;
 }
 
 }  // namespace

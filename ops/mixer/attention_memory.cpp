@@ -1,5 +1,7 @@
 #include "ops/mixer/attention_memory.hpp"
 
+#include "ops/step/libraries.hpp"
+
 namespace plumbline {
 
 double stored_attention(const AttentionWidths& n, const MixerLoad& v) {
@@ -17,8 +19,7 @@ double live_attention(const AttentionWidths& n, const MixerLoad& v) {
 }
 
 Bytes split_partials(double sequences, double heads, std::int64_t width) {
-  constexpr double kSplits = 32;
-  return storage(DType::fp32, sequences * heads * static_cast<double>(width + 1) * kSplits);
+  return storage(DType::fp32, sequences * heads * static_cast<double>(width + 1) * lowering::kDecodeSplits);
 }
 
 }  // namespace plumbline

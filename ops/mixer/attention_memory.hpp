@@ -17,8 +17,7 @@ struct AttentionWidths {
 double stored_attention(const AttentionWidths& widths, const MixerLoad& load);
 /// Input, projections and result, in eager code the scores and their softmax.
 double live_attention(const AttentionWidths& widths, const MixerLoad& load);
-/// Split-KV decode holds fp32 partial results of up to 32 splits a query head, values and their log-sum (FlashInfer,
-/// FA3 split limit).
+/// Split-KV decode holds fp32 partial results of all splits of a query head, values and their log-sum.
 Bytes split_partials(double sequences, double heads, std::int64_t width);
 
 }  // namespace plumbline

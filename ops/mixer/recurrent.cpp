@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/step/libraries.hpp"
+
 namespace plumbline {
 
 DType read_state_dtype(const LlmConfig& config) {
@@ -33,10 +35,9 @@ Bytes state_cache(const StateWidths& n, const CacheQuery& query) {
 }
 
 double stored_recurrence(const StateWidths& n, double mixed, const MixerLoad& v) {
-  constexpr double kChunk = 256;
   const double inner = n.inner / v.tensor;
   return v.tokens * v.element * (v.hidden + 2 * (inner + mixed / v.tensor) + inner + 2 * inner) +
-         v.tokens / kChunk * inner * n.state * 4;
+         v.tokens / lowering::kScanChunk * inner * n.state * 4;
 }
 
 double live_recurrence(const StateWidths& n, const MixerLoad& v) {

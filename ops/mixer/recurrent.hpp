@@ -32,8 +32,7 @@ struct StateWidths {
 /// A matrix of head width x state a head, and the last conv - 1 inputs of the convolution.
 Bytes state_cache(const StateWidths& widths, const CacheQuery& query);
 /// For the backward pass: input of the projections, their result (all that convolution, recurrence and gate read;
-/// `mixed` of it beside the values), the output before and after the gate, and the fp32 state at every chunk of 256
-/// tokens (mamba_ssm's default chunk).
+/// `mixed` of it beside the values), the output before and after the gate, and the fp32 state at every chunk.
 double stored_recurrence(const StateWidths& widths, double mixed, const MixerLoad& load);
 double live_recurrence(const StateWidths& widths, const MixerLoad& load);
 inline constexpr SegmentNames kRecurrentSegment{"recurrent_layer", "recurrent_moe_layer"};
