@@ -13,30 +13,14 @@
 #include "ops/mixer/delta_net.hpp"
 #include "ops/mixer/mamba2.hpp"
 #include "ops/mixer/mla.hpp"
+#include "tests/ops/llm_texts.hpp"
 
 namespace plumbline {
 namespace {
 
+using namespace llm_texts;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-
-Llm read(const std::string& text, const std::string& quant = "") { return parse_llm(text, quant, "test"); }
-
-std::string refusal(const std::string& text, const std::string& quant = "") {
-  try {
-    read(text, quant);
-  } catch (const BadInput& error) {
-    return error.what();
-  }
-  return "(accepted)";
-}
-
-/// A small Llama with more members: `extra` is ", \"key\": value" text.
-std::string llama(const std::string& extra = "") {
-  return R"({"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
-             "intermediate_size":128,"vocab_size":100,"tie_word_embeddings":false,"torch_dtype":"bfloat16")" +
-         extra + "}";
-}
 
 TEST(ParseLlm, CountsASmallLlamaByHand) {
   const Llm llm = read(llama());
@@ -170,46 +154,6 @@ TEST(ParseLlm, HybridsAndEncodersHaveTheirParts) {
   EXPECT_TRUE(load_llm("albert-base-v1").main().shared_weights);
   EXPECT_EQ(load_llm("llava-1.5-7b").stacks[1].fixed_tokens, 577);
   EXPECT_EQ(load_llm("dit-xl-2-256").main().fixed_tokens, 256);
-}
-
-TEST(Quantization, IsReadFromAllItsPlaces) {
-  const auto q = [](const char* name) { return load_llm(name).quantization; };
-  EXPECT_EQ(q("deepseek-v3").linear, DType::fp8);
-  EXPECT_EQ(q("deepseek-v3").activation, DType::fp8);
-  EXPECT_EQ(q("gpt-oss-120b").experts, DType::mxfp4);
-  EXPECT_EQ(q("gpt-oss-120b").linear, DType::bf16);
-  EXPECT_EQ(q("gpt-oss-120b").activation, DType::bf16);
-  EXPECT_EQ(q("llama-3.1-70b-fp8").linear, DType::fp8) << "only hf_quant_config.json says so";
-  EXPECT_EQ(q("llama-3.1-70b-fp8").kv, DType::fp8);
-  EXPECT_EQ(q("deepseek-v3.1-nvfp4").experts, DType::nvfp4);
-  EXPECT_EQ(q("deepseek-v3.1-nvfp4").linear, DType::bf16);
-  EXPECT_EQ(q("kimi-k2.5").experts, DType::int4);
-  EXPECT_EQ(q("kimi-k2.5").linear, DType::bf16);
-  EXPECT_EQ(q("llama-4-scout-fp8-dynamic").experts, DType::fp8);
-  EXPECT_EQ(q("deepseek-v4-pro").experts, DType::mxfp4);
-  EXPECT_EQ(q("deepseek-v4-pro").linear, DType::fp8);
-  EXPECT_EQ(q("llama-2-7b").linear, DType::fp16);
-  EXPECT_EQ(q("llama-2-7b").method, "none");
-}
-
-TEST(Quantization, OfOtherTools) {
-  const auto with = [](const std::string& block, const std::string& quant = "") {
-    return read(llama(block.empty() ? "" : R"(,"quantization_config":)" + block), quant).quantization;
-  };
-  EXPECT_EQ(with(R"({"quant_method":"gptq","bits":4,"group_size":128})").linear, DType::int4);
-  EXPECT_EQ(with(R"({"quant_method":"gptq","bits":4,"group_size":128})").activation, DType::bf16);
-  EXPECT_EQ(with(R"({"quant_method":"awq","bits":8})").linear, DType::int8);
-  EXPECT_EQ(with(R"({"quant_method":"bitsandbytes","load_in_8bit":true})").linear, DType::int8);
-  EXPECT_EQ(with(R"({"quant_method":"compressed-tensors","config_groups":{"group_0":{
-      "weights":{"num_bits":8,"type":"int"},"input_activations":{"num_bits":8,"type":"int"}}}})")
-                .activation,
-            DType::int8);
-  EXPECT_EQ(with("", R"({"quantization":{"quant_algo":"NVFP4","kv_cache_quant_algo":"FP8"}})").linear, DType::nvfp4);
-  EXPECT_EQ(refusal(llama(R"(,"quantization_config":{"quant_method":"gptqq"})")),
-            "test: /quantization_config/quant_method: quantization 'gptqq' is not understood (did you mean 'gptq'?)");
-  EXPECT_EQ(refusal(llama(), R"({"quantization":{"quant_algo":"NVFP5"}})"),
-            "test (hf_quant_config.json): /quantization/quant_algo: quant_algo 'NVFP5' is not understood (did you mean "
-            "'NVFP4'?)");
 }
 
 TEST(ParseLlm, NullIsAbsentAndTheLastOfRepeatedKeysWins) {

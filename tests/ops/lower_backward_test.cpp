@@ -1,0 +1,79 @@
+// The backward pass of a graph written by hand: order, names, counts, streams.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "ops/lower/parts.hpp"
+
+namespace plumbline::lowering {
+namespace {
+
+class Backward : public ::testing::Test {
+ protected:
+  Backward() { workload.phase = Phase::train; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const Node& node : graph.nodes) all.emplace_back(node.name);
+    return all;
+  }
+  Workload workload;
+  Types types;
+  Graph graph;
+};
+
+TEST_F(Backward, RunsSegmentsAndNodesInReverseAndLeavesOutWhatHasNoGradient) {
+  Step s(workload, types, graph);
+  s.open("first", 3);
+  s.linear("a"_node, 8, 16, 4);
+  s.row("b"_node, RowwiseKind::silu, 8, 16);
+  s.close();
+  s.open("second", 1);
+  s.row("c"_node, RowwiseKind::argmax, 8, 16);
+  s.close();
+  s.open("third", 2);
+  s.add("d"_node, Collective{CollectiveKind::all_reduce, 64, 2, DType::bf16}, 1);
+  s.close();
+  backward(s);
+
+  EXPECT_EQ(names(), (std::vector<std::string>{"a", "b", "c", "d", "d", "b", "a.dx", "a.dw"}));
+  ASSERT_EQ(graph.segments.size(), 5u);
+  EXPECT_STREQ(graph.segments[3].name, "third");
+  EXPECT_STREQ(graph.segments[4].name, "first") << "the second has no gradient, so no segment either";
+  EXPECT_EQ(graph.segments[3].repeat, 2);
+  EXPECT_EQ(graph.segments[4].first, 5);
+  EXPECT_EQ(graph.segments[4].size, 3);
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    EXPECT_EQ(graph.nodes[i].pass, i < 4 ? Pass::forward : Pass::backward) << i;
+    EXPECT_EQ(graph.nodes[i].depends[0], static_cast<int>(i) - 1) << i;
+  }
+  EXPECT_EQ(graph.nodes[4].count, 2);
+  EXPECT_EQ(graph.nodes[7].count, 3);
+  EXPECT_EQ(graph.nodes[4].stream, 1) << "an exchange of gradients runs where that of activations did";
+  EXPECT_EQ(graph.nodes[5].stream, 0);
+  EXPECT_EQ(std::get<Gemm>(graph.nodes[6].op), (Gemm{8, 4, 16, 1, types.linear, false}));
+  EXPECT_EQ(std::get<Gemm>(graph.nodes[7].op), (Gemm{16, 4, 8, 1, types.linear, false}));
+}
+
+/// Roles stay with the gradient and say its parts.
+TEST_F(Backward, PartsOfAProductAreNamedByItsRole) {
+  Step s(workload, types, graph);
+  s.open("layer", 1);
+  s.gemm("scores"_node.as(NodeRole::scores), 5, 7, 3, types.plain, false, 2);
+  s.row("mul"_node.as(NodeRole::product), RowwiseKind::add, 5, 7);
+  s.close();
+  backward(s);
+  EXPECT_EQ(names(), (std::vector<std::string>{"scores", "mul", "mul", "mul", "scores.dq", "scores.dk"}));
+  EXPECT_EQ(graph.nodes[4].role, NodeRole::scores);
+  EXPECT_EQ(std::get<Gemm>(graph.nodes[5].op).batch, 2);
+}
+
+TEST_F(Backward, OfNothingIsNothing) {
+  Step s(workload, types, graph);
+  backward(s);
+  EXPECT_TRUE(graph.nodes.empty());
+  EXPECT_TRUE(graph.segments.empty());
+}
+
+}  // namespace
+}  // namespace plumbline::lowering

@@ -1,0 +1,85 @@
+// Which operators the backward pass of an operator consists of (those of row-wise ones and of products: op_table_test).
+#include "ops/op/gradient.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "ops/op/attention_decode.hpp"
+#include "ops/op/attention_prefill.hpp"
+#include "ops/op/causal_conv.hpp"
+#include "ops/op/collective.hpp"
+#include "ops/op/embedding.hpp"
+#include "ops/op/gemm.hpp"
+#include "ops/op/gemm_sparse24.hpp"
+#include "ops/op/grouped_gemm.hpp"
+#include "ops/op/mla_decode.hpp"
+#include "ops/op/moe_permute.hpp"
+#include "ops/op/recurrence.hpp"
+#include "ops/op/rope.hpp"
+#include "ops/op/scan.hpp"
+#include "ops/op/softmax_topk.hpp"
+#include "ops/op/spmv.hpp"
+#include "ops/op/topk.hpp"
+#include "ops/op/transfer.hpp"
+
+namespace plumbline {
+namespace {
+
+using enum GradientPart;
+
+void expect_gradient(const Op& op, const std::vector<Gradient::Node>& expected) {
+  const Gradient found = gradient_of(op, NodeRole::plain);
+  ASSERT_EQ(static_cast<std::size_t>(found.size), expected.size()) << op_name(op);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(found.nodes[i].part, expected[i].part) << op_name(op) << i;
+    EXPECT_TRUE(found.nodes[i].op == expected[i].op) << op_name(op) << i;
+  }
+}
+
+/// dX[M,K] = dY W and dW[N,K] = dY^T X.
+TEST(Gradients, OfProductsAreProductsOfTheTransposes) {
+  const Precision fp8 = *parse_precision("fp8");
+  expect_gradient(Gemm{2, 3, 4, 5, fp8, true}, {{dx, Gemm{2, 4, 3, 5, fp8}}, {dw, Gemm{3, 4, 2, 5, fp8}}});
+  expect_gradient(GroupedGemm{8, 2, 9, 3, 4, 50, {}},
+                  {{dx, GroupedGemm{8, 2, 9, 4, 3, 50, {}}}, {dw, GroupedGemm{8, 2, 9, 3, 4, 50, {}}}});
+}
+
+/// Five products for the forward pass's two: S and dV, dK and dP at both widths, dQ at the QK width alone.
+TEST(Gradients, OfFlashAttentionAreFiveProducts) {
+  const AttentionPrefill s{2, 8, 4, 192, 128, 100, 100};
+  AttentionPrefill half = s;
+  half.qk_dim = half.v_dim = 96;
+  expect_gradient(s, {{dv, s}, {dk, s}, {dq, half}});
+}
+
+TEST(Gradients, OfMovesGoBack) {
+  const MoePermute dispatch{9, 2, 64, false}, combine{9, 2, 64, true};
+  expect_gradient(dispatch, {{whole, combine}});
+  expect_gradient(combine, {{whole, dispatch}});
+  const Embedding rows{9, 64};
+  expect_gradient(rows, {{whole, rows}});
+  const Collective sum{CollectiveKind::all_reduce, 4096, 4};
+  expect_gradient(sum, {{whole, sum}});
+  const Rope rotation{9, 4, 64};
+  expect_gradient(rotation, {{whole, rotation}});
+}
+
+TEST(Gradients, OfStatesAreARecomputationAndAScanInReverse) {
+  const Recurrence scan{RecurrentKind::gated_delta_net, 1, 64, 8, 16, 16};
+  expect_gradient(scan, {{recompute, scan}, {reverse, scan}});
+  const CausalConv conv{1, 64, 32, 4};
+  expect_gradient(conv, {{dx, conv}, {dw, conv}});
+}
+
+/// Choices have none; the rest is no part of a training step.
+TEST(Gradients, AreAbsentWhereNothingIsTrained) {
+  for (const Op& op : {Op(TopK{2, 8, 2}), Op(SoftmaxTopK{2, 8, 2}), Op(AttentionDecode{1, 8, 4, 64, 64, 9}),
+                       Op(MlaDecode{1, 8, 9, 512, 64}), Op(Scan{ScanKind::cumsum, 9}), Op(Spmv{3, 4, 5}),
+                       Op(GemmSparse24{8, 8, 8, {}}), Op(Transfer{TransferKind::h2d, 64})}) {
+    expect_gradient(op, {});
+  }
+}
+
+}  // namespace
+}  // namespace plumbline
