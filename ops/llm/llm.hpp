@@ -12,7 +12,7 @@
 
 #include "arch/dtype.hpp"
 #include "ops/mixer/mixer.hpp"
-#include "ops/step/types.hpp"
+#include "ops/op/rowwise.hpp"
 
 namespace plumbline {
 

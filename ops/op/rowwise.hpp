@@ -14,6 +14,9 @@
 
 namespace plumbline {
 
+/// The norms that layers have: `rmsnorm` and `layernorm` of the kinds below.
+enum class NormKind { rms, layer };
+
 enum class RowwiseKind {
   layernorm,
   rmsnorm,

@@ -1,15 +1,11 @@
-// Number formats of one step, and the few words that layers and lowering share.
+// Number formats of one step.
 #pragma once
 
 #include <cstdint>
 
 #include "ops/op/precision.hpp"
 
-namespace plumbline {
-
-enum class NormKind { rms, layer };
-
-namespace lowering {
+namespace plumbline::lowering {
 
 /// Formats of one step, resolved from the model file and the workload (ops/resolve).
 struct Types {
@@ -21,5 +17,4 @@ struct Types {
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-}  // namespace lowering
-}  // namespace plumbline
+}  // namespace plumbline::lowering
