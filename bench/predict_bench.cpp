@@ -8,7 +8,7 @@
 #include "model/report/ops_batch.hpp"
 #include "ops/llm/llm.hpp"
 #include "ops/lower/lower.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {

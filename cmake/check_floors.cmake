@@ -12,7 +12,7 @@ endif()
 set(allowed_arch "arch/")
 set(allowed_ops "ops/|arch/(units|error|dtype|format|files|json_reader)\\.hpp")
 set(allowed_model "model/|ops/|arch/")
-set(allowed_kernels "kernels/|ops/(op/shapes|op/text|plan/[a-z_]+)\\.hpp|arch/(units|dtype|error)\\.hpp")
+set(allowed_kernels "kernels/|ops/(shape/shapes|table/text|plan/[a-z_]+)\\.hpp|arch/(units|dtype|error)\\.hpp")
 set(allowed_validate "validate/|kernels/|model/|ops/|arch/")
 
 # Libraries of others: which includes are theirs, and which of our files may have them.

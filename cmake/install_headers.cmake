@@ -1,17 +1,17 @@
 # Installs the roof and what it includes, nothing else, as <plumbline/...>. ROOT: the source tree; TO: the folder that
 # becomes include/plumbline. Headers of one operator each are one header when installed: users never name them apart.
 cmake_minimum_required(VERSION 3.25)
-set(ROOTS model/predict.hpp ops/op/text.hpp arch/error.hpp arch/format.hpp)
-set(OPERATORS ops/op/shapes.hpp)         # as installed
-set(OPERATORS_FROM ops/op/gradient.hpp)  # includes all of them
+set(ROOTS model/predict.hpp ops/table/text.hpp arch/error.hpp arch/format.hpp)
+set(OPERATORS ops/shape/shapes.hpp)         # as installed
+set(OPERATORS_FROM ops/facts/gradient.hpp)  # includes all of them
 set(MOST 25)
 
-# expand(OUT PATH): the text of a header of ops/op with those that it includes put in their place, each once.
+# expand(OUT PATH): the text of a header of ops/shape or ops/facts with those that it includes put in their place, each once.
 function(expand out path)
   set_property(GLOBAL APPEND PROPERTY expanded ${path})
   file(READ ${ROOT}/${path} text)
   string(REPLACE "#pragma once\n" "" text "${text}")
-  string(REGEX MATCHALL "#include \"ops/op/[^\"]+\"" includes "${text}")
+  string(REGEX MATCHALL "#include \"ops/(shape|facts)/[^\"]+\"" includes "${text}")
   foreach(include ${includes})
     string(REGEX REPLACE "^#include \"(.*)\"$" "\\1" inner ${include})
     get_property(expanded GLOBAL PROPERTY expanded)
@@ -40,7 +40,7 @@ function(place path)
   string(REGEX MATCHALL "#include \"[^\"]+\"" includes "${text}")
   foreach(include ${includes})
     string(REGEX REPLACE "^#include \"(.*)\"$" "\\1" inner ${include})
-    if(inner MATCHES "^ops/op/" AND NOT inner STREQUAL "ops/op/text.hpp")
+    if(inner MATCHES "^ops/(shape|facts)/")
       string(REPLACE "${include}" "#include \"${OPERATORS}\"" text "${text}")
       set(inner ${OPERATORS})
     endif()

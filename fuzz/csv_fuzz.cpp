@@ -10,8 +10,8 @@
 
 #include "arch/error.hpp"
 #include "ops/csv.hpp"
-#include "ops/op/text.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
+#include "ops/table/text.hpp"
 
 namespace {
 

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "arch/error.hpp"
-#include "ops/op/table.hpp"
-#include "ops/op/text.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
+#include "ops/table/table.hpp"
+#include "ops/table/text.hpp"
 
 namespace {
 

@@ -24,7 +24,7 @@
 #include "model/machines.hpp"
 #include "model/types.hpp"
 #include "ops/lower/lower.hpp"
-#include "ops/op/shapes.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 
@@ -40,7 +40,7 @@ struct OpPrediction {
   Bound bound = Bound::latency;
   Resource limiter = Resource::latency;  ///< of the longest launch
   double limiter_share = 0;              ///< that resource's own time / time
-  Flops flops;                           ///< useful work (ops/op/work.hpp)
+  Flops flops;                           ///< useful work (ops/facts/work.hpp)
   Flops tensor;                          ///< ... of which on tensor cores, in `math` format
   DType math = DType::bf16;
   Bytes dram_read, dram_write;

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "kernels/common/launch.hpp"
-#include "ops/op/shapes.hpp"
 #include "ops/plan/plans.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

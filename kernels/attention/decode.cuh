@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "ops/op/shapes.hpp"
 #include "ops/plan/plans.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline::decode {
 

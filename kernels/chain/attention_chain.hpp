@@ -1,5 +1,5 @@
 // Launchers of the training attention chain: what lies between the two matrix products of eager attention, forward and
-// backward, as one kernel each and as the separate kernels that these replace (ops/op/shapes.hpp has the definitions).
+// backward, as one kernel each and as the separate kernels that these replace (ops/shape/shapes.hpp has the definitions).
 // bf16; the rules of launch.hpp.
 //
 // The fused pair stores nothing that it can compute again: forward writes the result and a log-sum-exp a row, backward
@@ -11,8 +11,8 @@
 #include <cstdint>
 
 #include "kernels/common/launch.hpp"
-#include "ops/op/shapes.hpp"
 #include "ops/plan/plans.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -4,8 +4,8 @@
 #include <cuda_runtime.h>
 
 #include "kernels/chain/attention_chain.cuh"
-#include "ops/op/shapes.hpp"
 #include "ops/plan/plans.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ops/op/shapes.hpp"
 #include "ops/plan/plans.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

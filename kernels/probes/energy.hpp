@@ -8,7 +8,7 @@
 
 #include "kernels/run/arena.hpp"
 #include "kernels/run/runner.hpp"
-#include "ops/op/shapes.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -1,11 +1,11 @@
-// The operators again, on the CPU in fp64, as plainly as their definitions (ops/op/shapes.hpp): what kernels are
+// The operators again, on the CPU in fp64, as plainly as their definitions (ops/shape/shapes.hpp): what kernels are
 // checked against before they are timed.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "ops/op/shapes.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -1,4 +1,4 @@
-// The training attention chain again, on the CPU in fp64 (ops/op/shapes.hpp has the definitions), with the random
+// The training attention chain again, on the CPU in fp64 (ops/shape/shapes.hpp has the definitions), with the random
 // choice written from its definition too.
 #pragma once
 

@@ -9,8 +9,8 @@
 
 #include "kernels/common/launch.hpp"
 #include "kernels/run/arena.hpp"
-#include "ops/op/shapes.hpp"
 #include "ops/plan/plans.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/common/launch.hpp"
-#include "ops/op/shapes.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

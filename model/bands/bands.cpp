@@ -35,7 +35,7 @@ constexpr auto kOthers = std::to_array<ClassOfKernels>({
 });
 
 /// Classes of kernel families as their providers declare them, each row-wise kind, the other operators, the kinds, all.
-/// The kind of a class says whose kernels work alike (ops/op/shape.hpp, Pattern): what is known of one says most about
+/// The kind of a class says whose kernels work alike (ops/shape/shape.hpp, Pattern): what is known of one says most about
 /// the others.
 class Classes {
  public:

@@ -31,7 +31,7 @@
 #include "arch/calibration/calibration.hpp"
 #include "arch/units.hpp"
 #include "model/types.hpp"
-#include "ops/op/shapes.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -8,7 +8,7 @@
 #include "model/report/gpu_page.hpp"
 #include "model/stacks/stack.hpp"
 #include "ops/llm/llm.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "model/report/ops_batch.hpp"
 #include "model/report/report.hpp"
 #include "model/report/sink.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline::cli {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "arch/gpu/gpu.hpp"
 #include "model/engine/demand.hpp"
-#include "ops/op/shapes.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -4,7 +4,7 @@
 #include "arch/error.hpp"
 #include "model/machine/parts.hpp"
 #include "model/words.hpp"
-#include "ops/op/table.hpp"
+#include "ops/table/table.hpp"
 
 namespace plumbline {
 namespace {

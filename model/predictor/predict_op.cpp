@@ -9,8 +9,8 @@
 #include "model/machine/parts.hpp"
 #include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
-#include "ops/op/table.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/table.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {

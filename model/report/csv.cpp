@@ -5,7 +5,7 @@
 #include "model/report/report.hpp"
 #include "model/words.hpp"
 #include "ops/csv.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {

@@ -26,8 +26,8 @@
 #include "model/engine/timing.hpp"
 #include "model/predict.hpp"
 #include "model/report/formula_text.hpp"
-#include "ops/op/text.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "arch/error.hpp"
 #include "ops/csv.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {

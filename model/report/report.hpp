@@ -12,7 +12,7 @@
 #include "model/report/columns.hpp"
 #include "ops/graph/workload.hpp"
 #include "ops/llm/llm.hpp"
-#include "ops/op/shapes.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -7,7 +7,7 @@
 #include "model/report/report.hpp"
 #include "model/stacks/stack.hpp"
 #include "model/words.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {

@@ -5,7 +5,7 @@
 #include "model/report/power_trace.hpp"
 #include "model/report/report.hpp"
 #include "model/words.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "model/engine/launch.hpp"
 #include "model/types.hpp"
-#include "ops/op/shapes.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 #include "ops/plan/plans.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -8,8 +8,8 @@
 #include "arch/json_reader.hpp"
 #include "model/stacks/providers.hpp"
 #include "model/words.hpp"
-#include "ops/op/table.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/table.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/op/gradient.hpp"
+#include "ops/facts/gradient.hpp"
 
 namespace plumbline {
 

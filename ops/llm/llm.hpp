@@ -12,7 +12,7 @@
 
 #include "arch/dtype.hpp"
 #include "ops/mixer/mixer.hpp"
-#include "ops/op/rowwise.hpp"
+#include "ops/shape/rowwise.hpp"
 
 namespace plumbline {
 

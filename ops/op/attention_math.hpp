@@ -1,7 +1,7 @@
 // Counts that several attention operators share.
 #pragma once
 
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 
 namespace plumbline {
 

@@ -1,11 +1,11 @@
-#include "ops/op/attention_prefill.hpp"
+#include "ops/shape/attention_prefill.hpp"
 
 #include <algorithm>
 #include <array>
 
+#include "ops/facts/facts.hpp"
 #include "ops/op/attention_math.hpp"
 #include "ops/op/counting.hpp"
-#include "ops/op/facts.hpp"
 
 namespace plumbline {
 namespace {

@@ -1,10 +1,10 @@
-// What the operators' counts of work are written with. What counts as what stands at the head of ops/op/work.hpp.
+// What the operators' counts of work are written with. What counts as what stands at the head of ops/facts/work.hpp.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
 
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 
 namespace plumbline::counting {
 

@@ -1,10 +1,10 @@
-#include "ops/op/gemm.hpp"
+#include "ops/shape/gemm.hpp"
 
 #include <algorithm>
 #include <array>
 
+#include "ops/facts/facts.hpp"
 #include "ops/op/counting.hpp"
-#include "ops/op/facts.hpp"
 
 namespace plumbline {
 namespace {

@@ -1,11 +1,11 @@
-#include "ops/op/grouped_gemm.hpp"
+#include "ops/shape/grouped_gemm.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "ops/facts/facts.hpp"
 #include "ops/op/counting.hpp"
-#include "ops/op/facts.hpp"
 
 namespace plumbline {
 namespace {

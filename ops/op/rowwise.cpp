@@ -1,12 +1,12 @@
-#include "ops/op/rowwise.hpp"
+#include "ops/shape/rowwise.hpp"
 
 #include <array>
 #include <string>
 #include <utility>
 
 #include "arch/error.hpp"
+#include "ops/facts/facts.hpp"
 #include "ops/op/counting.hpp"
-#include "ops/op/facts.hpp"
 
 namespace plumbline {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <array>
 
+#include "ops/facts/facts.hpp"
 #include "ops/op/counting.hpp"
-#include "ops/op/facts.hpp"
 
 namespace plumbline::selection {
 

@@ -1,4 +1,4 @@
-#include "ops/op/softmax_topk.hpp"
+#include "ops/shape/softmax_topk.hpp"
 
 #include "ops/op/selection.hpp"
 

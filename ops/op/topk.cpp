@@ -1,4 +1,4 @@
-#include "ops/op/topk.hpp"
+#include "ops/shape/topk.hpp"
 
 #include "ops/op/selection.hpp"
 

@@ -12,8 +12,8 @@
 #include <memory>
 #include <string>
 
-#include "ops/op/shapes.hpp"
 #include "ops/plan/kernel_resources.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "ops/op/shapes.hpp"
 #include "ops/plan/row_menu.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

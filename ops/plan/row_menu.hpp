@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <span>
 
-#include "ops/op/shapes.hpp"
 #include "ops/plan/plans.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

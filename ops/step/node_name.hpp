@@ -10,7 +10,7 @@
 #include <array>
 #include <cstddef>
 
-#include "ops/op/gradient.hpp"
+#include "ops/facts/gradient.hpp"
 
 namespace plumbline::lowering {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/op/precision.hpp"
+#include "arch/dtype.hpp"
 
 namespace plumbline::lowering {
 

@@ -114,7 +114,7 @@ struct Inputs {
   std::vector<std::int32_t> table;
 };
 
-/// The definition (ops/op/shapes.hpp) for one query row, in fp64.
+/// The definition (ops/shape/shapes.hpp) for one query row, in fp64.
 std::vector<double> reference_row(const AttentionDecode& s, const Inputs& in, std::int64_t row) {
   const std::int64_t d = s.qk_dim, sequence = row / s.q_heads;
   const std::int64_t head = row % s.q_heads / (s.q_heads / s.kv_heads);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/common/records.hpp"
-#include "ops/op/shapes.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -8,7 +8,7 @@
 #include "arch/files.hpp"
 #include "arch/json_reader.hpp"
 #include "model/report/ops_batch_row.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "tests/support/run_program.hpp"
 
 namespace plumbline {

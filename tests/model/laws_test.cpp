@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {

@@ -14,7 +14,7 @@
 #include "arch/gpu/gpu.hpp"
 #include "model/report/ops_batch_row.hpp"
 #include "ops/csv.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "model/stacks/common/plan_attention.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 #include "tests/support/random_gpu.hpp"
 
 #include "tests/support/planners.hpp"

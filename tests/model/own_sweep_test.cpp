@@ -14,8 +14,8 @@
 #include "arch/gpu/gpu.hpp"
 #include "model/engine/rates.hpp"
 #include "model/predict.hpp"
-#include "ops/op/text.hpp"
 #include "ops/plan/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {

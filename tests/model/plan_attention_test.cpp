@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "model/engine/timing.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 #include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 

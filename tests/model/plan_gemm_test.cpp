@@ -8,7 +8,7 @@
 
 #include "model/engine/tensor_path.hpp"
 #include "model/engine/timing.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 #include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 

@@ -8,8 +8,8 @@
 #include "model/engine/timing.hpp"
 #include "model/predict.hpp"
 #include "model/stacks/own/row_kernels.hpp"
-#include "ops/op/text.hpp"
 #include "ops/plan/row_menu.hpp"
+#include "ops/table/text.hpp"
 #include "tests/support/planners.hpp"
 
 namespace plumbline {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 #include "tests/support/random_gpu.hpp"
 
 namespace plumbline {

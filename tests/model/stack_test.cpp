@@ -8,8 +8,8 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "model/stacks/providers.hpp"
-#include "ops/op/table.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/table.hpp"
+#include "ops/table/text.hpp"
 #include "tests/support/planners.hpp"
 #include "tests/support/toy_machine.hpp"
 

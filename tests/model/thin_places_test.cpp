@@ -7,7 +7,7 @@
 
 #include "arch/gpu/gpu.hpp"
 #include "model/predict.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 #include "ops/plan/kernel_menu.hpp"
 #include "tests/support/toy_machine.hpp"
 

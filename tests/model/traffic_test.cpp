@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "model/stacks/common/plan_attention.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 #include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 

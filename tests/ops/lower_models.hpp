@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "ops/facts/work.hpp"
 #include "ops/lower/lower.hpp"
 #include "ops/mixer/attention.hpp"
 #include "ops/mixer/compressed.hpp"
@@ -17,7 +18,6 @@
 #include "ops/mixer/mamba1.hpp"
 #include "ops/mixer/mamba2.hpp"
 #include "ops/mixer/mla.hpp"
-#include "ops/op/work.hpp"
 
 namespace plumbline::testing {
 

@@ -1,27 +1,27 @@
 // Which operators the backward pass of an operator consists of (those of row-wise ones and of products: op_table_test).
-#include "ops/op/gradient.hpp"
+#include "ops/facts/gradient.hpp"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "ops/op/attention_decode.hpp"
-#include "ops/op/attention_prefill.hpp"
-#include "ops/op/causal_conv.hpp"
-#include "ops/op/collective.hpp"
-#include "ops/op/embedding.hpp"
-#include "ops/op/gemm.hpp"
-#include "ops/op/gemm_sparse24.hpp"
-#include "ops/op/grouped_gemm.hpp"
-#include "ops/op/mla_decode.hpp"
-#include "ops/op/moe_permute.hpp"
-#include "ops/op/recurrence.hpp"
-#include "ops/op/rope.hpp"
-#include "ops/op/scan.hpp"
-#include "ops/op/softmax_topk.hpp"
-#include "ops/op/spmv.hpp"
-#include "ops/op/topk.hpp"
-#include "ops/op/transfer.hpp"
+#include "ops/shape/attention_decode.hpp"
+#include "ops/shape/attention_prefill.hpp"
+#include "ops/shape/causal_conv.hpp"
+#include "ops/shape/collective.hpp"
+#include "ops/shape/embedding.hpp"
+#include "ops/shape/gemm.hpp"
+#include "ops/shape/gemm_sparse24.hpp"
+#include "ops/shape/grouped_gemm.hpp"
+#include "ops/shape/mla_decode.hpp"
+#include "ops/shape/moe_permute.hpp"
+#include "ops/shape/recurrence.hpp"
+#include "ops/shape/rope.hpp"
+#include "ops/shape/scan.hpp"
+#include "ops/shape/softmax_topk.hpp"
+#include "ops/shape/spmv.hpp"
+#include "ops/shape/topk.hpp"
+#include "ops/shape/transfer.hpp"
 
 namespace plumbline {
 namespace {

@@ -1,15 +1,15 @@
 // Keys made from members: types, usual values, and which types an operator's dtype sets.
-#include "ops/op/key.hpp"
+#include "ops/facts/key.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 
+#include "ops/facts/facts.hpp"
+#include "ops/facts/precision.hpp"
 #include "ops/op/attention_math.hpp"
 #include "ops/op/counting.hpp"
-#include "ops/op/facts.hpp"
-#include "ops/op/precision.hpp"
 
 namespace plumbline {
 namespace {

@@ -3,17 +3,17 @@
 
 #include <string>
 
-#include "ops/op/attention_decode.hpp"
-#include "ops/op/attention_prefill.hpp"
-#include "ops/op/gemm_sparse24.hpp"
-#include "ops/op/grouped_gemm.hpp"
-#include "ops/op/recurrence.hpp"
-#include "ops/op/rope.hpp"
-#include "ops/op/rowwise.hpp"
-#include "ops/op/softmax_topk.hpp"
-#include "ops/op/spmv.hpp"
-#include "ops/op/table.hpp"
-#include "ops/op/topk.hpp"
+#include "ops/shape/attention_decode.hpp"
+#include "ops/shape/attention_prefill.hpp"
+#include "ops/shape/gemm_sparse24.hpp"
+#include "ops/shape/grouped_gemm.hpp"
+#include "ops/shape/recurrence.hpp"
+#include "ops/shape/rope.hpp"
+#include "ops/shape/rowwise.hpp"
+#include "ops/shape/softmax_topk.hpp"
+#include "ops/shape/spmv.hpp"
+#include "ops/shape/topk.hpp"
+#include "ops/table/table.hpp"
 
 namespace plumbline {
 namespace {

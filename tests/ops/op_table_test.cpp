@@ -1,5 +1,5 @@
 // The table of operators: names, keys, relations and gradients of every operator in it.
-#include "ops/op/table.hpp"
+#include "ops/table/table.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "arch/error.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "tests/support/random_op.hpp"
 
 namespace plumbline {

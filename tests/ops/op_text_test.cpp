@@ -1,4 +1,4 @@
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 #include "tests/support/brute_force.hpp"
 
 namespace plumbline {

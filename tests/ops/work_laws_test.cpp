@@ -6,8 +6,8 @@
 #include <string>
 
 #include "arch/error.hpp"
-#include "ops/op/text.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
+#include "ops/table/text.hpp"
 #include "tests/support/random_op.hpp"
 
 namespace plumbline {

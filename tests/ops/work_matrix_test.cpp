@@ -1,7 +1,7 @@
 // Matrix products: the formula against an execution of the definition.
 #include <gtest/gtest.h>
 
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 #include "tests/support/brute_force.hpp"
 
 namespace plumbline {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 #include "tests/support/brute_force.hpp"
 
 namespace plumbline {

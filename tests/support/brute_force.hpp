@@ -8,7 +8,7 @@
 #include <deque>
 #include <vector>
 
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 
 namespace plumbline::brute {
 

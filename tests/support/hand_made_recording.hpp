@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "arch/error.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/record/recorded.hpp"
 
 namespace plumbline::testing_support {

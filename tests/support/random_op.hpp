@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "ops/op/table.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/table.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline::testing_support {
 

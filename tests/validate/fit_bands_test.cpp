@@ -9,7 +9,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {

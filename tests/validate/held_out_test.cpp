@@ -11,7 +11,7 @@
 
 #include "arch/files.hpp"
 #include "ops/csv.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "tests/support/hand_made_recording.hpp"
 #include "validate/cli/sides.hpp"
 #include "validate/compare/accuracy.hpp"

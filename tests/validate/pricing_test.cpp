@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "arch/error.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace plumbline {

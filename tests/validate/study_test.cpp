@@ -11,7 +11,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "tests/support/run_program.hpp"
 
 namespace plumbline {

@@ -9,7 +9,7 @@
 #include <ostream>
 
 #include "arch/files.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 

@@ -10,7 +10,7 @@
 #include "arch/format.hpp"
 #include "arch/json_reader.hpp"
 #include "ops/csv.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/compare/pricing.hpp"
 #include "validate/compare/report.hpp"
 #include "validate/printed.hpp"

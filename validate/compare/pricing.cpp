@@ -8,8 +8,8 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
-#include "ops/op/text.hpp"
 #include "ops/plan/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/parallel.hpp"
 
 namespace plumbline {

@@ -8,7 +8,7 @@
 
 #include "arch/error.hpp"
 #include "arch/format.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/compare/pricing.hpp"
 #include "validate/record/study.hpp"
 #include "validate/statistics.hpp"

@@ -9,8 +9,8 @@
 #include "arch/files.hpp"
 #include "arch/format.hpp"
 #include "arch/json_reader.hpp"
-#include "ops/op/text.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
+#include "ops/table/text.hpp"
 #include "validate/record/study.hpp"
 #include "validate/statistics.hpp"
 

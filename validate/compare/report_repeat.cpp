@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/record/measurement.hpp"
 #include "validate/record/study.hpp"
 #include "validate/statistics.hpp"

@@ -13,7 +13,7 @@
 
 #include "arch/error.hpp"
 #include "model/engine/rates.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/compare/pricing.hpp"
 #include "validate/fit/fit.hpp"
 #include "validate/fit/fit_calibration.hpp"

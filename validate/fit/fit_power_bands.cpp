@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/fit/fit_power.hpp"
 #include "validate/statistics.hpp"
 

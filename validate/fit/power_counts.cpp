@@ -6,7 +6,7 @@
 
 #include "arch/error.hpp"
 #include "model/engine/rates.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 

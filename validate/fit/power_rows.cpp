@@ -10,7 +10,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "model/predict.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/fit/fit_power.hpp"
 #include "validate/record/measurement_csv.hpp"
 #include "validate/record/study.hpp"

@@ -5,7 +5,7 @@
 #include "kernels/common/cuda_check.hpp"
 #include "kernels/run/arena.hpp"
 #include "kernels/run/runner.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/measure/cuda_session.hpp"
 #include "validate/measure/cuda_timing.hpp"
 #include "validate/measure/cupti_activity.hpp"

@@ -12,8 +12,8 @@
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/run/arena.hpp"
 #include "kernels/run/step.hpp"
-#include "ops/op/text.hpp"
 #include "ops/plan/text.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {

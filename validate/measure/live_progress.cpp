@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <ostream>
 
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/measure/live.hpp"
 #include "validate/record/study.hpp"
 

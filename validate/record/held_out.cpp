@@ -7,7 +7,7 @@
 
 #include "arch/error.hpp"
 #include "model/words.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/record/measurer.hpp"
 #include "validate/record/step.hpp"
 

@@ -12,7 +12,7 @@
 #include "arch/calibration/calibration.hpp"
 #include "arch/units.hpp"
 #include "model/predict.hpp"
-#include "ops/op/shapes.hpp"
+#include "ops/shape/shapes.hpp"
 #include "validate/record/held_out.hpp"
 #include "validate/record/protocol.hpp"
 

@@ -7,7 +7,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "ops/csv.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/record/number_field.hpp"
 #include "validate/record/study.hpp"
 

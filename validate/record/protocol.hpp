@@ -7,7 +7,7 @@
 
 #include "arch/units.hpp"
 #include "model/predict.hpp"
-#include "ops/op/shapes.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

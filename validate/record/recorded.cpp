@@ -5,7 +5,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/json_reader.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/record/measurement.hpp"
 #include "validate/record/recorded_parts.hpp"
 #include "validate/record/study.hpp"

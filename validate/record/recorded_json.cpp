@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/words.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/record/measurement.hpp"
 #include "validate/record/recorded.hpp"
 #include "validate/record/step.hpp"

@@ -8,7 +8,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "ops/csv.hpp"
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 #include "validate/record/held_out.hpp"
 #include "validate/record/measurement.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "arch/error.hpp"
 #include "model/stacks/common/gemm_cache.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 
 namespace plumbline {
 namespace {

@@ -8,8 +8,8 @@
 #include <span>
 
 #include "model/engine/rates.hpp"
-#include "ops/op/shapes.hpp"
 #include "ops/plan/kernel_menu.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "model/engine/rates.hpp"
-#include "ops/op/shapes.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -5,10 +5,10 @@
 #include <cstdint>
 
 #include "arch/gpu/gpu.hpp"
-#include "ops/op/shapes.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/work.hpp"
 #include "ops/plan/kernel_counts.hpp"
 #include "ops/plan/plans.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

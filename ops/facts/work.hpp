@@ -16,7 +16,7 @@
 #pragma once
 
 #include "arch/units.hpp"
-#include "ops/op/shapes.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "ops/op/shape.hpp"
+#include "ops/shape/shape.hpp"
 
 namespace plumbline {
 

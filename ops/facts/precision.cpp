@@ -1,4 +1,4 @@
-#include "ops/op/precision.hpp"
+#include "ops/facts/precision.hpp"
 
 #include <array>
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/op/shapes.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "ops/op/facts.hpp"
+#include "ops/facts/facts.hpp"
 
 namespace plumbline {
 

@@ -1,4 +1,4 @@
-#include "ops/op/table.hpp"
+#include "ops/table/table.hpp"
 
 #include <algorithm>
 #include <type_traits>

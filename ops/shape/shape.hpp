@@ -2,7 +2,7 @@
 // for one rank; no machine, no kernel. The struct's comment is the operator's definition. Tensors are row-major.
 //
 // All else that is known of the operator (its names, keys, checks, work and gradient) lies in the .cpp of the same name
-// and is reached by the struct's `facts()` (ops/op/facts.hpp).
+// and is reached by the struct's `facts()` (ops/facts/facts.hpp).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/op/shape.hpp"
+#include "ops/shape/shape.hpp"
 
 namespace plumbline {
 

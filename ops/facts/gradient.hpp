@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ops/op/shapes.hpp"
+#include "ops/shape/shapes.hpp"
 
 namespace plumbline {
 

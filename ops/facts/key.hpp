@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "ops/op/precision.hpp"
-#include "ops/op/recurrence.hpp"
+#include "ops/facts/precision.hpp"
+#include "ops/shape/recurrence.hpp"
 
 namespace plumbline {
 

@@ -1,4 +1,4 @@
-#include "ops/op/text.hpp"
+#include "ops/table/text.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +7,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/format.hpp"
-#include "ops/op/table.hpp"
+#include "ops/table/table.hpp"
 
 namespace plumbline {
 namespace {

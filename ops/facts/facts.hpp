@@ -6,9 +6,9 @@
 #include <span>
 #include <string_view>
 
-#include "ops/op/gradient.hpp"
-#include "ops/op/key.hpp"
-#include "ops/op/work.hpp"
+#include "ops/facts/gradient.hpp"
+#include "ops/facts/key.hpp"
+#include "ops/facts/work.hpp"
 
 namespace plumbline {
 
