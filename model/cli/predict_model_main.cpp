@@ -8,19 +8,13 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
+#include "arch/printable.hpp"
 #include "model/cli/common.hpp"
 
 namespace plumbline::cli {
 namespace {
 
 int code(ExitCode exit) { return static_cast<int>(exit); }
-
-/// Messages are one line whatever they quote.
-std::string one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  return text;
-}
 
 std::vector<std::string> option_names(const CLI::App& root) {
   const auto chosen = root.get_subcommands();
@@ -96,10 +90,10 @@ int run(int argc, char** argv) {
     }
     return code(action());
   } catch (const Error& error) {
-    std::cerr << where << ": " << one_line(error.what()) << "\n";
+    std::cerr << message_line(where + ": " + error.what());
     return code(error.code());
   } catch (const std::exception& bug) {
-    std::cerr << "plumbline: our bug: " << one_line(bug.what()) << "\n";
+    std::cerr << message_line(std::string("plumbline: our bug: ") + bug.what());
     return code(ExitCode::our_bug);
   }
 }
