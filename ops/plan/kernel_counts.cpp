@@ -37,10 +37,19 @@ KindGroup group_of(RowwiseKind kind) {
 Numbers numbers_of(KernelCounts::Row& c) {
   return {{"row", &c.row},
           {"warps", &c.warps},
-          {"vector", &c.vector},
+          {"held", &c.held},
+          {"filled", &c.filled},
           {"residual", &c.residual},
-          {"ragged_vector", &c.ragged_vector},
-          {"cluster", &c.cluster}};
+          {"again", &c.again},
+          {"cluster", &c.cluster},
+          {"cluster_turn", &c.cluster_turn},
+          {"ragged_held", &c.ragged_held},
+          {"ragged_filled", &c.ragged_filled},
+          {"row_end", &c.row_end},
+          {"walk_step", &c.walk_step},
+          {"walk_step_ragged", &c.walk_step_ragged},
+          {"sfu", &c.sfu},
+          {"sfu_cluster", &c.sfu_cluster}};
 }
 
 Numbers numbers_of(KernelCounts::Flat& c) { return {{"instructions", &c.instructions}, {"sfu", &c.sfu}}; }
@@ -77,10 +86,7 @@ void visit_rows(KernelCounts& c, Visit&& visit) {
     if (group_of(kind) == KindGroup::flat) visit("flat." + std::string(name(kind)), numbers_of(c.flat[i]));
     if (goes_by_rows(kind)) visit("flat_ragged." + std::string(name(kind)), numbers_of(c.flat_ragged[i]));
   }
-  visit("rows.all", Numbers{{"ragged_end", &c.rows.ragged_end},
-                            {"ragged_loads", &c.rows.ragged_loads},
-                            {"walk", &c.rows.walk},
-                            {"sfu", &c.rows.sfu}});
+  visit("rows.all", Numbers{{"ragged_loads", &c.rows.ragged_loads}});
   visit("rows.other", numbers_of(c.rows_other));
   visit("rows.softmax_sfu", Numbers{{"row", &c.softmax_sfu.row},
                                     {"vector", &c.softmax_sfu.vector},
@@ -179,6 +185,7 @@ void visit_pipeline(KernelCounts& c, Visit&& visit) {
   KernelCounts::Overlap& o = c.overlap;
   visit("overlap", Numbers{{"in_step", &o.in_step},
                            {"drifted", &o.drifted},
+                           {"lanes_drifted", &o.lanes_drifted},
                            {"twice_in_step", &o.twice_in_step},
                            {"twice_drifted", &o.twice_drifted},
                            {"reading_in_step", &o.reading_in_step},

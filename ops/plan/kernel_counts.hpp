@@ -24,15 +24,19 @@ struct KernelCounts {
     double shuffle_clk = 0, exponentials_clk = 0, barrier_clk = 0, turn_clk = 0;
   };
   /// Norms, softmax, sums, argmax and quantize of rows: for the row, of which `warps` only where several warps share
-  /// it; for a vector that a thread holds, for a vector's residual, for a vector of rows that are not whole vectors
-  /// (gamma and beta are then loaded element by element), and for the exchange of a cluster.
+  /// it; for a vector that a thread could hold (`held`) and for one that it does (`filled`); for a vector's residual; for
+  /// a vector whose exponentials are worked out `again`, where they are too many to keep. `cluster`: for the exchange of
+  /// a cluster, `cluster_turn` for each further 32 warps' results. Ragged rows take more for every vector (norms load
+  /// gamma and beta element by element) and in each warp in which the row begins or ends within a vector. `walk_step`:
+  /// of reductions that walk their row, for as much as the CTA holds.
   struct Row {
-    double row = 0, warps = 0, vector = 0, residual = 0, ragged_vector = 0, cluster = 0;
+    double row = 0, warps = 0, held = 0, filled = 0, residual = 0, again = 0, cluster = 0, cluster_turn = 0;
+    double ragged_held = 0, ragged_filled = 0, row_end = 0, walk_step = 0, walk_step_ragged = 0;
+    double sfu = 0, sfu_cluster = 0;
   };
-  /// Of all of them: `ragged_end`, of the warps at both ends of a ragged row; `ragged_loads`, trips to memory that the
-  /// ends' elements and parameters take more; `walk`, of a step of a walked row.
+  /// Of all of them: trips to memory that ragged rows' ends and parameters take more.
   struct Rows {
-    double ragged_end = 0, ragged_loads = 0, walk = 0, sfu = 0;
+    double ragged_loads = 0;
   };
   /// Softmax: up to four vectors a thread keep their exponentials, more are worked out `again` where they are written.
   struct SoftmaxSfu {
@@ -99,11 +103,13 @@ struct KernelCounts {
     double least_threads = 0, l2_ratio = 0, dram_ratio = 0;
   };
   /// How well what an SM does for different CTAs overlaps: p of the p-norm. CTAs that start together go through their
-  /// loads, arithmetic and stores in step at first, and drift apart within `drift_waves` CTAs a slot. `twice`: two
+  /// loads, arithmetic and stores in step at first, and drift apart within `drift_waves` CTAs a slot; those of the attention
+  /// chain, whose rows are in the lanes of few warps, further (`lanes`). `twice`: two
   /// agreements a row; `reading`: reductions, whose next loads wait for no writes. A thread that has its next row under
   /// way overlaps by itself (`prefetching`); phases between barriers hardly do (`selecting`).
   struct Overlap {
-    double in_step = 0, drifted = 0, twice_in_step = 0, twice_drifted = 0, reading_in_step = 0, reading_drifted = 0;
+    double in_step = 0, drifted = 0, lanes_drifted = 0, twice_in_step = 0, twice_drifted = 0, reading_in_step = 0,
+           reading_drifted = 0;
     double prefetching = 0, selecting = 0, drift_waves = 0;
   };
   /// Share of a last wave that is begun and seen: at most `begun_most`, `begun` over the number of waves. `drain`: of a

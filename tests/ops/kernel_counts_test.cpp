@@ -31,7 +31,7 @@ std::string refusal_of(const std::string& from, const std::string& to) {
 TEST(KernelCounts, AreReadFromTheFile) {
   const auto c = load_kernel_counts("own_sm90");
   EXPECT_THAT(c->compiler, HasSubstr("nvcc"));
-  EXPECT_GT(c->row[static_cast<std::size_t>(RowwiseKind::rmsnorm)].vector, 0);
+  EXPECT_GT(c->row[static_cast<std::size_t>(RowwiseKind::rmsnorm)].held, 0);
   EXPECT_GT(c->flat[static_cast<std::size_t>(RowwiseKind::copy)].instructions, 0);
   EXPECT_EQ(c->row[static_cast<std::size_t>(RowwiseKind::copy)].row, 0) << "not a kind that needs whole rows";
   for (const KernelCounts::Chain& chain : c->chain) EXPECT_GT(chain.group, 0);

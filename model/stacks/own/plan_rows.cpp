@@ -76,7 +76,8 @@ double overlap_of(const RowKernel& k, double waves, const KernelCounts::Overlap&
   if (k.turns > 1) return c.prefetching;
   const double drifted = std::min(1.0, (waves - 1) / c.drift_waves);
   const double in_step = k.phases == 0 ? c.reading_in_step : k.phases == 1 ? c.in_step : c.twice_in_step;
-  const double apart = k.phases == 0 ? c.reading_drifted : k.phases == 1 ? c.drifted : c.twice_drifted;
+  const double once = k.in_lanes ? c.lanes_drifted : c.drifted;
+  const double apart = k.phases == 0 ? c.reading_drifted : k.phases == 1 ? once : c.twice_drifted;
   return in_step + drifted * (apart - in_step);
 }
 

@@ -40,10 +40,39 @@ void set_resources(RowKernel& k, const KernelResources& built, const On& on) {
 /// Special-function instructions of a warp. Up to four vectors a thread keep their exponentials, more are worked out
 /// again where they are written, which `filled` are.
 double row_sfu(const Counts& c, RowwiseKind kind, double vecs, double filled, double warps, bool cluster) {
-  if (kind != RowwiseKind::softmax) return c.rows.sfu;
+  const Counts::Row& row = c.row[static_cast<std::size_t>(kind)];
+  if (kind != RowwiseKind::softmax) return row.sfu + (cluster ? row.sfu_cluster : 0);
   const Counts::SoftmaxSfu& n = c.softmax_sfu;
   return n.row + n.vector * vecs + (vecs > 4 ? n.again * filled : 0) + n.warps_log2 * log2_up(warps) +
          (cluster ? n.cluster : 0);
+}
+
+/// Share of the places between vectors at which rows that are not whole vectors begin or end within one.
+double unaligned_share(std::int64_t cols) { return 1 - to_double(std::gcd(cols, kRowVector)) / to_double(kRowVector); }
+
+/// Vectors of a row that a thread has, of the warp's thread that has most, on average over warps. Ragged rows touch
+/// seven elements more.
+double vectors_of_a_thread(std::int64_t cols, const RowTile& tile, int cluster) {
+  const double spare = whole_rows(cols) ? 0 : to_double(kRowVector - 1) * cluster;
+  const double vectors = (to_double(cols) + spare) / to_double(kRowVector) / cluster;
+  return std::min<double>(tile.vecs, std::ceil(vectors / kRowWarp) * kRowWarp / tile.threads);
+}
+
+/// Of a warp, for the row or the part of it that its CTA holds.
+double held_instructions(const Counts::Row& n, const RowTile& h, int cluster, const Rowwise& s, double filled) {
+  const double warps = to_double(h.threads) / kRowWarp * cluster, v = h.vecs;
+  double each = n.row + (h.threads > kRowWarp ? n.warps : 0) + n.held * v + n.filled * filled;
+  if (s.residual) each += n.residual * v;
+  if (v > 4) each += n.again * v;
+  if (h.clustered) each += n.cluster + n.cluster_turn * (std::ceil(warps / kRowWarp) - 1);
+  if (whole_rows(s.cols)) return each;
+  const double ends = warps * v > 1 ? 2 * unaligned_share(s.cols) : 1;  // one vector has both ends of its row
+  return each + n.ragged_held * v + n.ragged_filled * filled + n.row_end * ends / warps;
+}
+
+double walked_instructions(const Counts::Row& n, const RowTile& h, std::int64_t cols) {
+  const double steps = to_double(cols) / to_double(kRowVector * h.threads * h.vecs);
+  return n.row + n.warps + steps * (n.walk_step + (whole_rows(cols) ? 0 : n.walk_step_ragged));
 }
 
 RowKernel row_tile_kernel(const On& on, const Rowwise& s, const RowChoice& chosen) {
@@ -57,18 +86,12 @@ RowKernel row_tile_kernel(const On& on, const Rowwise& s, const RowChoice& chose
   k.plan = plan_of(h, chosen.choice, s.rows);
   set_resources(k, c.resources.row(s.kind, chosen, whole_rows(s.cols)), on);
   const double warps = to_double(k.plan.threads) / kRowWarp, row_warps = to_double(h.threads) / kRowWarp;
-  const double row = n.row + (row_warps > 1 ? n.warps : 0);
-  double each = row + (n.vector + (s.residual ? n.residual : 0)) * h.vecs + (cluster ? n.cluster : 0);
-  if (h.walks) {
-    each = row + to_double(s.cols) / to_double(kRowVector * h.threads * h.vecs) * (n.vector * h.vecs + c.rows.walk);
-  }
-  if (!whole_rows(s.cols)) {
-    each += n.ragged_vector * h.vecs + c.rows.ragged_end * std::min(1.0, 2 / (row_warps * chosen.choice.cluster));
-    k.loads = c.rows.ragged_loads;
-  }
+  const double filled = vectors_of_a_thread(s.cols, h, chosen.choice.cluster);
+  const double each =
+      h.walks ? walked_instructions(n, h, s.cols) : held_instructions(n, h, chosen.choice.cluster, s, filled);
+  if (!whole_rows(s.cols)) k.loads = c.rows.ragged_loads;
   k.instructions = each * warps;
-  const double filled = std::ceil(to_double(s.cols) / to_double(kRowVector * h.threads * chosen.choice.cluster));
-  k.sfu = row_sfu(c, s.kind, h.vecs, std::min<double>(h.vecs, filled), row_warps, cluster) * warps;
+  k.sfu = row_sfu(c, s.kind, h.vecs, filled, row_warps, cluster) * warps;
   k.holds = true;
   k.lockstep = cluster;
   k.phases = reduces ? 0 : 1;
@@ -207,6 +230,7 @@ RowKernel chain_kernel(const On& on, const Rowwise& s) {
   if (s.residual) k.loads += groups;  // behind the sums, each behind the store of the group before
   if (!whole) k.loads += c.rows.ragged_loads;
   k.holds = true;
+  k.in_lanes = true;
   k.phases = forward ? 2 : 1;
   return k;
 }
@@ -223,9 +247,6 @@ RowKernel flat_kernel(double vectors, const Counts::Flat& n, const On& on) {
   k.sfu = n.sfu * to_double(kThreads) / kRowWarp;
   return k;
 }
-
-/// Share of the vectors' edges in rows that are not whole vectors at which a row does not end.
-double unaligned_share(std::int64_t cols) { return 1 - to_double(std::gcd(cols, kRowVector)) / to_double(kRowVector); }
 
 /// Attention's kernels take each row by itself, the others all elements as one array.
 RowKernel element_wise_kernel(const On& on, const Rowwise& s) {

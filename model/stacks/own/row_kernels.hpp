@@ -29,6 +29,7 @@ struct RowKernel {
   bool lockstep = false;   ///< CTAs that share an SM are of one cluster and in step: nothing of theirs overlaps
   bool chained = false;    ///< CTAs wait for those before them: memory and arithmetic take turns
   double chained_clk = 0;  ///< ... at least so many SM clocks from one CTA of an SM to the next
+  bool in_lanes = false;   ///< rows lie in the lanes of few warps
   bool selects = false;    ///< phases between barriers, of different warps
   int phases = 1;          ///< agreements one after the other that writing waits for; 0: hardly anything is written
   /// Share of DRAM time more for opening pages of which little is read or written: tiles, rows gathered at random (and
