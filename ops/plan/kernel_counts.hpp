@@ -42,9 +42,12 @@ struct KernelCounts {
   struct SoftmaxSfu {
     double row = 0, vector = 0, again = 0, warps_log2 = 0, cluster = 0;
   };
-  /// A warp a row: its largest is picked k times.
+  /// A warp a row: its largest is picked k times. `pick_vector_slots`: further slots that comparisons of integers keep
+  /// their unit for.
   struct WarpTopK {
-    double row = 0, vector = 0, pick = 0, pick_vector = 0, ragged = 0, softmax = 0, softmax_vector = 0;
+    double row = 0, vector = 0, pick = 0, pick_vector = 0, ragged = 0, ragged_vector = 0;
+    double pick_vector_slots = 0;
+    double softmax = 0, softmax_vector = 0;
     double sfu_vector = 0, sfu_row = 0, pick_clk = 0;
   };
   /// A CTA a row, or a cluster: a threshold among groups' largest, who reaches it (`hit`: vectors of which any element
@@ -52,7 +55,8 @@ struct KernelCounts {
   /// meets for the first time.
   struct CtaTopK {
     double warp = 0, vector = 0, hit = 0, ranks = 0, rank_found = 0, softmax = 0, softmax_vector = 0;
-    double softmax_cluster = 0, cluster = 0, ragged = 0, sfu_vector = 0, sfu_warp = 0;
+    double softmax_cluster = 0, cluster = 0, ragged = 0;
+    double sfu_vector = 0, sfu_warp = 0, sfu_cluster = 0, softmax_sfu_cluster = 0;
     double fetch_clk = 0, clk = 0, softmax_clk = 0, pick_clk = 0, merge_clk = 0, softmax_merge_clk = 0, tail_clk = 0;
   };
   /// The training attention chain: for a warp of the launch, for a row (`warps`: where several share it), for each group

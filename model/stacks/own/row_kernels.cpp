@@ -112,9 +112,11 @@ RowKernel row_tile_kernel(const On& on, const Rowwise& s, const RowChoice& chose
 RowKernel warp_selection(const Counts::WarpTopK& n, const RowTile& h, double k, bool softmax, bool ragged) {
   RowKernel r;
   const double v = h.vecs;
-  const double select = n.row + n.vector * v + k * (n.pick + n.pick_vector * v) + (ragged ? n.ragged : 0);
+  const double select =
+      n.row + n.vector * v + k * (n.pick + n.pick_vector * v) + (ragged ? n.ragged + n.ragged_vector * v : 0);
   r.instructions = kRowsPerCta * (select + (softmax ? n.softmax + n.softmax_vector * v : 0));
   r.sfu = softmax ? kRowsPerCta * (n.sfu_vector * v + n.sfu_row) : 0;
+  r.wide_slots = kRowsPerCta * n.pick_vector_slots * k * v;
   r.chain_clk = n.pick_clk * k;  // a warp-wide maximum and its removal
   return r;
 }
@@ -132,7 +134,10 @@ RowKernel cta_selection(const Counts::CtaTopK& n, const RowTile& h, double k, bo
   if (cluster) each += n.cluster;
   if (ragged) each += n.ragged;
   r.instructions = each * warps;
-  r.sfu = softmax ? (n.sfu_vector * v + n.sfu_warp) * warps : 0;
+  r.sfu = (softmax   ? n.sfu_vector * v + n.sfu_warp + (cluster ? n.softmax_sfu_cluster : 0)
+           : cluster ? n.sfu_cluster
+                     : 0) *
+          warps;
   // eight vectors' unrolled code is met for the first time by every warp, from beyond the SM's instruction cache
   const double fetched = h.vecs > 4 && cluster ? n.fetch_clk : 0;
   // barriers and shared-memory passes from the groups' largest to the ranks

@@ -17,7 +17,7 @@ struct RowKernel {
   KernelPlan plan;
   double instructions = 0;  ///< of all warps of a CTA, in slots of a scheduler
   double sfu = 0;           ///< of these, in the special-function unit
-  double wide_slots = 0;    ///< further slots that multiplications to 64 bits keep their unit for
+  double wide_slots = 0;    ///< further slots that wide multiplications, or comparisons, keep their unit for
   // what a CTA waits for on the way from its loads to its stores:
   double chain_clk = 0;    ///< SM clocks: shuffles, barriers, passes through shared memory
   double l2_trips = 0;     ///< loads from L2 and atomics, one after the other
