@@ -1,10 +1,10 @@
 // What our row-wise kernels execute and wait for, as counted: data/kernels/<set>.json. Counts are of the code that a
 // compiler made, so they hold for any card that runs that code and for no other compiler; the file names the compiler,
-// and each group of counts where it is from. What the compiler
-// made of each kernel is in data/kernels/own_sm90.built.csv, which a test compares with the kernels as built.
+// and each group of counts where it is from. What the compiler made of each kernel is in <set>.built.csv
+// (kernel_resources.hpp).
 //
-// Instructions are slots of a warp scheduler, of one warp. "A vector" is 16 bytes of each of a warp's threads. `sfu`:
-// those of them in the special-function unit. `_clk`: SM clocks.
+// Instructions are those that one warp executes, a slot of its scheduler each. "A vector" is 16 bytes of each of a
+// warp's threads. `sfu`: those of them in the special-function unit. `_clk`: SM clocks.
 #pragma once
 
 #include <array>

@@ -3,7 +3,7 @@
 //   probe [--check] [FILE.csv] [--seed N] [--shapes N]
 //     checks (--check may be said); --shapes: random shapes of each kernel (200)
 //   probe --launch STUDY.csv [--launch STUDY.csv ...]
-//     launches each case of the studies once, for a profiler to count instructions (tools/kernel_counts.py)
+//     launches each case of the studies once, for a profiler to count instructions (tools/profiler_counts.py)
 //
 // Operators are timed, and the card's scalars measured, by the `validate` command.
 
