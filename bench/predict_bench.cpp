@@ -29,7 +29,7 @@ Workload prefill(std::int64_t batch, std::int64_t prompt) {
   return workload;
 }
 
-Machine h200() { return make_machine(load_gpu("h200_sxm"), MachineOptions{}); }
+Machine h200() { return make_machine(load_gpu("h200_sxm"), MachineOptions{"own"}); }
 
 void predict_step(benchmark::State& state, const char* model, const Workload& workload) {
   const Llm llm = load_llm(model);
@@ -49,7 +49,7 @@ BENCHMARK_CAPTURE(predict_step, deepseek_v3_decode, "deepseek-v3", decode(128, 4
 /// At the clock that the power cap leaves: what steps over the cap pay for its solution.
 void predict_step_steady(benchmark::State& state, const char* model, const Workload& workload, double cap_W) {
   const Llm llm = load_llm(model);
-  MachineOptions options;
+  MachineOptions options{"own"};
   options.clock = ClockMode::steady;
   options.power_cap = cap_W * units::W;
   const auto machine = make_machine(load_gpu("h200_sxm"), options);

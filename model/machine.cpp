@@ -1,8 +1,12 @@
 #include "model/machine.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "arch/error.hpp"
 #include "arch/format.hpp"
 #include "model/machine/parts.hpp"
+#include "model/words.hpp"
 
 namespace plumbline {
 namespace {
@@ -24,6 +28,10 @@ std::string clock_assumption(const Rates& m) {
                            : "clock steady: the clock at which mean power meets the cap of " + format(m.power_cap) +
                                  ", less the cycles that SMs skip where tensor units work";
   if (!burst && m.power->tensor_limit > Watts{}) text += "; tensor work has a limit of its own, whatever its data";
+  if (m.clock_limit < 1) text += "; the SM clock locked at " + format(m.clock_limit * m.gpu.boost_clock);
+  if (m.power_cap > m.gpu.tdp) {
+    text += "; a cap of " + format(m.power_cap) + " is beyond the board's " + format(m.gpu.tdp);
+  }
   if (m.data != DataPattern::normal) text += "; operands hold " + std::string(name(m.data));
   return text;
 }
@@ -31,7 +39,10 @@ std::string clock_assumption(const Rates& m) {
 std::vector<std::string> words_of(const MachineParts& parts) {
   const Origin& o = *parts.origin;
   std::vector<std::string> text = o.gpu.assumptions;
-  if (parts.changed) text.push_back("numbers of " + o.gpu.name + " changed since its descriptor was read");
+  text.insert(text.end(), parts.changes.begin(), parts.changes.end());
+  if (parts.changed && parts.changes.empty()) {
+    text.push_back("numbers of " + o.gpu.name + " changed since its descriptor was read");
+  }
   text.insert(text.end(), o.kernel_assumptions.begin(), o.kernel_assumptions.end());
   if (o.stack.stack.kernels() == KernelSet::ideal) {
     text.push_back("kernels ideal: roofline of datasheet rates at the boost clock, no overheads");
@@ -62,16 +73,56 @@ const MachineParts::Words& words(const MachineParts& parts) {
   return parts.words;
 }
 
-void check_power_cap(const Rates& m) {
+void check_clock(const Rates& m, const MachineOptions& options) {
   if (!m.power) return;
   const Watts idle = settled_power(*m.power, kLowestClockShare, Watts{});
+  const Hertz lowest = kLowestClockShare * m.gpu.boost_clock;
+  if (options.sm_clock && (*options.sm_clock > m.gpu.boost_clock || *options.sm_clock < lowest)) {
+    throw BadInput("--sm-clock: expected from " + format(lowest) + " to the boost clock of " +
+                   format(m.gpu.boost_clock) + ", found " + format(*options.sm_clock));
+  }
   if (m.power_cap <= idle) throw BadInput("--power-cap: expected more than the " + format(idle) + " of an idle chip");
 }
 
-Machine machine_of(std::shared_ptr<const Origin> origin, const GpuNumbers& numbers, bool changed) {
+/// How far numbers that price something are from those of a card: the largest factor between them, as a share of what
+/// lies between H100 SXM and H200 SXM, the measured cards of one generation that the near bands come from: 4.8 / 3.35 in
+/// memory bandwidth, and no other. At most 1: beyond that, nobody knows more.
+double distance_between(const GpuNumbers& a, const GpuNumbers& b) {
+  constexpr double kNearFactor = 4.8 / 3.35;
+  double most = 0;
+  const auto see = [&most](double x, double y) {
+    if (x == y) return;
+    most = x > 0 && y > 0 ? std::max(most, std::abs(std::log(x / y))) : std::log(kNearFactor);
+  };
+  see(static_cast<double>(a.sm_count), static_cast<double>(b.sm_count));
+  see(a.boost_clock.in(units::Hz), b.boost_clock.in(units::Hz));
+  see(a.tdp.in(units::W), b.tdp.in(units::W));
+  see(a.memory.bandwidth.in(units::B_per_s), b.memory.bandwidth.in(units::B_per_s));
+  see(a.memory.latency.in(units::s), b.memory.latency.in(units::s));
+  see(a.l2.size.in(units::B), b.l2.size.in(units::B));
+  see(a.l2.bandwidth.in(units::B_per_s), b.l2.bandwidth.in(units::B_per_s));
+  see(a.l2.latency.in(units::s), b.l2.latency.in(units::s));
+  see(a.links.pcie_per_direction.in(units::B_per_s), b.links.pcie_per_direction.in(units::B_per_s));
+  for (std::size_t i = 0; i < kDTypeCount; ++i) {
+    const auto type = static_cast<DType>(i);
+    see(a.sm.tensor_flop_per_clk[type], b.sm.tensor_flop_per_clk[type]);
+  }
+  see(a.sm.fp32_flop_per_clk, b.sm.fp32_flop_per_clk);
+  see(a.sm.sfu_op_per_clk, b.sm.sfu_op_per_clk);
+  see(a.sm.issue_per_clk, b.sm.issue_per_clk);
+  see(a.sm.smem_bytes_per_clk.in(units::B), b.sm.smem_bytes_per_clk.in(units::B));
+  see(a.sm.l2_bytes_per_clk.in(units::B), b.sm.l2_bytes_per_clk.in(units::B));
+  see(a.sm.smem.in(units::B), b.sm.smem.in(units::B));
+  return std::min(1.0, most / std::log(kNearFactor));
+}
+
+Machine machine_of(std::shared_ptr<const Origin> origin, const GpuNumbers& numbers, bool changed,
+                   std::vector<std::string> changes = {}) {
   auto parts = std::make_shared<MachineParts>();
+  if (changed) parts->distance = distance_between(origin->gpu, numbers);
+  parts->changes = std::move(changes);
   parts->rates = make_rates(numbers, origin->scalars);
-  check_power_cap(parts->rates);
+  check_clock(parts->rates, origin->options);
   parts->origin = std::move(origin);
   parts->changed = changed;
   return Machine(std::move(parts));
@@ -79,23 +130,62 @@ Machine machine_of(std::shared_ptr<const Origin> origin, const GpuNumbers& numbe
 
 }  // namespace
 
+MeasuredFormats::MeasuredFormats(const Calibration& calibration) {
+  for (const BandSection section : {BandSection::own_card, BandSection::near, BandSection::far}) {
+    const std::string distance = section == BandSection::own_card ? ""
+                                 : section == BandSection::near   ? "near."
+                                                                  : "far.";
+    for (const KernelSet set : {KernelSet::own, KernelSet::library}) {
+      const std::string prefix = distance + std::string(word_of(kKernelSetWords, set)) + ".";
+      for (const auto& [name, formats] : calibration.measured) {
+        if (!name.starts_with(prefix)) continue;
+        lists_.push_back({section, set, band_class_of_name(name.substr(prefix.size())), formats});
+      }
+    }
+  }
+}
+
+std::optional<BandSection> MeasuredFormats::find(KernelSet set, std::size_t band_class, std::string_view format) const {
+  if (lists_.empty() && !band_class_is_unfitted(band_class)) return BandSection::own_card;
+  const auto same = [](std::string_view a, std::string_view b) {
+    const auto wide = [](std::string_view name) { return name == "fp16" ? std::string_view("bf16") : name; };
+    return wide(a) == wide(b);
+  };
+  for (const Formats& list : lists_) {
+    if (list.band_class != band_class || list.set != set) continue;
+    for (const std::string& name : list.names) {
+      if (same(name, format)) return list.section;
+    }
+  }
+  return std::nullopt;
+}
+
 Provenance Origin::provenance(bool changed) const {
   if (stack.stack.kernels() == KernelSet::ideal) return Provenance::datasheet;
-  if (calibration.inherited || !own_kernels_measured(gpu, calibration)) return Provenance::inherited;
-  return gpu.modified || changed ? Provenance::derived : Provenance::calibrated;
+  if (calibration.inherited || !own_kernels_measured(gpu, calibration)) {
+    const bool near = same_generation || gpu.name == calibration.gpu;
+    return near ? Provenance::same_generation : Provenance::other_generation;
+  }
+  return gpu.modified || changed ? Provenance::same_generation : Provenance::measured;
 }
 
-/// How far the machine is from the card that the calibration's rows were measured on.
-BandSection Origin::section(bool changed) const {
-  const Provenance from = provenance(changed);
-  if (from == Provenance::calibrated) return BandSection::own_card;
-  if (from == Provenance::derived || gpu.name == calibration.gpu) return BandSection::near;
-  return same_generation ? BandSection::near : BandSection::far;
+/// What was measured on the calibration's card is as near as that card is; what was measured elsewhere alone is not
+/// nearer than that.
+Provenance Origin::provenance(KernelSet set, std::size_t band_class, std::string_view format, bool changed) const {
+  const std::optional<BandSection> where = measured.find(set, band_class, format);
+  if (!where) return Provenance::never_measured;
+  const Provenance of_card = provenance(changed);
+  if (*where == BandSection::own_card) return of_card;
+  const Provenance there = *where == BandSection::near ? Provenance::same_generation : Provenance::other_generation;
+  return std::max(of_card, there);
 }
 
-const BandTable& Origin::bands(bool changed) const {
-  Table& table = changed ? when_changed_ : as_given_;
-  std::call_once(table.once, [&] { table.bands = BandTable(calibration, section(changed)); });
+const BandTable& Origin::bands(Provenance provenance) const {
+  const BandSection section = provenance == Provenance::measured          ? BandSection::own_card
+                              : provenance == Provenance::same_generation ? BandSection::near
+                                                                          : BandSection::far;
+  Table& table = tables_[static_cast<std::size_t>(section)];
+  std::call_once(table.once, [&] { table.bands = BandTable(calibration, section); });
   return table.bands;
 }
 
@@ -107,13 +197,15 @@ KernelSet Machine::kernels() const { return stack().kernels(); }
 const Calibration& Machine::calibration() const { return parts_->origin->calibration; }
 Provenance Machine::provenance() const { return parts_->origin->provenance(parts_->changed); }
 const std::vector<std::string>& Machine::assumptions() const { return words(*parts_).assumptions; }
-const BandTable& Machine::bands() const { return parts_->origin->bands(parts_->changed); }
+const BandTable& Machine::bands() const { return parts_->origin->bands(provenance()); }
 const Rates& Machine::rates() const { return parts_->rates; }
 
-Machine Machine::with(const GpuNumbers& numbers) const {
+Machine Machine::with(const GpuNumbers& numbers) const { return with(numbers, {}); }
+
+Machine Machine::with(const GpuNumbers& numbers, std::vector<std::string> changes) const {
   if (numbers == parts_->rates.gpu) return *this;
   const bool changed = !(numbers == parts_->origin->gpu);
-  return machine_of(parts_->origin, numbers, changed);
+  return machine_of(parts_->origin, numbers, changed, std::move(changes));
 }
 
 Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
@@ -125,6 +217,7 @@ Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const s
   origin->options = options;
   origin->stack = StackParts(stack);
   origin->scalars = read_rate_scalars(gpu, calibration, donor, options, origin->stack, origin->kernel_assumptions);
+  origin->measured = MeasuredFormats(calibration);
   origin->counts = counts;
   origin->scalars.base.counts = counts.get();
   origin->same_generation = donor && donor->generation == gpu.generation;

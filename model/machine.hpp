@@ -47,6 +47,8 @@ class Machine {
   /// The same card under the same calibration and options with other numbers: a hardware point of a study. A machine
   /// with its own numbers is itself. Throws BadInput where the power cap is out of reach.
   Machine with(const GpuNumbers& numbers) const;
+  /// The same, and what was changed in words: one sentence each for the reports.
+  Machine with(const GpuNumbers& numbers, std::vector<std::string> changes) const;
 
   /// For what keeps answers of one machine (Predictor).
   const std::shared_ptr<const MachineParts>& parts() const { return parts_; }

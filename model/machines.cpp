@@ -19,13 +19,33 @@ std::optional<Gpu> donor_of(const Calibration& calibration) {
   return load_gpu(calibration.gpu);
 }
 
+/// A changed card as it was, where its descriptor says all that decides which scalars it has.
+std::optional<Gpu> as_on_file(const Gpu& gpu) {
+  if (!gpu.modified) return std::nullopt;
+  const std::vector<std::string> known = gpu_names();
+  if (std::find(known.begin(), known.end(), gpu.name) == known.end()) return std::nullopt;
+  Gpu before = load_gpu(gpu.name);
+  const bool same_card = before.generation == gpu.generation && before.calibration == gpu.calibration &&
+                         before.process.energy_ratio == gpu.process.energy_ratio;
+  return same_card ? std::optional(std::move(before)) : std::nullopt;
+}
+
+std::vector<std::string> new_assumptions(const Gpu& before, const Gpu& after) {
+  std::vector<std::string> out;
+  for (const std::string& sentence : after.assumptions) {
+    const auto& known = before.assumptions;
+    if (std::find(known.begin(), known.end(), sentence) == known.end()) out.push_back(sentence);
+  }
+  return out;
+}
+
 /// Counts of our kernels do not go with the card, so that all machines share them.
 const std::shared_ptr<const KernelCounts>& own_counts() {
   static const std::shared_ptr<const KernelCounts> counts = load_kernel_counts("own_sm90");
   return counts;
 }
 
-auto ordered(const MachineOptions& o) { return std::tie(o.stack, o.clock, o.power_cap, o.data); }
+auto ordered(const MachineOptions& o) { return std::tie(o.stack, o.clock, o.power_cap, o.data, o.sm_clock); }
 
 std::string stack_folder() { return data_folder() + "/stacks"; }
 
@@ -47,7 +67,11 @@ Stack load_stack(const std::string& name_or_path) {
 Machine make_machine(const Gpu& gpu, const Calibration& calibration, const MachineOptions& options) {
   const Stack stack =
       choose_stack(options.stack, [](const std::string& name) -> const Stack& { return machines().stack(name); });
-  return assemble_machine(gpu, calibration, donor_of(calibration), own_counts(), stack, options);
+  const auto assembled = [&](const Gpu& card) {
+    return assemble_machine(card, calibration, donor_of(calibration), own_counts(), stack, options);
+  };
+  const std::optional<Gpu> before = as_on_file(gpu);
+  return before ? assembled(*before).with(gpu, new_assumptions(*before, gpu)) : assembled(gpu);
 }
 
 Machine make_machine(const Gpu& gpu, const MachineOptions& options) {
@@ -83,14 +107,32 @@ Machine Machines::get(const MachineKey& key) {
     const std::scoped_lock lock(mutex_);
     if (const auto known = machines_.find(key); known != machines_.end()) return known->second;
   }
-  const Gpu gpu = key.overrides.empty() ? this->gpu(key.gpu) : load_gpu(key.gpu, key.overrides);
+  const Machine machine = key.overrides.empty() ? made(key) : changed(key);
+  const std::scoped_lock lock(mutex_);
+  return machines_.emplace(key, machine).first->second;
+}
+
+Machine Machines::made(const MachineKey& key) {
+  const Gpu gpu = this->gpu(key.gpu);
   const std::scoped_lock lock(mutex_);
   const auto file = std::pair(gpu.name, key.calibration_file);
   auto calibration = calibrations_.find(file);
   if (calibration == calibrations_.end()) {
     calibration = calibrations_.emplace(file, calibration_for(gpu, key.calibration_file)).first;
   }
-  return machines_.emplace(key, make_machine(gpu, calibration->second, key.options)).first->second;
+  return make_machine(gpu, calibration->second, key.options);
+}
+
+/// The card as it is, with numbers changed: what was measured on it still is, of the card before.
+Machine Machines::changed(const MachineKey& key) {
+  MachineKey plain = key;
+  plain.overrides.clear();
+  const Machine before = get(plain);
+  const Gpu gpu = load_gpu(key.gpu, key.overrides);
+  if (gpu.process.energy_ratio != before.gpu().process.energy_ratio) {  // decides how energies are taken over
+    return make_machine(gpu, before.calibration(), key.options);
+  }
+  return before.with(gpu, new_assumptions(before.gpu(), gpu));
 }
 
 Machines& machines() {

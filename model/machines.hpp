@@ -41,6 +41,8 @@ class Machines {
   const Gpu& gpu(const std::string& name_or_path);
 
  private:
+  Machine made(const MachineKey& key);
+  Machine changed(const MachineKey& key);
   std::mutex mutex_, stacks_mutex_;  // stacks are asked for while a machine is made
   std::map<MachineKey, Machine> machines_;
   std::map<std::string, Gpu> gpus_;

@@ -28,15 +28,22 @@
 
 namespace plumbline {
 
+/// Quantiles of ln(measured / predicted): 5 %, 50 % and 95 %.
+struct BandRange {
+  double low = 0, middle = 0, high = 0;
+};
+
 struct OpPrediction {
   /// One execution among others back to back in a CUDA graph: its launches plus a graph gap each. (A profiler's kernel
   /// duration is the same without the gaps: the sum of launches[i].time.total.)
   Seconds time;
-  Seconds low, high;           ///< 5-95 % band; low <= time <= high
+  Seconds low, high;           ///< 5-95 % band; low <= time <= high, low >= roofline
+  Seconds roofline;            ///< what no kernel can be faster than, as the operands are found
   long band_rows = 0;          ///< measured rows behind the band; 0: no measurement of the class is on file
   std::size_t band_class = 0;  ///< model/bands/bands.hpp
   KernelSet band_kernels = KernelSet::library;  ///< whose residuals the band is of
   const Band* band = nullptr;                   ///< lives in the machine; null for ideal kernels
+  BandRange band_range;                         ///< the band's, as wide as a changed descriptor makes it
   Bound bound = Bound::latency;
   Resource limiter = Resource::latency;  ///< of the longest launch
   double limiter_share = 0;              ///< that resource's own time / time
@@ -51,6 +58,9 @@ struct OpPrediction {
   Joules chip_energy, memory_energy;           ///< of `energy`: of the work itself, at the boost clock's voltage
   Joules tensor_estimate;  ///< what the board's limit on tensor work counts, at that voltage (model/engine/power.hpp)
   Hertz clock;             ///< mean SM clock: less than the one set where tensor units work
+  /// The board's power limit holds the clock down; `uncapped` is what the time would be without it.
+  bool power_limited = false;
+  Seconds uncapped;
   Provenance provenance = Provenance::datasheet;
   const FamilyScalars* scalars = nullptr;  ///< of the main launch's kernel family; lives in the machine
   std::string_view family;                 ///< kernel family whose scalars and band were used
@@ -112,6 +122,8 @@ struct StepPrediction {
   std::optional<Watts> power_low, power_high;  ///< 5-95 % band: the operators' errors taken to go together
   std::optional<Watts> waiting_power;          ///< in the gaps between launches
   Hertz clock;                                 ///< mean SM clock
+  bool power_limited = false;                  ///< as of an operator
+  Seconds uncapped;
 };
 
 /// Answers questions, and keeps what helps with the next one: plans that were searched for, of the last few machines.

@@ -15,9 +15,10 @@ std::string_view name(Bound bound) {
 
 std::string_view name(Provenance provenance) {
   switch (provenance) {
-    case Provenance::calibrated: return "calibrated";
-    case Provenance::derived: return "derived";
-    case Provenance::inherited: return "inherited";
+    case Provenance::measured: return "measured";
+    case Provenance::same_generation: return "same_generation";
+    case Provenance::other_generation: return "other_generation";
+    case Provenance::never_measured: return "never_measured";
     case Provenance::datasheet: break;
   }
   return "datasheet";

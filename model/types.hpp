@@ -19,7 +19,7 @@ enum class ClockMode { burst, steady };
 /// Whose kernels run, how operators are fused and how launches reach the GPU: a stack by name, and parts of it that are
 /// replaced (model/stacks/stack.hpp).
 struct StackChoice {
-  std::string name = "own";          ///< of data/stacks, or a file
+  std::string name = "trt-llm";      ///< of data/stacks, or a file
   std::optional<KernelSet> kernels;  ///< ours before the stack's own providers; without ours; the roofline floor
   std::string attention;             ///< provider of prefill and decode attention where it is not ours; "": the stack's
 
@@ -35,8 +35,9 @@ StackChoice usual_stack(KernelSet kernels);
 struct MachineOptions {
   StackChoice stack;
   ClockMode clock = ClockMode::burst;
-  std::optional<Watts> power_cap;  ///< instead of the board's own limit
+  std::optional<Watts> power_cap{};  ///< instead of the board's own limit
   DataPattern data = DataPattern::normal;
+  std::optional<Hertz> sm_clock{};  ///< the SM clock is locked there, below what the cap leaves
 };
 
 /// Shares of a dense GEMM's operands that L2 holds when it starts, and of its result that need not leave L2.
@@ -48,9 +49,10 @@ struct Resident {
 enum class Bound { compute, memory, network, latency, launch };
 std::string_view name(Bound bound);
 
-/// How the numbers behind a prediction were come by: scalars of the card itself; of the card itself, whose descriptor
-/// was changed since; of another card, or of another kernel set's kernels; of the datasheet alone.
-enum class Provenance { calibrated, derived, inherited, datasheet };
+/// How near the measurements behind a prediction are: kernels of that kind and number format, timed on this very card;
+/// on another of its generation, or on this one before its descriptor was changed; on a card of another generation; on
+/// no card. `datasheet`: the roofline floor, which needs none.
+enum class Provenance { measured, same_generation, other_generation, never_measured, datasheet };
 std::string_view name(Provenance provenance);
 
 }  // namespace plumbline

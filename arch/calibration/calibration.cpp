@@ -175,6 +175,29 @@ void read_error_bands(const JsonValue& root, Calibration& out) {
   }
 }
 
+/// {"library.gemm": ["bf16", "fp8"], "far.library.gemm": ["int8"]}
+void read_measured(const JsonValue& measured, Calibration& out) {
+  if (!measured.is_object()) measured.fail("expected an object of lists of number formats");
+  for (const std::string& name : measured.keys()) {
+    const JsonValue entry = measured.at(name);
+    std::vector<std::string_view> parts = parts_of(name);
+    if (parts.size() == 3) {
+      check_name(entry, parts[0], kDistances, "a distance");
+      parts.erase(parts.begin());
+    }
+    if (parts.size() != 2 || parts[1].empty()) {
+      entry.fail("expected a name such as \"library.gemm\" (kernel set, class), found '" + name.substr(0, 60) + "'");
+    }
+    check_name(entry, parts[0], kKernelSets, "a kernel set");
+    for (const JsonValue& format : entry.elements()) {
+      const std::string text = format.as_string();
+      if (!parse_precision(text))
+        format.fail("expected a number format such as bf16, found '" + text.substr(0, 60) + "'");
+      out.measured[name].push_back(text);
+    }
+  }
+}
+
 nlohmann::ordered_json bands_to_json(const std::map<std::string, Band>& bands) {
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
   for (const auto& [name, band] : bands) {
@@ -228,7 +251,7 @@ Calibration parse_calibration(const std::string& json_text, const std::string& p
   const JsonDocument document = JsonDocument::parse(json_text, place);
   const JsonValue root = document.root();
   root.refuse_unknown_keys({"schema", "gpu", "note", "conditions", "families_of", "machine", "probed", "power",
-                            "families", "bands", "transfer_bands", "band_correlation"});
+                            "families", "bands", "transfer_bands", "band_correlation", "measured"});
   if (root.at("schema").as_integer() != kSchema)
     root.at("schema").fail("expected 1, found " + root.at("schema").dump());
   Calibration out;
@@ -254,6 +277,7 @@ Calibration parse_calibration(const std::string& json_text, const std::string& p
     }
   }
   read_error_bands(root, out);
+  if (const auto measured = root.find("measured")) read_measured(*measured, out);
   return out;
 }
 
@@ -301,6 +325,7 @@ std::string to_json(const Calibration& calibration) {
   }
   out["bands"] = bands_to_json(calibration.bands);
   if (!calibration.transfer_bands.empty()) out["transfer_bands"] = bands_to_json(calibration.transfer_bands);
+  for (const auto& [name, formats] : calibration.measured) out["measured"][name] = formats;
   for (const auto& [name, c] : calibration.band_correlation) {
     out["band_correlation"][name] = {{"same_class", c.same_class}, {"other_class", c.other_class}, {"rows", c.rows}};
     if (c.card > 0) out["band_correlation"][name]["card"] = c.card;

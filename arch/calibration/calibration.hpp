@@ -6,7 +6,8 @@
 //    rows by `validate --fit`, never per shape;
 //  - power scalars (`power`): energies of operations, voltage over clock, what data changes;
 //  - error bands (`bands`, `transfer_bands`, `band_correlation`): residual quantiles by kernel set, class of operators,
-//    size class and bound, and how far they agree with each other (model/bands/bands.hpp).
+//    size class and bound, and how far they agree with each other (model/bands/bands.hpp); with the classes and number
+//    formats that were measured at all (`measured`).
 // A GPU without a file of its own reads the one its descriptor names in `calibration`, as fractions, with wider bands.
 #pragma once
 
@@ -68,6 +69,9 @@ struct Calibration {
   /// The same for cards that take these scalars over, found on measured ones: "near.library.gemm.100us" where the card
   /// is of the same generation, "far...." where it is not.
   std::map<std::string, Band> transfer_bands;
+  /// Number formats of the rows behind the bands, by kernel set and class: "library.gemm" -> "bf16", "fp16"; on other
+  /// cards "near.library.gemm", "far...." as in transfer_bands. What is in no list was never measured.
+  std::map<std::string, std::vector<std::string>> measured;
   /// "own", "library", "near.library", "far.library" -> correlation
   std::map<std::string, BandCorrelation> band_correlation;
 };

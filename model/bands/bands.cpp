@@ -266,10 +266,14 @@ double StepBandSum::Side::half_width(const BandCorrelation& r) const {
 }
 
 void StepBandSum::add(std::size_t band_class, Seconds time, const Band& band) {
-  const double s = time.in(units::s), middle = std::exp(band.middle);
-  shift_ += s * (middle - 1);
-  below_.add(band_class, s * (middle - std::exp(band.low)));
-  above_.add(band_class, s * (std::exp(band.high) - middle));
+  add(band_class, time, band.low, band.middle, band.high);
+}
+
+void StepBandSum::add(std::size_t band_class, Seconds time, double low, double middle, double high) {
+  const double s = time.in(units::s), center = std::exp(middle);
+  shift_ += s * (center - 1);
+  below_.add(band_class, s * (center - std::exp(low)));
+  above_.add(band_class, s * (std::exp(high) - center));
 }
 
 Seconds StepBandSum::low(Seconds predicted, const BandCorrelation& correlation) const {

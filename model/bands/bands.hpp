@@ -92,6 +92,7 @@ class StepBandSum {
  public:
   /// `time`: of all executions of one operator.
   void add(std::size_t band_class, Seconds time, const Band& band);
+  void add(std::size_t band_class, Seconds time, double low, double middle, double high);
   Seconds low(Seconds predicted, const BandCorrelation& correlation) const;
   Seconds high(Seconds predicted, const BandCorrelation& correlation) const;
 

@@ -66,6 +66,14 @@ void add_stack_flags(CLI::App& app, StackChoice& stack) {
             [&stack](const std::string& text) { stack.attention = text; });
 }
 
+namespace {
+
+bool is_bare_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789.") == text.npos;
+}
+
+}  // namespace
+
 void add_machine_flags(CLI::App& app, MachineFlags& flags) {
   add_gpu_flags(app, flags);
   add_stack_flags(app, flags.stack);
@@ -73,11 +81,18 @@ void add_machine_flags(CLI::App& app, MachineFlags& flags) {
              "a short run at the boost clock, or the clock that long runs settle at");
   add_value(app, "--power-cap", "W", "board power limit that steady runs keep to [the board's own]",
             [&flags](const std::string& text) {
-              const bool bare = !text.empty() && text.find_first_not_of("0123456789.") == text.npos;
               try {
-                flags.power_cap = parse_watts(bare ? text + " W" : text);
+                flags.power_cap = parse_watts(is_bare_number(text) ? text + " W" : text);
               } catch (const BadInput& bad) {
                 throw BadInput(std::string("--power-cap: ") + bad.what());
+              }
+            });
+  add_value(app, "--sm-clock", "MHz", "SM clock locked below what the power cap leaves [not locked]",
+            [&flags](const std::string& text) {
+              try {
+                flags.sm_clock = parse_hertz(is_bare_number(text) ? text + " MHz" : text);
+              } catch (const BadInput& bad) {
+                throw BadInput(std::string("--sm-clock: ") + bad.what());
               }
             });
   add_choice(app, "--data", kDataPatternWords, flags.data, "what operands hold: power depends on the bits that change");
@@ -102,7 +117,7 @@ void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> for
 }
 
 Machine open_machine(const MachineFlags& flags) {
-  const MachineOptions options{flags.stack, flags.clock, flags.power_cap, flags.data};
+  const MachineOptions options{flags.stack, flags.clock, flags.power_cap, flags.data, flags.sm_clock};
   return machines().get({flags.gpu, options, flags.calibration_file, flags.overrides});
 }
 

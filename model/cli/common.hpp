@@ -49,6 +49,7 @@ struct MachineFlags {
   StackChoice stack;
   ClockMode clock = ClockMode::burst;
   std::optional<Watts> power_cap;
+  std::optional<Hertz> sm_clock;
   DataPattern data = DataPattern::normal;
   std::string calibration_file;  ///< empty: the GPU's own, or its family's
 };

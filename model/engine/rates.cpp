@@ -48,6 +48,7 @@ Rates make_rates(const GpuNumbers& gpu, const RateScalars& s) {
   m.sm_count = static_cast<double>(gpu.sm_count);
   m.power = power_of(gpu, s);
   m.power_cap = s.power_cap.value_or(gpu.tdp);
+  if (s.sm_clock) m.clock_limit = std::min(1.0, *s.sm_clock / gpu.boost_clock);
   m.dram_read = s.dram_read * gpu.memory.bandwidth;
   m.dram_write = s.dram_write * gpu.memory.bandwidth;
   m.dram_latency = s.dram_latency * gpu.memory.latency;

@@ -101,6 +101,7 @@ struct Rates {
   Bytes l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (modeling notes, section 3)
   std::optional<PowerScalars> power;  ///< nothing where no energies of the card are on file
   Watts power_cap;
+  double clock_limit = 1;  ///< share of the boost clock at which the SM clock is locked; 1: it is not
   DataPattern data = DataPattern::normal;
   Bandwidth pcie;
   Seconds gap_graph, gap_stream;  ///< between dependent kernels of a graph, of a stream
@@ -127,6 +128,7 @@ struct RateScalars {
   double dram_latency = 1;                                                          ///< loaded / the descriptor's
   std::optional<PowerScalars> power;                                                ///< as the calibration has them
   std::optional<Watts> power_cap;                                                   ///< instead of the board's own
+  std::optional<Hertz> sm_clock;                                                    ///< locked
 
   /// The card that was measured, where these scalars are taken over from another one.
   struct Donor {

@@ -49,6 +49,27 @@ struct StackParts {
   explicit StackParts(const Stack& stack);
 };
 
+/// Which classes of kernels were measured in which number formats, and how far from the calibration's card.
+class MeasuredFormats {
+ public:
+  MeasuredFormats() = default;
+  explicit MeasuredFormats(const Calibration& calibration);
+
+  /// The nearest cards on which that was measured; nothing: on none. fp16 and bf16 count as one: the units that
+  /// multiply them, and all that moves them, are the same. A calibration that lists nothing (one's own scalars) has
+  /// measured what it has families for.
+  std::optional<BandSection> find(KernelSet set, std::size_t band_class, std::string_view format) const;
+
+ private:
+  struct Formats {
+    BandSection section = BandSection::own_card;
+    KernelSet set = KernelSet::library;
+    std::size_t band_class = 0;
+    std::vector<std::string> names;
+  };
+  std::vector<Formats> lists_;  // nearest first
+};
+
 /// Where the numbers of a machine, and of all machines that differ from it in numbers alone, come from.
 class Origin {
  public:
@@ -61,23 +82,28 @@ class Origin {
   bool same_generation = false;  ///< as the card that the calibration was measured on; false where that is not known
   std::vector<std::string> kernel_assumptions;
 
-  /// `changed`: numbers are not those of `gpu`.
+  MeasuredFormats measured;
+
+  /// Of the machine's own scalars. `changed`: numbers are not those of `gpu`.
   Provenance provenance(bool changed) const;
-  const BandTable& bands(bool changed) const;
+  /// Of kernels of that class and number format on it.
+  Provenance provenance(KernelSet set, std::size_t band_class, std::string_view format, bool changed) const;
+  const BandTable& bands(Provenance provenance) const;
 
  private:
-  BandSection section(bool changed) const;
   struct Table {
     std::once_flag once;
     BandTable bands;
   };
-  mutable Table as_given_, when_changed_;  // worked out when first asked for
+  mutable std::array<Table, 3> tables_;  // by section, worked out when first asked for
 };
 
 struct MachineParts {
   Rates rates;
   std::shared_ptr<const Origin> origin;
   bool changed = false;  ///< rates are not those of the origin's descriptor
+  /// How far they are from it, as a share of how far apart the cards are that the bands of a generation come from.
+  double distance = 0;
 
   /// Text, worked out when first asked for: sweeps never do.
   struct Words {
@@ -85,6 +111,7 @@ struct MachineParts {
     Gpu gpu;
     std::vector<std::string> assumptions;
   };
+  std::vector<std::string> changes;  ///< what was changed, a sentence each; none: not said
   mutable Words words;
 };
 

@@ -157,12 +157,8 @@ class FamilyReader {
 void read_families(const Calibration& calibration, RateScalars& scalars, StackParts& parts,
                    std::vector<std::string>& assumptions) {
   FamilyReader reader(calibration, scalars, parts);
-  bool stands_in = false;
-  for (StackedProvider& stacked : parts.providers) {
-    reader.read(stacked);
-    stands_in = stands_in || stacked.stands_in;
-  }
-  if (!stands_in) return;
+  for (StackedProvider& stacked : parts.providers) reader.read(stacked);
+  if (parts.stack.kernels() != KernelSet::own) return;
   if (!reader.absent().empty()) {
     assumptions.push_back("kernels own: not measured yet, priced with the library kernels' scalars: " +
                           reader.absent());
@@ -211,12 +207,15 @@ RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, co
   m.path = tensor_path(gpu);
   if (parts.stack.kernels() == KernelSet::ideal) {
     if (options.power_cap) throw NotModelled("--power-cap: ideal kernels have no power");
+    if (options.sm_clock) throw NotModelled("--sm-clock: ideal kernels run at the boost clock");
     return scalars;
   }
   scalars.power = read_power_scalars(calibration);
   scalars.power_cap = options.power_cap;
+  scalars.sm_clock = options.sm_clock;
   if (!scalars.power && options.power_cap)
     throw NotModelled("--power-cap: no energies of " + gpu.name + " are on file");
+  if (!scalars.power && options.sm_clock) throw NotModelled("--sm-clock: no energies of " + gpu.name + " are on file");
   if (!scalars.power && options.data != DataPattern::normal)
     throw NotModelled("--data: no energies of " + gpu.name + " are on file");
   if (calibration.inherited && donor) {

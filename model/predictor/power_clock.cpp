@@ -94,11 +94,13 @@ RunEnergy run_energy(const OpPrediction& op) { return {op.chip_energy, op.memory
 void settle(OpPrediction& op, const Rates& m) {
   const PowerScalars& p = *m.power;
   double last = 1;
-  const double share =
-      settled_clock_share(p, p.regulator_aim * m.power_cap, run_energy(op), op.time, [&](double tried) {
-        reprice(op, m, last = tried);
-        return op.time;
-      });
+  op.uncapped = op.time;
+  const double left = settled_clock_share(p, p.regulator_aim * m.power_cap, run_energy(op), op.time, [&](double tried) {
+    reprice(op, m, last = tried);
+    return op.time;
+  });
+  op.power_limited = left < m.clock_limit;
+  const double share = std::min(left, m.clock_limit);
   if (share != last) reprice(op, m, share);
   op.power_high = held_to_cap(*op.power_high, *op.power, m);
 }

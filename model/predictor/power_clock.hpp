@@ -14,7 +14,7 @@ void set_energies(OpPrediction& op, const Rates& rates);
 void reprice(OpPrediction& op, const Rates& rates, double clock_share);
 RunEnergy run_energy(const OpPrediction& op);
 /// An op priced at the boost clock on a machine that runs steadily: brings it to the clock that the cap leaves when the
-/// op is repeated.
+/// op is repeated, or to the locked one where that is lower.
 void settle(OpPrediction& op, const Rates& rates);
 /// The upper end of the band of a steady power: whatever a run would draw, the regulator holds its mean at the cap, as
 /// closely as runs were found to be that it holds down.

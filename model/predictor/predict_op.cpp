@@ -5,6 +5,7 @@
 
 #include "arch/error.hpp"
 #include "model/bands/bands.hpp"
+#include "model/engine/roofline.hpp"
 #include "model/engine/timing.hpp"
 #include "model/machine/parts.hpp"
 #include "model/predictor/power_clock.hpp"
@@ -36,12 +37,28 @@ void set_limiter(OpPrediction& out) {
   out.bound = bound_of(out.limiter);
 }
 
-/// Residuals that are all on one side do not put the prediction outside its own band.
+/// The band of kernels that were measured on the card as it was: of their own rows, widened towards that of a card of the
+/// same generation the further its numbers were changed. What errs before errs after too, so that it is never narrower.
+BandRange range_of(const OpPrediction& out, const MachineParts& parts, const Band& band) {
+  const Origin& origin = *parts.origin;
+  if (!parts.changed || out.provenance != Provenance::same_generation ||
+      origin.provenance(false) != Provenance::measured) {
+    return {band.low, band.middle, band.high};
+  }
+  const Band& before = origin.bands(Provenance::measured).find(out.band_kernels, out.band_class, out.time, out.bound);
+  return {before.low + parts.distance * std::min(0.0, band.low - before.low), before.middle,
+          before.high + parts.distance * std::max(0.0, band.high - before.high)};
+}
+
+/// Residuals that are all on one side do not put the prediction outside its own band, nor do any put it below what no
+/// kernel can be faster than.
 void set_band(OpPrediction& out, const Machine& m) {
-  const Band& band = m.bands().find(out.band_kernels, out.band_class, out.time, out.bound);
+  const MachineParts& parts = *m.parts();
+  const Band& band = parts.origin->bands(out.provenance).find(out.band_kernels, out.band_class, out.time, out.bound);
   out.band = &band;
-  out.low = out.time * std::exp(std::min(0.0, band.low));
-  out.high = out.time * std::exp(std::max(0.0, band.high));
+  out.band_range = range_of(out, parts, band);
+  out.low = std::max(out.time * std::exp(std::min(0.0, out.band_range.low)), std::min(out.time, out.roofline));
+  out.high = out.time * std::exp(std::max(0.0, out.band_range.high));
   out.band_rows = band.rows;
 }
 
@@ -88,6 +105,15 @@ std::size_t band_class_of(const Op& op, const FamilyOrigin& origin, Variant vari
   return origin.by_operator ? band_class_of_operator(op) : origin.classes[static_cast<std::size_t>(variant)];
 }
 
+/// The roofline of what must pass: of operands that L2 may hold, arithmetic alone.
+Seconds floor_of(const Op& op, const Work& w, const Rates& m, Warmth warmth, const Resident& held) {
+  const bool cold = warmth == Warmth::cold && held.inputs == 0 && held.weights == 0 && held.output == 0;
+  if (cold) return roofline(op, w, m.gpu);
+  Work arithmetic = w;
+  arithmetic.read = arithmetic.write = Bytes{};
+  return roofline(op, arithmetic, m.gpu);
+}
+
 void clear(OpPrediction& out, const Work& w, const Machine& machine) {
   out.time = Seconds{};
   out.dram_read = out.dram_write = Bytes{};
@@ -103,6 +129,8 @@ void clear(OpPrediction& out, const Work& w, const Machine& machine) {
   out.chip_energy = out.memory_energy = out.tensor_estimate = Joules{};
   out.band_rows = 0;
   out.band = nullptr;
+  out.power_limited = false;
+  out.uncapped = Seconds{};
 }
 
 }  // namespace
@@ -113,6 +141,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
   const Origin& origin = *machine.parts()->origin;
   const Work w = work(op);
   clear(out, w, machine);
+  out.roofline = floor_of(op, w, m, warmth, options.resident);
   Answer answer(out.launches);
   Question question{.op = op,
                     .work = w,
@@ -139,7 +168,9 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
   out.family = answer.main().name;
   out.band_class = band_class_of(op, family, answer.variant());
   out.band_kernels = signer.provider->set();
-  if (signer.stands_in || family.inherited) out.provenance = Provenance::inherited;
+  out.provenance = signer.stands_in || family.inherited
+                       ? Provenance::never_measured
+                       : origin.provenance(out.band_kernels, out.band_class, dtype_text(op), machine.parts()->changed);
   if (m.power) {
     set_energies(out, m);
     reprice(out, m, 1);

@@ -1,4 +1,5 @@
 // One step of a model: lower it, price each operator once, add up what repeats, and say where the time went.
+#include <algorithm>
 #include <cmath>
 
 #include "arch/error.hpp"
@@ -105,7 +106,7 @@ void set_band(StepPrediction& out, const Machine& machine) {
     for (std::size_t j = i; j < out.nodes.size(); ++j) {
       if (out.nodes[j].first == i) time += static_cast<double>(out.nodes[j].node->count) * op.time;
     }
-    sum.add(op.band_class, time, *op.band);
+    sum.add(op.band_class, time, op.band_range.low, op.band_range.middle, op.band_range.high);
     some = op.band;
   }
   if (some == nullptr) {
@@ -113,7 +114,12 @@ void set_band(StepPrediction& out, const Machine& machine) {
     return;
   }
   const BandCorrelation& correlation = machine.bands().correlation(machine.kernels());
-  out.low = sum.low(out.latency, correlation);
+  // the operators' floors: no step is faster, whatever their residuals were
+  Seconds floor;
+  for (const NodePrediction& n : out.nodes) {
+    floor += static_cast<double>(n.node->count) * std::min(n.op.time, n.op.roofline);
+  }
+  out.low = std::max(sum.low(out.latency, correlation), floor);
   out.high = sum.high(out.latency, correlation);
 }
 
@@ -166,7 +172,7 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
   const Rates& m = machine.rates();
   add_up_energy(out, m, 1);
   const Watts aim = m.power->regulator_aim * m.power_cap;
-  if (m.clock_mode == ClockMode::burst) return;
+  if (m.clock_mode == ClockMode::burst && m.clock_limit == 1) return;
   RunEnergy run;
   Seconds at_boost;
   for (const NodePrediction& n : out.nodes) {
@@ -189,7 +195,11 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
     for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * (n.op.time + n.gap);
     return time;
   };
-  const double share = settled_clock_share(*m.power, aim, run, at_boost, time_at);
+  out.uncapped = at_boost;
+  double share = 1;
+  if (m.clock_mode == ClockMode::steady) share = settled_clock_share(*m.power, aim, run, at_boost, time_at);
+  out.power_limited = share < m.clock_limit;
+  share = std::min(share, m.clock_limit);
   if (share == 1) return;
   if (share != last) time_at(share);
   add_up_energy(out, m, share);
@@ -214,6 +224,8 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
   out.power_low.reset();
   out.power_high.reset();
   out.waiting_power.reset();
+  out.power_limited = false;
+  out.uncapped = Seconds{};
   out.fits = out.graph.memory.total() <= m.gpu.memory.capacity;
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     NodePrediction& n = out.nodes[i];

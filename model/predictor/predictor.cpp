@@ -58,8 +58,9 @@ void Predictor::predict(const Op& op, const Machine& machine, OpPrediction& out,
   const Warmth warmth = options.warm ? Warmth::everything : Warmth::cold;
   predict_op(op, machine, memory_->of(machine), warmth, out, options);
   const Rates& m = machine.rates();
-  if (!m.power || m.clock_mode == ClockMode::burst) return;
-  settle(out, m);
+  if (!m.power || (m.clock_mode == ClockMode::burst && m.clock_limit == 1)) return;
+  if (m.clock_mode == ClockMode::steady) settle(out, m);
+  else reprice(out, m, m.clock_limit);
   conclude(out, machine);
 }
 

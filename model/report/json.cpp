@@ -60,6 +60,7 @@ void put_figures(Json& row, const OpPrediction& p) {
   row["energy_J"] = optional_figure(p.energy, units::J, "energy_J");
   put_energy_band(row, p.energy, p.power, p.power_low, p.power_high, p.time, p.low, p.high);
   row["sm_clock_Hz"] = finite(p.clock.in(units::Hz), "sm_clock_Hz");
+  row["power_limited"] = p.power_limited;
   row["provenance"] = name(p.provenance);
   row["band_rows"] = p.band_rows;  // measured rows behind the band
 }
@@ -185,6 +186,8 @@ std::string step_json(const StepReport& r) {
   out["power_low_W"] = optional_figure(s.power_low, units::W, "power_low_W");
   out["power_high_W"] = optional_figure(s.power_high, units::W, "power_high_W");
   out["sm_clock_Hz"] = finite(s.clock.in(units::Hz), "sm_clock_Hz");
+  out["power_limited"] = s.power_limited;
+  out["uncapped_latency_s"] = finite((s.power_limited ? s.uncapped : s.latency).in(units::s), "uncapped_latency_s");
   const bool per_token = s.energy && s.graph.tokens > 0;
   const double token_J = per_token ? s.energy->in(units::J) / s.graph.tokens : 0;
   out["energy_per_token_J"] = per_token ? Json(finite(token_J, "energy_per_token_J")) : Json(nullptr);

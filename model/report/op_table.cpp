@@ -18,6 +18,10 @@ std::string summary(const OpReport& r, const TextStyle& style) {
                                          format(p.high) + ", " + std::string(name(p.provenance)) + ")");
   out += labelled("bound", std::string(name(p.bound)) + ": " + std::string(name(p.limiter)) + " alone takes " +
                                percent(p.limiter_share) + " of the time");
+  if (p.power_limited) {
+    out += labelled(
+        "limit", "power: " + format(p.clock) + " of " + format(card.boost_clock) + "; uncapped " + format(p.uncapped));
+  }
   const Seconds floor = roofline(r.op, card);
   out += labelled("roofline", format(floor) + " with datasheet peaks at " + format(card.boost_clock) + ": " +
                                   percent(floor / p.time) + " of it is reached");

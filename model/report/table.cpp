@@ -81,6 +81,10 @@ std::string summary(const StepReport& r, const TextStyle& style) {
     if (share > 0) spent += (spent.empty() ? "" : ", ") + std::string(label) + " " + percent(share);
   }
   out += labelled("time goes to", spent);
+  if (s.power_limited) {
+    out += labelled("limit", "power: " + format(s.clock) + " of " + format(r.machine.gpu().boost_clock) +
+                                 "; uncapped " + format(s.uncapped));
+  }
   out += labelled("utilisation", "MFU " + percent(s.mfu) + ", MBU " + percent(s.mbu) + "; work " + format(s.flops) +
                                      ", DRAM traffic " + format(s.dram_bytes));
   const std::string watts =

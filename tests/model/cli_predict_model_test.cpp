@@ -109,7 +109,7 @@ TEST(PredictModel, TakesACalibrationFileWhereverItPredicts) {
     EXPECT_EQ(slow.code, 0) << slow.err;
     EXPECT_NE(slow.out, own.out) << words.front();
   }
-  EXPECT_THAT(run(after(op, {"--gpu", "h100", "--calibration", file})).out, HasSubstr("inherited"));
+  EXPECT_THAT(run(after(op, {"--gpu", "h100", "--calibration", file})).out, HasSubstr("never_measured"));
   expect_refusal(after(op, with("-0.5")), 2, "/machine/dram_read_fraction/value: expected a fraction above 0");
   expect_refusal(after(op, {"--gpu", "h200", "--calibration", folder / "none.json"}), 2, "none.json");
   const auto refuse = [&](const std::string& from, const std::string& to, const std::string& part) {

@@ -54,14 +54,15 @@ TEST(FlashInfer, WasNeverMeasured) {
   const Op decode = AttentionDecode{1, 8, 1, 128, 128, 4096};
   const OpPrediction p = predict(decode, sglang());
   EXPECT_EQ(p.provider, "flashinfer");
-  EXPECT_EQ(p.provenance, Provenance::inherited);
+  EXPECT_EQ(p.provenance, Provenance::never_measured);
   EXPECT_EQ(band_class_name(p.band_class), "flashinfer_decode");
   EXPECT_TRUE(band_class_is_unfitted(p.band_class));
   Calibration c = toy_calibration();
   c.families["library.flashinfer_decode"] = c.families.at("library.flash_decode");
+  c.measured["library.flashinfer_decode"] = {"bf16"};
   MachineOptions options;
   options.stack = "sglang";
-  EXPECT_EQ(predict(decode, make_machine(toy_gpu(), c, options)).provenance, Provenance::calibrated);
+  EXPECT_EQ(predict(decode, make_machine(toy_gpu(), c, options)).provenance, Provenance::measured);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST_P(EveryGpu, SaysWhoseCalibrationItHas) {
   const std::vector<std::string> files = calibrated_gpus();
   const bool own_file = std::find(files.begin(), files.end(), gpu.name) != files.end();
   const auto m = make_machine(gpu, MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
-  EXPECT_EQ(m.provenance(), own_file ? Provenance::calibrated : Provenance::inherited);
+  EXPECT_EQ(m.provenance() == Provenance::measured, own_file);
   EXPECT_EQ(says(m.assumptions(), "fractions of peak taken over from " + m.calibration().gpu), !own_file);
   EXPECT_EQ(m.calibration().gpu, own_file ? gpu.name : gpu.calibration);
 }
@@ -65,7 +65,7 @@ TEST_P(EveryGpu, SaysWhoseCalibrationItHas) {
 TEST_P(EveryGpu, InheritsTransferBands) {
   const Gpu gpu = load_gpu(GetParam());
   const auto m = make_machine(gpu, MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
-  if (m.provenance() == Provenance::calibrated) return;
+  if (m.provenance() == Provenance::measured) return;
   const bool near = load_gpu(m.calibration().gpu).generation == gpu.generation;
   const BandTable table(m.calibration(), near ? BandSection::near : BandSection::far);
   for (const std::int64_t rows : {1, 64, 4096, 65536}) {
@@ -73,7 +73,7 @@ TEST_P(EveryGpu, InheritsTransferBands) {
     const Band& band = table.find(KernelSet::library, p.band_class, p.time, p.bound);
     EXPECT_GT(p.band_rows, 0);
     EXPECT_EQ(p.band_rows, band.rows);
-    EXPECT_EQ(p.low, p.time * std::exp(std::min(0.0, band.low)));
+    EXPECT_EQ(p.low, std::max(p.roofline, p.time * std::exp(std::min(0.0, band.low))));
     EXPECT_EQ(p.high, p.time * std::exp(std::max(0.0, band.high)));
   }
 }
@@ -238,14 +238,14 @@ TEST(Machines, OwnKernelsUseTheirOwnScalarsWhenThereAreAny) {
   Calibration c = toy_calibration();
   const auto borrowed = toy_machine(toy_gpu(), c, KernelSet::own);
   const Op gemm = Gemm{256, 256, 256, 1, {}, false};
-  EXPECT_EQ(predict(gemm, borrowed).provenance, Provenance::inherited);
+  EXPECT_EQ(predict(gemm, borrowed).provider, "cublas");
   EXPECT_TRUE(says(borrowed.assumptions(), "priced with the library kernels' scalars"));
   for (const char* family : testing_support::kFamilies) {
     c.families[std::string("own.") + family] = c.families[std::string("library.") + family];
     c.families[std::string("own.") + family]["fixed_s"].value = 3e-6;
   }
   const auto own = toy_machine(toy_gpu(), c, KernelSet::own);
-  EXPECT_EQ(predict(gemm, own).provenance, Provenance::calibrated);
+  EXPECT_EQ(predict(gemm, own).provenance, Provenance::measured);
   ASSERT_TRUE(scalars_of(own, "own.gemm").on_file);
   EXPECT_DOUBLE_EQ(scalars_of(own, "own.gemm").fixed.in(units::us), 3);
   EXPECT_DOUBLE_EQ(scalars_of(own, "library.gemm").fixed.in(units::us), 1);  // of shapes that no kernel of ours runs

@@ -25,7 +25,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 const Machine& machine() {
-  static const auto one = make_machine(load_gpu("h200_sxm"), MachineOptions{});
+  static const auto one = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
   return one;
 }
 

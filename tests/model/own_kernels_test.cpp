@@ -72,7 +72,7 @@ RC_GTEST_PROP(OwnKernels, EveryGemmPlanIsInTheMenu, ()) {
     const auto* shape = std::get_if<Gemm>(&op);
     if (shape == nullptr) return;
     const auto engine = own_gemm_engine(*shape, m.rates(), families_of(m, "own"));
-    RC_ASSERT((p.provenance == Provenance::inherited) == !engine.has_value());
+    RC_ASSERT((p.provider == "own") == engine.has_value());
     if (!engine) return;
     const GemmPlan& plan = p.gemm_plan;
     RC_ASSERT(plan.engine == *engine);
@@ -104,11 +104,11 @@ RC_GTEST_PROP(OwnKernels, EveryAttentionPlanIsCompiled, ()) {
     const AttentionPlan& plan = p.attention_plan;
     if (const auto* shape = std::get_if<AttentionPrefill>(&op)) {
       const PrefillVariant* v = own_prefill_kernel(*shape, m.rates(), families_of(m, "own"));
-      RC_ASSERT((v == nullptr) == (p.provenance == Provenance::inherited));
+      RC_ASSERT((v == nullptr) == (p.provider != "own"));
       if (v != nullptr) RC_ASSERT(plan.q_tile == v->q_tile && plan.kv_tile == v->kv_tile);
     } else if (const auto* decode = std::get_if<AttentionDecode>(&op)) {
       const DecodeVariant* v = own_decode_kernel(*decode, m.rates(), families_of(m, "own"));
-      RC_ASSERT((v == nullptr) == (p.provenance == Provenance::inherited));
+      RC_ASSERT((v == nullptr) == (p.provider != "own"));
       if (v == nullptr) return;
       RC_ASSERT(plan.kv_tile == v->kv_tile && plan.packed_heads == decode->q_heads / decode->kv_heads);
       RC_ASSERT(plan.splits >= 1 && plan.splits <= std::max<std::int64_t>(1, decode->context / v->kv_tile + 1));

@@ -30,7 +30,7 @@ struct SweepRow {
 std::vector<SweepRow> priced_sweep(const std::string& file) {
   std::ifstream in(std::string(PLUMBLINE_TESTS) + "/model/sweeps/" + file);
   EXPECT_TRUE(in);
-  const auto machine = make_machine(load_gpu("h200_sxm"), MachineOptions{});
+  const auto machine = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
   std::vector<SweepRow> rows;
   std::string line;
   std::getline(in, line);  // header

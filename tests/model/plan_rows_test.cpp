@@ -17,7 +17,7 @@ namespace {
 using namespace testing_support;
 
 const Machine& h200() {
-  static const Machine machine = make_machine(load_gpu("h200_sxm"), {});
+  static const Machine machine = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
   return machine;
 }
 
@@ -109,7 +109,8 @@ RC_GTEST_PROP(PlanRows, NeverFasterThanDramAndWarmNeverSlower, ()) {
 /// (ncu, data/kernels/profiled_h200.train.csv).
 TEST(PlanRows, ASpillingSelectionWritesToDram) {
   const auto written = [](const Op& op) {
-    const Bytes spilled = predict(op, make_machine(load_gpu("h200_sxm"), {})).dram_write - work(op).write;
+    const Bytes spilled =
+        predict(op, make_machine(load_gpu("h200_sxm"), MachineOptions{"own"})).dram_write - work(op).write;
     return spilled.in(units::MB);
   };
   EXPECT_NEAR(written(SoftmaxTopK{1000, 262208, 64}), 439, 5);

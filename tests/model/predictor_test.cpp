@@ -69,22 +69,22 @@ TEST(ChangedMachine, IsThatOfADescriptorWithTheNumber) {
 }
 
 TEST(ChangedMachine, WithItsOwnNumbersIsItself) {
-  const Machine base = make_machine(load_gpu("h200_sxm"), MachineOptions{});
+  const Machine base = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
   EXPECT_EQ(base.with(base.numbers()).parts(), base.parts());
   GpuNumbers numbers = base.numbers();
   numbers.sm_count = 100;
   const Machine there = base.with(numbers), back = there.with(base.numbers());
   EXPECT_TRUE(back.rates() == base.rates());
-  EXPECT_EQ(back.provenance(), Provenance::calibrated);
+  EXPECT_EQ(back.provenance(), Provenance::measured);
   EXPECT_EQ(back.assumptions(), base.assumptions());
 }
 
 TEST(ChangedMachine, SaysSo) {
-  const Machine base = make_machine(load_gpu("h200_sxm"), MachineOptions{});
+  const Machine base = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
   GpuNumbers numbers = base.numbers();
   numbers.memory.bandwidth *= 2;
   const Machine changed = base.with(numbers);
-  EXPECT_EQ(changed.provenance(), Provenance::derived);
+  EXPECT_EQ(changed.provenance(), Provenance::same_generation);
   EXPECT_EQ(changed.gpu().memory.bandwidth, numbers.memory.bandwidth);
   EXPECT_TRUE(changed.gpu().modified);
   EXPECT_EQ(changed.assumptions().size(), base.assumptions().size() + 1);
@@ -95,7 +95,7 @@ TEST(ChangedMachine, SaysSo) {
 /// Predictors of several threads on the same machines, points of a study among them, answer as one does alone.
 TEST(Predictor, ThreadsDoNotDisturbEachOther) {
   const Llm llm = load_llm("llama-3.1-8b");
-  const Machine base = make_machine(load_gpu("h200_sxm"), MachineOptions{});
+  const Machine base = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
   const auto point = [&](int i) {
     GpuNumbers numbers = base.numbers();
     numbers.memory.bandwidth *= 1 + 0.01 * i;

@@ -1,7 +1,7 @@
 // Whole outputs of predict-model against tests/golden/*.txt. After a change that is meant:
 //   UPDATE_GOLDEN=1 build/bin/model_tests --gtest_filter='Golden*'    and read the diff.
 // Those with `--kernels ideal` have figures that follow from the descriptor alone: a new calibration leaves them be.
-// Those named `own_` are of the default path, as a user meets it; they move with the model and its calibration, and the
+// Those named `default_` are of the path that a user meets, those named `own_` of our kernels; they move with the model and its calibration, and the
 // commit that moves them says why.
 #include <gtest/gtest.h>
 
@@ -34,13 +34,13 @@ std::vector<std::string> llm_with(std::vector<std::string> more) {
 }
 
 std::vector<std::string> own_llm(std::vector<std::string> more) {
-  more.insert(more.begin(), {"llm", "--model", "llama-3.1-8b", "--gpu", "h200_sxm"});
+  more.insert(more.begin(), {"llm", "--model", "llama-3.1-8b", "--gpu", "h200_sxm", "--stack", "own"});
   return more;
 }
 
 std::vector<std::string> own_op(std::vector<std::string> more) {
   more.insert(more.begin(), "op");
-  more.insert(more.end(), {"--gpu", "h200_sxm"});
+  more.insert(more.end(), {"--gpu", "h200_sxm", "--stack", "own"});
   return more;
 }
 
@@ -62,6 +62,13 @@ std::vector<Case> cases() {
        "quoted\",rmsnorm,bf16,rows=64;cols=4096\n"
        "4,attention_decode,bf16,B=32;Hq=32;Hkv=8;D=128;S=4096\n",
        3},
+      {"default_llm_decode_table.txt",
+       {"llm", "--model", "llama-3.1-8b", "--gpu", "h200_sxm", "--phase", "decode", "--batch", "16", "--context",
+        "4096"},
+       ""},
+      {"default_op_gemm_json.txt",
+       {"op", "gemm", "M=512", "N=4096", "K=4096", "--dtype", "int8", "--gpu", "h200_sxm", "--format", "json"},
+       ""},
       {"own_llm_decode_table.txt", own_llm({"--phase", "decode", "--batch", "16", "--context", "4096"}), ""},
       {"own_llm_decode_json.txt", own_llm({"--phase", "decode", "--batch", "16", "--format", "json"}), ""},
       {"own_llm_prefill_table.txt", own_llm({"--phase", "prefill", "--prompt", "2048"}), ""},

@@ -17,7 +17,7 @@ namespace {
 using namespace testing_support;
 
 const Machine& h200() {
-  static const Machine machine = make_machine(load_gpu("h200_sxm"), {});
+  static const Machine machine = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
   return machine;
 }
 

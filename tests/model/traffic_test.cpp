@@ -135,7 +135,7 @@ TEST(PrefillTraffic, ReadsTheKeysThatAWindowLeaves) {
 
 /// ... and moves them at the energy of as many bytes: what a longer cache adds is hidden.
 TEST(PrefillTraffic, AHiddenCacheTakesNoEnergy) {
-  const auto m = make_machine(load_gpu("h200_sxm"), {});
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
   AttentionPrefill s{1, 32, 8, 64, 64, 128, 1024, true, 128, 0};
   const OpPrediction near = predict(Op(s), m);
   s.kv_len = 131072;

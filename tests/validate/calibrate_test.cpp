@@ -263,7 +263,8 @@ TEST(Calibrated, KeepsWhatNoProbeTellsAndMarksAnotherCardsFamilies) {
   EXPECT_EQ(heir.families.at("library.gemm").at("fixed_s").value, 1e-6);
   EXPECT_EQ(heir.bands.at("library.gemm.large").rows, 50);
   EXPECT_TRUE(heir.power.empty());  // another card's watts are no energies of this one
-  EXPECT_EQ(make_machine(toy_gpu(), heir, {"trt-llm", ClockMode::burst, {}, {}}).provenance(), Provenance::inherited);
+  EXPECT_EQ(make_machine(toy_gpu(), heir, {"trt-llm", ClockMode::burst, {}, {}}).provenance(),
+            Provenance::same_generation);
   EXPECT_EQ(parse_calibration(to_json(own), "again").conditions, own.conditions);
 }
 

@@ -109,7 +109,7 @@ TEST(CompareRecording, WarmCasesArePricedWithOperandsInL2) {
 }
 
 TEST(CompareRecording, ComparesOneExecutionAmongOthers) {
-  const auto machine = make_machine(load_gpu("h200_sxm"), MachineOptions{});
+  const auto machine = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
   const StudyCase what = study_case("rmsnorm", "bf16", "rows=64;cols=4096");
   const OpPrediction priced = predict(what.op, machine);
   Recording recording;

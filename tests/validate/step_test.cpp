@@ -35,7 +35,7 @@ StepRecording recorded() {
   r.session.gpu = "h200_sxm";
   r.session.card = "NVIDIA H200";
   for (const StepCase& what : parse_step_study(kList, "some/list.csv")) {
-    MachineOptions options;
+    MachineOptions options{"own"};
     options.clock = what.clock;
     const auto step =
         predict(load_llm(what.model), what.workload, make_machine(load_gpu("h200_sxm"), options), RunOptions{});

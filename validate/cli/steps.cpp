@@ -39,6 +39,7 @@ class StepPricer {
     auto& machine = machines_[what.clock];
     if (!machine) {
       MachineOptions options;
+      options.stack = "own";  // steps run our kernels
       options.clock = what.clock;
       machine = make_machine(gpu_, calibration_for(gpu_, file_), options);
     }

@@ -32,7 +32,7 @@ struct PricedRow {
   std::size_t band_class = 0;
   Bound bound = Bound::latency;
   std::string_view family;
-  bool stands_in = false;
+  KernelSet kernels = KernelSet::library;
 };
 
 /// Prices rows of any card with one calibration, as if other cards had none of their own.
@@ -86,7 +86,7 @@ class Pricer {
     } catch (const Error&) {
       return {};
     }
-    return {time, scratch.band_class, scratch.bound, scratch.family, scratch.stands_in};
+    return {time, scratch.band_class, scratch.bound, scratch.family, scratch.band_kernels};
   }
 
   const std::vector<BandRow>& rows_;
@@ -120,9 +120,10 @@ std::string context_of(const BandRow& row) {
 
 BandResidual residual_of(const BandRow& row, const PricedRow& priced, BandSection section) {
   BandResidual r;
-  r.kernels = priced.stands_in ? KernelSet::library : row.kernels;
+  r.kernels = priced.kernels;
   r.section = section;
   r.band_class = priced.band_class;
+  r.format = dtype_text(row.measured.what.op);
   r.size = band_size(priced.time);
   r.bound = priced.bound;
   r.value = std::log(row.measured.time / priced.time);
@@ -275,7 +276,7 @@ void add_own_card(const Gpu& gpu, const Calibration& calibration, const std::vec
     std::vector<std::size_t> of_fit;
     for (std::size_t i = 0; i < here.rows.size(); ++i) {
       const KernelSet kernels = rows[here.rows[i]].kernels;
-      if (here.priced[i].stands_in || band_class_is_unfitted(here.priced[i].band_class)) continue;
+      if (here.priced[i].kernels != kernels || band_class_is_unfitted(here.priced[i].band_class)) continue;
       if (fitted.families.count({kernels, std::string(here.priced[i].family)}) == 0) continue;
       of_fit.push_back(here.rows[i]);
     }
@@ -309,6 +310,20 @@ void add_transfers(const std::vector<Calibration>& donors, const std::vector<Ban
   }
 }
 
+/// Which classes were measured in which formats, here and on other cards.
+void write_measured(BandFit& out) {
+  std::map<std::string, std::set<std::string>> formats;
+  for (const BandResidual& r : out.residuals) {
+    const std::string distance = r.section == BandSection::own_card ? ""
+                                 : r.section == BandSection::near   ? "near."
+                                                                    : "far.";
+    const std::string name = std::string(key_of(r.kernels)) + "." + std::string(band_class_name(r.band_class));
+    if (parse_precision(r.format)) formats[distance + name].insert(r.format);
+  }
+  out.calibration.measured.clear();
+  for (const auto& [name, found] : formats) out.calibration.measured[name].assign(found.begin(), found.end());
+}
+
 void write_bands(BandFit& out) {
   Calibration& c = out.calibration;
   c.bands.clear();
@@ -339,6 +354,7 @@ BandFit fit_bands(const Gpu& gpu, const Calibration& calibration, const std::vec
   if (out.residuals.empty()) throw BadInput("no training row of " + gpu.name + " is modelled: no bands");
   add_transfers(donors, rows, pricer, out);
   write_bands(out);
+  write_measured(out);
   return out;
 }
 

@@ -32,7 +32,7 @@ void launch(const StudyCase& what, int number, const Machine& machine, Arena& ar
 std::vector<LaunchedOnce> launch_once(const std::vector<StudyCase>& cases) {
   const Board board(select_card());
   const MeasuringSession session = describe_session(board, "");
-  const auto machine = make_machine(load_gpu(session.gpu), MachineOptions{});
+  const auto machine = make_machine(load_gpu(session.gpu), MachineOptions{"own"});
   cudaStream_t stream = nullptr;
   PLUMBLINE_CUDA_CHECK(cudaStreamCreate(&stream));
   Arena arena;

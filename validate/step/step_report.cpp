@@ -175,6 +175,7 @@ StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const C
     auto& machine = machines[step.what.clock];
     if (!machine) {
       MachineOptions options;
+      options.stack = "own";  // steps run our kernels
       options.clock = step.what.clock;
       machine = make_machine(gpu, calibration, options);
     }
