@@ -1,23 +1,35 @@
 #include "arch/files.hpp"
 
-#include <unistd.h>
 #include <algorithm>
-#include <cstdio>
+#include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <system_error>
 
 #include "arch/error.hpp"
+#include "arch/sink.hpp"
 
 namespace plumbline {
 namespace fs = std::filesystem;
 
+namespace {
+
+/// ": No such file or directory", where the standard library's streams left it.
+std::string system_reason() { return errno == 0 ? "" : std::string(": ") + std::strerror(errno); }
+
+}  // namespace
+
 std::string read_text_file(const std::string& path, Bytes limit) {
   std::error_code ec;
   if (fs::is_directory(path, ec)) throw BadInput(path + ": expected a file, found a folder");
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw BadInput(path + ": cannot be opened for reading");
+  if (!in) throw BadInput(path + ": cannot be opened for reading" + system_reason());
   std::string text;
   const auto most = static_cast<std::size_t>(limit.in(units::B));
   char block[1 << 16];
@@ -30,29 +42,74 @@ std::string read_text_file(const std::string& path, Bytes limit) {
 }
 
 void write_text_file(const std::string& path, std::string_view text) {
-  const std::string beside = path + ".partial-" + std::to_string(::getpid());
-  std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-  if (!out) throw BadInput(path + ": cannot be opened for writing");
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  out.close();
-  std::error_code ec;
-  if (out) fs::rename(beside, path, ec);
-  if (!out || ec) {
-    std::error_code ignored;
-    fs::remove(beside, ignored);
-    throw BadInput(path + ": write failed");
-  }
+  OutputSink sink(path);
+  sink.write(text);
+  sink.commit();
 }
 
-std::string data_folder() {
-  if (const char* chosen = std::getenv("PLUMBLINE_DATA"); chosen != nullptr && *chosen != '\0') return chosen;
+// --- the data folder -----------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::array<const char*, 5> kDataParts{"gpus", "models", "calibration", "clusters", "stacks"};
+
+bool holds_data(const fs::path& folder) {
+  return std::any_of(kDataParts.begin(), kDataParts.end(), [&](const char* part) {
+    std::error_code ec;
+    return fs::is_directory(folder / part, ec);
+  });
+}
+
+std::string checked_data(const std::string& who, const std::string& folder) {
+  if (holds_data(folder)) return folder;
+  std::error_code ec;
+  throw BadInput(who + ": expected Plumbline's data folder (with gpus, models, calibration in it), found " +
+                 (fs::is_directory(folder, ec) ? "another one: '" : "no folder '") + folder + "'");
+}
+
+std::mutex chosen_mutex;
+std::string chosen_folder;                              // by set_data_folder
+constinit std::atomic<const char*> installed_folder{};  // by know_installed_data
+
+std::string beside_executable() {
   std::error_code ec;
   const fs::path executable = fs::read_symlink("/proc/self/exe", ec);
-  if (!ec) {
-    const fs::path installed = executable.parent_path().parent_path() / "share/plumbline/data";
-    if (fs::is_directory(installed, ec)) return installed.string();
+  return ec ? "" : (executable.parent_path().parent_path() / "share/plumbline/data").string();
+}
+
+}  // namespace
+
+void set_data_folder(const std::string& path) {
+  const std::string folder = path.empty() ? path : checked_data("set_data_folder", path);
+  const std::lock_guard lock(chosen_mutex);
+  chosen_folder = folder;
+}
+
+void know_installed_data(const char* folder) noexcept { installed_folder.store(folder); }
+
+std::string data_folder() {
+  {
+    const std::lock_guard lock(chosen_mutex);
+    if (!chosen_folder.empty()) return chosen_folder;
   }
-  return PLUMBLINE_SOURCE_DATA;
+  if (const char* named = std::getenv("PLUMBLINE_DATA"); named != nullptr && *named != '\0') {
+    return checked_data("PLUMBLINE_DATA", named);
+  }
+  if (const std::string folder = beside_executable(); !folder.empty() && holds_data(folder)) return folder;
+  if (const char* folder = installed_folder.load(); folder != nullptr && holds_data(folder)) return folder;
+  if (holds_data(PLUMBLINE_SOURCE_DATA)) return PLUMBLINE_SOURCE_DATA;
+  throw BadInput(
+      "no data folder (GPUs, models, calibrations): set the environment variable PLUMBLINE_DATA, or call "
+      "set_data_folder");
+}
+
+std::vector<std::string> data_names(const std::string& part) {
+  const std::string folder = data_folder();
+  std::error_code ec;
+  if (!fs::is_directory(folder + "/" + part, ec)) {
+    throw BadInput("data folder '" + folder + "' (see PLUMBLINE_DATA): expected a folder '" + part + "' in it");
+  }
+  return json_file_names(folder + "/" + part);
 }
 
 std::vector<std::string> json_file_names(const std::string& folder) {

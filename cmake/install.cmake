@@ -23,4 +23,5 @@ configure_package_config_file(cmake/plumbline-config.cmake.in ${CMAKE_BINARY_DIR
                               PATH_VARS PLUMBLINE_DATA_DIR)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/plumbline-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/plumbline-config.cmake ${CMAKE_BINARY_DIR}/plumbline-config-version.cmake
+              cmake/installed_data.cpp
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plumbline)

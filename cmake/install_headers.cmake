@@ -1,7 +1,7 @@
 # Installs the roof and what it includes, nothing else, as <plumbline/...>. ROOT: the source tree; TO: the folder that
 # becomes include/plumbline. Headers of one operator each are one header when installed: users never name them apart.
 cmake_minimum_required(VERSION 3.25)
-set(ROOTS model/predict.hpp ops/table/text.hpp arch/error.hpp arch/format.hpp)
+set(ROOTS model/predict.hpp ops/table/text.hpp arch/error.hpp arch/files.hpp arch/format.hpp)
 set(OPERATORS ops/shape/shapes.hpp)         # as installed
 set(OPERATORS_FROM ops/facts/gradient.hpp)  # includes all of them
 set(MOST 25)

@@ -157,6 +157,6 @@ Cluster load_cluster(const std::string& name_or_path) {
                  "': expected a name from `list clusters` or a descriptor file" + did_you_mean(wanted, known));
 }
 
-std::vector<std::string> cluster_names() { return json_file_names(cluster_folder()); }
+std::vector<std::string> cluster_names() { return data_names("clusters"); }
 
 }  // namespace plumbline

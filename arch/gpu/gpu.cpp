@@ -279,6 +279,6 @@ double ClusterSlots::share(std::int64_t ctas) const {
   return ctas <= 4 ? static_cast<double>(4 * of_4) / all : static_cast<double>(8 * of_8) / all;
 }
 
-std::vector<std::string> gpu_names() { return json_file_names(data_folder() + "/gpus"); }
+std::vector<std::string> gpu_names() { return data_names("gpus"); }
 
 }  // namespace plumbline

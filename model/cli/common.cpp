@@ -9,7 +9,7 @@
 
 #include "arch/calibration/calibration.hpp"
 #include "arch/format.hpp"
-#include "model/report/sink.hpp"
+#include "arch/sink.hpp"
 #include "model/stacks/stack.hpp"
 
 namespace plumbline::cli {

@@ -12,7 +12,7 @@
 #include "model/cli/common.hpp"
 #include "model/report/ops_batch.hpp"
 #include "model/report/report.hpp"
-#include "model/report/sink.hpp"
+#include "arch/sink.hpp"
 #include "ops/table/text.hpp"
 
 namespace plumbline::cli {

@@ -9,6 +9,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/printable.hpp"
+#include "arch/unfinished.hpp"
 #include "model/cli/common.hpp"
 
 namespace plumbline::cli {
@@ -84,10 +85,13 @@ int run(int argc, char** argv) {
     try {
       root.parse(argc, argv);
     } catch (const CLI::Success& asked) {  // --help, --version
-      return root.exit(asked, std::cout, std::cerr);
+      const int exit = root.exit(asked, std::cout, std::cerr);
+      if (!std::cout.flush()) throw BadInput("stdout: write failed");
+      return exit;
     } catch (const CLI::ParseError& error) {
       throw BadInput(complaint(root, where, error));
     }
+    data_folder();  // one that is not there is said of every command, not only of those that read it
     return code(action());
   } catch (const Error& error) {
     std::cerr << message_line(where + ": " + error.what());
@@ -101,4 +105,7 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace plumbline::cli
 
-int main(int argc, char** argv) { return plumbline::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  plumbline::remove_unfinished_files_on_signals();
+  return plumbline::cli::run(argc, argv);
+}

@@ -56,6 +56,67 @@ TEST_F(Files, ListsJsonNamesSorted) {
   EXPECT_TRUE(json_file_names(path("none")).empty());
 }
 
+/// PLUMBLINE_DATA and set_data_folder as they were, afterwards.
+class DataFolder : public Files {
+ protected:
+  DataFolder() {
+    if (const char* old = std::getenv("PLUMBLINE_DATA")) old_ = old;
+  }
+  ~DataFolder() override {
+    set_data_folder("");
+    if (old_.empty()) unsetenv("PLUMBLINE_DATA");
+    else setenv("PLUMBLINE_DATA", old_.c_str(), 1);
+  }
+  static std::string refusal() {
+    try {
+      return "found " + data_folder();
+    } catch (const BadInput& error) {
+      return error.what();
+    }
+  }
+  std::string old_;
+};
+
+// M9 of the attack: a data folder that is not there gave empty lists and exit code 0.
+TEST_F(DataFolder, ThatIsNotThereIsRefusedByTheNameOfItsVariable) {
+  setenv("PLUMBLINE_DATA", path("none").c_str(), 1);
+  EXPECT_EQ(
+      refusal(),
+      "PLUMBLINE_DATA: expected Plumbline's data folder (with gpus, models, calibration in it), found no folder '" +
+          path("none") + "'");
+  EXPECT_THROW(data_names("gpus"), BadInput);
+  setenv("PLUMBLINE_DATA", folder_.c_str(), 1);  // a folder, but without anything of ours
+  EXPECT_NE(refusal().find("found another one"), std::string::npos) << refusal();
+  fs::create_directory(path("gpus"));
+  EXPECT_EQ(data_folder(), folder_);
+  EXPECT_TRUE(data_names("gpus").empty());
+  EXPECT_THROW(data_names("models"), BadInput);
+}
+
+TEST_F(DataFolder, IsChosenInCodeBeforeTheEnvironment) {
+  fs::create_directories(path("mine/gpus"));
+  fs::create_directories(path("theirs/gpus"));
+  setenv("PLUMBLINE_DATA", path("theirs").c_str(), 1);
+  set_data_folder(path("mine"));
+  EXPECT_EQ(data_folder(), path("mine"));
+  EXPECT_THROW(set_data_folder(path("none")), BadInput);
+  EXPECT_EQ(data_folder(), path("mine"));
+  set_data_folder("");
+  EXPECT_EQ(data_folder(), path("theirs"));
+}
+
+TEST_F(DataFolder, OfTheInstalledPackageComesBeforeTheSourceTree) {
+  unsetenv("PLUMBLINE_DATA");
+  const std::string source = data_folder();
+  const std::string installed = path("installed");
+  know_installed_data(installed.c_str());
+  EXPECT_EQ(data_folder(), source) << "a package that has gone is passed over";
+  fs::create_directories(installed + "/models");
+  EXPECT_EQ(data_folder(), installed);
+  know_installed_data(nullptr);
+  EXPECT_EQ(data_folder(), source);
+}
+
 TEST(NearestName, FindsTyposAndPrefixes) {
   const std::vector<std::string> names{"h100_sxm", "h200_sxm", "b200_sxm", "mi300x"};
   EXPECT_EQ(nearest_name("h20_sxm", names), "h200_sxm");

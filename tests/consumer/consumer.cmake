@@ -18,7 +18,15 @@ run(${CMAKE_COMMAND} -S ${PROJECT} -B ${WORK}/build -G Ninja -DCMAKE_PREFIX_PATH
     -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=Release)
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 
-run(${CMAKE_COMMAND} -E env PLUMBLINE_DATA=${WORK}/prefix/share/plumbline/data ${WORK}/build/consumer)
+# Without PLUMBLINE_DATA the program finds the package's data: a model that only they have says so.
+file(RENAME ${WORK}/prefix/share/plumbline/data/models/llama-3.1-8b.json ${WORK}/prefix/share/plumbline/data/models/x.json)
+execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=PLUMBLINE_DATA ${WORK}/build/consumer RESULT_VARIABLE result
+                OUTPUT_QUIET ERROR_QUIET)
+if(result EQUAL 0)
+  message(FATAL_ERROR "the consumer read a model that the package does not have: it found other data")
+endif()
+file(RENAME ${WORK}/prefix/share/plumbline/data/models/x.json ${WORK}/prefix/share/plumbline/data/models/llama-3.1-8b.json)
+run(${CMAKE_COMMAND} -E env --unset=PLUMBLINE_DATA ${WORK}/build/consumer)
 if(NOT output MATCHES "^[0-9]+\\.[0-9]+ ms a step, [1-9][0-9]+ tokens/s\n$")
   message(FATAL_ERROR "the consumer said: ${output}")
 endif()
