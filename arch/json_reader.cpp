@@ -8,6 +8,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/format.hpp"
+#include "arch/printable.hpp"
 
 namespace plumbline {
 namespace {
@@ -64,18 +65,6 @@ std::string shortened(const std::string& text) {
   return text.size() <= kLongest ? text : text.substr(0, kLongest - 3) + "...";
 }
 
-json parse_text(const std::string& text, const std::string& place) {
-  try {
-    return json::parse(tame(text, place));
-  } catch (const json::exception& e) {
-    // "[json.exception.parse_error.101] parse error at line 3, column 5: ..." -> what follows the bracket, one line
-    std::string what = e.what();
-    if (const auto bracket = what.find("] "); bracket != std::string::npos) what = what.substr(bracket + 2);
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    throw BadInput(place + ": not JSON: " + what);
-  }
-}
-
 /// "/memory/bandwidth" + key, with the pointer escapes of RFC 6901.
 std::string child_path(const std::string& path, std::string_view key) {
   std::string out = path + "/";
@@ -85,6 +74,96 @@ std::string child_path(const std::string& path, std::string_view key) {
     else out += c;
   }
   return out;
+}
+
+/// Looks through sound JSON for an object that has a key twice: the parser keeps the last one and says nothing.
+class DuplicateKeys {
+ public:
+  DuplicateKeys(const std::string& text, const std::string& place) : text_(text), place_(place) {}
+
+  void refuse() {
+    for (std::size_t i = 0; i < text_.size();) {
+      const char c = text_[i];
+      if (c == '"') {
+        const std::size_t end = string_end(i);
+        if (expects_key_) levels_.back().keys.emplace_back(text_, i, end - i);
+        expects_key_ = false;
+        i = end;
+        continue;
+      }
+      if (c == '{' || c == '[') open(c == '{');
+      else if (c == '}' || c == ']') close();
+      else if (c == ',') next();
+      ++i;
+    }
+  }
+
+ private:
+  struct Level {
+    bool object = false;
+    std::vector<std::string> keys;  // with their quotes, as written
+    std::size_t index = 0;          // of a list
+  };
+
+  std::size_t string_end(std::size_t i) const {
+    for (++i; text_[i] != '"'; ++i) {
+      if (text_[i] == '\\') ++i;
+    }
+    return i + 1;
+  }
+
+  void open(bool object) {
+    levels_.push_back({object, {}, 0});
+    expects_key_ = object;
+  }
+
+  void next() {
+    if (levels_.back().object) expects_key_ = true;
+    else ++levels_.back().index;
+  }
+
+  void close() {
+    std::vector<std::string>& keys = levels_.back().keys;
+    for (std::string& key : keys) {  // "\u0061" is "a"
+      key = key.find('\\') == key.npos ? key.substr(1, key.size() - 2) : json::parse(key).get<std::string>();
+    }
+    std::sort(keys.begin(), keys.end());
+    const auto twice = std::adjacent_find(keys.begin(), keys.end());
+    if (twice != keys.end()) throw BadInput(place_ + ": " + child_path(path(), *twice) + ": the key is there twice");
+    levels_.pop_back();
+    expects_key_ = false;
+  }
+
+  /// Of the object that is open: the last key of each level above it is the one it stands under.
+  std::string path() const {
+    std::string out;
+    for (std::size_t i = 0; i + 1 < levels_.size(); ++i) {
+      const Level& level = levels_[i];
+      if (!level.object) out += "/" + std::to_string(level.index);
+      else out = child_path(out, json::parse(level.keys.back()).get<std::string>());
+    }
+    return out;
+  }
+
+  const std::string& text_;
+  const std::string& place_;
+  std::vector<Level> levels_;
+  bool expects_key_ = false;
+};
+
+json parse_text(const std::string& text, const std::string& place) {
+  try {
+    const std::string tamed = tame(text, place);
+    json root = json::parse(tamed);
+    DuplicateKeys(tamed, place).refuse();
+    return root;
+  } catch (const json::exception& e) {
+    // "[json.exception.parse_error.101] parse error at line 3, column 5: ..." -> what follows the bracket, one line
+    std::string what = e.what();
+    if (const auto bracket = what.find("] "); bracket != std::string::npos) what = what.substr(bracket + 2);
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    throw BadInput(place + ": not JSON: " + what);
+  }
 }
 
 void merge(json& base, const json& patch) {
@@ -117,6 +196,28 @@ std::optional<JsonValue> JsonValue::find(std::string_view key) const {
   return JsonValue(&*it, file_, child_path(path_, key));
 }
 
+std::optional<std::string> JsonValue::find_string(std::string_view key) const {
+  const auto found = find(key);
+  return found ? std::optional(found->as_string()) : std::nullopt;
+}
+
+std::optional<bool> JsonValue::find_bool(std::string_view key) const {
+  const auto found = find(key);
+  return found ? std::optional(found->as_bool()) : std::nullopt;
+}
+
+std::optional<JsonValue> JsonValue::find_object(std::string_view key) const {
+  auto found = find(key);
+  if (found && !found->is_object()) found->fail("expected an object, found " + shortened(found->dump()));
+  return found;
+}
+
+std::optional<JsonValue> JsonValue::find_list(std::string_view key) const {
+  auto found = find(key);
+  if (found && !found->is_array()) found->fail("expected a list, found " + shortened(found->dump()));
+  return found;
+}
+
 JsonValue JsonValue::at(std::string_view key) const {
   if (auto found = find(key)) return *std::move(found);
   if (!is_object()) fail("expected an object with key '" + std::string(key) + "', found " + shortened(dump()));
@@ -147,7 +248,7 @@ std::size_t JsonValue::size() const { return as_json(node_).size(); }
 
 std::string JsonValue::as_string() const {
   if (!is_string()) fail("expected a string, found " + shortened(dump()));
-  return as_json(node_).get<std::string>();
+  return printable(as_json(node_).get_ref<const std::string&>());
 }
 
 bool JsonValue::as_bool() const {

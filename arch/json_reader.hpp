@@ -33,11 +33,16 @@ class JsonValue {
   std::optional<JsonValue> find(std::string_view key) const;
   JsonValue at(std::string_view key) const;  ///< throws with the nearest key when missing
   bool has(std::string_view key) const { return find(key).has_value(); }
+  /// As `find`, but what is there must be of this kind.
+  std::optional<std::string> find_string(std::string_view key) const;
+  std::optional<bool> find_bool(std::string_view key) const;
+  std::optional<JsonValue> find_object(std::string_view key) const;
+  std::optional<JsonValue> find_list(std::string_view key) const;
   std::vector<std::string> keys() const;  ///< sorted (file order is not kept)
   std::vector<JsonValue> elements() const;
   std::size_t size() const;
 
-  std::string as_string() const;
+  std::string as_string() const;  ///< printable (arch/printable.hpp): "\u001b" never gets any further
   bool as_bool() const;
   double as_number() const;         ///< finite
   std::int64_t as_integer() const;  ///< a whole number (8 or 8.0), within +-2^53
@@ -70,7 +75,8 @@ class JsonValue {
 class JsonDocument {
  public:
   /// Strict JSON but for what Hugging Face files really hold: a BOM, and bare NaN, Infinity, -Infinity (read as null)
-  /// outside strings. Nesting deeper than 200 is refused. Throws BadInput with line and column.
+  /// outside strings. Nesting deeper than 200 is refused, and so is a key that an object has twice: which of the two is
+  /// meant nobody knows. Throws BadInput with line and column, or with the path of the object.
   static JsonDocument parse(const std::string& text, const std::string& place);
   static JsonDocument read_file(const std::string& path);
 

@@ -10,7 +10,7 @@ endif()
 
 # What each floor may include of our own, as a pattern of the path.
 set(allowed_arch "arch/")
-set(allowed_ops "ops/|arch/(units|error|dtype|format|files|json_reader)\\.hpp")
+set(allowed_ops "ops/|arch/(units|error|dtype|format|files|printable|json_reader)\\.hpp")
 set(allowed_model "model/|ops/|arch/")
 set(allowed_kernels "kernels/|ops/(shape/shapes|table/text|plan/[a-z_]+)\\.hpp|arch/(units|dtype|error)\\.hpp")
 set(allowed_validate "validate/|kernels/|model/|ops/|arch/")

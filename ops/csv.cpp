@@ -213,6 +213,13 @@ void CsvReader::unescape() {
 CsvHeader::CsvHeader(CsvReader& reader) : place_(reader.place()) {
   if (!reader.next()) throw BadInput(place_ + ": expected a header line with column names, found nothing");
   record_ = reader.record();
+  // A file whose lines end in carriage returns alone is one long header to us, and all its rows would be lost.
+  for (std::size_t at = record_.find('\r'); at != record_.npos; at = record_.find('\r', at + 1)) {
+    if (std::count(record_.begin(), record_.begin() + static_cast<std::ptrdiff_t>(at), '"') % 2 != 0) continue;
+    throw BadInput(place_ +
+                   ":1: expected lines that end in LF or CRLF, found a carriage return alone (a \"Macintosh\" " +
+                   "CSV: save it as UTF-8 or MS-DOS CSV)");
+  }
   for (std::string_view name : reader.fields()) {
     while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
     while (!name.empty() && name.back() == ' ') name.remove_suffix(1);

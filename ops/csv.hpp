@@ -84,7 +84,8 @@ class CsvReader {
 /// The first record of a file: columns by name, in any order.
 class CsvHeader {
  public:
-  /// Takes the next record of `reader`. Throws BadInput when there is none.
+  /// Takes the next record of `reader`. Throws BadInput when there is none, and for one with a carriage return that is no
+  /// part of a line end.
   explicit CsvHeader(CsvReader& reader);
 
   std::size_t size() const { return names_.size(); }

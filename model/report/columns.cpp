@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "arch/format.hpp"
+#include "arch/printable.hpp"
 
 namespace plumbline {
 
@@ -15,6 +16,7 @@ std::string TextStyle::paint(std::string_view code, std::string_view text) const
 
 void Columns::add(std::vector<std::string> cells) {
   if (cells.empty() || cells.size() > columns_.size()) throw std::logic_error("table row does not fit its columns");
+  for (std::string& cell : cells) cell = printable(cell);  // names come from files
   cells.resize(columns_.size());
   rows_.push_back(std::move(cells));
 }

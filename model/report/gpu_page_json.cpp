@@ -112,7 +112,7 @@ std::string gpu_page_json(const GpuPage& page) {
   out["calibration"] = calibration_json(page);
   out["sources"] = g.sources;
   out["assumptions"] = g.assumptions;
-  return out.dump(2) + "\n";
+  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace plumbline

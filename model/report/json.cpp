@@ -202,7 +202,7 @@ std::string step_json(const StepReport& r) {
   out["ops"] = operator_rows(r);
   out["power_trace"] = power_over_time(s);
   out["assumptions"] = all_assumptions(r.machine, r.llm.assumptions, r.remarks);
-  return out.dump(2) + "\n";
+  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string op_json(const OpReport& r) {
@@ -226,7 +226,7 @@ std::string op_json(const OpReport& r) {
   }
   out["explain"] = explain(r.op, p, r.machine);
   out["assumptions"] = all_assumptions(r.machine, {}, {});
-  return out.dump(2) + "\n";
+  return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace plumbline

@@ -68,7 +68,7 @@ std::string step_trace(const StepReport& r) {
   events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", 0}, {"args", {{"name", r.machine.gpu().title}}}});
   if (r.step.power) add_power(r.step, events);
   else add_times(r.step, events);
-  return out.dump() + "\n";
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace plumbline

@@ -6,6 +6,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
+#include "arch/printable.hpp"
 
 namespace plumbline {
 namespace {
@@ -35,6 +36,91 @@ constexpr auto kHarmless = std::to_array<std::string_view>({"chunk_size",
                                                             "num_logits_to_keep",
                                                             "router_jitter_noise",
                                                             "embedding_size"});
+
+// Switches that change no weight, no FLOP and no launch that is modelled: how outputs are returned, how things are rounded,
+// initialized, normalized or fused, what a rotation looks like; and what the readers take as given (the bias of Mamba's
+// convolution, that T5 has an encoder). Sources: configuration_<type>.py of transformers 4.40 - 5.0.
+constexpr auto kHarmlessSwitches = std::to_array<std::string_view>({"is_encoder_decoder",
+                                                                    "use_conv_bias",
+                                                                    "mamba_conv_bias",
+                                                                    "conv_bias",
+                                                                    "use_cache",
+                                                                    "return_dict",
+                                                                    "use_return_dict",
+                                                                    "output_attentions",
+                                                                    "output_hidden_states",
+                                                                    "output_past",
+                                                                    "output_router_logits",
+                                                                    "torchscript",
+                                                                    "gradient_checkpointing",
+                                                                    "is_decoder",
+                                                                    "tie_encoder_decoder",
+                                                                    "remove_invalid_values",
+                                                                    "predict_special_tokens",
+                                                                    "use_bfloat16",
+                                                                    "bf16",
+                                                                    "fp16",
+                                                                    "fp32",
+                                                                    "for_llm_compressor",
+                                                                    "is_llama_config",
+                                                                    "use_cache_quantization",
+                                                                    "use_cache_kernel",
+                                                                    "use_mamba_kernels",
+                                                                    "use_flash_attn",
+                                                                    "use_flash_attn_2",
+                                                                    "use_flash_attention",
+                                                                    "use_memory_efficient_attention",
+                                                                    "unpad_inputs",
+                                                                    "fuse_cross_entropy",
+                                                                    "use_position_ids",
+                                                                    "masked_softmax_fusion",
+                                                                    "bias_dropout_fusion",
+                                                                    "bias_activation_fusion",
+                                                                    "slow_but_exact",
+                                                                    "output_projection",
+                                                                    "attention_softmax_in_fp32",
+                                                                    "scale_attention_softmax_in_fp32",
+                                                                    "residual_in_fp32",
+                                                                    "fused_add_norm",
+                                                                    "rms_norm",
+                                                                    "rmsnorm",
+                                                                    "post_layer_norm",
+                                                                    "scale_attn_weights",
+                                                                    "scale_attn_by_inverse_layer_idx",
+                                                                    "reorder_and_upcast_attn",
+                                                                    "apply_query_key_layer_scaling",
+                                                                    "normalize_attention_scores",
+                                                                    "add_final_layer_norm",
+                                                                    "normalize_before",
+                                                                    "scale_embedding",
+                                                                    "static_position_embeddings",
+                                                                    "rescale_prenorm_residual",
+                                                                    "block_use_xavier_init",
+                                                                    "conv_use_xavier_init",
+                                                                    "block_use_swiglu",
+                                                                    "rope_interleave",
+                                                                    "indexer_rope_interleave",
+                                                                    "rotary",
+                                                                    "original_rope",
+                                                                    "use_pos_enc",
+                                                                    "alibi",
+                                                                    "use_dynamic_ntk",
+                                                                    "use_logn_attn",
+                                                                    "rotary_emb_interleaved",
+                                                                    "norm_topk_prob",
+                                                                    "norm_expert_weight",
+                                                                    "moe_renormalize",
+                                                                    "renormalize_moe",
+                                                                    "seq_aux",
+                                                                    "use_mtp",
+                                                                    "moe_router_pre_softmax",
+                                                                    "moe_use_aux_free_bias_loss",
+                                                                    "summary_proj_to_labels",
+                                                                    "summary_use_proj",
+                                                                    "do_sample",
+                                                                    "early_stopping",
+                                                                    "apply_spec_augment",
+                                                                    "interpolate_pos_encoding"});
 
 bool ends_with(std::string_view text, std::string_view suffix) {
   return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
@@ -80,6 +166,12 @@ std::optional<JsonValue> LlmConfig::find(Names names) const {
   return found;
 }
 
+std::optional<JsonValue> LlmConfig::find_object(Names names) const {
+  auto found = find(names);
+  if (found && !found->is_object()) found->fail("expected an object, found " + found->dump().substr(0, 60));
+  return found;
+}
+
 std::optional<JsonValue> LlmConfig::find_anywhere(Names names) const {
   if (auto found = find(names)) return found;
   for (const std::string_view name : names) {
@@ -117,7 +209,7 @@ std::int64_t LlmConfig::layers(Names names) const {
 bool LlmConfig::flag_or(Names names, bool fallback) const {
   const auto value = find(names);
   if (!value) return fallback;
-  if (value->is_number()) return value->as_number() != 0;
+  if (value->is_number()) return integer_within(*value, 0, 1) == 1;
   return value->as_bool();
 }
 
@@ -126,7 +218,8 @@ std::string LlmConfig::text_or(Names names, const std::string& fallback) const {
   return value ? value->as_string() : fallback;
 }
 
-void LlmConfig::assume(const std::string& sentence) const {
+void LlmConfig::assume(const std::string& text) const {
+  const std::string sentence = printable(text);  // it may quote a key of the file
   if (std::find(assumptions_.begin(), assumptions_.end(), sentence) == assumptions_.end()) {
     assumptions_.push_back(sentence);
   }
@@ -141,15 +234,28 @@ std::int64_t LlmConfig::product(std::int64_t a, std::int64_t b, const char* key)
   return a * b;
 }
 
-std::vector<std::string> LlmConfig::unknown_keys() const {
+std::vector<std::string> LlmConfig::unknown_keys(std::size_t most) const {
   std::vector<std::string> unknown;
   for (const std::string& key : inner_.keys()) {
+    if (unknown.size() == most) break;
     if (key.empty() || key.front() == '_' || asked_.find(key) != asked_.end()) continue;
     if (std::find(kHarmless.begin(), kHarmless.end(), key) != kHarmless.end()) continue;
     const bool shape = std::any_of(kShapeSuffixes.begin(), kShapeSuffixes.end(),
                                    [&](std::string_view suffix) { return ends_with(key, suffix); });
     if (!shape) continue;
     if (const auto value = inner_.find(key); value && !switched_off(*value)) unknown.push_back(key);
+  }
+  return unknown;
+}
+
+std::vector<std::string> LlmConfig::unknown_switches(std::size_t most) const {
+  std::vector<std::string> unknown;
+  for (const std::string& key : inner_.keys()) {
+    if (unknown.size() == most) break;
+    if (key.empty() || key.front() == '_' || asked_.find(key) != asked_.end()) continue;
+    if (std::find(kHarmlessSwitches.begin(), kHarmlessSwitches.end(), key) != kHarmlessSwitches.end()) continue;
+    const auto value = inner_.find(key);
+    if (value && value->is_boolean() && value->as_bool()) unknown.push_back(key);
   }
   return unknown;
 }

@@ -21,6 +21,7 @@ class LlmConfig {
   using Names = std::initializer_list<std::string_view>;
   static constexpr std::int64_t kLargestDim = std::int64_t{1} << 31;
   static constexpr std::int64_t kMostLayers = 10000;
+  static constexpr std::size_t kMostNamed = 100;  ///< unknown keys of a file, one by one
 
   LlmConfig(JsonValue inner, JsonValue outer, Family family);
 
@@ -31,6 +32,8 @@ class LlmConfig {
 
   /// The first of the names that is there and not null.
   std::optional<JsonValue> find(Names names) const;
+  /// As `find`; what is there must be an object.
+  std::optional<JsonValue> find_object(Names names) const;
   /// As `find`, then the outer object.
   std::optional<JsonValue> find_anywhere(Names names) const;
   bool has(Names names) const { return find(names).has_value(); }
@@ -41,8 +44,8 @@ class LlmConfig {
   std::int64_t dim_or(Names names, std::int64_t fallback) const { return maybe_dim(names).value_or(fallback); }
   /// A size in [0, 2^31]: 0 means "none".
   std::int64_t count_or(Names names, std::int64_t fallback) const;
-  std::int64_t layers(Names names) const;  ///< in [1, 10000]
-  bool flag_or(Names names, bool fallback) const;
+  std::int64_t layers(Names names) const;          ///< in [1, 10000]
+  bool flag_or(Names names, bool fallback) const;  ///< true, false, 1 or 0
   std::string text_or(Names names, const std::string& fallback) const;
 
   /// One sentence for the report; the same sentence is kept once.
@@ -51,8 +54,11 @@ class LlmConfig {
   /// a x b, refused above 2^40 in the name of `key`.
   std::int64_t product(std::int64_t a, std::int64_t b, const char* key) const;
 
-  /// Keys never asked for that look like a dimension (hf_config notes, section 1.6) and are not switched off.
-  std::vector<std::string> unknown_keys() const;
+  /// Keys never asked for that look like a dimension (hf_config notes, section 1.6) and are not switched off; the first
+  /// `most` of them.
+  std::vector<std::string> unknown_keys(std::size_t most = kMostNamed) const;
+  /// Keys never asked for that are `true` and not known to be harmless: they may switch a block on.
+  std::vector<std::string> unknown_switches(std::size_t most = kMostNamed) const;
 
  private:
   JsonValue inner_, outer_;

@@ -29,14 +29,24 @@ void read_norms(const LlmConfig& config, LayerSpec& layer) {
   }
 }
 
+/// MPT has learned positions where neither ALiBi nor RoPE says where a token stands (llm-foundry, MPTConfig: both set
+/// learned_pos_emb to false; MptAttentionConfig of transformers: ALiBi by default).
+bool learned_positions(const LlmConfig& config) {
+  if (!config.is("mpt")) return config.family().has(kPositions);
+  const bool learned = config.flag_or({"learned_pos_emb"}, true);
+  const auto attention = config.find_object({"attn_config"});
+  if (!attention) return false;
+  return learned && !attention->find_bool("alibi").value_or(true) && !attention->find_bool("rope").value_or(false);
+}
+
 /// Learned positions, embedding norms and projections, the final norm.
 double other_params(const LlmConfig& config, Llm& llm) {
   const double h = static_cast<double>(llm.hidden), norm = norm_vectors(config) * h;
-  const Family& family = config.family();
   double count = norm;
-  if (family.has(kPositions)) {
+  if (learned_positions(config)) {
     // OPTLearnedPositionalEmbedding keeps two rows more than there are positions.
-    const std::int64_t rows = config.dim({"n_positions", "max_position_embeddings", "n_ctx"}, "learned positions");
+    const std::int64_t rows =
+        config.dim({"n_positions", "max_position_embeddings", "n_ctx", "max_seq_len"}, "learned positions");
     count += static_cast<double>(rows + (config.is("opt") ? 2 : 0)) * h;
   }
   if (config.is("bloom")) count += norm;  // word_embeddings_layernorm

@@ -75,8 +75,7 @@ StackSpec sd3(const LlmConfig& config, std::int64_t hidden) {
   LayerSpec layer = block(config, hidden, true);
   layer.double_stream = true;
   layer.modulation_width *= 2;
-  if (const auto norm = config.find({"qk_norm"}); norm && norm->is_string())
-    layer.mixer.edit<AttentionSpec>().qk_norm = 1;
+  if (!config.text_or({"qk_norm"}, "").empty()) layer.mixer.edit<AttentionSpec>().qk_norm = 1;
   const std::int64_t layers = config.layers({"num_layers"});
   for (std::int64_t i = 0; i + 1 < layers; ++i) append_layer(stack, layer);
   layer.second_stream_ends = true;

@@ -47,11 +47,7 @@ double bert_other_params(const LlmConfig& config, const Llm& llm, std::int64_t e
 
 void build_bert(const LlmConfig& config, Llm& llm) {
   read_common(config, llm, true);
-  const auto architectures = config.find_anywhere({"architectures"});
-  const std::string architecture = architectures && architectures->is_array() && architectures->size() > 0 &&
-                                           architectures->elements()[0].is_string()
-                                       ? architectures->elements()[0].as_string()
-                                       : "";
+  const std::string architecture = first_architecture(config.has({"architectures"}) ? config.inner() : config.outer());
   llm.has_head =
       architecture.find("MaskedLM") != std::string::npos || architecture.find("PreTraining") != std::string::npos;
   llm.tied_embeddings = true;

@@ -8,35 +8,34 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/json_reader.hpp"
+#include "arch/printable.hpp"
 #include "ops/llm/parts.hpp"
 
 namespace plumbline {
 namespace {
 
-std::string text_of(const JsonValue& object, std::string_view key) {
-  const auto value = object.find(key);
-  return value && value->is_string() ? value->as_string() : "";
-}
+std::string text_of(const JsonValue& object, std::string_view key) { return object.find_string(key).value_or(""); }
+
+}  // namespace
 
 std::string first_architecture(const JsonValue& object) {
-  const auto list = object.find("architectures");
-  if (!list || !list->is_array() || list->size() == 0) return "";
-  const JsonValue first = list->elements()[0];
-  return first.is_string() ? first.as_string() : "";
+  const auto list = object.find_list("architectures");
+  return !list || list->size() == 0 ? "" : list->elements()[0].as_string();
 }
+
+namespace {
 
 /// The language model inside a multimodal file.
 JsonValue unwrapped(const JsonValue& root) {
   for (const char* key : {"text_config", "llm_config", "language_config"}) {
-    if (const auto inner = root.find(key); inner && inner->is_object()) return *inner;
+    if (const auto inner = root.find_object(key)) return *inner;
   }
   return root;
 }
 
 void refuse_unread(const JsonValue& object) {
-  const auto type = object.find("model_type");
-  if (!type || !type->is_string() || !is_unread_type(type->as_string())) return;
-  type->fail("models of type '" + type->as_string() + "' are not understood");
+  const std::string type = text_of(object, "model_type");
+  if (is_unread_type(type)) object.at("model_type").fail("models of type '" + type + "' are not understood");
 }
 
 struct Choice {
@@ -89,14 +88,22 @@ void build(const LlmConfig& config, Llm& llm) {
   }
 }
 
-/// Keys that could change the shape and that nothing read: a note, or a refusal when the model is unknown too.
+/// Keys that could change the shape and that nothing read: a note, or a refusal when the model is unknown too. A file with
+/// more of them than are named is none of a model.
 void check_unknown_keys(const LlmConfig& config, const Choice& choice) {
+  constexpr std::size_t kMost = LlmConfig::kMostNamed;
+  if (config.unknown_keys(kMost + 1).size() > kMost || config.unknown_switches(kMost + 1).size() > kMost) {
+    config.inner().fail("more than " + std::to_string(kMost) + " keys that are not known: is this a config.json?");
+  }
   for (const std::string& key : config.unknown_keys()) {
     if (!choice.known) {
       config.inner().at(key).fail("a key that looks like a dimension is not known, and model_type '" + choice.type +
                                   "' is neither" + did_you_mean(choice.type, family_names()));
     }
     config.assume("key '" + key + "' looks like a dimension and is not known: ignored");
+  }
+  for (const std::string& key : config.unknown_switches()) {
+    config.assume("key '" + key + "' is true and is not known: what it may switch on is not counted");
   }
 }
 
@@ -144,7 +151,7 @@ Llm parse_llm(const std::string& config_json, const std::string& quant_json, con
   return llm;
 }
 
-std::vector<std::string> llm_names() { return json_file_names(data_folder() + "/models"); }
+std::vector<std::string> llm_names() { return data_names("models"); }
 
 namespace {
 
@@ -196,10 +203,11 @@ Llm load_llm(const std::string& name_or_path) {
   }
   Llm llm = parse_llm(read_text_file(path), sibling_quantization(path), path);
   const fs::path file(path);
-  llm.file = path;
+  llm.file = printable(path);
   llm.name = file.filename() == "config.json" && file.has_parent_path() && !file.parent_path().filename().empty()
                  ? file.parent_path().filename().string()
                  : file.stem().string();
+  llm.name = printable(llm.name);  // a file may be called "\xff.json"
   return llm;
 }
 

@@ -23,7 +23,7 @@ void pad_vocabulary(const LlmConfig& config, Llm& llm) {
 void build_mamba(const LlmConfig& config, Llm& llm) {
   read_common(config, llm, true);
   pad_vocabulary(config, llm);
-  const auto native = config.find({"ssm_cfg"});
+  const auto native = config.find_object({"ssm_cfg"});
   const auto attention = config.find({"attn_layer_idx"});
   if (attention && attention->size() > 0)
     attention->fail("attention layers between Mamba layers are not understood here");
@@ -32,7 +32,7 @@ void build_mamba(const LlmConfig& config, Llm& llm) {
   }
   LayerSpec layer;
   layer.norms = 1;
-  if (native && native->is_object()) {
+  if (native) {
     layer.mixer = read_mixer(LlmConfig(*native, *native, config.family()), {kMamba, llm.hidden});
   } else {
     layer.mixer = read_mixer(config, {kMamba, llm.hidden});

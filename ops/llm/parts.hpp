@@ -21,12 +21,17 @@ bool has_experts(const LlmConfig& config);
 std::vector<bool> moe_layers(const LlmConfig& config, std::int64_t layers);
 Activation read_activation(const LlmConfig& config, Activation fallback);
 
+/// The first of "architectures", or "".
+std::string first_architecture(const JsonValue& object);
+
 /// Counts the layer and appends it: an equal kind is stored once.
 void append_layer(StackSpec& stack, LayerSpec layer);
 /// Sums stacks, embedding and head into the totals, and the cache of the main stack.
 void finish_totals(Llm& llm);
 /// hidden, vocabulary, context, tying, compute dtype; `tied_default` when no key says.
 void read_common(const LlmConfig& config, Llm& llm, bool tied_default);
+/// The compute type of the file; bf16 with a note where it names none.
+void read_dtype(const LlmConfig& config, Llm& llm);
 int norm_vectors(const LlmConfig& config);
 
 void build_decoder(const LlmConfig& config, Llm& llm);

@@ -45,10 +45,9 @@ class PartSeen {
 Excluded read_excluded(const JsonValue& object, std::size_t layers) {
   PartSeen attention, dense, experts;
   for (const char* key : {"modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers"}) {
-    const auto list = object.find(key);
-    if (!list || !list->is_array()) continue;
+    const auto list = object.find_list(key);
+    if (!list) continue;
     for (const JsonValue& value : list->elements()) {
-      if (!value.is_string()) continue;
       const std::string module = value.as_string();
       if (contains(module, "vision") || contains(module, "visual") || contains(module, "norm")) continue;
       if (contains(module, "attn") || contains(module, "attention")) attention.see(module);
@@ -69,34 +68,32 @@ struct Formats {
 DType float_or_int(const JsonValue& args, DType compute) {
   const auto bits_value = args.find("num_bits");
   const std::int64_t width = bits_value ? bits_value->as_integer() : 16;
-  const auto type = args.find("type");
-  const bool is_float = type && type->is_string() && type->as_string() == "float";
+  const bool is_float = args.find_string("type").value_or("int") == "float";
   if (width == 16) return compute;
   if (width == 8) return is_float ? DType::fp8 : DType::int8;
   if (width == 4) {
     const auto group = args.find("group_size");
     if (!is_float) return DType::int4;
-    return group && group->is_number() && group->as_integer() == 32 ? DType::mxfp4 : DType::nvfp4;
+    return group && group->as_integer() == 32 ? DType::mxfp4 : DType::nvfp4;
   }
   args.fail("expected 4, 8 or 16 bits, found " + std::to_string(width));
 }
 
 /// compressed-tensors and ModelOpt: the first group of `config_groups` with weights.
 std::optional<Formats> from_groups(const LlmConfig& config, const JsonValue& object, DType compute) {
-  const auto groups = object.find("config_groups");
-  if (!groups || !groups->is_object()) return std::nullopt;
+  const auto groups = object.find_object("config_groups");
+  if (!groups) return std::nullopt;
   const auto names = groups->keys();
   if (names.size() > 1) config.assume("several quantization groups: the first one is taken for all");
   for (const std::string& name : names) {
-    const auto group = groups->find(name);
-    if (!group || !group->is_object()) continue;
-    const auto weights = group->find("weights");
-    if (!weights || !weights->is_object()) continue;
+    const auto group = groups->find_object(name);
+    const auto weights = group ? group->find_object("weights") : std::nullopt;
+    if (!weights) continue;
     Formats formats{float_or_int(*weights, compute), compute};
-    const auto inputs = group->find("input_activations");
-    if (inputs && inputs->is_object()) formats.activation = float_or_int(*inputs, compute);
+    if (const auto inputs = group->find_object("input_activations"))
+      formats.activation = float_or_int(*inputs, compute);
     if (const auto size = weights->find("group_size");
-        formats.weight == DType::int4 && size && size->is_number() && size->as_integer() != 128) {
+        formats.weight == DType::int4 && size && size->as_integer() != 128) {
       config.assume("4-bit groups of " + size->dump() + ": stored as groups of 128");
     }
     return formats;
@@ -135,14 +132,10 @@ Formats from_bits(const JsonValue& object, DType compute) {
   object.fail("expected 4 or 8 'bits', found " + std::to_string(width));
 }
 
-bool set_flag(const JsonValue& object, const char* key) {
-  const auto value = object.find(key);
-  return value && value->is_boolean() && value->as_bool();
-}
+bool set_flag(const JsonValue& object, const char* key) { return object.find_bool(key).value_or(false); }
 
 Formats from_method(const LlmConfig& config, const JsonValue& object, const std::string& method, DType compute) {
-  if (const auto algo = object.find("quant_algo"); algo && algo->is_string())
-    return from_algorithm(config, *algo, compute);
+  if (const auto algo = object.find("quant_algo")) return from_algorithm(config, *algo, compute);
   if (const auto formats = from_groups(config, object, compute)) return *formats;
   if (method == "fp8" || method == "fbgemm_fp8") return {DType::fp8, DType::fp8};
   if (method == "mxfp4") return {DType::mxfp4, compute};
@@ -162,10 +155,14 @@ DType kv_format(const JsonValue& object, DType fallback) {
   for (const char* key : {"kv_cache_quant_algo", "kv_cache_scheme"}) {
     const auto value = object.find(key);
     if (!value) continue;
-    if (value->is_string() && value->as_string() == "FP8") return DType::fp8;
-    if (value->is_string() && value->as_string() == "INT8") return DType::int8;
-    if (value->is_string() && value->as_string() == "NVFP4") return DType::nvfp4;
     if (value->is_object()) return float_or_int(*value, fallback);
+    const std::string algo = value->as_string();
+    if (algo == "FP8") return DType::fp8;
+    if (algo == "INT8") return DType::int8;
+    if (algo == "NVFP4" || algo == "NVFP4_AFFINE") return DType::nvfp4;
+    if (algo != "NONE" && algo != "none" && algo != "auto") {
+      value->fail("KV cache format '" + algo + "' is not understood" + did_you_mean(algo, {"FP8", "INT8", "NVFP4"}));
+    }
   }
   return fallback;
 }
@@ -198,13 +195,13 @@ void read_quantization(const LlmConfig& config, const std::optional<JsonValue>& 
   }
   Quantization& q = llm.quantization;
   q.linear = q.experts = q.activation = q.kv = compute;
-  if (const auto block = config.find_anywhere({"quantization_config"}); block && block->is_object()) {
-    const auto named = block->find("quant_method");
-    apply(config, *block, named && named->is_string() ? named->as_string() : "modelopt", compute, llm);
+  if (const auto block = config.find_anywhere({"quantization_config"})) {
+    if (!block->is_object()) block->fail("expected an object, found " + block->dump().substr(0, 60));
+    apply(config, *block, block->find_string("quant_method").value_or("modelopt"), compute, llm);
   }
   if (quant) {
-    const auto block = quant->find("quantization");
-    if (!block || !block->is_object()) quant->fail("expected an object 'quantization'");
+    const auto block = quant->find_object("quantization");
+    if (!block) quant->fail("expected an object 'quantization'");
     if (const auto algo = block->find("quant_algo"); algo && q.method == "none") {
       apply(config, *block, "modelopt", compute, llm);
     }

@@ -6,17 +6,18 @@
 #include "ops/llm/parts.hpp"
 
 namespace plumbline {
-namespace {
 
 void read_dtype(const LlmConfig& config, Llm& llm) {
   const auto value = config.find_anywhere({"torch_dtype", "dtype"});
-  const auto type = value && value->is_string() ? parse_dtype(value->as_string()) : std::nullopt;
+  const auto type = value ? parse_dtype(value->as_string()) : std::nullopt;
   if (!type) {
     config.assume(value ? "the file's dtype " + value->dump() + " is not a type: bf16"
                         : "no torch_dtype in the file: bf16");
   }
   llm.dtype = type.value_or(DType::bf16);
 }
+
+namespace {
 
 void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
   if (const auto tied = config.find_anywhere({"tie_word_embeddings", "tie_embeddings", "tie_embedding"})) {

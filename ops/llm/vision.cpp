@@ -61,22 +61,13 @@ StackSpec clip_stack(const LlmConfig& config) {
   return stack;
 }
 
-std::string first_architecture(const LlmConfig& config) {
-  const auto list = config.find_anywhere({"architectures"});
-  if (!list || !list->is_array() || list->size() == 0) return "";
-  const JsonValue first = list->elements()[0];
-  return first.is_string() ? first.as_string() : "";
-}
-
 }  // namespace
 
 void build_vit(const LlmConfig& config, Llm& llm) {
   llm.hidden = config.dim({"hidden_size"}, "hidden width");
   llm.has_head = false;
   llm.tied_embeddings = true;
-  const auto dtype = config.find_anywhere({"torch_dtype", "dtype"});
-  llm.dtype = dtype && dtype->is_string() ? parse_dtype(dtype->as_string()).value_or(DType::bf16) : DType::bf16;
-  if (!dtype) config.assume("no torch_dtype in the file: bf16");
+  read_dtype(config, llm);
   if (config.is("clip_vision_model")) {
     llm.stacks.push_back(clip_stack(config));
     return;
@@ -87,7 +78,8 @@ void build_vit(const LlmConfig& config, Llm& llm) {
   const std::int64_t extra = config.is("deit") ? 2 : 1;  // class token, and DeiT's distillation token
   stack.fixed_tokens = patches.count + extra;
   stack.other_params = number(extra) * h + number(stack.fixed_tokens) * h + patches.embedding_params + h + 2.0 * h;
-  if (first_architecture(config).find("ForImageClassification") != std::string::npos) {
+  if (first_architecture(config.has({"architectures"}) ? config.inner() : config.outer())
+          .find("ForImageClassification") != std::string::npos) {
     const auto names = config.find({"id2label"});
     std::int64_t labels = config.dim_or({"num_labels"}, names ? static_cast<std::int64_t>(names->size()) : 0);
     if (labels == 0) {
@@ -103,12 +95,10 @@ void build_vit(const LlmConfig& config, Llm& llm) {
 }
 
 void add_vision_tower(const LlmConfig& config, const JsonValue& vision, Llm& llm) {
-  if (!vision.is_object()) return;
-  const auto type = vision.find("model_type");
-  if (!type || !type->is_string() || type->as_string() != "clip_vision_model") {
-    config.assume("the vision tower (" +
-                  (type && type->is_string() ? type->as_string() : std::string("no model_type")) +
-                  ") is left out: the figures are the language model's");
+  if (!vision.is_object()) vision.fail("expected an object, found " + vision.dump().substr(0, 60));
+  const std::string type = vision.find_string("model_type").value_or("no model_type");
+  if (type != "clip_vision_model") {
+    config.assume("the vision tower (" + type + ") is left out: the figures are the language model's");
     return;
   }
   const LlmConfig tower(vision, vision, *find_family("clip_vision_model"));

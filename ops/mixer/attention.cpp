@@ -15,15 +15,16 @@ std::int64_t kv_heads(const LlmConfig& config, std::int64_t q_heads) {
   if (config.is("falcon")) {
     // FalconConfig: num_kv_heads counts only in the new decoder architecture; else multi_query (default true) means
     // one.
+    const bool one = config.flag_or({"multi_query"}, true);
     if (config.flag_or({"new_decoder_architecture"}, false)) return config.dim_or({"num_kv_heads"}, q_heads);
-    return config.flag_or({"multi_query"}, true) ? 1 : q_heads;
+    return one ? 1 : q_heads;
   }
   if (config.is("chatglm") && !config.flag_or({"multi_query_attention"}, false)) return q_heads;
   if (const auto heads = config.maybe_dim({"num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num",
                                            "num_attention_groups", "num_query_groups"})) {
     return *heads;
   }
-  if (const auto nested = config.find({"attn_config"}); nested && nested->is_object()) {
+  if (const auto nested = config.find_object({"attn_config"})) {
     if (const auto heads = nested->find("kv_n_heads")) return integer_within(*heads, 1, LlmConfig::kLargestDim);
   }
   return config.flag_or({"multi_query"}, config.family().has(kMultiQuery)) ? 1 : q_heads;
@@ -55,9 +56,7 @@ int read_qk_norm(const LlmConfig& config) {
   const bool all_heads = family.has(kQkNormAll) || config.is("cohere") || config.is("cohere2") || config.is("stablelm");
   bool on = family.has(kQkNormHead) || family.has(kQkNormAll);
   on = config.flag_or({"use_qk_norm", "qk_layernorm"}, on);
-  if (const auto nested = config.find({"attn_config"}); nested && nested->is_object()) {
-    if (const auto flag = nested->find("qk_ln"); flag && flag->is_boolean()) on = flag->as_bool();
-  }
+  if (const auto nested = config.find_object({"attn_config"})) on = nested->find_bool("qk_ln").value_or(on);
   if (!on || family.has(kQkNormFree)) return 0;
   return all_heads ? 2 : 1;
 }

@@ -31,7 +31,8 @@ LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
   r.state = config.dim_or({"mamba_d_state", "state_size", "d_state"}, 16);
   r.conv = config.dim_or({"mamba_d_conv", "conv_kernel", "d_conv"}, 4);
   const auto rank = config.find({"mamba_dt_rank", "time_step_rank", "dt_rank"});
-  r.dt_rank = rank && rank->is_number() ? integer_within(*rank, 1, LlmConfig::kLargestDim) : (place.hidden + 15) / 16;
+  const bool automatic = !rank || (rank->is_string() && rank->as_string() == "auto");
+  r.dt_rank = automatic ? (place.hidden + 15) / 16 : integer_within(*rank, 1, LlmConfig::kLargestDim);
   r.inner_norms = config.is("jamba");  // FalconMamba's norms have no weights
   r.state_dtype = read_state_dtype(config);
   return r;

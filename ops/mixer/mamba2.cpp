@@ -17,7 +17,8 @@ constexpr std::array<std::string_view, 1> kWords{"mamba"};
 /// Heads and inner width of a Mamba-2 layer: the two that are stated give the third.
 void read_mamba2_heads(const LlmConfig& config, std::int64_t hidden, Mamba2Spec& r) {
   const auto heads = config.maybe_dim({"mamba_num_heads", "mamba_n_heads", "num_heads", "n_mamba_heads"});
-  const bool auto_width = config.find({"mamba_d_head"}) && config.find({"mamba_d_head"})->is_string();
+  const auto stated = config.find({"mamba_d_head"});
+  const bool auto_width = stated && stated->is_string() && stated->as_string() == "auto";
   std::optional<std::int64_t> width;
   if (!auto_width) width = config.maybe_dim({"mamba_head_dim", "mamba_d_head", "head_dim"});
   if (heads && width) {

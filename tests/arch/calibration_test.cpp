@@ -75,7 +75,7 @@ RC_GTEST_PROP(Calibration, AnyValueSurvivesARoundTrip, (double value, double low
   RC_PRE(std::isfinite(value) && std::isfinite(low));
   Calibration c;
   c.gpu = "x";
-  c.machine["dram_loaded_latency_ratio"] = {std::abs(value), "a \"quoted\"\n source"};
+  c.machine["dram_loaded_latency_ratio"] = {std::abs(value), "a \"quoted\" source, µ"};
   c.families[other ? "own.gemm" : "library.rowwise"]["overlap"] = {value, "s"};
   c.bands["ideal.f.10us"] = {std::min(low, value), std::max(low, value), 7};
   expect_same(parse_calibration(to_json(c), "again"), c);

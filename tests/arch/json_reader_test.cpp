@@ -103,5 +103,18 @@ RC_GTEST_PROP(JsonReader, NumbersAndStringsComeBack, (std::int32_t number, bool 
   RC_ASSERT(d.root().at("f").as_bool() == flag);
 }
 
+// L6 of the attack: of a key that was there twice the last one won in silence.
+TEST(JsonDocument, RefusesAKeyThatIsThereTwice) {
+  const auto refused = [](const std::string& text) { return refusal([&] { doc(text); }); };
+  EXPECT_EQ(refused(R"({"a": 1, "b": 2, "a": 3})"), "f.json: /a: the key is there twice");
+  EXPECT_EQ(refused(R"({"x": [{"a": 1}, {"y": {"k": 1, "k": 1}}]})"), "f.json: /x/1/y/k: the key is there twice");
+  EXPECT_EQ(refused(R"({"a/b": {"a": 1, "\u0061": 2}})"), "f.json: /a~1b/a: the key is there twice");
+  EXPECT_EQ(refused(R"({"a\"": 1, "a\"": 2})"), "f.json: /a\": the key is there twice");
+  for (const char* fine : {R"({"a": {"a": {"a": 1}}, "b": [{"a": 1}, {"a": 1}]})", R"(["a", "a"])", "{}", "3", R"("a")",
+                           R"({"a": "a", "b": "\"a\":", "c": ["{", "a", "}"]})"}) {
+    EXPECT_EQ(refused(fine), "(accepted)");
+  }
+}
+
 }  // namespace
 }  // namespace plumbline

@@ -156,10 +156,10 @@ TEST(ParseLlm, HybridsAndEncodersHaveTheirParts) {
   EXPECT_EQ(load_llm("dit-xl-2-256").main().fixed_tokens, 256);
 }
 
-TEST(ParseLlm, NullIsAbsentAndTheLastOfRepeatedKeysWins) {
+TEST(ParseLlm, NullIsAbsentAndARepeatedKeyIsRefused) {
   EXPECT_EQ(read(llama(R"(,"num_key_value_heads":null)")).main().kinds[0].mixer.as<AttentionSpec>()->kv_heads, 4);
-  EXPECT_EQ(read(llama(R"(,"hidden_size":128)")).hidden, 128);
-  EXPECT_EQ(read(llama(R"(,"time_step_limit":[0.0,Infinity],"x":NaN,"y":-Infinity)")).hidden, 64);
+  EXPECT_EQ(refusal(llama_text(R"(,"hidden_size":128)")), "test: /hidden_size: the key is there twice");
+  EXPECT_EQ(read(llama_text(R"(,"time_step_limit":[0.0,Infinity],"x":NaN,"y":-Infinity)")).hidden, 64);
   EXPECT_EQ(read("\xEF\xBB\xBF" + llama()).hidden, 64);
   EXPECT_EQ(read(llama(R"(,"sliding_window":null)")).main().kinds[0].mixer.as<AttentionSpec>()->window, 0);
 }

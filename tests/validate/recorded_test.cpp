@@ -112,7 +112,7 @@ Measurement random_case() {
   c.what.study = *rc::gen::element<std::string>("train", "", "a \"quoted\" list");
   c.kernels = coin() ? KernelSet::own : KernelSet::library;
   if (coin()) {
-    c.fault = "why, \\ \"not\"\n";
+    c.fault = "why, \\ \"not\"";
     return c;
   }
   c.time = random_positive() * units::s;
