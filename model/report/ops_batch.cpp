@@ -21,25 +21,62 @@ class BlockReader {
  public:
   BlockReader(const ByteSource& source, const BatchOptions& options) : source_(source), options_(options) {}
 
-  /// The next whole records, at least one; empty at the end of the input.
-  void next(std::string& block) {
-    block.assign(carried_);
-    carried_.clear();
-    std::size_t wanted = options_.block_bytes;
-    for (;;) {
-      const bool more = fill(block, wanted);
-      std::size_t end = more ? csv_whole_records(block) : block.size();
-      if (end == 0 && more && block.size() >= options_.record_bytes) end = first_line(block);
-      if (end > 0 || !more) {
-        carried_.assign(block, end);
-        block.resize(end);
-        return;
-      }
-      wanted = std::max(wanted, block.size()) * 2;
-    }
+  /// The next whole records, at least one, or one line that is too long; empty at the end of the input.
+  void next(InputBlock& block) {
+    block.overlong_line = 0;
+    cut(block);
+    line_ += static_cast<std::size_t>(std::count(block.text.begin(), block.text.end(), '\n'));
+    if (block.overlong_line > 0) ++line_;
   }
 
  private:
+  void cut(InputBlock& block) {
+    std::string& text = block.text;
+    text.assign(carried_);
+    carried_.clear();
+    std::size_t wanted = options_.block_bytes;
+    for (;;) {
+      const bool more = fill(text, wanted);
+      std::size_t end = more ? csv_whole_records(text) : text.size();
+      if (end == 0 && more && text.size() >= options_.record_bytes) {
+        // No record ends within the limit: most likely a quote is not closed. Its line goes alone (and is refused as
+        // malformed), so that the lines behind it are read as what they are.
+        const std::size_t line_end = text.find('\n');
+        if (line_end == text.npos) {
+          skip_line(block);
+          return;
+        }
+        end = line_end + 1;
+      }
+      if (end > 0 || !more) {
+        carried_.assign(text, end);
+        text.resize(end);
+        return;
+      }
+      wanted = std::max(wanted, text.size()) * 2;
+    }
+  }
+
+  /// Leaves the beginning of a line that is longer than a record may be, and reads past its end.
+  void skip_line(InputBlock& block) {
+    constexpr std::size_t kMost = std::size_t{64} << 20, kKept = 100;
+    block.overlong_line = line_;
+    std::size_t passed = block.text.size(), end = block.text.npos;
+    block.text.resize(std::min(passed, kKept));
+    std::string rest;
+    while (end == rest.npos && !ended_) {
+      if (passed > kMost) {
+        throw BadInput(options_.place + ":" + std::to_string(line_) + ": a line is longer than " +
+                       std::to_string(kMost >> 20U) + " MiB: is this a CSV?");
+      }
+      rest.clear();
+      fill(rest, options_.block_bytes);
+      passed += rest.size();
+      end = rest.find('\n');
+    }
+    if (end != rest.npos) carried_.assign(rest, end + 1);
+  }
+
   /// Reads until `block` holds `wanted` bytes; false at the end of the input.
   bool fill(std::string& block, std::size_t wanted) {
     while (!ended_ && block.size() < wanted) {
@@ -52,17 +89,10 @@ class BlockReader {
     return !ended_;
   }
 
-  /// No record ends within the limit: most likely a quote is not closed. Its line goes alone (and is refused as
-  /// malformed), so that the lines behind it are read as what they are.
-  std::size_t first_line(const std::string& block) const {
-    const std::size_t end = block.find('\n');
-    if (end != block.npos) return end + 1;
-    throw BadInput(options_.place + ": a line is longer than " + std::to_string(options_.record_bytes) + " bytes");
-  }
-
   const ByteSource& source_;
   const BatchOptions& options_;
   std::string carried_;
+  std::size_t line_ = 1;  // where the next block starts
   bool ended_ = false;
 };
 
@@ -78,7 +108,7 @@ class Pipeline {
         slots_(static_cast<std::size_t>(workers) + 3),
         workers_(workers) {}
 
-  BatchOutcome run(std::string first_block) {
+  BatchOutcome run(InputBlock first_block) {
     std::vector<std::thread> threads;
     const auto guarded = [this](auto member) {
       return std::thread([this, member] {
@@ -105,7 +135,8 @@ class Pipeline {
  private:
   enum class State { free, read, taken, predicted };
   struct Slot {
-    std::string in, out;
+    InputBlock in;
+    std::string out;
     BatchOutcome outcome;
     State state = State::free;
   };
@@ -137,7 +168,7 @@ class Pipeline {
         if (!wait(lock, [&] { return s.state == State::free; })) return;
       }
       if (index > 0) reader_.next(s.in);
-      if (index > 0 && s.in.empty()) {
+      if (index > 0 && s.in.text.empty()) {
         const std::lock_guard lock(mutex_);
         block_count_ = index;
         changed_.notify_all();
@@ -199,11 +230,15 @@ class Pipeline {
 BatchOutcome predict_batch(const ByteSource& source, const ByteSink& sink, const Machine& machine,
                            const BatchOptions& options) {
   BlockReader reader(source, options);
-  std::string block;
+  InputBlock block;
   reader.next(block);
-  const BatchHeader header = read_header(block, options.place);
+  if (block.overlong_line > 0) {
+    throw BadInput(options.place + ":1: expected a header with op and shape, found a line of more than " +
+                   std::to_string(options.record_bytes) + " bytes");
+  }
+  const BatchHeader header = read_header(block.text, options.place);
   sink(header.output);
-  block.erase(0, header.consumed);
+  block.text.erase(0, header.consumed);
   return Pipeline(reader, sink, machine, header.columns, std::max(1, options.workers)).run(std::move(block));
 }
 

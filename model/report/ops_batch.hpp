@@ -22,7 +22,7 @@ struct BatchOptions {
   std::string place;  ///< names the input in messages
   int workers = 1;
   std::size_t block_bytes = 1u << 20;   ///< what a worker takes at a time
-  std::size_t record_bytes = 4u << 20;  ///< longer records are refused: most likely an unclosed quote
+  std::size_t record_bytes = 4u << 20;  ///< a longer line is a refused row: most likely an unclosed quote
 };
 
 struct BatchOutcome {

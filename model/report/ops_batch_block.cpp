@@ -1,8 +1,10 @@
 #include "model/report/ops_batch_block.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "arch/error.hpp"
+#include "arch/printable.hpp"
 #include "ops/csv.hpp"
 
 namespace plumbline {
@@ -19,9 +21,19 @@ std::size_t field_start(std::string_view record, std::size_t index) {
 }
 
 /// The record as it came, padded or closed so that exactly `count` fields stand before the figures.
-void append_input(std::string_view record, std::size_t found, std::size_t count, std::string& out) {
-  if (found <= count) {
+void append_input(std::string_view record, std::span<const std::string_view> fields, std::size_t count,
+                  std::string& out) {
+  const std::size_t found = fields.size();
+  if (found <= count && record.find('\r') == record.npos) {
     out += record;
+    out.append(count - found, ',');
+    return;
+  }
+  if (found <= count) {  // a carriage return that came without quotes would end the row for other readers
+    for (std::size_t i = 0; i < found; ++i) {
+      if (i > 0) out += ',';
+      append_csv_field(out, fields[i]);
+    }
     out.append(count - found, ',');
     return;
   }
@@ -43,7 +55,7 @@ void append_malformed(std::string_view line, std::string_view reason, std::size_
   append_csv_field(out, line);
   out.append(count - 1, ',');
   out += ',';
-  append_refusal(out, reason.substr(reason.find(": ") + 2));  // the row itself says where
+  append_refusal(out, reason);
   out += '\n';
 }
 
@@ -53,6 +65,14 @@ class BlockRows {
       : columns_(columns), rows_(rows), out_(out) {}
 
   const BatchOutcome& outcome() const { return outcome_; }
+
+  void refuse_overlong(const InputBlock& block) {
+    const std::string shown = printable(block.text) + "...";
+    const std::string reason = "line " + std::to_string(block.overlong_line) + ": longer than a row may be";
+    append_malformed(shown, reason, columns_.count, out_);
+    ++outcome_.rows;
+    ++outcome_.refused;
+  }
 
   /// Predicts records until the end of `text` or a line that is no record; returns what follows that line.
   std::string_view run(std::string_view text) {
@@ -68,7 +88,8 @@ class BlockRows {
     } catch (const BadInput& malformed) {
       rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of("\r\n")));
       const std::size_t end = std::min(rest.size(), rest.find('\n'));
-      append_malformed(rest.substr(0, end), malformed.what(), columns_.count, out_);
+      const std::string_view reason = malformed.what();  // "place: what"; the row itself says where
+      append_malformed(rest.substr(0, end), reason.substr(reason.find(": ") + 2), columns_.count, out_);
       ++outcome_.rows;
       ++outcome_.refused;
       return rest.substr(end);
@@ -78,7 +99,7 @@ class BlockRows {
  private:
   void row(const CsvReader& reader) {
     const auto fields = reader.fields();
-    append_input(reader.record(), fields.size(), columns_.count, out_);
+    append_input(reader.record(), fields, columns_.count, out_);
     out_ += ',';
     ++outcome_.rows;
     if (fields.size() != columns_.count) {
@@ -104,6 +125,14 @@ class BlockRows {
 BatchHeader read_header(std::string_view block, const std::string& place) {
   CsvReader reader(block, place);
   const CsvHeader names(reader);
+  for (std::string_view added = kFigureColumns; !added.empty();) {
+    const std::size_t end = std::min(added.size(), added.find(','));
+    if (names.find(added.substr(0, end))) {
+      throw BadInput(place + ": column '" + std::string(added.substr(0, end)) +
+                     "' is one that is added here: rename it, or leave it out");
+    }
+    added.remove_prefix(std::min(added.size(), end + 1));
+  }
   BatchHeader header;
   header.columns = {names.require("op"), names.require("shape"), names.find("dtype"), names.size()};
   header.output = names.record() + "," + std::string(kFigureColumns) + "\n";
@@ -111,10 +140,12 @@ BatchHeader read_header(std::string_view block, const std::string& place) {
   return header;
 }
 
-BatchOutcome predict_block(std::string_view block, const BatchColumns& columns, RowPredictor& rows, std::string& out) {
+BatchOutcome predict_block(const InputBlock& block, const BatchColumns& columns, RowPredictor& rows, std::string& out) {
   out.clear();
   BlockRows block_rows(columns, rows, out);
-  while (!block.empty()) block = block_rows.run(block);
+  if (block.overlong_line > 0) block_rows.refuse_overlong(block);
+  std::string_view rest = block.overlong_line > 0 ? std::string_view() : std::string_view(block.text);
+  while (!rest.empty()) rest = block_rows.run(rest);
   return block_rows.outcome();
 }
 

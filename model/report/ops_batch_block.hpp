@@ -11,6 +11,12 @@
 
 namespace plumbline {
 
+/// What one worker takes: whole records, or the beginning of one line that is too long to be read.
+struct InputBlock {
+  std::string text;
+  std::size_t overlong_line = 0;  ///< its number, from 1; 0: whole records
+};
+
 /// Where the columns stand that the model reads.
 struct BatchColumns {
   std::size_t op = 0, shape = 0;
@@ -24,12 +30,12 @@ struct BatchHeader {
   std::size_t consumed = 0;  ///< bytes of the block before the first row
 };
 
-/// Reads the header at the start of `block`. Throws BadInput when it lacks `op` or `shape` or has a column twice that
-/// it reads.
+/// Reads the header at the start of `block`. Throws BadInput when it lacks `op` or `shape`, has a column twice that it
+/// reads, or has one of a name that is added (kFigureColumns): the output would have two of that name.
 BatchHeader read_header(std::string_view block, const std::string& place);
 
 /// Fills `out` with the rows of `block` and their figures; `out`'s storage is reused. A line that is no CSV record (a
-/// stray quote) is written as one quoted field with its reason, and costs no other line.
-BatchOutcome predict_block(std::string_view block, const BatchColumns& columns, RowPredictor& rows, std::string& out);
+/// stray quote, too long) is written as one quoted field with its reason, and costs no other line.
+BatchOutcome predict_block(const InputBlock& block, const BatchColumns& columns, RowPredictor& rows, std::string& out);
 
 }  // namespace plumbline

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "arch/error.hpp"
+#include "arch/printable.hpp"
 #include "ops/csv.hpp"
 #include "ops/table/text.hpp"
 
@@ -84,9 +85,8 @@ void append_figures(std::string& out, const OpPrediction& p) {
 
 void append_refusal(std::string& out, std::string_view reason) {
   out += kNoFigures;
-  std::string line(reason);
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  std::string line = message_line(reason);
+  line.pop_back();  // its line feed
   append_csv_field(out, line);
 }
 

@@ -193,6 +193,63 @@ TEST(OpsBatch, AnUnclosedQuoteCostsOneLineEvenAcrossBlocks) {
   EXPECT_EQ(result.outcome.refused, 1);
 }
 
+// M1 of the attack: all rows were lost, with exit code 0.
+TEST(OpsBatch, LinesThatEndInCarriageReturnsAreRefused) {
+  for (const char* text : {"op,shape,note\rcopy,rows=8;cols=64,x\r", "op,shape\rcopy,rows=8;cols=64",
+                           "op,shape\rcopy,rows=8;cols=64\ncopy,rows=8;cols=64\n"}) {
+    EXPECT_THAT(message_of(text), StartsWith("input.csv:1: expected lines that end in LF or CRLF"));
+  }
+  EXPECT_EQ(predict_text("op,shape,\"a\rb\"\ncopy,rows=8;cols=64,x\n").outcome.refused, 0) << "quoted: part of a name";
+  // A header with a line feed and rows without: one row, of too many fields.
+  const Result mixed = predict_text("op,shape\ncopy,rows=8;cols=64\rcopy,rows=8;cols=64\r");
+  EXPECT_EQ(mixed.outcome.rows, mixed.outcome.refused);
+}
+
+// L4: a line over 4 MiB ended the run, without its number, when earlier rows were out already.
+TEST(OpsBatch, ALineThatIsTooLongCostsItselfOnly) {
+  const BatchOptions small{"input.csv", 2, 64, 1024};
+  std::string input = "id,op,shape\n1,copy,rows=8;cols=64\n2,copy,rows=8;cols=64\n3," + std::string(5000, 'x') + "\n";
+  for (int i = 4; i < 100; ++i) input += std::to_string(i) + ",copy,rows=8;cols=64\n";
+  const Result result = predict_text(input, small);
+  EXPECT_EQ(result.outcome.rows, 99);
+  EXPECT_EQ(result.outcome.refused, 1);
+  EXPECT_EQ(result.lines().size(), 100U);
+  EXPECT_THAT(result.lines().at(3),
+              AllOf(StartsWith("\"3,xxxxx"), HasSubstr("...\",,,"), EndsWith("line 4: longer than a row may be")));
+  for (std::size_t i : {1U, 2U, 4U, 99U}) EXPECT_THAT(result.lines().at(i), StartsWith(std::to_string(i) + ",copy,"));
+  EXPECT_EQ(predict_text(input.substr(0, input.find("\n4,")), small).outcome.refused, 1) << "at the end of the file";
+}
+
+TEST(OpsBatch, AnEndlessLineIsRefusedWithItsNumber) {
+  std::string header = "op,shape\n";
+  const auto endless = [&](char* to, std::size_t most) {
+    const std::size_t taken = header.copy(to, most);
+    header.erase(0, taken);
+    std::fill(to + taken, to + most, 'x');
+    return most;
+  };
+  try {
+    predict_batch(endless, [](std::string_view) {}, machine(), {"input.csv", 1});
+    FAIL() << "ended";
+  } catch (const BadInput& error) {
+    EXPECT_THAT(error.what(), HasSubstr("input.csv:2: a line is longer than 64 MiB"));
+  }
+}
+
+// L5: a carriage return in a field split the row for other readers.
+TEST(OpsBatch, ABareCarriageReturnLeavesInQuotes) {
+  const Result result = predict_text("note,op,shape\na\rb,copy,rows=8;cols=64\n\"c\rd\",copy,rows=8;cols=64\n");
+  EXPECT_EQ(result.outcome.refused, 0);
+  EXPECT_THAT(result.text, AllOf(HasSubstr("\n\"a\rb\",copy,"), HasSubstr("\n\"c\rd\",copy,")));
+}
+
+// L5: the output had two columns of that name.
+TEST(OpsBatch, AColumnOfAnAddedNameIsRefused) {
+  EXPECT_EQ(message_of("op,shape,latency_us\n"),
+            "input.csv: column 'latency_us' is one that is added here: rename it, or leave it out");
+  EXPECT_THAT(message_of("error,op,shape\n"), HasSubstr("column 'error'"));
+}
+
 TEST(OpsBatch, PassesOnWhatTheSinkThrows) {
   const std::string input = many_rows(500);
   std::size_t at = 0;
