@@ -1,0 +1,66 @@
+// The roofline floor on the toy GPU: bf16 10 TFLOP/s, fp32 2.56, DRAM 1 TB/s, NVLink 100 GB/s, PCIe 25 GB/s.
+#include "model/engine/roofline.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/toy_gpu.hpp"
+
+namespace plumbline {
+namespace {
+
+const Op kAny = Transfer{TransferKind::d2d, 1};
+
+Work work_of(double tensor, double fp32, double bytes) {
+  Work w;
+  w.tensor = tensor * units::FLOP;
+  w.fp32 = fp32 * units::FLOP;
+  w.read = bytes * units::B;
+  return w;
+}
+
+double us(const Op& op, const Work& w, const Gpu& gpu = toy_gpu()) { return roofline(op, w, gpu).in(units::us); }
+
+/// 2 x 1000^3 FLOP at 10 TFLOP/s; 3 x 1000^2 x 2 bytes take 6 us.
+TEST(Roofline, OfAProductIsItsFlops) {
+  EXPECT_DOUBLE_EQ(roofline(Gemm{1000, 1000, 1000, 1, {}, false}, toy_gpu()).in(units::us), 200);
+  EXPECT_DOUBLE_EQ(roofline(Gemm{1, 1000, 1000, 1, {}, false}, toy_gpu()).in(units::us), 2.004);
+}
+
+TEST(Roofline, IsTheLargestTermAndItsLimiterSaysWhich) {
+  const auto limiter = [](const Work& w) { return roofline_limiter(w, roofline(kAny, w, toy_gpu()), toy_gpu()); };
+  EXPECT_DOUBLE_EQ(us(kAny, work_of(10e6, 2.56e6, 0.5e6)), 1);
+  EXPECT_EQ(limiter(work_of(20e6, 2.56e6, 1e6)), Resource::tensor);
+  EXPECT_DOUBLE_EQ(us(kAny, work_of(10e6, 5.12e6, 1e6)), 2);
+  EXPECT_EQ(limiter(work_of(10e6, 5.12e6, 1e6)), Resource::fp32);
+  EXPECT_DOUBLE_EQ(us(kAny, work_of(10e6, 2.56e6, 3e6)), 3);
+  EXPECT_EQ(limiter(work_of(10e6, 2.56e6, 3e6)), Resource::dram);
+}
+
+/// Formats without a tensor path: fp64 on fp64 lanes (100 FLOP a clock and SM), all others on those of fp32.
+TEST(Roofline, OrdinaryLanesTakeWhatTensorUnitsDoNot) {
+  Gpu gpu = toy_gpu();
+  gpu.sm.tensor_flop_per_clk[DType::fp64] = 0;
+  gpu.sm.fp64_flop_per_clk = 50;
+  Work w = work_of(1e6, 0, 0);
+  w.math = DType::fp64;
+  EXPECT_DOUBLE_EQ(us(kAny, w, toy_gpu()), 1);
+  EXPECT_DOUBLE_EQ(us(kAny, w, gpu), 2);
+  w.math = DType::fp32;
+  EXPECT_DOUBLE_EQ(us(kAny, w, gpu), 1 / 2.56);
+}
+
+TEST(Roofline, HostCopiesTakePcieAndRanksTakeNvlink) {
+  Work w;
+  w.link = 100e3 * units::B;
+  EXPECT_DOUBLE_EQ(us(Transfer{TransferKind::h2d, 1}, w), 4);
+  EXPECT_DOUBLE_EQ(us(Transfer{TransferKind::d2h, 1}, w), 4);
+  EXPECT_DOUBLE_EQ(us(Transfer{TransferKind::send_recv, 1}, w), 1);
+  EXPECT_EQ(roofline_limiter(w, 1.0 * units::us, toy_gpu()), Resource::link);
+  Gpu alone = toy_gpu();
+  alone.links.nvlink_per_direction = Bandwidth{};
+  w.read = 2e6 * units::B;
+  EXPECT_DOUBLE_EQ(us(Transfer{TransferKind::send_recv, 1}, w, alone), 2) << "a link that is not there takes no time";
+}
+
+}  // namespace
+}  // namespace plumbline
