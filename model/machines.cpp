@@ -115,12 +115,14 @@ Machine Machines::get(const MachineKey& key) {
 Machine Machines::made(const MachineKey& key) {
   const Gpu gpu = this->gpu(key.gpu);
   const std::scoped_lock lock(mutex_);
-  const auto file = std::pair(gpu.name, key.calibration_file);
+  if (const auto known = machines_.find(key); known != machines_.end()) return known->second;  // by another thread
+  // descriptors of one name may take over different calibrations
+  const auto file = std::tuple(gpu.name, gpu.calibration, key.calibration_file);
   auto calibration = calibrations_.find(file);
   if (calibration == calibrations_.end()) {
     calibration = calibrations_.emplace(file, calibration_for(gpu, key.calibration_file)).first;
   }
-  return make_machine(gpu, calibration->second, key.options);
+  return machines_.emplace(key, make_machine(gpu, calibration->second, key.options)).first->second;
 }
 
 /// The card as it is, with numbers changed: what was measured on it still is, of the card before.

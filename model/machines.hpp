@@ -47,7 +47,8 @@ class Machines {
   std::map<MachineKey, Machine> machines_;
   std::map<std::string, Gpu> gpus_;
   std::map<std::string, std::shared_ptr<const Stack>> stacks_;
-  std::map<std::pair<std::string, std::string>, Calibration> calibrations_;  // of a card, from a file
+  /// Of a card by that name, which takes over that other one's, or from a file.
+  std::map<std::tuple<std::string, std::string, std::string>, Calibration> calibrations_;
 };
 
 /// The process's own.

@@ -95,6 +95,13 @@ TEST_F(MachinesCache, StacksAreReadOnce) {
   EXPECT_EQ(first.name, "vllm");
 }
 
+/// Two descriptors may say the same name and take over different calibrations.
+TEST_F(MachinesCache, CardsOfOneNameKeepTheirOwnCalibrations) {
+  const std::string first = card("first.json", 100, "h200_sxm"), second = card("second.json", 100, "a100_sxm");
+  EXPECT_EQ(all_.get(of_stack(first, "trt-llm")).calibration().gpu, "h200_sxm");
+  EXPECT_EQ(all_.get(of_stack(second, "trt-llm")).calibration().gpu, "a100_sxm");
+}
+
 /// A key that could not be made is not remembered as if it had been.
 TEST_F(MachinesCache, ARefusalLeavesNothingBehind) {
   const std::string path = folder_ + "/card.json";
