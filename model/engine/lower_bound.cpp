@@ -45,7 +45,7 @@ LowerBound::LowerBound(const Rates& rates, const FamilyScalars& scalars) : m(rat
   const auto partitions = static_cast<double>(std::max<std::int64_t>(1, m.gpu.l2.partitions));
   twice_ = 1 - 1 / partitions;
   clk_ = 1.0 / m.clock;
-  tensor_clk_ = 1.0 / (m.clock * (1 - family.droop));
+  tensor_clk_ = 1.0 / (m.clock * (1 - family.skipped_cycles));
   if (m.clock_mode == ClockMode::burst && m.regulator_lag > Seconds{} && family.tensor_steady < family.tensor_burst)
     sinks_per_clk_ = Rates::kBurstLaunches / (family.tensor_burst * family.efficiency * (m.clock * m.regulator_lag));
   per_l2_ = 1.0 / m.l2;
@@ -104,7 +104,7 @@ Seconds LowerBound::norm(const PerResource<Seconds>& times, double p) {
 
 Seconds LowerBound::operator()(const Demand& d) const {
   const double share = d.tensor_clk > 0 ? tensor_share_at_most(d) : 1;
-  const double sm_clock = d.tensor_clk > 0 ? 1 - family.droop : 1;
+  const double sm_clock = d.tensor_clk > 0 ? 1 - family.skipped_cycles : 1;
   const Seconds clk = d.tensor_clk > 0 ? tensor_clk_ : clk_;
   const Waves w = waves_of(d, m);
   const double work = w.on_sm * w.steps, standing_clk = d.loads_stop ? d.serial_clk : 0;

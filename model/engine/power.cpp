@@ -70,9 +70,9 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
     p.tensor_toggle[i] = s.number_or("tensor_toggle_" + pattern, 1);
     p.move_toggle[i] = s.number_or("move_toggle_" + pattern, 1);
   }
-  p.droop = s.number_or("droop_ratio", 0);
-  p.droop_per_W = s.number_or("droop_ratio_per_W", 0);
-  p.droop_from = s.number_or("droop_from_W", 0) * units::W;
+  p.skipped_cycles = s.number_or("droop_ratio", 0);
+  p.skipped_per_W = s.number_or("droop_ratio_per_W", 0);
+  p.skipped_more_from = s.number_or("droop_from_W", 0) * units::W;
   p.regulator_aim = s.number_or("regulator_aim_fraction", 1);
   p.tensor_limit = s.number_or("tensor_limit_W", 0) * units::W;
   const auto band = [&s](const std::string& what, PowerScalars::Band& into) {
@@ -136,12 +136,13 @@ double voltage_squared(const PowerScalars& p, double share) {
   return v * v;
 }
 
-double kept_cycles(const PowerScalars& p, Watts full, Watts standing) {
-  const double usual = 1 - p.droop;
-  if (full <= p.droop_from || p.droop_per_W <= 0) return usual;
-  // kept = usual - slope (P - from), P = standing + (full - standing) kept / usual
-  const double slope = p.droop_per_W;
-  const double above = slope * (standing - p.droop_from).in(units::W), work = slope * (full - standing).in(units::W);
+double cycles_left(const PowerScalars& p, Watts full, Watts standing) {
+  const double usual = 1 - p.skipped_cycles;
+  if (full <= p.skipped_more_from || p.skipped_per_W <= 0) return usual;
+  // left = usual - slope (P - from), P = standing + (full - standing) left / usual
+  const double slope = p.skipped_per_W;
+  const double above = slope * (standing - p.skipped_more_from).in(units::W),
+               work = slope * (full - standing).in(units::W);
   return std::clamp((usual - above) / (1 + work / usual), 0.5 * usual, usual);
 }
 

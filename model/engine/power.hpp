@@ -52,9 +52,9 @@ struct PowerScalars {
   /// Share of the energy of arithmetic (tensor units, FP32), and of moving data (registers to DRAM), that a pattern
   /// takes.
   std::array<double, kDataPatternCount> tensor_toggle{1, 1, 1, 1}, move_toggle{1, 1, 1, 1};
-  double droop = 0;        ///< share of SM cycles skipped where tensor units work
-  double droop_per_W = 0;  ///< and by how much more for each watt beyond `droop_from`: the load line
-  Watts droop_from;
+  double skipped_cycles = 0;  ///< share of SM cycles skipped where tensor units work
+  double skipped_per_W = 0;   ///< and by how much more for each watt beyond `skipped_more_from`: the load line
+  Watts skipped_more_from;
   double regulator_aim = 1;  ///< mean power that the regulator settles at / the cap
   /// What the board lets tensor units take by an estimate that counts their work and does not know the data: dense work
   /// on zeros is held down at 430 W of 700. 0: no such limit known.
@@ -105,9 +105,9 @@ Joules estimated_tensor_energy(const Activity& activity, DType math, const Power
 
 /// v(f) of a share f of the boost clock.
 double voltage_squared(const PowerScalars& power, double clock_share);
-/// Share of SM cycles that is left where tensor units work; `full`: power if only `droop` were skipped, `standing`: the
+/// Share of SM cycles that is left where tensor units work; `full`: power if only `skipped_cycles` were skipped, `standing`: the
 /// part of it that does not go with the cycles. Both at one voltage.
-double kept_cycles(const PowerScalars& power, Watts full, Watts standing);
+double cycles_left(const PowerScalars& power, Watts full, Watts standing);
 /// Board power when work takes `dynamic` beside what the clocks take at this share of the boost clock, once the
 /// temperature has followed.
 Watts settled_power(const PowerScalars& power, double clock_share, Watts dynamic);

@@ -49,8 +49,8 @@ PowerScalars scaled_to(const PowerScalars& power, const GpuNumbers& from, const 
     const Watts rest = settled_power(p, kLowestClockShare, Watts{});
     p.constant = std::max(Watts{}, p.constant + to.idle_power - rest);
   }
-  p.droop_from *= cap;
-  p.droop_per_W /= cap;
+  p.skipped_more_from *= cap;
+  p.skipped_per_W /= cap;
   p.tensor_limit *= cap;
   constexpr double kWiden = 2.5;  // as for times: predictions across generations err two to three times as much
   for (PowerScalars::Band* band : {&p.held_down, &p.free, &p.brief}) {

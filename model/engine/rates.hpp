@@ -58,7 +58,7 @@ struct FamilyScalars {
   /// lasts.
   double tensor_burst = 1, tensor_steady = 1;
   /// Share by which the SM clock sinks within microseconds where tensor units work.
-  double droop = 0;
+  double skipped_cycles = 0;
   /// The share of the tensor rate was fitted to bursts too short for the regulator to act in.
   bool fitted_in_bursts = false;
   CarryOver carry;

@@ -203,7 +203,7 @@ Seconds dram_time(Bytes read, Bytes write, const Rates& m) {
 
 Speeds usual_speeds(const Demand& d, const Rates& m, const FamilyScalars& family) {
   if (d.tensor_clk <= 0) return {};
-  return {tensor_share(d, m, family), 1 - family.droop, 1};
+  return {tensor_share(d, m, family), 1 - family.skipped_cycles, 1};
 }
 
 Seconds price_total(const Demand& d, const Rates& m, const FamilyScalars& family, Seconds give_up) {

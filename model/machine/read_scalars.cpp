@@ -57,7 +57,7 @@ FamilyScalars read_family(const Calibration& calibration, const Rates& m, const 
   f.counter = section.seconds_or_zero("counter_s");
   f.tensor_burst = section.number_or("tensor_burst_fraction", m.tensor_fraction);
   f.tensor_steady = section.number_or("tensor_steady_fraction", m.tensor_steady_fraction);
-  f.droop = section.number_or("clock_droop_fraction", 0);
+  f.skipped_cycles = section.number_or("clock_droop_fraction", 0);
   // where power is modelled, the clock that it leaves takes the place of a measured share
   if (m.clock_mode == ClockMode::steady && calibration.power.empty()) f.tensor_burst = f.tensor_steady;
   return f;

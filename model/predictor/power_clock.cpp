@@ -10,14 +10,14 @@ namespace {
 
 /// What SMs skip of their cycles in dense bursts on random data (own measurement on an H200, 2026-11-20: 1562 to 1613
 /// of 1980 MHz).
-constexpr double kFittedDroop = 0.2;
+constexpr double kSkippedInBursts = 0.2;
 
-/// Share of the tensor rate at the SM clock. The library kernels' fitted shares were measured with the droop in them.
+/// Share of the tensor rate at the SM clock. The library kernels' fitted shares were measured with the skipped cycles in them.
 double tensor_rate(const LaunchPrediction& l, const PowerScalars& power) {
   const FamilyScalars& family = *l.family;
-  if (family.droop > 0) return family.efficiency;
+  if (family.skipped_cycles > 0) return family.efficiency;
   const double fitted = family.fitted_in_bursts ? family.tensor_burst * family.efficiency : l.family_share;
-  return std::min(1.0, fitted / (power.droop > 0 ? 1 - kFittedDroop : 1));
+  return std::min(1.0, fitted / (power.skipped_cycles > 0 ? 1 - kSkippedInBursts : 1));
 }
 
 }  // namespace
@@ -56,14 +56,14 @@ bool uses_tensor_units(const OpPrediction& op) {
   return false;
 }
 
-/// `kept`: share of the SM cycles where tensor units work.
-void price_launches(OpPrediction& op, const Rates& m, double share, double kept) {
+/// `left`: share of the SM cycles that is left where tensor units work.
+void price_launches(OpPrediction& op, const Rates& m, double share, double left) {
   op.time = Seconds{};
   double cycles = 0;
   for (int i = 0; i < op.launch_count; ++i) {
     LaunchPrediction& l = op.launches[static_cast<std::size_t>(i)];
     const bool tensor = l.demand.tensor_clk > 0;
-    const double sm = tensor ? share * kept : share;
+    const double sm = tensor ? share * left : share;
     if (tensor || l.clock != m.clock * sm) {
       l.clock = m.clock * sm;
       l.speeds = Speeds{tensor ? tensor_rate(l, *m.power) : 1, sm, share};
@@ -84,9 +84,9 @@ void price_launches(OpPrediction& op, const Rates& m, double share, double kept)
 
 void reprice(OpPrediction& op, const Rates& m, double share) {
   const PowerScalars& p = *m.power;
-  price_launches(op, m, share, 1 - p.droop);
-  if (*op.power <= p.droop_from || !uses_tensor_units(op)) return;
-  price_launches(op, m, share, kept_cycles(p, *op.power, settled_power(p, share, Watts{})));
+  price_launches(op, m, share, 1 - p.skipped_cycles);
+  if (*op.power <= p.skipped_more_from || !uses_tensor_units(op)) return;
+  price_launches(op, m, share, cycles_left(p, *op.power, settled_power(p, share, Watts{})));
 }
 
 RunEnergy run_energy(const OpPrediction& op) { return {op.chip_energy, op.memory_energy, op.tensor_estimate}; }

@@ -82,7 +82,7 @@ void price_launches(OpPrediction& out, const Rates& m) {
     l.speeds = usual_speeds(l.demand, m, *l.family);
     if (!m.power || l.demand.tensor_clk <= 0) l.time = price(l.demand, m, *l.family, l.speeds);
     l.family_share = l.speeds.tensor;
-    l.clock = m.clock * (l.demand.tensor_clk > 0 ? 1 - l.family->droop : 1);
+    l.clock = m.clock * (l.demand.tensor_clk > 0 ? 1 - l.family->skipped_cycles : 1);
     out.time += l.time.total + m.gap_graph;
     out.dram_read += l.demand.dram_read;
     out.dram_write += l.demand.dram_write;

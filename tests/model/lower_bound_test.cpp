@@ -139,7 +139,7 @@ TEST_F(ToyBound, TakesTheSecondTermByAChord) {
 
 /// SMs skip a fifth of their cycles where tensor units work: of 800 MHz, and elsewhere not.
 TEST_F(ToyBound, TensorWorkSkipsCycles) {
-  family_.droop = 0.2;
+  family_.skipped_cycles = 0.2;
   family_.efficiency = 0.5;
   Demand d = ctas(10, 8);
   d.tensor_clk = 1000;

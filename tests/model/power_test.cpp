@@ -154,14 +154,14 @@ TEST(Power, EnergiesOfOtherCardsGoByVoltageAndProcess) {
 /// A board of twice the cap has twice the chip: it skips cycles from twice the power on, half as many a watt.
 TEST(Power, WhatBelongsToTheWholeBoardGoesByTheCap) {
   PowerScalars p = *read_power_scalars(powered());
-  p.droop_from = 40.0 * units::W;
-  p.droop_per_W = 0.002;
+  p.skipped_more_from = 40.0 * units::W;
+  p.skipped_per_W = 0.002;
   p.tensor_limit = 60.0 * units::W;
   Gpu from = toy_gpu(), to = toy_gpu();
   to.tdp = 2.0 * from.tdp;
   const PowerScalars scaled = scaled_to(p, from, to, 1);
-  EXPECT_NEAR(scaled.droop_from.in(units::W), 80, 1e-9);
-  EXPECT_NEAR(scaled.droop_per_W, 0.001, 1e-12);
+  EXPECT_NEAR(scaled.skipped_more_from.in(units::W), 80, 1e-9);
+  EXPECT_NEAR(scaled.skipped_per_W, 0.001, 1e-12);
   EXPECT_NEAR(scaled.tensor_limit.in(units::W), 120, 1e-9);
 }
 
@@ -226,7 +226,7 @@ RC_GTEST_PROP(PowerLaws, BetweenIdleAndTheCapAndEnergyIsTheirProductWithTime, ()
     RC_ASSERT(std::abs(*p.energy / (*p.power * p.time) - 1) < 1e-12);
     RC_ASSERT(p.clock <= gpu.boost_clock * (1 + 1e-12) && p.clock > Hertz{});
     // (beyond the load line's start, the lower voltage of a steady run can leave more cycles)
-    RC_ASSERT(p.time * (1 + 1e-3) >= fast.time || *fast.power > m.rates().power->droop_from);
+    RC_ASSERT(p.time * (1 + 1e-3) >= fast.time || *fast.power > m.rates().power->skipped_more_from);
     RC_ASSERT(p.low <= p.time && p.time <= p.high);
   }
 }

@@ -84,7 +84,7 @@ TEST(FamilyScalars, AreReadByName) {
   EXPECT_DOUBLE_EQ(f.counter.in(units::s), 0.12);
   EXPECT_DOUBLE_EQ(f.tensor_burst, 0.13);
   EXPECT_DOUBLE_EQ(f.tensor_steady, 0.14);
-  EXPECT_DOUBLE_EQ(f.droop, 0.15);
+  EXPECT_DOUBLE_EQ(f.skipped_cycles, 0.15);
   EXPECT_DOUBLE_EQ(f.fixed.in(units::us), 1);
   EXPECT_TRUE(f.on_file);
 }

@@ -130,7 +130,7 @@ RC_GTEST_PROP(TimingLaws, TheLowerBoundIsNeverAboveThePrice, ()) {
       const Demand d = demand_of_any_facts();
       FamilyScalars family = random_family();
       family.dram_share = between(0.6, 1);
-      family.droop = coin() ? 0 : between(0, 0.2);
+      family.skipped_cycles = coin() ? 0 : between(0, 0.2);
       family.tensor_burst = between(0.5, 1);
       family.tensor_steady = family.tensor_burst * between(0.6, 1);
       family.sm_in_flight = coin() ? Bytes{} : between(1e4, 1e5) * units::B;

@@ -30,8 +30,8 @@ constexpr double kUsualKnee = 0.68, kUsualFloor = 0.86, kUsualSupply = 0.3;
 
 struct Run {
   std::string load, kind, data;
-  double watts = 0, share = 1;  ///< of the boost clock, as set
-  std::optional<double> kept;   ///< SMs' own clock over the one set
+  double watts = 0, share = 1;        ///< of the boost clock, as set
+  std::optional<double> cycles_left;  ///< SMs' own clock over the one set
   std::optional<double> memory_W;
   std::array<double, kColumns> rate{};  ///< a second; constant: 1
   double tensor_rate() const { return rate[kBf16] + rate[kFp8]; }
@@ -51,7 +51,7 @@ std::vector<Run> runs_of(const ProbeRun& probes, const Gpu& gpu) {
     run.watts = power->value.median;
     const std::optional<double> set = reading("steady_board_clock_Hz"), real = reading("steady_sm_clock_Hz");
     if (set) run.share = std::min(1.0, *set / gpu.boost_clock.in(units::Hz));
-    if (set && real) run.kept = std::min(1.0, *real / *set);
+    if (set && real) run.cycles_left = std::min(1.0, *real / *set);
     run.memory_W = reading("steady_memory_W");
     run.rate[kConstant] = 1;
     run.rate[run.kind == "fp8" ? kFp8 : kBf16] = reading("steady_tensor_FLOP_per_s").value_or(0);
@@ -268,8 +268,8 @@ class PowerFit {
       const double normal = x[kBf16] * solved_.energies[kBf16] + x[kFp8] * solved_.energies[kFp8];
       const double left = tensor->watts - (rest - normal) - move * moved;
       if (normal > 0) put("tensor_toggle_" + data, std::max(0.0, left) / normal, tensor->kind + " loop", {}, 1);
-      if (data == "zeros" && tensor->kept && *tensor->kept < 1) {
-        put("droop_ratio", 1 - *tensor->kept, "cycles that the SMs skip of the clock set, zeros", {}, 1);
+      if (data == "zeros" && tensor->cycles_left && *tensor->cycles_left < 1) {
+        put("droop_ratio", 1 - *tensor->cycles_left, "cycles that the SMs skip of the clock set, zeros", {}, 1);
       }
     }
   }

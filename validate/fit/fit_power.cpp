@@ -158,32 +158,33 @@ void count_traffic_of_warm_rows(const MemoryLine& line, std::vector<PowerCounts>
 }
 
 /// What the SMs skip of their cycles where tensor units work.
-struct Droop {
+struct SkippedCycles {
   double usual = 0, per_W = 0, from_W = 0, median_error = 0;
 };
 
 /// Cycles left at that power: the engine's load line, with power as it is and so no more to settle.
-double kept_at(const Droop& droop, double watts) {
+double cycles_left_at(const SkippedCycles& skipped, double watts) {
   PowerScalars p;
-  p.droop = droop.usual;
-  p.droop_per_W = droop.per_W;
-  p.droop_from = droop.from_W * units::W;
-  return kept_cycles(p, watts * units::W, watts * units::W);
+  p.skipped_cycles = skipped.usual;
+  p.skipped_per_W = skipped.per_W;
+  p.skipped_more_from = skipped.from_W * units::W;
+  return cycles_left(p, watts * units::W, watts * units::W);
 }
 
 /// `usual` from rows of moderate power; then the threshold by trial and the slope by least squares. Power of bursts is
 /// the model's, at the measured time.
-Droop fit_droop(const std::vector<PowerCounts>& rows, const Shape& shape, const Eigen::VectorXd& energies) {
+SkippedCycles fit_skipped_cycles(const std::vector<PowerCounts>& rows, const Shape& shape,
+                                 const Eigen::VectorXd& energies) {
   constexpr double kModerate_W = 750, kLeast_W = 700, kMost_W = 1000, kTrial_W = 5;
   std::vector<double> watts, skipped, moderate;
   const Columns columns_of(shape);
   for (const PowerCounts& c : rows) {
-    if (!c.kept) continue;
+    if (!c.cycles_left) continue;
     watts.push_back(columns_of(c).dot(energies));
-    skipped.push_back(1 - *c.kept);
+    skipped.push_back(1 - *c.cycles_left);
     if (watts.back() < kModerate_W) moderate.push_back(skipped.back());
   }
-  Droop best;
+  SkippedCycles best;
   if (moderate.empty()) return best;
   best.usual = median(std::move(moderate));
   double least = -1;
@@ -196,7 +197,7 @@ Droop fit_droop(const std::vector<PowerCounts>& rows, const Shape& shape, const 
     }
     const double slope = xx > 0 ? std::max(0.0, xy / xx) : 0;
     for (std::size_t i = 0; i < watts.size(); ++i) {
-      error += std::abs(1 - skipped[i] - kept_at({best.usual, slope, from}, watts[i]));
+      error += std::abs(1 - skipped[i] - cycles_left_at({best.usual, slope, from}, watts[i]));
     }
     if (least >= 0 && error >= least) continue;
     least = error;
@@ -205,7 +206,7 @@ Droop fit_droop(const std::vector<PowerCounts>& rows, const Shape& shape, const 
   }
   std::vector<double> errors;
   for (std::size_t i = 0; i < watts.size(); ++i) {
-    errors.push_back(std::abs(std::log(kept_at(best, watts[i]) / (1 - skipped[i]))));
+    errors.push_back(std::abs(std::log(cycles_left_at(best, watts[i]) / (1 - skipped[i]))));
   }
   best.median_error = median(std::move(errors));
   return best;
@@ -257,14 +258,14 @@ Eigen::Vector2d fit_temperature(const std::vector<PowerCounts>& rows) {
 
 /// What is fitted after the energies.
 struct Rest {
-  Droop droop;
+  SkippedCycles skipped;
   double aim = 1, tensor_limit = 0;
   Eigen::Vector2d heat;
 };
 
 void store(const Gpu& gpu, const Solved& solved, const Shape& shape, const Rest& rest, const std::string& source,
            Calibration& into) {
-  const Droop& droop = rest.droop;
+  const SkippedCycles& skipped = rest.skipped;
   const auto set = [&](const std::string& name, double value, const std::string& why) {
     into.power[name] = Scalar{value, why};
   };
@@ -285,9 +286,9 @@ void store(const Gpu& gpu, const Solved& solved, const Shape& shape, const Rest&
     set("tensor_toggle_" + pattern, shape.tensor[i], source + "; energy of tensor FLOPs over that of normal data");
     set("move_toggle_" + pattern, shape.move[i], source + "; energy of moving data over that of normal data");
   }
-  set("droop_ratio", droop.usual, source + "; SM cycles skipped where tensor units work");
-  set("droop_from_W", droop.from_W, source + "; beyond this power more are skipped");
-  set("droop_ratio_per_W", droop.per_W, source + "; and so many more a watt");
+  set("droop_ratio", skipped.usual, source + "; SM cycles skipped where tensor units work");
+  set("droop_from_W", skipped.from_W, source + "; beyond this power more are skipped");
+  set("droop_ratio_per_W", skipped.per_W, source + "; and so many more a watt");
   set("regulator_aim_fraction", rest.aim, source + "; mean power of runs that the regulator holds down / the cap");
   if (rest.tensor_limit > 0) {
     set("tensor_limit_W", rest.tensor_limit,
@@ -381,18 +382,18 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
   }
   PowerFit fit;
   Rest rest;
-  rest.droop = fit_droop(counted, shape, solved.energies);
+  rest.skipped = fit_skipped_cycles(counted, shape, solved.energies);
   rest.aim = fit_aim(counted, gpu);
   rest.tensor_limit = fit_tensor_limit(counted, shape, solved.energies, gpu);
   rest.heat = fit_temperature(powered);
-  fit.droop_median = rest.droop.median_error;
+  fit.skipped_median = rest.skipped.median_error;
   fit.calibration = start;
   fit.calibration.power.clear();
   store(gpu, solved, shape, rest, source, fit.calibration);
   fit.scalars = *read_power_scalars(fit.calibration);
   fit.power_rows = static_cast<long>(powered.size());
   fit.clock_rows = static_cast<long>(
-      std::count_if(counted.begin(), counted.end(), [](const PowerCounts& c) { return c.kept.has_value(); }));
+      std::count_if(counted.begin(), counted.end(), [](const PowerCounts& c) { return c.cycles_left.has_value(); }));
   add_errors(powered, solved, fit);
   return fit;
 }

@@ -54,7 +54,7 @@ struct PowerFit {
   PowerScalars scalars;
   long power_rows = 0, clock_rows = 0;
   double power_median = 0, power_p90 = 0;  ///< of |predicted / measured - 1| at measured time and clock
-  double droop_median = 0;                 ///< of |ln| of the SMs' clock over the one set
+  double skipped_median = 0;               ///< of |ln| of the SMs' clock over the one set
   std::vector<std::string> worst;          ///< rows with the largest errors, for people
 };
 

@@ -68,7 +68,7 @@ std::string fit_report(const PowerFit& fit) {
   char text[200];
   std::snprintf(text, sizeof text,
                 "power: %ld rows, |ln| median %.2f %%, p90 %.2f %%; SM clock: %ld rows, median %.2f %%\n",
-                fit.power_rows, 100 * fit.power_median, 100 * fit.power_p90, fit.clock_rows, 100 * fit.droop_median);
+                fit.power_rows, 100 * fit.power_median, 100 * fit.power_p90, fit.clock_rows, 100 * fit.skipped_median);
   std::string out = text;
   for (const auto& [name, scalar] : fit.calibration.power) {
     std::snprintf(text, sizeof text, "  %-28s %.5g\n", name.c_str(), scalar.value);

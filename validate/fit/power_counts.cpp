@@ -47,7 +47,7 @@ PowerCounts count_work(const PowerRow& row, PowerPlanner& planner, const Gpu& gp
   if (row.power) c.watts = row.power->in(units::W);
   const std::optional<Hertz> set = row.clock == ClockMode::burst ? gpu.boost_clock : row.board_clock;
   if (set) c.share = std::min(1.0, *set / gpu.boost_clock);
-  if (set && row.sm_clock && tensor_clk > 0) c.kept = std::min(1.0, *row.sm_clock / *set);
+  if (set && row.sm_clock && tensor_clk > 0) c.cycles_left = std::min(1.0, *row.sm_clock / *set);
   return c;
 }
 

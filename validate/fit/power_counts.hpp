@@ -22,8 +22,8 @@ struct PowerCounts {
   Seconds time;      ///< as measured
   double share = 1;  ///< of the boost clock, as set
   DataPattern data = DataPattern::normal;
-  double watts = 0;            ///< 0: not measured
-  std::optional<double> kept;  ///< SM clock / clock set, where tensor units work
+  double watts = 0;                   ///< 0: not measured
+  std::optional<double> cycles_left;  ///< SM clock / clock set, where tensor units work
   const PowerRow* row = nullptr;
 };
 

@@ -20,7 +20,7 @@ Context::Context(const GemmTask& t, const Rates& m, const FamilyScalars& f, cons
   smem = m.gpu.sm.smem.in(units::B);
   smem_port = m.gpu.sm.smem_bytes_per_clk.in(units::B);
   l2_port = m.gpu.sm.l2_bytes_per_clk.in(units::B);
-  clk = 1.0 / (m.clock * (1 - family.droop));
+  clk = 1.0 / (m.clock * (1 - family.skipped_cycles));
 }
 
 TileCosts tile_costs(const Context& c, Tile tile, double tile_k, bool swapped) {
