@@ -1,7 +1,6 @@
 #include "validate/cli/live.hpp"
 
 #include <map>
-#include <optional>
 #include <ostream>
 #include <utility>
 
@@ -14,34 +13,23 @@ namespace plumbline {
 
 namespace {
 
-/// Prices tasks on the machines of one card, each made once.
+/// Prices tasks on the machines of one card.
 class TaskPricer {
  public:
-  TaskPricer(const Gpu& gpu, std::string calibration_file)
-      : gpu_(gpu), calibration_file_(std::move(calibration_file)), prediction_(std::make_unique<OpPrediction>()) {}
+  explicit TaskPricer(MachineKey card) : key_(std::move(card)), prediction_(std::make_unique<OpPrediction>()) {}
 
   const OpPrediction& operator()(const LiveTask& task) {
-    predictor_.predict(task.what.op, of(task), *prediction_, {.warm = task.what.cache == CacheState::warm});
+    key_.options.stack = usual_stack(task.kernels);
+    key_.options.clock = task.what.clock;
+    const PredictOptions options{.warm = task.what.cache == CacheState::warm};
+    predictor_.predict(task.what.op, machines().get(key_), *prediction_, options);
     return *prediction_;
   }
 
  private:
-  const Machine& of(const LiveTask& task) {
-    auto& machine = machines_[{task.kernels, task.what.clock}];
-    if (!machine) {
-      MachineOptions options;
-      options.stack = usual_stack(task.kernels);
-      options.clock = task.what.clock;
-      machine = make_machine(gpu_, calibration_for(gpu_, calibration_file_), options);
-    }
-    return *machine;
-  }
-
-  Gpu gpu_;
-  std::string calibration_file_;
+  MachineKey key_;
   std::unique_ptr<OpPrediction> prediction_;
   Predictor predictor_;
-  std::map<std::pair<KernelSet, ClockMode>, std::optional<Machine>> machines_;
 };
 
 /// The cases that are asked for; a list of several files holds each case once.
@@ -66,13 +54,13 @@ LiveResult measure(const AskedCard& card, Measurer& measurer, const std::vector<
   CompareOptions options;
   options.gpu = card.gpu;
   const std::string gpu = gpu_of(measurer.session(), options);
-  TaskPricer pricer(load_gpu(gpu, card.overrides), card.calibration_file);
+  TaskPricer pricer({gpu, {}, card.calibration_file, card.overrides});
   const auto progress = make_progress(messages, terminal);
   const StopOnSignal signals;
   LiveResult result = measure_all(
       measurer, tasks, [&](const LiveTask& task) -> const OpPrediction& { return pricer(task); },
       [] { return StopOnSignal::asked(); }, *progress);
-  if (result.recording.session.gpu.empty()) result.recording.session.gpu = load_gpu(gpu).name;
+  if (result.recording.session.gpu.empty()) result.recording.session.gpu = machines().gpu(gpu).name;
   return result;
 }
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <optional>
 #include <ostream>
 
 #include "arch/files.hpp"
@@ -23,36 +21,30 @@ std::vector<StepCase> cases_asked(const StepsRequest& request) {
   return cases;
 }
 
-Gpu gpu_of(const MeasuringSession& session, const AskedCard& card) {
+/// The card that a session ran on, or that is asked for, as machines are asked for.
+MachineKey key_of(const MeasuringSession& session, const AskedCard& card) {
   if (card.gpu.empty() && session.gpu.empty()) {
     throw BadInput("card '" + session.card + "': no descriptor is known for it; expected --gpu NAME");
   }
-  return load_gpu(card.gpu.empty() ? session.gpu : card.gpu, card.overrides);
+  return {card.gpu.empty() ? session.gpu : card.gpu, {}, card.calibration_file, card.overrides};
 }
 
 /// Steps priced on the machines of one card.
 class StepPricer {
  public:
-  StepPricer(Gpu gpu, std::string calibration_file) : gpu_(std::move(gpu)), file_(std::move(calibration_file)) {}
+  explicit StepPricer(MachineKey card) : key_(std::move(card)) {}
 
   std::unique_ptr<StepPrediction> operator()(const StepCase& what) {
-    auto& machine = machines_[what.clock];
-    if (!machine) {
-      MachineOptions options;
-      options.stack = "own";  // steps run our kernels
-      options.clock = what.clock;
-      machine = make_machine(gpu_, calibration_for(gpu_, file_), options);
-    }
+    key_.options.stack = "own";  // steps run our kernels
+    key_.options.clock = what.clock;
     auto step = std::make_unique<StepPrediction>();
-    predictor_.predict(load_llm(what.model), what.workload, *machine, RunOptions{}, *step);
+    predictor_.predict(load_llm(what.model), what.workload, machines().get(key_), RunOptions{}, *step);
     return step;
   }
 
  private:
-  Gpu gpu_;
-  std::string file_;
+  MachineKey key_;
   Predictor predictor_;
-  std::map<ClockMode, std::optional<Machine>> machines_;
 };
 
 ExitCode report_steps(const StepRecording& recording, const AskedCard& card, const AskedReport& asked,
@@ -60,7 +52,7 @@ ExitCode report_steps(const StepRecording& recording, const AskedCard& card, con
   if (asked.format != "table" && asked.format != "csv") {
     throw BadInput("--format " + asked.format + ": steps are reported as table or csv");
   }
-  const StepReport report = compare_steps(recording, gpu_of(recording.session, card), card.calibration_file);
+  const StepReport report = compare_steps(recording, key_of(recording.session, card));
   const std::string text = asked.format == "csv" ? step_csv(report) : step_table(report);
   write_or_print(file, text, out);
   ExitCode code = ExitCode::done;
@@ -132,7 +124,7 @@ ExitCode run_steps(const StepsRequest& request, const MakeStepMeasurer& make, st
   const std::vector<StepCase> cases = cases_asked(request);
   for (const StepCase& what : cases) load_llm(what.model);  // before the card is taken
   const std::unique_ptr<StepMeasurer> measurer = make();
-  StepPricer price(gpu_of(measurer->session(), request.card), request.card.calibration_file);
+  StepPricer price(key_of(measurer->session(), request.card));
   if (request.check) return check_steps(*measurer, cases, price, out);
   const StepRecording recording = measure_steps(*measurer, cases, price, messages);
   if (!request.report.out_file.empty()) write_text_file(request.report.out_file, step_recording_json(recording));

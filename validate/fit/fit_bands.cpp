@@ -59,10 +59,7 @@ class Pricer {
     return out;
   }
 
-  const Gpu& gpu(const std::string& name) {
-    const auto known = gpus_.find(name);
-    return known != gpus_.end() ? known->second : gpus_.emplace(name, load_gpu(name)).first->second;
-  }
+  static const Gpu& gpu(const std::string& name) { return machines().gpu(name); }
 
  private:
   using Key = std::tuple<std::string, StackChoice, ClockMode>;
@@ -91,7 +88,6 @@ class Pricer {
 
   const std::vector<BandRow>& rows_;
   std::size_t threads_;
-  std::map<std::string, Gpu> gpus_;
 };
 
 /// Tokens of one execution, to the nearest power of two: what a step's operators have in common.

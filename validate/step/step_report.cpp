@@ -144,6 +144,29 @@ std::string joined(const std::vector<std::string>& cells) {
   return line + "\n";
 }
 
+/// `machine_at` gives the card's machine of a clock mode.
+template <class MachineAt>
+StepReport compare(const StepRecording& recording, const std::string& gpu, const MachineAt& machine_at) {
+  StepReport report;
+  report.session = recording.session;
+  report.gpu = gpu;
+  for (const StepMeasurement& step : recording.steps) {
+    StepRow row;
+    row.measured = step;
+    if (!step.fault.empty()) {
+      row.error = step.fault;
+    } else {
+      try {
+        row = price_row(step, machine_at(step.what.clock));
+      } catch (const NotModelled& refusal) {
+        row.error = refusal.what();
+      }
+    }
+    report.rows.push_back(std::move(row));
+  }
+  return report;
+}
+
 std::string exact(double value) { return format_exact(value); }
 
 }  // namespace
@@ -162,37 +185,25 @@ std::optional<double> StepRow::clock_error() const {
   return std::log(clock / *measured.conditions.sm_clock);
 }
 
-StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const std::string& calibration_file) {
-  return compare_steps(recording, gpu, calibration_for(gpu, calibration_file));
+StepReport compare_steps(const StepRecording& recording, const MachineKey& card) {
+  MachineKey key = card;
+  key.options.stack = "own";  // steps run our kernels
+  return compare(recording, machines().gpu(card.gpu).name, [&key](ClockMode clock) {
+    key.options.clock = clock;
+    return machines().get(key);
+  });
 }
 
 StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const Calibration& calibration) {
-  StepReport report;
-  report.session = recording.session;
-  report.gpu = gpu.name;
-  std::map<ClockMode, std::optional<Machine>> machines;
-  for (const StepMeasurement& step : recording.steps) {
-    auto& machine = machines[step.what.clock];
-    if (!machine) {
-      MachineOptions options;
-      options.stack = "own";  // steps run our kernels
-      options.clock = step.what.clock;
-      machine = make_machine(gpu, calibration, options);
-    }
-    StepRow row;
-    row.measured = step;
-    if (!step.fault.empty()) {
-      row.error = step.fault;
-    } else {
-      try {
-        row = price_row(step, *machine);
-      } catch (const NotModelled& refusal) {
-        row.error = refusal.what();
-      }
-    }
-    report.rows.push_back(std::move(row));
-  }
-  return report;
+  std::map<ClockMode, Machine> made;
+  return compare(recording, gpu.name, [&](ClockMode clock) {
+    const auto known = made.find(clock);
+    if (known != made.end()) return known->second;
+    MachineOptions options;
+    options.stack = "own";  // steps run our kernels
+    options.clock = clock;
+    return made.emplace(clock, make_machine(gpu, calibration, options)).first->second;
+  });
 }
 
 std::string step_table(const StepReport& report) {

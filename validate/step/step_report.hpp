@@ -7,6 +7,7 @@
 
 #include "arch/calibration/calibration.hpp"
 #include "arch/gpu/gpu.hpp"
+#include "model/machines.hpp"
 #include "validate/record/step.hpp"
 
 namespace plumbline {
@@ -39,10 +40,11 @@ struct StepReport {
   std::vector<StepRow> rows;
 };
 
-/// Prices each step of a recording as its clock mode has it.
+/// Prices each step of a recording as its clock mode has it, on that card; kernels are ours and the clock is the
+/// step's, whatever the key's options say.
+StepReport compare_steps(const StepRecording& recording, const MachineKey& card);
+/// ... with a calibration that is on no file yet.
 StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const Calibration& calibration);
-/// ... with the GPU's own calibration, or that of a file.
-StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const std::string& calibration_file);
 
 std::string step_table(const StepReport& report);
 /// A line a step (operator empty) and a line an operator of it; microseconds, joules, watts.
