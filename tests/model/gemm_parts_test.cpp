@@ -296,6 +296,21 @@ TEST_F(Menus, KeepTheLastFew) {
   EXPECT_EQ(made_after(of_rate(9)), 11);
 }
 
+/// 17 MB of operands in an L2 of 32 MiB in eight partitions, which finds 24 MB again: both launches of a split product
+/// do, the one that adds up the parts too.
+TEST(SplitGemm, LeavesNothingOfItInDram) {
+  Gpu gpu = toy_gpu();
+  gpu.l2.partitions = 8;
+  gpu.l2.reuse_fraction = 0.71;
+  const Machine machine = toy_machine(gpu);
+  const OpPrediction warm = predict(Gemm{128, 128, 32768, 1, {}, false}, machine, {.warm = true});
+  ASSERT_EQ(warm.launch_count, 2);
+  EXPECT_EQ(warm.dram_bytes(), Bytes{});
+  const OpPrediction larger = predict(Gemm{128, 128, 65536, 1, {}, false}, machine, {.warm = true});
+  ASSERT_EQ(larger.launch_count, 2);
+  EXPECT_GT(larger.dram_write, Bytes{});
+}
+
 // --- operands in L2 --------------------------------------------------------------------------------------------------
 
 /// A cold launch of a GEMM that asks by lookups: 1 MB of lines, chained loads, 400 ns until its first step.

@@ -91,6 +91,9 @@ inline Gpu random_gpu() {
   gpu.memory.bandwidth = between(0.2, 10) * units::TB_per_s;
   gpu.memory.latency = between(350, 1000) * units::ns;
   gpu.l2 = {between(2, 256) * units::MiB, between(1.2, 8) * gpu.memory.bandwidth, between(100, 350) * units::ns, 1};
+  constexpr std::int64_t kPartitions[] = {1, 2, 8};  // whole, halves, one a die
+  gpu.l2.partitions = kPartitions[whole_between(0, std::size(kPartitions) - 1)];
+  if (gpu.l2.partitions > 1) gpu.l2.reuse_fraction = between(0.5, 1);
   if (coin()) gpu.l2.far_latency_ratio = between(1, gpu.memory.latency / gpu.l2.latency);
   gpu.links = {between(50, 900) * units::GB_per_s, 18, between(8, 128) * units::GB_per_s};
   return gpu;

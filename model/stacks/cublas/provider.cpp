@@ -4,7 +4,6 @@
 
 #include "model/stacks/common/gemm_tiles.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
-#include "model/stacks/common/warm.hpp"
 #include "model/stacks/cublas/plan_gemm.hpp"
 #include "model/stacks/provider.hpp"
 
@@ -89,7 +88,11 @@ class Cublas final : public Provider {
     Demand& d = out.launch(kernel, family);
     d = choice.main;
     find_resident(d, task, m, all ? Resident{1, 1, 1} : q.resident);
-    if (choice.reduces) launch_as_found(out, q, "split-K reduce", choice.reduce, q.families[cublas::kReduce]);
+    if (choice.reduces) {
+      Demand& sum = out.launch("split-K reduce", q.families[cublas::kReduce]);
+      sum = choice.reduce;
+      if (all) sum.dram_read = sum.dram_write = Bytes{};  // L2 holds the result for both launches, or for neither
+    }
     return true;
   }
 };
