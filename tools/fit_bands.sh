@@ -10,6 +10,6 @@ validate=${PLUMBLINE_BUILD:-build}/bin/validate
 [ $# -gt 0 ] || set -- h200_sxm h100_sxm a100_sxm
 for gpu; do
   echo "$gpu"
-  "$validate" --fit-bands data/studies/bands.json --gpu "$gpu" --out "data/calibration/$gpu.json"
+  "$validate" fit-bands data/studies/bands.json --gpu "$gpu" --out "data/calibration/$gpu.json"
 done
-"$validate" --coverage data/studies/bands.json
+"$validate" coverage data/studies/bands.json

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Refits the library families of data/calibration/<gpu>.json to published training rows; the machine scalars that were
-# measured or published stay as they are. Held-out files are never read (validate --fit refuses them). Error bands are
+# measured or published stay as they are. Held-out files are never read (validate fit refuses them). Error bands are
 # found afterwards: tools/fit_bands.sh.
 #
 # usage: tools/fit_calibration.sh [GPU...]     (default: h200_sxm h100_sxm a100_sxm); build validate first
@@ -15,7 +15,7 @@ kv='shape!~kv=fp8'
 fit() {
   gpu=$1 family=$2 file=$3 rows=data/measurements/aiconfigurator/$1/$3.train.csv free=$4
   shift 4
-  "$validate" --fit "$rows" --gpu "$gpu" --kernels library --family "$family" --free "$free" \
+  "$validate" fit "$rows" --gpu "$gpu" --kernels library --family "$family" --free "$free" \
     --where "stack~$stacks" --where dtype=bf16 --where "$kv" "$@" \
     --source "aiconfigurator $gpu $file" --out "data/calibration/$gpu.json"
 }
@@ -41,7 +41,7 @@ step_s=8e-8:1e-8:3e-7,sm_in_flight_B=26000:8000:200000,reduce.fixed_s=6e-7:1e-7:
 reduce.fixed_s=6e-7:1e-7:6e-6" ;;
   esac
   # shellcheck disable=SC2086  # two files; one option or none
-  "$validate" --fit "data/measurements/aiconfigurator/$1/gemm.train.csv" $recorded --gpu "$1" --kernels library \
+  "$validate" fit "data/measurements/aiconfigurator/$1/gemm.train.csv" $recorded --gpu "$1" --kernels library \
     --family gemm --free "$free" --where stack~trtllm --where dtype=bf16 --min-us 4 $weigh \
     --source "aiconfigurator $1 gemm${recorded:+ and our recordings of cuBLAS}" --out "data/calibration/$1.json"
 }
@@ -77,7 +77,7 @@ step_clk=900:50:9000,merge_clk=2000:100:40000" --min-us 10 --unbalanced --where 
     --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' --where 'D<=256'
   stacks=trtllm
   # row-wise kernels: our own, measured on the H200; other cards take its scalars over (data/calibration, by hand)
-  [ "$gpu" != h200_sxm ] || "$validate" --fit data/measurements/own/h200_sxm/rowwise.train.csv --gpu "$gpu" \
+  [ "$gpu" != h200_sxm ] || "$validate" fit data/measurements/own/h200_sxm/rowwise.train.csv --gpu "$gpu" \
     --kernels library --family rowwise --free "fixed_s=9e-7:1e-7:4e-6,overlap=6:2:16" --source "own row-wise kernels" \
     --out "data/calibration/$gpu.json"
   # the A100 rows are of a fallback kernel that does not split the keys: they say nothing of the card

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times cuBLAS GEMMs and PyTorch's fused attention on the card at hand, as ops CSV rows that `validate --against` reads.
+"""Times cuBLAS GEMMs and PyTorch's fused attention on the card at hand, as ops CSV rows that `validate compare` reads.
 
 Method: random normal bf16 data; operands rotate over more than three times the L2 cache (weights cold, activations too);
 every launch of a burst is captured in one CUDA graph, the graph is replayed, and the time of a launch is graph time /

@@ -20,7 +20,7 @@ def sides(rows):
     writer.writerows(rows)
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
     program = os.path.join(root, os.environ.get("PLUMBLINE_BUILD", "build"), "bin", "validate")
-    answer = subprocess.run([program, "--sides", "-"], input=table.getvalue(), stdout=subprocess.PIPE, text=True, check=True)
+    answer = subprocess.run([program, "sides", "-"], input=table.getvalue(), stdout=subprocess.PIPE, text=True, check=True)
     return [row["side"] == "heldout" for row in csv.DictReader(io.StringIO(answer.stdout))]
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Takes out of recordings (`validate --out`) what a later recording measured again, so that a case is on file once, with
+"""Takes out of recordings (`validate run`) what a later recording measured again, so that a case is on file once, with
 the conditions it was measured under. Lines of other cases stay as they are, byte for byte.
 
 usage: replaced_cases.py NEW.json OLD.json ...

@@ -29,7 +29,7 @@ for name in ("gemm", "gemm_mma"):
 library["gemm"]["efficiency_fraction"]["value"] = 1.0
 json.dump(h100, open(sys.argv[1], "w"), indent=2)
 PYTHON
-"$validate" --fit $rows/h100_sxm/gemm.train.csv --gpu h100_sxm --kernels library --family gemm \
+"$validate" fit $rows/h100_sxm/gemm.train.csv --gpu h100_sxm --kernels library --family gemm \
   --calibration "$scratch/h100_alone.json" --where stack~trtllm --where dtype=bf16 --min-us 4 --unbalanced \
   --free "fixed_s=1e-6:2e-7:4e-6,dram_share_fraction=.9:.7:1,exposed=2:.1:12,step_s=9e-8:1e-8:3e-7,\
 sm_in_flight_B=30000:8000:200000,reduce.fixed_s=6e-7:1e-7:6e-6,machine.tensor_burst_fraction=.8:.5:.99,\
@@ -40,7 +40,7 @@ predict() {
   gpu=$1 file=$2 calibration=$3
   shift 3
   for part in train heldout; do
-    "$validate" --against "$rows/$gpu/$file.$part.csv" --gpu "$gpu" --kernels library --calibration "$calibration" \
+    "$validate" compare "$rows/$gpu/$file.$part.csv" --gpu "$gpu" --kernels library --calibration "$calibration" \
       --where stack~trtllm --where dtype=bf16 --min-us 10 --rows "$scratch/rows.csv" "$@" >"$scratch/log"
     cat "$scratch/rows.csv" >>"$scratch/all.csv"
   done

@@ -3,7 +3,7 @@
 // Four kinds of number live in data/calibration/<gpu>.json:
 //  - machine scalars (`machine`): fractions of datasheet peaks and fixed times that belong to the card;
 //  - family scalars (`families.<kernel set>.<family>`): at most a handful per kernel family, fitted on training
-//    rows by `validate --fit`, never per shape;
+//    rows by `validate fit`, never per shape;
 //  - power scalars (`power`): energies of operations, voltage over clock, what data changes;
 //  - error bands (`bands`, `transfer_bands`, `band_correlation`): residual quantiles by kernel set, class of operators,
 //    size class and bound, and how far they agree with each other (model/bands/bands.hpp); with the classes and number

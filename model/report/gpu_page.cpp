@@ -71,9 +71,7 @@ std::string identity(const GpuPage& page, const TextStyle& style) {
   return out + labelled("links", links.empty() ? "none" : links) + "\n";
 }
 
-}  // namespace
-
-Columns compute_columns(const GpuPage& page) {
+std::string compute_table(const GpuPage& page, const TextStyle& style) {
   const Gpu& g = page.gpu;
   using enum Columns::Align;
   const bool two_clocks = g.datasheet_tensor_clock > 0.0 * units::Hz;
@@ -96,10 +94,10 @@ Columns compute_columns(const GpuPage& page) {
   }
   const double sfu = sfu_peak(g, g.boost_clock).in(units::GHz);
   table.add({"exp2, rsqrt, ...", format(g.sm.sfu_op_per_clk), format(sfu / 1e3) + " Top/s"});
-  return table;
+  return table.text(2, style) + "\n";
 }
 
-Columns memory_columns(const GpuPage& page) {
+std::string memory_table(const GpuPage& page, const TextStyle& style) {
   const Gpu& g = page.gpu;
   using enum Columns::Align;
   Columns table({{"memory"}, {"size", right}, {"bandwidth", right}, {"latency", right}, {"in flight to fill", right}});
@@ -113,26 +111,8 @@ Columns memory_columns(const GpuPage& page) {
   if (g.l3_size > 0.0 * units::B) table.add({"memory-side cache", format_binary(g.l3_size)});
   table.add({g.memory_type, format_binary(g.memory.capacity), format(g.memory.bandwidth), format(g.memory.latency),
              format(g.memory.bandwidth * g.memory.latency)});
-  return table;
+  return table.text(2, style) + "\n";
 }
-
-Columns occupancy_columns(const GpuPage& page) {
-  using enum Columns::Align;
-  std::vector<Columns::Column> columns{{"threads", right}, {"registers", right}};
-  for (const double kib : kPageSmemKiB) columns.push_back({format(kib) + " KiB smem", right});
-  Columns table(std::move(columns));
-  for (const OccupancyRow& row : page.occupancy) {
-    std::vector<std::string> cells{std::to_string(row.threads), std::to_string(row.registers)};
-    for (const Occupancy& o : row.by_smem) {
-      cells.push_back(o.blocks_per_sm == 0 ? "no fit"
-                                           : std::to_string(o.blocks_per_sm) + " " + std::string(o.limited_by));
-    }
-    table.add(std::move(cells));
-  }
-  return table;
-}
-
-namespace {
 
 std::string occupancy_table(const GpuPage& page, const TextStyle& style) {
   const StreamingMultiprocessor& sm = page.gpu.sm;
@@ -145,20 +125,31 @@ std::string occupancy_table(const GpuPage& page, const TextStyle& style) {
                                          std::to_string(sm.registers_per_thread) + " registers a thread, " +
                                          format_binary(sm.smem_per_block) + " shared memory (" +
                                          format_binary(sm.smem_reserved_per_block) + " more is reserved)");
-  return out + "\n  " + style.bold("blocks per SM, and what limits them") + "\n" +
-         occupancy_columns(page).text(2, style) + "\n";
+  using enum Columns::Align;
+  std::vector<Columns::Column> columns{{"threads", right}, {"registers", right}};
+  for (const double kib : kPageSmemKiB) columns.push_back({format(kib) + " KiB smem", right});
+  Columns table(std::move(columns));
+  for (const OccupancyRow& row : page.occupancy) {
+    std::vector<std::string> cells{std::to_string(row.threads), std::to_string(row.registers)};
+    for (const Occupancy& o : row.by_smem) {
+      cells.push_back(o.blocks_per_sm == 0 ? "no fit"
+                                           : std::to_string(o.blocks_per_sm) + " " + std::string(o.limited_by));
+    }
+    table.add(std::move(cells));
+  }
+  return out + "\n  " + style.bold("blocks per SM, and what limits them") + "\n" + table.text(2, style) + "\n";
 }
 
-}  // namespace
-
-std::string calibration_text(const GpuPage& page) {
-  if (!page.calibration) return "none: datasheet numbers only";
-  const Calibration& c = *page.calibration;
-  return std::to_string(c.machine.size()) + " machine scalars and " + std::to_string(c.families.size()) +
-         " kernel families" + (c.inherited ? ", inherited from " : ", of ") + c.gpu;
-}
-
-std::vector<std::string> source_lines(const GpuPage& page) {
+std::string provenance(const GpuPage& page, const TextStyle& style) {
+  std::string out;
+  if (!page.calibration) {
+    out += labelled("calibration", "none: datasheet numbers only");
+  } else {
+    const Calibration& c = *page.calibration;
+    out += labelled("calibration", std::to_string(c.machine.size()) + " machine scalars and " +
+                                       std::to_string(c.families.size()) + " kernel families" +
+                                       (c.inherited ? ", inherited from " : ", of ") + c.gpu);
+  }
   constexpr std::string_view kInherited = "inherited from family ";  // as arch marks a family's numbers
   std::set<std::string> own, family;
   for (const auto& [path, source] : page.gpu.sources) {
@@ -166,8 +157,11 @@ std::vector<std::string> source_lines(const GpuPage& page) {
   }
   std::vector<std::string> distinct(own.begin(), own.end());
   if (!family.empty()) distinct.push_back(std::to_string(family.size()) + " more, of its family's numbers");
-  return distinct;
+  return out + bullets("sources (per number: --format json)", distinct, style) +
+         bullets("assumptions", page.gpu.assumptions, style);
 }
+
+}  // namespace
 
 GpuPage gpu_page(const Gpu& gpu) {
   GpuPage page{gpu, calibration_of(gpu), {}, typical_occupancy(gpu.sm)};
@@ -178,10 +172,8 @@ GpuPage gpu_page(const Gpu& gpu) {
 }
 
 std::string gpu_page_table(const GpuPage& page, const TextStyle& style) {
-  return identity(page, style) + compute_columns(page).text(2, style) + "\n" + memory_columns(page).text(2, style) +
-         "\n" + occupancy_table(page, style) + labelled("calibration", calibration_text(page)) +
-         bullets("sources (per number: --format json)", source_lines(page), style) +
-         bullets("assumptions", page.gpu.assumptions, style);
+  return identity(page, style) + compute_table(page, style) + memory_table(page, style) + occupancy_table(page, style) +
+         provenance(page, style);
 }
 
 }  // namespace plumbline

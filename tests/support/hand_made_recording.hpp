@@ -90,11 +90,12 @@ class FakeMeasurer : public Measurer {
  public:
   using Answer = std::function<Measurement(int number, const StudyCase& what, KernelSet kernels)>;
   explicit FakeMeasurer(Answer answer) : answer_(std::move(answer)) {}
-  MeasuringSession session() const override { return hand_made_session(); }
+  MeasuringSession session() const override { return here; }
   Measurement measure(const StudyCase& what, KernelSet kernels, const OpPrediction&) override {
     return answer_(calls++, what, kernels);
   }
   int calls = 0;
+  MeasuringSession here = hand_made_session();
 
  private:
   Answer answer_;

@@ -41,6 +41,19 @@ TEST(Board, WithoutACardOfThatIdReadsNothing) {
   EXPECT_TRUE(sampler.stop().empty());
 }
 
+/// NVML lists this process too, in a container perhaps under its number outside.
+TEST(OtherProcesses, AreAllButThisOne) {
+  EXPECT_EQ(other_processes({}, 7), 0);  // no NVML
+  EXPECT_EQ(other_processes(std::vector<unsigned>{}, 7), 0);
+  EXPECT_EQ(other_processes(std::vector<unsigned>{7}, 7), 0);
+  EXPECT_EQ(other_processes(std::vector<unsigned>{4001}, 7), 0);
+  EXPECT_EQ(other_processes(std::vector<unsigned>{12, 7}, 7), 1);
+  EXPECT_EQ(other_processes(std::vector<unsigned>{7, 12, 7, 13}, 7), 2);
+  EXPECT_EQ(other_processes(std::vector<unsigned>{4001, 4002}, 7), 1);
+}
+
+TEST(OtherProcesses, OfAnUnknownCardAreNotSaid) { EXPECT_FALSE(Board("ffff:ff:1f.7").compute_processes().has_value()); }
+
 TEST(KnownGpu, IsFoundByWhatTheDriverSays) {
   EXPECT_EQ(descriptor_of({"NVIDIA H200", "9.0", 132, 143771.0 * units::MiB}), "h200_sxm");
   EXPECT_EQ(descriptor_of({"NVIDIA H100 80GB HBM3", "9.0", 132, 81559.0 * units::MiB}), "h100_sxm");

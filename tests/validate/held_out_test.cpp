@@ -123,13 +123,13 @@ TEST(RefuseHeldOut, SaysWhereAndWhyAndKeepsTheRest) {
   rows[1].held_out = HeldOut::by_size;
   rows[2].what.place = "a.csv:4";
   rows[2].held_out = HeldOut::by_flag;
-  EXPECT_THAT(refuse_held_out(rows, "--fit"),
+  EXPECT_THAT(refuse_held_out(rows, "validate fit"),
               testing::ElementsAre("a.csv:3: held out: CRC32 of its shape is a multiple of 5",
                                    "a.csv:4: held out: its list says held_out"));
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].what.place, "a.csv:2");
   rows[0].held_out = HeldOut::by_model;
-  EXPECT_THROW(refuse_held_out(rows, "--fit"), BadInput);
+  EXPECT_THROW(refuse_held_out(rows, "validate fit"), BadInput);
 }
 
 // --- the committed files ---------------------------------------------------------------------------------------------
@@ -149,9 +149,7 @@ struct SideOf {
 };
 std::vector<SideOf> sides_of(const std::string& file) {
   std::istringstream none;
-  std::ostringstream out;
-  write_sides({file}, none, out);
-  const std::string text = out.str();
+  const std::string text = sides_text({file}, none);
   CsvReader reader(text, file);
   const CsvHeader header(reader);
   std::vector<SideOf> sides;
@@ -243,27 +241,26 @@ TEST(CommittedMeasurements, NoRowOfTheAccuracyTableMayBeFitted) {
   }
 }
 
-// --- validate --sides ------------------------------------------------------------------------------------------------
+// --- validate sides --------------------------------------------------------------------------------------------------
 
-std::string sides_text(const std::string& csv) {
+std::string printed_sides(const std::string& csv) {
   std::istringstream in(csv);
-  std::ostringstream out;
-  write_sides({"-"}, in, out);
-  return out.str();
+  return sides_text({"-"}, in);
 }
 
 TEST(Sides, ALineARowOfOperatorsAndOfRuns) {
-  EXPECT_EQ(sides_text("shape,op\nM=1024;N=256;K=256,gemm\nM=8192;N=8192;K=8192,gemm\nbytes=256;gpus=4,all_reduce\n"),
-            "place,side,rule\n-:2,heldout,size\n-:3,train,\n-:4,heldout,gpus\n");
+  EXPECT_EQ(
+      printed_sides("shape,op\nM=1024;N=256;K=256,gemm\nM=8192;N=8192;K=8192,gemm\nbytes=256;gpus=4,all_reduce\n"),
+      "place,side,rule\n-:2,heldout,size\n-:3,train,\n-:4,heldout,gpus\n");
   const std::string odd = crc32("m|decode|1|1|0|7|0") % 2 == 0 ? "heldout,run" : "train,";
-  EXPECT_EQ(sides_text("model,phase,context\nm,decode,7\n"), "place,side,rule\n-:2," + odd + "\n");
-  EXPECT_EQ(sides_text("op,shape,held_out\nwarp_drive,x=1,yes\n"), "place,side,rule\n-:2,heldout,flag\n");
+  EXPECT_EQ(printed_sides("model,phase,context\nm,decode,7\n"), "place,side,rule\n-:2," + odd + "\n");
+  EXPECT_EQ(printed_sides("op,shape,held_out\nwarp_drive,x=1,yes\n"), "place,side,rule\n-:2,heldout,flag\n");
 }
 
 TEST(Sides, RefusesWhatHasNeither) {
   for (const char* csv : {"a,b\n1,2\n", "op,dtype\ngemm,bf16\n", "model,batch\nm,1\n", "op,shape\ngemm\n",
                           "model,phase,batch\nm,decode,many\n", ""}) {
-    EXPECT_THROW(sides_text(csv), BadInput) << csv;
+    EXPECT_THROW(printed_sides(csv), BadInput) << csv;
   }
 }
 

@@ -35,7 +35,7 @@ struct LiveRun {
     test::put_file(folder / "study.csv", kStudy);
     LiveRequest request;
     request.studies = {folder / "study.csv"};
-    request.compared.report.out_file = folder / "out.json";
+    request.out_file = folder / "out.json";
     if (change) change(request);
     std::ostringstream out_text, err_text;
     code = run_live(
@@ -94,8 +94,10 @@ TEST(Live, FaultsAreListedAndTheRestIsCompared) {
   });
   EXPECT_EQ(run.code, ExitCode::not_modelled);
   EXPECT_THAT(run.err,
-              HasSubstr("1 case: no kernel for rmsnorm\n  study.csv:3 rmsnorm bf16 rows=64;cols=4096, cold burst\n"));
-  EXPECT_THAT(run.err, HasSubstr("no time was measured"));
+              HasSubstr("validate: 2 of 4 cases could not be measured or priced; first: study.csv:3: rmsnorm"));
+  EXPECT_THAT(run.out,
+              HasSubstr("\n  1 row: no kernel for rmsnorm (first: study.csv:3 rmsnorm bf16 rows=64;cols=4096"));
+  EXPECT_THAT(run.out, HasSubstr("\n  1 row: no time was measured (first: "));
   EXPECT_THAT(run.out, HasSubstr("2 rows compared, 2 not measured"));
   const Recording recording = run.recording();
   ASSERT_EQ(recording.cases.size(), 6U);
@@ -157,8 +159,8 @@ TEST(Live, AsksTheCardOnlyWhenTheQuestionIsSound) {
   };
   refused([](LiveRequest& r) { r.compared.rows.ops = {"gem"}; });
   refused([](LiveRequest& r) { r.studies = {"/nowhere/study.csv"}; });
-  refused([](LiveRequest& r) { r.compared.report.out_file = "/nowhere/out.json"; });
-  refused([](LiveRequest& r) { r.compared.kernels = KernelSet::ideal; });
+  refused([](LiveRequest& r) { r.out_file = "/nowhere/out.json"; });
+  refused([](LiveRequest& r) { r.compared.stack = "ideal"; });
   LiveRequest sound;
   sound.quick = true;
   EXPECT_THROW(run_live(sound, make, out, err, false), DeviceError);
@@ -179,13 +181,36 @@ TEST(Live, AnUnknownCardNeedsAName) {
   test::put_file(folder / "study.csv", kStudy);
   LiveRequest request;
   request.studies = {folder / "study.csv"};
-  request.compared.report.out_file = folder / "out.json";
+  request.out_file = folder / "out.json";
   const MakeMeasurer make = [] { return std::make_unique<Unknown>(usual); };
   std::ostringstream out, err;
   EXPECT_THROW(run_live(request, make, out, err, false), BadInput);
   request.compared.card.gpu = "h100_sxm";
   EXPECT_EQ(run_live(request, make, out, err, false), ExitCode::done);
-  EXPECT_EQ(read_recording(request.compared.report.out_file).session.gpu, "h100_sxm");
+  EXPECT_EQ(read_recording(request.out_file).session.gpu, "h100_sxm");
+}
+
+TEST(Live, ACardThatOtherProcessesUseIsSaidAndMarksTheRecording) {
+  for (const int others : {0, 1, 3}) {
+    const test::TemporaryFolder folder;
+    test::put_file(folder / "study.csv", kStudy);
+    LiveRequest request;
+    request.studies = {folder / "study.csv"};
+    request.out_file = folder / "out.json";
+    std::ostringstream out, err;
+    const auto make = [&] {
+      auto measurer = std::make_unique<FakeMeasurer>(usual);
+      measurer->here.other_processes = others;
+      return measurer;
+    };
+    EXPECT_EQ(run_live(request, make, out, err, false), ExitCode::done);
+    EXPECT_EQ(read_recording(request.out_file).session.other_processes, others);
+    const std::string said = std::to_string(others) + " other process";
+    EXPECT_EQ(err.str().find(said) != std::string::npos, others > 0) << err.str();
+    EXPECT_EQ(out.str().find(said) != std::string::npos, others > 0) << out.str();
+    EXPECT_EQ(err.str().find("the recording is marked"), err.str().rfind("the recording is marked"));  // once
+    EXPECT_EQ(read_text_file(request.out_file).find("other_processes") != std::string::npos, others > 0);
+  }
 }
 
 TEST(Live, ThePlanThatWasPricedIsTheOneThatIsMeasured) {

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <set>
 #include <sstream>
 
 #include "arch/error.hpp"
@@ -12,22 +10,18 @@
 #include "tests/support/hand_made_recording.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/run_program.hpp"
+#include "validate/cli/command_line.hpp"
 
 namespace plumbline {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 using testing_support::refusal;
 
-Flags with(const std::set<std::string>& given) {
-  Flags flags;
-  flags.given = given;
-  return flags;
-}
+using Words = std::vector<std::string>;
 
-/// What a mode that is run here may reach: no card.
+/// What a command that is run here may reach: no card.
 struct Desk {
   std::istringstream in;
   std::ostringstream out, messages;
@@ -37,103 +31,70 @@ struct Desk {
                       in,
                       out,
                       messages};
-  ExitCode run(const Flags& flags) { return mode_of(flags).run(flags, around); }
+  ExitCode run(const Words& words) {
+    const CommandLine line = parse_command_line(words);
+    return line.mode->run(line.flags, around);
+  }
 };
 
-TEST(Modes, EachFlagOfAModeAsksForIt) {
-  for (const Mode& mode : modes()) {
-    EXPECT_EQ(mode_of(mode.flag.empty() ? Flags{} : with({std::string(mode.flag)})).flag, mode.flag);
-  }
+std::string refused(const Words& words) {
+  return refusal([&] { Desk().run(words); });
 }
 
-TEST(Modes, TakeTheFlagsOfTheirRow) {
-  for (const Mode& mode : modes()) {
-    std::set<std::string> all(mode.takes.begin(), mode.takes.end());
-    if (!mode.flag.empty()) all.insert(std::string(mode.flag));
-    if (mode.flag == "--calibrate") {
-      EXPECT_EQ(mode_of(with(all)).flag, "--calibrate");  // with --replay too
-      continue;
-    }
-    EXPECT_EQ(mode_of(with(all)).flag, mode.flag);
-  }
-}
+std::string measured(const std::string& file) { return data_folder() + "/measurements/h200/" + file; }
 
-/// A flag without a meaning is refused, never ignored; a second mode is such a flag.
-TEST(Modes, RefuseEveryOtherFlag) {
-  std::set<std::string> known;
-  for (const Mode& mode : modes()) {
-    known.insert(mode.takes.begin(), mode.takes.end());
-    if (!mode.flag.empty()) known.insert(std::string(mode.flag));
-  }
-  int refused = 0;
-  for (const Mode& mode : modes()) {
-    for (const std::string& flag : known) {
-      if (flag == mode.flag || std::find(mode.takes.begin(), mode.takes.end(), flag) != mode.takes.end()) continue;
-      std::set<std::string> given{flag};
-      if (!mode.flag.empty()) given.insert(std::string(mode.flag));
-      const auto is_mode = [&](const Mode& other) { return other.flag == flag; };
-      if (mode.flag.empty() && std::any_of(modes().begin(), modes().end(), is_mode)) continue;  // that mode, then
-      if (given.count("--replay") > 0 && given.count("--calibrate") > 0) continue;
-      EXPECT_THROW(mode_of(with(given)), BadInput) << mode.flag << " " << flag;
-      ++refused;
-    }
-  }
-  EXPECT_GT(refused, 200);
-}
-
-TEST(Modes, TheMessageNamesTheFlagTheModeAndWhatItTakes) {
-  EXPECT_EQ(refusal([] {
-              mode_of(with({"--coverage", "--format"}));
-            }),
-            "--format: --coverage does not take it; expected one of --calibration");
-  EXPECT_EQ(refusal([] {
-              mode_of(with({"--sides", "--gpu"}));
-            }),
-            "--gpu: --sides does not take it; expected no other flag");
-  EXPECT_THAT(refusal([] {
-                mode_of(with({"--clock", "--quick"}));
-              }),
-              AllOf(StartsWith("--clock: measuring the card does not take it"), HasSubstr("--where")));
-}
-
-TEST(Modes, AListOfStepsAsksForSteps) {
+TEST(Modes, AListOfStepsIsNoListOfOperators) {
   const test::TemporaryFolder folder;
   test::put_file(folder / "steps.csv", "model,phase,batch,context\nllama-3.2-1b,decode,1,128\n");
   test::put_file(folder / "cases.csv", "op,dtype,shape\ngemm,bf16,M=16;N=16;K=16\n");
-  Flags flags = with({"--study"});
-  flags.studies = {folder / "steps.csv"};
-  EXPECT_EQ(mode_of(flags).flag, "--step");
-  flags.studies = {folder / "cases.csv"};
-  EXPECT_EQ(mode_of(flags).flag, "");
+  EXPECT_THAT(refused({"run", "--study", folder / "steps.csv"}), HasSubstr("'validate step --study'"));
+  EXPECT_THROW(Desk().run({"run", "--study", folder / "cases.csv"}), DeviceError);
+  EXPECT_THROW(Desk().run({"step", "--study", folder / "steps.csv"}), DeviceError);
+  EXPECT_THROW(Desk().run({"step", "--study", folder / "cases.csv"}), BadInput);
 }
 
-TEST(Modes, StepsComeFromFlagsInBothClocksOrTheOneAskedFor) {
-  Desk desk;
-  Flags flags = with({"--step"});
-  flags.step_model = "llama-3.2-1b";
-  EXPECT_THAT(refusal([&] { desk.run(flags); }), HasSubstr("--phase"));
-  flags.phase = "decode";
-  EXPECT_THROW(desk.run(flags), DeviceError);  // the question is sound
-  flags.step_model = "llama-9";
-  EXPECT_THROW(desk.run(flags), BadInput);  // known before the card is asked
-  flags.given.insert("--study");
-  EXPECT_THAT(refusal([&] { desk.run(flags); }), StartsWith("--study: "));
+TEST(Modes, AStepIsAModelInBothClocksOrTheOneAskedFor) {
+  EXPECT_THAT(refused({"step"}), HasSubstr("MODEL"));
+  EXPECT_THAT(refused({"step", "llama-3.2-1b"}), HasSubstr("--phase"));
+  EXPECT_THROW(Desk().run({"step", "llama-3.2-1b", "--phase", "decode"}), DeviceError);  // the question is sound
+  EXPECT_THROW(Desk().run({"step", "llama-9", "--phase", "decode"}), BadInput);  // known before the card is asked
+  EXPECT_THAT(refused({"step", "llama-3.2-1b", "--study", "x.csv"}), StartsWith("--study: "));
+}
+
+TEST(Modes, AFlagThatHasNoMeaningForWhatWasAskedIsRefused) {
+  const Words step{"step", "llama-3.2-1b", "--phase"};
+  const auto with = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const std::vector<Words> all{
+      with(step, {"decode", "--prompt", "8"}),
+      with(step, {"prefill", "--context", "8"}),
+      with(step, {"prefill", "--page", "8"}),
+      with(step, {"decode", "--check", "--out", "x.json"}),
+      {"step", "--study", "x.csv", "--batch", "2"},
+      {"calibrate", "--replay", "x.json", "--quick"},
+      {"calibrate", "--replay", "x.json", "--probes", "y.json"},
+      {"run", "--quick", "--kernels-table", "--format", "csv"},
+      {"replay", measured("repeat.json"), "--kernels-table", "--format", "json"},
+      {"replay", measured("repeat.json"), "--repeat", measured("repeat.json"), "--where", "op=gemm"},
+      {"replay", measured("repeat.json"), "--repeat", measured("repeat.json"), "--gpu", "h100"},
+      {"replay", measured("steps.json"), "--ops", "gemm"},
+      {"replay", measured("steps.json"), "--stack", "own"},
+      {"replay", measured("steps.json"), "--repeat", "x.json"},
+  };
+  for (const Words& words : all) EXPECT_THAT(refused(words), HasSubstr(": has no meaning ")) << words.back();
 }
 
 TEST(Modes, TheCardIsAskedLast) {
-  Desk desk;
-  Flags flags = with({"--quick"});
-  EXPECT_THROW(desk.run(flags), DeviceError);
-  flags.ops = {"gem"};
-  EXPECT_THROW(desk.run(flags), BadInput);
-  flags = with({"--quick", "--study"});
-  flags.studies = {data_folder() + "/studies/quick.csv"};
-  EXPECT_THAT(refusal([&] { desk.run(flags); }), StartsWith("--study: --quick"));
-  flags = with({"--gpus"});
-  flags.gpus = 2;
-  EXPECT_THROW(desk.run(flags), DeviceError);
-  flags = with({"--calibrate", "--quick"});
-  EXPECT_THROW(desk.run(flags), DeviceError);
+  EXPECT_THROW(Desk().run({"run", "--quick"}), DeviceError);
+  EXPECT_THROW(Desk().run({"run", "--quick", "--ops", "gem"}), BadInput);
+  EXPECT_THAT(refused({"run", "--quick", "--study", data_folder() + "/studies/quick.csv"}),
+              StartsWith("--study: --quick"));
+  EXPECT_THROW(Desk().run({"run", "--gpus", "2"}), DeviceError);
+  EXPECT_THROW(Desk().run({"calibrate", "--quick"}), DeviceError);
+  EXPECT_THROW(Desk().run({"run", "--quick", "--stack", "ideal"}), BadInput);
+  EXPECT_THROW(Desk().run({"run", "--quick", "--stack", "trtllm"}), BadInput);
 }
 
 TEST(Modes, AReplayGoesByWhatTheFileHolds) {
@@ -142,61 +103,108 @@ TEST(Modes, AReplayGoesByWhatTheFileHolds) {
   recording.cases.resize(1);
   test::put_file(folder / "cases.json", recording_json(recording));
   Desk desk;
-  Flags flags = with({"--replay"});
-  flags.replay = folder / "cases.json";
-  EXPECT_EQ(desk.run(flags), ExitCode::done) << desk.messages.str();
-  EXPECT_THAT(desk.out.str(), HasSubstr("1 rows compared"));
-  flags.replay = data_folder() + "/measurements/h200/steps.json";
-  flags.format = "csv";
-  EXPECT_EQ(desk.run(flags), ExitCode::done) << desk.messages.str();
+  EXPECT_EQ(desk.run({"replay", folder / "cases.json"}), ExitCode::done) << desk.messages.str();
+  EXPECT_THAT(desk.out.str(), HasSubstr("stack own, kernels own, clock as measured: 1 rows compared"));
+  EXPECT_EQ(desk.run({"replay", measured("steps.json"), "--format", "csv"}), ExitCode::done) << desk.messages.str();
   EXPECT_THAT(desk.out.str(), HasSubstr("llama-3.1-8b decode"));
-  flags.format = "html";
-  EXPECT_THAT(refusal([&] { desk.run(flags); }), HasSubstr("table or csv"));
+}
+
+/// Every format that a command's help names comes out as that format; the others are refused.
+TEST(Modes, EveryFormatIsHonouredOrRefused) {
+  const std::string repeat = measured("repeat.json");
+  const std::vector<std::pair<Words, std::string>> asked{
+      {{"accuracy"}, "table json csv"},
+      {{"coverage"}, "table json csv"},
+      {{"power", measured("steady.heldout.json")}, "table json csv"},
+      {{"replay", repeat}, "table json csv html"},
+      {{"replay", repeat, "--repeat", repeat}, "table json csv"},
+      {{"replay", measured("steps.json")}, "table csv"},
+      {{"compare", repeat, "--stack", "own"}, "table json csv html"},
+  };
+  for (const auto& [words, honoured] : asked) {
+    for (const std::string format : {"table", "json", "csv", "html", "trace"}) {
+      Words with = words;
+      with.insert(with.end(), {"--format", format});
+      if (honoured.find(format) == std::string::npos) {
+        EXPECT_THAT(refused(with), StartsWith("--format")) << words.front() << " " << format;
+        continue;
+      }
+      Desk desk;
+      EXPECT_EQ(desk.run(with), ExitCode::done) << words.front() << " " << format << "\n" << desk.messages.str();
+      const std::string text = desk.out.str();
+      const bool json = text.rfind("{\n", 0) == 0, html = text.rfind("<!doctype html>", 0) == 0;
+      const std::string header = text.substr(0, text.find('\n'));
+      const bool csv = !json && !html && header.find(',') != text.npos && header.find(' ') == text.npos;
+      EXPECT_EQ(json, format == "json") << words.front() << "\n" << header;
+      EXPECT_EQ(html, format == "html") << words.front() << "\n" << header;
+      EXPECT_EQ(csv, format == "csv") << words.front() << "\n" << header;
+    }
+  }
+}
+
+TEST(Modes, ComparePricesTheServingStackUnlessAnotherIsNamed) {
+  const test::TemporaryFolder folder;
+  test::put_file(folder / "rows.csv", "op,dtype,shape,measured_us\ngemm,bf16,M=4096;N=4096;K=4096,210\n");
+  const auto report = [&](const Words& more) {
+    Words words{"compare", folder / "rows.csv", "--gpu", "h200", "--format", "json"};
+    words.insert(words.end(), more.begin(), more.end());
+    Desk desk;
+    EXPECT_EQ(desk.run(words), ExitCode::done) << desk.messages.str();
+    return desk.out.str();
+  };
+  EXPECT_THAT(report({}), HasSubstr("\"stack\": \"trt-llm\",\n  \"kernels\": \"library\""));
+  EXPECT_EQ(report({}), report({"--stack", "trt-llm"}));
+  EXPECT_THAT(report({"--stack", "own"}), HasSubstr("\"stack\": \"own\",\n  \"kernels\": \"own\""));
+  EXPECT_THAT(report({"--kernels", "ideal"}), HasSubstr("\"kernels\": \"ideal\""));
+  EXPECT_NE(report({}), report({"--stack", "own"}));
 }
 
 TEST(Modes, FitsNeedACardAndAFamily) {
+  const std::string rows = data_folder() + "/measurements/own/h200_sxm/rowwise.train.csv";
+  EXPECT_THAT(refused({"fit", rows}), StartsWith("--gpu"));
+  EXPECT_THAT(refused({"fit", rows, "--gpu", "h200_sxm"}), StartsWith("--family"));
+  const Words fit{"fit", rows, "--gpu", "h200_sxm", "--family", "rowwise", "--free", "fixed_s=9e-7:1e-7:4e-6"};
+  Words ideal = fit;
+  ideal.insert(ideal.end(), {"--kernels", "ideal"});
+  EXPECT_THAT(refused(ideal), HasSubstr("has no scalars"));
   Desk desk;
-  Flags flags = with({"--fit"});
-  flags.fit = {data_folder() + "/measurements/own/h200_sxm/rowwise.train.csv"};
-  EXPECT_THAT(refusal([&] { desk.run(flags); }), HasSubstr("--gpu"));
-  flags.gpu = "h200_sxm";
-  EXPECT_THAT(refusal([&] { desk.run(flags); }), HasSubstr("--family"));
-  flags.family = "rowwise";
-  flags.kernels = "ideal";
-  EXPECT_THAT(refusal([&] { desk.run(flags); }), HasSubstr("has no scalars"));
-  flags.kernels = "cublas";
-  EXPECT_THAT(refusal([&] { desk.run(flags); }), HasSubstr("expected own, library or ideal"));
-  flags.kernels = "library";
-  flags.free = {"fixed_s=9e-7:1e-7:4e-6"};
-  EXPECT_EQ(desk.run(flags), ExitCode::done) << desk.messages.str();
+  EXPECT_EQ(desk.run(fit), ExitCode::done) << desk.messages.str();
   EXPECT_THAT(desk.out.str(), HasSubstr("trained on 328 rows"));
 }
 
 TEST(Modes, BandsAreOfACardWithACalibration) {
+  EXPECT_THAT(refused({"fit-bands"}), StartsWith("--gpu"));
+  EXPECT_THAT(
+      refused({"fit-bands", "--gpu", "h200_sxm", "--calibration", data_folder() + "/calibration/a100_sxm.json"}),
+      HasSubstr("expected one of h200_sxm"));
+}
+
+long rows_of_power(const Words& more) {
+  Words words{"power", measured("steady.heldout.json")};
+  words.insert(words.end(), more.begin(), more.end());
   Desk desk;
-  Flags flags = with({"--fit-bands"});
-  flags.fit_bands = {data_folder() + "/studies/bands.json"};
-  EXPECT_THAT(refusal([&] { desk.run(flags); }), HasSubstr("--gpu"));
-  flags.gpu = "h200_sxm";
-  flags.calibration = data_folder() + "/calibration/a100_sxm.json";
-  EXPECT_THAT(refusal([&] { desk.run(flags); }), HasSubstr("expected a calibration of h200_sxm"));
+  EXPECT_EQ(desk.run(words), ExitCode::done);
+  const std::string text = desk.out.str();
+  return std::stol(text.substr(text.rfind("\nall") + 4));
 }
 
 TEST(Modes, PowerTablesChooseByTheCap) {
-  const auto rows = [](double least, double most) {
-    Desk desk;
-    Flags flags = with({"--power-table", "--least-cap", "--most-cap"});
-    flags.power_table = {data_folder() + "/measurements/h200/steady.heldout.json"};
-    flags.least_cap_percent = least;
-    flags.most_cap_percent = most;
-    EXPECT_EQ(desk.run(flags), ExitCode::done);
-    const std::string text = desk.out.str();
-    return std::stol(text.substr(text.rfind("\nall") + 4));
-  };
-  const long all = rows(0, 1000), below = rows(0, 50), above = rows(50, 1000);
+  const long all = rows_of_power({}), below = rows_of_power({"--most-cap", "50"}),
+             above = rows_of_power({"--least-cap", "50"});
   EXPECT_GT(below, 0);
   EXPECT_GT(above, 0);
   EXPECT_EQ(below + above, all);
+  EXPECT_THAT(refused({"power", measured("steady.heldout.json"), "--least-cap", "60", "--most-cap", "50"}),
+              StartsWith("--least-cap"));
+}
+
+TEST(Modes, PowerTablesTakeTheSharedFilters) {
+  const long all = rows_of_power({}), gemm = rows_of_power({"--ops", "gemm"});
+  EXPECT_GT(gemm, 0);
+  EXPECT_LT(gemm, all);
+  EXPECT_EQ(rows_of_power({"--where", "op=gemm"}), gemm);
+  EXPECT_THAT(refused({"power", measured("steady.heldout.json"), "--where", "stack=x"}),
+              HasSubstr("expected one of op"));
 }
 
 }  // namespace

@@ -29,12 +29,14 @@ Measurement row(const char* op, const char* shape, const std::string& gpu = "", 
 TEST(AttentionOf, GoesByTheStackAndOnlyForAttention) {
   const char* decode = "B=1;Hq=32;Hkv=8;D=128;S=512";
   for (const char* stack : {"vllm-0.24.0", "torch-2.11.0+cu130", "flash-attention-3", "infersim"}) {
-    EXPECT_EQ(stack_of(KernelSet::library, row("attention_decode", decode, "", stack)).attention, "flash_attention")
+    EXPECT_EQ(stack_of(usual_stack(KernelSet::library), row("attention_decode", decode, "", stack)).attention,
+              "flash_attention")
         << stack;
-    EXPECT_EQ(stack_of(KernelSet::library, row("gemm", "M=1;N=2;K=3", "", stack)).attention, "") << stack;
+    EXPECT_EQ(stack_of(usual_stack(KernelSet::library), row("gemm", "M=1;N=2;K=3", "", stack)).attention, "") << stack;
   }
   for (const char* stack : {"", "trtllm-1.3.0", "my-vllm"}) {
-    EXPECT_EQ(stack_of(KernelSet::library, row("attention_decode", decode, "", stack)).attention, "") << stack;
+    EXPECT_EQ(stack_of(usual_stack(KernelSet::library), row("attention_decode", decode, "", stack)).attention, "")
+        << stack;
   }
 }
 
@@ -96,10 +98,25 @@ TEST(Price, AskedClockAndCardComeBeforeTheRowsOwn) {
 TEST(Price, OverridesAreOfEveryRow) {
   const std::vector<Measurement> rows{row("copy", "rows=65536;cols=8192", "h200_sxm")};
   PricingOptions options;
-  options.kernels = KernelSet::own;
+  options.stack = usual_stack(KernelSet::own);
   const Seconds before = price(rows, options).rows[0].predicted;
   options.overrides = {{"memory.bandwidth", "9.6TB/s"}};
   EXPECT_LT(price(rows, options).rows[0].predicted, 0.6 * before);
+}
+
+/// Rows of vLLM are compared with FlashAttention's kernels, unless a stack is named.
+TEST(Price, AttentionIsTheRowsStacksUnlessOneIsNamed) {
+  std::vector<Measurement> rows{row("attention_decode", "B=32;Hq=32;Hkv=8;D=128;S=4096", "h200_sxm", "vllm-0.11")};
+  PricingOptions options;
+  const Priced by_row = price(rows, options);
+  EXPECT_THAT(by_row.assumptions, testing::Contains(testing::HasSubstr("attention of vllm-0.11")));
+  options.rows_attention = false;
+  const Priced named = price(rows, options);
+  EXPECT_NE(named.rows[0].predicted, by_row.rows[0].predicted);
+  rows[0].origin.stack = "trtllm-1.3.0rc20";
+  EXPECT_EQ(price(rows, {}).rows[0].predicted, named.rows[0].predicted);
+  options.stack = "vllm";
+  EXPECT_EQ(price(rows, options).rows[0].predicted, by_row.rows[0].predicted);
 }
 
 TEST(Price, AssumptionsAreSaidOnce) {

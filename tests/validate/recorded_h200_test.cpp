@@ -27,7 +27,7 @@ std::vector<std::string> recordings() {
 }
 
 /// Of a recording of the library alone, the library's.
-KernelSet kernels_of(const Recording& recording) {
+KernelSet measured_set(const Recording& recording) {
   for (const Measurement& c : recording.cases) {
     if (c.kernels == KernelSet::own) return KernelSet::own;
   }
@@ -48,11 +48,11 @@ TEST(RecordedH200, ReplaysGiveEveryNumberBack) {
   for (const std::string& file : recordings()) {
     const Recording recording = read_recording(file);
     CompareOptions options;
-    options.kernels = kernels_of(recording);
+    options.stack = usual_stack(measured_set(recording));
     const auto report = compare_recording(recording, options, read_demands());
     std::size_t at = 0;
     for (const Measurement& c : recording.cases) {
-      if (c.kernels != options.kernels || !c.fault.empty()) continue;
+      if (c.kernels != measured_set(recording) || !c.fault.empty()) continue;
       ASSERT_LT(at, report->rows.size());
       const Comparison& row = report->rows[at++].compared;
       EXPECT_EQ(row.measured, c.time) << case_text(c.what);
@@ -68,7 +68,7 @@ TEST(RecordedH200, NothingColdIsFasterThanPhysics) {
   for (const std::string& file : recordings()) {
     const Recording recording = read_recording(file);
     CompareOptions options;
-    options.kernels = kernels_of(recording);
+    options.stack = usual_stack(measured_set(recording));
     const auto report = compare_recording(recording, options, {});
     for (const ReportRow& row : report->rows) {
       if (row.measured.what.cache != CacheState::cold) continue;

@@ -83,7 +83,7 @@ TEST(CompareRecording, PutsTheLibraryBesideItsOwnMode) {
 
 TEST(CompareRecording, LibraryMeasurementsCanBeComparedThemselves) {
   CompareOptions options;
-  options.kernels = KernelSet::library;
+  options.stack = usual_stack(KernelSet::library);
   const auto report = compare_recording(hand_made_recording(), options, demands());
   EXPECT_EQ(report->rows.size(), 2U);
   EXPECT_EQ(report->summary.kernels, "library");

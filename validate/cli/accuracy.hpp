@@ -1,4 +1,4 @@
-// `validate --accuracy`: the README's accuracy table from the committed measurements.
+// `validate accuracy`: the README's accuracy table from the committed measurements.
 #pragma once
 
 #include "validate/cli/asked.hpp"
@@ -6,7 +6,7 @@
 namespace plumbline {
 
 struct AccuracyRequest {
-  std::string list;  ///< empty: data/studies/accuracy.json
+  std::string list;  ///< data/studies/accuracy.json
   AskedReport report;
 };
 

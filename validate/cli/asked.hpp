@@ -9,6 +9,7 @@
 #include "arch/error.hpp"
 #include "arch/gpu/gpu.hpp"
 #include "validate/compare/compare.hpp"
+#include "validate/record/measurement.hpp"
 #include "validate/record/row_filter.hpp"
 
 namespace plumbline {
@@ -20,13 +21,11 @@ struct AskedCard {
   std::string calibration_file;  ///< empty: the card's own
 };
 
-/// `--format`, `--out`, `--report`, `--fail-over`.
+/// `--format`, `--report`, `--fail-over`.
 struct AskedReport {
   std::string format = "table";
-  std::string out_file, report_file;
+  std::string file;  ///< empty: stdout
   std::optional<double> fail_over_percent;
-  /// Where the report goes when `--out` is not for measurements; empty: stdout.
-  const std::string& file() const { return report_file.empty() ? out_file : report_file; }
 };
 
 /// `--where`, `--min-us`, `--ops`.
@@ -46,12 +45,24 @@ void need_operators(const std::vector<std::string>& ops);
 /// written.
 void need_writable(const std::string& file);
 
-/// To the file, or to `out` when it is "".
-void write_or_print(const std::string& file, const std::string& text, std::ostream& out);
+/// The filters as a list, `--ops` as one on the column `op`.
+std::vector<RowFilter> filters_of(const AskedRows& rows);
+
+/// A report to its file, or to `out`: names in it come from files and drivers, so that each line is made printable
+/// (arch/printable.hpp); JSON escapes them itself.
+void write_or_print(const AskedReport& report, const std::string& text, std::ostream& out);
 
 /// The first messages of each reason, and how many more there are: a file full of one unknown operator must neither
 /// flood the terminal nor hide the other reasons. A message is "file:line: reason".
 void show_messages(const std::vector<std::string>& lines, std::ostream& messages);
+
+/// Rows that are missing from a report, in one line: "3 of 40 rows could not be read or priced; first: a.csv:5: ...".
+/// Nothing where `lines` is empty.
+void show_trouble(const std::vector<std::string>& lines, std::size_t rows, const std::string& what,
+                  std::ostream& messages);
+
+/// Says that times and powers are not this program's alone, where other processes compute on the card.
+void warn_of_shared_card(const MeasuringSession& session, std::ostream& messages);
 
 /// answered_no, with a line of why, when a class is worse than `fail_over_percent` allows; else `otherwise`.
 ExitCode accuracy_answer(const std::vector<ClassSummary>& classes, const std::optional<double>& fail_over_percent,

@@ -1,4 +1,4 @@
-// `validate --fit-bands` and `validate --coverage`.
+// `validate fit-bands` and `validate coverage`.
 #pragma once
 
 #include "validate/cli/asked.hpp"
@@ -7,7 +7,7 @@ namespace plumbline {
 
 struct FitBandsRequest {
   std::vector<std::string> lists;  ///< data/studies/bands.json
-  std::string gpu, calibration_file, out_file;
+  std::string gpu, calibration_file, out_file, report_file;
 };
 /// Finds error bands on the training rows of the lists and writes them into a calibration when a file is named.
 ExitCode run_fit_bands(const FitBandsRequest& request, std::ostream& out, std::ostream& messages);
@@ -15,6 +15,7 @@ ExitCode run_fit_bands(const FitBandsRequest& request, std::ostream& out, std::o
 struct CoverageRequest {
   std::vector<std::string> lists;
   std::string calibration_file;  ///< in place of its own, of the card that it names
+  AskedReport report;
 };
 /// How many held-out rows lie in their bands, by class.
 ExitCode run_coverage(const CoverageRequest& request, std::ostream& out);

@@ -26,7 +26,7 @@ ExitCode run_calibrate(const CalibrateRequest& request, const RunProbes& probe, 
   const Calibration base = calibration_for(gpu, request.card.calibration_file);
   const Calibration made = calibrated(gpu, run, base);
   messages << calibration_table(made, base);
-  if (request.out_file.empty()) out << to_json(made);
+  if (request.out_file.empty()) write_or_print({"json", "", {}}, to_json(made), out);
   else write_text_file(request.out_file, to_json(made));
   return ExitCode::done;
 }

@@ -1,4 +1,4 @@
-// `validate --calibrate`: probes on the card at hand, or as recorded, into a calibration document.
+// `validate calibrate`: probes on the card at hand, or as recorded, into a calibration document.
 #pragma once
 
 #include "validate/cli/asked.hpp"

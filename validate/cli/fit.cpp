@@ -35,15 +35,16 @@ std::string joined(const std::set<std::string>& parts) {
 }  // namespace
 
 ExitCode run_fit(const FitRequest& request, std::ostream& out, std::ostream& messages) {
-  if (request.card.gpu.empty()) throw BadInput("--fit: expected --gpu NAME");
-  if (request.family.empty()) throw BadInput("--fit: expected --family NAME, such as gemm");
+  if (request.card.gpu.empty())
+    throw BadInput("--gpu: expected the name of the GPU whose scalars are fitted, found nothing");
+  if (request.family.empty()) throw BadInput("--family: expected a kernel family, such as gemm, found nothing");
   if (request.kernels == KernelSet::ideal) throw BadInput("--kernels ideal: has no scalars; expected own or library");
-  Measurements measured = read_rows(request.files, request.rows.where, request.kernels);
+  Measurements measured = read_rows(request.files, filters_of(request.rows), request.kernels);
   long other_gpu = 0;
   measured.rows = rows_of_gpu(std::move(measured.rows), request.card.gpu, other_gpu);
   need_rows(measured, other_gpu);
-  show_messages(refuse_held_out(measured.rows, "--fit"), messages);
-  show_messages(measured.bad, messages);
+  show_messages(refuse_held_out(measured.rows, "validate fit"), messages);
+  show_trouble(measured.bad, measured.bad.size() + measured.rows.size(), "rows could not be read", messages);
   const Gpu gpu = load_gpu(request.card.gpu, request.card.overrides);
   CalibrationFitOptions options;
   options.kernels = request.kernels;
@@ -54,11 +55,11 @@ ExitCode run_fit(const FitRequest& request, std::ostream& out, std::ostream& mes
   options.balance = request.balance;
   options.source =
       !request.source.empty() ? request.source : describe_rows(request.files, measured.rows, request.clock);
-  for (const RowFilter& filter : request.rows.where) options.source += ", " + filter.text;
+  for (const RowFilter& filter : filters_of(request.rows)) options.source += ", " + filter.text;
   options.date = today();
   const CalibrationFit fit =
       fit_calibration(gpu, calibration_for(gpu, request.card.calibration_file), measured.rows, options);
-  out << fit_report(fit);
+  write_or_print({"table", request.report_file, {}}, fit_report(fit), out);
   if (!request.out_file.empty()) write_text_file(request.out_file, to_json(fit.calibration));
   return measured.bad.empty() && fit.not_modelled == 0 ? ExitCode::done : ExitCode::not_modelled;
 }

@@ -1,4 +1,4 @@
-// `validate --fit`: scalars of a kernel family fitted to training rows.
+// `validate fit`: scalars of a kernel family fitted to training rows.
 #pragma once
 
 #include "validate/cli/asked.hpp"
@@ -10,13 +10,13 @@ struct FitRequest {
   std::vector<std::string> files;
   AskedCard card;
   AskedRows rows;
-  KernelSet kernels = KernelSet::own;
+  KernelSet kernels = KernelSet::library;
   std::optional<ClockMode> clock;
   std::string family;
   std::vector<FreeScalar> free;
   bool balance = true;  ///< each size class counts equally
   std::string source;   ///< provenance text; empty: made from file names, stacks, clocks and the date
-  std::string out_file;
+  std::string out_file, report_file;
 };
 
 /// Fits and writes the calibration file when one is asked for. Held-out rows are refused, each with the rule.

@@ -16,10 +16,14 @@ namespace {
 /// Prices tasks on the machines of one card.
 class TaskPricer {
  public:
-  explicit TaskPricer(MachineKey card) : key_(std::move(card)), prediction_(std::make_unique<OpPrediction>()) {}
+  TaskPricer(MachineKey card, StackChoice stack)
+      : key_(std::move(card)),
+        stack_(std::move(stack)),
+        kernels_(kernels_of(stack_)),
+        prediction_(std::make_unique<OpPrediction>()) {}
 
   const OpPrediction& operator()(const LiveTask& task) {
-    key_.options.stack = usual_stack(task.kernels);
+    key_.options.stack = task.kernels == kernels_ ? stack_ : usual_stack(task.kernels);
     key_.options.clock = task.what.clock;
     const PredictOptions options{.warm = task.what.cache == CacheState::warm};
     predictor_.predict(task.what.op, machines().get(key_), *prediction_, options);
@@ -28,6 +32,8 @@ class TaskPricer {
 
  private:
   MachineKey key_;
+  StackChoice stack_;
+  KernelSet kernels_;
   std::unique_ptr<OpPrediction> prediction_;
   Predictor predictor_;
 };
@@ -49,17 +55,21 @@ std::vector<StudyCase> study_cases(const LiveRequest& request) {
   return cases_of_ops(std::move(cases), request.compared.rows.ops);
 }
 
-LiveResult measure(const AskedCard& card, Measurer& measurer, const std::vector<LiveTask>& tasks,
+LiveResult measure(const CaseReportRequest& asked, Measurer& measurer, const std::vector<LiveTask>& tasks,
                    std::ostream& messages, bool terminal) {
+  const AskedCard& card = asked.card;
   CompareOptions options;
   options.gpu = card.gpu;
-  const std::string gpu = gpu_of(measurer.session(), options);
-  TaskPricer pricer({gpu, {}, card.calibration_file, card.overrides});
+  const MeasuringSession before = measurer.session();
+  const std::string gpu = gpu_of(before, options);
+  warn_of_shared_card(before, messages);
+  TaskPricer pricer({gpu, {}, card.calibration_file, card.overrides}, asked.stack);
   const auto progress = make_progress(messages, terminal);
   const StopOnSignal signals;
   LiveResult result = measure_all(
       measurer, tasks, [&](const LiveTask& task) -> const OpPrediction& { return pricer(task); },
       [] { return StopOnSignal::asked(); }, *progress);
+  if (before.other_processes == 0) warn_of_shared_card(result.recording.session, messages);  // they came later
   if (result.recording.session.gpu.empty()) result.recording.session.gpu = machines().gpu(gpu).name;
   return result;
 }
@@ -69,16 +79,15 @@ LiveResult measure(const AskedCard& card, Measurer& measurer, const std::vector<
 ExitCode run_live(const LiveRequest& request, const MakeMeasurer& make, std::ostream& out, std::ostream& messages,
                   bool terminal) {
   const CaseReportRequest& compared = request.compared;
-  const AskedReport& asked = compared.report;
-  need_measured_set(compared.kernels);
+  const KernelSet kernels = need_measured_set(compared.stack);
   if (request.quick && !request.studies.empty()) throw BadInput("--study: --quick is a study of its own");
-  const std::vector<LiveTask> tasks = live_tasks(study_cases(request), compared.kernels, request.alone);
-  if (tasks.empty()) throw BadInput("--kernels library: there is no library kernel for any of these cases");
-  need_writable(asked.out_file);
-  need_writable(asked.report_file);
+  const std::vector<LiveTask> tasks = live_tasks(study_cases(request), kernels, request.alone);
+  if (tasks.empty()) throw BadInput("--stack, --kernels: there is no library kernel for any of these cases");
+  need_writable(request.out_file);
+  need_writable(compared.report.file);
   const std::unique_ptr<Measurer> measurer = make();
-  const LiveResult result = measure(compared.card, *measurer, tasks, messages, terminal);
-  if (!asked.out_file.empty()) write_text_file(asked.out_file, recording_json(result.recording));
+  const LiveResult result = measure(compared, *measurer, tasks, messages, terminal);
+  if (!request.out_file.empty()) write_text_file(request.out_file, recording_json(result.recording));
   if (result.end == LiveEnd::interrupted) {
     messages << "validate: interrupted after " << result.recording.cases.size() << " of " << tasks.size() << " cases\n";
   } else if (result.end == LiveEnd::device_lost) {
@@ -88,8 +97,8 @@ ExitCode run_live(const LiveRequest& request, const MakeMeasurer& make, std::ost
   ExitCode code = ExitCode::done;
   if (!result.recording.cases.empty()) {
     std::vector<std::string> files;
-    if (!asked.out_file.empty()) files.push_back(asked.out_file);
-    code = report_on(result.recording, compared, files, asked.report_file, out, messages);
+    if (!request.out_file.empty()) files.push_back(request.out_file);
+    code = report_on(result.recording, compared, files, out, messages);
   }
   if (result.end == LiveEnd::device_lost) return ExitCode::no_device;
   return result.end == LiveEnd::interrupted ? ExitCode::interrupted : code;

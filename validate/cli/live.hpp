@@ -1,4 +1,4 @@
-// `validate` on a card: operators measured, then the same comparison and report as of a recording.
+// `validate run`: operators measured, then the same comparison and report as of a recording.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,7 @@ namespace plumbline {
 
 struct LiveRequest {
   std::vector<std::string> studies;  ///< files; empty: train and heldout of the data folder, or quick
+  std::string out_file;              ///< where the recording goes; empty: nowhere
   bool quick = false;
   bool alone = false;  ///< no library kernels beside our own
   CaseReportRequest compared;

@@ -1,12 +1,13 @@
 #include "validate/cli/modes.hpp"
 
-#include <algorithm>
+#include <array>
+#include <limits>
 
 #include "arch/files.hpp"
 #include "model/words.hpp"
 #include "validate/cli/accuracy.hpp"
-#include "validate/cli/against.hpp"
 #include "validate/cli/bands.hpp"
+#include "validate/cli/compare.hpp"
 #include "validate/cli/fit.hpp"
 #include "validate/cli/power.hpp"
 #include "validate/cli/sides.hpp"
@@ -15,197 +16,294 @@ namespace plumbline {
 
 namespace {
 
-// --- what modes share -----------------------------------------------------------------------------------------------
+constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
 
-AskedCard card_of(const Flags& flags) {
-  AskedCard card{flags.gpu, {}, flags.calibration};
-  for (const std::string& text : flags.sets) card.overrides.push_back(parse_override(text));
-  return card;
+// --- what commands share --------------------------------------------------------------------------------------------
+
+AskedCard card_of(const Flags& flags) { return {flags.gpu, flags.sets, flags.calibration}; }
+
+AskedReport report_of(const Flags& flags) { return {flags.format, flags.report, flags.fail_over_percent}; }
+
+AskedRows rows_of(const Flags& flags) { return {flags.where, flags.min_time, flags.ops}; }
+
+/// The stack that the flags name, else `usual`.
+StackChoice stack_of(const Flags& flags, const char* usual) {
+  StackChoice choice(flags.stack.empty() ? std::string(usual) : flags.stack);
+  choice.kernels = flags.kernels;
+  choice.attention = flags.attention;
+  return choice;
 }
 
-AskedReport report_of(const Flags& flags) { return {flags.format, flags.out, flags.report, flags.fail_over_percent}; }
-
-AskedRows rows_of(const Flags& flags) {
-  AskedRows rows;
-  for (const std::string& text : flags.where) rows.where.push_back(parse_row_filter(text));
-  rows.at_least = flags.min_us * units::us;
-  rows.ops = flags.ops;
-  return rows;
-}
-
-KernelSet kernels_of(const Flags& flags) {
-  for (const Word<KernelSet>& word : kKernelSetWords) {
-    if (word.text == flags.kernels) return word.value;
-  }
-  throw BadInput("--kernels: expected own, library or ideal, found '" + flags.kernels + "'");
-}
-
-std::optional<ClockMode> clock_of(const Flags& flags) {
-  if (flags.clock.empty()) return std::nullopt;
-  return read_clock_mode(flags.clock, "--clock");
-}
-
+/// Our own kernels are what a card measures here.
 CaseReportRequest cases_of(const Flags& flags) {
-  return {card_of(flags), report_of(flags), rows_of(flags), kernels_of(flags), flags.has("--kernels-table")};
+  return {card_of(flags), report_of(flags), rows_of(flags), stack_of(flags, "own"), flags.has("--kernels-table")};
 }
 
-// --- one function a mode --------------------------------------------------------------------------------------------
-
-ExitCode accuracy(const Flags& flags, const Surroundings& around) {
-  return run_accuracy({flags.accuracy, report_of(flags)}, around.out, around.messages);
+/// A flag that has no meaning for what was asked is refused, never ignored.
+void refuse(const Flags& flags, const std::vector<std::string_view>& names, const std::string& why) {
+  for (const std::string_view name : names) {
+    if (flags.has(name)) throw BadInput(std::string(name) + ": has no meaning " + why);
+  }
 }
 
-ExitCode sides(const Flags& flags, const Surroundings& around) {
-  write_sides(flags.sides, around.in, around.out);
-  return ExitCode::done;
+/// The file that is named, or one of data/studies.
+std::string list_of(const Flags& flags, const char* usual) {
+  return flags.operands.empty() ? data_folder() + "/studies/" + usual : flags.operands.front();
 }
 
-ExitCode calibrate(const Flags& flags, const Surroundings& around) {
-  return run_calibrate({flags.replay, flags.has("--quick"), card_of(flags), flags.probes, flags.out}, around.probes,
-                       around.out, around.messages);
+// --- one function a command -----------------------------------------------------------------------------------------
+
+ExitCode compare(const Flags& flags, const Surroundings& around) {
+  const StackChoice stack = stack_of(flags, "trt-llm");
+  const bool named = flags.has("--stack") || flags.has("--attention");
+  return run_compare(
+      {flags.operands, card_of(flags), report_of(flags), rows_of(flags), stack, !named, flags.clock, flags.rows},
+      around.out, around.messages);
 }
 
 ExitCode replay(const Flags& flags, const Surroundings& around) {
-  if (is_step_recording(read_text_file(flags.replay))) {
-    return run_step_replay({flags.replay, card_of(flags), report_of(flags)}, around.out, around.messages);
+  const std::string& file = flags.operands.front();
+  if (is_step_recording(read_text_file(file))) {
+    refuse(flags, {"--where", "--ops", "--min-us", "--stack", "--kernels", "--kernels-table", "--repeat"},
+           "for a recording of steps, '" + file + "'");
+    return run_step_replay({file, card_of(flags), report_of(flags)}, around.out, around.messages);
   }
-  return run_replay({flags.replay, flags.repeat, cases_of(flags)}, around.out, around.messages);
+  if (flags.has("--kernels-table")) refuse(flags, {"--format"}, "with --kernels-table, which is Markdown");
+  if (flags.has("--repeat")) {
+    refuse(
+        flags,
+        {"--where", "--ops", "--min-us", "--gpu", "--set", "--calibration", "--stack", "--kernels", "--kernels-table"},
+        "with --repeat, which holds two recordings against each other");
+    return run_repeat({file, flags.repeat, report_of(flags)}, around.out, around.messages);
+  }
+  return run_replay({file, cases_of(flags)}, around.out, around.messages);
 }
 
-ExitCode fit(const Flags& flags, const Surroundings& around) {
-  FitRequest request;
-  request.files = flags.fit;
-  request.card = card_of(flags);
-  request.rows = rows_of(flags);
-  request.kernels = kernels_of(flags);
-  request.clock = clock_of(flags);
-  request.family = flags.family;
-  for (const std::string& text : flags.free) request.free.push_back(parse_free_scalar(text));
-  request.balance = !flags.has("--unbalanced");
-  request.source = flags.source;
-  request.out_file = flags.out;
-  return run_fit(request, around.out, around.messages);
-}
-
-ExitCode fit_power(const Flags& flags, const Surroundings& around) {
-  return run_fit_power({flags.fit_power, card_of(flags), flags.min_us * units::us, flags.source, flags.out}, around.out,
-                       around.messages);
-}
-
-ExitCode power_table(const Flags& flags, const Surroundings& around) {
-  return run_power_table({flags.power_table, card_of(flags), flags.min_us * units::us, flags.least_cap_percent,
-                          flags.most_cap_percent, flags.rows},
-                         around.out);
-}
-
-ExitCode fit_bands(const Flags& flags, const Surroundings& around) {
-  return run_fit_bands({flags.fit_bands, flags.gpu, flags.calibration, flags.out}, around.out, around.messages);
+ExitCode accuracy(const Flags& flags, const Surroundings& around) {
+  return run_accuracy({list_of(flags, "accuracy.json"), report_of(flags)}, around.out, around.messages);
 }
 
 ExitCode coverage(const Flags& flags, const Surroundings& around) {
-  return run_coverage({flags.coverage, flags.calibration}, around.out);
+  return run_coverage({{list_of(flags, "bands.json")}, flags.calibration, report_of(flags)}, around.out);
 }
 
-ExitCode against(const Flags& flags, const Surroundings& around) {
-  return run_against(
-      {flags.against, card_of(flags), report_of(flags), rows_of(flags), kernels_of(flags), clock_of(flags), flags.rows},
-      around.out, around.messages);
+ExitCode power(const Flags& flags, const Surroundings& around) {
+  if (flags.least_cap_percent > flags.most_cap_percent) {
+    throw BadInput("--least-cap: expected at most --most-cap, found more");
+  }
+  return run_power_table({flags.operands, card_of(flags), rows_of(flags), flags.least_cap_percent,
+                          flags.most_cap_percent, flags.rows, report_of(flags)},
+                         around.out);
+}
+
+ExitCode run(const Flags& flags, const Surroundings& around) {
+  for (const std::string& study : flags.studies) {
+    if (!is_step_study(read_text_file(study))) continue;
+    throw BadInput("--study '" + study + "': expected operators, found whole steps; 'validate step --study' runs them");
+  }
+  if (flags.has("--kernels-table")) refuse(flags, {"--format"}, "with --kernels-table, which is Markdown");
+  if (flags.gpus > 1) {
+    around.measurer();  // without a card that is what is wrong
+    throw NotModelled("--gpus: collectives between GPUs are not measured yet; expected 1");
+  }
+  return run_live({flags.studies, flags.out, flags.has("--quick"), flags.has("--alone"), cases_of(flags)},
+                  around.measurer, around.out, around.messages, around.terminal);
 }
 
 /// The step that the flags name, in both clock modes or the one asked for.
 std::vector<StepCase> steps_of(const Flags& flags) {
-  if (flags.step_model.empty()) return {};
+  if (flags.operands.empty()) return {};
   StepCase what;
-  what.model = flags.step_model;
+  what.model = flags.operands.front();
   Workload& w = what.workload;
-  if (flags.phase != "prefill" && flags.phase != "decode") throw BadInput("--step: expected --phase prefill or decode");
-  w.phase = flags.phase == "decode" ? Phase::decode : Phase::prefill;
+  if (flags.phase.empty()) throw BadInput("--phase: expected prefill or decode, found nothing");
+  const bool decode = flags.phase == "decode";
+  if (decode) refuse(flags, {"--prompt"}, "with --phase decode");
+  else refuse(flags, {"--context", "--page"}, "with --phase prefill");
+  w.phase = decode ? Phase::decode : Phase::prefill;
   w.batch = flags.batch;
   w.context = flags.context;
   w.prompt = flags.prompt;
-  if (w.phase == Phase::decode) w.page = flags.page;
-  if (!flags.step_dtype.empty()) {
-    w.precision = *parse_precision(flags.step_dtype);
+  if (decode) w.page = flags.page;
+  if (!flags.dtype.empty()) {
+    w.precision = *parse_precision(flags.dtype);
     w.precision_given = true;
   }
   what.study = what.place = "flags";
   std::vector<StepCase> steps;
   for (const ClockMode clock : {ClockMode::burst, ClockMode::steady}) {
     what.clock = clock;
-    if (clock_of(flags).value_or(clock) == clock) steps.push_back(what);
+    if (flags.clock.value_or(clock) == clock) steps.push_back(what);
   }
   return steps;
 }
 
-ExitCode steps(const Flags& flags, const Surroundings& around) {
-  if (flags.has("--step") && flags.has("--study")) throw BadInput("--study: --step is a study of its own");
-  return run_steps({steps_of(flags), flags.studies, flags.has("--check-steps"), card_of(flags), report_of(flags)},
+ExitCode step(const Flags& flags, const Surroundings& around) {
+  if (flags.operands.empty() == flags.studies.empty()) {
+    throw BadInput(flags.studies.empty() ? "expected MODEL or --study FILE.csv"
+                                         : "--study: has no meaning beside MODEL '" + flags.operands.front() + "'");
+  }
+  if (!flags.studies.empty()) {
+    refuse(flags, {"--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--clock"},
+           "with --study, whose rows say it");
+  }
+  const bool check = flags.has("--check");
+  if (check) refuse(flags, {"--out", "--format", "--fail-over"}, "with --check");
+  return run_steps({steps_of(flags), flags.studies, check, card_of(flags), flags.out, report_of(flags)},
                    around.step_measurer, around.out, around.messages);
 }
 
-ExitCode live(const Flags& flags, const Surroundings& around) {
-  if (flags.gpus > 1) {
-    around.measurer();  // without a card that is what is wrong
-    throw NotModelled("--gpus: collectives between GPUs are not measured yet; expected 1");
-  }
-  return run_live({flags.studies, flags.has("--quick"), flags.has("--alone"), cases_of(flags)}, around.measurer,
-                  around.out, around.messages, around.terminal);
+ExitCode calibrate(const Flags& flags, const Surroundings& around) {
+  if (flags.has("--replay")) refuse(flags, {"--quick", "--probes"}, "with --replay");
+  return run_calibrate({flags.replay, flags.has("--quick"), card_of(flags), flags.probes, flags.out}, around.probes,
+                       around.out, around.messages);
 }
 
-/// A list of steps asks for the mode of steps without its flag.
-bool asks_for_steps(const Flags& flags) {
-  return flags.has("--step") || (!flags.studies.empty() && is_step_study(read_text_file(flags.studies.front())));
+ExitCode fit(const Flags& flags, const Surroundings& around) {
+  FitRequest request;
+  request.files = flags.operands;
+  request.card = card_of(flags);
+  request.rows = rows_of(flags);
+  request.kernels = flags.kernels.value_or(KernelSet::library);
+  request.clock = flags.clock;
+  request.family = flags.family;
+  request.free = flags.free;
+  request.balance = !flags.has("--unbalanced");
+  request.source = flags.source;
+  request.out_file = flags.out;
+  request.report_file = flags.report;
+  return run_fit(request, around.out, around.messages);
+}
+
+ExitCode fit_power(const Flags& flags, const Surroundings& around) {
+  return run_fit_power({flags.operands, card_of(flags), rows_of(flags), flags.source, flags.out, flags.report},
+                       around.out, around.messages);
+}
+
+ExitCode fit_bands(const Flags& flags, const Surroundings& around) {
+  return run_fit_bands({{list_of(flags, "bands.json")}, flags.gpu, flags.calibration, flags.out, flags.report},
+                       around.out, around.messages);
+}
+
+ExitCode sides(const Flags& flags, const Surroundings& around) {
+  write_or_print(report_of(flags), sides_text(flags.operands, around.in), around.out);
+  return ExitCode::done;
+}
+
+// --- the table ------------------------------------------------------------------------------------------------------
+
+using Names = std::vector<std::string_view>;
+
+Names operator+(Names names, const Names& more) {
+  names.insert(names.end(), more.begin(), more.end());
+  return names;
+}
+
+std::vector<Mode> table() {
+  const Names machine{"--gpu", "--set", "--calibration"}, stack{"--stack", "--kernels"};
+  const Names filters{"--where", "--ops", "--min-us"}, report{"--format", "--report"}, gate{"--fail-over"};
+  const Names all{"table", "json", "csv", "html"}, figures{"table", "json", "csv"};
+  return {
+      {"compare", ModeGroup::desk, "FILE...", 1, kAny, "anyone's measurements: CSV with op,dtype,shape,measured_us",
+       machine + stack + Names{"--attention", "--clock"} + filters + report + Names{"--rows"} + gate, all,
+       "FILE: CSV, or a recording (.json). Other columns: gpu, clock, cache, stack, measured_W, held_out, ...\n"
+       "--stack is trt-llm where it is not given; attention rows of another stack are then priced with its kernels.\n"
+       "Example:\n"
+       "  validate compare measurements.csv --gpu h200 --where dtype=bf16 --fail-over 10",
+       compare},
+      {"replay", ModeGroup::desk, "RECORDING", 1, 1, "the comparison of a recording that run or step wrote",
+       machine + stack + filters + Names{"--kernels-table", "--repeat"} + report + gate, all,
+       "--stack is own where it is not given. --repeat prints table, json or csv; recordings of steps table or csv.",
+       replay},
+      {"accuracy", ModeGroup::desk, "[LIST]", 0, 1, "the accuracy that is claimed, from committed measurements", report,
+       figures,
+       "LIST: held-out sets and the worst median error that each may have [data/studies/accuracy.json].\n"
+       "Exit code 1 when one is worse.",
+       accuracy},
+      {"coverage", ModeGroup::desk, "[LIST]", 0, 1, "how many held-out rows lie in their error bands",
+       Names{"--calibration"} + report, figures, "LIST: rows to check [data/studies/bands.json].", coverage},
+      {"power", ModeGroup::desk, "FILE...", 1, kAny, "time, power and clock of steady rows against the model, by class",
+       machine + filters + Names{"--least-cap", "--most-cap", "--rows"} + report, figures,
+       "FILE: recordings, or CSV with measured_W. --gpu is h200_sxm where it is not given.", power},
+      {"run", ModeGroup::card, "", 0, 0, "measure operators, predict them, compare",
+       Names{"--quick", "--study", "--alone", "--gpus"} + machine + stack + filters +
+           Names{"--out", "--kernels-table"} + report + gate,
+       all,
+       "Without --quick or --study: train and heldout of data/studies, some six minutes on an H200. --stack is own\n"
+       "where it is not given: our kernels are measured, with the library's beside them; of other stacks the\n"
+       "library's alone. Ctrl-C stops after the present case and reports on what there is.",
+       run},
+      {"step",
+       ModeGroup::card,
+       "[MODEL]",
+       0,
+       1,
+       "measure whole steps of a model on our kernels in one CUDA graph",
+       Names{"--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--clock", "--study", "--check"} +
+           machine + Names{"--out"} + report + gate,
+       {"table", "csv"},
+       "MODEL: a name from 'predict-model list models', or a config.json; or --study with a list of steps.\n"
+       "Without --clock both burst and steady are measured.",
+       step},
+      {"calibrate",
+       ModeGroup::card,
+       "",
+       0,
+       0,
+       "measure the card's scalars, about 90 s, and write a calibration",
+       Names{"--quick", "--probes", "--replay"} + machine + Names{"--out"},
+       {},
+       "The calibration goes to --out, else to stdout.",
+       calibrate},
+      {"fit",
+       ModeGroup::advanced,
+       "FILE...",
+       1,
+       kAny,
+       "scalars of a kernel family from training rows",
+       machine + Names{"--kernels", "--clock"} + filters +
+           Names{"--family", "--free", "--source", "--unbalanced", "--out", "--report"},
+       {},
+       "--kernels: whose section of the calibration, own or library [library]. Held-out rows are left out.",
+       fit},
+      {"fit-power",
+       ModeGroup::advanced,
+       "FILE...",
+       1,
+       kAny,
+       "energies, voltage and data factors from steady rows",
+       machine + filters + Names{"--source", "--out", "--report"},
+       {},
+       "Held-out rows are left out.",
+       fit_power},
+      {"fit-bands",
+       ModeGroup::advanced,
+       "[LIST]",
+       0,
+       1,
+       "error bands from the training rows of a list",
+       Names{"--gpu", "--calibration", "--out", "--report"},
+       {},
+       "LIST: [data/studies/bands.json].",
+       fit_bands},
+      {"sides",
+       ModeGroup::advanced,
+       "FILE...",
+       1,
+       kAny,
+       "which rows may be fitted and which are held out, a line each",
+       Names{"--report"},
+       {},
+       "FILE: CSV with op,shape or model,phase; a recording; - for stdin.",
+       sides},
+  };
 }
 
 }  // namespace
 
 const std::vector<Mode>& modes() {
-  static const std::vector<Mode> kModes{
-      {"--accuracy", {"--format", "--out", "--report"}, accuracy},
-      {"--sides", {}, sides},
-      {"--calibrate", {"--replay", "--quick", "--probes", "--gpu", "--set", "--calibration", "--out"}, calibrate},
-      {"--replay",
-       {"--repeat", "--ops", "--where", "--min-us", "--kernels", "--kernels-table", "--gpu", "--set", "--calibration",
-        "--format", "--out", "--report", "--fail-over"},
-       replay},
-      {"--fit",
-       {"--gpu", "--set", "--calibration", "--kernels", "--clock", "--where", "--min-us", "--family", "--free",
-        "--unbalanced", "--source", "--out"},
-       fit},
-      {"--fit-power", {"--gpu", "--set", "--calibration", "--min-us", "--source", "--out"}, fit_power},
-      {"--power-table",
-       {"--gpu", "--set", "--calibration", "--min-us", "--least-cap", "--most-cap", "--rows"},
-       power_table},
-      {"--fit-bands", {"--gpu", "--calibration", "--out"}, fit_bands},
-      {"--coverage", {"--calibration"}, coverage},
-      {"--against",
-       {"--gpu", "--set", "--calibration", "--kernels", "--clock", "--where", "--min-us", "--format", "--out",
-        "--report", "--rows", "--fail-over"},
-       against},
-      {"--step",
-       {"--study", "--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--check-steps", "--clock",
-        "--gpu", "--set", "--calibration", "--format", "--out", "--report", "--fail-over"},
-       steps},
-      {"",
-       {"--study", "--quick", "--alone", "--gpus", "--ops", "--where", "--min-us", "--kernels", "--kernels-table",
-        "--gpu", "--set", "--calibration", "--format", "--out", "--report", "--fail-over"},
-       live}};
+  static const std::vector<Mode> kModes = table();
   return kModes;
-}
-
-const Mode& mode_of(const Flags& flags) {
-  const auto asked = [&](const Mode& mode) {
-    return mode.flag.empty() || flags.has(mode.flag) || (mode.flag == "--step" && asks_for_steps(flags));
-  };
-  const Mode& mode = *std::find_if(modes().begin(), modes().end(), asked);
-  for (const std::string& flag : flags.given) {
-    if (flag == mode.flag || std::find(mode.takes.begin(), mode.takes.end(), flag) != mode.takes.end()) continue;
-    std::string taken;
-    for (const std::string_view other : mode.takes) taken += (taken.empty() ? "" : ", ") + std::string(other);
-    throw BadInput(flag + ": " + (mode.flag.empty() ? "measuring the card" : std::string(mode.flag)) +
-                   " does not take it; expected " + (taken.empty() ? "no other flag" : "one of " + taken));
-  }
-  return mode;
 }
 
 }  // namespace plumbline

@@ -1,4 +1,4 @@
-// The rows that `--against` and `--fit` are given.
+// The rows that `compare` and `fit` are given.
 #pragma once
 
 #include <string>

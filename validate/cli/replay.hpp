@@ -1,4 +1,4 @@
-// `validate --replay` of a recording of operators.
+// `validate replay` of a recording of operators.
 #pragma once
 
 #include "validate/cli/asked.hpp"
@@ -11,26 +11,30 @@ struct CaseReportRequest {
   AskedCard card;
   AskedReport report;
   AskedRows rows;
-  KernelSet kernels = KernelSet::own;
+  StackChoice stack = usual_stack(KernelSet::own);
   bool kernels_table = false;  ///< what our kernels achieve against what is demanded, as Markdown
 };
 
 struct ReplayRequest {
   std::string file;
-  std::string repeat_file;  ///< another recording of the same cases
   CaseReportRequest compared;
 };
-
-/// The comparison of a recording. With `repeat_file`: how far that one is from it instead, answered_no when a class moved
-/// by more than `fail_over_percent` in the median.
+/// The comparison of a recording.
 ExitCode run_replay(const ReplayRequest& request, std::ostream& out, std::ostream& messages);
 
-/// Throws BadInput for the ideal kernel set, of which nothing is measured.
-void need_measured_set(KernelSet kernels);
+struct RepeatRequest {
+  std::string file, repeat_file;  ///< two recordings of the same cases
+  AskedReport report;
+};
+/// How far the second recording is from the first: answered_no, with a line, when a class moved by more than
+/// `fail_over_percent` in the median. Throws BadInput for --format html.
+ExitCode run_repeat(const RepeatRequest& request, std::ostream& out, std::ostream& messages);
 
-/// Writes the report to `report_file` or `out`, lists what went wrong, and says how it ended; done or a code of its own.
-/// `files` are named in the report.
+/// Whose measurements a stack is held against. Throws BadInput for the ideal one, of which nothing is measured.
+KernelSet need_measured_set(const StackChoice& stack);
+
+/// Writes the report, says what went wrong, and how it ended; done or a code of its own. `files` are named in the report.
 ExitCode report_on(const Recording& recording, const CaseReportRequest& request, const std::vector<std::string>& files,
-                   const std::string& report_file, std::ostream& out, std::ostream& messages);
+                   std::ostream& out, std::ostream& messages);
 
 }  // namespace plumbline

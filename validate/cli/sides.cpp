@@ -2,7 +2,6 @@
 
 #include <istream>
 #include <iterator>
-#include <ostream>
 
 #include "arch/files.hpp"
 #include "ops/csv.hpp"
@@ -14,10 +13,11 @@ namespace plumbline {
 
 namespace {
 
-void write_line(const std::string& place, HeldOut side, std::ostream& out) {
-  std::string line;
-  append_csv_field(line, place);
-  out << line << (side == HeldOut::no ? ",train," : ",heldout,") << name(side) << "\n";
+void write_line(const std::string& place, HeldOut side, std::string& out) {
+  append_csv_field(out, place);
+  out += side == HeldOut::no ? ",train," : ",heldout,";
+  out += name(side);
+  out += '\n';
 }
 
 /// A number of a run's columns; one that is not there or empty is `otherwise`.
@@ -60,7 +60,7 @@ class Sides {
   bool runs_;
 };
 
-void csv_sides(const std::string& csv, const std::string& file, std::ostream& out) {
+void csv_sides(const std::string& csv, const std::string& file, std::string& out) {
   CsvReader reader(csv, file);
   const CsvHeader header(reader);
   const Sides sides(header);
@@ -74,7 +74,7 @@ void csv_sides(const std::string& csv, const std::string& file, std::ostream& ou
   }
 }
 
-void recorded_sides(const std::string& json, const std::string& file, std::ostream& out) {
+void recorded_sides(const std::string& json, const std::string& file, std::string& out) {
   std::size_t i = 0;
   if (is_step_recording(json)) {
     for (const StepMeasurement& step : parse_step_recording(json, file).steps) {
@@ -89,8 +89,8 @@ void recorded_sides(const std::string& json, const std::string& file, std::ostre
 
 }  // namespace
 
-void write_sides(const std::vector<std::string>& files, std::istream& in, std::ostream& out) {
-  out << "place,side,rule\n";
+std::string sides_text(const std::vector<std::string>& files, std::istream& in) {
+  std::string out = "place,side,rule\n";
   for (const std::string& file : files) {
     const bool stdin_asked = file == "-";
     const std::string text = stdin_asked
@@ -99,6 +99,7 @@ void write_sides(const std::vector<std::string>& files, std::istream& in, std::o
     if (file.ends_with(".json")) recorded_sides(text, file, out);
     else csv_sides(text, file, out);
   }
+  return out;
 }
 
 }  // namespace plumbline

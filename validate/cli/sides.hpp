@@ -1,4 +1,4 @@
-// `validate --sides`: on which side of the split each row of a file lies. The converters of tools/ ask it.
+// `validate sides`: on which side of the split each row of a file lies. The converters of tools/ ask it.
 #pragma once
 
 #include <iosfwd>
@@ -8,8 +8,8 @@
 namespace plumbline {
 
 /// Reads each file (CSV with `op,shape` or `model,phase` columns, a recording of cases or steps; "-" is `in`) and
-/// writes a line a row: `place,side,rule`, side "train" or "heldout", rule "" or how it is held out. Operators need not
+/// gives a line a row: `place,side,rule`, side "train" or "heldout", rule "" or how it is held out. Operators need not
 /// be known. Throws BadInput for a file that has neither kind of columns.
-void write_sides(const std::vector<std::string>& files, std::istream& in, std::ostream& out);
+std::string sides_text(const std::vector<std::string>& files, std::istream& in);
 
 }  // namespace plumbline

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ostream>
+#include <sstream>
 
 #include "arch/files.hpp"
 #include "validate/measure/live.hpp"
@@ -48,38 +49,43 @@ class StepPricer {
 };
 
 ExitCode report_steps(const StepRecording& recording, const AskedCard& card, const AskedReport& asked,
-                      const std::string& file, std::ostream& out, std::ostream& messages) {
+                      std::ostream& out, std::ostream& messages) {
   if (asked.format != "table" && asked.format != "csv") {
-    throw BadInput("--format " + asked.format + ": steps are reported as table or csv");
+    throw BadInput("--format: expected table or csv for a recording of steps, found '" + asked.format + "'");
   }
   const StepReport report = compare_steps(recording, key_of(recording.session, card));
   const std::string text = asked.format == "csv" ? step_csv(report) : step_table(report);
-  write_or_print(file, text, out);
-  ExitCode code = ExitCode::done;
+  write_or_print(asked, text, out);
+  std::vector<std::string> trouble;
   for (const StepRow& row : report.rows) {
-    if (!row.good()) {
-      code = ExitCode::not_modelled;
-      messages << "validate: " << step_text(row.measured.what) << ": " << row.error << "\n";
-    } else if (asked.fail_over_percent && std::abs(row.time_error()) > *asked.fail_over_percent / 100) {
+    if (!row.good()) trouble.push_back(step_text(row.measured.what) + ": " + row.error);
+  }
+  show_trouble(trouble, report.rows.size(), "steps could not be measured or priced", messages);
+  for (const StepRow& row : report.rows) {
+    if (!row.good()) continue;
+    if (asked.fail_over_percent && std::abs(row.time_error()) > *asked.fail_over_percent / 100) {
       messages << "validate: " << step_text(row.measured.what) << ": off by "
                << percent_number(std::abs(row.time_error())) << " %\n";
       return ExitCode::answered_no;
     }
   }
-  return code;
+  return trouble.empty() ? ExitCode::done : ExitCode::not_modelled;
 }
 
-ExitCode check_steps(StepMeasurer& measurer, const std::vector<StepCase>& cases, StepPricer& price, std::ostream& out) {
+ExitCode check_steps(StepMeasurer& measurer, const std::vector<StepCase>& cases, StepPricer& price,
+                     const AskedReport& asked, std::ostream& out) {
+  std::ostringstream text;
   bool good = true;
   for (const StepCase& what : cases) {
     const auto priced = price(what);
-    out << step_text(what) << "\n";
+    text << step_text(what) << "\n";
     for (const StepOpCheck& check : measurer.check({what, priced.get()})) {
-      out << "  layer " << check.layer << " " << check.name << ": " << percent_number(check.error) << " % of "
-          << percent_number(check.bound) << " %" << (check.good() ? "" : "  WRONG") << "\n";
+      text << "  layer " << check.layer << " " << check.name << ": " << percent_number(check.error) << " % of "
+           << percent_number(check.bound) << " %" << (check.good() ? "" : "  WRONG") << "\n";
       good = good && check.good();
     }
   }
+  write_or_print(asked, text.str(), out);
   return good ? ExitCode::done : ExitCode::answered_no;
 }
 
@@ -114,6 +120,7 @@ StepRecording measure_steps(StepMeasurer& measurer, const std::vector<StepCase>&
     messages << step_text(recording.steps[i].what) << ": " << (fault.empty() ? "traced" : fault) << std::endl;
   }
   recording.session = measurer.session();
+  warn_of_shared_card(recording.session, messages);
   return recording;
 }
 
@@ -123,18 +130,20 @@ ExitCode run_steps(const StepsRequest& request, const MakeStepMeasurer& make, st
                    std::ostream& messages) {
   const std::vector<StepCase> cases = cases_asked(request);
   for (const StepCase& what : cases) load_llm(what.model);  // before the card is taken
+  need_writable(request.out_file);
+  need_writable(request.report.file);
   const std::unique_ptr<StepMeasurer> measurer = make();
   StepPricer price(key_of(measurer->session(), request.card));
-  if (request.check) return check_steps(*measurer, cases, price, out);
+  if (request.check) return check_steps(*measurer, cases, price, request.report, out);
   const StepRecording recording = measure_steps(*measurer, cases, price, messages);
-  if (!request.report.out_file.empty()) write_text_file(request.report.out_file, step_recording_json(recording));
+  if (!request.out_file.empty()) write_text_file(request.out_file, step_recording_json(recording));
   if (recording.steps.size() < cases.size()) return ExitCode::interrupted;
-  return report_steps(recording, request.card, request.report, request.report.report_file, out, messages);
+  return report_steps(recording, request.card, request.report, out, messages);
 }
 
 ExitCode run_step_replay(const StepReplayRequest& request, std::ostream& out, std::ostream& messages) {
   const StepRecording recording = parse_step_recording(read_text_file(request.file), request.file);
-  return report_steps(recording, request.card, request.report, request.report.file(), out, messages);
+  return report_steps(recording, request.card, request.report, out, messages);
 }
 
 }  // namespace plumbline

@@ -1,4 +1,4 @@
-// `validate --step` on a card and the replay of its recordings.
+// `validate step` on a card and the replay of its recordings.
 #pragma once
 
 #include <functional>
@@ -14,6 +14,7 @@ struct StepsRequest {
   std::vector<std::string> studies;  ///< lists of steps
   bool check = false;                ///< hold operators against references instead of timing them
   AskedCard card;
+  std::string out_file;  ///< where the recording goes; empty: nowhere
   AskedReport report;
 };
 

@@ -9,7 +9,6 @@
 #include "arch/files.hpp"
 #include "arch/format.hpp"
 #include "arch/json_reader.hpp"
-#include "ops/csv.hpp"
 #include "ops/table/text.hpp"
 #include "validate/compare/pricing.hpp"
 #include "validate/compare/report.hpp"
@@ -17,6 +16,7 @@
 #include "validate/record/measurement_csv.hpp"
 #include "validate/record/recorded.hpp"
 #include "validate/record/study.hpp"
+#include "validate/records.hpp"
 
 namespace plumbline {
 
@@ -84,7 +84,7 @@ std::vector<Comparison> compare_rows(const AccuracySet& set) {
   });
   PricingOptions options;
   options.gpu = set.gpu;
-  options.kernels = set.kernels;
+  options.stack = usual_stack(set.kernels);
   return price(measured.rows, options).rows;
 }
 
@@ -95,7 +95,7 @@ std::vector<Comparison> compare_cases(const AccuracySet& set,
   if (recording == nullptr) recording = std::make_unique<Recording>(read_recording(path_of(set)));
   CompareOptions options;
   options.gpu = set.gpu;
-  options.kernels = set.kernels;
+  options.stack = usual_stack(set.kernels);
   options.where = set.where;
   options.at_least = set.at_least;
   std::vector<Comparison> rows;
@@ -173,22 +173,34 @@ std::string accuracy_table(const std::vector<AccuracyRow>& rows) {
   return text;
 }
 
-std::string accuracy_csv(const std::vector<AccuracyRow>& rows) {
-  std::string text =
-      "gpu,op,kernels,label,count,median_abs_ln,p90_abs_ln,bias_median_ln,mape,within_band,roofline_median_abs_ln,"
-      "ceiling\n";
+namespace {
+
+std::vector<Record> records_of(const std::vector<AccuracyRow>& rows) {
+  std::vector<Record> records;
   for (const AccuracyRow& row : rows) {
     const ClassSummary& c = row.summary;
-    text += c.gpu + "," + c.op + "," + std::string(key_of(row.kernels)) + ",";
-    append_csv_field(text, row.label);
-    text += "," + std::to_string(c.count);
-    for (const double figure :
-         {c.median_error, c.p90_error, c.median_bias, c.mape, c.within_band, c.roofline_median_error, row.ceiling}) {
-      text += "," + format_exact(figure);
-    }
-    text += "\n";
+    records.push_back({{"gpu", c.gpu},
+                       {"op", c.op},
+                       {"kernels", std::string(key_of(row.kernels))},
+                       {"label", row.label},
+                       {"count", c.count},
+                       {"median_abs_ln", c.median_error},
+                       {"p90_abs_ln", c.p90_error},
+                       {"bias_median_ln", c.median_bias},
+                       {"mape", c.mape},
+                       {"within_band", c.within_band},
+                       {"roofline_median_abs_ln", c.roofline_median_error},
+                       {"ceiling", row.ceiling}});
   }
-  return text;
+  return records;
+}
+
+}  // namespace
+
+std::string accuracy_csv(const std::vector<AccuracyRow>& rows) { return records_csv(records_of(rows)); }
+
+std::string accuracy_json(const std::vector<AccuracyRow>& rows) {
+  return records_json("plumbline.validate.accuracy.v1", "sets", records_of(rows));
 }
 
 }  // namespace plumbline

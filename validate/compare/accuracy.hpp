@@ -14,7 +14,7 @@
 
 namespace plumbline {
 
-/// One set of measurements. A `.csv` holds anyone's rows (`--against`), a `.json` a recording (`--replay`).
+/// One set of measurements. A `.csv` holds anyone's rows (`validate compare`), a `.json` a recording (`validate replay`).
 struct AccuracySet {
   std::string label;  ///< who measured it, how: "TensorRT-LLM"
   std::string file;   ///< below the data folder
@@ -54,7 +54,8 @@ std::string kept_rows(const AccuracySet& set);
 
 /// As Markdown, errors in percent; each row with what its set's filters leave of the measurements.
 std::string accuracy_table(const std::vector<AccuracyRow>& rows);
-/// One line a row, fractions and natural logarithms.
+/// One line or one object a row, fractions and natural logarithms.
 std::string accuracy_csv(const std::vector<AccuracyRow>& rows);
+std::string accuracy_json(const std::vector<AccuracyRow>& rows);
 
 }  // namespace plumbline

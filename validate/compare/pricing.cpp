@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
+#include "model/stacks/stack.hpp"
 #include "ops/plan/text.hpp"
 #include "ops/table/text.hpp"
 #include "validate/parallel.hpp"
@@ -25,23 +27,32 @@ class RowMachines {
     const std::string& asked = options_.gpu.empty() ? row.origin.gpu : options_.gpu;
     if (asked.empty()) throw BadInput(row.what.place + ": no gpu column: expected --gpu NAME");
     MachineKey key{asked, {}, options_.calibration_file, options_.overrides};
-    key.options.stack = stack_of(options_.kernels, row);
+    key.options.stack = options_.rows_attention ? stack_of(options_.stack, row) : options_.stack;
+    if (key.options.stack != options_.stack) note(row.origin.stack);
     key.options.clock = clock_of(row, options_.clock);
     key.options.data = row.what.data;
     Machine machine = machines().get(key);
-    for (const std::string& sentence : machine.assumptions()) {
-      if (std::find(assumptions_.begin(), assumptions_.end(), sentence) == assumptions_.end()) {
-        assumptions_.push_back(sentence);
-      }
-    }
+    for (const std::string& sentence : machine.assumptions()) add(sentence);
     return machine;
   }
 
   const std::vector<std::string>& assumptions() const { return assumptions_; }
 
  private:
+  void add(const std::string& sentence) {
+    if (std::find(assumptions_.begin(), assumptions_.end(), sentence) == assumptions_.end()) {
+      assumptions_.push_back(sentence);
+    }
+  }
+  /// Rows of one file name few stacks, and name them again and again.
+  void note(const std::string& stack) {
+    if (!noted_.insert(stack).second) return;
+    add("attention of " + stack + ": priced with FlashAttention's kernels, which that stack runs");
+  }
+
   const PricingOptions& options_;
   std::vector<std::string> assumptions_;
+  std::set<std::string> noted_;
 };
 
 void price_row(const Measurement& row, const Machine& machine, Predictor& predictor, OpPrediction& scratch,
@@ -73,8 +84,13 @@ ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked
   return asked.value_or(row.what.clock);
 }
 
-StackChoice stack_of(KernelSet kernels, const Measurement& row) {
-  StackChoice choice = usual_stack(kernels);
+KernelSet kernels_of(const StackChoice& stack) {
+  const auto load = [](const std::string& name) -> const Stack& { return machines().stack(name); };
+  return choose_stack(stack, load).kernels();
+}
+
+StackChoice stack_of(StackChoice choice, const Measurement& row) {
+  if (!choice.attention.empty()) return choice;
   if (op_name(row.what.op) != "attention_prefill" && op_name(row.what.op) != "attention_decode") return choice;
   for (const char* stack : {"vllm", "torch", "flash-attention", "infersim"}) {
     if (row.origin.stack.rfind(stack, 0) == 0) choice.attention = "flash_attention";

@@ -17,7 +17,9 @@ namespace plumbline {
 struct PricingOptions {
   std::string gpu;                  ///< short name or file; empty: each row's own `gpu` column
   std::vector<Override> overrides;  ///< `--set`
-  KernelSet kernels = KernelSet::library;
+  StackChoice stack = usual_stack(KernelSet::library);
+  /// Attention rows that were measured on another stack are priced with its kernels (stack_of), not with `stack`'s.
+  bool rows_attention = true;
   std::optional<ClockMode> clock;  ///< empty: each row's own, burst where it says nothing
   std::string calibration_file;    ///< instead of the GPU's own
   std::size_t threads = 2;
@@ -26,9 +28,13 @@ struct PricingOptions {
 /// The clock a row is priced at: what is asked for, else its own, else burst (the contract's default for operators).
 ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked);
 
-/// Whose attention kernels a row was taken with, by its stack: FlashAttention's for vLLM, PyTorch, InferSim and the
-/// project itself; else TensorRT-LLM's.
-StackChoice stack_of(KernelSet kernels, const Measurement& row);
+/// Whose kernels a choice means: the section of calibrations, and which measurements of a recording. Throws BadInput for a
+/// stack or an attention that is not known.
+KernelSet kernels_of(const StackChoice& stack);
+
+/// `stack` with the attention that a row was taken with, by the stack that its file names: FlashAttention's for vLLM,
+/// PyTorch, InferSim and the project itself; else the choice's own.
+StackChoice stack_of(StackChoice stack, const Measurement& row);
 
 /// The rows of `measured` that belong to `gpu` when one is named: rows without a `gpu` column always, others when the
 /// column names the same descriptor. A `gpu` that is a file takes every row. `left_out` counts the others.

@@ -31,19 +31,19 @@ std::map<std::string, const Measurement*> of_the_library(const Recording& record
   return by_case;
 }
 
-bool asked_for(const Measurement& c, const CompareOptions& options) {
+bool asked_for(const Measurement& c, const CompareOptions& options, KernelSet kernels) {
   const auto& ops = options.ops;
-  if (c.kernels != options.kernels || !keeps_case(options.where, c.what, c.kernel)) return false;
+  if (c.kernels != kernels || !keeps_case(options.where, c.what, c.kernel)) return false;
   return ops.empty() || std::find(ops.begin(), ops.end(), op_name(c.what.op)) != ops.end();
 }
 
 /// Takes what `options` ask for into `report` and returns the rows to price.
-std::vector<Measurement> choose(const Recording& recording, const CompareOptions& options, const std::string& gpu,
-                                Report& report) {
+std::vector<Measurement> choose(const Recording& recording, const CompareOptions& options, KernelSet kernels,
+                                const std::string& gpu, Report& report) {
   std::vector<Measurement> measured;
   for (const Measurement& c : recording.cases) {
-    if (c.kernels == KernelSet::library && options.kernels == KernelSet::own) continue;  // beside its own row
-    if (!asked_for(c, options) || (c.fault.empty() && c.time < options.at_least)) {
+    if (c.kernels == KernelSet::library && kernels == KernelSet::own) continue;  // beside its own row
+    if (!asked_for(c, options, kernels) || (c.fault.empty() && c.time < options.at_least)) {
       ++report.summary.filtered;
     } else if (!c.fault.empty()) {
       report.faults.push_back({c.what.place, case_text(c.what), c.fault});
@@ -54,7 +54,7 @@ std::vector<Measurement> choose(const Recording& recording, const CompareOptions
     }
   }
   if (measured.empty() && report.faults.empty()) {
-    throw BadInput("no case is left: expected measurements of " + std::string(key_of(options.kernels)) + " kernels, " +
+    throw BadInput("no case is left: expected measurements of " + std::string(key_of(kernels)) + " kernels, " +
                    std::to_string(report.summary.filtered) + " cases were left out");
   }
   return measured;
@@ -70,6 +70,14 @@ void mark_rows(Report& report) {
       row.compared.representative = false;
       row.reason = "below " + result.demand->demanded() + ": " + reason_for(report.demands, row.measured.what);
     }
+  }
+}
+
+void add_not_modelled(Report& report) {
+  for (const ReportRow& row : report.rows) {
+    if (row.compared.modelled()) continue;
+    const std::string what = report.session ? " " + case_text(row.measured.what) : "";
+    add_missing(report.summary, row.compared.place + what, row.compared.error);
   }
 }
 
@@ -106,6 +114,19 @@ void finish(Report& report, const Gpu& gpu, KernelSet kernels) {
   summary.classes = summarize(compared);
   summary.not_measured = static_cast<long>(report.faults.size());
   summary.compared = static_cast<long>(compared.size()) - summary.not_modelled;
+  summary.not_compared.clear();
+  for (const CaseFault& fault : report.faults) add_missing(summary, fault.place + " " + fault.what, fault.reason);
+  add_not_modelled(report);
+}
+
+void add_missing(ReportSummary& summary, const std::string& place, const std::string& reason) {
+  constexpr std::size_t kMostReasons = 100;  // a file of noise has one a row
+  auto& all = summary.not_compared;
+  auto known = std::find_if(all.begin(), all.end(), [&](const NotCompared& n) { return n.reason == reason; });
+  if (known == all.end() && all.size() < kMostReasons) {
+    known = all.insert(all.end(), {all.size() + 1 < kMostReasons ? reason : "other reasons", place, 0});
+  }
+  ++(known == all.end() ? all.back() : *known).rows;
 }
 
 std::string gpu_of(const MeasuringSession& session, const CompareOptions& options) {
@@ -135,11 +156,12 @@ std::unique_ptr<Report> compare_recording(const Recording& recording, const Comp
   report->session = recording.session;
   report->demands = std::move(demands);
   const std::string gpu = gpu_of(recording.session, options);
-  const std::vector<Measurement> measured = choose(recording, options, gpu, *report);
+  const KernelSet kernels = kernels_of(options.stack);
+  const std::vector<Measurement> measured = choose(recording, options, kernels, gpu, *report);
   PricingOptions pricing;
   pricing.gpu = gpu;
   pricing.overrides = options.overrides;
-  pricing.kernels = options.kernels;
+  pricing.stack = options.stack;
   pricing.calibration_file = options.calibration_file;
   Priced priced = price(measured, pricing);
   const auto library = of_the_library(recording);
@@ -148,13 +170,14 @@ std::unique_ptr<Report> compare_recording(const Recording& recording, const Comp
     row.compared = std::move(priced.rows[i]);
     row.compared.mode = mode_of(row.measured.what);
     const auto beside = library.find(case_key(row.measured.what));
-    if (options.kernels != KernelSet::own || beside == library.end()) continue;
+    if (kernels != KernelSet::own || beside == library.end()) continue;
     row.library = *beside->second;
     row.compared.library = row.library->time;
   }
   std::sort(priced.assumptions.begin(), priced.assumptions.end());  // not in the order that rows asked for machines
   report->summary.assumptions = std::move(priced.assumptions);
-  finish(*report, load_gpu(gpu, options.overrides), options.kernels);
+  report->summary.stack = options.stack.name;
+  finish(*report, load_gpu(gpu, options.overrides), kernels);
   return report;
 }
 
@@ -164,7 +187,8 @@ std::unique_ptr<Report> compare_rows(Measurements measured, const std::vector<st
   Priced priced = price(measured.rows, options);
   ReportSummary& summary = report->summary;
   summary.files = files;
-  summary.kernels = key_of(options.kernels);
+  summary.stack = options.stack.name;
+  summary.kernels = key_of(kernels_of(options.stack));
   summary.clock = options.clock ? std::string(text_of(*options.clock)) : "as measured";
   summary.classes = summarize(priced.rows);
   summary.assumptions = std::move(priced.assumptions);
@@ -178,6 +202,11 @@ std::unique_ptr<Report> compare_rows(Measurements measured, const std::vector<st
     if (!row.compared.modelled()) ++summary.not_modelled;
   }
   summary.compared = static_cast<long>(report->rows.size()) - summary.not_modelled;
+  for (const std::string& line : measured.bad) {
+    const std::size_t end_of_place = std::min(line.find(": "), line.size());
+    add_missing(summary, line.substr(0, end_of_place), line.substr(std::min(end_of_place + 2, line.size())));
+  }
+  add_not_modelled(*report);
   return report;
 }
 

@@ -1,5 +1,5 @@
-// Measurements held against predictions, and the report of it: of a recording (`validate` on a card, `--replay`: own
-// kernel, library kernel, prediction and roofline side by side) or of anyone's rows (`--against`). One model, one writer
+// Measurements held against predictions, and the report of it: of a recording (`validate run`, `replay`: own
+// kernel, library kernel, prediction and roofline side by side) or of anyone's rows (`validate compare`). One model, one writer
 // a format.
 //
 // A measured span (last end - first start of an execution's kernels) is compared with OpPrediction::time as it is: in a
@@ -26,7 +26,8 @@ namespace plumbline {
 struct CompareOptions {
   std::string gpu;  ///< empty: the recording's own
   std::vector<Override> overrides;
-  KernelSet kernels = KernelSet::own;  ///< whose measurements are compared, and priced
+  StackChoice stack =
+      usual_stack(KernelSet::own);  ///< whose kernels are priced; the measurements of its set are compared
   std::string calibration_file;
   std::vector<std::string> ops;  ///< empty: all
   std::vector<RowFilter> where;  ///< on op, dtype, shape, cache, clock, study, kernel
@@ -49,15 +50,24 @@ struct CaseFault {
   std::string text() const { return (place.empty() ? "" : place + ": ") + what + ": " + reason; }
 };
 
+/// Rows that are missing from a comparison for the same reason.
+struct NotCompared {
+  std::string reason, first;  ///< "unknown operator ...", "a.csv:5"
+  long rows = 0;
+};
+
 /// What a report says of all rows together.
 struct ReportSummary {
   std::vector<std::string> files;
+  std::string stack;    ///< name, or file
   std::string kernels;  ///< "own", "library", "ideal"
   std::string clock;    ///< "burst", "steady" or "as measured"
   std::vector<ClassSummary> classes;
   std::vector<std::string> assumptions;
   long compared = 0, bad = 0, not_modelled = 0, filtered = 0, other_gpu = 0;
   long not_measured = 0;  ///< cases of a recording that have a fault instead of a time
+  /// Of `bad`, `not_modelled` and `not_measured`, in the order that the reasons first occur.
+  std::vector<NotCompared> not_compared;
 };
 
 struct Report {
@@ -84,8 +94,12 @@ std::unique_ptr<Report> compare_recording(const Recording& recording, const Comp
 std::unique_ptr<Report> compare_rows(Measurements measured, const std::vector<std::string>& files,
                                      const PricingOptions& options);
 
-/// Works out what follows from the rows, faults and demands of a report: achieved rates, demands, marks, classes.
+/// Works out what follows from the rows, faults and demands of a report: achieved rates, demands, marks, classes, what
+/// is missing.
 void finish(Report& report, const Gpu& gpu, KernelSet kernels);
+
+/// Adds one row that is missing to the reasons of a summary.
+void add_missing(ReportSummary& summary, const std::string& place, const std::string& reason);
 
 /// Class table in aligned columns, errors in percent as 100 x |ln(predicted / measured)|; of a recording with demands and
 /// conditions.

@@ -75,7 +75,14 @@ std::string tiles(const Report& report) {
     text += tile(std::to_string(met) + " of " + std::to_string(report.results.size()), "demands on kernels met");
   }
   if (!report.faults.empty()) text += tile(std::to_string(report.faults.size()), "cases without a measurement");
-  return text + "</div>\n";
+  if (report.summary.bad > 0) text += tile(std::to_string(report.summary.bad), "rows that could not be read");
+  if (report.summary.not_modelled > 0) text += tile(std::to_string(report.summary.not_modelled), "rows not modelled");
+  text += "</div>\n";
+  for (const NotCompared& missing : report.summary.not_compared) {
+    text += "<p class='note'>not compared, " + std::to_string(missing.rows) + ": " + html_escaped(missing.reason) +
+            " (first: " + html_escaped(missing.first) + ")</p>\n";
+  }
+  return text;
 }
 
 std::string plot(const Report& report) {
@@ -234,8 +241,9 @@ std::string conditions(const Report& report) {
 }
 
 std::string subtitle(const Report& report) {
-  std::string text = report.summary.kernels + " kernels";
+  std::string text = "stack " + report.summary.stack + ", " + report.summary.kernels + " kernels";
   if (report.session) text += ", " + report.session->card + ", " + report.session->date;
+  if (report.session && report.session->other_processes > 0) text += ", " + shared_card_text(*report.session);
   for (const std::string& file : report.summary.files) text += ", " + file;
   return text;
 }

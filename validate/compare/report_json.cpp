@@ -46,6 +46,7 @@ ordered_json class_of(const ClassSummary& c) {
 ordered_json base_of(const ReportSummary& report) {
   ordered_json out = {{"schema", "plumbline.validate.v1"},
                       {"files", report.files},
+                      {"stack", report.stack},
                       {"kernels", report.kernels},
                       {"clock", report.clock},
                       {"rows",
@@ -55,15 +56,20 @@ ordered_json base_of(const ReportSummary& report) {
                         {"filtered", report.filtered},
                         {"other_gpu", report.other_gpu},
                         {"not_measured", report.not_measured}}},
+                      {"not_compared", ordered_json::array()},
                       {"classes", ordered_json::array()},
                       {"assumptions", report.assumptions}};
   for (const ClassSummary& c : report.classes) out["classes"].push_back(class_of(c));
+  for (const NotCompared& missing : report.not_compared) {
+    out["not_compared"].push_back({{"rows", missing.rows}, {"reason", missing.reason}, {"first", missing.first}});
+  }
   return out;
 }
 
-/// Names come from files: bytes that are not UTF-8 become U+FFFD instead of an exception.
+/// Names come from files: bytes that are not UTF-8 become U+FFFD instead of an exception, and all but ASCII is escaped, as
+/// controls beyond it would reach a terminal.
 std::string text_of(const ordered_json& value) {
-  return value.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return value.dump(2, ' ', true, ordered_json::error_handler_t::replace) + "\n";
 }
 
 ordered_json session_of(const Report& report) {
@@ -76,7 +82,8 @@ ordered_json session_of(const Report& report) {
                       {"date", s.date},
                       {"sms", s.sms},
                       {"power_limit_W", s.power_limit_W},
-                      {"dropped_records", s.dropped_records}};
+                      {"dropped_records", s.dropped_records},
+                      {"other_processes", s.other_processes}};
   for (const ConditionRange& range : condition_ranges(report)) out["conditions"][range.name] = range.text;
   return out;
 }

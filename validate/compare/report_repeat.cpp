@@ -9,6 +9,7 @@
 #include "ops/table/text.hpp"
 #include "validate/record/measurement.hpp"
 #include "validate/record/study.hpp"
+#include "validate/records.hpp"
 #include "validate/statistics.hpp"
 
 namespace plumbline {
@@ -87,6 +88,33 @@ std::string repeat_table(const std::vector<RepeatClass>& classes, double limit) 
   std::snprintf(line, sizeof line, "%ld of %zu classes moved by at most %.1f %% in the median\n", within,
                 classes.size(), 100 * limit);
   return text + line;
+}
+
+namespace {
+
+std::vector<Record> records_of(const std::vector<RepeatClass>& classes) {
+  std::vector<Record> records;
+  for (const RepeatClass& r : classes) {
+    records.push_back({{"op", r.op},
+                       {"dtype", r.dtype},
+                       {"mode", r.mode},
+                       {"size", std::string(name(r.size))},
+                       {"kernels", std::string(key_of(r.kernels))},
+                       {"count", r.count},
+                       {"median_ln", r.median_ln},
+                       {"median_abs_ln", r.median_abs_ln},
+                       {"worst_ln", r.worst_ln},
+                       {"worst_shape", r.worst_shape}});
+  }
+  return records;
+}
+
+}  // namespace
+
+std::string repeat_csv(const std::vector<RepeatClass>& classes) { return records_csv(records_of(classes)); }
+
+std::string repeat_json(const std::vector<RepeatClass>& classes) {
+  return records_json("plumbline.validate.repeat.v1", "classes", records_of(classes));
 }
 
 }  // namespace plumbline

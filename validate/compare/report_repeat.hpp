@@ -25,5 +25,8 @@ std::vector<RepeatClass> compare_runs(const Recording& first, const Recording& s
 
 /// Aligned columns; the last line says how many classes are within `limit` in the median.
 std::string repeat_table(const std::vector<RepeatClass>& classes, double limit);
+/// One line or one object a class; natural logarithms of second / first.
+std::string repeat_csv(const std::vector<RepeatClass>& classes);
+std::string repeat_json(const std::vector<RepeatClass>& classes);
 
 }  // namespace plumbline

@@ -85,15 +85,29 @@ std::string power_lines(const ReportSummary& report) {
   return text;
 }
 
+/// A line a reason: what is missing from the table must not be hidden in a count.
+std::string missing_lines(const ReportSummary& report) {
+  constexpr std::size_t kReasonsShown = 10;
+  std::string text;
+  for (const NotCompared& missing : report.not_compared) {
+    if (&missing - report.not_compared.data() == kReasonsShown) {
+      return text + "  ... and " + std::to_string(report.not_compared.size() - kReasonsShown) + " reasons more\n";
+    }
+    text += "  " + std::to_string(missing.rows) + (missing.rows == 1 ? " row: " : " rows: ") + missing.reason +
+            " (first: " + missing.first + ")\n";
+  }
+  return text;
+}
+
 std::string summary_table(const ReportSummary& report) {
-  std::string text = "kernels " + report.kernels + ", clock " + report.clock + ": " + std::to_string(report.compared) +
-                     " rows compared";
+  std::string text = "stack " + report.stack + ", kernels " + report.kernels + ", clock " + report.clock + ": " +
+                     std::to_string(report.compared) + " rows compared";
   if (report.bad > 0) text += ", " + std::to_string(report.bad) + " could not be read";
   if (report.not_measured > 0) text += ", " + std::to_string(report.not_measured) + " not measured";
   if (report.not_modelled > 0) text += ", " + std::to_string(report.not_modelled) + " not modelled";
   if (report.filtered > 0) text += ", " + std::to_string(report.filtered) + " left out by --ops, --where or --min-us";
   if (report.other_gpu > 0) text += ", " + std::to_string(report.other_gpu) + " of other GPUs left out";
-  text += "\n";
+  text += "\n" + missing_lines(report);
   if (report.classes.empty()) return text;
   const Extra extra(report.classes);
   std::vector<Line> lines{heading(extra)};
@@ -112,7 +126,8 @@ std::string summary_table(const ReportSummary& report) {
 
 std::string session_line(const MeasuringSession& s) {
   return s.card + ", driver " + s.driver + ", toolkit " + s.toolkit + ", " + s.date +
-         (s.dropped_records > 0 ? ", " + std::to_string(s.dropped_records) + " profiler records dropped" : "");
+         (s.dropped_records > 0 ? ", " + std::to_string(s.dropped_records) + " profiler records dropped" : "") +
+         (s.other_processes > 0 ? ", " + shared_card_text(s) : "");
 }
 
 std::string demand_lines(const Report& report) {

@@ -11,6 +11,7 @@
 #include "validate/fit/fit_bands.hpp"
 #include "validate/fit/fit_calibration.hpp"
 #include "validate/record/study.hpp"
+#include "validate/records.hpp"
 
 namespace plumbline {
 
@@ -35,7 +36,7 @@ std::vector<Coverage> coverage_of(const std::vector<BandRow>& rows, const std::s
   Predictor predictor;
   for (const BandRow& row : rows) {
     MachineKey key{row.gpu, {}, row.gpu == calibrated ? calibration_file : ""};
-    key.options.stack = stack_of(row.kernels, row.measured);
+    key.options.stack = stack_of(usual_stack(row.kernels), row.measured);
     key.options.clock = clock_of(row.measured, {});
     const Machine machine = machines().get(key);
     double as_timed = 1;  // over one plain execution
@@ -75,6 +76,34 @@ std::string coverage_report(const std::vector<Coverage>& coverage) {
     text += share < percent(range.least) ? "  below\n" : share > percent(range.most) ? "  above\n" : "\n";
   }
   return text;
+}
+
+namespace {
+
+std::vector<Record> records_of(const std::vector<Coverage>& coverage) {
+  std::vector<Record> records;
+  for (const Coverage& c : coverage) {
+    const CountRange range = binomial_range(c.shapes, 0.9, 0.99);
+    const auto share = [&](long count) { return static_cast<double>(count) / static_cast<double>(c.shapes); };
+    records.push_back({{"gpu", c.gpu},
+                       {"kernels", std::string(key_of(c.kernels))},
+                       {"class", c.band_class},
+                       {"provenance", c.provenance},
+                       {"rows", c.rows},
+                       {"shapes", c.shapes},
+                       {"within_band", c.share()},
+                       {"least_by_chance", share(range.least)},
+                       {"most_by_chance", share(range.most)}});
+  }
+  return records;
+}
+
+}  // namespace
+
+std::string coverage_csv(const std::vector<Coverage>& coverage) { return records_csv(records_of(coverage)); }
+
+std::string coverage_json(const std::vector<Coverage>& coverage) {
+  return records_json("plumbline.validate.coverage.v1", "classes", records_of(coverage));
 }
 
 std::string band_report(const BandFit& fit) {

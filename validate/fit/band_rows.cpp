@@ -53,7 +53,7 @@ std::vector<Measurement> published_rows(const BandSource& source, Half half, std
   read_measurements(read_text_file(file), file, source.where, read);
   if (!read.bad.empty()) throw BadInput(read.bad.front());
   if (half == Half::train) {
-    for (std::string& row : refuse_held_out(read.rows, "--fit-bands")) refused.push_back(std::move(row));
+    for (std::string& row : refuse_held_out(read.rows, "validate fit-bands")) refused.push_back(std::move(row));
   } else {
     for (const Measurement& row : read.rows) {
       if (row.held_out == HeldOut::no)

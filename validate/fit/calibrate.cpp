@@ -93,7 +93,7 @@ Calibration calibrated(const Gpu& gpu, const ProbeRun& run, const Calibration& b
   if (power.empty() && another) out.power.clear();  // shares of energies that nobody measured
   replace(out.power, power);
   out.note = std::string(power.empty() ? "machine" : "machine and power") +
-             " as probed (validate --calibrate); what no probe tells, families and bands carried over unchanged from " +
+             " as probed (validate calibrate); what no probe tells, families and bands carried over unchanged from " +
              base.gpu;
   return out;
 }

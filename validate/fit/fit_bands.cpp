@@ -45,7 +45,7 @@ class Pricer {
     std::vector<const Machine*> machine_of;
     for (const std::size_t i : which) {
       const BandRow& row = rows_[i];
-      const Key key{row.gpu, stack_of(row.kernels, row.measured), clock_of(row.measured, {})};
+      const Key key{row.gpu, stack_of(usual_stack(row.kernels), row.measured), clock_of(row.measured, {})};
       auto& machine = machines[key];
       if (!machine) machine = make(calibration, key);
       machine_of.push_back(&*machine);

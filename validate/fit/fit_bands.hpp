@@ -88,5 +88,8 @@ CountRange binomial_range(long count, double chance, double inside);
 
 std::string band_report(const BandFit& fit);
 std::string coverage_report(const std::vector<Coverage>& coverage);
+/// One line or one object a class, fractions; with the range of 99 % of chance at 90 %.
+std::string coverage_csv(const std::vector<Coverage>& coverage);
+std::string coverage_json(const std::vector<Coverage>& coverage);
 
 }  // namespace plumbline

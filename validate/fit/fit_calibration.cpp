@@ -114,7 +114,7 @@ class EnginePredictor {
       free_.push_back(&scalar_of(calibration_, options, p.name).value);
     }
     for (const Measurement& row : rows)
-      kinds_.push_back({clock_of(row, options.clock), stack_of(options.kernels, row)});
+      kinds_.push_back({clock_of(row, options.clock), stack_of(usual_stack(options.kernels), row)});
   }
   EnginePredictor(const EnginePredictor&) = delete;
   EnginePredictor& operator=(const EnginePredictor&) = delete;

@@ -361,8 +361,8 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
   std::copy_if(counted.begin(), counted.end(), std::back_inserter(powered),
                [&](const PowerCounts& c) { return usable(c, gpu); });
   if (powered.size() < kColumns + kSearched) {
-    throw BadInput("--fit-power: expected at least " + std::to_string(kColumns + kSearched) +
-                   " steady rows with a power, found " + std::to_string(powered.size()));
+    throw BadInput("expected at least " + std::to_string(kColumns + kSearched) + " steady rows with a power, found " +
+                   std::to_string(powered.size()));
   }
   const MemoryLine memory = memory_line(powered);
   const double per_byte = memory.pJ_per_B;

@@ -73,8 +73,22 @@ struct PowerTableOptions {
   double least_power = 0, most_power = 10;
   Seconds at_least;
 };
-std::string power_table(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
-                        const PowerTableOptions& options);
+/// One class of work, or "all"; errors are natural logarithms, empty where no row has the reading.
+struct PowerClass {
+  struct Errors {
+    std::optional<double> median, p90;  ///< of |ln(predicted / measured)|
+  };
+  std::string name;
+  long rows = 0;
+  Errors time, power, clock;
+  std::optional<double> power_bias;  ///< median of ln(predicted / measured)
+};
+std::vector<PowerClass> power_classes(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                                      const PowerTableOptions& options);
+std::string power_table(const std::vector<PowerClass>& classes);
+/// One line or one object a class.
+std::string power_csv(const std::vector<PowerClass>& classes);
+std::string power_json(const std::vector<PowerClass>& classes);
 /// `visit(row, prediction of a free run)` for the steady rows that count and can be priced.
 void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
                      const PowerTableOptions& options,

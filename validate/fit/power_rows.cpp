@@ -14,6 +14,7 @@
 #include "validate/fit/fit_power.hpp"
 #include "validate/record/measurement_csv.hpp"
 #include "validate/record/study.hpp"
+#include "validate/records.hpp"
 #include "validate/statistics.hpp"
 
 namespace plumbline {
@@ -74,19 +75,53 @@ void add(ClassErrors& to, const PowerRow& row, const OpPrediction& p) {
   if (row.sm_clock) to.clock.push_back(std::abs(std::log(p.clock / *row.sm_clock)));
 }
 
-std::string cell(const std::vector<double>& errors, double at) {
-  if (errors.empty()) return "       -";
+std::optional<double> quantile_of(const std::vector<double>& errors, double at) {
+  return errors.empty() ? std::nullopt : std::optional(quantile(errors, at));
+}
+
+PowerClass summary(const std::string& name, const ClassErrors& c) {
+  return {name,
+          c.rows,
+          {quantile_of(c.time, 0.5), quantile_of(c.time, 0.9)},
+          {quantile_of(c.power, 0.5), quantile_of(c.power, 0.9)},
+          {quantile_of(c.clock, 0.5), quantile_of(c.clock, 0.9)},
+          quantile_of(c.bias, 0.5)};
+}
+
+std::string cell(const std::optional<double>& error) {
+  if (!error) return "       -";
   char text[32];
-  std::snprintf(text, sizeof text, "%6.1f %%", 100 * quantile(errors, at));
+  std::snprintf(text, sizeof text, "%6.1f %%", 100 * *error);
   return text;
 }
 
-std::string line(const std::string& name, const ClassErrors& c) {
+std::string line(const PowerClass& c) {
   char text[64];
-  std::snprintf(text, sizeof text, "%-34s %5ld ", name.c_str(), c.rows);
+  std::snprintf(text, sizeof text, "%-34s %5ld ", c.name.c_str(), c.rows);
   std::string out = text;
-  for (const auto* errors : {&c.time, &c.power, &c.clock}) out += cell(*errors, 0.5) + cell(*errors, 0.9) + "  ";
-  return out + cell(c.bias, 0.5) + "\n";
+  for (const PowerClass::Errors& errors : {c.time, c.power, c.clock}) {
+    out += cell(errors.median) + cell(errors.p90) + "  ";
+  }
+  return out + cell(c.power_bias) + "\n";
+}
+
+std::vector<Record> records_of(const std::vector<PowerClass>& classes) {
+  std::vector<Record> records;
+  for (const PowerClass& c : classes) {
+    Record& record = records.emplace_back(Record{{"class", c.name}, {"rows", c.rows}});
+    const auto add = [&record](const char* name, const std::optional<double>& error) {
+      if (error) record.emplace_back(name, *error);
+      else record.emplace_back(name, std::monostate());
+    };
+    add("time_median_abs_ln", c.time.median);
+    add("time_p90_abs_ln", c.time.p90);
+    add("power_median_abs_ln", c.power.median);
+    add("power_p90_abs_ln", c.power.p90);
+    add("clock_median_abs_ln", c.clock.median);
+    add("clock_p90_abs_ln", c.clock.p90);
+    add("power_bias_median_ln", c.power_bias);
+  }
+  return records;
 }
 
 std::string class_of(const PowerRow& row, const OpPrediction& p) {
@@ -157,19 +192,32 @@ void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::
   }
 }
 
-std::string power_table(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
-                        const PowerTableOptions& options) {
+std::vector<PowerClass> power_classes(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
+                                      const PowerTableOptions& options) {
   std::map<std::string, ClassErrors> classes;
   ClassErrors all;
   for_steady_rows(gpu, calibration, rows, options, [&](const PowerRow& row, const OpPrediction& p) {
     add(classes[class_of(row, p)], row, p);
     add(all, row, p);
   });
+  std::vector<PowerClass> out;
+  for (const auto& [name, errors] : classes) out.push_back(summary(name, errors));
+  out.push_back(summary("all", all));
+  return out;
+}
+
+std::string power_table(const std::vector<PowerClass>& classes) {
   std::string out =
       "class                               rows    time median, p90   power median, p90   clock median, p90"
       "  power bias\n";
-  for (const auto& [name, errors] : classes) out += line(name, errors);
-  return out + line("all", all);
+  for (const PowerClass& c : classes) out += line(c);
+  return out;
+}
+
+std::string power_csv(const std::vector<PowerClass>& classes) { return records_csv(records_of(classes)); }
+
+std::string power_json(const std::vector<PowerClass>& classes) {
+  return records_json("plumbline.validate.power.v1", "classes", records_of(classes));
 }
 
 PowerErrors power_errors(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,

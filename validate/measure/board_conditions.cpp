@@ -1,6 +1,8 @@
 // What a row of looks at the board says together. No NVML in here: tested on made-up samples.
 #include "validate/measure/nvml_board.hpp"
 
+#include <algorithm>
+
 namespace plumbline {
 namespace {
 
@@ -29,6 +31,14 @@ Conditions conditions(const std::vector<BoardSample>& samples) {
   out.temperature_C = mean_of(samples, &BoardSample::temperature_C);
   for (const BoardSample& s : samples) out.clock_event_reasons |= s.clock_event_reasons & ~kIdle;
   return out;
+}
+
+std::int64_t other_processes(const std::optional<std::vector<unsigned>>& processes, unsigned self) {
+  if (!processes || processes->empty()) return 0;
+  const auto others =
+      static_cast<std::int64_t>(processes->size()) - std::count(processes->begin(), processes->end(), self);
+  const bool listed = others < static_cast<std::int64_t>(processes->size());
+  return listed ? others : others - 1;
 }
 
 }  // namespace plumbline

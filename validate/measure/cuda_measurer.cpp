@@ -1,6 +1,9 @@
 #include "validate/measure/cuda_measurer.hpp"
 
 #include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "kernels/common/cuda_check.hpp"
 #include "kernels/run/arena.hpp"
@@ -38,6 +41,8 @@ class CudaMeasurer final : public Measurer {
   MeasuringSession session() const override {
     MeasuringSession s = session_;
     s.dropped_records = tracer_.dropped();
+    others_ = std::max(others_, other_processes(board_.compute_processes(), static_cast<unsigned>(::getpid())));
+    s.other_processes = others_;
     return s;
   }
 
@@ -73,6 +78,7 @@ class CudaMeasurer final : public Measurer {
   KernelTracer tracer_;  // first: CUPTI wants to see the context made
   Board board_{select_card()};
   MeasuringSession session_ = describe_session(board_, tracer_.version());
+  mutable std::int64_t others_ = 0;  // the most that was seen so far
   Arena arena_;
   CudaTiming timing_{tracer_, board_, session_.l2_B* units::B};
 };

@@ -8,7 +8,7 @@ namespace plumbline {
 namespace {
 
 constexpr const char* kWithout =
-    "validate was built without CUDA: rebuild where nvcc and CUPTI's headers are, or use --replay";
+    "validate was built without CUDA: rebuild where nvcc and CUPTI's headers are, or use validate replay";
 
 }  // namespace
 

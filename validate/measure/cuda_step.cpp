@@ -4,6 +4,7 @@
 #include "validate/measure/cuda_step.hpp"
 
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -141,6 +142,8 @@ class CudaStepMeasurer final : public StepMeasurer {
       s.profiler = tracer_->version();
       s.dropped_records = tracer_->dropped();
     }
+    others_ = std::max(others_, other_processes(board_.compute_processes(), static_cast<unsigned>(::getpid())));
+    s.other_processes = others_;
     return s;
   }
 
@@ -346,6 +349,7 @@ class CudaStepMeasurer final : public StepMeasurer {
   Stream stream_;
   ClockStamps stamps_;
   std::unique_ptr<KernelTracer> tracer_;
+  mutable std::int64_t others_ = 0;  // the most that was seen so far
   std::unique_ptr<LoadedStep> loaded_;
   std::string key_;
 };

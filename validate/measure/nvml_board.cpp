@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 
 namespace plumbline {
@@ -26,6 +27,15 @@ struct FieldValue {
     long long sll;
   } value;
 };
+
+/// nvmlProcessInfo_t of nvmlDeviceGetComputeRunningProcesses_v2 and _v3.
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long used_memory_B;
+  unsigned gpu_instance, compute_instance;
+};
+constexpr int kInsufficientSize = 7;
+constexpr unsigned kMostProcesses = 256;
 
 using Device = void*;
 constexpr Watts kMilliwatt = 1e-3 * units::W;
@@ -55,6 +65,7 @@ struct Board::Library {
   int (*reasons)(Device, unsigned long long*) = nullptr;
   int (*fields)(Device, int, FieldValue*) = nullptr;
   int (*driver)(char*, unsigned) = nullptr;
+  int (*processes)(Device, unsigned*, ProcessInfo*) = nullptr;
 
   template <class F>
   bool bind(F& function, const char* name) {
@@ -79,6 +90,9 @@ struct Board::Library {
     }
     bind(fields, "nvmlDeviceGetFieldValues");
     bind(driver, "nvmlSystemGetDriverVersion");
+    if (!bind(processes, "nvmlDeviceGetComputeRunningProcesses_v3")) {
+      bind(processes, "nvmlDeviceGetComputeRunningProcesses_v2");  // the same, before driver 510
+    }
     if (init() != kSuccess) return false;
     bind(shutdown, "nvmlShutdown");
     return find(pci_bus_id.c_str(), &device) == kSuccess;
@@ -158,6 +172,17 @@ std::string Board::driver() const {
   std::array<char, 96> text{};
   if (!known() || library_->driver == nullptr) return "";
   return library_->driver(text.data(), static_cast<unsigned>(text.size())) == kSuccess ? text.data() : "";
+}
+
+std::optional<std::vector<unsigned>> Board::compute_processes() const {
+  if (!known() || library_->processes == nullptr) return {};
+  std::vector<ProcessInfo> infos(kMostProcesses);
+  unsigned count = kMostProcesses;
+  const int code = library_->processes(library_->device, &count, infos.data());
+  if (code != kSuccess && code != kInsufficientSize) return {};
+  std::vector<unsigned> pids;
+  for (unsigned i = 0; i < std::min(count, kMostProcesses); ++i) pids.push_back(infos[i].pid);
+  return pids;
 }
 
 BoardSample sample(const Board& board) {

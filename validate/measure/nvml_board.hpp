@@ -39,6 +39,9 @@ class Board {
   /// Why the clock is what it is, as NVML's bits; 0x4 is the power cap.
   std::optional<std::uint64_t> clock_event_reasons() const;
   std::string driver() const;
+  /// Numbers of the processes that have a compute context on the card, this one's among them; in a container they may
+  /// be those of the host. Empty where the driver does not say.
+  std::optional<std::vector<unsigned>> compute_processes() const;
 
  private:
   struct Library;
@@ -55,6 +58,10 @@ struct BoardSample {
 BoardSample sample(const Board& board);
 /// Means of what was read, and all reasons seen but "idle" (0x1), which a busy card shows for its first milliseconds.
 Conditions conditions(const std::vector<BoardSample>& samples);
+
+/// How many of `processes` (of a card that this process has a context on) are others. Where `self` is not among them, one
+/// of them is this process under its number outside of the container. An empty list and none are no others.
+std::int64_t other_processes(const std::optional<std::vector<unsigned>>& processes, unsigned self);
 
 /// Looks at the board every few milliseconds from a thread of its own while kernels run.
 class BoardSampler {

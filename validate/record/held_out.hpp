@@ -1,5 +1,5 @@
 // Which measurements may be fitted and which are only reported. The rule stands in data/measurements/README.md and
-// here, nowhere else: the tools ask `validate --sides`. It was fixed before anything was fitted and must not change, or
+// here, nowhere else: the tools ask `validate sides`. It was fixed before anything was fitted and must not change, or
 // old results would stop meaning anything.
 #pragma once
 

@@ -19,4 +19,9 @@ ClockMode read_clock_mode(std::string_view text, const std::string& place) {
 
 std::string_view text_of(ClockMode clock) { return clock == ClockMode::burst ? "burst" : "steady"; }
 
+std::string shared_card_text(const MeasuringSession& session) {
+  return std::to_string(session.other_processes) +
+         (session.other_processes == 1 ? " other process on the card" : " other processes on the card");
+}
+
 }  // namespace plumbline

@@ -94,7 +94,11 @@ struct MeasuringSession {
   double l2_B = 0, memory_B = 0, power_limit_W = 0;
   std::int64_t sms = 0;
   std::uint64_t dropped_records = 0;
+  std::int64_t other_processes = 0;  ///< the most that were seen computing on the card beside this one
 };
+
+/// "2 other processes on the card", for reports and messages.
+std::string shared_card_text(const MeasuringSession& session);
 
 /// "burst" or "steady"; throws BadInput that starts with `place`.
 ClockMode read_clock_mode(std::string_view text, const std::string& place);

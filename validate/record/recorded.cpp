@@ -34,7 +34,7 @@ std::int64_t count(const JsonValue& value) {
 
 MeasuringSession read_session(const JsonValue& v) {
   v.refuse_unknown_keys({"gpu", "card", "driver", "toolkit", "profiler", "date", "l2_B", "memory_B", "power_limit_W",
-                         "sms", "dropped_records"});
+                         "sms", "dropped_records", "other_processes"});
   MeasuringSession s;
   s.gpu = v.at("gpu").as_string();
   s.card = v.at("card").as_string();
@@ -47,6 +47,7 @@ MeasuringSession read_session(const JsonValue& v) {
   s.power_limit_W = not_negative(v.at("power_limit_W"));
   s.sms = count(v.at("sms"));
   s.dropped_records = static_cast<std::uint64_t>(count(v.at("dropped_records")));
+  if (const auto others = v.find("other_processes")) s.other_processes = count(*others);
   return s;
 }
 

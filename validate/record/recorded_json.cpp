@@ -20,17 +20,19 @@ std::string line(const ordered_json& value) {
 }
 
 ordered_json session_json(const MeasuringSession& s) {
-  return {{"gpu", s.gpu},
-          {"card", s.card},
-          {"driver", s.driver},
-          {"toolkit", s.toolkit},
-          {"profiler", s.profiler},
-          {"date", s.date},
-          {"l2_B", s.l2_B},
-          {"memory_B", s.memory_B},
-          {"power_limit_W", s.power_limit_W},
-          {"sms", s.sms},
-          {"dropped_records", s.dropped_records}};
+  ordered_json out = {{"gpu", s.gpu},
+                      {"card", s.card},
+                      {"driver", s.driver},
+                      {"toolkit", s.toolkit},
+                      {"profiler", s.profiler},
+                      {"date", s.date},
+                      {"l2_B", s.l2_B},
+                      {"memory_B", s.memory_B},
+                      {"power_limit_W", s.power_limit_W},
+                      {"sms", s.sms},
+                      {"dropped_records", s.dropped_records}};
+  if (s.other_processes > 0) out["other_processes"] = s.other_processes;
+  return out;
 }
 
 ordered_json launch_json(const MeasuredLaunch& l) {

@@ -1,4 +1,4 @@
-#include "validate/cli/against.hpp"
+#include "validate/cli/compare.hpp"
 
 #include <ostream>
 
@@ -8,8 +8,8 @@
 
 namespace plumbline {
 
-ExitCode run_against(const AgainstRequest& request, std::ostream& out, std::ostream& messages) {
-  Measurements measured = read_rows(request.files, request.rows.where, request.kernels);
+ExitCode run_compare(const CompareRequest& request, std::ostream& out, std::ostream& messages) {
+  Measurements measured = read_rows(request.files, filters_of(request.rows), kernels_of(request.stack));
   long other_gpu = 0;
   measured.rows = rows_of_gpu(std::move(measured.rows), request.card.gpu, other_gpu);
   const auto too_short = [&](const Measurement& row) { return row.time < request.rows.at_least; };
@@ -19,18 +19,20 @@ ExitCode run_against(const AgainstRequest& request, std::ostream& out, std::ostr
   PricingOptions pricing;
   pricing.gpu = request.card.gpu;
   pricing.overrides = request.card.overrides;
-  pricing.kernels = request.kernels;
+  pricing.stack = request.stack;
+  pricing.rows_attention = request.rows_attention;
   pricing.clock = request.clock;
   pricing.calibration_file = request.card.calibration_file;
   std::vector<std::string> trouble = measured.bad;
+  const std::size_t rows = measured.rows.size() + measured.bad.size();
   const std::unique_ptr<Report> report = compare_rows(std::move(measured), request.files, pricing);
   report->summary.other_gpu = other_gpu;
   for (const ReportRow& row : report->rows) {
     if (!row.compared.modelled()) trouble.push_back(row.compared.place + ": " + row.compared.error);
   }
-  show_messages(trouble, messages);
+  show_trouble(trouble, rows, "rows could not be read or priced", messages);
   if (!request.rows_file.empty()) write_text_file(request.rows_file, csv_rows(*report));
-  write_or_print(request.report.file(), text_in(*report, request.report.format), out);
+  write_or_print(request.report, text_in(*report, request.report.format), out);
   return accuracy_answer(report->summary.classes, request.report.fail_over_percent, messages,
                          trouble.empty() ? ExitCode::done : ExitCode::not_modelled);
 }

@@ -1,4 +1,4 @@
-// `validate --against`: anyone's rows held against the predictions.
+// `validate compare`: anyone's rows held against the predictions.
 #pragma once
 
 #include "model/predict.hpp"
@@ -6,18 +6,19 @@
 
 namespace plumbline {
 
-struct AgainstRequest {
+struct CompareRequest {
   std::vector<std::string> files;
   AskedCard card;
   AskedReport report;
   AskedRows rows;
-  KernelSet kernels = KernelSet::own;
+  StackChoice stack;
+  bool rows_attention = true;      ///< attention rows of another stack: priced with its kernels
   std::optional<ClockMode> clock;  ///< empty: each row's own
   std::string rows_file;           ///< every row with its prediction, as CSV
 };
 
 /// Compares and writes the report to `out` (or the file asked for); messages go to `messages`.
 /// done, answered_no (a class is worse than asked), or not_modelled (some rows could not be read or priced).
-ExitCode run_against(const AgainstRequest& request, std::ostream& out, std::ostream& messages);
+ExitCode run_compare(const CompareRequest& request, std::ostream& out, std::ostream& messages);
 
 }  // namespace plumbline

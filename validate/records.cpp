@@ -1,0 +1,50 @@
+#include "validate/records.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "arch/format.hpp"
+#include "ops/csv.hpp"
+
+namespace plumbline {
+
+namespace {
+
+std::string text_of(const Record::value_type::second_type& value) {
+  if (std::holds_alternative<std::monostate>(value)) return "";
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* whole = std::get_if<long>(&value)) return std::to_string(*whole);
+  return format_exact(std::get<double>(value));
+}
+
+}  // namespace
+
+std::string records_csv(const std::vector<Record>& records) {
+  std::string out;
+  const auto add_line = [&out](const Record& record, bool names) {
+    for (const auto& field : record) {
+      if (&field != &record.front()) out += ',';
+      append_csv_field(out, names ? field.first : text_of(field.second));
+    }
+    out += '\n';
+  };
+  if (!records.empty()) add_line(records.front(), true);
+  for (const Record& record : records) add_line(record, false);
+  return out;
+}
+
+std::string records_json(std::string_view schema, std::string_view key, const std::vector<Record>& records) {
+  nlohmann::ordered_json out = {{"schema", schema}}, list = nlohmann::ordered_json::array();
+  for (const Record& record : records) {
+    nlohmann::ordered_json& object = list.emplace_back();
+    for (const auto& [name, value] : record) {
+      object[name] = nullptr;
+      if (const auto* text = std::get_if<std::string>(&value)) object[name] = *text;
+      else if (const auto* whole = std::get_if<long>(&value)) object[name] = *whole;
+      else if (const auto* real = std::get_if<double>(&value)) object[name] = *real;
+    }
+  }
+  out[std::string(key)] = std::move(list);
+  return out.dump(2, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace plumbline
