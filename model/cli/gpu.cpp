@@ -21,7 +21,11 @@ struct GpuFlags {
 ExitCode run_gpu(const GpuFlags& f) {
   const Gpu card = load_gpu(f.machine.gpu, f.machine.overrides);
   const GpuPage page = gpu_page(card);
-  deliver(f.output, f.output.format == Format::json ? gpu_page_json(page) : gpu_page_table(page, style_for(f.output)));
+  switch (f.output.format) {
+    case Format::json: deliver(f.output, gpu_page_json(page)); break;
+    case Format::html: deliver(f.output, gpu_page_html(page)); break;
+    default: deliver(f.output, gpu_page_table(page, style_for(f.output)));
+  }
   return ExitCode::done;
 }
 
@@ -132,7 +136,7 @@ void add_gpu_command(CLI::App& root, Action& action) {
       ->required()
       ->type_name("NAME|FILE.json");
   add_set_flag(*app, flags->machine);
-  add_output_flags(*app, flags->output, {Format::table, Format::json});
+  add_output_flags(*app, flags->output, {Format::table, Format::json, Format::html});
   app->footer("Example:\n  predict-model gpu h200 --set memory.bandwidth=6TB/s");
   app->callback([flags, &action] { action = [flags] { return run_gpu(*flags); }; });
 }

@@ -35,6 +35,7 @@ ExitCode run_op(const OpFlags& f) {
   switch (f.output.format) {
     case Format::json: deliver(f.output, op_json(report)); break;
     case Format::csv: deliver(f.output, op_csv(report)); break;
+    case Format::html: deliver(f.output, op_html(report)); break;
     default: deliver(f.output, op_table(report, style_for(f.output)));
   }
   return ExitCode::done;
@@ -107,7 +108,7 @@ void add_op_command(CLI::App& root, Action& action) {
   app->add_option("SHAPE", flags->shape, "its shape: M=4096 N=4096 K=4096")->type_name("key=value");
   app->add_option("--dtype", flags->dtype, "bf16, fp16, fp8, fp32, ... [bf16]")->type_name("D");
   add_machine_flags(*app, flags->machine);
-  add_output_flags(*app, flags->output, {Format::table, Format::json, Format::csv});
+  add_output_flags(*app, flags->output, {Format::table, Format::json, Format::csv, Format::html});
   app->footer(
       "Examples:\n"
       "  predict-model op gemm M=4096 N=4096 K=4096 --gpu h200\n"

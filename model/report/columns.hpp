@@ -37,6 +37,10 @@ class Columns {
   /// Every line begins with `indent` spaces; no line ends in blanks. Titles are bold when `style` has colour.
   std::string text(std::size_t indent, const TextStyle& style) const;
 
+  // For a writer of another format: titles, and the rows under them; an empty row is a rule.
+  const std::vector<Column>& columns() const { return columns_; }
+  const std::vector<std::vector<std::string>>& rows() const { return rows_; }
+
  private:
   std::vector<std::size_t> widths() const;
   std::vector<Column> columns_;

@@ -71,7 +71,9 @@ std::string identity(const GpuPage& page, const TextStyle& style) {
   return out + labelled("links", links.empty() ? "none" : links) + "\n";
 }
 
-std::string compute_table(const GpuPage& page, const TextStyle& style) {
+}  // namespace
+
+Columns compute_columns(const GpuPage& page) {
   const Gpu& g = page.gpu;
   using enum Columns::Align;
   const bool two_clocks = g.datasheet_tensor_clock > 0.0 * units::Hz;
@@ -94,10 +96,10 @@ std::string compute_table(const GpuPage& page, const TextStyle& style) {
   }
   const double sfu = sfu_peak(g, g.boost_clock).in(units::GHz);
   table.add({"exp2, rsqrt, ...", format(g.sm.sfu_op_per_clk), format(sfu / 1e3) + " Top/s"});
-  return table.text(2, style) + "\n";
+  return table;
 }
 
-std::string memory_table(const GpuPage& page, const TextStyle& style) {
+Columns memory_columns(const GpuPage& page) {
   const Gpu& g = page.gpu;
   using enum Columns::Align;
   Columns table({{"memory"}, {"size", right}, {"bandwidth", right}, {"latency", right}, {"in flight to fill", right}});
@@ -111,20 +113,10 @@ std::string memory_table(const GpuPage& page, const TextStyle& style) {
   if (g.l3_size > 0.0 * units::B) table.add({"memory-side cache", format_binary(g.l3_size)});
   table.add({g.memory_type, format_binary(g.memory.capacity), format(g.memory.bandwidth), format(g.memory.latency),
              format(g.memory.bandwidth * g.memory.latency)});
-  return table.text(2, style) + "\n";
+  return table;
 }
 
-std::string occupancy_table(const GpuPage& page, const TextStyle& style) {
-  const StreamingMultiprocessor& sm = page.gpu.sm;
-  std::string out =
-      labelled("an SM holds", std::to_string(sm.threads) + " threads, " +
-                                  std::to_string(sm.threads / std::max<std::int64_t>(1, sm.warp_size)) + " warps, " +
-                                  std::to_string(sm.blocks) + " blocks, " + std::to_string(sm.registers) +
-                                  " registers, " + format_binary(sm.smem) + " shared memory");
-  out += labelled("a block at most", std::to_string(sm.threads_per_block) + " threads, " +
-                                         std::to_string(sm.registers_per_thread) + " registers a thread, " +
-                                         format_binary(sm.smem_per_block) + " shared memory (" +
-                                         format_binary(sm.smem_reserved_per_block) + " more is reserved)");
+Columns occupancy_columns(const GpuPage& page) {
   using enum Columns::Align;
   std::vector<Columns::Column> columns{{"threads", right}, {"registers", right}};
   for (const double kib : kPageSmemKiB) columns.push_back({format(kib) + " KiB smem", right});
@@ -137,19 +129,36 @@ std::string occupancy_table(const GpuPage& page, const TextStyle& style) {
     }
     table.add(std::move(cells));
   }
-  return out + "\n  " + style.bold("blocks per SM, and what limits them") + "\n" + table.text(2, style) + "\n";
+  return table;
 }
 
-std::string provenance(const GpuPage& page, const TextStyle& style) {
-  std::string out;
-  if (!page.calibration) {
-    out += labelled("calibration", "none: datasheet numbers only");
-  } else {
-    const Calibration& c = *page.calibration;
-    out += labelled("calibration", std::to_string(c.machine.size()) + " machine scalars and " +
-                                       std::to_string(c.families.size()) + " kernel families" +
-                                       (c.inherited ? ", inherited from " : ", of ") + c.gpu);
-  }
+namespace {
+
+std::string occupancy_table(const GpuPage& page, const TextStyle& style) {
+  const StreamingMultiprocessor& sm = page.gpu.sm;
+  std::string out =
+      labelled("an SM holds", std::to_string(sm.threads) + " threads, " +
+                                  std::to_string(sm.threads / std::max<std::int64_t>(1, sm.warp_size)) + " warps, " +
+                                  std::to_string(sm.blocks) + " blocks, " + std::to_string(sm.registers) +
+                                  " registers, " + format_binary(sm.smem) + " shared memory");
+  out += labelled("a block at most", std::to_string(sm.threads_per_block) + " threads, " +
+                                         std::to_string(sm.registers_per_thread) + " registers a thread, " +
+                                         format_binary(sm.smem_per_block) + " shared memory (" +
+                                         format_binary(sm.smem_reserved_per_block) + " more is reserved)");
+  return out + "\n  " + style.bold("blocks per SM, and what limits them") + "\n" +
+         occupancy_columns(page).text(2, style) + "\n";
+}
+
+}  // namespace
+
+std::string calibration_text(const GpuPage& page) {
+  if (!page.calibration) return "none: datasheet numbers only";
+  const Calibration& c = *page.calibration;
+  return std::to_string(c.machine.size()) + " machine scalars and " + std::to_string(c.families.size()) +
+         " kernel families" + (c.inherited ? ", inherited from " : ", of ") + c.gpu;
+}
+
+std::vector<std::string> source_lines(const GpuPage& page) {
   constexpr std::string_view kInherited = "inherited from family ";  // as arch marks a family's numbers
   std::set<std::string> own, family;
   for (const auto& [path, source] : page.gpu.sources) {
@@ -157,11 +166,8 @@ std::string provenance(const GpuPage& page, const TextStyle& style) {
   }
   std::vector<std::string> distinct(own.begin(), own.end());
   if (!family.empty()) distinct.push_back(std::to_string(family.size()) + " more, of its family's numbers");
-  return out + bullets("sources (per number: --format json)", distinct, style) +
-         bullets("assumptions", page.gpu.assumptions, style);
+  return distinct;
 }
-
-}  // namespace
 
 GpuPage gpu_page(const Gpu& gpu) {
   GpuPage page{gpu, calibration_of(gpu), {}, typical_occupancy(gpu.sm)};
@@ -172,8 +178,10 @@ GpuPage gpu_page(const Gpu& gpu) {
 }
 
 std::string gpu_page_table(const GpuPage& page, const TextStyle& style) {
-  return identity(page, style) + compute_table(page, style) + memory_table(page, style) + occupancy_table(page, style) +
-         provenance(page, style);
+  return identity(page, style) + compute_columns(page).text(2, style) + "\n" + memory_columns(page).text(2, style) +
+         "\n" + occupancy_table(page, style) + labelled("calibration", calibration_text(page)) +
+         bullets("sources (per number: --format json)", source_lines(page), style) +
+         bullets("assumptions", page.gpu.assumptions, style);
 }
 
 }  // namespace plumbline

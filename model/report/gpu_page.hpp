@@ -35,7 +35,16 @@ struct GpuPage {
 /// Finds the calibration (own, inherited or none) and the occupancy of typical kernels.
 GpuPage gpu_page(const Gpu& gpu);
 
+// Parts that several writers show.
+Columns compute_columns(const GpuPage& page);    ///< peaks at boost and at the datasheet's clock, ridge points
+Columns memory_columns(const GpuPage& page);     ///< levels, from shared memory to DRAM
+Columns occupancy_columns(const GpuPage& page);  ///< blocks per SM of typical kernels
+std::string calibration_text(const GpuPage& page);
+/// Where the descriptor's own numbers come from, each source once; those of its family are counted.
+std::vector<std::string> source_lines(const GpuPage& page);
+
 std::string gpu_page_table(const GpuPage& page, const TextStyle& style);
 std::string gpu_page_json(const GpuPage& page);  ///< schema plumbline.gpu.v1
+std::string gpu_page_html(const GpuPage& page);  ///< a page of its own (model/report/html)
 
 }  // namespace plumbline

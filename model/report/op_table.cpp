@@ -3,6 +3,7 @@
 #include <string>
 
 #include "arch/format.hpp"
+#include "model/report/op_tables.hpp"
 #include "model/report/report.hpp"
 #include "model/stacks/stack.hpp"
 #include "model/words.hpp"
@@ -36,7 +37,21 @@ std::string summary(const OpReport& r, const TextStyle& style) {
   return out + "\n";
 }
 
-std::string launches(const OpReport& r, const TextStyle& style) {
+/// How far the next limiter is.
+std::string resources(const OpReport& r, const TextStyle& style) {
+  using enum Columns::Align;
+  Columns table({{"resource"}, {"alone", right}, {"of time", right}, {""}});
+  for (const ResourceTime& one : resource_times(r.prediction)) {
+    const double share = one.time / r.prediction.time;
+    const auto bar = static_cast<std::size_t>(std::lround(std::min(1.0, share) * 50));
+    table.add({std::string(name(one.resource)), format(one.time), percent(share), std::string(bar, '#')});
+  }
+  return table.text(2, style) + "\n";
+}
+
+}  // namespace
+
+Columns launch_columns(const OpPrediction& prediction) {
   using enum Columns::Align;
   Columns table({{"launch"},
                  {"CTAs", right},
@@ -51,8 +66,8 @@ std::string launches(const OpReport& r, const TextStyle& style) {
                  {"body", right},
                  {"tail", right},
                  {"limiter"}});
-  for (int i = 0; i < r.prediction.launch_count; ++i) {
-    const LaunchPrediction& launch = r.prediction.launches[static_cast<std::size_t>(i)];
+  for (int i = 0; i < prediction.launch_count; ++i) {
+    const LaunchPrediction& launch = prediction.launches[static_cast<std::size_t>(i)];
     const KernelPlan& plan = launch.demand.plan;
     const LaunchTime& t = launch.time;
     table.add({launch.kernel, std::to_string(plan.ctas), std::to_string(plan.ctas_per_sm), std::to_string(plan.threads),
@@ -60,31 +75,24 @@ std::string launches(const OpReport& r, const TextStyle& style) {
                format_binary(plan.shared_memory), format(plan.steps), format(t.waves), format(t.total), format(t.fixed),
                format(t.body), format(t.tail), std::string(name(t.limiter))});
   }
-  return table.text(2, style) + "\n";
+  return table;
 }
 
-/// Each resource's own time, had it been alone: how far the next limiter is.
-std::string resources(const OpReport& r, const TextStyle& style) {
+std::vector<ResourceTime> resource_times(const OpPrediction& prediction) {
   PerResource<Seconds> sum;
-  for (int i = 0; i < r.prediction.launch_count; ++i) {
-    const LaunchTime& t = r.prediction.launches[static_cast<std::size_t>(i)].time;
+  for (int i = 0; i < prediction.launch_count; ++i) {
+    const LaunchTime& t = prediction.launches[static_cast<std::size_t>(i)].time;
     for (std::size_t k = 0; k < kResourceCount; ++k) {
       sum[static_cast<Resource>(k)] += t.by_resource[static_cast<Resource>(k)];
     }
   }
-  using enum Columns::Align;
-  Columns table({{"resource"}, {"alone", right}, {"of time", right}, {""}});
+  std::vector<ResourceTime> out;
   for (std::size_t k = 0; k < kResourceCount; ++k) {
     const auto resource = static_cast<Resource>(k);
-    if (!(sum[resource] > 0.0 * units::s)) continue;
-    const double share = sum[resource] / r.prediction.time;
-    const auto bar = static_cast<std::size_t>(std::lround(std::min(1.0, share) * 50));
-    table.add({std::string(name(resource)), format(sum[resource]), percent(share), std::string(bar, '#')});
+    if (sum[resource] > Seconds{}) out.push_back({resource, sum[resource]});
   }
-  return table.text(2, style) + "\n";
+  return out;
 }
-
-}  // namespace
 
 std::string op_table(const OpReport& report, const TextStyle& style) {
   const Gpu& card = report.machine.gpu();
@@ -94,7 +102,7 @@ std::string op_table(const OpReport& report, const TextStyle& style) {
   out += labelled("assumed", "stack " + report.machine.stack().name + ", clock " +
                                  std::string(word_of(kClockWords, report.clock)) + " (" +
                                  format(report.prediction.clock) + ")");
-  out += summary(report, style) + launches(report, style) + resources(report, style);
+  out += summary(report, style) + launch_columns(report.prediction).text(2, style) + "\n" + resources(report, style);
   out += style.bold("why") + "\n" + fitted(explain(report.op, report.prediction, report.machine));
   const auto sentences = all_assumptions(report.machine, {}, {});
   if (!sentences.empty()) out += "\n";

@@ -1,5 +1,7 @@
 #include "model/report/power_trace.hpp"
 
+#include <utility>
+
 namespace plumbline {
 namespace {
 
@@ -30,6 +32,24 @@ std::vector<PowerSegment> power_trace(const StepPrediction& step) {
     out.push_back(std::move(one));
   }
   return out;
+}
+
+std::vector<PowerSegment> board_power(std::vector<PowerSegment> trace) {
+  for (PowerSegment& segment : trace) {
+    std::vector<PowerSlice> kept;
+    for (const PowerSlice& slice : segment.slices) {
+      if (!slice.gap || slice.duration >= kShortestWait || kept.empty()) {
+        kept.push_back(slice);
+        continue;
+      }
+      PowerSlice& before = kept.back();
+      const Seconds both = before.duration + slice.duration;
+      before.power = (before.duration * before.power + slice.duration * slice.power) / both;
+      before.duration = both;
+    }
+    segment.slices = std::move(kept);
+  }
+  return trace;
 }
 
 }  // namespace plumbline

@@ -29,4 +29,10 @@ struct PowerSegment {
 /// Empty for a step without energies. Points into `step`. Energies of all slices and repeats sum to the step's.
 std::vector<PowerSegment> power_trace(const StepPrediction& step);
 
+/// Waits shorter than this leave no dip in the power of a board: its regulators and capacitors average over tens of us.
+inline constexpr Seconds kShortestWait = 5.0 * units::us;
+
+/// The same with short waits counted to the slice before them: as a plot or a counter shows it. Energies stay.
+std::vector<PowerSegment> board_power(std::vector<PowerSegment> trace);
+
 }  // namespace plumbline

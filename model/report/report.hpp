@@ -46,12 +46,13 @@ struct OpReport {
 std::string step_table(const StepReport& report, const TextStyle& style);
 std::string step_json(const StepReport& report);   ///< schema plumbline.llm.v1
 std::string step_csv(const StepReport& report);    ///< a row an operator
-std::string step_trace(const StepReport& report);  ///< Chrome trace: operators, and power as a counter
-std::string step_html(const StepReport& report);   ///< a page of its own, with power over time
+std::string step_trace(const StepReport& report);  ///< Chrome trace: step, layers, operators; power as a counter
+std::string step_html(const StepReport& report);   ///< a page of its own for a meeting (model/report/html)
 
 std::string op_table(const OpReport& report, const TextStyle& style);
 std::string op_json(const OpReport& report);  ///< schema plumbline.op.v1
 std::string op_csv(const OpReport& report);   ///< the ops CSV with one row
+std::string op_html(const OpReport& report);  ///< a page of its own (model/report/html)
 
 /// Every assumption behind a report, each once: the machine's, the GPU descriptor's, the model file's, the caller's.
 std::vector<std::string> all_assumptions(const Machine& machine, const std::vector<std::string>& model_file,

@@ -1,6 +1,10 @@
-// A step as a Chrome trace (chrome://tracing, ui.perfetto.dev): operators on a track, board power as a counter.
+// A step as a Chrome trace (chrome://tracing, ui.perfetto.dev): the step, its layers and their operators as slices that
+// nest, board power as a counter.
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "model/report/power_trace.hpp"
 #include "model/report/report.hpp"
@@ -12,46 +16,106 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json operator_event(const NodePrediction& n, Seconds start, Seconds duration) {
-  Json event{{"name", n.node->name},      {"cat", name(n.op.bound)},       {"ph", "X"},
-             {"ts", start.in(units::us)}, {"dur", duration.in(units::us)}, {"pid", 0},
-             {"tid", n.node->stream}};
-  event["args"] = {{"op", op_name(n.node->op)}, {"dtype", dtype_text(n.node->op)}, {"shape", shape_text(n.node->op)}};
+/// Whole nanoseconds, in us: viewers count in them, and slices that share an edge must share it to the digit to nest.
+double edge(Seconds at) { return std::round(at.in(units::ns)) / 1e3; }
+
+Json slice(std::string name, std::string_view category, Seconds start, Seconds end, int stream) {
+  const double from = std::round(start.in(units::ns)), to = std::round(end.in(units::ns));
+  return {{"name", std::move(name)},  {"cat", category}, {"ph", "X"},    {"ts", from / 1e3},
+          {"dur", (to - from) / 1e3}, {"pid", 0},        {"tid", stream}};
+}
+
+/// Executions of a node in one repetition of its segment.
+double times(const NodePrediction& n, const Segment& segment) {
+  return static_cast<double>(n.node->count) / static_cast<double>(segment.repeat);
+}
+
+Json operator_slice(const NodePrediction& n, double executions, Seconds start) {
+  Json event = slice(n.node->name, name(n.op.bound), start, start + executions * n.op.time, n.node->stream);
+  event["args"] = {{"op", op_name(n.node->op)},
+                   {"dtype", dtype_text(n.node->op)},
+                   {"shape", shape_text(n.node->op)},
+                   {"executions", executions},
+                   {"bound", name(n.op.bound)},
+                   {"limiter", name(n.op.limiter)},
+                   {"limiter_share", n.op.limiter_share},
+                   {"flops", executions * n.op.flops.in(units::FLOP)},
+                   {"dram_bytes", executions * n.op.dram_bytes().in(units::B)},
+                   {"power_W", n.op.power ? Json(n.op.power->in(units::W)) : Json(nullptr)},
+                   {"provider", n.op.provider},
+                   {"provenance", name(n.op.provenance)}};
   return event;
 }
 
-Json counter(Seconds at, double watts) {
-  return {{"name", "power W"}, {"ph", "C"}, {"ts", at.in(units::us)}, {"pid", 0}, {"args", {{"W", watts}}}};
+/// The operators of one repetition, from `start` on; where they end.
+Seconds add_operators(const StepPrediction& step, const Segment& segment, Seconds start, Json& events) {
+  for (int i = segment.first; i < segment.first + segment.size; ++i) {
+    const NodePrediction& n = step.nodes[static_cast<std::size_t>(i)];
+    const double executions = times(n, segment);
+    events.push_back(operator_slice(n, executions, start));
+    start += executions * (n.op.time + n.gap);
+  }
+  return start;
 }
 
-/// Without energies: times alone, in the order of the trace.
-void add_times(const StepPrediction& step, Json& events) {
-  Seconds now;
-  for (const Segment& segment : step.graph.segments) {
-    for (std::int64_t r = 0; r < segment.repeat; ++r) {
-      for (int i = segment.first; i < segment.first + segment.size; ++i) {
-        const NodePrediction& n = step.nodes[static_cast<std::size_t>(i)];
-        const double times = static_cast<double>(n.node->count) / static_cast<double>(segment.repeat);
-        events.push_back(operator_event(n, now, times * n.op.time));
-        now += times * (n.op.time + n.gap);
-      }
-    }
+/// "moe_layer 3 of 58", in whose slice its operators lie.
+void add_segment(const StepPrediction& step, const Segment& segment, Seconds& now, Json& events) {
+  for (std::int64_t r = 0; r < segment.repeat; ++r) {
+    std::string title = segment.name;
+    if (segment.repeat > 1) title += " " + std::to_string(r + 1) + " of " + std::to_string(segment.repeat);
+    const std::size_t place = events.size();
+    events.push_back(nullptr);  // slices that hold others come first
+    const Seconds end = add_operators(step, segment, now, events);
+    events[place] = slice(std::move(title), "layer", now, end, 0);
+    now = end;
   }
 }
 
+Json counter(Seconds at, Watts power) {
+  return {{"name", "board power"}, {"ph", "C"}, {"ts", edge(at)}, {"pid", 0}, {"args", {{"W", power.in(units::W)}}}};
+}
+
+/// What the counter shows holds until its next value, so that its integral is the step's energy.
 void add_power(const StepPrediction& step, Json& events) {
   Seconds end;
-  for (const PowerSegment& segment : power_trace(step)) {
+  for (const PowerSegment& segment : board_power(power_trace(step))) {
     for (std::int64_t r = 0; r < segment.repeat; ++r) {
       const Seconds later = static_cast<double>(r) * segment.period;
-      for (const PowerSlice& slice : segment.slices) {
-        if (!slice.gap) events.push_back(operator_event(*slice.node, slice.start + later, slice.duration));
-        events.push_back(counter(slice.start + later, slice.power.in(units::W)));
-        end = slice.start + later + slice.duration;
+      for (const PowerSlice& one : segment.slices) {
+        events.push_back(counter(one.start + later, one.power));
+        end = one.start + later + one.duration;
       }
     }
   }
-  events.push_back(counter(end, 0));
+  if (step.waiting_power) events.push_back(counter(end, *step.waiting_power));
+}
+
+void add_names(const StepReport& r, Json& events) {
+  const auto named = [&](const char* what, int stream, const std::string& text) {
+    events.push_back({{"name", what}, {"ph", "M"}, {"pid", 0}, {"tid", stream}, {"args", {{"name", text}}}});
+  };
+  named("process_name", 0, r.machine.gpu().title);
+  std::set<int> streams{0};
+  for (const NodePrediction& n : r.step.nodes) streams.insert(n.node->stream);
+  for (const int stream : streams) {
+    const std::string what = stream == 0 ? "compute" : stream == 1 ? "communication" : "stream";
+    named("thread_name", stream, what + " (stream " + std::to_string(stream) + ")");
+  }
+}
+
+Json step_slice(const StepReport& r) {
+  const StepPrediction& s = r.step;
+  const std::string phase(word_of(kPhaseWords, r.workload.phase));
+  Json event = slice(r.llm.name + ", " + phase + " step", "step", Seconds{}, s.latency, 0);
+  event["args"] = {{"batch", r.workload.batch},
+                   {r.workload.phase == Phase::decode ? "context" : "prompt", length(r.workload)},
+                   {"fits", s.fits},
+                   {"tokens_per_s", s.tokens_per_s},
+                   {"flops", s.flops.in(units::FLOP)},
+                   {"dram_bytes", s.dram_bytes.in(units::B)},
+                   {"power_W", s.power ? Json(s.power->in(units::W)) : Json(nullptr)},
+                   {"energy_J", s.energy ? Json(s.energy->in(units::J)) : Json(nullptr)}};
+  return event;
 }
 
 }  // namespace
@@ -65,9 +129,11 @@ std::string step_trace(const StepReport& r) {
                       {"phase", word_of(kPhaseWords, r.workload.phase)},
                       {"clock", word_of(kClockWords, r.clock)}};
   Json& events = out["traceEvents"] = Json::array();
-  events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", 0}, {"args", {{"name", r.machine.gpu().title}}}});
-  if (r.step.power) add_power(r.step, events);
-  else add_times(r.step, events);
+  add_names(r, events);
+  events.push_back(step_slice(r));
+  Seconds now;
+  for (const Segment& segment : r.step.graph.segments) add_segment(r.step, segment, now, events);
+  add_power(r.step, events);
   return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

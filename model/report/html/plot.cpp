@@ -1,0 +1,131 @@
+#include "model/report/html/plot.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "model/report/html/markup.hpp"
+
+namespace plumbline::html {
+namespace {
+
+constexpr double kTickBelow = 17;   // from the x axis down to the foot of its numbers
+constexpr double kTitleBelow = 36;  // ... and of its title
+constexpr double kTitleAbove = 10;  // from the top of the plot up to the y axis' title
+constexpr double kTickLeft = 8;     // from the y axis left to the end of its numbers
+constexpr double kHalfLetter = 4;   // from the middle of a line of text to its foot
+
+std::string percent_of(double share) { return fixed(100 * share) + "%"; }
+
+std::string tick_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+std::string_view word(Plot::Anchor anchor) {
+  constexpr std::array<std::string_view, 3> kWords{"start", "middle", "end"};
+  return kWords[static_cast<std::size_t>(anchor)];
+}
+
+}  // namespace
+
+double Axis::share(double value) const {
+  if (logarithmic) return (std::log10(value) - std::log10(from)) / (std::log10(to) - std::log10(from));
+  return (value - from) / (to - from);
+}
+
+double Axis::value(double share) const {
+  if (logarithmic) return from * std::pow(to / from, share);
+  return from + share * (to - from);
+}
+
+std::vector<double> Axis::ticks() const {
+  std::vector<double> out;
+  if (logarithmic) {
+    const int first = static_cast<int>(std::ceil(std::log10(from)));
+    const int last = static_cast<int>(std::floor(std::log10(to)));
+    const int step = last - first > 8 ? 2 : 1;  // more than nine numbers do not fit side by side on a phone
+    for (int decade = first; decade <= last; decade += step) out.push_back(std::pow(10.0, decade));
+    return out;
+  }
+  constexpr double kAbout = 5;
+  const double rough = (to - from) / kAbout, decade = std::pow(10.0, std::floor(std::log10(rough)));
+  const double lead = rough / decade;
+  const double step = decade * (lead > 5 ? 10 : lead > 2 ? 5 : lead > 1 ? 2 : 1);
+  constexpr double kRounding = 1e-9;  // of a step: the last tick may lie on the end
+  for (int i = 0; from + i * step <= to + kRounding * step; ++i) out.push_back(from + i * step);
+  return out;
+}
+
+Axis log_axis(double least, double most) {
+  constexpr double kRoom = 1.3;         // times the ends
+  constexpr double kLeastRatio = 1000;  // so that there are a few powers of ten to read it by
+  const double from = least / kRoom;
+  return {from, std::max(most * kRoom, from * kLeastRatio), true};
+}
+
+Axis linear_axis(double most) { return {0, most > 0 ? most : 1, false}; }
+
+LabelFit label_fit(std::string_view text, double share) {
+  constexpr double kPadding = 8;
+  const double need = kLetter * static_cast<double>(text.size()) + kPadding;
+  if (need <= share * kNarrowPlot) return {true, ""};
+  return {need <= share * kWidePlot, "wide"};
+}
+
+std::string title_element(std::string_view text) { return text.empty() ? "" : "<title>" + escaped(text) + "</title>"; }
+
+Plot::Plot(Axis x, Axis y, double height, std::string_view what, bool margin) : x_(x), y_(y), height_(height) {
+  body_ = std::string("<svg class=\"plot") + (margin ? " outside" : "") + "\" style=\"height:" + fixed(height) +
+          "px\" role=\"img\" aria-label=\"" + escaped(what) + "\">\n";
+}
+
+void Plot::axes(std::string_view x_title, std::string_view y_title) {
+  for (const double tick : x_.ticks()) {
+    line(tick, y_.from, tick, y_.to, "grid");
+    label(tick, y_.from, tick_text(tick), Anchor::middle, 0, kTickBelow, "soft");
+  }
+  for (const double tick : y_.ticks()) {
+    line(x_.from, tick, x_.to, tick, "grid");
+    label(x_.from, tick, tick_text(tick), Anchor::end, -kTickLeft, kHalfLetter, "soft");
+  }
+  line(x_.from, y_.from, x_.to, y_.from, "axis");
+  line(x_.from, y_.from, x_.from, y_.to, "axis");
+  label(x_.to, y_.from, x_title, Anchor::end, 0, kTitleBelow, "soft");
+  label(x_.from, y_.to, y_title, Anchor::start, 0, -kTitleAbove, "soft");
+}
+
+void Plot::line(double x1, double y1, double x2, double y2, std::string_view css, std::string_view title) {
+  body_ += "<line class=\"" + std::string(css) + "\" x1=\"" + percent_of(x_.share(x1)) + "\" y1=\"" + fixed(down(y1)) +
+           "\" x2=\"" + percent_of(x_.share(x2)) + "\" y2=\"" + fixed(down(y2)) + "\">" + title_element(title) +
+           "</line>\n";
+}
+
+void Plot::column(double x1, double x2, double y, std::string_view css, std::string_view title) {
+  const double left = x_.share(x1);
+  body_ += "<rect class=\"" + std::string(css) + "\" x=\"" + percent_of(left) + "\" y=\"" + fixed(down(y)) +
+           "\" width=\"" + percent_of(x_.share(x2) - left) + "\" height=\"" + fixed(height_ - down(y)) + "\">" +
+           title_element(title) + "</rect>\n";
+}
+
+void Plot::dot(double x, double y, double radius, std::string_view css, std::string_view title) {
+  body_ += "<circle class=\"" + std::string(css) + "\" cx=\"" + percent_of(x_.share(x)) + "\" cy=\"" + fixed(down(y)) +
+           "\" r=\"" + fixed(radius) + "\">" + title_element(title) + "</circle>\n";
+}
+
+void Plot::label(double x, double y, std::string_view text, Anchor anchor, double dx, double dy, std::string_view css) {
+  body_ += "<text class=\"" + std::string(css) + "\" x=\"" + percent_of(x_.share(x)) + "\" y=\"" + fixed(down(y)) +
+           "\" dx=\"" + fixed(dx) + "\" dy=\"" + fixed(dy) + "\" text-anchor=\"" + std::string(word(anchor)) + "\">" +
+           escaped(text) + "</text>\n";
+}
+
+void Plot::stretched(const std::string& markup) {
+  body_ += "<svg class=\"inner\" width=\"100%\" height=\"" + fixed(height_) + "\" viewBox=\"0 0 " + fixed(kStretched) +
+           " " + fixed(height_) + "\" preserveAspectRatio=\"none\">\n" + markup + "</svg>\n";
+}
+
+std::string Plot::svg() const { return "<figure style=\"margin:0\">\n" + body_ + "</svg>\n</figure>\n"; }
+
+}  // namespace plumbline::html

@@ -1,0 +1,182 @@
+// Pages that predict-model writes: whole, honest, and nothing but themselves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "arch/format.hpp"
+#include "model/report/gpu_page.hpp"
+#include "model/report/html/markup.hpp"
+#include "model/report/html/plot.hpp"
+#include "model/report/report.hpp"
+#include "ops/table/text.hpp"
+#include "tests/support/strict_markup.hpp"
+
+namespace plumbline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A step and what it was asked with, kept alive together.
+struct Asked {
+  Llm llm;
+  Workload workload;
+  Machine machine;
+  RunOptions run;
+  StepPrediction step;
+
+  Asked(const char* model, const char* gpu, Phase phase, MachineOptions options = {})
+      : llm(load_llm(model)), machine(make_machine(load_gpu(gpu), options)) {
+    workload.phase = phase;
+    workload.batch = 4;
+    step = predict(llm, workload, machine, run);
+  }
+  StepReport report() const { return {llm, workload, machine, ClockMode::steady, run, step, {}, {}}; }
+};
+
+MachineOptions with_stack(const char* name) {
+  MachineOptions options;
+  options.stack = name;
+  options.clock = ClockMode::steady;
+  return options;
+}
+
+void expect_self_contained(const std::string& page) {
+  for (const char* door : {"http", "src=", "@import", "url(", "<script", "<link", "<iframe"}) {
+    EXPECT_THAT(page, Not(HasSubstr(door)));
+  }
+}
+
+void expect_numbers(const std::string& page) {
+  static const std::regex not_a_number("[^a-zA-Z](nan|inf|infinity)[^a-zA-Z]", std::regex::icase);
+  std::smatch found;
+  EXPECT_FALSE(std::regex_search(page, found, not_a_number)) << found.str();
+}
+
+void expect_whole(const Asked& asked) {
+  const std::string page = step_html(asked.report());
+  test::Markup read;
+  ASSERT_NO_THROW(read = test::read_markup(page));
+  expect_self_contained(page);
+  expect_numbers(page);
+  EXPECT_EQ(read.has_text("DOES NOT FIT"), !asked.step.fits);
+  EXPECT_EQ(read.has_text("fits"), asked.step.fits);
+  EXPECT_TRUE(read.has_text(format(asked.step.latency)));
+  for (const NodePrediction& n : asked.step.nodes) {
+    EXPECT_TRUE(read.has_text(n.node->name)) << n.node->name;
+    EXPECT_TRUE(read.has_text(format(n.op.time))) << n.node->name;
+    EXPECT_TRUE(read.has_text(std::string(op_name(n.node->op)))) << n.node->name;
+  }
+}
+
+TEST(StepPage, IsWholeForModelsPhasesStacksAndCards) {
+  expect_whole({"llama-3.1-8b", "h200_sxm", Phase::decode, with_stack("trt-llm")});
+  expect_whole({"llama-3.1-8b", "h200_sxm", Phase::decode, with_stack("ideal")});
+  expect_whole({"gpt-oss-120b", "h200_sxm", Phase::decode, with_stack("trt-llm")});
+  expect_whole({"deepseek-v3", "h200_sxm", Phase::prefill, with_stack("trt-llm")});
+  expect_whole({"llama-3.1-8b", "mi300x", Phase::decode, with_stack("ideal")});
+}
+
+TEST(StepPage, SaysFirstThatAModelDoesNotFit) {
+  const Asked asked("deepseek-v3", "h200_sxm", Phase::prefill);
+  ASSERT_FALSE(asked.step.fits);
+  const std::string page = step_html(asked.report());
+  EXPECT_LT(page.find("DOES NOT FIT"), page.find("tokens/s"));
+  EXPECT_LT(page.find("DOES NOT FIT"), page.find("latency of a step"));
+  EXPECT_THAT(page, HasSubstr("if it fitted"));
+}
+
+TEST(StepPage, EscapesNamesThatHoldMarkup) {
+  Asked asked("llama-3.1-8b", "h200_sxm", Phase::decode);
+  asked.llm.name = "<b>\"bold\" & 'sons'</b>\x1b[31m\n\xff";
+  StepReport report = asked.report();
+  report.remarks = {"a < b && \"c\" > d"};
+  const std::string page = step_html(report);
+  EXPECT_THAT(page, Not(HasSubstr("<b>\"bold")));
+  test::Markup read;
+  ASSERT_NO_THROW(read = test::read_markup(page));
+  EXPECT_TRUE(read.has_text("a < b && \"c\" > d"));
+}
+
+TEST(StepPage, SharesOfTheTimeSumToAll) {
+  const Asked asked("gpt-oss-120b", "h200_sxm", Phase::decode);
+  const std::string page = step_html(asked.report());
+  const std::size_t from = page.find("aria-label=\"time of the step by operator\"");
+  const std::string bar = page.substr(from, page.find("</svg>", from) - from);
+  static const std::regex width("<rect[^>]* width=\"([0-9.]+)%\"");
+  double sum = 0;
+  for (std::sregex_iterator it(bar.begin(), bar.end(), width), end; it != end; ++it) sum += std::stod((*it)[1]);
+  EXPECT_NEAR(sum, 100, 0.1);
+}
+
+TEST(StepPage, ExplainsTheOperatorThatIsAskedFor) {
+  const Asked asked("llama-3.1-8b", "h200_sxm", Phase::decode);
+  StepReport report = asked.report();
+  EXPECT_THAT(step_html(report), Not(HasSubstr("<pre>")));
+  report.explain = "attention";
+  EXPECT_THAT(step_html(report), HasSubstr("<pre>attention_decode"));
+}
+
+TEST(StepPage, SaysWhyThereIsNoPower) {
+  const Asked ideal("llama-3.1-8b", "h200_sxm", Phase::decode, with_stack("ideal"));
+  ASSERT_FALSE(ideal.step.power);
+  EXPECT_THAT(step_html(ideal.report()), HasSubstr("Ideal kernels are a floor of time"));
+}
+
+TEST(OpPage, HasTheFiguresLaunchesResourcesAndTheReason) {
+  const Machine machine = make_machine(load_gpu("h200_sxm"), {});
+  for (const char* text : {"gemm M=64;N=4096;K=4096", "rmsnorm rows=64;cols=4096", "copy rows=64;cols=4096"}) {
+    const std::string line = text, name = line.substr(0, line.find(' '));
+    const Op op = parse_op(name, "bf16", line.substr(name.size() + 1));
+    const OpPrediction prediction = predict(op, machine);
+    const std::string page = op_html({op, machine, ClockMode::burst, prediction});
+    test::Markup read;
+    ASSERT_NO_THROW(read = test::read_markup(page)) << text;
+    expect_self_contained(page);
+    expect_numbers(page);
+    EXPECT_TRUE(read.has_text(format(prediction.time))) << text;
+    EXPECT_TRUE(read.has_text(std::string(prediction.launches[0].kernel))) << text;
+    EXPECT_TRUE(read.has_text(std::string(plumbline::name(prediction.limiter)))) << text;
+    EXPECT_THAT(page, HasSubstr("<pre>" + name));
+  }
+}
+
+TEST(GpuPageHtml, IsWholeForEveryCard) {
+  for (const std::string& name : gpu_names()) {
+    const Gpu gpu = load_gpu(name);
+    const std::string page = gpu_page_html(gpu_page(gpu));
+    test::Markup read;
+    ASSERT_NO_THROW(read = test::read_markup(page)) << name;
+    expect_self_contained(page);
+    expect_numbers(page);
+    EXPECT_TRUE(read.has_text(format(gpu.memory.bandwidth))) << name;
+    EXPECT_TRUE(read.has_text("fp32 lanes")) << name;
+  }
+}
+
+TEST(PageAxis, PutsValuesAndTicksWhereTheyBelong) {
+  const html::Axis log = html::log_axis(0.5, 2000);
+  EXPECT_NEAR(log.share(log.value(0.3)), 0.3, 1e-12);
+  EXPECT_GT(log.share(0.5), 0);
+  EXPECT_LT(log.share(2000), 1);
+  EXPECT_EQ(log.ticks().size(), 4u);  // 1, 10, 100, 1000
+  const html::Axis linear = html::linear_axis(10);
+  EXPECT_EQ(linear.share(5), 0.5);
+  EXPECT_THAT(linear.ticks(), ::testing::ElementsAre(0, 2, 4, 6, 8, 10));
+}
+
+TEST(PageLabels, AreLeftOutWhereTheyDoNotFit) {
+  EXPECT_TRUE(html::label_fit("attention", 0.5).fits);
+  EXPECT_EQ(html::label_fit("attention", 0.5).css, "");
+  EXPECT_EQ(html::label_fit("attention", 0.1).css, "wide");
+  EXPECT_FALSE(html::label_fit("attention", 0.02).fits);
+}
+
+TEST(PageText, IsEscapedAsTextAndAsAttribute) {
+  EXPECT_EQ(html::escaped("a<b>&\"'"), "a&lt;b&gt;&amp;&quot;&#39;");
+  EXPECT_EQ(html::escaped("\x1b[0m"), "\\x1b[0m");
+}
+
+}  // namespace
+}  // namespace plumbline
