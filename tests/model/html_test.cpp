@@ -78,6 +78,10 @@ TEST(StepPage, IsWholeForModelsPhasesStacksAndCards) {
   expect_whole({"llama-3.1-8b", "mi300x", Phase::decode, with_stack("ideal")});
 }
 
+TEST(StepPage, HasNoRoofForAFormatThatTheCardHasNoPathFor) {
+  expect_whole({"minimax-m2.5-nvfp4", "h20", Phase::decode, with_stack("ideal")});
+}
+
 TEST(StepPage, SaysFirstThatAModelDoesNotFit) {
   const Asked asked("deepseek-v3", "h200_sxm", Phase::prefill);
   ASSERT_FALSE(asked.step.fits);

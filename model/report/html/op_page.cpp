@@ -45,7 +45,8 @@ std::string op_headline(const OpReport& r) {
 std::string op_roofline(const OpReport& r) {
   const OpPrediction& p = r.prediction;
   std::vector<html::Roof> roofs;
-  if (p.tensor > Flops{}) roofs.push_back(html::tensor_roof(r.machine.gpu(), p.math, p.clock));
+  const html::Roof roof = html::tensor_roof(r.machine.gpu(), p.math, p.clock);
+  if (p.tensor > Flops{} && roof.actual > FlopRate{}) roofs.push_back(roof);
   const std::string label(op_name(r.op));
   const Intensity intensity = p.dram_bytes() > Bytes{} ? p.intensity() : Intensity{};
   constexpr double kShare = 0.1;  // a lone dot has no share to show: one of a middling size

@@ -23,7 +23,8 @@ struct Roof {
   FlopRate actual, datasheet;
 };
 
-/// Of one tensor format. Where the datasheet's rate is not on file it is derived at the datasheet's clock, or at boost.
+/// Of one tensor format; rates of 0 where the card has no path for it. Where the datasheet's rate is not on file it is
+/// derived at the datasheet's clock, or at boost.
 Roof tensor_roof(const Gpu& gpu, DType math, Hertz clock);
 
 /// `clock`: the one that solid lines are drawn at. Dots without work or without DRAM traffic have no place on it: a note

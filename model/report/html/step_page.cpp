@@ -149,7 +149,11 @@ std::vector<DType> main_formats(const StepPrediction& s) {
 std::string roofline_section(const StepReport& r, const html::StepParts& parts) {
   const StepPrediction& s = r.step;
   std::vector<html::Roof> roofs;
-  for (const DType type : main_formats(s)) roofs.push_back(html::tensor_roof(r.machine.gpu(), type, s.clock));
+  for (const DType type : main_formats(s)) {
+    const html::Roof roof = html::tensor_roof(r.machine.gpu(), type, s.clock);
+    // Ideal kernels are priced for formats that the card has no path for, too.
+    if (roof.actual > FlopRate{}) roofs.push_back(roof);
+  }
   std::vector<html::RooflineDot> dots;
   for (const NodePrediction& n : s.nodes) {
     const double share = html::total_of(n) / s.latency;
@@ -280,14 +284,15 @@ std::string inputs_section(const StepReport& r) {
   std::string model = parameter_count(r.llm.params) + " parameters";
   if (r.llm.active_params < 0.999 * r.llm.params)
     model += ", " + parameter_count(r.llm.active_params) + " active per token";
+  const auto published = [](bool given) { return given ? "" : " (as published)"; };
   std::vector<std::pair<std::string, std::string>> inputs{
       {"model", r.llm.name + ", " + model},
       {"GPU", card.title + " (" + card.name + ")"},
       {"phase", std::string(word_of(kPhaseWords, r.workload.phase))},
       {"batch", std::to_string(r.workload.batch)},
       {r.workload.phase == Phase::decode ? "context" : "prompt", std::to_string(length(r.workload)) + " tokens"},
-      {"weights", weight_format(r.llm, r.workload)}};
-  std::string cache(kv_format(r.llm, r.workload));
+      {"weights", weight_format(r.llm, r.workload) + published(r.workload.precision_given)}};
+  std::string cache = std::string(kv_format(r.llm, r.workload)) + published(r.workload.kv_dtype_given);
   if (const Bytes kv = kv_per_token(r.llm, r.workload); kv > Bytes{}) cache += ", " + format(kv) + " per token";
   inputs.emplace_back("KV cache", cache);
   inputs.emplace_back("stack", r.machine.stack().name);
