@@ -199,36 +199,42 @@ Names operator+(Names names, const Names& more) {
   return names;
 }
 
-std::vector<Mode> table() {
-  const Names machine{"--gpu", "--set", "--calibration"}, stack{"--stack", "--kernels"};
-  const Names filters{"--where", "--ops", "--min-us"}, report{"--format", "--report"}, gate{"--fail-over"};
-  const Names all{"table", "json", "csv", "html"}, figures{"table", "json", "csv"};
+const Names kMachine{"--gpu", "--set", "--calibration"}, kStack{"--stack", "--kernels"};
+const Names kFilters{"--where", "--ops", "--min-us"}, kReport{"--format", "--report"}, kGate{"--fail-over"};
+const Names kAll{"table", "json", "csv", "html"}, kFigures{"table", "json", "csv"};
+
+std::vector<Mode> desk_modes() {
   return {
       {"compare", ModeGroup::desk, "FILE...", 1, kAny, "anyone's measurements: CSV with op,dtype,shape,measured_us",
-       machine + stack + Names{"--attention", "--clock"} + filters + report + Names{"--rows"} + gate, all,
+       kMachine + kStack + Names{"--attention", "--clock"} + kFilters + kReport + Names{"--rows"} + kGate, kAll,
        "FILE: CSV, or a recording (.json). Other columns: gpu, clock, cache, stack, measured_W, held_out, ...\n"
        "--stack is trt-llm where it is not given; attention rows of another stack are then priced with its kernels.\n"
        "Example:\n"
        "  validate compare measurements.csv --gpu h200 --where dtype=bf16 --fail-over 10",
        compare},
       {"replay", ModeGroup::desk, "RECORDING", 1, 1, "the comparison of a recording that run or step wrote",
-       machine + stack + filters + Names{"--kernels-table", "--repeat"} + report + gate, all,
+       kMachine + kStack + kFilters + Names{"--kernels-table", "--repeat"} + kReport + kGate, kAll,
        "--stack is own where it is not given. --repeat prints table, json or csv; recordings of steps table or csv.",
        replay},
-      {"accuracy", ModeGroup::desk, "[LIST]", 0, 1, "the accuracy that is claimed, from committed measurements", report,
-       figures,
+      {"accuracy", ModeGroup::desk, "[LIST]", 0, 1, "the accuracy that is claimed, from committed measurements",
+       kReport, kFigures,
        "LIST: held-out sets and the worst median error that each may have [data/studies/accuracy.json].\n"
        "Exit code 1 when one is worse.",
        accuracy},
       {"coverage", ModeGroup::desk, "[LIST]", 0, 1, "how many held-out rows lie in their error bands",
-       Names{"--calibration"} + report, figures, "LIST: rows to check [data/studies/bands.json].", coverage},
+       Names{"--calibration"} + kReport, kFigures, "LIST: rows to check [data/studies/bands.json].", coverage},
       {"power", ModeGroup::desk, "FILE...", 1, kAny, "time, power and clock of steady rows against the model, by class",
-       machine + filters + Names{"--least-cap", "--most-cap", "--rows"} + report, figures,
+       kMachine + kFilters + Names{"--least-cap", "--most-cap", "--rows"} + kReport, kFigures,
        "FILE: recordings, or CSV with measured_W. --gpu is h200_sxm where it is not given.", power},
+  };
+}
+
+std::vector<Mode> card_modes() {
+  return {
       {"run", ModeGroup::card, "", 0, 0, "measure operators, predict them, compare",
-       Names{"--quick", "--study", "--alone", "--gpus"} + machine + stack + filters +
-           Names{"--out", "--kernels-table"} + report + gate,
-       all,
+       Names{"--quick", "--study", "--alone", "--gpus"} + kMachine + kStack + kFilters +
+           Names{"--out", "--kernels-table"} + kReport + kGate,
+       kAll,
        "Without --quick or --study: train and heldout of data/studies, some six minutes on an H200. --stack is own\n"
        "where it is not given: our kernels are measured, with the library's beside them; of other stacks the\n"
        "library's alone. Ctrl-C stops after the present case and reports on what there is.",
@@ -240,7 +246,7 @@ std::vector<Mode> table() {
        1,
        "measure whole steps of a model on our kernels in one CUDA graph",
        Names{"--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--clock", "--study", "--check"} +
-           machine + Names{"--out"} + report + gate,
+           kMachine + Names{"--out"} + kReport + kGate,
        {"table", "csv"},
        "MODEL: a name from 'predict-model list models', or a config.json; or --study with a list of steps.\n"
        "Without --clock both burst and steady are measured.",
@@ -251,17 +257,22 @@ std::vector<Mode> table() {
        0,
        0,
        "measure the card's scalars, about 90 s, and write a calibration",
-       Names{"--quick", "--probes", "--replay"} + machine + Names{"--out"},
+       Names{"--quick", "--probes", "--replay"} + kMachine + Names{"--out"},
        {},
        "The calibration goes to --out, else to stdout.",
        calibrate},
+  };
+}
+
+std::vector<Mode> advanced_modes() {
+  return {
       {"fit",
        ModeGroup::advanced,
        "FILE...",
        1,
        kAny,
        "scalars of a kernel family from training rows",
-       machine + Names{"--kernels", "--clock"} + filters +
+       kMachine + Names{"--kernels", "--clock"} + kFilters +
            Names{"--family", "--free", "--source", "--unbalanced", "--out", "--report"},
        {},
        "--kernels: whose section of the calibration, own or library [library]. Held-out rows are left out.",
@@ -272,7 +283,7 @@ std::vector<Mode> table() {
        1,
        kAny,
        "energies, voltage and data factors from steady rows",
-       machine + filters + Names{"--source", "--out", "--report"},
+       kMachine + kFilters + Names{"--source", "--out", "--report"},
        {},
        "Held-out rows are left out.",
        fit_power},
@@ -297,6 +308,13 @@ std::vector<Mode> table() {
        "FILE: CSV with op,shape or model,phase; a recording; - for stdin.",
        sides},
   };
+}
+
+std::vector<Mode> table() {
+  std::vector<Mode> all = desk_modes();
+  for (const std::vector<Mode>& more : {card_modes(), advanced_modes()})
+    all.insert(all.end(), more.begin(), more.end());
+  return all;
 }
 
 }  // namespace
