@@ -9,10 +9,10 @@
 #include <iostream>
 #include <thread>
 
+#include "arch/sink.hpp"
 #include "model/cli/common.hpp"
 #include "model/report/ops_batch.hpp"
 #include "model/report/report.hpp"
-#include "arch/sink.hpp"
 #include "ops/table/text.hpp"
 
 namespace plumbline::cli {

@@ -20,27 +20,23 @@ std::size_t field_start(std::string_view record, std::size_t index) {
   return record.size();
 }
 
-/// The record as it came, padded or closed so that exactly `count` fields stand before the figures.
+/// The record as it came, padded or closed so that exactly `count` fields stand before the figures. Surplus fields (a
+/// shape joined by bare commas, say) become one quoted last field: the table stays rectangular.
 void append_input(std::string_view record, std::span<const std::string_view> fields, std::size_t count,
                   std::string& out) {
-  const std::size_t found = fields.size();
-  if (found <= count && record.find('\r') == record.npos) {
-    out += record;
-    out.append(count - found, ',');
-    return;
-  }
-  if (found <= count) {  // a carriage return that came without quotes would end the row for other readers
-    for (std::size_t i = 0; i < found; ++i) {
-      if (i > 0) out += ',';
+  const bool surplus = fields.size() > count;
+  const std::size_t own = surplus ? count - 1 : fields.size();  // fields that stay what they are
+  const std::size_t kept = own == 0 ? 0 : surplus ? field_start(record, own) : record.size();
+  if (record.find('\r') == record.npos) {
+    out += record.substr(0, kept);
+  } else {  // a carriage return that came without quotes would end the row for other readers
+    for (std::size_t i = 0; i < own; ++i) {
       append_csv_field(out, fields[i]);
+      if (i + 1 < own || surplus) out += ',';
     }
-    out.append(count - found, ',');
-    return;
   }
-  // Surplus fields (a shape joined by bare commas, say) become one quoted last field: the table stays rectangular.
-  const std::size_t kept = count == 1 ? 0 : field_start(record, count - 1);
-  out += record.substr(0, kept);
-  append_csv_field(out, record.substr(kept));
+  if (surplus) append_csv_field(out, record.substr(kept));
+  else out.append(count - fields.size(), ',');
 }
 
 std::string wrong_count(std::size_t found, std::size_t expected) {

@@ -241,6 +241,8 @@ TEST(OpsBatch, ABareCarriageReturnLeavesInQuotes) {
   const Result result = predict_text("note,op,shape\na\rb,copy,rows=8;cols=64\n\"c\rd\",copy,rows=8;cols=64\n");
   EXPECT_EQ(result.outcome.refused, 0);
   EXPECT_THAT(result.text, AllOf(HasSubstr("\n\"a\rb\",copy,"), HasSubstr("\n\"c\rd\",copy,")));
+  EXPECT_THAT(predict_text("note,op,shape\na\rb,copy,rows=8,cols=64\n").text,  // one field too many
+              HasSubstr("\n\"a\rb\",copy,\"rows=8,cols=64\","));
 }
 
 // L5: the output had two columns of that name.

@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+"""Malformed inputs for the programs, from a seed, and a check of what every answer must be (contract: exit codes).
+
+  programs.py BIN [--count N] [--seconds S] [--seed X] [--only I] [--jobs J]
+
+Runs BIN/predict-model on inputs 0, 1, ... of the seed: configs, descriptors, calibrations and CSV tables that are mutated
+from the shipped ones, and command lines. Whatever came in:
+  the exit code is 0, 1, 2 or 3: never 70, a signal, or more than --timeout seconds
+  stderr is empty or one line of at most 500 bytes: UTF-8 without control characters; a refusal (2) has one
+  a refusal writes nothing on stdout, and --out is as it was; nothing half-written stays; an answer fills --out
+  JSON and trace parse, CSV has one width, and what is shown is UTF-8 without control characters
+Non-zero when an input breaks one of these, with the command that repeats it. Without --seed each run has new inputs.
+"""
+import argparse, collections, concurrent.futures, csv, io, json, os, pathlib, random, re, subprocess, sys, tempfile, time
+
+DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
+csv.field_size_limit(1 << 26)
+
+# --- pieces ---------------------------------------------------------------------------------------------------------
+
+ODD_NUMBERS = ["0", "-1", "0.5", "1e308", "1e-308", "-0", "9" * 400, "1e999", "NaN", "Infinity", "-Infinity", "2147483649",
+               "9007199254740993", "00", "1.", "0x10", "1_000", "true", "null"]
+ODD_BYTES = [b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\x1b[31m", b"\x1b]0;t\x07", b"\x00", b"\r", b"\n", b"\x9b", b"\xe2\x80\xae",
+             b"\xc2\x9b", b"\x7f", b"\t", b"\xef\xbb\xbf", "größe".encode(), "日本".encode(), b"<b>&\"'", b"%s%n", b"=1+1", b"../", b"'"]
+
+
+def odd_text(r, most=12):
+    """Bytes without a zero, so that they can be an argument."""
+    parts = [r.choice(ODD_BYTES + [b"a", b"h200", b"=", b",", b"1"]) for _ in range(r.randrange(1, 4))]
+    if r.random() < 0.05:
+        parts.append(b"x" * r.choice([100, 600, 10000]))
+    return b"".join(parts).replace(b"\0", b"0")[: 20000]
+
+
+def odd_value(r, depth=0):
+    pick = r.randrange(9)
+    if pick == 0: return r.choice([None, True, False])
+    if pick == 1: return r.choice([0, 1, -1, 0.5, 3, 2**31, 2**53 + 1, 1e300, -1e-300, 10**400])
+    if pick == 2: return odd_text(r).decode("utf-8", "replace")
+    if pick == 3: return r.choice(["", "auto", "8 GB", "3.35 TB/s", "1980 MHz", "700", "12 parsecs", "bf16", "fp7", "llama"])
+    if pick == 4 and depth < 3: return [odd_value(r, depth + 1) for _ in range(r.randrange(4))]
+    if pick == 5 and depth < 3: return {odd_text(r).decode("utf-8", "replace"): odd_value(r, depth + 1) for _ in range(r.randrange(3))}
+    if pick == 6: return [[[]]]
+    if pick == 7: return {}
+    return r.randrange(-5, 200000)
+
+
+def places(node, found):
+    """Every (container, key) of a document."""
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in list(items):
+        found.append((node, key))
+        places(value, found)
+    return found
+
+
+def mutated_json(r, text):
+    """Another document, or text that is none."""
+    if r.random() < 0.3: return mutated_bytes(r, text.encode())
+    root = json.loads(text)
+    for _ in range(r.randrange(1, 4)):
+        found = places(root, [])
+        if not found: break
+        node, key = r.choice(found)
+        what = r.randrange(7)
+        if what == 0: del node[key]
+        elif what in (1, 2): node[key] = odd_value(r)
+        elif what == 3 and isinstance(node[key], (int, float)): node[key] = node[key] * r.choice([-1, 0, 0.5, 2, 7, 1000, 1e30])
+        elif what == 4 and isinstance(node[key], str): node[key] = r.choice([node[key][:-1], node[key] + "x", node[key].upper()])
+        elif what == 5 and isinstance(node, dict): node[str(key) + r.choice(["_size", "s", "_layers", "\x1b", " "])] = odd_value(r)
+        elif isinstance(node, dict): node[odd_text(r).decode("utf-8", "replace")] = node[key]
+    out = json.dumps(root, ensure_ascii=r.random() < 0.5).encode("utf-8", "surrogatepass")
+    if r.random() < 0.1 and out.startswith(b"{\""):  # a key twice
+        out = b"{" + out[1:].split(b",")[0] + b"," + out[1:] if b"," in out else out
+    if r.random() < 0.1: out = out.replace(b": 1", b": " + r.choice(ODD_NUMBERS).encode(), 1)
+    if r.random() < 0.02: out = b"[" * r.choice([190, 250, 100000]) + out
+    return out
+
+
+def mutated_bytes(r, data):
+    data = bytearray(data)
+    for _ in range(r.randrange(1, 6)):
+        at = r.randrange(len(data) + 1)
+        what = r.randrange(6)
+        if what == 0: data[at:at] = r.choice(ODD_BYTES)
+        elif what == 1: del data[at:at + r.randrange(1, 40)]
+        elif what == 2 and data: data[min(at, len(data) - 1)] = r.randrange(256)
+        elif what == 3: data[at:at] = data[at:at + r.randrange(1, 200)]
+        elif what == 4: data = data[:at] if r.random() < 0.3 else data
+        else: data[at:at] = r.choice([b"{", b"}", b"[", b"]", b"\"", b",", b":", b"9" * 50, b"-", b"\\", b"\\u0000"])
+    return bytes(data)
+
+
+class Shipped:
+    """What the inputs are mutated from."""
+
+    def __init__(self, program):
+        self.models = sorted((DATA / "models").glob("*.json"))
+        self.gpus = sorted((DATA / "gpus").glob("*.json"))
+        self.calibrations = sorted((DATA / "calibration").glob("*.json"))
+        # "attention_prefill   B,Hq,Hkv,D,S,causal (0/1) [Skv,window]" -> name, keys that it needs, keys that it may have
+        self.ops = []
+        for line in self.listed(program, "ops"):
+            name, keys = line.split(maxsplit=1)
+            needed, _, optional = re.sub(r"\([^)]*\)", "", keys).partition("[")
+            self.ops.append((name, re.findall(r"\w+", needed), re.findall(r"\w+", optional)))
+        self.gpu_names = [line.split()[0] for line in self.listed(program, "gpus")]
+        self.model_names = [path.stem for path in self.models]
+
+    @staticmethod
+    def listed(program, what):
+        return subprocess.run([program, "list", what], capture_output=True, text=True, check=True).stdout.splitlines()[1:]
+
+
+# --- inputs ---------------------------------------------------------------------------------------------------------
+
+class Case:
+    def __init__(self):
+        self.kind, self.args, self.files, self.stdin, self.format, self.out = "", [], {}, b"", "table", False
+
+
+def a_size(r):
+    return r.choice(["1", "2", "7", "64", "4096", "131072", "0", "-1", "1099511627776", "9223372036854775808", "1e6", "8k", "0x10", "",
+                     "1.5", " 4", "NaN"]) if r.random() < 0.4 else str(r.choice([1, 3, 8, 16, 100, 1000, 4096]))
+
+
+def machine(r, s, case, broken=0.15):
+    args = ["--gpu", r.choice(s.gpu_names)]
+    if r.random() < broken: args[1] = odd_text(r)
+    if r.random() < 0.2: args += ["--set", set_text(r)]
+    for flag, words in (("--kernels", ["own", "library", "ideal", "owm"]), ("--clock", ["burst", "steady", "stead"]),
+                        ("--stack", ["own", "trt-llm", "vllm", "ideal", "nobody"]), ("--power-cap", ["400", "400 W", "0", "-3", "nan", "1e9"]),
+                        ("--data", ["zeros", "normal", "ones"]), ("--attention", ["flash-attention", "cudnn", "x"])):
+        if r.random() < 0.12: args += [flag, r.choice(words) if r.random() < 0.9 else odd_text(r)]
+    return args
+
+
+def set_text(r):
+    path = r.choice(["sm_count", "boost_clock", "memory.bandwidth", "memory.latency", "memory.capacity", "l2.size", "l2.bandwidth", "tdp",
+                     "sm.registers", "memory", "a.b.c", "", ".", "tensor.bf16", "links.nvlink", "name"])
+    value = r.choice(["6TB/s", "160", "0", "-1", "2000 MHz", "1e9", "NaN", "\"x\"", "null", "[]", "{", "700 W", "330ns", "9" * 60, "50 MiB"])
+    text = (path + "=" + value).encode()
+    return mutated_bytes(r, text).replace(b"\0", b"0") if r.random() < 0.3 else text
+
+
+def answer(r, case, formats):
+    if r.random() < 0.5:
+        case.format = r.choice(formats)
+        case.args += ["--format", case.format]
+    if r.random() < 0.3:
+        case.out = True
+        case.args += ["--out", "OUT"]
+
+
+def model_case(r, s, case):
+    case.kind = "config.json"
+    name = r.choice(["c.json", "c.json", "config.json", b"\xff.json", b"\x1b[31m.json"])
+    case.files[name] = mutated_json(r, r.choice(s.models).read_text())
+    if r.random() < 0.1: case.files["hf_quant_config.json"] = mutated_json(r, '{"quantization":{"quant_algo":"FP8","kv_cache_quant_algo":"FP8"}}')
+    path = os.path.join(b".", name.encode() if isinstance(name, str) else name)
+    phase = r.choice(["prefill", "decode", "train"])
+    case.args = ["llm", "--model", path, "--gpu", "h200", "--phase", phase]
+    answer(r, case, ["table", "json", "csv", "html", "trace"])
+
+
+def gpu_case(r, s, case):
+    case.kind = "descriptor"
+    case.files["g.json"] = mutated_json(r, r.choice(s.gpus).read_text())
+    case.args = r.choice([["gpu", "./g.json"], ["op", "gemm", "M=64", "N=64", "K=64", "--gpu", "./g.json"]])
+    answer(r, case, ["table", "json"])
+
+
+def calibration_case(r, s, case):
+    case.kind = "calibration"
+    case.files["c.json"] = mutated_json(r, r.choice(s.calibrations).read_text())
+    case.args = ["op", "gemm", "M=64", "N=64", "K=64", "--gpu", "h200", "--calibration", "./c.json"]
+    answer(r, case, ["table", "json", "csv"])
+
+
+def shape_words(r, s):
+    name, needed, optional = r.choice(s.ops)
+    keys = [key for key in needed if r.random() < 0.98] + [key for key in optional if r.random() < 0.15]
+    sane = r.random() < 0.5
+    words = [(key + "=" + (str(r.choice([1, 8, 64, 128])) if sane else a_size(r))).encode() for key in keys]
+    if r.random() < 0.1: words.append(odd_text(r))
+    if words and r.random() < 0.1: words[r.randrange(len(words))] = mutated_bytes(r, words[0]).replace(b"\0", b"0")
+    return name, words
+
+
+def op_case(r, s, case):
+    case.kind = "op"
+    op, words = shape_words(r, s)
+    if r.random() < 0.1: op = odd_text(r)
+    case.args = ["op", op] + words + machine(r, s, case, 0.05)
+    if r.random() < 0.4: case.args += ["--dtype", r.choice(["bf16", "fp8", "int8", "nvfp4", "fp7", ""])]
+    answer(r, case, ["table", "json", "csv"])
+
+
+def flags_case(r, s, case):
+    case.kind = "flags"
+    case.args = ["llm", "--model", r.choice(s.model_names), "--phase", r.choice(["prefill", "decode", "train", "dcode"])] + machine(r, s, case)
+    for flag in ("--batch", "--prompt", "--context", "--gpus", "--tp", "--pp", "--zero", "--context"):
+        if r.random() < 0.15: case.args += [flag, a_size(r)]
+    for flag, words in (("--dtype", ["fp8", "bf16", "nvfp4", "f8"]), ("--kv-dtype", ["fp8", "int4"]), ("--runtime", ["graph", "eager", "grap"]),
+                        ("--fusion", ["none", "typical", "max"]), ("--explain", ["attention", "x", ""]), ("--cluster", ["dgx"])):
+        if r.random() < 0.1: case.args += [flag, r.choice(words)]
+    what = r.randrange(8)
+    if what == 0: case.args.insert(r.randrange(len(case.args)), odd_text(r))
+    if what == 1: del case.args[r.randrange(len(case.args))]
+    if what == 2: case.args.append("--" + r.choice(["batchh", "gpuu", "model=x", "", "-", "help=1"]))
+    if what == 3: case.args = [r.choice(["list", "gpu", "lm", "sweep", "help", "--version", ""]), r.choice(["gpus", "models", "nobody", "ops", odd_text(r)])]
+    answer(r, case, ["table", "json", "csv", "html", "trace", "xml"])
+
+
+def csv_case(r, s, case):
+    case.kind = "ops CSV"
+    end = r.choice([b"\n", b"\n", b"\r\n", b"\r"])
+    lines = [r.choice([b"op,dtype,shape", b"op,dtype,shape,note", b"shape,op", b"op,dtype,shape,error", b"\xef\xbb\xbfop,dtype,shape"])]
+    for _ in range(r.randrange(8)):
+        op, words = shape_words(r, s)
+        line = (op if isinstance(op, str) else "x").encode() + b",bf16," + b";".join(words)
+        lines.append(mutated_bytes(r, line) if r.random() < 0.3 else line)
+    data = end.join(lines) + r.choice([b"", end])
+    case.stdin = mutated_bytes(r, data) if r.random() < 0.3 else data
+    case.args = ["ops", "--gpu", "h200"]
+    case.format = "ops"
+    if r.random() < 0.3: case.out = True; case.args += ["--out", "OUT"]
+
+
+KINDS = [model_case, model_case, gpu_case, calibration_case, op_case, flags_case, csv_case]
+
+
+def case_of(seed, index, shipped):
+    r = random.Random(f"{seed}:{index}")
+    case = Case()
+    r.choice(KINDS)(r, shipped, case)
+    return case
+
+
+# --- the check ------------------------------------------------------------------------------------------------------
+
+def shown(data):
+    """None when these bytes may go to a terminal, else why not."""
+    try: text = data.decode("utf-8")
+    except UnicodeDecodeError as error: return f"no UTF-8 at byte {error.start}"
+    for at, c in enumerate(text):
+        if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c in "\u2028\u2029\u202a\u202b\u202c\u202d\u202e": return f"control character {ord(c):#x} at {at}"
+    return None
+
+
+def broken_rule(case, code, out, err, before, folder):
+    if code not in (0, 1, 2, 3): return f"exit code {code}"
+    if len(err) > 500: return f"a message of {len(err)} bytes"
+    if err and (err.count(b"\n") != 1 or err[-1:] != b"\n"): return "a message that is not one line"
+    if (why := shown(err)): return "message: " + why
+    if code == 2 and not err: return "refused without a message"
+    left = {name for name in os.listdir(folder) if b"partial" in name}
+    if left: return f"half-written: {left}"
+    path = folder + b"/OUT"
+    there = open(path, "rb").read() if os.path.exists(path) else None
+    if code == 2:
+        if out and case.format != "ops": return "refused with something on stdout"
+        return "refused, but --out changed" if there != before else None
+    if case.out and not asked_for_help(case):
+        if out: return "--out, and something on stdout"
+        out = there if there is not None and there != before else b"" if code == 3 else None
+        if out is None: return "--out was not written"
+    return broken_output(case, code, out)
+
+
+def asked_for_help(case): return any(re.match(rb"--version|--help|-h", os.fsencode(word)) for word in case.args)
+
+
+def broken_output(case, code, out):
+    if case.format == "ops":
+        widths = {len(row) for row in csv.reader(io.StringIO(out.decode("utf-8", "replace").replace("\0", "0"), newline=""), strict=True) if row}
+        return f"rows of {sorted(widths)} fields" if len(widths) > 1 else None
+    if (why := shown(out)): return "output: " + why
+    if out and not asked_for_help(case) and case.format in ("json", "trace"): json.loads(out)
+    return None
+
+
+def run_case(program, seed, index, shipped, timeout):
+    case = case_of(seed, index, shipped)
+    with tempfile.TemporaryDirectory(prefix="plumbline-fuzz-") as folder:
+        folder = folder.encode()
+        for name, data in case.files.items():
+            with open(os.path.join(folder, name if isinstance(name, bytes) else name.encode()), "wb") as file: file.write(data)
+        before = None
+        if case.out and index % 2 == 0:
+            before = b"earlier"
+            with open(folder + b"/OUT", "wb") as file: file.write(before)
+        args = [program] + case.args
+        try:
+            done = subprocess.run(args, cwd=folder, input=case.stdin, capture_output=True, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            return case, -1, f"longer than {timeout} s", b""
+        try:
+            return case, done.returncode, broken_rule(case, done.returncode, done.stdout, done.stderr, before, folder), done.stderr
+        except (ValueError, csv.Error) as error:
+            return case, done.returncode, f"output: {error}", done.stderr
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bin")
+    parser.add_argument("--count", type=int, default=1 << 60)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--only", type=int)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--timeout", type=float, default=20)
+    asked = parser.parse_args()
+    program = os.path.abspath(os.path.join(asked.bin, "predict-model"))
+    shipped = Shipped(program)
+    if asked.count == 1 << 60 and asked.seconds == 1e9 and asked.only is None: asked.count = 1000
+    if asked.only is not None:
+        case, code, rule, err = run_case(program, asked.seed, asked.only, shipped, asked.timeout)
+        print(case.kind, case.args, case.files, case.stdin, code, rule, err, sep="\n")
+        return 1 if rule else 0
+    start, tried, codes, failures = time.monotonic(), 0, collections.Counter(), 0
+    with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
+        while tried < asked.count and time.monotonic() - start < asked.seconds and failures < 20:
+            part = range(tried, min(tried + 50 * asked.jobs, asked.count))
+            for index, (case, code, rule, err) in zip(part, pool.map(lambda i: run_case(program, asked.seed, i, shipped, asked.timeout), part)):
+                codes[case.kind, code] += 1
+                if rule is None: continue
+                failures += 1
+                print(f"{case.kind} {index}: {rule}; {err[:300]!r}\n  again: {sys.argv[0]} {asked.bin} --seed {asked.seed} --only {index}", flush=True)
+            tried = part[-1] + 1
+    kinds = sorted({kind for kind, _ in codes})
+    for kind in kinds:
+        counts = {code: n for (k, code), n in sorted(codes.items()) if k == kind}
+        print(f"  {kind:12} {sum(counts.values()):6}  " + ", ".join(f"exit {code}: {n}" for code, n in counts.items()))
+    print(f"programs: {tried} inputs of seed {asked.seed} in {time.monotonic() - start:.0f} s, {failures} broke a rule")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
