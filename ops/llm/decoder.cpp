@@ -36,7 +36,9 @@ bool learned_positions(const LlmConfig& config) {
   const bool learned = config.flag_or({"learned_pos_emb"}, true);
   const auto attention = config.find_object({"attn_config"});
   if (!attention) return false;
-  return learned && !attention->find_bool("alibi").value_or(true) && !attention->find_bool("rope").value_or(false);
+  const bool rope = attention->find_bool("rope").value_or(false);
+  if (rope) config.assume("MPT with RoPE: the rotation of Q and K is not counted");
+  return learned && !rope && !attention->find_bool("alibi").value_or(true);
 }
 
 /// Learned positions, embedding norms and projections, the final norm.
