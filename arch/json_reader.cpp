@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
@@ -79,41 +80,42 @@ std::string child_path(const std::string& path, std::string_view key) {
 /// Looks through sound JSON for an object that has a key twice: the parser keeps the last one and says nothing.
 class DuplicateKeys {
  public:
-  DuplicateKeys(const std::string& text, const std::string& place) : text_(text), place_(place) {}
+  DuplicateKeys(std::string_view text, const std::string& place) : text_(text), place_(place) {}
 
   void refuse() {
-    for (std::size_t i = 0; i < text_.size();) {
-      const char c = text_[i];
-      if (c == '"') {
-        const std::size_t end = string_end(i);
-        if (expects_key_) levels_.back().keys.emplace_back(text_, i, end - i);
-        expects_key_ = false;
-        i = end;
-        continue;
+    for (std::size_t i = 0; i < text_.size(); ++i) {
+      switch (text_[i]) {
+        case '"': i = string(i); break;
+        case '{':
+        case '[': open(text_[i] == '{'); break;
+        case '}':
+        case ']': close(); break;
+        case ',': next(); break;
+        default: break;
       }
-      if (c == '{' || c == '[') open(c == '{');
-      else if (c == '}' || c == ']') close();
-      else if (c == ',') next();
-      ++i;
     }
   }
 
  private:
   struct Level {
     bool object = false;
-    std::vector<std::string> keys;  // with their quotes, as written
-    std::size_t index = 0;          // of a list
+    std::size_t first_key = 0;  // in keys_
+    std::size_t index = 0;      // of a list
   };
 
-  std::size_t string_end(std::size_t i) const {
-    for (++i; text_[i] != '"'; ++i) {
-      if (text_[i] == '\\') ++i;
+  /// The last byte of the string that starts at `i`.
+  std::size_t string(std::size_t i) {
+    std::size_t end = i + 1;
+    for (; text_[end] != '"'; ++end) {
+      if (text_[end] == '\\') ++end;
     }
-    return i + 1;
+    if (expects_key_) keys_.push_back(text_.substr(i + 1, end - i - 1));
+    expects_key_ = false;
+    return end;
   }
 
   void open(bool object) {
-    levels_.push_back({object, {}, 0});
+    levels_.push_back({object, keys_.size(), 0});
     expects_key_ = object;
   }
 
@@ -123,31 +125,45 @@ class DuplicateKeys {
   }
 
   void close() {
-    std::vector<std::string>& keys = levels_.back().keys;
-    for (std::string& key : keys) {  // "\u0061" is "a"
-      key = key.find('\\') == key.npos ? key.substr(1, key.size() - 2) : json::parse(key).get<std::string>();
+    const auto first = keys_.begin() + static_cast<std::ptrdiff_t>(levels_.back().first_key);
+    const bool escaped = std::any_of(first, keys_.end(), [](auto key) { return key.find('\\') != key.npos; });
+    if (escaped) {  // "\u0061" is "a"
+      std::vector<std::string> read(first, keys_.end());
+      for (std::string& key : read) key = decoded(key);
+      refuse_twice(read);
+    } else {
+      refuse_twice(std::span(first, keys_.end()));  // sorts: their order is not asked for again
     }
+    keys_.erase(first, keys_.end());
+    levels_.pop_back();
+    expects_key_ = false;
+  }
+
+  template <class Keys>
+  void refuse_twice(Keys&& keys) const {
     std::sort(keys.begin(), keys.end());
     const auto twice = std::adjacent_find(keys.begin(), keys.end());
     if (twice != keys.end()) throw BadInput(place_ + ": " + child_path(path(), *twice) + ": the key is there twice");
-    levels_.pop_back();
-    expects_key_ = false;
+  }
+
+  static std::string decoded(std::string_view key) {
+    return json::parse("\"" + std::string(key) + "\"").get<std::string>();
   }
 
   /// Of the object that is open: the last key of each level above it is the one it stands under.
   std::string path() const {
     std::string out;
     for (std::size_t i = 0; i + 1 < levels_.size(); ++i) {
-      const Level& level = levels_[i];
-      if (!level.object) out += "/" + std::to_string(level.index);
-      else out = child_path(out, json::parse(level.keys.back()).get<std::string>());
+      if (!levels_[i].object) out += "/" + std::to_string(levels_[i].index);
+      else out = child_path(out, decoded(keys_[levels_[i + 1].first_key - 1]));
     }
     return out;
   }
 
-  const std::string& text_;
+  std::string_view text_;
   const std::string& place_;
   std::vector<Level> levels_;
+  std::vector<std::string_view> keys_;  // of the objects that are open, as written
   bool expects_key_ = false;
 };
 
