@@ -165,6 +165,12 @@ Json launch_json(const LaunchPrediction& launch) {
           {"resource_s", std::move(alone)}};
 }
 
+/// A whole number without a decimal point, as far as doubles hold them exactly.
+Json count(double value) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  return value < kExact ? Json(static_cast<std::int64_t>(value)) : Json(value);
+}
+
 }  // namespace
 
 std::string step_json(const StepReport& r) {
@@ -172,9 +178,9 @@ std::string step_json(const StepReport& r) {
   Json out;
   out["schema"] = "plumbline.llm.v1";
   put_question(out, r);
-  out["params"] = static_cast<std::int64_t>(r.llm.params);
-  out["active_params"] = static_cast<std::int64_t>(r.llm.active_params);
-  out["active_params_no_input_embedding"] = static_cast<std::int64_t>(r.llm.active_params_no_input_embedding);
+  out["params"] = count(r.llm.params);
+  out["active_params"] = count(r.llm.active_params);
+  out["active_params_no_input_embedding"] = count(r.llm.active_params_no_input_embedding);
   out["kv_B_per_token"] = kv_per_token(r.llm, r.workload).in(units::B);
   out["latency_s"] = finite(s.latency.in(units::s), "latency_s");
   out["latency_low_s"] = finite(s.low.in(units::s), "latency_low_s");

@@ -157,6 +157,18 @@ TEST(Doors, HelpThatCannotBeWrittenIsNoSuccess) {
   }
 }
 
+// Found by fuzz/programs.py under UBSan: parameters were made 64-bit integers, whatever they were.
+TEST(Doors, AModelOfMoreParametersThanIntegersHoldHasThemInItsJson) {
+  const TemporaryFolder folder;
+  test::put_file(folder / "wide.json", R"({"model_type":"llama","hidden_size":2147483648,"num_hidden_layers":10000,
+      "num_attention_heads":8,"intermediate_size":2147483648,"vocab_size":100,"torch_dtype":"bfloat16"})");
+  const auto result =
+      run({"llm", "--model", folder / "wide.json", "--gpu", "h200", "--phase", "decode", "--format", "json"});
+  ASSERT_EQ(result.code, 1) << result.err;
+  // 4 h^2 of attention and 3 h^2 of FFN a layer
+  EXPECT_NEAR(nlohmann::json::parse(result.out).at("params").get<double>(), 7.0 * 4.611686e18 * 10000, 1e18);
+}
+
 // --- M2 ------------------------------------------------------------------------------------------------------------------
 
 TEST(Doors, ASignalLeavesNothingHalfWritten) {
