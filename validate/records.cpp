@@ -1,7 +1,5 @@
 #include "validate/records.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "arch/format.hpp"
 #include "ops/csv.hpp"
 
@@ -30,21 +28,6 @@ std::string records_csv(const std::vector<Record>& records) {
   if (!records.empty()) add_line(records.front(), true);
   for (const Record& record : records) add_line(record, false);
   return out;
-}
-
-std::string records_json(std::string_view schema, std::string_view key, const std::vector<Record>& records) {
-  nlohmann::ordered_json out = {{"schema", schema}}, list = nlohmann::ordered_json::array();
-  for (const Record& record : records) {
-    nlohmann::ordered_json& object = list.emplace_back();
-    for (const auto& [name, value] : record) {
-      object[name] = nullptr;
-      if (const auto* text = std::get_if<std::string>(&value)) object[name] = *text;
-      else if (const auto* whole = std::get_if<long>(&value)) object[name] = *whole;
-      else if (const auto* real = std::get_if<double>(&value)) object[name] = *real;
-    }
-  }
-  out[std::string(key)] = std::move(list);
-  return out.dump(2, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace plumbline
