@@ -3,10 +3,11 @@
 
   programs.py BIN [--count N] [--seconds S] [--seed X] [--only I] [--jobs J]
 
-Runs BIN/predict-model on inputs 0, 1, ... of the seed: configs, descriptors, calibrations and CSV tables that are mutated
-from the shipped ones, and command lines. Whatever came in:
-  the exit code is 0, 1, 2 or 3: never 70, a signal, or more than --timeout seconds
+Runs BIN/predict-model, and BIN/validate where it is built, on inputs 0, 1, ... of the seed: configs, descriptors,
+calibrations, CSV tables and recordings that are mutated from the shipped ones, and command lines. Whatever came in:
+  the exit code is 0, 1, 2 or 3 (validate: or 4, no card): never 70, a signal, or more than --timeout seconds
   stderr is empty or one line of at most 500 bytes: UTF-8 without control characters; a refusal (2) has one
+  (validate: lines like that, more than one beside an answer only)
   a refusal writes nothing on stdout, and --out is as it was; nothing half-written stays; an answer fills --out
   JSON and trace parse, CSV has one width, and what is shown is UTF-8 without control characters
 Non-zero when an input breaks one of these, with the command that repeats it. Without --seed each run has new inputs.
@@ -95,6 +96,7 @@ class Shipped:
     """What the inputs are mutated from."""
 
     def __init__(self, program):
+        self.validate = os.path.exists(os.path.join(os.path.dirname(program), "validate"))
         self.models = sorted((DATA / "models").glob("*.json"))
         self.gpus = sorted((DATA / "gpus").glob("*.json"))
         self.calibrations = sorted((DATA / "calibration").glob("*.json"))
@@ -116,6 +118,7 @@ class Shipped:
 
 class Case:
     def __init__(self):
+        self.program = "predict-model"
         self.kind, self.args, self.files, self.stdin, self.format, self.out = "", [], {}, b"", "table", False
 
 
@@ -227,13 +230,66 @@ def csv_case(r, s, case):
     if r.random() < 0.3: case.out = True; case.args += ["--out", "OUT"]
 
 
+ROWS = b"""op,dtype,shape,measured_us,clock,gpu,stack,measured_W
+gemm,bf16,M=64;N=64;K=64,4,burst,h200,vllm-0.11,
+gemm,bf16,M=16;N=4096;K=4096,14,steady,h200,,350
+attention_decode,bf16,B=2;Hq=8;Hkv=8;D=128;S=512,9,steady,h100,vllm-0.11,
+"""
+
+
+def recording():
+    """The first cases of a shipped one."""
+    lines = (DATA / "measurements/h200/repeat.json").read_bytes().split(b"\n")[:12]
+    return b"\n".join(lines).rstrip(b",") + b"\n ]\n}\n"
+
+
+def report(r, case, formats):
+    if r.random() < 0.5:
+        case.format = r.choice(formats)
+        case.args += ["--format", case.format]
+    if r.random() < 0.3:
+        case.out = True
+        case.args += ["--report", "OUT"]
+
+
+def rows_case(r, s, case):
+    case.program, case.kind = "validate", "rows"
+    case.files["m.csv"] = mutated_bytes(r, ROWS)
+    case.args = r.choice([["compare", "m.csv"], ["compare", "m.csv", "--gpu", "h200"], ["power", "m.csv"], ["sides", "m.csv"]])
+    if case.args[0] == "compare": report(r, case, ["table", "json", "csv", "html"])
+    if case.args[0] == "power": report(r, case, ["table", "json", "csv"])
+
+
+def recording_case(r, s, case):
+    case.program, case.kind = "validate", "recording"
+    case.files["m.json"], case.files["ok.json"] = mutated_bytes(r, recording()), recording()
+    case.args = ["replay", "m.json"] + (["--repeat", "ok.json"] if r.random() < 0.2 else [])
+    report(r, case, ["table", "json", "csv", "html"])
+
+
+VALIDATE_WORDS = ["--gpu", "h200", "h20", "--set", "tdp=9 W", "--where", "S>=3", "op=gemm", "--ops", "gemm", "gem", "--format", "json", "csv", "html",
+                  "--fail-over", "5", "nan", "-1", "ok.csv", "ok.json", "--stack", "vllm", "vlm", "--kernels", "ideal", "--attention", "trtllm",
+                  "--min-us", "1e3", "", "--", "-", "--repeat", "--least-cap", "--clock", "steady", "--study", "--calibration", "--phase", "decode",
+                  "--batch", "0", "llama-3.1-8b", "--check", "--quick", "--kernels-table", "--report", "/nowhere/x", "x" * 3000]
+
+
+def validate_case(r, s, case):
+    case.program, case.kind = "validate", "commands"
+    case.files["ok.csv"], case.files["ok.json"] = ROWS, recording()
+    measuring = [] if os.path.exists("/dev/nvidiactl") else ["run", "step"]  # with a card they would measure it
+    command = r.choice(["compare", "replay", "accuracy", "coverage", "power", "sides", "comapre", odd_text(r)] + measuring)
+    case.args = [command] + [r.choice(VALIDATE_WORDS) if r.random() < 0.9 else odd_text(r) for _ in range(r.randrange(7))]
+    case.format = "any"
+
+
+VALIDATE_KINDS = [rows_case, recording_case, validate_case]
 KINDS = [model_case, model_case, gpu_case, calibration_case, op_case, flags_case, csv_case]
 
 
 def case_of(seed, index, shipped):
     r = random.Random(f"{seed}:{index}")
     case = Case()
-    r.choice(KINDS)(r, shipped, case)
+    r.choice(KINDS + VALIDATE_KINDS if shipped.validate else KINDS)(r, shipped, case)
     return case
 
 
@@ -249,9 +305,11 @@ def shown(data):
 
 
 def broken_rule(case, code, out, err, before, folder):
-    if code not in (0, 1, 2, 3): return f"exit code {code}"
-    if len(err) > 500: return f"a message of {len(err)} bytes"
-    if err and (err.count(b"\n") != 1 or err[-1:] != b"\n"): return "a message that is not one line"
+    validate = case.program == "validate"
+    if code not in ((0, 1, 2, 3, 4) if validate else (0, 1, 2, 3)): return f"exit code {code}"
+    for line in err.splitlines(keepends=True) if validate and code < 2 else [err] if err else []:
+        if len(line) > 500: return f"a message of {len(line)} bytes"
+        if line.count(b"\n") != 1 or line[-1:] != b"\n": return "a message that is not one line"
     if (why := shown(err)): return "message: " + why
     if code == 2 and not err: return "refused without a message"
     left = {name for name in os.listdir(folder) if b"partial" in name}
@@ -290,7 +348,7 @@ def run_case(program, seed, index, shipped, timeout):
         if case.out and index % 2 == 0:
             before = b"earlier"
             with open(folder + b"/OUT", "wb") as file: file.write(before)
-        args = [program] + case.args
+        args = [os.path.join(os.path.dirname(program), case.program)] + case.args
         try:
             done = subprocess.run(args, cwd=folder, input=case.stdin, capture_output=True, timeout=timeout)
         except subprocess.TimeoutExpired:
