@@ -245,6 +245,32 @@ void refuse_unknown_keys(const JsonValue& root) {
 
 namespace {
 
+std::string_view unit_of(std::int64_t) { return "count"; }
+std::string_view unit_of(double) { return "number"; }
+std::string_view unit_of(Bytes) { return "B, KiB, MiB, GiB"; }
+std::string_view unit_of(Bandwidth) { return "GB/s, TB/s"; }
+std::string_view unit_of(Seconds) { return "ns, us"; }
+std::string_view unit_of(Hertz) { return "MHz, GHz"; }
+std::string_view unit_of(Watts) { return "W"; }
+std::string_view unit_of(FlopRate) { return "TFLOP/s"; }
+
+/// Paths that hold all the words of a path that is none: "clock.boost" -> "boost_clock".
+std::string did_you_mean_words(const std::string& text, const std::vector<std::string>& paths) {
+  std::vector<std::string> words(1);
+  for (const char c : text) {
+    if (c == '.' || c == '_' || c == '-') words.emplace_back();
+    else words.back() += c;
+  }
+  std::string list;
+  for (const std::string& path : paths) {
+    const bool all = std::all_of(words.begin(), words.end(), [&](const std::string& word) {
+      return word.size() > 2 && path.find(word) != std::string::npos;
+    });
+    if (all) list.append(list.empty() ? " (did you mean '" : " or '").append(path).append("'");
+  }
+  return list.empty() ? list : list.append("?)");
+}
+
 /// For a bare last part, even misspelt ("bandwith"): all paths that end so ("l2.bandwidth", "memory.bandwidth").
 std::string did_you_mean_ending(const std::string& text, const std::vector<std::string>& paths) {
   const auto ending = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
@@ -261,13 +287,27 @@ std::string did_you_mean_ending(const std::string& text, const std::vector<std::
 
 }  // namespace
 
+std::vector<GpuParameter> parameters() {
+  std::vector<GpuParameter> all;
+  GpuDescriptor any;
+  visit_numbers(any, [&](std::string_view path, auto& number, Need) {
+    all.push_back({std::string(path), std::string(unit_of(number))});
+  });
+  return all;
+}
+
 void refuse_unknown_override(const Override& override_) {
   const auto& known = number_paths();
   if (std::find(known.begin(), known.end(), override_.path) != known.end()) return;
   std::string nearest = did_you_mean(override_.path, known);
-  if (nearest.empty()) nearest = did_you_mean_ending(override_.path, known);
+  if (override_.path.find('.') == std::string::npos) {
+    const std::string ending = did_you_mean_ending(override_.path, known);
+    if (ending.find("' or '") != std::string::npos || nearest.empty()) nearest = ending;
+  }
+  if (nearest.empty()) nearest = did_you_mean_words(override_.path, known);
   throw BadInput("--set " + override_.path + "=" + override_.value +
-                 ": expected the path of a descriptor number, found '" + override_.path + "'" + nearest);
+                 ": expected the path of a descriptor number, found '" + override_.path + "'" + nearest +
+                 (nearest.empty() ? "; see 'predict-model list parameters'" : ""));
 }
 
 }  // namespace plumbline::descriptor

@@ -97,6 +97,8 @@ void visit_numbers(GpuDescriptor& d, Visit&& visit) {
 /// Dotted paths of all numbers, in the order of `visit_numbers`.
 const std::vector<std::string>& number_paths();
 
+std::vector<GpuParameter> parameters();
+
 /// Dotted paths of the facts that are words: each must be there, and has a source as a number has.
 const std::vector<std::string>& word_paths();
 

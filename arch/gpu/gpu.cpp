@@ -10,6 +10,7 @@
 #include "arch/gpu/checks.hpp"
 #include "arch/gpu/fields.hpp"
 #include "arch/gpu/layers.hpp"
+#include "arch/gpu/relative.hpp"
 
 namespace plumbline {
 namespace {
@@ -70,25 +71,21 @@ class Assembly {
     derive_idle_power();
   }
 
-  /// Per-chip numbers such as L2 bandwidth and size stay what they are when `sm_count` changes; set them too if meant.
+  /// Numbers that were derived are derived again; those that were measured or stated stay what they are.
   void apply(const std::vector<Override>& overrides) {
-    for (const Override& o : overrides) {
-      refuse_unknown_override(o);
-      const auto old = find_path(document_.root(), o.path);
-      const std::string was = old ? old->dump() : "absent";
-      document_.set(o.path, o.value);
-      sources_[pointer_of(o.path)] = "--set " + o.path + "=" + o.value + " (was " + was + ")";
-      assumptions_.push_back(o.path + " set to " + o.value + " (was " + was + ")");
-    }
+    for (const Override& o : overrides) apply(o);
     read_descriptor(document_.root(), overrides);  // a bad value is refused by its `--set` before anything is derived
     if (is_overridden(overrides, "tensor_bf16"))
       expand_tensor_shorthand("--set", dense_bf16_peak(), [](const std::string&) { return false; });
-    if (is_overridden(overrides, "l2.bytes_per_sm_clk")) {
-      document_.set("l2.bandwidth", "null");
+    const bool l2_moves =
+        is_derived("l2.bandwidth") && (is_overridden(overrides, "sm_count") || is_overridden(overrides, "boost_clock"));
+    if (!is_overridden(overrides, "l2.bandwidth") && (l2_moves || is_overridden(overrides, "l2.bytes_per_sm_clk"))) {
+      forget("l2.bandwidth");
       derive_l2_bandwidth();
     }
-    if (is_overridden(overrides, "idle_power_fraction")) {
-      document_.set("idle_power", "null");
+    const bool idle_moves = is_derived("idle_power") && is_overridden(overrides, "tdp");
+    if (!is_overridden(overrides, "idle_power") && (idle_moves || is_overridden(overrides, "idle_power_fraction"))) {
+      forget("idle_power");
       derive_idle_power();
     }
   }
@@ -106,6 +103,50 @@ class Assembly {
   }
 
  private:
+  void apply(const Override& o) {
+    refuse_unknown_override(o);
+    const auto old = find_path(document_.root(), o.path);
+    const std::string was = old ? old->dump() : "absent";
+    std::string value = o.value;
+    try {
+      if (const auto factor = relative_factor(o.value)) {
+        if (o.path == "tensor_bf16" && !old) {
+          value = format_exact(*factor * bf16_peak_at_boost().in(units::TFLOP_per_s)) + " TFLOP/s";
+        } else if (old) {
+          value = scaled(*old, *factor);
+        } else {
+          throw BadInput("expected a value: the descriptor has none to change");
+        }
+      }
+    } catch (const BadInput& bad) {
+      throw BadInput("--set " + o.path + "=" + o.value + ": " + bad.what());
+    }
+    document_.set(o.path, value);
+    const std::string how = value == o.value ? value : value + " (" + o.value + ")";
+    sources_[pointer_of(o.path)] = "--set " + o.path + "=" + o.value + " (was " + was + ")";
+    assumptions_.push_back(o.path + " set to " + how + " (was " + was + ")");
+  }
+
+  FlopRate bf16_peak_at_boost() const {
+    const JsonValue root = document_.root();
+    const auto rate = find_path(root, kTensorRates + std::string("bf16"));
+    if (!rate) throw BadInput("expected a GPU with a bf16 tensor path");
+    return root.at("sm_count").as_number() * rate->as_number() * (units::FLOP * root.at("boost_clock").as_hertz());
+  }
+
+  bool is_derived(const std::string& path) const {
+    const auto source = sources_.find(pointer_of(path));
+    return source != sources_.end() && starts_with(source->second, "derived: ");
+  }
+
+  /// So that it is derived again, and said once.
+  void forget(const std::string& path) {
+    document_.set(path, "null");
+    std::erase_if(assumptions_, [&](const std::string& sentence) {
+      return starts_with(sentence, path + " derived: ") || starts_with(sentence, path + " assumed: ");
+    });
+  }
+
   void add_layer(const Layer& layer) {
     const JsonValue root = layer.document.root();
     refuse_unknown_keys(root);
@@ -278,6 +319,8 @@ double ClusterSlots::share(std::int64_t ctas) const {
   if (ctas <= 2) return static_cast<double>(2 * of_2) / all;
   return ctas <= 4 ? static_cast<double>(4 * of_4) / all : static_cast<double>(8 * of_8) / all;
 }
+
+std::vector<GpuParameter> gpu_parameters() { return descriptor::parameters(); }
 
 std::vector<std::string> gpu_names() { return data_names("gpus"); }
 

@@ -134,7 +134,15 @@ struct Gpu : GpuNumbers {
   std::vector<std::string> assumptions;
 };
 
-/// "memory.bandwidth" = "6TB/s": one `--set`.
+/// A number that `--set` can change, and the units that it is written in.
+struct GpuParameter {
+  std::string path, unit;
+};
+
+/// All of them, in the order of a descriptor.
+std::vector<GpuParameter> gpu_parameters();
+
+/// "memory.bandwidth" = "6TB/s": one `--set`. Also relative to what the descriptor has: "+20%", "-10%", "x1.5".
 struct Override {
   std::string path, value;
 };

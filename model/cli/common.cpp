@@ -41,7 +41,7 @@ void add_set_flag(CLI::App& app, MachineFlags& flags) {
              flags.overrides.push_back({text.substr(0, equals), text.substr(equals + 1)});
            }
          },
-         "replace a number of the descriptor: memory.bandwidth=6TB/s, sm_count=160 (repeatable)")
+         "change a number of the descriptor: memory.bandwidth=6TB/s, sm_count=+20% (repeatable)")
       ->type_name("PATH=VALUE")
       ->type_size(1)
       ->allow_extra_args(false);

@@ -108,12 +108,19 @@ std::string stacks_list(const TextStyle& style) {
   return table.text(0, style);
 }
 
-enum class Listed { gpus, models, ops, clusters, stacks };
-constexpr std::array<Word<Listed>, 5> kListedWords{{{"gpus", Listed::gpus},
+std::string parameters_list(const TextStyle& style) {
+  Columns table({{"parameter"}, {"unit"}});
+  for (const GpuParameter& p : gpu_parameters()) table.add({p.path, p.unit});
+  return table.text(0, style) + "\nChanged by --set PARAMETER=VALUE: with its unit, or relative: +20%, -10%, x1.5.\n";
+}
+
+enum class Listed { gpus, models, ops, clusters, stacks, parameters };
+constexpr std::array<Word<Listed>, 6> kListedWords{{{"gpus", Listed::gpus},
                                                     {"models", Listed::models},
                                                     {"ops", Listed::ops},
                                                     {"clusters", Listed::clusters},
-                                                    {"stacks", Listed::stacks}}};
+                                                    {"stacks", Listed::stacks},
+                                                    {"parameters", Listed::parameters}}};
 
 ExitCode run_list(Listed what, const OutputFlags& output) {
   const TextStyle style = style_for(output);
@@ -123,6 +130,7 @@ ExitCode run_list(Listed what, const OutputFlags& output) {
     case Listed::ops: deliver(output, ops_list(style)); break;
     case Listed::clusters: deliver(output, clusters_list(style)); break;
     case Listed::stacks: deliver(output, stacks_list(style)); break;
+    case Listed::parameters: deliver(output, parameters_list(style)); break;
   }
   return ExitCode::done;
 }
@@ -147,7 +155,8 @@ void add_list_command(CLI::App& root, Action& action) {
     OutputFlags output;
   };
   auto flags = std::make_shared<ListFlags>();
-  CLI::App* app = root.add_subcommand("list", "what is known by name: gpus, models, ops, clusters or stacks");
+  CLI::App* app =
+      root.add_subcommand("list", "what is known by name: gpus, models, ops, clusters, stacks or parameters");
   add_choice(*app, "WHAT", kListedWords, flags->what, "what to list", false)->required();
   app->callback([flags, &action] { action = [flags] { return run_list(flags->what, flags->output); }; });
 }

@@ -91,7 +91,7 @@ TEST(GpuDescriptor, OverridesAreAppliedAndNoted) {
   const Gpu gpu = load_gpu("h200", {{"memory.bandwidth", "5TB/s"}, {"sm_count", "160"}, {"memory.bandwidth", "6TB/s"}});
   EXPECT_EQ(gpu.memory.bandwidth, 6.0 * units::TB_per_s);  // in order: the last one counts
   EXPECT_EQ(gpu.sm_count, 160);
-  EXPECT_EQ(gpu.l2.bandwidth, base.l2.bandwidth) << "per chip: stays unless set";
+  EXPECT_NEAR(gpu.l2.bandwidth / base.l2.bandwidth, 160.0 / 132, 1e-12) << "derived from the SMs: follows them";
   EXPECT_THAT(gpu.sources.at("/memory/bandwidth"), StartsWith("--set memory.bandwidth=6TB/s (was \"5TB/s\""));
   EXPECT_THAT(gpu.assumptions, Contains("sm_count set to 160 (was 132)"));
   EXPECT_EQ(load_gpu("h200", {{"l2.bytes_per_sm_clk", "75"}}).l2.bandwidth, 2.0 * base.l2.bandwidth);
@@ -102,7 +102,47 @@ TEST(GpuDescriptor, OverridesAreAppliedAndNoted) {
   EXPECT_EQ(load_gpu("h200", {{"sm.tensor_flop_per_clk.fp4", "16384"}}).sm.tensor_flop_per_clk[DType::fp4], 16384);
 }
 
+TEST(GpuDescriptor, RelativeOverridesAreOfWhatItHas) {
+  const Gpu base = load_gpu("h200");
+  EXPECT_EQ(load_gpu("h200", {{"sm_count", "x2"}}).sm_count, 264);
+  EXPECT_EQ(load_gpu("h200", {{"sm_count", "+10%"}}).sm_count, 145);  // 145.2
+  EXPECT_NEAR(load_gpu("h200", {{"memory.bandwidth", "-25 %"}}).memory.bandwidth / base.memory.bandwidth, 0.75, 1e-12);
+  EXPECT_NEAR(load_gpu("h200", {{"memory.bandwidth", "x1.5"}, {"memory.bandwidth", "x2"}}).memory.bandwidth /
+                  base.memory.bandwidth,
+              3, 1e-12);
+  const Gpu doubled = load_gpu("h200", {{"tensor_bf16", "x2"}});
+  EXPECT_NEAR(doubled.sm.tensor_flop_per_clk[DType::fp8] / base.sm.tensor_flop_per_clk[DType::fp8], 2, 1e-9);
+  EXPECT_THAT(load_gpu("h200", {{"tdp", "+10%"}}).assumptions, Contains(HasSubstr("tdp set to 770 W (+10%)")));
+  EXPECT_THAT(refusal_of_set("tdp", "-100%"), HasSubstr("leaves something"));
+  EXPECT_THAT(refusal_of_set("tdp", "+x%"), HasSubstr("expected a number"));
+  EXPECT_THAT(refusal_of_set("links.nvlink_link_rate", "x2"), HasSubstr("none to change"));
+}
+
+/// What was derived says what it was derived from, once.
+TEST(GpuDescriptor, DerivedNumbersAreDerivedAfterOverrides) {
+  const Gpu gpu = load_gpu("h200", {{"sm_count", "264"}});
+  int said = 0;
+  for (const std::string& sentence : gpu.assumptions) {
+    if (sentence.find("l2.bandwidth derived") != 0) continue;
+    ++said;
+    EXPECT_THAT(sentence, HasSubstr("264 SMs"));
+  }
+  EXPECT_EQ(said, 1);
+  const Gpu stated = load_gpu("h200", {{"sm_count", "264"}, {"l2.bandwidth", "5 TB/s"}});
+  EXPECT_EQ(stated.l2.bandwidth, 5.0 * units::TB_per_s);
+}
+
+TEST(GpuDescriptor, ListsWhatCanBeSet) {
+  bool bandwidth = false;
+  for (const GpuParameter& p : gpu_parameters())
+    bandwidth = bandwidth || (p.path == "memory.bandwidth" && p.unit == "GB/s, TB/s");
+  EXPECT_TRUE(bandwidth);
+}
+
 TEST(GpuDescriptor, RefusesUnknownOverridesWithTheNearest) {
+  EXPECT_THAT(refusal_of_set("clock.boost", "2GHz"), HasSubstr("did you mean 'boost_clock'?"));
+  EXPECT_THAT(refusal_of_set("bandwidth", "6TB/s"), HasSubstr("did you mean 'l2.bandwidth' or 'memory.bandwidth'?"));
+  EXPECT_THAT(refusal_of_set("flux", "6"), HasSubstr("predict-model list parameters"));
   EXPECT_THAT(refusal_of_set("memory.bandwith", "6TB/s"), HasSubstr("did you mean 'memory.bandwidth'?"));
   EXPECT_THAT(refusal_of_set("capacity", "6 GiB"), HasSubstr("did you mean 'memory.capacity'?"));
   EXPECT_THAT(refusal_of_set("bandwith", "6"), HasSubstr("did you mean 'l2.bandwidth' or 'memory.bandwidth'?"));
