@@ -118,6 +118,7 @@ double distance_between(const GpuNumbers& a, const GpuNumbers& b) {
 
 Machine machine_of(std::shared_ptr<const Origin> origin, const GpuNumbers& numbers, bool changed,
                    std::vector<std::string> changes = {}) {
+  check_numbers(numbers);
   auto parts = std::make_shared<MachineParts>();
   if (changed) parts->distance = distance_between(origin->gpu, numbers);
   parts->changes = std::move(changes);

@@ -320,6 +320,38 @@ double ClusterSlots::share(std::int64_t ctas) const {
   return ctas <= 4 ? static_cast<double>(4 * of_4) / all : static_cast<double>(8 * of_8) / all;
 }
 
+void check_numbers(const GpuNumbers& g) {
+  const auto need = [](bool holds, const char* what, const char* expected) {
+    if (!holds) throw BadInput(std::string("GPU numbers: ") + what + ": expected " + expected);
+  };
+  const auto positive = [&](double number, const char* what) {
+    need(std::isfinite(number) && number > 0, what, "a number above zero");
+  };
+  positive(static_cast<double>(g.sm_count), "sm_count");
+  positive(g.boost_clock.in(units::Hz), "boost_clock");
+  positive(g.sm.fp32_flop_per_clk, "sm.fp32_flop_per_clk");
+  positive(g.sm.sfu_op_per_clk, "sm.sfu_op_per_clk");
+  positive(g.sm.issue_per_clk, "sm.issue_per_clk");
+  positive(g.sm.smem_bytes_per_clk.in(units::B), "sm.smem_bytes_per_clk");
+  positive(g.sm.l2_bytes_per_clk.in(units::B), "sm.l2_bytes_per_clk");
+  positive(g.sm.smem.in(units::B), "sm.smem");
+  positive(static_cast<double>(g.sm.threads), "sm.threads");
+  positive(static_cast<double>(g.sm.registers), "sm.registers");
+  positive(g.l2.size.in(units::B), "l2.size");
+  positive(g.l2.bandwidth.in(units::B_per_s), "l2.bandwidth");
+  positive(g.l2.latency.in(units::s), "l2.latency");
+  positive(g.memory.capacity.in(units::B), "memory.capacity");
+  positive(g.memory.bandwidth.in(units::B_per_s), "memory.bandwidth");
+  positive(g.memory.latency.in(units::s), "memory.latency");
+  positive(g.tdp.in(units::W), "tdp");
+  for (std::size_t i = 0; i < kDTypeCount; ++i) {
+    const double rate = g.sm.tensor_flop_per_clk[static_cast<DType>(i)];
+    need(std::isfinite(rate) && rate >= 0, "sm.tensor_flop_per_clk", "rates that are not negative");
+  }
+  need(g.base_clock <= g.boost_clock, "base_clock", "no more than the boost clock");
+  need(g.idle_power < g.tdp, "idle_power", "less than the TDP");
+}
+
 std::vector<GpuParameter> gpu_parameters() { return descriptor::parameters(); }
 
 std::vector<std::string> gpu_names() { return data_names("gpus"); }

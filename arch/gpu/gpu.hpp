@@ -142,6 +142,10 @@ struct GpuParameter {
 /// All of them, in the order of a descriptor.
 std::vector<GpuParameter> gpu_parameters();
 
+/// What every machine needs of its numbers, wherever they come from: counts, rates, sizes and clocks that are finite and
+/// above zero, base clock no higher than boost, TDP above idle. Throws BadInput naming the number.
+void check_numbers(const GpuNumbers& numbers);
+
 /// "memory.bandwidth" = "6TB/s": one `--set`. Also relative to what the descriptor has: "+20%", "-10%", "x1.5".
 struct Override {
   std::string path, value;

@@ -32,6 +32,17 @@ if(NOT output MATCHES "^[0-9]+\\.[0-9]+ ms a step, [1-9][0-9]+ tokens/s\n$")
 endif()
 message(STATUS "consumer: ${output}")
 
+# The examples, as a user builds them.
+run(${CMAKE_COMMAND} -S ${EXAMPLES} -B ${WORK}/examples -G Ninja -DCMAKE_PREFIX_PATH=${WORK}/prefix
+    -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=Debug)
+run(${CMAKE_COMMAND} --build ${WORK}/examples)
+foreach(example predict own_gpu own_stack sweep)
+  run(${CMAKE_COMMAND} -E env PLUMBLINE_DATA=${WORK}/prefix/share/plumbline/data ${WORK}/examples/${example})
+  if(NOT output MATCHES "[1-9]" OR output MATCHES "nan|inf")
+    message(FATAL_ERROR "example ${example} said: ${output}")
+  endif()
+endforeach()
+
 run(${CMAKE_COMMAND} -E env --unset=PLUMBLINE_DATA ${WORK}/prefix/bin/predict-model list gpus)
 if(NOT output MATCHES "h200_sxm")
   message(FATAL_ERROR "the installed predict-model lists: ${output}")

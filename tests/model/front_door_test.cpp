@@ -146,6 +146,25 @@ TEST(SmClock, IsLockedBesideTheCap) {
   EXPECT_THROW((void)make_machine(h200, options), NotModelled);
 }
 
+/// A machine that is made in code is held to what a descriptor is held to.
+TEST(MachineInCode, RefusesNumbersThatNoMachineHas) {
+  const Machine h200 = card("h200_sxm", "trt-llm");
+  const auto refused = [&](auto change) {
+    GpuNumbers numbers = h200.numbers();
+    change(numbers);
+    EXPECT_THROW((void)h200.with(numbers), BadInput);
+    Gpu gpu = h200.gpu();
+    static_cast<GpuNumbers&>(gpu) = numbers;
+    EXPECT_THROW((void)make_machine(gpu, MachineOptions{}), BadInput);
+  };
+  refused([](GpuNumbers& g) { g.sm_count = 0; });
+  refused([](GpuNumbers& g) { g.memory.bandwidth = -1.0 * units::TB_per_s; });
+  refused([](GpuNumbers& g) { g.memory.latency = Seconds{}; });
+  refused([](GpuNumbers& g) { g.boost_clock = std::nan("") * units::Hz; });
+  refused([](GpuNumbers& g) { g.sm.tensor_flop_per_clk[DType::bf16] = -1; });
+  refused([](GpuNumbers& g) { g.idle_power = 2.0 * g.tdp; });
+}
+
 /// The default is a stack that is served with.
 TEST(DefaultStack, IsTensorRtLlms) {
   EXPECT_EQ(make_machine(load_gpu("h200_sxm"), MachineOptions{}).stack().name, "trt-llm");
