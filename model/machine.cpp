@@ -203,8 +203,9 @@ const Rates& Machine::rates() const { return parts_->rates; }
 
 Machine Machine::with(const GpuNumbers& numbers) const { return with(numbers, {}); }
 
-Machine Machine::with(const GpuNumbers& numbers, std::vector<std::string> changes) const {
-  if (numbers == parts_->rates.gpu) return *this;
+Machine Machine::with(const GpuNumbers& given, std::vector<std::string> changes) const {
+  if (given == parts_->rates.gpu) return *this;
+  const GpuNumbers numbers = derived_again(parts_->origin->gpu, given);
   const bool changed = !(numbers == parts_->origin->gpu);
   return machine_of(parts_->origin, numbers, changed, std::move(changes));
 }

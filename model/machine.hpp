@@ -44,7 +44,8 @@ class Machine {
   const BandTable& bands() const;
   const Rates& rates() const;
 
-  /// The same card under the same calibration and options with other numbers: a hardware point of a study. A machine
+  /// The same card under the same calibration and options with other numbers: a hardware point of a study. What its
+  /// descriptor derives (an L2 bandwidth that goes with SMs and clock) follows, unless it is changed too. A machine
   /// with its own numbers is itself. Throws BadInput where the power cap is out of reach.
   Machine with(const GpuNumbers& numbers) const;
   /// The same, and what was changed in words: one sentence each for the reports.

@@ -99,6 +99,8 @@ class Assembly {
     if (!find_path(own, "datasheet.tensor_peak")) d.gpu.datasheet_tensor_peak = {};
     d.gpu.sources = sources_;
     d.gpu.assumptions = assumptions_;
+    if (is_derived("l2.bandwidth")) d.gpu.l2_bytes_per_sm_clk = d.l2_bytes_per_sm_clk;
+    if (is_derived("idle_power")) d.gpu.idle_power_fraction = d.idle_power_fraction;
     return d;
   }
 
@@ -318,6 +320,19 @@ double ClusterSlots::share(std::int64_t ctas) const {
   const auto all = static_cast<double>(sms);
   if (ctas <= 2) return static_cast<double>(2 * of_2) / all;
   return ctas <= 4 ? static_cast<double>(4 * of_4) / all : static_cast<double>(8 * of_8) / all;
+}
+
+GpuNumbers derived_again(const Gpu& gpu, const GpuNumbers& changed) {
+  GpuNumbers out = changed;
+  const bool moved = changed.sm_count != gpu.sm_count || changed.boost_clock != gpu.boost_clock;
+  if (gpu.l2_bytes_per_sm_clk > 0 && moved && changed.l2.bandwidth == gpu.l2.bandwidth) {
+    out.l2.bandwidth =
+        static_cast<double>(changed.sm_count) * (gpu.l2_bytes_per_sm_clk * units::B * changed.boost_clock);
+  }
+  if (gpu.idle_power_fraction > 0 && changed.tdp != gpu.tdp && changed.idle_power == gpu.idle_power) {
+    out.idle_power = gpu.idle_power_fraction * changed.tdp;
+  }
+  return out;
 }
 
 void check_numbers(const GpuNumbers& g) {

@@ -129,6 +129,9 @@ struct Gpu : GpuNumbers {
   Hertz datasheet_tensor_clock;  ///< the clock that the datasheet's tensor peaks assume
   /// Descriptor path ("/memory/bandwidth") -> where the number comes from. Inherited and assumed numbers say so.
   std::map<std::string, std::string> sources;
+  /// What numbers that nobody states are derived from; 0 where they are stated: l2.bandwidth = SMs x this x boost clock,
+  /// idle_power = this x TDP.
+  double l2_bytes_per_sm_clk = 0, idle_power_fraction = 0;
   bool modified = false;  ///< a number was overridden: a machine that nobody has measured
   /// What was inherited, derived or overridden: one sentence each, for the report.
   std::vector<std::string> assumptions;
@@ -141,6 +144,9 @@ struct GpuParameter {
 
 /// All of them, in the order of a descriptor.
 std::vector<GpuParameter> gpu_parameters();
+
+/// `changed`, with the numbers that `gpu` derives from others derived again, where they were left as they were.
+GpuNumbers derived_again(const Gpu& gpu, const GpuNumbers& changed);
 
 /// What every machine needs of its numbers, wherever they come from: counts, rates, sizes and clocks that are finite and
 /// above zero, base clock no higher than boost, TDP above idle. Throws BadInput naming the number.
