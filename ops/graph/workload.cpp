@@ -33,9 +33,14 @@ void one_rank(std::int64_t degree, const char* flag) {
 void check(const Workload& workload) {
   at_least(workload.batch, 1, "--batch");
   if (workload.phase == Phase::decode) at_least(workload.context, 0, "--context");
+  at_least(workload.cached, 0, "--context");
+  if (workload.cached > 0 && workload.phase != Phase::prefill) {
+    throw BadInput("cached tokens beside the context: expected them with --phase prefill");
+  }
   at_least(workload.page, 0, "--page");
   at_least(workload.prompt, 1, "--prompt");  // in decode: what the encoder of an encoder-decoder read
   few_enough(workload.batch, workload.prompt, "--prompt");
+  if (workload.cached > 0) few_enough(workload.batch, workload.cached + workload.prompt, "--context");
   if (workload.phase == Phase::decode) few_enough(workload.batch, workload.context + 1, "--context");
   one_rank(workload.parallel.tensor, "--tp");
   one_rank(workload.parallel.pipeline, "--pp");

@@ -23,6 +23,9 @@ struct Workload {
   /// Tokens a sequence (prefill, train); in decode what the encoder of an encoder-decoder read.
   std::int64_t prompt = 1024;
   std::int64_t context = 1024;  ///< tokens already cached (decode)
+  /// Prefill: tokens a sequence that are in the cache already, so that the prompt is a chunk behind them (chunked
+  /// prefill, or a prefix that was found in the cache). Of decoders without an encoder.
+  std::int64_t cached = 0;
   std::int64_t page = 0;        ///< tokens a page of the KV cache that decode reads (0: contiguous)
   /// Unset: what the model file says (bf16 when it is not quantized).
   bool precision_given = false;
@@ -33,7 +36,7 @@ struct Workload {
   ParallelPlan parallel;
 };
 
-/// Throws BadInput for sizes below 1 (context may be 0) or more than 2^40 tokens in all, NotModelled for parallel
+/// Throws BadInput for sizes below 1 (context and cached may be 0) or more than 2^40 tokens in all, NotModelled for parallel
 /// degrees above 1.
 void check(const Workload& workload);
 

@@ -191,8 +191,10 @@ std::string sibling_quantization(const std::string& path) {
 
 Llm load_llm(const std::string& name_or_path) {
   std::string path = name_or_path;
-  std::error_code ec;
-  if (!name_or_path.empty() && fs::is_directory(path, ec) && looks_like_path(path)) path += "/config.json";
+  if (!name_or_path.empty() && is_file(path + "/config.json") &&
+      (looks_like_path(path) || file_of_name(name_or_path).empty())) {
+    path += "/config.json";
+  }
   if (!(looks_like_path(path) && is_file(path))) {
     path = file_of_name(name_or_path);
     if (path.empty() && looks_like_path(name_or_path)) path = name_or_path;  // says that it can't be opened

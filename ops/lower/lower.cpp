@@ -2,7 +2,7 @@
 //
 // Prefill reads `prompt` tokens a sequence. What that means depends on the kind of model:
 //
-// * A decoder reads the prompt. It computes logits of the last token of each sequence, as serving does, and a greedy
+// * A decoder reads the prompt, behind what the cache holds already (`cached`: chunked prefill). It computes logits of the last token of each sequence, as serving does, and a greedy
 //   choice.
 // * An encoder (BERT) reads the prompt. It computes logits of all tokens if there is a head.
 // * In an encoder-decoder with an encoder of fixed length (Whisper: 1500 frames) the encoder runs over that length and
@@ -16,6 +16,7 @@
 // A vision tower beside a language model does not run: the prompt is text. Multi-token prediction layers do not either.
 #include "ops/lower/lower.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "arch/error.hpp"
@@ -147,6 +148,13 @@ void refuse_impossible(const Llm& llm, const Workload& workload) {
   if (workload.phase == Phase::decode && role != Role::decoder) {
     throw BadInput(place + ": --phase decode: expected prefill or train: " + role_text(role) +
                    " writes no tokens one by one");
+  }
+  if (workload.cached == 0) return;
+  const bool encodes = std::any_of(llm.stacks.begin(), llm.stacks.end(),
+                                   [](const StackSpec& stack) { return stack.role == Role::encoder; });
+  if (role != Role::decoder || encodes) {
+    throw BadInput(place + ": --context with --phase prefill: expected a decoder alone, whose prompt can be read in " +
+                   "chunks; found " + (encodes && role == Role::decoder ? "one behind an encoder" : role_text(role)));
   }
 }
 

@@ -23,7 +23,8 @@ struct View {
   bool flash() const { return w.fusion != Fusion::none; }
   double tp() const { return d(w.parallel.tensor); }
   MixerLoad load() const {
-    return {tokens, hidden, tokens, kv_len, element, tp(), flash(), dropout, w.phase == Phase::decode};
+    const bool decode = w.phase == Phase::decode;
+    return {tokens, hidden, decode ? tokens : d(w.batch) * kv_len, kv_len, element, tp(), flash(), dropout, decode};
   }
   MixerLoad cross_load() const {
     MixerLoad over_encoder = load();

@@ -11,10 +11,14 @@ void flash(Step& s, NodeTag name, const Core& c, std::int64_t sequences, std::in
                                c.append, s.types.base, c.kv});
 }
 
-/// Fixed chunks (Llama-4): every full chunk is a sequence of its own, the rest a shorter one.
+/// Fixed chunks (Llama-4): every full chunk is a sequence of its own, the rest a shorter one. Behind a cache the first
+/// new tokens fill up the chunk that has begun.
 void chunked_prefill(Step& s, const Core& c) {
-  const std::int64_t full = c.q_len / c.window, rest = c.q_len % c.window;
-  flash(s, "attention"_node, c, s.batch * full, c.window, c.window);
+  const std::int64_t begun = (c.kv_len - c.q_len) % c.window;
+  const std::int64_t filling = begun == 0 ? 0 : std::min(c.q_len, c.window - begun);
+  const std::int64_t full = (c.q_len - filling) / c.window, rest = (c.q_len - filling) % c.window;
+  if (filling > 0) flash(s, "attention_filling"_node, c, s.batch, filling, begun + filling);
+  if (full > 0) flash(s, "attention"_node, c, s.batch * full, c.window, c.window);
   if (rest > 0) flash(s, "attention_rest"_node, c, s.batch, rest, rest);
 }
 
@@ -51,7 +55,7 @@ void attention_core(Step& s, const Core& c) {
     s.add("attention"_node,
           AttentionDecode{s.batch, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim, c.chunked ? decode_keys(c) : c.kv_len,
                           s.workload.page, slides ? c.window : 0, s.types.base, c.kv});
-  } else if (c.chunked && c.window > 0 && c.window < c.q_len) {
+  } else if (c.chunked && c.window > 0 && c.window < c.kv_len) {
     chunked_prefill(s, c);
   } else {
     flash(s, "attention"_node, c, s.batch, c.q_len, c.kv_len);

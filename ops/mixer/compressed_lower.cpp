@@ -38,8 +38,8 @@ void compressed_core(Step& s, const CompressedSpec& a, std::int64_t heads) {
     return;
   }
   attention_core(s, {heads, 1, dim, dim, s.q_len, s.kv_len, true, window, false, false, 0, s.kept()});
-  // A query sees the pooled tokens before it: half of them on average, at most top k.
-  const std::int64_t pooled = pooled_keys(a, ceil_div(s.kv_len, 2));
+  // A query sees the pooled tokens before it: of the new ones half on average, at most top k.
+  const std::int64_t pooled = pooled_keys(a, s.mean_seen(s.kv_len));
   if (pooled == 0) return;
   if (s.none()) attention_core(s, {heads, 1, dim, dim, s.q_len, pooled, false, 0, false, false, 0, s.kept()});
   else

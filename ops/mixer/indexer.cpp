@@ -35,9 +35,9 @@ void indexer(Step& s, const Indexer& a, std::int64_t rope_dim, std::int64_t quer
     s.gemm("index_scores"_node.as(NodeRole::scores), heads, keys, dim, {score, score, DType::fp4, s.types.linear.math},
            false, s.batch);
   } else {
-    // Causal: (S + 1) / 2 keys a query on average. Summing over heads makes heads x dim the inner width, which leaves
+    // Causal: of the new tokens a query sees half on average. Summing over heads makes heads x dim the inner width, which leaves
     // FLOPs and the result exact.
-    const std::int64_t seen = std::max<std::int64_t>(1, ceil_div(keys, 2));
+    const std::int64_t seen = std::max<std::int64_t>(1, s.mean_seen(keys));
     s.gemm("index_scores"_node.as(NodeRole::scores), s.q_len, seen, heads * dim,
            {score, score, s.types.base, s.types.linear.math}, false, s.batch);
   }

@@ -78,7 +78,8 @@ double MlaSpec::stored(const MixerLoad& load) const { return stored_attention(wi
 double MlaSpec::live(const MixerLoad& load) const {
   AttentionWidths n = widths(*this, load.tensor);
   if (load.decode) n.kv = 0;  // absorbed: no keys are made
-  return live_attention(n, load);
+  // in prefill those of cached tokens are made again
+  return live_attention(n, load) + (load.kv_tokens - load.tokens) * n.kv;
 }
 
 Bytes MlaSpec::partials(double sequences, std::int64_t tensor) const {

@@ -54,10 +54,12 @@ std::int64_t selected(const MlaSpec& a, std::int64_t keys) {
 }
 
 void expanded(Step& s, const MlaSpec& a, const Mla& m) {
-  s.quantize("kv_b_quantize"_node, s.tokens, m.kv_rank, s.types.linear);
-  s.linear("kv_b_proj"_node, s.tokens, m.heads * (m.nope + m.v), m.kv_rank);
+  // Keys and values of cached tokens are not kept: they are made again from the latents (vLLM's chunked prefill too).
+  const std::int64_t kv_tokens = s.batch * s.kv_len;
+  s.quantize("kv_b_quantize"_node, kv_tokens, m.kv_rank, s.types.linear);
+  s.linear("kv_b_proj"_node, kv_tokens, m.heads * (m.nope + m.v), m.kv_rank);
   rope_and_append(s, m);
-  if (!s.max()) s.copy("k_concat"_node, s.tokens, m.heads * (m.nope + m.rope));  // [k_nope, k_rope for every head]
+  if (!s.max()) s.copy("k_concat"_node, kv_tokens, m.heads * (m.nope + m.rope));  // [k_nope, k_rope for every head]
   attention_core(s, {m.heads, m.heads, m.nope + m.rope, m.v, s.q_len, s.kv_len, a.causal, selected(a, s.kv_len), false,
                      false, 0, s.types.base});
 }

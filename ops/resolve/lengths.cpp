@@ -30,7 +30,7 @@ Lengths lengths_of(const Llm& llm, const Workload& w, const StackSpec& stack) {
     n.cross_len = source;
     const bool start_token_only = encoder != nullptr && encoder->fixed_tokens == 0 && w.phase == Phase::prefill;
     n.q_len = w.phase == Phase::decode || start_token_only ? 1 : w.prompt;
-    n.kv_len = w.phase == Phase::decode ? w.context + 1 : n.q_len;
+    n.kv_len = w.phase == Phase::decode ? w.context + 1 : n.q_len + w.cached;
     return n;
   }
   n.text_tokens = stack.text_tokens;

@@ -44,6 +44,11 @@ class Step {
   /// Keys and values that stay in the cache have its format; others are activations.
   DType kept() const { return cache ? types.kv : types.base; }
   std::int64_t tp() const { return workload.parallel.tensor; }
+  /// Of the `keys` that the last query sees, what a causal one sees in the mean, rounded up: half where none is cached.
+  std::int64_t mean_seen(std::int64_t keys) const {
+    const double fresh = static_cast<double>(q_len) / static_cast<double>(kv_len);
+    return keys - static_cast<std::int64_t>(static_cast<double>(keys) * fresh / 2);
+  }
   /// Share of a dimension that tensor parallelism splits; at least 1 (KV heads are replicated beyond that).
   std::int64_t share(std::int64_t whole) const { return tp() == 1 ? whole : ceil_div(whole, tp()); }
 

@@ -1,13 +1,16 @@
 #include "ops/table/text.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
+#include <optional>
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/format.hpp"
 #include "ops/table/table.hpp"
+#include "ops/whole_number.hpp"
 
 namespace plumbline {
 namespace {
@@ -61,11 +64,52 @@ std::string list(const std::vector<std::string>& names) {
   return text;
 }
 
+bool same_but_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+/// What an operator is called elsewhere, and here.
+constexpr auto kOtherNames = std::to_array<std::array<std::string_view, 2>>({{"matmul", "gemm"},
+                                                                             {"mm", "gemm"},
+                                                                             {"bmm", "gemm"},
+                                                                             {"linear", "gemm"},
+                                                                             {"dense", "gemm"},
+                                                                             {"gemv", "gemm"},
+                                                                             {"moe", "grouped_gemm"},
+                                                                             {"fused_moe", "grouped_gemm"},
+                                                                             {"attention", "attention_prefill"},
+                                                                             {"sdpa", "attention_prefill"},
+                                                                             {"mha", "attention_prefill"},
+                                                                             {"flash_attention", "attention_prefill"},
+                                                                             {"fmha", "attention_prefill"},
+                                                                             {"paged_attention", "attention_decode"},
+                                                                             {"mla", "mla_decode"},
+                                                                             {"norm", "rmsnorm"},
+                                                                             {"layer_norm", "layernorm"},
+                                                                             {"rms_norm", "rmsnorm"},
+                                                                             {"rotary", "rope"},
+                                                                             {"rotary_embedding", "rope"},
+                                                                             {"silu_and_mul", "swiglu"},
+                                                                             {"transpose", "transpose_copy"},
+                                                                             {"memcpy", "d2d"},
+                                                                             {"allreduce", "all_reduce"},
+                                                                             {"allgather", "all_gather"},
+                                                                             {"alltoall", "all_to_all"},
+                                                                             {"reducescatter", "reduce_scatter"}});
+
+std::string meant_operator(std::string_view op) {
+  for (const auto& [other, ours] : kOtherNames) {
+    if (same_but_case(op, other) && find_operator(ours) != nullptr) {
+      return std::string(" (did you mean '").append(ours).append("'?)");
+    }
+  }
+  return did_you_mean(op, op_names());
+}
+
 const Operator& require_operator(std::string_view op) {
   const Operator* spec = find_operator(op);
-  if (spec == nullptr) {
-    throw BadInput("op " + quoted(op) + ": unknown operator" + did_you_mean(op, op_names()));
-  }
+  if (spec == nullptr) throw BadInput("op " + quoted(op) + ": unknown operator" + meant_operator(op));
   return *spec;
 }
 
@@ -87,12 +131,10 @@ Precision read_precision(const Operator& spec, std::string_view dtype) {
 }
 
 std::int64_t read_whole(const Operator& spec, const Key& key, std::string_view value) {
-  std::int64_t number = 0;
-  const char* end = value.data() + value.size();
-  const auto [after, error] = std::from_chars(value.data(), end, number);
+  const std::optional<std::int64_t> number = parse_whole(value);
   const std::int64_t least = key.type == KeyType::size ? 1 : 0;
   const std::int64_t most = key.type == KeyType::flag ? 1 : kLargestDim;
-  if (error == std::errc() && after == end && number >= least && number <= most) return number;
+  if (number && *number >= least && *number <= most) return *number;
   if (key.type == KeyType::flag) bad_value(spec, key, value, "0 or 1");
   bad_value(spec, key, value, "a whole number from " + std::to_string(least) + " to 2^40");
 }
@@ -136,6 +178,9 @@ std::size_t find_key(const Operator& spec, std::string_view key, std::size_t gue
     if (spec.keys[i].name == key) return i;
   }
   const auto names = key_names(spec);
+  for (const std::string& known : names) {
+    if (same_but_case(key, known)) fail(spec.name, "unknown key " + quoted(key) + " (did you mean '" + known + "'?)");
+  }
   fail(spec.name,
        "unknown key " + quoted(key) + did_you_mean(key, names) + ", expected " + std::string(op_usage(spec.name)));
 }

@@ -108,6 +108,23 @@ TEST(OpText, KeysComeInAnyOrderWithSpaces) {
   EXPECT_EQ(parse_op("gemm", "", "M=1;N=2;K=3"), parse_op("gemm", "bf16", "M=1;N=2;K=3"));
 }
 
+TEST(OpText, WholeNumbersMayHaveAnExponent) {
+  EXPECT_EQ(parse_op("d2d", "", "bytes=1e6"), parse_op("d2d", "", "bytes=1000000"));
+  EXPECT_EQ(parse_op("gemm", "", "M=1.5e1;N=2;K=1e3"), parse_op("gemm", "", "M=15;N=2;K=1000"));
+}
+
+TEST(OpText, AKeyInTheOtherCaseIsNamed) {
+  EXPECT_THAT(error_of("gemm", "", "m=16;N=1;K=1"), HasSubstr("unknown key 'm' (did you mean 'M'?)"));
+  EXPECT_THAT(error_of("rmsnorm", "", "ROWS=16;cols=1"), HasSubstr("unknown key 'ROWS' (did you mean 'rows'?)"));
+}
+
+TEST(OpText, OperatorsAreFoundByTheNamesThatOthersGiveThem) {
+  EXPECT_THAT(error_of("matmul", "", "M=1"), HasSubstr("(did you mean 'gemm'?)"));
+  EXPECT_THAT(error_of("Linear", "", "M=1"), HasSubstr("(did you mean 'gemm'?)"));
+  EXPECT_THAT(error_of("flash_attention", "", "M=1"), HasSubstr("(did you mean 'attention_prefill'?)"));
+  EXPECT_THAT(error_of("allreduce", "", ""), HasSubstr("(did you mean 'all_reduce'?)"));
+}
+
 TEST(OpText, SaysWhatIsWrongInOneLine) {
   EXPECT_EQ(error_of("gem", "bf16", "M=1"), "op 'gem': unknown operator (did you mean 'gemm'?)");
   EXPECT_THAT(error_of("gemm", "bf17", "M=1;N=1;K=1"), HasSubstr("unknown dtype 'bf17' (did you mean 'bf16'?)"));
@@ -118,7 +135,7 @@ TEST(OpText, SaysWhatIsWrongInOneLine) {
   EXPECT_THAT(error_of("gemm", "bf16", "M=1;N=1;K=1;batc=1"), HasSubstr("unknown key 'batc' (did you mean 'batch'?)"));
   EXPECT_THAT(error_of("gemm", "bf16", "M=1;N;K=1"), HasSubstr("expected key=value, found 'N'"));
   EXPECT_THAT(error_of("gemm", "bf16", "M=1;;N=1;K=1"), HasSubstr("between two separators"));
-  for (const char* bad : {"0", "-5", "1.5", "1e3", "", "x", "99999999999999999999", "1099511627777", "+1", "0x10"}) {
+  for (const char* bad : {"0", "-5", "1.5", "1.5e0", "1e-3", "1e13", "", "x", "99999999999999999999", "1099511627777", "+1", "0x10"}) {
     EXPECT_EQ(error_of("gemm", "bf16", std::string("M=") + bad + ";N=1;K=1"),
               std::string("op 'gemm': key 'M': expected a whole number from 1 to 2^40, found '") + bad + "'");
   }
