@@ -21,7 +21,7 @@ set(header_cuda "(cuda|cupti|nvml|cublas|cudnn|cutlass|cute|nccl|curand|cooperat
 set(home_cuda "^kernels/.*\\.cuh?$|^validate/measure/(cuda|cupti|nvml)[^/]*$")
 set(header_json "nlohmann/")
 # The one reader, and the writers.
-set(home_json "^arch/(json_reader|calibration/calibration)\\.cpp$|^model/report/gpu_page\\.cpp$|(json|trace)[^/]*\\.cpp$")
+set(home_json "^arch/(json_reader|calibration/calibration)\\.cpp$|^model/report/gpu_page\\.cpp$|(json|trace)[^/]*\\.cpp$|^model/report/json_parts\\.hpp$")
 set(header_cli "CLI/")
 set(home_cli "_main\\.cpp$|^(model|validate)/cli/")
 set(header_eigen "Eigen/")

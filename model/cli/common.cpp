@@ -4,13 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
 #include "arch/calibration/calibration.hpp"
 #include "arch/format.hpp"
 #include "arch/sink.hpp"
 #include "model/stacks/stack.hpp"
+#include "ops/whole_number.hpp"
 
 namespace plumbline::cli {
 
@@ -20,13 +20,17 @@ CLI::Option* add_value(CLI::App& app, const std::string& flag, const std::string
 }
 
 std::int64_t whole_number(const std::string& flag, const std::string& text, std::int64_t least, std::int64_t most) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+  std::string_view digits = text;
+  std::int64_t unit = 1;
+  if (!digits.empty() && (digits.back() == 'k' || digits.back() == 'K')) unit = std::int64_t{1} << 10;
+  if (!digits.empty() && digits.back() == 'M') unit = std::int64_t{1} << 20;
+  if (unit > 1) digits.remove_suffix(1);
+  const std::optional<std::int64_t> value = parse_whole(digits);
+  if (!value || *value > most / unit || *value * unit < least) {
     throw BadInput(flag + ": expected a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
                    ", found '" + text + "'");
   }
-  return value;
+  return *value * unit;
 }
 
 void add_set_flag(CLI::App& app, MachineFlags& flags) {

@@ -73,7 +73,8 @@ void deliver(const OutputFlags& flags, std::string_view text);
 /// Colour only for a table on a terminal, and never under NO_COLOR (no-color.org) or TERM=dumb.
 TextStyle style_for(const OutputFlags& flags);
 
-/// A whole number in [least, most]; throws BadInput naming the flag.
+/// A whole number in [least, most]: "4096", "1e6", "8k" and "1M" (1024 and 1024^2, as lengths are called in this field).
+/// Throws BadInput naming the flag.
 std::int64_t whole_number(const std::string& flag, const std::string& text, std::int64_t least,
                           std::int64_t most = std::int64_t{1} << 40);
 

@@ -12,6 +12,7 @@
 #include "arch/sink.hpp"
 #include "model/cli/common.hpp"
 #include "model/report/ops_batch.hpp"
+#include "model/report/ops_batch_row.hpp"
 #include "model/report/report.hpp"
 #include "ops/table/text.hpp"
 
@@ -23,15 +24,27 @@ struct OpFlags {
   std::vector<std::string> shape;
   MachineFlags machine;
   OutputFlags output;
+  PredictOptions predict;
 };
+
+enum class Cache { cold, warm };
+constexpr std::array<Word<Cache>, 2> kCacheWords{{{"cold", Cache::cold}, {"warm", Cache::warm}}};
+
+void add_cache_flag(CLI::App& app, PredictOptions& options) {
+  add_value(
+      app, "--cache", joined_words(kCacheWords),
+      "operands come from DRAM, or lie in L2 from the run before (warm: gemm only) [cold]",
+      [&options](const std::string& text) { options.warm = chosen_word("--cache", kCacheWords, text) == Cache::warm; });
+}
 
 ExitCode run_op(const OpFlags& f) {
   std::string shape;
   for (const std::string& word : f.shape) shape += (shape.empty() ? "" : ";") + word;
   const Op op = parse_op(f.op, f.dtype, shape);
   const auto machine = open_machine(f.machine);
-  const OpPrediction prediction = predict(op, machine);
-  const OpReport report{op, machine, f.machine.clock, prediction};
+  check_warm(op, f.predict);
+  const OpPrediction prediction = predict(op, machine, f.predict);
+  const OpReport report{op, machine, f.machine.clock, prediction, f.predict.warm};
   switch (f.output.format) {
     case Format::json: deliver(f.output, op_json(report)); break;
     case Format::csv: deliver(f.output, op_csv(report)); break;
@@ -44,6 +57,7 @@ ExitCode run_op(const OpFlags& f) {
 struct OpsFlags {
   std::string in;
   MachineFlags machine;
+  PredictOptions predict;
   std::string out;
 };
 
@@ -82,9 +96,12 @@ ExitCode run_ops(const OpsFlags& f) {
   const auto machine = open_machine(f.machine);
   const InputFile in(f.in);
   OutputSink out(f.out);
+  BatchOptions options;
+  options.place = in.place();
+  options.workers = worker_count();
+  options.predict = f.predict;
   const BatchOutcome outcome = predict_batch([&in](char* to, std::size_t most) { return in.read(to, most); },
-                                             [&out](std::string_view text) { out.write(text); }, machine,
-                                             BatchOptions{in.place(), worker_count()});
+                                             [&out](std::string_view text) { out.write(text); }, machine, options);
   out.commit();
   if (outcome.bugs > 0) {
     std::cerr << "plumbline: our bug: " << outcome.bugs << " of " << outcome.rows
@@ -108,6 +125,7 @@ void add_op_command(CLI::App& root, Action& action) {
   app->add_option("SHAPE", flags->shape, "its shape: M=4096 N=4096 K=4096")->type_name("key=value");
   app->add_option("--dtype", flags->dtype, "bf16, fp16, fp8, fp32, ... [bf16]")->type_name("D");
   add_machine_flags(*app, flags->machine);
+  add_cache_flag(*app, flags->predict);
   add_output_flags(*app, flags->output, {Format::table, Format::json, Format::csv, Format::html});
   app->footer(
       "Examples:\n"
@@ -121,14 +139,15 @@ void add_ops_command(CLI::App& root, Action& action) {
   auto flags = std::make_shared<OpsFlags>();
   CLI::App* app = root.add_subcommand("ops", "a batch of operators: CSV in, CSV out");
   add_machine_flags(*app, flags->machine);
+  add_cache_flag(*app, flags->predict);
   app->add_option("--in", flags->in, "CSV with columns op, shape and optionally dtype; others pass through [stdin]")
       ->type_name("FILE");
   app->add_option("--out", flags->out, "write to this file (beside it first, then renamed) instead of stdout")
       ->type_name("FILE");
   app->footer(
       "Adds latency_us, latency_low_us, latency_high_us, limiter, flops, dram_bytes, power_W, energy_J, sm_clock_MHz,\n"
-      "provenance, error. A row that can't be modelled has its reason in 'error'; the others are written, exit code "
-      "3.\n"
+      "provenance, kernel_us (without the gap between launches), error. A row that can't be modelled has its\n"
+      "reason in 'error'; the others are written, exit code 3.\n"
       "Example:\n"
       "  printf 'op,dtype,shape\\ngemm,bf16,M=64;N=4096;K=4096\\n' | predict-model ops --gpu h200");
   app->callback([flags, &action] { action = [flags] { return run_ops(*flags); }; });

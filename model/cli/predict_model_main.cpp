@@ -11,6 +11,7 @@
 #include "arch/printable.hpp"
 #include "arch/unfinished.hpp"
 #include "model/cli/common.hpp"
+#include "model/cli/help.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -39,11 +40,11 @@ std::string unplaced(const CLI::App& root) {
 }
 
 /// "predict-model llm" for messages. Throws BadInput for a command that is not there.
-std::string place(const CLI::App& root, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return root.get_name();
+std::string place(const CLI::App& root, const std::vector<std::string>& words) {
+  if (words.front().starts_with('-')) return root.get_name();
   std::vector<std::string> commands;
   for (const CLI::App* command : root.get_subcommands(nullptr)) commands.push_back(command->get_name());
-  const std::string asked = argv[1];
+  const std::string& asked = words.front();
   if (std::find(commands.begin(), commands.end(), asked) != commands.end()) return root.get_name() + " " + asked;
   throw BadInput("unknown command '" + asked + "'" + did_you_mean(asked, commands));
 }
@@ -59,8 +60,10 @@ std::string complaint(const CLI::App& root, const std::string& where, const CLI:
 void set_up(CLI::App& root, Action& action) {
   root.name("predict-model");
   root.require_subcommand(1);
-  root.set_version_flag("--version", std::string("plumbline ") + PLUMBLINE_VERSION);
-  root.get_formatter()->column_width(34);
+  root.set_version_flag("-v,--version", std::string("plumbline ") + PLUMBLINE_VERSION);
+  const auto help = std::make_shared<HelpFormatter>();
+  help->column_width(30);
+  root.formatter(help);
   add_llm_command(root, action);
   add_op_command(root, action);
   add_ops_command(root, action);
@@ -75,15 +78,28 @@ void set_up(CLI::App& root, Action& action) {
       "Exit codes: 0 done, 1 answered no (does not fit), 2 bad input or usage, 3 partly not modelled, 70 our bug.");
 }
 
+/// Nothing at all asks for the short help; `help llm` for what `llm --help` prints.
+std::vector<std::string> as_asked(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty()) return {"--help"};
+  if (words.front() != "help") return words;
+  words.erase(words.begin());
+  if (words.size() > 1) throw BadInput("help: expected one command, found '" + words[1] + "' too");
+  words.emplace_back("--help");
+  return words;
+}
+
 int run(int argc, char** argv) {
   CLI::App root("Predicts the time of transformer operators and models on GPUs, and says why.");
   Action action;
   std::string where = "predict-model";
   try {
     set_up(root, action);
-    where = place(root, argc, argv);
+    std::vector<std::string> words = as_asked(argc, argv);
+    where = place(root, words);
+    std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
     try {
-      root.parse(argc, argv);
+      root.parse(words);
     } catch (const CLI::Success& asked) {  // --help, --version
       const int exit = root.exit(asked, std::cout, std::cerr);
       if (!std::cout.flush()) throw BadInput("stdout: write failed");

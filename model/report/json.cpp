@@ -1,9 +1,7 @@
 // Reports as JSON: SI units, the unit at the end of the key, `null` where the model has no figure yet.
-#include <cmath>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 
+#include "model/report/json_parts.hpp"
 #include "model/report/power_trace.hpp"
 #include "model/report/report.hpp"
 #include "model/stacks/stack.hpp"
@@ -13,34 +11,10 @@
 namespace plumbline {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-/// JSON has no infinity and no NaN; one that gets here is our bug, not a figure.
-double finite(double value, const char* key) {
-  if (!std::isfinite(value)) throw std::logic_error(std::string("figure is not finite: ") + key);
-  return value;
-}
-
-template <class Q>
-Json optional_figure(const std::optional<Q>& value, Q unit, const char* key) {
-  return value ? Json(finite(value->in(unit), key)) : Json(nullptr);
-}
-
 /// FLOPs a DRAM byte; null for an operator that stays in L2 or moves nothing.
 Json intensity(const OpPrediction& p) {
   return p.dram_bytes() > 0.0 * units::B ? Json(finite(p.intensity().in(units::FLOP_per_B), "intensity"))
                                          : Json(nullptr);
-}
-
-void put_energy_band(Json& row, std::optional<Joules> energy, std::optional<Watts> power, std::optional<Watts> low,
-                     std::optional<Watts> high, Seconds time, Seconds time_low, Seconds time_high) {
-  std::optional<Joules> least, most;
-  if (energy && power && low && high) {
-    const EnergyBand band = energy_band(*energy, *power, *low, *high, time, time_low, time_high);
-    least = band.low, most = band.high;
-  }
-  row["energy_low_J"] = optional_figure(least, units::J, "energy_low_J");
-  row["energy_high_J"] = optional_figure(most, units::J, "energy_high_J");
 }
 
 /// What an operator's row in the llm report and the op report share: one execution.
@@ -65,25 +39,6 @@ void put_figures(Json& row, const OpPrediction& p) {
   row["band_rows"] = p.band_rows;  // measured rows behind the band
 }
 
-Json memory(const MemoryNeed& need, Bytes capacity) {
-  const auto bytes = [](Bytes b) { return finite(b.in(units::B), "memory_bytes"); };
-  return {{"weights", bytes(need.weights)},
-          {"kv", bytes(need.kv_cache)},
-          {"activations", bytes(need.activations)},
-          {"optimizer", bytes(need.optimizer)},
-          {"workspace", bytes(need.workspace)},
-          {"total", bytes(need.total())},
-          {"capacity", bytes(capacity)}};
-}
-
-Json shares(const TimeShare& share) {
-  return {{"compute", finite(share.compute, "time_share")},
-          {"memory", finite(share.memory, "time_share")},
-          {"network", finite(share.network, "time_share")},
-          {"latency", finite(share.latency, "time_share")},
-          {"launch", finite(share.launch, "time_share")}};
-}
-
 Json operator_rows(const StepReport& r) {
   const StepPrediction& step = r.step;
   Json rows = Json::array();
@@ -97,6 +52,7 @@ Json operator_rows(const StepReport& r) {
              {"stream", n.node->stream},
              {"count", n.node->count}};
     put_figures(row, n.op);
+    row["kernel_s"] = finite(kernel_time(n.op).in(units::s), "kernel_s");
     row["gap_s"] = finite(n.gap.in(units::s), "gap_s");
     if (explained(r, *n.node)) row["explain"] = explain(n.node->op, n.op, r.machine);
     rows.push_back(std::move(row));
@@ -124,22 +80,6 @@ Json power_over_time(const StepPrediction& step) {
   return parts;
 }
 
-void put_question(Json& out, const StepReport& r) {
-  out["model"] = r.llm.name;
-  out["gpu"] = r.machine.gpu().name;
-  out["gpus"] = r.workload.parallel.ranks();
-  out["phase"] = word_of(kPhaseWords, r.workload.phase);
-  out["batch"] = r.workload.batch;
-  out[r.workload.phase == Phase::decode ? "context" : "prompt"] = length(r.workload);
-  out["dtype"] = weight_format(r.llm, r.workload);
-  out["kv_dtype"] = kv_format(r.llm, r.workload);
-  out["stack"] = r.machine.stack().name;
-  out["kernels"] = word_of(kKernelSetWords, r.machine.kernels());
-  out["runtime"] = word_of(kRuntimeWords, r.options.runtime);
-  out["fusion"] = word_of(kFusionWords, r.workload.fusion);
-  out["clock"] = word_of(kClockWords, r.clock);
-}
-
 Json launch_json(const LaunchPrediction& launch) {
   const KernelPlan& plan = launch.demand.plan;
   const LaunchTime& t = launch.time;
@@ -165,23 +105,19 @@ Json launch_json(const LaunchPrediction& launch) {
           {"resource_s", std::move(alone)}};
 }
 
-/// A whole number without a decimal point, as far as doubles hold them exactly.
-Json count(double value) {
-  constexpr double kExact = 9007199254740992.0;  // 2^53
-  return value < kExact ? Json(static_cast<std::int64_t>(value)) : Json(value);
-}
-
 }  // namespace
 
 std::string step_json(const StepReport& r) {
   const StepPrediction& s = r.step;
   Json out;
   out["schema"] = "plumbline.llm.v1";
-  put_question(out, r);
-  out["params"] = count(r.llm.params);
-  out["active_params"] = count(r.llm.active_params);
-  out["active_params_no_input_embedding"] = count(r.llm.active_params_no_input_embedding);
-  out["kv_B_per_token"] = kv_per_token(r.llm, r.workload).in(units::B);
+  put_model(out, r);
+  out["phase"] = word_of(kPhaseWords, r.workload.phase);
+  out["batch"] = r.workload.batch;
+  out[r.workload.phase == Phase::decode ? "context" : "prompt"] = length(r.workload);
+  if (r.workload.phase == Phase::prefill) out["context"] = r.workload.cached;
+  put_machine(out, r);
+  put_sizes(out, r);
   out["latency_s"] = finite(s.latency.in(units::s), "latency_s");
   out["latency_low_s"] = finite(s.low.in(units::s), "latency_low_s");
   out["latency_high_s"] = finite(s.high.in(units::s), "latency_high_s");
@@ -198,12 +134,12 @@ std::string step_json(const StepReport& r) {
   const double token_J = per_token ? s.energy->in(units::J) / s.graph.tokens : 0;
   out["energy_per_token_J"] = per_token ? Json(finite(token_J, "energy_per_token_J")) : Json(nullptr);
   out["tokens_per_J"] = per_token ? Json(finite(1 / token_J, "tokens_per_J")) : Json(nullptr);
-  out["fits"] = s.fits;
-  out["memory_bytes"] = memory(s.graph.memory, r.machine.gpu().memory.capacity);
-  out["time_share"] = shares(s.share);
+  put_fit(out, r.fit);
+  out["memory_bytes"] = memory_json(s.graph.memory, r.machine.gpu().memory.capacity);
+  out["time_share"] = shares_json(s.share);
   out["flops"] = finite(s.flops.in(units::FLOP), "flops");
   out["dram_bytes"] = finite(s.dram_bytes.in(units::B), "dram_bytes");
-  out["mfu"] = finite(s.mfu, "mfu");
+  put_mfu(out, mfu_of(s, r.machine.gpu()));
   out["mbu"] = finite(s.mbu, "mbu");
   out["ops"] = operator_rows(r);
   out["power_trace"] = power_over_time(s);
@@ -221,8 +157,10 @@ std::string op_json(const OpReport& r) {
            {"stack", r.machine.stack().name},
            {"kernels", word_of(kKernelSetWords, r.machine.kernels())},
            {"provider", p.provider},
-           {"clock", word_of(kClockWords, r.clock)}};
+           {"clock", word_of(kClockWords, r.clock)},
+           {"cache", r.warm ? "warm" : "cold"}};
   put_figures(out, p);
+  out["kernel_s"] = finite(kernel_time(p).in(units::s), "kernel_s");
   out["dram_read_bytes"] = finite(p.dram_read.in(units::B), "dram_read_bytes");
   out["dram_write_bytes"] = finite(p.dram_write.in(units::B), "dram_write_bytes");
   out["roofline_s"] = finite(roofline(r.op, r.machine.gpu()).in(units::s), "roofline_s");

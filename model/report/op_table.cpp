@@ -24,7 +24,7 @@ std::string summary(const OpReport& r, const TextStyle& style) {
         "limit", "power: " + format(p.clock) + " of " + format(card.boost_clock) + "; uncapped " + format(p.uncapped));
   }
   const Seconds floor = roofline(r.op, card);
-  out += labelled("roofline", format(floor) + " with datasheet peaks at " + format(card.boost_clock) + ": " +
+  out += labelled("roofline", format(floor) + " with peaks at the boost clock, " + format(card.boost_clock) + ": " +
                                   percent(floor / p.time) + " of it is reached");
   std::string work = format(p.flops) + ", DRAM " + format(p.dram_read) + " read + " + format(p.dram_write) + " written";
   if (p.dram_bytes() > 0.0 * units::B) work += ", " + format(p.intensity());
@@ -99,9 +99,10 @@ std::string op_table(const OpReport& report, const TextStyle& style) {
   std::string out = style.bold(std::string(op_name(report.op)) + " " + std::string(dtype_text(report.op)) + " " +
                                shape_text(report.op) + " on " + card.title) +
                     "\n";
-  out += labelled("assumed", "stack " + report.machine.stack().name + ", clock " +
-                                 std::string(word_of(kClockWords, report.clock)) + " (" +
-                                 format(report.prediction.clock) + ")");
+  out +=
+      labelled("assumed", "stack " + report.machine.stack().name + ", clock " +
+                              std::string(word_of(kClockWords, report.clock)) + " (" + format(report.prediction.clock) +
+                              ")" + (report.warm ? ", operands in L2 where they fit" : ""));
   out += summary(report, style) + launch_columns(report.prediction).text(2, style) + "\n" + resources(report, style);
   out += style.bold("why") + "\n" + fitted(explain(report.op, report.prediction, report.machine));
   const auto sentences = all_assumptions(report.machine, {}, {});

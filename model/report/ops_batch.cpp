@@ -100,13 +100,15 @@ class BlockReader {
 /// length bounds memory, its order keeps the output in the input's order.
 class Pipeline {
  public:
-  Pipeline(BlockReader& reader, const ByteSink& sink, const Machine& machine, const BatchColumns& columns, int workers)
+  Pipeline(BlockReader& reader, const ByteSink& sink, const Machine& machine, const BatchColumns& columns,
+           const BatchOptions& options)
       : reader_(reader),
         sink_(sink),
         machine_(machine),
+        predict_(options.predict),
         columns_(columns),
-        slots_(static_cast<std::size_t>(workers) + 3),
-        workers_(workers) {}
+        slots_(static_cast<std::size_t>(std::max(1, options.workers)) + 3),
+        workers_(std::max(1, options.workers)) {}
 
   BatchOutcome run(InputBlock first_block) {
     std::vector<std::thread> threads;
@@ -179,7 +181,7 @@ class Pipeline {
   }
 
   void predict_all() {
-    RowPredictor rows(machine_);
+    RowPredictor rows(machine_, predict_);
     for (;;) {
       std::size_t index;
       {
@@ -214,6 +216,7 @@ class Pipeline {
   BlockReader& reader_;
   const ByteSink& sink_;
   const Machine& machine_;
+  const PredictOptions predict_;
   const BatchColumns& columns_;
   std::vector<Slot> slots_;
   int workers_;
@@ -239,7 +242,7 @@ BatchOutcome predict_batch(const ByteSource& source, const ByteSink& sink, const
   const BatchHeader header = read_header(block.text, options.place);
   sink(header.output);
   block.text.erase(0, header.consumed);
-  return Pipeline(reader, sink, machine, header.columns, std::max(1, options.workers)).run(std::move(block));
+  return Pipeline(reader, sink, machine, header.columns, options).run(std::move(block));
 }
 
 }  // namespace plumbline

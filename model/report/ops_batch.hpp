@@ -23,6 +23,7 @@ struct BatchOptions {
   int workers = 1;
   std::size_t block_bytes = 1u << 20;   ///< what a worker takes at a time
   std::size_t record_bytes = 4u << 20;  ///< a longer line is a refused row: most likely an unclosed quote
+  PredictOptions predict{};             ///< of every row
 };
 
 struct BatchOutcome {

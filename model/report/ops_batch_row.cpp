@@ -9,6 +9,7 @@
 
 #include "arch/error.hpp"
 #include "arch/printable.hpp"
+#include "model/report/report.hpp"
 #include "ops/csv.hpp"
 #include "ops/table/text.hpp"
 
@@ -81,6 +82,8 @@ void append_figures(std::string& out, const OpPrediction& p) {
   out += ',';
   out += name(p.provenance);
   out += ',';
+  append_number(out, kernel_time(p).in(units::us));
+  out += ',';
 }
 
 void append_refusal(std::string& out, std::string_view reason) {
@@ -90,12 +93,19 @@ void append_refusal(std::string& out, std::string_view reason) {
   append_csv_field(out, line);
 }
 
+void check_warm(const Op& op, const PredictOptions& options) {
+  if (!options.warm || std::holds_alternative<Gemm>(op)) return;
+  throw NotModelled("cache warm: not modelled yet of " + std::string(op_name(op)) + ", of gemm only");
+}
+
 RowPredictor::Outcome RowPredictor::predict_row(std::string_view op, std::string_view dtype, std::string_view shape) {
   figures_.clear();
   std::string reason;
   Outcome outcome = Outcome::done;
   try {
-    predictor_.predict(parse_op(op, dtype, shape), machine_, prediction_);
+    const Op question = parse_op(op, dtype, shape);
+    check_warm(question, options_);
+    predictor_.predict(question, machine_, prediction_, options_);
     append_figures(figures_, prediction_);
     return outcome;
   } catch (const Error& refused) {

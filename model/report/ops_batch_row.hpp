@@ -11,9 +11,10 @@ namespace plumbline {
 
 /// What a row of the ops CSV gets appended (contract: ops CSV).
 inline constexpr std::string_view kFigureColumns =
-    "latency_us,latency_low_us,latency_high_us,limiter,flops,dram_bytes,power_W,energy_J,sm_clock_MHz,provenance,error";
+    "latency_us,latency_low_us,latency_high_us,limiter,flops,dram_bytes,power_W,energy_J,sm_clock_MHz,provenance,"
+    "kernel_us,error";
 /// The commas of a row without figures, up to its `error` field.
-inline constexpr std::string_view kNoFigures = ",,,,,,,,,,";
+inline constexpr std::string_view kNoFigures = ",,,,,,,,,,,";
 
 /// Appends `value` without exponent and with seven significant digits or all its whole ones; far outside 1e-6..1e15 in
 /// the shortest exact form. Throws std::logic_error for infinity and NaN: they are never a figure.
@@ -22,12 +23,17 @@ void append_number(std::string& out, double value);
 /// Appends the values of kFigureColumns, `error` empty.
 void append_figures(std::string& out, const OpPrediction& prediction);
 
+/// Throws NotModelled for operands that stay in L2 of an operator other than a dense GEMM: nobody knows what is left of
+/// them there.
+void check_warm(const Op& op, const PredictOptions& options);
+
 /// Predicts rows one after another on one thread; remembers the last one, as batches often repeat a shape.
 class RowPredictor {
  public:
   enum class Outcome { done, refused, bug };
 
-  explicit RowPredictor(const Machine& machine) : machine_(machine) {}
+  explicit RowPredictor(const Machine& machine, const PredictOptions& options = {})
+      : machine_(machine), options_(options) {}
 
   /// Appends the values of kFigureColumns for one row: figures, or none and the reason. Never throws for a bad row.
   Outcome append(std::string_view op, std::string_view dtype, std::string_view shape, std::string& out);
@@ -36,6 +42,7 @@ class RowPredictor {
   Outcome predict_row(std::string_view op, std::string_view dtype, std::string_view shape);
 
   const Machine& machine_;
+  PredictOptions options_;
   Predictor predictor_;
   OpPrediction prediction_;  // large: reused
   std::string key_, figures_;

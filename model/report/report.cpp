@@ -4,6 +4,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
+#include "arch/gpu/peaks.hpp"
 
 namespace plumbline {
 
@@ -31,6 +32,34 @@ std::vector<std::string> all_assumptions(const Machine& machine, const std::vect
     }
   }
   return all;
+}
+
+Mfu mfu_of(const StepPrediction& step, const Gpu& gpu) {
+  const bool datasheet = gpu.datasheet_tensor_clock > Hertz{};
+  const Hertz clock = datasheet ? gpu.datasheet_tensor_clock : gpu.boost_clock;
+  PerDType<Flops> by_format;
+  Seconds at_peak;
+  Mfu mfu;
+  Flops most;
+  for (const NodePrediction& n : step.nodes) {
+    const Flops work = static_cast<double>(n.node->count) * n.op.tensor;
+    const FlopRate peak = tensor_peak(gpu, n.op.math, clock);
+    if (!(peak > FlopRate{})) continue;
+    at_peak += work / peak;
+    by_format[n.op.math] += work;
+    if (by_format[n.op.math] > most) most = by_format[n.op.math], mfu.math = n.op.math;
+  }
+  mfu.value = at_peak / step.latency;
+  mfu.peak = tensor_peak(gpu, mfu.math, clock);
+  mfu.datasheet = datasheet;
+  return mfu;
+}
+
+Seconds kernel_time(const OpPrediction& op) {
+  if (op.launch_count == 0) return op.time;
+  Seconds sum;
+  for (int i = 0; i < op.launch_count; ++i) sum += op.launches[static_cast<std::size_t>(i)].time.total;
+  return sum;
 }
 
 std::string weight_format(const Llm& llm, const Workload& workload) {

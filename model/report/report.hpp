@@ -8,13 +8,20 @@
 #include <string_view>
 #include <vector>
 
+#include "model/generate.hpp"
 #include "model/predict.hpp"
 #include "model/report/columns.hpp"
 #include "ops/graph/workload.hpp"
 #include "ops/llm/llm.hpp"
+#include "ops/memory/fit.hpp"
 #include "ops/shape/shapes.hpp"
 
 namespace plumbline {
+
+/// Which parts of a question were asked; the others are defaults, and reports mark them so.
+struct Given {
+  bool batch = false, length = false, stack = false, clock = false;
+};
 
 /// One step of a model and what was asked to get it.
 struct StepReport {
@@ -28,7 +35,29 @@ struct StepReport {
   std::vector<std::string> remarks;
   /// Operators to explain: all of them ("") or the one of that name. Unset: none.
   std::optional<std::string> explain;
+  Fit fit{};  ///< whether it fits, and what would
+  Given given{};
+  std::int64_t top = 0;  ///< rows of the table's operators; 0: all
 };
+
+/// Share of the dense tensor peak that everybody quotes: the datasheet's, where the clock that it assumes is on file,
+/// else the one at the boost clock (which is StepPrediction::mfu's; the roofline is always at the boost clock, as a
+/// kernel can be faster than the datasheet's clock allows).
+struct Mfu {
+  double value = 0;
+  FlopRate peak;  ///< of `math`, the format in which most of the work is done
+  DType math = DType::bf16;
+  bool datasheet = false;
+};
+Mfu mfu_of(const StepPrediction& step, const Gpu& gpu);
+
+/// Of one execution as a profiler shows it: without the gaps between launches.
+Seconds kernel_time(const OpPrediction& op);
+
+/// What a table says of memory: the verdict, what is held, what would fit.
+std::string memory_lines(const MemoryNeed& need, const Fit& fit, const TextStyle& style);
+/// "model", "asked" and "assumed". `lengths`: "batch 4, context 1024 (default)".
+std::string question_lines(const StepReport& report, const std::string& lengths);
 
 /// Throws BadInput with the nearest name when `report.explain` names no operator of the step.
 void check_explained(const StepReport& report);
@@ -41,6 +70,15 @@ struct OpReport {
   const Machine& machine;
   ClockMode clock;
   const OpPrediction& prediction;
+  bool warm = false;  ///< operands lie in L2 where they fit
+};
+
+/// A prefill and the decode steps behind it. `question.step` is the prefill.
+struct GenerateReport {
+  const StepReport& question;
+  std::int64_t output = 1;
+  bool output_given = true;
+  const GeneratePrediction& all;
 };
 
 std::string step_table(const StepReport& report, const TextStyle& style);
@@ -48,6 +86,10 @@ std::string step_json(const StepReport& report);   ///< schema plumbline.llm.v1
 std::string step_csv(const StepReport& report);    ///< a row an operator
 std::string step_trace(const StepReport& report);  ///< Chrome trace: step, layers, operators; power as a counter
 std::string step_html(const StepReport& report);   ///< a page of its own for a meeting (model/report/html)
+
+std::string generate_table(const GenerateReport& report, const TextStyle& style);
+std::string generate_json(const GenerateReport& report);  ///< schema plumbline.llm.v1, phase "generate"
+std::string generate_csv(const GenerateReport& report);   ///< a row an operator and phase: sums over its steps
 
 std::string op_table(const OpReport& report, const TextStyle& style);
 std::string op_json(const OpReport& report);  ///< schema plumbline.op.v1

@@ -1,7 +1,8 @@
 // A step of a model as a table for people, 120 columns at most.
 #include <algorithm>
+#include <functional>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "arch/format.hpp"
 #include "model/report/report.hpp"
@@ -26,51 +27,26 @@ std::string header(const StepReport& r, const TextStyle& style) {
   std::string first =
       r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on 1 x " + card.title;
   if (card.title != card.name) first += " (" + card.name + ")";
-  std::string model = parameter_count(r.llm.params) + " parameters";
-  if (r.llm.active_params < 0.999 * r.llm.params)
-    model += ", " + parameter_count(r.llm.active_params) + " active a token";
-  if (const Bytes kv = kv_per_token(r.llm, r.workload); kv > Bytes{}) model += ", " + format(kv) + " of cache a token";
-  const std::string asked = "batch " + std::to_string(r.workload.batch) +
-                            (r.workload.phase == Phase::decode ? ", context " : ", prompt ") +
-                            std::to_string(length(r.workload)) + ", weights " + weight_format(r.llm, r.workload) +
-                            ", KV cache " + std::string(kv_format(r.llm, r.workload));
-  const std::string how = "stack " + r.machine.stack().name + ", runtime " +
-                          std::string(word_of(kRuntimeWords, r.options.runtime)) + ", fusion " +
-                          std::string(word_of(kFusionWords, r.workload.fusion)) + ", clock " +
-                          std::string(word_of(kClockWords, r.clock)) + " (" + format(r.step.clock) + ")";
-  return style.bold(first) + "\n" + labelled("model", model) + labelled("asked", asked) + labelled("assumed", how) +
-         "\n";
-}
-
-std::string memory_line(const StepReport& r, const TextStyle& style) {
-  const MemoryNeed& need = r.step.graph.memory;
-  const Bytes capacity = r.machine.gpu().memory.capacity;
-  std::string parts;
-  const std::pair<const char*, Bytes> named[] = {{"weights", need.weights},
-                                                 {"KV cache", need.kv_cache},
-                                                 {"activations", need.activations},
-                                                 {"optimizer", need.optimizer},
-                                                 {"workspace", need.workspace}};
-  for (const auto& [label, bytes] : named) {
-    if (bytes > 0.0 * units::B) parts += (parts.empty() ? "" : ", ") + std::string(label) + " " + format(bytes);
-  }
-  const std::string verdict = r.step.fits ? style.good("fits") : style.bad("DOES NOT FIT");
-  return labelled("memory", verdict + ": " + format(need.total()) + " of " + format(capacity) + " (" +
-                                percent(need.total() / capacity) + ")") +
-         labelled("  holds", parts);
+  const Workload& w = r.workload;
+  std::string lengths = "batch " + std::to_string(w.batch) + (r.given.batch ? "" : " (default)") +
+                        (w.phase == Phase::decode ? ", context " : ", prompt ") + std::to_string(length(w)) +
+                        (r.given.length ? "" : " (default)");
+  if (w.cached > 0) lengths += " behind " + std::to_string(w.cached) + " cached tokens";
+  return style.bold(first) + "\n" + question_lines(r, lengths) + "\n";
 }
 
 std::string summary(const StepReport& r, const TextStyle& style) {
   const StepPrediction& s = r.step;
+  std::string out = memory_lines(s.graph.memory, r.fit, style);
   std::string time = style.bold(format(s.latency)) + "  (5-95 % band " + format(s.low) + " to " + format(s.high) +
                      ")  " + std::string(step_noun(r.workload.phase));
-  std::string out = labelled("latency", time);
+  out += labelled("latency", time);
   std::string rate = format(s.tokens_per_s) + " tokens/s";
   if (r.workload.phase == Phase::decode && r.workload.batch > 1) {
     rate += ", " + format(s.tokens_per_s / static_cast<double>(r.workload.batch)) + " a sequence";
   }
+  if (!r.fit.fits) rate += ", were there room for it";
   out += labelled("throughput", rate);
-  out += memory_line(r, style);
   const std::pair<const char*, double> shares[] = {{"compute", s.share.compute},
                                                    {"memory", s.share.memory},
                                                    {"network", s.share.network},
@@ -85,8 +61,14 @@ std::string summary(const StepReport& r, const TextStyle& style) {
     out += labelled("limit", "power: " + format(s.clock) + " of " + format(r.machine.gpu().boost_clock) +
                                  "; uncapped " + format(s.uncapped));
   }
-  out += labelled("utilisation", "MFU " + percent(s.mfu) + ", MBU " + percent(s.mbu) + "; work " + format(s.flops) +
-                                     ", DRAM traffic " + format(s.dram_bytes));
+  const Mfu mfu = mfu_of(s, r.machine.gpu());
+  std::string of_peak = "MFU " + percent(mfu.value);
+  if (mfu.value > 0) {
+    of_peak += " of " + format(mfu.peak) + " (" + std::string(name(mfu.math)) + " dense, " +
+               (mfu.datasheet ? "datasheet" : "boost clock") + ")";
+  }
+  out += labelled("utilisation", of_peak + ", MBU " + percent(s.mbu));
+  out += labelled("work", format(s.flops) + ", DRAM traffic " + format(s.dram_bytes));
   const std::string watts =
       s.power ? format(*s.power) + " mean (band " + format(*s.power_low) + " to " + format(*s.power_high) + "), " : "";
   if (s.energy && s.graph.tokens > 0) {
@@ -101,6 +83,68 @@ std::string summary(const StepReport& r, const TextStyle& style) {
 
 std::string bound_words(const OpPrediction& op) {
   return std::string(name(op.bound)) + ", " + std::string(name(op.limiter)) + " " + percent(op.limiter_share);
+}
+
+/// Executions of one operator, under one name, in all kinds of layers that have it.
+struct FoldedRow {
+  const NodePrediction* node = nullptr;
+  std::vector<int> segments;
+  std::int64_t count = 0;
+  Seconds total() const { return static_cast<double>(count) * kernel_time(node->op); }
+};
+
+/// Layers of different kinds share operators: a row each, in the order of their first appearance.
+std::vector<FoldedRow> folded(const StepPrediction& step) {
+  std::vector<FoldedRow> rows;
+  for (const NodePrediction& n : step.nodes) {
+    const auto same = [&](const FoldedRow& row) {
+      return row.node->first == n.first && row.node->node->pass == n.node->pass &&
+             std::string_view(row.node->node->name) == n.node->name;
+    };
+    auto row = std::find_if(rows.begin(), rows.end(), same);
+    if (row == rows.end()) row = rows.insert(rows.end(), FoldedRow{&n, {}, 0});
+    if (row->segments.empty() || row->segments.back() != n.node->segment) row->segments.push_back(n.node->segment);
+    row->count += n.node->count;
+  }
+  return rows;
+}
+
+/// "layer x 3, moe_layer x 58:"
+std::string layers_text(const StepPrediction& step, const std::vector<int>& segments) {
+  std::string text;
+  for (const int i : segments) {
+    const Segment& s = step.graph.segments.at(static_cast<std::size_t>(i));
+    text += (text.empty() ? "" : ", ") + std::string(s.name);
+    if (s.repeat > 1) text += " x " + std::to_string(s.repeat);
+  }
+  return text + ":";
+}
+
+void add_row(Columns& table, const FoldedRow& row, Seconds latency) {
+  const NodePrediction& n = *row.node;
+  std::string label = n.node->name;
+  if (n.node->pass == Pass::backward) label += " (bwd)";
+  const bool moves_bytes = n.op.dram_bytes() > 0.0 * units::B;
+  table.add({label, std::string(op_name(n.node->op)), std::to_string(row.count), format(kernel_time(n.op)),
+             format(row.total()), percent(row.total() / latency), bound_words(n.op), format(n.op.flops),
+             format(n.op.dram_bytes()), moves_bytes ? format(n.op.intensity().in(units::FLOP_per_B)) : "-"});
+}
+
+/// The `top` rows that take longest, in the order of the step; the others' time in one row. 0: all rows.
+Seconds keep_longest(std::vector<FoldedRow>& rows, std::int64_t top) {
+  if (top == 0 || static_cast<std::size_t>(top) >= rows.size()) return Seconds{};
+  std::vector<Seconds> times;
+  for (const FoldedRow& row : rows) times.push_back(row.total());
+  std::sort(times.begin(), times.end(), std::greater<>());
+  const Seconds least = times[static_cast<std::size_t>(top) - 1];
+  std::int64_t left = top;
+  Seconds others;
+  std::erase_if(rows, [&](const FoldedRow& row) {
+    if (row.total() >= least && left-- > 0) return false;
+    others += row.total();
+    return true;
+  });
+  return others;
 }
 
 std::string operators(const StepReport& r, const TextStyle& style) {
@@ -118,31 +162,28 @@ std::string operators(const StepReport& r, const TextStyle& style) {
   const auto& segments = r.step.graph.segments;
   const auto repeats = [](const Segment& s) { return s.repeat > 1; };
   const bool kinds_of_layer = std::count_if(segments.begin(), segments.end(), repeats) > 1;
-  int segment = -1;
-  Seconds gaps;
-  for (const NodePrediction& n : r.step.nodes) {
-    if (kinds_of_layer && n.node->segment != segment) {
-      segment = n.node->segment;
-      const Segment& s = segments.at(static_cast<std::size_t>(segment));
-      table.add({std::string(s.name) + " x " + std::to_string(s.repeat) + ":"});
-    }
-    const double count = static_cast<double>(n.node->count);
-    const Seconds total = count * n.op.time;
-    gaps += count * n.gap;
-    std::string label = n.node->name;
-    if (n.node->pass == Pass::backward) label += " (bwd)";
-    const bool moves_bytes = n.op.dram_bytes() > 0.0 * units::B;
-    table.add({label, std::string(op_name(n.node->op)), std::to_string(n.node->count), format(n.op.time), format(total),
-               percent(total / r.step.latency), bound_words(n.op), format(n.op.flops), format(n.op.dram_bytes()),
-               moves_bytes ? format(n.op.intensity().in(units::FLOP_per_B)) : "-"});
+  std::vector<FoldedRow> rows = folded(r.step);
+  const std::size_t all = rows.size();
+  Seconds gaps = r.step.latency;
+  for (const FoldedRow& row : rows) gaps -= row.total();
+  const Seconds others = keep_longest(rows, r.top);
+  std::vector<int> within;
+  for (const FoldedRow& row : rows) {
+    if (kinds_of_layer && row.segments != within) table.add({layers_text(r.step, row.segments)});
+    within = row.segments;
+    add_row(table, row, r.step.latency);
   }
   table.add_rule();
-  if (gaps > 0.0 * units::s) {
+  if (rows.size() < all) {
+    table.add(
+        {std::to_string(all - rows.size()) + " others", "", "", "", format(others), percent(others / r.step.latency)});
+  }
+  if (gaps > 1e-9 * r.step.latency) {
     table.add({"launch gaps", "", "", "", format(gaps), percent(gaps / r.step.latency)});
   }
   table.add({"step", "", "", "", format(r.step.latency), "100 %", "", format(r.step.flops), format(r.step.dram_bytes)});
   return table.text(2, style) +
-         "  each, FLOPs and DRAM: one execution, with the gaps between launches of a CUDA graph\n";
+         "  each, FLOPs and DRAM: one execution, as a profiler shows it; launch gaps: all time between kernels\n";
 }
 
 std::string explanations(const StepReport& r, const TextStyle& style) {

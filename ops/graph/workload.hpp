@@ -26,7 +26,7 @@ struct Workload {
   /// Prefill: tokens a sequence that are in the cache already, so that the prompt is a chunk behind them (chunked
   /// prefill, or a prefix that was found in the cache). Of decoders without an encoder.
   std::int64_t cached = 0;
-  std::int64_t page = 0;        ///< tokens a page of the KV cache that decode reads (0: contiguous)
+  std::int64_t page = 0;  ///< tokens a page of the KV cache that decode reads (0: contiguous)
   /// Unset: what the model file says (bf16 when it is not quantized).
   bool precision_given = false;
   Precision precision;

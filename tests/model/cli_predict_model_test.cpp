@@ -54,7 +54,6 @@ TEST(PredictModel, ExplainsItself) {
 }
 
 TEST(PredictModel, RefusesBadUsageInOneLineWithTheNearestName) {
-  expect_refusal({}, 2, "expected a command");
   expect_refusal({"lm"}, 2, "unknown command 'lm' (did you mean 'llm'?)");
   expect_refusal(decode({"--batchh", "4"}), 2, "unknown option '--batchh' (did you mean '--batch'?)");
   expect_refusal({"llm", "--gpuu", "h200"}, 2, "did you mean '--gpu'?");
@@ -75,7 +74,7 @@ TEST(PredictModel, RefusesBadUsageInOneLineWithTheNearestName) {
   expect_refusal({"llm", "--model", "llama-3.1-8b", "--gpu", "h200_sxn", "--phase", "decode"}, 2,
                  "did you mean 'h200_sxm'?");
   expect_refusal({"llm", "--model", "lama-3.1-8b", "--gpu", "h200", "--phase", "decode"}, 2, "llama-3.1-8b");
-  expect_refusal({"list", "gpu"}, 2, "did you mean 'gpus'?");
+  expect_refusal({"list", "gpuz"}, 2, "did you mean 'gpus'?");
   expect_refusal({"gpu", "h100_sxn"}, 2, "did you mean 'h100_sxm'?");
   expect_refusal({"op", "gem", "M=1", "--gpu", "h200"}, 2, "did you mean 'gemm'?");
   expect_refusal({"op", "gemm", "M=64", "N=64", "--gpu", "h200"}, 2, "missing key 'K'");
@@ -165,11 +164,20 @@ TEST(PredictModel, JsonHasEveryKeyOfTheContract) {
   const JsonDocument document = JsonDocument::parse(result.out, "stdout");
   const JsonValue root = document.root();
   const auto keys = root.keys();
-  for (const char* key : {"schema",       "model",      "gpu",        "gpus",          "phase",
-                          "batch",        "params",     "latency_s",  "latency_low_s", "latency_high_s",
-                          "tokens_per_s", "energy_J",   "power_W",    "sm_clock_Hz",   "fits",
-                          "memory_bytes", "time_share", "flops",      "dram_bytes",    "mfu",
-                          "mbu",          "ops",        "assumptions"}) {
+  for (const char* key : {"schema",        "model",
+                          "gpu",           "gpus",
+                          "phase",         "batch",
+                          "params",        "latency_s",
+                          "latency_low_s", "latency_high_s",
+                          "tokens_per_s",  "energy_J",
+                          "power_W",       "sm_clock_Hz",
+                          "fits",          "memory_bytes",
+                          "time_share",    "flops",
+                          "dram_bytes",    "mfu",
+                          "mbu",           "ops",
+                          "assumptions",   "reserve_bytes",
+                          "max_batch",     "max_context",
+                          "fewest_gpus",   "mfu_peak_FLOP_per_s"}) {
     EXPECT_THAT(keys, testing::Contains(key));
   }
   EXPECT_EQ(root.at("schema").as_string(), "plumbline.llm.v1");
@@ -243,10 +251,6 @@ TEST(PredictModel, SetIsRepeatableAndSaidAloud) {
   EXPECT_LT(after.root().at("latency_s").as_number(), before.root().at("latency_s").as_number());
   const std::string assumed = after.root().at("assumptions").dump();
   EXPECT_THAT(assumed, AllOf(HasSubstr("memory.bandwidth"), HasSubstr("sm_count")));
-}
-
-TEST(PredictModel, AFlagThatThePhaseIgnoresIsSaid) {
-  EXPECT_THAT(run(decode({"--prompt", "99"})).out, HasSubstr("--prompt is not used in decode"));
 }
 
 TEST(PredictModel, WritesTheFileWholeOrNotAtAll) {

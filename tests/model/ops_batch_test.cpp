@@ -133,7 +133,7 @@ TEST(OpsBatch, OutputIsRectangularWhateverTheRows) {
       "id,op,shape\n1,gemm,M=1,N=64,K=64\n2,gemm\n3\" x,gemm,M=1\n\"4,gemm,M=1\n\"5\",copy,rows=8;cols=64\n");
   CsvReader reader(result.text, "output");
   const CsvHeader header(reader);
-  EXPECT_EQ(header.size(), 3u + 11u);
+  EXPECT_EQ(header.size(), 3u + 12u);
   const std::size_t error = header.require("error");
   std::vector<std::string> errors;
   while (reader.next()) {

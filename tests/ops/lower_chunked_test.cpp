@@ -44,7 +44,8 @@ TEST(ChunkedPrefill, QueriesOfTheChunkSeeCachedAndNewKeys) {
   EXPECT_EQ(a->q_len, 512);
   EXPECT_EQ(a->kv_len, 65536 + 512);
   EXPECT_DOUBLE_EQ(g.tokens, 2 * 512) << "the chunk's";
-  EXPECT_DOUBLE_EQ(g.memory.kv_cache.in(units::B), memory_need(llama_8b(), prefill(2, 65536 + 512)).kv_cache.in(units::B));
+  EXPECT_DOUBLE_EQ(g.memory.kv_cache.in(units::B),
+                   memory_need(llama_8b(), prefill(2, 65536 + 512)).kv_cache.in(units::B));
 }
 
 TEST(ChunkedPrefill, ChunksAddUpToTheWholeOfAttention) {

@@ -135,7 +135,8 @@ TEST(OpText, SaysWhatIsWrongInOneLine) {
   EXPECT_THAT(error_of("gemm", "bf16", "M=1;N=1;K=1;batc=1"), HasSubstr("unknown key 'batc' (did you mean 'batch'?)"));
   EXPECT_THAT(error_of("gemm", "bf16", "M=1;N;K=1"), HasSubstr("expected key=value, found 'N'"));
   EXPECT_THAT(error_of("gemm", "bf16", "M=1;;N=1;K=1"), HasSubstr("between two separators"));
-  for (const char* bad : {"0", "-5", "1.5", "1.5e0", "1e-3", "1e13", "", "x", "99999999999999999999", "1099511627777", "+1", "0x10"}) {
+  for (const char* bad :
+       {"0", "-5", "1.5", "1.5e0", "1e-3", "1e13", "", "x", "99999999999999999999", "1099511627777", "+1", "0x10"}) {
     EXPECT_EQ(error_of("gemm", "bf16", std::string("M=") + bad + ";N=1;K=1"),
               std::string("op 'gemm': key 'M': expected a whole number from 1 to 2^40, found '") + bad + "'");
   }

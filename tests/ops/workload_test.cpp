@@ -44,7 +44,8 @@ TEST(Workload, SizesBeginAtOneAndContextsAtNothing) {
   EXPECT_THAT(refusal(Phase::prefill, [](Workload& w) { w.cached = -1; }), StartsWith("--context: "));
   EXPECT_EQ(refusal(Phase::prefill, [](Workload& w) { w.cached = 1; }), "(accepted)");
   EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.cached = 1; }), HasSubstr("--phase prefill"));
-  EXPECT_THAT(refusal(Phase::prefill, [](Workload& w) { w.cached = std::int64_t{1} << 40; }), HasSubstr("tokens in all"));
+  EXPECT_THAT(refusal(Phase::prefill, [](Workload& w) { w.cached = std::int64_t{1} << 40; }),
+              HasSubstr("tokens in all"));
   EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.page = -1; }), StartsWith("--page: "));
 }
 

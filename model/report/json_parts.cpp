@@ -1,0 +1,94 @@
+#include "model/report/json_parts.hpp"
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "model/stacks/stack.hpp"
+#include "model/words.hpp"
+
+namespace plumbline {
+
+double finite(double value, const char* key) {
+  if (!std::isfinite(value)) throw std::logic_error(std::string("figure is not finite: ") + key);
+  return value;
+}
+
+void put_energy_band(Json& row, std::optional<Joules> energy, std::optional<Watts> power, std::optional<Watts> low,
+                     std::optional<Watts> high, Seconds time, Seconds time_low, Seconds time_high) {
+  std::optional<Joules> least, most;
+  if (energy && power && low && high) {
+    const EnergyBand band = energy_band(*energy, *power, *low, *high, time, time_low, time_high);
+    least = band.low, most = band.high;
+  }
+  row["energy_low_J"] = optional_figure(least, units::J, "energy_low_J");
+  row["energy_high_J"] = optional_figure(most, units::J, "energy_high_J");
+}
+
+Json memory_json(const MemoryNeed& need, Bytes capacity) {
+  const auto bytes = [](Bytes b) { return finite(b.in(units::B), "memory_bytes"); };
+  return {{"weights", bytes(need.weights)},
+          {"kv", bytes(need.kv_cache)},
+          {"activations", bytes(need.activations)},
+          {"optimizer", bytes(need.optimizer)},
+          {"workspace", bytes(need.workspace)},
+          {"total", bytes(need.total())},
+          {"capacity", bytes(capacity)}};
+}
+
+Json shares_json(const TimeShare& share) {
+  return {{"compute", finite(share.compute, "time_share")},
+          {"memory", finite(share.memory, "time_share")},
+          {"network", finite(share.network, "time_share")},
+          {"latency", finite(share.latency, "time_share")},
+          {"launch", finite(share.launch, "time_share")}};
+}
+
+void put_fit(Json& out, const Fit& fit) {
+  const auto limit = [](const std::optional<std::int64_t>& most) { return most ? Json(*most) : Json(nullptr); };
+  out["fits"] = fit.fits;
+  out["reserve_bytes"] = finite(fit.reserve.in(units::B), "reserve_bytes");
+  out["max_batch"] = limit(fit.max_batch);
+  out["max_context"] = limit(fit.max_context);
+  out["fewest_gpus"] = limit(fit.fewest_gpus);
+}
+
+void put_mfu(Json& out, const Mfu& mfu) {
+  out["mfu"] = finite(mfu.value, "mfu");
+  out["mfu_peak_FLOP_per_s"] = finite(mfu.peak.in(units::FLOP_per_s), "mfu_peak_FLOP_per_s");
+}
+
+void put_model(Json& out, const StepReport& r) {
+  out["model"] = r.llm.name;
+  out["gpu"] = r.machine.gpu().name;
+  out["gpus"] = r.workload.parallel.ranks();
+}
+
+void put_machine(Json& out, const StepReport& r) {
+  out["dtype"] = weight_format(r.llm, r.workload);
+  out["kv_dtype"] = kv_format(r.llm, r.workload);
+  out["stack"] = r.machine.stack().name;
+  out["kernels"] = word_of(kKernelSetWords, r.machine.kernels());
+  out["runtime"] = word_of(kRuntimeWords, r.options.runtime);
+  out["fusion"] = word_of(kFusionWords, r.workload.fusion);
+  out["clock"] = word_of(kClockWords, r.clock);
+}
+
+namespace {
+
+/// A whole number without a decimal point, as far as doubles hold them exactly.
+Json count(double value) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  return value < kExact ? Json(static_cast<std::int64_t>(value)) : Json(value);
+}
+
+}  // namespace
+
+void put_sizes(Json& out, const StepReport& r) {
+  out["params"] = count(r.llm.params);
+  out["active_params"] = count(r.llm.active_params);
+  out["active_params_no_input_embedding"] = count(r.llm.active_params_no_input_embedding);
+  out["kv_B_per_token"] = kv_per_token(r.llm, r.workload).in(units::B);
+}
+
+}  // namespace plumbline

@@ -1,0 +1,34 @@
+// What reports in JSON share.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "model/report/report.hpp"
+
+namespace plumbline {
+
+using Json = nlohmann::ordered_json;
+
+/// JSON has no infinity and no NaN; one that gets here is our bug, not a figure. Throws std::logic_error.
+double finite(double value, const char* key);
+
+template <class Q>
+Json optional_figure(const std::optional<Q>& value, Q unit, const char* key) {
+  return value ? Json(finite(value->in(unit), key)) : Json(nullptr);
+}
+
+void put_energy_band(Json& row, std::optional<Joules> energy, std::optional<Watts> power, std::optional<Watts> low,
+                     std::optional<Watts> high, Seconds time, Seconds time_low, Seconds time_high);
+/// `fits`, `reserve_bytes`, and what would fit: null where memory sets no limit.
+void put_fit(Json& out, const Fit& fit);
+void put_mfu(Json& out, const Mfu& mfu);
+/// What was asked, and what it was assumed of; `phase` and lengths aside.
+void put_model(Json& out, const StepReport& report);
+void put_machine(Json& out, const StepReport& report);
+/// Parameters and the cache of a token.
+void put_sizes(Json& out, const StepReport& report);
+Json memory_json(const MemoryNeed& need, Bytes capacity);
+Json shares_json(const TimeShare& share);
+
+}  // namespace plumbline
