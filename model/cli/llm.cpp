@@ -126,9 +126,9 @@ void refuse_idle_flags(const LlmFlags& f, const Llm& llm) {
   }
   if (f.question == Question::train && f.context_given) refuse("--context", f, "--prompt");
   const std::string format(word_of(kFormatWords, f.output.format));
-  const bool tells = f.output.format == Format::table || f.output.format == Format::json;
+  const bool tells = f.output.format != Format::csv && f.output.format != Format::trace;
   if (f.explain && (!tells || f.question == Question::generate)) {
-    throw BadInput("--explain: expected it with --format table or json of one step");
+    throw BadInput("--explain: expected it with --format table, json or html of one step");
   }
   if (f.top > 0 && f.output.format != Format::table) {
     throw BadInput("--top: expected it with --format table; " + format + " has every operator");

@@ -14,6 +14,7 @@ TEST(Pages, AreWhatTheCommandsPrint) {
     const char* text;
   } cases[] = {
       {{"llm", "--model", "deepseek-v3", "--gpu", "h200", "--phase", "decode"}, 1, "DOES NOT FIT"},
+      {{"llm", "--model", "llama-3.1-8b", "--gpu", "h200", "--phase", "decode", "--explain", "attention"}, 0, "Why"},
       {{"op", "gemm", "M=64", "N=4096", "K=4096", "--gpu", "h200"}, 0, "of the roofline"},
       {{"gpu", "h200"}, 0, "dense bf16"},
   };

@@ -32,7 +32,10 @@ struct Asked {
     workload.batch = 4;
     step = predict(llm, workload, machine, run);
   }
-  StepReport report() const { return {llm, workload, machine, ClockMode::steady, run, step, {}, {}}; }
+  StepReport report() const {
+    const Fit fit = fit_of(llm, workload, machine.gpu().memory.capacity, Bytes{});
+    return {llm, workload, machine, ClockMode::steady, run, step, {}, {}, fit};
+  }
 };
 
 MachineOptions with_stack(const char* name) {
@@ -89,6 +92,31 @@ TEST(StepPage, SaysFirstThatAModelDoesNotFit) {
   EXPECT_LT(page.find("DOES NOT FIT"), page.find("tokens/s"));
   EXPECT_LT(page.find("DOES NOT FIT"), page.find("latency of a step"));
   EXPECT_THAT(page, HasSubstr("if it fitted"));
+  EXPECT_THAT(page, HasSubstr("fewest GPUs of this kind: 5"));
+}
+
+TEST(StepPage, KeepsTheRuntimesReserveOfTheCapacity) {
+  const Asked asked("llama-3.1-8b", "h200_sxm", Phase::decode);
+  StepReport report = asked.report();
+  const Bytes capacity = asked.machine.gpu().memory.capacity;
+  report.fit = fit_of(asked.llm, asked.workload, capacity, 0.95 * capacity);
+  ASSERT_TRUE(asked.step.fits);
+  EXPECT_THAT(step_html(report), HasSubstr("DOES NOT FIT"));
+}
+
+TEST(StepPage, SaysWhatAChunkOfAPromptLiesBehind) {
+  Asked asked("llama-3.1-8b", "h200_sxm", Phase::prefill);
+  EXPECT_THAT(step_html(asked.report()), Not(HasSubstr("cached tokens")));
+  asked.workload.cached = 512;
+  EXPECT_THAT(step_html(asked.report()), HasSubstr("prompt 1024 behind 512 cached tokens"));
+}
+
+TEST(StepPage, MarksDefaults) {
+  const Asked asked("llama-3.1-8b", "h200_sxm", Phase::decode);
+  StepReport report = asked.report();
+  EXPECT_THAT(step_html(report), HasSubstr("<dt>batch</dt><dd>4 (default)</dd>"));
+  report.given.batch = true;
+  EXPECT_THAT(step_html(report), HasSubstr("<dt>batch</dt><dd>4</dd>"));
 }
 
 TEST(StepPage, EscapesNamesThatHoldMarkup) {

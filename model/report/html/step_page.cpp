@@ -19,14 +19,30 @@
 namespace plumbline {
 namespace {
 
+std::string most_text(const std::optional<std::int64_t>& most) { return most ? std::to_string(*most) : "unlimited"; }
+
+/// What would fit: by memory alone, whatever the time.
+std::string would_fit(const Fit& fit) {
+  const bool none = fit.max_batch == 0 && fit.max_context == 0;
+  std::string out = none ? "No batch and no length fits"
+                         : "At most batch " + most_text(fit.max_batch) + " at this length, length " +
+                               most_text(fit.max_context) + " at this batch";
+  if (!fit.fits) {
+    const std::int64_t gpus = fit.fewest_gpus.value_or(Fit::kMostGpus);
+    out += "; fewest GPUs of this kind: " + std::string(fit.fewest_gpus ? "" : "more than ") + std::to_string(gpus) +
+           " (by memory alone)";
+  }
+  return out + ".";
+}
+
 std::string verdict(const StepReport& r) {
-  const Bytes need = r.step.graph.memory.total(), capacity = r.machine.gpu().memory.capacity;
-  const std::string figures =
-      format(need) + " of " + format(capacity) + " (" + percent(need / capacity) + ") of the GPU's memory";
-  const std::string rest =
-      r.step.fits ? figures : figures + ". The times below are those of a card that had room for it.";
-  return std::string("<div class=\"verdict ") + (r.step.fits ? "good" : "bad") + "\"><b>" +
-         (r.step.fits ? "fits" : "DOES NOT FIT") + "</b>" + html::escaped(rest) + "</div>\n";
+  const Bytes need = r.step.graph.memory.total(), capacity = r.fit.capacity;
+  std::string text = format(need) + " of " + format(capacity) + " (" + percent(need / capacity) + ")";
+  if (r.fit.reserve > Bytes{}) text += ", " + format(r.fit.reserve) + " of which are kept for the runtime";
+  text += ". " + would_fit(r.fit);
+  if (!r.fit.fits) text += " The times below are those of a card that had room for it.";
+  return std::string("<div class=\"verdict ") + (r.fit.fits ? "good" : "bad") + "\"><b>" +
+         (r.fit.fits ? "fits" : "DOES NOT FIT") + "</b>" + html::escaped(text) + "</div>\n";
 }
 
 struct NamedShare {
@@ -59,7 +75,7 @@ html::Tile bound_tile(const StepPrediction& s) {
 
 html::Tile throughput_tile(const StepReport& r) {
   const double rate = r.step.tokens_per_s;
-  std::string rest = r.step.fits ? "" : "if it fitted";
+  std::string rest = r.fit.fits ? "" : "if it fitted";
   if (r.workload.phase == Phase::decode && r.workload.batch > 1) {
     rest += (rest.empty() ? "" : "; ") + format(rate / static_cast<double>(r.workload.batch)) + " per sequence";
   }
@@ -76,11 +92,16 @@ html::Tile power_tile(const StepReport& r) {
 }
 
 /// Utilisation beside the peak that it is of.
-html::Tile utilisation_tile(const StepPrediction& s) {
+html::Tile utilisation_tile(const StepReport& r) {
+  const StepPrediction& s = r.step;
+  const Mfu mfu = mfu_of(s, r.machine.gpu());
   std::string rest;
-  if (s.mfu > 0) rest = "MFU is of " + format(s.flops / (s.latency * s.mfu));
-  if (s.mbu > 0) rest += (rest.empty() ? "" : ", ") + ("MBU of " + format(s.dram_bytes / (s.latency * s.mbu)));
-  return {"MFU, MBU", percent(s.mfu) + ", " + percent(s.mbu), rest};
+  if (mfu.value > 0) {
+    rest = "MFU of " + format(mfu.peak) + " " + std::string(name(mfu.math)) +
+           (mfu.datasheet ? ", the datasheet's, " : ", at boost, ");
+  }
+  rest += "MBU of " + format(r.machine.gpu().memory.bandwidth);
+  return {"MFU, MBU", percent(mfu.value) + ", " + percent(s.mbu), rest};
 }
 
 html::Tile provenance_tile(const StepPrediction& s) {
@@ -112,7 +133,7 @@ std::string headline(const StepReport& r) {
        throughput_tile(r),
        power_tile(r),
        bound_tile(s),
-       utilisation_tile(s),
+       utilisation_tile(r),
        {"SM clock, mean", format(s.clock), clock_rest},
        provenance_tile(s)});
 }
@@ -180,7 +201,8 @@ std::string memory_section(const StepReport& r) {
   add("activations", need.activations, "c2");
   add("optimizer", need.optimizer, "c6");
   add("workspace", need.workspace, "c5");
-  add("free", capacity - need.total(), "free");
+  add("runtime", r.fit.reserve, "other");
+  add("free", capacity - need.total() - r.fit.reserve, "free");
   const std::string limit = "capacity " + format(capacity);
   return html::section("Memory", html::stacked_bar(parts, "memory of the GPU", limit) + html::legend(parts) +
                                      html::note("Shares are of the capacity, " + format(capacity) + "."));
@@ -279,26 +301,33 @@ std::string explanations(const StepReport& r) {
   return out.empty() ? "" : html::section("Why", out, true);
 }
 
+/// Of a chunk of a prompt: what the cache holds before it.
+std::string behind(const Workload& workload) {
+  return workload.cached > 0 ? " behind " + std::to_string(workload.cached) + " cached tokens" : "";
+}
+
 std::string inputs_section(const StepReport& r) {
   const Gpu& card = r.machine.gpu();
   std::string model = parameter_count(r.llm.params) + " parameters";
   if (r.llm.active_params < 0.999 * r.llm.params)
     model += ", " + parameter_count(r.llm.active_params) + " active per token";
+  const auto usual = [](bool given) { return given ? "" : " (default)"; };
   const auto published = [](bool given) { return given ? "" : " (as published)"; };
   std::vector<std::pair<std::string, std::string>> inputs{
       {"model", r.llm.name + ", " + model},
       {"GPU", card.title + " (" + card.name + ")"},
       {"phase", std::string(word_of(kPhaseWords, r.workload.phase))},
-      {"batch", std::to_string(r.workload.batch)},
-      {r.workload.phase == Phase::decode ? "context" : "prompt", std::to_string(length(r.workload)) + " tokens"},
+      {"batch", std::to_string(r.workload.batch) + usual(r.given.batch)},
+      {r.workload.phase == Phase::decode ? "context" : "prompt",
+       std::to_string(length(r.workload)) + " tokens" + usual(r.given.length) + behind(r.workload)},
       {"weights", weight_format(r.llm, r.workload) + published(r.workload.precision_given)}};
   std::string cache = std::string(kv_format(r.llm, r.workload)) + published(r.workload.kv_dtype_given);
   if (const Bytes kv = kv_per_token(r.llm, r.workload); kv > Bytes{}) cache += ", " + format(kv) + " per token";
   inputs.emplace_back("KV cache", cache);
-  inputs.emplace_back("stack", r.machine.stack().name);
+  inputs.emplace_back("stack", r.machine.stack().name + usual(r.given.stack));
   inputs.emplace_back("runtime", word_of(kRuntimeWords, r.options.runtime));
   inputs.emplace_back("fusion", word_of(kFusionWords, r.workload.fusion));
-  inputs.emplace_back("clock", word_of(kClockWords, r.clock));
+  inputs.emplace_back("clock", std::string(word_of(kClockWords, r.clock)) + usual(r.given.clock));
   if (r.machine.options().power_cap) inputs.emplace_back("power cap", format(*r.machine.options().power_cap));
   std::string out = html::section("Inputs", html::facts(inputs));
   const auto sentences = all_assumptions(r.machine, r.llm.assumptions, r.remarks);
@@ -312,8 +341,8 @@ std::string step_html(const StepReport& r) {
       r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on 1 x " + r.machine.gpu().title;
   const std::string asked =
       "batch " + std::to_string(r.workload.batch) + (r.workload.phase == Phase::decode ? ", context " : ", prompt ") +
-      std::to_string(length(r.workload)) + ", weights " + weight_format(r.llm, r.workload) + ", KV cache " +
-      std::string(kv_format(r.llm, r.workload)) + ", stack " + r.machine.stack().name;
+      std::to_string(length(r.workload)) + behind(r.workload) + ", weights " + weight_format(r.llm, r.workload) +
+      ", KV cache " + std::string(kv_format(r.llm, r.workload)) + ", stack " + r.machine.stack().name;
   const html::StepParts parts = html::step_parts(r.step);
   std::string body = "<h1>" + html::escaped(title) + "</h1>\n<p class=\"soft\">" + html::escaped(asked) + "</p>\n";
   body += verdict(r) + headline(r) + time_section(r.step, parts) + memory_section(r) + roofline_section(r, parts);
