@@ -86,9 +86,9 @@ TEST(ShortConv, StandsWhereTheFileDoesNotListAttention) {
 }
 
 TEST(ShortConv, HasThreeProjectionsATapAChannelAndBiasesWhenAsked) {
-  const Mixer& plain = *small_lfm2(R"(,"full_attn_idxs":[1])").main().kinds[0].mixer;
-  EXPECT_EQ(plain.params(64).matrices, 4.0 * 64 * 64);
-  EXPECT_EQ(plain.params(64).vectors, 3.0 * 64);
+  const Llm plain = small_lfm2(R"(,"full_attn_idxs":[1])");
+  EXPECT_EQ(plain.main().kinds[0].mixer->params(64).matrices, 4.0 * 64 * 64);
+  EXPECT_EQ(plain.main().kinds[0].mixer->params(64).vectors, 3.0 * 64);
   const Llm biased = small_lfm2(R"(,"full_attn_idxs":[1],"conv_bias":true)");
   EXPECT_EQ(biased.main().kinds[0].mixer->params(64).vectors, 3.0 * 64 + 3 * 64 + 64 + 64);
 }
