@@ -47,8 +47,6 @@ const std::shared_ptr<const KernelCounts>& own_counts() {
 
 auto ordered(const MachineOptions& o) { return std::tie(o.stack, o.clock, o.power_cap, o.data, o.sm_clock); }
 
-std::string stack_folder() { return data_folder() + "/stacks"; }
-
 Stack load_stack(const std::string& name_or_path) {
   std::string path = name_or_path;
   if (!looks_like_path(path)) {
@@ -57,7 +55,7 @@ Stack load_stack(const std::string& name_or_path) {
       throw BadInput("--stack: unknown stack '" + path + "'" + did_you_mean(path, known) +
                      "; expected one of 'predict-model list stacks', or a file");
     }
-    path = stack_folder() + "/" + path + ".json";
+    path = data_folder() + "/stacks/" + path + ".json";
   }
   return parse_stack(read_text_file(path), path);
 }
@@ -107,7 +105,8 @@ Machine Machines::get(const MachineKey& key) {
     const std::scoped_lock lock(mutex_);
     if (const auto known = machines_.find(key); known != machines_.end()) return known->second;
   }
-  const Machine machine = key.overrides.empty() ? made(key) : changed(key);
+  if (key.overrides.empty()) return made(key);
+  const Machine machine = changed(key);
   const std::scoped_lock lock(mutex_);
   return machines_.emplace(key, machine).first->second;
 }
@@ -142,6 +141,6 @@ Machines& machines() {
   return all;
 }
 
-std::vector<std::string> stack_names() { return json_file_names(stack_folder()); }
+std::vector<std::string> stack_names() { return data_names("stacks"); }
 
 }  // namespace plumbline

@@ -41,7 +41,7 @@ BlockCount visited_blocks(const AttentionPrefill& shape, double q_tile, double k
 
 inline double ceil_div(double a, double b) { return std::ceil(a / b); }
 inline double bytes_of(DType type) { return bits(type) / 8.0; }
-/// Narrow inputs are answered in bf16 (ops/op/work.cpp counts the same).
+/// Narrow inputs are answered in bf16 (ops/op/attention_math.cpp counts the same).
 inline double output_bytes_of(DType type) { return std::max(2.0, bytes_of(type)); }
 
 /// Ordinary-lane operations a score element takes in online softmax: scale-subtract, max, sum, convert, and its share
