@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/memory/memory.hpp"
-#include "tests/ops/lower_models.hpp"
+#include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing {
 namespace {

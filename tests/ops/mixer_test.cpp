@@ -9,8 +9,8 @@
 
 #include "arch/error.hpp"
 #include "ops/mixer/table.hpp"
-#include "tests/ops/lower_checks.hpp"
-#include "tests/ops/lower_models.hpp"
+#include "tests/ops/lower/lower_checks.hpp"
+#include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing {
 namespace {

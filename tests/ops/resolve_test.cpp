@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "tests/ops/lower_models.hpp"
+#include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing {
 namespace {

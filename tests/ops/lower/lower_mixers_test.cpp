@@ -1,7 +1,7 @@
 // Widths of latent attention, of routed experts and of eager attention, where two of them could be mistaken.
 #include <gtest/gtest.h>
 
-#include "tests/ops/lower_models.hpp"
+#include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing {
 namespace {

@@ -7,7 +7,7 @@
 #include "ops/llm/parts.hpp"
 #include "ops/mixer/attention.hpp"
 #include "ops/mixer/mla.hpp"
-#include "tests/ops/llm_texts.hpp"
+#include "tests/ops/llm/llm_texts.hpp"
 
 namespace plumbline {
 namespace {

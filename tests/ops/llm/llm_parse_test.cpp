@@ -13,7 +13,7 @@
 #include "ops/mixer/delta_net.hpp"
 #include "ops/mixer/mamba2.hpp"
 #include "ops/mixer/mla.hpp"
-#include "tests/ops/llm_texts.hpp"
+#include "tests/ops/llm/llm_texts.hpp"
 
 namespace plumbline {
 namespace {

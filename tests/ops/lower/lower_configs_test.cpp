@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "tests/ops/lower_checks.hpp"
+#include "tests/ops/lower/lower_checks.hpp"
 
 namespace plumbline::testing {
 namespace {

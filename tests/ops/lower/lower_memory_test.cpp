@@ -1,7 +1,7 @@
 // Memory, against totals by hand.
 #include <gtest/gtest.h>
 
-#include "tests/ops/lower_models.hpp"
+#include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing {
 namespace {

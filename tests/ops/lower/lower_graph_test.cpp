@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "arch/error.hpp"
-#include "tests/ops/lower_checks.hpp"
-#include "tests/ops/lower_models.hpp"
+#include "tests/ops/lower/lower_checks.hpp"
+#include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ops/llm/parts.hpp"
-#include "tests/ops/llm_texts.hpp"
+#include "tests/ops/llm/llm_texts.hpp"
 
 namespace plumbline {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "arch/error.hpp"
-#include "tests/ops/lower_models.hpp"
+#include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing {
 namespace {

@@ -1,7 +1,7 @@
 // FLOPs of a lowered step against relations derived by hand.
 #include <gtest/gtest.h>
 
-#include "tests/ops/lower_models.hpp"
+#include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing {
 namespace {

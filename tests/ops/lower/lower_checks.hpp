@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/ops/lower_models.hpp"
+#include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing {
 

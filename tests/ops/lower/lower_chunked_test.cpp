@@ -6,7 +6,7 @@
 #include "ops/facts/work.hpp"
 #include "ops/lower/lower.hpp"
 #include "ops/memory/memory.hpp"
-#include "tests/ops/lower_models.hpp"
+#include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "arch/files.hpp"
-#include "tests/ops/llm_texts.hpp"
+#include "tests/ops/llm/llm_texts.hpp"
 
 namespace plumbline {
 namespace {

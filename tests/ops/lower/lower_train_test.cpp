@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tests/ops/lower_models.hpp"
+#include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing {
 namespace {
