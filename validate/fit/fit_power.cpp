@@ -269,9 +269,9 @@ void store(const Gpu& gpu, const Solved& solved, const Shape& shape, const Rest&
   const auto set = [&](const std::string& name, double value, const std::string& why) {
     into.power[name] = Scalar{value, why};
   };
-  for (int i = 0; i < kColumns; ++i) {
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
     const bool watts = i == kConstant || i == kClocked;
-    const double value = solved.energies[i] * (watts ? 1 : kPico);
+    const double value = solved.energies[static_cast<Eigen::Index>(i)] * (watts ? 1 : kPico);
     set(kNames[i], value, value > 0 ? source : source + "; 0: other terms say it all");
   }
   set("boost_clock_Hz", gpu.boost_clock.in(units::Hz), "the boost clock at whose voltage the energies hold");
