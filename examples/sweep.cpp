@@ -1,5 +1,4 @@
 // Memory bandwidth against batch in two threads: machines are shared, each thread has a Predictor of its own.
-#include <array>
 #include <cstdio>
 #include <thread>
 
@@ -9,22 +8,18 @@ using namespace plumbline;
 int main() {
   const Machine h200 = make_machine(load_gpu("h200"), MachineOptions{});
   const Llm llm = load_llm("llama-3.1-8b");
-  std::array<std::array<double, 4>, 2> tokens_per_s{};
-  const auto sweep = [&](std::size_t thread) {
+  const auto sweep = [&](int batch) {
     Predictor predictor;
     Workload decode;
-    decode.batch = thread == 0 ? 1 : 64;
-    for (std::size_t i = 0; i < tokens_per_s[thread].size(); ++i) {
+    decode.batch = batch;
+    for (const double times : {1.0, 1.5, 2.0}) {
       GpuNumbers numbers = h200.numbers();
-      numbers.memory.bandwidth *= 1 + 0.25 * static_cast<double>(i);
-      tokens_per_s[thread][i] = predictor.predict(llm, decode, h200.with(numbers), RunOptions{}).tokens_per_s;
+      numbers.memory.bandwidth *= times;
+      const StepPrediction step = predictor.predict(llm, decode, h200.with(numbers), RunOptions{});
+      std::printf("batch %d, bandwidth x%.1f: %.0f tokens/s\n", batch, times, step.tokens_per_s);
     }
   };
-  std::thread other(sweep, 1);
-  sweep(0);
+  std::thread other(sweep, 64);
+  sweep(1);
   other.join();
-  for (std::size_t i = 0; i < 4; ++i) {
-    std::printf("x%.2f: batch 1 %.0f, batch 64 %.0f tokens/s\n", 1 + 0.25 * static_cast<double>(i), tokens_per_s[0][i],
-                tokens_per_s[1][i]);
-  }
 }

@@ -78,10 +78,10 @@ void check_clock(const Rates& m, const MachineOptions& options) {
   const Watts idle = settled_power(*m.power, kLowestClockShare, Watts{});
   const Hertz lowest = kLowestClockShare * m.gpu.boost_clock;
   if (options.sm_clock && (*options.sm_clock > m.gpu.boost_clock || *options.sm_clock < lowest)) {
-    throw BadInput("--sm-clock: expected from " + format(lowest) + " to the boost clock of " +
-                   format(m.gpu.boost_clock) + ", found " + format(*options.sm_clock));
+    throw BadInput("SM clock: expected from " + format(lowest) + " to the boost clock of " + format(m.gpu.boost_clock) +
+                   ", found " + format(*options.sm_clock));
   }
-  if (m.power_cap <= idle) throw BadInput("--power-cap: expected more than the " + format(idle) + " of an idle chip");
+  if (m.power_cap <= idle) throw BadInput("power cap: expected more than the " + format(idle) + " of an idle chip");
 }
 
 /// How far numbers that price something are from those of a card: the largest factor between them, as a share of what
@@ -201,6 +201,23 @@ const std::vector<std::string>& Machine::assumptions() const { return words(*par
 const BandTable& Machine::bands() const { return parts_->origin->bands(provenance()); }
 const Rates& Machine::rates() const { return parts_->rates; }
 
+Machine Machine::for_steps() const {
+  const Origin& origin = *parts_->origin;
+  if (!origin.step_scalars) return *this;
+  MachineParts::Steps& steps = parts_->steps;
+  std::call_once(steps.once, [&] {
+    if (parts_->rates.clock_mode == ClockMode::steady) return;  // is that machine
+    auto parts = std::make_shared<MachineParts>();
+    parts->rates = make_rates(parts_->rates.gpu, *origin.step_scalars);
+    parts->origin = parts_->origin;
+    parts->changed = parts_->changed;
+    parts->distance = parts_->distance;
+    parts->changes = parts_->changes;
+    steps.parts = std::move(parts);
+  });
+  return steps.parts ? Machine(steps.parts) : *this;
+}
+
 Machine Machine::with(const GpuNumbers& numbers) const { return with(numbers, {}); }
 
 Machine Machine::with(const GpuNumbers& given, std::vector<std::string> changes) const {
@@ -219,6 +236,14 @@ Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const s
   origin->options = options;
   origin->stack = StackParts(stack);
   origin->scalars = read_rate_scalars(gpu, calibration, donor, options, origin->stack, origin->kernel_assumptions);
+  if (!options.clock && stack.kernels() != KernelSet::ideal) {
+    MachineOptions settled = options;
+    settled.clock = ClockMode::steady;
+    StackParts again(stack);
+    std::vector<std::string> said;
+    origin->step_scalars = read_rate_scalars(gpu, calibration, donor, settled, again, said);
+    origin->step_scalars->base.counts = counts.get();
+  }
   origin->measured = MeasuredFormats(calibration);
   origin->counts = counts;
   origin->scalars.base.counts = counts.get();

@@ -142,6 +142,9 @@ class Predictor {
   void predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options = {});
 
   StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options);
+  /// A step of operators as they are given: what `lower` makes of a model, with nodes replaced or put in
+  /// (ops/graph/graph.hpp). Throws BadInput as check(graph) does.
+  StepPrediction predict(const Graph& graph, const Machine& machine, const RunOptions& options);
   /// The same into `out`, whose storage is reused: microseconds matter in sweeps.
   void predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options,
                StepPrediction& out);
@@ -154,6 +157,7 @@ class Predictor {
 /// One question to a Predictor of its own.
 OpPrediction predict(const Op& op, const Machine& machine, const PredictOptions& options = {});
 StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options);
+StepPrediction predict(const Graph& graph, const Machine& machine, const RunOptions& options);
 
 /// 5-95 % band of energy = power x time: the two err independently (under the cap power hardly errs at all).
 struct EnergyBand {

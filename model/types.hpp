@@ -34,7 +34,8 @@ StackChoice usual_stack(KernelSet kernels);
 
 struct MachineOptions {
   StackChoice stack;
-  ClockMode clock = ClockMode::burst;
+  /// Unset: single operators as in short bursts, steps as they settle, which is what predict-model answers too.
+  std::optional<ClockMode> clock{};
   std::optional<Watts> power_cap{};  ///< instead of the board's own limit
   DataPattern data = DataPattern::normal;
   std::optional<Hertz> sm_clock{};  ///< the SM clock is locked there, below what the cap leaves

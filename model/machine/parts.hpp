@@ -78,6 +78,7 @@ class Origin {
   MachineOptions options;
   StackParts stack;
   RateScalars scalars;
+  std::optional<RateScalars> step_scalars;     ///< of steps, where the options leave the clock open
   std::shared_ptr<const KernelCounts> counts;  ///< of our kernels
   bool same_generation = false;  ///< as the card that the calibration was measured on; false where that is not known
   std::vector<std::string> kernel_assumptions;
@@ -113,6 +114,13 @@ struct MachineParts {
   };
   std::vector<std::string> changes;  ///< what was changed, a sentence each; none: not said
   mutable Words words;
+
+  /// The same machine as steps find it, where that is another one: made when first asked for.
+  struct Steps {
+    std::once_flag once;
+    std::shared_ptr<const MachineParts> parts;
+  };
+  mutable Steps steps;
 };
 
 /// Reads what rates are made from, and where the stack's families lie in them. Throws BadInput for a calibration that lacks a scalar. Adds to `assumptions` what

@@ -202,22 +202,21 @@ RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, co
                               const MachineOptions& options, StackParts& parts, std::vector<std::string>& assumptions) {
   RateScalars scalars;
   Rates& m = scalars.base;
-  m.clock_mode = options.clock;
+  m.clock_mode = options.clock.value_or(ClockMode::burst);
   m.data = options.data;
   m.path = tensor_path(gpu);
   if (parts.stack.kernels() == KernelSet::ideal) {
-    if (options.power_cap) throw NotModelled("--power-cap: ideal kernels have no power");
-    if (options.sm_clock) throw NotModelled("--sm-clock: ideal kernels run at the boost clock");
+    if (options.power_cap) throw NotModelled("power cap: ideal kernels have no power");
+    if (options.sm_clock) throw NotModelled("SM clock: ideal kernels run at the boost clock");
     return scalars;
   }
   scalars.power = read_power_scalars(calibration);
   scalars.power_cap = options.power_cap;
   scalars.sm_clock = options.sm_clock;
-  if (!scalars.power && options.power_cap)
-    throw NotModelled("--power-cap: no energies of " + gpu.name + " are on file");
-  if (!scalars.power && options.sm_clock) throw NotModelled("--sm-clock: no energies of " + gpu.name + " are on file");
+  if (!scalars.power && options.power_cap) throw NotModelled("power cap: no energies of " + gpu.name + " are on file");
+  if (!scalars.power && options.sm_clock) throw NotModelled("SM clock: no energies of " + gpu.name + " are on file");
   if (!scalars.power && options.data != DataPattern::normal)
-    throw NotModelled("--data: no energies of " + gpu.name + " are on file");
+    throw NotModelled("data: no energies of " + gpu.name + " are on file");
   if (calibration.inherited && donor) {
     scalars.donor = RateScalars::Donor{static_cast<const GpuNumbers&>(*donor), donor->generation == gpu.generation,
                                        gpu.process.energy_ratio / donor->process.energy_ratio};

@@ -15,8 +15,9 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
 /// What binds the op and how wide its band is, from its launches' times.
 void conclude(OpPrediction& op, const Machine& machine);
 
-/// One step of a model.
+/// One step: of a model, or of the operators that `out.graph` holds.
 void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
                   const RunOptions& options, StepPrediction& out);
+void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& options, StepPrediction& out);
 
 }  // namespace plumbline

@@ -168,7 +168,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
   out.family = answer.main().name;
   out.band_class = band_class_of(op, family, answer.variant());
   out.band_kernels = signer.provider->set();
-  out.provenance = signer.stands_in || family.inherited
+  out.provenance = signer.stands_in || family.inherited || answer.unmeasured
                        ? Provenance::never_measured
                        : origin.provenance(out.band_kernels, out.band_class, dtype_text(op), machine.parts()->changed);
   if (m.power) {

@@ -210,9 +210,13 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
 
 void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
                   const RunOptions& options, StepPrediction& out) {
-  const Rates& m = machine.rates();
-  if (workload.phase == Phase::train) throw NotModelled("--phase train: training time is not modelled yet");
+  if (workload.phase == Phase::train) throw NotModelled("phase train: training time is not modelled yet");
   lower(llm, workload, out.graph);
+  predict_graph(machine, cache, options, out);
+}
+
+void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& options, StepPrediction& out) {
+  const Rates& m = machine.rates();
   out.nodes.resize(out.graph.nodes.size());
   out.latency = out.low = out.high = Seconds{};
   out.share = TimeShare{};

@@ -72,7 +72,8 @@ OpPrediction Predictor::predict(const Op& op, const Machine& machine, const Pred
 
 void Predictor::predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options,
                         StepPrediction& out) {
-  predict_step(llm, workload, machine, memory_->of(machine), options, out);
+  const Machine steps = machine.for_steps();
+  predict_step(llm, workload, steps, memory_->of(steps), options, out);
 }
 
 StepPrediction Predictor::predict(const Llm& llm, const Workload& workload, const Machine& machine,
@@ -82,12 +83,25 @@ StepPrediction Predictor::predict(const Llm& llm, const Workload& workload, cons
   return out;
 }
 
+StepPrediction Predictor::predict(const Graph& graph, const Machine& machine, const RunOptions& options) {
+  check(graph);
+  StepPrediction out;
+  out.graph = graph;
+  const Machine steps = machine.for_steps();
+  predict_graph(steps, memory_->of(steps), options, out);
+  return out;
+}
+
 OpPrediction predict(const Op& op, const Machine& machine, const PredictOptions& options) {
   return Predictor().predict(op, machine, options);
 }
 
 StepPrediction predict(const Llm& llm, const Workload& workload, const Machine& machine, const RunOptions& options) {
   return Predictor().predict(llm, workload, machine, options);
+}
+
+StepPrediction predict(const Graph& graph, const Machine& machine, const RunOptions& options) {
+  return Predictor().predict(graph, machine, options);
 }
 
 }  // namespace plumbline

@@ -170,9 +170,12 @@ std::string explain(const Op& op, const OpPrediction& p, const Machine& machine)
   line(out, "%s %s %s on %s, SM clock %s: %s (%s to %s, %s)", std::string(op_name(op)).c_str(),
        std::string(dtype_text(op)).c_str(), shape_text(op).c_str(), machine.gpu().name.c_str(), format(p.clock).c_str(),
        format(p.time).c_str(), format(p.low).c_str(), format(p.high).c_str(), std::string(name(p.provenance)).c_str());
-  line(out, "  work: %s tensor + %s other, %s read + %s written at least; %s", format(w.tensor).c_str(),
-       format(w.fp32).c_str(), format(w.read).c_str(), format(w.write).c_str(), format(p.flops / w.bytes()).c_str());
-  line(out, "  datasheet roofline %s: the prediction is %.2f x that", format(floor).c_str(), p.time / floor);
+  const std::string ratio = w.bytes() > Bytes{} ? "; " + format(p.flops / w.bytes()) : "";
+  line(out, "  work: %s tensor + %s other, %s read + %s written at least%s", format(w.tensor).c_str(),
+       format(w.fp32).c_str(), format(w.read).c_str(), format(w.write).c_str(), ratio.c_str());
+  if (floor > Seconds{}) {
+    line(out, "  datasheet roofline %s: the prediction is %.2f x that", format(floor).c_str(), p.time / floor);
+  }
   plan_line(out, p);
   for (int i = 0; i < p.launch_count; ++i) launch(out, p.launches[static_cast<std::size_t>(i)], m);
   if (p.launch_count > 0) {

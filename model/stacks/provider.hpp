@@ -106,6 +106,7 @@ class Answer {
   GemmPlan gemm_plan{};
   AttentionPlan attention_plan{};
   Bytes read_beside, written_beside;  ///< DRAM bytes that move beside the launches' own, in no launch's time
+  bool unmeasured = false;            ///< nobody timed such a kernel on any card
   Seconds floor;                      ///< of an operator without launches
   Resource floor_limiter = Resource::latency;
 

@@ -143,7 +143,7 @@ Stack with_attention(const Stack& stack, std::string_view name) {
   }
   const std::vector<std::string> known = attention_words();
   if (provider == nullptr) {
-    throw BadInput("--attention: expected one of " + joined(known) + "; found '" + std::string(name) + "'" +
+    throw BadInput("attention: expected one of " + joined(known) + "; found '" + std::string(name) + "'" +
                    did_you_mean(name, known));
   }
   const auto first = std::find_if(stack.providers.begin(), stack.providers.end(), runs_attention);

@@ -19,6 +19,7 @@ namespace plumbline {
 enum class KeyType : std::uint8_t {
   size,        ///< whole number in [1, 2^40]
   count,       ///< whole number in [0, 2^40]
+  amount,      ///< whole number in [0, 2^53]: FLOPs, bytes
   flag,        ///< 0 or 1
   percent,     ///< number in [0, 100]
   dtype,       ///< name of a data type

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ops/facts/gradient.hpp"
@@ -42,5 +43,17 @@ struct Graph {
   MemoryNeed memory;
   double tokens = 0;  ///< tokens the step produces (decode) or consumes (prefill, train), all ranks
 };
+
+/// Puts one node in place of those from the one named `first` to the one named `last` (one node: the same name twice), in
+/// every segment that has them, as a fused kernel stands for several. It runs as often as the first of them did.
+/// `memory` stays as it is. `name` lives as long as the graph. Throws BadInput where no segment has them in that order.
+void replace_nodes(Graph& graph, std::string_view first, std::string_view last, const char* name, const Op& op);
+
+/// Puts a node behind each one named `after`; it runs as often. Throws BadInput for a name that is not there.
+void insert_after(Graph& graph, std::string_view after, const char* name, const Op& op);
+
+/// What `lower` gives, and nodes that were put in by hand. Throws BadInput for an empty graph, a count below 1, or
+/// segments that are not one after the other.
+void check(const Graph& graph);
 
 }  // namespace plumbline

@@ -9,6 +9,7 @@
 #include "ops/shape/attention_prefill.hpp"
 #include "ops/shape/causal_conv.hpp"
 #include "ops/shape/collective.hpp"
+#include "ops/shape/custom.hpp"
 #include "ops/shape/embedding.hpp"
 #include "ops/shape/gemm.hpp"
 #include "ops/shape/gemm_sparse24.hpp"
@@ -27,9 +28,9 @@
 namespace plumbline {
 
 /// The order is that of `predict-model list ops`: the contract's operators first, then ours.
-using Op =
-    std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, MlaDecode, Rowwise, Rope, TopK, SoftmaxTopK,
-                 Embedding, Scan, Spmv, GemmSparse24, Recurrence, CausalConv, MoePermute, Collective, Transfer>;
+using Op = std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, MlaDecode, Rowwise, Rope, TopK,
+                        SoftmaxTopK, Embedding, Scan, Spmv, GemmSparse24, Recurrence, CausalConv, MoePermute,
+                        Collective, Transfer, CustomOp>;
 
 /// The operator's name: "gemm", "rmsnorm", "all_reduce", ...
 std::string_view op_name(const Op& op);

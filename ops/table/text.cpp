@@ -15,7 +15,7 @@
 namespace plumbline {
 namespace {
 
-constexpr std::int64_t kLargestDim = std::int64_t{1} << 40;
+constexpr std::int64_t kLargestDim = std::int64_t{1} << 40, kLargestAmount = std::int64_t{1} << 53;
 /// Elements of a tensor: 2^59, so that at 8 bytes each they stay below 2^62.
 constexpr double kMostElements = 576460752303423488.0;
 /// Multiply-adds, and pairs: below 2^62, so that int64 products of dims do not overflow.
@@ -133,10 +133,11 @@ Precision read_precision(const Operator& spec, std::string_view dtype) {
 std::int64_t read_whole(const Operator& spec, const Key& key, std::string_view value) {
   const std::optional<std::int64_t> number = parse_whole(value);
   const std::int64_t least = key.type == KeyType::size ? 1 : 0;
-  const std::int64_t most = key.type == KeyType::flag ? 1 : kLargestDim;
+  const std::int64_t most = key.type == KeyType::flag ? 1 : key.type == KeyType::amount ? kLargestAmount : kLargestDim;
   if (number && *number >= least && *number <= most) return *number;
   if (key.type == KeyType::flag) bad_value(spec, key, value, "0 or 1");
-  bad_value(spec, key, value, "a whole number from " + std::to_string(least) + " to 2^40");
+  bad_value(spec, key, value,
+            "a whole number from " + std::to_string(least) + (key.type == KeyType::amount ? " to 2^53" : " to 2^40"));
 }
 
 double read_percent(const Operator& spec, const Key& key, std::string_view value) {

@@ -36,7 +36,7 @@ message(STATUS "consumer: ${output}")
 run(${CMAKE_COMMAND} -S ${EXAMPLES} -B ${WORK}/examples -G Ninja -DCMAKE_PREFIX_PATH=${WORK}/prefix
     -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=Debug)
 run(${CMAKE_COMMAND} --build ${WORK}/examples)
-foreach(example predict own_gpu own_stack sweep)
+foreach(example predict own_gpu own_operator own_stack sweep)
   run(${CMAKE_COMMAND} -E env PLUMBLINE_DATA=${WORK}/prefix/share/plumbline/data ${WORK}/examples/${example})
   if(NOT output MATCHES "[1-9]" OR output MATCHES "nan|inf")
     message(FATAL_ERROR "example ${example} said: ${output}")
@@ -46,6 +46,14 @@ endforeach()
 run(${CMAKE_COMMAND} -E env --unset=PLUMBLINE_DATA ${WORK}/prefix/bin/predict-model list gpus)
 if(NOT output MATCHES "h200_sxm")
   message(FATAL_ERROR "the installed predict-model lists: ${output}")
+endif()
+
+# What is claimed comes out of the installed validate too.
+if(EXISTS ${WORK}/prefix/bin/validate)
+  run(${CMAKE_COMMAND} -E env --unset=PLUMBLINE_DATA ${WORK}/prefix/bin/validate accuracy)
+  if(NOT output MATCHES "h200_sxm . gemm")
+    message(FATAL_ERROR "the installed validate accuracy says: ${output}")
+  endif()
 endif()
 
 # A wrong version must be refused.

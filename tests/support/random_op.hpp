@@ -25,11 +25,48 @@ inline bool coin() { return *rc::gen::inRange(0, 2) == 1; }
 
 /// How large a dimension grows, in bits; keys that are not named here are of middle size.
 inline int bits_of_key(std::string_view key) {
-  constexpr std::pair<std::string_view, int> kBits[] = {
-      {"M", 13}, {"N", 13},   {"K", 13},      {"rows", 13}, {"cols", 13}, {"bytes", 34}, {"n", 30},   {"nnz", 20},
-      {"S", 11}, {"Skv", 12}, {"window", 12}, {"D", 8},     {"Dv", 8},    {"Dc", 9},     {"Dr", 6},   {"B", 4},
-      {"Hq", 6}, {"Hkv", 4},  {"H", 5},       {"batch", 5}, {"page", 6},  {"E", 8},      {"topk", 3}, {"T", 10},
-      {"k", 6},  {"gpus", 6}, {"width", 2},   {"state", 6}, {"groups", 3}};
+  constexpr std::pair<std::string_view, int> kBits[] = {{"M", 13},
+                                                        {"N", 13},
+                                                        {"K", 13},
+                                                        {"rows", 13},
+                                                        {"cols", 13},
+                                                        {"bytes", 34},
+                                                        {"n", 30},
+                                                        {"nnz", 20},
+                                                        {"S", 11},
+                                                        {"Skv", 12},
+                                                        {"window", 12},
+                                                        {"D", 8},
+                                                        {"Dv", 8},
+                                                        {"Dc", 9},
+                                                        {"Dr", 6},
+                                                        {"B", 4},
+                                                        {"Hq", 6},
+                                                        {"Hkv", 4},
+                                                        {"H", 5},
+                                                        {"batch", 5},
+                                                        {"page", 6},
+                                                        {"E", 8},
+                                                        {"topk", 3},
+                                                        {"T", 10},
+                                                        {"k", 6},
+                                                        {"gpus", 6},
+                                                        {"width", 2},
+                                                        {"state", 6},
+                                                        {"groups", 3},
+                                                        // of custom operators
+                                                        {"tensor", 40},
+                                                        {"fp32", 36},
+                                                        {"sfu", 32},
+                                                        {"instructions", 30},
+                                                        {"smem", 34},
+                                                        {"l2", 34},
+                                                        {"read", 33},
+                                                        {"write", 33},
+                                                        {"chain", 3},
+                                                        {"ctas", 12},
+                                                        {"in_flight", 15},
+                                                        {"registers", 7}};
   for (const auto& [name, bits] : kBits) {
     if (name == key) return bits;
   }

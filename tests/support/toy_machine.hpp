@@ -52,6 +52,7 @@ inline Machine toy_machine(const Gpu& gpu = toy_gpu(), const Calibration& calibr
                            KernelSet kernels = KernelSet::library) {
   MachineOptions options;
   options.stack = usual_stack(kernels);
+  options.clock = ClockMode::burst;
   return make_machine(gpu, calibration, options);
 }
 

@@ -23,6 +23,18 @@ double selection_passes(DType type) { return std::ceil(bits(type) / 11.0); }
 
 }  // namespace
 
+void spread_arithmetic(Demand& d, const Work& w, const StreamingMultiprocessor& sm) {
+  const double ctas = static_cast<double>(d.plan.ctas);
+  const double fp32 = w.fp32.in(units::FLOP) / ctas;
+  d.fp32_clk = fp32 / sm.fp32_flop_per_clk;
+  d.sfu_clk = w.sfu / ctas / sm.sfu_op_per_clk;
+  d.issue_clk = (fp32 + w.sfu / ctas) / static_cast<double>(sm.warp_size) / sm.issue_per_clk;
+  if (w.tensor <= Flops{}) return;
+  const double lanes = w.math == DType::fp64 ? sm.fp64_flop_per_clk : sm.fp32_flop_per_clk;
+  const double rate = sm.tensor_flop_per_clk[w.math];
+  d.tensor_clk = w.tensor.in(units::FLOP) / ctas / (rate > 0 ? rate : lanes);
+}
+
 Demand stream_demand(const Work& w, const Rates& m, bool warm) {
   Demand d;
   const Bytes moved = w.bytes();
@@ -31,15 +43,7 @@ Demand stream_demand(const Work& w, const Rates& m, bool warm) {
   d.plan.ctas = static_cast<std::int64_t>(ctas);
   d.plan.threads = static_cast<std::int64_t>(kThreads);
   d.plan.ctas_per_sm = std::max<std::int64_t>(1, sm.threads / d.plan.threads);
-  const double fp32 = w.fp32.in(units::FLOP) / ctas;
-  d.fp32_clk = fp32 / sm.fp32_flop_per_clk;
-  d.sfu_clk = w.sfu / ctas / sm.sfu_op_per_clk;
-  d.issue_clk = (fp32 + w.sfu / ctas) / static_cast<double>(sm.warp_size) / sm.issue_per_clk;
-  if (w.tensor > Flops{}) {
-    const double lanes = w.math == DType::fp64 ? sm.fp64_flop_per_clk : sm.fp32_flop_per_clk;
-    const double rate = sm.tensor_flop_per_clk[w.math];
-    d.tensor_clk = w.tensor.in(units::FLOP) / ctas / (rate > 0 ? rate : lanes);
-  }
+  spread_arithmetic(d, w, sm);
   d.l2 = moved / ctas;
   d.step_latency = m.dram_latency;
   d.in_flight = std::max(moved / ctas, kSector);
@@ -89,7 +93,8 @@ Demand plan_stream(const Op& op, const Work& w, const Rates& m, bool warm) {
 bool runs_as_stream(const Op& op) {
   return !(std::holds_alternative<Gemm>(op) || std::holds_alternative<GemmSparse24>(op) ||
            std::holds_alternative<GroupedGemm>(op) || std::holds_alternative<AttentionPrefill>(op) ||
-           std::holds_alternative<AttentionDecode>(op) || std::holds_alternative<MlaDecode>(op));
+           std::holds_alternative<AttentionDecode>(op) || std::holds_alternative<MlaDecode>(op) ||
+           std::holds_alternative<CustomOp>(op));
 }
 
 bool answer_stream(const Question& q, const FamilyScalars& family, StreamPlanner planner, Answer& out) {

@@ -10,10 +10,14 @@ namespace plumbline {
 /// outputs that fit stay in L2 (a producer has just written them).
 Demand stream_demand(const Work& work, const Rates& rates, bool warm);
 
+/// Writes the clocks that the operator's arithmetic takes of a CTA, in equal parts of the plan's CTAs. Formats that the
+/// tensor units have no path for go over ordinary lanes.
+void spread_arithmetic(Demand& demand, const Work& work, const StreamingMultiprocessor& sm);
+
 /// What the pass needs beyond its bytes: extra L2 passes, sectors that gathers waste, barriers between passes.
 Demand plan_stream(const Op& op, const Work& work, const Rates& rates, bool warm);
 
-/// Whether an operator is priced as a stream: neither a matrix product nor attention.
+/// Whether an operator is priced as a stream: neither a matrix product nor attention nor a user's own.
 bool runs_as_stream(const Op& op);
 
 /// One launch, as the planner has it; copies between host and GPU are the copy engine's. Throws NotModelled for what

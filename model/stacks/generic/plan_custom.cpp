@@ -1,0 +1,91 @@
+#include "model/stacks/generic/plan_custom.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+
+#include "arch/error.hpp"
+#include "arch/gpu/occupancy.hpp"
+#include "model/stacks/common/plan_stream.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr Bytes kPerThread = 64.0 * units::B;  // four 16-byte vectors
+constexpr Bytes kSector = 32.0 * units::B;
+
+/// Operators made in code come past the reader of text and what it checks.
+void check(const CustomOp& s) {
+  const auto good = [](std::initializer_list<double> amounts) {
+    return std::all_of(amounts.begin(), amounts.end(), [](double x) { return std::isfinite(x) && x >= 0; });
+  };
+  if (!good({s.tensor.in(units::FLOP), s.fp32.in(units::FLOP), s.sfu, s.instructions, s.smem.in(units::B),
+             s.l2.in(units::B), s.read.in(units::B), s.write.in(units::B), s.block_smem.in(units::B),
+             s.in_flight.in(units::B)})) {
+    throw BadInput("op 'custom': expected finite amounts from 0");
+  }
+  if (s.chain < 0 || s.ctas < 0) throw BadInput("op 'custom': chain and ctas: expected whole numbers from 0");
+  if (s.threads < 1 || s.registers < 1) {
+    throw BadInput("op 'custom': threads and registers: expected whole numbers from 1");
+  }
+}
+
+void check_path(const CustomOp& s, const Question& q) {
+  const bool lanes = s.dtype == DType::fp32 || s.dtype == DType::fp64;
+  if (s.tensor <= Flops{} || lanes || q.rates.gpu.sm.tensor_flop_per_clk[s.dtype] > 0) return;
+  throw BadInput(q.gpu + " has no " + std::string(name(s.dtype)) + " tensor path for op 'custom'");
+}
+
+KernelPlan plan_of(const CustomOp& s, const Rates& m) {
+  const StreamingMultiprocessor& sm = m.gpu.sm;
+  const Occupancy fit = occupancy(sm, {s.threads, s.registers, s.block_smem});
+  if (fit.blocks_per_sm < 1) {
+    throw BadInput("op 'custom': a CTA of " + std::to_string(s.threads) +
+                   " threads does not fit on an SM: " + std::string(fit.limited_by));
+  }
+  KernelPlan plan;
+  plan.ctas = s.ctas > 0 ? s.ctas : m.gpu.sm_count * fit.blocks_per_sm;
+  plan.ctas_per_sm = fit.blocks_per_sm;
+  plan.threads = s.threads;
+  plan.registers_per_thread = s.registers;
+  plan.shared_memory = s.block_smem;
+  return plan;
+}
+
+Demand custom_demand(const CustomOp& s, const Question& q) {
+  const Rates& m = q.rates;
+  Demand d;
+  d.plan = plan_of(s, m);
+  spread_arithmetic(d, q.work, m.gpu.sm);
+  const double ctas = static_cast<double>(d.plan.ctas);
+  if (s.instructions > 0) d.issue_clk = s.instructions / ctas / m.gpu.sm.issue_per_clk;
+  d.smem_clk = s.smem / m.gpu.sm.smem_bytes_per_clk / ctas;
+  const Bytes moved = s.read + s.write;
+  d.l2 = std::max(s.l2, moved) / ctas;
+  d.serial_latency = static_cast<double>(s.chain) * m.dram_latency;
+  d.serial_latency_of = "of accesses that wait for one another";
+  if (moved <= Bytes{}) return d;
+  if (q.warmth != Warmth::cold && moved <= m.l2_kept) {
+    d.step_latency = std::min(2.0 * m.l2_latency, m.dram_latency);
+    return d;
+  }
+  d.step_latency = m.dram_latency;
+  const Bytes most = s.in_flight > Bytes{} ? s.in_flight : static_cast<double>(s.threads) * kPerThread;
+  d.in_flight = std::max(kSector, std::min(most, moved / ctas));
+  d.dram_read = s.read;
+  d.dram_write = s.write;
+  return d;
+}
+
+}  // namespace
+
+bool answer_custom(const CustomOp& op, const Question& q, const FamilyScalars& family, Answer& out) {
+  check(op);
+  check_path(op, q);
+  out.sign(family);
+  out.unmeasured = true;
+  out.launch("custom", family) = custom_demand(op, q);
+  return true;
+}
+
+}  // namespace plumbline
