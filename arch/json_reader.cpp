@@ -367,7 +367,7 @@ void JsonDocument::set(const std::string& dotted_path, const std::string& value)
   for (;;) {
     const std::size_t dot = dotted_path.find('.', begin);
     const std::string key = dotted_path.substr(begin, dot == std::string::npos ? dot : dot - begin);
-    if (!node->is_object()) throw BadInput("--set " + dotted_path + ": '" + walked + "' has no members");
+    if (!node->is_object()) throw BadInput("set " + dotted_path + ": '" + walked + "' has no members");
     if (dot == std::string::npos) {
       json parsed = json::parse(value, nullptr, false);
       const bool plain = parsed.is_number() || parsed.is_boolean() || parsed.is_null();
@@ -375,7 +375,7 @@ void JsonDocument::set(const std::string& dotted_path, const std::string& value)
       return;
     }
     if (!node->contains(key)) {
-      throw BadInput("--set " + dotted_path + ": no '" + key + "' there" + did_you_mean(key, root().keys()));
+      throw BadInput("set " + dotted_path + ": no '" + key + "' there" + did_you_mean(key, root().keys()));
     }
     node = &(*node)[key];
     walked += (walked.empty() ? "" : ".") + key;

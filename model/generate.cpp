@@ -90,7 +90,7 @@ Workload decode_step(const Llm& llm, const Workload& prefill, std::int64_t done)
 
 GeneratePrediction predict_generate(Predictor& predictor, const Llm& llm, const Workload& workload, std::int64_t output,
                                     const Machine& machine, const RunOptions& options, std::int64_t most_priced) {
-  if (output < 1) throw BadInput("--output: expected a whole number from 1, found " + std::to_string(output));
+  if (output < 1) throw BadInput("output: expected a whole number from 1, found " + std::to_string(output));
   GeneratePrediction out;
   predictor.predict(llm, workload, machine, options, out.prefill);
   add_step(out, out.prefill, Phase::prefill, 1);

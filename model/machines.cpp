@@ -52,8 +52,8 @@ Stack load_stack(const std::string& name_or_path) {
   if (!looks_like_path(path)) {
     const std::vector<std::string> known = stack_names();
     if (std::find(known.begin(), known.end(), path) == known.end()) {
-      throw BadInput("--stack: unknown stack '" + path + "'" + did_you_mean(path, known) +
-                     "; expected one of 'predict-model list stacks', or a file");
+      throw BadInput("stack: unknown stack '" + path + "'" + did_you_mean(path, known) +
+                     "; expected a file, or one of predict-model list stacks and stack_names()");
     }
     path = data_folder() + "/stacks/" + path + ".json";
   }

@@ -120,7 +120,7 @@ class Reader {
       check_range(*value, si(out), need);
     } catch (const BadInput& e) {
       if (const Override* o = override_of(path)) {
-        throw BadInput("--set " + o->path + "=" + o->value + ": " + without_place(e.what(), *value));
+        throw BadInput("set " + o->path + "=" + o->value + ": " + without_place(e.what(), *value));
       }
       throw;
     }
@@ -305,9 +305,9 @@ void refuse_unknown_override(const Override& override_) {
     if (ending.find("' or '") != std::string::npos || nearest.empty()) nearest = ending;
   }
   if (nearest.empty()) nearest = did_you_mean_words(override_.path, known);
-  throw BadInput("--set " + override_.path + "=" + override_.value +
+  throw BadInput("set " + override_.path + "=" + override_.value +
                  ": expected the path of a descriptor number, found '" + override_.path + "'" + nearest +
-                 (nearest.empty() ? "; see 'predict-model list parameters'" : ""));
+                 (nearest.empty() ? "; predict-model list parameters and gpu_parameters() name them all" : ""));
 }
 
 }  // namespace plumbline::descriptor

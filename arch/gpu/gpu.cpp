@@ -74,9 +74,9 @@ class Assembly {
   /// Numbers that were derived are derived again; those that were measured or stated stay what they are.
   void apply(const std::vector<Override>& overrides) {
     for (const Override& o : overrides) apply(o);
-    read_descriptor(document_.root(), overrides);  // a bad value is refused by its `--set` before anything is derived
+    read_descriptor(document_.root(), overrides);  // a bad value is refused by its path before anything is derived
     if (is_overridden(overrides, "tensor_bf16"))
-      expand_tensor_shorthand("--set", dense_bf16_peak(), [](const std::string&) { return false; });
+      expand_tensor_shorthand("set", dense_bf16_peak(), [](const std::string&) { return false; });
     const bool l2_moves =
         is_derived("l2.bandwidth") && (is_overridden(overrides, "sm_count") || is_overridden(overrides, "boost_clock"));
     if (!is_overridden(overrides, "l2.bandwidth") && (l2_moves || is_overridden(overrides, "l2.bytes_per_sm_clk"))) {
@@ -121,11 +121,11 @@ class Assembly {
         }
       }
     } catch (const BadInput& bad) {
-      throw BadInput("--set " + o.path + "=" + o.value + ": " + bad.what());
+      throw BadInput("set " + o.path + "=" + o.value + ": " + bad.what());
     }
     document_.set(o.path, value);
     const std::string how = value == o.value ? value : value + " (" + o.value + ")";
-    sources_[pointer_of(o.path)] = "--set " + o.path + "=" + o.value + " (was " + was + ")";
+    sources_[pointer_of(o.path)] = "set " + o.path + "=" + o.value + " (was " + was + ")";
     assumptions_.push_back(o.path + " set to " + how + " (was " + was + ")");
   }
 
@@ -296,7 +296,7 @@ Gpu assemble(JsonDocument top, const std::string& label, bool shipped, const std
   if (overrides.empty()) return std::move(d.gpu);
   assembly.apply(overrides);
   d = assembly.read(overrides);
-  check_physics(d, "--set on " + d.gpu.name);
+  check_physics(d, "set on " + d.gpu.name);
   d.gpu.modified = true;
   return std::move(d.gpu);
 }

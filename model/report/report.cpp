@@ -19,8 +19,7 @@ void check_explained(const StepReport& report) {
     if (explained(report, *n.node)) return;
     names.emplace_back(n.node->name);
   }
-  throw BadInput("--explain: no operator '" + *report.explain + "' in this step" +
-                 did_you_mean(*report.explain, names));
+  throw BadInput("explain: no operator '" + *report.explain + "' in this step" + did_you_mean(*report.explain, names));
 }
 
 std::vector<std::string> all_assumptions(const Machine& machine, const std::vector<std::string>& model_file,

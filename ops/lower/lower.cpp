@@ -146,14 +146,14 @@ void refuse_impossible(const Llm& llm, const Workload& workload) {
   if (llm.stacks.empty() || llm.main().kinds.empty()) throw BadInput(place + ": expected a model with layers");
   const Role role = llm.main().role;
   if (workload.phase == Phase::decode && role != Role::decoder) {
-    throw BadInput(place + ": --phase decode: expected prefill or train: " + role_text(role) +
+    throw BadInput(place + ": phase decode: expected prefill or train: " + role_text(role) +
                    " writes no tokens one by one");
   }
   if (workload.cached == 0) return;
   const bool encodes = std::any_of(llm.stacks.begin(), llm.stacks.end(),
                                    [](const StackSpec& stack) { return stack.role == Role::encoder; });
   if (role != Role::decoder || encodes) {
-    throw BadInput(place + ": --context with --phase prefill: expected a decoder alone, whose prompt can be read in " +
+    throw BadInput(place + ": prefill behind a cached context: expected a decoder alone, whose prompt can be read in " +
                    "chunks; found " + (encodes && role == Role::decoder ? "one behind an encoder" : role_text(role)));
   }
 }

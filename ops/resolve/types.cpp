@@ -34,8 +34,8 @@ Types types_of(const Llm& llm, const Workload& workload) {
   if (workload.precision_given) {
     const Precision& p = workload.precision;
     if (train && bits(p.weight) < bits(p.input)) {
-      throw BadInput("--dtype " + std::string(name(p)) +
-                     ": expected bf16, fp16, fp32, fp8 or nvfp4 with --phase train (weight-only formats don't train)");
+      throw BadInput("dtype " + std::string(name(p)) +
+                     ": expected bf16, fp16, fp32, fp8 or nvfp4 in training (weight-only formats don't train)");
     }
     t.base = p.output;
     t.linear = t.experts = p;

@@ -105,7 +105,7 @@ TEST(Fields, ARefusedOverrideIsNamedAsTheFlagThatSetIt) {
   document.set("tdp", "0 W");
   const std::vector<Override> overrides{{"tdp", "700 W"}, {"tdp", "0 W"}};
   EXPECT_THAT(refusal([&] { read_descriptor(document.root(), overrides); }),
-              testing::StartsWith("--set tdp=0 W: expected a number above zero"));
+              testing::StartsWith("set tdp=0 W: expected a number above zero"));
 }
 
 TEST(Fields, UnknownKeysAreRefusedWithTheNearestOfTheirLevel) {
@@ -134,7 +134,7 @@ TEST(Fields, UnknownOverridesAreRefusedWithTheNearestPath) {
   EXPECT_THAT(refusal([] {
                 refuse_unknown_override({"name", "x"});
               }),
-              HasSubstr("--set name=x: expected the path of a descriptor number, found 'name'"));
+              HasSubstr("set name=x: expected the path of a descriptor number, found 'name'"));
 }
 
 }  // namespace

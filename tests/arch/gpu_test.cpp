@@ -92,7 +92,7 @@ TEST(GpuDescriptor, OverridesAreAppliedAndNoted) {
   EXPECT_EQ(gpu.memory.bandwidth, 6.0 * units::TB_per_s);  // in order: the last one counts
   EXPECT_EQ(gpu.sm_count, 160);
   EXPECT_NEAR(gpu.l2.bandwidth / base.l2.bandwidth, 160.0 / 132, 1e-12) << "derived from the SMs: follows them";
-  EXPECT_THAT(gpu.sources.at("/memory/bandwidth"), StartsWith("--set memory.bandwidth=6TB/s (was \"5TB/s\""));
+  EXPECT_THAT(gpu.sources.at("/memory/bandwidth"), StartsWith("set memory.bandwidth=6TB/s (was \"5TB/s\""));
   EXPECT_THAT(gpu.assumptions, Contains("sm_count set to 160 (was 132)"));
   EXPECT_EQ(load_gpu("h200", {{"l2.bytes_per_sm_clk", "75"}}).l2.bandwidth, 2.0 * base.l2.bandwidth);
   EXPECT_EQ(load_gpu("h100", {{"idle_power_fraction", "0.2"}}).idle_power, 0.2 * 700.0 * units::W);
@@ -154,9 +154,9 @@ TEST(GpuDescriptor, RefusesUnknownOverridesWithTheNearest) {
 
 TEST(GpuDescriptor, RefusesBadOverrideValuesByName) {
   EXPECT_THAT(refusal_of_set("memory.bandwidth", "6"),
-              AllOf(StartsWith("--set memory.bandwidth=6: expected a bandwidth"), HasSubstr("4.8 TB/s")));
-  EXPECT_THAT(refusal_of_set("memory.bandwidth", "6 TBps"), StartsWith("--set memory.bandwidth=6 TBps: expected"));
-  EXPECT_THAT(refusal_of_set("sm_count", "0"), StartsWith("--set sm_count=0: expected a number above zero"));
+              AllOf(StartsWith("set memory.bandwidth=6: expected a bandwidth"), HasSubstr("4.8 TB/s")));
+  EXPECT_THAT(refusal_of_set("memory.bandwidth", "6 TBps"), StartsWith("set memory.bandwidth=6 TBps: expected"));
+  EXPECT_THAT(refusal_of_set("sm_count", "0"), StartsWith("set sm_count=0: expected a number above zero"));
   EXPECT_THAT(refusal_of_set("sm_count", "1.5"), HasSubstr("whole number"));
   EXPECT_THAT(refusal_of_set("sm_count", "-4"), HasSubstr("not negative"));
   EXPECT_THAT(refusal_of_set("memory.bandwidth", "null"), HasSubstr("missing key '/memory/bandwidth'"));
@@ -325,7 +325,7 @@ RC_GTEST_PROP(GpuDescriptor, EveryNumberIsOpenToSetAndRefusesNonsenseByName, ())
     load_gpu("mi355x", {{path, "nonsense"}});
     RC_FAIL("nonsense was accepted for " + path);
   } catch (const BadInput& e) {
-    RC_ASSERT(std::string(e.what()).find("--set " + path + "=nonsense: expected") == 0U);
+    RC_ASSERT(std::string(e.what()).find("set " + path + "=nonsense: expected") == 0U);
   }
 }
 

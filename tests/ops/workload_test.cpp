@@ -1,4 +1,4 @@
-// What is asked of a model: sizes that are refused, each naming its flag.
+// What is asked of a model: sizes that are refused, each by its name.
 #include "ops/graph/workload.hpp"
 
 #include <gmock/gmock.h>
@@ -35,18 +35,18 @@ TEST(Workload, DefaultsAreAccepted) {
 
 TEST(Workload, SizesBeginAtOneAndContextsAtNothing) {
   EXPECT_THAT(refusal(Phase::prefill, [](Workload& w) { w.batch = 0; }),
-              StartsWith("--batch: expected a whole number from 1 to 2^40, found 0"));
-  EXPECT_THAT(refusal(Phase::prefill, [](Workload& w) { w.prompt = 0; }), StartsWith("--prompt: "));
+              StartsWith("batch: expected a whole number from 1 to 2^40, found 0"));
+  EXPECT_THAT(refusal(Phase::prefill, [](Workload& w) { w.prompt = 0; }), StartsWith("prompt: "));
   EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.context = -1; }),
-              StartsWith("--context: expected a whole number from 0"));
+              StartsWith("context: expected a whole number from 0"));
   EXPECT_EQ(refusal(Phase::decode, [](Workload& w) { w.context = 0; }), "(accepted)");
   EXPECT_EQ(refusal(Phase::prefill, [](Workload& w) { w.context = -1; }), "(accepted)") << "prefill asks for none";
-  EXPECT_THAT(refusal(Phase::prefill, [](Workload& w) { w.cached = -1; }), StartsWith("--context: "));
+  EXPECT_THAT(refusal(Phase::prefill, [](Workload& w) { w.cached = -1; }), StartsWith("cached context: "));
   EXPECT_EQ(refusal(Phase::prefill, [](Workload& w) { w.cached = 1; }), "(accepted)");
-  EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.cached = 1; }), HasSubstr("--phase prefill"));
+  EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.cached = 1; }), HasSubstr("of a prefill alone"));
   EXPECT_THAT(refusal(Phase::prefill, [](Workload& w) { w.cached = std::int64_t{1} << 40; }),
               HasSubstr("tokens in all"));
-  EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.page = -1; }), StartsWith("--page: "));
+  EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.page = -1; }), StartsWith("page: "));
 }
 
 TEST(Workload, TokensInAllAreBounded) {
@@ -54,17 +54,17 @@ TEST(Workload, TokensInAllAreBounded) {
   EXPECT_EQ(refusal(Phase::prefill, [](Workload& w) { w.batch = 1 << 20, w.prompt = 1 << 20; }), "(accepted)");
   EXPECT_THAT(refusal(Phase::prefill, [](Workload& w) { w.batch = 1 << 20, w.prompt = (1 << 20) + 1; }),
               HasSubstr("expected at most 2^40 tokens in all"));
-  EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.context = kMost; }), HasSubstr("--context"))
+  EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.context = kMost; }), HasSubstr("context"))
       << "the new token is one more";
   EXPECT_EQ(refusal(Phase::decode, [](Workload& w) { w.context = kMost - 1; }), "(accepted)");
 }
 
 TEST(Workload, OneGpuIsModelledAndMoreAreNot) {
   EXPECT_EQ(refusal(Phase::decode, [](Workload& w) { w.parallel.tensor = 2; }),
-            "--tp 2: several GPUs are not modelled yet");
+            "tp 2: several GPUs are not modelled yet");
   EXPECT_EQ(refusal(Phase::decode, [](Workload& w) { w.parallel.context = 2; }),
-            "--cp 2: several GPUs are not modelled yet");
-  EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.parallel.data = 0; }), StartsWith("--dp: "));
+            "cp 2: several GPUs are not modelled yet");
+  EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.parallel.data = 0; }), StartsWith("dp: "));
   EXPECT_THAT(refusal(Phase::train, [](Workload& w) { w.parallel.zero = 4; }), HasSubstr("expected 0, 1, 2 or 3"));
   EXPECT_THAT(refusal(Phase::train, [](Workload& w) { w.parallel.zero = 1; }), HasSubstr("not modelled yet"));
 }

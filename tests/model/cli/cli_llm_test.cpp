@@ -124,7 +124,8 @@ TEST(IgnoredInput, ContextOfAPrefillIsAChunkBehindACache) {
   EXPECT_THAT(run(llm("llama-3.1-8b", "prefill", {"--prompt", "512", "--context", "65536"})).out,
               HasSubstr("prompt 512 behind 65536 cached tokens"));
   expect_refusal(llm("t5-3b", "prefill", {"--context", "9"}), 2, "one behind an encoder");
-  expect_refusal(llm("bert-base-uncased", "prefill", {"--context", "9"}), 2, "--context");
+  expect_refusal(llm("bert-base-uncased", "prefill", {"--context", "9"}), 2,
+                 "behind a cached context: expected a decoder");
 }
 
 TEST(IgnoredInput, FlagsWithoutAMeaningAreRefused) {
