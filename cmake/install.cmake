@@ -15,7 +15,12 @@ install(CODE "execute_process(
   COMMAND \${CMAKE_COMMAND} -DROOT=${CMAKE_CURRENT_SOURCE_DIR}
           \"-DTO=\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/plumbline\"
           -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/install_headers.cmake COMMAND_ERROR_IS_FATAL ANY)")
-install(DIRECTORY data DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline PATTERN "measurements" EXCLUDE)
+# Measurements are for `validate accuracy`, `coverage` and `replay`.
+if(TARGET validate-cli)
+  install(DIRECTORY data DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline)
+else()
+  install(DIRECTORY data DESTINATION ${CMAKE_INSTALL_DATADIR}/plumbline PATTERN "measurements" EXCLUDE)
+endif()
 install(EXPORT plumbline-targets NAMESPACE plumbline:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plumbline)
 set(PLUMBLINE_DATA_DIR ${CMAKE_INSTALL_DATADIR}/plumbline/data)
 configure_package_config_file(cmake/plumbline-config.cmake.in ${CMAKE_BINARY_DIR}/plumbline-config.cmake
