@@ -18,8 +18,8 @@ int moved(int node, int at, int removed) {
 
 void splice(Graph& graph, int at, int removed, Node node) {
   auto& nodes = graph.nodes;
-  for (std::size_t i = static_cast<std::size_t>(at + removed); i < nodes.size(); ++i) {
-    for (int& other : nodes[i].depends) other = moved(other, at, removed);
+  for (auto node_behind = nodes.begin() + at + removed; node_behind != nodes.end(); ++node_behind) {
+    for (int& other : node_behind->depends) other = moved(other, at, removed);
   }
   for (Segment& segment : graph.segments) {
     if (segment.first > at) segment.first += 1 - removed;

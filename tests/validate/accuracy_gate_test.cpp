@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -54,6 +55,23 @@ TEST(AccuracyTable, PrintsEachFigureInPercentAndTheBiasWithItsSign) {
   EXPECT_THAT(table, testing::HasSubstr("| toy | gemm | own, us | all | 12 | 2.1 | 10.5 | +1.4 | 3.0 | 92 | 46 |\n"));
   EXPECT_THAT(table, testing::HasSubstr(
                          "| toy | gemm | library, TensorRT-LLM | S>=127 | 12 | 2.1 | 10.5 | -2.3 | 3.0 | 92 | 46 |\n"));
+}
+
+/// The first set of a card has the word; other operators and later sets are in the long table.
+TEST(AccuracyTable, ByGpuHasTheFirstSetOfEachOperator) {
+  const auto row = [](const char* op, KernelSet kernels, double error) {
+    ClassSummary c = summary(0);
+    c.op = op;
+    c.median_error = error;
+    return AccuracyRow{"us", kernels, c, 1, ""};
+  };
+  const std::string table =
+      accuracy_by_gpu({row("gemm", KernelSet::library, 0.03), row("rope", KernelSet::library, 0.5),
+                       row("gemm", KernelSet::library, 0.4), row("gemm", KernelSet::own, 0.02),
+                       row("attention_decode", KernelSet::library, 0.07)});
+  EXPECT_THAT(table, testing::HasSubstr(
+                         "| toy | library | 3.0 | - | 7.0 | 24 | 92 |\n| toy | own | 2.0 | - | - | 12 | 92 |\n"));
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4);
 }
 
 /// Who measured is in the label; everything else that leaves rows out is said.

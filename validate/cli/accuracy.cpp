@@ -2,6 +2,7 @@
 
 #include <ostream>
 
+#include "arch/error.hpp"
 #include "validate/compare/accuracy.hpp"
 #include "validate/printed.hpp"
 
@@ -10,9 +11,11 @@ namespace plumbline {
 ExitCode run_accuracy(const AccuracyRequest& request, std::ostream& out, std::ostream& messages) {
   const std::vector<AccuracyRow> rows = accuracy_of(read_accuracy_sets(request.list));
   const std::string& format = request.report.format;
+  if (request.by_gpu && format != "table") throw BadInput("--by-gpu: expected --format table, found " + format);
   write_or_print(request.report,
                  format == "csv"    ? accuracy_csv(rows)
                  : format == "json" ? accuracy_json(rows)
+                 : request.by_gpu   ? accuracy_by_gpu(rows)
                                     : accuracy_table(rows),
                  out);
   ExitCode answer = ExitCode::done;

@@ -1,4 +1,4 @@
-// `validate accuracy`: the README's accuracy table from the committed measurements.
+// `validate accuracy`: the table of docs/accuracy.md, and the README's lines, from the committed measurements.
 #pragma once
 
 #include "validate/cli/asked.hpp"
@@ -8,6 +8,7 @@ namespace plumbline {
 struct AccuracyRequest {
   std::string list;  ///< data/studies/accuracy.json
   AskedReport report;
+  bool by_gpu = false;  ///< the table has a line a GPU
 };
 
 /// answered_no, with a line each, when a median error is above what the list allows.

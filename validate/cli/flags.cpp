@@ -128,6 +128,7 @@ const std::vector<Flag> kFlags{
      "what to measure: op,dtype,shape,cache,clock; step: model,phase,batch,... (repeatable)",
      [](Flags& f, Text t) { f.studies.push_back(t); }},
     {"--alone", "", false, "measure our own kernels without the library's beside them", nothing},
+    {"--by-gpu", "", false, "a line for each GPU and set of kernels", nothing},
     {"--gpus", "N", false, "how many GPUs [1]", [](Flags& f, Text t) { f.gpus = whole_number("--gpus", t, 1); }},
     {"--probes", "FILE.json", false, "write what the probes found, for calibrate --replay",
      [](Flags& f, Text t) { f.probes = t; }},

@@ -80,7 +80,8 @@ ExitCode replay(const Flags& flags, const Surroundings& around) {
 }
 
 ExitCode accuracy(const Flags& flags, const Surroundings& around) {
-  return run_accuracy({list_of(flags, "accuracy.json"), report_of(flags)}, around.out, around.messages);
+  return run_accuracy({list_of(flags, "accuracy.json"), report_of(flags), flags.has("--by-gpu")}, around.out,
+                      around.messages);
 }
 
 ExitCode coverage(const Flags& flags, const Surroundings& around) {
@@ -217,7 +218,7 @@ std::vector<Mode> desk_modes() {
        "--stack is own where it is not given. --repeat prints table, json or csv; recordings of steps table or csv.",
        replay},
       {"accuracy", ModeGroup::desk, "[LIST]", 0, 1, "the accuracy that is claimed, from committed measurements",
-       kReport, kFigures,
+       Names{"--by-gpu"} + kReport, kFigures,
        "LIST: held-out sets and the worst median error that each may have [data/studies/accuracy.json].\n"
        "Exit code 1 when one is worse.",
        accuracy},

@@ -1,6 +1,7 @@
 #include "validate/compare/accuracy.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -169,6 +170,46 @@ std::string accuracy_table(const std::vector<AccuracyRow>& rows) {
             percent_number(c.median_error) + " | " + percent_number(c.p90_error) + " | " +
             printed("%+.1f", 100 * c.median_bias) + " | " + percent_number(c.mape) + " | " +
             printed("%.0f", 100 * c.within_band) + " | " + printed("%.0f", 100 * c.roofline_median_error) + " |\n";
+  }
+  return text;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kOps{"gemm", "attention_prefill", "attention_decode"};
+
+/// Of one GPU and set of kernels: the first row of each of those operators.
+struct Line {
+  std::string gpu;
+  KernelSet kernels = KernelSet::library;
+  std::array<const AccuracyRow*, kOps.size()> first{};
+};
+
+}  // namespace
+
+std::string accuracy_by_gpu(const std::vector<AccuracyRow>& rows) {
+  std::vector<Line> lines;
+  for (const AccuracyRow& row : rows) {
+    const auto op = static_cast<std::size_t>(std::find(kOps.begin(), kOps.end(), row.summary.op) - kOps.begin());
+    if (op == kOps.size()) continue;
+    const auto same = [&](const Line& line) { return line.gpu == row.summary.gpu && line.kernels == row.kernels; };
+    auto line = std::find_if(lines.begin(), lines.end(), same);
+    if (line == lines.end()) line = lines.insert(lines.end(), Line{row.summary.gpu, row.kernels, {}});
+    if (line->first[op] == nullptr) line->first[op] = &row;
+  }
+  std::string text =
+      "| GPU | kernels | GEMM: median error % | prefill attention % | decode attention % | rows | in band % |\n"
+      "|---|---|--:|--:|--:|--:|--:|\n";
+  for (const Line& line : lines) {
+    text += "| " + line.gpu + " | " + std::string(key_of(line.kernels)) + " | ";
+    double rows_of_all = 0, inside = 0;
+    for (const AccuracyRow* row : line.first) {
+      text += row == nullptr ? "- | " : percent_number(row->summary.median_error) + " | ";
+      if (row == nullptr) continue;
+      rows_of_all += static_cast<double>(row->summary.count);
+      inside += static_cast<double>(row->summary.count) * row->summary.within_band;
+    }
+    text += printed("%.0f", rows_of_all) + " | " + printed("%.0f", 100 * inside / rows_of_all) + " |\n";
   }
   return text;
 }

@@ -54,6 +54,9 @@ std::string kept_rows(const AccuracySet& set);
 
 /// As Markdown, errors in percent; each row with what its set's filters leave of the measurements.
 std::string accuracy_table(const std::vector<AccuracyRow>& rows);
+/// The same in a line for each GPU and set of kernels: median errors of matrix products and attention, of the first set
+/// that the list has of each, and how many of their rows lie in their bands.
+std::string accuracy_by_gpu(const std::vector<AccuracyRow>& rows);
 /// One line or one object a row, fractions and natural logarithms.
 std::string accuracy_csv(const std::vector<AccuracyRow>& rows);
 std::string accuracy_json(const std::vector<AccuracyRow>& rows);
