@@ -108,7 +108,7 @@ std::string csv_rows(const Report& report) {
   add_line(text, {"place", "id", "gpu", "op", "dtype", "shape", "stack", "kernel", "scope", "clock", "measured_us",
                   "predicted_us", "low_us", "high_us", "ratio", "limiter", "roofline_us", "provenance", "error"});
   for (const auto& [m, library, row, achieved, fraction, reason] : report.rows) {
-    const Origin& from = m.origin;
+    const RowOrigin& from = m.origin;
     const std::string clock = m.clock_known ? std::string(text_of(m.what.clock)) : "";
     if (row.modelled()) {
       add_line(text, {row.place, from.id, row.gpu, row.op, row.dtype, row.shape, from.stack, m.kernel, from.scope,

@@ -55,7 +55,7 @@ struct MeasuredLaunch {
 };
 
 /// Who measured a row and how, as far as its file says.
-struct Origin {
+struct RowOrigin {
   std::string gpu;  ///< descriptor name, or what the file calls the card
   std::string stack, scope, id;
   Protocol protocol;
@@ -75,7 +75,7 @@ struct Measurement {
   Conditions conditions;
   std::optional<Watts> published_power;  ///< a CSV's `measured_W`; recordings have theirs in `conditions`
   std::optional<Joules> energy;          ///< of one execution, whole board (steady only)
-  Origin origin;
+  RowOrigin origin;
   HeldOut held_out = HeldOut::no;  ///< as the readers found it
   std::string fault;               ///< why there is no time ("no library kernel for rmsnorm")
 
