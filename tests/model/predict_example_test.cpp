@@ -1,4 +1,5 @@
-// The lines at the top of model/predict.hpp are a program: they compile, and this test holds both texts to each other.
+// The lines at the top of model/predict.hpp and model/machine.hpp are programs: they compile, and this test holds the
+// texts to each other.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -18,18 +19,29 @@ TEST(PredictHeader, ItsExampleCompiles) {
   EXPECT_GT(step.latency, Seconds{});
 }
 
-/// The example in the comment, line by line, stands in this file too.
+TEST(MachineHeader, ItsExampleCompiles) {
+  Machine h200 = make_machine(load_gpu("h200_sxm"), MachineOptions{});
+  GpuNumbers numbers = h200.numbers();
+  numbers.memory.bandwidth = 6.0 * units::TB_per_s;
+  Machine faster = h200.with(numbers);
+  EXPECT_EQ(faster.numbers().memory.bandwidth, 6.0 * units::TB_per_s);
+}
+
+/// The examples in the comments, line by line, stand in this file too.
 TEST(PredictHeader, ShowsWhatIsCompiledHere) {
-  std::ifstream header(PLUMBLINE_TESTS "/../model/predict.hpp"),
-      here(PLUMBLINE_TESTS "/model/predict_example_test.cpp");
+  std::ifstream here(PLUMBLINE_TESTS "/model/predict_example_test.cpp");
   const std::string mine{std::istreambuf_iterator<char>(here), {}};
-  int shown = 0;
-  for (std::string line; std::getline(header, line) && line.rfind("//", 0) == 0;) {
-    if (line.rfind("//   ", 0) != 0) continue;
-    ++shown;
-    EXPECT_NE(mine.find("\n  " + line.substr(5) + "\n"), std::string::npos) << line;
+  for (const char* name : {"predict.hpp", "machine.hpp"}) {
+    std::ifstream header(std::string(PLUMBLINE_TESTS "/../model/") + name);
+    int shown = 0;
+    for (std::string line; std::getline(header, line) && line.rfind("//", 0) == 0;) {
+      if (line.rfind("//   ", 0) != 0) continue;
+      ++shown;
+      const std::string code = line.substr(5, line.find("  ", 5) - 5);  // less a remark behind it
+      EXPECT_NE(mine.find("\n  " + code + "\n"), std::string::npos) << name << ": " << line;
+    }
+    EXPECT_GE(shown, 4) << name;
   }
-  EXPECT_GE(shown, 4);
 }
 
 }  // namespace
