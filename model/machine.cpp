@@ -52,7 +52,7 @@ std::vector<std::string> words_of(const MachineParts& parts) {
     text.push_back("no calibration of " + o.gpu.name + ": fractions of peak taken over from " + o.calibration.gpu +
                    ", bands as found on cards that were measured");
   } else if (!own_kernels_measured(o.gpu, o.calibration)) {
-    text.push_back("kernels of " + o.gpu.name + " not measured: their scalars taken over from " +
+    text.push_back("kernels of " + o.gpu.name + " not measured: their coefficients taken over from " +
                    o.calibration.families_of + ", bands as found on cards that were measured");
   }
   for (const StackedProvider& stacked : o.stack.providers) {

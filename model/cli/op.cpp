@@ -104,7 +104,7 @@ ExitCode run_ops(const OpsFlags& f) {
                                              [&out](std::string_view text) { out.write(text); }, machine, options);
   out.commit();
   if (outcome.bugs > 0) {
-    std::cerr << "plumbline: our bug: " << outcome.bugs << " of " << outcome.rows
+    std::cerr << "plumbline: internal error: " << outcome.bugs << " of " << outcome.rows
               << " rows failed inside the model (reasons in the column 'error')\n";
     return ExitCode::our_bug;
   }

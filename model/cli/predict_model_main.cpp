@@ -75,7 +75,7 @@ void set_up(CLI::App& root, Action& action) {
       "  predict-model list gpus\n"
       "  predict-model llm --model llama-3.1-8b --gpu h200 --phase decode\n"
       "  predict-model op gemm M=4096 N=4096 K=4096 --gpu h200\n"
-      "Exit codes: 0 done, 1 answered no (does not fit), 2 bad input or usage, 3 partly not modelled, 70 our bug.");
+      "Exit codes: 0 done, 1 does not fit, 2 bad input or usage, 3 partly not modelled, 70 internal error.");
 }
 
 /// Nothing at all asks for the short help; `help llm` for what `llm --help` prints.
@@ -113,7 +113,7 @@ int run(int argc, char** argv) {
     std::cerr << message_line(where + ": " + error.what());
     return code(error.code());
   } catch (const std::exception& bug) {
-    std::cerr << message_line(std::string("plumbline: our bug: ") + bug.what());
+    std::cerr << message_line(std::string("plumbline: internal error: ") + bug.what());
     return code(ExitCode::our_bug);
   }
 }

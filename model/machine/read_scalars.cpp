@@ -160,12 +160,12 @@ void read_families(const Calibration& calibration, RateScalars& scalars, StackPa
   for (StackedProvider& stacked : parts.providers) reader.read(stacked);
   if (parts.stack.kernels() != KernelSet::own) return;
   if (!reader.absent().empty()) {
-    assumptions.push_back("kernels own: not measured yet, priced with the library kernels' scalars: " +
+    assumptions.push_back("kernels own: not measured yet, priced with the library kernels' coefficients: " +
                           reader.absent());
   }
   assumptions.push_back(
       "kernels own: shapes that none of our kernels runs (grouped and quantized GEMM, latent attention, windows, ...) "
-      "are priced with the library kernels' scalars");
+      "are priced with the library kernels' coefficients");
 }
 
 StackedProvider stacked(const Stack::Entry& entry) {

@@ -154,7 +154,7 @@ std::string occupancy_table(const GpuPage& page, const TextStyle& style) {
 std::string calibration_text(const GpuPage& page) {
   if (!page.calibration) return "none: datasheet numbers only";
   const Calibration& c = *page.calibration;
-  return std::to_string(c.machine.size()) + " machine scalars and " + std::to_string(c.families.size()) +
+  return std::to_string(c.machine.size()) + " machine coefficients and " + std::to_string(c.families.size()) +
          " kernel families" + (c.inherited ? ", inherited from " : ", of ") + c.gpu;
 }
 

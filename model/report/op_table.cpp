@@ -32,7 +32,7 @@ std::string summary(const OpReport& r, const TextStyle& style) {
   out += labelled("rate", format(p.flops / p.time) + ", DRAM " + format(p.dram_bytes() / p.time));
   if (p.power && p.energy) {
     out += labelled("power", format(*p.power) + "  (5-95 % band " + format(*p.power_low) + " to " +
-                                 format(*p.power_high) + "), " + format(*p.energy) + " an execution");
+                                 format(*p.power_high) + "), " + format(*p.energy) + " per execution");
   }
   return out + "\n";
 }
@@ -100,7 +100,7 @@ std::string op_table(const OpReport& report, const TextStyle& style) {
                                shape_text(report.op) + " on " + card.title) +
                     "\n";
   out +=
-      labelled("assumed", "stack " + report.machine.stack().name + ", clock " +
+      labelled("run as", "stack " + report.machine.stack().name + ", clock " +
                               std::string(word_of(kClockWords, report.clock)) + " (" + format(report.prediction.clock) +
                               ")" + (report.warm ? ", operands in L2 where they fit" : ""));
   out += summary(report, style) + launch_columns(report.prediction).text(2, style) + "\n" + resources(report, style);

@@ -112,7 +112,7 @@ RowPredictor::Outcome RowPredictor::predict_row(std::string_view op, std::string
     reason = refused.what();
     outcome = refused.code() == ExitCode::our_bug ? Outcome::bug : Outcome::refused;
   } catch (const std::logic_error& bug) {
-    reason = std::string("our bug: ") + bug.what();
+    reason = std::string("internal error: ") + bug.what();
     outcome = Outcome::bug;
   }
   figures_.clear();

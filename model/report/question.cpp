@@ -16,7 +16,7 @@ std::string question_lines(const StepReport& r, const std::string& lengths) {
   if (const Bytes kv = kv_per_token(r.llm, r.workload); kv > Bytes{})
     model += ", " + format(kv) + " of KV cache per token";
   const auto published = [](bool given) { return given ? "" : " (as published)"; };
-  const std::string asked = lengths + ", weights " + weight_format(r.llm, r.workload) +
+  const std::string inputs = lengths + ", weights " + weight_format(r.llm, r.workload) +
                             published(r.workload.precision_given) + ", KV cache " +
                             std::string(kv_format(r.llm, r.workload)) + published(r.workload.kv_dtype_given);
   const auto usual = [](bool given) { return given ? "" : " (default)"; };
@@ -25,7 +25,7 @@ std::string question_lines(const StepReport& r, const std::string& lengths) {
                           std::string(word_of(kFusionWords, r.workload.fusion)) + ", clock " +
                           std::string(word_of(kClockWords, r.clock)) + usual(r.given.clock) + " (" +
                           format(r.step.clock) + ")";
-  return labelled("model", model) + labelled("asked", asked) + labelled("assumed", how);
+  return labelled("model", model) + labelled("inputs", inputs) + labelled("run as", how);
 }
 
 namespace {
@@ -46,13 +46,13 @@ std::string memory_lines(const MemoryNeed& need, const Fit& fit, const TextStyle
   }
   std::string verdict = (fit.fits ? style.good("fits") : style.bad("DOES NOT FIT")) + ": " + format(need.total()) +
                         " of " + format(fit.capacity) + " (" + percent(need.total() / fit.capacity) + ")";
-  if (fit.reserve > Bytes{}) verdict += ", " + format(fit.reserve) + " of which are the runtime's";
+  if (fit.reserve > Bytes{}) verdict += ", " + format(fit.reserve) + " reserved for the runtime";
   const std::string gpus =
       fit.fewest_gpus ? std::to_string(*fit.fewest_gpus) : "more than " + std::to_string(Fit::kMostGpus);
   std::string most =
       "batch " + limit(fit.max_batch) + " at this length, length " + limit(fit.max_context) + " at this batch";
   if (!fit.fits) most += "; fewest GPUs of this kind: " + gpus + " (by memory alone)";
-  return labelled("memory", verdict) + labelled("  holds", parts) + labelled("  at most", most);
+  return labelled("memory", verdict) + labelled("  needs", parts) + labelled("  at most", most);
 }
 
 }  // namespace plumbline

@@ -16,7 +16,7 @@ namespace {
 std::string_view step_noun(Phase phase) {
   switch (phase) {
     case Phase::prefill: return "one prefill of the whole batch";
-    case Phase::decode: return "one decode step (a token a sequence)";
+    case Phase::decode: return "one decode step: one token per sequence";
     case Phase::train: return "one training iteration";
   }
   return "one step";
@@ -43,7 +43,7 @@ std::string summary(const StepReport& r, const TextStyle& style) {
   out += labelled("latency", time);
   std::string rate = format(s.tokens_per_s) + " tokens/s";
   if (r.workload.phase == Phase::decode && r.workload.batch > 1) {
-    rate += ", " + format(s.tokens_per_s / static_cast<double>(r.workload.batch)) + " a sequence";
+    rate += ", " + format(s.tokens_per_s / static_cast<double>(r.workload.batch)) + " per sequence";
   }
   if (!r.fit.fits) rate += ", were there room for it";
   out += labelled("throughput", rate);
@@ -73,10 +73,10 @@ std::string summary(const StepReport& r, const TextStyle& style) {
       s.power ? format(*s.power) + " mean (band " + format(*s.power_low) + " to " + format(*s.power_high) + "), " : "";
   if (s.energy && s.graph.tokens > 0) {
     const Joules token = *s.energy / s.graph.tokens;
-    out += labelled("power", watts + format(*s.energy) + " a step, " + format(token) + " a token (" +
+    out += labelled("power", watts + format(*s.energy) + " per step, " + format(token) + " per token (" +
                                  format(1.0 * units::J / token) + " tokens/J)");
   } else if (s.energy) {
-    out += labelled("power", watts + format(*s.energy) + " a step");
+    out += labelled("power", watts + format(*s.energy) + " per step");
   }
   return out + "\n";
 }
@@ -193,7 +193,7 @@ std::string explanations(const StepReport& r, const TextStyle& style) {
     out += "\n" +
            style.bold(std::string(n.node->name) + ": " + std::string(op_name(n.node->op)) + " " +
                       std::string(dtype_text(n.node->op)) + " " + shape_text(n.node->op) + ", " +
-                      std::to_string(n.node->count) + " a step") +
+                      std::to_string(n.node->count) + " per step") +
            "\n" + fitted(explain(n.node->op, n.op, r.machine));
   }
   return out;

@@ -239,7 +239,7 @@ TEST(Machines, OwnKernelsUseTheirOwnScalarsWhenThereAreAny) {
   const auto borrowed = toy_machine(toy_gpu(), c, KernelSet::own);
   const Op gemm = Gemm{256, 256, 256, 1, {}, false};
   EXPECT_EQ(predict(gemm, borrowed).provider, "cublas");
-  EXPECT_TRUE(says(borrowed.assumptions(), "priced with the library kernels' scalars"));
+  EXPECT_TRUE(says(borrowed.assumptions(), "priced with the library kernels' coefficients"));
   for (const char* family : testing_support::kFamilies) {
     c.families[std::string("own.") + family] = c.families[std::string("library.") + family];
     c.families[std::string("own.") + family]["fixed_s"].value = 3e-6;

@@ -166,7 +166,7 @@ TEST(Modes, FitsNeedACardAndAFamily) {
   const Words fit{"fit", rows, "--gpu", "h200_sxm", "--family", "rowwise", "--free", "fixed_s=9e-7:1e-7:4e-6"};
   Words ideal = fit;
   ideal.insert(ideal.end(), {"--kernels", "ideal"});
-  EXPECT_THAT(refused(ideal), HasSubstr("has no scalars"));
+  EXPECT_THAT(refused(ideal), HasSubstr("has no coefficients"));
   Desk desk;
   EXPECT_EQ(desk.run(fit), ExitCode::done) << desk.messages.str();
   EXPECT_THAT(desk.out.str(), HasSubstr("trained on 328 rows"));

@@ -179,13 +179,13 @@ std::string general_help() {
   };
   group(ModeGroup::desk, "Without a card:");
   group(ModeGroup::card, "On the card at hand:");
-  group(ModeGroup::advanced, "Advanced, makers of scalars and bands:");
+  group(ModeGroup::advanced, "Advanced, makers of coefficients and bands:");
   return text +
          "\n'validate COMMAND --help' explains a command. Start with:\n"
          "  validate compare measurements.csv --gpu h200\n"
          "  validate accuracy\n"
-         "Exit codes: 0 done, 1 answered no (worse than asked), 2 bad input or usage, 3 some rows not measured or\n"
-         "modelled, 4 no device or device error, 130 interrupted, 70 our bug.\n";
+         "Exit codes: 0 done, 1 worse than asked, 2 bad input or usage, 3 some rows not measured or\n"
+         "modelled, 4 no device or device error, 130 interrupted, 70 internal error.\n";
 }
 
 std::string help_of(const Mode& mode) {

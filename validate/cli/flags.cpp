@@ -85,7 +85,7 @@ const std::vector<Flag> kFlags{
      [](Flags& f, Text t) { f.gpu = t; }},
     {"--set", "PATH=VALUE", true, "override a number of the descriptor: memory.bandwidth=6TB/s (repeatable)",
      [](Flags& f, Text t) { f.sets.push_back(parse_override(t)); }},
-    {"--calibration", "FILE.json", false, "scalars instead of the GPU's own",
+    {"--calibration", "FILE.json", false, "coefficients instead of the GPU's own",
      [](Flags& f, Text t) { f.calibration = t; }},
     {"--clock", "burst|steady", false, "only this clock: rows are priced, steps measured at it [as the rows say; both]",
      [](Flags& f, Text t) { f.clock = word("--clock", kClockWords, t); }},
@@ -118,7 +118,7 @@ const std::vector<Flag> kFlags{
     {"--kernels-table", "", false, "print achieved against demanded as Markdown instead of the report", nothing},
     // fits
     {"--family", "NAME", false, "kernel family to fit, such as gemm", [](Flags& f, Text t) { f.family = t; }},
-    {"--free", "LIST", true, "scalars to fit: NAME[=START[:LOW:HIGH]], machine.NAME [all of the family]", read_free},
+    {"--free", "LIST", true, "coefficients to fit: NAME[=START[:LOW:HIGH]], machine.NAME [all of the family]", read_free},
     {"--source", "TEXT", false, "what the rows are, for the calibration's provenance",
      [](Flags& f, Text t) { f.source = t; }},
     {"--unbalanced", "", false, "do not weigh size classes equally (stacks always are)", nothing},

@@ -257,7 +257,7 @@ std::vector<Mode> card_modes() {
        "",
        0,
        0,
-       "measure the card's scalars, about 90 s, and write a calibration",
+       "measure the card's coefficients, about 90 s, and write a calibration",
        Names{"--quick", "--probes", "--replay"} + kMachine + Names{"--out"},
        {},
        "The calibration goes to --out, else to stdout.",
@@ -272,7 +272,7 @@ std::vector<Mode> advanced_modes() {
        "FILE...",
        1,
        kAny,
-       "scalars of a kernel family from training rows",
+       "coefficients of a kernel family from training rows",
        kMachine + Names{"--kernels", "--clock"} + kFilters +
            Names{"--family", "--free", "--source", "--unbalanced", "--out", "--report"},
        {},

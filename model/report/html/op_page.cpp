@@ -31,7 +31,7 @@ std::string op_headline(const OpReport& r) {
   if (p.power && p.energy) {
     all.push_back({"power, mean", format(*p.power),
                    "5-95 % band " + format(*p.power_low) + " to " + format(*p.power_high) + "; " + format(*p.energy) +
-                       " an execution"});
+                       " per execution"});
   }
   const std::string limit = p.power_limited ? "; power-limited: " + format(p.clock) + " of " +
                                                   format(card.boost_clock) + ", uncapped " + format(p.uncapped)
