@@ -135,8 +135,8 @@ class Predictor {
   Predictor(Predictor&&) noexcept;
   Predictor& operator=(Predictor&&) noexcept;
 
-  /// Throws NotModelled for an operator that has no planner yet (collectives between GPUs), BadInput for a dtype that
-  /// the GPU has no path for.
+  /// Throws NotModelled for an operator that has no planner yet (collectives between GPUs), BadInput for a shape that
+  /// no text of an operator gives (check() of ops/table/text.hpp) and for a dtype that the GPU has no path for.
   OpPrediction predict(const Op& op, const Machine& machine, const PredictOptions& options = {});
   /// The same into `out` (its storage is large: reuse it in loops).
   void predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options = {});

@@ -7,6 +7,7 @@
 #include "model/machine/parts.hpp"
 #include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 
@@ -55,6 +56,7 @@ Predictor::Predictor(Predictor&&) noexcept = default;
 Predictor& Predictor::operator=(Predictor&&) noexcept = default;
 
 void Predictor::predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options) {
+  check(op);
   const Warmth warmth = options.warm ? Warmth::everything : Warmth::cold;
   predict_op(op, machine, memory_->of(machine), warmth, out, options);
   const Rates& m = machine.rates();

@@ -2,6 +2,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {
@@ -96,6 +97,7 @@ void check(const Graph& graph) {
         throw BadInput("graph: node '" + std::string(node.name) +
                        "': expected a count from 1 and the segment that it is in");
       }
+      check(node.op);
     }
   }
   if (next != static_cast<int>(graph.nodes.size())) {

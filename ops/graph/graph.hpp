@@ -52,8 +52,8 @@ void replace_nodes(Graph& graph, std::string_view first, std::string_view last, 
 /// Puts a node behind each one named `after`; it runs as often. Throws BadInput for a name that is not there.
 void insert_after(Graph& graph, std::string_view after, const char* name, const Op& op);
 
-/// What `lower` gives, and nodes that were put in by hand. Throws BadInput for an empty graph, a count below 1, or
-/// segments that are not one after the other.
+/// What `lower` gives, and nodes that were put in by hand. Throws BadInput for an empty graph, a count below 1,
+/// segments that are not one after the other, or an operator that check(op) refuses.
 void check(const Graph& graph);
 
 }  // namespace plumbline

@@ -130,10 +130,25 @@ Precision read_precision(const Operator& spec, std::string_view dtype) {
   fail(spec.name, key_label(key.name) + ": expected " + expected + ", found " + quoted(value));
 }
 
+struct Limits {
+  std::int64_t least = 0, most = 1;
+};
+
+Limits limits_of(KeyType type) {
+  switch (type) {
+    case KeyType::size: return {1, kLargestDim};
+    case KeyType::count: return {0, kLargestDim};
+    case KeyType::amount: return {0, kLargestAmount};
+    case KeyType::percent: return {0, 100};
+    case KeyType::dtype: return {0, kDTypeCount - 1};
+    case KeyType::recurrence: return {0, kRecurrent.size() - 1};
+    default: return {};  // one of two
+  }
+}
+
 std::int64_t read_whole(const Operator& spec, const Key& key, std::string_view value) {
   const std::optional<std::int64_t> number = parse_whole(value);
-  const std::int64_t least = key.type == KeyType::size ? 1 : 0;
-  const std::int64_t most = key.type == KeyType::flag ? 1 : key.type == KeyType::amount ? kLargestAmount : kLargestDim;
+  const auto [least, most] = limits_of(key.type);
   if (number && *number >= least && *number <= most) return *number;
   if (key.type == KeyType::flag) bad_value(spec, key, value, "0 or 1");
   bad_value(spec, key, value,
@@ -231,7 +246,7 @@ void read_keys(const Operator& spec, std::string_view text, void* shape) {
 
 // --- what must hold between keys -----------------------------------------------------------------------------------
 
-void check(const Op& op) {
+void check_relations(const Op& op) {
   const Volume size = volume_of(op);
   if (size.elements > kMostElements) fail(op_name(op), "shape too large, expected tensors below 2^59 elements");
   if (size.products >= kMostProducts) fail(op_name(op), "shape too large, expected below 2^62 multiply-adds");
@@ -272,8 +287,21 @@ Op parse_op(std::string_view op, std::string_view dtype, std::string_view shape)
   const Precision precision = read_precision(spec, trimmed(dtype));
   Op result = spec.make(spec.kind, precision);
   read_keys(spec, shape, shape_address(result));
-  check(result);
+  check_relations(result);
   return result;
+}
+
+void check(const Op& op) {
+  const void* shape = shape_address(op);
+  for (const Key& key : keys_of(op)) {
+    const double value = key.get(shape);
+    const auto [least, most] = limits_of(key.type);
+    if (value >= static_cast<double>(least) && value <= static_cast<double>(most)) continue;
+    if (!key.required && value == key.usual(shape)) continue;
+    fail(op_name(op), key_label(key.name) + ": expected a number from " + std::to_string(least) + " to " +
+                          std::to_string(most) + ", found " + format_exact(value));
+  }
+  check_relations(op);
 }
 
 std::string shape_text(const Op& op) {

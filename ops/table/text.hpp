@@ -16,6 +16,9 @@ namespace plumbline {
 /// Empty dtype = bf16. Throws BadInput naming the key and the nearest one. Does not allocate on the good path.
 Op parse_op(std::string_view op, std::string_view dtype, std::string_view shape);
 
+/// The same of an operator that was made in code: throws BadInput for a value that parse_op does not read.
+void check(const Op& op);
+
 /// "M=4096;N=4096;K=4096", the canonical text that parse_op reads back.
 std::string shape_text(const Op& op);
 /// "bf16", "fp8", ...; what parse_op's dtype reads ("" for transfers, which have none).

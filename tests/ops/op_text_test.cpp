@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <new>
 
@@ -101,6 +102,25 @@ TEST(OpText, EveryNamedOperatorHasAUsageLine) {
             Op(Rowwise{RowwiseKind::softmax_backward, 7, 9, false, DType::fp16, DType::fp16}));
   EXPECT_TRUE(op_is_ours("softmax_topk"));
   EXPECT_THROW((void)op_usage("gemmm"), BadInput);
+}
+
+/// Operators made in code are held to what text is held to.
+TEST(OpText, ChecksOperatorsThatNoTextGave) {
+  for (const Row& row : contract_rows()) EXPECT_NO_THROW(check(row.expected)) << row.op;
+  const auto refusal = [](const Op& op) -> std::string {
+    try {
+      check(op);
+    } catch (const BadInput& e) {
+      return e.what();
+    }
+    return "(accepted)";
+  };
+  Gemm gemm{1, 2, 3, 1, {}, false};
+  EXPECT_EQ(refusal(gemm), "(accepted)");
+  gemm.n = 0;
+  EXPECT_EQ(refusal(gemm), "op 'gemm': key 'N': expected a number from 1 to 1099511627776, found 0");
+  EXPECT_THAT(refusal(GroupedGemm{8, 2, 4, 5, 6, std::nan(""), {}}), HasSubstr("key 'skew'"));
+  EXPECT_THAT(refusal(AttentionDecode{4, 3, 2, 64, 64, 128, 0, 0}), HasSubstr("op 'attention_decode'")) << "3 on 2 heads";
 }
 
 TEST(OpText, KeysComeInAnyOrderWithSpaces) {

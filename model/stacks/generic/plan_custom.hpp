@@ -6,7 +6,7 @@
 namespace plumbline {
 
 /// One launch under the fixed cost and the overlap of `family`, at the tensor rate that the card sustains; never
-/// measured on any card. Throws BadInput for amounts that are no numbers from 0, a CTA that does not fit on an SM, or a
+/// measured on any card. Throws BadInput for a CTA that does not fit on an SM, or a
 /// format that the GPU has no tensor path for.
 bool answer_custom(const CustomOp& op, const Question& question, const FamilyScalars& family, Answer& answer);
 
