@@ -26,8 +26,8 @@ Hertz sfu_peak(const GpuNumbers& gpu, Hertz sm_clock) { return sms(gpu) * gpu.sm
 Bandwidth smem_peak(const GpuNumbers& gpu, Hertz sm_clock) { return sms(gpu) * (gpu.sm.smem_bytes_per_clk * sm_clock); }
 
 Bandwidth l2_peak(const GpuNumbers& gpu, Hertz sm_clock) {
-  // The slices are taken to run in step with the SMs: measured L2 rates follow the SM clock (modeling notes, section
-  // 8).
+  // The slices are taken to run in step with the SMs: measured L2 rates follow the SM clock (docs/sources.md:
+  // hardware).
   const Bandwidth slices = gpu.l2.bandwidth * (sm_clock / gpu.boost_clock);
   const Bandwidth ports = sms(gpu) * (gpu.sm.l2_bytes_per_clk * sm_clock);
   return std::min(slices, ports);

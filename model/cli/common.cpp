@@ -100,7 +100,8 @@ void add_machine_flags(CLI::App& app, MachineFlags& flags) {
               }
             });
   add_choice(app, "--data", kDataPatternWords, flags.data, "what operands hold: power depends on the bits that change");
-  app.add_option("--calibration", flags.calibration_file, "coefficients that 'validate' measured or fitted [the GPU's own]")
+  app.add_option("--calibration", flags.calibration_file,
+                 "coefficients that 'validate' measured or fitted [the GPU's own]")
       ->type_name("FILE.json");
 }
 

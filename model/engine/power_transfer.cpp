@@ -36,7 +36,7 @@ PowerScalars scaled_to(const PowerScalars& power, const GpuNumbers& from, const 
   p.instruction *= logic;
   p.smem *= logic;
   // The way through L2 to DRAM and back is wires and interfaces: 118 pJ a DRAM byte on an A100, 122 on a Hopper, by the
-  // same kernels (modeling notes, section 9), each at its own boost clock. As it is.
+  // same kernels (docs/sources.md: power), each at its own boost clock. As it is.
   p.l2 = power.l2;
   p.dram_read = power.dram_read;
   p.dram_write = power.dram_write;

@@ -19,7 +19,7 @@ struct TensorPath {
   /// Shared-memory bytes that the tensor instructions of one step read, given the step's bytes of the row operand
   /// (`rows` x K) and of the column operand. mma.sync: warps of 64 x 64 each fetch their own fragments, so the rows
   /// are read cols/64 times and the columns rows/64 times. wgmma: a warpgroup takes 64 rows against all columns.
-  /// tcgen05: one instruction covers the tile (modeling notes, section 3, c_smem).
+  /// tcgen05: one instruction covers the tile (docs/sources.md: matrix products).
   double operand_reads(double rows, double cols, double row_bytes, double col_bytes) const;
 
   bool operator==(const TensorPath&) const = default;

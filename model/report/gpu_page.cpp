@@ -104,7 +104,7 @@ Columns memory_columns(const GpuPage& page) {
   using enum Columns::Align;
   Columns table({{"memory"}, {"size", right}, {"bandwidth", right}, {"latency", right}, {"in flight to fill", right}});
   table.add({"shared memory", format_binary(g.sm.smem) + "/SM", format(smem_peak(g, g.boost_clock)), "", ""});
-  // Little's law: bytes in flight = bandwidth x latency (modeling notes, section 2).
+  // Little's law: bytes in flight = bandwidth x latency (docs/sources.md: timing).
   const Bandwidth l2 = l2_peak(g, g.boost_clock);
   table.add({"L2", format_binary(g.l2.size), format(l2), format(g.l2.latency), format(l2 * g.l2.latency)});
   if (g.l2.far_latency_ratio > 1) {

@@ -101,8 +101,8 @@ std::string op_table(const OpReport& report, const TextStyle& style) {
                     "\n";
   out +=
       labelled("run as", "stack " + report.machine.stack().name + ", clock " +
-                              std::string(word_of(kClockWords, report.clock)) + " (" + format(report.prediction.clock) +
-                              ")" + (report.warm ? ", operands in L2 where they fit" : ""));
+                             std::string(word_of(kClockWords, report.clock)) + " (" + format(report.prediction.clock) +
+                             ")" + (report.warm ? ", operands in L2 where they fit" : ""));
   out += summary(report, style) + launch_columns(report.prediction).text(2, style) + "\n" + resources(report, style);
   out += style.bold("why") + "\n" + fitted(explain(report.op, report.prediction, report.machine));
   const auto sentences = all_assumptions(report.machine, {}, {});

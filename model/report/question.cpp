@@ -17,8 +17,8 @@ std::string question_lines(const StepReport& r, const std::string& lengths) {
     model += ", " + format(kv) + " of KV cache per token";
   const auto published = [](bool given) { return given ? "" : " (as published)"; };
   const std::string inputs = lengths + ", weights " + weight_format(r.llm, r.workload) +
-                            published(r.workload.precision_given) + ", KV cache " +
-                            std::string(kv_format(r.llm, r.workload)) + published(r.workload.kv_dtype_given);
+                             published(r.workload.precision_given) + ", KV cache " +
+                             std::string(kv_format(r.llm, r.workload)) + published(r.workload.kv_dtype_given);
   const auto usual = [](bool given) { return given ? "" : " (default)"; };
   const std::string how = "stack " + r.machine.stack().name + usual(r.given.stack) + ", runtime " +
                           std::string(word_of(kRuntimeWords, r.options.runtime)) + ", fusion " +

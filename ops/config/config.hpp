@@ -54,7 +54,7 @@ class LlmConfig {
   /// a x b, refused above 2^40 in the name of `key`.
   std::int64_t product(std::int64_t a, std::int64_t b, const char* key) const;
 
-  /// Keys never asked for that look like a dimension (hf_config notes, section 1.6) and are not switched off; the first
+  /// Keys never asked for that look like a dimension (docs/sources.md: models) and are not switched off; the first
   /// `most` of them.
   std::vector<std::string> unknown_keys(std::size_t most = kMostNamed) const;
   /// Keys never asked for that are `true` and not known to be harmless: they may switch a block on.

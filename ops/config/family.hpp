@@ -10,7 +10,7 @@ namespace plumbline {
 
 enum class Layout { decoder, mamba, nemotron_h, bert, t5, seq2seq, vit, diffusion };
 
-/// Defaults that no key of the file states (hf_config notes, sections 2 to 4; Hugging Face transformers' modelling
+/// Defaults that no key of the file states (docs/sources.md: models; Hugging Face transformers' modelling
 /// code).
 enum FamilyFlag : std::uint64_t {
   kTied = 1ull << 0,          ///< class default of tie_word_embeddings is true

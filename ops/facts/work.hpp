@@ -11,7 +11,7 @@
 // * read/write: each element of each tensor once, in its storage type; what the operator itself produced is not read
 //   back. Indices, positions and routing ids are int32; scales that belong to a type are in `storage`.
 //   Lengths and other scalars ride in the launch arguments and count 0.
-// Bytes: reference notes on kernels, sections 3-6 (norm 2 N es, +residual 4 N es; SwiGLU 3 N es; scan 2 N es;
+// Bytes: docs/sources.md: streams (norm 2 N es, +residual 4 N es; SwiGLU 3 N es; scan 2 N es;
 // SpMV nnz (val + 4) + 4 (rows + 1) + out + x; decode 2 B S Hkv D es).
 #pragma once
 
@@ -45,7 +45,7 @@ double visible_pairs(const AttentionPrefill& shape);
 double visible_keys(const AttentionPrefill& shape);
 
 /// Expected number of experts that at least one of T tokens is routed to, uniform routing:
-/// E (1 - (1 - k/E)^T). (hf_config notes, section 4.)
+/// E (1 - (1 - k/E)^T). (docs/sources.md: models.)
 double experts_touched(double experts, double topk, double tokens);
 
 }  // namespace plumbline

@@ -88,7 +88,7 @@ struct Llm {
   /// `params` and the head is not tied to it; else `active_params`.
   double active_params_no_input_embedding = 0;
   double mtp_params = 0;
-  /// KV cache of one more token with no window applied, 16 bits an element (hf_config notes, section 8).
+  /// KV cache of one more token with no window applied, 16 bits an element (docs/sources.md: models).
   double kv_elements_per_token = 0;
   double index_elements_per_token = 0;   ///< indexer keys (DSA) of one more token, beside the KV cache
   std::vector<std::string> assumptions;  ///< every default taken, unknown shape-like key met, and what it means

@@ -11,7 +11,7 @@
 namespace plumbline {
 
 /// What the file calls the mixer of each layer (words of ops/mixer/table.hpp), from the first source that it has
-/// (hf_config notes, section 3: order of authority).
+/// (docs/sources.md: models, order of authority).
 std::vector<std::string_view> layer_words(const LlmConfig& config, std::int64_t layers);
 
 /// The dense FFN and the MoE of the model; `moe_layer` says which layers have which.

@@ -24,7 +24,7 @@ void each_kind(const StackSpec& stack, Visit visit) {
 }
 
 /// Elements of the model by storage class. Norms over the hidden width and routers stay wide in every published
-/// quantization (reference notes on configs, section 6); QK norms and biases are too few to matter.
+/// quantization (docs/sources.md: models); QK norms and biases are too few to matter.
 struct Elements {
   double wide = 0, linear = 0, experts = 0;
 };

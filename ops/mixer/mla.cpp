@@ -17,7 +17,7 @@ constexpr std::array kWords{kFullAttention, kSlidingAttention, kChunkedAttention
 
 bool meant(const LlmConfig& config) { return config.has({"kv_lora_rank"}); }
 
-/// `head_dim` and `num_key_value_heads` mean nothing here (hf_config notes, section 3).
+/// `head_dim` and `num_key_value_heads` mean nothing here (docs/sources.md: models).
 LayerMixer read(const LlmConfig& config, const LayerPlace&) {
   MlaSpec a;
   a.heads = read_query_heads(config);

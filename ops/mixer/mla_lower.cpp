@@ -3,7 +3,7 @@
 // Prefill and training use the expanded form: keys and values of all heads come from the latent by kv_b, attention has
 // QK width nope + rope and V width v. Decode uses the absorbed form: kv_b's key half is multiplied into the query
 // (`q_absorb`, one small GEMM a head), attention reads the latents themselves, kv_b's value half (`v_up`) follows.
-// Source: DeepSeek-V2 paper (arXiv 2405.04434) section 2.1 and appendix C; reference notes on configs, section 3.
+// Source: DeepSeek-V2 paper (arXiv 2405.04434) section 2.1 and appendix C; docs/sources.md: models.
 // The absorbed halves stay in 16 bits whatever the weights are stored in (vLLM dequantizes them at load).
 #include "ops/mixer/attention_core.hpp"
 #include "ops/mixer/mla.hpp"

@@ -1,7 +1,7 @@
 // What recurrent mixers share: a causal convolution, a state that is read and written each step, a gated norm.
 //
 // Sources: mamba_ssm (state-spaces/mamba: modules/mamba_simple.py, mamba2.py), Qwen3-Next's gated delta net
-// (transformers, modeling_qwen3_next.py); widths as in the reference notes on configs, sections 5 and 7.
+// (transformers, modeling_qwen3_next.py); widths as in docs/sources.md: models.
 #pragma once
 
 #include <cstdint>

@@ -195,7 +195,8 @@ TEST(Families, WhoseAbsenceMattersAreNamed) {
   Read read(stack_of(providers), c);
   ASSERT_EQ(read.assumptions.size(), 2U);
   const std::string& first = read.assumptions[0];
-  EXPECT_EQ(first.substr(first.find("coefficients: ")), "coefficients: gemm, attention_prefill, attention_decode, rowwise");
+  EXPECT_EQ(first.substr(first.find("coefficients: ")),
+            "coefficients: gemm, attention_prefill, attention_decode, rowwise");
   EXPECT_FALSE(read.family(own::kGemm).on_file);
   EXPECT_TRUE(read.family(own::kReduce).on_file) << "the library's stands in";
   for (const char* name : kOwnFamilies) c.families[std::string("own.") + name] = c.families["library.gemm"];

@@ -120,7 +120,8 @@ TEST(OpText, ChecksOperatorsThatNoTextGave) {
   gemm.n = 0;
   EXPECT_EQ(refusal(gemm), "op 'gemm': key 'N': expected a number from 1 to 1099511627776, found 0");
   EXPECT_THAT(refusal(GroupedGemm{8, 2, 4, 5, 6, std::nan(""), {}}), HasSubstr("key 'skew'"));
-  EXPECT_THAT(refusal(AttentionDecode{4, 3, 2, 64, 64, 128, 0, 0}), HasSubstr("op 'attention_decode'")) << "3 on 2 heads";
+  EXPECT_THAT(refusal(AttentionDecode{4, 3, 2, 64, 64, 128, 0, 0}), HasSubstr("op 'attention_decode'"))
+      << "3 on 2 heads";
 }
 
 TEST(OpText, KeysComeInAnyOrderWithSpaces) {

@@ -38,7 +38,8 @@ ExitCode run_fit(const FitRequest& request, std::ostream& out, std::ostream& mes
   if (request.card.gpu.empty())
     throw BadInput("--gpu: expected the name of the GPU whose coefficients are fitted, found nothing");
   if (request.family.empty()) throw BadInput("--family: expected a kernel family, such as gemm, found nothing");
-  if (request.kernels == KernelSet::ideal) throw BadInput("--kernels ideal: has no coefficients; expected own or library");
+  if (request.kernels == KernelSet::ideal)
+    throw BadInput("--kernels ideal: has no coefficients; expected own or library");
   Measurements measured = read_rows(request.files, filters_of(request.rows), request.kernels);
   long other_gpu = 0;
   measured.rows = rows_of_gpu(std::move(measured.rows), request.card.gpu, other_gpu);

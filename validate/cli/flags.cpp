@@ -118,7 +118,8 @@ const std::vector<Flag> kFlags{
     {"--kernels-table", "", false, "print achieved against demanded as Markdown instead of the report", nothing},
     // fits
     {"--family", "NAME", false, "kernel family to fit, such as gemm", [](Flags& f, Text t) { f.family = t; }},
-    {"--free", "LIST", true, "coefficients to fit: NAME[=START[:LOW:HIGH]], machine.NAME [all of the family]", read_free},
+    {"--free", "LIST", true, "coefficients to fit: NAME[=START[:LOW:HIGH]], machine.NAME [all of the family]",
+     read_free},
     {"--source", "TEXT", false, "what the rows are, for the calibration's provenance",
      [](Flags& f, Text t) { f.source = t; }},
     {"--unbalanced", "", false, "do not weigh size classes equally (stacks always are)", nothing},

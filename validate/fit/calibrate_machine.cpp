@@ -133,7 +133,7 @@ void MachineFit::dram() {
       mixes.size());
 }
 
-/// Reads against bytes in flight: BW = best (1 - exp(-bytes / (best x latency))) (modeling notes, section 4).
+/// Reads against bytes in flight: BW = best (1 - exp(-bytes / (best x latency))) (docs/sources.md: streams).
 void MachineFit::dram_ramp(double best_read) {
   const Found sweep = records_of(run_, "dram_read_B_per_s",
                                  [](const Record& r) { return number_of(r, "in_flight_B_per_sm").has_value(); });
@@ -298,7 +298,7 @@ void MachineFit::tensor() {
 }
 
 /// wgmma 64 x N x 32 bytes waits for its operands where it is narrow: floor + N x slope clk with A from shared memory,
-/// a floor alone with A from registers; N / 2 clk where the tensor unit is the limit (modeling notes, section 3).
+/// a floor alone with A from registers; N / 2 clk where the tensor unit is the limit (docs/sources.md: matrix products).
 void MachineFit::tensor_operands() {
   const auto clk_of = [](const Record& r) {
     const double k = setting_of(r, "kind").substr(0, 4) == "bf16" ? 16 : 32;
