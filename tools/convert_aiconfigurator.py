@@ -1,5 +1,5 @@
 """Converter of the aiconfigurator tables (NVIDIA's TensorRT-LLM, vLLM, SGLang and NCCL operator measurements)."""
-from measurement_csv import optional, read, whole
+from measurement_csv import digits, optional, read, whole
 
 AIC = "aiconfigurator"
 AIC_GPUS = ("a100_sxm", "h100_sxm", "h200_sxm")
@@ -120,8 +120,36 @@ def aic_collectives(root, out):
                 stack=r["stack"], kernel=r["kernel"], scope="node")
 
 
+AIC_MODELS = {"Qwen/Qwen3-32B": "qwen3-32b", "meta-llama/Llama-3.1-8B-Instruct": "llama-3.1-8b",
+              "openai/gpt-oss-120b": "gpt-oss-120b"}
+AIC_STACKS = {"trtllm": "trt-llm", "vllm": "vllm", "sglang": "sglang"}
+
+
+def aic_serving(root, out):
+    """Served models on one GPU. While a request waits and writes, each of the `concurrency` others is read once and
+    writes as much: that is one prefill of all of them and its decode steps, whatever the order."""
+    for r, rid in read(root, "aiconfigurator", "e2e_serving_agg"):
+        ranks = [whole(r[key] or 1) for key in ("tp", "pp", "attn_dp")] + [max(1, whole(r["moe_tp"] or 1)),
+                                                                          max(1, whole(r["moe_ep"] or 1))]
+        # nvidia/Llama-3.1-8B-Instruct-FP8: TTFT falls as concurrency grows, so not all of it was in flight
+        if max(ranks) > 1 or not r["concurrency"] or r["model"] not in AIC_MODELS:
+            continue
+        output = whole(r["osl"])
+        total = float(r["ttft_ms"]) + (output - 1) * float(r["tpot_ms"])
+        if float(r["ttft_ms"]) > 0.5 * total:
+            continue  # the first token took longer than all others: requests queued, fewer ran than the row says
+        # "fp4" of gpt-oss is its published mxfp4; no precision is bf16
+        dtype = "" if r["precision"] == "fp4" else r["precision"] or "bf16"
+        out.add_run(("aiconfigurator", r["system"], "steps"),
+                    {"model": AIC_MODELS[r["model"]], "phase": "generate", "batch": whole(r["concurrency"]),
+                     "prompt": whole(r["isl"]), "output": output, "dtype": dtype, "stack": AIC_STACKS[r["backend"]],
+                     "measured_ms": digits(total), "version": r["backend_version"], "id": rid,
+                     "scope": "derived from TTFT and TPOT of a served run"})
+
+
 def aiconfigurator(root, out):
     for gpu in AIC_GPUS:
         for convert in (aic_gemm, aic_attention, aic_mla, aic_moe):
             convert(root, out, gpu)
     aic_collectives(root, out)
+    aic_serving(root, out)

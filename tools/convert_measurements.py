@@ -211,8 +211,25 @@ def llmservingsim(root, out):
                 r["latency_us"], rid, stack="vllm", kernel=r["backend"], scope=r["model"])
 
 
+def tensorrt_llm(root, out):
+    """One GPU: a whole answer of a full batch (from the rate of output tokens), or the first token."""
+    models = {"GPT-J 6B": "gpt-j-6b", "LLaMA 7B": "llama-2-7b"}
+    for r, rid in read(root, "tensorrt_llm", "throughput_latency_v0.5_v0.6"):
+        if r["tp"] != "1" or r["model"] not in models:
+            continue
+        batch, prompt, output = whole(r["batch"]), whole(r["isl"]), whole(r["osl"])
+        run = {"model": models[r["model"]], "batch": batch, "prompt": prompt, "dtype": r["dtype"], "kv-dtype": "fp8",
+               "stack": "trt-llm-2023", "version": r["version"], "id": rid}
+        if r["metric"] == "first_token_ms":
+            run |= {"phase": "prefill", "measured_ms": r["value"], "scope": "first token"}
+        else:
+            run |= {"phase": "generate", "output": output, "scope": "derived from output tokens/s",
+                    "measured_ms": digits(1e3 * batch * output / float(r["value"]))}
+        out.add_run(("tensorrt_llm", "h100_sxm", "steps"), run)
+
+
 SOURCES = (aiconfigurator, azure_guide, deepbench, deepgemm, flash_attention, infersim, llmcompass, llmservingsim,
-           neusight, vidur)
+           neusight, tensorrt_llm, vidur)
 
 
 def main(arguments):

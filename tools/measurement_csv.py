@@ -7,16 +7,19 @@ import zlib
 from collections import defaultdict
 
 COLUMNS = ["op", "dtype", "shape", "measured_us", "measured_W", "stack", "kernel", "clock", "scope", "id"]
+# Whole models, as `validate compare` reads them: flags of `predict-model llm` by their long names.
+RUN_COLUMNS = ["model", "phase", "batch", "prompt", "context", "output", "dtype", "kv-dtype", "stack", "measured_ms",
+               "version", "scope", "id"]
 
 # ---------------------------------------------------------------------------------------------- the split
 
 
-def sides(rows):
-    """True for each (op, shape text) of `rows` that is held out. The rule (data/measurements/README.md) stands in
+def sides(rows, columns=("op", "shape")):
+    """True for each of `rows` that is held out: (op, shape text), or what else `columns` says. The rule (data/measurements/README.md) stands in
     validate/record/held_out.cpp alone; this asks the program, so `validate` must be built."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["op", "shape"])
+    writer.writerow(columns)
     writer.writerows(rows)
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
     program = os.path.join(root, os.environ.get("PLUMBLINE_BUILD", "build"), "bin", "validate")
@@ -33,7 +36,11 @@ class Output:
     """Rows by (source, gpu, family), written at the end."""
 
     def __init__(self):
-        self.rows = []
+        self.rows, self.runs = [], []
+
+    def add_run(self, where, run):
+        """A whole model, by RUN_COLUMNS; `where` = (source, gpu, family)."""
+        self.runs.append((where, [str(run.get(column, "")) for column in RUN_COLUMNS]))
 
     def add(self, where, op, dtype, shape, us, row_id, watts="", stack="", kernel="", clock="burst", scope=""):
         """`where` = (source, gpu, family)."""
@@ -44,13 +51,16 @@ class Output:
         files = defaultdict(list)
         for (where, row), held_out in zip(self.rows, sides([(row[0], row[2]) for _, row in self.rows])):
             files[(*where, "heldout" if held_out else "train")].append(row)
+        names = RUN_COLUMNS[:6]
+        for (where, row), held_out in zip(self.runs, sides([row[:6] for _, row in self.runs], names)):
+            files[(*where, "heldout" if held_out else "train")].append(row)
         for (source, gpu, family, side), rows in sorted(files.items()):
             folder = os.path.join(root, source, gpu)
             os.makedirs(folder, exist_ok=True)
             path = os.path.join(folder, f"{family}.{side}.csv")
             with open(path + ".partial", "w", newline="", encoding="ascii") as f:
                 writer = csv.writer(f, lineterminator="\n")
-                writer.writerow(COLUMNS)
+                writer.writerow(RUN_COLUMNS if len(rows[0]) == len(RUN_COLUMNS) else COLUMNS)
                 writer.writerows(rows)
             os.replace(path + ".partial", path)
         return files
