@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "ops/facts/precision.hpp"
+#include "ops/shape/gemm.hpp"
 #include "ops/shape/recurrence.hpp"
 
 namespace plumbline {
@@ -24,6 +25,7 @@ enum class KeyType : std::uint8_t {
   percent,     ///< number in [0, 100]
   dtype,       ///< name of a data type
   recurrence,  ///< name of a RecurrentKind
+  layout,      ///< nk or kn
 };
 
 /// Values pass as doubles (whole numbers up to 2^53 exactly); types and kinds as their enum's number.
@@ -73,6 +75,7 @@ template <class Value>
 constexpr KeyType type_of() {
   if constexpr (std::is_same_v<Value, DType>) return KeyType::dtype;
   else if constexpr (std::is_same_v<Value, RecurrentKind>) return KeyType::recurrence;
+  else if constexpr (std::is_same_v<Value, WeightLayout>) return KeyType::layout;
   else if constexpr (std::is_same_v<Value, double>) return KeyType::percent;
   else if constexpr (std::is_same_v<Value, std::int64_t>) return KeyType::size;
   else return KeyType::flag;

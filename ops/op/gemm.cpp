@@ -14,7 +14,8 @@ using namespace counting;
 constexpr auto kNames = std::to_array<OperatorName>({{"gemm", 0, false, Pattern::none}});
 constexpr auto kKeys =
     std::to_array<Key>({key<&Gemm::m>("M"), key<&Gemm::n>("N"), key<&Gemm::k>("K"), optional_key<&Gemm::batch>("batch"),
-                        optional_key<&Gemm::bias>("bias"), precision_key<&Gemm::precision, &Precision::input>("in"),
+                        optional_key<&Gemm::bias>("bias"), optional_key<&Gemm::layout>("layout"),
+                        precision_key<&Gemm::precision, &Precision::input>("in"),
                         precision_key<&Gemm::precision, &Precision::weight>("weight"),
                         precision_key<&Gemm::precision, &Precision::output>("out"),
                         precision_key<&Gemm::precision, &Precision::math>("math")});

@@ -1,14 +1,24 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <string_view>
+
 #include "ops/shape/shape.hpp"
 
 namespace plumbline {
 
-/// y[M,N] = x[M,K] W[N,K]^T, `batch` independent copies of all three.
+/// How the weights lie: rows of K elements, one an output (as PyTorch's Linear keeps them; "TN" of column-major BLAS), or
+/// rows of N ("NN").
+enum class WeightLayout : std::uint8_t { nk, kn };
+inline constexpr std::array<std::string_view, 2> kWeightLayouts{"nk", "kn"};
+
+/// y[M,N] = x[M,K] W, W[N,K]^T or W[K,N], `batch` independent copies of all three.
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   Precision precision;
   bool bias = false;
+  WeightLayout layout = WeightLayout::nk;
   bool operator==(const Gemm&) const = default;
   static const Facts<Gemm>& facts();
 };

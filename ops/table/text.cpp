@@ -170,6 +170,10 @@ std::int64_t read_name(const Operator& spec, const Key& key, std::string_view va
   if (key.type == KeyType::dtype) {
     if (const auto type = parse_dtype(value)) return static_cast<std::int64_t>(*type);
     names = dtype_names();
+  } else if (key.type == KeyType::layout) {
+    const auto at = std::find(kWeightLayouts.begin(), kWeightLayouts.end(), value);
+    if (at != kWeightLayouts.end()) return at - kWeightLayouts.begin();
+    names.assign(kWeightLayouts.begin(), kWeightLayouts.end());
   } else {
     for (RecurrentKind kind : kRecurrent) {
       if (name(kind) == value) return static_cast<std::int64_t>(kind);
@@ -213,6 +217,7 @@ void read_pair(const Operator& spec, std::string_view pair, void* shape, unsigne
   switch (key.type) {
     case KeyType::percent: key.set(shape, read_percent(spec, key, value)); break;
     case KeyType::dtype:
+    case KeyType::layout:
     case KeyType::recurrence: key.set(shape, static_cast<double>(read_name(spec, key, value))); break;
     default: key.set(shape, static_cast<double>(read_whole(spec, key, value))); break;
   }
@@ -261,6 +266,7 @@ void append_value(std::string& out, const Key& key, double value) {
     case KeyType::percent: out += format_exact(value); return;
     case KeyType::dtype: out += name(static_cast<DType>(whole)); return;
     case KeyType::recurrence: out += name(static_cast<RecurrentKind>(whole)); return;
+    case KeyType::layout: out += kWeightLayouts.at(static_cast<std::size_t>(whole)); return;
     default: break;
   }
   char digits[24];
@@ -275,6 +281,7 @@ std::string usage_line(const Operator& spec) {
     part.append(part.empty() ? "" : ",").append(key.name);
     if (key.required && key.type == KeyType::flag) part += " (0/1)";
     if (key.type == KeyType::recurrence) part += " (mamba1|mamba2|gated_delta_net)";
+    if (key.type == KeyType::layout) part += " (nk|kn)";
   }
   if (!more.empty()) line.append(" [").append(more).append("]");
   return line;

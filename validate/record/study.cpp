@@ -138,7 +138,8 @@ std::string case_text(const StudyCase& what) {
 
 bool has_library_kernel(const Op& op) {
   const auto* gemm = std::get_if<Gemm>(&op);
-  if (gemm == nullptr || gemm->precision.input != gemm->precision.weight) return false;
+  if (gemm == nullptr || gemm->layout != WeightLayout::nk || gemm->precision.input != gemm->precision.weight)
+    return false;
   return gemm->precision.math == DType::bf16 || gemm->precision.math == DType::fp8;
 }
 

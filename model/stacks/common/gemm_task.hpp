@@ -14,7 +14,7 @@ namespace plumbline {
 /// What is multiplied with what: one product, one with 2:4 sparse weights, one product an expert.
 enum class GemmKind : std::uint8_t { dense, sparse24, grouped };
 
-/// y[M,N] = x[M,K] W[N,K]^T as the planner needs it: sizes plus bytes per element of each operand.
+/// y[M,N] = x[M,K] W[N,K]^T, or x[M,K] W[K,N], as the planner needs it: sizes plus bytes per element of each operand.
 struct GemmTask {
   GemmKind kind = GemmKind::dense;
   DType math = DType::bf16;
@@ -26,6 +26,7 @@ struct GemmTask {
   double weight_kept = 1;   ///< bytes of the weight operand / dense (2:4 sparse: 0.5625 with metadata at 16 bits)
   double weights_read = 1;  ///< weight operands that DRAM carries / batch (experts expected, not a whole number)
   double bias_bytes = 0;    ///< of one batch entry
+  bool weights_kn = false;  ///< rows of N elements: W[K,N]
 
   bool operator==(const GemmTask&) const = default;
 };

@@ -4,11 +4,26 @@
 
 namespace plumbline::gemm {
 
-RowStarts row_starts(const GemmTask& t) {
+namespace {
+
+/// Of an operand whose rows are so long.
+RowStarts starts_of_rows(double bytes) {
   constexpr std::int64_t kLine = 128, kSector = 32, kAccess = 64;
-  const std::int64_t aligned = std::gcd(static_cast<std::int64_t>(t.k * t.input_bytes), kLine);
+  const std::int64_t aligned = std::gcd(static_cast<std::int64_t>(bytes), kLine);
   const double inside = aligned >= kAccess ? 0 : 1 - static_cast<double>(aligned) / kAccess;
   return {2.0 - static_cast<double>(aligned) / kLine, aligned >= kSector, inside};
+}
+
+}  // namespace
+
+RowStarts row_starts(const GemmTask& t) {
+  const RowStarts inputs = starts_of_rows(t.k * t.input_bytes);
+  if (!t.weights_kn) return inputs;
+  // rows of the weights are N long: of what is loaded, weights are as much as their share of the operands' bytes
+  const RowStarts weights = starts_of_rows(t.n * t.weight_bytes);
+  const double x = t.m * t.input_bytes, w = t.n * t.weight_bytes, share = w / (x + w);
+  return {inputs.lines + share * (weights.lines - inputs.lines), inputs.whole_sectors && weights.whole_sectors,
+          inputs.inside + share * (weights.inside - inputs.inside)};
 }
 
 Context::Context(const GemmTask& t, const Rates& m, const FamilyScalars& f, const FamilyScalars& r, const TensorPath& p,

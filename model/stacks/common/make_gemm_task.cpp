@@ -48,6 +48,7 @@ GemmTask gemm_task(const Gemm& s, const Rates& m) {
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);
   t.batch = static_cast<double>(s.batch);
+  t.weights_kn = s.layout == WeightLayout::kn;
   if (s.bias) t.bias_bytes = t.n * t.output_bytes;
   return t;
 }

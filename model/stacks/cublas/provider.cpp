@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "arch/error.hpp"
 #include "model/stacks/common/gemm_tiles.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/cublas/plan_gemm.hpp"
@@ -63,6 +64,7 @@ class Cublas final : public Provider {
     if (const auto* dense = std::get_if<Gemm>(&q.op)) {
       require_matrix_path(dense->precision, q);
       GemmTask task = gemm_task(*dense, q.rates);
+      if (task.weights_kn) require_layout(task, q);
       if (!gemm::whole_units(task)) run_by_mma_sync(task, q.rates);
       return price(task, "gemm", q, out);
     }
@@ -78,6 +80,15 @@ class Cublas final : public Provider {
   }
 
  private:
+  /// Operands of a byte and less are multiplied as "TN" alone: wgmma reads 8-bit operands along K, cuBLASLt asks for that
+  /// format on Ada and Hopper, and stored weights narrower than the maths are packed along K (cuBLAS 13.1 documentation,
+  /// "cublasLtMatmul", and PTX ISA 9, "wgmma.mma_async").
+  static void require_layout(const GemmTask& t, const Question& q) {
+    const DType weight = std::get<Gemm>(q.op).precision.weight;
+    if (bits(t.math) > 8 && bits(weight) >= bits(t.math)) return;
+    throw NotModelled("layout=kn: operands of 8 bits and less are multiplied with weights [N,K] alone; expected nk");
+  }
+
   static bool price(const GemmTask& task, const char* kernel, const Question& q, Answer& out) {
     const Rates& m = q.rates;
     const FamilyScalars& family = q.families[cublas::family_of(task, m)];

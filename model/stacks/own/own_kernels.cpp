@@ -40,7 +40,7 @@ bool any_fits(GemmEngine engine, DType math, const Rates& m) {
 }  // namespace
 
 std::optional<GemmEngine> own_gemm_engine(const Gemm& s, const Rates& m, std::span<const FamilyScalars> families) {
-  if (s.bias) return std::nullopt;
+  if (s.bias || s.layout != WeightLayout::nk) return std::nullopt;
   const bool bf16 = all_bf16(s.precision);
   if (!bf16 && !fp8_to_bf16(s.precision)) return std::nullopt;
   const bool by_tma = families[own::kGemm].on_file && is_hopper(m) && tma_takes(s);
@@ -69,6 +69,8 @@ const DecodeVariant* own_decode_kernel(const AttentionDecode& s, const Rates& m,
   const double ring = static_cast<double>(v->stages * v->kv_tile * (s.qk_dim + s.v_dim) * v->ctas_per_sm) * 2;
   return ring * units::B <= m.gpu.sm.smem ? v : nullptr;
 }
+
+bool runs_own_kernels(const Rates& m) { return is_hopper(m) || is_portable(m); }
 
 bool runs_own_rows(const Rates& m) { return is_hopper(m); }
 

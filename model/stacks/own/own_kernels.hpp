@@ -29,6 +29,8 @@ const PrefillVariant* own_prefill_kernel(const AttentionPrefill& shape, const Ra
                                          std::span<const FamilyScalars> families);
 const DecodeVariant* own_decode_kernel(const AttentionDecode& shape, const Rates& rates,
                                        std::span<const FamilyScalars> families);
+/// Whether the card runs any of them.
+bool runs_own_kernels(const Rates& rates);
 /// Whether the card runs our row-wise kernels as they are counted.
 bool runs_own_rows(const Rates& rates);
 
