@@ -34,6 +34,7 @@ struct Session {
   int sms = 0;
   double l2_bytes = 0, memory_bytes = 0, memory_clock_MHz = 0, power_limit_W = 0, seconds = 0;
   double cool_C = 0, warm_C = 0;  ///< the chip before and after
+  int other_processes = 0;        ///< the most that were seen computing on the card beside this one
 };
 
 }  // namespace plumbline

@@ -19,6 +19,11 @@ ExitCode run_calibrate(const CalibrateRequest& request, const RunProbes& probe, 
   const bool replay = !request.recorded.empty();
   const ProbeRun run = replay ? parse_probe_run(read_text_file(request.recorded), request.recorded)
                               : probe(!request.quick, [&](const std::string& line) { messages << line << std::endl; });
+  if (run.session.other_processes > 0) {
+    MeasuringSession shared;
+    shared.other_processes = run.session.other_processes;
+    warn_of_shared_card(shared, messages);
+  }
   if (!request.probes_file.empty()) write_text_file(request.probes_file, probe_run_json(run));
   Gpu gpu = gpu_of(run, request.card.gpu);
   if (!request.card.overrides.empty())

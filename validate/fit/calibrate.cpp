@@ -46,6 +46,7 @@ std::map<std::string, std::string> conditions_of(const ProbeRun& run) {
   add("power_limit", number("%.0f W", s.power_limit_W), s.power_limit_W > 0);
   add("temperature_before", number("%.0f C", s.cool_C), s.cool_C > 0);
   add("temperature_after", number("%.0f C", s.warm_C), s.warm_C > 0);
+  add("other_processes", std::to_string(s.other_processes), s.other_processes > 0);
   add("elapsed", number("%.0f s", s.seconds), s.seconds > 0);
   for (const Record* clock : records_of(run, "sm_clock_Hz")) {
     add("sm_clock", number("%.0f MHz", clock->value.median * 1e-6), true);

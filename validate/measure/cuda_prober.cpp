@@ -1,6 +1,7 @@
 #include "validate/measure/cuda_prober.hpp"
 
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +17,7 @@
 #include "kernels/run/arena.hpp"
 #include "kernels/run/clock_stamps.hpp"
 #include "validate/measure/cuda_card.hpp"
+#include "validate/measure/nvml_board.hpp"
 
 namespace plumbline {
 namespace {
@@ -211,7 +213,13 @@ ProbeRun run_cuda_probes(bool energies, const ProbeProgress& progress) {
   }
   if (!hopper) tell("no instruction rates, no energies: those loads are built for compute capability 9.0");
   run.session.cool_C = board.temperature_C().value_or(0);
+  const auto see_others = [&] {
+    const auto now = other_processes(board.compute_processes(), static_cast<unsigned>(::getpid()));
+    run.session.other_processes = std::max(run.session.other_processes, static_cast<int>(now));
+  };
+  see_others();
   run.records = probe_machine([&](const char* what, const std::vector<Record>& records) {
+    see_others();
     if (run.session.memory_clock_MHz <= 0) {
       run.session.memory_clock_MHz = board.memory_clock().value_or(Hertz()).in(units::MHz);
     }
@@ -221,6 +229,7 @@ ProbeRun run_cuda_probes(bool energies, const ProbeProgress& progress) {
     const std::vector<Record> steady = probe_energy(board, tell);
     run.records.insert(run.records.end(), steady.begin(), steady.end());
   }
+  see_others();
   run.session.warm_C = board.temperature_C().value_or(0);
   run.session.seconds = since(start);
   return run;

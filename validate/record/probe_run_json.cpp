@@ -21,20 +21,22 @@ std::string line(const ordered_json& value) {
 }
 
 ordered_json session_json(const Session& s) {
-  return {{"schema", 1},
-          {"gpu", s.gpu},
-          {"compute_capability", s.compute_capability},
-          {"date", s.date},
-          {"driver", s.driver},
-          {"runtime", s.runtime},
-          {"sm_count", s.sms},
-          {"l2_B", s.l2_bytes},
-          {"memory_B", s.memory_bytes},
-          {"memory_clock_MHz", s.memory_clock_MHz},
-          {"power_limit_W", s.power_limit_W},
-          {"cool_C", s.cool_C},
-          {"warm_C", s.warm_C},
-          {"elapsed_s", rounded(s.seconds)}};
+  ordered_json out{{"schema", 1},
+                   {"gpu", s.gpu},
+                   {"compute_capability", s.compute_capability},
+                   {"date", s.date},
+                   {"driver", s.driver},
+                   {"runtime", s.runtime},
+                   {"sm_count", s.sms},
+                   {"l2_B", s.l2_bytes},
+                   {"memory_B", s.memory_bytes},
+                   {"memory_clock_MHz", s.memory_clock_MHz},
+                   {"power_limit_W", s.power_limit_W},
+                   {"cool_C", s.cool_C},
+                   {"warm_C", s.warm_C},
+                   {"elapsed_s", rounded(s.seconds)}};
+  if (s.other_processes > 0) out["other_processes"] = s.other_processes;
+  return out;
 }
 
 Record read_record(const JsonValue& at) {
@@ -72,8 +74,8 @@ ProbeRun parse_probe_run(const std::string& text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(text, place);
   const JsonValue root = document.root();
   root.refuse_unknown_keys({"schema", "gpu", "compute_capability", "date", "driver", "runtime", "sm_count", "l2_B",
-                            "memory_B", "memory_clock_MHz", "power_limit_W", "cool_C", "warm_C", "elapsed_s", "scalars",
-                            "records"});
+                            "memory_B", "memory_clock_MHz", "power_limit_W", "cool_C", "warm_C", "elapsed_s",
+                            "other_processes", "scalars", "records"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1, found " + root.at("schema").dump());
   ProbeRun run;
   Session& s = run.session;
@@ -92,6 +94,7 @@ ProbeRun parse_probe_run(const std::string& text, const std::string& place) {
   s.cool_C = number("cool_C");
   s.warm_C = number("warm_C");
   s.seconds = number("elapsed_s");
+  if (root.has("other_processes")) s.other_processes = static_cast<int>(root.at("other_processes").as_integer());
   for (const JsonValue& record : root.at("records").elements()) run.records.push_back(read_record(record));
   if (run.records.empty()) root.at("records").fail("expected what the probes found, found nothing");
   return run;
