@@ -39,6 +39,26 @@ Seconds pnorm(const PerResource<Seconds>& times, double p) {
   return sum <= 0 ? largest : largest * static_cast<double>(std::exp2(std::log2(1 + sum) / power));
 }
 
+Seconds pnorm(const PerResource<Seconds>& times, double p, PerResource<Seconds>& spent) {
+  const Seconds whole = pnorm(times, p);
+  Seconds largest;
+  for (const Seconds t : times) largest = std::max(largest, t);
+  const Seconds least = largest_left_out(p) * largest;
+  PerResource<double> powers;
+  double sum = 0;
+  for (std::size_t i = 0; i < kResourceCount; ++i) {
+    const auto r = static_cast<Resource>(i);
+    if (times[r] < largest && times[r] <= least) continue;
+    powers[r] = std::exp2(static_cast<float>(p) * std::log2(static_cast<float>(times[r] / largest)));
+    sum += powers[r];
+  }
+  for (std::size_t i = 0; i < kResourceCount && largest > Seconds{}; ++i) {
+    const auto r = static_cast<Resource>(i);
+    spent[r] += powers[r] / sum * whole;
+  }
+  return whole;
+}
+
 namespace {
 
 using engine::Part;
@@ -172,19 +192,24 @@ LaunchTime price_with(const Demand& d, const Rates& m, const FamilyScalars& fami
   Seconds last;
   for_each_wave<N>(d, m, family, speeds, [&](const Wave<N>& wave, [[maybe_unused]] const Part& part, double times) {
     const PerResource<Seconds>& alone = plain(wave);
-    const Seconds exposed = value_of(wave.exposed), one = pnorm(alone, p) + exposed;
+    PerResource<Seconds> spent;
+    const Seconds exposed = value_of(wave.exposed), one = pnorm(alone, p, spent) + exposed;
     out.total += times * one;
     out.body += times * one;
     last = one;
     for (std::size_t i = 0; i < kResourceCount; ++i) {
       const auto r = static_cast<Resource>(i);
       out.by_resource[r] += times * alone[r];
+      out.spent[r] += times * spent[r];
     }
     out.by_resource[Resource::latency] += times * exposed;
+    out.spent[Resource::latency] += times * exposed;
     if constexpr (std::is_same_v<N, WrittenNumbers>) record(*to, wave, part.ctas, times, p, one);
   });
   out.by_resource[Resource::link] = link;
   out.by_resource[Resource::latency] += out.fixed;
+  out.spent[Resource::link] += link;
+  out.spent[Resource::latency] += out.fixed;
   out.waves = static_cast<double>(d.plan.ctas) / (m.sm_count * static_cast<double>(d.plan.ctas_per_sm));
   out.tail = out.waves > 1 ? last : Seconds{};
   set_limiter(out);

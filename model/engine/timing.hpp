@@ -59,6 +59,9 @@ Seconds price_total(const Demand& demand, const Rates& rates, const FamilyScalar
 
 /// (sum t^p)^(1/p) over the resources; never below the largest.
 Seconds pnorm(const PerResource<Seconds>& times, double p);
+/// The same, and how it divides by Euler's rule for a function that doubles with its terms: t dT/dt = T t^p / sum t^p of
+/// each, which add up to it.
+Seconds pnorm(const PerResource<Seconds>& times, double p, PerResource<Seconds>& spent);
 
 /// What DRAM gives a mix of reads and writes: the times of both add up, plus a turnaround loss that is largest for an
 /// even mix: 4 r w x loss, r and w the shares of bytes (kernels notes section 4: one b for reads, one for writes, one
