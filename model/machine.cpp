@@ -29,9 +29,6 @@ std::string clock_assumption(const Rates& m) {
                                  ", less the cycles that SMs skip where tensor units work";
   if (!burst && m.power->tensor_limit > Watts{}) text += "; tensor work has a limit of its own, whatever its data";
   if (m.clock_limit < 1) text += "; the SM clock locked at " + format(m.clock_limit * m.gpu.boost_clock);
-  if (m.power_cap > m.gpu.tdp) {
-    text += "; a cap of " + format(m.power_cap) + " is beyond the board's " + format(m.gpu.tdp);
-  }
   if (m.data != DataPattern::normal) text += "; operands hold " + std::string(name(m.data));
   return text;
 }
@@ -229,7 +226,7 @@ Machine Machine::with(const GpuNumbers& given, std::vector<std::string> changes)
 
 Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
                          const std::shared_ptr<const KernelCounts>& counts, const Stack& stack,
-                         const MachineOptions& options) {
+                         const MachineOptions& options, const std::shared_ptr<const StepBands>& steps) {
   auto origin = std::make_shared<Origin>();
   origin->gpu = gpu;
   origin->calibration = calibration;
@@ -246,6 +243,7 @@ Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const s
   }
   origin->measured = MeasuredFormats(calibration);
   origin->counts = counts;
+  origin->steps = steps;
   origin->scalars.base.counts = counts.get();
   origin->same_generation = donor && donor->generation == gpu.generation;
   return machine_of(std::move(origin), gpu, false);

@@ -18,6 +18,7 @@
 namespace plumbline {
 
 struct KernelCounts;
+class StepBands;
 
 struct Rates;
 struct Stack;
@@ -63,10 +64,10 @@ class Machine {
 
 /// Puts a machine together; touches no file. `donor`: the descriptor of the card that an inherited calibration was
 /// measured on, where there is one; `counts`: of our kernels (ops/plan/kernel_counts.hpp); `stack`: the one that
-/// `options` name. Throws BadInput for a calibration that lacks a scalar, NotModelled for options that need energies
+/// `options` name; `steps`: bands of whole steps, none where nobody has recorded any. Throws BadInput for a calibration that lacks a scalar, NotModelled for options that need energies
 /// where none are on file.
 Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
                          const std::shared_ptr<const KernelCounts>& counts, const Stack& stack,
-                         const MachineOptions& options);
+                         const MachineOptions& options, const std::shared_ptr<const StepBands>& steps = nullptr);
 
 }  // namespace plumbline

@@ -5,6 +5,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
+#include "model/bands/step_bands.hpp"
 #include "model/stacks/stack.hpp"
 #include "ops/plan/kernel_counts.hpp"
 
@@ -45,6 +46,15 @@ const std::shared_ptr<const KernelCounts>& own_counts() {
   return counts;
 }
 
+/// Whole steps are a framework's on any card, so that all machines share their bands too.
+const std::shared_ptr<const StepBands>& bands_of_steps() {
+  static const std::shared_ptr<const StepBands> bands = [] {
+    const std::string file = data_folder() + "/steps/bands.json";
+    return std::make_shared<const StepBands>(parse_step_bands(read_text_file(file), file));
+  }();
+  return bands;
+}
+
 auto ordered(const MachineOptions& o) { return std::tie(o.stack, o.clock, o.power_cap, o.data, o.sm_clock); }
 
 Stack load_stack(const std::string& name_or_path) {
@@ -66,7 +76,7 @@ Machine make_machine(const Gpu& gpu, const Calibration& calibration, const Machi
   const Stack stack =
       choose_stack(options.stack, [](const std::string& name) -> const Stack& { return machines().stack(name); });
   const auto assembled = [&](const Gpu& card) {
-    return assemble_machine(card, calibration, donor_of(calibration), own_counts(), stack, options);
+    return assemble_machine(card, calibration, donor_of(calibration), own_counts(), stack, options, bands_of_steps());
   };
   const std::optional<Gpu> before = as_on_file(gpu);
   return before ? assembled(*before).with(gpu, new_assumptions(*before, gpu)) : assembled(gpu);

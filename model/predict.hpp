@@ -19,6 +19,7 @@
 
 #include "arch/calibration/calibration.hpp"
 #include "arch/gpu/gpu.hpp"
+#include "model/bands/step_bands.hpp"
 #include "model/engine/launch.hpp"
 #include "model/machine.hpp"
 #include "model/machines.hpp"
@@ -101,15 +102,21 @@ struct NodePrediction {
   std::size_t first = 0;       ///< number of the first node that runs the same operator under the same conditions
 };
 
-/// Parts of the step's time that go to each kind of bound; they sum to 1.
+/// Parts of the step's time that go to each kind of bound; they sum to 1. Were all resources of a kind faster by one part
+/// in a thousand, the step would be shorter by a thousandth of the kind's share (at the clock that it runs at).
 struct TimeShare {
   double compute = 0, memory = 0, network = 0, latency = 0, launch = 0;
 };
+
+/// kDenseSteps or kExpertSteps.
+std::string_view step_kind(const Graph& graph);
 
 struct StepPrediction {
   Graph graph;
   std::vector<NodePrediction> nodes;
   Seconds latency, low, high;  ///< one step
+  /// Residuals of steps that were measured whole: [low, high] is at least as wide.
+  WholeStepBand whole_steps;
   double tokens_per_s = 0;
   TimeShare share;
   Flops flops;

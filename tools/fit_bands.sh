@@ -12,4 +12,5 @@ for gpu; do
   echo "$gpu"
   "$validate" fit-bands data/studies/bands.json --gpu "$gpu" --out "data/calibration/$gpu.json"
 done
+"$validate" fit-steps data/studies/bands.json --out data/steps/bands.json
 "$validate" coverage data/studies/bands.json

@@ -15,6 +15,7 @@
 #include "arch/calibration/calibration.hpp"
 #include "arch/gpu/gpu.hpp"
 #include "model/bands/bands.hpp"
+#include "model/bands/step_bands.hpp"
 #include "model/engine/rates.hpp"
 #include "model/machine.hpp"
 #include "model/stacks/stack.hpp"
@@ -80,6 +81,7 @@ class Origin {
   RateScalars scalars;
   std::optional<RateScalars> step_scalars;     ///< of steps, where the options leave the clock open
   std::shared_ptr<const KernelCounts> counts;  ///< of our kernels
+  std::shared_ptr<const StepBands> steps;      ///< null: none on file
   bool same_generation = false;  ///< as the card that the calibration was measured on; false where that is not known
   std::vector<std::string> kernel_assumptions;
 

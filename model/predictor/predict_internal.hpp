@@ -18,6 +18,8 @@ void conclude(OpPrediction& op, const Machine& machine);
 /// One step: of a model, or of the operators that `out.graph` holds.
 void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
                   const RunOptions& options, StepPrediction& out);
-void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& options, StepPrediction& out);
+/// `fused_as_stack`: fusions are the stack's own, as its whole steps were recorded.
+void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& options, StepPrediction& out,
+                   bool fused_as_stack = true);
 
 }  // namespace plumbline

@@ -37,12 +37,19 @@ void set_limiter(OpPrediction& out) {
   out.bound = bound_of(out.limiter);
 }
 
+/// Residuals of other cards, or of kernels in another number format, say how far a prediction is off; whether what they
+/// have in common carries over, nobody has measured. So the band holds them as they are and about their median.
+BandRange carried_over(const Band& band) {
+  return {std::min(band.low, band.low - band.middle), 0, std::max(band.high, band.high - band.middle)};
+}
+
 /// The band of kernels that were measured on the card as it was: of their own rows, widened towards that of a card of the
 /// same generation the further its numbers were changed. What errs before errs after too, so that it is never narrower.
 BandRange range_of(const OpPrediction& out, const MachineParts& parts, const Band& band) {
   const Origin& origin = *parts.origin;
   if (!parts.changed || out.provenance != Provenance::same_generation ||
       origin.provenance(false) != Provenance::measured) {
+    if (out.provenance != Provenance::measured) return carried_over(band);
     return {band.low, band.middle, band.high};
   }
   const Band& before = origin.bands(Provenance::measured).find(out.band_kernels, out.band_class, out.time, out.bound);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <vector>
 
 #include "arch/files.hpp"
@@ -46,7 +48,7 @@ Calibration committed() {
 /// of 18.
 TEST(StepBands, HoldAsOftenAsTheySay) {
   const auto sources = parse_step_sources(read_text_file(list()), list());
-  ASSERT_EQ(sources.size(), 2U);
+  ASSERT_EQ(std::count_if(sources.begin(), sources.end(), [](const StepSource& s) { return !s.recording.empty(); }), 2);
   for (const Half half : {Half::train, Half::heldout}) {
     const StepCoverage c = step_coverage(sources, committed(), half);
     EXPECT_EQ(c.steps, half == Half::train ? 30 : 36);

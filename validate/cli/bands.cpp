@@ -3,8 +3,11 @@
 #include <ostream>
 
 #include "arch/files.hpp"
+#include "model/report/columns.hpp"
 #include "validate/fit/fit_bands.hpp"
+#include "validate/printed.hpp"
 #include "validate/step/card_spread.hpp"
+#include "validate/step/fit_steps.hpp"
 
 namespace plumbline {
 
@@ -16,6 +19,14 @@ BandRows rows_of(const std::vector<std::string>& lists, Half half) {
     for (BandSource& source : parse_band_sources(read_text_file(file), file)) sources.push_back(std::move(source));
   }
   return read_band_rows(sources, half);
+}
+
+std::vector<StepSource> step_sources_of(const std::vector<std::string>& lists) {
+  std::vector<StepSource> sources;
+  for (const std::string& file : lists) {
+    for (StepSource& source : parse_step_sources(read_text_file(file), file)) sources.push_back(std::move(source));
+  }
+  return sources;
 }
 
 }  // namespace
@@ -34,18 +45,36 @@ ExitCode run_fit_bands(const FitBandsRequest& request, std::ostream& out, std::o
   const BandRows rows = rows_of(request.lists, Half::train);
   show_messages(rows.refused, messages);
   BandFit fit = fit_bands(gpu, calibration, donors, rows.rows);
-  std::vector<StepSource> steps;
-  for (const std::string& file : request.lists) {
-    for (StepSource& source : parse_step_sources(read_text_file(file), file)) steps.push_back(std::move(source));
-  }
-  add_card_spread(steps, fit.calibration);
+  add_card_spread(step_sources_of(request.lists), fit.calibration);
   write_or_print({"table", request.report_file, {}}, band_report(fit), out);
   if (!request.out_file.empty()) write_text_file(request.out_file, to_json(fit.calibration));
   return ExitCode::done;
 }
 
+ExitCode run_fit_steps(const FitStepsRequest& request, std::ostream& out, std::ostream& messages) {
+  const std::vector<StepSource> sources = step_sources_of(request.lists);
+  std::vector<std::string> left_out;
+  const StepBands bands = fit_step_bands(whole_steps(sources, Half::train, left_out));
+  show_trouble(left_out, left_out.size(), "rows of steps left out", messages);
+  using enum Columns::Align;
+  Columns table({{"stack"}, {"models"}, {"steps", right}, {"5 %", right}, {"50 %", right}, {"95 %", right}});
+  for (const auto& [name, band] : bands.all()) {
+    table.add({name.first, name.second, std::to_string(band.rows), printed("%+.3f", band.low),
+               printed("%+.3f", band.middle), printed("%+.3f", band.high)});
+  }
+  write_or_print({"table", request.report_file, {}},
+                 "band of ln(measured / predicted) of whole steps\n" + table.text(0, {}), out);
+  if (!request.out_file.empty()) write_text_file(request.out_file, to_json(bands));
+  return ExitCode::done;
+}
+
 ExitCode run_coverage(const CoverageRequest& request, std::ostream& out) {
-  const auto coverage = coverage_of(rows_of(request.lists, Half::heldout).rows, request.calibration_file);
+  auto coverage = coverage_of(rows_of(request.lists, Half::heldout).rows, request.calibration_file);
+  std::vector<std::string> left_out;
+  for (StepsInside& steps : steps_inside(whole_steps(step_sources_of(request.lists), Half::heldout, left_out))) {
+    coverage.push_back({"any", steps.stack == "own" ? KernelSet::own : KernelSet::library,
+                        "step " + steps.stack + " " + steps.kind, "measured", steps.steps, steps.inside, steps.steps});
+  }
   const std::string& format = request.report.format;
   write_or_print(request.report,
                  format == "csv"    ? coverage_csv(coverage)

@@ -18,6 +18,12 @@ struct CoverageRequest {
   AskedReport report;
 };
 /// How many held-out rows lie in their bands, by class.
+/// Bands of whole steps, which belong to stacks and to no card: to `out_file`, or to `out`.
+struct FitStepsRequest {
+  std::vector<std::string> lists;
+  std::string out_file, report_file;
+};
+ExitCode run_fit_steps(const FitStepsRequest& request, std::ostream& out, std::ostream& messages);
 ExitCode run_coverage(const CoverageRequest& request, std::ostream& out);
 
 }  // namespace plumbline

@@ -5,6 +5,7 @@
 #include "arch/files.hpp"
 #include "validate/cli/read_rows.hpp"
 #include "validate/compare/report.hpp"
+#include "validate/step/model_report.hpp"
 
 namespace plumbline {
 
@@ -34,6 +35,39 @@ ExitCode run_compare(const CompareRequest& request, std::ostream& out, std::ostr
   if (!request.rows_file.empty()) write_text_file(request.rows_file, csv_rows(*report));
   write_or_print(request.report, text_in(*report, request.report.format), out);
   return accuracy_answer(report->summary.classes, request.report.fail_over_percent, messages,
+                         trouble.empty() ? ExitCode::done : ExitCode::not_modelled);
+}
+
+ExitCode run_compare_models(const CompareRequest& request, std::ostream& out, std::ostream& messages) {
+  if (request.report.format == "html") {
+    throw BadInput("--format: expected table, json or csv for rows of whole models, found 'html'");
+  }
+  ModelRows read;
+  for (const std::string& file : request.files) {
+    if (file.ends_with(".json")) throw BadInput(file + ": expected CSV, as the other files are of whole models");
+    read_model_rows(read_text_file(file), file, request.rows.where, read);
+  }
+  if (read.rows.empty() && read.bad.empty())
+    throw BadInput("no row is left: " + std::to_string(read.filtered) + " left out by filters");
+  ModelPricing pricing{request.card.gpu,       request.card.overrides,        request.stack,
+                       request.rows_attention, request.card.calibration_file, request.clock};
+  std::vector<ModelComparison> rows = price_model_rows(read.rows, pricing);
+  std::erase_if(rows, [&](const ModelComparison& row) {
+    return row.compared.modelled() && row.compared.measured < request.rows.at_least;
+  });
+  std::vector<std::string> trouble = read.bad;
+  for (const ModelComparison& row : rows) {
+    if (!row.compared.modelled()) trouble.push_back(row.compared.place + ": " + row.compared.error);
+  }
+  show_trouble(trouble, rows.size() + read.bad.size(), "rows could not be read or priced", messages);
+  if (!request.rows_file.empty()) write_text_file(request.rows_file, models_csv(rows));
+  const std::string& format = request.report.format;
+  write_or_print(request.report,
+                 format == "json"  ? models_json(rows)
+                 : format == "csv" ? models_csv(rows)
+                                   : models_table(rows),
+                 out);
+  return accuracy_answer(summarize_models(rows), request.report.fail_over_percent, messages,
                          trouble.empty() ? ExitCode::done : ExitCode::not_modelled);
 }
 

@@ -20,5 +20,7 @@ struct CompareRequest {
 /// Compares and writes the report to `out` (or the file asked for); messages go to `messages`.
 /// done, answered_no (a class is worse than asked), or not_modelled (some rows could not be read or priced).
 ExitCode run_compare(const CompareRequest& request, std::ostream& out, std::ostream& messages);
+/// The same of whole models (validate/record/model_row.hpp). Throws BadInput for html, and for files of both kinds.
+ExitCode run_compare_models(const CompareRequest& request, std::ostream& out, std::ostream& messages);
 
 }  // namespace plumbline

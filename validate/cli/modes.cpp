@@ -1,5 +1,6 @@
 #include "validate/cli/modes.hpp"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -11,6 +12,7 @@
 #include "validate/cli/fit.hpp"
 #include "validate/cli/power.hpp"
 #include "validate/cli/sides.hpp"
+#include "validate/record/model_row.hpp"
 
 namespace plumbline {
 
@@ -56,6 +58,14 @@ std::string list_of(const Flags& flags, const char* usual) {
 ExitCode compare(const Flags& flags, const Surroundings& around) {
   const StackChoice stack = stack_of(flags, "trt-llm");
   const bool named = flags.has("--stack") || flags.has("--attention");
+  if (std::any_of(flags.operands.begin(), flags.operands.end(), [](const std::string& file) {
+        return !file.ends_with(".json") && is_model_rows(read_text_file(file));
+      })) {
+    refuse(flags, {"--ops"}, "for rows of whole models");
+    return run_compare_models(
+        {flags.operands, card_of(flags), report_of(flags), rows_of(flags), stack, !named, flags.clock, flags.rows},
+        around.out, around.messages);
+  }
   return run_compare(
       {flags.operands, card_of(flags), report_of(flags), rows_of(flags), stack, !named, flags.clock, flags.rows},
       around.out, around.messages);
@@ -186,6 +196,10 @@ ExitCode fit_bands(const Flags& flags, const Surroundings& around) {
                        around.out, around.messages);
 }
 
+ExitCode fit_steps(const Flags& flags, const Surroundings& around) {
+  return run_fit_steps({{list_of(flags, "bands.json")}, flags.out, flags.report}, around.out, around.messages);
+}
+
 ExitCode sides(const Flags& flags, const Surroundings& around) {
   write_or_print(report_of(flags), sides_text(flags.operands, around.in), around.out);
   return ExitCode::done;
@@ -209,6 +223,8 @@ std::vector<Mode> desk_modes() {
       {"compare", ModeGroup::desk, "FILE...", 1, kAny, "anyone's measurements: CSV with op,dtype,shape,measured_us",
        kMachine + kStack + Names{"--attention", "--clock"} + kFilters + kReport + Names{"--rows"} + kGate, kAll,
        "FILE: CSV, or a recording (.json). Other columns: gpu, clock, cache, stack, measured_W, held_out, ...\n"
+       "Or whole models: flags of llm as columns (model,phase,batch,prompt,output,dtype,...) and one of measured_ms,\n"
+       "measured_tokens_per_s, measured_tokens_per_s_per_gpu, measured_TFLOP_per_s_per_gpu.\n"
        "--stack is trt-llm where it is not given; attention rows of another stack are then priced with its kernels.\n"
        "Example:\n"
        "  validate compare measurements.csv --gpu h200 --where dtype=bf16 --fail-over 10",
@@ -298,6 +314,16 @@ std::vector<Mode> advanced_modes() {
        {},
        "LIST: [data/studies/bands.json].",
        fit_bands},
+      {"fit-steps",
+       ModeGroup::advanced,
+       "[LIST]",
+       0,
+       1,
+       "error bands of whole steps, by stack, from the training steps of a list",
+       Names{"--out", "--report"},
+       {},
+       "LIST: [data/studies/bands.json].",
+       fit_steps},
       {"sides",
        ModeGroup::advanced,
        "FILE...",

@@ -80,8 +80,13 @@ std::vector<StepSource> parse_step_sources(const std::string& json_text, const s
   const auto steps = document.root().find("steps");
   if (!steps) return sources;
   for (const JsonValue& v : steps->elements()) {
-    v.refuse_unknown_keys({"gpu", "recording"});
-    sources.push_back({load_gpu(v.at("gpu").as_string()).name, measurements(v.at("recording").as_string())});
+    v.refuse_unknown_keys({"gpu", "recording", "rows"});
+    const auto path = [&](const char* key) {
+      const auto name = v.find_string(key);
+      return name ? measurements(*name) : std::string();
+    };
+    sources.push_back({load_gpu(v.at("gpu").as_string()).name, path("recording"), path("rows")});
+    if (sources.back().recording.empty() == sources.back().rows.empty()) v.fail("expected recording or rows");
   }
   return sources;
 }

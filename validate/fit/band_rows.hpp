@@ -21,9 +21,10 @@ struct BandSource {
 };
 std::vector<BandSource> parse_band_sources(const std::string& json_text, const std::string& place);
 
-/// A recording of whole steps of our own kernels (`steps` of the list).
+/// Whole steps (`steps` of the list): a recording of our own kernels, or published rows in `<rows>.train.csv` with
+/// `<rows>.heldout.csv` beside it.
 struct StepSource {
-  std::string gpu, recording;  ///< path of the file
+  std::string gpu, recording, rows;  ///< paths, one of which is empty
 };
 std::vector<StepSource> parse_step_sources(const std::string& json_text, const std::string& place);
 

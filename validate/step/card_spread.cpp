@@ -13,7 +13,7 @@ namespace {
 std::vector<StepRow> priced_steps(const std::vector<StepSource>& sources, const Calibration& calibration, Half half) {
   std::vector<StepRow> out;
   for (const StepSource& source : sources) {
-    if (source.gpu != calibration.gpu) continue;
+    if (source.gpu != calibration.gpu || source.recording.empty()) continue;
     const StepRecording recording = parse_step_recording(read_text_file(source.recording), source.recording);
     for (StepRow& row : compare_steps(recording, load_gpu(source.gpu), calibration).rows) {
       const bool trains = held_out(row.measured.what) == HeldOut::no;

@@ -7,7 +7,9 @@
 
 #include "arch/error.hpp"
 #include "arch/format.hpp"
+#include "model/stacks/stack.hpp"
 #include "model/words.hpp"
+#include "ops/plan/kernel_counts.hpp"
 #include "validate/compare/pricing.hpp"
 #include "validate/printed.hpp"
 #include "validate/record/measurement.hpp"
@@ -202,7 +204,9 @@ StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const C
     MachineOptions options;
     options.stack = "own";  // steps run our kernels
     options.clock = clock;
-    return made.emplace(clock, make_machine(gpu, calibration, options)).first->second;
+    const Stack& stack = machines().stack(options.stack.name);
+    const auto counts = load_kernel_counts("own_sm90");
+    return made.emplace(clock, assemble_machine(gpu, calibration, {}, counts, stack, options)).first->second;
   });
 }
 

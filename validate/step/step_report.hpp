@@ -43,7 +43,7 @@ struct StepReport {
 /// Prices each step of a recording as its clock mode has it, on that card; kernels are ours and the clock is the
 /// step's, whatever the key's options say.
 StepReport compare_steps(const StepRecording& recording, const MachineKey& card);
-/// ... with a calibration that is on no file yet.
+/// ... with a calibration that is on no file yet, and bands of the operators alone, without those of whole steps.
 StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const Calibration& calibration);
 
 std::string step_table(const StepReport& report);

@@ -1,0 +1,49 @@
+// Bands of whole steps: residuals of steps that were measured whole, by the stack that ran them. What a framework
+// launches, schedules and samples around the kernels is in no operator's residuals, so that bands of operators alone,
+// added up, hold a step of a serving stack much less often than they say.
+//
+// Steps with experts and steps without are two kinds: what is wrong with grouped products is wrong with no dense model.
+// A stack of which nobody recorded a step of that kind takes the widest to either side of all stacks that have any.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "arch/calibration/calibration.hpp"
+
+namespace plumbline {
+
+/// Of ln(measured / predicted) of whole steps, and whose they are.
+struct WholeStepBand {
+  const Band* band = nullptr;  ///< lives in the machine; null: none is on file, or the step is the roofline floor
+  std::string_view stack;      ///< or stacks: "sglang, trt-llm"
+  std::string_view kind;
+  bool recorded = false;  ///< steps of the very stack and kind that was asked for
+};
+
+inline constexpr std::string_view kDenseSteps = "dense", kExpertSteps = "experts";
+
+class StepBands {
+ public:
+  void set(const std::string& stack, std::string_view kind, const Band& band);
+  /// Of that stack and kind; else the hull of all stacks' of that kind; nothing where none has any. `as_recorded`: fusion and launches are the stack's own.
+  WholeStepBand find(std::string_view stack, std::string_view kind, bool as_recorded) const;
+  const std::map<std::pair<std::string, std::string>, Band>& all() const { return bands_; }
+
+ private:
+  struct Hull {
+    Band band;
+    std::string stacks;
+  };
+  std::map<std::pair<std::string, std::string>, Band> bands_;  // by stack and kind
+  std::map<std::string, Hull, std::less<>> hulls_;             // by kind
+};
+
+/// data/steps/bands.json, which `validate fit-steps` writes. Throws BadInput naming the place.
+StepBands parse_step_bands(const std::string& json_text, const std::string& place);
+std::string to_json(const StepBands& bands);
+
+}  // namespace plumbline

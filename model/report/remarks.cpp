@@ -1,0 +1,41 @@
+#include "model/report/remarks.hpp"
+
+#include "arch/format.hpp"
+#include "model/engine/rates.hpp"
+#include "model/stacks/stack.hpp"
+
+namespace plumbline {
+
+bool is_over_cap(const Machine& machine, const std::optional<Watts>& power) {
+  const Rates& m = machine.rates();
+  return power && m.clock_mode == ClockMode::steady && *power > 1.001 * m.power_cap;
+}
+
+std::vector<std::string> cap_remarks(const Machine& machine, const std::optional<Watts>& power) {
+  const Rates& m = machine.rates();
+  std::vector<std::string> out;
+  if (!power || m.clock_mode != ClockMode::steady) return out;
+  if (m.power_cap > m.gpu.tdp) {
+    out.push_back("the power cap of " + format(m.power_cap) + " exceeds the board's limit of " + format(m.gpu.tdp) +
+                  ": priced as if the board allowed it");
+  }
+  if (is_over_cap(machine, power)) {
+    out.push_back("the power cap of " + format(m.power_cap) + " cannot be met: " + format(*power) +
+                  " at the lowest clock, " + format(kLowestClockShare * m.gpu.boost_clock));
+  }
+  return out;
+}
+
+std::vector<std::string> band_remarks(const StepPrediction& step, const Machine& machine) {
+  const WholeStepBand& whole = step.whole_steps;
+  if (whole.band == nullptr) return {};
+  const std::string kind = whole.kind == kExpertSteps ? "models with experts" : "dense models";
+  const std::string whose =
+      std::to_string(whole.band->rows) + " steps of " + std::string(whole.stack) + " (" + kind + ")";
+  if (whole.recorded) return {"band: at least as wide as the residuals of " + whose + " that were measured whole"};
+  return {"no whole step of stack " + machine.stack().name +
+          " was recorded with such a model, these launches and this fusion: band from " + whose +
+          ", the widest to either side"};
+}
+
+}  // namespace plumbline

@@ -1,0 +1,259 @@
+#include "validate/record/model_row.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <span>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "model/words.hpp"
+#include "ops/csv.hpp"
+#include "ops/whole_number.hpp"
+#include "validate/record/number_field.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr std::array<std::string_view, 3> kPhases{"prefill", "decode", "generate"};
+
+struct Figure {
+  std::string_view column;
+  ModelFigure figure;
+  double unit;  ///< of the column, in the figure's
+  bool per_gpu;
+};
+constexpr std::array<Figure, 4> kFigures{{{"measured_ms", ModelFigure::time, 1e-3, false},
+                                          {"measured_tokens_per_s", ModelFigure::tokens_per_s, 1, false},
+                                          {"measured_tokens_per_s_per_gpu", ModelFigure::tokens_per_s, 1, true},
+                                          {"measured_TFLOP_per_s_per_gpu", ModelFigure::flop_rate, 1e12, true}}};
+
+std::int64_t size_in(std::string_view text, std::int64_t least) {
+  const auto value = parse_whole(text);
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  if (!value || *value < least || *value > kMost) {
+    throw BadInput("expected a whole number from " + std::to_string(least) + ", found '" + std::string(text) + "'");
+  }
+  return *value;
+}
+
+template <class E, std::size_t N>
+E word_in(std::string_view text, const std::array<Word<E>, N>& words) {
+  std::vector<std::string> known;
+  for (const Word<E>& word : words) {
+    if (word.text == text) return word.value;
+    known.emplace_back(word.text);
+  }
+  throw BadInput("expected a word such as " + known.front() + ", found '" + std::string(text) + "'" +
+                 did_you_mean(text, known));
+}
+
+double number_in(std::string_view text) {
+  const auto value = positive_number(text);
+  if (!value) throw BadInput("expected a number above 0, found '" + std::string(text) + "'");
+  return *value;
+}
+
+void set_precision(ModelRow& row, std::string_view text) {
+  const auto precision = parse_precision(text);
+  if (!precision) throw BadInput("expected bf16, fp16, fp8, ..., found '" + std::string(text) + "'");
+  row.workload.precision = *precision;
+  row.workload.precision_given = true;
+}
+
+void set_kv_dtype(ModelRow& row, std::string_view text) {
+  const auto type = parse_dtype(text);
+  if (!type || (*type != DType::bf16 && *type != DType::fp16 && *type != DType::fp8)) {
+    throw BadInput("expected bf16, fp16 or fp8, found '" + std::string(text) + "'");
+  }
+  row.workload.kv_dtype = *type;
+  row.workload.kv_dtype_given = true;
+}
+
+void set_phase(ModelRow& row, std::string_view text) {
+  if (text == "train") throw NotModelled("training time is not modelled yet");
+  if (std::find(kPhases.begin(), kPhases.end(), text) == kPhases.end()) {
+    throw BadInput("expected prefill, decode or generate, found '" + std::string(text) + "'" +
+                   did_you_mean(text, {kPhases.begin(), kPhases.end()}));
+  }
+  row.phase = text;
+  row.workload.phase = text == "decode" ? Phase::decode : Phase::prefill;
+}
+
+void one_alone(ModelRow&, std::string_view text) {
+  if (size_in(text, 1) > 1) throw NotModelled("several GPUs are not modelled yet");
+}
+
+using Text = std::string_view;
+using Set = void (*)(ModelRow&, Text);
+struct Column {
+  std::string_view name;
+  Set set;
+};
+
+/// Columns that say what was run; an empty field is llm's default.
+constexpr std::array<Column, 25> kColumns{{
+    {"model", [](ModelRow& r, Text t) { r.model = t; }},
+    {"phase", set_phase},
+    {"batch", [](ModelRow& r, Text t) { r.workload.batch = size_in(t, 1); }},
+    {"prompt", [](ModelRow& r, Text t) { r.workload.prompt = size_in(t, 1); }},
+    {"context", [](ModelRow& r, Text t) { r.workload.context = size_in(t, 0); }},
+    {"output", [](ModelRow& r, Text t) { r.output = size_in(t, 1); }},
+    {"page", [](ModelRow& r, Text t) { r.workload.page = size_in(t, 0); }},
+    {"dtype", set_precision},
+    {"kv-dtype", set_kv_dtype},
+    {"stack", [](ModelRow& r, Text t) { r.stack = t; }},
+    {"kernels", [](ModelRow& r, Text t) { r.kernels = word_in(t, kKernelSetWords); }},
+    {"attention", [](ModelRow& r, Text t) { r.attention = t; }},
+    {"runtime", [](ModelRow& r, Text t) { r.runtime = word_in(t, kRuntimeWords); }},
+    {"fusion", [](ModelRow& r, Text t) { r.fusion = word_in(t, kFusionWords); }},
+    {"clock", [](ModelRow& r, Text t) { r.clock = word_in(t, kClockWords); }},
+    {"power-cap", [](ModelRow& r, Text t) { r.power_cap = number_in(t) * units::W; }},
+    {"sm-clock", [](ModelRow& r, Text t) { r.sm_clock = number_in(t) * units::MHz; }},
+    {"gpus", one_alone},
+    {"tp", one_alone},
+    {"pp", one_alone},
+    {"dp", one_alone},
+    {"ep", one_alone},
+    {"cp", one_alone},
+    {"measured_W", [](ModelRow& r, Text t) { r.measured_power = number_in(t) * units::W; }},
+    {"gpu", [](ModelRow& r, Text t) { r.gpu = t; }},
+}};
+/// Flags of llm that say nothing of what is measured, or that no row can say.
+constexpr std::array<std::string_view, 6> kNoColumns{"set", "format", "out", "explain", "top", "reserve"};
+
+/// Where each column stands in this file.
+class Layout {
+ public:
+  explicit Layout(const CsvHeader& header) : header_(header) {
+    header.require("model");
+    header.require("phase");
+    for (const Figure& each : kFigures) {
+      if (!header.find(each.column)) continue;
+      if (figure_ != nullptr) {
+        throw BadInput("expected one column of measured times or rates, found " + std::string(figure_->column) +
+                       " and " + std::string(each.column));
+      }
+      figure_ = &each;
+    }
+    if (figure_ == nullptr) {
+      throw BadInput(
+          "expected a column measured_ms, measured_tokens_per_s, measured_tokens_per_s_per_gpu or "
+          "measured_TFLOP_per_s_per_gpu");
+    }
+    for (const std::string_view none : kNoColumns) {
+      if (header.find(none))
+        throw BadInput("column '" + std::string(none) + "': expected a flag that says what was run");
+    }
+  }
+
+  ModelRow read(std::span<const std::string_view> fields) const {
+    ModelRow row;
+    for (const Column& column : kColumns) {
+      const std::string_view text = field(fields, column.name);
+      if (text.empty()) continue;
+      try {
+        column.set(row, text);
+      } catch (const NotModelled& refusal) {
+        throw NotModelled(std::string(column.name) + ": " + refusal.what());
+      } catch (const BadInput& bad) {
+        throw BadInput(std::string(column.name) + ": " + bad.what());
+      }
+    }
+    if (row.model.empty() || row.phase.empty()) throw BadInput("expected a model and a phase, found nothing");
+    refuse_idle(row, fields);
+    row.figure = figure_->figure;
+    try {
+      row.measured = number_in(field(fields, figure_->column)) * figure_->unit;
+    } catch (const BadInput& bad) {
+      throw BadInput(std::string(figure_->column) + ": " + bad.what());
+    }
+    row.id = field(fields, "id");
+    row.held_out = side_of(row, fields);
+    check(row.workload);
+    return row;
+  }
+
+ private:
+  std::string_view field(std::span<const std::string_view> fields, std::string_view name) const {
+    const auto at = header_.find(name);
+    return at ? fields[*at] : std::string_view();
+  }
+
+  /// As of flags: what has no meaning for the phase is refused.
+  void refuse_idle(ModelRow& row, std::span<const std::string_view> fields) const {
+    const bool context = !field(fields, "context").empty();
+    if (row.phase != "generate" && !field(fields, "output").empty()) {
+      throw BadInput("output: has no meaning with phase " + row.phase);
+    }
+    if (row.phase != "decode" && context) row.workload.cached = row.workload.context;
+  }
+
+  HeldOut side_of(const ModelRow& row, std::span<const std::string_view> fields) const {
+    if (read_held_out_flag(field(fields, "held_out"), "held_out")) return HeldOut::by_flag;
+    const auto size = [&](std::string_view name, std::int64_t otherwise) {
+      const std::string_view text = field(fields, name);
+      return text.empty() ? otherwise : size_in(text, 0);
+    };
+    return held_out(ModelRun{row.model, row.phase, size("gpus", 1), size("batch", 1), size("prompt", 0),
+                             size("context", 0), size("output", 0)});
+  }
+
+  const CsvHeader& header_;
+  const Figure* figure_ = nullptr;
+};
+
+}  // namespace
+
+std::string model_row_text(const ModelRow& row) {
+  const Workload& w = row.workload;
+  std::string text = row.model + " " + row.phase + " batch=" + std::to_string(w.batch);
+  if (row.phase == "decode") return text + " context=" + std::to_string(w.context);
+  text += " prompt=" + std::to_string(w.prompt);
+  if (w.cached > 0) text += " context=" + std::to_string(w.cached);
+  if (row.phase == "generate") text += " output=" + std::to_string(row.output);
+  return text;
+}
+
+bool is_model_rows(std::string_view csv) {
+  CsvReader reader(csv, "");
+  const CsvHeader header(reader);
+  return header.find("model").has_value() && !header.find("op").has_value();
+}
+
+void read_model_rows(std::string_view csv, const std::string& place, const std::vector<RowFilter>& where,
+                     ModelRows& into) {
+  CsvReader reader(csv, place);
+  const CsvHeader header(reader);
+  std::vector<std::size_t> filter_columns;
+  for (const RowFilter& filter : where) filter_columns.push_back(header.require(filter.column));
+  try {
+    const Layout layout(header);
+    while (reader.next()) {
+      const auto fields = reader.fields();
+      const std::string row_place = place + ":" + std::to_string(reader.line());
+      if (fields.size() != header.size()) {
+        into.bad.push_back(row_place + ": expected " + std::to_string(header.size()) + " fields, found " +
+                           std::to_string(fields.size()));
+        continue;
+      }
+      bool kept = true;
+      for (std::size_t i = 0; i < where.size(); ++i) kept = kept && where[i].keeps(fields[filter_columns[i]]);
+      if (!kept) {
+        ++into.filtered;
+        continue;
+      }
+      try {
+        into.rows.push_back(layout.read(fields));
+        into.rows.back().place = row_place;
+      } catch (const Error& error) {
+        into.bad.push_back(row_place + ": " + error.what());
+      }
+    }
+  } catch (const BadInput& bad) {
+    throw BadInput(place + ": " + bad.what());
+  }
+}
+
+}  // namespace plumbline

@@ -1,0 +1,92 @@
+#include "validate/step/fit_steps.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "arch/files.hpp"
+#include "validate/fit/fit_bands.hpp"
+#include "validate/record/held_out.hpp"
+#include "validate/step/model_report.hpp"
+#include "validate/step/step_report.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr double kEngineReserve = 0.15;
+
+std::string_view kind_of(const StepCase& what) {
+  Graph graph;
+  lower(load_llm(what.model), what.workload, graph);
+  return step_kind(graph);
+}
+
+void add_recorded(const StepSource& source, Half half, std::vector<WholeStep>& out) {
+  const StepRecording recording = parse_step_recording(read_text_file(source.recording), source.recording);
+  for (const StepRow& row : compare_steps(recording, MachineKey{source.gpu}).rows) {
+    const bool trains = held_out(row.measured.what) == HeldOut::no;
+    if (!row.good() || trains != (half == Half::train)) continue;
+    const Seconds t = row.measured.time;
+    out.push_back({source.gpu, "own", std::string(kind_of(row.measured.what)), row.measured.what.place,
+                   std::log(t / row.predicted), row.low <= t && t <= row.high});
+  }
+}
+
+void add_published(const StepSource& source, Half half, std::vector<WholeStep>& out,
+                   std::vector<std::string>& left_out) {
+  const std::string file = source.rows + (half == Half::train ? ".train.csv" : ".heldout.csv");
+  ModelRows rows;
+  read_model_rows(read_text_file(file), file, {}, rows);
+  if (!rows.bad.empty()) throw BadInput(rows.bad.front());
+  ModelPricing pricing;
+  pricing.gpu = source.gpu;
+  pricing.reserve = kEngineReserve;
+  for (const ModelComparison& row : price_model_rows(rows.rows, pricing)) {
+    if ((row.row.held_out == HeldOut::no) != (half == Half::train)) {
+      left_out.push_back(row.row.place + ": stands on the other side of the rule");
+      continue;
+    }
+    const Comparison& c = row.compared;
+    if (!c.modelled()) {
+      left_out.push_back(c.place + ": " + c.error);
+      continue;
+    }
+    out.push_back({source.gpu, row.row.stack.empty() ? c.mode : row.row.stack, std::string(row.kind), c.place,
+                   std::log(c.measured / c.predicted), c.low <= c.measured && c.measured <= c.high});
+  }
+}
+
+}  // namespace
+
+std::vector<WholeStep> whole_steps(const std::vector<StepSource>& sources, Half half,
+                                   std::vector<std::string>& left_out) {
+  std::vector<WholeStep> out;
+  for (const StepSource& source : sources) {
+    if (source.rows.empty()) add_recorded(source, half, out);
+    else add_published(source, half, out, left_out);
+  }
+  return out;
+}
+
+StepBands fit_step_bands(const std::vector<WholeStep>& steps) {
+  std::map<std::pair<std::string, std::string>, std::vector<double>> residuals;
+  for (const WholeStep& step : steps) residuals[{step.stack, step.kind}].push_back(step.residual);
+  StepBands bands;
+  for (const auto& [name, values] : residuals) bands.set(name.first, name.second, residual_band(values));
+  return bands;
+}
+
+std::vector<StepsInside> steps_inside(const std::vector<WholeStep>& steps) {
+  std::map<std::pair<std::string, std::string>, StepsInside> counts;
+  for (const WholeStep& step : steps) {
+    StepsInside& count = counts[{step.stack, step.kind}];
+    ++count.steps;
+    count.inside += step.inside ? 1 : 0;
+  }
+  std::vector<StepsInside> out;
+  for (auto& [name, count] : counts) out.push_back({name.first, name.second, count.steps, count.inside});
+  return out;
+}
+
+}  // namespace plumbline
