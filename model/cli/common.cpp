@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <iostream>
 
 #include "arch/calibration/calibration.hpp"
 #include "arch/format.hpp"
@@ -124,6 +125,19 @@ void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> for
 Machine open_machine(const MachineFlags& flags) {
   const MachineOptions options{flags.stack, flags.clock, flags.power_cap, flags.data, flags.sm_clock};
   return machines().get({flags.gpu, options, flags.calibration_file, flags.overrides});
+}
+
+void refuse_idle_attention(const StackChoice& stack, const std::vector<std::string_view>& used,
+                           const std::string& what) {
+  if (stack.attention.empty()) return;
+  const std::string_view provider = attention_provider(stack.attention);
+  if (std::find(used.begin(), used.end(), provider) != used.end()) return;
+  throw BadInput("--attention " + stack.attention + ": runs no operator of " + what);
+}
+
+void tell_beside(const OutputFlags& flags, const std::vector<std::string>& remarks) {
+  if (flags.format != Format::csv && flags.format != Format::trace) return;
+  for (const std::string& remark : remarks) std::cerr << "predict-model: " << remark << "\n";
 }
 
 void deliver(const OutputFlags& flags, std::string_view text) {

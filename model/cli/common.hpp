@@ -65,6 +65,12 @@ void add_stack_flags(CLI::App& app, StackChoice& stack);     ///< --stack, --ker
 void add_machine_flags(CLI::App& app, MachineFlags& flags);  ///< the same, and what machine options there are
 void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> formats);
 
+/// Throws BadInput for --attention where none of `used` is its provider: the flag would have changed nothing.
+void refuse_idle_attention(const StackChoice& stack, const std::vector<std::string_view>& used,
+                           const std::string& what);
+/// Says on stderr what the format has no room for: CSV and traces hold figures alone.
+void tell_beside(const OutputFlags& flags, const std::vector<std::string>& remarks);
+
 /// The GPU under its calibration. Refuses --power-cap and --data for one whose energies are not on file.
 Machine open_machine(const MachineFlags& flags);
 

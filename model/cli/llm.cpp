@@ -6,6 +6,7 @@
 #include "arch/format.hpp"
 #include "model/cli/common.hpp"
 #include "model/generate.hpp"
+#include "model/report/remarks.hpp"
 #include "model/report/report.hpp"
 #include "model/stacks/stack.hpp"
 
@@ -133,8 +134,8 @@ void refuse_idle_flags(const LlmFlags& f, const Llm& llm) {
   if (f.top > 0 && f.output.format != Format::table) {
     throw BadInput("--top: expected it with --format table; " + format + " has every operator");
   }
-  if (f.question == Question::generate && (f.output.format == Format::trace || f.output.format == Format::html)) {
-    throw BadInput("--format " + format + ": expected table, json or csv with --phase generate");
+  if (f.question == Question::generate && f.output.format == Format::trace) {
+    throw BadInput("--format trace: expected table, json, csv or html with --phase generate");
   }
 }
 
@@ -175,6 +176,21 @@ Workload workload_of(const LlmFlags& f, const Machine& machine) {
   return workload;
 }
 
+void refuse_idle_attention(const StackChoice& stack, const StepPrediction& step) {
+  std::vector<std::string_view> used;
+  for (const NodePrediction& n : step.nodes) used.push_back(n.op.provider);
+  cli::refuse_idle_attention(stack, used, "this step");
+}
+
+/// CSV and traces have no room for them: stderr says those that change what the figures are.
+std::vector<std::string> remarks_of(const LlmFlags& f, const Machine& machine, const std::optional<Watts>& power,
+                                    const StepPrediction& step) {
+  std::vector<std::string> remarks = cap_remarks(machine, power);
+  tell_beside(f.output, remarks);
+  for (std::string& sentence : band_remarks(step, machine)) remarks.push_back(std::move(sentence));
+  return remarks;
+}
+
 ExitCode run_generate(const LlmFlags& f, const Llm& llm, const Workload& workload, const Machine& machine,
                       const RunOptions& run, Bytes reserve) {
   Predictor predictor;
@@ -182,11 +198,14 @@ ExitCode run_generate(const LlmFlags& f, const Llm& llm, const Workload& workloa
   const Bytes capacity = machine.gpu().memory.capacity;
   Fit fit = fit_of(llm, workload, capacity, reserve);
   if (all.steps > 0) fit = both(fit, fit_of(llm, decode_step(llm, workload, all.steps - 1), capacity, reserve));
-  const StepReport question{llm, workload, machine, f.machine.clock, run, all.prefill, {}, {}, fit, f.given, f.top};
+  refuse_idle_attention(f.machine.stack, all.prefill);
+  StepReport question{llm, workload, machine, f.machine.clock, run, all.prefill, {}, {}, fit, f.given, f.top};
+  question.remarks = remarks_of(f, machine, all.power(), all.prefill);
   const GenerateReport report{question, f.tokens_written, f.output_given, all};
   switch (f.output.format) {
     case Format::json: deliver(f.output, generate_json(report)); break;
     case Format::csv: deliver(f.output, generate_csv(report)); break;
+    case Format::html: deliver(f.output, generate_html(report)); break;
     default: deliver(f.output, generate_table(report, style_for(f.output)));
   }
   return fit.fits ? ExitCode::done : ExitCode::answered_no;
@@ -201,10 +220,16 @@ ExitCode run_llm(const LlmFlags& f) {
   refuse_idle_flags(f, llm);
   const Bytes capacity = machine.gpu().memory.capacity, reserve = reserve_of(f.reserve, capacity);
   if (f.question == Question::generate) return run_generate(f, llm, workload, machine, run, reserve);
-  StepPrediction step = predict(llm, workload, machine, run);
+  Predictor predictor;
+  StepPrediction step = predictor.predict(llm, workload, machine, run);
+  refuse_idle_attention(f.machine.stack, step);
   const Fit fit = fit_of(llm, workload, capacity, reserve);
   step.fits = fit.fits;  // the reserve counts
-  const StepReport report{llm, workload, machine, f.machine.clock, run, step, {}, f.explain, fit, f.given, f.top};
+  StepReport report{llm, workload, machine, f.machine.clock, run, step, {}, f.explain, fit, f.given, f.top};
+  report.remarks = remarks_of(f, machine, step.power, step);
+  if (f.output.format != Format::csv && f.output.format != Format::trace) {
+    report.advice = advise(step, machine, run, predictor);
+  }
   check_explained(report);
   switch (f.output.format) {
     case Format::json: deliver(f.output, step_json(report)); break;

@@ -13,6 +13,7 @@
 #include "model/cli/common.hpp"
 #include "model/report/ops_batch.hpp"
 #include "model/report/ops_batch_row.hpp"
+#include "model/report/remarks.hpp"
 #include "model/report/report.hpp"
 #include "ops/table/text.hpp"
 
@@ -43,8 +44,18 @@ ExitCode run_op(const OpFlags& f) {
   const Op op = parse_op(f.op, f.dtype, shape);
   const auto machine = open_machine(f.machine);
   check_warm(op, f.predict);
-  const OpPrediction prediction = predict(op, machine, f.predict);
-  const OpReport report{op, machine, f.machine.clock, prediction, f.predict.warm};
+  Predictor predictor;
+  const OpPrediction prediction = predictor.predict(op, machine, f.predict);
+  refuse_idle_attention(f.machine.stack, {prediction.provider}, std::string(op_name(op)));
+  const std::vector<std::string> remarks = cap_remarks(machine, prediction.power);
+  tell_beside(f.output, remarks);
+  const OpReport report{op,
+                        machine,
+                        f.machine.clock,
+                        prediction,
+                        f.predict.warm,
+                        remarks,
+                        advise(op, prediction, machine, predictor, f.predict)};
   switch (f.output.format) {
     case Format::json: deliver(f.output, op_json(report)); break;
     case Format::csv: deliver(f.output, op_csv(report)); break;
@@ -103,6 +114,14 @@ ExitCode run_ops(const OpsFlags& f) {
   const BatchOutcome outcome = predict_batch([&in](char* to, std::size_t most) { return in.read(to, most); },
                                              [&out](std::string_view text) { out.write(text); }, machine, options);
   out.commit();
+  if (outcome.over_cap > 0) {
+    std::cerr << "predict-model ops: the power cap cannot be met in " << outcome.over_cap << " of " << outcome.rows
+              << " rows, even at the lowest clock\n";
+  }
+  for (const std::string& remark : cap_remarks(machine, Watts{})) std::cerr << "predict-model ops: " << remark << "\n";
+  if (!f.machine.stack.attention.empty() && outcome.by_attention == 0) {
+    std::cerr << "predict-model ops: --attention " << f.machine.stack.attention << " ran no operator of these rows\n";
+  }
   if (outcome.bugs > 0) {
     std::cerr << "plumbline: internal error: " << outcome.bugs << " of " << outcome.rows
               << " rows failed inside the model (reasons in the column 'error')\n";

@@ -3,6 +3,7 @@
 
 #include "arch/error.hpp"
 #include "model/machine/parts.hpp"
+#include "model/stacks/own/own_kernels.hpp"
 #include "model/words.hpp"
 #include "ops/table/table.hpp"
 
@@ -159,6 +160,17 @@ void read_families(const Calibration& calibration, RateScalars& scalars, StackPa
   FamilyReader reader(calibration, scalars, parts);
   for (StackedProvider& stacked : parts.providers) reader.read(stacked);
   if (parts.stack.kernels() != KernelSet::own) return;
+  const auto of_library = [](const StackedProvider& each) { return each.provider->set() == KernelSet::library; };
+  const bool others = std::any_of(parts.providers.begin(), parts.providers.end(), of_library);
+  if (!runs_own_kernels(scalars.base)) {
+    assumptions.push_back(std::string("none of this project's kernels runs on this card") +
+                          (others ? ": all that are priced are the libraries'" : ""));
+    return;
+  }
+  if (!others) {
+    assumptions.push_back("kernels own alone: what none of our kernels runs is not modelled");
+    return;
+  }
   if (!reader.absent().empty()) {
     assumptions.push_back("kernels own: not measured yet, priced with the library kernels' coefficients: " +
                           reader.absent());
@@ -209,6 +221,9 @@ RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, co
     if (options.power_cap) throw NotModelled("power cap: ideal kernels have no power");
     if (options.sm_clock) throw NotModelled("SM clock: ideal kernels run at the boost clock");
     return scalars;
+  }
+  if (options.power_cap && options.clock == ClockMode::burst) {
+    throw BadInput("power cap: has no meaning with clock burst, which ends before a regulator acts: expected steady");
   }
   scalars.power = read_power_scalars(calibration);
   scalars.power_cap = options.power_cap;

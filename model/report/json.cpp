@@ -121,6 +121,7 @@ std::string step_json(const StepReport& r) {
   out["latency_s"] = finite(s.latency.in(units::s), "latency_s");
   out["latency_low_s"] = finite(s.low.in(units::s), "latency_low_s");
   out["latency_high_s"] = finite(s.high.in(units::s), "latency_high_s");
+  out["band"] = band_json(s.whole_steps);
   out["tokens_per_s"] = finite(s.tokens_per_s, "tokens_per_s");
   out["energy_J"] = optional_figure(s.energy, units::J, "energy_J");
   put_energy_band(out, s.energy, s.power, s.power_low, s.power_high, s.latency, s.low, s.high);
@@ -143,22 +144,18 @@ std::string step_json(const StepReport& r) {
   out["mbu"] = finite(s.mbu, "mbu");
   out["ops"] = operator_rows(r);
   out["power_trace"] = power_over_time(s);
+  out["advice"] = advice_json(r.advice);
   out["assumptions"] = all_assumptions(r.machine, r.llm.assumptions, r.remarks);
   return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string op_json(const OpReport& r) {
   const OpPrediction& p = r.prediction;
-  Json out{{"schema", "plumbline.op.v1"},
-           {"op", op_name(r.op)},
-           {"dtype", dtype_text(r.op)},
-           {"shape", shape_text(r.op)},
-           {"gpu", r.machine.gpu().name},
-           {"stack", r.machine.stack().name},
-           {"kernels", word_of(kKernelSetWords, r.machine.kernels())},
-           {"provider", p.provider},
-           {"clock", word_of(kClockWords, r.clock)},
-           {"cache", r.warm ? "warm" : "cold"}};
+  Json out{
+      {"schema", "plumbline.op.v1"},        {"op", op_name(r.op)},         {"dtype", dtype_text(r.op)},
+      {"shape", shape_text(r.op)},          {"gpu", r.machine.gpu().name}, {"stack", r.machine.stack().name},
+      {"kernels", kernels_word(r.machine)}, {"provider", p.provider},      {"clock", word_of(kClockWords, r.clock)},
+      {"cache", r.warm ? "warm" : "cold"}};
   put_figures(out, p);
   out["kernel_s"] = finite(kernel_time(p).in(units::s), "kernel_s");
   out["dram_read_bytes"] = finite(p.dram_read.in(units::B), "dram_read_bytes");
@@ -169,7 +166,8 @@ std::string op_json(const OpReport& r) {
     out["launches"].push_back(launch_json(p.launches[static_cast<std::size_t>(i)]));
   }
   out["explain"] = explain(r.op, p, r.machine);
-  out["assumptions"] = all_assumptions(r.machine, {}, {});
+  out["advice"] = advice_json(r.advice);
+  out["assumptions"] = all_assumptions(r.machine, {}, r.remarks);
   return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

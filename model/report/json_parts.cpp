@@ -44,6 +44,19 @@ Json shares_json(const TimeShare& share) {
           {"launch", finite(share.launch, "time_share")}};
 }
 
+Json advice_json(const std::vector<Advice>& advice) {
+  Json list = Json::array();
+  for (const Advice& each : advice) {
+    list.push_back({{"kind", each.kind}, {"text", each.text}, {"time_s", finite(each.time.in(units::s), "time_s")}});
+  }
+  return list;
+}
+
+Json band_json(const WholeStepBand& whole) {
+  if (whole.band == nullptr) return nullptr;
+  return {{"recorded", whole.recorded}, {"stack", whole.stack}, {"kind", whole.kind}, {"steps", whole.band->rows}};
+}
+
 void put_fit(Json& out, const Fit& fit) {
   const auto limit = [](const std::optional<std::int64_t>& most) { return most ? Json(*most) : Json(nullptr); };
   out["fits"] = fit.fits;
@@ -68,7 +81,7 @@ void put_machine(Json& out, const StepReport& r) {
   out["dtype"] = weight_format(r.llm, r.workload);
   out["kv_dtype"] = kv_format(r.llm, r.workload);
   out["stack"] = r.machine.stack().name;
-  out["kernels"] = word_of(kKernelSetWords, r.machine.kernels());
+  out["kernels"] = kernels_word(r.machine);
   out["runtime"] = word_of(kRuntimeWords, r.options.runtime);
   out["fusion"] = word_of(kFusionWords, r.workload.fusion);
   out["clock"] = word_of(kClockWords, r.clock);

@@ -20,6 +20,10 @@ Json optional_figure(const std::optional<Q>& value, Q unit, const char* key) {
 
 void put_energy_band(Json& row, std::optional<Joules> energy, std::optional<Watts> power, std::optional<Watts> low,
                      std::optional<Watts> high, Seconds time, Seconds time_low, Seconds time_high);
+/// A list of {kind, text, time_s}.
+Json advice_json(const std::vector<Advice>& advice);
+/// Whose whole steps the band is at least as wide as; null where none are on file.
+Json band_json(const WholeStepBand& whole);
 /// `fits`, `reserve_bytes`, and what would fit: null where memory sets no limit.
 void put_fit(Json& out, const Fit& fit);
 void put_mfu(Json& out, const Mfu& mfu);

@@ -105,8 +105,8 @@ std::string op_table(const OpReport& report, const TextStyle& style) {
                              ")" + (report.warm ? ", operands in L2 where they fit" : ""));
   out += summary(report, style) + launch_columns(report.prediction).text(2, style) + "\n" + resources(report, style);
   out += style.bold("why") + "\n" + fitted(explain(report.op, report.prediction, report.machine));
-  const auto sentences = all_assumptions(report.machine, {}, {});
-  if (!sentences.empty()) out += "\n";
+  out += "\n" + advice_lines(report.advice, style);
+  const auto sentences = all_assumptions(report.machine, {}, report.remarks);
   return out + bullets("assumptions", sentences, style);
 }
 

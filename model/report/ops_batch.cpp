@@ -209,6 +209,8 @@ class Pipeline {
       outcome_.rows += s.outcome.rows;
       outcome_.refused += s.outcome.refused;
       outcome_.bugs += s.outcome.bugs;
+      outcome_.over_cap += s.outcome.over_cap;
+      outcome_.by_attention += s.outcome.by_attention;
       set(s, State::free);
     }
   }

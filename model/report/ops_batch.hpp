@@ -28,8 +28,10 @@ struct BatchOptions {
 
 struct BatchOutcome {
   std::int64_t rows = 0;
-  std::int64_t refused = 0;  ///< bad or not modelled: the reason stands in the row's `error`
-  std::int64_t bugs = 0;     ///< failed inside the model; likewise
+  std::int64_t refused = 0;       ///< bad or not modelled: the reason stands in the row's `error`
+  std::int64_t bugs = 0;          ///< failed inside the model; likewise
+  std::int64_t over_cap = 0;      ///< draw more than the power cap at the lowest clock
+  std::int64_t by_attention = 0;  ///< run by the provider that --attention names
 };
 
 /// Needs a header with `op` and `shape`, and maybe `dtype`, in any place; throws BadInput before anything is written if

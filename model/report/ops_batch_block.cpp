@@ -106,6 +106,8 @@ class BlockRows {
       const auto result = rows_.append(fields[columns_.op], dtype, fields[columns_.shape], out_);
       if (result == RowPredictor::Outcome::refused) ++outcome_.refused;
       if (result == RowPredictor::Outcome::bug) ++outcome_.bugs;
+      outcome_.over_cap += rows_.over_cap() ? 1 : 0;
+      outcome_.by_attention += rows_.by_attention() ? 1 : 0;
     }
     out_ += '\n';
   }

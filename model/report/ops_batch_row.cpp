@@ -9,7 +9,9 @@
 
 #include "arch/error.hpp"
 #include "arch/printable.hpp"
+#include "model/report/remarks.hpp"
 #include "model/report/report.hpp"
+#include "model/stacks/stack.hpp"
 #include "ops/csv.hpp"
 #include "ops/table/text.hpp"
 
@@ -97,6 +99,11 @@ void check_warm(const Op& op, const PredictOptions& options) {
   if (!options.warm || std::holds_alternative<Gemm>(op)) return;
   throw NotModelled("cache warm: not modelled yet of " + std::string(op_name(op)) + ", of gemm only");
 }
+
+RowPredictor::RowPredictor(const Machine& machine, const PredictOptions& options)
+    : machine_(machine), options_(options), attention_(attention_provider(machine.options().stack.attention)) {}
+
+bool RowPredictor::over_cap() const { return outcome_ == Outcome::done && is_over_cap(machine_, prediction_.power); }
 
 RowPredictor::Outcome RowPredictor::predict_row(std::string_view op, std::string_view dtype, std::string_view shape) {
   figures_.clear();

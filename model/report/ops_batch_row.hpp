@@ -32,8 +32,12 @@ class RowPredictor {
  public:
   enum class Outcome { done, refused, bug };
 
-  explicit RowPredictor(const Machine& machine, const PredictOptions& options = {})
-      : machine_(machine), options_(options) {}
+  explicit RowPredictor(const Machine& machine, const PredictOptions& options = {});
+
+  /// Whether the last row draws more than the cap that it was to keep.
+  bool over_cap() const;
+  /// Whether the last row's kernels are those of the provider that replaces the stack's attention.
+  bool by_attention() const { return outcome_ == Outcome::done && prediction_.provider == attention_; }
 
   /// Appends the values of kFigureColumns for one row: figures, or none and the reason. Never throws for a bad row.
   Outcome append(std::string_view op, std::string_view dtype, std::string_view shape, std::string& out);
@@ -43,6 +47,7 @@ class RowPredictor {
 
   const Machine& machine_;
   PredictOptions options_;
+  std::string_view attention_;  // a provider's name; empty: none is asked for
   Predictor predictor_;
   OpPrediction prediction_;  // large: reused
   std::string key_, figures_;

@@ -5,6 +5,8 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/gpu/peaks.hpp"
+#include "model/stacks/own/own_kernels.hpp"
+#include "model/words.hpp"
 
 namespace plumbline {
 
@@ -31,6 +33,22 @@ std::vector<std::string> all_assumptions(const Machine& machine, const std::vect
     }
   }
   return all;
+}
+
+std::string_view kernels_word(const Machine& machine) {
+  const bool none = machine.kernels() == KernelSet::own && !runs_own_kernels(machine.rates());
+  return word_of(kKernelSetWords, none ? KernelSet::library : machine.kernels());
+}
+
+std::vector<std::string> sentences_of(const std::vector<Advice>& advice) {
+  std::vector<std::string> sentences;
+  for (const Advice& each : advice) sentences.push_back(each.text);
+  return sentences;
+}
+
+std::string advice_lines(const std::vector<Advice>& advice, const TextStyle& style) {
+  const std::vector<std::string> sentences = sentences_of(advice);
+  return sentences.empty() ? "" : bullets("advice", sentences, style) + "\n";
 }
 
 Mfu mfu_of(const StepPrediction& step, const Gpu& gpu) {

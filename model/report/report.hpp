@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/advice.hpp"
 #include "model/generate.hpp"
 #include "model/predict.hpp"
 #include "model/report/columns.hpp"
@@ -38,6 +39,7 @@ struct StepReport {
   Fit fit{};  ///< whether it fits, and what would
   Given given{};
   std::int64_t top = 0;  ///< rows of the table's operators; 0: all
+  std::vector<Advice> advice{};
 };
 
 /// Share of the dense tensor peak that everybody quotes: the datasheet's, where the clock that it assumes is on file,
@@ -71,6 +73,8 @@ struct OpReport {
   ClockMode clock;
   const OpPrediction& prediction;
   bool warm = false;  ///< operands lie in L2 where they fit
+  std::vector<std::string> remarks{};
+  std::vector<Advice> advice{};
 };
 
 /// A prefill and the decode steps behind it. `question.step` is the prefill.
@@ -89,6 +93,7 @@ std::string step_html(const StepReport& report);   ///< a page of its own for a 
 
 std::string generate_table(const GenerateReport& report, const TextStyle& style);
 std::string generate_json(const GenerateReport& report);  ///< schema plumbline.llm.v1, phase "generate"
+std::string generate_html(const GenerateReport& report);  ///< a page of its own (model/report/html)
 std::string generate_csv(const GenerateReport& report);   ///< a row an operator and phase: sums over its steps
 
 std::string op_table(const OpReport& report, const TextStyle& style);
@@ -99,6 +104,13 @@ std::string op_html(const OpReport& report);  ///< a page of its own (model/repo
 /// Every assumption behind a report, each once: the machine's, the GPU descriptor's, the model file's, the caller's.
 std::vector<std::string> all_assumptions(const Machine& machine, const std::vector<std::string>& model_file,
                                          const std::vector<std::string>& remarks);
+
+/// "library" where the stack begins with our kernels and the card runs none of them.
+std::string_view kernels_word(const Machine& machine);
+
+std::vector<std::string> sentences_of(const std::vector<Advice>& advice);
+/// "- sentence" a line under "advice"; nothing where there is none.
+std::string advice_lines(const std::vector<Advice>& advice, const TextStyle& style);
 
 /// "bf16", or what the model file stores when no precision was asked for: "bf16, experts mxfp4".
 std::string weight_format(const Llm& llm, const Workload& workload);

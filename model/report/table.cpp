@@ -204,8 +204,8 @@ std::string explanations(const StepReport& r, const TextStyle& style) {
 std::string step_table(const StepReport& report, const TextStyle& style) {
   std::string out = header(report, style) + summary(report, style) + operators(report, style);
   out += explanations(report, style);
+  out += "\n" + advice_lines(report.advice, style);
   const auto sentences = all_assumptions(report.machine, report.llm.assumptions, report.remarks);
-  if (!sentences.empty()) out += "\n";
   return out + bullets("assumptions", sentences, style);
 }
 

@@ -136,11 +136,24 @@ std::vector<std::string> attention_words() {
   return words;
 }
 
-Stack with_attention(const Stack& stack, std::string_view name) {
-  const Provider* provider = nullptr;
+namespace {
+
+const Provider* attention_by(std::string_view name) {
   for (const Provider* each : providers()) {
-    if (runs_attention({each, {}, false}) && (each->name() == name || each->word() == name)) provider = each;
+    if (runs_attention({each, {}, false}) && (each->name() == name || each->word() == name)) return each;
   }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string_view attention_provider(std::string_view word) {
+  const Provider* provider = attention_by(word);
+  return provider == nullptr ? std::string_view() : provider->name();
+}
+
+Stack with_attention(const Stack& stack, std::string_view name) {
+  const Provider* provider = attention_by(name);
   const std::vector<std::string> known = attention_words();
   if (provider == nullptr) {
     throw BadInput("attention: expected one of " + joined(known) + "; found '" + std::string(name) + "'" +

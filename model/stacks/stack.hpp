@@ -47,6 +47,8 @@ Stack with_kernels(const Stack& stack, const Stack& kernels);
 /// is not known or has no attention.
 Stack with_attention(const Stack& stack, std::string_view provider);
 
+/// The name of the provider that `--attention` means by `word`; empty where none does.
+std::string_view attention_provider(std::string_view word);
 /// Words of the providers that with_attention() takes.
 std::vector<std::string> attention_words();
 

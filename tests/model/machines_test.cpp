@@ -52,6 +52,7 @@ TEST_F(MachinesCache, EveryPartOfAKeyCounts) {
   keys[2].options.stack = "vllm";
   keys[3].options.clock = ClockMode::steady;
   keys[4].options.power_cap = 500.0 * units::W;
+  keys[4].options.clock = ClockMode::steady;
   keys[5].options.data = DataPattern::zeros;
   keys[6].calibration_file = data_folder() + "/calibration/h200_sxm.json";
   keys[7].overrides = {{"sm_count", "100"}};
@@ -110,6 +111,7 @@ TEST_F(MachinesCache, ARefusalLeavesNothingBehind) {
   EXPECT_EQ(all_.get({path}).numbers().sm_count, 100);
   MachineKey capped{path};
   capped.options.power_cap = 1.0 * units::W;
+  capped.options.clock = ClockMode::steady;
   EXPECT_THROW((void)all_.get(capped), BadInput);
   EXPECT_THROW((void)all_.get(capped), BadInput);
   EXPECT_THROW((void)all_.stack("trt-lm"), BadInput);

@@ -34,6 +34,7 @@ Calibration powered(Calibration c = toy_calibration()) {
 
 Machine machine_with(ClockMode clock, double cap_W, const Calibration& c = powered(), const Gpu& gpu = toy_gpu(),
                      DataPattern data = DataPattern::normal) {
+  if (clock == ClockMode::burst) return make_machine(gpu, c, MachineOptions{"trt-llm", clock, {}, data});
   return make_machine(gpu, c, MachineOptions{"trt-llm", clock, cap_W * units::W, data});
 }
 

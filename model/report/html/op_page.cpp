@@ -77,9 +77,10 @@ std::string op_html(const OpReport& r) {
                               ", clock " + std::string(word_of(kClockWords, r.clock));
   std::string body = "<h1>" + html::escaped(title) + "</h1>\n<p class=\"soft\">" + html::escaped(assumed) + "</p>\n";
   body += op_headline(r) + op_roofline(r) + op_resources(r);
+  if (!r.advice.empty()) body += html::section("Advice", html::bullets(sentences_of(r.advice)), true);
   body += html::section("Launches", html::table(launch_columns(r.prediction)));
   body += html::section("Why", html::preformatted(explain(r.op, r.prediction, r.machine)), true);
-  const auto sentences = all_assumptions(r.machine, {}, {});
+  const auto sentences = all_assumptions(r.machine, {}, r.remarks);
   if (!sentences.empty()) body += html::section("Assumptions", html::bullets(sentences), true);
   return html::document(title, body);
 }

@@ -7,6 +7,7 @@
 
 #include "arch/format.hpp"
 #include "model/report/html/markup.hpp"
+#include "model/report/html/page_parts.hpp"
 #include "model/report/html/power_plot.hpp"
 #include "model/report/html/roofline_plot.hpp"
 #include "model/report/html/stacked_bar.hpp"
@@ -19,52 +20,8 @@
 namespace plumbline {
 namespace {
 
-std::string most_text(const std::optional<std::int64_t>& most) { return most ? std::to_string(*most) : "unlimited"; }
-
-/// What would fit: by memory alone, whatever the time.
-std::string would_fit(const Fit& fit) {
-  const bool none = fit.max_batch == 0 && fit.max_context == 0;
-  std::string out = none ? "No batch and no length fits"
-                         : "At most batch " + most_text(fit.max_batch) + " at this length, length " +
-                               most_text(fit.max_context) + " at this batch";
-  if (!fit.fits) {
-    const std::int64_t gpus = fit.fewest_gpus.value_or(Fit::kMostGpus);
-    out += "; fewest GPUs of this kind: " + std::string(fit.fewest_gpus ? "" : "more than ") + std::to_string(gpus) +
-           " (by memory alone)";
-  }
-  return out + ".";
-}
-
-std::string verdict(const StepReport& r) {
-  const Bytes need = r.step.graph.memory.total(), capacity = r.fit.capacity;
-  std::string text = format(need) + " of " + format(capacity) + " (" + percent(need / capacity) + ")";
-  if (r.fit.reserve > Bytes{}) text += ", " + format(r.fit.reserve) + " of which are kept for the runtime";
-  text += ". " + would_fit(r.fit);
-  if (!r.fit.fits) text += " The times below are those of a card that had room for it.";
-  return std::string("<div class=\"verdict ") + (r.fit.fits ? "good" : "bad") + "\"><b>" +
-         (r.fit.fits ? "fits" : "DOES NOT FIT") + "</b>" + html::escaped(text) + "</div>\n";
-}
-
-struct NamedShare {
-  const char* label;
-  double share;
-  const char* css;
-};
-
-/// Largest first; the colours are not those of operators.
-std::vector<NamedShare> time_shares(const TimeShare& share) {
-  std::vector<NamedShare> all{{"compute", share.compute, "c1"},
-                              {"memory", share.memory, "c0"},
-                              {"network", share.network, "c2"},
-                              {"latency", share.latency, "other"},
-                              {"launch", share.launch, "gap"}};
-  std::erase_if(all, [](const NamedShare& s) { return !(s.share > 0); });
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.share > b.share; });
-  return all;
-}
-
 html::Tile bound_tile(const StepPrediction& s) {
-  const auto shares = time_shares(s.share);
+  const auto shares = html::time_shares(s.share);
   if (shares.empty()) return {"bound by", "-", ""};
   std::string rest = percent(shares.front().share) + " of the time";
   for (std::size_t i = 1; i < shares.size(); ++i) {
@@ -140,7 +97,7 @@ std::string headline(const StepReport& r) {
 
 std::string time_section(const StepPrediction& s, const html::StepParts& parts) {
   std::vector<html::Part> bounds;
-  for (const NamedShare& share : time_shares(s.share)) {
+  for (const html::NamedShare& share : html::time_shares(s.share)) {
     bounds.push_back({share.label, format(share.share * s.latency), share.share, share.css});
   }
   return html::section("Where the time goes",
@@ -187,25 +144,6 @@ std::string roofline_section(const StepReport& r, const html::StepParts& parts) 
                     std::string(parts.css(*n.node)), title});
   }
   return html::section("Roofline", html::roofline_plot(r.machine.gpu(), s.clock, roofs, std::move(dots)));
-}
-
-std::string memory_section(const StepReport& r) {
-  const MemoryNeed& need = r.step.graph.memory;
-  const Bytes capacity = r.machine.gpu().memory.capacity;
-  std::vector<html::Part> parts;
-  const auto add = [&](const char* label, Bytes bytes, const char* css) {
-    if (bytes > Bytes{}) parts.push_back({label, format(bytes), bytes / capacity, css});
-  };
-  add("weights", need.weights, "c0");
-  add("KV cache", need.kv_cache, "c1");
-  add("activations", need.activations, "c2");
-  add("optimizer", need.optimizer, "c6");
-  add("workspace", need.workspace, "c5");
-  add("runtime", r.fit.reserve, "other");
-  add("free", capacity - need.total() - r.fit.reserve, "free");
-  const std::string limit = "capacity " + format(capacity);
-  return html::section("Memory", html::stacked_bar(parts, "memory of the GPU", limit) + html::legend(parts) +
-                                     html::note("Shares are of the capacity, " + format(capacity) + "."));
 }
 
 std::vector<Columns::Column> operator_columns(bool power) {
@@ -329,7 +267,9 @@ std::string inputs_section(const StepReport& r) {
   inputs.emplace_back("fusion", word_of(kFusionWords, r.workload.fusion));
   inputs.emplace_back("clock", std::string(word_of(kClockWords, r.clock)) + usual(r.given.clock));
   if (r.machine.options().power_cap) inputs.emplace_back("power cap", format(*r.machine.options().power_cap));
-  std::string out = html::section("Inputs", html::facts(inputs));
+  std::string out;
+  if (!r.advice.empty()) out += html::section("Advice", html::bullets(sentences_of(r.advice)), true);
+  out += html::section("Inputs", html::facts(inputs));
   const auto sentences = all_assumptions(r.machine, r.llm.assumptions, r.remarks);
   return sentences.empty() ? out : out + html::section("Assumptions", html::bullets(sentences), true);
 }
@@ -345,7 +285,8 @@ std::string step_html(const StepReport& r) {
       ", KV cache " + std::string(kv_format(r.llm, r.workload)) + ", stack " + r.machine.stack().name;
   const html::StepParts parts = html::step_parts(r.step);
   std::string body = "<h1>" + html::escaped(title) + "</h1>\n<p class=\"soft\">" + html::escaped(asked) + "</p>\n";
-  body += verdict(r) + headline(r) + time_section(r.step, parts) + memory_section(r) + roofline_section(r, parts);
+  body += html::fit_verdict(r.step.graph.memory, r.fit) + headline(r) + time_section(r.step, parts) +
+          html::memory_section(r.step.graph.memory, r.fit) + roofline_section(r, parts);
   body += html::section("Power over time", html::power_plots(r, parts), true);
   body += operators_section(r.step) + explanations(r) + inputs_section(r);
   return html::document(title, body);
