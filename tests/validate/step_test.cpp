@@ -106,8 +106,8 @@ TEST(StepRecording, RefusesUnknownKeysAndRepeats) {
   EXPECT_THROW(parse_step_recording(step_recording_json(r), "some.json"), BadInput);
 }
 
-TEST(StepReport, HoldsPredictionsAgainstStepsAndOperators) {
-  const StepReport report = compare_steps(recorded(), {"h200_sxm"});
+TEST(WholeStepReport, HoldsPredictionsAgainstStepsAndOperators) {
+  const WholeStepReport report = compare_steps(recorded(), {"h200_sxm"});
   ASSERT_EQ(report.rows.size(), 2U);
   EXPECT_NEAR(report.rows[0].time_error(), 0, 1e-9);
   EXPECT_FALSE(report.rows[0].energy_error());
@@ -121,10 +121,10 @@ TEST(StepReport, HoldsPredictionsAgainstStepsAndOperators) {
   EXPECT_THAT(step_csv(report), HasSubstr("gate_up_proj"));
 }
 
-TEST(StepReport, SaysWhatCouldNotBeMeasured) {
+TEST(WholeStepReport, SaysWhatCouldNotBeMeasured) {
   StepRecording r = recorded();
   r.steps[0].fault = "the step's logits are not finite";
-  const StepReport report = compare_steps(r, {"h200_sxm"});
+  const WholeStepReport report = compare_steps(r, {"h200_sxm"});
   EXPECT_FALSE(report.rows[0].good());
   EXPECT_THAT(step_table(report), HasSubstr("logits are not finite"));
 }
@@ -142,7 +142,7 @@ TEST(StepGate, RecordedStepsAreNotPredictedWorseThanAllowed) {
         Ceiling{"steps.second_card.json", Phase::decode, 0.013, 0.025},
         Ceiling{"steps.second_card.json", Phase::prefill, 0.033, 0.03}}) {
     const std::string file = data_folder() + "/measurements/h200/" + ceiling.file;
-    const StepReport report = compare_steps(parse_step_recording(read_text_file(file), file), {"h200_sxm"});
+    const WholeStepReport report = compare_steps(parse_step_recording(read_text_file(file), file), {"h200_sxm"});
     std::vector<double> time, energy;
     for (const StepRow& row : report.rows) {
       ASSERT_TRUE(row.good()) << row.error;

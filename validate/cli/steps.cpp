@@ -53,7 +53,7 @@ ExitCode report_steps(const StepRecording& recording, const AskedCard& card, con
   if (asked.format != "table" && asked.format != "csv") {
     throw BadInput("--format: expected table or csv for a recording of steps, found '" + asked.format + "'");
   }
-  const StepReport report = compare_steps(recording, key_of(recording.session, card));
+  const WholeStepReport report = compare_steps(recording, key_of(recording.session, card));
   const std::string text = asked.format == "csv" ? step_csv(report) : step_table(report);
   write_or_print(asked, text, out);
   std::vector<std::string> trouble;

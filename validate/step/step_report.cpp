@@ -148,8 +148,8 @@ std::string joined(const std::vector<std::string>& cells) {
 
 /// `machine_at` gives the card's machine of a clock mode.
 template <class MachineAt>
-StepReport compare(const StepRecording& recording, const std::string& gpu, const MachineAt& machine_at) {
-  StepReport report;
+WholeStepReport compare(const StepRecording& recording, const std::string& gpu, const MachineAt& machine_at) {
+  WholeStepReport report;
   report.session = recording.session;
   report.gpu = gpu;
   for (const StepMeasurement& step : recording.steps) {
@@ -187,7 +187,7 @@ std::optional<double> StepRow::clock_error() const {
   return std::log(clock / *measured.conditions.sm_clock);
 }
 
-StepReport compare_steps(const StepRecording& recording, const MachineKey& card) {
+WholeStepReport compare_steps(const StepRecording& recording, const MachineKey& card) {
   MachineKey key = card;
   key.options.stack = "own";  // steps run our kernels
   return compare(recording, machines().gpu(card.gpu).name, [&key](ClockMode clock) {
@@ -196,7 +196,7 @@ StepReport compare_steps(const StepRecording& recording, const MachineKey& card)
   });
 }
 
-StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const Calibration& calibration) {
+WholeStepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const Calibration& calibration) {
   std::map<ClockMode, Machine> made;
   return compare(recording, gpu.name, [&](ClockMode clock) {
     const auto known = made.find(clock);
@@ -210,7 +210,7 @@ StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const C
   });
 }
 
-std::string step_table(const StepReport& report) {
+std::string step_table(const WholeStepReport& report) {
   Table table;
   table.add({"step", "measured", "predicted", "error %", "in band", "energy", "predicted", "error %", "power",
              "predicted", "SM clock", "predicted"});
@@ -241,7 +241,7 @@ std::string step_table(const StepReport& report) {
   return text;
 }
 
-std::string step_csv(const StepReport& report) {
+std::string step_csv(const WholeStepReport& report) {
   std::string text =
       "step,clock,study,operator,count,measured_us,predicted_us,low_us,high_us,traced_us,measured_J,predicted_J,"
       "measured_W,predicted_W,measured_MHz,predicted_MHz\n";

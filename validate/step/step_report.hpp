@@ -34,7 +34,7 @@ struct StepRow {
   std::optional<double> energy_error() const, power_error() const, clock_error() const;
 };
 
-struct StepReport {
+struct WholeStepReport {
   MeasuringSession session;
   std::string gpu;
   std::vector<StepRow> rows;
@@ -42,12 +42,12 @@ struct StepReport {
 
 /// Prices each step of a recording as its clock mode has it, on that card; kernels are ours and the clock is the
 /// step's, whatever the key's options say.
-StepReport compare_steps(const StepRecording& recording, const MachineKey& card);
+WholeStepReport compare_steps(const StepRecording& recording, const MachineKey& card);
 /// ... with a calibration that is on no file yet, and bands of the operators alone, without those of whole steps.
-StepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const Calibration& calibration);
+WholeStepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const Calibration& calibration);
 
-std::string step_table(const StepReport& report);
+std::string step_table(const WholeStepReport& report);
 /// A line a step (operator empty) and a line an operator of it; microseconds, joules, watts.
-std::string step_csv(const StepReport& report);
+std::string step_csv(const WholeStepReport& report);
 
 }  // namespace plumbline
