@@ -215,11 +215,20 @@ Machine Machine::for_steps() const {
   return steps.parts ? Machine(steps.parts) : *this;
 }
 
-Machine Machine::with(const GpuNumbers& numbers) const { return with(numbers, {}); }
+Machine Machine::with(const GpuNumbers& numbers) const { return with(numbers, {}, {}); }
 
-Machine Machine::with(const GpuNumbers& given, std::vector<std::string> changes) const {
+Machine Machine::with(const GpuNumbers& numbers, std::vector<std::string> changes) const {
+  return with(numbers, {}, std::move(changes));
+}
+
+Machine Machine::with(const Gpu& gpu, std::vector<std::string> changes) const {
+  return with(static_cast<const GpuNumbers&>(gpu), gpu.set, std::move(changes));
+}
+
+Machine Machine::with(const GpuNumbers& given, const std::vector<std::string>& set,
+                      std::vector<std::string> changes) const {
   if (given == parts_->rates.gpu) return *this;
-  const GpuNumbers numbers = derived_again(parts_->origin->gpu, given);
+  const GpuNumbers numbers = derived_again(parts_->origin->gpu, given, set);
   const bool changed = !(numbers == parts_->origin->gpu);
   return machine_of(parts_->origin, numbers, changed, std::move(changes));
 }

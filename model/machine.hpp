@@ -49,16 +49,21 @@ class Machine {
   Machine for_steps() const;
 
   /// The same card under the same calibration and options with other numbers: a hardware point of a study. What its
-  /// descriptor derives (an L2 bandwidth that goes with SMs and clock) follows, unless it is changed too. A machine
+  /// descriptor derives (an L2 bandwidth that goes with SMs and clock) follows, unless it is changed too: to keep it as it
+  /// is, give a descriptor that sets it. A machine
   /// with its own numbers is itself. Throws BadInput where the power cap is out of reach.
   Machine with(const GpuNumbers& numbers) const;
   /// The same, and what was changed in words: one sentence each for the reports.
   Machine with(const GpuNumbers& numbers, std::vector<std::string> changes) const;
+  /// The same of a descriptor that was read with overrides: numbers that they set stay, be it to their own values.
+  Machine with(const Gpu& gpu, std::vector<std::string> changes = {}) const;
 
   /// For what keeps answers of one machine (Predictor).
   const std::shared_ptr<const MachineParts>& parts() const { return parts_; }
 
  private:
+  Machine with(const GpuNumbers& given, const std::vector<std::string>& set, std::vector<std::string> changes) const;
+
   std::shared_ptr<const MachineParts> parts_;
 };
 

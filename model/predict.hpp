@@ -85,6 +85,8 @@ struct PredictOptions {
   const GemmPlan* gemm_plan = nullptr;
   const AttentionPlan* attention_plan = nullptr;
   Resident resident{};  ///< where not everything is; of library GEMM only
+  /// A library's kernels cut as is cheapest of what they can launch, in place of the library's own rule.
+  bool cut_by_time = false;
 };
 
 /// The roofline floor with datasheet peaks at the boost clock: max(FLOPs / peak, bytes / bandwidth).

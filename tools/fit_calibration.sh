@@ -10,7 +10,7 @@ validate=${PLUMBLINE_BUILD:-build}/bin/validate
 
 kv='shape!~kv=fp8'
 # fit GPU FAMILY ROWS FREE [FILTERS...]: bf16 rows (random data, CUDA graphs) of $stacks: TensorRT-LLM, whose attention
-# kernels the planner follows (model/stacks/trtllm/plan_attention.cpp). Overlap (4) and the droop of prefill (measured on the
+# kernels the planner follows (model/stacks/trtllm/plan_prefill.cpp). Overlap (4) and the droop of prefill (measured on the
 # H200) are not fitted.
 fit() {
   gpu=$1 family=$2 file=$3 rows=data/measurements/aiconfigurator/$1/$3.train.csv free=$4

@@ -73,6 +73,7 @@ class Assembly {
 
   /// Numbers that were derived are derived again; those that were measured or stated stay what they are.
   void apply(const std::vector<Override>& overrides) {
+    const Hertz boost = boost_clock();
     for (const Override& o : overrides) apply(o);
     read_descriptor(document_.root(), overrides);  // a bad value is refused by its path before anything is derived
     if (is_overridden(overrides, "tensor_bf16"))
@@ -82,6 +83,8 @@ class Assembly {
     if (!is_overridden(overrides, "l2.bandwidth") && (l2_moves || is_overridden(overrides, "l2.bytes_per_sm_clk"))) {
       forget("l2.bandwidth");
       derive_l2_bandwidth();
+    } else if (!is_derived("l2.bandwidth") && !is_overridden(overrides, "l2.bandwidth")) {
+      follow_boost_clock(boost_clock() / boost);
     }
     const bool idle_moves = is_derived("idle_power") && is_overridden(overrides, "tdp");
     if (!is_overridden(overrides, "idle_power") && (idle_moves || is_overridden(overrides, "idle_power_fraction"))) {
@@ -266,6 +269,16 @@ class Assembly {
     document_.set("l2.bandwidth", format_exact(total.in(units::B_per_s)) + " B/s");
   }
 
+  Hertz boost_clock() const { return document_.root().at("boost_clock").as_hertz(); }
+
+  /// A stated L2 bandwidth is that at the boost clock: its slices run in step with the SMs (peaks.cpp, l2_peak).
+  void follow_boost_clock(double ratio) {
+    if (ratio == 1) return;
+    const Bandwidth total = ratio * document_.root().at("l2").at("bandwidth").as_bandwidth();
+    assumptions_.push_back("l2.bandwidth goes with the boost clock: " + format(total));
+    document_.set("l2.bandwidth", format_exact(total.in(units::B_per_s)) + " B/s");
+  }
+
   void derive_idle_power() {
     const JsonValue root = document_.root();
     const auto fraction = root.find("idle_power_fraction");
@@ -298,6 +311,7 @@ Gpu assemble(JsonDocument top, const std::string& label, bool shipped, const std
   d = assembly.read(overrides);
   check_physics(d, "set on " + d.gpu.name);
   d.gpu.modified = true;
+  for (const Override& o : overrides) d.gpu.set.push_back(o.path);
   return std::move(d.gpu);
 }
 
@@ -322,14 +336,19 @@ double ClusterSlots::share(std::int64_t ctas) const {
   return ctas <= 4 ? static_cast<double>(4 * of_4) / all : static_cast<double>(8 * of_8) / all;
 }
 
-GpuNumbers derived_again(const Gpu& gpu, const GpuNumbers& changed) {
+GpuNumbers derived_again(const Gpu& gpu, const GpuNumbers& changed, const std::vector<std::string>& set) {
   GpuNumbers out = changed;
-  const bool moved = changed.sm_count != gpu.sm_count || changed.boost_clock != gpu.boost_clock;
-  if (gpu.l2_bytes_per_sm_clk > 0 && moved && changed.l2.bandwidth == gpu.l2.bandwidth) {
-    out.l2.bandwidth =
-        static_cast<double>(changed.sm_count) * (gpu.l2_bytes_per_sm_clk * units::B * changed.boost_clock);
+  const auto follows = [&set](const char* path) { return std::find(set.begin(), set.end(), path) == set.end(); };
+  if (changed.l2.bandwidth == gpu.l2.bandwidth && follows("l2.bandwidth")) {
+    const double clock = changed.boost_clock / gpu.boost_clock;
+    if (gpu.l2_bytes_per_sm_clk <= 0 && clock != 1) out.l2.bandwidth = clock * gpu.l2.bandwidth;
+    if (gpu.l2_bytes_per_sm_clk > 0 && (clock != 1 || changed.sm_count != gpu.sm_count)) {
+      out.l2.bandwidth =
+          static_cast<double>(changed.sm_count) * (gpu.l2_bytes_per_sm_clk * units::B * changed.boost_clock);
+    }
   }
-  if (gpu.idle_power_fraction > 0 && changed.tdp != gpu.tdp && changed.idle_power == gpu.idle_power) {
+  if (gpu.idle_power_fraction > 0 && changed.tdp != gpu.tdp && changed.idle_power == gpu.idle_power &&
+      follows("idle_power")) {
     out.idle_power = gpu.idle_power_fraction * changed.tdp;
   }
   return out;

@@ -132,7 +132,8 @@ struct Gpu : GpuNumbers {
   /// What numbers that nobody states are derived from; 0 where they are stated: l2.bandwidth = SMs x this x boost clock,
   /// idle_power = this x TDP.
   double l2_bytes_per_sm_clk = 0, idle_power_fraction = 0;
-  bool modified = false;  ///< a number was overridden: a machine that nobody has measured
+  bool modified = false;         ///< a number was overridden: a machine that nobody has measured
+  std::vector<std::string> set;  ///< paths of the overrides
   /// What was inherited, derived or overridden: one sentence each, for the report.
   std::vector<std::string> assumptions;
 };
@@ -145,8 +146,10 @@ struct GpuParameter {
 /// All of them, in the order of a descriptor.
 std::vector<GpuParameter> gpu_parameters();
 
-/// `changed`, with the numbers that `gpu` derives from others derived again, where they were left as they were.
-GpuNumbers derived_again(const Gpu& gpu, const GpuNumbers& changed);
+/// `changed`, with the numbers that `gpu` derives from others derived again, where they were left as they were: an L2
+/// bandwidth made of SMs and clock, one that is stated (it is that at the boost clock), an idle power made of the TDP.
+/// `set`: paths whose numbers are meant as they stand.
+GpuNumbers derived_again(const Gpu& gpu, const GpuNumbers& changed, const std::vector<std::string>& set = {});
 
 /// What every machine needs of its numbers, wherever they come from: counts, rates, sizes and clocks that are finite and
 /// above zero, base clock no higher than boost, TDP above idle. Throws BadInput naming the number.

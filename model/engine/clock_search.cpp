@@ -29,7 +29,7 @@ double ClockSearch::time_slope() const {
 
 /// The share between the bracket's ends at which the power comes to `aim` of the cap.
 double ClockSearch::aim_share(double aim) const {
-  constexpr int kHalvings = 14;
+  constexpr int kHalvings = 22;
   const double slope = time_slope();
   double low = std::max(low_.share, kLowestClockShare), high = high_.share;
   for (int i = 0; i < kHalvings; ++i) {
@@ -47,7 +47,7 @@ double ClockSearch::guess() const {
   if (told_ >= kMostClockSteps) {
     return low_.share > 0 ? 0.5 * (low_.share + high_.share) : std::max(kLowestClockShare, 0.8 * high_.share);
   }
-  return aim_share(pressed ? 0.98 : 0.999);
+  return aim_share(pressed ? 0.998 : 0.9998);
 }
 
 bool ClockSearch::tell(double share, Seconds time) {
@@ -57,8 +57,8 @@ bool ClockSearch::tell(double share, Seconds time) {
   last_below_ = power <= cap_;
   if (last_below_) {
     if (share > low_.share) low_ = now;
-    near_ = near_ || power >= 0.97 * cap_;
-    return power >= 0.9975 * cap_;
+    near_ = near_ || power >= 0.997 * cap_;
+    return power >= 0.9996 * cap_;
   }
   above_ = high_;
   high_ = now;

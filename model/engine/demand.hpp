@@ -45,7 +45,8 @@ struct Demand {
   KernelPlan plan;
   // per CTA and step: SM clocks at full rate of the unit
   double tensor_clk = 0, fp32_clk = 0, sfu_clk = 0, issue_clk = 0, smem_clk = 0;
-  Bytes l2;  ///< per CTA and step: requested from L2
+  double pieces_clk = 0;  ///< per CTA and step: of `smem_clk` what the port is busy with requests, and no bytes pass
+  Bytes l2;               ///< per CTA and step: requested from L2
   Bytes
       l2_hidden;  ///< per CTA and step: requested too, hidden behind waits that are priced otherwise (energy, no time)
   L2Limit l2_limit = L2Limit::lines;
@@ -67,7 +68,10 @@ struct Demand {
   // per launch
   Bytes l2_distinct, l2_written;  ///< beside `lookups`: lines that are read at all, and written
   Bytes dram_read, dram_write;    ///< after L2 filtering
-  Bytes in_flight;                ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
+  /// Of `dram_read` and of `dram_write` each: partial results of another launch of the operator that L2 does not hold,
+  /// however warm the operands are.
+  Bytes partials;
+  Bytes in_flight;  ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
   Bytes link;
   Seconds serial_latency;                                    ///< dependent latencies that nothing hides
   const char* serial_latency_of = "of dependent latencies";  ///< ... in words

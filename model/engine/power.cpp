@@ -105,7 +105,7 @@ Activity activity(const Demand& d, Flops useful_tensor, DType math, const Stream
     a.fp32 += useful_tensor;
     a.instructions += 0.5 * useful_tensor.in(units::FLOP);
   }
-  a.smem = steps * d.smem_clk * sm.smem_bytes_per_clk;
+  a.smem = steps * (d.smem_clk - d.pieces_clk) * sm.smem_bytes_per_clk;
   a.l2 = steps * (d.l2 + d.l2_hidden);
   a.dram_read = d.dram_read;
   a.dram_write = d.dram_write;

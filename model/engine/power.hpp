@@ -129,7 +129,7 @@ Written<Watts> written_power(const PowerScalars& power, double clock_share, cons
 Watts binding_power(const PowerScalars& power, Watts cap, const RunEnergy& run, double clock_share, Seconds time);
 
 inline constexpr double kLowestClockShare = 0.17;  // 345 of 1980 MHz: the lowest that a GH100 runs at
-inline constexpr int kMostClockSteps = 5;
+inline constexpr int kMostClockSteps = 8;
 
 /// Looks for the largest share of the boost clock at which a run keeps within `cap`. Only its time has to be asked for
 /// (it is dear), and between two shares it is close to a power of the share: so each guess is where the power, with the
@@ -140,9 +140,10 @@ class ClockSearch {
   /// Already within the cap at the boost clock.
   bool unlimited() const { return unlimited_; }
   double guess() const;
-  /// Nothing better to be had: 0.25 % below the cap or nearer, or no lower clock.
+  /// Nothing better to be had: 0.04 % below the cap or nearer, or no lower clock. (Times must not differ by what the
+  /// search leaves: a faster machine would seem slower.)
   bool tell(double share, Seconds time);
-  /// Within the cap and at most 3 % below it.
+  /// Within the cap and at most 0.3 % below it.
   bool near() const { return near_; }
   /// The largest share told that keeps within the cap; the lowest clock if none did.
   double best() const { return low_.share > 0 ? low_.share : kLowestClockShare; }

@@ -12,13 +12,9 @@ namespace {
 /// nothing.
 void carry_over(Rates& m, const RateScalars::Donor& donor) {
   const double cycles = donor.gpu.boost_clock / m.clock;
-  const auto needed = [](const GpuNumbers& g) {
-    return g.memory.bandwidth * g.memory.latency / static_cast<double>(g.sm_count);
-  };
-  const double outstanding = donor.same_generation ? 1 : std::max(1.0, needed(m.gpu) / needed(donor.gpu));
   for (FamilyScalars& family : m.families) {
     if (family.carry.fixed_in_cycles) family.fixed *= cycles;
-    if (family.carry.in_flight_with_memory) family.sm_in_flight *= outstanding;
+    if (family.carry.in_flight_with_memory) family.sm_in_flight *= donor.outstanding;
   }
 }
 
@@ -39,6 +35,14 @@ double Rates::sustained_fraction(Seconds launch, double burst, double steady) co
   // (1 - e^-x) / x, by its series where that is exact to 1e-9: most launches are short
   const double mean = x < 1e-2 ? 1.0 - x * (1.0 / 2 - x * (1.0 / 6 - x / 24)) : (1.0 - std::exp(-x)) / x;
   return steady + (burst - steady) * mean;
+}
+
+double outstanding_ratio(const GpuNumbers& gpu, const GpuNumbers& donor, bool same_generation) {
+  if (same_generation) return 1;
+  const auto needed = [](const GpuNumbers& g) {
+    return g.memory.bandwidth * g.memory.latency / static_cast<double>(g.sm_count);
+  };
+  return std::max(1.0, needed(gpu) / needed(donor));
 }
 
 Rates make_rates(const GpuNumbers& gpu, const RateScalars& s) {

@@ -133,11 +133,17 @@ struct RateScalars {
   /// The card that was measured, where these scalars are taken over from another one.
   struct Donor {
     GpuNumbers gpu;
-    bool same_generation = true;
     double process_energy = 1;  ///< of the card that takes over / of the donor (scaled_to)
+    /// What an SM of the card that takes over keeps outstanding / one of the donor (CarryOver::in_flight_with_memory): of
+    /// the card as it is built, whatever numbers are changed in a study.
+    double outstanding = 1;
   };
   std::optional<Donor> donor;
 };
+
+/// Bytes that keep the memory busy: an SM of another generation is built to have its share of them outstanding, no fewer
+/// than the donor's.
+double outstanding_ratio(const GpuNumbers& gpu, const GpuNumbers& donor, bool same_generation);
 
 Rates make_rates(const GpuNumbers& gpu, const RateScalars& scalars);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model/engine/wave.hpp"
+#include "model/engine/body.hpp"
 
 namespace plumbline {
 namespace {
@@ -61,9 +61,9 @@ Seconds pnorm(const PerResource<Seconds>& times, double p, PerResource<Seconds>&
 
 namespace {
 
-using engine::Part;
-using engine::Wave;
-using engine::WaveTerms;
+using engine::Body;
+using engine::BodyTerms;
+using engine::Filling;
 
 /// Steps of the slot that ends last when CTAs are taken longest first: an SM that runs `most` CTAs has one that at most
 /// (most - 1) x SMs are longer than; lengths spread evenly about the mean, as those of a causal triangle or trapezoid.
@@ -82,36 +82,42 @@ double shortest_first_steps(const KernelPlan& plan, double slots) {
   return std::max({ctas * plan.steps / slots, plan.longest, sum});
 }
 
-/// Calls `visit(wave, part, times)` for the full waves together and for the last one.
-template <class N, class Visit>
-void for_each_wave(const Demand& d, const Rates& m, const FamilyScalars& family, const Speeds& speeds, Visit visit) {
-  const double ctas = static_cast<double>(d.plan.ctas);
-  const double capacity = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
-  const auto see = [&](const Part& part, double times) {
-    visit(WaveTerms<N>(d, m, family, part, speeds)(), part, times);
-  };
+}  // namespace
+
+Filling engine::filling_of(const Demand& d, const Rates& m) {
+  const double ctas = static_cast<double>(d.plan.ctas), an_sm = static_cast<double>(d.plan.ctas_per_sm);
+  const double capacity = m.sm_count * an_sm;
+  Filling f;
+  f.ctas = f.last = ctas;
+  f.steps = d.plan.steps;
+  f.all_steps = ctas * d.plan.steps;
   if (d.plan.longest > d.plan.steps) {  // unequal CTAs over persistent slots
     const double slots = std::min(ctas, capacity);
-    const double steps =
+    f.ctas = f.last = slots;
+    f.steps =
         d.plan.shortest_first ? shortest_first_steps(d.plan, slots) : longest_first_steps(d.plan, slots, m.sm_count);
-    return see({slots, steps, ctas / slots, 1.0, true}, 1.0);
+    f.on_sm = std::ceil(slots / m.sm_count);
+    f.port_turns = std::max(1.0, slots / m.sm_count);
+    f.ends = ctas / slots;
+    f.ends_on_sm = f.ends * f.on_sm;
+    return f;
   }
-  if (d.no_waves) return see({ctas, d.plan.steps, 0, 1.0, true}, 1.0);
-  const double full = std::floor(ctas / capacity);
-  const double rest = ctas - full * capacity;
-  const auto wave = [&](double at_once, double turns, double times) {
-    see({at_once, d.plan.steps, turns, at_once / ctas, turns > 0}, times);
-  };
-  if (!d.plan.persistent) {
-    if (full > 0) wave(capacity, 1, full);
-    if (rest > 0) wave(rest, 1, 1.0);
-    return;
+  f.on_sm = std::ceil(ctas / m.sm_count);
+  if (d.no_waves) {
+    f.port_turns = std::max(1.0, ctas / m.sm_count);
+    return f;
   }
+  const double full = std::floor(ctas / capacity), rest = ctas - full * capacity;
+  f.waves = rest > 0 ? full + 1 : full;
+  f.last = rest > 0 ? rest : capacity;
+  f.port_turns = full * an_sm + (rest > 0 ? std::max(1.0, rest / m.sm_count) : 0);
   // of a persistent CTA's work items the last one's drain is seen, and one prologue
-  const double inner = rest > 0 ? full : full - 1;
-  if (inner > 0) wave(capacity, 0, inner);
-  wave(rest > 0 ? rest : capacity, 1, 1.0);
+  f.ends = d.plan.persistent ? 1 : f.waves;
+  f.ends_on_sm = d.plan.persistent ? std::min(f.on_sm, an_sm) : f.on_sm;
+  return f;
 }
+
+namespace {
 
 double overlap_of(const Demand& d, const FamilyScalars& family) { return d.overlap > 0 ? d.overlap : family.overlap; }
 
@@ -149,11 +155,11 @@ void set_limiter(LaunchTime& time) {
 
 /// The times without their formulas. Those that have none are not copied: copies of what was written a moment ago wait
 /// for it to leave the store buffer.
-const PerResource<Seconds>& plain(const Wave<PlainNumbers>& wave) { return wave.alone; }
-PerResource<Seconds> plain(const Wave<WrittenNumbers>& wave) {
+const PerResource<Seconds>& plain(const Body<PlainNumbers>& body) { return body.alone; }
+PerResource<Seconds> plain(const Body<WrittenNumbers>& body) {
   PerResource<Seconds> out;
   for (std::size_t i = 0; i < kResourceCount; ++i) {
-    out[static_cast<Resource>(i)] = value_of(wave.alone[static_cast<Resource>(i)]);
+    out[static_cast<Resource>(i)] = value_of(body.alone[static_cast<Resource>(i)]);
   }
   return out;
 }
@@ -175,10 +181,6 @@ PerResource<bool> terms_that_count(const PerResource<Seconds>& times, double p) 
   return out;
 }
 
-void record(LaunchRecord& to, const Wave<WrittenNumbers>& wave, double ctas, double times, double p, Seconds one) {
-  to.waves.push_back({times, ctas, wave.alone, wave.exposed, terms_that_count(plain(wave), p), p, one});
-}
-
 /// `to`: what is recorded, with WrittenNumbers alone.
 template <class N>
 LaunchTime price_with(const Demand& d, const Rates& m, const FamilyScalars& family, const Speeds& speeds,
@@ -186,37 +188,31 @@ LaunchTime price_with(const Demand& d, const Rates& m, const FamilyScalars& fami
   LaunchTime out;
   const Once<N> before = once<N>(d, m, family);
   out.fixed = value_of(before.fixed);
-  const Seconds link = value_of(before.link);
   const double p = overlap_of(d, family);
-  out.total = out.fixed + link;
-  Seconds last;
-  for_each_wave<N>(d, m, family, speeds, [&](const Wave<N>& wave, [[maybe_unused]] const Part& part, double times) {
-    const PerResource<Seconds>& alone = plain(wave);
-    PerResource<Seconds> spent;
-    const Seconds exposed = value_of(wave.exposed), one = pnorm(alone, p, spent) + exposed;
-    out.total += times * one;
-    out.body += times * one;
-    last = one;
-    for (std::size_t i = 0; i < kResourceCount; ++i) {
-      const auto r = static_cast<Resource>(i);
-      out.by_resource[r] += times * alone[r];
-      out.spent[r] += times * spent[r];
-    }
-    out.by_resource[Resource::latency] += times * exposed;
-    out.spent[Resource::latency] += times * exposed;
-    if constexpr (std::is_same_v<N, WrittenNumbers>) record(*to, wave, part.ctas, times, p, one);
-  });
-  out.by_resource[Resource::link] = link;
-  out.by_resource[Resource::latency] += out.fixed;
-  out.spent[Resource::link] += link;
-  out.spent[Resource::latency] += out.fixed;
-  out.waves = static_cast<double>(d.plan.ctas) / (m.sm_count * static_cast<double>(d.plan.ctas_per_sm));
-  out.tail = out.waves > 1 ? last : Seconds{};
-  set_limiter(out);
+  const Filling filling = engine::filling_of(d, m);
+  const Body<N> body = BodyTerms<N>(d, m, family, filling, speeds)();
+  const Seconds link = value_of(before.link), exposed = value_of(body.exposed);
+  out.by_resource = plain(body);
+  out.body = pnorm(out.by_resource, p, out.spent) + exposed;
+  out.total = out.fixed + link + out.body;
   if constexpr (std::is_same_v<N, WrittenNumbers>) {
-    to->before = before.fixed + before.link;
-    to->total = out.total;
+    *to = {filling.waves,
+           filling.ctas,
+           body.alone,
+           body.exposed,
+           terms_that_count(out.by_resource, p),
+           p,
+           out.body,
+           before.fixed + before.link,
+           out.total};
   }
+  out.by_resource[Resource::link] = link;
+  out.by_resource[Resource::latency] += exposed + out.fixed;
+  out.spent[Resource::link] += link;
+  out.spent[Resource::latency] += exposed + out.fixed;
+  out.waves = static_cast<double>(d.plan.ctas) / (m.sm_count * static_cast<double>(d.plan.ctas_per_sm));
+  out.tail = out.waves > 1 ? out.body / filling.waves : Seconds{};
+  set_limiter(out);
   return out;
 }
 
@@ -233,16 +229,13 @@ Speeds usual_speeds(const Demand& d, const Rates& m, const FamilyScalars& family
 
 Seconds price_total(const Demand& d, const Rates& m, const FamilyScalars& family, Seconds give_up) {
   const Once<PlainNumbers> before = once<PlainNumbers>(d, m, family);
-  Seconds total = before.fixed + before.link;
-  const auto add = [&](const Wave<PlainNumbers>& wave, const Part&, double times) {
-    if (total >= give_up) return;
-    Seconds largest;
-    for (const Seconds t : wave.alone) largest = std::max(largest, t);
-    const Seconds bound = total + times * (largest + wave.exposed);
-    total = bound >= give_up ? bound : total + times * (pnorm(wave.alone, overlap_of(d, family)) + wave.exposed);
-  };
-  for_each_wave<PlainNumbers>(d, m, family, usual_speeds(d, m, family), add);
-  return total;
+  const Body<PlainNumbers> body =
+      BodyTerms<PlainNumbers>(d, m, family, engine::filling_of(d, m), usual_speeds(d, m, family))();
+  const Seconds beside = before.fixed + before.link + body.exposed;
+  Seconds largest;
+  for (const Seconds t : body.alone) largest = std::max(largest, t);
+  if (beside + largest >= give_up) return beside + largest;
+  return beside + pnorm(body.alone, overlap_of(d, family));
 }
 
 LaunchTime price(const Demand& d, const Rates& m, const FamilyScalars& family) {

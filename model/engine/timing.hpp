@@ -1,10 +1,13 @@
 // The one timing engine: any Demand at any Rates -> time and what binds it.
 //
-//   T = fixed + sum over waves of [ pnorm(resource times of the wave) + exposed + once ] + chain
+//   T = fixed + chain + pnorm(resource times) + exposed + once
 //
-// A wave is what runs at a time: SMs x CTAs per SM. Its SM-side terms are those of the busiest SM, at the SM clock; its
-// L2 and DRAM terms are those of all its CTAs, in the memory's own time; the last wave is priced at its own, lighter
-// contention. pnorm(t) = (sum t_i^p)^(1/p): p = infinity is the roofline (perfect overlap), p = 1 no overlap; p is a
+// Each resource's time is its own for all CTAs of the launch: SM-side terms are those of the busiest SM, at the SM clock,
+// its CTAs one wave after another (a wave is what runs at a time: SMs x CTAs an SM, the last one counts whole); L2 and
+// DRAM terms are those of all CTAs, in the memory's own time. Memory does not stand still between waves: CTAs start as
+// others end, so that the terms are added up over the waves before they overlap. (Taken wave by wave, a launch whose
+// waves are uneven would be slower than the same launch on fewer SMs whose waves are even.)
+// pnorm(t) = (sum t_i^p)^(1/p): p = infinity is the roofline (perfect overlap), p = 1 no overlap; p is a
 // number of the kernel family (modeling notes, section 2: ECM's overlap rule softened).
 // DRAM follows Little's law: bandwidth <= bytes in flight / latency. CTAs of unequal length (causal attention, ragged
 // batches) are list-scheduled heavy first: the makespan is at least the mean load and at least the longest CTA.
@@ -16,6 +19,10 @@
 #include "model/engine/rates.hpp"
 
 namespace plumbline {
+
+namespace engine {
+struct Filling;  // model/engine/body.hpp
+}
 
 /// Time of one launch. Never below any single resource's own time.
 LaunchTime price(const Demand& demand, const Rates& rates, const FamilyScalars& family);
@@ -42,8 +49,8 @@ class LowerBound {
  private:
   using PerByte = Quantity<0, -1, 1, 0>;
   double tensor_share_at_most(const Demand& demand) const;
-  Seconds l2(const Demand& demand, double asked, double sms, double sm_clock) const;
-  Seconds dram(const Demand& demand, double waves) const;
+  Seconds l2(const Demand& demand, const engine::Filling& filling, double sm_clock) const;
+  Seconds dram(const Demand& demand, const engine::Filling& filling) const;
   static Seconds norm(const PerResource<Seconds>& times, double p);
 
   const Rates& m;

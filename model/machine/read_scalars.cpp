@@ -233,8 +233,9 @@ RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, co
   if (!scalars.power && options.data != DataPattern::normal)
     throw NotModelled("data: no energies of " + gpu.name + " are on file");
   if (calibration.inherited && donor) {
-    scalars.donor = RateScalars::Donor{static_cast<const GpuNumbers&>(*donor), donor->generation == gpu.generation,
-                                       gpu.process.energy_ratio / donor->process.energy_ratio};
+    scalars.donor = RateScalars::Donor{static_cast<const GpuNumbers&>(*donor),
+                                       gpu.process.energy_ratio / donor->process.energy_ratio,
+                                       outstanding_ratio(gpu, *donor, donor->generation == gpu.generation)};
   }
   if (calibration.inherited && scalars.power) {
     if (!donor) throw BadInput("calibration of " + calibration.gpu + ": energies of a card that has no descriptor");

@@ -4,14 +4,11 @@
 //   gemm: 170 us, bound by tensor
 //     grid     512 CTAs, 1 at a time on each of 132 SMs: 3.88 waves; 64.0 steps a CTA
 //     clock    1654.1 MHz = 1980 MHz x 0.8354 of cycles not skipped
-//     3 waves of 132 CTAs, each
-//       tensor   41.80 us = (64 steps x (1024 clk / 0.9950 of the tensor rate) + 3268.4 clk of epilogues) / 1654.1 MHz
-//       smem     29.41 us = (64 steps x 709.1 clk + 3268.4 clk of epilogues) / 1654.1 MHz
+//       tensor   167.2 us = 4 waves x (64 steps x (1024 clk / 0.9950 of the tensor rate) + 3268.4 clk of epilogues) / ...
+//       smem     117.6 us = 4 waves x (64 steps x 709.1 clk + 3268.4 clk of epilogues) / 1654.1 MHz
 //       ...
-//       wave     42.16 us = (tensor^8 + smem^8 + l2^8)^(1/8)
-//     a wave of 116 CTAs
-//       ...
-//     time     170.0 us = 750 ns fixed + 660 ns to load tensor maps and what they describe + 3 x 42.16 us a wave + ...
+//       body     168.6 us = (tensor^8 + smem^8 + l2^8)^(1/8)
+//     time     170.0 us = 750 ns fixed + 660 ns to load tensor maps and what they describe + body
 //   together
 //     total    170.8 us = 170.0 us gemm + 1 x 716.3 ns gap in a graph
 //     power    1.008 kW = 77.38 W constant + 44.21 W of clocks + (148.2 mJ chip + 3.114 mJ memory) / 170.8 us
@@ -26,6 +23,7 @@
 #include "model/engine/timing.hpp"
 #include "model/predict.hpp"
 #include "model/report/formula_text.hpp"
+#include "model/report/rule_loss.hpp"
 #include "ops/facts/work.hpp"
 #include "ops/table/text.hpp"
 
@@ -43,10 +41,11 @@ namespace {
   out += '\n';
 }
 
-void grid(std::string& out, const KernelPlan& plan, const LaunchTime& time, const Rates& m) {
-  line(out, "    grid     %lld CTAs, %lld at a time on each of %.0f SMs: %s waves; %s steps a CTA%s",
+void grid(std::string& out, const Demand& d, const LaunchTime& time, const Rates& m) {
+  const KernelPlan& plan = d.plan;
+  line(out, "    grid     %lld CTAs, %lld at a time on each of %.0f SMs: %s waves%s; %s steps a CTA%s",
        static_cast<long long>(plan.ctas), static_cast<long long>(plan.ctas_per_sm), m.sm_count,
-       format(time.waves).c_str(), format(plan.steps).c_str(),
+       format(time.waves).c_str(), d.no_waves ? ", each CTA beginning as another ends" : "", format(plan.steps).c_str(),
        plan.longest > plan.steps ? (", longest " + format(plan.longest)).c_str() : "");
 }
 
@@ -60,57 +59,49 @@ void clock_line(std::string& out, const LaunchPrediction& l, const Rates& m) {
 }
 
 /// The p-norm over the terms that count, by their names.
-std::string norm_text(const WaveRecord& wave) {
+std::string norm_text(const LaunchRecord& record) {
   std::string out;
   int terms = 0;
   char power[32];
-  std::snprintf(power, sizeof power, "%.6g", wave.overlap);
+  std::snprintf(power, sizeof power, "%.6g", record.overlap);
   for (std::size_t i = 0; i < kResourceCount; ++i) {
-    if (wave.counts[static_cast<Resource>(i)]) ++terms;
+    if (record.counts[static_cast<Resource>(i)]) ++terms;
   }
-  const bool bare = terms < 2 || wave.overlap == 1;
+  const bool bare = terms < 2 || record.overlap == 1;
   for (std::size_t i = 0; i < kResourceCount; ++i) {
     const auto r = static_cast<Resource>(i);
-    if (!wave.counts[r]) continue;
+    if (!record.counts[r]) continue;
     out += (out.empty() ? "" : " + ") + std::string(name(r)) + (bare ? "" : "^" + std::string(power));
   }
   return bare ? out : "(" + out + ")^(1/" + power + ")";
 }
 
-/// A term that the p-norm takes, or that is at least 1 % of the wave, has a line.
-void wave_lines(std::string& out, const WaveRecord& wave, bool no_waves) {
+/// A term that the p-norm takes, or that is at least 1 % of the body, has a line.
+void body_lines(std::string& out, const LaunchRecord& record) {
   constexpr double kWorthALine = 0.01;
-  if (wave.time <= Seconds{}) return;
-  if (no_waves) line(out, "    all %.0f CTAs, each beginning as another ends", wave.ctas);
-  else if (wave.times > 1) line(out, "    %.0f waves of %.0f CTAs, each", wave.times, wave.ctas);
-  else line(out, "    a wave of %.0f CTAs", wave.ctas);
-  std::string sum = norm_text(wave);
+  if (record.body <= Seconds{}) return;
+  std::string sum = norm_text(record);
   for (std::size_t i = 0; i < kResourceCount; ++i) {
     const auto r = static_cast<Resource>(i);
-    if (!wave.counts[r] && !(wave.alone[r].value >= kWorthALine * wave.time)) continue;
-    out += "  " + equation(std::string(name(r)).c_str(), wave.alone[r].value, formula_text(wave.alone[r].how));
+    if (!record.counts[r] && !(record.alone[r].value >= kWorthALine * record.body)) continue;
+    out += "  " + equation(std::string(name(r)).c_str(), record.alone[r].value, formula_text(record.alone[r].how));
   }
-  if (wave.exposed.value > Seconds{}) {
-    out += "  " + equation("exposed", wave.exposed.value, formula_text(wave.exposed.how));
+  if (record.exposed.value > Seconds{}) {
+    out += "  " + equation("exposed", record.exposed.value, formula_text(record.exposed.how));
     sum += sum.empty() ? "exposed" : " + exposed";
   }
-  out += "  " + equation("wave", wave.time, sum);
+  out += "  " + equation("body", record.body, sum);
 }
 
 void launch(std::string& out, const LaunchPrediction& l, const Rates& m) {
   LaunchRecord record;
   price(l.demand, m, *l.family, l.speeds, record);
   line(out, "  %s: %s, bound by %s", l.kernel, format(l.time.total).c_str(), std::string(name(l.time.limiter)).c_str());
-  grid(out, l.demand.plan, l.time, m);
+  grid(out, l.demand, l.time, m);
   clock_line(out, l, m);
+  body_lines(out, record);
   std::string sum = record.before.value > Seconds{} ? formula_text(record.before.how) : "";
-  for (const WaveRecord& wave : record.waves) {
-    wave_lines(out, wave, l.demand.no_waves);
-    if (wave.time <= Seconds{}) continue;
-    if (!sum.empty()) sum += " + ";
-    if (wave.times > 1) sum += number_text(wave.times, Formula::Unit::one) + " x ";
-    sum += number_text(wave.time) + (wave.times > 1 ? " a wave" : " the wave");
-  }
+  if (record.body > Seconds{}) sum += sum.empty() ? "body" : " + body";
   out += equation("time", record.total, sum.empty() ? "0 s" : sum);
 }
 
@@ -177,6 +168,7 @@ std::string explain(const Op& op, const OpPrediction& p, const Machine& machine)
     line(out, "  datasheet roofline %s: the prediction is %.2f x that", format(floor).c_str(), p.time / floor);
   }
   plan_line(out, p);
+  if (const auto loss = rule_loss(op, machine)) out += "  rule: " + rule_text(*loss) + "\n";
   for (int i = 0; i < p.launch_count; ++i) launch(out, p.launches[static_cast<std::size_t>(i)], m);
   if (p.launch_count > 0) {
     line(out, "  together");

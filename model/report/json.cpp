@@ -4,6 +4,7 @@
 #include "model/report/json_parts.hpp"
 #include "model/report/power_trace.hpp"
 #include "model/report/report.hpp"
+#include "model/report/rule_loss.hpp"
 #include "model/stacks/stack.hpp"
 #include "model/words.hpp"
 #include "ops/table/text.hpp"
@@ -164,6 +165,14 @@ std::string op_json(const OpReport& r) {
   out["launches"] = Json::array();
   for (int i = 0; i < p.launch_count; ++i) {
     out["launches"].push_back(launch_json(p.launches[static_cast<std::size_t>(i)]));
+  }
+  if (const auto loss = rule_loss(r.op, r.machine)) {
+    out["rule"] = {{"library", loss->rule->library},
+                   {"what", loss->rule->what},
+                   {"source", loss->rule->source},
+                   {"splits", loss->picked.attention_plan.splits},
+                   {"cheapest_splits", loss->cheapest.attention_plan.splits},
+                   {"cheapest_latency_s", finite(loss->cheapest.time.in(units::s), "rule/cheapest_latency_s")}};
   }
   out["explain"] = explain(r.op, p, r.machine);
   out["advice"] = advice_json(r.advice);

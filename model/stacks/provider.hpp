@@ -23,6 +23,15 @@ class GemmCache;  // model/stacks/common/gemm_task.hpp
 /// caches are cold); everything.
 enum class Warmth { cold, streams, everything };
 
+/// How a library's kernels are cut where its own rule is known: as the rule says; or as our planner would, into what is
+/// cheapest of all that the kernels can launch.
+enum class Cutting { by_rule, by_time };
+
+/// The rule by which a library picks kernels and cuts, and where it is published.
+struct Rule {
+  std::string_view library, what, source;
+};
+
 /// Kernels of one family err differently on shapes that its scalars were not fitted to, so that their residuals are
 /// classes of their own (model/bands/bands.hpp). `usual`: none of the others.
 enum class Variant : std::uint8_t {
@@ -77,6 +86,7 @@ struct Question {
   const GemmPlan* gemm_plan = nullptr;            ///< to be priced in place of the cheapest, where the menu has it
   const AttentionPlan* attention_plan = nullptr;  ///< the same
   Resident resident{};
+  Cutting cutting = Cutting::by_rule;
   GemmCache& cache;
   std::span<const FamilyScalars> families{};  ///< the provider's own, in the order in which it declares them
 };
@@ -131,6 +141,11 @@ class Provider {
   virtual std::span<const std::string_view> ops() const { return {}; }
   /// A sentence for the reports of every stack that lists it; "": nothing to say.
   virtual std::string_view assumption() const { return ""; }
+  /// The rule that it plans the operator by; null where its plan is the cheapest of those that are worth a look.
+  virtual const Rule* rule(const Op& op) const {
+    (void)op;
+    return nullptr;
+  }
   /// Plans the operator, if it has a kernel for it: false leaves it to the stack's next provider. Throws BadInput for a
   /// dtype that the GPU has no path for, NotModelled for an operator that nothing is known of.
   virtual bool plan(const Question& question, Answer& answer) const = 0;

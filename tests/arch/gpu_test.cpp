@@ -132,6 +132,20 @@ TEST(GpuDescriptor, DerivedNumbersAreDerivedAfterOverrides) {
   EXPECT_EQ(stated.l2.bandwidth, 5.0 * units::TB_per_s);
 }
 
+/// A stated L2 bandwidth is that at the boost clock, with which its slices run: a faster clock is no slower L2 a clock.
+TEST(GpuDescriptor, AStatedL2BandwidthGoesWithTheBoostClock) {
+  const Gpu base = load_gpu("a100_sxm");
+  ASSERT_EQ(base.l2_bytes_per_sm_clk, 0);
+  EXPECT_NEAR(load_gpu("a100_sxm", {{"boost_clock", "x1.2"}}).l2.bandwidth / base.l2.bandwidth, 1.2, 1e-12);
+  EXPECT_EQ(load_gpu("a100_sxm", {{"boost_clock", "x1.2"}, {"l2.bandwidth", "5 TB/s"}}).l2.bandwidth,
+            5.0 * units::TB_per_s);
+  EXPECT_EQ(load_gpu("a100_sxm", {{"sm_count", "x2"}}).l2.bandwidth, base.l2.bandwidth);
+  GpuNumbers faster = base;
+  faster.boost_clock *= 1.2;
+  EXPECT_NEAR(derived_again(base, faster).l2.bandwidth / base.l2.bandwidth, 1.2, 1e-12);
+  EXPECT_EQ(derived_again(base, faster, {"l2.bandwidth"}).l2.bandwidth, base.l2.bandwidth);
+}
+
 TEST(GpuDescriptor, ListsWhatCanBeSet) {
   bool bandwidth = false;
   for (const GpuParameter& p : gpu_parameters())

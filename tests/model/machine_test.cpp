@@ -195,6 +195,18 @@ TEST(MissingScalars, OfAFamilyAreNamed) {
   }
 }
 
+/// A format that a card has no path for has no roof: every stack refuses it, the ideal too.
+TEST(Ideal, RefusesFormatsThatOthersRefuse) {
+  const Gpu h100 = load_gpu("h100_sxm");
+  for (const char* stack : {"ideal", "trt-llm"}) {
+    const auto m = make_machine(h100, MachineOptions{stack, ClockMode::burst, std::nullopt});
+    EXPECT_THROW((void)predict(Gemm{64, 64, 64, 1, *parse_precision("nvfp4"), false}, m), BadInput) << stack;
+    EXPECT_THROW((void)predict(AttentionDecode{1, 8, 8, 128, 128, 64, 0, 0, DType::fp4, DType::bf16}, m), BadInput)
+        << stack;
+    EXPECT_NO_THROW((void)predict(Gemm{64, 64, 64, 1, *parse_precision("fp8"), false}, m)) << stack;
+  }
+}
+
 /// The ideal kernels need no calibration at all.
 TEST(MissingScalars, DoNotMatterToTheIdeal) { EXPECT_EQ(refusal(Calibration{}, "ideal"), ""); }
 

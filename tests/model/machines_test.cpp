@@ -46,6 +46,20 @@ class MachinesCache : public ::testing::Test {
   Machines all_;
 };
 
+/// Numbers that are set stay, be it to their own values: beside twice the SMs an H200's L2 bandwidth, derived from them,
+/// is what --set says.
+TEST_F(MachinesCache, WhatIsSetToItsOwnValueStays) {
+  const Gpu h200 = load_gpu("h200_sxm");
+  ASSERT_GT(h200.l2_bytes_per_sm_clk, 0);
+  const std::string same = std::to_string(h200.l2.bandwidth.in(units::B_per_s)) + " B/s";
+  MachineKey key{"h200_sxm"};
+  key.overrides = {{"sm_count", "264"}};
+  EXPECT_EQ(all_.get(key).numbers().l2.bandwidth, 2.0 * h200.l2.bandwidth);
+  key.overrides.push_back({"l2.bandwidth", same});
+  EXPECT_EQ(all_.get(key).numbers().l2.bandwidth, h200.l2.bandwidth);
+  EXPECT_EQ(all_.get({"h200_sxm"}).with(load_gpu("h200_sxm", key.overrides)).numbers().l2.bandwidth, h200.l2.bandwidth);
+}
+
 TEST_F(MachinesCache, EveryPartOfAKeyCounts) {
   std::vector<MachineKey> keys(9, {"h200_sxm"});
   keys[1].gpu = "h100_sxm";

@@ -122,7 +122,8 @@ RC_GTEST_PROP(PlanDecode, SplitsCoverTheContext, ()) {
     RC_LOG() << describe(Op(s)) << ": " << c.plan.splits << " splits, " << c.main.plan.steps << " steps\n";
     RC_ASSERT(splits >= 1);
     RC_ASSERT(c.main.plan.steps * static_cast<double>(c.plan.kv_tile) * splits >= seen);
-    RC_ASSERT(splits == 1 || streams * splits <= (grouped ? 8 : 1) * m.rates().sm_count);
+    RC_ASSERT(splits == 1 || !grouped || streams * splits <= 8 * m.rates().sm_count);
+    RC_ASSERT(grouped || streams * (splits - 1) < m.rates().sm_count);  // rounded up
     RC_ASSERT(splits == 1 || !grouped || static_cast<double>(s.context + 1) / splits >= 128);
     RC_ASSERT(!c.combines);
     RC_ASSERT(static_cast<double>(c.main.plan.ctas) == streams * splits);

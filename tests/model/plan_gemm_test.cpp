@@ -283,5 +283,35 @@ TEST(LibraryGemm, ResidentOperandsOnlyHelp) {
   EXPECT_GE(half.time, warm.time);
 }
 
+/// Of a split product the second launch writes the result: what L2 holds of it need not leave.
+TEST(LibraryGemm, ASplitProductsResultStaysToo) {
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
+  const Op op = Gemm{64, 1024, 16384, 1, {}, false};
+  const OpPrediction cold = predict(op, m);
+  ASSERT_EQ(cold.launch_count, 2);
+  PredictOptions held;
+  held.resident.output = 1;
+  EXPECT_DOUBLE_EQ(cold.dram_write.in(units::B), 64 * 1024 * 2);
+  EXPECT_EQ(predict(op, m, held).dram_write, Bytes{});
+  held.resident.output = 0.5;
+  EXPECT_DOUBLE_EQ(predict(op, m, held).dram_write.in(units::B), 64 * 1024);
+}
+
+/// Operands that L2 holds leave no room for partial sums that it does not: those pass through DRAM, warm or cold.
+TEST(LibraryGemm, PartialSumsBeyondL2PassThroughDramWarmToo) {
+  const GemmTask task = [] {
+    GemmTask t;
+    t.m = t.n = 4096;
+    t.k = 64;
+    return t;
+  }();
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
+  const Demand sums = gemm::reduction_demand(task, m.rates(), 4);
+  EXPECT_EQ(sums.partials, 4096.0 * 4096 * 4 * 4 * units::B);
+  EXPECT_EQ(sums.dram_read, sums.partials);
+  EXPECT_EQ(sums.dram_write, sums.partials + 4096.0 * 4096 * 2 * units::B);
+  EXPECT_EQ(gemm::reduction_demand(GemmTask{}, m.rates(), 4).partials, Bytes{});
+}
+
 }  // namespace
 }  // namespace plumbline

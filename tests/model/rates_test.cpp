@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "model/predict.hpp"
 #include "tests/support/toy_gpu.hpp"
 
 namespace plumbline {
@@ -56,9 +57,9 @@ TEST(Rates, OfADividedL2) {
 // --- scalars of another card -----------------------------------------------------------------------------------------
 
 /// Taken over from the toy GPU: 1 us of fixed time (1000 cycles at 1 GHz), 40 kB outstanding an SM.
-RateScalars taken_over(bool same_generation) {
+RateScalars taken_over(double outstanding = 1) {
   RateScalars s;
-  s.donor = RateScalars::Donor{toy_gpu(), same_generation, 1};
+  s.donor = RateScalars::Donor{toy_gpu(), 1, outstanding};
   for (FamilyScalars& family : s.base.families) {
     family.fixed = 1.0 * units::us;
     family.sm_in_flight = 40e3 * units::B;
@@ -72,7 +73,7 @@ RateScalars taken_over(bool same_generation) {
 TEST(CarryOver, FixedTimeInCyclesGoesWithTheClock) {
   Gpu fast = toy_gpu();
   fast.boost_clock = 2.0 * units::GHz;
-  const Rates m = make_rates(fast, taken_over(false));
+  const Rates m = make_rates(fast, taken_over());
   EXPECT_DOUBLE_EQ(m.families[0].fixed.in(units::us), 1);
   EXPECT_DOUBLE_EQ(m.families[1].fixed.in(units::us), 0.5);
   EXPECT_DOUBLE_EQ(m.families[2].fixed.in(units::us), 1);
@@ -85,25 +86,36 @@ TEST(CarryOver, BytesInFlightGoWithTheMemoryOfAnotherGeneration) {
   other.sm_count = 8;
   other.memory.bandwidth = 3.0 * units::TB_per_s;
   other.memory.latency = 400.0 * units::ns;
-  const Rates m = make_rates(other, taken_over(false));
+  const Rates m = make_rates(other, taken_over(outstanding_ratio(other, toy_gpu(), false)));
   EXPECT_DOUBLE_EQ(m.families[0].sm_in_flight.in(units::B), 40e3);
   EXPECT_DOUBLE_EQ(m.families[1].sm_in_flight.in(units::B), 40e3);
   EXPECT_DOUBLE_EQ(m.families[2].sm_in_flight.in(units::B), 120e3);
-  EXPECT_DOUBLE_EQ(make_rates(other, taken_over(true)).families[2].sm_in_flight.in(units::B), 40e3);
+  EXPECT_DOUBLE_EQ(outstanding_ratio(other, toy_gpu(), true), 1);
+}
+
+/// More SMs in a study are more of the same SM: each keeps outstanding what it did.
+TEST(CarryOver, BytesInFlightAreOfTheCardAsItIsBuilt) {
+  MachineOptions options{"trt-llm"};
+  const Machine b200 = make_machine(load_gpu("b200_sxm"), options);
+  GpuNumbers more = b200.numbers();
+  more.sm_count *= 2;
+  const std::size_t gemm = 0;
+  ASSERT_GT(b200.rates().families[gemm].sm_in_flight, Bytes{});
+  EXPECT_EQ(b200.with(more).rates().families[gemm].sm_in_flight, b200.rates().families[gemm].sm_in_flight);
 }
 
 /// A slower memory takes nothing away from what the SM can do.
 TEST(CarryOver, BytesInFlightDoNotShrink) {
   Gpu slow = toy_gpu();
   slow.memory.bandwidth = 0.5 * units::TB_per_s;
-  EXPECT_DOUBLE_EQ(make_rates(slow, taken_over(false)).families[2].sm_in_flight.in(units::B), 40e3);
+  EXPECT_DOUBLE_EQ(outstanding_ratio(slow, toy_gpu(), false), 1);
 }
 
 TEST(CarryOver, IsOfInheritedScalarsAlone) {
   Gpu fast = toy_gpu();
   fast.boost_clock = 2.0 * units::GHz;
   fast.memory.bandwidth = 3.0 * units::TB_per_s;
-  RateScalars own = taken_over(false);
+  RateScalars own = taken_over();
   own.donor.reset();
   const Rates m = make_rates(fast, own);
   EXPECT_DOUBLE_EQ(m.families[1].fixed.in(units::us), 1);

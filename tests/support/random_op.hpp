@@ -4,6 +4,9 @@
 
 #include <rapidcheck.h>
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -76,6 +79,41 @@ inline Op random_op_of(const Operator& which) {
   return op;
 }
 
+/// The next size that models have: heads of 64, 128 or 256, pages of 16 to 128, rows that are whole 64ths; others as they
+/// are.
+inline double served_value(const Key& key, double value) {
+  const auto up_to = [value](double step, double most) {
+    return std::min(most, std::exp2(std::ceil(std::log2(std::max(value, step)))));
+  };
+  constexpr std::string_view kHeads[] = {"D", "Dv", "Dc", "Dr"}, kRows[] = {"K", "N", "cols", "width"};
+  const auto is_one_of = [&key](const auto& names) {
+    return std::find(std::begin(names), std::end(names), key.name) != std::end(names);
+  };
+  if (is_one_of(kHeads)) return up_to(64, 256);
+  if (key.name == "page" && value > 0) return up_to(16, 128);
+  return is_one_of(kRows) ? 64 * std::ceil(value / 64) : value;
+}
+
+/// A random operator as models have it: sizes as served_value() has them, mostly bf16.
+inline Op random_served_op_of(const Operator& which) {
+  const Op drawn = random_op_of(which);
+  const Precision bf16{DType::bf16, DType::bf16, DType::bf16, DType::bf16};
+  Precision types = bf16;
+  if (*rc::gen::inRange(0, 4) == 0) {
+    types.input = random_dtype();
+    if (which.precisions)
+      types = *parse_precision(precision_names()[static_cast<std::size_t>(
+          *rc::gen::inRange(0, static_cast<int>(precision_names().size())))]);
+  }
+  Op op = which.make(which.kind, types);
+  for (const Key& key : which.keys) {
+    if (key.type == KeyType::dtype) key.set(shape_address(op), key.usual(shape_address(op)));
+    else key.set(shape_address(op), served_value(key, key.get(shape_address(drawn))));
+  }
+  mend(op);
+  return op;
+}
+
 /// A random operator of one shape; of its first name where it has several.
 template <class Shape>
 Shape random_shape() {
@@ -91,13 +129,15 @@ inline Op random_matrix_op() {
 }
 
 /// A shape first, then one of its operators, so that the many row-wise kinds are not most of what is drawn.
-inline Op random_op() {
+inline Operator random_operator() {
   const auto shape = static_cast<std::size_t>(*rc::gen::inRange(0, static_cast<int>(std::variant_size_v<Op>)));
   std::vector<Operator> of_shape;
   for (const Operator& each : operators()) {
     if (each.make(each.kind, {}).index() == shape) of_shape.push_back(each);
   }
-  return random_op_of(of_shape[static_cast<std::size_t>(*rc::gen::inRange(0, static_cast<int>(of_shape.size())))]);
+  return of_shape[static_cast<std::size_t>(*rc::gen::inRange(0, static_cast<int>(of_shape.size())))];
 }
+inline Op random_op() { return random_op_of(random_operator()); }
+inline Op random_served_op() { return random_served_op_of(random_operator()); }
 
 }  // namespace plumbline::testing_support

@@ -128,7 +128,8 @@ Demand launch_demand(const Context& c, const TileLayout& layout, const WorkSplit
   d.plan.steps = d.plan.longest = split.steps;
   d.tensor_clk = e.tensor_clk;
   d.fp32_clk = e.fp32_clk;
-  d.smem_clk = layout.smem_clk;
+  d.smem_clk = layout.smem_clk + layout.pieces_clk;
+  d.pieces_clk = layout.pieces_clk;
   d.edge_fill_clk = layout.edge_fill_clk;
   d.once_clk = split.once_clk;
   d.serial_clk = split.serial_clk;
@@ -166,8 +167,8 @@ Demand reduction_demand(const GemmTask& t, const Rates& m, double splits) {
   d.plan.ctas_per_sm = 8;
   d.plan.threads = 256;
   d.l2 = 2.0 * std::min(elements, kElementsPerCta) * splits * kFp32Bytes * units::B;  // written by the first, read here
-  const double spill = elements * splits * kFp32Bytes;
-  if (spill > m.l2_capacity.in(units::B)) d.dram_read = d.dram_write = spill * units::B;
+  const Bytes spill = elements * splits * kFp32Bytes * units::B;
+  if (spill > m.l2_capacity) d.partials = d.dram_read = d.dram_write = spill;
   d.dram_write += elements * t.output_bytes * units::B;
   d.step_latency = m.l2_latency;
   return d;

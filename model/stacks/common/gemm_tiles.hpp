@@ -82,7 +82,8 @@ struct TileLayout {
   const TileCosts* costs = nullptr;
   double tiles_m = 0, tiles_n = 0, tiles = 0, k_steps = 0;
   double l2_bytes = 0;  ///< of a step
-  double smem_clk = 0;  ///< as the tile's, and what rows that do not begin at whole 16 bytes cost
+  double smem_clk = 0;
+  double pieces_clk = 0;  ///< of a step: what rows that do not begin at whole 16 bytes cost the port beside their bytes
   Seconds step_latency;
   double lookups = 0;        ///< of a step, in bytes (Demand::lookups)
   double edge_fill_clk = 0;  ///< of a step: rows of its boxes that the operands do not have

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arch/error.hpp"
+#include "model/engine/timing.hpp"
 #include "model/stacks/common/warm.hpp"
 #include "ops/op/attention_math.hpp"
 
@@ -72,7 +73,7 @@ Demand combine_demand(double rows, double v_dim, double splits, double out_bytes
   d.plan.threads = 128;
   d.l2 = 2.0 * splits * v_dim * 4.0 * units::B;
   const Bytes partials = rows * splits * (v_dim + 1) * 4.0 * units::B;
-  if (partials > m.l2_capacity) d.dram_read = d.dram_write = partials;
+  if (partials > m.l2_capacity) d.partials = d.dram_read = d.dram_write = partials;
   d.dram_write += rows * v_dim * out_bytes * units::B;
   d.step_latency = 2.0 * m.l2_latency;
   return d;
@@ -113,6 +114,14 @@ double masked_blocks(const AttentionPrefill& s, double queries, double keys, dou
 double mask_clk(double scores, const Rates& m) {
   constexpr double kMaskOps = 8;  // a score: row and column numbers, two compares, a select
   return kMaskOps * scores / (m.gpu.sm.fp32_flop_per_clk / 2);
+}
+
+Seconds time_of(const AttentionChoice& c, const Rates& m) {
+  constexpr Seconds kNeverGiveUp = 1e30 * units::s;
+  Seconds time = price_total(c.main, m, *c.family, kNeverGiveUp);
+  if (c.prepares) time += price_total(c.prepare, m, *c.prepare_family, kNeverGiveUp) + m.gap_graph;
+  if (c.combines) time += price_total(c.combine, m, *c.combine_family, kNeverGiveUp) + m.gap_graph;
+  return time;
 }
 
 void require_tensor_path(DType type, const Question& q) {

@@ -20,6 +20,34 @@ struct AttentionChoice {
   bool prepares = false, combines = false;
 };
 
+/// Of the choice's launches and the gaps between them.
+Seconds time_of(const AttentionChoice& choice, const Rates& rates);
+
+/// Parts that keys are cut into where they are cut by time: the same on every machine, so that one with more SMs has
+/// every cut that one with fewer has.
+inline constexpr double kSplitsTried[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
+
+/// Cuts the keys of `choice` into `by_rule` parts, or into the cheapest number that is no more than `most`.
+/// `cut(main, splits)` writes what of a launch goes with the number of parts.
+template <class Cut>
+void cut_keys(AttentionChoice& choice, Cutting cutting, double by_rule, double most, const Rates& rates,
+              const Cut& cut) {
+  double best = by_rule;
+  if (cutting == Cutting::by_time) {
+    Seconds least;
+    for (const double splits : kSplitsTried) {
+      if (splits > std::max(1.0, most)) break;
+      cut(choice.main, splits);
+      const Seconds time = time_of(choice, rates);
+      if (splits > 1 && time >= least) continue;
+      least = time;
+      best = splits;
+    }
+  }
+  cut(choice.main, best);
+  choice.plan.splits = static_cast<std::int64_t>(best);
+}
+
 /// The choice as an answer: its launches, as their operands are found.
 void answer_attention(const AttentionChoice& choice, const char* kernel, Variant variant, const Question& question,
                       Answer& answer);

@@ -23,16 +23,20 @@ double selection_passes(DType type) { return std::ceil(bits(type) / 11.0); }
 
 }  // namespace
 
+double tensor_clk(const Work& w, double ctas, const StreamingMultiprocessor& sm) {
+  if (w.tensor <= Flops{}) return 0;
+  const double lanes = w.math == DType::fp64 ? sm.fp64_flop_per_clk : sm.fp32_flop_per_clk;
+  const double rate = sm.tensor_flop_per_clk[w.math];
+  return w.tensor.in(units::FLOP) / ctas / (rate > 0 ? rate : lanes);
+}
+
 void spread_arithmetic(Demand& d, const Work& w, const StreamingMultiprocessor& sm) {
   const double ctas = static_cast<double>(d.plan.ctas);
   const double fp32 = w.fp32.in(units::FLOP) / ctas;
   d.fp32_clk = fp32 / sm.fp32_flop_per_clk;
   d.sfu_clk = w.sfu / ctas / sm.sfu_op_per_clk;
   d.issue_clk = (fp32 + w.sfu / ctas) / static_cast<double>(sm.warp_size) / sm.issue_per_clk;
-  if (w.tensor <= Flops{}) return;
-  const double lanes = w.math == DType::fp64 ? sm.fp64_flop_per_clk : sm.fp32_flop_per_clk;
-  const double rate = sm.tensor_flop_per_clk[w.math];
-  d.tensor_clk = w.tensor.in(units::FLOP) / ctas / (rate > 0 ? rate : lanes);
+  d.tensor_clk = tensor_clk(w, ctas, sm);
 }
 
 Demand stream_demand(const Work& w, const Rates& m, bool warm) {

@@ -6,6 +6,9 @@
 
 namespace plumbline {
 
+/// Clocks of a CTA in which tensor units, or the lanes that stand in for them, do its share of the products.
+double tensor_clk(const Work& work, double ctas, const StreamingMultiprocessor& sm);
+
 /// One pass over the operator's compulsory bytes with its arithmetic spread over the same CTAs. `warm`: inputs and
 /// outputs that fit stay in L2 (a producer has just written them).
 Demand stream_demand(const Work& work, const Rates& rates, bool warm);

@@ -20,7 +20,8 @@ void launch_as_found(Answer& answer, const Question& q, const char* kernel, cons
   d = cold;
   if (q.warmth != Warmth::everything || !kept(cold, q)) return;
   const Rates& m = q.rates;
-  d.dram_read = d.dram_write = d.in_flight = Bytes{};
+  d.dram_read = d.dram_write = d.partials;
+  d.in_flight = Bytes{};
   d.step_latency = std::max(latency * cold.step_latency, std::min(cold.step_latency, family.step));
   d.start *= std::min(1.0, m.dram_read / m.l2);
   if (cold.l2_limit == L2Limit::lookups)

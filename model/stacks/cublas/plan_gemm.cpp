@@ -190,7 +190,7 @@ class CpAsyncPlanner {
     if (c.path.kind != TensorPath::Kind::mma_sync || gemm::whole_units(c.task)) return;
     const bool pairs = std::fmod(c.task.k, 2) == 0 && std::fmod(c.task.n, 2) == 0;
     const double piece = c.task.input_bytes * (pairs ? 2 : 1);
-    t.smem_clk += t.costs->stage_bytes / piece / kWarp * (pairs ? kPairClk : kSingleClk);
+    t.pieces_clk += t.costs->stage_bytes / piece / kWarp * (pairs ? kPairClk : kSingleClk);
   }
 
   WorkSplit split(const TileLayout& t, double splits) const { return gemm::tiled(t, splits); }

@@ -96,13 +96,15 @@ class Cublas final : public Provider {
     out.sign(family, variant_of(task));
     out.gemm_plan = choice.plan;
     const bool all = q.warmth == Warmth::everything && q.work.bytes() <= m.l2_held();
+    const Resident resident = all ? Resident{1, 1, 1} : q.resident;
     Demand& d = out.launch(kernel, family);
     d = choice.main;
-    find_resident(d, task, m, all ? Resident{1, 1, 1} : q.resident);
+    find_resident(d, task, m, resident);
     if (choice.reduces) {
       Demand& sum = out.launch("split-K reduce", q.families[cublas::kReduce]);
       sum = choice.reduce;
-      if (all) sum.dram_read = sum.dram_write = Bytes{};  // L2 holds the result for both launches, or for neither
+      // it is this launch that writes the result; partial sums that L2 does not hold pass through DRAM all the same
+      sum.dram_write = sum.partials + (1 - resident.output) * (sum.dram_write - sum.partials);
     }
     return true;
   }

@@ -36,7 +36,7 @@ double keys_a_block(double width, const Rates& m) {
   return width <= 64 ? 128 : 64;
 }
 
-/// As the TensorRT-LLM kernels' (trtllm/plan_attention.cpp): each warpgroup, or warp of 16 rows, reads the keys
+/// As the TensorRT-LLM kernels' (trtllm/plan_prefill.cpp): each warpgroup, or warp of 16 rows, reads the keys
 /// itself.
 void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const AttentionPrefill& s, const Rates& m,
                   const FamilyScalars& family) {
@@ -94,34 +94,34 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& s, bool appends, cons
   return c;
 }
 
-AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families) {
+AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
+                                  Cutting cutting) {
   const DecodeTask t = decode_task(s);
   AttentionChoice c;
   c.family = &families[flash_attention::kDecode];
+  c.combine_family = &families[flash_attention::kCombine];
   constexpr double kBlock = 128, kStep = 64, kFull = 0.8, kMostSplits = 128;
   c.plan.kv_tile = static_cast<std::int64_t>(kStep);
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
   // FA2 splits only where it has packed heads; neither does once four fifths of the SMs have a CTA
-  const bool splittable = (is_fa3(m) || t.rows > 1) && t.kv_sets < kFull * m.sm_count;
-  const double wanted = std::min({std::floor(m.sm_count / t.kv_sets), ceil_div(t.context, kBlock), kMostSplits});
-  const double splits = splittable ? std::max(1.0, wanted) : 1;
-  c.plan.splits = static_cast<std::int64_t>(splits);
+  const bool can_split = is_fa3(m) || t.rows > 1;
+  const double most = can_split ? std::min(ceil_div(t.context, kBlock), kMostSplits) : 1;
+  const double wanted = t.kv_sets < kFull * m.sm_count ? std::min(std::floor(m.sm_count / t.kv_sets), most) : 1;
   Demand& d = c.main;
-  d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
   d.plan.ctas_per_sm = 1;
   d.plan.threads = 256;
-  d.plan.steps = d.plan.longest = ceil_div(ceil_div(t.context, splits), kStep);
   score_demand(d, ceil_div(t.rows, 16) * 16, kStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[s.dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   constexpr double kReferenceKeyBytes = 512;  // of a step's chain: 64 keys of 2 x 128 at 16 bits
-  const double chain = c.family->start_clk + (d.plan.steps + 1) * c.family->step_clk * t.key_bytes / kReferenceKeyBytes;
-  d.step_latency = chain / d.plan.steps / m.clock;
-  if (splits > 1) {
-    c.combines = true;
-    c.combine_family = &families[flash_attention::kCombine];
-    c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(s.dtype), m);
-  }
-  decode_traffic(d, t, s.dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
+  const double step_clk = c.family->step_clk * t.key_bytes / kReferenceKeyBytes;
+  cut_keys(c, cutting, std::max(1.0, wanted), most, m, [&](Demand& main, double splits) {
+    main.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
+    main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), kStep);
+    main.step_latency = (c.family->start_clk + (main.plan.steps + 1) * step_clk) / main.plan.steps / m.clock;
+    c.combines = splits > 1;
+    if (c.combines) c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(s.dtype), m);
+    decode_traffic(main, t, s.dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
+  });
   return c;
 }
 

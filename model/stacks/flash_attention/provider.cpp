@@ -25,6 +25,10 @@ constexpr std::array<FamilyDeclaration, flash_attention::kFamilies> kDeclared{
 
 constexpr std::array<std::string_view, 2> kOps{"attention_prefill", "attention_decode"};
 
+constexpr Rule kDecodeRule{"FlashAttention", "num_splits_heuristic()",
+                           "hopper/heuristics.h and csrc/flash_attn/flash_api.cpp: one part where four fifths of the "
+                           "SMs have a CTA"};
+
 class FlashAttention final : public Provider {
  public:
   std::string_view name() const override { return "flash_attention"; }
@@ -33,6 +37,10 @@ class FlashAttention final : public Provider {
   std::span<const std::string_view> ops() const override { return kOps; }
   std::string_view assumption() const override {
     return "attention of the library: FlashAttention as vLLM and PyTorch call it";
+  }
+
+  const Rule* rule(const Op& op) const override {
+    return std::holds_alternative<AttentionDecode>(op) ? &kDecodeRule : nullptr;
   }
 
   bool plan(const Question& q, Answer& out) const override {
@@ -45,7 +53,8 @@ class FlashAttention final : public Provider {
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      answer_attention(plan_flash_decode(*decode, q.rates, q.families), "split-KV attention", variant, q, out);
+      answer_attention(plan_flash_decode(*decode, q.rates, q.families, q.cutting), "split-KV attention", variant, q,
+                       out);
       return true;
     }
     return false;

@@ -67,28 +67,27 @@ DecodeCut decode_cut(const AttentionDecode& s, const DecodeTask& t, const Rates&
   return {t.rows, keys, std::max(1.0, resident), threads, false};
 }
 
-/// As few keys a part as the grid has room for, 128 at least.
+constexpr double kLeastKeys = 128;  // a part
+
+/// As few keys a part as the grid has room for.
 double splits_of(const DecodeTask& t, const DecodeCut& cut, const Rates& m) {
-  constexpr double kLeastKeys = 128;
   const double room = std::floor(cut.ctas_per_sm * m.sm_count / t.kv_sets);
   const double part = std::max(kLeastKeys, ceil_div(t.context, std::max(1.0, room)));
   return ceil_div(t.context, part);
 }
 
-AttentionChoice plan_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families) {
+AttentionChoice plan_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
+                            Cutting cutting) {
   const DecodeTask t = decode_task(s);
   const DecodeCut cut = decode_cut(s, t, m);
-  const double splits = splits_of(t, cut, m);
   AttentionChoice c;
   c.family = &families[kDecode];
+  c.combine_family = &families[kCombine];
   c.plan.kv_tile = static_cast<std::int64_t>(cut.keys);
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
-  c.plan.splits = static_cast<std::int64_t>(splits);
   Demand& d = c.main;
-  d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
   d.plan.ctas_per_sm = static_cast<std::int64_t>(cut.ctas_per_sm);
   d.plan.threads = static_cast<std::int64_t>(cut.threads);
-  d.plan.steps = d.plan.longest = ceil_div(ceil_div(t.context, splits), cut.keys);
   score_demand(d, cut.rows, cut.keys, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[s.dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   if (!cut.tensor) {
@@ -98,16 +97,20 @@ AttentionChoice plan_decode(const AttentionDecode& s, const Rates& m, std::span<
   // FlashAttention's chain is of steps of 64 keys of 2 x 128 at 16 bits
   constexpr double kReferenceKeyBytes = 512, kReferenceKeys = 64;
   const double step_clk = c.family->step_clk * t.key_bytes / kReferenceKeyBytes * cut.keys / kReferenceKeys;
-  const double chain = c.family->start_clk + (d.plan.steps + 1) * step_clk;
-  d.step_latency = chain / d.plan.steps / m.clock;
-  decode_traffic(d, t, s.dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
-  if (splits > 1) {
-    c.combines = true;
-    c.combine_family = &families[kCombine];
-    c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(s.dtype), m);
-  }
+  cut_keys(c, cutting, splits_of(t, cut, m), ceil_div(t.context, kLeastKeys), m, [&](Demand& main, double splits) {
+    main.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
+    main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), cut.keys);
+    main.step_latency = (c.family->start_clk + (main.plan.steps + 1) * step_clk) / main.plan.steps / m.clock;
+    decode_traffic(main, t, s.dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
+    c.combines = splits > 1;
+    if (c.combines) c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(s.dtype), m);
+  });
   return c;
 }
+
+constexpr Rule kDecodeRule{"FlashInfer", "split of the keys",
+                           "PartitionPagedKVCacheBinarySearchMinNumPagePerBatch(), include/flashinfer/attention/"
+                           "scheduler.cuh"};
 
 class FlashInfer final : public Provider {
  public:
@@ -116,6 +119,10 @@ class FlashInfer final : public Provider {
   std::span<const std::string_view> ops() const override { return kOps; }
   std::string_view assumption() const override {
     return "attention: FlashInfer's planner with FlashAttention's scalars; FlashInfer itself was never measured";
+  }
+
+  const Rule* rule(const Op& op) const override {
+    return std::holds_alternative<AttentionDecode>(op) ? &kDecodeRule : nullptr;
   }
 
   bool plan(const Question& q, Answer& out) const override {
@@ -127,7 +134,8 @@ class FlashInfer final : public Provider {
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      answer_attention(plan_decode(*decode, q.rates, q.families), "split-KV attention", Variant::usual, q, out);
+      answer_attention(plan_decode(*decode, q.rates, q.families, q.cutting), "split-KV attention", Variant::usual, q,
+                       out);
       return true;
     }
     return false;

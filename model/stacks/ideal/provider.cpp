@@ -1,9 +1,24 @@
 // The roofline floor as a provider: datasheet rates at the boost clock, no launches.
 #include "model/stacks/provider.hpp"
 #include "model/engine/roofline.hpp"
+#include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/common/plan_attention.hpp"
 
 namespace plumbline {
 namespace {
+
+/// Refuses what every other provider refuses: a format that the card has no path for has no roof.
+struct RequirePath {
+  const Question& question;
+  void operator()(const Gemm& s) const { require_matrix_path(s.precision, question); }
+  void operator()(const GemmSparse24& s) const { require_matrix_path(s.precision, question); }
+  void operator()(const GroupedGemm& s) const { require_matrix_path(s.precision, question); }
+  void operator()(const AttentionPrefill& s) const { require_tensor_path(s.dtype, question); }
+  void operator()(const AttentionDecode& s) const { require_tensor_path(s.dtype, question); }
+  void operator()(const MlaDecode& s) const { require_tensor_path(s.dtype, question); }
+  template <class Other>
+  void operator()(const Other&) const {}
+};
 
 class Ideal final : public Provider {
  public:
@@ -11,6 +26,7 @@ class Ideal final : public Provider {
   KernelSet set() const override { return KernelSet::ideal; }
 
   bool plan(const Question& q, Answer& out) const override {
+    std::visit(RequirePath{q}, q.op);
     out.floor = roofline(q.op, q.work, q.rates.gpu);
     out.floor_limiter = roofline_limiter(q.work, out.floor, q.rates.gpu);
     return true;

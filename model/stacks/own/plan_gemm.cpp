@@ -249,7 +249,7 @@ class MmaPlanner {
     const double piece = k % 2 == 0 ? kPair : c.task.input_bytes;
     // the 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes; sweeps of the
     // menu at K = 1001, 1002 and 2049 take 13 clocks a cp.async and 7 a load (H200, 2026-11-20)
-    t.smem_clk += e.stage_bytes / piece / kWarp * (k % 2 == 0 ? 13.0 : 7.0);
+    t.pieces_clk += e.stage_bytes / piece / kWarp * (k % 2 == 0 ? 13.0 : 7.0);
     if (k % 2 == 0) return;
     constexpr double kLargeTile = 128.0 * 256.0;  // has 256 threads, the others 128
     const double threads = e.tile_m * e.tile_n >= kLargeTile ? 256 : 128;

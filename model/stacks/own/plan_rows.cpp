@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/engine/timing.hpp"
+#include "model/stacks/common/plan_stream.hpp"
 #include "model/stacks/own/row_kernels.hpp"
 #include "ops/plan/row_menu.hpp"
 
@@ -93,6 +94,7 @@ Demand plan_own_rows(const Op& op, const Work& w, const Rates& m, const FamilySc
   d.no_waves = true;
   d.issue_clk = (k.instructions + k.wide_slots) / sm.issue_per_clk;
   d.sfu_clk = k.sfu * static_cast<double>(sm.warp_size) / sm.sfu_op_per_clk;
+  d.tensor_clk = tensor_clk(w, ctas, sm);  // of operators that no kernel of ours runs
   d.dram_read = lost * w.read;
   const double threads = static_cast<double>(k.plan.threads);
   const Bytes spilled = k.spilled * threads * units::B;  // of a CTA

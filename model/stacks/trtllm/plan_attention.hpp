@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "model/engine/tensor_path.hpp"
 #include "model/stacks/common/plan_attention.hpp"
 
 namespace plumbline {
@@ -12,13 +13,20 @@ namespace trtllm {
 /// from 8-bit caches, where that is a kernel of its own. `kPrepare`: the pass before prefill (rotation and cache
 /// append). `kCombine`: the merge of latent attention's splits.
 enum Family : std::size_t { kPrefill, kDecode, kSingle, kDecode8bit, kMla, kPrepare, kCombine, kFamilies };
+
+/// wgmma and what came after it: a persistent kernel, one producer warp and two warpgroups of 64 query rows a CTA.
+/// mma.sync: four warps of 16 rows, two CTAs an SM.
+inline bool is_warp_specialised(const Rates& rates) { return rates.path.kind != TensorPath::Kind::mma_sync; }
+/// Head widths that the kernels are compiled for; others are padded up (72 and 80 run as 128 does).
+double compiled_width(std::int64_t width);
 }  // namespace trtllm
 
 /// `appends`: queries and keys are rotated and the cache is written by a launch before.
 AttentionChoice plan_trtllm_prefill(const AttentionPrefill& shape, bool appends, const Rates& rates,
                                     std::span<const FamilyScalars> families);
 AttentionChoice plan_trtllm_decode(const AttentionDecode& shape, const Rates& rates,
-                                   std::span<const FamilyScalars> families);
-AttentionChoice plan_mla_decode(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families);
+                                   std::span<const FamilyScalars> families, Cutting cutting = Cutting::by_rule);
+AttentionChoice plan_mla_decode(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
+                                Cutting cutting = Cutting::by_rule);
 
 }  // namespace plumbline

@@ -12,41 +12,41 @@ namespace {
 constexpr double kKeysPerStep = 64;
 constexpr double kCtasAimedAt = 2;
 
-AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, std::span<const FamilyScalars> families) {
+AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
+                            Cutting cutting) {
   const FamilyScalars& family = families[trtllm::kMla];
   AttentionChoice c;
   c.family = &family;
   c.combine_family = &families[trtllm::kCombine];
   const double room = std::floor(m.sm_count * kCtasAimedAt / t.ctas_unsplit);
   const double most = std::max(1.0, std::floor(t.context / (2 * kKeysPerStep)));
-  const double splits = std::clamp(room, 1.0, most);
-  c.plan.splits = static_cast<std::int64_t>(splits);
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
 
   Demand& d = c.main;
-  d.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);
   d.plan.ctas_per_sm = 1;
   d.plan.threads = 256;
-  d.plan.steps = d.plan.longest = ceil_div(ceil_div(t.context, splits), kKeysPerStep);
   const double instruction_rows = std::ceil(t.rows / 16) * 16;
   score_demand(d, instruction_rows, kKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
   constexpr double kReferenceKeyBytes = 512;
   d.step_latency = family.step * (t.key_bytes / kReferenceKeyBytes);
-  decode_traffic(d, t, dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
   d.in_flight = family.in_flight;
-  if (splits > 1) {
-    c.combines = true;
-    c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(dtype), m);
-  }
+  cut_keys(c, cutting, std::clamp(room, 1.0, most), most, m, [&](Demand& main, double splits) {
+    main.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);
+    main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), kKeysPerStep);
+    decode_traffic(main, t, dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
+    c.combines = splits > 1;
+    if (c.combines) c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(dtype), m);
+  });
   return c;
 }
 
 }  // namespace
 
-AttentionChoice plan_mla_decode(const MlaDecode& s, const Rates& m, std::span<const FamilyScalars> families) {
+AttentionChoice plan_mla_decode(const MlaDecode& s, const Rates& m, std::span<const FamilyScalars> families,
+                                Cutting cutting) {
   DecodeTask t;
   constexpr double kRowsPerCta = 64;
   t.kv_sets = static_cast<double>(s.batch);
@@ -57,7 +57,7 @@ AttentionChoice plan_mla_decode(const MlaDecode& s, const Rates& m, std::span<co
   t.v_dim = static_cast<double>(s.latent);
   t.key_bytes = t.qk_dim * bytes_of(s.kv_dtype);  // the value is a view of the key
   t.out_rows = static_cast<double>(s.batch * s.heads);
-  return plan_latent(t, s.dtype, m, families);
+  return plan_latent(t, s.dtype, m, families, cutting);
 }
 
 }  // namespace plumbline

@@ -42,12 +42,22 @@ constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
 
 constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "mla_decode"};
 
+constexpr Rule kDecodeRule{"TensorRT-LLM", "choice of the decode kernel and its splits",
+                           "DecoderXQAImplJIT::mayHavePerfGain() and computeMultiBlockCount(), decoderXQAImplJIT.cpp; "
+                           "multi_block_grid_setup(), decoderMaskedMultiheadAttentionLaunch.h"};
+constexpr Rule kMlaRule{"TensorRT-LLM", "splits of latent decode", "FlashMLA, get_mla_metadata(): twice the SMs"};
+
 class TrtLlm final : public Provider {
  public:
   std::string_view name() const override { return "trtllm"; }
   std::string_view word() const override { return "tensorrt-llm"; }
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
   std::span<const std::string_view> ops() const override { return kOps; }
+
+  const Rule* rule(const Op& op) const override {
+    if (std::holds_alternative<AttentionDecode>(op)) return &kDecodeRule;
+    return std::holds_alternative<MlaDecode>(op) ? &kMlaRule : nullptr;
+  }
 
   bool plan(const Question& q, Answer& out) const override {
     Variant variant = attention_variant(q.op);
@@ -61,12 +71,13 @@ class TrtLlm final : public Provider {
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      answer_attention(plan_trtllm_decode(*decode, q.rates, q.families), "split-KV attention", variant, q, out);
+      answer_attention(plan_trtllm_decode(*decode, q.rates, q.families, q.cutting), "split-KV attention", variant, q,
+                       out);
       return true;
     }
     if (const auto* latent = std::get_if<MlaDecode>(&q.op)) {
       require_tensor_path(latent->dtype, q);
-      answer_attention(plan_mla_decode(*latent, q.rates, q.families), "latent attention", variant, q, out);
+      answer_attention(plan_mla_decode(*latent, q.rates, q.families, q.cutting), "latent attention", variant, q, out);
       return true;
     }
     return false;

@@ -126,7 +126,7 @@ TEST(Explain, ShowsTheArithmetic) {
   EXPECT_TRUE(holds(text, "gemm: 422 us, bound by tensor")) << text;
   EXPECT_TRUE(holds(text, "SM clock 1000 MHz")) << text;
   EXPECT_TRUE(holds(text, "no K split")) << text;
-  EXPECT_TRUE(holds(text, "100 steps x 2097.2 clk / 1000 MHz")) << text;
+  EXPECT_TRUE(holds(text, "100 steps x 4194.3 clk / 1000 MHz")) << text;
   EXPECT_TRUE(holds(text, "compute-bound")) << text;
   EXPECT_TRUE(holds(text, "no measurement of this class is on file")) << text;
 }

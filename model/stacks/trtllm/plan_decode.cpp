@@ -1,0 +1,152 @@
+// Decode attention as TensorRT-LLM runs it (1.0 on the A100, 1.3 on Hopper): which of its two kernels it picks, how that
+// cuts the keys, and what that asks of the SMs. The rules are the library's own; that the published rows follow them,
+// jumps and all, is shown in data/calibration/README.md.
+#include <algorithm>
+#include <cmath>
+
+#include "model/stacks/trtllm/plan_attention.hpp"
+
+namespace plumbline {
+namespace {
+
+/// Keys a step.
+constexpr double kKeysPerStep = 64;
+
+/// The grouped-query kernel (XQA) packs the query heads of a KV head into one tile, 32 at most, and is taken where its
+/// CTAs, one for each 128 keys of each KV head, come to a quarter of the SMs or more; else the kernel with a CTA for
+/// each query head (MMHA) runs. (TensorRT-LLM, DecoderXQAImplJIT::mayHavePerfGain(); decoderXQAConstants.h:
+/// kMinHistoryTokensPerBlock 128, kEnableMinBlockFactor 4, kTargetWaveFactor 8; splits: computeMultiBlockCount().)
+constexpr double kMostPackedHeads = 32, kKeysPerBlock = 128, kEnoughShareOfSms = 0.25;
+
+/// What it is compiled for: 16-bit queries, heads of whole 16 up to 256, pages of 8 to 128 keys, from cp.async on.
+/// (supportConfigCommon() and supportConfigHMMA() in decoderXQAImplJIT/kernelUtils.cpp.)
+bool has_grouped_kernel(const AttentionDecode& s, const DecodeTask& t, const Rates& m) {
+  constexpr std::int64_t kWidthUnit = 16, kWidest = 256, kSmallestPage = 8, kLargestPage = 128;
+  const bool query16 = s.dtype == DType::bf16 || s.dtype == DType::fp16;
+  const bool cache =
+      s.kv_dtype == DType::bf16 || s.kv_dtype == DType::fp16 || s.kv_dtype == DType::int8 || s.kv_dtype == DType::fp8;
+  const bool width = s.qk_dim == s.v_dim && s.qk_dim % kWidthUnit == 0 && s.qk_dim <= kWidest;
+  const bool page = s.page == 0 || (s.page >= kSmallestPage && s.page <= kLargestPage && (s.page & (s.page - 1)) == 0);
+  return query16 && cache && width && page && m.path.async_copy && t.rows > 1 && t.rows <= kMostPackedHeads;
+}
+
+double blocks_of(const DecodeTask& t) { return std::max(1.0, std::floor((t.cached + 1) / kKeysPerBlock)); }
+
+bool fills_enough(const DecodeTask& t, const Rates& m) {
+  return t.kv_sets * blocks_of(t) >= kEnoughShareOfSms * m.sm_count;
+}
+
+/// As many splits as there are blocks of 128 keys, but no more than sqrt(8 blocks) ("otherwise the final reduction may
+/// dominate"), and no more than 8 CTAs an SM. Of the whole cache, whatever a window hides.
+double grouped_splits(const DecodeTask& t, const Rates& m) {
+  constexpr double kMostWaves = 8, kReduction = 8;
+  const double blocks = blocks_of(t);
+  const double wanted = std::min(blocks, std::round(std::sqrt(kReduction * blocks)));
+  return std::max(1.0, std::min(wanted, std::floor(kMostWaves * m.sm_count / t.kv_sets)));
+}
+
+/// Keys that a CTA's threads take in one turn: `head_size * 2 / 16` of its 512 threads a key, eight keys each. (Of the
+/// block sizes 256, 512 and 1024 the published rows follow 512 best.)
+constexpr double kPlainThreads = 512;
+
+double keys_of_a_turn(const DecodeTask& t) {
+  constexpr double kKeysAtOnce = 8, kVectorBytes = 16, kElementBytes = 2;
+  const double width = trtllm::compiled_width(static_cast<std::int64_t>(t.qk_dim));
+  return ceil_div(kPlainThreads, std::max(1.0, width * kElementBytes / kVectorBytes)) * kKeysAtOnce;
+}
+
+/// A CTA an SM, rounded up, and no part shorter than a turn. (TensorRT-LLM, multi_block_grid_setup() in
+/// decoderMaskedMultiheadAttentionLaunch.h and AttentionOp::getMaxNumSeqLenTile().)
+double plain_splits(const DecodeTask& t, const Rates& m) {
+  return std::max(1.0, std::min(ceil_div(m.sm_count, t.out_rows), ceil_div(t.context + 1, keys_of_a_turn(t))));
+}
+
+/// `d.plan.ctas_per_sm` CTAs an SM. Within its time on the SM a CTA starts, fills its ring and then walks its keys step
+/// by step, while the others keep memory busy: all of it is a chain beside the traffic. CTAs whose keys a window hides
+/// only start.
+void walk(Demand& d, const DecodeTask& t, double splits, double fill_steps, const Rates& m,
+          const FamilyScalars& family) {
+  const double keys = std::min(t.context, ceil_div(t.cached + 1, splits));
+  const double steps = ceil_div(keys, kKeysPerStep) + fill_steps;
+  const double all = static_cast<double>(d.plan.ctas);
+  const double busy = std::min(1.0, ceil_div(t.context, keys) / splits);
+  const double at_once = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
+  const double waves = ceil_div(all, at_once), busy_waves = ceil_div(all * busy, at_once);
+  d.plan.steps = d.plan.longest = std::max(1.0, steps * busy);
+  // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
+  constexpr double kReferenceKeyBytes = 512;
+  const double step_clk = family.step_clk * (t.key_bytes / kReferenceKeyBytes);
+  d.step_latency = (family.start_clk + busy_waves / waves * steps * step_clk) / d.plan.steps / m.clock;
+  // the last CTA of a head merges the others' results, in the same launch
+  d.serial_latency = splits > 1 ? family.merge_clk / m.clock : Seconds{};
+  d.serial_latency_of = "to merge the splits";
+}
+
+/// Grouped heads on tensor units, in tiles of 16 rows. Hopper has a kernel of its own for 8-bit caches (wgmma, a
+/// producer warp, several CTAs an SM): its CTAs start in a sixth of the time, and it does not see keys that a window
+/// hides.
+AttentionChoice plan_grouped(DecodeTask t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
+                             Cutting cutting) {
+  AttentionChoice c;
+  c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
+  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
+  c.family = &families[trtllm::kDecode];
+  const double bits_a_number = 8 * t.key_bytes / (t.qk_dim + t.v_dim);
+  if (families[trtllm::kDecode8bit].on_file && trtllm::is_warp_specialised(m) && bits_a_number <= 8) {
+    c.family = &families[trtllm::kDecode8bit];
+    t.cached = t.context;
+  }
+  score_demand(c.main, ceil_div(t.rows, 16) * 16, kKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
+               t.key_bytes / (t.qk_dim + t.v_dim), m);
+  decode_traffic(c.main, t, dtype, ResultsLeave::here);  // the last CTA of a head merges, in the same launch
+  c.main.plan.threads = 256;
+  c.main.plan.ctas_per_sm = 1;
+  // heads of 192 are padded to 256 in the kernel's steps
+  DecodeTask padded = t;
+  padded.key_bytes *= (trtllm::compiled_width(static_cast<std::int64_t>(t.qk_dim)) == 192 ? 256 : t.qk_dim) / t.qk_dim;
+  cut_keys(c, cutting, grouped_splits(t, m), blocks_of(t), m, [&](Demand& d, double splits) {
+    d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
+    walk(d, padded, splits, 1, m, *c.family);
+  });
+  return c;
+}
+
+/// A CTA for each query head, on ordinary lanes; the heads of a group read the same keys through L2.
+AttentionChoice plan_plain(const DecodeTask& t, DType dtype, const Rates& m, const FamilyScalars& family,
+                           Cutting cutting) {
+  AttentionChoice c;
+  c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
+  c.family = &family;
+  score_demand(c.main, 1, kKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
+               t.key_bytes / (t.qk_dim + t.v_dim), m);
+  c.main.fp32_clk += kKeysPerStep * (t.qk_dim + t.v_dim) / (m.gpu.sm.fp32_flop_per_clk / 2);
+  decode_traffic(c.main, t, dtype, ResultsLeave::here);
+  c.main.plan.threads = static_cast<std::int64_t>(kPlainThreads);
+  // with mma.sync two share an SM, as their registers allow: 185 rows of short caches on an A100, of up to 32,768 CTAs,
+  // end after half as many turns; those of Hopper's do not
+  c.main.plan.ctas_per_sm = trtllm::is_warp_specialised(m) ? 1 : 2;
+  DecodeTask visible = t;
+  visible.cached = t.context - 1;  // keys that a window hides are not shared out
+  cut_keys(c, cutting, plain_splits(t, m), ceil_div(t.context + 1, keys_of_a_turn(t)), m,
+           [&](Demand& d, double splits) {
+             d.plan.ctas = static_cast<std::int64_t>(t.out_rows * splits);
+             walk(d, visible, splits, 0, m, family);
+           });
+  return c;
+}
+
+}  // namespace
+
+AttentionChoice plan_trtllm_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
+                                   Cutting cutting) {
+  const DecodeTask t = decode_task(s);
+  const auto plain = [&] { return plan_plain(t, s.dtype, m, families[trtllm::kSingle], cutting); };
+  if (!has_grouped_kernel(s, t, m)) return plain();
+  if (cutting == Cutting::by_rule && !fills_enough(t, m)) return plain();
+  const AttentionChoice grouped = plan_grouped(t, s.dtype, m, families, cutting);
+  if (cutting == Cutting::by_rule) return grouped;
+  const AttentionChoice other = plain();
+  return time_of(grouped, m) <= time_of(other, m) ? grouped : other;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,130 @@
+// Prefill attention as TensorRT-LLM runs it (1.0 on the A100, 1.3 on Hopper): how its kernel cuts the work, and what
+// that asks of the SMs. The rules are the library's own; that the published rows follow them, jumps and all,
+// is shown in data/calibration/README.md.
+#include <algorithm>
+#include <cmath>
+
+#include "model/stacks/trtllm/plan_attention.hpp"
+
+namespace plumbline {
+
+double trtllm::compiled_width(std::int64_t width) {
+  const auto w = static_cast<double>(width);
+  for (const double compiled : {16.0, 32.0, 64.0, 128.0, 192.0, 256.0}) {
+    if (w <= compiled) return compiled;
+  }
+  return ceil_div(w, 64) * 64;
+}
+
+namespace {
+
+/// How a prefill kernel cuts the scores.
+struct PrefillCut {
+  double q_tile, kv_tile, ctas_per_sm;
+  double rows_a_group;  ///< query rows of one warpgroup, or warp: each group reads the keys from shared memory itself
+  double qk_dim, v_dim;
+  bool one_query_buffer;  ///< no room for a second query tile: the next one is fetched after the last is done
+};
+
+PrefillCut prefill_cut(const AttentionPrefill& s, const Rates& m) {
+  PrefillCut cut{64, 64, 2, 16, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim), false};
+  if (!trtllm::is_warp_specialised(m)) return cut;
+  const double width = cut.v_dim;  // the accumulator's: keys that are wider by a rotated part change nothing
+  cut.q_tile = 128;
+  cut.kv_tile = width <= 64 ? 256 : width <= 128 ? 128 : 64;
+  cut.ctas_per_sm = 1;
+  cut.rows_a_group = 64;
+  cut.one_query_buffer = width > 128;
+  return cut;
+}
+
+/// Clocks of one (query tile, key block) pair. Exponentials and ordinary lanes work one after the other on a score, so
+/// what of the softmax is not hidden is a share of their sum; `step_clk` is what a block costs beside its scores
+/// (barriers, reductions over a row). From shared memory each group reads its queries (wgmma only; mma.sync keeps them
+/// in registers), keys and values; the ring's filling takes the same port.
+void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, const Rates& m,
+                  const FamilyScalars& family) {
+  const StreamingMultiprocessor& sm = m.gpu.sm;
+  const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype);
+  const double width = cut.qk_dim + cut.v_dim;
+  score_demand(d, cut.q_tile, cut.kv_tile, cut.qk_dim, cut.v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
+  const double rescale_clk = cut.q_tile * cut.v_dim / (sm.fp32_flop_per_clk / 2);  // the output, once a block
+  d.fp32_clk += rescale_clk;
+  const double groups = cut.q_tile / cut.rows_a_group;
+  const double queries = trtllm::is_warp_specialised(m) ? cut.rows_a_group * cut.qk_dim : 0;
+  const double read = groups * (queries + cut.kv_tile * width) * es;
+  d.smem_clk = (read + cut.kv_tile * width * kv_es) / sm.smem_bytes_per_clk.in(units::B);
+  d.exposed_clk = family.exposed * (d.sfu_clk + d.fp32_clk) + family.step_clk;
+}
+
+/// What a tile costs beside its blocks: the masks, and the way of the next queries where they have no buffer of their
+/// own (the scheduler's counter in L2, then the queries and behind them the first keys from memory).
+double tile_clk(const AttentionPrefill& s, const PrefillCut& cut, double visited, const Rates& m) {
+  const StreamingMultiprocessor& sm = m.gpu.sm;
+  double clk = masked_blocks(s, cut.q_tile, cut.kv_tile, visited) * mask_clk(cut.q_tile * cut.kv_tile, m);
+  if (cut.one_query_buffer) {
+    const Seconds way = m.l2_latency + 2.0 * m.dram_latency;
+    clk += way * m.clock + cut.q_tile * cut.qk_dim * bytes_of(s.dtype) / sm.l2_bytes_per_clk.in(units::B);
+  }
+  return clk;
+}
+
+/// One pass over the new tokens: read their fused QKV, write rotated Q and the cache.
+Demand prepare_demand(const AttentionPrefill& s, const FamilyScalars& family) {
+  const double tokens = static_cast<double>(s.batch * s.q_len);
+  // Latent attention (keys wider than values by the rotated part) rotates only that part of its queries, in place, four
+  // to a warp, and reads one narrow row a token; else a warp takes a whole query, and all keys and values are read.
+  const bool latent = s.qk_dim > s.v_dim;
+  constexpr double kLatentRowsPerWarp = 4, kWarps = 8;
+  const double rows = tokens * static_cast<double>(s.q_heads);
+  const double q_elements = rows * static_cast<double>(latent ? s.qk_dim - s.v_dim : s.qk_dim);
+  const double wide = static_cast<double>(s.qk_dim + s.v_dim);
+  const double new_kv = tokens * static_cast<double>(s.kv_heads) * wide;
+  const double es = bytes_of(s.dtype);
+  Demand p;
+  const double kv_es = bytes_of(s.kv_dtype);
+  // The attention itself counts the keys that its window shows it, as stored. What new keys were wider before is read
+  // here, and so are new keys that no query sees, and the frequencies of the rotation (fp32).
+  const double seen =
+      static_cast<double>(s.batch * s.kv_heads) * wide * std::min(visible_keys(s), static_cast<double>(s.q_len));
+  const double frequencies = 4 * static_cast<double>(s.qk_dim) / 2;
+  const double read_kv = latent ? std::max(tokens * wide * es, new_kv * es - seen * kv_es + frequencies) : new_kv * es;
+  p.dram_read = (q_elements * es + read_kv) * units::B;
+  p.dram_write = (q_elements * es + new_kv * kv_es) * units::B;
+  // a warp's way (sequence length, data, rotation table) is a chain of latencies; as many as fit on an SM are on it
+  // side by side
+  p.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kWarps * (latent ? kLatentRowsPerWarp : 1)));
+  p.plan.ctas_per_sm = 8;
+  p.plan.threads = 256;
+  p.once_clk = family.start_clk / static_cast<double>(p.plan.ctas_per_sm);
+  return p;
+}
+
+}  // namespace
+
+AttentionChoice plan_trtllm_prefill(const AttentionPrefill& s, bool appends, const Rates& m,
+                                    std::span<const FamilyScalars> families) {
+  AttentionChoice c;
+  c.family = &families[trtllm::kPrefill];
+  const PrefillCut cut = prefill_cut(s, m);
+  c.plan.q_tile = static_cast<std::int64_t>(cut.q_tile);
+  c.plan.kv_tile = static_cast<std::int64_t>(cut.kv_tile);
+  const BlockCount blocks = visited_blocks(s, cut.q_tile, cut.kv_tile);
+  Demand& d = c.main;
+  d.plan.ctas = s.batch * s.q_heads * static_cast<std::int64_t>(blocks.tiles);
+  d.plan.ctas_per_sm = static_cast<std::int64_t>(cut.ctas_per_sm);
+  d.plan.threads = trtllm::is_warp_specialised(m) ? 384 : 128;
+  d.plan.shortest_first = true;
+  d.plan.steps = blocks.total / blocks.tiles;
+  d.plan.longest = blocks.longest;
+  block_demand(d, cut, s, m, *c.family);
+  d.once_clk = tile_clk(s, cut, d.plan.steps, m);
+  prefill_traffic(d, s);
+  if (!appends) return c;
+  c.prepares = true;
+  c.prepare_family = &families[trtllm::kPrepare];
+  c.prepare = prepare_demand(s, *c.prepare_family);
+  return c;
+}
+
+}  // namespace plumbline
