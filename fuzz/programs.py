@@ -260,6 +260,20 @@ def rows_case(r, s, case):
     if case.args[0] == "power": report(r, case, ["table", "json", "csv"])
 
 
+WHOLE_ROWS = b"""model,phase,batch,prompt,context,output,dtype,kv-dtype,stack,clock,gpus,measured_ms,measured_W,id
+llama-3.2-1b,generate,8,1024,,64,bf16,,trt-llm,,,900,,a
+llama-3.2-1b,decode,4,,2048,,fp8,fp8,vllm,burst,1,3.5,350,b
+gpt2,prefill,2,512,,,,,,,,4,,c
+"""
+
+
+def whole_rows_case(r, s, case):
+    case.program, case.kind = "validate", "whole rows"
+    case.files["m.csv"] = mutated_bytes(r, WHOLE_ROWS)
+    case.args = r.choice([["compare", "m.csv"], ["compare", "m.csv", "--gpu", "h200"], ["sides", "m.csv"]])
+    if case.args[0] == "compare": report(r, case, ["table", "json", "csv", "html"])
+
+
 def recording_case(r, s, case):
     case.program, case.kind = "validate", "recording"
     case.files["m.json"], case.files["ok.json"] = mutated_bytes(r, recording()), recording()
@@ -282,7 +296,7 @@ def validate_case(r, s, case):
     case.format = "any"
 
 
-VALIDATE_KINDS = [rows_case, recording_case, validate_case]
+VALIDATE_KINDS = [rows_case, whole_rows_case, recording_case, validate_case]
 KINDS = [model_case, model_case, gpu_case, calibration_case, op_case, flags_case, csv_case]
 
 
