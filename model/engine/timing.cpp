@@ -15,10 +15,13 @@ double largest_left_out(double p) { return p >= 12 ? 0.46 : p >= 8 ? 0.31 : p >=
 
 }  // namespace
 
+namespace {
+
 /// Taken relative to the largest term so that it does not overflow. Terms that add less than one part in
 /// 10^4 are left out; the powers are taken in single precision (2e-7): the plan search calls this some 10^5 times a
-/// second. The result is never below the largest term.
-Seconds pnorm(const PerResource<Seconds>& times, double p) {
+/// second. The result is never below the largest term. `keep(i, power)` is told each term that counts.
+template <class Keep>
+Seconds pnorm_of(const PerResource<Seconds>& times, double p, const Keep& keep) {
   Seconds largest;
   for (const Seconds t : times) largest = std::max(largest, t);
   if (largest <= Seconds{}) return largest;
@@ -26,37 +29,44 @@ Seconds pnorm(const PerResource<Seconds>& times, double p) {
   const Seconds least = largest_left_out(p) * largest;
   float sum = 0;
   bool seen_largest = false;
+  std::size_t i = 0;
   for (const Seconds t : times) {
+    const std::size_t at = i++;
     if (t <= least) continue;
     const double ratio = t / largest;
     if (ratio >= 1 && !seen_largest) {
       seen_largest = true;
+      keep(at, 1.0F);
       continue;
     }
     const float exponent = power * std::log2(static_cast<float>(ratio));
-    if (exponent > kNegligible) sum += std::exp2(exponent);
+    if (!(exponent > kNegligible))
+      continue;  // of an infinite power and equal terms it is no number: the largest alone counts
+    const float term = std::exp2(exponent);
+    keep(at, term);
+    sum += term;
   }
   return sum <= 0 ? largest : largest * static_cast<double>(std::exp2(std::log2(1 + sum) / power));
 }
 
+}  // namespace
+
+Seconds pnorm(const PerResource<Seconds>& times, double p) {
+  return pnorm_of(times, p, [](std::size_t, float) {});
+}
+
 Seconds pnorm(const PerResource<Seconds>& times, double p, PerResource<Seconds>& spent) {
-  const Seconds whole = pnorm(times, p);
-  Seconds largest;
-  for (const Seconds t : times) largest = std::max(largest, t);
-  const Seconds least = largest_left_out(p) * largest;
   PerResource<double> powers;
   double sum = 0;
+  const Seconds norm = pnorm_of(times, p, [&](std::size_t i, float power) {
+    sum += powers[static_cast<Resource>(i)] = static_cast<double>(power);
+  });
+  if (norm <= Seconds{}) return norm;
   for (std::size_t i = 0; i < kResourceCount; ++i) {
     const auto r = static_cast<Resource>(i);
-    if (times[r] < largest && times[r] <= least) continue;
-    powers[r] = std::exp2(static_cast<float>(p) * std::log2(static_cast<float>(times[r] / largest)));
-    sum += powers[r];
+    spent[r] += powers[r] / sum * norm;
   }
-  for (std::size_t i = 0; i < kResourceCount && largest > Seconds{}; ++i) {
-    const auto r = static_cast<Resource>(i);
-    spent[r] += powers[r] / sum * whole;
-  }
-  return whole;
+  return norm;
 }
 
 namespace {

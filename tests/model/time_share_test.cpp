@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "model/engine/timing.hpp"
 #include "model/predict.hpp"
@@ -55,6 +56,14 @@ TEST(TimeShare, OfOverlappingTermsFollowsTheirPNorm) {
     EXPECT_NEAR(saved / (0.001 * whole), spent[r] / whole, 0.01) << name(r);
   }
   EXPECT_NEAR(sum / whole, 1, 1e-6);
+}
+
+/// The roofline's p: terms that are equally long are no number raised to it.
+TEST(TimeShare, OfEqualTermsUnderAnInfinitePowerIsANumber) {
+  PerResource<Seconds> times, spent;
+  times[Resource::dram] = times[Resource::tensor] = 4.0 * units::us;
+  EXPECT_EQ(pnorm(times, std::numeric_limits<double>::infinity(), spent), 4.0 * units::us);
+  EXPECT_EQ(spent[Resource::dram] + spent[Resource::tensor], 4.0 * units::us);
 }
 
 }  // namespace
