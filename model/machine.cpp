@@ -197,6 +197,7 @@ Provenance Machine::provenance() const { return parts_->origin->provenance(parts
 const std::vector<std::string>& Machine::assumptions() const { return words(*parts_).assumptions; }
 const BandTable& Machine::bands() const { return parts_->origin->bands(provenance()); }
 const Rates& Machine::rates() const { return parts_->rates; }
+const Cluster* Machine::cluster() const { return parts_->origin->cluster.get(); }
 
 Machine Machine::for_steps() const {
   const Origin& origin = *parts_->origin;
@@ -235,7 +236,8 @@ Machine Machine::with(const GpuNumbers& given, const std::vector<std::string>& s
 
 Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
                          const std::shared_ptr<const KernelCounts>& counts, const Stack& stack,
-                         const MachineOptions& options, const std::shared_ptr<const StepBands>& steps) {
+                         const MachineOptions& options, const std::shared_ptr<const StepBands>& steps,
+                         const std::shared_ptr<const Cluster>& cluster) {
   auto origin = std::make_shared<Origin>();
   origin->gpu = gpu;
   origin->calibration = calibration;
@@ -249,11 +251,14 @@ Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const s
     std::vector<std::string> said;
     origin->step_scalars = read_rate_scalars(gpu, calibration, donor, settled, again, said);
     origin->step_scalars->base.counts = counts.get();
+    origin->step_scalars->base.fabric = cluster.get();
   }
   origin->measured = MeasuredFormats(calibration);
   origin->counts = counts;
   origin->steps = steps;
   origin->scalars.base.counts = counts.get();
+  origin->cluster = cluster;
+  origin->scalars.base.fabric = cluster.get();
   origin->same_generation = donor && donor->generation == gpu.generation;
   return machine_of(std::move(origin), gpu, false);
 }

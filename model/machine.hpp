@@ -24,6 +24,7 @@ struct Rates;
 struct Stack;
 struct MachineParts;
 class BandTable;
+struct Cluster;
 
 /// Never changes once it is made, cheap to copy, read by any number of threads. What it hands out lives as long as any
 /// copy of it.
@@ -47,6 +48,8 @@ class Machine {
   /// The same machine as steps of models are priced on it: at the settled clock where `options` leave the clock open.
   /// Its assumptions are those of a step.
   Machine for_steps() const;
+  /// What joins several of it; null where nothing says.
+  const Cluster* cluster() const;
 
   /// The same card under the same calibration and options with other numbers: a hardware point of a study. What its
   /// descriptor derives (an L2 bandwidth that goes with SMs and clock) follows, unless it is changed too: to keep it as it
@@ -69,10 +72,12 @@ class Machine {
 
 /// Puts a machine together; touches no file. `donor`: the descriptor of the card that an inherited calibration was
 /// measured on, where there is one; `counts`: of our kernels (ops/plan/kernel_counts.hpp); `stack`: the one that
-/// `options` name; `steps`: bands of whole steps, none where nobody has recorded any. Throws BadInput for a calibration that lacks a scalar, NotModelled for options that need energies
-/// where none are on file.
+/// `options` name; `steps`: bands of whole steps, none where nobody has recorded any; `cluster`: what joins several of
+/// the card. Throws BadInput for a calibration that lacks a scalar, NotModelled for options that need energies where none
+/// are on file.
 Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
                          const std::shared_ptr<const KernelCounts>& counts, const Stack& stack,
-                         const MachineOptions& options, const std::shared_ptr<const StepBands>& steps = nullptr);
+                         const MachineOptions& options, const std::shared_ptr<const StepBands>& steps = nullptr,
+                         const std::shared_ptr<const Cluster>& cluster = nullptr);
 
 }  // namespace plumbline

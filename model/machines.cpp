@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "arch/error.hpp"
+#include "arch/fabric/cluster.hpp"
 #include "arch/files.hpp"
 #include "model/bands/step_bands.hpp"
 #include "model/stacks/stack.hpp"
@@ -55,7 +56,12 @@ const std::shared_ptr<const StepBands>& bands_of_steps() {
   return bands;
 }
 
-auto ordered(const MachineOptions& o) { return std::tie(o.stack, o.clock, o.power_cap, o.data, o.sm_clock); }
+auto ordered(const MachineOptions& o) { return std::tie(o.stack, o.clock, o.power_cap, o.data, o.cluster, o.sm_clock); }
+
+std::shared_ptr<const Cluster> load_cluster_of(const Gpu& gpu, const MachineOptions& options) {
+  const std::string& name = options.cluster.empty() ? gpu.cluster : options.cluster;
+  return std::make_shared<const Cluster>(name.empty() ? assumed_cluster(gpu) : load_cluster(name));
+}
 
 Stack load_stack(const std::string& name_or_path) {
   std::string path = name_or_path;
@@ -75,8 +81,10 @@ Stack load_stack(const std::string& name_or_path) {
 Machine make_machine(const Gpu& gpu, const Calibration& calibration, const MachineOptions& options) {
   const Stack stack =
       choose_stack(options.stack, [](const std::string& name) -> const Stack& { return machines().stack(name); });
+  const std::shared_ptr<const Cluster> cluster = load_cluster_of(gpu, options);
   const auto assembled = [&](const Gpu& card) {
-    return assemble_machine(card, calibration, donor_of(calibration), own_counts(), stack, options, bands_of_steps());
+    return assemble_machine(card, calibration, donor_of(calibration), own_counts(), stack, options, bands_of_steps(),
+                            cluster);
   };
   const std::optional<Gpu> before = as_on_file(gpu);
   return before ? assembled(*before).with(gpu, new_assumptions(*before, gpu)) : assembled(gpu);

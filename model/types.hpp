@@ -39,6 +39,7 @@ struct MachineOptions {
   std::optional<Watts> power_cap{};  ///< instead of the board's own limit
   DataPattern data = DataPattern::normal;
   std::optional<Hertz> sm_clock{};  ///< the SM clock is locked there, below what the cap leaves
+  std::string cluster{};            ///< name or file; empty: the one that the GPU's descriptor names
 };
 
 /// Shares of a dense GEMM's operands that L2 holds when it starts, and of its result that need not leave L2.

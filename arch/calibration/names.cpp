@@ -97,11 +97,18 @@ constexpr std::array kFamilies{
     "gemm_portable"sv,
     "grouped_gemm"sv,
     "mla_decode"sv,
+    "nccl_nvls"sv,
+    "nccl_peer_ll"sv,
+    "nccl_peer_simple"sv,
+    "nccl_ring_ll"sv,
+    "nccl_ring_ll128"sv,
+    "nccl_ring_simple"sv,
     "reduce"sv,
     "rowwise"sv,
 };
 
 constexpr std::array kFamilyScalars{
+    "channel_B_per_s"sv,
     "clock_droop_fraction"sv,
     "counter_s"sv,
     "dram_share_fraction"sv,
@@ -109,6 +116,7 @@ constexpr std::array kFamilyScalars{
     "exposed"sv,
     "fixed_s"sv,
     "in_flight_B"sv,
+    "link_share_fraction"sv,
     "merge_clk"sv,
     "overlap"sv,
     "per_cta_s"sv,

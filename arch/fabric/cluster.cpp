@@ -1,7 +1,5 @@
 #include "arch/fabric/cluster.hpp"
 
-#include <algorithm>
-
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 
@@ -35,17 +33,23 @@ Cluster load_cluster(const std::string& name_or_path) {
 
 std::vector<std::string> cluster_names() { return data_names("clusters"); }
 
-std::optional<std::string> cluster_of(const std::string& gpu) {
-  std::optional<std::string> found;
-  std::int64_t most = 0;
-  for (const std::string& name : cluster_names()) {
-    const Cluster cluster = load_cluster(name);
-    const std::int64_t gpus = std::max(cluster.gpus_per_node(), cluster.tiers.back().gpus);
-    if (cluster.gpu != gpu || gpus <= most) continue;
-    most = gpus;
-    found = name;
-  }
-  return found;
+Cluster assumed_cluster(const Gpu& gpu) {
+  const bool nvlink = gpu.links.nvlink_per_direction > Bandwidth{};
+  Cluster cluster;
+  cluster.name = "8 x " + gpu.name;
+  cluster.title = cluster.name + ", " + (nvlink ? "joined by switches at the full rate of its links" : "PCIe") + ", assumed";
+  cluster.gpu = gpu.name;
+  cluster.gpu_links = gpu.links;
+  FabricTier tier;
+  tier.name = nvlink ? "nvlink" : "pcie";
+  tier.kind = nvlink ? LinkKind::nvswitch : LinkKind::pcie;
+  tier.gpus = 8;
+  tier.bandwidth = nvlink ? gpu.links.nvlink_per_direction : gpu.links.pcie_per_direction;
+  tier.latency = (nvlink ? 0.6 : 1.0) * units::us;
+  cluster.tiers.push_back(tier);
+  cluster.host.bandwidth = gpu.links.pcie_per_direction;
+  cluster.sources["/tiers/0"] = "assumed: the descriptor of " + gpu.name + " names no cluster";
+  return cluster;
 }
 
 }  // namespace plumbline

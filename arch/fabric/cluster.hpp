@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "arch/gpu/gpu.hpp"
 #include "arch/units.hpp"
 
 namespace plumbline {
@@ -64,6 +64,7 @@ struct Storage {
 struct Cluster {
   std::string name, title;
   std::string gpu;                ///< short name of the GPU descriptor
+  GpuLinks gpu_links;             ///< its ports, as that descriptor has them
   std::vector<FabricTier> tiers;  ///< at least one, innermost first
   HostLink host;
   std::vector<Storage> storage;                ///< none: not described
@@ -79,7 +80,8 @@ struct Cluster {
 Cluster load_cluster(const std::string& name_or_path);
 Cluster parse_cluster(const std::string& json_text, const std::string& place);
 std::vector<std::string> cluster_names();
-/// The shipped cluster of that GPU with the most of them, if there is one.
-std::optional<std::string> cluster_of(const std::string& gpu);
+/// Of a GPU whose descriptor names no cluster: eight of it, joined by switches at the full rate of its GPU links, or by
+/// PCIe where it has none; nothing beyond them. Its sources say that it is assumed.
+Cluster assumed_cluster(const Gpu& gpu);
 
 }  // namespace plumbline

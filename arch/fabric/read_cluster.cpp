@@ -200,6 +200,7 @@ Cluster parse_cluster(const std::string& json_text, const std::string& place) {
     gpu_name.fail(e.what());
   }
   cluster.gpu = looks_like_path(gpu_name.as_string()) ? gpu_name.as_string() : gpu->name;
+  cluster.gpu_links = gpu->links;
   read_tiers(root.at("tiers"), *gpu, cluster);
   read_host(root, *gpu, cluster);
   read_storage(root, cluster);

@@ -16,7 +16,7 @@ using namespace std::string_view_literals;
 /// Descriptor keys that hold text and decide nothing; checked like numbers, but not open to `--set`.
 const std::vector<std::string>& text_paths() {
   static const std::vector<std::string> paths{"name",        "title",   "vendor", "architecture", "compute_capability",
-                                              "calibration", "extends", "source", "memory.type"};
+                                              "calibration", "cluster", "extends", "source", "memory.type"};
   return paths;
 }
 
@@ -201,6 +201,7 @@ GpuDescriptor read_descriptor(const JsonValue& root, const std::vector<Override>
   gpu.architecture = text_or(root, "architecture", "");
   gpu.compute_capability = text_or(root, "compute_capability", "");
   gpu.calibration = text_or(root, "calibration", gpu.name);
+  gpu.cluster = text_or(root, "cluster", "");
   gpu.memory_type = text_or(root, "memory.type", "");
   gpu.generation = word_at(root, "generation").as_string();
   gpu.sm.matrix_unit = value_of(word_at(root, "sm.matrix_unit"), kMatrixUnits);

@@ -101,6 +101,9 @@ void add_machine_flags(CLI::App& app, MachineFlags& flags) {
               }
             });
   add_choice(app, "--data", kDataPatternWords, flags.data, "what operands hold: power depends on the bits that change");
+  app.add_option("--cluster", flags.cluster,
+                 "what joins several GPUs: a name from 'predict-model list clusters', or a file [the GPU's own]")
+      ->type_name("NAME|FILE.json");
   app.add_option("--calibration", flags.calibration_file,
                  "coefficients that 'validate' measured or fitted [the GPU's own]")
       ->type_name("FILE.json");
@@ -123,7 +126,7 @@ void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> for
 }
 
 Machine open_machine(const MachineFlags& flags) {
-  const MachineOptions options{flags.stack, flags.clock, flags.power_cap, flags.data, flags.sm_clock};
+  const MachineOptions options{flags.stack, flags.clock, flags.power_cap, flags.data, flags.sm_clock, flags.cluster};
   return machines().get({flags.gpu, options, flags.calibration_file, flags.overrides});
 }
 

@@ -51,6 +51,7 @@ struct MachineFlags {
   std::optional<Watts> power_cap;
   std::optional<Hertz> sm_clock;
   DataPattern data = DataPattern::normal;
+  std::string cluster;           ///< empty: the one that the GPU's descriptor names
   std::string calibration_file;  ///< empty: the GPU's own, or its family's
 };
 

@@ -75,15 +75,17 @@ Listing clusters() {
   Listing list({{"cluster", "cluster"},
                 {"gpu", "gpu"},
                 {"per node", "gpus_per_node", right},
-                {"nodes", "nodes", right},
+                {"gpus", "gpus", right},
                 {"inside, each way", "intra_bandwidth_B_per_s", right},
                 {"network, each way", "network_bandwidth_B_per_s", right},
                 {"title", "title"}});
   for (const std::string& name : cluster_names()) {
     const Cluster c = load_cluster(name);
-    Listing::Cell network = rate(c.network_bandwidth);
-    if (!(c.network_bandwidth > 0.0 * units::B_per_s)) network.text = "-";
-    list.add({name, c.gpu, count(c.gpus_per_node), count(c.nodes), rate(c.intra_bandwidth), network, c.title});
+    const bool network = c.tiers.size() > 1;
+    Listing::Cell outer = rate(network ? c.tiers.back().bandwidth : Bandwidth());
+    if (!network) outer.text = "-";
+    list.add({name, c.gpu, count(c.gpus_per_node()), count(std::max(c.gpus_per_node(), c.tiers.back().gpus)),
+              rate(c.inner().bandwidth), outer, c.title});
   }
   return list;
 }

@@ -33,7 +33,6 @@ struct LlmFlags {
   std::optional<Runtime> runtime;  ///< else the stack's
   std::optional<Fusion> fusion;
   std::int64_t gpus = 1;
-  std::string cluster;
   std::string reserve;  ///< "": the usual share
   std::int64_t top = 0;
   bool prompt_given = false, context_given = false, output_given = false;
@@ -67,8 +66,7 @@ void add_later_flags(CLI::App& app, LlmFlags& f) {
   add_whole(app, "--cp", "", w.parallel.context, 1);
   add_value(app, "--zero", "0..3", "",
             [&w](const std::string& text) { w.parallel.zero = static_cast<int>(whole_number("--zero", text, 0, 3)); });
-  app.add_option("--cluster", f.cluster, "");
-  for (const char* flag : {"--gpus", "--tp", "--pp", "--dp", "--ep", "--cp", "--zero", "--cluster"}) {
+  for (const char* flag : {"--gpus", "--tp", "--pp", "--dp", "--ep", "--cp", "--zero"}) {
     app.get_option(flag)->group("");
   }
 }
@@ -103,7 +101,7 @@ void add_precision_flags(CLI::App& app, LlmFlags& f) {
 
 void refuse_several_gpus(const LlmFlags& f) {
   if (f.gpus > 1) throw NotModelled("--gpus " + std::to_string(f.gpus) + ": several GPUs are not modelled yet");
-  if (!f.cluster.empty()) throw NotModelled("--cluster: several GPUs are not modelled yet");
+  if (!f.machine.cluster.empty()) throw NotModelled("--cluster: several GPUs are not modelled yet");
 }
 
 void refuse(const std::string& flag, const LlmFlags& f, const std::string& expected) {

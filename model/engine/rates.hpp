@@ -14,6 +14,7 @@
 
 namespace plumbline {
 
+struct Cluster;
 struct KernelCounts;
 
 /// How a family's scalars go over from the card that they were measured on to one that has none; those not named here
@@ -62,6 +63,10 @@ struct FamilyScalars {
   /// The share of the tensor rate was fitted to bursts too short for the regulator to act in.
   bool fitted_in_bursts = false;
   CarryOver carry;
+
+  /// Between GPUs: share of the links' bandwidth that a protocol reaches, and what one channel (a CTA) carries.
+  double link_share = 1;
+  Bandwidth channel;
 
   bool operator==(const FamilyScalars&) const = default;
 };
@@ -116,6 +121,7 @@ struct Rates {
   /// Instructions and waits of row-wise kernels whose code was counted (ops/plan/kernel_counts.hpp); null where the
   /// stack has none. Whoever makes the rates keeps them.
   const KernelCounts* counts = nullptr;
+  const Cluster* fabric = nullptr;  ///< what joins several of it; whoever makes the rates keeps it
 
   bool operator==(const Rates&) const = default;
 };

@@ -19,7 +19,10 @@ Seconds roofline(const Op& op, const Work& w, const GpuNumbers& gpu) {
     const auto* transfer = std::get_if<Transfer>(&op);
     const bool host = transfer && (transfer->kind == TransferKind::h2d || transfer->kind == TransferKind::d2h);
     const Bandwidth link = host ? gpu.links.pcie_per_direction : gpu.links.nvlink_per_direction;
-    if (link > Bandwidth{}) time = std::max(time, w.link / link);
+    // a switch that adds needs each GPU's data once where a ring sends it twice
+    const auto* collective = std::get_if<Collective>(&op);
+    const double once = collective && collective->kind == CollectiveKind::all_reduce ? 0.5 : 1;
+    if (link > Bandwidth{}) time = std::max(time, once * w.link / link);
   }
   return time;
 }

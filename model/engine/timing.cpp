@@ -131,8 +131,7 @@ namespace {
 
 double overlap_of(const Demand& d, const FamilyScalars& family) { return d.overlap > 0 ? d.overlap : family.overlap; }
 
-/// Fixed costs, dependent latencies and the link: once a launch. (The link: only host copies so far; collectives
-/// between GPUs bring their own planner.)
+/// Fixed costs, dependent latencies and the link: once a launch.
 template <class N>
 struct Once {
   typename N::template Of<Seconds> fixed, link;
@@ -141,7 +140,10 @@ template <class N>
 Once<N> once(const Demand& d, const Rates& m, const FamilyScalars& family) {
   Once<N> out;
   out.fixed = N::number(family.fixed, "fixed") + N::number(d.serial_latency, d.serial_latency_of);
-  if (d.link > Bytes{}) out.link = N::number(d.link, "over the link") / N::number(m.pcie, "");
+  if (d.link > Bytes{}) {
+    const Bandwidth rate = d.link_rate > Bandwidth{} ? d.link_rate : m.pcie;
+    out.link = N::number(d.link, "over the link") / N::number(rate, "");
+  }
   return out;
 }
 

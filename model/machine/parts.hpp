@@ -82,6 +82,7 @@ class Origin {
   std::optional<RateScalars> step_scalars;     ///< of steps, where the options leave the clock open
   std::shared_ptr<const KernelCounts> counts;  ///< of our kernels
   std::shared_ptr<const StepBands> steps;      ///< null: none on file
+  std::shared_ptr<const Cluster> cluster;      ///< what joins several of it
   bool same_generation = false;  ///< as the card that the calibration was measured on; false where that is not known
   std::vector<std::string> kernel_assumptions;
 

@@ -56,6 +56,8 @@ FamilyScalars read_family(const Calibration& calibration, const Rates& m, const 
   f.in_flight = section.number_or("in_flight_B", 0) * units::B;
   f.sm_in_flight = section.number_or("sm_in_flight_B", 0) * units::B;
   f.counter = section.seconds_or_zero("counter_s");
+  f.link_share = section.number_or("link_share_fraction", 1);
+  f.channel = section.number_or("channel_B_per_s", 0) * units::B_per_s;
   f.tensor_burst = section.number_or("tensor_burst_fraction", m.tensor_fraction);
   f.tensor_steady = section.number_or("tensor_steady_fraction", m.tensor_steady_fraction);
   f.skipped_cycles = section.number_or("clock_droop_fraction", 0);

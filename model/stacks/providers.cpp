@@ -10,6 +10,7 @@ const Provider& cublas_provider();
 const Provider& trtllm_provider();
 const Provider& flash_attention_provider();
 const Provider& flashinfer_provider();
+const Provider& nccl_provider();
 const Provider& generic_provider();
 const Provider& ideal_provider();
 
@@ -20,6 +21,7 @@ std::span<const Provider* const> providers() {
       &trtllm_provider(),           //
       &flash_attention_provider(),  //
       &flashinfer_provider(),       //
+      &nccl_provider(),             //
       &generic_provider(),          //
       &ideal_provider(),
   };

@@ -96,10 +96,24 @@ TEST(Cluster, ReadsStorage) {
   EXPECT_EQ(c.sources.count("/storage/0/read_per_node"), 1U);
 }
 
-TEST(Cluster, TheShippedClusterOfAGpuIsTheLargest) {
-  EXPECT_EQ(cluster_of("h200_sxm"), "dgx_h200");
-  EXPECT_EQ(cluster_of("l40s"), "pcie_l40s");
-  EXPECT_EQ(cluster_of("no_such"), std::nullopt);
+TEST(Cluster, DescriptorsNameClustersOfTheirOwn) {
+  int named = 0;
+  for (const std::string& name : gpu_names()) {
+    const Gpu gpu = load_gpu(name);
+    if (gpu.cluster.empty()) continue;
+    ++named;
+    EXPECT_EQ(load_cluster(gpu.cluster).gpu, name);
+  }
+  EXPECT_GE(named, 10);
+}
+
+TEST(Cluster, WithoutOneEightGpusAreAssumed) {
+  const Cluster bridged = assumed_cluster(load_gpu("h100_pcie")), bare = assumed_cluster(load_gpu("l4"));
+  EXPECT_EQ(bridged.inner().kind, LinkKind::nvswitch);
+  EXPECT_EQ(bare.inner().kind, LinkKind::pcie);
+  EXPECT_EQ(bare.inner().bandwidth, load_gpu("l4").links.pcie_per_direction);
+  EXPECT_EQ(bare.gpus_per_node(), 8);
+  EXPECT_THAT(bare.sources.begin()->second, HasSubstr("assumed"));
 }
 
 TEST(Cluster, EveryFileLoadsWithSources) {

@@ -1,0 +1,228 @@
+// NCCL's collectives between GPUs. NCCL's own cost model says which algorithm and protocol runs (tuner.hpp); what those
+// take is a handful of scalars a protocol, fitted to published times (families of calibrations).
+//
+// A ring passes `steps` messages of N / n bytes on, one after the other, and copies some in and out at its ends: with x
+// the time that N / n bytes take at the bandwidth that the protocol reaches on the wire,
+//   time = fixed + steps * hop  combined with  steps * x  + ends * x + (first part of a message at one channel's rate).
+// Where flags lie beside the data (LL, LL128) a thread passes on a line as soon as it has come, so that the latency of a
+// hop and its bytes overlap in part (a p-norm, as of a kernel's resources). Simple waits for whole parts: they add up.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "arch/error.hpp"
+#include "arch/fabric/cluster.hpp"
+#include "model/stacks/nccl/tuner.hpp"
+#include "model/stacks/provider.hpp"
+
+namespace plumbline {
+namespace {
+
+using nccl::Algorithm;
+using nccl::Choice;
+using nccl::Group;
+using nccl::Protocol;
+
+enum Family : std::size_t { kRingLl, kRingLl128, kRingSimple, kNvls, kPeerLl, kPeerSimple, kFamilies };
+
+constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
+    {{.name = "nccl_ring_ll", .required = false},
+     {.name = "nccl_ring_ll128", .required = false},
+     {.name = "nccl_ring_simple", .required = false},
+     {.name = "nccl_nvls", .required = false},
+     {.name = "nccl_peer_ll", .required = false},
+     {.name = "nccl_peer_simple", .required = false}}};
+
+constexpr std::array<std::string_view, 5> kOps{"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"};
+
+constexpr double kSimpleChunk = 4 * nccl::kSimpleStep;  // of a channel, at most; two slices a chunk
+
+nccl::Architecture architecture_of(const Rates& m) {
+  switch (m.path.kind) {
+    case TensorPath::Kind::tcgen05: return nccl::Architecture::blackwell;
+    case TensorPath::Kind::wgmma: return nccl::Architecture::hopper;
+    case TensorPath::Kind::mma_sync: break;
+  }
+  if (m.path.multicast) return nccl::Architecture::blackwell;  // of workstations: NCCL asks for compute capability 10 on
+  return m.path.async_copy ? nccl::Architecture::ampere : nccl::Architecture::volta;
+}
+
+/// What a GPU's port carries on this machine, as a share of what the cluster's file was written for: a study that changes
+/// the port changes the tier.
+Bandwidth wire_of(const FabricTier& tier, const Rates& m, const GpuLinks& described) {
+  const bool pcie = tier.kind == LinkKind::pcie;
+  const Bandwidth before = pcie ? described.pcie_per_direction : described.nvlink_per_direction;
+  const Bandwidth now = pcie ? m.gpu.links.pcie_per_direction : m.gpu.links.nvlink_per_direction;
+  return before > Bandwidth{} ? now / before * tier.bandwidth : tier.bandwidth;
+}
+
+Group group_of(const Question& q, double ranks) {
+  if (q.rates.fabric == nullptr) throw BadInput(q.gpu + ": nothing says what joins several of it");
+  const Cluster& cluster = *q.rates.fabric;
+  const FabricTier& inner = cluster.inner();
+  Group g;
+  g.ranks = ranks;
+  g.architecture = architecture_of(q.rates);
+  g.path = inner.kind == LinkKind::pcie ? nccl::Path::pcie : nccl::Path::nvlink;
+  g.wire = wire_of(inner, q.rates, cluster.gpu_links);
+  g.multicast = inner.multicast && inner.in_network_reduction;
+  const auto per_node = static_cast<double>(cluster.gpus_per_node());
+  if (ranks <= per_node) return g;
+  g.nodes = std::ceil(ranks / per_node);
+  const std::size_t tier = cluster.tier_of(static_cast<std::int64_t>(ranks));
+  if (tier == 0) {
+    throw BadInput("cluster " + cluster.name + ": nothing joins more than its " +
+                   std::to_string(cluster.gpus_per_node()) + " GPUs; found " +
+                   std::to_string(static_cast<std::int64_t>(ranks)));
+  }
+  g.network = cluster.tiers[tier].bandwidth / cluster.tiers[tier].oversubscription;
+  return g;
+}
+
+Seconds pnorm_of_two(Seconds a, Seconds b, double p) {
+  const double x = a.in(units::s), y = b.in(units::s);
+  return std::pow(std::pow(x, p) + std::pow(y, p), 1 / p) * units::s;
+}
+
+const FamilyScalars& family_on_file(const Question& q, Family which) {
+  const FamilyScalars& family = q.families[which];
+  if (!family.on_file) {
+    throw NotModelled("no times of NCCL (" + std::string(kDeclared[which].name) + ") are on file for " + q.gpu);
+  }
+  return family;
+}
+
+/// What a protocol reaches of a GPU's links; between nodes all GPUs of a node send side by side.
+Bandwidth rate_of(const Group& g, const FamilyScalars& f) {
+  const Bandwidth inside = f.link_share * g.wire;
+  return g.nodes > 1 ? std::min(inside, g.ranks_per_node() * g.network) : inside;
+}
+
+/// What the wire carries for a rank, and the time of it that overlaps with nothing.
+struct Exchange {
+  Bytes link;
+  Bandwidth rate;
+  Seconds waits;  ///< hops, and what a channel's first part takes
+};
+
+Exchange ring(CollectiveKind kind, double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
+  const double steps = nccl::ring_steps(kind, g.ranks), between = nccl::ring_network_steps(kind, g.nodes);
+  // a hop between nodes, in NCCL's own words: a message by the network's card
+  const Seconds full = f.step + c.threads / 512 * f.per_cta;
+  const Seconds network = std::max(full, nccl::reckoned_network_hop(Algorithm::ring, c.protocol));
+  const Bytes part = bytes / g.ranks * units::B;
+  Exchange e;
+  e.rate = rate_of(g, f);
+  e.link = (steps + f.exposed) * part;
+  const auto beyond = [&](Seconds hop) { return pnorm_of_two(hop, part / e.rate, f.overlap) - part / e.rate; };
+  e.waits = (steps - between) * beyond(full) + between * beyond(network);
+  if (c.protocol == Protocol::simple) {
+    const double chunk = std::min(kSimpleChunk, bytes / (g.ranks * c.channels));
+    e.waits += chunk / 2 * units::B / f.channel;
+  }
+  return e;
+}
+
+/// Up one tree and down again, all channels together; hops as NCCL reckons them beside a ring's measured one.
+Exchange tree(double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
+  const double within = 2 * (g.ranks_per_node() - 1), between = 2 * std::floor(std::log2(g.nodes));
+  const double longer = nccl::reckoned_hop(Algorithm::tree, c.protocol, g.path) /
+                        nccl::reckoned_hop(Algorithm::ring, c.protocol, g.path);
+  Exchange e;
+  e.rate = rate_of(g, f);
+  e.link = 2 * bytes * units::B;
+  e.waits = within * longer * (f.step + f.per_cta) +
+            between * nccl::reckoned_network_hop(Algorithm::tree, c.protocol);
+  return e;
+}
+
+/// Switches add what they gather from all GPUs and store it to all: each sends its data once, in chunks of 128 KiB a
+/// channel and rank, of which the first must have come back before the pipe is full.
+Exchange nvls(double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
+  constexpr double kChunk = 131072;
+  Exchange e;
+  e.rate = rate_of(g, f);
+  e.link = bytes * units::B;
+  if (f.channel > Bandwidth{}) e.waits = std::min(kChunk, bytes / (c.channels * g.ranks)) * units::B / f.channel;
+  return e;
+}
+
+/// A message to each other rank, side by side.
+Exchange peers(double message, double others, const Group& g, const FamilyScalars& f, bool flags) {
+  Exchange e;
+  e.rate = rate_of(g, f);
+  e.link = others * message * units::B;
+  if (g.nodes > 1) {  // what leaves the node goes by its own port
+    const double away = g.ranks - g.ranks_per_node();
+    e.rate = std::min(e.rate, others / away * g.network);
+    e.waits = nccl::reckoned_network_hop(Algorithm::ring, flags ? Protocol::ll : Protocol::simple);
+  }
+  const double channels = nccl::peer_channels(message, others + 1);
+  const double part = flags ? message : std::clamp(message / channels, nccl::kLeastPeerPart, nccl::kSimpleStep);
+  e.waits += part * units::B / f.channel;
+  return e;
+}
+
+class Nccl final : public Provider {
+ public:
+  std::string_view name() const override { return "nccl"; }
+  std::span<const FamilyDeclaration> families() const override { return kDeclared; }
+  std::span<const std::string_view> ops() const override { return kOps; }
+
+  bool plan(const Question& q, Answer& out) const override {
+    if (const auto* transfer = std::get_if<Transfer>(&q.op)) {
+      if (transfer->kind != TransferKind::send_recv) return false;
+      return exchange(static_cast<double>(transfer->bytes), 1, group_of(q, 2), q, out);
+    }
+    const auto* s = std::get_if<Collective>(&q.op);
+    if (s == nullptr) return false;
+    const double ranks = static_cast<double>(s->gpus), bytes = static_cast<double>(s->bytes);
+    const Group g = group_of(q, ranks);
+    if (s->kind == CollectiveKind::all_to_all) return exchange(bytes / ranks, ranks - 1, g, q, out);
+    const Choice c = nccl::choose(s->kind, bytes, g);
+    if (c.algorithm == Algorithm::nvls) {
+      const FamilyScalars& f = family_on_file(q, kNvls);
+      return launch("nccl nvls", nvls(bytes, g, c, f), c.channels, f, q, out);
+    }
+    constexpr std::array<std::array<const char*, 3>, 2> kKernels{
+        {{"nccl ring ll", "nccl ring ll128", "nccl ring simple"}, {"nccl tree ll", "nccl tree ll128", "nccl tree simple"}}};
+    const auto protocol = static_cast<std::size_t>(c.protocol);
+    const FamilyScalars& f = family_on_file(q, static_cast<Family>(kRingLl + protocol));
+    const bool up_and_down = c.algorithm == Algorithm::tree;
+    return launch(kKernels[up_and_down ? 1 : 0][protocol], up_and_down ? tree(bytes, g, c, f) : ring(s->kind, bytes, g, c, f),
+                  c.channels, f, q, out);
+  }
+
+ private:
+  static bool exchange(double message, double others, const Group& g, const Question& q, Answer& out) {
+    const bool flags = message < nccl::kLeastPeerPart;
+    const FamilyScalars& f = family_on_file(q, flags ? kPeerLl : kPeerSimple);
+    const double channels = others * nccl::peer_channels(message, others + 1);
+    return launch(flags ? "nccl send/recv ll" : "nccl send/recv simple", peers(message, others, g, f, flags), channels,
+                  f, q, out);
+  }
+
+  static bool launch(const char* kernel, const Exchange& e, double channels, const FamilyScalars& f, const Question& q,
+                     Answer& out) {
+    out.sign(f);
+    Demand& d = out.launch(kernel, f) = Demand{};
+    d.plan.ctas = static_cast<std::int64_t>(channels);
+    d.link = e.link;
+    d.link_rate = e.rate;
+    d.serial_latency = e.waits;
+    d.serial_latency_of = "of hops, and of the first part of a message at one channel's rate";
+    // beside the link's time, not in it
+    out.read_beside = q.work.read;
+    out.written_beside = q.work.write;
+    return true;
+  }
+};
+
+}  // namespace
+
+const Provider& nccl_provider() {
+  static const Nccl provider;
+  return provider;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,178 @@
+#include "model/stacks/nccl/tuner.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace plumbline::nccl {
+namespace {
+
+constexpr std::size_t kProtocols = 3;
+using ByProtocol = std::array<double, kProtocols>;  // LL, LL128, Simple
+
+constexpr std::size_t index(Protocol p) { return static_cast<std::size_t>(p); }
+constexpr std::size_t index(Algorithm a) { return static_cast<std::size_t>(a); }
+constexpr std::size_t index(Architecture a) { return static_cast<std::size_t>(a); }
+
+// Microseconds, by algorithm (ring, tree, NVLS).
+constexpr std::array<ByProtocol, 3> kBase{{{6.6, 14.0, 8.4}, {6.8, 14.0, 8.4}, {0, 0, 0}}};
+constexpr std::array<ByProtocol, 3> kNvlinkHop{{{0.6, 1.9, 3.4}, {0.6, 1.25, 4.0}, {0, 0, 25}}};
+constexpr std::array<ByProtocol, 3> kPcieHop{{{1.0, 2.5, 5.7}, {1.0, 1.9, 4.0}, {0, 0, 0}}};
+constexpr std::array<ByProtocol, 3> kNetworkHop{{{2.7, 4.0, 14.0}, {5.0, 8.5, 14.0}, {0, 0, 18}}};
+
+// GB/s, by architecture, on 1, 2 and more nodes.
+using ByNodes = std::array<double, 3>;
+constexpr std::array<ByNodes, 4> kLlMost{
+    {{39.0, 39.0, 20.4}, {87.7, 22.5, 19.0}, {141.0, 45.0, 35.0}, {282.0, 90.0, 70.0}}};
+constexpr std::array<ByNodes, 4> kRingLl128PerChannel{
+    {{20.0, 20.0, 20.0}, {20.0, 20.0, 20.0}, {36.7, 36.7, 36.7}, {73.4, 73.4, 73.4}}};
+constexpr std::array<ByNodes, 4> kTreeLl128PerChannel{
+    {{20.0, 20.0, 20.0}, {20.0, 20.0, 20.0}, {36.7, 36.7, 29.0}, {55.6, 31.67, 20.0}}};
+constexpr std::array<ByNodes, 4> kTreePerChannel{
+    {{26.5, 18.5, 10.0}, {24.0, 23.6, 17.8}, {38.7, 41.4, 36.0}, {70.0, 42.8, 24.0}}};
+constexpr std::array<double, 4> kNvlsEfficiency{0, 0, 0.85, 0.74};
+
+// "Trees are not perfectly sticking to the model for medium sizes": powers of two from 64 B.
+constexpr std::array<std::array<double, 23>, kProtocols> kTreeCorrection{
+    {{1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1},
+     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1},
+     {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9}}};
+
+constexpr ByProtocol kMostThreads{512, 640, 512};
+constexpr ByProtocol kThreadThreshold{8, 8, 64};  // bytes a thread below which channels, then threads, are taken off
+
+std::size_t nodes_row(double nodes) { return nodes <= 1 ? 0 : nodes <= 2 ? 1 : 2; }
+
+/// LL's limit beyond one node is of the host's processor, not of the GPU: Intel's row is taken.
+double ll_most(const Group& g) { return kLlMost[g.nodes <= 1 ? index(g.architecture) : 0][nodes_row(g.nodes)]; }
+
+double bus_bandwidth(Algorithm a, Protocol p, const Group& g) {
+  const Rings rings = rings_of(g);
+  const double bus = rings.bus.in(units::GB_per_s), row = static_cast<double>(nodes_row(g.nodes));
+  const auto per_channel = [&](const std::array<ByNodes, 4>& table) {
+    return rings.channels * table[index(g.architecture)][static_cast<std::size_t>(row)];
+  };
+  if (a == Algorithm::ring) {
+    if (p == Protocol::ll) return std::min(ll_most(g), 0.5 * bus);
+    return p == Protocol::ll128 ? std::min(0.92 * bus, per_channel(kRingLl128PerChannel)) : bus;
+  }
+  const double tree = std::min(0.92 * bus, per_channel(kTreePerChannel));
+  if (p == Protocol::ll) return std::min(tree / 3.8, ll_most(g));
+  if (p == Protocol::simple) return tree;
+  return std::min(tree * (g.nodes <= 1 ? 7.0 / 9.0 : 120.0 / 128.0), per_channel(kTreeLl128PerChannel));
+}
+
+double latency_us(CollectiveKind kind, Algorithm a, Protocol p, const Group& g) {
+  const double base = kBase[index(a)][index(p)], hop = reckoned_hop(a, p, g.path).in(units::us);
+  const double network = reckoned_network_hop(a, p).in(units::us);
+  if (a == Algorithm::tree) {
+    return base + 2 * ((g.ranks_per_node() - 1) * hop + std::floor(std::log2(g.nodes)) * network);
+  }
+  const double steps = ring_steps(kind, g.ranks), between = ring_network_steps(kind, g.nodes);
+  constexpr double kHostPost = 1;  // a network message, by an Intel host; three of them with Simple
+  const double post = g.nodes > 1 ? (p == Protocol::simple ? 3 * kHostPost : kHostPost) : 0;
+  return base + (steps - between) * std::max(hop, post) + between * network;
+}
+
+/// Microseconds by NCCL's cost model.
+double reckon(CollectiveKind kind, double bytes, Algorithm a, Protocol p, const Group& g) {
+  double bandwidth = bus_bandwidth(a, p, g);
+  bandwidth *= a == Algorithm::ring ? g.ranks / ring_steps(kind, g.ranks) : 0.5;
+  double latency = latency_us(kind, a, p, g);
+  if (a == Algorithm::tree && bytes >= 64) {
+    const auto power = static_cast<std::size_t>(std::log2(bytes / 64));
+    if (power < kTreeCorrection[0].size()) bandwidth *= kTreeCorrection[index(p)][power];
+  }
+  const double channels = rings_of(g).channels;
+  const bool plateau = a == Algorithm::ring && p == Protocol::simple && g.nodes > 1 &&
+                       kind == CollectiveKind::all_reduce && bytes / (channels * g.ranks) >= 64;
+  if (plateau) latency *= g.architecture == Architecture::volta ? 1.9 : 1.4;
+  return latency + bytes / (1000 * bandwidth);
+}
+
+/// NVLS: one store or load for all GPUs of the node. Its bandwidth counts both halves of an all-reduce.
+double reckon_nvls(double bytes, const Group& g) {
+  constexpr double kChannels = 16;
+  const double bus = 2 * rings_of(g).bus.in(units::GB_per_s) * kNvlsEfficiency[index(g.architecture)];
+  const double bandwidth = bus * (kChannels - 1) / kChannels * g.ranks / ring_steps(CollectiveKind::all_reduce, g.ranks);
+  return kNvlinkHop[index(Algorithm::nvls)][index(Protocol::simple)] + bytes / (1000 * bandwidth);
+}
+
+/// Published times of H100 and H200 nodes with multicast follow the ring on two and four GPUs at every size, and leave it
+/// on eight from 4 MiB (aiconfigurator's nccl tables, 2.26 to 2.29): NCCL's source gives no such rule, the topology that
+/// it searches may.
+constexpr double kLeastNvlsRanks = 8;
+
+void cut_to_size(double bytes, double ranks, Choice& c) {
+  const bool flags_ring = c.algorithm == Algorithm::ring && c.protocol == Protocol::ll;
+  const double threshold = kThreadThreshold[index(c.protocol)] * (flags_ring ? ranks : 1);
+  c.threads = kMostThreads[index(c.protocol)];
+  c.channels = std::clamp(std::floor(bytes / (c.threads * threshold)), 1.0, c.channels);
+  while (bytes < c.channels * c.threads * threshold && std::fmod(c.threads, 128) == 0) c.threads /= 2;
+}
+
+}  // namespace
+
+/// A ring takes 20.6 of a Hopper NVLink's 25 GB/s, 20 of Ampere's and 40.1 of Blackwell's 50 (src/graph/topo.h), and
+/// whole steps of 15 or 30 GB/s of it: four fifths of the wire. PCIe: 12 of 15.75 GB/s a generation-3 port, two channels.
+Rings rings_of(const Group& group) {
+  constexpr double kNvlinkShare = 0.8, kPcieShare = 12.0 / 15.75, kNvlinkChannels = 24, kPcieChannels = 2;
+  Rings rings;
+  rings.channels = group.path == Path::nvlink ? kNvlinkChannels : kPcieChannels;
+  rings.bus = (group.path == Path::nvlink ? kNvlinkShare : kPcieShare) * group.wire;
+  // every GPU of a node has its part of the network, and rings cross over all of them
+  if (group.nodes > 1) rings.bus = std::min(rings.bus, group.ranks_per_node() * group.network);
+  return rings;
+}
+
+double ring_steps(CollectiveKind kind, double ranks) {
+  return (kind == CollectiveKind::all_reduce ? 2 : 1) * (ranks - 1);
+}
+
+double ring_network_steps(CollectiveKind kind, double nodes) {
+  return nodes <= 1 ? 0 : (kind == CollectiveKind::all_reduce ? 2 : 1) * (nodes - 1);
+}
+
+Seconds reckoned_hop(Algorithm algorithm, Protocol protocol, Path path) {
+  const auto& table = path == Path::nvlink ? kNvlinkHop : kPcieHop;
+  return table[index(algorithm)][index(protocol)] * units::us;
+}
+
+Seconds reckoned_network_hop(Algorithm algorithm, Protocol protocol) {
+  return kNetworkHop[index(algorithm)][index(protocol)] * units::us;
+}
+
+Choice choose(CollectiveKind kind, double bytes, const Group& group) {
+  Choice best;
+  double least = 0;
+  const auto offer = [&](Algorithm a, Protocol p, double us) {
+    if (least > 0 && us >= least) return;
+    least = us;
+    best.algorithm = a;
+    best.protocol = p;
+  };
+  const bool reduces = kind == CollectiveKind::all_reduce;
+  for (const Protocol p : {Protocol::ll, Protocol::ll128, Protocol::simple}) {
+    if (p == Protocol::ll128 && group.path != Path::nvlink) continue;  // stores of 128 bytes stay whole on NVLink alone
+    if (reduces) offer(Algorithm::tree, p, reckon(kind, bytes, Algorithm::tree, p, group));
+    offer(Algorithm::ring, p, reckon(kind, bytes, Algorithm::ring, p, group));
+  }
+  if (reduces && group.multicast && group.nodes <= 1 && group.ranks >= kLeastNvlsRanks) {
+    offer(Algorithm::nvls, Protocol::simple, reckon_nvls(bytes, group));
+  }
+  best.channels = rings_of(group).channels;
+  if (best.algorithm == Algorithm::nvls) best.channels = 16;
+  else cut_to_size(bytes, group.ranks, best);
+  best.reckoned = least * units::us;
+  return best;
+}
+
+double peer_channels(double message_bytes, double ranks) {
+  constexpr double kChannels = 32;
+  const double least = std::max(1.0, std::floor(kChannels / ranks));
+  const double wanted = std::ceil(message_bytes / kLeastPeerPart);
+  if (wanted <= least) return std::max(1.0, wanted);
+  return message_bytes / least > kSimpleStep ? std::min(kChannels, 2 * least) : least;
+}
+
+}  // namespace plumbline::nccl
