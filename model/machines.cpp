@@ -6,6 +6,7 @@
 #include "arch/error.hpp"
 #include "arch/fabric/cluster.hpp"
 #include "arch/files.hpp"
+#include "arch/format.hpp"
 #include "model/bands/step_bands.hpp"
 #include "model/stacks/stack.hpp"
 #include "ops/plan/kernel_counts.hpp"
@@ -58,11 +59,6 @@ const std::shared_ptr<const StepBands>& bands_of_steps() {
 
 auto ordered(const MachineOptions& o) { return std::tie(o.stack, o.clock, o.power_cap, o.data, o.cluster, o.sm_clock); }
 
-std::shared_ptr<const Cluster> load_cluster_of(const Gpu& gpu, const MachineOptions& options) {
-  const std::string& name = options.cluster.empty() ? gpu.cluster : options.cluster;
-  return std::make_shared<const Cluster>(name.empty() ? assumed_cluster(gpu) : load_cluster(name));
-}
-
 Stack load_stack(const std::string& name_or_path) {
   std::string path = name_or_path;
   if (!looks_like_path(path)) {
@@ -81,8 +77,9 @@ Stack load_stack(const std::string& name_or_path) {
 Machine make_machine(const Gpu& gpu, const Calibration& calibration, const MachineOptions& options) {
   const Stack stack =
       choose_stack(options.stack, [](const std::string& name) -> const Stack& { return machines().stack(name); });
-  const std::shared_ptr<const Cluster> cluster = load_cluster_of(gpu, options);
   const auto assembled = [&](const Gpu& card) {
+    const std::shared_ptr<const Cluster> cluster =
+        machines().cluster(card, options.cluster.empty() ? card.cluster : options.cluster);
     return assemble_machine(card, calibration, donor_of(calibration), own_counts(), stack, options, bands_of_steps(),
                             cluster);
   };
@@ -116,6 +113,17 @@ const Stack& Machines::stack(const std::string& name_or_path) {
   std::shared_ptr<const Stack>& known = stacks_[name_or_path];
   if (!known) known = std::make_shared<const Stack>(load_stack(name_or_path));
   return *known;
+}
+
+std::shared_ptr<const Cluster> Machines::cluster(const Gpu& gpu, const std::string& name) {
+  const GpuLinks& links = gpu.links;
+  const std::string key = !name.empty() ? name
+                                        : "assumed for " + gpu.name + " " + format(links.nvlink_per_direction) + " " +
+                                              format(links.pcie_per_direction);
+  const std::scoped_lock lock(stacks_mutex_);
+  std::shared_ptr<const Cluster>& known = clusters_[key];
+  if (!known) known = std::make_shared<const Cluster>(name.empty() ? assumed_cluster(gpu) : load_cluster(name));
+  return known;
 }
 
 Machine Machines::get(const MachineKey& key) {

@@ -37,16 +37,20 @@ class Machines {
   Machine get(const MachineKey& key);
   /// The stack of that name, or in that file. Throws BadInput as parse_stack() does, and for a name that is not known.
   const Stack& stack(const std::string& name_or_path);
+  /// What joins several of the card: the cluster of that name or file, or what is assumed where there is no name. Throws
+  /// BadInput as load_cluster() does.
+  std::shared_ptr<const Cluster> cluster(const Gpu& gpu, const std::string& name);
   /// The descriptor alone.
   const Gpu& gpu(const std::string& name_or_path);
 
  private:
   Machine made(const MachineKey& key);
   Machine changed(const MachineKey& key);
-  std::mutex mutex_, stacks_mutex_;  // stacks are asked for while a machine is made
+  std::mutex mutex_, stacks_mutex_;  // stacks and clusters are asked for while a machine is made
   std::map<MachineKey, Machine> machines_;
   std::map<std::string, Gpu> gpus_;
   std::map<std::string, std::shared_ptr<const Stack>> stacks_;
+  std::map<std::string, std::shared_ptr<const Cluster>> clusters_;
   /// Of a card by that name, which takes over that other one's, or from a file.
   std::map<std::tuple<std::string, std::string, std::string>, Calibration> calibrations_;
 };

@@ -87,6 +87,8 @@ struct PredictOptions {
   Resident resident{};  ///< where not everything is; of library GEMM only
   /// A library's kernels cut as is cheapest of what they can launch, in place of the library's own rule.
   bool cut_by_time = false;
+  /// A collective by itself, as benchmarks call it: without what the stack's call of it takes.
+  bool alone = false;
 };
 
 /// The roofline floor with datasheet peaks at the boost clock: max(FLOPs / peak, bytes / bandwidth).

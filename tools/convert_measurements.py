@@ -39,6 +39,13 @@ def azure_guide(root, out):
                         stack="nccl-tests", kernel="nccl", scope="derived from busbw")
 
 
+def h200_nccl(root, out):
+    for r, rid in read(root, "h200_nccl", "nccl"):
+        shape = {"bytes": whole(r["bytes"]), "gpus": whole(r["gpus"]), "multicast": 0}
+        out.add(("h200_nccl", "h200_sxm", "nccl"), r["op"], "bf16", shape, r["median_us"], rid,
+                stack="torch-2.11-nccl-2.28", kernel="nccl", scope="node")
+
+
 def deepbench(root, out):
     dtypes = {"fp32": "fp32", "fp16_tc": "fp16"}
     for r, rid in read(root, "deepbench", "gemm"):
@@ -228,8 +235,8 @@ def tensorrt_llm(root, out):
         out.add_run(("tensorrt_llm", "h100_sxm", "steps"), run)
 
 
-SOURCES = (aiconfigurator, azure_guide, deepbench, deepgemm, flash_attention, infersim, llmcompass, llmservingsim,
-           neusight, tensorrt_llm, vidur)
+SOURCES = (aiconfigurator, azure_guide, deepbench, deepgemm, flash_attention, h200_nccl, infersim, llmcompass,
+           llmservingsim, neusight, tensorrt_llm, vidur)
 
 
 def main(arguments):

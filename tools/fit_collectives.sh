@@ -11,12 +11,18 @@ validate=${PLUMBLINE_BUILD:-build}/bin/validate
 
 # fit GPU FAMILY FREE; rows of protocols that are fitted later are not modelled yet, which is exit code 3.
 fit() {
-  "$validate" fit "data/measurements/aiconfigurator/$1/nccl.train.csv" --gpu "$1" --kernels library --family "$2" \
-    --free "$3" --where 'stack!~nccl-2.23' --source "aiconfigurator $1 nccl" --out "data/calibration/$1.json" || [ $? = 3 ]
+  # shellcheck disable=SC2086  # one file or two
+  "$validate" fit $rows --gpu "$1" --kernels library --family "$2" \
+    --free "$3" --where 'stack!~nccl-2.23' --source "aiconfigurator $1 nccl$with" --out "data/calibration/$1.json" || [ $? = 3 ]
 }
 
 [ $# -gt 0 ] || set -- h200_sxm h100_sxm a100_sxm
 for gpu; do
+  rows=data/measurements/aiconfigurator/$gpu/nccl.train.csv with=''
+  # the same chip and the same links, and the H200's rows alone are few
+  if [ "$gpu" = h200_sxm ]; then
+    rows="$rows data/measurements/aiconfigurator/h100_sxm/nccl.train.csv" with=' and h100_sxm nccl'
+  fi
   fit "$gpu" nccl_ring_ll "fixed_s=4e-6:5e-7:2e-5,step_s=7e-7:1e-7:5e-6,per_cta_s=3e-7:1e-8:3e-6,overlap=1.2:1:8,\
 link_share_fraction=.4:.05:1,exposed=.9:.01:8"
   fit "$gpu" nccl_ring_ll128 "fixed_s=1.2e-5:1e-6:5e-5,step_s=1e-6:1e-7:1e-5,overlap=1.2:1:8,\

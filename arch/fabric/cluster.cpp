@@ -37,7 +37,8 @@ Cluster assumed_cluster(const Gpu& gpu) {
   const bool nvlink = gpu.links.nvlink_per_direction > Bandwidth{};
   Cluster cluster;
   cluster.name = "8 x " + gpu.name;
-  cluster.title = cluster.name + ", " + (nvlink ? "joined by switches at the full rate of its links" : "PCIe") + ", assumed";
+  cluster.title =
+      cluster.name + ", " + (nvlink ? "joined by switches at the full rate of its links" : "PCIe") + ", assumed";
   cluster.gpu = gpu.name;
   cluster.gpu_links = gpu.links;
   FabricTier tier;

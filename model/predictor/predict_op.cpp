@@ -162,6 +162,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
                     // what stands in for kernels of ours is cut by our planner
                     .cutting = options.cut_by_time || origin.stack.stack.kernels() == KernelSet::own ? Cutting::by_time
                                                                                                      : Cutting::by_rule,
+                    .collective_call = options.alone ? CollectiveCall{} : origin.stack.stack.collective_call,
                     .cache = cache};
   const StackedProvider& signer = plan(origin, question, answer);
   out.provider = signer.provider->name();

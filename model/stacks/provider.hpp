@@ -75,6 +75,12 @@ struct FamilyDeclaration {
   bool noted_when_absent = false;
 };
 
+/// What a stack's call of a collective takes beside the library's own time: a stream of its own is forked and joined in
+/// the graph, and the ranks do not begin together: the last of more comes later.
+struct CollectiveCall {
+  Seconds fixed, each_doubling;  ///< of the number of ranks
+};
+
 /// What a provider is asked: one execution of an operator on a machine.
 struct Question {
   const Op& op;
@@ -87,6 +93,7 @@ struct Question {
   const AttentionPlan* attention_plan = nullptr;  ///< the same
   Resident resident{};
   Cutting cutting = Cutting::by_rule;
+  CollectiveCall collective_call{};
   GemmCache& cache;
   std::span<const FamilyScalars> families{};  ///< the provider's own, in the order in which it declares them
 };

@@ -88,6 +88,20 @@ E word_in(const JsonValue& value, const std::array<Word<E>, N>& words) {
   value.fail("expected one of " + joined(known) + ", found '" + text + "'" + did_you_mean(text, known));
 }
 
+/// Numbers of the stack's own, so that they say where they come from.
+void read_collective_call(const JsonValue& root, Stack& stack) {
+  const auto call = root.find_object("collective_call");
+  if (!call) return;
+  call->refuse_unknown_keys({"fixed", "each_doubling", "source"});
+  const auto time = [&call](const char* key) {
+    const Seconds found = call->at(key).as_seconds();
+    if (found < Seconds()) call->at(key).fail("expected a time that is not negative, found " + call->at(key).dump());
+    return found;
+  };
+  stack.collective_call = {time("fixed"), time("each_doubling")};
+  (void)call->at("source").as_string();
+}
+
 }  // namespace
 
 KernelSet Stack::kernels() const { return providers.front().provider->set(); }
@@ -95,7 +109,8 @@ KernelSet Stack::kernels() const { return providers.front().provider->set(); }
 Stack parse_stack(const std::string& text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(text, place);
   const JsonValue root = document.root();
-  root.refuse_unknown_keys({"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime"});
+  root.refuse_unknown_keys(
+      {"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime", "collective_call"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
   Stack stack;
   stack.name = root.at("name").as_string();
@@ -114,6 +129,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   stack.prefill_appends = root.at("prefill_appends").as_bool();
   stack.fusion = word_in(root.at("fusion"), kFusionWords);
   stack.runtime = word_in(root.at("runtime"), kRuntimeWords);
+  read_collective_call(root, stack);
   return stack;
 }
 

@@ -3,7 +3,8 @@
 //
 //   { "schema": 1, "name": "trt-llm", "title": "TensorRT-LLM",
 //     "providers": [ {"provider": "cublas"}, {"provider": "trtllm"}, {"provider": "generic"} ],
-//     "prefill_appends": true, "fusion": "typical", "runtime": "graph" }
+//     "prefill_appends": true, "fusion": "typical", "runtime": "graph",
+//     "collective_call": {"fixed": "3.4 us", "each_doubling": "0.55 us", "source": "..."} }
 //
 // An operator is planned by the first provider of the list that has a kernel for it. `ops` of a provider limits it to
 // those operators; `stands_in` says that its kernels stand in for ones that the stack's own author has not written, so
@@ -32,6 +33,7 @@ struct Stack {
   bool prefill_appends = false;
   Fusion fusion = Fusion::typical;
   Runtime runtime = Runtime::graph;
+  CollectiveCall collective_call;
 
   /// Its section of calibrations and reports: the floor, ours where our kernels come first, else the libraries'.
   KernelSet kernels() const;

@@ -18,7 +18,8 @@ constexpr auto kNames = std::to_array<OperatorName>(
      {"all_to_all", static_cast<int>(CollectiveKind::all_to_all), false, Pattern::none}});
 static_assert(in_order(kNames));
 
-constexpr auto kKeys = std::to_array<Key>({key<&Collective::bytes>("bytes"), key<&Collective::gpus>("gpus")});
+constexpr auto kKeys = std::to_array<Key>({key<&Collective::bytes>("bytes"), key<&Collective::gpus>("gpus"),
+                                           optional_key<&Collective::multicast>("multicast")});
 
 /// Wire lower bounds a rank: all-reduce 2N(n-1)/n; all-gather, reduce-scatter, all-to-all N(n-1)/n with N the larger
 /// buffer (modelling notes, section 6). Reductions: (n-1)/n adds an element.

@@ -12,6 +12,7 @@ struct Collective {
   CollectiveKind kind = CollectiveKind::all_reduce;
   std::int64_t bytes = 0, gpus = 1;
   DType dtype = DType::bf16;
+  bool multicast = true;  ///< switches that copy and add may do so; false: as where a machine does not let them
   bool operator==(const Collective&) const = default;
   static const Facts<Collective>& facts();
 };

@@ -66,6 +66,12 @@ Resident resident_of(const Gemm& s, const Protocol& p, const Machine& machine) {
 Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& machine, Predictor& predictor,
                          OpPrediction& scratch) {
   const Rates& m = machine.rates();
+  if (p.alone) {
+    PredictOptions options;
+    options.alone = true;
+    predictor.predict(op, machine, scratch, options);
+    return scratch.time;
+  }
   const auto* gemm = std::get_if<Gemm>(&op);
   if (!p.known || gemm == nullptr || machine.kernels() != KernelSet::library) {
     predictor.predict(op, machine, scratch);
@@ -107,6 +113,13 @@ Protocols Protocols::parse(const std::string& json, const std::string& place) {
 Protocols::Protocols(const JsonValue& root) {
   root.refuse_unknown_keys({"schema", "what", "source", "rules"});
   for (const JsonValue& rule : root.at("rules").elements()) {
+    if (rule.has("alone")) {
+      rule.refuse_unknown_keys({"op", "stack", "alone", "why"});
+      Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
+      read.protocol.known = read.protocol.alone = rule.at("alone").as_bool();
+      rules_.push_back(std::move(read));
+      continue;
+    }
     rule.refuse_unknown_keys({"op", "stack", "rotates", "least_copies", "most_copies", "fill_l2", "warm_up", "runs",
                               "between_graphs_s", "why"});
     Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};

@@ -25,13 +25,12 @@ using nccl::Protocol;
 
 enum Family : std::size_t { kRingLl, kRingLl128, kRingSimple, kNvls, kPeerLl, kPeerSimple, kFamilies };
 
-constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
-    {{.name = "nccl_ring_ll", .required = false},
-     {.name = "nccl_ring_ll128", .required = false},
-     {.name = "nccl_ring_simple", .required = false},
-     {.name = "nccl_nvls", .required = false},
-     {.name = "nccl_peer_ll", .required = false},
-     {.name = "nccl_peer_simple", .required = false}}};
+constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{{{.name = "nccl_ring_ll", .required = false},
+                                                              {.name = "nccl_ring_ll128", .required = false},
+                                                              {.name = "nccl_ring_simple", .required = false},
+                                                              {.name = "nccl_nvls", .required = false},
+                                                              {.name = "nccl_peer_ll", .required = false},
+                                                              {.name = "nccl_peer_simple", .required = false}}};
 
 constexpr std::array<std::string_view, 5> kOps{"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"};
 
@@ -43,7 +42,8 @@ nccl::Architecture architecture_of(const Rates& m) {
     case TensorPath::Kind::wgmma: return nccl::Architecture::hopper;
     case TensorPath::Kind::mma_sync: break;
   }
-  if (m.path.multicast) return nccl::Architecture::blackwell;  // of workstations: NCCL asks for compute capability 10 on
+  if (m.path.multicast)
+    return nccl::Architecture::blackwell;  // of workstations: NCCL asks for compute capability 10 on
   return m.path.async_copy ? nccl::Architecture::ampere : nccl::Architecture::volta;
 }
 
@@ -126,13 +126,12 @@ Exchange ring(CollectiveKind kind, double bytes, const Group& g, const Choice& c
 /// Up one tree and down again, all channels together; hops as NCCL reckons them beside a ring's measured one.
 Exchange tree(double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
   const double within = 2 * (g.ranks_per_node() - 1), between = 2 * std::floor(std::log2(g.nodes));
-  const double longer = nccl::reckoned_hop(Algorithm::tree, c.protocol, g.path) /
-                        nccl::reckoned_hop(Algorithm::ring, c.protocol, g.path);
+  const double longer =
+      nccl::reckoned_hop(Algorithm::tree, c.protocol, g.path) / nccl::reckoned_hop(Algorithm::ring, c.protocol, g.path);
   Exchange e;
   e.rate = rate_of(g, f);
   e.link = 2 * bytes * units::B;
-  e.waits = within * longer * (f.step + f.per_cta) +
-            between * nccl::reckoned_network_hop(Algorithm::tree, c.protocol);
+  e.waits = within * longer * (f.step + f.per_cta) + between * nccl::reckoned_network_hop(Algorithm::tree, c.protocol);
   return e;
 }
 
@@ -177,20 +176,22 @@ class Nccl final : public Provider {
     const auto* s = std::get_if<Collective>(&q.op);
     if (s == nullptr) return false;
     const double ranks = static_cast<double>(s->gpus), bytes = static_cast<double>(s->bytes);
-    const Group g = group_of(q, ranks);
+    Group g = group_of(q, ranks);
+    g.multicast = g.multicast && s->multicast;
     if (s->kind == CollectiveKind::all_to_all) return exchange(bytes / ranks, ranks - 1, g, q, out);
     const Choice c = nccl::choose(s->kind, bytes, g);
     if (c.algorithm == Algorithm::nvls) {
       const FamilyScalars& f = family_on_file(q, kNvls);
-      return launch("nccl nvls", nvls(bytes, g, c, f), c.channels, f, q, out);
+      return launch("nccl nvls", nvls(bytes, g, c, f), c.channels, f, ranks, q, out);
     }
     constexpr std::array<std::array<const char*, 3>, 2> kKernels{
-        {{"nccl ring ll", "nccl ring ll128", "nccl ring simple"}, {"nccl tree ll", "nccl tree ll128", "nccl tree simple"}}};
+        {{"nccl ring ll", "nccl ring ll128", "nccl ring simple"},
+         {"nccl tree ll", "nccl tree ll128", "nccl tree simple"}}};
     const auto protocol = static_cast<std::size_t>(c.protocol);
     const FamilyScalars& f = family_on_file(q, static_cast<Family>(kRingLl + protocol));
     const bool up_and_down = c.algorithm == Algorithm::tree;
-    return launch(kKernels[up_and_down ? 1 : 0][protocol], up_and_down ? tree(bytes, g, c, f) : ring(s->kind, bytes, g, c, f),
-                  c.channels, f, q, out);
+    return launch(kKernels[up_and_down ? 1 : 0][protocol],
+                  up_and_down ? tree(bytes, g, c, f) : ring(s->kind, bytes, g, c, f), c.channels, f, ranks, q, out);
   }
 
  private:
@@ -199,18 +200,19 @@ class Nccl final : public Provider {
     const FamilyScalars& f = family_on_file(q, flags ? kPeerLl : kPeerSimple);
     const double channels = others * nccl::peer_channels(message, others + 1);
     return launch(flags ? "nccl send/recv ll" : "nccl send/recv simple", peers(message, others, g, f, flags), channels,
-                  f, q, out);
+                  f, others + 1, q, out);
   }
 
-  static bool launch(const char* kernel, const Exchange& e, double channels, const FamilyScalars& f, const Question& q,
-                     Answer& out) {
+  static bool launch(const char* kernel, const Exchange& e, double channels, const FamilyScalars& f, double ranks,
+                     const Question& q, Answer& out) {
     out.sign(f);
     Demand& d = out.launch(kernel, f) = Demand{};
     d.plan.ctas = static_cast<std::int64_t>(channels);
     d.link = e.link;
     d.link_rate = e.rate;
-    d.serial_latency = e.waits;
-    d.serial_latency_of = "of hops, and of the first part of a message at one channel's rate";
+    const double doublings = std::log2(ranks);
+    d.serial_latency = e.waits + q.collective_call.fixed + doublings * q.collective_call.each_doubling;
+    d.serial_latency_of = "of hops, of a message's first part at one channel's rate, and of the stack's call";
     // beside the link's time, not in it
     out.read_beside = q.work.read;
     out.written_beside = q.work.write;

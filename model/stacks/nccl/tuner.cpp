@@ -93,8 +93,9 @@ double reckon(CollectiveKind kind, double bytes, Algorithm a, Protocol p, const 
 /// NVLS: one store or load for all GPUs of the node. Its bandwidth counts both halves of an all-reduce.
 double reckon_nvls(double bytes, const Group& g) {
   constexpr double kChannels = 16;
-  const double bus = 2 * rings_of(g).bus.in(units::GB_per_s) * kNvlsEfficiency[index(g.architecture)];
-  const double bandwidth = bus * (kChannels - 1) / kChannels * g.ranks / ring_steps(CollectiveKind::all_reduce, g.ranks);
+  const double bus = 2 * rings_of(g).bus.in(units::GB_per_s)*kNvlsEfficiency[index(g.architecture)];
+  const double bandwidth =
+      bus * (kChannels - 1) / kChannels * g.ranks / ring_steps(CollectiveKind::all_reduce, g.ranks);
   return kNvlinkHop[index(Algorithm::nvls)][index(Protocol::simple)] + bytes / (1000 * bandwidth);
 }
 

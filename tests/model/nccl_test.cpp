@@ -1,0 +1,172 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "arch/error.hpp"
+#include "arch/fabric/cluster.hpp"
+#include "model/machines.hpp"
+#include "model/predict.hpp"
+#include "model/stacks/nccl/tuner.hpp"
+#include "ops/table/text.hpp"
+#include "tests/support/planners.hpp"
+#include "tests/support/refusal.hpp"
+
+namespace plumbline {
+namespace {
+
+using nccl::Algorithm;
+using nccl::Protocol;
+using testing::HasSubstr;
+using testing_support::refusal;
+using testing_support::scalars_of;
+
+constexpr double kMiB = 1048576;
+
+nccl::Group hopper(double ranks) {
+  nccl::Group g;
+  g.ranks = ranks;
+  g.wire = 450.0 * units::GB_per_s;
+  return g;
+}
+
+/// By hand, from NCCL's tables: a ring of 360 GB/s; LL 6.6 us + a hop of 0.6 us a step, at most 141 GB/s; Simple 8.4 + 3.4
+/// us a step. All-reduce of 1 MiB on two GPUs: 7.8 + 1.05e6 / 141e3 = 15.2 us with LL, 15.2 + 2.9 = 18.1 with Simple.
+TEST(NcclTuner, ReckonsWithNcclsOwnConstants) {
+  const auto small = nccl::choose(CollectiveKind::all_reduce, kMiB, hopper(2));
+  EXPECT_EQ(small.algorithm, Algorithm::ring);
+  EXPECT_EQ(small.protocol, Protocol::ll);
+  EXPECT_NEAR(small.reckoned.in(units::us), 7.8 + kMiB / 141e3, 1e-6);
+  const auto large = nccl::choose(CollectiveKind::all_reduce, 4 * kMiB, hopper(2));
+  EXPECT_EQ(large.protocol, Protocol::simple);
+  EXPECT_NEAR(large.reckoned.in(units::us), 8.4 + 2 * 3.4 + 4 * kMiB / 360e3, 1e-6);
+}
+
+/// Published times on two H100s jump between 1 and 2 MiB for an all-reduce, between 2 and 4 for an all-gather.
+TEST(NcclTuner, ProtocolsChangeWherePublishedTimesJump) {
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_reduce, 1 * kMiB, hopper(2)).protocol, Protocol::ll);
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_reduce, 2 * kMiB, hopper(2)).protocol, Protocol::simple);
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_gather, 2 * kMiB, hopper(2)).protocol, Protocol::ll);
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_gather, 4 * kMiB, hopper(2)).protocol, Protocol::simple);
+}
+
+/// Channels are taken off until each of its 512 threads has 8 bytes a rank; then threads, halved down to 64.
+TEST(NcclTuner, SmallMessagesTakeFewChannels) {
+  const auto tiny = nccl::choose(CollectiveKind::all_reduce, 4096, hopper(8));
+  EXPECT_EQ(tiny.channels, 1);
+  EXPECT_EQ(tiny.threads, 64);
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_reduce, 131072, hopper(8)).channels, 4);
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_reduce, 131072, hopper(2)).channels, 16);
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_reduce, 64 * kMiB, hopper(8)).channels, 24);
+}
+
+TEST(NcclTuner, MulticastIsTakenOnEightGpusForLargeAllReducesAlone) {
+  nccl::Group g = hopper(8);
+  EXPECT_NE(nccl::choose(CollectiveKind::all_reduce, 64 * kMiB, g).algorithm, Algorithm::nvls);
+  g.multicast = true;
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_reduce, 64 * kMiB, g).algorithm, Algorithm::nvls);
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_reduce, 4096, g).algorithm, Algorithm::ring);
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_gather, 64 * kMiB, g).algorithm, Algorithm::ring);
+}
+
+/// Between nodes a tree's latency grows with the logarithm of their number, a ring's with the number itself.
+TEST(NcclTuner, SmallAllReducesOverManyNodesTakeTheTree) {
+  nccl::Group g = hopper(256);
+  g.nodes = 32;
+  g.network = 50.0 * units::GB_per_s;
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_reduce, 65536, g).algorithm, Algorithm::tree);
+  EXPECT_EQ(nccl::ring_network_steps(CollectiveKind::all_reduce, 32), 62);
+}
+
+TEST(NcclTuner, FlagsOf128BytesNeedNvlink) {
+  nccl::Group g = hopper(8);
+  g.path = nccl::Path::pcie;
+  g.wire = 63.0 * units::GB_per_s;
+  for (double bytes = 512; bytes < 2e9; bytes *= 2) {
+    EXPECT_NE(nccl::choose(CollectiveKind::all_gather, bytes, g).protocol, Protocol::ll128) << bytes;
+  }
+}
+
+/// 64 KiB a channel at least; a share of 32 channels for each peer; twice that once parts are longer than 512 KiB.
+TEST(NcclTuner, ChannelsOfAMessageFollowItsSize) {
+  EXPECT_EQ(nccl::peer_channels(1000, 2), 1);
+  EXPECT_EQ(nccl::peer_channels(4 * 65536, 2), 4);
+  EXPECT_EQ(nccl::peer_channels(16 * 524288, 2), 16);
+  EXPECT_EQ(nccl::peer_channels(16 * 524288 + 16, 2), 32);
+  EXPECT_EQ(nccl::peer_channels(1e9, 8), 8);
+}
+
+class NcclOnH200 : public testing::Test {
+ protected:
+  Seconds time_of(const std::string& op, const std::string& shape, bool alone = true) {
+    PredictOptions options;
+    options.alone = alone;
+    predictor_.predict(parse_op(op, "bf16", shape), machine_, out_, options);
+    return out_.time;
+  }
+  Machine machine_ = machines().get({.gpu = "h200_sxm"});
+  Predictor predictor_;
+  OpPrediction out_;
+};
+
+/// A ring of Simple, by hand: six steps of N / 4 and what the ends copy, six hops, and half a chunk of 2 MiB at one
+/// channel's rate.
+TEST_F(NcclOnH200, ARingTakesItsStepsItsHopsAndItsFill) {
+  const FamilyScalars& f = scalars_of(machine_, "library.nccl_ring_simple");
+  const Seconds part = kMiB * 1024 / 4 * units::B / (f.link_share * 450.0 * units::GB_per_s);
+  const Seconds hops = 6.0 * f.step, fill = kMiB * units::B / f.channel;
+  const Seconds by_hand = f.fixed + hops + fill + (6 + f.exposed) * part + machine_.rates().gap_graph;
+  EXPECT_NEAR(time_of("all_reduce", "bytes=1073741824;gpus=4") / by_hand, 1, 1e-9);
+  EXPECT_EQ(out_.bound, Bound::network);
+  EXPECT_STREQ(out_.launches[0].kernel, "nccl ring simple");
+}
+
+TEST_F(NcclOnH200, AStackCallsFromAStreamOfItsOwn) {
+  const Seconds bare = time_of("all_reduce", "bytes=8192;gpus=2");
+  const CollectiveCall& call = machine_.stack().collective_call;
+  const Seconds called = time_of("all_reduce", "bytes=8192;gpus=2", false);
+  EXPECT_GT(call.fixed, Seconds{});
+  EXPECT_NEAR((called - bare) / (call.fixed + call.each_doubling), 1, 1e-9);
+}
+
+TEST_F(NcclOnH200, MulticastIsAFactOfARowToo) {
+  const Seconds with = time_of("all_reduce", "bytes=268435456;gpus=8");
+  EXPECT_STREQ(out_.launches[0].kernel, "nccl nvls");
+  EXPECT_GT(time_of("all_reduce", "bytes=268435456;gpus=8;multicast=0"), with);
+  EXPECT_STREQ(out_.launches[0].kernel, "nccl ring simple");
+}
+
+TEST_F(NcclOnH200, ANodeIsFasterThanTheNetwork) {
+  const Seconds inside = time_of("all_gather", "bytes=67108864;gpus=8");
+  EXPECT_GT(time_of("all_gather", "bytes=67108864;gpus=16"), inside);
+  EXPECT_GT(time_of("all_to_all", "bytes=67108864;gpus=16"), time_of("all_to_all", "bytes=67108864;gpus=8"));
+}
+
+TEST_F(NcclOnH200, MessagesBetweenTwoGpusArePriced) {
+  EXPECT_GT(time_of("send_recv", "bytes=1048576"), time_of("send_recv", "bytes=1024"));
+}
+
+/// A study that doubles the port doubles the tier; what depends on neither bytes nor bandwidth stays.
+TEST_F(NcclOnH200, AFasterPortIsNeverSlower) {
+  GpuNumbers numbers = machine_.numbers();
+  numbers.links.nvlink_per_direction *= 2.0;
+  const Machine faster = machine_.with(numbers);
+  for (const char* op : {"all_gather", "reduce_scatter", "all_to_all"}) {
+    const Seconds before = time_of(op, "bytes=1073741824;gpus=8");
+    predictor_.predict(parse_op(op, "bf16", "bytes=1073741824;gpus=8"), faster, out_, {.alone = true});
+    EXPECT_LT(out_.time, before) << op;
+  }
+}
+
+TEST(Nccl, ANodeWithoutANetworkEndsThere) {
+  MachineOptions options;
+  options.cluster = "pcie_rtx_4090";
+  const Machine machine = machines().get({.gpu = "rtx_4090", .options = options});
+  Predictor predictor;
+  OpPrediction out;
+  EXPECT_THAT(refusal([&] { predictor.predict(parse_op("all_reduce", "bf16", "bytes=1024;gpus=5"), machine, out); }),
+              HasSubstr("nothing joins more than its 4 GPUs; found 5"));
+}
+
+}  // namespace
+}  // namespace plumbline
