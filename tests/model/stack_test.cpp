@@ -153,11 +153,11 @@ TEST(Stack, AFamilyOfOpsThatOthersRunIsNotAskedFor) {
 
 TEST(Stack, AttentionIsReplacedWhereItIsNotOurs) {
   const Stack flash = with_attention(shipped("own"), "flash-attention");
-  EXPECT_EQ(names_of(flash), (Names{"own", "cublas", "flash_attention", "trtllm", "generic"}));
+  EXPECT_EQ(names_of(flash), (Names{"own", "cublas", "flash_attention", "trtllm", "nccl", "generic"}));
   EXPECT_EQ(flash.providers[3].ops, Names{"mla_decode"});
   EXPECT_EQ(names_of(with_attention(shipped("trt-llm"), "trtllm")), names_of(shipped("trt-llm")));
   const Stack back = with_attention(shipped("vllm"), "tensorrt-llm");
-  EXPECT_EQ(names_of(back), (Names{"cublas", "trtllm", "trtllm", "generic"}));
+  EXPECT_EQ(names_of(back), (Names{"cublas", "trtllm", "trtllm", "nccl", "generic"}));
   for (const char* bad : {"cublas", "own", "flash"}) EXPECT_THROW((void)with_attention(shipped("own"), bad), BadInput);
 }
 
@@ -171,7 +171,7 @@ TEST(Stack, AChoiceReplacesParts) {
   choice.kernels = KernelSet::library;
   EXPECT_EQ(names_of(chosen(choice)), names_of(shipped("vllm")));
   choice.kernels = KernelSet::own;
-  EXPECT_EQ(names_of(chosen(choice)), (Names{"own", "cublas", "flash_attention", "trtllm", "generic"}));
+  EXPECT_EQ(names_of(chosen(choice)), (Names{"own", "cublas", "flash_attention", "trtllm", "nccl", "generic"}));
   EXPECT_FALSE(chosen(choice).prefill_appends);
   choice.kernels = KernelSet::ideal;
   EXPECT_EQ(names_of(chosen(choice)), Names{"ideal"});

@@ -176,6 +176,7 @@ class Nccl final : public Provider {
     const auto* s = std::get_if<Collective>(&q.op);
     if (s == nullptr) return false;
     const double ranks = static_cast<double>(s->gpus), bytes = static_cast<double>(s->bytes);
+    if (ranks < 2) return false;  // a copy at most
     Group g = group_of(q, ranks);
     g.multicast = g.multicast && s->multicast;
     if (s->kind == CollectiveKind::all_to_all) return exchange(bytes / ranks, ranks - 1, g, q, out);
@@ -211,7 +212,9 @@ class Nccl final : public Provider {
     d.link = e.link;
     d.link_rate = e.rate;
     const double doublings = std::log2(ranks);
-    d.serial_latency = e.waits + q.collective_call.fixed + doublings * q.collective_call.each_doubling;
+    // memory moves beside the links: what takes longer
+    const Seconds memory = q.work.bytes() / std::min(q.rates.dram_read, q.rates.dram_write) - e.link / e.rate;
+    d.serial_latency = std::max(Seconds{}, memory) + e.waits + q.collective_call.fixed + doublings * q.collective_call.each_doubling;
     d.serial_latency_of = "of hops, of a message's first part at one channel's rate, and of the stack's call";
     // beside the link's time, not in it
     out.read_beside = q.work.read;
