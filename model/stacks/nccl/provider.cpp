@@ -25,12 +25,15 @@ using nccl::Protocol;
 
 enum Family : std::size_t { kRingLl, kRingLl128, kRingSimple, kNvls, kPeerLl, kPeerSimple, kFamilies };
 
-constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{{{.name = "nccl_ring_ll", .required = false},
-                                                              {.name = "nccl_ring_ll128", .required = false},
-                                                              {.name = "nccl_ring_simple", .required = false},
-                                                              {.name = "nccl_nvls", .required = false},
-                                                              {.name = "nccl_peer_ll", .required = false},
-                                                              {.name = "nccl_peer_simple", .required = false}}};
+constexpr auto kRings = std::to_array<BandClass>({{Variant::usual, "collective_ring"}});
+constexpr auto kPeers = std::to_array<BandClass>({{Variant::usual, "collective_peer"}});
+constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
+    {{.name = "nccl_ring_ll", .required = false, .kind = "collective", .classes = kRings},
+     {.name = "nccl_ring_ll128", .required = false, .kind = "collective", .classes = kRings},
+     {.name = "nccl_ring_simple", .required = false, .kind = "collective", .classes = kRings},
+     {.name = "nccl_nvls", .required = false, .kind = "collective", .classes = kRings},
+     {.name = "nccl_peer_ll", .required = false, .kind = "collective", .classes = kPeers},
+     {.name = "nccl_peer_simple", .required = false, .kind = "collective", .classes = kPeers}}};
 
 constexpr std::array<std::string_view, 5> kOps{"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"};
 
@@ -214,7 +217,8 @@ class Nccl final : public Provider {
     const double doublings = std::log2(ranks);
     // memory moves beside the links: what takes longer
     const Seconds memory = q.work.bytes() / std::min(q.rates.dram_read, q.rates.dram_write) - e.link / e.rate;
-    d.serial_latency = std::max(Seconds{}, memory) + e.waits + q.collective_call.fixed + doublings * q.collective_call.each_doubling;
+    d.serial_latency =
+        std::max(Seconds{}, memory) + e.waits + q.collective_call.fixed + doublings * q.collective_call.each_doubling;
     d.serial_latency_of = "of hops, of a message's first part at one channel's rate, and of the stack's call";
     // beside the link's time, not in it
     out.read_beside = q.work.read;
