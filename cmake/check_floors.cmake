@@ -18,7 +18,7 @@ set(allowed_validate "validate/|kernels/|model/|ops/|arch/")
 # Libraries of others: which includes are theirs, and which of our files may have them.
 set(libraries cuda json cli eigen)
 set(header_cuda "(cuda|cupti|nvml|cublas|cudnn|cutlass|cute|nccl|curand|cooperative_groups|mma)[^/]*[./]")
-set(home_cuda "^kernels/.*\\.cuh?$|^validate/measure/(cuda|cupti|nvml)[^/]*$")
+set(home_cuda "^kernels/.*\\.cuh?$|^validate/(measure|probe)/(cuda|cupti|nvml)[^/]*$")
 set(header_json "nlohmann/")
 # The one reader, and the writers.
 set(home_json "^arch/(json_reader|calibration/calibration)\\.cpp$|^model/report/gpu_page\\.cpp$|(json|trace)[^/]*\\.cpp$|^model/report/json_parts\\.hpp$")

@@ -45,6 +45,7 @@ target_link_libraries(kernels PUBLIC ${CMAKE_DL_LIBS})
 if(PLUMBLINE_VALIDATE)
   if(CMAKE_CUDA_COMPILER_LOADED AND PLUMBLINE_CUPTI_INCLUDE)
     file(GLOB device_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/validate/measure/cuda_*.cpp
+         ${CMAKE_CURRENT_SOURCE_DIR}/validate/probe/cuda_*.cpp
          ${CMAKE_CURRENT_SOURCE_DIR}/validate/measure/cupti_activity.cpp)
     list(FILTER device_sources EXCLUDE REGEX "(_main|_absent)\\.cpp$")
     add_library(validate_device STATIC ${device_sources})
@@ -52,7 +53,7 @@ if(PLUMBLINE_VALIDATE)
                                                              ${PLUMBLINE_CUPTI_INCLUDE})
     # The kernels against their references (tests/gpu), in a program that also runs the machine's probes.
     file(GLOB kernel_checks CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/gpu/*.cu)
-    add_executable(probe validate/measure/cuda_probe_main.cpp ${kernel_checks})
+    add_executable(probe validate/probe/cuda_probe_main.cpp ${kernel_checks})
     target_include_directories(probe PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     # libstdc++ inside: the program is carried to machines with an older one.
     target_link_options(probe PRIVATE -static-libstdc++ -static-libgcc)
@@ -74,7 +75,7 @@ endforeach()
 if(PLUMBLINE_TESTS)
   find_package(GTest REQUIRED)
   add_executable(kernels_tests tests/gpu/reference_test.cpp tests/gpu/reference_chain_test.cpp
-                 tests/gpu/runner_layout_test.cpp)
+                 tests/gpu/runner_layout_test.cpp tests/gpu/nccl_group_test.cpp)
   target_link_libraries(kernels_tests PRIVATE kernels GTest::gtest GTest::gmock GTest::gtest_main plumbline_warnings)
   timed_test(120 NAME kernels COMMAND kernels_tests)
   # Registers, shared memory and code on file are those of the kernels as built (exit code 4: by another compiler).

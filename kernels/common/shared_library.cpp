@@ -29,6 +29,7 @@ std::vector<fs::path> python_folders() {
   }
   if (const char* home = std::getenv("HOME"); home != nullptr) roots.push_back(fs::path(home) / ".local");
   for (const char* root : {"/usr/local", "/usr", "/opt/venv", "/opt/conda"}) roots.emplace_back(root);
+  for (const fs::path& root : children("/opt", "")) roots.push_back(root / ".venv");
   std::vector<fs::path> out;
   for (const fs::path& root : roots) {
     for (const fs::path& python : children(root / "lib", "python3")) {

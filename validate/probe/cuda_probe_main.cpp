@@ -4,6 +4,9 @@
 //     checks (--check may be said); --shapes: random shapes of each kernel (200)
 //   probe --launch STUDY.csv [--launch STUDY.csv ...]
 //     launches each case of the studies once, for a profiler to count instructions (tools/profiler_counts.py)
+//   probe --collectives N --out FILE.csv [--nccl libnccl.so.2] [--quick] [--only SECTION[:GPUS]] [--seed N]
+//     our collectives and NCCL's on the first 2 and N GPUs, and the links between them (cuda_links.hpp); sections: checks,
+//     own, nccl, fabric, copies, overlap
 //
 // Operators are timed, and the card's scalars measured, by the `validate` command.
 
@@ -21,6 +24,7 @@
 #include "tests/gpu/cases.hpp"
 #include "validate/measure/cuda_card.hpp"
 #include "validate/measure/cuda_launch_once.hpp"
+#include "validate/probe/cuda_links.hpp"
 #include "validate/record/study.hpp"
 
 namespace {
@@ -31,6 +35,7 @@ using Clock = std::chrono::steady_clock;
 struct Arguments {
   std::string file;
   std::vector<std::string> launched;  ///< studies whose cases are launched once
+  LinkOptions links;                  ///< gpus > 0: collectives and links are measured, nothing else is done
   unsigned seed = std::random_device{}();
   int shapes = 200;
 };
@@ -45,12 +50,45 @@ unsigned number(const char* option, const char* text) {
   return static_cast<unsigned>(value);
 }
 
+/// Options of --collectives with a value; false for another word.
+bool parse_links(const std::string& word, const char* next, LinkOptions& links) {
+  std::string* text = word == "--out"    ? &links.out
+                      : word == "--nccl" ? &links.nccl
+                      : word == "--only" ? &links.only
+                                         : nullptr;
+  if (word == "--collectives") {
+    links.gpus = static_cast<int>(number("--collectives", next));
+    if (links.gpus < 2 || links.gpus > kPeerRanks) {
+      throw BadInput("--collectives: expected 2 to " + std::to_string(kPeerRanks) + " GPUs");
+    }
+    return true;
+  }
+  if (text == nullptr) return false;
+  if (next == nullptr) throw BadInput(word + ": expected a value");
+  *text = next;
+  return true;
+}
+
+void need_links(const Arguments& a) {
+  const bool other = !a.links.out.empty() || !a.links.nccl.empty() || !a.links.only.empty() || a.links.quick;
+  if (a.links.gpus == 0 && other) throw BadInput("--out, --nccl, --only and --quick belong to --collectives N");
+  if (a.links.gpus > 0 && a.links.out.empty()) throw BadInput("--collectives: expected --out FILE.csv");
+}
+
 Arguments parse(int argc, char** argv) {
   Arguments a;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const char* next = i + 1 < argc ? argv[i + 1] : nullptr;
     if (word == "--check") continue;
+    if (parse_links(word, next, a.links)) {
+      ++i;
+      continue;
+    }
+    if (word == "--quick") {
+      a.links.quick = true;
+      continue;
+    }
     if (word == "--seed") {
       a.seed = number("--seed", next);
       ++i;
@@ -63,11 +101,13 @@ Arguments parse(int argc, char** argv) {
       a.launched.emplace_back(next);
       ++i;
     } else if (word.rfind("--", 0) == 0) {
-      throw BadInput(word + ": expected --check, --launch, --seed or --shapes");
+      throw BadInput(word + ": expected --check, --collectives, --launch, --seed or --shapes");
     } else {
       a.file = word;
     }
   }
+  need_links(a);
+  a.links.seed = a.seed;
   return a;
 }
 
@@ -110,6 +150,9 @@ int launch_studies(const std::vector<std::string>& files) {
 }
 
 int run(const Arguments& a) {
+  if (a.links.gpus > 0) {
+    return static_cast<int>(measure_links(a.links) > 0 ? ExitCode::answered_no : ExitCode::done);
+  }
   if (!a.launched.empty()) return launch_studies(a.launched);
   const auto start = Clock::now();
   const Board board(select_card());
