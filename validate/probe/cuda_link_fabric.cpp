@@ -142,7 +142,7 @@ class Fabric {
           }
         }
       };
-      r.seconds = per_call(graphs_.time(calls, repeats_, call), floor_, calls);
+      r.seconds = spread(per_call(graphs_.time(calls, repeats_, call), floor_, calls));
     });
   }
 

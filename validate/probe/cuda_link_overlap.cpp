@@ -21,9 +21,10 @@ constexpr std::int64_t kReduced = std::int64_t{64} << 20;
 const Gemm kGemm = [] {
   Gemm g;
   g.m = g.n = g.k = 8192;
+  g.precision = *parse_precision("bf16");
   return g;
 }();
-const char* const kGemmPlan = "tile=128x256x64 stages=4 splits=1 cluster=2x1 wgmma";
+const char* const kGemmPlan = "tile=128x224x64 stages=4 splits=1 wgmma";
 
 /// One kind of work: `enqueue` puts one item on a rank's stream, or on all ranks' (rank < 0 then).
 struct Work {

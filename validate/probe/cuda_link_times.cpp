@@ -48,7 +48,7 @@ class TimedRanks {
     const int repeats = bench_.options.quick ? 5 : expected > 1.0 * units::ms ? 7 : 15;
     bench_.measure(row, [&](LinkRow& r) {
       graphs.run(call);  // what is set up at a first call, NCCL's connections for one, is not captured
-      r.seconds = per_call(graphs.time(calls, repeats, call), floor_, calls);
+      r.seconds = spread(per_call(graphs.time(calls, repeats, call), floor_, calls));
       if (row.stack == "own") need_no_fault(group);
     });
   }
@@ -129,7 +129,7 @@ void time_own_collectives(LinkBench& bench, int gpus) {
         launch_nothing(streams[static_cast<std::size_t>(rank)]);
       }
     };
-    r.seconds = per_call(ranks.graphs.time(20, 15, empty), ranks.floor(), 20);
+    r.seconds = spread(per_call(ranks.graphs.time(20, 15, empty), ranks.floor(), 20));
   });
   row.kernel = "barrier";
   bench.measure(row, [&](LinkRow& r) {
@@ -138,7 +138,7 @@ void time_own_collectives(LinkBench& bench, int gpus) {
         ranks.group.launch_align(rank, nullptr, streams[static_cast<std::size_t>(rank)]);
       }
     };
-    r.seconds = per_call(ranks.graphs.time(20, 15, barrier), ranks.floor(), 20);
+    r.seconds = spread(per_call(ranks.graphs.time(20, 15, barrier), ranks.floor(), 20));
   });
   for (const CollectiveKind kind : kKinds) {
     for (const Collective& shape : timed_shapes(bench, kind, gpus)) {

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <thread>
 
@@ -130,7 +131,7 @@ void LinkBench::measure(LinkRow row, const std::function<void(LinkRow&)>& work) 
   try {
     work(row);
     in_a_row_ = row.status == "ok" ? 0 : in_a_row_ + 1;
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     row.seconds.reset();
     row.status = e.what();
     ++in_a_row_;

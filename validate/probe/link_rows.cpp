@@ -72,10 +72,10 @@ int calls_in_graph(Seconds expected) {
   return static_cast<int>(std::clamp(lasts / expected, 2.0, 20.0));
 }
 
-Spread per_call(const std::vector<double>& seconds, double floor, int calls) {
+std::vector<double> per_call(const std::vector<double>& seconds, double floor, int calls) {
   std::vector<double> each;
   for (const double s : seconds) each.push_back((s - floor) / calls);
-  return spread(std::move(each));
+  return each;
 }
 
 }  // namespace plumbline

@@ -39,7 +39,7 @@ std::vector<std::int64_t> link_sizes(std::int64_t most, int random, unsigned see
 /// How many calls one graph holds: enough that the graph lasts about 2 ms, 2 to 20.
 int calls_in_graph(Seconds expected);
 
-/// Of (seconds - floor) / calls.
-Spread per_call(const std::vector<double>& seconds, double floor, int calls);
+/// (seconds - floor) / calls, of each.
+std::vector<double> per_call(const std::vector<double>& seconds, double floor, int calls);
 
 }  // namespace plumbline
