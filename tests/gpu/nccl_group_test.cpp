@@ -13,7 +13,7 @@ namespace {
 
 TEST(NcclGroup, NamesTheLibraryThatIsNotThere) {
   try {
-    NcclGroup("/nowhere/libnccl.so.2", {0, 1});
+    const NcclGroup group("/nowhere/libnccl.so.2", {0, 1});
     FAIL() << "expected a DeviceError";
   } catch (const DeviceError& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("/nowhere/libnccl.so.2"));
@@ -22,7 +22,7 @@ TEST(NcclGroup, NamesTheLibraryThatIsNotThere) {
 
 TEST(NcclGroup, RefusesALibraryWithoutNcclsFunctions) {
   try {
-    NcclGroup("libm.so.6", {0, 1});
+    const NcclGroup group("libm.so.6", {0, 1});
     FAIL() << "expected a DeviceError";
   } catch (const DeviceError& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("ncclGetVersion"));
@@ -31,7 +31,7 @@ TEST(NcclGroup, RefusesALibraryWithoutNcclsFunctions) {
 
 TEST(NcclGroup, SwitchesMulticastOffWhateverTheEnvironmentSays) {
   setenv("NCCL_NVLS_ENABLE", "1", 1);
-  EXPECT_THROW(NcclGroup("/nowhere/libnccl.so.2", {0, 1}), DeviceError);
+  EXPECT_THROW(const NcclGroup group("/nowhere/libnccl.so.2", {0, 1}), DeviceError);
   EXPECT_STREQ(std::getenv("NCCL_NVLS_ENABLE"), "0");
 }
 

@@ -85,12 +85,12 @@ Case draw_case(std::mt19937& generator, int gpus) {
   c.shape.kind = kinds[below(4)];
   c.shape.dtype = below(4) == 0 ? DType::fp32 : DType::bf16;
   c.shape.gpus = gpus;
-  const double most = std::log(static_cast<double>(kPool / gpus / 2));
+  const double most = std::log(static_cast<double>(kPool) / gpus / 2);
   auto part = static_cast<std::int64_t>(std::exp(std::uniform_real_distribution<double>(0, most)(generator)));
   if (below(3) == 0) part = (part + 63) / 64 * 64;
   const bool whole = c.shape.kind == CollectiveKind::all_reduce;
   c.shape.bytes = part * static_cast<std::int64_t>(c.each()) * (whole ? 1 : gpus);
-  c.offset = below(1 << 14) * 8;
+  c.offset = std::int64_t{8} * below(1 << 14);
   const int sms = below(2) == 0 ? 132 : 1 + below(132);
   const std::optional<PeerPlan> one_shot = peer_plan(c.shape, sms, PeerAlgorithm::one_shot);
   c.plan = one_shot && below(2) == 0 ? *one_shot : *peer_plan(c.shape, sms, PeerAlgorithm::two_shot);

@@ -67,8 +67,9 @@ std::int64_t most_bytes(const LinkBench& bench) { return std::int64_t{1} << (ben
 
 std::vector<Collective> timed_shapes(const LinkBench& bench, CollectiveKind kind, int gpus) {
   std::vector<Collective> shapes;
-  for (const std::int64_t bytes : link_sizes(most_bytes(bench), bench.options.quick ? 0 : 12,
-                                             bench.options.seed + static_cast<unsigned>(kind), 2 * gpus)) {
+  for (const std::int64_t bytes :
+       link_sizes(most_bytes(bench), bench.options.quick ? 0 : 12, bench.options.seed + static_cast<unsigned>(kind),
+                  std::int64_t{2} * gpus)) {
     shapes.push_back({kind, bytes, gpus, DType::bf16});
   }
   return shapes;
