@@ -8,8 +8,11 @@
 namespace plumbline {
 namespace {
 
-/// What an NVLink port moves while two barriers pass: 2 to 3 us at 400 GB/s.
-constexpr std::int64_t kBarrierBytes = std::int64_t{1} << 20;
+/// Bytes beyond those of two shots that cost as much as its barriers: the crossing of both kernels' times on 2 and 4 H200
+/// (2026-11-22), for kernels that load from peers, whose first answer must come back too, and for those that only store.
+constexpr std::int64_t kLoadsBarrierBytes = 768 * 1024, kStoresBarrierBytes = 384 * 1024;
+/// Buffers from here on leave L2 while all ranks' loads and stores are under way (two_shot.cu).
+constexpr std::int64_t kInTurnBytes = std::int64_t{8} << 20;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -44,6 +47,7 @@ PeerPlan two_shot(const Collective& s, std::int64_t sms) {
   p.packs = ceil_div(bytes, kTwoShotPackBytes);
   p.in_flight = adds(s.kind) ? peer_loads_in_flight(s.gpus) : kPeerStoresInFlight;
   p.ctas = std::clamp<std::int64_t>(ceil_div(p.packs, p.threads), 1, std::min(sms, kPeerCtas));
+  p.in_turn = s.kind == CollectiveKind::all_reduce && s.bytes >= kInTurnBytes;
   return p;
 }
 
@@ -80,7 +84,8 @@ std::optional<PeerPlan> peer_plan(const Collective& s, std::int64_t sms, PeerAlg
 PeerPlan peer_plan(const Collective& s, std::int64_t sms) {
   const std::optional<PeerPlan> one = peer_plan(s, sms, PeerAlgorithm::one_shot);
   const Bytes extra = peer_sent(s, PeerAlgorithm::one_shot) - peer_sent(s, PeerAlgorithm::two_shot);
-  if (one && extra.in(units::B) <= static_cast<double>(kBarrierBytes)) return *one;
+  const std::int64_t barriers = adds(s.kind) ? kLoadsBarrierBytes : kStoresBarrierBytes;
+  if (one && extra.in(units::B) <= static_cast<double>(barriers)) return *one;
   return two_shot(s, sms);
 }
 
@@ -101,7 +106,7 @@ std::string_view kernel_name(CollectiveKind kind, PeerAlgorithm algorithm) {
 std::string plan_text(const Collective& s, const PeerPlan& p) {
   return std::string(kernel_name(s.kind, p.algorithm)) + " ctas=" + std::to_string(p.ctas) +
          " threads=" + std::to_string(p.threads) + " in_flight=" + std::to_string(p.in_flight) +
-         (p.early ? " early" : "");
+         (p.in_turn ? " in_turn" : "") + (p.early ? " early" : "");
 }
 
 }  // namespace plumbline

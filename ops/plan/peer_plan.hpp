@@ -24,7 +24,8 @@ struct PeerPlan {
       0;  ///< of all CTAs, for one peer: 8 bytes of data each in one shot, 16 in two (2 or 4 at ragged ends)
   std::int64_t in_flight = 1;  ///< packs that a thread has asked each peer for before it waits
   std::int64_t barriers = 0;
-  bool early = false;  ///< its CTAs are placed while the launch before still runs (programmatic dependent launch)
+  bool in_turn = false;  ///< all_reduce: a thread adds its whole share before it stores any of it to the peers
+  bool early = false;    ///< its CTAs are placed while the launch before still runs (programmatic dependent launch)
   bool operator==(const PeerPlan&) const = default;
 };
 

@@ -95,6 +95,7 @@ Case draw_case(std::mt19937& generator, int gpus) {
   const std::optional<PeerPlan> one_shot = peer_plan(c.shape, sms, PeerAlgorithm::one_shot);
   c.plan = one_shot && below(2) == 0 ? *one_shot : *peer_plan(c.shape, sms, PeerAlgorithm::two_shot);
   c.plan.early = below(3) == 0;
+  c.plan.in_turn = whole && below(2) == 0;
   c.in_place = whole && below(4) == 0;
   return c;
 }

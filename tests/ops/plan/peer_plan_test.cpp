@@ -40,9 +40,18 @@ TEST(PeerPlan, TheOneShotBufferHoldsOneMib) {
 
 TEST(PeerPlan, MoreRanksLeaveOneShotEarlier) {
   // Extra bytes of one shot: 2 (n-1) S - 2 (n-1)/n S.
-  EXPECT_EQ(peer_plan(all_reduce(1 << 20, 2), 132).algorithm, PeerAlgorithm::one_shot);
-  EXPECT_EQ(peer_plan(all_reduce(224 << 10, 4), 132).algorithm, PeerAlgorithm::one_shot);
-  EXPECT_EQ(peer_plan(all_reduce(256 << 10, 4), 132).algorithm, PeerAlgorithm::two_shot);
+  EXPECT_EQ(peer_plan(all_reduce(768 << 10, 2), 132).algorithm, PeerAlgorithm::one_shot);
+  EXPECT_EQ(peer_plan(all_reduce(1 << 20, 2), 132).algorithm, PeerAlgorithm::two_shot);
+  EXPECT_EQ(peer_plan(all_reduce(168 << 10, 4), 132).algorithm, PeerAlgorithm::one_shot);
+  EXPECT_EQ(peer_plan(all_reduce(176 << 10, 4), 132).algorithm, PeerAlgorithm::two_shot);
+}
+
+TEST(PeerPlan, WhatL2CannotHoldIsAddedBeforeItIsStored) {
+  EXPECT_FALSE(peer_plan(all_reduce(4 << 20, 2), 132).in_turn);
+  EXPECT_TRUE(peer_plan(all_reduce(8 << 20, 2), 132).in_turn);
+  EXPECT_THAT(plan_text(all_reduce(8 << 20, 2), peer_plan(all_reduce(8 << 20, 2), 132)), testing::EndsWith(" in_turn"));
+  const Collective gathered{CollectiveKind::all_gather, 64 << 20, 2, DType::bf16};
+  EXPECT_FALSE(peer_plan(gathered, 132).in_turn);
 }
 
 TEST(PeerPlan, SentBytesByHand) {
