@@ -63,7 +63,11 @@ LiveResult measure(const CaseReportRequest& asked, Measurer& measurer, const std
   const MeasuringSession before = measurer.session();
   const std::string gpu = gpu_of(before, options);
   warn_of_shared_card(before, messages);
-  TaskPricer pricer({gpu, {}, card.calibration_file, card.overrides}, asked.stack);
+  MachineKey key;  // a variable: GCC 12 takes a braced temporary's strings for uninitialized where they are moved from
+  key.gpu = gpu;
+  key.calibration_file = card.calibration_file;
+  key.overrides = card.overrides;
+  TaskPricer pricer(key, asked.stack);
   const auto progress = make_progress(messages, terminal);
   const StopOnSignal signals;
   LiveResult result = measure_all(

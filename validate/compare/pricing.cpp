@@ -26,7 +26,10 @@ class RowMachines {
   Machine of(const Measurement& row) {
     const std::string& asked = options_.gpu.empty() ? row.origin.gpu : options_.gpu;
     if (asked.empty()) throw BadInput(row.what.place + ": no gpu column: expected --gpu NAME");
-    MachineKey key{asked, {}, options_.calibration_file, options_.overrides};
+    MachineKey key;
+    key.gpu = asked;
+    key.calibration_file = options_.calibration_file;
+    key.overrides = options_.overrides;
     key.options.stack = options_.rows_attention ? stack_of(options_.stack, row) : options_.stack;
     if (key.options.stack != options_.stack) note(row.origin.stack);
     key.options.clock = clock_of(row, options_.clock);
