@@ -15,8 +15,8 @@ using namespace std::string_view_literals;
 
 /// Descriptor keys that hold text and decide nothing; checked like numbers, but not open to `--set`.
 const std::vector<std::string>& text_paths() {
-  static const std::vector<std::string> paths{"name",        "title",   "vendor", "architecture", "compute_capability",
-                                              "calibration", "cluster", "extends", "source", "memory.type"};
+  static const std::vector<std::string> paths{"name",        "title",   "vendor",  "architecture", "compute_capability",
+                                              "calibration", "cluster", "extends", "source",       "memory.type"};
   return paths;
 }
 

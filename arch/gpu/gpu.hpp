@@ -123,7 +123,7 @@ struct Gpu : GpuNumbers {
   Process process;
   /// Whose calibration file to read; fractions of datasheet peaks are inherited from it (calibration.hpp).
   std::string calibration;
-  std::string cluster;  ///< shipped cluster of it, where no other is asked for; empty: none
+  std::string cluster;      ///< shipped cluster of it, where no other is asked for; empty: none
   std::string memory_type;  ///< "HBM3e", "GDDR6", ...
   /// Datasheet tensor peaks, kept to check the derived ones against; not used by the model.
   PerDType<FlopRate> datasheet_tensor_peak;
