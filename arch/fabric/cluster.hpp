@@ -44,7 +44,8 @@ struct FabricTier {
 
   /// What half of `ranks` GPUs of this tier can send to the other half, one direction.
   Bandwidth bisection(std::int64_t ranks) const {
-    return static_cast<double>(ranks / 2) * bandwidth / oversubscription;
+    const std::int64_t half = ranks / 2;
+    return static_cast<double>(half) * bandwidth / oversubscription;
   }
 };
 

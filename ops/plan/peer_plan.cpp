@@ -10,7 +10,7 @@ namespace {
 
 /// Bytes beyond those of two shots that cost as much as its barriers: the crossing of both kernels' times on 2 and 4 H200
 /// (2026-11-22), for kernels that load from peers, whose first answer must come back too, and for those that only store.
-constexpr std::int64_t kLoadsBarrierBytes = 768 * 1024, kStoresBarrierBytes = 384 * 1024;
+constexpr std::int64_t kLoadsBarrierBytes = std::int64_t{768} << 10, kStoresBarrierBytes = std::int64_t{384} << 10;
 /// Buffers from here on leave L2 while all ranks' loads and stores are under way (two_shot.cu).
 constexpr std::int64_t kInTurnBytes = std::int64_t{8} << 20;
 
