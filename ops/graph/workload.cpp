@@ -42,7 +42,7 @@ void check(const Workload& workload) {
   few_enough(workload.batch, workload.prompt, "prompt");
   if (workload.cached > 0) few_enough(workload.batch, workload.cached + workload.prompt, "cached context and prompt");
   if (workload.phase == Phase::decode) few_enough(workload.batch, workload.context + 1, "context");
-  one_rank(workload.parallel.tensor, "tp");
+  at_least(workload.parallel.tensor, 1, "tp");
   one_rank(workload.parallel.pipeline, "pp");
   one_rank(workload.parallel.data, "dp");
   one_rank(workload.parallel.expert, "ep");

@@ -37,7 +37,7 @@ struct Workload {
 };
 
 /// Throws BadInput for sizes below 1 (context and cached may be 0) or more than 2^40 tokens in all, NotModelled for parallel
-/// degrees above 1.
+/// degrees above 1, tensor parallelism aside.
 void check(const Workload& workload);
 
 }  // namespace plumbline

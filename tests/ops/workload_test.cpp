@@ -60,8 +60,9 @@ TEST(Workload, TokensInAllAreBounded) {
 }
 
 TEST(Workload, OneGpuIsModelledAndMoreAreNot) {
-  EXPECT_EQ(refusal(Phase::decode, [](Workload& w) { w.parallel.tensor = 2; }),
-            "tp 2: several GPUs are not modelled yet");
+  EXPECT_EQ(refusal(Phase::decode, [](Workload& w) { w.parallel.pipeline = 2; }),
+            "pp 2: several GPUs are not modelled yet");
+  EXPECT_EQ(refusal(Phase::decode, [](Workload& w) { w.parallel.tensor = 2; }), "(accepted)") << "whole steps on cards";
   EXPECT_EQ(refusal(Phase::decode, [](Workload& w) { w.parallel.context = 2; }),
             "cp 2: several GPUs are not modelled yet");
   EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.parallel.data = 0; }), StartsWith("dp: "));

@@ -26,8 +26,9 @@ struct Desk {
   std::istringstream in;
   std::ostringstream out, messages;
   Surroundings around{[]() -> std::unique_ptr<Measurer> { throw DeviceError("no card"); },
-                      []() -> std::unique_ptr<StepMeasurer> { throw DeviceError("no card for steps"); },
+                      [](std::int64_t) -> std::unique_ptr<StepMeasurer> { throw DeviceError("no card for steps"); },
                       [](bool, const ProbeProgress&) -> ProbeRun { throw DeviceError("no card to probe"); },
+                      [](const LinkOptions&) -> LinkResult { throw DeviceError("no cards to link"); },
                       in,
                       out,
                       messages};
@@ -58,6 +59,8 @@ TEST(Modes, AStepIsAModelInBothClocksOrTheOneAskedFor) {
   EXPECT_THAT(refused({"step", "llama-3.2-1b"}), HasSubstr("--phase"));
   EXPECT_THROW(Desk().run({"step", "llama-3.2-1b", "--phase", "decode"}), DeviceError);  // the question is sound
   EXPECT_THROW(Desk().run({"step", "llama-9", "--phase", "decode"}), BadInput);  // known before the card is asked
+  EXPECT_THROW(Desk().run({"step", "llama-3.2-1b", "--phase", "decode", "--tp", "2", "--layers", "3"}), DeviceError);
+  EXPECT_THAT(refused({"step", "llama-3.2-1b", "--phase", "decode", "--layers", "17"}), HasSubstr("1 to 16"));
   EXPECT_THAT(refused({"step", "llama-3.2-1b", "--study", "x.csv"}), StartsWith("--study: "));
 }
 
@@ -76,6 +79,10 @@ TEST(Modes, AFlagThatHasNoMeaningForWhatWasAskedIsRefused) {
       {"calibrate", "--replay", "x.json", "--quick"},
       {"calibrate", "--replay", "x.json", "--probes", "y.json"},
       {"run", "--quick", "--kernels-table", "--format", "csv"},
+      {"run", "--gpus", "2", "--ops", "gemm", "--out", "x.csv"},
+      {"run", "--only", "copies", "--study", "x.csv", "--out", "y.csv"},
+      {"run", "--nccl", "libnccl.so.2"},
+      {"step", "--study", "x.csv", "--tp", "2"},
       {"replay", measured("repeat.json"), "--kernels-table", "--format", "json"},
       {"replay", measured("repeat.json"), "--repeat", measured("repeat.json"), "--where", "op=gemm"},
       {"replay", measured("repeat.json"), "--repeat", measured("repeat.json"), "--gpu", "h100"},
@@ -91,10 +98,51 @@ TEST(Modes, TheCardIsAskedLast) {
   EXPECT_THROW(Desk().run({"run", "--quick", "--ops", "gem"}), BadInput);
   EXPECT_THAT(refused({"run", "--quick", "--study", data_folder() + "/studies/quick.csv"}),
               StartsWith("--study: --quick"));
-  EXPECT_THROW(Desk().run({"run", "--gpus", "2"}), DeviceError);
+  const test::TemporaryFolder folder;
+  EXPECT_THROW(Desk().run({"run", "--gpus", "2", "--out", folder / "links.csv"}), DeviceError);
+  EXPECT_THAT(refused({"run", "--gpus", "2"}), StartsWith("--out: "));
   EXPECT_THROW(Desk().run({"calibrate", "--quick"}), DeviceError);
   EXPECT_THROW(Desk().run({"run", "--quick", "--stack", "ideal"}), BadInput);
   EXPECT_THROW(Desk().run({"run", "--quick", "--stack", "trtllm"}), BadInput);
+}
+
+const char* const kLinks =
+    "op,dtype,shape,measured_us,low_us,high_us,cache,clock,stack,kernel,plan,gpus,GB_per_s,watts,status\n"
+    "check,,passed=500;cases=500;gpus=2,,,,warm,burst,own,random_sizes,,2,,,ok\n"
+    "h2d,,bytes=1048576,24,23,25,warm,burst,own,copy_engine,host=pinned lanes=1 how=alone,1,,,ok\n";
+
+/// The cards are measured into the file; of its rows our own collectives are compared, each as its plan was chosen.
+TEST(Modes, WhatSeveralCardsMeasuredIsCompared) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder / "links.csv";
+  const auto run = [&](const std::string& rows, int faults, const Words& more, Desk& desk) {
+    Surroundings around = desk.around;
+    around.links = [&](const LinkOptions& options) {
+      EXPECT_EQ(options.gpus, 2);
+      EXPECT_EQ(options.out, file);
+      EXPECT_EQ(options.again, (Words{"validate", "run", "--gpus", "2"}));
+      test::put_file(file, kLinks + rows);
+      return LinkResult{faults, "h200_sxm"};
+    };
+    Words words{"run", "--gpus", "2", "--out", file};
+    words.insert(words.end(), more.begin(), more.end());
+    const CommandLine line = parse_command_line(words);
+    return line.mode->run(line.flags, around);
+  };
+  Desk none, some, broken, section;
+  EXPECT_EQ(run("", 0, {}, none), ExitCode::done);
+  EXPECT_EQ(none.out.str(), "");
+  const std::string rows =
+      "all_reduce,bf16,bytes=65536;gpus=2,6,6,6,warm,burst,own,one_shot,one_shot ctas=32,2,,,ok\n"
+      "all_reduce,bf16,bytes=65536;gpus=2,5,5,5,warm,burst,own,one_shot.early,one_shot ctas=32 early,2,,,ok\n"
+      "all_reduce,bf16,bytes=65536;gpus=2,9,9,9,warm,burst,nccl-2.28.9,nccl,,2,,,ok\n"
+      "all_reduce,bf16,bytes=67108864;gpus=2,300,300,300,warm,steady,own,two_shot,two_shot beside gemm,2,,,ok\n";
+  EXPECT_EQ(run(rows, 0, {}, some), ExitCode::done) << some.messages.str();
+  EXPECT_THAT(some.out.str(), HasSubstr("1 rows compared"));
+  EXPECT_EQ(run(rows, 3, {}, broken), ExitCode::not_modelled);
+  EXPECT_THAT(broken.messages.str(), HasSubstr("3 cases or sections"));
+  EXPECT_EQ(run(rows, 0, {"--only", "own"}, section), ExitCode::done);
+  EXPECT_EQ(section.out.str(), "");
 }
 
 TEST(Modes, AReplayGoesByWhatTheFileHolds) {

@@ -1,4 +1,4 @@
-#include "validate/measure/step_program.hpp"
+#include "validate/step/step_program.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -152,6 +152,129 @@ TEST(StepProgram, NewTokensGoToTheLastPlaceOfTheirOwnSequence) {
   }
   EXPECT_EQ(attention->k.buffer, rope->k.buffer);
   EXPECT_EQ(attention->v.buffer, rope->v.buffer);
+}
+
+/// A rank of `ranks`.
+StepProgram shared_program(const std::string& model, Workload w, std::int64_t ranks, std::int64_t rank) {
+  w.parallel.tensor = ranks;
+  const StepPrediction step = lowered(model, w);
+  return step_program(step, w, kScratch, rank);
+}
+
+std::size_t weights_of(const StepProgram& p, bool replicated) {
+  std::size_t bytes = 0;
+  for (const StepBuffer& b : p.buffers) {
+    const bool cache = b.name.find("keys") != std::string::npos || b.name.find("values") != std::string::npos;
+    if (b.fill == StepFill::normal_bf16 && !cache && b.replicated == replicated) bytes += b.bytes - b.zeros_behind;
+  }
+  return bytes;
+}
+
+TEST(StepProgram, RanksHoldTheModelTogether) {
+  const StepProgram whole = program("llama-3.1-8b", decode(2, 300, 64));
+  for (const std::int64_t ranks : {2, 4, 8}) {
+    const StepProgram first = shared_program("llama-3.1-8b", decode(2, 300, 64), ranks, 0);
+    const auto n = static_cast<std::size_t>(ranks);
+    EXPECT_EQ(n * weights_of(first, false), weights_of(whole, false)) << ranks;
+    EXPECT_EQ(weights_of(first, true), weights_of(whole, true)) << ranks;  // norms
+  }
+}
+
+/// A collective reads and writes the others' buffers at the places that its own rank has.
+TEST(StepProgram, RanksLayTheirBuffersAlike) {
+  const StepProgram first = shared_program("llama-3.2-1b", decode(3, 100, 16), 4, 0);
+  for (const std::int64_t rank : {1, 2, 3}) {
+    const StepProgram p = shared_program("llama-3.2-1b", decode(3, 100, 16), 4, rank);
+    EXPECT_EQ(p.bytes, first.bytes);
+    ASSERT_EQ(p.buffers.size(), first.buffers.size());
+    for (std::size_t i = 0; i < p.buffers.size(); ++i) {
+      EXPECT_EQ(p.buffers[i].offset, first.buffers[i].offset) << p.buffers[i].name;
+      EXPECT_EQ(p.buffers[i].bytes, first.buffers[i].bytes) << p.buffers[i].name;
+    }
+  }
+}
+
+TEST(StepProgram, SumsOverRanksAreInPlaceBehindRowParallelProducts) {
+  for (const Workload& w : {decode(2, 100, 64), prefill(1, 40)}) {
+    const StepProgram p = shared_program("llama-3.2-1b", w, 2, 1);
+    std::int64_t sums = 0;
+    for (std::size_t i = 1; i < p.launches.size(); ++i) {
+      const auto* sum = std::get_if<Collective>(&p.launches[i].op);
+      if (sum == nullptr || sum->kind != CollectiveKind::all_reduce) continue;
+      ++sums;
+      EXPECT_EQ(p.launches[i].x.buffer, p.launches[i - 1].y.buffer);
+      EXPECT_EQ(p.launches[i].x.offset, p.launches[i].y.offset);
+      EXPECT_EQ(p.launches[i].y.buffer, p.launches[i].x.buffer);
+      EXPECT_EQ(static_cast<std::size_t>(sum->bytes), buffer(p, p.launches[i].x).bytes);
+      const bool product = std::holds_alternative<Gemm>(p.launches[i - 1].op);
+      EXPECT_TRUE(product || std::holds_alternative<Embedding>(p.launches[i - 1].op));
+    }
+    EXPECT_EQ(sums, 1 + 2 * 16);  // the embedding's, and two a layer
+  }
+}
+
+/// The step with the logits of all ranks gathered before one is chosen.
+StepPrediction with_gathered_logits(const Workload& w) {
+  StepPrediction step = lowered("llama-3.2-1b", w);
+  std::vector<Node>& nodes = step.graph.nodes;
+  if (!std::holds_alternative<Collective>(nodes[nodes.size() - 2].op)) {
+    Node sample = nodes.back(), gather = nodes.back();
+    auto& row = std::get<Rowwise>(sample.op);
+    row.cols *= w.parallel.tensor;
+    Collective all;
+    all.kind = CollectiveKind::all_gather;
+    all.bytes = 2 * row.rows * row.cols;
+    all.gpus = w.parallel.tensor;
+    gather.name = "logits_all_gather";
+    gather.op = all;
+    gather.stream = 1;
+    sample.depends[0] += 1;
+    nodes.back() = gather;
+    nodes.push_back(sample);
+    step.graph.segments.back().size += 1;
+    step.nodes.resize(nodes.size());
+    for (std::size_t i = 0; i < nodes.size(); ++i) step.nodes[i].node = &nodes[i];
+  }
+  return step;
+}
+
+TEST(StepProgram, LogitsOfAllRanksAreGathered) {
+  Workload w = decode(3, 100, 16);
+  w.parallel.tensor = 4;
+  const StepPrediction step = with_gathered_logits(w);
+  const StepProgram p = step_program(step, w, kScratch, 2);
+  ASSERT_GE(p.launches.size(), 3U);
+  const StepLaunch &head = *(p.launches.end() - 3), &gather = *(p.launches.end() - 2), &choice = p.launches.back();
+  EXPECT_EQ(gather.x.buffer, head.y.buffer);
+  EXPECT_NE(gather.y.buffer, gather.x.buffer);
+  EXPECT_EQ(buffer(p, gather.y).bytes, 4 * buffer(p, gather.x).bytes);
+  EXPECT_EQ(choice.x.buffer, gather.y.buffer);
+  EXPECT_EQ(p.logits.buffer, head.y.buffer);
+  Workload other = w;
+  other.parallel.tensor = 2;  // not the ranks that the graph was made for
+  EXPECT_THROW(step_program(step, other, kScratch, 0), NotModelled);
+}
+
+TEST(StepProgram, ATokenIsOneRanksAndZerosOnTheOthers) {
+  const std::int64_t ranks = 4, rows = 64;
+  std::vector<int> owners(static_cast<std::size_t>(rows));
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const StepProgram p = shared_program("llama-3.2-1b", decode(rows, 100, 64), ranks, rank);
+    const StepBuffer& table = buffer(p, p.launches.front().weight);
+    const auto row = static_cast<std::size_t>(2 * std::get<Embedding>(p.launches.front().op).cols);
+    EXPECT_EQ(table.zeros_behind, row);
+    const auto zeros = static_cast<std::int32_t>(table.bytes / row - 1);
+    EXPECT_EQ(zeros, 128256 / 4);
+    const std::vector<std::int32_t>& ids = buffer(p, p.ids).integers;
+    ASSERT_EQ(ids.size(), owners.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      EXPECT_GE(ids[i], 0);
+      EXPECT_LE(ids[i], zeros);
+      owners[i] += ids[i] < zeros ? 1 : 0;
+    }
+    EXPECT_NE(p.choice.buffer, p.ids.buffer) << "a rank's choice is among its own columns";
+  }
+  for (const int count : owners) EXPECT_EQ(count, 1);
 }
 
 TEST(StepProgram, DecodeFeedsWhatItChose) {

@@ -97,6 +97,72 @@ TEST(StepRecording, ReadsBackAsItWasWritten) {
   EXPECT_EQ(back.steps[2].fault, broken.fault);
 }
 
+const char* const kSharedList =
+    "study,model,phase,batch,context,prompt,page,tp,layers,clock\n"
+    "train,llama-3.1-70b,decode,8,512,,64,4,16,steady\n"
+    "train,llama-3.1-70b,decode,8,512,,64,4,,steady\n"
+    "train,llama-3.1-70b,prefill,1,,100,,2,16,burst\n";
+
+TEST(StepStudy, StepsOfSeveralCardsAndOfFewerLayers) {
+  const auto cases = parse_step_study(kSharedList, "some/list.csv");
+  ASSERT_EQ(cases.size(), 3U);
+  EXPECT_EQ(step_text(cases[0]), "llama-3.1-70b decode batch=8 context=512 page=64 tp=4 layers=16, steady");
+  EXPECT_EQ(step_text(cases[1]), "llama-3.1-70b decode batch=8 context=512 page=64 tp=4, steady");
+  EXPECT_EQ(cases[2].workload.parallel.tensor, 2);
+  EXPECT_EQ(step_llm(cases[0]).main().order.size(), 16U);
+  EXPECT_EQ(step_llm(cases[1]).main().order.size(), 80U);
+  StepCase what = cases[0];
+  what.layers = 81;
+  EXPECT_THROW(step_llm(what), BadInput);
+}
+
+TEST(StepRecording, KeepsEveryRank) {
+  StepRecording r;
+  r.session.gpu = "h200_sxm";
+  r.session.card = "NVIDIA H200";
+  for (const StepCase& what : parse_step_study(kSharedList, "some/list.csv")) {
+    StepMeasurement m;
+    m.what = what;
+    m.time = m.low = m.high = 1.5 * units::ms;
+    m.samples = 3;
+    for (std::int64_t rank = 0; rank < what.workload.parallel.tensor; ++rank) {
+      m.ranks.push_back({static_cast<double>(1 + rank) * units::ms, 1.7 * units::GHz, {}});
+    }
+    m.ranks.back().power = 432.0 * units::W;
+    r.steps.push_back(m);
+  }
+  const std::string text = step_recording_json(r);
+  const StepRecording back = parse_step_recording(text, "some.json");
+  EXPECT_EQ(step_recording_json(back), text);
+  ASSERT_EQ(back.steps[0].ranks.size(), 4U);
+  EXPECT_EQ(back.steps[0].what.layers, 16);
+  EXPECT_EQ(back.steps[0].ranks[3].power, r.steps[0].ranks[3].power);
+  EXPECT_FALSE(back.steps[0].ranks[0].power);
+  r.steps[0].ranks.pop_back();
+  EXPECT_THROW(parse_step_recording(step_recording_json(r), "some.json"), BadInput);
+}
+
+/// Prediction and recording go by the same words: a step on two cards, half as many layers of which take half as long.
+TEST(WholeStepReport, PricesStepsOfSeveralCards) {
+  StepRecording r;
+  r.session.gpu = "h200_sxm";
+  for (const char* layers : {"8", "16"}) {
+    StepMeasurement m;
+    m.what = parse_step_study(std::string("model,phase,batch,context,page,tp,layers\nllama-3.2-1b,decode,4,512,64,2,") +
+                                  layers + "\n",
+                              "list.csv")
+                 .front();
+    m.time = m.low = m.high = 1.0 * units::ms;
+    m.samples = 3;
+    r.steps.push_back(m);
+  }
+  const WholeStepReport report = compare_steps(r, {"h200_sxm"});
+  for (const StepRow& row : report.rows) ASSERT_TRUE(row.good()) << row.error;
+  const double both = report.rows[1].predicted / report.rows[0].predicted;
+  EXPECT_GT(both, 1.5);
+  EXPECT_LT(both, 2.0);
+}
+
 TEST(StepRecording, RefusesUnknownKeysAndRepeats) {
   StepRecording r = recorded();
   std::string text = step_recording_json(r);

@@ -131,6 +131,11 @@ const std::vector<Flag> kFlags{
     {"--alone", "", false, "measure our own kernels without the library's beside them", nothing},
     {"--by-gpu", "", false, "a line for each GPU and set of kernels", nothing},
     {"--gpus", "N", false, "how many GPUs [1]", [](Flags& f, Text t) { f.gpus = whole_number("--gpus", t, 1); }},
+    {"--nccl", "FILE", false, "with --gpus: libnccl.so.2, to measure beside our collectives [looked for]",
+     [](Flags& f, Text t) { f.nccl = t; }},
+    {"--only", "SECTION[:GPUS]", false,
+     "with --gpus: one of checks, own, nccl, fabric, copies, overlap, disk; the last ones of one GPU too [all]",
+     [](Flags& f, Text t) { f.only = t; }},
     {"--probes", "FILE.json", false, "write what the probes found, for calibrate --replay",
      [](Flags& f, Text t) { f.probes = t; }},
     {"--replay", "PROBES.json", false, "take what --probes wrote instead of probing the card",
@@ -153,6 +158,10 @@ const std::vector<Flag> kFlags{
      [](Flags& f, Text t) {
        f.dtype = choice("--dtype", {"bf16", "fp8"}, t);
      }},
+    {"--tp", "N", false, "GPUs that share the layers of a step by tensor parallelism [1]",
+     [](Flags& f, Text t) { f.tensor = whole_number("--tp", t, 1); }},
+    {"--layers", "N", false, "of the model's layers, the first ones [all]",
+     [](Flags& f, Text t) { f.layers = whole_number("--layers", t, 1); }},
     {"--check", "", false, "hold the steps' operators against fp64 references instead of timing them", nothing},
 };
 

@@ -41,9 +41,10 @@ struct Flags {
   std::vector<std::string> studies;
   std::string replay, repeat;
   std::int64_t gpus = 1;
+  std::string nccl, only;
   // one step
   std::string phase, dtype;
-  std::int64_t batch = 1, context = 1024, prompt = 1024, page = 64;
+  std::int64_t batch = 1, context = 1024, prompt = 1024, page = 64, tensor = 1, layers = 0;
 
   bool has(std::string_view flag) const { return given.count(std::string(flag)) > 0; }
 };

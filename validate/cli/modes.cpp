@@ -10,6 +10,7 @@
 #include "validate/cli/bands.hpp"
 #include "validate/cli/compare.hpp"
 #include "validate/cli/fit.hpp"
+#include "validate/cli/links.hpp"
 #include "validate/cli/power.hpp"
 #include "validate/cli/sides.hpp"
 #include "validate/record/model_row.hpp"
@@ -19,6 +20,7 @@ namespace plumbline {
 namespace {
 
 constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
+constexpr std::int64_t kMostGpus = 1024;  // more than any group has
 
 // --- what commands share --------------------------------------------------------------------------------------------
 
@@ -107,16 +109,30 @@ ExitCode power(const Flags& flags, const Surroundings& around) {
                          around.out);
 }
 
+/// Collectives, links, copies and the disk.
+ExitCode run_linked(const Flags& flags, const Surroundings& around) {
+  refuse(flags, {"--study", "--alone", "--where", "--ops", "--min-us", "--kernels-table"},
+         "where several GPUs' collectives and links are measured");
+  LinksRequest request;
+  request.links.gpus = static_cast<int>(std::min<std::int64_t>(flags.gpus, kMostGpus));
+  request.links.out = flags.out;
+  request.links.nccl = flags.nccl;
+  request.links.only = flags.only;
+  request.links.quick = flags.has("--quick");
+  request.card = card_of(flags);
+  request.report = report_of(flags);
+  request.stack = stack_of(flags, "own");
+  return run_links(request, around.links, around.out, around.messages);
+}
+
 ExitCode run(const Flags& flags, const Surroundings& around) {
+  if (flags.gpus > 1 || flags.has("--only")) return run_linked(flags, around);
+  refuse(flags, {"--nccl"}, "without --gpus");
   for (const std::string& study : flags.studies) {
     if (!is_step_study(read_text_file(study))) continue;
     throw BadInput("--study '" + study + "': expected operators, found whole steps; 'validate step --study' runs them");
   }
   if (flags.has("--kernels-table")) refuse(flags, {"--format"}, "with --kernels-table, which is Markdown");
-  if (flags.gpus > 1) {
-    around.measurer();  // without a card that is what is wrong
-    throw NotModelled("--gpus: collectives between GPUs are not measured yet; expected 1");
-  }
   return run_live({flags.studies, flags.out, flags.has("--quick"), flags.has("--alone"), cases_of(flags)},
                   around.measurer, around.out, around.messages, around.terminal);
 }
@@ -140,6 +156,8 @@ std::vector<StepCase> steps_of(const Flags& flags) {
     w.precision = *parse_precision(flags.dtype);
     w.precision_given = true;
   }
+  w.parallel.tensor = flags.tensor;
+  what.layers = flags.layers;
   what.study = what.place = "flags";
   std::vector<StepCase> steps;
   for (const ClockMode clock : {ClockMode::burst, ClockMode::steady}) {
@@ -155,7 +173,7 @@ ExitCode step(const Flags& flags, const Surroundings& around) {
                                          : "--study: has no meaning beside MODEL '" + flags.operands.front() + "'");
   }
   if (!flags.studies.empty()) {
-    refuse(flags, {"--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--clock"},
+    refuse(flags, {"--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--tp", "--layers", "--clock"},
            "with --study, whose rows say it");
   }
   const bool check = flags.has("--check");
@@ -249,12 +267,14 @@ std::vector<Mode> desk_modes() {
 std::vector<Mode> card_modes() {
   return {
       {"run", ModeGroup::card, "", 0, 0, "measure operators, predict them, compare",
-       Names{"--quick", "--study", "--alone", "--gpus"} + kMachine + kStack + kFilters +
+       Names{"--quick", "--study", "--alone", "--gpus", "--nccl", "--only"} + kMachine + kStack + kFilters +
            Names{"--out", "--kernels-table"} + kReport + kGate,
        kAll,
        "Without --quick or --study: train and heldout of data/studies, some six minutes on an H200. --stack is own\n"
        "where it is not given: our kernels are measured, with the library's beside them; of other stacks the\n"
-       "library's alone. Ctrl-C stops after the present case and reports on what there is.",
+       "library's alone. Ctrl-C stops after the present case and reports on what there is.\n"
+       "With --gpus N: collectives, ours and NCCL's, among the first N GPUs, the links between them, products\n"
+       "beside collectives, copies, the disk, a line each into --out FILE.csv, in five minutes; ours are compared.",
        run},
       {"step",
        ModeGroup::card,
@@ -262,7 +282,8 @@ std::vector<Mode> card_modes() {
        0,
        1,
        "measure whole steps of a model on our kernels in one CUDA graph",
-       Names{"--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--clock", "--study", "--check"} +
+       Names{"--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--tp", "--layers", "--clock",
+             "--study", "--check"} +
            kMachine + Names{"--out"} + kReport + kGate,
        {"table", "csv"},
        "MODEL: a name from 'predict-model list models', or a config.json; or --study with a list of steps.\n"

@@ -11,6 +11,7 @@
 #include "validate/cli/flags.hpp"
 #include "validate/cli/live.hpp"
 #include "validate/cli/steps.hpp"
+#include "validate/probe/links.hpp"
 
 namespace plumbline {
 
@@ -19,6 +20,7 @@ struct Surroundings {
   MakeMeasurer measurer;
   MakeStepMeasurer step_measurer;
   RunProbes probes;
+  MeasureLinks links;
   std::istream& in;
   std::ostream& out;
   std::ostream& messages;

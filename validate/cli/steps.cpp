@@ -39,7 +39,7 @@ class StepPricer {
     key_.options.stack = "own";  // steps run our kernels
     key_.options.clock = what.clock;
     auto step = std::make_unique<StepPrediction>();
-    predictor_.predict(load_llm(what.model), what.workload, machines().get(key_), RunOptions{}, *step);
+    predictor_.predict(step_llm(what), what.workload, machines().get(key_), RunOptions{}, *step);
     return step;
   }
 
@@ -129,10 +129,14 @@ StepRecording measure_steps(StepMeasurer& measurer, const std::vector<StepCase>&
 ExitCode run_steps(const StepsRequest& request, const MakeStepMeasurer& make, std::ostream& out,
                    std::ostream& messages) {
   const std::vector<StepCase> cases = cases_asked(request);
-  for (const StepCase& what : cases) load_llm(what.model);  // before the card is taken
+  std::int64_t gpus = 1;
+  for (const StepCase& what : cases) {  // before the card is taken
+    step_llm(what);
+    gpus = std::max(gpus, what.workload.parallel.tensor);
+  }
   need_writable(request.out_file);
   need_writable(request.report.file);
-  const std::unique_ptr<StepMeasurer> measurer = make();
+  const std::unique_ptr<StepMeasurer> measurer = make(gpus);
   StepPricer price(key_of(measurer->session(), request.card));
   if (request.check) return check_steps(*measurer, cases, price, request.report, out);
   const StepRecording recording = measure_steps(*measurer, cases, price, messages);

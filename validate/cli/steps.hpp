@@ -18,8 +18,9 @@ struct StepsRequest {
   AskedReport report;
 };
 
-/// Makes the measurer of whole steps of the card at hand; throws DeviceError when there is none.
-using MakeStepMeasurer = std::function<std::unique_ptr<StepMeasurer>()>;
+/// Makes the measurer of whole steps of the card at hand, of steps on `gpus` of them at most; throws DeviceError when
+/// there is none.
+using MakeStepMeasurer = std::function<std::unique_ptr<StepMeasurer>(std::int64_t gpus)>;
 /// Measures the steps, writes the recording to `out_file`, compares, reports.
 ExitCode run_steps(const StepsRequest& request, const MakeStepMeasurer& make, std::ostream& out,
                    std::ostream& messages);

@@ -50,8 +50,9 @@ ExitCode answer(const std::vector<std::string>& words) {
   data_folder();  // one that is not there is said of every command, not only of those that read it
   std::ostringstream out;
   MessageStream messages(std::cerr);
-  const Surroundings around{make_cuda_measurer, make_cuda_step_measurer,     run_cuda_probes, std::cin, out,
-                            messages,           ::isatty(STDERR_FILENO) == 1};
+  const Surroundings around{
+      make_cuda_measurer, make_cuda_step_measurer,     run_cuda_probes, measure_links, std::cin, out,
+      messages,           ::isatty(STDERR_FILENO) == 1};
   const ExitCode code = line.mode->run(line.flags, around);
   deliver(out.str());
   return code;

@@ -19,16 +19,16 @@ void need_driver() {
   }
 }
 
-std::string select_card() {
+std::string select_card(int number) {
   need_driver();
   int cards = 0;
   if (const cudaError_t counted = cudaGetDeviceCount(&cards); counted != cudaSuccess) {
     throw DeviceError(std::string("no CUDA driver: ") + cudaGetErrorString(counted));
   }
   if (cards == 0) throw DeviceError("no CUDA device: the driver shows none");
-  PLUMBLINE_CUDA_CHECK(cudaSetDevice(0));
+  PLUMBLINE_CUDA_CHECK(cudaSetDevice(number));
   char text[32] = {};
-  PLUMBLINE_CUDA_CHECK(cudaDeviceGetPCIBusId(text, sizeof text, 0));
+  PLUMBLINE_CUDA_CHECK(cudaDeviceGetPCIBusId(text, sizeof text, number));
   return text;
 }
 

@@ -12,8 +12,8 @@ namespace plumbline {
 std::string version_text(int version);
 /// Throws DeviceError when there is no driver: asked before CUPTI is, whose message says less.
 void need_driver();
-/// Card 0 of those that CUDA shows us, made current; its PCI bus id. Throws DeviceError when there is none.
-std::string select_card();
+/// This card of those that CUDA shows us, made current; its PCI bus id. Throws DeviceError when there is none.
+std::string select_card(int number = 0);
 /// Of the current card, without what only measuring tells.
 Session card_session(const Board& board);
 

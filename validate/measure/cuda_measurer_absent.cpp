@@ -12,7 +12,7 @@ constexpr const char* kWithout =
 
 }  // namespace
 
-std::unique_ptr<StepMeasurer> make_cuda_step_measurer() { throw DeviceError(kWithout); }
+std::unique_ptr<StepMeasurer> make_cuda_step_measurer(std::int64_t) { throw DeviceError(kWithout); }
 std::unique_ptr<Measurer> make_cuda_measurer() { throw DeviceError(kWithout); }
 
 ProbeRun run_cuda_probes(bool, const ProbeProgress&) { throw DeviceError(kWithout); }

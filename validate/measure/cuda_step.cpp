@@ -1,137 +1,96 @@
 // Times whole steps: spans by events between graph launches with nothing attached, then, when all spans are done, the
 // operators' own times with the profiler attached. (CUPTI adds 0.15 us between kernels: 1 to 2 % of a small model's
-// decode step.)
+// decode step.) Steps of several cards: a graph a rank, launched as often by a thread each; their collectives keep them
+// together.
 #include "validate/measure/cuda_step.hpp"
 
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <thread>
 
-#include "kernels/common/measure.cuh"
-#include "kernels/run/clock_stamps.hpp"
 #include "validate/measure/cuda_session.hpp"
 #include "validate/measure/cuda_step_check.hpp"
-#include "validate/measure/cuda_step_run.hpp"
+#include "validate/measure/cuda_step_pace.hpp"
+#include "validate/measure/cuda_step_ranks.hpp"
 #include "validate/measure/cupti_activity.hpp"
-#include "validate/measure/nvml_board.hpp"
 
 namespace plumbline {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr double kPause_s = 0.6, kBurst_s = 0.03, kSettle_s = 1.5, kWindow_s = 5.0, kTraceSettle_s = 1.2;
 constexpr std::size_t kWarmUps = 2, kFewest = 4, kMost = 30, kTraced = 4;
 
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-class TimedEvent {
- public:
-  TimedEvent() { PLUMBLINE_CUDA_CHECK(cudaEventCreate(&event_)); }
-  ~TimedEvent() { cudaEventDestroy(event_); }
-  TimedEvent(const TimedEvent&) = delete;
-  TimedEvent& operator=(const TimedEvent&) = delete;
-  void record(cudaStream_t stream) const { PLUMBLINE_CUDA_CHECK(cudaEventRecord(event_, stream)); }
-  void wait() const { PLUMBLINE_CUDA_CHECK(cudaEventSynchronize(event_)); }
-  Seconds until(const TimedEvent& later) const {
-    float ms = 0;
-    PLUMBLINE_CUDA_CHECK(cudaEventElapsedTime(&ms, event_, later.event_));
-    return static_cast<double>(ms) * units::ms;
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
+/// Of one rank's run.
+struct RankRun {
+  std::vector<Seconds> times;
+  Conditions conditions;
+  std::optional<Joules> energy;
 };
 
-/// The energy counter's steps, seen by a thread of its own: between two of them the mean power is exact, whatever the
-/// launching thread waits for.
-class EnergyWatch {
- public:
-  explicit EnergyWatch(const Board& board) : thread_([this, &board] { watch(board); }) {}
-  ~EnergyWatch() { stop(); }
-  EnergyWatch(const EnergyWatch&) = delete;
-  EnergyWatch& operator=(const EnergyWatch&) = delete;
+std::size_t launches_of(double seconds, double one_s) {
+  return static_cast<std::size_t>(std::ceil(std::max(seconds / one_s, 1.0)));
+}
 
-  std::optional<Watts> stop() {
-    done_ = true;
-    if (thread_.joinable()) thread_.join();
-    if (steps_.size() < 3) return {};
-    const Step &first = steps_.front(), &last = steps_.back();
-    return (last.energy - first.energy) / (std::chrono::duration<double>(last.at - first.at).count() * units::s);
+Seconds quantile(const std::vector<Seconds>& sorted, double q) {
+  return sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1))];
+}
+
+/// Mean of what the ranks have; empty where one has none.
+template <class T, class Get>
+std::optional<T> mean_of(const std::vector<RankRun>& runs, const Get& get) {
+  T sum;
+  for (const RankRun& run : runs) {
+    const std::optional<T> one = get(run);
+    if (!one) return {};
+    sum += *one;
   }
+  return sum / static_cast<double>(runs.size());
+}
 
- private:
-  struct Step {
-    Clock::time_point at;
-    Joules energy;
-  };
-  void watch(const Board& board) {
-    std::optional<Joules> last = board.energy();
-    while (!done_) {
-      const std::optional<Joules> now = board.energy();
-      if (now && last && *now != *last) steps_.push_back({Clock::now(), *now});
-      last = now;
-      std::this_thread::sleep_for(milliseconds(1));
+Conditions conditions_of(const std::vector<RankRun>& runs) {
+  Conditions all = runs.front().conditions;
+  if (runs.size() == 1) return all;
+  all.sm_clock = mean_of<Hertz>(runs, [](const RankRun& r) { return r.conditions.sm_clock; });
+  all.board_clock = mean_of<Hertz>(runs, [](const RankRun& r) { return r.conditions.board_clock; });
+  all.memory_clock = mean_of<Hertz>(runs, [](const RankRun& r) { return r.conditions.memory_clock; });
+  all.power = mean_of<Watts>(runs, [](const RankRun& r) { return r.conditions.power; });
+  all.memory_power = mean_of<Watts>(runs, [](const RankRun& r) { return r.conditions.memory_power; });
+  for (const RankRun& run : runs) {
+    all.clock_event_reasons |= run.conditions.clock_event_reasons;
+    if (run.conditions.temperature_C) {
+      all.temperature_C = std::max(all.temperature_C.value_or(0), *run.conditions.temperature_C);
     }
   }
+  return all;
+}
 
-  std::vector<Step> steps_;
-  std::atomic<bool> done_{false};
-  std::thread thread_;
-};
-
-/// Keeps the stream busy with a graph, a few launches ahead of the device, and times each.
-class Pacer {
- public:
-  Pacer(const CudaGraph& graph, cudaStream_t stream) : graph_(graph), stream_(stream) { mark().record(stream_); }
-
-  void launch() {
-    graph_.launch(stream_);
-    ++launched_;
-    mark().record(stream_);
-    if (launched_ < kAhead) return;
-    const std::size_t done = launched_ - kAhead;  // launches before this one are through
-    event(done + 1).wait();
-    times_.push_back(event(done).until(event(done + 1)));
+/// The slowest rank's times, the means of what the boards said.
+void conclude(std::vector<RankRun> runs, StepMeasurement& out) {
+  const std::vector<Seconds>* slowest = nullptr;
+  for (RankRun& run : runs) {
+    if (run.times.empty()) {
+      out.fault = "no step was timed";
+      return;
+    }
+    std::sort(run.times.begin(), run.times.end());
+    if (slowest == nullptr || quantile(run.times, 0.5) > quantile(*slowest, 0.5)) slowest = &run.times;
+    if (runs.size() > 1) {
+      out.ranks.push_back({quantile(run.times, 0.5), run.conditions.sm_clock, run.conditions.power});
+    }
   }
-  /// Waits for all of them; one time a launch, in order.
-  std::vector<Seconds> finish() {
-    PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(stream_));
-    while (times_.size() < launched_) times_.push_back(event(times_.size()).until(event(times_.size() + 1)));
-    return std::move(times_);
-  }
-  std::size_t launched() const { return launched_; }
-
- private:
-  static constexpr std::size_t kAhead = 3;
-  const TimedEvent& event(std::size_t i) const { return events_[i % events_.size()]; }
-  const TimedEvent& mark() const { return event(launched_); }
-
-  const CudaGraph& graph_;
-  cudaStream_t stream_;
-  std::array<TimedEvent, kAhead + 2> events_;
-  std::size_t launched_ = 0;
-  std::vector<Seconds> times_;
-};
-
-void set_times(std::vector<Seconds> times, StepMeasurement& out) {
-  if (times.empty()) {
-    out.fault = "no step was timed";
-    return;
-  }
-  std::sort(times.begin(), times.end());
-  const auto at = [&](double q) { return times[static_cast<std::size_t>(q * static_cast<double>(times.size() - 1))]; };
-  out.low = at(0.1);
-  out.time = at(0.5);
-  out.high = at(0.9);
-  out.samples = static_cast<int>(times.size());
+  out.low = quantile(*slowest, 0.1);
+  out.time = quantile(*slowest, 0.5);
+  out.high = quantile(*slowest, 0.9);
+  out.samples = static_cast<int>(slowest->size());
+  out.conditions = conditions_of(runs);
+  out.energy = mean_of<Joules>(runs, [](const RankRun& r) { return r.energy; });
 }
 
 class CudaStepMeasurer final : public StepMeasurer {
@@ -142,7 +101,10 @@ class CudaStepMeasurer final : public StepMeasurer {
       s.profiler = tracer_->version();
       s.dropped_records = tracer_->dropped();
     }
-    others_ = std::max(others_, other_processes(board_.compute_processes(), static_cast<unsigned>(::getpid())));
+    for (std::size_t r = 0; r < ranks_->count(); ++r) {
+      const auto processes = ranks_->card(r).board.compute_processes();
+      others_ = std::max(others_, other_processes(processes, static_cast<unsigned>(::getpid())));
+    }
     s.other_processes = others_;
     return s;
   }
@@ -151,8 +113,11 @@ class CudaStepMeasurer final : public StepMeasurer {
     StepMeasurement out;
     out.what = task.what;
     guarded(task, out, [&] {
-      if (task.what.clock == ClockMode::burst) burst(out);
-      else steady(out);
+      std::vector<RankRun> runs(ranks_->count());
+      if (task.what.clock == ClockMode::burst) burst(runs);
+      else steady(runs);
+      ranks_->need_no_fault();
+      conclude(std::move(runs), out);
     });
     return out;
   }
@@ -160,7 +125,7 @@ class CudaStepMeasurer final : public StepMeasurer {
   void trace(const StepTask& task, StepMeasurement& out) override {
     if (!out.fault.empty()) return;
     if (!tracer_) {
-      loaded_.reset();
+      ranks_->unload();
       tracer_ = std::make_unique<KernelTracer>();
     }
     StepMeasurement scratch;
@@ -170,7 +135,7 @@ class CudaStepMeasurer final : public StepMeasurer {
 
   std::vector<StepOpCheck> check(const StepTask& task) override {
     load(task);
-    return check_step(*loaded_, *task.priced, stream_);
+    return check_step(*ranks_, *task.priced);
   }
 
  private:
@@ -178,89 +143,108 @@ class CudaStepMeasurer final : public StepMeasurer {
   void guarded(const StepTask& task, StepMeasurement& out, const Work& work) {
     try {
       load(task);
-      out.memory_B = static_cast<double>(loaded_->program().bytes);
-      loaded_->enqueue(stream_);  // outside a graph: faults surface here, code gets loaded
-      out.fault = loaded_->complaint(stream_);
-      if (out.fault.empty()) work();
+      out.memory_B = static_cast<double>(ranks_->program().bytes);
+      ranks_->enqueue_all();  // outside a graph: faults surface here, code gets loaded
+      ranks_->need_no_fault();
+      out.fault = ranks_->complaint();
+      if (!out.fault.empty()) return;
+      ranks_->capture();
+      work();
     } catch (const NotModelled& refusal) {
       out.fault = refusal.what();
     } catch (const DeviceError& failure) {
       cudaGetLastError();
       if (cudaDeviceSynchronize() != cudaSuccess) throw;
       out.fault = failure.what();
+      // Ranks that missed each other count their launches apart from now on: the next step takes new ones.
+      if (ranks_->count() > 1) ranks_ = std::make_unique<StepRanks>(1);
     }
   }
 
   void load(const StepTask& task) {
+    const auto count = static_cast<std::size_t>(task.what.workload.parallel.tensor);
+    if (ranks_->count() != count) {
+      ranks_->unload();
+      ranks_ = std::make_unique<StepRanks>(count);
+    }
     const std::string key = LoadedStep::key(task);
-    if (loaded_ && key == key_) return;
-    loaded_.reset();  // its memory first
-    loaded_ = std::make_unique<LoadedStep>(task, static_cast<cudaStream_t>(stream_));
+    if (ranks_->loaded() && key == key_) return;
+    ranks_->load(task);
     key_ = key;
   }
 
-  CudaGraph graph() {
-    return CudaGraph(stream_, [this] { loaded_->enqueue(static_cast<cudaStream_t>(stream_)); });
-  }
-
   void pause() {
-    PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(stream_));
+    ranks_->wait();
     std::this_thread::sleep_for(std::chrono::duration<double>(kPause_s));
   }
 
-  void burst(StepMeasurement& out) {
-    const CudaGraph step = graph();
-    step.upload(stream_);
-    Pacer first(step, stream_);
-    first.launch();
-    const double one = first.finish().front().in(units::s);
-    const auto count =
-        static_cast<std::size_t>(std::clamp(kBurst_s / one, static_cast<double>(kFewest), static_cast<double>(kMost)));
-    pause();
-    Pacer pacer(step, stream_);
-    std::vector<BoardSample> samples;
-    for (std::size_t i = 0; i < kWarmUps + count; ++i) {
-      if (i == kWarmUps) stamps_.enqueue_start(stream_);
-      pacer.launch();
-      samples.push_back(sample(board_));
-    }
-    stamps_.enqueue_end(stream_);
-    std::vector<Seconds> times = pacer.finish();
-    // the first one that counts also holds the clock stamps' kernel
-    times.erase(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(kWarmUps + 1));
-    set_times(std::move(times), out);
-    out.conditions = conditions(samples);
-    if (const auto clock = stamps_.mean_clock(stream_)) out.conditions.sm_clock = clock;
-    out.conditions.power.reset();  // the reading follows the load by tens of ms
+  /// Seconds of a launch, the shortest of a few.
+  double one_launch() {
+    std::vector<double> shortest(ranks_->count());
+    ranks_->together([&](std::size_t rank, StepCard& card) {
+      Pacer pacer(*card.graph, card.stream);
+      for (int i = 0; i < 2; ++i) pacer.launch();
+      const std::vector<Seconds> times = pacer.finish();
+      shortest[rank] = std::min_element(times.begin(), times.end())->in(units::s);
+    });
+    return *std::max_element(shortest.begin(), shortest.end());
   }
 
-  void steady(StepMeasurement& out) {
-    const CudaGraph step = graph();
-    {
-      Pacer settle(step, stream_);
-      const Clock::time_point start = Clock::now();
-      while (since(start) < kSettle_s) settle.launch();
+  void burst(std::vector<RankRun>& runs) {
+    const double asked = kBurst_s / one_launch();
+    const auto count =
+        static_cast<std::size_t>(std::clamp(asked, static_cast<double>(kFewest), static_cast<double>(kMost)));
+    pause();
+    ranks_->together([&](std::size_t rank, StepCard& card) {
+      RankRun& run = runs[rank];
+      Pacer pacer(*card.graph, card.stream);
+      std::vector<BoardSample> samples;
+      for (std::size_t i = 0; i < kWarmUps + count; ++i) {
+        if (i == kWarmUps) card.stamps.enqueue_start(static_cast<cudaStream_t>(card.stream));
+        pacer.launch();
+        samples.push_back(sample(card.board));
+      }
+      card.stamps.enqueue_end(static_cast<cudaStream_t>(card.stream));
+      run.times = pacer.finish();
+      // the first one that counts also holds the clock stamps' kernel
+      run.times.erase(run.times.begin(), run.times.begin() + static_cast<std::ptrdiff_t>(kWarmUps + 1));
+      run.conditions = conditions(samples);
+      set_clock(card, run);
+      run.conditions.power.reset();  // the reading follows the load by tens of ms
+    });
+  }
+
+  void steady(std::vector<RankRun>& runs) {
+    const double one = one_launch();
+    const std::size_t settle = launches_of(kSettle_s, one), count = launches_of(kWindow_s, one);
+    ranks_->together([&](std::size_t rank, StepCard& card) {
+      RankRun& run = runs[rank];
+      Pacer before(*card.graph, card.stream);
+      for (std::size_t i = 0; i < settle; ++i) before.launch();
       // no pause: the next launches queue behind these
-      Pacer pacer(step, stream_);
-      stamps_.enqueue_start(stream_);
-      BoardSampler sampler(board_, milliseconds(20));
-      EnergyWatch energy(board_);
-      const Clock::time_point window = Clock::now();
-      while (since(window) < kWindow_s) pacer.launch();
+      Pacer pacer(*card.graph, card.stream);
+      card.stamps.enqueue_start(static_cast<cudaStream_t>(card.stream));
+      BoardSampler sampler(card.board, milliseconds(20));
+      EnergyWatch energy(card.board);
+      for (std::size_t i = 0; i < count; ++i) pacer.launch();
       const std::optional<Watts> power = energy.stop();
-      out.conditions = conditions(sampler.stop());
-      out.conditions.memory_power = board_.memory_power();
-      stamps_.enqueue_end(stream_);
-      std::vector<Seconds> times = pacer.finish();
-      if (times.size() > 2) times.erase(times.begin());
+      run.conditions = conditions(sampler.stop());
+      run.conditions.memory_power = card.board.memory_power();
+      card.stamps.enqueue_end(static_cast<cudaStream_t>(card.stream));
+      run.times = pacer.finish();
+      if (run.times.size() > 2) run.times.erase(run.times.begin());
       Seconds all;
-      for (const Seconds t : times) all += t;
-      const Seconds mean = all / static_cast<double>(times.size());
-      set_times(std::move(times), out);
-      out.conditions.board_clock = out.conditions.sm_clock;
-      if (const auto clock = stamps_.mean_clock(stream_)) out.conditions.sm_clock = clock;
-      out.conditions.power = power;
-      if (power) out.energy = *power * mean;
+      for (const Seconds t : run.times) all += t;
+      run.conditions.board_clock = run.conditions.sm_clock;
+      set_clock(card, run);
+      run.conditions.power = power;
+      if (power) run.energy = *power * (all / static_cast<double>(run.times.size()));
+    });
+  }
+
+  static void set_clock(const StepCard& card, RankRun& run) {
+    if (const auto clock = card.stamps.mean_clock(static_cast<cudaStream_t>(card.stream))) {
+      run.conditions.sm_clock = clock;
     }
   }
 
@@ -271,40 +255,44 @@ class CudaStepMeasurer final : public StepMeasurer {
   };
   std::vector<Made> launch_one_by_one() {
     std::vector<Made> made;
-    for (const StepLaunch& launch : loaded_->program().launches) {
-      PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(stream_));
+    for (const StepLaunch& launch : ranks_->program().launches) {
+      ranks_->wait();
       tracer_->take();
-      loaded_->enqueue(launch, static_cast<cudaStream_t>(stream_));
-      PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(stream_));
-      const std::vector<KernelRecord> records = tracer_->take();
+      ranks_->enqueue(launch);
+      ranks_->wait();
+      const std::vector<KernelRecord> records = of_first_card();
       made.push_back({records.size(), records.empty() ? "" : kernel_name(records.front().name)});
     }
     return made;
+  }
+
+  std::vector<KernelRecord> of_first_card() {
+    std::vector<KernelRecord> records = tracer_->take();
+    std::erase_if(records, [](const KernelRecord& r) { return r.device != 0; });
+    return records;
   }
 
   void trace_loaded(const StepTask& task, StepMeasurement& out) {
     const std::vector<Made> made = launch_one_by_one();
     std::size_t kernels = 0;
     for (const Made& m : made) kernels += m.kernels;
-    const CudaGraph step = graph();
-    step.upload(stream_);
     pause();
+    const double settle = task.what.clock == ClockMode::steady ? kTraceSettle_s : 0;
+    const std::size_t launches = launches_of(settle, out.time.in(units::s)) + kTraced;
     tracer_->take();
     const std::uint64_t dropped = tracer_->dropped();
-    Pacer pacer(step, stream_);
-    const Clock::time_point start = Clock::now();
-    const double settle = task.what.clock == ClockMode::steady ? kTraceSettle_s : 0;
-    do {
-      pacer.launch();
-    } while (since(start) < settle);
-    for (std::size_t i = 0; i < kTraced; ++i) pacer.launch();
-    pacer.finish();
-    std::vector<KernelRecord> records = tracer_->take();
+    ranks_->together([&](std::size_t, StepCard& card) {
+      Pacer pacer(*card.graph, card.stream);
+      for (std::size_t i = 0; i < launches; ++i) pacer.launch();
+      pacer.finish();
+    });
+    ranks_->need_no_fault();
+    std::vector<KernelRecord> records = of_first_card();
     std::erase_if(records, [](const KernelRecord& r) { return r.graph == 0; });
     if (tracer_->dropped() > dropped) {
       out.fault = "traced: kernel records were dropped by the profiler";
-    } else if (kernels == 0 || records.size() != kernels * pacer.launched()) {
-      out.fault = "traced: expected " + std::to_string(kernels * pacer.launched()) + " kernel records, found " +
+    } else if (kernels == 0 || records.size() != kernels * launches) {
+      out.fault = "traced: expected " + std::to_string(kernels * launches) + " kernel records, found " +
                   std::to_string(records.size());
     } else {
       std::sort(records.begin(), records.end(),
@@ -326,7 +314,7 @@ class CudaStepMeasurer final : public StepMeasurer {
       for (std::size_t i = 0; i < made.size(); ++i) {
         at += made[i].kernels;
         const std::uint64_t end = records[at - 1].end_ns;
-        MeasuredStepOp& op = out.ops[static_cast<std::size_t>(loaded_->program().launches[i].node)];
+        MeasuredStepOp& op = out.ops[static_cast<std::size_t>(ranks_->program().launches[i].node)];
         op.time += static_cast<double>(end - before) * units::ns;
         op.kernel = made[i].name;
         op.launches = static_cast<std::int64_t>(made[i].kernels);
@@ -344,20 +332,22 @@ class CudaStepMeasurer final : public StepMeasurer {
     out.traced = spans[spans.size() / 2];
   }
 
-  Board board_{select_card()};
-  MeasuringSession session_ = describe_session(board_, "none");
-  Stream stream_;
-  ClockStamps stamps_;
+  std::unique_ptr<StepRanks> ranks_ = std::make_unique<StepRanks>(1);
+  MeasuringSession session_ = describe_session(ranks_->first().board, "none");
   std::unique_ptr<KernelTracer> tracer_;
   mutable std::int64_t others_ = 0;  // the most that was seen so far
-  std::unique_ptr<LoadedStep> loaded_;
   std::string key_;
 };
 
 }  // namespace
 
-std::unique_ptr<StepMeasurer> make_cuda_step_measurer() {
+std::unique_ptr<StepMeasurer> make_cuda_step_measurer(std::int64_t gpus) {
+  // A kernel that is loaded at its first launch waits for the device, which may be waiting for a peer.
+  if (gpus > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   need_driver();
+  if (int there = 0; cudaGetDeviceCount(&there) == cudaSuccess && there < gpus) {
+    throw DeviceError("steps on " + std::to_string(gpus) + " GPUs: found " + std::to_string(there));
+  }
   return std::make_unique<CudaStepMeasurer>();
 }
 

@@ -4,87 +4,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <optional>
 #include <random>
-#include <utility>
 
 #include "kernels/common/cuda_check.hpp"
 #include "kernels/common/launch.hpp"
 #include "kernels/reference/reference.hpp"
+#include "validate/measure/cuda_step_joint.hpp"
 
 namespace plumbline {
 namespace {
 
-constexpr int kSamples = 48;
 constexpr double kBf16Bound = 0.02;  // half a unit in the last place is 0.004; attention rounds its weights too
 constexpr double kRopeBound = 0.05;  // angles of thousands of radians in fp32
-
-/// Reads bf16, e4m3, fp32 or int32 out of the step's buffers.
-class Reader {
- public:
-  Reader(const LoadedStep& step, DType type = DType::bf16) : step_(step), type_(type) {}
-
-  Values read(const StepOperand& from, std::int64_t first, std::int64_t count) const {
-    const std::size_t each = type_ == DType::fp8    ? 1
-                             : type_ == DType::fp32 ? 4
-                                                    : 2,
-                      n = static_cast<std::size_t>(count);
-    std::vector<unsigned char> raw(n * each);
-    copy(raw.data(), step_.at(from) + static_cast<std::size_t>(first) * each, raw.size());
-    Values out(n);
-    for (std::size_t i = 0; i < n; ++i) out[i] = value(raw.data() + i * each);
-    return out;
-  }
-  std::int32_t index(const StepOperand& from, std::int64_t at) const {
-    std::int32_t out = 0;
-    copy(&out, step_.at(from) + static_cast<std::size_t>(at) * 4, 4);
-    return out;
-  }
-
- private:
-  static void copy(void* to, const void* from, std::size_t bytes) {
-    PLUMBLINE_CUDA_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost));
-  }
-  double value(const unsigned char* bytes) const {
-    if (type_ == DType::fp8) return e4m3_value(*bytes);
-    std::uint32_t wide = 0;
-    if (type_ == DType::fp32) {
-      std::memcpy(&wide, bytes, 4);
-    } else {
-      std::uint16_t bits = 0;
-      std::memcpy(&bits, bytes, 2);
-      wide = static_cast<std::uint32_t>(bits) << 16;
-    }
-    float out = 0;
-    std::memcpy(&out, &wide, 4);
-    return static_cast<double>(out);
-  }
-
-  const LoadedStep& step_;
-  DType type_;
-};
-
-/// Largest difference over what is expected there, or over the root mean square where that is more.
-class Difference {
- public:
-  void add(double got, double want) { pairs_.emplace_back(got, want); }
-  void add(const Values& got, const Values& want) {
-    for (std::size_t i = 0; i < want.size(); ++i) add(got[i], want[i]);
-  }
-  double relative() const {
-    double square = 0, worst = 0;
-    for (const auto& [got, want] : pairs_) square += want * want;
-    const double mean = pairs_.empty() ? 0 : std::sqrt(square / static_cast<double>(pairs_.size()));
-    for (const auto& [got, want] : pairs_) {
-      const double difference = std::abs(got - want) / std::max(mean, std::abs(want));
-      worst = std::isfinite(difference) ? std::max(worst, difference) : INFINITY;
-    }
-    return worst;
-  }
-
- private:
-  std::vector<std::pair<double, double>> pairs_;
-};
 
 /// One operator that has just run.
 class Checker {
@@ -228,23 +160,44 @@ class Checker {
   std::minstd_rand random_{7};
 };
 
-}  // namespace
-
-std::vector<StepOpCheck> check_step(const LoadedStep& step, const StepPrediction& priced, StreamHandle stream) {
-  std::vector<StepOpCheck> out;
-  for (const StepLaunch& launch : step.program().launches) {
-    step.enqueue(launch, stream);
-    PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
-    const Node& node = priced.graph.nodes[static_cast<std::size_t>(launch.node)];
-    const std::int64_t last = priced.graph.segments[static_cast<std::size_t>(node.segment)].repeat - 1;
-    if (launch.layer != 0 && launch.layer != last) continue;
-    Checker checker(step, launch);
-    StepOpCheck& check = out.emplace_back();
-    check.name = node.name;
-    check.layer = launch.layer;
-    check.error = std::visit([&](const auto& shape) { return checker(shape); }, launch.op);
+/// The worst of all ranks.
+StepOpCheck check_launch(StepRanks& ranks, std::size_t at, std::optional<JointCheck>& sum) {
+  StepOpCheck check;
+  check.bound = kBf16Bound;
+  if (sum) {
+    check.error = sum->worst();
+    return check;
+  }
+  for (std::size_t r = 0; r < ranks.count(); ++r) {
+    const LoadedStep& step = *ranks.card(r).loaded;
+    Checker checker(step, step.program().launches[at]);
+    check.error = std::max(
+        check.error, std::visit([&](const auto& shape) { return checker(shape); }, step.program().launches[at].op));
     check.bound = checker.bound;
   }
+  return check;
+}
+
+}  // namespace
+
+std::vector<StepOpCheck> check_step(StepRanks& ranks, const StepPrediction& priced) {
+  std::vector<StepOpCheck> out;
+  const std::vector<StepLaunch>& launches = ranks.program().launches;
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    const Node& node = priced.graph.nodes[static_cast<std::size_t>(launches[i].node)];
+    const std::int64_t last = priced.graph.segments[static_cast<std::size_t>(node.segment)].repeat - 1;
+    const bool compared = launches[i].layer == 0 || launches[i].layer == last;
+    std::optional<JointCheck> sum;
+    if (compared && std::holds_alternative<Collective>(launches[i].op)) sum.emplace(ranks, i);
+    ranks.enqueue(launches[i]);
+    ranks.wait();
+    if (!compared) continue;
+    ranks.need_no_fault();
+    out.push_back(check_launch(ranks, i, sum));
+    out.back().name = node.name;
+    out.back().layer = launches[i].layer;
+  }
+  if (ranks.count() > 1) out.push_back(Replays(ranks).run());
   return out;
 }
 

@@ -3,11 +3,14 @@
 
 #include <vector>
 
-#include "validate/measure/cuda_step_run.hpp"
+#include "validate/measure/cuda_step_ranks.hpp"
 
 namespace plumbline {
 
-/// Runs the step operator by operator; first and last layer, embedding and head are compared, some outputs of each.
-std::vector<StepOpCheck> check_step(const LoadedStep& step, const StepPrediction& priced, StreamHandle stream);
+/// Runs the step operator by operator; first and last layer, embedding and head are compared, some outputs of each. Of
+/// several ranks each one's operators are, an all_reduce with the sum over the ranks of what it adds and, behind a matrix
+/// product, with the product over all ranks' columns in fp64; its results must be the same bits on all ranks. Then graphs
+/// of the step are replayed on tokens that change: their logits must be the bits of the step operator by operator.
+std::vector<StepOpCheck> check_step(StepRanks& ranks, const StepPrediction& priced);
 
 }  // namespace plumbline

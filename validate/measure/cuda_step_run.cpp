@@ -23,9 +23,9 @@ constexpr double kRopeBase = 500000;    // Llama 3; the angles change no work
 
 cudaStream_t stream_of(StreamHandle stream) { return static_cast<cudaStream_t>(stream); }
 
-StepProgram program_of(const StepTask& task) {
+StepProgram program_of(const StepTask& task, int rank) {
   const StepScratch scratch{&gemm_workspace_bytes, &decode_workspace_bytes};
-  return step_program(*task.priced, task.what.workload, scratch);
+  return step_program(*task.priced, task.what.workload, scratch, rank);
 }
 
 std::size_t free_memory() {
@@ -55,17 +55,19 @@ struct LoadedStep::Memory {
   explicit Memory(std::size_t bytes) : block(bytes) {}
 };
 
-LoadedStep::LoadedStep(const StepTask& task, StreamHandle stream) : program_(program_of(task)) {
+LoadedStep::LoadedStep(const StepTask& task, int rank, StreamHandle stream)
+    : rank_(rank), sms_(sm_count()), program_(program_of(task, rank)) {
   for (const NodePrediction& node : task.priced->nodes) {
     gemm_plans_.push_back(node.op.gemm_plan);
     attention_plans_.push_back(node.op.attention_plan);
   }
   need_room(program_.bytes);
   memory_ = std::make_unique<Memory>(program_.bytes);
-  std::uint64_t seed = 0;
+  constexpr std::uint64_t kSeedsOfRank = 65536;  // more than a program has buffers
+  std::uint64_t number = 0;
   for (const StepBuffer& buffer : program_.buffers) {
     char* data = memory_->block.as() + buffer.offset;
-    ++seed;
+    const std::uint64_t seed = ++number + (buffer.replicated ? 0 : kSeedsOfRank * static_cast<std::uint64_t>(rank));
     switch (buffer.fill) {
       case StepFill::nothing:
       case StepFill::zeros: clear(data, buffer.bytes, stream); break;
@@ -79,10 +81,27 @@ LoadedStep::LoadedStep(const StepTask& task, StreamHandle stream) : program_(pro
                                static_cast<float>(kRopeBase), stream);
         break;
     }
+    if (buffer.zeros_behind > 0) clear(data + buffer.bytes - buffer.zeros_behind, buffer.zeros_behind, stream);
   }
   PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(stream_of(stream)));
 }
 LoadedStep::~LoadedStep() = default;
+
+void LoadedStep::join(const PeerGroup& group, std::vector<const LoadedStep*> ranks) {
+  group_ = &group;
+  ranks_ = std::move(ranks);
+}
+
+/// As the plan says that the model prices too.
+void LoadedStep::join_ranks(const Collective& shape, const StepLaunch& launch, StreamHandle stream) const {
+  if (group_ == nullptr) throw NotModelled("step: a collective on one GPU");
+  PeerBuffers buffers;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    buffers.in[r] = ranks_[r]->at(launch.x);
+    buffers.out[r] = ranks_[r]->at(launch.y);
+  }
+  group_->launch(shape, peer_plan(shape, sms_), rank_, buffers, stream);
+}
 
 std::string LoadedStep::key(const StepTask& task) {
   StepCase what = task.what;
@@ -174,6 +193,7 @@ struct Enqueue {
 }  // namespace
 
 void LoadedStep::enqueue(const StepLaunch& launch, StreamHandle stream) const {
+  if (const auto* shape = std::get_if<Collective>(&launch.op)) return join_ranks(*shape, launch, stream);
   const auto node = static_cast<std::size_t>(launch.node);
   std::visit(Enqueue{*this, launch, gemm_plans_[node], attention_plans_[node], stream}, launch.op);
 }

@@ -3,23 +3,30 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "kernels/collective/peer_group.hpp"
 #include "kernels/common/launch.hpp"
-#include "validate/measure/step_program.hpp"
 #include "validate/record/step.hpp"
+#include "validate/step/step_program.hpp"
 
 namespace plumbline {
 
 class LoadedStep {
  public:
-  /// Allocates and fills. Throws NotModelled for a step that our kernels do not run or the card has no room for.
-  LoadedStep(const StepTask& task, StreamHandle stream);
+  /// Allocates and fills one rank's share on the current card. Throws NotModelled for a step that our kernels do not run
+  /// or the card has no room for.
+  LoadedStep(const StepTask& task, int rank, StreamHandle stream);
   ~LoadedStep();
   LoadedStep(const LoadedStep&) = delete;
   LoadedStep& operator=(const LoadedStep&) = delete;
 
+  /// Lets its collectives reach the other ranks' buffers: `ranks` are those of the group, this one among them. To be
+  /// called before the first launch where there are several.
+  void join(const PeerGroup& group, std::vector<const LoadedStep*> ranks);
+
   const StepProgram& program() const { return program_; }
-  /// All operators in order, or one of them; can be captured in a graph.
+  /// All operators in order, or one of them; can be captured in a graph. The current card must be this rank's.
   void enqueue(StreamHandle stream) const;
   void enqueue(const StepLaunch& launch, StreamHandle stream) const;
   char* at(const StepOperand& operand) const;
@@ -31,6 +38,11 @@ class LoadedStep {
 
  private:
   struct Memory;
+  void join_ranks(const Collective& shape, const StepLaunch& launch, StreamHandle stream) const;
+
+  int rank_ = 0, sms_ = 0;
+  const PeerGroup* group_ = nullptr;
+  std::vector<const LoadedStep*> ranks_;  ///< of the group
   StepProgram program_;
   std::vector<GemmPlan> gemm_plans_;  ///< by node
   std::vector<AttentionPlan> attention_plans_;

@@ -176,6 +176,7 @@ struct KernelTracer::Library {
     r.graph = k.graphId;
     r.correlation = k.correlationId;
     r.stream = k.streamId;
+    r.device = k.deviceId;
     r.grid[0] = count(k.gridX), r.grid[1] = count(k.gridY), r.grid[2] = count(k.gridZ);
     r.block[0] = count(k.blockX), r.block[1] = count(k.blockY), r.block[2] = count(k.blockZ);
     r.cluster[0] = k.clusterX, r.cluster[1] = k.clusterY, r.cluster[2] = k.clusterZ;
@@ -194,6 +195,7 @@ struct KernelTracer::Library {
     r.graph = m.graphId;
     r.correlation = m.correlationId;
     r.stream = m.streamId;
+    r.device = m.deviceId;
     return r;
   }
 };

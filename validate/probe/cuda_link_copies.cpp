@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "arch/error.hpp"
+#include "kernels/collective/fabric.hpp"
 #include "validate/probe/cuda_links.hpp"
 
 namespace plumbline {
@@ -39,29 +40,39 @@ struct Lane {
 class Copies {
  public:
   Copies(LinkBench& bench, int gpus)
-      : bench_(bench), group_(first_devices(gpus)), a_(group_, kMost), b_(group_, kMost), pageable_(kPageable) {
+      : bench_(bench),
+        gpus_(gpus),
+        group_(gpus > 1 ? std::make_unique<PeerGroup>(first_devices(gpus)) : nullptr),
+        a_(first_devices(gpus), kMost),
+        b_(first_devices(gpus), kMost),
+        pageable_(kPageable) {
     std::fill(pageable_.begin(), pageable_.end(), 'x');
     for (int r = 0; r < gpus; ++r) {
       down_.push_back(std::make_unique<PinnedBuffer>(kMost));
       up_.push_back(std::make_unique<PinnedBuffer>(kMost));
     }
-    a_.fill_random(group_, DType::bf16, bench.options.seed);
-    b_.fill_random(group_, DType::bf16, bench.options.seed + 1);
+    for (int r = 0; r < gpus; ++r) {
+      PLUMBLINE_CUDA_CHECK(cudaSetDevice(r));
+      for (const RankMemory* memory : {&a_, &b_}) {
+        fill_uniform_bf16(memory->at(r), memory->bytes(), bench.options.seed + static_cast<unsigned>(r), nullptr);
+      }
+      PLUMBLINE_CUDA_CHECK(cudaDeviceSynchronize());
+    }
   }
 
   void run() {
-    const int gpus = group_.ranks();
     for (const std::size_t bytes :
          {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{16} << 20, kMost}) {
       pinned("h2d", bytes, {h2d(0)}, "alone");
       pinned("d2h", bytes, {d2h(0)}, "alone");
       pinned("h2d_d2h", bytes, {h2d(0), d2h(0)}, "both");
       std::vector<Lane> down, all;
-      for (int r = 0; r < gpus; ++r) {
+      for (int r = 0; r < gpus_; ++r) {
         down.push_back(h2d(r));
         all.push_back(h2d(r));
         all.push_back(d2h(r));
       }
+      if (gpus_ == 1) continue;
       pinned("h2d", bytes, down, "all_gpus");
       pinned("h2d_d2h", bytes, all, "all_gpus_both");
       pinned("p2p_copy", bytes, {{0, b_.at(1), a_.at(0)}}, "alone");
@@ -84,7 +95,8 @@ class Copies {
     LinkRow row;
     row.op = op;
     row.kernel = "copy_engine";
-    row.shape = "bytes=" + std::to_string(bytes) + ";host=pinned;lanes=" + std::to_string(lanes.size()) + ";how=" + how;
+    row.shape = "bytes=" + std::to_string(bytes);
+    row.plan = "host=pinned lanes=" + std::to_string(lanes.size()) + " how=" + how;
     row.gpus = lanes.back().device + 1;
     row.counted = static_cast<double>(bytes) * units::B;  // each lane's
     bench_.measure(row, [&](LinkRow& r) {
@@ -119,11 +131,12 @@ class Copies {
     LinkRow row;
     row.op = op;
     row.kernel = "copy_engine";
-    row.shape = "bytes=" + std::to_string(bytes) + ";host=pageable;lanes=1;how=alone";
+    row.shape = "bytes=" + std::to_string(bytes);
+    row.plan = "host=pageable lanes=1 how=alone";
     row.counted = static_cast<double>(bytes) * units::B;
     const bool down = row.op == "h2d";
     bench_.measure(row, [&](LinkRow& r) {
-      group_.select(0);
+      PLUMBLINE_CUDA_CHECK(cudaSetDevice(0));
       std::vector<double> seconds;
       for (int repeat = -1; repeat < 5; ++repeat) {
         const auto begin = Clock::now();
@@ -137,7 +150,8 @@ class Copies {
   }
 
   LinkBench& bench_;
-  const PeerGroup group_;  // lets the copy engines go from GPU to GPU
+  const int gpus_;
+  const std::unique_ptr<PeerGroup> group_;  // of several: lets the copy engines go from GPU to GPU
   RankMemory a_, b_;
   std::vector<std::unique_ptr<PinnedBuffer>> down_, up_;
   std::vector<char> pageable_;

@@ -15,6 +15,8 @@
 
 #include "arch/error.hpp"
 #include "kernels/collective/fabric.hpp"
+#include "validate/measure/cuda_session.hpp"
+#include "validate/probe/disk_read.hpp"
 
 namespace plumbline {
 namespace {
@@ -26,11 +28,13 @@ struct Section {
   void (*run)(LinkBench&, int);
   bool also_two;  ///< of two GPUs too, where there are more
   int limit_s;
+  int least = 2;  ///< GPUs
 };
 constexpr Section kSections[] = {
     {"checks", check_collectives, true, 45},   {"own", time_own_collectives, true, 60},
     {"nccl", time_nccl_collectives, true, 60}, {"fabric", probe_fabric, false, 45},
-    {"copies", probe_copies, false, 45},       {"overlap", probe_overlap, true, 45},
+    {"copies", probe_copies, false, 45, 1},    {"overlap", probe_overlap, true, 45},
+    {"disk", probe_disk, false, 60, 1},
 };
 
 /// The process's end, or its killing at the limit: false.
@@ -50,8 +54,8 @@ bool ended_in_time(pid_t child, int limit_s, int& status) {
 /// Runs this program again for one section; true when it ended well.
 bool run_apart(const LinkOptions& options, const Section& section, int gpus) {
   const std::string only = std::string(section.name) + ":" + std::to_string(gpus);
-  std::vector<std::string> words{"probe", "--collectives", std::to_string(options.gpus), "--out", options.out, "--only",
-                                 only,    "--seed",        std::to_string(options.seed)};
+  std::vector<std::string> words = options.again;
+  words.insert(words.end(), {"--out", options.out, "--only", only});
   if (options.quick) words.emplace_back("--quick");
   if (!options.nccl.empty()) words.insert(words.end(), {"--nccl", options.nccl});
   std::vector<char*> arguments;
@@ -75,14 +79,17 @@ bool run_apart(const LinkOptions& options, const Section& section, int gpus) {
   return well;
 }
 
+void begin_file(const LinkOptions& options) {
+  std::ofstream file(options.out, std::ios::trunc);
+  file << link_header();
+  if (!file.flush()) throw BadInput(options.out + ": can't be written");
+}
+
 int run_all(const LinkOptions& options) {
-  {
-    std::ofstream file(options.out, std::ios::trunc);
-    file << link_header();
-    if (!file.flush()) throw BadInput(options.out + ": can't be written");
-  }
+  begin_file(options);
   int failed = 0;
   for (const Section& section : kSections) {
+    if (options.gpus < section.least) continue;
     std::vector<int> counts{options.gpus};
     if (section.run == check_collectives) {
       for (int gpus = options.gpus - 1; gpus >= 2; --gpus) counts.insert(counts.begin(), gpus);
@@ -100,20 +107,32 @@ int run_one(const LinkOptions& options) {
   const int gpus = colon == std::string::npos ? options.gpus : std::atoi(options.only.c_str() + colon + 1);
   for (const Section& section : kSections) {
     if (name != section.name) continue;
-    if (gpus < 2 || gpus > options.gpus) throw BadInput("--only " + options.only + ": expected 2 to all GPUs");
+    if (gpus < section.least || gpus > options.gpus) {
+      throw BadInput("--only " + options.only + ": expected " + std::to_string(section.least) + " to all GPUs");
+    }
+    if (std::ifstream(options.out).peek() == std::ifstream::traits_type::eof()) begin_file(options);
     LinkBench bench(options);
     section.run(bench, gpus);
     return bench.faults();
   }
-  throw BadInput("--only " + options.only + ": expected checks, own, nccl, fabric, copies or overlap");
+  throw BadInput("--only " + options.only + ": expected checks, own, nccl, fabric, copies, overlap or disk");
 }
 
 }  // namespace
 
-int measure_links(const LinkOptions& options) {
+LinkResult measure_links(const LinkOptions& options) {
   // A kernel that is loaded at its first launch waits for the device, which may be waiting for a peer.
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-  return options.only.empty() ? run_all(options) : run_one(options);
+  LinkResult result;
+  if (!options.only.empty()) {
+    result.faults = run_one(options);
+    return result;
+  }
+  const Board board(select_card());
+  first_devices(options.gpus);
+  result.gpu = describe_session(board, "none").gpu;
+  result.faults = run_all(options);
+  return result;
 }
 
 void LinkBench::add(const LinkRow& row) {
@@ -143,6 +162,13 @@ void LinkBench::measure(LinkRow row, const std::function<void(LinkRow&)>& work) 
 RankMemory::RankMemory(const PeerGroup& group, std::size_t bytes) {
   for (int r = 0; r < group.ranks(); ++r) {
     group.select(r);
+    buffers_.push_back(std::make_unique<DeviceBuffer>(bytes));
+  }
+}
+
+RankMemory::RankMemory(const std::vector<int>& devices, std::size_t bytes) {
+  for (const int device : devices) {
+    PLUMBLINE_CUDA_CHECK(cudaSetDevice(device));
     buffers_.push_back(std::make_unique<DeviceBuffer>(bytes));
   }
 }
@@ -177,6 +203,31 @@ std::vector<int> first_devices(int count) {
 
 void need_no_fault(const PeerGroup& group) {
   if (group.take_fault()) throw DeviceError("a rank gave up waiting for a peer");
+}
+
+void probe_disk(LinkBench& bench, int) {
+  const std::size_t bytes = std::size_t{1} << (bench.options.quick ? 28 : 31);
+  std::unique_ptr<DiskFile> file;
+  for (const int threads : {1, 4, 16}) {
+    LinkRow row;
+    row.op = "disk_read";
+    row.kernel = "pread";
+    row.shape = "bytes=" + std::to_string(bytes);
+    row.cache = "cold";
+    row.counted = static_cast<double>(bytes) * units::B;
+    bench.measure(row, [&](LinkRow& r) {
+      if (!file) file = std::make_unique<DiskFile>(bench.options.out, bytes);
+      std::vector<double> seconds;
+      bool direct = true;
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        const DiskFile::Read read = file->read(threads);
+        seconds.push_back(read.seconds);
+        direct = direct && read.direct;
+      }
+      r.plan = "threads=" + std::to_string(threads) + (direct ? " direct" : " through the page cache");
+      r.seconds = spread(seconds);
+    });
+  }
 }
 
 RankGraphs::Enqueue own_collective(const PeerGroup& group, const Collective& shape, const PeerPlan& plan,

@@ -1,4 +1,4 @@
-// probe --collectives: our collectives, NCCL's and the links' own speeds, measured on the GPUs of this machine.
+// Sections of measure_links(): our collectives, NCCL's and the links' own speeds, measured on the GPUs of this machine.
 #pragma once
 
 #include <functional>
@@ -11,21 +11,9 @@
 #include "kernels/collective/rank_graphs.hpp"
 #include "kernels/common/measure.cuh"
 #include "validate/probe/link_rows.hpp"
+#include "validate/probe/links.hpp"
 
 namespace plumbline {
-
-struct LinkOptions {
-  int gpus = 0;
-  std::string out;   ///< CSV
-  std::string nccl;  ///< path of libnccl.so.2; empty: look for it
-  std::string only;  ///< a section's name ("nccl:2"); empty: all, each in a process of its own
-  unsigned seed = 1;
-  bool quick = false;
-};
-
-/// Runs the sections one after the other as processes of their own (`self`: this program), so that one that hangs or
-/// breaks its GPU loses no other; or the one section of `only`, here. How many rows had a fault, or sections no end.
-int measure_links(const LinkOptions& options);
 
 /// What a section works with.
 class LinkBench {
@@ -46,6 +34,7 @@ class LinkBench {
 class RankMemory {
  public:
   RankMemory(const PeerGroup& group, std::size_t bytes);
+  RankMemory(const std::vector<int>& devices, std::size_t bytes);
   char* at(int rank, std::size_t offset = 0) const { return buffers_[static_cast<std::size_t>(rank)]->as() + offset; }
   std::size_t bytes() const { return buffers_.front()->bytes(); }
   /// Other random numbers on each rank.
@@ -70,5 +59,6 @@ void time_nccl_collectives(LinkBench& bench, int gpus);
 void probe_fabric(LinkBench& bench, int gpus);
 void probe_copies(LinkBench& bench, int gpus);
 void probe_overlap(LinkBench& bench, int gpus);
+void probe_disk(LinkBench& bench, int gpus);
 
 }  // namespace plumbline

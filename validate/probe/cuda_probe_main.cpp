@@ -6,7 +6,7 @@
 //     launches each case of the studies once, for a profiler to count instructions (tools/profiler_counts.py)
 //   probe --collectives N --out FILE.csv [--nccl libnccl.so.2] [--quick] [--only SECTION[:GPUS]] [--seed N]
 //     our collectives and NCCL's on the first 2 and N GPUs, and the links between them (cuda_links.hpp); sections: checks,
-//     own, nccl, fabric, copies, overlap
+//     own, nccl, fabric, copies, overlap, disk
 //
 // Operators are timed, and the card's scalars measured, by the `validate` command.
 
@@ -108,6 +108,7 @@ Arguments parse(int argc, char** argv) {
   }
   need_links(a);
   a.links.seed = a.seed;
+  a.links.again = {"probe", "--collectives", std::to_string(a.links.gpus), "--seed", std::to_string(a.seed)};
   return a;
 }
 
@@ -151,7 +152,7 @@ int launch_studies(const std::vector<std::string>& files) {
 
 int run(const Arguments& a) {
   if (a.links.gpus > 0) {
-    return static_cast<int>(measure_links(a.links) > 0 ? ExitCode::answered_no : ExitCode::done);
+    return static_cast<int>(measure_links(a.links).faults > 0 ? ExitCode::answered_no : ExitCode::done);
   }
   if (!a.launched.empty()) return launch_studies(a.launched);
   const auto start = Clock::now();

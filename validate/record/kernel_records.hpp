@@ -17,7 +17,7 @@ struct KernelRecord {
   std::uint64_t graph_node = 0;
   std::uint32_t graph = 0;        ///< 0: launched on a stream
   std::uint32_t correlation = 0;  ///< one value a launch call, so one for all kernels of a graph launch
-  std::uint32_t stream = 0;
+  std::uint32_t stream = 0, device = 0;
   std::uint32_t grid[3] = {0, 0, 0}, block[3] = {0, 0, 0}, cluster[3] = {0, 0, 0};
   std::uint32_t registers = 0, static_shared_B = 0, dynamic_shared_B = 0;
 };

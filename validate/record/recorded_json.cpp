@@ -82,6 +82,8 @@ ordered_json step_json(const StepMeasurement& m) {
   out[decode ? "context" : "prompt"] = decode ? w.context : w.prompt;
   if (decode) out["page"] = w.page;
   if (w.precision_given) out["dtype"] = name(w.precision);
+  if (w.parallel.tensor > 1) out["tp"] = w.parallel.tensor;
+  if (m.what.layers > 0) out["layers"] = m.what.layers;
   out["clock"] = text_of(m.what.clock);
   out["study"] = m.what.study;
   out["place"] = m.what.place;
@@ -98,6 +100,12 @@ ordered_json step_json(const StepMeasurement& m) {
   add_conditions(m.conditions, out);
   if (m.energy) out["energy_J"] = m.energy->in(units::J);
   out["memory_B"] = m.memory_B;
+  for (const StepRank& rank : m.ranks) {
+    ordered_json each = {{"time_s", rank.time.in(units::s)}};
+    if (rank.sm_clock) each["sm_clock_Hz"] = rank.sm_clock->in(units::Hz);
+    if (rank.power) each["power_W"] = rank.power->in(units::W);
+    out["ranks"].push_back(std::move(each));
+  }
   out["ops"] = ordered_json::array();
   for (const MeasuredStepOp& op : m.ops) {
     out["ops"].push_back({{"name", op.name},

@@ -17,14 +17,18 @@ namespace plumbline {
 
 /// One step to measure. burst: a few steps after a pause; steady: back to back until clock and power have settled.
 struct StepCase {
-  std::string model;  ///< a name under data/models, or a config.json
-  Workload workload;
+  std::string model;        ///< a name under data/models, or a config.json
+  Workload workload;        ///< workload.parallel.tensor: on how many GPUs
+  std::int64_t layers = 0;  ///< of the model's, the first ones; 0: all
   ClockMode clock = ClockMode::steady;
   std::string study, place;
   bool held_out = false;  ///< the list says so
 };
-/// "llama-3.1-8b decode batch=1 context=512 page=64, steady".
+/// "llama-3.1-8b decode batch=1 context=512 page=64, steady"; " tp=2 layers=16" behind the page where they are asked for.
 std::string step_text(const StepCase& what);
+/// The case's model, with as many layers as it says. Throws BadInput as load_llm() does, and for more layers than the
+/// model has.
+Llm step_llm(const StepCase& what);
 
 /// All executions of one operator of the graph within a step, by the profiler, from the end of the one before to its
 /// own end.
@@ -35,16 +39,24 @@ struct MeasuredStepOp {
   Seconds time;                  ///< mean of one execution
 };
 
+/// One GPU's part of a step that several run.
+struct StepRank {
+  Seconds time;  ///< median
+  std::optional<Hertz> sm_clock;
+  std::optional<Watts> power;
+};
+
 struct StepMeasurement {
   StepCase what;
   /// From one step's first kernel to the next one's, graph launches back to back, nothing attached: median, 10th and
-  /// 90th percentile.
+  /// 90th percentile. Of several GPUs the slowest one's.
   Seconds time, low, high;
   int samples = 0;
-  /// The same with the profiler attached, first start to last end.
+  /// The same with the profiler attached, first start to last end; of several GPUs the first one's.
   std::optional<Seconds> traced;
-  Conditions conditions;
-  std::optional<Joules> energy;  ///< of one step, whole board (steady only)
+  Conditions conditions;         ///< of several GPUs: clocks and powers are means over them
+  std::optional<Joules> energy;  ///< of one step, whole board (steady only); of several GPUs the mean
+  std::vector<StepRank> ranks;   ///< empty where one GPU runs the step
   std::vector<MeasuredStepOp> ops;
   double memory_B = 0;  ///< that the step's buffers took
   std::string fault;    ///< not empty: why there is no time
@@ -83,7 +95,7 @@ class StepMeasurer {
   virtual std::vector<StepOpCheck> check(const StepTask& task) = 0;
 };
 
-/// CSV `model,phase,batch` and any of `context,prompt,page,clock,study`; strict like other lists. Whether a list is one
+/// CSV `model,phase,batch` and any of `context,prompt,page,dtype,tp,layers,clock,study`; strict like other lists. Whether a list is one
 /// of steps: its header has a column `model`.
 bool is_step_study(std::string_view csv);
 std::vector<StepCase> parse_step_study(std::string_view csv, const std::string& place);

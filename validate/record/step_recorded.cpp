@@ -54,6 +54,15 @@ MeasuredStepOp read_op(const JsonValue& v) {
   return op;
 }
 
+StepRank read_rank(const JsonValue& v) {
+  v.refuse_unknown_keys({"time_s", "sm_clock_Hz", "power_W"});
+  StepRank rank;
+  rank.time = positive(v.at("time_s")) * units::s;
+  if (const auto clock = v.find("sm_clock_Hz")) rank.sm_clock = positive(*clock) * units::Hz;
+  if (const auto power = v.find("power_W")) rank.power = positive(*power) * units::W;
+  return rank;
+}
+
 StepCase read_what(const JsonValue& v) {
   StepCase what;
   what.model = v.at("model").as_string();
@@ -64,6 +73,8 @@ StepCase read_what(const JsonValue& v) {
   else w.prompt = count(v.at("prompt"));
   if (const auto page = v.find("page")) w.page = count(*page);
   if (const auto type = v.find("dtype")) set_precision(type->as_string(), type->place(), w);
+  if (const auto tensor = v.find("tp")) w.parallel.tensor = count(*tensor);
+  if (const auto layers = v.find("layers")) what.layers = count(*layers);
   what.clock = read_clock_mode(v.at("clock").as_string(), v.at("clock").place());
   if (const auto flag = v.find("held_out")) what.held_out = flag->as_bool();
   what.study = v.at("study").as_string();
@@ -73,12 +84,36 @@ StepCase read_what(const JsonValue& v) {
 }
 
 StepMeasurement read_step(const JsonValue& v) {
-  v.refuse_unknown_keys(
-      {"model",          "phase",           "batch",   "context",        "prompt",        "page",
-       "dtype",          "clock",           "study",   "place",          "held_out",      "fault",
-       "time_s",         "low_s",           "high_s",  "samples",        "traced_s",      "sm_clock_Hz",
-       "board_clock_Hz", "memory_clock_Hz", "power_W", "memory_power_W", "temperature_C", "clock_event_reasons",
-       "energy_J",       "memory_B",        "ops"});
+  v.refuse_unknown_keys({"model",
+                         "phase",
+                         "batch",
+                         "context",
+                         "prompt",
+                         "page",
+                         "dtype",
+                         "tp",
+                         "layers",
+                         "ranks",
+                         "clock",
+                         "study",
+                         "place",
+                         "held_out",
+                         "fault",
+                         "time_s",
+                         "low_s",
+                         "high_s",
+                         "samples",
+                         "traced_s",
+                         "sm_clock_Hz",
+                         "board_clock_Hz",
+                         "memory_clock_Hz",
+                         "power_W",
+                         "memory_power_W",
+                         "temperature_C",
+                         "clock_event_reasons",
+                         "energy_J",
+                         "memory_B",
+                         "ops"});
   StepMeasurement m;
   m.what = read_what(v);
   if (const auto fault = v.find("fault")) {
@@ -95,6 +130,12 @@ StepMeasurement read_step(const JsonValue& v) {
   m.conditions = read_conditions(v);
   if (const auto energy = v.find("energy_J")) m.energy = positive(*energy) * units::J;
   m.memory_B = not_negative(v.at("memory_B"));
+  if (const auto ranks = v.find("ranks")) {
+    for (const JsonValue& rank : ranks->elements()) m.ranks.push_back(read_rank(rank));
+    if (static_cast<std::int64_t>(m.ranks.size()) != m.what.workload.parallel.tensor) {
+      ranks->fail("expected one for each of " + std::to_string(m.what.workload.parallel.tensor) + " GPUs");
+    }
+  }
   for (const JsonValue& op : v.at("ops").elements()) m.ops.push_back(read_op(op));
   return m;
 }
@@ -111,7 +152,22 @@ std::string step_text(const StepCase& what) {
     text += " prompt=" + std::to_string(w.prompt);
   }
   if (w.precision_given) text += " " + std::string(name(w.precision));
+  if (w.parallel.tensor > 1) text += " tp=" + std::to_string(w.parallel.tensor);
+  if (what.layers > 0) text += " layers=" + std::to_string(what.layers);
   return text + ", " + std::string(text_of(what.clock));
+}
+
+Llm step_llm(const StepCase& what) {
+  Llm llm = load_llm(what.model);
+  if (what.layers == 0) return llm;
+  StackSpec& main = llm.stacks.front();
+  const auto there = static_cast<std::int64_t>(main.order.size());
+  if (what.layers < 0 || what.layers > there) {
+    throw BadInput("layers " + std::to_string(what.layers) + ": expected 1 to " + std::to_string(there) +
+                   ", as many as " + what.model + " has");
+  }
+  main.order.resize(static_cast<std::size_t>(what.layers));
+  return llm;
 }
 
 bool is_step_study(std::string_view csv) {
@@ -126,7 +182,7 @@ std::vector<StepCase> parse_step_study(std::string_view csv, const std::string& 
   const std::size_t model = header.require("model"), phase = header.require("phase"), batch = header.require("batch");
   const auto context = header.find("context"), prompt = header.find("prompt"), page = header.find("page"),
              clock = header.find("clock"), study = header.find("study"), dtype = header.find("dtype"),
-             held_out = header.find("held_out");
+             tensor = header.find("tp"), layers = header.find("layers"), held_out = header.find("held_out");
   const std::filesystem::path file(place);
   std::vector<StepCase> cases;
   std::set<std::string> seen;
@@ -150,6 +206,8 @@ std::vector<StepCase> parse_step_study(std::string_view csv, const std::string& 
     else w.prompt = read_count(fields[*prompt], row + ": prompt");
     if (given(page)) w.page = read_count(fields[*page], row + ": page");
     if (given(dtype)) set_precision(fields[*dtype], row + ": dtype", w);
+    if (given(tensor)) w.parallel.tensor = read_count(fields[*tensor], row + ": tp");
+    if (given(layers)) what.layers = read_count(fields[*layers], row + ": layers");
     if (given(clock)) what.clock = read_clock_mode(fields[*clock], row + ": clock");
     what.held_out = held_out && read_held_out_flag(fields[*held_out], row + ": held_out");
     what.study = given(study) ? std::string(fields[*study]) : file.stem().string();

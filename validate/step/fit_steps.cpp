@@ -18,7 +18,7 @@ constexpr double kEngineReserve = 0.15;
 
 std::string_view kind_of(const StepCase& what) {
   Graph graph;
-  lower(load_llm(what.model), what.workload, graph);
+  lower(step_llm(what), what.workload, graph);
   return step_kind(graph);
 }
 

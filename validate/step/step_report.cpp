@@ -21,7 +21,7 @@ namespace {
 StepRow price_row(const StepMeasurement& measured, const Machine& machine) {
   StepRow row;
   row.measured = measured;
-  const StepPrediction step = predict(load_llm(measured.what.model), measured.what.workload, machine, RunOptions{});
+  const StepPrediction step = predict(step_llm(measured.what), measured.what.workload, machine, RunOptions{});
   row.predicted = step.latency;
   row.low = step.low;
   row.high = step.high;
@@ -206,7 +206,9 @@ WholeStepReport compare_steps(const StepRecording& recording, const Gpu& gpu, co
     options.clock = clock;
     const Stack& stack = machines().stack(options.stack.name);
     const auto counts = load_kernel_counts("own_sm90");
-    return made.emplace(clock, assemble_machine(gpu, calibration, {}, counts, stack, options)).first->second;
+    return made
+        .emplace(clock, assemble_machine(gpu, calibration, {}, counts, stack, options, {}, machines().cluster(gpu, "")))
+        .first->second;
   });
 }
 

@@ -5,6 +5,12 @@
 // share; the residual stream goes to and fro between two. A producer's output is its consumer's input. The last row of
 // logits feeds the next step's embedding (decode).
 //
+// With tensor parallelism it is one rank's share: its heads, its columns of the feed-forward part and of the vocabulary.
+// All ranks' programs have the same buffers at the same places; sums over the ranks happen in place, in the buffer of
+// the matrix product before. Norms are the same on all ranks, other weights each rank's own. A token whose row of
+// the table is another rank's reads a row of zeros. What is gathered of all ranks lies rank by rank, rows of logits too,
+// so that the choice is made in other rows than a trained model's, and nothing is fed back.
+//
 // What is run: dense decoders of rotated attention at `Fusion::typical`, layers a plain chain: embedding, norms with
 // the residual add, bf16 and fp8 GEMM without bias, rope with the cache append, causal prefill attention, decode
 // attention, gated and plain activations, greedy choice. Refused with a reason: experts, latent, windowed and cross
@@ -32,6 +38,8 @@ struct StepBuffer {
   StepFill fill = StepFill::nothing;
   float mean = 0, sigma = 1;
   std::vector<std::int32_t> integers;
+  std::size_t zeros_behind = 0;  ///< of `bytes`: the last ones, which are zeros
+  bool replicated = false;       ///< all ranks hold the same random numbers
 };
 
 /// Part of a buffer: from `offset` on.
@@ -57,7 +65,7 @@ struct StepProgram {
   std::vector<StepBuffer> buffers;
   std::vector<StepLaunch> launches;
   std::size_t bytes = 0;  ///< of all buffers, each at a multiple of 256
-  StepOperand logits, choice;
+  StepOperand ids, logits, choice;
 };
 
 /// How much scratch a launch needs: the kernels know. In the order GEMM, decode attention.
@@ -66,8 +74,10 @@ struct StepScratch {
   std::size_t (*decode)(const AttentionDecode&, const AttentionPlan&) = nullptr;
 };
 
-/// Throws NotModelled, naming the operator, for a graph that is not run.
-StepProgram step_program(const StepPrediction& step, const Workload& workload, const StepScratch& scratch);
+/// The program of one rank of workload.parallel.tensor. Throws NotModelled, naming the operator, for a graph that is not
+/// run.
+StepProgram step_program(const StepPrediction& step, const Workload& workload, const StepScratch& scratch,
+                         std::int64_t rank = 0);
 
 /// Pages of a cache in random order: table[sequence * width + page] of `sequences` x `width` pages.
 std::vector<std::int32_t> shuffled_page_table(std::int64_t sequences, std::int64_t width);

@@ -1,4 +1,4 @@
-#include "validate/measure/step_program.hpp"
+#include "validate/step/step_program.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -28,8 +28,8 @@ struct Flow {
 
 class Builder {
  public:
-  Builder(const StepPrediction& step, const Workload& workload, const StepScratch& scratch)
-      : step_(step), workload_(workload), scratch_(scratch), outputs_(step.graph.nodes.size()) {}
+  Builder(const StepPrediction& step, const Workload& workload, const StepScratch& scratch, std::int64_t rank)
+      : step_(step), workload_(workload), scratch_(scratch), rank_(rank), outputs_(step.graph.nodes.size()) {}
 
   StepProgram build() {
     if (workload_.phase == Phase::train) throw NotModelled("a training step is not run; expected prefill or decode");
@@ -54,7 +54,8 @@ class Builder {
   void emit(int index, std::int64_t layer) {
     node_ = &step_.graph.nodes[static_cast<std::size_t>(index)];
     const int before = index - 1;
-    need(node_->depends[1] < 0 && node_->depends[0] == before && node_->stream == 0, "a branch of the graph");
+    const bool alone = node_->stream == 0 || std::holds_alternative<Collective>(node_->op);
+    need(node_->depends[1] < 0 && node_->depends[0] == before && alone, "a branch of the graph");
     StepLaunch& launch = program_.launches.emplace_back();
     launch.node = index;
     launch.layer = layer;
@@ -93,11 +94,17 @@ class Builder {
     rows_ = s.rows;
     const std::int64_t vocabulary = head_columns();
     need(vocabulary > 0, "a model without logits");
-    launch_->weight = own("table", bytes_of(s.dtype, vocabulary * s.cols), StepFill::normal_bf16);
+    const std::int64_t ranks = workload_.parallel.tensor;
+    launch_->weight =
+        own("table", bytes_of(s.dtype, (vocabulary + (ranks > 1 ? 1 : 0)) * s.cols), StepFill::normal_bf16);
+    if (ranks > 1) program_.buffers.back().zeros_behind = bytes_of(s.dtype, s.cols);
     std::vector<std::int32_t> ids(static_cast<std::size_t>(s.rows));
     std::minstd_rand random(1);
-    for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % static_cast<unsigned>(vocabulary));
-    launch_->x = integers("token ids", ids_, std::move(ids));
+    for (std::int32_t& id : ids) {
+      const auto token = static_cast<std::int64_t>(random() % static_cast<unsigned>(vocabulary * ranks));
+      id = static_cast<std::int32_t>(token / vocabulary == rank_ ? token % vocabulary : vocabulary);
+    }
+    launch_->x = program_.ids = integers("token ids", ids_, std::move(ids));
     launch_->y = shared("output", 0, bytes_of(s.dtype, s.rows * s.cols));
     flow_to(launch_->y, s.dtype, s.rows * s.cols);
   }
@@ -132,6 +139,20 @@ class Builder {
     flow_to(launch_->y, DType::bf16, s.m * s.n);
   }
 
+  /// Of what the operator before left on all ranks; sums in place.
+  void wire(const Collective& s) {
+    const std::string what(name(s.kind));
+    const bool gathers = s.kind == CollectiveKind::all_gather;
+    need((s.kind == CollectiveKind::all_reduce || gathers) && s.dtype == DType::bf16, what + " of this type");
+    need(s.gpus == workload_.parallel.tensor, what + " of these ranks");
+    const std::int64_t elements = flow_.elements * (gathers ? s.gpus : 1);
+    need(flow_.type == DType::bf16 && s.bytes == static_cast<std::int64_t>(bytes_of(DType::bf16, elements)),
+         what + " of this input");
+    launch_->x = flow_.at;
+    launch_->y = gathers ? shared("output", 0, bytes_of(DType::bf16, elements)) : flow_.at;
+    flow_to(launch_->y, DType::bf16, elements);
+  }
+
   void wire(const Rowwise& s) {
     const bool quantize = s.kind == RowwiseKind::quantize;
     const std::string what(name(s.kind));
@@ -151,7 +172,7 @@ class Builder {
     }
     if (s.kind == RowwiseKind::argmax) {
       // What is chosen is the next decode step's input; a prefill's ids stay as they are.
-      launch_->y = workload_.phase == Phase::decode && s.rows == rows_
+      launch_->y = workload_.phase == Phase::decode && s.rows == rows_ && workload_.parallel.tensor == 1
                        ? StepOperand{ids_, 0}
                        : shared("output", 0, static_cast<std::size_t>(s.rows) * kIndex);
       program_.choice = launch_->y;
@@ -166,8 +187,10 @@ class Builder {
   void norm(const Rowwise& s, std::int64_t n) {
     need(flow_.elements >= n, "a norm of this input");
     launch_->weight = own("weight", bytes_of(DType::bf16, s.cols), StepFill::normal_bf16, 0.1F, 1);
+    program_.buffers.back().replicated = true;
     if (s.kind == RowwiseKind::layernorm) {
       launch_->bias = own("bias", bytes_of(DType::bf16, s.cols), StepFill::normal_bf16, 0.1F);
+      program_.buffers.back().replicated = true;
     }
     if (s.residual) {
       need(flow_.elements == n, "a norm of this input");
@@ -294,6 +317,7 @@ class Builder {
   const StepPrediction& step_;
   const Workload& workload_;
   const StepScratch& scratch_;
+  std::int64_t rank_ = 0;
   struct Outputs : std::array<int, 2> {
     Outputs() { fill(-1); }
   };
@@ -318,8 +342,9 @@ std::vector<std::int32_t> shuffled_page_table(std::int64_t sequences, std::int64
   return table;
 }
 
-StepProgram step_program(const StepPrediction& step, const Workload& workload, const StepScratch& scratch) {
-  return Builder(step, workload, scratch).build();
+StepProgram step_program(const StepPrediction& step, const Workload& workload, const StepScratch& scratch,
+                         std::int64_t rank) {
+  return Builder(step, workload, scratch, rank).build();
 }
 
 }  // namespace plumbline
