@@ -7,6 +7,8 @@
 #include <set>
 
 #include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "validate/record/step.hpp"
 
 namespace plumbline {
 namespace {
@@ -210,6 +212,25 @@ TEST(StepProgram, SumsOverRanksAreInPlaceBehindRowParallelProducts) {
       EXPECT_TRUE(product || std::holds_alternative<Embedding>(p.launches[i - 1].op));
     }
     EXPECT_EQ(sums, 1 + 2 * 16);  // the embedding's, and two a layer
+  }
+}
+
+/// What a card is asked to run can be run: nobody finds out on the card.
+TEST(StepProgram, RunsEveryStepOnTheListsOfEveryRank) {
+  constexpr double kRoom = 0.98 * 141e9;  // of an H200
+  for (const char* list : {"steps.csv", "steps.tp2.csv"}) {
+    const std::string file = data_folder() + "/studies/" + list;
+    for (const StepCase& what : parse_step_study(read_text_file(file), file)) {
+      const Graph graph = lower(step_llm(what), what.workload);
+      StepPrediction step;
+      step.graph = graph;
+      step.nodes.resize(graph.nodes.size());
+      for (std::int64_t rank = 0; rank < what.workload.parallel.tensor; ++rank) {
+        const StepProgram p = step_program(step, what.workload, kScratch, rank);
+        EXPECT_LT(static_cast<double>(p.bytes), kRoom) << step_text(what);
+        EXPECT_TRUE(p.logits.there());
+      }
+    }
   }
 }
 
