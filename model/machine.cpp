@@ -197,7 +197,6 @@ Provenance Machine::provenance() const { return parts_->origin->provenance(parts
 const std::vector<std::string>& Machine::assumptions() const { return words(*parts_).assumptions; }
 const BandTable& Machine::bands() const { return parts_->origin->bands(provenance()); }
 const Rates& Machine::rates() const { return parts_->rates; }
-const Cluster* Machine::cluster() const { return parts_->origin->cluster.get(); }
 
 Machine Machine::for_steps() const {
   const Origin& origin = *parts_->origin;

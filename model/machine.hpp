@@ -48,8 +48,6 @@ class Machine {
   /// The same machine as steps of models are priced on it: at the settled clock where `options` leave the clock open.
   /// Its assumptions are those of a step.
   Machine for_steps() const;
-  /// What joins several of it; null where nothing says.
-  const Cluster* cluster() const;
 
   /// The same card under the same calibration and options with other numbers: a hardware point of a study. What its
   /// descriptor derives (an L2 bandwidth that goes with SMs and clock) follows, unless it is changed too: to keep it as it

@@ -19,7 +19,6 @@
 
 #include "arch/calibration/calibration.hpp"
 #include "arch/gpu/gpu.hpp"
-#include "model/bands/step_bands.hpp"
 #include "model/engine/launch.hpp"
 #include "model/machine.hpp"
 #include "model/machines.hpp"

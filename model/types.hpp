@@ -57,4 +57,13 @@ std::string_view name(Bound bound);
 enum class Provenance { measured, same_generation, other_generation, never_measured, datasheet };
 std::string_view name(Provenance provenance);
 
+/// The band of whole steps: of ln(measured / predicted) of steps that were measured whole, and whose they are
+/// (model/bands/step_bands.hpp).
+struct WholeStepBand {
+  const Band* band = nullptr;  ///< lives in the machine; null: none is on file, or the step is the roofline floor
+  std::string_view stack;      ///< or stacks: "sglang, trt-llm"
+  std::string_view kind;
+  bool recorded = false;  ///< steps of the very stack and kind that was asked for
+};
+
 }  // namespace plumbline

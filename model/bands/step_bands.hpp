@@ -13,16 +13,9 @@
 #include <utility>
 
 #include "arch/calibration/calibration.hpp"
+#include "model/types.hpp"
 
 namespace plumbline {
-
-/// Of ln(measured / predicted) of whole steps, and whose they are.
-struct WholeStepBand {
-  const Band* band = nullptr;  ///< lives in the machine; null: none is on file, or the step is the roofline floor
-  std::string_view stack;      ///< or stacks: "sglang, trt-llm"
-  std::string_view kind;
-  bool recorded = false;  ///< steps of the very stack and kind that was asked for
-};
 
 inline constexpr std::string_view kDenseSteps = "dense", kExpertSteps = "experts";
 

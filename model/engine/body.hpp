@@ -45,6 +45,9 @@ auto dram_time(Bytes read, Bytes write, const Rates& m) {
          N::factor(turns, "for turns of the bus");
 }
 
+/// At which the bytes of a launch cross its link: the demand's own, else the host link's.
+inline Bandwidth link_rate(const Demand& d, const Rates& m) { return d.link_rate > Bandwidth{} ? d.link_rate : m.pcie; }
+
 /// Work that is dealt out once and does not fill the SMs evenly: CTAs that have an SM (or a pair of SMs, which share
 /// their way to L2) for themselves run ahead, and those that are left at the end draw less than DRAM could give. Found
 /// for decode attention (64 to 256 items) and GEMM of few tokens on an H200, 2026-11-20: 3 % where 9 % of the last

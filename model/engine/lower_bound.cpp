@@ -93,8 +93,8 @@ Seconds LowerBound::operator()(const Demand& d) const {
   t[Resource::l2] = l2(d, f, sm_clock) + fill;
   t[Resource::dram] = dram(d, f) + fill;
   const Seconds exposed = (work * d.exposed_clk + f.ends_on_sm * d.once_clk) * clk + f.ends * family.per_cta;
-  const Seconds once = family.fixed + d.serial_latency +
-                       (d.link > Bytes{} ? d.link / (d.link_rate > Bandwidth{} ? d.link_rate : m.pcie) : Seconds{});
+  const Seconds once =
+      family.fixed + d.serial_latency + (d.link > Bytes{} ? d.link / engine::link_rate(d, m) : Seconds{});
   constexpr double kRounding = 1e-12;
   return (once + norm(t, d.overlap > 0 ? d.overlap : family.overlap) + exposed) * (1 - kRounding);
 }

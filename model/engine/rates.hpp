@@ -80,8 +80,8 @@ struct Rates {
   double sm_count = 0;
 
   /// Dense MMA on random data is held by the power limit below `clock`: a first launch runs at the burst share of the
-  /// peak at `clock`, sustained work at the steady share (design section 5; until clock and power are solved for, these
-  /// two are measured scalars).
+  /// peak at `clock`, sustained work at the steady share (docs/sources.md: power; until clock and power are solved for,
+  /// these two are measured scalars).
   double tensor_fraction = 1, tensor_steady_fraction = 1;
   Seconds regulator_lag;  ///< time constant of the sinking
   /// What a launch of that length sees when it is repeated a few times, as short benchmarks do.
@@ -103,7 +103,8 @@ struct Rates {
   Bytes l2_capacity;  ///< what data shared by all SMs can really hold
   /// What is still in L2 of a set that is used again.
   Bytes l2_held() const { return gpu.l2.reuse_fraction * l2_capacity; }
-  Bytes l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (modeling notes, section 3)
+  Bytes
+      l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (docs/sources.md: matrix products)
   std::optional<PowerScalars> power;  ///< nothing where no energies of the card are on file
   Watts power_cap;
   double clock_limit = 1;  ///< share of the boost clock at which the SM clock is locked; 1: it is not

@@ -140,10 +140,7 @@ template <class N>
 Once<N> once(const Demand& d, const Rates& m, const FamilyScalars& family) {
   Once<N> out;
   out.fixed = N::number(family.fixed, "fixed") + N::number(d.serial_latency, d.serial_latency_of);
-  if (d.link > Bytes{}) {
-    const Bandwidth rate = d.link_rate > Bandwidth{} ? d.link_rate : m.pcie;
-    out.link = N::number(d.link, "over the link") / N::number(rate, "");
-  }
+  if (d.link > Bytes{}) out.link = N::number(d.link, "over the link") / N::number(engine::link_rate(d, m), "");
   return out;
 }
 

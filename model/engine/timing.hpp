@@ -8,7 +8,7 @@
 // others end, so that the terms are added up over the waves before they overlap. (Taken wave by wave, a launch whose
 // waves are uneven would be slower than the same launch on fewer SMs whose waves are even.)
 // pnorm(t) = (sum t_i^p)^(1/p): p = infinity is the roofline (perfect overlap), p = 1 no overlap; p is a
-// number of the kernel family (modeling notes, section 2: ECM's overlap rule softened).
+// number of the kernel family (docs/sources.md: timing; ECM's overlap rule softened).
 // DRAM follows Little's law: bandwidth <= bytes in flight / latency. CTAs of unequal length (causal attention, ragged
 // batches) are list-scheduled heavy first: the makespan is at least the mean load and at least the longest CTA.
 // Not valid for kernels whose CTAs wait for one another inside the launch (grid barriers): price those as launches.
@@ -71,8 +71,8 @@ Seconds pnorm(const PerResource<Seconds>& times, double p);
 Seconds pnorm(const PerResource<Seconds>& times, double p, PerResource<Seconds>& spent);
 
 /// What DRAM gives a mix of reads and writes: the times of both add up, plus a turnaround loss that is largest for an
-/// even mix: 4 r w x loss, r and w the shares of bytes (kernels notes section 4: one b for reads, one for writes, one
-/// loss).
+/// even mix: 4 r w x loss, r and w the shares of bytes (docs/sources.md: streams; one bandwidth
+/// for reads, one for writes, one loss).
 Seconds dram_time(Bytes read, Bytes write, const Rates& rates);
 
 }  // namespace plumbline

@@ -55,26 +55,7 @@ std::string answer(const GenerateReport& r, const TextStyle& style) {
 }
 
 std::string phases(const GenerateReport& r, const TextStyle& style) {
-  using enum Columns::Align;
-  const GeneratePrediction& all = r.all;
-  Columns table({{"phase"},
-                 {"steps", right},
-                 {"each", right},
-                 {"total", right},
-                 {"of all", right},
-                 {"power", right},
-                 {"energy", right},
-                 {"MFU", right},
-                 {"MBU", right}});
-  const auto row = [&](const char* name, const StepPrediction& step, std::int64_t steps, Seconds total,
-                       const std::optional<Joules>& energy) {
-    table.add({name, std::to_string(steps), format(total / static_cast<double>(steps)), format(total),
-               percent(total / all.latency), energy ? format(*energy / total) : "-", energy ? format(*energy) : "-",
-               percent(mfu_of(step, r.question.machine.gpu()).value), percent(step.mbu)});
-  };
-  row("prefill", all.prefill, 1, all.prefill.latency, all.prefill.energy);
-  if (all.steps > 0) row("decode", all.last, all.steps, all.decode, all.decode_energy);
-  return table.text(2, style) + (all.steps > 0 ? "  MFU and MBU of decode: of the last step\n\n" : "\n");
+  return phase_columns(r).text(2, style) + (r.all.steps > 0 ? "  MFU and MBU of decode: of the last step\n\n" : "\n");
 }
 
 std::string operators(const GenerateReport& r, const TextStyle& style) {
@@ -99,6 +80,29 @@ std::string operators(const GenerateReport& r, const TextStyle& style) {
 }
 
 }  // namespace
+
+Columns phase_columns(const GenerateReport& r) {
+  using enum Columns::Align;
+  const GeneratePrediction& all = r.all;
+  Columns table({{"phase"},
+                 {"steps", right},
+                 {"each", right},
+                 {"total", right},
+                 {"of all", right},
+                 {"power", right},
+                 {"energy", right},
+                 {"MFU", right},
+                 {"MBU", right}});
+  const auto row = [&](const char* phase, const StepPrediction& step, std::int64_t steps, Seconds total,
+                       const std::optional<Joules>& energy) {
+    table.add({phase, std::to_string(steps), format(total / static_cast<double>(steps)), format(total),
+               percent(total / all.latency), energy ? format(*energy / total) : "-", energy ? format(*energy) : "-",
+               percent(mfu_of(step, r.question.machine.gpu()).value), percent(step.mbu)});
+  };
+  row("prefill", all.prefill, 1, all.prefill.latency, all.prefill.energy);
+  if (all.steps > 0) row("decode", all.last, all.steps, all.decode, all.decode_energy);
+  return table;
+}
 
 std::string generate_table(const GenerateReport& r, const TextStyle& style) {
   const StepReport& q = r.question;

@@ -1,6 +1,7 @@
 #include "model/report/remarks.hpp"
 
 #include "arch/format.hpp"
+#include "model/bands/step_bands.hpp"
 #include "model/engine/rates.hpp"
 #include "model/stacks/stack.hpp"
 

@@ -91,6 +91,8 @@ std::string step_csv(const StepReport& report);    ///< a row an operator
 std::string step_trace(const StepReport& report);  ///< Chrome trace: step, layers, operators; power as a counter
 std::string step_html(const StepReport& report);   ///< a page of its own for a meeting (model/report/html)
 
+/// Prefill and decode side by side, for the writers of a whole answer.
+Columns phase_columns(const GenerateReport& report);
 std::string generate_table(const GenerateReport& report, const TextStyle& style);
 std::string generate_json(const GenerateReport& report);  ///< schema plumbline.llm.v1, phase "generate"
 std::string generate_html(const GenerateReport& report);  ///< a page of its own (model/report/html)

@@ -22,7 +22,7 @@ constexpr auto kKeys = std::to_array<Key>({key<&Collective::bytes>("bytes"), key
                                            optional_key<&Collective::multicast>("multicast")});
 
 /// Wire lower bounds a rank: all-reduce 2N(n-1)/n; all-gather, reduce-scatter, all-to-all N(n-1)/n with N the larger
-/// buffer (modelling notes, section 6). Reductions: (n-1)/n adds an element.
+/// buffer (docs/sources.md: collectives). Reductions: (n-1)/n adds an element.
 Work work_of(const Collective& s) {
   const double n = d(s.gpus), bytes = d(s.bytes), others = (n - 1) / n;
   const double adds = bytes * 8 / bits(s.dtype) * others;

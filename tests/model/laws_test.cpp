@@ -1,4 +1,4 @@
-// The laws of any prediction (design, section 8), over random operators on random machines.
+// The laws of any prediction, over random operators on random machines.
 //
 // A law is tested on forty operators for each random machine. Where rates are varied, the machine's power regulator is
 // off (burst and sustained shares equal) unless the test is about the regulator.

@@ -34,6 +34,16 @@ std::string refusal(const std::string& csv) {
   }
 }
 
+/// A message names its place once, whoever noticed.
+TEST(ModelRows, AFileThatCannotBeReadIsNamedOnce) {
+  for (const char* csv : {"model,measured_ms\n", "model,phase\n", "model,phase,measured_ms,measured_tokens_per_s\n",
+                          "model,phase,measured_ms,out\n", "model,phase,measured_ms\na,b\"c,1\n"}) {
+    const std::string message = refusal(csv);
+    EXPECT_EQ(message.find("mine.csv"), 0U) << message;
+    EXPECT_EQ(message.rfind("mine.csv"), 0U) << message;
+  }
+}
+
 TEST(ModelRows, AreFlagsOfLlmByTheirLongNames) {
   const ModelRows rows = read(
       "model,phase,batch,prompt,context,output,dtype,kv-dtype,stack,clock,measured_ms,measured_W,id\n"

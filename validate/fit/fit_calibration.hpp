@@ -1,5 +1,5 @@
-// Scalars of a calibration fitted to measured rows through the engine. (Design section 4: a few scalars a kernel
-// family, never a shape.) Error bands are found afterwards, on all classes at once: fit_bands.hpp.
+// Scalars of a calibration fitted to measured rows through the engine. (A few scalars a kernel family, never
+// a shape.) Error bands are found afterwards, on all classes at once: fit_bands.hpp.
 #pragma once
 
 #include <cstddef>

@@ -8,6 +8,7 @@
 #include "arch/files.hpp"
 #include "ops/csv.hpp"
 #include "ops/table/text.hpp"
+#include "validate/record/filtered_rows.hpp"
 #include "validate/record/number_field.hpp"
 #include "validate/record/study.hpp"
 
@@ -94,29 +95,11 @@ void read_measurements(std::string_view csv, const std::string& place, const std
   CsvReader reader(csv, place);
   const CsvHeader header(reader);
   const Columns columns(header);
-  std::vector<std::size_t> filter_columns;
-  for (const RowFilter& filter : where) filter_columns.push_back(header.require(filter.column));
-  while (reader.next()) {
-    const auto fields = reader.fields();
-    const std::string row_place = place + ":" + std::to_string(reader.line());
-    if (fields.size() != header.size()) {
-      into.bad.push_back(row_place + ": expected " + std::to_string(header.size()) + " fields, found " +
-                         std::to_string(fields.size()));
-      continue;
-    }
-    bool kept = true;
-    for (std::size_t i = 0; i < where.size(); ++i) kept = kept && where[i].keeps(fields[filter_columns[i]]);
-    if (!kept) {
-      ++into.filtered;
-      continue;
-    }
-    try {
-      into.rows.push_back(columns.read(fields));
-      into.rows.back().what.place = row_place;
-    } catch (const Error& error) {
-      into.bad.push_back(row_place + ": " + error.what());
-    }
-  }
+  const TakeRow take = [&](std::span<const std::string_view> fields, const std::string& row_place) {
+    into.rows.push_back(columns.read(fields));
+    into.rows.back().what.place = row_place;
+  };
+  take_rows(reader, header, where, take, into.bad, into.filtered);
 }
 
 void read_measurement_file(const std::string& file, const std::vector<RowFilter>& where, Measurements& into) {

@@ -11,6 +11,7 @@
 #include "model/words.hpp"
 #include "ops/csv.hpp"
 #include "ops/whole_number.hpp"
+#include "validate/record/filtered_rows.hpp"
 #include "validate/record/number_field.hpp"
 
 namespace plumbline {
@@ -126,25 +127,25 @@ constexpr std::array<std::string_view, 6> kNoColumns{"set", "format", "out", "ex
 /// Where each column stands in this file.
 class Layout {
  public:
-  explicit Layout(const CsvHeader& header) : header_(header) {
+  Layout(const CsvHeader& header, const std::string& place) : header_(header) {
     header.require("model");
     header.require("phase");
     for (const Figure& each : kFigures) {
       if (!header.find(each.column)) continue;
       if (figure_ != nullptr) {
-        throw BadInput("expected one column of measured times or rates, found " + std::string(figure_->column) +
-                       " and " + std::string(each.column));
+        throw BadInput(place + ": expected one column of measured times or rates, found " +
+                       std::string(figure_->column) + " and " + std::string(each.column));
       }
       figure_ = &each;
     }
     if (figure_ == nullptr) {
-      throw BadInput(
-          "expected a column measured_ms, measured_tokens_per_s, measured_tokens_per_s_per_gpu or "
-          "measured_TFLOP_per_s_per_gpu");
+      throw BadInput(place +
+                     ": expected a column measured_ms, measured_tokens_per_s, measured_tokens_per_s_per_gpu or "
+                     "measured_TFLOP_per_s_per_gpu");
     }
     for (const std::string_view none : kNoColumns) {
       if (header.find(none))
-        throw BadInput("column '" + std::string(none) + "': expected a flag that says what was run");
+        throw BadInput(place + ": column '" + std::string(none) + "': expected a flag that says what was run");
     }
   }
 
@@ -226,34 +227,12 @@ void read_model_rows(std::string_view csv, const std::string& place, const std::
                      ModelRows& into) {
   CsvReader reader(csv, place);
   const CsvHeader header(reader);
-  std::vector<std::size_t> filter_columns;
-  for (const RowFilter& filter : where) filter_columns.push_back(header.require(filter.column));
-  try {
-    const Layout layout(header);
-    while (reader.next()) {
-      const auto fields = reader.fields();
-      const std::string row_place = place + ":" + std::to_string(reader.line());
-      if (fields.size() != header.size()) {
-        into.bad.push_back(row_place + ": expected " + std::to_string(header.size()) + " fields, found " +
-                           std::to_string(fields.size()));
-        continue;
-      }
-      bool kept = true;
-      for (std::size_t i = 0; i < where.size(); ++i) kept = kept && where[i].keeps(fields[filter_columns[i]]);
-      if (!kept) {
-        ++into.filtered;
-        continue;
-      }
-      try {
-        into.rows.push_back(layout.read(fields));
-        into.rows.back().place = row_place;
-      } catch (const Error& error) {
-        into.bad.push_back(row_place + ": " + error.what());
-      }
-    }
-  } catch (const BadInput& bad) {
-    throw BadInput(place + ": " + bad.what());
-  }
+  const Layout layout(header, place);
+  const TakeRow take = [&](std::span<const std::string_view> fields, const std::string& row_place) {
+    into.rows.push_back(layout.read(fields));
+    into.rows.back().place = row_place;
+  };
+  take_rows(reader, header, where, take, into.bad, into.filtered);
 }
 
 }  // namespace plumbline

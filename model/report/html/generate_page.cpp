@@ -70,26 +70,8 @@ std::string time_section(const GeneratePrediction& all) {
 }
 
 std::string phases_section(const GenerateReport& r) {
-  using enum Columns::Align;
-  const GeneratePrediction& all = r.all;
-  Columns table({{"phase"},
-                 {"steps", right},
-                 {"each", right},
-                 {"total", right},
-                 {"of all", right},
-                 {"power", right},
-                 {"energy", right},
-                 {"MFU", right},
-                 {"MBU", right}});
-  const auto row = [&](const char* phase, const StepPrediction& step, std::int64_t steps, Seconds total,
-                       const std::optional<Joules>& energy) {
-    table.add({phase, std::to_string(steps), format(total / static_cast<double>(steps)), format(total),
-               percent(total / all.latency), energy ? format(*energy / total) : "-", energy ? format(*energy) : "-",
-               percent(mfu_of(step, r.question.machine.gpu()).value), percent(step.mbu)});
-  };
-  row("prefill", all.prefill, 1, all.prefill.latency, all.prefill.energy);
-  if (all.steps > 0) row("decode", all.last, all.steps, all.decode, all.decode_energy);
-  return html::section("Phases", html::table(table) + html::note("MFU and MBU of decode: of the last step."));
+  return html::section("Phases",
+                       html::table(phase_columns(r)) + html::note("MFU and MBU of decode: of the last step."));
 }
 
 std::string operators_section(const GeneratePrediction& all) {

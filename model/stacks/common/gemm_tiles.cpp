@@ -98,7 +98,7 @@ namespace {
 
 /// Panels of A and B that cross the DRAM interface, given how many tiles run at a time. CTAs walk in super-rows of
 /// about the square root of the concurrent tiles; the operand that is swept again for each super-row is re-read unless
-/// it fits in L2 beside the other's panel (modeling notes, section 3, "L2/DRAM traffic"). Of operands that L2 does not
+/// it fits in L2 beside the other's panel (docs/sources.md: matrix products). Of operands that L2 does not
 /// hold together.
 double dram_panels(const Context& c, const TileLayout& layout, double concurrent) {
   const double a = c.a_bytes, b = c.w_bytes, l2_capacity = c.rates.l2_capacity.in(units::B);

@@ -21,7 +21,7 @@ GemmTask typed(const Precision& p, const Rates& m) {
   t.tensor_flop_per_clk = matrix_flop_per_clk(p.math, m);
   if (t.tensor_flop_per_clk <= 0) throw BadInput("no " + std::string(name(p.math)) + " path on this GPU");
   // weights stored narrower than the maths are unpacked on ordinary lanes, about one operation each (Marlin's lop3
-  // trick; modeling notes, section 3, W4A16)
+  // trick; docs/sources.md: matrix products)
   if (bits(p.weight) < bits(p.math)) t.dequant_per_weight = 1;
   return t;
 }

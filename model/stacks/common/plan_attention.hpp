@@ -73,7 +73,7 @@ inline double bytes_of(DType type) { return bits(type) / 8.0; }
 inline double output_bytes_of(DType type) { return std::max(2.0, bytes_of(type)); }
 
 /// Ordinary-lane operations a score element takes in online softmax: scale-subtract, max, sum, convert, and its share
-/// of rescaling the output (modeling notes, section 5: n_fp 6-8).
+/// of rescaling the output (docs/sources.md: attention; six to eight).
 inline constexpr double kSoftmaxOps = 7;
 
 /// Softmax and score work of one (query tile, key block) pair: everything but shared memory and what stays exposed.

@@ -14,8 +14,8 @@ constexpr double kBytesPerCta = kThreads * kBytesPerThread;
 constexpr Bytes kSector = 32.0 * units::B;
 
 /// A grid-wide barrier between passes: write, fence, poll: about four round trips through L2 (gpu-benches: 1.1-1.3 us
-/// on Hopper and Ampere, own probe 0.93 us on H200, against L2 latencies of 0.14-0.2 us unloaded; modeling notes,
-/// section 4).
+/// on Hopper and Ampere, own probe 0.93 us on H200, against L2 latencies of 0.14-0.2 us unloaded;
+/// docs/sources.md: streams).
 Seconds barrier(const Rates& m) { return 8.0 * m.l2_latency; }
 
 /// Radix selection reads the keys once for each 11 bits of them (RadiK, arXiv 2501.14336): two passes at 16 bits.

@@ -1,7 +1,7 @@
 // Which algorithm, protocol and how many channels NCCL takes for a collective: its own cost model, with its own
 // constants. Source: NVIDIA/nccl 2.28, src/graph/tuning.cc (ncclTopoTuneModel, ncclTopoGetAlgoTime) and src/enqueue.cc
-// (topoGetAlgoInfo, calcP2pChunkSize). The times that it reckons with choose; they are no predictions: modelling notes,
-// section 6. Not modelled: CollNet (in-network reduction by InfiniBand switches needs a plugin), PAT, user plugins.
+// (topoGetAlgoInfo, calcP2pChunkSize). The times that it reckons with choose; they are no predictions
+// (docs/sources.md: collectives). Not modelled: CollNet (in-network reduction by InfiniBand switches needs a plugin), PAT, user plugins.
 #pragma once
 
 #include <cstdint>

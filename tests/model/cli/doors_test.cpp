@@ -1,4 +1,4 @@
-// The front door of predict-model, section 2 of the list "Files and signals": what --out may replace, what a signal leaves,
+// The front door of predict-model: what --out may replace, what a signal leaves,
 // what a name may hold.
 #include <fcntl.h>
 #include <sys/stat.h>
