@@ -228,7 +228,7 @@ Machine Machine::with(const Gpu& gpu, std::vector<std::string> changes) const {
 Machine Machine::with(const GpuNumbers& given, const std::vector<std::string>& set,
                       std::vector<std::string> changes) const {
   if (given == parts_->rates.gpu) return *this;
-  const GpuNumbers numbers = derived_again(parts_->origin->gpu, given, set);
+  const GpuNumbers numbers = derived_again(parts_->origin->gpu, parts_->rates.gpu, given, set);
   const bool changed = !(numbers == parts_->origin->gpu);
   return machine_of(parts_->origin, numbers, changed, std::move(changes));
 }

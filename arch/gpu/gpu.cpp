@@ -336,20 +336,24 @@ double ClusterSlots::share(std::int64_t ctas) const {
   return ctas <= 4 ? static_cast<double>(4 * of_4) / all : static_cast<double>(8 * of_8) / all;
 }
 
-GpuNumbers derived_again(const Gpu& gpu, const GpuNumbers& changed, const std::vector<std::string>& set) {
+GpuNumbers derived_again(const Gpu& gpu, const GpuNumbers& before, const GpuNumbers& changed,
+                         const std::vector<std::string>& set) {
   GpuNumbers out = changed;
   const auto follows = [&set](const char* path) { return std::find(set.begin(), set.end(), path) == set.end(); };
-  if (changed.l2.bandwidth == gpu.l2.bandwidth && follows("l2.bandwidth")) {
-    const double clock = changed.boost_clock / gpu.boost_clock;
-    if (gpu.l2_bytes_per_sm_clk <= 0 && clock != 1) out.l2.bandwidth = clock * gpu.l2.bandwidth;
-    if (gpu.l2_bytes_per_sm_clk > 0 && (clock != 1 || changed.sm_count != gpu.sm_count)) {
-      out.l2.bandwidth =
-          static_cast<double>(changed.sm_count) * (gpu.l2_bytes_per_sm_clk * units::B * changed.boost_clock);
-    }
+  const auto equal = [](double ratio) { return std::abs(ratio - 1) < 1e-9; };
+  if (changed.l2.bandwidth == before.l2.bandwidth && follows("l2.bandwidth")) {
+    const auto of_sms = [&gpu](const GpuNumbers& g) {
+      return static_cast<double>(g.sm_count) * (gpu.l2_bytes_per_sm_clk * units::B * g.boost_clock);
+    };
+    const double clock = changed.boost_clock / before.boost_clock;
+    const bool derived = gpu.l2_bytes_per_sm_clk > 0 && equal(of_sms(before) / before.l2.bandwidth);
+    if (!derived && clock != 1) out.l2.bandwidth = clock * before.l2.bandwidth;
+    if (derived && (clock != 1 || changed.sm_count != before.sm_count)) out.l2.bandwidth = of_sms(changed);
   }
-  if (gpu.idle_power_fraction > 0 && changed.tdp != gpu.tdp && changed.idle_power == gpu.idle_power &&
-      follows("idle_power")) {
-    out.idle_power = gpu.idle_power_fraction * changed.tdp;
+  const double fraction = gpu.idle_power_fraction;
+  if (fraction > 0 && changed.tdp != before.tdp && changed.idle_power == before.idle_power && follows("idle_power") &&
+      equal(before.idle_power / (fraction * before.tdp))) {
+    out.idle_power = fraction * changed.tdp;
   }
   return out;
 }

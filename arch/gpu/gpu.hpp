@@ -147,10 +147,11 @@ struct GpuParameter {
 /// All of them, in the order of a descriptor.
 std::vector<GpuParameter> gpu_parameters();
 
-/// `changed`, with the numbers that `gpu` derives from others derived again, where they were left as they were: an L2
-/// bandwidth made of SMs and clock, one that is stated (it is that at the boost clock), an idle power made of the TDP.
-/// `set`: paths whose numbers are meant as they stand.
-GpuNumbers derived_again(const Gpu& gpu, const GpuNumbers& changed, const std::vector<std::string>& set = {});
+/// `changed`, with the numbers that `gpu` derives from others derived again, where they were left as they were `before`
+/// (the numbers of `gpu`, or others that were made of them): an L2 bandwidth made of SMs and clock, one that is stated
+/// (it is that at the boost clock), an idle power made of the TDP. `set`: paths whose numbers are meant as they stand.
+GpuNumbers derived_again(const Gpu& gpu, const GpuNumbers& before, const GpuNumbers& changed,
+                         const std::vector<std::string>& set = {});
 
 /// What every machine needs of its numbers, wherever they come from: counts, rates, sizes and clocks that are finite and
 /// above zero, base clock no higher than boost, TDP above idle. Throws BadInput naming the number.

@@ -170,6 +170,7 @@ void visit_moves(KernelCounts& c, Visit&& visit) {
                            {"vector_bf16", &c.sum_all.vector_bf16},
                            {"vector_fp32", &c.sum_all.vector_fp32},
                            {"ctas", &c.sum_all.ctas},
+                           {"most_ctas", &c.sum_all.most_ctas},
                            {"tail_trips", &c.sum_all.tail_trips},
                            {"tail_clk", &c.sum_all.tail_clk},
                            {"tail_clk_a_cta", &c.sum_all.tail_clk_a_cta}});

@@ -142,8 +142,33 @@ TEST(GpuDescriptor, AStatedL2BandwidthGoesWithTheBoostClock) {
   EXPECT_EQ(load_gpu("a100_sxm", {{"sm_count", "x2"}}).l2.bandwidth, base.l2.bandwidth);
   GpuNumbers faster = base;
   faster.boost_clock *= 1.2;
-  EXPECT_NEAR(derived_again(base, faster).l2.bandwidth / base.l2.bandwidth, 1.2, 1e-12);
-  EXPECT_EQ(derived_again(base, faster, {"l2.bandwidth"}).l2.bandwidth, base.l2.bandwidth);
+  EXPECT_NEAR(derived_again(base, base, faster).l2.bandwidth / base.l2.bandwidth, 1.2, 1e-12);
+  EXPECT_EQ(derived_again(base, base, faster, {"l2.bandwidth"}).l2.bandwidth, base.l2.bandwidth);
+}
+
+/// Changed twice is changed by both: what follows the clock follows it from wherever it was.
+TEST(GpuDescriptor, WhatIsDerivedFollowsASecondChangeToo) {
+  for (const char* card : {"a100_sxm", "h200_sxm"}) {
+    const Gpu base = load_gpu(card);
+    GpuNumbers once = base;
+    once.boost_clock *= 1.2;
+    once.tdp *= 1.1;
+    once = derived_again(base, base, once);
+    GpuNumbers twice = once;
+    twice.boost_clock *= 1.5;
+    twice.tdp *= 1.1;
+    twice = derived_again(base, once, twice);
+    EXPECT_NEAR(twice.l2.bandwidth / base.l2.bandwidth, 1.8, 1e-9) << card;
+    if (base.idle_power_fraction > 0) {
+      EXPECT_NEAR(twice.idle_power / base.idle_power, 1.21, 1e-9) << card;
+    }
+    // what was stated in between is as stated, and goes with the clock from there
+    once.l2.bandwidth = 5.0 * units::TB_per_s;
+    GpuNumbers later = once;
+    later.boost_clock *= 1.5;
+    later.sm_count *= 2;
+    EXPECT_NEAR(derived_again(base, once, later).l2.bandwidth.in(units::TB_per_s), 7.5, 1e-9) << card;
+  }
 }
 
 TEST(GpuDescriptor, ListsWhatCanBeSet) {

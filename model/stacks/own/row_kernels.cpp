@@ -91,7 +91,8 @@ RowKernel scan_kernel(const On& on, const Scan& s) {
   if (s.kind == ScanKind::sum_all) {
     constexpr double kThreads = 512;
     const Counts::SumAll& n = c.sum_all;
-    const double ctas = std::clamp(std::ceil(bytes / 16 / kThreads), 1.0, n.ctas * to_double(on.gpu.sm_count));
+    const double most = std::min(n.ctas * to_double(on.gpu.sm_count), n.most_ctas);
+    const double ctas = std::clamp(std::ceil(bytes / 16 / kThreads), 1.0, most);
     k.plan.threads = static_cast<std::int64_t>(kThreads);
     k.plan.ctas = static_cast<std::int64_t>(ctas);
     set_resources(k, c.resources.sum_all(fp32), on);
