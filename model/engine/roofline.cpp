@@ -6,33 +6,64 @@
 
 namespace plumbline {
 
+namespace {
+
+Seconds tensor_time(const Work& w, const GpuNumbers& gpu) {
+  if (w.tensor <= Flops{}) return {};
+  FlopRate peak = tensor_peak(gpu, w.math, gpu.boost_clock);
+  if (peak <= FlopRate{})
+    peak = w.math == DType::fp64 ? fp64_peak(gpu, gpu.boost_clock) : fp32_peak(gpu, gpu.boost_clock);
+  return w.tensor / peak;  // 2:4: kept work only, at the dense rate, is the sparse rate
+}
+
+Seconds link_time(const Op& op, const Work& w, const GpuNumbers& gpu) {
+  if (w.link <= Bytes{}) return {};
+  const auto* transfer = std::get_if<Transfer>(&op);
+  const bool host = transfer && (transfer->kind == TransferKind::h2d || transfer->kind == TransferKind::d2h);
+  const bool pcie = host || gpu.links.nvlink_per_direction <= Bandwidth{};
+  const Bandwidth link = pcie ? gpu.links.pcie_per_direction : gpu.links.nvlink_per_direction;
+  // a switch that adds needs each GPU's data once where a ring sends it twice
+  const auto* collective = std::get_if<Collective>(&op);
+  const double once = collective && collective->kind == CollectiveKind::all_reduce ? 0.5 : 1;
+  return link > Bandwidth{} ? once * w.link / link : Seconds{};
+}
+
+/// Tells `each` every resource's least time. Special functions, instructions and caches of operators that we know are how
+/// kernels do them: only a custom operator states them as its work, and may ask for nothing else.
+template <class Each>
+void least_times(const Op& op, const Work& w, const GpuNumbers& gpu, const Each& each) {
+  const Hertz clock = gpu.boost_clock;
+  each(Resource::dram, w.bytes() / gpu.memory.bandwidth);
+  each(Resource::fp32, w.fp32 / fp32_peak(gpu, clock));
+  each(Resource::link, link_time(op, w, gpu));
+  each(Resource::tensor, tensor_time(w, gpu));
+  const auto* custom = std::get_if<CustomOp>(&op);
+  if (custom == nullptr) return;
+  each(Resource::sfu, custom->sfu / sfu_peak(gpu, clock));
+  each(Resource::issue, custom->instructions / (static_cast<double>(gpu.sm_count) * gpu.sm.issue_per_clk * clock));
+  each(Resource::smem, custom->smem / smem_peak(gpu, clock));
+  each(Resource::l2, custom->l2 / l2_peak(gpu, clock));
+  each(Resource::latency, static_cast<double>(custom->chain) * gpu.memory.latency);
+}
+
+}  // namespace
+
 Seconds roofline(const Op& op, const Work& w, const GpuNumbers& gpu) {
-  Seconds time = w.bytes() / gpu.memory.bandwidth;
-  if (w.tensor > Flops{}) {
-    FlopRate peak = tensor_peak(gpu, w.math, gpu.boost_clock);
-    if (peak <= FlopRate{})
-      peak = w.math == DType::fp64 ? fp64_peak(gpu, gpu.boost_clock) : fp32_peak(gpu, gpu.boost_clock);
-    time = std::max(time, w.tensor / peak);  // 2:4: kept work only, at the dense rate, is the sparse rate
-  }
-  time = std::max(time, w.fp32 / fp32_peak(gpu, gpu.boost_clock));
-  if (w.link > Bytes{}) {
-    const auto* transfer = std::get_if<Transfer>(&op);
-    const bool host = transfer && (transfer->kind == TransferKind::h2d || transfer->kind == TransferKind::d2h);
-    const Bandwidth link = host ? gpu.links.pcie_per_direction : gpu.links.nvlink_per_direction;
-    // a switch that adds needs each GPU's data once where a ring sends it twice
-    const auto* collective = std::get_if<Collective>(&op);
-    const double once = collective && collective->kind == CollectiveKind::all_reduce ? 0.5 : 1;
-    if (link > Bandwidth{}) time = std::max(time, once * w.link / link);
-  }
-  return time;
+  Seconds largest;
+  least_times(op, w, gpu, [&](Resource, Seconds time) { largest = std::max(largest, time); });
+  return largest;
 }
 
 Seconds roofline(const Op& op, const GpuNumbers& gpu) { return roofline(op, work(op), gpu); }
 
-Resource roofline_limiter(const Work& w, Seconds time, const GpuNumbers& gpu) {
-  if (w.bytes() / gpu.memory.bandwidth >= time) return Resource::dram;
-  if (w.fp32 / fp32_peak(gpu, gpu.boost_clock) >= time) return Resource::fp32;
-  return w.link > Bytes{} ? Resource::link : Resource::tensor;
+Resource roofline_limiter(const Op& op, const Work& w, const GpuNumbers& gpu) {
+  Resource limiter = Resource::dram;
+  Seconds largest;
+  least_times(op, w, gpu, [&](Resource resource, Seconds time) {
+    if (time > largest) limiter = resource;
+    largest = std::max(largest, time);
+  });
+  return limiter;
 }
 
 }  // namespace plumbline

@@ -8,12 +8,13 @@
 
 namespace plumbline {
 
-/// max(FLOPs / peak, bytes / bandwidth) with datasheet peaks at the boost clock.
+/// max(FLOPs / peak, bytes / bandwidth) with datasheet peaks at the boost clock; of a custom operator whatever it asks
+/// for: special functions, instructions, bytes of shared memory and L2, accesses to DRAM that wait for one another.
 Seconds roofline(const Op& op, const Work& work, const GpuNumbers& gpu);
 /// The same of an operator's own work.
 Seconds roofline(const Op& op, const GpuNumbers& gpu);
 
-/// Which of its terms `time`, the roofline of that work, is.
-Resource roofline_limiter(const Work& work, Seconds time, const GpuNumbers& gpu);
+/// Which of its terms it is.
+Resource roofline_limiter(const Op& op, const Work& work, const GpuNumbers& gpu);
 
 }  // namespace plumbline

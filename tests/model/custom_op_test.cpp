@@ -46,6 +46,30 @@ TEST(CustomOp, ATensorOperatorRunsAtTheTensorRate) {
   EXPECT_NEAR(us(op), 502, 1e-9);
 }
 
+/// On the roofline floor an operator that asks for one thing alone takes that thing's time at the datasheet's rate: the
+/// toy's 160 G special functions, 40 G instructions, 1.28 TB of shared memory and 10 TB of L2 a second, 500 ns an access.
+TEST(CustomOp, TheFloorCountsWhateverItAsksFor) {
+  const Machine floor = toy_machine(toy_gpu(), toy_calibration(), KernelSet::ideal);
+  const auto expect = [&](const CustomOp& op, double us, Resource limiter) {
+    const OpPrediction p = predict(op, floor);
+    EXPECT_NEAR(p.time.in(units::us), us, 1e-9 * us) << name(limiter);
+    EXPECT_EQ(p.limiter, limiter);
+    EXPECT_EQ(p.limiter_share, 1);
+    EXPECT_GE(predict(op, toy_machine()).time, p.time) << name(limiter);
+  };
+  CustomOp sfu, issue, smem, l2, chain;
+  sfu.sfu = 160e6;
+  expect(sfu, 1000, Resource::sfu);
+  issue.instructions = 40e6;
+  expect(issue, 1000, Resource::issue);
+  smem.smem = 1.28 * units::GB;
+  expect(smem, 1000, Resource::smem);
+  l2.l2 = 10.0 * units::GB;
+  expect(l2, 1000, Resource::l2);
+  chain.chain = 20;
+  expect(chain, 10, Resource::latency);
+}
+
 /// Operations on lanes take an instruction each where nobody says that they are fused: 2.56 G / 32 at 4 x 10 a ns.
 TEST(CustomOp, LanesTakeAnInstructionAnOperation) {
   CustomOp op;

@@ -27,7 +27,7 @@ TEST(Roofline, OfAProductIsItsFlops) {
 }
 
 TEST(Roofline, IsTheLargestTermAndItsLimiterSaysWhich) {
-  const auto limiter = [](const Work& w) { return roofline_limiter(w, roofline(kAny, w, toy_gpu()), toy_gpu()); };
+  const auto limiter = [](const Work& w) { return roofline_limiter(kAny, w, toy_gpu()); };
   EXPECT_DOUBLE_EQ(us(kAny, work_of(10e6, 2.56e6, 0.5e6)), 1);
   EXPECT_EQ(limiter(work_of(20e6, 2.56e6, 1e6)), Resource::tensor);
   EXPECT_DOUBLE_EQ(us(kAny, work_of(10e6, 5.12e6, 1e6)), 2);
@@ -55,9 +55,11 @@ TEST(Roofline, HostCopiesTakePcieAndRanksTakeNvlink) {
   EXPECT_DOUBLE_EQ(us(Transfer{TransferKind::h2d, 1}, w), 4);
   EXPECT_DOUBLE_EQ(us(Transfer{TransferKind::d2h, 1}, w), 4);
   EXPECT_DOUBLE_EQ(us(Transfer{TransferKind::send_recv, 1}, w), 1);
-  EXPECT_EQ(roofline_limiter(w, 1.0 * units::us, toy_gpu()), Resource::link);
+  EXPECT_EQ(roofline_limiter(Transfer{TransferKind::send_recv, 1}, w, toy_gpu()), Resource::link);
   Gpu alone = toy_gpu();
   alone.links.nvlink_per_direction = Bandwidth{};
+  EXPECT_DOUBLE_EQ(us(Transfer{TransferKind::send_recv, 1}, w, alone), 4) << "without NVLink over PCIe";
+  alone.links.pcie_per_direction = Bandwidth{};
   w.read = 2e6 * units::B;
   EXPECT_DOUBLE_EQ(us(Transfer{TransferKind::send_recv, 1}, w, alone), 2) << "a link that is not there takes no time";
 }

@@ -28,7 +28,7 @@ class Ideal final : public Provider {
   bool plan(const Question& q, Answer& out) const override {
     std::visit(RequirePath{q}, q.op);
     out.floor = roofline(q.op, q.work, q.rates.gpu);
-    out.floor_limiter = roofline_limiter(q.work, out.floor, q.rates.gpu);
+    out.floor_limiter = roofline_limiter(q.op, q.work, q.rates.gpu);
     return true;
   }
 };
