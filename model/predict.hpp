@@ -88,6 +88,11 @@ struct PredictOptions {
   bool cut_by_time = false;
   /// A collective by itself, as benchmarks call it: without what the stack's call of it takes.
   bool alone = false;
+  /// Called on a stream, not captured in a graph. Collectives then go by way of the library's own buffers; the longer gap
+  /// between launches is not in here.
+  bool queued = false;
+  /// As a collective was run when it was measured; automatic: as the machine's stack has it.
+  CollectiveChoice collective = CollectiveChoice::automatic;
 };
 
 /// The roofline floor with datasheet peaks at the boost clock: max(FLOPs / peak, bytes / bandwidth).

@@ -15,6 +15,8 @@ namespace plumbline {
 
 enum class Runtime { graph, stream, eager };
 enum class ClockMode { burst, steady };
+/// How a collective's data go: as its library would choose, or as a user made it.
+enum class CollectiveChoice { automatic, ring, tree, nvls, one_shot, two_shot };
 
 /// Whose kernels run, how operators are fused and how launches reach the GPU: a stack by name, and parts of it that are
 /// replaced (model/stacks/stack.hpp).
@@ -22,6 +24,7 @@ struct StackChoice {
   std::string name = "trt-llm";      ///< of data/stacks, or a file
   std::optional<KernelSet> kernels;  ///< ours before the stack's own providers; without ours; the roofline floor
   std::string attention;             ///< provider of prefill and decode attention where it is not ours; "": the stack's
+  CollectiveChoice collective = CollectiveChoice::automatic;
 
   StackChoice() = default;
   StackChoice(std::string stack) : name(std::move(stack)) {}  // NOLINT(google-explicit-constructor): a name is a choice

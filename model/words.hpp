@@ -28,6 +28,12 @@ inline constexpr std::array<Word<DataPattern>, 4> kDataPatternWords{{{"normal", 
                                                                      {"uniform", DataPattern::uniform}}};
 inline constexpr std::array<Word<Runtime>, 3> kRuntimeWords{
     {{"graph", Runtime::graph}, {"stream", Runtime::stream}, {"eager", Runtime::eager}}};
+inline constexpr std::array<Word<CollectiveChoice>, 6> kCollectiveWords{{{"auto", CollectiveChoice::automatic},
+                                                                         {"ring", CollectiveChoice::ring},
+                                                                         {"tree", CollectiveChoice::tree},
+                                                                         {"nvls", CollectiveChoice::nvls},
+                                                                         {"one-shot", CollectiveChoice::one_shot},
+                                                                         {"two-shot", CollectiveChoice::two_shot}}};
 inline constexpr std::array<Word<Phase>, 3> kPhaseWords{
     {{"prefill", Phase::prefill}, {"decode", Phase::decode}, {"train", Phase::train}}};
 inline constexpr std::array<Word<Fusion>, 3> kFusionWords{

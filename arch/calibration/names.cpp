@@ -103,8 +103,16 @@ constexpr std::array kFamilies{
     "nccl_ring_ll"sv,
     "nccl_ring_ll128"sv,
     "nccl_ring_simple"sv,
+    "peer_one_shot"sv,
+    "peer_pull"sv,
+    "peer_push"sv,
+    "peer_scatter"sv,
+    "peer_two_shot"sv,
     "reduce"sv,
     "rowwise"sv,
+    "trtllm_all_reduce"sv,
+    "vllm_one_stage"sv,
+    "vllm_two_stages"sv,
 };
 
 constexpr std::array kFamilyScalars{

@@ -114,6 +114,7 @@ void NcclGroup::enqueue(const Collective& shape, const PeerBuffers& buffers,
           nccl.check(nccl.receive(out + peer * part, n, type, static_cast<int>(peer), comm, streams[r]), "ncclRecv");
         }
         break;
+      case CollectiveKind::broadcast: break;  // peer_elements() refuses it
     }
   }
   nccl.check(nccl.group_end(), "ncclGroupEnd");

@@ -180,6 +180,7 @@ void launch_type(const Collective& shape, const PeerPlan& plan, const Peers& pee
     case CollectiveKind::all_gather: return launch_for<T, false, false>(shape, plan, peers, buffers, stream);
     case CollectiveKind::reduce_scatter: return launch_for<T, true, true>(shape, plan, peers, buffers, stream);
     case CollectiveKind::all_to_all: return launch_for<T, false, true>(shape, plan, peers, buffers, stream);
+    case CollectiveKind::broadcast: return;  // peer_elements() refuses it
   }
 }
 

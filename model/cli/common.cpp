@@ -69,6 +69,8 @@ void add_stack_flags(CLI::App& app, StackChoice& stack) {
   add_value(app, "--attention", "PROVIDER",
             "whose attention runs where it is not this project's: tensorrt-llm, flash-attention, ... [the stack's]",
             [&stack](const std::string& text) { stack.attention = text; });
+  add_choice(app, "--collective", kCollectiveWords, stack.collective,
+             "how the data of collectives go, instead of as the library would choose");
 }
 
 namespace {
@@ -136,6 +138,12 @@ void refuse_idle_attention(const StackChoice& stack, const std::vector<std::stri
   const std::string_view provider = attention_provider(stack.attention);
   if (std::find(used.begin(), used.end(), provider) != used.end()) return;
   throw BadInput("--attention " + stack.attention + ": runs no operator of " + what);
+}
+
+void refuse_idle_collective(const StackChoice& stack, bool any, const std::string& what) {
+  if (stack.collective == CollectiveChoice::automatic || any) return;
+  throw BadInput("--collective " + std::string(word_of(kCollectiveWords, stack.collective)) + ": no collective in " +
+                 what);
 }
 
 void tell_beside(const OutputFlags& flags, const std::vector<std::string>& remarks) {

@@ -32,6 +32,7 @@ void add_llm_command(CLI::App& root, Action& action);
 void add_op_command(CLI::App& root, Action& action);
 void add_ops_command(CLI::App& root, Action& action);
 void add_gpu_command(CLI::App& root, Action& action);
+void add_cluster_command(CLI::App& root, Action& action);
 void add_list_command(CLI::App& root, Action& action);
 /// sweep, sensitivity, solve, diff: understood, refused as not modelled yet.
 void add_later_commands(CLI::App& root, Action& action);
@@ -69,6 +70,8 @@ void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> for
 /// Throws BadInput for --attention where none of `used` is its provider: the flag would have changed nothing.
 void refuse_idle_attention(const StackChoice& stack, const std::vector<std::string_view>& used,
                            const std::string& what);
+/// The same for --collective where none is asked about: `any` is false.
+void refuse_idle_collective(const StackChoice& stack, bool any, const std::string& what);
 /// Says on stderr what the format has no room for: CSV and traces hold figures alone.
 void tell_beside(const OutputFlags& flags, const std::vector<std::string>& remarks);
 

@@ -174,10 +174,13 @@ Workload workload_of(const LlmFlags& f, const Machine& machine) {
   return workload;
 }
 
-void refuse_idle_attention(const StackChoice& stack, const StepPrediction& step) {
+void refuse_idle_choices(const StackChoice& stack, const StepPrediction& step) {
   std::vector<std::string_view> used;
   for (const NodePrediction& n : step.nodes) used.push_back(n.op.provider);
   cli::refuse_idle_attention(stack, used, "this step");
+  const bool any = std::any_of(step.nodes.begin(), step.nodes.end(),
+                               [](const NodePrediction& n) { return std::holds_alternative<Collective>(n.node->op); });
+  cli::refuse_idle_collective(stack, any, "this step");
 }
 
 /// CSV and traces have no room for them: stderr says those that change what the figures are.
@@ -196,7 +199,7 @@ ExitCode run_generate(const LlmFlags& f, const Llm& llm, const Workload& workloa
   const Bytes capacity = machine.gpu().memory.capacity;
   Fit fit = fit_of(llm, workload, capacity, reserve);
   if (all.steps > 0) fit = both(fit, fit_of(llm, decode_step(llm, workload, all.steps - 1), capacity, reserve));
-  refuse_idle_attention(f.machine.stack, all.prefill);
+  refuse_idle_choices(f.machine.stack, all.prefill);
   StepReport question{llm, workload, machine, f.machine.clock, run, all.prefill, {}, {}, fit, f.given, f.top};
   question.remarks = remarks_of(f, machine, all.power(), all.prefill);
   const GenerateReport report{question, f.tokens_written, f.output_given, all};
@@ -220,7 +223,7 @@ ExitCode run_llm(const LlmFlags& f) {
   if (f.question == Question::generate) return run_generate(f, llm, workload, machine, run, reserve);
   Predictor predictor;
   StepPrediction step = predictor.predict(llm, workload, machine, run);
-  refuse_idle_attention(f.machine.stack, step);
+  refuse_idle_choices(f.machine.stack, step);
   const Fit fit = fit_of(llm, workload, capacity, reserve);
   step.fits = fit.fits;  // the reserve counts
   StepReport report{llm, workload, machine, f.machine.clock, run, step, {}, f.explain, fit, f.given, f.top};

@@ -68,6 +68,7 @@ void set_up(CLI::App& root, Action& action) {
   add_op_command(root, action);
   add_ops_command(root, action);
   add_gpu_command(root, action);
+  add_cluster_command(root, action);
   add_list_command(root, action);
   add_later_commands(root, action);
   root.footer(

@@ -163,6 +163,9 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
                     .cutting = options.cut_by_time || origin.stack.stack.kernels() == KernelSet::own ? Cutting::by_time
                                                                                                      : Cutting::by_rule,
                     .collective_call = options.alone ? CollectiveCall{} : origin.stack.stack.collective_call,
+                    .collective = options.collective != CollectiveChoice::automatic ? options.collective
+                                                                                    : origin.stack.stack.collective,
+                    .queued = options.queued,
                     .cache = cache};
   const StackedProvider& signer = plan(origin, question, answer);
   out.provider = signer.provider->name();

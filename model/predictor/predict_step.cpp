@@ -256,6 +256,8 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   out.power_limited = false;
   out.uncapped = Seconds{};
   out.fits = out.graph.memory.total() <= m.gpu.memory.capacity;
+  PredictOptions called;
+  called.queued = options.runtime != Runtime::graph;
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     NodePrediction& n = out.nodes[i];
     n.node = &out.graph.nodes[i];
@@ -263,7 +265,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
     // layers of different kinds share operators: price each once
     n.first = earlier(out, i, warm);
     if (n.first != i) n.op = out.nodes[n.first].op;
-    else predict_op(n.node->op, machine, cache, warm ? Warmth::streams : Warmth::cold, n.op);
+    else predict_op(n.node->op, machine, cache, warm ? Warmth::streams : Warmth::cold, n.op, called);
     n.gap = runtime_gap(n.op, m, options.runtime);
   }
   if (options.runtime == Runtime::eager) wait_for_host(out, m);

@@ -94,6 +94,8 @@ struct Question {
   Resident resident{};
   Cutting cutting = Cutting::by_rule;
   CollectiveCall collective_call{};
+  CollectiveChoice collective = CollectiveChoice::automatic;
+  bool queued = false;  ///< called on a stream: no graph has captured the launches
   GemmCache& cache;
   std::span<const FamilyScalars> families{};  ///< the provider's own, in the order in which it declares them
 };

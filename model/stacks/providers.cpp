@@ -10,6 +10,8 @@ const Provider& cublas_provider();
 const Provider& trtllm_provider();
 const Provider& flash_attention_provider();
 const Provider& flashinfer_provider();
+const Provider& trtllm_all_reduce_provider();  // custom_all_reduce
+const Provider& vllm_all_reduce_provider();    // custom_all_reduce
 const Provider& nccl_provider();
 const Provider& generic_provider();
 const Provider& ideal_provider();
@@ -21,8 +23,10 @@ std::span<const Provider* const> providers() {
       &trtllm_provider(),           //
       &flash_attention_provider(),  //
       &flashinfer_provider(),       //
-      &nccl_provider(),             //
-      &generic_provider(),          //
+      &trtllm_all_reduce_provider(),
+      &vllm_all_reduce_provider(),
+      &nccl_provider(),     //
+      &generic_provider(),  //
       &ideal_provider(),
   };
   return all;

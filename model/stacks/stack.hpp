@@ -34,6 +34,7 @@ struct Stack {
   Fusion fusion = Fusion::typical;
   Runtime runtime = Runtime::graph;
   CollectiveCall collective_call;
+  CollectiveChoice collective = CollectiveChoice::automatic;  ///< a user's, of no file
 
   /// Its section of calibrations and reports: the floor, ours where our kernels come first, else the libraries'.
   KernelSet kernels() const;
@@ -61,7 +62,9 @@ Stack choose_stack(const StackChoice& choice, const Load& load) {
   if (choice.kernels && *choice.kernels != stack.kernels()) {
     stack = with_kernels(stack, load(usual_stack(*choice.kernels).name));
   }
-  return choice.attention.empty() ? stack : with_attention(stack, choice.attention);
+  if (!choice.attention.empty()) stack = with_attention(stack, choice.attention);
+  stack.collective = choice.collective;
+  return stack;
 }
 
 }  // namespace plumbline

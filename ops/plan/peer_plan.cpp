@@ -58,6 +58,10 @@ std::int64_t peer_elements(const Collective& s) {
     throw BadInput(std::string(name(s.kind)) + ": gpus=" + std::to_string(s.gpus) + ": expected 1 to " +
                    std::to_string(kPeerRanks));
   }
+  if (s.kind == CollectiveKind::broadcast || s.skew != 0) {
+    throw NotModelled(std::string(name(s.kind)) +
+                      ": our kernels broadcast nothing, and all ranks get parts of one size");
+  }
   const std::int64_t unit = element_bytes(s) * (s.kind == CollectiveKind::all_reduce ? 1 : s.gpus);
   if (s.bytes < 0 || s.bytes % unit != 0) {
     throw BadInput(std::string(name(s.kind)) + ": bytes=" + std::to_string(s.bytes) + ": expected a multiple of " +

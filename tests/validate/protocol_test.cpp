@@ -32,6 +32,32 @@ TEST(Protocol, RefusesWhatIsNoRule) {
   EXPECT_THROW(Protocols::parse(R"({"rules": [], "surprise": 1})", "text"), BadInput);
 }
 
+/// Queued calls lie a stream's gap apart, not a graph's, and say whose buffers an exchange goes by.
+TEST(Protocol, CollectivesArePricedAsTheyWereCalled) {
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
+  const Protocols rules = Protocols::parse(
+      R"({"rules": [{"op": "all_gather", "stack": "q", "alone": true, "queued": true, "collective": "ring"},
+                    {"op": "all_reduce", "stack": "o", "alone": true, "collective": "two-shot"}]})",
+      "text");
+  Predictor predictor;
+  OpPrediction out;
+  const Op gather = Collective{CollectiveKind::all_gather, 8192, 2, DType::bf16};
+  PredictOptions alone;
+  alone.alone = true;
+  alone.collective = CollectiveChoice::ring;
+  predictor.predict(gather, m, out, alone);
+  const Seconds captured = out.time;
+  EXPECT_NEAR((predict_as_timed(gather, rules.of("all_gather", "q-1"), m, predictor, out) - captured) /
+                  (m.rates().gap_stream - m.rates().gap_graph),
+              1, 1e-9);
+  const Op reduce = Collective{CollectiveKind::all_reduce, 8192, 2, DType::bf16};
+  predict_as_timed(reduce, rules.of("all_reduce", "o"), m, predictor, out);
+  EXPECT_STREQ(out.launches[0].kernel, "two-shot");
+  EXPECT_THROW(Protocols::parse(
+                   R"({"rules": [{"op": "all_reduce", "stack": "", "alone": true, "collective": "star"}]})", "text"),
+               BadInput);
+}
+
 TEST(Protocol, SmallWeightsThatTakeTurnsStayInL2AndLargeOnesDoNot) {
   const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
   const Protocol p = Protocols::parse(kRules, "text").of("gemm", "a-1");

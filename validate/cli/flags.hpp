@@ -23,6 +23,7 @@ struct Flags {
   std::set<std::string> given;        ///< names, "--gpu"
   // machine
   std::string gpu, calibration, stack, attention;
+  CollectiveChoice collective = CollectiveChoice::automatic;
   std::vector<Override> sets;
   std::optional<KernelSet> kernels;
   std::optional<ClockMode> clock;

@@ -35,6 +35,7 @@ StackChoice stack_of(const Flags& flags, const char* usual) {
   StackChoice choice(flags.stack.empty() ? std::string(usual) : flags.stack);
   choice.kernels = flags.kernels;
   choice.attention = flags.attention;
+  choice.collective = flags.collective;
   return choice;
 }
 
@@ -239,7 +240,9 @@ const Names kAll{"table", "json", "csv", "html"}, kFigures{"table", "json", "csv
 std::vector<Mode> desk_modes() {
   return {
       {"compare", ModeGroup::desk, "FILE...", 1, kAny, "anyone's measurements: CSV with op,dtype,shape,measured_us",
-       kMachine + kStack + Names{"--attention", "--clock"} + kFilters + kReport + Names{"--rows"} + kGate, kAll,
+       kMachine + kStack + Names{"--attention", "--collective", "--clock"} + kFilters + kReport + Names{"--rows"} +
+           kGate,
+       kAll,
        "FILE: CSV, or a recording (.json). Other columns: gpu, clock, cache, stack, measured_W, held_out, ...\n"
        "Or whole models: flags of llm as columns (model,phase,batch,prompt,output,dtype,...) and one of measured_ms,\n"
        "measured_tokens_per_s, measured_tokens_per_s_per_gpu, measured_TFLOP_per_s_per_gpu.\n"

@@ -94,6 +94,13 @@ KernelSet kernels_of(const StackChoice& stack) {
 
 StackChoice stack_of(StackChoice choice, const Measurement& row) {
   if (!choice.attention.empty()) return choice;
+  if (op_name(row.what.op) == "all_reduce" && choice.name == "trt-llm") {
+    for (const char* stack : {"vllm", "sglang"}) {
+      if (row.origin.stack.rfind(stack, 0) == 0) choice.name = stack;
+    }
+    if (row.origin.stack.find("nccl") != std::string::npos) choice.name = "nccl";
+    return choice;
+  }
   if (op_name(row.what.op) != "attention_prefill" && op_name(row.what.op) != "attention_decode") return choice;
   for (const char* stack : {"vllm", "torch", "flash-attention", "infersim"}) {
     if (row.origin.stack.rfind(stack, 0) == 0) choice.attention = "flash_attention";

@@ -8,6 +8,7 @@
 #include "arch/json_reader.hpp"
 #include "model/engine/rates.hpp"
 #include "model/predictor/power_clock.hpp"
+#include "model/words.hpp"
 
 namespace plumbline {
 namespace {
@@ -37,6 +38,13 @@ double copies_of(const Protocol& p, const OperandBytes& o, const Rates& m) {
 double still_there(Bytes set, const Rates& m) {
   constexpr double kEdge = 0.2;
   return std::clamp((1 + kEdge - set / m.l2_held()) / (2 * kEdge), 0.0, 1.0);
+}
+
+CollectiveChoice collective_of(const JsonValue& value) {
+  for (const auto& word : kCollectiveWords) {
+    if (word.text == value.as_string()) return word.value;
+  }
+  value.fail("expected a word of --collective, found '" + value.as_string() + "'");
 }
 
 /// How far the regulator has come, mean over the timed replays: it closes in on the steady clock exponentially.
@@ -69,7 +77,13 @@ Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& machine
   if (p.alone) {
     PredictOptions options;
     options.alone = true;
+    options.queued = p.queued;
+    options.collective = p.collective;
     predictor.predict(op, machine, scratch, options);
+    if (p.queued) {
+      const Seconds gaps = scratch.launch_count * (m.gap_stream - m.gap_graph);
+      for (Seconds* t : {&scratch.time, &scratch.low, &scratch.high}) *t += gaps;
+    }
     return scratch.time;
   }
   const auto* gemm = std::get_if<Gemm>(&op);
@@ -114,9 +128,11 @@ Protocols::Protocols(const JsonValue& root) {
   root.refuse_unknown_keys({"schema", "what", "source", "rules"});
   for (const JsonValue& rule : root.at("rules").elements()) {
     if (rule.has("alone")) {
-      rule.refuse_unknown_keys({"op", "stack", "alone", "why"});
+      rule.refuse_unknown_keys({"op", "stack", "alone", "queued", "collective", "why"});
       Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
       read.protocol.known = read.protocol.alone = rule.at("alone").as_bool();
+      read.protocol.queued = rule.has("queued") && rule.at("queued").as_bool();
+      if (rule.has("collective")) read.protocol.collective = collective_of(rule.at("collective"));
       rules_.push_back(std::move(read));
       continue;
     }

@@ -16,7 +16,9 @@ class JsonValue;
 /// Calls in one graph that take turns on operands of their own, that graph replayed.
 struct Protocol {
   bool known = false;
-  bool alone = false;        ///< collectives as benchmarks call them, by no serving stack; all else is of GEMM
+  bool alone = false;   ///< collectives as benchmarks call them, by no serving stack; all else is of GEMM
+  bool queued = false;  ///< ... one behind the other on a stream; else captured in a graph
+  CollectiveChoice collective = CollectiveChoice::automatic;  ///< ... and how their data go
   bool rotates_all = false;  ///< all operands take turns; else the weights alone: input and output are one buffer each
   double least_copies = 1, most_copies = 1;  ///< calls in the graph
   double fill_l2 = 0;                        ///< as many as it takes to fill L2 so many times; 0: always the most

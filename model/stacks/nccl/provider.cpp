@@ -12,6 +12,7 @@
 
 #include "arch/error.hpp"
 #include "arch/fabric/cluster.hpp"
+#include "model/stacks/common/links.hpp"
 #include "model/stacks/nccl/tuner.hpp"
 #include "model/stacks/provider.hpp"
 
@@ -35,7 +36,8 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
      {.name = "nccl_peer_ll", .required = false, .kind = "collective", .classes = kPeers},
      {.name = "nccl_peer_simple", .required = false, .kind = "collective", .classes = kPeers}}};
 
-constexpr std::array<std::string_view, 5> kOps{"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"};
+constexpr std::array<std::string_view, 6> kOps{"all_reduce", "all_gather", "reduce_scatter",
+                                               "all_to_all", "broadcast",  "send_recv"};
 
 constexpr double kSimpleChunk = 4 * nccl::kSimpleStep;  // of a channel, at most; two slices a chunk
 
@@ -50,15 +52,6 @@ nccl::Architecture architecture_of(const Rates& m) {
   return m.path.async_copy ? nccl::Architecture::ampere : nccl::Architecture::volta;
 }
 
-/// What a GPU's port carries on this machine, as a share of what the cluster's file was written for: a study that changes
-/// the port changes the tier.
-Bandwidth wire_of(const FabricTier& tier, const Rates& m, const GpuLinks& described) {
-  const bool pcie = tier.kind == LinkKind::pcie;
-  const Bandwidth before = pcie ? described.pcie_per_direction : described.nvlink_per_direction;
-  const Bandwidth now = pcie ? m.gpu.links.pcie_per_direction : m.gpu.links.nvlink_per_direction;
-  return before > Bandwidth{} ? now / before * tier.bandwidth : tier.bandwidth;
-}
-
 Group group_of(const Question& q, double ranks) {
   if (q.rates.fabric == nullptr) throw BadInput(q.gpu + ": nothing says what joins several of it");
   const Cluster& cluster = *q.rates.fabric;
@@ -67,7 +60,7 @@ Group group_of(const Question& q, double ranks) {
   g.ranks = ranks;
   g.architecture = architecture_of(q.rates);
   g.path = inner.kind == LinkKind::pcie ? nccl::Path::pcie : nccl::Path::nvlink;
-  g.wire = wire_of(inner, q.rates, cluster.gpu_links);
+  g.wire = inner_wire(q.rates);
   g.multicast = inner.multicast && inner.in_network_reduction;
   const auto per_node = static_cast<double>(cluster.gpus_per_node());
   if (ranks <= per_node) return g;
@@ -126,6 +119,21 @@ Exchange ring(CollectiveKind kind, double bytes, const Group& g, const Choice& c
   return e;
 }
 
+/// All bytes pass through all ranks, in parts that follow one another: hops and the first part of a channel once. Nobody
+/// timed it on any card: rings of an all-gather lend it their rates.
+Exchange chain(double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
+  const double between = nccl::ring_network_steps(CollectiveKind::broadcast, g.nodes), steps = g.ranks - 1 - between;
+  const Seconds hop = f.step + c.threads / 512 * f.per_cta;
+  Exchange e;
+  e.rate = rate_of(g, f);
+  e.link = bytes * units::B;
+  e.waits = steps * hop + between * std::max(hop, nccl::reckoned_network_hop(Algorithm::ring, c.protocol));
+  if (c.protocol == Protocol::simple) {
+    e.waits += (g.ranks - 1) * std::min(kSimpleChunk / 2, bytes / c.channels) * units::B / f.channel;
+  }
+  return e;
+}
+
 /// Up one tree and down again, all channels together; hops as NCCL reckons them beside a ring's measured one.
 Exchange tree(double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
   const double within = 2 * (g.ranks_per_node() - 1), between = 2 * std::floor(std::log2(g.nodes));
@@ -149,8 +157,31 @@ Exchange nvls(double bytes, const Group& g, const Choice& c, const FamilyScalars
   return e;
 }
 
-/// A message to each other rank, side by side.
-Exchange peers(double message, double others, const Group& g, const FamilyScalars& f, bool flags) {
+/// What all messages of a rank take, with flags beside the data or by way of the library's buffers.
+struct PeerTimes {
+  Seconds side_by_side;  ///< what the channels' starts, a channel's own rate and its first part add to the link's time
+  Seconds handed_over;   ///< the way by the library's own buffers, as far as the rest does not hide it
+};
+
+/// Channels share the link, and each is a chain of loads and stores of its own: the two times add up. (On two H200 sixteen
+/// channels move 303 GB/s, 32 of them 331; own recordings, data/measurements/h200/links.) The copy to the rank itself runs
+/// on channels beside them.
+PeerTimes peer_times(double message, double others, const Exchange& e, const FamilyScalars& f, bool staged) {
+  const double each = nccl::peer_channels(message, others + 1);
+  const double channels = std::min(nccl::kPeerChannels, others * each);
+  const Bytes first = std::min(message / each, nccl::kSimpleStep) * units::B;
+  PeerTimes t;
+  t.side_by_side = channels * f.per_cta + (f.exposed * first + e.link / channels) / f.channel;
+  if (staged) {
+    const Seconds bytes = e.link / e.rate + t.side_by_side;
+    t.handed_over = pnorm_of_two(f.step, bytes, f.overlap) - bytes;
+  }
+  return t;
+}
+
+/// A message to each other rank, side by side. Calls that a graph has captured store right into the receiver's buffer,
+/// which NCCL registers with the graph (2.24 on); others go by way of its own, and wait for the receiver to say so.
+Exchange peers(double message, double others, const Group& g, const FamilyScalars& f, bool flags, bool staged) {
   Exchange e;
   e.rate = rate_of(g, f);
   e.link = others * message * units::B;
@@ -159,9 +190,12 @@ Exchange peers(double message, double others, const Group& g, const FamilyScalar
     e.rate = std::min(e.rate, others / away * g.network);
     e.waits = nccl::reckoned_network_hop(Algorithm::ring, flags ? Protocol::ll : Protocol::simple);
   }
-  const double channels = nccl::peer_channels(message, others + 1);
-  const double part = flags ? message : std::clamp(message / channels, nccl::kLeastPeerPart, nccl::kSimpleStep);
-  e.waits += part * units::B / f.channel;
+  if (flags) {
+    e.waits += message * units::B / f.channel;
+    return e;
+  }
+  const PeerTimes t = peer_times(message, others, e, f, staged);
+  e.waits += t.side_by_side + t.handed_over;
   return e;
 }
 
@@ -182,8 +216,12 @@ class Nccl final : public Provider {
     if (ranks < 2) return false;  // a copy at most
     Group g = group_of(q, ranks);
     g.multicast = g.multicast && s->multicast;
-    if (s->kind == CollectiveKind::all_to_all) return exchange(bytes / ranks, ranks - 1, g, q, out);
-    const Choice c = nccl::choose(s->kind, bytes, g);
+    // nobody timed NCCL by PCIe or between nodes for these families
+    out.unmeasured = g.path == nccl::Path::pcie || g.nodes > 1;
+    if (s->kind == CollectiveKind::all_to_all) {  // as long as the busiest rank takes
+      return exchange((1 + s->skew / 100) * bytes / ranks, ranks - 1, g, q, out);
+    }
+    const Choice c = nccl::choose(s->kind, bytes, g, forced(q));
     if (c.algorithm == Algorithm::nvls) {
       const FamilyScalars& f = family_on_file(q, kNvls);
       return launch("nccl nvls", nvls(bytes, g, c, f), c.channels, f, ranks, q, out);
@@ -193,18 +231,35 @@ class Nccl final : public Provider {
          {"nccl tree ll", "nccl tree ll128", "nccl tree simple"}}};
     const auto protocol = static_cast<std::size_t>(c.protocol);
     const FamilyScalars& f = family_on_file(q, static_cast<Family>(kRingLl + protocol));
+    if (s->kind == CollectiveKind::broadcast) {
+      out.unmeasured = true;
+      return launch(kKernels[0][protocol], chain(bytes, g, c, f), c.channels, f, ranks, q, out);
+    }
     const bool up_and_down = c.algorithm == Algorithm::tree;
     return launch(kKernels[up_and_down ? 1 : 0][protocol],
                   up_and_down ? tree(bytes, g, c, f) : ring(s->kind, bytes, g, c, f), c.channels, f, ranks, q, out);
   }
 
  private:
+  static std::optional<Algorithm> forced(const Question& q) {
+    switch (q.collective) {
+      case CollectiveChoice::automatic: return {};
+      case CollectiveChoice::ring: return Algorithm::ring;
+      case CollectiveChoice::tree: return Algorithm::tree;
+      case CollectiveChoice::nvls: return Algorithm::nvls;
+      case CollectiveChoice::one_shot:
+      case CollectiveChoice::two_shot: break;
+    }
+    throw BadInput(
+        "one-shot and two-shot collectives are no algorithms of NCCL, and the stack has no other kernel for this one");
+  }
+
   static bool exchange(double message, double others, const Group& g, const Question& q, Answer& out) {
-    const bool flags = message < nccl::kLeastPeerPart;
+    const bool flags = message <= nccl::kFlaggedMessage;
     const FamilyScalars& f = family_on_file(q, flags ? kPeerLl : kPeerSimple);
     const double channels = others * nccl::peer_channels(message, others + 1);
-    return launch(flags ? "nccl send/recv ll" : "nccl send/recv simple", peers(message, others, g, f, flags), channels,
-                  f, others + 1, q, out);
+    return launch(flags ? "nccl send/recv ll" : "nccl send/recv simple", peers(message, others, g, f, flags, q.queued),
+                  std::min(channels, nccl::kPeerChannels), f, others + 1, q, out);
   }
 
   static bool launch(const char* kernel, const Exchange& e, double channels, const FamilyScalars& f, double ranks,

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string>
+
+#include "arch/error.hpp"
 
 namespace plumbline::nccl {
 namespace {
@@ -63,7 +66,10 @@ double bus_bandwidth(Algorithm a, Protocol p, const Group& g) {
 }
 
 double latency_us(CollectiveKind kind, Algorithm a, Protocol p, const Group& g) {
-  const double base = kBase[index(a)][index(p)], hop = reckoned_hop(a, p, g.path).in(units::us);
+  // a broadcast's hop of Simple holds part of a chunk: NCCL takes the tree's
+  const bool by_tree = kind == CollectiveKind::broadcast && p == Protocol::simple;
+  const double base = kBase[index(a)][index(p)];
+  const double hop = reckoned_hop(by_tree ? Algorithm::tree : a, p, g.path).in(units::us);
   const double network = reckoned_network_hop(a, p).in(units::us);
   if (a == Algorithm::tree) {
     return base + 2 * ((g.ranks_per_node() - 1) * hop + std::floor(std::log2(g.nodes)) * network);
@@ -127,6 +133,7 @@ Rings rings_of(const Group& group) {
 }
 
 double ring_steps(CollectiveKind kind, double ranks) {
+  if (kind == CollectiveKind::broadcast) return ranks;
   return (kind == CollectiveKind::all_reduce ? 2 : 1) * (ranks - 1);
 }
 
@@ -143,11 +150,11 @@ Seconds reckoned_network_hop(Algorithm algorithm, Protocol protocol) {
   return kNetworkHop[index(algorithm)][index(protocol)] * units::us;
 }
 
-Choice choose(CollectiveKind kind, double bytes, const Group& group) {
+Choice choose(CollectiveKind kind, double bytes, const Group& group, std::optional<Algorithm> only) {
   Choice best;
   double least = 0;
   const auto offer = [&](Algorithm a, Protocol p, double us) {
-    if (least > 0 && us >= least) return;
+    if ((least > 0 && us >= least) || (only && a != *only)) return;
     least = us;
     best.algorithm = a;
     best.protocol = p;
@@ -158,8 +165,14 @@ Choice choose(CollectiveKind kind, double bytes, const Group& group) {
     if (reduces) offer(Algorithm::tree, p, reckon(kind, bytes, Algorithm::tree, p, group));
     offer(Algorithm::ring, p, reckon(kind, bytes, Algorithm::ring, p, group));
   }
-  if (reduces && group.multicast && group.nodes <= 1 && group.ranks >= kLeastNvlsRanks) {
+  const bool enough = group.ranks >= kLeastNvlsRanks || only == Algorithm::nvls;
+  if (reduces && group.multicast && group.nodes <= 1 && enough) {
     offer(Algorithm::nvls, Protocol::simple, reckon_nvls(bytes, group));
+  }
+  if (least <= 0) {
+    throw BadInput(std::string(name(kind)) +
+                   ": NCCL has no such algorithm for it between these GPUs (trees and NVLS are "
+                   "of all_reduce, NVLS of switches inside one node that add)");
   }
   best.channels = rings_of(group).channels;
   if (best.algorithm == Algorithm::nvls) best.channels = 16;
@@ -169,11 +182,11 @@ Choice choose(CollectiveKind kind, double bytes, const Group& group) {
 }
 
 double peer_channels(double message_bytes, double ranks) {
-  constexpr double kChannels = 32;
-  const double least = std::max(1.0, std::floor(kChannels / ranks));
-  const double wanted = std::ceil(message_bytes / kLeastPeerPart);
-  if (wanted <= least) return std::max(1.0, wanted);
-  return message_bytes / least > kSimpleStep ? std::min(kChannels, 2 * least) : least;
+  constexpr double kLeastPart = kSimpleStep / 8, kMostPart = 32 * kSimpleStep;
+  const double share = std::max(1.0, std::floor(kPeerChannels / ranks));
+  double channels = std::clamp(std::ceil(message_bytes / kLeastPart), 1.0, share);
+  while (message_bytes / channels > kMostPart && channels <= kPeerChannels / 2) channels *= 2;
+  return channels;
 }
 
 }  // namespace plumbline::nccl

@@ -1,10 +1,11 @@
 // Which algorithm, protocol and how many channels NCCL takes for a collective: its own cost model, with its own
 // constants. Source: NVIDIA/nccl 2.28, src/graph/tuning.cc (ncclTopoTuneModel, ncclTopoGetAlgoTime) and src/enqueue.cc
-// (topoGetAlgoInfo, calcP2pChunkSize). The times that it reckons with choose; they are no predictions
-// (docs/sources.md: collectives). Not modelled: CollNet (in-network reduction by InfiniBand switches needs a plugin), PAT, user plugins.
+// (topoGetAlgoInfo, addP2pToPlan). The times that it reckons with choose; they are no predictions (docs/sources.md:
+// collectives). Not modelled: CollNet (in-network reduction by InfiniBand switches needs a plugin), PAT, user plugins.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "arch/units.hpp"
 #include "ops/shape/collective.hpp"
@@ -43,7 +44,8 @@ struct Choice {
   Seconds reckoned;  ///< by NCCL's cost model
 };
 
-/// Messages that a rank passes on one after the other in a ring: 2 (n - 1) for an all-reduce, else n - 1.
+/// Messages that a rank passes on one after the other in a ring, as NCCL counts them: 2 (n - 1) for an all-reduce, n for a
+/// broadcast, else n - 1.
 double ring_steps(CollectiveKind kind, double ranks);
 /// ... of which go between nodes.
 double ring_network_steps(CollectiveKind kind, double nodes);
@@ -52,14 +54,17 @@ double ring_network_steps(CollectiveKind kind, double nodes);
 Seconds reckoned_hop(Algorithm algorithm, Protocol protocol, Path path);
 Seconds reckoned_network_hop(Algorithm algorithm, Protocol protocol);
 
-/// all_reduce, all_gather or reduce_scatter of `bytes`, the larger buffer of one rank.
-Choice choose(CollectiveKind kind, double bytes, const Group& group);
+/// Any collective but all_to_all, of `bytes`, the larger buffer of one rank; by `only` where a user says so.
+/// Throws BadInput where NCCL has no such algorithm for it.
+Choice choose(CollectiveKind kind, double bytes, const Group& group, std::optional<Algorithm> only = {});
 
-/// Channels of one message between two ranks that are part of an exchange among `ranks`: each at least 64 KiB; twice the
-/// least share of 32 once their parts are longer than 512 KiB.
+/// Channels of one message between two ranks that are part of an exchange among `ranks`: each at least 64 KiB; of 32 that
+/// all messages of a rank share, and twice that, again and again, while their parts are longer than 16 MiB.
 double peer_channels(double message_bytes, double ranks);
-/// Shorter messages carry flags beside the data.
-inline constexpr double kLeastPeerPart = 65536;
+/// All channels that a rank's messages run on.
+inline constexpr double kPeerChannels = 32;
+/// Messages up to here carry flags beside the data (NCCL_P2P_LL_THRESHOLD).
+inline constexpr double kFlaggedMessage = 16384;
 /// Part of a message that a channel has under way, and that the next one waits for: 8 of them are a buffer of 4 MiB.
 inline constexpr double kSimpleStep = 524288;
 

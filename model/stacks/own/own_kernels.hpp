@@ -15,8 +15,22 @@ namespace plumbline {
 
 namespace own {
 /// Families of our kernels, in the order in which provider.cpp declares them. `kReduce` adds up splits of GEMMs,
-/// `kCombine` merges those of attention.
-enum Family : std::size_t { kGemm, kGemmPortable, kReduce, kPrefill, kDecode, kCombine, kRowwise, kFamilies };
+/// `kCombine` merges those of attention. `kPeer...`: collectives by loads and stores of peers' memory.
+enum Family : std::size_t {
+  kGemm,
+  kGemmPortable,
+  kReduce,
+  kPrefill,
+  kDecode,
+  kCombine,
+  kRowwise,
+  kPeerOneShot,
+  kPeerTwoShot,
+  kPeerPull,
+  kPeerPush,
+  kPeerScatter,
+  kFamilies
+};
 }  // namespace own
 
 /// The engine of a dense GEMM: wgmma fed by TMA where the card has it and the rows of x, W and y are whole 16-byte

@@ -9,6 +9,7 @@
 #include "model/stacks/own/own_kernels.hpp"
 #include "model/stacks/own/plan_attention.hpp"
 #include "model/stacks/own/plan_gemm.hpp"
+#include "model/stacks/own/plan_peers.hpp"
 #include "model/stacks/own/plan_rows.hpp"
 #include "model/stacks/provider.hpp"
 
@@ -22,6 +23,8 @@ constexpr auto kGemmClasses = std::to_array<BandClass>({{Variant::usual, "gemm"}
 constexpr auto kPortableClasses = std::to_array<BandClass>({{Variant::usual, "gemm_portable"}});
 constexpr auto kPrefillClasses = std::to_array<BandClass>({{Variant::usual, "attention_prefill"}});
 constexpr auto kDecodeClasses = std::to_array<BandClass>({{Variant::usual, "attention_decode"}});
+
+constexpr auto kPeerClasses = std::to_array<BandClass>({{Variant::usual, "collective_own"}});
 
 constexpr std::array<FamilyDeclaration, own::kFamilies> kDeclared{
     {{.name = "gemm",
@@ -49,7 +52,12 @@ constexpr std::array<FamilyDeclaration, own::kFamilies> kDeclared{
       .classes = kDecodeClasses,
       .noted_when_absent = true},
      {.name = "combine", .stand_in = "library.combine", .fitted_in_bursts = true},
-     {.name = "rowwise", .required = false, .fitted_in_bursts = true, .noted_when_absent = true}}};
+     {.name = "rowwise", .required = false, .fitted_in_bursts = true, .noted_when_absent = true},
+     {.name = "peer_one_shot", .required = false, .kind = "collective", .classes = kPeerClasses},
+     {.name = "peer_two_shot", .required = false, .kind = "collective", .classes = kPeerClasses},
+     {.name = "peer_pull", .required = false, .kind = "collective", .classes = kPeerClasses},
+     {.name = "peer_push", .required = false, .kind = "collective", .classes = kPeerClasses},
+     {.name = "peer_scatter", .required = false, .kind = "collective", .classes = kPeerClasses}}};
 
 bool ends_within_a_step(const Gemm& s) {
   return std::fmod(static_cast<double>(s.k) * bits(s.precision.math) / 8.0, gemm::kStepBytes) != 0;
@@ -75,6 +83,7 @@ class Own final : public Provider {
     if (const auto* dense = std::get_if<Gemm>(&q.op)) return gemm(*dense, q, out);
     if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) return attention(*prefill, q, out);
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) return attention(*decode, q, out);
+    if (const auto* collective = std::get_if<Collective>(&q.op)) return plan_own_collective(*collective, q, out);
     const FamilyScalars& rowwise = q.families[own::kRowwise];
     return rowwise.on_file && runs_as_stream(q.op) && answer_stream(q, rowwise, row_planner, out);
   }

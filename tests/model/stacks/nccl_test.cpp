@@ -87,20 +87,41 @@ TEST(NcclTuner, FlagsOf128BytesNeedNvlink) {
   }
 }
 
-/// 64 KiB a channel at least; a share of 32 channels for each peer; twice that once parts are longer than 512 KiB.
+/// 64 KiB a channel at least; a share of 32 channels for each peer; twice that while parts are longer than 16 MiB.
 TEST(NcclTuner, ChannelsOfAMessageFollowItsSize) {
   EXPECT_EQ(nccl::peer_channels(1000, 2), 1);
   EXPECT_EQ(nccl::peer_channels(4 * 65536, 2), 4);
-  EXPECT_EQ(nccl::peer_channels(16 * 524288, 2), 16);
-  EXPECT_EQ(nccl::peer_channels(16 * 524288 + 16, 2), 32);
-  EXPECT_EQ(nccl::peer_channels(1e9, 8), 8);
+  EXPECT_EQ(nccl::peer_channels(16 * 16 * kMiB, 2), 16);
+  EXPECT_EQ(nccl::peer_channels(16 * 16 * kMiB + 16, 2), 32);
+  EXPECT_EQ(nccl::peer_channels(4 * 16 * kMiB, 8), 4);
+  EXPECT_EQ(nccl::peer_channels(4 * 16 * kMiB + 16, 8), 8);
+}
+
+TEST(NcclTuner, AnAlgorithmThatAUserNamesIsTakenWhereThereIsOne) {
+  nccl::Group g = hopper(8);
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_reduce, 64 * kMiB, g, Algorithm::tree).algorithm, Algorithm::tree);
+  EXPECT_THROW(nccl::choose(CollectiveKind::all_gather, kMiB, g, Algorithm::tree), BadInput);
+  EXPECT_THROW(nccl::choose(CollectiveKind::all_reduce, kMiB, g, Algorithm::nvls), BadInput);
+  g.multicast = true;
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_reduce, 4096, g, Algorithm::nvls).algorithm, Algorithm::nvls);
+}
+
+/// By NCCL's tables: LL 6.6 us and eight hops of 0.6; Simple 8.4 us and eight of the tree's 4.
+TEST(NcclTuner, ABroadcastIsAChain) {
+  const auto small = nccl::choose(CollectiveKind::broadcast, 8, hopper(8));
+  EXPECT_EQ(small.protocol, Protocol::ll);
+  EXPECT_NEAR(small.reckoned.in(units::us), 6.6 + 8 * 0.6, 1e-3);
+  const auto large = nccl::choose(CollectiveKind::broadcast, 64 * kMiB, hopper(8));
+  EXPECT_EQ(large.protocol, Protocol::simple);
+  EXPECT_NEAR(large.reckoned.in(units::us), 8.4 + 8 * 4.0 + 64 * kMiB / 360e3, 1e-6);
 }
 
 class NcclOnH200 : public testing::Test {
  protected:
-  Seconds time_of(const std::string& op, const std::string& shape, bool alone = true) {
+  Seconds time_of(const std::string& op, const std::string& shape, bool alone = true, bool queued = false) {
     PredictOptions options;
     options.alone = alone;
+    options.queued = queued;
     predictor_.predict(parse_op(op, "bf16", shape), machine_, out_, options);
     return out_.time;
   }
@@ -122,9 +143,9 @@ TEST_F(NcclOnH200, ARingTakesItsStepsItsHopsAndItsFill) {
 }
 
 TEST_F(NcclOnH200, AStackCallsFromAStreamOfItsOwn) {
-  const Seconds bare = time_of("all_reduce", "bytes=8192;gpus=2");
+  const Seconds bare = time_of("all_gather", "bytes=8192;gpus=2");
   const CollectiveCall& call = machine_.stack().collective_call;
-  const Seconds called = time_of("all_reduce", "bytes=8192;gpus=2", false);
+  const Seconds called = time_of("all_gather", "bytes=8192;gpus=2", false);
   EXPECT_GT(call.fixed, Seconds{});
   EXPECT_NEAR((called - bare) / (call.fixed + call.each_doubling), 1, 1e-9);
 }
@@ -144,6 +165,41 @@ TEST_F(NcclOnH200, ANodeIsFasterThanTheNetwork) {
 
 TEST_F(NcclOnH200, MessagesBetweenTwoGpusArePriced) {
   EXPECT_GT(time_of("send_recv", "bytes=1048576"), time_of("send_recv", "bytes=1024"));
+}
+
+/// Messages of 128 KiB by the library's buffers wait for the receiver; of 512 MiB nobody sees that.
+TEST_F(NcclOnH200, ACapturedExchangeSkipsTheLibrarysBuffers) {
+  EXPECT_GT(time_of("all_to_all", "bytes=262144;gpus=2", true, true) / time_of("all_to_all", "bytes=262144;gpus=2"),
+            1.2);
+  EXPECT_NEAR(
+      time_of("all_to_all", "bytes=1073741824;gpus=2", true, true) / time_of("all_to_all", "bytes=1073741824;gpus=2"),
+      1, 0.01);
+  EXPECT_EQ(time_of("all_gather", "bytes=262144;gpus=2", true, true), time_of("all_gather", "bytes=262144;gpus=2"));
+}
+
+/// By hand: a message of 128 MiB on 16 channels; the launch's last CTA is one more start.
+TEST_F(NcclOnH200, ChannelsOfAnExchangeShareTheLink) {
+  const FamilyScalars& f = scalars_of(machine_, "library.nccl_peer_simple");
+  const Bytes message = 128 * kMiB * units::B, first = 524288 * units::B;
+  const Seconds by_hand = f.fixed + message / (f.link_share * 450.0 * units::GB_per_s) +
+                          (message / 16.0 + f.exposed * first) / f.channel + 17 * f.per_cta +
+                          machine_.rates().gap_graph;
+  EXPECT_NEAR(time_of("all_to_all", "bytes=268435456;gpus=2") / by_hand, 1, 1e-9);
+}
+
+TEST_F(NcclOnH200, TheBusiestRankDecides) {
+  const Seconds even = time_of("all_to_all", "bytes=268435456;gpus=8");
+  EXPECT_NEAR(time_of("all_to_all", "bytes=268435456;gpus=8;skew=50") / even, 1.5, 0.05);
+  EXPECT_THROW(time_of("all_gather", "bytes=268435456;gpus=8;skew=50"), BadInput);
+}
+
+TEST_F(NcclOnH200, ABroadcastIsPricedAndNeverMeasured) {
+  const Seconds wire = 1024 * kMiB * units::B / (450.0 * units::GB_per_s);
+  const Seconds all = time_of("broadcast", "bytes=1073741824;gpus=8");
+  EXPECT_EQ(out_.provenance, Provenance::never_measured);
+  EXPECT_GT(all, wire);
+  EXPECT_LT(all, 1.5 * wire);
+  EXPECT_GT(time_of("broadcast", "bytes=64;gpus=8"), time_of("broadcast", "bytes=64;gpus=2"));
 }
 
 /// A study that doubles the port doubles the tier; what depends on neither bytes nor bandwidth stays.

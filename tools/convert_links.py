@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Turns recordings of collectives (data/measurements/h200/links, `probe --collectives`) into Plumbline's ops CSV, split
+for good into train and held-out files: data/measurements/h200_links/h200_sxm/{nccl,own}.{train,heldout}.csv.
+
+    tools/convert_links.py
+
+Left out: what ran beside other work, at steady clocks, with programmatic dependent launch or with other CTAs than planned, and, of the
+first day's file, our two-shot kernels from 8 MiB on, which have been rewritten since. `scope`: `aligned` where each
+rank's part is whole 16-byte packs, else `ragged`. `id` is <file>:<line>.
+"""
+import csv
+import os
+import sys
+
+from measurement_csv import Output
+
+KERNELS = {"nccl": "nccl", "one_shot": "own", "two_shot": "own", "pull": "own", "push": "own"}
+REWRITTEN = 8 << 20  # ops/plan/peer_plan.cpp, kInTurnBytes
+
+
+def main():
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "measurements")
+    out = Output()
+    for name in ("x2", "x4_first"):
+        with open(os.path.join(root, "h200", "links", name + ".csv"), newline="", encoding="ascii") as f:
+            for line, row in enumerate(csv.DictReader(f), start=2):
+                family = KERNELS.get(row["kernel"])
+                if family is None or row["clock"] != "burst" or row["status"] != "ok" or row["plan"].endswith("alone"):
+                    continue
+                shape = dict(part.split("=") for part in row["shape"].split(";"))
+                size, gpus = int(shape["bytes"]), int(shape["gpus"])
+                if name == "x4_first" and family == "own" and row["kernel"] != "one_shot" and size >= REWRITTEN:
+                    continue
+                part = size if row["op"] == "all_reduce" else size // gpus
+                out.add(("h200_links", "h200_sxm", family), row["op"], row["dtype"],
+                        {"bytes": size, "gpus": gpus, "multicast": 0}, row["measured_us"], f"{name}:{line}",
+                        stack=row["stack"] if family == "nccl" else "own " + row["kernel"], kernel=row["kernel"], scope="ragged" if part % 16 else "aligned")
+    for (source, gpu, family, side), rows in sorted(out.write(root).items()):
+        print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
