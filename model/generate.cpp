@@ -84,7 +84,7 @@ Workload decode_step(const Llm& llm, const Workload& prefill, std::int64_t done)
   w.phase = Phase::decode;
   w.cached = 0;
   // what the prefill leaves in the cache: of a decoder behind an encoder its start token
-  w.context = lowering::lengths_of(llm, prefill, llm.main()).kv_len + done;
+  w.context = lowering::lengths_of(llm, prefill, llm.main()).all_keys + done;
   return w;
 }
 

@@ -119,10 +119,23 @@ struct TimeShare {
 /// kDenseSteps or kExpertSteps.
 std::string_view step_kind(const Graph& graph);
 
+/// The stages of a pipeline beside its slowest one.
+struct StagesBeside {
+  double waits = 0;                     ///< bubble of the slowest / time that it is busy
+  double all_busy = 1, all_energy = 1;  ///< time and energy of all stages' work / the slowest's
+};
+
+/// Of several GPUs nodes and sums are those of one rank, of the fullest replica and the slowest stage; `tokens_per_s` and
+/// `energy` are of all.
 struct StepPrediction {
   Graph graph;
   std::vector<NodePrediction> nodes;
   Seconds latency, low, high;  ///< one step
+  /// Collectives and hand-overs between stages: what the step waits for, and what runs beside other operators.
+  Seconds network_exposed, network_hidden;
+  Seconds bubble;          ///< of `latency`: the rank waits for other stages of its pipeline
+  std::int64_t stage = 0;  ///< of the pipeline, that the nodes are of: the slowest
+  StagesBeside stages;
   /// Residuals of steps that were measured whole: [low, high] is at least as wide.
   WholeStepBand whole_steps;
   double tokens_per_s = 0;
@@ -132,8 +145,8 @@ struct StepPrediction {
   double mfu = 0;  ///< FLOPs / (latency x dense tensor peak at the boost clock of the step's main dtype)
   double mbu = 0;  ///< DRAM bytes / (latency x datasheet bandwidth)
   bool fits = true;
-  std::optional<Joules> energy;                ///< the operators' and the gaps', together
-  std::optional<Watts> power;                  ///< energy / latency
+  std::optional<Joules> energy;                ///< of all GPUs: the operators', and of gaps and bubbles
+  std::optional<Watts> power;                  ///< mean of the slowest rank's GPU
   std::optional<Watts> power_low, power_high;  ///< 5-95 % band: the operators' errors taken to go together
   std::optional<Watts> waiting_power;          ///< in the gaps between launches
   Hertz clock;                                 ///< mean SM clock

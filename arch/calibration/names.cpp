@@ -89,6 +89,7 @@ constexpr std::array kFamilies{
     "attention_prefill"sv,
     "attention_prepare"sv,
     "combine"sv,
+    "copy_engine"sv,
     "flash_append"sv,
     "flash_decode"sv,
     "flash_prefill"sv,

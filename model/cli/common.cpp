@@ -46,7 +46,7 @@ void add_set_flag(CLI::App& app, MachineFlags& flags) {
              flags.overrides.push_back({text.substr(0, equals), text.substr(equals + 1)});
            }
          },
-         "change a number of the descriptor: memory.bandwidth=6TB/s, sm_count=+20% (repeatable)")
+         "another descriptor number: memory.bandwidth=6TB/s, sm_count=+20% (repeatable)")
       ->type_name("PATH=VALUE")
       ->type_size(1)
       ->allow_extra_args(false);
@@ -64,10 +64,9 @@ void add_stack_flags(CLI::App& app, StackChoice& stack) {
                  "whose kernels run: a name from 'predict-model list stacks', or a file [" + stack.name + "]")
       ->type_name("NAME|FILE.json");
   add_value(app, "--kernels", joined_words(kKernelSetWords),
-            "the stack's with this project's before them, without, or the roofline floor [the stack's]",
+            "with this project's before the stack's, without, or the roofline floor",
             [&stack](const std::string& text) { stack.kernels = chosen_word("--kernels", kKernelSetWords, text); });
-  add_value(app, "--attention", "PROVIDER",
-            "whose attention runs where it is not this project's: tensorrt-llm, flash-attention, ... [the stack's]",
+  add_value(app, "--attention", "PROVIDER", "whose attention runs where it is not this project's [the stack's]",
             [&stack](const std::string& text) { stack.attention = text; });
   add_choice(app, "--collective", kCollectiveWords, stack.collective,
              "how the data of collectives go, instead of as the library would choose");
@@ -104,7 +103,7 @@ void add_machine_flags(CLI::App& app, MachineFlags& flags) {
             });
   add_choice(app, "--data", kDataPatternWords, flags.data, "what operands hold: power depends on the bits that change");
   app.add_option("--cluster", flags.cluster,
-                 "what joins several GPUs: a name from 'predict-model list clusters', or a file [the GPU's own]")
+                 "what joins the GPUs: a name from 'list clusters', or a file [the GPU's own]")
       ->type_name("NAME|FILE.json");
   app.add_option("--calibration", flags.calibration_file,
                  "coefficients that 'validate' measured or fitted [the GPU's own]")

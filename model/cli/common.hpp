@@ -33,6 +33,7 @@ void add_op_command(CLI::App& root, Action& action);
 void add_ops_command(CLI::App& root, Action& action);
 void add_gpu_command(CLI::App& root, Action& action);
 void add_cluster_command(CLI::App& root, Action& action);
+void add_plan_command(CLI::App& root, Action& action);
 void add_list_command(CLI::App& root, Action& action);
 /// sweep, sensitivity, solve, diff: understood, refused as not modelled yet.
 void add_later_commands(CLI::App& root, Action& action);

@@ -67,6 +67,7 @@ void set_up(CLI::App& root, Action& action) {
   add_llm_command(root, action);
   add_op_command(root, action);
   add_ops_command(root, action);
+  add_plan_command(root, action);
   add_gpu_command(root, action);
   add_cluster_command(root, action);
   add_list_command(root, action);

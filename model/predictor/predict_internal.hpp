@@ -18,8 +18,9 @@ void conclude(OpPrediction& op, const Machine& machine);
 /// One step: of a model, or of the operators that `out.graph` holds.
 void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
                   const RunOptions& options, StepPrediction& out);
-/// `fused_as_stack`: fusions are the stack's own, as its whole steps were recorded.
+/// `fused_as_stack`: fusions are the stack's own, as its whole steps were recorded. `phase`: of a pipeline, whether the
+/// next step follows at once.
 void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& options, StepPrediction& out,
-                   bool fused_as_stack = true);
+                   bool fused_as_stack = true, Phase phase = Phase::prefill);
 
 }  // namespace plumbline

@@ -8,6 +8,7 @@
 #include "model/machine/parts.hpp"
 #include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
+#include "model/schedule/pipeline.hpp"
 
 namespace plumbline {
 namespace {
@@ -141,30 +142,49 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
   out.low = std::max(out.low, floor);
 }
 
+bool is_network(const Op& op) {
+  const auto* transfer = std::get_if<Transfer>(&op);
+  return std::holds_alternative<Collective>(op) || (transfer != nullptr && transfer->kind == TransferKind::send_recv);
+}
+
 /// Sums over the nodes.
 void total(StepPrediction& out, const Machine& machine, const RunOptions& options, bool fused_as_stack) {
   const Rates& m = machine.rates();
-  Seconds at_peak;
+  Seconds at_peak, busy;
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
-    out.latency += count * (n.op.time + n.gap);
+    busy += count * (n.op.time + n.gap);
+    if (is_network(n.node->op)) out.network_exposed += count * (n.op.time + n.gap);
     out.flops += count * n.op.flops;
     out.dram_bytes += count * n.op.dram_bytes();
     const FlopRate peak = tensor_peak(m.gpu, n.op.math, m.gpu.boost_clock);
     if (peak > FlopRate{}) at_peak += count * n.op.tensor / peak;
   }
+  out.bubble = out.stages.waits * busy;
+  out.latency = busy + out.bubble;
   set_band(out, machine, options, fused_as_stack);
   out.mfu = at_peak / out.latency;
   out.mbu = out.dram_bytes / (out.latency * m.gpu.memory.bandwidth);
   out.tokens_per_s = out.graph.tokens / out.latency.in(units::s);
+  // of the time that the rank is busy: what it waits for are other ranks that are bound as it is
   for (const NodePrediction& n : out.nodes) {
-    add_shares(n, m, static_cast<double>(n.node->count), out.latency, out.share);
+    add_shares(n, m, static_cast<double>(n.node->count), busy, out.share);
   }
+}
+
+/// Of all ranks: each stage's for as long as the step takes, busy as its work says beside the slowest's, else waiting.
+Joules energy_of_all(const StepPrediction& out, Joules busy, Seconds time, Watts waiting) {
+  const Graph& graph = out.graph;
+  const auto stages = static_cast<double>(graph.pipeline.stages);
+  const double ranks_of_stage = static_cast<double>(graph.ranks) / stages;
+  const double idle = stages * (1 + out.stages.waits) - out.stages.all_busy;  // in times of the slowest
+  return ranks_of_stage * (out.stages.all_energy * busy + idle * time * waiting);
 }
 
 /// Energy, mean power and mean clock of the step as its operators are priced now. In the gaps only the clocks run.
 void add_up_energy(StepPrediction& out, const Rates& m, double clock_share) {
   const Watts waiting = settled_power(*m.power, clock_share, Watts{});
+  const double bubble = out.stages.waits;
   Joules energy, low, high;
   Seconds time;
   double cycles = 0;
@@ -176,12 +196,14 @@ void add_up_energy(StepPrediction& out, const Rates& m, double clock_share) {
     time += count * (n.op.time + n.gap);
     cycles += count * (n.op.clock * n.op.time + m.clock * clock_share * n.gap);
   }
-  out.energy = energy;
-  out.power = energy / time;
-  out.power_low = low / time;
-  out.power_high = m.clock_mode == ClockMode::burst ? high / time : held_to_cap(high / time, *out.power, m);
+  const Joules idle = bubble * time * waiting;
+  out.power = (energy + idle) / ((1 + bubble) * time);
+  out.power_low = (low + idle) / ((1 + bubble) * time);
+  const Watts most = (high + idle) / ((1 + bubble) * time);
+  out.power_high = m.clock_mode == ClockMode::burst ? most : held_to_cap(most, *out.power, m);
   out.waiting_power = waiting;
   out.clock = cycles / time;
+  out.energy = energy_of_all(out, energy, time, waiting);
 }
 
 /// One clock for all of the step, as the regulator takes tens of ms: the one at which the power of its phases, each for
@@ -201,6 +223,7 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
     run.tensor_estimate += count * once.tensor_estimate;
     at_boost += count * (n.op.time + n.gap);
   }
+  at_boost += out.stages.waits * at_boost;
   double last = 1;
   const auto time_at = [&](double share) {
     last = share;
@@ -211,7 +234,7 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
     if (options.runtime == Runtime::eager) wait_for_host(out, m);
     Seconds time;
     for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * (n.op.time + n.gap);
-    return time;
+    return (1 + out.stages.waits) * time;
   };
   out.uncapped = at_boost;
   double share = 1;
@@ -236,11 +259,11 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
                   const RunOptions& options, StepPrediction& out) {
   if (workload.phase == Phase::train) throw NotModelled("phase train: training time is not modelled yet");
   lower(llm, workload, out.graph);
-  predict_graph(machine, cache, options, out, workload.fusion == machine.stack().fusion);
+  predict_graph(machine, cache, options, out, workload.fusion == machine.stack().fusion, workload.phase);
 }
 
 void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& options, StepPrediction& out,
-                   bool fused_as_stack) {
+                   bool fused_as_stack, Phase phase) {
   const Rates& m = machine.rates();
   out.nodes.resize(out.graph.nodes.size());
   out.latency = out.low = out.high = Seconds{};
@@ -255,6 +278,9 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   out.waiting_power.reset();
   out.power_limited = false;
   out.uncapped = Seconds{};
+  out.network_exposed = out.network_hidden = out.bubble = Seconds{};
+  out.stage = 0;
+  out.stages = {};
   out.fits = out.graph.memory.total() <= m.gpu.memory.capacity;
   PredictOptions called;
   called.queued = options.runtime != Runtime::graph;
@@ -269,6 +295,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
     n.gap = runtime_gap(n.op, m, options.runtime);
   }
   if (options.runtime == Runtime::eager) wait_for_host(out, m);
+  keep_slowest_stage(out, phase == Phase::decode);
   if (m.power) settle(out, machine, options);
   total(out, machine, options, fused_as_stack);
 }

@@ -21,7 +21,7 @@ const StepPrediction& fullest(const GeneratePrediction& all) {
 std::string head(const GenerateReport& r, const TextStyle& style) {
   const StepReport& q = r.question;
   const Gpu& card = q.machine.gpu();
-  std::string first = q.llm.name + ", generate, on 1 x " + card.title;
+  std::string first = q.llm.name + ", generate, on " + std::to_string(q.workload.parallel.ranks()) + " x " + card.title;
   if (card.title != card.name) first += " (" + card.name + ")";
   const auto usual = [](bool given) { return given ? "" : " (default)"; };
   std::string lengths = "batch " + std::to_string(q.workload.batch) + usual(q.given.batch) + ", prompt " +

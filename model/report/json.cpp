@@ -119,6 +119,7 @@ std::string step_json(const StepReport& r) {
   if (r.workload.phase == Phase::prefill) out["context"] = r.workload.cached;
   put_machine(out, r);
   put_sizes(out, r);
+  put_parallel(out, r);
   out["latency_s"] = finite(s.latency.in(units::s), "latency_s");
   out["latency_low_s"] = finite(s.low.in(units::s), "latency_low_s");
   out["latency_high_s"] = finite(s.high.in(units::s), "latency_high_s");
@@ -137,8 +138,12 @@ std::string step_json(const StepReport& r) {
   out["energy_per_token_J"] = per_token ? Json(finite(token_J, "energy_per_token_J")) : Json(nullptr);
   out["tokens_per_J"] = per_token ? Json(finite(1 / token_J, "tokens_per_J")) : Json(nullptr);
   put_fit(out, r.fit);
+  put_load(out, r.load);
   out["memory_bytes"] = memory_json(s.graph.memory, r.machine.gpu().memory.capacity);
   out["time_share"] = shares_json(s.share);
+  out["network_s"] = {{"exposed", finite(s.network_exposed.in(units::s), "network_s")},
+                      {"hidden", finite(s.network_hidden.in(units::s), "network_s")}};
+  out["bubble_s"] = finite(s.bubble.in(units::s), "bubble_s");
   out["flops"] = finite(s.flops.in(units::FLOP), "flops");
   out["dram_bytes"] = finite(s.dram_bytes.in(units::B), "dram_bytes");
   put_mfu(out, mfu_of(s, r.machine.gpu()));

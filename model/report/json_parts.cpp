@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "arch/fabric/cluster.hpp"
 #include "model/stacks/stack.hpp"
 #include "model/words.hpp"
 
@@ -85,6 +86,29 @@ void put_machine(Json& out, const StepReport& r) {
   out["runtime"] = word_of(kRuntimeWords, r.options.runtime);
   out["fusion"] = word_of(kFusionWords, r.workload.fusion);
   out["clock"] = word_of(kClockWords, r.clock);
+}
+
+void put_parallel(Json& out, const StepReport& r) {
+  const ParallelPlan& p = r.workload.parallel;
+  if (p.ranks() == 1) {
+    out["parallel"] = nullptr;
+    return;
+  }
+  out["parallel"] = {{"tp", p.tensor},
+                     {"pp", p.pipeline},
+                     {"dp", p.data},
+                     {"ep", p.expert},
+                     {"cp", p.context},
+                     {"sp", p.sequence},
+                     {"attention_dp", p.attention_data},
+                     {"micro_batches", r.step.graph.pipeline.micro_batches},
+                     {"stage", r.step.stage},
+                     {"cluster", r.machine.rates().fabric->name}};
+}
+
+void put_load(Json& out, const LoadTime& load) {
+  out["load_s"] = load.total() ? Json(finite(load.total()->in(units::s), "load_s")) : Json(nullptr);
+  out["load_host_s"] = finite(load.host.in(units::s), "load_host_s");
 }
 
 namespace {

@@ -31,6 +31,10 @@ void put_mfu(Json& out, const Mfu& mfu);
 void put_model(Json& out, const StepReport& report);
 void put_machine(Json& out, const StepReport& report);
 /// Parameters and the cache of a token.
+/// `load_s`: null where nothing says how fast the nodes read; `load_host_s`: from the host's memory to the GPUs.
+void put_load(Json& out, const LoadTime& load);
+/// The plan of several GPUs, its slowest stage and the cluster; null of one GPU.
+void put_parallel(Json& out, const StepReport& report);
 void put_sizes(Json& out, const StepReport& report);
 Json memory_json(const MemoryNeed& need, Bytes capacity);
 Json shares_json(const TimeShare& share);

@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "arch/fabric/cluster.hpp"
 #include "arch/format.hpp"
 #include "model/report/report.hpp"
 #include "model/stacks/stack.hpp"
@@ -26,6 +27,34 @@ std::string question_lines(const StepReport& r, const std::string& lengths) {
                           std::string(word_of(kClockWords, r.clock)) + usual(r.given.clock) + " (" +
                           format(r.step.clock) + ")";
   return labelled("model", model) + labelled("inputs", inputs) + labelled("run as", how);
+}
+
+std::string parallel_lines(const StepReport& r) {
+  const ParallelPlan& p = r.workload.parallel;
+  if (p.ranks() == 1) return "";
+  std::string plan;
+  const std::pair<const char*, std::int64_t> degrees[] = {
+      {"tp", p.tensor}, {"pp", p.pipeline}, {"cp", p.context}, {"dp", p.data}, {"ep", p.expert}};
+  for (const auto& [word, degree] : degrees) {
+    if (degree > 1) plan += (plan.empty() ? "" : ", ") + std::string(word) + " " + std::to_string(degree);
+  }
+  if (p.sequence) plan += ", sequence parallel";
+  if (p.attention_data) plan += ", data-parallel attention";
+  if (p.pipeline > 1) {
+    plan += ", " + std::to_string(r.step.graph.pipeline.micro_batches) + " micro-batches; stage " +
+            std::to_string(r.step.stage + 1) + " of " + std::to_string(p.pipeline) + " is the slowest";
+  }
+  plan += "; cluster " + r.machine.rates().fabric->name;
+  std::string network = format(r.step.network_exposed) + " of the step";
+  if (r.step.network_hidden > Seconds{}) network += ", " + format(r.step.network_hidden) + " hidden behind compute";
+  if (r.step.bubble > Seconds{}) network += "; waits " + format(r.step.bubble) + " for other stages";
+  return labelled("parallel", plan) + labelled("network", network);
+}
+
+std::string load_line(const LoadTime& load) {
+  if (!load.total()) return "";
+  return labelled("load", format(*load.total()) + " to bring the weights to all GPUs: " + format(*load.storage) +
+                              " from storage, " + format(load.host) + " from the host, at the same time");
 }
 
 namespace {

@@ -10,6 +10,7 @@
 
 #include "model/advice.hpp"
 #include "model/generate.hpp"
+#include "model/load_time.hpp"
 #include "model/predict.hpp"
 #include "model/report/columns.hpp"
 #include "ops/graph/workload.hpp"
@@ -40,6 +41,7 @@ struct StepReport {
   Given given{};
   std::int64_t top = 0;  ///< rows of the table's operators; 0: all
   std::vector<Advice> advice{};
+  LoadTime load{};
 };
 
 /// Share of the dense tensor peak that everybody quotes: the datasheet's, where the clock that it assumes is on file,
@@ -58,6 +60,10 @@ Seconds kernel_time(const OpPrediction& op);
 
 /// What a table says of memory: the verdict, what is held, what would fit.
 std::string memory_lines(const MemoryNeed& need, const Fit& fit, const TextStyle& style);
+/// "parallel" and "network" of several GPUs; nothing of one.
+std::string parallel_lines(const StepReport& report);
+/// "load", where something says how fast the nodes read.
+std::string load_line(const LoadTime& load);
 /// "model", "asked" and "assumed". `lengths`: "batch 4, context 1024 (default)".
 std::string question_lines(const StepReport& report, const std::string& lengths);
 

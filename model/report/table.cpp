@@ -24,8 +24,8 @@ std::string_view step_noun(Phase phase) {
 
 std::string header(const StepReport& r, const TextStyle& style) {
   const Gpu& card = r.machine.gpu();
-  std::string first =
-      r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on 1 x " + card.title;
+  std::string first = r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on " +
+                      std::to_string(r.workload.parallel.ranks()) + " x " + card.title;
   if (card.title != card.name) first += " (" + card.name + ")";
   const Workload& w = r.workload;
   std::string lengths = "batch " + std::to_string(w.batch) + (r.given.batch ? "" : " (default)") +
@@ -37,7 +37,7 @@ std::string header(const StepReport& r, const TextStyle& style) {
 
 std::string summary(const StepReport& r, const TextStyle& style) {
   const StepPrediction& s = r.step;
-  std::string out = memory_lines(s.graph.memory, r.fit, style);
+  std::string out = memory_lines(s.graph.memory, r.fit, style) + load_line(r.load);
   std::string time = style.bold(format(s.latency)) + "  (5-95 % band " + format(s.low) + " to " + format(s.high) +
                      ")  " + std::string(step_noun(r.workload.phase));
   out += labelled("latency", time);
@@ -57,6 +57,7 @@ std::string summary(const StepReport& r, const TextStyle& style) {
     if (share > 0) spent += (spent.empty() ? "" : ", ") + std::string(label) + " " + percent(share);
   }
   out += labelled("time goes to", spent);
+  out += parallel_lines(r);
   if (s.power_limited) {
     out += labelled("limit", "power: " + format(s.clock) + " of " + format(r.machine.gpu().boost_clock) +
                                  "; uncapped " + format(s.uncapped));
@@ -164,7 +165,7 @@ std::string operators(const StepReport& r, const TextStyle& style) {
   const bool kinds_of_layer = std::count_if(segments.begin(), segments.end(), repeats) > 1;
   std::vector<FoldedRow> rows = folded(r.step);
   const std::size_t all = rows.size();
-  Seconds gaps = r.step.latency;
+  Seconds gaps = r.step.latency - r.step.bubble;
   for (const FoldedRow& row : rows) gaps -= row.total();
   const Seconds others = keep_longest(rows, r.top);
   std::vector<int> within;
@@ -180,6 +181,9 @@ std::string operators(const StepReport& r, const TextStyle& style) {
   }
   if (gaps > 1e-9 * r.step.latency) {
     table.add({"launch gaps", "", "", "", format(gaps), percent(gaps / r.step.latency)});
+  }
+  if (r.step.bubble > Seconds{}) {
+    table.add({"waits for stages", "", "", "", format(r.step.bubble), percent(r.step.bubble / r.step.latency)});
   }
   table.add({"step", "", "", "", format(r.step.latency), "100 %", "", format(r.step.flops), format(r.step.dram_bytes)});
   return table.text(2, style) +

@@ -37,11 +37,25 @@ struct MemoryNeed {
   Bytes total() const { return weights + kv_cache + activations + optimizer + workspace; }
 };
 
+/// A step that runs in stages, one behind the other, each on ranks of its own: how often each stage runs each segment of
+/// the graph for one micro-batch.
+struct PipelineStages {
+  std::int64_t stages = 1, micro_batches = 1;
+  std::vector<std::int64_t> repeats;  ///< [stage][segment]; empty with one stage, which runs all of the graph
+
+  std::int64_t repeat(std::int64_t stage, std::size_t segment, std::size_t segments) const {
+    return repeats[static_cast<std::size_t>(stage) * segments + segment];
+  }
+};
+
+/// With several stages nodes are those of a micro-batch's way through all of them.
 struct Graph {
   std::vector<Node> nodes;
   std::vector<Segment> segments;
-  MemoryNeed memory;
+  MemoryNeed memory;  ///< of the rank that holds most
   double tokens = 0;  ///< tokens the step produces (decode) or consumes (prefill, train), all ranks
+  PipelineStages pipeline;
+  std::int64_t ranks = 1;  ///< GPUs that the step runs on
 };
 
 /// Puts one node in place of those from the one named `first` to the one named `last` (one node: the same name twice), in

@@ -9,6 +9,8 @@ namespace {
 
 /// Of a size, and of the tokens of a step: products with any width of a model stay far inside 64 bits.
 constexpr std::int64_t kMost = std::int64_t{1} << 40;
+/// GPUs of one plan.
+constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
 void at_least(std::int64_t value, std::int64_t least, const char* flag) {
   if (value >= least && value <= kMost) return;
@@ -22,10 +24,51 @@ void few_enough(std::int64_t batch, std::int64_t length, const char* flag) {
                  ": expected at most 2^40 tokens in all");
 }
 
-void one_rank(std::int64_t degree, const char* flag) {
-  at_least(degree, 1, flag);
-  if (degree > 1)
-    throw NotModelled(std::string(flag) + " " + std::to_string(degree) + ": several GPUs are not modelled yet");
+/// What holds of any model.
+void check_plan(const Workload& w) {
+  const ParallelPlan& p = w.parallel;
+  at_least(p.tensor, 1, "tp");
+  at_least(p.pipeline, 1, "pp");
+  at_least(p.data, 1, "dp");
+  at_least(p.expert, 1, "ep");
+  at_least(p.context, 1, "cp");
+  std::int64_t room = kMostRanks;
+  for (const std::int64_t degree : {p.tensor, p.pipeline, p.data, p.context}) {
+    if (degree > room) throw BadInput("tp x pp x cp x dp: expected at most 2^20 GPUs");
+    room /= degree;
+  }
+  if (p.zero < 0 || p.zero > 3) throw BadInput("zero: expected 0, 1, 2 or 3");
+  if (p.zero > 0 && w.phase != Phase::train) {
+    throw BadInput("zero: expected it with phase train: inference keeps no optimizer states");
+  }
+  if (p.zero > 0) throw NotModelled("zero: training is not modelled yet");
+  if (p.stage_ranks() % p.expert != 0) {
+    throw BadInput("ep " + std::to_string(p.expert) + ": expected a divisor of tp x cp x dp = " +
+                   std::to_string(p.stage_ranks()) + ", the ranks that experts live on");
+  }
+  if (p.expert % p.tensor != 0 && p.tensor % p.expert != 0) {
+    throw BadInput("ep " + std::to_string(p.expert) + ": expected a multiple or a divisor of tp " +
+                   std::to_string(p.tensor));
+  }
+  if (p.sequence && p.tensor == 1) throw BadInput("sp: expected tp of at least 2: tokens are split over its ranks");
+  if (p.attention_data && p.tensor == 1) {
+    throw BadInput("attention-dp: expected tp of at least 2: attention is whole on each of its ranks");
+  }
+  if (p.sequence && p.attention_data) {
+    throw BadInput("sp: expected it without attention-dp, which splits the residual stream by sequences");
+  }
+  at_least(p.micro_batches, 0, "micro-batches");
+  if (p.micro_batches > 0 && p.pipeline == 1) {
+    throw BadInput("micro-batches: expected pp of at least 2");
+  }
+  const std::int64_t replica = (w.batch + p.data - 1) / p.data;
+  if (p.micro_batches > replica) {
+    throw BadInput("micro-batches " + std::to_string(p.micro_batches) + ": expected at most the " +
+                   std::to_string(replica) + " sequences of a replica");
+  }
+  if (!(w.expert_load.power >= 0 && w.expert_load.power <= 10)) {
+    throw BadInput("expert load: expected a power from 0 to 10");
+  }
 }
 
 }  // namespace
@@ -42,13 +85,7 @@ void check(const Workload& workload) {
   few_enough(workload.batch, workload.prompt, "prompt");
   if (workload.cached > 0) few_enough(workload.batch, workload.cached + workload.prompt, "cached context and prompt");
   if (workload.phase == Phase::decode) few_enough(workload.batch, workload.context + 1, "context");
-  at_least(workload.parallel.tensor, 1, "tp");
-  one_rank(workload.parallel.pipeline, "pp");
-  one_rank(workload.parallel.data, "dp");
-  one_rank(workload.parallel.expert, "ep");
-  one_rank(workload.parallel.context, "cp");
-  if (workload.parallel.zero < 0 || workload.parallel.zero > 3) throw BadInput("zero: expected 0, 1, 2 or 3");
-  if (workload.parallel.zero > 0) throw NotModelled("zero: several GPUs are not modelled yet");
+  check_plan(workload);
 }
 
 }  // namespace plumbline

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "arch/dtype.hpp"
 
@@ -10,16 +11,41 @@ namespace plumbline {
 enum class Phase { prefill, decode, train };
 enum class Fusion { none, typical, max };
 
-/// Degrees of parallelism. Several GPUs are a later issue: anything but 1 is refused by `check` as not modelled yet.
+/// How a step is spread over ranks. Neighbouring ranks are those of one tensor-parallel group; around it lie the context
+/// ranks, the replicas (data), and outermost the pipeline's stages. Experts live on the same ranks: a stage's tensor x
+/// context x data ranks are cut into groups of `expert`, each of which holds all experts (ops/resolve/ranks.hpp).
 struct ParallelPlan {
   std::int64_t tensor = 1, pipeline = 1, data = 1, expert = 1, context = 1;
   int zero = 0;
+  /// Norms and the residual stream are split over the tensor ranks by tokens: a reduce-scatter behind a part and an
+  /// all-gather in front of it stand for its all-reduce (arXiv 2205.05198, section 4.2.2).
+  bool sequence = false;
+  /// Mixers are not split over the tensor ranks: each runs them whole on sequences of its own (SGLang's data-parallel
+  /// attention); feed-forward parts are split as before.
+  bool attention_data = false;
+  /// Parts of a replica's batch that are in a pipeline at a time; 0: one for each stage, where there are sequences enough.
+  std::int64_t micro_batches = 0;
+
   std::int64_t ranks() const { return tensor * pipeline * data * context; }
+  /// ... of one stage.
+  std::int64_t stage_ranks() const { return tensor * data * context; }
+  bool operator==(const ParallelPlan&) const = default;
+};
+
+/// How tokens spread over the experts of a layer. Unset: evenly.
+struct ExpertLoad {
+  /// The i-th most popular of E experts gets a share proportional to i^-power; those of a layer are dealt out to the ranks
+  /// that hold them in turn.
+  double power = 0;
+  /// Tokens that went to each expert, in the model's order, of which ranks hold neighbouring ones; empty: none given.
+  std::vector<double> counts{};
+
+  bool even() const { return power == 0 && counts.empty(); }
 };
 
 struct Workload {
   Phase phase = Phase::decode;
-  std::int64_t batch = 1;  ///< sequences
+  std::int64_t batch = 1;  ///< sequences, of all replicas together
   /// Tokens a sequence (prefill, train); in decode what the encoder of an encoder-decoder read.
   std::int64_t prompt = 1024;
   std::int64_t context = 1024;  ///< tokens already cached (decode)
@@ -34,10 +60,11 @@ struct Workload {
   DType kv_dtype = DType::bf16;
   Fusion fusion = Fusion::typical;
   ParallelPlan parallel;
+  ExpertLoad expert_load;
 };
 
-/// Throws BadInput for sizes below 1 (context and cached may be 0) or more than 2^40 tokens in all, NotModelled for parallel
-/// degrees above 1, tensor parallelism aside.
+/// Throws BadInput for sizes below 1 (context and cached may be 0), more than 2^40 tokens in all, or a parallel plan that
+/// no model allows; what a model's own sizes forbid, `lower` refuses.
 void check(const Workload& workload);
 
 }  // namespace plumbline

@@ -6,24 +6,29 @@
 //   grouped gate_up, SwiGLU, a grouped down projection and a combination (vLLM, SGLang, DeepGEMM).
 // * max: the activation happens in the GEMM's epilogue, rows are gathered instead of permuted, the combination adds the
 //   shared expert, and the producer quantizes. Gemm has no epilogue field: its result is counted before the activation.
+#include <cmath>
 #include <string>
 
 #include "arch/error.hpp"
 #include "ops/lower/parts.hpp"
+#include "ops/resolve/ranks.hpp"
 
 namespace plumbline::lowering {
 
-const FfnNames kFfnNames{"ffn_quantize"_node,  "gate_up_proj"_node, "gate_proj"_node,
-                         "up_proj"_node,       "ffn_act"_node,      "ffn_mul"_node.as(NodeRole::product),
-                         "down_quantize"_node, "down_proj"_node,    "ffn_all_reduce"_node};
-const FfnNames kSharedNames{
-    "shared_quantize"_node,      "shared_gate_up_proj"_node, "shared_gate_proj"_node,
-    "shared_up_proj"_node,       "shared_act"_node,          "shared_mul"_node.as(NodeRole::product),
-    "shared_down_quantize"_node, "shared_down_proj"_node,    "shared_all_reduce"_node};
-const FfnNames kTextNames{
-    "text_ffn_quantize"_node,  "text_gate_up_proj"_node, "text_gate_proj"_node,
-    "text_up_proj"_node,       "text_ffn_act"_node,      "text_ffn_mul"_node.as(NodeRole::product),
-    "text_down_quantize"_node, "text_down_proj"_node,    "text_all_reduce"_node};
+const FfnNames kFfnNames{"ffn_quantize"_node,      "gate_up_proj"_node, "gate_proj"_node,
+                         "up_proj"_node,           "ffn_act"_node,      "ffn_mul"_node.as(NodeRole::product),
+                         "down_quantize"_node,     "down_proj"_node,    "ffn_all_reduce"_node,
+                         "ffn_reduce_scatter"_node};
+const FfnNames kSharedNames{"shared_quantize"_node,      "shared_gate_up_proj"_node,
+                            "shared_gate_proj"_node,     "shared_up_proj"_node,
+                            "shared_act"_node,           "shared_mul"_node.as(NodeRole::product),
+                            "shared_down_quantize"_node, "shared_down_proj"_node,
+                            "shared_all_reduce"_node,    "shared_reduce_scatter"_node};
+const FfnNames kTextNames{"text_ffn_quantize"_node,  "text_gate_up_proj"_node,
+                          "text_gate_proj"_node,     "text_up_proj"_node,
+                          "text_ffn_act"_node,       "text_ffn_mul"_node.as(NodeRole::product),
+                          "text_down_quantize"_node, "text_down_proj"_node,
+                          "text_all_reduce"_node,    "text_reduce_scatter"_node};
 
 namespace {
 
@@ -48,26 +53,33 @@ void activate(Step& s, const FfnSpec& f, std::int64_t rows, std::int64_t width, 
   if (f.gated) s.row(names.mul, RowwiseKind::add, rows, width);
 }
 
-constexpr FfnNames kExpertNames{
-    "expert_quantize"_node,      "experts_gate_up"_node, "experts_gate"_node,
-    "experts_up"_node,           "experts_act"_node,     "experts_mul"_node.as(NodeRole::product),
-    "expert_down_quantize"_node, "experts_down"_node,    "experts_all_reduce"_node};
+constexpr FfnNames kExpertNames{"expert_quantize"_node,      "experts_gate_up"_node,
+                                "experts_gate"_node,         "experts_up"_node,
+                                "experts_act"_node,          "experts_mul"_node.as(NodeRole::product),
+                                "expert_down_quantize"_node, "experts_down"_node,
+                                "experts_all_reduce"_node,   "experts_reduce_scatter"_node};
 
-/// Routed rows of this rank. With expert parallelism a rank holds experts / degree and receives, balanced, as many rows
-/// as it sends: tokens x topk rows, each through one of its experts.
+/// Routed rows of the fullest rank, and its experts. Where ranks exchange tokens it receives, balanced, as many rows as it
+/// sends: tokens x topk, each through one of its experts. Where tensor ranks hold the same tokens, each takes its part.
 struct Routed {
   std::int64_t experts, topk, tokens, width, expert_width, rows;
+  ExpertPlan plan;
 };
 
+std::int64_t scaled(std::int64_t rows, double by) {
+  return by == 1 ? rows : static_cast<std::int64_t>(std::ceil(static_cast<double>(rows) * by));
+}
+
 Routed routed(const Step& s, const FfnSpec& f) {
-  const std::int64_t degree = s.workload.parallel.expert, width = f.latent > 0 ? f.latent : s.hidden;
-  const std::int64_t rows = s.tokens * f.topk;
-  if (degree == 1) return {f.experts, f.topk, s.tokens, width, s.share(f.expert_width), rows};
-  return {ceil_div(f.experts, degree), 1, rows, width, f.expert_width, rows};
+  const ExpertPlan plan = expert_plan(s.workload, f);
+  const std::int64_t width = f.latent > 0 ? f.latent : s.hidden, all = s.tokens * f.topk;
+  if (plan.ranks == 1) return {f.experts, f.topk, s.tokens, width, s.share(f.expert_width), all, plan};
+  const std::int64_t rows = scaled(plan.exchanged ? all : ceil_div(all, plan.ranks), plan.fullest);
+  return {ceil_div(f.experts, plan.ranks), 1, rows, width, ceil_div(f.expert_width, plan.width_split), rows, plan};
 }
 
 void grouped(Step& s, NodeTag name, const Routed& r, std::int64_t n, std::int64_t k) {
-  s.add(name, GroupedGemm{r.experts, r.topk, r.tokens, n, k, 0, s.types.experts});
+  s.add(name, GroupedGemm{r.experts, r.topk, r.tokens, n, k, r.plan.skew, s.types.experts});
 }
 
 /// Every routed row of the down projection is its own: `rows` tokens through one expert each (GroupedGemm's comment).
@@ -83,10 +95,15 @@ Routed down_rows(const Routed& r) {
 }
 
 void exchange(Step& s, NodeTag name, const Routed& r, DType type) {
-  const std::int64_t degree = s.workload.parallel.expert;
-  if (degree == 1) return;
-  const double bytes = storage(type, static_cast<double>(r.rows * r.width)).in(units::B);
-  s.add(name, Collective{CollectiveKind::all_to_all, static_cast<std::int64_t>(bytes), degree, type}, 1);
+  if (!r.plan.exchanged) return;
+  const Bytes bytes = storage(type, static_cast<double>(r.rows) * static_cast<double>(r.width));
+  s.collective(name, CollectiveKind::all_to_all, bytes, type, r.plan.ranks);
+}
+
+/// Rows that a rank brings into the order of its experts, and back: those that it sends, or those of its own experts.
+MoePermute permutation(const Step& s, const FfnSpec& f, const Routed& r, bool combine, DType type) {
+  const bool part = r.plan.ranks > 1 && !r.plan.exchanged;
+  return {part ? r.rows : s.tokens, part ? 1 : f.topk, r.width, combine, type};
 }
 
 void route(Step& s, const FfnSpec& f) {
@@ -106,7 +123,7 @@ void experts(Step& s, const FfnSpec& f) {
     s.linear("latent_down"_node, s.tokens, f.latent, s.hidden);
   }
   s.quantize(kExpertNames.quantize, s.tokens, r.width, s.types.experts);
-  if (!s.max()) s.add("moe_permute"_node, MoePermute{s.tokens, f.topk, r.width, false, moved});
+  if (!s.max()) s.add("moe_permute"_node, permutation(s, f, r, false, moved));
   exchange(s, "moe_dispatch"_node, r, moved);
   if (!f.gated || s.none()) {
     if (f.gated) grouped(s, kExpertNames.gate, r, r.expert_width, r.width);
@@ -121,7 +138,7 @@ void experts(Step& s, const FfnSpec& f) {
 }
 
 void combine(Step& s, const FfnSpec& f) {
-  s.add("moe_combine"_node, MoePermute{s.tokens, f.topk, f.latent > 0 ? f.latent : s.hidden, true, s.types.base});
+  s.add("moe_combine"_node, permutation(s, f, routed(s, f), true, s.types.base));
   if (f.latent == 0) return;
   s.quantize("latent_up_quantize"_node, s.tokens, f.latent, s.types.linear);
   s.linear("latent_up"_node, s.tokens, s.hidden, f.latent);
@@ -143,14 +160,11 @@ void dense_ffn(Step& s, const FfnSpec& f, std::int64_t width, const FfnNames& na
   s.linear(names.down, s.tokens, s.hidden, own, f.bias);
 }
 
+namespace {
+
 /// The shared expert is a branch beside the routed ones: it waits for the norm only, and the add (or, at `max`, the
 /// combine) waits for both.
-void ffn(Step& s, const FfnSpec& f) {
-  if (!f.is_moe()) {
-    dense_ffn(s, f, f.width, kFfnNames);
-    s.all_reduce(kFfnNames.reduce, s.tokens);
-    return;
-  }
+void mixture(Step& s, const FfnSpec& f) {
   const int entry = s.last;
   const std::int64_t beside = f.shared_width + f.width;  // a dense FFN beside the experts (Arctic) is a shared expert
   int shared = -1;
@@ -167,7 +181,22 @@ void ffn(Step& s, const FfnSpec& f) {
     s.join = shared;
     s.row("shared_add"_node, RowwiseKind::add, s.tokens, s.hidden);
   }
-  s.all_reduce(kExpertNames.reduce, s.tokens);
+  s.all_reduce(kExpertNames.reduce, kExpertNames.scatter, s.tokens);
+}
+
+}  // namespace
+
+void ffn(Step& s, const FfnSpec& f) {
+  if (!f.is_moe()) {
+    return s.on_replica("ffn_all_gather"_node, [&] {
+      dense_ffn(s, f, f.width, kFfnNames);
+      s.all_reduce(kFfnNames.reduce, kFfnNames.scatter, s.tokens);
+    });
+  }
+  if (!expert_plan(s.workload, f).exchanged) return s.on_replica("moe_all_gather"_node, [&] { mixture(s, f); });
+  s.tensor = 1;  // each rank's own tokens, through whole experts wherever they live
+  mixture(s, f);
+  s.tensor = s.workload.parallel.tensor;
 }
 
 }  // namespace plumbline::lowering

@@ -36,14 +36,16 @@ void modulate(Step& s, const LayerSpec& l, NodeTag name) {
 }
 
 struct PartNames {
-  NodeTag norm, modulate, post_norm, gate, dropout, add;
+  NodeTag norm, modulate, post_norm, gate, dropout, add, gather;
 };
 constexpr PartNames kMixer{"attn_norm"_node,          "attn_modulate"_node,    "attn_post_norm"_node,
-                           "attn_modulate_gate"_node, "attn_out_dropout"_node, "attn_residual_add"_node};
+                           "attn_modulate_gate"_node, "attn_out_dropout"_node, "attn_residual_add"_node,
+                           "attn_all_gather"_node};
 constexpr PartNames kCross{"cross_norm"_node,          "cross_modulate"_node,    "cross_post_norm"_node,
-                           "cross_modulate_gate"_node, "cross_out_dropout"_node, "cross_residual_add"_node};
-constexpr PartNames kFfn{"ffn_norm"_node,          "ffn_modulate"_node, "ffn_post_norm"_node,
-                         "ffn_modulate_gate"_node, "ffn_dropout"_node,  "ffn_residual_add"_node};
+                           "cross_modulate_gate"_node, "cross_out_dropout"_node, "cross_residual_add"_node,
+                           "cross_all_gather"_node};
+constexpr PartNames kFfn{"ffn_norm"_node,    "ffn_modulate"_node,     "ffn_post_norm"_node, "ffn_modulate_gate"_node,
+                         "ffn_dropout"_node, "ffn_residual_add"_node, "ffn_all_gather"_node};
 
 void before(Step& s, const LayerSpec& l, const NormPlan& plan, const PartNames& names, const Precision* consumer) {
   if (plan.pre) {
@@ -60,13 +62,21 @@ void after(Step& s, const LayerSpec& l, const NormPlan& plan, const PartNames& n
   if (s.none() || !plan.pre) s.row(names.add, RowwiseKind::add, s.tokens, s.hidden);
 }
 
+/// The mixer on its ranks: split by heads over the tokens of all tensor ranks, or whole on this rank's sequences.
+void mix(Step& s, const Mixer& mixer, NodeTag gather) {
+  if (!s.workload.parallel.attention_data) return s.on_replica(gather, [&] { mixer.lower(s); });
+  s.tensor = 1;
+  mixer.lower(s);
+  s.tensor = s.workload.parallel.tensor;
+}
+
 /// Attention and FFN read one norm (or each its own, of the same input) and are added together.
 void parallel_layer(Step& s, const LayerSpec& l, const NormPlan& plan) {
   if (plan.pre) pre_norm(s, l, kMixer.norm, nullptr);
   modulate(s, l, kMixer.modulate);
   if (l.norms > 1) s.norm(kFfn.norm, l.norm, s.tokens, s.hidden);
   const int entry = s.last;
-  l.mixer->lower(s);
+  mix(s, *l.mixer, kMixer.gather);
   const int mixed = s.last;
   if (l.ffn) {
     s.last = entry;
@@ -89,12 +99,12 @@ void layer(Step& s, const LayerSpec& l) {
   const Precision* linear = &s.types.linear;
   if (l.mixer) {
     before(s, l, plan, kMixer, linear);
-    l.mixer->lower(s);
+    mix(s, *l.mixer, kMixer.gather);
     after(s, l, plan, kMixer);
   }
   if (l.cross) {
     before(s, l, plan, kCross, linear);
-    l.cross->lower(s);
+    mix(s, *l.cross, kCross.gather);
     after(s, l, plan, kCross);
   }
   if (l.ffn) {
@@ -132,12 +142,14 @@ void double_stream_layer(Step& s, const LayerSpec& l) {
     s.tokens = rows;
     s.quantize(quantize_name, rows, out, s.types.linear);
     s.linear(name, rows, s.hidden, out, a.out_bias);
+    s.all_reduce(&names == &kTextNames ? "text_attn_all_reduce"_node : "attn_all_reduce"_node, names.scatter, rows);
     modulate(s, l, kMixer.gate);
     if (s.none() || !plan.pre) s.row(kMixer.add, RowwiseKind::add, rows, s.hidden);
     if (!l.ffn) return;
     if (plan.pre) pre_norm(s, l, norm_name, &s.types.linear);
     modulate(s, l, kFfn.modulate);
     dense_ffn(s, *l.ffn, l.ffn->width, names);
+    s.all_reduce(names.reduce, names.scatter, rows);
     modulate(s, l, kFfn.gate);
     if (s.none() || !plan.pre) s.row(kFfn.add, RowwiseKind::add, rows, s.hidden);
   };

@@ -22,6 +22,7 @@
 #include "arch/error.hpp"
 #include "ops/lower/parts.hpp"
 #include "ops/memory/memory.hpp"
+#include "ops/resolve/ranks.hpp"
 #include "ops/resolve/resolve.hpp"
 
 namespace plumbline::lowering {
@@ -39,13 +40,23 @@ const char* segment_name(const StackSpec& stack, const LayerSpec& l) {
   return moe ? names.experts : names.dense;
 }
 
+/// Of a batch's tokens, those that the residual stream of this rank holds.
+std::int64_t share_of_tokens(const Step& s, std::int64_t tokens) {
+  const ParallelPlan& plan = s.workload.parallel;
+  return s.scattered && !plan.attention_data ? ceil_div(tokens, plan.tensor) : tokens;
+}
+
 void enter(Step& s, const Llm& llm, const StackSpec& stack) {
   const Lengths n = lengths_of(llm, s.workload, stack);
   s.hidden = stack.hidden > 0 ? stack.hidden : llm.hidden;
-  s.batch = s.workload.batch;
+  const ParallelPlan& plan = s.workload.parallel;
+  s.scattered = scattered(llm, s.workload);
+  // attention's own sequences; else tokens of all of them are split
+  s.batch = plan.attention_data ? ceil_div(s.workload.batch, plan.tensor) : s.workload.batch;
   s.q_len = n.q_len;
   s.kv_len = n.kv_len;
-  s.tokens = s.batch * n.q_len;
+  s.all_keys = n.all_keys;
+  s.tokens = share_of_tokens(s, s.batch * n.q_len);
   s.cross_len = n.cross_len;
   s.text_tokens = n.text_tokens;
   s.decode = s.workload.phase == Phase::decode && stack.role == Role::decoder;
@@ -56,8 +67,11 @@ void enter(Step& s, const Llm& llm, const StackSpec& stack) {
 void embed(Step& s, const Llm& llm, const StackSpec& stack) {
   if ((stack.role != Role::decoder && stack.role != Role::encoder) || llm.vocab == 0 || stack.fixed_tokens > 0) return;
   s.open("embedding", 1);
-  s.add("embedding"_node, Embedding{s.tokens, s.hidden, s.types.base});
-  s.all_reduce("embedding_all_reduce"_node, s.tokens);
+  // Tensor ranks hold a part of the vocabulary each; ranks with sequences of their own hold all of it.
+  const bool whole = s.workload.parallel.attention_data;
+  const std::int64_t rows = whole ? s.tokens : s.replica_tokens();
+  s.add("embedding"_node, Embedding{rows, s.hidden, s.types.base});
+  if (!whole) s.all_reduce("embedding_all_reduce"_node, "embedding_reduce_scatter"_node, rows);
   s.close();
 }
 
@@ -77,15 +91,16 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
     if (repeat == 0) continue;
     s.q_len = s.kv_len = kind.double_stream ? latents : latents + text;
     if (text == 0) s.kv_len = lengths_of(llm, s.workload, stack).kv_len;
-    s.tokens = s.batch * s.q_len;
+    s.tokens = share_of_tokens(s, s.batch * s.q_len);
     s.dropout = s.train() && trains_with_dropout(kind, stack.role);
     s.open(segment_name(stack, kind), repeat);
     layer(s, kind);
     s.close();
+    s.kind_segments.emplace_back(static_cast<int>(s.graph.segments.size()) - 1, static_cast<int>(i));
   }
   s.dropout = false;
   s.q_len = latents;
-  s.tokens = s.batch * latents;
+  s.tokens = share_of_tokens(s, s.batch * latents);
   if (&stack == &llm.main()) return;  // its last norm belongs to the head
   s.open("encoder_end", 1);
   s.norm("encoder_norm"_node, stack.kinds.front().norm, s.tokens, s.hidden);
@@ -103,6 +118,12 @@ void loss(Step& s, std::int64_t rows, std::int64_t vocab) {
   }
 }
 
+/// Each tensor rank has the logits of its part of the vocabulary; a choice is made among all of them.
+void choose_token(Step& s, std::int64_t rows, std::int64_t vocab, bool greedy) {
+  s.all_gather("logits_all_gather"_node, rows, vocab * s.tp(), s.types.base, s.tp());
+  if (greedy) s.row("sample"_node, RowwiseKind::argmax, rows, vocab * s.tp());
+}
+
 void head(Step& s, const Llm& llm) {
   const StackSpec& main = llm.main();
   const NormKind norm = main.kinds.front().norm;
@@ -110,12 +131,43 @@ void head(Step& s, const Llm& llm) {
   s.norm("final_norm"_node, norm, s.tokens, s.hidden);
   if (llm.has_head && llm.vocab > 0) {
     const bool last_only = main.role == Role::decoder && !s.train();
-    const std::int64_t rows = last_only ? s.batch : s.tokens, vocab = s.share(llm.vocab);
+    const std::int64_t rows = last_only ? s.workload.batch : s.replica_tokens(), vocab = s.share(llm.vocab);
+    if (s.scattered) s.all_gather("head_all_gather"_node, rows, s.hidden, s.types.base, s.tp());
     s.gemm("lm_head"_node, rows, vocab, s.hidden, s.types.plain);
     if (s.train()) loss(s, rows, vocab);
-    else if (last_only) s.row("sample"_node, RowwiseKind::argmax, rows, vocab);
+    else choose_token(s, rows, vocab, last_only);
   }
   s.close();
+}
+
+/// Divides the segments among the stages of a pipeline: layers in their order, what comes before them to the first stage,
+/// what follows to the last. A stage hands on what its micro-batch has become, each rank to the one in its place.
+void stages(Step& s, const Llm& llm) {
+  const ParallelPlan& plan = s.workload.parallel;
+  s.open("stage_end", 1);
+  const Bytes bytes = storage(s.types.base, static_cast<double>(s.tokens) * static_cast<double>(s.hidden));
+  Transfer send;
+  send.kind = TransferKind::send_recv;
+  send.bytes = static_cast<std::int64_t>(bytes.in(units::B));
+  send.stride = plan.stage_ranks();
+  s.add("stage_send"_node, send, 1);
+  s.close();
+  const std::size_t segments = s.graph.segments.size();
+  std::vector<std::int64_t>& repeats = s.graph.pipeline.repeats;
+  repeats.assign(static_cast<std::size_t>(plan.pipeline) * segments, 0);
+  for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
+    const auto at = [&](std::size_t segment) -> std::int64_t& {
+      return repeats[static_cast<std::size_t>(stage) * segments + segment];
+    };
+    const bool first = stage == 0, last = stage + 1 == plan.pipeline;
+    const auto head = static_cast<std::size_t>(s.kind_segments.back().first) + 1;
+    for (std::size_t i = 0; i + 1 < segments; ++i) at(i) = (i < head ? first : last) ? 1 : 0;
+    at(segments - 1) = last ? 0 : 1;
+    const std::vector<std::int64_t> layers = layers_of_stage(llm, llm.main(), plan.pipeline, stage);
+    for (const auto& [segment, kind] : s.kind_segments) {
+      at(static_cast<std::size_t>(segment)) = layers[static_cast<std::size_t>(kind)];
+    }
+  }
 }
 
 /// Gradients over data-parallel ranks, then Adam over this rank's parameters (count rounded up to whole rows).
@@ -125,7 +177,8 @@ void update(Step& s, const Llm& llm) {
   s.open("optimizer", 1);
   if (const std::int64_t ranks = s.workload.parallel.data; ranks > 1) {
     const auto bytes = static_cast<std::int64_t>(storage(s.types.base, params).in(units::B));
-    s.add("grad_all_reduce"_node, Collective{CollectiveKind::all_reduce, bytes, ranks, s.types.base}, 1);
+    s.collective("grad_all_reduce"_node, CollectiveKind::all_reduce, static_cast<double>(bytes) * units::B,
+                 s.types.base, ranks, s.workload.parallel.tensor * s.cp());
   }
   s.row("adamw"_node, RowwiseKind::adamw, ceil_div(static_cast<std::int64_t>(params), llm.hidden), llm.hidden);
   s.close();
@@ -159,7 +212,7 @@ void refuse_impossible(const Llm& llm, const Workload& workload) {
 }
 
 double step_tokens(const Llm& llm, const Workload& w) {
-  const double sequences = static_cast<double>(w.batch * w.parallel.data);
+  const auto sequences = static_cast<double>(w.batch);
   if (w.phase == Phase::decode) return sequences;
   const StackSpec& main = llm.main();
   return sequences * static_cast<double>(main.fixed_tokens > 0 ? main.fixed_tokens : w.prompt);
@@ -171,11 +224,17 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   refuse_impossible(llm, workload);
   graph.nodes.clear();
   graph.segments.clear();
-  Step s(workload, types_of(llm, workload), graph);
+  graph.pipeline.stages = workload.parallel.pipeline;
+  graph.pipeline.micro_batches = micro_batches(workload);
+  graph.pipeline.repeats.clear();
+  graph.ranks = workload.parallel.ranks();
+  const Workload rank = rank_workload(workload);
+  Step s(rank, types_of(llm, workload), graph);
   for (std::size_t i = llm.stacks.size(); i-- > 0;) {  // the main stack is first in the list and last to run
     if (runs(llm, workload, llm.stacks[i])) walk(s, llm, llm.stacks[i]);
   }
   head(s, llm);
+  if (workload.parallel.pipeline > 1) stages(s, llm);
   if (s.train()) {
     backward(s);
     update(s, llm);
@@ -190,6 +249,7 @@ namespace plumbline {
 
 void lower(const Llm& llm, const Workload& workload, Graph& graph) {
   check(workload);
+  lowering::refuse_plan(llm, workload);
   lowering::lower_any(llm, workload, graph);
 }
 

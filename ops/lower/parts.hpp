@@ -11,7 +11,7 @@ namespace plumbline::lowering {
 
 /// Names that tell apart the dense FFNs of a layer.
 struct FfnNames {
-  NodeTag quantize, gate_up, gate, up, act, mul, down_quantize, down, reduce;
+  NodeTag quantize, gate_up, gate, up, act, mul, down_quantize, down, reduce, scatter;
 };
 extern const FfnNames kFfnNames, kSharedNames, kTextNames;
 /// Each leaves the part's output (rows x hidden) behind.

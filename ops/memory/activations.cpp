@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "ops/memory/parts.hpp"
+#include "ops/resolve/ranks.hpp"
 
 namespace plumbline::lowering {
 namespace {
@@ -18,13 +19,16 @@ struct View {
   const Workload& w;
   const Types& types;
   double element;  ///< bytes of one activation
-  double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, cross_tokens = 0, cross_len = 0;
+  double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, all_keys = 0, cross_tokens = 0, cross_len = 0;
   bool dropout = false;
   bool flash() const { return w.fusion != Fusion::none; }
   double tp() const { return d(w.parallel.tensor); }
+  /// In data-parallel attention a rank has a share of the sequences, and all heads.
   MixerLoad load() const {
-    const bool decode = w.phase == Phase::decode;
-    return {tokens, hidden, decode ? tokens : d(w.batch) * kv_len, kv_len, element, tp(), flash(), dropout, decode};
+    const bool decode = w.phase == Phase::decode, own = w.parallel.attention_data;
+    const double sequences = own ? d(w.batch) / tp() : d(w.batch), mine = own ? tokens / tp() : tokens;
+    return {mine,    hidden, decode ? mine : sequences * all_keys, kv_len, element, own ? 1 : tp(), flash(),
+            dropout, decode};
   }
   MixerLoad cross_load() const {
     MixerLoad over_encoder = load();
@@ -64,6 +68,16 @@ double stored_layer(const LayerSpec& l, const View& v) {
   return bytes;
 }
 
+double expert_split(const FfnSpec& f, const View& v) { return d(expert_plan(v.w, f).width_split); }
+
+/// Rows that this rank's experts get: those of its own tokens in number where tokens travel, else its share of them.
+double routed_rows(const FfnSpec& f, const View& v) {
+  const ExpertPlan plan = expert_plan(v.w, f);
+  const double all = v.tokens * d(f.topk);
+  if (plan.ranks == 1) return all;
+  return plan.fullest * (plan.exchanged ? all / v.tp() : all / d(plan.ranks));
+}
+
 /// Widest set of tensors alive inside one layer beside the residual stream, elements in all: a part's input, what its
 /// first projection made, and what the next kernel writes.
 double live_layer(const LayerSpec& l, const View& v) {
@@ -76,7 +90,7 @@ double live_layer(const LayerSpec& l, const View& v) {
     double elements = v.tokens * (v.hidden + copies * d(std::max(f.width, f.shared_width)) / v.tp());
     if (f.is_moe()) {
       const double in = f.latent > 0 ? d(f.latent) : v.hidden;
-      const double routed = v.tokens * d(f.topk) * (2 * in + copies * d(f.expert_width) / v.tp());
+      const double routed = routed_rows(f, v) * (2 * in + copies * d(f.expert_width) / expert_split(f, v));
       elements = std::max(elements, v.tokens * 2 * v.hidden + routed);
     }
     most = std::max(most, elements);
@@ -90,6 +104,7 @@ View view_of(const Llm& llm, const Workload& w, const Types& types, const StackS
   v.hidden = d(stack.hidden > 0 ? stack.hidden : llm.hidden);
   v.q_len = d(n.q_len + n.text_tokens);
   v.kv_len = d(n.kv_len + n.text_tokens);
+  v.all_keys = d(n.all_keys + n.text_tokens);
   v.tokens = d(w.batch) * v.q_len;
   v.cross_len = d(n.cross_len);
   v.cross_tokens = d(w.batch) * v.cross_len;
@@ -109,7 +124,7 @@ Bytes live_activations(const Llm& llm, const Workload& w, const Types& types) {
   for (const StackSpec& stack : llm.stacks) {
     if (!runs(llm, w, stack)) continue;
     const View v = view_of(llm, w, types, stack);
-    const double residual = v.tokens * v.hidden;
+    const double residual = (scattered(llm, w) ? v.tokens / v.tp() : v.tokens) * v.hidden;
     for (const LayerSpec& l : stack.kinds) most = std::max(most, (residual + live_layer(l, v)) * v.element);
     if (&stack == &llm.main()) most = std::max(most, (2 * residual + logits(llm, w, v)) * v.element);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/memory/memory.hpp"
+#include "ops/resolve/ranks.hpp"
 
 namespace plumbline {
 namespace {
@@ -20,6 +21,22 @@ std::optional<std::int64_t> largest(std::int64_t most, Holds holds) {
     (holds(middle) ? good : bad) = middle;
   }
   return good;
+}
+
+/// GPUs of the smallest plan of tensor ranks and stages that holds it; experts are split as the tensor ranks are.
+template <class Holds>
+std::optional<std::int64_t> fewest_gpus(const Llm& llm, const Workload& workload, Holds holds) {
+  Workload w = workload;
+  for (std::int64_t gpus = 1; gpus <= Fit::kMostGpus; ++gpus) {
+    for (std::int64_t tensor = gpus; tensor >= 1; --tensor) {
+      if (gpus % tensor != 0) continue;
+      w.parallel = ParallelPlan{};
+      w.parallel.tensor = tensor;
+      w.parallel.pipeline = gpus / tensor;
+      if (lowering::allowed(llm, w) && holds(w)) return gpus;
+    }
+  }
+  return std::nullopt;
 }
 
 std::int64_t& length_of(Workload& w) { return w.phase == Phase::decode ? w.context : w.prompt; }
@@ -49,11 +66,7 @@ Fit fit_of(const Llm& llm, const Workload& workload, Bytes capacity, Bytes reser
     return holds(w);
   });
   if (fit.max_context && *fit.max_context > 0) *fit.max_context += w.cached;
-  w = workload;
-  for (std::int64_t gpus = 1; gpus <= Fit::kMostGpus && !fit.fewest_gpus; ++gpus) {
-    w.parallel.tensor = gpus;
-    if (holds(w)) fit.fewest_gpus = gpus;
-  }
+  fit.fewest_gpus = fewest_gpus(llm, workload, holds);
   return fit;
 }
 

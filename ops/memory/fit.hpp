@@ -17,7 +17,8 @@ struct Fit {
   /// The largest batch of these lengths, and the longest sequence at this batch (decode: its context; prefill: cached
   /// and prompt tokens), with which it fits; 0: none. Unset: memory sets no limit below 2^40 tokens.
   std::optional<std::int64_t> max_batch, max_context;
-  /// GPUs that hold it together, split by tensor parallelism. Unset: more than kMostGpus.
+  /// GPUs that hold it together, split over tensor ranks and the stages of a pipeline as its heads and layers allow. Unset:
+  /// more than kMostGpus.
   std::optional<std::int64_t> fewest_gpus;
 
   static constexpr std::int64_t kMostGpus = 1024;

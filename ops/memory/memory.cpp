@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/memory/parts.hpp"
+#include "ops/resolve/ranks.hpp"
 #include "ops/step/libraries.hpp"
 
 namespace plumbline {
@@ -14,12 +15,26 @@ using lowering::Types;
 
 double d(std::int64_t n) { return static_cast<double>(n); }
 
-/// Layers of each kind, as (layer, repeats) calls. Stacks that do not run are in memory too.
+/// A stage of the model's pipeline; without one, all of the model.
+struct Stage {
+  std::int64_t number = 0, of = 1;
+  bool first() const { return number == 0; }
+  bool last() const { return number + 1 == of; }
+};
+
+/// Layers of each kind in the stage, as (layer, repeats) calls. Stacks that do not run are in memory too.
 template <class Visit>
-void each_kind(const StackSpec& stack, Visit visit) {
+void each_kind(const Llm& llm, const StackSpec& stack, const Stage& stage, Visit visit) {
+  if (stage.of == 1) {
+    for (std::size_t i = 0; i < stack.kinds.size(); ++i) {
+      const auto repeats = std::count(stack.order.begin(), stack.order.end(), static_cast<int>(i));
+      if (repeats > 0) visit(stack.kinds[i], static_cast<double>(repeats));
+    }
+    return;
+  }
+  const std::vector<std::int64_t> repeats = lowering::layers_of_stage(llm, stack, stage.of, stage.number);
   for (std::size_t i = 0; i < stack.kinds.size(); ++i) {
-    const auto repeats = std::count(stack.order.begin(), stack.order.end(), static_cast<int>(i));
-    if (repeats > 0) visit(stack.kinds[i], static_cast<double>(repeats));
+    if (repeats[i] > 0) visit(stack.kinds[i], static_cast<double>(repeats[i]));
   }
 }
 
@@ -29,28 +44,39 @@ struct Elements {
   double wide = 0, linear = 0, experts = 0;
 };
 
-Elements elements_of(const Llm& llm) {
+/// Of one rank. Tensor ranks share everything but what runs whole on each: the mixers and the embedding of data-parallel
+/// attention, and the shared experts where tokens travel to the routed ones.
+Elements local(const Llm& llm, const Workload& w, const Stage& stage) {
+  const ParallelPlan& p = w.parallel;
+  const double tensor = d(p.tensor);
   Elements e;
-  e.wide = llm.embedding_params + llm.head_params;
+  double whole = 0;  // of `linear`
+  const double embedding = stage.first() ? llm.embedding_params : 0;
+  e.wide = embedding + (stage.last() ? llm.head_params : 0);
+  if (stage.last() && !stage.first() && llm.tied_embeddings) e.wide += llm.embedding_params;  // a copy
   for (const StackSpec& stack : llm.stacks) {
-    e.wide += stack.other_params;
-    each_kind(stack, [&](const LayerSpec& l, double layers) {
+    if (&stack == &llm.main() ? stage.last() : stage.first()) e.wide += stack.other_params;
+    each_kind(llm, stack, stage, [&](const LayerSpec& l, double layers) {
       const double repeats = stack.shared_weights ? 1 : layers;
       double wide = d(l.norms) * d(l.norm_vectors) * d(stack.hidden);
       if (l.ffn) wide += d(l.ffn->experts) * d(stack.hidden);
       e.wide += repeats * wide;
       e.linear += repeats * (l.params - l.expert_params - wide);
-      e.experts += repeats * l.expert_params;
+      double experts = repeats * l.expert_params;
+      if (l.ffn && l.ffn->is_moe()) {
+        const FfnSpec& f = *l.ffn;
+        const lowering::ExpertPlan plan = lowering::expert_plan(w, f);
+        experts *= d(lowering::ceil_div(f.experts, plan.ranks)) / d(f.experts) / d(plan.width_split);
+        const double beside = d(f.shared_width + f.width);
+        if (plan.exchanged) whole += repeats * (f.gated ? 3 : 2) * beside * d(stack.hidden);
+      }
+      e.experts += experts;
+      if (p.attention_data && l.mixer) whole += repeats * l.mixer->params(stack.hidden).total();
     });
   }
-  return e;
-}
-
-Elements local(const Llm& llm, const ParallelPlan& p) {
-  Elements e = elements_of(llm);
-  e.wide /= d(p.tensor);
-  e.linear /= d(p.tensor);
-  e.experts /= d(p.tensor * p.expert);
+  const double whole_wide = p.attention_data ? embedding : 0;
+  e.wide = whole_wide + (e.wide - whole_wide) / tensor;
+  e.linear = whole + (e.linear - whole) / tensor;
   return e;
 }
 
@@ -60,16 +86,20 @@ Bytes weights(const Elements& e, const Types& t, bool train) {
   return storage(t.base, e.wide) + storage(t.linear.weight, e.linear) + storage(t.experts.weight, e.experts);
 }
 
-Bytes cache(const Llm& llm, const Workload& w, const Types& t) {
+/// Of all sequences of the replica; of the rank's own in data-parallel attention.
+Bytes cache(const Llm& llm, const Workload& w, const Types& t, const Stage& stage) {
+  const ParallelPlan& p = w.parallel;
+  const std::int64_t replica = lowering::replica_batch(w), tensor = p.attention_data ? 1 : p.tensor;
+  const double sequences = d(p.attention_data ? lowering::ceil_div(replica, p.tensor) : replica);
   Bytes total;
   for (const StackSpec& stack : llm.stacks) {
     if (stack.role != StackSpec::Role::decoder) continue;
     const Lengths n = lowering::lengths_of(llm, w, stack);
-    each_kind(stack, [&](const LayerSpec& l, double repeats) {
+    each_kind(llm, stack, stage, [&](const LayerSpec& l, double repeats) {
       Bytes one;
-      if (l.mixer) one += l.mixer->cache({t.kv, t.base, d(n.kv_len), w.parallel.tensor});
-      if (l.cross) one += l.cross->cache({t.kv, t.base, d(n.cross_len), w.parallel.tensor});
-      total += repeats * d(w.batch) * one;
+      if (l.mixer) one += l.mixer->cache({t.kv, t.base, d(n.kept), tensor});
+      if (l.cross) one += l.cross->cache({t.kv, t.base, d(n.cross_len), tensor});
+      total += repeats * sequences * one;
     });
   }
   return total;
@@ -84,30 +114,41 @@ Bytes workspace(const Llm& llm, const Workload& w) {
   Bytes partial;
   if (w.phase == Phase::decode) {
     for (const LayerSpec& l : llm.main().kinds) {
-      if (l.mixer) partial = std::max(partial, l.mixer->partials(d(w.batch), w.parallel.tensor));
+      if (l.mixer)
+        partial = std::max(partial, l.mixer->partials(d(w.batch), w.parallel.attention_data ? 1 : w.parallel.tensor));
     }
   }
   return lowering::kGemmWorkspace + partial;
 }
 
+MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, const Stage& stage) {
+  const Workload rank = lowering::rank_workload(w);
+  const Elements e = local(llm, w, stage);
+  const bool train = w.phase == Phase::train;
+  MemoryNeed need;
+  need.weights = weights(e, t, train);
+  need.activations = train ? lowering::stored_activations(llm, rank, t) : lowering::live_activations(llm, rank, t);
+  need.workspace = workspace(llm, rank);
+  if (train) need.optimizer = optimizer(e.wide + e.linear + e.experts, need.weights);
+  else need.kv_cache = cache(llm, w, t, stage);
+  return need;
+}
+
 }  // namespace
 
 double local_params(const Llm& llm, const Workload& workload) {
-  const Elements e = local(llm, workload.parallel);
+  const Elements e = local(llm, workload, {});
   return e.wide + e.linear + e.experts;
 }
 
 MemoryNeed memory_need(const Llm& llm, const Workload& w) {
   const Types t = lowering::types_of(llm, w);
-  const Elements e = local(llm, w.parallel);
-  const bool train = w.phase == Phase::train;
-  MemoryNeed need;
-  need.weights = weights(e, t, train);
-  need.activations = train ? lowering::stored_activations(llm, w, t) : lowering::live_activations(llm, w, t);
-  need.workspace = workspace(llm, w);
-  if (train) need.optimizer = optimizer(e.wide + e.linear + e.experts, need.weights);
-  else need.kv_cache = cache(llm, w, t);
-  return need;
+  MemoryNeed most;
+  for (std::int64_t i = 0; i < w.parallel.pipeline; ++i) {
+    const MemoryNeed need = need_of_stage(llm, w, t, {i, w.parallel.pipeline});
+    if (i == 0 || need.total() > most.total()) most = need;
+  }
+  return most;
 }
 
 }  // namespace plumbline

@@ -7,10 +7,12 @@
 
 namespace plumbline {
 
+/// Of the rank that needs most: of the fullest replica, and of the stage that holds most. A pipeline keeps the cache of
+/// all its micro-batches, and the activations of one.
 /// Does not `check` the workload. Throws BadInput for formats that don't fit the phase (see lowering::types_of).
 MemoryNeed memory_need(const Llm& llm, const Workload& workload);
 
-/// Weight elements of this rank: routed experts split by tensor x expert degree, everything else by tensor degree.
+/// Weight elements of a rank, of all stages.
 double local_params(const Llm& llm, const Workload& workload);
 
 }  // namespace plumbline

@@ -29,6 +29,8 @@ struct AttentionSpec final : MixerOf<AttentionSpec> {
   double live(const MixerLoad& load) const override;
   Bytes partials(double sequences, std::int64_t tensor) const override;
   SegmentNames segment() const override;
+  std::int64_t split_heads() const override { return q_heads; }
+  bool splits_context() const override { return !chunked; }
   void lower(lowering::Step& step) const override;
 };
 

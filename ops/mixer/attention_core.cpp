@@ -73,4 +73,17 @@ void cross_core(Step& s, const Core& c) {
   }
 }
 
+void gather_context(Step& s, std::int64_t width, DType type) {
+  if (s.cp() == 1 || s.decode) return;
+  s.all_gather("kv_all_gather"_node, s.batch * s.all_keys, width, type, s.cp(), s.workload.parallel.tensor);
+}
+
+void merge_context(Step& s, std::int64_t heads, std::int64_t width) {
+  if (s.cp() == 1 || !s.decode) return;
+  const std::int64_t apart = s.workload.parallel.tensor;
+  s.all_gather("lse_all_gather"_node, s.tokens * s.cp(), heads, DType::fp32, s.cp(), apart);
+  const Bytes bytes = storage(s.types.base, static_cast<double>(s.tokens * heads) * static_cast<double>(width));
+  s.collective("context_all_reduce"_node, CollectiveKind::all_reduce, bytes, s.types.base, s.cp(), apart);
+}
+
 }  // namespace plumbline::lowering

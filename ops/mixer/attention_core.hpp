@@ -24,4 +24,10 @@ void attention_core(Step& s, const Core& c);
 /// The same over the keys of an encoder, which lie in one piece.
 void cross_core(Step& s, const Core& c);
 
+/// Context parallelism: in prefill the keys and values of all ranks come together before attention (Llama 3, arXiv
+/// 2407.21783, section 3.3.2); in decode each rank attends to its share of the cache, and what they found is joined by the
+/// logarithms of their sums (vLLM's decode context parallelism).
+void gather_context(Step& s, std::int64_t width, DType type);
+void merge_context(Step& s, std::int64_t heads, std::int64_t width);
+
 }  // namespace plumbline::lowering

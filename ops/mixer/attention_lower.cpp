@@ -72,7 +72,7 @@ void output_gate(Step& s, std::int64_t width) {
 void out_projection(Step& s, const AttentionSpec& a, std::int64_t q_heads) {
   s.quantize("o_quantize"_node, s.tokens, q_heads * a.v_dim, s.types.linear);
   s.linear("o_proj"_node, s.tokens, s.hidden, q_heads * a.v_dim, a.out_bias);
-  s.all_reduce("attn_all_reduce"_node, s.tokens);
+  s.all_reduce("attn_all_reduce"_node, "attn_reduce_scatter"_node, s.tokens);
 }
 
 void self_attention(Step& s, const AttentionSpec& a) {
@@ -80,8 +80,10 @@ void self_attention(Step& s, const AttentionSpec& a) {
   qkv_projection(s, a, q_heads, kv_heads);
   qk_norm(s, a, q_heads, kv_heads);
   rope_and_append(s, a, q_heads, kv_heads);
+  gather_context(s, kv_heads * (a.qk_dim + a.v_dim), s.kept());
   attention_core(s, {q_heads, kv_heads, a.qk_dim, a.v_dim, s.q_len, s.kv_len, a.causal, a.window, a.chunked, s.decode,
                      s.max() && s.cache ? 1 : 0, s.kept()});
+  merge_context(s, q_heads, a.v_dim);
   if (a.output_gate) output_gate(s, q_heads * a.v_dim);
   out_projection(s, a, q_heads);
 }
@@ -104,7 +106,7 @@ void cross_attention(Step& s, const AttentionSpec& a) {
   cross_core(s, {q_heads, kv_heads, a.qk_dim, a.v_dim, s.q_len, s.cross_len, false, 0, false, s.decode, 0, s.kept()});
   s.quantize("cross_o_quantize"_node, s.tokens, q_heads * a.v_dim, s.types.linear);
   s.linear("cross_o_proj"_node, s.tokens, s.hidden, q_heads * a.v_dim, a.out_bias);
-  s.all_reduce("cross_all_reduce"_node, s.tokens);
+  s.all_reduce("cross_all_reduce"_node, "cross_reduce_scatter"_node, s.tokens);
 }
 
 }  // namespace

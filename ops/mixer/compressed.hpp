@@ -28,6 +28,7 @@ struct CompressedSpec final : MixerOf<CompressedSpec> {
   double live(const MixerLoad& load) const override;
   Bytes partials(double sequences, std::int64_t tensor) const override;
   SegmentNames segment() const override;
+  std::int64_t split_heads() const override { return heads; }
   void lower(lowering::Step& step) const override;
 };
 

@@ -81,7 +81,7 @@ void compressed_attention(Step& s, const CompressedSpec& a) {
     s.quantize("o_quantize"_node, s.tokens, heads * dim, s.types.linear);
     s.linear("o_proj"_node, s.tokens, s.hidden, heads * dim, a.out_bias);
   }
-  s.all_reduce("attn_all_reduce"_node, s.tokens);
+  s.all_reduce("attn_all_reduce"_node, "attn_reduce_scatter"_node, s.tokens);
 }
 
 }  // namespace

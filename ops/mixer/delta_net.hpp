@@ -21,6 +21,7 @@ struct DeltaNetSpec final : MixerOf<DeltaNetSpec> {
   double stored(const MixerLoad& load) const override;
   double live(const MixerLoad& load) const override;
   SegmentNames segment() const override;
+  std::int64_t split_heads() const override { return heads; }
   void lower(lowering::Step& step) const override;
 };
 

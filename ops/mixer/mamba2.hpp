@@ -18,6 +18,7 @@ struct Mamba2Spec final : MixerOf<Mamba2Spec> {
   double stored(const MixerLoad& load) const override;
   double live(const MixerLoad& load) const override;
   SegmentNames segment() const override;
+  std::int64_t split_heads() const override { return heads; }
   void lower(lowering::Step& step) const override;
 };
 

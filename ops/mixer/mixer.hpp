@@ -71,6 +71,10 @@ class Mixer {
   /// Partial results that decode kernels may need room for, over all sequences.
   virtual Bytes partials(double /*sequences*/, std::int64_t /*tensor*/) const { return Bytes(); }
   virtual SegmentNames segment() const { return {}; }
+  /// Heads that tensor ranks share evenly, or not at all; 0: its widths split anywhere.
+  virtual std::int64_t split_heads() const { return 0; }
+  /// Its keys and values may lie with several ranks, each part of the sequence with one (context parallelism).
+  virtual bool splits_context() const { return false; }
   /// Appends its operators to the open segment, from the (normed) hidden states to its output of tokens x hidden.
   virtual void lower(lowering::Step& step) const = 0;
   /// Of the same kind, with the same sizes.

@@ -27,6 +27,8 @@ struct MlaSpec final : MixerOf<MlaSpec> {
   double live(const MixerLoad& load) const override;
   Bytes partials(double sequences, std::int64_t tensor) const override;
   SegmentNames segment() const override;
+  std::int64_t split_heads() const override { return heads; }
+  bool splits_context() const override { return index.heads == 0; }
   void lower(lowering::Step& step) const override;
 };
 

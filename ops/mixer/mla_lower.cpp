@@ -55,7 +55,8 @@ std::int64_t selected(const MlaSpec& a, std::int64_t keys) {
 
 void expanded(Step& s, const MlaSpec& a, const Mla& m) {
   // Keys and values of cached tokens are not kept: they are made again from the latents (vLLM's chunked prefill too).
-  const std::int64_t kv_tokens = s.batch * s.kv_len;
+  const std::int64_t kv_tokens = s.batch * s.all_keys;
+  gather_context(s, m.kv_rank + m.rope, s.kept());
   s.quantize("kv_b_quantize"_node, kv_tokens, m.kv_rank, s.types.linear);
   s.linear("kv_b_proj"_node, kv_tokens, m.heads * (m.nope + m.v), m.kv_rank);
   rope_and_append(s, m);
@@ -77,6 +78,7 @@ void absorbed(Step& s, const MlaSpec& a, const Mla& m) {
   } else {
     s.add("attention"_node, MlaDecode{s.batch, m.heads, keys, m.kv_rank, m.rope, s.types.base, s.types.kv});
   }
+  merge_context(s, m.heads, m.kv_rank);
   s.gemm("v_up"_node, s.tokens, m.v, m.kv_rank, s.types.plain, false, m.heads);
 }
 
@@ -88,7 +90,7 @@ void mla_attention(Step& s, const MlaSpec& a) {
   else expanded(s, a, m);
   s.quantize("o_quantize"_node, s.tokens, m.heads * m.v, s.types.linear);
   s.linear("o_proj"_node, s.tokens, s.hidden, m.heads * m.v, a.out_bias);
-  s.all_reduce("attn_all_reduce"_node, s.tokens);
+  s.all_reduce("attn_all_reduce"_node, "attn_reduce_scatter"_node, s.tokens);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ void gated_norm(Step& s, std::int64_t rows, std::int64_t cols, bool norm) {
 void out_projection(Step& s, std::int64_t width) {
   s.quantize("out_quantize"_node, s.tokens, width, s.types.linear);
   s.linear("out_proj"_node, s.tokens, s.hidden, width);
-  s.all_reduce("mixer_all_reduce"_node, s.tokens);
+  s.all_reduce("mixer_all_reduce"_node, "mixer_reduce_scatter"_node, s.tokens);
 }
 
 }  // namespace lowering

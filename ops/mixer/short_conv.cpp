@@ -84,7 +84,7 @@ void ShortConvSpec::lower(lowering::Step& s) const {
   s.row("gate_out"_node.as(NodeRole::product), RowwiseKind::add, s.tokens, local);
   s.quantize("out_quantize"_node, s.tokens, local, s.types.linear);
   s.linear("out_proj"_node, s.tokens, s.hidden, local, bias);
-  s.all_reduce("mixer_all_reduce"_node, s.tokens);
+  s.all_reduce("mixer_all_reduce"_node, "mixer_reduce_scatter"_node, s.tokens);
 }
 
 }  // namespace

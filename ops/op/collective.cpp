@@ -21,7 +21,8 @@ static_assert(in_order(kNames));
 
 constexpr auto kKeys =
     std::to_array<Key>({key<&Collective::bytes>("bytes"), key<&Collective::gpus>("gpus"),
-                        optional_key<&Collective::multicast>("multicast"), optional_key<&Collective::skew>("skew")});
+                        optional_key<&Collective::multicast>("multicast"), optional_key<&Collective::skew>("skew"),
+                        optional_key<&Collective::stride>("stride")});
 
 constexpr auto kRelations = std::to_array<Relation<Collective>>(
     {{"key 'skew': expected with all_to_all alone",

@@ -18,7 +18,7 @@ constexpr auto kNames =
                                  {"d2d", static_cast<int>(TransferKind::d2d), false, Pattern::none}});
 static_assert(in_order(kNames));
 
-constexpr auto kKeys = std::to_array<Key>({key<&Transfer::bytes>("bytes")});
+constexpr auto kKeys = std::to_array<Key>({key<&Transfer::bytes>("bytes"), optional_key<&Transfer::stride>("stride")});
 
 /// Device memory only: h2d reads the host's. send_recv: a rank sends one buffer and receives one.
 Work work_of(const Transfer& s) {

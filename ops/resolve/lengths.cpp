@@ -29,12 +29,18 @@ Lengths lengths_of(const Llm& llm, const Workload& w, const StackSpec& stack) {
   if (stack.role == Role::decoder) {
     n.cross_len = source;
     const bool start_token_only = encoder != nullptr && encoder->fixed_tokens == 0 && w.phase == Phase::prefill;
-    n.q_len = w.phase == Phase::decode || start_token_only ? 1 : w.prompt;
-    n.kv_len = w.phase == Phase::decode ? w.context + 1 : n.q_len + w.cached;
+    const std::int64_t ranks = w.parallel.context;
+    const bool one_token = w.phase == Phase::decode || start_token_only;
+    const std::int64_t fresh = one_token ? 1 : w.prompt;
+    n.all_keys = w.phase == Phase::decode ? w.context + 1 : fresh + w.cached;
+    n.kept = ceil_div(n.all_keys, ranks);
+    n.q_len = one_token ? 1 : ceil_div(fresh, ranks);
+    n.kv_len = w.phase == Phase::decode ? n.kept : w.cached + ceil_div(fresh + n.q_len, 2);
     return n;
   }
   n.text_tokens = stack.text_tokens;
   n.q_len = n.kv_len = stack.fixed_tokens > 0 ? stack.fixed_tokens : w.prompt;
+  n.all_keys = n.kept = n.kv_len;
   return n;
 }
 

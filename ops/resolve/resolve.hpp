@@ -21,8 +21,14 @@ Types types_of(const Llm& llm, const Workload& workload);
 bool trains_with_dropout(const LayerSpec& l, StackSpec::Role role);
 
 /// Which tokens each stack of the model sees in this step (lengths.cpp).
+///
+/// Context ranks each have an even share of a sequence. In prefill a rank's share is a piece near the begin and one near the
+/// end, so that each sees as many keys in the mean (arXiv 2411.01783, section 3.3): `kv_len` is where a chunk of `q_len`
+/// neighbouring tokens would end that sees that many. In decode it is the rank's share of the cache.
 struct Lengths {
   std::int64_t q_len = 0, kv_len = 0, cross_len = 0, text_tokens = 0;
+  std::int64_t all_keys = 0;  ///< cached and new, of all context ranks
+  std::int64_t kept = 0;      ///< ... of which this rank keeps
 };
 Lengths lengths_of(const Llm& llm, const Workload& workload, const StackSpec& stack);
 

@@ -15,6 +15,9 @@ struct Collective {
   bool multicast = true;  ///< switches that copy and add may do so; false: as where a machine does not let them
   /// all_to_all: percent by which the busiest rank sends or receives more than their mean, whose buffers `bytes` says.
   double skew = 0;
+  std::int64_t stride = 1;  ///< members of the group are every stride-th rank: 1 for neighbours
+  /// Neighbouring ranks from the first member to the last.
+  std::int64_t span() const { return (gpus - 1) * stride + 1; }
   bool operator==(const Collective&) const = default;
   static const Facts<Collective>& facts();
 };

@@ -11,6 +11,7 @@ std::string_view name(TransferKind kind);
 struct Transfer {
   TransferKind kind = TransferKind::d2d;
   std::int64_t bytes = 0;
+  std::int64_t stride = 1;  ///< send_recv: the two are that many ranks apart
   bool operator==(const Transfer&) const = default;
   static const Facts<Transfer>& facts();
 };

@@ -1,5 +1,7 @@
 #include "ops/step/step.hpp"
 
+#include <cmath>
+
 namespace plumbline::lowering {
 
 void Step::open(const char* name, std::int64_t repeat) {
@@ -36,10 +38,28 @@ void Step::quantize(NodeTag tag, std::int64_t rows, std::int64_t cols, const Pre
   add(tag, Rowwise{RowwiseKind::quantize, rows, cols, false, types.base, consumer.input});
 }
 
-void Step::all_reduce(NodeTag tag, std::int64_t rows) {
-  if (tp() == 1) return;
-  const double bytes = storage(types.base, static_cast<double>(rows * hidden)).in(units::B);
-  add(tag, Collective{CollectiveKind::all_reduce, static_cast<std::int64_t>(bytes), tp(), types.base}, 1);
+void Step::collective(NodeTag tag, CollectiveKind kind, Bytes bytes, DType type, std::int64_t ranks,
+                      std::int64_t apart) {
+  if (ranks == 1) return;
+  Collective c;
+  c.kind = kind;
+  c.bytes = static_cast<std::int64_t>(std::ceil(bytes.in(units::B)));
+  c.gpus = ranks;
+  c.dtype = type;
+  c.stride = apart;
+  add(tag, c, 1);
+}
+
+void Step::all_reduce(NodeTag tag, NodeTag scatter, std::int64_t rows) {
+  const Bytes bytes = storage(types.base, static_cast<double>(rows) * static_cast<double>(hidden));
+  const auto kind = scattered ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+  collective(scattered ? scatter : tag, kind, bytes, types.base, tp());
+}
+
+void Step::all_gather(NodeTag tag, std::int64_t rows, std::int64_t cols, DType type, std::int64_t ranks,
+                      std::int64_t apart) {
+  const Bytes bytes = storage(type, static_cast<double>(rows) * static_cast<double>(cols));
+  collective(tag, CollectiveKind::all_gather, bytes, type, ranks, apart);
 }
 
 }  // namespace plumbline::lowering

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "ops/graph/graph.hpp"
@@ -17,25 +18,29 @@ namespace plumbline::lowering {
 /// The walk. Mixers (ops/mixer) and the other parts of a layer (ops/lower) append nodes to its open segment.
 class Step {
  public:
-  Step(const Workload& w, const Types& t, Graph& g) : workload(w), types(t), fusion(w.fusion), graph(g) {}
+  Step(const Workload& w, const Types& t, Graph& g)
+      : workload(w), types(t), fusion(w.fusion), graph(g), tensor(w.parallel.tensor) {}
 
   const Workload& workload;
   const Types types;
   const Fusion fusion;
   Graph& graph;
+  std::int64_t tensor;  ///< ranks that share the operators that come now; 1 in data-parallel attention
 
   // The stack being walked.
   std::int64_t hidden = 0;
   std::int64_t batch = 1;
   std::int64_t q_len = 1;        ///< new tokens a sequence
   std::int64_t kv_len = 1;       ///< cached and new tokens a sequence
-  std::int64_t tokens = 1;       ///< batch x q_len
+  std::int64_t tokens = 1;       ///< batch x q_len; where the residual stream is scattered, this rank's share of them
+  std::int64_t all_keys = 1;     ///< tokens a sequence, cached and new, of all context ranks
   std::int64_t cross_len = 0;    ///< tokens of the encoder that cross attention reads
   std::int64_t text_tokens = 0;  ///< MMDiT: tokens a sequence of the second stream
   bool decode = false;           ///< one new token over a cache
   bool cache = false;            ///< new keys and values are kept
   bool padded = false;           ///< eager code adds a padding mask though attention is not causal
   bool dropout = false;          ///< this layer trains with dropout
+  bool scattered = false;        ///< the residual stream of a rank holds a share of its replica's tokens
   Pass pass = Pass::forward;
 
   bool none() const { return fusion == Fusion::none; }
@@ -43,7 +48,10 @@ class Step {
   bool train() const { return workload.phase == Phase::train; }
   /// Keys and values that stay in the cache have its format; others are activations.
   DType kept() const { return cache ? types.kv : types.base; }
-  std::int64_t tp() const { return workload.parallel.tensor; }
+  std::int64_t tp() const { return tensor; }
+  std::int64_t cp() const { return workload.parallel.context; }
+  /// Tokens of all tensor ranks together.
+  std::int64_t replica_tokens() const { return scattered && !gathered_ ? tokens * workload.parallel.tensor : tokens; }
   /// Of the `keys` that the last query sees, what a causal one sees in the mean, rounded up: half where none is cached.
   std::int64_t mean_seen(std::int64_t keys) const {
     const double fresh = static_cast<double>(q_len) / static_cast<double>(kv_len);
@@ -88,13 +96,36 @@ class Step {
   /// Quantizes what the next matrix product reads, where that is a kernel of its own (at `max` the producer does it).
   void quantize(NodeTag tag, std::int64_t rows, std::int64_t cols, const Precision& consumer);
   void copy(NodeTag tag, std::int64_t rows, std::int64_t cols) { row(tag, RowwiseKind::copy, rows, cols); }
-  void all_reduce(NodeTag tag, std::int64_t rows);
+  /// Sums what tensor ranks have made of `rows` tokens: an all-reduce, or, where the residual stream is scattered, a
+  /// reduce-scatter.
+  void all_reduce(NodeTag tag, NodeTag scatter, std::int64_t rows);
+  /// `rows` x `cols` elements in all, of which each of `ranks` ranks, `apart` from each other, has its part.
+  void all_gather(NodeTag tag, std::int64_t rows, std::int64_t cols, DType type, std::int64_t ranks,
+                  std::int64_t apart = 1);
+  void collective(NodeTag tag, CollectiveKind kind, Bytes bytes, DType type, std::int64_t ranks,
+                  std::int64_t apart = 1);
+  /// Runs `part` on the tokens of all tensor ranks: gathered in front of it, where the residual stream is scattered.
+  template <class Part>
+  void on_replica(NodeTag gather, Part part) {
+    if (!scattered) return part();
+    const std::int64_t own = tokens;
+    tokens = replica_tokens();
+    gathered_ = true;
+    all_gather(gather, tokens, hidden, types.base, workload.parallel.tensor);
+    part();
+    gathered_ = false;
+    tokens = own;
+  }
+
+  /// Segments of layers of the main stack, and their kinds.
+  std::vector<std::pair<int, int>> kind_segments;
 
   int last = -1;  ///< node that the next one waits for
   int join = -1;  ///< second node that the next one waits for
 
  private:
   std::int64_t repeat_ = 1;
+  bool gathered_ = false;               ///< inside on_replica
   std::vector<const NodeName*> names_;  ///< of the nodes so far, in training
 };
 

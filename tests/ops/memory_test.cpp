@@ -18,12 +18,45 @@ Workload on_ranks(Workload w, std::int64_t tensor, std::int64_t expert = 1) {
 
 constexpr double kMixtralExperts = 32 * 8 * 3 * 4096.0 * 14336;
 
-TEST(Memory, ExpertsAreSplitByBothDegreesAndTheRestByOne) {
+TEST(Memory, ExpertsAreDealtOutAndTheirWidthIsSplitWithinATensorGroup) {
   const Llm m = mixtral();
   const double rest = m.params - kMixtralExperts;
   EXPECT_DOUBLE_EQ(local_params(m, on_ranks(decode(1, 1), 1, 4)), rest + kMixtralExperts / 4);
-  EXPECT_DOUBLE_EQ(local_params(m, on_ranks(decode(1, 1), 2, 4)), rest / 2 + kMixtralExperts / 8);
+  EXPECT_DOUBLE_EQ(local_params(m, on_ranks(decode(1, 1), 2)), rest / 2 + kMixtralExperts / 2);
+  EXPECT_DOUBLE_EQ(local_params(m, on_ranks(decode(1, 1), 4, 2)), rest / 4 + kMixtralExperts / 4) << "two halves each";
+  EXPECT_DOUBLE_EQ(local_params(m, on_ranks(decode(1, 1), 2, 8)), rest / 2 + kMixtralExperts / 8) << "of 4 replicas";
   EXPECT_DOUBLE_EQ(bytes(memory_need(m, on_ranks(decode(1, 1), 1, 4)).weights), 2 * (rest + kMixtralExperts / 4));
+}
+
+TEST(Memory, ExpertsThatDoNotDivideAreRoundedUp) {
+  const Llm m = mixtral();
+  EXPECT_DOUBLE_EQ(local_params(m, on_ranks(decode(1, 1), 1, 3)), m.params - kMixtralExperts + kMixtralExperts * 3 / 8);
+}
+
+TEST(Memory, DataParallelAttentionHoldsMixersWholeAndItsOwnSequences) {
+  const Llm m = llama_8b();
+  Workload w = on_ranks(decode(8, 999), 4);
+  w.parallel.attention_data = true;
+  const double mixers = 32 * (4096.0 * (32 + 2 * 8) * 128 + 4096.0 * 4096), embedding = 128256.0 * 4096;
+  EXPECT_DOUBLE_EQ(local_params(m, w), mixers + embedding + (m.params - mixers - embedding) / 4);
+  EXPECT_DOUBLE_EQ(bytes(memory_need(m, w).kv_cache), 2 * 1000 * 131072.0);
+}
+
+TEST(Memory, AStageHoldsItsLayersAndTheFullestCounts) {
+  const Llm m = llama_8b();
+  Workload w = decode(4, 999);
+  w.parallel.pipeline = 3;  // 11, 11 and 10 layers
+  const double layer = 4096.0 * (32 + 2 * 8) * 128 + 4096.0 * 4096 + 3 * 4096.0 * 14336 + 2 * 4096;
+  const double first = 2 * (11 * layer + 128256.0 * 4096), last = 2 * (10 * layer + 128256.0 * 4096 + 4096);
+  const MemoryNeed need = memory_need(m, w);
+  EXPECT_DOUBLE_EQ(bytes(need.weights), std::max(first, last));
+  EXPECT_DOUBLE_EQ(bytes(need.kv_cache), 4 * 1000 * 131072.0 * 11 / 32) << "of all micro-batches";
+}
+
+TEST(Memory, ContextRanksKeepAShareOfTheCache) {
+  Workload w = decode(1, 999);
+  w.parallel.context = 4;
+  EXPECT_DOUBLE_EQ(bytes(memory_need(llama_8b(), w).kv_cache), 250 * 131072.0);
 }
 
 TEST(Memory, RoutersAndNormsStayWide) {

@@ -57,7 +57,7 @@ TEST_F(Walk, ARankHasAtLeastOneOfWhatIsSplit) {
   EXPECT_EQ(s.share(65), 9);
   EXPECT_EQ(s.share(2), 1);
   workload.parallel.tensor = 1;
-  EXPECT_EQ(s.share(65), 65);
+  EXPECT_EQ(begin().share(65), 65);
 }
 
 TEST_F(Walk, CachedKeysHaveTheCachesFormat) {
@@ -89,14 +89,31 @@ TEST_F(Walk, QuantizesForNarrowConsumersUnlessTheProducerDoes) {
 
 TEST_F(Walk, ExchangesAreOfHiddenStatesOnTheSecondStreamAndOnlyAmongRanks) {
   Step one = begin();
-  one.all_reduce("reduce"_node, 10);
+  one.all_reduce("reduce"_node, "scatter"_node, 10);
   EXPECT_TRUE(graph.nodes.empty());
   workload.parallel.tensor = 4;
   Step s = begin();
-  s.all_reduce("reduce"_node, 10);
+  s.all_reduce("reduce"_node, "scatter"_node, 10);
   ASSERT_EQ(graph.nodes.size(), 1u);
   EXPECT_EQ(std::get<Collective>(graph.nodes[0].op), (Collective{CollectiveKind::all_reduce, 10 * 64 * 2, 4}));
   EXPECT_EQ(graph.nodes[0].stream, 1);
+}
+
+TEST_F(Walk, AScatteredResidualStreamIsGatheredInFrontOfAPartAndScatteredBehindIt) {
+  workload.parallel.tensor = 4;
+  Step s = begin();
+  s.scattered = true;
+  s.tokens = 3;
+  s.on_replica("gather"_node, [&] {
+    EXPECT_EQ(s.tokens, 12);
+    EXPECT_EQ(s.replica_tokens(), 12);
+    s.all_reduce("reduce"_node, "scatter"_node, s.tokens);
+  });
+  EXPECT_EQ(s.tokens, 3);
+  ASSERT_EQ(graph.nodes.size(), 2u);
+  const std::int64_t bytes = std::int64_t{12} * 64 * 2;
+  EXPECT_EQ(std::get<Collective>(graph.nodes[0].op), (Collective{CollectiveKind::all_gather, bytes, 4}));
+  EXPECT_EQ(std::get<Collective>(graph.nodes[1].op), (Collective{CollectiveKind::reduce_scatter, bytes, 4}));
 }
 
 TEST_F(Walk, NormsAreOfTheirKind) {

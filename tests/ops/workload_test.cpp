@@ -59,15 +59,23 @@ TEST(Workload, TokensInAllAreBounded) {
   EXPECT_EQ(refusal(Phase::decode, [](Workload& w) { w.context = kMost - 1; }), "(accepted)");
 }
 
-TEST(Workload, OneGpuIsModelledAndMoreAreNot) {
-  EXPECT_EQ(refusal(Phase::decode, [](Workload& w) { w.parallel.pipeline = 2; }),
-            "pp 2: several GPUs are not modelled yet");
-  EXPECT_EQ(refusal(Phase::decode, [](Workload& w) { w.parallel.tensor = 2; }), "(accepted)") << "whole steps on cards";
-  EXPECT_EQ(refusal(Phase::decode, [](Workload& w) { w.parallel.context = 2; }),
-            "cp 2: several GPUs are not modelled yet");
-  EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.parallel.data = 0; }), StartsWith("dp: "));
-  EXPECT_THAT(refusal(Phase::train, [](Workload& w) { w.parallel.zero = 4; }), HasSubstr("expected 0, 1, 2 or 3"));
-  EXPECT_THAT(refusal(Phase::train, [](Workload& w) { w.parallel.zero = 1; }), HasSubstr("not modelled yet"));
+TEST(Workload, PlansThatNoModelAllowsAreRefused) {
+  const auto plan = [](Phase phase, ParallelPlan p) { return refusal(phase, [&](Workload& w) { w.parallel = p; }); };
+  EXPECT_EQ(plan(Phase::decode, {.tensor = 8}), "(accepted)");
+  EXPECT_THAT(plan(Phase::decode, {.data = 0}), StartsWith("dp: "));
+  EXPECT_THAT(plan(Phase::decode, {.tensor = 1 << 11, .data = 1 << 11}), HasSubstr("at most 2^20 GPUs"));
+  EXPECT_THAT(plan(Phase::decode, {.tensor = 2, .expert = 4}), HasSubstr("a divisor of tp x cp x dp = 2"));
+  EXPECT_THAT(plan(Phase::decode, {.tensor = 4, .data = 3, .expert = 6}), HasSubstr("a multiple or a divisor of tp 4"));
+  EXPECT_EQ(plan(Phase::decode, {.tensor = 4, .data = 3, .expert = 12}), "(accepted)");
+  EXPECT_THAT(plan(Phase::decode, {.zero = 4}), HasSubstr("expected 0, 1, 2 or 3"));
+  EXPECT_THAT(plan(Phase::decode, {.zero = 1}), HasSubstr("with phase train"));
+  EXPECT_THAT(plan(Phase::train, {.zero = 1}), HasSubstr("not modelled yet"));
+  EXPECT_THAT(plan(Phase::decode, {.sequence = true}), StartsWith("sp: expected tp of at least 2"));
+  EXPECT_THAT(plan(Phase::decode, {.attention_data = true}), StartsWith("attention-dp: expected tp"));
+  EXPECT_THAT(plan(Phase::decode, {.tensor = 2, .sequence = true, .attention_data = true}), StartsWith("sp: "));
+  EXPECT_THAT(plan(Phase::decode, {.micro_batches = 2}), StartsWith("micro-batches: expected pp"));
+  EXPECT_THAT(plan(Phase::decode, {.pipeline = 2, .micro_batches = 2}), HasSubstr("at most the 1 sequences"));
+  EXPECT_THAT(refusal(Phase::decode, [](Workload& w) { w.expert_load.power = 11; }), HasSubstr("power from 0 to 10"));
 }
 
 TEST(Workload, RanksAreTheProductOfTheDegreesThatSplitWork) {

@@ -67,11 +67,25 @@ TEST(ModelRows, RefuseWhatIsNoRow) {
   EXPECT_THAT(refusal(head + "x,decod,1,,,5\n"), HasSubstr("did you mean 'decode'"));
   EXPECT_THAT(refusal(head + "x,decode,1,,,nan\n"), HasSubstr("measured_ms: expected a number above 0"));
   EXPECT_THAT(refusal(head + "x,decode,1,4,,5\n"), HasSubstr("output: has no meaning with phase decode"));
-  EXPECT_THAT(refusal(head + "x,decode,1,,8,5\n"), HasSubstr("tp: several GPUs are not modelled yet"));
+  EXPECT_THAT(refusal("model,phase,gpus,tp,measured_ms\nx,decode,8,3,5\n"), HasSubstr("gpus: expected tp x pp"));
   EXPECT_THAT(refusal(head + "x,train,1,,,5\n"), HasSubstr("training"));
   EXPECT_THAT(refusal("model,phase\nx,decode\n"), HasSubstr("measured_ms"));
   EXPECT_THAT(refusal("model,phase,measured_ms,measured_tokens_per_s\n"), HasSubstr("one column of measured"));
   EXPECT_THAT(refusal("model,phase,measured_ms,set\n"), HasSubstr("column 'set'"));
+}
+
+TEST(ModelRows, OfSeveralGpusSettleTheirPlanAndCountAllTokens) {
+  const auto row = [](const std::string& text) {
+    ModelRows rows;
+    read_model_rows(text, "mine.csv", {}, rows);
+    EXPECT_TRUE(rows.bad.empty()) << rows.bad.front();
+    return rows.rows.at(0);
+  };
+  const ModelRow plain = row("model,phase,gpus,pp,measured_tokens_per_s_per_gpu\nllama-3.1-8b,decode,8,2,100\n");
+  EXPECT_EQ(plain.workload.parallel.tensor, 4);
+  EXPECT_DOUBLE_EQ(plain.measured, 800);
+  EXPECT_EQ(model_row_text(plain), "llama-3.1-8b decode tp=4 pp=2 batch=1 context=1024");
+  EXPECT_DOUBLE_EQ(row("model,phase,tp,measured_TFLOP_per_s_per_gpu\nx,prefill,8,100\n").measured, 1e14);
 }
 
 /// What is measured as predicted is off by nothing, as a time, a rate of tokens, or a rate of FLOPs.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "arch/error.hpp"
@@ -218,6 +219,36 @@ TEST(StepGate, RecordedStepsAreNotPredictedWorseThanAllowed) {
     }
     EXPECT_LT(median(time), ceiling.time) << ceiling.file;
     EXPECT_LT(median(energy), ceiling.energy) << ceiling.file;
+  }
+}
+
+/// Tensor-parallel steps of our kernels on two H200. Nothing was fitted to them.
+TEST(StepGate, StepsOnTwoGpusAreNotPredictedWorseThanAllowed) {
+  struct Ceiling {
+    Phase phase;
+    ClockMode clock;
+    double time, worst, power;
+  };
+  for (const char* file : {"steps.tp2.json", "steps.tp2.second.json"}) {
+    const std::string place = data_folder() + "/measurements/h200/" + file;
+    const WholeStepReport report = compare_steps(parse_step_recording(read_text_file(place), place), {"h200_sxm"});
+    for (const Ceiling& ceiling : {Ceiling{Phase::decode, ClockMode::burst, 0.025, 0.105, 0},
+                                   Ceiling{Phase::decode, ClockMode::steady, 0.025, 0.105, 0.09},
+                                   Ceiling{Phase::prefill, ClockMode::steady, 0.08, 0.09, 0.04}}) {
+      std::vector<double> time, power;
+      for (const StepRow& row : report.rows) {
+        ASSERT_TRUE(row.good()) << row.error;
+        const StepCase& what = row.measured.what;
+        if (what.workload.phase != ceiling.phase || what.clock != ceiling.clock) continue;
+        time.push_back(std::abs(row.time_error()));
+        if (const auto e = row.power_error()) power.push_back(std::abs(*e));
+      }
+      EXPECT_LT(median(time), ceiling.time) << file;
+      EXPECT_LT(*std::max_element(time.begin(), time.end()), ceiling.worst) << file;
+      if (ceiling.clock == ClockMode::steady) {
+        EXPECT_LT(median(power), ceiling.power) << file;
+      }
+    }
   }
 }
 

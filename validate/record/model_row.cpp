@@ -82,10 +82,6 @@ void set_phase(ModelRow& row, std::string_view text) {
   row.workload.phase = text == "decode" ? Phase::decode : Phase::prefill;
 }
 
-void one_alone(ModelRow&, std::string_view text) {
-  if (size_in(text, 1) > 1) throw NotModelled("several GPUs are not modelled yet");
-}
-
 using Text = std::string_view;
 using Set = void (*)(ModelRow&, Text);
 struct Column {
@@ -94,7 +90,7 @@ struct Column {
 };
 
 /// Columns that say what was run; an empty field is llm's default.
-constexpr std::array<Column, 25> kColumns{{
+constexpr std::array<Column, 26> kColumns{{
     {"model", [](ModelRow& r, Text t) { r.model = t; }},
     {"phase", set_phase},
     {"batch", [](ModelRow& r, Text t) { r.workload.batch = size_in(t, 1); }},
@@ -112,12 +108,13 @@ constexpr std::array<Column, 25> kColumns{{
     {"clock", [](ModelRow& r, Text t) { r.clock = word_in(t, kClockWords); }},
     {"power-cap", [](ModelRow& r, Text t) { r.power_cap = number_in(t) * units::W; }},
     {"sm-clock", [](ModelRow& r, Text t) { r.sm_clock = number_in(t) * units::MHz; }},
-    {"gpus", one_alone},
-    {"tp", one_alone},
-    {"pp", one_alone},
-    {"dp", one_alone},
-    {"ep", one_alone},
-    {"cp", one_alone},
+    {"gpus", [](ModelRow& r, Text t) { r.gpus = size_in(t, 1); }},
+    {"tp", [](ModelRow& r, Text t) { r.workload.parallel.tensor = size_in(t, 1); }},
+    {"pp", [](ModelRow& r, Text t) { r.workload.parallel.pipeline = size_in(t, 1); }},
+    {"dp", [](ModelRow& r, Text t) { r.workload.parallel.data = size_in(t, 1); }},
+    {"ep", [](ModelRow& r, Text t) { r.workload.parallel.expert = size_in(t, 1); }},
+    {"cp", [](ModelRow& r, Text t) { r.workload.parallel.context = size_in(t, 1); }},
+    {"micro-batches", [](ModelRow& r, Text t) { r.workload.parallel.micro_batches = size_in(t, 1); }},
     {"measured_W", [](ModelRow& r, Text t) { r.measured_power = number_in(t) * units::W; }},
     {"gpu", [](ModelRow& r, Text t) { r.gpu = t; }},
 }};
@@ -164,9 +161,13 @@ class Layout {
     }
     if (row.model.empty() || row.phase.empty()) throw BadInput("expected a model and a phase, found nothing");
     refuse_idle(row, fields);
+    settle_gpus(row);
     row.figure = figure_->figure;
     try {
       row.measured = number_in(field(fields, figure_->column)) * figure_->unit;
+      // rates of tokens are of all GPUs; a step's FLOPs are of one
+      const bool rate_of_one = figure_->per_gpu && figure_->figure == ModelFigure::tokens_per_s;
+      if (rate_of_one) row.measured *= static_cast<double>(row.workload.parallel.ranks());
     } catch (const BadInput& bad) {
       throw BadInput(std::string(figure_->column) + ": " + bad.what());
     }
@@ -191,6 +192,18 @@ class Layout {
     if (row.phase != "decode" && context) row.workload.cached = row.workload.context;
   }
 
+  /// As of llm's flags: without tp, tensor ranks are what the other degrees leave of `gpus`.
+  void settle_gpus(ModelRow& row) const {
+    if (row.gpus == 0) return;
+    ParallelPlan& plan = row.workload.parallel;
+    const std::int64_t others = plan.pipeline * plan.context * plan.data;
+    if (plan.tensor == 1 && row.gpus % others == 0) plan.tensor = row.gpus / others;
+    if (plan.tensor * others != row.gpus) {
+      throw BadInput("gpus: expected tp x pp x cp x dp = " + std::to_string(plan.tensor * others) + ", found " +
+                     std::to_string(row.gpus));
+    }
+  }
+
   HeldOut side_of(const ModelRow& row, std::span<const std::string_view> fields) const {
     if (read_held_out_flag(field(fields, "held_out"), "held_out")) return HeldOut::by_flag;
     const auto size = [&](std::string_view name, std::int64_t otherwise) {
@@ -209,7 +222,14 @@ class Layout {
 
 std::string model_row_text(const ModelRow& row) {
   const Workload& w = row.workload;
-  std::string text = row.model + " " + row.phase + " batch=" + std::to_string(w.batch);
+  std::string text = row.model + " " + row.phase;
+  const ParallelPlan& p = w.parallel;
+  const std::pair<const char*, std::int64_t> degrees[] = {
+      {"tp", p.tensor}, {"pp", p.pipeline}, {"cp", p.context}, {"dp", p.data}, {"ep", p.expert}};
+  for (const auto& [word, degree] : degrees) {
+    if (degree > 1) text += std::string(" ") + word + "=" + std::to_string(degree);
+  }
+  text += " batch=" + std::to_string(w.batch);
   if (row.phase == "decode") return text + " context=" + std::to_string(w.context);
   text += " prompt=" + std::to_string(w.prompt);
   if (w.cached > 0) text += " context=" + std::to_string(w.cached);

@@ -25,7 +25,8 @@ StepRow price_row(const StepMeasurement& measured, const Machine& machine) {
   row.predicted = step.latency;
   row.low = step.low;
   row.high = step.high;
-  row.energy = step.energy;
+  // recordings have the energy of one GPU, as its counter says it
+  if (step.energy) row.energy = *step.energy / static_cast<double>(step.graph.ranks);
   row.power = step.power;
   row.clock = step.clock;
   for (const MeasuredStepOp& op : measured.ops) {

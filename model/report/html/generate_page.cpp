@@ -89,7 +89,8 @@ std::string operators_section(const GeneratePrediction& all) {
 
 std::string generate_html(const GenerateReport& r) {
   const StepReport& q = r.question;
-  const std::string title = q.llm.name + ", generate, on 1 x " + q.machine.gpu().title;
+  const std::string title =
+      q.llm.name + ", generate, on " + std::to_string(q.workload.parallel.ranks()) + " x " + q.machine.gpu().title;
   std::string asked = "batch " + std::to_string(q.workload.batch) + ", prompt " + std::to_string(q.workload.prompt);
   if (q.workload.cached > 0) asked += " behind " + std::to_string(q.workload.cached) + " cached tokens";
   asked += ", output " + std::to_string(r.output) + ", weights " + weight_format(q.llm, q.workload) + ", KV cache " +

@@ -277,8 +277,8 @@ std::string inputs_section(const StepReport& r) {
 }  // namespace
 
 std::string step_html(const StepReport& r) {
-  const std::string title =
-      r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on 1 x " + r.machine.gpu().title;
+  const std::string title = r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on " +
+                            std::to_string(r.workload.parallel.ranks()) + " x " + r.machine.gpu().title;
   const std::string asked =
       "batch " + std::to_string(r.workload.batch) + (r.workload.phase == Phase::decode ? ", context " : ", prompt ") +
       std::to_string(length(r.workload)) + behind(r.workload) + ", weights " + weight_format(r.llm, r.workload) +

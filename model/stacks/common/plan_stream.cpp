@@ -103,18 +103,10 @@ bool runs_as_stream(const Op& op) {
 
 bool answer_stream(const Question& q, const FamilyScalars& family, StreamPlanner planner, Answer& out) {
   if (std::holds_alternative<Collective>(q.op)) return false;  // no kernel of one GPU
-  out.sign(family);
   const auto* transfer = std::get_if<Transfer>(&q.op);
-  if (transfer == nullptr || transfer->kind == TransferKind::d2d) {
-    out.launch("stream", family) = planner(q, family);
-    return true;
-  }
-  if (transfer->kind == TransferKind::send_recv) return false;
-  Demand& d = out.launch("copy engine", family) = Demand{};
-  d.plan.ctas = 1;
-  d.link = static_cast<double>(transfer->bytes) * units::B;
-  out.read_beside = q.work.read;  // beside the link's time, not in it
-  out.written_beside = q.work.write;
+  if (transfer != nullptr && transfer->kind != TransferKind::d2d) return false;
+  out.sign(family);
+  out.launch("stream", family) = planner(q, family);
   return true;
 }
 

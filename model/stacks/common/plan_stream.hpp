@@ -23,8 +23,7 @@ Demand plan_stream(const Op& op, const Work& work, const Rates& rates, bool warm
 /// Whether an operator is priced as a stream: neither a matrix product nor attention nor a user's own.
 bool runs_as_stream(const Op& op);
 
-/// One launch, as the planner has it; copies between host and GPU are the copy engine's. Throws NotModelled for what
-/// moves between GPUs.
+/// One launch, as the planner has it. Not of what leaves the GPU: collectives and transfers but d2d.
 using StreamPlanner = Demand (*)(const Question&, const FamilyScalars&);
 bool answer_stream(const Question& question, const FamilyScalars& family, StreamPlanner planner, Answer& answer);
 /// plan_stream() as such a planner.

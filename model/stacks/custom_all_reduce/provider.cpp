@@ -66,7 +66,7 @@ class CustomAllReduce final : public Provider {
   static bool in_a_node(const Collective& s, const Rates& m) {
     constexpr std::int64_t kMostRanks = 8;
     if (m.fabric == nullptr || s.gpus < 2 || s.gpus > kMostRanks) return false;
-    return m.fabric->inner().kind != LinkKind::pcie && s.gpus <= m.fabric->gpus_per_node();
+    return m.fabric->inner().kind != LinkKind::pcie && s.span() <= m.fabric->gpus_per_node();
   }
 
   Way way_of(const Collective& s, CollectiveChoice choice) const {

@@ -9,7 +9,20 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<FamilyDeclaration, 1> kDeclared{{{.name = "rowwise"}}};
+constexpr std::array<FamilyDeclaration, 2> kDeclared{
+    {{.name = "rowwise"}, {.name = "copy_engine", .stand_in = "library.rowwise"}}};
+
+/// Between the host's memory, pinned, and the GPU's: the copy engine's own start, and the bytes over the port to the host.
+bool answer_copy(const Transfer& transfer, const Question& q, const FamilyScalars& family, Answer& out) {
+  if (transfer.kind == TransferKind::send_recv) return false;
+  out.sign(family);
+  Demand& d = out.launch("copy engine", family) = Demand{};
+  d.plan.ctas = 1;
+  d.link = static_cast<double>(transfer.bytes) * units::B;
+  out.read_beside = q.work.read;  // beside the link's time, not in it
+  out.written_beside = q.work.write;
+  return true;
+}
 
 class Generic final : public Provider {
  public:
@@ -17,6 +30,10 @@ class Generic final : public Provider {
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
   bool plan(const Question& q, Answer& out) const override {
     if (const auto* custom = std::get_if<CustomOp>(&q.op)) return answer_custom(*custom, q, q.families.front(), out);
+    const auto* transfer = std::get_if<Transfer>(&q.op);
+    if (transfer != nullptr && transfer->kind != TransferKind::d2d) {
+      return answer_copy(*transfer, q, q.families[1], out);
+    }
     return runs_as_stream(q.op) && answer_stream(q, q.families.front(), stream_planner, out);
   }
 };

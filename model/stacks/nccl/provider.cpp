@@ -52,7 +52,8 @@ nccl::Architecture architecture_of(const Rates& m) {
   return m.path.async_copy ? nccl::Architecture::ampere : nccl::Architecture::volta;
 }
 
-Group group_of(const Question& q, double ranks) {
+/// Of `ranks` ranks, each `apart` from the next: between the members inside a node lie other groups' ranks.
+Group group_of(const Question& q, double ranks, double apart) {
   if (q.rates.fabric == nullptr) throw BadInput(q.gpu + ": nothing says what joins several of it");
   const Cluster& cluster = *q.rates.fabric;
   const FabricTier& inner = cluster.inner();
@@ -63,13 +64,14 @@ Group group_of(const Question& q, double ranks) {
   g.wire = inner_wire(q.rates);
   g.multicast = inner.multicast && inner.in_network_reduction;
   const auto per_node = static_cast<double>(cluster.gpus_per_node());
-  if (ranks <= per_node) return g;
-  g.nodes = std::ceil(ranks / per_node);
-  const std::size_t tier = cluster.tier_of(static_cast<std::int64_t>(ranks));
+  const double span = (ranks - 1) * apart + 1;  // of neighbouring ranks, from the first member to the last
+  if (span <= per_node) return g;
+  g.nodes = std::min(ranks, std::ceil(ranks * apart / per_node));
+  const std::size_t tier = cluster.tier_of(static_cast<std::int64_t>(span));
   if (tier == 0) {
     throw BadInput("cluster " + cluster.name + ": nothing joins more than its " +
                    std::to_string(cluster.gpus_per_node()) + " GPUs; found " +
-                   std::to_string(static_cast<std::int64_t>(ranks)));
+                   std::to_string(static_cast<std::int64_t>(span)));
   }
   g.network = cluster.tiers[tier].bandwidth / cluster.tiers[tier].oversubscription;
   return g;
@@ -208,13 +210,14 @@ class Nccl final : public Provider {
   bool plan(const Question& q, Answer& out) const override {
     if (const auto* transfer = std::get_if<Transfer>(&q.op)) {
       if (transfer->kind != TransferKind::send_recv) return false;
-      return exchange(static_cast<double>(transfer->bytes), 1, group_of(q, 2), q, out);
+      return exchange(static_cast<double>(transfer->bytes), 1, group_of(q, 2, static_cast<double>(transfer->stride)), q,
+                      out);
     }
     const auto* s = std::get_if<Collective>(&q.op);
     if (s == nullptr) return false;
     const double ranks = static_cast<double>(s->gpus), bytes = static_cast<double>(s->bytes);
     if (ranks < 2) return false;  // a copy at most
-    Group g = group_of(q, ranks);
+    Group g = group_of(q, ranks, static_cast<double>(s->stride));
     g.multicast = g.multicast && s->multicast;
     // nobody timed NCCL by PCIe or between nodes for these families
     out.unmeasured = g.path == nccl::Path::pcie || g.nodes > 1;

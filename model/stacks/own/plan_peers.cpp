@@ -37,7 +37,7 @@ PeerKernel kernel_of(CollectiveKind kind, PeerAlgorithm algorithm) {
 bool reachable(const Collective& s, const Question& q) {
   if (q.rates.fabric == nullptr || s.gpus < 2 || s.gpus > kPeerRanks) return false;
   const Cluster& cluster = *q.rates.fabric;
-  return cluster.inner().kind != LinkKind::pcie && s.gpus <= cluster.gpus_per_node();
+  return cluster.inner().kind != LinkKind::pcie && s.span() <= cluster.gpus_per_node();
 }
 
 /// Whole elements, and a type that the kernels add.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "arch/files.hpp"
 #include "arch/json_reader.hpp"
@@ -132,12 +133,43 @@ TEST(PredictModel, SaysWhatIsNotModelledYet) {
   for (const char* command : {"sweep", "sensitivity", "solve", "diff"}) {
     expect_refusal({command, "study.json", "--out", "x"}, 3, "not modelled yet");
   }
+}
+
+TEST(PredictModel, PlansOfSeveralGpusAreChecked) {
+  for (const char* flag : {"--gpus", "--tp", "--pp", "--dp", "--cp"})
+    EXPECT_EQ(run(decode({flag, "2"})).code, 0) << flag;
   for (const char* flag : {"--gpus", "--tp", "--pp", "--dp", "--ep", "--cp"}) {
-    expect_refusal(decode({flag, "2"}), 3, std::string(flag).substr(2) + " 2: several GPUs are not modelled yet");
-    EXPECT_EQ(run(decode({flag, "1"})).code, 0) << flag;
+    EXPECT_EQ(run(decode({flag, "1"})).out, run(decode({})).out) << flag;
   }
-  expect_refusal(decode({"--zero", "1"}), 3, "not modelled yet");
-  expect_refusal(decode({"--cluster", "dgx_h200"}), 3, "not modelled yet");
+  expect_refusal(decode({"--tp", "3"}), 2, "expected a divisor of the 32 heads; nearest: 2 or 4");
+  expect_refusal(decode({"--gpus", "8", "--tp", "4"}), 2,
+                 "--gpus 8: expected tp x pp x cp x dp, found 4 x 1 x 1 x 1 = 4");
+  expect_refusal(decode({"--ep", "2"}), 2, "ep 2: expected a divisor of tp x cp x dp = 1");
+  expect_refusal(decode({"--zero", "1"}), 2, "with phase train");
+  expect_refusal(decode({"--tp", "2", "--expert-load", "power:1"}), 2, "the model has no experts");
+  expect_refusal(decode({"--expert-load", "power:x"}), 2, "--expert-load: expected power:A");
+}
+
+TEST(PredictModel, PlanRanksWhatIsLegal) {
+  const auto plan = [](std::vector<std::string> more) {
+    std::vector<std::string> all{"plan", "--model", "llama-3.1-8b", "--gpu", "h200", "--gpus", "4", "--batch", "4"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const auto result = run(plan({"--format", "json"}));
+  ASSERT_EQ(result.code, 0);
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json["legal"], 10) << "ways to write 4 as a product of tp, pp, cp and dp";
+  double last = 0;
+  for (const auto& each : json["plans"]) {
+    EXPECT_GE(each["latency_s"], last);
+    last = each["latency_s"];
+    const auto degree = [&](const char* word) { return each[word].get<int>(); };
+    EXPECT_EQ(degree("tp") * degree("pp") * degree("cp") * degree("dp"), 4);
+  }
+  EXPECT_EQ(run(plan({"--max-latency", "1us"})).code, 1);
+  expect_refusal(plan({"--prompt", "9"}), 2, "--prompt: has no meaning with --phase decode");
+  EXPECT_EQ(run(plan({"--format", "csv"})).out.substr(0, 12), "tp,pp,cp,dp,");
 }
 
 TEST(PredictModel, PowerCapAndDataAreOfCardsWithEnergies) {

@@ -48,7 +48,7 @@ std::string printed(const Words& arguments, int code = 0) {
 TEST(Guide, NamesEveryFlag) {
   static const std::regex kFlag("--[a-z][a-z0-9-]*");
   int seen = 0;
-  for (const char* command : {"", "llm", "op", "ops", "gpu", "list", "sweep", "sensitivity", "solve", "diff"}) {
+  for (const char* command : {"", "llm", "op", "ops", "plan", "gpu", "list", "sweep", "sensitivity", "solve", "diff"}) {
     const Words arguments = *command == '\0' ? Words{"--help"} : Words{command, "--help"};
     const std::string help = printed(arguments);
     for (std::sregex_iterator flag(help.begin(), help.end(), kFlag), end; flag != end; ++flag, ++seen) {
@@ -101,6 +101,8 @@ TEST(Guide, NamesEveryKeyOfJson) {
       {"llm", "--model", "deepseek-v3", "--gpu", "h200", "--phase", "prefill", "--context", "64", "--power-cap", "500"},
       {"llm", "--model", "llama-3.1-8b", "--gpu", "h200", "--phase", "generate"},
       {"llm", "--model", "llama-3.1-8b", "--gpu", "h200", "--phase", "decode", "--stack", "ideal"},
+      {"llm", "--model", "llama-3.1-8b", "--gpu", "h200", "--phase", "decode", "--gpus", "4"},
+      {"plan", "--model", "llama-3.1-8b", "--gpu", "h200", "--gpus", "4"},
       {"op", "gemm", "M=16", "N=4096", "K=4096", "--gpu", "h200"},
       {"op", "attention_decode", "B=32", "Hq=32", "Hkv=8", "D=128", "S=4096", "--gpu", "mi300x"},
       {"gpu", "h200"},

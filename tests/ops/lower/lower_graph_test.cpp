@@ -88,15 +88,12 @@ TEST(LowerGraph, EncodersDoNotDecode) {
   }
 }
 
-TEST(LowerGraph, SeveralRanksAreNotModelledYet) {
-  Workload w = decode(1, 1);
-  w.parallel.tensor = 2;
-  EXPECT_THROW(lower(llama_8b(), w), NotModelled);
+TEST(LowerGraph, SizesBeyondReasonAreRefused) {
   const std::int64_t many = std::int64_t{1} << 30;
   EXPECT_THROW(lower(llama_8b(), prefill(many, many)), BadInput);  // their product would not fit
   EXPECT_THROW(lower(llama_8b(), decode(many, many)), BadInput);
   EXPECT_NO_THROW(lower(llama_8b(), decode(1, many)));
-  w = decode(0, 1);
+  const Workload w = decode(0, 1);
   EXPECT_THROW(lower(llama_8b(), w), BadInput);
   EXPECT_THROW(lower(Llm{}, decode(1, 1)), BadInput);
 }

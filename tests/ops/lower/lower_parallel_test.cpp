@@ -1,12 +1,18 @@
-// Shapes of one rank and the collectives between ranks. `lower` refuses several ranks today, the inside does not.
+// Shapes of one rank and the collectives between ranks.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "arch/error.hpp"
 #include "ops/lower/parts.hpp"
 #include "ops/memory/memory.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 Graph on_ranks(const Llm& m, Workload w, std::int64_t tensor, std::int64_t expert = 1, std::int64_t data = 1) {
   w.parallel.tensor = tensor;
@@ -66,7 +72,7 @@ TEST(LowerParallel, ExpertParallelExchangesTokens) {
 }
 
 TEST(LowerParallel, DataParallelTrainingReducesGradients) {
-  const Graph g = on_ranks(llama_8b(), train(1, 64), 2, 1, 4);
+  const Graph g = on_ranks(llama_8b(), train(4, 64), 2, 1, 4);
   const auto& c = shape_of<Collective>(g, "grad_all_reduce", Pass::update);
   EXPECT_EQ(c.gpus, 4);
   EXPECT_NEAR(d(c.bytes), 8030261248.0, 2);  // half of the parameters, two bytes each
@@ -81,6 +87,135 @@ TEST(LowerParallel, WeightsAndCacheAreShared) {
   // The latent of MLA is in every rank.
   EXPECT_EQ(on_ranks(deepseek_v3(), decode(4, 999), 4).memory.kv_cache,
             lower(deepseek_v3(), decode(4, 999)).memory.kv_cache);
+}
+
+std::string refusal(const Llm& m, Workload w, const ParallelPlan& plan) {
+  w.parallel = plan;
+  try {
+    lower(m, w);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+Graph planned(const Llm& m, Workload w, const ParallelPlan& plan) {
+  w.parallel = plan;
+  return lower(m, w);
+}
+
+TEST(LowerParallel, PlansThatTheModelForbidsNameTheRuleAndTheNearestDegree) {
+  EXPECT_THAT(refusal(llama_8b(), decode(1, 9), {.tensor = 3}),
+              HasSubstr("a divisor of the 32 heads; nearest: 2 or 4"));
+  EXPECT_THAT(refusal(llama_8b(), decode(1, 9), {.tensor = 64}), HasSubstr("nearest: 32"));
+  EXPECT_EQ(refusal(llama_8b(), decode(1, 9), {.tensor = 16}), "(accepted)") << "KV heads are replicated";
+  EXPECT_THAT(refusal(llama_8b(), decode(1, 9), {.pipeline = 33}), HasSubstr("at most its 32 layers"));
+  EXPECT_THAT(refusal(llama_8b(), decode(2, 9), {.data = 2, .expert = 2}), HasSubstr("the model has no experts"));
+  EXPECT_THAT(refusal(mixtral(), decode(16, 9), {.data = 16, .expert = 16}), HasSubstr("at most its 8 experts"));
+  EXPECT_THAT(refusal(llama_8b(), prefill(1, 7), {.context = 8}), HasSubstr("at most the 7 tokens"));
+}
+
+TEST(LowerParallel, ReplicasShareTheBatchAndTheFullestIsLowered) {
+  const Graph g = planned(llama_8b(), decode(7, 99), {.data = 2});
+  EXPECT_EQ(shape_of<AttentionDecode>(g, "attention").batch, 4);
+  EXPECT_EQ(g.tokens, 7);
+  EXPECT_EQ(g.ranks, 2);
+}
+
+TEST(LowerParallel, SequenceParallelRanksHoldAShareOfTheTokensBetweenMatrices) {
+  const Graph plain = planned(llama_8b(), prefill(1, 1024), {.tensor = 4});
+  const Graph split = planned(llama_8b(), prefill(1, 1024), {.tensor = 4, .sequence = true});
+  EXPECT_EQ(shape_of<Rowwise>(split, "attn_norm").rows * 4, shape_of<Rowwise>(plain, "attn_norm").rows);
+  EXPECT_EQ(shape_of<Gemm>(split, "qkv_proj"), shape_of<Gemm>(plain, "qkv_proj"));
+  const std::int64_t whole = 1024 * 4096 * 2;
+  for (const char* name : {"attn_all_gather", "attn_reduce_scatter", "ffn_all_gather", "ffn_reduce_scatter"}) {
+    EXPECT_EQ(shape_of<Collective>(split, name).bytes, whole) << name;
+  }
+  EXPECT_EQ(find(split, "attn_all_reduce"), nullptr);
+  EXPECT_EQ(shape_of<Collective>(split, "head_all_gather").bytes, 4096 * 2) << "the last token alone";
+}
+
+TEST(LowerParallel, DataParallelAttentionTakesItsSequencesAndTheFfnTakesAll) {
+  const Graph g = planned(llama_8b(), decode(16, 99), {.tensor = 4, .attention_data = true});
+  EXPECT_EQ(shape_of<AttentionDecode>(g, "attention").batch, 4);
+  EXPECT_EQ(shape_of<AttentionDecode>(g, "attention").q_heads, 32);
+  EXPECT_EQ(shape_of<Gemm>(g, "qkv_proj").m, 4);
+  EXPECT_EQ(shape_of<Gemm>(g, "down_proj").m, 16);
+  EXPECT_EQ(shape_of<Gemm>(g, "down_proj").k, 14336 / 4);
+  EXPECT_EQ(find(g, "attn_all_gather"), nullptr);
+}
+
+TEST(LowerParallel, ExpertsWithinATensorGroupTakeTheirPartOfTheSameTokens) {
+  const Graph g = planned(mixtral(), prefill(1, 4096), {.tensor = 8, .expert = 4});
+  const auto& up = shape_of<GroupedGemm>(g, "experts_gate_up");
+  EXPECT_EQ(up.experts, 2);
+  EXPECT_EQ(up.tokens * up.topk, 4096 * 2 / 4);
+  EXPECT_EQ(up.n, 2 * 14336 / 2) << "two ranks share an expert's width";
+  EXPECT_EQ(find(g, "moe_dispatch"), nullptr);
+  EXPECT_NE(find(g, "experts_all_reduce"), nullptr);
+}
+
+TEST(LowerParallel, TokensOfATensorGroupTravelOnceToExpertsBeyondIt) {
+  const Graph g = planned(deepseek_v3(), decode(512, 4096), {.tensor = 8, .data = 8, .expert = 64});
+  const std::int64_t own = 512 / 8 / 8;  // tokens of a rank
+  const auto& up = shape_of<GroupedGemm>(g, "experts_gate_up");
+  EXPECT_EQ(up.experts, 4);
+  EXPECT_EQ(up.tokens * up.topk, own * 8);
+  EXPECT_EQ(up.n, 2 * 2048);
+  EXPECT_EQ(shape_of<Collective>(g, "moe_dispatch").gpus, 64);
+  EXPECT_EQ(shape_of<Collective>(g, "attn_reduce_scatter").gpus, 8);
+  EXPECT_EQ(shape_of<MlaDecode>(g, "attention").batch, 64);
+  EXPECT_EQ(shape_of<MlaDecode>(g, "attention").heads, 16);
+}
+
+TEST(LowerParallel, TheFullestRanksExpertsGetMoreRows) {
+  Workload w = decode(512, 99);
+  w.parallel = {.data = 8, .expert = 8};
+  const auto rows = [&](const ExpertLoad& load) {
+    w.expert_load = load;
+    return shape_of<GroupedGemm>(lower(mixtral(), w), "experts_gate_up").tokens;
+  };
+  EXPECT_EQ(rows({}), 512 / 8 * 2);
+  EXPECT_EQ(rows({.counts = {3, 1, 1, 1, 1, 1, 0, 0}}), 3 * 512 / 8 * 2) << "3 of 8 tokens, one expert a rank";
+  EXPECT_EQ(rows({.power = 10}), 512) << "every token at most once";
+  EXPECT_GT(rows({.power = 1}), rows({.power = 0.5}));
+}
+
+TEST(LowerParallel, ContextRanksSeeAsManyKeysInTheMeanAsTheWholePrompt) {
+  for (const std::int64_t ranks : {2, 4, 8}) {
+    const Graph g = planned(llama_8b(), prefill(1, 8192), {.context = ranks});
+    const auto& a = shape_of<AttentionPrefill>(g, "attention");
+    EXPECT_EQ(a.q_len, 8192 / ranks);
+    const double pairs = d(a.q_len) * (d(a.kv_len) - d(a.q_len) / 2);
+    EXPECT_NEAR(pairs * d(ranks), 8192.0 * 4096, 8192.0);
+    EXPECT_EQ(shape_of<Collective>(g, "kv_all_gather").bytes, 8192 * 8 * 256 * 2);
+  }
+  const Graph g = planned(llama_8b(), decode(1, 4095), {.tensor = 2, .context = 4});
+  EXPECT_EQ(shape_of<AttentionDecode>(g, "attention").context, 1024);
+  EXPECT_EQ(shape_of<Collective>(g, "context_all_reduce").stride, 2) << "tensor ranks lie between";
+}
+
+TEST(LowerParallel, StagesRunEveryLayerOnce) {
+  for (const Llm& m : {llama_70b(), deepseek_v3(), mixtral()}) {
+    for (const std::int64_t stages : {2, 3, 8}) {
+      const Graph g = planned(m, decode(8, 99), {.pipeline = stages});
+      const std::size_t segments = g.segments.size();
+      ASSERT_EQ(g.pipeline.repeats.size(), static_cast<std::size_t>(stages) * segments);
+      for (std::size_t i = 0; i < segments; ++i) {
+        std::int64_t sum = 0;
+        for (std::int64_t s = 0; s < stages; ++s) sum += g.pipeline.repeat(s, i, segments);
+        const bool hand_over = i + 1 == segments;
+        EXPECT_EQ(sum, hand_over ? stages - 1 : g.segments[i].repeat) << m.name << g.segments[i].name;
+      }
+    }
+  }
+}
+
+TEST(LowerParallel, ChoicesAreMadeAmongAllOfTheVocabulary) {
+  const Graph g = planned(llama_8b(), decode(4, 99), {.tensor = 8});
+  EXPECT_EQ(shape_of<Gemm>(g, "lm_head").n, 128256 / 8);
+  EXPECT_EQ(shape_of<Collective>(g, "logits_all_gather").bytes, 4 * 128256 * 2);
+  EXPECT_EQ(shape_of<Rowwise>(g, "sample").cols, 128256);
 }
 
 }  // namespace

@@ -1,0 +1,117 @@
+#include "model/cli/parallel.hpp"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <sstream>
+
+#include "arch/error.hpp"
+#include "arch/fabric/cluster.hpp"
+#include "arch/files.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+std::string text_of(std::int64_t n) { return std::to_string(n); }
+
+double number(const std::string& text, const std::string& flag, const std::string& expected) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [after, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || after != end) throw BadInput(flag + ": expected " + expected + "; found '" + text + "'");
+  return value;
+}
+
+/// Counts of a file, separated by white space or commas.
+std::vector<double> counts_of(const std::string& file) {
+  constexpr std::size_t kMost = 1 << 20;
+  std::string text = read_text_file(file, 16.0 * units::MiB);
+  for (char& c : text) {
+    if (c == ',') c = ' ';
+  }
+  std::istringstream in(text);
+  std::vector<double> counts;
+  double sum = 0;
+  for (std::string word; in >> word;) {
+    const double count = number(word, "--expert-load: " + file, "counts of tokens, one an expert");
+    if (!(count >= 0) || counts.size() == kMost) throw BadInput("--expert-load: " + file + ": expected counts from 0");
+    counts.push_back(count);
+    sum += count;
+  }
+  if (!(sum > 0)) throw BadInput("--expert-load: " + file + ": expected counts of tokens, one an expert; found none");
+  return counts;
+}
+
+ExpertLoad expert_load(const std::string& text) {
+  ExpertLoad load;
+  if (text == "uniform") return load;
+  constexpr std::string_view kPower = "power:";
+  if (text.rfind(kPower, 0) == 0) {
+    load.power = number(text.substr(kPower.size()), "--expert-load", "power:A with A from 0 to 10");
+    return load;
+  }
+  load.counts = counts_of(text);
+  return load;
+}
+
+void add_degree(CLI::App& app, const std::string& flag, const std::string& help, std::int64_t& target,
+                bool* given = nullptr) {
+  add_value(app, flag, "N", help, [flag, &target, given](const std::string& text) {
+    target = whole_number(flag, text, 1, 1 << 20);
+    if (given != nullptr) *given = true;
+  });
+}
+
+}  // namespace
+
+void add_parallel_flags(CLI::App& app, ParallelFlags& flags, Workload& workload) {
+  ParallelPlan& plan = workload.parallel;
+  add_degree(app, "--gpus", "GPUs in all: tp x pp x cp x dp [1]", flags.gpus, &flags.gpus_given);
+  add_degree(app, "--tp", "ranks that share every layer's matrices [what --gpus leaves]", plan.tensor,
+             &flags.tensor_given);
+  add_degree(app, "--pp", "stages of a pipeline [1]", plan.pipeline);
+  add_degree(app, "--dp", "replicas, which share --batch [1]", plan.data);
+  add_degree(app, "--ep", "ranks that the experts are dealt to, within tp x cp x dp [1]", plan.expert);
+  add_degree(app, "--cp", "ranks that share each sequence [1]", plan.context);
+  app.add_flag("--sp", plan.sequence, "tokens between the matrices are split over the tp ranks");
+  app.add_flag("--attention-dp", plan.attention_data, "attention is whole on each tp rank, for sequences of its own");
+  add_degree(app, "--micro-batches", "parts of a batch in the pipeline at a time [pp]", plan.micro_batches);
+  add_value(app, "--expert-load", "uniform|power:A|FILE", "how tokens spread over the experts [uniform]",
+            [&workload](const std::string& text) { workload.expert_load = expert_load(text); });
+  add_value(app, "--zero", "0..3", "",
+            [&plan](const std::string& text) { plan.zero = static_cast<int>(whole_number("--zero", text, 0, 3)); });
+  app.get_option("--zero")->group("");
+}
+
+void settle_degrees(const ParallelFlags& flags, ParallelPlan& plan) {
+  if (!flags.gpus_given) return;
+  const std::int64_t others = plan.pipeline * plan.context * plan.data;
+  if (!flags.tensor_given) plan.tensor = std::max<std::int64_t>(1, flags.gpus / others);
+  if (plan.tensor * others == flags.gpus) return;
+  throw BadInput("--gpus " + text_of(flags.gpus) + ": expected tp x pp x cp x dp, found " + text_of(plan.tensor) +
+                 " x " + text_of(plan.pipeline) + " x " + text_of(plan.context) + " x " + text_of(plan.data) + " = " +
+                 text_of(plan.tensor * others));
+}
+
+std::vector<std::string> parallel_remarks(const Workload& workload, const Machine& machine, bool cluster_given) {
+  std::vector<std::string> remarks;
+  const ParallelPlan& plan = workload.parallel;
+  if (plan.ranks() == 1) return remarks;
+  const Cluster& cluster = *machine.rates().fabric;
+  if (!cluster_given) remarks.push_back("The GPUs stand in cluster " + cluster.name + ": " + cluster.title + ".");
+  remarks.push_back(
+      "Neighbouring ranks share a layer (tp), then a sequence (cp), then come replicas (dp), then stages (pp); figures "
+      "are of the rank that has most to do, tokens/s and energy of all.");
+  if (plan.data > 1 && workload.batch % plan.data != 0) {
+    remarks.push_back("A batch of " + text_of(workload.batch) + " does not divide by " + text_of(plan.data) +
+                      " replicas: the fullest is priced.");
+  }
+  if (workload.expert_load.power > 0) {
+    remarks.push_back(
+        "The i-th most popular expert gets a share of the tokens proportional to i^-A; ranks hold them in "
+        "turn, and the fullest rank is priced.");
+  }
+  remarks.emplace_back("Collectives run beside nothing: no overlap of communication with compute.");
+  return remarks;
+}
+
+}  // namespace plumbline::cli

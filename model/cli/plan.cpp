@@ -1,0 +1,98 @@
+// predict-model plan: all legal ways to spread a model over N GPUs, ranked.
+#include <CLI/CLI.hpp>
+
+#include "arch/format.hpp"
+#include "model/cli/common.hpp"
+#include "model/cli/model_flags.hpp"
+#include "model/cli/parallel.hpp"
+#include "model/plan_search.hpp"
+#include "model/report/plans/plan_report.hpp"
+#include "model/stacks/stack.hpp"
+
+namespace plumbline::cli {
+namespace {
+
+enum class Asked { prefill, decode };
+constexpr std::array<Word<Asked>, 2> kAskedWords{{{"prefill", Asked::prefill}, {"decode", Asked::decode}}};
+constexpr std::array<Word<PlanGoal>, 3> kGoalWords{
+    {{"latency", PlanGoal::latency}, {"tokens/s/gpu", PlanGoal::tokens_per_s}, {"tokens/J", PlanGoal::tokens_per_J}}};
+
+struct PlanFlags {
+  std::string model, reserve;
+  MachineFlags machine;
+  OutputFlags output;
+  Asked asked = Asked::decode;
+  Workload workload;
+  PlanQuestion question;
+  std::int64_t top = 20;
+  bool prompt_given = false, context_given = false;
+};
+
+void refuse_idle_lengths(const PlanFlags& f) {
+  if (f.asked == Asked::decode && f.prompt_given) throw BadInput("--prompt: has no meaning with --phase decode");
+}
+
+ExitCode run_plan(const PlanFlags& f) {
+  refuse_idle_lengths(f);
+  const Machine machine = open_machine(f.machine);
+  const Llm llm = load_llm(f.model);
+  Workload workload = f.workload;
+  workload.phase = f.asked == Asked::decode ? Phase::decode : Phase::prefill;
+  workload.fusion = machine.stack().fusion;
+  if (workload.phase == Phase::prefill && f.context_given) workload.cached = f.workload.context;
+  PlanQuestion question = f.question;
+  question.reserve = reserve_of(f.reserve, machine.gpu().memory.capacity);
+  check(workload);
+  Predictor predictor;
+  const RunOptions run{machine.stack().runtime};
+  const PlanRanking ranking = rank_plans(predictor, llm, workload, machine, run, question);
+  if (ranking.not_modelled > 0 && ranking.not_modelled + ranking.too_large == ranking.legal) {
+    throw NotModelled("none of the " + std::to_string(ranking.not_modelled) +
+                      " plans that fit has a price: collectives on " + machine.gpu().name);
+  }
+  PlanReport report{llm, workload, machine, question, ranking, f.top, {}};
+  Workload any = workload;
+  any.parallel.tensor = question.gpus;
+  report.remarks = parallel_remarks(any, machine, !f.machine.cluster.empty());
+  switch (f.output.format) {
+    case Format::json: deliver(f.output, plan_json(report)); break;
+    case Format::csv: deliver(f.output, plan_csv(report)); break;
+    default: deliver(f.output, plan_table(report, style_for(f.output)));
+  }
+  return ranking.plans.empty() ? ExitCode::answered_no : ExitCode::done;
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& root, Action& action) {
+  auto flags = std::make_shared<PlanFlags>();
+  flags->machine.clock = ClockMode::steady;
+  CLI::App* app = root.add_subcommand("plan", "all legal ways to spread a model over N GPUs, ranked by a goal");
+  app->add_option("--model", flags->model, "a name from 'list models', a Hugging Face config.json, or its folder")
+      ->type_name("NAME|FILE|FOLDER")
+      ->required();
+  add_value(*app, "--gpus", "N", "GPUs in all", [flags](const std::string& text) {
+    flags->question.gpus = whole_number("--gpus", text, 1, 1 << 20);
+  })->required();
+  add_choice(*app, "--phase", kAskedWords, flags->asked, "the prompt; one token per sequence");
+  add_choice(*app, "--goal", kGoalWords, flags->question.goal, "what plans are ranked by");
+  add_value(*app, "--max-latency", "TIME", "drop plans whose step takes longer: 30ms",
+            [flags](const std::string& text) { flags->question.most_latency = parse_seconds(text); });
+  add_machine_flags(*app, flags->machine);
+  add_size_flags(*app, flags->workload);
+  add_precision_flags(*app, flags->workload);
+  add_reserve_flag(*app, flags->reserve);
+  add_output_flags(*app, flags->output, {Format::table, Format::json, Format::csv});
+  add_whole(*app, "--top", "plans in the table; 0: all [20]", flags->top, 0);
+  app->footer(
+      "Ranks (tp, pp, cp, dp, ep) with tp x pp x cp x dp = N; those that do not fit are counted. Exit code 1: no plan\n"
+      "is left. Example:\n"
+      "  predict-model plan --model llama-3.1-70b --gpu h200 --gpus 8 --batch 64 --context 8k --goal tokens/s/gpu");
+  app->callback([flags, app, &action] {
+    flags->prompt_given = app->count("--prompt") > 0;
+    flags->context_given = app->count("--context") > 0;
+    action = [flags] { return run_plan(*flags); };
+  });
+}
+
+}  // namespace plumbline::cli

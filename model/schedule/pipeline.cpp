@@ -1,0 +1,96 @@
+#include "model/schedule/pipeline.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace plumbline {
+namespace {
+
+struct StageSum {
+  Seconds time;
+  Joules energy;
+};
+
+/// Of one micro-batch.
+StageSum sum_of(const StepPrediction& step, std::int64_t stage) {
+  const PipelineStages& pipeline = step.graph.pipeline;
+  StageSum sum;
+  for (const NodePrediction& n : step.nodes) {
+    const auto segment = static_cast<std::size_t>(n.node->segment);
+    const std::int64_t count = pipeline.repeat(stage, segment, step.graph.segments.size());
+    sum.time += static_cast<double>(count) * (n.op.time + n.gap);
+    if (n.op.energy) sum.energy += static_cast<double>(count) * *n.op.energy;
+  }
+  return sum;
+}
+
+/// Drops the segments that the stage does not run, and counts the others' repeats.
+void keep(StepPrediction& step, std::int64_t stage) {
+  Graph& graph = step.graph;
+  const PipelineStages& pipeline = graph.pipeline;
+  const std::size_t segments = graph.segments.size();
+  std::vector<std::size_t> place(graph.nodes.size(), graph.nodes.size());
+  std::size_t kept_nodes = 0, kept_segments = 0;
+  for (std::size_t g = 0; g < segments; ++g) {
+    Segment segment = graph.segments[g];
+    const std::int64_t repeat = pipeline.repeat(stage, g, segments);
+    if (repeat == 0) continue;
+    const auto first = static_cast<std::size_t>(segment.first);
+    segment.first = static_cast<int>(kept_nodes);
+    segment.repeat = repeat * pipeline.micro_batches;
+    for (std::size_t i = first; i < first + static_cast<std::size_t>(segment.size); ++i) {
+      place[i] = kept_nodes;
+      if (kept_nodes != i) {
+        graph.nodes[kept_nodes] = std::move(graph.nodes[i]);
+        step.nodes[kept_nodes] = std::move(step.nodes[i]);
+      }
+      Node& node = graph.nodes[kept_nodes];
+      node.segment = static_cast<int>(kept_segments);
+      node.count = segment.repeat;
+      ++kept_nodes;
+    }
+    graph.segments[kept_segments++] = segment;
+  }
+  graph.nodes.resize(kept_nodes);
+  graph.segments.resize(kept_segments);
+  step.nodes.resize(kept_nodes);
+  // what ran an operator first may have gone with another stage
+  std::vector<std::size_t> first_kept(place.size(), place.size());
+  for (std::size_t i = 0; i < kept_nodes; ++i) {
+    NodePrediction& n = step.nodes[i];
+    n.node = &graph.nodes[i];
+    std::size_t& first = first_kept[n.first];
+    if (first == place.size()) first = i;
+    n.first = first;
+    for (int& other : graph.nodes[i].depends) {
+      if (other < 0) continue;
+      const std::size_t moved = place[static_cast<std::size_t>(other)];
+      other = moved < place.size() ? static_cast<int>(moved) : -1;
+    }
+  }
+}
+
+}  // namespace
+
+void keep_slowest_stage(StepPrediction& step, bool decode) {
+  const PipelineStages& pipeline = step.graph.pipeline;
+  if (pipeline.stages == 1) return;
+  StageSum all, slowest;
+  for (std::int64_t s = 0; s < pipeline.stages; ++s) {
+    const StageSum stage = sum_of(step, s);
+    all.time += stage.time;
+    all.energy += stage.energy;
+    if (stage.time <= slowest.time) continue;
+    slowest = stage;
+    step.stage = s;
+  }
+  const auto parts = static_cast<double>(pipeline.micro_batches);
+  const Seconds busy = parts * slowest.time;
+  const Seconds latency = decode ? std::max(busy, all.time) : all.time + (parts - 1) * slowest.time;
+  step.stages.waits = latency / busy - 1;
+  step.stages.all_busy = all.time / slowest.time;
+  step.stages.all_energy = slowest.energy > Joules{} ? all.energy / slowest.energy : step.stages.all_busy;
+  keep(step, step.stage);
+}
+
+}  // namespace plumbline

@@ -1,0 +1,211 @@
+#include "ops/resolve/ranks.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include "arch/error.hpp"
+#include "ops/step/types.hpp"
+
+namespace plumbline::lowering {
+namespace {
+
+using Role = StackSpec::Role;
+
+double d(std::int64_t n) { return static_cast<double>(n); }
+
+/// Shares of the experts, the most popular first where a power says it, else in the model's order; they sum to 1.
+std::vector<double> shares_of(const ExpertLoad& load, std::int64_t experts) {
+  std::vector<double> shares = load.counts;
+  if (shares.empty()) {
+    shares.resize(static_cast<std::size_t>(experts));
+    for (std::size_t i = 0; i < shares.size(); ++i) shares[i] = std::pow(static_cast<double>(i + 1), -load.power);
+  }
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
+/// Share of the rank that gets most, and of its hottest expert.
+struct Fullest {
+  double rank = 0, hottest = 0;
+};
+
+Fullest fullest_of(const ExpertLoad& load, std::int64_t experts, std::int64_t ranks) {
+  const std::vector<double> shares = shares_of(load, experts);
+  const auto per_rank = static_cast<std::size_t>(ceil_div(experts, ranks));
+  const bool in_turn = load.counts.empty();
+  std::vector<Fullest> all(static_cast<std::size_t>(ranks));
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    Fullest& rank = all[in_turn ? i % all.size() : i / per_rank];
+    rank.rank += shares[i];
+    rank.hottest = std::max(rank.hottest, shares[i]);
+  }
+  return *std::max_element(all.begin(), all.end(), [](const Fullest& a, const Fullest& b) { return a.rank < b.rank; });
+}
+
+bool has_exchanged_experts(const StackSpec& stack, const Workload& w) {
+  return std::any_of(stack.kinds.begin(), stack.kinds.end(),
+                     [&](const LayerSpec& l) { return l.ffn && l.ffn->is_moe() && expert_plan(w, *l.ffn).exchanged; });
+}
+
+/// The divisors of `whole` on both sides of `near`: "2 or 4".
+std::string nearest_divisors(std::int64_t whole, std::int64_t near) {
+  std::int64_t below = std::min(near, whole), above = near;
+  while (below > 1 && whole % below != 0) --below;
+  while (above <= whole && whole % above != 0) ++above;
+  std::string text = std::to_string(below);
+  return above <= whole ? text + " or " + std::to_string(above) : text;
+}
+
+void refuse_heads(const Llm& llm, const std::string& place, std::int64_t tensor) {
+  for (const StackSpec& stack : llm.stacks) {
+    if (stack.role == Role::vision && &stack != &llm.main()) continue;
+    for (const LayerSpec& l : stack.kinds) {
+      const std::int64_t heads = l.mixer ? l.mixer->split_heads() : 0;
+      if (heads == 0 || heads % tensor == 0) continue;
+      throw BadInput(place + ": tp " + std::to_string(tensor) + ": expected a divisor of the " + std::to_string(heads) +
+                     " heads; nearest: " + nearest_divisors(heads, tensor));
+    }
+  }
+}
+
+void refuse_context_split(const Llm& llm, const Workload& w, const std::string& place) {
+  const std::string flag = place + ": cp " + std::to_string(w.parallel.context) + ": ";
+  if (llm.main().role != Role::decoder || w.phase == Phase::train) {
+    throw NotModelled(flag + "context parallelism is modelled of a decoder's prefill and decode alone");
+  }
+  for (const LayerSpec& l : llm.main().kinds) {
+    if (l.cross || (l.mixer && !l.mixer->splits_context())) {
+      throw NotModelled(flag + "context parallelism is modelled of full and latent attention alone");
+    }
+  }
+  const std::int64_t tokens = w.phase == Phase::decode ? w.context + 1 : w.prompt;
+  if (tokens < w.parallel.context) {
+    throw BadInput(flag + "expected at most the " + std::to_string(tokens) + " tokens of a sequence");
+  }
+}
+
+void refuse_pipeline(const Llm& llm, const Workload& w, const std::string& place) {
+  const std::string flag = place + ": pp " + std::to_string(w.parallel.pipeline) + ": ";
+  const auto layers = static_cast<std::int64_t>(llm.main().order.size());
+  if (w.parallel.pipeline > layers) {
+    throw BadInput(flag + "expected at most its " + std::to_string(layers) + " layers");
+  }
+  if (w.phase == Phase::train) throw NotModelled(flag + "training is not modelled yet");
+  const bool encodes = std::any_of(llm.stacks.begin(), llm.stacks.end(),
+                                   [](const StackSpec& stack) { return stack.role == Role::encoder; });
+  if (encodes && llm.main().role != Role::encoder) {
+    throw NotModelled(flag + "pipelines of an encoder and a decoder are not modelled");
+  }
+}
+
+void refuse_experts(const Llm& llm, const Workload& w, const std::string& place) {
+  std::int64_t experts = 0;
+  for (const LayerSpec& l : llm.main().kinds) {
+    if (l.ffn && l.ffn->is_moe()) experts = std::max(experts, l.ffn->experts);
+  }
+  const std::string flag = place + ": ep " + std::to_string(w.parallel.expert) + ": ";
+  if (w.parallel.expert > 1 && experts == 0) throw BadInput(flag + "expected 1: the model has no experts");
+  if (w.parallel.expert > 1 && w.parallel.expert > experts) {
+    throw BadInput(flag + "expected at most its " + std::to_string(experts) + " experts");
+  }
+  const auto given = static_cast<std::int64_t>(w.expert_load.counts.size());
+  if (!w.expert_load.even() && experts == 0) {
+    throw BadInput(place + ": expert load: has no meaning: the model has no experts");
+  }
+  if (given > 0 && given != experts) {
+    throw BadInput(place + ": expert load: expected " + std::to_string(experts) + " counts, one an expert; found " +
+                   std::to_string(given));
+  }
+}
+
+void refuse_scattering(const Llm& llm, const Workload& w, const std::string& place) {
+  if (llm.main().role == Role::decoder && llm.stacks.size() == 1 && w.phase != Phase::train) return;
+  const auto beside = [&](const StackSpec& stack) { return stack.role == Role::vision || &stack == &llm.main(); };
+  const bool alone = llm.main().role == Role::decoder && std::all_of(llm.stacks.begin(), llm.stacks.end(), beside);
+  if (alone && w.phase != Phase::train) return;
+  throw NotModelled(place +
+                    ": a residual stream that is split over tensor ranks (sp, attention-dp, ep beyond tp) is "
+                    "modelled of a decoder's prefill and decode alone");
+}
+
+}  // namespace
+
+std::int64_t replica_batch(const Workload& w) { return ceil_div(w.batch, w.parallel.data); }
+
+std::int64_t micro_batches(const Workload& w) {
+  if (w.parallel.pipeline == 1) return 1;
+  if (w.parallel.micro_batches > 0) return w.parallel.micro_batches;
+  return std::min(w.parallel.pipeline, replica_batch(w));
+}
+
+Workload rank_workload(const Workload& w) {
+  Workload rank = w;
+  rank.batch = ceil_div(replica_batch(w), micro_batches(w));
+  return rank;
+}
+
+ExpertPlan expert_plan(const Workload& w, const FfnSpec& ffn) {
+  const ParallelPlan& p = w.parallel;
+  ExpertPlan plan;
+  plan.ranks = p.expert;
+  plan.width_split = p.expert == 1 ? p.tensor : std::max<std::int64_t>(1, p.tensor / p.expert);
+  plan.exchanged = p.expert > p.tensor || (p.attention_data && p.expert == p.tensor);
+  if (w.expert_load.even() || ffn.experts == 0) return plan;
+  const Fullest fullest = fullest_of(w.expert_load, ffn.experts, plan.ranks);
+  // a token goes to an expert once: no rank gets more than its experts can take of every token
+  const std::int64_t held = std::min(ffn.topk, ceil_div(ffn.experts, plan.ranks));
+  plan.fullest = std::min(fullest.rank * d(plan.ranks), d(held * plan.ranks) / d(ffn.topk));
+  const double mean = fullest.rank / d(ceil_div(ffn.experts, plan.ranks));
+  plan.skew = std::clamp(100 * (fullest.hottest / mean - 1), 0.0, 100.0);
+  return plan;
+}
+
+bool scattered(const Llm& llm, const Workload& w) {
+  const ParallelPlan& p = w.parallel;
+  if (p.tensor == 1) return false;
+  return p.sequence || p.attention_data || has_exchanged_experts(llm.main(), w);
+}
+
+StageLayers stage_layers(std::int64_t layers, std::int64_t stages, std::int64_t stage) {
+  const std::int64_t each = layers / stages, longer = layers % stages;
+  const std::int64_t first = stage * each + std::min(stage, longer);
+  return {first, first + each + (stage < longer ? 1 : 0)};
+}
+
+std::vector<std::int64_t> layers_of_stage(const Llm& llm, const StackSpec& stack, std::int64_t stages,
+                                          std::int64_t stage) {
+  std::vector<std::int64_t> count(stack.kinds.size());
+  const auto layers = static_cast<std::int64_t>(stack.order.size());
+  StageLayers range{0, layers};
+  if (&stack == &llm.main()) range = stage_layers(layers, stages, stage);
+  else if (stage > 0) range = {0, 0};
+  for (std::int64_t i = range.first; i < range.last; ++i) {
+    ++count[static_cast<std::size_t>(stack.order[static_cast<std::size_t>(i)])];
+  }
+  return count;
+}
+
+void refuse_plan(const Llm& llm, const Workload& w) {
+  const ParallelPlan& p = w.parallel;
+  const std::string place = llm.file.empty() ? llm.name : llm.file;
+  if (p.tensor > 1 && !p.attention_data) refuse_heads(llm, place, p.tensor);
+  if (p.pipeline > 1) refuse_pipeline(llm, w, place);
+  if (p.expert > 1 || !w.expert_load.even()) refuse_experts(llm, w, place);
+  if (p.context > 1) refuse_context_split(llm, w, place);
+  if (scattered(llm, w)) refuse_scattering(llm, w, place);
+}
+
+bool allowed(const Llm& llm, const Workload& w) {
+  try {
+    check(w);
+    refuse_plan(llm, w);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace plumbline::lowering
