@@ -194,6 +194,15 @@ TEST_F(ValidateCommand, RowsFileHasALineARow) {
   EXPECT_THAT(text, HasSubstr("M=8192;N=8192;K=8192"));
 }
 
+// Found by fuzz/programs.py: a quoted field with a line end in it made two lines of the message that quotes it.
+TEST_F(ValidateCommand, AFieldOfTwoLinesIsQuotedInOne) {
+  const fs::path csv = file("a.csv", std::string(kGood) + "gemm,bf16,M=16;N=4096;K=4096,\"so\non\",burst\n");
+  EXPECT_EQ(run("compare --gpu h200_sxm --kernels ideal " + csv.string()), 3);
+  EXPECT_THAT(err_, HasSubstr("measured_us: expected a number above 0, found 'so\\non'"));
+  EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+  EXPECT_THAT(out_, HasSubstr("\n  1 row: measured_us: expected a number above 0, found 'so\\non' (first: "));
+}
+
 TEST_F(ValidateCommand, BadRowsAreReportedAndTheRestCompared) {
   const fs::path csv = file("a.csv", std::string(kGood) + "gemm,bf16,M=16;N=4096;K=4096,soon,burst\n");
   EXPECT_EQ(run("compare --gpu h200_sxm --kernels ideal " + csv.string()), 3);

@@ -79,7 +79,7 @@ void show_messages(const std::vector<std::string>& lines, std::ostream& messages
     const std::size_t end_of_place = line.find(": ");
     const std::string reason = end_of_place == std::string::npos ? line : line.substr(end_of_place);
     if (shown == kMessagesShown || ++seen[reason] > kMessagesOfAReason) continue;
-    messages << line << "\n";
+    messages << printable(line) << "\n";
     ++shown;
   }
   if (lines.size() > shown) messages << "... and " << lines.size() - shown << " rows more\n";
@@ -88,7 +88,8 @@ void show_messages(const std::vector<std::string>& lines, std::ostream& messages
 void show_trouble(const std::vector<std::string>& lines, std::size_t rows, const std::string& what,
                   std::ostream& messages) {
   if (lines.empty()) return;
-  messages << "validate: " << lines.size() << " of " << rows << " " << what << "; first: " << lines.front() << "\n";
+  messages << "validate: " << lines.size() << " of " << rows << " " << what << "; first: " << printable(lines.front())
+           << "\n";
 }
 
 void warn_of_shared_card(const MeasuringSession& session, std::ostream& messages) {

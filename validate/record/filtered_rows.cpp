@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "arch/error.hpp"
+#include "arch/printable.hpp"
 
 namespace plumbline {
 
@@ -27,7 +28,7 @@ void take_rows(CsvReader& reader, const CsvHeader& header, const std::vector<Row
     try {
       take(fields, place);
     } catch (const Error& error) {
-      bad.push_back(place + ": " + error.what());
+      bad.push_back(printable(place + ": " + error.what()));  // a quoted field may hold line ends
     }
   }
 }
