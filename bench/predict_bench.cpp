@@ -4,6 +4,7 @@
 #include <string>
 
 #include "arch/gpu/gpu.hpp"
+#include "model/plan_search.hpp"
 #include "model/predict.hpp"
 #include "model/report/ops_batch.hpp"
 #include "ops/llm/llm.hpp"
@@ -45,6 +46,40 @@ void predict_step(benchmark::State& state, const char* model, const Workload& wo
 BENCHMARK_CAPTURE(predict_step, llama_70b_decode, "llama-3.1-70b", decode(64, 4096));
 BENCHMARK_CAPTURE(predict_step, llama_70b_prefill, "llama-3.1-70b", prefill(4, 2048));
 BENCHMARK_CAPTURE(predict_step, deepseek_v3_decode, "deepseek-v3", decode(128, 4096));
+
+/// A plan of many GPUs, another batch every call.
+void predict_ranks(benchmark::State& state, const char* model, const ParallelPlan& plan) {
+  const Llm llm = load_llm(model);
+  const auto machine = make_machine(load_gpu("h200_sxm"), MachineOptions{});
+  Workload workload = decode(0, 4096);
+  workload.parallel = plan;
+  StepPrediction step;
+  Predictor predictor;
+  std::int64_t turn = 0;
+  for (auto _ : state) {
+    workload.batch = plan.data * (64 + turn++ % 64);
+    predictor.predict(llm, workload, machine, RunOptions{}, step);
+    benchmark::DoNotOptimize(step.latency);
+  }
+}
+BENCHMARK_CAPTURE(predict_ranks, deepseek_v3_64_gpus, "deepseek-v3",
+                  ParallelPlan{.tensor = 8, .data = 8, .expert = 64});
+BENCHMARK_CAPTURE(predict_ranks, deepseek_v3_16384_gpus, "deepseek-v3",
+                  ParallelPlan{.tensor = 8, .data = 2048, .expert = 64});
+
+void rank_all_plans(benchmark::State& state, const char* model, std::int64_t gpus) {
+  const Llm llm = load_llm(model);
+  const auto machine = make_machine(load_gpu("h200_sxm"), MachineOptions{});
+  PlanQuestion question;
+  question.gpus = gpus;
+  std::int64_t plans = 0;
+  for (auto _ : state) {
+    Predictor predictor;
+    plans = rank_plans(predictor, llm, decode(512, 4096), machine, RunOptions{}, question).legal;
+  }
+  state.counters["plans"] = static_cast<double>(plans);
+}
+BENCHMARK_CAPTURE(rank_all_plans, deepseek_v3_64_gpus, "deepseek-v3", 64)->Unit(benchmark::kMillisecond);
 
 /// At the clock that the power cap leaves: what steps over the cap pay for its solution.
 void predict_step_steady(benchmark::State& state, const char* model, const Workload& workload, double cap_W) {

@@ -60,6 +60,8 @@ constexpr std::array kPower{
     "l2_J_per_B"sv,
     "leakage_W_per_K"sv,
     "load_store_J_per_B"sv,
+    "link_J_per_B"sv,
+    "links_awake_W"sv,
     "memory_supply_fraction"sv,
     "move_toggle_ternary"sv,
     "move_toggle_uniform"sv,

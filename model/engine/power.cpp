@@ -64,6 +64,8 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
   p.l2 = s.number("l2_J_per_B") * (units::J / units::B);
   p.dram_read = s.number("dram_read_J_per_B") * (units::J / units::B);
   p.dram_write = s.number("dram_write_J_per_B") * (units::J / units::B);
+  p.link = s.number_or("link_J_per_B", 0) * (units::J / units::B);
+  p.links_awake = s.number_or("links_awake_W", 0) * units::W;
   p.memory_supply = s.number_or("memory_supply_fraction", 1);
   for (std::size_t i = 0; i < kDataPatternCount; ++i) {
     const std::string pattern(name(static_cast<DataPattern>(i)));

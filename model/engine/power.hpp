@@ -48,6 +48,8 @@ struct PowerScalars {
   JoulesPerFlop fp32;
   Joules sfu, instruction;  ///< of one thread's operation; `instruction`: beyond what it computes
   JoulesPerByte smem, l2, dram_read, dram_write;
+  JoulesPerByte link;        ///< sent over NVLink to another GPU, both ends' way through L2 with it; 0: never measured
+  Watts links_awake;         ///< what a board's NVLinks take while its GPU works with others, whether they carry or not
   double memory_supply = 1;  ///< share of a DRAM byte's energy on the memory's own supply; the rest is the chip's
   /// Share of the energy of arithmetic (tensor units, FP32), and of moving data (registers to DRAM), that a pattern
   /// takes.

@@ -40,6 +40,8 @@ PowerScalars scaled_to(const PowerScalars& power, const GpuNumbers& from, const 
   p.l2 = power.l2;
   p.dram_read = power.dram_read;
   p.dram_write = power.dram_write;
+  p.link = power.link;  // wires too
+  p.links_awake = power.links_awake * cap;
   p.memory_supply = power.memory_supply;
   p.clocked = power.clocked * cap;
   p.leakage_per_K *= cap;

@@ -47,6 +47,12 @@ void set_energies(OpPrediction& op, const Rates& m) {
   op.memory_energy = of_bytes.memory;
 }
 
+void add_link_energy(OpPrediction& op, const Rates& m) {
+  Bytes sent;
+  for (int i = 0; i < op.launch_count; ++i) sent += op.launches[static_cast<std::size_t>(i)].demand.link;
+  op.memory_energy += sent * m.power->link + op.time * m.power->links_awake;
+}
+
 namespace {
 
 bool uses_tensor_units(const OpPrediction& op) {

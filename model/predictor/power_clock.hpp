@@ -10,6 +10,9 @@ namespace plumbline {
 
 /// The energies of an op whose launches are priced; they do not depend on the clock.
 void set_energies(OpPrediction& op, const Rates& rates);
+/// Of an op that sends to other GPUs over NVLink, beside set_energies(): what the links take for its bytes, and awake for
+/// its time. It goes with neither clock nor voltage, as the memory's own supply.
+void add_link_energy(OpPrediction& op, const Rates& rates);
 /// Prices the launches of `op` again at a share of the boost clock; adds power, energy and clock.
 void reprice(OpPrediction& op, const Rates& rates, double clock_share);
 RunEnergy run_energy(const OpPrediction& op);

@@ -12,6 +12,10 @@ namespace plumbline {
 void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth warmth, OpPrediction& out,
                 const PredictOptions& options = {});
 
+/// A collective, or a message to another rank, of a node whose GPUs NVLink joins.
+bool sends_to_peers(const Op& op);
+bool sends_by_nvlink(const Op& op, const Rates& rates);
+
 /// What binds the op and how wide its band is, from its launches' times.
 void conclude(OpPrediction& op, const Machine& machine);
 

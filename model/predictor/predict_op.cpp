@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arch/error.hpp"
+#include "arch/fabric/cluster.hpp"
 #include "model/bands/bands.hpp"
 #include "model/engine/roofline.hpp"
 #include "model/engine/timing.hpp"
@@ -142,6 +143,15 @@ void clear(OpPrediction& out, const Work& w, const Machine& machine) {
 
 }  // namespace
 
+bool sends_to_peers(const Op& op) {
+  const auto* transfer = std::get_if<Transfer>(&op);
+  return std::holds_alternative<Collective>(op) || (transfer != nullptr && transfer->kind == TransferKind::send_recv);
+}
+
+bool sends_by_nvlink(const Op& op, const Rates& m) {
+  return m.fabric != nullptr && m.fabric->inner().kind != LinkKind::pcie && sends_to_peers(op);
+}
+
 void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth warmth, OpPrediction& out,
                 const PredictOptions& options) {
   const Rates& m = machine.rates();
@@ -187,6 +197,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
                        : origin.provenance(out.band_kernels, out.band_class, dtype_text(op), machine.parts()->changed);
   if (m.power) {
     set_energies(out, m);
+    if (sends_by_nvlink(op, m)) add_link_energy(out, m);
     reprice(out, m, 1);
   }
   conclude(out, machine);

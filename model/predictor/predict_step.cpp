@@ -142,11 +142,6 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
   out.low = std::max(out.low, floor);
 }
 
-bool is_network(const Op& op) {
-  const auto* transfer = std::get_if<Transfer>(&op);
-  return std::holds_alternative<Collective>(op) || (transfer != nullptr && transfer->kind == TransferKind::send_recv);
-}
-
 /// Sums over the nodes.
 void total(StepPrediction& out, const Machine& machine, const RunOptions& options, bool fused_as_stack) {
   const Rates& m = machine.rates();
@@ -154,7 +149,7 @@ void total(StepPrediction& out, const Machine& machine, const RunOptions& option
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
     busy += count * (n.op.time + n.gap);
-    if (is_network(n.node->op)) out.network_exposed += count * (n.op.time + n.gap);
+    if (sends_to_peers(n.node->op)) out.network_exposed += count * (n.op.time + n.gap);
     out.flops += count * n.op.flops;
     out.dram_bytes += count * n.op.dram_bytes();
     const FlopRate peak = tensor_peak(m.gpu, n.op.math, m.gpu.boost_clock);
@@ -181,6 +176,19 @@ Joules energy_of_all(const StepPrediction& out, Joules busy, Seconds time, Watts
   return ranks_of_stage * (out.stages.all_energy * busy + idle * time * waiting);
 }
 
+/// What the links of a step's GPUs take while other operators run: those that send have it in their own energy.
+Joules links_between(const StepPrediction& out, const Rates& m) {
+  Seconds apart;
+  bool sends = false;
+  for (const NodePrediction& n : out.nodes) {
+    const auto count = static_cast<double>(n.node->count);
+    const bool sending = sends_by_nvlink(n.node->op, m);
+    sends = sends || sending;
+    apart += count * (sending ? n.gap : n.op.time + n.gap);
+  }
+  return sends ? apart * m.power->links_awake : Joules{};
+}
+
 /// Energy, mean power and mean clock of the step as its operators are priced now. In the gaps only the clocks run.
 void add_up_energy(StepPrediction& out, const Rates& m, double clock_share) {
   const Watts waiting = settled_power(*m.power, clock_share, Watts{});
@@ -196,6 +204,10 @@ void add_up_energy(StepPrediction& out, const Rates& m, double clock_share) {
     time += count * (n.op.time + n.gap);
     cycles += count * (n.op.clock * n.op.time + m.clock * clock_share * n.gap);
   }
+  const Joules links = links_between(out, m);
+  energy += links;
+  low += links;
+  high += links;
   const Joules idle = bubble * time * waiting;
   out.power = (energy + idle) / ((1 + bubble) * time);
   out.power_low = (low + idle) / ((1 + bubble) * time);
@@ -223,6 +235,7 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
     run.tensor_estimate += count * once.tensor_estimate;
     at_boost += count * (n.op.time + n.gap);
   }
+  run.memory += links_between(out, m);
   at_boost += out.stages.waits * at_boost;
   double last = 1;
   const auto time_at = [&](double share) {

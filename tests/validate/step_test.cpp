@@ -222,7 +222,8 @@ TEST(StepGate, RecordedStepsAreNotPredictedWorseThanAllowed) {
   }
 }
 
-/// Tensor-parallel steps of our kernels on two H200. Nothing was fitted to them.
+/// Tensor-parallel steps of our kernels on two H200. To one of them, the decode of 64 sequences of 8192 in the second file,
+/// the power of links that are awake was fitted; nothing else.
 TEST(StepGate, StepsOnTwoGpusAreNotPredictedWorseThanAllowed) {
   struct Ceiling {
     Phase phase;
@@ -233,8 +234,8 @@ TEST(StepGate, StepsOnTwoGpusAreNotPredictedWorseThanAllowed) {
     const std::string place = data_folder() + "/measurements/h200/" + file;
     const WholeStepReport report = compare_steps(parse_step_recording(read_text_file(place), place), {"h200_sxm"});
     for (const Ceiling& ceiling : {Ceiling{Phase::decode, ClockMode::burst, 0.025, 0.105, 0},
-                                   Ceiling{Phase::decode, ClockMode::steady, 0.025, 0.105, 0.09},
-                                   Ceiling{Phase::prefill, ClockMode::steady, 0.08, 0.09, 0.04}}) {
+                                   Ceiling{Phase::decode, ClockMode::steady, 0.025, 0.105, 0.03},
+                                   Ceiling{Phase::prefill, ClockMode::steady, 0.05, 0.06, 0.02}}) {
       std::vector<double> time, power;
       for (const StepRow& row : report.rows) {
         ASSERT_TRUE(row.good()) << row.error;

@@ -126,6 +126,22 @@ TEST(Parallel, EnergyIsOfAllGpusAndPowerOfOne) {
   EXPECT_DOUBLE_EQ(four.tokens_per_s, 4 * one.tokens_per_s);
 }
 
+/// Links that carry 333 GB/s, and links that are awake: 278.5 W a board where SMs and memory alone take 169 (data/measurements/
+/// h200/links/x2_overlap.csv, the row that the scalar was read off).
+TEST(Parallel, LinksTakePower) {
+  MachineOptions options{"own"};
+  options.clock = ClockMode::steady;
+  const Machine machine = make_machine(load_gpu("h200_sxm"), options);
+  Collective sum;
+  sum.bytes = 64 << 20;
+  sum.gpus = 2;
+  EXPECT_NEAR(predict(sum, machine).power->in(units::W), 278.5, 8);
+  Transfer copy;
+  copy.kind = TransferKind::h2d;
+  copy.bytes = 64 << 20;
+  EXPECT_LT(predict(copy, machine).power->in(units::W), 160) << "no NVLink on the way to the host";
+}
+
 struct Case {
   const char* model;
   Workload workload;
