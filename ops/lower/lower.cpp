@@ -148,7 +148,7 @@ void stages(Step& s, const Llm& llm) {
   const Bytes bytes = storage(s.types.base, static_cast<double>(s.tokens) * static_cast<double>(s.hidden));
   Transfer send;
   send.kind = TransferKind::send_recv;
-  send.bytes = static_cast<std::int64_t>(bytes.in(units::B));
+  send.bytes = whole_bytes(bytes);
   send.stride = plan.stage_ranks();
   s.add("stage_send"_node, send, 1);
   s.close();

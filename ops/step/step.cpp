@@ -1,7 +1,5 @@
 #include "ops/step/step.hpp"
 
-#include <cmath>
-
 namespace plumbline::lowering {
 
 void Step::open(const char* name, std::int64_t repeat) {
@@ -43,7 +41,7 @@ void Step::collective(NodeTag tag, CollectiveKind kind, Bytes bytes, DType type,
   if (ranks == 1) return;
   Collective c;
   c.kind = kind;
-  c.bytes = static_cast<std::int64_t>(std::ceil(bytes.in(units::B)));
+  c.bytes = whole_bytes(bytes);
   c.gpus = ranks;
   c.dtype = type;
   c.stride = apart;

@@ -1,9 +1,12 @@
 // Number formats of one step.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "arch/dtype.hpp"
+#include "arch/units.hpp"
 
 namespace plumbline::lowering {
 
@@ -14,6 +17,12 @@ struct Types {
   DType kv = DType::bf16;
   bool quantizes(const Precision& p) const { return bits(p.input) < bits(base); }
 };
+
+/// Bytes of an exchange, whole; no more than an integer holds with room to spare (2^62), whatever sizes a file makes up.
+inline std::int64_t whole_bytes(Bytes bytes) {
+  constexpr double kMost = 4611686018427387904.0;
+  return static_cast<std::int64_t>(std::min(kMost, std::ceil(bytes.in(units::B))));
+}
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

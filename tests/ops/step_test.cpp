@@ -116,6 +116,16 @@ TEST_F(Walk, AScatteredResidualStreamIsGatheredInFrontOfAPartAndScatteredBehindI
   EXPECT_EQ(std::get<Collective>(graph.nodes[1].op), (Collective{CollectiveKind::reduce_scatter, bytes, 4}));
 }
 
+TEST_F(Walk, ExchangesBeyondReasonStayWholeNumbers) {
+  EXPECT_EQ(whole_bytes(10.5 * units::B), 11);
+  EXPECT_EQ(whole_bytes(1e30 * units::B), std::int64_t{1} << 62);
+  workload.parallel.tensor = 2;
+  Step s = begin();
+  s.hidden = std::int64_t{1} << 31;
+  s.all_reduce("reduce"_node, "scatter"_node, std::int64_t{1} << 40);
+  EXPECT_EQ(std::get<Collective>(graph.nodes[0].op).bytes, std::int64_t{1} << 62);
+}
+
 TEST_F(Walk, NormsAreOfTheirKind) {
   Step s = begin();
   s.norm("rms"_node, NormKind::rms, 10, 64);
