@@ -3,7 +3,7 @@
 
 #include "arch/fabric/cluster.hpp"
 #include "model/cli/common.hpp"
-#include "model/report/cluster_page.hpp"
+#include "model/report/several_gpus/cluster_page.hpp"
 
 namespace plumbline::cli {
 namespace {

@@ -83,13 +83,10 @@ void add_parallel_flags(CLI::App& app, ParallelFlags& flags, Workload& workload)
 }
 
 void settle_degrees(const ParallelFlags& flags, ParallelPlan& plan) {
-  if (!flags.gpus_given) return;
-  const std::int64_t others = plan.pipeline * plan.context * plan.data;
-  if (!flags.tensor_given) plan.tensor = std::max<std::int64_t>(1, flags.gpus / others);
-  if (plan.tensor * others == flags.gpus) return;
+  if (!flags.gpus_given || settle_tensor(plan, flags.gpus, flags.tensor_given)) return;
   throw BadInput("--gpus " + text_of(flags.gpus) + ": expected tp x pp x cp x dp, found " + text_of(plan.tensor) +
                  " x " + text_of(plan.pipeline) + " x " + text_of(plan.context) + " x " + text_of(plan.data) + " = " +
-                 text_of(plan.tensor * others));
+                 text_of(plan.ranks()));
 }
 
 std::vector<std::string> parallel_remarks(const Workload& workload, const Machine& machine, bool cluster_given) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "model/cli/common.hpp"
-#include "model/report/report.hpp"
+#include "model/machine.hpp"
 #include "ops/graph/workload.hpp"
 
 namespace plumbline::cli {

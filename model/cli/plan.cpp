@@ -6,7 +6,7 @@
 #include "model/cli/model_flags.hpp"
 #include "model/cli/parallel.hpp"
 #include "model/plan_search.hpp"
-#include "model/report/plans/plan_report.hpp"
+#include "model/report/several_gpus/plan_report.hpp"
 #include "model/stacks/stack.hpp"
 
 namespace plumbline::cli {

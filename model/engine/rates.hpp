@@ -103,8 +103,8 @@ struct Rates {
   Bytes l2_capacity;  ///< what data shared by all SMs can really hold
   /// What is still in L2 of a set that is used again.
   Bytes l2_held() const { return gpu.l2.reuse_fraction * l2_capacity; }
-  Bytes
-      l2_kept;  ///< ... of data that is written too: each partition of L2 may keep a copy (docs/sources.md: matrix products)
+  /// ... of data that is written too: each partition of L2 may keep a copy (docs/sources.md: matrix products)
+  Bytes l2_kept;
   std::optional<PowerScalars> power;  ///< nothing where no energies of the card are on file
   Watts power_cap;
   double clock_limit = 1;  ///< share of the boost clock at which the SM clock is locked; 1: it is not

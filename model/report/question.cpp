@@ -33,9 +33,7 @@ std::string parallel_lines(const StepReport& r) {
   const ParallelPlan& p = r.workload.parallel;
   if (p.ranks() == 1) return "";
   std::string plan;
-  const std::pair<const char*, std::int64_t> degrees[] = {
-      {"tp", p.tensor}, {"pp", p.pipeline}, {"cp", p.context}, {"dp", p.data}, {"ep", p.expert}};
-  for (const auto& [word, degree] : degrees) {
+  for (const auto& [word, degree] : degrees(p)) {
     if (degree > 1) plan += (plan.empty() ? "" : ", ") + std::string(word) + " " + std::to_string(degree);
   }
   if (p.sequence) plan += ", sequence parallel";

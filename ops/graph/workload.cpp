@@ -1,5 +1,6 @@
 #include "ops/graph/workload.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "arch/error.hpp"
@@ -24,9 +25,8 @@ void few_enough(std::int64_t batch, std::int64_t length, const char* flag) {
                  ": expected at most 2^40 tokens in all");
 }
 
-/// What holds of any model.
-void check_plan(const Workload& w) {
-  const ParallelPlan& p = w.parallel;
+/// Each from 1, and few enough GPUs in all that products stay inside 64 bits.
+void need_degrees(const ParallelPlan& p) {
   at_least(p.tensor, 1, "tp");
   at_least(p.pipeline, 1, "pp");
   at_least(p.data, 1, "dp");
@@ -37,6 +37,12 @@ void check_plan(const Workload& w) {
     if (degree > room) throw BadInput("tp x pp x cp x dp: expected at most 2^20 GPUs");
     room /= degree;
   }
+}
+
+/// What holds of any model.
+void check_plan(const Workload& w) {
+  const ParallelPlan& p = w.parallel;
+  need_degrees(p);
   if (p.zero < 0 || p.zero > 3) throw BadInput("zero: expected 0, 1, 2 or 3");
   if (p.zero > 0 && w.phase != Phase::train) {
     throw BadInput("zero: expected it with phase train: inference keeps no optimizer states");
@@ -72,6 +78,13 @@ void check_plan(const Workload& w) {
 }
 
 }  // namespace
+
+bool settle_tensor(ParallelPlan& plan, std::int64_t gpus, bool tensor_given) {
+  need_degrees(plan);
+  const std::int64_t others = plan.pipeline * plan.context * plan.data;
+  if (!tensor_given) plan.tensor = std::max<std::int64_t>(1, gpus / others);
+  return plan.tensor * others == gpus;
+}
 
 void check(const Workload& workload) {
   at_least(workload.batch, 1, "batch");

@@ -1,6 +1,7 @@
 // What is asked of the model: phase, sizes, precision, fusion, and how it is spread over ranks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -31,6 +32,19 @@ struct ParallelPlan {
   std::int64_t stage_ranks() const { return tensor * data * context; }
   bool operator==(const ParallelPlan&) const = default;
 };
+
+/// The degrees by the words that flags and reports have for them.
+struct NamedDegree {
+  const char* word;
+  std::int64_t degree;
+};
+inline std::array<NamedDegree, 5> degrees(const ParallelPlan& p) {
+  return {{{"tp", p.tensor}, {"pp", p.pipeline}, {"cp", p.context}, {"dp", p.data}, {"ep", p.expert}}};
+}
+
+/// Makes the degrees multiply to `gpus`: tensor ranks are what the others leave, where nobody gave them. False where they
+/// don't. Throws BadInput for degrees below 1 or more than 2^20 GPUs in all.
+bool settle_tensor(ParallelPlan& plan, std::int64_t gpus, bool tensor_given);
 
 /// How tokens spread over the experts of a layer. Unset: evenly.
 struct ExpertLoad {

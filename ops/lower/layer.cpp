@@ -137,12 +137,12 @@ void double_stream_layer(Step& s, const LayerSpec& l) {
   if (a.qk_norm > 0 && !s.max()) s.norm("qk_norm"_node, NormKind::rms, joined * (heads + kv), a.qk_dim);
   if (a.rope && !s.max()) s.add("rope"_node, Rope{joined, heads + kv, a.qk_dim, s.types.base});
   attention_core(s, {heads, kv, a.qk_dim, a.v_dim, both, both, false, 0, false, false, 0, s.types.base});
-  const auto finish = [&](std::int64_t rows, NodeTag quantize_name, NodeTag name, NodeTag norm_name,
-                          const FfnNames& names) {
+  const auto finish = [&](std::int64_t rows, NodeTag quantize_name, NodeTag name, NodeTag reduce_name,
+                          NodeTag norm_name, const FfnNames& names) {
     s.tokens = rows;
     s.quantize(quantize_name, rows, out, s.types.linear);
     s.linear(name, rows, s.hidden, out, a.out_bias);
-    s.all_reduce(&names == &kTextNames ? "text_attn_all_reduce"_node : "attn_all_reduce"_node, names.scatter, rows);
+    s.all_reduce(reduce_name, names.scatter, rows);
     modulate(s, l, kMixer.gate);
     if (s.none() || !plan.pre) s.row(kMixer.add, RowwiseKind::add, rows, s.hidden);
     if (!l.ffn) return;
@@ -153,8 +153,11 @@ void double_stream_layer(Step& s, const LayerSpec& l) {
     modulate(s, l, kFfn.gate);
     if (s.none() || !plan.pre) s.row(kFfn.add, RowwiseKind::add, rows, s.hidden);
   };
-  finish(latents, "o_quantize"_node, "o_proj"_node, "ffn_norm"_node, kFfnNames);
-  if (!l.second_stream_ends) finish(text, "text_o_quantize"_node, "text_o_proj"_node, "text_ffn_norm"_node, kTextNames);
+  finish(latents, "o_quantize"_node, "o_proj"_node, "attn_all_reduce"_node, "ffn_norm"_node, kFfnNames);
+  if (!l.second_stream_ends) {
+    finish(text, "text_o_quantize"_node, "text_o_proj"_node, "text_attn_all_reduce"_node, "text_ffn_norm"_node,
+           kTextNames);
+  }
   s.tokens = latents;
 }
 

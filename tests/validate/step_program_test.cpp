@@ -8,12 +8,14 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
+#include "tests/support/workloads.hpp"
 #include "validate/record/step.hpp"
 
 namespace plumbline {
 namespace {
 
-using testing::HasSubstr;
+using plumbline::testing::prefill;
+using ::testing::HasSubstr;
 
 std::size_t no_gemm_scratch(const Gemm&, const GemmPlan&) { return 0; }
 std::size_t small_decode_scratch(const AttentionDecode&, const AttentionPlan&) { return 1000; }
@@ -28,19 +30,8 @@ StepPrediction lowered(const std::string& model, const Workload& workload) {
 }
 
 Workload decode(std::int64_t batch, std::int64_t context, std::int64_t page) {
-  Workload w;
-  w.phase = Phase::decode;
-  w.batch = batch;
-  w.context = context;
+  Workload w = plumbline::testing::decode(batch, context);
   w.page = page;
-  return w;
-}
-
-Workload prefill(std::int64_t batch, std::int64_t prompt) {
-  Workload w;
-  w.phase = Phase::prefill;
-  w.batch = batch;
-  w.prompt = prompt;
   return w;
 }
 

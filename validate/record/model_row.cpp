@@ -194,14 +194,10 @@ class Layout {
 
   /// As of llm's flags: without tp, tensor ranks are what the other degrees leave of `gpus`.
   void settle_gpus(ModelRow& row) const {
-    if (row.gpus == 0) return;
     ParallelPlan& plan = row.workload.parallel;
-    const std::int64_t others = plan.pipeline * plan.context * plan.data;
-    if (plan.tensor == 1 && row.gpus % others == 0) plan.tensor = row.gpus / others;
-    if (plan.tensor * others != row.gpus) {
-      throw BadInput("gpus: expected tp x pp x cp x dp = " + std::to_string(plan.tensor * others) + ", found " +
-                     std::to_string(row.gpus));
-    }
+    if (row.gpus == 0 || settle_tensor(plan, row.gpus, plan.tensor > 1)) return;
+    throw BadInput("gpus: expected tp x pp x cp x dp = " + std::to_string(plan.ranks()) + ", found " +
+                   std::to_string(row.gpus));
   }
 
   HeldOut side_of(const ModelRow& row, std::span<const std::string_view> fields) const {
@@ -223,10 +219,7 @@ class Layout {
 std::string model_row_text(const ModelRow& row) {
   const Workload& w = row.workload;
   std::string text = row.model + " " + row.phase;
-  const ParallelPlan& p = w.parallel;
-  const std::pair<const char*, std::int64_t> degrees[] = {
-      {"tp", p.tensor}, {"pp", p.pipeline}, {"cp", p.context}, {"dp", p.data}, {"ep", p.expert}};
-  for (const auto& [word, degree] : degrees) {
+  for (const auto& [word, degree] : degrees(w.parallel)) {
     if (degree > 1) text += std::string(" ") + word + "=" + std::to_string(degree);
   }
   text += " batch=" + std::to_string(w.batch);

@@ -12,7 +12,6 @@
 //                 two stages else, and NCCL from 8 MiB on (vllm/distributed/device_communicators/custom_all_reduce.py).
 #include <array>
 
-#include "arch/fabric/cluster.hpp"
 #include "model/stacks/common/links.hpp"
 #include "model/stacks/provider.hpp"
 
@@ -26,6 +25,8 @@ constexpr std::array<FamilyDeclaration, 1> kTrtllm{
 constexpr std::array<FamilyDeclaration, 2> kVllm{
     {{.name = "vllm_one_stage", .required = false, .kind = "collective", .classes = kClasses},
      {.name = "vllm_two_stages", .required = false, .kind = "collective", .classes = kClasses}}};
+
+constexpr std::int64_t kMostRanks = 8;  // that their kernels are made for
 
 enum class Way { none, one_shot, two_shot };
 
@@ -54,7 +55,8 @@ class CustomAllReduce final : public Provider {
 
   bool plan(const Question& q, Answer& out) const override {
     const auto* s = std::get_if<Collective>(&q.op);
-    if (s == nullptr || s->kind != CollectiveKind::all_reduce || !in_a_node(*s, q.rates)) return false;
+    if (s == nullptr || s->kind != CollectiveKind::all_reduce || !reach_each_other(*s, kMostRanks, q.rates))
+      return false;
     const Way way = way_of(*s, q.collective);
     const std::size_t family = way == Way::two_shot ? 1 : 0;
     if (way == Way::none || family >= declared_.size() || !q.families[family].on_file) return false;
@@ -63,12 +65,6 @@ class CustomAllReduce final : public Provider {
   }
 
  private:
-  static bool in_a_node(const Collective& s, const Rates& m) {
-    constexpr std::int64_t kMostRanks = 8;
-    if (m.fabric == nullptr || s.gpus < 2 || s.gpus > kMostRanks) return false;
-    return m.fabric->inner().kind != LinkKind::pcie && s.span() <= m.fabric->gpus_per_node();
-  }
-
   Way way_of(const Collective& s, CollectiveChoice choice) const {
     switch (choice) {
       case CollectiveChoice::automatic: return rule_(s.bytes, s.gpus);

@@ -77,11 +77,6 @@ Group group_of(const Question& q, double ranks, double apart) {
   return g;
 }
 
-Seconds pnorm_of_two(Seconds a, Seconds b, double p) {
-  const double x = a.in(units::s), y = b.in(units::s);
-  return std::pow(std::pow(x, p) + std::pow(y, p), 1 / p) * units::s;
-}
-
 const FamilyScalars& family_on_file(const Question& q, Family which) {
   const FamilyScalars& family = q.families[which];
   if (!family.on_file) {

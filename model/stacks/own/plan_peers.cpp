@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "arch/fabric/cluster.hpp"
 #include "model/stacks/common/links.hpp"
 #include "model/stacks/own/own_kernels.hpp"
 #include "ops/plan/peer_plan.hpp"
@@ -32,12 +31,6 @@ PeerKernel kernel_of(CollectiveKind kind, PeerAlgorithm algorithm) {
   if (kind == CollectiveKind::reduce_scatter) return {own::kPeerPull, "pull from peers"};
   if (kind == CollectiveKind::all_to_all) return {own::kPeerScatter, "scatter to peers"};
   return {own::kPeerPush, "push to peers"};
-}
-
-bool reachable(const Collective& s, const Question& q) {
-  if (q.rates.fabric == nullptr || s.gpus < 2 || s.gpus > kPeerRanks) return false;
-  const Cluster& cluster = *q.rates.fabric;
-  return cluster.inner().kind != LinkKind::pcie && s.span() <= cluster.gpus_per_node();
 }
 
 /// Whole elements, and a type that the kernels add.
@@ -65,12 +58,10 @@ Bytes moved_by_a_cta(const Collective& s, const PeerPlan& p) {
   return (both_ways ? 2 : 1) * static_cast<double>(s.gpus - 1) * packs * 16 * units::B;
 }
 
-Seconds in_seconds(double value) { return value * units::s; }
-
 }  // namespace
 
 bool plan_own_collective(const Collective& s, const Question& q, Answer& out) {
-  if (!reachable(s, q) || !has_kernel(s)) return false;
+  if (!reach_each_other(s, kPeerRanks, q.rates) || !has_kernel(s)) return false;
   const std::optional<PeerPlan> plan = plan_of(s, q);
   if (!plan) return false;
   const PeerKernel kernel = kernel_of(s.kind, plan->algorithm);
@@ -81,10 +72,8 @@ bool plan_own_collective(const Collective& s, const Question& q, Answer& out) {
   const Bytes sent = peer_sent(s, plan->algorithm);
   const Bandwidth rate = f.link_share * inner_wire(q.rates);
   const Seconds link = sent / rate;
-  const double together = std::pow(
-      std::pow(link.in(units::s), f.overlap) + std::pow((moved_by_a_cta(s, *plan) / f.channel).in(units::s), f.overlap),
-      1 / f.overlap);
-  Seconds waits = (ranks - 2) * f.step + in_seconds(together) - link;
+  const Seconds together = pnorm_of_two(link, moved_by_a_cta(s, *plan) / f.channel, f.overlap);
+  Seconds waits = (ranks - 2) * f.step + together - link;
   // a rank's own part is copied after the last peer's
   if (kernel.family == own::kPeerScatter) {
     const Bytes own_part = static_cast<double>(s.bytes) / ranks * units::B;

@@ -3,7 +3,7 @@
 
 #include "arch/json_reader.hpp"
 #include "model/machines.hpp"
-#include "model/report/cluster_page.hpp"
+#include "model/report/several_gpus/cluster_page.hpp"
 
 namespace plumbline {
 namespace {

@@ -4,31 +4,22 @@
 #include <string>
 #include <vector>
 
+#include "model/load_time.hpp"
 #include "model/plan_search.hpp"
+#include "model/schedule/pipeline.hpp"
 #include "ops/memory/memory.hpp"
+#include "tests/support/workloads.hpp"
 
 namespace plumbline {
 namespace {
+
+using testing::decode;
+using testing::prefill;
 
 Machine h200(ClockMode clock = ClockMode::burst) {
   MachineOptions options;
   options.clock = clock;
   return make_machine(load_gpu("h200_sxm"), options);
-}
-
-Workload decode(std::int64_t batch, std::int64_t context) {
-  Workload w;
-  w.batch = batch;
-  w.context = context;
-  return w;
-}
-
-Workload prefill(std::int64_t batch, std::int64_t prompt) {
-  Workload w;
-  w.phase = Phase::prefill;
-  w.batch = batch;
-  w.prompt = prompt;
-  return w;
 }
 
 Seconds time_of(const StepPrediction& step, std::string_view name) {
@@ -140,6 +131,25 @@ TEST(Parallel, LinksTakePower) {
   copy.kind = TransferKind::h2d;
   copy.bytes = 64 << 20;
   EXPECT_LT(predict(copy, machine).power->in(units::W), 160) << "no NVLink on the way to the host";
+}
+
+/// 160 GB from disks of 10 GB/s a node, eight GPUs to a node.
+TEST(LoadTime, ANodeReadsEachByteOnce) {
+  const Machine machine = h200();
+  Predictor predictor;
+  const Bytes model = 160e9 * units::B;
+  const Bandwidth disk = 10.0 * units::GB_per_s;
+  const auto load = [&](const ParallelPlan& plan, double shares) {
+    return load_time(predictor, machine, plan, model / shares, model, disk);
+  };
+  const LoadTime split = load({.tensor = 8}, 8), copies = load({.tensor = 2, .data = 4}, 2),
+                 two = load({.tensor = 16}, 16);
+  EXPECT_DOUBLE_EQ(split.storage->in(units::s), 16);
+  EXPECT_DOUBLE_EQ(copies.storage->in(units::s), 16) << "replicas of a node share what it reads";
+  EXPECT_DOUBLE_EQ(two.storage->in(units::s), 8) << "each of two nodes reads its half";
+  EXPECT_NEAR(copies.host / split.host, 4, 1e-3);
+  EXPECT_EQ(*split.total(), *split.storage);
+  EXPECT_FALSE(load_time(predictor, machine, {}, model, model, {}).total()) << "nothing says how fast nodes read";
 }
 
 struct Case {

@@ -18,6 +18,7 @@
 #include "ops/mixer/mamba1.hpp"
 #include "ops/mixer/mamba2.hpp"
 #include "ops/mixer/mla.hpp"
+#include "tests/support/workloads.hpp"
 
 namespace plumbline::testing {
 
@@ -333,24 +334,6 @@ inline std::vector<Llm> all_models() {
   return {llama_8b(), llama_70b(), mixtral(), deepseek_v3(), deepseek_v32(), compressed(),
           gpt_oss(),  mamba2(),    jamba(),   qwen3_next(),  gemma2(),       llama4(),
           gpt2(),     bert(),      vit(),     t5(),          t5(1500),       flux()};
-}
-
-inline Workload prefill(std::int64_t batch, std::int64_t prompt, Fusion fusion = Fusion::typical) {
-  Workload w;
-  w.phase = Phase::prefill;
-  w.batch = batch;
-  w.prompt = prompt;
-  w.fusion = fusion;
-  return w;
-}
-
-inline Workload decode(std::int64_t batch, std::int64_t context, Fusion fusion = Fusion::typical) {
-  Workload w;
-  w.phase = Phase::decode;
-  w.batch = batch;
-  w.context = context;
-  w.fusion = fusion;
-  return w;
 }
 
 inline Workload train(std::int64_t batch, std::int64_t prompt, Fusion fusion = Fusion::typical) {

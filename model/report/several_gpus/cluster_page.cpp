@@ -1,4 +1,4 @@
-#include "model/report/cluster_page.hpp"
+#include "model/report/several_gpus/cluster_page.hpp"
 
 #include <array>
 

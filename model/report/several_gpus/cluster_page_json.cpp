@@ -1,7 +1,7 @@
 // The page of a fabric as JSON: SI units, the unit at the end of the key, and the source of every number.
 #include <nlohmann/json.hpp>
 
-#include "model/report/cluster_page.hpp"
+#include "model/report/several_gpus/cluster_page.hpp"
 
 namespace plumbline {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/report/plans/plan_report.hpp"
+#include "model/report/several_gpus/plan_report.hpp"
 
 #include <algorithm>
 #include <array>
@@ -82,12 +82,13 @@ std::string plan_table(const PlanReport& r, const TextStyle& style) {
   if (r.top > 0) shown = std::min(shown, static_cast<std::size_t>(r.top));
   for (std::size_t i = 0; i < shown; ++i) {
     const RankedPlan& p = r.ranking.plans[i];
-    table.add({std::to_string(i + 1), std::to_string(p.plan.tensor), std::to_string(p.plan.pipeline),
-               std::to_string(p.plan.context), std::to_string(p.plan.data), std::to_string(p.plan.expert),
-               format(p.latency), format(p.low) + " to " + format(p.high), format(p.tokens_per_s),
-               format(p.tokens_per_s / static_cast<double>(r.question.gpus)),
-               p.energy ? format(p.tokens_per_J()) : std::string("-"), format(p.memory), percent(p.network / p.latency),
-               percent(p.bubble / p.latency)});
+    std::vector<std::string> cells{std::to_string(i + 1)};
+    for (const NamedDegree& each : degrees(p.plan)) cells.push_back(std::to_string(each.degree));
+    cells.insert(cells.end(), {format(p.latency), format(p.low) + " to " + format(p.high), format(p.tokens_per_s),
+                               format(p.tokens_per_s / static_cast<double>(r.question.gpus)),
+                               p.energy ? format(p.tokens_per_J()) : std::string("-"), format(p.memory),
+                               percent(p.network / p.latency), percent(p.bubble / p.latency)});
+    table.add(std::move(cells));
   }
   std::string out = head(r, style) + table.text(2, style);
   if (shown < r.ranking.plans.size()) {
