@@ -18,6 +18,7 @@ inline constexpr std::size_t kDTypeCount = static_cast<std::size_t>(DType::count
 /// Sources: OCP Microscaling Formats v1.0 (mxfp4); NVIDIA TensorRT Model Optimizer docs (nvfp4); GPTQ/AWQ group size
 /// 128.
 double bits(DType type);
+inline double bytes_of(DType type) { return bits(type) / 8.0; }
 
 /// Memory that `elements` elements of `type` take (scales spread evenly).
 Bytes storage(DType type, double elements);

@@ -1,6 +1,6 @@
 // The main of every floor's tests. Properties draw from a new seed in each run; a red run ends with the line that
-// repeats it: the same seed, only the tests that failed. RC_PARAMS from outside (RapidCheck's own variable) is left as
-// it is.
+// repeats it: the same seed, only the tests that failed. RC_PARAMS from outside (RapidCheck's own variable) keeps what it
+// says.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -38,7 +38,12 @@ std::string new_seed() {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (std::getenv("RC_PARAMS") == nullptr) ::setenv("RC_PARAMS", new_seed().c_str(), 0);
+  const char* given = std::getenv("RC_PARAMS");
+  std::string parameters = given == nullptr ? "" : given;
+  if (parameters.find("seed=") == parameters.npos) {
+    parameters += (parameters.empty() ? "" : " ") + new_seed();
+    ::setenv("RC_PARAMS", parameters.c_str(), 1);
+  }
   testing::UnitTest::GetInstance()->listeners().Append(new SaysHowToRepeat(argv[0]));
   return RUN_ALL_TESTS();
 }

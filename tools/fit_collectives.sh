@@ -27,8 +27,11 @@ nccl() {
   fit "$gpu" "$family" "$free" --kernels library --where 'stack!~nccl-2.23' --where 'scope!~ragged'
 }
 
+# ours FAMILY FREE KERNEL FLAGS...
 ours() {
-  fit h200_sxm "$1" "$2" --kernels own --where "kernel=$3" --where scope=aligned ${4:-}
+  family=$1 free=$2 kernel=$3
+  shift 3
+  fit h200_sxm "$family" "$free" --kernels own --where "kernel=$kernel" --where scope=aligned "$@"
 }
 
 [ $# -gt 0 ] || set -- h200_sxm h100_sxm a100_sxm
@@ -66,6 +69,6 @@ link_share_fraction=.83:.2:1,exposed=1.5:.01:8,channel_B_per_s=8e10:5e9:3e11"
   ours peer_one_shot "fixed_s=1.3e-6:2e-7:1e-5,$chain" one_shot
   ours peer_two_shot "fixed_s=3.7e-6:2e-7:1e-5,$chain" two_shot
   ours peer_pull "fixed_s=3.5e-6:2e-7:1e-5,$chain" pull
-  ours peer_push "fixed_s=3e-6:2e-7:1e-5,$chain" push '--ops all_gather'
-  ours peer_scatter "fixed_s=3.5e-6:2e-7:1e-5,$chain" push '--ops all_to_all'
+  ours peer_push "fixed_s=3e-6:2e-7:1e-5,$chain" push --ops all_gather
+  ours peer_scatter "fixed_s=3.5e-6:2e-7:1e-5,$chain" push --ops all_to_all
 done

@@ -7,7 +7,7 @@ namespace plumbline {
 
 namespace {
 
-std::string text_of(const Record::value_type::second_type& value) {
+std::string text_of(const FieldRecord::value_type::second_type& value) {
   if (std::holds_alternative<std::monostate>(value)) return "";
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   if (const auto* whole = std::get_if<long>(&value)) return std::to_string(*whole);
@@ -16,9 +16,9 @@ std::string text_of(const Record::value_type::second_type& value) {
 
 }  // namespace
 
-std::string records_csv(const std::vector<Record>& records) {
+std::string records_csv(const std::vector<FieldRecord>& records) {
   std::string out;
-  const auto add_line = [&out](const Record& record, bool names) {
+  const auto add_line = [&out](const FieldRecord& record, bool names) {
     for (const auto& field : record) {
       if (&field != &record.front()) out += ',';
       append_csv_field(out, names ? field.first : text_of(field.second));
@@ -26,7 +26,7 @@ std::string records_csv(const std::vector<Record>& records) {
     out += '\n';
   };
   if (!records.empty()) add_line(records.front(), true);
-  for (const Record& record : records) add_line(record, false);
+  for (const FieldRecord& record : records) add_line(record, false);
   return out;
 }
 

@@ -4,9 +4,9 @@
 
 namespace plumbline {
 
-std::string records_json(std::string_view schema, std::string_view key, const std::vector<Record>& records) {
+std::string records_json(std::string_view schema, std::string_view key, const std::vector<FieldRecord>& records) {
   nlohmann::ordered_json out = {{"schema", schema}}, list = nlohmann::ordered_json::array();
-  for (const Record& record : records) {
+  for (const FieldRecord& record : records) {
     nlohmann::ordered_json& object = list.emplace_back();
     for (const auto& [name, value] : record) {
       object[name] = nullptr;

@@ -12,6 +12,8 @@ double quantile(std::vector<double> values, double q);
 double median(std::vector<double> values);
 /// `values` is not empty.
 double mean(const std::vector<double>& values);
+/// Root of the mean square; 0 of none.
+double rms(const std::vector<double>& values);
 
 /// Ranks from 1; equal values share the mean of their ranks.
 std::vector<double> ranks(const std::vector<double>& values);

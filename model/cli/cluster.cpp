@@ -1,5 +1,4 @@
 // predict-model cluster: what follows from a fabric.
-#include <CLI/CLI.hpp>
 
 #include "arch/fabric/cluster.hpp"
 #include "model/cli/common.hpp"
@@ -23,17 +22,16 @@ ExitCode run_cluster(ClusterFlags f) {
 
 }  // namespace
 
-void add_cluster_command(CLI::App& root, Action& action) {
+void add_cluster_command(const Command& root, Action& action) {
   auto flags = std::make_shared<ClusterFlags>();
-  CLI::App* app = root.add_subcommand("cluster", "what joins several GPUs: tiers, bisection, what collectives reach");
-  app->add_option("CLUSTER", flags->machine.cluster, "a name from 'predict-model list clusters', or a file")
-      ->required()
-      ->type_name("NAME|FILE.json");
-  add_set_flag(*app, flags->machine);
-  add_stack_flags(*app, flags->machine.stack);
-  add_output_flags(*app, flags->output, {Format::table, Format::json});
-  app->footer("Example:\n  predict-model cluster dgx_h200");
-  app->callback([flags, &action] { action = [flags] { return run_cluster(*flags); }; });
+  const Command app = root.subcommand("cluster", "what joins several GPUs: tiers, bisection, what collectives reach");
+  app.text("CLUSTER", "NAME|FILE.json", "a name from 'predict-model list clusters', or a file", flags->machine.cluster)
+      .required();
+  add_set_flag(app, flags->machine);
+  add_stack_flags(app, flags->machine.stack);
+  add_output_flags(app, flags->output, {Format::table, Format::json});
+  app.footer("Example:\n  predict-model cluster dgx_h200");
+  app.when_chosen([flags, &action] { action = [flags] { return run_cluster(*flags); }; });
 }
 
 }  // namespace plumbline::cli

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
@@ -14,11 +13,6 @@
 #include "ops/whole_number.hpp"
 
 namespace plumbline::cli {
-
-CLI::Option* add_value(CLI::App& app, const std::string& flag, const std::string& shape, const std::string& help,
-                       const std::function<void(const std::string&)>& action) {
-  return app.add_option_function<std::string>(flag, action, help)->type_name(shape);
-}
 
 std::int64_t whole_number(const std::string& flag, const std::string& text, std::int64_t least, std::int64_t most) {
   std::string_view digits = text;
@@ -34,39 +28,30 @@ std::int64_t whole_number(const std::string& flag, const std::string& text, std:
   return *value * unit;
 }
 
-void add_set_flag(CLI::App& app, MachineFlags& flags) {
-  app.add_option_function<std::vector<std::string>>(
-         "--set",
-         [&flags](const std::vector<std::string>& texts) {
-           for (const std::string& text : texts) {
-             const std::size_t equals = text.find('=');
-             if (equals == 0 || equals == text.npos) {
-               throw BadInput("--set: expected PATH=VALUE such as memory.bandwidth=6TB/s, found '" + text + "'");
-             }
-             flags.overrides.push_back({text.substr(0, equals), text.substr(equals + 1)});
-           }
-         },
-         "another descriptor number: memory.bandwidth=6TB/s, sm_count=+20% (repeatable)")
-      ->type_name("PATH=VALUE")
-      ->type_size(1)
-      ->allow_extra_args(false);
+void add_set_flag(const Command& app, MachineFlags& flags) {
+  app.repeated("--set", "PATH=VALUE", "another descriptor number: memory.bandwidth=6TB/s, sm_count=+20% (repeatable)",
+               [&flags](const std::string& text) {
+                 const std::size_t equals = text.find('=');
+                 if (equals == 0 || equals == text.npos) {
+                   throw BadInput("--set: expected PATH=VALUE such as memory.bandwidth=6TB/s, found '" + text + "'");
+                 }
+                 flags.overrides.push_back({text.substr(0, equals), text.substr(equals + 1)});
+               });
 }
 
-void add_gpu_flags(CLI::App& app, MachineFlags& flags) {
-  app.add_option("--gpu", flags.gpu, "a name from 'predict-model list gpus', or a descriptor file")
-      ->type_name("NAME|FILE.json")
-      ->required();
+void add_gpu_flags(const Command& app, MachineFlags& flags) {
+  app.text("--gpu", "NAME|FILE.json", "a name from 'predict-model list gpus', or a descriptor file", flags.gpu)
+      .required();
   add_set_flag(app, flags);
 }
 
-void add_stack_flags(CLI::App& app, StackChoice& stack) {
-  app.add_option("--stack", stack.name,
-                 "whose kernels run: a name from 'predict-model list stacks', or a file [" + stack.name + "]")
-      ->type_name("NAME|FILE.json");
-  add_value(app, "--kernels", joined_words(kKernelSetWords),
+void add_stack_flags(const Command& app, StackChoice& stack) {
+  app.text("--stack", "NAME|FILE.json",
+           "whose kernels run: a name from 'predict-model list stacks', or a file [" + stack.name + "]", stack.name);
+  app.value("--kernels", joined_words(kKernelSetWords),
             "with this project's before the stack's, without, or the roofline floor",
             [&stack](const std::string& text) { stack.kernels = chosen_word("--kernels", kKernelSetWords, text); });
-  add_value(app, "--attention", "PROVIDER", "whose attention runs where it is not this project's [the stack's]",
+  app.value("--attention", "PROVIDER", "whose attention runs where it is not this project's [the stack's]",
             [&stack](const std::string& text) { stack.attention = text; });
   add_choice(app, "--collective", kCollectiveWords, stack.collective,
              "how the data of collectives go, instead of as the library would choose");
@@ -80,12 +65,12 @@ bool is_bare_number(const std::string& text) {
 
 }  // namespace
 
-void add_machine_flags(CLI::App& app, MachineFlags& flags) {
+void add_machine_flags(const Command& app, MachineFlags& flags) {
   add_gpu_flags(app, flags);
   add_stack_flags(app, flags.stack);
   add_choice(app, "--clock", kClockWords, flags.clock,
              "a short run at the boost clock, or the clock that long runs settle at");
-  add_value(app, "--power-cap", "W", "board power limit that steady runs keep to [the board's own]",
+  app.value("--power-cap", "W", "board power limit that steady runs keep to [the board's own]",
             [&flags](const std::string& text) {
               try {
                 flags.power_cap = parse_watts(is_bare_number(text) ? text + " W" : text);
@@ -93,7 +78,7 @@ void add_machine_flags(CLI::App& app, MachineFlags& flags) {
                 throw BadInput(std::string("--power-cap: ") + bad.what());
               }
             });
-  add_value(app, "--sm-clock", "MHz", "SM clock locked below what the power cap leaves [not locked]",
+  app.value("--sm-clock", "MHz", "SM clock locked below what the power cap leaves [not locked]",
             [&flags](const std::string& text) {
               try {
                 flags.sm_clock = parse_hertz(is_bare_number(text) ? text + " MHz" : text);
@@ -102,28 +87,25 @@ void add_machine_flags(CLI::App& app, MachineFlags& flags) {
               }
             });
   add_choice(app, "--data", kDataPatternWords, flags.data, "what operands hold: power depends on the bits that change");
-  app.add_option("--cluster", flags.cluster,
-                 "what joins the GPUs: a name from 'list clusters', or a file [the GPU's own]")
-      ->type_name("NAME|FILE.json");
-  app.add_option("--calibration", flags.calibration_file,
-                 "coefficients that 'validate' measured or fitted [the GPU's own]")
-      ->type_name("FILE.json");
+  app.text("--cluster", "NAME|FILE.json", "what joins the GPUs: a name from 'list clusters', or a file [the GPU's own]",
+           flags.cluster);
+  app.text("--calibration", "FILE.json", "coefficients that 'validate' measured or fitted [the GPU's own]",
+           flags.calibration_file);
 }
 
-void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> formats) {
+void add_output_flags(const Command& app, OutputFlags& flags, std::vector<Format> formats) {
   std::string shown;
   for (const Format format : formats) shown += (shown.empty() ? "" : "|") + std::string(word_of(kFormatWords, format));
   const std::string first(word_of(kFormatWords, formats.front()));
   flags.format = formats.front();
-  add_value(app, "--format", shown, "how to print it [" + first + "]",
+  app.value("--format", shown, "how to print it [" + first + "]",
             [&flags, shown, formats = std::move(formats)](const std::string& text) {
               flags.format = chosen_word("--format", kFormatWords, text);
               if (std::find(formats.begin(), formats.end(), flags.format) == formats.end()) {
                 throw BadInput("--format: expected " + shown + " with this command; found '" + text + "'");
               }
             });
-  app.add_option("--out", flags.file, "write to this file (beside it first, then renamed) instead of stdout")
-      ->type_name("FILE");
+  app.text("--out", "FILE", "write to this file (beside it first, then renamed) instead of stdout", flags.file);
 }
 
 Machine open_machine(const MachineFlags& flags) {

@@ -1,4 +1,4 @@
-// What the commands of predict-model share: flags, their checks, and where the output goes. CLI11 stays in cli_* files.
+// What the commands of predict-model share: flags, their checks, and where the output goes.
 #pragma once
 
 #include <array>
@@ -13,14 +13,10 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/gpu/gpu.hpp"
+#include "model/cli/command.hpp"
 #include "model/predict.hpp"
 #include "model/report/columns.hpp"
 #include "model/words.hpp"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace plumbline::cli {
 
@@ -28,15 +24,15 @@ namespace plumbline::cli {
 using Action = std::function<ExitCode()>;
 
 // One function a file of commands; each registers its commands with the root and sets `action` when one is chosen.
-void add_llm_command(CLI::App& root, Action& action);
-void add_op_command(CLI::App& root, Action& action);
-void add_ops_command(CLI::App& root, Action& action);
-void add_gpu_command(CLI::App& root, Action& action);
-void add_cluster_command(CLI::App& root, Action& action);
-void add_plan_command(CLI::App& root, Action& action);
-void add_list_command(CLI::App& root, Action& action);
+void add_llm_command(const Command& root, Action& action);
+void add_op_command(const Command& root, Action& action);
+void add_ops_command(const Command& root, Action& action);
+void add_gpu_command(const Command& root, Action& action);
+void add_cluster_command(const Command& root, Action& action);
+void add_plan_command(const Command& root, Action& action);
+void add_list_command(const Command& root, Action& action);
 /// sweep, sensitivity, solve, diff: understood, refused as not modelled yet.
-void add_later_commands(CLI::App& root, Action& action);
+void add_later_commands(const Command& root, Action& action);
 
 enum class Format { table, json, csv, trace, html };
 inline constexpr std::array<Word<Format>, 5> kFormatWords{{{"table", Format::table},
@@ -62,11 +58,11 @@ struct OutputFlags {
   std::string file;  ///< empty: stdout
 };
 
-void add_gpu_flags(CLI::App& app, MachineFlags& flags);  ///< --gpu (required) and --set
-void add_set_flag(CLI::App& app, MachineFlags& flags);
-void add_stack_flags(CLI::App& app, StackChoice& stack);     ///< --stack, --kernels and --attention
-void add_machine_flags(CLI::App& app, MachineFlags& flags);  ///< the same, and what machine options there are
-void add_output_flags(CLI::App& app, OutputFlags& flags, std::vector<Format> formats);
+void add_gpu_flags(const Command& app, MachineFlags& flags);  ///< --gpu (required) and --set
+void add_set_flag(const Command& app, MachineFlags& flags);
+void add_stack_flags(const Command& app, StackChoice& stack);     ///< --stack, --kernels and --attention
+void add_machine_flags(const Command& app, MachineFlags& flags);  ///< the same, and what machine options there are
+void add_output_flags(const Command& app, OutputFlags& flags, std::vector<Format> formats);
 
 /// Throws BadInput for --attention where none of `used` is its provider: the flag would have changed nothing.
 void refuse_idle_attention(const StackChoice& stack, const std::vector<std::string_view>& used,
@@ -88,10 +84,6 @@ TextStyle style_for(const OutputFlags& flags);
 /// Throws BadInput naming the flag.
 std::int64_t whole_number(const std::string& flag, const std::string& text, std::int64_t least,
                           std::int64_t most = std::int64_t{1} << 40);
-
-/// `action(text)` for an option with one value shown as `shape` in the help.
-CLI::Option* add_value(CLI::App& app, const std::string& flag, const std::string& shape, const std::string& help,
-                       const std::function<void(const std::string&)>& action);
 
 /// "own|library|ideal", or "own, library or ideal" for a sentence.
 template <class E, std::size_t N>
@@ -118,10 +110,10 @@ E chosen_word(const std::string& flag, const std::array<Word<E>, N>& words, cons
 
 /// An option that takes one of `words`; its present value is the default that the help shows.
 template <class E, std::size_t N>
-CLI::Option* add_choice(CLI::App& app, const std::string& flag, const std::array<Word<E>, N>& words, E& target,
-                        const std::string& help, bool show_default = true) {
+Option add_choice(const Command& app, const std::string& flag, const std::array<Word<E>, N>& words, E& target,
+                  const std::string& help, bool show_default = true) {
   const std::string text = show_default ? help + " [" + std::string(word_of(words, target)) + "]" : help;
-  return add_value(app, flag, joined_words(words), text,
+  return app.value(flag, joined_words(words), text,
                    [flag, &words, &target](const std::string& value) { target = chosen_word(flag, words, value); });
 }
 

@@ -1,5 +1,4 @@
 // predict-model gpu, and the commands that are understood but not modelled yet.
-#include <CLI/CLI.hpp>
 
 #include "model/cli/common.hpp"
 #include "model/report/gpu_page.hpp"
@@ -25,28 +24,27 @@ ExitCode run_gpu(const GpuFlags& f) {
 
 }  // namespace
 
-void add_gpu_command(CLI::App& root, Action& action) {
+void add_gpu_command(const Command& root, Action& action) {
   auto flags = std::make_shared<GpuFlags>();
-  CLI::App* app = root.add_subcommand("gpu", "how fast a card can be: peaks, ridge points, occupancy limits");
-  app->add_option("GPU", flags->machine.gpu, "a name from 'predict-model list gpus', or a descriptor file")
-      ->required()
-      ->type_name("NAME|FILE.json");
-  add_set_flag(*app, flags->machine);
-  add_output_flags(*app, flags->output, {Format::table, Format::json, Format::html});
-  app->footer("Example:\n  predict-model gpu h200 --set memory.bandwidth=6TB/s");
-  app->callback([flags, &action] { action = [flags] { return run_gpu(*flags); }; });
+  const Command app = root.subcommand("gpu", "how fast a card can be: peaks, ridge points, occupancy limits");
+  app.text("GPU", "NAME|FILE.json", "a name from 'predict-model list gpus', or a descriptor file", flags->machine.gpu)
+      .required();
+  add_set_flag(app, flags->machine);
+  add_output_flags(app, flags->output, {Format::table, Format::json, Format::html});
+  app.footer("Example:\n  predict-model gpu h200 --set memory.bandwidth=6TB/s");
+  app.when_chosen([flags, &action] { action = [flags] { return run_gpu(*flags); }; });
 }
 
-void add_later_commands(CLI::App& root, Action& action) {
+void add_later_commands(const Command& root, Action& action) {
   static constexpr std::array<std::array<const char*, 2>, 4> kLater{
       {{"sweep", "a grid or list of predictions (not modelled yet)"},
        {"sensitivity", "which parameter matters (not modelled yet)"},
        {"solve", "what value reaches a target (not modelled yet)"},
        {"diff", "two machines side by side (not modelled yet)"}}};
   for (const auto& [name, help] : kLater) {
-    CLI::App* app = root.add_subcommand(name, help);
-    app->prefix_command();  // its arguments are not judged yet
-    app->callback([&action] { action = []() -> ExitCode { throw NotModelled("not modelled yet"); }; });
+    const Command app = root.subcommand(name, help);
+    app.take_anything();  // its arguments are not judged yet
+    app.when_chosen([&action] { action = []() -> ExitCode { throw NotModelled("not modelled yet"); }; });
   }
 }
 

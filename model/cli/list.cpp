@@ -1,5 +1,4 @@
 // predict-model list: what is known by name.
-#include <CLI/CLI.hpp>
 
 #include "arch/fabric/cluster.hpp"
 #include "arch/format.hpp"
@@ -154,21 +153,20 @@ ExitCode run_list(const Known& what, const OutputFlags& output) {
 
 }  // namespace
 
-void add_list_command(CLI::App& root, Action& action) {
+void add_list_command(const Command& root, Action& action) {
   struct ListFlags {
     const Known* what = nullptr;
     OutputFlags output;
   };
   auto flags = std::make_shared<ListFlags>();
-  CLI::App* app =
-      root.add_subcommand("list", "what is known by name: gpus, models, ops, clusters, stacks or parameters");
+  const Command app =
+      root.subcommand("list", "what is known by name: gpus, models, ops, clusters, stacks or parameters");
   std::string shape;
   for (const Known& known : kKnown) shape += (shape.empty() ? "" : "|") + std::string(known.many);
-  add_value(*app, "WHAT", shape, "what to list", [flags](const std::string& text) {
-    flags->what = &known_list(text);
-  })->required();
-  add_output_flags(*app, flags->output, {Format::table, Format::json});
-  app->callback([flags, &action] { action = [flags] { return run_list(*flags->what, flags->output); }; });
+  app.value("WHAT", shape, "what to list", [flags](const std::string& text) { flags->what = &known_list(text); })
+      .required();
+  add_output_flags(app, flags->output, {Format::table, Format::json});
+  app.when_chosen([flags, &action] { action = [flags] { return run_list(*flags->what, flags->output); }; });
 }
 
 }  // namespace plumbline::cli

@@ -1,5 +1,4 @@
 // predict-model llm: one step of a model on a GPU, or a whole answer.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "arch/format.hpp"
@@ -39,7 +38,7 @@ struct LlmFlags {
   std::optional<std::string> explain;  ///< "": every operator
 };
 
-void add_output_length(CLI::App& app, LlmFlags& f) {
+void add_output_length(const Command& app, LlmFlags& f) {
   add_whole(app, "--output", "tokens that each sequence writes: generate [256]", f.tokens_written, 1);
 }
 
@@ -176,8 +175,8 @@ ExitCode run_llm(const LlmFlags& f) {
   return fit.fits ? ExitCode::done : ExitCode::answered_no;
 }
 
-void note_what_is_given(const CLI::App& app, LlmFlags& f) {
-  const auto has = [&app](const char* flag) { return app.count(flag) > 0; };
+void note_what_is_given(const Command& app, LlmFlags& f) {
+  const auto has = [&app](const char* flag) { return app.given(flag); };
   f.prompt_given = has("--prompt");
   f.context_given = has("--context");
   f.output_given = has("--output");
@@ -187,29 +186,29 @@ void note_what_is_given(const CLI::App& app, LlmFlags& f) {
 
 }  // namespace
 
-void add_llm_command(CLI::App& root, Action& action) {
+void add_llm_command(const Command& root, Action& action) {
   auto flags = std::make_shared<LlmFlags>();
   flags->machine.clock = ClockMode::steady;  // a model runs for long; contract: default for whole models
-  CLI::App* app = root.add_subcommand("llm", "a transformer: one prefill or decode step, a whole answer, training");
-  app->add_option("--model", flags->model, "a name from 'list models', a Hugging Face config.json, or its folder")
-      ->type_name("NAME|FILE|FOLDER")
-      ->required();
-  add_choice(*app, "--phase", kQuestionWords, flags->question,
+  const Command app = root.subcommand("llm", "a transformer: one prefill or decode step, a whole answer, training");
+  app.text("--model", "NAME|FILE|FOLDER", "a name from 'list models', a Hugging Face config.json, or its folder",
+           flags->model)
+      .required();
+  add_choice(app, "--phase", kQuestionWords, flags->question,
              "the prompt; a token per sequence; a whole answer; forward and backward", false)
-      ->required();
-  add_machine_flags(*app, flags->machine);
-  add_size_flags(*app, flags->workload);
-  add_output_length(*app, *flags);
-  add_parallel_flags(*app, flags->parallel, flags->workload);
-  add_precision_flags(*app, flags->workload);
-  add_value(*app, "--runtime", joined_words(kRuntimeWords),
+      .required();
+  add_machine_flags(app, flags->machine);
+  add_size_flags(app, flags->workload);
+  add_output_length(app, *flags);
+  add_parallel_flags(app, flags->parallel, flags->workload);
+  add_precision_flags(app, flags->workload);
+  app.value("--runtime", joined_words(kRuntimeWords),
             "launches: in a CUDA graph, queued, one by one from Python [the stack's]",
             [flags](const std::string& text) { flags->runtime = chosen_word("--runtime", kRuntimeWords, text); });
-  add_value(*app, "--fusion", joined_words(kFusionWords),
+  app.value("--fusion", joined_words(kFusionWords),
             "none: a kernel for each framework op; typical: as serving stacks [the stack's]",
             [flags](const std::string& text) { flags->fusion = chosen_word("--fusion", kFusionWords, text); });
-  add_reserve_flag(*app, flags->reserve);
-  add_value(*app, "--storage", "RATE", "what a node reads a second: 12GB/s; load_s follows [the cluster's]",
+  add_reserve_flag(app, flags->reserve);
+  app.value("--storage", "RATE", "what a node reads a second: 12GB/s; load_s follows [the cluster's]",
             [flags](const std::string& text) {
               try {
                 flags->storage = parse_bandwidth(text);
@@ -218,19 +217,19 @@ void add_llm_command(CLI::App& root, Action& action) {
               }
               if (*flags->storage <= Bandwidth{}) throw BadInput("--storage: expected a rate above 0");
             });
-  add_output_flags(*app, flags->output, {Format::table, Format::json, Format::csv, Format::trace, Format::html});
-  add_value(*app, "--explain", "[OP]", "the formula behind every operator's time, or behind this one's",
+  add_output_flags(app, flags->output, {Format::table, Format::json, Format::csv, Format::trace, Format::html});
+  app.value("--explain", "[OP]", "the formula behind every operator's time, or behind this one's",
             [flags](const std::string& text) { flags->explain = text; })
-      ->expected(0, 1);
-  add_whole(*app, "--top", "the N operators of a table that take longest [all]", flags->top, 1);
-  app->footer(
+      .value_optional();
+  add_whole(app, "--top", "the N operators of a table that take longest [all]", flags->top, 1);
+  app.footer(
       "Latency is of one step; of --phase generate, of the whole answer. Exit code 1: the report is printed, but\n"
       "the model does not fit the GPU's memory. Not modelled yet: --phase train.\n"
       "Examples:\n"
       "  predict-model llm --model llama-3.1-8b --gpu h200 --phase decode --batch 16 --context 4096\n"
       "  predict-model llm --model my/config.json --gpu h100 --phase prefill --prompt 512 --tp 4");
-  app->callback([flags, app, &action] {
-    note_what_is_given(*app, *flags);
+  app.when_chosen([flags, app, &action] {
+    note_what_is_given(app, *flags);
     action = [flags] { return run_llm(*flags); };
   });
 }

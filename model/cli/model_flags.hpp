@@ -6,11 +6,11 @@
 
 namespace plumbline::cli {
 
-void add_whole(CLI::App& app, const std::string& flag, const std::string& help, std::int64_t& target,
+void add_whole(const Command& app, const std::string& flag, const std::string& help, std::int64_t& target,
                std::int64_t least);
-void add_size_flags(CLI::App& app, Workload& workload);       ///< --batch, --prompt, --context
-void add_precision_flags(CLI::App& app, Workload& workload);  ///< --dtype, --kv-dtype
-void add_reserve_flag(CLI::App& app, std::string& reserve);
+void add_size_flags(const Command& app, Workload& workload);       ///< --batch, --prompt, --context
+void add_precision_flags(const Command& app, Workload& workload);  ///< --dtype, --kv-dtype
+void add_reserve_flag(const Command& app, std::string& reserve);
 /// What `--reserve` says; "": the usual share.
 Bytes reserve_of(const std::string& text, Bytes capacity);
 

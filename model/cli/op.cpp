@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -31,9 +30,9 @@ struct OpFlags {
 enum class Cache { cold, warm };
 constexpr std::array<Word<Cache>, 2> kCacheWords{{{"cold", Cache::cold}, {"warm", Cache::warm}}};
 
-void add_cache_flag(CLI::App& app, PredictOptions& options) {
-  add_value(
-      app, "--cache", joined_words(kCacheWords),
+void add_cache_flag(const Command& app, PredictOptions& options) {
+  app.value(
+      "--cache", joined_words(kCacheWords),
       "operands come from DRAM, or lie in L2 from the run before (warm: gemm only) [cold]",
       [&options](const std::string& text) { options.warm = chosen_word("--cache", kCacheWords, text) == Cache::warm; });
 }
@@ -138,39 +137,37 @@ ExitCode run_ops(const OpsFlags& f) {
 
 }  // namespace
 
-void add_op_command(CLI::App& root, Action& action) {
+void add_op_command(const Command& root, Action& action) {
   auto flags = std::make_shared<OpFlags>();
-  CLI::App* app = root.add_subcommand("op", "one operator, explained");
-  app->add_option("OP", flags->op, "a name from 'predict-model list ops'")->required()->type_name("");
-  app->add_option("SHAPE", flags->shape, "its shape: M=4096 N=4096 K=4096")->type_name("key=value");
-  app->add_option("--dtype", flags->dtype, "bf16, fp16, fp8, fp32, ... [bf16]")->type_name("D");
-  add_machine_flags(*app, flags->machine);
-  add_cache_flag(*app, flags->predict);
-  add_output_flags(*app, flags->output, {Format::table, Format::json, Format::csv, Format::html});
-  app->footer(
+  const Command app = root.subcommand("op", "one operator, explained");
+  app.text("OP", "", "a name from 'predict-model list ops'", flags->op).required();
+  app.texts("SHAPE", "key=value", "its shape: M=4096 N=4096 K=4096", flags->shape);
+  app.text("--dtype", "D", "bf16, fp16, fp8, fp32, ... [bf16]", flags->dtype);
+  add_machine_flags(app, flags->machine);
+  add_cache_flag(app, flags->predict);
+  add_output_flags(app, flags->output, {Format::table, Format::json, Format::csv, Format::html});
+  app.footer(
       "Examples:\n"
       "  predict-model op gemm M=4096 N=4096 K=4096 --gpu h200\n"
       "  predict-model op attention_decode B=32 Hq=32 Hkv=8 D=128 S=4096 --gpu h200 --kernels library\n"
       "  predict-model op rmsnorm rows=4096 cols=8192 --gpu a100_sxm --format json");
-  app->callback([flags, &action] { action = [flags] { return run_op(*flags); }; });
+  app.when_chosen([flags, &action] { action = [flags] { return run_op(*flags); }; });
 }
 
-void add_ops_command(CLI::App& root, Action& action) {
+void add_ops_command(const Command& root, Action& action) {
   auto flags = std::make_shared<OpsFlags>();
-  CLI::App* app = root.add_subcommand("ops", "a batch of operators: CSV in, CSV out");
-  add_machine_flags(*app, flags->machine);
-  add_cache_flag(*app, flags->predict);
-  app->add_option("--in", flags->in, "CSV with columns op, shape and optionally dtype; others pass through [stdin]")
-      ->type_name("FILE");
-  app->add_option("--out", flags->out, "write to this file (beside it first, then renamed) instead of stdout")
-      ->type_name("FILE");
-  app->footer(
+  const Command app = root.subcommand("ops", "a batch of operators: CSV in, CSV out");
+  add_machine_flags(app, flags->machine);
+  add_cache_flag(app, flags->predict);
+  app.text("--in", "FILE", "CSV with columns op, shape and optionally dtype; others pass through [stdin]", flags->in);
+  app.text("--out", "FILE", "write to this file (beside it first, then renamed) instead of stdout", flags->out);
+  app.footer(
       "Adds latency_us, latency_low_us, latency_high_us, limiter, flops, dram_bytes, power_W, energy_J, sm_clock_MHz,\n"
       "provenance, kernel_us (without the gap between launches), error. A row that can't be modelled has its\n"
       "reason in 'error'; the others are written, exit code 3.\n"
       "Example:\n"
       "  printf 'op,dtype,shape\\ngemm,bf16,M=64;N=4096;K=4096\\n' | predict-model ops --gpu h200");
-  app->callback([flags, &action] { action = [flags] { return run_ops(*flags); }; });
+  app.when_chosen([flags, &action] { action = [flags] { return run_ops(*flags); }; });
 }
 
 }  // namespace plumbline::cli

@@ -1,6 +1,5 @@
 #include "model/cli/parallel.hpp"
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <sstream>
 
@@ -53,9 +52,9 @@ ExpertLoad expert_load(const std::string& text) {
   return load;
 }
 
-void add_degree(CLI::App& app, const std::string& flag, const std::string& help, std::int64_t& target,
+void add_degree(const Command& app, const std::string& flag, const std::string& help, std::int64_t& target,
                 bool* given = nullptr) {
-  add_value(app, flag, "N", help, [flag, &target, given](const std::string& text) {
+  app.value(flag, "N", help, [flag, &target, given](const std::string& text) {
     target = whole_number(flag, text, 1, 1 << 20);
     if (given != nullptr) *given = true;
   });
@@ -63,7 +62,7 @@ void add_degree(CLI::App& app, const std::string& flag, const std::string& help,
 
 }  // namespace
 
-void add_parallel_flags(CLI::App& app, ParallelFlags& flags, Workload& workload) {
+void add_parallel_flags(const Command& app, ParallelFlags& flags, Workload& workload) {
   ParallelPlan& plan = workload.parallel;
   add_degree(app, "--gpus", "GPUs in all: tp x pp x cp x dp [1]", flags.gpus, &flags.gpus_given);
   add_degree(app, "--tp", "ranks that share every layer's matrices [what --gpus leaves]", plan.tensor,
@@ -72,14 +71,14 @@ void add_parallel_flags(CLI::App& app, ParallelFlags& flags, Workload& workload)
   add_degree(app, "--dp", "replicas, which share --batch [1]", plan.data);
   add_degree(app, "--ep", "ranks that the experts are dealt to, within tp x cp x dp [1]", plan.expert);
   add_degree(app, "--cp", "ranks that share each sequence [1]", plan.context);
-  app.add_flag("--sp", plan.sequence, "tokens between the matrices are split over the tp ranks");
-  app.add_flag("--attention-dp", plan.attention_data, "attention is whole on each tp rank, for sequences of its own");
+  app.toggle("--sp", "tokens between the matrices are split over the tp ranks", plan.sequence);
+  app.toggle("--attention-dp", "attention is whole on each tp rank, for sequences of its own", plan.attention_data);
   add_degree(app, "--micro-batches", "parts of a batch in the pipeline at a time [pp]", plan.micro_batches);
-  add_value(app, "--expert-load", "uniform|power:A|FILE", "how tokens spread over the experts [uniform]",
+  app.value("--expert-load", "uniform|power:A|FILE", "how tokens spread over the experts [uniform]",
             [&workload](const std::string& text) { workload.expert_load = expert_load(text); });
-  add_value(app, "--zero", "0..3", "",
-            [&plan](const std::string& text) { plan.zero = static_cast<int>(whole_number("--zero", text, 0, 3)); });
-  app.get_option("--zero")->group("");
+  app.value("--zero", "0..3", "",
+            [&plan](const std::string& text) { plan.zero = static_cast<int>(whole_number("--zero", text, 0, 3)); })
+      .hidden();
 }
 
 void settle_degrees(const ParallelFlags& flags, ParallelPlan& plan) {

@@ -13,7 +13,7 @@ struct ParallelFlags {
 };
 
 /// --gpus, the degrees and what goes with them, into `workload`.
-void add_parallel_flags(CLI::App& app, ParallelFlags& flags, Workload& workload);
+void add_parallel_flags(const Command& app, ParallelFlags& flags, Workload& workload);
 /// Makes the degrees and --gpus agree: without --tp, tensor ranks are what the other degrees leave. Throws BadInput where
 /// they don't multiply to --gpus.
 void settle_degrees(const ParallelFlags& flags, ParallelPlan& plan);

@@ -1,5 +1,4 @@
 // predict-model plan: all legal ways to spread a model over N GPUs, ranked.
-#include <CLI/CLI.hpp>
 
 #include "arch/format.hpp"
 #include "model/cli/common.hpp"
@@ -64,33 +63,33 @@ ExitCode run_plan(const PlanFlags& f) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& root, Action& action) {
+void add_plan_command(const Command& root, Action& action) {
   auto flags = std::make_shared<PlanFlags>();
   flags->machine.clock = ClockMode::steady;
-  CLI::App* app = root.add_subcommand("plan", "all legal ways to spread a model over N GPUs, ranked by a goal");
-  app->add_option("--model", flags->model, "a name from 'list models', a Hugging Face config.json, or its folder")
-      ->type_name("NAME|FILE|FOLDER")
-      ->required();
-  add_value(*app, "--gpus", "N", "GPUs in all", [flags](const std::string& text) {
-    flags->question.gpus = whole_number("--gpus", text, 1, 1 << 20);
-  })->required();
-  add_choice(*app, "--phase", kAskedWords, flags->asked, "the prompt; one token per sequence");
-  add_choice(*app, "--goal", kGoalWords, flags->question.goal, "what plans are ranked by");
-  add_value(*app, "--max-latency", "TIME", "drop plans whose step takes longer: 30ms",
+  const Command app = root.subcommand("plan", "all legal ways to spread a model over N GPUs, ranked by a goal");
+  app.text("--model", "NAME|FILE|FOLDER", "a name from 'list models', a Hugging Face config.json, or its folder",
+           flags->model)
+      .required();
+  app.value("--gpus", "N", "GPUs in all",
+            [flags](const std::string& text) { flags->question.gpus = whole_number("--gpus", text, 1, 1 << 20); })
+      .required();
+  add_choice(app, "--phase", kAskedWords, flags->asked, "the prompt; one token per sequence");
+  add_choice(app, "--goal", kGoalWords, flags->question.goal, "what plans are ranked by");
+  app.value("--max-latency", "TIME", "drop plans whose step takes longer: 30ms",
             [flags](const std::string& text) { flags->question.most_latency = parse_seconds(text); });
-  add_machine_flags(*app, flags->machine);
-  add_size_flags(*app, flags->workload);
-  add_precision_flags(*app, flags->workload);
-  add_reserve_flag(*app, flags->reserve);
-  add_output_flags(*app, flags->output, {Format::table, Format::json, Format::csv});
-  add_whole(*app, "--top", "plans in the table; 0: all [20]", flags->top, 0);
-  app->footer(
+  add_machine_flags(app, flags->machine);
+  add_size_flags(app, flags->workload);
+  add_precision_flags(app, flags->workload);
+  add_reserve_flag(app, flags->reserve);
+  add_output_flags(app, flags->output, {Format::table, Format::json, Format::csv});
+  add_whole(app, "--top", "plans in the table; 0: all [20]", flags->top, 0);
+  app.footer(
       "Ranks (tp, pp, cp, dp, ep) with tp x pp x cp x dp = N; those that do not fit are counted. Exit code 1: no plan\n"
       "is left. Example:\n"
       "  predict-model plan --model llama-3.1-70b --gpu h200 --gpus 8 --batch 64 --context 8k --goal tokens/s/gpu");
-  app->callback([flags, app, &action] {
-    flags->prompt_given = app->count("--prompt") > 0;
-    flags->context_given = app->count("--context") > 0;
+  app.when_chosen([flags, app, &action] {
+    flags->prompt_given = app.given("--prompt");
+    flags->context_given = app.given("--context");
     action = [flags] { return run_plan(*flags); };
   });
 }

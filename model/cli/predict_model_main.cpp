@@ -10,8 +10,8 @@
 #include "arch/files.hpp"
 #include "arch/printable.hpp"
 #include "arch/unfinished.hpp"
+#include "model/cli/command.hpp"
 #include "model/cli/common.hpp"
-#include "model/cli/help.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -61,17 +61,16 @@ void set_up(CLI::App& root, Action& action) {
   root.name("predict-model");
   root.require_subcommand(1);
   root.set_version_flag("-v,--version", std::string("plumbline ") + PLUMBLINE_VERSION);
-  const auto help = std::make_shared<HelpFormatter>();
-  help->column_width(30);
-  root.formatter(help);
-  add_llm_command(root, action);
-  add_op_command(root, action);
-  add_ops_command(root, action);
-  add_plan_command(root, action);
-  add_gpu_command(root, action);
-  add_cluster_command(root, action);
-  add_list_command(root, action);
-  add_later_commands(root, action);
+  format_help(root);
+  const Command commands(root);
+  add_llm_command(commands, action);
+  add_op_command(commands, action);
+  add_ops_command(commands, action);
+  add_plan_command(commands, action);
+  add_gpu_command(commands, action);
+  add_cluster_command(commands, action);
+  add_list_command(commands, action);
+  add_later_commands(commands, action);
   root.footer(
       "'predict-model COMMAND --help' explains a command. Start with:\n"
       "  predict-model list gpus\n"

@@ -4,11 +4,10 @@
 
 #include "arch/gpu/peaks.hpp"
 #include "model/report/gpu_page.hpp"
+#include "model/report/json_parts.hpp"
 
 namespace plumbline {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json compute_json(const GpuPage& page) {
   const Gpu& g = page.gpu;

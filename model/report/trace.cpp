@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "model/report/json_parts.hpp"
 #include "model/report/power_trace.hpp"
 #include "model/report/report.hpp"
 #include "model/words.hpp"
@@ -13,8 +14,6 @@
 
 namespace plumbline {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Whole nanoseconds, in us: viewers count in them, and slices that share an edge must share it to the digit to nest.
 double edge(Seconds at) { return std::round(at.in(units::ns)) / 1e3; }

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "arch/files.hpp"
+#include "ops/as_double.hpp"
 #include "ops/llm/parts.hpp"
 #include "ops/mixer/attention.hpp"
 
@@ -9,8 +10,6 @@ namespace plumbline {
 namespace {
 
 constexpr std::int64_t kTimeChannels = 256;  // sinusoidal features of the time step (diffusers Timesteps)
-
-double number(std::int64_t value) { return static_cast<double>(value); }
 
 /// Linear layer with bias.
 double linear(double in, double out) { return in * out + out; }
@@ -56,10 +55,10 @@ StackSpec dit(const LlmConfig& config, std::int64_t hidden) {
   const LayerSpec layer = block(config, hidden, config.flag_or({"attention_bias"}, false));
   const std::int64_t layers = config.layers({"num_layers"});
   for (std::int64_t i = 0; i < layers; ++i) append_layer(stack, layer);
-  const double h = number(hidden), patch = number(config.dim_or({"patch_size"}, 2));
-  const double in = number(config.dim_or({"in_channels"}, 4)), out = number(config.dim_or({"out_channels"}, 8));
-  const double classes = number(config.dim_or({"num_embeds_ada_norm"}, 1000)) + 1.0;
-  stack.other_params = linear(in * patch * patch, h) + two_layers(number(kTimeChannels), h) + classes * h +
+  const double h = d(hidden), patch = d(config.dim_or({"patch_size"}, 2));
+  const double in = d(config.dim_or({"in_channels"}, 4)), out = d(config.dim_or({"out_channels"}, 8));
+  const double classes = d(config.dim_or({"num_embeds_ada_norm"}, 1000)) + 1.0;
+  stack.other_params = linear(in * patch * patch, h) + two_layers(d(kTimeChannels), h) + classes * h +
                        final_layer(h, out * patch * patch);
   stack.fixed_tokens = image_tokens(config);
   return stack;
@@ -81,15 +80,14 @@ StackSpec sd3(const LlmConfig& config, std::int64_t hidden) {
   layer.second_stream_ends = true;
   layer.modulation_width = config.product(hidden, 8, "attention_head_dim");
   append_layer(stack, layer);
-  const double h = number(hidden), patch = number(config.dim_or({"patch_size"}, 2));
-  const double in = number(config.dim_or({"in_channels"}, 16));
-  const double out = number(config.dim_or({"out_channels"}, 16));
+  const double h = d(hidden), patch = d(config.dim_or({"patch_size"}, 2));
+  const double in = d(config.dim_or({"in_channels"}, 16));
+  const double out = d(config.dim_or({"out_channels"}, 16));
   config.find({"caption_projection_dim"});
   config.find({"pos_embed_max_size"});  // a sinusoidal buffer, no parameter
-  stack.other_params = linear(in * patch * patch, h) + two_layers(number(kTimeChannels), h) +
-                       two_layers(number(config.dim_or({"pooled_projection_dim"}, 2048)), h) +
-                       linear(number(config.dim_or({"joint_attention_dim"}, 4096)), h) +
-                       final_layer(h, out * patch * patch);
+  stack.other_params = linear(in * patch * patch, h) + two_layers(d(kTimeChannels), h) +
+                       two_layers(d(config.dim_or({"pooled_projection_dim"}, 2048)), h) +
+                       linear(d(config.dim_or({"joint_attention_dim"}, 4096)), h) + final_layer(h, out * patch * patch);
   stack.fixed_tokens = image_tokens(config);
   stack.text_tokens = 77 + 256;
   config.assume("SD3: 333 text tokens (77 of CLIP, 256 of T5, the pipeline's default)");
@@ -115,12 +113,12 @@ StackSpec flux(const LlmConfig& config, std::int64_t hidden) {
   single.modulation_width = config.product(hidden, 3, "attention_head_dim");
   for (std::int64_t i = 0; i < singles; ++i) append_layer(stack, single);
   config.find({"patch_size"});  // packed into in_channels already
-  const double h = number(hidden), in = number(config.dim_or({"in_channels"}, 64));
-  const double out = number(config.dim_or({"out_channels"}, config.dim_or({"in_channels"}, 64)));
+  const double h = d(hidden), in = d(config.dim_or({"in_channels"}, 64));
+  const double out = d(config.dim_or({"out_channels"}, config.dim_or({"in_channels"}, 64)));
   const bool guided = config.flag_or({"guidance_embeds"}, false);
-  stack.other_params = (guided ? 2.0 : 1.0) * two_layers(number(kTimeChannels), h) +
-                       two_layers(number(config.dim_or({"pooled_projection_dim"}, 768)), h) + linear(in, h) +
-                       linear(number(config.dim_or({"joint_attention_dim"}, 4096)), h) + final_layer(h, out);
+  stack.other_params = (guided ? 2.0 : 1.0) * two_layers(d(kTimeChannels), h) +
+                       two_layers(d(config.dim_or({"pooled_projection_dim"}, 768)), h) + linear(in, h) +
+                       linear(d(config.dim_or({"joint_attention_dim"}, 4096)), h) + final_layer(h, out);
   stack.fixed_tokens = 4096;  // 64 x 64 patches
   stack.text_tokens = 512;
   config.assume("Flux: a 1024 x 1024 image (4096 tokens) and 512 text tokens, the pipeline's default");

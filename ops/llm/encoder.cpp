@@ -1,13 +1,12 @@
 // Encoders and encoder-decoders: BERT and its kin, T5, Whisper and BART.
 #include <utility>
 
+#include "ops/as_double.hpp"
 #include "ops/llm/parts.hpp"
 #include "ops/mixer/attention.hpp"
 
 namespace plumbline {
 namespace {
-
-double number(std::int64_t value) { return static_cast<double>(value); }
 
 AttentionSpec plain_attention(const LlmConfig& config, std::int64_t heads, std::int64_t width, bool causal, bool bias) {
   AttentionSpec a;
@@ -30,10 +29,10 @@ std::int64_t divided(const LlmConfig& config, std::int64_t hidden, std::int64_t 
 
 /// Positions, token types, embedding norm, pooler: what a BERT has outside its layers.
 double bert_other_params(const LlmConfig& config, const Llm& llm, std::int64_t embedding_width) {
-  const double h = number(llm.hidden), e = number(embedding_width);
+  const double h = d(llm.hidden), e = d(embedding_width);
   const bool distil = config.is("distilbert");
-  double count = number(config.dim({"max_position_embeddings"}, "learned positions")) * e + 2.0 * e;
-  if (!distil) count += number(config.dim_or({"type_vocab_size"}, 2)) * e;
+  double count = d(config.dim({"max_position_embeddings"}, "learned positions")) * e + 2.0 * e;
+  if (!distil) count += d(config.dim_or({"type_vocab_size"}, 2)) * e;
   if (embedding_width != llm.hidden) count += e * h + h;
   const bool pooler = !distil && !config.is("electra");
   if (pooler) {
@@ -77,7 +76,7 @@ void build_bert(const LlmConfig& config, Llm& llm) {
       config.find({"inner_group_num"})->fail("more than one layer a group is not understood");
     }
   }
-  llm.embedding_params = number(llm.vocab) * number(width);
+  llm.embedding_params = d(llm.vocab) * d(width);
   stack.other_params = bert_other_params(config, llm, width);
   llm.stacks.push_back(std::move(stack));
 }
@@ -108,8 +107,8 @@ void build_t5(const LlmConfig& config, Llm& llm) {
     layer.norms = decoder ? 3 : 2;
     const std::int64_t count = decoder ? decoder_layers : layers;
     for (std::int64_t i = 0; i < count; ++i) append_layer(stack, layer);
-    const double tables = config.is("umt5") ? number(count) : 1.0;
-    stack.other_params = number(llm.hidden) + tables * number(buckets) * number(heads);
+    const double tables = config.is("umt5") ? d(count) : 1.0;
+    stack.other_params = d(llm.hidden) + tables * d(buckets) * d(heads);
     llm.stacks.push_back(std::move(stack));
   }
 }
@@ -119,14 +118,14 @@ namespace {
 /// Outside the layers. Whisper: two convolutions and fixed-length positions; BART: positions (two rows more than there
 /// are, as BartLearnedPositionalEmbedding) and a norm of the embedding; mBART adds a final norm.
 double seq2seq_other_params(const LlmConfig& config, const Llm& llm, bool decoder) {
-  const double h = number(llm.hidden);
+  const double h = d(llm.hidden);
   if (config.is("whisper")) {
-    if (decoder) return number(config.dim({"max_target_positions"}, "decoder positions")) * h + 2.0 * h;
-    const double mel = number(config.dim_or({"num_mel_bins"}, 80));
-    return 3.0 * mel * h + h + 3.0 * h * h + h + number(config.dim({"max_source_positions"}, "encoder positions")) * h +
+    if (decoder) return d(config.dim({"max_target_positions"}, "decoder positions")) * h + 2.0 * h;
+    const double mel = d(config.dim_or({"num_mel_bins"}, 80));
+    return 3.0 * mel * h + h + 3.0 * h * h + h + d(config.dim({"max_source_positions"}, "encoder positions")) * h +
            2.0 * h;
   }
-  const double positions = number(config.dim({"max_position_embeddings"}, "learned positions") + 2);
+  const double positions = d(config.dim({"max_position_embeddings"}, "learned positions") + 2);
   return positions * h + 2.0 * h + (config.is("mbart") ? 2.0 * h : 0.0);
 }
 

@@ -91,9 +91,9 @@ void build(const LlmConfig& config, Llm& llm) {
 /// Keys that could change the shape and that nothing read: a note, or a refusal when the model is unknown too. A file with
 /// more of them than are named is none of a model.
 void check_unknown_keys(const LlmConfig& config, const Choice& choice) {
-  constexpr std::size_t kMost = LlmConfig::kMostNamed;
-  if (config.unknown_keys(kMost + 1).size() > kMost || config.unknown_switches(kMost + 1).size() > kMost) {
-    config.inner().fail("more than " + std::to_string(kMost) + " keys that are not known: is this a config.json?");
+  constexpr std::size_t kNamed = LlmConfig::kMostNamed;
+  if (config.unknown_keys(kNamed + 1).size() > kNamed || config.unknown_switches(kNamed + 1).size() > kNamed) {
+    config.inner().fail("more than " + std::to_string(kNamed) + " keys that are not known: is this a config.json?");
   }
   for (const std::string& key : config.unknown_keys()) {
     if (!choice.known) {

@@ -2,17 +2,14 @@
 
 #include <algorithm>
 
+#include "ops/as_double.hpp"
 #include "ops/mixer/attention.hpp"
 
 namespace plumbline {
-namespace {
-
-double number(std::int64_t value) { return static_cast<double>(value); }
-
-}  // namespace
+namespace {}  // namespace
 
 ParamCount dense_ffn_params(const FfnSpec& ffn, std::int64_t hidden, std::int64_t width) {
-  const double h = number(hidden), f = number(width), in = ffn.gated ? 2.0 : 1.0;
+  const double h = d(hidden), f = d(width), in = ffn.gated ? 2.0 : 1.0;
   return {(in + 1.0) * h * f, ffn.bias ? in * f + h : 0.0};
 }
 
@@ -21,7 +18,7 @@ ParamCount expert_params(const FfnSpec& ffn, std::int64_t hidden) {
 }
 
 ParamCount ffn_params(const FfnSpec& ffn, std::int64_t hidden) {
-  const double h = number(hidden), experts = number(ffn.experts);
+  const double h = d(hidden), experts = d(ffn.experts);
   ParamCount count;
   if (ffn.width > 0) count += dense_ffn_params(ffn, hidden, ffn.width);
   if (!ffn.is_moe()) return count;
@@ -30,16 +27,16 @@ ParamCount ffn_params(const FfnSpec& ffn, std::int64_t hidden) {
   if (ffn.router_bias) count.vectors += experts;
   if (ffn.shared_width > 0) count += dense_ffn_params(ffn, hidden, ffn.shared_width);
   if (ffn.shared_gate) count.matrices += h;
-  if (ffn.latent > 0) count.matrices += 2.0 * h * number(ffn.latent);
+  if (ffn.latent > 0) count.matrices += 2.0 * h * d(ffn.latent);
   return count;
 }
 
 ParamCount layer_params(const LayerSpec& layer, std::int64_t hidden) {
-  const double h = number(hidden);
+  const double h = d(hidden);
   // Norms over the hidden width, and the modulation with its bias.
   ParamCount count{
-      number(layer.modulation_width) * h,
-      static_cast<double>(layer.norms) * static_cast<double>(layer.norm_vectors) * h + number(layer.modulation_width)};
+      d(layer.modulation_width) * h,
+      static_cast<double>(layer.norms) * static_cast<double>(layer.norm_vectors) * h + d(layer.modulation_width)};
   if (layer.mixer) count += layer.mixer->params(hidden);
   if (layer.cross) count += layer.cross->params(hidden);
   if (layer.ffn) count += ffn_params(*layer.ffn, hidden);
@@ -48,7 +45,7 @@ ParamCount layer_params(const LayerSpec& layer, std::int64_t hidden) {
   // The second stream: its own projections and FFN; where it ends, Q, K and V alone.
   count += attention->params(hidden);
   if (layer.second_stream_ends) {
-    count.matrices -= number(attention->q_heads) * number(attention->v_dim) * h;
+    count.matrices -= d(attention->q_heads) * d(attention->v_dim) * h;
     count.vectors -= attention->out_bias ? h : 0.0;
   } else if (layer.ffn) {
     count += ffn_params(*layer.ffn, hidden);
@@ -62,8 +59,8 @@ void count_layer(LayerSpec& layer, std::int64_t hidden) {
   if (!layer.ffn || !layer.ffn->is_moe()) return;
   const double one = expert_params(*layer.ffn, hidden).total();
   const std::int64_t unused = layer.ffn->experts - std::min(layer.ffn->topk, layer.ffn->experts);
-  layer.expert_params = number(layer.ffn->experts) * one;
-  layer.active_params -= number(unused) * one;
+  layer.expert_params = d(layer.ffn->experts) * one;
+  layer.active_params -= d(unused) * one;
 }
 
 namespace {

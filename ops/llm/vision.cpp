@@ -2,13 +2,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "ops/as_double.hpp"
 #include "ops/llm/parts.hpp"
 #include "ops/mixer/attention.hpp"
 
 namespace plumbline {
 namespace {
-
-double number(std::int64_t value) { return static_cast<double>(value); }
 
 struct Patches {
   std::int64_t count = 0;
@@ -21,7 +20,7 @@ Patches read_patches(const LlmConfig& config, std::int64_t hidden) {
   if (patch > image) config.inner().fail("expected 'patch_size' of at most the image's " + std::to_string(image));
   Patches patches;
   patches.count = config.product(image / patch, image / patch, "image_size");
-  patches.embedding_params = number(channels) * number(patch) * number(patch) * number(hidden);
+  patches.embedding_params = d(channels) * d(patch) * d(patch) * d(hidden);
   return patches;
 }
 
@@ -55,9 +54,9 @@ StackSpec clip_stack(const LlmConfig& config) {
   const std::int64_t hidden = config.dim({"hidden_size"}, "hidden width");
   StackSpec stack = vision_stack(config, hidden);
   const Patches patches = read_patches(config, hidden);
-  const double h = number(hidden);
+  const double h = d(hidden);
   stack.fixed_tokens = patches.count + 1;
-  stack.other_params = h + number(stack.fixed_tokens) * h + patches.embedding_params + 4.0 * h;
+  stack.other_params = h + d(stack.fixed_tokens) * h + patches.embedding_params + 4.0 * h;
   return stack;
 }
 
@@ -74,10 +73,10 @@ void build_vit(const LlmConfig& config, Llm& llm) {
   }
   StackSpec stack = vision_stack(config, llm.hidden);
   const Patches patches = read_patches(config, llm.hidden);
-  const double h = number(llm.hidden);
+  const double h = d(llm.hidden);
   const std::int64_t extra = config.is("deit") ? 2 : 1;  // class token, and DeiT's distillation token
   stack.fixed_tokens = patches.count + extra;
-  stack.other_params = number(extra) * h + number(stack.fixed_tokens) * h + patches.embedding_params + h + 2.0 * h;
+  stack.other_params = d(extra) * h + d(stack.fixed_tokens) * h + patches.embedding_params + h + 2.0 * h;
   if (first_architecture(config.has({"architectures"}) ? config.inner() : config.outer())
           .find("ForImageClassification") != std::string::npos) {
     const auto names = config.find({"id2label"});
@@ -86,7 +85,7 @@ void build_vit(const LlmConfig& config, Llm& llm) {
       labels = 1000;
       config.assume("no labels in the file: a classifier of 1000");
     }
-    stack.other_params += h * number(labels) + number(labels);
+    stack.other_params += h * d(labels) + d(labels);
   } else {
     stack.other_params += h * h + h;
     config.assume("no classifier named by the file: the pooler of the bare model is counted");
@@ -104,7 +103,7 @@ void add_vision_tower(const LlmConfig& config, const JsonValue& vision, Llm& llm
   const LlmConfig tower(vision, vision, *find_family("clip_vision_model"));
   StackSpec stack = clip_stack(tower);
   // LlavaMultiModalProjector: two linear layers with bias, vision width -> language width -> language width.
-  const double v = number(stack.hidden), h = number(llm.hidden);
+  const double v = d(stack.hidden), h = d(llm.hidden);
   stack.other_params += v * h + h + h * h + h;
   config.assume("the vision tower (CLIP) and its two-layer projector are counted");
   llm.stacks.push_back(std::move(stack));

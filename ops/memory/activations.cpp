@@ -7,13 +7,12 @@
 // without fusion; flash attention keeps one fp32 log-sum a query head instead of the 5 a s^2 b of scores.
 #include <algorithm>
 
+#include "ops/as_double.hpp"
 #include "ops/memory/parts.hpp"
 #include "ops/resolve/ranks.hpp"
 
 namespace plumbline::lowering {
 namespace {
-
-double d(std::int64_t n) { return static_cast<double>(n); }
 
 struct View {
   const Workload& w;

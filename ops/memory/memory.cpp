@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/as_double.hpp"
 #include "ops/memory/parts.hpp"
 #include "ops/resolve/ranks.hpp"
 #include "ops/step/libraries.hpp"
@@ -12,8 +13,6 @@ namespace {
 
 using lowering::Lengths;
 using lowering::Types;
-
-double d(std::int64_t n) { return static_cast<double>(n); }
 
 /// A stage of the model's pipeline; without one, all of the model.
 struct Stage {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/as_double.hpp"
 #include "ops/mixer/attention_memory.hpp"
 #include "ops/mixer/table.hpp"
 #include "ops/step/types.hpp"
@@ -83,8 +84,6 @@ LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
   if ((config.family().has(kNope4) || config.is("smollm3")) && place.layer % 4 == 3) a.rope = false;
   return a;
 }
-
-double d(std::int64_t n) { return static_cast<double>(n); }
 
 AttentionWidths widths(const AttentionSpec& a, double tensor) {
   AttentionWidths n;

@@ -5,14 +5,13 @@
 #include <array>
 #include <vector>
 
+#include "ops/as_double.hpp"
 #include "ops/mixer/attention.hpp"
 #include "ops/mixer/attention_memory.hpp"
 #include "ops/mixer/table.hpp"
 
 namespace plumbline {
 namespace {
-
-double d(std::int64_t n) { return static_cast<double>(n); }
 
 constexpr std::array kWords{kFullAttention, kSlidingAttention, kChunkedAttention};
 

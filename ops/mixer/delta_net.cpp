@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/as_double.hpp"
 #include "ops/mixer/recurrent.hpp"
 #include "ops/mixer/table.hpp"
 
 namespace plumbline {
 namespace {
-
-double d(std::int64_t n) { return static_cast<double>(n); }
 
 constexpr std::array<std::string_view, 1> kWords{"linear_attention"};
 

@@ -4,13 +4,12 @@
 #include <array>
 #include <optional>
 
+#include "ops/as_double.hpp"
 #include "ops/mixer/recurrent.hpp"
 #include "ops/mixer/table.hpp"
 
 namespace plumbline {
 namespace {
-
-double d(std::int64_t n) { return static_cast<double>(n); }
 
 constexpr std::array<std::string_view, 1> kWords{"mamba"};
 

@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/as_double.hpp"
 #include "ops/mixer/table.hpp"
 #include "ops/step/step.hpp"
 
 namespace plumbline {
 namespace {
-
-double d(std::int64_t n) { return static_cast<double>(n); }
 
 struct ShortConvSpec final : MixerOf<ShortConvSpec> {
   std::int64_t channels = 0;  ///< the hidden width

@@ -82,8 +82,8 @@ const Facts<AttentionPrefill>& AttentionPrefill::facts() {
 }
 
 double visible_pairs(const AttentionPrefill& shape) {
-  const double queries = counting::d(shape.q_len), keys = counting::d(shape.kv_len);
-  const double window = shape.window > 0 ? std::min(counting::d(shape.window), keys) : keys;
+  const double queries = d(shape.q_len), keys = d(shape.kv_len);
+  const double window = shape.window > 0 ? std::min(d(shape.window), keys) : keys;
   if (!shape.causal) return queries * window;
   // Query i sees min(first + i, window) keys, first = Skv - S + 1: `growing` queries see fewer than the window.
   const double first = keys - queries + 1;
@@ -92,10 +92,9 @@ double visible_pairs(const AttentionPrefill& shape) {
 }
 
 double visible_keys(const AttentionPrefill& shape) {
-  const double keys = counting::d(shape.kv_len);
+  const double keys = d(shape.kv_len);
   if (shape.window == 0) return keys;
-  return std::min(keys,
-                  shape.causal ? counting::d(shape.q_len) - 1 + counting::d(shape.window) : counting::d(shape.window));
+  return std::min(keys, shape.causal ? d(shape.q_len) - 1 + d(shape.window) : d(shape.window));
 }
 
 }  // namespace plumbline

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "ops/as_double.hpp"
 #include "ops/facts/work.hpp"
 
 namespace plumbline::counting {
@@ -11,7 +12,6 @@ namespace plumbline::counting {
 inline constexpr double kIndexBytes = 4;  ///< int32
 inline constexpr double kFloatBytes = 4;  ///< fp32 scales, routing weights, optimizer state
 
-constexpr double d(std::int64_t n) { return static_cast<double>(n); }
 constexpr Flops flop(double n) { return n * units::FLOP; }
 constexpr Bytes byte(double n) { return n * units::B; }
 

@@ -19,10 +19,10 @@ inline constexpr auto kRelations = std::to_array<Relation<Shape>>(
 /// Work without its arithmetic: every element is read; k values and their int32 places are written a row.
 template <class Shape>
 Work moved(const Shape& s) {
-  const double rows = counting::d(s.rows), found = rows * counting::d(s.k);
+  const double rows = d(s.rows), found = rows * d(s.k);
   Work w;
   w.math = s.dtype;
-  w.read = storage(s.dtype, rows * counting::d(s.cols));
+  w.read = storage(s.dtype, rows * d(s.cols));
   w.write = storage(s.dtype, found) + counting::byte(counting::kIndexBytes * found);
   return w;
 }

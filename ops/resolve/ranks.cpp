@@ -6,14 +6,13 @@
 #include <string>
 
 #include "arch/error.hpp"
+#include "ops/as_double.hpp"
 #include "ops/step/types.hpp"
 
 namespace plumbline::lowering {
 namespace {
 
 using Role = StackSpec::Role;
-
-double d(std::int64_t n) { return static_cast<double>(n); }
 
 /// Shares of the experts, the most popular first where a power says it, else in the model's order; they sum to 1.
 std::vector<double> shares_of(const ExpertLoad& load, std::int64_t experts) {

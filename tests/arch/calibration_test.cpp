@@ -12,12 +12,12 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 
-namespace plumbline {
+namespace plumbline::calibration_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* kText = R"({"schema": 1, "gpu": "h200_sxm",
   "machine": {"dram_read_fraction": {"value": 0.93, "source": "bench"}, "gap_graph_s": {"value": 2.4e-6, "source": "bench"}},
@@ -152,4 +152,4 @@ TEST_F(LoadCalibration, RefusesWhenThereIsNone) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::calibration_test

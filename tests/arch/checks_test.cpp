@@ -7,12 +7,12 @@
 #include "tests/support/refusal.hpp"
 #include "tests/support/toy_gpu.hpp"
 
-namespace plumbline::descriptor {
+namespace plumbline::descriptor::checks_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using testing_support::refusal;
 
 /// A toy with ten links of NVLink 3 (25 GB/s each) and a slot of PCIe 4, as its rates would have it.
@@ -166,4 +166,4 @@ TEST(Checks, RatesOfTypesKeepTheirRatios) {
 }
 
 }  // namespace
-}  // namespace plumbline::descriptor
+}  // namespace plumbline::descriptor::checks_test

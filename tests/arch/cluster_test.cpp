@@ -7,13 +7,13 @@
 #include "arch/gpu/gpu.hpp"
 #include "tests/support/refusal.hpp"
 
-namespace plumbline {
+namespace plumbline::cluster_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 using testing_support::refusal;
 
@@ -179,4 +179,4 @@ TEST(Cluster, ASingleNodeNeedsNoNetwork) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::cluster_test

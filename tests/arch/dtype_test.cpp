@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace plumbline {
+namespace plumbline::dtype_test {
 namespace {
 
 TEST(DType, TakesItsBitsInMemory) {
@@ -71,4 +71,4 @@ TEST(DataPattern, NamesReadBack) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::dtype_test

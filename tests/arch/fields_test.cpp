@@ -10,13 +10,13 @@
 #include "arch/gpu/layers.hpp"
 #include "tests/support/refusal.hpp"
 
-namespace plumbline::descriptor {
+namespace plumbline::descriptor::fields_test {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using testing_support::refusal;
 
 /// The H200's layers merged into one complete document, with what derivations would add.
@@ -138,4 +138,4 @@ TEST(Fields, UnknownOverridesAreRefusedWithTheNearestPath) {
 }
 
 }  // namespace
-}  // namespace plumbline::descriptor
+}  // namespace plumbline::descriptor::fields_test

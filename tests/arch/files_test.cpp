@@ -10,7 +10,7 @@
 
 #include "arch/error.hpp"
 
-namespace plumbline {
+namespace plumbline::files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -150,4 +150,4 @@ TEST(LooksLikePath, TellsNamesFromPaths) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::files_test

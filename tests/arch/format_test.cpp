@@ -9,10 +9,10 @@
 #include "arch/dtype.hpp"
 #include "arch/error.hpp"
 
-namespace plumbline {
+namespace plumbline::format_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string refusal(void (*call)()) {
   try {
@@ -102,4 +102,4 @@ TEST(DTypes, NamesReadBack) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::format_test

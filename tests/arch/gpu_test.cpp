@@ -14,13 +14,13 @@
 #include "arch/gpu/peaks.hpp"
 #include "tests/support/refusal.hpp"
 
-namespace plumbline {
+namespace plumbline::gpu_test {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 using testing_support::refusal;
 
@@ -390,4 +390,4 @@ RC_GTEST_PROP(GpuDescriptor, SixNumbersGiveBackTheirPeak, ()) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::gpu_test

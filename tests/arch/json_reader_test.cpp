@@ -7,12 +7,12 @@
 #include "arch/error.hpp"
 #include "tests/support/refusal.hpp"
 
-namespace plumbline {
+namespace plumbline::json_reader_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 using testing_support::refusal;
 
@@ -117,4 +117,4 @@ TEST(JsonDocument, RefusesAKeyThatIsThereTwice) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::json_reader_test

@@ -11,12 +11,12 @@
 #include "arch/files.hpp"
 #include "tests/support/refusal.hpp"
 
-namespace plumbline::descriptor {
+namespace plumbline::descriptor::layers_test {
 namespace {
 
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
 using testing_support::refusal;
 
 TEST(Layers, NamesAreComparedWithoutCaseSignsAndBrand) {
@@ -104,4 +104,4 @@ TEST(Layers, WhatCannotBeExtendedIsNamed) {
 }
 
 }  // namespace
-}  // namespace plumbline::descriptor
+}  // namespace plumbline::descriptor::layers_test

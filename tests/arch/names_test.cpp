@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace plumbline {
+namespace plumbline::names_test {
 namespace {
 
 using Names = std::span<const std::string_view>;
@@ -42,4 +42,4 @@ TEST(CalibrationNames, MachineScalarsEndInTheirUnit) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::names_test

@@ -10,7 +10,7 @@
 #include "arch/error.hpp"
 #include "tests/support/toy_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::occupancy_test {
 namespace {
 
 struct Case {
@@ -131,4 +131,4 @@ TEST(Occupancy, CountsWavesOf64OnCdna) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::occupancy_test

@@ -5,7 +5,7 @@
 
 #include "tests/support/toy_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::peaks_test {
 namespace {
 
 TEST(Peaks, OfRoundNumbers) {
@@ -50,4 +50,4 @@ RC_GTEST_PROP(Peaks, AreProportionalToClockAndCount, ()) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::peaks_test

@@ -6,7 +6,7 @@
 #include <rapidcheck/gtest.h>
 #include <nlohmann/json.hpp>
 
-namespace plumbline {
+namespace plumbline::printable_test {
 namespace {
 
 TEST(Printable, KeepsTextAndShowsControlCharactersAndStrayBytes) {
@@ -76,4 +76,4 @@ RC_GTEST_PROP(MessageLine, IsOneShortLineOfTextWhateverItQuotes, ()) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::printable_test

@@ -14,13 +14,13 @@
 #include "arch/files.hpp"
 #include "tests/support/run_program.hpp"
 
-namespace plumbline {
+namespace plumbline::sink_test {
 namespace {
 
 using test::TemporaryFolder;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST(OutputSink, AppearsWholeWhenCommitted) {
   const TemporaryFolder folder;
@@ -225,4 +225,4 @@ TEST(UnfinishedFiles, MoreThanTheHandlerKnowsAreStillWritten) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::sink_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace plumbline {
+namespace plumbline::units_test {
 namespace {
 
 template <class A, class B>
@@ -70,4 +70,4 @@ TEST(Units, ArithmeticKeepsTheValue) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::units_test

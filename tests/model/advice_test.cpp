@@ -7,10 +7,10 @@
 #include "arch/error.hpp"
 #include "ops/table/text.hpp"
 
-namespace plumbline {
+namespace plumbline::advice_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Machine h200(const char* stack = "trt-llm") {
   MachineKey key{"h200_sxm"};
@@ -112,4 +112,4 @@ TEST(Advice, NeighboursThatMostlyStartAndEndAreNamedTogether) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::advice_test

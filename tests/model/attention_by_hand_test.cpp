@@ -6,7 +6,7 @@
 #include "model/stacks/trtllm/plan_attention.hpp"
 #include "tests/support/toy_machine.hpp"
 
-namespace plumbline {
+namespace plumbline::attention_by_hand_test {
 namespace {
 
 using namespace testing_support;
@@ -183,4 +183,4 @@ TEST_F(AttentionByHand, LatentDecodeIsSplitAsFarAsItPays) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::attention_by_hand_test

@@ -11,7 +11,7 @@
 #include "tests/support/random_gpu.hpp"
 #include "tests/support/toy_machine.hpp"
 
-namespace plumbline {
+namespace plumbline::bands_test {
 namespace {
 
 using namespace testing_support;
@@ -287,4 +287,4 @@ TEST(StepBand, OfAModelLiesBetweenItsOperatorsSumsAndHoldsThePrediction) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::bands_test

@@ -9,7 +9,7 @@
 #include "model/stacks/generic/plan_custom.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::custom_op_test {
 namespace {
 
 using namespace testing_support;
@@ -273,4 +273,4 @@ TEST_F(CustomStep, AnOpenClockIsThatOfTheQuestion) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::custom_op_test

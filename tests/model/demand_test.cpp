@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-namespace plumbline {
+namespace plumbline::demand_test {
 namespace {
 
 TEST(Resources, HaveTheNamesThatReportsPrint) {
@@ -32,4 +32,4 @@ TEST(Demands, AreEmptyUntilAPlannerWritesThem) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::demand_test

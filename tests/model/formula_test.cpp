@@ -7,7 +7,7 @@
 
 #include "model/report/formula_text.hpp"
 
-namespace plumbline {
+namespace plumbline::formula_test {
 namespace {
 
 using N = WrittenNumbers;
@@ -145,4 +145,4 @@ TEST(Equations, StandInColumns) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::formula_test

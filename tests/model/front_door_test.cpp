@@ -12,7 +12,7 @@
 #include "model/stacks/stack.hpp"
 #include "tests/support/toy_machine.hpp"
 
-namespace plumbline {
+namespace plumbline::front_door_test {
 namespace {
 
 using namespace testing_support;
@@ -172,4 +172,4 @@ TEST(DefaultStack, IsTensorRtLlms) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::front_door_test

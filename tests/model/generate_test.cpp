@@ -7,7 +7,7 @@
 
 #include "arch/error.hpp"
 
-namespace plumbline {
+namespace plumbline::generate_test {
 namespace {
 
 Machine card(const char* stack = "trt-llm") {
@@ -126,4 +126,4 @@ TEST(ChunkedPrefill, EqualsItsOperatorsAndIsNeverFasterWithMoreContext) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::generate_test

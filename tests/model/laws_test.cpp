@@ -12,7 +12,7 @@
 #include "ops/facts/work.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::laws_test {
 namespace {
 
 using namespace testing_support;
@@ -362,4 +362,4 @@ RC_GTEST_PROP(Laws, UnmeasuredOwnKernelsArePricedAsTheLibrary, ()) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::laws_test

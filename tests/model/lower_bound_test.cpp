@@ -7,7 +7,7 @@
 #include "model/engine/timing.hpp"
 #include "tests/support/toy_machine.hpp"
 
-namespace plumbline {
+namespace plumbline::lower_bound_test {
 namespace {
 
 using namespace testing_support;
@@ -159,4 +159,4 @@ TEST_F(ToyBound, OfManyLaunchesIsThatOfEach) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::lower_bound_test

@@ -16,7 +16,7 @@
 #include "tests/support/planners.hpp"
 #include "tests/support/toy_machine.hpp"
 
-namespace plumbline {
+namespace plumbline::machine_test {
 namespace {
 
 using testing_support::scalars_of;
@@ -279,4 +279,4 @@ TEST(Machines, AnUnknownGpuHasNoCalibration) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::machine_test

@@ -13,7 +13,7 @@
 #include "model/engine/rates.hpp"
 #include "model/stacks/stack.hpp"
 
-namespace plumbline {
+namespace plumbline::machines_test {
 namespace {
 
 MachineKey of_stack(const std::string& gpu, const char* stack) {
@@ -155,4 +155,4 @@ TEST(MakeMachine, TakesTheProcessesOwnStacks) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::machines_test

@@ -10,7 +10,7 @@
 #include "ops/llm/llm.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::power_test {
 namespace {
 
 using namespace testing_support;
@@ -302,4 +302,4 @@ TEST(PowerOfAStep, SumsItsOperatorsAndMeetsTheCapInTheMean) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::power_test

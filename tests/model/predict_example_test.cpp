@@ -6,8 +6,9 @@
 #include <string>
 
 #include "model/predict.hpp"
+#include "tests/support/places.hpp"
 
-namespace plumbline {
+namespace plumbline::predict_example_test {
 namespace {
 
 TEST(PredictHeader, ItsExampleCompiles) {
@@ -29,10 +30,10 @@ TEST(MachineHeader, ItsExampleCompiles) {
 
 /// The examples in the comments, line by line, stand in this file too.
 TEST(PredictHeader, ShowsWhatIsCompiledHere) {
-  std::ifstream here(PLUMBLINE_TESTS "/model/predict_example_test.cpp");
+  std::ifstream here(testing_support::tests_folder() + "/model/predict_example_test.cpp");
   const std::string mine{std::istreambuf_iterator<char>(here), {}};
   for (const char* name : {"predict.hpp", "machine.hpp"}) {
-    std::ifstream header(std::string(PLUMBLINE_TESTS "/../model/") + name);
+    std::ifstream header(std::string(testing_support::tests_folder() + "/../model/") + name);
     int shown = 0;
     for (std::string line; std::getline(header, line) && line.rfind("//", 0) == 0;) {
       if (line.rfind("//   ", 0) != 0) continue;
@@ -45,4 +46,4 @@ TEST(PredictHeader, ShowsWhatIsCompiledHere) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::predict_example_test

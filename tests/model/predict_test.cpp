@@ -12,7 +12,7 @@
 #include "ops/facts/work.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::predict_test {
 namespace {
 
 using namespace testing_support;
@@ -303,4 +303,4 @@ TEST(Refusals, Fp8OnA100NamesBoth) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::predict_test

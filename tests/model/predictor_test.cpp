@@ -11,9 +11,10 @@
 #include "model/engine/rates.hpp"
 #include "model/machine/parts.hpp"
 #include "model/predict.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::predictor_test {
 namespace {
 
 using namespace testing_support;
@@ -142,7 +143,7 @@ RC_GTEST_PROP(Predictor, AnswersAsAFreshOneDoes, ()) {
 TEST(Rooms, KeepNothingHiddenAndReadNoFiles) {
   namespace fs = std::filesystem;
   int read = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(PLUMBLINE_TESTS "/../model")) {
+  for (const auto& entry : fs::recursive_directory_iterator(testing_support::tests_folder() + "/../model")) {
     if (!entry.is_regular_file()) continue;
     std::ifstream file(entry.path());
     const std::string text{std::istreambuf_iterator<char>(file), {}}, path = entry.path().string();
@@ -177,4 +178,4 @@ TEST(Machines, AreMadeOnce) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::predictor_test

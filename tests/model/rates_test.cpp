@@ -8,7 +8,7 @@
 #include "model/predict.hpp"
 #include "tests/support/toy_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::rates_test {
 namespace {
 
 /// Scalars that lose nothing.
@@ -144,4 +144,4 @@ TEST(SustainedFraction, IsTheMeanOfAnExponentialApproach) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::rates_test

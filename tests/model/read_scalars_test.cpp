@@ -16,7 +16,7 @@
 #include "tests/support/refusal.hpp"
 #include "tests/support/toy_machine.hpp"
 
-namespace plumbline {
+namespace plumbline::read_scalars_test {
 namespace {
 
 using namespace testing_support;
@@ -226,4 +226,4 @@ TEST(IdealScalars, NeedNoCalibrationAndHaveNoPower) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::read_scalars_test

@@ -5,7 +5,7 @@
 
 #include "tests/support/toy_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::roofline_test {
 namespace {
 
 const Op kAny = Transfer{TransferKind::d2d, 1};
@@ -65,4 +65,4 @@ TEST(Roofline, HostCopiesTakePcieAndRanksTakeNvlink) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::roofline_test

@@ -16,7 +16,7 @@
 #include "ops/csv.hpp"
 #include "ops/table/text.hpp"
 
-namespace plumbline {
+namespace plumbline::row_profile_test {
 namespace {
 
 struct Profiled {
@@ -90,4 +90,4 @@ INSTANTIATE_TEST_SUITE_P(H200, RowProfile,
                                          "profiled_h200.new_rows.csv", "profiled_h200.counts.csv"));
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::row_profile_test

@@ -11,10 +11,10 @@
 #include "model/report/remarks.hpp"
 #include "model/stacks/stack.hpp"
 
-namespace plumbline {
+namespace plumbline::step_bands_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 StepBands two_stacks() {
   StepBands bands;
@@ -116,4 +116,4 @@ TEST(WholeSteps, BandsReachBelowThePredictionWhereKernelsWereNeverMeasured) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::step_bands_test

@@ -11,7 +11,7 @@
 #include "ops/plan/kernel_menu.hpp"
 #include "tests/support/toy_machine.hpp"
 
-namespace plumbline {
+namespace plumbline::thin_places_test {
 namespace {
 
 using namespace testing_support;
@@ -186,4 +186,4 @@ TEST(Steps, WarmAndColdTwinsAreNotOne) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::thin_places_test

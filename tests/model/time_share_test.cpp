@@ -7,7 +7,7 @@
 #include "model/engine/timing.hpp"
 #include "model/predict.hpp"
 
-namespace plumbline {
+namespace plumbline::time_share_test {
 namespace {
 
 StepPrediction decode(const char* gpu, const std::vector<Override>& changes, std::int64_t batch) {
@@ -67,4 +67,4 @@ TEST(TimeShare, OfEqualTermsUnderAnInfinitePowerIsANumber) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::time_share_test

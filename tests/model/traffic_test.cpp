@@ -13,7 +13,7 @@
 #include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::traffic_test {
 namespace {
 
 using namespace testing_support;
@@ -246,4 +246,4 @@ TEST(EmbeddingTraffic, NarrowRowsBringWholeSectors) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::traffic_test

@@ -7,7 +7,7 @@
 #include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::trtllm_rules_test {
 namespace {
 
 using namespace testing_support;
@@ -111,4 +111,4 @@ TEST(RuleLoss, SaysWhichRuleLosesAndWhatWouldBeCheaper) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::trtllm_rules_test

@@ -8,11 +8,11 @@
 
 #include "arch/error.hpp"
 
-namespace plumbline {
+namespace plumbline::csv_test {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Record = std::vector<std::string>;
 
 std::vector<Record> read_all(CsvReader& reader) {
@@ -185,4 +185,4 @@ TEST(Csv, StreamsMoreThanABlock) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::csv_test

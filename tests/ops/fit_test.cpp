@@ -6,7 +6,7 @@
 #include "ops/memory/memory.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::fit_test {
 namespace {
 
 constexpr Bytes kCard = 80.0 * units::GB;
@@ -86,4 +86,4 @@ TEST(Fit, OfTwoStepsTheTighterCounts) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::fit_test

@@ -8,7 +8,7 @@
 
 #include "arch/error.hpp"
 
-namespace plumbline {
+namespace plumbline::graph_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -109,4 +109,4 @@ TEST(Graph, WhatIsNoGraphIsRefused) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::graph_test

@@ -11,11 +11,11 @@
 #include "arch/json_reader.hpp"
 #include "tests/support/refusal.hpp"
 
-namespace plumbline {
+namespace plumbline::kernel_counts_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using testing_support::refusal;
 
 std::string file() { return read_text_file(data_folder() + "/kernels/own_sm90.json"); }
@@ -74,4 +74,4 @@ TEST(KernelCounts, HaveSources) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::kernel_counts_test

@@ -3,7 +3,7 @@
 
 #include "ops/plan/kernel_menu.hpp"
 
-namespace plumbline {
+namespace plumbline::kernel_menu_portable_test {
 namespace {
 
 TEST(KernelMenu, PortableTilesFitEveryCardFromLargeToSmall) {
@@ -25,4 +25,4 @@ TEST(KernelMenu, PortableTilesFitEveryCardFromLargeToSmall) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::kernel_menu_portable_test

@@ -13,11 +13,11 @@
 #include "ops/csv.hpp"
 #include "tests/support/refusal.hpp"
 
-namespace plumbline {
+namespace plumbline::kernel_resources_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using testing_support::refusal;
 
 std::string kernels_file(const std::string& name) { return read_text_file(data_folder() + "/kernels/" + name); }
@@ -89,4 +89,4 @@ TEST(KernelResources, AreThoseThatTheProfilerSaw) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::kernel_resources_test

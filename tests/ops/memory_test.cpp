@@ -5,7 +5,7 @@
 
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::memory_test {
 namespace {
 
 double bytes(Bytes b) { return b.in(units::B); }
@@ -100,4 +100,4 @@ TEST(Memory, PooledStreamsKeepAWindowAndOneTokenInARatio) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::memory_test

@@ -10,7 +10,7 @@
 #include "ops/mixer/indexer.hpp"
 #include "ops/mixer/recurrent.hpp"
 
-namespace plumbline {
+namespace plumbline::mixer_parts_test {
 namespace {
 
 using lowering::Core;
@@ -181,4 +181,4 @@ TEST(MambaPlaces, AreAPeriodOrWhatIsNotListed) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::mixer_parts_test

@@ -12,7 +12,7 @@
 #include "tests/ops/lower/lower_checks.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::mixer_test {
 namespace {
 
 TEST(Mixers, EachHasAWordAndAReader) {
@@ -135,4 +135,4 @@ TEST(ShortConv, TrainingKeepsSevenTensorsAndAStepSix) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::mixer_test

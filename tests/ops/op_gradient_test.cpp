@@ -23,7 +23,7 @@
 #include "ops/shape/topk.hpp"
 #include "ops/shape/transfer.hpp"
 
-namespace plumbline {
+namespace plumbline::op_gradient_test {
 namespace {
 
 using enum GradientPart;
@@ -82,4 +82,4 @@ TEST(Gradients, AreAbsentWhereNothingIsTrained) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::op_gradient_test

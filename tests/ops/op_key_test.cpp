@@ -11,7 +11,7 @@
 #include "ops/op/attention_math.hpp"
 #include "ops/op/counting.hpp"
 
-namespace plumbline {
+namespace plumbline::op_key_test {
 namespace {
 
 /// One member of each type a key can have, and one inside another.
@@ -134,4 +134,4 @@ TEST(Counting, ProductsOfDimensionsDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::op_key_test

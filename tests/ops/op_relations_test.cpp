@@ -15,7 +15,7 @@
 #include "ops/shape/topk.hpp"
 #include "ops/table/table.hpp"
 
-namespace plumbline {
+namespace plumbline::op_relations_test {
 namespace {
 
 /// `broken` is refused with that complaint and mended to `whole`, which holds.
@@ -72,4 +72,4 @@ TEST(Relations, OnlyNormsAddAResidual) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::op_relations_test

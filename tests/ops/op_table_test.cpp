@@ -14,7 +14,7 @@
 #include "ops/table/text.hpp"
 #include "tests/support/random_op.hpp"
 
-namespace plumbline {
+namespace plumbline::op_table_test {
 namespace {
 
 using testing_support::random_op_of;
@@ -134,4 +134,4 @@ TEST(Gradients, OfACastGoesBack) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::op_table_test

@@ -29,11 +29,11 @@ std::atomic<long> allocations{0};
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace plumbline {
+namespace plumbline::op_text_test {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string error_of(std::string_view op, std::string_view dtype, std::string_view shape) {
   try {
@@ -227,4 +227,4 @@ TEST(OpText, GoodRowsDoNotAllocate) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::op_text_test

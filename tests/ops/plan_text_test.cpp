@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace plumbline {
+namespace plumbline::plan_text_test {
 namespace {
 
 TEST(PlanText, GemmPlansComeBackAsTheyWere) {
@@ -41,4 +41,4 @@ TEST(PlanText, OtherTextsAreNoPlans) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::plan_text_test

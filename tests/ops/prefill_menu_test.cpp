@@ -3,7 +3,7 @@
 
 #include "ops/plan/kernel_menu.hpp"
 
-namespace plumbline {
+namespace plumbline::prefill_menu_test {
 namespace {
 
 TEST(PrefillMenu, EveryWidthHasATile) {
@@ -25,4 +25,4 @@ TEST(PrefillMenu, OtherWidthsHaveNone) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::prefill_menu_test

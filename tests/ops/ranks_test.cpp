@@ -8,7 +8,7 @@
 #include "arch/error.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::ranks_test {
 namespace {
 
 lowering::ExpertPlan plan_of(const ParallelPlan& plan, const ExpertLoad& load = {}) {
@@ -69,4 +69,4 @@ TEST(Ranks, DegreesSettleToTheGpus) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::ranks_test

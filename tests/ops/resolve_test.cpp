@@ -7,7 +7,7 @@
 
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::resolve_test {
 namespace {
 
 using lowering::lengths_of;
@@ -80,4 +80,4 @@ TEST(Dropout, IsOfTheGenerationWithLayerNormAndNoGate) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::resolve_test

@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-namespace plumbline::lowering {
+namespace plumbline::lowering::step_test {
 namespace {
 
 class Walk : public ::testing::Test {
@@ -148,4 +148,4 @@ TEST(NodeNames, HaveAnEndForEachPartOfAGradient) {
 }
 
 }  // namespace
-}  // namespace plumbline::lowering
+}  // namespace plumbline::lowering::step_test

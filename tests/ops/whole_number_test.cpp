@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace plumbline {
+namespace plumbline::whole_number_test {
 namespace {
 
 TEST(WholeNumber, ReadsDigitsAndExponents) {
@@ -21,4 +21,4 @@ TEST(WholeNumber, RefusesWhatIsNoneOrCannotBeKeptExactly) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::whole_number_test

@@ -6,7 +6,7 @@
 #include "ops/facts/work.hpp"
 #include "tests/support/brute_force.hpp"
 
-namespace plumbline {
+namespace plumbline::work_attention_test {
 namespace {
 
 using brute::Array;
@@ -254,4 +254,4 @@ TEST(WorkAttention, MlaDecodeEqualsExecution) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::work_attention_test

@@ -10,7 +10,7 @@
 #include "ops/table/text.hpp"
 #include "tests/support/random_op.hpp"
 
-namespace plumbline {
+namespace plumbline::work_laws_test {
 namespace {
 
 using testing_support::random_dim;
@@ -149,4 +149,4 @@ TEST(WorkLaws, KnownFigures) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::work_laws_test

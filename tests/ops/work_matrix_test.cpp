@@ -4,7 +4,7 @@
 #include "ops/facts/work.hpp"
 #include "tests/support/brute_force.hpp"
 
-namespace plumbline {
+namespace plumbline::work_matrix_test {
 namespace {
 
 using brute::Array;
@@ -168,4 +168,4 @@ TEST(WorkMatrix, SparseGemmEqualsExecution) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::work_matrix_test

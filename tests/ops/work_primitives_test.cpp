@@ -8,7 +8,7 @@
 #include "ops/facts/work.hpp"
 #include "tests/support/brute_force.hpp"
 
-namespace plumbline {
+namespace plumbline::work_primitives_test {
 namespace {
 
 using brute::Array;
@@ -336,4 +336,4 @@ TEST(WorkPrimitives, TransfersTouchTheMemoryOfThisDevice) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::work_primitives_test

@@ -6,7 +6,7 @@
 #include "ops/facts/work.hpp"
 #include "tests/support/brute_force.hpp"
 
-namespace plumbline {
+namespace plumbline::work_rowwise_test {
 namespace {
 
 using brute::Array;
@@ -434,4 +434,4 @@ TEST(WorkRowwise, RopeEqualsExecution) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::work_rowwise_test

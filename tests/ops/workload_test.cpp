@@ -8,7 +8,7 @@
 
 #include "arch/error.hpp"
 
-namespace plumbline {
+namespace plumbline::workload_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -83,4 +83,4 @@ TEST(Workload, RanksAreTheProductOfTheDegreesThatSplitWork) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::workload_test

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/places.hpp"
+
 namespace plumbline::test {
 
 /// A folder of its own that goes with the test.
@@ -66,7 +68,7 @@ inline ProgramResult run_program(const std::string& program, const std::vector<s
   const TemporaryFolder folder;
   put_file(folder / "in", input);
   const std::string in = folder / "in", out = folder / "out", err = folder / "err";
-  std::string path = std::string(PLUMBLINE_BIN) + "/" + program;
+  std::string path = testing_support::programs_folder() + "/" + program;
   std::vector<std::string> words(args);
   std::vector<char*> argv{path.data()};
   for (std::string& word : words) argv.push_back(word.data());

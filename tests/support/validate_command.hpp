@@ -11,6 +11,8 @@
 #include <sstream>
 #include <string>
 
+#include "tests/support/places.hpp"
+
 namespace plumbline::testing_support {
 
 namespace fs = std::filesystem;
@@ -25,7 +27,7 @@ inline std::string text_of_file(const fs::path& path) {
 class ValidateCommand : public testing::Test {
  protected:
   void SetUp() override {
-    program_ = fs::path(PLUMBLINE_BIN) / "validate";
+    program_ = fs::path(testing_support::programs_folder()) / "validate";
     ASSERT_TRUE(fs::exists(program_)) << program_ << " is not built";
     std::string pattern = (fs::temp_directory_path() / "plumbline-XXXXXX").string();
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);

@@ -5,7 +5,7 @@
 
 #include "ops/graph/workload.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support {
 
 inline Workload prefill(std::int64_t batch, std::int64_t prompt, Fusion fusion = Fusion::typical) {
   Workload w;
@@ -25,4 +25,4 @@ inline Workload decode(std::int64_t batch, std::int64_t context, Fusion fusion =
   return w;
 }
 
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support

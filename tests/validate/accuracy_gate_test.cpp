@@ -13,7 +13,7 @@
 #include "arch/files.hpp"
 #include "validate/compare/accuracy.hpp"
 
-namespace plumbline {
+namespace plumbline::accuracy_gate_test {
 namespace {
 
 std::string committed() { return (std::filesystem::path(data_folder()) / "studies" / "accuracy.json").string(); }
@@ -138,4 +138,4 @@ TEST_F(AccuracyList, BadListsSayWhere) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::accuracy_gate_test

@@ -4,7 +4,7 @@
 #include "validate/measure/nvml_board.hpp"
 #include "validate/record/known_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::board_test {
 namespace {
 
 BoardSample look(double mhz, double watts, std::uint64_t reasons) {
@@ -62,4 +62,4 @@ TEST(KnownGpu, IsFoundByWhatTheDriverSays) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::board_test

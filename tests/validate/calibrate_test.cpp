@@ -13,10 +13,10 @@
 #include "tests/support/refusal.hpp"
 #include "tests/support/toy_machine.hpp"
 
-namespace plumbline {
+namespace plumbline::calibrate_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing_support::toy_calibration;
 
 /// A card of 10 SMs and 32 MiB of L2: the toy.
@@ -325,4 +325,4 @@ TEST(RecordedProbes, NameTheirCard) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::calibrate_test

@@ -8,7 +8,7 @@
 
 #include "arch/files.hpp"
 
-namespace plumbline {
+namespace plumbline::card_spread_test {
 namespace {
 
 /// A step predicted at 100 ms with a band of 97 to 104.
@@ -67,4 +67,4 @@ TEST(StepBands, CardShareIsFoundOnTrainingSteps) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::card_spread_test

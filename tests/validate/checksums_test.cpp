@@ -9,7 +9,7 @@
 #include "arch/files.hpp"
 #include "tests/support/sha256.hpp"
 
-namespace plumbline {
+namespace plumbline::checksums_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,4 +50,4 @@ TEST(Measurements, AreAsTheirChecksumsSay) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::checksums_test

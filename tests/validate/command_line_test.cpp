@@ -10,11 +10,11 @@
 #include "tests/support/refusal.hpp"
 #include "validate/cli/message_stream.hpp"
 
-namespace plumbline {
+namespace plumbline::command_line_test {
 namespace {
 
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using testing_support::refusal;
 
 using Words = std::vector<std::string>;
@@ -164,4 +164,4 @@ TEST(MessageStream, TheProgressLineIsRewritten) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::command_line_test

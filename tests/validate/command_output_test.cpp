@@ -9,10 +9,10 @@
 #include "tests/support/hand_made_recording.hpp"
 #include "tests/support/validate_command.hpp"
 
-namespace plumbline {
+namespace plumbline::command_output_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using namespace testing_support;
 
 /// Whatever a name holds, a message is one line of printable text, and so is what a table says of it.
@@ -98,4 +98,4 @@ TEST_F(ValidateCommand, AClosedStdoutIsNoFileThatIsWritten) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::command_output_test

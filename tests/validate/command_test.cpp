@@ -10,10 +10,10 @@
 #include "tests/support/hand_made_recording.hpp"
 #include "tests/support/validate_command.hpp"
 
-namespace plumbline {
+namespace plumbline::command_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using namespace testing_support;
 
 TEST_F(ValidateCommand, AloneItPrintsAShortHelp) {
@@ -284,4 +284,4 @@ TEST_F(ValidateCommand, TheRowsOwnGpuIsUsedAndOtherCardsAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::command_test

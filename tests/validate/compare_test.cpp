@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace plumbline {
+namespace plumbline::compare_test {
 namespace {
 
 Comparison row(double measured_us, double predicted_us, const std::string& shape = "M=1",
@@ -111,4 +111,4 @@ TEST(WorseThan, LooksAtClassesAndNotAtTheirSum) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::compare_test

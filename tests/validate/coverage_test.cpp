@@ -15,7 +15,7 @@
 #include "validate/fit/fit_calibration.hpp"
 #include "validate/record/study.hpp"
 
-namespace plumbline {
+namespace plumbline::coverage_test {
 namespace {
 
 std::vector<Coverage> held_out() {
@@ -55,4 +55,4 @@ TEST(Coverage, OfHeldOutRowsIsNineInTenByKernelSet) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::coverage_test

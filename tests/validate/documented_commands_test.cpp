@@ -11,21 +11,22 @@
 #include <vector>
 
 #include "tests/support/document_page.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/run_program.hpp"
 #include "validate/cli/command_line.hpp"
 
-namespace plumbline {
+namespace plumbline::documented_commands_test {
 namespace {
 
 namespace fs = std::filesystem;
 using test::Lines;
 
-const std::string kRoot = std::string(PLUMBLINE_TESTS) + "/..";
+const std::string kRoot = testing_support::tests_folder() + "/..";
 
 class DocumentedCommands : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(DocumentedCommands, PrintWhatThePageShows) {
-  test::DocumentPage page(kRoot + "/" + GetParam(), kRoot, PLUMBLINE_BIN);
+  test::DocumentPage page(kRoot + "/" + GetParam(), kRoot, testing_support::programs_folder());
   page.play();
 }
 
@@ -118,4 +119,4 @@ INSTANTIATE_TEST_SUITE_P(Of, NamedCommands, ::testing::Values("validate", "predi
 TEST(Readme, FitsOnTwoScreens) { EXPECT_LE(test::lines_of(test::whole_file(kRoot + "/README.md")).size(), 130U); }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::documented_commands_test

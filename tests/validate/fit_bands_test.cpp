@@ -11,10 +11,10 @@
 #include "arch/files.hpp"
 #include "ops/table/text.hpp"
 
-namespace plumbline {
+namespace plumbline::fit_bands_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<double> whole_numbers(int n) {
   std::vector<double> values;
@@ -274,4 +274,4 @@ TEST(FitBands, ThroughTheEngine) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::fit_bands_test

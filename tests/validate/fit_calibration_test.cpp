@@ -10,11 +10,11 @@
 #include "validate/cli/fit.hpp"
 #include "validate/compare/pricing.hpp"
 
-namespace plumbline {
+namespace plumbline::fit_calibration_test {
 namespace {
 
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(FreeScalar, ReadsNameStartAndBounds) {
   EXPECT_EQ(parse_free_scalar("fixed_s").start, 0);
@@ -149,4 +149,4 @@ TEST_F(FitThroughTheEngine, AnotherCardsNumbersSayWhoseTheyWere) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::fit_calibration_test

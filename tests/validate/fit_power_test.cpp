@@ -9,7 +9,7 @@
 #include "arch/files.hpp"
 #include "validate/fit/power_search.hpp"
 
-namespace plumbline {
+namespace plumbline::fit_power_test {
 namespace {
 
 TEST(NonNegativeLeastSquares, FindsTheAnswerThatIsPositive) {
@@ -107,4 +107,4 @@ TEST_F(H200Power, MeasuredPowerIsBetweenIdleAndTheCap) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::fit_power_test

@@ -8,7 +8,7 @@
 
 #include "arch/error.hpp"
 
-namespace plumbline {
+namespace plumbline::fit_test {
 namespace {
 
 /// A machine with three scalars: t = fixed + max(bytes / (bandwidth part), flops / (peak part)).
@@ -153,4 +153,4 @@ TEST(DealFolds, FoldsAreEvenAndEqualTextsFallTogether) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::fit_test

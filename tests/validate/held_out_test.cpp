@@ -22,11 +22,11 @@
 #include "validate/record/step.hpp"
 #include "validate/record/study.hpp"
 
-namespace plumbline {
+namespace plumbline::held_out_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(Crc32, IsZlibs) {
   EXPECT_EQ(crc32(""), 0U);
@@ -267,4 +267,4 @@ TEST(Sides, RefusesWhatHasNeither) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::held_out_test

@@ -9,7 +9,7 @@
 
 #include "validate/measure/cupti_refusal.hpp"
 
-namespace plumbline {
+namespace plumbline::kernel_records_test {
 namespace {
 
 using ::testing::DoubleEq;
@@ -161,4 +161,4 @@ TEST(CuptiRefusal, SaysWhatToDoInOneLine) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::kernel_records_test

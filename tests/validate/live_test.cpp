@@ -14,10 +14,10 @@
 #include "validate/cli/live.hpp"
 #include "validate/record/study.hpp"
 
-namespace plumbline {
+namespace plumbline::live_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using namespace testing_support;
 
 constexpr const char* kStudy =
@@ -245,4 +245,4 @@ TEST(Progress, RewritesOneLineOnATerminal) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::live_test

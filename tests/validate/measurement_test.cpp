@@ -5,11 +5,11 @@
 
 #include "arch/error.hpp"
 
-namespace plumbline {
+namespace plumbline::measurement_test {
 namespace {
 
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* kHeader = "op,dtype,shape,measured_us,measured_W,stack,clock,gpu,id\n";
 
@@ -123,4 +123,4 @@ TEST(RowFilter, RefusesHalfAFilter) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::measurement_test

@@ -14,10 +14,10 @@
 #include "validate/step/fit_steps.hpp"
 #include "validate/step/model_report.hpp"
 
-namespace plumbline {
+namespace plumbline::model_rows_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 ModelRows read(const std::string& csv) {
   ModelRows rows;
@@ -175,4 +175,4 @@ TEST(WholeSteps, BandsHoldHeldOutSteps) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::model_rows_test

@@ -12,11 +12,11 @@
 #include "tests/support/run_program.hpp"
 #include "validate/cli/command_line.hpp"
 
-namespace plumbline {
+namespace plumbline::modes_test {
 namespace {
 
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using testing_support::refusal;
 
 using Words = std::vector<std::string>;
@@ -256,4 +256,4 @@ TEST(Modes, PowerTablesTakeTheSharedFilters) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::modes_test

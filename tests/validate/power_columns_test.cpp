@@ -8,7 +8,7 @@
 
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::power_columns_test {
 namespace {
 
 using namespace power_fit;
@@ -78,4 +78,4 @@ TEST(PowerColumns, AreWattsAUnit) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::power_columns_test

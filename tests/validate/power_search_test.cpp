@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-namespace plumbline {
+namespace plumbline::power_search_test {
 namespace {
 
 TEST(SimplexSearch, FindsTheBottomOfABowl) {
@@ -86,4 +86,4 @@ RC_GTEST_PROP(NonNegativeLeastSquares, HasNoWayDown, (unsigned seed)) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::power_search_test

@@ -9,10 +9,10 @@
 #include "ops/table/text.hpp"
 #include "tests/support/refusal.hpp"
 
-namespace plumbline {
+namespace plumbline::pricing_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing_support::refusal;
 
 Measurement row(const char* op, const char* shape, const std::string& gpu = "", const std::string& stack = "") {
@@ -165,4 +165,4 @@ TEST(MeasurementPower, OfABurstIsNoneUnlessPublished) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::pricing_test

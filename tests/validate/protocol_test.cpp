@@ -7,7 +7,7 @@
 #include "model/engine/rates.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::protocol_test {
 namespace {
 
 using namespace testing_support;
@@ -108,4 +108,4 @@ TEST(Protocol, TheRegulatorComesInBetweenBurstAndSteady) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::protocol_test

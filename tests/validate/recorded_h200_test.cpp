@@ -12,7 +12,7 @@
 #include "validate/record/step.hpp"
 #include "validate/record/study.hpp"
 
-namespace plumbline {
+namespace plumbline::recorded_h200_test {
 namespace {
 
 std::vector<std::string> recordings() {
@@ -79,4 +79,4 @@ TEST(RecordedH200, NothingColdIsFasterThanPhysics) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::recorded_h200_test

@@ -12,10 +12,10 @@
 #include "tests/support/random_op.hpp"
 #include "validate/record/study.hpp"
 
-namespace plumbline {
+namespace plumbline::recorded_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using namespace testing_support;
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -184,4 +184,4 @@ TEST(RecordedMeasurer, SaysWhatItDoesNotHold) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::recorded_test

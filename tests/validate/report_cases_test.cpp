@@ -9,14 +9,15 @@
 #include "arch/error.hpp"
 #include "arch/json_reader.hpp"
 #include "tests/support/hand_made_recording.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/run_program.hpp"
 #include "validate/compare/pricing.hpp"
 #include "validate/record/study.hpp"
 
-namespace plumbline {
+namespace plumbline::report_cases_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using namespace testing_support;
 
 constexpr const char* kDemands = R"({"schema": "plumbline.demands.v1", "gpu": "h200_sxm", "demands": [
@@ -175,7 +176,7 @@ TEST(CaseReports, AreAsReviewed) {
                                                                {"validate_kernels_table.txt", kernels_table(*report)}};
   const char* update = std::getenv("UPDATE_GOLDEN");
   for (const auto& [name, text] : files) {
-    const std::string path = std::string(PLUMBLINE_TESTS) + "/golden/" + name;
+    const std::string path = testing_support::tests_folder() + "/golden/" + name;
     if (update != nullptr && *update == '1') test::put_file(path, text);
     EXPECT_EQ(text, test::whole_file(path)) << name;
   }
@@ -300,4 +301,4 @@ TEST(Demands, RatesAreOfTheirCardOnly) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::report_cases_test

@@ -7,10 +7,10 @@
 
 #include "tests/support/hand_made_recording.hpp"
 
-namespace plumbline {
+namespace plumbline::report_repeat_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using namespace testing_support;
 
 TEST(CompareRuns, ARunAgreesWithItself) {
@@ -63,4 +63,4 @@ TEST(CompareRuns, SwappedRunsMoveTheOtherWay) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::report_repeat_test

@@ -7,10 +7,10 @@
 
 #include "arch/json_reader.hpp"
 
-namespace plumbline {
+namespace plumbline::report_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Report report_of_two() {
   std::vector<Comparison> rows(2);
@@ -106,4 +106,4 @@ TEST(CsvRows, AFailedRowHasItsReasonAndNoFigures) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::report_test

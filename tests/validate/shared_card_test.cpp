@@ -6,11 +6,11 @@
 #include "tests/support/validate_command.hpp"
 #include "validate/record/probe_run.hpp"
 
-namespace plumbline {
+namespace plumbline::shared_card_test {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using SharedCard = testing_support::ValidateCommand;
 
 TEST_F(SharedCard, IsSaidAndMarkedByCalibrate) {
@@ -31,4 +31,4 @@ TEST_F(SharedCard, IsSaidAndMarkedByCalibrate) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::shared_card_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace plumbline {
+namespace plumbline::statistics_test {
 namespace {
 
 TEST(Quantile, InterpolatesBetweenOrderStatistics) {
@@ -64,4 +64,4 @@ TEST(Spearman, SaysNothingForTooFewOrConstant) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::statistics_test

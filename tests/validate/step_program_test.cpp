@@ -11,10 +11,10 @@
 #include "tests/support/workloads.hpp"
 #include "validate/record/step.hpp"
 
-namespace plumbline {
+namespace plumbline::step_program_test {
 namespace {
 
-using plumbline::testing::prefill;
+using plumbline::testing_support::prefill;
 using ::testing::HasSubstr;
 
 std::size_t no_gemm_scratch(const Gemm&, const GemmPlan&) { return 0; }
@@ -30,7 +30,7 @@ StepPrediction lowered(const std::string& model, const Workload& workload) {
 }
 
 Workload decode(std::int64_t batch, std::int64_t context, std::int64_t page) {
-  Workload w = plumbline::testing::decode(batch, context);
+  Workload w = plumbline::testing_support::decode(batch, context);
   w.page = page;
   return w;
 }
@@ -323,4 +323,4 @@ TEST(StepProgram, SaysWhatItDoesNotRun) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::step_program_test

@@ -11,10 +11,10 @@
 #include "validate/statistics.hpp"
 #include "validate/step/step_report.hpp"
 
-namespace plumbline {
+namespace plumbline::step_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const char* const kList =
     "study,model,phase,batch,context,prompt,page,clock\n"
@@ -254,4 +254,4 @@ TEST(StepGate, StepsOnTwoGpusAreNotPredictedWorseThanAllowed) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::step_test

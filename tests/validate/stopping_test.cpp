@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-namespace plumbline {
+namespace plumbline::stopping_test {
 namespace {
 
 using units::ms;
@@ -121,4 +121,4 @@ TEST(EnergyWindow, OfACounterWithoutStepsIsTheTimeAlone) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::stopping_test

@@ -12,12 +12,13 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "ops/table/text.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/run_program.hpp"
 
-namespace plumbline {
+namespace plumbline::study_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string refusal(const std::string& csv) {
   try {
@@ -123,9 +124,9 @@ TEST(StudyLists, AreAsLongAsTheyAreMeantToBe) {
 TEST(StudyLists, AreWhatTheirScriptWrites) {
   if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "no python3";
   const test::TemporaryFolder folder;
-  const std::string script = std::string(PLUMBLINE_TESTS) + "/../tools/make_studies.py";
-  ASSERT_EQ(std::system(("PLUMBLINE_BUILD='" + std::string(PLUMBLINE_BIN) + "/..' PYTHONDONTWRITEBYTECODE=1 python3 '" +
-                         script + "' '" + folder / "" + "' >/dev/null")
+  const std::string script = testing_support::tests_folder() + "/../tools/make_studies.py";
+  ASSERT_EQ(std::system(("PLUMBLINE_BUILD='" + testing_support::programs_folder() +
+                         "/..' PYTHONDONTWRITEBYTECODE=1 python3 '" + script + "' '" + folder / "" + "' >/dev/null")
                             .c_str()),
             0);
   for (const char* list : {"train", "heldout", "quick"}) {
@@ -134,4 +135,4 @@ TEST(StudyLists, AreWhatTheirScriptWrites) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::study_test

@@ -216,8 +216,8 @@ std::string accuracy_by_gpu(const std::vector<AccuracyRow>& rows) {
 
 namespace {
 
-std::vector<Record> records_of(const std::vector<AccuracyRow>& rows) {
-  std::vector<Record> records;
+std::vector<FieldRecord> records_of(const std::vector<AccuracyRow>& rows) {
+  std::vector<FieldRecord> records;
   for (const AccuracyRow& row : rows) {
     const ClassSummary& c = row.summary;
     records.push_back({{"gpu", c.gpu},

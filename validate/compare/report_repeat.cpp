@@ -92,8 +92,8 @@ std::string repeat_table(const std::vector<RepeatClass>& classes, double limit) 
 
 namespace {
 
-std::vector<Record> records_of(const std::vector<RepeatClass>& classes) {
-  std::vector<Record> records;
+std::vector<FieldRecord> records_of(const std::vector<RepeatClass>& classes) {
+  std::vector<FieldRecord> records;
   for (const RepeatClass& r : classes) {
     records.push_back({{"op", r.op},
                        {"dtype", r.dtype},

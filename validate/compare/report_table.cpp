@@ -12,7 +12,7 @@ namespace plumbline {
 
 namespace {
 
-using Line = std::vector<std::string>;
+using Cells = std::vector<std::string>;
 
 /// Columns that only recordings of a card fill.
 struct Extra {
@@ -26,8 +26,8 @@ struct Extra {
   std::size_t left_aligned() const { return mode ? 5 : 4; }  // the class
 };
 
-Line heading(const Extra& extra) {
-  Line line{"gpu", "op", "dtype"};
+Cells heading(const Extra& extra) {
+  Cells line{"gpu", "op", "dtype"};
   if (extra.mode) line.emplace_back("mode");
   for (const char* text : {"measured", "rows", "median%", "p90%", "MAPE%", "bias%", "in band%", "rank", "roof%"}) {
     line.emplace_back(text);
@@ -39,8 +39,8 @@ Line heading(const Extra& extra) {
   return line;
 }
 
-Line line_of(const ClassSummary& c, const Extra& extra) {
-  Line line{c.gpu, c.op, c.dtype};
+Cells line_of(const ClassSummary& c, const Extra& extra) {
+  Cells line{c.gpu, c.op, c.dtype};
   if (extra.mode) line.push_back(c.mode);
   for (std::string text :
        {std::string(name(c.size)), std::to_string(c.count), percent_number(c.median_error), percent_number(c.p90_error),
@@ -55,13 +55,13 @@ Line line_of(const ClassSummary& c, const Extra& extra) {
   return line;
 }
 
-std::string aligned(const std::vector<Line>& lines, std::size_t left_aligned) {
+std::string aligned(const std::vector<Cells>& lines, std::size_t left_aligned) {
   std::vector<std::size_t> width(lines.front().size());
-  for (const Line& line : lines) {
+  for (const Cells& line : lines) {
     for (std::size_t i = 0; i < width.size(); ++i) width[i] = std::max(width[i], line[i].size());
   }
   std::string text;
-  for (const Line& line : lines) {
+  for (const Cells& line : lines) {
     for (std::size_t i = 0; i < width.size(); ++i) {
       const std::string pad(width[i] - line[i].size(), ' ');
       const bool last = i + 1 == width.size();
@@ -110,7 +110,7 @@ std::string summary_table(const ReportSummary& report) {
   text += "\n" + missing_lines(report);
   if (report.classes.empty()) return text;
   const Extra extra(report.classes);
-  std::vector<Line> lines{heading(extra)};
+  std::vector<Cells> lines{heading(extra)};
   for (const ClassSummary& c : report.classes) lines.push_back(line_of(c, extra));
   text += "\n";
   text += aligned(lines, extra.left_aligned());

@@ -80,8 +80,8 @@ std::string coverage_report(const std::vector<Coverage>& coverage) {
 
 namespace {
 
-std::vector<Record> records_of(const std::vector<Coverage>& coverage) {
-  std::vector<Record> records;
+std::vector<FieldRecord> records_of(const std::vector<Coverage>& coverage) {
+  std::vector<FieldRecord> records;
   for (const Coverage& c : coverage) {
     const CountRange range = binomial_range(c.shapes, 0.9, 0.99);
     const auto share = [&](long count) { return static_cast<double>(count) / static_cast<double>(c.shapes); };

@@ -28,12 +28,6 @@ double half_spread(const Record& r) {
   return r.value.median > 0 ? (r.value.high - r.value.low) / (2 * r.value.median) : 0;
 }
 
-double rms(const std::vector<double>& relative_errors) {
-  double sum = 0;
-  for (const double e : relative_errors) sum += e * e;
-  return relative_errors.empty() ? 0 : std::sqrt(sum / static_cast<double>(relative_errors.size()));
-}
-
 class MachineFit {
  public:
   MachineFit(const Gpu& gpu, const ProbeRun& run) : gpu_(gpu), run_(run), where_("probe, " + run.session.date + ": ") {}

@@ -135,12 +135,6 @@ Solved solve(const std::vector<Run>& runs, const Curve& curve) {
   return out;
 }
 
-double rms(const std::vector<double>& errors) {
-  double sum = 0;
-  for (const double e : errors) sum += e * e;
-  return errors.empty() ? 0 : std::sqrt(sum / static_cast<double>(errors.size()));
-}
-
 class PowerFit {
  public:
   PowerFit(const Gpu& gpu, const ProbeRun& run, const Scalars& base)

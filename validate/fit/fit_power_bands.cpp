@@ -24,11 +24,11 @@ std::uint32_t fold_of(const Op& op) {
   return (hash >> 8) % kFolds;
 }
 
-struct Residuals {
+struct PowerResiduals {
   std::vector<double> held_down, free, brief;  ///< ln(measured / predicted)
 };
 
-void collect(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows, Residuals& into) {
+void collect(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows, PowerResiduals& into) {
   const PowerScalars scalars = *read_power_scalars(calibration);
   const Watts aim = scalars.regulator_aim * gpu.tdp;
   for_steady_rows(gpu, calibration, rows, {}, [&](const PowerRow& row, const OpPrediction& p) {
@@ -52,7 +52,7 @@ void store(const char* name, const std::vector<double>& residuals, const std::st
 
 void add_power_bands(const Gpu& gpu, const std::vector<PowerRow>& rows, const std::string& source,
                      Calibration& calibration) {
-  Residuals all;
+  PowerResiduals all;
   for (std::uint32_t fold = 0; fold < kFolds; ++fold) {
     std::vector<PowerRow> kept, left_out;
     for (const PowerRow& row : rows) (fold_of(row.op) == fold ? left_out : kept).push_back(row);

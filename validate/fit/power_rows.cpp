@@ -105,10 +105,10 @@ std::string line(const PowerClass& c) {
   return out + cell(c.power_bias) + "\n";
 }
 
-std::vector<Record> records_of(const std::vector<PowerClass>& classes) {
-  std::vector<Record> records;
+std::vector<FieldRecord> records_of(const std::vector<PowerClass>& classes) {
+  std::vector<FieldRecord> records;
   for (const PowerClass& c : classes) {
-    Record& record = records.emplace_back(Record{{"class", c.name}, {"rows", c.rows}});
+    FieldRecord& record = records.emplace_back(FieldRecord{{"class", c.name}, {"rows", c.rows}});
     const auto add = [&record](const char* name, const std::optional<double>& error) {
       if (error) record.emplace_back(name, *error);
       else record.emplace_back(name, std::monostate());
@@ -167,8 +167,7 @@ double middle(const std::vector<double>& errors) { return errors.empty() ? 0 : m
 void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::vector<PowerRow>& rows,
                      const PowerTableOptions& options,
                      const std::function<void(const PowerRow&, const OpPrediction&)>& visit) {
-  using Key = std::pair<KernelSet, DataPattern>;
-  std::map<Key, std::optional<Machine>> machines;
+  std::map<std::pair<KernelSet, DataPattern>, std::optional<Machine>> machines;
   const auto prediction = std::make_unique<OpPrediction>();
   Predictor predictor;
   for (const PowerRow& as_read : rows) {

@@ -7,23 +7,24 @@
 namespace plumbline {
 namespace {
 
-using Point = std::vector<double>;
+using SearchPoint = std::vector<double>;
 struct Corner {
-  Point x;
+  SearchPoint x;
   double loss = 0;
 };
 
-Point mixed(const Point& a, const Point& b, double t) {  // a + t (b - a)
-  Point out(a.size());
+SearchPoint mixed(const SearchPoint& a, const SearchPoint& b, double t) {  // a + t (b - a)
+  SearchPoint out(a.size());
   for (std::size_t i = 0; i < a.size(); ++i) out[i] = a[i] + t * (b[i] - a[i]);
   return out;
 }
 
 /// One descent of at most `most` evaluations.
-Point descend(const std::function<double(const Point&)>& loss, const Point& start, double step, int most) {
+SearchPoint descend(const std::function<double(const SearchPoint&)>& loss, const SearchPoint& start, double step,
+                    int most) {
   std::vector<Corner> simplex{{start, loss(start)}};
   for (std::size_t i = 0; i < start.size(); ++i) {
-    Point x = start;
+    SearchPoint x = start;
     x[i] -= step;
     simplex.push_back({x, loss(x)});
   }
@@ -31,7 +32,7 @@ Point descend(const std::function<double(const Point&)>& loss, const Point& star
   for (int used = static_cast<int>(simplex.size()); used < most; ++used) {
     std::sort(simplex.begin(), simplex.end(), by_loss);
     if (simplex.back().loss - simplex.front().loss < 1e-9 * std::abs(simplex.front().loss)) break;
-    Point centre(start.size(), 0);
+    SearchPoint centre(start.size(), 0);
     for (std::size_t i = 0; i + 1 < simplex.size(); ++i) {
       for (std::size_t k = 0; k < centre.size(); ++k) centre[k] += simplex[i].x[k] / static_cast<double>(start.size());
     }
@@ -62,8 +63,8 @@ Point descend(const std::function<double(const Point&)>& loss, const Point& star
 
 }  // namespace
 
-std::vector<double> simplex_search(const std::function<double(const Point&)>& loss, Point start, double step,
-                                   int most) {
+std::vector<double> simplex_search(const std::function<double(const SearchPoint&)>& loss, SearchPoint start,
+                                   double step, int most) {
   start = descend(loss, start, step, most / 2);
   return descend(loss, start, step / 2, most / 2);
 }

@@ -6,7 +6,7 @@
 #include <array>
 
 namespace plumbline {
-namespace {
+namespace nvml {
 
 // From NVIDIA's nvml.h (NVML API reference), spelled out because the header is not part of every toolkit.
 constexpr int kSuccess = 0;
@@ -35,6 +35,11 @@ struct ProcessInfo {
   unsigned gpu_instance, compute_instance;
 };
 constexpr int kInsufficientSize = 7;
+
+}  // namespace nvml
+using namespace nvml;
+namespace {
+
 constexpr unsigned kMostProcesses = 256;
 
 using Device = void*;

@@ -16,7 +16,7 @@ double rounded(double value) {
   return std::stod(text);
 }
 
-std::string line(const ordered_json& value) {
+std::string one_line(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
@@ -56,16 +56,16 @@ Record read_record(const JsonValue& at) {
 std::string probe_run_json(const ProbeRun& run) {
   std::string out = "{\n";
   const ordered_json session = session_json(run.session);
-  for (const auto& [key, value] : session.items()) out += "  " + line(key) + ": " + line(value) + ",\n";
+  for (const auto& [key, value] : session.items()) out += "  " + one_line(key) + ": " + one_line(value) + ",\n";
   out += "  \"records\": [";
   for (std::size_t i = 0; i < run.records.size(); ++i) {
     const Record& r = run.records[i];
-    out += (i == 0 ? "\n    " : ",\n    ") + line({{"name", r.name},
-                                                   {"setting", r.setting},
-                                                   {"value", rounded(r.value.median)},
-                                                   {"low", rounded(r.value.low)},
-                                                   {"high", rounded(r.value.high)},
-                                                   {"samples", r.value.samples}});
+    out += (i == 0 ? "\n    " : ",\n    ") + one_line({{"name", r.name},
+                                                       {"setting", r.setting},
+                                                       {"value", rounded(r.value.median)},
+                                                       {"low", rounded(r.value.low)},
+                                                       {"high", rounded(r.value.high)},
+                                                       {"samples", r.value.samples}});
   }
   return out + "\n  ]\n}\n";
 }

@@ -13,8 +13,6 @@
 namespace plumbline {
 namespace {
 
-double bytes_of(DType type) { return bits(type) / 8.0; }
-
 /// Of one call.
 struct OperandBytes {
   Bytes inputs, weights, output;

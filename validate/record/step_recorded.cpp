@@ -63,7 +63,7 @@ StepRank read_rank(const JsonValue& v) {
   return rank;
 }
 
-StepCase read_what(const JsonValue& v) {
+StepCase read_step_case(const JsonValue& v) {
   StepCase what;
   what.model = v.at("model").as_string();
   Workload& w = what.workload;
@@ -115,7 +115,7 @@ StepMeasurement read_step(const JsonValue& v) {
                          "memory_B",
                          "ops"});
   StepMeasurement m;
-  m.what = read_what(v);
+  m.what = read_step_case(v);
   if (const auto fault = v.find("fault")) {
     m.fault = fault->as_string();
     if (m.fault.empty()) fault->fail("expected why there is no time, found \"\"");

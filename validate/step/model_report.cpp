@@ -181,7 +181,7 @@ std::string models_table(const std::vector<ModelComparison>& rows) {
 }
 
 std::string models_json(const std::vector<ModelComparison>& rows) {
-  std::vector<Record> records;
+  std::vector<FieldRecord> records;
   for (const ClassSummary& c : summarize_models(rows)) {
     records.push_back({{"gpu", c.gpu},
                        {"op", c.op},
@@ -199,10 +199,10 @@ std::string models_json(const std::vector<ModelComparison>& rows) {
 }
 
 std::string models_csv(const std::vector<ModelComparison>& rows) {
-  std::vector<Record> records;
+  std::vector<FieldRecord> records;
   for (const ModelComparison& row : rows) {
     const Comparison& c = row.compared;
-    const auto us = [&](Seconds t) -> Record::value_type::second_type {
+    const auto us = [&](Seconds t) -> FieldRecord::value_type::second_type {
       if (!c.modelled()) return std::monostate();
       return t.in(units::us);
     };

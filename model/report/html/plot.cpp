@@ -14,7 +14,6 @@ constexpr double kTickBelow = 17;   // from the x axis down to the foot of its n
 constexpr double kTitleBelow = 36;  // ... and of its title
 constexpr double kTitleAbove = 10;  // from the top of the plot up to the y axis' title
 constexpr double kTickLeft = 8;     // from the y axis left to the end of its numbers
-constexpr double kHalfLetter = 4;   // from the middle of a line of text to its foot
 
 std::string percent_of(double share) { return fixed(100 * share) + "%"; }
 

@@ -29,6 +29,7 @@ Axis linear_axis(double most);
 inline constexpr double kWidePlot = 780, kNarrowPlot = 296;
 /// What a letter takes, in pixels: an average of system fonts at 12 px, on the large side.
 inline constexpr double kLetter = 6.8;
+inline constexpr double kHalfLetter = 4;  ///< from the middle of a line of text to its foot
 
 /// Class that hides a label on narrow pages where `share` of a plot holds it on wide ones alone; `fits` is false where
 /// it is too long for both.

@@ -13,13 +13,13 @@
 namespace plumbline::html {
 namespace {
 
-constexpr double kHeight = 380;
+constexpr double kRooflineHeight = 380;
 constexpr double kLargest = 26, kLeast = 4;  // radius of a dot that is all of the time, and of the smallest, in pixels
 constexpr double kLine = 15;                 // of text, in pixels
 constexpr double kRoofGap = 5;               // between a roof and its words
-constexpr double kDotGap = 3, kHalfLetter = 4;  // from a dot to its words; from their middle to their foot
-constexpr double kBeyondRidge = 2;              // times the ridge's intensity, at least, is shown of a roof
-constexpr double kAboveRoof = 2;                // times the roof, at least, is shown: its words stand there
+constexpr double kDotGap = 3;                // from a dot to its words
+constexpr double kBeyondRidge = 2;           // times the ridge's intensity, at least, is shown of a roof
+constexpr double kAboveRoof = 2;             // times the roof, at least, is shown: its words stand there
 
 double in_TFLOP(FlopRate rate) { return rate.in(units::TFLOP_per_s); }
 
@@ -54,7 +54,7 @@ Plot fitting(const Gpu& gpu, const std::vector<Roof>& roofs, const std::vector<R
     high = std::max(high, in_TFLOP(dot.rate));
   }
   low = std::min(low, left * gpu.memory.bandwidth.in(units::TB_per_s));
-  return {log_axis(left, right), log_axis(low, high), kHeight, "roofline", !dots.empty()};
+  return {log_axis(left, right), log_axis(low, high), kRooflineHeight, "roofline", !dots.empty()};
 }
 
 /// Where words stand already, on a page of each width.

@@ -1,12 +1,11 @@
 // The page of a fabric as JSON: SI units, the unit at the end of the key, and the source of every number.
 #include <nlohmann/json.hpp>
 
+#include "model/report/json_parts.hpp"
 #include "model/report/several_gpus/cluster_page.hpp"
 
 namespace plumbline {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json json_of(const CollectiveFigure& f) {
   Json row{{"op", f.op}, {"gpus", f.gpus}, {"bytes", f.bytes}};

@@ -10,8 +10,6 @@
 namespace plumbline {
 namespace {
 
-double bytes_of(DType type) { return bits(type) / 8.0; }
-
 GemmTask typed(const Precision& p, const Rates& m) {
   GemmTask t;
   t.math = p.math;

@@ -68,7 +68,6 @@ struct BlockCount {
 BlockCount visited_blocks(const AttentionPrefill& shape, double q_tile, double kv_tile);
 
 inline double ceil_div(double a, double b) { return std::ceil(a / b); }
-inline double bytes_of(DType type) { return bits(type) / 8.0; }
 /// Narrow inputs are answered in bf16 (ops/op/attention_math.cpp counts the same).
 inline double output_bytes_of(DType type) { return std::max(2.0, bytes_of(type)); }
 

@@ -9,7 +9,7 @@ namespace {
 
 /// Keys a step, and how many CTAs an SM the split heuristic aims at: twice the SMs, one running at a time (what
 /// FlashMLA's planner does, within a factor of two).
-constexpr double kKeysPerStep = 64;
+constexpr double kLatentKeysPerStep = 64;
 constexpr double kCtasAimedAt = 2;
 
 AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
@@ -19,15 +19,15 @@ AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, st
   c.family = &family;
   c.combine_family = &families[trtllm::kCombine];
   const double room = std::floor(m.sm_count * kCtasAimedAt / t.ctas_unsplit);
-  const double most = std::max(1.0, std::floor(t.context / (2 * kKeysPerStep)));
-  c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
+  const double most = std::max(1.0, std::floor(t.context / (2 * kLatentKeysPerStep)));
+  c.plan.kv_tile = static_cast<std::int64_t>(kLatentKeysPerStep);
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
 
   Demand& d = c.main;
   d.plan.ctas_per_sm = 1;
   d.plan.threads = 256;
   const double instruction_rows = std::ceil(t.rows / 16) * 16;
-  score_demand(d, instruction_rows, kKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
+  score_demand(d, instruction_rows, kLatentKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
   constexpr double kReferenceKeyBytes = 512;
@@ -35,7 +35,7 @@ AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, st
   d.in_flight = family.in_flight;
   cut_keys(c, cutting, std::clamp(room, 1.0, most), most, m, [&](Demand& main, double splits) {
     main.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);
-    main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), kKeysPerStep);
+    main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), kLatentKeysPerStep);
     decode_traffic(main, t, dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
     c.combines = splits > 1;
     if (c.combines) c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(dtype), m);

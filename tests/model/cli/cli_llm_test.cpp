@@ -11,16 +11,16 @@
 #include "arch/json_reader.hpp"
 #include "tests/support/run_program.hpp"
 
-namespace plumbline {
+namespace plumbline::cli_llm_test {
 namespace {
 
 using test::ProgramResult;
 using test::TemporaryFolder;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 using Words = std::vector<std::string>;
 
@@ -325,4 +325,4 @@ TEST(Ops, WarmOperandsAreOfGemmOnly) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::cli_llm_test

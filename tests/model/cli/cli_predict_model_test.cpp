@@ -12,17 +12,17 @@
 #include "ops/table/text.hpp"
 #include "tests/support/run_program.hpp"
 
-namespace plumbline {
+namespace plumbline::cli_predict_model_test {
 namespace {
 
 using test::ProgramResult;
 using test::TemporaryFolder;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 using Words = std::vector<std::string>;
 
@@ -329,7 +329,7 @@ TEST(PredictModel, ALongBatchKeepsItsOrderInConstantMemory) {
     ++next;
   }
   EXPECT_EQ(next, kRows);
-#ifndef __SANITIZE_ADDRESS__
+#ifndef PLUMBLINE_SANITIZED
   EXPECT_LT(result.peak_kib, 150 * 1024);
 #endif
 }
@@ -349,4 +349,4 @@ TEST(PredictModel, ListsAreWholeAndNamed) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::cli_predict_model_test

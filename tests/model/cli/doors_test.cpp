@@ -16,17 +16,18 @@
 
 #include "arch/files.hpp"
 #include "arch/printable.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/run_program.hpp"
 
-namespace plumbline {
+namespace plumbline::doors_test {
 namespace {
 
 using test::ProgramResult;
 using test::TemporaryFolder;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::UnorderedElementsAre;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 using Words = std::vector<std::string>;
 
 ProgramResult run(const Words& args, const std::string& input = "") {
@@ -53,7 +54,7 @@ class Running {
     if (ignored != 0) std::signal(ignored, SIG_IGN);
     const int nowhere = ::open("/dev/null", O_RDWR);
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(nowhere, stream);
-    std::string path = std::string(PLUMBLINE_BIN) + "/predict-model";
+    std::string path = testing_support::programs_folder() + "/predict-model";
     std::vector<char*> argv{path.data()};
     Words words(args);
     for (std::string& word : words) argv.push_back(word.data());
@@ -150,7 +151,7 @@ TEST(Doors, NothingThatAMessageQuotesReachesTheTerminalAsItIs) {
 
 TEST(Doors, HelpThatCannotBeWrittenIsNoSuccess) {
   if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full";
-  const std::string program = std::string(PLUMBLINE_BIN) + "/predict-model";
+  const std::string program = testing_support::programs_folder() + "/predict-model";
   for (const char* args : {"--help", "llm --help", "list gpus", "--version"}) {
     const int status = std::system(("'" + program + "' " + args + " >/dev/full 2>/dev/null").c_str());
     EXPECT_EQ(WEXITSTATUS(status), 2) << args;
@@ -230,4 +231,4 @@ TEST(Doors, ADataFolderThatIsNotThereIsAnErrorOfEveryCommand) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::doors_test

@@ -12,16 +12,17 @@
 #include "arch/dtype.hpp"
 #include "arch/gpu/gpu.hpp"
 #include "ops/table/table.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/run_program.hpp"
 
-namespace plumbline {
+namespace plumbline::guide_test {
 namespace {
 
 using test::run_program;
 using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
-std::string guide() { return test::whole_file(std::string(PLUMBLINE_TESTS) + "/../docs/predict-model.md"); }
+std::string guide() { return test::whole_file(testing_support::tests_folder() + "/../docs/predict-model.md"); }
 
 /// Words inside of backquotes, and in what commands of the page print.
 const std::set<std::string>& named() {
@@ -142,4 +143,4 @@ TEST(Guide, NamesEveryColumn) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::guide_test

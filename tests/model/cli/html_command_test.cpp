@@ -4,7 +4,7 @@
 #include "tests/support/run_program.hpp"
 #include "tests/support/strict_markup.hpp"
 
-namespace plumbline {
+namespace plumbline::html_command_test {
 namespace {
 
 TEST(Pages, AreWhatTheCommandsPrint) {
@@ -30,4 +30,4 @@ TEST(Pages, AreWhatTheCommandsPrint) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::html_command_test

@@ -7,12 +7,12 @@
 #include "tests/support/run_program.hpp"
 #include "tests/support/strict_markup.hpp"
 
-namespace plumbline {
+namespace plumbline::teaching_doors_test {
 namespace {
 
 using test::ProgramResult;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 ProgramResult decode(const Words& more) {
@@ -125,4 +125,4 @@ TEST(OwnKernels, AloneInAStackLeaveNothingToLibraries) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::teaching_doors_test

@@ -5,10 +5,10 @@
 #include "model/machines.hpp"
 #include "model/report/several_gpus/cluster_page.hpp"
 
-namespace plumbline {
+namespace plumbline::cluster_page_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 ClusterPage page_of(const std::string& gpu, const std::string& cluster) {
   MachineOptions options;
@@ -52,4 +52,4 @@ TEST(ClusterPage, JsonHasTheSameFigures) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::cluster_page_test

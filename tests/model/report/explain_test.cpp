@@ -10,7 +10,7 @@
 #include "tests/support/equation.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::explain_test {
 namespace {
 
 using namespace testing_support;
@@ -142,4 +142,4 @@ TEST(Explain, OfTheIdealIsItsRoofline) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::explain_test

@@ -13,7 +13,7 @@
 #include "ops/table/text.hpp"
 #include "tests/support/strict_markup.hpp"
 
-namespace plumbline {
+namespace plumbline::html_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -212,4 +212,4 @@ TEST(PageText, IsEscapedAsTextAndAsAttribute) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::html_test

@@ -16,13 +16,13 @@
 #include "ops/csv.hpp"
 #include "ops/table/text.hpp"
 
-namespace plumbline {
+namespace plumbline::ops_batch_test {
 namespace {
 
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const Machine& machine() {
   static const auto one = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
@@ -279,4 +279,4 @@ TEST(OpsBatch, PassesOnWhatTheSourceThrows) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::ops_batch_test

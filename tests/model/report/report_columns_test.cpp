@@ -6,7 +6,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace plumbline {
+namespace plumbline::report_columns_test {
 namespace {
 
 TEST(Columns, PadToTheWidestCellAndLeaveNoTrailingBlanks) {
@@ -79,4 +79,4 @@ TEST(Percent, HasTwoOrThreeDigits) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::report_columns_test

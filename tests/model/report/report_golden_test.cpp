@@ -10,9 +10,10 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tests/support/places.hpp"
 #include "tests/support/run_program.hpp"
 
-namespace plumbline {
+namespace plumbline::report_golden_test {
 namespace {
 
 struct Case {
@@ -106,7 +107,7 @@ TEST(Golden, OutputsAreAsReviewed) {
   for (const Case& c : cases()) {
     const test::ProgramResult result = test::run_program("predict-model", c.args, c.input);
     EXPECT_EQ(result.code, c.code) << c.file << ": " << result.err;
-    const std::string path = std::string(PLUMBLINE_TESTS) + "/golden/" + c.file;
+    const std::string path = testing_support::tests_folder() + "/golden/" + c.file;
     const std::string file = c.file;
     const std::string out =
         file.starts_with("own_") && file.ends_with("_json.txt") ? six_digits(result.out) : result.out;
@@ -116,4 +117,4 @@ TEST(Golden, OutputsAreAsReviewed) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::report_golden_test

@@ -9,7 +9,7 @@
 #include "model/report/power_trace.hpp"
 #include "model/report/report.hpp"
 
-namespace plumbline {
+namespace plumbline::trace_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -149,4 +149,4 @@ TEST(BoardPower, CountsShortWaitsToTheSliceBeforeAndKeepsEnergies) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::trace_test

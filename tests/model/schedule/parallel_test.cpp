@@ -10,11 +10,11 @@
 #include "ops/memory/memory.hpp"
 #include "tests/support/workloads.hpp"
 
-namespace plumbline {
+namespace plumbline::parallel_test {
 namespace {
 
-using testing::decode;
-using testing::prefill;
+using testing_support::decode;
+using testing_support::prefill;
 
 Machine h200(ClockMode clock = ClockMode::burst) {
   MachineOptions options;
@@ -241,4 +241,4 @@ TEST(PlanSearch, CountsWhatItDrops) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::parallel_test

@@ -6,7 +6,7 @@
 #include "tests/support/planners.hpp"
 #include "tests/support/toy_machine.hpp"
 
-namespace plumbline {
+namespace plumbline::flashinfer_test {
 namespace {
 
 using namespace testing_support;
@@ -66,4 +66,4 @@ TEST(FlashInfer, WasNeverMeasured) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::flashinfer_test

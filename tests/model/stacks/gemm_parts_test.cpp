@@ -14,7 +14,7 @@
 #include "tests/support/refusal.hpp"
 #include "tests/support/toy_machine.hpp"
 
-namespace plumbline {
+namespace plumbline::gemm_parts_test {
 namespace {
 
 using namespace testing_support;
@@ -382,4 +382,4 @@ TEST_F(WarmLaunch, IsColdWhereL2DoesNotHoldIt) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::gemm_parts_test

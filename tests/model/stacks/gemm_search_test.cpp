@@ -11,7 +11,7 @@
 
 #include "tests/support/planners.hpp"
 
-namespace plumbline {
+namespace plumbline::gemm_search_test {
 namespace {
 
 using namespace testing_support;
@@ -139,4 +139,4 @@ TEST(RowStarts, FollowTheBytesOfARow) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::gemm_search_test

@@ -12,12 +12,12 @@
 #include "tests/support/planners.hpp"
 #include "tests/support/refusal.hpp"
 
-namespace plumbline {
+namespace plumbline::nccl_test {
 namespace {
 
 using nccl::Algorithm;
 using nccl::Protocol;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing_support::refusal;
 using testing_support::scalars_of;
 
@@ -225,4 +225,4 @@ TEST(Nccl, ANodeWithoutANetworkEndsThere) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::nccl_test

@@ -15,7 +15,7 @@
 
 #include "tests/support/planners.hpp"
 
-namespace plumbline {
+namespace plumbline::own_kernels_test {
 namespace {
 
 using namespace testing_support;
@@ -224,4 +224,4 @@ TEST_F(OnHopper, APersistentGridPaysItsEndsOnce) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::own_kernels_test

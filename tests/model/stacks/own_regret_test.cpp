@@ -15,10 +15,11 @@
 #include "model/engine/rates.hpp"
 #include "model/predict.hpp"
 #include "model/stacks/common/plan_attention.hpp"
+#include "tests/support/places.hpp"
 
 #include "tests/support/planners.hpp"
 
-namespace plumbline {
+namespace plumbline::own_regret_test {
 namespace {
 
 using namespace testing_support;
@@ -26,7 +27,7 @@ using namespace testing_support;
 using Cells = std::vector<std::string>;
 
 std::vector<Cells> rows_of(const std::string& file) {
-  std::ifstream in(std::string(PLUMBLINE_TESTS) + "/model/sweeps/" + file);
+  std::ifstream in(testing_support::tests_folder() + "/model/sweeps/" + file);
   EXPECT_TRUE(in) << file;
   std::vector<Cells> rows;
   std::string line;
@@ -130,4 +131,4 @@ TEST(OwnRegret, Decode) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::own_regret_test

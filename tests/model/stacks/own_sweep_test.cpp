@@ -16,8 +16,9 @@
 #include "model/predict.hpp"
 #include "ops/plan/text.hpp"
 #include "ops/table/text.hpp"
+#include "tests/support/places.hpp"
 
-namespace plumbline {
+namespace plumbline::own_sweep_test {
 namespace {
 
 struct SweepRow {
@@ -28,7 +29,7 @@ struct SweepRow {
 };
 
 std::vector<SweepRow> priced_sweep(const std::string& file) {
-  std::ifstream in(std::string(PLUMBLINE_TESTS) + "/model/sweeps/" + file);
+  std::ifstream in(testing_support::tests_folder() + "/model/sweeps/" + file);
   EXPECT_TRUE(in);
   const auto machine = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
   std::vector<SweepRow> rows;
@@ -103,4 +104,4 @@ TEST(OwnSweep, TheCheapestPlanIsNearTheBest) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::own_sweep_test

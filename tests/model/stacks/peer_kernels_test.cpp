@@ -12,10 +12,10 @@
 #include "tests/support/planners.hpp"
 #include "tests/support/refusal.hpp"
 
-namespace plumbline {
+namespace plumbline::peer_kernels_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing_support::refusal;
 using testing_support::scalars_of;
 
@@ -120,4 +120,4 @@ TEST(CustomAllReduce, NeedsNvlink) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::peer_kernels_test

@@ -11,7 +11,7 @@
 #include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::plan_attention_test {
 namespace {
 
 using namespace testing_support;
@@ -363,4 +363,4 @@ TEST_F(ToyAttention, AppendIsResolvedByTheKernelSet) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::plan_attention_test

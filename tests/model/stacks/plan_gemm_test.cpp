@@ -12,7 +12,7 @@
 #include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::plan_gemm_test {
 namespace {
 
 using namespace testing_support;
@@ -314,4 +314,4 @@ TEST(LibraryGemm, PartialSumsBeyondL2PassThroughDramWarmToo) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::plan_gemm_test

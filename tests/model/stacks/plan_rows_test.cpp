@@ -13,7 +13,7 @@
 #include "ops/plan/row_menu.hpp"
 #include "tests/support/planners.hpp"
 
-namespace plumbline {
+namespace plumbline::plan_rows_test {
 namespace {
 
 using namespace testing_support;
@@ -123,4 +123,4 @@ TEST(PlanRows, ASpillingSelectionWritesToDram) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::plan_rows_test

@@ -12,7 +12,7 @@
 #include "tests/support/planners.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline {
+namespace plumbline::plan_stream_test {
 namespace {
 
 using namespace testing_support;
@@ -154,4 +154,4 @@ RC_GTEST_PROP(StreamLaws, WarmIsNeverSlowerThanCold, ()) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::plan_stream_test

@@ -13,7 +13,7 @@
 #include "tests/support/planners.hpp"
 #include "tests/support/toy_machine.hpp"
 
-namespace plumbline {
+namespace plumbline::stack_test {
 namespace {
 
 using namespace testing_support;
@@ -209,4 +209,4 @@ TEST(Providers, HaveNamesOfTheirOwnAndDeclareSoundFamilies) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::stack_test

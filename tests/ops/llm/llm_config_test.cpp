@@ -8,7 +8,7 @@
 
 #include "arch/error.hpp"
 
-namespace plumbline {
+namespace plumbline::llm_config_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -107,4 +107,4 @@ TEST(Families, TypesThatNobodyReadsAreNoFamilies) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::llm_config_test

@@ -12,8 +12,9 @@
 
 #include "ops/llm/llm.hpp"
 #include "ops/llm/params.hpp"
+#include "tests/support/places.hpp"
 
-namespace plumbline {
+namespace plumbline::llm_configs_test {
 namespace {
 
 struct Row {
@@ -24,7 +25,7 @@ struct Row {
 
 /// The table's sources hold commas in no cell; columns as in its first line.
 std::vector<Row> read_table() {
-  std::ifstream in(std::string(PLUMBLINE_TESTS) + "/ops/param_counts.csv");
+  std::ifstream in(testing_support::tests_folder() + "/ops/param_counts.csv");
   std::string line;
   std::getline(in, line);
   EXPECT_EQ(line,
@@ -126,4 +127,4 @@ TEST(Configs, AllAreInTheTable) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::llm_configs_test

@@ -5,7 +5,7 @@
 
 #include <set>
 
-namespace plumbline {
+namespace plumbline::llm_family_test {
 namespace {
 
 TEST(Families, NamesAreUniqueAndFound) {
@@ -39,4 +39,4 @@ TEST(Families, FlagsAreSingleBitsAndSayTheClassDefaults) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::llm_family_test

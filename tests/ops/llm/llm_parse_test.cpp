@@ -14,7 +14,7 @@
 #include "ops/mixer/mla.hpp"
 #include "tests/ops/llm/llm_texts.hpp"
 
-namespace plumbline {
+namespace plumbline::llm_parse_test {
 namespace {
 
 using namespace llm_texts;
@@ -254,4 +254,4 @@ RC_GTEST_PROP(Laws, ActiveNeverAboveTotalAndLinearInTheExpertsChosen, ()) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::llm_parse_test

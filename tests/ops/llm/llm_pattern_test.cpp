@@ -7,7 +7,7 @@
 #include "ops/llm/llm.hpp"
 #include "ops/mixer/attention.hpp"
 
-namespace plumbline {
+namespace plumbline::llm_pattern_test {
 namespace {
 
 Llm read(const std::string& type, const std::string& extra) {
@@ -58,4 +58,4 @@ TEST(LayerPattern, QwenSlidesOnlyWhereAskedAndFromALayerOn) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::llm_pattern_test

@@ -7,7 +7,7 @@
 #include "ops/llm/parts.hpp"
 #include "tests/ops/llm/llm_texts.hpp"
 
-namespace plumbline {
+namespace plumbline::llm_quantization_test {
 namespace {
 
 using namespace llm_texts;
@@ -156,4 +156,4 @@ TEST(Quantization, WideFilesAreServedInSixteenBits) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::llm_quantization_test

@@ -8,7 +8,7 @@
 #include "arch/files.hpp"
 #include "tests/ops/llm/llm_texts.hpp"
 
-namespace plumbline {
+namespace plumbline::llm_refusals_test {
 namespace {
 
 using namespace llm_texts;
@@ -113,4 +113,4 @@ TEST(Refusals, NotesAndNamesArePrintable) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::llm_refusals_test

@@ -9,7 +9,7 @@
 #include "ops/mixer/mla.hpp"
 #include "tests/ops/llm/llm_texts.hpp"
 
-namespace plumbline {
+namespace plumbline::llm_totals_test {
 namespace {
 
 using namespace llm_texts;
@@ -143,4 +143,4 @@ TEST(ReadCommon, TakesPaddedVocabularyTyingAndTypeFromWhereTheyAre) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::llm_totals_test

@@ -5,7 +5,7 @@
 
 #include "ops/llm/llm.hpp"
 
-namespace plumbline {
+namespace plumbline::llm_variants_test {
 namespace {
 
 struct Variant {
@@ -118,4 +118,4 @@ TEST_P(OtherModels, HaveTheirHubPagesCount) {
 INSTANTIATE_TEST_SUITE_P(Hub, OtherModels, ::testing::ValuesIn(kVariants));
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::llm_variants_test

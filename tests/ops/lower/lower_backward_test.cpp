@@ -6,7 +6,7 @@
 
 #include "ops/lower/parts.hpp"
 
-namespace plumbline::lowering {
+namespace plumbline::lowering::lower_backward_test {
 namespace {
 
 class Backward : public ::testing::Test {
@@ -76,4 +76,4 @@ TEST_F(Backward, OfNothingIsNothing) {
 }
 
 }  // namespace
-}  // namespace plumbline::lowering
+}  // namespace plumbline::lowering::lower_backward_test

@@ -9,7 +9,7 @@
 
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support {
 
 inline std::vector<Workload> workloads(const Llm& m) {
   std::vector<Workload> all;
@@ -69,4 +69,4 @@ inline void check_graph(const Llm& m, const Graph& g) {
   EXPECT_EQ(next, static_cast<int>(g.nodes.size()));
 }
 
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support

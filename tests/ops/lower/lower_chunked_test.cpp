@@ -8,7 +8,7 @@
 #include "ops/memory/memory.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::lower_chunked_test {
 namespace {
 
 Workload chunk(std::int64_t batch, std::int64_t prompt, std::int64_t cached, Fusion fusion = Fusion::typical) {
@@ -105,4 +105,4 @@ TEST(ChunkedPrefill, IsOfDecodersWithoutAnEncoder) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::lower_chunked_test

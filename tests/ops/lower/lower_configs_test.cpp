@@ -6,7 +6,7 @@
 
 #include "tests/ops/lower/lower_checks.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::lower_configs_test {
 namespace {
 
 class LowerEveryConfig : public ::testing::TestWithParam<std::string> {
@@ -134,4 +134,4 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& config) {
 INSTANTIATE_TEST_SUITE_P(Table, LowerEveryConfig, ::testing::ValuesIn(llm_names()), test_name);
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::lower_configs_test

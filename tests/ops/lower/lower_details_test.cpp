@@ -4,7 +4,7 @@
 #include "ops/memory/memory.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::lower_details_test {
 namespace {
 
 double bytes(Bytes b) { return b.in(units::B); }
@@ -72,4 +72,4 @@ TEST(Memory, DecodeHoldsPartialResults) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::lower_details_test

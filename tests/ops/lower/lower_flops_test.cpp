@@ -3,7 +3,7 @@
 
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::lower_flops_test {
 namespace {
 
 double causal_pairs(double s) { return s * (s + 1) / 2; }
@@ -127,4 +127,4 @@ TEST(LowerFlops, FluxJoinsLatentsAndText) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::lower_flops_test

@@ -5,7 +5,7 @@
 
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::lower_fusion_test {
 namespace {
 
 std::vector<std::string> names(const Graph& g, std::string_view segment, Pass pass = Pass::forward) {
@@ -108,4 +108,4 @@ TEST(LowerFusion, WithoutAMaskTensorWorkIsTheSameAtAllLevels) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::lower_fusion_test

@@ -6,7 +6,7 @@
 #include "tests/ops/lower/lower_checks.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::lower_graph_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -105,4 +105,4 @@ TEST(LowerGraph, LogitsOfTheLastTokenInPrefillOfAllInTraining) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::lower_graph_test

@@ -3,7 +3,7 @@
 
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::lower_memory_test {
 namespace {
 
 double bytes(Bytes b) { return b.in(units::B); }
@@ -95,4 +95,4 @@ TEST(LowerMemory, MoreIsNeverLess) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::lower_memory_test

@@ -3,7 +3,7 @@
 
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::lower_mixers_test {
 namespace {
 
 TEST(LowerMla, OneRotaryKeyServesAllHeads) {
@@ -103,4 +103,4 @@ TEST(LowerRoles, SayWhatTheBackwardPassMustKnow) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::lower_mixers_test

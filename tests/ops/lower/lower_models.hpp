@@ -20,7 +20,7 @@
 #include "ops/mixer/mla.hpp"
 #include "tests/support/workloads.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support {
 
 inline double d(std::int64_t n) { return static_cast<double>(n); }
 
@@ -391,4 +391,4 @@ const Shape& shape_of(const Graph& g, std::string_view name, Pass pass = Pass::f
   return std::get<Shape>(node->op);
 }
 
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support

@@ -9,7 +9,7 @@
 #include "ops/memory/memory.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::lower_parallel_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -219,4 +219,4 @@ TEST(LowerParallel, ChoicesAreMadeAmongAllOfTheVocabulary) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::lower_parallel_test

@@ -6,7 +6,7 @@
 
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::lower_property_test {
 namespace {
 
 Llm random_dense() {
@@ -80,4 +80,4 @@ RC_GTEST_PROP(LowerLaws, MoreTokensNeverMeanLess, ()) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::lower_property_test

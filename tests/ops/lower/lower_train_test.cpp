@@ -5,7 +5,7 @@
 
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::lower_train_test {
 namespace {
 
 double flops_of(const Graph& g, Pass pass, bool gemms) {
@@ -132,4 +132,4 @@ TEST(LowerTrain, GemmsAreSixFlopsAParameterAndToken) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::lower_train_test

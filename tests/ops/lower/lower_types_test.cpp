@@ -4,7 +4,7 @@
 #include "arch/error.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
-namespace plumbline::testing {
+namespace plumbline::testing_support::lower_types_test {
 namespace {
 
 Workload with(Workload w, const char* dtype) {
@@ -97,4 +97,4 @@ TEST(LowerTypes, Fp16FilesRunInFp16) {
 }
 
 }  // namespace
-}  // namespace plumbline::testing
+}  // namespace plumbline::testing_support::lower_types_test

@@ -7,7 +7,7 @@
 
 #include "arch/error.hpp"
 
-namespace plumbline {
+namespace plumbline::peer_plan_test {
 namespace {
 
 Collective all_reduce(std::int64_t bytes, std::int64_t gpus) {
@@ -125,4 +125,4 @@ RC_GTEST_PROP(PeerPlan, PartsOfAnAllReduceCoverItOnce, ()) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::peer_plan_test

@@ -7,7 +7,7 @@
 #include "arch/error.hpp"
 #include "tests/support/run_program.hpp"
 
-namespace plumbline {
+namespace plumbline::disk_read_test {
 namespace {
 
 TEST(DiskRead, ReadsAllOfItWithAnyNumberOfThreadsAndLeavesNothing) {
@@ -26,4 +26,4 @@ TEST(DiskRead, SaysWhereItCannotWrite) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::disk_read_test

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace plumbline {
+namespace plumbline::link_rows_test {
 namespace {
 
 std::ptrdiff_t commas(const std::string& line) { return std::count(line.begin(), line.end(), ','); }
@@ -62,4 +62,4 @@ TEST(LinkRows, TheFloorIsTakenOffBeforeItIsSharedOut) {
 }
 
 }  // namespace
-}  // namespace plumbline
+}  // namespace plumbline::link_rows_test
