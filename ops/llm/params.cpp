@@ -6,7 +6,6 @@
 #include "ops/mixer/attention.hpp"
 
 namespace plumbline {
-namespace {}  // namespace
 
 ParamCount dense_ffn_params(const FfnSpec& ffn, std::int64_t hidden, std::int64_t width) {
   const double h = d(hidden), f = d(width), in = ffn.gated ? 2.0 : 1.0;

@@ -33,7 +33,7 @@ TEST(PredictHeader, ShowsWhatIsCompiledHere) {
   std::ifstream here(testing_support::tests_folder() + "/model/predict_example_test.cpp");
   const std::string mine{std::istreambuf_iterator<char>(here), {}};
   for (const char* name : {"predict.hpp", "machine.hpp"}) {
-    std::ifstream header(std::string(testing_support::tests_folder() + "/../model/") + name);
+    std::ifstream header(testing_support::tests_folder() + "/../model/" + name);
     int shown = 0;
     for (std::string line; std::getline(header, line) && line.rfind("//", 0) == 0;) {
       if (line.rfind("//   ", 0) != 0) continue;
