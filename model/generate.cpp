@@ -25,7 +25,7 @@ void add_operators(GeneratePrediction& out, const StepPrediction& step, Phase ph
     }
     const double count = times * static_cast<double>(n.node->count);
     known->count += count;
-    known->time += count * (n.op.time + n.gap);
+    known->time += count * n.on_path();
     known->flops += count * n.op.flops;
     known->dram_bytes += count * n.op.dram_bytes();
     add(known->energy, n.op.energy, count);

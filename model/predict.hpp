@@ -106,8 +106,16 @@ struct NodePrediction {
   const Node* node = nullptr;  ///< into StepPrediction::graph
   OpPrediction op;             ///< one execution
   Seconds gap;                 ///< launch gap of one execution that the host or the graph leaves exposed
-  bool warm = false;           ///< L2 still holds what it streams, if that fits
-  std::size_t first = 0;       ///< number of the first node that runs the same operator under the same conditions
+  /// Where streams run side by side (Graph::side_by_side), of one execution, on the mean: by how much it is longer for what
+  /// runs beside it; and of a collective, for how long others work meanwhile, so that nobody waits for it.
+  Seconds tax, hidden;
+  int beside = -1;        ///< node of the other stream that runs beside it longest
+  Seconds begins;         ///< within a repetition of its segment that others come before and after
+  bool warm = false;      ///< L2 still holds what it streams, if that fits
+  std::size_t first = 0;  ///< number of the first node that runs the same operator under the same conditions
+
+  /// What one execution adds to the step's time.
+  Seconds on_path() const { return op.time + gap + tax - hidden; }
 };
 
 /// Parts of the step's time that go to each kind of bound; they sum to 1. Were all resources of a kind faster by one part
@@ -133,6 +141,7 @@ struct StepPrediction {
   Seconds latency, low, high;  ///< one step
   /// Collectives and hand-overs between stages: what the step waits for, and what runs beside other operators.
   Seconds network_exposed, network_hidden;
+  Seconds overlap_tax;     ///< by how much compute is longer for the communication that runs beside it
   Seconds bubble;          ///< of `latency`: the rank waits for other stages of its pipeline
   std::int64_t stage = 0;  ///< of the pipeline, that the nodes are of: the slowest
   StagesBeside stages;

@@ -147,9 +147,10 @@ LoadTime load_of(const LlmFlags& f, const Llm& llm, const Workload& workload, co
 
 ExitCode run_llm(const LlmFlags& f) {
   const auto machine = open_machine(f.machine);
-  const Workload workload = workload_of(f, machine);
+  Workload workload = workload_of(f, machine);
   const RunOptions run{f.runtime.value_or(machine.stack().runtime)};
   const Llm llm = load_llm(f.model);
+  workload.overlap = settle_overlap(f.parallel.overlap, llm, workload, machine.stack());
   refuse_idle_flags(f, llm);
   const Bytes capacity = machine.gpu().memory.capacity, reserve = reserve_of(f.reserve, capacity);
   if (f.question == Question::generate) return run_generate(f, llm, workload, machine, run, reserve);

@@ -9,6 +9,7 @@
 #include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
 #include "model/schedule/pipeline.hpp"
+#include "model/schedule/side_by_side.hpp"
 
 namespace plumbline {
 namespace {
@@ -32,12 +33,20 @@ Bytes distance_of_tables(const StepPrediction& out, std::size_t i) {
   return std::holds_alternative<Rope>(op) ? weights / static_cast<double>(segment.repeat) : Bytes{};
 }
 
+bool comes_from(const Graph& graph, std::size_t node, std::size_t other) {
+  const auto& depends = graph.nodes[node].depends;
+  return graph.nodes[node].stream == graph.nodes[other].stream &&
+         std::find(depends.begin(), depends.end(), static_cast<int>(other)) != depends.end();
+}
+
 /// Whether L2 still holds what a node reads, of the step's nodes the first `i` being priced. A predecessor's result is
 /// written all along; when more than L2 holds passes through meanwhile, its first part is gone again, and a kernel is
 /// as late as its last CTA. (Alone and warm an rmsnorm of one row takes 1.6 us, cold 2.1, in steps of Llama-3.1-8B 2.2;
 /// own measurement on an H200, 2026-11-20.)
 bool finds_warm(const StepPrediction& out, std::size_t i, const Rates& m) {
   if (i == 0 || !reads_predecessor(out.graph.nodes[i].op)) return false;
+  if (out.graph.side_by_side && !comes_from(out.graph, i, i - 1))
+    return false;  // another half of the batch came between
   return out.nodes[i - 1].op.dram_bytes() <= m.l2_capacity && distance_of_tables(out, i) <= m.l2_capacity;
 }
 
@@ -45,8 +54,12 @@ double part(Seconds t, Seconds whole) { return whole > Seconds{} ? t / whole : 0
 
 /// Splits an execution's time over the five words: gaps are launch, the rest what would get shorter were a resource
 /// faster. (By the resource that takes longest alone, a launch whose memory and latency are nearly as long was all
-/// latency: a decode step at 70 % of the memory's bandwidth gained 3 % by 10 % more of it and said 26 % memory.)
-void add_shares(const NodePrediction& n, const Rates& m, double count, Seconds step, TimeShare& share) {
+/// latency: a decode step at 70 % of the memory's bandwidth gained 3 % by 10 % more of it and said 26 % memory.) Of a
+/// collective what is hidden counts for nothing; what compute takes longer beside it is the network's.
+void add_shares(const NodePrediction& n, const Rates& m, double executions, Seconds step, TimeShare& share) {
+  const Seconds alone = n.op.time + n.gap;
+  const double count = n.hidden > Seconds{} ? executions * (n.on_path() / (alone + n.tax)) : executions;
+  share.network += part(count * n.tax, step);
   if (n.op.launch_count == 0) {  // ideal kernels
     (n.op.bound == Bound::memory ? share.memory : share.compute) += part(count * n.op.time, step);
     return;
@@ -111,7 +124,8 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
     if (out.nodes[i].first != i || op.band == nullptr) continue;
     Seconds time;  // of all nodes that run this operator
     for (std::size_t j = i; j < out.nodes.size(); ++j) {
-      if (out.nodes[j].first == i) time += static_cast<double>(out.nodes[j].node->count) * op.time;
+      const NodePrediction& n = out.nodes[j];
+      if (n.first == i) time += static_cast<double>(n.node->count) * (op.time + n.tax - n.hidden);
     }
     sum.add(op.band_class, time, op.band_range.low, op.band_range.middle, op.band_range.high);
     some = op.band;
@@ -125,6 +139,7 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
   // the operators' floors: no step is faster, whatever their residuals were
   Seconds floor;
   for (const NodePrediction& n : out.nodes) {
+    if (n.hidden > Seconds{}) continue;
     floor += static_cast<double>(n.node->count) * std::min(n.op.time, n.op.roofline);
   }
   out.low = sum.low(out.latency, correlation);
@@ -148,8 +163,10 @@ void total(StepPrediction& out, const Machine& machine, const RunOptions& option
   Seconds at_peak, busy;
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
-    busy += count * (n.op.time + n.gap);
-    if (sends_to_peers(n.node->op)) out.network_exposed += count * (n.op.time + n.gap);
+    busy += count * n.on_path();
+    if (sends_to_peers(n.node->op)) out.network_exposed += count * n.on_path();
+    else out.overlap_tax += count * n.tax;
+    out.network_hidden += count * n.hidden;
     out.flops += count * n.op.flops;
     out.dram_bytes += count * n.op.dram_bytes();
     const FlopRate peak = tensor_peak(m.gpu, n.op.math, m.gpu.boost_clock);
@@ -184,7 +201,7 @@ Joules links_between(const StepPrediction& out, const Rates& m) {
     const auto count = static_cast<double>(n.node->count);
     const bool sending = sends_by_nvlink(n.node->op, m);
     sends = sends || sending;
-    apart += count * (sending ? n.gap : n.op.time + n.gap);
+    apart += count * (sending ? n.gap + n.tax - n.hidden : n.on_path());
   }
   return sends ? apart * m.power->links_awake : Joules{};
 }
@@ -198,11 +215,13 @@ void add_up_energy(StepPrediction& out, const Rates& m, double clock_share) {
   double cycles = 0;
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
-    energy += count * (*n.op.energy + waiting * n.gap);
-    low += count * (*n.op.power_low * n.op.time + waiting * n.gap);
-    high += count * (*n.op.power_high * n.op.time + waiting * n.gap);
-    time += count * (n.op.time + n.gap);
-    cycles += count * (n.op.clock * n.op.time + m.clock * clock_share * n.gap);
+    // what runs side by side draws what does not go with work but once
+    const Seconds beside_work = n.gap + n.tax - n.hidden;
+    energy += count * (*n.op.energy + waiting * beside_work);
+    low += count * (*n.op.power_low * n.op.time + waiting * beside_work);
+    high += count * (*n.op.power_high * n.op.time + waiting * beside_work);
+    time += count * n.on_path();
+    cycles += count * (n.op.clock * n.op.time + m.clock * clock_share * beside_work);
   }
   const Joules links = links_between(out, m);
   energy += links;
@@ -220,7 +239,7 @@ void add_up_energy(StepPrediction& out, const Rates& m, double clock_share) {
 
 /// One clock for all of the step, as the regulator takes tens of ms: the one at which the power of its phases, each for
 /// as long as it takes at that clock, has the cap as its mean.
-void settle(StepPrediction& out, const Machine& machine, const RunOptions& options) {
+void settle(StepPrediction& out, const Machine& machine, const RunOptions& options, SideBySide& side_by_side) {
   const Rates& m = machine.rates();
   add_up_energy(out, m, 1);
   const Watts aim = m.power->regulator_aim * m.power_cap;
@@ -233,7 +252,7 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
     run.chip += count * once.chip;
     run.memory += count * once.memory;
     run.tensor_estimate += count * once.tensor_estimate;
-    at_boost += count * (n.op.time + n.gap);
+    at_boost += count * n.on_path();
   }
   run.memory += links_between(out, m);
   at_boost += out.stages.waits * at_boost;
@@ -245,8 +264,9 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
       n.gap = runtime_gap(n.op, m, options.runtime);
     }
     if (options.runtime == Runtime::eager) wait_for_host(out, m);
+    side_by_side(out);
     Seconds time;
-    for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * (n.op.time + n.gap);
+    for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * n.on_path();
     return (1 + out.stages.waits) * time;
   };
   out.uncapped = at_boost;
@@ -291,7 +311,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   out.waiting_power.reset();
   out.power_limited = false;
   out.uncapped = Seconds{};
-  out.network_exposed = out.network_hidden = out.bubble = Seconds{};
+  out.network_exposed = out.network_hidden = out.overlap_tax = out.bubble = Seconds{};
   out.stage = 0;
   out.stages = {};
   out.fits = out.graph.memory.total() <= m.gpu.memory.capacity;
@@ -306,10 +326,14 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
     if (n.first != i) n.op = out.nodes[n.first].op;
     else predict_op(n.node->op, machine, cache, warm ? Warmth::streams : Warmth::cold, n.op, called);
     n.gap = runtime_gap(n.op, m, options.runtime);
+    n.tax = n.hidden = n.begins = Seconds{};
+    n.beside = -1;
   }
   if (options.runtime == Runtime::eager) wait_for_host(out, m);
+  SideBySide side_by_side(m);
+  side_by_side(out);
   keep_slowest_stage(out, phase == Phase::decode);
-  if (m.power) settle(out, machine, options);
+  if (m.power) settle(out, machine, options, side_by_side);
   total(out, machine, options, fused_as_stack);
 }
 

@@ -45,10 +45,10 @@ std::string step_csv(const StepReport& report) {
   std::string out =
       "name,op,dtype,shape,pass,segment,stream,count,latency_us,latency_low_us,latency_high_us,gap_us,total_us,"
       "step_share,bound,limiter,limiter_share,flops,dram_bytes,intensity_FLOP_per_B,power_W,energy_J,sm_clock_MHz,"
-      "provenance,kernel_us,fits\n";
+      "provenance,tax_us,hidden_us,kernel_us,fits\n";
   for (const NodePrediction& n : step.nodes) {
     const double count = static_cast<double>(n.node->count);
-    const Seconds total = count * (n.op.time + n.gap);
+    const Seconds total = count * n.on_path();
     Row row;
     row.text(n.node->name).text(op_name(n.node->op)).text(dtype_text(n.node->op)).text(shape_text(n.node->op));
     row.text(word_of(kPassWords, n.node->pass));
@@ -65,6 +65,7 @@ std::string step_csv(const StepReport& report) {
     if (n.op.energy) row.number(n.op.energy->in(units::J));
     else row.empty();
     row.number(n.op.clock.in(units::MHz)).text(name(n.op.provenance));
+    row.number(n.tax.in(units::us)).number(n.hidden.in(units::us));
     row.number(kernel_time(n.op).in(units::us)).text(report.fit.fits ? "true" : "false");
     out += std::move(row).finished();
   }

@@ -55,7 +55,11 @@ Json operator_rows(const StepReport& r) {
     put_figures(row, n.op);
     row["kernel_s"] = finite(kernel_time(n.op).in(units::s), "kernel_s");
     row["gap_s"] = finite(n.gap.in(units::s), "gap_s");
-    if (explained(r, *n.node)) row["explain"] = explain(n.node->op, n.op, r.machine);
+    row["tax_s"] = finite(n.tax.in(units::s), "tax_s");
+    row["hidden_s"] = finite(n.hidden.in(units::s), "hidden_s");
+    if (explained(r, *n.node)) {
+      row["explain"] = explain(n.node->op, n.op, r.machine) + beside_text(step, n, r.machine);
+    }
     rows.push_back(std::move(row));
   }
   return rows;
@@ -142,7 +146,8 @@ std::string step_json(const StepReport& r) {
   out["memory_bytes"] = memory_json(s.graph.memory, r.machine.gpu().memory.capacity);
   out["time_share"] = shares_json(s.share);
   out["network_s"] = {{"exposed", finite(s.network_exposed.in(units::s), "network_s")},
-                      {"hidden", finite(s.network_hidden.in(units::s), "network_s")}};
+                      {"hidden", finite(s.network_hidden.in(units::s), "network_s")},
+                      {"tax", finite(s.overlap_tax.in(units::s), "network_s")}};
   out["bubble_s"] = finite(s.bubble.in(units::s), "bubble_s");
   out["flops"] = finite(s.flops.in(units::FLOP), "flops");
   out["dram_bytes"] = finite(s.dram_bytes.in(units::B), "dram_bytes");

@@ -101,6 +101,7 @@ void put_parallel(Json& out, const StepReport& r) {
                      {"cp", p.context},
                      {"sp", p.sequence},
                      {"attention_dp", p.attention_data},
+                     {"overlap", word_of(kOverlapWords, r.workload.overlap)},
                      {"micro_batches", r.step.graph.pipeline.micro_batches},
                      {"stage", r.step.stage},
                      {"cluster", r.machine.rates().fabric->name}};

@@ -38,13 +38,19 @@ std::string parallel_lines(const StepReport& r) {
   }
   if (p.sequence) plan += ", sequence parallel";
   if (p.attention_data) plan += ", data-parallel attention";
+  if (r.workload.overlap != Overlap::none) {
+    plan += ", overlap " + std::string(word_of(kOverlapWords, r.workload.overlap));
+  }
   if (p.pipeline > 1) {
     plan += ", " + std::to_string(r.step.graph.pipeline.micro_batches) + " micro-batches; stage " +
             std::to_string(r.step.stage + 1) + " of " + std::to_string(p.pipeline) + " is the slowest";
   }
   plan += "; cluster " + r.machine.rates().fabric->name;
   std::string network = format(r.step.network_exposed) + " of the step";
-  if (r.step.network_hidden > Seconds{}) network += ", " + format(r.step.network_hidden) + " hidden behind compute";
+  if (r.step.network_hidden > Seconds{}) {
+    network += ", " + format(r.step.network_hidden) + " hidden behind compute, which is " + format(r.step.overlap_tax) +
+               " longer for it";
+  }
   if (r.step.bubble > Seconds{}) network += "; waits " + format(r.step.bubble) + " for other stages";
   return labelled("parallel", plan) + labelled("network", network);
 }

@@ -71,6 +71,8 @@ std::string question_lines(const StepReport& report, const std::string& lengths)
 void check_explained(const StepReport& report);
 /// True when `report` asks for the explanation of this operator.
 bool explained(const StepReport& report, const Node& node);
+/// Of a node that others run beside: which, what they share, and what it costs. Empty for all others.
+std::string beside_text(const StepPrediction& step, const NodePrediction& node, const Machine& machine);
 
 /// One operator and what was asked to get it.
 struct OpReport {

@@ -91,7 +91,7 @@ struct FoldedRow {
   const NodePrediction* node = nullptr;
   std::vector<int> segments;
   std::int64_t count = 0;
-  Seconds total() const { return static_cast<double>(count) * kernel_time(node->op); }
+  Seconds total;  ///< what the step waits for them
 };
 
 /// Layers of different kinds share operators: a row each, in the order of their first appearance.
@@ -103,9 +103,10 @@ std::vector<FoldedRow> folded(const StepPrediction& step) {
              std::string_view(row.node->node->name) == n.node->name;
     };
     auto row = std::find_if(rows.begin(), rows.end(), same);
-    if (row == rows.end()) row = rows.insert(rows.end(), FoldedRow{&n, {}, 0});
+    if (row == rows.end()) row = rows.insert(rows.end(), FoldedRow{&n, {}, 0, {}});
     if (row->segments.empty() || row->segments.back() != n.node->segment) row->segments.push_back(n.node->segment);
     row->count += n.node->count;
+    row->total += static_cast<double>(n.node->count) * (kernel_time(n.op) + n.tax - n.hidden);
   }
   return rows;
 }
@@ -127,7 +128,7 @@ void add_row(Columns& table, const FoldedRow& row, Seconds latency) {
   if (n.node->pass == Pass::backward) label += " (bwd)";
   const bool moves_bytes = n.op.dram_bytes() > 0.0 * units::B;
   table.add({label, std::string(op_name(n.node->op)), std::to_string(row.count), format(kernel_time(n.op)),
-             format(row.total()), percent(row.total() / latency), bound_words(n.op), format(n.op.flops),
+             format(row.total), percent(row.total / latency), bound_words(n.op), format(n.op.flops),
              format(n.op.dram_bytes()), moves_bytes ? format(n.op.intensity().in(units::FLOP_per_B)) : "-"});
 }
 
@@ -135,14 +136,14 @@ void add_row(Columns& table, const FoldedRow& row, Seconds latency) {
 Seconds keep_longest(std::vector<FoldedRow>& rows, std::int64_t top) {
   if (top == 0 || static_cast<std::size_t>(top) >= rows.size()) return Seconds{};
   std::vector<Seconds> times;
-  for (const FoldedRow& row : rows) times.push_back(row.total());
+  for (const FoldedRow& row : rows) times.push_back(row.total);
   std::sort(times.begin(), times.end(), std::greater<>());
   const Seconds least = times[static_cast<std::size_t>(top) - 1];
   std::int64_t left = top;
   Seconds others;
   std::erase_if(rows, [&](const FoldedRow& row) {
-    if (row.total() >= least && left-- > 0) return false;
-    others += row.total();
+    if (row.total >= least && left-- > 0) return false;
+    others += row.total;
     return true;
   });
   return others;
@@ -166,7 +167,7 @@ std::string operators(const StepReport& r, const TextStyle& style) {
   std::vector<FoldedRow> rows = folded(r.step);
   const std::size_t all = rows.size();
   Seconds gaps = r.step.latency - r.step.bubble;
-  for (const FoldedRow& row : rows) gaps -= row.total();
+  for (const FoldedRow& row : rows) gaps -= row.total;
   const Seconds others = keep_longest(rows, r.top);
   std::vector<int> within;
   for (const FoldedRow& row : rows) {
@@ -186,8 +187,12 @@ std::string operators(const StepReport& r, const TextStyle& style) {
     table.add({"waits for stages", "", "", "", format(r.step.bubble), percent(r.step.bubble / r.step.latency)});
   }
   table.add({"step", "", "", "", format(r.step.latency), "100 %", "", format(r.step.flops), format(r.step.dram_bytes)});
-  return table.text(2, style) +
-         "  each, FLOPs and DRAM: one execution, as a profiler shows it; launch gaps: all time between kernels\n";
+  std::string notes =
+      "  each, FLOPs and DRAM: one execution, as a profiler shows it; launch gaps: all time between kernels\n";
+  if (r.step.graph.side_by_side) {
+    notes += "  each: by itself; total: with what it is longer beside others, without what they hide of it\n";
+  }
+  return table.text(2, style) + notes;
 }
 
 std::string explanations(const StepReport& r, const TextStyle& style) {
@@ -198,7 +203,7 @@ std::string explanations(const StepReport& r, const TextStyle& style) {
            style.bold(std::string(n.node->name) + ": " + std::string(op_name(n.node->op)) + " " +
                       std::string(dtype_text(n.node->op)) + " " + shape_text(n.node->op) + ", " +
                       std::to_string(n.node->count) + " per step") +
-           "\n" + fitted(explain(n.node->op, n.op, r.machine));
+           "\n" + fitted(explain(n.node->op, n.op, r.machine) + beside_text(r.step, n, r.machine));
   }
   return out;
 }

@@ -30,7 +30,7 @@ double times(const NodePrediction& n, const Segment& segment) {
 }
 
 Json operator_slice(const NodePrediction& n, double executions, Seconds start) {
-  Json event = slice(n.node->name, name(n.op.bound), start, start + executions * n.op.time, n.node->stream);
+  Json event = slice(n.node->name, name(n.op.bound), start, start + executions * (n.op.time + n.tax), n.node->stream);
   event["args"] = {{"op", op_name(n.node->op)},
                    {"dtype", dtype_text(n.node->op)},
                    {"shape", shape_text(n.node->op)},
@@ -48,14 +48,22 @@ Json operator_slice(const NodePrediction& n, double executions, Seconds start) {
 
 /// The operators of one repetition, from `start` on; where they end.
 Seconds add_operators(const StepPrediction& step, const Segment& segment, Seconds start, Json& events) {
+  const Seconds begin = start;
   for (int i = segment.first; i < segment.first + segment.size; ++i) {
     const NodePrediction& n = step.nodes[static_cast<std::size_t>(i)];
     const double executions = times(n, segment);
-    events.push_back(operator_slice(n, executions, start));
-    start += executions * (n.op.time + n.gap);
+    if (step.graph.side_by_side) {
+      events.push_back(operator_slice(n, executions, begin + n.begins));
+    } else {
+      events.push_back(operator_slice(n, executions, start));
+    }
+    start += executions * n.on_path();
   }
   return start;
 }
+
+/// Of the layers, where streams run side by side and operators of one begin before those of the last have ended.
+constexpr int kLayerTrack = 2;
 
 /// "moe_layer 3 of 58", in whose slice its operators lie.
 void add_segment(const StepPrediction& step, const Segment& segment, Seconds& now, Json& events) {
@@ -65,7 +73,7 @@ void add_segment(const StepPrediction& step, const Segment& segment, Seconds& no
     const std::size_t place = events.size();
     events.push_back(nullptr);  // slices that hold others come first
     const Seconds end = add_operators(step, segment, now, events);
-    events[place] = slice(std::move(title), "layer", now, end, 0);
+    events[place] = slice(std::move(title), "layer", now, end, step.graph.side_by_side ? kLayerTrack : 0);
     now = end;
   }
 }
@@ -100,12 +108,14 @@ void add_names(const StepReport& r, Json& events) {
     const std::string what = stream == 0 ? "compute" : stream == 1 ? "communication" : "stream";
     named("thread_name", stream, what + " (stream " + std::to_string(stream) + ")");
   }
+  if (r.step.graph.side_by_side) named("thread_name", kLayerTrack, "layers");
 }
 
 Json step_slice(const StepReport& r) {
   const StepPrediction& s = r.step;
   const std::string phase(word_of(kPhaseWords, r.workload.phase));
-  Json event = slice(r.llm.name + ", " + phase + " step", "step", Seconds{}, s.latency, 0);
+  const int track = s.graph.side_by_side ? kLayerTrack : 0;
+  Json event = slice(r.llm.name + ", " + phase + " step", "step", Seconds{}, s.latency, track);
   event["args"] = {{"batch", r.workload.batch},
                    {r.workload.phase == Phase::decode ? "context" : "prompt", length(r.workload)},
                    {"fits", s.fits},

@@ -18,7 +18,7 @@ StageSum sum_of(const StepPrediction& step, std::int64_t stage) {
   for (const NodePrediction& n : step.nodes) {
     const auto segment = static_cast<std::size_t>(n.node->segment);
     const std::int64_t count = pipeline.repeat(stage, segment, step.graph.segments.size());
-    sum.time += static_cast<double>(count) * (n.op.time + n.gap);
+    sum.time += static_cast<double>(count) * n.on_path();
     if (n.op.energy) sum.energy += static_cast<double>(count) * *n.op.energy;
   }
   return sum;
@@ -62,6 +62,10 @@ void keep(StepPrediction& step, std::int64_t stage) {
     std::size_t& first = first_kept[n.first];
     if (first == place.size()) first = i;
     n.first = first;
+    if (n.beside >= 0) {
+      const std::size_t moved = place[static_cast<std::size_t>(n.beside)];
+      n.beside = moved < place.size() ? static_cast<int>(moved) : -1;
+    }
     for (int& other : graph.nodes[i].depends) {
       if (other < 0) continue;
       const std::size_t moved = place[static_cast<std::size_t>(other)];

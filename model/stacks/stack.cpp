@@ -109,8 +109,8 @@ KernelSet Stack::kernels() const { return providers.front().provider->set(); }
 Stack parse_stack(const std::string& text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(text, place);
   const JsonValue root = document.root();
-  root.refuse_unknown_keys(
-      {"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime", "collective_call"});
+  root.refuse_unknown_keys({"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime",
+                            "overlap", "collective_call"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
   Stack stack;
   stack.name = root.at("name").as_string();
@@ -129,6 +129,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   stack.prefill_appends = root.at("prefill_appends").as_bool();
   stack.fusion = word_in(root.at("fusion"), kFusionWords);
   stack.runtime = word_in(root.at("runtime"), kRuntimeWords);
+  if (const auto overlap = root.find("overlap")) stack.overlap = word_in(*overlap, kOverlapWords);
   read_collective_call(root, stack);
   return stack;
 }
@@ -137,6 +138,7 @@ Stack with_kernels(const Stack& stack, const Stack& kernels) {
   Stack out = kernels;
   out.fusion = stack.fusion;
   out.runtime = stack.runtime;
+  out.overlap = stack.overlap;
   for (const Stack::Entry& entry : stack.providers) {
     const bool replaceable = std::any_of(out.providers.begin(), out.providers.end(), runs_attention);
     if (replaceable && runs_attention(entry)) return with_attention(out, entry.provider->name());

@@ -4,6 +4,7 @@
 //   { "schema": 1, "name": "trt-llm", "title": "TensorRT-LLM",
 //     "providers": [ {"provider": "cublas"}, {"provider": "trtllm"}, {"provider": "generic"} ],
 //     "prefill_appends": true, "fusion": "typical", "runtime": "graph",
+//     "overlap": "two-batch",
 //     "collective_call": {"fixed": "3.4 us", "each_doubling": "0.55 us", "source": "..."} }
 //
 // An operator is planned by the first provider of the list that has a kernel for it. `ops` of a provider limits it to
@@ -33,6 +34,7 @@ struct Stack {
   bool prefill_appends = false;
   Fusion fusion = Fusion::typical;
   Runtime runtime = Runtime::graph;
+  Overlap overlap = Overlap::none;  ///< what of the communication it runs beside compute, where a plan has any
   CollectiveCall collective_call;
   CollectiveChoice collective = CollectiveChoice::automatic;  ///< a user's, of no file
 

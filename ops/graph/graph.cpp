@@ -1,5 +1,7 @@
 #include "ops/graph/graph.hpp"
 
+#include <algorithm>
+
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "ops/table/text.hpp"
@@ -96,6 +98,9 @@ void check(const Graph& graph) {
       if (node.segment != static_cast<int>(i) || node.count < 1) {
         throw BadInput("graph: node '" + std::string(node.name) +
                        "': expected a count from 1 and the segment that it is in");
+      }
+      if (graph.side_by_side && std::max(node.depends[0], node.depends[1]) >= n) {
+        throw BadInput("graph: node '" + std::string(node.name) + "': expected it to depend on nodes before it");
       }
       check(node.op);
     }

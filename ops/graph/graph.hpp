@@ -21,6 +21,7 @@ struct Node {
   int segment = 0;
   int stream = 0;                      ///< 0 compute, 1 communication
   std::array<int, 2> depends{-1, -1};  ///< indices of nodes it waits for
+  int half = 0;                        ///< of the rank's batch, where the two are worked on side by side
   Pass pass = Pass::forward;
   NodeRole role = NodeRole::plain;
 };
@@ -55,6 +56,10 @@ struct Graph {
   MemoryNeed memory;  ///< of the rank that holds most
   double tokens = 0;  ///< tokens the step produces (decode) or consumes (prefill, train), all ranks
   PipelineStages pipeline;
+  /// Streams run side by side, each node as soon as those that it depends on are done and the one before it on its stream.
+  /// A node that depends on none of its own segment follows the last of its half of the segment's repeat before. Else
+  /// nodes run one after the other as they stand.
+  bool side_by_side = false;
   std::int64_t ranks = 1;  ///< GPUs that the step runs on
 };
 
@@ -67,7 +72,8 @@ void replace_nodes(Graph& graph, std::string_view first, std::string_view last, 
 void insert_after(Graph& graph, std::string_view after, const char* name, const Op& op);
 
 /// What `lower` gives, and nodes that were put in by hand. Throws BadInput for an empty graph, a count below 1,
-/// segments that are not one after the other, or an operator that check(op) refuses.
+/// segments that are not one after the other, nodes side by side that depend on later ones, or an operator that check(op)
+/// refuses.
 void check(const Graph& graph);
 
 }  // namespace plumbline

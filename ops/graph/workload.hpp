@@ -46,6 +46,11 @@ inline std::array<NamedDegree, 5> degrees(const ParallelPlan& p) {
 /// don't. Throws BadInput for degrees below 1 or more than 2^20 GPUs in all.
 bool settle_tensor(ParallelPlan& plan, std::int64_t gpus, bool tensor_given);
 
+/// What of the communication runs beside compute. `two_batch`: a rank's sequences are worked on as two halves, so that what
+/// one half exchanges travels while the other computes (SGLang's two-batch overlap, vLLM's dual batch overlap); a single
+/// prompt is cut into two chunks.
+enum class Overlap { none, two_batch };
+
 /// How tokens spread over the experts of a layer. Unset: evenly.
 struct ExpertLoad {
   /// The i-th most popular of E experts gets a share proportional to i^-power; those of a layer are dealt out to the ranks
@@ -75,6 +80,7 @@ struct Workload {
   Fusion fusion = Fusion::typical;
   ParallelPlan parallel;
   ExpertLoad expert_load;
+  Overlap overlap = Overlap::none;
 };
 
 /// Throws BadInput for sizes below 1 (context and cached may be 0), more than 2^40 tokens in all, or a parallel plan that

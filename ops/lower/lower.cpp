@@ -17,10 +17,12 @@
 #include "ops/lower/lower.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "arch/error.hpp"
 #include "ops/lower/parts.hpp"
+#include "ops/lower/two_batch.hpp"
 #include "ops/memory/memory.hpp"
 #include "ops/resolve/ranks.hpp"
 #include "ops/resolve/resolve.hpp"
@@ -85,6 +87,8 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
   enter(s, llm, stack);
   embed(s, llm, stack);
   const std::int64_t latents = s.q_len, text = s.text_tokens;
+  std::optional<Halves> halves;
+  if (s.workload.overlap == Overlap::two_batch) halves.emplace(s);
   for (std::size_t i = 0; i < stack.kinds.size(); ++i) {
     const LayerSpec& kind = stack.kinds[i];
     const std::int64_t repeat = layers_of_kind(stack, static_cast<int>(i));
@@ -94,10 +98,16 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
     s.tokens = share_of_tokens(s, s.batch * s.q_len);
     s.dropout = s.train() && trains_with_dropout(kind, stack.role);
     s.open(segment_name(stack, kind), repeat);
-    layer(s, kind);
+    if (halves) {
+      halves->layer(
+          s, [&](std::int64_t tokens) { return share_of_tokens(s, tokens); }, [&] { layer(s, kind); });
+    } else {
+      layer(s, kind);
+    }
     s.close();
     s.kind_segments.emplace_back(static_cast<int>(s.graph.segments.size()) - 1, static_cast<int>(i));
   }
+  if (halves) halves->join(s);
   s.dropout = false;
   s.q_len = latents;
   s.tokens = share_of_tokens(s, s.batch * latents);
@@ -228,6 +238,7 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   graph.pipeline.micro_batches = micro_batches(workload);
   graph.pipeline.repeats.clear();
   graph.ranks = workload.parallel.ranks();
+  graph.side_by_side = workload.overlap == Overlap::two_batch;
   const Workload rank = rank_workload(workload);
   Step s(rank, types_of(llm, workload), graph);
   for (std::size_t i = llm.stacks.size(); i-- > 0;) {  // the main stack is first in the list and last to run
@@ -250,6 +261,7 @@ namespace plumbline {
 void lower(const Llm& llm, const Workload& workload, Graph& graph) {
   check(workload);
   lowering::refuse_plan(llm, workload);
+  lowering::refuse_two_batch(llm, workload);
   lowering::lower_any(llm, workload, graph);
 }
 

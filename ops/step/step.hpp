@@ -40,6 +40,7 @@ class Step {
   bool cache = false;            ///< new keys and values are kept
   bool padded = false;           ///< eager code adds a padding mask though attention is not causal
   bool dropout = false;          ///< this layer trains with dropout
+  int half = 0;                  ///< of the batch, that the nodes are of (ops/lower/two_batch.cpp)
   bool scattered = false;        ///< the residual stream of a rank holds a share of its replica's tokens
   Pass pass = Pass::forward;
 
@@ -77,6 +78,7 @@ class Step {
     node.count = repeat_;
     node.segment = static_cast<int>(graph.segments.size()) - 1;
     node.stream = stream;
+    node.half = half;
     node.depends = {last, join};
     node.pass = pass;
     join = -1;

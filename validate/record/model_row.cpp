@@ -90,7 +90,7 @@ struct Column {
 };
 
 /// Columns that say what was run; an empty field is llm's default.
-constexpr std::array<Column, 26> kColumns{{
+constexpr std::array<Column, 27> kColumns{{
     {"model", [](ModelRow& r, Text t) { r.model = t; }},
     {"phase", set_phase},
     {"batch", [](ModelRow& r, Text t) { r.workload.batch = size_in(t, 1); }},
@@ -105,6 +105,7 @@ constexpr std::array<Column, 26> kColumns{{
     {"attention", [](ModelRow& r, Text t) { r.attention = t; }},
     {"runtime", [](ModelRow& r, Text t) { r.runtime = word_in(t, kRuntimeWords); }},
     {"fusion", [](ModelRow& r, Text t) { r.fusion = word_in(t, kFusionWords); }},
+    {"overlap", [](ModelRow& r, Text t) { r.overlap = word_in(t, kOverlapWords); }},
     {"clock", [](ModelRow& r, Text t) { r.clock = word_in(t, kClockWords); }},
     {"power-cap", [](ModelRow& r, Text t) { r.power_cap = number_in(t) * units::W; }},
     {"sm-clock", [](ModelRow& r, Text t) { r.sm_clock = number_in(t) * units::MHz; }},

@@ -30,6 +30,7 @@ struct ModelRow {
   std::string attention;
   std::optional<Runtime> runtime;
   std::optional<Fusion> fusion;
+  std::optional<Overlap> overlap;
   ClockMode clock = ClockMode::steady;
   std::optional<Watts> power_cap;
   std::optional<Hertz> sm_clock;

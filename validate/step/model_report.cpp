@@ -11,6 +11,7 @@
 #include "model/report/columns.hpp"
 #include "model/report/report.hpp"
 #include "model/stacks/stack.hpp"
+#include "ops/lower/two_batch.hpp"
 #include "validate/printed.hpp"
 #include "validate/records.hpp"
 
@@ -29,6 +30,7 @@ struct Predicted {
 Predicted predicted(Predictor& predictor, const Llm& llm, const ModelRow& row, const Machine& machine) {
   Workload workload = row.workload;
   workload.fusion = row.fusion.value_or(machine.stack().fusion);
+  workload.overlap = row.overlap.value_or(lowering::possible_overlap(machine.stack().overlap, llm, workload));
   const RunOptions run{row.runtime.value_or(machine.stack().runtime)};
   if (row.phase != "generate") {
     const StepPrediction step = predictor.predict(llm, workload, machine, run);

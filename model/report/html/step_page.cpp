@@ -234,7 +234,7 @@ std::string explanations(const StepReport& r) {
     out += "<h3>" +
            html::escaped(html::label_of(*n.node) + ": " + std::string(op_name(n.node->op)) + " " +
                          std::string(dtype_text(n.node->op)) + " " + shape_text(n.node->op)) +
-           "</h3>\n" + html::preformatted(explain(n.node->op, n.op, r.machine));
+           "</h3>\n" + html::preformatted(explain(n.node->op, n.op, r.machine) + beside_text(r.step, n, r.machine));
   }
   return out.empty() ? "" : html::section("Why", out, true);
 }

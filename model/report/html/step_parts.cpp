@@ -30,7 +30,9 @@ std::string label_of(const Node& node) {
   return node.pass == Pass::backward ? std::string(node.name) + " (bwd)" : node.name;
 }
 
-Seconds total_of(const NodePrediction& node) { return static_cast<double>(node.node->count) * node.op.time; }
+Seconds total_of(const NodePrediction& node) {
+  return static_cast<double>(node.node->count) * (node.op.time + node.tax - node.hidden);
+}
 
 std::string_view StepParts::css(const Node& node) const {
   const auto found = colour.find(label_of(node));

@@ -1,0 +1,105 @@
+#include "ops/lower/two_batch.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "arch/error.hpp"
+#include "ops/resolve/ranks.hpp"
+
+namespace plumbline::lowering {
+
+Halves::Halves(const Step& s) : last_{s.last, s.last} {
+  if (s.batch > 1) {
+    parts_ = {Part{ceil_div(s.batch, 2), s.q_len, s.kv_len, s.all_keys},
+              Part{s.batch / 2, s.q_len, s.kv_len, s.all_keys}};
+    return;
+  }
+  const std::int64_t second = s.q_len / 2;
+  parts_ = {Part{1, s.q_len - second, s.kv_len - second, s.all_keys - second}, Part{1, second, s.kv_len, s.all_keys}};
+}
+
+void Halves::begin(Step& s, std::size_t half) const {
+  const Part& part = parts_[half];
+  s.half = static_cast<int>(half);
+  s.batch = part.batch;
+  s.q_len = part.q_len;
+  s.kv_len = part.kv_len;
+  s.all_keys = part.all_keys;
+  s.last = last_[half];
+}
+
+/// Nodes from `first` on are those of one half behind those of the other. What a half launches up to its next exchange,
+/// that with it, stays together.
+void Halves::launch_in_turns(Graph& graph, std::size_t first) {
+  const std::size_t count = graph.nodes.size() - first;
+  std::vector<std::pair<int, std::size_t>> order(count);  // turn, node
+  std::array<int, 2> turn{0, 1};
+  for (std::size_t i = 0; i < count; ++i) {
+    const Node& node = graph.nodes[first + i];
+    int& now = turn[static_cast<std::size_t>(node.half)];
+    order[i] = {now, i};
+    if (node.stream != 0) now += 2;
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<int> place(count);
+  for (std::size_t i = 0; i < count; ++i) place[order[i].second] = static_cast<int>(first + i);
+  std::vector<Node> nodes(graph.nodes.begin() + static_cast<std::ptrdiff_t>(first), graph.nodes.end());
+  const auto moved = [&](int node) {
+    return node < static_cast<int>(first) ? node : place[static_cast<std::size_t>(node) - first];
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    for (int& other : nodes[i].depends) other = moved(other);
+    graph.nodes[static_cast<std::size_t>(place[i])] = nodes[i];
+  }
+  for (int& last : last_) last = moved(last);
+}
+
+void Halves::join(Step& s) const {
+  s.last = last_[0];
+  s.join = last_[1];
+}
+
+namespace {
+
+/// A vision tower beside a language model does not run.
+bool runs_alone(const Llm& llm) {
+  return llm.main().role == StackSpec::Role::decoder &&
+         std::all_of(llm.stacks.begin(), llm.stacks.end(), [&](const StackSpec& stack) {
+           return stack.role == StackSpec::Role::vision || &stack == &llm.main();
+         });
+}
+
+}  // namespace
+
+void refuse_two_batch(const Llm& llm, const Workload& w) {
+  if (w.overlap != Overlap::two_batch) return;
+  const std::string place = (llm.file.empty() ? llm.name : llm.file) + ": overlap two-batch: ";
+  const ParallelPlan& p = w.parallel;
+  if (p.tensor == 1 && p.context == 1 && p.expert == 1) {
+    throw BadInput(place + "expected ranks that exchange data within a layer (tp, cp or ep above 1)");
+  }
+  if (!runs_alone(llm) || w.phase == Phase::train) {
+    throw NotModelled(place + "modelled of a decoder's prefill and decode alone");
+  }
+  const std::int64_t sequences = rank_workload(w).batch;
+  const std::int64_t each = p.attention_data ? ceil_div(sequences, p.tensor) : sequences;
+  if (each > 1) return;
+  if (w.phase == Phase::decode || w.prompt < 2) {
+    throw BadInput(place + "expected two sequences at least that a rank works on at a time, found one");
+  }
+  if (p.context > 1) throw NotModelled(place + "a single sequence on several context ranks is not modelled");
+}
+
+Overlap possible_overlap(Overlap wanted, const Llm& llm, const Workload& workload) {
+  Workload asked = workload;
+  asked.overlap = wanted;
+  try {
+    refuse_two_batch(llm, asked);
+  } catch (const Error&) {
+    return Overlap::none;
+  }
+  return wanted;
+}
+
+}  // namespace plumbline::lowering
