@@ -57,9 +57,9 @@ class Marks {
   std::vector<std::vector<cudaEvent_t>> events_;
 };
 
-class Overlap {
+class OverlapProbe {
  public:
-  Overlap(LinkBench& bench, int gpus)
+  OverlapProbe(LinkBench& bench, int gpus)
       : bench_(bench),
         group_(first_devices(gpus)),
         graphs_(group_),
@@ -306,6 +306,6 @@ class Overlap {
 
 }  // namespace
 
-void probe_overlap(LinkBench& bench, int gpus) { Overlap(bench, gpus).run(); }
+void probe_overlap(LinkBench& bench, int gpus) { OverlapProbe(bench, gpus).run(); }
 
 }  // namespace plumbline
