@@ -247,6 +247,13 @@ Seconds price_total(const Demand& d, const Rates& m, const FamilyScalars& family
   return beside + pnorm(body.alone, overlap_of(d, family));
 }
 
+Seconds price_total(const Demand& d, const Rates& m, const FamilyScalars& family, const Speeds& speeds) {
+  const Once<PlainNumbers> before = once<PlainNumbers>(d, m, family);
+  const Body<PlainNumbers> body = BodyTerms<PlainNumbers>(d, m, family, engine::filling_of(d, m), speeds)();
+  // in the order in which price() adds
+  return before.fixed + before.link + (pnorm(body.alone, overlap_of(d, family)) + body.exposed);
+}
+
 LaunchTime price(const Demand& d, const Rates& m, const FamilyScalars& family) {
   return price(d, m, family, usual_speeds(d, m, family));
 }

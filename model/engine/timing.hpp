@@ -61,6 +61,8 @@ class LowerBound {
   PerByte per_l2_, per_port_, per_read_, per_write_;
 };
 
+/// Only the total of price(), to the bit: what searches for a clock ask for.
+Seconds price_total(const Demand& demand, const Rates& rates, const FamilyScalars& family, const Speeds& speeds);
 /// Only the total, and it may stop early: when a lower bound exceeds `give_up` it returns that bound. For plan search.
 Seconds price_total(const Demand& demand, const Rates& rates, const FamilyScalars& family, Seconds give_up);
 

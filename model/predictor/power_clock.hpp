@@ -15,6 +15,8 @@ void set_energies(OpPrediction& op, const Rates& rates);
 void add_link_energy(OpPrediction& op, const Rates& rates);
 /// Prices the launches of `op` again at a share of the boost clock; adds power, energy and clock.
 void reprice(OpPrediction& op, const Rates& rates, double clock_share);
+/// The time that reprice() gives, and nothing else: for the clocks that a search tries.
+Seconds repriced_time(const OpPrediction& op, const Rates& rates, double clock_share);
 RunEnergy run_energy(const OpPrediction& op);
 /// An op priced at the boost clock on a machine that runs steadily: brings it to the clock that the cap leaves when the
 /// op is repeated, or to the locked one where that is lower.

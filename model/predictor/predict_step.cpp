@@ -237,6 +237,35 @@ void add_up_energy(StepPrediction& out, const Rates& m, double clock_share) {
   out.energy = energy_of_all(out, energy, time, waiting);
 }
 
+/// The step as it is at a share of the boost clock, all of it.
+void reprice(StepPrediction& out, const Rates& m, const RunOptions& options, SideBySide& side_by_side, double share) {
+  for (NodePrediction& n : out.nodes) {
+    reprice(n.op, m, share);
+    n.gap = runtime_gap(n.op, m, options.runtime);
+  }
+  if (options.runtime == Runtime::eager) wait_for_host(out, m);
+  side_by_side(out);
+}
+
+/// What the step takes there. Times and gaps alone are left in it, where nothing runs side by side: for the clocks that
+/// a search tries.
+Seconds step_time_at(StepPrediction& out, const Rates& m, const RunOptions& options, SideBySide& side_by_side,
+                     double share) {
+  if (out.graph.side_by_side) {
+    reprice(out, m, options, side_by_side, share);
+  } else {
+    for (std::size_t i = 0; i < out.nodes.size(); ++i) {
+      NodePrediction& n = out.nodes[i];
+      n.op.time = n.first < i ? out.nodes[n.first].op.time : repriced_time(n.op, m, share);
+      n.gap = runtime_gap(n.op, m, options.runtime);
+    }
+    if (options.runtime == Runtime::eager) wait_for_host(out, m);
+  }
+  Seconds time;
+  for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * n.on_path();
+  return (1 + out.stages.waits) * time;
+}
+
 /// One clock for all of the step, as the regulator takes tens of ms: the one at which the power of its phases, each for
 /// as long as it takes at that clock, has the cap as its mean.
 void settle(StepPrediction& out, const Machine& machine, const RunOptions& options, SideBySide& side_by_side) {
@@ -256,26 +285,16 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
   }
   run.memory += links_between(out, m);
   at_boost += out.stages.waits * at_boost;
-  double last = 1;
-  const auto time_at = [&](double share) {
-    last = share;
-    for (NodePrediction& n : out.nodes) {
-      reprice(n.op, m, share);
-      n.gap = runtime_gap(n.op, m, options.runtime);
-    }
-    if (options.runtime == Runtime::eager) wait_for_host(out, m);
-    side_by_side(out);
-    Seconds time;
-    for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * n.on_path();
-    return (1 + out.stages.waits) * time;
-  };
   out.uncapped = at_boost;
   double share = 1;
-  if (m.clock_mode == ClockMode::steady) share = settled_clock_share(*m.power, aim, run, at_boost, time_at);
+  if (m.clock_mode == ClockMode::steady) {
+    share = settled_clock_share(*m.power, aim, run, at_boost,
+                                [&](double tried) { return step_time_at(out, m, options, side_by_side, tried); });
+  }
   out.power_limited = share < m.clock_limit;
   share = std::min(share, m.clock_limit);
   if (share == 1) return;
-  if (share != last) time_at(share);
+  reprice(out, m, options, side_by_side, share);
   add_up_energy(out, m, share);
   for (NodePrediction& n : out.nodes) conclude(n.op, machine);
 }

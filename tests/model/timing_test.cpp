@@ -119,6 +119,17 @@ Demand demand_of_any_facts() {
   return d;
 }
 
+/// What searches for a clock ask for is what the answer has, to the last bit.
+RC_GTEST_PROP(TimingLaws, TheTotalAtSomeSpeedsIsThePricesOwn, ()) {
+  const auto m = random_machine();
+  for (int i = 0; i < 50; ++i) {
+    const Demand d = demand_of_any_facts();
+    const FamilyScalars family = random_family();
+    const Speeds speeds{between(0.5, 1), between(0.2, 1), between(0.2, 1)};
+    RC_ASSERT(price_total(d, m.rates(), family, speeds) == price(d, m.rates(), family, speeds).total);
+  }
+}
+
 /// What searches prune by is never above what they would have found: 20,000 launches (200 of each of RapidCheck's
 /// 100 cases) on 400 machines, others in each run.
 RC_GTEST_PROP(TimingLaws, TheLowerBoundIsNeverAboveThePrice, ()) {
