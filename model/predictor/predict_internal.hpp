@@ -8,9 +8,9 @@
 
 namespace plumbline {
 
-/// Prices at the boost clock, whatever the cap. Of the options, the plans count.
+/// Prices at the boost clock, whatever the cap. Of the options, the plans count. `settles`: it is to be settled alone.
 void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth warmth, OpPrediction& out,
-                const PredictOptions& options = {});
+                const PredictOptions& options = {}, bool settles = false);
 
 /// A collective, or a message to another rank, of a node whose GPUs NVLink joins.
 bool sends_to_peers(const Op& op);

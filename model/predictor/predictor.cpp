@@ -58,9 +58,10 @@ Predictor& Predictor::operator=(Predictor&&) noexcept = default;
 void Predictor::predict(const Op& op, const Machine& machine, OpPrediction& out, const PredictOptions& options) {
   check(op);
   const Warmth warmth = options.warm ? Warmth::everything : Warmth::cold;
-  predict_op(op, machine, memory_->of(machine), warmth, out, options);
   const Rates& m = machine.rates();
-  if (!m.power || (m.clock_mode == ClockMode::burst && m.clock_limit == 1)) return;
+  const bool settles = m.power && (m.clock_mode == ClockMode::steady || m.clock_limit < 1);
+  predict_op(op, machine, memory_->of(machine), warmth, out, options, settles);
+  if (!settles) return;
   if (m.clock_mode == ClockMode::steady) settle(out, m);
   else reprice(out, m, m.clock_limit);
   conclude(out, machine);

@@ -96,6 +96,8 @@ struct Question {
   CollectiveCall collective_call{};
   CollectiveChoice collective = CollectiveChoice::automatic;
   bool queued = false;  ///< called on a stream: no graph has captured the launches
+  /// Priced alone at the clock that it settles at, or at a locked one: plans are chosen by their time there.
+  bool settles = false;
   GemmCache& cache;
   std::span<const FamilyScalars> families{};  ///< the provider's own, in the order in which it declares them
 };

@@ -1,11 +1,13 @@
 // The cheapest of a planner's candidates: all are bounded from below (timing.hpp, lower_bound), the most promising is
-// priced first, then those whose bound is below the best answer so far. The result is that of pricing all of them.
+// priced first, then those whose bound is below the best answer so far. The result is that of pricing all of them; where
+// the task says so, at the clock that each settles at.
 #pragma once
 
 #include <algorithm>
 
 #include "model/stacks/common/gemm_cache.hpp"
 #include "model/stacks/common/gemm_tiles.hpp"
+#include "model/stacks/common/settled_choice.hpp"
 
 namespace plumbline::gemm {
 
@@ -62,6 +64,7 @@ class Search {
     for (const Candidate& k : all) {
       if (k.bound < best_.total && &k != &*likeliest) consider(k);
     }
+    if (c_.task.settled_flops > 0) settle();
     return best_;
   }
 
@@ -107,6 +110,25 @@ class Search {
     if (at_least(main, split) >= best_.total) return;
     const GemmChoice choice = priced(*k.layout, split, main, best_.total);
     if (choice.total < best_.total) best_ = choice;
+  }
+
+  /// The best of the candidates at the clocks that they settle at. Their bounds are of the family's own share of the
+  /// tensor rate, which may have skipped cycles in it that a long run does not skip.
+  void settle() {
+    constexpr double kOfBound = 0.8;
+    SettledTimes times(c_);
+    SettledTimes::Settled best = times.settle(best_);
+    GemmChoice chosen = best_;
+    for (const Candidate& k : scratch_.candidates) {
+      if (kOfBound * k.bound >= best.time) continue;
+      const WorkSplit split = planner_.split(*k.layout, k.splits);
+      const GemmChoice other = priced(*k.layout, split, planner_.demand(*k.layout, split, Traffic::counted), kNoAnswer);
+      const SettledTimes::Settled settled = times.settle(other, best);
+      if (settled.time >= best.time) continue;
+      best = settled;
+      chosen = other;
+    }
+    best_ = chosen;
   }
 
   const Planner& planner_;

@@ -96,6 +96,7 @@ class Own final : public Provider {
     const Rates& m = q.rates;
     GemmTask task = gemm_task(s, m);
     task.engine = engine;
+    if (q.settles) task.settled_flops = q.work.tensor.in(units::FLOP);
     if (engine == GemmEngine::mma_sync) run_by_mma_sync(task, m);
     const FamilyScalars& family = q.families[engine == GemmEngine::wgmma ? own::kGemm : own::kGemmPortable];
     out.sign(family, variant_of(s));
