@@ -33,11 +33,15 @@ struct PowerRow {
   std::optional<Watts> memory_power;  ///< of the memory's domain
   double busy = 1;                    ///< share of the power's window in which the kernels ran
   std::optional<double> temperature_C;
+  std::optional<GemmPlan> gemm_plan;  ///< as it was launched, where the recording says so and the kernel is ours
+  std::optional<AttentionPlan> attention_plan;
   HeldOut held_out = HeldOut::no;
   std::string text;   ///< "gemm bf16 M=...": for people
   std::string place;  ///< "power.csv:17"
 };
 inline const std::string& place_of(const PowerRow& row) { return row.place; }
+/// How it ran: warm or cold, cut as it was launched. Points into the row.
+PredictOptions options_of(const PowerRow& row);
 
 /// Recordings (.json) give their cases, CSV files their rows with a power. Faults are left out.
 std::vector<PowerRow> read_power_rows(const std::vector<std::string>& files, KernelSet csv_kernels,

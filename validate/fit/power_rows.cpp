@@ -10,6 +10,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "model/predict.hpp"
+#include "ops/plan/text.hpp"
 #include "ops/table/text.hpp"
 #include "validate/fit/fit_power.hpp"
 #include "validate/record/measurement_csv.hpp"
@@ -34,6 +35,10 @@ PowerRow row_of(const Measurement& m, KernelSet kernels) {
   row.board_clock = m.conditions.board_clock;
   row.memory_power = m.conditions.memory_power;
   row.temperature_C = m.conditions.temperature_C;
+  if (kernels == KernelSet::own) {
+    row.gemm_plan = parse_gemm_plan(m.plan);
+    row.attention_plan = parse_attention_plan(m.plan);
+  }
   row.held_out = m.held_out;
   row.place = m.what.place;
   return row;
@@ -134,6 +139,12 @@ std::string class_of(const PowerRow& row, const OpPrediction& p) {
 
 }  // namespace
 
+PredictOptions options_of(const PowerRow& row) {
+  return {.warm = row.warm,
+          .gemm_plan = row.gemm_plan ? &*row.gemm_plan : nullptr,
+          .attention_plan = row.attention_plan ? &*row.attention_plan : nullptr};
+}
+
 std::vector<PowerRow> read_power_rows(const std::vector<std::string>& files, KernelSet csv_kernels,
                                       const std::string& gpu) {
   std::vector<PowerRow> rows;
@@ -183,7 +194,7 @@ void for_steady_rows(const Gpu& gpu, const Calibration& calibration, const std::
         machine =
             make_machine(gpu, calibration, MachineOptions{usual_stack(row.kernels), ClockMode::steady, {}, row.data});
       }
-      predictor.predict(row.op, *machine, *prediction, {.warm = row.warm});
+      predictor.predict(row.op, *machine, *prediction, options_of(row));
     } catch (const NotModelled&) {
       continue;
     }
