@@ -7,6 +7,8 @@
 // DRAM terms are those of all CTAs, in the memory's own time. Memory does not stand still between waves: CTAs start as
 // others end, so that the terms are added up over the waves before they overlap. (Taken wave by wave, a launch whose
 // waves are uneven would be slower than the same launch on fewer SMs whose waves are even.)
+// But for work that is dealt out once: the few CTAs of its last wave have only their own bytes in flight, and DRAM waits
+// for them.
 // pnorm(t) = (sum t_i^p)^(1/p): p = infinity is the roofline (perfect overlap), p = 1 no overlap; p is a
 // number of the kernel family (docs/sources.md: timing; ECM's overlap rule softened).
 // DRAM follows Little's law: bandwidth <= bytes in flight / latency. CTAs of unequal length (causal attention, ragged

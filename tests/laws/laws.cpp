@@ -64,8 +64,8 @@ bool keeps(const Bounds& bounds) {
   return kept;
 }
 
-/// What is left of ours, 77 of 1,220,590 comparisons, 19 by more than 1 %, the worst x1.09: work that is dealt out once
-/// loses where it fills SMs unevenly (44: products and decode attention on more SMs); at the boost clock plans are chosen
+/// What is left of ours, 82 of 1,220,590 comparisons, 22 by more than 1 %, the worst x1.09: work that is dealt out once
+/// loses where it fills SMs unevenly (49: products and decode attention on more SMs); at the boost clock plans are chosen
 /// before the cycles are counted that SMs skip there; of latent attention not every cut is tried (14); sum_all's grid
 /// grows with the SMs of small machines, and its CTAs queue at one counter (9). Libraries' rules jump by what their
 /// measured rows jump (rule_loss.hpp names them);

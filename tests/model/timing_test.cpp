@@ -153,6 +153,30 @@ RC_GTEST_PROP(TimingLaws, TheLowerBoundIsNeverAboveThePrice, ()) {
   }
 }
 
+/// Toy GPU: 10 SMs, DRAM of 1 TB/s. Of 11 CTAs that read 110 MB between them the last runs alone: of its 10 us for 10 MB
+/// nothing is to be seen at 1 us a step, but at 3 us a step its 8 steps take 24 us, whatever DRAM could give.
+TEST(LastWave, PullsNoMoreThanItsCtasHaveOutstanding) {
+  const auto m = toy_machine();
+  FamilyScalars family;
+  family.overlap = 20;
+  const auto us_of = [&](std::int64_t ctas, double step_us, bool dealt_once = true) {
+    Demand d;
+    d.plan.ctas = ctas;
+    d.plan.steps = d.plan.longest = 8;
+    d.step_latency = step_us * units::us;
+    d.dram_read = 110e6 * units::B;
+    d.dealt_once = dealt_once;
+    const Seconds bound = lower_bound(d, m.rates(), family), price_of_it = price(d, m.rates(), family).total;
+    EXPECT_LE(bound, price_of_it);
+    return price_of_it.in(units::us);
+  };
+  EXPECT_NEAR(us_of(11, 1), 110, 1e-3);
+  EXPECT_NEAR(us_of(11, 3), 100 + 24, 1e-3);
+  EXPECT_NEAR(us_of(20, 3), 110, 1e-3) << "two whole waves";
+  EXPECT_NEAR(us_of(10, 3), 110, 1e-3) << "one";
+  EXPECT_NEAR(us_of(11, 3, false), 110, 1e-3) << "CTAs that take work as they go have no last wave";
+}
+
 /// Where one wave has one term, the bound is the price: it is no idle promise.
 TEST(LowerBound, IsThePriceOfOneTerm) {
   const auto m = toy_machine();
