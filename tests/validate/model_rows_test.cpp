@@ -72,6 +72,8 @@ TEST(ModelRows, RefuseWhatIsNoRow) {
   EXPECT_THAT(refusal("model,phase\nx,decode\n"), HasSubstr("measured_ms"));
   EXPECT_THAT(refusal("model,phase,measured_ms,measured_tokens_per_s\n"), HasSubstr("one column of measured"));
   EXPECT_THAT(refusal("model,phase,measured_ms,set\n"), HasSubstr("column 'set'"));
+  EXPECT_THAT(refusal("model,phase,measured_ms,expert-load\n"), HasSubstr("column 'expert-load'"));
+  EXPECT_THAT(refusal("model,phase,tp,sp,measured_ms\nx,decode,2,yes,5\n"), HasSubstr("sp: expected 0 or 1"));
 }
 
 TEST(ModelRows, OfSeveralGpusSettleTheirPlanAndCountAllTokens) {
@@ -83,6 +85,11 @@ TEST(ModelRows, OfSeveralGpusSettleTheirPlanAndCountAllTokens) {
   };
   const ModelRow plain = row("model,phase,gpus,pp,measured_tokens_per_s_per_gpu\nllama-3.1-8b,decode,8,2,100\n");
   EXPECT_EQ(plain.workload.parallel.tensor, 4);
+  const ModelRow split = row("model,phase,tp,sp,attention-dp,measured_ms\nllama-3.1-8b,prefill,2,1,,9\n");
+  EXPECT_TRUE(split.workload.parallel.sequence);
+  EXPECT_FALSE(split.workload.parallel.attention_data);
+  EXPECT_TRUE(
+      row("model,phase,tp,attention-dp,measured_ms\nllama-3.1-8b,decode,2,1,9\n").workload.parallel.attention_data);
   EXPECT_DOUBLE_EQ(plain.measured, 800);
   EXPECT_EQ(model_row_text(plain), "llama-3.1-8b decode tp=4 pp=2 batch=1 context=1024");
   EXPECT_DOUBLE_EQ(row("model,phase,tp,measured_TFLOP_per_s_per_gpu\nx,prefill,8,100\n").measured, 1e14);

@@ -56,6 +56,11 @@ double number_in(std::string_view text) {
   return *value;
 }
 
+bool yes_in(std::string_view text) {
+  if (text != "0" && text != "1") throw BadInput("expected 0 or 1, found '" + std::string(text) + "'");
+  return text == "1";
+}
+
 void set_precision(ModelRow& row, std::string_view text) {
   const auto precision = parse_precision(text);
   if (!precision) throw BadInput("expected bf16, fp16, fp8, ..., found '" + std::string(text) + "'");
@@ -90,7 +95,7 @@ struct Column {
 };
 
 /// Columns that say what was run; an empty field is llm's default.
-constexpr std::array<Column, 27> kColumns{{
+constexpr std::array<Column, 29> kColumns{{
     {"model", [](ModelRow& r, Text t) { r.model = t; }},
     {"phase", set_phase},
     {"batch", [](ModelRow& r, Text t) { r.workload.batch = size_in(t, 1); }},
@@ -115,12 +120,15 @@ constexpr std::array<Column, 27> kColumns{{
     {"dp", [](ModelRow& r, Text t) { r.workload.parallel.data = size_in(t, 1); }},
     {"ep", [](ModelRow& r, Text t) { r.workload.parallel.expert = size_in(t, 1); }},
     {"cp", [](ModelRow& r, Text t) { r.workload.parallel.context = size_in(t, 1); }},
+    {"sp", [](ModelRow& r, Text t) { r.workload.parallel.sequence = yes_in(t); }},
+    {"attention-dp", [](ModelRow& r, Text t) { r.workload.parallel.attention_data = yes_in(t); }},
     {"micro-batches", [](ModelRow& r, Text t) { r.workload.parallel.micro_batches = size_in(t, 1); }},
     {"measured_W", [](ModelRow& r, Text t) { r.measured_power = number_in(t) * units::W; }},
     {"gpu", [](ModelRow& r, Text t) { r.gpu = t; }},
 }};
 /// Flags of llm that say nothing of what is measured, or that no row can say.
-constexpr std::array<std::string_view, 6> kNoColumns{"set", "format", "out", "explain", "top", "reserve"};
+constexpr std::array<std::string_view, 11> kNoColumns{
+    "set", "format", "out", "explain", "top", "reserve", "cluster", "collective", "expert-load", "storage", "zero"};
 
 /// Where each column stands in this file.
 class Layout {
