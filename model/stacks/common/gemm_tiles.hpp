@@ -26,9 +26,11 @@ constexpr double kStepBytes = 128;
 constexpr double kFillShare = 0.18;
 
 /// Whether rows of the operands and of the result are whole 16-byte units, as the strides of a tensor map must be.
+/// Scales of narrow weights lie in an array of their own: what a weight takes beside its whole bits is not in its row.
 inline bool whole_units(const GemmTask& t) {
   constexpr double kUnit = 16;
-  return std::fmod(t.k * t.input_bytes, kUnit) == 0 && std::fmod(t.k * t.weight_bytes, kUnit) == 0 &&
+  const double weight_bytes = std::floor(8 * t.weight_bytes) / 8;
+  return std::fmod(t.k * t.input_bytes, kUnit) == 0 && std::fmod(t.k * weight_bytes, kUnit) == 0 &&
          std::fmod(t.n * t.output_bytes, kUnit) == 0;
 }
 

@@ -381,5 +381,31 @@ TEST_F(WarmLaunch, IsColdWhereL2DoesNotHoldIt) {
   EXPECT_EQ(found(d).dram_read, Bytes{});
 }
 
+/// gpt-oss's experts are 2880 wide: 1440 bytes of 4-bit values a row, 90 times 16. Their scales, an eighth of a bit to a
+/// quarter a value, lie elsewhere.
+TEST(WholeUnits, ScalesAreInNoRow) {
+  GemmTask t;
+  t.n = 5760;
+  for (const DType weight : {DType::mxfp4, DType::nvfp4, DType::bf16}) {
+    t.weight_bytes = bytes_of(weight);
+    t.k = 2880;
+    EXPECT_TRUE(gemm::whole_units(t)) << name(weight);
+    t.k = 2884;
+    EXPECT_FALSE(gemm::whole_units(t)) << name(weight);
+  }
+  const Machine h100 = make_machine(load_gpu("h100_sxm"), MachineOptions{"trt-llm"});
+  const auto time_of_width = [&](std::int64_t k) {
+    GroupedGemm s;
+    s.experts = 128;
+    s.topk = 4;
+    s.tokens = 64;
+    s.n = 5760;
+    s.k = k;
+    s.precision = *parse_precision("mxfp4");
+    return predict(s, h100).time;
+  };
+  EXPECT_LE(time_of_width(2880), time_of_width(3072)) << "1.8 times as long with rows taken for ragged";
+}
+
 }  // namespace
 }  // namespace plumbline::gemm_parts_test
