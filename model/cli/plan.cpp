@@ -56,6 +56,7 @@ ExitCode run_plan(const PlanFlags& f) {
   switch (f.output.format) {
     case Format::json: deliver(f.output, plan_json(report)); break;
     case Format::csv: deliver(f.output, plan_csv(report)); break;
+    case Format::html: deliver(f.output, plan_html(report)); break;
     default: deliver(f.output, plan_table(report, style_for(f.output)));
   }
   return ranking.plans.empty() ? ExitCode::answered_no : ExitCode::done;
@@ -81,7 +82,7 @@ void add_plan_command(const Command& root, Action& action) {
   add_size_flags(app, flags->workload);
   add_precision_flags(app, flags->workload);
   add_reserve_flag(app, flags->reserve);
-  add_output_flags(app, flags->output, {Format::table, Format::json, Format::csv});
+  add_output_flags(app, flags->output, {Format::table, Format::json, Format::csv, Format::html});
   add_whole(app, "--top", "plans in the table; 0: all [20]", flags->top, 0);
   app.footer(
       "Ranks (tp, pp, cp, dp, ep) with tp x pp x cp x dp = N; those that do not fit are counted. Exit code 1: no plan\n"

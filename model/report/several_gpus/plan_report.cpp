@@ -13,25 +13,6 @@
 namespace plumbline {
 namespace {
 
-std::string head(const PlanReport& r, const TextStyle& style) {
-  const Workload& w = r.workload;
-  const std::string first = r.llm.name + ", " + std::string(word_of(kPhaseWords, w.phase)) + ", on " +
-                            std::to_string(r.question.gpus) + " x " + r.machine.gpu().title + ": parallel plans by " +
-                            std::string(name(r.question.goal));
-  const std::string sizes = "batch " + std::to_string(w.batch) +
-                            (w.phase == Phase::decode ? ", context " : ", prompt ") + std::to_string(length(w)) +
-                            ", weights " + weight_format(r.llm, w) + ", stack " + r.machine.stack().name +
-                            ", cluster " + r.machine.rates().fabric->name;
-  const PlanRanking& all = r.ranking;
-  std::string count = std::to_string(all.legal) + " legal, " + std::to_string(all.plans.size()) + " ranked";
-  const std::pair<const char*, std::int64_t> dropped[] = {
-      {"do not fit", all.too_large}, {"take longer than asked", all.too_slow}, {"are not modelled", all.not_modelled}};
-  for (const auto& [why, plans] : dropped) {
-    if (plans > 0) count += ", " + std::to_string(plans) + " " + why;
-  }
-  return style.bold(first) + "\n" + labelled("inputs", sizes) + labelled("plans", count) + "\n";
-}
-
 Json row_json(const RankedPlan& p, std::int64_t gpus) {
   return {{"tp", p.plan.tensor},
           {"pp", p.plan.pipeline},
@@ -62,7 +43,31 @@ std::string_view name(PlanGoal goal) {
   return "latency";
 }
 
-std::string plan_table(const PlanReport& r, const TextStyle& style) {
+PlanWords plan_words(const PlanReport& r) {
+  const Workload& w = r.workload;
+  PlanWords words;
+  words.title = r.llm.name + ", " + std::string(word_of(kPhaseWords, w.phase)) + ", on " +
+                std::to_string(r.question.gpus) + " x " + r.machine.gpu().title + ": parallel plans by " +
+                std::string(name(r.question.goal));
+  words.inputs = "batch " + std::to_string(w.batch) + (w.phase == Phase::decode ? ", context " : ", prompt ") +
+                 std::to_string(length(w)) + ", weights " + weight_format(r.llm, w) + ", stack " +
+                 r.machine.stack().name + ", cluster " + r.machine.rates().fabric->name;
+  const PlanRanking& all = r.ranking;
+  words.plans = std::to_string(all.legal) + " legal, " + std::to_string(all.plans.size()) + " ranked";
+  const std::pair<const char*, std::int64_t> dropped[] = {
+      {"do not fit", all.too_large}, {"take longer than asked", all.too_slow}, {"are not modelled", all.not_modelled}};
+  for (const auto& [why, plans] : dropped) {
+    if (plans > 0) words.plans += ", " + std::to_string(plans) + " " + why;
+  }
+  return words;
+}
+
+std::size_t plans_shown(const PlanReport& r) {
+  const std::size_t all = r.ranking.plans.size();
+  return r.top > 0 ? std::min(all, static_cast<std::size_t>(r.top)) : all;
+}
+
+Columns plan_columns(const PlanReport& r) {
   using enum Columns::Align;
   Columns table({{"#", right},
                  {"tp", right},
@@ -78,9 +83,7 @@ std::string plan_table(const PlanReport& r, const TextStyle& style) {
                  {"memory", right},
                  {"network", right},
                  {"bubble", right}});
-  std::size_t shown = r.ranking.plans.size();
-  if (r.top > 0) shown = std::min(shown, static_cast<std::size_t>(r.top));
-  for (std::size_t i = 0; i < shown; ++i) {
+  for (std::size_t i = 0; i < plans_shown(r); ++i) {
     const RankedPlan& p = r.ranking.plans[i];
     std::vector<std::string> cells{std::to_string(i + 1)};
     for (const NamedDegree& each : degrees(p.plan)) cells.push_back(std::to_string(each.degree));
@@ -90,10 +93,15 @@ std::string plan_table(const PlanReport& r, const TextStyle& style) {
                                percent(p.network / p.latency), percent(p.bubble / p.latency)});
     table.add(std::move(cells));
   }
-  std::string out = head(r, style) + table.text(2, style);
-  if (shown < r.ranking.plans.size()) {
-    out += "  ... and " + std::to_string(r.ranking.plans.size() - shown) + " more (--top 0 shows all)\n";
-  }
+  return table;
+}
+
+std::string plan_table(const PlanReport& r, const TextStyle& style) {
+  const PlanWords words = plan_words(r);
+  std::string out = style.bold(words.title) + "\n" + labelled("inputs", words.inputs) + labelled("plans", words.plans) +
+                    "\n" + plan_columns(r).text(2, style);
+  const std::size_t left_out = r.ranking.plans.size() - plans_shown(r);
+  if (left_out > 0) out += "  ... and " + std::to_string(left_out) + " more (--top 0 shows all)\n";
   return out + "\n" + bullets("assumptions", all_assumptions(r.machine, r.llm.assumptions, r.remarks), style);
 }
 

@@ -170,6 +170,9 @@ TEST(PredictModel, PlanRanksWhatIsLegal) {
   EXPECT_EQ(run(plan({"--max-latency", "1us"})).code, 1);
   expect_refusal(plan({"--prompt", "9"}), 2, "--prompt: has no meaning with --phase decode");
   EXPECT_EQ(run(plan({"--format", "csv"})).out.substr(0, 12), "tp,pp,cp,dp,");
+  const std::string page = run(plan({"--format", "html"})).out;
+  EXPECT_THAT(page, HasSubstr("<title>llama-3.1-8b, decode, on 4 x H200 SXM 141GB: parallel plans by latency</title>"));
+  EXPECT_THAT(page, HasSubstr("<circle class=\"c1\""));
 }
 
 TEST(PredictModel, PowerCapAndDataAreOfCardsWithEnergies) {

@@ -10,6 +10,7 @@
 #include "model/report/html/markup.hpp"
 #include "model/report/html/plot.hpp"
 #include "model/report/report.hpp"
+#include "model/report/several_gpus/plan_report.hpp"
 #include "ops/table/text.hpp"
 #include "tests/support/strict_markup.hpp"
 
@@ -209,6 +210,35 @@ TEST(PageLabels, AreLeftOutWhereTheyDoNotFit) {
 TEST(PageText, IsEscapedAsTextAndAsAttribute) {
   EXPECT_EQ(html::escaped("a<b>&\"'"), "a&lt;b&gt;&amp;&quot;&#39;");
   EXPECT_EQ(html::escaped("\x1b[0m"), "\\x1b[0m");
+}
+
+/// Every plan is a dot, the best one alone in its colour; of names that are no markup nothing is left.
+TEST(PlanPage, ShowsEveryPlanAndEscapesNames) {
+  const Machine machine = make_machine(load_gpu("h200_sxm"), {});
+  Llm llm = load_llm("llama-3.1-8b");
+  llm.name = "<script>alert('x')</script>";
+  Workload workload;
+  workload.batch = 8;
+  PlanQuestion question;
+  question.gpus = 8;
+  Predictor predictor;
+  for (const PlanGoal goal : {PlanGoal::latency, PlanGoal::tokens_per_s, PlanGoal::tokens_per_J}) {
+    question.goal = goal;
+    const PlanRanking ranking = rank_plans(predictor, llm, workload, machine, {}, question);
+    const PlanReport report{llm, workload, machine, question, ranking, 3, {}};
+    const std::string page = plan_html(report);
+    ASSERT_NO_THROW((void)test::read_markup(page));
+    expect_self_contained(page);
+    expect_numbers(page);
+    EXPECT_THAT(page, HasSubstr("&lt;script&gt;"));
+    std::size_t dots = 0;
+    for (std::size_t at = page.find("<circle"); at != std::string::npos; at = page.find("<circle", at + 1)) ++dots;
+    EXPECT_EQ(dots, ranking.plans.size());
+    EXPECT_EQ(page.find("<circle class=\"c1\""), page.rfind("<circle class=\"c1\""));
+    EXPECT_THAT(page, HasSubstr("and " + std::to_string(ranking.plans.size() - 3) + " more"));
+  }
+  const PlanRanking none;
+  EXPECT_NO_THROW((void)test::read_markup(plan_html({llm, workload, machine, question, none, 3, {}})));
 }
 
 }  // namespace
