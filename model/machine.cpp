@@ -146,7 +146,10 @@ MeasuredFormats::MeasuredFormats(const Calibration& calibration) {
 std::optional<BandSection> MeasuredFormats::find(KernelSet set, std::size_t band_class, std::string_view format) const {
   if (lists_.empty() && !band_class_is_unfitted(band_class)) return BandSection::own_card;
   const auto same = [](std::string_view a, std::string_view b) {
-    const auto wide = [](std::string_view name) { return name == "fp16" ? std::string_view("bf16") : name; };
+    const auto wide = [](std::string_view name) {
+      if (name.empty()) return kAnyFormat;
+      return name == "fp16" ? std::string_view("bf16") : name;
+    };
     return wide(a) == wide(b);
   };
   for (const Formats& list : lists_) {

@@ -120,6 +120,32 @@ def aic_collectives(root, out):
                 stack=r["stack"], kernel=r["kernel"], scope="node")
 
 
+def aic_experts(root, out):
+    """DeepEP's dispatch and combine. `tokens` of one rank; gpus = 8 a node. Low latency: one kernel each, by the profiler.
+    High throughput: on `sms` SMs; a token's experts lie on at most four nodes (the collector's rule); several nodes: the
+    notifying kernel and the moving one add up, on one node both are in the one time."""
+    for r, rid in read(root, AIC, "wideep_deepep_ll"):
+        shape = exchange_shape(r)
+        for op, dtype in (("dispatch", "fp8"), ("combine", "bf16")):
+            out.add((AIC, r["gpu"], "experts"), "moe_" + op, dtype, shape, r[op + "_avg_t_us"], rid, stack=r["stack"],
+                    kernel="deepep_ll", scope="kernel")
+    for r, rid in read(root, AIC, "wideep_deepep_normal"):
+        nodes = whole(r["node_num"])
+        for op, dtype in (("dispatch", "fp8"), ("combine", "bf16")):
+            shape = exchange_shape(r) | {"sms": whole(r[op + "_sms"])}
+            optional(shape, nodes=4 if nodes > 4 else 0)
+            time = r[op + "_transmit_us"]
+            if nodes > 1:
+                time = digits(float(time) + float(r[op + "_notify_us"]))
+            out.add((AIC, r["gpu"], "experts"), "moe_" + op, dtype, shape, time, rid, stack=r["stack"],
+                    kernel="deepep_normal", scope="call" if nodes == 1 else "notify+kernel")
+
+
+def exchange_shape(r):
+    return {"tokens": whole(r["num_token"]), "cols": whole(r["hidden_size"]), "topk": whole(r["num_topk"]),
+            "experts": whole(r["num_experts"]), "gpus": 8 * whole(r["node_num"])}
+
+
 AIC_MODELS = {"Qwen/Qwen3-32B": "qwen3-32b", "meta-llama/Llama-3.1-8B-Instruct": "llama-3.1-8b",
               "openai/gpt-oss-120b": "gpt-oss-120b"}
 AIC_STACKS = {"trtllm": "trt-llm", "vllm": "vllm", "sglang": "sglang"}
@@ -152,4 +178,5 @@ def aiconfigurator(root, out):
         for convert in (aic_gemm, aic_attention, aic_mla, aic_moe):
             convert(root, out, gpu)
     aic_collectives(root, out)
+    aic_experts(root, out)
     aic_serving(root, out)

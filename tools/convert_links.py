@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Turns recordings of collectives (data/measurements/h200/links, `probe --collectives`) into Plumbline's ops CSV, split
-for good into train and held-out files: data/measurements/h200_links/h200_sxm/{nccl,own}.{train,heldout}.csv.
+for good into train and held-out files: data/measurements/h200_links/h200_sxm/{nccl,own,host}.{train,heldout}.csv.
 
     tools/convert_links.py
 
@@ -16,6 +16,30 @@ from measurement_csv import Output
 
 KERNELS = {"nccl": "nccl", "one_shot": "own", "two_shot": "own", "pull": "own", "push": "own"}
 REWRITTEN = 8 << 20  # ops/plan/peer_plan.cpp, kInTurnBytes
+
+
+def host_copy(row):
+    """(operator, shape) of a pinned copy of each GPU, or of one each way at once by one GPU; None for all else. (Two GPUs,
+    each with a port of its own, copy one way as fast as one; both ways at once the host is slower.)"""
+    said = row["shape"] if "how=" in row["shape"] else row["shape"] + ";" + row["plan"].replace(" ", ";")
+    facts = dict(part.split("=") for part in said.split(";") if part)
+    if facts.get("host") != "pinned":
+        return None
+    if row["op"] in ("h2d", "d2h") and facts["how"] in ("alone", "all_gpus"):
+        return row["op"], {"bytes": int(facts["bytes"])}
+    if row["op"] == "h2d_d2h" and facts["how"] == "both":
+        return "h2d", {"bytes": int(facts["bytes"]), "both": 1}
+    return None
+
+
+def host_copies(root, out):
+    for name in ("x2", "x2_overlap"):
+        with open(os.path.join(root, "h200", "links", name + ".csv"), newline="", encoding="ascii") as f:
+            for line, row in enumerate(csv.DictReader(f), start=2):
+                copy = host_copy(row) if row["kernel"] == "copy_engine" and row["status"] == "ok" else None
+                if copy:
+                    out.add(("h200_links", "h200_sxm", "host"), copy[0], "bf16", copy[1], row["measured_us"], f"{name}:{line}",
+                            stack="cuda", kernel="copy_engine", scope="pinned")
 
 
 def main():
@@ -35,6 +59,7 @@ def main():
                 out.add(("h200_links", "h200_sxm", family), row["op"], row["dtype"],
                         {"bytes": size, "gpus": gpus, "multicast": 0}, row["measured_us"], f"{name}:{line}",
                         stack=row["stack"] if family == "nccl" else "own " + row["kernel"], kernel=row["kernel"], scope="ragged" if part % 16 else "aligned")
+    host_copies(root, out)
     for (source, gpu, family, side), rows in sorted(out.write(root).items()):
         print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
     return 0

@@ -6,6 +6,8 @@
 #               eight GPUs are priced with it (data/clusters). The H200's exchanges also to own recordings of two GPUs
 #               (data/measurements/h200_links): a captured call goes another way than a queued one
 #   stacks'     all-reduce kernels of TensorRT-LLM (1.3) and vLLM, to published rows
+#   DeepEP's    to published rows of the H100
+#   host        copies between host and GPU, to own recordings
 #   ours        to own recordings of two H200; what links carry and what one more peer adds are not fitted
 #
 # usage: tools/fit_collectives.sh [GPU...]     (default: h200_sxm h100_sxm a100_sxm); build validate first
@@ -32,6 +34,27 @@ ours() {
   family=$1 free=$2 kernel=$3
   shift 3
   fit h200_sxm "$family" "$free" --kernels own --where "kernel=$kernel" --where scope=aligned "$@"
+}
+
+# DeepEP's kernels, to rows of the H100; the H200 has the same chip and the same links. Those between nodes take the NVLinks'
+# share as it was found inside one.
+experts() {
+  rows=data/measurements/aiconfigurator/h100_sxm/experts.train.csv with="aiconfigurator h100_sxm wideep_deepep"
+  message='step_s=1e-6:1e-8:2e-5,channel_B_per_s=5e9:5e8:1e11'
+  inside="$message,fixed_s=9e-6:1e-6:1e-4,link_share_fraction=.7:.2:1,overlap=3:1:8,counter_s=1e-7:1e-10:1e-5"
+  for op in dispatch combine; do
+    move "$1" "deepep_low_$op" "moe_$op" deepep_ll 'gpus<=8' "$inside"
+    move "$1" "deepep_$op" "moe_$op" deepep_normal 'gpus<=8' "$inside,exposed=1:.01:10"
+    move "$1" "deepep_low_${op}_network" "moe_$op" deepep_ll 'gpus>=9' \
+      'fixed_s=1.5e-5:1e-6:1e-4,counter_s=1e-6:1e-8:1e-4,link_share_fraction=.9:.2:1,overlap=3:1:8'
+    move "$1" "deepep_${op}_network" "moe_$op" deepep_normal 'gpus>=9' \
+      "$message,fixed_s=3e-5:1e-6:1e-4,counter_s=2e-5:1e-6:1e-4,exposed=1:.01:10,overlap=1:1:1"
+  done
+}
+
+# move GPU FAMILY OP KERNEL RANKS FREE
+move() {
+  fit "$1" "$2" "$6" --kernels library --ops "$3" --where "kernel=$4" --where "$5"
 }
 
 [ $# -gt 0 ] || set -- h200_sxm h100_sxm a100_sxm
@@ -63,7 +86,10 @@ link_share_fraction=.83:.2:1,exposed=1.5:.01:8,channel_B_per_s=8e10:5e9:3e11"
   fit "$gpu" trtllm_all_reduce "$kernel" --kernels library --where stack~trtllm-1 --where stack!~1.2.0
   fit "$gpu" vllm_one_stage "$kernel" --kernels library --where 'kernel=vLLM_custom_graph'
   fit "$gpu" vllm_two_stages "$kernel" --kernels library --where 'kernel=vLLM_custom_graph'
+  [ "$gpu" = a100_sxm ] || experts "$gpu"
   [ "$gpu" = h200_sxm ] || continue
+  rows=data/measurements/h200_links/h200_sxm/host.train.csv with='own recordings of two H200'
+  fit h200_sxm copy_engine 'fixed_s=1.8e-6:1e-7:1e-5,step_s=6e-7:1e-8:5e-6,exposed=.1:.01:1,overlap=1:1:1' --kernels library
   rows=data/measurements/h200_links/h200_sxm/own.train.csv with='own recordings of two H200'
   chain='overlap=1.5:1:8,channel_B_per_s=2e10:2e9:2e11'
   ours peer_one_shot "fixed_s=1.3e-6:2e-7:1e-5,$chain" one_shot

@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arch/units.hpp"
@@ -21,6 +22,9 @@
 namespace plumbline {
 
 enum class KernelSet { own, library, ideal };
+
+/// In place of a number format, where operators move bytes of any type.
+inline constexpr std::string_view kAnyFormat = "any";
 
 /// Quantiles of ln(measured / predicted) of rows that the prediction had not been fitted to: 5 %, 95 % and the median.
 struct Band {

@@ -26,6 +26,7 @@ constexpr auto kOthers = std::to_array<ClassOfKernels>({
     {"cumsum", "select_scan"},
     {"rowwise", "all"},  // every other operator that is priced as a stream: nothing of its kind was measured
     {"collective", "all"},
+    {"host", "all"},
     {"matrix", "all"},
     {"attention", "all"},
     {"stream", "all"},

@@ -53,7 +53,8 @@ struct FamilyScalars {
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
   /// What one SM has outstanding to L2 and DRAM together, however deep its ring; 0: no such limit is known.
   Bytes sm_in_flight;
-  /// A launch before kernels whose CTAs take tiles from a counter: it is cleared.
+  /// A launch before kernels whose CTAs take tiles from a counter: it is cleared. Of exchanges of tokens what goes with
+  /// the number of counters, tokens or nodes (model/stacks/deepep/provider.cpp).
   Seconds counter;
   /// Share of the tensor peak at `Rates::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.
@@ -117,7 +118,7 @@ struct Rates {
   Seconds host_per_operator;  ///< host time of one operator in an eager framework
 
   /// Scalars of kernel families, by number: each provider of a stack knows where its own begin.
-  static constexpr std::size_t kMostFamilies = 32;
+  static constexpr std::size_t kMostFamilies = 40;
   std::array<FamilyScalars, kMostFamilies> families;
   /// Instructions and waits of row-wise kernels whose code was counted (ops/plan/kernel_counts.hpp); null where the
   /// stack has none. Whoever makes the rates keeps them.

@@ -299,6 +299,36 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
   for (NodePrediction& n : out.nodes) conclude(n.op, machine);
 }
 
+/// Of several GPUs no two are alike, and which one is the hottest is not known: at one clock they draw unlike power, under
+/// the cap they settle at unlike clocks, as far apart, and a step runs at the slowest one's. What one card of a kind adds to
+/// either side of a band (5-95 %, as ln) is independent of the rest of it.
+void widen_by_cards(StepPrediction& out, const Machine& machine) {
+  if (out.graph.ranks == 1 || !out.power) return;
+  const auto& power = machine.calibration().power;
+  const auto found = power.find("band_card");
+  if (found == power.end()) return;
+  const auto half = [&](double ratio) { return std::hypot(std::log(ratio), found->second.value); };
+  out.power_high = held_to_cap(std::exp(half(*out.power_high / *out.power)) * *out.power, *out.power, machine.rates());
+  out.power_low = std::exp(-half(*out.power_low / *out.power)) * *out.power;
+  if (!out.power_limited) return;
+  out.low = std::exp(-half(out.low / out.latency)) * out.latency;
+  out.high = std::exp(half(out.high / out.latency)) * out.latency;
+}
+
+/// SMs on which the stack's kernels exchange tokens, of those that run on the machine; 0: it has none, or a user has said
+/// how NCCL's collectives go.
+std::int64_t exchange_sms_of(const Machine& machine) {
+  const Origin& origin = *machine.parts()->origin;
+  const Stack& stack = origin.stack.stack;
+  if (stack.exchange_sms == 0 || stack.collective != CollectiveChoice::automatic) return 0;
+  const Rates& m = machine.rates();
+  for (const StackedProvider& stacked : origin.stack.providers) {
+    const std::span families(m.families);
+    if (stacked.provider->exchanges_tokens(families.subspan(stacked.first_family), m)) return stack.exchange_sms;
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::string_view step_kind(const Graph& graph) {
@@ -310,7 +340,14 @@ std::string_view step_kind(const Graph& graph) {
 void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
                   const RunOptions& options, StepPrediction& out) {
   if (workload.phase == Phase::train) throw NotModelled("phase train: training time is not modelled yet");
-  lower(llm, workload, out.graph);
+  const std::int64_t exchange_sms = workload.parallel.expert > 1 ? exchange_sms_of(machine) : 0;
+  if (exchange_sms > 0) {
+    Workload as_the_stack_does = workload;
+    as_the_stack_does.exchange_sms = exchange_sms;
+    lower(llm, as_the_stack_does, out.graph);
+  } else {
+    lower(llm, workload, out.graph);
+  }
   predict_graph(machine, cache, options, out, workload.fusion == machine.stack().fusion, workload.phase);
 }
 
@@ -354,6 +391,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   keep_slowest_stage(out, phase == Phase::decode);
   if (m.power) settle(out, machine, options, side_by_side);
   total(out, machine, options, fused_as_stack);
+  widen_by_cards(out, machine);
 }
 
 }  // namespace plumbline

@@ -157,6 +157,13 @@ class Provider {
     (void)op;
     return nullptr;
   }
+  /// Whether it runs moe_dispatch and moe_combine on that machine, so that a step's tokens go to their experts by those
+  /// and not by an all-to-all. `families`: its own.
+  virtual bool exchanges_tokens(std::span<const FamilyScalars> families, const Rates& rates) const {
+    (void)families;
+    (void)rates;
+    return false;
+  }
   /// Plans the operator, if it has a kernel for it: false leaves it to the stack's next provider. Throws BadInput for a
   /// dtype that the GPU has no path for, NotModelled for an operator that nothing is known of.
   virtual bool plan(const Question& question, Answer& answer) const = 0;

@@ -12,6 +12,7 @@ const Provider& flash_attention_provider();
 const Provider& flashinfer_provider();
 const Provider& trtllm_all_reduce_provider();  // custom_all_reduce
 const Provider& vllm_all_reduce_provider();    // custom_all_reduce
+const Provider& deepep_provider();
 const Provider& nccl_provider();
 const Provider& generic_provider();
 const Provider& ideal_provider();
@@ -25,6 +26,7 @@ std::span<const Provider* const> providers() {
       &flashinfer_provider(),       //
       &trtllm_all_reduce_provider(),
       &vllm_all_reduce_provider(),
+      &deepep_provider(),
       &nccl_provider(),     //
       &generic_provider(),  //
       &ideal_provider(),

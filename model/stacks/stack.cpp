@@ -102,6 +102,15 @@ void read_collective_call(const JsonValue& root, Stack& stack) {
   (void)call->at("source").as_string();
 }
 
+void read_token_exchange(const JsonValue& root, Stack& stack) {
+  const auto exchange = root.find_object("token_exchange");
+  if (!exchange) return;
+  exchange->refuse_unknown_keys({"sms", "source"});
+  stack.exchange_sms = exchange->at("sms").as_integer();
+  if (stack.exchange_sms < 1) exchange->at("sms").fail("expected 1 SM at least, found " + exchange->at("sms").dump());
+  (void)exchange->at("source").as_string();
+}
+
 }  // namespace
 
 KernelSet Stack::kernels() const { return providers.front().provider->set(); }
@@ -110,7 +119,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(text, place);
   const JsonValue root = document.root();
   root.refuse_unknown_keys({"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime",
-                            "overlap", "collective_call"});
+                            "overlap", "collective_call", "token_exchange"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
   Stack stack;
   stack.name = root.at("name").as_string();
@@ -131,6 +140,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   stack.runtime = word_in(root.at("runtime"), kRuntimeWords);
   if (const auto overlap = root.find("overlap")) stack.overlap = word_in(*overlap, kOverlapWords);
   read_collective_call(root, stack);
+  read_token_exchange(root, stack);
   return stack;
 }
 

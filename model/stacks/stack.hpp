@@ -5,7 +5,8 @@
 //     "providers": [ {"provider": "cublas"}, {"provider": "trtllm"}, {"provider": "generic"} ],
 //     "prefill_appends": true, "fusion": "typical", "runtime": "graph",
 //     "overlap": "two-batch",
-//     "collective_call": {"fixed": "3.4 us", "each_doubling": "0.55 us", "source": "..."} }
+//     "collective_call": {"fixed": "3.4 us", "each_doubling": "0.55 us", "source": "..."},
+//     "token_exchange": {"sms": 20, "source": "..."} }
 //
 // An operator is planned by the first provider of the list that has a kernel for it. `ops` of a provider limits it to
 // those operators; `stands_in` says that its kernels stand in for ones that the stack's own author has not written, so
@@ -37,6 +38,9 @@ struct Stack {
   Overlap overlap = Overlap::none;  ///< what of the communication it runs beside compute, where a plan has any
   CollectiveCall collective_call;
   CollectiveChoice collective = CollectiveChoice::automatic;  ///< a user's, of no file
+  /// Tokens go to experts of other ranks by kernels that know each token's experts, in prefill on so many SMs; 0: by an
+  /// all-to-all.
+  std::int64_t exchange_sms = 0;
 
   /// Its section of calibrations and reports: the floor, ours where our kernels come first, else the libraries'.
   KernelSet kernels() const;

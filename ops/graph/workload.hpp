@@ -81,6 +81,10 @@ struct Workload {
   ParallelPlan parallel;
   ExpertLoad expert_load;
   Overlap overlap = Overlap::none;
+  /// Tokens go to experts of other ranks by kernels that know each token's experts (ExpertExchange, ops/shape/collective.hpp):
+  /// in decode by those of low latency, else on so many SMs. 0: by an all-to-all of all routed rows. Predictions set it to
+  /// what the stack does.
+  std::int64_t exchange_sms = 0;
 };
 
 /// Throws BadInput for sizes below 1 (context and cached may be 0), more than 2^40 tokens in all, or a parallel plan that

@@ -94,6 +94,25 @@ Routed down_rows(const Routed& r) {
   return down;
 }
 
+/// Kernels that know each token's experts bring tokens from rank to rank.
+bool by_token(const Step& s, const Routed& r) { return r.plan.exchanged && s.workload.exchange_sms > 0; }
+/// ... those of low latency, which put them in the order of experts too, and quantize them.
+bool in_order_of_experts(const Step& s, const Routed& r) { return by_token(s, r) && s.decode; }
+
+void exchange_tokens(Step& s, NodeTag name, const FfnSpec& f, const Routed& r, ExpertExchangeKind kind, DType type) {
+  ExpertExchange e;
+  e.kind = kind;
+  e.tokens = s.tokens;
+  e.cols = r.width;
+  e.topk = f.topk;
+  e.experts = std::max(f.experts, r.plan.ranks);
+  e.gpus = r.plan.ranks;
+  e.sms = s.decode ? 0 : s.workload.exchange_sms;
+  e.skew = std::min(100.0, 100 * (r.plan.fullest - 1));
+  e.dtype = type;
+  s.add(name, e, 1);
+}
+
 void exchange(Step& s, NodeTag name, const Routed& r, DType type) {
   if (!r.plan.exchanged) return;
   const Bytes bytes = storage(type, static_cast<double>(r.rows) * static_cast<double>(r.width));
@@ -122,9 +141,10 @@ void experts(Step& s, const FfnSpec& f) {
     s.quantize("latent_down_quantize"_node, s.tokens, s.hidden, s.types.linear);
     s.linear("latent_down"_node, s.tokens, f.latent, s.hidden);
   }
-  s.quantize(kExpertNames.quantize, s.tokens, r.width, s.types.experts);
-  if (!s.max()) s.add("moe_permute"_node, permutation(s, f, r, false, moved));
-  exchange(s, "moe_dispatch"_node, r, moved);
+  if (!in_order_of_experts(s, r)) s.quantize(kExpertNames.quantize, s.tokens, r.width, s.types.experts);
+  if (by_token(s, r)) exchange_tokens(s, "moe_dispatch"_node, f, r, ExpertExchangeKind::dispatch, moved);
+  if (!s.max() && !in_order_of_experts(s, r)) s.add("moe_permute"_node, permutation(s, f, r, false, moved));
+  if (!by_token(s, r)) exchange(s, "moe_dispatch"_node, r, moved);
   if (!f.gated || s.none()) {
     if (f.gated) grouped(s, kExpertNames.gate, r, r.expert_width, r.width);
     grouped(s, kExpertNames.up, r, r.expert_width, r.width);
@@ -134,11 +154,15 @@ void experts(Step& s, const FfnSpec& f) {
   activate(s, f, r.rows, r.expert_width, kExpertNames);
   s.quantize(kExpertNames.down_quantize, r.rows, r.expert_width, s.types.experts);
   grouped(s, kExpertNames.down, down_rows(r), r.width, r.expert_width);
-  exchange(s, "moe_collect"_node, r, s.types.base);
+  if (!by_token(s, r)) exchange(s, "moe_collect"_node, r, s.types.base);
 }
 
+/// Back in the order of tokens, each one's rows weighted and added up: on its own rank behind the exchange; or, by kernels
+/// that know the tokens, first those of a rank's experts, and on their way all ranks'; or in those kernels alone.
 void combine(Step& s, const FfnSpec& f) {
-  s.add("moe_combine"_node, permutation(s, f, routed(s, f), true, s.types.base));
+  const Routed r = routed(s, f);
+  if (!in_order_of_experts(s, r)) s.add("moe_combine"_node, permutation(s, f, r, true, s.types.base));
+  if (by_token(s, r)) exchange_tokens(s, "moe_collect"_node, f, r, ExpertExchangeKind::combine, s.types.base);
   if (f.latent == 0) return;
   s.quantize("latent_up_quantize"_node, s.tokens, f.latent, s.types.linear);
   s.linear("latent_up"_node, s.tokens, s.hidden, f.latent);
@@ -175,9 +199,11 @@ void mixture(Step& s, const FfnSpec& f) {
   }
   route(s, f);
   experts(s, f);
-  if (s.max()) s.join = shared;
+  // the combination can add the shared expert where it is a kernel of this rank, not one that tokens come back by
+  const bool fused_add = s.max() && !by_token(s, routed(s, f));
+  if (fused_add) s.join = shared;
   combine(s, f);
-  if (beside > 0 && !s.max()) {
+  if (beside > 0 && !fused_add) {
     s.join = shared;
     s.row("shared_add"_node, RowwiseKind::add, s.tokens, s.hidden);
   }

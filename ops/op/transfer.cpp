@@ -18,7 +18,14 @@ constexpr auto kNames =
                                  {"d2d", static_cast<int>(TransferKind::d2d), false, Pattern::none}});
 static_assert(in_order(kNames));
 
-constexpr auto kKeys = std::to_array<Key>({key<&Transfer::bytes>("bytes"), optional_key<&Transfer::stride>("stride")});
+constexpr auto kKeys = std::to_array<Key>(
+    {key<&Transfer::bytes>("bytes"), optional_key<&Transfer::stride>("stride"), optional_key<&Transfer::both>("both")});
+
+bool is_host_copy(const Transfer& s) { return s.kind == TransferKind::h2d || s.kind == TransferKind::d2h; }
+
+constexpr auto kTransferRelations = std::to_array<Relation<Transfer>>(
+    {{"key 'both': expected with h2d and d2h alone", [](const Transfer& s) { return !s.both || is_host_copy(s); },
+      [](Transfer& s) { s.both = false; }}});
 
 /// Device memory only: h2d reads the host's. send_recv: a rank sends one buffer and receives one.
 Work work_of(const Transfer& s) {
@@ -38,6 +45,7 @@ const Facts<Transfer>& Transfer::facts() {
   static constexpr Facts<Transfer> kFacts{
       .names = kNames,
       .keys = kKeys,
+      .relations = kTransferRelations,
       .work = work_of,
       .volume = volume_of,
   };

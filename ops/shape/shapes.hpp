@@ -30,7 +30,7 @@ namespace plumbline {
 /// The order is that of `predict-model list ops`: the contract's operators first, then ours.
 using Op = std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, MlaDecode, Rowwise, Rope, TopK,
                         SoftmaxTopK, Embedding, Scan, Spmv, GemmSparse24, Recurrence, CausalConv, MoePermute,
-                        Collective, Transfer, CustomOp>;
+                        Collective, ExpertExchange, Transfer, CustomOp>;
 
 /// The operator's name: "gemm", "rmsnorm", "all_reduce", ...
 std::string_view op_name(const Op& op);

@@ -184,7 +184,7 @@ TEST(Families, BeyondTheRoomForThemAreRefused) {
     Read read(stack);
     FAIL() << "took 36 families";
   } catch (const BadInput& error) {
-    EXPECT_STREQ(error.what(), "stack mine: more than 32 kernel families");
+    EXPECT_STREQ(error.what(), "stack mine: more than 40 kernel families");
   }
 }
 

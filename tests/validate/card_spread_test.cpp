@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include <vector>
 
@@ -64,6 +65,40 @@ TEST(StepBands, CardShareIsFoundOnTrainingSteps) {
   again.band_correlation.at("own").card = 0.5;
   add_card_spread(parse_step_sources(read_text_file(list()), list()), again);
   EXPECT_NEAR(again.band_correlation.at("own").card, share, 1e-9);
+}
+
+/// Mean of ln(rank 0 / rank 1) over a recording's steady steps: of power where neither board is at its cap, of the clock
+/// where both are.
+struct PairSpread {
+  double power = 0, clock = 0;
+};
+PairSpread spread_of(const char* name) {
+  const std::string file = data_folder() + "/measurements/h200/" + name;
+  const StepRecording recording = parse_step_recording(read_text_file(file), file);
+  PairSpread sum;
+  int free = 0, held = 0;
+  for (const StepMeasurement& step : recording.steps) {
+    if (step.what.clock != ClockMode::steady || step.ranks.size() != 2) continue;
+    const auto& a = step.ranks[0];
+    const auto& b = step.ranks[1];
+    const bool at_cap = std::max(*a.power, *b.power) > 0.97 * 700.0 * units::W;
+    (at_cap ? sum.clock : sum.power) += at_cap ? std::log(*a.sm_clock / *b.sm_clock) : std::log(*a.power / *b.power);
+    ++(at_cap ? held : free);
+  }
+  EXPECT_EQ(free, 8) << name;
+  EXPECT_EQ(held, 6) << name;
+  return {sum.power / free, sum.clock / held};
+}
+
+/// Cards that draw more at one clock settle at less of it under the cap, by as much: two ways to the same share.
+TEST(StepBands, CardsOfAPairAreAsFarApartInPowerAsInClock) {
+  const PairSpread first = spread_of("steps.tp2.json"), second = spread_of("steps.tp2.second.json");
+  const auto half = [](double a, double b) { return 1.645 * std::sqrt((a * a + b * b) / 2 / 2); };
+  const double committed_share = committed().power.at("band_card").value;
+  EXPECT_NEAR(half(first.power, second.power), committed_share, 5e-5);
+  EXPECT_NEAR(half(first.clock, second.clock), committed_share, 2e-3);
+  EXPECT_LT(first.power * first.clock, 0);
+  EXPECT_LT(second.power * second.clock, 0);
 }
 
 }  // namespace

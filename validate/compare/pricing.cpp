@@ -101,6 +101,12 @@ StackChoice stack_of(StackChoice choice, const Measurement& row) {
     if (row.origin.stack.find("nccl") != std::string::npos) choice.name = "nccl";
     return choice;
   }
+  if (std::holds_alternative<ExpertExchange>(row.what.op) && choice.name == "trt-llm") {
+    for (const char* stack : {"vllm", "sglang"}) {
+      if (row.origin.stack.rfind(stack, 0) == 0) choice.name = stack;
+    }
+    return choice;
+  }
   if (op_name(row.what.op) != "attention_prefill" && op_name(row.what.op) != "attention_decode") return choice;
   for (const char* stack : {"vllm", "torch", "flash-attention", "infersim"}) {
     if (row.origin.stack.rfind(stack, 0) == 0) choice.attention = "flash_attention";

@@ -314,7 +314,8 @@ void write_measured(BandFit& out) {
                                  : r.section == BandSection::near   ? "near."
                                                                     : "far.";
     const std::string name = std::string(key_of(r.kernels)) + "." + std::string(band_class_name(r.band_class));
-    if (parse_precision(r.format)) formats[distance + name].insert(r.format);
+    if (r.format.empty()) formats[distance + name].insert(std::string(kAnyFormat));  // bytes, of whatever type
+    else if (parse_precision(r.format)) formats[distance + name].insert(r.format);
   }
   out.calibration.measured.clear();
   for (const auto& [name, found] : formats) out.calibration.measured[name].assign(found.begin(), found.end());

@@ -9,16 +9,24 @@
 namespace plumbline {
 namespace {
 
+constexpr auto kHostCopies = std::to_array<BandClass>({{Variant::usual, "host_copy"}});
 constexpr std::array<FamilyDeclaration, 2> kDeclared{
-    {{.name = "rowwise"}, {.name = "copy_engine", .stand_in = "library.rowwise"}}};
+    {{.name = "rowwise"},
+     {.name = "copy_engine", .stand_in = "library.rowwise", .kind = "host", .classes = kHostCopies}}};
 
 /// Between the host's memory, pinned, and the GPU's: the copy engine's own start, and the bytes over the port to the host.
+/// Where copies go both ways at once the second starts behind the first, and what one direction needs of the other
+/// (requests to read, acknowledgements) takes a share of the other's time: two scalars, measured.
 bool answer_copy(const Transfer& transfer, const Question& q, const FamilyScalars& family, Answer& out) {
   if (transfer.kind == TransferKind::send_recv) return false;
   out.sign(family);
   Demand& d = out.launch("copy engine", family) = Demand{};
   d.plan.ctas = 1;
   d.link = static_cast<double>(transfer.bytes) * units::B;
+  if (transfer.both) {
+    d.serial_latency = family.step + family.exposed * (d.link / q.rates.pcie);
+    d.serial_latency_of = "of copies the other way";
+  }
   out.read_beside = q.work.read;  // beside the link's time, not in it
   out.written_beside = q.work.write;
   return true;

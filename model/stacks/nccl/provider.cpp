@@ -36,8 +36,8 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
      {.name = "nccl_peer_ll", .required = false, .kind = "collective", .classes = kPeers},
      {.name = "nccl_peer_simple", .required = false, .kind = "collective", .classes = kPeers}}};
 
-constexpr std::array<std::string_view, 6> kOps{"all_reduce", "all_gather", "reduce_scatter",
-                                               "all_to_all", "broadcast",  "send_recv"};
+constexpr std::array<std::string_view, 8> kOps{"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                                               "broadcast",  "send_recv",  "moe_dispatch",   "moe_combine"};
 
 constexpr double kSimpleChunk = 4 * nccl::kSimpleStep;  // of a channel, at most; two slices a chunk
 
@@ -143,6 +143,15 @@ Exchange tree(double bytes, const Group& g, const Choice& c, const FamilyScalars
   return e;
 }
 
+/// Each rank's data go down a tree of their own, all trees side by side: as many bytes as a ring sends, in fewer steps.
+Exchange pat(double bytes, const Group& g, const FamilyScalars& f) {
+  Exchange e;
+  e.rate = nccl::kPatShare * rate_of(g, f);
+  e.link = (g.ranks - 1) / g.ranks * bytes * units::B;
+  e.waits = nccl::reckoned_pat_steps(g.ranks);
+  return e;
+}
+
 /// Switches add what they gather from all GPUs and store it to all: each sends its data once, in chunks of 128 KiB a
 /// channel and rank, of which the first must have come back before the pipe is full.
 Exchange nvls(double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
@@ -196,6 +205,15 @@ Exchange peers(double message, double others, const Group& g, const FamilyScalar
   return e;
 }
 
+/// Bytes as all ranks handle them: where they do not divide into as many parts, each part is as long as the longest, a
+/// whole number of elements, as callers pad it (all ranks of a call pass the same count).
+double evened(const Collective& s) {
+  const double bytes = static_cast<double>(s.bytes), ranks = static_cast<double>(s.gpus);
+  if (s.kind == CollectiveKind::all_reduce || s.kind == CollectiveKind::broadcast) return bytes;
+  const double element = std::max(1.0, bits(s.dtype) / 8.0);
+  return std::max(bytes, ranks * std::ceil(bytes / (ranks * element)) * element);
+}
+
 class Nccl final : public Provider {
  public:
   std::string_view name() const override { return "nccl"; }
@@ -208,9 +226,10 @@ class Nccl final : public Provider {
       return exchange(static_cast<double>(transfer->bytes), 1, group_of(q, 2, static_cast<double>(transfer->stride)), q,
                       out);
     }
+    if (const auto* rows = std::get_if<ExpertExchange>(&q.op)) return exchange_rows(*rows, q, out);
     const auto* s = std::get_if<Collective>(&q.op);
     if (s == nullptr) return false;
-    const double ranks = static_cast<double>(s->gpus), bytes = static_cast<double>(s->bytes);
+    const double ranks = static_cast<double>(s->gpus), bytes = evened(*s);
     if (ranks < 2) return false;  // a copy at most
     Group g = group_of(q, ranks, static_cast<double>(s->stride));
     g.multicast = g.multicast && s->multicast;
@@ -233,6 +252,7 @@ class Nccl final : public Provider {
       out.unmeasured = true;
       return launch(kKernels[0][protocol], chain(bytes, g, c, f), c.channels, f, ranks, q, out);
     }
+    if (c.algorithm == Algorithm::pat) return launch("nccl pat simple", pat(bytes, g, f), c.channels, f, ranks, q, out);
     const bool up_and_down = c.algorithm == Algorithm::tree;
     return launch(kKernels[up_and_down ? 1 : 0][protocol],
                   up_and_down ? tree(bytes, g, c, f) : ring(s->kind, bytes, g, c, f), c.channels, f, ranks, q, out);
@@ -250,6 +270,16 @@ class Nccl final : public Provider {
     }
     throw BadInput(
         "one-shot and two-shot collectives are no algorithms of NCCL, and the stack has no other kernel for this one");
+  }
+
+  /// Where the stack has no kernels that know a token's experts: an all-to-all of all routed rows.
+  static bool exchange_rows(const ExpertExchange& s, const Question& q, Answer& out) {
+    if (s.gpus < 2) return false;
+    const double ranks = static_cast<double>(s.gpus),
+                 rows = static_cast<double>(s.tokens) * static_cast<double>(s.topk);
+    const Group g = group_of(q, ranks, 1);
+    out.unmeasured = g.path == nccl::Path::pcie || g.nodes > 1;
+    return exchange((1 + s.skew / 100) * rows / ranks * row_bytes(s).in(units::B), ranks - 1, g, q, out);
   }
 
   static bool exchange(double message, double others, const Group& g, const Question& q, Answer& out) {

@@ -105,6 +105,13 @@ double reckon_nvls(double bytes, const Group& g) {
   return kNvlinkHop[index(Algorithm::nvls)][index(Protocol::simple)] + bytes / (1000 * bandwidth);
 }
 
+/// Simple alone. Its bandwidth is of the whole buffer, whatever the ranks.
+double reckon_pat(double bytes, const Group& g) {
+  constexpr double kPatBase = 8;
+  return kPatBase + reckoned_pat_steps(g.ranks).in(units::us) +
+         bytes / (1000 * kPatShare * rings_of(g).bus.in(units::GB_per_s));
+}
+
 /// Published times of H100 and H200 nodes with multicast follow the ring on two and four GPUs at every size, and leave it
 /// on eight from 4 MiB (aiconfigurator's nccl tables, 2.26 to 2.29): NCCL's source gives no such rule, the topology that
 /// it searches may.
@@ -141,6 +148,17 @@ double ring_network_steps(CollectiveKind kind, double nodes) {
   return nodes <= 1 ? 0 : (kind == CollectiveKind::all_reduce ? 2 : 1) * (nodes - 1);
 }
 
+bool pat_allowed(CollectiveKind kind, const Group& group) {
+  const bool gathers = kind == CollectiveKind::all_gather || kind == CollectiveKind::reduce_scatter;
+  return gathers && group.nodes > 1 && group.nodes == group.ranks;
+}
+
+Seconds reckoned_pat_steps(double ranks) {
+  constexpr double kHopShare = 1 / 3.5, kEachRank = 2.8;
+  const double hop = kNetworkHop[index(Algorithm::ring)][index(Protocol::simple)];  // NCCL has the same for PAT
+  return (std::floor(std::log2(ranks)) * kHopShare * hop + kEachRank * ranks) * units::us;
+}
+
 Seconds reckoned_hop(Algorithm algorithm, Protocol protocol, Path path) {
   const auto& table = path == Path::nvlink ? kNvlinkHop : kPcieHop;
   return table[index(algorithm)][index(protocol)] * units::us;
@@ -169,6 +187,7 @@ Choice choose(CollectiveKind kind, double bytes, const Group& group, std::option
   if (reduces && group.multicast && group.nodes <= 1 && enough) {
     offer(Algorithm::nvls, Protocol::simple, reckon_nvls(bytes, group));
   }
+  if (!only && pat_allowed(kind, group)) offer(Algorithm::pat, Protocol::simple, reckon_pat(bytes, group));
   if (least <= 0) {
     throw BadInput(std::string(name(kind)) +
                    ": NCCL has no such algorithm for it between these GPUs (trees and NVLS are "

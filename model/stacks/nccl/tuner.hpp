@@ -1,7 +1,7 @@
 // Which algorithm, protocol and how many channels NCCL takes for a collective: its own cost model, with its own
 // constants. Source: NVIDIA/nccl 2.28, src/graph/tuning.cc (ncclTopoTuneModel, ncclTopoGetAlgoTime) and src/enqueue.cc
 // (topoGetAlgoInfo, addP2pToPlan). The times that it reckons with choose; they are no predictions (docs/sources.md:
-// collectives). Not modelled: CollNet (in-network reduction by InfiniBand switches needs a plugin), PAT, user plugins.
+// collectives). Not modelled: CollNet (in-network reduction by InfiniBand switches needs a plugin), user plugins.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace plumbline::nccl {
 
-enum class Algorithm : std::uint8_t { ring, tree, nvls };
+enum class Algorithm : std::uint8_t { ring, tree, nvls, pat };
 enum class Protocol : std::uint8_t { ll, ll128, simple };
 /// Rows of NCCL's tables.
 enum class Architecture : std::uint8_t { volta, ampere, hopper, blackwell };
@@ -49,6 +49,14 @@ struct Choice {
 double ring_steps(CollectiveKind kind, double ranks);
 /// ... of which go between nodes.
 double ring_network_steps(CollectiveKind kind, double nodes);
+
+/// Parallel aggregated trees (NCCL 2.23 on; all-gather and reduce-scatter of ranks that each have a node to themselves,
+/// from compute capability 6.0 on): a tree for each rank's data, in as many steps as the nodes double.
+bool pat_allowed(CollectiveKind kind, const Group& group);
+/// What its steps take as NCCL reckons them: a share of a hop each doubling, and "still a linear part".
+Seconds reckoned_pat_steps(double ranks);
+/// Share of the rings' bandwidth that NCCL reckons it reaches.
+inline constexpr double kPatShare = 0.75;
 
 /// What one hop takes by NCCL's tables, inside a node and between nodes.
 Seconds reckoned_hop(Algorithm algorithm, Protocol protocol, Path path);

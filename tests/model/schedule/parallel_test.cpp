@@ -1,5 +1,6 @@
 // Several GPUs: pipelines against their formula, and laws over all legal plans of a few models.
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <string>
 #include <vector>
@@ -198,6 +199,21 @@ TEST(ParallelLaws, RanksTogetherHoldTheModelAndDoItsWork) {
   }
 }
 
+/// How many operators the second step takes longer for. Each is a collective for which NCCL's cost model picks another
+/// algorithm or protocol there: nothing else gets slower by faster links.
+int operators_slower(const StepPrediction& before, const StepPrediction& after, const std::string& plan) {
+  int slower = 0;
+  if (before.nodes.size() != after.nodes.size()) return slower;  // another stage is the slowest one
+  for (std::size_t i = 0; i < before.nodes.size(); ++i) {
+    const OpPrediction &was = before.nodes[i].op, &is = after.nodes[i].op;
+    if (is.time <= was.time * (1 + 1e-12)) continue;
+    ++slower;
+    EXPECT_STRNE(was.launches[0].kernel, is.launches[0].kernel) << plan << ' ' << before.nodes[i].node->name;
+    EXPECT_EQ(is.provider, "nccl") << plan << ' ' << before.nodes[i].node->name;
+  }
+  return slower;
+}
+
 /// More bandwidth between GPUs never makes a plan slower, but by what NCCL loses where its own cost model then picks another
 /// protocol.
 TEST(ParallelLaws, AFasterNetworkIsNeverSlower) {
@@ -206,15 +222,43 @@ TEST(ParallelLaws, AFasterNetworkIsNeverSlower) {
   numbers.links.nvlink_per_direction = 2 * numbers.links.nvlink_per_direction;
   const Machine faster = machine.with(numbers);
   Predictor predictor;
+  int slower = 0;
   for (const Case& c : cases()) {
     const Llm llm = load_llm(c.model);
     Workload w = c.workload;
     for (const ParallelPlan& plan : legal_plans(llm, w, c.gpus)) {
       w.parallel = plan;
-      const Seconds before = predictor.predict(llm, w, machine, {}).latency;
-      const Seconds after = predictor.predict(llm, w, faster, {}).latency;
-      EXPECT_LE(after / before, 1.02) << text_of(c.model, plan);
+      const StepPrediction before = predictor.predict(llm, w, machine, {});
+      const StepPrediction after = predictor.predict(llm, w, faster, {});
+      EXPECT_LE(after.latency / before.latency, 1.02) << text_of(c.model, plan);
+      slower += operators_slower(before, after, text_of(c.model, plan));
     }
+  }
+  EXPECT_GT(slower, 0) << "else the 2 % above are for nothing";
+}
+
+/// Random plans of a model with experts, whose tokens go by kernels that pick nothing by the links' rate.
+RC_GTEST_PROP(ParallelLaws, FasterLinksNeverSlowExchangesOfTokens, ()) {
+  static const Machine machine = [] {
+    MachineOptions options;
+    options.stack.name = "sglang";
+    options.clock = ClockMode::burst;
+    return make_machine(load_gpu("h200_sxm"), options);
+  }();
+  static const Llm llm = load_llm("deepseek-v3");
+  const bool decodes = *rc::gen::arbitrary<bool>();
+  Workload w = decodes ? decode(*rc::gen::inRange(8, 1024), 4096) : prefill(*rc::gen::inRange(8, 64), 512);
+  const std::vector<ParallelPlan> plans = legal_plans(llm, w, *rc::gen::element(8, 16, 64));
+  w.parallel = plans[*rc::gen::inRange<std::size_t>(0, plans.size())];
+  GpuNumbers numbers = machine.numbers();
+  numbers.links.nvlink_per_direction = *rc::gen::element(1.25, 2.0, 4.0) * numbers.links.nvlink_per_direction;
+  Predictor predictor;
+  const StepPrediction before = predictor.predict(llm, w, machine, {});
+  const StepPrediction after = predictor.predict(llm, w, machine.with(numbers), {});
+  RC_PRE(before.stage == after.stage);
+  for (std::size_t i = 0; i < before.nodes.size(); ++i) {
+    if (!std::holds_alternative<ExpertExchange>(before.nodes[i].node->op)) continue;
+    RC_ASSERT(after.nodes[i].op.time <= before.nodes[i].op.time);
   }
 }
 

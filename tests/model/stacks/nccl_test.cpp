@@ -163,6 +163,43 @@ TEST_F(NcclOnH200, ANodeIsFasterThanTheNetwork) {
   EXPECT_GT(time_of("all_to_all", "bytes=67108864;gpus=16"), time_of("all_to_all", "bytes=67108864;gpus=8"));
 }
 
+/// By hand, 64 ranks of a node each and 4 MiB: 8 us, six doublings of 14 / 3.5 us, 2.8 us a rank, three quarters of 50 GB/s:
+/// 323 us. Rings: LL 6.6 + 63 x 2.7 us and 4 MiB at 20.7 GB/s, 379; LL128 14 + 63 x 4 us and 4 MiB at 46.7 GB/s, 356.
+TEST(NcclTuner, TreesInParallelRunWhereEachRankHasANode) {
+  nccl::Group g = hopper(64);
+  g.nodes = 64;
+  g.network = 50.0 * units::GB_per_s;
+  const auto gathered = nccl::choose(CollectiveKind::all_gather, 4 * kMiB, g);
+  EXPECT_EQ(gathered.algorithm, Algorithm::pat);
+  EXPECT_NEAR(gathered.reckoned.in(units::us), 8 + 6 * 14 / 3.5 + 64 * 2.8 + 4 * kMiB / 37.5e3, 1e-6);
+  EXPECT_EQ(nccl::choose(CollectiveKind::reduce_scatter, 4 * kMiB, g).algorithm, Algorithm::pat);
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_gather, 256 * kMiB, g).algorithm, Algorithm::ring) << "of more bandwidth";
+  EXPECT_NE(nccl::choose(CollectiveKind::all_reduce, 4 * kMiB, g).algorithm, Algorithm::pat);
+  EXPECT_NE(nccl::choose(CollectiveKind::broadcast, 4 * kMiB, g).algorithm, Algorithm::pat);
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_gather, 4 * kMiB, g, Algorithm::ring).algorithm, Algorithm::ring);
+  g.nodes = 32;
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_gather, 4 * kMiB, g).algorithm, Algorithm::ring) << "two ranks a node";
+  for (const double bytes : {1024.0, kMiB, 64 * kMiB}) {
+    EXPECT_EQ(nccl::choose(CollectiveKind::all_gather, bytes, hopper(8)).algorithm, Algorithm::ring);
+  }
+}
+
+TEST_F(NcclOnH200, RanksANodeApartGatherByTrees) {
+  time_of("all_gather", "bytes=4194304;gpus=64;stride=8");
+  EXPECT_STREQ(out_.launches[0].kernel, "nccl pat simple");
+  EXPECT_EQ(out_.provenance, Provenance::never_measured);
+  time_of("all_gather", "bytes=4194304;gpus=64");
+  EXPECT_THAT(out_.launches[0].kernel, HasSubstr("nccl ring"));
+}
+
+/// Of 500,000 bf16 and a byte the longest of three parts is 166,667 bf16: as of 1,000,002 bytes.
+TEST_F(NcclOnH200, PartsOfUnequalLengthTakeAsLongAsTheLongest) {
+  for (const char* op : {"all_gather", "reduce_scatter", "all_to_all"}) {
+    EXPECT_EQ(time_of(op, "bytes=1000001;gpus=3"), time_of(op, "bytes=1000002;gpus=3")) << op;
+    EXPECT_LT(time_of(op, "bytes=1000002;gpus=3"), time_of(op, "bytes=1000008;gpus=3")) << op;
+  }
+}
+
 TEST_F(NcclOnH200, MessagesBetweenTwoGpusArePriced) {
   EXPECT_GT(time_of("send_recv", "bytes=1048576"), time_of("send_recv", "bytes=1024"));
 }

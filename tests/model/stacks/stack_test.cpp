@@ -157,7 +157,7 @@ TEST(Stack, AttentionIsReplacedWhereItIsNotOurs) {
   EXPECT_EQ(flash.providers[3].ops, Names{"mla_decode"});
   EXPECT_EQ(names_of(with_attention(shipped("trt-llm"), "trtllm")), names_of(shipped("trt-llm")));
   const Stack back = with_attention(shipped("vllm"), "tensorrt-llm");
-  EXPECT_EQ(names_of(back), (Names{"cublas", "trtllm", "trtllm", "vllm_all_reduce", "nccl", "generic"}));
+  EXPECT_EQ(names_of(back), (Names{"cublas", "trtllm", "trtllm", "vllm_all_reduce", "deepep", "nccl", "generic"}));
   for (const char* bad : {"cublas", "own", "flash"}) EXPECT_THROW((void)with_attention(shipped("own"), bad), BadInput);
 }
 

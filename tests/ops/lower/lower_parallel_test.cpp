@@ -71,6 +71,35 @@ TEST(LowerParallel, ExpertParallelExchangesTokens) {
   EXPECT_EQ(shape_of<Collective>(g, "moe_collect").bytes, 4096 * 8 * 7168 * 2);  // bf16
 }
 
+/// 256 experts of which a token has eight, on eight ranks: it goes to 8 (1 - C(224, 8) / C(256, 8)) = 5.295 of them.
+TEST(LowerParallel, KernelsThatKnowATokensExpertsTakeTokensNotRows) {
+  Workload w = prefill(1, 4096);
+  w.exchange_sms = 20;
+  const Graph g = on_ranks(deepseek_v3(), w, 1, 8);
+  const auto& there = shape_of<ExpertExchange>(g, "moe_dispatch");
+  const ExpertExchange by_hand{ExpertExchangeKind::dispatch, 4096, 7168, 8, 256, 8, 20, 0, there.skew, DType::fp8};
+  EXPECT_EQ(there, by_hand);
+  EXPECT_EQ(shape_of<ExpertExchange>(g, "moe_collect").dtype, DType::bf16);
+  EXPECT_EQ(row_bytes(there), (7168.0 + 4 * 56) * units::B);
+  EXPECT_NEAR(ranks_reached(there, 8), 5.2947, 1e-4);
+  Workload step = decode(64, 4096);
+  step.exchange_sms = 20;
+  const Graph low = on_ranks(deepseek_v3(), step, 1, 8, 8);
+  EXPECT_EQ(shape_of<ExpertExchange>(low, "moe_dispatch").sms, 0);
+  EXPECT_EQ(find(low, "moe_permute"), nullptr) << "its kernels put tokens in the order of experts";
+  EXPECT_EQ(find(low, "moe_combine"), nullptr) << "and add up what comes back";
+}
+
+/// Two of four experts, dealt to two ranks: of six pairs one is the other rank's own. All of three experts: every rank.
+TEST(LowerParallel, TokensReachAsManyRanksAsDrawingWithoutPuttingBackSays) {
+  EXPECT_NEAR(groups_reached(4, 2, 2), 2 * (1 - 1.0 / 6), 1e-12);
+  EXPECT_NEAR(groups_reached(6, 3, 3), 3 * (1 - 4.0 / 20), 1e-12);
+  EXPECT_EQ(groups_reached(3, 3, 3), 3);
+  EXPECT_NEAR(groups_reached(256, 1, 8), 1, 1e-12);
+  ExpertExchange narrow{ExpertExchangeKind::dispatch, 1, 1, 8, 256, 64, 20, 1};
+  EXPECT_EQ(ranks_reached(narrow, 8), groups_reached(32, 8, 8)) << "experts of one node alone";
+}
+
 TEST(LowerParallel, DataParallelTrainingReducesGradients) {
   const Graph g = on_ranks(llama_8b(), train(4, 64), 2, 1, 4);
   const auto& c = shape_of<Collective>(g, "grad_all_reduce", Pass::update);
