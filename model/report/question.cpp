@@ -26,7 +26,9 @@ std::string question_lines(const StepReport& r, const std::string& lengths) {
                           std::string(word_of(kFusionWords, r.workload.fusion)) + ", clock " +
                           std::string(word_of(kClockWords, r.clock)) + usual(r.given.clock) + " (" +
                           format(r.step.clock) + ")";
-  return labelled("model", model) + labelled("inputs", inputs) + labelled("run as", how);
+  std::string warnings;
+  for (const std::string& sentence : r.llm.warnings) warnings += labelled("WARNING", sentence);
+  return warnings + labelled("model", model) + labelled("inputs", inputs) + labelled("run as", how);
 }
 
 std::string parallel_lines(const StepReport& r) {

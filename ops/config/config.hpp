@@ -48,6 +48,9 @@ class LlmConfig {
   bool flag_or(Names names, bool fallback) const;  ///< true, false, 1 or 0
   std::string text_or(Names names, const std::string& fallback) const;
 
+  /// What was asked of another object of the same keys counts as asked here.
+  void know_keys_of(const LlmConfig& other) const { asked_.insert(other.asked_.begin(), other.asked_.end()); }
+
   /// One sentence for the report; the same sentence is kept once.
   void assume(const std::string& sentence) const;
   const std::vector<std::string>& assumptions() const { return assumptions_; }

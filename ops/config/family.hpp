@@ -8,7 +8,7 @@
 
 namespace plumbline {
 
-enum class Layout { decoder, mamba, nemotron_h, bert, t5, seq2seq, vit, diffusion };
+enum class Layout { decoder, mamba, zamba, nemotron_h, bert, t5, seq2seq, vit, diffusion };
 
 /// Defaults that no key of the file states (docs/sources.md: models; Hugging Face transformers' modelling
 /// code).
@@ -35,13 +35,19 @@ enum FamilyFlag : std::uint64_t {
   kGelu = 1ull << 19,          ///< activation when no key names it
   kQkvBiasOnly = 1ull << 20,   ///< attention_bias does not reach the output projection
   kSharedGate = 1ull << 21,
-  kQkNormFree = 1ull << 22,  ///< use_qk_norm is a norm without weights (Llama-4)
-  kWindow = 1ull << 23,      ///< sliding_window alone makes every layer slide
-  kEvenSlide = 1ull << 24,   ///< layers 0, 2, ... slide (Gemma 2, gpt-oss)
-  kDeltaNet = 1ull << 25,    ///< linear_attention layers are gated DeltaNet
-  kMultiQuery = 1ull << 26,  ///< one KV head unless the file says otherwise
-  kNope4 = 1ull << 27,       ///< every 4th layer full and without RoPE (Llama-4)
-  kSilentDims = 1ull << 28,  ///< class default dimensions apply when the file has none (Llama-7B)
+  kQkNormFree = 1ull << 22,      ///< use_qk_norm is a norm without weights (Llama-4)
+  kWindow = 1ull << 23,          ///< sliding_window alone makes every layer slide
+  kEvenSlide = 1ull << 24,       ///< layers 0, 2, ... slide (Gemma 2, gpt-oss)
+  kDeltaNet = 1ull << 25,        ///< linear_attention layers are gated DeltaNet
+  kMultiQuery = 1ull << 26,      ///< one KV head unless the file says otherwise
+  kNope4 = 1ull << 27,           ///< every 4th layer full and without RoPE (Llama-4)
+  kSilentDims = 1ull << 28,      ///< class default dimensions apply when the file has none (Llama-7B)
+  kQkNormBias = 1ull << 29,      ///< Q and K are normed by a LayerNorm with bias (Persimmon)
+  kQkNormNoWeight = 1ull << 30,  ///< or by a norm without weights that is a kernel all the same (NanoChat)
+  kSubNorms = 1ull << 31,        ///< norms in front of the output and down projections too (BitNet)
+  kNoFinalNorm = 1ull << 32,     ///< the head reads the last layer's output
+  kNeverTied = 1ull << 34,       ///< the class ties nothing, whatever the file says
+  kFlooredHeads = 1ull << 33,    ///< without head_dim: hidden / heads rounded down, whatever is left over
 };
 
 struct Family {

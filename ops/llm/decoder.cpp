@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <map>
 #include <utility>
 
+#include "ops/llm/layer_configs.hpp"
 #include "ops/llm/params.hpp"
 #include "ops/llm/parts.hpp"
+#include "ops/mixer/attention.hpp"
 #include "ops/mixer/table.hpp"
 
 namespace plumbline {
@@ -14,6 +17,7 @@ void read_norms(const LlmConfig& config, LayerSpec& layer) {
   layer.norm = family.has(kLayerNorm) ? NormKind::layer : NormKind::rms;
   layer.norm_vectors = norm_vectors(config);
   layer.norms = family.has(kParallel) ? 1 : (family.has(kFourNorms) ? 4 : 2);
+  if (config.flag_or({"use_post_norm"}, false)) layer.norms = 4;
   layer.parallel_block = family.has(kParallel);
   if (config.is("falcon")) {
     // FalconDecoderLayer: the new architecture norms twice (num_ln_in_parallel_attn, 2 by default), the old one once.
@@ -29,40 +33,6 @@ void read_norms(const LlmConfig& config, LayerSpec& layer) {
   }
 }
 
-/// MPT has learned positions where neither ALiBi nor RoPE says where a token stands (llm-foundry, MPTConfig: both set
-/// learned_pos_emb to false; MptAttentionConfig of transformers: ALiBi by default).
-bool learned_positions(const LlmConfig& config) {
-  if (!config.is("mpt")) return config.family().has(kPositions);
-  const bool learned = config.flag_or({"learned_pos_emb"}, true);
-  const auto attention = config.find_object({"attn_config"});
-  if (!attention) return false;
-  const bool rope = attention->find_bool("rope").value_or(false);
-  if (rope) config.assume("MPT with RoPE: the rotation of Q and K is not counted");
-  return learned && !rope && !attention->find_bool("alibi").value_or(true);
-}
-
-/// Learned positions, embedding norms and projections, the final norm.
-double other_params(const LlmConfig& config, Llm& llm) {
-  const double h = static_cast<double>(llm.hidden), norm = norm_vectors(config) * h;
-  double count = norm;
-  if (learned_positions(config)) {
-    // OPTLearnedPositionalEmbedding keeps two rows more than there are positions.
-    const std::int64_t rows =
-        config.dim({"n_positions", "max_position_embeddings", "n_ctx", "max_seq_len"}, "learned positions");
-    count += static_cast<double>(rows + (config.is("opt") ? 2 : 0)) * h;
-  }
-  if (config.is("bloom")) count += norm;  // word_embeddings_layernorm
-  if (config.is("opt")) {
-    if (!config.flag_or({"do_layer_norm_before"}, true)) count -= norm;
-    const std::int64_t width = config.dim_or({"word_embed_proj_dim"}, llm.hidden);
-    if (width != llm.hidden) {
-      llm.embedding_params = static_cast<double>(llm.vocab) * static_cast<double>(width);
-      count += 2.0 * static_cast<double>(width) * h;
-    }
-  }
-  return count;
-}
-
 /// Multi-token prediction: n modules, each one more layer like the last, two norms, a final norm, and a projection from
 /// 2h to h (DeepSeek-V3 report section 2.2); embedding and head are shared, so not counted again.
 double mtp_params(const LlmConfig& config, const StackSpec& stack) {
@@ -74,34 +44,39 @@ double mtp_params(const LlmConfig& config, const StackSpec& stack) {
 }
 
 /// One a layer. A mixer that several layers have alike is held once.
-std::vector<LayerMixer> read_mixers(const LlmConfig& config, std::int64_t hidden,
+std::vector<LayerMixer> read_mixers(const LayerConfigs& configs, std::int64_t hidden,
                                     const std::vector<std::string_view>& words) {
   std::vector<LayerMixer> mixers;
   const auto layers = static_cast<std::int64_t>(words.size());
   for (std::int64_t i = 0; i < layers; ++i) {
-    LayerMixer mixer = read_mixer(config, {words[static_cast<std::size_t>(i)], hidden, i, layers});
+    LayerMixer mixer = read_mixer(configs.of(i), {words[static_cast<std::size_t>(i)], hidden, i, layers});
     const auto same = std::find(mixers.begin(), mixers.end(), mixer);
     mixers.push_back(same == mixers.end() ? std::move(mixer) : *same);
   }
   return mixers;
 }
 
-struct FfnParts {
-  std::optional<FfnSpec> dense, moe;
-};
+/// The feed-forward part of each layer, read once for layers that share a config.
+class FfnReader {
+ public:
+  FfnReader(const LayerConfigs& configs, std::int64_t hidden) : configs_(configs), hidden_(hidden) {}
 
-FfnParts read_ffns(const LlmConfig& config, std::int64_t hidden, const std::vector<bool>& moe) {
-  FfnParts parts;
-  if (std::find(moe.begin(), moe.end(), true) != moe.end()) parts.moe = read_moe_ffn(config);
-  if (std::find(moe.begin(), moe.end(), false) != moe.end()) parts.dense = read_dense_ffn(config, hidden);
-  config.find({"intermediate_size"});
-  return parts;
-}
+  const FfnSpec& of(std::int64_t layer, bool moe) {
+    const LlmConfig& config = configs_.of(layer);
+    auto [found, fresh] = read_.try_emplace({&config, moe});
+    if (fresh) found->second = moe ? read_moe_ffn(config) : read_dense_ffn(config, hidden_);
+    return found->second;
+  }
+
+ private:
+  const LayerConfigs& configs_;
+  std::int64_t hidden_;
+  std::map<std::pair<const LlmConfig*, bool>, FfnSpec> read_;
+};
 
 /// Keys of kinds of model that have no reader: better a refusal than a wrong count.
 void refuse_unread(const LlmConfig& config) {
-  for (const char* key : {"block_configs", "ffn_config", "cross_attention_layers", "kda_layers", "linear_attn_config",
-                          "layers_num_heads", "altup_num_inputs", "mamba_d_ssm"}) {
+  for (const char* key : {"block_configs", "ffn_config", "layers_num_heads"}) {
     const auto value = config.inner().find(key);
     if (value && value->kind() != JsonValue::Kind::boolean && value->size() > 0) {
       value->fail("a layer kind that is not understood");
@@ -116,32 +91,141 @@ void refuse_unread(const LlmConfig& config) {
 
 int norm_vectors(const LlmConfig& config) {
   const Family& family = config.family();
-  if (!family.has(kLayerNorm)) return 1;
   if (family.has(kNormNoWeight)) return 0;
+  if (!family.has(kLayerNorm)) return 1;
+  if (config.is("modernbert-decoder")) return config.flag_or({"norm_bias"}, false) ? 2 : 1;
   if (family.has(kNormNoBias)) return 1;
   if (config.is("mpt")) return config.flag_or({"no_bias"}, false) ? 1 : 2;
+  if (config.is("opt")) return config.flag_or({"layer_norm_elementwise_affine"}, true) ? 2 : 0;
   return 2;
 }
+
+namespace {
+
+/// HRM: two modules of `num_layers_per_stack` layers, run H_cycles x (L_cycles + 1) times in all. Files of transformers
+/// 5.17 write all passes into num_hidden_layers, others one module's layers.
+struct Passes {
+  std::int64_t layers = 0;
+  double each = 1;
+};
+
+Passes hrm_passes(const LlmConfig& config, std::int64_t layers) {
+  const std::int64_t runs =
+      config.product(config.dim_or({"H_cycles"}, 2), config.dim_or({"L_cycles"}, 3) + 1, "H_cycles");
+  const auto module = config.maybe_dim({"num_layers_per_stack"});
+  config.find({"L_bp_cycles"});
+  config.flag_or({"prefix_lm"}, true);
+  Passes passes{module ? layers : config.product(layers, runs, "num_hidden_layers")};
+  if (passes.layers > LlmConfig::kMostLayers) config.inner().fail("more than 10000 layers in all cycles");
+  passes.each = static_cast<double>(passes.layers) / static_cast<double>(2 * module.value_or(layers));
+  return passes;
+}
+
+/// LongCat-Flash writes layers of two blocks (`num_layers`, half of transformers' num_hidden_layers); here each block is a
+/// layer of its own, the first with the experts beside its feed-forward part.
+Passes layer_count(const LlmConfig& config) {
+  if (config.is("longcat_flash")) {
+    config.find({"num_hidden_layers"});
+    return {2 * config.layers({"num_layers"})};
+  }
+  if (config.is("xlstm")) {
+    config.find({"num_hidden_layers"});
+    return {config.layers({"num_blocks", "num_hidden_layers"})};
+  }
+  const std::int64_t layers = config.layers({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
+  return config.is("hrm_text") ? hrm_passes(config, layers) : Passes{layers};
+}
+
+/// Sizes of mixers that a list of layers may leave out altogether.
+void know_mixer_keys(const LlmConfig& config) {
+  for (const char* key : {"num_attention_heads",
+                          "num_key_value_heads",
+                          "head_dim",
+                          "attention_bias",
+                          "mamba_n_heads",
+                          "mamba_d_head",
+                          "mamba_n_groups",
+                          "mamba_d_state",
+                          "mamba_d_conv",
+                          "mamba_num_heads",
+                          "mamba_head_dim",
+                          "linear_num_value_heads",
+                          "linear_num_key_heads",
+                          "linear_key_head_dim",
+                          "linear_value_head_dim",
+                          "linear_conv_kernel_dim",
+                          "linear_num_heads",
+                          "linear_head_dim",
+                          "global_head_dim",
+                          "num_global_key_value_heads"}) {
+    config.find({key});
+  }
+  if (config.is("minimax_m3_vl_text")) {
+    for (const char* key : {"index_n_heads", "index_head_dim", "index_block_size"}) config.find({key});
+  }
+}
+
+/// Llama 3.2 Vision: layers that attend to a picture and nothing else; a prompt of text passes them by.
+std::vector<bool> cross_layers(const LlmConfig& config, std::int64_t layers) {
+  std::vector<bool> crossing(static_cast<std::size_t>(layers), false);
+  if (!config.is("mllama_text_model")) return crossing;
+  const auto list = config.find({"cross_attention_layers"});
+  if (!list) return crossing;
+  for (const JsonValue& value : list->elements()) {
+    crossing[static_cast<std::size_t>(integer_within(value, 0, layers - 1))] = true;
+  }
+  config.assume("cross-attention layers are in the parameters and in no step: without a picture they are passed by");
+  return crossing;
+}
+
+/// Per-head norms of queries and keys, and a gate of one number for each part, beside a layer's own weights.
+double cross_layer_params(LayerSpec layer, std::int64_t hidden) {
+  AttentionSpec& attention = layer.mixer.edit<AttentionSpec>();
+  attention.qk_norm = 1;
+  count_layer(layer, hidden);
+  return layer.params + 2.0;
+}
+
+}  // namespace
 
 void build_decoder(const LlmConfig& config, Llm& llm) {
   refuse_unread(config);
   read_common(config, llm, config.family().has(kTied));
-  const std::int64_t layers = config.layers({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
+  const Passes passes = layer_count(config);
+  const std::int64_t layers = passes.layers;
   const std::vector<std::string_view> words = layer_words(config, layers);
   const std::vector<bool> moe = moe_layers(config, layers);
-  const std::vector<LayerMixer> mixers = read_mixers(config, llm.hidden, words);
-  const FfnParts ffns = read_ffns(config, llm.hidden, moe);
+  const LayerConfigs configs(config, words);
+  const std::vector<LayerMixer> mixers = read_mixers(configs, llm.hidden, words);
+  FfnReader ffns(configs, llm.hidden);
   LayerSpec plain;
   read_norms(config, plain);
   StackSpec stack;
   stack.hidden = llm.hidden;
+  const std::vector<bool> crossing = cross_layers(config, layers);
+  double crossing_params = 0;
   for (std::size_t i = 0; i < mixers.size(); ++i) {
     LayerSpec layer = plain;
     layer.mixer = mixers[i];
-    layer.ffn = moe[i] ? ffns.moe : ffns.dense;
+    layer.ffn = ffns.of(static_cast<std::int64_t>(i), moe[i]);
+    layer.beside = read_beside(config, llm.hidden, moe[i]);
+    if (crossing[i]) {
+      crossing_params += cross_layer_params(layer, llm.hidden);
+      continue;
+    }
     append_layer(stack, layer);
   }
-  stack.other_params = other_params(config, llm);
+  if (stack.kinds.empty()) config.inner().fail("no layer is left that reads text");
+  configs.report_keys();
+  // Sizes of parts that no layer of this list has.
+  for (const char* key : {"intermediate_size", "dense_intermediate_size", "prefix_dense_intermediate_size",
+                          "moe_intermediate_size", "shared_expert_intermediate_size"}) {
+    config.find({key});
+  }
+  if (config.has({"layer_types", "layers_block_type", "attn_layer_period"}) || config.is("bamba"))
+    know_mixer_keys(config);
+  stack.passes = passes.each;
+  stack.other_params = params_outside_layers(config, llm, layers) + crossing_params;
   llm.mtp_params = mtp_params(config, stack);
   if (config.flag_or({"lm_head_bias"}, config.family().has(kHeadBias)))
     llm.head_params = static_cast<double>(llm.vocab);

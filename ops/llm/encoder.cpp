@@ -1,4 +1,4 @@
-// Encoders and encoder-decoders: BERT and its kin, T5, Whisper and BART.
+// Encoder-decoders: T5, Whisper and BART.
 #include <utility>
 
 #include "ops/as_double.hpp"
@@ -6,7 +6,6 @@
 #include "ops/mixer/attention.hpp"
 
 namespace plumbline {
-namespace {
 
 AttentionSpec plain_attention(const LlmConfig& config, std::int64_t heads, std::int64_t width, bool causal, bool bias) {
   AttentionSpec a;
@@ -25,60 +24,6 @@ std::int64_t divided(const LlmConfig& config, std::int64_t hidden, std::int64_t 
                         std::to_string(heads) + " attention heads");
   }
   return hidden / heads;
-}
-
-/// Positions, token types, embedding norm, pooler: what a BERT has outside its layers.
-double bert_other_params(const LlmConfig& config, const Llm& llm, std::int64_t embedding_width) {
-  const double h = d(llm.hidden), e = d(embedding_width);
-  const bool distil = config.is("distilbert");
-  double count = d(config.dim({"max_position_embeddings"}, "learned positions")) * e + 2.0 * e;
-  if (!distil) count += d(config.dim_or({"type_vocab_size"}, 2)) * e;
-  if (embedding_width != llm.hidden) count += e * h + h;
-  const bool pooler = !distil && !config.is("electra");
-  if (pooler) {
-    count += h * h + h;
-    config.assume("the pooler is counted, the transform of a masked-language head is not");
-  }
-  return count;
-}
-
-}  // namespace
-
-void build_bert(const LlmConfig& config, Llm& llm) {
-  read_common(config, llm, true);
-  const std::string architecture = first_architecture(config.has({"architectures"}) ? config.inner() : config.outer());
-  llm.has_head =
-      architecture.find("MaskedLM") != std::string::npos || architecture.find("PreTraining") != std::string::npos;
-  llm.tied_embeddings = true;
-  StackSpec stack;
-  stack.role = StackSpec::Role::encoder;
-  stack.hidden = llm.hidden;
-  LayerSpec layer;
-  const std::int64_t heads = config.dim({"num_attention_heads", "n_heads"}, "attention heads");
-  layer.mixer = plain_attention(config, heads, divided(config, llm.hidden, heads), false, true);
-  layer.ffn = FfnSpec{};
-  layer.ffn->gated = false;
-  layer.ffn->bias = true;
-  layer.ffn->activation = read_activation(config, Activation::gelu);
-  layer.ffn->width = config.dim({"intermediate_size", "hidden_dim"}, "FFN width");
-  layer.norm = NormKind::layer;
-  layer.norm_vectors = 2;
-  const std::int64_t layers = config.layers({"num_hidden_layers", "n_layers"});
-  for (std::int64_t i = 0; i < layers; ++i) append_layer(stack, layer);
-  std::int64_t width = llm.hidden;
-  if (config.is("albert") || config.is("electra")) width = config.dim_or({"embedding_size"}, llm.hidden);
-  if (config.is("albert")) {
-    stack.shared_weights = true;
-    if (config.dim_or({"num_hidden_groups"}, 1) != 1) {
-      config.find({"num_hidden_groups"})->fail("more than one group of shared layers is not understood");
-    }
-    if (config.dim_or({"inner_group_num"}, 1) != 1) {
-      config.find({"inner_group_num"})->fail("more than one layer a group is not understood");
-    }
-  }
-  llm.embedding_params = d(llm.vocab) * d(width);
-  stack.other_params = bert_other_params(config, llm, width);
-  llm.stacks.push_back(std::move(stack));
 }
 
 /// T5 (arXiv:1910.10683): RMSNorm, no biases, relative position buckets in the first layer of each stack (in every

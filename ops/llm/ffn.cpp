@@ -24,7 +24,8 @@ bool read_gated(const LlmConfig& config) {
 /// Lfm2MLP of transformers: two thirds of `block_ff_dim`, times a factor, rounded up, unless the file says that the width
 /// is meant as it stands.
 std::optional<std::int64_t> block_width(const LlmConfig& config, std::int64_t hidden) {
-  const auto stated = config.maybe_dim({"block_ff_dim"});
+  auto stated = config.maybe_dim({"block_ff_dim"});
+  if (!stated && config.is("lfm2")) stated = config.maybe_dim({"intermediate_size"});
   if (!stated) return std::nullopt;
   if (config.dim_or({"block_dim"}, hidden) != hidden) {
     config.find({"block_dim"})->fail("expected the hidden width, " + std::to_string(hidden));
@@ -41,6 +42,16 @@ std::optional<std::int64_t> block_width(const LlmConfig& config, std::int64_t hi
   return (static_cast<std::int64_t>(scaled) + step - 1) / step * step;
 }
 
+/// xLSTMFeedForward of transformers: the factor times the width, rounded up to whole steps.
+std::int64_t xlstm_width(const LlmConfig& config, std::int64_t hidden, const JsonValue& factor) {
+  const std::int64_t step = config.dim_or({"ffn_round_up_to_multiple_of"}, 64);
+  const double scaled = factor.as_number() * static_cast<double>(hidden);
+  if (!(scaled >= 1 && scaled <= static_cast<double>(LlmConfig::kLargestDim))) {
+    factor.fail("expected a feed-forward width from 1 to 2^31");
+  }
+  return (static_cast<std::int64_t>(scaled) + step - 1) / step * step;
+}
+
 std::optional<std::int64_t> stated_width(const LlmConfig& config, std::int64_t hidden) {
   if (const auto width = block_width(config, hidden)) return width;
   if (const auto width = config.maybe_dim({"intermediate_size_mlp"})) {
@@ -50,12 +61,21 @@ std::optional<std::int64_t> stated_width(const LlmConfig& config, std::int64_t h
   if (config.is("granitemoehybrid")) {
     if (const auto width = config.maybe_dim({"shared_intermediate_size"})) return width;
   }
-  if (const auto width = config.maybe_dim({"intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff"})) {
+  if (const auto width =
+          config.maybe_dim({"prefix_dense_intermediate_size", "dense_intermediate_size", "intermediate_size",
+                            "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff", "dff", "dim_ff"})) {
+    // Moshi, RecurrentGemma: the size counts both halves of the gated projection too.
+    if (config.is("moshi") || config.is("recurrent_gemma")) return *width / 2;
     // Qwen 1: the size counts both halves of the gated projection.
     return config.is("qwen") ? *width / 2 : *width;
   }
-  if (const auto ratio = config.find({"expansion_ratio"})) {
-    return config.product(hidden, integer_within(*ratio, 1, 1024), "expansion_ratio");
+  if (const auto factor = config.find({"ffn_proj_factor"})) return xlstm_width(config, hidden, *factor);
+  for (const std::string_view key : {"expansion_ratio", "intermediate_multiple_size"}) {
+    if (const auto ratio = config.find({key})) {
+      // transformers makes MPT's feed-forward part 4 times the width whatever the file says; llm-foundry does not.
+      if (config.is("mpt") && integer_within(*ratio, 1, 1024) != 4) ratio->fail("expected 4, the class's width");
+      return config.product(hidden, integer_within(*ratio, 1, 1024), std::string(key).c_str());
+    }
   }
   return std::nullopt;
 }
@@ -71,6 +91,12 @@ std::int64_t shared_width(const LlmConfig& config, std::int64_t expert_width) {
 }
 
 std::int64_t expert_count(const LlmConfig& config) {
+  for (const std::string_view key : {"enable_moe_block", "is_moe"}) {
+    if (config.has({key}) && !config.flag_or({key}, true)) {
+      config.find({"num_experts", "num_experts_per_tok", "top_k_experts", "moe_intermediate_size"});
+      return 0;
+    }
+  }
   return config.count_or(
       {"num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts"}, 0);
 }
@@ -95,6 +121,7 @@ FfnSpec read_dense_ffn(const LlmConfig& config, std::int64_t hidden) {
   FfnSpec ffn;
   ffn.gated = read_gated(config);
   ffn.bias = read_bias(config);
+  ffn.inner_norm = config.family().has(kSubNorms);
   Activation fallback = config.family().has(kGelu) ? Activation::gelu : Activation::silu;
   if (config.is("opt")) fallback = Activation::relu;
   if (config.is("nemotron") || config.is("arcee")) fallback = Activation::relu2;
@@ -113,34 +140,78 @@ FfnSpec read_dense_ffn(const LlmConfig& config, std::int64_t hidden) {
 bool has_experts(const LlmConfig& config) { return expert_count(config) > 1; }
 
 FfnSpec read_moe_ffn(const LlmConfig& config) {
+  if (config.is("doge")) config.find({"is_moe"})->fail("experts of one row each (CDMoE) are not understood");
   FfnSpec ffn;
   const Family& family = config.family();
   ffn.gated = read_gated(config);
   ffn.bias = read_bias(config);
   ffn.activation = read_activation(config, family.has(kGelu) ? Activation::gelu : Activation::silu);
+  ffn.expert_bias = family.has(kFfnBias);
   ffn.experts = expert_count(config);
-  ffn.topk = config.dim({"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k"},
-                        "experts a token");
+  ffn.topk = config.dim(
+      {"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts"},
+      "experts a token");
   if (ffn.topk > ffn.experts) {
     config.inner().fail("expected at most " + std::to_string(ffn.experts) + " experts a token, found " +
                         std::to_string(ffn.topk) + " in 'num_experts_per_tok'");
   }
-  ffn.expert_width = config.dim({"moe_intermediate_size", "intermediate_size"}, "expert width");
+  ffn.expert_width =
+      config.dim({"moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size"}, "expert width");
   ffn.shared_width = shared_width(config, ffn.expert_width);
   ffn.shared_gate = ffn.shared_width > 0 && family.has(kSharedGate);
+  if (config.is("longcat_flash")) ffn.width = config.dim({"ffn_hidden_size"}, "FFN width");
+  if (config.flag_or({"enable_moe_block"}, false)) ffn.width = config.dim({"intermediate_size"}, "FFN width");
+  ffn.identities = config.count_or({"zero_expert_num"}, 0);
+  if (ffn.identities > 0) {
+    // LongCat-Flash (arXiv 2509.01322, section 2.1): a choice that falls on an identity costs nothing.
+    const std::int64_t chosen = ffn.topk, all = ffn.experts + ffn.identities;
+    ffn.topk = std::max<std::int64_t>(1, (chosen * ffn.experts + all / 2) / all);
+    config.assume("of " + std::to_string(chosen) + " choices a token " + std::to_string(ffn.topk) +
+                  " fall on experts, the others on identities: taken as falling evenly");
+  }
   ffn.latent = config.count_or({"moe_latent_size"}, 0);
   // A correction bias an expert: DeepSeek's noaux_tc, MiniMax's routing bias, or the family's habit.
   ffn.router_bias = family.has(kRouterBias) || config.text_or({"topk_method"}, "") == "noaux_tc" ||
-                    config.flag_or({"use_routing_bias", "moe_router_enable_expert_bias"}, false);
+                    config.flag_or({"use_routing_bias", "moe_router_enable_expert_bias", "use_expert_bias"}, false);
   return ffn;
 }
 
+namespace {
+
+/// One word a layer: "sparse" for experts, "dense" without.
+std::vector<bool> listed_moe_layers(const JsonValue& list, std::int64_t layers) {
+  const auto words = list.elements();
+  if (static_cast<std::int64_t>(words.size()) < layers) {
+    list.fail("expected one entry a layer (" + std::to_string(layers) + "), found " + std::to_string(words.size()));
+  }
+  std::vector<bool> moe;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const JsonValue& word = words[static_cast<std::size_t>(i)];
+    const std::string text = word.as_string();
+    if (text != "sparse" && text != "dense") word.fail("expected 'sparse' or 'dense', found '" + text + "'");
+    moe.push_back(text == "sparse");
+  }
+  return moe;
+}
+
+}  // namespace
+
 std::vector<bool> moe_layers(const LlmConfig& config, std::int64_t layers) {
+  if (config.is("longcat_flash")) {
+    std::vector<bool> first;
+    for (std::int64_t i = 0; i < layers; ++i) first.push_back(i % 2 == 0);
+    return first;
+  }
+  if (const auto list = config.find({"mlp_layer_types"}); list && has_experts(config)) {
+    config.find({"first_k_dense_replace"});  // the list was made from it
+    return listed_moe_layers(*list, layers);
+  }
   std::vector<bool> moe(static_cast<std::size_t>(layers), has_experts(config));
   const auto keep = [&](auto condition) {
     for (std::size_t i = 0; i < moe.size(); ++i) moe[i] = moe[i] && condition(static_cast<std::int64_t>(i));
   };
-  const std::int64_t dense_first = config.count_or({"first_k_dense_replace", "moe_layer_start_index"}, 0);
+  const std::int64_t dense_first =
+      config.count_or({"first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"}, 0);
   keep([&](std::int64_t i) { return i >= dense_first; });
   if (const auto last = config.find({"moe_layer_end_index"}); last && last->as_integer() >= 0) {
     keep([&](std::int64_t i) { return i <= last->as_integer(); });

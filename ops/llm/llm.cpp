@@ -79,6 +79,7 @@ void build(const LlmConfig& config, Llm& llm) {
   switch (config.family().layout) {
     case Layout::decoder: build_decoder(config, llm); break;
     case Layout::mamba: build_mamba(config, llm); break;
+    case Layout::zamba: build_zamba(config, llm); break;
     case Layout::nemotron_h: build_nemotron_h(config, llm); break;
     case Layout::bert: build_bert(config, llm); break;
     case Layout::t5: build_t5(config, llm); break;
@@ -88,23 +89,30 @@ void build(const LlmConfig& config, Llm& llm) {
   }
 }
 
-/// Keys that could change the shape and that nothing read: a note, or a refusal when the model is unknown too. A file with
-/// more of them than are named is none of a model.
+/// A message at the key's place; at the object's when the key holds what may not be printed.
+[[noreturn]] void refuse_key(const LlmConfig& config, const std::string& key, const std::string& sentence) {
+  const std::string shown = printable(key);
+  if (shown == key) config.inner().at(key).fail(sentence);
+  config.inner().fail("'" + shown + "': " + sentence);
+}
+
+/// Keys that could change the arithmetic and that nothing read: a refusal that names them. A file with more of them than
+/// are named is none of a model.
 void check_unknown_keys(const LlmConfig& config, const Choice& choice) {
   constexpr std::size_t kNamed = LlmConfig::kMostNamed;
-  if (config.unknown_keys(kNamed + 1).size() > kNamed || config.unknown_switches(kNamed + 1).size() > kNamed) {
+  const std::vector<std::string> dimensions = config.unknown_keys(kNamed + 1);
+  const std::vector<std::string> switches = config.unknown_switches(kNamed + 1);
+  if (dimensions.size() > kNamed || switches.size() > kNamed) {
     config.inner().fail("more than " + std::to_string(kNamed) + " keys that are not known: is this a config.json?");
   }
-  for (const std::string& key : config.unknown_keys()) {
-    if (!choice.known) {
-      config.inner().at(key).fail("a key that looks like a dimension is not known, and model_type '" + choice.type +
-                                  "' is neither" + did_you_mean(choice.type, family_names()));
-    }
-    config.assume("key '" + key + "' looks like a dimension and is not known: ignored");
+  const std::string advice = "; take it out of the file if it changes no operator and no weight";
+  if (!dimensions.empty()) {
+    const std::string known = "a key that looks like a dimension is not known";
+    if (choice.known) refuse_key(config, dimensions.front(), known + advice);
+    refuse_key(config, dimensions.front(),
+               known + ", and model_type '" + choice.type + "' is neither" + did_you_mean(choice.type, family_names()));
   }
-  for (const std::string& key : config.unknown_switches()) {
-    config.assume("key '" + key + "' is true and is not known: what it may switch on is not counted");
-  }
+  if (!switches.empty()) refuse_key(config, switches.front(), "true, and not known" + advice);
 }
 
 Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice,
@@ -113,7 +121,10 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
   Llm llm;
   llm.model_type = choice.type;
   if (!choice.known) {
-    config.assume("model_type '" + choice.type + "' is not known: read as Llama-like (RMSNorm, gated FFN, RoPE)");
+    const std::string sentence =
+        "model_type '" + choice.type + "' is not known: read as Llama-like (RMSNorm, gated FFN, RoPE)";
+    config.assume(sentence);
+    llm.warnings.push_back(printable(sentence) + "; the bands hold what such a guess has been wrong by");
   }
   build(config, llm);
   for (const char* key : {"vision_config", "audio_config"}) {

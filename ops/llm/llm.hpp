@@ -28,8 +28,27 @@ struct FfnSpec {
   std::int64_t latent = 0;        ///< experts work at this width (0: hidden)
   bool router_bias = false;       ///< one correction (or plain) bias an expert
   bool shared_gate = false;       ///< shared experts weighted by a gate hidden -> 1 (Qwen MoE)
+  bool expert_bias = false;       ///< of the routed experts' matrices (gpt-oss)
+  bool inner_norm = false;        ///< RMSNorm in front of the down projection (BitNet)
+  /// Choices of the router that hand a token on as it is (LongCat-Flash): columns of the router, no weights. Of `topk`
+  /// choices, `topk` x experts / (experts + identities) fall on experts when they fall evenly.
+  std::int64_t identities = 0;
   bool is_moe() const { return experts > 0; }
   bool operator==(const FfnSpec&) const = default;
+};
+
+/// What a layer has beside mixer and feed-forward part: narrow projections of the residual stream (low-rank residuals,
+/// inputs of its own a layer, mixing of several residual streams), whole on every tensor rank.
+struct BesideSpec {
+  struct Matrix {
+    std::int64_t in = 0, out = 0;
+    bool operator==(const Matrix&) const = default;
+  };
+  std::vector<Matrix> matrices;
+  std::int64_t vectors = 0;  ///< parameters of norms, scales, small convolutions
+  std::int64_t streams =
+      0;  ///< copies of the residual stream that the layer reads and writes twice (0: one, not apart)
+  bool operator==(const BesideSpec&) const = default;
 };
 
 /// A layer is any of: a mixer of tokens, cross attention, feed-forward; each present part has its norms.
@@ -37,6 +56,7 @@ struct LayerSpec {
   LayerMixer mixer;
   LayerMixer cross;  ///< encoder-decoder: attention over the encoder's tokens
   std::optional<FfnSpec> ffn;
+  BesideSpec beside;
   NormKind norm = NormKind::rms;
   int norms = 2;                      ///< norms over the hidden width a layer
   int norm_vectors = 1;               ///< parameters an element of a norm: 2 with bias, 0 without weights
@@ -59,6 +79,7 @@ struct StackSpec {
   std::vector<LayerSpec> kinds;
   std::vector<int> order;         ///< kind of layer i; its length is the layer count
   double other_params = 0;        ///< final norm, learned positions, patch and time embeddings, projectors
+  double passes = 1;              ///< times that a step runs through each set of weights (HRM's two modules)
   bool shared_weights = false;    ///< layers of one kind share one set of weights (ALBERT)
   std::int64_t text_tokens = 0;   ///< MMDiT: tokens of the second stream, beside `fixed_tokens`
   std::int64_t fixed_tokens = 0;  ///< tokens the stack always sees (ViT patches, Whisper frames); 0: the prompt
@@ -90,7 +111,9 @@ struct Llm {
   double mtp_params = 0;
   /// KV cache of one more token with no window applied, 16 bits an element (docs/sources.md: models).
   double kv_elements_per_token = 0;
-  double index_elements_per_token = 0;   ///< indexer keys (DSA) of one more token, beside the KV cache
+  double index_elements_per_token = 0;  ///< indexer keys (DSA) of one more token, beside the KV cache
+  /// What must be said above the numbers: the model was read on a guess. Bands are wider where there is any.
+  std::vector<std::string> warnings;
   std::vector<std::string> assumptions;  ///< every default taken, unknown shape-like key met, and what it means
 
   const StackSpec& main() const { return stacks.front(); }

@@ -13,16 +13,20 @@ ParamCount dense_ffn_params(const FfnSpec& ffn, std::int64_t hidden, std::int64_
 }
 
 ParamCount expert_params(const FfnSpec& ffn, std::int64_t hidden) {
-  return dense_ffn_params(ffn, ffn.latent > 0 ? ffn.latent : hidden, ffn.expert_width);
+  ParamCount count = dense_ffn_params(ffn, ffn.latent > 0 ? ffn.latent : hidden, ffn.expert_width);
+  if (!ffn.expert_bias) count.vectors = 0;
+  return count;
 }
 
 ParamCount ffn_params(const FfnSpec& ffn, std::int64_t hidden) {
   const double h = d(hidden), experts = d(ffn.experts);
   ParamCount count;
   if (ffn.width > 0) count += dense_ffn_params(ffn, hidden, ffn.width);
+  if (ffn.inner_norm) count.vectors += d(ffn.width);
   if (!ffn.is_moe()) return count;
   const ParamCount one = expert_params(ffn, hidden);
   count += {experts * one.matrices + h * experts, experts * one.vectors};
+  count.matrices += h * d(ffn.identities);
   if (ffn.router_bias) count.vectors += experts;
   if (ffn.shared_width > 0) count += dense_ffn_params(ffn, hidden, ffn.shared_width);
   if (ffn.shared_gate) count.matrices += h;
@@ -39,6 +43,8 @@ ParamCount layer_params(const LayerSpec& layer, std::int64_t hidden) {
   if (layer.mixer) count += layer.mixer->params(hidden);
   if (layer.cross) count += layer.cross->params(hidden);
   if (layer.ffn) count += ffn_params(*layer.ffn, hidden);
+  for (const BesideSpec::Matrix& matrix : layer.beside.matrices) count.matrices += d(matrix.in) * d(matrix.out);
+  count.vectors += d(layer.beside.vectors);
   const auto* attention = layer.mixer.as<AttentionSpec>();
   if (!layer.double_stream || attention == nullptr) return count;
   // The second stream: its own projections and FFN; where it ends, Q, K and V alone.
@@ -55,6 +61,7 @@ ParamCount layer_params(const LayerSpec& layer, std::int64_t hidden) {
 void count_layer(LayerSpec& layer, std::int64_t hidden) {
   layer.params = layer.active_params = layer_params(layer, hidden).total();
   layer.expert_params = 0;
+  if (layer.mixer) layer.active_params -= layer.mixer->idle_params(hidden);
   if (!layer.ffn || !layer.ffn->is_moe()) return;
   const double one = expert_params(*layer.ffn, hidden).total();
   const std::int64_t unused = layer.ffn->experts - std::min(layer.ffn->topk, layer.ffn->experts);
@@ -72,7 +79,7 @@ double over_layers(const StackSpec& stack, Value value) {
     return sum;
   }
   for (const int kind : stack.order) sum += value(stack.kinds[static_cast<std::size_t>(kind)]);
-  return sum;
+  return stack.passes == 1 ? sum : sum / stack.passes;
 }
 
 }  // namespace

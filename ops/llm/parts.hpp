@@ -7,6 +7,7 @@
 
 #include "ops/config/config.hpp"
 #include "ops/llm/llm.hpp"
+#include "ops/mixer/attention.hpp"
 
 namespace plumbline {
 
@@ -33,9 +34,20 @@ void read_common(const LlmConfig& config, Llm& llm, bool tied_default);
 /// The compute type of the file; bf16 with a note where it names none.
 void read_dtype(const LlmConfig& config, Llm& llm);
 int norm_vectors(const LlmConfig& config);
+/// Learned positions, norms and projections at the ends of a decoder (the final norm among them). May set the size of the
+/// embedding where it is narrower than the layers.
+double params_outside_layers(const LlmConfig& config, Llm& llm, std::int64_t layers);
+/// What every layer has beside mixer and feed-forward part.
+BesideSpec read_beside(const LlmConfig& config, std::int64_t hidden, bool moe);
+
+/// Attention as BERT's generation has it: as many keys as queries, no rotation, biases everywhere or nowhere.
+AttentionSpec plain_attention(const LlmConfig& config, std::int64_t heads, std::int64_t width, bool causal, bool bias);
+/// hidden / heads, which must leave nothing over.
+std::int64_t divided(const LlmConfig& config, std::int64_t hidden, std::int64_t heads);
 
 void build_decoder(const LlmConfig& config, Llm& llm);
 void build_mamba(const LlmConfig& config, Llm& llm);
+void build_zamba(const LlmConfig& config, Llm& llm);
 void build_nemotron_h(const LlmConfig& config, Llm& llm);
 void build_bert(const LlmConfig& config, Llm& llm);
 void build_t5(const LlmConfig& config, Llm& llm);

@@ -88,10 +88,10 @@ Words from_attention_types(const LlmConfig& config, const JsonValue& types, std:
   return words;
 }
 
-/// MiniMax: 1 full, 0 lightning attention (which has no model here).
+/// 1 full, 0 lightning attention, which MiniMax alone has.
 void refuse_linear_types(const LlmConfig& config) {
   const auto list = config.find({"attn_type_list"});
-  if (!list) return;
+  if (!list || config.is("minimax")) return;
   for (const JsonValue& value : list->elements()) {
     if (value.as_integer() != 1)
       value.fail("attention type " + value.dump() + " (lightning attention) is not understood");
@@ -104,6 +104,15 @@ Words layer_words(const LlmConfig& config, std::int64_t layers) {
   refuse_linear_types(config);
   const std::int64_t window = sliding_window(config);
   Words words;
+  if (const auto blocks = config.find({"block_types"})) {
+    // RecurrentGemma: kinds that repeat.
+    const auto kinds = blocks->elements();
+    if (kinds.empty()) blocks->fail("expected kinds of layers, found none");
+    words = each(layers,
+                 [&](std::int64_t i) { return word_of(config, kinds[static_cast<std::size_t>(i) % kinds.size()]); });
+    if (window > 0) std::replace(words.begin(), words.end(), kFullAttention, kSlidingAttention);
+    return words;
+  }
   if (const auto list = config.find({"layer_types", "layers_block_type"})) {
     // The keys that the list overrules count as understood.
     config.find({"full_attention_interval"});

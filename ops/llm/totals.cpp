@@ -20,6 +20,20 @@ void read_dtype(const LlmConfig& config, Llm& llm) {
 namespace {
 
 void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
+  if (config.family().has(kNeverTied)) {
+    config.find({"tie_word_embeddings"});
+    llm.tied_embeddings = false;
+    return;
+  }
+  // Where a text model and the model around it both say, a class with towers ties by its own word, a causal one, which
+  // is made of the text model alone, by the inner one.
+  const auto inner = config.find({"tie_word_embeddings"}), around = config.outer().find("tie_word_embeddings");
+  if (inner && around && around->is_boolean()) {
+    const bool towers = first_architecture(config.outer()).find("ForConditionalGeneration") != std::string::npos;
+    const bool fuyu = config.outer().find_string("model_type").value_or("") == "fuyu";
+    llm.tied_embeddings = towers || fuyu ? around->as_bool() : inner->as_bool();
+    return;
+  }
   if (const auto tied = config.find_anywhere({"tie_word_embeddings", "tie_embeddings", "tie_embedding"})) {
     llm.tied_embeddings = tied->as_bool();
     return;
@@ -32,7 +46,7 @@ void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
 }  // namespace
 
 void read_common(const LlmConfig& config, Llm& llm, bool tied_default) {
-  llm.hidden = config.dim({"hidden_size", "n_embd", "d_model", "dim"}, "hidden width");
+  llm.hidden = config.dim({"hidden_size", "n_embd", "d_model", "emb_dim", "dim"}, "hidden width");
   llm.vocab = config.dim({"padded_vocab_size", "vocab_size"}, "vocabulary");
   llm.max_context = config.count_or(
       {"max_position_embeddings", "n_positions", "max_target_positions", "n_ctx", "seq_length", "max_seq_len"}, 0);

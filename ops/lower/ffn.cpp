@@ -128,10 +128,10 @@ MoePermute permutation(const Step& s, const FfnSpec& f, const Routed& r, bool co
 void route(Step& s, const FfnSpec& f) {
   // The shared expert's gate is one more column of the router; eager code multiplies by it apart.
   const bool gate = f.shared_gate && f.shared_width > 0;
-  s.gemm("router"_node, s.tokens, f.experts + (gate && !s.none() ? 1 : 0), s.hidden, s.types.plain);
+  s.gemm("router"_node, s.tokens, f.experts + f.identities + (gate && !s.none() ? 1 : 0), s.hidden, s.types.plain);
   if (s.none() && gate) s.gemm("shared_gate"_node, s.tokens, 1, s.hidden, s.types.plain);
-  if (s.none()) s.row("router_softmax"_node, RowwiseKind::softmax, s.tokens, f.experts);
-  s.add("router_topk"_node, TopK{s.tokens, f.experts, f.topk, s.types.base});
+  if (s.none()) s.row("router_softmax"_node, RowwiseKind::softmax, s.tokens, f.experts + f.identities);
+  s.add("router_topk"_node, TopK{s.tokens, f.experts + f.identities, f.topk, s.types.base});
 }
 
 void experts(Step& s, const FfnSpec& f) {
@@ -180,6 +180,7 @@ void dense_ffn(Step& s, const FfnSpec& f, std::int64_t width, const FfnNames& na
     s.linear(names.up, s.tokens, own, s.hidden, f.bias);
   }
   activate(s, f, s.tokens, own, names);
+  if (f.inner_norm && !s.max()) s.norm("ffn_sub_norm"_node, NormKind::rms, s.tokens, own);
   s.quantize(names.down_quantize, s.tokens, own, s.types.linear);
   s.linear(names.down, s.tokens, s.hidden, own, f.bias);
 }

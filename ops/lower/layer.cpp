@@ -89,10 +89,22 @@ void parallel_layer(Step& s, const LayerSpec& l, const NormPlan& plan) {
   if (s.none() || !plan.pre) s.row(kFfn.add, RowwiseKind::add, s.tokens, s.hidden);
 }
 
+/// Whole on every rank, and small: each a product of its own.
+void beside(Step& s, const LayerSpec& l) {
+  for (const BesideSpec::Matrix& matrix : l.beside.matrices) {
+    s.linear("beside_proj"_node, s.tokens, matrix.out, matrix.in);
+  }
+  if (l.beside.streams > 1) {
+    s.row("streams_read"_node, RowwiseKind::add, s.tokens, l.beside.streams * s.hidden);
+    s.row("streams_write"_node, RowwiseKind::add, s.tokens, l.beside.streams * s.hidden);
+  }
+}
+
 }  // namespace
 
 void layer(Step& s, const LayerSpec& l) {
   if (l.double_stream) return double_stream_layer(s, l);
+  beside(s, l);
   if (l.modulation_width > 0) s.linear("modulation"_node, s.batch, l.modulation_width, s.hidden, true);
   const NormPlan plan = norm_plan(l);
   if (l.parallel_block) return parallel_layer(s, l, plan);

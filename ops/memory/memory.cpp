@@ -56,7 +56,7 @@ Elements local(const Llm& llm, const Workload& w, const Stage& stage) {
   for (const StackSpec& stack : llm.stacks) {
     if (&stack == &llm.main() ? stage.last() : stage.first()) e.wide += stack.other_params;
     each_kind(llm, stack, stage, [&](const LayerSpec& l, double layers) {
-      const double repeats = stack.shared_weights ? 1 : layers;
+      const double repeats = stack.shared_weights ? 1 : layers / stack.passes;
       double wide = d(l.norms) * d(l.norm_vectors) * d(stack.hidden);
       if (l.ffn) wide += d(l.ffn->experts) * d(stack.hidden);
       e.wide += repeats * wide;

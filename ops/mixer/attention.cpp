@@ -17,8 +17,13 @@ std::int64_t kv_heads(const LlmConfig& config, std::int64_t q_heads) {
     // FalconConfig: num_kv_heads counts only in the new decoder architecture; else multi_query (default true) means
     // one.
     const bool one = config.flag_or({"multi_query"}, true);
+    config.find({"num_kv_heads"});
     if (config.flag_or({"new_decoder_architecture"}, false)) return config.dim_or({"num_kv_heads"}, q_heads);
     return one ? 1 : q_heads;
+  }
+  if (config.is("gpt_bigcode")) {  // GPTBigCodeAttention looks at the flag alone
+    config.find({"num_key_value_heads"});
+    return config.flag_or({"multi_query"}, true) ? 1 : q_heads;
   }
   if (config.is("chatglm") && !config.flag_or({"multi_query_attention"}, false)) return q_heads;
   if (const auto heads = config.maybe_dim({"num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num",
@@ -46,7 +51,7 @@ void read_biases(const LlmConfig& config, AttentionSpec& a) {
   if (config.has({"add_bias_linear"})) a.qkv_bias = a.out_bias = config.flag_or({"add_bias_linear"}, false);
   if (config.has({"attention_bias"})) {
     a.qkv_bias = config.flag_or({"attention_bias"}, false);
-    a.out_bias = a.qkv_bias && both;
+    a.out_bias = (a.qkv_bias && both) || config.is("recurrent_gemma");
   }
   a.qkv_bias = config.flag_or({"qkv_bias", "add_qkv_bias", "use_qkv_bias"}, a.qkv_bias);
   a.out_bias = config.flag_or({"attention_out_bias"}, a.out_bias);
@@ -63,19 +68,53 @@ int read_qk_norm(const LlmConfig& config) {
 }
 
 std::int64_t head_width(const LlmConfig& config, std::int64_t hidden, std::int64_t heads) {
-  if (const auto width = config.maybe_dim({"head_dim", "attention_head_dim", "kv_channels", "d_kv"})) return *width;
-  if (hidden % heads != 0) {
+  if (const auto width = config.maybe_dim({"head_dim", "attention_head_dim", "kv_channels", "d_kv", "dim_head"}))
+    return *width;
+  if (hidden % heads != 0 && !config.family().has(kFlooredHeads)) {
     config.inner().fail("the hidden width " + std::to_string(hidden) + " is no multiple of the " +
                         std::to_string(heads) + " query heads and there is no 'head_dim'");
   }
-  return hidden / heads;
+  return std::max<std::int64_t>(1, hidden / heads);
+}
+
+void check_heads(const LlmConfig& config, const AttentionSpec& a) {
+  if (a.q_heads % a.kv_heads != 0) {
+    config.inner().fail("expected the query heads (" + std::to_string(a.q_heads) +
+                        ") to be a multiple of the KV heads, found " + std::to_string(a.kv_heads) + " KV heads");
+  }
+  config.product(a.q_heads, std::max(a.qk_dim, a.v_dim), "num_attention_heads");
 }
 
 constexpr std::array kWords{kFullAttention, kSlidingAttention, kChunkedAttention};
 
+/// Sizes of sliding layers apart from the others' (MiMo-V2, Inkling).
+void read_sliding(const LlmConfig& config, AttentionSpec& a) {
+  a.window = sliding_window(config);
+  a.q_heads = config.dim_or({"swa_num_attention_heads"}, a.q_heads);
+  // MiMoV2FlashAttention of transformers: twice the KV heads, with sinks.
+  const bool mimo = config.is("mimo_v2_flash");
+  a.kv_heads = config.dim_or({"swa_num_key_value_heads"}, mimo ? 2 * a.kv_heads : a.kv_heads);
+  a.qk_dim = config.dim_or({"swa_head_dim"}, a.qk_dim);
+  a.v_dim = config.dim_or({"swa_v_head_dim"},
+                          config.has({"swa_head_dim"}) && !config.has({"v_head_dim"}) ? a.qk_dim : a.v_dim);
+  a.sinks = config.flag_or({"add_swa_attention_sink_bias"}, a.sinks || mimo);
+  check_heads(config, a);
+}
+
+/// The last layers read keys and values of earlier ones (Gemma 3n, Gemma 4).
+bool reads_other_cache(const LlmConfig& config, const LayerPlace& place) {
+  const std::int64_t shared = config.count_or({"num_kv_shared_layers"}, 0);
+  if (shared >= place.layers && shared > 0) {
+    config.find({"num_kv_shared_layers"})->fail("expected fewer than all " + std::to_string(place.layers) + " layers");
+  }
+  return place.layer >= place.layers - shared;
+}
+
 LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
   AttentionSpec a = read_attention(config, place.hidden);
-  if (place.word == kSlidingAttention) a.window = sliding_window(config);
+  if (place.word == kSlidingAttention) read_sliding(config, a);
+  a.reads_other_cache = reads_other_cache(config, place);
+  a.values_are_keys = config.flag_or({"attention_k_eq_v"}, false) && place.word == kFullAttention;
   if (place.word == kChunkedAttention) {
     a.window = config.dim({"attention_chunk_size"}, "attention chunk");
     a.chunked = true;
@@ -99,7 +138,7 @@ AttentionWidths widths(const AttentionSpec& a, double tensor) {
 MixerKind attention_mixer() { return {.words = kWords, .read = read}; }
 
 std::int64_t read_query_heads(const LlmConfig& config) {
-  return config.dim({"num_attention_heads", "n_head", "n_heads", "num_heads"}, "query heads");
+  return config.dim({"num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"}, "query heads");
 }
 
 std::int64_t sliding_window(const LlmConfig& config) {
@@ -108,7 +147,9 @@ std::int64_t sliding_window(const LlmConfig& config) {
     config.find({"sliding_window", "sliding_window_size"});
     return 0;
   }
-  if (const auto window = config.maybe_dim({"sliding_window", "sliding_window_size"})) return *window;
+  if (const auto window = config.maybe_dim({"sliding_window", "sliding_window_size", "attention_window_size"})) {
+    return *window;
+  }
   return config.is("gpt_neo") ? config.dim_or({"window_size"}, 256) : 0;
 }
 
@@ -117,16 +158,32 @@ AttentionSpec read_attention(const LlmConfig& config, std::int64_t hidden) {
   a.q_heads = read_query_heads(config);
   a.rope = !config.family().has(kNoRope) && !config.flag_or({"alibi"}, false);
   a.kv_heads = kv_heads(config, a.q_heads);
-  if (a.q_heads % a.kv_heads != 0) {
-    config.inner().fail("expected the query heads (" + std::to_string(a.q_heads) +
-                        ") to be a multiple of the KV heads, found " + std::to_string(a.kv_heads) + " KV heads");
+  a.qk_dim = head_width(config, hidden, a.q_heads);
+  a.v_dim = config.dim_or({"v_head_dim"}, a.qk_dim);
+  if (config.is("helium") && a.q_heads * a.qk_dim != hidden) {
+    config.inner().fail(
+        "expected 'head_dim' times the query heads to be the hidden width, which Helium's output "
+        "projection reads");
   }
-  a.qk_dim = a.v_dim = head_width(config, hidden, a.q_heads);
-  config.product(a.q_heads, a.qk_dim, "num_attention_heads");
+  check_heads(config, a);
   read_biases(config, a);
   a.qk_norm = read_qk_norm(config);
+  if (config.family().has(kQkNormBias)) a.qk_norm_vectors = 2;
+  if (config.family().has(kQkNormNoWeight)) a.qk_norm_vectors = 0;
+  a.output_norm = config.family().has(kSubNorms);
+  if (config.is("diffllama")) a.head_vectors = 4;
+  if (config.is("doge")) {
+    a.value_mask = true;
+    config.find({"keep_window_size"});
+    config.assume("Doge's dynamic mask: attention is costed over all keys, of which keep_window_size count");
+  }
   a.sinks = config.family().has(kSinks);
   a.output_gate = config.flag_or({"attn_output_gate"}, config.family().has(kOutputGate));
+  if (const auto gating = config.find({"gating"})) {
+    // Laguna: true or "per-head" is one gate a head, anything else one an element.
+    a.head_gates = gating->is_string() ? gating->as_string() == "per-head" : gating->as_bool();
+    a.output_gate = !a.head_gates;
+  }
   return a;
 }
 
@@ -134,19 +191,26 @@ AttentionSpec read_attention(const LlmConfig& config, std::int64_t hidden) {
 ParamCount AttentionSpec::params(std::int64_t hidden) const {
   const double h = d(hidden), q = d(q_heads), kv = d(kv_heads), qk = d(qk_dim), v = d(v_dim);
   const double gate = output_gate ? 2.0 : 1.0;
-  ParamCount count{gate * h * q * qk + h * kv * (qk + v) + q * v * h, 0};
-  if (qkv_bias) count.vectors += gate * q * qk + kv * v + (key_bias ? kv * qk : 0.0);
-  if (qk_norm == 1) count.vectors += 2.0 * qk;
-  if (qk_norm == 2) count.vectors += (q + kv) * qk;
+  const double keys = reads_other_cache ? 0.0 : kv, values = values_are_keys ? 0.0 : keys;
+  ParamCount count{gate * h * q * qk + h * (keys * qk + values * v) + q * v * h, 0};
+  if (value_mask) count += {kv * kv * v, kv};
+  if (head_gates) count.matrices += h * q;
+  if (qkv_bias) count.vectors += gate * q * qk + values * v + (key_bias ? keys * qk : 0.0);
+  const double norm = static_cast<double>(qk_norm_vectors);
+  if (qk_norm == 1) count.vectors += norm * (reads_other_cache ? 1.0 : 2.0) * qk;
+  if (qk_norm == 2) count.vectors += norm * (q + keys) * qk;
+  if (output_norm) count.vectors += q * v;
+  count.vectors += d(head_vectors) * qk;
   if (out_bias) count.vectors += h;
   if (sinks) count.vectors += q;
   return count;
 }
 
-double AttentionSpec::kv_elements() const { return d(kv_heads) * d(qk_dim + v_dim); }
+double AttentionSpec::kv_elements() const { return reads_other_cache ? 0.0 : d(kv_heads) * d(qk_dim + v_dim); }
 
 /// Keys and values of the heads of this rank. Windows and chunks cap the tokens.
 Bytes AttentionSpec::cache(const CacheQuery& query) const {
+  if (reads_other_cache) return Bytes();
   const double kept = window > 0 ? std::min(query.tokens, d(window)) : query.tokens;
   return storage(query.kv, kept * d(lowering::ceil_div(kv_heads, query.tensor)) * d(qk_dim + v_dim));
 }

@@ -18,8 +18,17 @@ struct AttentionSpec final : MixerOf<AttentionSpec> {
   bool output_gate = false;  ///< query projection twice as wide (Qwen3-Next)
   /// QK norm: 0 none, 1 per head (2 x head_dim parameters), 2 over all heads
   int qk_norm = 0;
-  std::int64_t window = 0;  ///< tokens a query sees at most; 0 = all
-  bool chunked = false;     ///< the window is a fixed chunk (Llama-4), not sliding
+  int qk_norm_vectors = 1;   ///< parameters an element of it: 2 with bias (LayerNorm), 0 without weights
+  bool head_gates = false;   ///< the output is gated by one number a head, from a projection of its own (Laguna)
+  bool output_norm = false;  ///< RMSNorm over all heads in front of the output projection (BitNet)
+  /// Vectors of the head width that set what no operator shows: the lambdas of differential attention (DiffLlama, 4).
+  std::int64_t head_vectors = 0;
+  /// Keys and values come from the cache of an earlier layer (Gemma 3n, Gemma 4): no projections, nothing to keep.
+  bool reads_other_cache = false;
+  bool value_mask = false;       ///< a projection of the values weighs the keys, one number a KV head (Doge)
+  bool values_are_keys = false;  ///< one projection makes both (Gemma 4)
+  std::int64_t window = 0;       ///< tokens a query sees at most; 0 = all
+  bool chunked = false;          ///< the window is a fixed chunk (Llama-4), not sliding
 
   bool operator==(const AttentionSpec&) const = default;
   ParamCount params(std::int64_t hidden) const override;
@@ -32,6 +41,9 @@ struct AttentionSpec final : MixerOf<AttentionSpec> {
   std::int64_t split_heads() const override { return q_heads; }
   bool splits_context() const override { return !chunked; }
   void lower(lowering::Step& step) const override;
+  /// `lower` in two halves, for layers whose attention reads another width than it writes (Step::hidden).
+  void lower_inputs(lowering::Step& step) const;
+  void lower_output(lowering::Step& step) const;
 };
 
 /// Queries of a decoder over keys and values of its encoder, which the step that runs the encoder projects once. A

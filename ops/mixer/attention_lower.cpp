@@ -16,34 +16,41 @@ namespace {
 
 void qkv_projection(Step& s, const AttentionSpec& a, std::int64_t q_heads, std::int64_t kv_heads) {
   const std::int64_t q_width = q_heads * a.qk_dim * (a.output_gate ? 2 : 1);
-  const std::int64_t k_width = kv_heads * a.qk_dim, v_width = kv_heads * a.v_dim;
+  const std::int64_t keys = a.reads_other_cache ? 0 : kv_heads;
+  const std::int64_t k_width = keys * a.qk_dim, v_width = a.values_are_keys ? 0 : keys * a.v_dim;
   s.quantize("qkv_quantize"_node, s.tokens, s.hidden, s.types.linear);
   if (!s.none()) {
     s.linear("qkv_proj"_node, s.tokens, q_width + k_width + v_width, s.hidden, a.qkv_bias);
     return;
   }
   s.linear("q_proj"_node, s.tokens, q_width, s.hidden, a.qkv_bias);
-  s.linear("k_proj"_node, s.tokens, k_width, s.hidden, a.qkv_bias);
-  s.linear("v_proj"_node, s.tokens, v_width, s.hidden, a.qkv_bias);
+  if (k_width > 0) s.linear("k_proj"_node, s.tokens, k_width, s.hidden, a.qkv_bias);
+  if (v_width > 0) s.linear("v_proj"_node, s.tokens, v_width, s.hidden, a.qkv_bias);
 }
 
 /// Per head (1) both fit one launch over all heads; over the whole width (2) Q and K rows differ in length.
 void qk_norm(Step& s, const AttentionSpec& a, std::int64_t q_heads, std::int64_t kv_heads) {
   if (a.qk_norm == 0) return;
   const bool per_head = a.qk_norm == 1;
+  const NormKind kind = a.qk_norm_vectors == 2 ? NormKind::layer : NormKind::rms;
+  const std::int64_t keys = a.reads_other_cache ? 0 : kv_heads;
   if (per_head && s.max()) return;
   if (per_head && !s.none()) {
-    s.norm("qk_norm"_node, NormKind::rms, s.tokens * (q_heads + kv_heads), a.qk_dim);
+    s.norm("qk_norm"_node, kind, s.tokens * (q_heads + keys), a.qk_dim);
     return;
   }
   const std::int64_t split_q = per_head ? q_heads : 1, split_k = per_head ? kv_heads : 1;
-  s.norm("q_norm"_node, NormKind::rms, s.tokens * split_q, q_heads * a.qk_dim / split_q);
-  s.norm("k_norm"_node, NormKind::rms, s.tokens * split_k, kv_heads * a.qk_dim / split_k);
+  s.norm("q_norm"_node, kind, s.tokens * split_q, q_heads * a.qk_dim / split_q);
+  if (keys > 0) s.norm("k_norm"_node, kind, s.tokens * split_k, kv_heads * a.qk_dim / split_k);
 }
 
 void rope_and_append(Step& s, const AttentionSpec& a, std::int64_t q_heads, std::int64_t kv_heads) {
   const DType type = s.types.base;
   if (s.max()) return;
+  if (a.reads_other_cache) {
+    if (a.rope) s.add("q_rope"_node, Rope{s.tokens, q_heads, a.qk_dim, type});
+    return;
+  }
   if (s.none()) {
     if (a.rope) s.add("q_rope"_node, Rope{s.tokens, q_heads, a.qk_dim, type});
     if (a.rope) s.add("k_rope"_node, Rope{s.tokens, kv_heads, a.qk_dim, type});
@@ -75,17 +82,22 @@ void out_projection(Step& s, const AttentionSpec& a, std::int64_t q_heads) {
   s.all_reduce("attn_all_reduce"_node, "attn_reduce_scatter"_node, s.tokens);
 }
 
-void self_attention(Step& s, const AttentionSpec& a) {
+void attend(Step& s, const AttentionSpec& a) {
   const std::int64_t q_heads = s.share(a.q_heads), kv_heads = s.share(a.kv_heads);
   qkv_projection(s, a, q_heads, kv_heads);
   qk_norm(s, a, q_heads, kv_heads);
   rope_and_append(s, a, q_heads, kv_heads);
+  if (a.value_mask) s.linear("mask_proj"_node, s.tokens, kv_heads, kv_heads * a.v_dim);
   gather_context(s, kv_heads * (a.qk_dim + a.v_dim), s.kept());
   attention_core(s, {q_heads, kv_heads, a.qk_dim, a.v_dim, s.q_len, s.kv_len, a.causal, a.window, a.chunked, s.decode,
-                     s.max() && s.cache ? 1 : 0, s.kept()});
+                     s.max() && s.cache && !a.reads_other_cache ? 1 : 0, s.kept()});
   merge_context(s, q_heads, a.v_dim);
   if (a.output_gate) output_gate(s, q_heads * a.v_dim);
-  out_projection(s, a, q_heads);
+  if (a.head_gates) {
+    s.linear("gate_proj"_node, s.tokens, q_heads, s.hidden);
+    if (!s.max()) s.row("attn_gate"_node, RowwiseKind::scale, s.tokens, q_heads * a.v_dim);
+  }
+  if (a.output_norm && !s.max()) s.norm("attn_sub_norm"_node, NormKind::rms, s.tokens, q_heads * a.v_dim);
 }
 
 /// Queries of the decoder over keys of the encoder. K and V are projected once, in the step that runs the encoder.
@@ -114,7 +126,16 @@ void cross_attention(Step& s, const AttentionSpec& a) {
 
 namespace plumbline {
 
-void AttentionSpec::lower(lowering::Step& step) const { lowering::self_attention(step, *this); }
+void AttentionSpec::lower(lowering::Step& step) const {
+  lower_inputs(step);
+  lower_output(step);
+}
+
+void AttentionSpec::lower_inputs(lowering::Step& step) const { lowering::attend(step, *this); }
+
+void AttentionSpec::lower_output(lowering::Step& step) const {
+  lowering::out_projection(step, *this, step.share(q_heads));
+}
 
 void CrossAttentionSpec::lower(lowering::Step& step) const { lowering::cross_attention(step, attention); }
 

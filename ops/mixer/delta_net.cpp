@@ -12,6 +12,10 @@ namespace {
 
 constexpr std::array<std::string_view, 1> kWords{"linear_attention"};
 
+bool meant(const LlmConfig& config) {
+  return config.family().has(kDeltaNet) || config.has({"linear_num_value_heads", "full_attention_interval"});
+}
+
 /// Every n-th layer has full attention.
 std::optional<std::vector<bool>> places(const LlmConfig& config, std::int64_t layers) {
   const auto n = config.maybe_dim({"full_attention_interval"});
@@ -40,7 +44,7 @@ StateWidths widths(const DeltaNetSpec& r) {
 
 }  // namespace
 
-MixerKind delta_net_mixer() { return {.words = kWords, .places = places, .read = read}; }
+MixerKind delta_net_mixer() { return {.words = kWords, .meant = meant, .places = places, .read = read}; }
 
 /// Qwen3NextGatedDeltaNet: q, k, v, z; beta and alpha; conv without bias; A and dt bias; norm.
 ParamCount DeltaNetSpec::params(std::int64_t hidden) const {

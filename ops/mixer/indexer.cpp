@@ -4,10 +4,41 @@
 
 namespace plumbline {
 
-Indexer read_indexer(const LlmConfig& config) {
+namespace {
+
+/// GlmMoeDsaConfig of transformers 5.17: a list of "full" and "shared", letters F and S, or every `freq`-th layer.
+bool chooses(const LlmConfig& config, std::int64_t layer) {
+  const auto at = static_cast<std::size_t>(layer);
+  const std::int64_t freq = config.dim_or({"index_topk_freq"}, 1),
+                     offset = config.count_or({"index_skip_topk_offset"}, 2);
+  const auto pattern = config.find({"index_topk_pattern"});
+  if (const auto list = config.find({"indexer_types"})) {
+    const auto words = list->elements();
+    if (at >= words.size()) list->fail("expected one entry a layer");
+    const std::string word = words[at].as_string();
+    if (word != "full" && word != "shared") words[at].fail("expected 'full' or 'shared', found '" + word + "'");
+    return word == "full";
+  }
+  if (pattern && pattern->is_string()) {
+    const std::string letters = pattern->as_string();
+    if (at >= letters.size()) pattern->fail("expected one letter a layer");
+    if (letters[at] != 'F' && letters[at] != 'S') pattern->fail("expected letters F and S");
+    return letters[at] == 'F';
+  }
+  return std::max<std::int64_t>(layer - offset + 1, 0) % freq == 0;
+}
+
+}  // namespace
+
+Indexer read_indexer(const LlmConfig& config, std::int64_t layer) {
   Indexer indexer;
   indexer.topk = config.count_or({"index_topk"}, 0);
   if (indexer.topk == 0) return indexer;
+  if (!chooses(config, layer)) {
+    config.find({"index_n_heads", "index_head_dim"});
+    config.find({"index_head_dim"});
+    return indexer;
+  }
   indexer.heads = config.dim({"index_n_heads"}, "indexer heads");
   indexer.dim = config.dim({"index_head_dim"}, "indexer head width");
   return indexer;

@@ -10,11 +10,12 @@
 namespace plumbline {
 
 struct Indexer {
-  std::int64_t heads = 0, dim = 0, topk = 0;  ///< 0: none
+  std::int64_t heads = 0, dim = 0, topk = 0;  ///< 0: none; `topk` alone: the choice of an earlier layer is used again
   bool operator==(const Indexer&) const = default;
 };
 
-Indexer read_indexer(const LlmConfig& config);
+/// Of one layer: `indexer_types`, or the older pattern and period, say which layers choose for themselves.
+Indexer read_indexer(const LlmConfig& config, std::int64_t layer = 0);
 /// DeepSeek-V3.2-Exp report: queries from `query_in` wide vectors, one key a token with LayerNorm, head weights.
 ParamCount indexer_params(const Indexer& indexer, std::int64_t hidden, std::int64_t query_in);
 

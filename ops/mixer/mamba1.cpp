@@ -13,14 +13,15 @@ constexpr std::array<std::string_view, 1> kWords{"mamba"};
 
 /// Jamba's, and models of nothing but Mamba unless the file says Mamba-2 (the native layout in `layer`).
 bool meant(const LlmConfig& config) {
-  if (config.family().layout != Layout::mamba) return config.is("jamba");
+  if (config.family().layout != Layout::mamba) return config.is("jamba") || config.is("zamba");
   return !config.is("mamba2") && config.text_or({"layer"}, "Mamba1") != "Mamba2";
 }
 
 LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
   Mamba1Spec r;
   auto inner = config.maybe_dim({"mamba_d_inner", "d_inner"});
-  if (!inner && !config.is("jamba")) inner = config.maybe_dim({"intermediate_size"});  // MambaConfig writes it out
+  if (!inner && !config.is("jamba") && !config.is("zamba"))
+    inner = config.maybe_dim({"intermediate_size"});  // MambaConfig writes it out
   if (inner) {
     r.inner = *inner;
     config.find({"mamba_expand", "expand"});
@@ -34,6 +35,9 @@ LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
   r.dt_rank = automatic ? (place.hidden + 15) / 16 : integer_within(*rank, 1, LlmConfig::kLargestDim);
   r.inner_norms = config.is("jamba");  // FalconMamba's norms have no weights
   r.state_dtype = read_state_dtype(config);
+  config.find({"n_mamba_heads"});  // Zamba's heads of x and dt share their products' sizes
+  r.bias = config.flag_or({"mamba_proj_bias", "use_bias", "bias"}, false);
+  r.conv_bias = config.flag_or({"mamba_conv_bias", "use_conv_bias", "conv_bias"}, true);
   return r;
 }
 
@@ -47,7 +51,8 @@ MixerKind mamba1_mixer() { return {.words = kWords, .meant = meant, .places = ma
 ParamCount Mamba1Spec::params(std::int64_t hidden) const {
   const double h = d(hidden), i = d(inner), s = d(state), c = d(conv), rank = d(dt_rank);
   const double norms = inner_norms ? rank + 2.0 * s : 0.0;
-  return {h * 2.0 * i + i * (rank + 2.0 * s) + rank * i + i * h, i * (c + 1.0) + i + i * s + i + norms};
+  return {h * 2.0 * i + i * (rank + 2.0 * s) + rank * i + i * h,
+          i * (c + (conv_bias ? 1.0 : 0.0)) + i + i * s + i + norms + (bias ? 2.0 * i + h : 0.0)};
 }
 
 Bytes Mamba1Spec::cache(const CacheQuery& query) const { return state_cache(widths(*this), query); }
@@ -63,7 +68,7 @@ void Mamba1Spec::lower(lowering::Step& s) const {
   using namespace lowering;
   const std::int64_t channels = s.share(inner);
   s.quantize("in_quantize"_node, s.tokens, s.hidden, s.types.linear);
-  s.linear("in_proj"_node, s.tokens, 2 * channels, s.hidden);
+  s.linear("in_proj"_node, s.tokens, 2 * channels, s.hidden, bias);
   causal_conv(s, conv, channels);
   s.linear("x_proj"_node, s.tokens, dt_rank + 2 * state, channels);
   if (inner_norms) s.norm("inner_norm"_node, NormKind::rms, s.tokens, dt_rank + 2 * state);
@@ -71,7 +76,7 @@ void Mamba1Spec::lower(lowering::Step& s) const {
   s.add("recurrence"_node,
         Recurrence{RecurrentKind::mamba1, s.batch, s.q_len, channels, 1, state, 1, s.types.base, state_dtype});
   if (s.none()) gated_norm(s, s.tokens, channels, false);
-  out_projection(s, channels);
+  out_projection(s, channels, bias);
 }
 
 }  // namespace plumbline

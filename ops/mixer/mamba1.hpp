@@ -12,6 +12,8 @@ struct Mamba1Spec final : MixerOf<Mamba1Spec> {
   std::int64_t state = 0, conv = 0, dt_rank = 0;
   bool inner_norms = false;  ///< RMSNorms over the step, B and C streams (Jamba)
   DType state_dtype = DType::fp32;
+  bool bias = false;  ///< of the in and out projections
+  bool conv_bias = true;
 
   bool operator==(const Mamba1Spec&) const = default;
   ParamCount params(std::int64_t hidden) const override;

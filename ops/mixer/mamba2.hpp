@@ -11,6 +11,9 @@ struct Mamba2Spec final : MixerOf<Mamba2Spec> {
   std::int64_t inner = 0;  ///< heads x head_dim
   std::int64_t heads = 0, head_dim = 0, state = 0, groups = 1, conv = 0;
   DType state_dtype = DType::fp32;
+  bool in_bias = false, out_bias = false;  ///< of the projections
+  bool conv_bias = true;
+  bool norm = true;  ///< the gate multiplies a norm of the output (else the output itself)
 
   bool operator==(const Mamba2Spec&) const = default;
   ParamCount params(std::int64_t hidden) const override;

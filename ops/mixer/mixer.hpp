@@ -59,6 +59,8 @@ class Mixer {
 
   /// Weight elements between a hidden state of this width and the next, exact.
   virtual ParamCount params(std::int64_t hidden) const = 0;
+  /// Of these, the elements that a token does not use: experts that it was not sent to.
+  virtual double idle_params(std::int64_t /*hidden*/) const { return 0; }
   /// Elements that one more token adds to the KV cache with no window applied, and to the indexer's keys beside it.
   virtual double kv_elements() const { return 0; }
   virtual double index_elements() const { return 0; }

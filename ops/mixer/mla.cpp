@@ -12,12 +12,13 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array kWords{kFullAttention, kSlidingAttention, kChunkedAttention};
+constexpr std::array<std::string_view, 4> kWords{kFullAttention, kSlidingAttention, kChunkedAttention,
+                                                 "deepseek_sparse_attention"};
 
 bool meant(const LlmConfig& config) { return config.has({"kv_lora_rank"}); }
 
 /// `head_dim` and `num_key_value_heads` mean nothing here (docs/sources.md: models).
-LayerMixer read(const LlmConfig& config, const LayerPlace&) {
+LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
   MlaSpec a;
   a.heads = read_query_heads(config);
   config.flag_or({"alibi"}, false);
@@ -28,7 +29,10 @@ LayerMixer read(const LlmConfig& config, const LayerPlace&) {
   a.nope_dim = config.dim({"qk_nope_head_dim"}, "MLA head width without RoPE");
   a.v_dim = config.dim({"v_head_dim"}, "MLA value width");
   if (config.has({"attention_bias"})) a.qkv_bias = a.out_bias = config.flag_or({"attention_bias"}, false);
-  a.index = read_indexer(config);
+  a.index = read_indexer(config, place.layer);
+  a.gate = a.sinks = config.is("hy_v4");
+  a.latent_gate = config.is("axk2");
+  if (a.latent_gate && a.q_lora_rank == 0) config.dim({"q_lora_rank"}, "rank of the query");
   config.product(a.heads, std::max(a.qk_dim(), a.v_dim), "num_attention_heads");
   return a;
 }
@@ -54,17 +58,20 @@ ParamCount MlaSpec::params(std::int64_t hidden) const {
   const double rope = d(rope_dim), nope = d(nope_dim), v = d(v_dim);
   ParamCount count;
   count.matrices = rq > 0 ? h * rq + rq * q * (nope + rope) : h * q * (nope + rope);
+  if (gate) count.matrices += h * q * v;
+  if (latent_gate) count.matrices += rq * q * (nope + rope) + 2.0 * rq * q * v;
+  if (sinks) count.vectors += q;
   count.matrices += h * (rkv + rope) + rkv * q * (nope + v) + q * v * h;
   count.vectors = rq + rkv;
   if (qkv_bias) count.vectors += rq + rkv + rope;
-  if (index.topk > 0) count += indexer_params(index, hidden, q_lora_rank > 0 ? q_lora_rank : hidden);
+  if (index.heads > 0) count += indexer_params(index, hidden, q_lora_rank > 0 ? q_lora_rank : hidden);
   if (out_bias) count.vectors += h;
   return count;
 }
 
 double MlaSpec::kv_elements() const { return d(kv_lora_rank + rope_dim); }
 
-double MlaSpec::index_elements() const { return index.topk > 0 ? d(index.dim) : 0; }
+double MlaSpec::index_elements() const { return index.heads > 0 ? d(index.dim) : 0; }
 
 /// The latent once, whatever the degree of tensor parallelism.
 Bytes MlaSpec::cache(const CacheQuery& query) const {

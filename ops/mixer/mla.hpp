@@ -16,6 +16,9 @@ struct MlaSpec final : MixerOf<MlaSpec> {
   std::int64_t v_dim = 0;
   bool causal = true, qkv_bias = false, out_bias = false;
   Indexer index;
+  bool gate = false;         ///< the output is gated element by element, from the hidden state (Hunyuan 4)
+  bool latent_gate = false;  ///< or from the query's latents: normed and not, they make query and gate (A.X-K2)
+  bool sinks = false;
 
   std::int64_t qk_dim() const { return nope_dim + rope_dim; }
   bool operator==(const MlaSpec&) const = default;

@@ -13,6 +13,7 @@ namespace {
 
 struct Mla {
   std::int64_t heads, q_rank, kv_rank, rope, nope, v;
+  bool latent_gate = false;
 };
 
 /// Latents of query and key/value: one GEMM since both read the hidden state (vLLM: fused_qkv_a_proj); apart in eager
@@ -39,7 +40,8 @@ void latent_projections(Step& s, const Mla& m) {
     s.norm("kv_a_norm"_node, NormKind::rms, s.tokens, m.kv_rank);
   }
   s.quantize("q_b_quantize"_node, s.tokens, m.q_rank, s.types.linear);
-  s.linear("q_b_proj"_node, s.tokens, q_width, m.q_rank);
+  if (m.latent_gate) s.linear("q_gate_proj"_node, s.tokens, q_width + m.heads * m.v, 2 * m.q_rank);
+  else s.linear("q_b_proj"_node, s.tokens, q_width, m.q_rank);
 }
 
 void rope_and_append(Step& s, const Mla& m) {
@@ -83,11 +85,13 @@ void absorbed(Step& s, const MlaSpec& a, const Mla& m) {
 }
 
 void mla_attention(Step& s, const MlaSpec& a) {
-  const Mla m{s.share(a.heads), a.q_lora_rank, a.kv_lora_rank, a.rope_dim, a.nope_dim, a.v_dim};
+  const Mla m{s.share(a.heads), a.q_lora_rank, a.kv_lora_rank, a.rope_dim, a.nope_dim, a.v_dim, a.latent_gate};
   latent_projections(s, m);
   if (a.index.heads > 0) indexer(s, a.index, m.rope, m.q_rank > 0 ? m.q_rank : s.hidden, s.kv_len);
   if (s.decode) absorbed(s, a, m);
   else expanded(s, a, m);
+  if (a.gate) s.linear("gate_proj"_node, s.tokens, m.heads * m.v, s.hidden);
+  if ((a.gate || a.latent_gate) && !s.max()) s.row("attn_gate"_node, RowwiseKind::swiglu, s.tokens, m.heads * m.v);
   s.quantize("o_quantize"_node, s.tokens, m.heads * m.v, s.types.linear);
   s.linear("o_proj"_node, s.tokens, s.hidden, m.heads * m.v, a.out_bias);
   s.all_reduce("attn_all_reduce"_node, "attn_reduce_scatter"_node, s.tokens);

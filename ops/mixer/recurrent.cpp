@@ -21,6 +21,7 @@ std::optional<std::vector<bool>> mamba_places(const LlmConfig& config, std::int6
     return here;
   }
   const auto list = config.find({"attn_layer_indices"});
+  if (!list && config.is("bamba")) return here;  // BambaConfig: without indices no layer has attention
   if (!list) return std::nullopt;
   for (const JsonValue& value : list->elements()) {
     here[static_cast<std::size_t>(integer_within(value, 0, layers - 1))] = false;
@@ -60,9 +61,9 @@ void gated_norm(Step& s, std::int64_t rows, std::int64_t cols, bool norm) {
   if (norm) s.norm("gated_norm"_node, NormKind::rms, rows, cols);
 }
 
-void out_projection(Step& s, std::int64_t width) {
+void out_projection(Step& s, std::int64_t width, bool bias) {
   s.quantize("out_quantize"_node, s.tokens, width, s.types.linear);
-  s.linear("out_proj"_node, s.tokens, s.hidden, width);
+  s.linear("out_proj"_node, s.tokens, s.hidden, width, bias);
   s.all_reduce("mixer_all_reduce"_node, "mixer_reduce_scatter"_node, s.tokens);
 }
 

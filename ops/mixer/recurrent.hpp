@@ -42,7 +42,7 @@ namespace lowering {
 void causal_conv(Step& s, std::int64_t taps, std::int64_t channels);
 /// norm(y * silu(z)): reads two, writes one, which is what a SwiGLU kernel moves; three kernels in eager code.
 void gated_norm(Step& s, std::int64_t rows, std::int64_t cols, bool norm);
-void out_projection(Step& s, std::int64_t width);
+void out_projection(Step& s, std::int64_t width, bool bias = false);
 
 }  // namespace lowering
 }  // namespace plumbline

@@ -45,11 +45,20 @@ MixerKind delta_net_mixer();
 MixerKind mamba1_mixer();
 MixerKind mamba2_mixer();
 MixerKind short_conv_mixer();
+MixerKind parallel_mixer();
+MixerKind kda_mixer();
+MixerKind lightning_mixer();
+MixerKind rg_lru_mixer();
+MixerKind rwkv_mixer();
+MixerKind mlstm_mixer();
+MixerKind attention_experts_mixer();
 
 /// All of them. Of those with the same word the first that is meant counts.
 inline std::span<const MixerKind> mixer_kinds() {
-  static const std::array kKinds{mla_mixer(),    compressed_mixer(), attention_mixer(), delta_net_mixer(),
-                                 mamba1_mixer(), mamba2_mixer(),     short_conv_mixer()};
+  static const std::array kKinds{parallel_mixer(),  rwkv_mixer(),       mlstm_mixer(),     attention_experts_mixer(),
+                                 mla_mixer(),       compressed_mixer(), attention_mixer(), kda_mixer(),
+                                 lightning_mixer(), delta_net_mixer(),  rg_lru_mixer(),    mamba1_mixer(),
+                                 mamba2_mixer(),    short_conv_mixer()};
   return kKinds;
 }
 

@@ -1,0 +1,138 @@
+// Default configurations and variants of the causal language model families of Hugging Face transformers 5.17, against the
+// parameters of the real modules (shared tensors once, built without weights). tests/ops/hf_families.json.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "arch/error.hpp"
+#include "arch/json_reader.hpp"
+#include "ops/graph/workload.hpp"
+#include "ops/llm/llm.hpp"
+#include "ops/lower/lower.hpp"
+#include "tests/ops/lower/lower_models.hpp"
+#include "tests/support/places.hpp"
+
+namespace plumbline::llm_families_test {
+namespace {
+
+using testing_support::d;
+using testing_support::is_weight_gemm;
+using testing_support::prefill;
+using testing_support::tensor_flops;
+
+// Refused, by the name of a key or of a kind of layer.
+const std::set<std::string> kRefused{"blt", "deepseek_v2", "deepseek_v4", "git", "inkling_text", "zaya"};
+
+// Counted as the language model alone: what the module has beside it does not run for a prompt of text.
+const std::set<std::string> kTowersLeftOut{"gemma3", "gemma3n", "got_ocr2", "phi4_multimodal"};
+
+// transformers makes room for the gate and up matrices of LongCat's identity experts, which no checkpoint has: 560 billion
+// parameters are published (arXiv 2509.01322), 741 billion are in the module.
+const std::set<std::string> kCountedOtherwise{"longcat_flash"};
+
+const JsonDocument& document() {
+  static const JsonDocument file = JsonDocument::read_file(testing_support::tests_folder() + "/ops/hf_families.json");
+  return file;
+}
+
+struct Case {
+  std::string name, config;
+  double params = 0;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  const JsonValue models = document().root().at("models");
+  for (const std::string& name : models.keys()) {
+    const JsonValue model = models.at(name);
+    const std::string config = model.at("config").dump();
+    all.push_back({name, config, model.at("params").as_number()});
+    const JsonDocument base = JsonDocument::parse(config, name);
+    for (const JsonValue& variant : model.at("variants").elements()) {
+      const JsonDocument change = JsonDocument::parse(variant.at("change").dump(), name);
+      all.push_back({name, base.merged_with(change).root().dump(), variant.at("params").as_number()});
+    }
+  }
+  return all;
+}
+
+std::optional<Llm> read(const Case& one) {
+  try {
+    return parse_llm(one.config, "", one.name);
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+}
+
+TEST(HfFamilies, HaveTheParametersOfTheRealModulesOrAreRefused) {
+  int counted = 0;
+  for (const Case& one : cases()) {
+    const auto llm = read(one);
+    EXPECT_EQ(llm.has_value(), kRefused.count(one.name) == 0) << one.name << ": " << one.config;
+    if (!llm || kTowersLeftOut.count(one.name) + kCountedOtherwise.count(one.name) > 0) continue;
+    EXPECT_NEAR(llm->params / one.params, 1, 1e-3)
+        << one.name << ": " << llm->params << " for " << one.params << ": " << one.config;
+    ++counted;
+  }
+  EXPECT_GT(counted, 500);
+  EXPECT_EQ(document().root().at("models").size(), 151U);
+}
+
+/// Products with weights: two operations a weight and token, of experts those that are chosen. Norms, biases,
+/// convolutions and per-head vectors are all that may be missing; small default configs have more of them.
+TEST(HfFamilies, MultiplyTheirActiveWeights) {
+  // Gates that are block-diagonal are products of heads; what Zamba's layers share stands outside the layers.
+  const std::set<std::string> apart{"recurrent_gemma", "zamba", "zamba2"};
+  std::set<std::string> seen;
+  for (const Case& one : cases()) {
+    if (!seen.insert(one.name).second || kRefused.count(one.name) + apart.count(one.name) > 0) continue;
+    const auto llm = read(one);
+    ASSERT_TRUE(llm.has_value()) << one.name;
+    const StackSpec& main = llm->main();
+    const double tokens = 2 * 512, head = d(llm->vocab) * d(llm->hidden);
+    const double layers = llm->active_params - llm->embedding_params - llm->head_params - main.other_params;
+    const double rows = !llm->has_head ? 0 : main.role == StackSpec::Role::decoder ? 2 : tokens;
+    const double expected = 2 * tokens * layers * main.passes + 2 * rows * head;
+    const Graph graph = lower(*llm, prefill(2, 512, Fusion::max));
+    const double found = tensor_flops(graph, [](const Node& n) { return is_weight_gemm(n); });
+    EXPECT_LE(found, expected * (1 + 1e-9)) << one.name;
+    EXPECT_GE(found, expected * 0.985) << one.name;
+  }
+}
+
+TEST(HfFamilies, EveryStepThatTheyTakeCanBeLowered) {
+  std::set<std::string> seen;
+  for (const Case& one : cases()) {
+    if (!seen.insert(one.name).second || kRefused.count(one.name) > 0) continue;
+    const auto llm = read(one);
+    ASSERT_TRUE(llm.has_value()) << one.name;
+    for (const Phase phase : {Phase::prefill, Phase::decode}) {
+      if (phase == Phase::decode && llm->main().role != StackSpec::Role::decoder) continue;
+      for (const Fusion fusion : {Fusion::none, Fusion::typical, Fusion::max}) {
+        Workload workload;
+        workload.phase = phase;
+        workload.batch = 2;
+        workload.prompt = workload.context = 128;
+        workload.fusion = fusion;
+        const Graph graph = lower(*llm, workload);
+        EXPECT_FALSE(graph.nodes.empty()) << one.name;
+      }
+    }
+  }
+}
+
+TEST(LongCat, HasThePublishedParameters) {
+  for (const Case& one : cases()) {
+    if (one.name != "longcat_flash") continue;
+    EXPECT_NEAR(read(one)->params, 560.66e9, 0.01e9);
+    return;
+  }
+  FAIL() << "the file has no such model";
+}
+
+}  // namespace
+}  // namespace plumbline::llm_families_test
