@@ -48,11 +48,12 @@ BENCHMARK_CAPTURE(predict_step, llama_70b_prefill, "llama-3.1-70b", prefill(4, 2
 BENCHMARK_CAPTURE(predict_step, deepseek_v3_decode, "deepseek-v3", decode(128, 4096));
 
 /// A plan of many GPUs, another batch every call.
-void predict_ranks(benchmark::State& state, const char* model, const ParallelPlan& plan) {
+void predict_ranks(benchmark::State& state, const char* model, const ParallelPlan& plan, Overlap overlap) {
   const Llm llm = load_llm(model);
   const auto machine = make_machine(load_gpu("h200_sxm"), MachineOptions{});
   Workload workload = decode(0, 4096);
   workload.parallel = plan;
+  workload.overlap = overlap;
   StepPrediction step;
   Predictor predictor;
   std::int64_t turn = 0;
@@ -62,10 +63,12 @@ void predict_ranks(benchmark::State& state, const char* model, const ParallelPla
     benchmark::DoNotOptimize(step.latency);
   }
 }
-BENCHMARK_CAPTURE(predict_ranks, deepseek_v3_64_gpus, "deepseek-v3",
-                  ParallelPlan{.tensor = 8, .data = 8, .expert = 64});
+BENCHMARK_CAPTURE(predict_ranks, deepseek_v3_64_gpus, "deepseek-v3", ParallelPlan{.tensor = 8, .data = 8, .expert = 64},
+                  Overlap::none);
+BENCHMARK_CAPTURE(predict_ranks, deepseek_v3_64_gpus_two_batch, "deepseek-v3",
+                  ParallelPlan{.tensor = 8, .data = 8, .expert = 64}, Overlap::two_batch);
 BENCHMARK_CAPTURE(predict_ranks, deepseek_v3_16384_gpus, "deepseek-v3",
-                  ParallelPlan{.tensor = 8, .data = 2048, .expert = 64});
+                  ParallelPlan{.tensor = 8, .data = 2048, .expert = 64}, Overlap::none);
 
 void rank_all_plans(benchmark::State& state, const char* model, std::int64_t gpus) {
   const Llm llm = load_llm(model);

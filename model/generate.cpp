@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arch/error.hpp"
+#include "ops/lower/two_batch.hpp"
 #include "ops/resolve/resolve.hpp"
 #include "ops/table/text.hpp"
 
@@ -85,6 +86,7 @@ Workload decode_step(const Llm& llm, const Workload& prefill, std::int64_t done)
   w.cached = 0;
   // what the prefill leaves in the cache: of a decoder behind an encoder its start token
   w.context = lowering::lengths_of(llm, prefill, llm.main()).all_keys + done;
+  w.overlap = lowering::possible_overlap(prefill.overlap, llm, w);
   return w;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arch/error.hpp"
+#include "ops/lower/two_batch.hpp"
 #include "ops/memory/memory.hpp"
 #include "ops/resolve/ranks.hpp"
 
@@ -90,6 +91,7 @@ PlanRanking rank_plans(Predictor& predictor, const Llm& llm, const Workload& wor
   StepPrediction step;
   for (const ParallelPlan& plan : legal) {
     w.parallel = plan;
+    w.overlap = lowering::possible_overlap(workload.overlap, llm, w);
     if (memory_need(llm, w).total() > machine.gpu().memory.capacity - question.reserve) {
       ++out.too_large;
       continue;

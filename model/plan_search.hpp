@@ -49,7 +49,7 @@ struct PlanRanking {
 /// than sequences. The other choices of a plan (sequence parallelism, data-parallel attention) stay as `workload` has them.
 std::vector<ParallelPlan> legal_plans(const Llm& llm, const Workload& workload, std::int64_t gpus);
 
-/// Ties are broken by fewer ways of splitting. Throws BadInput where the goal is tokens per joule and the card's energies
+/// Of `workload.overlap` each plan has what it can. Ties are broken by fewer ways of splitting. Throws BadInput where the goal is tokens per joule and the card's energies
 /// are not on file.
 PlanRanking rank_plans(Predictor& predictor, const Llm& llm, const Workload& workload, const Machine& machine,
                        const RunOptions& options, const PlanQuestion& question);

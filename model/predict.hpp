@@ -116,6 +116,8 @@ struct NodePrediction {
 
   /// What one execution adds to the step's time.
   Seconds on_path() const { return op.time + gap + tax - hidden; }
+  /// Share of an execution, gap and all, that the step waits for.
+  double waited_for() const { return hidden > Seconds{} ? on_path() / (op.time + gap + tax) : 1; }
 };
 
 /// Parts of the step's time that go to each kind of bound; they sum to 1. Were all resources of a kind faster by one part

@@ -38,8 +38,8 @@ inline constexpr std::array<Word<Phase>, 3> kPhaseWords{
     {{"prefill", Phase::prefill}, {"decode", Phase::decode}, {"train", Phase::train}}};
 inline constexpr std::array<Word<Fusion>, 3> kFusionWords{
     {{"none", Fusion::none}, {"typical", Fusion::typical}, {"max", Fusion::max}}};
-inline constexpr std::array<Word<Overlap>, 2> kOverlapWords{
-    {{"none", Overlap::none}, {"two-batch", Overlap::two_batch}}};
+inline constexpr std::array<Word<Overlap>, 4> kOverlapWords{
+    {{"none", Overlap::none}, {"two-batch", Overlap::two_batch}, {"sends", Overlap::sends}, {"full", Overlap::full}}};
 inline constexpr std::array<Word<Pass>, 3> kPassWords{
     {{"forward", Pass::forward}, {"backward", Pass::backward}, {"update", Pass::update}}};
 

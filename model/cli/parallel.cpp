@@ -12,9 +12,10 @@
 namespace plumbline::cli {
 namespace {
 
-constexpr std::array<Word<OverlapChoice>, 4> kOverlapFlagWords{{{"none", OverlapChoice::none},
+constexpr std::array<Word<OverlapChoice>, 5> kOverlapFlagWords{{{"none", OverlapChoice::none},
                                                                 {"stack", OverlapChoice::stack},
                                                                 {"two-batch", OverlapChoice::two_batch},
+                                                                {"sends", OverlapChoice::sends},
                                                                 {"full", OverlapChoice::full}}};
 
 std::string text_of(std::int64_t n) { return std::to_string(n); }
@@ -81,7 +82,7 @@ void add_parallel_flags(const Command& app, ParallelFlags& flags, Workload& work
   app.toggle("--sp", "tokens between the matrices are split over the tp ranks", plan.sequence);
   app.toggle("--attention-dp", "attention is whole on each tp rank, for sequences of its own", plan.attention_data);
   add_degree(app, "--micro-batches", "parts of a batch in the pipeline at a time [pp]", plan.micro_batches);
-  app.value("--overlap", "WORD", "none, stack, two-batch, full: what of the exchanges runs beside compute [stack]",
+  app.value("--overlap", "WORD", "none, stack, two-batch, sends, full: what runs beside compute [stack]",
             [&flags](const std::string& text) { flags.overlap = chosen_word("--overlap", kOverlapFlagWords, text); });
   app.value("--expert-load", "LOAD", "uniform, power:A or FILE: how tokens spread over the experts [uniform]",
             [&workload](const std::string& text) { workload.expert_load = expert_load(text); });
@@ -98,15 +99,19 @@ void settle_degrees(const ParallelFlags& flags, ParallelPlan& plan) {
 }
 
 Overlap settle_overlap(OverlapChoice choice, const Llm& llm, const Workload& workload, const Stack& stack) {
+  Workload asked = workload;
   switch (choice) {
     case OverlapChoice::none: return Overlap::none;
     case OverlapChoice::stack: return lowering::possible_overlap(stack.overlap, llm, workload);
-    case OverlapChoice::two_batch:
-    case OverlapChoice::full: break;
+    case OverlapChoice::two_batch: asked.overlap = Overlap::two_batch; break;
+    case OverlapChoice::sends: asked.overlap = Overlap::sends; break;
+    case OverlapChoice::full: asked.overlap = lowering::possible_overlap(Overlap::full, llm, workload); break;
   }
-  Workload asked = workload;
-  asked.overlap = Overlap::two_batch;
-  lowering::refuse_two_batch(llm, asked);
+  lowering::refuse_overlap(llm, asked);
+  if (asked.overlap == Overlap::none) {
+    throw BadInput("--overlap full: nothing of this plan can run beside compute: expected ranks that exchange data " +
+                   std::string("within a layer and two sequences a rank, or a pipeline of two micro-batches at least"));
+  }
   return asked.overlap;
 }
 

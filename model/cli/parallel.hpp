@@ -9,8 +9,8 @@
 
 namespace plumbline::cli {
 
-/// --overlap: what a plan lets run side by side of what the stack, or all that is modelled, would; or just that.
-enum class OverlapChoice { none, stack, two_batch, full };
+/// --overlap: just that; `stack` and `full`: what the plan has of what the stack does, or of all that is modelled.
+enum class OverlapChoice { none, stack, two_batch, sends, full };
 
 struct ParallelFlags {
   std::int64_t gpus = 1;

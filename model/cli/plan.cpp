@@ -7,6 +7,7 @@
 #include "model/plan_search.hpp"
 #include "model/report/several_gpus/plan_report.hpp"
 #include "model/stacks/stack.hpp"
+#include "model/words.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -24,6 +25,7 @@ struct PlanFlags {
   Workload workload;
   PlanQuestion question;
   std::int64_t top = 20;
+  std::optional<Overlap> overlap;  ///< as much of it as a plan has; else the stack's
   bool prompt_given = false, context_given = false;
 };
 
@@ -38,6 +40,7 @@ ExitCode run_plan(const PlanFlags& f) {
   Workload workload = f.workload;
   workload.phase = f.asked == Asked::decode ? Phase::decode : Phase::prefill;
   workload.fusion = machine.stack().fusion;
+  workload.overlap = f.overlap.value_or(machine.stack().overlap);
   if (workload.phase == Phase::prefill && f.context_given) workload.cached = f.workload.context;
   PlanQuestion question = f.question;
   question.reserve = reserve_of(f.reserve, machine.gpu().memory.capacity);
@@ -82,6 +85,8 @@ void add_plan_command(const Command& root, Action& action) {
   add_size_flags(app, flags->workload);
   add_precision_flags(app, flags->workload);
   add_reserve_flag(app, flags->reserve);
+  app.value("--overlap", joined_words(kOverlapWords), "what runs beside compute, where a plan has it [the stack's]",
+            [flags](const std::string& text) { flags->overlap = chosen_word("--overlap", kOverlapWords, text); });
   add_output_flags(app, flags->output, {Format::table, Format::json, Format::csv, Format::html});
   add_whole(app, "--top", "plans in the table; 0: all [20]", flags->top, 0);
   app.footer(

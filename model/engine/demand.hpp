@@ -71,10 +71,13 @@ struct Demand {
   /// Of `dram_read` and of `dram_write` each: partial results of another launch of the operator that L2 does not hold,
   /// however warm the operands are.
   Bytes partials;
-  Bytes in_flight;         ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
-  Bytes link;              ///< between GPUs, or to the host
-  Bandwidth link_rate;     ///< ... at this; 0: at the host link's
-  Seconds serial_latency;  ///< dependent latencies that nothing hides
+  Bytes in_flight;  ///< DRAM bytes one CTA keeps outstanding (Little's law); 0: not limiting
+  Bytes link;       ///< between GPUs, or to the host
+  /// Of `link` what lands in buffers of the library in memory and is read from there: beside the operator's own bytes, and
+  /// within the time that the link takes. Counts where others want the memory meanwhile.
+  Bytes staged;
+  Bandwidth link_rate;                                       ///< ... at this; 0: at the host link's
+  Seconds serial_latency;                                    ///< dependent latencies that nothing hides
   const char* serial_latency_of = "of dependent latencies";  ///< ... in words
   /// CTAs start as others end, each at its own time: no waves, one body for all of them.
   bool no_waves = false;

@@ -22,7 +22,7 @@ void conclude(OpPrediction& op, const Machine& machine);
 /// One step: of a model, or of the operators that `out.graph` holds.
 void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
                   const RunOptions& options, StepPrediction& out);
-/// `fused_as_stack`: fusions are the stack's own, as its whole steps were recorded. `phase`: of a pipeline, whether the
+/// `fused_as_stack`: fusions are the stack's own and nothing overlaps, as its whole steps were recorded. `phase`: of a pipeline, whether the
 /// next step follows at once.
 void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& options, StepPrediction& out,
                    bool fused_as_stack = true, Phase phase = Phase::prefill);

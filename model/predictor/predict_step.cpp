@@ -57,8 +57,7 @@ double part(Seconds t, Seconds whole) { return whole > Seconds{} ? t / whole : 0
 /// latency: a decode step at 70 % of the memory's bandwidth gained 3 % by 10 % more of it and said 26 % memory.) Of a
 /// collective what is hidden counts for nothing; what compute takes longer beside it is the network's.
 void add_shares(const NodePrediction& n, const Rates& m, double executions, Seconds step, TimeShare& share) {
-  const Seconds alone = n.op.time + n.gap;
-  const double count = n.hidden > Seconds{} ? executions * (n.on_path() / (alone + n.tax)) : executions;
+  const double count = executions * n.waited_for();
   share.network += part(count * n.tax, step);
   if (n.op.launch_count == 0) {  // ideal kernels
     (n.op.bound == Bound::memory ? share.memory : share.compute) += part(count * n.op.time, step);
@@ -125,7 +124,7 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
     Seconds time;  // of all nodes that run this operator
     for (std::size_t j = i; j < out.nodes.size(); ++j) {
       const NodePrediction& n = out.nodes[j];
-      if (n.first == i) time += static_cast<double>(n.node->count) * (op.time + n.tax - n.hidden);
+      if (n.first == i) time += static_cast<double>(n.node->count) * n.waited_for() * (op.time + n.tax);
     }
     sum.add(op.band_class, time, op.band_range.low, op.band_range.middle, op.band_range.high);
     some = op.band;
@@ -245,13 +244,14 @@ void reprice(StepPrediction& out, const Rates& m, const RunOptions& options, Sid
   }
   if (options.runtime == Runtime::eager) wait_for_host(out, m);
   side_by_side(out);
+  side_by_side.sends(out);
 }
 
 /// What the step takes there. Times and gaps alone are left in it, where nothing runs side by side: for the clocks that
 /// a search tries.
 Seconds step_time_at(StepPrediction& out, const Rates& m, const RunOptions& options, SideBySide& side_by_side,
                      double share) {
-  if (out.graph.side_by_side) {
+  if (out.graph.side_by_side || out.graph.pipeline.sends_beside) {
     reprice(out, m, options, side_by_side, share);
   } else {
     for (std::size_t i = 0; i < out.nodes.size(); ++i) {
@@ -348,7 +348,8 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
   } else {
     lower(llm, workload, out.graph);
   }
-  predict_graph(machine, cache, options, out, workload.fusion == machine.stack().fusion, workload.phase);
+  const bool as_recorded = workload.fusion == machine.stack().fusion && workload.overlap == Overlap::none;
+  predict_graph(machine, cache, options, out, as_recorded, workload.phase);
 }
 
 void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& options, StepPrediction& out,
@@ -389,6 +390,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   SideBySide side_by_side(m);
   side_by_side(out);
   keep_slowest_stage(out, phase == Phase::decode);
+  side_by_side.sends(out);
   if (m.power) settle(out, machine, options, side_by_side);
   total(out, machine, options, fused_as_stack);
   widen_by_cards(out, machine);

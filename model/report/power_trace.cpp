@@ -14,31 +14,37 @@ void add(PowerSegment& to, const NodePrediction& node, bool gap, Seconds duratio
 /// Energy of one execution beside what the board takes without work.
 Joules of_work(const NodePrediction& n, Watts waiting) { return *n.op.energy - waiting * n.op.time; }
 
-/// Where streams run side by side: what is hidden is drawn while others work, spread over all of their time.
-void add_side_by_side(PowerSegment& one, const StepPrediction& step) {
-  const Segment& segment = *one.segment;
-  const Watts waiting = *step.waiting_power;
-  const auto times = [&](const NodePrediction& n) {
-    return static_cast<double>(n.node->count) / static_cast<double>(segment.repeat);
-  };
+double executions_of(const NodePrediction& n, const Segment& segment) {
+  return static_cast<double>(n.node->count) / static_cast<double>(segment.repeat);
+}
+
+/// What is drawn for hidden work, spread over all the time in which others work.
+Watts of_hidden(const StepPrediction& step) {
   Joules hidden;
   Seconds working;
-  const auto first = step.nodes.begin() + segment.first, last = first + segment.size;
-  for (auto n = first; n != last; ++n) {
-    const Seconds whole = n->op.time + n->gap + n->tax;
-    if (n->node->stream == 0) working += times(*n) * (n->op.time + n->tax);
-    else hidden += times(*n) * (n->hidden / whole) * of_work(*n, waiting);
+  for (const NodePrediction& n : step.nodes) {
+    const auto count = static_cast<double>(n.node->count);
+    if (n.node->stream == 0) working += count * (n.op.time + n.tax);
+    else hidden += count * (1 - n.waited_for()) * of_work(n, *step.waiting_power);
   }
-  const Watts beside = working > Seconds{} ? hidden / working : Watts{};
-  for (auto n = first; n != last; ++n) {
+  return working > Seconds{} ? hidden / working : Watts{};
+}
+
+/// Where something runs beside others.
+void add_beside(PowerSegment& one, const StepPrediction& step, Watts hidden) {
+  const Segment& segment = *one.segment;
+  const Watts waiting = *step.waiting_power;
+  const auto first = step.nodes.begin() + segment.first;
+  for (auto n = first; n != first + segment.size; ++n) {
+    const double executions = executions_of(*n, segment);
     if (n->node->stream == 0) {
       const Seconds longer = n->op.time + n->tax;
-      add(one, *n, false, times(*n) * longer, waiting + of_work(*n, waiting) / longer + beside);
-      add(one, *n, true, times(*n) * n->gap, waiting);
+      add(one, *n, false, executions * longer, waiting + of_work(*n, waiting) / longer + hidden);
+      add(one, *n, true, executions * n->gap, waiting);
       continue;
     }
     const Seconds whole = n->op.time + n->gap + n->tax;
-    add(one, *n, false, times(*n) * n->on_path(), waiting + of_work(*n, waiting) / whole);
+    add(one, *n, false, executions * n->on_path(), waiting + of_work(*n, waiting) / whole);
   }
 }
 
@@ -47,18 +53,20 @@ void add_side_by_side(PowerSegment& one, const StepPrediction& step) {
 std::vector<PowerSegment> power_trace(const StepPrediction& step) {
   std::vector<PowerSegment> out;
   if (!step.power || !step.waiting_power) return out;
+  const bool overlaps = step.network_hidden > Seconds{};
+  const Watts hidden = overlaps ? of_hidden(step) : Watts{};
   Seconds now;
   for (const Segment& segment : step.graph.segments) {
     PowerSegment one;
     one.segment = &segment;
     one.repeat = segment.repeat;
     one.start = now;
-    if (step.graph.side_by_side) add_side_by_side(one, step);
-    for (int i = segment.first; i < segment.first + segment.size && !step.graph.side_by_side; ++i) {
+    if (overlaps) add_beside(one, step, hidden);
+    for (int i = segment.first; i < segment.first + segment.size && !overlaps; ++i) {
       const NodePrediction& node = step.nodes[static_cast<std::size_t>(i)];
-      const double times = static_cast<double>(node.node->count) / static_cast<double>(segment.repeat);
-      add(one, node, false, times * node.op.time, *node.op.power);
-      add(one, node, true, times * node.gap, *step.waiting_power);
+      const double executions = executions_of(node, segment);
+      add(one, node, false, executions * node.op.time, *node.op.power);
+      add(one, node, true, executions * node.gap, *step.waiting_power);
     }
     now += static_cast<double>(segment.repeat) * one.period;
     out.push_back(std::move(one));

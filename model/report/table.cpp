@@ -106,7 +106,7 @@ std::vector<FoldedRow> folded(const StepPrediction& step) {
     if (row == rows.end()) row = rows.insert(rows.end(), FoldedRow{&n, {}, 0, {}});
     if (row->segments.empty() || row->segments.back() != n.node->segment) row->segments.push_back(n.node->segment);
     row->count += n.node->count;
-    row->total += static_cast<double>(n.node->count) * (kernel_time(n.op) + n.tax - n.hidden);
+    row->total += static_cast<double>(n.node->count) * n.waited_for() * (kernel_time(n.op) + n.tax);
   }
   return rows;
 }
@@ -189,7 +189,7 @@ std::string operators(const StepReport& r, const TextStyle& style) {
   table.add({"step", "", "", "", format(r.step.latency), "100 %", "", format(r.step.flops), format(r.step.dram_bytes)});
   std::string notes =
       "  each, FLOPs and DRAM: one execution, as a profiler shows it; launch gaps: all time between kernels\n";
-  if (r.step.graph.side_by_side) {
+  if (r.step.network_hidden > Seconds{}) {
     notes += "  each: by itself; total: with what it is longer beside others, without what they hide of it\n";
   }
   return table.text(2, style) + notes;

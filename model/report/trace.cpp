@@ -64,6 +64,7 @@ Seconds add_operators(const StepPrediction& step, const Segment& segment, Second
 
 /// Of the layers, where streams run side by side and operators of one begin before those of the last have ended.
 constexpr int kLayerTrack = 2;
+bool overlaps(const StepPrediction& step) { return step.network_hidden > Seconds{}; }
 
 /// "moe_layer 3 of 58", in whose slice its operators lie.
 void add_segment(const StepPrediction& step, const Segment& segment, Seconds& now, Json& events) {
@@ -73,7 +74,7 @@ void add_segment(const StepPrediction& step, const Segment& segment, Seconds& no
     const std::size_t place = events.size();
     events.push_back(nullptr);  // slices that hold others come first
     const Seconds end = add_operators(step, segment, now, events);
-    events[place] = slice(std::move(title), "layer", now, end, step.graph.side_by_side ? kLayerTrack : 0);
+    events[place] = slice(std::move(title), "layer", now, end, overlaps(step) ? kLayerTrack : 0);
     now = end;
   }
 }
@@ -108,13 +109,13 @@ void add_names(const StepReport& r, Json& events) {
     const std::string what = stream == 0 ? "compute" : stream == 1 ? "communication" : "stream";
     named("thread_name", stream, what + " (stream " + std::to_string(stream) + ")");
   }
-  if (r.step.graph.side_by_side) named("thread_name", kLayerTrack, "layers");
+  if (overlaps(r.step)) named("thread_name", kLayerTrack, "layers");
 }
 
 Json step_slice(const StepReport& r) {
   const StepPrediction& s = r.step;
   const std::string phase(word_of(kPhaseWords, r.workload.phase));
-  const int track = s.graph.side_by_side ? kLayerTrack : 0;
+  const int track = overlaps(s) ? kLayerTrack : 0;
   Json event = slice(r.llm.name + ", " + phase + " step", "step", Seconds{}, s.latency, track);
   event["args"] = {{"batch", r.workload.batch},
                    {r.workload.phase == Phase::decode ? "context" : "prompt", length(r.workload)},

@@ -8,6 +8,7 @@ namespace {
 
 struct StageSum {
   Seconds time;
+  Seconds sends;  ///< beside the next micro-batch, not in `time`
   Joules energy;
 };
 
@@ -18,7 +19,8 @@ StageSum sum_of(const StepPrediction& step, std::int64_t stage) {
   for (const NodePrediction& n : step.nodes) {
     const auto segment = static_cast<std::size_t>(n.node->segment);
     const std::int64_t count = pipeline.repeat(stage, segment, step.graph.segments.size());
-    sum.time += static_cast<double>(count) * n.on_path();
+    const bool beside = pipeline.sends_beside && hands_over(n.node->op);
+    (beside ? sum.sends : sum.time) += static_cast<double>(count) * n.on_path();
     if (n.op.energy) sum.energy += static_cast<double>(count) * *n.op.energy;
   }
   return sum;
@@ -76,6 +78,11 @@ void keep(StepPrediction& step, std::int64_t stage) {
 
 }  // namespace
 
+bool hands_over(const Op& op) {
+  const auto* transfer = std::get_if<Transfer>(&op);
+  return transfer != nullptr && transfer->kind == TransferKind::send_recv;
+}
+
 void keep_slowest_stage(StepPrediction& step, bool decode) {
   const PipelineStages& pipeline = step.graph.pipeline;
   if (pipeline.stages == 1) return;
@@ -83,14 +90,15 @@ void keep_slowest_stage(StepPrediction& step, bool decode) {
   for (std::int64_t s = 0; s < pipeline.stages; ++s) {
     const StageSum stage = sum_of(step, s);
     all.time += stage.time;
+    all.sends += stage.sends;
     all.energy += stage.energy;
     if (stage.time <= slowest.time) continue;
     slowest = stage;
     step.stage = s;
   }
   const auto parts = static_cast<double>(pipeline.micro_batches);
-  const Seconds busy = parts * slowest.time;
-  const Seconds latency = decode ? std::max(busy, all.time) : all.time + (parts - 1) * slowest.time;
+  const Seconds busy = parts * slowest.time + slowest.sends, way = all.time + all.sends;
+  const Seconds latency = decode ? std::max(busy, way) : way + (parts - 1) * slowest.time;
   step.stages.waits = latency / busy - 1;
   step.stages.all_busy = all.time / slowest.time;
   step.stages.all_energy = slowest.energy > Joules{} ? all.energy / slowest.energy : step.stages.all_busy;

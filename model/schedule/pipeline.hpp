@@ -12,7 +12,11 @@ namespace plumbline {
 ///   prefill (fills and drains):        latency = sum of T_s + (m - 1) T
 ///   decode (the next token follows):   latency = max(m T, sum of T_s)
 /// (GPipe, arXiv 1811.06965, section 2.3, with stages that differ.) The slowest stage is busy for m T of it. Stages hand
-/// on while they work on the next micro-batch; what a hand-over takes is counted to the stage that sends.
+/// on while they work on the next micro-batch; what a hand-over takes is counted to the stage that sends, to its T_s, or,
+/// where it runs beside the next micro-batch (PipelineStages::sends_beside), to the way through all stages alone.
 void keep_slowest_stage(StepPrediction& step, bool decode);
+
+/// What a stage sends to the next.
+bool hands_over(const Op& op);
 
 }  // namespace plumbline

@@ -5,12 +5,15 @@
 #include <tuple>
 
 #include "model/engine/timing.hpp"
+#include "model/schedule/pipeline.hpp"
 
 namespace plumbline {
 namespace {
 
 /// Repeats of a segment that are laid out.
 constexpr int kMostRepeats = 4;
+/// ... beside a hand-over between stages.
+constexpr int kMostBesideASend = 64;
 
 /// A CTA of each fits on one SM, as far as both say what they need.
 bool fit_together(const KernelPlan& a, const KernelPlan& b, const StreamingMultiprocessor& sm) {
@@ -29,10 +32,17 @@ bool stays(const KernelPlan& plan, double sms) {
 
 double share(Seconds busy, Seconds time) { return time > Seconds{} ? std::min(1.0, busy / time) : 0; }
 
-/// The part of a launch that `part` of its CTAs are.
-Demand part_of(const Demand& whole, double part) {
+/// Of work that is dealt out in turn to a CTA on each SM, what falls to the last `late` of them.
+std::int64_t dealt_to_last(std::int64_t items, double sms, double late) {
+  const auto all = static_cast<std::int64_t>(sms), last = static_cast<std::int64_t>(late);
+  return items / all * last + std::max<std::int64_t>(0, items % all - (all - last));
+}
+
+/// So many CTAs (or items of a persistent grid) of a launch.
+Demand part_of(const Demand& whole, std::int64_t ctas) {
+  const double part = static_cast<double>(ctas) / static_cast<double>(whole.plan.ctas);
   Demand d = whole;
-  d.plan.ctas = std::max<std::int64_t>(1, std::llround(part * static_cast<double>(d.plan.ctas)));
+  d.plan.ctas = std::max<std::int64_t>(1, ctas);
   for (Bytes* bytes : {&d.l2_distinct, &d.l2_written, &d.dram_read, &d.dram_write}) *bytes = part * *bytes;
   d.start = part * d.start;
   return d;
@@ -93,9 +103,11 @@ class SideBySide::Prices final : public Sharing {
         ctas > capacity(plan, left) && (ctas <= capacity(plan, sms) || (plan.persistent && l.demand.dealt_once));
     const Seconds behind = of_.timed(works, c.launch, c.executions).time - c.executions * l.time.total;
     const auto priced = [&](const Demand& d, double on) { return price(d, of_.fewer(on), *l.family, l.speeds); };
-    const LaunchTime time = priced(out.at_once ? part_of(l.demand, left / sms) : l.demand, left);
+    const std::int64_t late = plan.persistent ? dealt_to_last(plan.ctas, sms, held)
+                                              : plan.ctas - static_cast<std::int64_t>(capacity(plan, left));
+    const LaunchTime time = priced(out.at_once ? part_of(l.demand, plan.ctas - late) : l.demand, left);
     out.time = c.executions * time.total + behind;
-    if (out.at_once) out.late = c.executions * priced(part_of(l.demand, held / sms), held).total + behind;
+    if (out.at_once && late > 0) out.late = c.executions * priced(part_of(l.demand, late), held).total + behind;
     out.dram = share(time.by_resource[Resource::dram], time.total);
     out.l2 = share(time.by_resource[Resource::l2], time.total);
     return out;
@@ -136,18 +148,23 @@ TimedLaunch SideBySide::timed(const NodePrediction& n, int launch, double execut
     out.l2 = share(l.time.by_resource[Resource::l2], l.time.total);
   }
   if (out.stream == 1) {  // what it reads and writes stands beside its launches
-    const Bytes moved = n.op.dram_read + n.op.dram_write;
-    out.dram = share(dram_time(n.op.dram_read, n.op.dram_write, m_), n.op.time);
-    out.l2 = share(moved / m_.l2, n.op.time);
+    const Bytes staged = n.op.launch_count > 0 ? n.op.launches[0].demand.staged : Bytes{};
+    const Bytes beyond_l2 = staged > m_.l2_held() ? staged : Bytes{};
+    out.dram = share(dram_time(n.op.dram_read + beyond_l2, n.op.dram_write + beyond_l2, m_), n.op.time);
+    out.l2 = share((n.op.dram_bytes() + 2.0 * staged) / m_.l2, n.op.time);
   }
   return out;
+}
+
+std::size_t SideBySide::place(const Segment& segment, int repeat, int node) {
+  return static_cast<std::size_t>(repeat) * static_cast<std::size_t>(segment.size) + static_cast<std::size_t>(node);
 }
 
 int SideBySide::last_of_half(const Graph& graph, const Segment& segment, int half, int repeat) const {
   if (repeat < 0) return -1;
   for (int i = segment.size; i-- > 0;) {
-    if (graph.nodes[static_cast<std::size_t>(segment.first + i)].half != half) continue;
-    return last_piece_[static_cast<std::size_t>(repeat * segment.size + i)];
+    if (graph.nodes[static_cast<std::size_t>(segment.first) + static_cast<std::size_t>(i)].half != half) continue;
+    return last_piece_[place(segment, repeat, i)];
   }
   return -1;
 }
@@ -163,7 +180,7 @@ void SideBySide::add(const StepPrediction& step, const Segment& segment, std::si
     for (std::size_t k = 0; k < 2; ++k) {
       const int other = n.node->depends[k] - segment.first;
       if (n.node->depends[k] < 0 || other < 0) continue;
-      one.depends[k] = last_piece_[static_cast<std::size_t>(repeat * segment.size + other)];
+      one.depends[k] = last_piece_[place(segment, repeat, other)];
       within = true;
     }
     if (!within) one.depends[0] = last_of_half(step.graph, segment, n.node->half, repeat - 1);
@@ -224,6 +241,61 @@ void SideBySide::operator()(StepPrediction& step) {
     if (pieces_.empty()) continue;
     schedule(launches_, prices, spans_);
     read_off(step, segment, repeats);
+  }
+}
+
+/// The send, and compute of the segment's repeats until it is over.
+void SideBySide::lay_out_send(const StepPrediction& step, std::size_t send, const Segment& segment) {
+  pieces_.clear();
+  launches_.clear();
+  last_piece_.clear();
+  const auto put = [&](std::size_t node, int launch, double executions) {
+    pieces_.push_back({node, launch, 0, executions});
+    launches_.push_back(timed(step.nodes[node], launch, executions));
+  };
+  const NodePrediction& s = step.nodes[send];
+  for (int l = 0; l < s.op.launch_count; ++l) put(send, l, 1);
+  const Seconds enough = 2.0 * (s.op.time + s.gap);
+  Seconds laid_out;
+  for (int repeat = 0; repeat < kMostBesideASend && laid_out < enough; ++repeat) {
+    for (int i = segment.first; i < segment.first + segment.size; ++i) {
+      const NodePrediction& n = step.nodes[static_cast<std::size_t>(i)];
+      if (n.node->stream != 0) continue;
+      const double executions = static_cast<double>(n.node->count) / static_cast<double>(segment.repeat);
+      for (int l = 0; l < n.op.launch_count; ++l) put(static_cast<std::size_t>(i), l, executions);
+      laid_out += executions * n.op.time;
+    }
+  }
+}
+
+void SideBySide::sends(StepPrediction& step) {
+  const PipelineStages& pipeline = step.graph.pipeline;
+  if (!pipeline.sends_beside || pipeline.micro_batches < 2) return;
+  if (!step.graph.side_by_side) {
+    for (NodePrediction& n : step.nodes) n.tax = n.hidden = Seconds{};
+  }
+  const auto& segments = step.graph.segments;
+  const auto layers = std::max_element(segments.begin(), segments.end(),
+                                       [](const Segment& a, const Segment& b) { return a.repeat < b.repeat; });
+  const auto parts = static_cast<double>(pipeline.micro_batches);
+  for (std::size_t i = 0; i < step.nodes.size(); ++i) {
+    NodePrediction& send = step.nodes[i];
+    if (!hands_over(send.node->op)) continue;
+    lay_out_send(step, i, *layers);
+    schedule(launches_, Prices(*this, step), spans_);
+    Seconds longer;
+    for (std::size_t k = 0; k < pieces_.size(); ++k) {
+      const Seconds tax = spans_[k].end - spans_[k].start - launches_[k].time;
+      NodePrediction& n = step.nodes[pieces_[k].node];
+      if (pieces_[k].node == i) {
+        longer += tax;
+      } else {
+        n.tax += (parts - 1) / static_cast<double>(n.node->count) * tax;
+        if (tax > Seconds{} && n.beside < 0) n.beside = static_cast<int>(i);
+      }
+    }
+    send.tax = (parts - 1) / parts * longer;
+    send.hidden = (parts - 1) / parts * (send.op.time + send.gap + longer);
   }
 }
 

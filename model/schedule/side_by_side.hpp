@@ -18,6 +18,10 @@ class SideBySide {
  public:
   explicit SideBySide(const Rates& rates) : m_(rates) {}
   void operator()(StepPrediction& step);
+  /// Of the nodes of one stage of a pipeline (keep_slowest_stage): what it hands on travels beside the next micro-batch
+  /// (PipelineStages::sends_beside; else does nothing), the last one's alone. What compute is longer for it is that of the
+  /// layers that the stage has most of.
+  void sends(StepPrediction& step);
 
  private:
   struct Piece {
@@ -29,8 +33,11 @@ class SideBySide {
   class Prices;
 
   void lay_out(const StepPrediction& step, const Segment& segment, int repeats);
+  void lay_out_send(const StepPrediction& step, std::size_t send, const Segment& segment);
   void add(const StepPrediction& step, const Segment& segment, std::size_t node, int repeat);
   TimedLaunch timed(const NodePrediction& n, int launch, double executions) const;
+  /// Of a node of the segment, counted in it, in `last_piece_`.
+  static std::size_t place(const Segment& segment, int repeat, int node);
   int last_of_half(const Graph& graph, const Segment& segment, int half, int repeat) const;
   void read_off(StepPrediction& step, const Segment& segment, int repeats) const;
   const Rates& fewer(double sms);

@@ -42,6 +42,7 @@ struct MemoryNeed {
 /// the graph for one micro-batch.
 struct PipelineStages {
   std::int64_t stages = 1, micro_batches = 1;
+  bool sends_beside = false;          ///< what it hands on travels while the next micro-batch is worked on
   std::vector<std::int64_t> repeats;  ///< [stage][segment]; empty with one stage, which runs all of the graph
 
   std::int64_t repeat(std::int64_t stage, std::size_t segment, std::size_t segments) const {

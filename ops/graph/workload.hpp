@@ -48,8 +48,11 @@ bool settle_tensor(ParallelPlan& plan, std::int64_t gpus, bool tensor_given);
 
 /// What of the communication runs beside compute. `two_batch`: a rank's sequences are worked on as two halves, so that what
 /// one half exchanges travels while the other computes (SGLang's two-batch overlap, vLLM's dual batch overlap); a single
-/// prompt is cut into two chunks.
-enum class Overlap { none, two_batch };
+/// prompt is cut into two chunks. `sends`: a stage of a pipeline hands a micro-batch on while it works on the next. `full`:
+/// both.
+enum class Overlap { none, two_batch, sends, full };
+constexpr bool in_halves(Overlap o) { return o == Overlap::two_batch || o == Overlap::full; }
+constexpr bool sends_beside(Overlap o) { return o == Overlap::sends || o == Overlap::full; }
 
 /// How tokens spread over the experts of a layer. Unset: evenly.
 struct ExpertLoad {

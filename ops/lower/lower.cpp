@@ -88,7 +88,7 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
   embed(s, llm, stack);
   const std::int64_t latents = s.q_len, text = s.text_tokens;
   std::optional<Halves> halves;
-  if (s.workload.overlap == Overlap::two_batch) halves.emplace(s);
+  if (in_halves(s.workload.overlap)) halves.emplace(s);
   for (std::size_t i = 0; i < stack.kinds.size(); ++i) {
     const LayerSpec& kind = stack.kinds[i];
     const std::int64_t repeat = layers_of_kind(stack, static_cast<int>(i));
@@ -238,7 +238,8 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   graph.pipeline.micro_batches = micro_batches(workload);
   graph.pipeline.repeats.clear();
   graph.ranks = workload.parallel.ranks();
-  graph.side_by_side = workload.overlap == Overlap::two_batch;
+  graph.side_by_side = in_halves(workload.overlap);
+  graph.pipeline.sends_beside = sends_beside(workload.overlap);
   const Workload rank = rank_workload(workload);
   Step s(rank, types_of(llm, workload), graph);
   for (std::size_t i = llm.stacks.size(); i-- > 0;) {  // the main stack is first in the list and last to run
@@ -261,7 +262,7 @@ namespace plumbline {
 void lower(const Llm& llm, const Workload& workload, Graph& graph) {
   check(workload);
   lowering::refuse_plan(llm, workload);
-  lowering::refuse_two_batch(llm, workload);
+  lowering::refuse_overlap(llm, workload);
   lowering::lower_any(llm, workload, graph);
 }
 

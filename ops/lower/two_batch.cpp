@@ -70,11 +70,7 @@ bool runs_alone(const Llm& llm) {
          });
 }
 
-}  // namespace
-
-void refuse_two_batch(const Llm& llm, const Workload& w) {
-  if (w.overlap != Overlap::two_batch) return;
-  const std::string place = (llm.file.empty() ? llm.name : llm.file) + ": overlap two-batch: ";
+void refuse_halves(const Llm& llm, const Workload& w, const std::string& place) {
   const ParallelPlan& p = w.parallel;
   if (p.tensor == 1 && p.context == 1 && p.expert == 1) {
     throw BadInput(place + "expected ranks that exchange data within a layer (tp, cp or ep above 1)");
@@ -91,15 +87,34 @@ void refuse_two_batch(const Llm& llm, const Workload& w) {
   if (p.context > 1) throw NotModelled(place + "a single sequence on several context ranks is not modelled");
 }
 
+void refuse_sends(const Workload& w, const std::string& place) {
+  if (w.parallel.pipeline == 1) throw BadInput(place + "expected a pipeline of two stages at least (pp above 1)");
+  if (micro_batches(w) == 1) throw BadInput(place + "expected two micro-batches at least, found one");
+}
+
+}  // namespace
+
+void refuse_overlap(const Llm& llm, const Workload& w) {
+  const std::string place = (llm.file.empty() ? llm.name : llm.file) + ": overlap ";
+  if (in_halves(w.overlap)) refuse_halves(llm, w, place + "two-batch: ");
+  if (sends_beside(w.overlap)) refuse_sends(w, place + "sends: ");
+}
+
 Overlap possible_overlap(Overlap wanted, const Llm& llm, const Workload& workload) {
-  Workload asked = workload;
-  asked.overlap = wanted;
-  try {
-    refuse_two_batch(llm, asked);
-  } catch (const Error&) {
-    return Overlap::none;
-  }
-  return wanted;
+  const auto possible = [&](Overlap part) {
+    Workload asked = workload;
+    asked.overlap = part;
+    try {
+      refuse_overlap(llm, asked);
+    } catch (const Error&) {
+      return false;
+    }
+    return true;
+  };
+  const bool halves = in_halves(wanted) && possible(Overlap::two_batch);
+  const bool sends = sends_beside(wanted) && possible(Overlap::sends);
+  if (halves && sends) return Overlap::full;
+  return halves ? Overlap::two_batch : sends ? Overlap::sends : Overlap::none;
 }
 
 }  // namespace plumbline::lowering

@@ -50,9 +50,10 @@ class Halves {
   std::array<int, 2> last_;
 };
 
-/// Throws BadInput where two halves mean nothing: one GPU, ranks that exchange nothing within a layer, a single token.
-void refuse_two_batch(const Llm& llm, const Workload& workload);
-/// `wanted` where the model and its plan have two halves to work on; else none.
+/// Throws BadInput where `workload.overlap` asks for what the plan has not: two halves of one GPU, of ranks that exchange
+/// nothing within a layer, of a single token; sends of one stage, or of one micro-batch.
+void refuse_overlap(const Llm& llm, const Workload& workload);
+/// As much of `wanted` as the model and its plan have.
 Overlap possible_overlap(Overlap wanted, const Llm& llm, const Workload& workload);
 
 }  // namespace plumbline::lowering

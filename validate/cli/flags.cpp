@@ -137,7 +137,7 @@ const std::vector<Flag> kFlags{
     {"--nccl", "FILE", false, "with --gpus: libnccl.so.2, to measure beside our collectives [looked for]",
      [](Flags& f, Text t) { f.nccl = t; }},
     {"--only", "SECTION[:GPUS]", false,
-     "with --gpus: one of checks, own, nccl, fabric, copies, overlap, disk; the last ones of one GPU too [all]",
+     "with --gpus: one of checks, own, nccl, fabric, copies, overlap, beside, disk; the last ones of one GPU too [all]",
      [](Flags& f, Text t) { f.only = t; }},
     {"--probes", "FILE.json", false, "write what the probes found, for calibrate --replay",
      [](Flags& f, Text t) { f.probes = t; }},

@@ -34,7 +34,7 @@ constexpr Section kSections[] = {
     {"checks", check_collectives, true, 45},   {"own", time_own_collectives, true, 60},
     {"nccl", time_nccl_collectives, true, 60}, {"fabric", probe_fabric, false, 45},
     {"copies", probe_copies, false, 45, 1},    {"overlap", probe_overlap, true, 45},
-    {"disk", probe_disk, false, 60, 1},
+    {"beside", probe_beside, false, 45},       {"disk", probe_disk, false, 60, 1},
 };
 
 /// The process's end, or its killing at the limit: false.
@@ -115,7 +115,7 @@ int run_one(const LinkOptions& options) {
     section.run(bench, gpus);
     return bench.faults();
   }
-  throw BadInput("--only " + options.only + ": expected checks, own, nccl, fabric, copies, overlap or disk");
+  throw BadInput("--only " + options.only + ": expected checks, own, nccl, fabric, copies, overlap, beside or disk");
 }
 
 }  // namespace

@@ -59,6 +59,7 @@ void time_nccl_collectives(LinkBench& bench, int gpus);
 void probe_fabric(LinkBench& bench, int gpus);
 void probe_copies(LinkBench& bench, int gpus);
 void probe_overlap(LinkBench& bench, int gpus);
+void probe_beside(LinkBench& bench, int gpus);
 void probe_disk(LinkBench& bench, int gpus);
 
 }  // namespace plumbline

@@ -6,7 +6,7 @@
 //     launches each case of the studies once, for a profiler to count instructions (tools/profiler_counts.py)
 //   probe --collectives N --out FILE.csv [--nccl libnccl.so.2] [--quick] [--only SECTION[:GPUS]] [--seed N]
 //     our collectives and NCCL's on the first 2 and N GPUs, and the links between them (cuda_links.hpp); sections: checks,
-//     own, nccl, fabric, copies, overlap, disk
+//     own, nccl, fabric, copies, overlap, beside, disk
 //
 // Operators are timed, and the card's scalars measured, by the `validate` command.
 

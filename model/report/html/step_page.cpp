@@ -215,7 +215,7 @@ std::string operators_section(const StepPrediction& s) {
       cells[0].text = std::string(part.name) + " x " + std::to_string(part.repeat);
       rows += html::table_row(cells, "head");
     }
-    gaps += static_cast<double>(n.node->count) * n.gap;
+    gaps += static_cast<double>(n.node->count) * n.waited_for() * n.gap;
     rows += operator_row(n, s);
   }
   if (gaps > Seconds{}) rows += total_row("launch gaps", gaps, s, false);

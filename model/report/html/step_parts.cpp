@@ -31,7 +31,7 @@ std::string label_of(const Node& node) {
 }
 
 Seconds total_of(const NodePrediction& node) {
-  return static_cast<double>(node.node->count) * (node.op.time + node.tax - node.hidden);
+  return static_cast<double>(node.node->count) * node.waited_for() * (node.op.time + node.tax);
 }
 
 std::string_view StepParts::css(const Node& node) const {
@@ -56,7 +56,7 @@ StepParts step_parts(const StepPrediction& step) {
       ++folded;
     }
   }
-  for (const NodePrediction& n : step.nodes) gaps += static_cast<double>(n.node->count) * n.gap;
+  for (const NodePrediction& n : step.nodes) gaps += static_cast<double>(n.node->count) * n.waited_for() * n.gap;
   if (folded > 0) {
     const std::string label = folded == 1 ? last : "other (" + std::to_string(folded) + ")";
     out.parts.push_back({label, format(other), other / step.latency, "other"});

@@ -96,6 +96,8 @@ struct Exchange {
   Bytes link;
   Bandwidth rate;
   Seconds waits;  ///< hops, and what a channel's first part takes
+  Bytes
+      staged;  ///< of `link`: by way of NCCL's own buffers, which a receiver's channel reads (src/device/prims_simple.h)
 };
 
 Exchange ring(CollectiveKind kind, double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
@@ -107,6 +109,7 @@ Exchange ring(CollectiveKind kind, double bytes, const Group& g, const Choice& c
   Exchange e;
   e.rate = rate_of(g, f);
   e.link = (steps + f.exposed) * part;
+  e.staged = steps * part;
   const auto beyond = [&](Seconds hop) { return pnorm_of_two(hop, part / e.rate, f.overlap) - part / e.rate; };
   e.waits = (steps - between) * beyond(full) + between * beyond(network);
   if (c.protocol == Protocol::simple) {
@@ -123,7 +126,7 @@ Exchange chain(double bytes, const Group& g, const Choice& c, const FamilyScalar
   const Seconds hop = f.step + c.threads / 512 * f.per_cta;
   Exchange e;
   e.rate = rate_of(g, f);
-  e.link = bytes * units::B;
+  e.link = e.staged = bytes * units::B;
   e.waits = steps * hop + between * std::max(hop, nccl::reckoned_network_hop(Algorithm::ring, c.protocol));
   if (c.protocol == Protocol::simple) {
     e.waits += (g.ranks - 1) * std::min(kSimpleChunk / 2, bytes / c.channels) * units::B / f.channel;
@@ -138,7 +141,7 @@ Exchange tree(double bytes, const Group& g, const Choice& c, const FamilyScalars
       nccl::reckoned_hop(Algorithm::tree, c.protocol, g.path) / nccl::reckoned_hop(Algorithm::ring, c.protocol, g.path);
   Exchange e;
   e.rate = rate_of(g, f);
-  e.link = 2 * bytes * units::B;
+  e.link = e.staged = 2 * bytes * units::B;
   e.waits = within * longer * (f.step + f.per_cta) + between * nccl::reckoned_network_hop(Algorithm::tree, c.protocol);
   return e;
 }
@@ -202,6 +205,7 @@ Exchange peers(double message, double others, const Group& g, const FamilyScalar
   }
   const PeerTimes t = peer_times(message, others, e, f, staged);
   e.waits += t.side_by_side + t.handed_over;
+  if (staged) e.staged = e.link;
   return e;
 }
 
@@ -297,6 +301,7 @@ class Nccl final : public Provider {
     d.plan.ctas = static_cast<std::int64_t>(channels);
     d.link = e.link;
     d.link_rate = e.rate;
+    d.staged = e.staged;
     const double doublings = std::log2(ranks);
     // memory moves beside the links: what takes longer
     const Seconds memory = q.work.bytes() / std::min(q.rates.dram_read, q.rates.dram_write) - e.link / e.rate;

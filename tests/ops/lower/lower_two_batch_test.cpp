@@ -115,6 +115,14 @@ TEST(TwoBatch, IsRefusedWhereItMeansNothing) {
   own.parallel.attention_data = true;
   EXPECT_THAT(refused("llama-3.1-8b", own), HasSubstr("expected two sequences")) << "each rank has one of its own";
   EXPECT_THAT(refused("bert-large-uncased", halved(prefill(8, 100), 2)), HasSubstr("modelled of a decoder"));
+  Workload staged = decode(8, 100);
+  staged.overlap = Overlap::sends;
+  EXPECT_THAT(refused("llama-3.1-8b", staged), HasSubstr("expected a pipeline of two stages"));
+  staged.parallel.pipeline = 2;
+  EXPECT_EQ(refused("llama-3.1-8b", staged), "nothing");
+  EXPECT_EQ(lowering::possible_overlap(Overlap::full, load_llm("llama-3.1-8b"), staged), Overlap::sends);
+  staged.batch = 1;
+  EXPECT_THAT(refused("llama-3.1-8b", staged), HasSubstr("expected two micro-batches"));
   EXPECT_EQ(lowering::possible_overlap(Overlap::two_batch, load_llm("llama-3.1-8b"), decode(8, 100)), Overlap::none);
 }
 
