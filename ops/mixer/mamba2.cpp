@@ -40,6 +40,11 @@ void read_mamba2_heads(const LlmConfig& config, std::int64_t hidden, Mamba2Spec&
 }
 
 LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+  // "linear_attention" alone names no mixer: without a size of this one it may be any other.
+  if (place.word == "linear_attention" &&
+      !config.has({"mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "mamba_d_state", "ssm_state_size"})) {
+    config.inner().fail("layer kind 'linear_attention' without sizes of a mixer that is understood");
+  }
   Mamba2Spec r;
   read_mamba2_heads(config, place.hidden, r);
   r.state = config.dim_or({"ssm_state_size", "mamba_d_state", "state_size", "d_state"}, 128);

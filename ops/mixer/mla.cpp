@@ -12,8 +12,8 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, 4> kWords{kFullAttention, kSlidingAttention, kChunkedAttention,
-                                                 "deepseek_sparse_attention"};
+constexpr std::array kWords{kFullAttention, kSlidingAttention, kChunkedAttention};
+constexpr std::array<std::string_view, 1> kSparseWords{"deepseek_sparse_attention"};
 
 bool meant(const LlmConfig& config) { return config.has({"kv_lora_rank"}); }
 
@@ -50,6 +50,8 @@ AttentionWidths widths(const MlaSpec& a, double tensor) {
 }  // namespace
 
 MixerKind mla_mixer() { return {.words = kWords, .meant = meant, .read = read}; }
+
+MixerKind sparse_mla_mixer() { return {.words = kSparseWords, .read = read}; }
 
 /// DeepSeek-V2 paper section 2.1: Q through a latent (or direct), K and V from a latent beside one shared RoPE key; both
 /// latents are normed. Biases as DeepseekV3Attention has them: on the down projections and `o`.
