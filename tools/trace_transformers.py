@@ -377,12 +377,13 @@ def run(kind, model, config, mode, point, board, args):
     return record
 
 
-def points_of(kind, args):
+def points_of(kind, config, args):
     if kind == "diffusion":
         return DIFFUSION if args.points == "all" else DIFFUSION[1:3]
     if kind == "encoder":
         return ENCODER if args.points == "all" else ENCODER[2:5]
-    return CAUSAL if args.points == "all" else FEW_CAUSAL
+    most = getattr(config, "max_position_embeddings", None) or 1 << 30
+    return [point for point in (CAUSAL if args.points == "all" else FEW_CAUSAL) if point[2] < most]
 
 
 def main():
@@ -409,7 +410,7 @@ def main():
             kind, model, config = build(name, args)
             layers = config["num_layers"] if kind == "diffusion" else MODELS[name][1]
             for mode in args.modes.split(","):
-                for point in points_of(kind, args):
+                for point in points_of(kind, config, args):
                     if time.perf_counter() - begin > args.until:
                         break
                     if args.device == "cuda":

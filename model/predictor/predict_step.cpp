@@ -10,6 +10,7 @@
 #include "model/predictor/predict_internal.hpp"
 #include "model/schedule/pipeline.hpp"
 #include "model/schedule/side_by_side.hpp"
+#include "ops/rewrite/rewrite.hpp"
 
 namespace plumbline {
 namespace {
@@ -44,7 +45,8 @@ bool comes_from(const Graph& graph, std::size_t node, std::size_t other) {
 /// as late as its last CTA. (Alone and warm an rmsnorm of one row takes 1.6 us, cold 2.1, in steps of Llama-3.1-8B 2.2;
 /// own measurement on an H200, 2026-11-20.)
 bool finds_warm(const StepPrediction& out, std::size_t i, const Rates& m) {
-  if (i == 0 || !reads_predecessor(out.graph.nodes[i].op)) return false;
+  const Node& node = out.graph.nodes[i];
+  if (i == 0 || !(node.launch || reads_predecessor(node.op))) return false;
   if (out.graph.side_by_side && !comes_from(out.graph, i, i - 1))
     return false;  // another half of the batch came between
   return out.nodes[i - 1].op.dram_bytes() <= m.l2_capacity && distance_of_tables(out, i) <= m.l2_capacity;
@@ -99,15 +101,17 @@ Seconds runtime_gap(const OpPrediction& op, const Rates& m, Runtime runtime) {
 }
 
 /// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer.
-void wait_for_host(StepPrediction& out, const Rates& m) {
-  double operators = 0;
+void wait_for_host(StepPrediction& out, const Rates& m, const HostTime& own) {
+  double operators = 0, launches = 0;
   Seconds gpu_time;
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
     operators += count;
+    launches += count * n.op.launch_count;
     gpu_time += count * (n.op.time + n.gap);
   }
-  const Seconds host = operators * m.host_per_operator;
+  const bool known = own.each_launch > Seconds{};
+  const Seconds host = known ? launches * own.each_launch : operators * m.host_per_operator;
   if (host <= gpu_time) return;
   const Seconds wait = (host - gpu_time) / operators;
   for (NodePrediction& n : out.nodes) n.gap += wait;
@@ -237,29 +241,32 @@ void add_up_energy(StepPrediction& out, const Rates& m, double clock_share) {
 }
 
 /// The step as it is at a share of the boost clock, all of it.
-void reprice(StepPrediction& out, const Rates& m, const RunOptions& options, SideBySide& side_by_side, double share) {
+void reprice(StepPrediction& out, const Machine& machine, const RunOptions& options, SideBySide& side_by_side,
+             double share) {
+  const Rates& m = machine.rates();
   for (NodePrediction& n : out.nodes) {
     reprice(n.op, m, share);
     n.gap = runtime_gap(n.op, m, options.runtime);
   }
-  if (options.runtime == Runtime::eager) wait_for_host(out, m);
+  if (options.runtime == Runtime::eager) wait_for_host(out, m, machine.stack().host);
   side_by_side(out);
   side_by_side.sends(out);
 }
 
 /// What the step takes there. Times and gaps alone are left in it, where nothing runs side by side: for the clocks that
 /// a search tries.
-Seconds step_time_at(StepPrediction& out, const Rates& m, const RunOptions& options, SideBySide& side_by_side,
+Seconds step_time_at(StepPrediction& out, const Machine& machine, const RunOptions& options, SideBySide& side_by_side,
                      double share) {
+  const Rates& m = machine.rates();
   if (out.graph.side_by_side || out.graph.pipeline.sends_beside) {
-    reprice(out, m, options, side_by_side, share);
+    reprice(out, machine, options, side_by_side, share);
   } else {
     for (std::size_t i = 0; i < out.nodes.size(); ++i) {
       NodePrediction& n = out.nodes[i];
       n.op.time = n.first < i ? out.nodes[n.first].op.time : repriced_time(n.op, m, share);
       n.gap = runtime_gap(n.op, m, options.runtime);
     }
-    if (options.runtime == Runtime::eager) wait_for_host(out, m);
+    if (options.runtime == Runtime::eager) wait_for_host(out, m, machine.stack().host);
   }
   Seconds time;
   for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * n.on_path();
@@ -289,12 +296,12 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
   double share = 1;
   if (m.clock_mode == ClockMode::steady) {
     share = settled_clock_share(*m.power, aim, run, at_boost,
-                                [&](double tried) { return step_time_at(out, m, options, side_by_side, tried); });
+                                [&](double tried) { return step_time_at(out, machine, options, side_by_side, tried); });
   }
   out.power_limited = share < m.clock_limit;
   share = std::min(share, m.clock_limit);
   if (share == 1) return;
-  reprice(out, m, options, side_by_side, share);
+  reprice(out, machine, options, side_by_side, share);
   add_up_energy(out, m, share);
   for (NodePrediction& n : out.nodes) conclude(n.op, machine);
 }
@@ -340,15 +347,18 @@ std::string_view step_kind(const Graph& graph) {
 void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
                   const RunOptions& options, StepPrediction& out) {
   if (workload.phase == Phase::train) throw NotModelled("phase train: training time is not modelled yet");
+  const Stack& stack = machine.stack();
   const std::int64_t exchange_sms = workload.parallel.expert > 1 ? exchange_sms_of(machine) : 0;
-  if (exchange_sms > 0) {
+  if (exchange_sms > 0 || stack.fused_attention) {
     Workload as_the_stack_does = workload;
     as_the_stack_does.exchange_sms = exchange_sms;
+    as_the_stack_does.fused_attention = stack.fused_attention;
     lower(llm, as_the_stack_does, out.graph);
   } else {
     lower(llm, workload, out.graph);
   }
-  const bool as_recorded = workload.fusion == machine.stack().fusion && workload.overlap == Overlap::none;
+  if (stack.rewrites && workload.fusion == Fusion::none) rewrite(out.graph, *stack.rewrites, workload, llm.model_type);
+  const bool as_recorded = workload.fusion == stack.fusion && workload.overlap == Overlap::none;
   predict_graph(machine, cache, options, out, as_recorded, workload.phase);
 }
 
@@ -386,7 +396,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
     n.tax = n.hidden = n.begins = Seconds{};
     n.beside = -1;
   }
-  if (options.runtime == Runtime::eager) wait_for_host(out, m);
+  if (options.runtime == Runtime::eager) wait_for_host(out, m, machine.stack().host);
   SideBySide side_by_side(m);
   side_by_side(out);
   keep_slowest_stage(out, phase == Phase::decode);

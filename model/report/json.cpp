@@ -54,6 +54,7 @@ Json operator_rows(const StepReport& r) {
              {"count", n.node->count}};
     put_figures(row, n.op);
     row["kernel_s"] = finite(kernel_time(n.op).in(units::s), "kernel_s");
+    row["launch_count"] = n.op.launch_count;
     row["gap_s"] = finite(n.gap.in(units::s), "gap_s");
     row["tax_s"] = finite(n.tax.in(units::s), "tax_s");
     row["hidden_s"] = finite(n.hidden.in(units::s), "hidden_s");

@@ -7,6 +7,7 @@
 #include "arch/files.hpp"
 #include "arch/json_reader.hpp"
 #include "model/stacks/providers.hpp"
+#include "model/stacks/read_rewrites.hpp"
 #include "model/words.hpp"
 #include "ops/table/table.hpp"
 #include "ops/table/text.hpp"
@@ -111,6 +112,15 @@ void read_token_exchange(const JsonValue& root, Stack& stack) {
   (void)exchange->at("source").as_string();
 }
 
+void read_host(const JsonValue& root, Stack& stack) {
+  const auto host = root.find_object("host");
+  if (!host) return;
+  host->refuse_unknown_keys({"each_launch", "source"});
+  stack.host.each_launch = host->at("each_launch").as_seconds();
+  if (stack.host.each_launch <= Seconds{}) host->at("each_launch").fail("expected a time above 0");
+  (void)host->at("source").as_string();
+}
+
 }  // namespace
 
 KernelSet Stack::kernels() const { return providers.front().provider->set(); }
@@ -119,7 +129,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(text, place);
   const JsonValue root = document.root();
   root.refuse_unknown_keys({"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime",
-                            "overlap", "collective_call", "token_exchange"});
+                            "overlap", "collective_call", "fused_attention", "host", "launches", "token_exchange"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
   Stack stack;
   stack.name = root.at("name").as_string();
@@ -141,6 +151,9 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   if (const auto overlap = root.find("overlap")) stack.overlap = word_in(*overlap, kOverlapWords);
   read_collective_call(root, stack);
   read_token_exchange(root, stack);
+  if (const auto fused = root.find_bool("fused_attention")) stack.fused_attention = *fused;
+  read_host(root, stack);
+  stack.rewrites = read_rewrites(root);
   return stack;
 }
 
@@ -149,6 +162,9 @@ Stack with_kernels(const Stack& stack, const Stack& kernels) {
   out.fusion = stack.fusion;
   out.runtime = stack.runtime;
   out.overlap = stack.overlap;
+  out.fused_attention = stack.fused_attention;
+  out.rewrites = stack.rewrites;
+  out.host = stack.host;
   for (const Stack::Entry& entry : stack.providers) {
     const bool replaceable = std::any_of(out.providers.begin(), out.providers.end(), runs_attention);
     if (replaceable && runs_attention(entry)) return with_attention(out, entry.provider->name());

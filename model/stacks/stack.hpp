@@ -13,6 +13,7 @@
 // that their predictions are inherited, never calibrated.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,14 @@
 #include "ops/graph/workload.hpp"
 
 namespace plumbline {
+
+struct Rewrites;  // ops/rewrite/rewrite.hpp
+
+/// What the host takes for a step beside the GPU where launches are not in a graph; 0: the calibration's own (an operator
+/// of an eager framework).
+struct HostTime {
+  Seconds each_launch;
+};
 
 struct Stack {
   struct Entry {
@@ -36,6 +45,10 @@ struct Stack {
   Fusion fusion = Fusion::typical;
   Runtime runtime = Runtime::graph;
   Overlap overlap = Overlap::none;  ///< what of the communication it runs beside compute, where a plan has any
+  /// At fusion `none`: attention is one kernel, and each node becomes the launches that the framework runs for it.
+  bool fused_attention = false;
+  std::shared_ptr<const Rewrites> rewrites;
+  HostTime host;
   CollectiveCall collective_call;
   CollectiveChoice collective = CollectiveChoice::automatic;  ///< a user's, of no file
   /// Tokens go to experts of other ranks by kernels that know each token's experts, in prefill on so many SMs; 0: by an

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +26,8 @@ struct Node {
   int half = 0;                        ///< of the rank's batch, where the two are worked on side by side
   Pass pass = Pass::forward;
   NodeRole role = NodeRole::plain;
+  bool launch =
+      false;  ///< stands for a launch of a framework's, which reads what the one before it wrote (ops/rewrite)
 };
 
 struct Segment {
@@ -62,6 +66,9 @@ struct Graph {
   /// nodes run one after the other as they stand.
   bool side_by_side = false;
   std::int64_t ranks = 1;  ///< GPUs that the step runs on
+  /// Names of nodes that were made for this graph; copies share them.
+  using Names = std::set<std::string>;
+  std::shared_ptr<Names> names;
 };
 
 /// Puts one node in place of those from the one named `first` to the one named `last` (one node: the same name twice), in

@@ -81,6 +81,8 @@ struct Workload {
   bool kv_dtype_given = false;
   DType kv_dtype = DType::bf16;
   Fusion fusion = Fusion::typical;
+  /// At fusion `none`: attention is one kernel all the same (PyTorch's scaled_dot_product_attention).
+  bool fused_attention = false;
   ParallelPlan parallel;
   ExpertLoad expert_load;
   Overlap overlap = Overlap::none;

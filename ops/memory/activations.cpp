@@ -20,7 +20,7 @@ struct View {
   double element;  ///< bytes of one activation
   double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, all_keys = 0, cross_tokens = 0, cross_len = 0;
   bool dropout = false;
-  bool flash() const { return w.fusion != Fusion::none; }
+  bool flash() const { return w.fusion != Fusion::none || w.fused_attention; }
   double tp() const { return d(w.parallel.tensor); }
   /// In data-parallel attention a rank has a share of the sequences, and all heads.
   MixerLoad load() const {

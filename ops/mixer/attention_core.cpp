@@ -45,7 +45,7 @@ void eager_core(Step& s, const Core& c) {
 }
 
 void attention_core(Step& s, const Core& c) {
-  if (s.none()) {
+  if (s.none() && !s.workload.fused_attention) {
     Core seen = c;
     if (c.decode) seen.kv_len = decode_keys(c);
     eager_core(s, seen);
@@ -63,7 +63,7 @@ void attention_core(Step& s, const Core& c) {
 }
 
 void cross_core(Step& s, const Core& c) {
-  if (s.none()) {
+  if (s.none() && !s.workload.fused_attention) {
     eager_core(s, c);
   } else if (c.decode) {
     s.add("cross_attention"_node,

@@ -40,6 +40,7 @@ constexpr auto kKeys = std::to_array<Key>({
     amount<&CustomOp::read>("read"),
     amount<&CustomOp::write>("write"),
     optional_count<&CustomOp::chain>("chain"),
+    optional_count<&CustomOp::dependent>("dependent"),
     optional_count<&CustomOp::ctas>("ctas"),
     optional_key<&CustomOp::threads>("threads"),
     optional_key<&CustomOp::registers>("registers"),
@@ -48,10 +49,10 @@ constexpr auto kKeys = std::to_array<Key>({
 });
 
 constexpr auto kRelations = std::to_array<Relation<CustomOp>>({
-    {"expected work: one of tensor, fp32, sfu, instructions, smem, l2, read, write, chain above 0",
+    {"expected work: one of tensor, fp32, sfu, instructions, smem, l2, read, write, chain, dependent above 0",
      [](const CustomOp& s) {
        return s.tensor > Flops{} || s.fp32 > Flops{} || s.sfu > 0 || s.instructions > 0 || s.smem > Bytes{} ||
-              s.l2 > Bytes{} || s.read > Bytes{} || s.write > Bytes{} || s.chain > 0;
+              s.l2 > Bytes{} || s.read > Bytes{} || s.write > Bytes{} || s.chain > 0 || s.dependent > 0;
      },
      [](CustomOp& s) { s.write = 1.0 * units::B; }},
 });

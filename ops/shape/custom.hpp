@@ -15,7 +15,9 @@ struct CustomOp {
   Bytes smem;               ///< between shared memory and its SMs
   Bytes l2;                 ///< asked of L2; at least what crosses the DRAM interface
   Bytes read, write;        ///< that cross the DRAM interface
-  std::int64_t chain = 0;   ///< accesses to DRAM, or barriers as long, that wait for one another
+  std::int64_t chain = 0;   ///< accesses to memory, or barriers as long, that wait for one another
+  /// Instructions of a thread that wait for one another, seen once: behind them other CTAs' work hides them.
+  std::int64_t dependent = 0;
   /// How it is cut. 0 CTAs: as many as the GPU holds at a time, each with an equal part.
   std::int64_t ctas = 0, threads = 256, registers = 32;
   Bytes block_smem;  ///< shared memory of a CTA

@@ -69,10 +69,11 @@ bool keeps(const Bounds& bounds) {
 /// before the cycles are counted that SMs skip there; of latent attention not every cut is tried (14); sum_all's grid
 /// grows with the SMs of small machines, and its CTAs queue at one counter (9). Libraries' rules jump by what their
 /// measured rows jump (rule_loss.hpp names them);
-/// NCCL's messages are cheaper from 16 KiB on, where they carry no flags any more (send_recv, with every stack but ideal).
+/// NCCL's messages are cheaper from 16 KiB on, where they carry no flags any more (send_recv with every stack but ideal,
+/// and the exchange of tokens where the stack has no kernels for it).
 constexpr Bounds kBounds[] = {{"ideal", 3000, 0, 1, 0},
-                              {"own", 8000, 0.012, 1.02, 0.22},
-                              {"trt-llm", 5000, 0.1, 3, 0.35},
+                              {"own", 8000, 0.012, 1.02, 0.6},
+                              {"trt-llm", 5000, 0.1, 3, 0.7},
                               {"vllm", 2000, 0.1, 1.25, 0.3},
                               {"sglang", 2000, 0.1, 1.25, 0.3}};
 

@@ -95,13 +95,14 @@ struct Column {
 };
 
 /// Columns that say what was run; an empty field is llm's default.
-constexpr std::array<Column, 29> kColumns{{
+constexpr std::array<Column, 30> kColumns{{
     {"model", [](ModelRow& r, Text t) { r.model = t; }},
     {"phase", set_phase},
     {"batch", [](ModelRow& r, Text t) { r.workload.batch = size_in(t, 1); }},
     {"prompt", [](ModelRow& r, Text t) { r.workload.prompt = size_in(t, 1); }},
     {"context", [](ModelRow& r, Text t) { r.workload.context = size_in(t, 0); }},
     {"output", [](ModelRow& r, Text t) { r.output = size_in(t, 1); }},
+    {"layers", [](ModelRow& r, Text t) { r.layers = size_in(t, 1); }},
     {"page", [](ModelRow& r, Text t) { r.workload.page = size_in(t, 0); }},
     {"dtype", set_precision},
     {"kv-dtype", set_kv_dtype},
@@ -232,6 +233,7 @@ std::string model_row_text(const ModelRow& row) {
     if (degree > 1) text += std::string(" ") + word + "=" + std::to_string(degree);
   }
   text += " batch=" + std::to_string(w.batch);
+  if (row.layers > 0) text += " layers=" + std::to_string(row.layers);
   if (row.phase == "decode") return text + " context=" + std::to_string(w.context);
   text += " prompt=" + std::to_string(w.prompt);
   if (w.cached > 0) text += " context=" + std::to_string(w.cached);

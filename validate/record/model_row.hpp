@@ -24,6 +24,7 @@ struct ModelRow {
   std::string model, phase;  ///< phase: "prefill", "decode" or "generate"
   Workload workload;
   std::int64_t output = 1;  ///< of generate
+  std::int64_t layers = 0;  ///< the first ones of the model, where not all of it was run; 0: all
   std::int64_t gpus = 0;    ///< as the file says; 0: not said, it is the product of the degrees
   std::string stack;        ///< name in data/stacks; empty: the file does not say
   std::optional<KernelSet> kernels;

@@ -26,8 +26,10 @@ struct StepCase {
 };
 /// "llama-3.1-8b decode batch=1 context=512 page=64, steady"; " tp=2 layers=16" behind the page where they are asked for.
 std::string step_text(const StepCase& what);
-/// The case's model, with as many layers as it says. Throws BadInput as load_llm() does, and for more layers than the
+/// A model with its first `layers` layers alone; 0: all. Throws BadInput as load_llm() does, and for more layers than the
 /// model has.
+Llm first_layers(const std::string& model, std::int64_t layers);
+/// The case's model, with as many layers as it says.
 Llm step_llm(const StepCase& what);
 
 /// All executions of one operator of the graph within a step, by the profiler, from the end of the one before to its

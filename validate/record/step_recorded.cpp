@@ -157,18 +157,20 @@ std::string step_text(const StepCase& what) {
   return text + ", " + std::string(text_of(what.clock));
 }
 
-Llm step_llm(const StepCase& what) {
-  Llm llm = load_llm(what.model);
-  if (what.layers == 0) return llm;
+Llm first_layers(const std::string& model, std::int64_t layers) {
+  Llm llm = load_llm(model);
+  if (layers == 0) return llm;
   StackSpec& main = llm.stacks.front();
   const auto there = static_cast<std::int64_t>(main.order.size());
-  if (what.layers < 0 || what.layers > there) {
-    throw BadInput("layers " + std::to_string(what.layers) + ": expected 1 to " + std::to_string(there) +
-                   ", as many as " + what.model + " has");
+  if (layers < 0 || layers > there) {
+    throw BadInput("layers " + std::to_string(layers) + ": expected 1 to " + std::to_string(there) + ", as many as " +
+                   model + " has");
   }
-  main.order.resize(static_cast<std::size_t>(what.layers));
+  main.order.resize(static_cast<std::size_t>(layers));
   return llm;
 }
+
+Llm step_llm(const StepCase& what) { return first_layers(what.model, what.layers); }
 
 bool is_step_study(std::string_view csv) {
   CsvReader reader(csv, "list");

@@ -88,7 +88,7 @@ void price(const ModelPricing& pricing, Predictor& predictor, ModelComparison& o
   c.mode = key.options.stack.name;
   const Machine machine = machines().get(key);
   c.gpu = machine.gpu().name;
-  const Llm llm = load_llm(row.model);
+  const Llm llm = first_layers(row.model, row.layers);
   c.dtype = weight_format(llm, row.workload);
   need_room(llm, row, machine, pricing.reserve);
   const Predicted p = predicted(predictor, llm, row, machine);

@@ -102,7 +102,8 @@ bool runs_as_stream(const Op& op) {
 }
 
 bool answer_stream(const Question& q, const FamilyScalars& family, StreamPlanner planner, Answer& out) {
-  if (std::holds_alternative<Collective>(q.op)) return false;  // no kernel of one GPU
+  // no kernel of one GPU
+  if (std::holds_alternative<Collective>(q.op) || std::holds_alternative<ExpertExchange>(q.op)) return false;
   const auto* transfer = std::get_if<Transfer>(&q.op);
   if (transfer != nullptr && transfer->kind != TransferKind::d2d) return false;
   out.sign(family);

@@ -12,6 +12,8 @@ namespace {
 
 constexpr Bytes kPerThread = 64.0 * units::B;  // four 16-byte vectors
 constexpr Bytes kSector = 32.0 * units::B;
+/// SM clocks from an arithmetic instruction to one that needs its result, from Volta on (docs/sources.md: hardware).
+constexpr double kDependentClk = 4;
 
 void check_path(const CustomOp& s, const Question& q) {
   const bool lanes = s.dtype == DType::fp32 || s.dtype == DType::fp64;
@@ -45,10 +47,13 @@ Demand custom_demand(const CustomOp& s, const Question& q) {
   d.smem_clk = s.smem / m.gpu.sm.smem_bytes_per_clk / ctas;
   const Bytes moved = s.read + s.write;
   d.l2 = std::max(s.l2, moved) / ctas;
-  d.serial_latency = static_cast<double>(s.chain) * m.dram_latency;
-  d.serial_latency_of = "of accesses that wait for one another";
+  const bool warm = q.warmth != Warmth::cold && moved > Bytes{} && moved <= m.l2_kept;
+  d.serial_latency =
+      static_cast<double>(s.chain) * (warm ? std::min(m.l2_mean_latency(), m.dram_latency) : m.dram_latency);
+  d.serial_latency += static_cast<double>(s.dependent) * kDependentClk / m.clock;
+  d.serial_latency_of = "of accesses and instructions that wait for one another";
   if (moved <= Bytes{}) return d;
-  if (q.warmth != Warmth::cold && moved <= m.l2_kept) {
+  if (warm) {
     d.step_latency = std::min(2.0 * m.l2_latency, m.dram_latency);
     return d;
   }

@@ -1,0 +1,185 @@
+#include "model/stacks/read_rewrites.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+#include "ops/table/text.hpp"
+
+namespace plumbline {
+namespace {
+
+/// What a launch gives its kernel.
+constexpr std::array<std::string_view, 3> kGiven{"n", "read", "write"};
+
+struct KernelText {
+  std::string op, shape, dtype;
+};
+using Kernels = std::map<std::string, KernelText, std::less<>>;
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// `text` with each of kGiven that stands alone in it replaced by what the launch says, in brackets.
+std::string filled(const std::string& text, const std::array<std::string, kGiven.size()>& given) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t end = i;
+    while (end < text.size() && (is_letter(text[end]) || (end > i && is_digit(text[end])))) ++end;
+    if (end == i) {
+      out += text[i++];
+      continue;
+    }
+    const std::string_view word(text.data() + i, end - i);
+    const auto found = std::find(kGiven.begin(), kGiven.end(), word);
+    if (found == kGiven.end()) out += word;
+    else out.append("(").append(given[static_cast<std::size_t>(found - kGiven.begin())]).append(")");
+    i = end;
+  }
+  return out;
+}
+
+const Operator& operator_in(const JsonValue& value) {
+  const std::string name = value.as_string();
+  const Operator* found = find_operator(name);
+  if (found == nullptr) value.fail("expected an operator, found '" + name + "'" + did_you_mean(name, op_names()));
+  return *found;
+}
+
+/// Reads `key=expression` pairs joined by ';'; `given` fills in what a kernel leaves open.
+void read_shape(const JsonValue& place, const std::string& shape, std::span<const std::string> names,
+                const std::array<std::string, kGiven.size()>* given, LaunchRule& launch) {
+  for (std::size_t begin = 0; begin < shape.size();) {
+    const std::size_t end = std::min(shape.find(';', begin), shape.size());
+    const std::string pair = shape.substr(begin, end - begin);
+    begin = end + 1;
+    const std::size_t equal = pair.find('=');
+    if (equal == std::string::npos) place.fail("expected key=expression, found '" + pair + "'");
+    const std::string key = pair.substr(0, equal);
+    const auto found = std::find_if(launch.op->keys.begin(), launch.op->keys.end(),
+                                    [&key](const Key& each) { return each.name == key; });
+    if (found == launch.op->keys.end()) {
+      std::vector<std::string> known;
+      for (const Key& each : launch.op->keys) known.emplace_back(each.name);
+      place.fail("'" + std::string(launch.op->name) + "' has no key '" + key + "'" + did_you_mean(key, known));
+    }
+    const std::string text = pair.substr(equal + 1);
+    try {
+      launch.keys.push_back({&*found, Expression(given != nullptr ? filled(text, *given) : text, names)});
+    } catch (const BadInput& error) {
+      place.fail("key '" + key + "': " + error.what());
+    }
+  }
+  for (const Key& key : launch.op->keys) {
+    const bool set = std::any_of(launch.keys.begin(), launch.keys.end(),
+                                 [&key](const LaunchRule::KeyRule& each) { return each.key->name == key.name; });
+    if (key.required && !set) place.fail("expected key '" + std::string(key.name) + "'");
+  }
+}
+
+void read_type(const JsonValue& value, const std::string& dtype, LaunchRule& launch) {
+  if (dtype.empty()) return;
+  const auto type = parse_dtype(dtype);
+  if (!type) value.fail("expected a data type, found '" + dtype + "'");
+  launch.type = {*type, *type, *type, *type};
+  launch.own_type = true;
+}
+
+LaunchRule read_launch(const JsonValue& value, const Kernels& kernels, std::span<const std::string> names) {
+  value.refuse_unknown_keys({"name", "kernel", "n", "read", "write", "op", "shape", "dtype", "same"});
+  LaunchRule launch;
+  launch.name = value.at("name").as_string();
+  if (value.find_bool("same").value_or(false)) return launch;
+  const std::string dtype = value.find_string("dtype").value_or("");
+  if (!value.has("kernel")) {
+    launch.op = &operator_in(value.at("op"));
+    read_type(value, dtype, launch);
+    read_shape(value.at("shape"), value.at("shape").as_string(), names, nullptr, launch);
+    return launch;
+  }
+  const std::string name = value.at("kernel").as_string();
+  const auto kernel = kernels.find(name);
+  if (kernel == kernels.end()) {
+    std::vector<std::string> known;
+    for (const auto& each : kernels) known.push_back(each.first);
+    value.at("kernel").fail("expected one of the file's kernels, found '" + name + "'" + did_you_mean(name, known));
+  }
+  launch.op = find_operator(kernel->second.op);
+  read_type(value, dtype.empty() ? kernel->second.dtype : dtype, launch);
+  std::array<std::string, kGiven.size()> given;
+  for (std::size_t i = 0; i < kGiven.size(); ++i) given.at(i) = value.at(kGiven.at(i)).as_string();
+  read_shape(value, kernel->second.shape, names, &given, launch);
+  return launch;
+}
+
+std::vector<std::string> words_in(const JsonValue& value, std::string_view key) {
+  std::vector<std::string> words;
+  const auto list = value.find_list(key);
+  if (!list) return words;
+  for (const JsonValue& each : list->elements()) words.push_back(each.as_string());
+  if (words.empty()) list->fail("expected one name at least");
+  return words;
+}
+
+Kernels read_kernels(const JsonValue& root) {
+  Kernels kernels;
+  const auto list = root.find_list("kernels");
+  if (!list) return kernels;
+  for (const JsonValue& value : list->elements()) {
+    value.refuse_unknown_keys({"name", "op", "shape", "dtype", "source"});
+    (void)value.at("source").as_string();
+    const std::string name = value.at("name").as_string();
+    KernelText text{std::string(operator_in(value.at("op")).name), value.at("shape").as_string(),
+                    value.find_string("dtype").value_or("")};
+    if (!kernels.emplace(name, std::move(text)).second) value.fail("expected each kernel once, found '" + name + "'");
+  }
+  return kernels;
+}
+
+NodeRule read_rule(const JsonValue& value, const Kernels& kernels) {
+  value.refuse_unknown_keys({"op", "nodes", "model_types", "phase", "launches", "note"});
+  NodeRule rule;
+  rule.op = operator_in(value.at("op")).name;
+  rule.nodes = words_in(value, "nodes");
+  rule.model_types = words_in(value, "model_types");
+  const std::string phase = value.find_string("phase").value_or("");
+  if (!phase.empty() && phase != "prefill" && phase != "decode") {
+    value.at("phase").fail("expected prefill or decode, found '" + phase + "'");
+  }
+  rule.in_prefill = phase != "decode";
+  rule.in_decode = phase != "prefill";
+  const std::vector<std::string> names = expression_names(rule.op);
+  for (const JsonValue& launch : value.at("launches").elements()) {
+    rule.launches.push_back(read_launch(launch, kernels, names));
+  }
+  return rule;
+}
+
+constexpr const char* kPart = "launches";  // of the data folder
+
+}  // namespace
+
+Rewrites parse_rewrites(const JsonValue& root) {
+  root.refuse_unknown_keys({"schema", "title", "note", "kernels", "launches"});
+  if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
+  const Kernels kernels = read_kernels(root);
+  Rewrites rewrites;
+  for (const JsonValue& value : root.at("launches").elements()) rewrites.rules.push_back(read_rule(value, kernels));
+  return rewrites;
+}
+
+std::shared_ptr<const Rewrites> read_rewrites(const JsonValue& stack) {
+  const auto name = stack.find_string("launches");
+  if (!name) return nullptr;
+  const std::vector<std::string> known = data_names(kPart);
+  if (std::find(known.begin(), known.end(), *name) == known.end()) {
+    stack.at("launches")
+        .fail("expected a file of " + std::string(kPart) + ", found '" + *name + "'" + did_you_mean(*name, known));
+  }
+  const JsonDocument document = JsonDocument::read_file(data_folder() + "/" + kPart + "/" + *name + ".json");
+  return std::make_shared<Rewrites>(parse_rewrites(document.root()));
+}
+
+}  // namespace plumbline

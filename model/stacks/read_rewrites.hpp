@@ -1,0 +1,30 @@
+// The launches that a framework runs for each operator of a model's source: a file of data/launches, which stacks name
+// ("launches": "transformers").
+//
+//   { "schema": 1, "title": "...",
+//     "kernels": [ {"name": "vectorized", "op": "custom", "shape": "read=read;write=write;ctas=ceil(n/1024);threads=128",
+//                   "source": "..."} ],
+//     "launches": [ {"op": "rmsnorm", "launches": [
+//         {"name": "square", "kernel": "vectorized", "n": "rows*cols", "read": "4*rows*cols", "write": "4*rows*cols"},
+//         {"name": "mean", "op": "sum_rows", "shape": "rows=rows;cols=cols", "dtype": "fp32"} ]} ] }
+//
+// A kernel is an operator whose keys are expressions of `n` (elements of the result), `read` and `write` (bytes); a
+// launch gives those as expressions of the keys of the operator that it is for, and of the step (ops/rewrite/rewrite.hpp).
+// A launch may also name an operator and its keys itself, or say "same": true for the operator that it is for. "nodes", "model_types" and "phase" limit an entry; the first
+// one that is for a node is taken. An entry without launches: the framework runs nothing for such a node.
+#pragma once
+
+#include <memory>
+
+#include "arch/json_reader.hpp"
+#include "ops/rewrite/rewrite.hpp"
+
+namespace plumbline {
+
+/// Throws BadInput naming the place for an operator, key, kernel or name of an expression that is not known, or text
+/// that is no expression.
+Rewrites parse_rewrites(const JsonValue& root);
+/// Those that a stack's file names; null where it names none.
+std::shared_ptr<const Rewrites> read_rewrites(const JsonValue& stack);
+
+}  // namespace plumbline

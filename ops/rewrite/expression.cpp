@@ -1,0 +1,161 @@
+#include "ops/rewrite/expression.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+
+namespace plumbline {
+
+/// Goes through the text once and appends steps behind their operands.
+class ExpressionReader {
+ public:
+  using Kind = Expression::Kind;
+  ExpressionReader(std::string_view text, std::span<const std::string> names, std::vector<Expression::Step>& steps)
+      : text_(text), names_(names), steps_(steps) {}
+
+  void all() {
+    sum(0);
+    if (at_ < text_.size()) fail("an operator or the end");
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& expected) const {
+    const std::string found = at_ < text_.size() ? "'" + std::string(text_.substr(at_, 12)) + "'" : "the end";
+    throw BadInput("expected " + expected + " in '" + std::string(text_) + "', found " + found);
+  }
+
+  void skip_blanks() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+
+  bool take(char c) {
+    skip_blanks();
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+
+  void need(char c) {
+    if (!take(c)) fail(std::string("'") + c + "'");
+  }
+
+  void push(Kind kind) { steps_.push_back({kind, 0, 0}); }
+
+  void sum(std::size_t depth) {
+    if (depth > Expression::kDeepest) fail("less nesting");
+    product(depth);
+    for (;;) {
+      const Kind kind = take('+') ? Kind::add : take('-') ? Kind::subtract : Kind::number;
+      if (kind == Kind::number) return;
+      product(depth);
+      push(kind);
+    }
+  }
+
+  void product(std::size_t depth) {
+    factor(depth);
+    for (;;) {
+      const Kind kind = take('*') ? Kind::multiply : take('/') ? Kind::divide : Kind::number;
+      if (kind == Kind::number) return;
+      factor(depth);
+      push(kind);
+    }
+  }
+
+  static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+  void factor(std::size_t depth) {
+    if (take('(')) {
+      sum(depth + 1);
+      need(')');
+      return;
+    }
+    skip_blanks();
+    if (at_ < text_.size() && is_letter(text_[at_])) return word(depth);
+    number();
+  }
+
+  void number() {
+    double value = 0;
+    const char* begin = text_.data() + at_;
+    const auto read = std::from_chars(begin, text_.data() + text_.size(), value, std::chars_format::general);
+    if (read.ec != std::errc() || !is_digit(*begin)) fail("a number, a name or '('");
+    at_ += static_cast<std::size_t>(read.ptr - begin);
+    steps_.push_back({Kind::number, value, 0});
+  }
+
+  void word(std::size_t depth) {
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && (is_letter(text_[at_]) || is_digit(text_[at_]))) ++at_;
+    const std::string_view name = text_.substr(begin, at_ - begin);
+    struct Function {
+      std::string_view name;
+      Kind kind;
+      bool two;
+    };
+    static constexpr auto kFunctions = std::to_array<Function>({{"ceil", Kind::ceil, false},
+                                                                {"floor", Kind::floor, false},
+                                                                {"min", Kind::min, true},
+                                                                {"max", Kind::max, true}});
+    for (const Function& function : kFunctions) {
+      if (function.name != name) continue;
+      need('(');
+      sum(depth + 1);
+      if (function.two) {
+        need(',');
+        sum(depth + 1);
+      }
+      need(')');
+      return push(function.kind);
+    }
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (found == names_.end()) {
+      const std::vector<std::string> known(names_.begin(), names_.end());
+      throw BadInput("'" + std::string(text_) + "': nothing is called '" + std::string(name) + "'" +
+                     did_you_mean(name, known));
+    }
+    steps_.push_back({Kind::name, 0, static_cast<std::size_t>(found - names_.begin())});
+  }
+
+  std::string_view text_;
+  std::span<const std::string> names_;
+  std::vector<Expression::Step>& steps_;
+  std::size_t at_ = 0;
+};
+
+Expression::Expression(std::string_view text, std::span<const std::string> names) {
+  if (text.size() > kLongest) throw BadInput("expected at most " + std::to_string(kLongest) + " characters");
+  ExpressionReader(text, names, steps_).all();
+}
+
+double Expression::operator()(std::span<const double> values) const {
+  std::array<double, 4 * kDeepest + 8> stack{};
+  std::size_t top = 0;
+  for (const Step& step : steps_) {
+    switch (step.kind) {
+      case Kind::number: stack.at(top++) = step.number; continue;
+      case Kind::name: stack.at(top++) = values[step.name]; continue;
+      case Kind::ceil: stack.at(top - 1) = std::ceil(stack.at(top - 1)); continue;
+      case Kind::floor: stack.at(top - 1) = std::floor(stack.at(top - 1)); continue;
+      default: break;
+    }
+    const double right = stack.at(--top);
+    double& left = stack.at(top - 1);
+    switch (step.kind) {
+      case Kind::add: left += right; break;
+      case Kind::subtract: left -= right; break;
+      case Kind::multiply: left *= right; break;
+      case Kind::divide: left /= right; break;
+      case Kind::min: left = std::min(left, right); break;
+      default: left = std::max(left, right); break;
+    }
+  }
+  return stack[0];
+}
+
+}  // namespace plumbline

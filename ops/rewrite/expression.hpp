@@ -1,0 +1,42 @@
+// Arithmetic over named numbers, as files of stacks write it: "ceil(rows*cols/512)".
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plumbline {
+
+/// Made once, worked out often: a list of steps on a small stack, in doubles (whole numbers are exact to 2^53).
+///
+///   sum     = product { ("+" | "-") product }
+///   product = factor { ("*" | "/") factor }
+///   factor  = number | name | "(" sum ")" | ("ceil" | "floor") "(" sum ")" | ("min" | "max") "(" sum "," sum ")"
+class Expression {
+ public:
+  /// Deepest nesting and longest text that is read.
+  static constexpr std::size_t kDeepest = 16, kLongest = 1000;
+
+  /// Throws BadInput, without a place, for text that is none of the above, a name that is not in `names` (with the
+  /// nearest one), or text that is longer or nests deeper than the limits.
+  Expression(std::string_view text, std::span<const std::string> names);
+  /// A number that is always the same.
+  explicit Expression(double number) : steps_{{Kind::number, number, 0}} {}
+
+  /// With the value of each name, in the order of `names`. Divisions by 0 give infinity or no number.
+  double operator()(std::span<const double> values) const;
+
+ private:
+  friend class ExpressionReader;
+  enum class Kind : std::uint8_t { number, name, add, subtract, multiply, divide, ceil, floor, min, max };
+  struct Step {
+    Kind kind = Kind::number;
+    double number = 0;
+    std::size_t name = 0;
+  };
+  std::vector<Step> steps_;
+};
+
+}  // namespace plumbline

@@ -1,0 +1,63 @@
+// What a framework makes of an operator: the launches that run in its place. A stack's file says them
+// (model/stacks/stack.hpp); lowering at fusion `none` gives the operators of the model's source, one node each.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ops/graph/graph.hpp"
+#include "ops/graph/workload.hpp"
+#include "ops/rewrite/expression.hpp"
+#include "ops/table/table.hpp"
+
+namespace plumbline {
+
+/// Numbers that an expression of a rule may name, beside the keys of the operator that it is for:
+///   w        bytes of an element of the operator's type
+///   batch    sequences of the step
+///   fresh    tokens a sequence that are new
+///   cached   tokens a sequence that are in the cache before
+inline constexpr std::size_t kStepNames = 4;
+
+/// One launch: an operator whose keys are worked out.
+struct LaunchRule {
+  struct KeyRule {
+    const Key* key = nullptr;
+    Expression value;
+  };
+  std::string name;
+  const Operator* op = nullptr;  ///< null: the node's own, as it is
+  Precision type;                ///< of the operator, where the launch has a type of its own
+  bool own_type = false;
+  std::vector<KeyRule> keys{};
+};
+
+/// What becomes of the nodes of one operator: none, one or more launches.
+struct NodeRule {
+  std::string op;
+  std::vector<std::string> nodes;        ///< by name; empty: all of that operator
+  std::vector<std::string> model_types;  ///< of these alone; empty: of any model
+  bool in_prefill = true, in_decode = true;
+  std::vector<LaunchRule> launches;
+
+  bool is_for(const Node& node, std::string_view model_type, bool decode) const;
+};
+
+/// Names of an operator's expressions: its keys in their order, then those above. Throws BadInput for no operator.
+std::vector<std::string> expression_names(std::string_view op);
+
+/// In the order of a file: the first rule that is for a node is taken.
+struct Rewrites {
+  std::vector<NodeRule> rules;
+  bool empty() const { return rules.empty(); }
+};
+
+/// Puts launches in place of nodes. They run as often, one behind the other, and are called "node.launch". A node whose
+/// rule has no launch is gone: the framework does not run it. Throws BadInput where a rule gives an operator a value that
+/// it does not take. `memory` stays as it is.
+void rewrite(Graph& graph, const Rewrites& rewrites, const Workload& workload, std::string_view model_type);
+
+}  // namespace plumbline

@@ -1,0 +1,123 @@
+// Files of launches: what they may say, what is refused, and that those that ship are for operators that models have.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "arch/error.hpp"
+#include "model/machines.hpp"
+#include "model/predict.hpp"
+#include "model/stacks/read_rewrites.hpp"
+#include "model/stacks/stack.hpp"
+#include "tests/support/workloads.hpp"
+
+namespace plumbline::launches_test {
+namespace {
+
+using ::testing::HasSubstr;
+using testing_support::decode;
+using testing_support::prefill;
+
+Rewrites parsed(const std::string& kernels, const std::string& launches) {
+  const JsonDocument document = JsonDocument::parse(
+      R"({"schema": 1, "title": "t", "kernels": [)" + kernels + R"(], "launches": [)" + launches + "]}", "mine.json");
+  return parse_rewrites(document.root());
+}
+
+const std::string kKernel =
+    R"k({"name": "wide", "op": "custom", "shape": "read=read;write=write;ctas=ceil(n/1024)", "source": "here"})k";
+
+std::string refusal(const std::string& kernels, const std::string& launches) {
+  try {
+    (void)parsed(kernels, launches);
+  } catch (const BadInput& e) {
+    return e.what();
+  }
+  return "(accepted)";
+}
+
+TEST(Launches, AKernelTakesWhatALaunchGives) {
+  const Rewrites r = parsed(kKernel, R"({"op": "rmsnorm", "launches": [
+      {"name": "square", "kernel": "wide", "n": "rows*cols", "read": "4*rows*cols", "write": "w*rows"},
+      {"name": "itself", "same": true}]})");
+  ASSERT_EQ(r.rules.size(), 1U);
+  ASSERT_EQ(r.rules[0].launches.size(), 2U);
+  EXPECT_EQ(r.rules[0].launches[0].op->name, "custom");
+  EXPECT_EQ(r.rules[0].launches[1].op, nullptr);
+  Graph g;
+  Node node;
+  node.name = "norm";
+  node.op = Rowwise{RowwiseKind::rmsnorm, 3, 1000};
+  g.nodes = {node};
+  g.segments = {{"layer", 1, 0, 1}};
+  rewrite(g, r, decode(1, 1), "llama");
+  const auto& made = std::get<CustomOp>(g.nodes[0].op);
+  EXPECT_EQ(made.read.in(units::B), 12000);
+  EXPECT_EQ(made.write.in(units::B), 6);
+  EXPECT_EQ(made.ctas, 3);
+  EXPECT_STREQ(g.nodes[1].name, "norm.itself");
+}
+
+TEST(Launches, RefusesWhatIsNotThere) {
+  EXPECT_THAT(refusal(kKernel, R"({"op": "rmsnor", "launches": []})"), HasSubstr("did you mean 'rmsnorm'?"));
+  const auto of = [](const std::string& launch) { return R"({"op": "rmsnorm", "launches": [)" + launch + "]}"; };
+  EXPECT_THAT(refusal(kKernel, of(R"({"name": "a", "kernel": "wid", "n": "1", "read": "1", "write": "1"})")),
+              HasSubstr("did you mean 'wide'?"));
+  EXPECT_THAT(refusal(kKernel, of(R"({"name": "a", "kernel": "wide", "n": "row", "read": "1", "write": "1"})")),
+              HasSubstr("did you mean 'rows'?"));
+  EXPECT_THAT(refusal(kKernel, of(R"({"name": "a", "op": "copy", "shape": "rows=rows;col=cols"})")),
+              HasSubstr("did you mean 'cols'?"));
+  EXPECT_THAT(refusal(kKernel, of(R"({"name": "a", "op": "copy", "shape": "rows=rows"})")),
+              HasSubstr("expected key 'cols'"));
+  EXPECT_THAT(refusal(kKernel, of(R"({"name": "a", "op": "copy", "shape": "rows"})")),
+              HasSubstr("expected key=expression"));
+  EXPECT_THAT(refusal(kKernel + "," + kKernel, of("")), HasSubstr("expected each kernel once"));
+  EXPECT_THAT(refusal(kKernel, R"({"op": "rmsnorm", "phase": "train", "launches": []})"),
+              HasSubstr("expected prefill or decode"));
+}
+
+TEST(Launches, AStackNamesAFileOfThem) {
+  try {
+    (void)parse_stack(R"({"schema": 1, "name": "m", "title": "m", "providers": [{"provider": "generic"}],
+        "prefill_appends": false, "fusion": "none", "runtime": "eager", "launches": "transformer"})",
+                      "mine.json");
+    FAIL();
+  } catch (const BadInput& e) {
+    EXPECT_THAT(e.what(), HasSubstr("did you mean 'transformers'?"));
+  }
+}
+
+std::size_t launches_of(const StepPrediction& step, std::string_view begin) {
+  std::size_t count = 0;
+  for (const NodePrediction& n : step.nodes) count += std::string_view(n.node->name).starts_with(begin) ? 1 : 0;
+  return count;
+}
+
+TEST(Launches, ANormOfTransformersIsEightAndARotationFive) {
+  Predictor predictor;
+  const Llm llm = load_llm("llama-3.1-8b");
+  for (const char* stack : {"hf-eager", "hf-sdpa"}) {
+    const Machine machine = machines().get({"h200_sxm", MachineOptions(stack)});
+    const Workload asked = decode(4, 512, Fusion::none);
+    const StepPrediction step = predictor.predict(llm, asked, machine, RunOptions{Runtime::eager});
+    EXPECT_EQ(launches_of(step, "attn_norm."), 8U) << stack;
+    EXPECT_EQ(launches_of(step, "q_rope."), 5U) << stack;
+    EXPECT_EQ(launches_of(step, "attn_scores"), stack == std::string("hf-eager") ? 1U : 0U);
+    // fused as a serving stack does it, nothing is taken apart
+    const StepPrediction fused = predictor.predict(llm, decode(4, 512), machine, RunOptions{Runtime::eager});
+    EXPECT_EQ(launches_of(fused, "attn_norm."), 0U);
+  }
+}
+
+TEST(Launches, TheHostTakesItsTimeForEach) {
+  Predictor predictor;
+  const Llm llm = load_llm("llama-3.1-8b");
+  const Machine machine = machines().get({"h200_sxm", MachineOptions("hf-sdpa")});
+  const StepPrediction step = predictor.predict(llm, decode(1, 16, Fusion::none), machine, RunOptions{Runtime::eager});
+  double launches = 0;
+  for (const NodePrediction& n : step.nodes) launches += static_cast<double>(n.node->count) * n.op.launch_count;
+  EXPECT_NEAR(step.latency / (launches * machine.stack().host.each_launch), 1, 1e-9);
+}
+
+}  // namespace
+}  // namespace plumbline::launches_test

@@ -1,0 +1,169 @@
+// Launches in place of nodes: what they are, what they wait for, and whom rules are for.
+#include "ops/rewrite/rewrite.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "arch/error.hpp"
+#include "ops/table/text.hpp"
+#include "tests/support/workloads.hpp"
+
+namespace plumbline::rewrite_test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing_support::decode;
+using testing_support::prefill;
+
+/// begin | a b (three times) | end; each waits for the one before it, `end` for `a` too.
+Graph small() {
+  Graph g;
+  const auto add = [&](const char* name, int segment, std::int64_t count, const Op& op) {
+    Node node;
+    node.name = name;
+    node.op = op;
+    node.count = count;
+    node.segment = segment;
+    node.depends = {static_cast<int>(g.nodes.size()) - 1, -1};
+    g.nodes.push_back(node);
+  };
+  add("begin", 0, 1, Embedding{8, 64});
+  add("a", 1, 3, Rowwise{RowwiseKind::rmsnorm, 8, 64});
+  add("b", 1, 3, Rowwise{RowwiseKind::silu, 8, 64});
+  add("end", 2, 1, Rowwise{RowwiseKind::rmsnorm, 8, 64});
+  g.nodes.back().depends[1] = 1;
+  g.segments = {{"first", 1, 0, 1}, {"layer", 3, 1, 2}, {"last", 1, 3, 1}};
+  return g;
+}
+
+LaunchRule launch(const std::string& name, const char* of, const std::vector<std::pair<std::string, std::string>>& keys,
+                  const char* op = "copy") {
+  LaunchRule rule;
+  rule.name = name;
+  rule.op = find_operator(op);
+  const std::vector<std::string> names = expression_names(of);
+  for (const auto& [key, text] : keys) {
+    for (const Key& each : rule.op->keys) {
+      if (each.name == key) rule.keys.push_back({&each, Expression(text, names)});
+    }
+  }
+  return rule;
+}
+
+NodeRule two_launches() {
+  NodeRule rule;
+  rule.op = "rmsnorm";
+  rule.launches = {launch("square", "rmsnorm", {{"rows", "rows"}, {"cols", "cols*2"}}),
+                   launch("rest", "rmsnorm", {{"rows", "rows*batch"}, {"cols", "cached+fresh*w"}})};
+  return rule;
+}
+
+std::vector<std::string> texts(const Graph& g) {
+  std::vector<std::string> out;
+  for (const Node& node : g.nodes) out.push_back(std::string(node.name) + " " + shape_text(node.op));
+  return out;
+}
+
+TEST(Rewrite, LaunchesStandForANode) {
+  Graph g = small();
+  rewrite(g, {{two_launches()}}, decode(5, 100), "llama");
+  check(g);
+  EXPECT_THAT(texts(g), ElementsAre("begin rows=8;cols=64", "a.square rows=8;cols=128", "a.rest rows=40;cols=102",
+                                    "b rows=8;cols=64", "end.square rows=8;cols=128", "end.rest rows=40;cols=102"));
+  EXPECT_EQ(g.nodes[1].count, 3);
+  EXPECT_EQ(g.nodes[5].count, 1);
+  EXPECT_EQ(g.nodes[2].segment, 1);
+  EXPECT_TRUE(g.nodes[1].launch);
+  EXPECT_FALSE(g.nodes[0].launch);
+  // whoever waited for the node waits for its last launch; launches wait for each other
+  EXPECT_THAT(g.nodes[1].depends, ElementsAre(0, -1));
+  EXPECT_THAT(g.nodes[2].depends, ElementsAre(1, -1));
+  EXPECT_THAT(g.nodes[3].depends, ElementsAre(2, -1));
+  EXPECT_THAT(g.nodes[4].depends, ElementsAre(3, 2));
+  EXPECT_EQ(g.segments[1].size, 3);
+  EXPECT_EQ(g.segments[2].first, 4);
+}
+
+TEST(Rewrite, PrefillCountsItsTokens) {
+  Graph g = small();
+  Workload w = prefill(2, 30);
+  w.cached = 7;
+  rewrite(g, {{two_launches()}}, w, "llama");
+  EXPECT_EQ(texts(g)[2], "a.rest rows=16;cols=67");
+}
+
+TEST(Rewrite, ANodeMayBeGone) {
+  Graph g = small();
+  NodeRule none;
+  none.op = "rmsnorm";
+  none.nodes = {"a"};
+  rewrite(g, {{none}}, decode(1, 1), "llama");
+  check(g);
+  EXPECT_THAT(texts(g), ElementsAre("begin rows=8;cols=64", "b rows=8;cols=64", "end rows=8;cols=64"));
+  EXPECT_THAT(g.nodes[1].depends, ElementsAre(0, -1));
+  EXPECT_THAT(g.nodes[2].depends, ElementsAre(1, 0));
+}
+
+TEST(Rewrite, ALaunchMayBeTheOperatorAsItIs) {
+  Graph g = small();
+  NodeRule rule;
+  rule.op = "silu";
+  LaunchRule itself;
+  itself.name = "itself";
+  rule.launches = {launch("clear", "silu", {{"rows", "1"}, {"cols", "1"}}), itself};
+  rewrite(g, {{rule}}, decode(1, 1), "llama");
+  EXPECT_EQ(texts(g)[2], "b.clear rows=1;cols=1");
+  EXPECT_EQ(texts(g)[3], "b.itself rows=8;cols=64");
+  EXPECT_EQ(op_name(g.nodes[3].op), "silu");
+}
+
+TEST(Rewrite, RulesAreForWhomTheySay) {
+  NodeRule rule = two_launches();
+  rule.model_types = {"gemma"};
+  Graph g = small();
+  rewrite(g, {{rule}}, decode(1, 1), "llama");
+  EXPECT_EQ(g.nodes.size(), 4U);
+  rewrite(g, {{rule}}, decode(1, 1), "gemma");
+  EXPECT_EQ(g.nodes.size(), 6U);
+  g = small();
+  rule.in_decode = false;
+  rewrite(g, {{rule}}, decode(1, 1), "gemma");
+  EXPECT_EQ(g.nodes.size(), 4U);
+  rewrite(g, {{rule}}, prefill(1, 1), "gemma");
+  EXPECT_EQ(g.nodes.size(), 6U);
+}
+
+TEST(Rewrite, NamesLiveAsLongAsTheGraphAndItsCopies) {
+  Graph copy;
+  {
+    Graph g = small();
+    rewrite(g, {{two_launches()}}, decode(1, 1), "llama");
+    copy = g;
+    g.nodes[1].name = "begin";
+    rewrite(copy, {{two_launches()}}, decode(1, 1), "llama");
+  }
+  EXPECT_STREQ(copy.nodes[1].name, "a.square");
+}
+
+TEST(Rewrite, RefusesWhatAnOperatorDoesNotTake) {
+  Graph g = small();
+  NodeRule rule;
+  rule.op = "silu";
+  rule.launches = {launch("none", "silu", {{"rows", "rows-8"}, {"cols", "cols"}})};
+  try {
+    rewrite(g, {{rule}}, decode(1, 1), "llama");
+    FAIL();
+  } catch (const BadInput& e) {
+    EXPECT_THAT(e.what(), HasSubstr("rows"));
+  }
+  Graph again = small();
+  rule.launches = {launch("infinite", "silu", {{"rows", "rows/0"}, {"cols", "cols"}})};
+  EXPECT_THROW(rewrite(again, {{rule}}, decode(1, 1), "llama"), BadInput);
+}
+
+}  // namespace
+}  // namespace plumbline::rewrite_test
