@@ -13,6 +13,7 @@
 #include "model/stacks/stack.hpp"
 #include "ops/lower/two_batch.hpp"
 #include "validate/printed.hpp"
+#include "validate/record/step.hpp"
 #include "validate/records.hpp"
 
 namespace plumbline {
