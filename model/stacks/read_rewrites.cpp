@@ -19,28 +19,6 @@ struct KernelText {
 };
 using Kernels = std::map<std::string, KernelText, std::less<>>;
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-/// `text` with each of kGiven that stands alone in it replaced by what the launch says, in brackets.
-std::string filled(const std::string& text, const std::array<std::string, kGiven.size()>& given) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size();) {
-    std::size_t end = i;
-    while (end < text.size() && (is_letter(text[end]) || (end > i && is_digit(text[end])))) ++end;
-    if (end == i) {
-      out += text[i++];
-      continue;
-    }
-    const std::string_view word(text.data() + i, end - i);
-    const auto found = std::find(kGiven.begin(), kGiven.end(), word);
-    if (found == kGiven.end()) out += word;
-    else out.append("(").append(given[static_cast<std::size_t>(found - kGiven.begin())]).append(")");
-    i = end;
-  }
-  return out;
-}
-
 const Operator& operator_in(const JsonValue& value) {
   const std::string name = value.as_string();
   const Operator* found = find_operator(name);
@@ -67,7 +45,8 @@ void read_shape(const JsonValue& place, const std::string& shape, std::span<cons
     }
     const std::string text = pair.substr(equal + 1);
     try {
-      launch.keys.push_back({&*found, Expression(given != nullptr ? filled(text, *given) : text, names)});
+      launch.keys.push_back(
+          {&*found, Expression(given != nullptr ? with_names_replaced(text, kGiven, *given) : text, names)});
     } catch (const BadInput& error) {
       place.fail("key '" + key + "': " + error.what());
     }
@@ -83,8 +62,7 @@ void read_type(const JsonValue& value, const std::string& dtype, LaunchRule& lau
   if (dtype.empty()) return;
   const auto type = parse_dtype(dtype);
   if (!type) value.fail("expected a data type, found '" + dtype + "'");
-  launch.type = {*type, *type, *type, *type};
-  launch.own_type = true;
+  launch.type = *type;
 }
 
 LaunchRule read_launch(const JsonValue& value, const Kernels& kernels, std::span<const std::string> names) {

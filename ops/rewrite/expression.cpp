@@ -9,6 +9,19 @@
 #include "arch/files.hpp"
 
 namespace plumbline {
+namespace {
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// Where the name that begins at `begin` ends; `begin` where none does.
+std::size_t end_of_name(std::string_view text, std::size_t begin) {
+  std::size_t end = begin;
+  while (end < text.size() && (is_letter(text[end]) || (end > begin && is_digit(text[end])))) ++end;
+  return end;
+}
+
+}  // namespace
 
 /// Goes through the text once and appends steps behind their operands.
 class ExpressionReader {
@@ -66,9 +79,6 @@ class ExpressionReader {
     }
   }
 
-  static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
   void factor(std::size_t depth) {
     if (take('(')) {
       sum(depth + 1);
@@ -91,7 +101,7 @@ class ExpressionReader {
 
   void word(std::size_t depth) {
     const std::size_t begin = at_;
-    while (at_ < text_.size() && (is_letter(text_[at_]) || is_digit(text_[at_]))) ++at_;
+    at_ = end_of_name(text_, begin);
     const std::string_view name = text_.substr(begin, at_ - begin);
     struct Function {
       std::string_view name;
@@ -156,6 +166,24 @@ double Expression::operator()(std::span<const double> values) const {
     }
   }
   return stack[0];
+}
+
+std::string with_names_replaced(std::string_view text, std::span<const std::string_view> names,
+                                std::span<const std::string> texts) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t end = end_of_name(text, i);
+    if (end == i) {
+      out += text[i++];
+      continue;
+    }
+    const std::string_view word = text.substr(i, end - i);
+    const auto found = std::find(names.begin(), names.end(), word);
+    if (found == names.end()) out += word;
+    else out.append("(").append(texts[static_cast<std::size_t>(found - names.begin())]).append(")");
+    i = end;
+  }
+  return out;
 }
 
 }  // namespace plumbline

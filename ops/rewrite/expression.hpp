@@ -39,4 +39,9 @@ class Expression {
   std::vector<Step> steps_;
 };
 
+/// `text` with each of `names` that stands alone in it replaced by the text beside it, in brackets: what an expression
+/// becomes where another one is put for its name.
+std::string with_names_replaced(std::string_view text, std::span<const std::string_view> names,
+                                std::span<const std::string> texts);
+
 }  // namespace plumbline

@@ -30,12 +30,8 @@ void values_of(const Op& op, const Workload& w, std::vector<double>& values) {
 
 Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>& values) {
   if (rule.op == nullptr) return node.op;
-  Precision type = rule.type;
-  if (!rule.own_type) {
-    const DType single = single_dtype(node.op);
-    type = {single, single, single, single};
-  }
-  Op op = rule.op->make(rule.op->kind, type);
+  const DType type = rule.type.value_or(single_dtype(node.op));
+  Op op = rule.op->make(rule.op->kind, {type, type, type, type});
   void* shape = shape_address(op);
   for (const LaunchRule::KeyRule& each : rule.keys) {
     const double value = each.value(values);

@@ -2,7 +2,7 @@
 // (model/stacks/stack.hpp); lowering at fusion `none` gives the operators of the model's source, one node each.
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,8 +30,7 @@ struct LaunchRule {
   };
   std::string name;
   const Operator* op = nullptr;  ///< null: the node's own, as it is
-  Precision type;                ///< of the operator, where the launch has a type of its own
-  bool own_type = false;
+  std::optional<DType> type{};   ///< where it is not the type of the node's operator
   std::vector<KeyRule> keys{};
 };
 
