@@ -97,7 +97,7 @@ TEST(Launches, ANormOfTransformersIsEightAndARotationFive) {
   Predictor predictor;
   const Llm llm = load_llm("llama-3.1-8b");
   for (const char* stack : {"hf-eager", "hf-sdpa"}) {
-    const Machine machine = machines().get({"h200_sxm", MachineOptions(stack)});
+    const Machine machine = machines().get({"h200_sxm", MachineOptions{stack}});
     const Workload asked = decode(4, 512, Fusion::none);
     const StepPrediction step = predictor.predict(llm, asked, machine, RunOptions{Runtime::eager});
     EXPECT_EQ(launches_of(step, "attn_norm."), 8U) << stack;
@@ -112,7 +112,7 @@ TEST(Launches, ANormOfTransformersIsEightAndARotationFive) {
 TEST(Launches, TheHostTakesItsTimeForEach) {
   Predictor predictor;
   const Llm llm = load_llm("llama-3.1-8b");
-  const Machine machine = machines().get({"h200_sxm", MachineOptions("hf-sdpa")});
+  const Machine machine = machines().get({"h200_sxm", MachineOptions{"hf-sdpa"}});
   const StepPrediction step = predictor.predict(llm, decode(1, 16, Fusion::none), machine, RunOptions{Runtime::eager});
   double launches = 0;
   for (const NodePrediction& n : step.nodes) launches += static_cast<double>(n.node->count) * n.op.launch_count;
