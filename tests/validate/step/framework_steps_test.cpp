@@ -64,7 +64,7 @@ Errors errors_of(const std::vector<Traced>& steps) {
   Errors out;
   Predictor predictor;
   for (const Traced& t : steps) {
-    MachineOptions options("hf-" + t.mode);
+    MachineOptions options{"hf-" + t.mode};
     options.clock = ClockMode::burst;
     const Machine machine = machines().get({"h200_sxm", options});
     StepPrediction step;
