@@ -4,6 +4,7 @@
 #include <string>
 
 #include "arch/error.hpp"
+#include "ops/graph/nearest.hpp"
 
 namespace plumbline {
 namespace {
@@ -49,8 +50,9 @@ void check_plan(const Workload& w) {
   }
   if (p.zero > 0) throw NotModelled("zero: training is not modelled yet");
   if (p.stage_ranks() % p.expert != 0) {
-    throw BadInput("ep " + std::to_string(p.expert) + ": expected a divisor of tp x cp x dp = " +
-                   std::to_string(p.stage_ranks()) + ", the ranks that experts live on");
+    throw BadInput("ep " + std::to_string(p.expert) +
+                   ": expected a divisor of tp x cp x dp = " + std::to_string(p.stage_ranks()) +
+                   ", the ranks that experts live on; nearest: " + nearest_divisors(p.stage_ranks(), p.expert));
   }
   if (p.expert % p.tensor != 0 && p.tensor % p.expert != 0) {
     throw BadInput("ep " + std::to_string(p.expert) + ": expected a multiple or a divisor of tp " +

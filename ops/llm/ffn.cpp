@@ -137,6 +137,21 @@ FfnSpec read_dense_ffn(const LlmConfig& config, std::int64_t hidden) {
   return ffn;
 }
 
+/// DeepSeek's routing within groups (modeling_deepseek.py, MoEGate: group_limited_greedy, noaux_tc).
+void read_expert_groups(const LlmConfig& config, FfnSpec& ffn) {
+  const std::int64_t groups = config.count_or({"n_group"}, 0), chosen = config.count_or({"topk_group"}, 0);
+  if (groups <= 1 || chosen == 0 || chosen == groups || config.text_or({"topk_method"}, "") == "greedy") return;
+  if (chosen > groups) {
+    config.find({"topk_group"})->fail("expected at most " + std::to_string(groups) + " groups, as 'n_group' says");
+  }
+  if (groups > ffn.experts || ffn.topk * groups > ffn.experts * chosen) {
+    config.find({"n_group"})->fail("expected groups of which " + std::to_string(chosen) + " hold " +
+                                   std::to_string(ffn.topk) + " of " + std::to_string(ffn.experts) + " experts");
+  }
+  ffn.groups = groups;
+  ffn.top_groups = chosen;
+}
+
 bool has_experts(const LlmConfig& config) { return expert_count(config) > 1; }
 
 FfnSpec read_moe_ffn(const LlmConfig& config) {
@@ -169,6 +184,7 @@ FfnSpec read_moe_ffn(const LlmConfig& config) {
     config.assume("of " + std::to_string(chosen) + " choices a token " + std::to_string(ffn.topk) +
                   " fall on experts, the others on identities: taken as falling evenly");
   }
+  read_expert_groups(config, ffn);
   ffn.latent = config.count_or({"moe_latent_size"}, 0);
   // A correction bias an expert: DeepSeek's noaux_tc, MiniMax's routing bias, or the family's habit.
   ffn.router_bias = family.has(kRouterBias) || config.text_or({"topk_method"}, "") == "noaux_tc" ||

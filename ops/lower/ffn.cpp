@@ -109,6 +109,8 @@ void exchange_tokens(Step& s, NodeTag name, const FfnSpec& f, const Routed& r, E
   e.gpus = r.plan.ranks;
   e.sms = s.decode ? 0 : s.workload.exchange_sms;
   e.skew = std::min(100.0, 100 * (r.plan.fullest - 1));
+  e.groups = f.groups;
+  e.top_groups = f.top_groups;
   e.dtype = type;
   s.add(name, e, 1);
 }

@@ -7,6 +7,7 @@
 
 #include "arch/error.hpp"
 #include "ops/as_double.hpp"
+#include "ops/graph/nearest.hpp"
 #include "ops/step/types.hpp"
 
 namespace plumbline::lowering {
@@ -47,15 +48,6 @@ Fullest fullest_of(const ExpertLoad& load, std::int64_t experts, std::int64_t ra
 bool has_exchanged_experts(const StackSpec& stack, const Workload& w) {
   return std::any_of(stack.kinds.begin(), stack.kinds.end(),
                      [&](const LayerSpec& l) { return l.ffn && l.ffn->is_moe() && expert_plan(w, *l.ffn).exchanged; });
-}
-
-/// The divisors of `whole` on both sides of `near`: "2 or 4".
-std::string nearest_divisors(std::int64_t whole, std::int64_t near) {
-  std::int64_t below = std::min(near, whole), above = near;
-  while (below > 1 && whole % below != 0) --below;
-  while (above <= whole && whole % above != 0) ++above;
-  std::string text = std::to_string(below);
-  return above <= whole ? text + " or " + std::to_string(above) : text;
 }
 
 void refuse_heads(const Llm& llm, const std::string& place, std::int64_t tensor) {

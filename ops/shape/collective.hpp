@@ -37,6 +37,9 @@ struct ExpertExchange {
   /// high throughput, which send a token to each rank once.
   std::int64_t sms = 0;
   std::int64_t nodes = 0;  ///< that the experts of one token lie on at most; 0: on any
+  /// The experts stand in `groups` groups, neighbours together, and those of one token in `top_groups` of them, any as
+  /// likely as another (DeepSeek-V3, arXiv 2412.19437, section 2.1.2: node-limited routing). 0: in any.
+  std::int64_t groups = 0, top_groups = 0;
   /// Percent by which the busiest rank sends or receives more than their mean.
   double skew = 0;
   DType dtype = DType::bf16;  ///< of the tokens under way; 8-bit and narrower ones have an fp32 scale for 128 elements
@@ -47,6 +50,10 @@ struct ExpertExchange {
 /// Of `groups` groups of equally many experts, how many at least one of a token's experts is in: expected, where all
 /// experts are equally likely. Without putting back: groups (1 - C(E - E / groups, k) / C(E, k)).
 double groups_reached(double experts, double topk, double groups);
+/// Of `places` (ranks, nodes) that the experts are dealt out to in their order, how many a token goes to: expected, within
+/// the groups that its experts are limited to. Places that hold parts of groups beside whole ones stand between the whole
+/// numbers of groups next to theirs.
+double places_reached(const ExpertExchange& exchange, double places);
 /// Ranks that a token goes to, its own among them, with `per_node` ranks a node.
 double ranks_reached(const ExpertExchange& exchange, double per_node);
 /// One token under way, with its scales.

@@ -73,8 +73,8 @@ std::vector<Row> contract_rows() {
       {"spmv", "fp64", "rows=10;cols=20;nnz=30", Spmv{10, 20, 30, DType::fp64}},
       {"gemm_sparse24", "bf16", "M=1;N=2;K=8", GemmSparse24{1, 2, 8, bf16}},
       {"all_to_all", "bf16", "bytes=1048576;gpus=8", Collective{CollectiveKind::all_to_all, 1048576, 8, DType::bf16}},
-      {"moe_combine", "bf16", "tokens=5;cols=64;topk=2;experts=8;gpus=4;sms=20",
-       ExpertExchange{ExpertExchangeKind::combine, 5, 64, 2, 8, 4, 20, 0, 0, DType::bf16}},
+      {"moe_combine", "bf16", "tokens=5;cols=64;topk=2;experts=8;gpus=4;sms=20;groups=4;top_groups=2",
+       ExpertExchange{ExpertExchangeKind::combine, 5, 64, 2, 8, 4, 20, 0, 4, 2, 0, DType::bf16}},
       {"h2d", "", "bytes=4096;both=1", Transfer{TransferKind::h2d, 4096, 1, true}},
       {"h2d", "", "bytes=4096", Transfer{TransferKind::h2d, 4096}}};
   for (const char* op : {"layernorm", "rmsnorm", "softmax", "silu", "gelu", "add", "copy", "sum_rows", "argmax",

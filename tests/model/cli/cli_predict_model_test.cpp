@@ -144,7 +144,8 @@ TEST(PredictModel, PlansOfSeveralGpusAreChecked) {
   expect_refusal(decode({"--tp", "3"}), 2, "expected a divisor of the 32 heads; nearest: 2 or 4");
   expect_refusal(decode({"--gpus", "8", "--tp", "4"}), 2,
                  "--gpus 8: expected tp x pp x cp x dp, found 4 x 1 x 1 x 1 = 4");
-  expect_refusal(decode({"--ep", "2"}), 2, "ep 2: expected a divisor of tp x cp x dp = 1");
+  expect_refusal(decode({"--ep", "2"}), 2,
+                 "ep 2: expected a divisor of tp x cp x dp = 1, the ranks that experts live on; nearest: 1");
   expect_refusal(decode({"--zero", "1"}), 2, "with phase train");
   expect_refusal(decode({"--tp", "2", "--expert-load", "power:1"}), 2, "the model has no experts");
   expect_refusal(decode({"--expert-load", "power:x"}), 2, "--expert-load: expected power:A");

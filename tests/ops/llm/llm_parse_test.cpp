@@ -258,5 +258,26 @@ RC_GTEST_PROP(Laws, ActiveNeverAboveTotalAndLinearInTheExpertsChosen, ()) {
   RC_ASSERT(more.active_params <= more.params);
 }
 
+/// DeepSeek's routing within groups: n_group, topk_group; V2-Lite is greedy, and Kimi has one group.
+TEST(ParseLlm, ExpertsOfATokenMayBeLimitedToGroups) {
+  const auto groups_of = [](const Llm& llm) {
+    const FfnSpec& ffn = *llm.main().kinds.back().ffn;
+    return std::pair{ffn.groups, ffn.top_groups};
+  };
+  EXPECT_EQ(groups_of(load_llm("deepseek-v3")), (std::pair<std::int64_t, std::int64_t>{8, 4}));
+  EXPECT_EQ(groups_of(load_llm("deepseek-v2")), (std::pair<std::int64_t, std::int64_t>{8, 3}));
+  for (const char* model : {"deepseek-v2-lite", "kimi-k2", "glm-4.5", "qwen3-235b-a22b"}) {
+    EXPECT_EQ(groups_of(load_llm(model)), (std::pair<std::int64_t, std::int64_t>{0, 0})) << model;
+  }
+  const std::string experts =
+      R"(,"model_type":"deepseek_v3","kv_lora_rank":16,"qk_rope_head_dim":4,"qk_nope_head_dim":8,)"
+      R"("v_head_dim":8,"n_routed_experts":16,"num_experts_per_tok":4,"moe_intermediate_size":32)";
+  EXPECT_EQ(groups_of(read(llama(experts + R"(,"n_group":4,"topk_group":2)"))),
+            (std::pair<std::int64_t, std::int64_t>{4, 2}));
+  EXPECT_THAT(refusal(llama(experts + R"(,"n_group":4,"topk_group":5)")), HasSubstr("expected at most 4 groups"));
+  EXPECT_THAT(refusal(llama(experts + R"(,"n_group":16,"topk_group":3)")),
+              HasSubstr("expected groups of which 3 hold 4 of 16 experts"));
+}
+
 }  // namespace
 }  // namespace plumbline::llm_parse_test

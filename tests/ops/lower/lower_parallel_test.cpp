@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <set>
 #include <string>
 
 #include "arch/error.hpp"
@@ -71,17 +73,30 @@ TEST(LowerParallel, ExpertParallelExchangesTokens) {
   EXPECT_EQ(shape_of<Collective>(g, "moe_collect").bytes, 4096 * 8 * 7168 * 2);  // bf16
 }
 
-/// 256 experts of which a token has eight, on eight ranks: it goes to 8 (1 - C(224, 8) / C(256, 8)) = 5.295 of them.
+/// 256 experts of which a token has eight, on eight ranks: it goes to 8 (1 - C(224, 8) / C(256, 8)) = 5.295 of them where
+/// nothing limits it; within four groups of eight to 4 (1 - C(96, 8) / C(128, 8)) = 3.629.
 TEST(LowerParallel, KernelsThatKnowATokensExpertsTakeTokensNotRows) {
   Workload w = prefill(1, 4096);
   w.exchange_sms = 20;
-  const Graph g = on_ranks(deepseek_v3(), w, 1, 8);
+  Llm limited = deepseek_v3();
+  for (LayerSpec& kind : limited.stacks.front().kinds) {
+    if (!kind.ffn->is_moe()) continue;
+    kind.ffn->groups = 8;
+    kind.ffn->top_groups = 4;
+  }
+  const Graph g = on_ranks(limited, w, 1, 8);
   const auto& there = shape_of<ExpertExchange>(g, "moe_dispatch");
-  const ExpertExchange by_hand{ExpertExchangeKind::dispatch, 4096, 7168, 8, 256, 8, 20, 0, there.skew, DType::fp8};
+  const ExpertExchange by_hand{
+      ExpertExchangeKind::dispatch, 4096, 7168, 8, 256, 8, 20, 0, 8, 4, there.skew, DType::fp8};
   EXPECT_EQ(there, by_hand);
   EXPECT_EQ(shape_of<ExpertExchange>(g, "moe_collect").dtype, DType::bf16);
   EXPECT_EQ(row_bytes(there), (7168.0 + 4 * 56) * units::B);
-  EXPECT_NEAR(ranks_reached(there, 8), 5.2947, 1e-4);
+  double missed = 1;
+  for (int i = 0; i < 8; ++i) missed *= (96.0 - i) / (128.0 - i);
+  EXPECT_NEAR(ranks_reached(there, 8), 4 * (1 - missed), 1e-12);
+  ExpertExchange anywhere = there;
+  anywhere.groups = anywhere.top_groups = 0;
+  EXPECT_NEAR(ranks_reached(anywhere, 8), 5.2947, 1e-4);
   Workload step = decode(64, 4096);
   step.exchange_sms = 20;
   const Graph low = on_ranks(deepseek_v3(), step, 1, 8, 8);
@@ -98,6 +113,47 @@ TEST(LowerParallel, TokensReachAsManyRanksAsDrawingWithoutPuttingBackSays) {
   EXPECT_NEAR(groups_reached(256, 1, 8), 1, 1e-12);
   ExpertExchange narrow{ExpertExchangeKind::dispatch, 1, 1, 8, 256, 64, 20, 1};
   EXPECT_EQ(ranks_reached(narrow, 8), groups_reached(32, 8, 8)) << "experts of one node alone";
+}
+
+/// Groups g of experts e, t of which a token's k experts are in, on p places: every choice counted out.
+double counted_out(int e, int g, int t, int k, int p) {
+  double tokens = 0, reached = 0;
+  for (unsigned groups = 0; groups < 1U << g; ++groups) {
+    if (std::popcount(groups) != t) continue;
+    for (unsigned experts = 0; experts < 1U << e; ++experts) {
+      if (std::popcount(experts) != k) continue;
+      std::set<int> places;
+      bool within = true;
+      for (int i = 0; i < e; ++i) {
+        if ((experts >> i & 1U) == 0) continue;
+        within = within && (groups >> (i * g / e) & 1U) != 0;
+        places.insert(i * p / e);
+      }
+      if (!within) continue;
+      ++tokens;
+      reached += static_cast<double>(places.size());
+    }
+  }
+  return reached / tokens;
+}
+
+TEST(LowerParallel, TokensOfLimitedGroupsReachAsManyPlacesAsEveryChoiceCountedOut) {
+  for (const int places : {1, 2, 3, 6, 12}) {
+    for (const int chosen : {1, 2, 4, 6}) {
+      for (const int topk : {1, 2}) {
+        ExpertExchange s{ExpertExchangeKind::dispatch, 1, 1, topk, 12, 12};
+        s.groups = 6;
+        s.top_groups = chosen;
+        EXPECT_NEAR(places_reached(s, places), counted_out(12, 6, chosen, topk, places), 1e-12)
+            << places << " places, " << chosen << " groups, " << topk << " experts";
+      }
+    }
+  }
+  ExpertExchange between{ExpertExchangeKind::dispatch, 1, 1, 2, 12, 12};
+  between.groups = 6;
+  between.top_groups = 2;
+  EXPECT_GT(places_reached(between, 4), places_reached(between, 3)) << "one group and a half each";
+  EXPECT_LT(places_reached(between, 4), places_reached(between, 6));
 }
 
 TEST(LowerParallel, DataParallelTrainingReducesGradients) {
