@@ -3,8 +3,8 @@
 # bands are found afterwards: tools/fit_bands.sh.
 #   NCCL's      to published training rows (nccl-tests, one node): a protocol's scalars to the rows that NCCL's cost model
 #               gives to it, one protocol after the other; the releases from 2.26 on. Cards with multicast: rows of
-#               eight GPUs are priced with it (data/clusters). The H200's exchanges also to own recordings of two GPUs
-#               (data/measurements/h200_links): a captured call goes another way than a queued one
+#               eight GPUs are priced with it (data/clusters). Exchanges of H100 and H200, one chip, also to own recordings
+#               of two H200 (data/measurements/h200_links): a captured call goes another way than a queued one
 #   stacks'     all-reduce kernels of TensorRT-LLM (1.3) and vLLM, to published rows
 #   DeepEP's    to published rows of the H100
 #   host        copies between host and GPU, to own recordings
@@ -73,14 +73,17 @@ link_share_fraction=.68:.1:1,exposed=.4:.01:3"
 channel_B_per_s=3e9:5e8:1e11"
   nccl "$gpu" nccl_ring_simple "fixed_s=1.3e-5:1e-6:5e-5,step_s=3e-6:1e-7:1e-5,overlap=1:1:1,\
 link_share_fraction=.8:.2:1,exposed=.35:.01:3,channel_B_per_s=2.6e10:2e9:2e11"
+  both="$published/nccl.train.csv data/measurements/h200_links/h200_sxm/nccl.train.csv"
   if [ "$gpu" = h200_sxm ]; then
-    rows="$published/nccl.train.csv data/measurements/h200_links/h200_sxm/nccl.train.csv"
-    with="aiconfigurator h200_sxm nccl and own recordings of two H200"
+    rows=$both with="aiconfigurator $gpu nccl and own recordings of two H200"
   fi
   nccl "$gpu" nccl_peer_ll "fixed_s=6e-6:1e-6:2e-5,overlap=1:1:1,link_share_fraction=.5:.5:.5,\
 channel_B_per_s=6e9:1e9:5e10"
-  nccl "$gpu" nccl_peer_simple "fixed_s=6e-6:1e-6:3e-5,step_s=5.2e-6:1e-7:2e-5,per_cta_s=2e-7:1e-9:2e-6,overlap=2.8:1:8,\
-link_share_fraction=.83:.2:1,exposed=1.5:.01:8,channel_B_per_s=8e10:5e9:3e11"
+  if [ "$gpu" = h100_sxm ]; then
+    rows=$both with="aiconfigurator $gpu nccl and own recordings of two H200"
+  fi
+  nccl "$gpu" nccl_peer_simple "fixed_s=6.4e-6:1e-6:3e-5,step_s=4e-6:1e-7:2e-5,per_cta_s=3.7e-7:1e-9:2e-6,overlap=1.5:1:8,\
+link_share_fraction=.8:.2:1,exposed=2:.01:8,channel_B_per_s=9e10:5e9:3e11"
   rows=$published/all_reduce.train.csv with="aiconfigurator $gpu custom_allreduce"
   kernel="fixed_s=3e-6:5e-7:2e-5,step_s=1e-7:1e-8:2e-6,overlap=1:1:1,link_share_fraction=.65:.1:1"
   fit "$gpu" trtllm_all_reduce "$kernel" --kernels library --where stack~trtllm-1 --where stack!~1.2.0

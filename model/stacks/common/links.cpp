@@ -13,6 +13,16 @@ Bandwidth inner_wire(const Rates& rates) {
   return before > Bandwidth{} ? now / before * tier.bandwidth : tier.bandwidth;
 }
 
+Seconds longer_way(const FabricTier& tier) {
+  switch (tier.kind) {
+    case LinkKind::pcie: return tier.latency - 1.0 * units::us;
+    case LinkKind::infiniband:
+    case LinkKind::ethernet:
+    case LinkKind::efa: return tier.latency - 2.7 * units::us;
+    default: return tier.latency - 0.6 * units::us;
+  }
+}
+
 bool reach_each_other(const Collective& s, std::int64_t most, const Rates& rates) {
   if (rates.fabric == nullptr || s.gpus < 2 || s.gpus > most) return false;
   return rates.fabric->inner().kind != LinkKind::pcie && s.span() <= rates.fabric->gpus_per_node();

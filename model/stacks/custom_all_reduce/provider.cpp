@@ -10,6 +10,7 @@
 //                 look their strategy up in tables of tokens and widths, and cross over at about twice that.
 //   vLLM, SGLang  csrc/custom_all_reduce.cuh: two ranks one stage; up to four below 512 KiB, up to eight below 256 KiB;
 //                 two stages else, and NCCL from 8 MiB on (vllm/distributed/device_communicators/custom_all_reduce.py).
+#include <algorithm>
 #include <array>
 
 #include "model/stacks/common/links.hpp"
@@ -82,7 +83,9 @@ class CustomAllReduce final : public Provider {
     d.plan.ctas = static_cast<std::int64_t>(kCtas);
     d.link = (ranks - 1) * bytes * (way == Way::one_shot ? 1 : 2 / ranks) * units::B;
     d.link_rate = f.link_share * inner_wire(q.rates);
-    d.serial_latency = (ranks - 2) * f.step;
+    // two stages: loads behind a barrier, and once more
+    const double ways = (way == Way::one_shot ? 1 : 2) * kLoadBetweenBarriers - (way == Way::one_shot ? 0 : 1);
+    d.serial_latency = std::max(-f.fixed, (ranks - 2) * f.step + ways * longer_way(q.rates.fabric->inner()));
     d.serial_latency_of = "of one more peer each";
     out.read_beside = q.work.read;
     out.written_beside = q.work.write;

@@ -80,6 +80,7 @@ constexpr std::int64_t kMostRanksOfANode = 8;
 struct Ranks {
   double all = 1, of_a_node = 1, nodes = 1;
   Bandwidth wire, network;  ///< a GPU, one direction
+  Seconds longer_way;       ///< to the ranks farthest away
   double here() const { return of_a_node / all; }
 
   /// Shares of what a rank sends to each rank equally: by NVLink, and by the network.
@@ -100,10 +101,12 @@ std::optional<Ranks> ranks_of(const ExpertExchange& s, const Rates& m) {
   r.of_a_node = static_cast<double>(std::min(s.gpus, cluster.gpus_per_node()));
   r.nodes = std::ceil(r.all / r.of_a_node);
   r.wire = inner_wire(m);
+  r.longer_way = longer_way(cluster.inner());
   if (r.nodes == 1) return r;
   const FabricTier& tier = cluster.tiers[cluster.tier_of(s.gpus)];
   if (&tier == &cluster.inner()) return std::nullopt;
   r.network = tier.bandwidth / tier.oversubscription;
+  r.longer_way = longer_way(tier);
   return r;
 }
 
@@ -162,6 +165,7 @@ Moves low_latency(const ExpertExchange& s, const Ranks& r, const Rates& m, const
     moves.behind = counters + pass(busiest * all, busiest * all, m);
   }
   if (r.nodes > 1) moves.behind += std::log2(r.nodes) * f.here.counter;
+  moves.behind += r.longer_way;  // a counter follows its messages on their way
   return moves;
 }
 
@@ -189,6 +193,7 @@ Moves high_throughput(const ExpertExchange& s, const Ranks& r, const ExpertFamil
   moves.behind = std::min(chunk, of_a_warp) * message + f.exposed * (row / f.channel);
   if (r.nodes > 1) moves.behind += std::log2(r.nodes) * f.counter;
   else moves.chain += of_a_channel * looks * f.counter;
+  moves.behind += 2.0 * r.longer_way;  // the notifying kernel's word, then the first chunk
   return moves;
 }
 
@@ -231,7 +236,7 @@ class DeepEp final : public Provider {
     d.link = moves.links.bytes;
     d.link_rate = moves.links.rate;
     const Seconds links = moves.links.time();
-    d.serial_latency = pnorm_of_two(links, moves.chain, f.overlap) - links + moves.behind;
+    d.serial_latency = std::max(-f.fixed, pnorm_of_two(links, moves.chain, f.overlap) - links + moves.behind);
     d.serial_latency_of = "of a warp's messages beside the links, and of what copies or adds them on arrival";
     out.read_beside = q.work.read;
     out.written_beside = q.work.write;

@@ -63,6 +63,7 @@ Group group_of(const Question& q, double ranks, double apart) {
   g.path = inner.kind == LinkKind::pcie ? nccl::Path::pcie : nccl::Path::nvlink;
   g.wire = inner_wire(q.rates);
   g.multicast = inner.multicast && inner.in_network_reduction;
+  g.longer_way = longer_way(inner);
   const auto per_node = static_cast<double>(cluster.gpus_per_node());
   const double span = (ranks - 1) * apart + 1;  // of neighbouring ranks, from the first member to the last
   if (span <= per_node) return g;
@@ -74,6 +75,7 @@ Group group_of(const Question& q, double ranks, double apart) {
                    std::to_string(static_cast<std::int64_t>(span)));
   }
   g.network = cluster.tiers[tier].bandwidth / cluster.tiers[tier].oversubscription;
+  g.longer_network_way = longer_way(cluster.tiers[tier]);
   return g;
 }
 
@@ -91,6 +93,19 @@ Bandwidth rate_of(const Group& g, const FamilyScalars& f) {
   return g.nodes > 1 ? std::min(inside, g.ranks_per_node() * g.network) : inside;
 }
 
+/// One after the other of what a rank hands on: a hop inside the node as it was measured, and one of a network in NCCL's own
+/// words (a message by its card); both by as much longer as the cluster's links are.
+struct Hops {
+  Seconds inside, network;
+};
+Hops hops_of(const Group& g, Algorithm a, Protocol p, Seconds measured) {
+  Hops h;
+  h.inside = std::max(Seconds{}, measured + nccl::ways_of_hop(p, g.path) * g.longer_way);
+  const Seconds message = nccl::reckoned_network_hop(a, p) + nccl::ways_of_network_hop(a, p) * g.longer_network_way;
+  h.network = std::max(h.inside, message);
+  return h;
+}
+
 /// What the wire carries for a rank, and the time of it that overlaps with nothing.
 struct Exchange {
   Bytes link;
@@ -102,16 +117,14 @@ struct Exchange {
 
 Exchange ring(CollectiveKind kind, double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
   const double steps = nccl::ring_steps(kind, g.ranks), between = nccl::ring_network_steps(kind, g.nodes);
-  // a hop between nodes, in NCCL's own words: a message by the network's card
-  const Seconds full = f.step + c.threads / 512 * f.per_cta;
-  const Seconds network = std::max(full, nccl::reckoned_network_hop(Algorithm::ring, c.protocol));
+  const Hops hop = hops_of(g, Algorithm::ring, c.protocol, f.step + c.threads / 512 * f.per_cta);
   const Bytes part = bytes / g.ranks * units::B;
   Exchange e;
   e.rate = rate_of(g, f);
   e.link = (steps + f.exposed) * part;
   e.staged = steps * part;
-  const auto beyond = [&](Seconds hop) { return pnorm_of_two(hop, part / e.rate, f.overlap) - part / e.rate; };
-  e.waits = (steps - between) * beyond(full) + between * beyond(network);
+  const auto beyond = [&](Seconds way) { return pnorm_of_two(way, part / e.rate, f.overlap) - part / e.rate; };
+  e.waits = (steps - between) * beyond(hop.inside) + between * beyond(hop.network);
   if (c.protocol == Protocol::simple) {
     const double chunk = std::min(kSimpleChunk, bytes / (g.ranks * c.channels));
     e.waits += chunk / 2 * units::B / f.channel;
@@ -123,11 +136,11 @@ Exchange ring(CollectiveKind kind, double bytes, const Group& g, const Choice& c
 /// timed it on any card: rings of an all-gather lend it their rates.
 Exchange chain(double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
   const double between = nccl::ring_network_steps(CollectiveKind::broadcast, g.nodes), steps = g.ranks - 1 - between;
-  const Seconds hop = f.step + c.threads / 512 * f.per_cta;
+  const Hops hop = hops_of(g, Algorithm::ring, c.protocol, f.step + c.threads / 512 * f.per_cta);
   Exchange e;
   e.rate = rate_of(g, f);
   e.link = e.staged = bytes * units::B;
-  e.waits = steps * hop + between * std::max(hop, nccl::reckoned_network_hop(Algorithm::ring, c.protocol));
+  e.waits = steps * hop.inside + between * hop.network;
   if (c.protocol == Protocol::simple) {
     e.waits += (g.ranks - 1) * std::min(kSimpleChunk / 2, bytes / c.channels) * units::B / f.channel;
   }
@@ -142,7 +155,8 @@ Exchange tree(double bytes, const Group& g, const Choice& c, const FamilyScalars
   Exchange e;
   e.rate = rate_of(g, f);
   e.link = e.staged = 2 * bytes * units::B;
-  e.waits = within * longer * (f.step + f.per_cta) + between * nccl::reckoned_network_hop(Algorithm::tree, c.protocol);
+  const Hops hop = hops_of(g, Algorithm::tree, c.protocol, f.step + f.per_cta);
+  e.waits = within * longer * hop.inside + between * hop.network;
   return e;
 }
 
@@ -151,7 +165,10 @@ Exchange pat(double bytes, const Group& g, const FamilyScalars& f) {
   Exchange e;
   e.rate = nccl::kPatShare * rate_of(g, f);
   e.link = (g.ranks - 1) / g.ranks * bytes * units::B;
-  e.waits = nccl::reckoned_pat_steps(g.ranks);
+  e.waits =
+      std::max(Seconds{}, nccl::reckoned_pat_steps(g.ranks) +
+                              std::floor(std::log2(g.ranks)) *
+                                  nccl::ways_of_network_hop(Algorithm::ring, Protocol::simple) * g.longer_network_way);
   return e;
 }
 
@@ -162,30 +179,30 @@ Exchange nvls(double bytes, const Group& g, const Choice& c, const FamilyScalars
   Exchange e;
   e.rate = rate_of(g, f);
   e.link = bytes * units::B;
-  if (f.channel > Bandwidth{}) e.waits = std::min(kChunk, bytes / (c.channels * g.ranks)) * units::B / f.channel;
+  e.waits = 2.0 * g.longer_way;  // to the switch and on
+  if (f.channel > Bandwidth{}) e.waits += std::min(kChunk, bytes / (c.channels * g.ranks)) * units::B / f.channel;
   return e;
 }
 
-/// What all messages of a rank take, with flags beside the data or by way of the library's buffers.
-struct PeerTimes {
-  Seconds side_by_side;  ///< what the channels' starts, a channel's own rate and its first part add to the link's time
-  Seconds handed_over;   ///< the way by the library's own buffers, as far as the rest does not hide it
-};
-
+/// What the channels of all messages of a rank add to the link's time; with `staged` buffers of the library's own, or as
+/// the graph that captured the call registered them.
+///
 /// Channels share the link, and each is a chain of loads and stores of its own: the two times add up. (On two H200 sixteen
-/// channels move 303 GB/s, 32 of them 331; own recordings, data/measurements/h200/links.) The copy to the rank itself runs
-/// on channels beside them.
-PeerTimes peer_times(double message, double others, const Exchange& e, const FamilyScalars& f, bool staged) {
+/// channels move 303 GB/s, 32 of them 331; own recordings, data/measurements/h200/links.) What is in the smallest part that
+/// NCCL cuts is on its way before the first of it is seen to have come: one channel's 16 and 64 KiB take 7.4 and 7.6 us.
+/// Channels begin one after the other, in part beside the data of those before them: 64 KiB on each of 1, 4, 16 and (four
+/// GPUs) 24 take 7.6, 9.3, 14.3 and 20.1 us on the H200; on the A100, queued, 14.4, 17.3, 28.8 and 36. In a queued call
+/// the receiver's word that a buffer is free comes meanwhile, which on the H100 is the longer: 13.9 and 14.4 us for 1 and 4
+/// channels, 17.2 for 24. The copy to the rank itself runs on channels beside them.
+Seconds channel_times(double message, double others, const Exchange& e, const FamilyScalars& f, bool staged) {
   const double each = nccl::peer_channels(message, others + 1);
   const double channels = std::min(nccl::kPeerChannels, others * each);
-  const Bytes first = std::min(message / each, nccl::kSimpleStep) * units::B;
-  PeerTimes t;
-  t.side_by_side = channels * f.per_cta + (f.exposed * first + e.link / channels) / f.channel;
-  if (staged) {
-    const Seconds bytes = e.link / e.rate + t.side_by_side;
-    t.handed_over = pnorm_of_two(f.step, bytes, f.overlap) - bytes;
-  }
-  return t;
+  const double first = std::min(message / each, nccl::kSimpleStep);
+  const Seconds on_wire = e.link / e.rate;
+  const Seconds chains =
+      (f.exposed * std::max(0.0, first - nccl::kLeastPart) * units::B + e.link / channels) / f.channel;
+  const Seconds starts = (channels - 1) * f.per_cta, begun = staged ? std::max(f.step, starts) : starts;
+  return pnorm_of_two(begun, on_wire + chains, f.overlap) - on_wire;
 }
 
 /// A message to each other rank, side by side. Calls that a graph has captured store right into the receiver's buffer,
@@ -197,14 +214,16 @@ Exchange peers(double message, double others, const Group& g, const FamilyScalar
   if (g.nodes > 1) {  // what leaves the node goes by its own port
     const double away = g.ranks - g.ranks_per_node();
     e.rate = std::min(e.rate, others / away * g.network);
-    e.waits = nccl::reckoned_network_hop(Algorithm::ring, flags ? Protocol::ll : Protocol::simple);
   }
+  const Protocol protocol = flags ? Protocol::ll : Protocol::simple;
+  const Hops hop = hops_of(g, Algorithm::ring, protocol, nccl::reckoned_hop(Algorithm::ring, protocol, g.path));
+  // of the hop inside a node the family has what was measured
+  e.waits = g.nodes > 1 ? hop.network : hop.inside - nccl::reckoned_hop(Algorithm::ring, protocol, g.path);
   if (flags) {
     e.waits += message * units::B / f.channel;
     return e;
   }
-  const PeerTimes t = peer_times(message, others, e, f, staged);
-  e.waits += t.side_by_side + t.handed_over;
+  e.waits += channel_times(message, others, e, f, staged);
   if (staged) e.staged = e.link;
   return e;
 }
@@ -305,8 +324,8 @@ class Nccl final : public Provider {
     const double doublings = std::log2(ranks);
     // memory moves beside the links: what takes longer
     const Seconds memory = q.work.bytes() / std::min(q.rates.dram_read, q.rates.dram_write) - e.link / e.rate;
-    d.serial_latency =
-        std::max(Seconds{}, memory) + e.waits + q.collective_call.fixed + doublings * q.collective_call.each_doubling;
+    d.serial_latency = std::max(Seconds{}, memory) + std::max(-f.fixed, e.waits) + q.collective_call.fixed +
+                       doublings * q.collective_call.each_doubling;
     d.serial_latency_of = "of hops, of a message's first part at one channel's rate, and of the stack's call";
     // beside the link's time, not in it
     out.read_beside = q.work.read;

@@ -168,6 +168,14 @@ Seconds reckoned_network_hop(Algorithm algorithm, Protocol protocol) {
   return kNetworkHop[index(algorithm)][index(protocol)] * units::us;
 }
 
+double ways_of_hop(Protocol protocol, Path path) {
+  return reckoned_hop(Algorithm::ring, protocol, path) / reckoned_hop(Algorithm::ring, Protocol::ll, path);
+}
+
+double ways_of_network_hop(Algorithm algorithm, Protocol protocol) {
+  return reckoned_network_hop(algorithm, protocol) / reckoned_network_hop(Algorithm::ring, Protocol::ll);
+}
+
 Choice choose(CollectiveKind kind, double bytes, const Group& group, std::optional<Algorithm> only) {
   Choice best;
   double least = 0;
@@ -201,7 +209,7 @@ Choice choose(CollectiveKind kind, double bytes, const Group& group, std::option
 }
 
 double peer_channels(double message_bytes, double ranks) {
-  constexpr double kLeastPart = kSimpleStep / 8, kMostPart = 32 * kSimpleStep;
+  constexpr double kMostPart = 32 * kSimpleStep;
   const double share = std::max(1.0, std::floor(kPeerChannels / ranks));
   double channels = std::clamp(std::ceil(message_bytes / kLeastPart), 1.0, share);
   while (message_bytes / channels > kMostPart && channels <= kPeerChannels / 2) channels *= 2;

@@ -22,10 +22,11 @@ enum class Path : std::uint8_t { nvlink, pcie };
 struct Group {
   double ranks = 2, nodes = 1;
   Architecture architecture = Architecture::hopper;
-  Path path = Path::nvlink;  ///< inside a node
-  Bandwidth wire;            ///< inside a node: a GPU, one direction
-  Bandwidth network;         ///< between nodes: a GPU, one direction; read where nodes > 1
-  bool multicast = false;    ///< switches inside the node copy and add, and NCCL may use it
+  Path path = Path::nvlink;                ///< inside a node
+  Bandwidth wire;                          ///< inside a node: a GPU, one direction
+  Bandwidth network;                       ///< between nodes: a GPU, one direction; read where nodes > 1
+  Seconds longer_way, longer_network_way;  ///< than NCCL's tables are for, of one message with its flags
+  bool multicast = false;                  ///< switches inside the node copy and add, and NCCL may use it
 
   double ranks_per_node() const { return ranks / nodes; }
 };
@@ -62,6 +63,11 @@ inline constexpr double kPatShare = 0.75;
 Seconds reckoned_hop(Algorithm algorithm, Protocol protocol, Path path);
 Seconds reckoned_network_hop(Algorithm algorithm, Protocol protocol);
 
+/// Ways across a link of any kind that a hop of this protocol has, as its hops are to LL's, a store and nothing else, in
+/// NCCL's own tables: Simple's waits for a fence before its flag.
+double ways_of_hop(Protocol protocol, Path path);
+double ways_of_network_hop(Algorithm algorithm, Protocol protocol);
+
 /// Any collective but all_to_all, of `bytes`, the larger buffer of one rank; by `only` where a user says so.
 /// Throws BadInput where NCCL has no such algorithm for it.
 Choice choose(CollectiveKind kind, double bytes, const Group& group, std::optional<Algorithm> only = {});
@@ -75,5 +81,7 @@ inline constexpr double kPeerChannels = 32;
 inline constexpr double kFlaggedMessage = 16384;
 /// Part of a message that a channel has under way, and that the next one waits for: 8 of them are a buffer of 4 MiB.
 inline constexpr double kSimpleStep = 524288;
+/// A channel has no less of a message, unless that is all.
+inline constexpr double kLeastPart = kSimpleStep / 8;
 
 }  // namespace plumbline::nccl

@@ -23,14 +23,15 @@ namespace {
 struct PeerKernel {
   own::Family family;
   const char* name;
+  double ways;  ///< across the links, one after the other
 };
 
 PeerKernel kernel_of(CollectiveKind kind, PeerAlgorithm algorithm) {
-  if (algorithm == PeerAlgorithm::one_shot) return {own::kPeerOneShot, "one-shot"};
-  if (kind == CollectiveKind::all_reduce) return {own::kPeerTwoShot, "two-shot"};
-  if (kind == CollectiveKind::reduce_scatter) return {own::kPeerPull, "pull from peers"};
-  if (kind == CollectiveKind::all_to_all) return {own::kPeerScatter, "scatter to peers"};
-  return {own::kPeerPush, "push to peers"};
+  if (algorithm == PeerAlgorithm::one_shot) return {own::kPeerOneShot, "one-shot", kFlaggedData};
+  if (kind == CollectiveKind::all_reduce) return {own::kPeerTwoShot, "two-shot", kLoadBetweenBarriers};
+  if (kind == CollectiveKind::reduce_scatter) return {own::kPeerPull, "pull from peers", kLoadBetweenBarriers};
+  if (kind == CollectiveKind::all_to_all) return {own::kPeerScatter, "scatter to peers", kStoreBetweenBarriers};
+  return {own::kPeerPush, "push to peers", kStoreBetweenBarriers};
 }
 
 /// Whole elements, and a type that the kernels add.
@@ -73,7 +74,7 @@ bool plan_own_collective(const Collective& s, const Question& q, Answer& out) {
   const Bandwidth rate = f.link_share * inner_wire(q.rates);
   const Seconds link = sent / rate;
   const Seconds together = pnorm_of_two(link, moved_by_a_cta(s, *plan) / f.channel, f.overlap);
-  Seconds waits = (ranks - 2) * f.step + together - link;
+  Seconds waits = (ranks - 2) * f.step + together - link + kernel.ways * longer_way(q.rates.fabric->inner());
   // a rank's own part is copied after the last peer's
   if (kernel.family == own::kPeerScatter) {
     const Bytes own_part = static_cast<double>(s.bytes) / ranks * units::B;
@@ -84,7 +85,7 @@ bool plan_own_collective(const Collective& s, const Question& q, Answer& out) {
   d.plan.ctas = plan->ctas;
   d.link = sent;
   d.link_rate = rate;
-  d.serial_latency = waits;
+  d.serial_latency = std::max(-f.fixed, waits);
   d.serial_latency_of = "of one peer after the other, and of what a CTA's own chain adds to the link's time";
   out.read_beside = q.work.read;
   out.written_beside = q.work.write;
