@@ -129,10 +129,16 @@ struct TimeShare {
 /// kDenseSteps or kExpertSteps.
 std::string_view step_kind(const Graph& graph);
 
+/// What a stage of a pipeline takes for one micro-batch; `sends`: handing it on, where that is not in `time`.
+struct StageTime {
+  Seconds time, sends;
+};
+
 /// The stages of a pipeline beside its slowest one.
 struct StagesBeside {
   double waits = 0;                     ///< bubble of the slowest / time that it is busy
   double all_busy = 1, all_energy = 1;  ///< time and energy of all stages' work / the slowest's
+  std::vector<StageTime> each;          ///< of the pipeline; empty of one stage
 };
 
 /// Of several GPUs nodes and sums are those of one rank, of the fullest replica and the slowest stage; `tokens_per_s` and

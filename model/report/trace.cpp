@@ -1,10 +1,13 @@
 // A step as a Chrome trace (chrome://tracing, ui.perfetto.dev): the step, its layers and their operators as slices that
-// nest, board power as a counter.
+// nest, board power as a counter. Of a pipeline these are the slowest stage's, and each stage has a process with its
+// micro-batches.
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "model/report/json_parts.hpp"
 #include "model/report/power_trace.hpp"
@@ -18,10 +21,10 @@ namespace {
 /// Whole nanoseconds, in us: viewers count in them, and slices that share an edge must share it to the digit to nest.
 double edge(Seconds at) { return std::round(at.in(units::ns)) / 1e3; }
 
-Json slice(std::string name, std::string_view category, Seconds start, Seconds end, int stream) {
+Json slice(std::string name, std::string_view category, Seconds start, Seconds end, int stream, int process = 0) {
   const double from = std::round(start.in(units::ns)), to = std::round(end.in(units::ns));
   return {{"name", std::move(name)},  {"cat", category}, {"ph", "X"},    {"ts", from / 1e3},
-          {"dur", (to - from) / 1e3}, {"pid", 0},        {"tid", stream}};
+          {"dur", (to - from) / 1e3}, {"pid", process},  {"tid", stream}};
 }
 
 /// Executions of a node in one repetition of its segment.
@@ -77,6 +80,35 @@ void add_segment(const StepPrediction& step, const Segment& segment, Seconds& no
     events[place] = slice(std::move(title), "layer", now, end, overlaps(step) ? kLayerTrack : 0);
     now = end;
   }
+}
+
+/// When a stage begins with each micro-batch: once it is through with the one before, and the stage before with this one.
+/// In decode the next token follows: each begins as much later than the one before as all of them share the step.
+void add_stage(const StepReport& r, std::size_t stage, std::vector<Seconds>& ready, Json& events) {
+  const StepPrediction& step = r.step;
+  const StageTime& takes = step.stages.each[stage];
+  const int process = static_cast<int>(stage) + 1;
+  const std::string title =
+      "stage " + std::to_string(stage) + (static_cast<std::int64_t>(stage) == step.stage ? ", the slowest" : "");
+  events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", process}, {"tid", 0}, {"args", {{"name", title}}}});
+  const auto parts = static_cast<double>(ready.size());
+  Seconds free;
+  for (std::size_t m = 0; m < ready.size(); ++m) {
+    if (stage == 0 && r.workload.phase == Phase::decode) ready[m] = static_cast<double>(m) / parts * step.latency;
+    const Seconds start = std::max(ready[m], free);
+    free = start + takes.time;
+    ready[m] = free + takes.sends;
+    events.push_back(slice("micro-batch " + std::to_string(m + 1), "stage", start, free, 0, process));
+    if (takes.sends > Seconds{}) {
+      events.push_back(
+          slice("micro-batch " + std::to_string(m + 1) + " handed on", "send", free, ready[m], 1, process));
+    }
+  }
+}
+
+void add_stages(const StepReport& r, Json& events) {
+  std::vector<Seconds> ready(static_cast<std::size_t>(r.step.graph.pipeline.micro_batches));
+  for (std::size_t stage = 0; stage < r.step.stages.each.size(); ++stage) add_stage(r, stage, ready, events);
 }
 
 Json counter(Seconds at, Watts power) {
@@ -143,6 +175,7 @@ std::string step_trace(const StepReport& r) {
   events.push_back(step_slice(r));
   Seconds now;
   for (const Segment& segment : r.step.graph.segments) add_segment(r.step, segment, now, events);
+  add_stages(r, events);
   add_power(r.step, events);
   return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -6,9 +6,7 @@
 namespace plumbline {
 namespace {
 
-struct StageSum {
-  Seconds time;
-  Seconds sends;  ///< beside the next micro-batch, not in `time`
+struct StageSum : StageTime {
   Joules energy;
 };
 
@@ -85,6 +83,7 @@ bool hands_over(const Op& op) {
 
 void keep_slowest_stage(StepPrediction& step, bool decode) {
   const PipelineStages& pipeline = step.graph.pipeline;
+  step.stages.each.clear();
   if (pipeline.stages == 1) return;
   StageSum all, slowest;
   for (std::int64_t s = 0; s < pipeline.stages; ++s) {
@@ -92,6 +91,7 @@ void keep_slowest_stage(StepPrediction& step, bool decode) {
     all.time += stage.time;
     all.sends += stage.sends;
     all.energy += stage.energy;
+    step.stages.each.push_back(stage);
     if (stage.time <= slowest.time) continue;
     slowest = stage;
     step.stage = s;

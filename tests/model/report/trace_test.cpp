@@ -134,6 +134,56 @@ TEST(Trace, WithoutEnergiesHasTimesAndNoCounter) {
   for (const Json& slice : t.of("X", "memory")) EXPECT_TRUE(slice["args"]["power_W"].is_null());
 }
 
+/// A process a stage: no micro-batch before the stage in front has handed it on, none beside another of its stage; a prefill
+/// ends with the last one's, and a decode step keeps its slowest stage busy.
+TEST(Trace, StagesOfAPipelineHaveProcessesWithTheirMicroBatches) {
+  for (const Overlap overlap : {Overlap::none, Overlap::sends}) {
+    for (const Phase phase : {Phase::prefill, Phase::decode}) {
+      const Llm llm = load_llm("llama-3.1-8b");
+      MachineOptions options;
+      options.clock = ClockMode::burst;
+      const Machine machine = make_machine(load_gpu("h200_sxm"), options);
+      Workload w;
+      w.phase = phase;
+      w.batch = 24;
+      w.prompt = w.context = 512;
+      w.parallel.pipeline = 3;
+      w.parallel.micro_batches = 6;
+      w.overlap = overlap;
+      const StepPrediction step = predict(llm, w, machine, {});
+      const Json trace = Json::parse(step_trace({llm, w, machine, ClockMode::burst, {}, step, {}, {}}));
+      std::map<int, std::vector<Json>> stages;
+      int sends = 0;
+      for (const Json& event : trace["traceEvents"]) {
+        if (event["ph"] != "X") continue;
+        if (event["cat"] == "stage") stages[event["pid"].get<int>()].push_back(event);
+        if (event["cat"] == "send") ++sends;
+      }
+      EXPECT_EQ(sends, overlap == Overlap::none ? 0 : 2 * 6) << "the last stage hands nothing on";
+      ASSERT_EQ(stages.size(), 3U);
+      for (const auto& [process, slices] : stages) {
+        ASSERT_EQ(slices.size(), 6U);
+        for (std::size_t m = 0; m < 6; ++m) {
+          if (m > 0) {
+            EXPECT_GE(begin_ns(slices[m]), end_ns(slices[m - 1]));
+          }
+          if (process > 1) {
+            EXPECT_GE(begin_ns(slices[m]), end_ns(stages[process - 1][m]));
+          }
+        }
+      }
+      const double end = static_cast<double>(end_ns(stages[3].back())) * 1e-9;
+      if (phase == Phase::prefill) {
+        EXPECT_NEAR(end / step.latency.in(units::s), 1, 1e-3) << "but for the launch of the graph";
+      } else {
+        const auto& slowest = stages[static_cast<int>(step.stage) + 1];
+        const double every = static_cast<double>(begin_ns(slowest[5]) - begin_ns(slowest[0])) * 1e-9 / 5;
+        EXPECT_NEAR(every / (step.latency.in(units::s) / 6), 1, 1e-3);
+      }
+    }
+  }
+}
+
 TEST(BoardPower, CountsShortWaitsToTheSliceBeforeAndKeepsEnergies) {
   const auto slice = [](bool gap, double at, double us, double watts) {
     return PowerSlice{nullptr, gap, at * units::us, us * units::us, watts * units::W};
