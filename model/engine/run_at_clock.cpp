@@ -1,6 +1,7 @@
 #include "model/engine/run_at_clock.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "model/engine/timing.hpp"
 
@@ -45,21 +46,61 @@ RunEnergy energy_of_run(std::span<const LaunchPrediction> launches, Flops useful
   return run;
 }
 
-Seconds time_at(std::span<const LaunchPrediction> launches, const RunEnergy& energy, const Rates& m, double share) {
+namespace {
+
+/// `left`: share of the SM cycles where tensor units work.
+Seconds time_with(std::span<const LaunchPrediction> launches, const Rates& m, double share, double left) {
+  Seconds time;
+  for (const LaunchPrediction& l : launches) {
+    time += price_total(l.demand, m, *l.family, speeds_at(l, *m.power, share, left)) + m.gap_graph;
+  }
+  return time;
+}
+
+/// -d ln t / d ln left between two points: 1 where all of the time is cycles that are skipped.
+double slope_between(Seconds time, Seconds other, double left, double other_left) {
+  const double run = std::log(other_left / left);
+  return run != 0 ? std::clamp(std::log(time / other) / run, 0.0, 1.0) : 1;
+}
+
+}  // namespace
+
+double cycles_left_of(std::span<const LaunchPrediction> launches, const RunEnergy& energy, const Rates& m, double share,
+                      Seconds at_usual) {
   const PowerScalars& p = *m.power;
-  bool tensor = false;
-  const auto total = [&](double left) {
-    Seconds time;
-    for (const LaunchPrediction& l : launches) {
-      tensor = tensor || l.demand.tensor_clk > 0;
-      time += price_total(l.demand, m, *l.family, speeds_at(l, p, share, left)) + m.gap_graph;
-    }
-    return time;
-  };
-  const Seconds time = total(1 - p.skipped_cycles);
-  if (!tensor) return time;
-  const Watts power = run_power(p, share, energy, time);
-  return power <= p.skipped_more_from ? time : total(cycles_left(p, power, settled_power(p, share, Watts{})));
+  const double usual = 1 - p.skipped_cycles;
+  const Watts full = run_power(p, share, energy, at_usual);
+  const bool tensor =
+      std::any_of(launches.begin(), launches.end(), [](const auto& l) { return l.demand.tensor_clk > 0; });
+  if (!tensor || full <= p.skipped_more_from || p.skipped_per_W <= 0) return usual;
+  const Watts standing = settled_power(p, share, Watts{});
+  constexpr int kBySlope = 6, kMostGuesses = 24;
+  constexpr double kNear = 1e-5;
+  double left = cycles_left(p, full, standing);  // as if all of the time went with them
+  double before = usual, low = 0.5 * usual, high = usual;
+  Seconds time_before = at_usual;
+  for (int i = 0; i < kMostGuesses; ++i) {
+    const Seconds time = time_with(launches, m, share, left);
+    const Watts power = run_power(p, share, energy, time);
+    const double beyond = (power - p.skipped_more_from).in(units::W);
+    const double leaves = std::clamp(usual - p.skipped_per_W * beyond, 0.5 * usual, usual);  // what that power leaves
+    if (std::abs(leaves - left) <= kNear) break;
+    (leaves < left ? high : low) = left;
+    const double slope = slope_between(time, time_before, left, before);
+    const double steepness = 1 + p.skipped_per_W * (power - standing).in(units::W)*slope / left;
+    before = left;
+    time_before = time;
+    left += (leaves - left) / steepness;
+    if (i >= kBySlope || left <= low || left >= high) left = 0.5 * (low + high);
+  }
+  return left;
+}
+
+Seconds time_at(std::span<const LaunchPrediction> launches, const RunEnergy& energy, const Rates& m, double share) {
+  const double usual = 1 - m.power->skipped_cycles;
+  const Seconds time = time_with(launches, m, share, usual);
+  const double left = cycles_left_of(launches, energy, m, share, time);
+  return left < usual ? time_with(launches, m, share, left) : time;
 }
 
 double clock_share_of(std::span<const LaunchPrediction> launches, const RunEnergy& energy, const Rates& m,

@@ -18,6 +18,12 @@ Speeds speeds_at(const LaunchPrediction& launch, const PowerScalars& power, doub
 RunEnergy energy_of_run(std::span<const LaunchPrediction> launches, Flops useful, DType math, Bytes read, Bytes written,
                         const Rates& rates);
 
+/// Share of the SM cycles that is left where tensor units work: beyond the load line's threshold the more are skipped the
+/// more power is drawn, and power is that of the time that the launches take with what is left, so that a faster machine
+/// does not skip itself slower. `at_usual`: their time if only the usual cycles are skipped.
+double cycles_left_of(std::span<const LaunchPrediction> launches, const RunEnergy& energy, const Rates& rates,
+                      double clock_share, Seconds at_usual);
+
 /// How long the launches take at a share of the boost clock, the gaps of a graph between them.
 Seconds time_at(std::span<const LaunchPrediction> launches, const RunEnergy& energy, const Rates& rates,
                 double clock_share);

@@ -38,13 +38,6 @@ void add_link_energy(OpPrediction& op, const Rates& m) {
 
 namespace {
 
-bool uses_tensor_units(const OpPrediction& op) {
-  for (int i = 0; i < op.launch_count; ++i) {
-    if (op.launches[static_cast<std::size_t>(i)].demand.tensor_clk > 0) return true;
-  }
-  return false;
-}
-
 /// `left`: share of the SM cycles that is left where tensor units work.
 void price_launches(OpPrediction& op, const Rates& m, double share, double left) {
   op.time = Seconds{};
@@ -71,10 +64,10 @@ void price_launches(OpPrediction& op, const Rates& m, double share, double left)
 }  // namespace
 
 void reprice(OpPrediction& op, const Rates& m, double share) {
-  const PowerScalars& p = *m.power;
-  price_launches(op, m, share, 1 - p.skipped_cycles);
-  if (*op.power <= p.skipped_more_from || !uses_tensor_units(op)) return;
-  price_launches(op, m, share, cycles_left(p, *op.power, settled_power(p, share, Watts{})));
+  const double usual = 1 - m.power->skipped_cycles;
+  price_launches(op, m, share, usual);
+  const double left = cycles_left_of(launches_of(op), run_energy(op), m, share, op.time);
+  if (left < usual) price_launches(op, m, share, left);
 }
 
 Seconds repriced_time(const OpPrediction& op, const Rates& m, double share) {

@@ -8,9 +8,10 @@
 
 namespace plumbline {
 
-/// Prices at the boost clock, whatever the cap. Of the options, the plans count. `settles`: it is to be settled alone.
+/// Prices at the boost clock, whatever the cap. Of the options, the plans count. `priced_alone`: it is no part of a step, and the
+/// machine has energies.
 void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth warmth, OpPrediction& out,
-                const PredictOptions& options = {}, bool settles = false);
+                const PredictOptions& options = {}, bool priced_alone = false);
 
 /// A collective, or a message to another rank, of a node whose GPUs NVLink joins.
 bool sends_to_peers(const Op& op);

@@ -154,7 +154,7 @@ bool sends_by_nvlink(const Op& op, const Rates& m) {
 }
 
 void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth warmth, OpPrediction& out,
-                const PredictOptions& options, bool settles) {
+                const PredictOptions& options, bool priced_alone) {
   const Rates& m = machine.rates();
   const Origin& origin = *machine.parts()->origin;
   const Work w = work(op);
@@ -177,7 +177,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
                     .collective = options.collective != CollectiveChoice::automatic ? options.collective
                                                                                     : origin.stack.stack.collective,
                     .queued = options.queued,
-                    .settles = settles,
+                    .priced_alone = priced_alone,
                     .cache = cache};
   const StackedProvider& signer = plan(origin, question, answer);
   out.provider = signer.provider->name();

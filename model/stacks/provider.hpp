@@ -96,8 +96,9 @@ struct Question {
   CollectiveCall collective_call{};
   CollectiveChoice collective = CollectiveChoice::automatic;
   bool queued = false;  ///< called on a stream: no graph has captured the launches
-  /// Priced alone at the clock that it settles at, or at a locked one: plans are chosen by their time there.
-  bool settles = false;
+  /// Priced alone, at the clock that its power leaves: plans are chosen by their time there, and not as one of a step's
+  /// many, which run at a clock of the step. The rates have power scalars.
+  bool priced_alone = false;
   GemmCache& cache;
   std::span<const FamilyScalars> families{};  ///< the provider's own, in the order in which it declares them
 };

@@ -169,7 +169,6 @@ void visit_moves(KernelCounts& c, Visit&& visit) {
   visit("sum_all", Numbers{{"thread", &c.sum_all.thread},
                            {"vector_bf16", &c.sum_all.vector_bf16},
                            {"vector_fp32", &c.sum_all.vector_fp32},
-                           {"ctas", &c.sum_all.ctas},
                            {"most_ctas", &c.sum_all.most_ctas},
                            {"tail_trips", &c.sum_all.tail_trips},
                            {"tail_clk", &c.sum_all.tail_clk},

@@ -95,7 +95,7 @@ struct KernelCounts {
   };
   /// `ctas`: of an SM, of which the launcher makes as many, `most_ctas` at most.
   struct SumAll {
-    double thread = 0, vector_bf16 = 0, vector_fp32 = 0, ctas = 0, most_ctas = 0, tail_trips = 0, tail_clk = 0,
+    double thread = 0, vector_bf16 = 0, vector_fp32 = 0, most_ctas = 0, tail_trips = 0, tail_clk = 0,
            tail_clk_a_cta = 0;
   };
   /// `tile_clk`: SM clocks from one tile of an SM to the next, where neither memory nor instructions take longer.

@@ -37,6 +37,7 @@ void print_all(const char* stack, const MachineLaws& laws) {
   print("a better machine", sum(laws.better));
   for (const auto& [name, c] : laws.more) print("more " + name, c);
   print("more work", sum(laws.more));
+  std::printf("of work that is dealt out once, on more SMs: %ld\n", laws.dealt_once);
   for (const auto& [name, n] : laws.broken) std::printf("  %6ld %s\n", n, name.c_str());
 }
 
@@ -44,38 +45,44 @@ void print_all(const char* stack, const MachineLaws& laws) {
 struct Bounds {
   const char* stack;
   std::uint64_t pairs;
-  double slower, worst;  ///< of better machines; `worst`: a factor
+  double slower, dealt;  ///< of better machines; `dealt`: more SMs, of work that is dealt out once
+  double worst;          ///< of both, a factor
   double faster;         ///< of more work
 };
 
 bool keeps(const Bounds& bounds) {
   MachineLaws laws(bounds.stack);
   for (std::uint64_t i = 0; i < bounds.pairs; ++i) laws.look_at(i);
-  const LawCount better = sum(laws.better), more = sum(laws.more);
-  const bool kept = percent(better) <= bounds.slower && better.worst <= bounds.worst &&
-                    percent(more) <= bounds.faster && laws.under_roofline == 0 && laws.unexplained == 0 &&
-                    laws.pairs > 0;
+  LawCount better = sum(laws.better), more = sum(laws.more), dealt = better;
+  dealt.broken = laws.dealt_once;
+  better.broken -= laws.dealt_once;
+  const bool kept = percent(better) <= bounds.slower && percent(dealt) <= bounds.dealt &&
+                    better.worst <= bounds.worst && percent(more) <= bounds.faster && laws.under_roofline == 0 &&
+                    laws.unexplained == 0 && laws.pairs > 0;
   std::printf(
-      "%-8s %s: %.4f %% slower on a better machine (%.4f allowed), worst x%.3f (%.2f), %.4f %% faster with more "
-      "work (%.2f)\n",
-      bounds.stack, kept ? "keeps the laws" : "BREAKS THEM", percent(better), bounds.slower, better.worst, bounds.worst,
-      percent(more), bounds.faster);
+      "%-8s %s: %.4f %% slower on a better machine (%.4f allowed), %.4f %% of work dealt out once (%.4f), worst x%.3f "
+      "(%.2f), %.4f %% faster with more work (%.2f)\n",
+      bounds.stack, kept ? "keeps the laws" : "BREAKS THEM", percent(better), bounds.slower, percent(dealt),
+      bounds.dealt, better.worst, bounds.worst, percent(more), bounds.faster);
   if (!kept) print_all(bounds.stack, laws);
   return kept;
 }
 
-/// What is left of ours, 82 of 1,220,590 comparisons, 22 by more than 1 %, the worst x1.09: work that is dealt out once
-/// loses where it fills SMs unevenly (49: products and decode attention on more SMs); at the boost clock plans are chosen
-/// before the cycles are counted that SMs skip there; of latent attention not every cut is tried (14); sum_all's grid
-/// grows with the SMs of small machines, and its CTAs queue at one counter (9). Libraries' rules jump by what their
-/// measured rows jump (rule_loss.hpp names them);
-/// NCCL's messages are cheaper from 16 KiB on, where they carry no flags any more (send_recv with every stack but ideal,
+/// What is left of ours, 466 of 12,071,500 comparisons of 1,000,000 pairs, 119 by more than 1 %, the worst x1.12:
+/// - 429 of work that is dealt out once, on more SMs. The same CTAs fill those less evenly, which was seen to take up
+///   to 8 % (model/engine/body.hpp, uneven_fill: without it 128 are left), or ask for more first loads at a time. Every
+///   cut is looked at and none is quicker there; that SMs stay idle is not in a launch's power.
+/// - 30 of a higher boost clock in bursts: the voltage goes with it, and dense work skips more cycles than it gains.
+/// - 7 others: four of a higher boost clock at the settled one, by 0.6 % at most, two products, and a kernel that deals
+///   rows by the number of SMs (the x1.12).
+/// Libraries' rules jump by what their measured rows jump (rule_loss.hpp names them);
+/// NCCL's messages are cheaper from 16 KiB on, where they carry no flags (send_recv with every stack but ideal,
 /// and the exchange of tokens where the stack has no kernels for it).
-constexpr Bounds kBounds[] = {{"ideal", 3000, 0, 1, 0},
-                              {"own", 8000, 0.012, 1.02, 0.6},
-                              {"trt-llm", 5000, 0.1, 3, 0.7},
-                              {"vllm", 2000, 0.1, 1.25, 0.3},
-                              {"sglang", 2000, 0.1, 1.25, 0.3}};
+constexpr Bounds kBounds[] = {{"ideal", 3000, 0, 0, 1, 0},
+                              {"own", 8000, 0, 0.006, 1.02, 0.6},
+                              {"trt-llm", 5000, 0.1, 0, 3, 0.7},
+                              {"vllm", 2000, 0.1, 0, 1.25, 0.3},
+                              {"sglang", 2000, 0.1, 0, 1.25, 0.3}};
 
 }  // namespace
 

@@ -232,6 +232,24 @@ RC_GTEST_PROP(PowerLaws, BetweenIdleAndTheCapAndEnergyIsTheirProductWithTime, ()
   }
 }
 
+/// Beyond the load line's start the SMs skip what the power that is drawn makes them skip, with what that does to the time.
+RC_GTEST_PROP(PowerLaws, CyclesAreSkippedForThePowerThatIsDrawn, ()) {
+  const auto m = machine_with(ClockMode::burst, 800, random_power(), random_gpu());
+  const PowerScalars& p = *m.rates().power;
+  const double usual = 1 - p.skipped_cycles;
+  for (int i = 0; i < 20; ++i) {
+    Gemm s;
+    s.m = random_dim(13);
+    s.n = 64 * random_dim(7);
+    s.k = 64 * random_dim(7);
+    const OpPrediction op = predict(s, m);
+    const double beyond = std::max(0.0, (*op.power - p.skipped_more_from).in(units::W));
+    const double left = std::clamp(usual - p.skipped_per_W * beyond, 0.5 * usual, usual);
+    RC_LOG() << op.launches[0].speeds.sm << " for " << left << " at " << op.power->in(units::W) << " W\n";
+    RC_ASSERT(std::abs(op.launches[0].speeds.sm - left) < 2e-5);
+  }
+}
+
 RC_GTEST_PROP(PowerLaws, AHigherCapNeverSlows, ()) {
   const Gpu gpu = random_gpu();
   Calibration c = random_power();

@@ -1,4 +1,4 @@
-// Plans of matrix products that run steadily: chosen by their time at the clock that each settles at.
+// Plans of operators that are priced alone: chosen by their time at the clock that each really runs at.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -47,6 +47,33 @@ RC_GTEST_PROP(SettledChoice, NoOtherPlanIsQuickerOnceItSettles, ()) {
   RC_ASSERT(settled <= kSearch * predict(s, steady, as_cut).time);
 }
 
+/// The clock of a burst is not that of the rates either: SMs skip cycles, the more the more power is drawn.
+RC_GTEST_PROP(SettledChoice, NoOtherPlanIsQuickerInABurst, ()) {
+  static const Machine burst = machine_of("h200_sxm", "own", ClockMode::burst);
+  const Gemm s = random_product();
+  GpuNumbers g = burst.numbers();
+  g.l2.bandwidth *= between(0.3, 3);
+  g.memory.bandwidth *= between(0.3, 3);
+  const OpPrediction elsewhere = predict(s, burst.with(g));
+  PredictOptions as_cut;
+  as_cut.gemm_plan = &elsewhere.gemm_plan;
+  RC_ASSERT(predict(s, burst).time <= predict(s, burst, as_cut).time);
+}
+
+/// Nor is one of the keys that leaves the SMs no more turns.
+RC_GTEST_PROP(SettledChoice, NoOtherCutOfTheKeysIsQuicker, ()) {
+  static const Machine steady = machine_of("h200_sxm", "own", ClockMode::steady, kTight);
+  const AttentionDecode s{whole_between(1, 8), 32, 8, 128, 128, whole_between(200, 8000), 64};
+  AttentionPlan plan = predict(s, steady).attention_plan;
+  PredictOptions as_cut;
+  as_cut.attention_plan = &plan;
+  const Seconds best = predict(s, steady, as_cut).time;
+  for (plan.splits = 1; plan.splits <= std::min<std::int64_t>(s.context / 128, 64); ++plan.splits) {
+    if (s.batch * 8 * plan.splits > 3 * 132) break;  // a turn of the SMs each
+    RC_ASSERT(best <= kSearch * predict(s, steady, as_cut).time);
+  }
+}
+
 /// What the planner found is what the predictor prices: its own plan, replayed, takes the same time.
 RC_GTEST_PROP(SettledChoice, ItsOwnPlanReplayedIsTheAnswer, ()) {
   static const Machine steady = machine_of("h200_sxm", "own", ClockMode::steady, kTight);
@@ -76,6 +103,58 @@ TEST(SettledChoice, TwiceTheBandwidthOfL2IsNotSlowerUnderTheCap) {
   g.l2.bandwidth *= 2;
   const OpPrediction after = predict(s, h20.with(g));
   EXPECT_LE(after.time, 1.001 * before.time);
+}
+
+/// The same machine with some of its numbers changed.
+struct Changed {
+  double sms, bandwidth, latency, l2, boost, tdp;
+  Machine operator()(const Machine& m) const {
+    GpuNumbers g = m.numbers();
+    g.sm_count = static_cast<std::int64_t>(sms);
+    g.memory.bandwidth = bandwidth * units::GB_per_s;
+    g.memory.latency = latency * units::ns;
+    g.l2.size = l2 * units::MiB;
+    const double clock = boost * units::MHz / g.boost_clock;
+    g.boost_clock *= clock;
+    g.base_clock *= clock;
+    g.tdp = tdp * units::W;
+    return m.with(g);
+  }
+};
+
+/// A memory of three times the bandwidth saved time, so more power was drawn and more cycles were skipped than the time was
+/// worth: 8.1 % slower while the power was reckoned as if all of the time went with the cycles.
+TEST(SettledChoice, AFasterMemoryDoesNotSkipWhatItSaves) {
+  const Machine before =
+      Changed{103, 453.98546, 279.23290, 24.969729, 2556.39375, 54.244295}(machine_of("l4", "own", ClockMode::burst));
+  GpuNumbers g = before.numbers();
+  g.memory.bandwidth *= 3;
+  Gemm s{51, 3529, 3097, 16, {}, false};
+  s.precision.input = DType::fp64;
+  s.precision.weight = DType::fp4;
+  s.precision.output = DType::fp32;
+  EXPECT_LE(predict(s, before.with(g)).time, 1.001 * predict(s, before).time);
+}
+
+/// Latent attention, whose keys were cut by times at the boost clock: 1.1 % slower with a nearer L2.
+TEST(SettledChoice, LatentAttentionIsCutAsItIsPriced) {
+  const Machine l40s = machine_of("l40s", "own", ClockMode::steady);
+  GpuNumbers g = l40s.numbers();
+  g.l2.latency *= 0.7;
+  MlaDecode s{13, 12, 918, 149, 7};
+  s.dtype = DType::fp8;
+  s.kv_dtype = DType::int8;
+  EXPECT_LE(predict(s, l40s.with(g)).time, 1.001 * predict(s, l40s).time);
+}
+
+/// Where libraries' kernels stand in for ours, plans that one GPU is offered went with its SMs: 7.8 % slower on twice as
+/// many.
+TEST(SettledChoice, TwiceTheSmsHaveEveryPlanOfTheFewer) {
+  const Machine nvl = machine_of("h100_nvl", "own", ClockMode::steady);
+  GpuNumbers g = nvl.numbers();
+  g.sm_count *= 2;
+  const Gemm s{2, 960, 5056, 2, {}, true};
+  EXPECT_LE(predict(s, nvl.with(g)).time, 1.001 * predict(s, nvl).time);
 }
 
 /// cuBLAS picks the same kernel whatever the clock is going to be: rows of it were predicted worse otherwise.

@@ -31,7 +31,7 @@ Machine toy_with(MatrixUnit unit, AsyncCopy copy) {
 }
 
 AttentionChoice planned(const Machine& m, const AttentionDecode& s, Cutting cutting = Cutting::by_rule) {
-  return plan_trtllm_decode(s, m.rates(), families_of(m, "trtllm"), cutting);
+  return plan_trtllm_decode(s, m.rates(), families_of(m, "trtllm"), KeyCutting{cutting});
 }
 
 AttentionDecode decode(std::int64_t batch, std::int64_t q_heads, std::int64_t kv_heads, std::int64_t context) {

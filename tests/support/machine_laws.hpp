@@ -89,6 +89,9 @@ class MachineLaws {
   std::map<std::string, LawCount> better, more;  ///< by change; by key that grows
   std::map<std::string, long> broken;            ///< by change, operator and provider
   long pairs = 0, refused = 0, under_roofline = 0;
+  /// Of the broken ones of better machines: more SMs, on which work that is dealt out once fills SMs less evenly (as was
+  /// measured: model/engine/body.hpp, uneven_fill), or whose CTAs ask for their first loads more at a time.
+  long dealt_once = 0;
   long unexplained = 0;  ///< slower by more than a quarter, and no rule of a library that loses is named
   std::string under, unexplained_case;
 
@@ -167,6 +170,7 @@ class MachineLaws {
         unexplained_case = std::string(change.name) + ": " + what;
       }
       if (!better[change.name].see(other_.time / here_.time, kAllowed, what)) {
+        dealt_once += improved.numbers().sm_count > machine.numbers().sm_count && is_dealt_once(other_) ? 1 : 0;
         ++broken[std::string(change.name) + " " + std::string(op_name(op)) + " " + std::string(here_.provider)];
       }
     }
@@ -177,6 +181,11 @@ class MachineLaws {
     if (!more[grew].see(here_.time / other_.time, kMoreWorkAllowed, what)) {
       ++broken["more " + grew + " " + std::string(here_.provider)];
     }
+  }
+
+  static bool is_dealt_once(const OpPrediction& op) {
+    const auto* end = op.launches.data() + op.launch_count;
+    return std::any_of(op.launches.data(), end, [](const LaunchPrediction& l) { return l.demand.dealt_once; });
   }
 
   /// The operator with one of its sizes doubled, and that size's name; nothing where it has none, where relations between

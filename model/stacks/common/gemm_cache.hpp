@@ -36,7 +36,7 @@ struct TileMenu {
 /// Storage of one search, used again by the next.
 struct Scratch {
   std::vector<TileCosts> tiles;
-  static constexpr std::size_t kMostLayouts = 256;
+  static constexpr std::size_t kMostLayouts = 512;
   std::vector<TileLayout> layouts;  ///< candidates point to them: it never grows
   std::vector<Candidate> candidates;
   Scratch() { layouts.reserve(kMostLayouts); }

@@ -1,13 +1,13 @@
 // The cheapest of a planner's candidates: all are bounded from below (timing.hpp, lower_bound), the most promising is
 // priced first, then those whose bound is below the best answer so far. The result is that of pricing all of them; where
-// the task says so, at the clock that each settles at.
+// the task says so, at the clock that each really runs at.
 #pragma once
 
 #include <algorithm>
 
 #include "model/stacks/common/gemm_cache.hpp"
 #include "model/stacks/common/gemm_tiles.hpp"
-#include "model/stacks/common/settled_choice.hpp"
+#include "model/stacks/common/priced_times.hpp"
 
 namespace plumbline::gemm {
 
@@ -64,7 +64,7 @@ class Search {
     for (const Candidate& k : all) {
       if (k.bound < best_.total && &k != &*likeliest) consider(k);
     }
-    if (c_.task.settled_flops > 0) settle();
+    if (c_.task.alone_flops > 0) choose_as_priced();
     return best_;
   }
 
@@ -112,23 +112,29 @@ class Search {
     if (choice.total < best_.total) best_ = choice;
   }
 
-  /// The best of the candidates at the clocks that they settle at. Their bounds are of the family's own share of the
-  /// tensor rate, which may have skipped cycles in it that a long run does not skip.
-  void settle() {
+  /// The best of the candidates at the clocks that they really run at. Their bounds are of the family's own share of the
+  /// tensor rate, which may have skipped cycles in it that are not skipped there.
+  void choose_as_priced() {
     constexpr double kOfBound = 0.8;
-    SettledTimes times(c_);
-    SettledTimes::Settled best = times.settle(best_);
+    PricedTimes times(c_.rates, c_.task.alone_flops * units::FLOP, c_.task.math);
+    std::array<PlannedLaunch, 2> launches;
+    PricedTimes::Priced best = times.price(launches_of(best_, launches));
     GemmChoice chosen = best_;
     for (const Candidate& k : scratch_.candidates) {
       if (kOfBound * k.bound >= best.time) continue;
       const WorkSplit split = planner_.split(*k.layout, k.splits);
       const GemmChoice other = priced(*k.layout, split, planner_.demand(*k.layout, split, Traffic::counted), kNoAnswer);
-      const SettledTimes::Settled settled = times.settle(other, best);
-      if (settled.time >= best.time) continue;
-      best = settled;
+      const PricedTimes::Priced here = times.price(launches_of(other, launches), best);
+      if (here.time >= best.time) continue;
+      best = here;
       chosen = other;
     }
     best_ = chosen;
+  }
+
+  std::span<const PlannedLaunch> launches_of(const GemmChoice& choice, std::array<PlannedLaunch, 2>& room) const {
+    room = {{{&choice.main, &c_.family}, {&choice.reduce, &c_.reduce}}};
+    return std::span(room).first(choice.reduces ? 2 : 1);
   }
 
   const Planner& planner_;

@@ -27,9 +27,9 @@ struct GemmTask {
   double weights_read = 1;  ///< weight operands that DRAM carries / batch (experts expected, not a whole number)
   double bias_bytes = 0;    ///< of one batch entry
   bool weights_kn = false;  ///< rows of N elements: W[K,N]
-  /// The plan is chosen by its time at the clock that the product settles at, alone and repeated: FLOPs that count for
-  /// power; 0: by its time at the boost clock.
-  double settled_flops = 0;
+  /// The plan is chosen by its time as the product is priced alone, at the clock that its power leaves: FLOPs that count
+  /// for power; 0: by its time at the clock of the rates.
+  double alone_flops = 0;
 
   bool operator==(const GemmTask&) const = default;
 };

@@ -1,10 +1,13 @@
 #include "model/stacks/common/plan_attention.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "arch/error.hpp"
 #include "model/engine/timing.hpp"
+#include "model/stacks/common/priced_times.hpp"
 #include "model/stacks/common/warm.hpp"
 #include "ops/op/attention_math.hpp"
 
@@ -116,7 +119,15 @@ double mask_clk(double scores, const Rates& m) {
   return kMaskOps * scores / (m.gpu.sm.fp32_flop_per_clk / 2);
 }
 
-Seconds time_of(const AttentionChoice& c, const Rates& m) {
+Seconds time_of(const AttentionChoice& c, const Rates& m, const KeyCutting& how) {
+  if (how.alone > Flops{}) {
+    std::array<PlannedLaunch, 3> launches;
+    std::size_t count = 0;
+    launches[count++] = {&c.main, c.family};
+    if (c.prepares) launches[count++] = {&c.prepare, c.prepare_family};
+    if (c.combines) launches[count++] = {&c.combine, c.combine_family};
+    return PricedTimes(m, how.alone, how.math).price(std::span(launches).first(count)).time;
+  }
   constexpr Seconds kNeverGiveUp = 1e30 * units::s;
   Seconds time = price_total(c.main, m, *c.family, kNeverGiveUp);
   if (c.prepares) time += price_total(c.prepare, m, *c.prepare_family, kNeverGiveUp) + m.gap_graph;

@@ -20,8 +20,20 @@ struct AttentionChoice {
   bool prepares = false, combines = false;
 };
 
-/// Of the choice's launches and the gaps between them.
-Seconds time_of(const AttentionChoice& choice, const Rates& rates);
+/// How keys are cut.
+struct KeyCutting {
+  Cutting cutting = Cutting::by_rule;
+  /// Times are compared as the operator is priced alone, at the clock that its power leaves: FLOPs that count for power; 0:
+  /// at the clock of the rates.
+  Flops alone{};
+  DType math = DType::bf16;
+};
+inline KeyCutting key_cutting(const Question& q) {
+  return {q.cutting, q.priced_alone ? q.work.tensor : Flops{}, q.work.math};
+}
+
+/// Of the choice's launches and the gaps between them, by which cuts are compared.
+Seconds time_of(const AttentionChoice& choice, const Rates& rates, const KeyCutting& how = {});
 
 /// Parts that keys are cut into where they are cut by time: the same on every machine, so that one with more SMs has
 /// every cut that one with fewer has.
@@ -30,15 +42,15 @@ inline constexpr double kSplitsTried[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 
 /// Cuts the keys of `choice` into `by_rule` parts, or into the cheapest number that is no more than `most`.
 /// `cut(main, splits)` writes what of a launch goes with the number of parts.
 template <class Cut>
-void cut_keys(AttentionChoice& choice, Cutting cutting, double by_rule, double most, const Rates& rates,
+void cut_keys(AttentionChoice& choice, const KeyCutting& how, double by_rule, double most, const Rates& rates,
               const Cut& cut) {
   double best = by_rule;
-  if (cutting == Cutting::by_time) {
+  if (how.cutting == Cutting::by_time) {
     Seconds least;
     for (const double splits : kSplitsTried) {
       if (splits > std::max(1.0, most)) break;
       cut(choice.main, splits);
-      const Seconds time = time_of(choice, rates);
+      const Seconds time = time_of(choice, rates, how);
       if (splits > 1 && time >= least) continue;
       least = time;
       best = splits;

@@ -35,12 +35,20 @@ constexpr double kWidest = 256, kMostAccumulators = 320 * 128;
 
 double whole_eights(double size) { return 8 * std::ceil(size / 8); }
 
+/// Whether the plan is the best of all that the kernels can launch: then nothing that is looked at goes with the SMs, so
+/// that a GPU with more of them has every plan that one with fewer has. cuBLAS itself looks at few.
+bool looks_at_all(const Context& c) { return c.task.alone_flops > 0; }
+
 /// Widths for one row side: the widest even one, those that fill one to three turns of the SMs, and the usual ones.
 class Widths {
  public:
   Widths(const Context& c, double rows, double row_size, double col_size)
       : most_(std::min(kWidest, 8 * std::floor(kMostAccumulators / rows / 8))) {
     const double whole = whole_eights(col_size);
+    if (looks_at_all(c)) {
+      for (double width = 8; width <= std::min(whole, most_); width += 8) list_[size_++] = width;
+      return;
+    }
     add(whole_eights(col_size / std::ceil(whole / most_)));
     const double tall = std::ceil(row_size / rows) * c.task.batch;
     for (const double turns : {1.0, 2.0, 3.0}) {
@@ -60,7 +68,7 @@ class Widths {
     list_[size_++] = width;
   }
   double most_;
-  std::array<double, 10> list_{};
+  std::array<double, 32> list_{};
   std::size_t size_ = 0;
 };
 
@@ -104,6 +112,10 @@ class TmaPlanner {
     const double most = std::floor(std::min(c.rates.sm_count / t.tiles, t.k_steps / kLeastSteps));
     visit(1.0);
     if (most < 2) return;
+    if (looks_at_all(c)) {
+      for (double splits = 2; splits <= most; ++splits) visit(splits);
+      return;
+    }
     double last = 1;
     for (const double splits : {std::max(2.0, std::floor(most / 2)), std::max(2.0, std::ceil(0.7 * most)), most}) {
       if (splits > last) visit(last = splits);

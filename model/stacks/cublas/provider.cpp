@@ -93,7 +93,7 @@ class Cublas final : public Provider {
     const Rates& m = q.rates;
     // cuBLAS itself picks as it would at the boost clock: by the settled one, 897 sustained rows on an H200 were predicted
     // worse (median 3.10 to 3.29 % and 2.82 to 3.06 %)
-    if (q.settles && q.cutting == Cutting::by_time) task.settled_flops = q.work.tensor.in(units::FLOP);
+    if (q.priced_alone && q.cutting == Cutting::by_time) task.alone_flops = q.work.tensor.in(units::FLOP);
     const FamilyScalars& family = q.families[cublas::family_of(task, m)];
     const GemmChoice& choice = remembered(task, q, plan_cublas_gemm);
     out.sign(family, variant_of(task));

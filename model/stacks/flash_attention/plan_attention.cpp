@@ -95,7 +95,7 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& s, bool appends, cons
 }
 
 AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
-                                  Cutting cutting) {
+                                  const KeyCutting& how) {
   const DecodeTask t = decode_task(s);
   AttentionChoice c;
   c.family = &families[flash_attention::kDecode];
@@ -114,7 +114,7 @@ AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std:
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   constexpr double kReferenceKeyBytes = 512;  // of a step's chain: 64 keys of 2 x 128 at 16 bits
   const double step_clk = c.family->step_clk * t.key_bytes / kReferenceKeyBytes;
-  cut_keys(c, cutting, std::max(1.0, wanted), most, m, [&](Demand& main, double splits) {
+  cut_keys(c, how, std::max(1.0, wanted), most, m, [&](Demand& main, double splits) {
     main.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
     main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), kStep);
     main.step_latency = (c.family->start_clk + (main.plan.steps + 1) * step_clk) / main.plan.steps / m.clock;

@@ -16,6 +16,6 @@ enum Family : std::size_t { kPrefill, kDecode, kCombine, kAppend, kFamilies };
 AttentionChoice plan_flash_prefill(const AttentionPrefill& shape, bool appends, const Rates& rates,
                                    std::span<const FamilyScalars> families);
 AttentionChoice plan_flash_decode(const AttentionDecode& shape, const Rates& rates,
-                                  std::span<const FamilyScalars> families, Cutting cutting = Cutting::by_rule);
+                                  std::span<const FamilyScalars> families, const KeyCutting& how = {});
 
 }  // namespace plumbline

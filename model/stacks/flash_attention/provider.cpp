@@ -53,8 +53,8 @@ class FlashAttention final : public Provider {
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      answer_attention(plan_flash_decode(*decode, q.rates, q.families, q.cutting), "split-KV attention", variant, q,
-                       out);
+      answer_attention(plan_flash_decode(*decode, q.rates, q.families, key_cutting(q)), "split-KV attention", variant,
+                       q, out);
       return true;
     }
     return false;

@@ -77,7 +77,7 @@ double splits_of(const DecodeTask& t, const DecodeCut& cut, const Rates& m) {
 }
 
 AttentionChoice plan_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
-                            Cutting cutting) {
+                            const KeyCutting& how) {
   const DecodeTask t = decode_task(s);
   const DecodeCut cut = decode_cut(s, t, m);
   AttentionChoice c;
@@ -97,7 +97,7 @@ AttentionChoice plan_decode(const AttentionDecode& s, const Rates& m, std::span<
   // FlashAttention's chain is of steps of 64 keys of 2 x 128 at 16 bits
   constexpr double kReferenceKeyBytes = 512, kReferenceKeys = 64;
   const double step_clk = c.family->step_clk * t.key_bytes / kReferenceKeyBytes * cut.keys / kReferenceKeys;
-  cut_keys(c, cutting, splits_of(t, cut, m), ceil_div(t.context, kLeastKeys), m, [&](Demand& main, double splits) {
+  cut_keys(c, how, splits_of(t, cut, m), ceil_div(t.context, kLeastKeys), m, [&](Demand& main, double splits) {
     main.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
     main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), cut.keys);
     main.step_latency = (c.family->start_clk + (main.plan.steps + 1) * step_clk) / main.plan.steps / m.clock;
@@ -134,8 +134,8 @@ class FlashInfer final : public Provider {
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      answer_attention(plan_decode(*decode, q.rates, q.families, q.cutting), "split-KV attention", Variant::usual, q,
-                       out);
+      answer_attention(plan_decode(*decode, q.rates, q.families, key_cutting(q)), "split-KV attention", Variant::usual,
+                       q, out);
       return true;
     }
     return false;

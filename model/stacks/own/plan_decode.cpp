@@ -6,6 +6,7 @@
 // launch comes out within 1.9 % in the median and 7.4 % at p90 of 1073.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "model/engine/timing.hpp"
 #include "model/stacks/own/own_kernels.hpp"
@@ -68,29 +69,30 @@ Demand merge_demand(const DecodeTask& t, double splits, const Rates& m) {
   return d;
 }
 
-/// One cut into `splits` with its price, kept in `best` if it is the cheapest so far.
-void consider(AttentionChoice& best, Seconds& total, const DecodeTask& t, const DecodeVariant& v, double splits,
-              const Rates& m) {
-  cut_items(best.main, t, v, splits, m);
-  Demand combine;
-  Seconds extra;
-  if (splits > 1) {
-    combine = merge_demand(t, splits, m);
-    extra = price_total(combine, m, *best.combine_family, total) + m.gap_graph;
-  }
-  const Seconds here = extra + price_total(best.main, m, *best.family, total - extra);
-  if (here >= total) return;
-  total = here;
-  best.combine = combine;
-  best.combines = splits > 1;
-  best.plan.splits = static_cast<std::int64_t>(splits);
+/// The whole launch cut into `splits`.
+void cut(AttentionChoice& c, const DecodeTask& t, const DecodeVariant& v, double splits, const Rates& m) {
+  cut_items(c.main, t, v, splits, m);
+  c.combines = splits > 1;
+  if (c.combines) c.combine = merge_demand(t, splits, m);
+  c.plan.splits = static_cast<std::int64_t>(splits);
+}
+
+/// Its time, or anything above `give_up`.
+Seconds time_below(const AttentionChoice& c, const Rates& m, const KeyCutting& how, Seconds give_up) {
+  if (how.alone > Flops{}) return time_of(c, m, how);
+  Seconds merge;
+  if (c.combines) merge = price_total(c.combine, m, *c.combine_family, give_up) + m.gap_graph;
+  return merge + price_total(c.main, m, *c.family, give_up - merge);
 }
 
 }  // namespace
 
-/// Splits: the cheapest of none and as many as give each SM 1, 2, ... items; an item is two tiles of keys at least.
+/// Splits: the cheapest of all that leave the SMs no more turns than `kMostTurns`, so that a GPU with more SMs has every
+/// cut that one with fewer has. An item is two tiles of keys at least. In a step, where each prediction's time counts, of
+/// splits whose items are as long the fewest: more of them only fill the SMs otherwise.
 AttentionChoice plan_own_decode(const AttentionDecode& s, const DecodeVariant& v, const Rates& m,
-                                std::span<const FamilyScalars> families, const AttentionPlan* as_cut) {
+                                std::span<const FamilyScalars> families, const AttentionPlan* as_cut,
+                                const KeyCutting& how) {
   const DecodeTask t = decode_task(s);
   AttentionChoice c;
   c.family = &families[own::kDecode];
@@ -98,22 +100,26 @@ AttentionChoice plan_own_decode(const AttentionDecode& s, const DecodeVariant& v
   c.plan.kv_tile = v.kv_tile;
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
   c.main = item_demand(s, t, v, m, *c.family);
+  if (as_cut) {
+    cut(c, t, v, static_cast<double>(as_cut->splits), m);
+    return c;
+  }
   constexpr double kMostTurns = 3, kLeastTiles = 2, kMostSplits = 64;
   const double tiles = ceil_div(t.context, static_cast<double>(v.kv_tile));
-  const double most = std::min(kMostSplits, std::floor(tiles / kLeastTiles));
-  Seconds best = 1e30 * units::s;
-  double last_steps = tiles;
-  consider(c, best, t, v, as_cut ? static_cast<double>(as_cut->splits) : 1, m);
-  if (as_cut) return c;
-  for (double items = 1; items <= kMostTurns * static_cast<double>(v.ctas_per_sm); ++items) {
-    const double splits = std::min(most, std::floor(items * m.sm_count / t.ctas_unsplit));
-    if (splits <= 1) continue;
-    const double steps = ceil_div(tiles, splits);
-    if (steps < last_steps) consider(c, best, t, v, splits, m);  // else only one more partial result
-    last_steps = steps;
-    if (splits >= most) break;
+  const double room = std::floor(kMostTurns * static_cast<double>(v.ctas_per_sm) * m.sm_count / t.ctas_unsplit);
+  const double most = std::min({kMostSplits, std::floor(tiles / kLeastTiles), room});
+  Seconds least = 1e30 * units::s;
+  double best = 1;
+  for (double splits = 1, steps = tiles; splits == 1 || splits <= most; ++splits) {
+    const double last_steps = std::exchange(steps, ceil_div(tiles, splits));
+    if (how.alone <= Flops{} && splits > 1 && steps == last_steps) continue;
+    cut(c, t, v, splits, m);
+    const Seconds time = time_below(c, m, how, least);
+    if (time >= least) continue;
+    least = time;
+    best = splits;
   }
-  cut_items(c.main, t, v, static_cast<double>(c.plan.splits), m);
+  cut(c, t, v, best, m);
   return c;
 }
 

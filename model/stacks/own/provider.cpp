@@ -96,7 +96,7 @@ class Own final : public Provider {
     const Rates& m = q.rates;
     GemmTask task = gemm_task(s, m);
     task.engine = engine;
-    if (q.settles) task.settled_flops = q.work.tensor.in(units::FLOP);
+    if (q.priced_alone) task.alone_flops = q.work.tensor.in(units::FLOP);
     if (engine == GemmEngine::mma_sync) run_by_mma_sync(task, m);
     const FamilyScalars& family = q.families[engine == GemmEngine::wgmma ? own::kGemm : own::kGemmPortable];
     out.sign(family, variant_of(s));
@@ -122,7 +122,7 @@ class Own final : public Provider {
     const DecodeVariant* variant = own_decode_kernel(s, q.rates, q.families);
     if (variant == nullptr) return false;
     require_tensor_path(s.dtype, q);
-    const AttentionChoice choice = plan_own_decode(s, *variant, q.rates, q.families, q.attention_plan);
+    const AttentionChoice choice = plan_own_decode(s, *variant, q.rates, q.families, q.attention_plan, key_cutting(q));
     answer_attention(choice, "split-KV attention", Variant::usual, q, out);
     return true;
   }

@@ -91,8 +91,7 @@ RowKernel scan_kernel(const On& on, const Scan& s) {
   if (s.kind == ScanKind::sum_all) {
     constexpr double kThreads = 512;
     const Counts::SumAll& n = c.sum_all;
-    const double most = std::min(n.ctas * to_double(on.gpu.sm_count), n.most_ctas);
-    const double ctas = std::clamp(std::ceil(bytes / 16 / kThreads), 1.0, most);
+    const double ctas = std::clamp(std::ceil(bytes / 16 / kThreads), 1.0, n.most_ctas);
     k.plan.threads = static_cast<std::int64_t>(kThreads);
     k.plan.ctas = static_cast<std::int64_t>(ctas);
     set_resources(k, c.resources.sum_all(fp32), on);

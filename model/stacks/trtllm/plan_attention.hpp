@@ -25,8 +25,8 @@ double compiled_width(std::int64_t width);
 AttentionChoice plan_trtllm_prefill(const AttentionPrefill& shape, bool appends, const Rates& rates,
                                     std::span<const FamilyScalars> families);
 AttentionChoice plan_trtllm_decode(const AttentionDecode& shape, const Rates& rates,
-                                   std::span<const FamilyScalars> families, Cutting cutting = Cutting::by_rule);
+                                   std::span<const FamilyScalars> families, const KeyCutting& how = {});
 AttentionChoice plan_mla_decode(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
-                                Cutting cutting = Cutting::by_rule);
+                                const KeyCutting& how = {});
 
 }  // namespace plumbline

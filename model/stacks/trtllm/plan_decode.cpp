@@ -86,7 +86,7 @@ void walk(Demand& d, const DecodeTask& t, double splits, double fill_steps, cons
 /// producer warp, several CTAs an SM): its CTAs start in a sixth of the time, and it does not see keys that a window
 /// hides.
 AttentionChoice plan_grouped(DecodeTask t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
-                             Cutting cutting) {
+                             const KeyCutting& how) {
   AttentionChoice c;
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
@@ -104,7 +104,7 @@ AttentionChoice plan_grouped(DecodeTask t, DType dtype, const Rates& m, std::spa
   // heads of 192 are padded to 256 in the kernel's steps
   DecodeTask padded = t;
   padded.key_bytes *= (trtllm::compiled_width(static_cast<std::int64_t>(t.qk_dim)) == 192 ? 256 : t.qk_dim) / t.qk_dim;
-  cut_keys(c, cutting, grouped_splits(t, m), blocks_of(t), m, [&](Demand& d, double splits) {
+  cut_keys(c, how, grouped_splits(t, m), blocks_of(t), m, [&](Demand& d, double splits) {
     d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
     walk(d, padded, splits, 1, m, *c.family);
   });
@@ -113,7 +113,7 @@ AttentionChoice plan_grouped(DecodeTask t, DType dtype, const Rates& m, std::spa
 
 /// A CTA for each query head, on ordinary lanes; the heads of a group read the same keys through L2.
 AttentionChoice plan_plain(const DecodeTask& t, DType dtype, const Rates& m, const FamilyScalars& family,
-                           Cutting cutting) {
+                           const KeyCutting& how) {
   AttentionChoice c;
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
   c.family = &family;
@@ -127,26 +127,25 @@ AttentionChoice plan_plain(const DecodeTask& t, DType dtype, const Rates& m, con
   c.main.plan.ctas_per_sm = trtllm::is_warp_specialised(m) ? 1 : 2;
   DecodeTask visible = t;
   visible.cached = t.context - 1;  // keys that a window hides are not shared out
-  cut_keys(c, cutting, plain_splits(t, m), ceil_div(t.context + 1, keys_of_a_turn(t)), m,
-           [&](Demand& d, double splits) {
-             d.plan.ctas = static_cast<std::int64_t>(t.out_rows * splits);
-             walk(d, visible, splits, 0, m, family);
-           });
+  cut_keys(c, how, plain_splits(t, m), ceil_div(t.context + 1, keys_of_a_turn(t)), m, [&](Demand& d, double splits) {
+    d.plan.ctas = static_cast<std::int64_t>(t.out_rows * splits);
+    walk(d, visible, splits, 0, m, family);
+  });
   return c;
 }
 
 }  // namespace
 
 AttentionChoice plan_trtllm_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
-                                   Cutting cutting) {
+                                   const KeyCutting& how) {
   const DecodeTask t = decode_task(s);
-  const auto plain = [&] { return plan_plain(t, s.dtype, m, families[trtllm::kSingle], cutting); };
+  const auto plain = [&] { return plan_plain(t, s.dtype, m, families[trtllm::kSingle], how); };
   if (!has_grouped_kernel(s, t, m)) return plain();
-  if (cutting == Cutting::by_rule && !fills_enough(t, m)) return plain();
-  const AttentionChoice grouped = plan_grouped(t, s.dtype, m, families, cutting);
-  if (cutting == Cutting::by_rule) return grouped;
+  if (how.cutting == Cutting::by_rule && !fills_enough(t, m)) return plain();
+  const AttentionChoice grouped = plan_grouped(t, s.dtype, m, families, how);
+  if (how.cutting == Cutting::by_rule) return grouped;
   const AttentionChoice other = plain();
-  return time_of(grouped, m) <= time_of(other, m) ? grouped : other;
+  return time_of(grouped, m, how) <= time_of(other, m, how) ? grouped : other;
 }
 
 }  // namespace plumbline

@@ -13,7 +13,7 @@ constexpr double kLatentKeysPerStep = 64;
 constexpr double kCtasAimedAt = 2;
 
 AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
-                            Cutting cutting) {
+                            const KeyCutting& how) {
   const FamilyScalars& family = families[trtllm::kMla];
   AttentionChoice c;
   c.family = &family;
@@ -33,7 +33,7 @@ AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, st
   constexpr double kReferenceKeyBytes = 512;
   d.step_latency = family.step * (t.key_bytes / kReferenceKeyBytes);
   d.in_flight = family.in_flight;
-  cut_keys(c, cutting, std::clamp(room, 1.0, most), most, m, [&](Demand& main, double splits) {
+  cut_keys(c, how, std::clamp(room, 1.0, most), most, m, [&](Demand& main, double splits) {
     main.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);
     main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), kLatentKeysPerStep);
     decode_traffic(main, t, dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
@@ -46,7 +46,7 @@ AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, st
 }  // namespace
 
 AttentionChoice plan_mla_decode(const MlaDecode& s, const Rates& m, std::span<const FamilyScalars> families,
-                                Cutting cutting) {
+                                const KeyCutting& how) {
   DecodeTask t;
   constexpr double kRowsPerCta = 64;
   t.kv_sets = static_cast<double>(s.batch);
@@ -57,7 +57,7 @@ AttentionChoice plan_mla_decode(const MlaDecode& s, const Rates& m, std::span<co
   t.v_dim = static_cast<double>(s.latent);
   t.key_bytes = t.qk_dim * bytes_of(s.kv_dtype);  // the value is a view of the key
   t.out_rows = static_cast<double>(s.batch * s.heads);
-  return plan_latent(t, s.dtype, m, families, cutting);
+  return plan_latent(t, s.dtype, m, families, how);
 }
 
 }  // namespace plumbline

@@ -71,13 +71,14 @@ class TrtLlm final : public Provider {
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      answer_attention(plan_trtllm_decode(*decode, q.rates, q.families, q.cutting), "split-KV attention", variant, q,
-                       out);
+      answer_attention(plan_trtllm_decode(*decode, q.rates, q.families, key_cutting(q)), "split-KV attention", variant,
+                       q, out);
       return true;
     }
     if (const auto* latent = std::get_if<MlaDecode>(&q.op)) {
       require_tensor_path(latent->dtype, q);
-      answer_attention(plan_mla_decode(*latent, q.rates, q.families, q.cutting), "latent attention", variant, q, out);
+      answer_attention(plan_mla_decode(*latent, q.rates, q.families, key_cutting(q)), "latent attention", variant, q,
+                       out);
       return true;
     }
     return false;
