@@ -109,8 +109,10 @@ std::string meant_operator(std::string_view op) {
 
 const Operator& require_operator(std::string_view op) {
   const Operator* spec = find_operator(op);
-  if (spec == nullptr) throw BadInput("op " + quoted(op) + ": unknown operator" + meant_operator(op));
-  return *spec;
+  if (spec != nullptr) return *spec;
+  if (op.find('=') != op.npos)
+    throw BadInput("op " + quoted(op) + ": expected an operator before its keys, such as gemm");
+  throw BadInput("op " + quoted(op) + ": unknown operator" + meant_operator(op));
 }
 
 Precision read_precision(const Operator& spec, std::string_view dtype) {

@@ -242,6 +242,7 @@ TEST(SmallOnes, AModelIsAFolderWithItsConfig) {
 TEST(SmallOnes, OperatorsAndKeysByOtherNamesAreMet) {
   expect_refusal({"op", "gemm", "m=16", "N=1", "K=1", "--gpu", "h200"}, 2, "unknown key 'm' (did you mean 'M'?)");
   expect_refusal({"op", "matmul", "M=16", "N=1", "K=1", "--gpu", "h200"}, 2, "(did you mean 'gemm'?)");
+  expect_refusal({"op", "m=16", "--gpu", "h200"}, 2, "op 'm=16': expected an operator before its keys, such as gemm");
 }
 
 TEST(Tables, TopKeepsTheOperatorsThatTakeLongest) {
