@@ -89,7 +89,7 @@ void Predictor::predict(const Llm& llm, const Workload& workload, const Machine&
                         StepPrediction& out) {
   const Machine steps = machine.for_steps();
   predict_step(llm, workload, steps, memory_->of(steps), options, out);
-  if (!llm.warnings.empty()) widen_for_guess(out);
+  if (llm.guessed) widen_for_guess(out);
 }
 
 StepPrediction Predictor::predict(const Llm& llm, const Workload& workload, const Machine& machine,

@@ -7,6 +7,7 @@
 #include "arch/fabric/cluster.hpp"
 #include "model/stacks/stack.hpp"
 #include "model/words.hpp"
+#include "ops/llm/layer_kinds.hpp"
 
 namespace plumbline {
 
@@ -123,7 +124,16 @@ Json count(double value) {
 }  // namespace
 
 void put_sizes(Json& out, const StepReport& r) {
-  out["params"] = count(r.llm.params);
+  out["warnings"] = r.llm.warnings;
+  Json layers = Json::array();
+  for (const LayerKind& kind : layer_kinds(r.llm)) {
+    layers.push_back(
+        {{"stack", word_of(kind.role)}, {"kind", kind.text}, {"count", kind.count}, {"sizes", kind.sizes}});
+  }
+  out["layers"] = layers;
+  out["ignored_keys"] = r.llm.ignored_keys;
+  out["params"] = count(r.llm.params + r.llm.tower_params);
+  out["tower_params"] = count(r.llm.tower_params);
   out["active_params"] = count(r.llm.active_params);
   out["active_params_no_input_embedding"] = count(r.llm.active_params_no_input_embedding);
   out["kv_B_per_token"] = kv_per_token(r.llm, r.workload).in(units::B);

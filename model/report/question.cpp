@@ -7,6 +7,7 @@
 #include "model/report/report.hpp"
 #include "model/stacks/stack.hpp"
 #include "model/words.hpp"
+#include "ops/llm/layer_kinds.hpp"
 
 namespace plumbline {
 
@@ -14,6 +15,7 @@ std::string question_lines(const StepReport& r, const std::string& lengths) {
   std::string model = parameter_count(r.llm.params) + " parameters";
   if (r.llm.active_params < 0.999 * r.llm.params)
     model += ", " + parameter_count(r.llm.active_params) + " active per token";
+  if (r.llm.tower_params > 0) model += ", " + parameter_count(r.llm.tower_params) + " more of towers that no text runs";
   if (const Bytes kv = kv_per_token(r.llm, r.workload); kv > Bytes{})
     model += ", " + format(kv) + " of KV cache per token";
   const auto published = [](bool given) { return given ? "" : " (as published)"; };
@@ -28,7 +30,8 @@ std::string question_lines(const StepReport& r, const std::string& lengths) {
                           format(r.step.clock) + ")";
   std::string warnings;
   for (const std::string& sentence : r.llm.warnings) warnings += labelled("WARNING", sentence);
-  return warnings + labelled("model", model) + labelled("inputs", inputs) + labelled("run as", how);
+  return warnings + labelled("model", model) + labelled("layers", layers_text(layer_kinds(r.llm))) +
+         labelled("inputs", inputs) + labelled("run as", how);
 }
 
 std::string parallel_lines(const StepReport& r) {

@@ -11,8 +11,12 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, 10> kShapeSuffixes{"_layers", "_experts", "_heads", "_dim",      "_size",
-                                                          "_rank",   "_pattern", "_types", "_interval", "_ratios"};
+constexpr auto kShapeSuffixes = std::to_array<std::string_view>(
+    {"_layers",   "_experts", "_heads",     "_dim",    "_size",      "_rank",  "_pattern", "_types",
+     "_interval", "_ratios",  "_width",     "_blocks", "_per_token", "_topk",  "_expand",  "_depth",
+     "_channels", "_streams", "_expansion", "_dims",   "_sizes",     "_ranks", "_widths"});
+/// Counts of something.
+constexpr std::string_view kCountPrefix = "num_";
 
 // Shape-like names that change no operator and no weight of a forward pass.
 constexpr auto kHarmless = std::to_array<std::string_view>({"chunk_size",
@@ -40,7 +44,21 @@ constexpr auto kHarmless = std::to_array<std::string_view>({"chunk_size",
                                                             "audio_vocab_size",
                                                             "global_attn_every_n_layers",
                                                             "prefix_dense_sliding_window_pattern",
-                                                            "embedding_size"});
+                                                            "embedding_size",
+                                                            "num_beams",
+                                                            "num_beam_groups",
+                                                            "num_return_sequences",
+                                                            "no_repeat_ngram_size",
+                                                            "encoder_no_repeat_ngram_size",
+                                                            "num_labels",
+                                                            "num_codebooks",
+                                                            "num_expert_group",
+                                                            "num_memory_blocks",
+                                                            "index_topk_blocks",
+                                                            "index_local_blocks",
+                                                            "num_nextn_predict_layers",
+                                                            "gap_size",
+                                                            "scale_depth"});
 
 // Switches that change no weight, no FLOP and no launch that is modelled: how outputs are returned, how things are rounded,
 // initialized, normalized or fused, what a rotation looks like; and what the readers take as given (the bias of Mamba's
@@ -140,7 +158,24 @@ constexpr auto kHarmlessSwitches = std::to_array<std::string_view>({"is_encoder_
                                                                     "do_sample",
                                                                     "early_stopping",
                                                                     "apply_spec_augment",
-                                                                    "interpolate_pos_encoding"});
+                                                                    "interpolate_pos_encoding",
+                                                                    "mla_use_nope",
+                                                                    "use_grouped_topk",
+                                                                    "norm_head",
+                                                                    "norm_softmax",
+                                                                    "use_rmsnorm",
+                                                                    "postnorm",
+                                                                    "use_rotary_pos_emb",
+                                                                    "use_mixed_mlp_moe",
+                                                                    "enable_lm_head_fp32",
+                                                                    "enable_attention_fp32_softmax",
+                                                                    "norm_first",
+                                                                    "fuse_norm",
+                                                                    "norm_bias",
+                                                                    "use_residual",
+                                                                    "moe_token_dropping",
+                                                                    "moe_drop_tokens",
+                                                                    "moe_random_routing_dropped_token"});
 
 bool ends_with(std::string_view text, std::string_view suffix) {
   return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
@@ -260,12 +295,29 @@ std::vector<std::string> LlmConfig::unknown_keys(std::size_t most) const {
     if (unknown.size() == most) break;
     if (key.empty() || key.front() == '_' || asked_.find(key) != asked_.end()) continue;
     if (std::find(kHarmless.begin(), kHarmless.end(), key) != kHarmless.end()) continue;
-    const bool shape = std::any_of(kShapeSuffixes.begin(), kShapeSuffixes.end(),
-                                   [&](std::string_view suffix) { return ends_with(key, suffix); });
+    const bool shape =
+        key.starts_with(kCountPrefix) || std::any_of(kShapeSuffixes.begin(), kShapeSuffixes.end(),
+                                                     [&](std::string_view suffix) { return ends_with(key, suffix); });
     if (!shape) continue;
-    if (const auto value = inner_.find(key); value && !switched_off(*value)) unknown.push_back(key);
+    // What is true or false is a switch, whatever its name ends in.
+    if (const auto value = inner_.find(key); value && !value->is_boolean() && !switched_off(*value)) {
+      unknown.push_back(key);
+    }
   }
   return unknown;
+}
+
+std::vector<std::string> LlmConfig::ignored_keys(std::size_t most) const {
+  constexpr auto kReadElsewhere = std::to_array<std::string_view>(
+      {"model_type", "architectures", "text_config", "vision_config", "audio_config", "transformers_version"});
+  std::vector<std::string> ignored;
+  for (const std::string& key : inner_.keys()) {
+    if (ignored.size() == most) break;
+    if (key.empty() || key.front() == '_' || asked_.find(key) != asked_.end() || !inner_.find(key)) continue;
+    if (std::find(kReadElsewhere.begin(), kReadElsewhere.end(), key) != kReadElsewhere.end()) continue;
+    ignored.push_back(printable(key.substr(0, 60)));
+  }
+  return ignored;
 }
 
 std::vector<std::string> LlmConfig::unknown_switches(std::size_t most) const {

@@ -62,6 +62,8 @@ class LlmConfig {
   std::vector<std::string> unknown_keys(std::size_t most = kMostNamed) const;
   /// Keys never asked for that are `true` and not known to be harmless: they may switch a block on.
   std::vector<std::string> unknown_switches(std::size_t most = kMostNamed) const;
+  /// All keys never asked for that hold something, the first `most` of them.
+  std::vector<std::string> ignored_keys(std::size_t most = kMostNamed) const;
 
  private:
   JsonValue inner_, outer_;

@@ -93,8 +93,19 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"apertus", kDecoder, kPlainFfn | kQkNormHead},
     {"ernie4_5", kDecoder, kTied},
     {"ernie4_5_moe", kDecoder, kTied | kRouterBias},
-    {"hunyuan_v1_dense", kDecoder, kTied},
-    {"hunyuan_v1_moe", kDecoder, kTied},
+    {"hunyuan_v1_dense", kDecoder, kTied | kQkNormHead},
+    {"hunyuan_v1_moe", kDecoder, kTied | kQkNormHead | kSharedExpert},
+    {"hunyuan", kDecoder, kTied},
+    {"dbrx", kDecoder, kLayerNorm | kNormNoBias},
+    {"openelm", kDecoder, kTied},
+    {"step3_text", kDecoder, 0},
+    {"nemotron-nas", kDecoder, 0},
+    {"arctic", kDecoder, 0},
+    {"bailing_moe", kDecoder, 0},
+    {"bailing_moe_v2", kDecoder, kQkNormHead},
+    {"rwkv5", kDecoder, kLayerNorm | kPlainFfn | kNoRope},
+    {"rwkv6", kDecoder, kLayerNorm | kPlainFfn | kNoRope},
+    {"rwkv7", kDecoder, kLayerNorm | kPlainFfn | kNoRope},
     {"mimo", kDecoder, kQkvBias | kQkvBiasOnly},
     {"gpt_oss", kDecoder, kSinks | kRouterBias | kFfnBias | kEvenSlide},
     {"llama4", kDecoder, kSharedExpert | kQkNormFree | kNope4},
@@ -196,10 +207,20 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"clip_vision_model", Layout::vit, kBert},
 });
 
-constexpr auto kUnread = std::to_array<std::string_view>(
-    {"git",        "rwkv5",        "rwkv6",  "rwkv7",           "clip",     "clip_text_model", "siglip",    "deberta",
-     "deberta-v2", "nemotron-nas", "deci",   "minimax_text_01", "wav2vec2", "hubert",          "swin",      "convnext",
-     "modernbert", "nomic_bert",   "blip-2", "openelm",         "step3",    "arctic",          "chameleon", "mpnet"});
+constexpr auto kUnread = std::to_array<std::string_view>({"git", "clip", "clip_text_model", "siglip", "deberta",
+                                                          "deberta-v2", "wav2vec2", "hubert", "swin", "convnext",
+                                                          "modernbert", "nomic_bert", "blip-2", "chameleon", "mpnet"});
+
+/// Other names of a family.
+struct Alias {
+  std::string_view name, type;
+};
+constexpr auto kAliases = std::to_array<Alias>({{"minimax_text_01", "minimax"},
+                                                {"minimax_m1", "minimax"},
+                                                {"deci", "nemotron-nas"},
+                                                {"nemotron_nas", "nemotron-nas"},
+                                                {"step3", "step3_text"},
+                                                {"step3_vl", "step3_text"}});
 
 std::string plain(std::string_view text) {
   std::string out;
@@ -227,6 +248,9 @@ bool drop_suffix(std::string& text, std::string_view suffix) {
 }  // namespace
 
 const Family* find_family(std::string_view model_type) {
+  for (const Alias& alias : kAliases) {
+    if (alias.name == model_type) return find_family(alias.type);
+  }
   for (const Family& f : kFamilies) {
     if (f.type == model_type) return &f;
   }

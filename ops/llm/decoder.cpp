@@ -18,6 +18,7 @@ void read_norms(const LlmConfig& config, LayerSpec& layer) {
   layer.norm_vectors = norm_vectors(config);
   layer.norms = family.has(kParallel) ? 1 : (family.has(kFourNorms) ? 4 : 2);
   if (config.flag_or({"use_post_norm"}, false)) layer.norms = 4;
+  if (config.is("arctic") && config.flag_or({"parallel_attn_mlp_res"}, false)) layer.norms = 3;
   layer.parallel_block = family.has(kParallel);
   if (config.is("falcon")) {
     // FalconDecoderLayer: the new architecture norms twice (num_ln_in_parallel_attn, 2 by default), the old one once.
@@ -157,12 +158,42 @@ void know_mixer_keys(const LlmConfig& config) {
                           "linear_num_heads",
                           "linear_head_dim",
                           "global_head_dim",
-                          "num_global_key_value_heads"}) {
+                          "num_global_key_value_heads",
+                          "kv_lora_rank",
+                          "q_lora_rank",
+                          "qk_nope_head_dim",
+                          "qk_rope_head_dim",
+                          "v_head_dim"}) {
     config.find({key});
   }
   if (config.is("minimax_m3_vl_text")) {
     for (const char* key : {"index_n_heads", "index_head_dim", "index_block_size"}) config.find({key});
   }
+}
+
+/// Sizes of parts that no layer of this list has.
+void know_feed_forward_keys(const LlmConfig& config, const std::vector<bool>& moe) {
+  for (const char* key : {"intermediate_size", "dense_intermediate_size", "prefix_dense_intermediate_size",
+                          "moe_intermediate_size", "shared_expert_intermediate_size"}) {
+    config.find({key});
+  }
+  if (std::find(moe.begin(), moe.end(), true) != moe.end()) return;
+  // Every layer is among the dense ones in front of the experts.
+  for (const char* key : {"n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts",
+                          "moe_shared_expert_intermediate_size", "expert_ffn_hidden_size", "moe_latent_size"}) {
+    config.find({key});
+  }
+}
+
+/// Parts that layers lack (Nemotron-NAS), by the number of the layer.
+std::vector<bool> lacking(const LlmConfig& config, std::string_view key, std::int64_t layers) {
+  std::vector<bool> absent(static_cast<std::size_t>(layers), false);
+  if (const auto list = config.find({key})) {
+    for (const JsonValue& value : list->elements()) {
+      absent[static_cast<std::size_t>(integer_within(value, 0, layers - 1))] = true;
+    }
+  }
+  return absent;
 }
 
 /// Llama 3.2 Vision: layers that attend to a picture and nothing else; a prompt of text passes them by.
@@ -203,11 +234,14 @@ void build_decoder(const LlmConfig& config, Llm& llm) {
   StackSpec stack;
   stack.hidden = llm.hidden;
   const std::vector<bool> crossing = cross_layers(config, layers);
+  const std::vector<bool> no_mixer = lacking(config, "layers_without_attention", layers),
+                          no_ffn = lacking(config, "layers_without_ffn", layers);
   double crossing_params = 0;
   for (std::size_t i = 0; i < mixers.size(); ++i) {
     LayerSpec layer = plain;
-    layer.mixer = mixers[i];
-    layer.ffn = ffns.of(static_cast<std::int64_t>(i), moe[i]);
+    if (!no_mixer[i]) layer.mixer = mixers[i];
+    if (!no_ffn[i]) layer.ffn = ffns.of(static_cast<std::int64_t>(i), moe[i]);
+    layer.norms -= (no_mixer[i] ? 1 : 0) + (no_ffn[i] ? 1 : 0);
     layer.beside = read_beside(config, llm.hidden, moe[i]);
     if (crossing[i]) {
       crossing_params += cross_layer_params(layer, llm.hidden);
@@ -217,12 +251,9 @@ void build_decoder(const LlmConfig& config, Llm& llm) {
   }
   if (stack.kinds.empty()) config.inner().fail("no layer is left that reads text");
   configs.report_keys();
-  // Sizes of parts that no layer of this list has.
-  for (const char* key : {"intermediate_size", "dense_intermediate_size", "prefix_dense_intermediate_size",
-                          "moe_intermediate_size", "shared_expert_intermediate_size"}) {
-    config.find({key});
-  }
-  if (config.has({"layer_types", "layers_block_type", "attn_layer_period"}) || config.is("bamba"))
+  know_feed_forward_keys(config, moe);
+  if (config.has({"layer_types", "layers_block_type", "attn_layer_period"}) || config.is("bamba") ||
+      config.is("kimi_linear") || config.is("recurrent_gemma"))
     know_mixer_keys(config);
   stack.passes = passes.each;
   stack.other_params = params_outside_layers(config, llm, layers) + crossing_params;

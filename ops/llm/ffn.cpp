@@ -69,6 +69,7 @@ std::optional<std::int64_t> stated_width(const LlmConfig& config, std::int64_t h
     // Qwen 1: the size counts both halves of the gated projection.
     return config.is("qwen") ? *width / 2 : *width;
   }
+  if (config.is("rwkv5") || config.is("rwkv6")) return std::max<std::int64_t>(32, 7 * hidden / 2 / 32 * 32);
   if (const auto factor = config.find({"ffn_proj_factor"})) return xlstm_width(config, hidden, *factor);
   for (const std::string_view key : {"expansion_ratio", "intermediate_multiple_size"}) {
     if (const auto ratio = config.find({key})) {
@@ -85,7 +86,9 @@ std::int64_t shared_width(const LlmConfig& config, std::int64_t expert_width) {
       config.count_or({"n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"}, 0);
   const std::int64_t given = config.count_or(
       {"moe_shared_expert_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size"}, 0);
-  if (given > 0) return given;
+  if (config.is("deepseek_v4")) return expert_width;                          // one, whatever the file says
+  const bool each = config.is("bailing_moe") || config.is("bailing_moe_v2");  // the size of one of them
+  if (given > 0) return each ? config.product(std::max<std::int64_t>(count, 1), given, "num_shared_experts") : given;
   if (count > 0) return config.product(count, expert_width, "n_shared_experts");
   return config.family().has(kSharedExpert) ? expert_width : 0;
 }
@@ -112,7 +115,7 @@ Activation read_activation(const LlmConfig& config, Activation fallback) {
   if (text == "silu" || text == "swish" || text == "swiglu") return Activation::silu;
   if (text.rfind("gelu", 0) == 0 || text == "quick_gelu" || text == "geglu") return Activation::gelu;
   if (text == "relu") return Activation::relu;
-  if (text == "relu2" || text == "relu_squared" || text == "squared_relu") return Activation::relu2;
+  if (text == "relu2" || text == "sqrelu" || text == "relu_squared" || text == "squared_relu") return Activation::relu2;
   config.assume("activation '" + text + "' is not known: costed as GELU");
   return Activation::gelu;
 }
@@ -124,7 +127,8 @@ FfnSpec read_dense_ffn(const LlmConfig& config, std::int64_t hidden) {
   ffn.inner_norm = config.family().has(kSubNorms);
   Activation fallback = config.family().has(kGelu) ? Activation::gelu : Activation::silu;
   if (config.is("opt")) fallback = Activation::relu;
-  if (config.is("nemotron") || config.is("arcee")) fallback = Activation::relu2;
+  if (config.is("nemotron") || config.is("arcee") || config.family().type.starts_with("rwkv"))
+    fallback = Activation::relu2;
   ffn.activation = read_activation(config, fallback);
   if (const auto width = stated_width(config, hidden)) {
     ffn.width = *width;
@@ -145,14 +149,18 @@ void read_expert_groups(const LlmConfig& config, FfnSpec& ffn) {
     config.find({"topk_group"})->fail("expected at most " + std::to_string(groups) + " groups, as 'n_group' says");
   }
   if (groups > ffn.experts || ffn.topk * groups > ffn.experts * chosen) {
-    config.find({"n_group"})->fail("expected groups of which " + std::to_string(chosen) + " hold " +
-                                   std::to_string(ffn.topk) + " of " + std::to_string(ffn.experts) + " experts");
+    config.find({"n_group"})
+        ->fail("expected groups of which " + std::to_string(chosen) + " hold " + std::to_string(ffn.topk) + " of " +
+               std::to_string(ffn.experts) + " experts");
   }
   ffn.groups = groups;
   ffn.top_groups = chosen;
 }
 
-bool has_experts(const LlmConfig& config) { return expert_count(config) > 1; }
+bool has_experts(const LlmConfig& config) {
+  // HunYuanMoEV1Moe stands in every layer, with one expert too.
+  return expert_count(config) > (config.is("hunyuan_v1_moe") ? 0 : 1);
+}
 
 FfnSpec read_moe_ffn(const LlmConfig& config) {
   if (config.is("doge")) config.find({"is_moe"})->fail("experts of one row each (CDMoE) are not understood");
@@ -176,6 +184,10 @@ FfnSpec read_moe_ffn(const LlmConfig& config) {
   ffn.shared_gate = ffn.shared_width > 0 && family.has(kSharedGate);
   if (config.is("longcat_flash")) ffn.width = config.dim({"ffn_hidden_size"}, "FFN width");
   if (config.flag_or({"enable_moe_block"}, false)) ffn.width = config.dim({"intermediate_size"}, "FFN width");
+  if (config.is("arctic") && config.flag_or({"parallel_attn_mlp_res"}, false)) {
+    // ArcticMLP beside the experts, as wide as the hidden state.
+    ffn.width = config.dim({"hidden_size"}, "hidden width");
+  }
   ffn.identities = config.count_or({"zero_expert_num"}, 0);
   if (ffn.identities > 0) {
     // LongCat-Flash (arXiv 2509.01322, section 2.1): a choice that falls on an identity costs nothing.
@@ -204,8 +216,10 @@ std::vector<bool> listed_moe_layers(const JsonValue& list, std::int64_t layers) 
   for (std::int64_t i = 0; i < layers; ++i) {
     const JsonValue& word = words[static_cast<std::size_t>(i)];
     const std::string text = word.as_string();
-    if (text != "sparse" && text != "dense") word.fail("expected 'sparse' or 'dense', found '" + text + "'");
-    moe.push_back(text == "sparse");
+    // DeepSeek-V4's router and its table of tokens choose among the same experts.
+    const bool experts = text == "sparse" || text == "moe" || text == "hash_moe";
+    if (!experts && text != "dense") word.fail("expected 'sparse' or 'dense', found '" + text + "'");
+    moe.push_back(experts);
   }
   return moe;
 }
@@ -242,8 +256,19 @@ std::vector<bool> moe_layers(const LlmConfig& config, std::int64_t layers) {
       keep([n](std::int64_t i) { return i % n == 0; });
     }
   }
-  const std::int64_t step =
-      config.dim_or({"decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"}, 1);
+  if (const auto list = config.find({"moe_layers"}); list && list->is_array()) {
+    // Llama-4: the layers with experts by their numbers, whatever the step says.
+    config.find({"interleave_moe_layer_step"});
+    std::vector<bool> listed(moe.size(), false);
+    for (const JsonValue& value : list->elements()) {
+      const std::int64_t layer = integer_within(value, 0, LlmConfig::kMostLayers);
+      if (layer < layers) listed[static_cast<std::size_t>(layer)] = true;
+    }
+    keep([&](std::int64_t i) { return listed[static_cast<std::size_t>(i)]; });
+    return moe;
+  }
+  const std::int64_t step = config.dim_or(
+      {"decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval", "moe_layer_frequency"}, 1);
   keep([step](std::int64_t i) { return (i + 1) % step == 0; });
   if (const auto period = config.maybe_dim({"expert_layer_period"})) {
     const std::int64_t offset = config.count_or({"expert_layer_offset"}, 0);

@@ -10,6 +10,7 @@
 #include "arch/json_reader.hpp"
 #include "arch/printable.hpp"
 #include "ops/llm/parts.hpp"
+#include "ops/llm/published_size.hpp"
 
 namespace plumbline {
 namespace {
@@ -124,16 +125,23 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
     const std::string sentence =
         "model_type '" + choice.type + "' is not known: read as Llama-like (RMSNorm, gated FFN, RoPE)";
     config.assume(sentence);
+    llm.guessed = true;
     llm.warnings.push_back(printable(sentence) + "; the bands hold what such a guess has been wrong by");
   }
   build(config, llm);
   for (const char* key : {"vision_config", "audio_config"}) {
-    if (const auto tower = root.find(key)) add_vision_tower(config, *tower, llm);
+    if (const auto tower = root.find(key)) add_tower(config, *tower, llm);
   }
   read_quantization(config, quant, llm);
   finish_totals(llm);
   check_unknown_keys(config, choice);
   llm.assumptions = config.assumptions();
+  llm.ignored_keys = config.ignored_keys();
+  if (!llm.ignored_keys.empty()) {
+    std::string names;
+    for (const std::string& key : llm.ignored_keys) names += (names.empty() ? "" : ", ") + key;
+    llm.assumptions.push_back("keys of the config that nothing reads: " + names);
+  }
   return llm;
 }
 
@@ -153,6 +161,11 @@ Llm parse_llm(const std::string& config_json, const std::string& quant_json, con
   const Choice choice = choose_family(root, inner);
   const bool wrapped = inner.path() != root.path();
   const bool silent = wrapped && choice.family.has(kSilentDims) && !inner.has("hidden_size");
+  if (const std::string patch = translation(inner, choice.family); !patch.empty()) {
+    const JsonDocument translated =
+        JsonDocument::parse(inner.dump(), place).merged_with(JsonDocument::parse(patch, place));
+    return read_llm(root, translated.root(), choice, quant);
+  }
   if (!silent) return read_llm(root, inner, choice, quant);
   const JsonDocument filled = JsonDocument::parse(silent_dims(choice.family), place)
                                   .merged_with(JsonDocument::parse(inner.dump(), place + ": " + inner.path()));
@@ -198,6 +211,19 @@ std::string sibling_quantization(const std::string& path) {
   return "";
 }
 
+/// The index of the checkpoint that the config belongs to: in its folder, or of its own name there. Shipped configs have
+/// none.
+void check_against_index(const std::string& path, Llm& llm) {
+  const fs::path file(path), folder = file.parent_path();
+  for (const fs::path& candidate :
+       {folder / "model.safetensors.index.json", folder / "diffusion_pytorch_model.safetensors.index.json",
+        folder / (file.stem().string() + ".safetensors.index.json")}) {
+    if (!is_file(candidate.string())) continue;
+    check_published_size(llm, read_text_file(candidate.string()), candidate.string());
+    return;
+  }
+}
+
 }  // namespace
 
 Llm load_llm(const std::string& name_or_path) {
@@ -215,6 +241,7 @@ Llm load_llm(const std::string& name_or_path) {
                    did_you_mean(lower(name_or_path), llm_names()));
   }
   Llm llm = parse_llm(read_text_file(path), sibling_quantization(path), path);
+  check_against_index(path, llm);
   const fs::path file(path);
   llm.file = printable(path);
   llm.name = file.filename() == "config.json" && file.has_parent_path() && !file.parent_path().filename().empty()

@@ -105,24 +105,30 @@ struct Llm {
   DType dtype = DType::bf16;  ///< compute type of the file
   Quantization quantization;
   double embedding_params = 0, head_params = 0;  ///< head 0 when tied
-  double params = 0;                             ///< all, without MTP layers
+  double params = 0;                             ///< all, without MTP layers and towers
   double active_params = 0;                      ///< used by one token, both embeddings counted
   /// As published tables count it: `active_params` less the input embedding when experts make "active" differ from
   /// `params` and the head is not tied to it; else `active_params`.
   double active_params_no_input_embedding = 0;
   double mtp_params = 0;
+  /// Towers for pictures and sound and their projectors, beside `params`: in no step of text, and not in its memory. A tower
+  /// that runs is a stack.
+  double tower_params = 0;
   /// KV cache of one more token with no window applied, 16 bits an element (docs/sources.md: models).
   double kv_elements_per_token = 0;
   double index_elements_per_token = 0;  ///< indexer keys (DSA) of one more token, beside the KV cache
-  /// What must be said above the numbers: the model was read on a guess. Bands are wider where there is any.
+  /// What must be said above the numbers: the model was read on a guess, or its checkpoint has other weights.
   std::vector<std::string> warnings;
+  /// Keys of the config that nothing reads: they change no operator and no weight, or switch something off.
+  std::vector<std::string> ignored_keys;
+  bool guessed = false;                  ///< the kind of model is not known: bands are wider
   std::vector<std::string> assumptions;  ///< every default taken, unknown shape-like key met, and what it means
 
   const StackSpec& main() const { return stacks.front(); }
 };
 
 /// By name under data/models ("llama-3.1-8b") or path of a config.json. A sibling `hf_quant_config.json` (or
-/// `quant/<name>.hf_quant_config.json`) is read too. Throws BadInput: unreadable, not understood (naming the key).
+/// `quant/<name>.hf_quant_config.json`) is read too, a sibling `model.safetensors.index.json` held against it. Throws BadInput: unreadable, not understood (naming the key).
 Llm load_llm(const std::string& name_or_path);
 /// `quant_json` may be empty. `place` stands in front of messages.
 Llm parse_llm(const std::string& config_json, const std::string& quant_json, const std::string& place);

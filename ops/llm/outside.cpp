@@ -136,11 +136,11 @@ double params_outside_layers(const LlmConfig& config, Llm& llm, std::int64_t lay
   count += modernbert_params(config, llm, norm);
   count += stream_head_params(config, h);
   count += patch_params(config, h);
-  if (config.is("rwkv")) count += norm;                  // the embedding's norm, which stands in the first block
-  if (config.is("hrm_text")) count += h;                 // where the lower module begins
-  if (config.is("mllama_text_model")) count += 8.0 * h;  // rows for pictures, which the head has not
-  if (config.is("moshi")) count += h;                    // a row for the token that stands for no text
-  if (config.is("gpt_neox_japanese")) count += h;        // the bias of attention in the last layer alone
+  if (config.family().type.starts_with("rwkv")) count += norm;  // the embedding's norm, which stands in the first block
+  if (config.is("hrm_text")) count += h;                        // where the lower module begins
+  if (config.is("mllama_text_model")) count += 8.0 * h;         // rows for pictures, which the head has not
+  if (config.is("moshi")) count += h;                           // a row for the token that stands for no text
+  if (config.is("gpt_neox_japanese")) count += h;               // the bias of attention in the last layer alone
   return count;
 }
 
@@ -158,7 +158,8 @@ BesideSpec read_beside(const LlmConfig& config, std::int64_t hidden, bool moe) {
   }
   if (config.is("doge")) beside.vectors += 2 * hidden;  // the residuals' scales
   if (config.is("jetmoe")) beside.vectors += hidden;    // a bias behind the experts
-  if (config.is("rwkv")) {
+  if (config.is("rwkv7")) beside.vectors += hidden;
+  if (config.is("rwkv") || config.is("rwkv5") || config.is("rwkv6")) {
     beside.matrices.push_back({hidden, hidden});  // receptance of the feed-forward part
     beside.vectors += 2 * hidden;
   }

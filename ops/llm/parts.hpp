@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,10 @@ FfnSpec read_moe_ffn(const LlmConfig& config);
 bool has_experts(const LlmConfig& config);
 std::vector<bool> moe_layers(const LlmConfig& config, std::int64_t layers);
 Activation read_activation(const LlmConfig& config, Activation fallback);
+
+/// What of the file must be rewritten before the readers understand it: a JSON object to merge over it, or "". Throws
+/// BadInput.
+std::string translation(const JsonValue& file, const Family& family);
 
 /// The first of "architectures", or "".
 std::string first_architecture(const JsonValue& object);
@@ -54,9 +59,11 @@ void build_t5(const LlmConfig& config, Llm& llm);
 void build_seq2seq(const LlmConfig& config, Llm& llm);
 void build_vit(const LlmConfig& config, Llm& llm);
 void build_diffusion(const LlmConfig& config, Llm& llm);
-/// The vision tower of a multimodal file when its layout is known (CLIP with an MLP projector); else says it is left
-/// out.
-void add_vision_tower(const LlmConfig& config, const JsonValue& vision, Llm& llm);
+/// A tower of a multimodal file: a stack when it runs (CLIP with an MLP projector), parameters when its sizes are known;
+/// else says it is left out.
+void add_tower(const LlmConfig& config, const JsonValue& vision, Llm& llm);
+/// Parameters of a tower with its projector to `hidden`; nothing when its sizes are not known.
+std::optional<double> tower_params(const LlmConfig& config, const LlmConfig& tower, std::int64_t hidden);
 
 /// `quant` is the root of hf_quant_config.json, if any.
 void read_quantization(const LlmConfig& config, const std::optional<JsonValue>& quant, Llm& llm);

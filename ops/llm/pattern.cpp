@@ -116,6 +116,7 @@ Words layer_words(const LlmConfig& config, std::int64_t layers) {
   if (const auto list = config.find({"layer_types", "layers_block_type"})) {
     // The keys that the list overrules count as understood.
     config.find({"full_attention_interval"});
+    config.find({"global_attn_every_n_layers"});
     config.find({"sliding_window_pattern"});
     config.find({"attn_layer_indices"});
     config.find({"mamba_n_heads", "mamba_num_heads", "mamba_head_dim"});
@@ -130,6 +131,10 @@ Words layer_words(const LlmConfig& config, std::int64_t layers) {
     words = all(layers, kFullAttention);
   } else if (const auto pattern = config.find({"sliding_window_pattern", "_sliding_window_pattern"})) {
     words = from_sliding_pattern(*pattern, layers);
+  } else if (const std::int64_t every = config.count_or({"global_attn_every_n_layers"}, 0); every > 0) {
+    // AFMoE: the last of every n layers sees everything; ModernBERT: the first.
+    const std::int64_t full = config.is("modernbert-decoder") ? 0 : every - 1;
+    words = each(layers, [=](std::int64_t i) { return i % every == full ? kFullAttention : kSlidingAttention; });
   } else if (const std::int64_t n = config.family().pattern; n > 0) {
     config.assume("no layer_types: every " + std::to_string(n) + "th layer has full attention, the class default");
     words = each(layers, [n](std::int64_t i) { return (i + 1) % n == 0 ? kFullAttention : kSlidingAttention; });

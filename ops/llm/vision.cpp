@@ -93,14 +93,17 @@ void build_vit(const LlmConfig& config, Llm& llm) {
   llm.stacks.push_back(std::move(stack));
 }
 
-void add_vision_tower(const LlmConfig& config, const JsonValue& vision, Llm& llm) {
+void add_tower(const LlmConfig& config, const JsonValue& vision, Llm& llm) {
   if (!vision.is_object()) vision.fail("expected an object, found " + vision.dump().substr(0, 60));
+  const LlmConfig tower(vision, vision, *find_family("clip_vision_model"));
   const std::string type = vision.find_string("model_type").value_or("no model_type");
   if (type != "clip_vision_model") {
-    config.assume("the vision tower (" + type + ") is left out: the figures are the language model's");
+    const auto params = tower_params(config, tower, llm.hidden);
+    llm.tower_params += params.value_or(0);
+    config.assume("the tower (" + type + ") is left out: time and memory are the language model's" +
+                  (params ? ", parameters count it beside" : ""));
     return;
   }
-  const LlmConfig tower(vision, vision, *find_family("clip_vision_model"));
   StackSpec stack = clip_stack(tower);
   // LlavaMultiModalProjector: two linear layers with bias, vision width -> language width -> language width.
   const double v = d(stack.hidden), h = d(llm.hidden);

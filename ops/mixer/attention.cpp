@@ -103,11 +103,27 @@ void read_sliding(const LlmConfig& config, AttentionSpec& a) {
 
 /// The last layers read keys and values of earlier ones (Gemma 3n, Gemma 4).
 bool reads_other_cache(const LlmConfig& config, const LayerPlace& place) {
+  if (config.flag_or({"use_cla"}, false)) {
+    // Hunyuan-Large: of each group of layers the first makes keys and values (cross-layer attention, arXiv 2405.12981).
+    return place.layer % config.dim_or({"cla_share_factor"}, 2) != 0;
+  }
+  config.find({"cla_share_factor"});
   const std::int64_t shared = config.count_or({"num_kv_shared_layers"}, 0);
   if (shared >= place.layers && shared > 0) {
     config.find({"num_kv_shared_layers"})->fail("expected fewer than all " + std::to_string(place.layers) + " layers");
   }
   return place.layer >= place.layers - shared;
+}
+
+/// Llama-4 and SmolLM3: of every 4 layers (or as many as the file says) the last has no RoPE; a list says 1 of the others.
+bool rotates(const LlmConfig& config, const LayerPlace& place) {
+  if (!config.family().has(kNope4) && !config.is("smollm3")) return true;
+  const std::int64_t interval = config.dim_or({"no_rope_layer_interval"}, 4);
+  const auto list = config.find({"no_rope_layers"});
+  if (!list || list->size() == 0) return (place.layer + 1) % interval != 0;
+  const auto values = list->elements();
+  if (static_cast<std::int64_t>(values.size()) < place.layers) list->fail("expected one entry a layer");
+  return integer_within(values[static_cast<std::size_t>(place.layer)], 0, 1) == 1;
 }
 
 LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
@@ -119,8 +135,7 @@ LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
     a.window = config.dim({"attention_chunk_size"}, "attention chunk");
     a.chunked = true;
   }
-  // Llama-4 and SmolLM3: every 4th layer (i mod 4 = 3) has no RoPE.
-  if ((config.family().has(kNope4) || config.is("smollm3")) && place.layer % 4 == 3) a.rope = false;
+  if (!rotates(config, place)) a.rope = false;
   return a;
 }
 
@@ -147,9 +162,12 @@ std::int64_t sliding_window(const LlmConfig& config) {
     config.find({"sliding_window", "sliding_window_size"});
     return 0;
   }
-  if (const auto window = config.maybe_dim({"sliding_window", "sliding_window_size", "attention_window_size"})) {
-    return *window;
+  if (const auto window = config.find({"sliding_window", "sliding_window_size", "attention_window_size"})) {
+    // -1 and 0 are no window.
+    return std::max<std::int64_t>(0, integer_within(*window, -1, LlmConfig::kLargestDim));
   }
+  if (config.is("modernbert-decoder"))
+    return config.count_or({"local_attention"}, 128) / 2;  // on both sides of a token
   return config.is("gpt_neo") ? config.dim_or({"window_size"}, 256) : 0;
 }
 
@@ -166,6 +184,13 @@ AttentionSpec read_attention(const LlmConfig& config, std::int64_t hidden) {
         "projection reads");
   }
   check_heads(config, a);
+  // "vision": of pictures alone.
+  const auto both_sides = config.find({"use_bidirectional_attention"});
+  if (both_sides && !both_sides->is_string() && config.flag_or({"use_bidirectional_attention"}, false)) {
+    a.causal = false;
+    config.assume("attention sees tokens on both sides: prefill is costed so");
+  }
+  a.query_rank = config.count_or({"share_q_dim"}, 0);
   read_biases(config, a);
   a.qk_norm = read_qk_norm(config);
   if (config.family().has(kQkNormBias)) a.qk_norm_vectors = 2;
@@ -187,12 +212,22 @@ AttentionSpec read_attention(const LlmConfig& config, std::int64_t hidden) {
   return a;
 }
 
+/// mha, gqa or mqa, and what it sees of the tokens behind it.
+std::string AttentionSpec::kind() const {
+  std::string text = kv_heads == q_heads ? "mha" : (kv_heads == 1 ? "mqa" : "gqa");
+  std::string seen = window > 0 ? (chunked ? "chunk " : "window ") + std::to_string(window) : "";
+  if (reads_other_cache) seen += (seen.empty() ? "" : ", ") + std::string("cache of another layer");
+  return seen.empty() ? text : text + "(" + seen + ")";
+}
+
 /// Projections, biases, QK norms, sinks.
 ParamCount AttentionSpec::params(std::int64_t hidden) const {
   const double h = d(hidden), q = d(q_heads), kv = d(kv_heads), qk = d(qk_dim), v = d(v_dim);
   const double gate = output_gate ? 2.0 : 1.0;
   const double keys = reads_other_cache ? 0.0 : kv, values = values_are_keys ? 0.0 : keys;
-  ParamCount count{gate * h * q * qk + h * (keys * qk + values * v) + q * v * h, 0};
+  const double queries = query_rank > 0 ? d(query_rank) * (h + gate * q * qk) : gate * h * q * qk;
+  ParamCount count{queries + h * (keys * qk + values * v) + q * v * h, 0};
+  count.vectors += d(query_rank);  // its norm
   if (value_mask) count += {kv * kv * v, kv};
   if (head_gates) count.matrices += h * q;
   if (qkv_bias) count.vectors += gate * q * qk + values * v + (key_bias ? keys * qk : 0.0);

@@ -25,12 +25,14 @@ struct AttentionSpec final : MixerOf<AttentionSpec> {
   std::int64_t head_vectors = 0;
   /// Keys and values come from the cache of an earlier layer (Gemma 3n, Gemma 4): no projections, nothing to keep.
   bool reads_other_cache = false;
+  std::int64_t query_rank = 0;   ///< queries go through this width and a norm of it (Step-3); 0: directly
   bool value_mask = false;       ///< a projection of the values weighs the keys, one number a KV head (Doge)
   bool values_are_keys = false;  ///< one projection makes both (Gemma 4)
   std::int64_t window = 0;       ///< tokens a query sees at most; 0 = all
   bool chunked = false;          ///< the window is a fixed chunk (Llama-4), not sliding
 
   bool operator==(const AttentionSpec&) const = default;
+  std::string kind() const override;
   ParamCount params(std::int64_t hidden) const override;
   double kv_elements() const override;
   Bytes cache(const CacheQuery& query) const override;
@@ -54,6 +56,7 @@ struct CrossAttentionSpec final : MixerOf<CrossAttentionSpec> {
   CrossAttentionSpec() = default;
   explicit CrossAttentionSpec(const AttentionSpec& over) : attention(over) {}
   bool operator==(const CrossAttentionSpec&) const = default;
+  std::string kind() const override { return "cross attention"; }
   ParamCount params(std::int64_t hidden) const override { return attention.params(hidden); }
   Bytes cache(const CacheQuery& query) const override { return attention.cache(query); }
   double stored(const MixerLoad& load) const override;

@@ -21,6 +21,7 @@ struct AttentionExpertsSpec final : MixerOf<AttentionExpertsSpec> {
 
   std::int64_t width() const { return kv_heads * dim; }
   bool operator==(const AttentionExpertsSpec&) const = default;
+  std::string kind() const override { return "moa(" + std::to_string(topk) + " of " + std::to_string(experts) + ")"; }
   /// Two matrices an expert, a router, keys and values; a bias behind the experts.
   ParamCount params(std::int64_t hidden) const override {
     const double h = d(hidden), w = d(width()), e = d(experts);

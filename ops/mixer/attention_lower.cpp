@@ -19,6 +19,15 @@ void qkv_projection(Step& s, const AttentionSpec& a, std::int64_t q_heads, std::
   const std::int64_t keys = a.reads_other_cache ? 0 : kv_heads;
   const std::int64_t k_width = keys * a.qk_dim, v_width = a.values_are_keys ? 0 : keys * a.v_dim;
   s.quantize("qkv_quantize"_node, s.tokens, s.hidden, s.types.linear);
+  if (a.query_rank > 0) {
+    if (s.none()) s.linear("q_a_proj"_node, s.tokens, a.query_rank, s.hidden);
+    if (s.none()) s.linear("kv_proj"_node, s.tokens, k_width + v_width, s.hidden, a.qkv_bias);
+    if (!s.none()) s.linear("qkv_proj"_node, s.tokens, a.query_rank + k_width + v_width, s.hidden, a.qkv_bias);
+    s.norm("q_a_norm"_node, NormKind::rms, s.tokens, a.query_rank);
+    s.quantize("q_quantize"_node, s.tokens, a.query_rank, s.types.linear);
+    s.linear("q_b_proj"_node, s.tokens, q_width, a.query_rank);
+    return;
+  }
   if (!s.none()) {
     s.linear("qkv_proj"_node, s.tokens, q_width + k_width + v_width, s.hidden, a.qkv_bias);
     return;

@@ -54,6 +54,45 @@ LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
   return a;
 }
 
+}  // namespace
+
+std::string CompressedSpec::kind() const {
+  std::string seen = window > 0 ? "window " + std::to_string(window) : "";
+  if (ratio > 0) seen += (seen.empty() ? "" : ", ") + std::string("1 of ") + std::to_string(ratio);
+  return seen.empty() ? "shared kv" : "shared kv(" + seen + ")";
+}
+
+namespace {
+
+constexpr std::string_view kSparse = "compressed_sparse_attention", kHeavy = "heavily_compressed_attention";
+constexpr std::array kPooledWords{kHeavy, kSparse};
+constexpr std::array<std::string_view, 1> kWindowWords{kSlidingAttention};
+
+/// transformers' form of the file names the layers and gives each kind its rate.
+bool meant_by_layers(const LlmConfig& config) { return config.is("deepseek_v4") && config.has({"compress_rates"}); }
+
+LayerMixer read_by_layers(const LlmConfig& config, const LayerPlace& place) {
+  const AttentionSpec base = read_attention(config, place.hidden);
+  CompressedSpec a;
+  a.whole = true;
+  a.heads = base.q_heads;
+  a.dim = base.qk_dim;
+  if (base.kv_heads != 1) config.find({"num_key_value_heads"})->fail("expected one KV head");
+  a.window = sliding_window(config);
+  a.q_lora_rank = config.dim({"q_lora_rank"}, "rank of the query");
+  a.rope_dim = config.count_or({"qk_rope_head_dim"}, 0);
+  a.out_groups = config.dim({"o_groups"}, "groups of the output projection");
+  a.out_lora_rank = config.dim({"o_lora_rank"}, "rank of the grouped output projection");
+  const Indexer index = read_indexer(config);
+  const auto rates = config.find_object({"compress_rates"});
+  if (place.word == kSlidingAttention) return a;
+  if (!rates) config.inner().fail("missing 'compress_rates', the tokens that are pooled to one");
+  a.ratio = integer_within(rates->at(place.word), 1, LlmConfig::kLargestDim);
+  if (place.word == kSparse) a.index = index;
+  if (place.word == kSparse && index.heads == 0) config.dim({"index_topk"}, "tokens that the indexer picks");
+  return a;
+}
+
 AttentionWidths widths(const CompressedSpec& a, double tensor) {
   AttentionWidths n;
   n.heads = d(a.heads) / tensor;
@@ -66,13 +105,28 @@ AttentionWidths widths(const CompressedSpec& a, double tensor) {
 
 MixerKind compressed_mixer() { return {.words = kWords, .meant = meant, .read = read}; }
 
-/// The compressors and the indexer are not in this count; the reader says so.
+MixerKind compressed_layers_mixer() { return {.words = kPooledWords, .read = read_by_layers}; }
+
+MixerKind compressed_window_mixer() {
+  return {.words = kWindowWords, .meant = meant_by_layers, .read = read_by_layers};
+}
+
+/// DeepseekV4Attention of transformers 5.17: compressors of values and gates, twice as wide where windows overlap (the sparse
+/// kind), and an indexer with a compressor of its own. Without `whole` these are not in the count; the reader says so.
 ParamCount CompressedSpec::params(std::int64_t hidden) const {
   const double h = d(hidden), qd = d(heads) * d(dim), rq = d(q_lora_rank);
   double matrices = rq > 0 ? h * rq + rq * qd : h * qd;
   matrices += h * d(kv_heads) * d(dim);
   matrices += out_groups > 0 ? qd * d(out_lora_rank) + d(out_groups) * d(out_lora_rank) * h : qd * h;
-  return {matrices, out_bias ? h : 0};
+  if (!whole) return {matrices, out_bias ? h : 0};
+  const double width = d(compressor_width()), index_width = index.heads > 0 ? 2 * d(index.dim) : 0;
+  double vectors = d(heads) + rq + d(dim) + (ratio > 0 ? d(ratio) * width + d(dim) : 0);
+  matrices += 2 * h * width + 2 * h * index_width;
+  if (index.heads > 0) {
+    matrices += rq * d(index.heads) * d(index.dim) + h * d(index.heads);
+    vectors += d(ratio) * index_width + d(index.dim);
+  }
+  return {matrices, vectors};
 }
 
 double CompressedSpec::kv_elements() const { return d(kv_heads) * d(dim) / (ratio > 0 ? d(ratio) : 1.0); }

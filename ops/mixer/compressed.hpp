@@ -18,8 +18,13 @@ struct CompressedSpec final : MixerOf<CompressedSpec> {
   std::int64_t out_groups = 0, out_lora_rank = 0;
   bool out_bias = false;
   Indexer index;
+  bool whole = false;  ///< compressors, sinks and norms are counted (transformers' form of the file)
+
+  /// Of values, and of gates: two windows' share where they overlap, as the sparse kind's do.
+  std::int64_t compressor_width() const { return ratio == 0 ? 0 : (whole && index.heads > 0 ? 2 : 1) * dim; }
 
   bool operator==(const CompressedSpec&) const = default;
+  std::string kind() const override;
   ParamCount params(std::int64_t hidden) const override;
   double kv_elements() const override;
   double index_elements() const override;

@@ -17,9 +17,9 @@ std::int64_t pooled_keys(const CompressedSpec& a, std::int64_t keys) {
 
 void compressor(Step& s, const CompressedSpec& a) {
   if (a.ratio <= 0) return;
-  s.linear("compress_proj"_node, s.tokens, 2 * a.dim, s.hidden);
+  s.linear("compress_proj"_node, s.tokens, 2 * a.compressor_width(), s.hidden);
   // Pooling reads values and gates of all tokens and writes one row in `ratio`: at least the read is there.
-  s.row("compress_pool"_node, RowwiseKind::sum_rows, s.tokens, 2 * a.dim);
+  s.row("compress_pool"_node, RowwiseKind::sum_rows, s.tokens, 2 * a.compressor_width());
 }
 
 void compressed_core(Step& s, const CompressedSpec& a, std::int64_t heads) {
@@ -66,6 +66,8 @@ void compressed_attention(Step& s, const CompressedSpec& a) {
   if (a.index.heads > 0 && a.ratio > 0) {
     indexer(s, a.index, a.rope_dim, a.q_lora_rank > 0 ? a.q_lora_rank : s.hidden,
             std::max<std::int64_t>(1, s.kv_len / a.ratio));
+    // Values and gates of two windows where the indexer of DeepSeek-V3.2 has one key.
+    if (a.whole) s.linear("index_compress_proj"_node, s.tokens, 3 * a.index.dim, s.hidden);
   }
   if (!s.max()) {
     s.add("rope"_node, Rope{s.tokens, heads + 1, a.rope_dim > 0 ? a.rope_dim : dim, s.types.base});

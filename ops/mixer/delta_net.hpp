@@ -16,6 +16,7 @@ struct DeltaNetSpec final : MixerOf<DeltaNetSpec> {
   std::int64_t inner() const { return heads * head_dim; }
 
   bool operator==(const DeltaNetSpec&) const = default;
+  std::string kind() const override { return "gated delta net"; }
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override;
   double stored(const MixerLoad& load) const override;

@@ -18,6 +18,7 @@ struct KdaSpec final : MixerOf<KdaSpec> {
   std::int64_t inner() const { return heads * head_dim; }
   StateWidths widths() const { return {d(inner()), d(head_dim), 2 * d(inner()), d(conv), state_dtype}; }
   bool operator==(const KdaSpec&) const = default;
+  std::string kind() const override { return "kda"; }
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override { return state_cache(widths(), query); }
   double stored(const MixerLoad& load) const override { return stored_recurrence(widths(), 3 * d(inner()), load); }

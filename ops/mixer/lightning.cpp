@@ -19,6 +19,7 @@ struct LightningSpec final : MixerOf<LightningSpec> {
   std::int64_t inner() const { return heads * head_dim; }
   StateWidths widths() const { return {d(inner()), d(head_dim), 0, 0, state_dtype}; }
   bool operator==(const LightningSpec&) const = default;
+  std::string kind() const override { return "lightning"; }
   ParamCount params(std::int64_t hidden) const override { return {5.0 * d(hidden) * d(inner()), d(inner())}; }
   Bytes cache(const CacheQuery& query) const override { return state_cache(widths(), query); }
   double stored(const MixerLoad& load) const override { return stored_recurrence(widths(), 2 * d(inner()), load); }

@@ -16,6 +16,7 @@ struct Mamba1Spec final : MixerOf<Mamba1Spec> {
   bool conv_bias = true;
 
   bool operator==(const Mamba1Spec&) const = default;
+  std::string kind() const override { return "mamba1"; }
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override;
   double stored(const MixerLoad& load) const override;

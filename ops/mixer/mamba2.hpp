@@ -16,6 +16,7 @@ struct Mamba2Spec final : MixerOf<Mamba2Spec> {
   bool norm = true;  ///< the gate multiplies a norm of the output (else the output itself)
 
   bool operator==(const Mamba2Spec&) const = default;
+  std::string kind() const override { return "mamba2"; }
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override;
   double stored(const MixerLoad& load) const override;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "arch/dtype.hpp"
@@ -57,6 +58,8 @@ class Mixer {
  public:
   virtual ~Mixer() = default;
 
+  /// What the field calls it, for the report's line of layers: "gqa", "mla", "mamba2".
+  virtual std::string kind() const = 0;
   /// Weight elements between a hidden state of this width and the next, exact.
   virtual ParamCount params(std::int64_t hidden) const = 0;
   /// Of these, the elements that a token does not use: experts that it was not sent to.

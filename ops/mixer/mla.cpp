@@ -53,6 +53,11 @@ MixerKind mla_mixer() { return {.words = kWords, .meant = meant, .read = read}; 
 
 MixerKind sparse_mla_mixer() { return {.words = kSparseWords, .read = read}; }
 
+std::string MlaSpec::kind() const {
+  if (index.topk == 0) return "mla";
+  return "mla(top " + std::to_string(index.topk) + (index.heads > 0 ? ", indexer)" : ")");
+}
+
 /// DeepSeek-V2 paper section 2.1: Q through a latent (or direct), K and V from a latent beside one shared RoPE key; both
 /// latents are normed. Biases as DeepseekV3Attention has them: on the down projections and `o`.
 ParamCount MlaSpec::params(std::int64_t hidden) const {

@@ -22,6 +22,7 @@ struct MlaSpec final : MixerOf<MlaSpec> {
 
   std::int64_t qk_dim() const { return nope_dim + rope_dim; }
   bool operator==(const MlaSpec&) const = default;
+  std::string kind() const override;
   ParamCount params(std::int64_t hidden) const override;
   double kv_elements() const override;
   double index_elements() const override;

@@ -21,6 +21,7 @@ struct MlstmSpec final : MixerOf<MlstmSpec> {
   std::int64_t values() const { return heads * value_dim; }
   StateWidths widths() const { return {d(values()), d(key_dim), 0, 0, state_dtype}; }
   bool operator==(const MlstmSpec&) const = default;
+  std::string kind() const override { return "mlstm"; }
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override {
     return state_cache(widths(), query) +

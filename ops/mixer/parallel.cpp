@@ -15,6 +15,7 @@ struct ParallelSpec final : MixerOf<ParallelSpec> {
   LayerMixer attention, recurrence;
 
   bool operator==(const ParallelSpec&) const = default;
+  std::string kind() const override { return attention->kind() + " beside " + recurrence->kind(); }
   ParamCount params(std::int64_t hidden) const override {
     ParamCount both = attention->params(hidden);
     return both += recurrence->params(hidden);

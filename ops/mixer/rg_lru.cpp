@@ -18,6 +18,7 @@ struct RgLruSpec final : MixerOf<RgLruSpec> {
 
   StateWidths widths() const { return {d(width), 1, 0, d(conv), state_dtype}; }
   bool operator==(const RgLruSpec&) const = default;
+  std::string kind() const override { return "rg-lru"; }
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override { return state_cache(widths(), query); }
   double stored(const MixerLoad& load) const override { return stored_recurrence(widths(), 2 * d(width), load); }

@@ -19,6 +19,7 @@ struct SharedBlockSpec final : MixerOf<SharedBlockSpec> {
   std::int64_t attention_adapter = 0;  ///< and of each of queries, keys, values
 
   bool operator==(const SharedBlockSpec&) const = default;
+  std::string kind() const override { return "shared " + attention.kind() + " + geglu"; }
   /// What a layer has of its own: the projection and the adapters.
   ParamCount params(std::int64_t hidden) const override;
   /// What all layers share, once.

@@ -19,6 +19,7 @@ struct ShortConvSpec final : MixerOf<ShortConvSpec> {
   bool bias = false;  ///< of the projections and of the convolution
 
   bool operator==(const ShortConvSpec&) const = default;
+  std::string kind() const override { return "short conv"; }
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override;
   double stored(const MixerLoad& load) const override;

@@ -41,6 +41,8 @@ struct MixerKind {
 MixerKind mla_mixer();
 MixerKind sparse_mla_mixer();
 MixerKind compressed_mixer();
+MixerKind compressed_layers_mixer();
+MixerKind compressed_window_mixer();
 MixerKind attention_mixer();
 MixerKind delta_net_mixer();
 MixerKind mamba1_mixer();
@@ -51,15 +53,30 @@ MixerKind kda_mixer();
 MixerKind lightning_mixer();
 MixerKind rg_lru_mixer();
 MixerKind rwkv_mixer();
+MixerKind rwkv_heads_mixer();
 MixerKind mlstm_mixer();
 MixerKind attention_experts_mixer();
 
 /// All of them. Of those with the same word the first that is meant counts.
 inline std::span<const MixerKind> mixer_kinds() {
-  static const std::array kKinds{parallel_mixer(),   rwkv_mixer(),      mlstm_mixer(),      attention_experts_mixer(),
-                                 sparse_mla_mixer(), mla_mixer(),       compressed_mixer(), attention_mixer(),
-                                 kda_mixer(),        lightning_mixer(), delta_net_mixer(),  rg_lru_mixer(),
-                                 mamba1_mixer(),     mamba2_mixer(),    short_conv_mixer()};
+  static const std::array kKinds{compressed_layers_mixer(),
+                                 compressed_window_mixer(),
+                                 parallel_mixer(),
+                                 rwkv_heads_mixer(),
+                                 rwkv_mixer(),
+                                 mlstm_mixer(),
+                                 attention_experts_mixer(),
+                                 sparse_mla_mixer(),
+                                 mla_mixer(),
+                                 compressed_mixer(),
+                                 attention_mixer(),
+                                 kda_mixer(),
+                                 lightning_mixer(),
+                                 delta_net_mixer(),
+                                 rg_lru_mixer(),
+                                 mamba1_mixer(),
+                                 mamba2_mixer(),
+                                 short_conv_mixer()};
   return kKinds;
 }
 

@@ -10,6 +10,7 @@
 #include "model/report/report.hpp"
 #include "model/stacks/stack.hpp"
 #include "model/words.hpp"
+#include "ops/llm/layer_kinds.hpp"
 
 namespace plumbline {
 namespace {
@@ -98,8 +99,10 @@ std::string generate_html(const GenerateReport& r) {
   const bool last_is_fuller = r.all.steps > 0 && r.all.last.graph.memory.total() > r.all.prefill.graph.memory.total();
   const MemoryNeed& need = last_is_fuller ? r.all.last.graph.memory : r.all.prefill.graph.memory;
   std::string body = "<h1>" + html::escaped(title) + "</h1>\n<p class=\"soft\">" + html::escaped(asked) + "</p>\n";
+  if (!q.llm.warnings.empty()) body += html::section("Warnings", html::bullets(q.llm.warnings));
   body += html::fit_verdict(need, q.fit) + headline(r) + time_section(r.all) + phases_section(r);
   body += html::memory_section(need, q.fit) + operators_section(r.all);
+  body += html::section("Inputs", html::facts({{"layers", layers_text(layer_kinds(q.llm))}}));
   const auto sentences = all_assumptions(q.machine, q.llm.assumptions, q.remarks);
   if (!sentences.empty()) body += html::section("Assumptions", html::bullets(sentences), true);
   return html::document(title, body);

@@ -15,6 +15,7 @@
 #include "model/report/report.hpp"
 #include "model/stacks/stack.hpp"
 #include "model/words.hpp"
+#include "ops/llm/layer_kinds.hpp"
 #include "ops/table/text.hpp"
 
 namespace plumbline {
@@ -253,6 +254,7 @@ std::string inputs_section(const StepReport& r) {
   const auto published = [](bool given) { return given ? "" : " (as published)"; };
   std::vector<std::pair<std::string, std::string>> inputs{
       {"model", r.llm.name + ", " + model},
+      {"layers", layers_text(layer_kinds(r.llm))},
       {"GPU", card.title + " (" + card.name + ")"},
       {"phase", std::string(word_of(kPhaseWords, r.workload.phase))},
       {"batch", std::to_string(r.workload.batch) + usual(r.given.batch)},
@@ -285,6 +287,7 @@ std::string step_html(const StepReport& r) {
       ", KV cache " + std::string(kv_format(r.llm, r.workload)) + ", stack " + r.machine.stack().name;
   const html::StepParts parts = html::step_parts(r.step);
   std::string body = "<h1>" + html::escaped(title) + "</h1>\n<p class=\"soft\">" + html::escaped(asked) + "</p>\n";
+  if (!r.llm.warnings.empty()) body += html::section("Warnings", html::bullets(r.llm.warnings));
   body += html::fit_verdict(r.step.graph.memory, r.fit) + headline(r) + time_section(r.step, parts) +
           html::memory_section(r.step.graph.memory, r.fit) + roofline_section(r, parts);
   body += html::section("Power over time", html::power_plots(r, parts), true);

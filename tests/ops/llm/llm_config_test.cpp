@@ -100,7 +100,7 @@ TEST_F(Config, ProductsOfWidthsAreBounded) {
 }
 
 TEST(Families, TypesThatNobodyReadsAreNoFamilies) {
-  EXPECT_TRUE(is_unread_type("rwkv6"));
+  EXPECT_TRUE(is_unread_type("wav2vec2"));
   EXPECT_TRUE(is_unread_type("deberta"));
   EXPECT_FALSE(is_unread_type("lfm2"));
   EXPECT_FALSE(is_unread_type("rwkv"));

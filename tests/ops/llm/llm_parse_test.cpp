@@ -176,6 +176,7 @@ TEST(ParseLlm, UnknownModelsAreTakenForLlamaOrRefused) {
             "test: /twist_rank: a key that looks like a dimension is not known, and model_type 'qwen4' is neither (did "
             "you mean 'qwen'?)");
   EXPECT_EQ(llm.warnings.size(), 1U);
+  EXPECT_TRUE(llm.guessed);
   EXPECT_TRUE(read(llama()).warnings.empty());
   EXPECT_EQ(
       refusal(llama(R"(,"twist_rank":4)")),
@@ -205,8 +206,8 @@ TEST(ParseLlm, RefusesNamingTheKey) {
             "test: /: missing hidden width: expected one of 'hidden_size', 'n_embd', 'd_model', 'emb_dim', 'dim' (did "
             "you mean "
             "'hiden_size'?)");
-  EXPECT_EQ(refusal(R"({"model_type":"rwkv6","hidden_size":64})"),
-            "test: /model_type: models of type 'rwkv6' are not understood");
+  EXPECT_EQ(refusal(R"({"model_type":"wav2vec2","hidden_size":64})"),
+            "test: /model_type: models of type 'wav2vec2' are not understood");
   EXPECT_EQ(refusal(R"({"_class_name":"UNet2DConditionModel","num_attention_heads":1,"attention_head_dim":8})"),
             "test: /_class_name: diffusion model 'UNet2DConditionModel' is not understood");
   EXPECT_EQ(refusal("[1]"), "test: /: expected an object with the keys of a config.json");

@@ -391,4 +391,15 @@ const Shape& shape_of(const Graph& g, std::string_view name, Pass pass = Pass::f
   return std::get<Shape>(node->op);
 }
 
+/// What a prefill of two sequences of 512 tokens multiplies with weights, over what its active weights ask for: two operations
+/// a weight and token. Norms, biases, convolutions and vectors of heads are what may be missing.
+inline double multiplied_weights(const Llm& llm, const StackSpec& main) {
+  const double tokens = 2 * 512, head = d(llm.vocab) * d(llm.hidden);
+  const double layers = llm.active_params - llm.embedding_params - llm.head_params - main.other_params;
+  const double rows = !llm.has_head ? 0 : main.role == StackSpec::Role::decoder ? 2 : tokens;
+  const double expected = 2 * tokens * layers * main.passes + 2 * rows * head;
+  const Graph graph = lower(llm, prefill(2, 512, Fusion::max));
+  return tensor_flops(graph, [](const Node& n) { return is_weight_gemm(n); }) / expected;
+}
+
 }  // namespace plumbline::testing_support
