@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a stack's call of a collective takes beside NCCL (`collective_call` of data/stacks): a fixed time and one for each
-doubling of the ranks. Prints what the rows of data/measurements/h200_nccl say under the stack's own, under the best for
+"""What a stack's call of a collective takes beside NCCL (`collective_call` of data/stacks): one time of two ranks, and a
+longer one of more. Prints what the rows of data/measurements/h200_nccl say under the stack's own, under the best for
 their training side, and, one size after the other, under the best for all rows of the other sizes. NCCL's own families are
 fitted to other rows (tools/fit_collectives.sh).
 
@@ -25,6 +25,10 @@ def microseconds(text):
     return float(number) * {"us": 1, "ns": 1e-3, "ms": 1e3}[unit]
 
 
+def taken(call, ranks):
+    return call[0] + (call[1] if ranks > 2 else 0)
+
+
 def rows_of(side, stack, call):
     """(bytes, ranks, measured, NCCL alone) of each row; microseconds."""
     path = os.path.join(ROWS, f"nccl.{side}.csv")
@@ -35,21 +39,21 @@ def rows_of(side, stack, call):
     for row in csv.DictReader(io.StringIO(answer.stdout)):
         shape = dict(part.split("=") for part in row["shape"].split(";"))
         ranks = int(shape["gpus"])
-        alone = float(row["latency_us"]) - call[0] - call[1] * math.log2(ranks)
+        alone = float(row["latency_us"]) - taken(call, ranks)
         rows.append((int(shape["bytes"]), ranks, float(row["measured_us"]), alone))
     return rows
 
 
 def error(row, call):
-    return math.log((row[3] + call[0] + call[1] * math.log2(row[1])) / row[2])
+    return math.log((row[3] + taken(call, row[1])) / row[2])
 
 
 def fitted(rows):
     """Least sum of absolute errors over a grid of 0.05 us, the sizes weighing alike."""
     best = None
     for fixed in range(0, 121):
-        for doubling in range(0, 81):
-            call = (fixed * 0.05, doubling * 0.05)
+        for more in range(0, 81):
+            call = (fixed * 0.05, more * 0.05)
             loss = sum(abs(error(row, call)) for row in rows)
             if best is None or loss < best[0]:
                 best = (loss, call)
@@ -65,12 +69,12 @@ def main(arguments):
     stack = arguments[0] if arguments else "nccl"
     with open(os.path.join(ROOT, "data", "stacks", stack + ".json"), encoding="utf-8") as f:
         now = json.load(f)["collective_call"]
-    call = (microseconds(now["fixed"]), microseconds(now["each_doubling"]))
+    call = (microseconds(now["fixed"]), microseconds(now["more_than_two"]))
     train, held_out = rows_of("train", stack, call), rows_of("heldout", stack, call)
     for label, of in (("below 1 MiB", lambda r: r[0] < 1 << 20), ("from 1 MiB on", lambda r: r[0] >= 1 << 20)):
         print(f"as it stands, {label}: {spread([error(r, call) for r in train + held_out if of(r)])}")
     found = fitted(train)
-    print(f"fixed {found[0]:.2f} us, each doubling {found[1]:.2f} us: training rows {spread([error(r, found) for r in train])}, "
+    print(f"fixed {found[0]:.2f} us, more than two {found[1]:.2f} us: training rows {spread([error(r, found) for r in train])}, "
           f"held out {spread([error(r, found) for r in held_out])}")
     all_rows = train + held_out
     for label, of in (("below 1 MiB", lambda r: r[0] < 1 << 20), ("from 1 MiB on", lambda r: r[0] >= 1 << 20)):
@@ -78,7 +82,7 @@ def main(arguments):
     for size in sorted({row[0] for row in all_rows}):
         without = fitted([row for row in all_rows if row[0] != size])
         left_out = [error(row, without) for row in all_rows if row[0] == size]
-        print(f"  without {size}: fixed {without[0]:.2f}, each doubling {without[1]:.2f}: {spread(left_out)}")
+        print(f"  without {size}: fixed {without[0]:.2f}, more than two {without[1]:.2f}: {spread(left_out)}")
     return 0
 
 

@@ -76,9 +76,11 @@ struct FamilyDeclaration {
 };
 
 /// What a stack's call of a collective takes beside the library's own time: a stream of its own is forked and joined in
-/// the graph, and the ranks do not begin together: the last of more comes later.
+/// the graph, and the ranks do not begin together. One of two waits for the other; one of more for the rank that it hears
+/// from and for the one that it sends to.
 struct CollectiveCall {
-  Seconds fixed, each_doubling;  ///< of the number of ranks
+  Seconds fixed, more_than_two;  ///< of any number of ranks; of three and more beside it
+  Seconds of(double ranks) const { return ranks > 2 ? fixed + more_than_two : fixed; }
 };
 
 /// What a provider is asked: one execution of an operator on a machine.

@@ -93,13 +93,13 @@ E word_in(const JsonValue& value, const std::array<Word<E>, N>& words) {
 void read_collective_call(const JsonValue& root, Stack& stack) {
   const auto call = root.find_object("collective_call");
   if (!call) return;
-  call->refuse_unknown_keys({"fixed", "each_doubling", "source"});
+  call->refuse_unknown_keys({"fixed", "more_than_two", "source"});
   const auto time = [&call](const char* key) {
     const Seconds found = call->at(key).as_seconds();
     if (found < Seconds()) call->at(key).fail("expected a time that is not negative, found " + call->at(key).dump());
     return found;
   };
-  stack.collective_call = {time("fixed"), time("each_doubling")};
+  stack.collective_call = {time("fixed"), time("more_than_two")};
   (void)call->at("source").as_string();
 }
 

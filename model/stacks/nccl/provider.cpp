@@ -321,11 +321,9 @@ class Nccl final : public Provider {
     d.link = e.link;
     d.link_rate = e.rate;
     d.staged = e.staged;
-    const double doublings = std::log2(ranks);
     // memory moves beside the links: what takes longer
     const Seconds memory = q.work.bytes() / std::min(q.rates.dram_read, q.rates.dram_write) - e.link / e.rate;
-    d.serial_latency = std::max(Seconds{}, memory) + std::max(-f.fixed, e.waits) + q.collective_call.fixed +
-                       doublings * q.collective_call.each_doubling;
+    d.serial_latency = std::max(Seconds{}, memory) + std::max(-f.fixed, e.waits) + q.collective_call.of(ranks);
     d.serial_latency_of = "of hops, of a message's first part at one channel's rate, and of the stack's call";
     // beside the link's time, not in it
     out.read_beside = q.work.read;
