@@ -232,6 +232,22 @@ RC_GTEST_PROP(PowerLaws, BetweenIdleAndTheCapAndEnergyIsTheirProductWithTime, ()
   }
 }
 
+/// The first guess is that of 22 halvings between the lowest and the boost clock, as if all of the time were cycles: how
+/// it is found does not show.
+RC_GTEST_PROP(ClockSearches, GuessWhereHalvingsEnd, ()) {
+  const PowerScalars p = *read_power_scalars(random_power());
+  const RunEnergy run{between(0.01, 1) * units::J, between(0, 0.5) * units::J, between(0, 0.5) * units::J};
+  const Seconds time = between(1, 5) * units::ms;
+  const Watts cap = between(0.2, 0.99) * run_power(p, 1, run, time);
+  double low = kLowestClockShare, high = 1;
+  for (int i = 0; i < 22; ++i) {
+    const double middle = 0.5 * (low + high);
+    const Seconds there = std::exp(std::log(time.in(units::s)) - std::log(middle)) * units::s;
+    (binding_power(p, cap, run, middle, there) > 0.9998 * cap ? high : low) = middle;
+  }
+  RC_ASSERT(ClockSearch(p, cap, run, time).guess() == low);
+}
+
 /// Beyond the load line's start the SMs skip what the power that is drawn makes them skip, with what that does to the time.
 RC_GTEST_PROP(PowerLaws, CyclesAreSkippedForThePowerThatIsDrawn, ()) {
   const auto m = machine_with(ClockMode::burst, 800, random_power(), random_gpu());
