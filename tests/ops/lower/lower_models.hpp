@@ -319,10 +319,10 @@ inline Llm flux() {
   a.qk_norm = 1;
   LayerSpec pair = layer(a, plain(12288)), single = pair;
   pair.double_stream = true;
-  pair.modulation_width = 12 * 3072;
+  pair.modulation_width = std::int64_t{12} * 3072;
   single.parallel_block = true;
   single.norms = 1;
-  single.modulation_width = 3 * 3072;
+  single.modulation_width = std::int64_t{3} * 3072;
   Llm m = model("flux", 3072, 0, {{pair, 19}, {single, 38}}, true);
   m.stacks.front().role = StackSpec::Role::diffusion;
   m.stacks.front().text_tokens = 512;
