@@ -80,6 +80,7 @@ class Shipped:
     """What the inputs are mutated from."""
 
     def __init__(self, program):
+        self.program = program
         self.validate = os.path.exists(os.path.join(os.path.dirname(program), "validate"))
         self.models = sorted((DATA / "models").glob("*.json"))
         self.gpus = sorted((DATA / "gpus").glob("*.json"))

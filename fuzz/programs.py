@@ -3,7 +3,7 @@
 
   programs.py BIN [--count N] [--seconds S] [--seed X] [--only I] [--jobs J]
 
-Runs BIN/predict-model, and BIN/validate where it is built, on inputs 0, 1, ... of the seed: configs, descriptors,
+Runs BIN/predict-model, and BIN/validate where it is built, on inputs 0, 1, ... of the seed: configs, graphs, descriptors,
 clusters, calibrations, CSV tables and recordings that are mutated from the shipped ones, and command lines, of several
 GPUs too. Whatever came in:
   the exit code is 0, 1, 2 or 3 (validate: or 4, no card): never 70, a signal, or more than --timeout seconds
@@ -16,6 +16,7 @@ Non-zero when an input breaks one of these, with the command that repeats it. Wi
 import argparse, collections, concurrent.futures, csv, io, json, os, random, re, subprocess, sys, tempfile, time
 
 from pieces import (DATA, Case, Shipped, a_size, answer, machine, mutated_bytes, mutated_json, odd_text, report, set_text)
+from graphs import graph_case
 from several_gpus import cluster_case, measuring_case, parallel_case, plan_case, steps_case
 
 csv.field_size_limit(1 << 26)
@@ -158,7 +159,7 @@ def validate_case(r, s, case):
 
 
 VALIDATE_KINDS = [rows_case, whole_rows_case, recording_case, validate_case, measuring_case, steps_case]
-KINDS = [model_case, model_case, gpu_case, calibration_case, op_case, flags_case, csv_case, parallel_case, parallel_case, plan_case, cluster_case]
+KINDS = [model_case, model_case, graph_case, graph_case, gpu_case, calibration_case, op_case, flags_case, csv_case, parallel_case, parallel_case, plan_case, cluster_case]
 
 
 def case_of(seed, index, shipped):

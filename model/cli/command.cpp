@@ -73,6 +73,14 @@ void Command::toggle(const std::string& flag, const std::string& help, bool& tar
 
 bool Command::given(const std::string& flag) const { return app_->count(flag) > 0; }
 
+std::vector<std::string> Command::all_given() const {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app_->get_options()) {
+    if (option->count() > 0) flags.push_back(option->get_name());
+  }
+  return flags;
+}
+
 void Command::footer(const std::string& text) const { app_->footer(text); }
 
 void Command::when_chosen(const std::function<void()>& chosen) const { app_->callback(chosen); }

@@ -48,7 +48,9 @@ class Command {
   /// An option without a value.
   void toggle(const std::string& flag, const std::string& help, bool& target) const;
 
-  bool given(const std::string& flag) const;  ///< once the command line is read
+  // Once the command line is read.
+  bool given(const std::string& flag) const;
+  std::vector<std::string> all_given() const;
   void footer(const std::string& text) const;
   /// `chosen` runs when the command line names this command and is sound.
   void when_chosen(const std::function<void()>& chosen) const;

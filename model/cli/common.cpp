@@ -39,9 +39,10 @@ void add_set_flag(const Command& app, MachineFlags& flags) {
                });
 }
 
-void add_gpu_flags(const Command& app, MachineFlags& flags) {
-  app.text("--gpu", "NAME|FILE.json", "a name from 'predict-model list gpus', or a descriptor file", flags.gpu)
-      .required();
+void add_gpu_flags(const Command& app, MachineFlags& flags, bool required) {
+  const Option gpu =
+      app.text("--gpu", "NAME|FILE.json", "a name from 'predict-model list gpus', or a descriptor file", flags.gpu);
+  if (required) gpu.required();
   add_set_flag(app, flags);
 }
 
@@ -65,8 +66,8 @@ bool is_bare_number(const std::string& text) {
 
 }  // namespace
 
-void add_machine_flags(const Command& app, MachineFlags& flags) {
-  add_gpu_flags(app, flags);
+void add_machine_flags(const Command& app, MachineFlags& flags, bool gpu_required) {
+  add_gpu_flags(app, flags, gpu_required);
   add_stack_flags(app, flags.stack);
   add_choice(app, "--clock", kClockWords, flags.clock,
              "a short run at the boost clock, or the clock that long runs settle at");

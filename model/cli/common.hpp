@@ -34,12 +34,13 @@ void add_list_command(const Command& root, Action& action);
 /// sweep, sensitivity, solve, diff: understood, refused as not modelled yet.
 void add_later_commands(const Command& root, Action& action);
 
-enum class Format { table, json, csv, trace, html };
-inline constexpr std::array<Word<Format>, 5> kFormatWords{{{"table", Format::table},
+enum class Format { table, json, csv, trace, html, graph };
+inline constexpr std::array<Word<Format>, 6> kFormatWords{{{"table", Format::table},
                                                            {"json", Format::json},
                                                            {"csv", Format::csv},
                                                            {"trace", Format::trace},
-                                                           {"html", Format::html}}};
+                                                           {"html", Format::html},
+                                                           {"graph", Format::graph}}};
 
 struct MachineFlags {
   std::string gpu;
@@ -58,10 +59,12 @@ struct OutputFlags {
   std::string file;  ///< empty: stdout
 };
 
-void add_gpu_flags(const Command& app, MachineFlags& flags);  ///< --gpu (required) and --set
+/// --gpu and --set; the command itself says when --gpu is required where `required` is false.
+void add_gpu_flags(const Command& app, MachineFlags& flags, bool required = true);
 void add_set_flag(const Command& app, MachineFlags& flags);
-void add_stack_flags(const Command& app, StackChoice& stack);     ///< --stack, --kernels and --attention
-void add_machine_flags(const Command& app, MachineFlags& flags);  ///< the same, and what machine options there are
+void add_stack_flags(const Command& app, StackChoice& stack);  ///< --stack, --kernels and --attention
+/// The same, and what machine options there are.
+void add_machine_flags(const Command& app, MachineFlags& flags, bool gpu_required = true);
 void add_output_flags(const Command& app, OutputFlags& flags, std::vector<Format> formats);
 
 /// Throws BadInput for --attention where none of `used` is its provider: the flag would have changed nothing.

@@ -6,6 +6,7 @@
 #include "model/cli/model_flags.hpp"
 #include "model/cli/parallel.hpp"
 #include "model/generate.hpp"
+#include "model/report/graph/graph_json.hpp"
 #include "model/report/remarks.hpp"
 #include "model/report/report.hpp"
 #include "model/stacks/stack.hpp"
@@ -176,6 +177,25 @@ ExitCode run_llm(const LlmFlags& f) {
   return fit.fits ? ExitCode::done : ExitCode::answered_no;
 }
 
+/// A graph is of the model alone: no machine and no step.
+ExitCode write_graph(const LlmFlags& f) {
+  deliver(f.output, graph_form(load_llm(f.model)));
+  return ExitCode::done;
+}
+
+/// Flags without which there is nothing to predict, and flags that a graph has no room for.
+void check_needed_flags(const Command& app, const LlmFlags& f) {
+  const bool graph = f.output.format == Format::graph;
+  for (const char* flag : {"--phase", "--gpu"}) {
+    if (!graph && !app.given(flag)) throw BadInput(std::string(flag) + " is required");
+  }
+  if (!graph) return;
+  for (const std::string& flag : app.all_given()) {
+    if (flag == "--model" || flag == "--format" || flag == "--out") continue;
+    throw BadInput(flag + ": has no meaning with --format graph, which is of the model alone");
+  }
+}
+
 void note_what_is_given(const Command& app, LlmFlags& f) {
   const auto has = [&app](const char* flag) { return app.given(flag); };
   f.prompt_given = has("--prompt");
@@ -195,9 +215,8 @@ void add_llm_command(const Command& root, Action& action) {
            flags->model)
       .required();
   add_choice(app, "--phase", kQuestionWords, flags->question,
-             "the prompt; a token per sequence; a whole answer; forward and backward", false)
-      .required();
-  add_machine_flags(app, flags->machine);
+             "the prompt; a token per sequence; a whole answer; forward and backward", false);
+  add_machine_flags(app, flags->machine, false);
   add_size_flags(app, flags->workload);
   add_output_length(app, *flags);
   add_parallel_flags(app, flags->parallel, flags->workload);
@@ -218,20 +237,24 @@ void add_llm_command(const Command& root, Action& action) {
               }
               if (*flags->storage <= Bandwidth{}) throw BadInput("--storage: expected a rate above 0");
             });
-  add_output_flags(app, flags->output, {Format::table, Format::json, Format::csv, Format::trace, Format::html});
+  add_output_flags(app, flags->output,
+                   {Format::table, Format::json, Format::csv, Format::trace, Format::html, Format::graph});
   app.value("--explain", "[OP]", "the formula behind every operator's time, or behind this one's",
             [flags](const std::string& text) { flags->explain = text; })
       .value_optional();
   add_whole(app, "--top", "the N operators of a table that take longest [all]", flags->top, 1);
   app.footer(
+      "--format graph writes the model, of which nothing else is asked, as a file to edit and to give to --model.\n"
       "Latency is of one step; of --phase generate, of the whole answer. Exit code 1: the report is printed, but\n"
       "the model does not fit the GPU's memory. Not modelled yet: --phase train.\n"
       "Examples:\n"
       "  predict-model llm --model llama-3.1-8b --gpu h200 --phase decode --batch 16 --context 4096\n"
       "  predict-model llm --model my/config.json --gpu h100 --phase prefill --prompt 512 --tp 4");
   app.when_chosen([flags, app, &action] {
+    check_needed_flags(app, *flags);
     note_what_is_given(app, *flags);
-    action = [flags] { return run_llm(*flags); };
+    if (flags->output.format == Format::graph) action = [flags] { return write_graph(*flags); };
+    else action = [flags] { return run_llm(*flags); };
   });
 }
 

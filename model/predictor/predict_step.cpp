@@ -8,6 +8,7 @@
 #include "model/machine/parts.hpp"
 #include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
+#include "model/predictor/same_operators.hpp"
 #include "model/schedule/pipeline.hpp"
 #include "model/schedule/side_by_side.hpp"
 #include "ops/rewrite/rewrite.hpp"
@@ -83,16 +84,6 @@ void add_shares(const NodePrediction& n, const Rates& m, double executions, Seco
   }
 }
 
-/// The first node that asks for the same operator under the same conditions: `i` when there is none before it.
-std::size_t earlier(const StepPrediction& out, std::size_t i, bool warm) {
-  const Op& op = out.graph.nodes[i].op;
-  for (std::size_t j = 0; j < i; ++j) {
-    const Op& other = out.graph.nodes[j].op;
-    if (other.index() == op.index() && out.nodes[j].warm == warm && other == op) return j;
-  }
-  return i;
-}
-
 /// What a step adds to one execution beyond the graph gaps that op.time holds: every launch follows another kernel, and
 /// outside graphs the host's gap is longer.
 Seconds runtime_gap(const OpPrediction& op, const Rates& m, Runtime runtime) {
@@ -122,15 +113,14 @@ void wait_for_host(StepPrediction& out, const Rates& m, const HostTime& own) {
 void set_band(StepPrediction& out, const Machine& machine, const RunOptions& options, bool fused_as_stack) {
   StepBandSum sum;
   const Band* some = nullptr;
+  std::vector<Seconds> times(out.nodes.size());  // of all nodes that run an operator, at the first of them
+  for (const NodePrediction& n : out.nodes) {
+    times[n.first] += static_cast<double>(n.node->count) * n.waited_for() * (out.nodes[n.first].op.time + n.tax);
+  }
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     const OpPrediction& op = out.nodes[i].op;
     if (out.nodes[i].first != i || op.band == nullptr) continue;
-    Seconds time;  // of all nodes that run this operator
-    for (std::size_t j = i; j < out.nodes.size(); ++j) {
-      const NodePrediction& n = out.nodes[j];
-      if (n.first == i) time += static_cast<double>(n.node->count) * n.waited_for() * (op.time + n.tax);
-    }
-    sum.add(op.band_class, time, op.band_range.low, op.band_range.middle, op.band_range.high);
+    sum.add(op.band_class, times[i], op.band_range.low, op.band_range.middle, op.band_range.high);
     some = op.band;
   }
   if (some == nullptr) {
@@ -384,12 +374,13 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   out.fits = out.graph.memory.total() <= m.gpu.memory.capacity;
   PredictOptions called;
   called.queued = options.runtime != Runtime::graph;
+  SameOperators same(out);
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     NodePrediction& n = out.nodes[i];
     n.node = &out.graph.nodes[i];
     const bool warm = n.warm = finds_warm(out, i, m);
     // layers of different kinds share operators: price each once
-    n.first = earlier(out, i, warm);
+    n.first = same.first(i, warm);
     if (n.first != i) n.op = out.nodes[n.first].op;
     else predict_op(n.node->op, machine, cache, warm ? Warmth::streams : Warmth::cold, n.op, called);
     n.gap = runtime_gap(n.op, m, options.runtime);

@@ -28,6 +28,7 @@ std::string text_of(const LayerSpec& layer) {
   if (layer.mixer) add(layer.mixer->kind());
   if (layer.cross) add(layer.cross->kind());
   if (layer.ffn) add(ffn_text(*layer.ffn));
+  if (layer.feed) add(layer.feed->kind());
   return layer.double_stream ? "2 streams of " + text : text;
 }
 

@@ -9,6 +9,7 @@
 #include "arch/files.hpp"
 #include "arch/json_reader.hpp"
 #include "arch/printable.hpp"
+#include "ops/llm/graph_reader.hpp"
 #include "ops/llm/parts.hpp"
 #include "ops/llm/published_size.hpp"
 
@@ -151,6 +152,7 @@ Llm parse_llm(const std::string& config_json, const std::string& quant_json, con
   const JsonDocument document = JsonDocument::parse(config_json, place);
   const JsonValue root = document.root();
   if (!root.is_object()) root.fail("expected an object with the keys of a config.json");
+  if (root.has("schema")) return read_graph(root);
   std::optional<JsonDocument> quant_document;
   std::optional<JsonValue> quant;
   if (!quant_json.empty()) {
@@ -244,6 +246,7 @@ Llm load_llm(const std::string& name_or_path) {
   check_against_index(path, llm);
   const fs::path file(path);
   llm.file = printable(path);
+  if (!llm.name.empty()) return llm;  // a graph has its own
   llm.name = file.filename() == "config.json" && file.has_parent_path() && !file.parent_path().filename().empty()
                  ? file.parent_path().filename().string()
                  : file.stem().string();

@@ -58,10 +58,12 @@ struct LayerSpec {
   LayerMixer mixer;
   LayerMixer cross;  ///< encoder-decoder: attention over the encoder's tokens
   std::optional<FfnSpec> ffn;
+  LayerMixer feed;  ///< a feed-forward part that a graph file writes out, in place of `ffn`
   BesideSpec beside;
   NormKind norm = NormKind::rms;
   int norms = 2;                      ///< norms over the hidden width a layer
   int norm_vectors = 1;               ///< parameters an element of a norm: 2 with bias, 0 without weights
+  bool written_out = false;           ///< `mixer` is all of the layer: no norms, no residual adds around it
   bool parallel_block = false;        ///< attention and FFN read the same norm
   std::int64_t modulation_width = 0;  ///< DiT: adaLN projection hidden -> this width, a step (0: none)
   /// MMDiT double-stream layer: a second set of QKV, output and FFN weights of the same shape for the other stream.

@@ -43,6 +43,7 @@ ParamCount layer_params(const LayerSpec& layer, std::int64_t hidden) {
   if (layer.mixer) count += layer.mixer->params(hidden);
   if (layer.cross) count += layer.cross->params(hidden);
   if (layer.ffn) count += ffn_params(*layer.ffn, hidden);
+  if (layer.feed) count += layer.feed->params(hidden);
   for (const BesideSpec::Matrix& matrix : layer.beside.matrices) count.matrices += d(matrix.in) * d(matrix.out);
   count.vectors += d(layer.beside.vectors);
   const auto* attention = layer.mixer.as<AttentionSpec>();
@@ -61,11 +62,15 @@ ParamCount layer_params(const LayerSpec& layer, std::int64_t hidden) {
 void count_layer(LayerSpec& layer, std::int64_t hidden) {
   layer.params = layer.active_params = layer_params(layer, hidden).total();
   layer.expert_params = 0;
-  if (layer.mixer) layer.active_params -= layer.mixer->idle_params(hidden);
+  for (const LayerMixer* part : {&layer.mixer, &layer.feed}) {
+    if (!*part) continue;
+    layer.active_params -= (*part)->idle_params(hidden);
+    layer.expert_params += (*part)->expert_params(hidden);
+  }
   if (!layer.ffn || !layer.ffn->is_moe()) return;
   const double one = expert_params(*layer.ffn, hidden).total();
   const std::int64_t unused = layer.ffn->experts - std::min(layer.ffn->topk, layer.ffn->experts);
-  layer.expert_params = d(layer.ffn->experts) * one;
+  layer.expert_params += d(layer.ffn->experts) * one;
   layer.active_params -= d(unused) * one;
 }
 

@@ -14,7 +14,7 @@ namespace plumbline::lowering {
 
 NormPlan norm_plan(const LayerSpec& l) {
   NormPlan plan;
-  plan.parts = (l.mixer ? 1 : 0) + (l.cross ? 1 : 0) + (l.ffn ? 1 : 0);
+  plan.parts = (l.mixer ? 1 : 0) + (l.cross ? 1 : 0) + (l.ffn || l.feed ? 1 : 0);
   plan.pre = l.norms >= plan.parts || (l.parallel_block && l.norms > 0);
   plan.post = l.norms >= 2 * plan.parts && !l.parallel_block;
   return plan;
@@ -70,6 +70,12 @@ void mix(Step& s, const Mixer& mixer, NodeTag gather) {
   s.tensor = s.workload.parallel.tensor;
 }
 
+/// The feed-forward part: one of the model's file, or one that a graph file writes out.
+void feed_forward(Step& s, const LayerSpec& l) {
+  if (l.ffn) return ffn(s, *l.ffn);
+  s.on_replica(kFfn.gather, [&] { l.feed->lower(s); });
+}
+
 /// Attention and FFN read one norm (or each its own, of the same input) and are added together.
 void parallel_layer(Step& s, const LayerSpec& l, const NormPlan& plan) {
   if (plan.pre) pre_norm(s, l, kMixer.norm, nullptr);
@@ -78,9 +84,9 @@ void parallel_layer(Step& s, const LayerSpec& l, const NormPlan& plan) {
   const int entry = s.last;
   mix(s, *l.mixer, kMixer.gather);
   const int mixed = s.last;
-  if (l.ffn) {
+  if (l.ffn || l.feed) {
     s.last = entry;
-    ffn(s, *l.ffn);
+    feed_forward(s, l);
     s.join = mixed;
     s.row("parallel_add"_node, RowwiseKind::add, s.tokens, s.hidden);
   }
@@ -104,6 +110,7 @@ void beside(Step& s, const LayerSpec& l) {
 
 void layer(Step& s, const LayerSpec& l) {
   if (l.double_stream) return double_stream_layer(s, l);
+  if (l.written_out) return mix(s, *l.mixer, kMixer.gather);
   beside(s, l);
   if (l.modulation_width > 0) s.linear("modulation"_node, s.batch, l.modulation_width, s.hidden, true);
   const NormPlan plan = norm_plan(l);
@@ -119,9 +126,9 @@ void layer(Step& s, const LayerSpec& l) {
     mix(s, *l.cross, kCross.gather);
     after(s, l, plan, kCross);
   }
-  if (l.ffn) {
-    before(s, l, plan, kFfn, l.ffn->is_moe() ? nullptr : linear);  // the router reads 16 bits
-    ffn(s, *l.ffn);
+  if (l.ffn || l.feed) {
+    before(s, l, plan, kFfn, l.ffn && l.ffn->is_moe() ? nullptr : linear);  // the router reads 16 bits
+    feed_forward(s, l);
     after(s, l, plan, kFfn);
   }
 }

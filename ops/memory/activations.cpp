@@ -26,8 +26,16 @@ struct View {
   MixerLoad load() const {
     const bool decode = w.phase == Phase::decode, own = w.parallel.attention_data;
     const double sequences = own ? d(w.batch) / tp() : d(w.batch), mine = own ? tokens / tp() : tokens;
-    return {mine,    hidden, decode ? mine : sequences * all_keys, kv_len, element, own ? 1 : tp(), flash(),
-            dropout, decode};
+    return {mine,
+            hidden,
+            decode ? mine : sequences * all_keys,
+            kv_len,
+            element,
+            own ? 1 : tp(),
+            flash(),
+            dropout,
+            decode,
+            w.fusion == Fusion::max};
   }
   MixerLoad cross_load() const {
     MixerLoad over_encoder = load();
@@ -64,6 +72,7 @@ double stored_layer(const LayerSpec& l, const View& v) {
   if (l.mixer) bytes += l.mixer->stored(v.load());
   if (l.cross) bytes += l.cross->stored(v.cross_load());
   if (l.ffn) bytes += stored_ffn(*l.ffn, v);
+  if (l.feed) bytes += l.feed->stored(v.load());
   return bytes;
 }
 
@@ -83,6 +92,7 @@ double live_layer(const LayerSpec& l, const View& v) {
   double most = 0;
   if (l.mixer) most = std::max(most, l.mixer->live(v.load()));
   else if (l.cross) most = std::max(most, l.cross->live(v.load()));
+  if (l.feed) most = std::max(most, l.feed->live(v.load()));
   if (l.ffn) {
     const FfnSpec& f = *l.ffn;
     const double copies = v.flash() ? (f.gated ? 3 : 2) : (f.gated ? 4 : 2);

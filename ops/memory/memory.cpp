@@ -70,6 +70,8 @@ Elements local(const Llm& llm, const Workload& w, const Stage& stage) {
         if (plan.exchanged) whole += repeats * (f.gated ? 3 : 2) * beside * d(stack.hidden);
       }
       e.experts += experts;
+      if (l.feed) whole += repeats * l.feed->whole_params(stack.hidden);
+      if (!p.attention_data && l.mixer) whole += repeats * l.mixer->whole_params(stack.hidden);
       if (p.attention_data && l.mixer) whole += repeats * l.mixer->params(stack.hidden).total();
     });
   }
@@ -98,6 +100,7 @@ Bytes cache(const Llm& llm, const Workload& w, const Types& t, const Stage& stag
       Bytes one;
       if (l.mixer) one += l.mixer->cache({t.kv, t.base, d(n.kept), tensor});
       if (l.cross) one += l.cross->cache({t.kv, t.base, d(n.cross_len), tensor});
+      if (l.feed) one += l.feed->cache({t.kv, t.base, d(n.kept), tensor});
       total += repeats * sequences * one;
     });
   }

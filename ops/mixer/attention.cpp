@@ -150,7 +150,7 @@ AttentionWidths widths(const AttentionSpec& a, double tensor) {
 
 }  // namespace
 
-MixerKind attention_mixer() { return {.words = kWords, .read = read}; }
+MixerKind attention_mixer() { return {.words = kWords, .read = read, .fresh = fresh_mixer<AttentionSpec>}; }
 
 std::int64_t read_query_heads(const LlmConfig& config) {
   return config.dim({"num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"}, "query heads");
@@ -266,6 +266,31 @@ double CrossAttentionSpec::stored(const MixerLoad& load) const {
 SegmentNames AttentionSpec::segment() const {
   if (window > 0) return {"window_layer", "window_moe_layer"};
   return {};
+}
+
+void AttentionSpec::sizes(MixerSizes& to) {
+  to.whole("q_heads", q_heads);
+  to.whole("kv_heads", kv_heads);
+  to.whole("qk_dim", qk_dim);
+  to.whole("v_dim", v_dim);
+  to.flag("causal", causal);
+  to.flag("rope", rope);
+  to.flag("qkv_bias", qkv_bias);
+  to.flag("out_bias", out_bias);
+  to.flag("sinks", sinks);
+  to.flag("key_bias", key_bias);
+  to.flag("output_gate", output_gate);
+  to.whole("qk_norm", qk_norm);
+  to.whole("qk_norm_vectors", qk_norm_vectors);
+  to.flag("head_gates", head_gates);
+  to.flag("output_norm", output_norm);
+  to.whole("head_vectors", head_vectors);
+  to.flag("reads_other_cache", reads_other_cache);
+  to.flag("value_mask", value_mask);
+  to.flag("values_are_keys", values_are_keys);
+  to.whole("window", window);
+  to.flag("chunked", chunked);
+  to.whole("query_rank", query_rank);
 }
 
 }  // namespace plumbline

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "ops/mixer/mixer.hpp"
 
@@ -33,6 +34,8 @@ struct AttentionSpec final : MixerOf<AttentionSpec> {
 
   bool operator==(const AttentionSpec&) const = default;
   std::string kind() const override;
+  std::string_view block() const override { return "gqa"; }
+  void sizes(MixerSizes& to) override;
   ParamCount params(std::int64_t hidden) const override;
   double kv_elements() const override;
   Bytes cache(const CacheQuery& query) const override;
@@ -57,6 +60,8 @@ struct CrossAttentionSpec final : MixerOf<CrossAttentionSpec> {
   explicit CrossAttentionSpec(const AttentionSpec& over) : attention(over) {}
   bool operator==(const CrossAttentionSpec&) const = default;
   std::string kind() const override { return "cross attention"; }
+  std::string_view block() const override { return "cross_attention"; }
+  void sizes(MixerSizes& to) override { attention.sizes(to); }
   ParamCount params(std::int64_t hidden) const override { return attention.params(hidden); }
   Bytes cache(const CacheQuery& query) const override { return attention.cache(query); }
   double stored(const MixerLoad& load) const override;

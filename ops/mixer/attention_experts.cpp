@@ -22,6 +22,13 @@ struct AttentionExpertsSpec final : MixerOf<AttentionExpertsSpec> {
   std::int64_t width() const { return kv_heads * dim; }
   bool operator==(const AttentionExpertsSpec&) const = default;
   std::string kind() const override { return "moa(" + std::to_string(topk) + " of " + std::to_string(experts) + ")"; }
+  std::string_view block() const override { return "attention_experts"; }
+  void sizes(MixerSizes& to) override {
+    to.whole("experts", experts);
+    to.whole("topk", topk);
+    to.whole("kv_heads", kv_heads);
+    to.whole("dim", dim);
+  }
   /// Two matrices an expert, a router, keys and values; a bias behind the experts.
   ParamCount params(std::int64_t hidden) const override {
     const double h = d(hidden), w = d(width()), e = d(experts);
@@ -82,6 +89,8 @@ void AttentionExpertsSpec::lower(lowering::Step& s) const {
 
 }  // namespace
 
-MixerKind attention_experts_mixer() { return {.words = kWords, .meant = meant, .read = read}; }
+MixerKind attention_experts_mixer() {
+  return {.words = kWords, .meant = meant, .read = read, .fresh = fresh_mixer<AttentionExpertsSpec>};
+}
 
 }  // namespace plumbline

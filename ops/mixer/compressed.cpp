@@ -103,7 +103,9 @@ AttentionWidths widths(const CompressedSpec& a, double tensor) {
 
 }  // namespace
 
-MixerKind compressed_mixer() { return {.words = kWords, .meant = meant, .read = read}; }
+MixerKind compressed_mixer() {
+  return {.words = kWords, .meant = meant, .read = read, .fresh = fresh_mixer<CompressedSpec>};
+}
 
 MixerKind compressed_layers_mixer() { return {.words = kPooledWords, .read = read_by_layers}; }
 
@@ -154,6 +156,23 @@ SegmentNames CompressedSpec::segment() const {
   if (index.heads > 0) return {"indexed_layer", "indexed_moe_layer"};
   if (window > 0) return {"window_layer", "window_moe_layer"};
   return {};
+}
+
+void CompressedSpec::sizes(MixerSizes& to) {
+  to.whole("heads", heads);
+  to.whole("kv_heads", kv_heads);
+  to.whole("dim", dim);
+  to.whole("window", window);
+  to.whole("ratio", ratio);
+  to.whole("q_lora_rank", q_lora_rank);
+  to.whole("rope_dim", rope_dim);
+  to.whole("out_groups", out_groups);
+  to.whole("out_lora_rank", out_lora_rank);
+  to.flag("out_bias", out_bias);
+  to.flag("whole", whole);
+  to.whole("index_heads", index.heads);
+  to.whole("index_dim", index.dim);
+  to.whole("index_topk", index.topk);
 }
 
 }  // namespace plumbline

@@ -25,6 +25,8 @@ struct CompressedSpec final : MixerOf<CompressedSpec> {
 
   bool operator==(const CompressedSpec&) const = default;
   std::string kind() const override;
+  std::string_view block() const override { return "compressed_attention"; }
+  void sizes(MixerSizes& to) override;
   ParamCount params(std::int64_t hidden) const override;
   double kv_elements() const override;
   double index_elements() const override;

@@ -44,7 +44,9 @@ StateWidths widths(const DeltaNetSpec& r) {
 
 }  // namespace
 
-MixerKind delta_net_mixer() { return {.words = kWords, .meant = meant, .places = places, .read = read}; }
+MixerKind delta_net_mixer() {
+  return {.words = kWords, .meant = meant, .places = places, .read = read, .fresh = fresh_mixer<DeltaNetSpec>};
+}
 
 /// Qwen3NextGatedDeltaNet: q, k, v, z; beta and alpha; conv without bias; A and dt bias; norm.
 ParamCount DeltaNetSpec::params(std::int64_t hidden) const {
@@ -85,6 +87,15 @@ void DeltaNetSpec::lower(lowering::Step& s) const {
                    std::max<std::int64_t>(1, local_keys), s.types.base, state_dtype});
   gated_norm(s, s.tokens * local_heads, values / local_heads, true);
   out_projection(s, values);
+}
+
+void DeltaNetSpec::sizes(MixerSizes& to) {
+  to.whole("heads", heads);
+  to.whole("head_dim", head_dim);
+  to.whole("key_heads", key_heads);
+  to.whole("key_dim", key_dim);
+  to.whole("conv", conv);
+  to.type("state_dtype", state_dtype);
 }
 
 }  // namespace plumbline

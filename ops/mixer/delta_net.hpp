@@ -17,6 +17,8 @@ struct DeltaNetSpec final : MixerOf<DeltaNetSpec> {
 
   bool operator==(const DeltaNetSpec&) const = default;
   std::string kind() const override { return "gated delta net"; }
+  std::string_view block() const override { return "gated_delta_net"; }
+  void sizes(MixerSizes& to) override;
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override;
   double stored(const MixerLoad& load) const override;

@@ -19,6 +19,13 @@ struct KdaSpec final : MixerOf<KdaSpec> {
   StateWidths widths() const { return {d(inner()), d(head_dim), 2 * d(inner()), d(conv), state_dtype}; }
   bool operator==(const KdaSpec&) const = default;
   std::string kind() const override { return "kda"; }
+  std::string_view block() const override { return "kda"; }
+  void sizes(MixerSizes& to) override {
+    to.whole("heads", heads);
+    to.whole("head_dim", head_dim);
+    to.whole("conv", conv);
+    to.type("state_dtype", state_dtype);
+  }
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override { return state_cache(widths(), query); }
   double stored(const MixerLoad& load) const override { return stored_recurrence(widths(), 3 * d(inner()), load); }
@@ -94,6 +101,8 @@ void KdaSpec::lower(lowering::Step& s) const {
 
 }  // namespace
 
-MixerKind kda_mixer() { return {.words = kWords, .meant = meant, .places = places, .read = read}; }
+MixerKind kda_mixer() {
+  return {.words = kWords, .meant = meant, .places = places, .read = read, .fresh = fresh_mixer<KdaSpec>};
+}
 
 }  // namespace plumbline

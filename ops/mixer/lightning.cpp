@@ -20,6 +20,12 @@ struct LightningSpec final : MixerOf<LightningSpec> {
   StateWidths widths() const { return {d(inner()), d(head_dim), 0, 0, state_dtype}; }
   bool operator==(const LightningSpec&) const = default;
   std::string kind() const override { return "lightning"; }
+  std::string_view block() const override { return "lightning"; }
+  void sizes(MixerSizes& to) override {
+    to.whole("heads", heads);
+    to.whole("head_dim", head_dim);
+    to.type("state_dtype", state_dtype);
+  }
   ParamCount params(std::int64_t hidden) const override { return {5.0 * d(hidden) * d(inner()), d(inner())}; }
   Bytes cache(const CacheQuery& query) const override { return state_cache(widths(), query); }
   double stored(const MixerLoad& load) const override { return stored_recurrence(widths(), 2 * d(inner()), load); }
@@ -72,6 +78,8 @@ void LightningSpec::lower(lowering::Step& s) const {
 
 }  // namespace
 
-MixerKind lightning_mixer() { return {.words = kWords, .meant = meant, .places = places, .read = read}; }
+MixerKind lightning_mixer() {
+  return {.words = kWords, .meant = meant, .places = places, .read = read, .fresh = fresh_mixer<LightningSpec>};
+}
 
 }  // namespace plumbline

@@ -45,7 +45,9 @@ StateWidths widths(const Mamba1Spec& r) { return {d(r.inner), d(r.state), 0, d(r
 
 }  // namespace
 
-MixerKind mamba1_mixer() { return {.words = kWords, .meant = meant, .places = mamba_places, .read = read}; }
+MixerKind mamba1_mixer() {
+  return {.words = kWords, .meant = meant, .places = mamba_places, .read = read, .fresh = fresh_mixer<Mamba1Spec>};
+}
 
 /// MambaMixer: in, depthwise conv + bias, x and dt projections, A, D, out.
 ParamCount Mamba1Spec::params(std::int64_t hidden) const {
@@ -77,6 +79,17 @@ void Mamba1Spec::lower(lowering::Step& s) const {
         Recurrence{RecurrentKind::mamba1, s.batch, s.q_len, channels, 1, state, 1, s.types.base, state_dtype});
   if (s.none()) gated_norm(s, s.tokens, channels, false);
   out_projection(s, channels, bias);
+}
+
+void Mamba1Spec::sizes(MixerSizes& to) {
+  to.whole("inner", inner);
+  to.whole("state", state);
+  to.whole("conv", conv);
+  to.whole("dt_rank", dt_rank);
+  to.flag("inner_norms", inner_norms);
+  to.type("state_dtype", state_dtype);
+  to.flag("bias", bias);
+  to.flag("conv_bias", conv_bias);
 }
 
 }  // namespace plumbline

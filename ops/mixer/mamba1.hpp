@@ -17,6 +17,8 @@ struct Mamba1Spec final : MixerOf<Mamba1Spec> {
 
   bool operator==(const Mamba1Spec&) const = default;
   std::string kind() const override { return "mamba1"; }
+  std::string_view block() const override { return "mamba1"; }
+  void sizes(MixerSizes& to) override;
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override;
   double stored(const MixerLoad& load) const override;

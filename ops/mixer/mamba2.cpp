@@ -66,7 +66,9 @@ StateWidths widths(const Mamba2Spec& r) {
 
 }  // namespace
 
-MixerKind mamba2_mixer() { return {.words = kWords, .places = mamba_places, .read = read}; }
+MixerKind mamba2_mixer() {
+  return {.words = kWords, .places = mamba_places, .read = read, .fresh = fresh_mixer<Mamba2Spec>};
+}
 
 /// Mamba2Mixer: one in projection for z, x, B, C, dt; conv over x, B, C; A, D, dt bias; gated norm; out.
 ParamCount Mamba2Spec::params(std::int64_t hidden) const {
@@ -100,6 +102,20 @@ void Mamba2Spec::lower(lowering::Step& s) const {
                                       std::max<std::int64_t>(1, local_groups), s.types.base, state_dtype});
   gated_norm(s, s.tokens, values, norm);
   out_projection(s, values, out_bias);
+}
+
+void Mamba2Spec::sizes(MixerSizes& to) {
+  to.whole("inner", inner);
+  to.whole("heads", heads);
+  to.whole("head_dim", head_dim);
+  to.whole("state", state);
+  to.whole("groups", groups);
+  to.whole("conv", conv);
+  to.type("state_dtype", state_dtype);
+  to.flag("in_bias", in_bias);
+  to.flag("out_bias", out_bias);
+  to.flag("conv_bias", conv_bias);
+  to.flag("norm", norm);
 }
 
 }  // namespace plumbline

@@ -17,6 +17,8 @@ struct Mamba2Spec final : MixerOf<Mamba2Spec> {
 
   bool operator==(const Mamba2Spec&) const = default;
   std::string kind() const override { return "mamba2"; }
+  std::string_view block() const override { return "mamba2"; }
+  void sizes(MixerSizes& to) override;
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override;
   double stored(const MixerLoad& load) const override;

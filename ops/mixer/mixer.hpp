@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "arch/dtype.hpp"
@@ -46,6 +47,7 @@ struct MixerLoad {
   double tensor = 1;                 ///< degree of tensor parallelism
   bool flash = true;                 ///< attention keeps no scores
   bool dropout = false, decode = false;
+  bool fused = false;  ///< all that is known to be fused (fusion max)
 };
 
 /// Segments of a graph: a layer with this mixer, and one whose feed-forward part is a mixture of experts.
@@ -54,16 +56,48 @@ struct SegmentNames {
   const char* experts = "moe_layer";
 };
 
+class LayerMixer;
+
+/// Goes over the sizes of a mixer by name, to write them to a graph file or to read them from one.
+class MixerSizes {
+ public:
+  MixerSizes() = default;
+  MixerSizes(const MixerSizes&) = delete;
+  MixerSizes& operator=(const MixerSizes&) = delete;
+  virtual ~MixerSizes() = default;
+  virtual void whole(const char* name, std::int64_t& value) = 0;
+  virtual void flag(const char* name, bool& value) = 0;
+  virtual void type(const char* name, DType& value) = 0;
+  virtual void part(const char* name, LayerMixer& value) = 0;
+  void whole(const char* name, int& value) {
+    std::int64_t wide = value;
+    whole(name, wide);
+    value = static_cast<int>(wide);
+  }
+};
+
 class Mixer {
  public:
   virtual ~Mixer() = default;
 
   /// What the field calls it, for the report's line of layers: "gqa", "mla", "mamba2".
   virtual std::string kind() const = 0;
+  /// What graph files call it ("gqa"); "": they have no word for it.
+  virtual std::string_view block() const { return ""; }
+  /// Each size that two of a kind may differ in.
+  virtual void sizes(MixerSizes& /*visitor*/) {}
+  /// Of the same kind: with the same sizes, and with those that a file may leave out.
+  virtual std::shared_ptr<Mixer> copy() const = 0;
+  virtual std::shared_ptr<Mixer> fresh() const = 0;
+
   /// Weight elements between a hidden state of this width and the next, exact.
   virtual ParamCount params(std::int64_t hidden) const = 0;
   /// Of these, the elements that a token does not use: experts that it was not sent to.
   virtual double idle_params(std::int64_t /*hidden*/) const { return 0; }
+  /// Of `params`, weights of routed experts, which may be stored in a type of their own.
+  virtual double expert_params(std::int64_t /*hidden*/) const { return 0; }
+  /// Of `params`, those that each tensor rank holds whole.
+  virtual double whole_params(std::int64_t /*hidden*/) const { return 0; }
   /// Elements that one more token adds to the KV cache with no window applied, and to the indexer's keys beside it.
   virtual double kv_elements() const { return 0; }
   virtual double index_elements() const { return 0; }
@@ -78,6 +112,8 @@ class Mixer {
   virtual SegmentNames segment() const { return {}; }
   /// Heads that tensor ranks share evenly, or not at all; 0: its widths split anywhere.
   virtual std::int64_t split_heads() const { return 0; }
+  /// Whether it says at all how tensor ranks share it.
+  virtual bool splits_ranks() const { return true; }
   /// Its keys and values may lie with several ranks, each part of the sequence with one (context parallelism).
   virtual bool splits_context() const { return false; }
   /// Appends its operators to the open segment, from the (normed) hidden states to its output of tokens x hidden.
@@ -90,6 +126,8 @@ class Mixer {
 template <class Spec>
 class MixerOf : public Mixer {
  public:
+  std::shared_ptr<Mixer> copy() const final { return std::make_shared<Spec>(static_cast<const Spec&>(*this)); }
+  std::shared_ptr<Mixer> fresh() const final { return std::make_shared<Spec>(); }
   bool same_as(const Mixer& other) const final {
     const auto* spec = dynamic_cast<const Spec*>(&other);
     return spec != nullptr && static_cast<const Spec&>(*this) == *spec;
@@ -104,6 +142,8 @@ class LayerMixer {
   template <class Spec>
   requires std::is_base_of_v<Mixer, Spec> LayerMixer(Spec spec)
       : held_(std::make_shared<const Spec>(std::move(spec))) {}  // NOLINT(google-explicit-constructor)
+
+  explicit LayerMixer(std::shared_ptr<const Mixer> held) : held_(std::move(held)) {}
 
   explicit operator bool() const { return held_ != nullptr; }
   const Mixer& operator*() const { return *held_; }

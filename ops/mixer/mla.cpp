@@ -49,9 +49,16 @@ AttentionWidths widths(const MlaSpec& a, double tensor) {
 
 }  // namespace
 
-MixerKind mla_mixer() { return {.words = kWords, .meant = meant, .read = read}; }
+MixerKind mla_mixer() { return {.words = kWords, .meant = meant, .read = read, .fresh = fresh_mixer<MlaSpec>}; }
 
-MixerKind sparse_mla_mixer() { return {.words = kSparseWords, .read = read}; }
+MixerKind sparse_mla_mixer() {
+  const auto fresh = []() -> std::shared_ptr<Mixer> {
+    auto sparse = std::make_shared<MlaSpec>();
+    sparse->index.topk = 1;  // what makes it one
+    return sparse;
+  };
+  return {.words = kSparseWords, .read = read, .fresh = fresh};
+}
 
 std::string MlaSpec::kind() const {
   if (index.topk == 0) return "mla";
@@ -102,6 +109,24 @@ Bytes MlaSpec::partials(double sequences, std::int64_t tensor) const {
 SegmentNames MlaSpec::segment() const {
   if (index.heads > 0) return {"indexed_layer", "indexed_moe_layer"};
   return {};
+}
+
+void MlaSpec::sizes(MixerSizes& to) {
+  to.whole("heads", heads);
+  to.whole("q_lora_rank", q_lora_rank);
+  to.whole("kv_lora_rank", kv_lora_rank);
+  to.whole("nope_dim", nope_dim);
+  to.whole("rope_dim", rope_dim);
+  to.whole("v_dim", v_dim);
+  to.flag("causal", causal);
+  to.flag("qkv_bias", qkv_bias);
+  to.flag("out_bias", out_bias);
+  to.flag("gate", gate);
+  to.flag("latent_gate", latent_gate);
+  to.flag("sinks", sinks);
+  to.whole("index_heads", index.heads);
+  to.whole("index_dim", index.dim);
+  to.whole("index_topk", index.topk);
 }
 
 }  // namespace plumbline

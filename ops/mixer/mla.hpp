@@ -23,6 +23,8 @@ struct MlaSpec final : MixerOf<MlaSpec> {
   std::int64_t qk_dim() const { return nope_dim + rope_dim; }
   bool operator==(const MlaSpec&) const = default;
   std::string kind() const override;
+  std::string_view block() const override { return index.topk > 0 ? "sparse_mla" : "mla"; }
+  void sizes(MixerSizes& to) override;
   ParamCount params(std::int64_t hidden) const override;
   double kv_elements() const override;
   double index_elements() const override;

@@ -22,6 +22,14 @@ struct MlstmSpec final : MixerOf<MlstmSpec> {
   StateWidths widths() const { return {d(values()), d(key_dim), 0, 0, state_dtype}; }
   bool operator==(const MlstmSpec&) const = default;
   std::string kind() const override { return "mlstm"; }
+  std::string_view block() const override { return "mlstm"; }
+  void sizes(MixerSizes& to) override {
+    to.whole("heads", heads);
+    to.whole("key_dim", key_dim);
+    to.whole("value_dim", value_dim);
+    to.flag("bias", bias);
+    to.type("state_dtype", state_dtype);
+  }
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override {
     return state_cache(widths(), query) +
@@ -89,6 +97,6 @@ void MlstmSpec::lower(lowering::Step& s) const {
 
 }  // namespace
 
-MixerKind mlstm_mixer() { return {.words = kWords, .meant = meant, .read = read}; }
+MixerKind mlstm_mixer() { return {.words = kWords, .meant = meant, .read = read, .fresh = fresh_mixer<MlstmSpec>}; }
 
 }  // namespace plumbline

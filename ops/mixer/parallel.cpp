@@ -16,6 +16,11 @@ struct ParallelSpec final : MixerOf<ParallelSpec> {
 
   bool operator==(const ParallelSpec&) const = default;
   std::string kind() const override { return attention->kind() + " beside " + recurrence->kind(); }
+  std::string_view block() const override { return "parallel_mixers"; }
+  void sizes(MixerSizes& to) override {
+    to.part("attention", attention);
+    to.part("recurrence", recurrence);
+  }
   ParamCount params(std::int64_t hidden) const override {
     ParamCount both = attention->params(hidden);
     return both += recurrence->params(hidden);
@@ -56,6 +61,8 @@ void ParallelSpec::lower(lowering::Step& s) const {
 
 }  // namespace
 
-MixerKind parallel_mixer() { return {.words = kWords, .meant = meant, .read = read}; }
+MixerKind parallel_mixer() {
+  return {.words = kWords, .meant = meant, .read = read, .fresh = fresh_mixer<ParallelSpec>};
+}
 
 }  // namespace plumbline

@@ -19,6 +19,13 @@ struct RgLruSpec final : MixerOf<RgLruSpec> {
   StateWidths widths() const { return {d(width), 1, 0, d(conv), state_dtype}; }
   bool operator==(const RgLruSpec&) const = default;
   std::string kind() const override { return "rg-lru"; }
+  std::string_view block() const override { return "rg_lru"; }
+  void sizes(MixerSizes& to) override {
+    to.whole("width", width);
+    to.whole("blocks", blocks);
+    to.whole("conv", conv);
+    to.type("state_dtype", state_dtype);
+  }
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override { return state_cache(widths(), query); }
   double stored(const MixerLoad& load) const override { return stored_recurrence(widths(), 2 * d(width), load); }
@@ -62,6 +69,6 @@ void RgLruSpec::lower(lowering::Step& s) const {
 
 }  // namespace
 
-MixerKind rg_lru_mixer() { return {.words = kWords, .read = read}; }
+MixerKind rg_lru_mixer() { return {.words = kWords, .read = read, .fresh = fresh_mixer<RgLruSpec>}; }
 
 }  // namespace plumbline

@@ -23,6 +23,11 @@ struct RwkvSpec final : MixerOf<RwkvSpec> {
   StateWidths widths() const { return {d(width), d(kState), 0, 2, state_dtype}; }
   bool operator==(const RwkvSpec&) const = default;
   std::string kind() const override { return "rwkv4"; }
+  std::string_view block() const override { return "rwkv4"; }
+  void sizes(MixerSizes& to) override {
+    to.whole("width", width);
+    to.type("state_dtype", state_dtype);
+  }
   /// Key, value, receptance and output; three mixes of the shift over the hidden width, decay and bonus.
   ParamCount params(std::int64_t hidden) const override {
     return {4.0 * d(hidden) * d(width), 3.0 * d(hidden) + 2.0 * d(width)};
@@ -67,6 +72,18 @@ struct RwkvHeadsSpec final : MixerOf<RwkvHeadsSpec> {
   StateWidths widths() const { return {d(width), d(head), 0, 2, state_dtype}; }
   bool operator==(const RwkvHeadsSpec&) const = default;
   std::string kind() const override { return "rwkv" + std::to_string(version); }
+  std::string_view block() const override { return "rwkv"; }
+  void sizes(MixerSizes& to) override {
+    to.whole("version", version);
+    to.whole("width", width);
+    to.whole("head", head);
+    to.whole("shift_rank", shift_rank);
+    to.whole("decay_rank", decay_rank);
+    to.whole("rate_rank", rate_rank);
+    to.whole("value_rank", value_rank);
+    to.whole("gate_rank", gate_rank);
+    to.type("state_dtype", state_dtype);
+  }
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override { return state_cache(widths(), query); }
   double stored(const MixerLoad& load) const override { return stored_recurrence(widths(), 3 * d(width), load); }
@@ -155,8 +172,11 @@ void RwkvHeadsSpec::lower(lowering::Step& s) const {
 
 }  // namespace
 
-MixerKind rwkv_heads_mixer() { return {.words = kHeadsWords, .meant = meant_with_heads, .read = read_with_heads}; }
+MixerKind rwkv_heads_mixer() {
+  return {
+      .words = kHeadsWords, .meant = meant_with_heads, .read = read_with_heads, .fresh = fresh_mixer<RwkvHeadsSpec>};
+}
 
-MixerKind rwkv_mixer() { return {.words = kWords, .meant = meant, .read = read}; }
+MixerKind rwkv_mixer() { return {.words = kWords, .meant = meant, .read = read, .fresh = fresh_mixer<RwkvSpec>}; }
 
 }  // namespace plumbline

@@ -76,4 +76,13 @@ void SharedBlockSpec::lower(lowering::Step& s) const {
   s.linear("block_proj"_node, s.tokens, hidden, hidden);
 }
 
+void SharedBlockSpec::sizes(MixerSizes& to) {
+  attention.sizes(to);
+  to.whole("wide", wide);
+  to.whole("ffn_width", ffn_width);
+  to.flag("ffn_bias", ffn_bias);
+  to.whole("adapter", adapter);
+  to.whole("attention_adapter", attention_adapter);
+}
+
 }  // namespace plumbline

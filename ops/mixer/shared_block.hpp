@@ -20,6 +20,8 @@ struct SharedBlockSpec final : MixerOf<SharedBlockSpec> {
 
   bool operator==(const SharedBlockSpec&) const = default;
   std::string kind() const override { return "shared " + attention.kind() + " + geglu"; }
+  std::string_view block() const override { return "shared_block"; }
+  void sizes(MixerSizes& to) override;
   /// What a layer has of its own: the projection and the adapters.
   ParamCount params(std::int64_t hidden) const override;
   /// What all layers share, once.

@@ -20,6 +20,12 @@ struct ShortConvSpec final : MixerOf<ShortConvSpec> {
 
   bool operator==(const ShortConvSpec&) const = default;
   std::string kind() const override { return "short conv"; }
+  std::string_view block() const override { return "short_conv"; }
+  void sizes(MixerSizes& to) override {
+    to.whole("channels", channels);
+    to.whole("taps", taps);
+    to.flag("bias", bias);
+  }
   ParamCount params(std::int64_t hidden) const override;
   Bytes cache(const CacheQuery& query) const override;
   double stored(const MixerLoad& load) const override;
@@ -89,6 +95,8 @@ void ShortConvSpec::lower(lowering::Step& s) const {
 
 }  // namespace
 
-MixerKind short_conv_mixer() { return {.words = kWords, .places = places, .read = read}; }
+MixerKind short_conv_mixer() {
+  return {.words = kWords, .places = places, .read = read, .fresh = fresh_mixer<ShortConvSpec>};
+}
 
 }  // namespace plumbline

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "arch/files.hpp"
+#include "ops/mixer/attention.hpp"
+#include "ops/mixer/shared_block.hpp"
 
 namespace plumbline {
 
@@ -23,6 +25,33 @@ std::vector<std::string> mixer_words() {
     }
   }
   return words;
+}
+
+namespace {
+
+/// All that a graph file may name: those of the table, and two that readers of whole models make.
+std::vector<std::shared_ptr<Mixer>> fresh_mixers() {
+  std::vector<std::shared_ptr<Mixer>> all{fresh_mixer<CrossAttentionSpec>(), fresh_mixer<SharedBlockSpec>()};
+  for (const MixerKind& kind : mixer_kinds()) {
+    if (kind.fresh != nullptr) all.push_back(kind.fresh());
+  }
+  return all;
+}
+
+}  // namespace
+
+std::shared_ptr<Mixer> fresh_mixer(std::string_view block) {
+  for (std::shared_ptr<Mixer>& mixer : fresh_mixers()) {
+    if (mixer->block() == block) return mixer;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> mixer_blocks() {
+  std::vector<std::string> names;
+  for (const std::shared_ptr<Mixer>& mixer : fresh_mixers()) names.emplace_back(mixer->block());
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 LayerMixer read_mixer(const LlmConfig& config, const LayerPlace& place) {

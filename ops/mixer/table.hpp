@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -36,7 +38,14 @@ struct MixerKind {
   /// keys. Null: it has none.
   std::optional<std::vector<bool>> (*places)(const LlmConfig& config, std::int64_t layers) = nullptr;
   LayerMixer (*read)(const LlmConfig& config, const LayerPlace& place) = nullptr;
+  /// One without sizes yet, for files that name the mixer itself.
+  std::shared_ptr<Mixer> (*fresh)() = nullptr;
 };
+
+template <class Spec>
+std::shared_ptr<Mixer> fresh_mixer() {
+  return std::make_shared<Spec>();
+}
 
 MixerKind mla_mixer();
 MixerKind sparse_mla_mixer();
@@ -83,6 +92,9 @@ inline std::span<const MixerKind> mixer_kinds() {
 /// Null when no mixer has the word.
 const MixerKind* find_mixer(const LlmConfig& config, std::string_view word);
 std::vector<std::string> mixer_words();
+/// The mixer that graph files call `block`, without sizes yet; null when there is none.
+std::shared_ptr<Mixer> fresh_mixer(std::string_view block);
+std::vector<std::string> mixer_blocks();
 /// The mixer of a layer. Throws BadInput: a word of no mixer, or keys that its reader refuses.
 LayerMixer read_mixer(const LlmConfig& config, const LayerPlace& place);
 

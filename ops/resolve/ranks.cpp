@@ -54,6 +54,11 @@ void refuse_heads(const Llm& llm, const std::string& place, std::int64_t tensor)
   for (const StackSpec& stack : llm.stacks) {
     if (stack.role == Role::vision && &stack != &llm.main()) continue;
     for (const LayerSpec& l : stack.kinds) {
+      for (const LayerMixer* part : {&l.mixer, &l.feed}) {
+        if (!*part || (*part)->splits_ranks()) continue;
+        throw NotModelled(place + ": tp " + std::to_string(tensor) + ": block '" + std::string((*part)->block()) +
+                          "' does not say how ranks share it: expected \"split\" on a linear, or tp in a shape");
+      }
       const std::int64_t heads = l.mixer ? l.mixer->split_heads() : 0;
       if (heads == 0 || heads % tensor == 0) continue;
       throw BadInput(place + ": tp " + std::to_string(tensor) + ": expected a divisor of the " + std::to_string(heads) +

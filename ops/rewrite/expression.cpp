@@ -31,7 +31,7 @@ class ExpressionReader {
       : text_(text), names_(names), steps_(steps) {}
 
   void all() {
-    sum(0);
+    comparison(0);
     if (at_ < text_.size()) fail("an operator or the end");
   }
 
@@ -58,6 +58,34 @@ class ExpressionReader {
 
   void push(Kind kind) { steps_.push_back({kind, 0, 0}); }
 
+  Kind comparing() {
+    struct Sign {
+      std::string_view text;
+      Kind kind;
+    };
+    static constexpr auto kSigns = std::to_array<Sign>({{"<=", Kind::at_most},
+                                                        {">=", Kind::at_least},
+                                                        {"==", Kind::equal},
+                                                        {"!=", Kind::unequal},
+                                                        {"<", Kind::less},
+                                                        {">", Kind::greater}});
+    skip_blanks();
+    for (const Sign& sign : kSigns) {
+      if (text_.substr(at_, sign.text.size()) != sign.text) continue;
+      at_ += sign.text.size();
+      return sign.kind;
+    }
+    return Kind::number;
+  }
+
+  void comparison(std::size_t depth) {
+    sum(depth);
+    const Kind kind = comparing();
+    if (kind == Kind::number) return;
+    sum(depth);
+    push(kind);
+  }
+
   void sum(std::size_t depth) {
     if (depth > Expression::kDeepest) fail("less nesting");
     product(depth);
@@ -81,7 +109,7 @@ class ExpressionReader {
 
   void factor(std::size_t depth) {
     if (take('(')) {
-      sum(depth + 1);
+      comparison(depth + 1);
       need(')');
       return;
     }
@@ -115,10 +143,10 @@ class ExpressionReader {
     for (const Function& function : kFunctions) {
       if (function.name != name) continue;
       need('(');
-      sum(depth + 1);
+      comparison(depth + 1);
       if (function.two) {
         need(',');
-        sum(depth + 1);
+        comparison(depth + 1);
       }
       need(')');
       return push(function.kind);
@@ -144,7 +172,8 @@ Expression::Expression(std::string_view text, std::span<const std::string> names
 }
 
 double Expression::operator()(std::span<const double> values) const {
-  std::array<double, 4 * kDeepest + 8> stack{};
+  std::array<double, 4 * kDeepest + 8>
+      stack{};  // at each depth four wait: of a comparison, a sum, a product, a function
   std::size_t top = 0;
   for (const Step& step : steps_) {
     switch (step.kind) {
@@ -162,6 +191,12 @@ double Expression::operator()(std::span<const double> values) const {
       case Kind::multiply: left *= right; break;
       case Kind::divide: left /= right; break;
       case Kind::min: left = std::min(left, right); break;
+      case Kind::less: left = left < right ? 1 : 0; break;
+      case Kind::at_most: left = left <= right ? 1 : 0; break;
+      case Kind::greater: left = left > right ? 1 : 0; break;
+      case Kind::at_least: left = left >= right ? 1 : 0; break;
+      case Kind::equal: left = left == right ? 1 : 0; break;
+      case Kind::unequal: left = left != right ? 1 : 0; break;
       default: left = std::max(left, right); break;
     }
   }

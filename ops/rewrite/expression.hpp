@@ -11,9 +11,10 @@ namespace plumbline {
 
 /// Made once, worked out often: a list of steps on a small stack, in doubles (whole numbers are exact to 2^53).
 ///
+///   whole   = sum [ ("<" | "<=" | ">" | ">=" | "==" | "!=") sum ]      1 where it holds, else 0
 ///   sum     = product { ("+" | "-") product }
 ///   product = factor { ("*" | "/") factor }
-///   factor  = number | name | "(" sum ")" | ("ceil" | "floor") "(" sum ")" | ("min" | "max") "(" sum "," sum ")"
+///   factor  = number | name | "(" whole ")" | ("ceil" | "floor") "(" whole ")" | ("min" | "max") "(" whole "," whole ")"
 class Expression {
  public:
   /// Deepest nesting and longest text that is read.
@@ -30,7 +31,24 @@ class Expression {
 
  private:
   friend class ExpressionReader;
-  enum class Kind : std::uint8_t { number, name, add, subtract, multiply, divide, ceil, floor, min, max };
+  enum class Kind : std::uint8_t {
+    number,
+    name,
+    add,
+    subtract,
+    multiply,
+    divide,
+    ceil,
+    floor,
+    min,
+    max,
+    less,
+    at_most,
+    greater,
+    at_least,
+    equal,
+    unequal
+  };
   struct Step {
     Kind kind = Kind::number;
     double number = 0;

@@ -44,6 +44,14 @@ TEST(Expression, IsWorkedOut) {
   EXPECT_EQ(worked_out("1.5e3"), 1500);
 }
 
+TEST(Expression, Compares) {
+  EXPECT_EQ(worked_out("rows < cols"), 1);
+  EXPECT_EQ(worked_out("rows >= cols"), 0);
+  EXPECT_EQ(worked_out("3*(w == 2) + (w != 2)"), 3);
+  EXPECT_EQ(worked_out("max(w <= 2, w > 2) + 1"), 2);
+  EXPECT_THAT(refusal("1 < 2 < 3"), HasSubstr("expected an operator or the end"));
+}
+
 TEST(Expression, RefusesWhatIsNone) {
   EXPECT_THAT(refusal(""), HasSubstr("found the end"));
   EXPECT_THAT(refusal("rows*"), HasSubstr("expected a number, a name or '('"));

@@ -1,0 +1,45 @@
+#include "model/predictor/same_operators.hpp"
+
+#include <bit>
+
+#include "ops/table/table.hpp"
+
+namespace plumbline {
+namespace {
+
+/// Equal for equal operators: of the values of their keys (FNV-1a, 64 bits at a time).
+std::uint64_t hash_of(const Op& op, bool warm) {
+  constexpr std::uint64_t kPrime = 1099511628211ULL;
+  std::uint64_t hash = 14695981039346656037ULL ^ (2 * op.index() + (warm ? 1 : 0));
+  const void* shape = shape_address(op);
+  for (const Key& key : keys_of(op)) {
+    hash = (hash ^ std::bit_cast<std::uint64_t>(key.get(shape))) * kPrime;
+    hash ^= hash >> 29U;  // whole numbers differ in their high bits alone
+  }
+  return hash;
+}
+
+}  // namespace
+
+bool SameOperators::same(std::size_t i, std::size_t other, bool warm) const {
+  const Op& a = step_.graph.nodes[i].op;
+  const Op& b = step_.graph.nodes[other].op;
+  return b.index() == a.index() && step_.nodes[other].warm == warm && b == a;
+}
+
+std::size_t SameOperators::first(std::size_t i, bool warm) {
+  if (!many_) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (same(i, j, warm)) return j;
+    }
+    return i;
+  }
+  std::vector<std::size_t>& alike = firsts_[hash_of(step_.graph.nodes[i].op, warm)];
+  for (const std::size_t j : alike) {
+    if (same(i, j, warm)) return j;
+  }
+  alike.push_back(i);
+  return i;
+}
+
+}  // namespace plumbline

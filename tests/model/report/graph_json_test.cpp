@@ -1,0 +1,165 @@
+// The way of a model to a graph file and back, and graph files that are none.
+#include "model/report/graph/graph_json.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "arch/error.hpp"
+#include "arch/json_reader.hpp"
+#include "ops/llm/llm.hpp"
+#include "ops/lower/lower.hpp"
+#include "ops/memory/memory.hpp"
+#include "ops/table/text.hpp"
+#include "tests/support/places.hpp"
+
+namespace plumbline::graph_json_test {
+namespace {
+
+Workload step(Phase phase, std::int64_t batch, std::int64_t length, Fusion fusion, std::int64_t tensor = 1) {
+  Workload w;
+  w.phase = phase;
+  w.batch = batch;
+  w.prompt = w.context = length;
+  w.fusion = fusion;
+  w.parallel.tensor = tensor;
+  return w;
+}
+
+/// Every fusion, ranks, contexts that windows and chunks cut, a prompt behind a cache, and training.
+std::vector<Workload> steps() {
+  std::vector<Workload> all{
+      step(Phase::decode, 5, 3000, Fusion::typical),   step(Phase::decode, 1, 9001, Fusion::none),
+      step(Phase::decode, 64, 70, Fusion::max, 4),     step(Phase::prefill, 3, 700, Fusion::max),
+      step(Phase::prefill, 1, 20000, Fusion::typical), step(Phase::prefill, 2, 513, Fusion::none, 2),
+      step(Phase::train, 2, 1024, Fusion::max),        step(Phase::train, 2, 300, Fusion::none)};
+  Workload chunk = step(Phase::prefill, 2, 1000, Fusion::typical, 2);
+  chunk.cached = 12345;
+  chunk.parallel.sequence = true;
+  all.push_back(chunk);
+  Workload sdpa = step(Phase::prefill, 2, 1000, Fusion::none);
+  sdpa.fused_attention = true;
+  all.push_back(sdpa);
+  Workload apart = step(Phase::decode, 16, 4000, Fusion::typical, 2);
+  apart.parallel.attention_data = true;
+  apart.parallel.expert = 2;
+  all.push_back(apart);
+  Workload context = step(Phase::prefill, 2, 4096, Fusion::typical);
+  context.parallel.context = 2;
+  all.push_back(context);
+  context.phase = Phase::decode;
+  all.push_back(context);
+  Workload staged = step(Phase::decode, 8, 500, Fusion::typical);
+  staged.parallel.pipeline = 2;
+  all.push_back(staged);
+  return all;
+}
+
+/// What a step comes to, in words: equal text is an equal step, to the bit.
+std::string told(const Llm& llm, const Workload& w) {
+  try {
+    const Graph g = lower(llm, w);
+    std::string text;
+    for (const Segment& s : g.segments) text += std::string(s.name) + "*" + std::to_string(s.repeat) + "\n";
+    for (const Node& n : g.nodes) {
+      text += std::to_string(n.count) + " " + n.name + " " + std::string(op_name(n.op)) + " " +
+              std::string(dtype_text(n.op)) + " " + shape_text(n.op) + " " + std::to_string(n.segment) + " " +
+              std::to_string(n.stream) + " " + std::to_string(n.depends[0]) + " " + std::to_string(n.depends[1]) + " " +
+              std::to_string(static_cast<int>(n.role)) + "\n";
+    }
+    for (const Bytes b : {g.memory.weights, g.memory.kv_cache, g.memory.activations, g.memory.workspace}) {
+      text += std::to_string(b.in(units::B)) + " ";
+    }
+    for (const std::int64_t repeat : g.pipeline.repeats) text += std::to_string(repeat) + " ";
+    return text;
+  } catch (const Error& refused) {
+    return "refused";
+  }
+}
+
+/// The first difference, or nothing.
+std::string difference(const Llm& before, const Llm& after, std::size_t first, std::size_t each) {
+  if (before.params != after.params) return "params";
+  if (before.active_params != after.active_params) return "active params";
+  if (before.kv_elements_per_token != after.kv_elements_per_token) return "cache of a token";
+  if (before.warnings != after.warnings || before.assumptions != after.assumptions) return "sentences";
+  const std::vector<Workload> all = steps();
+  for (std::size_t i = first % each; i < all.size(); i += each) {
+    const std::string a = told(before, all[i]), b = told(after, all[i]);
+    if (a != b) return "step " + std::to_string(i) + "\n" + a + "\nbecame\n" + b;
+  }
+  return "";
+}
+
+Llm and_back(const Llm& llm) { return parse_llm(graph_form(llm), "", "graph.json"); }
+
+TEST(GraphForm, EveryShippedModelIsTheSameOnItsWayBack) {
+  std::size_t number = 0;  // each model in a third of the steps, in turn
+  for (const std::string& name : llm_names()) {
+    const Llm llm = load_llm(name);
+    EXPECT_EQ(difference(llm, and_back(llm), number++, 3), "") << name;
+  }
+}
+
+/// Parts that no shipped model has: the families of transformers, each in its default configuration.
+TEST(GraphForm, FamiliesAreTheSameOnTheirWayBack) {
+  const JsonDocument file = JsonDocument::read_file(testing_support::tests_folder() + "/ops/hf_families.json");
+  const JsonValue models = file.root().at("models");
+  std::size_t same = 0;
+  for (const std::string& name : models.keys()) {
+    Llm llm;
+    try {
+      llm = parse_llm(models.at(name).at("config").dump(), "", name);
+    } catch (const Error&) {
+      continue;  // refused by name: tests of families hold it
+    }
+    EXPECT_EQ(difference(llm, and_back(llm), same, 5), "") << name;
+    ++same;
+  }
+  EXPECT_GT(same, 140U);
+}
+
+TEST(GraphForm, AttentionAndFfnAreWrittenOut) {
+  const std::string text = graph_form(load_llm("llama-3.1-8b"));
+  EXPECT_NE(text.find("direct*q_width+query_rank+k_width+v_width"), std::string::npos);
+  EXPECT_NE(text.find(R"({"use": "swiglu_ffn", "width": 14336})"), std::string::npos);
+  // what is edited is what is read: twice as wide a part is twice the weights
+  std::string wide = text;
+  wide.replace(wide.find("3*hidden*width"), 14, "6*hidden*width");
+  const double before = load_llm("llama-3.1-8b").params, after = parse_llm(wide, "", "wide.json").params;
+  EXPECT_EQ(after - before, 32.0 * 3 * 4096 * 14336);
+}
+
+/// Bytes of a graph file taken out, put in, doubled or exchanged: read, or refused in one line.
+TEST(GraphForm, MalformedFilesAreRefusedInOneLine) {
+  const std::string whole = graph_form(load_llm("gemma-3-1b"));
+  std::mt19937 random(20261123);
+  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  const std::string marks = "{}[]\":,0123456789-+*/().eTBCS ";
+  int refused = 0;
+  for (int i = 0; i < 150; ++i) {
+    std::string text = whole;
+    for (std::size_t edits = 1 + below(3); edits > 0; --edits) {
+      const std::size_t at = below(text.size()), length = 1 + below(20);
+      switch (below(4)) {
+        case 0: text.erase(at, length); break;
+        case 1: text.insert(at, 1, marks[below(marks.size())]); break;
+        case 2: text.insert(at, text.substr(at, length)); break;
+        default: text[at] = marks[below(marks.size())];
+      }
+    }
+    try {
+      const Llm llm = parse_llm(text, "", "graph.json");
+      (void)lower(llm, step(Phase::decode, 2, 100, Fusion::typical));
+    } catch (const Error& error) {
+      ++refused;
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_GT(refused, 75);
+}
+
+}  // namespace
+}  // namespace plumbline::graph_json_test
