@@ -69,7 +69,7 @@ RC_GTEST_PROP(SettledChoice, NoOtherCutOfTheKeysIsQuicker, ()) {
   as_cut.attention_plan = &plan;
   const Seconds best = predict(s, steady, as_cut).time;
   for (plan.splits = 1; plan.splits <= std::min<std::int64_t>(s.context / 128, 64); ++plan.splits) {
-    if (s.batch * 8 * plan.splits > 3 * 132) break;  // a turn of the SMs each
+    if (s.batch * 8 * plan.splits > std::int64_t{3} * 132) break;  // a turn of the SMs each
     RC_ASSERT(best <= kSearch * predict(s, steady, as_cut).time);
   }
 }
