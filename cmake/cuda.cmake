@@ -3,6 +3,7 @@
 # builds too and can't measure. libcupti, NVML and cuBLASLt are loaded when the programs run, never linked.
 include(CheckLanguage)
 option(PLUMBLINE_CUDA "Build the CUDA kernels (on where nvcc is found)" ON)
+option(PLUMBLINE_CUDA_QUICK "Compile CUDA code quickly, to see that it compiles: slow kernels, not to be run" OFF)
 
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cu)
 if(PLUMBLINE_CUDA AND cuda_sources)
@@ -29,6 +30,9 @@ if(CMAKE_CUDA_COMPILER_LOADED)
   # The others (wgmma, TMA, clusters, programmatic launches) stay with sm_90a, as does what only measures.
   set(portable_kernels chain/attention_chain chain/attention_chain_flat gemm/gemm_portable probes/bandwidth
       probes/latency probes/launch rows/flat rows/moves rows/scan rows/transpose)
+  if(PLUMBLINE_CUDA_QUICK)
+    list(FILTER portable_kernels INCLUDE REGEX "^(chain|rows)/")
+  endif()
   list(TRANSFORM portable_kernels REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/kernels/\\1.cu")
   set_source_files_properties(${portable_kernels} PROPERTIES COMPILE_OPTIONS
     "-gencode=arch=compute_80,code=sm_80;-gencode=arch=compute_80,code=compute_80")
@@ -36,6 +40,13 @@ if(CMAKE_CUDA_COMPILER_LOADED)
   file(GLOB counted_kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/rows/*.cu
        ${CMAKE_CURRENT_SOURCE_DIR}/kernels/chain/*.cu)
   set_property(SOURCE ${counted_kernels} APPEND PROPERTY COMPILE_OPTIONS "--no-compress")
+  # Theirs must be the real code, as the test `kernel_resources` reads it.
+  if(PLUMBLINE_CUDA_QUICK AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+    file(GLOB quick_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/gpu/*.cu)
+    list(APPEND quick_sources ${cuda_sources})
+    list(REMOVE_ITEM quick_sources ${counted_kernels})
+    set_property(SOURCE ${quick_sources} APPEND PROPERTY COMPILE_OPTIONS "--Ofast-compile=max")
+  endif()
   set(cuda_targets kernels)
   find_path(PLUMBLINE_CUPTI_INCLUDE cupti.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
             PATHS /usr/local/cuda/extras/CUPTI/include)

@@ -129,6 +129,10 @@ struct TimeShare {
 /// kDenseSteps or kExpertSteps.
 std::string_view step_kind(const Graph& graph);
 
+struct StepPrediction;
+/// That of its graph; kWaitingSteps where a framework's host, whose time a launch the stack names, is what it waits for.
+std::string_view step_kind(const StepPrediction& step);
+
 /// What a stage of a pipeline takes for one micro-batch; `sends`: handing it on, where that is not in `time`.
 struct StageTime {
   Seconds time, sends;
@@ -149,6 +153,8 @@ struct StepPrediction {
   Seconds latency, low, high;  ///< one step
   /// Collectives and hand-overs between stages: what the step waits for, and what runs beside other operators.
   Seconds network_exposed, network_hidden;
+  bool waits_for_host =
+      false;               ///< the GPU is idle while the stack's host, which has its own time a launch, makes the next
   Seconds overlap_tax;     ///< by how much compute is longer for the communication that runs beside it
   Seconds bubble;          ///< of `latency`: the rank waits for other stages of its pipeline
   std::int64_t stage = 0;  ///< of the pipeline, that the nodes are of: the slowest

@@ -18,9 +18,9 @@ import sys
 import measurement_csv
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "measurements", "h200", "pytorch")
-RECORDINGS = ["steps.jsonl.gz", "second.jsonl.gz"]
+RECORDINGS = ["steps.jsonl.gz", "second.jsonl.gz", "experts.jsonl.gz"]
 STEP_COLUMNS = ["file", "line", "model", "layers", "mode", "phase", "batch", "tokens", "dtype", "wall_us", "wall_low_us",
-                "wall_high_us", "busy_us", "launches", "watts", "sm_MHz", "peak_bytes"]
+                "wall_high_us", "busy_us", "launches", "watts", "sm_MHz", "peak_bytes", "experts_touched"]
 RUN_COLUMNS = ["model", "layers", "phase", "batch", "prompt", "context", "dtype", "gpu", "stack", "measured_ms", "measured_W",
                "id"]
 # Native kernels by what their names hold; CTAs of fewer threads or elements are other kernels.
@@ -46,7 +46,17 @@ def write(name, columns, rows):
 
 def step_row(file, line, r):
     return [file, line, r["model"], r["layers"], r["mode"], r["phase"], r["batch"], r["tokens"], r["dtype"], *r["wall_us"],
-            r["busy_us"], len(r["launches"]), round(r["watts"], 1), r["sm_MHz"], r["peak_bytes"]]
+            r["busy_us"], len(r["launches"]), watts_of(r), r["sm_MHz"] or "", r["peak_bytes"], experts_touched(r)]
+
+
+def watts_of(r):
+    return round(r["watts"], 1) if r["watts"] else ""
+
+
+def experts_touched(r):
+    """Experts of a layer that have rows, the mean over layers, where they were counted."""
+    layers = r.get("experts_rows")
+    return round(sum(len(rows) for rows in layers) / len(layers), 1) if layers else ""
 
 
 def run_row(file, line, r):
@@ -56,7 +66,7 @@ def run_row(file, line, r):
     decode = r["phase"] == "decode"
     return [r["model"], r["layers"], "decode" if decode else "prefill", r["batch"], "" if decode else r["tokens"],
             r["tokens"] if decode else "", "bf16", "h200_sxm", "hf-" + r["mode"], repr(round(r["wall_us"][0] / 1e3, 5)),
-            round(r["watts"], 1), f"{file}:{line}"]
+            watts_of(r), f"{file}:{line}"]
 
 
 def print_rates():

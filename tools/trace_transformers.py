@@ -12,6 +12,7 @@ at one point (phase, sequences, tokens). For each it writes, as one line of FOLD
   launches     what one traced step ran on the GPU, in order, each as an index into `groups`
   groups       what launches alike have in common: kernel, operator (innermost), shapes, types, grid, block; how many, and
                the median, least and largest duration in microseconds
+  experts_rows rows of each expert in the traced step, a list a layer of experts, most first (not in mode graph, compile)
 
 Names and shapes are indices into the run's own `strings`. A traced step's durations are the device's; its host times are not
 kept, since tracing slows the host. In mode `graph` the step is replayed from a CUDA graph with a static cache, in `compile`
@@ -300,6 +301,25 @@ def timed_loops(steps, count, device, loops=5):
     return [statistics.median(times), min(times), max(times)]
 
 
+def routed(model, steps):
+    """Rows of each expert of every layer in one step, most first: random weights route unevenly."""
+    rows, hooks = [], []
+
+    def note(module, inputs):
+        chosen = next(t for t in inputs if torch.is_tensor(t) and not t.is_floating_point())
+        rows.append(sorted(torch.bincount(chosen.flatten()).tolist(), reverse=True))
+    for module in model.modules():
+        if type(module).__name__.endswith("Experts"):
+            hooks.append(module.register_forward_pre_hook(note))
+    if hooks:
+        steps.fresh()
+        steps.step()
+        steps.step()
+    for hook in hooks:
+        hook.remove()
+    return rows[len(rows) // 2:]
+
+
 def traced(steps, device):
     """The Chrome trace of one step as PyTorch's profiler writes it."""
     activities = [torch.profiler.ProfilerActivity.CPU]
@@ -374,6 +394,10 @@ def run(kind, model, config, mode, point, board, args):
     record = {"wall_us": [round(t, 2) for t in wall], "watts": watts, "sm_MHz": clock,
               "peak_bytes": torch.cuda.max_memory_allocated() if args.device == "cuda" else None}
     record.update(summary(traced(steps, args.device)))
+    if mode in ("eager", "sdpa"):
+        rows = routed(model, steps)
+        if rows:
+            record["experts_rows"] = [[count for count in layer if count] for layer in rows]
     return record
 
 

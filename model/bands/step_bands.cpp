@@ -8,6 +8,8 @@
 namespace plumbline {
 namespace {
 
+constexpr std::string_view kApart = "apart";
+
 Band read_band(const JsonValue& v) {
   v.refuse_unknown_keys({"low", "middle", "high", "rows"});
   Band band;
@@ -23,21 +25,34 @@ Band read_band(const JsonValue& v) {
 
 void StepBands::set(const std::string& stack, std::string_view kind, const Band& band) {
   bands_[{stack, std::string(kind)}] = band;
+  make_hull(kind);
+}
+
+void StepBands::stand_apart(const std::string& stack) {
+  apart_.insert(stack);
+  for (const auto& [name, band] : bands_) {
+    if (name.first == stack) make_hull(name.second);
+  }
+}
+
+void StepBands::make_hull(std::string_view kind) {
   Hull hull;
   for (const auto& [name, each] : bands_) {
-    if (name.second != kind) continue;
+    if (name.second != kind || stands_apart(name.first)) continue;
     const bool first = hull.stacks.empty();
     hull.band.low = first ? each.low : std::min(hull.band.low, each.low);
     hull.band.high = first ? each.high : std::max(hull.band.high, each.high);
     hull.band.rows += each.rows;
     hull.stacks += (first ? "" : ", ") + name.first;
   }
-  hulls_[std::string(kind)] = std::move(hull);
+  if (hull.stacks.empty()) hulls_.erase(std::string(kind));
+  else hulls_[std::string(kind)] = std::move(hull);
 }
 
 WholeStepBand StepBands::find(std::string_view stack, std::string_view kind, bool as_recorded) const {
   const auto own = bands_.find({std::string(stack), std::string(kind)});
-  if (own != bands_.end() && as_recorded) return {&own->second, own->first.first, own->first.second, true};
+  const bool apart = stands_apart(std::string(stack)) && kind == kWaitingSteps;  // then no other stack's say more
+  if (own != bands_.end() && (as_recorded || apart)) return {&own->second, own->first.first, own->first.second, true};
   const auto hull = hulls_.find(kind);
   if (hull == hulls_.end()) return {};
   return {&hull->second.band, hull->second.stacks, hull->first, false};
@@ -54,8 +69,11 @@ StepBands parse_step_bands(const std::string& json_text, const std::string& plac
   const JsonValue stacks = root.at("stacks");
   for (const std::string& stack : stacks.keys()) {
     const JsonValue kinds = stacks.at(stack);
-    kinds.refuse_unknown_keys({kDenseSteps, kExpertSteps});
-    for (const std::string& kind : kinds.keys()) bands.set(stack, kind, read_band(kinds.at(kind)));
+    kinds.refuse_unknown_keys({kApart, kDenseSteps, kExpertSteps, kWaitingSteps});
+    for (const std::string& kind : kinds.keys()) {
+      if (kind != kApart) bands.set(stack, kind, read_band(kinds.at(kind)));
+    }
+    if (kinds.has(kApart) && kinds.at(kApart).as_bool()) bands.stand_apart(stack);
   }
   return bands;
 }

@@ -3,11 +3,14 @@
 // added up, hold a step of a serving stack much less often than they say.
 //
 // Steps with experts and steps without are two kinds: what is wrong with grouped products is wrong with no dense model.
-// A stack of which nobody recorded a step of that kind takes the widest to either side of all stacks that have any.
+// Steps that wait for a framework's host are a third: what they miss by is the host, which nobody described.
+// A stack of which nobody recorded a step of that kind takes the widest to either side of all stacks that have any, but
+// for those that stand apart: a framework that launches each operator by itself says nothing of a serving stack.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,11 +20,14 @@
 
 namespace plumbline {
 
-inline constexpr std::string_view kDenseSteps = "dense", kExpertSteps = "experts";
+inline constexpr std::string_view kDenseSteps = "dense", kExpertSteps = "experts", kWaitingSteps = "waiting";
 
 class StepBands {
  public:
   void set(const std::string& stack, std::string_view kind, const Band& band);
+  /// The stack's bands are its own alone, and no other's.
+  void stand_apart(const std::string& stack);
+  bool stands_apart(const std::string& stack) const { return apart_.count(stack) > 0; }
   /// Of that stack and kind; else the hull of all stacks' of that kind; nothing where none has any. `as_recorded`: fusion and launches are the stack's own.
   WholeStepBand find(std::string_view stack, std::string_view kind, bool as_recorded) const;
   const std::map<std::pair<std::string, std::string>, Band>& all() const { return bands_; }
@@ -31,8 +37,10 @@ class StepBands {
     Band band;
     std::string stacks;
   };
+  void make_hull(std::string_view kind);
   std::map<std::pair<std::string, std::string>, Band> bands_;  // by stack and kind
-  std::map<std::string, Hull, std::less<>> hulls_;             // by kind
+  std::set<std::string> apart_;
+  std::map<std::string, Hull, std::less<>> hulls_;  // by kind
 };
 
 /// data/steps/bands.json, which `validate fit-steps` writes. Throws BadInput naming the place.

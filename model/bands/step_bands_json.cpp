@@ -15,6 +15,7 @@ std::string to_json(const StepBands& bands) {
       "rows alone. Written by `validate fit-steps` from the list data/studies/bands.json.";
   out["stacks"] = nlohmann::ordered_json::object();
   for (const auto& [name, band] : bands.all()) {
+    if (bands.stands_apart(name.first)) out["stacks"][name.first]["apart"] = true;
     out["stacks"][name.first][name.second] = {{"low", rounded(band.low)},
                                               {"middle", rounded(band.middle)},
                                               {"high", rounded(band.high)},

@@ -93,6 +93,7 @@ Seconds runtime_gap(const OpPrediction& op, const Rates& m, Runtime runtime) {
 
 /// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer.
 void wait_for_host(StepPrediction& out, const Rates& m, const HostTime& own) {
+  out.waits_for_host = false;
   double operators = 0, launches = 0;
   Seconds gpu_time;
   for (const NodePrediction& n : out.nodes) {
@@ -104,6 +105,7 @@ void wait_for_host(StepPrediction& out, const Rates& m, const HostTime& own) {
   const bool known = own.each_launch > Seconds{};
   const Seconds host = known ? launches * own.each_launch : operators * m.host_per_operator;
   if (host <= gpu_time) return;
+  out.waits_for_host = known;
   const Seconds wait = (host - gpu_time) / operators;
   for (NodePrediction& n : out.nodes) n.gap += wait;
 }
@@ -141,7 +143,7 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
   const Stack& stack = machine.stack();
   const bool as_recorded = options.runtime == stack.runtime && fused_as_stack;
   if (origin.steps) {
-    out.whole_steps = origin.steps->find(stack.name, step_kind(out.graph), as_recorded);
+    out.whole_steps = origin.steps->find(stack.name, step_kind(out), as_recorded);
   }
   if (const Band* whole = out.whole_steps.band) {
     out.low = std::min(out.low, std::exp(whole->low) * out.latency);
@@ -334,6 +336,10 @@ std::string_view step_kind(const Graph& graph) {
   return experts ? kExpertSteps : kDenseSteps;
 }
 
+std::string_view step_kind(const StepPrediction& step) {
+  return step.waits_for_host ? kWaitingSteps : step_kind(step.graph);
+}
+
 void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
                   const RunOptions& options, StepPrediction& out) {
   if (workload.phase == Phase::train) throw NotModelled("phase train: training time is not modelled yet");
@@ -366,7 +372,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   out.power_low.reset();
   out.power_high.reset();
   out.waiting_power.reset();
-  out.power_limited = false;
+  out.power_limited = out.waits_for_host = false;
   out.uncapped = Seconds{};
   out.network_exposed = out.network_hidden = out.overlap_tax = out.bubble = Seconds{};
   out.stage = 0;

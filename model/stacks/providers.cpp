@@ -10,6 +10,7 @@ const Provider& cublas_provider();
 const Provider& trtllm_provider();
 const Provider& flash_attention_provider();
 const Provider& flashinfer_provider();
+const Provider& pytorch_provider();
 const Provider& trtllm_all_reduce_provider();  // custom_all_reduce
 const Provider& vllm_all_reduce_provider();    // custom_all_reduce
 const Provider& deepep_provider();
@@ -24,6 +25,7 @@ std::span<const Provider* const> providers() {
       &trtllm_provider(),           //
       &flash_attention_provider(),  //
       &flashinfer_provider(),       //
+      &pytorch_provider(),          //
       &trtllm_all_reduce_provider(),
       &vllm_all_reduce_provider(),
       &deepep_provider(),

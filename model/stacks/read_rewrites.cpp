@@ -66,9 +66,16 @@ void read_type(const JsonValue& value, const std::string& dtype, LaunchRule& lau
 }
 
 LaunchRule read_launch(const JsonValue& value, const Kernels& kernels, std::span<const std::string> names) {
-  value.refuse_unknown_keys({"name", "kernel", "n", "read", "write", "op", "shape", "dtype", "same"});
+  value.refuse_unknown_keys({"name", "kernel", "n", "read", "write", "op", "shape", "dtype", "same", "times"});
   LaunchRule launch;
   launch.name = value.at("name").as_string();
+  if (const auto times = value.find_string("times")) {
+    try {
+      launch.times = Expression(*times, names);
+    } catch (const BadInput& error) {
+      value.at("times").fail(error.what());
+    }
+  }
   if (value.find_bool("same").value_or(false)) return launch;
   const std::string dtype = value.find_string("dtype").value_or("");
   if (!value.has("kernel")) {

@@ -45,6 +45,15 @@ Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>
   return op;
 }
 
+/// How often it runs for its node.
+std::int64_t times_of(const LaunchRule& rule, const Node& node, const std::vector<double>& values) {
+  if (!rule.times) return 1;
+  constexpr double kMost = 1e6;
+  const double times = std::round((*rule.times)(values));
+  if (times >= 0 && times <= kMost) return static_cast<std::int64_t>(times);
+  throw BadInput("launch '" + rule.name + "' of node '" + node.name + "': times: expected 0 to 1000000");
+}
+
 /// Kept with the graph, so that a name lives as long as it does.
 const char* kept_name(Graph& graph, const char* node, const std::string& launch) {
   if (!graph.names || graph.names.use_count() > 1) {
@@ -94,7 +103,10 @@ void rewrite(Graph& graph, const Rewrites& rewrites, const Workload& workload, s
       values_of(node.op, workload, values);
       last_of[next] = std::max(waits[0], waits[1]);
       for (const LaunchRule& launch : rule->launches) {
+        const std::int64_t times = times_of(launch, node, values);
+        if (times == 0) continue;
         Node made = node;
+        made.count = node.count * times;
         made.op = launch_of(launch, node, values);
         made.name = kept_name(graph, node.name, launch.name);
         made.role = NodeRole::plain;

@@ -32,6 +32,7 @@ struct LaunchRule {
   const Operator* op = nullptr;  ///< null: the node's own, as it is
   std::optional<DType> type{};   ///< where it is not the type of the node's operator
   std::vector<KeyRule> keys{};
+  std::optional<Expression> times{};  ///< how often it runs for its node, rounded; 0: not at all. Empty: once
 };
 
 /// What becomes of the nodes of one operator: none, one or more launches.

@@ -31,6 +31,17 @@ bool says(const std::vector<std::string>& lines, const std::string& words) {
 
 std::vector<std::string> calibrated_gpus() { return json_file_names(data_folder() + "/calibration"); }
 
+/// Under sanitizers every third: descriptors differ in numbers, not in the code that reads them.
+std::vector<std::string> tested_gpus() {
+  std::vector<std::string> names = gpu_names();
+#ifdef PLUMBLINE_SANITIZED
+  constexpr std::size_t kEach = 3;
+  for (std::size_t i = 0; i * kEach < names.size(); ++i) names[i] = names[i * kEach];
+  names.resize((names.size() + kEach - 1) / kEach);
+#endif
+  return names;
+}
+
 class EveryGpu : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryGpu, MakesAMachineOfEveryKernelSetAndClock) {
@@ -110,7 +121,7 @@ TEST_P(EveryGpu, RatesAreSharesOfItsPeaks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Data, EveryGpu, ::testing::ValuesIn(gpu_names()), [](const auto& gpu) { return gpu.param; });
+INSTANTIATE_TEST_SUITE_P(Data, EveryGpu, ::testing::ValuesIn(tested_gpus()), [](const auto& gpu) { return gpu.param; });
 
 TEST(CalibrationFiles, AreReadAndNameThemselves) {
   const std::vector<std::string> files = calibrated_gpus();

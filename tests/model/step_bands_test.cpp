@@ -41,6 +41,22 @@ TEST(StepBands, AStackTakesItsOwnAndOthersTheWidestToEitherSide) {
   EXPECT_EQ(StepBands().find("a", kDenseSteps, true).band, nullptr);
 }
 
+TEST(StepBands, AStackThatStandsApartWidensNoOthersBand) {
+  StepBands bands = two_stacks();
+  bands.set("eager", kDenseSteps, {-2, 2, 40, 0});
+  bands.set("eager", kWaitingSteps, {-1, 1, 40, 0});
+  EXPECT_EQ(bands.find("c", kDenseSteps, true).band->high, 2);
+  bands.stand_apart("eager");
+  EXPECT_EQ(bands.find("c", kDenseSteps, true).band->high, 0.2);
+  EXPECT_EQ(bands.find("c", kWaitingSteps, true).band, nullptr);
+  EXPECT_EQ(bands.find("eager", kDenseSteps, true).band->high, 2);
+  EXPECT_EQ(bands.find("eager", kDenseSteps, false).band->high, 0.2) << "run as nobody recorded it";
+  EXPECT_EQ(bands.find("eager", kWaitingSteps, false).band->high, 1);
+  const std::string text = to_json(bands);
+  EXPECT_EQ(to_json(parse_step_bands(text, "bands.json")), text);
+  EXPECT_TRUE(parse_step_bands(text, "bands.json").stands_apart("eager"));
+}
+
 TEST(StepBands, ReadBackAsTheyWereWritten) {
   const std::string text = to_json(two_stacks());
   EXPECT_EQ(to_json(parse_step_bands(text, "bands.json")), text);

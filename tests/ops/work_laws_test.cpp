@@ -41,9 +41,9 @@ RC_GTEST_PROP(WorkLaws, EveryOperatorMovesSomethingAndNothingNegative, ()) {
 }
 
 /// Keys that do not make an operator larger: rules of the mask, and how the work is spread. (Two of two experts lie on two
-/// ranks, two of four on 1.67.)
+/// ranks, two of four on 1.67; groups confine which experts a token chooses.)
 bool is_a_rule(std::string_view key) {
-  return key == "window" || key == "page" || key == "gpus" || key == "causal" || key == "experts";
+  return key == "window" || key == "page" || key == "gpus" || key == "causal" || key == "experts" || key == "groups";
 }
 
 /// The shape's text with one size doubled; "" when the key holds no size.

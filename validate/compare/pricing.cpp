@@ -94,6 +94,10 @@ KernelSet kernels_of(const StackChoice& stack) {
 
 StackChoice stack_of(StackChoice choice, const Measurement& row) {
   if (!choice.attention.empty()) return choice;
+  if (row.origin.stack.rfind("pytorch", 0) == 0 && choice.name == "trt-llm") {
+    choice.name = "hf-sdpa";
+    return choice;
+  }
   if (op_name(row.what.op) == "all_reduce" && choice.name == "trt-llm") {
     for (const char* stack : {"vllm", "sglang"}) {
       if (row.origin.stack.rfind(stack, 0) == 0) choice.name = stack;

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "arch/files.hpp"
+#include "model/machines.hpp"
+#include "model/stacks/stack.hpp"
 #include "validate/fit/fit_bands.hpp"
 #include "validate/record/held_out.hpp"
 #include "validate/step/model_report.hpp"
@@ -69,11 +71,24 @@ std::vector<WholeStep> whole_steps(const std::vector<StepSource>& sources, Half 
   return out;
 }
 
+namespace {
+
+/// A stack of ours that launches each operator of a model's source by itself. (Rows may name stacks of their own.)
+bool launches_apart(const std::string& stack) {
+  const std::vector<std::string> known = stack_names();
+  return std::find(known.begin(), known.end(), stack) != known.end() && machines().stack(stack).rewrites != nullptr;
+}
+
+}  // namespace
+
 StepBands fit_step_bands(const std::vector<WholeStep>& steps) {
   std::map<std::pair<std::string, std::string>, std::vector<double>> residuals;
   for (const WholeStep& step : steps) residuals[{step.stack, step.kind}].push_back(step.residual);
   StepBands bands;
-  for (const auto& [name, values] : residuals) bands.set(name.first, name.second, residual_band(values));
+  for (const auto& [name, values] : residuals) {
+    bands.set(name.first, name.second, residual_band(values));
+    if (launches_apart(name.first)) bands.stand_apart(name.first);
+  }
   return bands;
 }
 

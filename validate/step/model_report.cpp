@@ -36,10 +36,10 @@ Predicted predicted(Predictor& predictor, const Llm& llm, const ModelRow& row, c
   if (row.phase != "generate") {
     const StepPrediction step = predictor.predict(llm, workload, machine, run);
     const double tokens = step.tokens_per_s * step.latency.in(units::s);
-    return {step.latency, step.low, step.high, tokens, step.flops, step.power, step_kind(step.graph)};
+    return {step.latency, step.low, step.high, tokens, step.flops, step.power, step_kind(step)};
   }
   const GeneratePrediction all = predict_generate(predictor, llm, workload, row.output, machine, run, 16);
-  return {all.latency, all.low, all.high, all.tokens, all.flops, all.power(), step_kind(all.prefill.graph)};
+  return {all.latency, all.low, all.high, all.tokens, all.flops, all.power(), step_kind(all.prefill)};
 }
 
 void need_room(const Llm& llm, const ModelRow& row, const Machine& machine, double reserve) {

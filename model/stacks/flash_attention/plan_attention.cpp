@@ -20,15 +20,14 @@ double compiled_width(std::int64_t width) {
   return ceil_div(w, 64) * 64;
 }
 
-constexpr double kRows = 128;  // of a tile of scores
-
 /// FA3 packs the query heads of a KV head into one tile where few queries would leave most of its rows empty.
-double packed_heads(const AttentionPrefill& s, const Rates& m) {
+double packed_heads(const AttentionPrefill& s, const PrefillCut& cut, const Rates& m) {
+  const double tile = cut.rows;
   const double group = static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads);
-  const auto filled = [](double rows) { return rows / (ceil_div(rows, kRows) * kRows); };
+  const auto filled = [tile](double rows) { return rows / (ceil_div(rows, tile) * tile); };
   const double queries = static_cast<double>(s.q_len);
   constexpr double kWorthIt = 0.9;
-  return is_fa3(m) && filled(queries) < kWorthIt * filled(queries * group) ? group : 1;
+  return cut.packs_heads && is_fa3(m) && filled(queries) < kWorthIt * filled(queries * group) ? group : 1;
 }
 
 double keys_a_block(double width, const Rates& m) {
@@ -38,14 +37,14 @@ double keys_a_block(double width, const Rates& m) {
 
 /// As the TensorRT-LLM kernels' (trtllm/plan_prefill.cpp): each warpgroup, or warp of 16 rows, reads the keys
 /// itself.
-void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const AttentionPrefill& s, const Rates& m,
-                  const FamilyScalars& family) {
+void block_demand(Demand& d, double rows, double keys, double qk_dim, double v_dim, const AttentionPrefill& s,
+                  const Rates& m, const FamilyScalars& family) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;
-  score_demand(d, kRows, keys, qk_dim, v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
-  d.fp32_clk += kRows * v_dim / (sm.fp32_flop_per_clk / 2);
-  const double group = is_fa3(m) ? 64 : 32, queries = is_fa3(m) ? kRows * qk_dim : 0;
-  const double read = (queries + kRows / group * keys * width) * es;
+  score_demand(d, rows, keys, qk_dim, v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
+  d.fp32_clk += rows * v_dim / (sm.fp32_flop_per_clk / 2);
+  const double group = is_fa3(m) ? 64 : 32, queries = is_fa3(m) ? rows * qk_dim : 0;
+  const double read = (queries + rows / group * keys * width) * es;
   d.smem_clk = (read + keys * width * kv_es) / sm.smem_bytes_per_clk.in(units::B);
   d.exposed_clk = family.step_clk;
 }
@@ -67,25 +66,26 @@ Demand append_demand(const AttentionPrefill& s, const FamilyScalars& family) {
 }  // namespace
 
 AttentionChoice plan_flash_prefill(const AttentionPrefill& s, bool appends, const Rates& m,
-                                   std::span<const FamilyScalars> families) {
+                                   std::span<const FamilyScalars> families, const PrefillCut& cut) {
   AttentionChoice c;
   c.family = &families[flash_attention::kPrefill];
-  const double qk_dim = compiled_width(s.qk_dim), v_dim = compiled_width(s.v_dim), packed = packed_heads(s, m);
+  const double qk_dim = compiled_width(s.qk_dim), v_dim = compiled_width(s.v_dim), packed = packed_heads(s, cut, m);
   const double keys = keys_a_block(std::max(qk_dim, v_dim), m);
-  c.plan.q_tile = static_cast<std::int64_t>(kRows);
+  c.plan.q_tile = static_cast<std::int64_t>(cut.rows);
   c.plan.kv_tile = static_cast<std::int64_t>(keys);
   c.plan.packed_heads = static_cast<std::int64_t>(packed);
-  const BlockCount blocks = visited_blocks(s, kRows / packed, keys);
+  const BlockCount blocks = visited_blocks(s, cut.rows / packed, keys);
   Demand& d = c.main;
   const double heads = static_cast<double>(s.batch * s.q_heads) / packed;
   d.plan.ctas = static_cast<std::int64_t>(heads * blocks.tiles);
   d.plan.ctas_per_sm = is_fa3(m) ? 1 : 2;
   d.plan.threads = is_fa3(m) ? 384 : 128;
-  d.plan.shortest_first = !is_fa3(m);  // FA3's scheduler deals the longest tiles first
+  d.plan.shortest_first = !is_fa3(m) || !cut.longest_first;  // FA3's scheduler deals the longest tiles first
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
-  block_demand(d, keys, qk_dim, v_dim, s, m, *c.family);
-  d.once_clk = masked_blocks(s, kRows / packed, keys, d.plan.steps) * mask_clk(kRows * keys, m) + c.family->start_clk;
+  block_demand(d, cut.rows, keys, qk_dim, v_dim, s, m, *c.family);
+  d.once_clk =
+      masked_blocks(s, cut.rows / packed, keys, d.plan.steps) * mask_clk(cut.rows * keys, m) + c.family->start_clk;
   prefill_traffic(d, s);
   if (!appends) return c;
   c.prepares = true;
@@ -95,7 +95,7 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& s, bool appends, cons
 }
 
 AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
-                                  const KeyCutting& how) {
+                                  const KeyCutting& how, const DecodeCut& kernel) {
   const DecodeTask t = decode_task(s);
   AttentionChoice c;
   c.family = &families[flash_attention::kDecode];
@@ -105,17 +105,20 @@ AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std:
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
   // FA2 splits only where it has packed heads; neither does once four fifths of the SMs have a CTA
   const bool can_split = is_fa3(m) || t.rows > 1;
-  const double most = can_split ? std::min(ceil_div(t.context, kBlock), kMostSplits) : 1;
-  const double wanted = t.kv_sets < kFull * m.sm_count ? std::min(std::floor(m.sm_count / t.kv_sets), most) : 1;
+  const double blocks = kernel.whole_blocks ? std::floor(t.context / kBlock) : ceil_div(t.context, kBlock);
+  const double most = can_split ? std::clamp(blocks, 1.0, kMostSplits) : 1;
+  const double slots = m.sm_count * kernel.ctas_per_sm, parts = t.v_dim > kernel.widest ? 2 : 1;
+  const double wanted = t.kv_sets < kFull * m.sm_count ? std::min(std::floor(slots / t.kv_sets), most) : 1;
   Demand& d = c.main;
-  d.plan.ctas_per_sm = 1;
+  d.plan.ctas_per_sm = static_cast<std::int64_t>(kernel.ctas_per_sm);
   d.plan.threads = 256;
   score_demand(d, ceil_div(t.rows, 16) * 16, kStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[s.dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   constexpr double kReferenceKeyBytes = 512;  // of a step's chain: 64 keys of 2 x 128 at 16 bits
-  const double step_clk = c.family->step_clk * t.key_bytes / kReferenceKeyBytes;
+  const double seen = (t.qk_dim + t.v_dim / parts) / (t.qk_dim + t.v_dim);  // of a key's bytes by a CTA
+  const double step_clk = c.family->step_clk * seen * t.key_bytes / kReferenceKeyBytes;
   cut_keys(c, how, std::max(1.0, wanted), most, m, [&](Demand& main, double splits) {
-    main.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
+    main.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits * parts);
     main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), kStep);
     main.step_latency = (c.family->start_clk + (main.plan.steps + 1) * step_clk) / main.plan.steps / m.clock;
     c.combines = splits > 1;

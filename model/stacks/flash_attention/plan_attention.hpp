@@ -12,10 +12,24 @@ namespace flash_attention {
 enum Family : std::size_t { kPrefill, kDecode, kCombine, kAppend, kFamilies };
 }  // namespace flash_attention
 
+/// What kernels of that kind do otherwise than FlashAttention's.
+struct PrefillCut {
+  double rows = 128;          ///< queries of a tile
+  bool packs_heads = true;    ///< query heads of a KV head share a tile where few queries would leave it empty
+  bool longest_first = true;  ///< CTAs take the longest tiles of a causal mask first
+};
+
+struct DecodeCut {
+  double ctas_per_sm = 1;
+  double widest = 256;  ///< columns of V that a CTA sums; wider heads are cut in two, and both halves read the keys
+  bool whole_blocks = false;  ///< a part has a whole block of keys at least
+};
+
 /// `appends`: new keys and values go to the cache by a launch of their own.
 AttentionChoice plan_flash_prefill(const AttentionPrefill& shape, bool appends, const Rates& rates,
-                                   std::span<const FamilyScalars> families);
+                                   std::span<const FamilyScalars> families, const PrefillCut& cut = {});
 AttentionChoice plan_flash_decode(const AttentionDecode& shape, const Rates& rates,
-                                  std::span<const FamilyScalars> families, const KeyCutting& how = {});
+                                  std::span<const FamilyScalars> families, const KeyCutting& how = {},
+                                  const DecodeCut& cut = {});
 
 }  // namespace plumbline

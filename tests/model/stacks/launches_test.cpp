@@ -93,6 +93,32 @@ std::size_t launches_of(const StepPrediction& step, std::string_view begin) {
   return count;
 }
 
+TEST(Launches, RunAsOftenAsTheirSizeSays) {
+  const Rewrites r = parsed(kKernel, R"k({"op": "rmsnorm", "launches": [
+      {"name": "few", "kernel": "wide", "n": "rows", "read": "1", "write": "1", "times": "min(1,floor(4/rows))"},
+      {"name": "many", "kernel": "wide", "n": "rows", "read": "1", "write": "1", "times": "3*(1-min(1,floor(4/rows)))"}]})k");
+  const auto nodes_of = [&](std::int64_t rows) {
+    Graph g;
+    Node node;
+    node.name = "norm";
+    node.count = 5;
+    node.op = Rowwise{RowwiseKind::rmsnorm, rows, 64};
+    g.nodes = {node};
+    g.segments = {{"layer", 1, 0, 1}};
+    rewrite(g, r, decode(1, 1), "llama");
+    return g;
+  };
+  const Graph few = nodes_of(4), many = nodes_of(5);
+  ASSERT_EQ(few.nodes.size(), 1U);
+  EXPECT_STREQ(few.nodes[0].name, "norm.few");
+  EXPECT_EQ(few.nodes[0].count, 5);
+  ASSERT_EQ(many.nodes.size(), 1U);
+  EXPECT_STREQ(many.nodes[0].name, "norm.many");
+  EXPECT_EQ(many.nodes[0].count, 15);
+  EXPECT_THAT(refusal(kKernel, R"({"op": "rmsnorm", "launches": [{"name": "x", "same": true, "times": "1+"}]})"),
+              HasSubstr("times"));
+}
+
 TEST(Launches, ANormOfTransformersIsEightAndARotationFive) {
   Predictor predictor;
   const Llm llm = load_llm("llama-3.1-8b");

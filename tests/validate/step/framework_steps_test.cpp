@@ -1,7 +1,5 @@
 // Steps of transformers under PyTorch, launch by launch, as traced on an H200 (data/measurements/h200/pytorch): how long
-// the GPU is busy, and how many launches there are. What a host takes is a host's, and is not held here. Mixture-of-experts
-// layers run CUTLASS's grouped products, which no family has, and decode with attention written out multiplies by one row
-// a head, for which cuBLAS has kernels that the planner does not know: both are held apart.
+// the GPU is busy, and how many launches there are. What a host takes is a host's, and is not held here.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -65,10 +63,10 @@ Errors errors_of(const std::vector<Traced>& steps) {
   Predictor predictor;
   for (const Traced& t : steps) {
     MachineOptions options{"hf-" + t.mode};
-    options.clock = ClockMode::burst;
+    options.clock = ClockMode::steady;  // a loop of steps: slowed by the cap, or waiting for the host
     const Machine machine = machines().get({"h200_sxm", options});
     StepPrediction step;
-    predictor.predict(first_layers(t.model, t.layers), workload_of(t), machine, RunOptions{}, step);
+    predictor.predict(first_layers(t.model, t.layers), workload_of(t), machine, RunOptions{Runtime::eager}, step);
     Seconds busy;
     double launches = 0;
     for (const NodePrediction& n : step.nodes) {
@@ -83,7 +81,11 @@ Errors errors_of(const std::vector<Traced>& steps) {
 }
 
 bool has_experts(const Traced& t) { return t.model == "mixtral-8x7b" || t.model == "qwen3-30b-a3b"; }
-bool unknown_products(const Traced& t) { return t.phase == "decode" && t.mode == "eager" && t.batch > 1; }
+/// Attention written out of several sequences: most of such a step are batched products of one row.
+bool one_row_products(const Traced& t) { return t.phase == "decode" && t.mode == "eager" && t.batch > 1; }
+/// Random weights send the tokens of a few sequences to the same experts: 43 to 104 of 128 have rows, where even routing
+/// touches all (column experts_touched).
+bool routes_unevenly(const Traced& t) { return t.model == "qwen3-30b-a3b" && t.phase == "prefill" && t.batch <= 4; }
 /// Taken when data/launches/transformers.json stood, of models and points that it was not written for.
 bool predicted_before(const Traced& t) { return t.file == "second.jsonl.gz" && t.model != "gpt2-xl"; }
 
@@ -97,7 +99,7 @@ std::vector<Traced> kept(const Keep& keep) {
 }
 
 TEST(FrameworkSteps, PredictedBeforeTheyWereTraced) {
-  const std::vector<Traced> steps = kept([](const Traced& t) { return predicted_before(t) && !unknown_products(t); });
+  const std::vector<Traced> steps = kept([](const Traced& t) { return predicted_before(t) && !one_row_products(t); });
   ASSERT_EQ(steps.size(), 18U);
   const Errors errors = errors_of(steps);
   EXPECT_LE(median(errors.time), 3);
@@ -107,26 +109,30 @@ TEST(FrameworkSteps, PredictedBeforeTheyWereTraced) {
 
 TEST(FrameworkSteps, DenseStepsOfTheFirstRecording) {
   const std::vector<Traced> steps =
-      kept([](const Traced& t) { return !predicted_before(t) && !has_experts(t) && !unknown_products(t); });
+      kept([](const Traced& t) { return !predicted_before(t) && !has_experts(t) && !one_row_products(t); });
   ASSERT_GE(steps.size(), 38U);
   const Errors errors = errors_of(steps);
-  EXPECT_LE(median(errors.time), 4);
+  EXPECT_LE(median(errors.time), 4.6);
   EXPECT_LE(quantile(errors.time, 0.9), 12);
   EXPECT_LE(median(errors.launches), 9);
 }
 
-TEST(FrameworkSteps, StepsOfExpertsAreFurtherOff) {
-  const std::vector<Traced> steps = kept([](const Traced& t) { return has_experts(t) && !unknown_products(t); });
-  ASSERT_GE(steps.size(), 40U);
+TEST(FrameworkSteps, StepsOfExpertsWhoseTokensAreSpread) {
+  const std::vector<Traced> steps =
+      kept([](const Traced& t) { return has_experts(t) && !one_row_products(t) && !routes_unevenly(t); });
+  ASSERT_GE(steps.size(), 50U);
   const Errors errors = errors_of(steps);
-  EXPECT_LE(median(errors.time), 15);
-  EXPECT_LE(quantile(errors.time, 0.9), 30);
+  EXPECT_LE(median(errors.time), 4.5);
+  EXPECT_LE(quantile(errors.time, 0.9), 12);
+  EXPECT_LE(median(errors.launches), 4);
 }
 
-TEST(FrameworkSteps, ProductsOfOneRowAHeadAreTooSlow) {
-  const std::vector<Traced> steps = kept(unknown_products);
+TEST(FrameworkSteps, ProductsOfOneRowAHead) {
+  const std::vector<Traced> steps = kept(one_row_products);
   EXPECT_EQ(steps.size(), 11U);
-  EXPECT_LE(median(errors_of(steps).time), 18);
+  const Errors errors = errors_of(steps);
+  EXPECT_LE(median(errors.time), 7);
+  EXPECT_LE(quantile(errors.time, 0.9), 12);
 }
 
 }  // namespace

@@ -1,0 +1,115 @@
+// PyTorch: what torch.nn.functional and transformers call that is no library's of its own. Grouped products by CUTLASS,
+// attention by cuDNN, which scaled_dot_product_attention takes on Hopper.
+#include <array>
+
+#include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/flash_attention/plan_attention.hpp"
+#include "model/stacks/provider.hpp"
+#include "model/stacks/pytorch/plan_gemv.hpp"
+#include "model/stacks/pytorch/plan_grouped.hpp"
+
+namespace plumbline {
+namespace {
+
+/// In the order in which they are declared. The attention families stand where FlashAttention's do, whose planner cuts
+/// for cuDNN too: cuDNN is not published.
+enum PyTorchFamily : std::size_t { kGroupedMm = flash_attention::kFamilies, kGemv, kPyTorchFamilies };
+
+constexpr auto kPrefill =
+    std::to_array<BandClass>({{Variant::usual, "cudnn_prefill"}, {Variant::encoder, "cudnn_encoder"}});
+constexpr auto kDecode = std::to_array<BandClass>({{Variant::usual, "cudnn_decode"}});
+constexpr auto kOneRow = std::to_array<BandClass>({{Variant::usual, "gemv"}});
+constexpr auto kGrouped = std::to_array<BandClass>({{Variant::usual, "grouped_mm"}});
+
+constexpr std::array<FamilyDeclaration, kPyTorchFamilies> kDeclared{
+    {{.name = "cudnn_prefill",
+      .op = "attention_prefill",
+      .required = false,
+      .stand_in = "library.flash_prefill",
+      .stand_in_inherits = true,
+      .kind = "attention",
+      .classes = kPrefill},
+     {.name = "cudnn_decode",
+      .op = "attention_decode",
+      .required = false,
+      .stand_in = "library.flash_decode",
+      .stand_in_inherits = true,
+      .kind = "attention",
+      .classes = kDecode},
+     {.name = "cudnn_combine", .op = "attention_decode", .required = false, .stand_in = "library.combine"},
+     {.name = "flash_append", .op = "attention_prefill"},
+     {.name = "grouped_mm",
+      .op = "grouped_gemm",
+      .required = false,
+      .stand_in = "library.gemm",
+      .stand_in_inherits = true,
+      .kind = "matrix",
+      .classes = kGrouped},
+     {.name = "gemv", .op = "gemm", .required = false, .kind = "matrix", .classes = kOneRow}}};
+
+/// Tiles of a causal mask in the order of their queries: long ones come late, so that 1024 queries of 32 heads, 256 tiles,
+/// take 32.6 us with the mask and 32.5 without (H200, 2026-11-23).
+constexpr PrefillCut kCudnn{128, false, false};
+/// By its grids (H200, 2026-11-23): 8 parts of the keys of 32 heads, none of 128 heads nor of 129 keys; two halves of 256
+/// columns.
+constexpr DecodeCut kCudnnDecode{2, 128, true};
+
+constexpr std::array<std::string_view, 4> kOps{"attention_prefill", "attention_decode", "grouped_gemm", "gemm"};
+
+class PyTorch final : public Provider {
+ public:
+  std::string_view name() const override { return "pytorch"; }
+  std::span<const FamilyDeclaration> families() const override { return kDeclared; }
+  std::span<const std::string_view> ops() const override { return kOps; }
+
+  bool plan(const Question& q, Answer& out) const override {
+    const Variant variant = attention_variant(q.op);
+    if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
+      require_tensor_path(prefill->dtype, q);
+      answer_attention(plan_flash_prefill(*prefill, false, q.rates, q.families, kCudnn), "cuDNN attention", variant, q,
+                       out);
+      return true;
+    }
+    if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
+      require_tensor_path(decode->dtype, q);
+      answer_attention(plan_flash_decode(*decode, q.rates, q.families, key_cutting(q), kCudnnDecode),
+                       "cuDNN split-KV attention", variant, q, out);
+      return true;
+    }
+    if (const auto* gemm = std::get_if<Gemm>(&q.op)) return answer_gemv(*gemm, q, out);
+    const auto* grouped = std::get_if<GroupedGemm>(&q.op);
+    return grouped != nullptr && answer_grouped(*grouped, q, out);
+  }
+
+ private:
+  /// Products of one row; all others are cuBLAS's, and so are these where no card was measured.
+  static bool answer_gemv(const Gemm& shape, const Question& q, Answer& out) {
+    const FamilyScalars& family = q.families[kGemv];
+    if (!family.on_file || matrix_flop_per_clk(shape.precision.math, q.rates) <= 0) return false;
+    const GemmTask task = gemm_task(shape, q.rates);
+    if (!runs_as_gemv(task)) return false;
+    out.sign(family);
+    out.launch("gemvx", family) = gemv_demand(task, q.rates, family);
+    return true;
+  }
+
+  static bool answer_grouped(const GroupedGemm& shape, const Question& q, Answer& out) {
+    const GroupedMm task = grouped_mm_task(shape, q.rates);
+    if (!has_grouped_mm(task.task, q.rates)) return false;
+    const FamilyScalars& family = q.families[kGroupedMm];
+    const GemmChoice choice = plan_grouped_mm(task, q.rates, family, q.cache);
+    out.sign(family);
+    out.gemm_plan = choice.plan;
+    out.launch("_grouped_mm", family) = choice.main;
+    return true;
+  }
+};
+
+}  // namespace
+
+const Provider& pytorch_provider() {
+  static const PyTorch provider;
+  return provider;
+}
+
+}  // namespace plumbline

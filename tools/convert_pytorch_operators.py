@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Turns the single operators of PyTorch on file (data/measurements/h200/pytorch/operators.jsonl.gz, tools/trace_operators.py)
+into Plumbline's ops CSV, split for good into train and held-out files: data/measurements/h200_pytorch/h200_sxm/.
+
+    tools/convert_pytorch_operators.py
+
+A row's time is the sum of its launches' own times, medians of seven runs, without the gaps between them; `_grouped_mm`'s is
+that of the product alone (what prepares its pointers is a launch that data/launches names). Left out: products of experts
+that have unequal numbers of rows, which the operator's keys can't say. `id` is operators:<line>.
+"""
+import gzip
+import json
+import os
+
+from measurement_csv import Output
+
+DTYPES = {"float16": "fp16", "bfloat16": "bf16"}
+
+
+def grouped(c):
+    rows = [r for r in c["rows"] if r]
+    if len(set(rows)) != 1:
+        return None
+    # as many experts as have rows, each token to all of them: each has `rows` rows
+    return "grouped_gemm", {"E": len(rows), "topk": len(rows), "T": rows[0], "N": c["n"], "K": c["k"]}, c["launches"][1:]
+
+
+def attention(c):
+    heads = {"B": c["batch"], "Hq": c["heads"], "Hkv": c["heads"], "D": c["width"]}
+    if c["queries"] == 1:
+        return "attention_decode", {**heads, "S": c["keys"]}, c["launches"]
+    return "attention_prefill", {**heads, "S": c["keys"], "causal": int(c["causal"])}, c["launches"]
+
+
+def product(c):
+    if c["kind"] == "gemm":
+        return "gemm", {"M": c["m"], "N": c["n"], "K": c["k"], **({"layout": "kn"} if c["layout"] == "kn" else {})}, c["launches"]
+    if c["product"] == "scores":
+        return "gemm", {"M": c["queries"], "N": c["keys"], "K": c["width"], "batch": c["batch"]}, c["launches"]
+    return "gemm", {"M": c["queries"], "N": c["width"], "K": c["keys"], "batch": c["batch"], "layout": "kn"}, c["launches"]
+
+
+FAMILIES = {"grouped_mm": ("grouped_gemm", grouped), "sdpa": ("attention", attention), "bmm": ("products", product),
+            "gemm": ("gemm", product)}
+
+
+def main():
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "measurements")
+    out = Output()
+    with gzip.open(os.path.join(root, "h200", "pytorch", "operators.jsonl.gz"), "rt", encoding="utf-8") as lines:
+        next(lines)
+        for line, text in enumerate(lines, start=2):
+            case = json.loads(text)
+            family, convert = FAMILIES[case["kind"]]
+            row = convert(case)
+            if row is None or not case["launches"]:
+                continue
+            name, shape, launches = row
+            kernel = case["backend"] if case["kind"] == "sdpa" else case["kind"]
+            if any("gemv" in launch[0] for launch in launches):
+                kernel = "gemv"
+            out.add(("h200_pytorch", "h200_sxm", family), name, DTYPES[case.get("dtype", "bfloat16")], shape,
+                    f"{sum(launch[3] for launch in launches):.3f}", f"operators:{line}", stack="pytorch-2.11", kernel=kernel,
+                    scope="kernels")
+    for (source, gpu, family, side), rows in sorted(out.write(root).items()):
+        print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Refits the families of data/calibration/h200_sxm.json that PyTorch's own kernels are priced with, to the training rows of
+# data/measurements/h200_pytorch (tools/convert_pytorch_operators.py). Held-out files are never read. Error bands are found
+# afterwards: tools/fit_bands.sh.
+#
+# usage: tools/fit_pytorch.sh; build validate first
+set -eu
+cd -- "$(dirname -- "$0")/.."
+validate=${PLUMBLINE_BUILD:-build}/bin/validate
+
+# fit FAMILY ROWS FREE [FILTERS...]
+fit() {
+  family=$1 rows=data/measurements/h200_pytorch/h200_sxm/$2.train.csv free=$3
+  shift 3
+  "$validate" fit "$rows" --gpu h200_sxm --kernels library --family "$family" --free "$free" \
+    --source "PyTorch 2.11 on an H200, ${family}" --out data/calibration/h200_sxm.json "$@"
+}
+
+fit grouped_mm grouped_gemm "fixed_s=3e-6:2e-7:1e-5,efficiency_fraction=.95:.8:1,dram_share_fraction=.9:.5:1,\
+step_s=4e-7:1e-8:2e-6,per_cta_s=3e-7:1e-9:3e-6,exposed=2:.1:12"
+fit cudnn_prefill attention "fixed_s=5e-6:1e-6:2e-5,step_clk=300:10:4000,start_clk=5000:100:40000" \
+  --where kernel=cudnn --where op=attention_prefill --min-us 4
+fit cudnn_decode attention "fixed_s=4e-6:1e-6:2e-5,start_clk=3000:100:40000,step_clk=700:10:9000,\
+dram_share_fraction=.97:.6:1" --where kernel=cudnn --where op=attention_decode --min-us 4 --unbalanced
+# products of one row whose row of weights or of the result is no whole number of 16 bytes
+fit gemv products "fixed_s=2e-6:5e-7:6e-6,start_clk=170:1:3000,step_clk=200:10:3000,merge_clk=21:2:300" \
+  --where kernel=gemv
