@@ -265,7 +265,8 @@ TEST(Tables, RowsThatRepeatInOtherLayersAreFolded) {
   ASSERT_NE(first, out.npos);
   EXPECT_EQ(out.find(row, first + 1), out.npos);
   EXPECT_THAT(line_of(out, "  q_b_proj "), HasSubstr(" 61 "));
-  EXPECT_LE(std::count(out.begin(), out.end(), '\n'), 80) << "was 84, with fewer lines of memory, of layers and of keys";
+  EXPECT_LE(std::count(out.begin(), out.end(), '\n'), 80)
+      << "was 84, with fewer lines of memory, of layers and of keys";
 }
 
 TEST(Words, LaunchHasOneFigure) {
