@@ -3,6 +3,7 @@
 // says.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -37,6 +38,8 @@ std::string new_seed() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // What a shell runs in the background ignores an interrupt, and so do the programs that a test starts and interrupts.
+  std::signal(SIGINT, SIG_DFL);
   testing::InitGoogleTest(&argc, argv);
   const char* given = std::getenv("RC_PARAMS");
   std::string parameters = given == nullptr ? "" : given;
