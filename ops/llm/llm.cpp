@@ -107,7 +107,9 @@ void check_unknown_keys(const LlmConfig& config, const Choice& choice) {
   if (dimensions.size() > kNamed || switches.size() > kNamed) {
     config.inner().fail("more than " + std::to_string(kNamed) + " keys that are not known: is this a config.json?");
   }
-  const std::string advice = "; take it out of the file if it changes no operator and no weight";
+  const std::string advice =
+      "; take it out of the file if it changes no operator and no weight, else write the model as a graph "
+      "(docs/graphs.md)";
   if (!dimensions.empty()) {
     const std::string known = "a key that looks like a dimension is not known";
     if (choice.known) refuse_key(config, dimensions.front(), known + advice);

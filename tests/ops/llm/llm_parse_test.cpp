@@ -181,7 +181,7 @@ TEST(ParseLlm, UnknownModelsAreTakenForLlamaOrRefused) {
   EXPECT_EQ(
       refusal(llama(R"(,"twist_rank":4)")),
       "test: /twist_rank: a key that looks like a dimension is not known; take it out of the file if it changes no "
-      "operator and no weight");
+      "operator and no weight, else write the model as a graph (docs/graphs.md)");
 }
 
 TEST(ParseLlm, RefusesNamingTheKey) {

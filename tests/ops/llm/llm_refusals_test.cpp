@@ -64,7 +64,7 @@ TEST(Refusals, SwitchesMayBeWrittenAsNumbers) {
 TEST(Refusals, UnknownSwitchesThatAreOnAreRefused) {
   EXPECT_EQ(refusal(llama(R"(,"parallel_dense_mlp":true)")),
             "test: /parallel_dense_mlp: true, and not known; take it out of the file if it changes no operator and no "
-            "weight");
+            "weight, else write the model as a graph (docs/graphs.md)");
   EXPECT_EQ(refusal(llama(R"(,"parallel_dense_mlp":false)")), "(accepted)");
   EXPECT_EQ(refusal(llama(R"(,"use_cache":true)")), "(accepted)");
 }
