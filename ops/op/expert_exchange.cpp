@@ -23,6 +23,8 @@ constexpr auto kExchangeKeys = std::to_array<Key>(
      optional_count<&ExpertExchange::groups>("groups"), optional_count<&ExpertExchange::top_groups>("top_groups"),
      optional_key<&ExpertExchange::skew>("skew")});
 
+/// Groups are drawn one by one; DeepSeek has 8.
+constexpr std::int64_t kMostGroups = 1024;
 constexpr auto kExchangeRelations = std::to_array<Relation<ExpertExchange>>(
     {{"key 'topk': expected at most experts", [](const ExpertExchange& s) { return s.topk <= s.experts; },
       [](ExpertExchange& s) { s.topk = s.experts; }},
@@ -30,6 +32,8 @@ constexpr auto kExchangeRelations = std::to_array<Relation<ExpertExchange>>(
       [](ExpertExchange& s) { s.gpus = s.experts; }},
      {"key 'groups': expected at most experts", [](const ExpertExchange& s) { return s.groups <= s.experts; },
       [](ExpertExchange& s) { s.groups = s.experts; }},
+     {"key 'groups': expected at most 1024", [](const ExpertExchange& s) { return s.groups <= kMostGroups; },
+      [](ExpertExchange& s) { s.groups = kMostGroups; }},
      {"key 'top_groups': expected 1 to groups, where there are groups",
       [](const ExpertExchange& s) { return s.top_groups <= s.groups && (s.groups == 0) == (s.top_groups == 0); },
       [](ExpertExchange& s) { s.top_groups = s.groups; }},
@@ -54,12 +58,18 @@ double reaches(const ExpertExchange& s, std::int64_t held) {
   const double each = d(s.experts) / d(s.groups), among = each * d(s.top_groups);
   const std::int64_t least = std::max<std::int64_t>(0, s.top_groups - (s.groups - held));
   const std::int64_t most = std::min(s.top_groups, held);
+  constexpr double kLarge = 1e100;
   double weight = 1, all = 0, found = 0;
   for (std::int64_t drawn = least; drawn <= most; ++drawn) {
     all += weight;
     found += weight * (1 - none_of(each * d(drawn), d(s.topk), among));
     weight *=
         d(held - drawn) * d(s.top_groups - drawn) / (d(drawn + 1) * d(s.groups - held - s.top_groups + drawn + 1));
+    if (weight > kLarge) {  // only their ratios count
+      all /= weight;
+      found /= weight;
+      weight = 1;
+    }
   }
   return found / all;
 }

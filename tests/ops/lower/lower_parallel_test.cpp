@@ -9,6 +9,7 @@
 #include "arch/error.hpp"
 #include "ops/lower/parts.hpp"
 #include "ops/memory/memory.hpp"
+#include "ops/table/text.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing_support::lower_parallel_test {
@@ -154,6 +155,17 @@ TEST(LowerParallel, TokensOfLimitedGroupsReachAsManyPlacesAsEveryChoiceCountedOu
   between.top_groups = 2;
   EXPECT_GT(places_reached(between, 4), places_reached(between, 3)) << "one group and a half each";
   EXPECT_LT(places_reached(between, 4), places_reached(between, 6));
+}
+
+// Found by fuzz/op_fuzz.cpp: the ways to choose half of many groups are more than a double holds.
+TEST(LowerParallel, TokensOfManyGroupsReachAFiniteNumberOfPlaces) {
+  ExpertExchange s{ExpertExchangeKind::dispatch, 1, 1, 1, 2048, 2};
+  s.groups = 1024;
+  s.top_groups = 512;
+  EXPECT_NEAR(places_reached(s, 2), 1, 1e-9) << "one expert is in one place";
+  EXPECT_THROW(
+      (void)parse_op("moe_dispatch", "bf16", "tokens=1;cols=1;topk=1;experts=4096;gpus=2;groups=1025;top_groups=1"),
+      BadInput);
 }
 
 TEST(LowerParallel, DataParallelTrainingReducesGradients) {
