@@ -85,12 +85,8 @@ void each_weights(const BlockText& text, const Values& values, Add add) {
 /// Tokens at which the widths of what operators write are looked at; activations go with them.
 constexpr double kSampleTokens = 64;
 
-/// Elements that each operator writes for kSampleTokens tokens of one sequence, and the lines that they are of.
-struct Written {
-  std::vector<double> elements;  ///< by line, 0 where it does not run
-};
-
-Written written(const BlockText& text, const MixerLoad& load) {
+/// Elements that each line writes for kSampleTokens tokens of one sequence; 0 where it does not run.
+std::vector<double> written(const BlockText& text, const MixerLoad& load) {
   StepNumbers n = whole_model(static_cast<std::int64_t>(load.hidden), static_cast<std::int64_t>(load.tensor));
   for (const StepNumber each : {StepNumber::tokens, StepNumber::fresh, StepNumber::context, StepNumber::keys}) {
     number_of(n, each) = kSampleTokens;
@@ -98,8 +94,8 @@ Written written(const BlockText& text, const MixerLoad& load) {
   number_of(n, StepNumber::typical) = load.flash ? 1 : 0;
   number_of(n, StepNumber::eager) = number_of(n, StepNumber::scores) = load.flash ? 0 : 1;
   const Values values(text, n);
-  Written all;
-  all.elements.reserve(text.lines.size());
+  std::vector<double> all;
+  all.reserve(text.lines.size());
   for (const BlockLine& line : text.lines) {
     double elements = 0;
     if (values.runs(line)) {
@@ -113,7 +109,7 @@ Written written(const BlockText& text, const MixerLoad& load) {
         elements = line.part->live(part);
       }
     }
-    all.elements.push_back(elements);
+    all.push_back(elements);
   }
   return all;
 }
@@ -132,13 +128,13 @@ std::vector<std::size_t> last_readers(const BlockText& text) {
 }
 
 double live_by_operators(const BlockText& text, const MixerLoad& load) {
-  const Written all = written(text, load);
+  const std::vector<double> all = written(text, load);
   const std::vector<std::size_t> last = last_readers(text);
   std::vector<double> freed(last.size() + 1, 0.0);
   double alive = 0, most = 0;
   for (std::size_t i = 0; i < last.size(); ++i) {
-    alive += all.elements[i];
-    freed[last[i]] += all.elements[i];
+    alive += all[i];
+    freed[last[i]] += all[i];
     most = std::max(most, alive);
     alive -= freed[i];
   }
@@ -239,7 +235,7 @@ double BlockSpec::stored(const MixerLoad& load) const {
     return amount(*text, "stored", Values(*text, of_load(load), block::Part::memory)[text->stored]);
   }
   double elements = 0;
-  for (const double each : written(*text, load).elements) elements += each;
+  for (const double each : written(*text, load)) elements += each;
   return load.tokens * load.element * (load.hidden + elements / kSampleTokens);
 }
 

@@ -16,14 +16,7 @@ DType type_of(int word, const Formats& formats) {
 }
 
 Precision precision_of(const BlockLine& line, const Formats& formats) {
-  if (line.precision) return *line.precision;
-  if (line.op->precisions) {
-    switch (line.weights_in) {
-      case WeightsIn::plain: return formats.types.plain;
-      case WeightsIn::linear: return formats.types.linear;
-      case WeightsIn::experts: return formats.types.experts;
-    }
-  }
+  if (line.precision || line.op->precisions) return product_precision(line, formats.types);
   const DType type = type_of(line.type, formats);
   return {type, type, type, type};
 }
@@ -43,6 +36,15 @@ const char* expected_of(KeyType type, double value) {
 }
 
 }  // namespace
+
+Precision product_precision(const BlockLine& line, const lowering::Types& types) {
+  if (line.precision) return *line.precision;
+  switch (line.weights_in) {
+    case WeightsIn::linear: return types.linear;
+    case WeightsIn::experts: return types.experts;
+    default: return types.plain;
+  }
+}
 
 Values::Values(const BlockText& text, const StepNumbers& numbers, Part part) : text_(text) {
   named_.reserve(kStepNumbers + text.scope.values().size());

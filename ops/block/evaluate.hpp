@@ -34,6 +34,9 @@ struct Formats {
   DType kept = DType::bf16;
 };
 
+/// Of a product with weights: the line's own, else that of the weights that it names.
+Precision product_precision(const BlockLine& line, const lowering::Types& types);
+
 struct BadKey {
   std::string_view key, expected;
   double value = 0;

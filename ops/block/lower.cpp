@@ -15,10 +15,6 @@ namespace {
 using block::Values;
 using lowering::Step;
 
-// As operators have it (ops/table/text.cpp).
-constexpr double kMostElements = 576460752303423488.0;
-constexpr double kMostProducts = 4611686018427387904.0;
-
 double as_number(bool flag) { return flag ? 1 : 0; }
 
 StepNumbers numbers_of(const Step& s) {
@@ -104,12 +100,7 @@ class BlockLowering {
     }
   }
 
-  Precision weights(const BlockLine& line) const {
-    if (line.precision) return *line.precision;
-    return line.weights_in == WeightsIn::experts  ? s_.types.experts
-           : line.weights_in == WeightsIn::linear ? s_.types.linear
-                                                  : s_.types.plain;
-  }
+  Precision weights(const BlockLine& line) const { return block::product_precision(line, s_.types); }
 
   void linear(const BlockLine& line, const lowering::NodeTag& tag, std::int64_t rows) {
     const std::int64_t in = size(line, 1, "in", 0, 1), out = size(line, 2, "out", 0, 1);
@@ -125,9 +116,7 @@ class BlockLowering {
       fail(line, "key '" + std::string(bad.key) + "': expected " + std::string(bad.expected) + ", found " +
                      format_exact(bad.value));
     }
-    const Volume size = volume_of(*op);
-    if (size.elements > kMostElements) fail(line, "shape too large, expected tensors below 2^59 elements");
-    if (size.products >= kMostProducts) fail(line, "shape too large, expected below 2^62 multiply-adds");
+    if (const char* complaint = too_large(*op)) fail(line, complaint);
     // shares of several ranks are rounded up, and may not stand to one another as the whole does
     const char* broken = s_.tp() == 1 ? broken_relation(*op) : nullptr;
     if (broken != nullptr) fail(line, broken);

@@ -8,6 +8,7 @@
 #include "arch/dtype.hpp"
 #include "arch/error.hpp"
 #include "arch/format.hpp"
+#include "ops/block/lines.hpp"
 #include "ops/rewrite/expression.hpp"
 
 namespace plumbline {
@@ -58,14 +59,7 @@ class Parameters {
 
   void first_what_it_needs(const std::string& text, std::size_t depth) {
     for (const auto& [key, state] : waiting_) {
-      const std::string_view name = key;
-      for (std::size_t i = text.find(name); i != std::string::npos; i = text.find(name, i + 1)) {
-        const std::size_t end = i + name.size();
-        const auto inside = [&](std::size_t at) { return at < text.size() && is_name("a" + text.substr(at, 1)); };
-        if ((i > 0 && inside(i - 1)) || inside(end)) continue;
-        value_of(key, depth + 1);
-        break;
-      }
+      if (block::names(text, key)) value_of(key, depth + 1);
     }
   }
 

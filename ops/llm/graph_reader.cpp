@@ -11,6 +11,7 @@
 #include "ops/block/read.hpp"
 #include "ops/config/config.hpp"
 #include "ops/llm/ffn_words.hpp"
+#include "ops/llm/layer_kinds.hpp"
 #include "ops/llm/params.hpp"
 #include "ops/llm/parts.hpp"
 
@@ -127,10 +128,10 @@ class GraphReader {
 
   static StackSpec::Role role(const JsonValue& object) {
     const std::string word = object.find_string("role").value_or("decoder");
-    if (word == "decoder") return StackSpec::Role::decoder;
-    if (word == "encoder") return StackSpec::Role::encoder;
-    if (word == "vision") return StackSpec::Role::vision;
-    if (word == "diffusion") return StackSpec::Role::diffusion;
+    for (const StackSpec::Role role :
+         {StackSpec::Role::decoder, StackSpec::Role::encoder, StackSpec::Role::vision, StackSpec::Role::diffusion}) {
+      if (word_of(role) == word) return role;
+    }
     object.at("role").fail("expected decoder, encoder, vision or diffusion, found '" + word + "'");
   }
 

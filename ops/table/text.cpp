@@ -254,9 +254,7 @@ void read_keys(const Operator& spec, std::string_view text, void* shape) {
 // --- what must hold between keys -----------------------------------------------------------------------------------
 
 void check_relations(const Op& op) {
-  const Volume size = volume_of(op);
-  if (size.elements > kMostElements) fail(op_name(op), "shape too large, expected tensors below 2^59 elements");
-  if (size.products >= kMostProducts) fail(op_name(op), "shape too large, expected below 2^62 multiply-adds");
+  if (const char* complaint = too_large(op)) fail(op_name(op), complaint);
   if (const char* complaint = broken_relation(op)) fail(op_name(op), complaint);
 }
 
@@ -298,6 +296,12 @@ Op parse_op(std::string_view op, std::string_view dtype, std::string_view shape)
   read_keys(spec, shape, shape_address(result));
   check_relations(result);
   return result;
+}
+
+const char* too_large(const Op& op) {
+  const Volume size = volume_of(op);
+  if (size.elements > kMostElements) return "shape too large, expected tensors below 2^59 elements";
+  return size.products >= kMostProducts ? "shape too large, expected below 2^62 multiply-adds" : nullptr;
 }
 
 void check(const Op& op) {

@@ -18,6 +18,8 @@ Op parse_op(std::string_view op, std::string_view dtype, std::string_view shape)
 
 /// The same of an operator that was made in code: throws BadInput for a value that parse_op does not read.
 void check(const Op& op);
+/// What is wrong with a shape whose sizes no int64 arithmetic holds; null: nothing.
+const char* too_large(const Op& op);
 
 /// "M=4096;N=4096;K=4096", the canonical text that parse_op reads back.
 std::string shape_text(const Op& op);

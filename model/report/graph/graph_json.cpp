@@ -10,6 +10,7 @@
 #include "ops/as_double.hpp"
 #include "ops/llm/ffn_words.hpp"
 #include "ops/llm/graph_reader.hpp"
+#include "ops/llm/layer_kinds.hpp"
 #include "ops/mixer/table.hpp"
 
 namespace plumbline {
@@ -157,19 +158,9 @@ GraphJson order_json(const std::vector<int>& order, const std::vector<std::strin
   return runs;
 }
 
-const char* role_word(StackSpec::Role role) {
-  switch (role) {
-    case StackSpec::Role::decoder: return "decoder";
-    case StackSpec::Role::encoder: return "encoder";
-    case StackSpec::Role::vision: return "vision";
-    case StackSpec::Role::diffusion: return "diffusion";
-  }
-  return "decoder";
-}
-
 GraphJson stack_json(const StackSpec& stack, std::int64_t hidden) {
   GraphJson out = GraphJson::object();
-  out["role"] = role_word(stack.role);
+  out["role"] = std::string(word_of(stack.role));
   if (stack.hidden > 0 && stack.hidden != hidden) out["hidden"] = stack.hidden;
   if (stack.passes != 1) out["passes"] = number_json(stack.passes);
   if (stack.shared_weights) out["shared_weights"] = true;

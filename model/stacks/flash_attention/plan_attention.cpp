@@ -20,11 +20,12 @@ double compiled_width(std::int64_t width) {
   return ceil_div(w, 64) * 64;
 }
 
+constexpr double kRows = 128;  // of a tile of scores
+
 /// FA3 packs the query heads of a KV head into one tile where few queries would leave most of its rows empty.
 double packed_heads(const AttentionPrefill& s, const PrefillCut& cut, const Rates& m) {
-  const double tile = cut.rows;
   const double group = static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads);
-  const auto filled = [tile](double rows) { return rows / (ceil_div(rows, tile) * tile); };
+  const auto filled = [](double rows) { return rows / (ceil_div(rows, kRows) * kRows); };
   const double queries = static_cast<double>(s.q_len);
   constexpr double kWorthIt = 0.9;
   return cut.packs_heads && is_fa3(m) && filled(queries) < kWorthIt * filled(queries * group) ? group : 1;
@@ -37,14 +38,14 @@ double keys_a_block(double width, const Rates& m) {
 
 /// As the TensorRT-LLM kernels' (trtllm/plan_prefill.cpp): each warpgroup, or warp of 16 rows, reads the keys
 /// itself.
-void block_demand(Demand& d, double rows, double keys, double qk_dim, double v_dim, const AttentionPrefill& s,
-                  const Rates& m, const FamilyScalars& family) {
+void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const AttentionPrefill& s, const Rates& m,
+                  const FamilyScalars& family) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;
-  score_demand(d, rows, keys, qk_dim, v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
-  d.fp32_clk += rows * v_dim / (sm.fp32_flop_per_clk / 2);
-  const double group = is_fa3(m) ? 64 : 32, queries = is_fa3(m) ? rows * qk_dim : 0;
-  const double read = (queries + rows / group * keys * width) * es;
+  score_demand(d, kRows, keys, qk_dim, v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
+  d.fp32_clk += kRows * v_dim / (sm.fp32_flop_per_clk / 2);
+  const double group = is_fa3(m) ? 64 : 32, queries = is_fa3(m) ? kRows * qk_dim : 0;
+  const double read = (queries + kRows / group * keys * width) * es;
   d.smem_clk = (read + keys * width * kv_es) / sm.smem_bytes_per_clk.in(units::B);
   d.exposed_clk = family.step_clk;
 }
@@ -71,10 +72,10 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& s, bool appends, cons
   c.family = &families[flash_attention::kPrefill];
   const double qk_dim = compiled_width(s.qk_dim), v_dim = compiled_width(s.v_dim), packed = packed_heads(s, cut, m);
   const double keys = keys_a_block(std::max(qk_dim, v_dim), m);
-  c.plan.q_tile = static_cast<std::int64_t>(cut.rows);
+  c.plan.q_tile = static_cast<std::int64_t>(kRows);
   c.plan.kv_tile = static_cast<std::int64_t>(keys);
   c.plan.packed_heads = static_cast<std::int64_t>(packed);
-  const BlockCount blocks = visited_blocks(s, cut.rows / packed, keys);
+  const BlockCount blocks = visited_blocks(s, kRows / packed, keys);
   Demand& d = c.main;
   const double heads = static_cast<double>(s.batch * s.q_heads) / packed;
   d.plan.ctas = static_cast<std::int64_t>(heads * blocks.tiles);
@@ -83,9 +84,8 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& s, bool appends, cons
   d.plan.shortest_first = !is_fa3(m) || !cut.longest_first;  // FA3's scheduler deals the longest tiles first
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
-  block_demand(d, cut.rows, keys, qk_dim, v_dim, s, m, *c.family);
-  d.once_clk =
-      masked_blocks(s, cut.rows / packed, keys, d.plan.steps) * mask_clk(cut.rows * keys, m) + c.family->start_clk;
+  block_demand(d, keys, qk_dim, v_dim, s, m, *c.family);
+  d.once_clk = masked_blocks(s, kRows / packed, keys, d.plan.steps) * mask_clk(kRows * keys, m) + c.family->start_clk;
   prefill_traffic(d, s);
   if (!appends) return c;
   c.prepares = true;

@@ -14,7 +14,6 @@ enum Family : std::size_t { kPrefill, kDecode, kCombine, kAppend, kFamilies };
 
 /// What kernels of that kind do otherwise than FlashAttention's.
 struct PrefillCut {
-  double rows = 128;          ///< queries of a tile
   bool packs_heads = true;    ///< query heads of a KV head share a tile where few queries would leave it empty
   bool longest_first = true;  ///< CTAs take the longest tiles of a causal mask first
 };

@@ -3,7 +3,6 @@
 // there are, and a few CTAs alone a fraction of it: what an SM issues is the limit, at 1.5 to 3.2 TB/s.
 #include "model/stacks/pytorch/plan_gemv.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "model/stacks/common/gemm_tiles.hpp"
@@ -26,23 +25,20 @@ void by_rows(Demand& d, const GemmTask& t, const FamilyScalars& family) {
 }
 
 /// Weights [K,N]: a CTA has 64 columns, two of its threads one above the other; 32 and four where CTAs would be fewer than
-/// about a thousand. From some length on, between 2001 and 8001 rows, it has eight above each other of
-/// 64 columns, 512 threads, and each row takes 1.8 times as long.
+/// about a thousand. From some length on (2001 rows are not, 8001 are; where it begins is not known) it has eight above
+/// each other, 512 threads, and a row takes 1.8 times as long (measured, 64 to 256 columns).
 void by_columns(Demand& d, const GemmTask& t, const Rates& m, const FamilyScalars& family) {
   constexpr double kEnough = 1000, kLong = 4096, kSlower = 1.8;
-  double columns = 64, above = 2;
-  if (t.batch * parts(t.n, columns) < kEnough) {
-    columns /= 2;
-    above *= 2;
-  }
   constexpr double kRowLatency = 100;  // clocks a row of one CTA alone: 8001 rows of 32 products in 16 parts, 30 us
-  double row_clk = family.merge_clk;
+  double columns = 64, above = 2, row_clk = family.merge_clk;
   if (t.k > kLong) {
-    columns = 64;
     above = 8;
     d.plan.threads = 512;
     d.plan.ctas_per_sm = 4;
     row_clk *= kSlower * static_cast<double>(d.plan.threads) / kThreads;
+  } else if (t.batch * parts(t.n, columns) < kEnough) {
+    columns = 32;
+    above = 4;
   }
   d.plan.ctas = static_cast<std::int64_t>(t.batch * parts(t.n, columns));
   d.plan.steps = d.plan.longest = parts(t.k, above);

@@ -1,16 +1,14 @@
 // Planner of torch._grouped_mm: CUTLASS's grouped product as PyTorch builds it for Hopper and Blackwell.
 #pragma once
 
-#include <span>
-
 #include "model/engine/rates.hpp"
 #include "model/stacks/common/gemm_task.hpp"
 #include "ops/shape/grouped_gemm.hpp"
 
 namespace plumbline {
 
-/// The task of GroupedGemm as _grouped_mm meets it. `by_pairs`: experts have at most 128 rows in the mean, counted over
-/// all experts, so that the small of its two kernels runs.
+/// The task of GroupedGemm as _grouped_mm meets it. `small`: experts have at most 128 rows in the mean, counted over all
+/// experts, so that the small of its two kernels runs.
 struct GroupedMm {
   GemmTask task;
   bool small = false;
@@ -21,7 +19,6 @@ GroupedMm grouped_mm_task(const GroupedGemm& shape, const Rates& rates);
 /// others PyTorch loops over the experts.
 bool has_grouped_mm(const GemmTask& task, const Rates& rates);
 
-/// `families`: the product's, then the split-K reduction's, which it never needs.
 GemmChoice plan_grouped_mm(const GroupedMm& task, const Rates& rates, const FamilyScalars& family, GemmCache& cache);
 
 }  // namespace plumbline

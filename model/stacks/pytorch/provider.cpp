@@ -49,7 +49,7 @@ constexpr std::array<FamilyDeclaration, kPyTorchFamilies> kDeclared{
 
 /// Tiles of a causal mask in the order of their queries: long ones come late, so that 1024 queries of 32 heads, 256 tiles,
 /// take 32.6 us with the mask and 32.5 without (H200, 2026-11-23).
-constexpr PrefillCut kCudnn{128, false, false};
+constexpr PrefillCut kCudnn{false, false};
 /// By its grids (H200, 2026-11-23): 8 parts of the keys of 32 heads, none of 128 heads nor of 129 keys; two halves of 256
 /// columns.
 constexpr DecodeCut kCudnnDecode{2, 128, true};
@@ -61,6 +61,10 @@ class PyTorch final : public Provider {
   std::string_view name() const override { return "pytorch"; }
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
   std::span<const std::string_view> ops() const override { return kOps; }
+
+  std::string_view assumption() const override {
+    return "attention of PyTorch: cuDNN's kernels, which are not published, cut as their launches were seen to be";
+  }
 
   bool plan(const Question& q, Answer& out) const override {
     const Variant variant = attention_variant(q.op);

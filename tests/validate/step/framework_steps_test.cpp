@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "model/report/report.hpp"
 #include "ops/csv.hpp"
 #include "ops/whole_number.hpp"
+#include "tests/support/places.hpp"
 #include "validate/record/step.hpp"
 #include "validate/statistics.hpp"
 
@@ -133,6 +135,31 @@ TEST(FrameworkSteps, ProductsOfOneRowAHead) {
   const Errors errors = errors_of(steps);
   EXPECT_LE(median(errors.time), 7);
   EXPECT_LE(quantile(errors.time, 0.9), 12);
+}
+
+/// A line of the page's table.
+template <class Keep>
+std::string line_of(const std::string& name, const Keep& keep) {
+  const std::vector<Traced> steps = kept(keep);
+  const Errors errors = errors_of(steps);
+  std::array<char, 160> line{};
+  std::snprintf(line.data(), line.size(), "| %s | %zu | %.1f | %.1f | %.1f |", name.c_str(), steps.size(),
+                median(errors.time), quantile(errors.time, 0.9), median(errors.launches));
+  return line.data();
+}
+
+TEST(FrameworkSteps, AreAsFarOffAsTheAccuracyPageSays) {
+  const std::string page = read_text_file(testing_support::tests_folder() + "/../docs/accuracy.md");
+  const auto spread = [](const Traced& t) { return !routes_unevenly(t); };
+  const auto of_mode = [&](const char* mode) { return [=](const Traced& t) { return spread(t) && t.mode == mode; }; };
+  for (const std::string& line : {line_of("all whose tokens are spread", spread),
+                                  line_of("dense", [](const Traced& t) { return !has_experts(t); }),
+                                  line_of("experts", [&](const Traced& t) { return has_experts(t) && spread(t); }),
+                                  line_of("`hf-sdpa`", of_mode("sdpa")), line_of("`hf-eager`", of_mode("eager")),
+                                  line_of("`hf-eager`, decode of several sequences", one_row_products),
+                                  line_of("experts, uneven routing", routes_unevenly)}) {
+    EXPECT_NE(page.find(line), std::string::npos) << line;
+  }
 }
 
 }  // namespace
