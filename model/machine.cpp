@@ -94,7 +94,7 @@ double distance_between(const GpuNumbers& a, const GpuNumbers& b) {
   see(static_cast<double>(a.sm_count), static_cast<double>(b.sm_count));
   see(a.boost_clock.in(units::Hz), b.boost_clock.in(units::Hz));
   see(a.tdp.in(units::W), b.tdp.in(units::W));
-  see(a.memory.bandwidth.in(units::B_per_s), b.memory.bandwidth.in(units::B_per_s));
+  see(a.memory.data_bandwidth().in(units::B_per_s), b.memory.data_bandwidth().in(units::B_per_s));
   see(a.memory.latency.in(units::s), b.memory.latency.in(units::s));
   see(a.l2.size.in(units::B), b.l2.size.in(units::B));
   see(a.l2.bandwidth.in(units::B_per_s), b.l2.bandwidth.in(units::B_per_s));

@@ -92,7 +92,7 @@ PlanRanking rank_plans(Predictor& predictor, const Llm& llm, const Workload& wor
   for (const ParallelPlan& plan : legal) {
     w.parallel = plan;
     w.overlap = lowering::possible_overlap(workload.overlap, llm, w);
-    if (memory_need(llm, w).total() > machine.gpu().memory.capacity - question.reserve) {
+    if (memory_need(llm, w).total() > machine.gpu().memory.usable_capacity() - question.reserve) {
       ++out.too_large;
       continue;
     }

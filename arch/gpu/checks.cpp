@@ -74,6 +74,13 @@ void check_l2(const Level2& l2, const std::string& place) {
   }
 }
 
+void check_memory(const DeviceMemory& memory, const std::string& place) {
+  if (memory.ecc_share > 0.25) {
+    refuse(place, "/memory/ecc_share",
+           "expected the share of the memory that holds check bits, 0 to 0.25, found " + format(memory.ecc_share));
+  }
+}
+
 /// Clusters take whole SMs of one GPC: larger ones leave more SMs over, never fewer.
 void check_clusters(const ClusterSlots& c, const std::string& place) {
   const bool any = c.sms > 0 || c.of_2 > 0 || c.of_4 > 0 || c.of_8 > 0;
@@ -169,6 +176,7 @@ void check_physics(const GpuDescriptor& d, const std::string& place) {
   }
   check_sm_limits(gpu.sm, place);
   check_l2(gpu.l2, place);
+  check_memory(gpu.memory, place);
   check_clusters(gpu.clusters, place);
   check_links(d, place);
 }

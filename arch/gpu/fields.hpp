@@ -73,6 +73,7 @@ void visit_numbers(GpuDescriptor& d, Visit&& visit) {
   visit("memory.capacity", gpu.memory.capacity, Need::positive);
   visit("memory.bandwidth", gpu.memory.bandwidth, Need::positive);
   visit("memory.latency", gpu.memory.latency, Need::positive);
+  visit("memory.ecc_share", gpu.memory.ecc_share, Need::optional);
   visit("links.nvlink_generation", d.nvlink_generation, Need::optional);
   visit("links.nvlink_link_rate", d.nvlink_link_rate, Need::optional);
   visit("links.nvlink_count", gpu.links.nvlink_count, Need::zero_allowed);

@@ -386,6 +386,7 @@ void check_numbers(const GpuNumbers& g) {
     const double rate = g.sm.tensor_flop_per_clk[static_cast<DType>(i)];
     need(std::isfinite(rate) && rate >= 0, "sm.tensor_flop_per_clk", "rates that are not negative");
   }
+  need(g.memory.ecc_share >= 0 && g.memory.ecc_share < 1, "memory.ecc_share", "a share of the memory below 1");
   need(g.base_clock <= g.boost_clock, "base_clock", "no more than the boost clock");
   need(g.idle_power < g.tdp, "idle_power", "less than the TDP");
 }

@@ -83,6 +83,15 @@ struct DeviceMemory {
   Bytes capacity;       ///< what the vendor calls the size, in real (binary) bytes
   Bandwidth bandwidth;  ///< nominal (datasheet) rate, as calibration fractions are of it; the wire rate may be higher
   Seconds latency;      ///< unloaded, to DRAM
+  /// Share of the memory that holds the check bits of the rest, where these lie in line with the data (GDDR6 with ECC
+  /// switched on; HBM and GDDR7 have cells of their own for them): 0 or 1/16.
+  double ecc_share = 0;
+
+  /// What programs can allocate, before what the driver keeps for itself.
+  Bytes usable_capacity() const { return capacity * (1 - ecc_share); }
+  /// The rate of data alone: check bits in line travel with them. Holds for streams, whose check bits are all used while
+  /// they are near; scattered sectors fetch more of them.
+  Bandwidth data_bandwidth() const { return bandwidth * (1 - ecc_share); }
 
   bool operator==(const DeviceMemory&) const = default;
 };

@@ -122,7 +122,7 @@ ExitCode run_generate(const LlmFlags& f, const Llm& llm, const Workload& workloa
                       const RunOptions& run, Bytes reserve) {
   Predictor predictor;
   const GeneratePrediction all = predict_generate(predictor, llm, workload, f.tokens_written, machine, run);
-  const Bytes capacity = machine.gpu().memory.capacity;
+  const Bytes capacity = machine.gpu().memory.usable_capacity();
   Fit fit = fit_of(llm, workload, capacity, reserve);
   if (all.steps > 0) fit = both(fit, fit_of(llm, decode_step(llm, workload, all.steps - 1), capacity, reserve));
   refuse_idle_choices(f.machine.stack, all.prefill);
@@ -153,7 +153,7 @@ ExitCode run_llm(const LlmFlags& f) {
   const Llm llm = load_llm(f.model);
   workload.overlap = settle_overlap(f.parallel.overlap, llm, workload, machine.stack());
   refuse_idle_flags(f, llm);
-  const Bytes capacity = machine.gpu().memory.capacity, reserve = reserve_of(f.reserve, capacity);
+  const Bytes capacity = machine.gpu().memory.usable_capacity(), reserve = reserve_of(f.reserve, capacity);
   if (f.question == Question::generate) return run_generate(f, llm, workload, machine, run, reserve);
   Predictor predictor;
   StepPrediction step = predictor.predict(llm, workload, machine, run);

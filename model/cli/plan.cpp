@@ -43,7 +43,7 @@ ExitCode run_plan(const PlanFlags& f) {
   workload.overlap = f.overlap.value_or(machine.stack().overlap);
   if (workload.phase == Phase::prefill && f.context_given) workload.cached = f.workload.context;
   PlanQuestion question = f.question;
-  question.reserve = reserve_of(f.reserve, machine.gpu().memory.capacity);
+  question.reserve = reserve_of(f.reserve, machine.gpu().memory.usable_capacity());
   check(workload);
   Predictor predictor;
   const RunOptions run{machine.stack().runtime};

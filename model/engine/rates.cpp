@@ -40,7 +40,7 @@ double Rates::sustained_fraction(Seconds launch, double burst, double steady) co
 double outstanding_ratio(const GpuNumbers& gpu, const GpuNumbers& donor, bool same_generation) {
   if (same_generation) return 1;
   const auto needed = [](const GpuNumbers& g) {
-    return g.memory.bandwidth * g.memory.latency / static_cast<double>(g.sm_count);
+    return g.memory.data_bandwidth() * g.memory.latency / static_cast<double>(g.sm_count);
   };
   return std::max(1.0, needed(gpu) / needed(donor));
 }
@@ -53,8 +53,8 @@ Rates make_rates(const GpuNumbers& gpu, const RateScalars& s) {
   m.power = power_of(gpu, s);
   m.power_cap = s.power_cap.value_or(gpu.tdp);
   if (s.sm_clock) m.clock_limit = std::min(1.0, *s.sm_clock / gpu.boost_clock);
-  m.dram_read = s.dram_read * gpu.memory.bandwidth;
-  m.dram_write = s.dram_write * gpu.memory.bandwidth;
+  m.dram_read = s.dram_read * gpu.memory.data_bandwidth();
+  m.dram_write = s.dram_write * gpu.memory.data_bandwidth();
   m.dram_latency = s.dram_latency * gpu.memory.latency;
   m.l2_latency = gpu.l2.latency;
   m.l2 = s.l2_bandwidth * l2_peak(gpu, m.clock);

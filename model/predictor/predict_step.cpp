@@ -377,7 +377,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   out.network_exposed = out.network_hidden = out.overlap_tax = out.bubble = Seconds{};
   out.stage = 0;
   out.stages = {};
-  out.fits = out.graph.memory.total() <= m.gpu.memory.capacity;
+  out.fits = out.graph.memory.total() <= m.gpu.memory.usable_capacity();
   PredictOptions called;
   called.queued = options.runtime != Runtime::graph;
   SameOperators same(out);

@@ -148,7 +148,7 @@ std::string generate_json(const GenerateReport& r) {
                    {"last_s", seconds(all.last.latency, "last_s")},
                    {"energy_J", all.energy ? Json(finite(decode_J.in(units::J), "energy_J")) : Json(nullptr)}};
   put_fit(out, q.fit);
-  out["memory_bytes"] = memory_json(fullest(all).graph.memory, card.memory.capacity);
+  out["memory_bytes"] = memory_json(fullest(all).graph.memory, card.memory.usable_capacity());
   out["time_share"] = shares_json(all.share);
   out["flops"] = finite(all.flops.in(units::FLOP), "flops");
   out["dram_bytes"] = finite(all.dram_bytes.in(units::B), "dram_bytes");

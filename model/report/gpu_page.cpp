@@ -113,6 +113,9 @@ Columns memory_columns(const GpuPage& page) {
   if (g.l3_size > 0.0 * units::B) table.add({"memory-side cache", format_binary(g.l3_size)});
   table.add({g.memory_type, format_binary(g.memory.capacity), format(g.memory.bandwidth), format(g.memory.latency),
              format(g.memory.bandwidth * g.memory.latency)});
+  if (g.memory.ecc_share > 0) {
+    table.add({"  without check bits", format_binary(g.memory.usable_capacity()), format(g.memory.data_bandwidth())});
+  }
   return table;
 }
 

@@ -41,6 +41,7 @@ Json memory_json(const Gpu& g) {
           {"dram_type", g.memory_type},
           {"dram_bytes", g.memory.capacity.in(units::B)},
           {"dram_B_per_s", g.memory.bandwidth.in(units::B_per_s)},
+          {"dram_ecc_share", g.memory.ecc_share},
           {"dram_latency_s", g.memory.latency.in(units::s)}};
 }
 

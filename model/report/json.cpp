@@ -144,7 +144,7 @@ std::string step_json(const StepReport& r) {
   out["tokens_per_J"] = per_token ? Json(finite(1 / token_J, "tokens_per_J")) : Json(nullptr);
   put_fit(out, r.fit);
   put_load(out, r.load);
-  out["memory_bytes"] = memory_json(s.graph.memory, r.machine.gpu().memory.capacity);
+  out["memory_bytes"] = memory_json(s.graph.memory, r.machine.gpu().memory.usable_capacity());
   out["time_share"] = shares_json(s.share);
   out["network_s"] = {{"exposed", finite(s.network_exposed.in(units::s), "network_s")},
                       {"hidden", finite(s.network_hidden.in(units::s), "network_s")},

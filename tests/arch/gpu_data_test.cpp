@@ -249,6 +249,20 @@ TEST(GpuData, TheAliasIndexAgreesWithTheDescriptors) {
   for (const std::string& key : index.root().keys()) EXPECT_EQ(index.root().at(key).as_string(), called[key]) << key;
 }
 
+/// What nvidia-smi shows of them, in MiB, which is without what the driver keeps for itself (up to 16 MiB).
+TEST(GpuData, CardsWithInlineCheckBitsHaveWhatTheyReport) {
+  const std::pair<const char*, double> cards[] = {{"t4", 15360}, {"a10", 23028}, {"l4", 23034}, {"l40s", 46068}};
+  for (const auto& [name, reported] : cards) {
+    const double usable = load_gpu(name).memory.usable_capacity().in(units::MiB);
+    EXPECT_NEAR(usable, reported + 8, 8) << name;
+  }
+  for (const char* name : {"h200_sxm", "a100_sxm", "rtx_a6000", "rtx_pro_6000"}) {
+    const DeviceMemory& memory = load_gpu(name).memory;
+    EXPECT_EQ(memory.usable_capacity(), memory.capacity) << name;
+    EXPECT_EQ(memory.data_bandwidth(), memory.bandwidth) << name;
+  }
+}
+
 TEST(GpuData, CalibrationFallbacksAreCardsOnFile) {
   std::set<std::string> named;
   for (const std::string& name : gpu_names()) named.insert(load_gpu(name).calibration);

@@ -93,7 +93,7 @@ Turnaround turnaround(double read, double write, double mixed, double writes) {
 }
 
 void MachineFit::dram() {
-  const double nominal = gpu_.memory.bandwidth.in(units::B_per_s);
+  const double nominal = gpu_.memory.data_bandwidth().in(units::B_per_s);
   const Record* read = best_of(records_of(run_, "dram_read_B_per_s"));
   const Record* write = best_of(records_of(run_, "dram_write_B_per_s"));
   if (read == nullptr || write == nullptr) return;

@@ -19,7 +19,7 @@ std::string descriptor_of(const CardIdentity& card) {
     if (gpu.compute_capability != card.compute_capability || gpu.sm_count != card.sms) continue;
     const std::string model = gpu.title.substr(0, gpu.title.find(' '));
     if (card.name.find(model) == std::string::npos) continue;
-    const double off = std::abs(std::log(card.memory / gpu.memory.capacity));
+    const double off = std::abs(std::log(card.memory / gpu.memory.usable_capacity()));
     if (off >= nearest) continue;
     nearest = off;
     best = name;

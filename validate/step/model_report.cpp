@@ -43,7 +43,7 @@ Predicted predicted(Predictor& predictor, const Llm& llm, const ModelRow& row, c
 }
 
 void need_room(const Llm& llm, const ModelRow& row, const Machine& machine, double reserve) {
-  const Bytes capacity = machine.gpu().memory.capacity;
+  const Bytes capacity = machine.gpu().memory.usable_capacity();
   const auto fits = [&](const Workload& workload) { return fit_of(llm, workload, capacity, reserve * capacity).fits; };
   const bool grows = row.phase == "generate" && row.output > 1;
   if (fits(row.workload) && (!grows || fits(decode_step(llm, row.workload, row.output - 2)))) return;
