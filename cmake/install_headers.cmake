@@ -1,9 +1,11 @@
 # Installs the roof and what it includes, nothing else, as <plumbline/...>. ROOT: the source tree; TO: the folder that
 # becomes include/plumbline. Headers of one operator each are one header when installed: users never name them apart.
 cmake_minimum_required(VERSION 3.25)
-set(ROOTS model/predict.hpp ops/table/text.hpp arch/error.hpp arch/files.hpp arch/format.hpp)
+set(ROOTS model/predict.hpp model/study.hpp ops/table/text.hpp arch/error.hpp arch/files.hpp arch/format.hpp)
 set(OPERATORS ops/shape/shapes.hpp)         # as installed
 set(OPERATORS_FROM ops/facts/gradient.hpp)  # includes all of them
+# Parts of a header that nobody includes for their own sake: installed within the one that does.
+set(FOLDED model/engine/tensor_path.hpp)
 set(MOST 25)
 
 # expand(OUT PATH): the text of a header of ops/shape or ops/facts with those that it includes put in their place, each once.
@@ -37,7 +39,13 @@ function(place path)
   else()
     file(READ ${ROOT}/${path} text)
   endif()
+  foreach(folded ${FOLDED})
+    file(READ ${ROOT}/${folded} part)
+    string(REPLACE "#pragma once\n" "" part "${part}")
+    string(REPLACE "#include \"${folded}\"\n" "${part}" text "${text}")
+  endforeach()
   string(REGEX MATCHALL "#include \"[^\"]+\"" includes "${text}")
+  list(REMOVE_DUPLICATES includes)
   foreach(include ${includes})
     string(REGEX REPLACE "^#include \"(.*)\"$" "\\1" inner ${include})
     if(inner MATCHES "^ops/(shape|facts)/")

@@ -83,6 +83,42 @@ def flags_case(r, s, case):
     answer(r, case, ["table", "json", "csv", "html", "trace", "xml"])
 
 
+STUDY = """{"schema": 1, "base": {"command": "llm", "model": "llama-3.2-1b", "gpu": "h200", "phase": "decode", "set": {"tdp": "650 W"}},
+ "axes": [{"name": "tp", "values": [1, 2]}, {"name": "set.memory.bandwidth", "from": "3 TB/s", "to": "9 TB/s", "count": 3},
+ {"zip": [{"name": "gpu", "values": ["h100", "b200"]}, {"name": "dtype", "values": ["fp8", "nvfp4"]}]}, {"name": "batch", "from": 1, "to": 4, "factor": 2}],
+ "where": ["fits", "latency_s<=0.05"], "columns": ["latency_s", "energy_J"], "objective": "max tokens_per_s"}"""
+GOOD_LISTS = ["1,2,4", "1:8:x2", "1:3:1", "2", "8,1"]
+LISTS = 3 * GOOD_LISTS + ["1,,2", "4:1:1", "1:1e5:1e-3", "x", "1k,2k", "+10%,x1.2", "1:2:0", "nan:1:1", "1:inf:1", ""]
+
+
+def study_words(r, s, case):
+    """A question whose flags hold lists, or a study's file."""
+    if r.random() < 0.4:
+        case.files["s.json"] = mutated_json(r, STUDY)
+        return ["./s.json"]
+    if r.random() < 0.4:
+        name, words = shape_words(r, s)
+        return ["op", name] + [word if r.random() < 0.7 else word.split(b"=")[0] + b"=" + r.choice(LISTS).encode() for word in words] + ["--gpu", r.choice(["h200", "h100,h200", "h20x"])]
+    words = ["llm", "--model", r.choice(["llama-3.2-1b", "llama-3.2-1b", "llama-3.2-1b,gpt2", "lama"]), "--gpu", "h200", "--phase", r.choice(["decode", "prefill", "decode,prefill", "train"])]
+    for flag, usual in (("--batch", GOOD_LISTS), ("--context", GOOD_LISTS), ("--tp", GOOD_LISTS), ("--pp", GOOD_LISTS), ("--dtype", ["bf16,fp8"]), ("--stack", ["trt-llm,vllm"]), ("--power-cap", ["500,600"])):
+        if r.random() < 0.3: words += [flag, r.choice(LISTS if r.random() < 0.2 else usual)]
+    if r.random() < 0.05: words += ["--bach", "1"]
+    if r.random() < 0.3: words += ["--set", r.choice(["tdp=", "memory.bandwidth=", "sm_cout=", "="]) + r.choice(LISTS + ["3:5:1TB/s", "600,700 W"])]
+    if r.random() < 0.1: words.insert(r.randrange(len(words)), odd_text(r))
+    return words
+
+
+def sweep_case(r, s, case):
+    case.kind = "sweep"
+    case.args = ["sweep"] + study_words(r, s, case)
+    for flag, values in (("--where", ["fits", "latency_s<=1", "tp<=2", "latency_s", "<1", "x=1"]), ("--columns", ["latency_s,fits", "latncy_s", ","]),
+                         ("--objective", ["max tokens_per_s", "latency_s", "most x", "bound"]), ("--top", ["3", "0", "x"]), ("--pareto", ["latency_s,power_W", "latency_s"]),
+                         ("--threads", ["1", "3", "0"])):
+        if r.random() < 0.2: case.args += [flag, r.choice(values)]
+    if r.random() < 0.1: case.args.append("--resume")
+    answer(r, case, ["table", "json", "html", "ops"])
+
+
 def csv_case(r, s, case):
     case.kind = "ops CSV"
     end = r.choice([b"\n", b"\n", b"\r\n", b"\r"])
@@ -159,7 +195,7 @@ def validate_case(r, s, case):
 
 
 VALIDATE_KINDS = [rows_case, whole_rows_case, recording_case, validate_case, measuring_case, steps_case]
-KINDS = [model_case, model_case, graph_case, graph_case, gpu_case, calibration_case, op_case, flags_case, csv_case, parallel_case, parallel_case, plan_case, cluster_case]
+KINDS = [model_case, model_case, graph_case, graph_case, gpu_case, calibration_case, op_case, flags_case, csv_case, parallel_case, parallel_case, plan_case, cluster_case, sweep_case, sweep_case]
 
 
 def case_of(seed, index, shipped):

@@ -137,6 +137,8 @@ Machine Machines::get(const MachineKey& key) {
   return machines_.emplace(key, machine).first->second;
 }
 
+Machine Machines::once(const MachineKey& key) { return key.overrides.empty() ? get(key) : changed(key); }
+
 Machine Machines::made(const MachineKey& key) {
   const Gpu gpu = this->gpu(key.gpu);
   const std::scoped_lock lock(mutex_);

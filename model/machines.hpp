@@ -35,6 +35,8 @@ class Machines {
  public:
   /// Throws as make_machine() and load_gpu() do.
   Machine get(const MachineKey& key);
+  /// The same, and what is changed by overrides is not kept: for studies, which never come back to most machines.
+  Machine once(const MachineKey& key);
   /// The stack of that name, or in that file. Throws BadInput as parse_stack() does, and for a name that is not known.
   const Stack& stack(const std::string& name_or_path);
   /// What joins several of the card: the cluster of that name or file, or what is assumed where there is no name. Throws

@@ -87,6 +87,10 @@ void Command::when_chosen(const std::function<void()>& chosen) const { app_->cal
 
 void Command::take_anything() const { app_->prefix_command(); }
 
+void Command::leave_others() const { app_->allow_extras(); }
+
+std::vector<std::string> Command::others() const { return app_->remaining(); }
+
 void format_help(CLI::App& root) {
   const auto help = std::make_shared<HelpFormatter>();
   help->column_width(30);

@@ -56,6 +56,9 @@ class Command {
   void when_chosen(const std::function<void()>& chosen) const;
   /// What follows the command is not judged.
   void take_anything() const;
+  /// Words that are none of the command's options are left to it: others(), in their order.
+  void leave_others() const;
+  std::vector<std::string> others() const;
 
  private:
   CLI::App* app_;

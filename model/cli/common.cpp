@@ -10,23 +10,8 @@
 #include "arch/format.hpp"
 #include "arch/sink.hpp"
 #include "model/stacks/stack.hpp"
-#include "ops/whole_number.hpp"
 
 namespace plumbline::cli {
-
-std::int64_t whole_number(const std::string& flag, const std::string& text, std::int64_t least, std::int64_t most) {
-  std::string_view digits = text;
-  std::int64_t unit = 1;
-  if (!digits.empty() && (digits.back() == 'k' || digits.back() == 'K')) unit = std::int64_t{1} << 10;
-  if (!digits.empty() && digits.back() == 'M') unit = std::int64_t{1} << 20;
-  if (unit > 1) digits.remove_suffix(1);
-  const std::optional<std::int64_t> value = parse_whole(digits);
-  if (!value || *value > most / unit || *value * unit < least) {
-    throw BadInput(flag + ": expected a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
-                   ", found '" + text + "'");
-  }
-  return *value * unit;
-}
 
 void add_set_flag(const Command& app, MachineFlags& flags) {
   app.repeated("--set", "PATH=VALUE", "another descriptor number: memory.bandwidth=6TB/s, sm_count=+20% (repeatable)",
@@ -58,35 +43,15 @@ void add_stack_flags(const Command& app, StackChoice& stack) {
              "how the data of collectives go, instead of as the library would choose");
 }
 
-namespace {
-
-bool is_bare_number(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789.") == text.npos;
-}
-
-}  // namespace
-
 void add_machine_flags(const Command& app, MachineFlags& flags, bool gpu_required) {
   add_gpu_flags(app, flags, gpu_required);
   add_stack_flags(app, flags.stack);
   add_choice(app, "--clock", kClockWords, flags.clock,
              "a short run at the boost clock, or the clock that long runs settle at");
   app.value("--power-cap", "W", "board power limit that steady runs keep to [the board's own]",
-            [&flags](const std::string& text) {
-              try {
-                flags.power_cap = parse_watts(is_bare_number(text) ? text + " W" : text);
-              } catch (const BadInput& bad) {
-                throw BadInput(std::string("--power-cap: ") + bad.what());
-              }
-            });
+            [&flags](const std::string& text) { flags.power_cap = watts_of("--power-cap", text); });
   app.value("--sm-clock", "MHz", "SM clock locked below what the power cap leaves [not locked]",
-            [&flags](const std::string& text) {
-              try {
-                flags.sm_clock = parse_hertz(is_bare_number(text) ? text + " MHz" : text);
-              } catch (const BadInput& bad) {
-                throw BadInput(std::string("--sm-clock: ") + bad.what());
-              }
-            });
+            [&flags](const std::string& text) { flags.sm_clock = megahertz_of("--sm-clock", text); });
   add_choice(app, "--data", kDataPatternWords, flags.data, "what operands hold: power depends on the bits that change");
   app.text("--cluster", "NAME|FILE.json", "what joins the GPUs: a name from 'list clusters', or a file [the GPU's own]",
            flags.cluster);
@@ -112,20 +77,6 @@ void add_output_flags(const Command& app, OutputFlags& flags, std::vector<Format
 Machine open_machine(const MachineFlags& flags) {
   const MachineOptions options{flags.stack, flags.clock, flags.power_cap, flags.data, flags.sm_clock, flags.cluster};
   return machines().get({flags.gpu, options, flags.calibration_file, flags.overrides});
-}
-
-void refuse_idle_attention(const StackChoice& stack, const std::vector<std::string_view>& used,
-                           const std::string& what) {
-  if (stack.attention.empty()) return;
-  const std::string_view provider = attention_provider(stack.attention);
-  if (std::find(used.begin(), used.end(), provider) != used.end()) return;
-  throw BadInput("--attention " + stack.attention + ": runs no operator of " + what);
-}
-
-void refuse_idle_collective(const StackChoice& stack, bool any, const std::string& what) {
-  if (stack.collective == CollectiveChoice::automatic || any) return;
-  throw BadInput("--collective " + std::string(word_of(kCollectiveWords, stack.collective)) + ": no collective in " +
-                 what);
 }
 
 void tell_beside(const OutputFlags& flags, const std::vector<std::string>& remarks) {

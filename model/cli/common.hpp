@@ -15,6 +15,7 @@
 #include "arch/gpu/gpu.hpp"
 #include "model/cli/command.hpp"
 #include "model/predict.hpp"
+#include "model/question/words.hpp"
 #include "model/report/columns.hpp"
 #include "model/words.hpp"
 
@@ -31,16 +32,18 @@ void add_gpu_command(const Command& root, Action& action);
 void add_cluster_command(const Command& root, Action& action);
 void add_plan_command(const Command& root, Action& action);
 void add_list_command(const Command& root, Action& action);
-/// sweep, sensitivity, solve, diff: understood, refused as not modelled yet.
+void add_sweep_command(const Command& root, Action& action);
+/// sensitivity, solve, diff: understood, refused as not modelled yet.
 void add_later_commands(const Command& root, Action& action);
 
-enum class Format { table, json, csv, trace, html, graph };
-inline constexpr std::array<Word<Format>, 6> kFormatWords{{{"table", Format::table},
+enum class Format { table, json, csv, trace, html, graph, jsonl };
+inline constexpr std::array<Word<Format>, 7> kFormatWords{{{"table", Format::table},
                                                            {"json", Format::json},
                                                            {"csv", Format::csv},
                                                            {"trace", Format::trace},
                                                            {"html", Format::html},
-                                                           {"graph", Format::graph}}};
+                                                           {"graph", Format::graph},
+                                                           {"jsonl", Format::jsonl}}};
 
 struct MachineFlags {
   std::string gpu;
@@ -67,11 +70,6 @@ void add_stack_flags(const Command& app, StackChoice& stack);  ///< --stack, --k
 void add_machine_flags(const Command& app, MachineFlags& flags, bool gpu_required = true);
 void add_output_flags(const Command& app, OutputFlags& flags, std::vector<Format> formats);
 
-/// Throws BadInput for --attention where none of `used` is its provider: the flag would have changed nothing.
-void refuse_idle_attention(const StackChoice& stack, const std::vector<std::string_view>& used,
-                           const std::string& what);
-/// The same for --collective where none is asked about: `any` is false.
-void refuse_idle_collective(const StackChoice& stack, bool any, const std::string& what);
 /// Says on stderr what the format has no room for: CSV and traces hold figures alone.
 void tell_beside(const OutputFlags& flags, const std::vector<std::string>& remarks);
 
@@ -82,34 +80,6 @@ Machine open_machine(const MachineFlags& flags);
 void deliver(const OutputFlags& flags, std::string_view text);
 /// Colour only for a table on a terminal, and never under NO_COLOR (no-color.org) or TERM=dumb.
 TextStyle style_for(const OutputFlags& flags);
-
-/// A whole number in [least, most]: "4096", "1e6", "8k" and "1M" (1024 and 1024^2, as lengths are called in this field).
-/// Throws BadInput naming the flag.
-std::int64_t whole_number(const std::string& flag, const std::string& text, std::int64_t least,
-                          std::int64_t most = std::int64_t{1} << 40);
-
-/// "own|library|ideal", or "own, library or ideal" for a sentence.
-template <class E, std::size_t N>
-std::string joined_words(const std::array<Word<E>, N>& words, std::string_view between = "|",
-                         std::string_view last = "|") {
-  std::string text;
-  for (std::size_t i = 0; i < N; ++i) {
-    if (i > 0) text += i + 1 == N ? last : between;
-    text += words[i].text;
-  }
-  return text;
-}
-
-template <class E, std::size_t N>
-E chosen_word(const std::string& flag, const std::array<Word<E>, N>& words, const std::string& text) {
-  std::vector<std::string> known;
-  for (const Word<E>& word : words) {
-    if (word.text == text) return word.value;
-    known.emplace_back(word.text);
-  }
-  throw BadInput(flag + ": expected " + joined_words(words, ", ", " or ") + "; found '" + text + "'" +
-                 did_you_mean(text, known));
-}
 
 /// An option that takes one of `words`; its present value is the default that the help shows.
 template <class E, std::size_t N>

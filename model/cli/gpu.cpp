@@ -36,9 +36,8 @@ void add_gpu_command(const Command& root, Action& action) {
 }
 
 void add_later_commands(const Command& root, Action& action) {
-  static constexpr std::array<std::array<const char*, 2>, 4> kLater{
-      {{"sweep", "a grid or list of predictions (not modelled yet)"},
-       {"sensitivity", "which parameter matters (not modelled yet)"},
+  static constexpr std::array<std::array<const char*, 2>, 3> kLater{
+      {{"sensitivity", "which parameter matters (not modelled yet)"},
        {"solve", "what value reaches a target (not modelled yet)"},
        {"diff", "two machines side by side (not modelled yet)"}}};
   for (const auto& [name, help] : kLater) {

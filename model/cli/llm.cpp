@@ -15,95 +15,37 @@
 namespace plumbline::cli {
 namespace {
 
-enum class Question { prefill, decode, generate, train };
-constexpr std::array<Word<Question>, 4> kQuestionWords{{{"prefill", Question::prefill},
-                                                        {"decode", Question::decode},
-                                                        {"generate", Question::generate},
-                                                        {"train", Question::train}}};
-
 struct LlmFlags {
-  std::string model;
+  LlmQuestion asked;
   MachineFlags machine;
   OutputFlags output;
-  Question question = Question::decode;
-  Workload workload;
-  std::int64_t tokens_written = 256;
-  std::optional<Runtime> runtime;  ///< else the stack's
-  std::optional<Fusion> fusion;
-  ParallelFlags parallel;
-  std::string reserve;  ///< "": the usual share
   std::optional<Bandwidth> storage;
   std::int64_t top = 0;
-  bool prompt_given = false, context_given = false, output_given = false;
   Given given;
   std::optional<std::string> explain;  ///< "": every operator
 };
 
 void add_output_length(const Command& app, LlmFlags& f) {
-  add_whole(app, "--output", "tokens that each sequence writes: generate [256]", f.tokens_written, 1);
-}
-
-void refuse(const std::string& flag, const LlmFlags& f, const std::string& expected) {
-  throw BadInput(flag + ": has no meaning with --phase " + std::string(word_of(kQuestionWords, f.question)) +
-                 ": expected " + expected);
-}
-
-/// The encoder whose input the prompt is.
-bool encodes_the_prompt(const Llm& llm) {
-  return llm.main().role == StackSpec::Role::decoder &&
-         std::any_of(llm.stacks.begin(), llm.stacks.end(), [](const StackSpec& stack) {
-           return stack.role == StackSpec::Role::encoder && stack.fixed_tokens == 0;
-         });
+  add_whole(app, "--output", "tokens that each sequence writes: generate [256]", f.asked.output, 1);
 }
 
 /// No flag is ignored: what has no meaning for the question is refused.
 void refuse_idle_flags(const LlmFlags& f, const Llm& llm) {
-  if (f.output_given && f.question != Question::generate) refuse("--output", f, "it with --phase generate");
-  if (f.question == Question::decode && f.prompt_given && !encodes_the_prompt(llm)) {
-    refuse("--prompt", f, "--context, the tokens in the cache (" + llm.name + " has no encoder that reads a prompt)");
-  }
-  if (f.question == Question::train && f.context_given) refuse("--context", f, "--prompt");
+  refuse_idle_lengths(f.asked, llm);
   const std::string format(word_of(kFormatWords, f.output.format));
   const bool tells = f.output.format != Format::csv && f.output.format != Format::trace;
-  if (f.explain && (!tells || f.question == Question::generate)) {
+  if (f.explain && (!tells || f.asked.phase == AskedPhase::generate)) {
     throw BadInput("--explain: expected it with --format table, json or html of one step");
   }
-  if (f.storage && (!tells || f.question == Question::generate)) {
+  if (f.storage && (!tells || f.asked.phase == AskedPhase::generate)) {
     throw BadInput("--storage: expected it with --format table, json or html of one step");
   }
   if (f.top > 0 && f.output.format != Format::table) {
     throw BadInput("--top: expected it with --format table; " + format + " has every operator");
   }
-  if (f.question == Question::generate && f.output.format == Format::trace) {
+  if (f.asked.phase == AskedPhase::generate && f.output.format == Format::trace) {
     throw BadInput("--format trace: expected table, json, csv or html with --phase generate");
   }
-}
-
-Phase phase_of(Question question) {
-  switch (question) {
-    case Question::decode: return Phase::decode;
-    case Question::train: return Phase::train;
-    default: return Phase::prefill;
-  }
-}
-
-Workload workload_of(const LlmFlags& f, const Machine& machine) {
-  Workload workload = f.workload;
-  workload.phase = phase_of(f.question);
-  workload.fusion = f.fusion.value_or(machine.stack().fusion);
-  if (workload.phase == Phase::prefill && f.context_given) workload.cached = f.workload.context;
-  settle_degrees(f.parallel, workload.parallel);
-  check(workload);
-  return workload;
-}
-
-void refuse_idle_choices(const StackChoice& stack, const StepPrediction& step) {
-  std::vector<std::string_view> used;
-  for (const NodePrediction& n : step.nodes) used.push_back(n.op.provider);
-  cli::refuse_idle_attention(stack, used, "this step");
-  const bool any = std::any_of(step.nodes.begin(), step.nodes.end(),
-                               [](const NodePrediction& n) { return std::holds_alternative<Collective>(n.node->op); });
-  cli::refuse_idle_collective(stack, any, "this step");
 }
 
 /// CSV and traces have no room for them: stderr says those that change what the figures are.
@@ -121,14 +63,14 @@ std::vector<std::string> remarks_of(const LlmFlags& f, const Workload& workload,
 ExitCode run_generate(const LlmFlags& f, const Llm& llm, const Workload& workload, const Machine& machine,
                       const RunOptions& run, Bytes reserve) {
   Predictor predictor;
-  const GeneratePrediction all = predict_generate(predictor, llm, workload, f.tokens_written, machine, run);
+  const GeneratePrediction all = predict_generate(predictor, llm, workload, f.asked.output, machine, run);
   const Bytes capacity = machine.gpu().memory.usable_capacity();
   Fit fit = fit_of(llm, workload, capacity, reserve);
   if (all.steps > 0) fit = both(fit, fit_of(llm, decode_step(llm, workload, all.steps - 1), capacity, reserve));
   refuse_idle_choices(f.machine.stack, all.prefill);
   StepReport question{llm, workload, machine, f.machine.clock, run, all.prefill, {}, {}, fit, f.given, f.top};
   question.remarks = remarks_of(f, workload, machine, all.power(), all.prefill);
-  const GenerateReport report{question, f.tokens_written, f.output_given, all};
+  const GenerateReport report{question, f.asked.output, f.asked.output_given, all};
   switch (f.output.format) {
     case Format::json: deliver(f.output, generate_json(report)); break;
     case Format::csv: deliver(f.output, generate_csv(report)); break;
@@ -148,13 +90,13 @@ LoadTime load_of(const LlmFlags& f, const Llm& llm, const Workload& workload, co
 
 ExitCode run_llm(const LlmFlags& f) {
   const auto machine = open_machine(f.machine);
-  Workload workload = workload_of(f, machine);
-  const RunOptions run{f.runtime.value_or(machine.stack().runtime)};
-  const Llm llm = load_llm(f.model);
-  workload.overlap = settle_overlap(f.parallel.overlap, llm, workload, machine.stack());
+  Workload workload = settled_sizes(f.asked, machine.stack());
+  const RunOptions run{f.asked.runtime.value_or(machine.stack().runtime)};
+  const Llm llm = load_llm(f.asked.model);
+  workload.overlap = settle_overlap(f.asked.parallel.overlap, llm, workload, machine.stack());
   refuse_idle_flags(f, llm);
-  const Bytes capacity = machine.gpu().memory.usable_capacity(), reserve = reserve_of(f.reserve, capacity);
-  if (f.question == Question::generate) return run_generate(f, llm, workload, machine, run, reserve);
+  const Bytes capacity = machine.gpu().memory.usable_capacity(), reserve = reserve_of(f.asked.reserve, capacity);
+  if (f.asked.phase == AskedPhase::generate) return run_generate(f, llm, workload, machine, run, reserve);
   Predictor predictor;
   StepPrediction step = predictor.predict(llm, workload, machine, run);
   refuse_idle_choices(f.machine.stack, step);
@@ -179,7 +121,7 @@ ExitCode run_llm(const LlmFlags& f) {
 
 /// A graph is of the model alone: no machine and no step.
 ExitCode write_graph(const LlmFlags& f) {
-  deliver(f.output, graph_form(load_llm(f.model)));
+  deliver(f.output, graph_form(load_llm(f.asked.model)));
   return ExitCode::done;
 }
 
@@ -198,11 +140,11 @@ void check_needed_flags(const Command& app, const LlmFlags& f) {
 
 void note_what_is_given(const Command& app, LlmFlags& f) {
   const auto has = [&app](const char* flag) { return app.given(flag); };
-  f.prompt_given = has("--prompt");
-  f.context_given = has("--context");
-  f.output_given = has("--output");
-  f.given = {has("--batch"), f.question == Question::decode ? f.context_given : f.prompt_given, has("--stack"),
-             has("--clock")};
+  f.asked.prompt_given = has("--prompt");
+  f.asked.context_given = has("--context");
+  f.asked.output_given = has("--output");
+  f.given = {has("--batch"), f.asked.phase == AskedPhase::decode ? f.asked.context_given : f.asked.prompt_given,
+             has("--stack"), has("--clock")};
 }
 
 }  // namespace
@@ -212,22 +154,22 @@ void add_llm_command(const Command& root, Action& action) {
   flags->machine.clock = ClockMode::steady;  // a model runs for long; contract: default for whole models
   const Command app = root.subcommand("llm", "a transformer: one prefill or decode step, a whole answer, training");
   app.text("--model", "NAME|FILE|FOLDER", "a name from 'list models', a Hugging Face config.json, or its folder",
-           flags->model)
+           flags->asked.model)
       .required();
-  add_choice(app, "--phase", kQuestionWords, flags->question,
+  add_choice(app, "--phase", kAskedPhaseWords, flags->asked.phase,
              "the prompt; a token per sequence; a whole answer; forward and backward", false);
   add_machine_flags(app, flags->machine, false);
-  add_size_flags(app, flags->workload);
+  add_size_flags(app, flags->asked.workload);
   add_output_length(app, *flags);
-  add_parallel_flags(app, flags->parallel, flags->workload);
-  add_precision_flags(app, flags->workload);
+  add_parallel_flags(app, flags->asked.parallel, flags->asked.workload);
+  add_precision_flags(app, flags->asked.workload);
   app.value("--runtime", joined_words(kRuntimeWords),
             "launches: in a CUDA graph, queued, one by one from Python [the stack's]",
-            [flags](const std::string& text) { flags->runtime = chosen_word("--runtime", kRuntimeWords, text); });
+            [flags](const std::string& text) { flags->asked.runtime = chosen_word("--runtime", kRuntimeWords, text); });
   app.value("--fusion", joined_words(kFusionWords),
             "none: a kernel for each framework op; typical: as serving stacks [the stack's]",
-            [flags](const std::string& text) { flags->fusion = chosen_word("--fusion", kFusionWords, text); });
-  add_reserve_flag(app, flags->reserve);
+            [flags](const std::string& text) { flags->asked.fusion = chosen_word("--fusion", kFusionWords, text); });
+  add_reserve_flag(app, flags->asked.reserve);
   app.value("--storage", "RATE", "what a node reads a second: 12GB/s; load_s follows [the cluster's]",
             [flags](const std::string& text) {
               try {

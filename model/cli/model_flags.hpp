@@ -11,7 +11,5 @@ void add_whole(const Command& app, const std::string& flag, const std::string& h
 void add_size_flags(const Command& app, Workload& workload);       ///< --batch, --prompt, --context
 void add_precision_flags(const Command& app, Workload& workload);  ///< --dtype, --kv-dtype
 void add_reserve_flag(const Command& app, std::string& reserve);
-/// What `--reserve` says; "": the usual share.
-Bytes reserve_of(const std::string& text, Bytes capacity);
 
 }  // namespace plumbline::cli

@@ -52,8 +52,10 @@ std::string place(const CLI::App& root, const std::vector<std::string>& words) {
 /// What is wrong with the command line, in our words where CLI11's are not enough.
 std::string complaint(const CLI::App& root, const std::string& where, const CLI::ParseError& error) {
   // CLI11 looks for missing options before it minds unknown ones; a misspelt option is both.
-  if (!root.remaining(true).empty()) return unplaced(root);
-  if (root.get_subcommands().empty()) return "expected a command, such as llm, op or list (see --help)";
+  const auto chosen = root.get_subcommands();
+  const bool takes_others = !chosen.empty() && chosen.front()->get_allow_extras();
+  if (!takes_others && !root.remaining(true).empty()) return unplaced(root);
+  if (chosen.empty()) return "expected a command, such as llm, op or list (see --help)";
   return std::string(error.what()) + " (see " + where + " --help)";
 }
 
@@ -70,6 +72,7 @@ void set_up(CLI::App& root, Action& action) {
   add_gpu_command(commands, action);
   add_cluster_command(commands, action);
   add_list_command(commands, action);
+  add_sweep_command(commands, action);
   add_later_commands(commands, action);
   root.footer(
       "'predict-model COMMAND --help' explains a command. Start with:\n"

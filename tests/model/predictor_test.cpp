@@ -153,7 +153,8 @@ TEST(Rooms, KeepNothingHiddenAndReadNoFiles) {
               std::string::npos)
         << path;
     const bool may_read = path.find("/model/machines.") != path.npos || path.find("/model/cli/") != path.npos ||
-                          path.find("/model/report/") != path.npos;
+                          path.find("/model/report/") != path.npos ||
+                          path.find("/model/question/") != path.npos;  // files that flags name
     if (may_read) continue;
     for (const char* reader : {"load_gpu(", "load_calibration(", "calibration_for(", "read_text_file(", "ifstream"}) {
       for (std::size_t at = text.find(reader); at != text.npos; at = text.find(reader, at + 1)) {

@@ -75,10 +75,15 @@ Lines flags_of(const std::string& program, const std::string& command) {
     const auto mode = std::find_if(modes().begin(), modes().end(), [&](const Mode& m) { return m.name == command; });
     if (mode != modes().end()) flags.assign(mode->takes.begin(), mode->takes.end());
   } else {
-    const test::ProgramResult help = test::run_program(program, {command, "--help"});
-    static const std::regex kFlag("--[a-z][a-z0-9-]*");
-    for (std::sregex_iterator at(help.out.begin(), help.out.end(), kFlag), end; at != end; ++at) {
-      flags.push_back(at->str());
+    Lines pages{command};
+    const bool study = command == "sweep" || command == "sensitivity" || command == "solve" || command == "diff";
+    if (study) pages.insert(pages.end(), {"llm", "op"});  // take their flags too
+    for (const std::string& page : pages) {
+      const test::ProgramResult help = test::run_program(program, {page, "--help"});
+      static const std::regex kFlag("--[a-z][a-z0-9-]*");
+      for (std::sregex_iterator at(help.out.begin(), help.out.end(), kFlag), end; at != end; ++at) {
+        flags.push_back(at->str());
+      }
     }
   }
   return flags;

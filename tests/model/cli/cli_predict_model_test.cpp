@@ -130,7 +130,7 @@ TEST(PredictModel, TakesACalibrationFileWhereverItPredicts) {
 }
 
 TEST(PredictModel, SaysWhatIsNotModelledYet) {
-  for (const char* command : {"sweep", "sensitivity", "solve", "diff"}) {
+  for (const char* command : {"sensitivity", "solve", "diff"}) {
     expect_refusal({command, "study.json", "--out", "x"}, 3, "not modelled yet");
   }
 }

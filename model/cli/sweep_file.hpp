@@ -1,0 +1,43 @@
+// The file that a sweep writes: one that can be gone on with after any end of the process.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "model/study.hpp"
+
+namespace plumbline::cli {
+
+/// Beside FILE stand FILE.partial-STUDY, whose lines grow, and FILE.partial-STUDY.state, which says how far they are good;
+/// STUDY is the study's identity, so that another study's beginning is never gone on with. When all points are in it, the
+/// first takes FILE's name and the other goes.
+class SweepFile {
+ public:
+  /// `resume`: goes on where an earlier run ended, if one did. Throws BadInput where FILE can't be written, and where
+  /// another run is writing the same study there.
+  SweepFile(const std::string& file, const std::string& identity, bool resume);
+  ~SweepFile();
+  SweepFile(const SweepFile&) = delete;
+  SweepFile& operator=(const SweepFile&) = delete;
+
+  /// How far an earlier run came.
+  const SweepProgress& before() const { return before_; }
+  void write(std::string_view text);
+  /// What has been written is good up to here.
+  void note(const SweepProgress& progress);
+  void commit();
+
+  /// Whether FILE is a regular file or nothing yet: no terminal, pipe or device.
+  static bool can_be(const std::string& file);
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const;
+  void read_state();
+
+  std::string file_, partial_, state_;
+  int out_ = -1, state_out_ = -1;
+  long long bytes_ = 0;
+  SweepProgress before_;
+};
+
+}  // namespace plumbline::cli
