@@ -50,7 +50,10 @@ reduce.fixed_s=6e-7:1e-7:6e-6" ;;
 for gpu; do
   stacks=trtllm
   fit_gemm "$gpu"
-  fit "$gpu" attention_prefill attention_prefill "fixed_s=1e-5:2e-6:2e-5,step_clk=700:10:4000,\
+  # mma.sync's kernels are another family: what of the softmax is not hidden, and a CTA's start
+  prefill=attention_prefill chain=step_clk=700:10:4000
+  [ "$gpu" != a100_sxm ] || prefill=attention_prefill_mma chain=exposed=.8:.05:3,start_clk=2000:100:20000
+  fit "$gpu" "$prefill" attention_prefill "fixed_s=1e-5:2e-6:2e-5,$chain,\
 attention_prepare.start_clk=3500:100:20000" --min-us 10 --where 'shape~append=1'
   # at most 16 query heads a KV head, at least 127 cached tokens; one query head a KV head always runs the plain kernel,
   # whose scalars its rows alone determine
@@ -96,9 +99,14 @@ esac
 take() { python3 tools/take_over_family.py "$@"; }
 for gpu; do
   case $gpu in
-    h200_sxm) take h100_sxm h200_sxm library.flash_append "rows of this card leave the append out" ;;
-    h100_sxm) take h200_sxm h100_sxm library.rowwise "the project's row-wise kernels on the same chip (GH100)" ;;
+    h200_sxm)
+      take h100_sxm h200_sxm library.flash_append "rows of this card leave the append out"
+      take a100_sxm h200_sxm library.attention_prefill_mma "kernels for mma.sync, which this card's library does not run" ;;
+    h100_sxm)
+      take h200_sxm h100_sxm library.rowwise "the project's row-wise kernels on the same chip (GH100)"
+      take a100_sxm h100_sxm library.attention_prefill_mma "kernels for mma.sync, which this card's library does not run" ;;
     a100_sxm)
+      take h100_sxm a100_sxm library.attention_prefill "kernels for wgmma, which this card does not run"
       take h100_sxm a100_sxm library.flash_append "rows of this card leave the append out"
       take h200_sxm a100_sxm library.rowwise "fixed time and overlap of the project's row-wise kernels there"
       take h100_sxm a100_sxm library.mla_decode "the measured A100 rows are of a kernel that does not split the keys" ;;

@@ -90,6 +90,7 @@ constexpr std::array kFamilies{
     "attention_decode_8bit"sv,
     "attention_decode_single"sv,
     "attention_prefill"sv,
+    "attention_prefill_mma"sv,
     "attention_prepare"sv,
     "combine"sv,
     "copy_engine"sv,

@@ -75,6 +75,9 @@ void check_l2(const Level2& l2, const std::string& place) {
 }
 
 void check_memory(const DeviceMemory& memory, const std::string& place) {
+  if (memory.read_fraction > 1) {
+    refuse(place, "/memory/read_fraction", "expected a fraction of at most 1, found " + format(memory.read_fraction));
+  }
   if (memory.ecc_share > 0.25) {
     refuse(place, "/memory/ecc_share",
            "expected the share of the memory that holds check bits, 0 to 0.25, found " + format(memory.ecc_share));

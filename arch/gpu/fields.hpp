@@ -74,6 +74,7 @@ void visit_numbers(GpuDescriptor& d, Visit&& visit) {
   visit("memory.bandwidth", gpu.memory.bandwidth, Need::positive);
   visit("memory.latency", gpu.memory.latency, Need::positive);
   visit("memory.ecc_share", gpu.memory.ecc_share, Need::optional);
+  visit("memory.read_fraction", gpu.memory.read_fraction, Need::optional);
   visit("links.nvlink_generation", d.nvlink_generation, Need::optional);
   visit("links.nvlink_link_rate", d.nvlink_link_rate, Need::optional);
   visit("links.nvlink_count", gpu.links.nvlink_count, Need::zero_allowed);

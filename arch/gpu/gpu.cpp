@@ -387,6 +387,7 @@ void check_numbers(const GpuNumbers& g) {
     need(std::isfinite(rate) && rate >= 0, "sm.tensor_flop_per_clk", "rates that are not negative");
   }
   need(g.memory.ecc_share >= 0 && g.memory.ecc_share < 1, "memory.ecc_share", "a share of the memory below 1");
+  need(g.memory.read_fraction >= 0 && g.memory.read_fraction <= 1, "memory.read_fraction", "a fraction of at most 1");
   need(g.base_clock <= g.boost_clock, "base_clock", "no more than the boost clock");
   need(g.idle_power < g.tdp, "idle_power", "less than the TDP");
 }

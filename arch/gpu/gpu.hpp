@@ -86,6 +86,9 @@ struct DeviceMemory {
   /// Share of the memory that holds the check bits of the rest, where these lie in line with the data (GDDR6 with ECC
   /// switched on; HBM and GDDR7 have cells of their own for them): 0 or 1/16.
   double ecc_share = 0;
+  /// Of `data_bandwidth`, what a stream of reads was measured to reach on a card that has no calibration of its own; 0: not
+  /// on file. It goes with the memory (GDDR6 0.98, HBM2e of one vendor 0.87, of another 0.85), not with the SMs' generation.
+  double read_fraction = 0;
 
   /// What programs can allocate, before what the driver keeps for itself.
   Bytes usable_capacity() const { return capacity * (1 - ecc_share); }

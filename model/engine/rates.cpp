@@ -15,6 +15,9 @@ void carry_over(Rates& m, const RateScalars::Donor& donor) {
   for (FamilyScalars& family : m.families) {
     if (family.carry.fixed_in_cycles) family.fixed *= cycles;
     if (family.carry.in_flight_with_memory) family.sm_in_flight *= donor.outstanding;
+    if (!family.carry.chain_with_memory) continue;
+    family.step_clk /= donor.outstanding;
+    family.in_flight *= donor.outstanding;
   }
 }
 
@@ -53,8 +56,11 @@ Rates make_rates(const GpuNumbers& gpu, const RateScalars& s) {
   m.power = power_of(gpu, s);
   m.power_cap = s.power_cap.value_or(gpu.tdp);
   if (s.sm_clock) m.clock_limit = std::min(1.0, *s.sm_clock / gpu.boost_clock);
-  m.dram_read = s.dram_read * gpu.memory.data_bandwidth();
-  m.dram_write = s.dram_write * gpu.memory.data_bandwidth();
+  // what the memory itself was measured to reach goes before what another card's does; writes keep their ratio to reads
+  const bool measured = s.donor && gpu.memory.read_fraction > 0;
+  const double memory = measured ? gpu.memory.read_fraction / s.dram_read : 1;
+  m.dram_read = memory * s.dram_read * gpu.memory.data_bandwidth();
+  m.dram_write = std::min(1.0, memory * s.dram_write) * gpu.memory.data_bandwidth();
   m.dram_latency = s.dram_latency * gpu.memory.latency;
   m.l2_latency = gpu.l2.latency;
   m.l2 = s.l2_bandwidth * l2_peak(gpu, m.clock);

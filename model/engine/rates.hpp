@@ -25,6 +25,9 @@ struct CarryOver {
   /// What an SM keeps outstanding is the same for the same kind of SM; another generation is built to keep its own
   /// memory busy.
   bool in_flight_with_memory = false;
+  /// A step's chain of loads is what a CTA has on its way over the loaded latency: kernels of another generation are as
+  /// deep as their own memory needs, so the chain of the same bytes is shorter by as much.
+  bool chain_with_memory = false;
   bool operator==(const CarryOver&) const = default;
 };
 

@@ -66,6 +66,9 @@ RateScalars taken_over(double outstanding = 1) {
   }
   s.base.families[1].carry.fixed_in_cycles = true;
   s.base.families[2].carry.in_flight_with_memory = true;
+  s.base.families[3].carry.chain_with_memory = true;
+  s.base.families[3].step_clk = 1200;
+  s.base.families[3].in_flight = 10e3 * units::B;
   return s;
 }
 
@@ -90,6 +93,8 @@ TEST(CarryOver, BytesInFlightGoWithTheMemoryOfAnotherGeneration) {
   EXPECT_DOUBLE_EQ(m.families[0].sm_in_flight.in(units::B), 40e3);
   EXPECT_DOUBLE_EQ(m.families[1].sm_in_flight.in(units::B), 40e3);
   EXPECT_DOUBLE_EQ(m.families[2].sm_in_flight.in(units::B), 120e3);
+  EXPECT_DOUBLE_EQ(m.families[3].step_clk, 400);  // as deep as three times the bytes a second ask for
+  EXPECT_DOUBLE_EQ(m.families[3].in_flight.in(units::B), 30e3);
   EXPECT_DOUBLE_EQ(outstanding_ratio(other, toy_gpu(), true), 1);
 }
 
@@ -102,6 +107,24 @@ TEST(CarryOver, BytesInFlightAreOfTheCardAsItIsBuilt) {
   const std::size_t gemm = 0;
   ASSERT_GT(b200.rates().families[gemm].sm_in_flight, Bytes{});
   EXPECT_EQ(b200.with(more).rates().families[gemm].sm_in_flight, b200.rates().families[gemm].sm_in_flight);
+}
+
+/// What somebody measured of a card's memory goes before what another card's reaches; writes keep their ratio to reads, and
+/// check bits in line are not data.
+TEST(CarryOver, TheMemorysOwnFractionGoesBeforeAnothers) {
+  RateScalars s = taken_over();
+  s.dram_read = 0.8;
+  s.dram_write = 0.84;
+  Gpu gpu = toy_gpu();
+  const double nominal = gpu.memory.bandwidth.in(units::B_per_s);
+  EXPECT_DOUBLE_EQ(make_rates(gpu, s).dram_read.in(units::B_per_s), 0.8 * nominal);
+  gpu.memory.read_fraction = 0.9;
+  EXPECT_DOUBLE_EQ(make_rates(gpu, s).dram_read.in(units::B_per_s), 0.9 * nominal);
+  EXPECT_DOUBLE_EQ(make_rates(gpu, s).dram_write.in(units::B_per_s), 0.945 * nominal);
+  gpu.memory.ecc_share = 0.0625;
+  EXPECT_DOUBLE_EQ(make_rates(gpu, s).dram_read.in(units::B_per_s), 0.9 * 0.9375 * nominal);
+  s.donor.reset();  // a calibration of its own has measured all of it
+  EXPECT_DOUBLE_EQ(make_rates(gpu, s).dram_read.in(units::B_per_s), 0.8 * 0.9375 * nominal);
 }
 
 /// A slower memory takes nothing away from what the SM can do.

@@ -110,5 +110,39 @@ TEST(RuleLoss, SaysWhichRuleLosesAndWhatWouldBeCheaper) {
   EXPECT_FALSE(rule_loss(Gemm{64, 64, 64, 1, {}, false}, a100)) << "no rule";
 }
 
+struct Tiles {
+  std::int64_t queries, keys, ctas;
+  bool operator==(const Tiles&) const = default;
+};
+Tiles tiles_on(const char* card, std::int64_t width, std::int64_t length, std::int64_t value_width = 0) {
+  const Machine m = make_machine(load_gpu(card), MachineOptions{"trt-llm"});
+  const AttentionPrefill s{1, 8, 8, width, value_width > 0 ? value_width : width, length, length};
+  const AttentionChoice c = plan_trtllm_prefill(s, false, m.rates(), families_of(m, "trtllm"));
+  return {c.plan.q_tile, c.plan.kv_tile, c.main.plan.ctas_per_sm};
+}
+
+/// The library's list of mma.sync kernels, by hand: 80 KiB a CTA fit twice into 164 KiB and once into 100.
+TEST(TrtLlmRules, PrefillTilesOfMmaSyncGoWithSharedMemory) {
+  EXPECT_EQ(tiles_on("a100_sxm", 128, 4096), (Tiles{64, 128, 2}));
+  EXPECT_EQ(tiles_on("a100_sxm", 64, 4096), (Tiles{128, 128, 2}));
+  EXPECT_EQ(tiles_on("a100_sxm", 256, 4096), (Tiles{64, 128, 1}));
+  EXPECT_EQ(tiles_on("a100_sxm", 128, 64), (Tiles{64, 32, 2}));
+  EXPECT_EQ(tiles_on("a100_sxm", 192, 4096, 128), (Tiles{64, 64, 2}));
+  for (const char* card : {"l40s", "a40", "rtx_pro_6000"}) {
+    EXPECT_EQ(tiles_on(card, 128, 4096), (Tiles{64, 32, 2})) << card;
+    EXPECT_EQ(tiles_on(card, 32, 4096), (Tiles{64, 64, 2})) << card;
+    EXPECT_EQ(tiles_on(card, 256, 4096), (Tiles{64, 128, 1})) << card;
+  }
+}
+
+/// 512 columns of tensor memory hold two tiles' scores and results up to 128 wide.
+TEST(TrtLlmRules, TwoTilesTakeTurnsInTensorMemory) {
+  EXPECT_EQ(tiles_on("b200_sxm", 128, 4096), (Tiles{256, 128, 1}));
+  EXPECT_EQ(tiles_on("b200_sxm", 192, 4096, 128), (Tiles{256, 128, 1}));
+  EXPECT_EQ(tiles_on("b200_sxm", 256, 4096), (Tiles{128, 128, 1}));
+  EXPECT_EQ(tiles_on("b200_sxm", 128, 100), (Tiles{128, 128, 1}));
+  EXPECT_EQ(tiles_on("h200_sxm", 128, 4096), (Tiles{128, 128, 1}));
+}
+
 }  // namespace
 }  // namespace plumbline::trtllm_rules_test

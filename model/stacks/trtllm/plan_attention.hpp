@@ -9,12 +9,12 @@
 namespace plumbline {
 
 namespace trtllm {
-/// Its families, in the order in which provider.cpp declares them. `kSingle`: a CTA for each query head. `kDecode8bit`:
+/// Its families, in the order in which provider.cpp declares them. `kPrefillMma`: prefill on mma.sync. `kSingle`: a CTA for each query head. `kDecode8bit`:
 /// from 8-bit caches, where that is a kernel of its own. `kPrepare`: the pass before prefill (rotation and cache
 /// append). `kCombine`: the merge of latent attention's splits.
-enum Family : std::size_t { kPrefill, kDecode, kSingle, kDecode8bit, kMla, kPrepare, kCombine, kFamilies };
+enum Family : std::size_t { kPrefill, kPrefillMma, kDecode, kSingle, kDecode8bit, kMla, kPrepare, kCombine, kFamilies };
 
-/// wgmma and what came after it: a persistent kernel, one producer warp and two warpgroups of 64 query rows a CTA.
+/// wgmma and what came after it: persistent kernels with a producer warp; on Hopper two warpgroups of 64 query rows a CTA.
 /// mma.sync: four warps of 16 rows, two CTAs an SM.
 inline bool is_warp_specialised(const Rates& rates) { return rates.path.kind != TensorPath::Kind::mma_sync; }
 /// Head widths that the kernels are compiled for; others are padded up (72 and 80 run as 128 does).

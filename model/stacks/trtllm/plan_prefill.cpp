@@ -23,19 +23,73 @@ struct PrefillCut {
   double q_tile, kv_tile, ctas_per_sm;
   double rows_a_group;  ///< query rows of one warpgroup, or warp: each group reads the keys from shared memory itself
   double qk_dim, v_dim;
-  bool one_query_buffer;  ///< no room for a second query tile: the next one is fetched after the last is done
+  bool one_query_buffer = false;  ///< no room for a second query tile: the next one is fetched after the last is done
+  bool hides_softmax = false;  ///< two query tiles take turns: the softmax of one runs beside the products of the other
 };
 
-PrefillCut prefill_cut(const AttentionPrefill& s, const Rates& m) {
-  PrefillCut cut{64, 64, 2, 16, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim), false};
-  if (!trtllm::is_warp_specialised(m)) return cut;
+/// Shared memory of one CTA of the tiled mma.sync kernel, with what an SM reserves for it: its queries, and two buffers
+/// each for a block's keys and values, 64 of their width at a time (81,920 B where heads are 128 wide, queries 64 and keys
+/// 128: the library's own list of kernels).
+Bytes tiled_bytes(double q_tile, double kv_tile, double width, const Rates& m) {
+  constexpr double kWidth = 64, kBuffers = 4, kElementBytes = 2;
+  return (q_tile * width + kBuffers * kv_tile * kWidth) * kElementBytes * units::B + m.gpu.sm.smem_reserved_per_block;
+}
+
+/// mma.sync: four warps that share the queries. The tiled kernel takes 128 keys a block, and 128 queries where heads are
+/// narrow; it runs where two of its CTAs fit on an SM, and for the widest heads everywhere. Else the plain kernel, whose
+/// blocks are 64 to 16 keys: for short keys, and on SMs of 100 KB. (TensorRT-LLM, fused_multihead_attention_v2.cpp; tiles:
+/// fmha_v2/setup.py, enumerate_hmma_flash_kernels_base(). The library asks for the SM's number, and has its 100 KB parts.)
+PrefillCut mma_sync_cut(const AttentionPrefill& s, const Rates& m) {
+  constexpr std::int64_t kShortKeys = 64;
+  constexpr double kWarps = 4, kWidest = 256, kMostCtas = 2;
+  PrefillCut cut{64, 64, kMostCtas, 16, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
+  const double width = std::max(cut.qk_dim, cut.v_dim);
+  const Bytes smem = m.gpu.sm.smem;
+  const double q_tile = width <= 64 ? 128 : 64;
+  const double kv_tile = s.qk_dim == s.v_dim ? 128 : 64;  // latent: the published rows are of blocks of 64
+  const double fit = std::floor(smem / tiled_bytes(q_tile, kv_tile, width, m));
+  const bool large = smem >= 2.0 * tiled_bytes(64, 128, 128, m);
+  const bool tiled = m.path.async_copy && s.kv_len > kShortKeys && (large || width >= kWidest) && fit >= 1;
+  if (tiled) {
+    cut.q_tile = q_tile;
+    cut.kv_tile = kv_tile;
+    cut.ctas_per_sm = std::min(kMostCtas, fit);
+    cut.rows_a_group = q_tile / kWarps;
+  } else {
+    cut.kv_tile = width <= 32 ? 64 : width <= 128 ? 32 : 16;
+  }
+  return cut;
+}
+
+PrefillCut wgmma_cut(const AttentionPrefill& s) {
+  PrefillCut cut{128, 64, 1, 64, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
   const double width = cut.v_dim;  // the accumulator's: keys that are wider by a rotated part change nothing
-  cut.q_tile = 128;
   cut.kv_tile = width <= 64 ? 256 : width <= 128 ? 128 : 64;
-  cut.ctas_per_sm = 1;
-  cut.rows_a_group = 64;
   cut.one_query_buffer = width > 128;
   return cut;
+}
+
+/// tcgen05: scores and results of a tile of 128 queries lie in tensor memory, 512 columns of it, so that a CTA has two
+/// tiles where both and their results fit. A warpgroup each does the softmax of a tile, a third one corrects the results;
+/// probabilities go back through tensor memory, so that of the second product only values are read from shared memory.
+/// (FlashAttention-4, forward pipeline; CUTLASS, example 77 of Blackwell's FMHA. TensorRT-LLM's kernels for these parts
+/// are not published as source; nothing was fitted on such a card.) The chain of one tile (two products of 512 clk, the
+/// softmax, about 800 clk of barriers and reductions on Hopper) is no longer than what two take, so it is hidden.
+PrefillCut tcgen05_cut(const AttentionPrefill& s) {
+  constexpr double kTile = 128, kColumns = 512;
+  PrefillCut cut{kTile, kTile, 1, kTile, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
+  cut.hides_softmax = 2 * (kTile + cut.v_dim) <= kColumns && static_cast<double>(s.q_len) > kTile;
+  if (cut.hides_softmax) cut.q_tile = 2 * kTile;
+  return cut;
+}
+
+PrefillCut prefill_cut(const AttentionPrefill& s, const Rates& m) {
+  switch (m.path.kind) {
+    case TensorPath::Kind::mma_sync: return mma_sync_cut(s, m);
+    case TensorPath::Kind::wgmma: return wgmma_cut(s);
+    case TensorPath::Kind::tcgen05: return tcgen05_cut(s);
+  }
+  return wgmma_cut(s);
 }
 
 /// Clocks of one (query tile, key block) pair. Exponentials and ordinary lanes work one after the other on a score, so
@@ -54,7 +108,7 @@ void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, c
   const double queries = trtllm::is_warp_specialised(m) ? cut.rows_a_group * cut.qk_dim : 0;
   const double read = groups * (queries + cut.kv_tile * width) * es;
   d.smem_clk = (read + cut.kv_tile * width * kv_es) / sm.smem_bytes_per_clk.in(units::B);
-  d.exposed_clk = family.exposed * (d.sfu_clk + d.fp32_clk) + family.step_clk;
+  if (!cut.hides_softmax) d.exposed_clk = family.exposed * (d.sfu_clk + d.fp32_clk) + family.step_clk;
 }
 
 /// What a tile costs beside its blocks: the masks, and the way of the next queries where they have no buffer of their
@@ -105,7 +159,7 @@ Demand prepare_demand(const AttentionPrefill& s, const FamilyScalars& family) {
 AttentionChoice plan_trtllm_prefill(const AttentionPrefill& s, bool appends, const Rates& m,
                                     std::span<const FamilyScalars> families) {
   AttentionChoice c;
-  c.family = &families[trtllm::kPrefill];
+  c.family = &families[trtllm::is_warp_specialised(m) ? trtllm::kPrefill : trtllm::kPrefillMma];
   const PrefillCut cut = prefill_cut(s, m);
   c.plan.q_tile = static_cast<std::int64_t>(cut.q_tile);
   c.plan.kv_tile = static_cast<std::int64_t>(cut.kv_tile);
@@ -113,12 +167,13 @@ AttentionChoice plan_trtllm_prefill(const AttentionPrefill& s, bool appends, con
   Demand& d = c.main;
   d.plan.ctas = s.batch * s.q_heads * static_cast<std::int64_t>(blocks.tiles);
   d.plan.ctas_per_sm = static_cast<std::int64_t>(cut.ctas_per_sm);
-  d.plan.threads = trtllm::is_warp_specialised(m) ? 384 : 128;
+  d.plan.threads = cut.hides_softmax ? 512 : trtllm::is_warp_specialised(m) ? 384 : 128;
   d.plan.shortest_first = true;
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
   block_demand(d, cut, s, m, *c.family);
-  d.once_clk = tile_clk(s, cut, d.plan.steps, m);
+  // a CTA's way to its first data and from its last runs beside the other's of the SM
+  d.once_clk = tile_clk(s, cut, d.plan.steps, m) + c.family->start_clk / cut.ctas_per_sm;
   prefill_traffic(d, s);
   if (!appends) return c;
   c.prepares = true;

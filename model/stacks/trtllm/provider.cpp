@@ -27,16 +27,34 @@ constexpr auto k8bitClasses = std::to_array<BandClass>({{Variant::usual, "attent
 constexpr auto kMlaClasses =
     std::to_array<BandClass>({{Variant::usual, "mla_decode"}, {Variant::cache_8bit, "mla_decode_8bit", false}});
 
+/// Decode walks its keys by chains of loads, latent decode too.
+constexpr CarryOver kDeep{.chain_with_memory = true};
+
 constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
     {{.name = "attention_prefill", .op = "attention_prefill", .kind = "attention", .classes = kPrefillClasses},
-     {.name = "attention_decode", .op = "attention_decode", .kind = "attention", .classes = kDecodeClasses},
-     {.name = "attention_decode_single", .op = "attention_decode", .kind = "attention", .classes = kSingleClasses},
+     {.name = "attention_prefill_mma",
+      .op = "attention_prefill",
+      .required = false,
+      .stand_in = "library.attention_prefill",
+      .kind = "attention",
+      .classes = kPrefillClasses},
+     {.name = "attention_decode",
+      .op = "attention_decode",
+      .carry = kDeep,
+      .kind = "attention",
+      .classes = kDecodeClasses},
+     {.name = "attention_decode_single",
+      .op = "attention_decode",
+      .carry = kDeep,
+      .kind = "attention",
+      .classes = kSingleClasses},
      {.name = "attention_decode_8bit",
       .op = "attention_decode",
       .required = false,
+      .carry = kDeep,
       .kind = "attention",
       .classes = k8bitClasses},
-     {.name = "mla_decode", .op = "mla_decode", .kind = "attention", .classes = kMlaClasses},
+     {.name = "mla_decode", .op = "mla_decode", .carry = kDeep, .kind = "attention", .classes = kMlaClasses},
      {.name = "attention_prepare", .op = "attention_prefill"},
      {.name = "combine"}}};
 
