@@ -218,7 +218,7 @@ void advise_graph(const StepPrediction& step, const Machine& machine, const RunO
                   std::vector<Advice>& out) {
   if (options.runtime == Runtime::graph) return;
   const Rates& m = machine.rates();
-  Seconds whole;
+  Seconds whole = step.between_steps;
   for (const NodePrediction& n : step.nodes) {
     whole += count_of(n) * (n.op.time + n.op.launch_count * m.kernel_change);
   }

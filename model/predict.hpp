@@ -155,6 +155,7 @@ struct StepPrediction {
   Seconds network_exposed, network_hidden;
   bool waits_for_host =
       false;               ///< the GPU is idle while the stack's host, which has its own time a launch, makes the next
+  Seconds between_steps;   ///< what the stack's host does while the GPU has nothing to do, once a step; in `latency`
   Seconds overlap_tax;     ///< by how much compute is longer for the communication that runs beside it
   Seconds bubble;          ///< of `latency`: the rank waits for other stages of its pipeline
   std::int64_t stage = 0;  ///< of the pipeline, that the nodes are of: the slowest

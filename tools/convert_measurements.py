@@ -16,10 +16,12 @@ import sys
 from collections import defaultdict
 
 from convert_aiconfigurator import aiconfigurator
+from convert_whole_models import azure_models, fastertransformer, splitwise, tensorrt_llm
 from measurement_csv import Output, crc, digits, read, whole
 
 # ---------------------------------------------------------------------------------------------- smaller sources
 def azure_guide(root, out):
+    azure_models(root, out)
     gpus = {"A100-SXM4-80GB": "a100_sxm", "H100-SXM5-80GB": "h100_sxm"}
     messages = defaultdict(int)
     for r, rid in read(root, "azure_guide", "results"):
@@ -218,25 +220,8 @@ def llmservingsim(root, out):
                 r["latency_us"], rid, stack="vllm", kernel=r["backend"], scope=r["model"])
 
 
-def tensorrt_llm(root, out):
-    """One GPU: a whole answer of a full batch (from the rate of output tokens), or the first token."""
-    models = {"GPT-J 6B": "gpt-j-6b", "LLaMA 7B": "llama-2-7b"}
-    for r, rid in read(root, "tensorrt_llm", "throughput_latency_v0.5_v0.6"):
-        if r["tp"] != "1" or r["model"] not in models:
-            continue
-        batch, prompt, output = whole(r["batch"]), whole(r["isl"]), whole(r["osl"])
-        run = {"model": models[r["model"]], "batch": batch, "prompt": prompt, "dtype": r["dtype"], "kv-dtype": "fp8",
-               "stack": "trt-llm-2023", "version": r["version"], "id": rid}
-        if r["metric"] == "first_token_ms":
-            run |= {"phase": "prefill", "measured_ms": r["value"], "scope": "first token"}
-        else:
-            run |= {"phase": "generate", "output": output, "scope": "derived from output tokens/s",
-                    "measured_ms": digits(1e3 * batch * output / float(r["value"]))}
-        out.add_run(("tensorrt_llm", "h100_sxm", "steps"), run)
-
-
-SOURCES = (aiconfigurator, azure_guide, deepbench, deepgemm, flash_attention, h200_nccl, infersim, llmcompass,
-           llmservingsim, neusight, tensorrt_llm, vidur)
+SOURCES = (aiconfigurator, azure_guide, deepbench, deepgemm, fastertransformer, flash_attention, h200_nccl, infersim,
+           llmcompass, llmservingsim, neusight, splitwise, tensorrt_llm, vidur)
 
 
 def main(arguments):

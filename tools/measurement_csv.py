@@ -10,6 +10,7 @@ COLUMNS = ["op", "dtype", "shape", "measured_us", "measured_W", "stack", "kernel
 # Whole models, as `validate compare` reads them: flags of `predict-model llm` by their long names.
 RUN_COLUMNS = ["model", "phase", "batch", "prompt", "context", "output", "dtype", "kv-dtype", "stack", "measured_ms",
                "version", "scope", "id"]
+SIDE_COLUMNS = RUN_COLUMNS[:6] + ["gpus"]  # what the side of a run depends on
 
 # ---------------------------------------------------------------------------------------------- the split
 
@@ -39,8 +40,8 @@ class Output:
         self.rows, self.runs = [], []
 
     def add_run(self, where, run):
-        """A whole model, by RUN_COLUMNS; `where` = (source, gpu, family)."""
-        self.runs.append((where, [str(run.get(column, "")) for column in RUN_COLUMNS]))
+        """A whole model, by RUN_COLUMNS, and `gpus` where there are several; `where` = (source, gpu, family)."""
+        self.runs.append((where, {column: str(run.get(column, "")) for column in RUN_COLUMNS + ["gpus"]}))
 
     def add(self, where, op, dtype, shape, us, row_id, watts="", stack="", kernel="", clock="burst", scope=""):
         """`where` = (source, gpu, family)."""
@@ -48,19 +49,24 @@ class Output:
 
     def write(self, root):
         """Writes all files; returns the rows of each, by (source, gpu, family, side)."""
-        files = defaultdict(list)
+        files, headers = defaultdict(list), {}
         for (where, row), held_out in zip(self.rows, sides([(row[0], row[2]) for _, row in self.rows])):
             files[(*where, "heldout" if held_out else "train")].append(row)
-        names = RUN_COLUMNS[:6]
-        for (where, row), held_out in zip(self.runs, sides([row[:6] for _, row in self.runs], names)):
-            files[(*where, "heldout" if held_out else "train")].append(row)
+        several = {where for where, run in self.runs if run["gpus"]}
+        runs = sides([[run[column] for column in SIDE_COLUMNS] for _, run in self.runs], SIDE_COLUMNS)
+        for (where, run), held_out in zip(self.runs, runs):
+            columns = RUN_COLUMNS + (["gpus"] if where in several else [])
+            headers[where] = columns
+            if where in several:
+                run["gpus"] = run["gpus"] or "1"
+            files[(*where, "heldout" if held_out else "train")].append([run[column] for column in columns])
         for (source, gpu, family, side), rows in sorted(files.items()):
             folder = os.path.join(root, source, gpu)
             os.makedirs(folder, exist_ok=True)
             path = os.path.join(folder, f"{family}.{side}.csv")
             with open(path + ".partial", "w", newline="", encoding="ascii") as f:
                 writer = csv.writer(f, lineterminator="\n")
-                writer.writerow(RUN_COLUMNS if len(rows[0]) == len(RUN_COLUMNS) else COLUMNS)
+                writer.writerow(headers.get((source, gpu, family), COLUMNS))
                 writer.writerows(rows)
             os.replace(path + ".partial", path)
         return files

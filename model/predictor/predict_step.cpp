@@ -6,6 +6,7 @@
 #include "arch/gpu/peaks.hpp"
 #include "model/bands/bands.hpp"
 #include "model/machine/parts.hpp"
+#include "model/predictor/host_time.hpp"
 #include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
 #include "model/predictor/same_operators.hpp"
@@ -82,32 +83,6 @@ void add_shares(const NodePrediction& n, const Rates& m, double executions, Seco
       }
     }
   }
-}
-
-/// What a step adds to one execution beyond the graph gaps that op.time holds: every launch follows another kernel, and
-/// outside graphs the host's gap is longer.
-Seconds runtime_gap(const OpPrediction& op, const Rates& m, Runtime runtime) {
-  if (runtime == Runtime::graph) return op.launch_count * m.kernel_change;
-  return op.launch_count * (m.kernel_change + m.gap_stream - m.gap_graph);
-}
-
-/// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer.
-void wait_for_host(StepPrediction& out, const Rates& m, const HostTime& own) {
-  out.waits_for_host = false;
-  double operators = 0, launches = 0;
-  Seconds gpu_time;
-  for (const NodePrediction& n : out.nodes) {
-    const auto count = static_cast<double>(n.node->count);
-    operators += count;
-    launches += count * n.op.launch_count;
-    gpu_time += count * (n.op.time + n.gap);
-  }
-  const bool known = own.each_launch > Seconds{};
-  const Seconds host = known ? launches * own.each_launch : operators * m.host_per_operator;
-  if (host <= gpu_time) return;
-  out.waits_for_host = known;
-  const Seconds wait = (host - gpu_time) / operators;
-  for (NodePrediction& n : out.nodes) n.gap += wait;
 }
 
 /// The band of the step: the wider, to either side, of what those of its operators add up to and the residuals of whole
@@ -236,11 +211,8 @@ void add_up_energy(StepPrediction& out, const Rates& m, double clock_share) {
 void reprice(StepPrediction& out, const Machine& machine, const RunOptions& options, SideBySide& side_by_side,
              double share) {
   const Rates& m = machine.rates();
-  for (NodePrediction& n : out.nodes) {
-    reprice(n.op, m, share);
-    n.gap = runtime_gap(n.op, m, options.runtime);
-  }
-  if (options.runtime == Runtime::eager) wait_for_host(out, m, machine.stack().host);
+  for (NodePrediction& n : out.nodes) reprice(n.op, m, share);
+  set_gaps(out, machine, options.runtime, out.between_steps);
   side_by_side(out);
   side_by_side.sends(out);
 }
@@ -256,9 +228,8 @@ Seconds step_time_at(StepPrediction& out, const Machine& machine, const RunOptio
     for (std::size_t i = 0; i < out.nodes.size(); ++i) {
       NodePrediction& n = out.nodes[i];
       n.op.time = n.first < i ? out.nodes[n.first].op.time : repriced_time(n.op, m, share);
-      n.gap = runtime_gap(n.op, m, options.runtime);
     }
-    if (options.runtime == Runtime::eager) wait_for_host(out, m, machine.stack().host);
+    set_gaps(out, machine, options.runtime, out.between_steps);
   }
   Seconds time;
   for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * n.on_path();
@@ -345,16 +316,18 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
   if (workload.phase == Phase::train) throw NotModelled("phase train: training time is not modelled yet");
   const Stack& stack = machine.stack();
   const std::int64_t exchange_sms = workload.parallel.expert > 1 ? exchange_sms_of(machine) : 0;
-  if (exchange_sms > 0 || stack.fused_attention) {
+  if (exchange_sms > 0 || stack.fused_attention || stack.prefill_at_once > 0) {
     Workload as_the_stack_does = workload;
     as_the_stack_does.exchange_sms = exchange_sms;
     as_the_stack_does.fused_attention = stack.fused_attention;
+    as_the_stack_does.prefill_at_once = stack.prefill_at_once;
     lower(llm, as_the_stack_does, out.graph);
   } else {
     lower(llm, workload, out.graph);
   }
-  if (stack.rewrites && workload.fusion == Fusion::none) rewrite(out.graph, *stack.rewrites, workload, llm.model_type);
+  if (stack.rewrites && workload.fusion == stack.fusion) rewrite(out.graph, *stack.rewrites, workload, llm.model_type);
   const bool as_recorded = workload.fusion == stack.fusion && workload.overlap == Overlap::none;
+  out.between_steps = between_steps(stack.host, workload);
   predict_graph(machine, cache, options, out, as_recorded, workload.phase);
 }
 
@@ -389,11 +362,10 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
     n.first = same.first(i, warm);
     if (n.first != i) n.op = out.nodes[n.first].op;
     else predict_op(n.node->op, machine, cache, warm ? Warmth::streams : Warmth::cold, n.op, called);
-    n.gap = runtime_gap(n.op, m, options.runtime);
     n.tax = n.hidden = n.begins = Seconds{};
     n.beside = -1;
   }
-  if (options.runtime == Runtime::eager) wait_for_host(out, m, machine.stack().host);
+  set_gaps(out, machine, options.runtime, out.between_steps);
   SideBySide side_by_side(m);
   side_by_side(out);
   keep_slowest_stage(out, phase == Phase::decode);

@@ -34,8 +34,8 @@ std::vector<std::string> band_remarks(const StepPrediction& step, const Machine&
   const std::string whose =
       std::to_string(whole.band->rows) + " steps of " + std::string(whole.stack) + " (" + kind + ")";
   if (whole.recorded) return {"band: at least as wide as the residuals of " + whose + " that were measured whole"};
-  return {"no whole step of stack " + machine.stack().name +
-          " was recorded with such a model, these launches and this fusion: band from " + whose +
+  return {"too few whole steps of stack " + machine.stack().name +
+          ", or none, were recorded with such a model, these launches and this fusion: band from " + whose +
           ", the widest to either side"};
 }
 

@@ -44,6 +44,10 @@ void read_shape(const JsonValue& place, const std::string& shape, std::span<cons
       place.fail("'" + std::string(launch.op->name) + "' has no key '" + key + "'" + did_you_mean(key, known));
     }
     const std::string text = pair.substr(equal + 1);
+    if (const auto type = parse_dtype(text); found->type == KeyType::dtype && type) {
+      launch.keys.push_back({&*found, Expression(static_cast<double>(*type))});
+      continue;
+    }
     try {
       launch.keys.push_back(
           {&*found, Expression(given != nullptr ? with_names_replaced(text, kGiven, *given) : text, names)});

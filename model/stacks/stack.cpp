@@ -112,12 +112,32 @@ void read_token_exchange(const JsonValue& root, Stack& stack) {
   (void)exchange->at("source").as_string();
 }
 
+void read_prefill_at_once(const JsonValue& root, Stack& stack) {
+  const auto at_once = root.find_object("prefill_at_once");
+  if (!at_once) return;
+  at_once->refuse_unknown_keys({"tokens", "source"});
+  stack.prefill_at_once = at_once->at("tokens").as_integer();
+  if (stack.prefill_at_once < 1)
+    at_once->at("tokens").fail("expected 1 token at least, found " + at_once->at("tokens").dump());
+  (void)at_once->at("source").as_string();
+}
+
 void read_host(const JsonValue& root, Stack& stack) {
   const auto host = root.find_object("host");
   if (!host) return;
-  host->refuse_unknown_keys({"each_launch", "source"});
-  stack.host.each_launch = host->at("each_launch").as_seconds();
-  if (stack.host.each_launch <= Seconds{}) host->at("each_launch").fail("expected a time above 0");
+  host->refuse_unknown_keys({"each_launch", "each_step", "each_prompt", "each_sequence", "source"});
+  bool any = false;
+  const auto read = [&](const char* key, Seconds& into) {
+    if (!host->has(key)) return;
+    into = host->at(key).as_seconds();
+    if (into <= Seconds{}) host->at(key).fail("expected a time above 0");
+    any = true;
+  };
+  read("each_launch", stack.host.each_launch);
+  read("each_step", stack.host.each_step);
+  read("each_prompt", stack.host.each_prompt);
+  read("each_sequence", stack.host.each_sequence);
+  if (!any) host->fail("expected one of each_launch, each_step, each_prompt, each_sequence");
   (void)host->at("source").as_string();
 }
 
@@ -129,7 +149,8 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(text, place);
   const JsonValue root = document.root();
   root.refuse_unknown_keys({"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime",
-                            "overlap", "collective_call", "fused_attention", "host", "launches", "token_exchange"});
+                            "overlap", "collective_call", "fused_attention", "host", "launches", "token_exchange",
+                            "prefill_at_once"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
   Stack stack;
   stack.name = root.at("name").as_string();
@@ -153,6 +174,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   read_token_exchange(root, stack);
   if (const auto fused = root.find_bool("fused_attention")) stack.fused_attention = *fused;
   read_host(root, stack);
+  read_prefill_at_once(root, stack);
   stack.rewrites = read_rewrites(root);
   return stack;
 }
@@ -165,6 +187,7 @@ Stack with_kernels(const Stack& stack, const Stack& kernels) {
   out.fused_attention = stack.fused_attention;
   out.rewrites = stack.rewrites;
   out.host = stack.host;
+  out.prefill_at_once = stack.prefill_at_once;
   for (const Stack::Entry& entry : stack.providers) {
     const bool replaceable = std::any_of(out.providers.begin(), out.providers.end(), runs_attention);
     if (replaceable && runs_attention(entry)) return with_attention(out, entry.provider->name());

@@ -6,7 +6,9 @@
 //     "prefill_appends": true, "fusion": "typical", "runtime": "graph",
 //     "overlap": "two-batch",
 //     "collective_call": {"fixed": "4.4 us", "more_than_two": "1.9 us", "source": "..."},
-//     "token_exchange": {"sms": 20, "source": "..."} }
+//     "host": {"each_launch": "35 us", "each_step": "0 us", "each_prompt": "0 us", "each_sequence": "0 us", "source": "..."},
+//     "token_exchange": {"sms": 20, "source": "..."},
+//     "prefill_at_once": {"tokens": 2048, "source": "..."} }
 //
 // An operator is planned by the first provider of the list that has a kernel for it. `ops` of a provider limits it to
 // those operators; `stands_in` says that its kernels stand in for ones that the stack's own author has not written, so
@@ -26,10 +28,13 @@ namespace plumbline {
 
 struct Rewrites;  // ops/rewrite/rewrite.hpp
 
-/// What the host takes for a step beside the GPU where launches are not in a graph; 0: the calibration's own (an operator
-/// of an eager framework).
+/// What the host takes for a step.
 struct HostTime {
+  /// Beside the GPU, where launches are not in a graph; 0: the calibration's own (an operator of an eager framework).
   Seconds each_launch;
+  /// Between one step and the next, while the GPU has nothing to do, however launches reach it: scheduler, inputs, sampler,
+  /// what a call from Python costs. A prefill's own, and of each sequence of the step.
+  Seconds each_step, each_prompt, each_sequence;
 };
 
 struct Stack {
@@ -49,6 +54,8 @@ struct Stack {
   bool fused_attention = false;
   std::shared_ptr<const Rewrites> rewrites;
   HostTime host;
+  std::int64_t prefill_at_once =
+      0;  ///< the most tokens that its layers read at once (Workload::prefill_at_once); 0: all
   CollectiveCall collective_call;
   CollectiveChoice collective = CollectiveChoice::automatic;  ///< a user's, of no file
   /// Tokens go to experts of other ranks by kernels that know each token's experts, in prefill on so many SMs; 0: by an

@@ -83,6 +83,9 @@ struct Workload {
   Fusion fusion = Fusion::typical;
   /// At fusion `none`: attention is one kernel all the same (PyTorch's scaled_dot_product_attention).
   bool fused_attention = false;
+  /// Prefill: the most tokens that layers read at once; a batch of more is halved until a part holds no more (or is odd),
+  /// and its parts pass through all layers one behind the other. 0: all at once. Without pipeline and overlap.
+  std::int64_t prefill_at_once = 0;
   ParallelPlan parallel;
   ExpertLoad expert_load;
   Overlap overlap = Overlap::none;

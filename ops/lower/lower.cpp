@@ -83,9 +83,20 @@ std::int64_t layers_of_kind(const StackSpec& stack, int kind) {
   return n;
 }
 
+/// Parts of the batch that pass through the layers one behind the other.
+std::int64_t parts_of_batch(const Step& s) {
+  const Workload& w = s.workload;
+  if (w.prefill_at_once == 0 || !s.cache || s.decode || w.parallel.pipeline > 1 || in_halves(w.overlap)) return 1;
+  std::int64_t parts = 1;
+  while (s.batch / parts * s.q_len > w.prefill_at_once && s.batch / parts % 2 == 0) parts *= 2;
+  return parts;
+}
+
 void walk(Step& s, const Llm& llm, const StackSpec& stack) {
   enter(s, llm, stack);
   embed(s, llm, stack);
+  const std::int64_t batch = s.batch, parts = parts_of_batch(s);
+  s.batch /= parts;
   const std::int64_t latents = s.q_len, text = s.text_tokens;
   std::optional<Halves> halves;
   if (in_halves(s.workload.overlap)) halves.emplace(s);
@@ -97,7 +108,7 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
     if (text == 0) s.kv_len = lengths_of(llm, s.workload, stack).kv_len;
     s.tokens = share_of_tokens(s, s.batch * s.q_len);
     s.dropout = s.train() && trains_with_dropout(kind, stack.role);
-    s.open(segment_name(stack, kind), repeat);
+    s.open(segment_name(stack, kind), repeat * parts);
     if (halves) {
       halves->layer(
           s, [&](std::int64_t tokens) { return share_of_tokens(s, tokens); }, [&] { layer(s, kind); });
@@ -109,6 +120,7 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
   }
   if (halves) halves->join(s);
   s.dropout = false;
+  s.batch = batch;
   s.q_len = latents;
   s.tokens = share_of_tokens(s, s.batch * latents);
   if (&stack == &llm.main()) return;  // its last norm belongs to the head

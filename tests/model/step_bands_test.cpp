@@ -102,7 +102,8 @@ TEST(WholeSteps, AStackWithoutRecordedStepsSaysSo) {
   const Machine other = make_machine(load_gpu("h200_sxm"), vllm);
   const StepPrediction unrecorded = decode(other);
   EXPECT_FALSE(unrecorded.whole_steps.recorded);
-  EXPECT_THAT(band_remarks(unrecorded, other).at(0), HasSubstr("no whole step of stack vllm was recorded"));
+  EXPECT_THAT(band_remarks(unrecorded, other).at(0),
+              HasSubstr("too few whole steps of stack vllm, or none, were recorded"));
   EXPECT_THAT(band_remarks(unrecorded, other).at(0), HasSubstr("trt-llm"));
   const Machine usual = make_machine(load_gpu("h200_sxm"), MachineOptions{});
   EXPECT_FALSE(decode(usual, {Runtime::eager}).whole_steps.recorded);

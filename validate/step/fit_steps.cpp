@@ -17,6 +17,7 @@ namespace plumbline {
 namespace {
 
 constexpr double kEngineReserve = 0.15;
+constexpr std::size_t kFewestSteps = 5;  ///< of fewer the range says nothing: the other stacks' bands stand in
 
 std::string_view kind_of(const StepCase& what) {
   Graph graph;
@@ -74,9 +75,11 @@ std::vector<WholeStep> whole_steps(const std::vector<StepSource>& sources, Half 
 namespace {
 
 /// A stack of ours that launches each operator of a model's source by itself. (Rows may name stacks of their own.)
-bool launches_apart(const std::string& stack) {
+bool launches_apart(const std::string& name) {
   const std::vector<std::string> known = stack_names();
-  return std::find(known.begin(), known.end(), stack) != known.end() && machines().stack(stack).rewrites != nullptr;
+  if (std::find(known.begin(), known.end(), name) == known.end()) return false;
+  const Stack& stack = machines().stack(name);
+  return stack.rewrites != nullptr && stack.fusion == Fusion::none;
 }
 
 }  // namespace
@@ -86,8 +89,10 @@ StepBands fit_step_bands(const std::vector<WholeStep>& steps) {
   for (const WholeStep& step : steps) residuals[{step.stack, step.kind}].push_back(step.residual);
   StepBands bands;
   for (const auto& [name, values] : residuals) {
+    const bool apart = launches_apart(name.first);
+    if (values.size() < kFewestSteps && !apart) continue;
     bands.set(name.first, name.second, residual_band(values));
-    if (launches_apart(name.first)) bands.stand_apart(name.first);
+    if (apart) bands.stand_apart(name.first);
   }
   return bands;
 }

@@ -74,7 +74,8 @@ TEST(Attention, OfAProviderThatRunsNothingIsRefused) {
 TEST(WholeSteps, AreNamedInTableJsonAndHtml) {
   for (const char* format : {"table", "json", "html"}) {
     EXPECT_THAT(decode({"--format", format}).out, HasSubstr("steps of trt-llm (dense models)")) << format;
-    EXPECT_THAT(decode({"--runtime", "eager", "--format", format}).out, HasSubstr("no whole step of stack trt-llm"));
+    EXPECT_THAT(decode({"--runtime", "eager", "--format", format}).out,
+                HasSubstr("too few whole steps of stack trt-llm"));
   }
   EXPECT_THAT(decode({"--format", "json"}).out, HasSubstr("\"recorded\": true"));
 }

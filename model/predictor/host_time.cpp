@@ -1,0 +1,50 @@
+#include "model/predictor/host_time.hpp"
+
+#include "model/stacks/stack.hpp"
+
+namespace plumbline {
+namespace {
+
+/// What a step adds to one execution beyond the graph gaps that op.time holds: every launch follows another kernel, and
+/// outside graphs the host's gap is longer.
+Seconds runtime_gap(const OpPrediction& op, const Rates& m, Runtime runtime) {
+  if (runtime == Runtime::graph) return op.launch_count * m.kernel_change;
+  return op.launch_count * (m.kernel_change + m.gap_stream - m.gap_graph);
+}
+
+/// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer.
+void wait_for_host(StepPrediction& out, const Rates& m, const HostTime& own) {
+  out.waits_for_host = false;
+  double operators = 0, launches = 0;
+  Seconds gpu_time;
+  for (const NodePrediction& n : out.nodes) {
+    const auto count = static_cast<double>(n.node->count);
+    operators += count;
+    launches += count * n.op.launch_count;
+    gpu_time += count * (n.op.time + n.gap);
+  }
+  const bool known = own.each_launch > Seconds{};
+  const Seconds host = known ? launches * own.each_launch : operators * m.host_per_operator;
+  if (host <= gpu_time) return;
+  out.waits_for_host = known;
+  const Seconds wait = (host - gpu_time) / operators;
+  for (NodePrediction& n : out.nodes) n.gap += wait;
+}
+
+}  // namespace
+
+Seconds between_steps(const HostTime& host, const Workload& workload) {
+  const Seconds prompt = workload.phase == Phase::prefill ? host.each_prompt : Seconds{};
+  return host.each_step + prompt + static_cast<double>(workload.batch) * host.each_sequence;
+}
+
+void set_gaps(StepPrediction& step, const Machine& machine, Runtime runtime, Seconds between) {
+  const Rates& m = machine.rates();
+  for (NodePrediction& n : step.nodes) n.gap = runtime_gap(n.op, m, runtime);
+  if (runtime == Runtime::eager) wait_for_host(step, m, machine.stack().host);
+  if (between > Seconds{} && !step.nodes.empty()) {
+    step.nodes.front().gap += between / static_cast<double>(step.nodes.front().node->count);
+  }
+}
+
+}  // namespace plumbline
