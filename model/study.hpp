@@ -75,8 +75,7 @@ struct SweepOptions {
 
 /// Every point of the study, a line each, in order; memory does not grow with the study. The bytes do not depend on the
 /// threads, nor on where it was resumed. What the sink throws is passed on.
-SweepProgress sweep(const Study& study, const SweepOptions& options,
-                    const std::function<void(std::string_view)>& sink);
+SweepProgress sweep(const Study& study, const SweepOptions& options, const std::function<void(std::string_view)>& sink);
 
 struct StudyRow {
   std::int64_t point = 0;

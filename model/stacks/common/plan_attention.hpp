@@ -117,6 +117,14 @@ void decode_traffic(Demand& demand, const DecodeTask& task, DType dtype, Results
 /// all of them are more than it holds.
 Demand combine_demand(double rows, double v_dim, double splits, double out_bytes, const Rates& rates);
 
+/// Whether a prefill kernel for tcgen05 has two tiles of 128 query rows that take turns: tensor memory, 512 columns of it,
+/// holds the scores of `keys` keys and the results of both, and there are rows for both. (FlashAttention-4, forward
+/// pipeline; CUTLASS's FMHA for Blackwell.)
+inline bool two_tiles_in_tensor_memory(double keys, double v_dim, double rows) {
+  constexpr double kTile = 128, kColumns = 512;
+  return 2 * (keys + v_dim) <= kColumns && rows > kTile;
+}
+
 /// What prefill moves between DRAM and L2, each of queries, visible keys and values, and results once.
 void prefill_traffic(Demand& demand, const AttentionPrefill& shape);
 

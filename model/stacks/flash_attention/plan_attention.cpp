@@ -1,4 +1,5 @@
-// Attention as FlashAttention runs it in vLLM and PyTorch: FA3 from wgmma on, FA2 where tensor units take mma.sync. Its
+// Attention as FlashAttention runs it in vLLM and PyTorch: FA2 where tensor units take mma.sync, FA3 on wgmma, FA4 (whose
+// exponentials on ordinary lanes are not counted: a tenth to a quarter of them) on tcgen05. Its
 // tiles are the published sources' (hopper/tile_size.h, flash_fwd_launch_template.h); splits as their heuristics have
 // them, within a step.
 #include <algorithm>
@@ -22,6 +23,13 @@ double compiled_width(std::int64_t width) {
 
 constexpr double kRows = 128;  // of a tile of scores
 
+/// Two tiles of a CTA that take turns, on tcgen05: the softmax of one is hidden behind the products of the other.
+double tiles_in_turn(const AttentionPrefill& s, double keys, double v_dim, double packed, const Rates& m) {
+  const bool two = m.path.kind == TensorPath::Kind::tcgen05 &&
+                   two_tiles_in_tensor_memory(keys, v_dim, static_cast<double>(s.q_len) * packed);
+  return two ? 2 : 1;
+}
+
 /// FA3 packs the query heads of a KV head into one tile where few queries would leave most of its rows empty.
 double packed_heads(const AttentionPrefill& s, const PrefillCut& cut, const Rates& m) {
   const double group = static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads);
@@ -38,16 +46,18 @@ double keys_a_block(double width, const Rates& m) {
 
 /// As the TensorRT-LLM kernels' (trtllm/plan_prefill.cpp): each warpgroup, or warp of 16 rows, reads the keys
 /// itself.
-void block_demand(Demand& d, double keys, double qk_dim, double v_dim, const AttentionPrefill& s, const Rates& m,
-                  const FamilyScalars& family) {
+void block_demand(Demand& d, double tiles, double keys, double qk_dim, double v_dim, const AttentionPrefill& s,
+                  const Rates& m, const FamilyScalars& family) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;
-  score_demand(d, kRows, keys, qk_dim, v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
-  d.fp32_clk += kRows * v_dim / (sm.fp32_flop_per_clk / 2);
-  const double group = is_fa3(m) ? 64 : 32, queries = is_fa3(m) ? kRows * qk_dim : 0;
-  const double read = (queries + kRows / group * keys * width) * es;
+  const double rows = tiles * kRows;
+  score_demand(d, rows, keys, qk_dim, v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
+  d.fp32_clk += rows * v_dim / (sm.fp32_flop_per_clk / 2);
+  const double group = m.path.kind == TensorPath::Kind::tcgen05 ? kRows : is_fa3(m) ? 64 : 32;
+  const double queries = is_fa3(m) ? rows * qk_dim : 0;
+  const double read = (queries + rows / group * keys * width) * es;
   d.smem_clk = (read + keys * width * kv_es) / sm.smem_bytes_per_clk.in(units::B);
-  d.exposed_clk = family.step_clk;
+  d.exposed_clk = tiles > 1 ? 0 : family.step_clk;
 }
 
 /// New keys and values to the cache, a CTA for each token.
@@ -72,10 +82,11 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& s, bool appends, cons
   c.family = &families[flash_attention::kPrefill];
   const double qk_dim = compiled_width(s.qk_dim), v_dim = compiled_width(s.v_dim), packed = packed_heads(s, cut, m);
   const double keys = keys_a_block(std::max(qk_dim, v_dim), m);
-  c.plan.q_tile = static_cast<std::int64_t>(kRows);
+  const double tiles = tiles_in_turn(s, keys, v_dim, packed, m), rows = tiles * kRows;
+  c.plan.q_tile = static_cast<std::int64_t>(rows);
   c.plan.kv_tile = static_cast<std::int64_t>(keys);
   c.plan.packed_heads = static_cast<std::int64_t>(packed);
-  const BlockCount blocks = visited_blocks(s, kRows / packed, keys);
+  const BlockCount blocks = visited_blocks(s, rows / packed, keys);
   Demand& d = c.main;
   const double heads = static_cast<double>(s.batch * s.q_heads) / packed;
   d.plan.ctas = static_cast<std::int64_t>(heads * blocks.tiles);
@@ -84,8 +95,8 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& s, bool appends, cons
   d.plan.shortest_first = !is_fa3(m) || !cut.longest_first;  // FA3's scheduler deals the longest tiles first
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
-  block_demand(d, keys, qk_dim, v_dim, s, m, *c.family);
-  d.once_clk = masked_blocks(s, kRows / packed, keys, d.plan.steps) * mask_clk(kRows * keys, m) + c.family->start_clk;
+  block_demand(d, tiles, keys, qk_dim, v_dim, s, m, *c.family);
+  d.once_clk = masked_blocks(s, rows / packed, keys, d.plan.steps) * mask_clk(rows * keys, m) + c.family->start_clk;
   prefill_traffic(d, s);
   if (!appends) return c;
   c.prepares = true;

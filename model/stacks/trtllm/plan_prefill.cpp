@@ -76,9 +76,9 @@ PrefillCut wgmma_cut(const AttentionPrefill& s) {
 /// are not published as source; nothing was fitted on such a card.) The chain of one tile (two products of 512 clk, the
 /// softmax, about 800 clk of barriers and reductions on Hopper) is no longer than what two take, so it is hidden.
 PrefillCut tcgen05_cut(const AttentionPrefill& s) {
-  constexpr double kTile = 128, kColumns = 512;
+  constexpr double kTile = 128;
   PrefillCut cut{kTile, kTile, 1, kTile, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
-  cut.hides_softmax = 2 * (kTile + cut.v_dim) <= kColumns && static_cast<double>(s.q_len) > kTile;
+  cut.hides_softmax = two_tiles_in_tensor_memory(kTile, cut.v_dim, static_cast<double>(s.q_len));
   if (cut.hides_softmax) cut.q_tile = 2 * kTile;
   return cut;
 }

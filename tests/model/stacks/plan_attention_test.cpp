@@ -362,5 +362,19 @@ TEST_F(ToyAttention, AppendIsResolvedByTheKernelSet) {
   EXPECT_FALSE(plan_attention(s, machine).prepares);
 }
 
+/// Tensor memory holds two tiles of 128 rows and their results up to 128 wide; too few rows leave one.
+TEST(FlashTiles, TwoTakeTurnsOnTcgen05) {
+  const auto rows = [](const char* card, std::int64_t width, std::int64_t length, std::int64_t kv_heads) {
+    const Machine m = make_machine(load_gpu(card), MachineOptions{"vllm"});
+    return predict(AttentionPrefill{1, 8, kv_heads, width, width, length, 4096}, m).attention_plan.q_tile;
+  };
+  EXPECT_EQ(rows("b200_sxm", 128, 4096, 8), 256);
+  EXPECT_EQ(rows("b200_sxm", 256, 4096, 8), 128);
+  EXPECT_EQ(rows("b200_sxm", 128, 32, 8), 128);
+  EXPECT_EQ(rows("b200_sxm", 128, 32, 1), 256);  // eight heads share the keys: 256 rows
+  EXPECT_EQ(rows("h200_sxm", 128, 4096, 8), 128);
+  EXPECT_EQ(rows("l40s", 128, 4096, 8), 128);
+}
+
 }  // namespace
 }  // namespace plumbline::plan_attention_test
