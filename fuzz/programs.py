@@ -119,6 +119,20 @@ def sweep_case(r, s, case):
     answer(r, case, ["table", "json", "html", "ops"])
 
 
+def what_if_case(r, s, case):
+    case.kind = "what if"
+    command = r.choice(["sensitivity", "solve", "diff"])
+    words = ["llm", "--model", "llama-3.2-1b", "--gpu", "h200", "--phase", "decode"] if r.random() < 0.7 else study_words(r, s, case)
+    if command == "solve":
+        words += ["--vary", r.choice(["batch", "tdp", "memory.bandwidth", "gpus", "batch=1:9", "tdp=300W:9W", "sm_cout", "phase", "l2.size=1:2", "", "batch=x:y"]),
+                  "--target", r.choice(["latency_s<=0.01", "power_W<=600", "fits", "latncy_s<=1", "latency_s<=x", "bound=memory", "latency_s<=1e-9"])]
+    if command == "diff":
+        words += ["--against"] + r.choice([["--gpu", "h100"], ["--batch", "64"], ["--dtype", "fp8"], ["--tp", "2"], ["--tp", "3"], [], ["--gpu"], ["x"]])
+    if r.random() < 0.1: words.insert(r.randrange(len(words)), odd_text(r))
+    case.args = [command] + words
+    answer(r, case, ["table", "json", "html"])
+
+
 def csv_case(r, s, case):
     case.kind = "ops CSV"
     end = r.choice([b"\n", b"\n", b"\r\n", b"\r"])
@@ -195,7 +209,7 @@ def validate_case(r, s, case):
 
 
 VALIDATE_KINDS = [rows_case, whole_rows_case, recording_case, validate_case, measuring_case, steps_case]
-KINDS = [model_case, model_case, graph_case, graph_case, gpu_case, calibration_case, op_case, flags_case, csv_case, parallel_case, parallel_case, plan_case, cluster_case, sweep_case, sweep_case]
+KINDS = [model_case, model_case, graph_case, graph_case, gpu_case, calibration_case, op_case, flags_case, csv_case, parallel_case, parallel_case, plan_case, cluster_case, sweep_case, sweep_case, what_if_case]
 
 
 def case_of(seed, index, shipped):

@@ -81,6 +81,21 @@ void check_clock(const Rates& m, const MachineOptions& options) {
   if (m.power_cap <= idle) throw BadInput("power cap: expected more than the " + format(idle) + " of an idle chip");
 }
 
+Machine machine_of(std::shared_ptr<const Origin> origin, const GpuNumbers& numbers, bool changed,
+                   std::vector<std::string> changes = {}) {
+  check_numbers(numbers);
+  auto parts = std::make_shared<MachineParts>();
+  if (changed) parts->distance = distance_between(origin->gpu, numbers);
+  parts->changes = std::move(changes);
+  parts->rates = make_rates(numbers, origin->scalars);
+  check_clock(parts->rates, origin->options);
+  parts->origin = std::move(origin);
+  parts->changed = changed;
+  return Machine(std::move(parts));
+}
+
+}  // namespace
+
 /// How far numbers that price something are from those of a card: the largest factor between them, as a share of what
 /// lies between H100 SXM and H200 SXM, the measured cards of one generation that the near bands come from: 4.8 / 3.35 in
 /// memory bandwidth, and no other. At most 1: beyond that, nobody knows more.
@@ -112,21 +127,6 @@ double distance_between(const GpuNumbers& a, const GpuNumbers& b) {
   see(a.sm.smem.in(units::B), b.sm.smem.in(units::B));
   return std::min(1.0, most / std::log(kNearFactor));
 }
-
-Machine machine_of(std::shared_ptr<const Origin> origin, const GpuNumbers& numbers, bool changed,
-                   std::vector<std::string> changes = {}) {
-  check_numbers(numbers);
-  auto parts = std::make_shared<MachineParts>();
-  if (changed) parts->distance = distance_between(origin->gpu, numbers);
-  parts->changes = std::move(changes);
-  parts->rates = make_rates(numbers, origin->scalars);
-  check_clock(parts->rates, origin->options);
-  parts->origin = std::move(origin);
-  parts->changed = changed;
-  return Machine(std::move(parts));
-}
-
-}  // namespace
 
 MeasuredFormats::MeasuredFormats(const Calibration& calibration) {
   for (const BandSection section : {BandSection::own_card, BandSection::near, BandSection::far}) {

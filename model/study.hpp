@@ -13,6 +13,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -94,5 +95,98 @@ struct StudyRows {
 /// point beats in all its columns; without either all points, of which there may be `most`. Points that do not fit, and
 /// refused ones, are never best. Throws BadInput for more points.
 StudyRows best_points(const Study& study, std::int64_t top, const SweepOptions& options, std::int64_t most);
+
+/// Time and energy of all executions of an operator in a step or a whole answer.
+struct OperatorCost {
+  std::string phase;  ///< "prefill" or "decode" of a whole answer, else ""
+  std::string name, limiter;
+  double time_s = 0, energy_J = 0;
+};
+
+/// A figure and its 5-95 % band.
+struct BandedRatio {
+  double value = 1, low = 1, high = 1;
+};
+
+/// What one number of the descriptor does.
+struct ParameterEffect {
+  std::string path, unit;
+  double value = 0;    ///< as it is, SI
+  double changed = 0;  ///< "+10 %": a count moves by one at least
+  /// d ln(figure) / d ln(number), between 10 % less and 10 % more (of one side alone where the other is no machine).
+  double latency = 0, energy = 0, tokens_per_s = 0, tokens_per_J = 0;
+  BandedRatio latency_ratio;        ///< at `changed` over as it is; errors that both have cancel
+  double energy_ratio = 1;          ///< likewise
+  std::string bound, limiter;       ///< at `changed`: what most of the time goes to, and the longest operator's limiter
+  std::vector<OperatorCost> saved;  ///< at `changed`: what each operator is shorter by, and saves; none: nothing
+  std::string why_not;              ///< it has no effect, or can't be changed: why
+};
+
+/// Two or three numbers changed together, against each alone.
+struct ParameterInteraction {
+  std::vector<std::string> paths;
+  double together = 1, product = 1;  ///< latency ratios: of all changed, and of each multiplied
+};
+
+struct Sensitivity {
+  double latency_s = 0, energy_J = 0, tokens_per_s = 0, tokens_per_J = 0;
+  std::string bound;
+  std::vector<ParameterEffect> parameters;  ///< the largest effect on latency first
+  std::vector<ParameterInteraction> interactions;
+};
+
+/// Of the study's base, which may have no axes. Throws what predicting it throws.
+Sensitivity sensitivity(const Study& study);
+
+/// What is sought: the least or the largest value of a number.
+struct SolveQuestion {
+  std::string name;                  ///< a whole-number flag ("batch", "gpus"), or "set.PATH"
+  std::vector<std::string> targets;  ///< "latency_s<=0.010"
+  bool largest = false;
+  double from = 0, to = 0;  ///< SI; 0: a sixteenth and sixteen times as it is; whole numbers 1 to 65536
+};
+
+struct Solution {
+  bool found = false;
+  double value = 0;    ///< SI; where nothing was found the value that comes nearest
+  double present = 0;  ///< as it is
+  std::string unit;
+  std::vector<std::pair<std::string, double>> reached;  ///< of each target the figure there
+  std::string unmet;                                    ///< the target that nothing meets, or that is farthest off
+  std::string bound, limiter, longest;  ///< what remains: of the step, of its longest operator, and which that is
+  bool fits = true;
+};
+
+/// By a grid of values and halving: where the targets hold here and there, the first that the grid finds. Throws BadInput
+/// for a name that is no number, for targets that are no comparisons, and where all values are refused.
+Solution solve(const Study& study, const SolveQuestion& question);
+
+/// One side of a difference, and where the other overtakes it.
+struct DifferenceSide {
+  double latency_s = 0, latency_low_s = 0, latency_high_s = 0, energy_J = 0, tokens_per_s = 0, power_W = 0;
+  std::string bound;
+  bool fits = true;
+};
+
+struct OperatorDifference {
+  OperatorCost before, after;  ///< of a name that one side alone has, nothing on the other
+};
+
+struct CrossOver {
+  std::string name;          ///< "batch", "context", "prompt"
+  std::int64_t at = 0;       ///< from this value on the faster side is another one
+  bool second_from = false;  ///< ... the second
+};
+
+struct StudyDifference {
+  DifferenceSide before, after;
+  BandedRatio latency_ratio;
+  bool same_machine = false;  ///< numbers of a descriptor alone differ: errors that both sides have cancel
+  std::vector<OperatorDifference> operators;  ///< the largest change first
+  std::vector<CrossOver> cross_overs;
+};
+
+/// Of two questions without axes. Throws what predicting them throws, BadInput where one is of a model and one of an operator.
+StudyDifference difference(const Study& before, const Study& after);
 
 }  // namespace plumbline

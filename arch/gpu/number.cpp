@@ -73,6 +73,17 @@ void set_number(GpuNumbers& numbers, NumberPlace place, double value) {
   }
 }
 
+GpuNumbers with_numbers(const Gpu& gpu, const GpuNumbers& before,
+                        const std::vector<std::pair<NumberPlace, double>>& changes) {
+  GpuNumbers numbers = before;
+  for (const auto& [place, value] : changes) set_number(numbers, place, value);
+  descriptor::GpuDescriptor d;
+  d.gpu.name = gpu.name;
+  static_cast<GpuNumbers&>(d.gpu) = derived_again(gpu, before, numbers);
+  descriptor::check_physics(d, "set on " + gpu.name);
+  return static_cast<const GpuNumbers&>(d.gpu);
+}
+
 GpuChanges::GpuChanges(const std::string& name_or_path) : name_(name_or_path), plain_(load_gpu(name_or_path)) {}
 
 GpuChanges::Alone GpuChanges::alone(const Override& change) const {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "arch/gpu/gpu.hpp"
@@ -24,6 +25,11 @@ std::optional<NumberPlace> number_place(std::string_view path);
 double number_at(const GpuNumbers& numbers, NumberPlace place);
 /// A count is rounded to the nearest whole number.
 void set_number(GpuNumbers& numbers, NumberPlace place, double value);
+
+/// The numbers of `gpu`, as they are `before`, with others in their places; what it derives follows. Throws BadInput for
+/// numbers that no machine has together.
+GpuNumbers with_numbers(const Gpu& gpu, const GpuNumbers& before,
+                        const std::vector<std::pair<NumberPlace, double>>& changes);
 
 /// A descriptor whose numbers are overridden again and again, one a path: answers as load_gpu() does, in microseconds.
 class GpuChanges {

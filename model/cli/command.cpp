@@ -85,8 +85,6 @@ void Command::footer(const std::string& text) const { app_->footer(text); }
 
 void Command::when_chosen(const std::function<void()>& chosen) const { app_->callback(chosen); }
 
-void Command::take_anything() const { app_->prefix_command(); }
-
 void Command::leave_others() const { app_->allow_extras(); }
 
 std::vector<std::string> Command::others() const { return app_->remaining(); }

@@ -54,8 +54,6 @@ class Command {
   void footer(const std::string& text) const;
   /// `chosen` runs when the command line names this command and is sound.
   void when_chosen(const std::function<void()>& chosen) const;
-  /// What follows the command is not judged.
-  void take_anything() const;
   /// Words that are none of the command's options are left to it: others(), in their order.
   void leave_others() const;
   std::vector<std::string> others() const;

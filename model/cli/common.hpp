@@ -33,8 +33,9 @@ void add_cluster_command(const Command& root, Action& action);
 void add_plan_command(const Command& root, Action& action);
 void add_list_command(const Command& root, Action& action);
 void add_sweep_command(const Command& root, Action& action);
-/// sensitivity, solve, diff: understood, refused as not modelled yet.
-void add_later_commands(const Command& root, Action& action);
+void add_sensitivity_command(const Command& root, Action& action);
+void add_solve_command(const Command& root, Action& action);
+void add_diff_command(const Command& root, Action& action);
 
 enum class Format { table, json, csv, trace, html, graph, jsonl };
 inline constexpr std::array<Word<Format>, 7> kFormatWords{{{"table", Format::table},

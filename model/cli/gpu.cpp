@@ -1,4 +1,4 @@
-// predict-model gpu, and the commands that are understood but not modelled yet.
+// predict-model gpu: what follows from a card.
 
 #include "model/cli/common.hpp"
 #include "model/report/gpu_page.hpp"
@@ -33,18 +33,6 @@ void add_gpu_command(const Command& root, Action& action) {
   add_output_flags(app, flags->output, {Format::table, Format::json, Format::html});
   app.footer("Example:\n  predict-model gpu h200 --set memory.bandwidth=6TB/s");
   app.when_chosen([flags, &action] { action = [flags] { return run_gpu(*flags); }; });
-}
-
-void add_later_commands(const Command& root, Action& action) {
-  static constexpr std::array<std::array<const char*, 2>, 3> kLater{
-      {{"sensitivity", "which parameter matters (not modelled yet)"},
-       {"solve", "what value reaches a target (not modelled yet)"},
-       {"diff", "two machines side by side (not modelled yet)"}}};
-  for (const auto& [name, help] : kLater) {
-    const Command app = root.subcommand(name, help);
-    app.take_anything();  // its arguments are not judged yet
-    app.when_chosen([&action] { action = []() -> ExitCode { throw NotModelled("not modelled yet"); }; });
-  }
 }
 
 }  // namespace plumbline::cli

@@ -73,7 +73,9 @@ void set_up(CLI::App& root, Action& action) {
   add_cluster_command(commands, action);
   add_list_command(commands, action);
   add_sweep_command(commands, action);
-  add_later_commands(commands, action);
+  add_sensitivity_command(commands, action);
+  add_solve_command(commands, action);
+  add_diff_command(commands, action);
   root.footer(
       "'predict-model COMMAND --help' explains a command. Start with:\n"
       "  predict-model list gpus\n"

@@ -126,6 +126,9 @@ struct MachineParts {
   mutable Steps steps;
 };
 
+/// How far numbers that price something are from those of another machine, 0 to 1 (model/machine.cpp says how).
+double distance_between(const GpuNumbers& a, const GpuNumbers& b);
+
 /// Reads what rates are made from, and where the stack's families lie in them. Throws BadInput for a calibration that lacks a scalar. Adds to `assumptions` what
 /// was taken over from other kernels.
 RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,

@@ -8,6 +8,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "model/report/report.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {
@@ -91,6 +92,19 @@ StudyFigure of_step(const Asker& a, F get) {
   return get(a.step());
 }
 
+/// Time in operators whose names begin with one of these, of a step.
+StudyFigure time_in(const Asker& a, const std::array<std::string_view, 2>& kinds) {
+  if (a.whole() != nullptr) return {};
+  Seconds sum;
+  for (const NodePrediction& n : a.step().nodes) {
+    const std::string_view kind = op_name(n.node->op);
+    const bool counts =
+        std::any_of(kinds.begin(), kinds.end(), [&](std::string_view k) { return kind.starts_with(k); });
+    if (counts) sum += static_cast<double>(n.node->count) * n.on_path();
+  }
+  return sum.in(units::s);
+}
+
 const MemoryNeed& memory(const Asker& a) {
   const bool later = a.whole() != nullptr && a.whole()->steps > 0;
   return later ? a.whole()->last.graph.memory : a.step().graph.memory;
@@ -145,6 +159,14 @@ const std::vector<FigureColumn>& all_columns() {
        }},
       {"mbu", true, false, kMore,
        [](const Asker& a) { return of_step(a, [](const StepPrediction& s) { return StudyFigure(s.mbu); }); }},
+      {"gemm_s", true, false, kLess,
+       [](const Asker& a) {
+         return time_in(a, {"gemm", "grouped_gemm"});
+       }},
+      {"attention_s", true, false, kLess,
+       [](const Asker& a) {
+         return time_in(a, {"attention", "mla"});
+       }},
       {"bubble_s", true, false, kLess,
        [](const Asker& a) {
          return of_step(a, [](const StepPrediction& s) { return StudyFigure(s.bubble.in(units::s)); });

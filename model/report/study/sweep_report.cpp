@@ -38,7 +38,12 @@ std::string figure_text(const std::string& column, const StudyFigure& figure) {
 
 std::string study_line(const Study& study) {
   std::string text = study.of_op ? "op" : "llm";
-  for (const StudySetting& each : study.base) text += " " + each.name + "=" + each.value;
+  for (const StudySetting& each : study.base) {
+    if (each.name == "op") text += " " + each.value;
+  }
+  for (const StudySetting& each : study.base) {
+    if (each.name != "op") text += " " + each.name + "=" + each.value;
+  }
   return text;
 }
 

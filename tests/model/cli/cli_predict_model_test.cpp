@@ -129,11 +129,6 @@ TEST(PredictModel, TakesACalibrationFileWhereverItPredicts) {
   refuse("\"schema\": 1", "\"schema\": 2", "/schema: expected 1");
 }
 
-TEST(PredictModel, SaysWhatIsNotModelledYet) {
-  for (const char* command : {"sensitivity", "solve", "diff"}) {
-    expect_refusal({command, "study.json", "--out", "x"}, 3, "not modelled yet");
-  }
-}
 
 TEST(PredictModel, PlansOfSeveralGpusAreChecked) {
   for (const char* flag : {"--gpus", "--tp", "--pp", "--dp", "--cp"})

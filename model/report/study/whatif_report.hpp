@@ -1,0 +1,43 @@
+// Sensitivities, solutions and differences: as tables, JSON, CSV and pages.
+#pragma once
+
+#include <string>
+
+#include "model/report/columns.hpp"
+#include "model/study.hpp"
+
+namespace plumbline {
+
+struct SensitivityReport {
+  const Study& study;
+  const Sensitivity& result;
+  std::int64_t top = 0;  ///< parameters of the table; 0: those with an effect
+};
+std::string sensitivity_table(const SensitivityReport& report, const TextStyle& style);
+std::string sensitivity_csv(const SensitivityReport& report);
+std::string sensitivity_json(const SensitivityReport& report);  ///< schema plumbline.sensitivity.v1
+std::string sensitivity_html(const SensitivityReport& report);
+
+struct SolveReport {
+  const Study& study;
+  const SolveQuestion& question;
+  const Solution& result;
+};
+std::string solve_table(const SolveReport& report, const TextStyle& style);
+std::string solve_json(const SolveReport& report);  ///< schema plumbline.solve.v1
+
+struct DiffReport {
+  const Study& before;
+  const Study& after;
+  const StudyDifference& result;
+  std::int64_t top = 0;  ///< operators of the table; 0: all
+};
+std::string diff_table(const DiffReport& report, const TextStyle& style);
+std::string diff_csv(const DiffReport& report);
+std::string diff_json(const DiffReport& report);  ///< schema plumbline.diff.v1
+std::string diff_html(const DiffReport& report);
+
+/// "4.80 TB/s" of a number of a descriptor, in the unit that it is written in; a plain number else.
+std::string parameter_text(const std::string& unit, double value);
+
+}  // namespace plumbline
