@@ -29,16 +29,21 @@ double ClockSearch::time_slope() const {
 
 namespace {
 
-/// Where a rising function passes zero between two points, by the secant through the ends of the bracket, an end that
-/// stays counting half each time (the Illinois rule); to one part in 1e10, or as near as few calls come.
+/// Between which two points a rising function passes zero.
+struct Between {
+  double low, high;
+};
+
+/// By the secant through the ends of the bracket, an end that stays counting half each time (the Illinois rule); to one
+/// part in 1e8, or as near as few calls come: a kink of the function next to where it passes takes more.
 template <class Function>
-double passes_zero(double low, double at_low, double high, double at_high, const Function& f) {
+Between passes_zero(double low, double at_low, double high, double at_high, const Function& f) {
   constexpr int kMostCalls = 12;
-  constexpr double kNear = 1e-10;
+  constexpr double kNear = 1e-10, kBeside = 1e-8;
   int side = 0;
   for (int i = 0; i < kMostCalls && high - low > kNear * high; ++i) {
     const double x = low - at_low * (high - low) / (at_high - at_low), at_x = f(x);
-    if (std::abs(at_x) < kNear) return x;
+    if (std::abs(at_x) < kNear) return {x * (1 - kBeside), x * (1 + kBeside)};
     if (at_x > 0) {
       high = x, at_high = at_x;
       if (side > 0) at_low *= 0.5;
@@ -49,7 +54,7 @@ double passes_zero(double low, double at_low, double high, double at_high, const
       side = -1;
     }
   }
-  return 0.5 * (low + high);
+  return {low * (1 - kBeside), high * (1 + kBeside)};
 }
 
 }  // namespace
@@ -58,7 +63,6 @@ double passes_zero(double low, double at_low, double high, double at_high, const
 /// not go with how it is found. Power rises with the clock, so that only what lies next to where it passes is asked for.
 double ClockSearch::aim_share(double aim) const {
   constexpr int kHalvings = 22;
-  constexpr double kBeside = 1e-8;
   const double slope = time_slope();
   const Watts wanted = aim * cap_;
   const auto power_at = [&](double share) {
@@ -68,11 +72,12 @@ double ClockSearch::aim_share(double aim) const {
   const auto over = [&](double share) { return power_at(share) / wanted - 1; };
   double low = std::max(low_.share, kLowestClockShare), high = high_.share;
   const double at_low = over(low), at_high = over(high);
-  const double passes = at_low >= 0 ? low : at_high <= 0 ? high : passes_zero(low, at_low, high, at_high, over);
+  Between passes{low, low};
+  if (at_low < 0) passes = at_high <= 0 ? Between{high, high} : passes_zero(low, at_low, high, at_high, over);
   for (int i = 0; i < kHalvings; ++i) {
     const double middle = 0.5 * (low + high);
-    const bool beside = std::abs(middle - passes) <= kBeside * passes;
-    if (beside ? power_at(middle) > wanted : middle > passes) high = middle;
+    const bool beside = middle >= passes.low && middle <= passes.high;
+    if (beside ? power_at(middle) > wanted : middle > passes.high) high = middle;
     else low = middle;
   }
   return low;
