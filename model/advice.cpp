@@ -151,6 +151,21 @@ void advise_page(const AttentionDecode& s, const OpPrediction& p, const Machine&
 
 double count_of(const NodePrediction& n) { return static_cast<double>(n.node->count); }
 
+/// Of the step when it is that much shorter by time in which only the clocks run, on all of its GPUs.
+std::optional<Joules> without_waiting(const StepPrediction& step, Seconds whole) {
+  if (!step.energy || !step.waiting_power || step.graph.pipeline.stages > 1) return std::nullopt;
+  return *step.energy - static_cast<double>(step.graph.ranks) * (step.latency - whole) * *step.waiting_power;
+}
+
+/// "784 us, x0.29, and 3.10 J, x0.45".
+std::string answer(Seconds after, std::optional<Joules> energy, const StepPrediction& step) {
+  std::string text = answer(after, step.latency);
+  if (!energy || !step.energy) return text;
+  char factor[16];
+  std::snprintf(factor, sizeof factor, "x%.2f", *energy / *step.energy);
+  return text + ", and " + format(*energy) + ", " + factor;
+}
+
 void advise_padding(const StepPrediction& step, const Machine& machine, Predictor& predictor,
                     std::vector<Advice>& out) {
   for (std::size_t i = 0; i < step.nodes.size(); ++i) {
@@ -208,10 +223,11 @@ void advise_launches(const StepPrediction& step, const Machine& machine, std::ve
   }
   const Seconds whole = step.latency - saved;
   if (most < 2 || whole > (1 - kLeastGain) * step.latency) return;
+  const std::optional<Joules> energy = without_waiting(step, whole);
   out.push_back({"launches",
                  "neighbours that mostly start and end (" + longest + "), each group as one kernel: the step takes " +
-                     answer(whole, step.latency),
-                 whole});
+                     answer(whole, energy, step),
+                 whole, energy});
 }
 
 void advise_graph(const StepPrediction& step, const Machine& machine, const RunOptions& options,
@@ -223,7 +239,8 @@ void advise_graph(const StepPrediction& step, const Machine& machine, const RunO
     whole += count_of(n) * (n.op.time + n.op.launch_count * m.kernel_change);
   }
   if (whole > (1 - kLeastGain) * step.latency) return;
-  out.push_back({"graph", "launched as one CUDA graph the step takes " + answer(whole, step.latency), whole});
+  const std::optional<Joules> energy = without_waiting(step, whole);
+  out.push_back({"graph", "launched as one CUDA graph the step takes " + answer(whole, energy, step), whole, energy});
 }
 
 void shortest_first(std::vector<Advice>& advice) {
@@ -255,6 +272,19 @@ std::vector<Advice> advise(const StepPrediction& step, const Machine& machine, c
   advise_launches(step, machine, out);
   shortest_first(out);
   return out;
+}
+
+std::optional<Advice> advise_stack(const StepPrediction& step, const StepPrediction& other, const std::string& by) {
+  if (other.latency > (1 - kLeastGain) * step.latency) return std::nullopt;
+  const auto launches = [](const StepPrediction& of) {
+    double count = 0;
+    for (const NodePrediction& n : of.nodes) count += count_of(n) * n.op.launch_count;
+    return format(count);
+  };
+  return Advice{"stack",
+                "by " + by + ", in its fusions and launches (" + launches(other) + " in place of " + launches(step) +
+                    "), the step takes " + answer(other.latency, other.energy, step),
+                other.latency, other.energy};
 }
 
 }  // namespace plumbline

@@ -2,6 +2,7 @@
 // itself is, and said where it gains more than 2 %.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,9 +12,11 @@
 namespace plumbline {
 
 struct Advice {
-  std::string_view kind;  ///< "padding", "wave", "page", "launches", "graph"
+  std::string_view kind;  ///< "padding", "wave", "page", "launches", "graph", "stack"
   std::string text;       ///< a sentence: what to change, what it takes then, by which factor
   Seconds time;           ///< what the operator, or the step, takes then
+  /// Of a step, of all GPUs, where that can be said.
+  std::optional<Joules> energy{};
 };
 
 /// What gains less is not said.
@@ -30,5 +33,9 @@ std::vector<Advice> advise(const Op& op, const OpPrediction& prediction, const M
 /// mostly start and end, as one kernel each.
 std::vector<Advice> advise(const StepPrediction& step, const Machine& machine, const RunOptions& options,
                            Predictor& predictor);
+
+/// What a stack leaves on the table: the same step by `other`, in its own fusions and launches; nothing where that is not
+/// quicker by 2 %. `by`: the other's name.
+std::optional<Advice> advise_stack(const StepPrediction& step, const StepPrediction& other, const std::string& by);
 
 }  // namespace plumbline

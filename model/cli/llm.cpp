@@ -88,6 +88,26 @@ LoadTime load_of(const LlmFlags& f, const Llm& llm, const Workload& workload, co
   return load_time(predictor, machine, workload.parallel, mine, model, f.storage);
 }
 
+/// What the default stack would make of the same question, where another one was asked of a library's kernels.
+void advise_default_stack(const LlmFlags& f, const Llm& llm, const StepPrediction& step, Predictor& predictor,
+                          std::vector<Advice>& advice) {
+  MachineFlags flags = f.machine;
+  flags.stack = StackChoice();
+  if (f.machine.stack.name == flags.stack.name) return;
+  try {
+    if (machines().stack(f.machine.stack.name).kernels() != KernelSet::library) return;
+    const Machine machine = open_machine(flags);
+    LlmQuestion asked = f.asked;
+    asked.fusion.reset();
+    Workload workload = settled_sizes(asked, machine.stack());
+    workload.overlap = settle_overlap(asked.parallel.overlap, llm, workload, machine.stack());
+    const StepPrediction other = predictor.predict(llm, workload, machine, RunOptions{machine.stack().runtime});
+    if (auto found = advise_stack(step, other, flags.stack.name)) advice.insert(advice.begin(), std::move(*found));
+  } catch (const Error&) {
+    return;  // the default stack cannot be asked this
+  }
+}
+
 ExitCode run_llm(const LlmFlags& f) {
   const auto machine = open_machine(f.machine);
   Workload workload = settled_sizes(f.asked, machine.stack());
@@ -106,6 +126,7 @@ ExitCode run_llm(const LlmFlags& f) {
   report.remarks = remarks_of(f, workload, machine, step.power, step);
   if (f.output.format != Format::csv && f.output.format != Format::trace) {
     report.advice = advise(step, machine, run, predictor);
+    advise_default_stack(f, llm, step, predictor, report.advice);
   }
   report.load = load_of(f, llm, workload, machine, predictor);
   check_explained(report);

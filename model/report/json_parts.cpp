@@ -49,7 +49,9 @@ Json shares_json(const TimeShare& share) {
 Json advice_json(const std::vector<Advice>& advice) {
   Json list = Json::array();
   for (const Advice& each : advice) {
-    list.push_back({{"kind", each.kind}, {"text", each.text}, {"time_s", finite(each.time.in(units::s), "time_s")}});
+    Json entry = {{"kind", each.kind}, {"text", each.text}, {"time_s", finite(each.time.in(units::s), "time_s")}};
+    if (each.energy) entry["energy_J"] = finite(each.energy->in(units::J), "energy_J");
+    list.push_back(std::move(entry));
   }
   return list;
 }

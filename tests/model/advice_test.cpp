@@ -106,6 +106,40 @@ TEST(Advice, AStepNamesTheVocabularyToPadAndTheGraphToCapture) {
   }
 }
 
+TEST(Advice, AGraphSavesWhatTheBoardDrawsWhileItWaits) {
+  Workload workload;
+  Predictor predictor;
+  const RunOptions eager{Runtime::eager};
+  const StepPrediction step = predictor.predict(load_llm("llama-3.2-1b"), workload, h200(), eager);
+  bool said = false;
+  for (const Advice& each : advise(step, h200(), eager, predictor)) {
+    if (each.kind != "graph") continue;
+    said = true;
+    ASSERT_TRUE(each.energy);
+    const Joules saved = (step.latency - each.time) * *step.waiting_power;
+    EXPECT_NEAR((*step.energy - *each.energy) / saved, 1, 1e-9);
+    EXPECT_THAT(each.text, HasSubstr("J, x"));
+  }
+  EXPECT_TRUE(said);
+}
+
+TEST(Advice, AStackIsHeldAgainstAnotherByItsLaunches) {
+  Predictor predictor;
+  Workload decode;
+  decode.fusion = Fusion::none;
+  const Llm llm = load_llm("llama-3.1-8b");
+  const StepPrediction slow = predictor.predict(llm, decode, h200("hf-eager"), RunOptions{Runtime::eager});
+  const StepPrediction quick = predictor.predict(llm, Workload(), h200(), RunOptions{});
+  const auto advice = advise_stack(slow, quick, "trt-llm");
+  ASSERT_TRUE(advice);
+  EXPECT_EQ(advice->kind, "stack");
+  EXPECT_EQ(advice->time, quick.latency);
+  EXPECT_EQ(advice->energy, quick.energy);
+  EXPECT_THAT(advice->text, HasSubstr("by trt-llm, in its fusions and launches ("));
+  EXPECT_FALSE(advise_stack(quick, slow, "hf-eager"));
+  EXPECT_FALSE(advise_stack(quick, quick, "trt-llm"));
+}
+
 TEST(Advice, NeighboursThatMostlyStartAndEndAreNamedTogether) {
   const auto advice = of_step("qwen3-30b-a3b", Phase::decode, Runtime::graph);
   EXPECT_TRUE(has(advice, "launches", "each group as one kernel"));
