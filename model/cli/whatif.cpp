@@ -137,8 +137,8 @@ void add_solve_command(const Command& root, Action& action) {
   app.toggle("--least", "the least value [of all others]", flags->least);
   add_output_flags(app, flags->output, {Format::table, Format::json});
   app.footer(
-      "First comes llm, op NAME, or a study's file without axes; then flags of that command. Models fit in memory "
-      "too.\n"
+      "First comes llm, op NAME, or a study's file without axes; then flags of that command. Models fit in\n"
+      "memory too.\n"
       "Exit code 1: no value meets the targets; the nearest is printed, with what limits it. Examples:\n"
       "  predict-model solve llm --model llama-3.1-8b --gpu h200 --phase decode --batch 64 \\\n"
       "    --vary memory.bandwidth --target 'latency_s<=0.006'\n"
