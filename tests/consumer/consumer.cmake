@@ -36,7 +36,7 @@ message(STATUS "consumer: ${output}")
 run(${CMAKE_COMMAND} -S ${EXAMPLES} -B ${WORK}/examples -G Ninja -DCMAKE_PREFIX_PATH=${WORK}/prefix
     -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=Debug)
 run(${CMAKE_COMMAND} --build ${WORK}/examples)
-foreach(example predict own_gpu own_operator own_stack sweep)
+foreach(example predict own_gpu own_operator own_stack study sweep)
   run(${CMAKE_COMMAND} -E env PLUMBLINE_DATA=${WORK}/prefix/share/plumbline/data ${WORK}/examples/${example})
   if(NOT output MATCHES "[1-9]" OR output MATCHES "nan|inf")
     message(FATAL_ERROR "example ${example} said: ${output}")
