@@ -1,5 +1,6 @@
 // The flags of llm and op that say what is asked, in one table for all that set them by name.
 #include <algorithm>
+#include <array>
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
@@ -68,62 +69,58 @@ void set_cache(Inquiry& q, Text place, Text text) {
   q.op.warm = text == "warm";
 }
 
-const std::vector<QuestionKey>& all_keys() {
-  static const std::vector<QuestionKey> keys{
-      {"model", "NAME|FILE", true, false, false, false, [](Inquiry& q, Text, Text t) { q.llm.model = t; }},
-      {"phase", "WORD", true, false, false, false, set_phase},
-      {"batch", "N", true, false, false, false,
-       [](Inquiry& q, Text p, Text t) { q.llm.workload.batch = whole_number(p, t, 1); }},
-      {"prompt", "N", true, false, false, false, set_prompt},
-      {"context", "N", true, false, false, false, set_context},
-      {"output", "N", true, false, false, false, set_output},
-      {"dtype", "D", true, true, false, false, set_dtype},
-      {"kv-dtype", "D", true, false, false, false,
-       [](Inquiry& q, Text p, Text t) { set_kv_dtype(p, t, q.llm.workload); }},
-      {"runtime", "WORD", true, false, false, false,
-       [](Inquiry& q, Text p, Text t) { q.llm.runtime = chosen_word(p, kRuntimeWords, t); }},
-      {"fusion", "WORD", true, false, false, false,
-       [](Inquiry& q, Text p, Text t) { q.llm.fusion = chosen_word(p, kFusionWords, t); }},
-      {"reserve", "P", true, false, false, false, [](Inquiry& q, Text, Text t) { q.llm.reserve = t; }},
-      {"gpus", "N", true, false, false, false, set_gpus},
-      {"tp", "N", true, false, false, false, set_tensor},
-      {"pp", "N", true, false, false, false, set_degree<&ParallelPlan::pipeline>},
-      {"dp", "N", true, false, false, false, set_degree<&ParallelPlan::data>},
-      {"ep", "N", true, false, false, false, set_degree<&ParallelPlan::expert>},
-      {"cp", "N", true, false, false, false, set_degree<&ParallelPlan::context>},
-      {"micro-batches", "N", true, false, false, false, set_degree<&ParallelPlan::micro_batches>},
-      {"sp", "0|1", true, false, true, false,
-       [](Inquiry& q, Text p, Text t) { q.llm.workload.parallel.sequence = yes_or_no(p, t); }},
-      {"attention-dp", "0|1", true, false, true, false,
-       [](Inquiry& q, Text p, Text t) { q.llm.workload.parallel.attention_data = yes_or_no(p, t); }},
-      {"overlap", "WORD", true, false, false, false,
-       [](Inquiry& q, Text p, Text t) { q.llm.parallel.overlap = chosen_word(p, kOverlapChoiceWords, t); }},
-      {"expert-load", "LOAD", true, false, false, false,
-       [](Inquiry& q, Text p, Text t) { q.llm.workload.expert_load = expert_load_of(p, t); }},
-      {"cache", "cold|warm", false, true, false, false, set_cache},
-      {"gpu", "NAME|FILE", true, true, false, true, [](Inquiry& q, Text, Text t) { q.machine.gpu = t; }},
-      {"stack", "NAME|FILE", true, true, false, true,
-       [](Inquiry& q, Text, Text t) { q.machine.options.stack.name = t; }},
-      {"kernels", "WORD", true, true, false, true,
-       [](Inquiry& q, Text p, Text t) { q.machine.options.stack.kernels = chosen_word(p, kKernelSetWords, t); }},
-      {"attention", "PROVIDER", true, true, false, true,
-       [](Inquiry& q, Text, Text t) { q.machine.options.stack.attention = t; }},
-      {"collective", "WORD", true, true, false, true,
-       [](Inquiry& q, Text p, Text t) { q.machine.options.stack.collective = chosen_word(p, kCollectiveWords, t); }},
-      {"clock", "WORD", true, true, false, true,
-       [](Inquiry& q, Text p, Text t) { q.machine.options.clock = chosen_word(p, kClockWords, t); }},
-      {"power-cap", "W", true, true, false, true,
-       [](Inquiry& q, Text p, Text t) { q.machine.options.power_cap = watts_of(p, t); }},
-      {"sm-clock", "MHz", true, true, false, true,
-       [](Inquiry& q, Text p, Text t) { q.machine.options.sm_clock = megahertz_of(p, t); }},
-      {"data", "WORD", true, true, false, true,
-       [](Inquiry& q, Text p, Text t) { q.machine.options.data = chosen_word(p, kDataPatternWords, t); }},
-      {"cluster", "NAME|FILE", true, true, false, true,
-       [](Inquiry& q, Text, Text t) { q.machine.options.cluster = t; }},
-      {"calibration", "FILE", true, true, false, true,
-       [](Inquiry& q, Text, Text t) { q.machine.calibration_file = t; }}};
-  return keys;
-}
+constexpr auto kKeys = std::to_array<QuestionKey>(
+    {{"model", "NAME|FILE", true, false, false, false, [](Inquiry& q, Text, Text t) { q.llm.model = t; }},
+     {"phase", "WORD", true, false, false, false, set_phase},
+     {"batch", "N", true, false, false, false,
+      [](Inquiry& q, Text p, Text t) { q.llm.workload.batch = whole_number(p, t, 1); }},
+     {"prompt", "N", true, false, false, false, set_prompt},
+     {"context", "N", true, false, false, false, set_context},
+     {"output", "N", true, false, false, false, set_output},
+     {"dtype", "D", true, true, false, false, set_dtype},
+     {"kv-dtype", "D", true, false, false, false,
+      [](Inquiry& q, Text p, Text t) { set_kv_dtype(p, t, q.llm.workload); }},
+     {"runtime", "WORD", true, false, false, false,
+      [](Inquiry& q, Text p, Text t) { q.llm.runtime = chosen_word(p, kRuntimeWords, t); }},
+     {"fusion", "WORD", true, false, false, false,
+      [](Inquiry& q, Text p, Text t) { q.llm.fusion = chosen_word(p, kFusionWords, t); }},
+     {"reserve", "P", true, false, false, false, [](Inquiry& q, Text, Text t) { q.llm.reserve = t; }},
+     {"gpus", "N", true, false, false, false, set_gpus},
+     {"tp", "N", true, false, false, false, set_tensor},
+     {"pp", "N", true, false, false, false, set_degree<&ParallelPlan::pipeline>},
+     {"dp", "N", true, false, false, false, set_degree<&ParallelPlan::data>},
+     {"ep", "N", true, false, false, false, set_degree<&ParallelPlan::expert>},
+     {"cp", "N", true, false, false, false, set_degree<&ParallelPlan::context>},
+     {"micro-batches", "N", true, false, false, false, set_degree<&ParallelPlan::micro_batches>},
+     {"sp", "0|1", true, false, true, false,
+      [](Inquiry& q, Text p, Text t) { q.llm.workload.parallel.sequence = yes_or_no(p, t); }},
+     {"attention-dp", "0|1", true, false, true, false,
+      [](Inquiry& q, Text p, Text t) { q.llm.workload.parallel.attention_data = yes_or_no(p, t); }},
+     {"overlap", "WORD", true, false, false, false,
+      [](Inquiry& q, Text p, Text t) { q.llm.parallel.overlap = chosen_word(p, kOverlapChoiceWords, t); }},
+     {"expert-load", "LOAD", true, false, false, false,
+      [](Inquiry& q, Text p, Text t) { q.llm.workload.expert_load = expert_load_of(p, t); }},
+     {"cache", "cold|warm", false, true, false, false, set_cache},
+     {"gpu", "NAME|FILE", true, true, false, true, [](Inquiry& q, Text, Text t) { q.machine.gpu = t; }},
+     {"stack", "NAME|FILE", true, true, false, true,
+      [](Inquiry& q, Text, Text t) { q.machine.options.stack.name = t; }},
+     {"kernels", "WORD", true, true, false, true,
+      [](Inquiry& q, Text p, Text t) { q.machine.options.stack.kernels = chosen_word(p, kKernelSetWords, t); }},
+     {"attention", "PROVIDER", true, true, false, true,
+      [](Inquiry& q, Text, Text t) { q.machine.options.stack.attention = t; }},
+     {"collective", "WORD", true, true, false, true,
+      [](Inquiry& q, Text p, Text t) { q.machine.options.stack.collective = chosen_word(p, kCollectiveWords, t); }},
+     {"clock", "WORD", true, true, false, true,
+      [](Inquiry& q, Text p, Text t) { q.machine.options.clock = chosen_word(p, kClockWords, t); }},
+     {"power-cap", "W", true, true, false, true,
+      [](Inquiry& q, Text p, Text t) { q.machine.options.power_cap = watts_of(p, t); }},
+     {"sm-clock", "MHz", true, true, false, true,
+      [](Inquiry& q, Text p, Text t) { q.machine.options.sm_clock = megahertz_of(p, t); }},
+     {"data", "WORD", true, true, false, true,
+      [](Inquiry& q, Text p, Text t) { q.machine.options.data = chosen_word(p, kDataPatternWords, t); }},
+     {"cluster", "NAME|FILE", true, true, false, true, [](Inquiry& q, Text, Text t) { q.machine.options.cluster = t; }},
+     {"calibration", "FILE", true, true, false, true,
+      [](Inquiry& q, Text, Text t) { q.machine.calibration_file = t; }}});
 
 constexpr std::string_view kSetPrefix = "set.";
 
@@ -154,7 +151,7 @@ void set_number(Inquiry& q, const std::string& path, const std::string& text) {
 }
 
 const QuestionKey* find_key(bool of_op, const std::string& name) {
-  for (const QuestionKey& key : all_keys()) {
+  for (const QuestionKey& key : kKeys) {
     if (key.name == name && (of_op ? key.of_op : key.of_llm)) return &key;
   }
   return nullptr;
@@ -162,7 +159,7 @@ const QuestionKey* find_key(bool of_op, const std::string& name) {
 
 [[noreturn]] void refuse_name(const Inquiry& q, const std::string& name, const std::string& place) {
   std::vector<std::string> known;
-  for (const QuestionKey& key : all_keys()) {
+  for (const QuestionKey& key : kKeys) {
     if (q.of_op ? key.of_op : key.of_llm) known.emplace_back(key.name);
   }
   if (const Operator* op = find_operator(q.op.op)) {
@@ -173,7 +170,7 @@ const QuestionKey* find_key(bool of_op, const std::string& name) {
 
 }  // namespace
 
-const std::vector<QuestionKey>& question_keys() { return all_keys(); }
+std::span<const QuestionKey> question_keys() { return kKeys; }
 
 void set_question(Inquiry& q, const std::string& name, const std::string& text, const std::string& place) {
   if (text.empty()) throw BadInput(place + ": expected a value, found nothing");

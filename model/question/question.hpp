@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -77,7 +78,7 @@ struct QuestionKey {
   bool of_machine;  ///< says which machine
   void (*set)(Inquiry& question, const std::string& place, const std::string& text);
 };
-const std::vector<QuestionKey>& question_keys();
+std::span<const QuestionKey> question_keys();
 
 /// Sets the flag `name`, of `op` also a key of its shape, and "set.PATH" a number of the descriptor. `place` stands before
 /// messages. Throws BadInput for a name that the command does not have, with the nearest, and for a value it can't take.

@@ -114,8 +114,7 @@ std::string text(std::string_view word) { return std::string(word); }
 
 constexpr auto kLess = Better::less, kMore = Better::more, kNone = Better::neither;
 
-const std::vector<FigureColumn>& all_columns() {
-  static const std::vector<FigureColumn> columns{
+constexpr auto kFigures = std::to_array<FigureColumn>({
       {"latency_s", true, true, kLess, latency},
       {"latency_low_s", true, true, kLess, latency_low},
       {"latency_high_s", true, true, kLess, latency_high},
@@ -198,13 +197,11 @@ const std::vector<FigureColumn>& all_columns() {
        [](const Asker& a) -> StudyFigure {
          return text(name(a.of_op() ? a.op().provenance : a.machine().provenance()));
        }},
-      {"provider", false, true, kNone, [](const Asker& a) -> StudyFigure { return text(a.op().provider); }}};
-  return columns;
-}
+      {"provider", false, true, kNone, [](const Asker& a) -> StudyFigure { return text(a.op().provider); }}});
 
 std::vector<std::string> known_names(bool of_op) {
   std::vector<std::string> names;
-  for (const FigureColumn& each : all_columns()) {
+  for (const FigureColumn& each : kFigures) {
     if (of_op ? each.of_op : each.of_llm) names.emplace_back(each.name);
   }
   return names;
@@ -248,7 +245,7 @@ bool compares(double a, FigureComparison comparison, double b) {
 }  // namespace
 
 const FigureColumn& figure_column(bool of_op, const std::string& name, const std::string& place) {
-  for (const FigureColumn& each : all_columns()) {
+  for (const FigureColumn& each : kFigures) {
     if (each.name == name && (of_op ? each.of_op : each.of_llm)) return each;
   }
   throw BadInput(place + ": '" + name + "': unknown figure of " + (of_op ? "op" : "llm") +
