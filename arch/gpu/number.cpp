@@ -88,7 +88,7 @@ GpuChanges::GpuChanges(const std::string& name_or_path) : name_(name_or_path), p
 
 GpuChanges::Alone GpuChanges::alone(const Override& change) const {
   const Gpu gpu = load_gpu(name_, {change});
-  Alone out{change.path, number_place(change.path), gpu};
+  Alone out{change.path, number_place(change.path), static_cast<const GpuNumbers&>(gpu)};
   if (!stands_alone(change.path)) out.place.reset();
   // set to its own value it no longer follows what it is derived from
   if (out.place && is_derived_from_others(change.path) && number_at(gpu, *out.place) == number_at(plain_, *out.place)) {
@@ -98,7 +98,7 @@ GpuChanges::Alone GpuChanges::alone(const Override& change) const {
 }
 
 std::optional<GpuNumbers> GpuChanges::together(const std::vector<const Alone*>& changes) const {
-  GpuNumbers numbers = plain_;
+  GpuNumbers numbers = static_cast<const GpuNumbers&>(plain_);
   std::vector<std::string> set;
   for (const Alone* each : changes) {
     if (!each->place) return std::nullopt;
