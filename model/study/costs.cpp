@@ -91,8 +91,9 @@ Inquiry single_question(const Study& study) {
   if (!study.axes.empty()) {
     throw BadInput(place_of_setting(study.axes.front().names.front()) + ": expected one value, found a list");
   }
-  check_study(study, "study");
-  return base_question(study);
+  Inquiry question = base_question(study);  // asking it says which names are not known
+  require_all(question);
+  return question;
 }
 
 RatioWidths ratio_widths(const Asker& after, const GpuNumbers& before, double factor) {

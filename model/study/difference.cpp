@@ -33,7 +33,8 @@ bool same_but_numbers(const Inquiry& a, const Inquiry& b) {
 /// Both sides as they are with one size changed.
 class Race {
  public:
-  Race(const Inquiry& first, const Inquiry& second, Asker& asker) : sides_{first, second}, asker_(asker) {}
+  Race(const Inquiry& first, const Inquiry& second, Asker& asker, Asker& other)
+      : sides_{first, second}, askers_{&asker, &other} {}
 
   /// Above 0 where the second is faster; nothing where one of them can't be predicted.
   std::optional<double> lead(const std::string& name, std::int64_t value) {
@@ -42,8 +43,8 @@ class Race {
       try {
         Inquiry asked = sides_[i];
         set_question(asked, name, std::to_string(value), name);
-        asker_.ask(asked);
-        latency[i] = number_of_figure(asker_, "latency_s");
+        askers_[i]->ask(asked);
+        latency[i] = number_of_figure(*askers_[i], "latency_s");
       } catch (const Error&) {
         return std::nullopt;
       }
@@ -53,7 +54,7 @@ class Race {
 
  private:
   Inquiry sides_[2];
-  Asker& asker_;
+  Asker* askers_[2];  // each keeps its side's machine
 };
 
 constexpr double kAlike = 1e-9;  ///< of equal sides nobody is ahead
@@ -142,7 +143,7 @@ StudyDifference difference(const Study& before, const Study& after) {
   put_operators(costs_of(asker), costs_of(other), out);
   const bool step = !before.of_op && asker.whole() == nullptr && other.whole() == nullptr;
   if (!step || first.llm.phase != second.llm.phase) return out;
-  Race race(first, second, other);
+  Race race(first, second, asker, other);
   constexpr std::int64_t kMostBatch = 1024, kLeastLength = 128, kMostLength = 131'072;
   if (first.llm.workload.batch == second.llm.workload.batch) add_cross_overs(race, "batch", 1, kMostBatch, out);
   if (first.llm.phase == AskedPhase::decode) {
