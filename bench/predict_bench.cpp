@@ -70,6 +70,23 @@ BENCHMARK_CAPTURE(predict_ranks, deepseek_v3_64_gpus_two_batch, "deepseek-v3",
 BENCHMARK_CAPTURE(predict_ranks, deepseek_v3_16384_gpus, "deepseek-v3",
                   ParallelPlan{.tensor = 8, .data = 2048, .expert = 64}, Overlap::none);
 
+/// An iteration of the largest published run: 1008 B parameters on 3072 GPUs, 512 micro-batches through 64 stages.
+void predict_iteration(benchmark::State& state) {
+  const Llm llm = load_llm("megatron-gpt-1t");
+  const auto machine = make_machine(load_gpu("a100_sxm"), MachineOptions{"megatron-2021", ClockMode::steady});
+  Workload workload = prefill(3072, 2048);
+  workload.phase = Phase::train;
+  workload.parallel = ParallelPlan{.tensor = 8, .pipeline = 64, .data = 6};
+  workload.training.recompute = Recompute::full;
+  StepPrediction step;
+  Predictor predictor;
+  for (auto _ : state) {
+    predictor.predict(llm, workload, machine, RunOptions{}, step);
+    benchmark::DoNotOptimize(step.latency);
+  }
+}
+BENCHMARK(predict_iteration)->Unit(benchmark::kMicrosecond);
+
 void rank_all_plans(benchmark::State& state, const char* model, std::int64_t gpus) {
   const Llm llm = load_llm(model);
   const auto machine = make_machine(load_gpu("h200_sxm"), MachineOptions{});

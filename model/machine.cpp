@@ -53,7 +53,8 @@ std::vector<std::string> words_of(const MachineParts& parts) {
                    o.calibration.families_of + ", bands as found on cards that were measured");
   }
   for (const StackedProvider& stacked : o.stack.providers) {
-    if (!stacked.provider->assumption().empty()) text.emplace_back(stacked.provider->assumption());
+    if (!stacked.stands_in && !stacked.provider->assumption().empty())
+      text.emplace_back(stacked.provider->assumption());
   }
   text.push_back(clock_assumption(parts.rates));
   return text;

@@ -126,6 +126,10 @@ struct TimeShare {
   double compute = 0, memory = 0, network = 0, latency = 0, launch = 0;
 };
 
+/// Of a node's FLOPs on tensor cores, those that a forward pass has computed before: all of what is computed again, and
+/// the scores of attention's backward pass.
+double computed_again(const Node& node);
+
 /// kDenseSteps or kExpertSteps.
 std::string_view step_kind(const Graph& graph);
 
@@ -166,6 +170,7 @@ struct StepPrediction {
   TimeShare share;
   Flops flops;
   Bytes dram_bytes;
+  double hfu = 0;  ///< of training: the same with what is computed again; mfu leaves it out
   double mfu = 0;  ///< FLOPs / (latency x dense tensor peak at the boost clock of the step's main dtype)
   double mbu = 0;  ///< DRAM bytes / (latency x datasheet bandwidth)
   bool fits = true;

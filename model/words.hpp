@@ -43,6 +43,15 @@ inline constexpr std::array<Word<Overlap>, 4> kOverlapWords{
 inline constexpr std::array<Word<Pass>, 3> kPassWords{
     {{"forward", Pass::forward}, {"backward", Pass::backward}, {"update", Pass::update}}};
 
+inline constexpr std::array<Word<Optimizer>, 3> kOptimizerWords{
+    {{"sgd", Optimizer::sgd}, {"adam", Optimizer::adam}, {"adamw", Optimizer::adamw}}};
+inline constexpr std::array<Word<Recompute>, 3> kRecomputeWords{
+    {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
+inline constexpr std::array<Word<PipelineSchedule>, 4> kScheduleWords{{{"gpipe", PipelineSchedule::gpipe},
+                                                                       {"1f1b", PipelineSchedule::one_f_one_b},
+                                                                       {"interleaved", PipelineSchedule::interleaved},
+                                                                       {"zero-bubble", PipelineSchedule::zero_bubble}}};
+
 template <class E, std::size_t N>
 constexpr std::string_view word_of(const std::array<Word<E>, N>& words, E value) {
   for (const Word<E>& word : words) {

@@ -106,6 +106,7 @@ constexpr std::array kFamilies{
     "deepep_low_dispatch"sv,
     "deepep_low_dispatch_network"sv,
     "flash_append"sv,
+    "flash_backward"sv,
     "flash_decode"sv,
     "flash_prefill"sv,
     "gemm"sv,

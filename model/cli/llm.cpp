@@ -5,6 +5,7 @@
 #include "model/cli/common.hpp"
 #include "model/cli/model_flags.hpp"
 #include "model/cli/parallel.hpp"
+#include "model/cli/training.hpp"
 #include "model/generate.hpp"
 #include "model/report/graph/graph_json.hpp"
 #include "model/report/remarks.hpp"
@@ -15,10 +16,14 @@
 namespace plumbline::cli {
 namespace {
 
+/// Whose kernels train, unless the user says.
+constexpr const char* kTrainingStack = "megatron";
+
 struct LlmFlags {
   LlmQuestion asked;
   MachineFlags machine;
   OutputFlags output;
+  TrainingFlags training;
   std::optional<Bandwidth> storage;
   std::int64_t top = 0;
   Given given;
@@ -32,6 +37,10 @@ void add_output_length(const Command& app, LlmFlags& f) {
 /// No flag is ignored: what has no meaning for the question is refused.
 void refuse_idle_flags(const LlmFlags& f, const Llm& llm) {
   refuse_idle_lengths(f.asked, llm);
+  if (f.asked.phase != AskedPhase::train && !f.training.first_given.empty()) {
+    throw BadInput(f.training.first_given + ": has no meaning with --phase " +
+                   std::string(word_of(kAskedPhaseWords, f.asked.phase)) + ": expected it with --phase train");
+  }
   const std::string format(word_of(kFormatWords, f.output.format));
   const bool tells = f.output.format != Format::csv && f.output.format != Format::trace;
   if (f.explain && (!tells || f.asked.phase == AskedPhase::generate)) {
@@ -42,6 +51,11 @@ void refuse_idle_flags(const LlmFlags& f, const Llm& llm) {
   }
   if (f.top > 0 && f.output.format != Format::table) {
     throw BadInput("--top: expected it with --format table; " + format + " has every operator");
+  }
+  const bool stages = f.asked.workload.parallel.pipeline > 1;
+  if (f.asked.phase == AskedPhase::train && f.output.format == Format::trace && stages) {
+    throw NotModelled(
+        "--format trace: the trace of a pipeline that trains is not drawn yet; expected table, json or csv");
   }
   if (f.asked.phase == AskedPhase::generate && f.output.format == Format::trace) {
     throw BadInput("--format trace: expected table, json, csv or html with --phase generate");
@@ -54,6 +68,9 @@ std::vector<std::string> remarks_of(const LlmFlags& f, const Workload& workload,
   std::vector<std::string> remarks = cap_remarks(machine, power);
   for (std::string& sentence : parallel_remarks(workload, machine, !f.machine.cluster.empty())) {
     remarks.push_back(std::move(sentence));
+  }
+  if (workload.phase == Phase::train) {
+    for (std::string& sentence : training_remarks(workload)) remarks.push_back(std::move(sentence));
   }
   tell_beside(f.output, remarks);
   for (std::string& sentence : band_remarks(step, machine)) remarks.push_back(std::move(sentence));
@@ -128,6 +145,7 @@ ExitCode run_llm(const LlmFlags& f) {
     report.advice = advise(step, machine, run, predictor);
     advise_default_stack(f, llm, step, predictor, report.advice);
   }
+  report.training_tokens = f.training.tokens;
   report.load = load_of(f, llm, workload, machine, predictor);
   check_explained(report);
   switch (f.output.format) {
@@ -183,6 +201,7 @@ void add_llm_command(const Command& root, Action& action) {
   add_size_flags(app, flags->asked.workload);
   add_output_length(app, *flags);
   add_parallel_flags(app, flags->asked.parallel, flags->asked.workload);
+  add_training_flags(app, flags->training, flags->asked.workload);
   add_precision_flags(app, flags->asked.workload);
   app.value("--runtime", joined_words(kRuntimeWords),
             "launches: in a CUDA graph, queued, one by one from Python [the stack's]",
@@ -207,15 +226,17 @@ void add_llm_command(const Command& root, Action& action) {
       .value_optional();
   add_whole(app, "--top", "the N operators of a table that take longest [all]", flags->top, 1);
   app.footer(
-      "--format graph writes the model, of which nothing else is asked, as a file to edit and to give to --model.\n"
-      "Latency is of one step; of --phase generate, of the whole answer. Exit code 1: the report is printed, but\n"
-      "the model does not fit the GPU's memory. Not modelled yet: --phase train.\n"
+      "--format graph writes the model alone, as a file to edit and to give to --model.\n"
+      "Latency is of one step; of --phase generate, of the whole answer. Exit code 1: it does not fit the memory.\n"
+      "Training also has --micro-batch --recompute --schedule --vp --zero --optimizer --grad-dtype --tokens.\n"
       "Examples:\n"
       "  predict-model llm --model llama-3.1-8b --gpu h200 --phase decode --batch 16 --context 4096\n"
       "  predict-model llm --model my/config.json --gpu h100 --phase prefill --prompt 512 --tp 4");
   app.when_chosen([flags, app, &action] {
     check_needed_flags(app, *flags);
     note_what_is_given(app, *flags);
+    const bool trains = flags->asked.phase == AskedPhase::train;
+    if (trains && !flags->given.stack) flags->machine.stack.name = kTrainingStack;
     if (flags->output.format == Format::graph) action = [flags] { return write_graph(*flags); };
     else action = [flags] { return run_llm(*flags); };
   });

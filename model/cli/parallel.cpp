@@ -35,9 +35,6 @@ void add_parallel_flags(const Command& app, ParallelChoice& choice, Workload& wo
       [&choice](const std::string& text) { choice.overlap = chosen_word("--overlap", kOverlapChoiceWords, text); });
   app.value("--expert-load", "LOAD", "uniform, power:A or FILE: how tokens spread over the experts [uniform]",
             [&workload](const std::string& text) { workload.expert_load = expert_load_of("--expert-load", text); });
-  app.value("--zero", "0..3", "",
-            [&plan](const std::string& text) { plan.zero = static_cast<int>(whole_number("--zero", text, 0, 3)); })
-      .hidden();
 }
 
 std::vector<std::string> parallel_remarks(const Workload& workload, const Machine& machine, bool cluster_given) {

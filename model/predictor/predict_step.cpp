@@ -130,7 +130,7 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
 /// Sums over the nodes.
 void total(StepPrediction& out, const Machine& machine, const RunOptions& options, bool fused_as_stack) {
   const Rates& m = machine.rates();
-  Seconds at_peak, busy;
+  Seconds at_peak, again, busy;
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
     busy += count * n.on_path();
@@ -140,12 +140,16 @@ void total(StepPrediction& out, const Machine& machine, const RunOptions& option
     out.flops += count * n.op.flops;
     out.dram_bytes += count * n.op.dram_bytes();
     const FlopRate peak = tensor_peak(m.gpu, n.op.math, m.gpu.boost_clock);
-    if (peak > FlopRate{}) at_peak += count * n.op.tensor / peak;
+    if (!(peak > FlopRate{})) continue;
+    const Seconds all = count * n.op.tensor / peak;
+    at_peak += all;
+    again += computed_again(*n.node) * all;
   }
   out.bubble = out.stages.waits * busy;
   out.latency = busy + out.bubble;
   set_band(out, machine, options, fused_as_stack);
-  out.mfu = at_peak / out.latency;
+  out.hfu = at_peak / out.latency;
+  out.mfu = (at_peak - again) / out.latency;
   out.mbu = out.dram_bytes / (out.latency * m.gpu.memory.bandwidth);
   out.tokens_per_s = out.graph.tokens / out.latency.in(units::s);
   // of the time that the rank is busy: what it waits for are other ranks that are bound as it is
@@ -301,26 +305,21 @@ std::int64_t exchange_sms_of(const Machine& machine) {
 
 }  // namespace
 
-std::string_view step_kind(const Graph& graph) {
-  const bool experts = std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                                   [](const Node& node) { return std::holds_alternative<GroupedGemm>(node.op); });
-  return experts ? kExpertSteps : kDenseSteps;
-}
-
-std::string_view step_kind(const StepPrediction& step) {
-  return step.waits_for_host ? kWaitingSteps : step_kind(step.graph);
-}
-
 void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
                   const RunOptions& options, StepPrediction& out) {
-  if (workload.phase == Phase::train) throw NotModelled("phase train: training time is not modelled yet");
   const Stack& stack = machine.stack();
+  if (workload.phase == Phase::train && stack.rewrites && workload.fusion == stack.fusion) {
+    throw NotModelled("phase train: stack " + stack.name +
+                      ": the launches of a framework's backward pass are not on file; expected --stack megatron, or "
+                      "--fusion typical");
+  }
   const std::int64_t exchange_sms = workload.parallel.expert > 1 ? exchange_sms_of(machine) : 0;
-  if (exchange_sms > 0 || stack.fused_attention || stack.prefill_at_once > 0) {
+  if (exchange_sms > 0 || stack.fused_attention || stack.prefill_at_once > 0 || stack.written_out_attention) {
     Workload as_the_stack_does = workload;
     as_the_stack_does.exchange_sms = exchange_sms;
     as_the_stack_does.fused_attention = stack.fused_attention;
     as_the_stack_does.prefill_at_once = stack.prefill_at_once;
+    as_the_stack_does.training.written_out = stack.written_out_attention;
     lower(llm, as_the_stack_does, out.graph);
   } else {
     lower(llm, workload, out.graph);
@@ -368,7 +367,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   set_gaps(out, machine, options.runtime, out.between_steps);
   SideBySide side_by_side(m);
   side_by_side(out);
-  keep_slowest_stage(out, phase == Phase::decode);
+  keep_slowest_stage(out, phase);
   side_by_side.sends(out);
   if (m.power) settle(out, machine, options, side_by_side);
   total(out, machine, options, fused_as_stack);

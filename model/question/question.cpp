@@ -70,6 +70,7 @@ Workload settled_sizes(const LlmQuestion& q, const Stack& stack) {
   workload.phase = step_phase(q.phase);
   workload.fusion = q.fusion.value_or(stack.fusion);
   if (workload.phase == Phase::prefill && q.context_given) workload.cached = q.workload.context;
+  workload.training.written_out = workload.phase == Phase::train && stack.written_out_attention;
   settle_degrees(q.parallel, workload.parallel);
   check(workload);
   return workload;

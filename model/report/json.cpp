@@ -153,6 +153,7 @@ std::string step_json(const StepReport& r) {
   out["flops"] = finite(s.flops.in(units::FLOP), "flops");
   out["dram_bytes"] = finite(s.dram_bytes.in(units::B), "dram_bytes");
   put_mfu(out, mfu_of(s, r.machine.gpu()));
+  put_training(out, r);
   out["mbu"] = finite(s.mbu, "mbu");
   out["ops"] = operator_rows(r);
   out["power_trace"] = power_over_time(s);

@@ -29,13 +29,15 @@ void put_energy_band(Json& row, std::optional<Joules> energy, std::optional<Watt
 
 Json memory_json(const MemoryNeed& need, Bytes capacity) {
   const auto bytes = [](Bytes b) { return finite(b.in(units::B), "memory_bytes"); };
-  return {{"weights", bytes(need.weights)},
-          {"kv", bytes(need.kv_cache)},
-          {"activations", bytes(need.activations)},
-          {"optimizer", bytes(need.optimizer)},
-          {"workspace", bytes(need.workspace)},
-          {"total", bytes(need.total())},
-          {"capacity", bytes(capacity)}};
+  Json out{{"weights", bytes(need.weights)},
+           {"kv", bytes(need.kv_cache)},
+           {"activations", bytes(need.activations)},
+           {"optimizer", bytes(need.optimizer)},
+           {"workspace", bytes(need.workspace)},
+           {"total", bytes(need.total())},
+           {"capacity", bytes(capacity)}};
+  if (need.gradients > Bytes{}) out["gradients"] = bytes(need.gradients);
+  return out;
 }
 
 Json shares_json(const TimeShare& share) {
@@ -73,6 +75,26 @@ void put_fit(Json& out, const Fit& fit) {
 void put_mfu(Json& out, const Mfu& mfu) {
   out["mfu"] = finite(mfu.value, "mfu");
   out["mfu_peak_FLOP_per_s"] = finite(mfu.peak.in(units::FLOP_per_s), "mfu_peak_FLOP_per_s");
+}
+
+void put_training(Json& out, const StepReport& r) {
+  if (r.workload.phase != Phase::train) return;
+  const Training& t = r.workload.training;
+  out["hfu"] = finite(mfu_of(r.step, r.machine.gpu()).with_repeats, "hfu");
+  out["tokens_per_s_per_gpu"] = finite(tokens_per_gpu(r), "tokens_per_s_per_gpu");
+  out["training"] = {{"micro_batch", micro_batch(r)},
+                     {"micro_batches", r.step.graph.pipeline.micro_batches},
+                     {"optimizer", word_of(kOptimizerWords, t.optimizer)},
+                     {"grad_dtype", name(t.gradient)},
+                     {"recompute", word_of(kRecomputeWords, t.recompute)},
+                     {"schedule", word_of(kScheduleWords, t.schedule)},
+                     {"vp", t.chunks},
+                     {"zero", r.workload.parallel.zero}};
+  const auto whole = whole_training(r);
+  if (!whole) return;
+  out["training"]["tokens"] = finite(r.training_tokens, "tokens");
+  out["training"]["days"] = finite(whole->days, "days");
+  out["training"]["energy_MWh"] = whole->MWh ? Json(finite(*whole->MWh, "energy_MWh")) : Json(nullptr);
 }
 
 void put_model(Json& out, const StepReport& r) {

@@ -26,6 +26,8 @@ Json advice_json(const std::vector<Advice>& advice);
 Json band_json(const WholeStepBand& whole);
 /// `fits`, `reserve_bytes`, and what would fit: null where memory sets no limit.
 void put_fit(Json& out, const Fit& fit);
+/// Of an iteration of training; nothing of another phase.
+void put_training(Json& out, const StepReport& report);
 void put_mfu(Json& out, const Mfu& mfu);
 /// What was asked, and what it was assumed of; `phase` and lengths aside.
 void put_model(Json& out, const StepReport& report);

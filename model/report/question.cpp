@@ -50,6 +50,7 @@ std::string parallel_lines(const StepReport& r) {
     plan += ", " + std::to_string(r.step.graph.pipeline.micro_batches) + " micro-batches; stage " +
             std::to_string(r.step.stage + 1) + " of " + std::to_string(p.pipeline) + " is the slowest";
   }
+  if (p.zero > 0) plan += ", zero " + std::to_string(p.zero);
   plan += "; cluster " + r.machine.rates().fabric->name;
   std::string network = format(r.step.network_exposed) + " of the step";
   if (r.step.network_hidden > Seconds{}) {
@@ -58,6 +59,48 @@ std::string parallel_lines(const StepReport& r) {
   }
   if (r.step.bubble > Seconds{}) network += "; waits " + format(r.step.bubble) + " for other stages";
   return labelled("parallel", plan) + labelled("network", network);
+}
+
+std::string training_lines(const StepReport& r) {
+  if (r.workload.phase != Phase::train) return "";
+  const Training& t = r.workload.training;
+  const PipelineStages& pipeline = r.step.graph.pipeline;
+  std::string how = std::to_string(pipeline.micro_batches) + " micro-batches of " + std::to_string(micro_batch(r)) +
+                    ", gradients " + std::string(name(t.gradient)) + ", optimizer " +
+                    std::string(word_of(kOptimizerWords, t.optimizer)) + ", recompute " +
+                    std::string(word_of(kRecomputeWords, t.recompute));
+  if (pipeline.stages > 1) how += ", schedule " + std::string(word_of(kScheduleWords, t.schedule));
+  if (t.chunks > 1) how += ", " + std::to_string(t.chunks) + " chunks a stage";
+  const Mfu mfu = mfu_of(r.step, r.machine.gpu());
+  how += "; HFU " + percent(mfu.with_repeats) + ", " + format(tokens_per_gpu(r)) + " tokens/s a GPU";
+  std::string lines = labelled("training", how);
+  if (const auto whole = whole_training(r)) {
+    std::string text = format(r.training_tokens) + " tokens in " + format(whole->days) + " days";
+    if (whole->MWh) text += ", " + format(*whole->MWh) + " MWh of the GPUs";
+    lines += labelled("  whole", text);
+  }
+  return lines;
+}
+
+std::int64_t micro_batch(const StepReport& r) {
+  const std::int64_t replica = (r.workload.batch + r.workload.parallel.data - 1) / r.workload.parallel.data;
+  const std::int64_t parts = r.step.graph.pipeline.micro_batches;
+  return (replica + parts - 1) / parts;
+}
+
+double tokens_per_gpu(const StepReport& r) {
+  return r.step.tokens_per_s / static_cast<double>(r.workload.parallel.ranks());
+}
+
+std::optional<WholeTraining> whole_training(const StepReport& r) {
+  if (r.training_tokens <= 0) return std::nullopt;
+  constexpr double kSecondsADay = 86400, kJoulesAMWh = 3.6e9;
+  WholeTraining whole;
+  whole.days = r.training_tokens / r.step.tokens_per_s / kSecondsADay;
+  if (r.step.energy) {
+    whole.MWh = r.training_tokens * r.step.energy->in(units::J) / r.step.graph.tokens / kJoulesAMWh;
+  }
+  return whole;
 }
 
 std::string load_line(const LoadTime& load) {
@@ -74,11 +117,9 @@ std::string limit(const std::optional<std::int64_t>& most) { return most ? std::
 
 std::string memory_lines(const MemoryNeed& need, const Fit& fit, const TextStyle& style) {
   std::string parts;
-  const std::pair<const char*, Bytes> named[] = {{"weights", need.weights},
-                                                 {"KV cache", need.kv_cache},
-                                                 {"activations", need.activations},
-                                                 {"optimizer", need.optimizer},
-                                                 {"workspace", need.workspace}};
+  const std::pair<const char*, Bytes> named[] = {{"weights", need.weights},         {"KV cache", need.kv_cache},
+                                                 {"activations", need.activations}, {"gradients", need.gradients},
+                                                 {"optimizer", need.optimizer},     {"workspace", need.workspace}};
   for (const auto& [label, bytes] : named) {
     if (bytes > 0.0 * units::B) parts += (parts.empty() ? "" : ", ") + std::string(label) + " " + format(bytes);
   }

@@ -62,7 +62,9 @@ Mfu mfu_of(const StepPrediction& step, const Gpu& gpu) {
     const Flops work = static_cast<double>(n.node->count) * n.op.tensor;
     const FlopRate peak = tensor_peak(gpu, n.op.math, clock);
     if (!(peak > FlopRate{})) continue;
-    at_peak += work / peak;
+    const Seconds all = work / peak;
+    mfu.with_repeats += all / step.latency;
+    at_peak += (1 - computed_again(*n.node)) * all;
     by_format[n.op.math] += work;
     if (by_format[n.op.math] > most) most = by_format[n.op.math], mfu.math = n.op.math;
   }

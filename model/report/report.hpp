@@ -42,6 +42,7 @@ struct StepReport {
   std::int64_t top = 0;  ///< rows of the table's operators; 0: all
   std::vector<Advice> advice{};
   LoadTime load{};
+  double training_tokens = 0;  ///< of a whole training, whose days and energy are asked for; 0: they are not
 };
 
 /// Share of the dense tensor peak that everybody quotes: the datasheet's, where the clock that it assumes is on file,
@@ -49,7 +50,8 @@ struct StepReport {
 /// kernel can be faster than the datasheet's clock allows).
 struct Mfu {
   double value = 0;
-  FlopRate peak;  ///< of `math`, the format in which most of the work is done
+  double with_repeats = 0;  ///< HFU: FLOPs of training that are computed again count too
+  FlopRate peak;            ///< of `math`, the format in which most of the work is done
   DType math = DType::bf16;
   bool datasheet = false;
 };
@@ -62,6 +64,17 @@ Seconds kernel_time(const OpPrediction& op);
 std::string memory_lines(const MemoryNeed& need, const Fit& fit, const TextStyle& style);
 /// "parallel" and "network" of several GPUs; nothing of one.
 std::string parallel_lines(const StepReport& report);
+/// "training", of an iteration of training.
+std::string training_lines(const StepReport& report);
+/// Sequences that go forward and backward at a time; tokens a second of one GPU.
+std::int64_t micro_batch(const StepReport& report);
+double tokens_per_gpu(const StepReport& report);
+/// Of StepReport::training_tokens, with iterations like this one and nothing between them.
+struct WholeTraining {
+  double days = 0;
+  std::optional<double> MWh;  ///< of the GPUs alone
+};
+std::optional<WholeTraining> whole_training(const StepReport& report);
 /// "load", where something says how fast the nodes read.
 std::string load_line(const LoadTime& load);
 /// "model", "asked" and "assumed". `lengths`: "batch 4, context 1024 (default)".

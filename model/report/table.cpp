@@ -57,7 +57,7 @@ std::string summary(const StepReport& r, const TextStyle& style) {
     if (share > 0) spent += (spent.empty() ? "" : ", ") + std::string(label) + " " + percent(share);
   }
   out += labelled("time goes to", spent);
-  out += parallel_lines(r);
+  out += training_lines(r) + parallel_lines(r);
   if (s.power_limited) {
     out += labelled("limit", "power: " + format(s.clock) + " of " + format(r.machine.gpu().boost_clock) +
                                  "; uncapped " + format(s.uncapped));

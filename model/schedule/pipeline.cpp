@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/schedule/training.hpp"
+
 namespace plumbline {
 namespace {
 
 struct StageSum : StageTime {
   Joules energy;
+  Seconds forward;  ///< of `time`
+  Seconds once;     ///< beside `time`: once an iteration
+  Joules once_energy;
 };
 
 /// Of one micro-batch.
@@ -17,6 +22,12 @@ StageSum sum_of(const StepPrediction& step, std::int64_t stage) {
   for (const NodePrediction& n : step.nodes) {
     const auto segment = static_cast<std::size_t>(n.node->segment);
     const std::int64_t count = pipeline.repeat(stage, segment, step.graph.segments.size());
+    if (step.graph.segments[segment].once) {
+      sum.once += static_cast<double>(count) * n.on_path();
+      if (n.op.energy) sum.once_energy += static_cast<double>(count) * *n.op.energy;
+      continue;
+    }
+    if (n.node->pass == Pass::forward) sum.forward += static_cast<double>(count) * n.on_path();
     const bool beside = pipeline.sends_beside && hands_over(n.node->op);
     (beside ? sum.sends : sum.time) += static_cast<double>(count) * n.on_path();
     if (n.op.energy) sum.energy += static_cast<double>(count) * *n.op.energy;
@@ -37,7 +48,7 @@ void keep(StepPrediction& step, std::int64_t stage) {
     if (repeat == 0) continue;
     const auto first = static_cast<std::size_t>(segment.first);
     segment.first = static_cast<int>(kept_nodes);
-    segment.repeat = repeat * pipeline.micro_batches;
+    segment.repeat = segment.once ? repeat : repeat * pipeline.micro_batches;
     for (std::size_t i = first; i < first + static_cast<std::size_t>(segment.size); ++i) {
       place[i] = kept_nodes;
       if (kept_nodes != i) {
@@ -81,10 +92,49 @@ bool hands_over(const Op& op) {
   return transfer != nullptr && transfer->kind == TransferKind::send_recv;
 }
 
-void keep_slowest_stage(StepPrediction& step, bool decode) {
+namespace {
+
+/// Of training: what each stage is busy for, and the whole.
+void keep_slowest_of_training(StepPrediction& step, const std::vector<StageSum>& stages) {
+  const PipelineStages& pipeline = step.graph.pipeline;
+  const auto parts = static_cast<double>(pipeline.micro_batches);
+  std::vector<StagePasses> passes;
+  Seconds once, most, all;
+  Joules energy, of_slowest;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const StageSum& s = stages[i];
+    passes.push_back({s.forward, s.time - s.forward});
+    once = std::max(once, s.once);
+    const Seconds busy = parts * s.time + s.once;
+    const Joules drawn = parts * s.energy + s.once_energy;
+    all += busy;
+    energy += drawn;
+    if (busy <= most) continue;
+    most = busy;
+    of_slowest = drawn;
+    step.stage = static_cast<std::int64_t>(i);
+  }
+  const Seconds latency = pipeline_time(passes, {pipeline.schedule, pipeline.micro_batches, pipeline.chunks}) + once;
+  step.stages.waits = std::max(0.0, latency / most - 1);
+  step.stages.all_busy = all / most;
+  step.stages.all_energy = of_slowest > Joules{} ? energy / of_slowest : step.stages.all_busy;
+}
+
+}  // namespace
+
+void keep_slowest_stage(StepPrediction& step, Phase phase) {
   const PipelineStages& pipeline = step.graph.pipeline;
   step.stages.each.clear();
   if (pipeline.stages == 1) return;
+  if (phase == Phase::train) {
+    std::vector<StageSum> stages;
+    for (std::int64_t s = 0; s < pipeline.stages; ++s) {
+      stages.push_back(sum_of(step, s));
+      step.stages.each.push_back(stages.back());
+    }
+    keep_slowest_of_training(step, stages);
+    return keep(step, step.stage);
+  }
   StageSum all, slowest;
   for (std::int64_t s = 0; s < pipeline.stages; ++s) {
     const StageSum stage = sum_of(step, s);
@@ -98,7 +148,7 @@ void keep_slowest_stage(StepPrediction& step, bool decode) {
   }
   const auto parts = static_cast<double>(pipeline.micro_batches);
   const Seconds busy = parts * slowest.time + slowest.sends, way = all.time + all.sends;
-  const Seconds latency = decode ? std::max(busy, way) : way + (parts - 1) * slowest.time;
+  const Seconds latency = phase == Phase::decode ? std::max(busy, way) : way + (parts - 1) * slowest.time;
   step.stages.waits = latency / busy - 1;
   step.stages.all_busy = all.time / slowest.time;
   step.stages.all_energy = slowest.energy > Joules{} ? all.energy / slowest.energy : step.stages.all_busy;

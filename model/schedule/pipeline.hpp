@@ -11,10 +11,12 @@ namespace plumbline {
 /// With T_s the time of a micro-batch in stage s, m micro-batches, T the largest T_s:
 ///   prefill (fills and drains):        latency = sum of T_s + (m - 1) T
 ///   decode (the next token follows):   latency = max(m T, sum of T_s)
+///   training (model/schedule/training.hpp): the timeline of its schedule, and behind it what the slowest stage does once
+///   an iteration, as the norm of all stages' gradients is known to none before
 /// (GPipe, arXiv 1811.06965, section 2.3, with stages that differ.) The slowest stage is busy for m T of it. Stages hand
 /// on while they work on the next micro-batch; what a hand-over takes is counted to the stage that sends, to its T_s, or,
 /// where it runs beside the next micro-batch (PipelineStages::sends_beside), to the way through all stages alone.
-void keep_slowest_stage(StepPrediction& step, bool decode);
+void keep_slowest_stage(StepPrediction& step, Phase phase);
 
 /// What a stage sends to the next.
 bool hands_over(const Op& op);

@@ -149,8 +149,8 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(text, place);
   const JsonValue root = document.root();
   root.refuse_unknown_keys({"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime",
-                            "overlap", "collective_call", "fused_attention", "host", "launches", "token_exchange",
-                            "prefill_at_once"});
+                            "overlap", "collective_call", "fused_attention", "written_out_attention", "host",
+                            "launches", "token_exchange", "prefill_at_once"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
   Stack stack;
   stack.name = root.at("name").as_string();
@@ -173,6 +173,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   read_collective_call(root, stack);
   read_token_exchange(root, stack);
   if (const auto fused = root.find_bool("fused_attention")) stack.fused_attention = *fused;
+  if (const auto written = root.find_bool("written_out_attention")) stack.written_out_attention = *written;
   read_host(root, stack);
   read_prefill_at_once(root, stack);
   stack.rewrites = read_rewrites(root);
@@ -185,6 +186,7 @@ Stack with_kernels(const Stack& stack, const Stack& kernels) {
   out.runtime = stack.runtime;
   out.overlap = stack.overlap;
   out.fused_attention = stack.fused_attention;
+  out.written_out_attention = stack.written_out_attention;
   out.rewrites = stack.rewrites;
   out.host = stack.host;
   out.prefill_at_once = stack.prefill_at_once;

@@ -52,6 +52,7 @@ struct Stack {
   Overlap overlap = Overlap::none;  ///< what of the communication it runs beside compute, where a plan has any
   /// At fusion `none`: attention is one kernel, and each node becomes the launches that the framework runs for it.
   bool fused_attention = false;
+  bool written_out_attention = false;  ///< Training::written_out, where it trains
   std::shared_ptr<const Rewrites> rewrites;
   HostTime host;
   std::int64_t prefill_at_once =

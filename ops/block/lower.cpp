@@ -139,14 +139,15 @@ struct KeptName {
 
 std::unique_ptr<KeptName> keep(const std::string& name) {
   auto kept = std::make_unique<KeptName>();
-  constexpr std::array<const char*, 9> kEnds{"", ".dx", ".dw", ".dq", ".dk", ".dp", ".dv", ".recompute", ".reverse"};
+  constexpr std::array<const char*, 10> kEnds{"",    ".dx", ".dw", ".db",        ".dq",
+                                              ".dk", ".dp", ".dv", ".recompute", ".reverse"};
   std::array<std::size_t, kEnds.size()> begins{};
   for (std::size_t i = 0; i < kEnds.size(); ++i) {
     begins.at(i) = kept->texts.size();
     kept->texts.append(name).append(kEnds.at(i)).push_back('\0');
   }
   const auto text = [&](std::size_t i) { return kept->texts.data() + begins.at(i); };
-  kept->name = {text(0), text(1), text(2), text(3), text(4), text(5), text(6), text(7), text(8)};
+  kept->name = {text(0), text(1), text(2), text(3), text(4), text(5), text(6), text(7), text(8), text(9)};
   return kept;
 }
 

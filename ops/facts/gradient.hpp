@@ -15,11 +15,12 @@ enum class NodeRole : std::uint8_t {
   scores,   ///< matrix product of queries and keys: both operands are activations
   context,  ///< matrix product of probabilities and values
   product,  ///< element-wise product of two activations, which is lowered as an `add` (the same bytes)
+  dropped,  ///< an add whose second operand's dropout is in the same kernel
   loss,     ///< fused cross entropy: the forward kernel writes the gradient
 };
 
 /// Which gradient a node computes; its name says so ("qkv_proj.dw").
-enum class GradientPart : std::uint8_t { whole, dx, dw, dq, dk, dp, dv, recompute, reverse };
+enum class GradientPart : std::uint8_t { whole, dx, dw, db, dq, dk, dp, dv, recompute, reverse };
 
 /// In the order in which they run.
 struct Gradient {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/facts/gradient.hpp"
+#include "ops/graph/training.hpp"
 
 namespace plumbline {
 
@@ -27,25 +28,32 @@ struct Node {
   Pass pass = Pass::forward;
   NodeRole role = NodeRole::plain;
   bool launch =
-      false;  ///< stands for a launch of a framework's, which reads what the one before it wrote (ops/rewrite)
+      false;           ///< stands for a launch of a framework's, which reads what the one before it wrote (ops/rewrite)
+  bool again = false;  ///< of a backward pass: computes what the forward pass has computed (recomputation)
 };
 
 struct Segment {
   const char* name = "";  ///< "layer", "moe_layer", "embedding", "head", ...
   std::int64_t repeat = 1;
   int first = 0, size = 0;  ///< nodes [first, first + size)
+  bool layers = false;      ///< of the model's layers, not of what is before or behind them
+  bool once = false;        ///< once an iteration of training, not once a micro-batch
+  int forward = -1;         ///< of the backward pass: the segment that it is the gradient of
 };
 
 /// Bytes this rank must hold; activations: the most that is alive at a time.
 struct MemoryNeed {
   Bytes weights, kv_cache, activations, optimizer, workspace;
-  Bytes total() const { return weights + kv_cache + activations + optimizer + workspace; }
+  Bytes gradients;  ///< of weights, in training
+  Bytes total() const { return weights + kv_cache + activations + optimizer + workspace + gradients; }
 };
 
 /// A step that runs in stages, one behind the other, each on ranks of its own: how often each stage runs each segment of
 /// the graph for one micro-batch.
 struct PipelineStages {
   std::int64_t stages = 1, micro_batches = 1;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;  ///< of training
+  std::int64_t chunks = 1;                                    ///< the same
   bool sends_beside = false;          ///< what it hands on travels while the next micro-batch is worked on
   std::vector<std::int64_t> repeats;  ///< [stage][segment]; empty with one stage, which runs all of the graph
 

@@ -40,6 +40,19 @@ void need_degrees(const ParallelPlan& p) {
   }
 }
 
+void check_micro_batch(const Workload& w, std::int64_t replica) {
+  const std::int64_t micro_batch = w.training.micro_batch;
+  at_least(micro_batch, 0, "micro-batch");
+  at_least(w.training.chunks, 1, "vp");
+  if (micro_batch > replica) {
+    throw BadInput("micro-batch " + std::to_string(micro_batch) + ": expected at most the " + std::to_string(replica) +
+                   " sequences of a replica");
+  }
+  if (micro_batch > 0 && w.parallel.micro_batches > 0) {
+    throw BadInput("micro-batches: expected it without micro-batch, which says their number too");
+  }
+}
+
 /// What holds of any model.
 void check_plan(const Workload& w) {
   const ParallelPlan& p = w.parallel;
@@ -48,7 +61,6 @@ void check_plan(const Workload& w) {
   if (p.zero > 0 && w.phase != Phase::train) {
     throw BadInput("zero: expected it with phase train: inference keeps no optimizer states");
   }
-  if (p.zero > 0) throw NotModelled("zero: training is not modelled yet");
   if (p.stage_ranks() % p.expert != 0) {
     throw BadInput("ep " + std::to_string(p.expert) +
                    ": expected a divisor of tp x cp x dp = " + std::to_string(p.stage_ranks()) +
@@ -66,7 +78,7 @@ void check_plan(const Workload& w) {
     throw BadInput("sp: expected it without attention-dp, which splits the residual stream by sequences");
   }
   at_least(p.micro_batches, 0, "micro-batches");
-  if (p.micro_batches > 0 && p.pipeline == 1) {
+  if (p.micro_batches > 0 && p.pipeline == 1 && w.phase != Phase::train) {
     throw BadInput("micro-batches: expected pp of at least 2");
   }
   const std::int64_t replica = (w.batch + p.data - 1) / p.data;
@@ -74,6 +86,7 @@ void check_plan(const Workload& w) {
     throw BadInput("micro-batches " + std::to_string(p.micro_batches) + ": expected at most the " +
                    std::to_string(replica) + " sequences of a replica");
   }
+  if (w.phase == Phase::train) check_micro_batch(w, replica);
   if (!(w.expert_load.power >= 0 && w.expert_load.power <= 10)) {
     throw BadInput("expert load: expected a power from 0 to 10");
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arch/dtype.hpp"
+#include "ops/graph/training.hpp"
 
 namespace plumbline {
 
@@ -87,6 +88,7 @@ struct Workload {
   /// and its parts pass through all layers one behind the other. 0: all at once. Without pipeline and overlap.
   std::int64_t prefill_at_once = 0;
   ParallelPlan parallel;
+  Training training;  ///< of phase train
   ExpertLoad expert_load;
   Overlap overlap = Overlap::none;
   /// Tokens go to experts of other ranks by kernels that know each token's experts (ExpertExchange, ops/shape/collective.hpp):

@@ -1,5 +1,6 @@
 // The backward pass: the gradients of the forward nodes, segments and nodes in reverse order. Which operators a
-// gradient consists of stands in each operator's own file (ops/op/<operator>.cpp).
+// gradient consists of stands in each operator's own file (ops/op/<operator>.cpp). Layers that keep their input alone run
+// forward once more before it, collectives and all (Workload::training.recompute).
 #include "ops/lower/parts.hpp"
 
 namespace plumbline::lowering {
@@ -10,6 +11,10 @@ void backward(Step& s) {
   for (int i = forward_segments; i-- > 0;) {
     const Segment segment = s.graph.segments[static_cast<std::size_t>(i)];
     s.open(segment.name, segment.repeat);
+    s.graph.segments.back().forward = i;
+    if (s.workload.training.recompute == Recompute::full && segment.layers) {
+      s.recompute(segment.first, segment.first + segment.size);
+    }
     for (int n = segment.first + segment.size; n-- > segment.first;) s.add_gradient(static_cast<std::size_t>(n));
     s.close();
   }

@@ -4,6 +4,7 @@
 // * typical: the add is fused into the next norm (Rowwise.residual), so a layer begins with add + norm. The first
 //   layer's norm has nothing to add and the final norm has; lowering folds layers, so it writes the residual form for
 //   all layers and the plain form for the final norm: as many adds as there are.
+//   Training adds apart (adds_apart below).
 // * max: a second norm behind a part (Gemma 2/3) joins add + norm in one kernel; a quantized consumer gets its input
 //   from the norm in that format. No kernel of today fuses a row norm into the GEMM before it, so neither does this.
 #include "ops/lower/parts.hpp"
@@ -22,11 +23,20 @@ NormPlan norm_plan(const LayerSpec& l) {
 
 namespace {
 
+/// Training adds in a kernel of its own, with bias and dropout (megatron/core/fusions/fused_bias_dropout.py): the norm's
+/// backward pass needs the sum, and the gradient that passes the norm by is added by another one.
+bool adds_apart(const Step& s) { return s.none() || (s.train() && !s.max()); }
+
+/// Behind a part: the add. Its dropout is in the same kernel, whose mask (half a byte beside six) is not counted.
+void residual_add(Step& s, NodeTag name) {
+  s.row(s.dropout && !s.none() ? name.as(NodeRole::dropped) : name, RowwiseKind::add, s.tokens, s.hidden);
+}
+
 /// Norm in front of a part that reads `consumer`; fused with the add before it from `typical` on.
 void pre_norm(Step& s, const LayerSpec& l, NodeTag name, const Precision* consumer) {
   const bool narrow = s.max() && consumer != nullptr && s.types.quantizes(*consumer);
   const RowwiseKind kind = l.norm == NormKind::rms ? RowwiseKind::rmsnorm : RowwiseKind::layernorm;
-  s.add(name, Rowwise{kind, s.tokens, s.hidden, !s.none(), s.types.base, narrow ? consumer->input : s.types.base});
+  s.add(name, Rowwise{kind, s.tokens, s.hidden, !adds_apart(s), s.types.base, narrow ? consumer->input : s.types.base});
 }
 
 /// adaLN (DiT): eager code scales and shifts the norm's result and gates the part's result; fused code does both in the
@@ -59,7 +69,7 @@ void after(Step& s, const LayerSpec& l, const NormPlan& plan, const PartNames& n
   modulate(s, l, names.gate);
   // Fused code drops in the kernel that adds; without a norm to carry the add it stands alone.
   if (s.dropout && s.none()) s.row(names.dropout, RowwiseKind::dropout, s.tokens, s.hidden);
-  if (s.none() || !plan.pre) s.row(names.add, RowwiseKind::add, s.tokens, s.hidden);
+  if (adds_apart(s) || !plan.pre) residual_add(s, names.add);
 }
 
 /// The mixer on its ranks: split by heads over the tokens of all tensor ranks, or whole on this rank's sequences.
@@ -92,7 +102,7 @@ void parallel_layer(Step& s, const LayerSpec& l, const NormPlan& plan) {
   }
   modulate(s, l, kFfn.gate);
   if (s.dropout && s.none()) s.row(kFfn.dropout, RowwiseKind::dropout, s.tokens, s.hidden);
-  if (s.none() || !plan.pre) s.row(kFfn.add, RowwiseKind::add, s.tokens, s.hidden);
+  if (adds_apart(s) || !plan.pre) residual_add(s, kFfn.add);
 }
 
 /// Whole on every rank, and small: each a product of its own.
@@ -163,14 +173,14 @@ void double_stream_layer(Step& s, const LayerSpec& l) {
     s.linear(name, rows, s.hidden, out, a.out_bias);
     s.all_reduce(reduce_name, names.scatter, rows);
     modulate(s, l, kMixer.gate);
-    if (s.none() || !plan.pre) s.row(kMixer.add, RowwiseKind::add, rows, s.hidden);
+    if (adds_apart(s) || !plan.pre) residual_add(s, kMixer.add);
     if (!l.ffn) return;
     if (plan.pre) pre_norm(s, l, norm_name, &s.types.linear);
     modulate(s, l, kFfn.modulate);
     dense_ffn(s, *l.ffn, l.ffn->width, names);
     s.all_reduce(names.reduce, names.scatter, rows);
     modulate(s, l, kFfn.gate);
-    if (s.none() || !plan.pre) s.row(kFfn.add, RowwiseKind::add, rows, s.hidden);
+    if (adds_apart(s) || !plan.pre) residual_add(s, kFfn.add);
   };
   finish(latents, "o_quantize"_node, "o_proj"_node, "attn_all_reduce"_node, "ffn_norm"_node, kFfnNames);
   if (!l.second_stream_ends) {

@@ -116,6 +116,7 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
       layer(s, kind);
     }
     s.close();
+    s.graph.segments.back().layers = true;
     s.kind_segments.emplace_back(static_cast<int>(s.graph.segments.size()) - 1, static_cast<int>(i));
   }
   if (halves) halves->join(s);
@@ -132,7 +133,7 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
 /// Cross entropy over the vocabulary: eager code casts to fp32 and keeps it; the fused kernel (Liger, Apex) overwrites
 /// the logits with their gradient in the forward pass, so the backward pass has no kernel of it.
 void loss(Step& s, std::int64_t rows, std::int64_t vocab) {
-  if (s.none()) {
+  if (s.none() || s.workload.training.written_out) {
     s.add("loss_cast"_node, Rowwise{RowwiseKind::copy, rows, vocab, false, s.types.base, DType::fp32});
     s.add("loss_softmax"_node, Rowwise{RowwiseKind::softmax, rows, vocab, false, DType::fp32, DType::fp32});
   } else {
@@ -162,48 +163,14 @@ void head(Step& s, const Llm& llm) {
   s.close();
 }
 
-/// Divides the segments among the stages of a pipeline: layers in their order, what comes before them to the first stage,
-/// what follows to the last. A stage hands on what its micro-batch has become, each rank to the one in its place.
-void stages(Step& s, const Llm& llm) {
-  const ParallelPlan& plan = s.workload.parallel;
-  s.open("stage_end", 1);
-  const Bytes bytes = storage(s.types.base, static_cast<double>(s.tokens) * static_cast<double>(s.hidden));
-  Transfer send;
-  send.kind = TransferKind::send_recv;
-  send.bytes = whole_bytes(bytes);
-  send.stride = plan.stage_ranks();
-  s.add("stage_send"_node, send, 1);
-  s.close();
-  const std::size_t segments = s.graph.segments.size();
-  std::vector<std::int64_t>& repeats = s.graph.pipeline.repeats;
-  repeats.assign(static_cast<std::size_t>(plan.pipeline) * segments, 0);
-  for (std::int64_t stage = 0; stage < plan.pipeline; ++stage) {
-    const auto at = [&](std::size_t segment) -> std::int64_t& {
-      return repeats[static_cast<std::size_t>(stage) * segments + segment];
-    };
-    const bool first = stage == 0, last = stage + 1 == plan.pipeline;
-    const auto head = static_cast<std::size_t>(s.kind_segments.back().first) + 1;
-    for (std::size_t i = 0; i + 1 < segments; ++i) at(i) = (i < head ? first : last) ? 1 : 0;
-    at(segments - 1) = last ? 0 : 1;
-    const std::vector<std::int64_t> layers = layers_of_stage(llm, llm.main(), plan.pipeline, stage);
-    for (const auto& [segment, kind] : s.kind_segments) {
-      at(static_cast<std::size_t>(segment)) = layers[static_cast<std::size_t>(kind)];
-    }
+/// Of one rank without a pipeline: each micro-batch runs all but the update.
+void repeat_micro_batches(Graph& graph) {
+  const std::int64_t parts = graph.pipeline.micro_batches;
+  if (parts == 1) return;
+  for (Segment& segment : graph.segments) {
+    if (!segment.once) segment.repeat *= parts;
   }
-}
-
-/// Gradients over data-parallel ranks, then Adam over this rank's parameters (count rounded up to whole rows).
-void update(Step& s, const Llm& llm) {
-  const double params = local_params(llm, s.workload);
-  s.pass = Pass::update;
-  s.open("optimizer", 1);
-  if (const std::int64_t ranks = s.workload.parallel.data; ranks > 1) {
-    const auto bytes = static_cast<std::int64_t>(storage(s.types.base, params).in(units::B));
-    s.collective("grad_all_reduce"_node, CollectiveKind::all_reduce, static_cast<double>(bytes) * units::B,
-                 s.types.base, ranks, s.workload.parallel.tensor * s.cp());
-  }
-  s.row("adamw"_node, RowwiseKind::adamw, ceil_div(static_cast<std::int64_t>(params), llm.hidden), llm.hidden);
-  s.close();
+  for (Node& node : graph.nodes) node.count = graph.segments[static_cast<std::size_t>(node.segment)].repeat;
 }
 
 const char* role_text(Role role) {
@@ -249,6 +216,8 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   graph.pipeline.stages = workload.parallel.pipeline;
   graph.pipeline.micro_batches = micro_batches(workload);
   graph.pipeline.repeats.clear();
+  graph.pipeline.schedule = workload.training.schedule;
+  graph.pipeline.chunks = workload.training.chunks;
   graph.ranks = workload.parallel.ranks();
   graph.side_by_side = in_halves(workload.overlap);
   graph.pipeline.sends_beside = sends_beside(workload.overlap);
@@ -258,11 +227,14 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
     if (runs(llm, workload, llm.stacks[i])) walk(s, llm, llm.stacks[i]);
   }
   head(s, llm);
-  if (workload.parallel.pipeline > 1) stages(s, llm);
+  const std::int64_t pipeline = workload.parallel.pipeline;
+  if (pipeline > 1) hand_over(s);
   if (s.train()) {
     backward(s);
-    update(s, llm);
+    for (const std::int64_t stage : updating_stages(pipeline)) update(s, llm, local_params(llm, workload, stage));
+    if (pipeline == 1) repeat_micro_batches(graph);
   }
+  if (pipeline > 1) divide_among_stages(s, llm);
   graph.memory = memory_need(llm, workload);
   graph.tokens = step_tokens(llm, workload);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ops/graph/graph.hpp"
 #include "ops/llm/llm.hpp"
@@ -31,6 +32,15 @@ NormPlan norm_plan(const LayerSpec& l);
 
 /// Appends the backward pass of all nodes so far, segments in reverse order (backward.cpp).
 void backward(Step& s);
+
+/// Appends what follows the last backward pass of an iteration (update.cpp), of a rank that holds so many parameters.
+void update(Step& s, const Llm& llm, double params);
+
+/// Pipelines (stages.cpp). What a stage hands on behind its last layer; stages whose updates differ: the first, one in
+/// between that stands for the others, the last; and how often each stage runs each segment.
+void hand_over(Step& s);
+std::vector<std::int64_t> updating_stages(std::int64_t stages);
+void divide_among_stages(Step& s, const Llm& llm);
 
 /// `lower` without `check`: shapes of one rank of a parallel plan, with its collectives.
 void lower_any(const Llm& llm, const Workload& workload, Graph& graph);

@@ -20,7 +20,14 @@ struct View {
   double element;  ///< bytes of one activation
   double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, all_keys = 0, cross_tokens = 0, cross_len = 0;
   bool dropout = false;
-  bool flash() const { return w.fusion != Fusion::none || w.fused_attention; }
+  bool flash() const {
+    const bool fused = w.fusion != Fusion::none || w.fused_attention;
+    return fused && !(w.phase == Phase::train && w.training.written_out);
+  }
+  /// No scores are kept.
+  bool no_scores() const {
+    return flash() || (w.phase == Phase::train && w.training.recompute == Recompute::selective);
+  }
   double tp() const { return d(w.parallel.tensor); }
   /// In data-parallel attention a rank has a share of the sequences, and all heads.
   MixerLoad load() const {
@@ -32,7 +39,7 @@ struct View {
             kv_len,
             element,
             own ? 1 : tp(),
-            flash(),
+            no_scores(),
             dropout,
             decode,
             w.fusion == Fusion::max};
@@ -140,17 +147,46 @@ Bytes live_activations(const Llm& llm, const Workload& w, const Types& types) {
   return most * units::B;
 }
 
-Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types) {
+namespace {
+
+/// Micro-batches whose activations a stage keeps at a time, in layers of all its chunks: all of them; as many as there are
+/// stages from it on; with chunks the forward passes that it makes ahead (model/schedule/training.cpp has the orders).
+double under_way(const Workload& w, const TrainingStage& stage) {
+  const double all = d(stage.micro_batches), behind = d(stage.of - stage.number - 1), chunks = d(w.training.chunks);
+  switch (w.training.schedule) {
+    case PipelineSchedule::gpipe: return all;
+    case PipelineSchedule::interleaved: return std::min(all, (2 * behind + (chunks - 1) * d(stage.of) + 1) / chunks);
+    default: return std::min(all, behind + 1);
+  }
+}
+
+/// Recomputed whole, a layer keeps its input alone; one layer at a time has all of it.
+double stored_layers(const Llm& llm, const StackSpec& stack, View& v, const TrainingStage& stage, double parts) {
+  const std::vector<std::int64_t> repeats = layers_of_stage(llm, stack, stage.of, stage.number);
+  const bool full = v.w.training.recompute == Recompute::full;
+  double bytes = 0, most = 0;
+  for (std::size_t i = 0; i < stack.kinds.size(); ++i) {
+    const LayerSpec& l = stack.kinds[i];
+    v.dropout = trains_with_dropout(l, stack.role);
+    const double layer = repeats[i] > 0 ? stored_layer(l, v) : 0;  // the view holds the tokens of both MMDiT streams
+    bytes += parts * d(repeats[i]) * (full ? v.tokens * v.hidden * v.element : layer);
+    most = std::max(most, layer);
+  }
+  return full ? bytes + most : bytes;
+}
+
+}  // namespace
+
+Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types, const TrainingStage& stage) {
+  const double parts = under_way(w, stage);
+  const bool last = stage.number + 1 == stage.of;
   double bytes = 0;
   for (const StackSpec& stack : llm.stacks) {
     if (!runs(llm, w, stack)) continue;
     View v = view_of(llm, w, types, stack);
-    for (const int kind : stack.order) {
-      const LayerSpec& l = stack.kinds[static_cast<std::size_t>(kind)];
-      v.dropout = trains_with_dropout(l, stack.role);
-      bytes += stored_layer(l, v);  // the view holds the tokens of both MMDiT streams
-    }
-    if (&stack != &llm.main()) continue;
+    if (scattered(llm, w)) v.hidden /= v.tp();  // what is kept of the residual stream, norms and gathered inputs
+    bytes += stored_layers(llm, stack, v, stage, parts);
+    if (&stack != &llm.main() || !last) continue;
     // Final norm and head inputs; logits, and in eager code their fp32 softmax.
     bytes += 2 * v.tokens * v.hidden * v.element + logits(llm, w, v) * (v.flash() ? v.element : v.element + 4);
   }

@@ -107,9 +107,12 @@ Bytes cache(const Llm& llm, const Workload& w, const Types& t, const Stage& stag
   return total;
 }
 
-/// Adam with mixed precision keeps 16 bytes a parameter: weight 2, gradient 2, fp32 master weight, mean and variance 4
-/// each (ZeRO, arXiv 1910.02054, section 3.1). The weights are counted apart. fp32 training: 4 + 4 + 8, no master.
-Bytes optimizer(double params, Bytes weight_bytes) { return 16.0 * params * units::B - weight_bytes; }
+/// Adam with mixed precision keeps an fp32 master weight, mean and variance, 4 bytes each (ZeRO, arXiv 1910.02054, section
+/// 3.1); SGD a momentum in place of the two. Layers that read fp32 read the master. From ZeRO 1 on replicas share them.
+Bytes optimizer(double params, const Workload& w, DType base) {
+  const double states = w.training.optimizer == Optimizer::sgd ? 4 : 8, master = bits(base) < 32 ? 4 : 0;
+  return (states + master) * params / (w.parallel.zero > 0 ? d(w.parallel.data) : 1) * units::B;
+}
 
 /// The matrix library's, and partial results of decode kernels, of one layer at a time.
 Bytes workspace(const Llm& llm, const Workload& w) {
@@ -129,17 +132,22 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
   const bool train = w.phase == Phase::train;
   MemoryNeed need;
   need.weights = weights(e, t, train);
-  need.activations = train ? lowering::stored_activations(llm, rank, t) : lowering::live_activations(llm, rank, t);
+  need.activations =
+      train ? lowering::stored_activations(llm, rank, t, {stage.number, stage.of, lowering::micro_batches(w)})
+            : lowering::live_activations(llm, rank, t);
   need.workspace = workspace(llm, rank);
-  if (train) need.optimizer = optimizer(e.wide + e.linear + e.experts, need.weights);
-  else need.kv_cache = cache(llm, w, t, stage);
+  if (!train) need.kv_cache = cache(llm, w, t, stage);
+  if (!train) return need;
+  const double params = e.wide + e.linear + e.experts;
+  need.gradients = storage(w.training.gradient, params);
+  need.optimizer = optimizer(params, w, t.base);
   return need;
 }
 
 }  // namespace
 
-double local_params(const Llm& llm, const Workload& workload) {
-  const Elements e = local(llm, workload, {});
+double local_params(const Llm& llm, const Workload& workload, std::int64_t stage) {
+  const Elements e = local(llm, workload, {stage, workload.parallel.pipeline});
   return e.wide + e.linear + e.experts;
 }
 

@@ -8,11 +8,11 @@
 namespace plumbline {
 
 /// Of the rank that needs most: of the fullest replica, and of the stage that holds most. A pipeline keeps the cache of
-/// all its micro-batches, and the activations of one.
+/// all its micro-batches, and the activations of one; in training those of all micro-batches that are under way in it.
 /// Does not `check` the workload. Throws BadInput for formats that don't fit the phase (see lowering::types_of).
 MemoryNeed memory_need(const Llm& llm, const Workload& workload);
 
-/// Weight elements of a rank, of all stages.
-double local_params(const Llm& llm, const Workload& workload);
+/// Weight elements of a rank of that stage.
+double local_params(const Llm& llm, const Workload& workload, std::int64_t stage = 0);
 
 }  // namespace plumbline

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "arch/error.hpp"
+
 namespace plumbline::lowering {
 namespace {
 
@@ -44,8 +46,30 @@ void eager_core(Step& s, const Core& c) {
   s.gemm("attn_context"_node.as(NodeRole::context), c.q_len, c.v_dim, c.kv_len, s.types.plain, false, heads);
 }
 
+namespace {
+
+/// One kernel scales, masks and takes the softmax (megatron/fused_kernels); it is counted as if it read and wrote all
+/// scores, those that a causal mask hides too.
+void fused_softmax_core(Step& s, const Core& c) {
+  const std::int64_t heads = s.batch * c.q_heads, rows = heads * c.q_len;
+  const int first = static_cast<int>(s.graph.nodes.size());
+  s.gemm("attn_scores"_node.as(NodeRole::scores), c.q_len, c.kv_len, c.qk_dim, s.types.plain, false, heads);
+  s.row("attn_softmax"_node, RowwiseKind::softmax, rows, c.kv_len);
+  if (s.dropout) s.row("attn_dropout"_node, RowwiseKind::dropout, rows, c.kv_len);
+  s.gemm("attn_context"_node.as(NodeRole::context), c.q_len, c.v_dim, c.kv_len, s.types.plain, false, heads);
+  if (s.workload.training.recompute == Recompute::selective) s.keep_none_from(first);
+  s.copy("attn_context_rows"_node, s.batch * c.q_len, c.q_heads * c.v_dim);  // heads of a token side by side
+}
+
+}  // namespace
+
 void attention_core(Step& s, const Core& c) {
-  if (s.none() && !s.workload.fused_attention) {
+  if (s.train() && s.workload.training.written_out && !s.none()) {
+    if (c.kv_heads != c.q_heads || c.window > 0) {
+      throw NotModelled("attention that is written out: expected as many KV heads as query heads, and no window");
+    }
+    fused_softmax_core(s, c);
+  } else if (s.none() && !s.workload.fused_attention) {
     Core seen = c;
     if (c.decode) seen.kv_len = decode_keys(c);
     eager_core(s, seen);

@@ -6,6 +6,7 @@
 #include "ops/facts/facts.hpp"
 #include "ops/op/attention_math.hpp"
 #include "ops/op/counting.hpp"
+#include "ops/shape/attention_backward.hpp"
 
 namespace plumbline {
 namespace {
@@ -55,17 +56,7 @@ Volume volume_of(const AttentionPrefill& s) {
           product_of({s.batch, s.q_heads, s.q_len, s.kv_len, s.qk_dim + s.v_dim})};
 }
 
-/// Flash attention computes the scores again, so five products where the forward pass has two (FlashAttention-2, arXiv
-/// 2307.08691, algorithm 2): S, dQ and dK over the QK width, dP and dV over the V width. Three nodes hold them exactly:
-/// `dv` {S, dV} and `dk` {dK, dP} each of the forward shape, `dq` {dQ} at half the width. Today's kernels do all of it
-/// in one launch: a sum over the nodes is right, two launches are too many.
-void gradient_of(const AttentionPrefill& s, NodeRole, Gradient& out) {
-  AttentionPrefill half = s;
-  half.qk_dim = half.v_dim = (s.qk_dim + 1) / 2;
-  out.add(GradientPart::dv, s);
-  out.add(GradientPart::dk, s);
-  out.add(GradientPart::dq, half);
-}
+void gradient_of(const AttentionPrefill& s, NodeRole, Gradient& out) { out.add(GradientPart::whole, backward_of(s)); }
 
 }  // namespace
 

@@ -12,13 +12,13 @@ namespace {
 using namespace counting;
 
 constexpr auto kNames = std::to_array<OperatorName>({{"gemm", 0, false, Pattern::none}});
-constexpr auto kKeys =
-    std::to_array<Key>({key<&Gemm::m>("M"), key<&Gemm::n>("N"), key<&Gemm::k>("K"), optional_key<&Gemm::batch>("batch"),
-                        optional_key<&Gemm::bias>("bias"), optional_key<&Gemm::layout>("layout"),
-                        precision_key<&Gemm::precision, &Precision::input>("in"),
-                        precision_key<&Gemm::precision, &Precision::weight>("weight"),
-                        precision_key<&Gemm::precision, &Precision::output>("out"),
-                        precision_key<&Gemm::precision, &Precision::math>("math")});
+constexpr auto kKeys = std::to_array<Key>(
+    {key<&Gemm::m>("M"), key<&Gemm::n>("N"), key<&Gemm::k>("K"), optional_key<&Gemm::batch>("batch"),
+     optional_key<&Gemm::bias>("bias"), optional_key<&Gemm::layout>("layout"),
+     optional_key<&Gemm::accumulate>("accumulate"), precision_key<&Gemm::precision, &Precision::input>("in"),
+     precision_key<&Gemm::precision, &Precision::weight>("weight"),
+     precision_key<&Gemm::precision, &Precision::output>("out"),
+     precision_key<&Gemm::precision, &Precision::math>("math")});
 
 /// 2MNK; a bias has one value a column, in the output's type, and costs one add an output.
 Work work_of(const Gemm& s) {
@@ -30,6 +30,10 @@ Work work_of(const Gemm& s) {
   w.read = storage(s.precision.input, m * k * batch) + storage(s.precision.weight, n * k * batch);
   if (s.bias) w.read += storage(s.precision.output, n * batch);
   w.write = storage(s.precision.output, m * n * batch);
+  if (s.accumulate) {
+    w.fp32 += flop(m * n * batch);
+    w.read += w.write;
+  }
   return w;
 }
 
@@ -38,19 +42,24 @@ Volume volume_of(const Gemm& s) {
           product_of({s.batch, s.m, s.n, s.k})};
 }
 
+/// Operands lie as the forward pass left them: a product with W where that was one with W^T.
 /// dX[M,K] = dY[M,N] W[N,K] and dW[N,K] = dY^T[N,M] X[M,K]: together twice the forward FLOPs. For the batched products
-/// of eager attention these are the gradients of both activations. The bias's gradient is left out (a column sum, less
-/// than 1e-3 of a layer's bytes).
+/// of eager attention these are the gradients of both activations. The bias's gradient, a column sum of dY, is a matter
+/// of who runs it (Step::add_gradient).
 void gradient_of(const Gemm& s, NodeRole role, Gradient& out) {
+  // operands of a byte are multiplied as [N,K] alone: whoever quantizes them writes the transpose too
+  const bool narrow = bits(s.precision.math) < 16;
+  const WeightLayout kn = narrow ? WeightLayout::nk : WeightLayout::kn;
+  const WeightLayout other = s.layout == WeightLayout::nk ? kn : WeightLayout::nk;
   const bool scores = role == NodeRole::scores, context = role == NodeRole::context;
   out.add(scores    ? GradientPart::dq
           : context ? GradientPart::dp
                     : GradientPart::dx,
-          Gemm{s.m, s.k, s.n, s.batch, s.precision, false});
+          Gemm{s.m, s.k, s.n, s.batch, s.precision, false, other});
   out.add(scores    ? GradientPart::dk
           : context ? GradientPart::dv
                     : GradientPart::dw,
-          Gemm{s.n, s.k, s.m, s.batch, s.precision, false});
+          Gemm{s.n, s.k, s.m, s.batch, s.precision, false, kn});
 }
 
 }  // namespace

@@ -69,7 +69,8 @@ void set_rowwise_types(Rowwise& s, const Precision& given) {
 }
 
 /// By the rule in the kind's row. The fused loss has written its gradient in the forward pass. A product of two
-/// activations has two gradients, each a product.
+/// activations has two gradients, each a product. An add that drops has the add of the two gradients that meet in it, and
+/// the choice again.
 void gradient_of(const Rowwise& s, NodeRole role, Gradient& out) {
   if (role == NodeRole::loss) return;
   const RowwiseGradient& rule = row_of(s.kind).gradient;
@@ -83,15 +84,22 @@ void gradient_of(const Rowwise& s, NodeRole role, Gradient& out) {
     case RowwiseGradient::Form::residual:
       back.residual = true;
       back.output = s.input;
+      if (row_of(s.kind).residual && !s.residual) {  // a layernorm; the same tensors as rmsnorm's
+        back.kind = RowwiseKind::rmsnorm_backward;
+        back.residual = false;
+      }
       break;
     case RowwiseGradient::Form::other:
       back.kind = rule.kind;
-      back.residual = rule.residual;
+      back.residual = rule.residual && s.residual;
       if (rule.residual) back.output = s.input;
       break;
   }
   out.add(GradientPart::whole, back);
   if (role == NodeRole::product) out.add(GradientPart::whole, back);
+  if (role != NodeRole::dropped) return;
+  back.kind = RowwiseKind::dropout_backward;
+  out.add(GradientPart::whole, back);
 }
 
 }  // namespace

@@ -39,6 +39,11 @@ Work work_of(const Transfer& s) {
 
 Volume volume_of(const Transfer& s) { return {d(s.bytes), 0}; }
 
+/// What came from another rank goes back to it; copies between memories are in no forward pass.
+void gradient_of(const Transfer& s, NodeRole, Gradient& out) {
+  if (s.kind == TransferKind::send_recv) out.add(GradientPart::whole, s);
+}
+
 }  // namespace
 
 const Facts<Transfer>& Transfer::facts() {
@@ -48,6 +53,7 @@ const Facts<Transfer>& Transfer::facts() {
       .relations = kTransferRelations,
       .work = work_of,
       .volume = volume_of,
+      .gradient = gradient_of,
   };
   return kFacts;
 }

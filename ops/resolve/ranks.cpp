@@ -89,7 +89,6 @@ void refuse_pipeline(const Llm& llm, const Workload& w, const std::string& place
   if (w.parallel.pipeline > layers) {
     throw BadInput(flag + "expected at most its " + std::to_string(layers) + " layers");
   }
-  if (w.phase == Phase::train) throw NotModelled(flag + "training is not modelled yet");
   const bool encodes = std::any_of(llm.stacks.begin(), llm.stacks.end(),
                                    [](const StackSpec& stack) { return stack.role == Role::encoder; });
   if (encodes && llm.main().role != Role::encoder) {
@@ -118,7 +117,7 @@ void refuse_experts(const Llm& llm, const Workload& w, const std::string& place)
 }
 
 void refuse_scattering(const Llm& llm, const Workload& w, const std::string& place) {
-  if (llm.main().role == Role::decoder && llm.stacks.size() == 1 && w.phase != Phase::train) return;
+  if (llm.main().role == Role::decoder && llm.stacks.size() == 1) return;
   const auto beside = [&](const StackSpec& stack) { return stack.role == Role::vision || &stack == &llm.main(); };
   const bool alone = llm.main().role == Role::decoder && std::all_of(llm.stacks.begin(), llm.stacks.end(), beside);
   if (alone && w.phase != Phase::train) return;
@@ -127,12 +126,49 @@ void refuse_scattering(const Llm& llm, const Workload& w, const std::string& pla
                     "modelled of a decoder's prefill and decode alone");
 }
 
+void check_schedule(const Llm& llm, const Workload& w, const std::string& place) {
+  const std::int64_t stages = w.parallel.pipeline, chunks = w.training.chunks;
+  const bool interleaved = w.training.schedule == PipelineSchedule::interleaved;
+  const std::string vp = place + ": vp " + std::to_string(chunks) + ": ";
+  if (chunks > 1 && !interleaved) throw BadInput(vp + "expected it with schedule interleaved");
+  if (!interleaved) return;
+  if (stages == 1 || chunks == 1) throw BadInput(place + ": schedule interleaved: expected pp and vp of at least 2");
+  const auto layers = static_cast<std::int64_t>(llm.main().order.size());
+  if (layers % (stages * chunks) != 0) {
+    throw BadInput(vp + "expected the " + std::to_string(layers) + " layers to divide by pp x vp");
+  }
+  if (micro_batches(w) % stages != 0) {
+    throw BadInput(place + ": schedule interleaved: expected the " + std::to_string(micro_batches(w)) +
+                   " micro-batches to divide by pp " + std::to_string(stages));
+  }
+}
+
+void refuse_training(const Llm& llm, const Workload& w, const std::string& place) {
+  const ParallelPlan& p = w.parallel;
+  if (w.overlap != Overlap::none) throw NotModelled(place + ": overlap: training is not modelled with it");
+  if (p.attention_data) throw NotModelled(place + ": attention-dp: training is not modelled with it");
+  if (p.expert > 1)
+    throw NotModelled(place + ": ep " + std::to_string(p.expert) + ": training is not modelled with it");
+  if (p.zero > 1) {
+    throw NotModelled(place + ": zero " + std::to_string(p.zero) +
+                      ": gradients and weights that replicas share are not modelled yet; expected 0 or 1");
+  }
+  check_schedule(llm, w, place);
+  if (w.training.schedule == PipelineSchedule::zero_bubble) {
+    throw NotModelled(place + ": schedule zero-bubble is not modelled yet; expected gpipe, 1f1b or interleaved");
+  }
+}
+
 }  // namespace
 
 std::int64_t replica_batch(const Workload& w) { return ceil_div(w.batch, w.parallel.data); }
 
 std::int64_t micro_batches(const Workload& w) {
-  if (w.parallel.pipeline == 1) return 1;
+  if (w.phase == Phase::train && w.parallel.micro_batches == 0) {
+    const bool whole = w.training.micro_batch == 0 && w.parallel.pipeline == 1;
+    return whole ? 1 : ceil_div(replica_batch(w), std::max<std::int64_t>(1, w.training.micro_batch));
+  }
+  if (w.parallel.pipeline == 1 && w.phase != Phase::train) return 1;
   if (w.parallel.micro_batches > 0) return w.parallel.micro_batches;
   return std::min(w.parallel.pipeline, replica_batch(w));
 }
@@ -189,6 +225,7 @@ void refuse_plan(const Llm& llm, const Workload& w) {
   const std::string place = llm.file.empty() ? llm.name : llm.file;
   if (p.tensor > 1 && !p.attention_data) refuse_heads(llm, place, p.tensor);
   if (p.pipeline > 1) refuse_pipeline(llm, w, place);
+  if (w.phase == Phase::train) refuse_training(llm, w, place);
   if (p.expert > 1 || !w.expert_load.even()) refuse_experts(llm, w, place);
   if (p.context > 1) refuse_context_split(llm, w, place);
   if (scattered(llm, w)) refuse_scattering(llm, w, place);

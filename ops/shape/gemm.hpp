@@ -19,6 +19,7 @@ struct Gemm {
   Precision precision;
   bool bias = false;
   WeightLayout layout = WeightLayout::nk;
+  bool accumulate = false;  ///< the product is added to what y holds, which is read
   bool operator==(const Gemm&) const = default;
   static const Facts<Gemm>& facts();
 };

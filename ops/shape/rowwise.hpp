@@ -121,8 +121,9 @@ using K = RowwiseKind;
 using Form = RowwiseGradient::Form;
 
 // Activations' gradients read two tensors and write one, as `add` does. SwiGLU's reads dY, gate and up and writes two:
-// five tensors, as its residual form moves. A norm's reads dY, X and the residual's gradient and writes one;
-// layernorm's has no kind of its own, and its residual form moves the same.
+// five tensors, as its residual form moves. A norm's reads dY and X and writes one; where the forward pass adds first it
+// also reads the gradient that passes the norm by. layernorm's has no kind of its own: its residual form moves the same,
+// and rmsnorm's backward pass without one.
 inline constexpr std::array kRows = std::to_array<RowwiseRow>({
     // sum; d = x - mean, d^2, sum; d rstd gamma + beta | sum/C; sum d^2/C + eps, rsqrt
     {.kind = K::layernorm,

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <variant>
 
+#include "ops/shape/attention_backward.hpp"
 #include "ops/shape/attention_decode.hpp"
 #include "ops/shape/attention_prefill.hpp"
 #include "ops/shape/causal_conv.hpp"
@@ -28,9 +29,9 @@
 namespace plumbline {
 
 /// The order is that of `predict-model list ops`: the contract's operators first, then ours.
-using Op = std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, MlaDecode, Rowwise, Rope, TopK,
-                        SoftmaxTopK, Embedding, Scan, Spmv, GemmSparse24, Recurrence, CausalConv, MoePermute,
-                        Collective, ExpertExchange, Transfer, CustomOp>;
+using Op = std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, AttentionBackward, MlaDecode, Rowwise,
+                        Rope, TopK, SoftmaxTopK, Embedding, Scan, Spmv, GemmSparse24, Recurrence, CausalConv,
+                        MoePermute, Collective, ExpertExchange, Transfer, CustomOp>;
 
 /// The operator's name: "gemm", "rmsnorm", "all_reduce", ...
 std::string_view op_name(const Op& op);

@@ -32,13 +32,14 @@ inline constexpr auto kJoined = [] {
 
 struct NodeName {
   const char* whole;
-  const char *dx, *dw, *dq, *dk, *dp, *dv, *recompute, *reverse;
+  const char *dx, *dw, *db, *dq, *dk, *dp, *dv, *recompute, *reverse;
 
   const char* of(GradientPart part) const {
     switch (part) {
       case GradientPart::whole: return whole;
       case GradientPart::dx: return dx;
       case GradientPart::dw: return dw;
+      case GradientPart::db: return db;
       case GradientPart::dq: return dq;
       case GradientPart::dk: return dk;
       case GradientPart::dp: return dp;
@@ -54,6 +55,7 @@ template <Literal kName>
 inline constexpr NodeName kNodeName{.whole = kJoined<kName, "">.data(),
                                     .dx = kJoined<kName, ".dx">.data(),
                                     .dw = kJoined<kName, ".dw">.data(),
+                                    .db = kJoined<kName, ".db">.data(),
                                     .dq = kJoined<kName, ".dq">.data(),
                                     .dk = kJoined<kName, ".dk">.data(),
                                     .dp = kJoined<kName, ".dp">.data(),

@@ -13,12 +13,41 @@ void Step::close() {
   if (segment.size == 0) graph.segments.pop_back();
 }
 
+bool Step::sums_bias_apart(const Op& op) const {
+  const auto* product = std::get_if<Gemm>(&op);
+  return product != nullptr && product->bias && (none() || workload.training.written_out);
+}
+
 void Step::add_gradient(std::size_t i) {
+  for (const auto& [first, end] : not_kept_) {
+    if (static_cast<int>(i) + 1 == end) recompute(first, end);
+  }
   const Node node = graph.nodes[i];  // a copy: appending moves the nodes
   const NodeName* name = names_[i];
   for (const Gradient::Node& part : gradient_of(node.op, node.role)) {
-    add({name, node.role}, part.op, node.stream);
+    Op op = part.op;
+    auto* product = std::get_if<Gemm>(&op);
+    if (product != nullptr && part.part == GradientPart::dw) {  // of weights: added to those of micro-batches before
+      product->precision.output = workload.training.gradient;
+      product->accumulate = true;
+    }
+    add({name, node.role}, op, node.stream);
     graph.nodes.back().name = name->of(part.part);
+    if (part.part == GradientPart::dw && sums_bias_apart(node.op)) {
+      const auto& forward = std::get<Gemm>(node.op);
+      row({name, node.role}, RowwiseKind::sum_rows, forward.n, forward.m);
+      graph.nodes.back().name = name->db;
+    }
+  }
+}
+
+void Step::recompute(int first, int end) {
+  for (int i = first; i < end; ++i) {
+    const Node node = graph.nodes[static_cast<std::size_t>(i)];  // a copy: appending moves the nodes
+    const NodeName* name = names_[static_cast<std::size_t>(i)];
+    add({name, node.role}, node.op, node.stream);
+    graph.nodes.back().name = name->recompute;
+    graph.nodes.back().again = true;
   }
 }
 

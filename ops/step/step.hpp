@@ -67,6 +67,12 @@ class Step {
   /// Appends the nodes that the backward pass of node `i` consists of, in the open segment.
   void add_gradient(std::size_t i);
 
+  /// Appends forward nodes once more, in the open segment: [first, end).
+  void recompute(int first, int end);
+  /// What the nodes from `first` on make is not kept for the backward pass: before the gradient of the last of them all
+  /// run once more.
+  void keep_none_from(int first) { not_kept_.push_back({first, static_cast<int>(graph.nodes.size())}); }
+
   /// Appends a node that waits for the one before it (and for `join`, once).
   template <class Shape>
   void add(NodeTag tag, const Shape& shape, int stream = 0) {
@@ -126,9 +132,14 @@ class Step {
   int join = -1;  ///< second node that the next one waits for
 
  private:
+  /// The gradient of a bias is a kernel that reads the product's gradient once more; else the product's own epilogue sums
+  /// it (Transformer Engine, cublasLt's BGRADA and BGRADB).
+  bool sums_bias_apart(const Op& op) const;
+
   std::int64_t repeat_ = 1;
   bool gathered_ = false;               ///< inside on_replica
   std::vector<const NodeName*> names_;  ///< of the nodes so far, in training
+  std::vector<std::pair<int, int>> not_kept_;
 };
 
 }  // namespace plumbline::lowering

@@ -268,13 +268,10 @@ TEST(Steps, WhatDoesNotFitIsSaid) {
 
 // --- refusals --------------------------------------------------------------------------------------------------------
 
-TEST(Refusals, CollectivesAndTrainingAreNotModelled) {
+TEST(Refusals, CollectivesOfOneGpuAreNotModelled) {
   const auto m = toy_machine();
   EXPECT_THROW(predict(Collective{CollectiveKind::all_reduce, 1 << 20, 8}, m), NotModelled);
   EXPECT_THROW(predict(Transfer{TransferKind::send_recv, 1 << 20}, m), NotModelled);
-  Workload w;
-  w.phase = Phase::train;
-  EXPECT_THROW(predict(models().front(), w, m, RunOptions{}), NotModelled);
 }
 
 std::string refusal(const Op& op, const Machine& m) {

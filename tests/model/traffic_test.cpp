@@ -34,6 +34,14 @@ struct Extra {
     const Bytes again = 2.0 * queries + storage(s.kv_dtype, fresh);
     return s.append < 0 ? again + storage(s.dtype, fresh) : again;
   }
+  /// Sums of dQ in fp32, cleared, written and read; each row's sum; dO once more; and, where query heads share keys, their
+  /// parts of dK and dV.
+  Bytes operator()(const AttentionBackward& s) const {
+    const double queries = real(s.batch * s.q_heads * s.q_len), keys = real(s.batch * s.kv_len * (s.qk_dim + s.v_dim));
+    const Bytes parts = s.q_heads > s.kv_heads ? 2.0 * storage(s.dtype, real(s.q_heads) * keys) : Bytes{};
+    return (3 * 4 * queries * real(s.qk_dim) + 8 * queries) * units::B + storage(s.dtype, queries * real(s.v_dim)) +
+           parts;
+  }
   /// Half sectors at both ends of 256 bytes that begin within one, read and written.
   Bytes operator()(const Rowwise& s) const {
     const Work w = work(Op(s));

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "ops/facts/work.hpp"
+#include "ops/shape/attention_backward.hpp"
 #include "ops/shape/attention_decode.hpp"
 #include "ops/shape/attention_prefill.hpp"
 #include "ops/shape/causal_conv.hpp"
@@ -45,12 +47,32 @@ TEST(Gradients, OfProductsAreProductsOfTheTransposes) {
                   {{dx, GroupedGemm{8, 2, 9, 4, 3, 50, {}}}, {dw, GroupedGemm{8, 2, 9, 3, 4, 50, {}}}});
 }
 
-/// Five products for the forward pass's two: S and dV, dK and dP at both widths, dQ at the QK width alone.
+/// Operands lie as the forward pass left them: W[N,K] is read by rows of what is now N.
+TEST(Gradients, OfProductsReadTheirOperandsAsTheyLie) {
+  const WeightLayout kn = WeightLayout::kn, nk = WeightLayout::nk;
+  const Precision bf16 = *parse_precision("bf16");
+  expect_gradient(Gemm{2, 3, 4, 1, bf16},
+                  {{dx, Gemm{2, 4, 3, 1, bf16, false, kn}}, {dw, Gemm{3, 4, 2, 1, bf16, false, kn}}});
+  expect_gradient(Gemm{2, 3, 4, 1, bf16, false, kn},
+                  {{dx, Gemm{2, 4, 3, 1, bf16, false, nk}}, {dw, Gemm{3, 4, 2, 1, bf16, false, kn}}});
+}
+
+TEST(Gradients, OfFlashAttentionAreAnOperatorOfItsOwn) {
+  expect_gradient(AttentionPrefill{2, 8, 4, 192, 128, 100, 100, true, 64},
+                  {{whole, AttentionBackward{2, 8, 4, 192, 128, 100, 100, true, 64}}});
+}
+
+/// Five products for the forward pass's two: S, dQ and dK over the QK width, dP and dV over that of values.
 TEST(Gradients, OfFlashAttentionAreFiveProducts) {
-  const AttentionPrefill s{2, 8, 4, 192, 128, 100, 100};
-  AttentionPrefill half = s;
-  half.qk_dim = half.v_dim = 96;
-  expect_gradient(s, {{dv, s}, {dk, s}, {dq, half}});
+  for (const bool causal : {false, true}) {
+    const AttentionPrefill equal{2, 8, 4, 128, 128, 100, 100, causal}, wide{2, 8, 4, 192, 128, 100, 100, causal};
+    EXPECT_DOUBLE_EQ(work(backward_of(equal)).tensor / work(equal).tensor, 2.5);
+    EXPECT_DOUBLE_EQ(work(backward_of(wide)).tensor / work(wide).tensor, (3 * 192 + 2 * 128) / (192.0 + 128));
+  }
+  const Work w = work(AttentionBackward{1, 4, 2, 64, 64, 100, 100, false});
+  const double q = 4 * 100 * 64.0 * 2, kv = 2 * 100 * 64.0 * 2;  // bytes of Q, O, dO each; of K, V each
+  EXPECT_DOUBLE_EQ(w.read.in(units::B), 3 * q + 2 * kv + 4 * 100 * 4.0);
+  EXPECT_DOUBLE_EQ(w.write.in(units::B), q + 2 * kv);
 }
 
 TEST(Gradients, OfMovesGoBack) {
@@ -61,6 +83,8 @@ TEST(Gradients, OfMovesGoBack) {
   expect_gradient(rows, {{whole, rows}});
   const Collective sum{CollectiveKind::all_reduce, 4096, 4};
   expect_gradient(sum, {{whole, sum}});
+  const Transfer send{TransferKind::send_recv, 64};
+  expect_gradient(send, {{whole, send}});
   const Rope rotation{9, 4, 64};
   expect_gradient(rotation, {{whole, rotation}});
 }
@@ -76,7 +100,8 @@ TEST(Gradients, OfStatesAreARecomputationAndAScanInReverse) {
 TEST(Gradients, AreAbsentWhereNothingIsTrained) {
   for (const Op& op : {Op(TopK{2, 8, 2}), Op(SoftmaxTopK{2, 8, 2}), Op(AttentionDecode{1, 8, 4, 64, 64, 9}),
                        Op(MlaDecode{1, 8, 9, 512, 64}), Op(Scan{ScanKind::cumsum, 9}), Op(Spmv{3, 4, 5}),
-                       Op(GemmSparse24{8, 8, 8, {}}), Op(Transfer{TransferKind::h2d, 64})}) {
+                       Op(GemmSparse24{8, 8, 8, {}}), Op(Transfer{TransferKind::h2d, 64}),
+                       Op(AttentionBackward{1, 8, 4, 64, 64, 9, 9})}) {
     expect_gradient(op, {});
   }
 }

@@ -69,7 +69,17 @@ TEST(Workload, PlansThatNoModelAllowsAreRefused) {
   EXPECT_EQ(plan(Phase::decode, {.tensor = 4, .data = 3, .expert = 12}), "(accepted)");
   EXPECT_THAT(plan(Phase::decode, {.zero = 4}), HasSubstr("expected 0, 1, 2 or 3"));
   EXPECT_THAT(plan(Phase::decode, {.zero = 1}), HasSubstr("with phase train"));
-  EXPECT_THAT(plan(Phase::train, {.zero = 1}), HasSubstr("not modelled yet"));
+  EXPECT_EQ(plan(Phase::train, {.zero = 1}), "(accepted)");
+  const auto train = [](const Training& t, ParallelPlan p = {}) {
+    return refusal(Phase::train, [&](Workload& w) {
+      w.training = t;
+      w.parallel = p;
+    });
+  };
+  EXPECT_THAT(train({.micro_batch = 2}), HasSubstr("at most the 1 sequences of a replica"));
+  EXPECT_THAT(train({.micro_batch = 1}, {.micro_batches = 1}), HasSubstr("without micro-batch"));
+  EXPECT_THAT(train({.chunks = 0}), HasSubstr("vp: expected"));
+  EXPECT_EQ(plan(Phase::train, {.micro_batches = 1}), "(accepted)") << "gradients are added up without a pipeline too";
   EXPECT_THAT(plan(Phase::decode, {.sequence = true}), StartsWith("sp: expected tp of at least 2"));
   EXPECT_THAT(plan(Phase::decode, {.attention_data = true}), StartsWith("attention-dp: expected tp"));
   EXPECT_THAT(plan(Phase::decode, {.tensor = 2, .sequence = true, .attention_data = true}), StartsWith("sp: "));

@@ -68,7 +68,10 @@ TEST(ModelRows, RefuseWhatIsNoRow) {
   EXPECT_THAT(refusal(head + "x,decode,1,,,nan\n"), HasSubstr("measured_ms: expected a number above 0"));
   EXPECT_THAT(refusal(head + "x,decode,1,4,,5\n"), HasSubstr("output: has no meaning with phase decode"));
   EXPECT_THAT(refusal("model,phase,gpus,tp,measured_ms\nx,decode,8,3,5\n"), HasSubstr("gpus: expected tp x pp"));
-  EXPECT_THAT(refusal(head + "x,train,1,,,5\n"), HasSubstr("training"));
+  EXPECT_THAT(refusal("model,phase,micro-batch,measured_ms\nx,prefill,2,5\n"),
+              HasSubstr("no meaning with phase prefill"));
+  EXPECT_THAT(refusal("model,phase,recompute,measured_ms\nx,train,some,5\n"),
+              HasSubstr("expected a word such as none"));
   EXPECT_THAT(refusal("model,phase\nx,decode\n"), HasSubstr("measured_ms"));
   EXPECT_THAT(refusal("model,phase,measured_ms,measured_tokens_per_s\n"), HasSubstr("one column of measured"));
   EXPECT_THAT(refusal("model,phase,measured_ms,set\n"), HasSubstr("column 'set'"));

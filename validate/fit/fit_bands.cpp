@@ -96,6 +96,7 @@ struct Tokens {
   double operator()(const GroupedGemm& s) const { return static_cast<double>(s.tokens); }
   double operator()(const AttentionPrefill& s) const { return static_cast<double>(s.batch * s.q_len); }
   double operator()(const AttentionDecode& s) const { return static_cast<double>(s.batch); }
+  double operator()(const AttentionBackward& s) const { return static_cast<double>(s.batch * s.q_len); }
   double operator()(const MlaDecode& s) const { return static_cast<double>(s.batch); }
   double operator()(const Rowwise& s) const { return static_cast<double>(s.rows); }
   double operator()(const TopK& s) const { return static_cast<double>(s.rows); }

@@ -17,7 +17,7 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, 3> kPhases{"prefill", "decode", "generate"};
+constexpr std::array<std::string_view, 4> kPhases{"prefill", "decode", "generate", "train"};
 
 struct Figure {
   std::string_view column;
@@ -78,13 +78,18 @@ void set_kv_dtype(ModelRow& row, std::string_view text) {
 }
 
 void set_phase(ModelRow& row, std::string_view text) {
-  if (text == "train") throw NotModelled("training time is not modelled yet");
   if (std::find(kPhases.begin(), kPhases.end(), text) == kPhases.end()) {
-    throw BadInput("expected prefill, decode or generate, found '" + std::string(text) + "'" +
+    throw BadInput("expected prefill, decode, generate or train, found '" + std::string(text) + "'" +
                    did_you_mean(text, {kPhases.begin(), kPhases.end()}));
   }
   row.phase = text;
-  row.workload.phase = text == "decode" ? Phase::decode : Phase::prefill;
+  row.workload.phase = text == "decode" ? Phase::decode : text == "train" ? Phase::train : Phase::prefill;
+}
+
+DType gradient_in(std::string_view text) {
+  const auto type = parse_dtype(text);
+  if (type && (*type == DType::fp32 || *type == DType::bf16 || *type == DType::fp16)) return *type;
+  throw BadInput("expected fp32, bf16 or fp16, found '" + std::string(text) + "'");
 }
 
 using Text = std::string_view;
@@ -95,7 +100,7 @@ struct Column {
 };
 
 /// Columns that say what was run; an empty field is llm's default.
-constexpr std::array<Column, 30> kColumns{{
+constexpr std::array<Column, 37> kColumns{{
     {"model", [](ModelRow& r, Text t) { r.model = t; }},
     {"phase", set_phase},
     {"batch", [](ModelRow& r, Text t) { r.workload.batch = size_in(t, 1); }},
@@ -124,12 +129,19 @@ constexpr std::array<Column, 30> kColumns{{
     {"sp", [](ModelRow& r, Text t) { r.workload.parallel.sequence = yes_in(t); }},
     {"attention-dp", [](ModelRow& r, Text t) { r.workload.parallel.attention_data = yes_in(t); }},
     {"micro-batches", [](ModelRow& r, Text t) { r.workload.parallel.micro_batches = size_in(t, 1); }},
+    {"micro-batch", [](ModelRow& r, Text t) { r.workload.training.micro_batch = size_in(t, 1); }},
+    {"recompute", [](ModelRow& r, Text t) { r.workload.training.recompute = word_in(t, kRecomputeWords); }},
+    {"schedule", [](ModelRow& r, Text t) { r.workload.training.schedule = word_in(t, kScheduleWords); }},
+    {"vp", [](ModelRow& r, Text t) { r.workload.training.chunks = size_in(t, 1); }},
+    {"optimizer", [](ModelRow& r, Text t) { r.workload.training.optimizer = word_in(t, kOptimizerWords); }},
+    {"grad-dtype", [](ModelRow& r, Text t) { r.workload.training.gradient = gradient_in(t); }},
+    {"zero", [](ModelRow& r, Text t) { r.workload.parallel.zero = static_cast<int>(size_in(t, 0)); }},
     {"measured_W", [](ModelRow& r, Text t) { r.measured_power = number_in(t) * units::W; }},
     {"gpu", [](ModelRow& r, Text t) { r.gpu = t; }},
 }};
 /// Flags of llm that say nothing of what is measured, or that no row can say.
 constexpr std::array<std::string_view, 11> kNoColumns{
-    "set", "format", "out", "explain", "top", "reserve", "cluster", "collective", "expert-load", "storage", "zero"};
+    "set", "format", "out", "explain", "top", "reserve", "cluster", "collective", "expert-load", "storage", "tokens"};
 
 /// Where each column stands in this file.
 class Layout {
@@ -198,6 +210,12 @@ class Layout {
     const bool context = !field(fields, "context").empty();
     if (row.phase != "generate" && !field(fields, "output").empty()) {
       throw BadInput("output: has no meaning with phase " + row.phase);
+    }
+    constexpr std::array<std::string_view, 7> kOfTraining{"micro-batch", "recompute",  "schedule", "vp",
+                                                          "optimizer",   "grad-dtype", "zero"};
+    for (const std::string_view column : kOfTraining) {
+      if (row.phase == "train" || field(fields, column).empty()) continue;
+      throw BadInput(std::string(column) + ": has no meaning with phase " + row.phase);
     }
     if (row.phase != "decode" && context) row.workload.cached = row.workload.context;
   }

@@ -31,6 +31,7 @@ struct Predicted {
 Predicted predicted(Predictor& predictor, const Llm& llm, const ModelRow& row, const Machine& machine) {
   Workload workload = row.workload;
   workload.fusion = row.fusion.value_or(machine.stack().fusion);
+  workload.training.written_out = workload.phase == Phase::train && machine.stack().written_out_attention;
   workload.overlap = row.overlap.value_or(lowering::possible_overlap(machine.stack().overlap, llm, workload));
   const RunOptions run{row.runtime.value_or(machine.stack().runtime)};
   if (row.phase != "generate") {

@@ -47,6 +47,7 @@ std::string memory_section(const MemoryNeed& need, const Fit& fit) {
   add("weights", need.weights, "c0");
   add("KV cache", need.kv_cache, "c1");
   add("activations", need.activations, "c2");
+  add("gradients", need.gradients, "c3");
   add("optimizer", need.optimizer, "c6");
   add("workspace", need.workspace, "c5");
   add("runtime", fit.reserve, "other");

@@ -25,7 +25,7 @@ struct GemmTask {
   double dequant_per_weight = 0;   ///< fp32-pipe operations to unpack one weight (W4A16)
   double weight_kept = 1;   ///< bytes of the weight operand / dense (2:4 sparse: 0.5625 with metadata at 16 bits)
   double weights_read = 1;  ///< weight operands that DRAM carries / batch (experts expected, not a whole number)
-  double bias_bytes = 0;    ///< of one batch entry
+  double bias_bytes = 0;    ///< of one batch entry, and of what the product is added to
   bool weights_kn = false;  ///< rows of N elements: W[K,N]
   /// The plan is chosen by its time as the product is priced alone, at the clock that its power leaves: FLOPs that count
   /// for power; 0: by its time at the clock of the rates.

@@ -97,8 +97,8 @@ Demand plan_stream(const Op& op, const Work& w, const Rates& m, bool warm) {
 bool runs_as_stream(const Op& op) {
   return !(std::holds_alternative<Gemm>(op) || std::holds_alternative<GemmSparse24>(op) ||
            std::holds_alternative<GroupedGemm>(op) || std::holds_alternative<AttentionPrefill>(op) ||
-           std::holds_alternative<AttentionDecode>(op) || std::holds_alternative<MlaDecode>(op) ||
-           std::holds_alternative<CustomOp>(op));
+           std::holds_alternative<AttentionDecode>(op) || std::holds_alternative<AttentionBackward>(op) ||
+           std::holds_alternative<MlaDecode>(op) || std::holds_alternative<CustomOp>(op));
 }
 
 bool answer_stream(const Question& q, const FamilyScalars& family, StreamPlanner planner, Answer& out) {

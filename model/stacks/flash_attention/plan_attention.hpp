@@ -8,8 +8,9 @@
 namespace plumbline {
 
 namespace flash_attention {
-/// Its families, in the order in which provider.cpp declares them. `kAppend`: its callers' launch before prefill.
-enum Family : std::size_t { kPrefill, kDecode, kCombine, kAppend, kFamilies };
+/// Its families, in the order in which provider.cpp declares them. `kAppend`: its callers' launch before prefill. Those
+/// before `kFamilies` are declared by other libraries' providers too, whose kernels are cut by the planners below.
+enum Family : std::size_t { kPrefill, kDecode, kCombine, kAppend, kFamilies, kBackward = kFamilies, kAllFamilies };
 }  // namespace flash_attention
 
 /// What kernels of that kind do otherwise than FlashAttention's.

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "model/stacks/flash_attention/plan_attention.hpp"
+#include "model/stacks/flash_attention/plan_backward.hpp"
 #include "model/stacks/provider.hpp"
 
 namespace plumbline {
@@ -17,13 +18,22 @@ constexpr auto kDecodeClasses = std::to_array<BandClass>({{Variant::usual, "flas
                                                           {Variant::wide_groups, "flash_decode_wide", false},
                                                           {Variant::few_keys, "flash_decode_short", false}});
 
-constexpr std::array<FamilyDeclaration, flash_attention::kFamilies> kDeclared{
+constexpr auto kBackwardClasses = std::to_array<BandClass>({{Variant::usual, "flash_backward", false}});
+
+constexpr std::array<FamilyDeclaration, flash_attention::kAllFamilies> kDeclared{
     {{.name = "flash_prefill", .op = "attention_prefill", .kind = "attention", .classes = kPrefillClasses},
      {.name = "flash_decode", .op = "attention_decode", .kind = "attention", .classes = kDecodeClasses},
      {.name = "combine", .op = "attention_decode"},
-     {.name = "flash_append", .op = "attention_prefill"}}};
+     {.name = "flash_append", .op = "attention_prefill"},
+     {.name = "flash_backward",
+      .op = "attention_backward",
+      .required = false,
+      .stand_in = "library.flash_prefill",
+      .stand_in_inherits = true,
+      .kind = "attention",
+      .classes = kBackwardClasses}}};
 
-constexpr std::array<std::string_view, 2> kOps{"attention_prefill", "attention_decode"};
+constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "attention_backward"};
 
 constexpr Rule kDecodeRule{"FlashAttention", "num_splits_heuristic()",
                            "hopper/heuristics.h and csrc/flash_attn/flash_api.cpp: one part where four fifths of the "
@@ -55,6 +65,11 @@ class FlashAttention final : public Provider {
       require_tensor_path(decode->dtype, q);
       answer_attention(plan_flash_decode(*decode, q.rates, q.families, key_cutting(q)), "split-KV attention", variant,
                        q, out);
+      return true;
+    }
+    if (const auto* backward = std::get_if<AttentionBackward>(&q.op)) {
+      require_tensor_path(backward->dtype, q);
+      answer_backward(*backward, q.families[flash_attention::kBackward], q.families[flash_attention::kAppend], q, out);
       return true;
     }
     return false;

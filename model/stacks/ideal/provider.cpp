@@ -15,6 +15,7 @@ struct RequirePath {
   void operator()(const GroupedGemm& s) const { require_matrix_path(s.precision, question); }
   void operator()(const AttentionPrefill& s) const { require_tensor_path(s.dtype, question); }
   void operator()(const AttentionDecode& s) const { require_tensor_path(s.dtype, question); }
+  void operator()(const AttentionBackward& s) const { require_tensor_path(s.dtype, question); }
   void operator()(const MlaDecode& s) const { require_tensor_path(s.dtype, question); }
   template <class Other>
   void operator()(const Other&) const {}

@@ -40,7 +40,7 @@ bool any_fits(GemmEngine engine, DType math, const Rates& m) {
 }  // namespace
 
 std::optional<GemmEngine> own_gemm_engine(const Gemm& s, const Rates& m, std::span<const FamilyScalars> families) {
-  if (s.bias || s.layout != WeightLayout::nk) return std::nullopt;
+  if (s.bias || s.accumulate || s.layout != WeightLayout::nk) return std::nullopt;
   const bool bf16 = all_bf16(s.precision);
   if (!bf16 && !fp8_to_bf16(s.precision)) return std::nullopt;
   const bool by_tma = families[own::kGemm].on_file && is_hopper(m) && tma_takes(s);

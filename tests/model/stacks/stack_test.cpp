@@ -153,11 +153,15 @@ TEST(Stack, AFamilyOfOpsThatOthersRunIsNotAskedFor) {
 
 TEST(Stack, AttentionIsReplacedWhereItIsNotOurs) {
   const Stack flash = with_attention(shipped("own"), "flash-attention");
-  EXPECT_EQ(names_of(flash), (Names{"own", "cublas", "flash_attention", "trtllm", "nccl", "generic"}));
+  const Names with_flash{"own", "cublas", "flash_attention", "trtllm", "nccl", "flash_attention", "generic"};
+  EXPECT_EQ(names_of(flash), with_flash);
+  EXPECT_EQ(flash.providers[5].ops, Names{"attention_backward"});
   EXPECT_EQ(flash.providers[3].ops, Names{"mla_decode"});
   EXPECT_EQ(names_of(with_attention(shipped("trt-llm"), "trtllm")), names_of(shipped("trt-llm")));
   const Stack back = with_attention(shipped("vllm"), "tensorrt-llm");
-  EXPECT_EQ(names_of(back), (Names{"cublas", "trtllm", "trtllm", "vllm_all_reduce", "deepep", "nccl", "generic"}));
+  const Names left{"cublas", "trtllm", "flash_attention", "trtllm", "vllm_all_reduce", "deepep", "nccl", "generic"};
+  EXPECT_EQ(names_of(back), left);
+  EXPECT_EQ(back.providers[2].ops, Names{"attention_backward"});
   for (const char* bad : {"cublas", "own", "flash"}) EXPECT_THROW((void)with_attention(shipped("own"), bad), BadInput);
 }
 
@@ -171,7 +175,7 @@ TEST(Stack, AChoiceReplacesParts) {
   choice.kernels = KernelSet::library;
   EXPECT_EQ(names_of(chosen(choice)), names_of(shipped("vllm")));
   choice.kernels = KernelSet::own;
-  EXPECT_EQ(names_of(chosen(choice)), (Names{"own", "cublas", "flash_attention", "trtllm", "nccl", "generic"}));
+  EXPECT_EQ(names_of(chosen(choice)), names_of(with_attention(shipped("own"), "flash-attention")));
   EXPECT_FALSE(chosen(choice).prefill_appends);
   choice.kernels = KernelSet::ideal;
   EXPECT_EQ(names_of(chosen(choice)), Names{"ideal"});

@@ -54,10 +54,24 @@ TEST(LowerMemory, WeightsByStorage) {
   EXPECT_DOUBLE_EQ(bytes(lower(m, decode(1, 1)).memory.weights), experts * 4.25 / 8 + 2 * (m.params - experts));
 }
 
+/// ZeRO, arXiv 1910.02054, section 3.1; with gradients in fp32 two more (Megatron-LM, docs/source/api-guide/dist_optimizer:
+/// 16 bytes a parameter with gradients of 16 bits, 18 in fp32, 6 + 12/d where the optimizer is shared by d replicas).
 TEST(LowerMemory, AdamTakesSixteenBytesAParameter) {
-  const MemoryNeed m = lower(llama_8b(), train(1, 128)).memory;
-  EXPECT_DOUBLE_EQ(bytes(m.weights + m.optimizer), 16 * 8030261248.0);
-  EXPECT_EQ(bytes(m.kv_cache), 0);
+  const double params = 8030261248.0;
+  const auto of = [](DType gradient, int zero, Optimizer optimizer = Optimizer::adamw) {
+    Workload w = train(4, 128);
+    w.training.gradient = gradient;
+    w.training.optimizer = optimizer;
+    w.parallel.data = 4;
+    w.parallel.zero = zero;
+    const MemoryNeed m = memory_need(llama_8b(), w);
+    EXPECT_EQ(bytes(m.kv_cache), 0);
+    return bytes(m.weights + m.gradients + m.optimizer);
+  };
+  EXPECT_DOUBLE_EQ(of(DType::bf16, 0), 16 * params);
+  EXPECT_DOUBLE_EQ(of(DType::fp32, 0), 18 * params);
+  EXPECT_DOUBLE_EQ(of(DType::fp32, 1), (6 + 12 / 4.0) * params);
+  EXPECT_DOUBLE_EQ(of(DType::bf16, 0, Optimizer::sgd), 12 * params);
 }
 
 /// Korthikanti et al., arXiv 2205.05198, equation 1, for their layer: s b h (34 + 5 a s / h).
@@ -69,6 +83,47 @@ TEST(LowerMemory, EagerTrainingKeepsWhatThePublishedFormulaSays) {
   const MemoryNeed flash = lower(gpt2(), train(4, 512)).memory;
   EXPECT_DOUBLE_EQ(bytes(flash.activations),
                    layers * (34 * s * b * h + 4 * a * s * b) + s * b * (2 * h * 2 + vocab * 2));
+}
+
+/// A layer of theirs: table 2 of the paper, with tensor ranks, sequence parallelism, selective and full recomputation.
+TEST(LowerMemory, ParallelTrainingKeepsWhatThePublishedFormulasSay) {
+  const double s = 512, b = 4, h = 768, a = 12, t = 4, layers = 12, sbh = s * b * h;
+  const auto layer_bytes = [&](bool sequence, Recompute recompute, bool written_out = true) {
+    Workload w = train(4, 512);
+    w.parallel.tensor = 4;
+    w.parallel.sequence = sequence;
+    w.training.written_out = written_out;
+    w.training.recompute = recompute;
+    const double width = sequence ? h / t : h;
+    const double logit = written_out ? 6 : 2;
+    return (bytes(memory_need(gpt2(), w).activations) - s * b * (2 * width * 2 + 50257 / t * logit)) / layers;
+  };
+  const double scores = 5 * a * s / h;
+  EXPECT_NEAR(layer_bytes(false, Recompute::none), sbh * (10 + 24 / t + scores / t), 1e-9 * sbh);
+  EXPECT_NEAR(layer_bytes(true, Recompute::none), sbh / t * (34 + scores), 1e-9 * sbh);
+  EXPECT_NEAR(layer_bytes(false, Recompute::selective), sbh * (10 + 24 / t), 0.03 * sbh * (10 + 24 / t));
+  EXPECT_NEAR(layer_bytes(true, Recompute::selective), sbh * 34 / t, 0.03 * sbh * 34 / t);
+  // and one layer at a time whole, which the table leaves out
+  EXPECT_NEAR(layer_bytes(false, Recompute::full), sbh * 2 + sbh * (10 + 24 / t + scores / t) / layers, 1e-9 * sbh);
+}
+
+/// Stages keep as many micro-batches as are under way in them: arXiv 2104.04473, sections 2.2.1 and 2.2.2.
+TEST(LowerMemory, StagesKeepTheMicroBatchesThatAreUnderWay) {
+  const auto first_stage = [&](PipelineSchedule schedule, std::int64_t chunks, std::int64_t batch) {
+    Workload w = train(batch, 512);
+    w.parallel.pipeline = 4;
+    w.training.schedule = schedule;
+    w.training.chunks = chunks;
+    w.training.micro_batch = 1;
+    return bytes(memory_need(gpt2(), w).activations);
+  };
+  const double one = 3 * 512 * (34 * 768.0 + 4 * 12);  // three layers of flash attention
+  EXPECT_NEAR(first_stage(PipelineSchedule::one_f_one_b, 1, 16), 4 * one, 1);
+  EXPECT_NEAR(first_stage(PipelineSchedule::one_f_one_b, 1, 2), 2 * one, 1 + one) << "or the last one's logits";
+  const double head = 512 * (2 * 768 * 2 + 50257 * 2.0);  // all stages keep as much, and the last one its logits
+  EXPECT_NEAR(first_stage(PipelineSchedule::gpipe, 1, 16), 16 * one + head, 1);
+  // 2 (p - 1) + (v - 1) p + 1 chunks of one layer
+  EXPECT_NEAR(first_stage(PipelineSchedule::interleaved, 3, 16), 15 * one / 3, 1);
 }
 
 TEST(LowerMemory, PrefillHoldsItsWidestSet) {

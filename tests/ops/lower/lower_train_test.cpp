@@ -111,9 +111,21 @@ TEST(LowerTrain, NormsHaveTheGradientsOfTheirKind) {
   const Graph g = lower(llama_8b(), train(2, 64));
   const auto& norm = shape_of<Rowwise>(g, "ffn_norm", Pass::backward);
   EXPECT_EQ(norm.kind, RowwiseKind::rmsnorm_backward);
-  EXPECT_TRUE(norm.residual);  // the gradient that passes the norm by is added
-  EXPECT_EQ(work(norm).bytes().in(units::B), 4 * 128.0 * 4096 * 2 + 4096 * 2);  // dY, X, that gradient; dX; gamma
-  EXPECT_EQ(shape_of<Rowwise>(lower(bert(), train(2, 64)), "ffn_norm", Pass::backward).kind, RowwiseKind::layernorm);
+  EXPECT_FALSE(norm.residual) << "the gradient that passes the norm by is added apart";
+  EXPECT_EQ(work(norm).bytes().in(units::B), 3 * 128.0 * 4096 * 2 + 4096 * 2);  // dY, X; dX; gamma
+  EXPECT_EQ(shape_of<Rowwise>(g, "ffn_residual_add", Pass::forward).kind, RowwiseKind::add);
+  EXPECT_EQ(shape_of<Rowwise>(g, "ffn_residual_add", Pass::backward).kind, RowwiseKind::add);
+  const auto& fused = shape_of<Rowwise>(lower(llama_8b(), train(2, 64, Fusion::max)), "ffn_norm", Pass::backward);
+  EXPECT_TRUE(fused.residual);
+  EXPECT_EQ(work(fused).bytes().in(units::B), 4 * 128.0 * 4096 * 2 + 4096 * 2);
+  const Graph of_bert = lower(bert(), train(2, 64));
+  EXPECT_EQ(shape_of<Rowwise>(of_bert, "ffn_norm", Pass::backward).kind, RowwiseKind::rmsnorm_backward);
+  int choices = 0;
+  for (const Node& n : of_bert.nodes) {
+    const auto* row = std::get_if<Rowwise>(&n.op);
+    choices += row != nullptr && row->kind == RowwiseKind::dropout_backward;
+  }
+  EXPECT_EQ(choices, 2) << "behind attention and behind the feed-forward part";
 }
 
 TEST(LowerTrain, CastsGoBack) {
@@ -129,6 +141,72 @@ TEST(LowerTrain, GemmsAreSixFlopsAParameterAndToken) {
   const Graph g = lower(m, train(1, 2048));
   const double gemms = flops_of(g, Pass::forward, true) + flops_of(g, Pass::backward, true);
   EXPECT_NEAR(gemms / (6 * n * tokens), 1, 1e-4);
+}
+
+TEST(LowerTrain, WrittenOutAttentionStoresItsScores) {
+  Workload w = train(2, 256);
+  w.training.written_out = true;
+  const Graph g = lower(gpt2(), w);
+  EXPECT_EQ(find(g, "attention"), nullptr);
+  EXPECT_EQ(shape_of<Gemm>(g, "attn_scores").batch, 2 * 12);
+  EXPECT_EQ(shape_of<Rowwise>(g, "attn_softmax", Pass::backward).kind, RowwiseKind::softmax_backward);
+  EXPECT_EQ(shape_of<Rowwise>(g, "qkv_proj.db", Pass::backward).cols, 512) << "biases have their gradients apart";
+  EXPECT_EQ(find(lower(gpt2(), train(2, 256)), "qkv_proj.db"), nullptr);
+  w.training.recompute = Recompute::selective;
+  const Graph again = lower(gpt2(), w);
+  const auto repeats = [&](const char* name) { return find(again, name, Pass::backward) != nullptr; };
+  EXPECT_TRUE(repeats("attn_scores.recompute") && repeats("attn_softmax.recompute"));
+  EXPECT_FALSE(repeats("qkv_proj.recompute"));
+  w.training.recompute = Recompute::full;
+  const double forward = flops_of(g, Pass::forward, true), head = 2.0 * 512 * 768 * 50257;
+  EXPECT_NEAR(flops_of(lower(gpt2(), w), Pass::backward, true), 3 * forward - head, 1e-9 * forward);
+}
+
+/// Micro-batches repeat all but the update, which covers this rank's share from ZeRO 1 on.
+TEST(LowerTrain, MicroBatchesAreAddedUp) {
+  Workload w = train(8, 64);
+  w.parallel.data = 2;
+  w.parallel.zero = 1;
+  w.training.micro_batch = 1;
+  const Graph g = lower(llama_8b(), w);
+  EXPECT_EQ(find(g, "qkv_proj", Pass::forward)->count, 4 * 32);
+  EXPECT_EQ(find(g, "qkv_proj.dw", Pass::backward)->count, 4 * 32);
+  EXPECT_EQ(shape_of<Gemm>(g, "qkv_proj").m, 64);
+  EXPECT_EQ(find(g, "adamw", Pass::update)->count, 1);
+  const auto& adam = shape_of<Rowwise>(g, "adamw", Pass::update);
+  EXPECT_NEAR(d(adam.rows) * d(adam.cols), 8030261248.0 / 2, 4096);
+  EXPECT_NEAR(d(shape_of<Collective>(g, "grad_reduce_scatter", Pass::update).bytes), 4 * 8030261248.0, 4);
+  EXPECT_NEAR(d(shape_of<Collective>(g, "weight_all_gather", Pass::update).bytes), 2 * 8030261248.0, 4);
+}
+
+/// Each stage runs its layers forward and backward, hands on what it has made and its gradients; the first embeds, the last
+/// has the head; each updates once.
+TEST(LowerTrain, StagesOfAPipelineRunTheirOwnSegments) {
+  Workload w = train(8, 64);
+  w.parallel.pipeline = 4;
+  w.training.schedule = PipelineSchedule::interleaved;
+  w.training.chunks = 2;
+  const Graph g = lower(llama_8b(), w);
+  EXPECT_EQ(g.pipeline.micro_batches, 8);
+  const auto repeats = [&](const char* segment, Pass pass, std::int64_t stage) {
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < g.segments.size(); ++i) {
+      const Node& first = g.nodes[static_cast<std::size_t>(g.segments[i].first)];
+      if (std::string_view(g.segments[i].name) != segment || first.pass != pass) continue;
+      sum += g.pipeline.repeat(stage, i, g.segments.size());
+    }
+    return sum;
+  };
+  for (std::int64_t stage = 0; stage < 4; ++stage) {
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      EXPECT_EQ(repeats("layer", pass, stage), 8) << stage;
+      EXPECT_EQ(repeats("embedding", pass, stage), stage == 0) << stage;
+      EXPECT_EQ(repeats("head", pass, stage), stage == 3) << stage;
+    }
+    EXPECT_EQ(repeats("stage_end", Pass::forward, stage), stage == 3 ? 1 : 2) << "behind each chunk";
+    EXPECT_EQ(repeats("stage_end", Pass::backward, stage), stage == 0 ? 1 : 2) << stage;
+    EXPECT_EQ(repeats("optimizer", Pass::update, stage), 1) << stage;
+  }
 }
 
 }  // namespace

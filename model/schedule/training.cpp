@@ -1,0 +1,124 @@
+#include "model/schedule/training.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "arch/error.hpp"
+
+namespace plumbline {
+namespace {
+
+/// Turns of all stages that are laid out one by one, however many micro-batches they are.
+constexpr std::int64_t kMostTurns = 8000;
+
+/// Each stage's turns one after the other, as soon as what they work on is there.
+class Layout {
+ public:
+  Layout(std::span<const StagePasses> stages, const PipelineOrder& order)
+      : order_(order),
+        count_(static_cast<std::int64_t>(stages.size())),
+        turns_(order.micro_batches * order.chunks),
+        ends_(static_cast<std::size_t>(2 * turns_ * count_), Seconds{-1.0 * units::s}) {
+    for (std::int64_t s = 0; s < count_; ++s) {
+      const StagePasses& each = stages[static_cast<std::size_t>(s)];
+      const auto chunks = static_cast<double>(order.chunks);
+      stages_.push_back({each.forward / chunks, each.backward / chunks, {}, 0, 0, ahead(s)});
+    }
+  }
+
+  Seconds run() {
+    Seconds last;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::int64_t s = 0; s < count_; ++s) {
+        while (take_turn(s)) moved = true;
+      }
+    }
+    for (const Stage& each : stages_) last = std::max(last, each.free);
+    return last;
+  }
+
+ private:
+  struct Stage {
+    Seconds forward, backward;  ///< of a chunk
+    Seconds free;
+    std::int64_t forwards = 0, backwards = 0;  ///< turns taken
+    std::int64_t ahead = 0;                    ///< forward turns before the first backward one
+  };
+
+  std::int64_t ahead(std::int64_t stage) const {
+    const std::int64_t behind = count_ - 1 - stage;
+    switch (order_.schedule) {
+      case PipelineSchedule::gpipe: return turns_;
+      case PipelineSchedule::interleaved:
+        if (order_.micro_batches == count_) return turns_;
+        return std::min(turns_, 2 * behind + (order_.chunks - 1) * count_ + 1);
+      default: return std::min(turns_, behind + 1);
+    }
+  }
+
+  /// Where the end of a chunk's pass of a micro-batch stands, of a stage.
+  Seconds& end(bool forward, std::int64_t stage, std::int64_t chunk, std::int64_t part) {
+    const std::int64_t way = (stage * order_.chunks + chunk) * order_.micro_batches + part;
+    return ends_[static_cast<std::size_t>(forward ? way : way + turns_ * count_)];
+  }
+
+  bool take_turn(std::int64_t number) {
+    Stage& stage = stages_[static_cast<std::size_t>(number)];
+    const bool forward = stage.forwards < turns_ && stage.forwards < stage.ahead + stage.backwards;
+    if (!forward && stage.backwards == turns_) return false;
+    const std::int64_t turn = forward ? stage.forwards : stage.backwards;
+    std::int64_t chunk = 0, part = turn;
+    if (order_.chunks > 1) {  // micro-batches in groups of as many as there are stages
+      const std::int64_t group = count_ * order_.chunks;
+      chunk = turn / count_ % order_.chunks;
+      if (!forward) chunk = order_.chunks - 1 - chunk;
+      part = turn / group * count_ + turn % count_;
+    }
+    const Seconds from = ready(forward, number, chunk, part);
+    if (from < Seconds{}) return false;
+    stage.free = std::max(stage.free, from) + (forward ? stage.forward : stage.backward);
+    end(forward, number, chunk, part) = stage.free;
+    ++(forward ? stage.forwards : stage.backwards);
+    return true;
+  }
+
+  /// When what a turn works on is there; before 0: not yet.
+  Seconds ready(bool forward, std::int64_t stage, std::int64_t chunk, std::int64_t part) {
+    if (forward) {
+      if (stage > 0) return end(true, stage - 1, chunk, part);
+      return chunk > 0 ? end(true, count_ - 1, chunk - 1, part) : Seconds{};
+    }
+    if (stage + 1 < count_) return end(false, stage + 1, chunk, part);
+    if (chunk + 1 < order_.chunks) return end(false, 0, chunk + 1, part);
+    return end(true, stage, chunk, part);
+  }
+
+  PipelineOrder order_;
+  std::int64_t count_, turns_;
+  std::vector<Stage> stages_;
+  std::vector<Seconds> ends_;
+};
+
+}  // namespace
+
+Seconds laid_out_time(std::span<const StagePasses> stages, const PipelineOrder& order) {
+  if (order.schedule == PipelineSchedule::zero_bubble) throw NotModelled("schedule zero-bubble is not modelled yet");
+  return Layout(stages, order).run();
+}
+
+Seconds pipeline_time(std::span<const StagePasses> stages, const PipelineOrder& order) {
+  const auto count = static_cast<std::int64_t>(stages.size());
+  // whole groups of micro-batches are left out
+  // with chunks a single group has an order of its own
+  const std::int64_t laid_out = order.chunks > 1 ? 3 : 2, groups = order.micro_batches / count - laid_out;
+  const bool few = 2 * order.micro_batches * order.chunks * count <= kMostTurns;
+  if (groups <= 0 || few) return laid_out_time(stages, order);
+  PipelineOrder some = order;
+  some.micro_batches -= groups * count;
+  const Seconds longer = laid_out_time(stages, some);
+  some.micro_batches -= count;
+  return longer + static_cast<double>(groups) * (longer - laid_out_time(stages, some));
+}
+
+}  // namespace plumbline

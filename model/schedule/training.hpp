@@ -1,0 +1,37 @@
+// How long a pipeline takes for an iteration of training: the order in which each stage works on its micro-batches, laid
+// out on a timeline.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "arch/units.hpp"
+#include "ops/graph/training.hpp"
+
+namespace plumbline {
+
+/// What a stage takes for one micro-batch, all its chunks, with what it hands on.
+struct StagePasses {
+  Seconds forward, backward;
+};
+
+struct PipelineOrder {
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  std::int64_t micro_batches = 1;
+  std::int64_t chunks = 1;
+};
+
+/// From the first micro-batch's begin to the last one's end on the last stage that has one. Orders:
+///   gpipe        all forward, then all backward (arXiv 1811.06965, section 2.3)
+///   1f1b         each stage begins as many as there are stages behind it, then takes turns (PipeDream-flush,
+///                arXiv 2104.04473, section 2.2.1)
+///   interleaved  the same over chunks, micro-batches in groups of as many as there are stages (section 2.2.2)
+/// Of more than some thousands of turns the first groups of micro-batches are laid out, as many as there are stages each,
+/// and the others take as long as the last of those (stages that are alike: the same to rounding; that differ by a fifth:
+/// a tenth at most, tests/model/schedule/training_schedule_test.cpp).
+/// Throws NotModelled for zero-bubble.
+Seconds pipeline_time(std::span<const StagePasses> stages, const PipelineOrder& order);
+/// The same, all of it laid out.
+Seconds laid_out_time(std::span<const StagePasses> stages, const PipelineOrder& order);
+
+}  // namespace plumbline

@@ -1,0 +1,83 @@
+// Which segments each stage of a pipeline runs.
+#include <vector>
+
+#include "ops/lower/parts.hpp"
+#include "ops/resolve/ranks.hpp"
+
+namespace plumbline::lowering {
+
+/// Each rank sends to the one in its place. In training, where the tensor ranks of a stage hold the same tokens, each
+/// sends its part and they are gathered on arrival (arXiv 2104.04473, section 4.1).
+void hand_over(Step& s) {
+  const ParallelPlan& plan = s.workload.parallel;
+  s.open("stage_end", 1);
+  const bool in_parts = s.train() && plan.tensor > 1 && !s.scattered;
+  const double elements = static_cast<double>(s.tokens) * static_cast<double>(s.hidden);
+  Transfer send;
+  send.kind = TransferKind::send_recv;
+  send.bytes = whole_bytes(storage(s.types.base, in_parts ? elements / static_cast<double>(plan.tensor) : elements));
+  send.stride = plan.stage_ranks();
+  s.add("stage_send"_node, send, 1);
+  if (in_parts) s.all_gather("stage_all_gather"_node, s.tokens, s.hidden, s.types.base, plan.tensor);
+  s.close();
+}
+
+std::vector<std::int64_t> updating_stages(std::int64_t stages) {
+  if (stages == 1) return {0};
+  return stages == 2 ? std::vector<std::int64_t>{0, 1} : std::vector<std::int64_t>{0, 1, stages - 1};
+}
+
+namespace {
+
+/// Repeats of the forward segments: what comes before the layers belongs to the first stage, what follows to the last. A
+/// stage of several chunks hands on behind each of them, the last one behind all but its last.
+void divide_forward(const Step& s, const Llm& llm, std::int64_t stage, std::vector<std::int64_t>& at) {
+  const ParallelPlan& plan = s.workload.parallel;
+  const std::int64_t chunks = s.train() ? s.workload.training.chunks : 1;
+  const bool first = stage == 0, last = stage + 1 == plan.pipeline;
+  const auto head = static_cast<std::size_t>(s.kind_segments.back().first) + 1;
+  std::size_t forward = 0;
+  while (forward < at.size() && s.graph.segments[forward].forward < 0 && !s.graph.segments[forward].once) ++forward;
+  for (std::size_t i = 0; i + 1 < forward; ++i) at[i] = (i < head ? first : last) ? 1 : 0;
+  at[forward - 1] = last ? chunks - 1 : chunks;
+  const std::vector<std::int64_t> layers = layers_of_stage(llm, llm.main(), plan.pipeline, stage);
+  for (const auto& [segment, kind] : s.kind_segments) {
+    at[static_cast<std::size_t>(segment)] = layers[static_cast<std::size_t>(kind)];
+  }
+}
+
+/// Backward segments run as often as their forward ones; gradients are handed to the stage before.
+void divide_backward(const Step& s, std::int64_t stage, std::vector<std::int64_t>& at) {
+  const std::vector<Segment>& segments = s.graph.segments;
+  const std::int64_t chunks = s.workload.training.chunks;
+  std::size_t update = 0;
+  const std::vector<std::int64_t> updating = updating_stages(s.workload.parallel.pipeline);
+  int sends = 0;
+  while (segments[static_cast<std::size_t>(sends) + 1].forward < 0) ++sends;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    if (segments[i].once) {
+      const bool middle = updating.size() == 3 && update == 1 && stage > 0 && stage + 1 < s.workload.parallel.pipeline;
+      at[i] = middle || updating[update] == stage ? 1 : 0;
+      ++update;
+    } else if (segments[i].forward == sends) {
+      at[i] = stage == 0 ? chunks - 1 : chunks;
+    } else if (segments[i].forward >= 0) {
+      at[i] = at[static_cast<std::size_t>(segments[i].forward)];
+    }
+  }
+}
+
+}  // namespace
+
+void divide_among_stages(Step& s, const Llm& llm) {
+  std::vector<std::int64_t>& repeats = s.graph.pipeline.repeats;
+  repeats.clear();
+  for (std::int64_t stage = 0; stage < s.workload.parallel.pipeline; ++stage) {
+    std::vector<std::int64_t> at(s.graph.segments.size());
+    divide_forward(s, llm, stage, at);
+    if (s.train()) divide_backward(s, stage, at);
+    repeats.insert(repeats.end(), at.begin(), at.end());
+  }
+}
+
+}  // namespace plumbline::lowering

@@ -1,0 +1,127 @@
+// Pipelines that train: the timelines of their schedules against the published lengths of their bubbles.
+#include "model/schedule/training.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <vector>
+
+#include "arch/error.hpp"
+
+namespace plumbline::training_schedule_test {
+namespace {
+
+constexpr Seconds kForward = 2.0 * units::ms, kBackward = 5.0 * units::ms;
+
+std::vector<StagePasses> alike(std::size_t stages) {
+  std::vector<StagePasses> all(stages);
+  for (StagePasses& each : all) each = {kForward, kBackward};
+  return all;
+}
+
+/// In times of one micro-batch's forward and backward pass of a stage.
+double length(std::size_t stages, const PipelineOrder& order) {
+  return laid_out_time(alike(stages), order) / (kForward + kBackward);
+}
+
+/// m + p - 1 (arXiv 1811.06965, section 2.3; 2104.04473, section 2.2.1).
+TEST(PipelineTraining, FillsAndDrainsOnce) {
+  for (const PipelineSchedule schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b}) {
+    for (const std::int64_t parts : {1, 3, 4, 16}) {
+      EXPECT_NEAR(length(4, {schedule, parts, 1}), static_cast<double>(parts) + 3, 1e-9) << parts;
+    }
+  }
+}
+
+/// Chunks shorten the bubble by their number: m + (p - 1) / v (arXiv 2104.04473, section 2.2.2).
+TEST(PipelineTraining, ChunksShortenTheBubbleByTheirNumber) {
+  for (const std::int64_t chunks : {2, 3, 5}) {
+    for (const std::int64_t parts : {4, 8, 24}) {
+      EXPECT_NEAR(length(4, {PipelineSchedule::interleaved, parts, chunks}),
+                  static_cast<double>(parts) + 3.0 / static_cast<double>(chunks), 1e-9)
+          << chunks << ' ' << parts;
+    }
+  }
+}
+
+TEST(PipelineTraining, OneStageWorksWithoutAPause) {
+  EXPECT_NEAR(length(1, {PipelineSchedule::one_f_one_b, 7, 1}), 7, 1e-9);
+}
+
+/// By hand, in ms, of two stages (1 + 2, 3 + 4) and two micro-batches: forward at 0-1-4 and 1-2, 4-7 behind backward
+/// (4-8): the second stage is busy from 1 on, 3 4 3 4, and the first one's last backward follows it.
+TEST(PipelineTraining, StagesThatDifferWaitForTheSlowest) {
+  const std::vector<StagePasses> stages{{1.0 * units::ms, 2.0 * units::ms}, {3.0 * units::ms, 4.0 * units::ms}};
+  EXPECT_NEAR(laid_out_time(stages, {PipelineSchedule::one_f_one_b, 2, 1}).in(units::ms), 1 + 14 + 2, 1e-9);
+  EXPECT_NEAR(laid_out_time(stages, {PipelineSchedule::gpipe, 2, 1}).in(units::ms), 1 + 14 + 2, 1e-9);
+}
+
+TEST(PipelineTraining, ZeroBubbleIsRefused) {
+  EXPECT_THROW((void)pipeline_time(alike(2), {PipelineSchedule::zero_bubble, 4, 1}), NotModelled);
+}
+
+struct Drawn {
+  std::vector<StagePasses> stages;
+  PipelineOrder order;
+};
+
+Drawn drawn() {
+  Drawn all;
+  all.stages.resize(static_cast<std::size_t>(*rc::gen::inRange(1, 7)));
+  for (StagePasses& each : all.stages) {
+    each = {static_cast<double>(*rc::gen::inRange(1, 50)) * units::us,
+            static_cast<double>(*rc::gen::inRange(1, 50)) * units::us};
+  }
+  all.order.schedule =
+      *rc::gen::element(PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved);
+  all.order.micro_batches = *rc::gen::inRange(1, 80);
+  if (all.order.schedule == PipelineSchedule::interleaved) {
+    all.order.chunks = *rc::gen::inRange(2, 5);
+    all.order.micro_batches = static_cast<std::int64_t>(all.stages.size()) * *rc::gen::inRange(1, 12);
+  }
+  return all;
+}
+
+Seconds busiest(const Drawn& d) {
+  Seconds most;
+  for (const StagePasses& each : d.stages) most = std::max(most, each.forward + each.backward);
+  return static_cast<double>(d.order.micro_batches) * most;
+}
+
+/// What is counted by the steady state takes as long as it does laid out, never less than the busiest stage's work, nor
+/// more than a micro-batch at a time.
+RC_GTEST_PROP(PipelineTraining, TheSteadyStateGoesOnAsItBegan, ()) {
+  const Drawn d = drawn();
+  const Seconds counted = pipeline_time(d.stages, d.order), laid_out = laid_out_time(d.stages, d.order);
+  Seconds way;
+  for (const StagePasses& each : d.stages) way += each.forward + each.backward;
+  RC_ASSERT(counted >= busiest(d) * (1 - 1e-12));
+  RC_ASSERT(laid_out <= static_cast<double>(d.order.micro_batches) * way * (1 + 1e-12));
+  RC_ASSERT(counted == laid_out);  // so few turns are all laid out
+}
+
+/// Beyond what is laid out: stages that differ by no more than a fifth, 24 of them, with 30 to 60 micro-batches a stage.
+RC_GTEST_PROP(PipelineTraining, ManyMicroBatchesTakeAsLongAsTheLastOnesOfSome, ()) {
+  Drawn d;
+  d.stages.resize(24);
+  const bool even = *rc::gen::arbitrary<bool>();
+  for (StagePasses& each : d.stages) {
+    const double forward = even ? 100 : *rc::gen::inRange(100, 120),
+                 backward = even ? 200 : *rc::gen::inRange(200, 240);
+    each = {forward * units::us, backward * units::us};
+  }
+  d.order.micro_batches = 24 * *rc::gen::inRange(40, 60);
+  const Seconds counted = pipeline_time(d.stages, d.order), laid_out = laid_out_time(d.stages, d.order);
+  const double near = even ? 1e-9 : 0.12;
+  RC_ASSERT(counted >= (1 - near) * laid_out && counted <= (1 + near) * laid_out);
+}
+
+RC_GTEST_PROP(PipelineTraining, MoreMicroBatchesTakeLonger, ()) {
+  Drawn d = drawn();
+  const Seconds some = pipeline_time(d.stages, d.order);
+  d.order.micro_batches *= 2;
+  RC_ASSERT(pipeline_time(d.stages, d.order) >= some * (1 - 1e-12));
+}
+
+}  // namespace
+}  // namespace plumbline::training_schedule_test

