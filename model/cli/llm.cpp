@@ -16,9 +16,6 @@
 namespace plumbline::cli {
 namespace {
 
-/// Whose kernels train, unless the user says.
-constexpr const char* kTrainingStack = "megatron";
-
 struct LlmFlags {
   LlmQuestion asked;
   MachineFlags machine;
@@ -37,10 +34,6 @@ void add_output_length(const Command& app, LlmFlags& f) {
 /// No flag is ignored: what has no meaning for the question is refused.
 void refuse_idle_flags(const LlmFlags& f, const Llm& llm) {
   refuse_idle_lengths(f.asked, llm);
-  if (f.asked.phase != AskedPhase::train && !f.training.first_given.empty()) {
-    throw BadInput(f.training.first_given + ": has no meaning with --phase " +
-                   std::string(word_of(kAskedPhaseWords, f.asked.phase)) + ": expected it with --phase train");
-  }
   const std::string format(word_of(kFormatWords, f.output.format));
   const bool tells = f.output.format != Format::csv && f.output.format != Format::trace;
   if (f.explain && (!tells || f.asked.phase == AskedPhase::generate)) {
@@ -201,7 +194,7 @@ void add_llm_command(const Command& root, Action& action) {
   add_size_flags(app, flags->asked.workload);
   add_output_length(app, *flags);
   add_parallel_flags(app, flags->asked.parallel, flags->asked.workload);
-  add_training_flags(app, flags->training, flags->asked.workload);
+  add_training_flags(app, flags->training, flags->asked);
   add_precision_flags(app, flags->asked.workload);
   app.value("--runtime", joined_words(kRuntimeWords),
             "launches: in a CUDA graph, queued, one by one from Python [the stack's]",

@@ -10,6 +10,7 @@
 
 #include "arch/sink.hpp"
 #include "model/cli/common.hpp"
+#include "model/question/question.hpp"
 #include "model/report/ops_batch.hpp"
 #include "model/report/ops_batch_row.hpp"
 #include "model/report/remarks.hpp"

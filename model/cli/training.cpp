@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "model/question/training.hpp"
 #include "model/words.hpp"
 
 namespace plumbline::cli {
@@ -23,38 +24,23 @@ double tokens_of(const std::string& text) {
   return value;
 }
 
-DType gradient_of(const std::string& text) {
-  const std::optional<DType> type = parse_dtype(text);
-  if (type && (*type == DType::fp32 || *type == DType::bf16 || *type == DType::fp16)) return *type;
-  throw BadInput("--grad-dtype: expected fp32, bf16 or fp16; found '" + text + "'");
-}
-
 }  // namespace
 
-void add_training_flags(const Command& app, TrainingFlags& flags, Workload& workload) {
-  Training& training = workload.training;
-  const auto add = [&](const char* flag, const char* shape, const std::function<void(const std::string&)>& set) {
-    app.value(flag, shape, "",
-              [flag, set, &flags](const std::string& text) {
-                set(text);
-                if (flags.first_given.empty()) flags.first_given = flag;
-              })
-        .hidden();
+void add_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& asked) {
+  const auto add = [&](const char* flag, const char* shape, auto set) {
+    app.value(flag, shape, "", [flag, set, &asked](const std::string& text) { set(asked, flag, text); }).hidden();
   };
-  add("--micro-batch", "N",
-      [&training](const std::string& text) { training.micro_batch = whole_number("--micro-batch", text, 1, 1 << 20); });
-  add("--optimizer", "WORD",
-      [&training](const std::string& text) { training.optimizer = chosen_word("--optimizer", kOptimizerWords, text); });
-  add("--grad-dtype", "TYPE", [&training](const std::string& text) { training.gradient = gradient_of(text); });
-  add("--recompute", "WORD",
-      [&training](const std::string& text) { training.recompute = chosen_word("--recompute", kRecomputeWords, text); });
-  add("--schedule", "WORD",
-      [&training](const std::string& text) { training.schedule = chosen_word("--schedule", kScheduleWords, text); });
-  add("--vp", "N", [&training](const std::string& text) { training.chunks = whole_number("--vp", text, 1, 1 << 20); });
-  add("--zero", "0..3", [&workload](const std::string& text) {
-    workload.parallel.zero = static_cast<int>(whole_number("--zero", text, 0, 3));
+  add("--micro-batch", "N", set_micro_batch);
+  add("--optimizer", "WORD", set_optimizer);
+  add("--grad-dtype", "TYPE", set_gradient);
+  add("--recompute", "WORD", set_recompute);
+  add("--schedule", "WORD", set_schedule);
+  add("--vp", "N", set_chunks);
+  add("--zero", "0..3", set_zero);
+  add("--tokens", "T", [&flags](LlmQuestion& q, const std::string& flag, const std::string& text) {
+    if (q.training_given.empty()) q.training_given = flag;
+    flags.tokens = tokens_of(text);
   });
-  add("--tokens", "T", [&flags](const std::string& text) { flags.tokens = tokens_of(text); });
 }
 
 std::vector<std::string> training_remarks(const Workload& workload) {

@@ -2,17 +2,17 @@
 #pragma once
 
 #include "model/cli/common.hpp"
+#include "model/question/question.hpp"
 #include "ops/graph/workload.hpp"
 
 namespace plumbline::cli {
 
 struct TrainingFlags {
-  double tokens = 0;        ///< --tokens: of the whole training; 0: not asked
-  std::string first_given;  ///< a flag that has no meaning in another phase; "": none was given
+  double tokens = 0;  ///< --tokens: of the whole training; 0: not asked
 };
 
 /// Not shown by --help, whose page is full; the page's end and docs/predict-model.md name them.
-void add_training_flags(const Command& app, TrainingFlags& flags, Workload& workload);
+void add_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& asked);
 
 /// What is assumed of an iteration.
 std::vector<std::string> training_remarks(const Workload& workload);

@@ -5,6 +5,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "model/question/question.hpp"
+#include "model/question/training.hpp"
 #include "model/question/words.hpp"
 #include "ops/table/table.hpp"
 #include "ops/table/text.hpp"
@@ -62,6 +63,16 @@ void set_dtype(Inquiry& q, Text place, Text text) {
   else set_precision(place, text, q.llm.workload);
 }
 
+void set_stack(Inquiry& q, Text /*place*/, Text text) {
+  q.machine.options.stack.name = text;
+  q.stack_given = true;
+}
+
+template <void (*set)(LlmQuestion&, Text, Text)>
+void set_training(Inquiry& q, Text place, Text text) {
+  set(q.llm, place, text);
+}
+
 void set_cache(Inquiry& q, Text place, Text text) {
   if (text != "cold" && text != "warm") {
     throw BadInput(place + ": expected cold or warm; found '" + text + "'" + did_you_mean(text, {"cold", "warm"}));
@@ -100,10 +111,16 @@ constexpr auto kKeys = std::to_array<QuestionKey>(
       [](Inquiry& q, Text p, Text t) { q.llm.parallel.overlap = chosen_word(p, kOverlapChoiceWords, t); }},
      {"expert-load", "LOAD", true, false, false, false,
       [](Inquiry& q, Text p, Text t) { q.llm.workload.expert_load = expert_load_of(p, t); }},
+     {"micro-batch", "N", true, false, false, false, set_training<set_micro_batch>},
+     {"optimizer", "WORD", true, false, false, false, set_training<set_optimizer>},
+     {"grad-dtype", "TYPE", true, false, false, false, set_training<set_gradient>},
+     {"recompute", "WORD", true, false, false, false, set_training<set_recompute>},
+     {"schedule", "WORD", true, false, false, false, set_training<set_schedule>},
+     {"vp", "N", true, false, false, false, set_training<set_chunks>},
+     {"zero", "0..3", true, false, false, false, set_training<set_zero>},
      {"cache", "cold|warm", false, true, false, false, set_cache},
      {"gpu", "NAME|FILE", true, true, false, true, [](Inquiry& q, Text, Text t) { q.machine.gpu = t; }},
-     {"stack", "NAME|FILE", true, true, false, true,
-      [](Inquiry& q, Text, Text t) { q.machine.options.stack.name = t; }},
+     {"stack", "NAME|FILE", true, true, false, true, set_stack},
      {"kernels", "WORD", true, true, false, true,
       [](Inquiry& q, Text p, Text t) { q.machine.options.stack.kernels = chosen_word(p, kKernelSetWords, t); }},
      {"attention", "PROVIDER", true, true, false, true,

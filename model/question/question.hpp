@@ -52,6 +52,7 @@ struct LlmQuestion {
   ParallelChoice parallel;
   std::string reserve;  ///< "": the usual share
   bool phase_given = false, prompt_given = false, context_given = false, output_given = false;
+  std::string training_given;  ///< the first flag that has a meaning in training alone; "": none was given
 };
 
 /// Of an operator.
@@ -63,11 +64,17 @@ struct OpQuestion {
   Op shape() const;  ///< Throws BadInput as parse_op() does.
 };
 
+/// Whose kernels train, unless the user says.
+inline constexpr const char* kTrainingStack = "megatron";
+
 struct Inquiry {
   bool of_op = false;
   LlmQuestion llm;
   OpQuestion op;
   MachineKey machine;
+  bool stack_given = false;
+
+  bool trains_by_default() const { return !of_op && llm.phase == AskedPhase::train && !stack_given; }
 };
 
 /// A flag of llm or op that says what is asked, by its long name.

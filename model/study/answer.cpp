@@ -75,7 +75,14 @@ Machine Asker::machine_of(const MachineKey& key) {
 
 double Asker::gpus() const { return of_op_ ? 1 : static_cast<double>(workload_.parallel.ranks()); }
 
-void Asker::ask(const Inquiry& question) { ask(question, machine_of(question.machine)); }
+void Asker::ask(const Inquiry& question) { ask(question, machine_of(question)); }
+
+Machine Asker::machine_of(const Inquiry& question) {
+  if (!question.trains_by_default()) return machine_of(question.machine);
+  MachineKey key = question.machine;
+  key.options.stack.name = kTrainingStack;
+  return machine_of(key);
+}
 
 void Asker::ask(const Inquiry& question, const Machine& machine) {
   machine_ = machine;

@@ -38,6 +38,8 @@ class Asker {
   /// The same on a machine that is given, whatever the question's.
   void ask(const Inquiry& question, const Machine& machine);
   Machine machine_of(const MachineKey& key);
+  /// That of a question: training has a stack of its own where none is given.
+  Machine machine_of(const Inquiry& question);
 
   // Of the last question.
   bool of_op() const { return of_op_; }

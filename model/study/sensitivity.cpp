@@ -41,7 +41,7 @@ using Changes = std::vector<std::pair<NumberPlace, double>>;
 class Sensitivities {
  public:
   explicit Sensitivities(const Study& study) : question_(single_question(study)), asker_(inputs_) {
-    machine_ = asker_.machine_of(question_.machine);
+    machine_ = asker_.machine_of(question_);
     asker_.ask(question_, *machine_);
     before_ = figures_of(asker_);
     costs_ = costs_of(asker_);

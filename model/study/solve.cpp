@@ -41,7 +41,7 @@ class Solver {
       figure_column(study.of_op, targets_.back().name, "--target");
     }
     if (targets_.empty()) throw BadInput("--target is required");
-    machine_ = asker_.machine_of(question_.machine);
+    machine_ = asker_.machine_of(question_);
     choose_number();
   }
 

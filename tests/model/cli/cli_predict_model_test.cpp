@@ -129,7 +129,6 @@ TEST(PredictModel, TakesACalibrationFileWhereverItPredicts) {
   refuse("\"schema\": 1", "\"schema\": 2", "/schema: expected 1");
 }
 
-
 TEST(PredictModel, PlansOfSeveralGpusAreChecked) {
   for (const char* flag : {"--gpus", "--tp", "--pp", "--dp", "--cp"})
     EXPECT_EQ(run(decode({flag, "2"})).code, 0) << flag;

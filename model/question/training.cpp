@@ -1,0 +1,51 @@
+#include "model/question/training.hpp"
+
+#include "model/question/words.hpp"
+#include "model/words.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr std::int64_t kMostParts = 1 << 20;
+
+Training& training_of(LlmQuestion& q, const std::string& flag) {
+  if (q.training_given.empty()) q.training_given = flag;
+  return q.workload.training;
+}
+
+}  // namespace
+
+void set_micro_batch(LlmQuestion& q, const std::string& flag, const std::string& text) {
+  training_of(q, flag).micro_batch = whole_number(flag, text, 1, kMostParts);
+}
+
+void set_optimizer(LlmQuestion& q, const std::string& flag, const std::string& text) {
+  training_of(q, flag).optimizer = chosen_word(flag, kOptimizerWords, text);
+}
+
+void set_gradient(LlmQuestion& q, const std::string& flag, const std::string& text) {
+  const std::optional<DType> type = parse_dtype(text);
+  if (!type || (*type != DType::fp32 && *type != DType::bf16 && *type != DType::fp16)) {
+    throw BadInput(flag + ": expected fp32, bf16 or fp16; found '" + text + "'");
+  }
+  training_of(q, flag).gradient = *type;
+}
+
+void set_recompute(LlmQuestion& q, const std::string& flag, const std::string& text) {
+  training_of(q, flag).recompute = chosen_word(flag, kRecomputeWords, text);
+}
+
+void set_schedule(LlmQuestion& q, const std::string& flag, const std::string& text) {
+  training_of(q, flag).schedule = chosen_word(flag, kScheduleWords, text);
+}
+
+void set_chunks(LlmQuestion& q, const std::string& flag, const std::string& text) {
+  training_of(q, flag).chunks = whole_number(flag, text, 1, kMostParts);
+}
+
+void set_zero(LlmQuestion& q, const std::string& flag, const std::string& text) {
+  (void)training_of(q, flag);
+  q.workload.parallel.zero = static_cast<int>(whole_number(flag, text, 0, 3));
+}
+
+}  // namespace plumbline
