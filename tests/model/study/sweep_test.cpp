@@ -241,6 +241,22 @@ RC_GTEST_PROP(SweepLaws, OverridesTogetherAreThoseOfOneReading, ()) {
   RC_ASSERT(static_cast<const GpuNumbers&>(read) == *together);
 }
 
+/// Training's flags are axes too, and its stack stands where none is given.
+TEST(Sweep, TrainsWithTheFlagsOfTraining) {
+  Study study;
+  study.base = {{"model", "llama-3.2-1b"}, {"gpu", "h200"}, {"phase", "train"}, {"batch", "8"}, {"prompt", "512"}};
+  study.axes = {axis("recompute", "none,full")};
+  study.columns = {"latency_s"};
+  const Words lines = lines_of(swept(study));
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_LT(std::stod(lines[1].substr(lines[1].find(',') + 1)), std::stod(lines[2].substr(lines[2].find(',') + 1)));
+  const std::string by_default = swept(study);
+  study.base.push_back({"stack", "megatron"});
+  EXPECT_EQ(swept(study), by_default);
+  study.base[2].value = "decode";
+  EXPECT_THAT(swept(study), HasSubstr("--recompute: has no meaning with --phase decode"));
+}
+
 TEST(StudyFiles, HaveRangesZipsAndConditions) {
   const Study study = parse_study(R"json({"schema": 1,
     "base": {"command": "llm", "model": "llama-3.2-1b", "gpu": "h200", "phase": "decode", "context": 4096, "sp": false,
