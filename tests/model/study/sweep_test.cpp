@@ -253,8 +253,8 @@ TEST(Sweep, TrainsWithTheFlagsOfTraining) {
   const std::string by_default = swept(study);
   study.base.push_back({"stack", "megatron"});
   EXPECT_EQ(swept(study), by_default);
-  study.base[2].value = "decode";
-  EXPECT_THAT(swept(study), HasSubstr("--recompute: has no meaning with --phase decode"));
+  study.base[2].value = "prefill";
+  EXPECT_THAT(swept(study), HasSubstr("--recompute: has no meaning with --phase prefill"));
 }
 
 TEST(StudyFiles, HaveRangesZipsAndConditions) {
