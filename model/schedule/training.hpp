@@ -6,7 +6,7 @@
 #include <span>
 
 #include "arch/units.hpp"
-#include "ops/graph/training.hpp"
+#include "ops/graph/workload.hpp"
 
 namespace plumbline {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ops/facts/gradient.hpp"
-#include "ops/graph/training.hpp"
+#include "ops/graph/workload.hpp"
 
 namespace plumbline {
 
