@@ -86,6 +86,7 @@ constexpr std::array kPower{
 };
 
 constexpr std::array kFamilies{
+    "attention_backward"sv,
     "attention_decode"sv,
     "attention_decode_8bit"sv,
     "attention_decode_single"sv,

@@ -13,17 +13,6 @@ namespace plumbline {
 namespace flash {
 namespace {
 
-/// x[B, S, H, D] in boxes of `rows` x 64 columns of one head, swizzled over 128 bytes.
-CUtensorMap tensor_map(const void* x, std::int64_t batch, std::int64_t length, std::int64_t heads, std::int64_t dim,
-                       int rows) {
-  const auto extent = [](std::int64_t n) { return static_cast<cuuint64_t>(n); };
-  const cuuint64_t sizes[4] = {extent(dim), extent(heads), extent(length), extent(batch)};
-  const cuuint64_t strides[3] = {extent(dim * 2), extent(heads * dim * 2), extent(length * heads * dim * 2)};
-  const cuuint32_t box[4] = {64, 1, static_cast<cuuint32_t>(rows), 1};
-  return encode_tensor_map({CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, x, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_128B,
-                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B});
-}
-
 int device_attribute(cudaDeviceAttr which) {
   int device = 0, value = 0;
   PLUMBLINE_CUDA_CHECK(cudaGetDevice(&device));
@@ -32,9 +21,10 @@ int device_attribute(cudaDeviceAttr which) {
 }
 
 template <class T>
-Task task_of(const AttentionPrefill& shape, void* o, int ctas) {
+Task task_of(const AttentionPrefill& shape, const PrefillBuffers& b, int ctas) {
   Task t{};
-  t.o = static_cast<__nv_bfloat16*>(o);
+  t.o = static_cast<__nv_bfloat16*>(b.o);
+  t.lse = b.lse;
   t.q_len = static_cast<int>(shape.q_len);
   t.kv_len = static_cast<int>(shape.kv_len);
   t.q_heads = static_cast<int>(shape.q_heads);
@@ -55,10 +45,10 @@ Task task_of(const AttentionPrefill& shape, void* o, int ctas) {
 template <class T>
 void launch(const AttentionPrefill& shape, const PrefillBuffers& b, cudaStream_t stream) {
   const int sms = device_attribute(cudaDevAttrMultiProcessorCount);
-  const Task task = task_of<T>(shape, b.o, sms);
-  const CUtensorMap q = tensor_map(b.q, shape.batch, shape.q_len, shape.q_heads, T::kHeadDim, T::kQTile);
-  const CUtensorMap k = tensor_map(b.k, shape.batch, shape.kv_len, shape.kv_heads, T::kHeadDim, T::kKvTile);
-  const CUtensorMap v = tensor_map(b.v, shape.batch, shape.kv_len, shape.kv_heads, T::kHeadDim, T::kKvTile);
+  const Task task = task_of<T>(shape, b, sms);
+  const CUtensorMap q = head_map(b.q, shape.batch, shape.q_len, shape.q_heads, T::kHeadDim, T::kQTile);
+  const CUtensorMap k = head_map(b.k, shape.batch, shape.kv_len, shape.kv_heads, T::kHeadDim, T::kKvTile);
+  const CUtensorMap v = head_map(b.v, shape.batch, shape.kv_len, shape.kv_heads, T::kHeadDim, T::kKvTile);
   PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(flash_prefill<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                             static_cast<int>(T::kSharedBytes)));
   const int ctas = std::min(task.items, sms);
@@ -70,7 +60,7 @@ void launch(const AttentionPrefill& shape, const PrefillBuffers& b, cudaStream_t
 template <class T>
 bool launched(const AttentionPrefill& shape, const AttentionPlan& plan, const PrefillBuffers& b, cudaStream_t stream) {
   if (shape.qk_dim != T::kHeadDim || shape.causal != T::kCausal || plan.q_tile != T::kQTile ||
-      plan.kv_tile != T::kKvTile) {
+      plan.kv_tile != T::kKvTile || (b.lse != nullptr) != T::kStatistics) {
     return false;
   }
   launch<T>(shape, b, stream);
@@ -107,7 +97,9 @@ void launch_attention_prefill(const AttentionPrefill& shape, const AttentionPlan
   };
   // ops/plan/kernel_menu.cpp lists the same
   if (!try_each.template operator()<Tiling<64, 3, 128, false>, Tiling<64, 3, 128, true>, Tiling<128, 2, 128, false>,
-                                    Tiling<128, 2, 128, true>, Tiling<256, 2, 80, false>, Tiling<256, 2, 80, true>>()) {
+                                    Tiling<128, 2, 128, true>, Tiling<256, 2, 80, false>, Tiling<256, 2, 80, true>,
+                                    Tiling<64, 3, 128, false, true>, Tiling<64, 3, 128, true, true>,
+                                    Tiling<128, 2, 128, false, true>, Tiling<128, 2, 128, true, true>>()) {
     flash::refuse("no kernel for this head width or tile");
   }
 }

@@ -311,8 +311,13 @@ class Consumer {
   __device__ void store(const Rows& rows, const Outputs& o) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float inverse = 1.0F / over_quad(rows.sum[r], [](float a, float b) { return a + b; });
+      const float sum = over_quad(rows.sum[r], [](float a, float b) { return a + b; }), inverse = 1.0F / sum;
       const int row_i = row() + 8 * r;
+      if (T::kStatistics && lane() % 4 == 0 && row_i < task_.q_len) {
+        constexpr float kLn2 = 0.6931471805599453F;
+        const std::int64_t head = std::int64_t{walk_.batch()} * task_.q_heads + walk_.head();
+        task_.lse[head * task_.q_len + row_i] = kLn2 * (rows.largest[r] * task_.scale + log2f(sum));
+      }
       const std::int64_t at = (std::int64_t{walk_.batch()} * task_.q_len + row_i) * task_.q_heads + walk_.head();
       __nv_bfloat16* to = task_.o + at * T::kHeadDim + 8 * (lane() % 4);
 #pragma unroll

@@ -7,14 +7,16 @@
 #include <cstdint>
 
 #include "kernels/attention/flash_wgmma.cuh"
+#include "kernels/common/tensor_map.cuh"
 
 namespace plumbline::flash {
 
 /// The tiling of one compiled kernel. A query tile has 64 rows for each consumer warpgroup.
-template <int kHeadDim_, int kConsumers_, int kKvTile_, bool kCausal_>
+/// With kStatistics each row's log-sum-exp is written too, which a backward pass needs.
+template <int kHeadDim_, int kConsumers_, int kKvTile_, bool kCausal_, bool kStatistics_ = false>
 struct Tiling {
   static constexpr int kHeadDim = kHeadDim_, kConsumers = kConsumers_, kKvTile = kKvTile_;
-  static constexpr bool kCausal = kCausal_;
+  static constexpr bool kCausal = kCausal_, kStatistics = kStatistics_;
   static constexpr int kQTile = 64 * kConsumers;
   static constexpr int kThreads = 128 * (kConsumers + 1);
   // A CTA starts with 64 K registers (in multiples of 8 a thread); the producer gives up what the consumers need.
@@ -39,6 +41,7 @@ struct Task {
   int pairs, paired_heads;            // causal: pairs of tiles a head, and the heads that are done in pairs
   int items;
   float scale;  // log2(e) / sqrt(D): exponents are of 2
+  float* lse;   // [B, Hq, Sq]: natural logarithm of the row's sum of exponentials
 };
 
 /// The tiles of this CTA, one after the other. Every other round of items goes backwards over the CTAs.
@@ -93,6 +96,17 @@ class Walk {
   const Task& task_;
   int turn_ = 0, head_ = 0, tile_ = 0, second_ = -1;
 };
+
+/// x[B, S, H, D] in boxes of `rows` x 64 columns of one head, swizzled over 128 bytes.
+inline CUtensorMap head_map(const void* x, std::int64_t batch, std::int64_t length, std::int64_t heads,
+                            std::int64_t dim, int rows) {
+  const auto extent = [](std::int64_t n) { return static_cast<cuuint64_t>(n); };
+  const cuuint64_t sizes[4] = {extent(dim), extent(heads), extent(length), extent(batch)};
+  const cuuint64_t strides[3] = {extent(dim * 2), extent(heads * dim * 2), extent(length * heads * dim * 2)};
+  const cuuint32_t box[4] = {64, 1, static_cast<cuuint32_t>(rows), 1};
+  return encode_tensor_map({CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, x, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_128B,
+                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B});
+}
 
 /// Addresses of the barriers: of each stage of Q, then of K, then of V, one that says it is full and one that says it
 /// is empty.

@@ -67,7 +67,8 @@ __device__ inline std::uint64_t tile_descriptor(std::uint64_t base, std::uint32_
 }
 
 /// d[64 x N] (+)= A B, fp32 += bf16 x bf16, 16 deep. `scores`: A [64, 16] and B [N, 16] from shared memory, the summed
-/// index contiguous in both. `values`: A from registers, B [16, N] with N contiguous.
+/// index contiguous in both. `values`: A from registers, B [16, N] with N contiguous. `across`: A as in `scores`, B as in
+/// `values`.
 template <int kColumns>
 struct Wgmma;
 
@@ -105,6 +106,14 @@ struct Wgmma;
                    ", 0;\n"                                                                                 \
                    "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" PLUMBLINE_TEXT_##R          \
                    "}, %" #i0 ", %" #i1 ", add, 1, 1, 0, 0;\n}\n"                                           \
+                   : PLUMBLINE_D##R                                                                         \
+                   : "l"(a), "l"(b), "r"(add));                                                             \
+    }                                                                                                       \
+    static __device__ inline void across(float (&d)[R], std::uint64_t a, std::uint64_t b, int add) {        \
+      asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #i2                                             \
+                   ", 0;\n"                                                                                 \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" PLUMBLINE_TEXT_##R          \
+                   "}, %" #i0 ", %" #i1 ", add, 1, 1, 0, 1;\n}\n"                                           \
                    : PLUMBLINE_D##R                                                                         \
                    : "l"(a), "l"(b), "r"(add));                                                             \
     }                                                                                                       \

@@ -152,6 +152,9 @@ struct Maker {
   Runner operator()(const Gemm& s) const { return make_gemm_runner(s, plans.gemm, arena, stream); }
   Runner operator()(const AttentionPrefill& s) const { return make_prefill_runner(s, plans.attention, arena, stream); }
   Runner operator()(const AttentionDecode& s) const { return make_decode_runner(s, plans.attention, arena, stream); }
+  Runner operator()(const AttentionBackward& s) const {
+    return make_backward_runner(s, plans.attention, arena, stream);
+  }
   Runner operator()(const Rowwise& s) const {
     return is_chain(s.kind) ? make_chain_runner(s, arena, stream) : make_rowwise_runner(s, arena, stream);
   }

@@ -13,10 +13,13 @@ namespace plumbline {
 
 Runner make_gemm_runner(const Gemm& shape, const GemmPlan& plan, Arena& arena, StreamHandle stream);
 Runner make_prefill_runner(const AttentionPrefill& shape, const AttentionPlan& plan, Arena& arena, StreamHandle stream);
+Runner make_backward_runner(const AttentionBackward& shape, const AttentionPlan& plan, Arena& arena,
+                            StreamHandle stream);
 Runner make_decode_runner(const AttentionDecode& shape, const AttentionPlan& plan, Arena& arena, StreamHandle stream);
 
 bool is_chain(RowwiseKind kind);
 Runner make_chain_runner(const Rowwise& shape, Arena& arena, StreamHandle stream);
+
 
 /// Bytes of the product of dims, each element `each` bytes.
 template <class... Dims>

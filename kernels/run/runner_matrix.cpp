@@ -1,5 +1,6 @@
 // Runners of matrix products and attention, ours and the library's.
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -10,6 +11,7 @@
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/library_gemm.hpp"
 #include "kernels/run/runner_internal.hpp"
+#include "ops/plan/kernel_menu.hpp"
 #include "ops/plan/text.hpp"
 
 namespace plumbline {
@@ -89,6 +91,50 @@ Runner make_prefill_runner(const AttentionPrefill& s, const AttentionPlan& plan,
   r.enqueue = [=](std::int64_t slot, StreamHandle to) {
     launch_attention_prefill(s, plan, {q.at(slot), k.at(slot), v.at(slot), o.at(slot)}, to);
   };
+  return r;
+}
+
+/// O and the rows' log-sum-exp are the forward pass's, which runs once.
+Runner make_backward_runner(const AttentionBackward& s, const AttentionPlan& plan, Arena& arena, StreamHandle stream) {
+  const PrefillVariant* forward = own_prefill_variant(s.qk_dim, s.causal);
+  need(s.dtype == DType::bf16 && s.qk_dim == s.v_dim && forward != nullptr, "attention_backward of this type");
+  const std::size_t keys = bytes_of(kBf16, s.batch, s.kv_len, s.kv_heads, s.qk_dim);
+  const std::size_t queries = bytes_of(kBf16, s.batch, s.q_len, s.q_heads, s.qk_dim);
+  RunnerLayout layout;
+  const std::size_t pieces[10] = {layout.add(Region::normal_bf16, queries),
+                                  layout.add(Region::normal_bf16, keys),
+                                  layout.add(Region::normal_bf16, keys),
+                                  layout.add(Region::normal_bf16, queries),
+                                  layout.add(Region::output, queries),
+                                  layout.add(Region::output, bytes_of(sizeof(float), s.batch, s.q_heads, s.q_len)),
+                                  layout.add(Region::output, queries),
+                                  layout.add(Region::output, keys),
+                                  layout.add(Region::output, keys),
+                                  layout.add_shared(Region::scratch, backward_workspace_bytes(s))};
+  Runner r = start_runner(layout, arena, plan_text(plan));
+  std::array<Operand, 10> at;
+  for (std::size_t i = 0; i < at.size(); ++i) at[i] = layout.operand(pieces[i], arena, stream);
+  const auto buffers = [at](std::int64_t slot) {
+    BackwardBuffers b;
+    b.q = at[0].at(slot);
+    b.k = at[1].at(slot);
+    b.v = at[2].at(slot);
+    b.d_o = at[3].at(slot);
+    b.o = at[4].at(slot);
+    b.lse = at[5].as<float>(slot);
+    b.dq = at[6].at(slot);
+    b.dk = at[7].at(slot);
+    b.dv = at[8].at(slot);
+    b.workspace = at[9].at(0);
+    return b;
+  };
+  r.prepare = [=](std::int64_t slots, StreamHandle to) {
+    for (std::int64_t i = 0; i < slots; ++i) {
+      launch_attention_prefill(forward_of(s), {forward->q_tile, forward->kv_tile, 1, 1},
+                               {at[0].at(i), at[1].at(i), at[2].at(i), at[4].at(i), at[5].as<float>(i)}, to);
+    }
+  };
+  r.enqueue = [=](std::int64_t slot, StreamHandle to) { launch_attention_backward(s, plan, buffers(slot), to); };
   return r;
 }
 

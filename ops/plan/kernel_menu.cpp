@@ -40,6 +40,7 @@ constexpr std::array<PrefillVariant, 6> kPrefill{{{64, 192, 128, 1, false},
                                                   {128, 128, 128, 1, true},
                                                   {256, 128, 80, 1, false},
                                                   {256, 128, 80, 1, true}}};
+constexpr std::array<BackwardVariant, 2> kBackward{{{64, 64, 128}, {128, 64, 128}}};
 constexpr std::array<DecodeVariant, 3> kDecode{{{64, 16, 64, 6, 2}, {128, 16, 64, 3, 2}, {256, 16, 64, 3, 1}}};
 
 }  // namespace
@@ -56,6 +57,13 @@ std::span<const std::int64_t> own_gemm_splits() { return kSplits; }
 const PrefillVariant* own_prefill_variant(std::int64_t head_dim, bool causal) {
   for (const PrefillVariant& v : kPrefill) {
     if (v.head_dim == head_dim && v.causal == causal) return &v;
+  }
+  return nullptr;
+}
+
+const BackwardVariant* own_backward_variant(std::int64_t head_dim) {
+  for (const BackwardVariant& v : kBackward) {
+    if (v.head_dim == head_dim) return &v;
   }
   return nullptr;
 }

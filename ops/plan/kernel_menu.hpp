@@ -41,6 +41,13 @@ struct PrefillVariant {
 /// Null where no kernel is compiled for the head width.
 const PrefillVariant* own_prefill_variant(std::int64_t head_dim, bool causal);
 
+/// One compiled kernel of attention's backward pass, causal and not: `kv_tile` keys a CTA, `q_tile` queries a step.
+struct BackwardVariant {
+  std::int64_t head_dim = 0, q_tile = 0, kv_tile = 0, ctas_per_sm = 1;
+};
+/// Null where no kernel is compiled for the head width.
+const BackwardVariant* own_backward_variant(std::int64_t head_dim);
+
 /// One compiled paged decode kernel: the `rows` packed query heads of a KV head against `kv_tile` keys a step, K and V
 /// of a step being one of `stages` in the ring. Persistent: `ctas_per_sm` CTAs an SM share the B * Hkv * splits work
 /// items.

@@ -21,6 +21,7 @@ std::vector<Check> check_kernels(unsigned seed, int shapes, const TopicDone& don
                                       {"GEMM (wgmma)", check_gemm},
                                       {"GEMM (mma.sync)", check_gemm_portable},
                                       {"flash attention", check_flash},
+                                      {"attention backward", check_backward},
                                       {"paged decode", check_decode},
                                       {"attention chain", check_attention_chain}};
   std::vector<Check> out;

@@ -1,4 +1,4 @@
-// The check of the flash attention forward kernels.
+// The checks of the flash attention kernels, forward and backward.
 #pragma once
 
 #include <vector>
@@ -13,5 +13,8 @@ Check check_prefill(const AttentionPrefill& shape, unsigned seed);
 
 /// `shapes` random ones: all head widths, causal and not, grouped heads, ragged lengths.
 std::vector<Check> check_flash(unsigned seed, int shapes);
+
+/// The backward pass on `shapes` random ones: head widths of 64 and 128, causal and not, grouped heads, ragged lengths.
+std::vector<Check> check_backward(unsigned seed, int shapes);
 
 }  // namespace plumbline

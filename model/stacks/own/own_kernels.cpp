@@ -58,6 +58,13 @@ const PrefillVariant* own_prefill_kernel(const AttentionPrefill& s, const Rates&
   return own_prefill_variant(s.qk_dim, s.causal);
 }
 
+const BackwardVariant* own_backward_kernel(const AttentionBackward& s, const Rates& m,
+                                           std::span<const FamilyScalars> families) {
+  if (!families[own::kBackward].on_file || !is_hopper(m)) return nullptr;
+  if (s.dtype != DType::bf16 || s.qk_dim != s.v_dim || s.window > 0) return nullptr;
+  return own_backward_variant(s.qk_dim);
+}
+
 const DecodeVariant* own_decode_kernel(const AttentionDecode& s, const Rates& m,
                                        std::span<const FamilyScalars> families) {
   if (!families[own::kDecode].on_file || !(is_hopper(m) || is_portable(m))) return nullptr;

@@ -29,6 +29,7 @@ enum Family : std::size_t {
   kPeerPull,
   kPeerPush,
   kPeerScatter,
+  kBackward,
   kFamilies
 };
 }  // namespace own
@@ -43,6 +44,8 @@ const PrefillVariant* own_prefill_kernel(const AttentionPrefill& shape, const Ra
                                          std::span<const FamilyScalars> families);
 const DecodeVariant* own_decode_kernel(const AttentionDecode& shape, const Rates& rates,
                                        std::span<const FamilyScalars> families);
+const BackwardVariant* own_backward_kernel(const AttentionBackward& shape, const Rates& rates,
+                                           std::span<const FamilyScalars> families);
 /// Whether the card runs any of them.
 bool runs_own_kernels(const Rates& rates);
 /// Whether the card runs our row-wise kernels as they are counted.

@@ -8,6 +8,7 @@
 #include "model/stacks/common/warm.hpp"
 #include "model/stacks/own/own_kernels.hpp"
 #include "model/stacks/own/plan_attention.hpp"
+#include "model/stacks/own/plan_backward.hpp"
 #include "model/stacks/own/plan_gemm.hpp"
 #include "model/stacks/own/plan_peers.hpp"
 #include "model/stacks/own/plan_rows.hpp"
@@ -24,6 +25,7 @@ constexpr auto kPortableClasses = std::to_array<BandClass>({{Variant::usual, "ge
 constexpr auto kPrefillClasses = std::to_array<BandClass>({{Variant::usual, "attention_prefill"}});
 constexpr auto kDecodeClasses = std::to_array<BandClass>({{Variant::usual, "attention_decode"}});
 
+constexpr auto kBackwardClasses = std::to_array<BandClass>({{Variant::usual, "attention_backward", false}});
 constexpr auto kPeerClasses = std::to_array<BandClass>({{Variant::usual, "collective_own"}});
 
 constexpr std::array<FamilyDeclaration, own::kFamilies> kDeclared{
@@ -57,7 +59,12 @@ constexpr std::array<FamilyDeclaration, own::kFamilies> kDeclared{
      {.name = "peer_two_shot", .required = false, .kind = "collective", .classes = kPeerClasses},
      {.name = "peer_pull", .required = false, .kind = "collective", .classes = kPeerClasses},
      {.name = "peer_push", .required = false, .kind = "collective", .classes = kPeerClasses},
-     {.name = "peer_scatter", .required = false, .kind = "collective", .classes = kPeerClasses}}};
+     {.name = "peer_scatter", .required = false, .kind = "collective", .classes = kPeerClasses},
+     {.name = "attention_backward",
+      .required = false,
+      .fitted_in_bursts = true,
+      .kind = "attention",
+      .classes = kBackwardClasses}}};
 
 bool ends_within_a_step(const Gemm& s) {
   return std::fmod(static_cast<double>(s.k) * bits(s.precision.math) / 8.0, gemm::kStepBytes) != 0;
@@ -83,6 +90,7 @@ class Own final : public Provider {
     if (const auto* dense = std::get_if<Gemm>(&q.op)) return gemm(*dense, q, out);
     if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) return attention(*prefill, q, out);
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) return attention(*decode, q, out);
+    if (const auto* backward = std::get_if<AttentionBackward>(&q.op)) return attention(*backward, q, out);
     if (const auto* collective = std::get_if<Collective>(&q.op)) return plan_own_collective(*collective, q, out);
     const FamilyScalars& rowwise = q.families[own::kRowwise];
     return rowwise.on_file && runs_as_stream(q.op) && answer_stream(q, rowwise, row_planner, out);
@@ -124,6 +132,14 @@ class Own final : public Provider {
     require_tensor_path(s.dtype, q);
     const AttentionChoice choice = plan_own_decode(s, *variant, q.rates, q.families, q.attention_plan, key_cutting(q));
     answer_attention(choice, "split-KV attention", Variant::usual, q, out);
+    return true;
+  }
+
+  static bool attention(const AttentionBackward& s, const Question& q, Answer& out) {
+    const BackwardVariant* variant = own_backward_kernel(s, q.rates, q.families);
+    if (variant == nullptr) return false;
+    require_tensor_path(s.dtype, q);
+    answer_own_backward(s, *variant, q.families[own::kBackward], q.families[own::kRowwise], q, out);
     return true;
   }
 };

@@ -1,0 +1,87 @@
+// Our attention backward: its launches by hand, and the recorded times that its scalars were not fitted to.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "arch/files.hpp"
+#include "model/machines.hpp"
+#include "model/predict.hpp"
+#include "ops/csv.hpp"
+#include "ops/plan/kernel_menu.hpp"
+#include "ops/table/text.hpp"
+
+namespace plumbline::own_backward_test {
+namespace {
+
+Machine own_machine(const char* gpu) {
+  MachineOptions options{"own"};
+  options.clock = ClockMode::burst;
+  return machines().get({gpu, options});
+}
+
+/// 128 keys stay, 64 queries at a time: five products of 64 x 128 x 128, 4096 FLOP a clock of an H200's SM. Heads that
+/// share keys are walked by one CTA.
+TEST(OwnBackward, IsThreeLaunchesByHand) {
+  const AttentionBackward s{2, 16, 4, 128, 128, 2048, 2048, false};
+  const OpPrediction p = predict(s, own_machine("h200_sxm"));
+  ASSERT_EQ(p.launch_count, 3);
+  EXPECT_EQ(p.attention_plan.q_tile, own_backward_variant(128)->q_tile);
+  const Demand& d = p.launches[1].demand;
+  EXPECT_EQ(d.plan.ctas, 2 * 4 * 2048 / 128);
+  EXPECT_EQ(d.plan.steps, 4 * 2048 / 64);
+  EXPECT_EQ(d.tensor_clk, 5 * 2.0 * 64 * 128 * 128 / 4096);
+  EXPECT_EQ(d.sfu_clk, 64 * 128 / 16.0);
+  // Q and dO come in bf16, dQ leaves in fp32, and two sums a query come
+  EXPECT_EQ(d.l2.in(units::B), 2 * 64 * 128 * 2 + 64 * 128 * 4 + 2 * 64 * 4);
+  // operands of S and dP twice 64 x 128 a warpgroup, of dV and dK the block's 64 x 128, of dQ 64 x 128 and 128 x 64;
+  // dS, Q and dO are written, and dQ leaves
+  const double read = 2 * 2 * 2 * 64 * 128 + 2 * 2 * 64 * 128 + 2 * 2 * 64 * 128, written = 3 * 64 * 128;
+  EXPECT_EQ(d.smem_clk, ((read + written) * 2 + 64 * 128 * 4) / 128);
+  EXPECT_GE(p.time, p.roofline);
+}
+
+/// Causal: blocks of queries before the keys are skipped; a block of 128 keys has two on the diagonal.
+TEST(OwnBackward, SkipsWhatTheMaskHides) {
+  const AttentionBackward s{1, 16, 16, 64, 64, 2048, 2048, true};
+  const Demand d = predict(s, own_machine("h200_sxm")).launches[1].demand;
+  EXPECT_EQ(d.plan.longest, 2048 / 64);
+  EXPECT_DOUBLE_EQ(d.plan.steps, (32 + 2) / 2.0);  // 32, 30 ... 2
+}
+
+TEST(OwnBackward, LeavesOtherShapesToTheNextProvider) {
+  const Machine h200 = own_machine("h200_sxm");
+  AttentionBackward s{1, 16, 16, 96, 96, 1024, 1024, true};
+  EXPECT_NE(predict(s, h200).family, "attention_backward");
+  s.qk_dim = s.v_dim = 128;
+  EXPECT_EQ(predict(s, h200).family, "attention_backward");
+  s.window = 256;
+  EXPECT_NE(predict(s, h200).family, "attention_backward");
+}
+
+/// Median and 90th percentile of |ln(predicted / recorded)| of the held-out rows above 20 us.
+TEST(OwnBackward, TakesWhatWasRecordedOfHeldOutShapes) {
+  const Machine machine = own_machine("h200_sxm");
+  const std::string file = data_folder() + "/measurements/own/h200_sxm/attention_backward.heldout.csv";
+  const std::string text = read_text_file(file);
+  CsvReader reader(text, file);
+  const CsvHeader header(reader);
+  const std::size_t shape = header.require("shape"), measured = header.require("measured_us");
+  std::vector<double> errors;
+  while (reader.next()) {
+    const auto fields = reader.fields();
+    const double us = std::stod(std::string(fields[measured]));
+    if (us < 20) continue;
+    const OpPrediction p = predict(parse_op("attention_backward", "bf16", fields[shape]), machine);
+    errors.push_back(std::abs(std::log(p.time.in(units::us) / us)));
+  }
+  ASSERT_GE(errors.size(), 20U);
+  std::sort(errors.begin(), errors.end());
+  EXPECT_LE(errors[errors.size() / 2], 0.065);
+  EXPECT_LE(errors[errors.size() * 9 / 10], 0.26);
+}
+
+}  // namespace
+}  // namespace plumbline::own_backward_test
