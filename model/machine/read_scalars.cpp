@@ -245,6 +245,10 @@ RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, co
                           " by process node and voltage, idle power and cap; not measured");
   }
   read_machine_scalars(calibration, scalars);
+  if (const Seconds own = parts.stack.gap_in_graph; own > Seconds{}) {
+    m.gap_graph = std::min(m.gap_graph, own);
+    m.kernel_change = Seconds{};
+  }
   read_families(calibration, scalars, parts, assumptions);
   return scalars;
 }

@@ -112,10 +112,9 @@ std::vector<std::string> words_in(const JsonValue& value, std::string_view key) 
   return words;
 }
 
-Kernels read_kernels(const JsonValue& root) {
-  Kernels kernels;
+void read_kernels(const JsonValue& root, Kernels& kernels) {
   const auto list = root.find_list("kernels");
-  if (!list) return kernels;
+  if (!list) return;
   for (const JsonValue& value : list->elements()) {
     value.refuse_unknown_keys({"name", "op", "shape", "dtype", "source"});
     (void)value.at("source").as_string();
@@ -124,7 +123,6 @@ Kernels read_kernels(const JsonValue& root) {
                     value.find_string("dtype").value_or("")};
     if (!kernels.emplace(name, std::move(text)).second) value.fail("expected each kernel once, found '" + name + "'");
   }
-  return kernels;
 }
 
 NodeRule read_rule(const JsonValue& value, const Kernels& kernels) {
@@ -147,27 +145,46 @@ NodeRule read_rule(const JsonValue& value, const Kernels& kernels) {
 }
 
 constexpr const char* kPart = "launches";  // of the data folder
+constexpr int kDeepest = 4;                // files behind one another
+
+JsonDocument read_named(const JsonValue& value) {
+  const std::string name = value.as_string();
+  const std::vector<std::string> known = data_names(kPart);
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    value.fail("expected a file of " + std::string(kPart) + ", found '" + name + "'" + did_you_mean(name, known));
+  }
+  return JsonDocument::read_file(data_folder() + "/" + kPart + "/" + name + ".json");
+}
+
+/// The rules of a file, then those of the file that it stands before, whose kernels it may name.
+void read_file_rules(const JsonValue& root, int depth, Kernels& kernels, Rewrites& rewrites) {
+  root.refuse_unknown_keys({"schema", "title", "note", "before", "kernels", "launches"});
+  if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
+  Rewrites later;
+  Kernels theirs;
+  if (root.has("before")) {
+    if (depth == kDeepest) root.at("before").fail("expected at most 4 files behind one another");
+    const JsonDocument next = read_named(root.at("before"));
+    read_file_rules(next.root(), depth + 1, theirs, later);
+  }
+  read_kernels(root, kernels);
+  kernels.merge(theirs);  // its own go before those of the same name
+  for (const JsonValue& value : root.at("launches").elements()) rewrites.rules.push_back(read_rule(value, kernels));
+  rewrites.rules.insert(rewrites.rules.end(), later.rules.begin(), later.rules.end());
+}
 
 }  // namespace
 
 Rewrites parse_rewrites(const JsonValue& root) {
-  root.refuse_unknown_keys({"schema", "title", "note", "kernels", "launches"});
-  if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
-  const Kernels kernels = read_kernels(root);
+  Kernels kernels;
   Rewrites rewrites;
-  for (const JsonValue& value : root.at("launches").elements()) rewrites.rules.push_back(read_rule(value, kernels));
+  read_file_rules(root, 1, kernels, rewrites);
   return rewrites;
 }
 
 std::shared_ptr<const Rewrites> read_rewrites(const JsonValue& stack) {
-  const auto name = stack.find_string("launches");
-  if (!name) return nullptr;
-  const std::vector<std::string> known = data_names(kPart);
-  if (std::find(known.begin(), known.end(), *name) == known.end()) {
-    stack.at("launches")
-        .fail("expected a file of " + std::string(kPart) + ", found '" + *name + "'" + did_you_mean(*name, known));
-  }
-  const JsonDocument document = JsonDocument::read_file(data_folder() + "/" + kPart + "/" + *name + ".json");
+  if (!stack.find_string("launches")) return nullptr;
+  const JsonDocument document = read_named(stack.at("launches"));
   return std::make_shared<Rewrites>(parse_rewrites(document.root()));
 }
 

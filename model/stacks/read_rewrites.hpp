@@ -12,7 +12,8 @@
 // launch gives those as expressions of the keys of the operator that it is for, and of the step (ops/rewrite/rewrite.hpp).
 // A launch may also name an operator and its keys itself, or say "same": true for the operator that it is for. "times" is
 // an expression too: how often it runs, 0 for sizes that take another kernel. "nodes", "model_types" and "phase" limit an entry; the first
-// one that is for a node is taken. An entry without launches: the framework runs nothing for such a node.
+// one that is for a node is taken. An entry without launches: the framework runs nothing for such a node. "before" names
+// another file of data/launches: its kernels may be named, and its entries are for nodes that no entry here is for.
 #pragma once
 
 #include <memory>

@@ -141,6 +141,15 @@ void read_host(const JsonValue& root, Stack& stack) {
   (void)host->at("source").as_string();
 }
 
+void read_gap(const JsonValue& root, Stack& stack) {
+  const auto gap = root.find_object("gap_in_graph");
+  if (!gap) return;
+  gap->refuse_unknown_keys({"time", "source"});
+  stack.gap_in_graph = gap->at("time").as_seconds();
+  if (stack.gap_in_graph <= Seconds{}) gap->at("time").fail("expected a time above 0");
+  (void)gap->at("source").as_string();
+}
+
 }  // namespace
 
 KernelSet Stack::kernels() const { return providers.front().provider->set(); }
@@ -150,7 +159,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   const JsonValue root = document.root();
   root.refuse_unknown_keys({"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime",
                             "overlap", "collective_call", "fused_attention", "written_out_attention", "host",
-                            "launches", "token_exchange", "prefill_at_once"});
+                            "launches", "gap_in_graph", "token_exchange", "prefill_at_once"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
   Stack stack;
   stack.name = root.at("name").as_string();
@@ -175,6 +184,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   if (const auto fused = root.find_bool("fused_attention")) stack.fused_attention = *fused;
   if (const auto written = root.find_bool("written_out_attention")) stack.written_out_attention = *written;
   read_host(root, stack);
+  read_gap(root, stack);
   read_prefill_at_once(root, stack);
   stack.rewrites = read_rewrites(root);
   return stack;

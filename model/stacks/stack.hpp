@@ -7,6 +7,7 @@
 //     "overlap": "two-batch",
 //     "collective_call": {"fixed": "4.4 us", "more_than_two": "1.9 us", "source": "..."},
 //     "host": {"each_launch": "35 us", "each_step": "0 us", "each_prompt": "0 us", "each_sequence": "0 us", "source": "..."},
+//     "gap_in_graph": {"time": "0.35 us", "source": "..."},
 //     "token_exchange": {"sms": 20, "source": "..."},
 //     "prefill_at_once": {"tokens": 2048, "source": "..."} }
 //
@@ -55,6 +56,9 @@ struct Stack {
   bool written_out_attention = false;  ///< Training::written_out, where it trains
   std::shared_ptr<const Rewrites> rewrites;
   HostTime host;
+  /// From one kernel's end to the next one's start in a CUDA graph, where its kernels' durations are a profiler's, which
+  /// hold the start and the drain that the calibration's gap has; 0: the calibration's gap and change of kernels.
+  Seconds gap_in_graph;
   std::int64_t prefill_at_once =
       0;  ///< the most tokens that its layers read at once (Workload::prefill_at_once); 0: all
   CollectiveCall collective_call;

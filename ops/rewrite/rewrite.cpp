@@ -10,7 +10,7 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, kStepNames> kStep{"w", "batch", "fresh", "cached"};
+constexpr std::array<std::string_view, kStepNames> kStep{"w", "batch", "seqs", "fresh", "cached"};
 
 template <class Names>
 bool listed(const Names& names, std::string_view name) {
@@ -24,7 +24,8 @@ void values_of(const Op& op, const Workload& w, std::vector<double>& values) {
   for (const Key& key : keys_of(op)) values.push_back(key.get(shape));
   const bool decode = w.phase == Phase::decode;
   const double cached = static_cast<double>(decode ? w.context : w.cached);
-  values.insert(values.end(), {bits(single_dtype(op)) / 8.0, static_cast<double>(w.batch),
+  const double sequences = static_cast<double>(w.batch);
+  values.insert(values.end(), {bits(single_dtype(op)) / 8.0, sequences, sequences,
                                decode ? 1.0 : static_cast<double>(w.prompt), cached});
 }
 

@@ -17,10 +17,11 @@ namespace plumbline {
 
 /// Numbers that an expression of a rule may name, beside the keys of the operator that it is for:
 ///   w        bytes of an element of the operator's type
-///   batch    sequences of the step
+///   batch    sequences of the step, where the operator has no key of that name
+///   seqs     the same, of any operator
 ///   fresh    tokens a sequence that are new
 ///   cached   tokens a sequence that are in the cache before
-inline constexpr std::size_t kStepNames = 4;
+inline constexpr std::size_t kStepNames = 5;
 
 /// One launch: an operator whose keys are worked out.
 struct LaunchRule {

@@ -93,6 +93,41 @@ std::size_t launches_of(const StepPrediction& step, std::string_view begin) {
   return count;
 }
 
+/// A file before another one: its own rules first, its own kernels before those of the same name.
+TEST(Launches, AFileStandsBeforeAnother) {
+  const auto read = [](const std::string& rest) {
+    const JsonDocument document =
+        JsonDocument::parse(R"({"schema": 1, "title": "t", "before": "cublas_calls", )" + rest + "}", "mine.json");
+    return parse_rewrites(document.root());
+  };
+  const std::string own = R"("launches": [{"op": "gemm", "nodes": ["q_proj"], "launches": [
+      {"name": "first", "kernel": "small", "n": "M", "read": "1", "write": "1"}]}])";
+  const Rewrites r = read(own);
+  const auto launches_of_node = [](const Rewrites& rules, const char* name) {
+    Graph g;
+    Node node;
+    node.name = name;
+    Gemm product;
+    product.m = 1;
+    product.n = product.k = 4096;
+    node.op = product;
+    g.nodes = {node};
+    g.segments = {{"layer", 1, 0, 1}};
+    rewrite(g, rules, decode(1, 1), "llama");
+    return g;
+  };
+  EXPECT_STREQ(launches_of_node(r, "q_proj").nodes[0].name, "q_proj.first");
+  const Graph other = launches_of_node(r, "k_proj");
+  ASSERT_EQ(other.nodes.size(), 2U);  // 64 columns a tile fill half an H200: the sum of parts has a launch
+  EXPECT_STREQ(other.nodes[0].name, "k_proj.product");
+  EXPECT_STREQ(other.nodes[1].name, "k_proj.reduce");
+  const Rewrites renamed =
+      read(R"("kernels": [{"name": "small", "op": "custom", "shape": "read=7*n", "source": "s"}], )" + own);
+  const Graph graph = launches_of_node(renamed, "q_proj");
+  EXPECT_EQ(std::get<CustomOp>(graph.nodes[0].op).read.in(units::B), 7);
+  EXPECT_THROW(read(R"("kernels": [], "before": "cublas_call", "launches": [])"), BadInput);
+}
+
 TEST(Launches, RunAsOftenAsTheirSizeSays) {
   const Rewrites r = parsed(kKernel, R"k({"op": "rmsnorm", "launches": [
       {"name": "few", "kernel": "wide", "n": "rows", "read": "1", "write": "1", "times": "min(1,floor(4/rows))"},

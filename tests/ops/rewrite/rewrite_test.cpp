@@ -96,6 +96,34 @@ TEST(Rewrite, PrefillCountsItsTokens) {
   EXPECT_EQ(texts(g)[2], "a.rest rows=16;cols=67");
 }
 
+/// A product has a `batch` of its own; the step's sequences are `seqs` for any operator.
+TEST(Rewrite, SequencesAreToldFromAnOperatorsOwnBatch) {
+  const std::vector<std::string> names = expression_names("gemm");
+  Gemm product;
+  product.m = 2;
+  product.n = 3;
+  product.k = 5;
+  product.batch = 7;
+  Graph g;
+  Node node;
+  node.name = "scores";
+  node.op = product;
+  g.nodes = {node};
+  g.segments = {{"layer", 1, 0, 1}};
+  NodeRule rule;
+  rule.op = "gemm";
+  LaunchRule launch;
+  launch.name = "copy";
+  launch.op = find_operator("copy");
+  for (const Key& key : launch.op->keys) {
+    if (key.name == "rows") launch.keys.push_back({&key, Expression("batch", names)});
+    if (key.name == "cols") launch.keys.push_back({&key, Expression("seqs", names)});
+  }
+  rule.launches = {launch};
+  rewrite(g, {{rule}}, decode(11, 1), "llama");
+  EXPECT_EQ(texts(g)[0], "scores.copy rows=7;cols=11");
+}
+
 TEST(Rewrite, ANodeMayBeGone) {
   Graph g = small();
   NodeRule none;
