@@ -34,8 +34,8 @@ std::vector<Advice> advise(const Op& op, const OpPrediction& prediction, const M
 std::vector<Advice> advise(const StepPrediction& step, const Machine& machine, const RunOptions& options,
                            Predictor& predictor);
 
-/// What a stack leaves on the table: the same step by `other`, in its own fusions and launches; nothing where that is not
-/// quicker by 2 %. `by`: the other's name.
+/// What a stack leaves on the table: the same step by `other`, in its own fusions and launches, and what of the launch
+/// list that saves; nothing where that is not quicker by 2 %. `by`: the other's name.
 std::optional<Advice> advise_stack(const StepPrediction& step, const StepPrediction& other, const std::string& by);
 
 }  // namespace plumbline

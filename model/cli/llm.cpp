@@ -98,24 +98,44 @@ LoadTime load_of(const LlmFlags& f, const Llm& llm, const Workload& workload, co
   return load_time(predictor, machine, workload.parallel, mine, model, f.storage);
 }
 
-/// What the default stack would make of the same question, where another one was asked of a library's kernels.
-void advise_default_stack(const LlmFlags& f, const Llm& llm, const StepPrediction& step, Predictor& predictor,
-                          std::vector<Advice>& advice) {
+/// The same question to a library's stack; nothing where it cannot be asked this, or is none.
+std::optional<StepPrediction> by_stack(const std::string& name, const LlmFlags& f, const Llm& llm,
+                                       Predictor& predictor) {
   MachineFlags flags = f.machine;
   flags.stack = StackChoice();
-  if (f.machine.stack.name == flags.stack.name) return;
+  flags.stack.name = name;
   try {
-    if (machines().stack(f.machine.stack.name).kernels() != KernelSet::library) return;
+    if (machines().stack(name).kernels() != KernelSet::library) return std::nullopt;
     const Machine machine = open_machine(flags);
     LlmQuestion asked = f.asked;
     asked.fusion.reset();
     Workload workload = settled_sizes(asked, machine.stack());
+    // launch lists are of whole prompts: attention behind tokens that are in the cache was never traced
+    if (machine.stack().rewrites && workload.phase == Phase::prefill && workload.cached > 0) return std::nullopt;
     workload.overlap = settle_overlap(asked.parallel.overlap, llm, workload, machine.stack());
-    const StepPrediction other = predictor.predict(llm, workload, machine, RunOptions{machine.stack().runtime});
-    if (auto found = advise_stack(step, other, flags.stack.name)) advice.insert(advice.begin(), std::move(*found));
+    return predictor.predict(llm, workload, machine, RunOptions{machine.stack().runtime});
   } catch (const Error&) {
-    return;  // the default stack cannot be asked this
+    return std::nullopt;
   }
+}
+
+/// What the quickest stack of all would make of the same question, where another one than the default was asked of a
+/// library's kernels. Of stacks that are as quick the first by name.
+void advise_best_stack(const LlmFlags& f, const Llm& llm, const StepPrediction& step, Predictor& predictor,
+                       std::vector<Advice>& advice) {
+  if (f.machine.stack.name == StackChoice().name) return;
+  if (machines().stack(f.machine.stack.name).kernels() != KernelSet::library) return;
+  std::optional<StepPrediction> best;
+  std::string by;
+  for (const std::string& name : stack_names()) {
+    if (name == f.machine.stack.name) continue;
+    std::optional<StepPrediction> other = by_stack(name, f, llm, predictor);
+    if (!other || (best && best->latency <= other->latency)) continue;
+    best = std::move(other);
+    by = name;
+  }
+  if (!best) return;
+  if (auto found = advise_stack(step, *best, by)) advice.insert(advice.begin(), std::move(*found));
 }
 
 ExitCode run_llm(const LlmFlags& f) {
@@ -136,7 +156,7 @@ ExitCode run_llm(const LlmFlags& f) {
   report.remarks = remarks_of(f, workload, machine, step.power, step);
   if (f.output.format != Format::csv && f.output.format != Format::trace) {
     report.advice = advise(step, machine, run, predictor);
-    advise_default_stack(f, llm, step, predictor, report.advice);
+    advise_best_stack(f, llm, step, predictor, report.advice);
   }
   report.training_tokens = f.training.tokens;
   report.load = load_of(f, llm, workload, machine, predictor);

@@ -136,6 +136,9 @@ TEST(Advice, AStackIsHeldAgainstAnotherByItsLaunches) {
   EXPECT_EQ(advice->time, quick.latency);
   EXPECT_EQ(advice->energy, quick.energy);
   EXPECT_THAT(advice->text, HasSubstr("by trt-llm, in its fusions and launches ("));
+  EXPECT_THAT(advice->text, HasSubstr("; saved: "));
+  EXPECT_THAT(advice->text, HasSubstr(" of launching (capture in a graph, fewer launches)"));
+  EXPECT_THAT(advice->text, HasSubstr(" of element-wise work and copies (fusion)"));
   EXPECT_FALSE(advise_stack(quick, slow, "hf-eager"));
   EXPECT_FALSE(advise_stack(quick, quick, "trt-llm"));
 }
