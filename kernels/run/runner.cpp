@@ -156,6 +156,7 @@ struct Maker {
     return make_backward_runner(s, plans.attention, arena, stream);
   }
   Runner operator()(const Rowwise& s) const {
+    if (s.kind == RowwiseKind::adamw) return make_adamw_runner(s, arena, stream);
     return is_chain(s.kind) ? make_chain_runner(s, arena, stream) : make_rowwise_runner(s, arena, stream);
   }
   Runner operator()(const Rope& s) const { return make_rope_runner(s, arena, stream); }

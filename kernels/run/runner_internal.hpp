@@ -20,6 +20,7 @@ Runner make_decode_runner(const AttentionDecode& shape, const AttentionPlan& pla
 bool is_chain(RowwiseKind kind);
 Runner make_chain_runner(const Rowwise& shape, Arena& arena, StreamHandle stream);
 
+Runner make_adamw_runner(const Rowwise& shape, Arena& arena, StreamHandle stream);
 
 /// Bytes of the product of dims, each element `each` bytes.
 template <class... Dims>

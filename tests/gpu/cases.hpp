@@ -18,6 +18,7 @@ std::vector<Check> check_kernels(unsigned seed, int shapes, const TopicDone& don
 std::vector<Check> check_rowwise(unsigned seed, int shapes);
 std::vector<Check> check_moves(unsigned seed, int shapes);  ///< rope, embedding
 std::vector<Check> check_scans(unsigned seed, int shapes);  ///< sum_all, cumsum
+std::vector<Check> check_adamw(unsigned seed, int shapes);  ///< the optimizer's update
 std::vector<Check> check_topk(unsigned seed, int shapes);   ///< topk, softmax_topk
 
 }  // namespace plumbline

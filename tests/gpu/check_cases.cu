@@ -18,6 +18,7 @@ std::vector<Check> check_kernels(unsigned seed, int shapes, const TopicDone& don
                                       {"rope, embedding", check_moves},
                                       {"reductions, scan", check_scans},
                                       {"top-k", check_topk},
+                                      {"optimizer", check_adamw},
                                       {"GEMM (wgmma)", check_gemm},
                                       {"GEMM (mma.sync)", check_gemm_portable},
                                       {"flash attention", check_flash},

@@ -52,6 +52,20 @@ void cut_keys(Demand& d, const BackwardVariant& own, const AttentionBackward& s)
   d.plan.longest = std::max(d.plan.steps, s.causal ? members * blocks.tiles : 0);
 }
 
+/// What of the steps' queries and sums comes from DRAM again. Without a mask CTAs of a head are at the same queries at a
+/// time. Causal, each begins at its own keys, and those with short walks get ahead by heads of the group, by one at first
+/// and by all at last: in the mean half of the group's queries, with dQ's sums, are in use for each KV head in flight, of
+/// which L2 holds what fits.
+double missed_share(const AttentionBackward& s, const Demand& d, const Rates& m) {
+  if (!s.causal) return 0;
+  const double parts = static_cast<double>(d.plan.ctas) / static_cast<double>(s.batch * s.kv_heads);
+  const double heads =
+      std::min(static_cast<double>(s.batch * s.kv_heads), std::max(1.0, static_cast<double>(m.sm_count) / parts));
+  const double members = static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads);
+  const double used = heads * (members + 1) / 2 * static_cast<double>(s.q_len * s.qk_dim) * (2 * kEs + kSumBytes);
+  return std::max(0.0, 1 - m.l2_kept.in(units::B) / used);
+}
+
 }  // namespace
 
 AttentionChoice plan_own_backward(const AttentionBackward& s, const BackwardVariant& own, const Rates& m,
@@ -91,6 +105,12 @@ void answer_own_backward(const AttentionBackward& s, const BackwardVariant& own,
   const double spilled = all > m.l2_kept ? 1 : 0;  // what one launch leaves for another goes through DRAM
   choice.main.dram_read = ((q_values + keys + spilled * q_values) * kEs + spilled * (per_row + sums)) * units::B;
   choice.main.dram_write = (keys * kEs + spilled * sums) * units::B;
+  if (const double missed = missed_share(s, choice.main, m); missed > 0) {
+    const double steps = choice.main.plan.steps * static_cast<double>(choice.main.plan.ctas);
+    const double added = steps * static_cast<double>(own.q_tile * own.head_dim) * kSumBytes;
+    choice.main.dram_read += missed * steps * choice.main.l2;
+    choice.main.dram_write += missed * added * units::B;
+  }
   out.sign(family);
   out.attention_plan = choice.plan;
   const bool warm = q.warmth == Warmth::everything && all <= m.l2_kept;

@@ -51,6 +51,18 @@ TEST(OwnBackward, SkipsWhatTheMaskHides) {
   EXPECT_DOUBLE_EQ(d.plan.steps, (32 + 2) / 2.0);  // 32, 30 ... 2
 }
 
+/// Causal, and eight heads share keys: the group's queries are more than L2 holds, and are read from DRAM again. Without a
+/// mask CTAs go through them together.
+TEST(OwnBackward, ReadsAgainWhatL2DoesNotHold) {
+  const Machine h200 = own_machine("h200_sxm");
+  const auto read = [&](std::int64_t kv_heads, bool causal) {
+    const AttentionBackward s{1, 32, kv_heads, 128, 128, 16384, 16384, causal};
+    return predict(s, h200).launches[1].demand.dram_read.in(units::B);
+  };
+  EXPECT_GT(read(4, true), 20 * read(4, false));
+  EXPECT_LT(read(32, true), 1.3 * read(32, false));
+}
+
 TEST(OwnBackward, LeavesOtherShapesToTheNextProvider) {
   const Machine h200 = own_machine("h200_sxm");
   AttentionBackward s{1, 16, 16, 96, 96, 1024, 1024, true};
@@ -80,7 +92,7 @@ TEST(OwnBackward, TakesWhatWasRecordedOfHeldOutShapes) {
   ASSERT_GE(errors.size(), 20U);
   std::sort(errors.begin(), errors.end());
   EXPECT_LE(errors[errors.size() / 2], 0.065);
-  EXPECT_LE(errors[errors.size() * 9 / 10], 0.26);
+  EXPECT_LE(errors[errors.size() * 9 / 10], 0.18);
 }
 
 }  // namespace
