@@ -31,6 +31,11 @@ def context_scope(stack):
     return 0, "attention"
 
 
+def encoder_scope(stack):
+    """(append, scope): TensorRT-LLM's operator passes over QKV before the attention, though there is no cache to write."""
+    return (1, "preprocess+attention") if stack.startswith("trtllm") else (0, "attention")
+
+
 def kv_key(r):
     return "fp8" if r["kv_dtype"] == "fp8" else ""
 
@@ -70,10 +75,11 @@ def aic_attention(root, out, gpu):
         return  # no encoder table
     for r, rid in read(root, AIC, f"encoder_attention_{gpu}"):
         heads = whole(r["q_heads"])
+        append, scope = encoder_scope(r["stack"])
         shape = {"B": whole(r["batch"]), "Hq": heads, "Hkv": heads, "D": whole(r["head_dim"]), "S": whole(r["q_len"]),
-                 "causal": 0, "append": 0}
+                 "causal": 0, "append": append}
         out.add((AIC, gpu, "attention_encoder"), "attention_prefill", SHORT_DTYPE[r["dtype"]], shape, r["latency_us"],
-                rid, scope="attention", **aic_common(r))
+                rid, scope=scope, **aic_common(r))
 
 
 def aic_mla(root, out, gpu):

@@ -55,6 +55,13 @@ for gpu; do
   [ "$gpu" != a100_sxm ] || prefill=attention_prefill_mma chain=exposed=.8:.05:3,start_clk=2000:100:20000
   fit "$gpu" "$prefill" attention_prefill "fixed_s=1e-5:2e-6:2e-5,$chain,\
 attention_prepare.start_clk=3500:100:20000" --min-us 10 --where 'shape~append=1'
+  # 8-bit caches, whose products are 8-bit too; rows of windows do not count: their masks cost more, which is no scalar
+  if [ "$gpu" != a100_sxm ]; then
+    kv=shape~kv=fp8
+    fit "$gpu" attention_prefill_8bit attention_prefill "fixed_s=1e-5:2e-6:2e-5,step_clk=700:10:4000,\
+attention_prepare_8bit.start_clk=3500:100:20000" --min-us 10 --where 'shape~append=1' --where 'shape!~window'
+    kv='shape!~kv=fp8'
+  fi
   # at most 16 query heads a KV head, at least 127 cached tokens; one query head a KV head always runs the plain kernel,
   # whose scalars its rows alone determine
   decode="start_clk=6000:100:40000,step_clk=1600:50:9000,merge_clk=5000:100:40000"
@@ -90,7 +97,7 @@ done
 
 # One chip, one set of scalars, when both cards have just been fitted.
 case " $* " in *h200_sxm*h100_sxm* | *h100_sxm*h200_sxm*)
-  for family in prefill prepare decode decode_8bit decode_single; do
+  for family in prefill prepare prefill_8bit prepare_8bit decode decode_8bit decode_single; do
     python3 tools/share_family.py "library.attention_$family" h200_sxm h100_sxm
   done ;;
 esac

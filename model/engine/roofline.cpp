@@ -8,9 +8,17 @@ namespace plumbline {
 
 namespace {
 
-Seconds tensor_time(const Work& w, const GpuNumbers& gpu) {
+/// The fastest that the products may be done in: a kernel may round queries to the type that keys are stored in.
+FlopRate fastest_peak(const Op& op, const Work& w, const GpuNumbers& gpu) {
+  const FlopRate peak = tensor_peak(gpu, w.math, gpu.boost_clock);
+  const auto* prefill = std::get_if<AttentionPrefill>(&op);
+  if (prefill == nullptr || bits(prefill->kv_dtype) >= bits(prefill->dtype)) return peak;
+  return std::max(peak, tensor_peak(gpu, prefill->kv_dtype, gpu.boost_clock));
+}
+
+Seconds tensor_time(const Op& op, const Work& w, const GpuNumbers& gpu) {
   if (w.tensor <= Flops{}) return {};
-  FlopRate peak = tensor_peak(gpu, w.math, gpu.boost_clock);
+  FlopRate peak = fastest_peak(op, w, gpu);
   if (peak <= FlopRate{})
     peak = w.math == DType::fp64 ? fp64_peak(gpu, gpu.boost_clock) : fp32_peak(gpu, gpu.boost_clock);
   return w.tensor / peak;  // 2:4: kept work only, at the dense rate, is the sparse rate
@@ -36,7 +44,7 @@ void least_times(const Op& op, const Work& w, const GpuNumbers& gpu, const Each&
   each(Resource::dram, w.bytes() / gpu.memory.bandwidth);
   each(Resource::fp32, w.fp32 / fp32_peak(gpu, clock));
   each(Resource::link, link_time(op, w, gpu));
-  each(Resource::tensor, tensor_time(w, gpu));
+  each(Resource::tensor, tensor_time(op, w, gpu));
   const auto* custom = std::get_if<CustomOp>(&op);
   if (custom == nullptr) return;
   each(Resource::sfu, custom->sfu / sfu_peak(gpu, clock));

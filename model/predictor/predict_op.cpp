@@ -185,6 +185,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
   out.launch_count = answer.count();
   out.gemm_plan = answer.gemm_plan;
   out.attention_plan = answer.attention_plan;
+  if (answer.math) out.math = *answer.math;
   if (out.launch_count == 0) return price_floor(out, w, answer);
   price_launches(out, m);
   out.dram_read += answer.read_beside;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -129,6 +130,7 @@ class Answer {
 
   GemmPlan gemm_plan{};
   AttentionPlan attention_plan{};
+  std::optional<DType> math;          ///< of the products, where the kernel's is not the operator's
   Bytes read_beside, written_beside;  ///< DRAM bytes that move beside the launches' own, in no launch's time
   bool unmeasured = false;            ///< nobody timed such a kernel on any card
   Seconds floor;                      ///< of an operator without launches

@@ -32,7 +32,9 @@ constexpr auto kRelations = std::to_array<Relation<AttentionPrefill>>(
       [](AttentionPrefill& s) { ++s.qk_dim; }}});
 
 /// append: Q and the new K, V come unrotated from the QKV projection in `dtype`; K (rotated) and V go to the cache in
-/// `kv_dtype`; only the older keys are read from it. append = -1 counts as 0 here.
+/// `kv_dtype`; only the older keys are read from it. append = -1 counts as 0 here. Of keys that are wider than values by a
+/// rotated part (latent attention) only that part is written: the rest lies where the projection left it, and the cache
+/// keeps what it was made from.
 Work work_of(const AttentionPrefill& s) {
   const double batch = d(s.batch), q_heads = d(s.q_heads), kv_heads = d(s.kv_heads), qk = d(s.qk_dim), v = d(s.v_dim);
   const double queries = batch * q_heads * d(s.q_len);
@@ -44,7 +46,8 @@ Work work_of(const AttentionPrefill& s) {
     const double tokens = batch * d(s.q_len), fresh = tokens * kv_heads * (qk + v);
     cached = std::max(0.0, cached - d(s.q_len));
     w.read += storage(s.dtype, fresh);
-    w.write += storage(s.kv_dtype, fresh);
+    const double kept = s.qk_dim > s.v_dim ? tokens * kv_heads * (qk - v) : fresh;
+    w.write += storage(s.kv_dtype, kept);
     add_rotation(w, queries * qk + tokens * kv_heads * qk, tokens, qk);
   }
   w.read += storage(s.kv_dtype, batch * kv_heads * cached * (qk + v));

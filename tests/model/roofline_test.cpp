@@ -49,6 +49,20 @@ TEST(Roofline, OrdinaryLanesTakeWhatTensorUnitsDoNot) {
   EXPECT_DOUBLE_EQ(us(kAny, w, gpu), 1 / 2.56);
 }
 
+/// A kernel may round queries to 8 bits where keys are stored so: 20 TFLOP/s here, but not where the card has no such units.
+TEST(Roofline, ProductsWithNarrowKeysMayBeNarrow) {
+  AttentionPrefill s{1, 1, 1, 128, 128, 1000, 1000};
+  s.causal = false;
+  const double us16 = roofline(Op(s), toy_gpu()).in(units::us);
+  EXPECT_DOUBLE_EQ(us16, 2.0 * 1000 * 1000 * 256 / 10e6);
+  s.kv_dtype = DType::fp8;
+  Gpu gpu = toy_gpu();
+  gpu.sm.tensor_flop_per_clk[DType::fp8] = 2 * gpu.sm.tensor_flop_per_clk[DType::bf16];
+  EXPECT_DOUBLE_EQ(roofline(Op(s), gpu).in(units::us), us16 / 2);
+  gpu.sm.tensor_flop_per_clk[DType::fp8] = 0;
+  EXPECT_DOUBLE_EQ(roofline(Op(s), gpu).in(units::us), us16);
+}
+
 TEST(Roofline, HostCopiesTakePcieAndRanksTakeNvlink) {
   Work w;
   w.link = 100e3 * units::B;

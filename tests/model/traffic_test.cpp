@@ -31,8 +31,18 @@ struct Extra {
     const Bytes queries = storage(s.dtype, tokens * real(s.q_heads * s.qk_dim));
     const double fresh = tokens * real(s.kv_heads * (s.qk_dim + s.v_dim));
     if (s.append == 0 || (s.append < 0 && machine.kernels() == KernelSet::own)) return {};
-    const Bytes again = 2.0 * queries + storage(s.kv_dtype, fresh);
+    const Bytes again = 2.0 * queries + storage(s.kv_dtype, fresh) + latent(s, tokens);
     return s.append < 0 ? again + storage(s.dtype, fresh) : again;
+  }
+  /// Latent operands: all keys and values are packed, or each head's rotated part is put beside and a narrow row goes to the
+  /// cache; and a launch of its own rounds them to fp8.
+  static Bytes latent(const AttentionPrefill& s, double tokens) {
+    if (s.qk_dim <= s.v_dim) return {};
+    const double wide = real(s.qk_dim + s.v_dim), all = real(s.q_heads * s.qk_dim) + real(s.kv_heads) * wide;
+    const Bytes moved = storage(s.kv_dtype, tokens * real(s.kv_heads) * wide) + storage(s.kv_dtype, tokens * wide) +
+                        storage(s.dtype, tokens * real(s.kv_heads * (s.qk_dim - s.v_dim)));
+    const bool rounded = s.kv_dtype == DType::fp8 && bits(s.dtype) > 8;
+    return rounded ? moved + storage(s.dtype, tokens * all) + storage(s.kv_dtype, tokens * all) : moved;
   }
   /// Sums of dQ in fp32, cleared, written and read; each row's sum; dO once more; and, where query heads share keys, their
   /// parts of dK and dV.

@@ -144,5 +144,107 @@ TEST(TrtLlmRules, TwoTilesTakeTurnsInTensorMemory) {
   EXPECT_EQ(tiles_on("h200_sxm", 128, 4096), (Tiles{128, 128, 1}));
 }
 
+/// The packed kernel takes query heads 16 at a time through a step.
+TEST(TrtLlmRules, ChainsOfPackedDecodeGrowWithRows) {
+  const Machine m = toy_with(MatrixUnit::wgmma, AsyncCopy::tma);
+  const auto walks = [&](std::int64_t q_heads) {
+    const Demand d = planned(m, decode(64, q_heads, 1, 8191)).main;
+    const double steps = d.plan.steps;
+    return (d.step_latency * m.rates().clock * steps - 2000) / 500;  // in units of step_clk, behind the start
+  };
+  EXPECT_NEAR(walks(32) / walks(16), 2, 1e-9);
+  EXPECT_NEAR(walks(17) / walks(16), 2, 1e-9);
+}
+
+/// One sequence of 4096 tokens and 8 heads with a cache of that type.
+AttentionPrefill prefill(std::int64_t width, std::int64_t value_width, DType cache) {
+  AttentionPrefill s{1, 8, 8, width, value_width, 4096, 4096};
+  s.kv_dtype = cache;
+  return s;
+}
+
+AttentionChoice planned(const char* card, const AttentionPrefill& s, bool appends = true) {
+  const Machine m = make_machine(load_gpu(card), MachineOptions{"trt-llm"});
+  return plan_trtllm_prefill(s, appends, m.rates(), families_of(m, "trtllm"));
+}
+
+/// Paged kernels have operands of one type: fp8 where the cache is and tensor units take it.
+TEST(TrtLlmRules, PrefillMultipliesInTheTypeOfAnFp8Cache) {
+  const auto math = [](const char* card, DType cache) { return planned(card, prefill(128, 128, cache)).math; };
+  EXPECT_EQ(math("h200_sxm", DType::fp8), DType::fp8);
+  EXPECT_EQ(math("l40s", DType::fp8), DType::fp8);
+  EXPECT_EQ(math("a100_sxm", DType::fp8), DType::bf16);
+  EXPECT_EQ(math("h200_sxm", DType::int8), DType::bf16);
+  EXPECT_EQ(math("h200_sxm", DType::bf16), DType::bf16);
+  const auto keys = [](std::int64_t width, std::int64_t value_width) {
+    return planned("h200_sxm", prefill(width, value_width, DType::fp8)).plan.kv_tile;
+  };
+  EXPECT_EQ(keys(64, 64), 256);
+  EXPECT_EQ(keys(128, 128), 256);
+  EXPECT_EQ(keys(192, 192), 128);
+  EXPECT_EQ(keys(256, 256), 128);
+  EXPECT_EQ(keys(192, 128), 128);
+}
+
+/// The pass writes queries, keys and values in 8 bits, which the attention reads; without a pass nobody has narrowed queries.
+TEST(TrtLlmRules, ThePassNarrowsWhatFp8AttentionReads) {
+  const AttentionPrefill s = prefill(128, 128, DType::fp8);
+  constexpr double kHeads = 4096.0 * 8 * 128;  // of queries, of keys, of values
+  const AttentionChoice c = planned("h200_sxm", s);
+  EXPECT_DOUBLE_EQ(c.prepare.dram_read.in(units::B), 3 * kHeads * 2);
+  EXPECT_DOUBLE_EQ(c.prepare.dram_write.in(units::B), 3 * kHeads);
+  EXPECT_DOUBLE_EQ(c.main.dram_read.in(units::B), 3 * kHeads);
+  EXPECT_DOUBLE_EQ(c.main.dram_write.in(units::B), kHeads * 2);
+  EXPECT_FALSE(c.quantizes);
+  EXPECT_DOUBLE_EQ(planned("h200_sxm", s, false).main.dram_read.in(units::B), kHeads * 2 + 2 * kHeads);
+}
+
+/// 64 of 192 columns are rotated: in queries, in each head's keys, and the narrow row of 320 goes to the cache; 1.0 (A100)
+/// copies keys and values of all heads. In 8 bits a launch of its own rounds all operands.
+TEST(TrtLlmRules, LatentKeysAndValuesStayWhereTheirProjectionLeftThem) {
+  constexpr double kTokens = 4096;
+  const AttentionChoice c = planned("h200_sxm", prefill(192, 128, DType::bf16));
+  EXPECT_DOUBLE_EQ(c.prepare.dram_write.in(units::B), kTokens * (8 * (64 + 64) + 320) * 2);
+  EXPECT_FALSE(c.quantizes);
+  EXPECT_DOUBLE_EQ(planned("a100_sxm", prefill(192, 128, DType::bf16)).prepare.dram_write.in(units::B),
+                   kTokens * 8 * (64 + 320) * 2);
+  const AttentionChoice narrow = planned("h200_sxm", prefill(192, 128, DType::fp8));
+  ASSERT_TRUE(narrow.quantizes);
+  EXPECT_DOUBLE_EQ(narrow.quantize.dram_read.in(units::B), kTokens * 8 * (192 + 192 + 128) * 2);
+  EXPECT_DOUBLE_EQ(narrow.quantize.dram_write.in(units::B), kTokens * 8 * (192 + 192 + 128));
+}
+
+/// The diagonal crosses one block of 256 keys, a window's begin another; each of both then takes 2.5 times as long in 8 bits.
+TEST(TrtLlmRules, MasksOfWindowsTakeLongerInFp8) {
+  const Machine m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm"});
+  const double mask = mask_clk(128 * 256, m.rates());
+  // over 32 tiles of the whole sequence the first two visit less than two blocks
+  const auto more = [&](DType cache) {
+    AttentionPrefill s = prefill(64, 64, cache);
+    const double whole = planned("h200_sxm", s).main.once_clk;
+    s.window = 128;
+    return planned("h200_sxm", s).main.once_clk - whole;
+  };
+  const double narrow = more(DType::fp8), wide = more(DType::bf16);
+  EXPECT_NEAR(wide / mask, 1, 0.1);
+  EXPECT_NEAR((narrow - wide) / mask, 1.5 * (1 + wide / mask), 1e-9);
+}
+
+/// wgmma's chain is that of 32 KiB of keys and values, 256 of both 64 wide; rows of 192 bytes lie in 256.
+TEST(TrtLlmRules, TheChainOfAnFp8BlockGrowsWithItsBytes) {
+  const Machine m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm"});
+  const FamilyScalars& family = families_of(m, "trtllm")[trtllm::kPrefill8bit];
+  const auto chains = [&](std::int64_t width, std::int64_t value_width) {
+    const AttentionChoice c = planned("h200_sxm", prefill(width, value_width, DType::fp8));
+    EXPECT_EQ(c.family->name, family.name);
+    return (c.main.exposed_clk - family.exposed * (c.main.sfu_clk + c.main.fp32_clk)) / family.step_clk;
+  };
+  EXPECT_NEAR(chains(64, 64), 1, 1e-9);
+  EXPECT_NEAR(chains(128, 128), 2, 1e-9);
+  EXPECT_NEAR(chains(192, 192), 2, 1e-9);
+  EXPECT_NEAR(chains(256, 256), 2, 1e-9);
+  EXPECT_NEAR(chains(192, 128), 1.5, 1e-9);
+}
+
 }  // namespace
 }  // namespace plumbline::trtllm_rules_test

@@ -145,6 +145,7 @@ void answer_attention(const AttentionChoice& choice, const char* kernel, Variant
   out.sign(*choice.family, variant);
   out.attention_plan = choice.plan;
   if (choice.prepares) launch_as_found(out, q, "rotate and append", choice.prepare, *choice.prepare_family);
+  if (choice.quantizes) launch_as_found(out, q, "quantize", choice.quantize, *choice.prepare_family);
   launch_as_found(out, q, kernel, choice.main, *choice.family);
   if (choice.combines) launch_as_found(out, q, "combine", choice.combine, *choice.combine_family);
 }

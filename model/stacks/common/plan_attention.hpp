@@ -15,9 +15,11 @@ struct AttentionChoice {
   const FamilyScalars* prepare_family = nullptr;  ///< of the pass before it
   const FamilyScalars* combine_family = nullptr;  ///< of the merge
   Demand main;
-  Demand prepare;  ///< rotate Q and K, append K and V to the cache, when the operator includes it
-  Demand combine;  ///< merge the splits' partial results
-  bool prepares = false, combines = false;
+  Demand prepare;   ///< rotate Q and K, append K and V to the cache, when the operator includes it
+  Demand quantize;  ///< operands in the type of the products, by a launch after `prepare`, of its family
+  Demand combine;   ///< merge the splits' partial results
+  bool prepares = false, quantizes = false, combines = false;
+  DType math = DType::bf16;  ///< of prefill's products
 };
 
 /// How keys are cut.

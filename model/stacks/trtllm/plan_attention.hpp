@@ -11,8 +11,20 @@ namespace plumbline {
 namespace trtllm {
 /// Its families, in the order in which provider.cpp declares them. `kPrefillMma`: prefill on mma.sync. `kSingle`: a CTA for each query head. `kDecode8bit`:
 /// from 8-bit caches, where that is a kernel of its own. `kPrepare`: the pass before prefill (rotation and cache
-/// append). `kCombine`: the merge of latent attention's splits.
-enum Family : std::size_t { kPrefill, kPrefillMma, kDecode, kSingle, kDecode8bit, kMla, kPrepare, kCombine, kFamilies };
+/// append). `kCombine`: the merge of latent attention's splits. `kPrefill8bit`, `kPrepare8bit`: wgmma's prefill in 8 bits.
+enum Family : std::size_t {
+  kPrefill,
+  kPrefillMma,
+  kDecode,
+  kSingle,
+  kDecode8bit,
+  kMla,
+  kPrepare,
+  kCombine,
+  kPrefill8bit,
+  kPrepare8bit,
+  kFamilies
+};
 
 /// wgmma and what came after it: persistent kernels with a producer warp; on Hopper two warpgroups of 64 query rows a CTA.
 /// mma.sync: four warps of 16 rows, two CTAs an SM.

@@ -101,8 +101,9 @@ AttentionChoice plan_grouped(DecodeTask t, DType dtype, const Rates& m, std::spa
   decode_traffic(c.main, t, dtype, ResultsLeave::here);  // the last CTA of a head merges, in the same launch
   c.main.plan.threads = 256;
   c.main.plan.ctas_per_sm = 1;
-  // heads of 192 are padded to 256 in the kernel's steps
+  // heads of 192 are padded to 256 in the kernel's steps; query heads go through a step 16 at a time
   DecodeTask padded = t;
+  padded.key_bytes *= ceil_div(t.rows, 16);
   padded.key_bytes *= (trtllm::compiled_width(static_cast<std::int64_t>(t.qk_dim)) == 192 ? 256 : t.qk_dim) / t.qk_dim;
   cut_keys(c, how, grouped_splits(t, m), blocks_of(t), m, [&](Demand& d, double splits) {
     d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);

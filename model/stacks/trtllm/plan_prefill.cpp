@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/stacks/common/plan_stream.hpp"
 #include "model/stacks/trtllm/plan_attention.hpp"
 
 namespace plumbline {
@@ -61,11 +62,21 @@ PrefillCut mma_sync_cut(const AttentionPrefill& s, const Rates& m) {
   return cut;
 }
 
+/// Blocks of 256 keys where heads are narrow, fewer where they are wide; from 64 on twice as many of 8 bits, but for latent
+/// attention (fmha_v2/setup.py, enumerate_hgmma_flash_warpspec_kernels() and enumerate_qgmma_flash_warpspec_kernels()). A
+/// second tile of queries finds room in shared memory where a row of them has 256 bytes or less.
 PrefillCut wgmma_cut(const AttentionPrefill& s) {
+  constexpr double kLongestRow = 256;
   PrefillCut cut{128, 64, 1, 64, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
   const double width = cut.v_dim;  // the accumulator's: keys that are wider by a rotated part change nothing
   cut.kv_tile = width <= 64 ? 256 : width <= 128 ? 128 : 64;
-  cut.one_query_buffer = width > 128;
+  if (bits(s.dtype) <= 8) {
+    if (s.qk_dim == s.v_dim && width > 64) cut.kv_tile *= 2;
+    // rows lie in lines of 128 bytes
+    constexpr double kLine = 128;
+    for (double* row : {&cut.qk_dim, &cut.v_dim}) *row = *row > kLine ? ceil_div(*row, kLine) * kLine : *row;
+  }
+  cut.one_query_buffer = cut.qk_dim * bytes_of(s.dtype) > kLongestRow;
   return cut;
 }
 
@@ -92,6 +103,15 @@ PrefillCut prefill_cut(const AttentionPrefill& s, const Rates& m) {
   return wgmma_cut(s);
 }
 
+/// The chain of a block. wgmma takes 8-bit values along the keys alone, so that they are transposed on their way through
+/// shared memory: the chain grows with the bytes of a block's keys and values; the scalar is that of 32 KiB, 256 of both 64
+/// wide. (By training rows: 64, 128 and 256 wide, and latent ones, agree to a tenth.)
+double chain_clk(const PrefillCut& cut, const AttentionPrefill& s, const Rates& m, const FamilyScalars& family) {
+  if (m.path.kind != TensorPath::Kind::wgmma || bits(s.dtype) > 8) return family.step_clk;
+  constexpr double kReferenceBytes = 32 * 1024;
+  return family.step_clk * cut.kv_tile * (cut.qk_dim + cut.v_dim) * bytes_of(s.dtype) / kReferenceBytes;
+}
+
 /// Clocks of one (query tile, key block) pair. Exponentials and ordinary lanes work one after the other on a score, so
 /// what of the softmax is not hidden is a share of their sum; `step_clk` is what a block costs beside its scores
 /// (barriers, reductions over a row). From shared memory each group reads its queries (wgmma only; mma.sync keeps them
@@ -108,14 +128,23 @@ void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, c
   const double queries = trtllm::is_warp_specialised(m) ? cut.rows_a_group * cut.qk_dim : 0;
   const double read = groups * (queries + cut.kv_tile * width) * es;
   d.smem_clk = (read + cut.kv_tile * width * kv_es) / sm.smem_bytes_per_clk.in(units::B);
-  if (!cut.hides_softmax) d.exposed_clk = family.exposed * (d.sfu_clk + d.fp32_clk) + family.step_clk;
+  if (!cut.hides_softmax) d.exposed_clk = family.exposed * (d.sfu_clk + d.fp32_clk) + chain_clk(cut, s, m, family);
+}
+
+/// Blocks in which a mask is computed, in those that take 8 operations a score. wgmma's 8-bit kernel takes two and a half
+/// times as long for each where a window hides keys (by training rows of heads of 64 in a window of 128).
+double mask_share(const AttentionPrefill& s, const PrefillCut& cut, double visited, const Rates& m) {
+  constexpr double kWindowed8bit = 2.5;
+  const bool windowed = s.window > 0 && s.window < s.kv_len;
+  const bool narrow = bits(s.dtype) <= 8 && m.path.kind == TensorPath::Kind::wgmma;
+  return (windowed && narrow ? kWindowed8bit : 1) * masked_blocks(s, cut.q_tile, cut.kv_tile, visited);
 }
 
 /// What a tile costs beside its blocks: the masks, and the way of the next queries where they have no buffer of their
 /// own (the scheduler's counter in L2, then the queries and behind them the first keys from memory).
 double tile_clk(const AttentionPrefill& s, const PrefillCut& cut, double visited, const Rates& m) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
-  double clk = masked_blocks(s, cut.q_tile, cut.kv_tile, visited) * mask_clk(cut.q_tile * cut.kv_tile, m);
+  double clk = mask_share(s, cut, visited, m) * mask_clk(cut.q_tile * cut.kv_tile, m);
   if (cut.one_query_buffer) {
     const Seconds way = m.l2_latency + 2.0 * m.dram_latency;
     clk += way * m.clock + cut.q_tile * cut.qk_dim * bytes_of(s.dtype) / sm.l2_bytes_per_clk.in(units::B);
@@ -123,12 +152,23 @@ double tile_clk(const AttentionPrefill& s, const PrefillCut& cut, double visited
   return clk;
 }
 
-/// One pass over the new tokens: read their fused QKV, write rotated Q and the cache.
-Demand prepare_demand(const AttentionPrefill& s, const FamilyScalars& family) {
+/// Keys that are wider than values by the rotated part.
+bool is_latent(const AttentionPrefill& s) { return s.qk_dim > s.v_dim; }
+
+/// What the kernel multiplies: fp8 where the cache is fp8 and tensor units take it, since caches are paged and the paged
+/// kernels have operands of one type (thop/attentionOp.cpp: mFP8ContextFMHA; MLA: mFP8ContextMLA). Results stay 16 bits.
+AttentionPrefill as_run(AttentionPrefill s, const Rates& m) {
+  if (s.kv_dtype == DType::fp8 && m.gpu.sm.tensor_flop_per_clk[DType::fp8] > 0) s.dtype = DType::fp8;
+  return s;
+}
+
+/// One pass over the new tokens: read their fused QKV, write rotated Q, as `run` reads it, and the cache.
+Demand prepare_demand(const AttentionPrefill& s, const AttentionPrefill& run, const Rates& m,
+                      const FamilyScalars& family) {
   const double tokens = static_cast<double>(s.batch * s.q_len);
   // Latent attention (keys wider than values by the rotated part) rotates only that part of its queries, in place, four
   // to a warp, and reads one narrow row a token; else a warp takes a whole query, and all keys and values are read.
-  const bool latent = s.qk_dim > s.v_dim;
+  const bool latent = is_latent(s);
   constexpr double kLatentRowsPerWarp = 4, kWarps = 8;
   const double rows = tokens * static_cast<double>(s.q_heads);
   const double q_elements = rows * static_cast<double>(latent ? s.qk_dim - s.v_dim : s.qk_dim);
@@ -144,7 +184,14 @@ Demand prepare_demand(const AttentionPrefill& s, const FamilyScalars& family) {
   const double frequencies = 4 * static_cast<double>(s.qk_dim) / 2;
   const double read_kv = latent ? std::max(tokens * wide * es, new_kv * es - seen * kv_es + frequencies) : new_kv * es;
   p.dram_read = (q_elements * es + read_kv) * units::B;
-  p.dram_write = (q_elements * es + new_kv * kv_es) * units::B;
+  const double q_es = latent ? es : bytes_of(run.dtype);
+  p.dram_write = (q_elements * q_es + new_kv * kv_es) * units::B;
+  if (latent && trtllm::is_warp_specialised(m)) {
+    // 1.3 takes keys and values where their projection left them, and each head's rotated part is put beside; 1.0 (the
+    // rows on mma.sync) copies them all into one packed operand
+    const double rotated = tokens * static_cast<double>(s.kv_heads * (s.qk_dim - s.v_dim));
+    p.dram_write = ((q_elements + rotated) * es + tokens * wide * kv_es) * units::B;
+  }
   // a warp's way (sequence length, data, rotation table) is a chain of latencies; as many as fit on an SM are on it
   // side by side
   p.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kWarps * (latent ? kLatentRowsPerWarp : 1)));
@@ -154,12 +201,31 @@ Demand prepare_demand(const AttentionPrefill& s, const FamilyScalars& family) {
   return p;
 }
 
+/// Latent operands, which the projections leave in 16 bits, in a launch of their own: whole queries, keys and values.
+/// (invokeMLAContextFp8Quantize().)
+Demand quantize_demand(const AttentionPrefill& s, const AttentionPrefill& run, const Rates& m) {
+  const double tokens = static_cast<double>(s.batch * s.q_len);
+  const double elements = tokens * static_cast<double>(s.q_heads * s.qk_dim + s.kv_heads * (s.qk_dim + s.v_dim));
+  Work w;
+  w.read = storage(s.dtype, elements);
+  w.write = storage(run.dtype, elements);
+  w.fp32 = 2 * elements * units::FLOP;  // scale, clamp
+  return stream_demand(w, m, false);
+}
+
+const FamilyScalars& family_of(const AttentionPrefill& run, const Rates& m, std::span<const FamilyScalars> families) {
+  if (!trtllm::is_warp_specialised(m)) return families[trtllm::kPrefillMma];
+  return families[bits(run.dtype) <= 8 ? trtllm::kPrefill8bit : trtllm::kPrefill];
+}
+
 }  // namespace
 
-AttentionChoice plan_trtllm_prefill(const AttentionPrefill& s, bool appends, const Rates& m,
+AttentionChoice plan_trtllm_prefill(const AttentionPrefill& asked, bool appends, const Rates& m,
                                     std::span<const FamilyScalars> families) {
   AttentionChoice c;
-  c.family = &families[trtllm::is_warp_specialised(m) ? trtllm::kPrefill : trtllm::kPrefillMma];
+  const AttentionPrefill s = as_run(asked, m);
+  c.math = s.dtype;
+  c.family = &family_of(s, m, families);
   const PrefillCut cut = prefill_cut(s, m);
   c.plan.q_tile = static_cast<std::int64_t>(cut.q_tile);
   c.plan.kv_tile = static_cast<std::int64_t>(cut.kv_tile);
@@ -174,11 +240,14 @@ AttentionChoice plan_trtllm_prefill(const AttentionPrefill& s, bool appends, con
   block_demand(d, cut, s, m, *c.family);
   // a CTA's way to its first data and from its last runs beside the other's of the SM
   d.once_clk = tile_clk(s, cut, d.plan.steps, m) + c.family->start_clk / cut.ctas_per_sm;
-  prefill_traffic(d, s);
+  prefill_traffic(d, appends ? s : asked);
   if (!appends) return c;
   c.prepares = true;
-  c.prepare_family = &families[trtllm::kPrepare];
-  c.prepare = prepare_demand(s, *c.prepare_family);
+  const bool narrow = bits(s.dtype) <= 8 && !is_latent(s);
+  c.prepare_family = &families[narrow ? trtllm::kPrepare8bit : trtllm::kPrepare];
+  c.prepare = prepare_demand(asked, s, m, *c.prepare_family);
+  c.quantizes = is_latent(s) && bits(asked.dtype) > 8 && bits(s.dtype) <= 8;
+  if (c.quantizes) c.quantize = quantize_demand(asked, s, m);
   return c;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr auto kPrefillClasses = std::to_array<BandClass>({{Variant::usual, "attention_prefill"},
                                                            {Variant::alone, "attention_prefill_alone"},
-                                                           {Variant::cache_8bit, "attention_prefill_8bit", false},
+                                                           {Variant::cache_8bit, "attention_prefill_8bit"},
                                                            {Variant::math_8bit, "attention_prefill_fp8", false},
                                                            {Variant::encoder, "attention_encoder", false},
                                                            {Variant::latent, "mla_prefill", false}});
@@ -56,7 +56,17 @@ constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
       .classes = k8bitClasses},
      {.name = "mla_decode", .op = "mla_decode", .carry = kDeep, .kind = "attention", .classes = kMlaClasses},
      {.name = "attention_prepare", .op = "attention_prefill"},
-     {.name = "combine"}}};
+     {.name = "combine"},
+     {.name = "attention_prefill_8bit",
+      .op = "attention_prefill",
+      .required = false,
+      .stand_in = "library.attention_prefill",
+      .kind = "attention",
+      .classes = kPrefillClasses},
+     {.name = "attention_prepare_8bit",
+      .op = "attention_prefill",
+      .required = false,
+      .stand_in = "library.attention_prepare"}}};
 
 constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "mla_decode"};
 
@@ -84,6 +94,7 @@ class TrtLlm final : public Provider {
       const AttentionChoice choice = plan_trtllm_prefill(*prefill, appends(*prefill, q), q.rates, q.families);
       // the scalars are of launches that rotate and append too
       if (variant == Variant::usual && !choice.prepares) variant = Variant::alone;
+      out.math = choice.math;
       answer_attention(choice, "attention", variant, q, out);
       return true;
     }
