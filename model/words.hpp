@@ -43,8 +43,10 @@ inline constexpr std::array<Word<Overlap>, 4> kOverlapWords{
 inline constexpr std::array<Word<Pass>, 3> kPassWords{
     {{"forward", Pass::forward}, {"backward", Pass::backward}, {"update", Pass::update}}};
 
-inline constexpr std::array<Word<Optimizer>, 3> kOptimizerWords{
-    {{"sgd", Optimizer::sgd}, {"adam", Optimizer::adam}, {"adamw", Optimizer::adamw}}};
+inline constexpr std::array<Word<Optimizer>, 4> kOptimizerWords{{{"sgd", Optimizer::sgd},
+                                                                 {"adam", Optimizer::adam},
+                                                                 {"adamw", Optimizer::adamw},
+                                                                 {"adamw-fused", Optimizer::adamw_fused}}};
 inline constexpr std::array<Word<Recompute>, 3> kRecomputeWords{
     {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
 inline constexpr std::array<Word<PipelineSchedule>, 4> kScheduleWords{{{"gpipe", PipelineSchedule::gpipe},

@@ -22,6 +22,7 @@ fit cudnn_prefill attention "fixed_s=5e-6:1e-6:2e-5,step_clk=300:10:4000,start_c
   --where kernel=cudnn --where op=attention_prefill --min-us 4
 fit cudnn_decode attention "fixed_s=4e-6:1e-6:2e-5,start_clk=3000:100:40000,step_clk=700:10:9000,\
 dram_share_fraction=.97:.6:1" --where kernel=cudnn --where op=attention_decode --min-us 4 --unbalanced
+fit cudnn_backward attention_backward "fixed_s=5e-6:1e-6:1e-5,step_clk=1900:10:6000,start_clk=8000:100:60000"
 # products of one row whose row of weights or of the result is no whole number of 16 bytes
 fit gemv products "fixed_s=2e-6:5e-7:6e-6,start_clk=170:1:3000,step_clk=200:10:3000,merge_clk=21:2:300" \
   --where kernel=gemv

@@ -97,6 +97,7 @@ constexpr std::array kFamilies{
     "attention_prepare_8bit"sv,
     "combine"sv,
     "copy_engine"sv,
+    "cudnn_backward"sv,
     "cudnn_combine"sv,
     "cudnn_decode"sv,
     "cudnn_prefill"sv,

@@ -12,23 +12,31 @@ Seconds runtime_gap(const OpPrediction& op, const Rates& m, Runtime runtime) {
   return op.launch_count * (m.kernel_change + m.gap_stream - m.gap_graph);
 }
 
-/// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer.
+/// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer. In
+/// training of forward and backward passes together: an update's few calls are issued while the GPU still works on what
+/// was before it, and its launches each take longer than the call's share.
 void wait_for_host(StepPrediction& out, const Rates& m, const HostTime& own) {
   out.waits_for_host = false;
   double operators = 0, launches = 0;
   Seconds gpu_time;
+  bool trains = false;
   for (const NodePrediction& n : out.nodes) {
+    if (n.node->pass != Pass::forward) trains = true;
+    if (n.node->pass == Pass::update) continue;
     const auto count = static_cast<double>(n.node->count);
     operators += count;
     launches += count * n.op.launch_count;
     gpu_time += count * (n.op.time + n.gap);
   }
-  const bool known = own.each_launch > Seconds{};
-  const Seconds host = known ? launches * own.each_launch : operators * m.host_per_operator;
+  const Seconds each = trains && own.each_training_launch > Seconds{} ? own.each_training_launch : own.each_launch;
+  const bool known = each > Seconds{};
+  const Seconds host = known ? launches * each : operators * m.host_per_operator;
   if (host <= gpu_time) return;
   out.waits_for_host = known;
   const Seconds wait = (host - gpu_time) / operators;
-  for (NodePrediction& n : out.nodes) n.gap += wait;
+  for (NodePrediction& n : out.nodes) {
+    if (n.node->pass != Pass::update) n.gap += wait;
+  }
 }
 
 }  // namespace

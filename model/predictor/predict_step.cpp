@@ -12,6 +12,7 @@
 #include "model/predictor/same_operators.hpp"
 #include "model/schedule/pipeline.hpp"
 #include "model/schedule/side_by_side.hpp"
+#include "ops/resolve/ranks.hpp"
 #include "ops/rewrite/rewrite.hpp"
 
 namespace plumbline {
@@ -308,23 +309,30 @@ std::int64_t exchange_sms_of(const Machine& machine) {
 void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
                   const RunOptions& options, StepPrediction& out) {
   const Stack& stack = machine.stack();
-  if (workload.phase == Phase::train && stack.rewrites && workload.fusion == stack.fusion) {
+  const bool train = workload.phase == Phase::train, as_it_fuses = workload.fusion == stack.fusion;
+  if (train && stack.rewrites && !stack.training && as_it_fuses) {
     throw NotModelled("phase train: stack " + stack.name +
-                      ": the launches of a framework's backward pass are not on file; expected --stack megatron, or "
+                      ": the launches of its backward pass are not on file; expected --stack megatron, or "
                       "--fusion typical");
   }
   const std::int64_t exchange_sms = workload.parallel.expert > 1 ? exchange_sms_of(machine) : 0;
-  if (exchange_sms > 0 || stack.fused_attention || stack.prefill_at_once > 0 || stack.written_out_attention) {
+  if (exchange_sms > 0 || stack.fused_attention || stack.prefill_at_once > 0 || stack.written_out_attention ||
+      (train && stack.training)) {
     Workload as_the_stack_does = workload;
     as_the_stack_does.exchange_sms = exchange_sms;
     as_the_stack_does.fused_attention = stack.fused_attention;
     as_the_stack_does.prefill_at_once = stack.prefill_at_once;
     as_the_stack_does.training.written_out = stack.written_out_attention;
+    if (train && as_it_fuses && stack.training) train_eagerly(as_the_stack_does);
     lower(llm, as_the_stack_does, out.graph);
+    if (train && as_it_fuses && stack.training) {
+      rewrite(out.graph, *stack.training, lowering::rank_workload(as_the_stack_does), llm.model_type,
+              {llm.vocab, llm.tied_embeddings});
+    }
   } else {
     lower(llm, workload, out.graph);
   }
-  if (stack.rewrites && workload.fusion == stack.fusion) rewrite(out.graph, *stack.rewrites, workload, llm.model_type);
+  if (!train && stack.rewrites && as_it_fuses) rewrite(out.graph, *stack.rewrites, workload, llm.model_type);
   const bool as_recorded = workload.fusion == stack.fusion && workload.overlap == Overlap::none;
   out.between_steps = between_steps(stack.host, workload);
   predict_graph(machine, cache, options, out, as_recorded, workload.phase);

@@ -71,6 +71,10 @@ Workload settled_sizes(const LlmQuestion& q, const Stack& stack) {
   workload.fusion = q.fusion.value_or(stack.fusion);
   if (workload.phase == Phase::prefill && q.context_given) workload.cached = q.workload.context;
   workload.training.written_out = workload.phase == Phase::train && stack.written_out_attention;
+  if (workload.phase == Phase::train && stack.training && workload.fusion == stack.fusion) {
+    train_eagerly(workload);
+    workload.fused_attention = stack.fused_attention;  // what fits is asked of this workload
+  }
   settle_degrees(q.parallel, workload.parallel);
   check(workload);
   return workload;

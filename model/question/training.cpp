@@ -29,6 +29,7 @@ void set_gradient(LlmQuestion& q, const std::string& flag, const std::string& te
     throw BadInput(flag + ": expected fp32, bf16 or fp16; found '" + text + "'");
   }
   training_of(q, flag).gradient = *type;
+  training_of(q, flag).gradient_given = true;
 }
 
 void set_recompute(LlmQuestion& q, const std::string& flag, const std::string& text) {

@@ -126,7 +126,7 @@ void read_kernels(const JsonValue& root, Kernels& kernels) {
 }
 
 NodeRule read_rule(const JsonValue& value, const Kernels& kernels) {
-  value.refuse_unknown_keys({"op", "nodes", "model_types", "phase", "launches", "note"});
+  value.refuse_unknown_keys({"op", "nodes", "model_types", "phase", "pass", "launches", "note"});
   NodeRule rule;
   rule.op = operator_in(value.at("op")).name;
   rule.nodes = words_in(value, "nodes");
@@ -137,6 +137,10 @@ NodeRule read_rule(const JsonValue& value, const Kernels& kernels) {
   }
   rule.in_prefill = phase != "decode";
   rule.in_decode = phase != "prefill";
+  const std::string pass = value.find_string("pass").value_or("forward");
+  if (pass == "backward") rule.pass = Pass::backward;
+  else if (pass == "update") rule.pass = Pass::update;
+  else if (pass != "forward") value.at("pass").fail("expected forward, backward or update, found '" + pass + "'");
   const std::vector<std::string> names = expression_names(rule.op);
   for (const JsonValue& launch : value.at("launches").elements()) {
     rule.launches.push_back(read_launch(launch, kernels, names));
@@ -182,9 +186,9 @@ Rewrites parse_rewrites(const JsonValue& root) {
   return rewrites;
 }
 
-std::shared_ptr<const Rewrites> read_rewrites(const JsonValue& stack) {
-  if (!stack.find_string("launches")) return nullptr;
-  const JsonDocument document = read_named(stack.at("launches"));
+std::shared_ptr<const Rewrites> read_rewrites(const JsonValue& stack, std::string_view key) {
+  if (!stack.find_string(key)) return nullptr;
+  const JsonDocument document = read_named(stack.at(key));
   return std::make_shared<Rewrites>(parse_rewrites(document.root()));
 }
 

@@ -14,9 +14,12 @@
 // an expression too: how often it runs, 0 for sizes that take another kernel. "nodes", "model_types" and "phase" limit an entry; the first
 // one that is for a node is taken. An entry without launches: the framework runs nothing for such a node. "before" names
 // another file of data/launches: its kernels may be named, and its entries are for nodes that no entry here is for.
+// "pass" is forward where it is not given, backward or update: a backward entry is for the operator of the forward pass,
+// whose keys its expressions have, and stands for that one's whole gradient.
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "arch/json_reader.hpp"
 #include "ops/rewrite/rewrite.hpp"
@@ -26,7 +29,7 @@ namespace plumbline {
 /// Throws BadInput naming the place for an operator, key, kernel or name of an expression that is not known, or text
 /// that is no expression.
 Rewrites parse_rewrites(const JsonValue& root);
-/// Those that a stack's file names; null where it names none.
-std::shared_ptr<const Rewrites> read_rewrites(const JsonValue& stack);
+/// Those that a stack's file names by `key`; null where it names none.
+std::shared_ptr<const Rewrites> read_rewrites(const JsonValue& stack, std::string_view key = "launches");
 
 }  // namespace plumbline

@@ -9,6 +9,7 @@
 #include "model/stacks/providers.hpp"
 #include "model/stacks/read_rewrites.hpp"
 #include "model/words.hpp"
+#include "ops/rewrite/rewrite.hpp"
 #include "ops/table/table.hpp"
 #include "ops/table/text.hpp"
 
@@ -125,7 +126,8 @@ void read_prefill_at_once(const JsonValue& root, Stack& stack) {
 void read_host(const JsonValue& root, Stack& stack) {
   const auto host = root.find_object("host");
   if (!host) return;
-  host->refuse_unknown_keys({"each_launch", "each_step", "each_prompt", "each_sequence", "source"});
+  host->refuse_unknown_keys(
+      {"each_launch", "each_training_launch", "each_step", "each_prompt", "each_sequence", "source"});
   bool any = false;
   const auto read = [&](const char* key, Seconds& into) {
     if (!host->has(key)) return;
@@ -134,10 +136,11 @@ void read_host(const JsonValue& root, Stack& stack) {
     any = true;
   };
   read("each_launch", stack.host.each_launch);
+  read("each_training_launch", stack.host.each_training_launch);
   read("each_step", stack.host.each_step);
   read("each_prompt", stack.host.each_prompt);
   read("each_sequence", stack.host.each_sequence);
-  if (!any) host->fail("expected one of each_launch, each_step, each_prompt, each_sequence");
+  if (!any) host->fail("expected one of each_launch, each_training_launch, each_step, each_prompt, each_sequence");
   (void)host->at("source").as_string();
 }
 
@@ -150,6 +153,15 @@ void read_gap(const JsonValue& root, Stack& stack) {
   (void)gap->at("source").as_string();
 }
 
+/// What training alone has, and behind it the forward pass's launches of inference.
+std::shared_ptr<const Rewrites> training_rewrites(const JsonValue& root, const Stack& stack) {
+  const std::shared_ptr<const Rewrites> own = read_rewrites(root, "training_launches");
+  if (!own || !stack.rewrites) return own;
+  auto all = std::make_shared<Rewrites>(*own);
+  all->rules.insert(all->rules.end(), stack.rewrites->rules.begin(), stack.rewrites->rules.end());
+  return all;
+}
+
 }  // namespace
 
 KernelSet Stack::kernels() const { return providers.front().provider->set(); }
@@ -159,7 +171,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   const JsonValue root = document.root();
   root.refuse_unknown_keys({"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime",
                             "overlap", "collective_call", "fused_attention", "written_out_attention", "host",
-                            "launches", "gap_in_graph", "token_exchange", "prefill_at_once"});
+                            "launches", "training_launches", "gap_in_graph", "token_exchange", "prefill_at_once"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
   Stack stack;
   stack.name = root.at("name").as_string();
@@ -187,6 +199,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   read_gap(root, stack);
   read_prefill_at_once(root, stack);
   stack.rewrites = read_rewrites(root);
+  stack.training = training_rewrites(root, stack);
   return stack;
 }
 
@@ -198,6 +211,7 @@ Stack with_kernels(const Stack& stack, const Stack& kernels) {
   out.fused_attention = stack.fused_attention;
   out.written_out_attention = stack.written_out_attention;
   out.rewrites = stack.rewrites;
+  out.training = stack.training;
   out.host = stack.host;
   out.prefill_at_once = stack.prefill_at_once;
   for (const Stack::Entry& entry : stack.providers) {

@@ -33,6 +33,8 @@ struct Rewrites;  // ops/rewrite/rewrite.hpp
 struct HostTime {
   /// Beside the GPU, where launches are not in a graph; 0: the calibration's own (an operator of an eager framework).
   Seconds each_launch;
+  /// The same of forward and backward passes, where it trains; launches of the update come in lists. 0: each_launch.
+  Seconds each_training_launch;
   /// Between one step and the next, while the GPU has nothing to do, however launches reach it: scheduler, inputs, sampler,
   /// what a call from Python costs. A prefill's own, and of each sequence of the step.
   Seconds each_step, each_prompt, each_sequence;
@@ -55,6 +57,7 @@ struct Stack {
   bool fused_attention = false;
   bool written_out_attention = false;  ///< Training::written_out, where it trains
   std::shared_ptr<const Rewrites> rewrites;
+  std::shared_ptr<const Rewrites> training;  ///< the same of an iteration of training (Training::eager)
   HostTime host;
   /// From one kernel's end to the next one's start in a CUDA graph, where its kernels' durations are a profiler's, which
   /// hold the start and the drain that the calibration's gap has; 0: the calibration's gap and change of kernels.

@@ -116,4 +116,10 @@ void check(const Workload& workload) {
   check_plan(workload);
 }
 
+void train_eagerly(Workload& workload) {
+  workload.training.eager = true;
+  if (workload.training.gradient_given) return;
+  workload.training.gradient = workload.precision_given ? workload.precision.output : DType::bf16;
+}
+
 }  // namespace plumbline

@@ -13,8 +13,9 @@ enum class Phase { prefill, decode, train };
 enum class Fusion { none, typical, max };
 
 /// Per parameter, beside the weight that layers read and its gradient: what an update keeps and moves
-/// (ops/lower/update.cpp has each one's source).
-enum class Optimizer { sgd, adam, adamw };
+/// (ops/lower/update.cpp has each one's source). `adamw_fused`: where a framework trains eagerly, the update in one pass
+/// over all tensors (torch.optim.AdamW's fused=True) and not a pass for each of its steps; elsewhere the same as adamw.
+enum class Optimizer { sgd, adam, adamw, adamw_fused };
 
 /// What the backward pass computes again instead of keeping it: nothing; scores and probabilities of attention that is
 /// written out (flash attention keeps none); each layer whole, from its input (Korthikanti et al., arXiv 2205.05198,
@@ -27,6 +28,11 @@ enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, zero_bubble };
 struct Training {
   Optimizer optimizer = Optimizer::adamw;
   DType gradient = DType::fp32;  ///< what gradients of weights are added up and reduced in
+  bool gradient_given = false;   ///< by a user; else the stack's own way stands
+  /// As an eager framework trains (PyTorch's autograd and torch.optim): parameters, their gradients and the optimizer's
+  /// states have one type, `gradient`; where it is wider than the layers' own, they read casts of the parameters
+  /// (autocast). Memory is what autograd keeps (ops/memory/eager.cpp). Of stacks whose launches are on file.
+  bool eager = false;
   Recompute recompute = Recompute::none;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   /// Sequences of a replica that go forward and backward at a time; 0: one in a pipeline, else all of them.
@@ -120,6 +126,9 @@ struct Workload {
   /// what the stack does.
   std::int64_t exchange_sms = 0;
 };
+
+/// Training::eager, with gradients of the type that layers have where nobody gave one.
+void train_eagerly(Workload& workload);
 
 /// Throws BadInput for sizes below 1 (context and cached may be 0), more than 2^40 tokens in all, or a parallel plan that
 /// no model allows; what a model's own sizes forbid, `lower` refuses.

@@ -30,13 +30,50 @@ void reduce_gradients(Step& s, double params) {
   }
 }
 
+Rowwise pass_over(const Step& s, double params, std::int64_t width) {
+  const DType type = s.workload.training.gradient;
+  return {RowwiseKind::copy, ceil_div(elements(params), width), width, false, type, type};
+}
+
+/// What replicas of an eager framework exchange while the backward pass runs. DistributedDataParallel (zero 0) copies each
+/// gradient into a bucket, sums buckets, and copies them back. FSDP gathers a layer's parameters in front of its forward
+/// pass and, where they are dropped behind it (zero 3, reshard_after_forward; with zero 2 they stay), its backward pass,
+/// copying them out of what was gathered; gradients are copied together and scattered as sums.
+void exchange_eagerly(Step& s, double params, std::int64_t width) {
+  const ParallelPlan& plan = s.workload.parallel;
+  if (plan.data == 1) return;
+  const DType type = s.workload.training.gradient;
+  const Bytes bytes = storage(type, params);
+  const Rowwise copy = pass_over(s, params, width);
+  s.pass = Pass::backward;
+  s.open("replicas", 1);
+  s.graph.segments.back().once = true;
+  const auto gather = [&](NodeTag name, NodeTag out) {
+    s.collective(name, CollectiveKind::all_gather, bytes, type, plan.data, plan.tensor);
+    s.add(out, copy);
+  };
+  if (plan.zero == 0) {
+    s.add("to_buckets"_node, copy);
+    s.collective("grad_all_reduce"_node, CollectiveKind::all_reduce, bytes, type, plan.data, plan.tensor);
+    s.add("from_buckets"_node, copy);
+  } else {
+    gather("forward_all_gather"_node, "forward_copy_out"_node);
+    if (plan.zero == 3) gather("backward_all_gather"_node, "backward_copy_out"_node);
+    s.add("grad_copy_in"_node, copy);
+    s.collective("grad_reduce_scatter"_node, CollectiveKind::reduce_scatter, bytes, type, plan.data, plan.tensor);
+  }
+  s.close();
+}
+
 /// `params`: those that this rank updates, rounded up to whole rows of the hidden width.
 void optimizer(Step& s, double params, std::int64_t width) {
   const Training& training = s.workload.training;
   const std::int64_t rows = ceil_div(elements(params), width);
   const DType weight = s.types.base;
   if (training.optimizer != Optimizer::sgd) {
-    s.add("adamw"_node, Rowwise{RowwiseKind::adamw, rows, width, false, training.gradient, weight});
+    const Rowwise update{RowwiseKind::adamw, rows, width, false, training.gradient, weight};
+    if (training.optimizer == Optimizer::adamw_fused) s.add("adamw_fused"_node, update);
+    else s.add("adamw"_node, update);
     return;
   }
   const double n = d(rows) * d(width), copy = bits(weight) < 32 ? bits(weight) / 8 : 0;
@@ -52,14 +89,16 @@ void optimizer(Step& s, double params, std::int64_t width) {
 
 void update(Step& s, const Llm& llm, double params) {
   const ParallelPlan& plan = s.workload.parallel;
+  const bool eager = s.workload.training.eager;
+  if (eager) exchange_eagerly(s, params, llm.hidden);
   s.pass = Pass::update;
   s.open("optimizer", 1);
   s.graph.segments.back().once = true;
-  reduce_gradients(s, params);
+  if (!eager) reduce_gradients(s, params);
   const double share = plan.zero == 0 ? params : params / d(plan.data);
   s.add("grad_norm"_node, Scan{ScanKind::sum_all, elements(share), s.workload.training.gradient});
   optimizer(s, share, llm.hidden);
-  if (plan.zero > 0) {
+  if (plan.zero > 0 && !eager) {
     s.collective("weight_all_gather"_node, CollectiveKind::all_gather, storage(s.types.base, params), s.types.base,
                  plan.data, plan.tensor);
   }

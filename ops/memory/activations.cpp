@@ -19,7 +19,9 @@ struct View {
   const Types& types;
   double element;  ///< bytes of one activation
   double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, all_keys = 0, cross_tokens = 0, cross_len = 0;
-  bool dropout = false;
+  bool dropout = false, gelu_written_out = false, narrow_softmax = false;
+  bool eager() const { return w.phase == Phase::train && w.training.eager; }
+  bool autocast() const { return eager() && bits(w.training.gradient) > bits(types.base); }
   bool flash() const {
     const bool fused = w.fusion != Fusion::none || w.fused_attention;
     return fused && !(w.phase == Phase::train && w.training.written_out);
@@ -42,7 +44,9 @@ struct View {
             no_scores(),
             dropout,
             decode,
-            w.fusion == Fusion::max};
+            w.fusion == Fusion::max,
+            eager(),
+            narrow_softmax ? element : 4.0};
   }
   MixerLoad cross_load() const {
     MixerLoad over_encoder = load();
@@ -57,7 +61,9 @@ double stored_dense(const FfnSpec& f, const View& v, double rows, double in, dou
   const double gates = f.gated ? 2 : 1;
   double kept = gates * width;                                 // gate and up, or up
   if (!(f.gated && v.w.fusion == Fusion::max)) kept += width;  // what the down projection reads
-  if (f.gated && !v.flash()) kept += width;                    // eager code keeps silu(gate) as well
+  if (f.gated && (!v.flash() || v.eager())) kept += width;     // eager code keeps silu(gate) as well
+  // the tangent form op by op: what its products, its power and its tangent read
+  if (!f.gated && v.eager() && v.gelu_written_out) kept += 3 * width;
   return rows * v.element * (in + kept);
 }
 
@@ -73,9 +79,20 @@ double stored_ffn(const FfnSpec& f, const View& v) {
   return bytes;
 }
 
-/// 4 s b h for two norms: the input of each.
+/// 4 s b h for two norms: the input of each. Written out, an RMSNorm keeps its input in fp32, the normalized rows and a
+/// number a row; a kernel of LayerNorm two numbers a row.
+double stored_norm(NormKind norm, const View& v) {
+  if (!v.eager()) return v.tokens * v.element * v.hidden;
+  const double fp32 = 4;
+  if (norm == NormKind::layer) return v.tokens * (v.element * v.hidden + 2 * fp32);
+  // under autocast the normalized rows are fp32 too
+  return v.tokens * ((fp32 + (v.autocast() ? fp32 : v.element)) * v.hidden + fp32);
+}
+
 double stored_layer(const LayerSpec& l, const View& v) {
-  double bytes = d(l.norms) * v.tokens * v.element * v.hidden;
+  double bytes = d(l.norms) * stored_norm(l.norm, v);
+  // autocast casts the input of each matrix by itself: queries, keys and values have three, gate and up two
+  if (v.autocast()) bytes += v.tokens * v.element * v.hidden * (2.0 + (l.ffn && l.ffn->gated ? 1.0 : 0.0));
   if (l.mixer) bytes += l.mixer->stored(v.load());
   if (l.cross) bytes += l.cross->stored(v.cross_load());
   if (l.ffn) bytes += stored_ffn(*l.ffn, v);
@@ -117,6 +134,8 @@ double live_layer(const LayerSpec& l, const View& v) {
 View view_of(const Llm& llm, const Workload& w, const Types& types, const StackSpec& stack) {
   const Lengths n = lengths_of(llm, w, stack);
   View v{w, types, bits(types.base) / 8};
+  v.narrow_softmax = llm.model_type == "gpt2" || llm.model_type == "bert";  // not cast to fp32
+  v.gelu_written_out = llm.model_type == "gpt2" || llm.model_type == "gpt_neo" || llm.model_type == "gptj";
   v.hidden = d(stack.hidden > 0 ? stack.hidden : llm.hidden);
   v.q_len = d(n.q_len + n.text_tokens);
   v.kv_len = d(n.kv_len + n.text_tokens);
@@ -160,6 +179,14 @@ double under_way(const Workload& w, const TrainingStage& stage) {
   }
 }
 
+/// In eager code, what a model with dropout keeps before and behind its layers: the embedding's mask; of an encoder also the
+/// embedding's norm, and of the head's dense layer what its activation and its norm read.
+double stored_ends(const StackSpec& stack, const View& v) {
+  if (!trains_with_dropout(stack.kinds.front(), stack.role)) return 0;
+  const double mask = v.tokens * v.hidden;
+  return stack.role == StackSpec::Role::encoder ? mask + stored_norm(NormKind::layer, v) + 2 * v.element * mask : mask;
+}
+
 /// Recomputed whole, a layer keeps its input alone; one layer at a time has all of it.
 double stored_layers(const Llm& llm, const StackSpec& stack, View& v, const TrainingStage& stage, double parts) {
   const std::vector<std::int64_t> repeats = layers_of_stage(llm, stack, stage.of, stage.number);
@@ -172,7 +199,7 @@ double stored_layers(const Llm& llm, const StackSpec& stack, View& v, const Trai
     bytes += parts * d(repeats[i]) * (full ? v.tokens * v.hidden * v.element : layer);
     most = std::max(most, layer);
   }
-  return full ? bytes + most : bytes;
+  return full && !v.eager() ? bytes + most : bytes;
 }
 
 }  // namespace
@@ -188,9 +215,28 @@ Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types, 
     bytes += stored_layers(llm, stack, v, stage, parts);
     if (&stack != &llm.main() || !last) continue;
     // Final norm and head inputs; logits, and in eager code their fp32 softmax.
-    bytes += 2 * v.tokens * v.hidden * v.element + logits(llm, w, v) * (v.flash() ? v.element : v.element + 4);
+    bytes += stored_norm(stack.kinds.front().norm, v) + v.tokens * v.hidden * v.element;
+    if (v.eager()) bytes += stored_ends(stack, v);
+    if (!v.eager()) bytes += logits(llm, w, v) * (v.flash() ? v.element : v.element + 4);
   }
   return bytes * units::B;
+}
+
+double logits_of(const Llm& llm, const Workload& w, const Types& types) {
+  return logits(llm, w, view_of(llm, w, types, llm.main()));
+}
+
+double most_of_a_layer(const Llm& llm, const Workload& w, const Types& types) {
+  double most = 0;
+  for (const StackSpec& stack : llm.stacks) {
+    if (!runs(llm, w, stack)) continue;
+    View v = view_of(llm, w, types, stack);
+    for (const LayerSpec& l : stack.kinds) {
+      v.dropout = trains_with_dropout(l, stack.role);
+      most = std::max(most, stored_layer(l, v));
+    }
+  }
+  return most;
 }
 
 }  // namespace plumbline::lowering

@@ -130,6 +130,9 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
   const Workload rank = lowering::rank_workload(w);
   const Elements e = local(llm, w, stage);
   const bool train = w.phase == Phase::train;
+  if (train && w.training.eager) {
+    return lowering::eager_need(llm, rank, t, e.wide + e.linear + e.experts, workspace(llm, rank));
+  }
   MemoryNeed need;
   need.weights = weights(e, t, train);
   need.activations =

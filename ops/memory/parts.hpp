@@ -16,4 +16,11 @@ struct TrainingStage {
 Bytes live_activations(const Llm& llm, const Workload& workload, const Types& types);
 Bytes stored_activations(const Llm& llm, const Workload& workload, const Types& types, const TrainingStage& stage = {});
 
+/// Elements of the logits of a rank; bytes that a layer keeps, of the one that keeps most.
+double logits_of(const Llm& llm, const Workload& workload, const Types& types);
+double most_of_a_layer(const Llm& llm, const Workload& workload, const Types& types);
+
+/// What an eager framework holds where it holds most (eager.cpp). `params` elements, those of the head's matrix among them.
+MemoryNeed eager_need(const Llm& llm, const Workload& workload, const Types& types, double params, Bytes workspace);
+
 }  // namespace plumbline::lowering

@@ -250,7 +250,14 @@ Bytes AttentionSpec::cache(const CacheQuery& query) const {
   return storage(query.kv, kept * d(lowering::ceil_div(kv_heads, query.tensor)) * d(qk_dim + v_dim));
 }
 
-double AttentionSpec::stored(const MixerLoad& load) const { return stored_attention(widths(*this, load.tensor), load); }
+/// Beside those, the norms of queries and keys as an eager framework keeps them: their input in fp32, the normalized rows,
+/// a number a head.
+double AttentionSpec::stored(const MixerLoad& load) const {
+  const double bytes = stored_attention(widths(*this, load.tensor), load);
+  if (!load.eager || qk_norm == 0) return bytes;
+  const double heads = d(q_heads + kv_heads) / load.tensor;
+  return bytes + load.tokens * heads * (d(qk_dim) * (4 + load.element) + 4);
+}
 
 double AttentionSpec::live(const MixerLoad& load) const { return live_attention(widths(*this, load.tensor), load); }
 

@@ -48,6 +48,9 @@ struct MixerLoad {
   bool flash = true;                 ///< attention keeps no scores
   bool dropout = false, decode = false;
   bool fused = false;  ///< all that is known to be fused (fusion max)
+  bool eager = false;  ///< kept for the backward pass as an eager framework keeps it (Training::eager)
+  double softmax =
+      4;  ///< bytes of a probability that eager code works with, which it casts where they are more than `element`
 };
 
 /// Segments of a graph: a layer with this mixer, and one whose feed-forward part is a mixture of experts.

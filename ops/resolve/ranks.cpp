@@ -149,7 +149,10 @@ void refuse_training(const Llm& llm, const Workload& w, const std::string& place
   if (p.attention_data) throw NotModelled(place + ": attention-dp: training is not modelled with it");
   if (p.expert > 1)
     throw NotModelled(place + ": ep " + std::to_string(p.expert) + ": training is not modelled with it");
-  if (p.zero > 1) {
+  if (w.training.eager && p.zero == 1) {
+    throw NotModelled(place + ": zero 1: of an eager framework expected 0 (DistributedDataParallel), 2 or 3 (FSDP)");
+  }
+  if (!w.training.eager && p.zero > 1) {
     throw NotModelled(place + ": zero " + std::to_string(p.zero) +
                       ": gradients and weights that replicas share are not modelled yet; expected 0 or 1");
   }

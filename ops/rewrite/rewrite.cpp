@@ -10,7 +10,27 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, kStepNames> kStep{"w", "batch", "seqs", "fresh", "cached"};
+constexpr std::array<std::string_view, kStepNames> kStep{"w", "batch", "seqs", "fresh", "cached",
+                                                         "p", "tied",  "adds", "vocab"};
+
+/// What the rules ask of the step.
+struct Asked {
+  const Workload& workload;
+  std::string_view model_type;
+  double parameter = 0, tied = 0, adds = 0, vocabulary = 0;
+  bool decode() const { return workload.phase == Phase::decode; }
+};
+
+Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_type, const Vocabulary& v) {
+  if (w.phase != Phase::train) return {w, model_type};
+  const auto parts = static_cast<double>(graph.pipeline.micro_batches);
+  return {w,
+          model_type,
+          bits(w.training.gradient) / 8.0,
+          v.tied ? 1.0 : 0.0,
+          (parts - 1) / parts,
+          static_cast<double>(v.tokens)};
+}
 
 template <class Names>
 bool listed(const Names& names, std::string_view name) {
@@ -18,15 +38,17 @@ bool listed(const Names& names, std::string_view name) {
 }
 
 /// The value of each of expression_names(), for one node.
-void values_of(const Op& op, const Workload& w, std::vector<double>& values) {
+void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
+  const Workload& w = asked.workload;
   values.clear();
   const void* shape = shape_address(op);
   for (const Key& key : keys_of(op)) values.push_back(key.get(shape));
   const bool decode = w.phase == Phase::decode;
   const double cached = static_cast<double>(decode ? w.context : w.cached);
   const double sequences = static_cast<double>(w.batch);
-  values.insert(values.end(), {bits(single_dtype(op)) / 8.0, sequences, sequences,
-                               decode ? 1.0 : static_cast<double>(w.prompt), cached});
+  values.insert(values.end(),
+                {bits(single_dtype(op)) / 8.0, sequences, sequences, decode ? 1.0 : static_cast<double>(w.prompt),
+                 cached, asked.parameter, asked.tied, asked.adds, asked.vocabulary});
 }
 
 Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>& values) {
@@ -74,53 +96,89 @@ std::vector<std::string> expression_names(std::string_view op) {
   return names;
 }
 
-bool NodeRule::is_for(const Node& node, std::string_view model_type, bool decode) const {
-  return (decode ? in_decode : in_prefill) && op_name(node.op) == op && listed(nodes, node.name) &&
+bool NodeRule::is_for(const Node& node, Pass in, std::string_view model_type, bool decode) const {
+  return pass == in && (decode ? in_decode : in_prefill) && op_name(node.op) == op && listed(nodes, node.name) &&
          listed(model_types, model_type);
 }
 
-void rewrite(Graph& graph, const Rewrites& rewrites, const Workload& workload, std::string_view model_type) {
-  if (rewrites.empty()) return;
-  std::vector<Node> before;
-  before.swap(graph.nodes);
-  std::vector<int> last_of(before.size(), -1);  // the launch that a node's followers wait for
-  std::vector<double> values;
-  std::size_t next = 0;
-  const bool decode = workload.phase == Phase::decode;
-  for (Segment& segment : graph.segments) {
-    const int first = static_cast<int>(graph.nodes.size());
-    for (int i = 0; i < segment.size; ++i, ++next) {
-      const Node& node = before[next];
-      std::array<int, 2> waits = node.depends;
-      for (int& other : waits) other = other < 0 ? other : last_of[static_cast<std::size_t>(other)];
-      const auto rule = std::find_if(rewrites.rules.begin(), rewrites.rules.end(),
-                                     [&](const NodeRule& each) { return each.is_for(node, model_type, decode); });
-      if (rule == rewrites.rules.end()) {
-        graph.nodes.push_back(node);
-        graph.nodes.back().depends = waits;
-        last_of[next] = static_cast<int>(graph.nodes.size()) - 1;
-        continue;
-      }
-      values_of(node.op, workload, values);
-      last_of[next] = std::max(waits[0], waits[1]);
-      for (const LaunchRule& launch : rule->launches) {
-        const std::int64_t times = times_of(launch, node, values);
-        if (times == 0) continue;
-        Node made = node;
-        made.count = node.count * times;
-        made.op = launch_of(launch, node, values);
-        made.name = kept_name(graph, node.name, launch.name);
-        made.role = NodeRole::plain;
-        made.launch = true;
-        made.depends = waits;
-        graph.nodes.push_back(made);
-        last_of[next] = static_cast<int>(graph.nodes.size()) - 1;
-        waits = {last_of[next], -1};
-      }
-    }
-    segment.first = first;
-    segment.size = static_cast<int>(graph.nodes.size()) - first;
+namespace {
+
+/// One walk over a graph's nodes.
+class Rewriting {
+ public:
+  Rewriting(Graph& graph, const Rewrites& rewrites, const Asked& asked)
+      : graph_(graph), rewrites_(rewrites), asked_(asked) {
+    before_.swap(graph.nodes);
+    last_of_.resize(before_.size(), -1);
   }
+
+  void run() {
+    std::size_t next = 0;
+    for (Segment& segment : graph_.segments) {
+      const int first = static_cast<int>(graph_.nodes.size());
+      for (int i = 0; i < segment.size; ++i) node(next++);
+      segment.first = first;
+      segment.size = static_cast<int>(graph_.nodes.size()) - first;
+    }
+  }
+
+ private:
+  void node(std::size_t i) {
+    const Node& node = before_[i];
+    std::array<int, 2> waits = node.depends;
+    for (int& other : waits) other = other < 0 ? other : last_of_[static_cast<std::size_t>(other)];
+    const bool gradient = node.pass == Pass::backward && node.of >= 0 && !node.again;
+    const Node& source = gradient ? before_[static_cast<std::size_t>(node.of)] : node;
+    const Pass in = node.again ? Pass::forward : node.pass;
+    const auto rule = std::find_if(rewrites_.rules.begin(), rewrites_.rules.end(), [&](const NodeRule& each) {
+      return each.is_for(source, in, asked_.model_type, asked_.decode());
+    });
+    if (rule == rewrites_.rules.end()) {
+      graph_.nodes.push_back(node);
+      graph_.nodes.back().depends = waits;
+      last_of_[i] = static_cast<int>(graph_.nodes.size()) - 1;
+      return;
+    }
+    last_of_[i] = std::max(waits[0], waits[1]);
+    // the rule's launches stand for all nodes of a gradient, which lie side by side
+    const bool done = gradient && i > 0 && before_[i - 1].of == node.of && before_[i - 1].pass == Pass::backward &&
+                      !before_[i - 1].again && before_[i - 1].segment == node.segment;
+    if (!done) launches(*rule, node, source, waits, i);
+  }
+
+  void launches(const NodeRule& rule, const Node& node, const Node& source, std::array<int, 2> waits, std::size_t i) {
+    values_of(source.op, asked_, values_);
+    for (const LaunchRule& launch : rule.launches) {
+      const std::int64_t times = times_of(launch, source, values_);
+      if (times == 0) continue;
+      Node made = node;
+      made.count = node.count * times;
+      made.op = launch_of(launch, source, values_);
+      made.name = kept_name(graph_, source.name, (rule.pass == Pass::backward ? "d_" : "") + launch.name);
+      made.role = NodeRole::plain;
+      made.launch = true;
+      made.depends = waits;
+      graph_.nodes.push_back(made);
+      last_of_[i] = static_cast<int>(graph_.nodes.size()) - 1;
+      waits = {last_of_[i], -1};
+    }
+  }
+
+  Graph& graph_;
+  const Rewrites& rewrites_;
+  const Asked& asked_;
+  std::vector<Node> before_;
+  std::vector<int> last_of_;  // the launch that a node's followers wait for
+  std::vector<double> values_;
+};
+
+}  // namespace
+
+void rewrite(Graph& graph, const Rewrites& rewrites, const Workload& workload, std::string_view model_type,
+             const Vocabulary& vocabulary) {
+  if (rewrites.empty()) return;
+  const Asked asked = asked_of(graph, workload, model_type, vocabulary);
+  Rewriting(graph, rewrites, asked).run();
 }
 
 }  // namespace plumbline

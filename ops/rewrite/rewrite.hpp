@@ -21,7 +21,18 @@ namespace plumbline {
 ///   seqs     the same, of any operator
 ///   fresh    tokens a sequence that are new
 ///   cached   tokens a sequence that are in the cache before
-inline constexpr std::size_t kStepNames = 5;
+/// and in training, else 0:
+///   p        bytes of a parameter
+///   tied     1 where the head's weights are the embedding's
+///   adds     share of the micro-batches whose gradients are added to those of others
+///   vocab    tokens of the vocabulary
+inline constexpr std::size_t kStepNames = 9;
+
+/// What rules of training ask of the model.
+struct Vocabulary {
+  std::int64_t tokens = 0;
+  bool tied = false;
+};
 
 /// One launch: an operator whose keys are worked out.
 struct LaunchRule {
@@ -36,15 +47,18 @@ struct LaunchRule {
   std::optional<Expression> times{};  ///< how often it runs for its node, rounded; 0: not at all. Empty: once
 };
 
-/// What becomes of the nodes of one operator: none, one or more launches.
+/// What becomes of the nodes of one operator: none, one or more launches. A rule of the backward pass is for the forward
+/// node: its launches stand in the place of all nodes of that one's gradient. What is computed again in the backward pass
+/// goes by the forward pass's rules.
 struct NodeRule {
   std::string op;
+  Pass pass = Pass::forward;
   std::vector<std::string> nodes;        ///< by name; empty: all of that operator
   std::vector<std::string> model_types;  ///< of these alone; empty: of any model
   bool in_prefill = true, in_decode = true;
   std::vector<LaunchRule> launches;
 
-  bool is_for(const Node& node, std::string_view model_type, bool decode) const;
+  bool is_for(const Node& node, Pass in, std::string_view model_type, bool decode) const;
 };
 
 /// Names of an operator's expressions: its keys in their order, then those above. Throws BadInput for no operator.
@@ -59,6 +73,7 @@ struct Rewrites {
 /// Puts launches in place of nodes. They run as often, one behind the other, and are called "node.launch". A node whose
 /// rule has no launch is gone: the framework does not run it. Throws BadInput where a rule gives an operator a value that
 /// it does not take. `memory` stays as it is.
-void rewrite(Graph& graph, const Rewrites& rewrites, const Workload& workload, std::string_view model_type);
+void rewrite(Graph& graph, const Rewrites& rewrites, const Workload& workload, std::string_view model_type,
+             const Vocabulary& vocabulary = {});
 
 }  // namespace plumbline

@@ -33,10 +33,12 @@ void Step::add_gradient(std::size_t i) {
     }
     add({name, node.role}, op, node.stream);
     graph.nodes.back().name = name->of(part.part);
+    graph.nodes.back().of = static_cast<int>(i);
     if (part.part == GradientPart::dw && sums_bias_apart(node.op)) {
       const auto& forward = std::get<Gemm>(node.op);
       row({name, node.role}, RowwiseKind::sum_rows, forward.n, forward.m);
       graph.nodes.back().name = name->db;
+      graph.nodes.back().of = static_cast<int>(i);
     }
   }
 }
@@ -48,6 +50,7 @@ void Step::recompute(int first, int end) {
     add({name, node.role}, node.op, node.stream);
     graph.nodes.back().name = name->recompute;
     graph.nodes.back().again = true;
+    graph.nodes.back().of = i;
   }
 }
 

@@ -8,6 +8,7 @@
 #include "arch/error.hpp"
 #include "model/predict.hpp"
 #include "model/report/report.hpp"
+#include "model/stacks/stack.hpp"
 
 namespace plumbline::training_test {
 namespace {
@@ -20,9 +21,9 @@ const Machine& machine_of(const char* stack) {
     options.cluster = "dgx_h100";
     return make_machine(load_gpu("h100_sxm"), options);
   };
-  static const Machine megatron = make("megatron"), ideal = make("ideal"), transformers = make("hf-sdpa");
+  static const Machine megatron = make("megatron"), ideal = make("ideal"), serving = make("faster-transformer");
   const std::string name = stack;
-  return name == "megatron" ? megatron : name == "ideal" ? ideal : transformers;
+  return name == "megatron" ? megatron : name == "ideal" ? ideal : serving;
 }
 
 const Llm& small() {
@@ -93,9 +94,9 @@ TEST(Training, ReplicasWaitForTheirGradientsAlone) {
 
 TEST(Training, AFrameworksLaunchesAreRefusedByName) {
   Workload w = training(1, 128);
-  w.fusion = Fusion::none;
+  w.fusion = machine_of("faster-transformer").stack().fusion;
   try {
-    (void)price(w, "hf-sdpa");
+    (void)price(w, "faster-transformer");
     FAIL();
   } catch (const NotModelled& refusal) {
     EXPECT_THAT(refusal.what(), HasSubstr("backward"));

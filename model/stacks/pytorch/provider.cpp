@@ -4,6 +4,7 @@
 
 #include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/flash_attention/plan_attention.hpp"
+#include "model/stacks/flash_attention/plan_backward.hpp"
 #include "model/stacks/provider.hpp"
 #include "model/stacks/pytorch/plan_gemv.hpp"
 #include "model/stacks/pytorch/plan_grouped.hpp"
@@ -13,11 +14,12 @@ namespace {
 
 /// In the order in which they are declared. The attention families stand where FlashAttention's do, whose planner cuts
 /// for cuDNN too: cuDNN is not published.
-enum PyTorchFamily : std::size_t { kGroupedMm = flash_attention::kFamilies, kGemv, kPyTorchFamilies };
+enum PyTorchFamily : std::size_t { kGroupedMm = flash_attention::kFamilies, kGemv, kCudnnBackward, kPyTorchFamilies };
 
 constexpr auto kPrefill =
     std::to_array<BandClass>({{Variant::usual, "cudnn_prefill"}, {Variant::encoder, "cudnn_encoder"}});
 constexpr auto kDecode = std::to_array<BandClass>({{Variant::usual, "cudnn_decode"}});
+constexpr auto kBackward = std::to_array<BandClass>({{Variant::usual, "cudnn_backward", false}});
 constexpr auto kOneRow = std::to_array<BandClass>({{Variant::usual, "gemv"}});
 constexpr auto kGrouped = std::to_array<BandClass>({{Variant::usual, "grouped_mm"}});
 
@@ -45,7 +47,14 @@ constexpr std::array<FamilyDeclaration, kPyTorchFamilies> kDeclared{
       .stand_in_inherits = true,
       .kind = "matrix",
       .classes = kGrouped},
-     {.name = "gemv", .op = "gemm", .required = false, .kind = "matrix", .classes = kOneRow}}};
+     {.name = "gemv", .op = "gemm", .required = false, .kind = "matrix", .classes = kOneRow},
+     {.name = "cudnn_backward",
+      .op = "attention_backward",
+      .required = false,
+      .stand_in = "library.flash_prefill",
+      .stand_in_inherits = true,
+      .kind = "attention",
+      .classes = kBackward}}};
 
 /// Tiles of a causal mask in the order of their queries: long ones come late, so that 1024 queries of 32 heads, 256 tiles,
 /// take 32.6 us with the mask and 32.5 without (H200, 2026-11-23).
@@ -54,7 +63,8 @@ constexpr PrefillCut kCudnn{false, false};
 /// columns.
 constexpr DecodeCut kCudnnDecode{2, 128, true};
 
-constexpr std::array<std::string_view, 4> kOps{"attention_prefill", "attention_decode", "grouped_gemm", "gemm"};
+constexpr std::array<std::string_view, 5> kOps{"attention_prefill", "attention_decode", "attention_backward",
+                                               "grouped_gemm", "gemm"};
 
 class PyTorch final : public Provider {
  public:
@@ -78,6 +88,11 @@ class PyTorch final : public Provider {
       require_tensor_path(decode->dtype, q);
       answer_attention(plan_flash_decode(*decode, q.rates, q.families, key_cutting(q), kCudnnDecode),
                        "cuDNN split-KV attention", variant, q, out);
+      return true;
+    }
+    if (const auto* backward = std::get_if<AttentionBackward>(&q.op)) {
+      require_tensor_path(backward->dtype, q);
+      answer_backward(*backward, q.families[kCudnnBackward], q.families[flash_attention::kAppend], q, out);
       return true;
     }
     if (const auto* gemm = std::get_if<Gemm>(&q.op)) return answer_gemv(*gemm, q, out);

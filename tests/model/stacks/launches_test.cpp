@@ -74,6 +74,8 @@ TEST(Launches, RefusesWhatIsNotThere) {
   EXPECT_THAT(refusal(kKernel + "," + kKernel, of("")), HasSubstr("expected each kernel once"));
   EXPECT_THAT(refusal(kKernel, R"({"op": "rmsnorm", "phase": "train", "launches": []})"),
               HasSubstr("expected prefill or decode"));
+  EXPECT_THAT(refusal(kKernel, R"({"op": "rmsnorm", "pass": "backwards", "launches": []})"),
+              HasSubstr("expected forward, backward or update"));
 }
 
 TEST(Launches, AStackNamesAFileOfThem) {

@@ -165,6 +165,52 @@ TEST(Rewrite, RulesAreForWhomTheySay) {
   EXPECT_EQ(g.nodes.size(), 6U);
 }
 
+/// a | in backward: b again, the two nodes of a's gradient, b's | update
+TEST(Rewrite, ARuleOfTheBackwardPassStandsForAWholeGradient) {
+  Graph g;
+  const auto add = [&](const char* name, Pass pass, int of, bool again, const Op& op) {
+    Node node;
+    node.name = name;
+    node.op = op;
+    node.pass = pass;
+    node.of = of;
+    node.again = again;
+    node.count = 3;
+    node.depends = {static_cast<int>(g.nodes.size()) - 1, -1};
+    g.nodes.push_back(node);
+  };
+  const Rowwise norm{RowwiseKind::rmsnorm, 8, 64}, silu{RowwiseKind::silu, 8, 64}, sum{RowwiseKind::add, 8, 64};
+  add("a", Pass::forward, -1, false, norm);
+  add("b", Pass::forward, -1, false, silu);
+  add("b.recompute", Pass::backward, 1, true, silu);
+  add("b", Pass::backward, 1, false, sum);
+  add("a.dx", Pass::backward, 0, false, sum);
+  add("a.dw", Pass::backward, 0, false, sum);
+  add("adamw", Pass::update, -1, false, Rowwise{RowwiseKind::adamw, 16, 64});
+  g.segments = {{"all", 3, 0, 7}};
+  NodeRule forward, back, update;
+  forward.op = back.op = "rmsnorm";
+  forward.op = "silu";
+  forward.launches = {launch("once", "silu", {{"rows", "rows"}, {"cols", "1"}})};
+  back.pass = Pass::backward;
+  back.launches = {launch("left", "rmsnorm", {{"rows", "rows"}, {"cols", "cols*p"}}),
+                   launch("right", "rmsnorm", {{"rows", "vocab*tied"}, {"cols", "1+adds"}})};
+  update.op = "adamw";
+  update.pass = Pass::update;
+  update.launches = {launch("list", "adamw", {{"rows", "1"}, {"cols", "rows*cols"}})};
+  Workload w = prefill(1, 8);
+  w.phase = Phase::train;
+  w.training.gradient = DType::fp32;
+  rewrite(g, {{forward, back, update}}, w, "llama", {100, true});
+  check(g);
+  EXPECT_THAT(texts(g), ElementsAre("a rows=8;cols=64", "b.once rows=8;cols=1", "b.recompute.once rows=8;cols=1",
+                                    "b rows=8;cols=64", "a.d_left rows=8;cols=256", "a.d_right rows=100;cols=1",
+                                    "adamw.list rows=1;cols=1024"));
+  EXPECT_THAT(g.nodes[4].depends, ElementsAre(3, -1));
+  EXPECT_THAT(g.nodes[6].depends, ElementsAre(5, -1));
+  EXPECT_EQ(g.nodes[5].count, 3);
+}
+
 TEST(Rewrite, NamesLiveAsLongAsTheGraphAndItsCopies) {
   Graph copy;
   {

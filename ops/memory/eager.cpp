@@ -1,0 +1,80 @@
+// Memory of an iteration as an eager framework runs it (PyTorch's autograd and torch.optim): a sum of bytes that has no
+// constant of its own. What is alive depends on the place in the iteration, and the one that holds most counts:
+//
+//   loss        parameters and states, what autograd keeps of all layers, and of each logit its log-softmax, the gradient of
+//               that and the gradient of the logit that is made of the two: 12 bytes where the loss casts to fp32 first
+//               (there are no gradients of parameters yet)
+//   head        the same without those, the logits' gradient in their own type, and the first gradient: the head's matrix
+//   layers      with recomputation: inputs of all layers, and all of the layer that is computed again
+//   embedding   parameters, states, all gradients, and of a tied embedding its second gradient, which
+//               embedding_dense_backward writes all of, and the sum of the two
+//   optimizer   parameters, states, all gradients, and for a pass a tensor list (foreach) the square roots of the second
+//               moments, of all parameters at once; torch.optim's fused kernel has none
+//
+// Replicas: DistributedDataParallel (zero 0) has its buckets beside, as large as all gradients. FSDP (2 and 3) has a share of
+// parameters, gradients and states, and beside them what is gathered: of the embedding and head, which are one unit, from
+// their forward to their backward pass; of the layers too where they stay (2), else of one, the last at the loss.
+//
+// Each was read off torch/csrc/autograd and torch/optim/adam.py of PyTorch 2.11.
+#include <algorithm>
+
+#include "ops/as_double.hpp"
+#include "ops/memory/parts.hpp"
+
+namespace plumbline::lowering {
+namespace {
+
+/// Of the parameters' type: two moments, or a momentum.
+double states_of(const Training& t) { return t.optimizer == Optimizer::sgd ? 1 : 2; }
+
+/// transformers' causal losses cast logits to fp32, those of masked tokens do not.
+double loss_element(const Llm& llm, double element) {
+  return llm.main().role == StackSpec::Role::encoder ? element : 4;
+}
+
+/// Each thread that multiplies has a handle and with it a workspace: the one that runs forward, autograd's that runs
+/// backward.
+constexpr double kHandles = 2;
+
+}  // namespace
+
+MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, double params, Bytes workspace) {
+  const Bytes all = storage(w.training.gradient, params);
+  const double logits = logits_of(llm, w, types), element = bits(types.base) / 8;
+  const double head = llm.has_head ? d(llm.vocab) * d(llm.hidden) / d(w.parallel.tensor) : 0;
+  const Bytes head_matrix = storage(w.training.gradient, head);
+  const bool again = w.training.recompute == Recompute::full;
+  const double replicas = d(w.parallel.data), shards = w.parallel.zero == 0 ? 1 : replicas;
+  const Bytes ends = (llm.tied_embeddings ? 1.0 : 2.0) * head_matrix, shard = all / shards;
+  MemoryNeed base;
+  base.weights = shard;
+  base.optimizer = states_of(w.training) * shard;
+  base.workspace = kHandles * workspace;
+  if (shards == 1 && replicas > 1) base.workspace += all;
+  Bytes kept = stored_activations(llm, w, types, {0, 1, 1});
+  // autocast keeps its casts of the parameters for the backward pass
+  if (bits(w.training.gradient) > bits(types.base)) kept += storage(types.base, params);
+
+  MemoryNeed most;
+  const auto at = [&](Bytes activations, Bytes gradients, Bytes beside) {
+    MemoryNeed need = base;
+    need.activations = activations;
+    need.gradients = gradients;
+    need.optimizer += beside;
+    if (need.total() > most.total()) most = need;
+  };
+  double layer = 0;
+  for (const LayerSpec& l : llm.main().kinds) layer = std::max(layer, l.params);
+  const Bytes one_layer = storage(w.training.gradient, layer / d(w.parallel.tensor));
+  const Bytes gathered = shards == 1 ? Bytes{} : w.parallel.zero == 2 ? all : ends + one_layer;
+  at(kept + 3 * loss_element(llm, element) * logits * units::B + gathered, Bytes{}, Bytes{});
+  at(kept + element * logits * units::B + gathered, head_matrix, Bytes{});
+  if (again) at(kept + most_of_a_layer(llm, w, types) * units::B + gathered, head_matrix, Bytes{});
+  const Bytes whole = shards == 1 ? Bytes{} : 2 * ends;  // the unit of embedding and head, and its gradients
+  at(whole, shard + (llm.tied_embeddings ? 2 * head_matrix : Bytes{}), Bytes{});
+  const bool list = w.training.optimizer == Optimizer::adam || w.training.optimizer == Optimizer::adamw;
+  at(Bytes{}, shard, list ? shard : Bytes{});
+  return most;
+}
+
+}  // namespace plumbline::lowering
