@@ -85,7 +85,7 @@ void check_heads(const LlmConfig& config, const AttentionSpec& a) {
   config.product(a.q_heads, std::max(a.qk_dim, a.v_dim), "num_attention_heads");
 }
 
-constexpr std::array kWords{kFullAttention, kSlidingAttention, kChunkedAttention};
+constexpr std::array kAttentionWords{kFullAttention, kSlidingAttention, kChunkedAttention};
 
 /// Sizes of sliding layers apart from the others' (MiMo-V2, Inkling).
 void read_sliding(const LlmConfig& config, AttentionSpec& a) {
@@ -126,7 +126,7 @@ bool rotates(const LlmConfig& config, const LayerPlace& place) {
   return integer_within(values[static_cast<std::size_t>(place.layer)], 0, 1) == 1;
 }
 
-LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+LayerMixer read_attention(const LlmConfig& config, const LayerPlace& place) {
   AttentionSpec a = read_attention(config, place.hidden);
   if (place.word == kSlidingAttention) read_sliding(config, a);
   a.reads_other_cache = reads_other_cache(config, place);
@@ -150,7 +150,9 @@ AttentionWidths widths(const AttentionSpec& a, double tensor) {
 
 }  // namespace
 
-MixerKind attention_mixer() { return {.words = kWords, .read = read, .fresh = fresh_mixer<AttentionSpec>}; }
+MixerKind attention_mixer() {
+  return {.words = kAttentionWords, .read = read_attention, .fresh = fresh_mixer<AttentionSpec>};
+}
 
 std::int64_t read_query_heads(const LlmConfig& config) {
   return config.dim({"num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"}, "query heads");

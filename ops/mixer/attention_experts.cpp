@@ -55,11 +55,11 @@ struct AttentionExpertsSpec final : MixerOf<AttentionExpertsSpec> {
   void lower(lowering::Step& step) const override;
 };
 
-constexpr std::array kWords{kFullAttention};
+constexpr std::array kAttentionExpertsWords{kFullAttention};
 
-bool meant(const LlmConfig& config) { return config.is("jetmoe"); }
+bool meant_attention_experts(const LlmConfig& config) { return config.is("jetmoe"); }
 
-LayerMixer read(const LlmConfig& config, const LayerPlace&) {
+LayerMixer read_attention_experts(const LlmConfig& config, const LayerPlace&) {
   AttentionExpertsSpec a;
   a.experts = config.dim({"num_local_experts"}, "experts");
   a.topk = config.dim({"num_experts_per_tok"}, "experts a token");
@@ -90,7 +90,10 @@ void AttentionExpertsSpec::lower(lowering::Step& s) const {
 }  // namespace
 
 MixerKind attention_experts_mixer() {
-  return {.words = kWords, .meant = meant, .read = read, .fresh = fresh_mixer<AttentionExpertsSpec>};
+  return {.words = kAttentionExpertsWords,
+          .meant = meant_attention_experts,
+          .read = read_attention_experts,
+          .fresh = fresh_mixer<AttentionExpertsSpec>};
 }
 
 }  // namespace plumbline

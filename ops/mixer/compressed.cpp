@@ -13,9 +13,9 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array kWords{kFullAttention, kSlidingAttention, kChunkedAttention};
+constexpr std::array kCompressedWords{kFullAttention, kSlidingAttention, kChunkedAttention};
 
-bool meant(const LlmConfig& config) { return config.has({"compress_ratios"}); }
+bool meant_compressed(const LlmConfig& config) { return config.has({"compress_ratios"}); }
 
 std::vector<std::int64_t> read_ratios(const LlmConfig& config, std::int64_t layers) {
   const auto list = config.find({"compress_ratios"});
@@ -27,7 +27,7 @@ std::vector<std::int64_t> read_ratios(const LlmConfig& config, std::int64_t laye
   return ratios;
 }
 
-LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+LayerMixer read_compressed(const LlmConfig& config, const LayerPlace& place) {
   const AttentionSpec base = read_attention(config, place.hidden);
   CompressedSpec a;
   a.heads = base.q_heads;
@@ -104,7 +104,10 @@ AttentionWidths widths(const CompressedSpec& a, double tensor) {
 }  // namespace
 
 MixerKind compressed_mixer() {
-  return {.words = kWords, .meant = meant, .read = read, .fresh = fresh_mixer<CompressedSpec>};
+  return {.words = kCompressedWords,
+          .meant = meant_compressed,
+          .read = read_compressed,
+          .fresh = fresh_mixer<CompressedSpec>};
 }
 
 MixerKind compressed_layers_mixer() { return {.words = kPooledWords, .read = read_by_layers}; }

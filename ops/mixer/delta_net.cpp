@@ -10,14 +10,14 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, 1> kWords{"linear_attention"};
+constexpr std::array<std::string_view, 1> kDeltaNetWords{"linear_attention"};
 
-bool meant(const LlmConfig& config) {
+bool meant_delta_net(const LlmConfig& config) {
   return config.family().has(kDeltaNet) || config.has({"linear_num_value_heads", "full_attention_interval"});
 }
 
 /// Every n-th layer has full attention.
-std::optional<std::vector<bool>> places(const LlmConfig& config, std::int64_t layers) {
+std::optional<std::vector<bool>> places_delta_net(const LlmConfig& config, std::int64_t layers) {
   const auto n = config.maybe_dim({"full_attention_interval"});
   if (!n) return std::nullopt;
   std::vector<bool> here;
@@ -25,7 +25,7 @@ std::optional<std::vector<bool>> places(const LlmConfig& config, std::int64_t la
   return here;
 }
 
-LayerMixer read(const LlmConfig& config, const LayerPlace&) {
+LayerMixer read_delta_net(const LlmConfig& config, const LayerPlace&) {
   DeltaNetSpec r;
   r.heads = config.dim({"linear_num_value_heads"}, "DeltaNet value heads");
   r.head_dim = config.dim({"linear_value_head_dim"}, "DeltaNet value width");
@@ -45,7 +45,11 @@ StateWidths widths(const DeltaNetSpec& r) {
 }  // namespace
 
 MixerKind delta_net_mixer() {
-  return {.words = kWords, .meant = meant, .places = places, .read = read, .fresh = fresh_mixer<DeltaNetSpec>};
+  return {.words = kDeltaNetWords,
+          .meant = meant_delta_net,
+          .places = places_delta_net,
+          .read = read_delta_net,
+          .fresh = fresh_mixer<DeltaNetSpec>};
 }
 
 /// Qwen3NextGatedDeltaNet: q, k, v, z; beta and alpha; conv without bias; A and dt bias; norm.

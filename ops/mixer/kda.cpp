@@ -35,12 +35,12 @@ struct KdaSpec final : MixerOf<KdaSpec> {
   void lower(lowering::Step& step) const override;
 };
 
-constexpr std::array<std::string_view, 1> kWords{"linear_attention"};
+constexpr std::array<std::string_view, 1> kKdaWords{"linear_attention"};
 
-bool meant(const LlmConfig& config) { return config.is("kimi_linear"); }
+bool meant_kda(const LlmConfig& config) { return config.is("kimi_linear"); }
 
 /// `linear_attn_config` counts layers from one.
-std::optional<std::vector<bool>> places(const LlmConfig& config, std::int64_t layers) {
+std::optional<std::vector<bool>> places_kda(const LlmConfig& config, std::int64_t layers) {
   const auto nested = config.find_object({"linear_attn_config"});
   std::vector<bool> here(static_cast<std::size_t>(layers), false);
   if (!nested) {
@@ -56,7 +56,7 @@ std::optional<std::vector<bool>> places(const LlmConfig& config, std::int64_t la
   return here;
 }
 
-LayerMixer read(const LlmConfig& config, const LayerPlace&) {
+LayerMixer read_kda(const LlmConfig& config, const LayerPlace&) {
   KdaSpec r;
   const auto nested = config.find_object({"linear_attn_config"});
   const auto size = [&](const char* inner, std::string_view outer, std::int64_t fallback) {
@@ -102,7 +102,8 @@ void KdaSpec::lower(lowering::Step& s) const {
 }  // namespace
 
 MixerKind kda_mixer() {
-  return {.words = kWords, .meant = meant, .places = places, .read = read, .fresh = fresh_mixer<KdaSpec>};
+  return {
+      .words = kKdaWords, .meant = meant_kda, .places = places_kda, .read = read_kda, .fresh = fresh_mixer<KdaSpec>};
 }
 
 }  // namespace plumbline

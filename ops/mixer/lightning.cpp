@@ -35,12 +35,12 @@ struct LightningSpec final : MixerOf<LightningSpec> {
   void lower(lowering::Step& step) const override;
 };
 
-constexpr std::array<std::string_view, 1> kWords{"linear_attention"};
+constexpr std::array<std::string_view, 1> kLightningWords{"linear_attention"};
 
-bool meant(const LlmConfig& config) { return config.is("minimax"); }
+bool meant_lightning(const LlmConfig& config) { return config.is("minimax"); }
 
 /// 1 full attention, 0 lightning.
-std::optional<std::vector<bool>> places(const LlmConfig& config, std::int64_t layers) {
+std::optional<std::vector<bool>> places_lightning(const LlmConfig& config, std::int64_t layers) {
   const auto list = config.find({"attn_type_list"});
   if (!list) return std::nullopt;
   const auto values = list->elements();
@@ -54,7 +54,7 @@ std::optional<std::vector<bool>> places(const LlmConfig& config, std::int64_t la
   return here;
 }
 
-LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+LayerMixer read_lightning(const LlmConfig& config, const LayerPlace& place) {
   const AttentionSpec full = read_attention(config, place.hidden);
   LightningSpec r;
   r.heads = full.q_heads;
@@ -79,7 +79,11 @@ void LightningSpec::lower(lowering::Step& s) const {
 }  // namespace
 
 MixerKind lightning_mixer() {
-  return {.words = kWords, .meant = meant, .places = places, .read = read, .fresh = fresh_mixer<LightningSpec>};
+  return {.words = kLightningWords,
+          .meant = meant_lightning,
+          .places = places_lightning,
+          .read = read_lightning,
+          .fresh = fresh_mixer<LightningSpec>};
 }
 
 }  // namespace plumbline

@@ -9,15 +9,15 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, 1> kWords{"mamba"};
+constexpr std::array<std::string_view, 1> kMamba1Words{"mamba"};
 
 /// Jamba's, and models of nothing but Mamba unless the file says Mamba-2 (the native layout in `layer`).
-bool meant(const LlmConfig& config) {
+bool meant_mamba1(const LlmConfig& config) {
   if (config.family().layout != Layout::mamba) return config.is("jamba") || config.is("zamba");
   return !config.is("mamba2") && config.text_or({"layer"}, "Mamba1") != "Mamba2";
 }
 
-LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+LayerMixer read_mamba1(const LlmConfig& config, const LayerPlace& place) {
   Mamba1Spec r;
   auto inner = config.maybe_dim({"mamba_d_inner", "d_inner"});
   if (!inner && !config.is("jamba") && !config.is("zamba"))
@@ -46,7 +46,11 @@ StateWidths widths(const Mamba1Spec& r) { return {d(r.inner), d(r.state), 0, d(r
 }  // namespace
 
 MixerKind mamba1_mixer() {
-  return {.words = kWords, .meant = meant, .places = mamba_places, .read = read, .fresh = fresh_mixer<Mamba1Spec>};
+  return {.words = kMamba1Words,
+          .meant = meant_mamba1,
+          .places = mamba_places,
+          .read = read_mamba1,
+          .fresh = fresh_mixer<Mamba1Spec>};
 }
 
 /// MambaMixer: in, depthwise conv + bias, x and dt projections, A, D, out.

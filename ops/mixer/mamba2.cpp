@@ -11,7 +11,7 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, 2> kWords{"mamba", "linear_attention"};
+constexpr std::array<std::string_view, 2> kMamba2Words{"mamba", "linear_attention"};
 
 /// Heads and inner width of a Mamba-2 layer: the two that are stated give the third.
 void read_mamba2_heads(const LlmConfig& config, std::int64_t hidden, Mamba2Spec& r) {
@@ -39,7 +39,7 @@ void read_mamba2_heads(const LlmConfig& config, std::int64_t hidden, Mamba2Spec&
   r.heads = r.inner / r.head_dim;
 }
 
-LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+LayerMixer read_mamba2(const LlmConfig& config, const LayerPlace& place) {
   // "linear_attention" alone names no mixer: without a size of this one it may be any other.
   if (place.word == "linear_attention" &&
       !config.has({"mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "mamba_d_state", "ssm_state_size"})) {
@@ -67,7 +67,7 @@ StateWidths widths(const Mamba2Spec& r) {
 }  // namespace
 
 MixerKind mamba2_mixer() {
-  return {.words = kWords, .places = mamba_places, .read = read, .fresh = fresh_mixer<Mamba2Spec>};
+  return {.words = kMamba2Words, .places = mamba_places, .read = read_mamba2, .fresh = fresh_mixer<Mamba2Spec>};
 }
 
 /// Mamba2Mixer: one in projection for z, x, B, C, dt; conv over x, B, C; A, D, dt bias; gated norm; out.

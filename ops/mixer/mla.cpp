@@ -12,13 +12,13 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array kWords{kFullAttention, kSlidingAttention, kChunkedAttention};
+constexpr std::array kMlaWords{kFullAttention, kSlidingAttention, kChunkedAttention};
 constexpr std::array<std::string_view, 1> kSparseWords{"deepseek_sparse_attention"};
 
-bool meant(const LlmConfig& config) { return config.has({"kv_lora_rank"}); }
+bool meant_mla(const LlmConfig& config) { return config.has({"kv_lora_rank"}); }
 
 /// `head_dim` and `num_key_value_heads` mean nothing here (docs/sources.md: models).
-LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+LayerMixer read_mla(const LlmConfig& config, const LayerPlace& place) {
   MlaSpec a;
   a.heads = read_query_heads(config);
   config.flag_or({"alibi"}, false);
@@ -49,7 +49,9 @@ AttentionWidths widths(const MlaSpec& a, double tensor) {
 
 }  // namespace
 
-MixerKind mla_mixer() { return {.words = kWords, .meant = meant, .read = read, .fresh = fresh_mixer<MlaSpec>}; }
+MixerKind mla_mixer() {
+  return {.words = kMlaWords, .meant = meant_mla, .read = read_mla, .fresh = fresh_mixer<MlaSpec>};
+}
 
 MixerKind sparse_mla_mixer() {
   const auto fresh = []() -> std::shared_ptr<Mixer> {
@@ -57,7 +59,7 @@ MixerKind sparse_mla_mixer() {
     sparse->index.topk = 1;  // what makes it one
     return sparse;
   };
-  return {.words = kSparseWords, .read = read, .fresh = fresh};
+  return {.words = kSparseWords, .read = read_mla, .fresh = fresh};
 }
 
 std::string MlaSpec::kind() const {

@@ -42,9 +42,9 @@ struct MlstmSpec final : MixerOf<MlstmSpec> {
   void lower(lowering::Step& step) const override;
 };
 
-constexpr std::array kWords{kFullAttention};
+constexpr std::array kMlstmWords{kFullAttention};
 
-bool meant(const LlmConfig& config) { return config.is("xlstm"); }
+bool meant_mlstm(const LlmConfig& config) { return config.is("xlstm"); }
 
 /// factor x hidden, shared evenly by the heads.
 std::int64_t head_share(const LlmConfig& config, const char* key, double fallback, std::int64_t hidden,
@@ -60,7 +60,7 @@ std::int64_t head_share(const LlmConfig& config, const char* key, double fallbac
   return whole / heads;
 }
 
-LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+LayerMixer read_mlstm(const LlmConfig& config, const LayerPlace& place) {
   MlstmSpec r;
   r.heads = config.dim({"num_heads", "num_attention_heads"}, "heads");
   r.key_dim = head_share(config, "qk_dim_factor", 0.5, place.hidden, r.heads);
@@ -97,6 +97,8 @@ void MlstmSpec::lower(lowering::Step& s) const {
 
 }  // namespace
 
-MixerKind mlstm_mixer() { return {.words = kWords, .meant = meant, .read = read, .fresh = fresh_mixer<MlstmSpec>}; }
+MixerKind mlstm_mixer() {
+  return {.words = kMlstmWords, .meant = meant_mlstm, .read = read_mlstm, .fresh = fresh_mixer<MlstmSpec>};
+}
 
 }  // namespace plumbline

@@ -37,11 +37,11 @@ struct ParallelSpec final : MixerOf<ParallelSpec> {
   void lower(lowering::Step& step) const override;
 };
 
-constexpr std::array kWords{kFullAttention, kSlidingAttention};
+constexpr std::array kParallelWords{kFullAttention, kSlidingAttention};
 
-bool meant(const LlmConfig& config) { return config.is("falcon_h1"); }
+bool meant_parallel(const LlmConfig& config) { return config.is("falcon_h1"); }
 
-LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+LayerMixer read_parallel(const LlmConfig& config, const LayerPlace& place) {
   ParallelSpec both;
   both.attention = attention_mixer().read(config, place);
   both.recurrence = mamba2_mixer().read(config, place);
@@ -62,7 +62,7 @@ void ParallelSpec::lower(lowering::Step& s) const {
 }  // namespace
 
 MixerKind parallel_mixer() {
-  return {.words = kWords, .meant = meant, .read = read, .fresh = fresh_mixer<ParallelSpec>};
+  return {.words = kParallelWords, .meant = meant_parallel, .read = read_parallel, .fresh = fresh_mixer<ParallelSpec>};
 }
 
 }  // namespace plumbline

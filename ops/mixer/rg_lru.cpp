@@ -35,9 +35,9 @@ struct RgLruSpec final : MixerOf<RgLruSpec> {
   void lower(lowering::Step& step) const override;
 };
 
-constexpr std::array<std::string_view, 1> kWords{"recurrent"};
+constexpr std::array<std::string_view, 1> kRgLruWords{"recurrent"};
 
-LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+LayerMixer read_rg_lru(const LlmConfig& config, const LayerPlace& place) {
   RgLruSpec r;
   r.width = config.dim_or({"lru_width"}, place.hidden);
   r.blocks = config.dim({"num_attention_heads"}, "attention heads");
@@ -69,6 +69,6 @@ void RgLruSpec::lower(lowering::Step& s) const {
 
 }  // namespace
 
-MixerKind rg_lru_mixer() { return {.words = kWords, .read = read, .fresh = fresh_mixer<RgLruSpec>}; }
+MixerKind rg_lru_mixer() { return {.words = kRgLruWords, .read = read_rg_lru, .fresh = fresh_mixer<RgLruSpec>}; }
 
 }  // namespace plumbline

@@ -39,11 +39,11 @@ struct RwkvSpec final : MixerOf<RwkvSpec> {
   void lower(lowering::Step& step) const override;
 };
 
-constexpr std::array kWords{kFullAttention};
+constexpr std::array kRwkvWords{kFullAttention};
 
-bool meant(const LlmConfig& config) { return config.is("rwkv"); }
+bool meant_rwkv(const LlmConfig& config) { return config.is("rwkv"); }
 
-LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+LayerMixer read_rwkv(const LlmConfig& config, const LayerPlace& place) {
   RwkvSpec r;
   r.width = config.dim_or({"attention_hidden_size"}, place.hidden);
   config.find({"context_length", "rescale_every"});
@@ -177,6 +177,8 @@ MixerKind rwkv_heads_mixer() {
       .words = kHeadsWords, .meant = meant_with_heads, .read = read_with_heads, .fresh = fresh_mixer<RwkvHeadsSpec>};
 }
 
-MixerKind rwkv_mixer() { return {.words = kWords, .meant = meant, .read = read, .fresh = fresh_mixer<RwkvSpec>}; }
+MixerKind rwkv_mixer() {
+  return {.words = kRwkvWords, .meant = meant_rwkv, .read = read_rwkv, .fresh = fresh_mixer<RwkvSpec>};
+}
 
 }  // namespace plumbline

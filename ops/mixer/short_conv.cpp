@@ -34,10 +34,10 @@ struct ShortConvSpec final : MixerOf<ShortConvSpec> {
   void lower(lowering::Step& step) const override;
 };
 
-constexpr std::array<std::string_view, 1> kWords{"conv"};
+constexpr std::array<std::string_view, 1> kShortConvWords{"conv"};
 
 /// All layers but those that the file lists.
-std::optional<std::vector<bool>> places(const LlmConfig& config, std::int64_t layers) {
+std::optional<std::vector<bool>> places_short_conv(const LlmConfig& config, std::int64_t layers) {
   const auto list = config.find({"full_attn_idxs"});
   if (!list) return std::nullopt;
   std::vector<bool> here(static_cast<std::size_t>(layers), true);
@@ -47,7 +47,7 @@ std::optional<std::vector<bool>> places(const LlmConfig& config, std::int64_t la
   return here;
 }
 
-LayerMixer read(const LlmConfig& config, const LayerPlace& place) {
+LayerMixer read_short_conv(const LlmConfig& config, const LayerPlace& place) {
   ShortConvSpec s;
   s.channels = place.hidden;
   s.taps = config.dim({"conv_L_cache"}, "taps of the short convolution");
@@ -96,7 +96,10 @@ void ShortConvSpec::lower(lowering::Step& s) const {
 }  // namespace
 
 MixerKind short_conv_mixer() {
-  return {.words = kWords, .places = places, .read = read, .fresh = fresh_mixer<ShortConvSpec>};
+  return {.words = kShortConvWords,
+          .places = places_short_conv,
+          .read = read_short_conv,
+          .fresh = fresh_mixer<ShortConvSpec>};
 }
 
 }  // namespace plumbline

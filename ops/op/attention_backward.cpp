@@ -10,8 +10,8 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"attention_backward", 0, false, Pattern::none}});
-constexpr auto kKeys =
+constexpr auto kAttentionBackwardNames = std::to_array<OperatorName>({{"attention_backward", 0, false, Pattern::none}});
+constexpr auto kAttentionBackwardKeys =
     std::to_array<Key>({key<&AttentionBackward::batch>("B"), key<&AttentionBackward::q_heads>("Hq"),
                         key<&AttentionBackward::kv_heads>("Hkv"), key<&AttentionBackward::qk_dim>("D"),
                         key<&AttentionBackward::q_len>("S"), key<&AttentionBackward::causal>("causal"),
@@ -19,7 +19,7 @@ constexpr auto kKeys =
                         optional_count<&AttentionBackward::window>("window"),
                         optional_key<&AttentionBackward::v_dim>("Dv", same_as<&AttentionBackward::qk_dim>)});
 
-constexpr auto kRelations = std::to_array<Relation<AttentionBackward>>(
+constexpr auto kAttentionBackwardRelations = std::to_array<Relation<AttentionBackward>>(
     {{"key 'Hq': expected a multiple of Hkv", [](const AttentionBackward& s) { return s.q_heads % s.kv_heads == 0; },
       [](AttentionBackward& s) { s.q_heads += s.kv_heads - s.q_heads % s.kv_heads; }},
      {"key 'Skv': expected at least S (it counts the new tokens too)",
@@ -52,9 +52,9 @@ Volume volume_of(const AttentionBackward& s) {
 
 const Facts<AttentionBackward>& AttentionBackward::facts() {
   static constexpr Facts<AttentionBackward> kFacts{
-      .names = kNames,
-      .keys = kKeys,
-      .relations = kRelations,
+      .names = kAttentionBackwardNames,
+      .keys = kAttentionBackwardKeys,
+      .relations = kAttentionBackwardRelations,
       .work = work_of,
       .volume = volume_of,
   };

@@ -12,15 +12,15 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"attention_decode", 0, false, Pattern::none}});
-constexpr auto kKeys = std::to_array<Key>(
+constexpr auto kAttentionDecodeNames = std::to_array<OperatorName>({{"attention_decode", 0, false, Pattern::none}});
+constexpr auto kAttentionDecodeKeys = std::to_array<Key>(
     {key<&AttentionDecode::batch>("B"), key<&AttentionDecode::q_heads>("Hq"), key<&AttentionDecode::kv_heads>("Hkv"),
      key<&AttentionDecode::qk_dim>("D"), key<&AttentionDecode::context>("S"),
      optional_count<&AttentionDecode::page>("page"), optional_count<&AttentionDecode::window>("window"),
      optional_key<&AttentionDecode::v_dim>("Dv", same_as<&AttentionDecode::qk_dim>),
      optional_key<&AttentionDecode::kv_dtype>("kv", same_as<&AttentionDecode::dtype>)});
 
-constexpr auto kRelations = std::to_array<Relation<AttentionDecode>>(
+constexpr auto kAttentionDecodeRelations = std::to_array<Relation<AttentionDecode>>(
     {{"key 'Hq': expected a multiple of Hkv", [](const AttentionDecode& s) { return s.q_heads % s.kv_heads == 0; },
       [](AttentionDecode& s) { s.q_heads += s.kv_heads - s.q_heads % s.kv_heads; }}});
 
@@ -46,9 +46,9 @@ Volume volume_of(const AttentionDecode& s) {
 
 const Facts<AttentionDecode>& AttentionDecode::facts() {
   static constexpr Facts<AttentionDecode> kFacts{
-      .names = kNames,
-      .keys = kKeys,
-      .relations = kRelations,
+      .names = kAttentionDecodeNames,
+      .keys = kAttentionDecodeKeys,
+      .relations = kAttentionDecodeRelations,
       .work = work_of,
       .volume = volume_of,
   };

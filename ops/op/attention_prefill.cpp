@@ -13,8 +13,8 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"attention_prefill", 0, false, Pattern::none}});
-constexpr auto kKeys = std::to_array<Key>(
+constexpr auto kAttentionPrefillNames = std::to_array<OperatorName>({{"attention_prefill", 0, false, Pattern::none}});
+constexpr auto kAttentionPrefillKeys = std::to_array<Key>(
     {key<&AttentionPrefill::batch>("B"), key<&AttentionPrefill::q_heads>("Hq"), key<&AttentionPrefill::kv_heads>("Hkv"),
      key<&AttentionPrefill::qk_dim>("D"), key<&AttentionPrefill::q_len>("S"), key<&AttentionPrefill::causal>("causal"),
      optional_key<&AttentionPrefill::kv_len>("Skv", same_as<&AttentionPrefill::q_len>),
@@ -22,7 +22,7 @@ constexpr auto kKeys = std::to_array<Key>(
      optional_key<&AttentionPrefill::v_dim>("Dv", same_as<&AttentionPrefill::qk_dim>),
      optional_key<&AttentionPrefill::kv_dtype>("kv", same_as<&AttentionPrefill::dtype>)});
 
-constexpr auto kRelations = std::to_array<Relation<AttentionPrefill>>(
+constexpr auto kAttentionPrefillRelations = std::to_array<Relation<AttentionPrefill>>(
     {{"key 'Hq': expected a multiple of Hkv", [](const AttentionPrefill& s) { return s.q_heads % s.kv_heads == 0; },
       [](AttentionPrefill& s) { s.q_heads += s.kv_heads - s.q_heads % s.kv_heads; }},
      {"key 'Skv': expected at least S (it counts the new tokens too)",
@@ -65,9 +65,9 @@ void gradient_of(const AttentionPrefill& s, NodeRole, Gradient& out) { out.add(G
 
 const Facts<AttentionPrefill>& AttentionPrefill::facts() {
   static constexpr Facts<AttentionPrefill> kFacts{
-      .names = kNames,
-      .keys = kKeys,
-      .relations = kRelations,
+      .names = kAttentionPrefillNames,
+      .keys = kAttentionPrefillKeys,
+      .relations = kAttentionPrefillRelations,
       .work = work_of,
       .volume = volume_of,
       .gradient = gradient_of,

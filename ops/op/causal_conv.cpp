@@ -11,9 +11,10 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"causal_conv", 0, true, Pattern::none}});
-constexpr auto kKeys = std::to_array<Key>({key<&CausalConv::batch>("B"), key<&CausalConv::seq>("S"),
-                                           key<&CausalConv::channels>("channels"), key<&CausalConv::width>("width")});
+constexpr auto kCausalConvNames = std::to_array<OperatorName>({{"causal_conv", 0, true, Pattern::none}});
+constexpr auto kCausalConvKeys =
+    std::to_array<Key>({key<&CausalConv::batch>("B"), key<&CausalConv::seq>("S"),
+                        key<&CausalConv::channels>("channels"), key<&CausalConv::width>("width")});
 
 /// Each sequence is preceded by its last width - 1 inputs (the cache), so each output takes `width` multiply-adds; the
 /// new last width - 1 inputs are written back.
@@ -41,8 +42,8 @@ void gradient_of(const CausalConv& s, NodeRole, Gradient& out) {
 
 const Facts<CausalConv>& CausalConv::facts() {
   static constexpr Facts<CausalConv> kFacts{
-      .names = kNames,
-      .keys = kKeys,
+      .names = kCausalConvNames,
+      .keys = kCausalConvKeys,
       .work = work_of,
       .volume = volume_of,
       .gradient = gradient_of,

@@ -11,20 +11,20 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>(
+constexpr auto kCollectiveNames = std::to_array<OperatorName>(
     {{"all_reduce", static_cast<int>(CollectiveKind::all_reduce), false, Pattern::none},
      {"all_gather", static_cast<int>(CollectiveKind::all_gather), false, Pattern::none},
      {"reduce_scatter", static_cast<int>(CollectiveKind::reduce_scatter), false, Pattern::none},
      {"all_to_all", static_cast<int>(CollectiveKind::all_to_all), false, Pattern::none},
      {"broadcast", static_cast<int>(CollectiveKind::broadcast), false, Pattern::none}});
-static_assert(in_order(kNames));
+static_assert(in_order(kCollectiveNames));
 
-constexpr auto kKeys =
+constexpr auto kCollectiveKeys =
     std::to_array<Key>({key<&Collective::bytes>("bytes"), key<&Collective::gpus>("gpus"),
                         optional_key<&Collective::multicast>("multicast"), optional_key<&Collective::skew>("skew"),
                         optional_key<&Collective::stride>("stride")});
 
-constexpr auto kRelations = std::to_array<Relation<Collective>>(
+constexpr auto kCollectiveRelations = std::to_array<Relation<Collective>>(
     {{"key 'skew': expected with all_to_all alone",
       [](const Collective& s) { return s.skew == 0 || s.kind == CollectiveKind::all_to_all; },
       [](Collective& s) { s.skew = 0; }}});
@@ -56,9 +56,9 @@ void gradient_of(const Collective& s, NodeRole, Gradient& out) {
 
 const Facts<Collective>& Collective::facts() {
   static constexpr Facts<Collective> kFacts{
-      .names = kNames,
-      .keys = kKeys,
-      .relations = kRelations,
+      .names = kCollectiveNames,
+      .keys = kCollectiveKeys,
+      .relations = kCollectiveRelations,
       .work = work_of,
       .volume = volume_of,
       .gradient = gradient_of,
@@ -66,6 +66,6 @@ const Facts<Collective>& Collective::facts() {
   return kFacts;
 }
 
-std::string_view name(CollectiveKind kind) { return kNames[static_cast<std::size_t>(kind)].name; }
+std::string_view name(CollectiveKind kind) { return kCollectiveNames[static_cast<std::size_t>(kind)].name; }
 
 }  // namespace plumbline

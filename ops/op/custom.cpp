@@ -10,7 +10,7 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"custom", 0, true, Pattern::none}});
+constexpr auto kCustomNames = std::to_array<OperatorName>({{"custom", 0, true, Pattern::none}});
 
 /// A key of a member that has a unit: its number in FLOP or bytes.
 template <auto kMember>
@@ -30,7 +30,7 @@ constexpr Key amount(std::string_view name) {
   return k;
 }
 
-constexpr auto kKeys = std::to_array<Key>({
+constexpr auto kCustomKeys = std::to_array<Key>({
     amount<&CustomOp::tensor>("tensor"),
     amount<&CustomOp::fp32>("fp32"),
     amount<&CustomOp::sfu>("sfu"),
@@ -48,7 +48,7 @@ constexpr auto kKeys = std::to_array<Key>({
     amount<&CustomOp::in_flight>("in_flight"),
 });
 
-constexpr auto kRelations = std::to_array<Relation<CustomOp>>({
+constexpr auto kCustomRelations = std::to_array<Relation<CustomOp>>({
     {"expected work: one of tensor, fp32, sfu, instructions, smem, l2, read, write, chain, dependent above 0",
      [](const CustomOp& s) {
        return s.tensor > Flops{} || s.fp32 > Flops{} || s.sfu > 0 || s.instructions > 0 || s.smem > Bytes{} ||
@@ -74,9 +74,9 @@ Volume volume_of(const CustomOp& s) { return {(s.read + s.write).in(units::B), 0
 
 const Facts<CustomOp>& CustomOp::facts() {
   static constexpr Facts<CustomOp> kFacts{
-      .names = kNames,
-      .keys = kKeys,
-      .relations = kRelations,
+      .names = kCustomNames,
+      .keys = kCustomKeys,
+      .relations = kCustomRelations,
       .work = work_of,
       .volume = volume_of,
   };

@@ -11,8 +11,8 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"embedding", 0, false, Pattern::stream}});
-constexpr auto kKeys = std::to_array<Key>({key<&Embedding::rows>("rows"), key<&Embedding::cols>("cols")});
+constexpr auto kEmbeddingNames = std::to_array<OperatorName>({{"embedding", 0, false, Pattern::stream}});
+constexpr auto kEmbeddingKeys = std::to_array<Key>({key<&Embedding::rows>("rows"), key<&Embedding::cols>("cols")});
 
 /// Token ids are int32 and all different (a repeated row would be read once).
 Work work_of(const Embedding& s) {
@@ -33,8 +33,8 @@ void gradient_of(const Embedding& s, NodeRole, Gradient& out) { out.add(Gradient
 
 const Facts<Embedding>& Embedding::facts() {
   static constexpr Facts<Embedding> kFacts{
-      .names = kNames,
-      .keys = kKeys,
+      .names = kEmbeddingNames,
+      .keys = kEmbeddingKeys,
       .work = work_of,
       .volume = volume_of,
       .gradient = gradient_of,

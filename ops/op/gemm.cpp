@@ -11,8 +11,8 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"gemm", 0, false, Pattern::none}});
-constexpr auto kKeys = std::to_array<Key>(
+constexpr auto kGemmNames = std::to_array<OperatorName>({{"gemm", 0, false, Pattern::none}});
+constexpr auto kGemmKeys = std::to_array<Key>(
     {key<&Gemm::m>("M"), key<&Gemm::n>("N"), key<&Gemm::k>("K"), optional_key<&Gemm::batch>("batch"),
      optional_key<&Gemm::bias>("bias"), optional_key<&Gemm::layout>("layout"),
      optional_key<&Gemm::accumulate>("accumulate"), precision_key<&Gemm::precision, &Precision::input>("in"),
@@ -66,8 +66,8 @@ void gradient_of(const Gemm& s, NodeRole role, Gradient& out) {
 
 const Facts<Gemm>& Gemm::facts() {
   static constexpr Facts<Gemm> kFacts{
-      .names = kNames,
-      .keys = kKeys,
+      .names = kGemmNames,
+      .keys = kGemmKeys,
       .work = work_of,
       .volume = volume_of,
       .gradient = gradient_of,

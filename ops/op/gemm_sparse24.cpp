@@ -11,15 +11,15 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"gemm_sparse24", 0, false, Pattern::none}});
-constexpr auto kKeys =
+constexpr auto kGemmSparse24Names = std::to_array<OperatorName>({{"gemm_sparse24", 0, false, Pattern::none}});
+constexpr auto kGemmSparse24Keys =
     std::to_array<Key>({key<&GemmSparse24::m>("M"), key<&GemmSparse24::n>("N"), key<&GemmSparse24::k>("K"),
                         precision_key<&GemmSparse24::precision, &Precision::input>("in"),
                         precision_key<&GemmSparse24::precision, &Precision::weight>("weight"),
                         precision_key<&GemmSparse24::precision, &Precision::output>("out"),
                         precision_key<&GemmSparse24::precision, &Precision::math>("math")});
 
-constexpr auto kRelations = std::to_array<Relation<GemmSparse24>>(
+constexpr auto kGemmSparse24Relations = std::to_array<Relation<GemmSparse24>>(
     {{"key 'K': expected a multiple of 4 (two of each four weights are kept)",
       [](const GemmSparse24& s) { return s.k % 4 == 0; }, [](GemmSparse24& s) { s.k += 4 - s.k % 4; }}});
 
@@ -44,9 +44,9 @@ Volume volume_of(const GemmSparse24& s) {
 
 const Facts<GemmSparse24>& GemmSparse24::facts() {
   static constexpr Facts<GemmSparse24> kFacts{
-      .names = kNames,
-      .keys = kKeys,
-      .relations = kRelations,
+      .names = kGemmSparse24Names,
+      .keys = kGemmSparse24Keys,
+      .relations = kGemmSparse24Relations,
       .work = work_of,
       .volume = volume_of,
   };

@@ -12,16 +12,16 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"grouped_gemm", 0, false, Pattern::none}});
-constexpr auto kKeys = std::to_array<Key>({key<&GroupedGemm::experts>("E"), key<&GroupedGemm::topk>("topk"),
-                                           key<&GroupedGemm::tokens>("T"), key<&GroupedGemm::n>("N"),
-                                           key<&GroupedGemm::k>("K"), optional_key<&GroupedGemm::skew>("skew"),
-                                           precision_key<&GroupedGemm::precision, &Precision::input>("in"),
-                                           precision_key<&GroupedGemm::precision, &Precision::weight>("weight"),
-                                           precision_key<&GroupedGemm::precision, &Precision::output>("out"),
-                                           precision_key<&GroupedGemm::precision, &Precision::math>("math")});
+constexpr auto kGroupedGemmNames = std::to_array<OperatorName>({{"grouped_gemm", 0, false, Pattern::none}});
+constexpr auto kGroupedGemmKeys = std::to_array<Key>(
+    {key<&GroupedGemm::experts>("E"), key<&GroupedGemm::topk>("topk"), key<&GroupedGemm::tokens>("T"),
+     key<&GroupedGemm::n>("N"), key<&GroupedGemm::k>("K"), optional_key<&GroupedGemm::skew>("skew"),
+     precision_key<&GroupedGemm::precision, &Precision::input>("in"),
+     precision_key<&GroupedGemm::precision, &Precision::weight>("weight"),
+     precision_key<&GroupedGemm::precision, &Precision::output>("out"),
+     precision_key<&GroupedGemm::precision, &Precision::math>("math")});
 
-constexpr auto kRelations = std::to_array<Relation<GroupedGemm>>(
+constexpr auto kGroupedGemmRelations = std::to_array<Relation<GroupedGemm>>(
     {{"key 'topk': expected at most E", [](const GroupedGemm& s) { return s.topk <= s.experts; },
       [](GroupedGemm& s) { s.topk = s.experts; }}});
 
@@ -55,9 +55,9 @@ void gradient_of(const GroupedGemm& s, NodeRole, Gradient& out) {
 
 const Facts<GroupedGemm>& GroupedGemm::facts() {
   static constexpr Facts<GroupedGemm> kFacts{
-      .names = kNames,
-      .keys = kKeys,
-      .relations = kRelations,
+      .names = kGroupedGemmNames,
+      .keys = kGroupedGemmKeys,
+      .relations = kGroupedGemmRelations,
       .work = work_of,
       .volume = volume_of,
       .gradient = gradient_of,

@@ -12,8 +12,8 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"mla_decode", 0, false, Pattern::none}});
-constexpr auto kKeys =
+constexpr auto kMlaDecodeNames = std::to_array<OperatorName>({{"mla_decode", 0, false, Pattern::none}});
+constexpr auto kMlaDecodeKeys =
     std::to_array<Key>({key<&MlaDecode::batch>("B"), key<&MlaDecode::heads>("H"), key<&MlaDecode::context>("S"),
                         key<&MlaDecode::latent>("Dc"), key<&MlaDecode::rope>("Dr"),
                         optional_key<&MlaDecode::kv_dtype>("kv", same_as<&MlaDecode::dtype>)});
@@ -33,8 +33,8 @@ Volume volume_of(const MlaDecode& s) { return {product_of({s.batch, s.heads, s.c
 
 const Facts<MlaDecode>& MlaDecode::facts() {
   static constexpr Facts<MlaDecode> kFacts{
-      .names = kNames,
-      .keys = kKeys,
+      .names = kMlaDecodeNames,
+      .keys = kMlaDecodeKeys,
       .work = work_of,
       .volume = volume_of,
   };

@@ -11,8 +11,8 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"moe_permute", 0, true, Pattern::none}});
-constexpr auto kKeys =
+constexpr auto kMoePermuteNames = std::to_array<OperatorName>({{"moe_permute", 0, true, Pattern::none}});
+constexpr auto kMoePermuteKeys =
     std::to_array<Key>({key<&MoePermute::tokens>("tokens"), key<&MoePermute::topk>("topk"),
                         key<&MoePermute::cols>("cols"), optional_key<&MoePermute::combine>("combine")});
 
@@ -41,8 +41,8 @@ void gradient_of(const MoePermute& s, NodeRole, Gradient& out) {
 
 const Facts<MoePermute>& MoePermute::facts() {
   static constexpr Facts<MoePermute> kFacts{
-      .names = kNames,
-      .keys = kKeys,
+      .names = kMoePermuteNames,
+      .keys = kMoePermuteKeys,
       .work = work_of,
       .volume = volume_of,
       .gradient = gradient_of,

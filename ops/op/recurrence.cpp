@@ -11,13 +11,13 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"recurrence", 0, true, Pattern::none}});
-constexpr auto kKeys = std::to_array<Key>(
+constexpr auto kRecurrenceNames = std::to_array<OperatorName>({{"recurrence", 0, true, Pattern::none}});
+constexpr auto kRecurrenceKeys = std::to_array<Key>(
     {key<&Recurrence::kind>("kind"), key<&Recurrence::batch>("B"), key<&Recurrence::seq>("S"),
      key<&Recurrence::heads>("H"), key<&Recurrence::head_dim>("D"), key<&Recurrence::state>("state"),
      optional_key<&Recurrence::groups>("groups"), optional_key<&Recurrence::state_dtype>("state_dtype")});
 
-constexpr auto kRelations = std::to_array<Relation<Recurrence>>(
+constexpr auto kRecurrenceRelations = std::to_array<Relation<Recurrence>>(
     {{"key 'H': expected a multiple of groups", [](const Recurrence& s) { return s.heads % s.groups == 0; },
       [](Recurrence& s) { s.heads += s.groups - s.heads % s.groups; }}});
 
@@ -70,9 +70,9 @@ void gradient_of(const Recurrence& s, NodeRole, Gradient& out) {
 
 const Facts<Recurrence>& Recurrence::facts() {
   static constexpr Facts<Recurrence> kFacts{
-      .names = kNames,
-      .keys = kKeys,
-      .relations = kRelations,
+      .names = kRecurrenceNames,
+      .keys = kRecurrenceKeys,
+      .relations = kRecurrenceRelations,
       .work = work_of,
       .volume = volume_of,
       .gradient = gradient_of,

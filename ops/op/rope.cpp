@@ -12,11 +12,11 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"rope", 0, false, Pattern::stream}});
-constexpr auto kKeys =
+constexpr auto kRopeNames = std::to_array<OperatorName>({{"rope", 0, false, Pattern::stream}});
+constexpr auto kRopeKeys =
     std::to_array<Key>({key<&Rope::tokens>("tokens"), key<&Rope::heads>("heads"), key<&Rope::head_dim>("D")});
 
-constexpr auto kRelations =
+constexpr auto kRopeRelations =
     std::to_array<Relation<Rope>>({{"key 'D': expected an even number",
                                     [](const Rope& s) { return s.head_dim % 2 == 0; }, [](Rope& s) { ++s.head_dim; }}});
 
@@ -40,9 +40,9 @@ void gradient_of(const Rope& s, NodeRole, Gradient& out) { out.add(GradientPart:
 
 const Facts<Rope>& Rope::facts() {
   static constexpr Facts<Rope> kFacts{
-      .names = kNames,
-      .keys = kKeys,
-      .relations = kRelations,
+      .names = kRopeNames,
+      .keys = kRopeKeys,
+      .relations = kRopeRelations,
       .work = work_of,
       .volume = volume_of,
       .gradient = gradient_of,

@@ -21,18 +21,18 @@ constexpr auto names_of_rows() {
   }
   return names;
 }
-constexpr auto kNames = names_of_rows();
-static_assert(in_order(kNames));
+constexpr auto kRowwiseNames = names_of_rows();
+static_assert(in_order(kRowwiseNames));
 
 double usual_output_of(const void* shape) {
   const auto& s = *static_cast<const Rowwise*>(shape);
   return static_cast<double>(usual_output(s.kind, s.input));
 }
-constexpr auto kKeys = std::to_array<Key>({key<&Rowwise::rows>("rows"), key<&Rowwise::cols>("cols"),
-                                           optional_key<&Rowwise::residual>("residual"),
-                                           optional_key<&Rowwise::output>("out", usual_output_of)});
+constexpr auto kRowwiseKeys = std::to_array<Key>({key<&Rowwise::rows>("rows"), key<&Rowwise::cols>("cols"),
+                                                  optional_key<&Rowwise::residual>("residual"),
+                                                  optional_key<&Rowwise::output>("out", usual_output_of)});
 
-constexpr auto kRelations = std::to_array<Relation<Rowwise>>(
+constexpr auto kRowwiseRelations = std::to_array<Relation<Rowwise>>(
     {{"key 'residual': only norms take it", [](const Rowwise& s) { return !s.residual || row_of(s.kind).residual; },
       [](Rowwise& s) { s.residual = false; }}});
 
@@ -106,9 +106,9 @@ void gradient_of(const Rowwise& s, NodeRole role, Gradient& out) {
 
 const Facts<Rowwise>& Rowwise::facts() {
   static constexpr Facts<Rowwise> kFacts{
-      .names = kNames,
-      .keys = kKeys,
-      .relations = kRelations,
+      .names = kRowwiseNames,
+      .keys = kRowwiseKeys,
+      .relations = kRowwiseRelations,
       .work = work_of,
       .volume = volume_of,
       .gradient = gradient_of,

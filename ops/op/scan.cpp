@@ -11,12 +11,12 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames =
+constexpr auto kScanNames =
     std::to_array<OperatorName>({{"sum_all", static_cast<int>(ScanKind::sum_all), false, Pattern::select_scan},
                                  {"cumsum", static_cast<int>(ScanKind::cumsum), false, Pattern::select_scan}});
-static_assert(in_order(kNames));
+static_assert(in_order(kScanNames));
 
-constexpr auto kKeys = std::to_array<Key>({key<&Scan::n>("n")});
+constexpr auto kScanKeys = std::to_array<Key>({key<&Scan::n>("n")});
 
 Work work_of(const Scan& s) {
   const double n = d(s.n);
@@ -34,14 +34,14 @@ Volume volume_of(const Scan& s) { return {d(s.n), 0}; }
 
 const Facts<Scan>& Scan::facts() {
   static constexpr Facts<Scan> kFacts{
-      .names = kNames,
-      .keys = kKeys,
+      .names = kScanNames,
+      .keys = kScanKeys,
       .work = work_of,
       .volume = volume_of,
   };
   return kFacts;
 }
 
-std::string_view name(ScanKind kind) { return kNames[static_cast<std::size_t>(kind)].name; }
+std::string_view name(ScanKind kind) { return kScanNames[static_cast<std::size_t>(kind)].name; }
 
 }  // namespace plumbline

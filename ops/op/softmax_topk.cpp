@@ -7,7 +7,7 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"softmax_topk", 0, true, Pattern::select_scan}});
+constexpr auto kSoftmaxTopkNames = std::to_array<OperatorName>({{"softmax_topk", 0, true, Pattern::select_scan}});
 
 /// max; x - max, exp, sum; a comparison with the threshold, an element. A row: a reciprocal, and k products with it.
 Work work_of(const SoftmaxTopK& s) {
@@ -22,7 +22,7 @@ Work work_of(const SoftmaxTopK& s) {
 
 const Facts<SoftmaxTopK>& SoftmaxTopK::facts() {
   static constexpr Facts<SoftmaxTopK> kFacts{
-      .names = kNames,
+      .names = kSoftmaxTopkNames,
       .keys = selection::kKeys<SoftmaxTopK>,
       .relations = selection::kRelations<SoftmaxTopK>,
       .work = work_of,

@@ -11,14 +11,15 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"spmv", 0, false, Pattern::none}});
-constexpr auto kKeys = std::to_array<Key>({key<&Spmv::rows>("rows"), key<&Spmv::cols>("cols"), key<&Spmv::nnz>("nnz")});
+constexpr auto kSpmvNames = std::to_array<OperatorName>({{"spmv", 0, false, Pattern::none}});
+constexpr auto kSpmvKeys =
+    std::to_array<Key>({key<&Spmv::rows>("rows"), key<&Spmv::cols>("cols"), key<&Spmv::nnz>("nnz")});
 
-constexpr auto kRelations = std::to_array<Relation<Spmv>>({{"key 'nnz': expected at most rows x cols",
-                                                            [](const Spmv& s) {
-                                                              return d(s.nnz) <= product_of({s.rows, s.cols});
-                                                            },
-                                                            [](Spmv& s) { s.nnz = s.rows * s.cols; }}});
+constexpr auto kSpmvRelations = std::to_array<Relation<Spmv>>({{"key 'nnz': expected at most rows x cols",
+                                                                [](const Spmv& s) {
+                                                                  return d(s.nnz) <= product_of({s.rows, s.cols});
+                                                                },
+                                                                [](Spmv& s) { s.nnz = s.rows * s.cols; }}});
 
 /// x is read once: all of it, or one element a nonzero when there are fewer nonzeros than columns.
 Work work_of(const Spmv& s) {
@@ -37,9 +38,9 @@ Volume volume_of(const Spmv& s) { return {d(std::max({s.rows, s.cols, s.nnz})), 
 
 const Facts<Spmv>& Spmv::facts() {
   static constexpr Facts<Spmv> kFacts{
-      .names = kNames,
-      .keys = kKeys,
-      .relations = kRelations,
+      .names = kSpmvNames,
+      .keys = kSpmvKeys,
+      .relations = kSpmvRelations,
       .work = work_of,
       .volume = volume_of,
   };

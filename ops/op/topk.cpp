@@ -7,7 +7,7 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames = std::to_array<OperatorName>({{"topk", 0, false, Pattern::select_scan}});
+constexpr auto kTopkNames = std::to_array<OperatorName>({{"topk", 0, false, Pattern::select_scan}});
 
 /// One comparison an element, with the threshold that separates the k largest: what any selection must do at least.
 /// The comparisons that find the threshold depend on the algorithm and the data.
@@ -21,7 +21,7 @@ Work work_of(const TopK& s) {
 
 const Facts<TopK>& TopK::facts() {
   static constexpr Facts<TopK> kFacts{
-      .names = kNames,
+      .names = kTopkNames,
       .keys = selection::kKeys<TopK>,
       .relations = selection::kRelations<TopK>,
       .work = work_of,

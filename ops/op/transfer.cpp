@@ -11,14 +11,14 @@ namespace {
 
 using namespace counting;
 
-constexpr auto kNames =
+constexpr auto kTransferNames =
     std::to_array<OperatorName>({{"send_recv", static_cast<int>(TransferKind::send_recv), false, Pattern::none},
                                  {"h2d", static_cast<int>(TransferKind::h2d), false, Pattern::none},
                                  {"d2h", static_cast<int>(TransferKind::d2h), false, Pattern::none},
                                  {"d2d", static_cast<int>(TransferKind::d2d), false, Pattern::none}});
-static_assert(in_order(kNames));
+static_assert(in_order(kTransferNames));
 
-constexpr auto kKeys = std::to_array<Key>(
+constexpr auto kTransferKeys = std::to_array<Key>(
     {key<&Transfer::bytes>("bytes"), optional_key<&Transfer::stride>("stride"), optional_key<&Transfer::both>("both")});
 
 bool is_host_copy(const Transfer& s) { return s.kind == TransferKind::h2d || s.kind == TransferKind::d2h; }
@@ -48,8 +48,8 @@ void gradient_of(const Transfer& s, NodeRole, Gradient& out) {
 
 const Facts<Transfer>& Transfer::facts() {
   static constexpr Facts<Transfer> kFacts{
-      .names = kNames,
-      .keys = kKeys,
+      .names = kTransferNames,
+      .keys = kTransferKeys,
       .relations = kTransferRelations,
       .work = work_of,
       .volume = volume_of,
@@ -58,6 +58,6 @@ const Facts<Transfer>& Transfer::facts() {
   return kFacts;
 }
 
-std::string_view name(TransferKind kind) { return kNames[static_cast<std::size_t>(kind)].name; }
+std::string_view name(TransferKind kind) { return kTransferNames[static_cast<std::size_t>(kind)].name; }
 
 }  // namespace plumbline

@@ -7,6 +7,7 @@
 
 #include "arch/files.hpp"
 #include "tests/support/hand_made_recording.hpp"
+#include "tests/support/short_lists.hpp"
 #include "tests/support/validate_command.hpp"
 
 namespace plumbline::command_output_test {
@@ -52,8 +53,10 @@ TEST_F(ValidateCommand, TablesOfHostileRecordingsArePrintable) {
 TEST_F(ValidateCommand, AReportThatIsLostIsNoSuccess) {
   const std::string data = data_folder(), recordings = data + "/measurements/h200/";
   const std::string csv = file("a.csv", kGood).string();
+  const std::string sets = file("sets.json", test::kShortAccuracyList).string();
+  const std::string sources = file("sources.json", test::kShortCoverageList).string();
   for (const std::string& arguments :
-       {std::string("accuracy"), std::string("accuracy --format csv"), std::string("coverage"), std::string("--help"),
+       {"accuracy " + sets, "accuracy --format csv " + sets, "coverage " + sources, std::string("--help"),
         std::string("--version"), "replay " + recordings + "repeat.json",
         "replay " + recordings + "repeat.json --format json", "replay " + recordings + "repeat.json --format html",
         "replay " + recordings + "repeat.json --kernels-table", "replay " + recordings + "steps.json",

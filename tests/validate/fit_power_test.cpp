@@ -58,6 +58,13 @@ TEST_F(H200Power, TheFileHoldsWhatTheFitGives) {
        read_power_rows({data_folder() + "/measurements/h200/limits.csv"}, KernelSet::library, gpu.name)) {
     training.push_back(std::move(row));
   }
+#ifdef PLUMBLINE_SANITIZED
+  // A search on all of them takes half a minute there: every fifth is run through, for its memory.
+  std::vector<PowerRow> few;
+  for (std::size_t i = 0; i < training.size(); i += 5) few.push_back(std::move(training[i]));
+  EXPECT_GT(fit_power(gpu, calibration, few, "a test").power_rows, 0);
+  return;
+#endif
   const PowerFit fit = fit_power(gpu, calibration, training, "a test");
   EXPECT_GE(fit.power_rows, 60);
   EXPECT_LT(fit.power_median, 0.05);

@@ -10,6 +10,7 @@
 #include "tests/support/hand_made_recording.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/run_program.hpp"
+#include "tests/support/short_lists.hpp"
 #include "validate/cli/command_line.hpp"
 
 namespace plumbline::modes_test {
@@ -159,10 +160,13 @@ TEST(Modes, AReplayGoesByWhatTheFileHolds) {
 
 /// Every format that a command's help names comes out as that format; the others are refused.
 TEST(Modes, EveryFormatIsHonouredOrRefused) {
+  const test::TemporaryFolder folder;
+  test::put_file(folder / "accuracy.json", test::kShortAccuracyList);
+  test::put_file(folder / "bands.json", test::kShortCoverageList);
   const std::string repeat = measured("repeat.json");
   const std::vector<std::pair<Words, std::string>> asked{
-      {{"accuracy"}, "table json csv"},
-      {{"coverage"}, "table json csv"},
+      {{"accuracy", folder / "accuracy.json"}, "table json csv"},
+      {{"coverage", folder / "bands.json"}, "table json csv"},
       {{"power", measured("steady.heldout.json")}, "table json csv"},
       {{"replay", repeat}, "table json csv html"},
       {{"replay", repeat, "--repeat", repeat}, "table json csv"},
