@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Turns the single operators of PyTorch on file (data/measurements/h200/pytorch/operators.jsonl.gz, tools/trace_operators.py)
-into Plumbline's ops CSV, split for good into train and held-out files: data/measurements/h200_pytorch/h200_sxm/.
+"""Turns the single operators of PyTorch on file (data/measurements/h200/pytorch/operators.read.jsonl.gz, of
+tools/trace_operators.py; operators.jsonl.gz, whose L2 was swept by writing, is not read) into Plumbline's ops CSV, split for good into train and held-out files: data/measurements/h200_pytorch/h200_sxm/.
 
     tools/convert_pytorch_operators.py
 
 A row's time is the sum of its launches' own times, medians of seven runs, without the gaps between them; `_grouped_mm`'s is
 that of the product alone (what prepares its pointers is a launch that data/launches names). Left out: products of experts
-that have unequal numbers of rows, which the operator's keys can't say. `id` is operators:<line>.
+that have unequal numbers of rows, which the operator's keys can't say. `id` is operators.read:<line>.
 """
 import gzip
 import json
@@ -14,7 +14,8 @@ import os
 
 from measurement_csv import Output
 
-DTYPES = {"float16": "fp16", "bfloat16": "bf16"}
+DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "tf32": "tf32", "int8": "int8", "fp8_tensor": "fp8", "fp8_row": "fp8",
+          "fp8_block": "fp8"}
 
 
 def grouped(c):
@@ -40,14 +41,20 @@ def product(c):
     return "gemm", {"M": c["queries"], "N": c["width"], "K": c["keys"], "batch": c["batch"], "layout": "kn"}, c["launches"]
 
 
-FAMILIES = {"grouped_mm": ("grouped_gemm", grouped), "sdpa": ("attention", attention), "bmm": ("products", product),
+def typed(c):
+    more = {"out": "fp32"} if c["dtype"] == "int8" else {}  # 32-bit integers, which are as many bytes
+    more.update({"batch": c["batch"]} if "batch" in c else {})
+    return "gemm", {"M": c["m"], "N": c["n"], "K": c["k"], **more}, c["launches"]
+
+
+FAMILIES = {"types": ("types", typed), "grouped_mm": ("grouped_gemm", grouped), "sdpa": ("attention", attention), "bmm": ("products", product),
             "gemm": ("gemm", product)}
 
 
 def main():
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "measurements")
     out = Output()
-    with gzip.open(os.path.join(root, "h200", "pytorch", "operators.jsonl.gz"), "rt", encoding="utf-8") as lines:
+    with gzip.open(os.path.join(root, "h200", "pytorch", "operators.read.jsonl.gz"), "rt", encoding="utf-8") as lines:
         next(lines)
         for line, text in enumerate(lines, start=2):
             case = json.loads(text)
@@ -57,10 +64,12 @@ def main():
                 continue
             name, shape, launches = row
             kernel = case["backend"] if case["kind"] == "sdpa" else case["kind"]
+            if case["dtype" if kernel == "types" else "kind"].startswith("fp8"):
+                kernel = case["dtype"]
             if any("gemv" in launch[0] for launch in launches):
                 kernel = "gemv"
             out.add(("h200_pytorch", "h200_sxm", family), name, DTYPES[case.get("dtype", "bfloat16")], shape,
-                    f"{sum(launch[3] for launch in launches):.3f}", f"operators:{line}", stack="pytorch-2.11", kernel=kernel,
+                    f"{sum(launch[3] for launch in launches):.3f}", f"operators.read:{line}", stack="pytorch-2.11", kernel=kernel,
                     scope="kernels")
     for (source, gpu, family, side), rows in sorted(out.write(root).items()):
         print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")

@@ -7,7 +7,10 @@ Kinds:  grouped_mm   torch._grouped_mm as transformers calls it: tokens sorted b
         sdpa         scaled_dot_product_attention by one named backend (cudnn, flash), keys and values of as many heads as queries
         bmm          the two products of attention written out
         gemm         torch.matmul with weights [N, K] and [K, N], rows of whole 16-byte units and not
-Each case runs REPEATS times; before each, 256 MiB are written, so that nothing of it is in L2. As one line of
+        types        products of weights [N, K] in fp16, fp32 (with and without TF32), int8 (torch._int_mm) and fp8
+                     (torch._scaled_mm: a scale a tensor, a row, a block of 1x128 by 128x128), batches of them in bf16
+Each case runs REPEATS times; before each, 256 MiB are read, so that nothing of it is in L2 (with --dirty they are written:
+what L2 then holds must go to memory while the case runs, which costs one that waits for memory a third of its rate). As one line of
 FOLDER/operators.jsonl a case has its numbers, and for each launch of one run its kernel, grid, block and the median, least and
 largest duration in microseconds (the device's, by PyTorch's profiler). A case that fails is written with its error.
 Values are normal, the seed is fixed.
@@ -71,7 +74,24 @@ def gemm_cases():
                 yield {"kind": "gemm", "dtype": dtype, "m": m, "n": n, "k": k, "layout": layout}
 
 
-CASES = {"grouped_mm": grouped_cases, "sdpa": sdpa_cases, "bmm": bmm_cases, "gemm": gemm_cases}
+TYPES = ("float16", "tf32", "float32", "int8", "fp8_tensor", "fp8_row", "fp8_block")
+# (M, weights [N, K])
+TYPED_ROWS = (32, 128, 384, 1024, 2304, 4096, 8192)
+TYPED_WEIGHTS = ((1024, 1024), (4096, 4096), (6144, 4096), (4096, 14336), (8192, 8192), (28672, 4096))
+
+
+def types_cases():
+    for n, k in TYPED_WEIGHTS:
+        for m in TYPED_ROWS:
+            for dtype in TYPES:
+                if 2 * m * n * k < (2e11 if dtype == "float32" else 1.2e12):
+                    yield {"kind": "types", "dtype": dtype, "m": m, "n": n, "k": k}
+    for batch, m, n, k in [(8, 1024, 1024, 1024), (32, 512, 512, 128), (64, 256, 2048, 128), (16, 2048, 1408, 2048), (128, 128, 1536, 2048),
+                           (4, 4096, 4096, 1024)]:
+        yield {"kind": "types", "dtype": "bfloat16", "batch": batch, "m": m, "n": n, "k": k}
+
+
+CASES = {"types": types_cases, "grouped_mm": grouped_cases, "sdpa": sdpa_cases, "bmm": bmm_cases, "gemm": gemm_cases}
 
 
 class Maker:
@@ -111,6 +131,39 @@ class Maker:
             a, b = self.normal(c["batch"], c["queries"], c["keys"]), self.normal(c["batch"], c["keys"], c["width"])
         return lambda: torch.bmm(a, b)
 
+    def types(self, c):
+        dtype, m, n, k = c["dtype"], c["m"], c["n"], c["k"]
+        if dtype == "bfloat16":
+            a, b = self.normal(c["batch"], m, k), self.normal(c["batch"], n, k).transpose(1, 2)
+            return lambda: torch.bmm(a, b)
+        torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+        if dtype in ("float16", "float32", "tf32"):
+            made = torch.float16 if dtype == "float16" else torch.float32
+            x, w = self.normal(m, k, dtype=made), self.normal(n, k, dtype=made).t()
+            return lambda: torch.matmul(x, w)
+        if dtype == "int8":
+            x, w = (torch.randint(-127, 128, (rows, k), device=self.device, dtype=torch.int8) for rows in (m, n))
+            w = w.t()
+            return lambda: torch._int_mm(x, w)
+        x, w = self.normal(m, k).to(torch.float8_e4m3fn), self.normal(n, k).to(torch.float8_e4m3fn).t()
+        ones = {"device": self.device, "dtype": torch.float32}
+        if dtype == "fp8_tensor":
+            scales = [(torch.ones((), **ones), torch.ones((), **ones))]
+        elif dtype == "fp8_row":
+            scales = [(torch.ones(m, 1, **ones), torch.ones(1, n, **ones))]
+        else:  # scales of the rows lie along M; which order those of the weights have goes with the release
+            rows = torch.ones(k // 128, m, **ones).t()
+            scales = [(rows, torch.ones(n // 128, k // 128, **ones).t()), (rows, torch.ones(k // 128, n // 128, **ones))]
+        for number, (of_x, of_w) in enumerate(scales):
+            def action(of_x=of_x, of_w=of_w):
+                return torch._scaled_mm(x, w, scale_a=of_x, scale_b=of_w, out_dtype=torch.bfloat16, use_fast_accum=dtype != "fp8_block")
+            try:
+                action()
+                return action
+            except Exception:
+                if number + 1 == len(scales):
+                    raise
+
     def gemm(self, c):
         dtype = getattr(torch, c["dtype"])
         x = self.normal(c["m"], c["k"], dtype=dtype)
@@ -119,24 +172,38 @@ class Maker:
 
 
 def runs_of(events):
-    """The launches of each run: what stands between two writes of the 256 MiB."""
-    runs = []
+    """The launches of each run: what stands between a write of signed bytes and one of 16-bit integers."""
+    runs, inside = [], False
     for event in sorted((e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")), key=lambda e: e["ts"]):
         if "FillFunctor<signed char>" in event["name"]:
             runs.append([])
-        elif runs:
+            inside = True
+        elif "FillFunctor<short>" in event["name"]:
+            inside = False
+        elif inside:
             runs[-1].append(event)
     return runs
 
 
-def measured(action, flush, device):
+def sweep(flush, i, dirty):
+    """Clears L2; ends with a launch that begins a run (`runs_of`)."""
+    if dirty:
+        flush.fill_(i)
+    else:
+        flush.view(torch.int64).sum()
+        flush[:1024].fill_(i)
+
+
+def measured(action, flush, device, dirty):
     activity = torch.profiler.ProfilerActivity.CUDA if device == "cuda" else torch.profiler.ProfilerActivity.CPU
+    end = torch.empty(64, device=device, dtype=torch.int16)
     action()
     action()
     with torch.profiler.profile(activities=[activity]) as profile:
         for i in range(REPEATS):
-            flush.fill_(i)
+            sweep(flush, i, dirty)
             action()
+            end.fill_(i)
         if device == "cuda":
             torch.cuda.synchronize()
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
@@ -158,11 +225,12 @@ def main():
     parser.add_argument("--kinds", default=",".join(CASES))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--until", type=float, default=1e9, help="begin no case after this many seconds")
+    parser.add_argument("--dirty", action="store_true", help="clear L2 by writing")
     parser.add_argument("--most", type=int, default=1 << 30, help="cases of a kind")
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
     torch.manual_seed(11)
-    facts = {"torch": torch.__version__, "date": time.strftime("%Y-%m-%d", time.gmtime())}
+    facts = {"torch": torch.__version__, "sweep": "written" if args.dirty else "read", "date": time.strftime("%Y-%m-%d", time.gmtime())}
     if args.device == "cuda":
         import pynvml
         pynvml.nvmlInit()
@@ -178,7 +246,7 @@ def main():
                 if time.perf_counter() - begin > args.until or number >= args.most:
                     break
                 try:
-                    case.update(measured(getattr(maker, kind)(case), flush, args.device))
+                    case.update(measured(getattr(maker, kind)(case), flush, args.device, args.dirty))
                 except Exception as error:  # a backend that refuses a shape is a finding, not an end
                     case["error"] = str(error).splitlines()[0][:300]
                 out.write(json.dumps(case) + "\n")
