@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Turns the single operators of PyTorch on file (data/measurements/h200/pytorch/operators.read.jsonl.gz, of
-tools/trace_operators.py; operators.jsonl.gz, whose L2 was swept by writing, is not read) into Plumbline's ops CSV, split for good into train and held-out files: data/measurements/h200_pytorch/h200_sxm/.
+"""Turns the single operators of PyTorch on file (data/measurements/{h200,h100}/pytorch/operators.read.jsonl.gz, of
+tools/trace_operators.py; operators.jsonl.gz, whose L2 was swept by writing, is not read) into Plumbline's ops CSV, split for good into train and held-out files: data/measurements/{h200,h100}_pytorch/.
 
     tools/convert_pytorch_operators.py
 
@@ -54,7 +54,14 @@ FAMILIES = {"types": ("types", typed), "grouped_mm": ("grouped_gemm", grouped), 
 def main():
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "measurements")
     out = Output()
-    with gzip.open(os.path.join(root, "h200", "pytorch", "operators.read.jsonl.gz"), "rt", encoding="utf-8") as lines:
+    for card in ("h200", "h100"):
+        add_card(out, root, card)
+    for (source, gpu, family, side), rows in sorted(out.write(root).items()):
+        print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
+
+
+def add_card(out, root, card):
+    with gzip.open(os.path.join(root, card, "pytorch", "operators.read.jsonl.gz"), "rt", encoding="utf-8") as lines:
         next(lines)
         for line, text in enumerate(lines, start=2):
             case = json.loads(text)
@@ -68,11 +75,9 @@ def main():
                 kernel = case["dtype"]
             if any("gemv" in launch[0] for launch in launches):
                 kernel = "gemv"
-            out.add(("h200_pytorch", "h200_sxm", family), name, DTYPES[case.get("dtype", "bfloat16")], shape,
+            out.add((f"{card}_pytorch", f"{card}_sxm", family), name, DTYPES[case.get("dtype", "bfloat16")], shape,
                     f"{sum(launch[3] for launch in launches):.3f}", f"operators.read:{line}", stack="pytorch-2.11", kernel=kernel,
                     scope="kernels")
-    for (source, gpu, family, side), rows in sorted(out.write(root).items()):
-        print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
 
 
 if __name__ == "__main__":
