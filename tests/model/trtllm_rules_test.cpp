@@ -1,6 +1,9 @@
 // TensorRT-LLM's rules for decode attention, by hand on the toy GPU (10 SMs) and against what its kernels could do.
 #include <gtest/gtest.h>
+
 #include <rapidcheck/gtest.h>
+#include <map>
+#include <string>
 
 #include "model/report/rule_loss.hpp"
 #include "model/stacks/trtllm/plan_attention.hpp"
@@ -163,8 +166,17 @@ AttentionPrefill prefill(std::int64_t width, std::int64_t value_width, DType cac
   return s;
 }
 
+/// Kept, as what is planned points to its families.
+const Machine& machine_of(const std::string& card) {
+  static std::map<std::string, Machine> kept;
+  const auto found = kept.find(card);
+  return found != kept.end()
+             ? found->second
+             : kept.emplace(card, make_machine(load_gpu(card), MachineOptions{"trt-llm"})).first->second;
+}
+
 AttentionChoice planned(const char* card, const AttentionPrefill& s, bool appends = true) {
-  const Machine m = make_machine(load_gpu(card), MachineOptions{"trt-llm"});
+  const Machine& m = machine_of(card);
   return plan_trtllm_prefill(s, appends, m.rates(), families_of(m, "trtllm"));
 }
 
