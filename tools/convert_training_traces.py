@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the tables of data/measurements/h200/pytorch_training from what tools/trace_training.py wrote there: steps.csv (a
+"""Makes the tables of data/measurements/{h200,h100}/pytorch_training from what tools/trace_training.py wrote there: steps.csv (a
 line a point), groups.csv (time of each kind of launch in the traced iteration), steps.train.csv and steps.heldout.csv (as
 `validate compare` reads them, by the project's rule, which `validate sides` says: build validate first); and
-data/measurements/h200_pytorch/h200_sxm/attention_backward.*.csv from its single operators by cuDNN.
+data/measurements/h200_pytorch/h200_sxm/attention_backward.*.csv from the H200's single operators by cuDNN.
 
     tools/convert_training_traces.py [--launches MODEL BATCHxTOKENS]     lists the launches of a traced iteration instead
 
@@ -17,7 +17,13 @@ import sys
 
 import measurement_csv
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "measurements", "h200", "pytorch_training")
+MEASUREMENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "measurements")
+
+
+def folder_of(card):
+    return os.path.join(MEASUREMENTS, card, "pytorch_training")
+
+
 POINT = ["model", "layers", "gpus", "spread", "batch", "tokens", "optimizer", "clip", "recompute", "attention", "autocast", "keep",
          "view"]
 STEP_COLUMNS = POINT + ["side", "wall_us", "wall_low_us", "wall_high_us", "busy_us", "launches", "watts", "sm_MHz", "rest_bytes",
@@ -77,8 +83,8 @@ def steps(folder):
                     yield f"{name}:{line}", json.loads(record)
 
 
-def write(name, columns, rows):
-    with open(os.path.join(FOLDER, name), "w", encoding="utf-8", newline="") as file:
+def write(folder, name, columns, rows):
+    with open(os.path.join(folder, name), "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
@@ -109,8 +115,8 @@ def list_launches(trace):
 
 def backward_rows():
     """Backward passes by cuDNN: the sum of their launches' own times, without what clears a counter."""
-    root, out = os.path.join(FOLDER, "..", ".."), measurement_csv.Output()
-    with open(os.path.join(FOLDER, "operators.jsonl"), encoding="utf-8") as lines:
+    out = measurement_csv.Output()
+    with open(os.path.join(folder_of("h200"), "operators.jsonl"), encoding="utf-8") as lines:
         for line, text in enumerate(lines, 1):
             record = json.loads(text)
             if record["by"] != "cudnn" or "kernels" not in record:
@@ -119,17 +125,24 @@ def backward_rows():
                      if re.search("bprop|compute_dot_do_o|convert_dq|fmha_reduce", name)]
             out.add(("h200_pytorch", "h200_sxm", "attention_backward"), "attention_backward", "bf16", record["shape"],
                     f"{sum(times):.3f}", f"operators:{line}", stack="pytorch-2.11", kernel="cudnn", scope="kernels")
-    out.write(root)
+    out.write(MEASUREMENTS)
 
 
 def main():
-    held = traces(FOLDER)
     if len(sys.argv) == 4 and sys.argv[1] == "--launches":
-        for record in held.values():
+        for record in traces(folder_of("h200")).values():
             if record["model"] == sys.argv[2] and f"{record['batch']}x{record['tokens']}" == sys.argv[3]:
                 return list_launches(record)
         sys.exit("no such point")
-    points = [(where, record) for where, record in steps(FOLDER) if "wall_us" in record]
+    for card in ("h200", "h100"):
+        write_tables(card)
+    backward_rows()
+
+
+def write_tables(card):
+    folder = folder_of(card)
+    held = traces(folder)
+    points = [(where, record) for where, record in steps(folder) if "wall_us" in record]
     asked = [[r["model"], "train", r["batch"] * r["gpus"], r["tokens"], "", "", "" if r["gpus"] == 1 else r["gpus"]] for _, r in points]
     sides = measurement_csv.sides(asked, measurement_csv.SIDE_COLUMNS)
     rows, groups, runs = [], [], {True: [], False: []}
@@ -147,14 +160,13 @@ def main():
             groups += [point + [side, name, round(us, 1), count] for name, (us, count) in times.items() if count]
         if r["gpus"] == 1 and not r["clip"] and not r["autocast"]:
             runs[held_out].append([r["model"], r["layers"], "train", r["batch"], r["tokens"], "full" if r["recompute"] else "none",
-                                   "adamw-fused" if r["optimizer"] == "fused" else "adamw", "bf16", "h200_sxm",
+                                   "adamw-fused" if r["optimizer"] == "fused" else "adamw", "bf16", f"{card}_sxm",
                                    "hf-" + r["attention"], repr(round(r["wall_us"][0] / 1e3, 5)),
                                    round(r["watts"], 1) if r.get("watts") else "", where])
-    write("steps.csv", STEP_COLUMNS, rows)
-    write("groups.csv", POINT + ["side", "group", "us", "launches"], groups)
-    write("steps.train.csv", RUN_COLUMNS, runs[False])
-    write("steps.heldout.csv", RUN_COLUMNS, runs[True])
-    backward_rows()
+    write(folder, "steps.csv", STEP_COLUMNS, rows)
+    write(folder, "groups.csv", POINT + ["side", "group", "us", "launches"], groups)
+    write(folder, "steps.train.csv", RUN_COLUMNS, runs[False])
+    write(folder, "steps.heldout.csv", RUN_COLUMNS, runs[True])
 
 
 if __name__ == "__main__":

@@ -64,24 +64,6 @@ __device__ inline void produce_backward(const BackwardTask& task, const CUtensor
 
 // --- consumers ------------------------------------------------------------------------------------------------------
 
-/// Words w[i] of the four threads of a quad, transposed: afterwards thread t has word t of each.
-__device__ inline void transpose_words(std::uint32_t (&w)[4]) {
-#pragma unroll
-  for (int bit = 1; bit < 4; bit *= 2) {
-    const bool upper = threadIdx.x & bit;
-#pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-      const int low = bit == 1 ? 2 * pair : pair, high = low + bit;
-      const std::uint32_t got = __shfl_xor_sync(~0U, upper ? w[low] : w[high], bit);
-      if (upper) {
-        w[low] = got;
-      } else {
-        w[high] = got;
-      }
-    }
-  }
-}
-
 __device__ inline float2 load_pair(std::uint32_t from) {
   float2 v;
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from));
@@ -350,7 +332,7 @@ class BackwardConsumer {
         for (int i = 0; i < 4; ++i) {
           w[i] = pack_bf16(d[16 * c + 4 * i + 2 * r] * factor, d[16 * c + 4 * i + 2 * r + 1] * factor);
         }
-        transpose_words(w);
+        transpose_quad(w);
         if (row < task_.kv_len) *reinterpret_cast<uint4*>(to + 32 * c) = make_uint4(w[0], w[1], w[2], w[3]);
       }
     }

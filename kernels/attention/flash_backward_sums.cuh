@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kSumThreads) finish_backward(const BackwardSum
           const float4 x = v[4 * c + i];
           w[i] = r == 0 ? pack_bf16(x.x * t.scale, x.y * t.scale) : pack_bf16(x.z * t.scale, x.w * t.scale);
         }
-        transpose_words(w);
+        transpose_quad(w);
         if (query < t.q_len) {
           *reinterpret_cast<uint4*>(t.dq_out + at + column + 32 * c + 8 * (lane % 4)) =
               make_uint4(w[0], w[1], w[2], w[3]);

@@ -58,6 +58,25 @@ __device__ inline std::uint32_t pack_bf16(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
+
+/// Words w[i] of the four threads of a quad, transposed: afterwards thread t has word t of each.
+__device__ inline void transpose_quad(std::uint32_t (&w)[4]) {
+#pragma unroll
+  for (int bit = 1; bit < 4; bit *= 2) {
+    const bool upper = threadIdx.x & bit;
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      const int low = bit == 1 ? 2 * pair : pair, high = low + bit;
+      const std::uint32_t got = __shfl_xor_sync(~0U, upper ? w[low] : w[high], bit);
+      if (upper) {
+        w[low] = got;
+      } else {
+        w[high] = got;
+      }
+    }
+  }
+}
+
 template <class F>
 __device__ inline float over_quad(float x, F combine) {
   x = combine(x, __shfl_xor_sync(~0U, x, 1));
@@ -287,24 +306,6 @@ class Consumer {
     }
     sit_out(seen, blocks);
     blocks_ += blocks;
-  }
-
-  /// Words w[i] of the four threads of a quad, transposed: afterwards thread t has word t of each.
-  static __device__ void transpose_quad(std::uint32_t (&w)[4]) {
-#pragma unroll
-    for (int bit = 1; bit < 4; bit *= 2) {
-      const bool upper = lane() & bit;
-#pragma unroll
-      for (int pair = 0; pair < 2; ++pair) {
-        const int low = bit == 1 ? 2 * pair : pair, high = low + bit;
-        const std::uint32_t got = __shfl_xor_sync(~0U, upper ? w[low] : w[high], bit);
-        if (upper) {
-          w[low] = got;
-        } else {
-          w[high] = got;
-        }
-      }
-    }
   }
 
   /// Divides by the sums and writes rows below q_len, 64 bytes of a row a quad.
