@@ -68,7 +68,7 @@ struct OpPrediction {
   bool stands_in = false;                  ///< ... in place of one that the stack's author has not written
   GemmPlan gemm_plan;                      ///< zero unless a GEMM
   AttentionPlan attention_plan;            ///< zero unless attention
-  std::array<LaunchPrediction, 4> launches;
+  std::array<LaunchPrediction, 12> launches;
   int launch_count = 0;
 
   Bytes dram_bytes() const { return dram_read + dram_write; }

@@ -11,6 +11,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,6 +67,16 @@ struct SweepProgress {
   std::int64_t bugs = 0;     ///< ... of which failed inside the model
 };
 
+/// A range of a study's points as another process answers it.
+struct SweepPart {
+  SweepProgress counts;            ///< `done` is how many points it is of
+  std::string lines;               ///< of sweep(): those of the points that are kept
+  std::vector<std::int64_t> best;  ///< of best_points(): those that may be among the best of all
+};
+
+/// Has points [first, first + count) answered elsewhere, by parts of SweepServant; nothing: whoever did so is gone.
+using SweepHelper = std::function<std::optional<SweepPart>(std::int64_t first, std::int64_t count)>;
+
 struct SweepOptions {
   int threads = 0;  ///< 0: one a core
   SweepFormat format = SweepFormat::csv;
@@ -72,6 +84,11 @@ struct SweepOptions {
   std::int64_t block = 0;  ///< points that a thread takes at a time; 0: as suits the study
   /// Called after each part of the output has gone to the sink, in order.
   std::function<void(const SweepProgress&)> progress{};
+  /// Of best_points(): called after each part with the points that may be among the best, and what `note` was called with
+  /// where the earlier run came to `before`.
+  std::function<void(const SweepProgress&, const std::vector<std::int64_t>&)> note{};
+  std::vector<std::int64_t> best_before{};
+  std::vector<SweepHelper> helpers{};  ///< each is asked by a thread of its own, beside `threads`
 };
 
 /// Every point of the study, a line each, in order; memory does not grow with the study. The bytes do not depend on the
@@ -85,6 +102,14 @@ struct StudyRow {
   std::string error;
 };
 
+/// The same points in the same order as figures: those of a point that is refused are empty, and it has an error.
+SweepProgress sweep_rows(const Study& study, const SweepOptions& options,
+                         const std::function<void(const StudyRow&)>& sink);
+
+/// Names of the axes, and the columns that a sweep of the study has.
+std::vector<std::string> axis_names(const Study& study);
+std::vector<std::string> column_names(const Study& study);
+
 struct StudyRows {
   std::vector<std::string> names, columns;
   std::vector<StudyRow> rows;
@@ -95,6 +120,22 @@ struct StudyRows {
 /// point beats in all its columns; without either all points, of which there may be `most`. Points that do not fit, and
 /// refused ones, are never best. Throws BadInput for more points.
 StudyRows best_points(const Study& study, std::int64_t top, const SweepOptions& options, std::int64_t most);
+
+/// The other side of a SweepHelper: answers ranges of points of the same study, asked for in the same way (`best`: by
+/// best_points() with this `top`). One a thread.
+class SweepServant {
+ public:
+  SweepServant(const Study& study, const SweepOptions& options, bool best, std::int64_t top);
+  ~SweepServant();
+  SweepServant(const SweepServant&) = delete;
+  SweepServant& operator=(const SweepServant&) = delete;
+
+  SweepPart answer(std::int64_t first, std::int64_t count);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
 
 /// Time and energy of all executions of an operator in a step or a whole answer.
 struct OperatorCost {

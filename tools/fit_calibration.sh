@@ -95,6 +95,35 @@ step_clk=900:50:9000,merge_clk=2000:100:40000" --min-us 10 --unbalanced --where 
 efficiency_fraction=.8:.2:1,step_s=1e-6:2e-8:6e-6,per_cta_s=2.5e-6:1e-8:9e-6,in_flight_B=70000:4000:400000" --min-us 10
 done
 
+# Mixtures of experts and activations rounded in the call, on the H200; the H100 takes them over, and has two numbers of its own.
+# Some of the rows fell back to a slow kernel (data/calibration/README.md): the fit's loss is absolute.
+fit_calls() {
+  gpu=$1 rows=data/measurements/aiconfigurator/$1
+  fit_call() {
+    family=$1 file=$2 dtype=$3 free=$4
+    shift 4
+    "$validate" fit "$rows/$file.train.csv" --gpu "$gpu" --kernels library --family "$family" --free "$free" --where stack~trtllm \
+      --where "dtype=$dtype" --unbalanced --source "aiconfigurator $gpu $file" --out "data/calibration/$gpu.json" "$@"
+  }
+  if [ "$gpu" = h100_sxm ]; then
+    for family in moe moe_block gemm_block quantize; do
+      python3 tools/take_over_family.py h200_sxm h100_sxm "library.$family" "the same kernels on the same chip (GH100)"
+    done
+    fit_call moe moe bf16 "fixed_s=2.5e-6:2e-7:9e-6,dram_share_fraction=.95:.6:1" --min-us 10
+    return
+  fi
+  fit_call moe moe bf16 "fixed_s=8.8e-7:2e-7:6e-6,per_cta_s=3e-7:1e-8:4e-6,step_s=8e-8:1e-8:5e-7,sm_in_flight_B=26000:8000:200000,\
+exposed=2.2:.1:12,dram_share_fraction=.93:.6:1,efficiency_fraction=.95:.5:1" --min-us 4
+  fit_call quantize gemm fp8 per_cta_s=5e-7:1e-8:5e-6 --where 'M<=512' --min-us 4
+  fit_call gemm_block gemm_other fp8_block "fixed_s=1e-6:1e-7:9e-6,per_cta_s=1.6e-7:1e-9:4e-6,step_s=1.4e-7:1e-8:1e-6,\
+efficiency_fraction=.75:.3:1,exposed=6:.1:30,quantize.step_clk=50:3:500" --min-us 4
+  fit_call moe_block moe fp8_block "fixed_s=1e-6:2e-7:9e-6,per_cta_s=1.5e-6:1e-8:4e-6,efficiency_fraction=.5:.3:1,\
+exposed=12:.1:30" --min-us 10
+}
+for gpu; do
+  [ "$gpu" = a100_sxm ] || fit_calls "$gpu"
+done
+
 # One chip, one set of scalars, when both cards have just been fitted.
 case " $* " in *h200_sxm*h100_sxm* | *h100_sxm*h200_sxm*)
   for family in prefill prepare prefill_8bit prepare_8bit decode decode_8bit decode_single; do

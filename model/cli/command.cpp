@@ -38,7 +38,7 @@ const Option& Option::hidden() const {
 }
 
 Command Command::subcommand(const std::string& name, const std::string& help) const {
-  return Command(*app_->add_subcommand(name, help));
+  return Command(*app_->add_subcommand(name, help), around_);
 }
 
 Option Command::text(const std::string& flag, const std::string& shape, const std::string& help,

@@ -1,10 +1,12 @@
 // A command of predict-model and its options, as commands see them. The parser behind them is CLI11, whose header takes a
-// compiler longer than all the rest of a command: command.cpp and main alone include it.
+// compiler longer than all the rest of a command: command.cpp and front.cpp alone include it.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "model/cli/ranks.hpp"
 
 namespace CLI {
 class App;
@@ -27,10 +29,16 @@ class Option {
   CLI::Option* option_;
 };
 
+/// Around a command: where answers go instead of stdout (null: to stdout), and the processes of the run (null: this one).
+struct Surroundings {
+  std::string* into = nullptr;
+  Ranks* ranks = nullptr;
+};
+
 /// A handle: copies speak of the same command, which lives as long as the root's.
 class Command {
  public:
-  explicit Command(CLI::App& app) : app_(&app) {}
+  explicit Command(CLI::App& app, const Surroundings& around = {}) : app_(&app), around_(around) {}
 
   Command subcommand(const std::string& name, const std::string& help) const;
 
@@ -57,9 +65,11 @@ class Command {
   /// Words that are none of the command's options are left to it: others(), in their order.
   void leave_others() const;
   std::vector<std::string> others() const;
+  const Surroundings& around() const { return around_; }
 
  private:
   CLI::App* app_;
+  Surroundings around_;
 };
 
 /// Help pages at most 110 columns wide, whatever an option says of itself.

@@ -64,6 +64,7 @@ void add_output_flags(const Command& app, OutputFlags& flags, std::vector<Format
   for (const Format format : formats) shown += (shown.empty() ? "" : "|") + std::string(word_of(kFormatWords, format));
   const std::string first(word_of(kFormatWords, formats.front()));
   flags.format = formats.front();
+  flags.into = app.around().into;
   app.value("--format", shown, "how to print it [" + first + "]",
             [&flags, shown, formats = std::move(formats)](const std::string& text) {
               flags.format = chosen_word("--format", kFormatWords, text);
@@ -85,6 +86,10 @@ void tell_beside(const OutputFlags& flags, const std::vector<std::string>& remar
 }
 
 void deliver(const OutputFlags& flags, std::string_view text) {
+  if (flags.file.empty() && flags.into != nullptr) {
+    *flags.into += text;
+    return;
+  }
   OutputSink sink(flags.file);
   sink.write(text);
   sink.commit();
@@ -95,7 +100,8 @@ TextStyle style_for(const OutputFlags& flags) {
   const char* terminal = std::getenv("TERM");
   const bool refused =
       (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
-  return TextStyle{flags.format == Format::table && flags.file.empty() && !refused && ::isatty(STDOUT_FILENO) == 1};
+  return TextStyle{flags.format == Format::table && flags.file.empty() && flags.into == nullptr && !refused &&
+                   ::isatty(STDOUT_FILENO) == 1};
 }
 
 }  // namespace plumbline::cli

@@ -37,14 +37,16 @@ void add_sensitivity_command(const Command& root, Action& action);
 void add_solve_command(const Command& root, Action& action);
 void add_diff_command(const Command& root, Action& action);
 
-enum class Format { table, json, csv, trace, html, graph, jsonl };
-inline constexpr std::array<Word<Format>, 7> kFormatWords{{{"table", Format::table},
+enum class Format { table, json, csv, trace, html, graph, jsonl, profiler, svg };
+inline constexpr std::array<Word<Format>, 9> kFormatWords{{{"table", Format::table},
                                                            {"json", Format::json},
                                                            {"csv", Format::csv},
                                                            {"trace", Format::trace},
                                                            {"html", Format::html},
                                                            {"graph", Format::graph},
-                                                           {"jsonl", Format::jsonl}}};
+                                                           {"jsonl", Format::jsonl},
+                                                           {"profiler", Format::profiler},
+                                                           {"svg", Format::svg}}};
 
 struct MachineFlags {
   std::string gpu;
@@ -60,7 +62,8 @@ struct MachineFlags {
 
 struct OutputFlags {
   Format format = Format::table;
-  std::string file;  ///< empty: stdout
+  std::string file;             ///< empty: stdout, or
+  std::string* into = nullptr;  ///< ... the string of the one who asked
 };
 
 /// --gpu and --set; the command itself says when --gpu is required where `required` is false.
@@ -77,7 +80,7 @@ void tell_beside(const OutputFlags& flags, const std::vector<std::string>& remar
 /// The GPU under its calibration. Refuses --power-cap and --data for one whose energies are not on file.
 Machine open_machine(const MachineFlags& flags);
 
-/// To the file (written beside, then renamed) or to stdout. Throws when it can't be written.
+/// To the file (written beside, then renamed), to the asker's string or to stdout. Throws when it can't be written.
 void deliver(const OutputFlags& flags, std::string_view text);
 /// Colour only for a table on a terminal, and never under NO_COLOR (no-color.org) or TERM=dumb.
 TextStyle style_for(const OutputFlags& flags);

@@ -8,6 +8,7 @@
 #include "model/cli/training.hpp"
 #include "model/generate.hpp"
 #include "model/report/graph/graph_json.hpp"
+#include "model/report/monitor/profiler_table.hpp"
 #include "model/report/remarks.hpp"
 #include "model/report/report.hpp"
 #include "model/stacks/stack.hpp"
@@ -31,11 +32,16 @@ void add_output_length(const Command& app, LlmFlags& f) {
   add_whole(app, "--output", "tokens that each sequence writes: generate [256]", f.asked.output, 1);
 }
 
+/// Whether the format has room for sentences.
+bool tells_more_than_figures(Format format) {
+  return format != Format::csv && format != Format::trace && format != Format::profiler;
+}
+
 /// No flag is ignored: what has no meaning for the question is refused.
 void refuse_idle_flags(const LlmFlags& f, const Llm& llm) {
   refuse_idle_lengths(f.asked, llm);
   const std::string format(word_of(kFormatWords, f.output.format));
-  const bool tells = f.output.format != Format::csv && f.output.format != Format::trace;
+  const bool tells = tells_more_than_figures(f.output.format);
   if (f.explain && (!tells || f.asked.phase == AskedPhase::generate)) {
     throw BadInput("--explain: expected it with --format table, json or html of one step");
   }
@@ -50,8 +56,9 @@ void refuse_idle_flags(const LlmFlags& f, const Llm& llm) {
     throw NotModelled(
         "--format trace: the trace of a pipeline that trains is not drawn yet; expected table, json or csv");
   }
-  if (f.asked.phase == AskedPhase::generate && f.output.format == Format::trace) {
-    throw BadInput("--format trace: expected table, json, csv or html with --phase generate");
+  const bool of_a_step = f.output.format == Format::trace || f.output.format == Format::profiler;
+  if (f.asked.phase == AskedPhase::generate && of_a_step) {
+    throw BadInput("--format " + format + ": expected table, json, csv or html with --phase generate");
   }
 }
 
@@ -154,7 +161,7 @@ ExitCode run_llm(const LlmFlags& f) {
   step.fits = fit.fits;  // the reserve counts
   StepReport report{llm, workload, machine, f.machine.clock, run, step, {}, f.explain, fit, f.given, f.top};
   report.remarks = remarks_of(f, workload, machine, step.power, step);
-  if (f.output.format != Format::csv && f.output.format != Format::trace) {
+  if (tells_more_than_figures(f.output.format)) {
     report.advice = advise(step, machine, run, predictor);
     advise_best_stack(f, llm, step, predictor, report.advice);
   }
@@ -166,6 +173,7 @@ ExitCode run_llm(const LlmFlags& f) {
     case Format::csv: deliver(f.output, step_csv(report)); break;
     case Format::trace: deliver(f.output, step_trace(report)); break;
     case Format::html: deliver(f.output, step_html(report)); break;
+    case Format::profiler: deliver(f.output, step_profiler(report)); break;
     default: deliver(f.output, step_table(report, style_for(f.output)));
   }
   return fit.fits ? ExitCode::done : ExitCode::answered_no;
@@ -232,8 +240,9 @@ void add_llm_command(const Command& root, Action& action) {
               }
               if (*flags->storage <= Bandwidth{}) throw BadInput("--storage: expected a rate above 0");
             });
-  add_output_flags(app, flags->output,
-                   {Format::table, Format::json, Format::csv, Format::trace, Format::html, Format::graph});
+  add_output_flags(
+      app, flags->output,
+      {Format::table, Format::json, Format::csv, Format::trace, Format::html, Format::graph, Format::profiler});
   app.value("--explain", "[OP]", "the formula behind every operator's time, or behind this one's",
             [flags](const std::string& text) { flags->explain = text; })
       .value_optional();

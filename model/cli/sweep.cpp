@@ -13,6 +13,7 @@
 #include "model/cli/model_flags.hpp"
 #include "model/cli/study_words.hpp"
 #include "model/cli/sweep_file.hpp"
+#include "model/cli/sweep_ranks.hpp"
 #include "model/report/study/sweep_report.hpp"
 #include "model/study.hpp"
 #include "model/study/points.hpp"
@@ -29,6 +30,8 @@ struct SweepFlags {
   std::string columns, objective, pareto;
   std::int64_t top = 0, threads = 0;
   bool resume = false, progress = false;
+  SweepPlot plot = SweepPlot::points;
+  Ranks* ranks = nullptr;  ///< null: this process alone
   OutputFlags output;
 };
 
@@ -89,6 +92,9 @@ ExitCode stream_points(const SweepFlags& f, const Study& study, SweepOptions opt
   ProgressLine line(f.progress);
   if (!SweepFile::can_be(f.output.file)) {
     if (f.resume) throw BadInput("--resume: expected --out FILE, a regular file");
+    if (f.output.file.empty() && f.output.into != nullptr) {
+      return exit_of(sweep(study, options, [&f](std::string_view text) { *f.output.into += text; }));
+    }
     OutputSink out(f.output.file);
     options.progress = [&line](const SweepProgress& p) { line.show(p, 0); };
     const SweepProgress all = sweep(study, options, [&out](std::string_view text) { out.write(text); });
@@ -108,15 +114,52 @@ ExitCode stream_points(const SweepFlags& f, const Study& study, SweepOptions opt
   return exit_of(all);
 }
 
-ExitCode show_best(const SweepFlags& f, const Study& study, SweepOptions options) {
-  ProgressLine line(f.progress);
-  options.progress = [&line](const SweepProgress& p) { line.show(p, 0); };
-  const StudyRows rows = best_points(study, f.top, options, kMostRows);
-  const SweepReport report{study, rows, f.top};
+/// Not oftener is a file of best points written again.
+constexpr std::chrono::milliseconds kBetweenNotes{50};
+
+std::string text_of_best(const SweepFlags& f, const SweepReport& report) {
   switch (f.output.format) {
-    case Format::table: deliver(f.output, sweep_table(report, style_for(f.output))); break;
-    case Format::html: deliver(f.output, sweep_html(report)); break;
-    default: deliver(f.output, sweep_lines(report, format_of(f.output.format)));
+    case Format::table: return sweep_table(report, style_for(f.output));
+    case Format::html: return sweep_html(report);
+    case Format::svg: return sweep_svg(report, f.plot);
+    default: return sweep_lines(report, format_of(f.output.format));
+  }
+}
+
+StudyRows find_best(const SweepFlags& f, const Study& study, SweepOptions& options, SweepFile* file) {
+  ProgressLine line(f.progress);
+  std::chrono::steady_clock::time_point noted{};
+  if (file != nullptr) {
+    options.before = file->before();
+    options.best_before = file->best_before();
+    options.note = [file, &noted](const SweepProgress& p, const std::vector<std::int64_t>& points) {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - noted < kBetweenNotes) return;
+      noted = now;
+      file->note_best(p, points);
+    };
+  }
+  const std::int64_t before = options.before.done;
+  options.progress = [&line, before](const SweepProgress& p) { line.show(p, before); };
+  return best_points(study, f.top, options, kMostRows);
+}
+
+ExitCode show_best(const SweepFlags& f, const Study& study, SweepOptions options) {
+  std::optional<SweepFile> file;
+  if (SweepFile::can_be(f.output.file)) {
+    const std::string identity = study_identity(study) + std::string(word_of(kFormatWords, f.output.format)) +
+                                 (f.top > 0 ? "-" + std::to_string(f.top) : "");
+    file.emplace(f.output.file, identity, f.resume);
+  } else if (f.resume) {
+    throw BadInput("--resume: expected --out FILE, a regular file");
+  }
+  const StudyRows rows = find_best(f, study, options, file ? &*file : nullptr);
+  const std::string text = text_of_best(f, {study, rows, f.top});
+  if (file) {
+    file->write(text);
+    file->commit();
+  } else {
+    deliver(f.output, text);
   }
   if (rows.rows.empty() && rows.counts.refused == 0) std::cerr << "predict-model sweep: no point is left\n";
   const ExitCode exit = exit_of(rows.counts);
@@ -133,10 +176,18 @@ ExitCode run_sweep(const SweepFlags& f) {
   SweepOptions options;
   options.threads = static_cast<int>(f.threads);
   options.format = format_of(f.output.format);
-  const bool whole = f.output.format == Format::table || f.output.format == Format::html;
+  const bool whole =
+      f.output.format == Format::table || f.output.format == Format::html || f.output.format == Format::svg;
   const bool best = f.top > 0 || !study.pareto.empty();
-  if (f.resume && (best || whole || f.output.format == Format::json)) {
-    throw BadInput("--resume: expected --format csv or jsonl of all points, without --top and --pareto");
+  std::optional<RankHelpers> others;
+  if (f.ranks != nullptr) {
+    options.threads = threads_of_rank(*f.ranks, f.threads);
+    if (f.ranks->rank() > 0) {
+      serve_first_rank(*f.ranks, study, options, best || whole, f.top);
+      return ExitCode::done;
+    }
+    others.emplace(*f.ranks);
+    if (best || !whole) options.helpers = others->helpers();  // a table of all points is made of all of them anyway
   }
   return best || whole ? show_best(f, study, options) : stream_points(f, study, options);
 }
@@ -147,6 +198,7 @@ void add_sweep_command(const Command& root, Action& action) {
   auto flags = std::make_shared<SweepFlags>();
   const Command app = root.subcommand("sweep", "a grid of predictions: any flag of llm or op with a list of values");
   app.leave_others();
+  add_choice(app, "--plot", kSweepPlotWords, flags->plot, "with --format svg: the points, or a heat map of two axes");
   app.repeated("--where", "CONDITION", "keep points that hold it: fits, 'latency_s<=0.05' (repeatable)",
                [flags](const std::string& text) { flags->where.push_back(text); });
   app.text("--columns", "NAMES", "figures, between commas, as JSON calls them [latency, tokens, energy, power, ...]",
@@ -157,7 +209,8 @@ void add_sweep_command(const Command& root, Action& action) {
   add_whole(app, "--threads", "threads [one a core]", flags->threads, 1);
   app.toggle("--resume", "go on where an earlier run of the same study into --out ended", flags->resume);
   app.toggle("--progress", "say on stderr how far it is, not only on a terminal", flags->progress);
-  add_output_flags(app, flags->output, {Format::csv, Format::jsonl, Format::json, Format::table, Format::html});
+  add_output_flags(app, flags->output,
+                   {Format::csv, Format::jsonl, Format::json, Format::table, Format::html, Format::svg});
   app.footer(
       "First comes llm, op NAME, or a study's file; then flags of that command, with lists: 1,2,4 or from:to:step or\n"
       "from:to:xfactor, units once at the end. The last list runs fastest. --set PATH=LIST changes the machine.\n"
@@ -168,7 +221,11 @@ void add_sweep_command(const Command& root, Action& action) {
       "    --set memory.bandwidth=4:8:1TB/s --where 'latency_s<=0.03' --objective 'max tokens_per_s_per_gpu' --top 5\n"
       "  predict-model sweep op gemm M=1:4096:x2 N=4096 K=4096 --gpu h200 --format table");
   app.when_chosen([flags, app, &action] {
+    if (app.given("--plot") && flags->output.format != Format::svg) {
+      throw BadInput("--plot: expected it with --format svg");
+    }
     flags->words = app.others();
+    flags->ranks = app.around().ranks;
     action = [flags] { return run_sweep(*flags); };
   });
 }

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "arch/error.hpp"
 
@@ -30,6 +31,7 @@ struct State {
 };
 
 constexpr std::size_t kStateBytes = 128;
+constexpr const char* kFresh = ".new";  // until it is whole
 
 }  // namespace
 
@@ -39,7 +41,10 @@ bool SweepFile::can_be(const std::string& file) {
 }
 
 SweepFile::SweepFile(const std::string& file, const std::string& identity, bool resume)
-    : file_(target_of(file)), partial_(file_ + ".partial-" + identity), state_(partial_ + ".state") {
+    : file_(target_of(file)),
+      partial_(file_ + ".partial-" + identity),
+      state_(partial_ + ".state"),
+      best_(partial_ + ".best") {
   constexpr mode_t kMode = 0666;
   if (::access(file_.c_str(), F_OK) == 0 && ::access(file_.c_str(), W_OK) != 0) fail("cannot be written");
   out_ = ::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
@@ -50,12 +55,23 @@ SweepFile::SweepFile(const std::string& file, const std::string& identity, bool 
   }
   state_out_ = ::open(state_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
   if (state_out_ < 0) fail("cannot be written beside");
-  if (resume) read_state();
+  if (resume) {
+    read_state();
+    read_best();
+  } else {
+    ::unlink(best_.c_str());
+  }
   if (::ftruncate(out_, bytes_) != 0 || ::lseek(out_, bytes_, SEEK_SET) < 0) fail("cannot be cut");
   if (bytes_ == 0 && ::ftruncate(state_out_, 0) != 0) fail("cannot be cut");
+  worth_keeping_ = before_.done > 0;
 }
 
+/// What ends before any point is done, as a study that is refused does, leaves nothing to go on with.
 SweepFile::~SweepFile() {
+  if (!worth_keeping_) {
+    ::unlink(partial_.c_str());
+    ::unlink(state_.c_str());
+  }
   if (out_ >= 0) ::close(out_);
   if (state_out_ >= 0) ::close(state_out_);
 }
@@ -82,6 +98,33 @@ void SweepFile::read_state() {
   before_.bugs = s.bugs;
 }
 
+/// "DONE KEPT REFUSED BUGS COUNT", then so many numbers of points: a whole file, as it was put there by renaming.
+void SweepFile::read_best() {
+  std::ifstream in(best_);
+  SweepProgress p;
+  std::size_t count = 0;
+  if (!(in >> p.done >> p.kept >> p.refused >> p.bugs >> count) || p.done < 0) return;
+  std::vector<std::int64_t> points;
+  for (std::int64_t point = 0; in >> point;) points.push_back(point);
+  if (points.size() != count) return;
+  before_ = p;
+  best_before_ = std::move(points);
+}
+
+void SweepFile::note_best(const SweepProgress& p, const std::vector<std::int64_t>& points) {
+  std::string text;
+  for (const std::int64_t each : {p.done, p.kept, p.refused, p.bugs, static_cast<std::int64_t>(points.size())}) {
+    text += std::to_string(each) + ' ';
+  }
+  for (const std::int64_t each : points) text += '\n' + std::to_string(each);
+  const std::string fresh = best_ + kFresh;
+  std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
+  out << text << '\n';
+  out.close();
+  if (!out || ::rename(fresh.c_str(), best_.c_str()) != 0) fail("write failed beside");
+  worth_keeping_ = worth_keeping_ || p.done > 0;
+}
+
 void SweepFile::write(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(out_, text.data(), text.size());
@@ -100,13 +143,17 @@ void SweepFile::note(const SweepProgress& p) {
                                    s.refused, s.bugs, s.check());
   text[static_cast<std::size_t>(length)] = '\n';
   if (::pwrite(state_out_, text.data(), kStateBytes, 0) < 0) fail("write failed");
+  worth_keeping_ = worth_keeping_ || p.done > 0;
 }
 
 void SweepFile::commit() {
   struct stat earlier {};
   if (::stat(file_.c_str(), &earlier) == 0) ::fchmod(out_, earlier.st_mode & 07777U);
   if (::rename(partial_.c_str(), file_.c_str()) != 0) fail("cannot be renamed to");
+  worth_keeping_ = true;  // there is nothing left beside it, and what comes there is another run's
   ::unlink(state_.c_str());
+  ::unlink(best_.c_str());
+  ::unlink((best_ + kFresh).c_str());
 }
 
 }  // namespace plumbline::cli

@@ -156,6 +156,7 @@ std::string step_json(const StepReport& r) {
   put_training(out, r);
   out["mbu"] = finite(s.mbu, "mbu");
   out["ops"] = operator_rows(r);
+  out["dcgm"] = monitor_json(r);
   out["power_trace"] = power_over_time(s);
   out["advice"] = advice_json(r.advice);
   out["assumptions"] = all_assumptions(r.machine, r.llm.assumptions, r.remarks);

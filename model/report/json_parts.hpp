@@ -40,5 +40,7 @@ void put_parallel(Json& out, const StepReport& report);
 void put_sizes(Json& out, const StepReport& report);
 Json memory_json(const MemoryNeed& need, Bytes capacity);
 Json shares_json(const TimeShare& share);
+/// What a monitor of the card would show (model/report/monitor/dcgm.hpp).
+Json monitor_json(const StepReport& report);
 
 }  // namespace plumbline

@@ -109,7 +109,7 @@ struct Question {
 /// What a provider answers: launches in the order in which they run, or a floor.
 class Answer {
  public:
-  static constexpr std::size_t kMostLaunches = 4;
+  static constexpr std::size_t kMostLaunches = 12;
   explicit Answer(std::span<LaunchPrediction, kMostLaunches> room) : room_(room) {}
 
   /// Room for the next launch; its demand is the planner's to write, all of it.

@@ -186,9 +186,19 @@ std::int64_t point_count(const Study& study) {
   return count;
 }
 
-StudyPoints::StudyPoints(const Study& study) : study_(study), base_(base_question(study)), count_(point_count(study)) {
+std::vector<std::string> axis_names(const Study& study) {
+  std::vector<std::string> names;
+  for (const StudyAxis& axis : study.axes) names.insert(names.end(), axis.names.begin(), axis.names.end());
+  return names;
+}
+
+std::vector<std::string> column_names(const Study& study) {
+  return study.columns.empty() ? usual_columns(study.of_op) : study.columns;
+}
+
+StudyPoints::StudyPoints(const Study& study)
+    : study_(study), base_(base_question(study)), names_(axis_names(study)), count_(point_count(study)) {
   for (const StudyAxis& axis : study.axes) {
-    names_.insert(names_.end(), axis.names.begin(), axis.names.end());
     for (const std::string& name : axis.names) where_.push_back(place_of_setting(name));
     of_machine_.push_back(std::any_of(axis.names.begin(), axis.names.end(),
                                       [&](const std::string& name) { return is_of_machine(study.of_op, name); }));

@@ -21,7 +21,7 @@ StudyFigure figure_of_setting(const std::string& text) {
 }  // namespace
 
 StudyPlan::StudyPlan(const Study& study) : study_(study), points_(study) {
-  written_ = study.columns.empty() ? usual_columns(study.of_op) : study.columns;
+  written_ = column_names(study);
   for (const std::string& name : written_) add_column(name, "columns");
   for (const std::string& text : study.where) {
     const Condition condition = parse_condition(text, "where");

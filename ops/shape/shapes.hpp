@@ -13,10 +13,13 @@
 #include "ops/shape/custom.hpp"
 #include "ops/shape/embedding.hpp"
 #include "ops/shape/gemm.hpp"
+#include "ops/shape/gemm_dynamic.hpp"
 #include "ops/shape/gemm_sparse24.hpp"
 #include "ops/shape/grouped_gemm.hpp"
 #include "ops/shape/mla_decode.hpp"
+#include "ops/shape/moe.hpp"
 #include "ops/shape/moe_permute.hpp"
+#include "ops/shape/quantize_dynamic.hpp"
 #include "ops/shape/recurrence.hpp"
 #include "ops/shape/rope.hpp"
 #include "ops/shape/rowwise.hpp"
@@ -31,7 +34,7 @@ namespace plumbline {
 /// The order is that of `predict-model list ops`: the contract's operators first, then ours.
 using Op = std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, AttentionBackward, MlaDecode, Rowwise,
                         Rope, TopK, SoftmaxTopK, Embedding, Scan, Spmv, GemmSparse24, Recurrence, CausalConv,
-                        MoePermute, Collective, ExpertExchange, Transfer, CustomOp>;
+                        MoePermute, Moe, QuantizeDynamic, GemmDynamic, Collective, ExpertExchange, Transfer, CustomOp>;
 
 /// The operator's name: "gemm", "rmsnorm", "all_reduce", ...
 std::string_view op_name(const Op& op);

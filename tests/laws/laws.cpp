@@ -79,11 +79,14 @@ bool keeps(const Bounds& bounds) {
 /// Libraries' rules jump by what their measured rows jump (rule_loss.hpp names them);
 /// NCCL's messages are cheaper from 16 KiB on, where they carry no flags (send_recv with every stack but ideal,
 /// and the exchange of tokens where the stack has no kernels for it).
+/// Operators were added to what is drawn on 2026-11-23, so that the samples hold other cases: one product in 95,536 that
+/// rounds its activations (0.2 % slower with more shared memory: its plan is chosen without the rounding), and seven of the
+/// kinds above, none of an operator that was added, as before.
 constexpr Bounds kBounds[] = {{"ideal", 3000, 0, 0, 1, 0},
-                              {"own", 8000, 0, 0.006, 1.08, 0.6},
+                              {"own", 8000, 0.003, 0.006, 1.08, 0.6},
                               {"trt-llm", 5000, 0.1, 0, 3, 0.7},
-                              {"vllm", 2000, 0.1, 0, 1.25, 0.3},
-                              {"sglang", 2000, 0.1, 0, 1.25, 0.3}};
+                              {"vllm", 2000, 0.1, 0, 1.25, 0.7},
+                              {"sglang", 2000, 0.1, 0, 1.25, 0.6}};
 
 }  // namespace
 

@@ -14,6 +14,7 @@
 #include "model/bands/bands.hpp"
 #include "model/engine/rates.hpp"
 #include "tests/support/planners.hpp"
+#include "tests/support/sampled.hpp"
 #include "tests/support/toy_machine.hpp"
 
 namespace plumbline::machine_test {
@@ -31,16 +32,7 @@ bool says(const std::vector<std::string>& lines, const std::string& words) {
 
 std::vector<std::string> calibrated_gpus() { return json_file_names(data_folder() + "/calibration"); }
 
-/// Under sanitizers every third: descriptors differ in numbers, not in the code that reads them.
-std::vector<std::string> tested_gpus() {
-  std::vector<std::string> names = gpu_names();
-#ifdef PLUMBLINE_SANITIZED
-  constexpr std::size_t kEach = 3;
-  for (std::size_t i = 0; i * kEach < names.size(); ++i) names[i] = names[i * kEach];
-  names.resize((names.size() + kEach - 1) / kEach);
-#endif
-  return names;
-}
+std::vector<std::string> tested_gpus() { return test::sampled(gpu_names()); }
 
 class EveryGpu : public ::testing::TestWithParam<std::string> {};
 

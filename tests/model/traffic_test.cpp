@@ -61,6 +61,19 @@ struct Extra {
   Bytes operator()(const GroupedGemm& s) const {
     return storage(s.precision.input, real(s.tokens * (s.topk - 1) * s.k));
   }
+  /// Rows in the order of experts, before and behind each product, rounded or not.
+  Bytes operator()(const Moe& s) const {
+    const double rows = expert_rows(s).total(), width = real(s.hidden + s.matrices * s.own_width());
+    return storage(DType::fp32, 8 * rows * width) + storage(DType::fp32, 4 * real(s.tokens * s.topk)) +
+           storage(DType::fp64, 8 * real(s.experts));
+  }
+  /// x rounded, its scales, and x read again where one scale is found first.
+  Bytes operator()(const GemmDynamic& s) const {
+    const Bytes scales = 4 * real(s.m) * std::ceil(real(s.k) / 128 + 1) * units::B;
+    return scales + storage(DType::fp8, real(s.m * s.k)) + storage(s.precision.output, real(s.m * s.k)) +
+           2.0 * storage(s.precision.input, real(s.m * s.k));
+  }
+  Bytes operator()(const QuantizeDynamic& s) const { return storage(s.dtype, real(s.rows * s.cols)); }
   /// A row narrower than a sector of 32 bytes brings all of it.
   Bytes operator()(const Embedding& s) const {
     const Bytes width = storage(s.dtype, real(s.cols)), sector = 32.0 * units::B;
@@ -78,6 +91,7 @@ struct Extra {
 Bytes spilled(const Op& op, const OpPrediction& p, const Machine& m) {
   double values = 0;
   if (const auto* s = std::get_if<Gemm>(&op)) values = real(s->m * s->n * s->batch * p.gemm_plan.splits);
+  if (const auto* s = std::get_if<GemmDynamic>(&op)) values = real(s->m * s->n * p.gemm_plan.splits);
   if (const auto* s = std::get_if<GemmSparse24>(&op)) values = real(s->m * s->n * p.gemm_plan.splits);
   if (const auto* s = std::get_if<GroupedGemm>(&op)) values = real(s->tokens * s->topk * s->n * p.gemm_plan.splits);
   if (const auto* s = std::get_if<MlaDecode>(&op))

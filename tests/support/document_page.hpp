@@ -3,10 +3,11 @@
 //
 //   ```console               commands after "$ ", each with its output; a line "..." stands for lines left out
 //   <!-- $ COMMAND -->        ... with output that is Markdown itself, up to <!-- end -->
-//   ```csv NAME, ```json NAME a file that the commands below find
+//   ```csv NAME, ```json NAME, ```python NAME: a file that the commands below find
 //   ```cpp PATH               a source file of the repository, letter by letter
 //
 // "# needs a card" behind a command: without a card it says that the card is missing (exit code 4) and nothing else.
+// `python3` is the one that the module of this build is for; where the build has none its commands are left out.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -58,9 +59,18 @@ class PageFolder {
     std::filesystem::permissions(folder_ / "dev", std::filesystem::perms::owner_all);
   }
   void put(const std::string& name, const std::string& text) const { put_file(folder_ / name, text); }
+  /// Whether the module was built, not only its folder made.
+  bool has_python() const {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(programs_ + "/../python/plumbline", none)) {
+      const std::string name = entry.path().filename();
+      if (name.rfind("_core.", 0) == 0 && name != "_core.pyi") return true;
+    }
+    return false;
+  }
   int run(const std::string& command, std::string& printed) const {
-    const std::string line =
-        "cd '" + (folder_ / "") + "' && PATH='" + programs_ + "':\"$PATH\" && { " + command + "\n} >printed 2>&1";
+    const std::string line = "cd '" + (folder_ / "") + "' && PATH='" + programs_ + "':'" + programs_ +
+                             "/../python/bin':\"$PATH\" && { " + command + "\n} >printed 2>&1";
     const int status = std::system(line.c_str());
     printed = whole_file(folder_ / "printed");
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -110,6 +120,7 @@ class DocumentPage {
       else if (line.rfind("```cpp ", 0) == 0) source(line.substr(7));
       else if (line.rfind("```csv ", 0) == 0) folder_.put(line.substr(7), body());
       else if (line.rfind("```json ", 0) == 0) folder_.put(line.substr(8), body());
+      else if (line.rfind("```python ", 0) == 0) folder_.put(line.substr(10), body());
     }
     if (updating_pages() && out_ != page_) put_file(file_, text_of(out_));
   }
@@ -135,6 +146,8 @@ class DocumentPage {
       while (before("```") && page_[at_].rfind("$ ", 0) != 0) shown.push_back(page_[at_++]);
       if (command.find("# needs a card") != command.npos) {
         check_without_card(command);
+        out_.insert(out_.end(), shown.begin(), shown.end());
+      } else if (command.rfind("python3 ", 0) == 0 && !folder_.has_python()) {
         out_.insert(out_.end(), shown.begin(), shown.end());
       } else {
         keep(command, shown, run(command));

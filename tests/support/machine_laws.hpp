@@ -195,6 +195,9 @@ class MachineLaws {
                                            "S", "T", "n", "tokens", "bytes", "batch"};
     constexpr std::string_view kRowLengths[] = {"N", "K", "cols", "n"};
     if (std::holds_alternative<Spmv>(op)) return std::nullopt;  // its work is the count of what is not zero
+    // more tokens that like few experts may reach fewer of them
+    if (const auto* experts = std::get_if<Moe>(&op); experts != nullptr && experts->alpha_percent > 0)
+      return std::nullopt;
     std::vector<const Key*> sizes;
     for (const Key& key : keys_of(op)) {
       if (std::find(std::begin(kSizes), std::end(kSizes), key.name) != std::end(kSizes)) sizes.push_back(&key);

@@ -26,6 +26,24 @@ TEST(Conditions, AreMeansOfWhatWasReadAndAllReasonsSeen) {
   EXPECT_EQ(c.clock_event_reasons, 0x24U);  // idle is none
 }
 
+/// Counters are of the first look and the last; memory is the most that was seen.
+TEST(Conditions, CountersAreRatesBetweenTheirFirstAndLastLook) {
+  std::vector<BoardSample> looks(4);
+  for (std::size_t i = 0; i < looks.size(); ++i) {
+    looks[i].at = (10.0 + 0.5 * static_cast<double>(i)) * units::s;
+    looks[i].memory_used = (i == 2 ? 9.0 : 5.0) * units::GB;
+  }
+  looks[0].traffic = Board::Traffic{1.0 * units::GB, 7.0 * units::GB, 2.0 * units::GB, {}};
+  looks[3].traffic = Board::Traffic{4.0 * units::GB, 6.0 * units::GB, 2.0 * units::GB, {}};
+  const Conditions c = conditions(looks);
+  EXPECT_DOUBLE_EQ(c.pcie_tx->in(units::B_per_s), 2e9);
+  EXPECT_FALSE(c.pcie_rx.has_value());  // set back meanwhile
+  EXPECT_DOUBLE_EQ(c.nvlink_tx->in(units::B_per_s), 0);
+  EXPECT_FALSE(c.nvlink_rx.has_value());
+  EXPECT_DOUBLE_EQ(c.memory_used->in(units::GB), 9);
+  EXPECT_FALSE(c.power.has_value());
+}
+
 TEST(Conditions, OfNoSamplesAreEmpty) {
   const Conditions c = conditions({});
   EXPECT_FALSE(c.sm_clock || c.power);

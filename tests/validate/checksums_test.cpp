@@ -7,7 +7,7 @@
 #include <string>
 
 #include "arch/files.hpp"
-#include "tests/support/sha256.hpp"
+#include "arch/sha256.hpp"
 
 namespace plumbline::checksums_test {
 namespace {
@@ -15,9 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(Sha256, OfTheStandardsExamples) {
-  EXPECT_EQ(test::Sha256::of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(test::Sha256::of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(test::Sha256::of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+  EXPECT_EQ(Sha256::of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(Sha256::of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(Sha256::of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
 }
 
@@ -42,8 +42,7 @@ TEST(Measurements, AreAsTheirChecksumsSay) {
       ADD_FAILURE() << name << " is not in data/measurements/SHA256SUMS: tools/checksums.sh adds new measurements";
       continue;
     }
-    EXPECT_EQ(test::Sha256::of(read_text_file(entry.path().string())), known->second)
-        << name << " is not as it was measured";
+    EXPECT_EQ(Sha256::of(read_text_file(entry.path().string())), known->second) << name << " is not as it was measured";
     sums.erase(known);
   }
   for (const auto& [name, sum] : sums) ADD_FAILURE() << name << " is gone";

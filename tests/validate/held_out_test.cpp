@@ -175,6 +175,12 @@ TEST(CommittedMeasurements, TheRuleDealtEveryRowToItsFile) {
   EXPECT_GT(rows, 70000U);
 }
 
+/// Its side goes by the published text, which is no text of this project's operator (validate/record/published.hpp).
+bool is_in_words_of_others(const Measurement& row) {
+  return std::holds_alternative<Moe>(row.what.op) || std::holds_alternative<GemmDynamic>(row.what.op) ||
+         row.origin.scope == "static_scale";
+}
+
 // Recordings have the canonical text of a shape, files as it was published. They differ where a key that may be left
 // out is written with its usual value (Skv = S).
 TEST(CommittedMeasurements, HowAShapeIsSpeltHardlyEverMatters) {
@@ -186,7 +192,7 @@ TEST(CommittedMeasurements, HowAShapeIsSpeltHardlyEverMatters) {
       Measurements known;
       read_measurements(text, file, {}, known);
       for (const Measurement& row : known.rows) {
-        if (row.held_out == HeldOut::by_flag) continue;
+        if (row.held_out == HeldOut::by_flag || is_in_words_of_others(row)) continue;
         if (held_out(op_name(row.what.op), row.what.shape) == row.held_out) continue;
         EXPECT_THAT(row.what.shape + " " + row.what.place, HasSubstr("llmservingsim/a6000/attention_prefill"));
         ++differing;

@@ -125,6 +125,8 @@ Measurement random_case() {
   if (coin()) c.conditions.sm_clock = random_positive() * units::Hz;
   if (coin()) c.conditions.power = random_positive() * units::W;
   if (coin()) c.conditions.temperature_C = -3.5;
+  if (coin()) c.conditions.memory_used = 7e9 * units::B;
+  if (coin()) c.conditions.nvlink_rx = 12.5 * units::B_per_s;
   if (coin()) c.energy = random_positive() * units::J;
   c.conditions.clock_event_reasons = static_cast<std::uint64_t>(*rc::gen::inRange(0, 512));
   return c;

@@ -1,11 +1,14 @@
 #include "validate/cli/compare.hpp"
 
+#include <cmath>
 #include <ostream>
 
 #include "arch/files.hpp"
 #include "validate/cli/read_rows.hpp"
 #include "validate/compare/report.hpp"
+#include "validate/printed.hpp"
 #include "validate/step/model_report.hpp"
+#include "validate/timeline/compare_timeline.hpp"
 
 namespace plumbline {
 
@@ -69,6 +72,34 @@ ExitCode run_compare_models(const CompareRequest& request, std::ostream& out, st
                  out);
   return accuracy_answer(summarize_models(rows), request.report.fail_over_percent, messages,
                          trouble.empty() ? ExitCode::done : ExitCode::not_modelled);
+}
+
+ExitCode run_timeline(const TimelineRequest& request, std::ostream& out, std::ostream& messages) {
+  need_writable(request.out);
+  ModelPricing pricing;
+  pricing.gpu = request.card.gpu;
+  pricing.overrides = request.card.overrides;
+  pricing.stack = request.stack;
+  pricing.calibration_file = request.card.calibration_file;
+  pricing.clock = request.clock.value_or(ClockMode::burst);
+  const TimelineReport report = compare_timeline(read_timeline(request.file), request.step, pricing);
+  if (!request.out.empty()) write_text_file(request.out, both_traces(report));
+  const std::string& format = request.report.format;
+  write_or_print(request.report,
+                 format == "json"  ? timeline_json(report)
+                 : format == "csv" ? timeline_csv(report)
+                                   : timeline_table(report),
+                 out);
+  if (!request.report.fail_over_percent) return ExitCode::done;
+  if (report.matched() <= Seconds{}) {
+    messages << "validate: no launch is an operator's: nothing was compared\n";
+    return ExitCode::answered_no;
+  }
+  const double error = 100 * std::abs(std::log(report.predicted_matched() / report.matched()));
+  if (error <= *request.report.fail_over_percent) return ExitCode::done;
+  messages << "validate: matched launches: error of their sum " << printed("%.1f", error) << " % is above the "
+           << printed("%g", *request.report.fail_over_percent) << " % asked for\n";
+  return ExitCode::answered_no;
 }
 
 }  // namespace plumbline

@@ -3,6 +3,7 @@
 
 #include "model/predict.hpp"
 #include "validate/cli/asked.hpp"
+#include "validate/record/model_row.hpp"
 
 namespace plumbline {
 
@@ -22,5 +23,19 @@ struct CompareRequest {
 ExitCode run_compare(const CompareRequest& request, std::ostream& out, std::ostream& messages);
 /// The same of whole models (validate/record/model_row.hpp). Throws BadInput for html, and for files of both kinds.
 ExitCode run_compare_models(const CompareRequest& request, std::ostream& out, std::ostream& messages);
+
+/// A profiler's timeline of a step: a trace of PyTorch, Nsight Compute's CSV, Nsight Systems' export.
+struct TimelineRequest {
+  std::string file;
+  AskedCard card;
+  AskedReport report;
+  StackChoice stack;
+  std::optional<ClockMode> clock;  ///< empty: burst, as profilers see a few steps
+  ModelRow step;                   ///< what ran
+  std::string out;                 ///< both timelines as one trace; empty: none
+};
+
+/// done, or answered_no where the matched operators' predicted time is further off than asked.
+ExitCode run_timeline(const TimelineRequest& request, std::ostream& out, std::ostream& messages);
 
 }  // namespace plumbline

@@ -113,7 +113,8 @@ const std::vector<Flag> kFlags{
     {"--format", "", false, "", [](Flags& f, Text t) { f.format = t; }},  // the value is the command's
     {"--report", "FILE", false, "write the report to this file instead of stdout",
      [](Flags& f, Text t) { f.report = t; }},
-    {"--out", "FILE.json", false, "write what was measured (for replay), or the calibration that was made",
+    {"--out", "FILE.json", false,
+     "write what was measured (for replay), the calibration that was made, or compare's two timelines as one trace",
      [](Flags& f, Text t) { f.out = t; }},
     {"--rows", "FILE.csv", false, "write every row beside its prediction", [](Flags& f, Text t) { f.rows = t; }},
     {"--fail-over", "PERCENT", false, "exit 1 when the median error of a class is above this",
@@ -146,6 +147,8 @@ const std::vector<Flag> kFlags{
     {"--repeat", "RECORDING", false, "how far another recording of the same cases is from it, by class",
      [](Flags& f, Text t) { f.repeat = t; }},
     // one step
+    {"--model", "NAME|FILE.json", false, "whose steps a profiler saw: 'predict-model list models', or a config.json",
+     [](Flags& f, Text t) { f.model = t; }},
     {"--phase", "prefill|decode", false, "of MODEL",
      [](Flags& f, Text t) {
        f.phase = choice("--phase", {"prefill", "decode"}, t);
@@ -175,6 +178,12 @@ const std::vector<Flag>& flag_table() { return kFlags; }
 const Flag* find_flag(std::string_view name) {
   const auto found = std::find_if(kFlags.begin(), kFlags.end(), [&](const Flag& flag) { return flag.name == name; });
   return found == kFlags.end() ? nullptr : &*found;
+}
+
+void refuse(const Flags& flags, const std::vector<std::string_view>& names, const std::string& why) {
+  for (const std::string_view name : names) {
+    if (flags.has(name)) throw BadInput(std::string(name) + ": has no meaning " + why);
+  }
 }
 
 }  // namespace plumbline

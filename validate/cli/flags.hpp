@@ -44,7 +44,7 @@ struct Flags {
   std::int64_t gpus = 1;
   std::string nccl, only;
   // one step
-  std::string phase, dtype;
+  std::string model, phase, dtype;
   std::int64_t batch = 1, context = 1024, prompt = 1024, page = 64, tensor = 1, layers = 0;
 
   bool has(std::string_view flag) const { return given.count(std::string(flag)) > 0; }
@@ -62,5 +62,8 @@ struct Flag {
 const std::vector<Flag>& flag_table();
 /// Null for a name that no flag has.
 const Flag* find_flag(std::string_view name);
+
+/// A flag that has no meaning for what was asked is refused, never ignored: throws BadInput.
+void refuse(const Flags& flags, const std::vector<std::string_view>& names, const std::string& why);
 
 }  // namespace plumbline

@@ -14,6 +14,7 @@
 #include "validate/cli/power.hpp"
 #include "validate/cli/sides.hpp"
 #include "validate/record/model_row.hpp"
+#include "validate/timeline/timeline.hpp"
 
 namespace plumbline {
 
@@ -44,13 +45,6 @@ CaseReportRequest cases_of(const Flags& flags) {
   return {card_of(flags), report_of(flags), rows_of(flags), stack_of(flags, "own"), flags.has("--kernels-table")};
 }
 
-/// A flag that has no meaning for what was asked is refused, never ignored.
-void refuse(const Flags& flags, const std::vector<std::string_view>& names, const std::string& why) {
-  for (const std::string_view name : names) {
-    if (flags.has(name)) throw BadInput(std::string(name) + ": has no meaning " + why);
-  }
-}
-
 /// The file that is named, or one of data/studies.
 std::string list_of(const Flags& flags, const char* usual) {
   return flags.operands.empty() ? data_folder() + "/studies/" + usual : flags.operands.front();
@@ -58,8 +52,28 @@ std::string list_of(const Flags& flags, const char* usual) {
 
 // --- one function a command -----------------------------------------------------------------------------------------
 
+/// A profiler's timeline of the step that the flags say.
+ExitCode compare_step(const Flags& flags, const StackChoice& stack, const Surroundings& around) {
+  const std::string& file = flags.operands.front();
+  if (flags.operands.size() > 1) throw BadInput("expected one file, as '" + file + "' is a profiler's timeline");
+  refuse(flags, {"--where", "--ops", "--min-us", "--rows"}, "for a profiler's timeline");
+  if (flags.model.empty()) throw BadInput("--model: expected the model whose steps '" + file + "' is of");
+  if (flags.format == "html") throw BadInput("--format: expected table, json or csv for a profiler's timeline");
+  ModelRow step;
+  step.model = flags.model;
+  step.phase = flags.phase;
+  step.workload = workload_of(flags);
+  step.workload.page = flags.has("--page") ? flags.page : 0;
+  step.layers = flags.layers;
+  return run_timeline({file, card_of(flags), report_of(flags), stack, flags.clock, step, flags.out}, around.out,
+                      around.messages);
+}
+
 ExitCode compare(const Flags& flags, const Surroundings& around) {
   const StackChoice stack = stack_of(flags, "trt-llm");
+  if (std::any_of(flags.operands.begin(), flags.operands.end(), is_timeline)) return compare_step(flags, stack, around);
+  refuse(flags, {kStepFlags.begin(), kStepFlags.end()}, "where no file is a profiler's timeline");
+  refuse(flags, {"--model", "--out"}, "where no file is a profiler's timeline");
   const bool named = flags.has("--stack") || flags.has("--attention");
   if (std::any_of(flags.operands.begin(), flags.operands.end(), [](const std::string& file) {
         return !file.ends_with(".json") && is_model_rows(read_text_file(file));
@@ -90,6 +104,10 @@ ExitCode replay(const Flags& flags, const Surroundings& around) {
     return run_repeat({file, flags.repeat, report_of(flags)}, around.out, around.messages);
   }
   return run_replay({file, cases_of(flags)}, around.out, around.messages);
+}
+
+ExitCode diff(const Flags& flags, const Surroundings& around) {
+  return run_diff({flags.operands[0], flags.operands[1], flags.ops, report_of(flags)}, around.out, around.messages);
 }
 
 ExitCode accuracy(const Flags& flags, const Surroundings& around) {
@@ -138,44 +156,14 @@ ExitCode run(const Flags& flags, const Surroundings& around) {
                   around.measurer, around.out, around.messages, around.terminal);
 }
 
-/// The step that the flags name, in both clock modes or the one asked for.
-std::vector<StepCase> steps_of(const Flags& flags) {
-  if (flags.operands.empty()) return {};
-  StepCase what;
-  what.model = flags.operands.front();
-  Workload& w = what.workload;
-  if (flags.phase.empty()) throw BadInput("--phase: expected prefill or decode, found nothing");
-  const bool decode = flags.phase == "decode";
-  if (decode) refuse(flags, {"--prompt"}, "with --phase decode");
-  else refuse(flags, {"--context", "--page"}, "with --phase prefill");
-  w.phase = decode ? Phase::decode : Phase::prefill;
-  w.batch = flags.batch;
-  w.context = flags.context;
-  w.prompt = flags.prompt;
-  if (decode) w.page = flags.page;
-  if (!flags.dtype.empty()) {
-    w.precision = *parse_precision(flags.dtype);
-    w.precision_given = true;
-  }
-  w.parallel.tensor = flags.tensor;
-  what.layers = flags.layers;
-  what.study = what.place = "flags";
-  std::vector<StepCase> steps;
-  for (const ClockMode clock : {ClockMode::burst, ClockMode::steady}) {
-    what.clock = clock;
-    if (flags.clock.value_or(clock) == clock) steps.push_back(what);
-  }
-  return steps;
-}
-
 ExitCode step(const Flags& flags, const Surroundings& around) {
   if (flags.operands.empty() == flags.studies.empty()) {
     throw BadInput(flags.studies.empty() ? "expected MODEL or --study FILE.csv"
                                          : "--study: has no meaning beside MODEL '" + flags.operands.front() + "'");
   }
   if (!flags.studies.empty()) {
-    refuse(flags, {"--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--tp", "--layers", "--clock"},
-           "with --study, whose rows say it");
+    refuse(flags, {kStepFlags.begin(), kStepFlags.end()}, "with --study, whose rows say it");
+    refuse(flags, {"--clock"}, "with --study, whose rows say it");
   }
   const bool check = flags.has("--check");
   if (check) refuse(flags, {"--out", "--format", "--fail-over"}, "with --check");
@@ -241,19 +229,27 @@ std::vector<Mode> desk_modes() {
   return {
       {"compare", ModeGroup::desk, "FILE...", 1, kAny, "anyone's measurements: CSV with op,dtype,shape,measured_us",
        kMachine + kStack + Names{"--attention", "--collective", "--clock"} + kFilters + kReport + Names{"--rows"} +
-           kGate,
+           kGate + Names{"--model"} + Names(kStepFlags.begin(), kStepFlags.end()) + Names{"--out"},
        kAll,
        "FILE: CSV, or a recording (.json). Other columns: gpu, clock, cache, stack, measured_W, held_out, ...\n"
        "Or whole models: flags of llm as columns (model,phase,batch,prompt,output,dtype,...) and one of measured_ms,\n"
        "measured_tokens_per_s, measured_tokens_per_s_per_gpu, measured_TFLOP_per_s_per_gpu.\n"
+       "Or a profiler's timeline of a few steps, with --model, --phase and their sizes: a trace of PyTorch's (.json,\n"
+       ".json.gz), ncu --csv (page raw or details), nsys export --type sqlite. --out FILE.json: both as one trace.\n"
        "--stack is trt-llm where it is not given; attention rows of another stack are then priced with its kernels.\n"
-       "Example:\n"
-       "  validate compare measurements.csv --gpu h200 --where dtype=bf16 --fail-over 10",
+       "Examples:\n"
+       "  validate compare measurements.csv --gpu h200 --where dtype=bf16 --fail-over 10\n"
+       "  validate compare trace.json.gz --model llama-3.1-8b --phase decode --context 2000 --stack hf-sdpa",
        compare},
       {"replay", ModeGroup::desk, "RECORDING", 1, 1, "the comparison of a recording that run or step wrote",
        kMachine + kStack + kFilters + Names{"--kernels-table", "--repeat"} + kReport + kGate, kAll,
        "--stack is own where it is not given. --repeat prints table, json or csv; recordings of steps table or csv.",
        replay},
+      {"diff", ModeGroup::desk, "FIRST SECOND", 2, 2, "two recordings side by side: what each operator won and lost",
+       Names{"--ops"} + kReport + kGate, kFigures,
+       "FIRST, SECOND: recordings of operators, or of steps. JSON and CSV have every pair, the table the 20 that\n"
+       "changed most. With --fail-over: exit code 1 when a group takes more than so much longer in the second.",
+       diff},
       {"accuracy", ModeGroup::desk, "[LIST]", 0, 1, "the accuracy that is claimed, from committed measurements",
        Names{"--by-gpu"} + kReport, kFigures,
        "LIST: held-out sets and the worst median error that each may have [data/studies/accuracy.json].\n"

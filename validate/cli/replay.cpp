@@ -4,8 +4,12 @@
 #include <cmath>
 #include <ostream>
 
+#include "arch/error.hpp"
+#include "arch/files.hpp"
 #include "validate/compare/report.hpp"
 #include "validate/compare/report_repeat.hpp"
+#include "validate/diff/recording_diff.hpp"
+#include "validate/record/step.hpp"
 #include "validate/record/study.hpp"
 
 namespace plumbline {
@@ -82,6 +86,48 @@ ExitCode run_repeat(const RepeatRequest& request, std::ostream& out, std::ostrea
   if (!asked.fail_over_percent || count == 0) return ExitCode::done;
   messages << "validate: " << count << " of " << classes.size() << " classes moved by more than the "
            << *asked.fail_over_percent << " % asked for\n";
+  return ExitCode::answered_no;
+}
+
+namespace {
+
+RecordingDifference read_difference(const DiffRequest& request) {
+  const std::string before = read_text_file(request.before), after = read_text_file(request.after);
+  const bool steps = is_step_recording(before);
+  if (steps != is_step_recording(after)) {
+    throw BadInput(request.after + ": expected a recording of " + (steps ? "steps" : "operators") + ", as '" +
+                   request.before + "' is one");
+  }
+  if (steps && !request.ops.empty()) throw BadInput("--ops: has no meaning for recordings of steps");
+  need_operators(request.ops);
+  return steps ? difference_of(parse_step_recording(before, request.before), parse_step_recording(after, request.after))
+               : difference_of(parse_recording(before, request.before), parse_recording(after, request.after),
+                               request.ops);
+}
+
+}  // namespace
+
+ExitCode run_diff(const DiffRequest& request, std::ostream& out, std::ostream& messages) {
+  constexpr std::size_t kMostRows = 20;
+  const RecordingDifference difference = read_difference(request);
+  if (difference.pairs.empty()) {
+    throw BadInput(request.after + ": expected cases of '" + request.before + "' with a time, found none");
+  }
+  warn_of_shared_card(difference.before, messages);
+  warn_of_shared_card(difference.after, messages);
+  write_or_print(request.report,
+                 request.report.format == "csv"    ? difference_csv(difference)
+                 : request.report.format == "json" ? difference_json(difference)
+                                                   : difference_table(difference, kMostRows),
+                 out);
+  if (!request.report.fail_over_percent) return ExitCode::done;
+  const double limit = 1 + *request.report.fail_over_percent / 100;
+  const std::vector<GroupDifference> groups = groups_of(difference);
+  const auto slower =
+      std::count_if(groups.begin(), groups.end(), [&](const GroupDifference& g) { return g.after > limit * g.before; });
+  if (slower == 0) return ExitCode::done;
+  messages << "validate: " << slower << " of " << groups.size() << " groups take more than the "
+           << *request.report.fail_over_percent << " % longer that are allowed\n";
   return ExitCode::answered_no;
 }
 

@@ -1,4 +1,4 @@
-// `validate replay` of a recording of operators.
+// `validate replay` of a recording of operators, and `validate diff` of two recordings.
 #pragma once
 
 #include "validate/cli/asked.hpp"
@@ -29,6 +29,15 @@ struct RepeatRequest {
 /// How far the second recording is from the first: answered_no, with a line, when a class moved by more than
 /// `fail_over_percent` in the median. Throws BadInput for --format html.
 ExitCode run_repeat(const RepeatRequest& request, std::ostream& out, std::ostream& messages);
+
+struct DiffRequest {
+  std::string before, after;     ///< both of operators, or both of steps
+  std::vector<std::string> ops;  ///< of recordings of operators; empty: all
+  AskedReport report;
+};
+/// answered_no, with a line, where the second takes more than `fail_over_percent` longer in a group. Throws BadInput where
+/// the two have nothing in common, or are of different kinds.
+ExitCode run_diff(const DiffRequest& request, std::ostream& out, std::ostream& messages);
 
 /// Whose measurements a stack is held against. Throws BadInput for the ideal one, of which nothing is measured.
 KernelSet need_measured_set(const StackChoice& stack);

@@ -126,6 +126,40 @@ StepRecording measure_steps(StepMeasurer& measurer, const std::vector<StepCase>&
 
 }  // namespace
 
+Workload workload_of(const Flags& flags) {
+  Workload w;
+  if (flags.phase.empty()) throw BadInput("--phase: expected prefill or decode, found nothing");
+  const bool decode = flags.phase == "decode";
+  if (decode) refuse(flags, {"--prompt"}, "with --phase decode");
+  else refuse(flags, {"--context", "--page"}, "with --phase prefill");
+  w.phase = decode ? Phase::decode : Phase::prefill;
+  w.batch = flags.batch;
+  w.context = flags.context;
+  w.prompt = flags.prompt;
+  if (!flags.dtype.empty()) {
+    w.precision = *parse_precision(flags.dtype);
+    w.precision_given = true;
+  }
+  w.parallel.tensor = flags.tensor;
+  return w;
+}
+
+std::vector<StepCase> steps_of(const Flags& flags) {
+  if (flags.operands.empty()) return {};
+  StepCase what;
+  what.model = flags.operands.front();
+  what.workload = workload_of(flags);
+  if (what.workload.phase == Phase::decode) what.workload.page = flags.page;
+  what.layers = flags.layers;
+  what.study = what.place = "flags";
+  std::vector<StepCase> steps;
+  for (const ClockMode clock : {ClockMode::burst, ClockMode::steady}) {
+    what.clock = clock;
+    if (flags.clock.value_or(clock) == clock) steps.push_back(what);
+  }
+  return steps;
+}
+
 ExitCode run_steps(const StepsRequest& request, const MakeStepMeasurer& make, std::ostream& out,
                    std::ostream& messages) {
   const std::vector<StepCase> cases = cases_asked(request);

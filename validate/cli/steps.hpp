@@ -1,10 +1,13 @@
 // `validate step` on a card and the replay of its recordings.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "validate/cli/asked.hpp"
+#include "validate/cli/flags.hpp"
 #include "validate/record/step.hpp"
 
 namespace plumbline {
@@ -32,5 +35,14 @@ struct StepReplayRequest {
 };
 /// The same comparison from a recording of steps.
 ExitCode run_step_replay(const StepReplayRequest& request, std::ostream& out, std::ostream& messages);
+
+inline constexpr std::array<std::string_view, 8> kStepFlags{"--phase", "--batch", "--context", "--prompt",
+                                                            "--page",  "--dtype", "--tp",      "--layers"};
+
+/// Sizes, formats and degrees of a step of one phase, but for the page. Throws BadInput without a phase.
+Workload workload_of(const Flags& flags);
+
+/// The step that the flags name, in both clock modes or the one asked for.
+std::vector<StepCase> steps_of(const Flags& flags);
 
 }  // namespace plumbline

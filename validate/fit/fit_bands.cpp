@@ -94,6 +94,8 @@ class Pricer {
 struct Tokens {
   double operator()(const Gemm& s) const { return static_cast<double>(s.m); }
   double operator()(const GroupedGemm& s) const { return static_cast<double>(s.tokens); }
+  double operator()(const GemmDynamic& s) const { return static_cast<double>(s.m); }
+  double operator()(const Moe& s) const { return static_cast<double>(s.tokens); }
   double operator()(const AttentionPrefill& s) const { return static_cast<double>(s.batch * s.q_len); }
   double operator()(const AttentionDecode& s) const { return static_cast<double>(s.batch); }
   double operator()(const AttentionBackward& s) const { return static_cast<double>(s.batch * s.q_len); }

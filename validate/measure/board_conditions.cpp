@@ -21,6 +21,21 @@ std::optional<T> mean_of(const std::vector<BoardSample>& samples, std::optional<
   return count > 0 ? std::optional<T>(sum / static_cast<double>(count)) : std::nullopt;
 }
 
+/// What a counter moved by between the first look at it and the last, a second. Nothing where it was set back.
+std::optional<Bandwidth> rate_of(const std::vector<BoardSample>& samples,
+                                 std::optional<Bytes> Board::Traffic::*counter) {
+  const BoardSample* first = nullptr;
+  const BoardSample* last = nullptr;
+  for (const BoardSample& s : samples) {
+    if (!s.traffic || !(*s.traffic.*counter)) continue;
+    if (first == nullptr) first = &s;
+    last = &s;
+  }
+  if (first == nullptr || last->at <= first->at) return std::nullopt;
+  const Bytes before = *(*first->traffic.*counter), after = *(*last->traffic.*counter);
+  return after >= before ? std::optional((after - before) / (last->at - first->at)) : std::nullopt;
+}
+
 }  // namespace
 
 Conditions conditions(const std::vector<BoardSample>& samples) {
@@ -29,7 +44,14 @@ Conditions conditions(const std::vector<BoardSample>& samples) {
   out.memory_clock = mean_of(samples, &BoardSample::memory_clock);
   out.power = mean_of(samples, &BoardSample::power);
   out.temperature_C = mean_of(samples, &BoardSample::temperature_C);
-  for (const BoardSample& s : samples) out.clock_event_reasons |= s.clock_event_reasons & ~kIdle;
+  for (const BoardSample& s : samples) {
+    out.clock_event_reasons |= s.clock_event_reasons & ~kIdle;
+    if (s.memory_used) out.memory_used = std::max(out.memory_used.value_or(Bytes{}), *s.memory_used);
+  }
+  out.pcie_tx = rate_of(samples, &Board::Traffic::pcie_tx);
+  out.pcie_rx = rate_of(samples, &Board::Traffic::pcie_rx);
+  out.nvlink_tx = rate_of(samples, &Board::Traffic::nvlink_tx);
+  out.nvlink_rx = rate_of(samples, &Board::Traffic::nvlink_rx);
   return out;
 }
 

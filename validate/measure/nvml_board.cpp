@@ -12,6 +12,9 @@ namespace nvml {
 constexpr int kSuccess = 0;
 constexpr unsigned kClockSm = 1, kClockMemory = 2, kTemperatureGpu = 0;
 constexpr unsigned kFieldPowerAverage = 185, kFieldPowerInstant = 186;
+constexpr unsigned kFieldNvlinkSent = 138, kFieldNvlinkReceived = 139;  // KiB, all links
+constexpr unsigned kFieldPcieSent = 197, kFieldPcieReceived = 198;      // bytes
+constexpr unsigned kScopeAllLinks = 0xFFFFFFFFU;
 constexpr unsigned kScopeBoard = 0, kScopeMemory = 2;  // NVML_POWER_SCOPE_GPU, NVML_POWER_SCOPE_MEMORY
 enum ValueType : unsigned { kDouble = 0, kUnsignedInt = 1, kUnsignedLong = 2, kUnsignedLongLong = 3, kSigned = 4 };
 struct FieldValue {
@@ -36,6 +39,11 @@ struct ProcessInfo {
 };
 constexpr int kInsufficientSize = 7;
 
+/// nvmlMemory_t.
+struct MemoryInfo {
+  unsigned long long total_B, free_B, used_B;
+};
+
 }  // namespace nvml
 using namespace nvml;
 namespace {
@@ -44,6 +52,10 @@ constexpr unsigned kMostProcesses = 256;
 
 using Device = void*;
 constexpr Watts kMilliwatt = 1e-3 * units::W;
+
+Seconds now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count() * units::s;
+}
 
 std::optional<double> number(const FieldValue& v) {
   switch (v.type) {
@@ -69,6 +81,7 @@ struct Board::Library {
   int (*temperature)(Device, unsigned, unsigned*) = nullptr;
   int (*reasons)(Device, unsigned long long*) = nullptr;
   int (*fields)(Device, int, FieldValue*) = nullptr;
+  int (*memory)(Device, MemoryInfo*) = nullptr;
   int (*driver)(char*, unsigned) = nullptr;
   int (*processes)(Device, unsigned*, ProcessInfo*) = nullptr;
 
@@ -94,6 +107,7 @@ struct Board::Library {
       bind(reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");  // its name before driver 535
     }
     bind(fields, "nvmlDeviceGetFieldValues");
+    bind(memory, "nvmlDeviceGetMemoryInfo");
     bind(driver, "nvmlSystemGetDriverVersion");
     if (!bind(processes, "nvmlDeviceGetComputeRunningProcesses_v3")) {
       bind(processes, "nvmlDeviceGetComputeRunningProcesses_v2");  // the same, before driver 510
@@ -116,13 +130,22 @@ struct Board::Library {
     return mhz ? std::optional(*mhz * units::MHz) : std::nullopt;
   }
 
-  std::optional<Watts> read_power_field(unsigned field, unsigned scope = kScopeBoard) const {
+  std::optional<double> read_field(unsigned field, unsigned scope) const {
     if (device == nullptr || fields == nullptr) return {};
     FieldValue v{};
     v.field = field;
     v.scope = scope;
     if (fields(device, 1, &v) != kSuccess || v.status != kSuccess) return {};
-    const auto milliwatts = number(v);
+    return number(v);
+  }
+
+  std::optional<Bytes> read_counter(unsigned field, unsigned scope, Bytes unit) const {
+    const auto count = read_field(field, scope);
+    return count ? std::optional(*count * unit) : std::nullopt;
+  }
+
+  std::optional<Watts> read_power_field(unsigned field, unsigned scope = kScopeBoard) const {
+    const auto milliwatts = read_field(field, scope);
     return milliwatts ? std::optional(*milliwatts * kMilliwatt) : std::nullopt;
   }
 
@@ -173,6 +196,18 @@ std::optional<std::uint64_t> Board::clock_event_reasons() const {
   return bits ? std::optional<std::uint64_t>(*bits) : std::nullopt;
 }
 
+std::optional<Bytes> Board::memory_used() const {
+  const auto info = library_->read<MemoryInfo>(library_->memory);
+  return info ? std::optional(static_cast<double>(info->used_B) * units::B) : std::nullopt;
+}
+
+Board::Traffic Board::traffic() const {
+  return {library_->read_counter(kFieldPcieSent, kScopeBoard, 1.0 * units::B),
+          library_->read_counter(kFieldPcieReceived, kScopeBoard, 1.0 * units::B),
+          library_->read_counter(kFieldNvlinkSent, kScopeAllLinks, 1.0 * units::KiB),
+          library_->read_counter(kFieldNvlinkReceived, kScopeAllLinks, 1.0 * units::KiB)};
+}
+
 std::string Board::driver() const {
   std::array<char, 96> text{};
   if (!known() || library_->driver == nullptr) return "";
@@ -197,6 +232,8 @@ BoardSample sample(const Board& board) {
   out.power = board.power();
   out.temperature_C = board.temperature_C();
   out.clock_event_reasons = board.clock_event_reasons().value_or(0);
+  out.memory_used = board.memory_used();
+  out.at = now();
   return out;
 }
 
@@ -205,8 +242,13 @@ BoardSampler::BoardSampler(const Board& board, std::chrono::milliseconds interva
         if (!board.known()) return;
         do {
           samples_.push_back(sample(board));
+          if (samples_.size() == 1) samples_.front().traffic = board.traffic();
           std::this_thread::sleep_for(interval);
         } while (!done_);
+        BoardSample last;  // kernels have ended: its clock and power are not theirs
+        last.at = now();
+        last.traffic = board.traffic();
+        samples_.push_back(last);
       }) {}
 
 BoardSampler::~BoardSampler() {

@@ -38,6 +38,13 @@ class Board {
   std::optional<double> temperature_C() const;
   /// Why the clock is what it is, as NVML's bits; 0x4 is the power cap.
   std::optional<std::uint64_t> clock_event_reasons() const;
+  /// By all processes of the card.
+  std::optional<Bytes> memory_used() const;
+  /// Since the driver was loaded, of all links of a kind; takes some tenths of a millisecond.
+  struct Traffic {
+    std::optional<Bytes> pcie_tx, pcie_rx, nvlink_tx, nvlink_rx;
+  };
+  Traffic traffic() const;
   std::string driver() const;
   /// Numbers of the processes that have a compute context on the card, this one's among them; in a container they may
   /// be those of the host. Empty where the driver does not say.
@@ -54,9 +61,12 @@ struct BoardSample {
   std::optional<Watts> power;
   std::optional<double> temperature_C;
   std::uint64_t clock_event_reasons = 0;
+  std::optional<Bytes> memory_used{};
+  Seconds at{};                             ///< by a clock that never goes back
+  std::optional<Board::Traffic> traffic{};  ///< of the first look and the last
 };
 BoardSample sample(const Board& board);
-/// Means of what was read, and all reasons seen but "idle" (0x1), which a busy card shows for its first milliseconds.
+/// Means of what was read (of memory the most, of counters what they moved by between two looks), and all reasons seen but "idle" (0x1), which a busy card shows for its first milliseconds.
 Conditions conditions(const std::vector<BoardSample>& samples);
 
 /// How many of `processes` (of a card that this process has a context on) are others. Where `self` is not among them, one

@@ -45,6 +45,9 @@ struct Conditions {
   std::optional<Watts> memory_power;  ///< steady: of the memory's domain alone, mean over the last second
   std::optional<double> temperature_C;
   std::uint64_t clock_event_reasons = 0;  ///< NVML's bits, any of them seen while timing (0x4: power cap)
+  std::optional<Bytes> memory_used;       ///< of the card, by whomever: the most that was seen
+  /// Bytes a second by the board's counters between the first look at it and the last.
+  std::optional<Bandwidth> pcie_tx, pcie_rx, nvlink_tx, nvlink_rx;
 };
 
 /// One kernel of the operator, as the profiler saw it.

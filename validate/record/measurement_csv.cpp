@@ -10,6 +10,7 @@
 #include "ops/table/text.hpp"
 #include "validate/record/filtered_rows.hpp"
 #include "validate/record/number_field.hpp"
+#include "validate/record/published.hpp"
 #include "validate/record/study.hpp"
 
 namespace plumbline {
@@ -43,7 +44,9 @@ class Columns {
     if (!time) throw BadInput("measured_us: expected a number above 0, found '" + std::string(fields[time_]) + "'");
     row.time = *time * units::us;
     StudyCase& what = row.what;
-    what.op = parse_op(fields[op_], text(fields, dtype_), fields[shape_]);
+    const PublishedOperator said =
+        published_operator(fields[op_], text(fields, dtype_), fields[shape_], text(fields, scope_));
+    what.op = parse_op(said.op, said.dtype, said.shape);
     what.shape = shape_text(what.op);
     row.published_power = number(fields, power_, "measured_W", units::W);
     row.conditions.board_clock = number(fields, board_, "board_MHz", units::MHz);

@@ -25,6 +25,24 @@ OperandBytes operands_of(const Gemm& s) {
   return {size(s.m, s.k, s.precision.input), size(s.n, s.k, s.precision.weight), size(s.m, s.n, s.precision.output)};
 }
 
+OperandBytes operands_of(const GemmDynamic& s) {
+  const auto size = [](std::int64_t rows, std::int64_t cols, DType type) {
+    return storage(type, static_cast<double>(rows) * static_cast<double>(cols));
+  };
+  const Bytes rounded = size(s.m, s.k, s.precision.input);
+  return {size(s.m, s.k, s.precision.output) + rounded, size(s.n, s.k, s.precision.weight),
+          size(s.m, s.n, s.precision.output)};
+}
+
+/// Of a mixture of experts: `inputs` the tokens and logits, `weights` those of experts with a token.
+OperandBytes operands_of(const Moe& s) {
+  const ExpertRows rows = expert_rows(s);
+  const auto d = [](std::int64_t n) { return static_cast<double>(n); };
+  const double tokens = d(s.tokens), weights = rows.touched() * d(s.matrices) * d(s.hidden) * d(s.own_width());
+  return {storage(s.precision.output, tokens * d(s.hidden + s.experts)), storage(s.precision.weight, weights),
+          storage(s.precision.output, tokens * d(s.hidden))};
+}
+
 double copies_of(const Protocol& p, const OperandBytes& o, const Rates& m) {
   if (p.fill_l2 <= 0) return p.most_copies;
   const Bytes turns = p.rotates_all ? o.inputs + o.weights + o.output : o.weights;
@@ -52,9 +70,8 @@ double regulated(const Protocol& p, Seconds replay, const Rates& m) {
   return 1 - (std::exp(-from) - std::exp(-to)) / (to - from);
 }
 
-}  // namespace
-
-Resident resident_of(const Gemm& s, const Protocol& p, const Machine& machine) {
+template <class Shape>
+Resident resident(const Shape& s, const Protocol& p, const Machine& machine) {
   const Rates& m = machine.rates();
   const OperandBytes o = operands_of(s);
   const double copies = copies_of(p, o, m);
@@ -68,6 +85,30 @@ Resident resident_of(const Gemm& s, const Protocol& p, const Machine& machine) {
   out.weights = still_there(o.inputs + copies * o.weights + o.output, m);
   return out;
 }
+
+/// Calls that take turns on operands of their own, and what the regulator does meanwhile.
+template <class Shape>
+Seconds timed_by_turns(const Shape& shape, const Op& op, const Protocol& p, const Machine& machine,
+                       Predictor& predictor, OpPrediction& scratch) {
+  const Rates& m = machine.rates();
+  PredictOptions options;
+  options.resident = resident(shape, p, machine);
+  predictor.predict(op, machine, scratch, options);
+  Seconds time = scratch.time;
+  const double copies = copies_of(p, operands_of(shape), m);
+  if (m.clock_mode == ClockMode::burst && m.power && scratch.power > m.power_cap) {
+    const double way = regulated(p, copies * time, m);
+    settle(scratch, m);
+    scratch.low *= scratch.time / time;
+    scratch.high *= scratch.time / time;
+    time = time * std::pow(scratch.time / time, way);
+  }
+  return time + p.between_graphs / copies;
+}
+
+}  // namespace
+
+Resident resident_of(const Gemm& s, const Protocol& p, const Machine& machine) { return resident(s, p, machine); }
 
 Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& machine, Predictor& predictor,
                          OpPrediction& scratch) {
@@ -84,24 +125,18 @@ Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& machine
     }
     return scratch.time;
   }
-  const auto* gemm = std::get_if<Gemm>(&op);
-  if (!p.known || gemm == nullptr || machine.kernels() != KernelSet::library) {
-    predictor.predict(op, machine, scratch);
-    return scratch.time;
+  if (p.known && machine.kernels() == KernelSet::library) {
+    if (const auto* gemm = std::get_if<Gemm>(&op)) return timed_by_turns(*gemm, op, p, machine, predictor, scratch);
+    if (const auto* rounds = std::get_if<GemmDynamic>(&op)) {
+      return timed_by_turns(*rounds, op, p, machine, predictor, scratch);
+    }
+    if (const auto* moe = std::get_if<Moe>(&op)) return timed_by_turns(*moe, op, p, machine, predictor, scratch);
   }
   PredictOptions options;
-  options.resident = resident_of(*gemm, p, machine);
+  const bool in_turns = p.known && p.rotates_all && machine.kernels() == KernelSet::library;
+  options.warm = in_turns;  // every call has the same operands
   predictor.predict(op, machine, scratch, options);
-  Seconds time = scratch.time;
-  const double copies = copies_of(p, operands_of(*gemm), m);
-  if (m.clock_mode == ClockMode::burst && m.power && scratch.power > m.power_cap) {
-    const double way = regulated(p, copies * time, m);
-    settle(scratch, m);
-    scratch.low *= scratch.time / time;
-    scratch.high *= scratch.time / time;
-    time = time * std::pow(scratch.time / time, way);
-  }
-  return time + p.between_graphs / copies;
+  return scratch.time + (in_turns ? p.between_graphs / p.most_copies : Seconds{});
 }
 
 Protocols Protocols::beside(const std::string& measurement_file) {

@@ -59,6 +59,11 @@ Conditions read_conditions(const JsonValue& v) {
   if (const auto power = v.find("power_W")) c.power = positive(*power) * units::W;
   if (const auto power = v.find("memory_power_W")) c.memory_power = positive(*power) * units::W;
   if (const auto temperature = v.find("temperature_C")) c.temperature_C = temperature->as_number();
+  if (const auto used = v.find("memory_used_B")) c.memory_used = positive(*used) * units::B;
+  for (const TrafficKey& each : kTrafficKeys) {
+    const auto rate = v.find(each.key);
+    if (rate) c.*each.rate = not_negative(*rate) * units::B_per_s;
+  }
   if (const auto reasons = v.find("clock_event_reasons")) {
     c.clock_event_reasons = static_cast<std::uint64_t>(count(*reasons));
   }
@@ -105,12 +110,37 @@ StudyCase read_what(const JsonValue& v) {
 }
 
 Measurement read_case(const JsonValue& v) {
-  v.refuse_unknown_keys({"op",          "dtype",           "shape",   "cache",          "clock",
-                         "kernels",     "study",           "place",   "fault",          "time_s",
-                         "low_s",       "high_s",          "samples", "kernel",         "plan",
-                         "sm_clock_Hz", "memory_clock_Hz", "power_W", "temperature_C",  "clock_event_reasons",
-                         "energy_J",    "launches",        "data",    "memory_power_W", "board_clock_Hz",
-                         "held_out"});
+  v.refuse_unknown_keys({"op",
+                         "dtype",
+                         "shape",
+                         "cache",
+                         "clock",
+                         "kernels",
+                         "study",
+                         "place",
+                         "fault",
+                         "time_s",
+                         "low_s",
+                         "high_s",
+                         "samples",
+                         "kernel",
+                         "plan",
+                         "sm_clock_Hz",
+                         "memory_clock_Hz",
+                         "power_W",
+                         "temperature_C",
+                         "clock_event_reasons",
+                         "energy_J",
+                         "launches",
+                         "data",
+                         "memory_power_W",
+                         "board_clock_Hz",
+                         "held_out",
+                         "memory_used_B",
+                         "pcie_tx_B_per_s",
+                         "pcie_rx_B_per_s",
+                         "nvlink_tx_B_per_s",
+                         "nvlink_rx_B_per_s"});
   Measurement c;
   c.what = read_what(v);
   c.held_out = held_out(c.what);

@@ -5,6 +5,7 @@
 #include "ops/table/text.hpp"
 #include "validate/record/measurement.hpp"
 #include "validate/record/recorded.hpp"
+#include "validate/record/recorded_parts.hpp"
 #include "validate/record/step.hpp"
 #include "validate/record/study.hpp"
 
@@ -48,6 +49,10 @@ void add_conditions(const Conditions& c, ordered_json& out) {
   if (c.memory_power) out["memory_power_W"] = c.memory_power->in(units::W);
   if (c.temperature_C) out["temperature_C"] = *c.temperature_C;
   out["clock_event_reasons"] = c.clock_event_reasons;
+  if (c.memory_used) out["memory_used_B"] = c.memory_used->in(units::B);
+  for (const recorded::TrafficKey& each : recorded::kTrafficKeys) {
+    if (const auto& rate = c.*each.rate) out[std::string(each.key)] = rate->in(units::B_per_s);
+  }
 }
 
 ordered_json case_json(const Measurement& c) {

@@ -111,6 +111,11 @@ StepMeasurement read_step(const JsonValue& v) {
                          "memory_power_W",
                          "temperature_C",
                          "clock_event_reasons",
+                         "memory_used_B",
+                         "pcie_tx_B_per_s",
+                         "pcie_rx_B_per_s",
+                         "nvlink_tx_B_per_s",
+                         "nvlink_rx_B_per_s",
                          "energy_J",
                          "memory_B",
                          "ops"});

@@ -29,10 +29,7 @@ struct Predicted {
 };
 
 Predicted predicted(Predictor& predictor, const Llm& llm, const ModelRow& row, const Machine& machine) {
-  Workload workload = row.workload;
-  workload.fusion = row.fusion.value_or(machine.stack().fusion);
-  workload.training.written_out = workload.phase == Phase::train && machine.stack().written_out_attention;
-  workload.overlap = row.overlap.value_or(lowering::possible_overlap(machine.stack().overlap, llm, workload));
+  const Workload workload = settled_workload(row, llm, machine);
   const RunOptions run{row.runtime.value_or(machine.stack().runtime)};
   if (row.phase != "generate") {
     const StepPrediction step = predictor.predict(llm, workload, machine, run);
@@ -119,6 +116,14 @@ std::vector<const Comparison*> modelled(const std::vector<ModelComparison>& rows
 std::string in_percent(double ln) { return printed("%.1f", 100 * ln); }
 
 }  // namespace
+
+Workload settled_workload(const ModelRow& row, const Llm& llm, const Machine& machine) {
+  Workload workload = row.workload;
+  workload.fusion = row.fusion.value_or(machine.stack().fusion);
+  workload.training.written_out = workload.phase == Phase::train && machine.stack().written_out_attention;
+  workload.overlap = row.overlap.value_or(lowering::possible_overlap(machine.stack().overlap, llm, workload));
+  return workload;
+}
 
 std::vector<ModelComparison> price_model_rows(const std::vector<ModelRow>& rows, const ModelPricing& pricing) {
   std::vector<ModelComparison> out;

@@ -30,6 +30,9 @@ struct ModelComparison {
   std::string_view kind;  ///< of models, as bands of whole steps have it
 };
 
+/// What the row says was run, with what its machine's stack does.
+Workload settled_workload(const ModelRow& row, const Llm& llm, const Machine& machine);
+
 /// A row that cannot be priced keeps its reason in `compared.error`: one that does not fit the memory, too, as an engine
 /// then ran fewer sequences at a time, and one that was faster than the roofline.
 std::vector<ModelComparison> price_model_rows(const std::vector<ModelRow>& rows, const ModelPricing& pricing);

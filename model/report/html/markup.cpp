@@ -38,12 +38,13 @@ std::string fixed(double value) {
   return text;
 }
 
-std::string document(std::string_view title, const std::string& body) {
+std::string document(std::string_view title, const std::string& body, std::string_view script) {
   return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>" +
          escaped(title) + "</title>\n<style>" + std::string(kStyle) + "</style>\n</head>\n<body>\n" + body +
          "<footer>Written by Plumbline's predict-model: predicted, not measured. Bands hold 90 % of what was measured "
-         "of kernels like these.</footer>\n</body>\n</html>\n";
+         "of kernels like these.</footer>\n" +
+         (script.empty() ? "" : "<script>" + std::string(script) + "</script>\n") + "</body>\n</html>\n";
 }
 
 std::string section(std::string_view heading, const std::string& markup, bool is_long) {
@@ -108,12 +109,14 @@ std::string table_head(const std::vector<Columns::Column>& columns) {
   return out + "</tr>\n";
 }
 
-std::string table_of(const std::string& head, const std::string& rows) {
-  return "<div class=\"scroll\"><table>\n<thead>\n" + head + "</thead>\n<tbody>\n" + rows +
-         "</tbody>\n</table></div>\n";
+std::string table_of(const std::string& head, const std::string& rows, bool sorts) {
+  return std::string("<div class=\"scroll\"><table") + (sorts ? " class=\"sorts\"" : "") + ">\n<thead>\n" + head +
+         "</thead>\n<tbody>\n" + rows + "</tbody>\n</table></div>\n";
 }
 
-std::string table(const Columns& columns) {
+namespace {
+
+std::string rows_of(const Columns& columns) {
   std::string rows;
   for (const std::vector<std::string>& row : columns.rows()) {
     if (row.empty()) continue;  // a rule of the text table
@@ -123,7 +126,15 @@ std::string table(const Columns& columns) {
     }
     rows += table_row(cells);
   }
-  return table_of(table_head(columns.columns()), rows);
+  return rows;
+}
+
+}  // namespace
+
+std::string table(const Columns& columns) { return table_of(table_head(columns.columns()), rows_of(columns)); }
+
+std::string sorting_table(const Columns& columns) {
+  return table_of(table_head(columns.columns()), rows_of(columns), true);
 }
 
 }  // namespace plumbline::html

@@ -19,8 +19,9 @@ std::string words(std::string_view name);
 /// "12.50": two digits behind the point, which is a hundredth of a pixel or of a percent.
 std::string fixed(double value);
 
-/// A whole document. `body` is markup, `title` is text.
-std::string document(std::string_view title, const std::string& body);
+/// A whole document. `body` is markup, `title` is text; `script` runs when all of it is there and holds no character
+/// that XML escapes.
+std::string document(std::string_view title, const std::string& body, std::string_view script = "");
 
 /// <section> under a heading. A long one may be broken over printed pages.
 std::string section(std::string_view heading, const std::string& markup, bool is_long = false);
@@ -40,6 +41,8 @@ std::string note(std::string_view text);
 
 /// The same columns and cells as the text table's.
 std::string table(const Columns& columns);
+/// The same for the pages' script: it sorts by a heading and keeps rows by words (script.hpp).
+std::string sorting_table(const Columns& columns);
 
 /// A row of a table that is no plain list of cells: cells with classes and styles of their own.
 struct Cell {
@@ -51,6 +54,6 @@ struct Cell {
 std::string table_row(const std::vector<Cell>& cells, std::string_view css = "");
 std::string table_head(const std::vector<Columns::Column>& columns);
 /// <table> that scrolls sideways where it is wider than the page.
-std::string table_of(const std::string& head, const std::string& rows);
+std::string table_of(const std::string& head, const std::string& rows, bool sorts = false);
 
 }  // namespace plumbline::html

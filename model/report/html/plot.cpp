@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "model/report/html/markup.hpp"
+#include "model/report/html/style.hpp"
 
 namespace plumbline::html {
 namespace {
@@ -123,6 +124,18 @@ void Plot::label(double x, double y, std::string_view text, Anchor anchor, doubl
 void Plot::stretched(const std::string& markup) {
   body_ += "<svg class=\"inner\" width=\"100%\" height=\"" + fixed(height_) + "\" viewBox=\"0 0 " + fixed(kStretched) +
            " " + fixed(height_) + "\" preserveAspectRatio=\"none\">\n" + markup + "</svg>\n";
+}
+
+std::string standalone_svg(std::string_view figure, double height, double left, std::string_view title) {
+  constexpr double kAbove = 34, kBelow = 52, kRight = 56;
+  const std::size_t opens = figure.find("<svg"), begins = figure.find('>', opens) + 1, ends = figure.rfind("</figure>");
+  const double width = left + kWidePlot + kRight, tall = kAbove + height + kBelow;
+  return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + fixed(width) + "\" height=\"" + fixed(tall) +
+         "\" viewBox=\"0 0 " + fixed(width) + " " + fixed(tall) + "\" font-family=\"system-ui,sans-serif\">\n<style>" +
+         std::string(kStyle) + "</style>\n" + title_element(title) +
+         "\n<rect width=\"100%\" height=\"100%\" style=\"fill:var(--page)\"/>\n<svg x=\"" + fixed(left) + "\" y=\"" +
+         fixed(kAbove) + "\" width=\"" + fixed(kWidePlot) + "\" height=\"" + fixed(height) +
+         "\" overflow=\"visible\">" + std::string(figure.substr(begins, ends - begins)) + "</svg>\n";
 }
 
 std::string Plot::svg() const { return "<figure style=\"margin:0\">\n" + body_ + "</svg>\n</figure>\n"; }

@@ -70,6 +70,10 @@ class Plot {
   std::string body_;
 };
 
+/// A figure of a page as a file of its own (SVG 1.1 with CSS), kWidePlot wide beside its labels, light and dark; `left`:
+/// pixels that these take.
+std::string standalone_svg(std::string_view figure, double height, double left, std::string_view title);
+
 inline constexpr double kStretched = 10'000;  ///< width of what Plot::stretched draws in
 
 /// <title>...</title>, the hint that browsers show; nothing for an empty text.

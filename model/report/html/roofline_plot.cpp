@@ -192,7 +192,8 @@ Roof tensor_roof(const Gpu& gpu, DType math, Hertz clock) {
   return {std::string(name(math)), tensor_peak(gpu, math, clock), datasheet};
 }
 
-std::string roofline_plot(const Gpu& gpu, Hertz clock, const std::vector<Roof>& roofs, std::vector<RooflineDot> dots) {
+std::string roofline_plot(const Gpu& gpu, Hertz clock, const std::vector<Roof>& roofs, std::vector<RooflineDot> dots,
+                          std::string_view dots_are) {
   const std::string nowhere = names_without_place(dots);
   std::erase_if(dots, [](const RooflineDot& dot) { return !has_place(dot); });
   std::stable_sort(dots.begin(), dots.end(), [](const auto& a, const auto& b) { return a.share > b.share; });
@@ -209,7 +210,7 @@ std::string roofline_plot(const Gpu& gpu, Hertz clock, const std::vector<Roof>& 
   for (const Roof& roof : roofs) list.emplace_back(roof.label, roof_words(gpu, roof));
   list.emplace_back(gpu.memory_type, format(gpu.memory.bandwidth));
   std::string words = "Solid lines: at " + format(clock) + ". Broken lines: the datasheet's rates.";
-  if (dots.size() > 1) words = "A dot is an operator, its area its share of the time. " + words;
+  if (dots.size() > 1) words = std::string(dots_are) + " " + words;
   if (!nowhere.empty()) words += " Without FLOPs or without DRAM traffic, so without a place here: " + nowhere + ".";
   return plot.svg() + note(words) + facts(list);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arch/gpu/gpu.hpp"
@@ -29,6 +30,7 @@ Roof tensor_roof(const Gpu& gpu, DType math, Hertz clock);
 
 /// `clock`: the one that solid lines are drawn at. Dots without work or without DRAM traffic have no place on it: a note
 /// names them.
-std::string roofline_plot(const Gpu& gpu, Hertz clock, const std::vector<Roof>& roofs, std::vector<RooflineDot> dots);
+std::string roofline_plot(const Gpu& gpu, Hertz clock, const std::vector<Roof>& roofs, std::vector<RooflineDot> dots,
+                          std::string_view dots_are = "A dot is an operator, its area its share of the time.");
 
 }  // namespace plumbline::html

@@ -41,7 +41,11 @@ circle{stroke:var(--ink);stroke-width:1;fill-opacity:.85}
 .limit{stroke:var(--bad);stroke-dasharray:8 4}.split{stroke:var(--soft);stroke-dasharray:2 3}
 .trace{fill:#7fa8d1}.trace.odd{fill:#a9c6e2}.hit{fill:transparent}
 .halo{paint-order:stroke;stroke:var(--page);stroke-width:3px;stroke-linejoin:round}
-.scroll{overflow-x:auto}
+.heatbase{fill:#fff}.heat{fill:#6f9dcb}
+.scroll{overflow-x:auto}table.sorts th{cursor:pointer}th[aria-sort=ascending]::after{content:" \2191"}
+th[aria-sort=descending]::after{content:" \2193"}tr[hidden]{display:none}
+.filter{font:inherit;width:min(22em,100%);margin:.3em 0 .6em;padding:.3em .6em;color:var(--ink);background:var(--card);
+border:1px solid var(--line);border-radius:6px}
 table{border-collapse:collapse;font-size:.9em;font-variant-numeric:tabular-nums;width:100%}
 th,td{padding:.28em .7em .28em 0;text-align:left;white-space:nowrap;border-bottom:1px solid var(--line)}
 th{color:var(--soft);font-weight:600}.right{text-align:right}tr.head td{font-weight:600;padding-top:.9em}
@@ -56,7 +60,7 @@ footer{margin-top:3em;color:var(--soft);font-size:.85em}
 @media (max-width:640px){body{padding:1em .8em 2em}.wide{display:none}.tiles{grid-template-columns:1fr 1fr}
 .tile .value{font-size:1.15em}
 th:first-child,td:first-child{position:sticky;left:0;background:var(--page)}dl.facts{grid-template-columns:1fr;gap:0}dl.facts dd{margin-bottom:.4em}}
-@media print{:root{color-scheme:light;--page:#fff;--ink:#000;--soft:#444;--line:#bbb;--card:#fff;--tint:#dbe7f3;
+@media print{.filter{display:none}:root{color-scheme:light;--page:#fff;--ink:#000;--soft:#444;--line:#bbb;--card:#fff;--tint:#dbe7f3;
 --good:#12693c;--goodbg:#fff;--bad:#a51d24;--badbg:#fff;--roof:#a51d24}
 body{max-width:none;padding:0;font-size:11px}.scroll{overflow:visible}section,.tile,figure{break-inside:avoid}
 section.long{break-inside:auto}tr{break-inside:avoid}table{font-size:8.5px}

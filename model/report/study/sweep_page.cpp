@@ -5,17 +5,23 @@
 #include <limits>
 #include <optional>
 
+#include "arch/error.hpp"
 #include "arch/format.hpp"
+#include "model/machines.hpp"
+#include "model/report/html/heat_map.hpp"
 #include "model/report/html/markup.hpp"
 #include "model/report/html/plot.hpp"
+#include "model/report/html/roofline_plot.hpp"
+#include "model/report/html/script.hpp"
 #include "model/report/html/style.hpp"
+#include "model/report/study/study_inputs.hpp"
 #include "model/report/study/sweep_report.hpp"
 
 namespace plumbline {
 namespace {
 
 constexpr double kSweepPlotHeight = 320, kSweepDot = 4;
-constexpr std::size_t kMostDots = 5000, kMostTableRows = 2000;
+constexpr std::size_t kMostDots = 5000, kMostTableRows = 2000, kMostRoofDots = 200;
 
 /// A column or an axis of numbers.
 struct Quantity1D {
@@ -88,7 +94,14 @@ html::Axis axis_of(const StudyRows& rows, const Quantity1D& q) {
   return html::log_axis(least, most);
 }
 
-std::string scatter(const SweepReport& r, const Quantity1D& x, const Quantity1D& y) {
+/// A plot as it stands on the page, and as it is drawn alone.
+struct Figure {
+  std::string markup, words;
+  double height = 0, left = 0;
+};
+constexpr double kPlotLeft = 56;
+
+Figure scatter(const SweepReport& r, const Quantity1D& x, const Quantity1D& y) {
   const StudyRows& rows = r.rows;
   html::Plot plot(axis_of(rows, x), axis_of(rows, y), kSweepPlotHeight, "points of the study");
   plot.axes(x.name, y.name);
@@ -110,38 +123,162 @@ std::string scatter(const SweepReport& r, const Quantity1D& x, const Quantity1D&
   std::string words = "A dot is a point of the study.";
   if (coloured < rows.names.size()) words += " Colours go by " + rows.names[coloured] + ".";
   if (dots > kMostDots) words += " The first " + std::to_string(kMostDots) + " points are drawn.";
-  return plot.svg() + html::note(words);
+  return {plot.svg(), words, kSweepPlotHeight, kPlotLeft};
+}
+
+/// Values of an axis in the order in which they come.
+std::vector<std::string> values_along(const StudyRows& rows, std::size_t name) {
+  std::vector<std::string> out;
+  for (const StudyRow& row : rows.rows) {
+    const std::string& value = row.settings[name];
+    if (std::find(out.begin(), out.end(), value) == out.end()) out.push_back(value);
+    if (out.size() > html::kMostHeatCells) break;
+  }
+  return out;
+}
+
+/// The two axes with most values, the longer one sideways; further axes stay at their first value. None where there are
+/// no two, or one has too many values.
+std::optional<Figure> heat(const SweepReport& r, const Quantity1D& y) {
+  const StudyRows& rows = r.rows;
+  std::vector<std::pair<std::size_t, std::vector<std::string>>> along;
+  for (std::size_t i = 0; i < rows.names.size(); ++i) {
+    std::vector<std::string> values = values_along(rows, i);
+    if (values.size() > 1 && values.size() <= html::kMostHeatCells) along.emplace_back(i, std::move(values));
+  }
+  if (along.size() < 2) return std::nullopt;
+  std::stable_sort(along.begin(), along.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+  html::HeatMap map{
+      rows.names[along[0].first], rows.names[along[1].first], y.name, along[0].second, along[1].second, {}, {}};
+  map.values.assign(map.y.size(), std::vector<std::optional<double>>(map.x.size()));
+  map.texts.assign(map.y.size(), std::vector<std::string>(map.x.size()));
+  std::string words = y.name + ", the darker the more; shades go by its logarithm.";
+  for (std::size_t other = 2; other < along.size(); ++other) {
+    words += " " + rows.names[along[other].first] + " is " + along[other].second.front() + ".";
+  }
+  for (const StudyRow& row : rows.rows) {
+    bool drawn = true;
+    for (std::size_t other = 2; other < along.size(); ++other) {
+      drawn = drawn && row.settings[along[other].first] == along[other].second.front();
+    }
+    const auto value = y.of(row);
+    if (!drawn || !value) continue;
+    const auto place = [&](std::size_t axis) {
+      const auto& values = along[axis].second;
+      return static_cast<std::size_t>(std::find(values.begin(), values.end(), row.settings[along[axis].first]) -
+                                      values.begin());
+    };
+    map.values[place(1)][place(0)] = value;
+    map.texts[place(1)][place(0)] = y.of_axis ? row.settings[y.place] : figure_text(y.name, row.figures[y.place]);
+  }
+  return Figure{html::heat_map(map), words, html::heat_map_height(map), html::heat_map_left(map)};
+}
+
+/// Value of a column that is a number above 0.
+std::optional<double> figure_of(const StudyRows& rows, const StudyRow& row, const std::string& column) {
+  const auto found = std::find(rows.columns.begin(), rows.columns.end(), column);
+  if (found == rows.columns.end() || !row.error.empty()) return std::nullopt;
+  const auto* number = std::get_if<double>(&row.figures[static_cast<std::size_t>(found - rows.columns.begin())]);
+  return number != nullptr && *number > 0 ? std::optional(*number) : std::nullopt;
+}
+
+/// Points under the roofs of the one GPU that the study is of, where its columns say work, bytes and time.
+std::string roofs(const SweepReport& r) {
+  const auto named = [&](const char* name) {
+    const auto found = std::find_if(r.study.base.begin(), r.study.base.end(),
+                                    [&](const StudySetting& each) { return each.name == name; });
+    return found == r.study.base.end() ? std::string() : found->value;
+  };
+  const bool asked = std::find(r.rows.columns.begin(), r.rows.columns.end(), "flops") != r.rows.columns.end() &&
+                     std::find(r.rows.columns.begin(), r.rows.columns.end(), "dram_bytes") != r.rows.columns.end();
+  if (named("gpu").empty() || !asked) return "";
+  const Gpu& gpu = machines().gpu(named("gpu"));
+  std::vector<html::RooflineDot> dots;
+  for (const StudyRow& row : r.rows.rows) {
+    const auto flops = figure_of(r.rows, row, "flops"), bytes = figure_of(r.rows, row, "dram_bytes"),
+               time = figure_of(r.rows, row, "latency_s");
+    if (!flops || !bytes || !time || dots.size() >= kMostRoofDots) continue;
+    dots.push_back({"", *flops / *bytes * units::FLOP_per_B, *flops / *time * units::FLOP_per_s,
+                    1.0 / static_cast<double>(kMostRoofDots), "c0", hint_of(r.rows, row)});
+  }
+  if (dots.empty()) return "";
+  const auto type = parse_dtype(named("dtype"));
+  const DType math = type && *type != DType::fp32 ? *type : DType::bf16;
+  return html::roofline_plot(gpu, gpu.boost_clock, {html::tensor_roof(gpu, math, gpu.boost_clock)}, std::move(dots),
+                             "A dot is a point of the study.");
+}
+
+std::string inputs(const Study& study) {
+  Columns table({{"what"}, {"name"}, {"file"}, {"SHA-256"}});
+  for (const StudyInput& each : study_inputs(study)) table.add({each.what, each.name, each.file, each.sha256});
+  return html::table(table) +
+         html::note("By " + program_version() + ". Each file says where its numbers are from, number by number.");
+}
+
+/// What is plotted: the Pareto front's figures, else the objective by the first axis of numbers.
+struct Plotted {
+  std::vector<Quantity1D> all;
+  const Quantity1D* x = nullptr;
+  const Quantity1D* y = nullptr;
+};
+
+void choose(const SweepReport& r, Plotted& out) {
+  out.all = plotted(r.rows);
+  out.y = r.study.objective.empty() ? nullptr : find(out.all, bare_name(r.study.objective));
+  if (r.study.pareto.size() >= 2) {
+    out.x = find(out.all, bare_name(r.study.pareto[0]));
+    out.y = find(out.all, bare_name(r.study.pareto[1]));
+  }
+  for (const Quantity1D& each : out.all) {
+    if (out.x == nullptr && each.of_axis) out.x = &each;
+    if (out.y == nullptr && !each.of_axis) out.y = &each;
+  }
 }
 
 }  // namespace
+
+std::string sweep_svg(const SweepReport& r, SweepPlot which) {
+  Plotted p;
+  choose(r, p);
+  std::optional<Figure> figure;
+  if (which == SweepPlot::heat && p.y != nullptr) figure = heat(r, *p.y);
+  if (which == SweepPlot::points && p.x != nullptr && p.y != nullptr) figure = scatter(r, *p.x, *p.y);
+  if (!figure) {
+    throw BadInput(which == SweepPlot::heat
+                       ? "--plot heat: expected two axes of 2 to " + std::to_string(html::kMostHeatCells) +
+                             " values and a column of numbers"
+                       : "--plot points: expected an axis and a column of numbers");
+  }
+  return html::standalone_svg(figure->markup, figure->height, figure->left, study_line(r.study));
+}
 
 std::string sweep_html(const SweepReport& r) {
   const std::string title = "Study: " + study_line(r.study);
   std::string body = "<h1>Study</h1>\n<p class=\"soft\">" + html::escaped(study_line(r.study)) + "</p>\n<p>" +
                      html::escaped(sweep_summary(r)) + "</p>\n";
-  const std::vector<Quantity1D> all = plotted(r.rows);
-  const Quantity1D* y = r.study.objective.empty() ? nullptr : find(all, bare_name(r.study.objective));
-  const Quantity1D* x = nullptr;
-  if (r.study.pareto.size() >= 2) {
-    x = find(all, bare_name(r.study.pareto[0]));
-    y = find(all, bare_name(r.study.pareto[1]));
+  Plotted p;
+  choose(r, p);
+  if (p.x != nullptr && p.y != nullptr) {
+    const Figure points = scatter(r, *p.x, *p.y);
+    body += html::section(p.y->name + " by " + p.x->name, points.markup + html::note(points.words));
   }
-  for (const Quantity1D& each : all) {
-    if (x == nullptr && each.of_axis) x = &each;
-    if (y == nullptr && !each.of_axis) y = &each;
+  if (p.y != nullptr) {
+    if (const auto map = heat(r, *p.y)) {
+      body += html::section(p.y->name + " over two axes", map->markup + html::note(map->words));
+    }
   }
-  if (x != nullptr && y != nullptr) {
-    body += html::section(y->name + " by " + x->name, scatter(r, *x, *y));
-  }
+  if (const std::string under = roofs(r); !under.empty()) body += html::section("Under the roofs", under);
   StudyRows shown = r.rows;
   if (shown.rows.size() > kMostTableRows) shown.rows.resize(kMostTableRows);
   const SweepReport first{r.study, shown, r.top};
-  std::string table = html::table(sweep_columns(first));
+  std::string table = html::sorting_table(sweep_columns(first));
   if (shown.rows.size() < r.rows.rows.size()) {
     table += html::note("... and " + std::to_string(r.rows.rows.size() - shown.rows.size()) + " more: --format csv");
   }
   body += html::section("Points", table, true);
-  return html::document(title, body);
+  body += html::section("Inputs", inputs(r.study), true);
+  return html::document(title, body, html::kTableScript);
 }
 
 }  // namespace plumbline

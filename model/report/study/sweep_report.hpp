@@ -1,11 +1,13 @@
 // The points of a sweep that are left: as a table, lines and a page.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "model/report/columns.hpp"
 #include "model/study.hpp"
+#include "model/words.hpp"
 
 namespace plumbline {
 
@@ -18,8 +20,15 @@ struct SweepReport {
 std::string sweep_table(const SweepReport& report, const TextStyle& style);
 /// In the form that sweep() streams.
 std::string sweep_lines(const SweepReport& report, SweepFormat format);
-/// A page of its own: points by an axis or against each other, the Pareto front marked, and all in a table.
+/// A page of its own: points by an axis or against each other, a heat map of two axes, the points under their GPU's roofs
+/// where work and bytes are among the columns, all in a table that sorts, and what the answers were made of.
 std::string sweep_html(const SweepReport& report);
+
+enum class SweepPlot { points, heat };
+inline constexpr std::array<Word<SweepPlot>, 2> kSweepPlotWords{
+    {{"points", SweepPlot::points}, {"heat", SweepPlot::heat}}};
+/// One plot of the page alone. Throws BadInput where the study has nothing that it could be of.
+std::string sweep_svg(const SweepReport& report, SweepPlot plot);
 
 /// A figure as people read it: "9.72 ms" of latency_s.
 std::string figure_text(const std::string& column, const StudyFigure& figure);

@@ -25,6 +25,11 @@ constexpr double kStepBytes = 128;
 /// 127.8 to 125.1 (own probe on an H200, 2026-11-20).
 constexpr double kFillShare = 0.18;
 
+/// Dependent ways to memory before a library's first product, when nothing of the kernel is in L2: code and launch
+/// parameters, tensor map, operands. (Fitted between cold recordings and published rows whose weights stay in L2: 3.7.
+/// The same row-wise kernel takes 1.2 us longer cold than warm: docs/measuring.md.)
+inline constexpr double kColdTrips = 4;
+
 /// Whether rows of the operands and of the result are whole 16-byte units, as the strides of a tensor map must be.
 /// Scales of narrow weights lie in an array of their own: what a weight takes beside its whole bits is not in its row.
 inline bool whole_units(const GemmTask& t) {

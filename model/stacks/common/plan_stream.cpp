@@ -39,6 +39,15 @@ void spread_arithmetic(Demand& d, const Work& w, const StreamingMultiprocessor& 
   d.tensor_clk = tensor_clk(w, ctas, sm);
 }
 
+void add_arithmetic(Demand& d, const Work& w, const StreamingMultiprocessor& sm) {
+  Demand whole;
+  whole.plan = d.plan;
+  spread_arithmetic(whole, w, sm);
+  d.fp32_clk += whole.fp32_clk / d.plan.steps;
+  d.sfu_clk += whole.sfu_clk / d.plan.steps;
+  d.issue_clk = std::max(d.issue_clk, whole.issue_clk / d.plan.steps);
+}
+
 Demand stream_demand(const Work& w, const Rates& m, bool warm) {
   Demand d;
   const Bytes moved = w.bytes();
@@ -98,7 +107,8 @@ bool runs_as_stream(const Op& op) {
   return !(std::holds_alternative<Gemm>(op) || std::holds_alternative<GemmSparse24>(op) ||
            std::holds_alternative<GroupedGemm>(op) || std::holds_alternative<AttentionPrefill>(op) ||
            std::holds_alternative<AttentionDecode>(op) || std::holds_alternative<AttentionBackward>(op) ||
-           std::holds_alternative<MlaDecode>(op) || std::holds_alternative<CustomOp>(op));
+           std::holds_alternative<MlaDecode>(op) || std::holds_alternative<Moe>(op) ||
+           std::holds_alternative<GemmDynamic>(op) || std::holds_alternative<CustomOp>(op));
 }
 
 bool answer_stream(const Question& q, const FamilyScalars& family, StreamPlanner planner, Answer& out) {

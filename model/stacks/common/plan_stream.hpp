@@ -17,6 +17,9 @@ Demand stream_demand(const Work& work, const Rates& rates, bool warm);
 /// tensor units have no path for go over ordinary lanes.
 void spread_arithmetic(Demand& demand, const Work& work, const StreamingMultiprocessor& sm);
 
+/// The same of a demand that has clocks of its own, and steps: its arithmetic beside them, its issue no less than that takes.
+void add_arithmetic(Demand& demand, const Work& work, const StreamingMultiprocessor& sm);
+
 /// What the pass needs beyond its bytes: extra L2 passes, sectors that gathers waste, barriers between passes.
 Demand plan_stream(const Op& op, const Work& work, const Rates& rates, bool warm);
 

@@ -11,17 +11,11 @@
 
 namespace plumbline {
 
-namespace gemm {
-/// Dependent ways to memory before a library's first product, when nothing of the kernel is in L2: code and launch
-/// parameters, tensor map, operands. (Fitted between cold recordings and published rows whose weights stay in L2: 3.7.
-/// The same row-wise kernel takes 1.2 us longer cold than warm: docs/measuring.md.)
-constexpr double kColdTrips = 4;
-}  // namespace gemm
-
 namespace cublas {
 /// Its families, in the order in which provider.cpp declares them. `kGemmMma`: fetched by cp.async, all of it on cards
-/// without TMA, elsewhere rows that no tensor map describes. `kReduce`: the second launch of a split-K GEMM.
-enum Family : std::size_t { kGemm, kGemmMma, kGrouped, kReduce, kFamilies };
+/// without TMA, elsewhere rows that no tensor map describes. `kReduce`: the second launch of a split-K GEMM. `kRows`,
+/// `kScales`: activations that are rounded first. `kBlock`: products with scales of 128 columns.
+enum Family : std::size_t { kGemm, kGemmMma, kGrouped, kReduce, kRows, kScales, kBlock, kFamilies };
 
 /// That of the kernel which runs the task.
 Family family_of(const GemmTask& task, const Rates& rates);

@@ -1,10 +1,13 @@
 // cuBLAS, cuBLASLt and cuSPARSELt: dense, grouped and 2:4 sparse GEMM.
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "arch/error.hpp"
 #include "model/stacks/common/gemm_tiles.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/common/plan_groups.hpp"
+#include "model/stacks/common/plan_quantize.hpp"
 #include "model/stacks/cublas/plan_gemm.hpp"
 #include "model/stacks/provider.hpp"
 
@@ -15,6 +18,7 @@ using cublas::kFamilies;
 
 constexpr auto kDense = std::to_array<BandClass>(
     {{Variant::usual, "gemm"}, {Variant::math_8bit, "gemm_8bit"}, {Variant::sparse, "gemm_sparse24"}});
+constexpr auto kBlocks = std::to_array<BandClass>({{Variant::usual, "gemm_block"}, {Variant::math_8bit, "gemm_block"}});
 constexpr auto kGroups = std::to_array<BandClass>({{Variant::usual, "grouped_gemm"}});
 
 constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
@@ -29,9 +33,19 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
       .classes = kDense},
      // the same main loop over a list of problems: without rows of its own it is priced as one GEMM
      {.name = "grouped_gemm", .stand_in = "library.gemm", .kind = "matrix", .classes = kGroups},
-     {.name = "reduce"}}};
+     {.name = "reduce"},
+     {.name = "rowwise"},
+     kQuantizeFamily,
+     {.name = "gemm_block",
+      .op = "gemm_dynamic",
+      .required = false,
+      .stand_in = "library.gemm",
+      .stand_in_inherits = true,
+      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true},
+      .kind = "matrix",
+      .classes = kBlocks}}};
 
-constexpr std::array<std::string_view, 3> kOps{"gemm", "grouped_gemm", "gemm_sparse24"};
+constexpr std::array<std::string_view, 4> kOps{"gemm", "grouped_gemm", "gemm_sparse24", "gemm_dynamic"};
 
 /// What is left of a GEMM's traffic, and of its waits for memory, where L2 holds part of its operands.
 void find_resident(Demand& d, const GemmTask& t, const Rates& m, const Resident& r) {
@@ -76,10 +90,48 @@ class Cublas final : public Provider {
       require_matrix_path(grouped->precision, q);
       return price(gemm_task(*grouped, q.rates), "grouped gemm", q, out);
     }
-    return false;
+    const auto* dynamic = std::get_if<GemmDynamic>(&q.op);
+    return dynamic != nullptr && answer_dynamic(*dynamic, q, out);
   }
 
  private:
+  static bool answer_dynamic(const GemmDynamic& s, const Question& q, Answer& out) {
+    require_matrix_path(s.precision, q);
+    Gemm product;
+    product.m = s.m;
+    product.n = s.n;
+    product.k = s.k;
+    product.precision = s.precision;
+    const QuantizeDynamic x{s.m, s.k, s.block, s.precision.output};
+    answer_quantize(x, q.resident.inputs, {q.families[cublas::kScales], q.families[cublas::kRows]}, q, out);
+    if (s.block > 1 && q.rates.path.multicast) return answer_blocks(gemm_task(product, q.rates), q, out);
+    return price(gemm_task(product, q.rates), "gemm", q, out);
+  }
+
+  /// DeepGEMM, which serving stacks run there: tiles of 64 or 128 rows by up to 160 columns, either operand on the row side;
+  /// K is not cut.
+  static bool answer_blocks(const GemmTask& task, const Question& q, Answer& out) {
+    static const std::vector<GroupTile> kMenu = [] {
+      std::vector<GroupTile> menu;
+      for (const std::int16_t rows : {std::int16_t{64}, std::int16_t{128}}) {
+        for (std::int16_t cols = 16; cols <= 160; cols = static_cast<std::int16_t>(cols + 16)) {
+          menu.push_back({{rows, cols}, false});
+          if (rows == 128 && cols <= 64) menu.push_back({{rows, cols}, true});
+        }
+      }
+      return menu;
+    }();
+    const FamilyScalars& family = q.families[cublas::kBlock];
+    const ExpertRows rows{{static_cast<std::int64_t>(task.m)}, 1};
+    const GemmChoice choice = plan_groups({task, rows, true, kMenu}, q.rates, family, q.cache);
+    out.sign(family, Variant::math_8bit);
+    out.gemm_plan = choice.plan;
+    Demand& d = out.launch("block-scaled gemm", family);
+    d = choice.main;
+    find_resident(d, task, q.rates, q.resident);
+    return true;
+  }
+
   /// Operands of a byte and less are multiplied as "TN" alone: wgmma reads 8-bit operands along K, cuBLASLt asks for that
   /// format on Ada and Hopper, and stored weights narrower than the maths are packed along K (cuBLAS 13.1 documentation,
   /// "cublasLtMatmul", and PTX ISA 9, "wgmma.mma_async").

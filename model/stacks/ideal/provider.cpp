@@ -13,6 +13,8 @@ struct RequirePath {
   void operator()(const Gemm& s) const { require_matrix_path(s.precision, question); }
   void operator()(const GemmSparse24& s) const { require_matrix_path(s.precision, question); }
   void operator()(const GroupedGemm& s) const { require_matrix_path(s.precision, question); }
+  void operator()(const Moe& s) const { require_matrix_path(s.precision, question); }
+  void operator()(const GemmDynamic& s) const { require_matrix_path(s.precision, question); }
   void operator()(const AttentionPrefill& s) const { require_tensor_path(s.dtype, question); }
   void operator()(const AttentionDecode& s) const { require_tensor_path(s.dtype, question); }
   void operator()(const AttentionBackward& s) const { require_tensor_path(s.dtype, question); }

@@ -187,6 +187,22 @@ TEST(Doors, ASignalLeavesNothingHalfWritten) {
   }
 }
 
+/// What is refused before a point is priced leaves nothing to go on with beside the file, and the file as it was.
+TEST(Doors, ARefusedSweepLeavesNothingBesideItsFile) {
+  const Words sweep{"sweep", "op", "gemm", "M=1:8", "N=128", "K=128", "--gpu", "h200"};
+  for (const Words& wrong : {Words{"--top", "3"}, Words{"--top", "3", "--resume"},
+                             Words{"--top", "3", "--format", "html"}, Words{"--objective", "max nothing"}}) {
+    const TemporaryFolder folder;
+    test::put_file(folder / "out", "earlier");
+    Words words = sweep;
+    words.insert(words.end(), wrong.begin(), wrong.end());
+    words.insert(words.end(), {"--out", folder / "out"});
+    expect_clean_refusal(run(words), 2);
+    EXPECT_THAT(folder.names(), ElementsAre("out"));
+    EXPECT_EQ(test::whole_file(folder / "out"), "earlier");
+  }
+}
+
 TEST(Doors, WaitingForAFifoEndsCleanlyAtASignal) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);

@@ -313,41 +313,151 @@ TEST(SweepCommand, TakesFlagsWithListsAndAFile) {
   }
 }
 
-/// Killed at random moments and gone on with until it ends: the bytes of one run.
-TEST(SweepCommand, LosesNothingWhenItIsKilled) {
-  const test::TemporaryFolder folder;
-  const std::string out = folder / "out.csv", program = testing_support::programs_folder() + "/predict-model";
-  const Words words{program,  "sweep",    "llm",    "--model",   "llama-3.2-1b", "--gpu", "h200",  "--phase",
-                    "decode", "--batch",  "1:64:1", "--context", "128:1024:128", "--tp",  "1,2,3", "--threads",
-                    "2",      "--resume", "--out",  out};
-  Words plain(words.begin() + 1, words.end() - 3);
-  const auto whole = run(plain);
-  EXPECT_EQ(whole.code, 3) << whole.err;
-  std::mt19937 random(20261123);
-  int kills = 0, code = -1;
-  for (int attempt = 0; attempt < 200 && code != 3; ++attempt) {
-    std::vector<char*> argv;
-    Words copy = words;
-    for (std::string& each : copy) argv.push_back(each.data());
-    argv.push_back(nullptr);
-    pid_t pid = 0;
-    posix_spawn_file_actions_t quiet;
-    posix_spawn_file_actions_init(&quiet);
-    posix_spawn_file_actions_addopen(&quiet, 2, "/dev/null", O_WRONLY, 0);
-    ASSERT_EQ(::posix_spawn(&pid, program.c_str(), &quiet, nullptr, argv.data(), environ), 0);
-    posix_spawn_file_actions_destroy(&quiet);
-    if (kills < 6) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
-      ::kill(pid, SIGKILL);
-    }
-    int status = 0;
-    ::waitpid(pid, &status, 0);
-    if (WIFSIGNALED(status)) ++kills;
-    else code = WEXITSTATUS(status);
+/// What a sweep noted of how far it is.
+std::string notes_in(const test::TemporaryFolder& folder) {
+  std::string notes;
+  for (const std::string& name : folder.names()) {
+    if (name.ends_with(".state") || name.ends_with(".best")) notes += test::whole_file(folder / name);
   }
-  EXPECT_EQ(code, 3);
+  return notes;
+}
+
+/// Runs the words, and kills them some moments after they noted that they got further: exit code, or nothing where they
+/// were killed.
+std::optional<int> run_and_kill(Words words, const test::TemporaryFolder& folder, std::chrono::microseconds moments) {
+  std::vector<char*> argv;
+  for (std::string& each : words) argv.push_back(each.data());
+  argv.push_back(nullptr);
+  const std::string before = notes_in(folder);
+  pid_t pid = 0;
+  posix_spawn_file_actions_t quiet;
+  posix_spawn_file_actions_init(&quiet);
+  posix_spawn_file_actions_addopen(&quiet, 2, "/dev/null", O_WRONLY, 0);
+  EXPECT_EQ(::posix_spawn(&pid, words.front().c_str(), &quiet, nullptr, argv.data(), environ), 0);
+  posix_spawn_file_actions_destroy(&quiet);
+  int status = 0;
+  pid_t ended = 0;
+  while (notes_in(folder) == before && (ended = ::waitpid(pid, &status, WNOHANG)) == 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
+  if (ended == 0) {
+    std::this_thread::sleep_for(moments);
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, &status, 0);
+  }
+  if (WIFSIGNALED(status)) return std::nullopt;
+  return WEXITSTATUS(status);
+}
+
+class KilledSweep : public ::testing::TestWithParam<Words> {};
+
+/// Killed at random moments and gone on with until it ends: the bytes of one run.
+TEST_P(KilledSweep, LosesNothing) {
+  const test::TemporaryFolder folder;
+  const std::string out = folder / "out";
+  Words words{"sweep",   "llm",    "--model",   "llama-3.2-1b", "--gpu", "h200",    "--phase",   "decode",
+              "--batch", "1:64:1", "--context", "128:1024:128", "--tp",  "1,2,3,4", "--threads", "2"};
+  words.insert(words.end(), GetParam().begin(), GetParam().end());
+  const auto whole = run(words);
+  words.insert(words.end(), {"--resume", "--out", out});
+  Words command = words;
+  command.insert(command.begin(), testing_support::programs_folder() + "/predict-model");
+  std::mt19937 random(20261123);
+  std::optional<int> code;
+  int kills = 0;
+  while (!code && kills < 5) {
+    code = run_and_kill(command, folder, std::chrono::microseconds(random() % 5000));
+    if (!code) ++kills;
+  }
+  EXPECT_GT(kills, 0);
+  if (!code) code = run(words).code;
+  EXPECT_EQ(code, whole.code);
   EXPECT_EQ(test::whole_file(out), whole.out);
-  EXPECT_THAT(folder.names(), ElementsAre("out.csv"));
+  EXPECT_THAT(folder.names(), ElementsAre("out"));
+}
+INSTANTIATE_TEST_SUITE_P(Some, KilledSweep,
+                         ::testing::Values(Words{}, Words{"--format", "json"},
+                                           Words{"--pareto", "tokens_per_s,latency_s", "--format", "csv"},
+                                           Words{"--objective", "max tokens_per_J", "--top", "40", "--format",
+                                                 "table"}));
+
+/// The best points of all, whatever a run knew when it was ended.
+TEST(Sweep, GoesOnWithTheBestPointsSoFar) {
+  Study study = small_study();
+  study.objective = "max tokens_per_s";
+  study.columns = {"tokens_per_s", "energy_J"};
+  for (const bool front : {false, true}) {
+    if (front) study.pareto = {"tokens_per_s", "energy_J"};
+    const std::int64_t top = front ? 0 : 5;
+    SweepOptions options;
+    options.block = 7;
+    std::vector<std::pair<SweepProgress, std::vector<std::int64_t>>> moments;
+    options.note = [&](const SweepProgress& p, const std::vector<std::int64_t>& best) {
+      moments.emplace_back(p, best);
+    };
+    const StudyRows whole = best_points(study, top, options, 1000);
+    ASSERT_EQ(moments.size(), 14U);
+    for (const auto& [progress, best] : moments) {
+      SweepOptions later;
+      later.before = progress;
+      later.best_before = best;
+      const StudyRows rest = best_points(study, top, later, 1000);
+      ASSERT_EQ(rest.rows.size(), whole.rows.size());
+      for (std::size_t i = 0; i < rest.rows.size(); ++i) {
+        EXPECT_EQ(rest.rows[i].point, whole.rows[i].point);
+        EXPECT_EQ(rest.rows[i].figures, whole.rows[i].figures);
+        EXPECT_EQ(rest.rows[i].settings, whole.rows[i].settings);
+      }
+      EXPECT_EQ(rest.counts.kept, whole.counts.kept);
+      EXPECT_EQ(rest.counts.refused, whole.counts.refused);
+    }
+  }
+}
+
+/// Points that others answer, all of them or until they are gone: the bytes of one process.
+TEST(Sweep, TakesPartsFromHelpers) {
+  Study study = small_study();
+  study.where = {"batch!=4"};
+  study.objective = "max tokens_per_s";
+  const std::string whole = swept(study);
+  const StudyRows best = best_points(study, 6, {}, 1000);
+  for (const int answers : {0, 3, 1000}) {
+    SweepOptions options;
+    options.block = 5;
+    for (const bool ranked : {false, true}) {
+      int left = answers, asked = 0;
+      SweepServant servant(study, options, ranked, 6);
+      options.helpers = {[&](std::int64_t first, std::int64_t count) -> std::optional<SweepPart> {
+        ++asked;
+        if (left-- <= 0) return std::nullopt;
+        return servant.answer(first, count);
+      }};
+      if (!ranked) EXPECT_EQ(swept(study, options), whole);
+      else EXPECT_EQ(best_points(study, 6, options, 1000).rows.front().figures, best.rows.front().figures);
+      EXPECT_LE(asked, answers + 1);
+    }
+  }
+}
+
+/// Figures are those of the lines; of points that are left out there is nothing.
+TEST(Sweep, GivesRowsToo) {
+  Study study = small_study();
+  study.where = {"batch!=4"};
+  const Words lines = lines_of(swept(study));
+  std::size_t line = 1;
+  const SweepProgress counts = sweep_rows(study, {}, [&](const StudyRow& row) {
+    ASSERT_LT(line, lines.size());
+    std::string begin;
+    for (const std::string& each : row.settings) begin += each + ",";
+    EXPECT_THAT(lines[line], ::testing::StartsWith(begin));
+    if (row.error.empty()) EXPECT_THAT(lines[line], HasSubstr(std::get<std::string>(row.figures[4])));
+    else EXPECT_THAT(lines[line], HasSubstr("tp 3"));
+    ++line;
+  });
+  EXPECT_EQ(line, lines.size());
+  EXPECT_EQ(counts.kept + 24, counts.points);
+  EXPECT_EQ(axis_names(study), (Words{"context", "set.memory.bandwidth", "set.sm_count", "batch", "tp"}));
+  EXPECT_EQ(column_names(study), study.columns);
 }
 
 }  // namespace

@@ -212,9 +212,25 @@ TEST(WhatIfCommands, PrintEveryFormatAndRefuseWhatTheyCannotMean) {
   }
 }
 
+/// Files that a study names are looked for from where the program runs: the pages' commands run at the top.
+class AtTheTop {
+ public:
+  explicit AtTheTop(const std::string& root) : was_(std::filesystem::current_path()) {
+    std::filesystem::current_path(root);
+  }
+  ~AtTheTop() { std::filesystem::current_path(was_); }
+  AtTheTop(const AtTheTop&) = delete;
+  AtTheTop& operator=(const AtTheTop&) = delete;
+
+ private:
+  std::filesystem::path was_;
+};
+
 /// Each study that is shipped can be read, and its answer stands on the page, which another test plays.
 TEST(ReadyStudies, StandOnThePage) {
-  const std::string root = testing_support::tests_folder() + "/..", page = test::whole_file(root + "/docs/studies.md");
+  const std::string root = std::filesystem::canonical(testing_support::tests_folder() + "/..").string();
+  const std::string page = test::whole_file(root + "/docs/studies.md");
+  const AtTheTop there(root);
   int seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(root + "/data/studies/whatif")) {
     const std::string name = entry.path().filename().string();

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), for the list of checksums of the committed measurements.
+// SHA-256 (FIPS 180-4): what a report was made of, and the list of checksums of the committed measurements.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace plumbline::test {
+namespace plumbline {
 
 class Sha256 {
  public:
@@ -68,4 +68,4 @@ class Sha256 {
       0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 };
 
-}  // namespace plumbline::test
+}  // namespace plumbline

@@ -1,0 +1,89 @@
+#include "model/stacks/common/plan_groups.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/stacks/common/gemm_search.hpp"
+
+namespace plumbline {
+namespace {
+
+using gemm::Context;
+using gemm::Tile;
+using gemm::TileCosts;
+using gemm::TileLayout;
+using gemm::Traffic;
+using gemm::WorkSplit;
+
+class GroupsPlanner {
+ public:
+  GroupsPlanner(const Context& context, const Groups& groups) : c(context), g_(groups) {}
+
+  TileCosts costs(const GroupTile& of) const {
+    const Tile tile = of.tile;
+    TileCosts e = gemm::tile_costs(c, tile, gemm::kStepBytes / c.task.input_bytes, of.swapped);
+    // sums of a block are multiplied by its scales and added to those before, in fp32 (DeepGEMM, deep_gemm/fp8_gemm.cuh)
+    if (g_.block_sums) e.fp32_clk += 2 * e.tile_m * e.tile_n / c.rates.gpu.sm.fp32_flop_per_clk;
+    if (c.path.multicast) {
+      constexpr double kBarriers = 3072;  // bytes beside the ring
+      e.persistent = true;
+      e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
+      e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
+      e.step_latency = c.family.step;
+      e.serial_clk = e.once_clk;
+      return e;
+    }
+    constexpr double kLeastStages = 3;
+    const double accumulators = static_cast<double>(tile.rows) * tile.cols;
+    const double room = std::floor(0.5 * static_cast<double>(c.rates.gpu.sm.registers) / accumulators);
+    e.resident = std::clamp(std::min(room, std::floor(c.smem / (kLeastStages * e.stage_bytes))), 1.0, c.path.most_ctas);
+    e.stages = std::clamp(std::floor(c.smem / (e.resident * e.stage_bytes)), 2.0, 4.0);
+    e.step_latency = c.rates.dram_latency / e.stages;
+    return e;
+  }
+
+  /// Each expert has whole tiles.
+  void adapt(TileLayout& t) const { t.tiles = g_.rows.tiles(t.costs->tile_m) * t.tiles_n; }
+
+  WorkSplit split(const TileLayout& t, double splits) const {
+    WorkSplit s = gemm::tiled(t, splits);
+    s.ctas = std::max(1.0, std::round(s.ctas));
+    return s;
+  }
+
+  Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
+    Demand d = gemm::launch_demand(c, t, split, traffic);
+    if (!c.path.multicast) return d;
+    d.l2_limit = L2Limit::ports;
+    d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency;
+    d.serial_latency_of = "to load code, tensor maps and what they describe";
+    d.next_tile_wait = c.family.per_cta;  // an expert's tensor maps are written before its first tile
+    return d;
+  }
+
+  GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return gemm::plan_of(t, split); }
+
+ private:
+  const Context& c;
+  const Groups& g_;
+};
+
+}  // namespace
+
+GemmChoice plan_groups(const Groups& g, const Rates& m, const FamilyScalars& family, GemmCache& cache) {
+  const Context c(g.task, m, family, family, m.path, gemm::RowStarts{});
+  const GroupsPlanner planner(c, g);
+  gemm::Search<GroupsPlanner> search(planner, c, cache);
+  // the smallest tile runs where none fits, as it would with fewer stages
+  std::vector<TileCosts> costs;
+  costs.reserve(g.menu.size());
+  for (const GroupTile& tile : g.menu) costs.push_back(planner.costs(tile));
+  const auto smallest = std::min_element(
+      costs.begin(), costs.end(), [](const TileCosts& a, const TileCosts& b) { return a.stage_bytes < b.stage_bytes; });
+  for (const TileCosts& e : costs) {
+    if (gemm::fits(e, c.smem) || &e == &*smallest) search.add(search.lay_out(e), 1);
+  }
+  return search.run();
+}
+
+}  // namespace plumbline

@@ -1,0 +1,32 @@
+// Planner of products of several groups of rows, each with weights of its own, of kernels that do not cut K: CUTLASS's grouped
+// product, DeepGEMM's.
+#pragma once
+
+#include <span>
+
+#include "model/engine/rates.hpp"
+#include "model/stacks/common/gemm_task.hpp"
+#include "model/stacks/common/gemm_tiles.hpp"
+#include "ops/shape/moe.hpp"
+
+namespace plumbline {
+
+struct GroupTile {
+  gemm::Tile tile;
+  bool swapped = false;  ///< weights are on the row side
+};
+
+/// `task`: of the mean group; its batch is the number of groups with rows. `block_sums`: sums of 128 of K are multiplied by
+/// scales and added up on ordinary lanes.
+struct Groups {
+  const GemmTask& task;
+  const ExpertRows& rows;
+  bool block_sums = false;
+  std::span<const GroupTile> menu;
+};
+
+/// The cheapest tile of the menu. Where copies fill shared memory by tensor maps the launch is persistent; a group's maps are
+/// written before its first tile (`per_cta`).
+GemmChoice plan_groups(const Groups& groups, const Rates& rates, const FamilyScalars& family, GemmCache& cache);
+
+}  // namespace plumbline

@@ -1,0 +1,72 @@
+#include "model/stacks/common/plan_quantize.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/stacks/common/plan_stream.hpp"
+#include "ops/as_double.hpp"
+
+namespace plumbline {
+namespace {
+
+/// TensorRT-LLM's computeFP8QuantizeScale() (cutlass_kernels' quantization.cu): 1024 CTAs of 1024 threads whatever the size, two
+/// on an SM; a thread has one value on its way at a time, so that a turn of all threads takes the latency of L2, or of memory.
+Demand largest_value(double values, DType type, double held, const Rates& m) {
+  constexpr double kCtas = 1024, kThreads = 1024;
+  Demand d;
+  d.plan.ctas = static_cast<std::int64_t>(kCtas);
+  d.plan.threads = static_cast<std::int64_t>(kThreads);
+  d.plan.ctas_per_sm = std::max<std::int64_t>(1, m.gpu.sm.threads / d.plan.threads);
+  d.plan.steps = d.plan.longest = std::ceil(values / (kCtas * kThreads));
+  const Bytes all = storage(type, values);
+  d.l2 = all / (kCtas * d.plan.steps);
+  d.dram_read = (1 - held) * all;
+  d.step_latency = held * m.l2_mean_latency() + (1 - held) * m.gpu.memory.latency;
+  return d;
+}
+
+}  // namespace
+
+/// TensorRT-LLM's scale_1x128_kernel() (fp8_blockscale_gemm): eight CTAs of 256 threads an SM; a warp has 128 columns of a row
+/// at a time: four values a thread, a maximum by shuffles, and where they lie by divisions of 64-bit numbers, so that it is
+/// issue that limits it.
+Demand round_blocks(double rows, double cols, DType type, const FamilyScalars& scales, const Rates& m) {
+  constexpr double kCtasPerSm = 8, kWarps = 8, kColumns = 128, kWarpSize = 32;
+  const double blocks = rows * std::ceil(cols / kColumns), ctas = kCtasPerSm * m.sm_count;
+  Demand d;
+  d.plan.ctas = static_cast<std::int64_t>(std::min(ctas, std::ceil(blocks / kWarps)));
+  d.plan.threads = static_cast<std::int64_t>(kWarps * kWarpSize);
+  d.plan.ctas_per_sm = static_cast<std::int64_t>(kCtasPerSm);
+  d.plan.steps = d.plan.longest = std::max(1.0, blocks / (kWarps * static_cast<double>(d.plan.ctas)));
+  d.issue_clk = kWarps * scales.step_clk;
+  d.l2 = (storage(type, rows * cols) + storage(DType::fp8, rows * cols)) /
+         (static_cast<double>(d.plan.ctas) * d.plan.steps);
+  d.step_latency = m.gpu.memory.latency;
+  return d;
+}
+
+void answer_quantize(const QuantizeDynamic& s, double held, const QuantizeFamilies& f, const Question& q, Answer& out) {
+  const Rates& m = q.rates;
+  const double values = d(s.rows) * d(s.cols);
+  Work w;
+  w.read = storage(s.dtype, values);
+  w.write = storage(DType::fp8, values) + 4 * s.scales() * units::B;
+  const double still = w.read <= m.l2_kept ? 1 : 0;
+  if (s.block == 0) {
+    out.launch("clear the scale", f.rows) = Demand{};
+    out.launch("largest value", f.scales) = largest_value(values, s.dtype, held, m);
+  }
+  const double known = s.block == 0 ? std::max(still, held) : held;
+  const bool blocks = s.block > 1;
+  Demand& d = out.launch("round", blocks ? f.scales : f.rows);
+  d = blocks ? round_blocks(static_cast<double>(s.rows), static_cast<double>(s.cols), s.dtype, f.scales, m)
+             : stream_demand(w, m, known >= 1 && w.bytes() <= m.l2_kept);
+  Work arithmetic;
+  arithmetic.fp32 = (2 * values + s.scales()) * units::FLOP;
+  arithmetic.sfu = s.scales();
+  add_arithmetic(d, arithmetic, m.gpu.sm);
+  d.dram_read = (1 - known) * w.read;
+  d.dram_write = w.write > m.l2_kept || held <= 0 ? w.write : Bytes{};
+}
+
+}  // namespace plumbline

@@ -1,0 +1,26 @@
+// Launches that round activations to 8 bits by scales that they find themselves, as serving stacks run them.
+#pragma once
+
+#include "model/stacks/provider.hpp"
+#include "ops/shape/quantize_dynamic.hpp"
+
+namespace plumbline {
+
+/// Families of its launches. `scales`: what finds scales; per_cta is of a wave of CTAs, step_clk the clocks of an SM's issue
+/// that a warp takes for 128 values and their scale.
+struct QuantizeFamilies {
+  const FamilyScalars &scales, &rows;
+};
+
+inline constexpr FamilyDeclaration kQuantizeFamily{
+    .name = "quantize", .required = false, .stand_in = "library.rowwise", .stand_in_inherits = true};
+
+/// One pass that rounds each 128 columns by a scale of their own. Bytes of DRAM are the caller's to say.
+Demand round_blocks(double rows, double cols, DType type, const FamilyScalars& scales, const Rates& rates);
+
+/// One scale for all: a clear, a pass for the largest value, a pass that rounds; else one pass. `held`: share of what is read
+/// first that L2 holds.
+void answer_quantize(const QuantizeDynamic& shape, double held, const QuantizeFamilies& families,
+                     const Question& question, Answer& answer);
+
+}  // namespace plumbline

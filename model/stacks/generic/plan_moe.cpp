@@ -1,0 +1,168 @@
+// The launches, by the source (release 1.3): top-k of the logits (customMoeRoutingKernels.cu); tokens in the order of
+// experts (one launch up to 256 tokens, else three: threeStepBuildExpertMapsSortFirstToken()); rows copied there
+// (expandInputRowsKernel), in 8 bits if products are; the products' sizes and strides for each expert
+// (computeStridesTmaWarpSpecializedKernel); a grouped product; the activation (doActivationKernel), which rounds its result
+// where there is one scale; a grouped product; the weighted sum (finalizeMoeRoutingKernel). With a scale for each block of 128 a
+// launch before each product rounds its rows, and the products are DeepGEMM's.
+//
+// The grouped product has the weights on the row side of the instruction (128 or 256 rows) and 16 to 256 tokens on the other;
+// the library tries all and keeps the quickest (AutoTuner). On cards before Hopper tiles are those of its kernels for
+// cp.async.
+#include "model/stacks/generic/plan_moe.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/common/plan_groups.hpp"
+#include "model/stacks/common/plan_quantize.hpp"
+#include "model/stacks/common/plan_stream.hpp"
+#include "ops/as_double.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr auto kWeightsInRows = std::to_array<GroupTile>({{{128, 16}, true},
+                                                          {{128, 32}, true},
+                                                          {{128, 64}, true},
+                                                          {{128, 128}, true},
+                                                          {{128, 256}, true},
+                                                          {{256, 128}, true},
+                                                          {{64, 16}, true},
+                                                          {{64, 32}, true},
+                                                          {{64, 64}, true},
+                                                          {{64, 128}, true}});
+constexpr auto kByCpAsync = std::to_array<GroupTile>(
+    {{{128, 16}, true}, {{128, 32}, true}, {{128, 64}, true}, {{128, 128}, true}, {{64, 128}, true}, {{64, 64}, true}});
+
+/// DeepGEMM's: tokens in rows, 64 or 128 of them, from 64 rows an expert on; weights there for fewer.
+constexpr auto kBlockTokens = std::to_array<GroupTile>({{{64, 32}, false},
+                                                        {{64, 64}, false},
+                                                        {{64, 96}, false},
+                                                        {{64, 128}, false},
+                                                        {{64, 160}, false},
+                                                        {{128, 32}, false},
+                                                        {{128, 64}, false},
+                                                        {{128, 96}, false},
+                                                        {{128, 128}, false},
+                                                        {{128, 160}, false}});
+constexpr auto kBlockWeights = std::to_array<GroupTile>({{{128, 16}, true}, {{128, 32}, true}, {{128, 64}, true}});
+
+/// What one call needs to know.
+class MoeCall {
+ public:
+  MoeCall(const Moe& s, const MoeFamilies& f, const Question& q, Answer& out)
+      : s_(s), f_(f), q_(q), out_(out), m_(q.rates), load_(expert_rows(s)), rows_(load_.total()) {}
+
+  void answer() {
+    const bool narrow = bits(s_.precision.input) <= 8, blocks = narrow && s_.block > 0;
+    const DType plain = s_.precision.output, moved = narrow && !blocks ? s_.precision.input : plain;
+    const double hidden = d(s_.hidden), tokens = d(s_.tokens), inner = d(s_.own_width());
+    const double gates = d(s_.matrices - 1), seen = std::min(tokens, rows_);
+    const Bytes x = storage(plain, seen * hidden), gathered = storage(moved, rows_ * hidden);
+    const FamilyScalars& products = blocks ? f_.block_products : f_.products;
+    out_.sign(products, variant());
+    pass("top-k of the logits", storage(plain, tokens * d(s_.experts)), storage(DType::fp32, tokens * d(s_.topk)),
+         true);
+    sort(tokens * d(s_.topk));
+    if (narrow && !blocks) pass("quantize", x, storage(moved, seen * hidden), true);
+    pass("expand rows", narrow && !blocks ? storage(moved, seen * hidden) : x, gathered, !narrow || blocks);
+    if (blocks) round_rows(hidden);
+    if (m_.path.multicast) pass("strides", Bytes{}, storage(DType::fp64, 8 * d(s_.experts / s_.ep)), false);
+    product("grouped gemm, up", gates * inner, hidden, products);
+    const Bytes up = storage(plain, rows_ * gates * inner),
+                down = storage(blocks ? plain : s_.precision.input, rows_ * inner);
+    Work activation;
+    activation.fp32 = rows_ * inner * (s_.matrices == 3 ? 3 : 2) * units::FLOP;
+    activation.sfu = s_.matrices == 3 ? 2 * rows_ * inner : 0;
+    add_arithmetic(pass("activation", up, down, false), activation, m_.gpu.sm);
+    if (blocks) round_rows(inner);
+    product("grouped gemm, down", hidden, inner, products);
+    last_pass(storage(plain, rows_ * hidden), storage(plain, tokens * hidden));
+  }
+
+ private:
+  Variant variant() const {
+    if (bits(s_.precision.input) > 8) return Variant::usual;
+    return Variant::math_8bit;
+  }
+
+  Bytes beyond_l2(Bytes bytes) const { return bytes > m_.l2_kept ? bytes : Bytes{}; }
+
+  /// What it reads was written by the launch before, unless it is the call's own operand.
+  Demand& pass(const char* name, Bytes read, Bytes write, bool operand) {
+    const Bytes held = operand ? q_.resident.inputs * read : Bytes{};
+    return move(name, read, write, operand ? read - held : beyond_l2(read), beyond_l2(write));
+  }
+  void last_pass(Bytes read, Bytes write) {
+    Work sums;
+    sums.fp32 = 2 * rows_ * d(s_.hidden) * units::FLOP;
+    Demand& last = move("weighted sum", read, write, beyond_l2(read), (1 - q_.resident.output) * write);
+    add_arithmetic(last, sums, m_.gpu.sm);
+  }
+
+  Demand& move(const char* name, Bytes read, Bytes write, Bytes from_dram, Bytes to_dram) {
+    Work w;
+    w.read = read;
+    w.write = write;
+    Demand d = stream_demand(w, m_, from_dram + to_dram <= Bytes{});
+    d.dram_read = from_dram;
+    d.dram_write = to_dram;
+    return out_.launch(name, f_.rows) = d;
+  }
+
+  void round_rows(double cols) {
+    Demand& d = out_.launch("quantize", f_.scales);
+    d = round_blocks(rows_, cols, s_.precision.output, f_.scales, m_);
+    d.dram_read = beyond_l2(storage(s_.precision.output, rows_ * cols));
+    d.dram_write = beyond_l2(storage(s_.precision.input, rows_ * cols));
+  }
+
+  void sort(double choices) {
+    constexpr double kInOneLaunch = 256, kSteps = 3;
+    const Bytes moved = choices * 4 * units::B;
+    const double launches = d(s_.tokens) <= kInOneLaunch ? 1 : kSteps;
+    for (double i = 0; i < launches; ++i) move("order of experts", moved, moved, Bytes{}, Bytes{});
+  }
+
+  std::span<const GroupTile> menu(bool sums, double rows) const {
+    constexpr double kManyRows = 64;
+    if (!m_.path.multicast) return kByCpAsync;
+    if (!sums) return kWeightsInRows;
+    return rows < kManyRows ? std::span<const GroupTile>(kBlockWeights) : kBlockTokens;
+  }
+
+  void product(const char* name, double n, double k, const FamilyScalars& family) {
+    GemmTask t = gemm_task(GroupedGemm{1, 1, 1, 1, 1, 0, s_.precision}, m_);
+    const double touched = std::max(1.0, load_.touched());
+    t.batch = touched;
+    t.weights_read = 1;
+    t.m = rows_ / touched;
+    t.n = n;
+    t.k = k;
+    const bool sums = bits(s_.precision.input) <= 8 && s_.block > 0;
+    const GemmChoice choice = plan_groups({t, load_, sums, menu(sums, t.m)}, m_, family, q_.cache);
+    Demand& d = out_.launch(name, family);
+    d = choice.main;
+    const Bytes weights = t.batch * n * k * t.weight_bytes * units::B, rows = rows_ * k * t.input_bytes * units::B;
+    d.dram_read = std::max(Bytes{}, d.dram_read - q_.resident.weights * weights - (rows - beyond_l2(rows)));
+    d.dram_write = beyond_l2(d.dram_write);
+  }
+
+  const Moe& s_;
+  const MoeFamilies& f_;
+  const Question& q_;
+  Answer& out_;
+  const Rates& m_;
+  const ExpertRows load_;
+  const double rows_;
+};
+
+}  // namespace
+
+void answer_moe(const Moe& s, const MoeFamilies& families, const Question& q, Answer& out) {
+  require_matrix_path(s.precision, q);
+  MoeCall(s, families, q, out).answer();
+}
+
+}  // namespace plumbline

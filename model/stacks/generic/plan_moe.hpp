@@ -1,0 +1,37 @@
+// Planner of TensorRT-LLM's mixture of experts as one call (cpp/tensorrt_llm/kernels/cutlass_kernels/moe_gemm/moe_kernels.cu).
+#pragma once
+
+#include "model/stacks/provider.hpp"
+#include "ops/shape/moe.hpp"
+
+namespace plumbline {
+
+/// Families of its launches: grouped products of one scale (or none), of a scale for each block of 128, what finds scales
+/// (plan_quantize.hpp), and what moves rows.
+struct MoeFamilies {
+  const FamilyScalars &products, &block_products, &scales, &rows;
+};
+
+inline constexpr auto kMoeClasses =
+    std::to_array<BandClass>({{Variant::usual, "moe"}, {Variant::math_8bit, "moe_8bit"}});
+inline constexpr auto kMoeBlockClasses =
+    std::to_array<BandClass>({{Variant::usual, "moe_block"}, {Variant::math_8bit, "moe_block"}});
+inline constexpr FamilyDeclaration kMoeFamily{.name = "moe",
+                                              .op = "moe",
+                                              .required = false,
+                                              .stand_in = "library.gemm",
+                                              .stand_in_inherits = true,
+                                              .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true},
+                                              .kind = "matrix",
+                                              .classes = kMoeClasses};
+inline constexpr FamilyDeclaration kMoeBlockFamily = [] {
+  FamilyDeclaration family = kMoeFamily;
+  family.name = "moe_block";
+  family.classes = kMoeBlockClasses;
+  return family;
+}();
+
+/// The launches in their order. Throws BadInput for types that the GPU does not multiply.
+void answer_moe(const Moe& shape, const MoeFamilies& families, const Question& question, Answer& answer);
+
+}  // namespace plumbline

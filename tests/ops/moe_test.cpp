@@ -1,0 +1,92 @@
+// Who gets which rows in a mixture of experts, and what one call of it must do.
+#include "ops/shape/moe.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "arch/error.hpp"
+#include "ops/facts/work.hpp"
+#include "ops/table/table.hpp"
+#include "ops/table/text.hpp"
+
+namespace plumbline::moe_test {
+namespace {
+
+using ::testing::ElementsAre;
+
+Moe sized(std::int64_t tokens, std::int64_t experts, std::int64_t topk, std::int64_t ep = 1) {
+  Moe s;
+  s.tokens = tokens;
+  s.hidden = 16;
+  s.width = 32;
+  s.experts = experts;
+  s.topk = topk;
+  s.ep = ep;
+  return s;
+}
+
+TEST(Moe, BalancedRowsAreThoseOfTheBenchmark) {
+  // stride 4: token t takes experts 4t/3 and 4t/3 + 4
+  EXPECT_THAT(expert_rows(sized(3, 8, 2)).rows, ElementsAre(1, 1, 1, 0, 1, 1, 1, 0));
+  // nine tokens: one each for every turn, and the ninth starts over
+  EXPECT_THAT(expert_rows(sized(9, 8, 2)).rows, ElementsAre(3, 2, 2, 2, 3, 2, 2, 2));
+  const ExpertRows half = expert_rows(sized(3, 8, 2, 2));
+  EXPECT_THAT(half.rows, ElementsAre(1, 1, 1, 0));
+  EXPECT_EQ(half.total(), 3);
+  EXPECT_EQ(half.touched(), 3);
+}
+
+TEST(Moe, TilesAreWholeForEachExpert) {
+  const ExpertRows rows{{1, 17, 0, 16, 1, 1, 1, 1}, 2};  // two draws of four experts
+  EXPECT_EQ(rows.tiles(16), (1 + 2 + 0 + 1 + 4) / 2.0);
+  EXPECT_EQ(rows.total(), 19);
+  EXPECT_EQ(rows.touched(), 3.5);
+}
+
+RC_GTEST_PROP(MoeRows, EveryTokenHasItsExpertsAndNoneTwice, ()) {
+  Moe s = sized(*rc::gen::inRange<std::int64_t>(1, 3000), *rc::gen::inRange<std::int64_t>(1, 300), 1);
+  s.topk = *rc::gen::inRange<std::int64_t>(1, std::min<std::int64_t>(s.experts, 12) + 1);
+  s.alpha_percent = *rc::gen::element<std::int64_t>(0, 50, 100, 101, 120, 200);
+  const ExpertRows rows = expert_rows(s);
+  RC_ASSERT(rows.rows.size() == static_cast<std::size_t>(rows.draws) * static_cast<std::size_t>(s.experts));
+  RC_ASSERT(rows.total() == static_cast<double>(s.tokens * s.topk));
+  for (const std::int64_t each : rows.rows) RC_ASSERT(each >= 0 && each <= s.tokens);
+  RC_ASSERT(rows.tiles(1) == rows.total());
+}
+
+RC_GTEST_PROP(MoeRows, TheBusiestRankHasItsShareAtLeast, ()) {
+  Moe s = sized(*rc::gen::inRange<std::int64_t>(1, 3000), 64, 4, *rc::gen::element<std::int64_t>(2, 8, 64));
+  s.alpha_percent = *rc::gen::element<std::int64_t>(50, 101, 120);
+  RC_ASSERT(expert_rows(s).total() * static_cast<double>(s.ep) >= static_cast<double>(s.tokens * s.topk) - 1e-9);
+}
+
+TEST(Moe, WorkByHand) {
+  Moe s;
+  s.tokens = 3;
+  s.hidden = 2;
+  s.width = 8;
+  s.experts = 4;
+  s.topk = 2;
+  s.tp = 2;
+  // stride 2: tokens take 0 and 2, 1 and 3, then 0 and 2 again (3 tokens, no fewer than the stride)
+  EXPECT_THAT(expert_rows(s).rows, ElementsAre(2, 1, 2, 1));
+  const Work w = work(Op(s));
+  EXPECT_EQ(w.tensor.in(units::FLOP), 6 * 3 * 2 * 2 * 4);    // rows x matrices x 2 H I/tp
+  EXPECT_EQ(w.fp32.in(units::FLOP), 6 * 4 * 3 + 2 * 6 * 2);  // silu(gate) x up; the weighted sum
+  EXPECT_EQ(w.sfu, 2 * 6 * 4);
+  EXPECT_EQ(w.read.in(units::B), 2 * (3 * 4 + 3 * 2 + 4 * 3 * 2 * 4));  // logits, tokens, weights
+  EXPECT_EQ(w.write.in(units::B), 2 * 3 * 2);
+}
+
+TEST(Moe, TextIsReadBackAndRelationsAreChecked) {
+  const Op op = parse_op("moe", "fp8", "T=5;H=64;I=32;E=8;topk=2;tp=2;ep=4;mats=2;alpha_pct=101;block=128");
+  EXPECT_EQ(std::get<Moe>(op).own_width(), 16);
+  EXPECT_EQ(parse_op("moe", "fp8", shape_text(op)), op);
+  EXPECT_THROW(parse_op("moe", "bf16", "T=5;H=64;I=32;E=8;topk=9"), BadInput);
+  EXPECT_THROW(parse_op("moe", "bf16", "T=5;H=64;I=32;E=8;topk=2;ep=3"), BadInput);
+  EXPECT_THROW(parse_op("moe", "bf16", "T=5;H=64;I=32;E=8;topk=2;mats=4"), BadInput);
+}
+
+}  // namespace
+}  // namespace plumbline::moe_test

@@ -1,0 +1,34 @@
+#include "validate/record/published.hpp"
+
+#include <array>
+
+namespace plumbline {
+namespace {
+
+constexpr std::string_view kBlock = ";block=128";
+
+/// Types that this project has another word for.
+constexpr std::array<std::array<std::string_view, 2>, 3> kTypes{
+    {{"fp8_block", "fp8"}, {"int4_wo", "w4a16"}, {"w4a16_mxfp4", "mxfp4"}}};
+
+}  // namespace
+
+PublishedOperator published_operator(std::string_view op, std::string_view dtype, std::string_view shape,
+                                     std::string_view scope) {
+  PublishedOperator out{std::string(op), std::string(dtype), std::string(shape)};
+  const bool matrix = op == "gemm" || op == "moe";
+  if (matrix) {
+    for (const auto& [theirs, ours] : kTypes) {
+      if (dtype == theirs) out.dtype = ours;
+    }
+    if (op == "gemm" && scope == "quantize+gemm") out.op = "gemm_dynamic";
+    if (dtype == "fp8_block") out.shape += kBlock;
+  }
+  if (op == "quantize" && scope == "static_scale" && dtype == "fp8") {
+    out.dtype = "bf16";
+    out.shape += ";out=fp8";
+  }
+  return out;
+}
+
+}  // namespace plumbline
