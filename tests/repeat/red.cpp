@@ -4,7 +4,8 @@
 #include <rapidcheck/gtest.h>
 
 RC_GTEST_PROP(Red, IsFalseForSomeNumbers, ()) {
-  const int number = *rc::gen::inRange(0, 1'000'000);
+  // Not shrunk: two runs that end at the same small number would look as if they had drawn the same.
+  const int number = *rc::gen::noShrink(rc::gen::inRange(0, 1'000'000));
   RC_LOG() << "number " << number << '\n';
   RC_ASSERT(number % 3 != 1);
 }
