@@ -60,13 +60,18 @@ void score_demand(Demand& d, double rows, double keys, double qk_dim, double v_d
   d.l2 = kv_tile * units::B;
 }
 
+Bytes prefill_results(const AttentionPrefill& s) {
+  const double elements = static_cast<double>(s.batch * s.q_heads * s.q_len * s.v_dim);
+  return elements * output_bytes_of(s.dtype) * units::B;
+}
+
 void prefill_traffic(Demand& d, const AttentionPrefill& s) {
   const double es = bytes_of(s.dtype);
   const double queries = static_cast<double>(s.batch * s.q_heads * s.q_len);
   // keys that the window hides from every query are never fetched
   const double kv_elements = static_cast<double>(s.batch * s.kv_heads * (s.qk_dim + s.v_dim)) * visible_keys(s);
   d.dram_read = (queries * static_cast<double>(s.qk_dim) * es + kv_elements * bytes_of(s.kv_dtype)) * units::B;
-  d.dram_write = queries * static_cast<double>(s.v_dim) * output_bytes_of(s.dtype) * units::B;
+  d.dram_write = prefill_results(s);
 }
 
 Demand combine_demand(double rows, double v_dim, double splits, double out_bytes, const Rates& m) {

@@ -127,6 +127,9 @@ inline bool two_tiles_in_tensor_memory(double keys, double v_dim, double rows) {
   return 2 * (keys + v_dim) <= kColumns && rows > kTile;
 }
 
+/// The bytes of prefill's results, as wide as `attention_output` of the operator's data type.
+Bytes prefill_results(const AttentionPrefill& shape);
+
 /// What prefill moves between DRAM and L2, each of queries, visible keys and values, and results once.
 void prefill_traffic(Demand& demand, const AttentionPrefill& shape);
 

@@ -156,7 +156,7 @@ double tile_clk(const AttentionPrefill& s, const PrefillCut& cut, double visited
 bool is_latent(const AttentionPrefill& s) { return s.qk_dim > s.v_dim; }
 
 /// What the kernel multiplies: fp8 where the cache is fp8 and tensor units take it, since caches are paged and the paged
-/// kernels have operands of one type (thop/attentionOp.cpp: mFP8ContextFMHA; MLA: mFP8ContextMLA). Results stay 16 bits.
+/// kernels have operands of one type (thop/attentionOp.cpp: mFP8ContextFMHA; MLA: mFP8ContextMLA). Results stay as wide.
 AttentionPrefill as_run(AttentionPrefill s, const Rates& m) {
   if (s.kv_dtype == DType::fp8 && m.gpu.sm.tensor_flop_per_clk[DType::fp8] > 0) s.dtype = DType::fp8;
   return s;
@@ -241,6 +241,7 @@ AttentionChoice plan_trtllm_prefill(const AttentionPrefill& asked, bool appends,
   // a CTA's way to its first data and from its last runs beside the other's of the SM
   d.once_clk = tile_clk(s, cut, d.plan.steps, m) + c.family->start_clk / cut.ctas_per_sm;
   prefill_traffic(d, appends ? s : asked);
+  d.dram_write = prefill_results(asked);  // as wide as the caller's, whatever is multiplied
   if (!appends) return c;
   c.prepares = true;
   const bool narrow = bits(s.dtype) <= 8 && !is_latent(s);

@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "model/engine/timing.hpp"
 #include "ops/facts/work.hpp"
@@ -360,6 +361,22 @@ TEST_F(ToyAttention, AppendIsResolvedByTheKernelSet) {
   EXPECT_TRUE(plan_attention(s, own).prepares);
   s.append = 0;
   EXPECT_FALSE(plan_attention(s, machine).prepares);
+}
+
+/// From an fp8 cache queries and keys are multiplied in fp8, so that a byte of each is read: 4 heads x (64 x 128 + 640 x
+/// 256). Results are as wide as the caller's: 4 heads x 64 rows x 128 x 4 or 2 B.
+TEST_F(ToyAttention, ResultsAreAsWideAsTheCallersWhateverIsMultiplied) {
+  Gpu g = gpu();
+  g.sm.tensor_flop_per_clk[DType::fp8] = g.sm.tensor_flop_per_clk[DType::tf32] = 4000;
+  const auto m = toy_machine(g);
+  AttentionPrefill s{1, 4, 4, 128, 128, 64, 640};
+  s.kv_dtype = DType::fp8;
+  for (const auto& [dtype, bytes] : {std::pair{DType::tf32, 4}, {DType::bf16, 2}}) {
+    s.dtype = dtype;
+    const AttentionChoice c = plan_attention(s, m);
+    EXPECT_EQ(c.main.dram_read.in(units::B), 4 * (64 * 128 + 640 * 256));
+    EXPECT_EQ(c.main.dram_write.in(units::B), 4 * 64 * 128 * bytes);
+  }
 }
 
 /// Tensor memory holds two tiles of 128 rows and their results up to 128 wide; too few rows leave one.
