@@ -77,7 +77,7 @@ std::optional<Seconds> GeneratePrediction::tpot() const {
 
 std::optional<Watts> GeneratePrediction::power() const {
   if (!energy) return std::nullopt;
-  return *energy / latency;
+  return *energy / latency / static_cast<double>(prefill.graph.ranks);
 }
 
 Workload decode_step(const Llm& llm, const Workload& prefill, std::int64_t done) {

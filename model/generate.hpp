@@ -39,7 +39,7 @@ struct GeneratePrediction {
   Seconds ttft() const { return prefill.latency; }
   /// Mean of the decode steps; nothing where there is none.
   std::optional<Seconds> tpot() const;
-  std::optional<Watts> power() const;
+  std::optional<Watts> power() const;  ///< mean, of one GPU
 };
 
 /// Up to this many decode steps each one is priced; of more as many, spread over them evenly.

@@ -49,7 +49,8 @@ std::string answer(const GenerateReport& r, const TextStyle& style) {
     const Joules token = *all.energy / all.tokens;
     out += labelled("energy", format(*all.energy) + " (band " + format(*all.energy_low) + " to " +
                                   format(*all.energy_high) + "), " + format(token) + " per output token (" +
-                                  format(1.0 * units::J / token) + " tokens/J), " + format(*all.power()) + " mean");
+                                  format(1.0 * units::J / token) + " tokens/J), " + format(*all.power()) + " mean" +
+                                  (all.prefill.graph.ranks > 1 ? " of a GPU" : ""));
   }
   return out + "\n";
 }
@@ -93,11 +94,13 @@ Columns phase_columns(const GenerateReport& r) {
                  {"energy", right},
                  {"MFU", right},
                  {"MBU", right}});
+  const auto gpus = static_cast<double>(all.prefill.graph.ranks);
   const auto row = [&](const char* phase, const StepPrediction& step, std::int64_t steps, Seconds total,
                        const std::optional<Joules>& energy) {
     table.add({phase, std::to_string(steps), format(total / static_cast<double>(steps)), format(total),
-               percent(total / all.latency), energy ? format(*energy / total) : "-", energy ? format(*energy) : "-",
-               percent(mfu_of(step, r.question.machine.gpu()).value), percent(step.mbu)});
+               percent(total / all.latency), energy ? format(*energy / total / gpus) : "-",
+               energy ? format(*energy) : "-", percent(mfu_of(step, r.question.machine.gpu()).value),
+               percent(step.mbu)});
   };
   row("prefill", all.prefill, 1, all.prefill.latency, all.prefill.energy);
   if (all.steps > 0) row("decode", all.last, all.steps, all.decode, all.decode_energy);

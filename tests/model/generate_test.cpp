@@ -95,6 +95,18 @@ TEST(Generate, IsAPrefillAndThenDecodeSteps) {
   EXPECT_NEAR(operators / all.latency, 1, 1e-9) << "operators and the gaps behind them are all of it";
 }
 
+/// Energy is that of all GPUs, power the mean of one.
+TEST(Generate, PowerIsOfOneGpu) {
+  Predictor predictor;
+  Workload workload = prompt_of(512, 8);
+  workload.parallel.tensor = 4;
+  const GeneratePrediction all =
+      predict_generate(predictor, load_llm("llama-3.1-8b"), workload, 4, card(), RunOptions{});
+  ASSERT_TRUE(all.power() && all.energy);
+  EXPECT_NEAR(4 * all.power()->in(units::W), (*all.energy / all.latency).in(units::W), 1e-6);
+  EXPECT_LT(*all.power(), card().gpu().tdp);
+}
+
 TEST(Generate, ADecoderBehindAnEncoderStartsFromItsStartToken) {
   Workload prefill = prompt_of(300, 1);
   EXPECT_EQ(decode_step(load_llm("t5-3b"), prefill, 4).context, 5);

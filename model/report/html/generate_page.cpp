@@ -31,7 +31,7 @@ std::string headline(const GenerateReport& r) {
     tiles.push_back({"energy", format(*all.energy),
                      "band " + format(*all.energy_low) + " to " + format(*all.energy_high) + "; " +
                          format(*all.energy / all.tokens) + " per output token"});
-    tiles.push_back({"power, mean", format(*all.power()), ""});
+    tiles.push_back({"power, mean", format(*all.power()), all.prefill.graph.ranks > 1 ? "of a GPU" : ""});
   }
   return html::tiles(tiles);
 }
