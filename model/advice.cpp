@@ -201,6 +201,7 @@ bool is_tiny(const NodePrediction& n, const Rates& m) {
 
 /// Neighbours of one layer that mostly start and end: as one kernel, all but the longest lose what is around their work.
 void advise_launches(const StepPrediction& step, const Machine& machine, std::vector<Advice>& out) {
+  constexpr std::size_t kNamed = 12;
   const Rates& m = machine.rates();
   Seconds saved;
   std::string longest;
@@ -214,10 +215,11 @@ void advise_launches(const StepPrediction& step, const Machine& machine, std::ve
       const Seconds own = around_work(step.nodes[end], m);
       around += own;
       kept = std::max(kept, own);
-      names += (names.empty() ? "" : ", ") + std::string(step.nodes[end].node->name);
+      if (end - i < kNamed) names += (names.empty() ? "" : ", ") + std::string(step.nodes[end].node->name);
       ++end;
     }
     if (end - i > 1) saved += count_of(step.nodes[i]) * (around - kept);
+    if (end - i > kNamed) names += " and " + std::to_string(end - i - kNamed) + " more";
     if (end - i > most) most = end - i, longest = names;
     i = std::max(end, i + 1);
   }

@@ -47,7 +47,8 @@ struct Study {
 std::vector<std::string> expand_list(const std::string& place, const std::string& text);
 StudyAxis axis(const std::string& name, const std::string& list);
 
-/// Reads a study's JSON (docs/studies.md). Throws BadInput naming the key.
+/// Reads a study's JSON (docs/predict-model.md). `place` is the file it is from, which messages begin with: files that the
+/// study names are looked for beside it first. Throws BadInput naming the key.
 Study parse_study(const std::string& json_text, const std::string& place);
 /// The same for the same study, and for no other: of its settings and lists, and of files that they name.
 std::string study_identity(const Study& study);
@@ -187,14 +188,23 @@ struct SolveQuestion {
   double from = 0, to = 0;  ///< SI; 0: a sixteenth and sixteen times as it is; whole numbers 1 to 65536
 };
 
+/// A value that was tried.
+struct SolveTrial {
+  double value = 0;             ///< SI
+  std::vector<double> figures;  ///< of each target; 0 of what is no number
+  bool fits = true, met = false;
+};
+
 struct Solution {
   bool found = false;
   double value = 0;    ///< SI; where nothing was found the value that comes nearest
   double present = 0;  ///< as it is
   std::string unit;
   std::vector<std::pair<std::string, double>> reached;  ///< of each target the figure there
-  std::string unmet;                                    ///< the target that nothing meets, or that is farthest off
-  std::string bound, limiter, longest;  ///< what remains: of the step, of its longest operator, and which that is
+  std::vector<std::optional<double>> limits;  ///< ... and the number that it is held against, where it has one
+  std::vector<SolveTrial> tried;              ///< values that could be predicted, the least first
+  std::string unmet;                          ///< the target that nothing meets, or that is farthest off
+  std::string bound, limiter, longest;        ///< what remains: of the step, of its longest operator, and which that is
   bool fits = true;
 };
 

@@ -30,6 +30,7 @@ ExitCode run_sensitivity(const WhatIfFlags& f) {
     case Format::json: deliver(f.output, sensitivity_json(report)); break;
     case Format::csv: deliver(f.output, sensitivity_csv(report)); break;
     case Format::html: deliver(f.output, sensitivity_html(report)); break;
+    case Format::svg: deliver(f.output, sensitivity_svg(report)); break;
     default: deliver(f.output, sensitivity_table(report, style_for(f.output)));
   }
   return ExitCode::done;
@@ -77,8 +78,12 @@ ExitCode run_solve(const WhatIfFlags& f) {
   const SolveQuestion question = solve_question(f);
   const Solution result = solve(study, question);
   const SolveReport report{study, question, result};
-  if (f.output.format == Format::json) deliver(f.output, solve_json(report));
-  else deliver(f.output, solve_table(report, style_for(f.output)));
+  switch (f.output.format) {
+    case Format::json: deliver(f.output, solve_json(report)); break;
+    case Format::html: deliver(f.output, solve_html(report)); break;
+    case Format::svg: deliver(f.output, solve_svg(report)); break;
+    default: deliver(f.output, solve_table(report, style_for(f.output)));
+  }
   return result.found ? ExitCode::done : ExitCode::answered_no;
 }
 
@@ -96,6 +101,7 @@ ExitCode run_diff(const WhatIfFlags& f) {
     case Format::json: deliver(f.output, diff_json(report)); break;
     case Format::csv: deliver(f.output, diff_csv(report)); break;
     case Format::html: deliver(f.output, diff_html(report)); break;
+    case Format::svg: deliver(f.output, diff_svg(report)); break;
     default: deliver(f.output, diff_table(report, style_for(f.output)));
   }
   return ExitCode::done;
@@ -116,7 +122,7 @@ void add_sensitivity_command(const Command& root, Action& action) {
   const Command app = root.subcommand("sensitivity", "which number of the descriptor matters, and what 10 % more buys");
   app.leave_others();
   add_whole(app, "--top", "the N numbers of a table that matter most [all that have an effect]", flags->top, 1);
-  add_output_flags(app, flags->output, {Format::table, Format::json, Format::csv, Format::html});
+  add_output_flags(app, flags->output, {Format::table, Format::json, Format::csv, Format::html, Format::svg});
   app.footer(
       "First comes llm, op NAME, or a study's file without axes; then flags of that command. An elasticity is what a\n"
       "figure changes by, in percent, for each percent of the number. JSON has every operator's gain. Example:\n"
@@ -135,7 +141,7 @@ void add_solve_command(const Command& root, Action& action) {
       .required();
   app.toggle("--most", "the largest value [of batch and lengths]", flags->most);
   app.toggle("--least", "the least value [of all others]", flags->least);
-  add_output_flags(app, flags->output, {Format::table, Format::json});
+  add_output_flags(app, flags->output, {Format::table, Format::json, Format::html, Format::svg});
   app.footer(
       "First comes llm, op NAME, or a study's file without axes; then flags of that command. Models fit in\n"
       "memory too.\n"
@@ -152,7 +158,7 @@ void add_diff_command(const Command& root, Action& action) {
   const Command app = root.subcommand("diff", "two machines, models, stacks or plans side by side");
   app.leave_others();
   add_whole(app, "--top", "the N operators of a table that change most [all]", flags->top, 1);
-  add_output_flags(app, flags->output, {Format::table, Format::json, Format::csv, Format::html});
+  add_output_flags(app, flags->output, {Format::table, Format::json, Format::csv, Format::html, Format::svg});
   app.footer(
       "First comes llm, op NAME, or a study's file without axes; then flags of that command; then --against and what\n"
       "differs on the second side. Examples:\n"

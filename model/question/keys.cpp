@@ -118,6 +118,7 @@ constexpr auto kKeys = std::to_array<QuestionKey>(
      {"schedule", "WORD", true, false, false, false, set_training<set_schedule>},
      {"vp", "N", true, false, false, false, set_training<set_chunks>},
      {"zero", "0..3", true, false, false, false, set_training<set_zero>},
+     {"label", "TEXT", true, true, false, false, [](Inquiry&, Text, Text) {}},  // names a point of a study
      {"cache", "cold|warm", false, true, false, false, set_cache},
      {"gpu", "NAME|FILE", true, true, false, true, [](Inquiry& q, Text, Text t) { q.machine.gpu = t; }},
      {"stack", "NAME|FILE", true, true, false, true, set_stack},

@@ -35,6 +35,13 @@ OperatorCost cost_of(const NodePrediction& n) {
   return cost;
 }
 
+/// What limits an operator of a whole answer: in its prefill, or in its last decode step.
+std::string limiter_in(const StepPrediction& step, const std::string& operator_name) {
+  const auto node = std::find_if(step.nodes.begin(), step.nodes.end(),
+                                 [&](const NodePrediction& n) { return n.node->name == operator_name; });
+  return node == step.nodes.end() ? "" : std::string(name(node->op.limiter));
+}
+
 /// Adds what an operator's band on a changed machine has beyond the card's own.
 void add_extra(const OpPrediction& op, Seconds time, const Origin& origin, double distance, StepBandSum& sum) {
   if (op.band == nullptr) return;
@@ -60,6 +67,7 @@ std::vector<OperatorCost> costs_of(const Asker& a) {
       OperatorCost cost;
       cost.phase = each.phase == Phase::prefill ? "prefill" : "decode";
       cost.name = each.name;
+      cost.limiter = limiter_in(each.phase == Phase::prefill ? a.whole()->prefill : a.whole()->last, each.name);
       cost.time_s = each.time.in(units::s);
       if (each.energy) cost.energy_J = each.energy->in(units::J);
       add_cost(costs, std::move(cost));

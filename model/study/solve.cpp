@@ -151,7 +151,17 @@ class Solver {
   bool meets(double value) {
     if (!ask(value)) return false;
     double missed = asker_.fits() ? 0 : kNotFitting;
-    for (const Condition& each : targets_) missed = std::max(missed, missed_by(each));
+    SolveTrial trial;
+    for (const Condition& each : targets_) {
+      missed = std::max(missed, missed_by(each));
+      const StudyFigure reached = figure(each);
+      const auto* number = std::get_if<double>(&reached);
+      trial.figures.push_back(number != nullptr ? *number : 0);
+    }
+    trial.value = value;
+    trial.fits = asker_.fits();
+    trial.met = missed == 0;
+    tried_.push_back(std::move(trial));
     if (!nearest_ || missed < nearest_missed_) {
       nearest_ = value;
       nearest_missed_ = missed;
@@ -162,11 +172,15 @@ class Solver {
   void describe(Solution& out) const {
     out.present = present_;
     out.unit = unit_;
+    out.tried = tried_;
+    std::stable_sort(out.tried.begin(), out.tried.end(),
+                     [](const SolveTrial& a, const SolveTrial& b) { return a.value < b.value; });
     double worst = 0;
     for (std::size_t i = 0; i < targets_.size(); ++i) {
       const StudyFigure reached = figure(targets_[i]);
       const auto* number = std::get_if<double>(&reached);
       out.reached.emplace_back(targets_[i].name, number != nullptr ? *number : 0);
+      out.limits.push_back(targets_[i].numeric ? std::optional(targets_[i].number) : std::nullopt);
       const double missed = missed_by(targets_[i]);
       if (missed > worst) {
         worst = missed;
@@ -207,6 +221,7 @@ class Solver {
   Asker asker_;
   std::optional<Machine> machine_;
   std::vector<Condition> targets_;
+  std::vector<SolveTrial> tried_;
   std::optional<NumberPlace> place_;
   bool whole_ = false;
   double present_ = 0;

@@ -1,5 +1,6 @@
 // Studies as JSON.
 #include <cmath>
+#include <filesystem>
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
@@ -95,6 +96,23 @@ StudyAxis read_zip(const JsonValue& list) {
   return out;
 }
 
+/// A file that a study names lies beside the study, or else where the program was started.
+void look_beside(const std::filesystem::path& folder, const std::string& name, std::string& value) {
+  if (name == "label" || !looks_like_path(value) || std::filesystem::path(value).is_absolute()) return;
+  const std::filesystem::path beside = (folder / value).lexically_normal();
+  std::error_code unreadable;
+  if (std::filesystem::is_regular_file(beside, unreadable)) value = beside.string();
+}
+
+void look_beside(const std::filesystem::path& folder, Study& study) {
+  for (StudySetting& each : study.base) look_beside(folder, each.name, each.value);
+  for (StudyAxis& axis : study.axes) {
+    for (std::vector<std::string>& values : axis.values) {
+      for (std::size_t i = 0; i < values.size(); ++i) look_beside(folder, axis.names[i], values[i]);
+    }
+  }
+}
+
 }  // namespace
 
 Study parse_study(const std::string& json_text, const std::string& place) {
@@ -121,6 +139,7 @@ Study parse_study(const std::string& json_text, const std::string& place) {
   study.columns = words_of_list(root, "columns");
   study.objective = root.find_string("objective").value_or("");
   study.pareto = words_of_list(root, "pareto");
+  look_beside(std::filesystem::path(place).parent_path(), study);
   check_study(study, place);
   return study;
 }

@@ -11,6 +11,7 @@ namespace plumbline::html {
 namespace {
 
 constexpr double kCellHeight = 26, kLightest = 0.08;
+constexpr std::size_t kLongestName = 16;  // letters left of the map, whole in the hints: a phone has room for no more
 
 /// Least and largest value.
 std::pair<double, double> ends(const HeatMap& map) {
@@ -50,8 +51,8 @@ std::string labels(const HeatMap& map) {
   std::string out;
   for (std::size_t row = 0; row < map.y.size(); ++row) {
     out += "<text class=\"soft\" text-anchor=\"end\" x=\"0\" dx=\"-" + fixed(kLeft) + "\" y=\"" +
-           fixed(kCellHeight * (static_cast<double>(row) + 0.5) + kHalfLetter) + "\">" + escaped(map.y[row]) +
-           "</text>\n";
+           fixed(kCellHeight * (static_cast<double>(row) + 0.5) + kHalfLetter) + "\">" +
+           escaped(shortened(map.y[row], kLongestName)) + "</text>\n";
   }
   for (std::size_t column = 0; column < map.x.size(); ++column) {
     const LabelFit fit = label_fit(map.x[column], 1 / columns);
@@ -73,7 +74,7 @@ double heat_map_height(const HeatMap& map) { return kCellHeight * static_cast<do
 double heat_map_left(const HeatMap& map) {
   constexpr double kLeast = 56, kPadding = 12;
   std::size_t longest = 0;
-  for (const std::string& text : map.y) longest = std::max(longest, text.size());
+  for (const std::string& text : map.y) longest = std::max(longest, std::min(text.size(), kLongestName + 3));
   return std::max(kLeast, kLetter * static_cast<double>(longest) + kPadding);
 }
 

@@ -31,6 +31,17 @@ std::string words(std::string_view name) {
   return out;
 }
 
+std::string shortened(std::string_view text, std::size_t letters) {
+  const std::string all = printable(text);
+  std::size_t seen = 0, end = 0;
+  while (end < all.size() && seen < letters) {
+    ++end;
+    while (end < all.size() && (static_cast<unsigned char>(all[end]) & 0xC0U) == 0x80U) ++end;  // UTF-8 goes on
+    ++seen;
+  }
+  return end == all.size() ? all : all.substr(0, end) + "...";
+}
+
 std::string fixed(double value) {
   if (!std::isfinite(value)) throw std::logic_error("a place on a page is not finite");
   char text[64];

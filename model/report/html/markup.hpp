@@ -16,6 +16,9 @@ std::string escaped(std::string_view text);
 /// A name of JSON and CSV as words: "never_measured" -> "never measured".
 std::string words(std::string_view name);
 
+/// The first so many letters as text, with "..." where there are more; never within a letter.
+std::string shortened(std::string_view text, std::size_t letters);
+
 /// "12.50": two digits behind the point, which is a hundredth of a pixel or of a percent.
 std::string fixed(double value);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "model/report/html/markup.hpp"
 #include "model/report/html/style.hpp"
@@ -19,7 +20,19 @@ constexpr double kTickLeft = 8;     // from the y axis left to the end of its nu
 std::string percent_of(double share) { return fixed(100 * share) + "%"; }
 
 std::string tick_text(double value) {
+  // "5T", "20m": what has many digits else, and an axis on a phone has room for six
+  constexpr std::array<std::pair<double, const char*>, 7> kPrefixes{
+      {{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e-3, "m"}, {1e-6, "u"}, {1e-9, "n"}}};
+  constexpr double kPlainFrom = 0.01, kPlainTo = 1e6, kRounding = 1 - 1e-12;
+  const double size = std::abs(value);
   char text[32];
+  if (size > 0 && (size < kPlainFrom * kRounding || size >= kPlainTo * kRounding)) {
+    for (const auto& [unit, prefix] : kPrefixes) {
+      if (size < unit * kRounding) continue;
+      std::snprintf(text, sizeof text, "%.4g%s", value / unit, prefix);
+      return text;
+    }
+  }
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
 }
@@ -41,8 +54,38 @@ double Axis::value(double share) const {
   return from + share * (to - from);
 }
 
+namespace {
+
+/// Multiples of one, two or five times a power of ten, of which there are about `about` from one end to the other.
+double round_step(double from, double to, double about) {
+  const double rough = (to - from) / about, decade = std::pow(10.0, std::floor(std::log10(rough)));
+  const double lead = rough / decade;
+  return decade * (lead > 5 ? 10 : lead > 2 ? 5 : lead > 1 ? 2 : 1);
+}
+
+/// Of a logarithmic axis that is shorter than two powers of ten.
+std::vector<double> close_ticks(double from, double to) {
+  constexpr double kFewRatio = 5, kAbout = 3;
+  std::vector<double> out;
+  if (to / from < kFewRatio) {
+    const double step = round_step(from, to, kAbout);
+    for (double n = std::ceil(from / step); n * step <= to; ++n) out.push_back(n * step);
+    return out;
+  }
+  for (double decade = std::pow(10.0, std::floor(std::log10(from))); decade <= to; decade *= 10) {
+    for (const double lead : {1, 2, 5}) {
+      if (lead * decade >= from && lead * decade <= to) out.push_back(lead * decade);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<double> Axis::ticks() const {
   std::vector<double> out;
+  constexpr double kClose = 100;
+  if (logarithmic && to / from < kClose) return close_ticks(from, to);
   if (logarithmic) {
     const int first = static_cast<int>(std::ceil(std::log10(from)));
     const int last = static_cast<int>(std::floor(std::log10(to)));
@@ -51,9 +94,7 @@ std::vector<double> Axis::ticks() const {
     return out;
   }
   constexpr double kAbout = 5;
-  const double rough = (to - from) / kAbout, decade = std::pow(10.0, std::floor(std::log10(rough)));
-  const double lead = rough / decade;
-  const double step = decade * (lead > 5 ? 10 : lead > 2 ? 5 : lead > 1 ? 2 : 1);
+  const double step = round_step(from, to, kAbout);
   constexpr double kRounding = 1e-9;  // of a step: the last tick may lie on the end
   for (int i = 0; from + i * step <= to + kRounding * step; ++i) out.push_back(from + i * step);
   return out;
@@ -64,6 +105,12 @@ Axis log_axis(double least, double most) {
   constexpr double kLeastRatio = 1000;  // so that there are a few powers of ten to read it by
   const double from = least / kRoom;
   return {from, std::max(most * kRoom, from * kLeastRatio), true};
+}
+
+Axis close_log_axis(double least, double most) {
+  constexpr double kRoom = 0.06, kLeastRatio = 1.1;  // of the axis' length; of its ends
+  const double room = std::pow(std::max(most / least, kLeastRatio), kRoom);
+  return {least / room, std::max(most, least * kLeastRatio) * room, true};
 }
 
 Axis linear_axis(double most) { return {0, most > 0 ? most : 1, false}; }

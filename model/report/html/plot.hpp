@@ -16,12 +16,14 @@ struct Axis {
   double share(double value) const;
   /// The other way round.
   double value(double share) const;
-  /// Powers of ten inside, or about five round numbers from `from` on.
+  /// Powers of ten inside, below a ratio of 100 ones, twos and fives; or about five round numbers from `from` on.
   std::vector<double> ticks() const;
 };
 
 /// [least, most], both above 0, and a little room around.
 Axis log_axis(double least, double most);
+/// The same with little room, for values that lie near each other: ticks between powers of ten.
+Axis close_log_axis(double least, double most);
 /// 0 to `most`.
 Axis linear_axis(double most);
 

@@ -38,7 +38,7 @@ min-width:5em;text-align:right}
 circle{stroke:var(--ink);stroke-width:1;fill-opacity:.85}
 .grid{stroke:var(--line)}.axis{stroke:var(--soft)}.roof{stroke:var(--roof);stroke-width:2}
 .datasheet{stroke:var(--roof);stroke-width:1.3;stroke-dasharray:6 4}.mean{stroke:var(--ink);stroke-dasharray:3 3}
-.limit{stroke:var(--bad);stroke-dasharray:8 4}.split{stroke:var(--soft);stroke-dasharray:2 3}
+.series{stroke:var(--soft);stroke-width:1.2}.limit{stroke:var(--bad);stroke-dasharray:8 4}.split{stroke:var(--soft);stroke-dasharray:2 3}
 .trace{fill:#7fa8d1}.trace.odd{fill:#a9c6e2}.hit{fill:transparent}
 .halo{paint-order:stroke;stroke:var(--page);stroke-width:3px;stroke-linejoin:round}
 .heatbase{fill:#fff}.heat{fill:#6f9dcb}
@@ -64,7 +64,7 @@ th:first-child,td:first-child{position:sticky;left:0;background:var(--page)}dl.f
 --good:#12693c;--goodbg:#fff;--bad:#a51d24;--badbg:#fff;--roof:#a51d24}
 body{max-width:none;padding:0;font-size:11px}.scroll{overflow:visible}section,.tile,figure{break-inside:avoid}
 section.long{break-inside:auto}tr{break-inside:avoid}table{font-size:8.5px}
-th,td{white-space:normal;padding-right:.4em}.right{white-space:nowrap}h2,h3{break-after:avoid}
+th,td{white-space:normal;padding-right:.4em}td:last-child{overflow-wrap:anywhere}.right{white-space:nowrap}h2,h3{break-after:avoid}
 svg text{font-size:10px}}
 @page{margin:14mm}
 )css";

@@ -5,9 +5,11 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
+#include "arch/json_reader.hpp"
 #include "arch/sha256.hpp"
 #include "model/machines.hpp"
 #include "model/question/question.hpp"
+#include "model/report/html/markup.hpp"
 
 namespace plumbline {
 namespace {
@@ -30,13 +32,25 @@ std::vector<std::string> values_of(const Study& study, const std::string& name) 
   return out;
 }
 
+/// What a file says of itself: the first sentence or part of one.
+std::string source_of(const std::string& text, const std::string& path) {
+  try {
+    const JsonDocument document = JsonDocument::parse(text, path);
+    const std::string source = document.root().find_string("source").value_or("");
+    return source.substr(0, source.find_first_of(";:"));
+  } catch (const Error&) {  // whoever reads it will say so
+    return "";
+  }
+}
+
 void add_file(const std::string& what, const std::string& name, const std::string& part, std::vector<StudyInput>& out) {
   const bool own = looks_like_path(name);
   const std::string path = own ? name : data_folder() + "/" + part + "/" + name + ".json";
   if (!std::filesystem::is_regular_file(path)) return;
   const std::string shown = own ? name : "data/" + part + "/" + name + ".json";
   if (std::any_of(out.begin(), out.end(), [&](const StudyInput& each) { return each.file == shown; })) return;
-  out.push_back({what, name, shown, Sha256::of(read_text_file(path))});
+  const std::string text = read_text_file(path);
+  out.push_back({what, name, shown, Sha256::of(text), source_of(text, path)});
 }
 
 }  // namespace
@@ -61,6 +75,22 @@ std::vector<StudyInput> study_inputs(const Study& study) {
   for (const std::string& name : stacks) add_file("stack", name, "stacks", out);
   for (const std::string& name : values_of(study, "cluster")) add_file("cluster", name, "clusters", out);
   return out;
+}
+
+std::string inputs_markup(const std::vector<const Study*>& studies) {
+  std::vector<StudyInput> all;
+  for (const Study* study : studies) {
+    for (StudyInput& each : study_inputs(*study)) {
+      const bool known =
+          std::any_of(all.begin(), all.end(), [&](const StudyInput& other) { return other.file == each.file; });
+      if (!known) all.push_back(std::move(each));
+    }
+  }
+  Columns table({{"what"}, {"name"}, {"file"}, {"source"}, {"SHA-256"}});
+  for (const StudyInput& each : all) {
+    table.add({each.what, each.name, each.file, each.source.empty() ? "number by number" : each.source, each.sha256});
+  }
+  return html::table(table) + html::note("By " + program_version() + ". Each file says where its numbers are from.");
 }
 
 std::string program_version() { return std::string("plumbline ") + PLUMBLINE_VERSION; }

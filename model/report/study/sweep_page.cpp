@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "arch/error.hpp"
@@ -90,8 +91,7 @@ html::Axis axis_of(const StudyRows& rows, const Quantity1D& q) {
   for (const StudyRow& row : rows.rows) {
     if (const auto value = q.of(row)) least = std::min(least, *value), most = std::max(most, *value);
   }
-  if (least == most) least = 0.9 * most, most = 1.1 * most;
-  return html::log_axis(least, most);
+  return html::close_log_axis(least, most);
 }
 
 /// A plot as it stands on the page, and as it is drawn alone.
@@ -100,6 +100,33 @@ struct Figure {
   double height = 0, left = 0;
 };
 constexpr double kPlotLeft = 56;
+
+/// Joins points of one line from left to right: of the Pareto front, or where x is an axis those that differ in it alone.
+/// What the lines are; "": there are none.
+std::string join_points(const SweepReport& r, const Quantity1D& x, const Quantity1D& y, html::Plot& plot) {
+  constexpr std::size_t kMostLines = 64;
+  const bool front = r.study.pareto.size() == 2;
+  if (!front && !x.of_axis) return "";
+  std::map<std::vector<std::string>, std::vector<std::pair<double, double>>> lines;
+  for (const StudyRow& row : r.rows.rows) {
+    const auto at = x.of(row), up = y.of(row);
+    if (!at || !up) continue;
+    std::vector<std::string> others = row.settings;
+    if (front) others.clear();
+    else others[x.place].clear();
+    lines[others].emplace_back(*at, *up);
+    if (lines.size() > kMostLines) return "";
+  }
+  std::size_t joined = 0;
+  for (auto& [others, points] : lines) {
+    std::sort(points.begin(), points.end());
+    for (std::size_t i = 1; i < points.size(); ++i, ++joined) {
+      plot.line(points[i - 1].first, points[i - 1].second, points[i].first, points[i].second, "series");
+    }
+  }
+  if (joined == 0) return "";
+  return front ? "The line is the Pareto front." : "Lines join points that differ in " + x.name + " alone.";
+}
 
 Figure scatter(const SweepReport& r, const Quantity1D& x, const Quantity1D& y) {
   const StudyRows& rows = r.rows;
@@ -121,6 +148,7 @@ Figure scatter(const SweepReport& r, const Quantity1D& x, const Quantity1D& y) {
     plot.dot(*at, *up, kSweepDot, "c" + std::to_string(colour), hint_of(rows, row));
   }
   std::string words = "A dot is a point of the study.";
+  if (const std::string joined = join_points(r, x, y, plot); !joined.empty()) words += " " + joined;
   if (coloured < rows.names.size()) words += " Colours go by " + rows.names[coloured] + ".";
   if (dots > kMostDots) words += " The first " + std::to_string(kMostDots) + " points are drawn.";
   return {plot.svg(), words, kSweepPlotHeight, kPlotLeft};
@@ -209,13 +237,6 @@ std::string roofs(const SweepReport& r) {
                              "A dot is a point of the study.");
 }
 
-std::string inputs(const Study& study) {
-  Columns table({{"what"}, {"name"}, {"file"}, {"SHA-256"}});
-  for (const StudyInput& each : study_inputs(study)) table.add({each.what, each.name, each.file, each.sha256});
-  return html::table(table) +
-         html::note("By " + program_version() + ". Each file says where its numbers are from, number by number.");
-}
-
 /// What is plotted: the Pareto front's figures, else the objective by the first axis of numbers.
 struct Plotted {
   std::vector<Quantity1D> all;
@@ -277,7 +298,7 @@ std::string sweep_html(const SweepReport& r) {
     table += html::note("... and " + std::to_string(r.rows.rows.size() - shown.rows.size()) + " more: --format csv");
   }
   body += html::section("Points", table, true);
-  body += html::section("Inputs", inputs(r.study), true);
+  body += html::section("Inputs", inputs_markup({&r.study}), true);
   return html::document(title, body, html::kTableScript);
 }
 

@@ -92,6 +92,13 @@ std::string solve_json(const SolveReport& r) {
   out["bound"] = s.bound;
   out["longest"] = s.longest;
   out["limiter"] = s.limiter;
+  out["tried"] = Json::array();
+  for (const SolveTrial& trial : s.tried) {
+    Json figures = Json::array();
+    for (const double figure : trial.figures) figures.push_back(finite(figure, "tried"));
+    out["tried"].push_back(
+        {{"value", finite(trial.value, "tried")}, {"figures", figures}, {"fits", trial.fits}, {"met", trial.met}});
+  }
   return dumped(out);
 }
 

@@ -39,28 +39,6 @@ std::string saved_text(const ParameterEffect& e, std::size_t most) {
   return text;
 }
 
-Columns sensitivity_columns(const SensitivityReport& r) {
-  Columns table({{"number", kLeft},
-                 {"as it is", kRight},
-                 {"latency", kRight},
-                 {"energy", kRight},
-                 {"tokens/J", kRight},
-                 {"10 % more: latency", kRight},
-                 {"5-95 % band", kLeft},
-                 {"bound", kLeft},
-                 {"shorter by", kLeft}});
-  std::int64_t shown = 0;
-  for (const ParameterEffect& e : r.result.parameters) {
-    if (!has_effect(e) || (r.top > 0 && shown == r.top)) continue;
-    ++shown;
-    table.add({e.path, parameter_text(e.unit, e.value), signed_text(e.latency, 3), signed_text(e.energy, 3),
-               r.study.of_op ? "-" : signed_text(e.tokens_per_J, 3), change_text(e.latency_ratio.value),
-               change_text(e.latency_ratio.low) + " to " + change_text(e.latency_ratio.high), e.bound,
-               saved_text(e, 2)});
-  }
-  return table;
-}
-
 std::string interactions_text(const Sensitivity& s) {
   std::string text;
   for (const ParameterInteraction& each : s.interactions) {
@@ -104,27 +82,6 @@ const std::string& phase_of(const OperatorDifference& d) {
 
 std::string signed_time(double seconds) { return (seconds < 0 ? "-" : "+") + format(std::abs(seconds) * units::s); }
 
-Columns diff_columns(const DiffReport& r) {
-  Columns table({{"operator", kLeft},
-                 {"first", kRight},
-                 {"second", kRight},
-                 {"change", kRight},
-                 {"of the first's time", kRight},
-                 {"energy", kRight},
-                 {"limiter", kLeft}});
-  std::int64_t shown = 0;
-  for (const OperatorDifference& d : r.result.operators) {
-    if (r.top > 0 && shown++ == r.top) break;
-    const double change = d.after.time_s - d.before.time_s, energy = d.after.energy_J - d.before.energy_J;
-    const std::string name = phase_of(d).empty() ? name_of(d) : phase_of(d) + " " + name_of(d);
-    table.add({printable(name), d.before.name.empty() ? "-" : format(d.before.time_s * units::s),
-               d.after.name.empty() ? "-" : format(d.after.time_s * units::s), signed_time(change),
-               signed_text(100 * change / r.result.before.latency_s, 1) + " %",
-               (energy < 0 ? "-" : "+") + format(std::abs(energy) * units::J), limiter_text(d)});
-  }
-  return table;
-}
-
 std::string ratio_text(const StudyDifference& d) {
   return change_text(d.latency_ratio.value) + "  (5-95 % band " + change_text(d.latency_ratio.low) + " to " +
          change_text(d.latency_ratio.high) +
@@ -159,6 +116,49 @@ class Fields {
 };
 
 }  // namespace
+
+Columns sensitivity_columns(const SensitivityReport& r) {
+  Columns table({{"number", kLeft},
+                 {"as it is", kRight},
+                 {"latency", kRight},
+                 {"energy", kRight},
+                 {"tokens/J", kRight},
+                 {"10 % more: latency", kRight},
+                 {"5-95 % band", kLeft},
+                 {"bound", kLeft},
+                 {"shorter by", kLeft}});
+  std::int64_t shown = 0;
+  for (const ParameterEffect& e : r.result.parameters) {
+    if (!has_effect(e) || (r.top > 0 && shown == r.top)) continue;
+    ++shown;
+    table.add({e.path, parameter_text(e.unit, e.value), signed_text(e.latency, 3), signed_text(e.energy, 3),
+               r.study.of_op ? "-" : signed_text(e.tokens_per_J, 3), change_text(e.latency_ratio.value),
+               change_text(e.latency_ratio.low) + " to " + change_text(e.latency_ratio.high), e.bound,
+               saved_text(e, 2)});
+  }
+  return table;
+}
+
+Columns diff_columns(const DiffReport& r) {
+  Columns table({{"operator", kLeft},
+                 {"first", kRight},
+                 {"second", kRight},
+                 {"change", kRight},
+                 {"of the first's time", kRight},
+                 {"energy", kRight},
+                 {"limiter", kLeft}});
+  std::int64_t shown = 0;
+  for (const OperatorDifference& d : r.result.operators) {
+    if (r.top > 0 && shown++ == r.top) break;
+    const double change = d.after.time_s - d.before.time_s, energy = d.after.energy_J - d.before.energy_J;
+    const std::string name = phase_of(d).empty() ? name_of(d) : phase_of(d) + " " + name_of(d);
+    table.add({printable(name), d.before.name.empty() ? "-" : format(d.before.time_s * units::s),
+               d.after.name.empty() ? "-" : format(d.after.time_s * units::s), signed_time(change),
+               signed_text(100 * change / r.result.before.latency_s, 1) + " %",
+               (energy < 0 ? "-" : "+") + format(std::abs(energy) * units::J), limiter_text(d)});
+  }
+  return table;
+}
 
 std::string parameter_text(const std::string& unit, double value) {
   if (unit.find("B/s") != std::string::npos) return format(value * units::B_per_s);

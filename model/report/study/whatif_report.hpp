@@ -17,6 +17,8 @@ std::string sensitivity_table(const SensitivityReport& report, const TextStyle& 
 std::string sensitivity_csv(const SensitivityReport& report);
 std::string sensitivity_json(const SensitivityReport& report);  ///< schema plumbline.sensitivity.v1
 std::string sensitivity_html(const SensitivityReport& report);
+std::string sensitivity_svg(const SensitivityReport& report);  ///< the tornado alone
+Columns sensitivity_columns(const SensitivityReport& report);
 
 struct SolveReport {
   const Study& study;
@@ -25,6 +27,8 @@ struct SolveReport {
 };
 std::string solve_table(const SolveReport& report, const TextStyle& style);
 std::string solve_json(const SolveReport& report);  ///< schema plumbline.solve.v1
+std::string solve_html(const SolveReport& report);
+std::string solve_svg(const SolveReport& report);  ///< the first target's figure at what was tried
 
 struct DiffReport {
   const Study& before;
@@ -36,6 +40,8 @@ std::string diff_table(const DiffReport& report, const TextStyle& style);
 std::string diff_csv(const DiffReport& report);
 std::string diff_json(const DiffReport& report);  ///< schema plumbline.diff.v1
 std::string diff_html(const DiffReport& report);
+std::string diff_svg(const DiffReport& report);  ///< the waterfall alone
+Columns diff_columns(const DiffReport& report);
 
 /// "4.80 TB/s" of a number of a descriptor, in the unit that it is written in; a plain number else.
 std::string parameter_text(const std::string& unit, double value);

@@ -7,6 +7,7 @@
 #include "arch/error.hpp"
 #include "arch/format.hpp"
 #include "model/report/gpu_page.hpp"
+#include "model/report/html/bar_rows.hpp"
 #include "model/report/html/markup.hpp"
 #include "model/report/html/plot.hpp"
 #include "model/report/report.hpp"
@@ -199,6 +200,36 @@ TEST(PageAxis, PutsValuesAndTicksWhereTheyBelong) {
   const html::Axis linear = html::linear_axis(10);
   EXPECT_EQ(linear.share(5), 0.5);
   EXPECT_THAT(linear.ticks(), ::testing::ElementsAre(0, 2, 4, 6, 8, 10));
+}
+
+TEST(PageAxis, HasRoundTicksWhereValuesLieClose) {
+  const html::Axis close = html::close_log_axis(4, 40);
+  EXPECT_THAT(close.ticks(), ::testing::ElementsAre(5, 10, 20));
+  EXPECT_THAT(html::close_log_axis(1.0, 1.9).ticks(), ::testing::ElementsAre(1.0, 1.5));
+  EXPECT_GE(html::close_log_axis(3, 3).ticks().size(), 1U);
+  for (const double most : {1.05, 1.5, 4.0, 7.0, 60.0, 3000.0}) {
+    const html::Axis axis = html::close_log_axis(1, most);
+    EXPECT_GT(axis.share(1), 0) << most;
+    EXPECT_LT(axis.share(most), 1) << most;
+    const std::vector<double> ticks = axis.ticks();
+    EXPECT_GE(ticks.size(), 1U) << most;
+    EXPECT_LE(ticks.size(), 8U) << most;
+    for (const double tick : ticks) EXPECT_TRUE(axis.share(tick) >= 0 && axis.share(tick) <= 1) << tick;
+  }
+}
+
+TEST(PageBars, LieOnTheirAxisAndCutLongLabels) {
+  const std::string long_name(60, 'x');
+  const std::vector<html::BarRow> rows{{"a<b>", "+1", "hint", {{0, 0.5, "c0"}, {0, -1, "c1"}}},
+                                       {long_name, "-1", "", {{-1, 1, "c2"}}}};
+  const std::string svg = html::bar_rows(rows, {-1, 1, false}, 0, "rows");
+  ASSERT_NO_THROW(test::read_markup("<!doctype html>\n" + svg));
+  EXPECT_THAT(svg, HasSubstr("x=\"50.00%\" y=\"17.00\" width=\"25.00%\""));
+  EXPECT_THAT(svg, HasSubstr("x=\"0.00%\" y=\"28.00\" width=\"50.00%\""));
+  EXPECT_THAT(svg, HasSubstr("width=\"100.00%\""));
+  EXPECT_THAT(svg, HasSubstr("a&lt;b&gt;: hint"));
+  EXPECT_THAT(svg, HasSubstr(">" + long_name.substr(0, 34) + "...<"));
+  EXPECT_EQ(html::shortened("\xc3\xa4\xc3\xb6", 1), "\xc3\xa4...");
 }
 
 TEST(PageLabels, AreLeftOutWhereTheyDoNotFit) {

@@ -184,7 +184,7 @@ TEST(WhatIfCommands, PrintEveryFormatAndRefuseWhatTheyCannotMean) {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   };
-  for (const char* format : {"table", "json", "csv", "html"}) {
+  for (const char* format : {"table", "json", "csv", "html", "svg"}) {
     for (const Words& words : {with("sensitivity", {"--format", format}),
                                with("diff", {"--against", "--gpu", "h100", "--format", format})}) {
       const auto result = run(words);
@@ -195,7 +195,11 @@ TEST(WhatIfCommands, PrintEveryFormatAndRefuseWhatTheyCannotMean) {
       }
     }
   }
-  EXPECT_EQ(run(with("solve", {"--vary", "batch", "--target", "latency_s<=0.01"})).code, 0);
+  for (const char* format : {"table", "json", "html", "svg"}) {
+    const auto result = run(with("solve", {"--vary", "batch", "--target", "latency_s<=0.01", "--format", format}));
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_GT(result.out.size(), 150U);
+  }
   EXPECT_EQ(run(with("solve", {"--vary", "tdp=300W:900W", "--target", "latency_s<=1e-9"})).code, 1);
   const std::vector<std::pair<Words, std::string>> wrong{
       {with("sensitivity", {"--batch", "1,2"}), "--batch: expected one value, found a list"},
@@ -212,33 +216,64 @@ TEST(WhatIfCommands, PrintEveryFormatAndRefuseWhatTheyCannotMean) {
   }
 }
 
-/// Files that a study names are looked for from where the program runs: the pages' commands run at the top.
-class AtTheTop {
- public:
-  explicit AtTheTop(const std::string& root) : was_(std::filesystem::current_path()) {
-    std::filesystem::current_path(root);
-  }
-  ~AtTheTop() { std::filesystem::current_path(was_); }
-  AtTheTop(const AtTheTop&) = delete;
-  AtTheTop& operator=(const AtTheTop&) = delete;
-
- private:
-  std::filesystem::path was_;
-};
-
 /// Each study that is shipped can be read, and its answer stands on the page, which another test plays.
 TEST(ReadyStudies, StandOnThePage) {
   const std::string root = std::filesystem::canonical(testing_support::tests_folder() + "/..").string();
   const std::string page = test::whole_file(root + "/docs/studies.md");
-  const AtTheTop there(root);
   int seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(root + "/data/studies/whatif")) {
     const std::string name = entry.path().filename().string();
     EXPECT_THAT(page, HasSubstr("sweep data/studies/whatif/" + name)) << name;
-    EXPECT_GT(point_count(parse_study(test::whole_file(entry.path().string()), name)), 1) << name;
+    const std::string file = entry.path().string();  // wherever this runs: files lie beside the study
+    EXPECT_GT(point_count(parse_study(test::whole_file(file), file)), 1) << name;
     ++seen;
   }
   EXPECT_GE(seen, 8);
+}
+
+/// Beside the study first, then where the program runs.
+TEST(StudyFiles, AreLookedForBesideTheStudy) {
+  const test::TemporaryFolder folder;
+  const std::string card = std::filesystem::canonical(testing_support::tests_folder() + "/../data/gpus/h200_sxm.json");
+  test::put_file(folder / "card.json", test::whole_file(card));
+  const std::string words = R"({"schema": 1, "base": {"command": "op", "op": "gemm", "M": 8, "N": 64, "K": 64},
+    "axes": [{"name": "gpu", "values": ["h100", "./card.json"]}, {"name": "label", "values": ["a/b", "card.json"]}]})";
+  const Study study = parse_study(words, folder / "study.json");
+  EXPECT_EQ(study.axes[0].values[1].front(), folder / "card.json");
+  EXPECT_EQ(study.axes[1].values[1].front(), "card.json");  // a label is no file
+  EXPECT_THROW(parse_study(words, "study.json"), BadInput);
+}
+
+TEST(StudyLabels, NamePointsAndChangeNothing) {
+  Study study = step_study();
+  study.columns = {"latency_s", "energy_J"};
+  study.axes = {{{"label"}, {{"one"}, {"the other"}}}};
+  std::vector<StudyRow> rows;
+  sweep_rows(study, {}, [&](const StudyRow& row) { rows.push_back(row); });
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].figures, rows[1].figures);
+  EXPECT_EQ(rows[1].settings, Words{"the other"});
+}
+
+/// What was tried holds the answer, met, and every value that is said to meet the targets does.
+TEST(Solutions, KeepWhatWasTried) {
+  SolveQuestion question;
+  question.name = "batch";
+  question.largest = true;
+  question.targets = {"latency_s<=0.004", "power_W<=690"};
+  const Solution s = solve(step_study(), question);
+  ASSERT_TRUE(s.found);
+  ASSERT_EQ(s.limits.size(), 2U);
+  EXPECT_EQ(s.limits[0], 0.004);
+  bool answer = false;
+  double last = 0;
+  for (const SolveTrial& trial : s.tried) {
+    EXPECT_GE(trial.value, last);
+    last = trial.value;
+    answer = answer || (trial.value == s.value && trial.met);
+    EXPECT_EQ(trial.met, trial.fits && trial.figures[0] <= 0.004 && trial.figures[1] <= 690) << trial.value;
+  }
+  EXPECT_TRUE(answer);
 }
 
 }  // namespace
