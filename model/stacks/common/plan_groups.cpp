@@ -53,6 +53,8 @@ class GroupsPlanner {
 
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
     Demand d = gemm::launch_demand(c, t, split, traffic);
+    d.dram_read = std::max(Bytes{}, d.dram_read - g_.held);
+    if (g_.results_stay && d.dram_write <= c.rates.l2_kept) d.dram_write = Bytes{};
     if (!c.path.multicast) return d;
     d.l2_limit = L2Limit::ports;
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency;

@@ -17,12 +17,14 @@ struct GroupTile {
 };
 
 /// `task`: of the mean group; its batch is the number of groups with rows. `block_sums`: sums of 128 of K are multiplied by
-/// scales and added up on ordinary lanes.
+/// scales and added up on ordinary lanes. `held`: operands' bytes that L2 has when the launch begins.
 struct Groups {
   const GemmTask& task;
   const ExpertRows& rows;
   bool block_sums = false;
   std::span<const GroupTile> menu;
+  Bytes held{};
+  bool results_stay = false;  ///< in L2 for the next launch, where it keeps that much
 };
 
 /// The cheapest tile of the menu. Where copies fill shared memory by tensor maps the launch is persistent; a group's maps are

@@ -141,12 +141,10 @@ class MoeCall {
     t.n = n;
     t.k = k;
     const bool sums = bits(s_.precision.input) <= 8 && s_.block > 0;
-    const GemmChoice choice = plan_groups({t, load_, sums, menu(sums, t.m)}, m_, family, q_.cache);
-    Demand& d = out_.launch(name, family);
-    d = choice.main;
     const Bytes weights = t.batch * n * k * t.weight_bytes * units::B, rows = rows_ * k * t.input_bytes * units::B;
-    d.dram_read = std::max(Bytes{}, d.dram_read - q_.resident.weights * weights - (rows - beyond_l2(rows)));
-    d.dram_write = beyond_l2(d.dram_write);
+    const Bytes held = q_.resident.weights * weights + rows - beyond_l2(rows);
+    const GemmChoice choice = plan_groups({t, load_, sums, menu(sums, t.m), held, true}, m_, family, q_.cache);
+    out_.launch(name, family) = choice.main;
   }
 
   const Moe& s_;
