@@ -80,7 +80,7 @@ def parallel_case(r, s, case):
                  r.choice(["prefill", "decode", "decode", "generate", "train"][:5 if odd else 4])] + plan_of_ranks(r, case, odd) + joined(r, s, case, odd)
     for flag in ("--batch", "--prompt", "--context") if odd else ("--batch",):
         if r.random() < 0.25: case.args += [flag, a_size(r) if odd else str(r.choice([1, 3, 64, 1000]))]
-    for flag, words in (("--storage", RATES), ("--stack", ["own", "vllm", "sglang", "ideal", "hf-eager"]), ("--runtime", ["stream", "eager"]),
+    for flag, words in (("--storage", RATES), ("--overlap", ["none", "stack", "two-batch", "sends", "async-tp", "full", "x"]), ("--stack", ["own", "vllm", "sglang", "ideal", "hf-eager"]), ("--runtime", ["stream", "eager"]),
                         ("--explain", ["all_reduce", "all_to_all", "gemm", "send_recv", "x"]), ("--reserve", ["10%", "8GB", "100%", "-1", "nan%", ""]),
                         ("--zero", ["0", "1", "3", "4"]), ("--dtype", ["fp8", "bf16"])):
         if r.random() < (0.12 if odd else 0.03): case.args += [flag, r.choice(words)]
@@ -94,7 +94,7 @@ def plan_case(r, s, case):
     for flag in ("--batch", "--prompt", "--context") if odd else ("--batch", "--context"):
         if r.random() < 0.25: case.args += [flag, a_size(r) if odd else str(r.choice([1, 3, 64, 1000]))]
     for flag, words in (("--phase", ["prefill", "decode", "generate", "train", ""]), ("--goal", GOALS), ("--max-latency", ["30ms", "1us", "0", "-1 s", "nan", "30", "x"]),
-                        ("--top", ["0", "1", "5", "-1", "x"]), ("--stack", ["own", "vllm", "ideal"]), ("--reserve", ["10%", "0%", "90%", "100%", "x"]),
+                        ("--min-tokens-per-s", ["1", "2000", "0", "-3", "1e9", "x"]), ("--top", ["0", "1", "5", "-1", "x"]), ("--stack", ["own", "vllm", "ideal"]), ("--reserve", ["10%", "0%", "90%", "100%", "x"]),
                         ("--power-cap", ["400", "0", "nan"]), ("--tp", ["2"]), ("--storage", ["7GB/s"])):
         if r.random() < (0.12 if odd else 0.02): case.args += [flag, r.choice(words)]
     answer(r, case, ["table", "json", "csv", "trace"][:4 if odd else 3])
@@ -112,7 +112,7 @@ def cluster_case(r, s, case):
         case.args = ["op", r.choice(["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]), "bytes=" + a_size(r), "gpus=" + a_degree(r),
                      "--gpu", "h200", "--cluster", name]
     if what < 4:
-        for flag, words in (("--set", [set_text(r)]), ("--stack", ["own", "vllm", "nobody"]), ("--collective", ["ring", "nvls", "x"]), ("--gpu", ["h200"])):
+        for flag, words in (("--set", [set_text(r)]), ("--stack", ["own", "vllm", "nobody"]), ("--collective", ["ring", "nvls", "nvls-tree", "collnet-direct", "collnet-chain", "pat", "x"]), ("--gpu", ["h200"])):
             if r.random() < 0.12: case.args += [flag, r.choice(words)]
     answer(r, case, ["table", "json", "csv"] if what > 3 else ["table", "json"])
 

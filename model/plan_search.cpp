@@ -72,6 +72,8 @@ std::vector<ParallelPlan> legal_plans(const Llm& llm, const Workload& workload, 
         w.parallel.data = data;
         w.parallel.context = context;
         w.parallel.tensor = gpus / pipeline / data / context;
+        w.parallel.sequence = workload.parallel.sequence && w.parallel.tensor > 1;
+        w.parallel.attention_data = workload.parallel.attention_data && w.parallel.tensor > 1;
         add_expert_plans(llm, w, experts, plans);
       }
     }
@@ -102,7 +104,8 @@ PlanRanking rank_plans(Predictor& predictor, const Llm& llm, const Workload& wor
       ++out.not_modelled;
       continue;
     }
-    if (question.most_latency && step.latency > *question.most_latency) {
+    const bool late = question.most_latency && step.latency > *question.most_latency;
+    if (late || step.tokens_per_s < question.least_tokens_per_s) {
       ++out.too_slow;
       continue;
     }

@@ -21,6 +21,7 @@ struct PlanQuestion {
   PlanGoal goal = PlanGoal::latency;
   Bytes reserve;                        ///< of each GPU's memory, for the runtime
   std::optional<Seconds> most_latency;  ///< plans above it are dropped
+  double least_tokens_per_s = 0;        ///< of all GPUs; so are plans below it
 };
 
 /// One plan that fits, as it was priced.
@@ -41,12 +42,13 @@ struct PlanRanking {
   std::vector<RankedPlan> plans;  ///< best first
   std::int64_t legal = 0;         ///< plans that the model and the fabric allow
   std::int64_t too_large = 0;     ///< ... that do not fit in memory
-  std::int64_t too_slow = 0;      ///< ... that fit and take longer than asked
+  std::int64_t too_slow = 0;      ///< ... that fit and are slower than asked
   std::int64_t not_modelled = 0;  ///< ... that this program has no prices for
 };
 
 /// All (tp, pp, cp, dp, ep) with tp x pp x cp x dp = `gpus` that check() and the model allow, but those with more replicas
-/// than sequences. The other choices of a plan (sequence parallelism, data-parallel attention) stay as `workload` has them.
+/// than sequences. The other choices of a plan (sequence parallelism, data-parallel attention) are `workload`'s, of plans with
+/// several tensor ranks.
 std::vector<ParallelPlan> legal_plans(const Llm& llm, const Workload& workload, std::int64_t gpus);
 
 /// Of `workload.overlap` each plan has what it can. Ties are broken by fewer ways of splitting. Throws BadInput where the goal is tokens per joule and the card's energies

@@ -16,7 +16,18 @@ namespace plumbline {
 enum class Runtime { graph, stream, eager };
 enum class ClockMode { burst, steady };
 /// How a collective's data go: as its library would choose, or as a user made it.
-enum class CollectiveChoice { automatic, ring, tree, nvls, one_shot, two_shot };
+enum class CollectiveChoice {
+  automatic,
+  ring,
+  tree,
+  nvls,
+  nvls_tree,
+  collnet_direct,
+  collnet_chain,
+  pat,
+  one_shot,
+  two_shot
+};
 
 /// Whose kernels run, how operators are fused and how launches reach the GPU: a stack by name, and parts of it that are
 /// replaced (model/stacks/stack.hpp).

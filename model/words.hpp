@@ -28,18 +28,26 @@ inline constexpr std::array<Word<DataPattern>, 4> kDataPatternWords{{{"normal", 
                                                                      {"uniform", DataPattern::uniform}}};
 inline constexpr std::array<Word<Runtime>, 3> kRuntimeWords{
     {{"graph", Runtime::graph}, {"stream", Runtime::stream}, {"eager", Runtime::eager}}};
-inline constexpr std::array<Word<CollectiveChoice>, 6> kCollectiveWords{{{"auto", CollectiveChoice::automatic},
-                                                                         {"ring", CollectiveChoice::ring},
-                                                                         {"tree", CollectiveChoice::tree},
-                                                                         {"nvls", CollectiveChoice::nvls},
-                                                                         {"one-shot", CollectiveChoice::one_shot},
-                                                                         {"two-shot", CollectiveChoice::two_shot}}};
+inline constexpr std::array<Word<CollectiveChoice>, 10> kCollectiveWords{
+    {{"auto", CollectiveChoice::automatic},
+     {"ring", CollectiveChoice::ring},
+     {"tree", CollectiveChoice::tree},
+     {"nvls", CollectiveChoice::nvls},
+     {"nvls-tree", CollectiveChoice::nvls_tree},
+     {"collnet-direct", CollectiveChoice::collnet_direct},
+     {"collnet-chain", CollectiveChoice::collnet_chain},
+     {"pat", CollectiveChoice::pat},
+     {"one-shot", CollectiveChoice::one_shot},
+     {"two-shot", CollectiveChoice::two_shot}}};
 inline constexpr std::array<Word<Phase>, 3> kPhaseWords{
     {{"prefill", Phase::prefill}, {"decode", Phase::decode}, {"train", Phase::train}}};
 inline constexpr std::array<Word<Fusion>, 3> kFusionWords{
     {{"none", Fusion::none}, {"typical", Fusion::typical}, {"max", Fusion::max}}};
-inline constexpr std::array<Word<Overlap>, 4> kOverlapWords{
-    {{"none", Overlap::none}, {"two-batch", Overlap::two_batch}, {"sends", Overlap::sends}, {"full", Overlap::full}}};
+inline constexpr std::array<Word<Overlap>, 5> kOverlapWords{{{"none", Overlap::none},
+                                                             {"two-batch", Overlap::two_batch},
+                                                             {"sends", Overlap::sends},
+                                                             {"full", Overlap::full},
+                                                             {"async-tp", Overlap::async_tp}}};
 inline constexpr std::array<Word<Pass>, 3> kPassWords{
     {{"forward", Pass::forward}, {"backward", Pass::backward}, {"update", Pass::update}}};
 

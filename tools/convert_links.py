@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Turns recordings of collectives (data/measurements/h200/links, `probe --collectives`) into Plumbline's ops CSV, split
-for good into train and held-out files: data/measurements/h200_links/h200_sxm/{nccl,own,host}.{train,heldout}.csv.
+for good into train and held-out files: data/measurements/h200_links/h200_sxm/{nccl,own,host,p2p}.{train,heldout}.csv.
 
     tools/convert_links.py
 
@@ -32,14 +32,28 @@ def host_copy(row):
     return None
 
 
-def host_copies(root, out):
-    for name in ("x2", "x2_overlap"):
+def peer_copy(row):
+    """(operator, shape) of a copy engine's copy between two GPUs, alone or one each way at once; None for all else. A rank
+    among others that do the same is the latter; one way alone takes 1 to 3 % less."""
+    said = row["shape"] if "how=" in row["shape"] else row["shape"] + ";" + row["plan"].replace(" ", ";")
+    facts = dict(part.split("=") for part in said.split(";") if part)
+    return ("p2p_copy", {"bytes": int(facts["bytes"])}) if row["op"] == "p2p_copy" else None
+
+
+def copies_by_engines(root, out):
+    for name in ("x2", "x2_overlap", "x4_first"):
         with open(os.path.join(root, "h200", "links", name + ".csv"), newline="", encoding="ascii") as f:
             for line, row in enumerate(csv.DictReader(f), start=2):
-                copy = host_copy(row) if row["kernel"] == "copy_engine" and row["status"] == "ok" else None
+                if row["kernel"] != "copy_engine" or row["status"] != "ok":
+                    continue
+                copy = host_copy(row) if name != "x4_first" else None
                 if copy:
                     out.add(("h200_links", "h200_sxm", "host"), copy[0], "bf16", copy[1], row["measured_us"], f"{name}:{line}",
                             stack="cuda", kernel="copy_engine", scope="pinned")
+                copy = peer_copy(row)
+                if copy:
+                    out.add(("h200_links", "h200_sxm", "p2p"), copy[0], "bf16", copy[1], row["measured_us"], f"{name}:{line}",
+                            stack="cuda", kernel="copy_engine", scope="both" if "how=both" in row["shape"] + row["plan"] else "alone")
 
 
 def main():
@@ -59,7 +73,7 @@ def main():
                 out.add(("h200_links", "h200_sxm", family), row["op"], row["dtype"],
                         {"bytes": size, "gpus": gpus, "multicast": 0}, row["measured_us"], f"{name}:{line}",
                         stack=row["stack"] if family == "nccl" else "own " + row["kernel"], kernel=row["kernel"], scope="ragged" if part % 16 else "aligned")
-    host_copies(root, out)
+    copies_by_engines(root, out)
     for (source, gpu, family, side), rows in sorted(out.write(root).items()):
         print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
     return 0

@@ -7,7 +7,7 @@
 #               of two H200 (data/measurements/h200_links): a captured call goes another way than a queued one
 #   stacks'     all-reduce kernels of TensorRT-LLM (1.3) and vLLM, to published rows
 #   DeepEP's    to published rows of the H100
-#   host        copies between host and GPU, to own recordings
+#   host, p2p   copies between host and GPU, and between GPUs by copy engines, to own recordings
 #   ours        to own recordings of two H200; what links carry and what one more peer adds are not fitted
 #
 # usage: tools/fit_collectives.sh [GPU...]     (default: h200_sxm h100_sxm a100_sxm); build validate first
@@ -93,6 +93,8 @@ link_share_fraction=.8:.2:1,exposed=2:.01:8,channel_B_per_s=9e10:5e9:3e11"
   [ "$gpu" = h200_sxm ] || continue
   rows=data/measurements/h200_links/h200_sxm/host.train.csv with='own recordings of two H200'
   fit h200_sxm copy_engine 'fixed_s=1.8e-6:1e-7:1e-5,step_s=6e-7:1e-8:5e-6,exposed=.1:.01:1,overlap=1:1:1' --kernels library
+  rows=data/measurements/h200_links/h200_sxm/p2p.train.csv with='own recordings of three pairs of H200'
+  fit h200_sxm copy_engine 'link_share_fraction=.88:.5:1' --kernels library
   rows=data/measurements/h200_links/h200_sxm/own.train.csv with='own recordings of two H200'
   chain='overlap=1.5:1:8,channel_B_per_s=2e10:2e9:2e11'
   ours peer_one_shot "fixed_s=1.3e-6:2e-7:1e-5,$chain" one_shot

@@ -31,7 +31,7 @@ void add_parallel_flags(const Command& app, ParallelChoice& choice, Workload& wo
   app.toggle("--attention-dp", "attention is whole on each tp rank, for sequences of its own", plan.attention_data);
   add_degree(app, "--micro-batches", "parts of a batch in the pipeline at a time [pp]", plan.micro_batches);
   app.value(
-      "--overlap", "WORD", "none, stack, two-batch, sends, full: what runs beside compute [stack]",
+      "--overlap", "WORD", "none, stack, two-batch, sends, async-tp, full: what runs beside compute [stack]",
       [&choice](const std::string& text) { choice.overlap = chosen_word("--overlap", kOverlapChoiceWords, text); });
   app.value("--expert-load", "LOAD", "uniform, power:A or FILE: how tokens spread over the experts [uniform]",
             [&workload](const std::string& text) { workload.expert_load = expert_load_of("--expert-load", text); });
@@ -57,12 +57,20 @@ std::vector<std::string> parallel_remarks(const Workload& workload, const Machin
   }
   if (workload.overlap == Overlap::none) {
     remarks.emplace_back("Collectives run beside nothing (--overlap): no communication overlaps with compute.");
-  } else {
-    remarks.emplace_back(
-        "Two halves of the batch take turns, layer by layer; what runs side by side shares SMs, DRAM and L2 by what "
-        "each "
-        "asks for, and one clock. Whole steps with overlap were never measured.");
+    return remarks;
   }
+  if (in_halves(workload.overlap)) remarks.emplace_back("Two halves of the batch take turns, layer by layer.");
+  if (sends_beside(workload.overlap)) {
+    remarks.emplace_back("A stage hands its micro-batch on while it works on the next.");
+  }
+  if (in_shards(workload.overlap)) {
+    remarks.emplace_back(
+        "Products in front of which tokens are gathered, or behind which sums are scattered, work on one rank's tokens "
+        "at a time, while copy engines bring or take the next rank's.");
+  }
+  remarks.emplace_back(
+      "What runs side by side shares SMs, DRAM and L2 by what each asks for, and one clock. Whole steps with overlap "
+      "were never measured.");
   return remarks;
 }
 

@@ -40,11 +40,16 @@ ExitCode run_plan(const PlanFlags& f) {
   Workload workload = f.workload;
   workload.phase = f.asked == Asked::decode ? Phase::decode : Phase::prefill;
   workload.fusion = machine.stack().fusion;
+  if (workload.parallel.sequence && workload.parallel.attention_data) {
+    throw BadInput("--sp: expected it without --attention-dp, which splits the residual stream by sequences");
+  }
   workload.overlap = f.overlap.value_or(machine.stack().overlap);
   if (workload.phase == Phase::prefill && f.context_given) workload.cached = f.workload.context;
   PlanQuestion question = f.question;
   question.reserve = reserve_of(f.reserve, machine.gpu().memory.usable_capacity());
-  check(workload);
+  Workload of_one = workload;
+  of_one.parallel = {};
+  check(of_one);
   Predictor predictor;
   const RunOptions run{machine.stack().runtime};
   const PlanRanking ranking = rank_plans(predictor, llm, workload, machine, run, question);
@@ -81,6 +86,13 @@ void add_plan_command(const Command& root, Action& action) {
   add_choice(app, "--goal", kGoalWords, flags->question.goal, "what plans are ranked by");
   app.value("--max-latency", "TIME", "drop plans whose step takes longer: 30ms",
             [flags](const std::string& text) { flags->question.most_latency = parse_seconds(text); });
+  app.value("--min-tokens-per-s", "N", "drop plans that make fewer, all GPUs together",
+            [flags](const std::string& text) {
+              flags->question.least_tokens_per_s =
+                  static_cast<double>(whole_number("--min-tokens-per-s", text, 1, 1LL << 40));
+            });
+  app.toggle("--sp", "plans with tp above 1 split tokens over the tp ranks", flags->workload.parallel.sequence);
+  app.toggle("--attention-dp", "... have attention whole on each tp rank", flags->workload.parallel.attention_data);
   add_machine_flags(app, flags->machine);
   add_size_flags(app, flags->workload);
   add_precision_flags(app, flags->workload);

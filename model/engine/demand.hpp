@@ -77,6 +77,7 @@ struct Demand {
   /// within the time that the link takes. Counts where others want the memory meanwhile.
   Bytes staged;
   Bandwidth link_rate;                                       ///< ... at this; 0: at the host link's
+  bool copy_engine = false;                                  ///< it has no CTAs: a copy engine moves the bytes
   Seconds serial_latency;                                    ///< dependent latencies that nothing hides
   const char* serial_latency_of = "of dependent latencies";  ///< ... in words
   /// CTAs start as others end, each at its own time: no waves, one body for all of them.

@@ -146,7 +146,8 @@ void clear(OpPrediction& out, const Work& w, const Machine& machine) {
 bool sends_to_peers(const Op& op) {
   const auto* transfer = std::get_if<Transfer>(&op);
   return std::holds_alternative<Collective>(op) || std::holds_alternative<ExpertExchange>(op) ||
-         (transfer != nullptr && transfer->kind == TransferKind::send_recv);
+         (transfer != nullptr &&
+          (transfer->kind == TransferKind::send_recv || transfer->kind == TransferKind::p2p_copy));
 }
 
 bool sends_by_nvlink(const Op& op, const Rates& m) {

@@ -4,6 +4,7 @@
 
 #include "arch/error.hpp"
 #include "model/question/words.hpp"
+#include "model/stacks/common/collective_choice.hpp"
 #include "ops/lower/two_batch.hpp"
 #include "ops/table/text.hpp"
 
@@ -55,12 +56,14 @@ Overlap settle_overlap(OverlapChoice choice, const Llm& llm, const Workload& wor
     case OverlapChoice::stack: return lowering::possible_overlap(stack.overlap, llm, workload);
     case OverlapChoice::two_batch: asked.overlap = Overlap::two_batch; break;
     case OverlapChoice::sends: asked.overlap = Overlap::sends; break;
+    case OverlapChoice::async_tp: asked.overlap = Overlap::async_tp; break;
     case OverlapChoice::full: asked.overlap = lowering::possible_overlap(Overlap::full, llm, workload); break;
   }
   lowering::refuse_overlap(llm, asked);
   if (asked.overlap == Overlap::none) {
-    throw BadInput("--overlap full: nothing of this plan can run beside compute: expected ranks that exchange data " +
-                   std::string("within a layer and two sequences a rank, or a pipeline of two micro-batches at least"));
+    throw BadInput(
+        "--overlap full: nothing of this plan can run beside compute: expected ranks that exchange data within a layer "
+        "and two sequences a rank, a pipeline of two micro-batches, or tokens split over the tensor ranks");
   }
   return asked.overlap;
 }
@@ -102,8 +105,8 @@ void refuse_idle_attention(const StackChoice& stack, const std::vector<std::stri
 
 void refuse_idle_collective(const StackChoice& stack, bool any, const std::string& what) {
   if (stack.collective == CollectiveChoice::automatic || any) return;
-  throw BadInput("--collective " + std::string(word_of(kCollectiveWords, stack.collective)) + ": no collective in " +
-                 what);
+  throw BadInput("--collective " + std::string(word_of(kCollectiveWords, stack.collective)) +
+                 ": no collective that goes so in " + what);
 }
 
 void refuse_idle_choices(const StackChoice& stack, const StepPrediction& step) {
@@ -111,8 +114,12 @@ void refuse_idle_choices(const StackChoice& stack, const StepPrediction& step) {
   std::vector<std::string_view> used;
   for (const NodePrediction& n : step.nodes) used.push_back(n.op.provider);
   refuse_idle_attention(stack, used, "this step");
-  const bool any = std::any_of(step.nodes.begin(), step.nodes.end(),
-                               [](const NodePrediction& n) { return std::holds_alternative<Collective>(n.node->op); });
+  const bool any = std::any_of(step.nodes.begin(), step.nodes.end(), [&](const NodePrediction& n) {
+    const auto* collective = std::get_if<Collective>(&n.node->op);
+    if (collective == nullptr) return false;
+    // tokens go to experts by NCCL's exchange then
+    return collective->kind == CollectiveKind::all_to_all || is_algorithm_of(stack.collective, collective->kind);
+  });
   refuse_idle_collective(stack, any, "this step");
 }
 

@@ -54,8 +54,9 @@ std::string parallel_lines(const StepReport& r) {
   plan += "; cluster " + r.machine.rates().fabric->name;
   std::string network = format(r.step.network_exposed) + " of the step";
   if (r.step.network_hidden > Seconds{}) {
-    network += ", " + format(r.step.network_hidden) + " hidden behind compute, which is " + format(r.step.overlap_tax) +
-               " longer for it";
+    const bool longer = r.step.overlap_tax > 1e-6 * r.step.latency;
+    network += ", " + format(r.step.network_hidden) + " hidden behind compute, which is " +
+               (longer ? format(r.step.overlap_tax) : "no") + " longer for it";
   }
   if (r.step.bubble > Seconds{}) network += "; waits " + format(r.step.bubble) + " for other stages";
   return labelled("parallel", plan) + labelled("network", network);

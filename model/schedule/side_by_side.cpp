@@ -53,7 +53,9 @@ Demand part_of(const Demand& whole, std::int64_t ctas) {
 double sms_held(const OpPrediction& op, const Rates& m) {
   double most = 0;
   for (int i = 0; i < op.launch_count; ++i) {
-    const KernelPlan& plan = op.launches[static_cast<std::size_t>(i)].demand.plan;
+    const Demand& demand = op.launches[static_cast<std::size_t>(i)].demand;
+    if (demand.copy_engine) continue;
+    const KernelPlan& plan = demand.plan;
     most = std::max(most, std::ceil(static_cast<double>(plan.ctas) / static_cast<double>(plan.ctas_per_sm)));
   }
   return std::min(most, m.sm_count);
@@ -76,7 +78,7 @@ class SideBySide::Prices final : public Sharing {
     const Piece& c = of_.pieces_[compute];
     const NodePrediction& moves = step_.nodes[of_.pieces_[network].node];
     const NodePrediction& works = step_.nodes[c.node];
-    if (c.launch < 0 || moves.op.launch_count == 0) return {};
+    if (c.launch < 0 || sms_held(moves.op, of_.m_) == 0) return {};
     // halves that are alike, and layers of different kinds, share operators
     const std::size_t node = c.executions == 1 ? works.first : c.node;
     const std::size_t key =

@@ -80,9 +80,11 @@ bool settle_tensor(ParallelPlan& plan, std::int64_t gpus, bool tensor_given);
 /// What of the communication runs beside compute. `two_batch`: a rank's sequences are worked on as two halves, so that what
 /// one half exchanges travels while the other computes (SGLang's two-batch overlap, vLLM's dual batch overlap); a single
 /// prompt is cut into two chunks. `sends`: a stage of a pipeline hands a micro-batch on while it works on the next. `full`:
-/// both.
-enum class Overlap { none, two_batch, sends, full };
+/// both. `async_tp`: where tokens are split over the tensor ranks, a product works on what has come of its input while more
+/// comes, and what it has made goes out while it makes more (ops/lower/async_tp.hpp).
+enum class Overlap { none, two_batch, sends, full, async_tp };
 constexpr bool in_halves(Overlap o) { return o == Overlap::two_batch || o == Overlap::full; }
+constexpr bool in_shards(Overlap o) { return o == Overlap::async_tp; }
 constexpr bool sends_beside(Overlap o) { return o == Overlap::sends || o == Overlap::full; }
 
 /// How tokens spread over the experts of a layer. Unset: evenly.

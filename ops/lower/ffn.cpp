@@ -222,7 +222,10 @@ void ffn(Step& s, const FfnSpec& f) {
       s.all_reduce(kFfnNames.reduce, kFfnNames.scatter, s.tokens);
     });
   }
-  if (!expert_plan(s.workload, f).exchanged) return s.on_replica("moe_all_gather"_node, [&] { mixture(s, f); });
+  if (!expert_plan(s.workload, f).exchanged) {
+    return s.on_replica(
+        "moe_all_gather"_node, [&] { mixture(s, f); }, false);  // the router and the experts read it
+  }
   s.tensor = 1;  // each rank's own tokens, through whole experts wherever they live
   mixture(s, f);
   s.tensor = s.workload.parallel.tensor;

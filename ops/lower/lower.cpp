@@ -21,6 +21,7 @@
 #include <string>
 
 #include "arch/error.hpp"
+#include "ops/lower/async_tp.hpp"
 #include "ops/lower/parts.hpp"
 #include "ops/lower/two_batch.hpp"
 #include "ops/memory/memory.hpp"
@@ -115,6 +116,7 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
     } else {
       layer(s, kind);
     }
+    if (in_shards(s.workload.overlap)) exchange_in_shards(s);
     s.close();
     s.graph.segments.back().layers = true;
     s.kind_segments.emplace_back(static_cast<int>(s.graph.segments.size()) - 1, static_cast<int>(i));
@@ -219,7 +221,7 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   graph.pipeline.schedule = workload.training.schedule;
   graph.pipeline.chunks = workload.training.chunks;
   graph.ranks = workload.parallel.ranks();
-  graph.side_by_side = in_halves(workload.overlap);
+  graph.side_by_side = in_halves(workload.overlap) || in_shards(workload.overlap);
   graph.pipeline.sends_beside = sends_beside(workload.overlap);
   const Workload rank = rank_workload(workload);
   Step s(rank, types_of(llm, workload), graph);

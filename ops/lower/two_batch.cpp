@@ -92,12 +92,22 @@ void refuse_sends(const Workload& w, const std::string& place) {
   if (micro_batches(w) == 1) throw BadInput(place + "expected two micro-batches at least, found one");
 }
 
+void refuse_shards(const Llm& llm, const Workload& w, const std::string& place) {
+  if (w.parallel.tensor == 1 || !scattered(llm, w)) {
+    throw BadInput(place + "expected tokens that are split over the tensor ranks (sp, with tp above 1)");
+  }
+  if (!runs_alone(llm) || w.phase == Phase::train) {
+    throw NotModelled(place + "modelled of a decoder's prefill and decode alone");
+  }
+}
+
 }  // namespace
 
 void refuse_overlap(const Llm& llm, const Workload& w) {
   const std::string place = (llm.file.empty() ? llm.name : llm.file) + ": overlap ";
   if (in_halves(w.overlap)) refuse_halves(llm, w, place + "two-batch: ");
   if (sends_beside(w.overlap)) refuse_sends(w, place + "sends: ");
+  if (in_shards(w.overlap)) refuse_shards(llm, w, place + "async-tp: ");
 }
 
 Overlap possible_overlap(Overlap wanted, const Llm& llm, const Workload& workload) {
@@ -114,7 +124,9 @@ Overlap possible_overlap(Overlap wanted, const Llm& llm, const Workload& workloa
   const bool halves = in_halves(wanted) && possible(Overlap::two_batch);
   const bool sends = sends_beside(wanted) && possible(Overlap::sends);
   if (halves && sends) return Overlap::full;
-  return halves ? Overlap::two_batch : sends ? Overlap::sends : Overlap::none;
+  if (halves || sends) return halves ? Overlap::two_batch : Overlap::sends;
+  const bool shards = (wanted == Overlap::full || in_shards(wanted)) && possible(Overlap::async_tp);
+  return shards ? Overlap::async_tp : Overlap::none;
 }
 
 }  // namespace plumbline::lowering

@@ -51,9 +51,10 @@ class Halves {
 };
 
 /// Throws BadInput where `workload.overlap` asks for what the plan has not: two halves of one GPU, of ranks that exchange
-/// nothing within a layer, of a single token; sends of one stage, or of one micro-batch.
+/// nothing within a layer, of a single token; sends of one stage, or of one micro-batch; shards of tokens that are not split
+/// over tensor ranks.
 void refuse_overlap(const Llm& llm, const Workload& workload);
-/// As much of `wanted` as the model and its plan have.
+/// As much of `wanted` as the model and its plan have. Of `full`, where it has neither halves nor sends, shards.
 Overlap possible_overlap(Overlap wanted, const Llm& llm, const Workload& workload);
 
 }  // namespace plumbline::lowering

@@ -15,7 +15,8 @@ constexpr auto kTransferNames =
     std::to_array<OperatorName>({{"send_recv", static_cast<int>(TransferKind::send_recv), false, Pattern::none},
                                  {"h2d", static_cast<int>(TransferKind::h2d), false, Pattern::none},
                                  {"d2h", static_cast<int>(TransferKind::d2h), false, Pattern::none},
-                                 {"d2d", static_cast<int>(TransferKind::d2d), false, Pattern::none}});
+                                 {"d2d", static_cast<int>(TransferKind::d2d), false, Pattern::none},
+                                 {"p2p_copy", static_cast<int>(TransferKind::p2p_copy), false, Pattern::none}});
 static_assert(in_order(kTransferNames));
 
 constexpr auto kTransferKeys = std::to_array<Key>(

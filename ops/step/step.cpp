@@ -4,6 +4,7 @@ namespace plumbline::lowering {
 
 void Step::open(const char* name, std::int64_t repeat) {
   repeat_ = repeat;
+  gathered_for_products.clear();
   graph.segments.push_back({name, repeat, static_cast<int>(graph.nodes.size()), 0});
 }
 

@@ -113,13 +113,15 @@ class Step {
   void collective(NodeTag tag, CollectiveKind kind, Bytes bytes, DType type, std::int64_t ranks,
                   std::int64_t apart = 1);
   /// Runs `part` on the tokens of all tensor ranks: gathered in front of it, where the residual stream is scattered.
+  /// `for_product`: what is gathered is read by the product that comes next, and by nothing else.
   template <class Part>
-  void on_replica(NodeTag gather, Part part) {
+  void on_replica(NodeTag gather, Part part, bool for_product = true) {
     if (!scattered) return part();
     const std::int64_t own = tokens;
     tokens = replica_tokens();
     gathered_ = true;
     all_gather(gather, tokens, hidden, types.base, workload.parallel.tensor);
+    if (for_product) gathered_for_products.push_back(last);
     part();
     gathered_ = false;
     tokens = own;
@@ -127,6 +129,9 @@ class Step {
 
   /// Segments of layers of the main stack, and their kinds.
   std::vector<std::pair<int, int>> kind_segments;
+
+  /// All-gathers of the open segment whose result a product reads alone (ops/lower/async_tp.hpp).
+  std::vector<int> gathered_for_products;
 
   int last = -1;  ///< node that the next one waits for
   int join = -1;  ///< second node that the next one waits for

@@ -333,6 +333,7 @@ TEST(WorkPrimitives, TransfersTouchTheMemoryOfThisDevice) {
   expect(TransferKind::h2d, 0, 1000, 1000);
   expect(TransferKind::d2h, 1000, 0, 1000);
   expect(TransferKind::d2d, 1000, 1000, 0);
+  expect(TransferKind::p2p_copy, 1000, 1000, 1000);
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ const std::vector<Flag> kFlags{
      [](Flags& f, Text t) { f.kernels = word("--kernels", kKernelSetWords, t); }},
     {"--attention", "PROVIDER", false, "whose attention runs where it is not ours: tensorrt-llm, flash-attention, ...",
      [](Flags& f, Text t) { f.attention = t; }},
-    {"--collective", "auto|ring|tree|nvls|one-shot|two-shot", false,
+    {"--collective", "auto|ring|tree|nvls|nvls-tree|collnet-direct|collnet-chain|pat|one-shot|two-shot", false,
      "how the data of collectives go [as the library would choose]",
      [](Flags& f, Text t) { f.collective = word("--collective", kCollectiveWords, t); }},
     // which rows

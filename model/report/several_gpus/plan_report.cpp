@@ -55,7 +55,7 @@ PlanWords plan_words(const PlanReport& r) {
   const PlanRanking& all = r.ranking;
   words.plans = std::to_string(all.legal) + " legal, " + std::to_string(all.plans.size()) + " ranked";
   const std::pair<const char*, std::int64_t> dropped[] = {
-      {"do not fit", all.too_large}, {"take longer than asked", all.too_slow}, {"are not modelled", all.not_modelled}};
+      {"do not fit", all.too_large}, {"are slower than asked", all.too_slow}, {"are not modelled", all.not_modelled}};
   for (const auto& [why, plans] : dropped) {
     if (plans > 0) words.plans += ", " + std::to_string(plans) + " " + why;
   }

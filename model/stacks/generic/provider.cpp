@@ -1,8 +1,13 @@
 // The fallback for everything that mostly moves data: any well-written kernel reads and writes its operands once. And
 // users' own kernels, which say themselves what they ask for. Mixtures of experts as one call, and activations rounded in a
 // call of its own, are TensorRT-LLM's in every stack.
+#include <algorithm>
 #include <array>
+#include <string>
 
+#include "arch/error.hpp"
+#include "arch/fabric/cluster.hpp"
+#include "model/stacks/common/links.hpp"
 #include "model/stacks/common/plan_quantize.hpp"
 #include "model/stacks/common/plan_stream.hpp"
 #include "model/stacks/generic/plan_custom.hpp"
@@ -23,15 +28,35 @@ constexpr std::array<FamilyDeclaration, kGenericFamilies> kDeclared{
      kMoeBlockFamily,
      kQuantizeFamily}};
 
-/// Between the host's memory, pinned, and the GPU's: the copy engine's own start, and the bytes over the port to the host.
-/// Where copies go both ways at once the second starts behind the first, and what one direction needs of the other
+/// Of another GPU's memory, in reach by the innermost tier: its links at the share that a copy engine fills of them.
+Bandwidth rate_between_gpus(const Transfer& transfer, const Question& q, const FamilyScalars& family) {
+  if (q.rates.fabric == nullptr) throw BadInput(q.gpu + ": nothing says what joins several of it");
+  if (transfer.stride >= q.rates.fabric->gpus_per_node()) {
+    throw NotModelled("p2p_copy: copy engines reach the GPUs of their own node, cluster " + q.rates.fabric->name +
+                      " has " + std::to_string(q.rates.fabric->gpus_per_node()) + "; found two that are " +
+                      std::to_string(transfer.stride) + " ranks apart");
+  }
+  return family.link_share * inner_wire(q.rates);
+}
+
+/// Between the host's memory, pinned, and the GPU's, or between two GPUs' memories: the copy engine's own start, and the
+/// bytes over the port to the host or over the links. Where copies go both ways at once the second starts behind the first, and what one direction needs of the other
 /// (requests to read, acknowledgements) takes a share of the other's time: two scalars, measured.
 bool answer_copy(const Transfer& transfer, const Question& q, const FamilyScalars& family, Answer& out) {
   if (transfer.kind == TransferKind::send_recv) return false;
   out.sign(family);
   Demand& d = out.launch("copy engine", family) = Demand{};
   d.plan.ctas = 1;
+  d.copy_engine = true;
   d.link = static_cast<double>(transfer.bytes) * units::B;
+  if (transfer.kind == TransferKind::p2p_copy) {
+    d.link_rate = rate_between_gpus(transfer, q, family);
+    // memory moves beside the links: what takes longer
+    const Seconds memory = q.work.bytes() / std::min(q.rates.dram_read, q.rates.dram_write) - d.link / d.link_rate;
+    d.serial_latency = std::max(Seconds{}, memory);
+    d.serial_latency_of = "of memory behind the links";
+    out.unmeasured = q.rates.fabric->inner().kind == LinkKind::pcie;
+  }
   if (transfer.both) {
     d.serial_latency = family.step + family.exposed * (d.link / q.rates.pcie);
     d.serial_latency_of = "of copies the other way";

@@ -12,6 +12,7 @@
 
 #include "arch/error.hpp"
 #include "arch/fabric/cluster.hpp"
+#include "model/stacks/common/collective_choice.hpp"
 #include "model/stacks/common/links.hpp"
 #include "model/stacks/nccl/tuner.hpp"
 #include "model/stacks/provider.hpp"
@@ -76,6 +77,7 @@ Group group_of(const Question& q, double ranks, double apart) {
   }
   g.network = cluster.tiers[tier].bandwidth / cluster.tiers[tier].oversubscription;
   g.longer_network_way = longer_way(cluster.tiers[tier]);
+  g.network_adds = cluster.tiers[tier].in_network_reduction;
   return g;
 }
 
@@ -101,7 +103,7 @@ struct Hops {
 Hops hops_of(const Group& g, Algorithm a, Protocol p, Seconds measured) {
   Hops h;
   h.inside = std::max(Seconds{}, measured + nccl::ways_of_hop(p, g.path) * g.longer_way);
-  const Seconds message = nccl::reckoned_network_hop(a, p) + nccl::ways_of_network_hop(a, p) * g.longer_network_way;
+  const Seconds message = nccl::reckoned_network_hop(g, a, p) + nccl::ways_of_network_hop(a, p) * g.longer_network_way;
   h.network = std::max(h.inside, message);
   return h;
 }
@@ -172,15 +174,47 @@ Exchange pat(double bytes, const Group& g, const FamilyScalars& f) {
   return e;
 }
 
+/// Of what a rank moves inside its node and what its port sends into the network meanwhile, the longer decides.
+void move(Exchange& e, double inside, Bandwidth wire, double port, const Group& g) {
+  const Seconds within = inside * units::B / wire;
+  const bool by_port = g.nodes > 1 && port * units::B / g.network > within;
+  e.link = (by_port ? port : inside) * units::B;
+  e.rate = by_port ? g.network : wire;
+}
+
 /// Switches add what they gather from all GPUs and store it to all: each sends its data once, in chunks of 128 KiB a
-/// channel and rank, of which the first must have come back before the pipe is full.
-Exchange nvls(double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
+/// channel and rank, of which the first must have come back before the pipe is full. All-gathers and reduce-scatters move
+/// what the others have. Between nodes each GPU's port takes its share: once where the network adds; in a tree of nodes up
+/// and down, which of two nodes are the same way. What that takes is NCCL's own figure.
+Exchange nvls(CollectiveKind kind, double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
   constexpr double kChunk = 131072;
+  const bool tree = c.algorithm == Algorithm::nvls_tree;
+  const double all = kind == CollectiveKind::all_reduce ? bytes : (g.ranks - 1) / g.ranks * bytes;
   Exchange e;
-  e.rate = rate_of(g, f);
-  e.link = bytes * units::B;
+  move(e, all, f.link_share * g.wire, all / g.ranks_per_node() * (tree && g.nodes > 2 ? 2 : 1), g);
   e.waits = 2.0 * g.longer_way;  // to the switch and on
+  if (g.nodes > 1) {
+    const double messages = tree ? 2 * std::floor(std::log2(g.nodes)) : 1;
+    e.waits += messages * hops_of(g, c.algorithm, Protocol::simple, {}).network;
+  }
   if (f.channel > Bandwidth{}) e.waits += std::min(kChunk, bytes / (c.channels * g.ranks)) * units::B / f.channel;
+  return e;
+}
+
+/// The network's switches add. Direct: the GPUs of a node exchange shares, each sends the sum of one by its port, gets the
+/// whole of it back and hands it to the others. Chain: sums go up a chain of the node's GPUs and down again.
+Exchange collnet(CollectiveKind kind, double bytes, const Group& g, const Choice& c, const FamilyScalars& f) {
+  const bool direct = c.algorithm == Algorithm::collnet_direct, reduces = kind == CollectiveKind::all_reduce;
+  const double each = g.ranks_per_node(), others = each - 1, ways = reduces ? 2 : 1;
+  const Hops hop = hops_of(g, c.algorithm, Protocol::simple, f.step + f.per_cta);
+  const double longer = nccl::reckoned_hop(c.algorithm, Protocol::simple, g.path) /
+                        nccl::reckoned_hop(Algorithm::ring, Protocol::simple, g.path);
+  Exchange e;
+  move(e, direct ? ways * others / each * bytes : std::min(1.0, others) * ways * bytes, f.link_share * g.wire,
+       bytes / each, g);
+  e.staged = e.link;
+  e.waits = ways * (direct ? std::min(1.0, others) : others) * longer * hop.inside + hop.network;
+  if (direct) e.waits += ways * others * nccl::kCollnetArityMicroseconds * units::us;
   return e;
 }
 
@@ -261,10 +295,17 @@ class Nccl final : public Provider {
     if (s->kind == CollectiveKind::all_to_all) {  // as long as the busiest rank takes
       return exchange((1 + s->skew / 100) * bytes / ranks, ranks - 1, g, q, out);
     }
-    const Choice c = nccl::choose(s->kind, bytes, g, forced(q));
-    if (c.algorithm == Algorithm::nvls) {
+    const Choice c = nccl::choose(s->kind, bytes, g, forced(*s, q));
+    if (c.algorithm == Algorithm::nvls || c.algorithm == Algorithm::nvls_tree) {
       const FamilyScalars& f = family_on_file(q, kNvls);
-      return launch("nccl nvls", nvls(bytes, g, c, f), c.channels, f, ranks, q, out);
+      out.unmeasured = out.unmeasured || s->kind != CollectiveKind::all_reduce;
+      return launch(c.algorithm == Algorithm::nvls ? "nccl nvls" : "nccl nvls tree", nvls(s->kind, bytes, g, c, f),
+                    c.channels, f, ranks, q, out);
+    }
+    if (c.algorithm == Algorithm::collnet_direct || c.algorithm == Algorithm::collnet_chain) {
+      const FamilyScalars& f = family_on_file(q, kRingSimple);
+      return launch(c.algorithm == Algorithm::collnet_direct ? "nccl collnet direct" : "nccl collnet chain",
+                    collnet(s->kind, bytes, g, c, f), c.channels, f, ranks, q, out);
     }
     constexpr std::array<std::array<const char*, 3>, 2> kKernels{
         {{"nccl ring ll", "nccl ring ll128", "nccl ring simple"},
@@ -282,12 +323,18 @@ class Nccl final : public Provider {
   }
 
  private:
-  static std::optional<Algorithm> forced(const Question& q) {
+  /// In a step those of the collectives that an algorithm is of go by it, as by NCCL_ALGO="allreduce:tree".
+  static std::optional<Algorithm> forced(const Collective& s, const Question& q) {
+    if (!q.priced_alone && !is_algorithm_of(q.collective, s.kind)) return {};
     switch (q.collective) {
       case CollectiveChoice::automatic: return {};
       case CollectiveChoice::ring: return Algorithm::ring;
       case CollectiveChoice::tree: return Algorithm::tree;
       case CollectiveChoice::nvls: return Algorithm::nvls;
+      case CollectiveChoice::nvls_tree: return Algorithm::nvls_tree;
+      case CollectiveChoice::collnet_direct: return Algorithm::collnet_direct;
+      case CollectiveChoice::collnet_chain: return Algorithm::collnet_chain;
+      case CollectiveChoice::pat: return Algorithm::pat;
       case CollectiveChoice::one_shot:
       case CollectiveChoice::two_shot: break;
     }

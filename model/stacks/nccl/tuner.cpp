@@ -17,11 +17,17 @@ constexpr std::size_t index(Protocol p) { return static_cast<std::size_t>(p); }
 constexpr std::size_t index(Algorithm a) { return static_cast<std::size_t>(a); }
 constexpr std::size_t index(Architecture a) { return static_cast<std::size_t>(a); }
 
-// Microseconds, by algorithm (ring, tree, NVLS).
-constexpr std::array<ByProtocol, 3> kBase{{{6.6, 14.0, 8.4}, {6.8, 14.0, 8.4}, {0, 0, 0}}};
-constexpr std::array<ByProtocol, 3> kNvlinkHop{{{0.6, 1.9, 3.4}, {0.6, 1.25, 4.0}, {0, 0, 25}}};
-constexpr std::array<ByProtocol, 3> kPcieHop{{{1.0, 2.5, 5.7}, {1.0, 1.9, 4.0}, {0, 0, 0}}};
-constexpr std::array<ByProtocol, 3> kNetworkHop{{{2.7, 4.0, 14.0}, {5.0, 8.5, 14.0}, {0, 0, 18}}};
+// Microseconds, by algorithm in its order.
+constexpr std::size_t kAlgorithms = 7;
+using ByAlgorithm = std::array<ByProtocol, kAlgorithms>;
+constexpr ByAlgorithm kBase{
+    {{6.6, 14.0, 8.4}, {6.8, 14.0, 8.4}, {0, 0, 0}, {8, 8, 8}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}};
+constexpr ByAlgorithm kNvlinkHop{
+    {{0.6, 1.9, 3.4}, {0.6, 1.25, 4.0}, {0, 0, 25}, {0, 0, 4.0}, {0, 0, 25}, {0, 0, 3.7}, {0, 0, 2.8}}};
+constexpr ByAlgorithm kPcieHop{
+    {{1.0, 2.5, 5.7}, {1.0, 1.9, 4.0}, {0, 0, 0}, {0, 0, 4.0}, {0, 0, 0}, {0, 0, 3.7}, {0, 0, 2.8}}};
+constexpr ByAlgorithm kNetworkHop{
+    {{2.7, 4.0, 14.0}, {5.0, 8.5, 14.0}, {0, 0, 18}, {0, 0, 14}, {0, 0, 14}, {0, 0, 31}, {0, 0, 30}}};
 
 // GB/s, by architecture, on 1, 2 and more nodes.
 using ByNodes = std::array<double, 3>;
@@ -34,6 +40,8 @@ constexpr std::array<ByNodes, 4> kTreeLl128PerChannel{
 constexpr std::array<ByNodes, 4> kTreePerChannel{
     {{26.5, 18.5, 10.0}, {24.0, 23.6, 17.8}, {38.7, 41.4, 36.0}, {70.0, 42.8, 24.0}}};
 constexpr std::array<double, 4> kNvlsEfficiency{0, 0, 0.85, 0.74};
+constexpr std::array<ByNodes, 4> kNvlsTreePerChannel{
+    {{26.5, 18.5, 10.0}, {24.0, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96.0, 43.1}}};
 
 // "Trees are not perfectly sticking to the model for medium sizes": powers of two from 64 B.
 constexpr std::array<std::array<double, 23>, kProtocols> kTreeCorrection{
@@ -70,7 +78,7 @@ double latency_us(CollectiveKind kind, Algorithm a, Protocol p, const Group& g) 
   const bool by_tree = kind == CollectiveKind::broadcast && p == Protocol::simple;
   const double base = kBase[index(a)][index(p)];
   const double hop = reckoned_hop(by_tree ? Algorithm::tree : a, p, g.path).in(units::us);
-  const double network = reckoned_network_hop(a, p).in(units::us);
+  const double network = reckoned_network_hop(g, a, p).in(units::us);
   if (a == Algorithm::tree) {
     return base + 2 * ((g.ranks_per_node() - 1) * hop + std::floor(std::log2(g.nodes)) * network);
   }
@@ -96,19 +104,51 @@ double reckon(CollectiveKind kind, double bytes, Algorithm a, Protocol p, const 
   return latency + bytes / (1000 * bandwidth);
 }
 
-/// NVLS: one store or load for all GPUs of the node. Its bandwidth counts both halves of an all-reduce.
-double reckon_nvls(double bytes, const Group& g) {
-  constexpr double kChannels = 16;
-  const double bus = 2 * rings_of(g).bus.in(units::GB_per_s)*kNvlsEfficiency[index(g.architecture)];
-  const double bandwidth =
-      bus * (kChannels - 1) / kChannels * g.ranks / ring_steps(CollectiveKind::all_reduce, g.ranks);
-  return kNvlinkHop[index(Algorithm::nvls)][index(Protocol::simple)] + bytes / (1000 * bandwidth);
+/// GB/s of the rings inside a node.
+double inner_bus(const Group& g) {
+  Group node = g;
+  node.ranks = g.ranks_per_node();
+  node.nodes = 1;
+  return rings_of(node).bus.in(units::GB_per_s);
+}
+
+/// NVLS: one store or load for all GPUs of the node. Its bandwidth counts both halves of an all-reduce. Inside one node 16
+/// channels; between nodes one for each GPU, by whose port they leave it.
+double reckon_nvls(CollectiveKind kind, double bytes, Algorithm a, const Group& g) {
+  const bool reduces = kind == CollectiveKind::all_reduce, tree = a == Algorithm::nvls_tree;
+  const double each = g.ranks_per_node(), channels = g.nodes > 1 ? each : 16;
+  double channel = inner_bus(g) / channels * kNvlsEfficiency[index(g.architecture)] * (channels - 1) / channels;
+  channel *= reduces ? 2 : (each - 1) / each;
+  if (g.nodes > 1) channel = std::min(channel, g.network.in(units::GB_per_s) * (tree && g.nodes <= 2 ? 2 : 1));
+  if (tree) channel = std::min(channel, kNvlsTreePerChannel[index(g.architecture)][nodes_row(g.nodes)]);
+  const double bandwidth = channels * channel * (reduces ? g.ranks / ring_steps(kind, g.ranks) : 1);
+  const double network = reckoned_network_hop(g, a, Protocol::simple).in(units::us);
+  double latency = kNvlinkHop[index(a)][index(Protocol::simple)];
+  if (g.nodes > 1) latency += tree ? 2 * std::floor(std::log2(g.nodes)) * network : network;
+  return latency + bytes / (1000 * bandwidth);
+}
+
+/// Simple alone. All GPUs of a node send their shares side by side, each by its own port.
+double reckon_collnet(CollectiveKind kind, double bytes, Algorithm a, const Group& g) {
+  const double others = g.ranks_per_node() - 1, port = g.network.in(units::GB_per_s);
+  const double hop = reckoned_hop(a, Protocol::simple, g.path).in(units::us);
+  const double network = reckoned_network_hop(g, a, Protocol::simple).in(units::us);
+  const bool direct = a == Algorithm::collnet_direct;
+  double bandwidth = g.ranks_per_node() * port;
+  if (kind != CollectiveKind::all_reduce) {
+    bandwidth = g.ranks_per_node() * std::min(inner_bus(g) / g.ranks_per_node(), 0.9 * port);
+  } else {
+    const bool newer = g.architecture == Architecture::hopper || g.architecture == Architecture::blackwell;
+    bandwidth *= direct && newer ? 0.85 / 2 : 0.5;
+  }
+  const double inside =
+      direct ? 2 * (std::min(1.0, others) * hop + others * kCollnetArityMicroseconds) : 2 * others * hop;
+  return inside + network + bytes / (1000 * bandwidth);
 }
 
 /// Simple alone. Its bandwidth is of the whole buffer, whatever the ranks.
 double reckon_pat(double bytes, const Group& g) {
-  constexpr double kPatBase = 8;
-  return kPatBase + reckoned_pat_steps(g.ranks).in(units::us) +
+  return kBase[index(Algorithm::pat)][index(Protocol::simple)] + reckoned_pat_steps(g.ranks).in(units::us) +
          bytes / (1000 * kPatShare * rings_of(g).bus.in(units::GB_per_s));
 }
 
@@ -116,6 +156,18 @@ double reckon_pat(double bytes, const Group& g) {
 /// on eight from 4 MiB (aiconfigurator's nccl tables, 2.26 to 2.29): NCCL's source gives no such rule, the topology that
 /// it searches may.
 constexpr double kLeastNvlsRanks = 8;
+
+bool is_gather(CollectiveKind kind) {
+  return kind == CollectiveKind::all_gather || kind == CollectiveKind::reduce_scatter;
+}
+
+/// CTAs that NVLS has on Hopper (src/transport/nvls.cc); taken for CollNet too.
+constexpr double kSwitchChannels = 16;
+
+bool by_switches(Algorithm a) {
+  return a == Algorithm::nvls || a == Algorithm::nvls_tree || a == Algorithm::collnet_direct ||
+         a == Algorithm::collnet_chain;
+}
 
 void cut_to_size(double bytes, double ranks, Choice& c) {
   const bool flags_ring = c.algorithm == Algorithm::ring && c.protocol == Protocol::ll;
@@ -149,13 +201,27 @@ double ring_network_steps(CollectiveKind kind, double nodes) {
 }
 
 bool pat_allowed(CollectiveKind kind, const Group& group) {
-  const bool gathers = kind == CollectiveKind::all_gather || kind == CollectiveKind::reduce_scatter;
-  return gathers && group.nodes > 1 && group.nodes == group.ranks;
+  return is_gather(kind) && group.nodes > 1 && group.nodes == group.ranks;
+}
+
+bool switches_allowed(Algorithm a, CollectiveKind kind, const Group& g) {
+  constexpr double kMostMulticastRanks = 32,
+                   kMostCollnetRanks = 8;  // of a node: NCCL_MAX_NVLS_ARITY, _DIRECT_ARITY + 1
+  const bool reduces = kind == CollectiveKind::all_reduce;
+  const bool gathers = is_gather(kind) && g.ranks_per_node() <= kMostMulticastRanks;
+  const bool collnet = g.network_adds && g.nodes > 1 && g.ranks_per_node() <= kMostCollnetRanks;
+  switch (a) {
+    case Algorithm::nvls: return (reduces || gathers) && g.multicast && (g.nodes <= 1 || g.network_adds);
+    case Algorithm::nvls_tree: return reduces && g.multicast && g.nodes > 1 && g.ranks_per_node() > 1;
+    case Algorithm::collnet_direct: return (reduces || gathers) && collnet && g.path == Path::nvlink;
+    case Algorithm::collnet_chain: return reduces && collnet;
+    default: return false;
+  }
 }
 
 Seconds reckoned_pat_steps(double ranks) {
   constexpr double kHopShare = 1 / 3.5, kEachRank = 2.8;
-  const double hop = kNetworkHop[index(Algorithm::ring)][index(Protocol::simple)];  // NCCL has the same for PAT
+  const double hop = kNetworkHop[index(Algorithm::pat)][index(Protocol::simple)];
   return (std::floor(std::log2(ranks)) * kHopShare * hop + kEachRank * ranks) * units::us;
 }
 
@@ -166,6 +232,10 @@ Seconds reckoned_hop(Algorithm algorithm, Protocol protocol, Path path) {
 
 Seconds reckoned_network_hop(Algorithm algorithm, Protocol protocol) {
   return kNetworkHop[index(algorithm)][index(protocol)] * units::us;
+}
+
+Seconds reckoned_network_hop(const Group& g, Algorithm a, Protocol p) {
+  return reckoned_network_hop(g.ranks_per_node() <= 1 ? Algorithm::tree : a, p);
 }
 
 double ways_of_hop(Protocol protocol, Path path) {
@@ -191,18 +261,23 @@ Choice choose(CollectiveKind kind, double bytes, const Group& group, std::option
     if (reduces) offer(Algorithm::tree, p, reckon(kind, bytes, Algorithm::tree, p, group));
     offer(Algorithm::ring, p, reckon(kind, bytes, Algorithm::ring, p, group));
   }
-  const bool enough = group.ranks >= kLeastNvlsRanks || only == Algorithm::nvls;
-  if (reduces && group.multicast && group.nodes <= 1 && enough) {
-    offer(Algorithm::nvls, Protocol::simple, reckon_nvls(bytes, group));
+  for (const Algorithm a : {Algorithm::nvls, Algorithm::nvls_tree}) {
+    const bool enough = group.ranks_per_node() >= kLeastNvlsRanks || only == a;
+    if (enough && switches_allowed(a, kind, group)) offer(a, Protocol::simple, reckon_nvls(kind, bytes, a, group));
   }
-  if (!only && pat_allowed(kind, group)) offer(Algorithm::pat, Protocol::simple, reckon_pat(bytes, group));
+  for (const Algorithm a : {Algorithm::collnet_direct, Algorithm::collnet_chain}) {
+    if (switches_allowed(a, kind, group)) offer(a, Protocol::simple, reckon_collnet(kind, bytes, a, group));
+  }
+  if (pat_allowed(kind, group)) offer(Algorithm::pat, Protocol::simple, reckon_pat(bytes, group));
   if (least <= 0) {
-    throw BadInput(std::string(name(kind)) +
-                   ": NCCL has no such algorithm for it between these GPUs (trees and NVLS are "
-                   "of all_reduce, NVLS of switches inside one node that add)");
+    throw BadInput(
+        std::string(name(kind)) +
+        ": NCCL has no such algorithm for it between these GPUs (tree, nvls-tree and collnet-chain are of "
+        "all_reduce, pat of all_gather and reduce_scatter among ranks of a node each; nvls needs switches of "
+        "a node that add, nvls-tree several such nodes, collnet a network that adds)");
   }
   best.channels = rings_of(group).channels;
-  if (best.algorithm == Algorithm::nvls) best.channels = 16;
+  if (by_switches(best.algorithm)) best.channels = kSwitchChannels;
   else cut_to_size(bytes, group.ranks, best);
   best.reckoned = least * units::us;
   return best;

@@ -1,7 +1,8 @@
 // Which algorithm, protocol and how many channels NCCL takes for a collective: its own cost model, with its own
 // constants. Source: NVIDIA/nccl 2.28, src/graph/tuning.cc (ncclTopoTuneModel, ncclTopoGetAlgoTime) and src/enqueue.cc
 // (topoGetAlgoInfo, addP2pToPlan). The times that it reckons with choose; they are no predictions (docs/sources.md:
-// collectives). Not modelled: CollNet (in-network reduction by InfiniBand switches needs a plugin), user plugins.
+// collectives). Networks that add (CollNet) are taken where the cluster's file says that its network does and NCCL is told
+// to use it (in_network_reduction of that tier; NCCL_COLLNET_ENABLE and a plugin). Not modelled: user plugins.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace plumbline::nccl {
 
-enum class Algorithm : std::uint8_t { ring, tree, nvls, pat };
+enum class Algorithm : std::uint8_t { ring, tree, nvls, pat, nvls_tree, collnet_direct, collnet_chain };
 enum class Protocol : std::uint8_t { ll, ll128, simple };
 /// Rows of NCCL's tables.
 enum class Architecture : std::uint8_t { volta, ampere, hopper, blackwell };
@@ -27,6 +28,7 @@ struct Group {
   Bandwidth network;                       ///< between nodes: a GPU, one direction; read where nodes > 1
   Seconds longer_way, longer_network_way;  ///< than NCCL's tables are for, of one message with its flags
   bool multicast = false;                  ///< switches inside the node copy and add, and NCCL may use it
+  bool network_adds = false;               ///< so do those between nodes
 
   double ranks_per_node() const { return ranks / nodes; }
 };
@@ -59,9 +61,18 @@ Seconds reckoned_pat_steps(double ranks);
 /// Share of the rings' bandwidth that NCCL reckons it reaches.
 inline constexpr double kPatShare = 0.75;
 
+/// Algorithms of switches that add. NVLS: one store or load for all GPUs of the node; between nodes its sums meet in trees
+/// (NVLS tree), or in the network's switches. CollNet: a node's GPUs add up shares of the data (direct), or pass them along
+/// a chain, and the network adds the nodes'. Every GPU of a node is taken to have a port of its own into the network.
+bool switches_allowed(Algorithm algorithm, CollectiveKind kind, const Group& group);
+
 /// What one hop takes by NCCL's tables, inside a node and between nodes.
 Seconds reckoned_hop(Algorithm algorithm, Protocol protocol, Path path);
 Seconds reckoned_network_hop(Algorithm algorithm, Protocol protocol);
+/// ... of this group: where each rank has a node to itself nothing hides its latency, and NCCL takes the tree's.
+Seconds reckoned_network_hop(const Group& group, Algorithm algorithm, Protocol protocol);
+/// Serialization that CollNet adds for each other GPU of a node, up and down.
+inline constexpr double kCollnetArityMicroseconds = 0.4;
 
 /// Ways across a link of any kind that a hop of this protocol has, as its hops are to LL's, a store and nothing else, in
 /// NCCL's own tables: Simple's waits for a fence before its flag.

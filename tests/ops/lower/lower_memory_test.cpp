@@ -1,6 +1,7 @@
 // Memory, against totals by hand.
 #include <gtest/gtest.h>
 
+#include "ops/memory/memory.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing_support::lower_memory_test {
