@@ -7,6 +7,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/printable.hpp"
+#include "ops/config/class_defaults.hpp"
 
 namespace plumbline {
 namespace {
@@ -210,7 +211,28 @@ std::int64_t integer_within(const JsonValue& value, std::int64_t low, std::int64
 }
 
 LlmConfig::LlmConfig(JsonValue inner, JsonValue outer, Family family)
-    : inner_(std::move(inner)), outer_(std::move(outer)), family_(family) {}
+    : inner_(std::move(inner)), outer_(std::move(outer)), family_(family) {
+  const auto own = inner_.find("model_type"), around = outer_.find("model_type");
+  if (own && own->is_string()) defaults_ = class_defaults(own->as_string());
+  if (!own && around && around->is_string()) {
+    // A text model inside another has a class of its own.
+    const bool inside = inner_.path() != outer_.path();
+    defaults_ = class_defaults(around->as_string() + (inside ? "_text" : ""));
+  }
+  if (!defaults_) return;
+  for (std::string& key : inner_.keys()) stated_.insert(std::move(key));
+}
+
+std::optional<JsonValue> LlmConfig::class_default(Names names) const {
+  if (!defaults_) return std::nullopt;
+  for (const std::string_view name : names) {
+    if (stated_.find(name) != stated_.end()) return std::nullopt;
+  }
+  for (const std::string_view name : names) {
+    if (auto value = defaults_->find(name)) return value;
+  }
+  return std::nullopt;
+}
 
 std::optional<JsonValue> LlmConfig::find(Names names) const {
   std::optional<JsonValue> found;
@@ -218,7 +240,24 @@ std::optional<JsonValue> LlmConfig::find(Names names) const {
     if (asked_.find(name) == asked_.end()) asked_.emplace(name);
     if (!found) found = inner_.find(name);
   }
+  return found ? found : class_default(names);
+}
+
+std::optional<JsonValue> LlmConfig::find_size(Names names) const {
+  auto found = find(names);
+  if (!found || !defaults_) return found;
+  for (const std::string_view name : names) {
+    if (inner_.has(name)) return found;
+  }
+  const std::string& path = found->path();
+  filled_.insert(path.substr(path.rfind('/') + 1) + " " + found->dump());
   return found;
+}
+
+std::string LlmConfig::filled_text() const {
+  std::string text;
+  for (const std::string& one : filled_) text += (text.empty() ? "" : ", ") + one;
+  return text;
 }
 
 std::optional<JsonValue> LlmConfig::find_object(Names names) const {
@@ -245,13 +284,13 @@ std::int64_t LlmConfig::dim(Names names, const char* meaning) const {
 }
 
 std::optional<std::int64_t> LlmConfig::maybe_dim(Names names) const {
-  const auto value = find(names);
+  const auto value = find_size(names);
   if (!value) return std::nullopt;
   return integer_within(*value, 1, kLargestDim);
 }
 
 std::int64_t LlmConfig::count_or(Names names, std::int64_t fallback) const {
-  const auto value = find(names);
+  const auto value = find_size(names);
   return value ? integer_within(*value, 0, kLargestDim) : fallback;
 }
 

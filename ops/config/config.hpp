@@ -14,7 +14,8 @@
 
 namespace plumbline {
 
-/// One object of the file (the language model's), with the outer one behind it for the few keys that live there.
+/// One object of the file (the language model's), with the outer one behind it for the few keys that live there, and what
+/// the class of its model_type says of keys that neither it nor any other name of the same thing states, not even by null.
 /// Every key asked for counts as known; `unknown_keys` gives what is left and looks like a dimension.
 class LlmConfig {
  public:
@@ -30,7 +31,8 @@ class LlmConfig {
   const JsonValue& inner() const { return inner_; }
   const JsonValue& outer() const { return outer_; }
 
-  /// The first of the names that is there and not null.
+  /// The first of the names that is there and not null; where none is, not even as null, the class default of the first
+  /// that has one.
   std::optional<JsonValue> find(Names names) const;
   /// As `find`; what is there must be an object.
   std::optional<JsonValue> find_object(Names names) const;
@@ -49,11 +51,16 @@ class LlmConfig {
   std::string text_or(Names names, const std::string& fallback) const;
 
   /// What was asked of another object of the same keys counts as asked here.
-  void know_keys_of(const LlmConfig& other) const { asked_.insert(other.asked_.begin(), other.asked_.end()); }
+  void know_keys_of(const LlmConfig& other) const {
+    asked_.insert(other.asked_.begin(), other.asked_.end());
+    filled_.insert(other.filled_.begin(), other.filled_.end());
+  }
 
   /// One sentence for the report; the same sentence is kept once.
   void assume(const std::string& sentence) const;
   const std::vector<std::string>& assumptions() const { return assumptions_; }
+  /// The sizes that were asked for and came from the class, "head_dim 256, ..."; "" where the file states all.
+  std::string filled_text() const;
   /// a x b, refused above 2^40 in the name of `key`.
   std::int64_t product(std::int64_t a, std::int64_t b, const char* key) const;
 
@@ -66,8 +73,16 @@ class LlmConfig {
   std::vector<std::string> ignored_keys(std::size_t most = kMostNamed) const;
 
  private:
+  /// The class default of the first of the names that has one, when the file is silent of all of them.
+  std::optional<JsonValue> class_default(Names names) const;
+  /// As `find`; a number that the class gave is kept for `filled_text`.
+  std::optional<JsonValue> find_size(Names names) const;
+
   JsonValue inner_, outer_;
   Family family_;
+  std::optional<JsonValue> defaults_;
+  std::set<std::string, std::less<>> stated_;  ///< keys of the file, null ones too; none without defaults
+  mutable std::set<std::string> filled_;
   mutable std::set<std::string, std::less<>> asked_;
   mutable std::vector<std::string> assumptions_;
 };

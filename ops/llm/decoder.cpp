@@ -203,7 +203,9 @@ std::vector<bool> cross_layers(const LlmConfig& config, std::int64_t layers) {
   const auto list = config.find({"cross_attention_layers"});
   if (!list) return crossing;
   for (const JsonValue& value : list->elements()) {
-    crossing[static_cast<std::size_t>(integer_within(value, 0, layers - 1))] = true;
+    // The class looks each layer up in the list: numbers beyond the last layer are of a longer model.
+    const std::int64_t layer = integer_within(value, 0, LlmConfig::kMostLayers);
+    if (layer < layers) crossing[static_cast<std::size_t>(layer)] = true;
   }
   config.assume("cross-attention layers are in the parameters and in no step: without a picture they are passed by");
   return crossing;

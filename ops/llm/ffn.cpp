@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "arch/files.hpp"
 #include "ops/llm/parts.hpp"
@@ -88,6 +89,8 @@ std::int64_t shared_width(const LlmConfig& config, std::int64_t expert_width) {
       {"moe_shared_expert_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size"}, 0);
   if (config.is("deepseek_v4")) return expert_width;                          // one, whatever the file says
   const bool each = config.is("bailing_moe") || config.is("bailing_moe_v2");  // the size of one of them
+  // HYV3MoE of transformers: without a count, a part of the dense width.
+  if (config.is("hy_v3") && count == 0) return config.dim({"intermediate_size"}, "FFN width");
   if (given > 0) return each ? config.product(std::max<std::int64_t>(count, 1), given, "num_shared_experts") : given;
   if (count > 0) return config.product(count, expert_width, "n_shared_experts");
   return config.family().has(kSharedExpert) ? expert_width : 0;
@@ -100,8 +103,16 @@ std::int64_t expert_count(const LlmConfig& config) {
       return 0;
     }
   }
-  return config.count_or(
-      {"num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts", "moe_num_experts"}, 0);
+  const LlmConfig::Names names = {"num_local_experts", "num_experts", "n_routed_experts", "num_routed_experts",
+                                  "moe_num_experts"};
+  const auto stated = config.find(names);
+  const std::int64_t count = config.count_or(names, 0);
+  constexpr auto kAlways = std::to_array<std::string_view>(
+      {"cohere2_moe", "flex_olmo", "granitemoe", "granitemoe_swa", "granitemoeshared", "minimax", "mixtral"});
+  if (stated && count == 0 && std::find(kAlways.begin(), kAlways.end(), config.family().type) != kAlways.end()) {
+    stated->fail("expected at least one expert: layers of this kind have no other feed-forward part");
+  }
+  return count;
 }
 
 }  // namespace
@@ -158,12 +169,14 @@ void read_expert_groups(const LlmConfig& config, FfnSpec& ffn) {
 }
 
 bool has_experts(const LlmConfig& config) {
-  // HunYuanMoEV1Moe stands in every layer, with one expert too.
-  return expert_count(config) > (config.is("hunyuan_v1_moe") ? 0 : 1);
+  // One expert is a dense part to Jamba, Hunyuan's own code and files of no known kind; elsewhere it has a router too.
+  const std::string_view type = config.family().type;
+  const bool dense = type == "jamba" || type == "hunyuan" || type == "hunyuan_v1_dense" || type == "unknown";
+  return expert_count(config) > (dense ? 1 : 0);
 }
 
 FfnSpec read_moe_ffn(const LlmConfig& config) {
-  if (config.is("doge")) config.find({"is_moe"})->fail("experts of one row each (CDMoE) are not understood");
+  if (config.is("doge")) config.inner().fail("'is_moe': experts of one row each (CDMoE) are not understood");
   FfnSpec ffn;
   const Family& family = config.family();
   ffn.gated = read_gated(config);
@@ -178,8 +191,12 @@ FfnSpec read_moe_ffn(const LlmConfig& config) {
     config.inner().fail("expected at most " + std::to_string(ffn.experts) + " experts a token, found " +
                         std::to_string(ffn.topk) + " in 'num_experts_per_tok'");
   }
+  // Its own name first, by the class too: `intermediate_size` beside it is a dense layer's.
+  const auto own_width = config.maybe_dim({"moe_intermediate_size", "expert_ffn_hidden_size"});
+  config.find({"intermediate_size"});
   ffn.expert_width =
-      config.dim({"moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size"}, "expert width");
+      own_width ? *own_width
+                : config.dim({"moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size"}, "expert width");
   ffn.shared_width = shared_width(config, ffn.expert_width);
   ffn.shared_gate = ffn.shared_width > 0 && family.has(kSharedGate);
   if (config.is("longcat_flash")) ffn.width = config.dim({"ffn_hidden_size"}, "FFN width");
@@ -276,7 +293,8 @@ std::vector<bool> moe_layers(const LlmConfig& config, std::int64_t layers) {
   }
   if (const auto list = config.find({"mlp_only_layers"})) {
     for (const JsonValue& value : list->elements()) {
-      moe[static_cast<std::size_t>(integer_within(value, 0, layers - 1))] = false;
+      const std::int64_t layer = integer_within(value, 0, LlmConfig::kMostLayers);
+      if (layer < layers) moe[static_cast<std::size_t>(layer)] = false;
     }
   }
   return moe;

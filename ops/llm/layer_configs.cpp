@@ -50,7 +50,9 @@ void add_wide_parts(const LlmConfig& config, LayerPatches& patches) {
 
 /// Gemma 4's older form: full attention has heads of its own width, and its own KV heads where keys are values.
 void add_global_heads(const LlmConfig& config, const std::vector<std::string_view>& words, LayerPatches& patches) {
-  const auto width = config.maybe_dim({"global_head_dim"});
+  // transformers' class gives a file without this form and the newer one the former's default.
+  const bool newer = config.inner().has("per_layer_config") && !config.inner().has("global_head_dim");
+  const auto width = newer ? std::nullopt : config.maybe_dim({"global_head_dim"});
   const auto heads = config.maybe_dim({"num_global_key_value_heads"});
   const bool joint = config.flag_or({"attention_k_eq_v"}, false);
   for (std::size_t i = 0; i < patches.size(); ++i) {

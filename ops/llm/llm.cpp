@@ -139,6 +139,10 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
   finish_totals(llm);
   check_unknown_keys(config, choice);
   llm.assumptions = config.assumptions();
+  if (const std::string filled = config.filled_text(); !filled.empty()) {
+    llm.assumptions.push_back("keys that the config leaves out, as the class of '" + printable(choice.type) +
+                              "' in transformers has them: " + filled);
+  }
   llm.ignored_keys = config.ignored_keys();
   if (!llm.ignored_keys.empty()) {
     std::string names;

@@ -1,4 +1,5 @@
 // Models of nothing but Mamba layers, and Nemotron-H's pattern of letters.
+#include <algorithm>
 #include <string>
 
 #include "ops/llm/params.hpp"
@@ -99,7 +100,8 @@ void build_zamba(const LlmConfig& config, Llm& llm) {
     if (both) append_layer(stack, block);
     append_layer(stack, mamba);
   }
-  const std::int64_t copies = config.dim_or({"num_mem_blocks"}, 1);
+  const bool any = std::find(hybrid.begin(), hybrid.end(), true) != hybrid.end();
+  const std::int64_t stated = config.dim_or({"num_mem_blocks"}, 1), copies = any ? stated : 0;
   stack.other_params =
       static_cast<double>(llm.hidden) + static_cast<double>(copies) * shared.shared_params(llm.hidden).total();
   config.assume("the transformer block that hybrid layers share is counted once among the parameters");

@@ -8,16 +8,21 @@
 namespace plumbline {
 namespace {
 
-/// MPT has learned positions where neither ALiBi nor RoPE says where a token stands (llm-foundry, MPTConfig: both set
-/// learned_pos_emb to false; MptAttentionConfig of transformers: ALiBi by default).
+/// MptModel of transformers has ALiBi whatever the file says; llm-foundry's has learned positions where neither ALiBi nor
+/// RoPE says where a token stands.
 bool learned_positions(const LlmConfig& config) {
   if (!config.is("mpt")) return config.family().has(kPositions);
   const bool learned = config.flag_or({"learned_pos_emb"}, true);
   const auto attention = config.find_object({"attn_config"});
-  if (!attention) return false;
-  const bool rope = attention->find_bool("rope").value_or(false);
-  if (rope) config.assume("MPT with RoPE: the rotation of Q and K is not counted");
-  return learned && !rope && !attention->find_bool("alibi").value_or(true);
+  if (!attention || attention->find_bool("alibi").value_or(true)) return false;
+  if (attention->find_bool("rope").value_or(false)) {
+    config.assume("MPT with RoPE: the rotation of Q and K is not counted");
+  } else if (learned) {
+    config.assume(
+        "MPT without ALiBi: learned positions, which llm-foundry's code has and transformers' has not, are not "
+        "counted");
+  }
+  return false;
 }
 
 double position_params(const LlmConfig& config, double h) {
@@ -120,7 +125,9 @@ double patch_params(const LlmConfig& config, double h) {
     return d(value ? integer_within(*value, 1, 1 << 20) : fallback);
   };
   const double patch = size("patch_size", 30);
-  return patch * patch * size("num_channels", 3) * h + h;
+  // The linear layer is as wide as the file around the text model says.
+  const double width = outer.find("hidden_size") ? size("hidden_size", 0) : h;
+  return patch * patch * size("num_channels", 3) * width + width;
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ LayerMixer read_by_layers(const LlmConfig& config, const LayerPlace& place) {
   a.whole = true;
   a.heads = base.q_heads;
   a.dim = base.qk_dim;
-  if (base.kv_heads != 1) config.find({"num_key_value_heads"})->fail("expected one KV head");
+  if (base.kv_heads != 1) config.inner().fail("expected one KV head in 'num_key_value_heads'");
   a.window = sliding_window(config);
   a.q_lora_rank = config.dim({"q_lora_rank"}, "rank of the query");
   a.rope_dim = config.count_or({"qk_rope_head_dim"}, 0);

@@ -6,7 +6,8 @@ namespace plumbline {
 
 namespace {
 
-/// GlmMoeDsaConfig of transformers 5.17: a list of "full" and "shared", letters F and S, or every `freq`-th layer.
+/// GlmMoeDsaConfig of transformers 5.17: a list of "full" and "shared", letters F and S, or every `freq`-th layer; HYV4Config: without a
+/// list the first and every fourth layer behind it.
 bool chooses(const LlmConfig& config, std::int64_t layer) {
   const auto at = static_cast<std::size_t>(layer);
   const std::int64_t freq = config.dim_or({"index_topk_freq"}, 1),
@@ -25,6 +26,7 @@ bool chooses(const LlmConfig& config, std::int64_t layer) {
     if (letters[at] != 'F' && letters[at] != 'S') pattern->fail("expected letters F and S");
     return letters[at] == 'F';
   }
+  if (config.is("hy_v4")) return layer == 0 || (layer - 1) % 4 == 0;
   return std::max<std::int64_t>(layer - offset + 1, 0) % freq == 0;
 }
 

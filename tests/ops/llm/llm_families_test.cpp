@@ -1,5 +1,6 @@
 // Default configurations and variants of the causal language model families of Hugging Face transformers 5.17, against the
-// parameters of the real modules (shared tensors once, built without weights). tests/ops/hf_families.json.
+// parameters of the real modules (shared tensors once, built without weights). tests/ops/hf_families.json, and drawn at
+// random tests/ops/hf_variants.json.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -75,6 +76,74 @@ TEST(HfFamilies, HaveTheParametersOfTheRealModulesOrAreRefused) {
   }
   EXPECT_GT(counted, 500);
   EXPECT_EQ(document().root().at("models").size(), 151U);
+}
+
+/// `object` without these keys, as text.
+std::string text_without(const JsonValue& object, const JsonValue& keys) {
+  std::set<std::string> dropped;
+  for (const JsonValue& key : keys.elements()) dropped.insert(key.as_string());
+  std::string text;
+  for (const std::string& key : object.keys()) {
+    if (dropped.count(key) > 0) continue;
+    const auto value = object.find(key);
+    text += (text.empty() ? "{\"" : ",\"") + key + "\":" + (value ? value->dump() : "null");
+  }
+  return text + "}";
+}
+
+/// Sizes, switches and lists that were drawn at random, and keys left out, which the class has a default for.
+TEST(HfVariants, HaveTheParametersOfTheRealModules) {
+  const JsonDocument file = JsonDocument::read_file(testing_support::tests_folder() + "/ops/hf_variants.json");
+  int counted = 0;
+  for (const JsonValue& variant : file.root().at("variants").elements()) {
+    const std::string type = variant.at("type").as_string();
+    const JsonDocument base = JsonDocument::parse(document().root().at("models").at(type).at("config").dump(), type);
+    const JsonDocument whole = base.merged_with(JsonDocument::parse(variant.at("change").dump(), type));
+    const std::string config = text_without(whole.root(), variant.at("without"));
+    Llm llm;
+    EXPECT_NO_THROW(llm = parse_llm(config, "", type)) << config;
+    const double params = variant.at("params").as_number();
+    EXPECT_NEAR((llm.params + llm.tower_params) / params, 1, 1e-3) << type << ": " << config;
+    ++counted;
+  }
+  EXPECT_GT(counted, 1000);
+}
+
+/// A class default counts only where the file says nothing of the thing by any of its names, not even null; the report
+/// names it.
+TEST(HfVariants, WhatTheClassSaysIsSaid) {
+  const std::string head = R"({"model_type":"mixtral","vocab_size":10,"hidden_size":64,"num_hidden_layers":2,
+      "num_attention_heads":8,"intermediate_size":32,"tie_word_embeddings":false,"torch_dtype":"bfloat16")";
+  const auto said = [](const Llm& llm) {
+    for (const std::string& sentence : llm.assumptions) {
+      if (sentence.starts_with("keys that the config leaves out")) return sentence;
+    }
+    return std::string();
+  };
+  const Llm silent = parse_llm(head + "}", "", "test");
+  EXPECT_EQ(said(silent),
+            "keys that the config leaves out, as the class of 'mixtral' in transformers has them: "
+            "num_experts_per_tok 2, num_key_value_heads 8, num_local_experts 8");
+  EXPECT_EQ(silent.main().kinds.front().ffn->experts, 8);
+  const Llm other = parse_llm(head + R"(,"num_kv_heads":2,"num_experts":4,"moe_topk":1})", "", "test");
+  EXPECT_EQ(said(other), "");
+  EXPECT_EQ(other.main().kinds.front().ffn->experts, 4);
+  EXPECT_EQ(other.kv_elements_per_token, 2 * 2 * 2 * 8);
+  const Llm null = parse_llm(head + R"(,"num_key_value_heads":null})", "", "test");
+  EXPECT_EQ(null.kv_elements_per_token, 2 * 2 * 8 * 8) << "null means as many as query heads";
+}
+
+TEST(HfVariants, NoExpertsAreRefusedWhereLayersHaveNothingElse) {
+  const std::string head = R"({"model_type":"mixtral","vocab_size":10,"hidden_size":64,"num_hidden_layers":2,
+      "num_attention_heads":8,"intermediate_size":32,"num_local_experts":0})";
+  try {
+    (void)parse_llm(head, "", "test");
+    FAIL() << "accepted";
+  } catch (const BadInput& error) {
+    EXPECT_STREQ(error.what(),
+                 "test: /num_local_experts: expected at least one expert: layers of this kind have no "
+                 "other feed-forward part");
+  }
 }
 
 /// Products with weights: two operations a weight and token, of experts those that are chosen. Norms, biases,

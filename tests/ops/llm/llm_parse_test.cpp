@@ -235,7 +235,7 @@ RC_GTEST_PROP(Laws, TwiceTheLayersTwiceTheLayerParameters, ()) {
   const auto width = *rc::gen::inRange<int>(1, 4000);
   const auto model = [&](int n) {
     return read(R"({"model_type":"qwen3","head_dim":32,"vocab_size":10,"hidden_size":48,"tie_word_embeddings":true,
-                    "num_attention_heads":)" +
+                    "num_key_value_heads":1,"num_attention_heads":)" +
                 std::to_string(heads) + R"(,"intermediate_size":)" + std::to_string(width) +
                 R"(,"num_hidden_layers":)" + std::to_string(n) + "}");
   };
@@ -272,7 +272,8 @@ TEST(ParseLlm, ExpertsOfATokenMayBeLimitedToGroups) {
   }
   const std::string experts =
       R"(,"model_type":"deepseek_v3","kv_lora_rank":16,"qk_rope_head_dim":4,"qk_nope_head_dim":8,)"
-      R"("v_head_dim":8,"n_routed_experts":16,"num_experts_per_tok":4,"moe_intermediate_size":32)";
+      R"("v_head_dim":8,"n_routed_experts":16,"num_experts_per_tok":4,"moe_intermediate_size":32,)"
+      R"("first_k_dense_replace":0)";
   EXPECT_EQ(groups_of(read(llama(experts + R"(,"n_group":4,"topk_group":2)"))),
             (std::pair<std::int64_t, std::int64_t>{4, 2}));
   EXPECT_THAT(refusal(llama(experts + R"(,"n_group":4,"topk_group":5)")), HasSubstr("expected at most 4 groups"));

@@ -30,7 +30,8 @@ std::string layers(const Llm& llm) {
 }
 
 TEST(LayerPattern, AWindowAloneSlidesEveryLayerOfFamiliesThatSayIt) {
-  EXPECT_EQ(layers(read("mistral", "")), "FFFFFF");
+  EXPECT_EQ(layers(read("mistral", "")), "SSSSSS") << "MistralConfig's window, where the file is silent";
+  EXPECT_EQ(layers(read("llama", "")), "FFFFFF");
   EXPECT_EQ(layers(read("mistral", R"(,"sliding_window":32)")), "SSSSSS");
   EXPECT_EQ(layers(read("mistral", R"(,"sliding_window":null)")), "FFFFFF");
 }

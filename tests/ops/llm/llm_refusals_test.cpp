@@ -84,8 +84,8 @@ TEST(Refusals, AHundredUnknownKeysAreNamedAndMoreAreNoModel) {
   EXPECT_THAT(refusal(with(200000, "_size", "7")), HasSubstr("more than 100"));
 }
 
-// MPT: a table of positions where neither ALiBi nor RoPE says where a token stands.
-TEST(Refusals, LearnedPositionsOfMptAreCounted) {
+// MptModel of transformers has no table of positions, whatever the file says of ALiBi.
+TEST(Refusals, LearnedPositionsOfMptAreNotCounted) {
   const auto params = [](const std::string& more) {
     return read(R"({"model_type":"mpt","d_model":64,"n_heads":4,"n_layers":2,"vocab_size":100,"max_seq_len":50,
                     "torch_dtype":"bfloat16")" +
@@ -93,8 +93,8 @@ TEST(Refusals, LearnedPositionsOfMptAreCounted) {
         .params;
   };
   const double none = params("");
-  EXPECT_EQ(params(R"(,"attn_config":{"alibi":false})"), none + 50 * 64) << "learned_pos_emb is true by default";
-  EXPECT_EQ(params(R"(,"learned_pos_emb":true,"attn_config":{"alibi":false})"), none + 50 * 64);
+  EXPECT_EQ(params(R"(,"attn_config":{"alibi":false})"), none);
+  EXPECT_EQ(params(R"(,"learned_pos_emb":true,"attn_config":{"alibi":false})"), none);
   EXPECT_EQ(params(R"(,"learned_pos_emb":false,"attn_config":{"alibi":false})"), none);
   EXPECT_EQ(params(R"(,"learned_pos_emb":true,"attn_config":{"alibi":true})"), none);
   EXPECT_EQ(params(R"(,"attn_config":{"alibi":false,"rope":true})"), none);
