@@ -29,6 +29,14 @@ nccl() {
   fit "$gpu" "$family" "$free" --kernels library --where 'stack!~nccl-2.23' --where 'scope!~ragged'
 }
 
+# ragged FAMILY OP START FLAGS...: what a channel moves element by element, of parts that are no whole 16 bytes. The H100,
+# the same chip, takes it over by hand.
+ragged() {
+  family=$1 op=$2 start=$3
+  shift 3
+  fit h200_sxm "$family" "element_B_per_s=$start:2e9:2e11" --kernels library --ops "$op" --where scope=ragged "$@"
+}
+
 # ours FAMILY FREE KERNEL FLAGS...
 ours() {
   family=$1 free=$2 kernel=$3
@@ -84,6 +92,11 @@ channel_B_per_s=6e9:1e9:5e10"
   fi
   nccl "$gpu" nccl_peer_simple "fixed_s=6.4e-6:1e-6:3e-5,step_s=4e-6:1e-7:2e-5,per_cta_s=3.7e-7:1e-9:2e-6,overlap=1.5:1:8,\
 link_share_fraction=.8:.2:1,exposed=2:.01:8,channel_B_per_s=9e10:5e9:3e11"
+  if [ "$gpu" = h200_sxm ]; then
+    rows=data/measurements/h200_links/h200_sxm/nccl.train.csv with='own recordings of two H200'
+    ragged nccl_ring_simple all_gather 2.2e10 --min-us 20
+    ragged nccl_peer_simple all_to_all 1.1e10
+  fi
   rows=$published/all_reduce.train.csv with="aiconfigurator $gpu custom_allreduce"
   kernel="fixed_s=3e-6:5e-7:2e-5,step_s=1e-7:1e-8:2e-6,overlap=1:1:1,link_share_fraction=.65:.1:1"
   fit "$gpu" trtllm_all_reduce "$kernel" --kernels library --where stack~trtllm-1 --where stack!~1.2.0

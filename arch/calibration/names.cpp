@@ -148,6 +148,7 @@ constexpr std::array kFamilyScalars{
     "counter_s"sv,
     "dram_share_fraction"sv,
     "efficiency_fraction"sv,
+    "element_B_per_s"sv,
     "exposed"sv,
     "fixed_s"sv,
     "in_flight_B"sv,

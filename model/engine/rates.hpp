@@ -71,6 +71,7 @@ struct FamilyScalars {
   /// Between GPUs: share of the links' bandwidth that a protocol reaches, and what one channel (a CTA) carries.
   double link_share = 1;
   Bandwidth channel;
+  Bandwidth element;  ///< ... what it moves one element at a time, where addresses are no multiples of 16; 0: not known
 
   bool operator==(const FamilyScalars&) const = default;
 };

@@ -58,6 +58,7 @@ FamilyScalars read_family(const Calibration& calibration, const Rates& m, const 
   f.counter = section.seconds_or_zero("counter_s");
   f.link_share = section.number_or("link_share_fraction", 1);
   f.channel = section.number_or("channel_B_per_s", 0) * units::B_per_s;
+  f.element = section.number_or("element_B_per_s", 0) * units::B_per_s;
   f.tensor_burst = section.number_or("tensor_burst_fraction", m.tensor_fraction);
   f.tensor_steady = section.number_or("tensor_steady_fraction", m.tensor_steady_fraction);
   f.skipped_cycles = section.number_or("clock_droop_fraction", 0);

@@ -114,6 +114,13 @@ std::string storage_lines(const Cluster& c) {
   return text;
 }
 
+std::optional<Joules> energy_of_a_bit(const Rates& m) {
+  const LinkKind kind = m.fabric->inner().kind;
+  const bool nvlink = kind == LinkKind::nvswitch || kind == LinkKind::nvlink_bridge;
+  if (!m.power || !nvlink || !(m.power->link * (1.0 * units::B) > Joules{})) return {};
+  return m.power->link * (1.0 * units::B) / 8.0;
+}
+
 }  // namespace
 
 ClusterPage cluster_page(const Machine& machine) {
@@ -129,7 +136,15 @@ ClusterPage cluster_page(const Machine& machine) {
   }
   page.notes.emplace_back(
       "bandwidths of tiers are the wire's, one direction; the shortest collective is the latency floor");
-  page.notes.emplace_back("energy of a bit on the links: never measured here, and no source gives it for these parts");
+  page.link_energy_a_bit = energy_of_a_bit(machine.rates());
+  if (page.link_energy_a_bit) {
+    page.notes.push_back(
+        "a bit sent over NVLink takes " + format(*page.link_energy_a_bit) +
+        ", both ends' way through L2 with it: of boards' power on two H200, carried over to other cards");
+  } else {
+    page.notes.emplace_back(
+        "energy of a bit on the links: never measured here, and no source gives it for these parts");
+  }
   if (!page.collectives.empty() && !page.collectives.front().error.empty()) {
     page.notes.push_back(page.collectives.front().error);
   }

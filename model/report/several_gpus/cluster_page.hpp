@@ -1,6 +1,7 @@
 // What follows from a fabric: its tiers, what half of its GPUs can send to the other half, and what collectives reach.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct ClusterPage {
   Cluster cluster;
   std::string stack;
   std::vector<CollectiveFigure> collectives;  ///< by ranks, then operator, then bytes
+  /// Sent over NVLink, both ends' way through L2 with it, as powers of boards show (PowerScalars::link); none by other links.
+  std::optional<Joules> link_energy_a_bit;
   std::vector<std::string> notes;
 };
 

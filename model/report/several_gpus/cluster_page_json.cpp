@@ -44,22 +44,23 @@ std::string cluster_page_json(const ClusterPage& page) {
     storage.push_back({{"name", s.name}, {"read_B_per_s_per_node", s.read_per_node.in(units::B_per_s)}});
   }
   for (const CollectiveFigure& f : page.collectives) figures.push_back(json_of(f));
-  const Json out{{"schema", "plumbline.cluster.v1"},
-                 {"cluster", c.name},
-                 {"title", c.title},
-                 {"gpu", c.gpu},
-                 {"gpus_per_node", c.gpus_per_node()},
-                 {"tiers", tiers},
-                 {"host",
-                  {{"kind", std::string(name(c.host.kind))},
-                   {"bandwidth_B_per_s", c.host.bandwidth.in(units::B_per_s)},
-                   {"gpus_a_port", c.host.gpus_a_port}}},
-                 {"storage", storage},
-                 {"stack", page.stack},
-                 {"collectives", figures},
-                 {"link_energy_J_per_bit", nullptr},
-                 {"notes", page.notes},
-                 {"sources", c.sources}};
+  const Json out{
+      {"schema", "plumbline.cluster.v1"},
+      {"cluster", c.name},
+      {"title", c.title},
+      {"gpu", c.gpu},
+      {"gpus_per_node", c.gpus_per_node()},
+      {"tiers", tiers},
+      {"host",
+       {{"kind", std::string(name(c.host.kind))},
+        {"bandwidth_B_per_s", c.host.bandwidth.in(units::B_per_s)},
+        {"gpus_a_port", c.host.gpus_a_port}}},
+      {"storage", storage},
+      {"stack", page.stack},
+      {"collectives", figures},
+      {"link_energy_J_per_bit", page.link_energy_a_bit ? Json(page.link_energy_a_bit->in(units::J)) : Json(nullptr)},
+      {"notes", page.notes},
+      {"sources", c.sources}};
   return out.dump(2) + "\n";
 }
 

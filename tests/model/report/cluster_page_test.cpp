@@ -34,8 +34,17 @@ TEST(ClusterPage, FollowsFromTheFabric) {
   EXPECT_EQ(figure(page, "all_gather", 16, 1 << 30).provenance, Provenance::never_measured);
 }
 
+/// 228 pJ a byte (data/calibration/h200_sxm.json).
+TEST(ClusterPage, SaysWhatABitTakesWhereItWasMeasured) {
+  const ClusterPage page = page_of("h200_sxm", "dgx_h200");
+  ASSERT_TRUE(page.link_energy_a_bit);
+  EXPECT_NEAR(page.link_energy_a_bit->in(units::J), 228e-12 / 8, 0.5e-12);
+  EXPECT_THAT(cluster_page_json(page), HasSubstr("\"link_energy_J_per_bit\": 2.8"));
+}
+
 TEST(ClusterPage, ByPcieNothingIsMeasured) {
   const ClusterPage page = page_of("rtx_4090", "pcie_rtx_4090");
+  EXPECT_FALSE(page.link_energy_a_bit);
   ASSERT_FALSE(page.collectives.empty());
   for (const CollectiveFigure& f : page.collectives) {
     EXPECT_TRUE(!f.error.empty() || f.provenance == Provenance::never_measured) << f.op << f.bytes;
