@@ -213,7 +213,8 @@ void add_sweep_command(const Command& root, Action& action) {
                    {Format::csv, Format::jsonl, Format::json, Format::table, Format::html, Format::svg});
   app.footer(
       "First comes llm, op NAME, or a study's file; then flags of that command, with lists: 1,2,4 or from:to:step or\n"
-      "from:to:xfactor, units once at the end. The last list runs fastest. --set PATH=LIST changes the machine.\n"
+      "from:to:xfactor, units once at the end. The last list runs fastest. --set PATH=LIST changes the machine;\n"
+      "--label LIST names points and does nothing else.\n"
       "A point that is refused keeps its line, with the reason in 'error'; exit code 3. Best points fit in memory.\n"
       "Exit code 1: no point is left. Examples:\n"
       "  predict-model sweep llm --model llama-3.1-8b --gpu h100,h200 --phase decode --batch 1:64:x2\n"

@@ -11,7 +11,7 @@ namespace plumbline::html {
 namespace {
 
 constexpr double kCellHeight = 26, kLightest = 0.08;
-constexpr std::size_t kLongestName = 16;  // letters left of the map, whole in the hints: a phone has room for no more
+constexpr std::size_t kLongestName = 20;  // letters left of the map, whole in the hints: a phone has room for no more
 
 /// Least and largest value.
 std::pair<double, double> ends(const HeatMap& map) {

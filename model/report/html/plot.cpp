@@ -109,8 +109,9 @@ Axis log_axis(double least, double most) {
 
 Axis close_log_axis(double least, double most) {
   constexpr double kRoom = 0.06, kLeastRatio = 1.1;  // of the axis' length; of its ends
-  const double room = std::pow(std::max(most / least, kLeastRatio), kRoom);
-  return {least / room, std::max(most, least * kLeastRatio) * room, true};
+  const double ratio = std::max(most / least, kLeastRatio);
+  const double room = std::pow(ratio, kRoom) * std::sqrt(ratio * least / most);
+  return {least / room, most * room, true};
 }
 
 Axis linear_axis(double most) { return {0, most > 0 ? most : 1, false}; }

@@ -98,6 +98,7 @@ html::Axis axis_of(const StudyRows& rows, const Quantity1D& q) {
 struct Figure {
   std::string markup, words;
   double height = 0, left = 0;
+  std::string legend{};  ///< of the page alone
 };
 constexpr double kPlotLeft = 56;
 
@@ -128,6 +129,17 @@ std::string join_points(const SweepReport& r, const Quantity1D& x, const Quantit
   return front ? "The line is the Pareto front." : "Lines join points that differ in " + x.name + " alone.";
 }
 
+/// Values and their colours, where each has one of its own.
+std::string colour_legend(const std::vector<std::string>& values) {
+  if (values.size() < 2 || values.size() > html::kColours) return "";
+  std::string items;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    items += "<li><svg role=\"img\" aria-label=\"colour\"><rect class=\"c" + std::to_string(i) +
+             "\" width=\"11\" height=\"11\"/></svg><span>" + html::escaped(values[i]) + "</span></li>\n";
+  }
+  return "<ul class=\"legend\">\n" + items + "</ul>\n";
+}
+
 Figure scatter(const SweepReport& r, const Quantity1D& x, const Quantity1D& y) {
   const StudyRows& rows = r.rows;
   html::Plot plot(axis_of(rows, x), axis_of(rows, y), kSweepPlotHeight, "points of the study");
@@ -147,11 +159,14 @@ Figure scatter(const SweepReport& r, const Quantity1D& x, const Quantity1D& y) {
     }
     plot.dot(*at, *up, kSweepDot, "c" + std::to_string(colour), hint_of(rows, row));
   }
-  std::string words = "A dot is a point of the study.";
+  std::string words = "A dot is a point of the study.", legend;
   if (const std::string joined = join_points(r, x, y, plot); !joined.empty()) words += " " + joined;
-  if (coloured < rows.names.size()) words += " Colours go by " + rows.names[coloured] + ".";
+  if (coloured < rows.names.size()) {
+    words += " Colours go by " + rows.names[coloured] + (values.size() > html::kColours ? ", in turns." : ".");
+    legend = colour_legend(values);
+  }
   if (dots > kMostDots) words += " The first " + std::to_string(kMostDots) + " points are drawn.";
-  return {plot.svg(), words, kSweepPlotHeight, kPlotLeft};
+  return {plot.svg(), words, kSweepPlotHeight, kPlotLeft, legend};
 }
 
 /// Values of an axis in the order in which they come.
@@ -165,18 +180,37 @@ std::vector<std::string> values_along(const StudyRows& rows, std::size_t name) {
   return out;
 }
 
-/// The two axes with most values, the longer one sideways; further axes stay at their first value. None where there are
+/// Places in a row of each axis' first name: names that go together are one axis.
+std::vector<std::size_t> first_names(const Study& study) {
+  std::vector<std::size_t> places;
+  std::size_t place = 0;
+  for (const StudyAxis& axis : study.axes) {
+    places.push_back(place);
+    place += axis.names.size();
+  }
+  return places;
+}
+
+/// Whether all values fit below the columns of a map that they are along.
+bool fit_below(const std::vector<std::string>& values) {
+  return std::all_of(values.begin(), values.end(), [&](const std::string& value) {
+    return html::label_fit(value, 1 / static_cast<double>(values.size())).fits;
+  });
+}
+
+/// The two axes with most values, the longer one sideways where its names fit there; further axes stay at their first value. None where there are
 /// no two, or one has too many values.
 std::optional<Figure> heat(const SweepReport& r, const Quantity1D& y) {
   const StudyRows& rows = r.rows;
   std::vector<std::pair<std::size_t, std::vector<std::string>>> along;
-  for (std::size_t i = 0; i < rows.names.size(); ++i) {
+  for (const std::size_t i : first_names(r.study)) {
     std::vector<std::string> values = values_along(rows, i);
     if (values.size() > 1 && values.size() <= html::kMostHeatCells) along.emplace_back(i, std::move(values));
   }
   if (along.size() < 2) return std::nullopt;
   std::stable_sort(along.begin(), along.end(),
                    [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+  if (!fit_below(along[0].second) && fit_below(along[1].second)) std::swap(along[0], along[1]);
   html::HeatMap map{
       rows.names[along[0].first], rows.names[along[1].first], y.name, along[0].second, along[1].second, {}, {}};
   map.values.assign(map.y.size(), std::vector<std::optional<double>>(map.x.size()));
@@ -282,7 +316,7 @@ std::string sweep_html(const SweepReport& r) {
   choose(r, p);
   if (p.x != nullptr && p.y != nullptr) {
     const Figure points = scatter(r, *p.x, *p.y);
-    body += html::section(p.y->name + " by " + p.x->name, points.markup + html::note(points.words));
+    body += html::section(p.y->name + " by " + p.x->name, points.markup + html::note(points.words) + points.legend);
   }
   if (p.y != nullptr) {
     if (const auto map = heat(r, *p.y)) {

@@ -66,6 +66,25 @@ TEST(StudyPage, HasPlotsTablesAndInputsByFileAndChecksum) {
   EXPECT_EQ(html::kTableScript.find_first_of("<&"), std::string_view::npos);
 }
 
+/// Names that go together are one axis of the map, and long ones stand left of it, not below.
+TEST(StudyPage, HasAHeatMapOfAxesNotOfNamesThatGoTogether) {
+  const test::TemporaryFolder folder;
+  test::put_file(folder / "study.json",
+                 R"({"schema": 1, "base": {"command": "llm", "model": "llama-3.2-1b", "gpu": "h200",
+    "phase": "decode"}, "axes": [{"name": "batch", "values": [1, 2]}, {"zip": [{"name": "label", "values":
+    ["as it is, a long name", "quicker memory, a long name", "many more SMs, a long name", "another one, a long name",
+     "fifth", "sixth", "seventh"]}, {"name": "set.tdp", "values":
+     ["500W", "550W", "600W", "650W", "700W", "750W", "800W"]}]}],
+    "columns": ["latency_s"]})");
+  const test::ProgramResult page =
+      test::run_program("predict-model", {"sweep", folder / "study.json", "--format", "html"});
+  ASSERT_EQ(page.code, 0) << page.err;
+  ASSERT_NO_THROW(test::read_markup(page.out));
+  EXPECT_THAT(page.out, HasSubstr("label quicker memory, a long name, batch 2: latency_s "));
+  EXPECT_THAT(page.out, HasSubstr(">quicker memory, a lo...<"));
+  EXPECT_THAT(page.out, HasSubstr("<li><svg role=\"img\" aria-label=\"colour\"><rect class=\"c6\""));
+}
+
 TEST(StudyPage, PlotsStandAlone) {
   for (const char* plot : {"points", "heat"}) {
     const std::string svg = study({"--columns", "latency_s", "--format", "svg", "--plot", plot});
