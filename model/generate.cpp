@@ -86,7 +86,8 @@ Workload decode_step(const Llm& llm, const Workload& prefill, std::int64_t done)
   w.cached = 0;
   // what the prefill leaves in the cache: of a decoder behind an encoder its start token
   w.context = lowering::lengths_of(llm, prefill, llm.main()).all_keys + done;
-  w.overlap = lowering::possible_overlap(prefill.overlap, llm, w);
+  // products by shares are of many tokens (vLLM: fuse_gemm_comms, docs/design/fusions)
+  w.overlap = in_shards(prefill.overlap) ? Overlap::none : lowering::possible_overlap(prefill.overlap, llm, w);
   return w;
 }
 

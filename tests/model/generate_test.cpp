@@ -107,6 +107,18 @@ TEST(Generate, PowerIsOfOneGpu) {
   EXPECT_LT(*all.power(), card().gpu().tdp);
 }
 
+/// Each of its steps would be cut into products of a row or two, which no framework does.
+TEST(Generate, StepsBehindAPrefillByShares) {
+  Workload w = prompt_of(4096, 2);
+  w.parallel.tensor = 4;
+  w.parallel.sequence = true;
+  w.overlap = Overlap::async_tp;
+  const Llm llm = load_llm("llama-3.1-8b");
+  EXPECT_EQ(decode_step(llm, w, 1).overlap, Overlap::none);
+  w.overlap = Overlap::two_batch;
+  EXPECT_EQ(decode_step(llm, w, 1).overlap, Overlap::two_batch);
+}
+
 TEST(Generate, ADecoderBehindAnEncoderStartsFromItsStartToken) {
   Workload prefill = prompt_of(300, 1);
   EXPECT_EQ(decode_step(load_llm("t5-3b"), prefill, 4).context, 5);
