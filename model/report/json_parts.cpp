@@ -156,8 +156,9 @@ void put_sizes(Json& out, const StepReport& r) {
   }
   out["layers"] = layers;
   out["ignored_keys"] = r.llm.ignored_keys;
-  out["params"] = count(r.llm.params + r.llm.tower_params);
+  out["params"] = count(r.llm.params + r.llm.tower_params + r.llm.unfilled_params);
   out["tower_params"] = count(r.llm.tower_params);
+  if (r.llm.unfilled_params > 0) out["unfilled_params"] = count(r.llm.unfilled_params);
   out["active_params"] = count(r.llm.active_params);
   out["active_params_no_input_embedding"] = count(r.llm.active_params_no_input_embedding);
   out["kv_B_per_token"] = kv_per_token(r.llm, r.workload).in(units::B);

@@ -16,6 +16,8 @@ std::string question_lines(const StepReport& r, const std::string& lengths) {
   if (r.llm.active_params < 0.999 * r.llm.params)
     model += ", " + parameter_count(r.llm.active_params) + " active per token";
   if (r.llm.tower_params > 0) model += ", " + parameter_count(r.llm.tower_params) + " more of towers that no text runs";
+  if (r.llm.unfilled_params > 0)
+    model += ", room for " + parameter_count(r.llm.unfilled_params) + " more that no checkpoint fills";
   if (const Bytes kv = kv_per_token(r.llm, r.workload); kv > Bytes{})
     model += ", " + format(kv) + " of KV cache per token";
   const auto published = [](bool given) { return given ? "" : " (as published)"; };

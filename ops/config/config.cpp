@@ -328,16 +328,18 @@ std::int64_t LlmConfig::product(std::int64_t a, std::int64_t b, const char* key)
   return a * b;
 }
 
+bool LlmConfig::looks_like_size(std::string_view key) {
+  return key.starts_with(kCountPrefix) || std::any_of(kShapeSuffixes.begin(), kShapeSuffixes.end(),
+                                                      [&](std::string_view suffix) { return ends_with(key, suffix); });
+}
+
 std::vector<std::string> LlmConfig::unknown_keys(std::size_t most) const {
   std::vector<std::string> unknown;
   for (const std::string& key : inner_.keys()) {
     if (unknown.size() == most) break;
     if (key.empty() || key.front() == '_' || asked_.find(key) != asked_.end()) continue;
     if (std::find(kHarmless.begin(), kHarmless.end(), key) != kHarmless.end()) continue;
-    const bool shape =
-        key.starts_with(kCountPrefix) || std::any_of(kShapeSuffixes.begin(), kShapeSuffixes.end(),
-                                                     [&](std::string_view suffix) { return ends_with(key, suffix); });
-    if (!shape) continue;
+    if (!looks_like_size(key)) continue;
     // What is true or false is a switch, whatever its name ends in.
     if (const auto value = inner_.find(key); value && !value->is_boolean() && !switched_off(*value)) {
       unknown.push_back(key);

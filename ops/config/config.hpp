@@ -69,6 +69,11 @@ class LlmConfig {
   std::vector<std::string> unknown_keys(std::size_t most = kMostNamed) const;
   /// Keys never asked for that are `true` and not known to be harmless: they may switch a block on.
   std::vector<std::string> unknown_switches(std::size_t most = kMostNamed) const;
+  /// Keys never asked for that may describe a part: objects that tell sizes, words for another kind of layer, factors of a
+  /// width (ops/config/unread_parts.cpp).
+  std::vector<std::string> unknown_parts(std::size_t most = kMostNamed) const;
+  /// Does a key's name say that it holds a size or a count?
+  static bool looks_like_size(std::string_view key);
   /// All keys never asked for that hold something, the first `most` of them.
   std::vector<std::string> ignored_keys(std::size_t most = kMostNamed) const;
 

@@ -2,6 +2,7 @@
 #include <map>
 #include <utility>
 
+#include "ops/as_double.hpp"
 #include "ops/llm/layer_configs.hpp"
 #include "ops/llm/params.hpp"
 #include "ops/llm/parts.hpp"
@@ -221,6 +222,24 @@ double cross_layer_params(LayerSpec layer, std::int64_t hidden) {
 
 }  // namespace
 
+namespace {
+
+/// LongCat-Flash in the form that transformers' class writes (which counts all layers): its module makes room for gate and
+/// up matrices of the identities too (LongcatFlashExperts of transformers 5.17).
+double unfilled_params(const LlmConfig& config, const StackSpec& stack) {
+  if (!config.is("longcat_flash") || !config.has({"num_hidden_layers"})) return 0;
+  double room = 0;
+  for (const int kind : stack.order) {
+    const auto& ffn = stack.kinds[static_cast<std::size_t>(kind)].ffn;
+    if (ffn) room += 2.0 * d(ffn->identities) * d(ffn->expert_width) * d(stack.hidden);
+  }
+  if (room > 0)
+    config.assume("transformers' module makes room for matrices of the identities, which no checkpoint fills");
+  return room;
+}
+
+}  // namespace
+
 void build_decoder(const LlmConfig& config, Llm& llm) {
   refuse_unread(config);
   read_common(config, llm, config.family().has(kTied));
@@ -260,6 +279,7 @@ void build_decoder(const LlmConfig& config, Llm& llm) {
   stack.passes = passes.each;
   stack.other_params = params_outside_layers(config, llm, layers) + crossing_params;
   llm.mtp_params = mtp_params(config, stack);
+  llm.unfilled_params = unfilled_params(config, stack);
   if (config.flag_or({"lm_head_bias"}, config.family().has(kHeadBias)))
     llm.head_params = static_cast<double>(llm.vocab);
   llm.stacks.push_back(std::move(stack));

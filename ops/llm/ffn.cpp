@@ -184,9 +184,15 @@ FfnSpec read_moe_ffn(const LlmConfig& config) {
   ffn.activation = read_activation(config, family.has(kGelu) ? Activation::gelu : Activation::silu);
   ffn.expert_bias = family.has(kFfnBias);
   ffn.experts = expert_count(config);
-  ffn.topk = config.dim(
-      {"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts"},
-      "experts a token");
+  // The usual names stand in the message that there is none.
+  const auto topk = config.maybe_dim(
+      {"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts",
+       "moe_top_k", "num_selected_experts", "num_activated_experts", "n_activated_experts", "experts_per_tok",
+       "n_experts_per_token", "num_experts_topk", "moe_router_topk", "router_top_k", "router_topk", "topk", "top_k"});
+  ffn.topk = topk ? *topk
+                  : config.dim({"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk",
+                                "moe_k", "top_k_experts"},
+                               "experts a token");
   if (ffn.topk > ffn.experts) {
     config.inner().fail("expected at most " + std::to_string(ffn.experts) + " experts a token, found " +
                         std::to_string(ffn.topk) + " in 'num_experts_per_tok'");

@@ -57,6 +57,7 @@ class GraphReader {
                                "warnings",
                                "assumptions",
                                "tower_params",
+                               "unfilled_params",
                                "guessed",
                                "ignored_keys"});
     const auto parameters = root_.find("parameters");
@@ -77,6 +78,7 @@ class GraphReader {
     if (const auto mtp = root_.find("mtp_params")) llm.mtp_params = params(*mtp);
     finish_totals(llm);
     if (const auto towers = root_.find("tower_params")) llm.tower_params = params(*towers);
+    if (const auto room = root_.find("unfilled_params")) llm.unfilled_params = params(*room);
     llm.guessed = flag(root_, "guessed", false);
     llm.ignored_keys = sentences(root_, "ignored_keys");
     llm.warnings = sentences(root_, "warnings");

@@ -117,6 +117,20 @@ void check_unknown_keys(const LlmConfig& config, const Choice& choice) {
                known + ", and model_type '" + choice.type + "' is neither" + did_you_mean(choice.type, family_names()));
   }
   if (!switches.empty()) refuse_key(config, switches.front(), "true, and not known" + advice);
+  const std::vector<std::string> parts = config.unknown_parts(1);
+  if (!parts.empty()) refuse_key(config, parts.front(), "may describe a part of a layer, and is not known" + advice);
+}
+
+/// Classes that make a tower of their own sizes where the file has none.
+void note_silent_towers(const JsonValue& root, const LlmConfig& config) {
+  const std::string around = text_of(root, "model_type");
+  const bool sees = around == "gemma3" || around == "got_ocr2" || around == "phi4_multimodal";
+  for (const char* key : {"vision_config", "audio_config"}) {
+    const bool hears = around == "phi4_multimodal" || std::string_view(key) == "vision_config";
+    if (!sees || !hears || root.has(key)) continue;
+    config.assume("no " + std::string(key) + " in the file: the tower that the class of '" + around +
+                  "' makes all the same is not among the parameters");
+  }
 }
 
 Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice,
@@ -135,6 +149,7 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
   for (const char* key : {"vision_config", "audio_config"}) {
     if (const auto tower = root.find(key)) add_tower(config, *tower, llm);
   }
+  note_silent_towers(root, config);
   read_quantization(config, quant, llm);
   finish_totals(llm);
   check_unknown_keys(config, choice);

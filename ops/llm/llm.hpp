@@ -116,6 +116,8 @@ struct Llm {
   /// Towers for pictures and sound and their projectors, beside `params`: in no step of text, and not in its memory. A tower
   /// that runs is a stack.
   double tower_params = 0;
+  /// Room that the framework's module makes and no checkpoint fills, beside `params`: in no step and not in its memory.
+  double unfilled_params = 0;
   /// KV cache of one more token with no window applied, 16 bits an element (docs/sources.md: models).
   double kv_elements_per_token = 0;
   double index_elements_per_token = 0;  ///< indexer keys (DSA) of one more token, beside the KV cache

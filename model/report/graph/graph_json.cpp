@@ -255,6 +255,7 @@ std::string graph_form(const Llm& llm) {
   const double extra = llm.head_params - (llm.has_head && !llm.tied_embeddings ? table : 0);
   if (extra != 0) out["head_extra_params"] = number_json(extra);
   if (llm.tower_params != 0) out["tower_params"] = number_json(llm.tower_params);
+  if (llm.unfilled_params != 0) out["unfilled_params"] = number_json(llm.unfilled_params);
   if (llm.guessed) out["guessed"] = true;
   if (llm.mtp_params != 0) out["mtp_params"] = number_json(llm.mtp_params);
   out["stacks"] = GraphJson::array();

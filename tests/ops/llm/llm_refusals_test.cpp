@@ -56,6 +56,31 @@ TEST(Refusals, ValuesOfAnotherTypeNameTheirKey) {
   }
 }
 
+/// What is no plain size or switch and may describe a part all the same.
+TEST(Refusals, PartsThatNobodyKnowsAreNotPassedBy) {
+  for (const char* extra : {R"(,"gate_config":{"hidden_size":128})", R"(,"block_list":[{"kind":"conv","width":3}])",
+                            R"(,"memory":{"inner":{"num_slots":4}})", R"(,"attention_type":"linear")",
+                            R"(,"mlp_type":"mixture")", R"(,"ffn_mult":1.3)", R"(,"expert_width_ratio":2)"}) {
+    EXPECT_THAT(refusal(llama(extra)), HasSubstr("may describe a part of a layer, and is not known")) << extra;
+  }
+  for (const char* extra :
+       {R"(,"rope_scaling":{"original_size":128})", R"(,"task_specific_params":{"x":{"num_beams":4}})",
+        R"(,"auto_map":{"AutoModel":"x"})", R"(,"attention_type":"full")", R"(,"ffn_mult":1.0)",
+        R"(,"expert_capacity_factor":1.25)", R"(,"lm_head_multiplier":0.5)", R"(,"stop_words":["a","b"])"}) {
+    EXPECT_NO_THROW((void)read(llama(extra))) << extra;
+  }
+}
+
+/// The number of experts a token goes to has many names; none of them is passed by for the class's default.
+TEST(Refusals, ExpertsATokenAreFoundByAnyName) {
+  for (const char* name : {"num_experts_per_tok", "moe_top_k", "num_selected_experts", "top_k", "moe_topk", "moe_k"}) {
+    const Llm llm =
+        read(llama(R"(,"model_type":"qwen3_moe","head_dim":8,"num_experts":16,"moe_intermediate_size":32,")" +
+                   std::string(name) + R"(":3)"));
+    EXPECT_EQ(llm.main().kinds.front().ffn->topk, 3) << name;
+  }
+}
+
 TEST(Refusals, SwitchesMayBeWrittenAsNumbers) {
   EXPECT_EQ(read(llama(R"(,"attention_bias":1)")).params, read(llama(R"(,"attention_bias":true)")).params);
   EXPECT_EQ(read(llama(R"(,"attention_bias":0)")).params, read(llama()).params);
