@@ -175,6 +175,28 @@ bool has_experts(const LlmConfig& config) {
   return expert_count(config) > (dense ? 1 : 0);
 }
 
+namespace {
+
+std::int64_t experts_a_token(const LlmConfig& config, std::int64_t experts) {
+  if (const auto topk =
+          config.maybe_dim({"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k",
+                            "top_k_experts", "moe_top_k", "num_selected_experts", "num_activated_experts",
+                            "n_activated_experts", "experts_per_tok", "n_experts_per_token", "num_experts_topk",
+                            "moe_router_topk", "router_top_k", "router_topk", "topk", "top_k"})) {
+    return *topk;
+  }
+  if (config.is("deepseek_v2")) {
+    // The class has no number of its own either.
+    config.assume("no num_experts_per_tok in the file: 6, as DeepSeek-V2 and DeepSeek-V2-Lite have");
+    return std::min<std::int64_t>(6, experts);
+  }
+  return config.dim(
+      {"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts"},
+      "experts a token");  // the usual names stand in the message
+}
+
+}  // namespace
+
 FfnSpec read_moe_ffn(const LlmConfig& config) {
   if (config.is("doge")) config.inner().fail("'is_moe': experts of one row each (CDMoE) are not understood");
   FfnSpec ffn;
@@ -184,15 +206,7 @@ FfnSpec read_moe_ffn(const LlmConfig& config) {
   ffn.activation = read_activation(config, family.has(kGelu) ? Activation::gelu : Activation::silu);
   ffn.expert_bias = family.has(kFfnBias);
   ffn.experts = expert_count(config);
-  // The usual names stand in the message that there is none.
-  const auto topk = config.maybe_dim(
-      {"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts",
-       "moe_top_k", "num_selected_experts", "num_activated_experts", "n_activated_experts", "experts_per_tok",
-       "n_experts_per_token", "num_experts_topk", "moe_router_topk", "router_top_k", "router_topk", "topk", "top_k"});
-  ffn.topk = topk ? *topk
-                  : config.dim({"num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_topk",
-                                "moe_k", "top_k_experts"},
-                               "experts a token");
+  ffn.topk = experts_a_token(config, ffn.experts);
   if (ffn.topk > ffn.experts) {
     config.inner().fail("expected at most " + std::to_string(ffn.experts) + " experts a token, found " +
                         std::to_string(ffn.topk) + " in 'num_experts_per_tok'");
