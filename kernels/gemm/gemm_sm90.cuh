@@ -10,129 +10,25 @@
 
 #include "kernels/gemm/gemm_sm90_ptx.cuh"
 #include "kernels/gemm/gemm_sm90_wgmma.cuh"
+#include "kernels/gemm/gemm_sm90_work.cuh"
 
 namespace plumbline::device::sm90 {
 
-constexpr int kStepBytes = 128;  // of K, a step: the span of the swizzle
-constexpr int kGroup = 128;      // threads of a warpgroup
-
-/// What is multiplied. Tiles are counted on the row and the column side of wgmma.
-struct GemmWork {
-  int row_tiles = 0;  ///< whole clusters
-  int col_tiles = 0, batch = 1;
-  int steps = 0;   ///< of K, whole product
-  int shared = 0;  ///< this many tiles, the first ones, are split along K ...
-  int splits = 1;  ///< ... into this many parts
-  int band = 1;    ///< clusters of row tiles that are walked together, for reuse in L2
-  int swapped = 0;
-  float scale = 1;
-  float* partials = nullptr;     ///< [shared tile][part][rank][kRows * kCols], in the order of the fragments
-  unsigned* counters = nullptr;  ///< [shared tile][rank][warpgroup], zero before and after
-};
-
-template <int kRows_, int kCols_, int kStages_, int kCluster_, int kCtasPerSm_, bool kFp8_, int kPromote_>
-struct GemmTile {
-  static constexpr int kRows = kRows_, kCols = kCols_, kStages = kStages_, kCluster = kCluster_;
-  static constexpr int kCtasPerSm = kCtasPerSm_;
-  static constexpr bool kFp8 = kFp8_;
-  /// Steps after which the accumulators are added to a second set in full fp32; 0: never.
-  static constexpr int kPromote = kPromote_;
-  static constexpr int kConsumers = kRows < 128 ? 1 : 2;   // warpgroups
-  static constexpr int kBlocks = kRows / 64 / kConsumers;  // of 64 rows, a warpgroup
-  /// Two consumers that have the SM to themselves need more registers than an even share. Registers move between whole
-  /// warpgroups only, so there the producer is one; else it is a warp.
-  static constexpr bool kMovesRegisters = kConsumers == 2 && kCtasPerSm == 1;
-  static constexpr int kThreads = kGroup * kConsumers + (kMovesRegisters ? kGroup : 32);
-  static constexpr int kStepElements = kStepBytes / (kFp8 ? 1 : 2);
-  static constexpr int kRowBytes = kRows * kStepBytes, kColBytes = kCols * kStepBytes;
-  static constexpr int kChunk = kCols % 64 == 0 ? 64 : kCols % 32 == 0 ? 32 : 16;  // columns of D staged at a time
-  static constexpr int kChunks = kCols / kChunk;
-  static constexpr int kChunkBytes = 64 * kChunk * 2;
-  /// Chunks of a warpgroup on their way out at a time.
-  static constexpr int kStores = kChunks == 1 || kCtasPerSm > 1 ? 1 : kChunk == 16 ? 4 : 2;
-  static constexpr int kRing = kStages * (kRowBytes + kColBytes);
-  static constexpr int kStaging = kConsumers * kStores * kChunkBytes;
-  static constexpr int kSharedBytes = kRing + kStaging + kStages * 2 * 8 + 4 * kConsumers;
-  static_assert(kCols % kChunk == 0 && (kCluster == 1 || kCols % (8 * kCluster) == 0));
-  static_assert(kSharedBytes <= 227 * 1024 && kCtasPerSm * (kSharedBytes + 1024) <= 228 * 1024);
-};
-
-/// The K steps of one tile, all of them or one part. A "tile" is a cluster of row tiles here: each of its CTAs takes
-/// one.
-struct GemmUnit {
-  int tile = 0, first = 0, last = 0;
-  int part = 0, parts = 1;
-
-  /// Units in order: the parts of the shared tiles, then the whole tiles.
-  __device__ static GemmUnit at(const GemmWork& w, int index) {
-    const int cut = w.shared * w.splits;
-    if (index >= cut) return {w.shared + index - cut, 0, w.steps, 0, 1};
-    const int tile = index / w.splits, part = index - tile * w.splits;
-    const auto begin = [&](int p) { return static_cast<int>(std::int64_t{w.steps} * p / w.splits); };
-    return {tile, begin(part), begin(part + 1), part, w.splits};
-  }
-};
-
-/// The units of one cluster: every `step`-th.
-struct GemmWalk {
-  int first = 0, step = 1, end = 0;
-};
-
-/// Where a tile lies in the result. Row tiles run fastest inside a band of them, then columns, so that the tiles in
-/// flight at a time cover about a square.
-struct GemmPlace {
-  int row_tile = 0, col_tile = 0, batch = 0;
-
-  template <class Tile>
-  __device__ static GemmPlace of(const GemmWork& w, int tile, int rank) {
-    GemmPlace p;
-    const int clusters = w.row_tiles / Tile::kCluster;
-    p.batch = tile / (clusters * w.col_tiles);
-    const int in_matrix = tile - p.batch * clusters * w.col_tiles;
-    const int band = in_matrix / (w.band * w.col_tiles), in_band = in_matrix - band * w.band * w.col_tiles;
-    const int height = min(w.band, clusters - band * w.band);
-    p.col_tile = in_band / height;
-    p.row_tile = (band * w.band + in_band - p.col_tile * height) * Tile::kCluster + rank;
-    return p;
-  }
-};
-
-/// Place in the ring: stage and the parity of its current use.
-template <class Tile>
-struct RingPlace {
-  int stage = 0;
-  std::uint32_t parity = 0;
-  __device__ void next() {
-    if (++stage == Tile::kStages) {
-      stage = 0;
-      parity ^= 1;
+/// A step of an operand that lies as [K, kOuter]: boxes of 64 elements of a row of it, 64 rows each.
+template <int kOuter, int kCluster = 1>
+__device__ void load_outside(std::uint32_t to, const CUtensorMap* map, std::uint32_t full, int outer, int k,
+                             int batch) {
+#pragma unroll
+  for (int i = 0; i < kOuter / kOutsideBox; ++i) {
+    const std::uint32_t box = to + static_cast<std::uint32_t>(i * kOutsideBox * kStepBytes);
+    if constexpr (kCluster > 1) {
+      load_box_multicast(box, map, full, outer + i * kOutsideBox, k, batch,
+                         static_cast<std::uint16_t>((1 << kCluster) - 1));
+    } else {
+      load_box(box, map, full, outer + i * kOutsideBox, k, batch);
     }
   }
-};
-
-/// Shared memory: ring of row operands, ring of column operands, chunks on their way out, barriers, flags.
-template <class Tile>
-struct GemmShared {
-  std::uint32_t rows, cols, staging, full, empty;
-  unsigned* flags;
-
-  __device__ explicit GemmShared(unsigned char* raw) {
-    rows = shared_address(raw);
-    cols = rows + Tile::kStages * Tile::kRowBytes;
-    staging = rows + Tile::kRing;
-    full = staging + Tile::kStaging;
-    empty = full + Tile::kStages * 8;
-    flags = reinterpret_cast<unsigned*>(raw + (empty + Tile::kStages * 8 - rows));
-  }
-  __device__ std::uint32_t full_at(int stage) const { return full + static_cast<std::uint32_t>(stage) * 8; }
-  __device__ std::uint32_t empty_at(int stage) const { return empty + static_cast<std::uint32_t>(stage) * 8; }
-  __device__ std::uint32_t rows_at(int stage) const {
-    return rows + static_cast<std::uint32_t>(stage * Tile::kRowBytes);
-  }
-  __device__ std::uint32_t cols_at(int stage) const {
-    return cols + static_cast<std::uint32_t>(stage * Tile::kColBytes);
-  }
-};
+}
 
 /// One thread: every step of every unit of this CTA. In a cluster each CTA loads its share of the common columns and
 /// multicasts it, so a stage is free only once the consumers of all of them have released it.
@@ -150,9 +46,14 @@ __device__ void produce(const CUtensorMap* row_map, const CUtensorMap* col_map, 
       const std::uint32_t full = shared.full_at(at.stage);
       barrier_expect(full, Tile::kRowBytes + Tile::kColBytes);
       const int k = step * Tile::kStepElements;
-      load_box(shared.rows_at(at.stage), row_map, full, k, p.row_tile * Tile::kRows, p.batch);
-      const int col = p.col_tile * Tile::kCols + rank * kShare;
-      if constexpr (Tile::kCluster > 1) {
+      const int row = p.row_tile * Tile::kRows, col = p.col_tile * Tile::kCols + rank * kShare;
+      if constexpr (Tile::kRowsOutside)
+        load_outside<Tile::kRows>(shared.rows_at(at.stage), row_map, full, row, k, p.batch);
+      else load_box(shared.rows_at(at.stage), row_map, full, k, row, p.batch);
+      if constexpr (Tile::kColsOutside) {
+        const std::uint32_t to = shared.cols_at(at.stage) + static_cast<std::uint32_t>(rank * kShare * kStepBytes);
+        load_outside<kShare, Tile::kCluster>(to, col_map, full, col, k, p.batch);
+      } else if constexpr (Tile::kCluster > 1) {
         load_box_multicast(shared.cols_at(at.stage) + static_cast<std::uint32_t>(rank * kShare * kStepBytes), col_map,
                            full, k, col, p.batch, kEveryone);
       } else {
@@ -192,17 +93,19 @@ struct Consumer {
     for (int step = 0; step < steps; ++step) {
       barrier_wait(shared.full_at(at.stage), at.parity);
       constexpr int kBlockBytes = 64 * kStepBytes;
-      const std::uint64_t rows =
-          operand(shared.rows_at(at.stage) + static_cast<std::uint32_t>(group * Tile::kBlocks * kBlockBytes));
-      const std::uint64_t cols = operand(shared.cols_at(at.stage));
+      constexpr int kRowStep = step_of<Tile::kRowsOutside>, kColStep = step_of<Tile::kColsOutside>;
+      const std::uint64_t rows = operand<Tile::kRowsOutside>(
+          shared.rows_at(at.stage) + static_cast<std::uint32_t>(group * Tile::kBlocks * kBlockBytes));
+      const std::uint64_t cols = operand<Tile::kColsOutside>(shared.cols_at(at.stage));
       wgmma_fence();
 #pragma unroll
-      for (int i = 0; i < kStepBytes / 32; ++i) {  // 32 bytes of K an instruction: 2 in the descriptor's units of 16
+      for (int i = 0; i < kStepBytes / 32; ++i) {  // 32 bytes of K an instruction
 #pragma unroll
         for (int block = 0; block < Tile::kBlocks; ++block) {
-          Wgmma<Tile::kCols, Tile::kFp8>::run(reinterpret_cast<float(&)[kBlockSums]>(d[block * kBlockSums]),
-                                              rows + static_cast<std::uint64_t>(2 * i + block * kBlockBytes / 16),
-                                              cols + static_cast<std::uint64_t>(2 * i), step > 0 || i > 0);
+          Wgmma<Tile::kCols, Tile::kOperands>::run(
+              reinterpret_cast<float(&)[kBlockSums]>(d[block * kBlockSums]),
+              rows + static_cast<std::uint64_t>(kRowStep * i + block * kBlockBytes / 16),
+              cols + static_cast<std::uint64_t>(kColStep * i), step > 0 || i > 0);
         }
       }
       wgmma_commit();
@@ -310,21 +213,38 @@ struct Consumer {
       const std::uint32_t to = shared.staging + static_cast<std::uint32_t>(buffer * Tile::kChunkBytes);
       if (thread == 0) store_wait_read<Tile::kStores - 1>();
       named_barrier(group + 1, kGroup);
+      const float* v = sum + block * kBlockSums + chunk * Tile::kChunk / 2;
+      if constexpr (Tile::kFloats) {
+        put_floats(to, v);
+      } else {
 #pragma unroll
-      for (int pair = 0; pair < Tile::kChunk / 16; ++pair) {
-        const float* v = sum + block * kBlockSums + (chunk * Tile::kChunk + pair * 16) / 2;
-        std::uint32_t packed[4];
+        for (int pair = 0; pair < Tile::kChunk / 16; ++pair, v += 8) {
+          std::uint32_t packed[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) packed[i] = pack(v[2 * i] * w.scale, v[2 * i + 1] * w.scale);
-        put(to, pair, packed);
+          for (int i = 0; i < 4; ++i) packed[i] = pack(v[2 * i] * w.scale, v[2 * i + 1] * w.scale);
+          put(to, pair, packed);
+        }
       }
       async_proxy_fence();
       named_barrier(group + 1, kGroup);
       if (thread == 0) {
         const int col = p.col_tile * Tile::kCols + chunk * Tile::kChunk;
-        store_box(out_map, to, w.swapped ? row : col, w.swapped ? col : row, p.batch);
+        if (Tile::kFloats && w.add != 0) add_box(out_map, to, col, row, p.batch);
+        else store_box(out_map, to, w.swapped ? row : col, w.swapped ? col : row, p.batch);
         store_commit();
       }
+    }
+  }
+
+  /// 32 columns of D as they are: rows of 128 bytes, pieces of 16 bytes swizzled by row % 8.
+  __device__ void put_floats(std::uint32_t to, const float* v) const {
+    const int row = thread / 32 * 16 + thread % 32 / 4, lane = thread % 4;
+#pragma unroll
+    for (int i = 0; i < Tile::kChunk / 8; ++i, v += 4) {
+      const int piece = (2 * i + lane / 2) ^ (row % 8);
+      const std::uint32_t at = to + static_cast<std::uint32_t>(row * 128 + piece * 16 + lane % 2 * 8);
+      store_pair(at, v[0] * w.scale, v[1] * w.scale);
+      store_pair(at + 8 * 128, v[2] * w.scale, v[3] * w.scale);
     }
   }
 

@@ -31,17 +31,35 @@ CUtensorMapSwizzle swizzle_of(std::int64_t row_bytes) {
   return row_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_NONE;
 }
 
-/// A row-major [batch, rows, cols] tensor in boxes of box_rows x box_cols. L2 fetches what is asked for: promotion to
-/// 256 bytes was measured never faster and up to 15 % slower (gemm_sm90.cu).
-CUtensorMap tensor_map(const void* data, bool fp8, std::int64_t batch, std::int64_t rows, std::int64_t cols,
-                       int box_rows, int box_cols) {
+/// A row-major [batch, rows, cols] tensor.
+struct Tensor {
+  const void* data = nullptr;
+  std::int64_t batch = 1, rows = 0, cols = 0;
+};
+
+CUtensorMapDataType type_of(DType type) {
+  if (type == DType::fp32) return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  return type == DType::fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+
+/// In boxes of box_rows x box_cols. L2 fetches what is asked for: promotion to 256 bytes was measured never faster and up
+/// to 15 % slower (gemm_sm90.cu).
+CUtensorMap tensor_map(const Tensor& t, DType type, int box_rows, int box_cols) {
   const auto u = [](std::int64_t v) { return static_cast<cuuint64_t>(v); };
-  const std::int64_t element = fp8 ? 1 : 2;
-  const cuuint64_t sizes[3] = {u(cols), u(rows), u(batch)};
-  const cuuint64_t strides[2] = {u(cols * element), u(rows * cols * element)};
+  const auto element = static_cast<std::int64_t>(bytes_of(type));
+  const cuuint64_t sizes[3] = {u(t.cols), u(t.rows), u(t.batch)};
+  const cuuint64_t strides[2] = {u(t.cols * element), u(t.rows * t.cols * element)};
   const cuuint32_t box[3] = {static_cast<cuuint32_t>(box_cols), static_cast<cuuint32_t>(box_rows), 1};
-  return encode_tensor_map({fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, data, sizes,
-                            strides, box, swizzle_of(box_cols * element), CU_TENSOR_MAP_L2_PROMOTION_NONE});
+  return encode_tensor_map(
+      {type_of(type), 3, t.data, sizes, strides, box, swizzle_of(box_cols * element), CU_TENSOR_MAP_L2_PROMOTION_NONE});
+}
+
+/// One side's operand: [rows, K] in boxes of `box_rows` rows and a step of K, or, K outside, [K, rows] in boxes of 64 x 64.
+CUtensorMap operand_map(const void* data, const Gemm& shape, std::int64_t rows, bool outside, int box_rows, int step) {
+  constexpr int kBox = device::sm90::kOutsideBox;
+  const DType type = shape.precision.math;
+  if (outside) return tensor_map({data, shape.batch, shape.k, rows}, type, kBox, kBox);
+  return tensor_map({data, shape.batch, rows, shape.k}, type, box_rows, step);
 }
 
 std::int64_t tiles_of(std::int64_t n, std::int64_t tile) { return (n + tile - 1) / tile; }
@@ -99,6 +117,7 @@ GemmWork work_of(const GemmEntry& e, const Gemm& shape, const GemmCut& cut, cons
   const double square = std::sqrt(static_cast<double>(slots) * e.cols / e.rows);
   w.band = std::max(1, static_cast<int>(std::lround(square / e.cluster)));
   w.swapped = cut.swapped ? 1 : 0;
+  w.add = shape.accumulate ? 1 : 0;
   w.scale = buffers.scale;
   if (shares.shared > 0) {
     w.partials = static_cast<float*>(buffers.workspace);
@@ -120,14 +139,13 @@ std::size_t gemm_partial_bytes(const GemmEntry& e, const Gemm& shape, const Gemm
 
 void launch_gemm_entry(const GemmEntry& e, const Gemm& shape, const GemmCut& cut, const GemmBuffers& buffers,
                        StreamHandle stream) {
-  const bool fp8 = shape.precision.math == DType::fp8;
   const Sides s = sides(shape, cut.swapped);
   const CUtensorMap row_map =
-      tensor_map(cut.swapped ? buffers.w : buffers.x, fp8, shape.batch, s.rows, shape.k, e.rows, e.step_elements);
-  const CUtensorMap col_map = tensor_map(cut.swapped ? buffers.x : buffers.w, fp8, shape.batch, s.cols, shape.k,
-                                         e.cols / e.cluster, e.step_elements);
+      operand_map(cut.swapped ? buffers.w : buffers.x, shape, s.rows, e.rows_outside, e.rows, e.step_elements);
+  const CUtensorMap col_map = operand_map(cut.swapped ? buffers.x : buffers.w, shape, s.cols, e.cols_outside,
+                                          e.cols / e.cluster, e.step_elements);
   constexpr int kGroupRows = 64;
-  const CUtensorMap out_map = tensor_map(buffers.y, false, shape.batch, shape.m, shape.n,
+  const CUtensorMap out_map = tensor_map({buffers.y, shape.batch, shape.m, shape.n}, shape.precision.output,
                                          cut.swapped ? e.chunk : kGroupRows, cut.swapped ? kGroupRows : e.chunk);
 
   PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(e.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, e.shared_bytes));

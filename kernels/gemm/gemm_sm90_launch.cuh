@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/gemm_sm90.cuh"
@@ -14,13 +15,30 @@ using GemmKernel = void (*)(CUtensorMap, CUtensorMap, CUtensorMap, device::sm90:
 struct GemmEntry {
   int rows = 0, cols = 0, stages = 0, cluster = 1, ctas_per_sm = 1, threads = 0, shared_bytes = 0, step_elements = 0,
       chunk = 0;
+  bool rows_outside = false, cols_outside = false;  ///< operands that lie as [K, rows], [K, cols]
+  bool floats = false;                              ///< the result is fp32
   GemmKernel kernel = nullptr;
 };
 template <class Tile>
 constexpr GemmEntry gemm_entry() {
-  return {Tile::kRows,    Tile::kCols,        Tile::kStages,       Tile::kCluster, Tile::kCtasPerSm,
-          Tile::kThreads, Tile::kSharedBytes, Tile::kStepElements, Tile::kChunk,   &device::sm90::gemm<Tile>};
+  return {Tile::kRows,
+          Tile::kCols,
+          Tile::kStages,
+          Tile::kCluster,
+          Tile::kCtasPerSm,
+          Tile::kThreads,
+          Tile::kSharedBytes,
+          Tile::kStepElements,
+          Tile::kChunk,
+          Tile::kRowsOutside,
+          Tile::kColsOutside,
+          Tile::kFloats,
+          &device::sm90::gemm<Tile>};
 }
+
+/// Tiles of the products of gradients: of inputs (the right operand [K, N]), of weights (both operands with K outside).
+std::span<const GemmEntry> input_gradient_entries();
+std::span<const GemmEntry> weight_gradient_entries();
 
 /// `splits` > 1: so many CTAs share the steps of a tile. 0: only of the tiles that are left over behind whole waves, as
 /// many as fit beside each other, so that the last wave is a short one.

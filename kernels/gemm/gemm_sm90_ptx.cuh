@@ -48,6 +48,16 @@ __device__ inline void store_box(const CUtensorMap* map, std::uint32_t from, int
                "r"(from), "r"(x), "r"(y), "r"(z)
                : "memory");
 }
+/// The same, added to the fp32 that are there, in L2.
+__device__ inline void add_box(const CUtensorMap* map, std::uint32_t from, int x, int y, int z) {
+  asm volatile(
+      "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+      "r"(from), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+__device__ inline void store_pair(std::uint32_t to, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(first), "f"(second) : "memory");
+}
 __device__ inline void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Until at most `kPending` of this thread's stores still read shared memory.
 template <int kPending>

@@ -1,5 +1,5 @@
 // wgmma: D[64, N] (+)= A[64, 32 bytes of K] B[N, 32 bytes of K]^T by one warpgroup, both operands from shared memory in
-// the 128-byte swizzle, K innermost; fp32 accumulators, N / 2 a thread.
+// the 128-byte swizzle; fp32 accumulators, N / 2 a thread.
 //
 // Thread t of the warpgroup holds of row 16 (t / 32) + (t % 32) / 4, and of the row 8 below it, columns
 // 8 j + 2 (t % 4) and the next: d[4 j], d[4 j + 1], and d[4 j + 2], d[4 j + 3] (PTX ISA, "wgmma register fragment").
@@ -13,17 +13,27 @@
 
 namespace plumbline::device::sm90 {
 
-/// Matrix descriptor of a K-major operand in shared memory, 128-byte swizzle: rows of 128 bytes, 8 of them (1024 bytes)
-/// a swizzle atom. Bits 0-13 address / 16, 16-29 leading offset (unused with swizzle), 32-45 atom stride / 16, 62-63
-/// swizzle (1: 128 bytes).
+/// Types of the operands, and how they lie in memory: rows of K elements, or (`outside`) K rows of them, as a gradient
+/// finds what the forward pass left.
+enum class Operands { bf16, fp8, bf16_cols_outside, bf16_both_outside };
+
+constexpr int kOutsideBox = 64;  ///< elements of a row in the swizzle's span, and rows of K in a step
+
+/// Matrix descriptor of an operand in shared memory, 128-byte swizzle. K inside: rows of 128 bytes of K, 8 of them (1024
+/// bytes) a swizzle atom. K outside: 64 rows (K) of 128 bytes, and behind these 8192 bytes those of the next 64 elements.
+/// Bits 0-13 address / 16, 16-29 leading offset / 16 (from 64 elements to the next; unused with K inside), 32-45 offset
+/// of the next 8 rows / 16, 62-63 swizzle (1: 128 bytes).
+template <bool kOutside>
 __device__ inline std::uint64_t operand(std::uint32_t address) {
-  constexpr std::uint64_t kAtomStride = 1024 / 16, kSwizzle128 = 1;
-  return std::uint64_t{(address & 0x3ffffU) >> 4} | (std::uint64_t{1} << 16) | (kAtomStride << 32) |
-         (kSwizzle128 << 62);
+  constexpr std::uint64_t kAtomStride = 1024 / 16, kSwizzle128 = 1, kLeading = kOutside ? 8192 / 16 : 1;
+  return std::uint64_t{(address & 0x3ffffU) >> 4} | (kLeading << 16) | (kAtomStride << 32) | (kSwizzle128 << 62);
 }
+/// From one instruction's 32 bytes of K to the next in a descriptor's units: inside a row, or 16 rows on.
+template <bool kOutside>
+constexpr int step_of = (kOutside ? 16 * 128 : 32) / 16;
 
 /// `accumulate` 0: D is overwritten.
-template <int kN, bool kFp8>
+template <int kN, Operands kOperands>
 struct Wgmma;
 
 // Lists of asm operands by tens: %p0 .. %p9 and d[p0] .. d[p9], p empty for the first ten.
@@ -71,9 +81,9 @@ struct Wgmma;
 #define PLUMBLINE_HELD_128 PLUMBLINE_HELD_120, PLUMBLINE_HELD8(12)
 
 // n: columns; r: n / 2 registers; a, b, p: the numbers of the three operands behind them.
-#define PLUMBLINE_WGMMA(n, r, a, b, p, fp8, shape_k, type, tail)                                                 \
+#define PLUMBLINE_WGMMA(n, r, a, b, p, kind, shape_k, type, tail)                                                \
   template <>                                                                                                    \
-  struct Wgmma<n, fp8> {                                                                                         \
+  struct Wgmma<n, Operands::kind> {                                                                              \
     __device__ static void run(float (&d)[r], std::uint64_t rows, std::uint64_t cols, int accumulate) {          \
       asm volatile("{ .reg .pred keep;\nsetp.ne.b32 keep, %" #p                                                  \
                    ", 0;\n"                                                                                      \
@@ -83,9 +93,13 @@ struct Wgmma;
                    : "l"(rows), "l"(cols), "r"(accumulate));                                                     \
     }                                                                                                            \
   };
-#define PLUMBLINE_WGMMA_BOTH(n, r, a, b, p)                                    \
-  PLUMBLINE_WGMMA(n, r, a, b, p, false, "k16", "bf16", ", 0, 0") /* K-major */ \
-  PLUMBLINE_WGMMA(n, r, a, b, p, true, "k32", "e4m3", "")
+#define PLUMBLINE_WGMMA_BOTH(n, r, a, b, p)                     \
+  PLUMBLINE_WGMMA(n, r, a, b, p, bf16, "k16", "bf16", ", 0, 0") \
+  PLUMBLINE_WGMMA(n, r, a, b, p, fp8, "k32", "e4m3", "")
+/// The last two numbers: whether K is outside, of A and of B.
+#define PLUMBLINE_WGMMA_OUTSIDE(n, r, a, b, p)                               \
+  PLUMBLINE_WGMMA(n, r, a, b, p, bf16_cols_outside, "k16", "bf16", ", 0, 1") \
+  PLUMBLINE_WGMMA(n, r, a, b, p, bf16_both_outside, "k16", "bf16", ", 1, 1")
 
 PLUMBLINE_WGMMA_BOTH(16, 8, 8, 9, 10)
 PLUMBLINE_WGMMA_BOTH(32, 16, 16, 17, 18)
@@ -98,7 +112,13 @@ PLUMBLINE_WGMMA_BOTH(192, 96, 96, 97, 98)
 PLUMBLINE_WGMMA_BOTH(224, 112, 112, 113, 114)
 PLUMBLINE_WGMMA_BOTH(256, 128, 128, 129, 130)
 
+PLUMBLINE_WGMMA_OUTSIDE(64, 32, 32, 33, 34)
+PLUMBLINE_WGMMA_OUTSIDE(128, 64, 64, 65, 66)
+PLUMBLINE_WGMMA_OUTSIDE(192, 96, 96, 97, 98)
+PLUMBLINE_WGMMA_OUTSIDE(256, 128, 128, 129, 130)
+
 #undef PLUMBLINE_WGMMA_BOTH
+#undef PLUMBLINE_WGMMA_OUTSIDE
 #undef PLUMBLINE_WGMMA
 
 }  // namespace plumbline::device::sm90

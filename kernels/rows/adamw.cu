@@ -1,42 +1,21 @@
 // AdamW over one array: 28 bytes an element, 14 of them written. A thread has two groups of 4 neighbouring elements,
 // 16 bytes of each fp32 array, so that eight loads are on their way before the first use.
-#include "kernels/rows/adamw.hpp"
+#include "kernels/rows/adamw.cuh"
 
-#include <cmath>
 #include <string>
 
 #include "kernels/common/cuda_check.hpp"
-#include "kernels/common/vector.cuh"
 
 namespace plumbline {
 namespace device {
 
 constexpr int kAdamwThreads = 256, kAdamwGroup = 4, kAdamwGroups = 2;
 
-/// The step's numbers, as an element's update needs them.
-struct AdamwNumbers {
-  float beta1, one_less_beta1, beta2, one_less_beta2, scale;
-  float keep, rate, root_correction, epsilon;  // 1 - lr wd; lr / (1 - beta1^t); 1 / sqrt(1 - beta2^t)
-};
 struct AdamwArrays {
   const bf16* gradient;
   float *first, *second, *master;
   bf16* weights;
 };
-
-__device__ inline void adamw_update(float g, float& m, float& v, float& w, const AdamwNumbers& n) {
-  g *= n.scale;
-  m = fmaf(n.beta1, m, n.one_less_beta1 * g);
-  v = fmaf(n.beta2, v, n.one_less_beta2 * g * g);
-  float root;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(v));
-  w = fmaf(-n.rate, __fdividef(m, fmaf(root, n.root_correction, n.epsilon)), n.keep * w);
-}
-
-__device__ inline float4 load_four(const float* p) {
-  const uint4 v = load_vector(p);
-  return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w));
-}
 
 __global__ void __launch_bounds__(kAdamwThreads) adamw(const AdamwArrays a, const AdamwNumbers n, std::int64_t groups) {
   const std::int64_t first = std::int64_t{blockIdx.x} * (kAdamwThreads * kAdamwGroups) + threadIdx.x;
@@ -84,21 +63,6 @@ __global__ void adamw_rest(const AdamwArrays a, const AdamwNumbers n, std::int64
 namespace {
 
 using namespace device;
-
-AdamwNumbers numbers_of(const AdamwSettings& s) {
-  const auto number = [](double x) { return static_cast<float>(x); };
-  AdamwNumbers n{};
-  n.beta1 = number(s.beta1);
-  n.one_less_beta1 = number(1 - s.beta1);
-  n.beta2 = number(s.beta2);
-  n.one_less_beta2 = number(1 - s.beta2);
-  n.scale = number(s.gradient_scale);
-  n.keep = number(1 - s.rate * s.decay);
-  n.rate = number(s.rate / (1 - std::pow(s.beta1, s.step)));
-  n.root_correction = number(1 / std::sqrt(1 - std::pow(s.beta2, s.step)));
-  n.epsilon = number(s.epsilon);
-  return n;
-}
 
 }  // namespace
 

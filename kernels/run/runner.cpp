@@ -157,6 +157,7 @@ struct Maker {
   }
   Runner operator()(const Rowwise& s) const {
     if (s.kind == RowwiseKind::adamw) return make_adamw_runner(s, arena, stream);
+    if (s.kind == RowwiseKind::rmsnorm_backward) return make_norm_backward_runner(s, arena, stream);
     return is_chain(s.kind) ? make_chain_runner(s, arena, stream) : make_rowwise_runner(s, arena, stream);
   }
   Runner operator()(const Rope& s) const { return make_rope_runner(s, arena, stream); }

@@ -20,7 +20,9 @@ Runner make_decode_runner(const AttentionDecode& shape, const AttentionPlan& pla
 bool is_chain(RowwiseKind kind);
 Runner make_chain_runner(const Rowwise& shape, Arena& arena, StreamHandle stream);
 
+/// Gradients in bf16, or in fp32.
 Runner make_adamw_runner(const Rowwise& shape, Arena& arena, StreamHandle stream);
+Runner make_norm_backward_runner(const Rowwise& shape, Arena& arena, StreamHandle stream);
 
 /// Bytes of the product of dims, each element `each` bytes.
 template <class... Dims>

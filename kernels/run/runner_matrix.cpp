@@ -30,7 +30,8 @@ struct GemmOperands {
     const std::size_t each = fp8 ? 1 : kBf16;
     x = layout.add(in, bytes_of(each, s.batch, s.m, s.k));
     w = layout.add(in, bytes_of(each, s.batch, s.n, s.k));
-    y = layout.add(Region::output, bytes_of(kBf16, s.batch, s.m, s.n));
+    const std::size_t result = s.precision.output == DType::fp32 ? sizeof(float) : kBf16;
+    y = layout.add(Region::output, bytes_of(result, s.batch, s.m, s.n));
   }
 };
 
@@ -38,10 +39,17 @@ bool has_type(const Gemm& s) {
   return s.precision == *parse_precision("bf16") || s.precision == *parse_precision("fp8");
 }
 
+/// The product that makes a gradient of weights.
+bool gradient_of_weights(const Gemm& s) {
+  Precision p = s.precision;
+  p.output = DType::bf16;
+  return s.precision.output == DType::fp32 && p == *parse_precision("bf16");
+}
+
 }  // namespace
 
 Runner make_gemm_runner(const Gemm& s, const GemmPlan& plan, Arena& arena, StreamHandle stream) {
-  need(has_type(s) && !s.bias, "gemm of this type");
+  need((has_type(s) || gradient_of_weights(s)) && !s.bias, "gemm of this type");
   if (const char* refusal = gemm_refusal(s, plan); refusal != nullptr && *refusal != '\0') throw NotModelled(refusal);
   GemmOperands operands(s);
   const std::size_t scratch = operands.layout.add_shared(Region::scratch, gemm_workspace_bytes(s, plan));

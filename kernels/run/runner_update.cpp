@@ -1,17 +1,19 @@
-// Runner of the optimizer's update.
+// Runners of the optimizer's update and of the norms' gradients.
 #include "kernels/rows/adamw.hpp"
 #include "kernels/run/runner_internal.hpp"
+#include "kernels/training/training.hpp"
 
 namespace plumbline {
 
 /// Moments and weights begin at 0, as a first step finds the moments; each launch is one more step over the same slot.
 Runner make_adamw_runner(const Rowwise& s, Arena& arena, StreamHandle stream) {
-  need(s.input == DType::bf16 && s.output == DType::bf16, "adamw of this type");
+  const bool wide = s.input == DType::fp32;
+  need((wide || s.input == DType::bf16) && s.output == DType::bf16, "adamw of this type");
   const std::size_t values = bytes_of(2, s.rows, s.cols), floats = bytes_of(sizeof(float), s.rows, s.cols);
   RunnerLayout layout;
-  const std::size_t pieces[5] = {layout.add(Region::normal_bf16, values), layout.add(Region::output, floats),
+  const std::size_t pieces[5] = {layout.add(wide ? Region::normal_fp32 : Region::normal_bf16, wide ? floats : values),
                                  layout.add(Region::output, floats), layout.add(Region::output, floats),
-                                 layout.add(Region::output, values)};
+                                 layout.add(Region::output, floats), layout.add(Region::output, values)};
   Runner r = start_runner(layout, arena, plan_text(adamw_plan(s)));
   const Operand gradient = layout.operand(pieces[0], arena, stream), first = layout.operand(pieces[1], arena, stream),
                 second = layout.operand(pieces[2], arena, stream), master = layout.operand(pieces[3], arena, stream),
@@ -22,10 +24,38 @@ Runner make_adamw_runner(const Rowwise& s, Arena& arena, StreamHandle stream) {
     }
   };
   r.enqueue = [=](std::int64_t slot, StreamHandle to) {
+    if (wide) {
+      return launch_adamw_floats(s.rows * s.cols, {},
+                                 {gradient.as<float>(slot), first.as<float>(slot), second.as<float>(slot),
+                                  master.as<float>(slot), weights.at(slot), nullptr, nullptr},
+                                 to);
+    }
     launch_adamw(
         s, {},
         {gradient.at(slot), first.as<float>(slot), second.as<float>(slot), master.as<float>(slot), weights.at(slot)},
         to);
+  };
+  return r;
+}
+
+/// rmsnorm's, the gradient of its weights included, which adds up from launch to launch.
+Runner make_norm_backward_runner(const Rowwise& s, Arena& arena, StreamHandle stream) {
+  need(s.input == DType::bf16 && s.output == DType::bf16, "rmsnorm_backward of this type");
+  const std::size_t values = bytes_of(2, s.rows, s.cols);
+  RunnerLayout layout;
+  const std::size_t dy_at = layout.add(Region::normal_bf16, values), x_at = layout.add(Region::normal_bf16, values),
+                    passed_at = layout.add(Region::normal_bf16, s.residual ? values : 0),
+                    gamma_at = layout.add(Region::normal_bf16, bytes_of(2, s.cols)),
+                    dx_at = layout.add(Region::output, values),
+                    sums_at = layout.add(Region::scratch, bytes_of(sizeof(float), s.cols));
+  const Rows rows{s.rows, s.cols};
+  Runner r = start_runner(layout, arena, plan_text(norm_backward_plan(NormKind::rms, rows)));
+  const auto at = [&](std::size_t which) { return layout.operand(which, arena, stream); };
+  r.enqueue = [rows, dy = at(dy_at), x = at(x_at), passed = at(passed_at), gamma = at(gamma_at), dx = at(dx_at),
+               sums = at(sums_at)](std::int64_t slot, StreamHandle to) {
+    launch_norm_backward(
+        NormKind::rms, rows,
+        {dy.at(slot), x.at(slot), gamma.at(slot), passed.at(slot), dx.at(slot), sums.as<float>(slot), nullptr}, to);
   };
   return r;
 }

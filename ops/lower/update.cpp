@@ -5,6 +5,8 @@
 //   adam, adamw   reads g, fp32 mean, variance and master weight; writes the three and the weight (Loshchilov and
 //                 Hutter, arXiv 1711.05101; mixed precision as ZeRO, arXiv 1910.02054, section 3.1, has it)
 //   sgd           reads g, fp32 momentum and master weight; writes both and the weight
+// Gradients that are added up over micro-batches are zeros first: written once, of any optimizer.
+//
 // Clipping reads the gradients once for their norm; the factor is taken into the update (apex's multi-tensor kernels),
 // so gradients are not written again.
 //
@@ -65,6 +67,15 @@ void exchange_eagerly(Step& s, double params, std::int64_t width) {
   s.close();
 }
 
+/// The array that products of all micro-batches add to begins each iteration as zeros (Megatron-LM's zero_grad_buffer):
+/// written once.
+void zero_gradients(Step& s, double params) {
+  CustomOp zero;
+  zero.write = storage(s.workload.training.gradient, params);
+  zero.dtype = s.workload.training.gradient;
+  s.add("zero_grad"_node, zero);
+}
+
 /// `params`: those that this rank updates, rounded up to whole rows of the hidden width.
 void optimizer(Step& s, double params, std::int64_t width) {
   const Training& training = s.workload.training;
@@ -94,7 +105,10 @@ void update(Step& s, const Llm& llm, double params) {
   s.pass = Pass::update;
   s.open("optimizer", 1);
   s.graph.segments.back().once = true;
-  if (!eager) reduce_gradients(s, params);
+  if (!eager) {
+    zero_gradients(s, params);
+    reduce_gradients(s, params);
+  }
   const double share = plan.zero == 0 ? params : params / d(plan.data);
   s.add("grad_norm"_node, Scan{ScanKind::sum_all, elements(share), s.workload.training.gradient});
   optimizer(s, share, llm.hidden);

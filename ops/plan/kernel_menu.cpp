@@ -28,6 +28,12 @@ constexpr std::array<GemmVariant, 10> kWgmmaFp8{{{128, 192, 128, 4},
                                                  {64, 64, 128, 12},
                                                  {64, 32, 128, 8, 1, 2},
                                                  {64, 16, 128, 10, 1, 2}}};
+constexpr std::array<GemmVariant, 6> kGradient{{{128, 256, 128, 4},
+                                                {128, 256, 128, 4, 2},
+                                                {128, 192, 128, 4},
+                                                {128, 128, 128, 6},
+                                                {64, 128, 128, 8},
+                                                {64, 64, 128, 12}}};
 constexpr std::array<GemmVariant, 5> kMma{{{128, 256, 64, 4, 1, 1},
                                            {128, 128, 64, 4, 1, 2},
                                            {128, 64, 128, 3, 1, 3},
@@ -51,6 +57,8 @@ std::span<const GemmVariant> own_gemm_menu(GemmEngine engine, DType math) {
   if (math == DType::bf16) return kWgmmaBf16;
   return math == DType::fp8 ? std::span<const GemmVariant>(kWgmmaFp8) : std::span<const GemmVariant>{};
 }
+
+std::span<const GemmVariant> own_gradient_menu() { return kGradient; }
 
 std::span<const std::int64_t> own_gemm_splits() { return kSplits; }
 

@@ -27,6 +27,9 @@ struct GemmVariant {
 };
 /// Ordered from large to small. Empty where the engine has no kernel for the type.
 std::span<const GemmVariant> own_gemm_menu(GemmEngine engine, DType math);
+/// ... of gradients' products, bf16, by wgmma, whose operands lie as the forward pass left them (WeightLayout::kn): of
+/// inputs (bf16 result) and of weights (fp32 result; its left operand lies as [K, M]). Neither is swapped.
+std::span<const GemmVariant> own_gradient_menu();
 /// Ways of cutting K that the kernels take, ascending from 1. The wgmma kernels also take 0: whole tiles but for those
 /// that are left over behind whole waves, tiles % clusters; these come first, each cut into min(clusters / left over,
 /// sqrt(steps / 2)) parts, so that the last wave is a short one. (Dealing out the steps evenly, stream-K, was measured

@@ -149,9 +149,9 @@ const std::vector<Flag> kFlags{
     // one step
     {"--model", "NAME|FILE.json", false, "whose steps a profiler saw: 'predict-model list models', or a config.json",
      [](Flags& f, Text t) { f.model = t; }},
-    {"--phase", "prefill|decode", false, "of MODEL",
+    {"--phase", "prefill|decode|train", false, "of MODEL",
      [](Flags& f, Text t) {
-       f.phase = choice("--phase", {"prefill", "decode"}, t);
+       f.phase = choice("--phase", {"prefill", "decode", "train"}, t);
      }},
     {"--batch", "N", false, "sequences [1]", [](Flags& f, Text t) { f.batch = whole_number("--batch", t, 1); }},
     {"--context", "N", false, "decode: tokens already in the KV cache [1024]",

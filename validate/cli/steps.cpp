@@ -128,11 +128,11 @@ StepRecording measure_steps(StepMeasurer& measurer, const std::vector<StepCase>&
 
 Workload workload_of(const Flags& flags) {
   Workload w;
-  if (flags.phase.empty()) throw BadInput("--phase: expected prefill or decode, found nothing");
+  if (flags.phase.empty()) throw BadInput("--phase: expected prefill, decode or train, found nothing");
   const bool decode = flags.phase == "decode";
   if (decode) refuse(flags, {"--prompt"}, "with --phase decode");
-  else refuse(flags, {"--context", "--page"}, "with --phase prefill");
-  w.phase = decode ? Phase::decode : Phase::prefill;
+  else refuse(flags, {"--context", "--page"}, "with --phase " + flags.phase);
+  w.phase = decode ? Phase::decode : flags.phase == "train" ? Phase::train : Phase::prefill;
   w.batch = flags.batch;
   w.context = flags.context;
   w.prompt = flags.prompt;

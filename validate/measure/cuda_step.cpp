@@ -134,6 +134,9 @@ class CudaStepMeasurer final : public StepMeasurer {
   }
 
   std::vector<StepOpCheck> check(const StepTask& task) override {
+    if (task.what.workload.phase == Phase::train) {
+      throw NotModelled("step: --check: a training iteration's kernels are held against fp64 by 'probe', not here");
+    }
     load(task);
     return check_step(*ranks_, *task.priced);
   }
@@ -323,7 +326,7 @@ class CudaStepMeasurer final : public StepMeasurer {
     }
     for (std::size_t i = 0; i < out.ops.size(); ++i) {
       MeasuredStepOp& op = out.ops[i];
-      op.name = graph.nodes[i].name;
+      op.name = step_node_name(graph.nodes[i]);
       op.op = std::string(op_name(graph.nodes[i].op));
       op.count = graph.nodes[i].count;
       op.time = op.time / static_cast<double>(op.count * static_cast<std::int64_t>(kTraced));

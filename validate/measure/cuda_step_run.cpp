@@ -55,8 +55,12 @@ struct LoadedStep::Memory {
   explicit Memory(std::size_t bytes) : block(bytes) {}
 };
 
-LoadedStep::LoadedStep(const StepTask& task, int rank, StreamHandle stream)
-    : rank_(rank), sms_(sm_count()), program_(program_of(task, rank)) {
+LoadedStep::LoadedStep(const StepTask& task, int rank, StreamHandle stream) : rank_(rank), sms_(sm_count()) {
+  if (task.what.workload.phase == Phase::train) {
+    training_ = std::make_unique<LoadedTraining>(task, stream);
+    return;
+  }
+  program_ = program_of(task, rank);
   for (const NodePrediction& node : task.priced->nodes) {
     gemm_plans_.push_back(node.op.gemm_plan);
     attention_plans_.push_back(node.op.attention_plan);
@@ -120,7 +124,7 @@ char* LoadedStep::at(const StepOperand& operand) const {
 }
 
 void LoadedStep::enqueue(StreamHandle stream) const {
-  for (const StepLaunch& launch : program_.launches) enqueue(launch, stream);
+  for (const StepLaunch& launch : program().launches) enqueue(launch, stream);
 }
 
 namespace {
@@ -193,12 +197,14 @@ struct Enqueue {
 }  // namespace
 
 void LoadedStep::enqueue(const StepLaunch& launch, StreamHandle stream) const {
+  if (training_) return training_->enqueue(static_cast<std::size_t>(&launch - program().launches.data()), stream);
   if (const auto* shape = std::get_if<Collective>(&launch.op)) return join_ranks(*shape, launch, stream);
   const auto node = static_cast<std::size_t>(launch.node);
   std::visit(Enqueue{*this, launch, gemm_plans_[node], attention_plans_[node], stream}, launch.op);
 }
 
 std::string LoadedStep::complaint(StreamHandle stream) const {
+  if (training_) return training_->complaint(stream);
   if (!program_.logits.there()) return "the step has no logits";
   const StepBuffer& buffer = program_.buffers[static_cast<std::size_t>(program_.logits.buffer)];
   std::vector<std::uint16_t> bits(std::min<std::size_t>(buffer.bytes / 2, std::size_t{1} << 20));

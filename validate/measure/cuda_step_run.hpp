@@ -7,6 +7,7 @@
 
 #include "kernels/collective/peer_group.hpp"
 #include "kernels/common/launch.hpp"
+#include "validate/measure/cuda_step_training.hpp"
 #include "validate/record/step.hpp"
 #include "validate/step/step_program.hpp"
 
@@ -25,12 +26,12 @@ class LoadedStep {
   /// called before the first launch where there are several.
   void join(const PeerGroup& group, std::vector<const LoadedStep*> ranks);
 
-  const StepProgram& program() const { return program_; }
+  const StepProgram& program() const { return training_ ? training_->program() : program_; }
   /// All operators in order, or one of them; can be captured in a graph. The current card must be this rank's.
   void enqueue(StreamHandle stream) const;
   void enqueue(const StepLaunch& launch, StreamHandle stream) const;
   char* at(const StepOperand& operand) const;
-  /// Empty, or what is wrong with the last logits: not finite, or all the same.
+  /// Empty, or what is wrong with the last logits: not finite, or all the same; of training with the loss.
   std::string complaint(StreamHandle stream) const;
 
   /// Whether a task is the one that is loaded, plans included.
@@ -47,6 +48,7 @@ class LoadedStep {
   std::vector<GemmPlan> gemm_plans_;  ///< by node
   std::vector<AttentionPlan> attention_plans_;
   std::unique_ptr<Memory> memory_;
+  std::unique_ptr<LoadedTraining> training_;  ///< null but for a training iteration, which is all of the step
 };
 
 }  // namespace plumbline

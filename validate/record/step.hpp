@@ -32,10 +32,13 @@ Llm first_layers(const std::string& model, std::int64_t layers);
 /// The case's model, with as many layers as it says.
 Llm step_llm(const StepCase& what);
 
+/// "attention", and of a backward pass "attention (bwd)".
+std::string step_node_name(const Node& node);
+
 /// All executions of one operator of the graph within a step, by the profiler, from the end of the one before to its
 /// own end.
 struct MeasuredStepOp {
-  std::string name, op, kernel;  ///< node of the graph, operator, kernel of its first launch
+  std::string name, op, kernel;  ///< node of the graph (step_node_name), operator, kernel of its first launch
   std::int64_t count = 0;        ///< executions a step
   std::int64_t launches = 0;     ///< of one execution
   Seconds time;                  ///< mean of one execution

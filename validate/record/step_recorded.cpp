@@ -21,8 +21,9 @@ constexpr const char* kStepSchema = "plumbline.steps.v1";
 Phase read_phase(std::string_view text, const std::string& place) {
   if (text == "prefill") return Phase::prefill;
   if (text == "decode") return Phase::decode;
-  throw BadInput(place + ": expected prefill or decode, found '" + std::string(text) + "'" +
-                 did_you_mean(text, {"prefill", "decode"}));
+  if (text == "train") return Phase::train;
+  throw BadInput(place + ": expected prefill, decode or train, found '" + std::string(text) + "'" +
+                 did_you_mean(text, {"prefill", "decode", "train"}));
 }
 
 std::int64_t read_count(std::string_view text, const std::string& place) {
@@ -175,6 +176,10 @@ Llm first_layers(const std::string& model, std::int64_t layers) {
   return llm;
 }
 
+std::string step_node_name(const Node& node) {
+  return node.pass == Pass::backward ? std::string(node.name) + " (bwd)" : std::string(node.name);
+}
+
 Llm step_llm(const StepCase& what) { return first_layers(what.model, what.layers); }
 
 bool is_step_study(std::string_view csv) {
@@ -208,7 +213,7 @@ std::vector<StepCase> parse_step_study(std::string_view csv, const std::string& 
     w.batch = read_count(fields[batch], row + ": batch");
     const bool decode = w.phase == Phase::decode;
     if (given(context) != decode) throw BadInput(row + ": expected a context in decode, and only there");
-    if (given(prompt) == decode) throw BadInput(row + ": expected a prompt in prefill, and only there");
+    if (given(prompt) == decode) throw BadInput(row + ": expected a prompt in prefill and training, and only there");
     if (decode) w.context = read_count(fields[*context], row + ": context");
     else w.prompt = read_count(fields[*prompt], row + ": prompt");
     if (given(page)) w.page = read_count(fields[*page], row + ": page");

@@ -31,7 +31,7 @@ StepRow price_row(const StepMeasurement& measured, const Machine& machine) {
   row.clock = step.clock;
   for (const MeasuredStepOp& op : measured.ops) {
     const auto node = std::find_if(step.nodes.begin(), step.nodes.end(),
-                                   [&](const NodePrediction& n) { return op.name == n.node->name; });
+                                   [&](const NodePrediction& n) { return op.name == step_node_name(*n.node); });
     if (node == step.nodes.end()) throw BadInput("operator '" + op.name + "' is not in the step's graph");
     row.ops.push_back({op.name, op.op, op.count, op.time, node->op.time + node->gap});
   }

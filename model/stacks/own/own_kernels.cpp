@@ -17,6 +17,20 @@ bool fp8_to_bf16(const Precision& p) {
   return p.input == DType::fp8 && p.weight == DType::fp8 && p.output == DType::bf16 && p.math == DType::fp8;
 }
 
+/// A gradient's product: W as it lies, and with an fp32 result the left operand too, [K, M].
+bool gradient_of_bf16(const Gemm& s) {
+  const Precision& p = s.precision;
+  const bool bf16 = p.input == DType::bf16 && p.weight == DType::bf16 && p.math == DType::bf16;
+  const bool of_weights = p.output == DType::fp32;
+  return bf16 && s.layout == WeightLayout::kn && (of_weights || (p.output == DType::bf16 && !s.accumulate));
+}
+
+bool gradient_strides(const Gemm& s) {
+  constexpr std::int64_t kUnit = 8;  // bf16 in 16 bytes
+  const std::int64_t row = s.precision.output == DType::fp32 ? s.m : s.k;
+  return row % kUnit == 0 && s.n % kUnit == 0;
+}
+
 /// A tensor map's strides are whole 16-byte units.
 bool tma_takes(const Gemm& s) {
   constexpr std::int64_t kUnit = 16, kOutputBytes = 2;
@@ -40,7 +54,12 @@ bool any_fits(GemmEngine engine, DType math, const Rates& m) {
 }  // namespace
 
 std::optional<GemmEngine> own_gemm_engine(const Gemm& s, const Rates& m, std::span<const FamilyScalars> families) {
-  if (s.bias || s.accumulate || s.layout != WeightLayout::nk) return std::nullopt;
+  if (s.bias) return std::nullopt;
+  if (gradient_of_bf16(s)) {
+    const bool runs = families[own::kGemm].on_file && is_hopper(m) && gradient_strides(s);
+    return runs ? std::optional(GemmEngine::wgmma) : std::nullopt;
+  }
+  if (s.accumulate || s.layout != WeightLayout::nk) return std::nullopt;
   const bool bf16 = all_bf16(s.precision);
   if (!bf16 && !fp8_to_bf16(s.precision)) return std::nullopt;
   const bool by_tma = families[own::kGemm].on_file && is_hopper(m) && tma_takes(s);

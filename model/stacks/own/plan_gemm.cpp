@@ -131,7 +131,8 @@ class WgmmaPlanner {
   /// tiles take.
   double drain_clk(const GemmVariant& v) const {
     constexpr double kTileClk = 430, kChunkClk = 300, kRows = 64, kWarpgroups = 2;
-    const double chunk = v.cols % 64 == 0 ? 64 : v.cols % 32 == 0 ? 32 : 16;  // as GemmTile::kChunk
+    const bool floats = c.task.output_bytes > 2;
+    const double chunk = !floats && v.cols % 64 == 0 ? 64 : v.cols % 32 == 0 ? 32 : 16;  // as GemmTile::kChunk
     const double bytes = kRows * chunk * c.task.output_bytes;
     const double chunks =
         static_cast<double>(v.cols) / chunk * std::max(1.0, static_cast<double>(v.rows) / (kRows * kWarpgroups));
@@ -265,6 +266,10 @@ class MmaPlanner {
 template <class Planner>
 const std::vector<TileCosts>& menu_of(const Planner& planner, const Context& c, GemmCache& cache) {
   return cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) {
+    if (c.task.weights_kn) {
+      for (const GemmVariant& v : own_gradient_menu()) tiles.push_back(planner.costs(v, false));
+      return;
+    }
     for (const GemmVariant& v : own_gemm_menu(Planner::kEngine, c.task.math)) {
       for (const bool swapped : {false, true}) tiles.push_back(planner.costs(v, swapped));
     }

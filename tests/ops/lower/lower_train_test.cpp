@@ -31,6 +31,22 @@ TEST(LowerTrain, GradientGemmsHaveTheTransposedShapes) {
   EXPECT_EQ((std::vector{dw.m, dw.n, dw.k}), (std::vector<std::int64_t>{4096, 14336, 512}));
 }
 
+/// What products add to begins as zeros: written once an iteration, in the type of the gradients.
+TEST(LowerTrain, GradientsBeginAsZeros) {
+  for (const std::int64_t micro : {0, 1}) {
+    Workload w = train(4, 256);
+    w.training.micro_batch = micro;
+    const Graph g = lower(llama_8b(), w);
+    const Node* zero = find(g, "zero_grad", Pass::update);
+    ASSERT_NE(zero, nullptr);
+    EXPECT_EQ(zero->count, 1);
+    const auto& op = std::get<CustomOp>(zero->op);
+    EXPECT_EQ(op.read, Bytes{});
+    EXPECT_EQ(op.write, g.memory.gradients);
+    EXPECT_TRUE(shape_of<Gemm>(g, "down_proj.dw", Pass::backward).accumulate);
+  }
+}
+
 TEST(LowerTrain, EveryGemmHasNamedGradients) {
   for (const Llm& m : all_models()) {
     for (const Fusion f : {Fusion::none, Fusion::typical, Fusion::max}) {
