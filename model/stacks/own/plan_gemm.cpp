@@ -75,7 +75,7 @@ class WgmmaPlanner {
     TileCosts e = own_costs(c, v, swapped);
     e.persistent = true;
     e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
-    e.serial_clk = drain_clk(v);
+    e.serial_clk = drain_clk(v) + add_clk(e);
     // fp8 instructions keep some 22 bits of a sum: every eighth step, and behind the last, the tensor unit runs dry and
     // the sums are added to a second set of accumulators
     constexpr double kPromotedSteps = 8, kRunDryClk = 120;
@@ -124,6 +124,17 @@ class WgmmaPlanner {
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
 
  private:
+  /// Sums that are added to what memory holds: the copy engine's reduction has L2 fetch the lines first, while the ring
+  /// is full and nothing else is asked for, so that its share of DRAM's rate is what a tile waits for; of a few CTAs their
+  /// SMs' ports.
+  double add_clk(const TileCosts& e) const {
+    if (!c.task.adds) return 0;
+    const double tiles = std::ceil(c.task.m / e.tile_m) * std::ceil(c.task.n / e.tile_n) * c.task.batch;
+    const Bandwidth share = c.rates.dram_read / std::min(c.rates.sm_count, tiles);
+    const double tile = e.tile_m * e.tile_n * c.task.output_bytes;
+    return std::max(tile * units::B / share / c.clk, tile / c.l2_port);
+  }
+
   /// Clocks from a tile's last step to the first of the next: the warpgroups convert their sums, lay them into shared
   /// memory by chunks of columns, and leave them to the copy engine. Launches of 1 to 63 waves of one step, tiles of 64
   /// x 16 to 128 x 256 (H200, 2026-11-20): 430 clocks a tile, 300 a chunk (two barriers, a fence, the wait for an
