@@ -114,6 +114,32 @@ def aic_moe(root, out, gpu):
                 **aic_common(r))
 
 
+# What a row of the gated delta rule is given (collector/trtllm/collect_gdn.py, collector/vllm/collect_gdn.py): TensorRT-LLM's
+# prompts begin without a state and leave none; vLLM's states are bf16 here.
+LINEAR_SCOPE = {
+    ("trtllm", "chunk_gated_delta_rule"): ("chunks", {"carry": 0}),
+    ("vllm", "chunk_gated_delta_rule"): ("chunks, as vLLM 0.22 calls them", {"state_dtype": "bf16"}),
+    ("vllm", "chunk_gated_delta_rule_flashinfer"): ("chunks", {"state_dtype": "bf16"}),
+    ("vllm", "fused_recurrent_gated_delta_rule_pac"): ("gates, q and k normalized, step", {"state_dtype": "bf16"}),
+}
+
+
+def aic_linear(root, out, gpu):
+    """Prompts and steps of the gated delta rule. Left out: steps of TensorRT-LLM's kernel, whose states come in bf16 and go
+    in fp32 (nine rows a card); convolutions, which TensorRT-LLM's rows have of keys alone and vLLM's time with the host."""
+    if gpu == "a100_sxm":
+        return  # no table
+    for r, rid in read(root, AIC, f"gdn_{gpu}"):
+        known = LINEAR_SCOPE.get((r["stack"].split("-")[0], r["kernel"]))
+        if known is None:
+            continue
+        scope, keys = known
+        shape = {"kind": "gated_delta_net", "B": whole(r["batch"]), "S": whole(r["seq_len"]), "H": whole(r["num_v_heads"]),
+                 "D": whole(r["head_v_dim"]), "state": whole(r["head_k_dim"]), "groups": whole(r["num_k_heads"])} | keys
+        out.add((AIC, gpu, "linear_attention"), "recurrence", "bf16", shape, r["latency_us"], rid, scope=scope,
+                **aic_common(r))
+
+
 def aic_collectives(root, out):
     for r, rid in read(root, AIC, "nccl"):
         op = "all_to_all" if r["op_name"] == "alltoall" else r["op_name"]
@@ -181,7 +207,7 @@ def aic_serving(root, out):
 
 def aiconfigurator(root, out):
     for gpu in AIC_GPUS:
-        for convert in (aic_gemm, aic_attention, aic_mla, aic_moe):
+        for convert in (aic_gemm, aic_attention, aic_mla, aic_moe, aic_linear):
             convert(root, out, gpu)
     aic_collectives(root, out)
     aic_experts(root, out)

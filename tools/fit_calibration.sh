@@ -124,6 +124,26 @@ for gpu; do
   [ "$gpu" = a100_sxm ] || fit_calls "$gpu"
 done
 
+# Linear attention's prompts: Flash Linear Attention's launches by the H200's rows of TensorRT-LLM, which the H100 takes over;
+# FlashInfer's kernel by the H100's of vLLM, the only ones.
+fit_linear() {
+  "$validate" fit "data/measurements/aiconfigurator/$1/linear_attention.train.csv" --gpu "$1" --kernels library --family "$2" \
+    --free "$3" --where "stack~$4" --unbalanced --source "aiconfigurator $1 linear_attention" \
+    --out "data/calibration/$1.json"
+}
+for gpu; do
+  case $gpu in
+    h200_sxm) fit_linear "$gpu" linear_chunk "fixed_s=1.2e-6:3e-7:4e-6,start_clk=4300:100:20000,exposed=.6:.1:1,\
+linear_scan.step_clk=3300:300:9000" trtllm ;;
+    h100_sxm)
+      for family in linear_chunk linear_scan; do
+        python3 tools/take_over_family.py h200_sxm h100_sxm "library.$family" "the same kernels on the same chip (GH100)"
+      done
+      fit_linear "$gpu" linear_flashinfer "fixed_s=2e-6:3e-7:6e-6,step_clk=5200:500:15000,overlap=3:1:16" vllm
+      python3 tools/take_over_family.py h100_sxm h200_sxm library.linear_flashinfer "the same kernel on the same chip (GH100)" ;;
+  esac
+done
+
 # One chip, one set of scalars, when both cards have just been fitted.
 case " $* " in *h200_sxm*h100_sxm* | *h100_sxm*h200_sxm*)
   for family in prefill prepare prefill_8bit prepare_8bit decode decode_8bit decode_single; do

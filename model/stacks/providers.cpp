@@ -10,6 +10,8 @@ const Provider& cublas_provider();
 const Provider& trtllm_provider();
 const Provider& flash_attention_provider();
 const Provider& flashinfer_provider();
+const Provider& fla_provider();             // fla
+const Provider& flashinfer_gdn_provider();  // fla
 const Provider& pytorch_provider();
 const Provider& trtllm_all_reduce_provider();  // custom_all_reduce
 const Provider& vllm_all_reduce_provider();    // custom_all_reduce
@@ -25,6 +27,8 @@ std::span<const Provider* const> providers() {
       &trtllm_provider(),           //
       &flash_attention_provider(),  //
       &flashinfer_provider(),       //
+      &fla_provider(),              //
+      &flashinfer_gdn_provider(),   //
       &pytorch_provider(),          //
       &trtllm_all_reduce_provider(),
       &vllm_all_reduce_provider(),

@@ -15,14 +15,15 @@ constexpr auto kRecurrenceNames = std::to_array<OperatorName>({{"recurrence", 0,
 constexpr auto kRecurrenceKeys = std::to_array<Key>(
     {key<&Recurrence::kind>("kind"), key<&Recurrence::batch>("B"), key<&Recurrence::seq>("S"),
      key<&Recurrence::heads>("H"), key<&Recurrence::head_dim>("D"), key<&Recurrence::state>("state"),
-     optional_key<&Recurrence::groups>("groups"), optional_key<&Recurrence::state_dtype>("state_dtype")});
+     optional_key<&Recurrence::groups>("groups"), optional_key<&Recurrence::state_dtype>("state_dtype"),
+     optional_key<&Recurrence::carry>("carry")});
 
 constexpr auto kRecurrenceRelations = std::to_array<Relation<Recurrence>>(
     {{"key 'H': expected a multiple of groups", [](const Recurrence& s) { return s.heads % s.groups == 0; },
       [](Recurrence& s) { s.heads += s.groups - s.heads % s.groups; }}});
 
 /// One step of one head, P = head_dim, N = state (per channel and state element for mamba1). Inputs after softplus and
-/// normalisation. A and D are fp32. The state is read at the start and written at the end.
+/// normalisation. A and D are fp32. A state that is carried is read at the start and written at the end.
 ///   mamba1: a = exp(dt_p A_pn); h = a h + (dt_p x_p) b_n; y_p = sum h c_n + D_p x_p      (Gu, Dao 2023, alg. 2)
 ///   mamba2: the same with one dt, A and D a head                                         (Dao, Gu 2024, eq. 1)
 ///   gated_delta_net: S = e^g S; u = beta (v - S k); S += k u^T; y = S q                  (Yang et al. 2024, eq. 10)
@@ -44,7 +45,7 @@ Work work_of(const Recurrence& s) {
     params = 0;
   }
   const bool matrix_form = s.seq > 1 && s.kind != RecurrentKind::mamba1;
-  const Bytes states = storage(s.state_dtype, d(s.batch) * heads * p * n);
+  const Bytes states = storage(s.state_dtype, s.carry ? d(s.batch) * heads * p * n : 0);
   Work w;
   w.math = s.dtype;
   (matrix_form ? w.tensor : w.fp32) = flop(head_steps * state_flops);

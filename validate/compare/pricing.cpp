@@ -105,6 +105,10 @@ StackChoice stack_of(StackChoice choice, const Measurement& row) {
     if (row.origin.stack.find("nccl") != std::string::npos) choice.name = "nccl";
     return choice;
   }
+  if (std::holds_alternative<Recurrence>(row.what.op) && choice.name == "trt-llm") {
+    if (row.kernel.find("flashinfer") != std::string::npos) choice.name = "vllm";
+    return choice;
+  }
   if (std::holds_alternative<ExpertExchange>(row.what.op) && choice.name == "trt-llm") {
     for (const char* stack : {"vllm", "sglang"}) {
       if (row.origin.stack.rfind(stack, 0) == 0) choice.name = stack;

@@ -1,0 +1,29 @@
+// Prompts of the gated delta rule in chunks of 64 tokens, as serving stacks run them.
+#pragma once
+
+#include "model/stacks/provider.hpp"
+#include "ops/shape/recurrence.hpp"
+
+namespace plumbline {
+
+/// Whether a chunked kernel runs it: the gated delta rule over more than one token, or a prompt of one. (Mamba's kernels are
+/// others, and a single token is a step of the recurrence itself.)
+bool runs_in_chunks(const Recurrence& shape);
+
+/// Families of Flash Linear Attention's launches. `chunks`: start_clk are the clocks of an SM that a CTA of a chunk and a
+/// head takes, which CTAs beside it do not hide; `exposed` the share of them that a chunk of one token takes as well.
+/// `scan`: step_clk are the clocks of a chunk in the launch that walks a sequence.
+struct ChunkFamilies {
+  const FamilyScalars &chunks, &scan, &rows;
+};
+
+/// Flash Linear Attention's launches in Triton: sums of the decay, products of keys, their triangular inverse in two
+/// launches, the rows that update the state, the walk over the chunks, and the results.
+void answer_chunks(const Recurrence& shape, const ChunkFamilies& families, const Question& question, Answer& answer);
+
+/// FlashInfer's kernel for Hopper: a CTA walks a head of a sequence. `family`: start_clk is a CTA's way to its first chunk,
+/// step_clk a chunk.
+void answer_walk(const Recurrence& shape, const FamilyScalars& family, const FamilyScalars& rows,
+                 const Question& question, Answer& answer);
+
+}  // namespace plumbline
