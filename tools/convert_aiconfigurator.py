@@ -135,7 +135,8 @@ def aic_linear(root, out, gpu):
             continue
         scope, keys = known
         shape = {"kind": "gated_delta_net", "B": whole(r["batch"]), "S": whole(r["seq_len"]), "H": whole(r["num_v_heads"]),
-                 "D": whole(r["head_v_dim"]), "state": whole(r["head_k_dim"]), "groups": whole(r["num_k_heads"])} | keys
+                 "D": whole(r["head_v_dim"]), "state": whole(r["head_k_dim"])}
+        shape |= ({"groups": whole(r["num_k_heads"])} if whole(r["num_k_heads"]) > 1 else {}) | keys
         out.add((AIC, gpu, "linear_attention"), "recurrence", "bf16", shape, r["latency_us"], rid, scope=scope,
                 **aic_common(r))
 

@@ -67,7 +67,7 @@ TEST(LinearAttention, CtasAreOfChunksAndTheWalkIsOfSequences) {
 }
 
 /// One sequence walks its chunks alone: twice as many tokens take twice as long from some length on. FlashInfer's CTAs of
-/// eight sequences of 16 heads do not fill the SMs (128 of 132), so that they take as long as one sequence.
+/// eight sequences of 16 heads do not fill the SMs (128 of 132), so that they take little longer than one sequence: for memory.
 TEST(LinearAttention, AWalkTakesItsChunks) {
   const auto time = [](std::int64_t batch, std::int64_t tokens) {
     Recurrence s = qwen3_next(batch, tokens);
@@ -75,7 +75,7 @@ TEST(LinearAttention, AWalkTakesItsChunks) {
     return on("h100_sxm", "vllm", s).time.in(units::us);
   };
   EXPECT_NEAR(time(1, 16384) / time(1, 8192), 2, 0.05);
-  EXPECT_NEAR(time(8, 8192) / time(1, 8192), 1, 0.15);
+  EXPECT_NEAR(time(8, 8192) / time(1, 8192), 1.15, 0.15);
 }
 
 RC_GTEST_PROP(LinearAttention, MovesAtLeastTheCompulsoryBytesAndMoreTokensAreNeverFaster, ()) {
