@@ -1,7 +1,7 @@
 // What looks at a board add up to, and which descriptor a card is.
 #include <gtest/gtest.h>
 
-#include "validate/measure/nvml_board.hpp"
+#include "validate/board/nvml_board.hpp"
 #include "validate/record/known_gpu.hpp"
 
 namespace plumbline::board_test {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "kernels/common/records.hpp"
-#include "validate/measure/nvml_board.hpp"
+#include "validate/board/nvml_board.hpp"
 
 namespace plumbline {
 

@@ -9,10 +9,10 @@
 #include "kernels/run/arena.hpp"
 #include "kernels/run/runner.hpp"
 #include "ops/table/text.hpp"
+#include "validate/board/nvml_board.hpp"
 #include "validate/measure/cuda_session.hpp"
 #include "validate/measure/cuda_timing.hpp"
 #include "validate/measure/cupti_activity.hpp"
-#include "validate/measure/nvml_board.hpp"
 
 // Header-only, but a package of its own.
 #if __has_include(<nvtx3/nvToolsExt.h>)

@@ -16,8 +16,8 @@
 #include "kernels/probes/probes.hpp"
 #include "kernels/run/arena.hpp"
 #include "kernels/run/clock_stamps.hpp"
+#include "validate/board/nvml_board.hpp"
 #include "validate/measure/cuda_card.hpp"
-#include "validate/measure/nvml_board.hpp"
 
 namespace plumbline {
 namespace {

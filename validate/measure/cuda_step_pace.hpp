@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/common/measure.cuh"
-#include "validate/measure/nvml_board.hpp"
+#include "validate/board/nvml_board.hpp"
 
 namespace plumbline {
 

@@ -9,8 +9,8 @@
 #include "kernels/collective/peer_group.hpp"
 #include "kernels/common/measure.cuh"
 #include "kernels/run/clock_stamps.hpp"
+#include "validate/board/nvml_board.hpp"
 #include "validate/measure/cuda_step_run.hpp"
-#include "validate/measure/nvml_board.hpp"
 
 namespace plumbline {
 

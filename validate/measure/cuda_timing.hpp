@@ -13,8 +13,8 @@
 #include <memory>
 
 #include "kernels/run/runner.hpp"
+#include "validate/board/nvml_board.hpp"
 #include "validate/measure/cupti_activity.hpp"
-#include "validate/measure/nvml_board.hpp"
 #include "validate/record/measurer.hpp"
 
 namespace plumbline {

@@ -10,7 +10,7 @@
 #include "kernels/collective/nccl_group.hpp"
 #include "kernels/gemm/gemm.hpp"
 #include "ops/plan/text.hpp"
-#include "validate/measure/nvml_board.hpp"
+#include "validate/board/nvml_board.hpp"
 #include "validate/probe/cuda_links.hpp"
 
 namespace plumbline {

@@ -159,7 +159,6 @@ void answer_walk(const Recurrence& s, const FamilyScalars& family, const FamilyS
   d.plan.threads = 512;
   d.plan.steps = d.plan.longest = c.per_sequence;
   d.step_latency = family.step_clk / m.clock;
-  d.once_clk = family.start_clk;
   const double flops = 2 * kChunk * (kChunk * (2 * c.keys + 2 * c.values) + 3 * c.keys * c.values);
   d.tensor_clk = flops / m.gpu.sm.tensor_flop_per_clk[s.dtype];
   const Bytes read = 2.0 * c.shared(s.dtype) + c.rows(s.dtype, c.values + 2);

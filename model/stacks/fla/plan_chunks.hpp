@@ -21,8 +21,7 @@ struct ChunkFamilies {
 /// launches, the rows that update the state, the walk over the chunks, and the results.
 void answer_chunks(const Recurrence& shape, const ChunkFamilies& families, const Question& question, Answer& answer);
 
-/// FlashInfer's kernel for Hopper: a CTA walks a head of a sequence. `family`: start_clk is a CTA's way to its first chunk,
-/// step_clk a chunk.
+/// FlashInfer's kernel for Hopper: a CTA walks a head of a sequence. `family`: step_clk are the clocks of a chunk.
 void answer_walk(const Recurrence& shape, const FamilyScalars& family, const FamilyScalars& rows,
                  const Question& question, Answer& answer);
 

@@ -1,4 +1,4 @@
-#include "validate/measure/nvml_board.hpp"
+#include "validate/board/nvml_board.hpp"
 
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
 // What a row of looks at the board says together. No NVML in here: tested on made-up samples.
-#include "validate/measure/nvml_board.hpp"
+#include "validate/board/nvml_board.hpp"
 
 #include <algorithm>
 
