@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Malformed inputs for the programs, from a seed, and a check of what every answer must be (contract: exit codes).
 
-  programs.py BIN [--count N] [--seconds S] [--seed X] [--only I] [--jobs J]
+  programs.py BIN [--count N] [--seconds S] [--seed X] [--only I] [--jobs J] [--kind graph|model|...]
 
 Runs BIN/predict-model, and BIN/validate where it is built, on inputs 0, 1, ... of the seed: configs, graphs, descriptors,
 clusters, calibrations, CSV tables and recordings that are mutated from the shipped ones, and command lines, of several
@@ -12,6 +12,7 @@ GPUs too. Whatever came in:
   a refusal writes nothing on stdout, and --out is as it was; nothing half-written stays; an answer fills --out
   JSON and trace parse, CSV has one width, and what is shown is UTF-8 without control characters
 Non-zero when an input breaks one of these, with the command that repeats it. Without --seed each run has new inputs.
+--kind asks for inputs of one kind alone: `--kind graph --count 2000` is the check of malformed graphs.
 """
 import argparse, collections, concurrent.futures, csv, io, json, os, random, re, subprocess, sys, tempfile, time
 
@@ -212,10 +213,16 @@ VALIDATE_KINDS = [rows_case, whole_rows_case, recording_case, validate_case, mea
 KINDS = [model_case, model_case, graph_case, graph_case, gpu_case, calibration_case, op_case, flags_case, csv_case, parallel_case, parallel_case, plan_case, cluster_case, sweep_case, sweep_case, what_if_case]
 
 
-def case_of(seed, index, shipped):
+def kinds_of(shipped, name=None):
+    """All, or those of the functions `NAME_case`."""
+    kinds = KINDS + VALIDATE_KINDS if shipped.validate else KINDS
+    return kinds if name is None else [kind for kind in kinds if kind.__name__ == name + "_case"]
+
+
+def case_of(seed, index, shipped, kind=None):
     r = random.Random(f"{seed}:{index}")
     case = Case()
-    r.choice(KINDS + VALIDATE_KINDS if shipped.validate else KINDS)(r, shipped, case)
+    r.choice(kinds_of(shipped, kind))(r, shipped, case)
     return case
 
 
@@ -264,8 +271,8 @@ def broken_output(case, code, out):
     return None
 
 
-def run_case(program, seed, index, shipped, timeout):
-    case = case_of(seed, index, shipped)
+def run_case(program, seed, index, shipped, timeout, kind=None):
+    case = case_of(seed, index, shipped, kind)
     with tempfile.TemporaryDirectory(prefix="plumbline-fuzz-") as folder:
         folder = folder.encode()
         for name, data in case.files.items():
@@ -294,23 +301,25 @@ def main():
     parser.add_argument("--only", type=int)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--timeout", type=float, default=20)
+    parser.add_argument("--kind")
     asked = parser.parse_args()
     program = os.path.abspath(os.path.join(asked.bin, "predict-model"))
     shipped = Shipped(program)
+    if not kinds_of(shipped, asked.kind): parser.error(f"--kind: expected one of {sorted({kind.__name__[:-5] for kind in kinds_of(shipped)})}")
     if asked.count == 1 << 60 and asked.seconds == 1e9 and asked.only is None: asked.count = 1000
     if asked.only is not None:
-        case, code, rule, err = run_case(program, asked.seed, asked.only, shipped, asked.timeout)
+        case, code, rule, err = run_case(program, asked.seed, asked.only, shipped, asked.timeout, asked.kind)
         print(case.kind, case.args, case.files, case.stdin, code, rule, err, sep="\n")
         return 1 if rule else 0
     start, tried, codes, failures = time.monotonic(), 0, collections.Counter(), 0
     with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
         while tried < asked.count and time.monotonic() - start < asked.seconds and failures < 20:
             part = range(tried, min(tried + 50 * asked.jobs, asked.count))
-            for index, (case, code, rule, err) in zip(part, pool.map(lambda i: run_case(program, asked.seed, i, shipped, asked.timeout), part)):
+            for index, (case, code, rule, err) in zip(part, pool.map(lambda i: run_case(program, asked.seed, i, shipped, asked.timeout, asked.kind), part)):
                 codes[case.kind, code] += 1
                 if rule is None: continue
                 failures += 1
-                print(f"{case.kind} {index}: {rule}; {err[:300]!r}\n  again: {sys.argv[0]} {asked.bin} --seed {asked.seed} --only {index}", flush=True)
+                print(f"{case.kind} {index}: {rule}; {err[:300]!r}\n  again: {sys.argv[0]} {asked.bin} --seed {asked.seed} --only {index}{' --kind ' + asked.kind if asked.kind else ''}", flush=True)
             tried = part[-1] + 1
     kinds = sorted({kind for kind, _ in codes})
     for kind in kinds:

@@ -8,6 +8,7 @@
 #include "arch/files.hpp"
 #include "arch/format.hpp"
 #include "model/bands/step_bands.hpp"
+#include "model/stacks/host.hpp"
 #include "model/stacks/stack.hpp"
 #include "ops/plan/kernel_counts.hpp"
 
@@ -59,6 +60,11 @@ const std::shared_ptr<const StepBands>& bands_of_steps() {
 
 auto ordered(const MachineOptions& o) { return std::tie(o.stack, o.clock, o.power_cap, o.data, o.cluster, o.sm_clock); }
 
+MeasuredHost load_host(const std::string& path_or_time) {
+  if (!looks_like_path(path_or_time)) return host_of_time(path_or_time);
+  return parse_host(read_text_file(path_or_time), path_or_time);
+}
+
 Stack load_stack(const std::string& name_or_path) {
   std::string path = name_or_path;
   if (!looks_like_path(path)) {
@@ -75,8 +81,9 @@ Stack load_stack(const std::string& name_or_path) {
 }  // namespace
 
 Machine make_machine(const Gpu& gpu, const Calibration& calibration, const MachineOptions& options) {
-  const Stack stack =
+  Stack stack =
       choose_stack(options.stack, [](const std::string& name) -> const Stack& { return machines().stack(name); });
+  if (!options.stack.host.empty()) stack = on_host(stack, load_host(options.stack.host));
   const auto assembled = [&](const Gpu& card) {
     const std::shared_ptr<const Cluster> cluster =
         machines().cluster(card, options.cluster.empty() ? card.cluster : options.cluster);

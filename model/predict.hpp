@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,47 @@ namespace plumbline {
 /// Quantiles of ln(measured / predicted): 5 %, 50 % and 95 %.
 struct BandRange {
   double low = 0, middle = 0, high = 0;
+};
+
+/// The launches of an operator: while it is planned, room for the most that one has; a copy holds those alone that there
+/// are. (A step of ten thousand operators would be 75 MB otherwise, most of it never looked at.)
+class Launches {
+ public:
+  static constexpr std::size_t kMost = 12;
+  Launches() = default;
+  Launches(const Launches& other) : kept_(other.begin(), other.end()), count_(other.count_) {}
+  Launches(Launches&&) noexcept = default;
+  ~Launches() = default;
+  Launches& operator=(const Launches& other) {
+    if (this != &other) kept_.assign(other.begin(), other.end());
+    count_ = other.count_;
+    return *this;
+  }
+  Launches& operator=(Launches&&) noexcept = default;
+
+  /// What a planner writes into; then hold() says how many there are.
+  std::span<LaunchPrediction, kMost> room() {
+    if (kept_.size() < kMost) kept_.resize(kMost);
+    return std::span<LaunchPrediction, kMost>(kept_.data(), kMost);
+  }
+  void hold(std::size_t count) { count_ = count; }
+
+  LaunchPrediction& operator[](std::size_t i) { return kept_[i]; }
+  /// Of an operator without launches the first one is an empty launch.
+  const LaunchPrediction& operator[](std::size_t i) const { return i < kept_.size() ? kept_[i] : none(); }
+  const LaunchPrediction& front() const { return (*this)[0]; }
+  LaunchPrediction* data() { return kept_.data(); }
+  const LaunchPrediction* data() const { return kept_.data(); }
+  const LaunchPrediction* begin() const { return kept_.data(); }
+  const LaunchPrediction* end() const { return kept_.data() + count_; }
+
+ private:
+  static const LaunchPrediction& none() {
+    static const LaunchPrediction empty{};
+    return empty;
+  }
+  std::vector<LaunchPrediction> kept_;
+  std::size_t count_ = 0;
 };
 
 struct OpPrediction {
@@ -68,7 +110,7 @@ struct OpPrediction {
   bool stands_in = false;                  ///< ... in place of one that the stack's author has not written
   GemmPlan gemm_plan;                      ///< zero unless a GEMM
   AttentionPlan attention_plan;            ///< zero unless attention
-  std::array<LaunchPrediction, 12> launches;
+  Launches launches;
   int launch_count = 0;
 
   Bytes dram_bytes() const { return dram_read + dram_write; }
@@ -158,7 +200,8 @@ struct StepPrediction {
   /// Collectives and hand-overs between stages: what the step waits for, and what runs beside other operators.
   Seconds network_exposed, network_hidden;
   bool waits_for_host =
-      false;               ///< the GPU is idle while the stack's host, which has its own time a launch, makes the next
+      false;  ///< the GPU is idle while the stack's host, which has its own time a launch, makes the next
+  bool host_measured = false;  ///< that host's time a launch is the machine's own (--host), not the stack's
   Seconds between_steps;   ///< what the stack's host does while the GPU has nothing to do, once a step; in `latency`
   Seconds overlap_tax;     ///< by how much compute is longer for the communication that runs beside it
   Seconds bubble;          ///< of `latency`: the rank waits for other stages of its pipeline

@@ -29,6 +29,9 @@ enum class CollectiveChoice {
   two_shot
 };
 
+/// How NCCL's messages say that they have come: by flags beside each 4 bytes, in each 128 bytes, or behind whole parts.
+enum class CollectiveProtocol { automatic, ll, ll128, simple };
+
 /// Whose kernels run, how operators are fused and how launches reach the GPU: a stack by name, and parts of it that are
 /// replaced (model/stacks/stack.hpp).
 struct StackChoice {
@@ -36,6 +39,8 @@ struct StackChoice {
   std::optional<KernelSet> kernels;  ///< ours before the stack's own providers; without ours; the roofline floor
   std::string attention;             ///< provider of prefill and decode attention where it is not ours; "": the stack's
   CollectiveChoice collective = CollectiveChoice::automatic;
+  CollectiveProtocol protocol = CollectiveProtocol::automatic;
+  std::string host;  ///< a machine's own: a file, or a time of a launch (model/stacks/host.hpp); "": the stack's
 
   StackChoice() = default;
   StackChoice(std::string stack) : name(std::move(stack)) {}  // NOLINT(google-explicit-constructor): a name is a choice

@@ -39,6 +39,8 @@ inline constexpr std::array<Word<CollectiveChoice>, 10> kCollectiveWords{
      {"pat", CollectiveChoice::pat},
      {"one-shot", CollectiveChoice::one_shot},
      {"two-shot", CollectiveChoice::two_shot}}};
+inline constexpr std::array<Word<CollectiveProtocol>, 3> kProtocolWords{
+    {{"ll", CollectiveProtocol::ll}, {"ll128", CollectiveProtocol::ll128}, {"simple", CollectiveProtocol::simple}}};
 inline constexpr std::array<Word<Phase>, 3> kPhaseWords{
     {{"prefill", Phase::prefill}, {"decode", Phase::decode}, {"train", Phase::train}}};
 inline constexpr std::array<Word<Fusion>, 3> kFusionWords{
@@ -51,10 +53,13 @@ inline constexpr std::array<Word<Overlap>, 5> kOverlapWords{{{"none", Overlap::n
 inline constexpr std::array<Word<Pass>, 3> kPassWords{
     {{"forward", Pass::forward}, {"backward", Pass::backward}, {"update", Pass::update}}};
 
-inline constexpr std::array<Word<Optimizer>, 4> kOptimizerWords{{{"sgd", Optimizer::sgd},
+inline constexpr std::array<Word<Optimizer>, 7> kOptimizerWords{{{"sgd", Optimizer::sgd},
                                                                  {"adam", Optimizer::adam},
                                                                  {"adamw", Optimizer::adamw},
-                                                                 {"adamw-fused", Optimizer::adamw_fused}}};
+                                                                 {"adamw-fused", Optimizer::adamw_fused},
+                                                                 {"adafactor", Optimizer::adafactor},
+                                                                 {"muon", Optimizer::muon},
+                                                                 {"adam8bit", Optimizer::adam8bit}}};
 inline constexpr std::array<Word<Recompute>, 3> kRecomputeWords{
     {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
 inline constexpr std::array<Word<PipelineSchedule>, 4> kScheduleWords{{{"gpipe", PipelineSchedule::gpipe},

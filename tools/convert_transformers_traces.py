@@ -2,7 +2,8 @@
 """Makes the tables of data/measurements/h200/pytorch from what tools/trace_transformers.py wrote there: steps.csv (a line a
 run), steps.train.csv and steps.heldout.csv (wall times of eager and SDPA of the first three recordings as `validate compare`
 reads them, by the project's rule, which `validate sides` says: build validate first), static.train.csv and static.heldout.csv (the
-same of graphs and torch.compile, of all recordings). `--rates` prints instead how many CTAs a microsecond the longest
+same of graphs and torch.compile, of all recordings), hosts.train.csv and hosts.heldout.csv (steps of hosts.jsonl.gz beside
+their measured host), hosts_second.csv (those of hosts_second.jsonl.gz, of both sides). `--rates` prints instead how many CTAs a microsecond the longest
 launches of each native kernel went through, which the instruction counts of data/launches/transformers.json are read off.
 
     tools/convert_transformers_traces.py [--rates]
@@ -14,6 +15,7 @@ import gzip
 import json
 import os
 import re
+import statistics
 import sys
 
 import measurement_csv
@@ -26,6 +28,7 @@ STEP_COLUMNS = ["file", "line", "model", "layers", "mode", "phase", "batch", "to
 RUN_COLUMNS = ["model", "layers", "phase", "batch", "prompt", "context", "dtype", "gpu", "stack", "measured_ms", "measured_W",
                "id"]
 STATIC_COLUMNS = RUN_COLUMNS[:9] + ["runtime"] + RUN_COLUMNS[9:]
+HOST_COLUMNS = RUN_COLUMNS[:9] + ["host"] + RUN_COLUMNS[9:]
 # The stack and runtime of a mode with a static cache.
 STATIC = {"graph": ("hf-static", "graph"), "compile": ("torch-compile", "eager"), "captured": ("torch-compile", "graph"),
           "overhead": ("torch-compile", "graph")}
@@ -95,6 +98,20 @@ def static_row(file, line, r):
             watts_of(r), f"{file}:{line}"]
 
 
+def host_rows(file):
+    """Steps beside their host (tools/measure_host.py): its narrow launch is the median of the six taken around the loops."""
+    with gzip.open(os.path.join(FOLDER, file), "rt", encoding="utf-8") as text:
+        for line, record in enumerate(text, 1):
+            r = json.loads(record)
+            if "launches" not in r or r["phase"] == "denoise":
+                continue
+            decode = r["phase"] == "decode"
+            yield [r["model"], r["layers"], "decode" if decode else "prefill", r["batch"], "" if decode else r["tokens"],
+                   r["tokens"] if decode else "", "bf16", "h200_sxm", "hf-" + r["mode"],
+                   f"{statistics.median(r['probe_us']):.3f} us", repr(round(statistics.median(r["wall_us"]) / 1e3, 5)), "",
+                   f"{file}:{line}"]
+
+
 def write_sides(name, columns, rows):
     """Rows of a model, phase, batch and length are on one side, whatever ran them."""
     asked = [[row[0], row[2], row[3], row[4], row[5], ""] for row in rows]
@@ -128,6 +145,8 @@ def main():
     write("steps.csv", STEP_COLUMNS, steps)
     write_sides("steps", RUN_COLUMNS, [row for row in measured if row])
     write_sides("static", STATIC_COLUMNS, [row for row in static if row])
+    write_sides("hosts", HOST_COLUMNS, list(host_rows("hosts.jsonl.gz")))
+    write("hosts_second.csv", HOST_COLUMNS, host_rows("hosts_second.jsonl.gz"))
 
 
 if __name__ == "__main__":

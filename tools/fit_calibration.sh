@@ -62,8 +62,7 @@ attention_prepare.start_clk=3500:100:20000" --min-us 10 --where 'shape~append=1'
 attention_prepare_8bit.start_clk=3500:100:20000" --min-us 10 --where 'shape~append=1' --where 'shape!~window'
     kv='shape!~kv=fp8'
   fi
-  # at most 16 query heads a KV head, at least 127 cached tokens; one query head a KV head always runs the plain kernel,
-  # whose scalars its rows alone determine
+  # at most 16 query heads a KV head, at least 127 cached tokens; one query head a KV head always runs the plain kernel
   decode="start_clk=6000:100:40000,step_clk=1600:50:9000,merge_clk=5000:100:40000"
   fit "$gpu" attention_decode attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 10 --unbalanced \
     --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' --where 'S>=127'
@@ -75,15 +74,24 @@ step_clk=900:50:9000,merge_clk=2000:100:40000" --min-us 10 --unbalanced --where 
       --where 'S>=127' --where 'shape!~D=192'
     kv='shape!~kv=fp8'
   fi
-  fit "$gpu" attention_decode_single attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 10 --unbalanced \
-    --where 'Hq/Hkv<=1' --where 'S>=127'
+  # the plain kernel's: one query head a KV head, or more than 32, from caches of both widths
+  plain=$(mktemp)
+  python3 tools/plain_decode_rows.py "data/measurements/aiconfigurator/$gpu/attention_decode.train.csv" >"$plain"
+  "$validate" fit "$plain" --gpu "$gpu" --kernels library --family attention_decode_single \
+    --free "fixed_s=5e-6:5e-7:1.5e-5,start_clk=6000:100:40000,step_clk=5000:50:20000,merge_clk=5000:100:40000" \
+    --where stack~trtllm --where dtype=bf16 --min-us 5 --unbalanced --where 'S>=127' --where 'shape!~window' \
+    --source "aiconfigurator $gpu attention_decode" --out "data/calibration/$gpu.json"
+  rm -f "$plain"
   # FlashAttention as vLLM calls it; only the H100's rows hold the cache append, and each card has its own version of vLLM
   stacks=vllm append='' chain=''
   [ "$gpu" != h100_sxm ] || append=,flash_append.fixed_s=1.8e-6:3e-7:9e-6,flash_append.start_clk=3000:100:40000
   [ "$gpu" != a100_sxm ] || chain=,step_clk=1500:10:6000  # on Hopper the rows do not determine it
-  fit "$gpu" flash_prefill attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=300:10:4000,start_clk=5000:100:40000$append" \
+  # FlashAttention-2 on mma.sync is a family of its own (the A100's flash_prefill, which stands in for its backward pass, stays)
+  path=''
+  [ "$gpu" != a100_sxm ] || path=_mma
+  fit "$gpu" "flash_prefill$path" attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=300:10:4000,start_clk=5000:100:40000$append" \
     --min-us 10 --where 'D<=256'
-  fit "$gpu" flash_decode attention_decode "fixed_s=7e-6:1e-6:2e-5,start_clk=9000:100:40000$chain" --min-us 10 \
+  fit "$gpu" "flash_decode$path" attention_decode "fixed_s=7e-6:1e-6:2e-5,start_clk=9000:100:40000$chain" --min-us 10 \
     --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' --where 'D<=256'
   stacks=trtllm
   # row-wise kernels: our own, measured on the H200; other cards take its scalars over (data/calibration, by hand)
@@ -157,14 +165,40 @@ for gpu; do
   case $gpu in
     h200_sxm)
       take h100_sxm h200_sxm library.flash_append "rows of this card leave the append out"
-      take a100_sxm h200_sxm library.attention_prefill_mma "kernels for mma.sync, which this card's library does not run" ;;
+      take a100_sxm h200_sxm library.attention_prefill_mma "kernels for mma.sync, which this card's library does not run"
+      for family in flash_prefill_mma flash_decode_mma; do
+        take a100_sxm h200_sxm "library.$family" "FlashAttention-2 on mma.sync, which this card's library does not run" cycles
+      done ;;
     h100_sxm)
       take h200_sxm h100_sxm library.rowwise "the project's row-wise kernels on the same chip (GH100)"
-      take a100_sxm h100_sxm library.attention_prefill_mma "kernels for mma.sync, which this card's library does not run" ;;
+      take a100_sxm h100_sxm library.attention_prefill_mma "kernels for mma.sync, which this card's library does not run"
+      for family in flash_prefill_mma flash_decode_mma; do
+        take a100_sxm h100_sxm "library.$family" "FlashAttention-2 on mma.sync, which this card's library does not run" cycles
+      done ;;
     a100_sxm)
       take h100_sxm a100_sxm library.attention_prefill "kernels for wgmma, which this card does not run"
       take h100_sxm a100_sxm library.flash_append "rows of this card leave the append out"
       take h200_sxm a100_sxm library.rowwise "fixed time and overlap of the project's row-wise kernels there"
       take h100_sxm a100_sxm library.mla_decode "the measured A100 rows are of a kernel that does not split the keys" ;;
+  esac
+done
+
+# cuBLASLt in other types, by our own recordings of it on the H200; the H100 takes them over. (gemm_lanes is counted, not fitted.)
+fit_types() {
+  "$validate" fit data/measurements/h200_pytorch/h200_sxm/types.train.csv --gpu h200_sxm --kernels library --family "$1" --free "$2" \
+    --where "$3" --min-us 10 --unbalanced --source "PyTorch 2.11 on an H200, types" --out data/calibration/h200_sxm.json
+}
+for gpu; do
+  case $gpu in
+    h200_sxm)
+      fit_types gemm_scaled "fixed_s=8e-7:2e-7:4e-6,efficiency_fraction=.95:.6:1,sm_in_flight_B=40000:8000:200000,step_s=8e-8:1e-8:5e-7,\
+step_clk=90:1:500,exposed=2:.1:12" kernel=fp8_row,fp8_block
+      fit_types gemm_xmma "fixed_s=8e-7:2e-7:6e-6,efficiency_fraction=.95:.6:1,sm_in_flight_B=40000:8000:200000,step_s=8e-8:1e-8:5e-7,\
+dram_share_fraction=.93:.6:1,exposed=2:.1:12" dtype=tf32
+      fit_types gemm_int8 "fixed_s=2.6e-6:5e-7:6e-6,overlap=2.5:1.2:8,efficiency_fraction=.95:.6:1,exposed=2.3:.1:12" dtype=int8 ;;
+    h100_sxm)
+      for family in gemm_scaled gemm_xmma gemm_int8 gemm_lanes; do
+        python3 tools/take_over_family.py h200_sxm h100_sxm "library.$family" "the same kernels on the same chip (GH100)"
+      done ;;
   esac
 done

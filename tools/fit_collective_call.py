@@ -79,10 +79,14 @@ def main(arguments):
     all_rows = train + held_out
     for label, of in (("below 1 MiB", lambda r: r[0] < 1 << 20), ("from 1 MiB on", lambda r: r[0] >= 1 << 20)):
         print(f"  all rows {label}: {spread([error(r, found) for r in all_rows if of(r)])}")
+    left_out_by_size = {}
     for size in sorted({row[0] for row in all_rows}):
         without = fitted([row for row in all_rows if row[0] != size])
-        left_out = [error(row, without) for row in all_rows if row[0] == size]
+        left_out = left_out_by_size[size] = [error(row, without) for row in all_rows if row[0] == size]
         print(f"  without {size}: fixed {without[0]:.2f}, more than two {without[1]:.2f}: {spread(left_out)}")
+    for label, of in (("below 1 MiB", lambda s: s < 1 << 20), ("from 1 MiB on", lambda s: s >= 1 << 20)):
+        errors = [e for size, left_out in left_out_by_size.items() if of(size) for e in left_out]
+        print(f"  each size by a fit without it, {label}: {spread(errors)}")
     return 0
 
 

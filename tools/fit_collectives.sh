@@ -73,8 +73,8 @@ for gpu; do
   if [ "$gpu" = h200_sxm ]; then
     rows="$rows data/measurements/aiconfigurator/h100_sxm/nccl.train.csv" with="$with and h100_sxm nccl"
   fi
-  nccl "$gpu" nccl_ring_ll "fixed_s=4e-6:5e-7:2e-5,step_s=7e-7:1e-7:5e-6,per_cta_s=3e-7:1e-8:3e-6,overlap=1.2:1:8,\
-link_share_fraction=.4:.05:1,exposed=.9:.01:8"
+  nccl "$gpu" nccl_ring_ll "fixed_s=3.5e-6:5e-7:2e-5,step_s=8e-7:1e-7:5e-6,per_cta_s=2.5e-7:1e-8:3e-6,counter_s=3e-8:1e-9:5e-7,\
+channel_B_per_s=1.1e10:1e9:1e11,element_B_per_s=3e10:1e9:1e12,link_share_fraction=.4:.4:.4,overlap=1:1:1"
   nccl "$gpu" nccl_ring_ll128 "fixed_s=1.2e-5:1e-6:5e-5,step_s=1e-6:1e-7:1e-5,overlap=1.2:1:8,\
 link_share_fraction=.68:.1:1,exposed=.4:.01:3"
   [ "$gpu" = a100_sxm ] || nccl "$gpu" nccl_nvls "fixed_s=2.5e-5:5e-6:1e-4,overlap=1:1:1,link_share_fraction=.47:.1:1,\

@@ -146,6 +146,9 @@ void read_storage(const JsonValue& root, Cluster& cluster) {
   }
 }
 
+/// Where nothing is described, `sources` may say why: what the buyer chooses, what has no published rate.
+constexpr const char* kNoStorage = "/storage";
+
 /// Paths of all numbers below `value`, and of its flags.
 void collect_paths(const JsonValue& value, std::vector<std::string>& out) {
   if (value.is_array()) {
@@ -169,7 +172,8 @@ void read_sources(const JsonValue& root, const std::string& place, Cluster& clus
   const auto own = root.find_object("sources");
   if (!own) return;
   for (const std::string& key : own->keys()) {
-    if (cluster.sources.count(key) == 0) {
+    const bool says_why_not = key == kNoStorage && cluster.storage.empty();
+    if (cluster.sources.count(key) == 0 && !says_why_not) {
       throw BadInput(own->place() + ": unknown path '" + key.substr(0, 60) + "'" + did_you_mean(key, paths));
     }
     cluster.sources[key] = own->at(key).as_string();

@@ -51,7 +51,8 @@ void StepBands::make_hull(std::string_view kind) {
 
 WholeStepBand StepBands::find(std::string_view stack, std::string_view kind, bool as_recorded) const {
   const auto own = bands_.find({std::string(stack), std::string(kind)});
-  const bool apart = stands_apart(std::string(stack)) && kind == kWaitingSteps;  // then no other stack's say more
+  const bool apart = stands_apart(std::string(stack)) &&
+                     (kind == kWaitingSteps || kind == kMeasuredHostSteps);  // then no other stack's say more
   if (own != bands_.end() && (as_recorded || apart)) return {&own->second, own->first.first, own->first.second, true};
   const auto hull = hulls_.find(kind);
   if (hull == hulls_.end()) return {};
@@ -69,7 +70,7 @@ StepBands parse_step_bands(const std::string& json_text, const std::string& plac
   const JsonValue stacks = root.at("stacks");
   for (const std::string& stack : stacks.keys()) {
     const JsonValue kinds = stacks.at(stack);
-    kinds.refuse_unknown_keys({kApart, kDenseSteps, kExpertSteps, kWaitingSteps});
+    kinds.refuse_unknown_keys({kApart, kDenseSteps, kExpertSteps, kWaitingSteps, kMeasuredHostSteps});
     for (const std::string& kind : kinds.keys()) {
       if (kind != kApart) bands.set(stack, kind, read_band(kinds.at(kind)));
     }

@@ -3,7 +3,8 @@
 // added up, hold a step of a serving stack much less often than they say.
 //
 // Steps with experts and steps without are two kinds: what is wrong with grouped products is wrong with no dense model.
-// Steps that wait for a framework's host are a third: what they miss by is the host, which nobody described.
+// Steps that wait for a framework's host are a third: what they miss by is the host, which nobody described. Where the
+// machine's own host was measured they are a fourth.
 // A stack of which nobody recorded a step of that kind takes the widest to either side of all stacks that have any, but
 // for those that stand apart: a framework that launches each operator by itself says nothing of a serving stack.
 #pragma once
@@ -20,7 +21,8 @@
 
 namespace plumbline {
 
-inline constexpr std::string_view kDenseSteps = "dense", kExpertSteps = "experts", kWaitingSteps = "waiting";
+inline constexpr std::string_view kDenseSteps = "dense", kExpertSteps = "experts", kWaitingSteps = "waiting",
+                                  kMeasuredHostSteps = "waiting_measured";
 
 class StepBands {
  public:

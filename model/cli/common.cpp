@@ -39,8 +39,9 @@ void add_stack_flags(const Command& app, StackChoice& stack) {
             [&stack](const std::string& text) { stack.kernels = chosen_word("--kernels", kKernelSetWords, text); });
   app.value("--attention", "PROVIDER", "whose attention runs where it is not this project's [the stack's]",
             [&stack](const std::string& text) { stack.attention = text; });
-  add_choice(app, "--collective", kCollectiveWords, stack.collective,
-             "how the data of collectives go, instead of as the library would choose");
+  app.value("--collective", joined_words(kCollectiveWords),
+            "how collectives go; of NCCL also A:ll, A:ll128, A:simple [auto: as it chooses]",
+            [&stack](const std::string& text) { set_collective(stack, "--collective", text); });
 }
 
 void add_machine_flags(const Command& app, MachineFlags& flags, bool gpu_required) {

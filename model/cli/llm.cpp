@@ -149,6 +149,11 @@ ExitCode run_llm(const LlmFlags& f) {
   const auto machine = open_machine(f.machine);
   Workload workload = settled_sizes(f.asked, machine.stack());
   const RunOptions run{f.asked.runtime.value_or(machine.stack().runtime)};
+  if (!f.machine.stack.host.empty() && run.runtime != Runtime::eager) {
+    throw BadInput(
+        "--host: the host is waited for where it launches one by one alone: expected --runtime eager, found " +
+        std::string(word_of(kRuntimeWords, run.runtime)));
+  }
   const Llm llm = load_llm(f.asked.model);
   workload.overlap = settle_overlap(f.asked.parallel.overlap, llm, workload, machine.stack());
   refuse_idle_flags(f, llm);
@@ -227,6 +232,8 @@ void add_llm_command(const Command& root, Action& action) {
   app.value("--runtime", joined_words(kRuntimeWords),
             "launches: in a CUDA graph, queued, one by one from Python [the stack's]",
             [flags](const std::string& text) { flags->asked.runtime = chosen_word("--runtime", kRuntimeWords, text); });
+  app.text("--host", "FILE.json|TIME", "what this machine's host takes for a launch one by one, measured [the stack's]",
+           flags->machine.stack.host);
   app.value("--fusion", joined_words(kFusionWords),
             "none: a kernel for each framework op; typical: as serving stacks [the stack's]",
             [flags](const std::string& text) { flags->asked.fusion = chosen_word("--fusion", kFusionWords, text); });
@@ -248,8 +255,7 @@ void add_llm_command(const Command& root, Action& action) {
       .value_optional();
   add_whole(app, "--top", "the N operators of a table that take longest [all]", flags->top, 1);
   app.footer(
-      "--format graph writes the model alone, as a file to edit and to give to --model.\n"
-      "Latency is of one step; of --phase generate, of the whole answer. Exit code 1: it does not fit the memory.\n"
+      "--format graph writes the model, to edit and to give to --model. Exit code 1: it does not fit the memory.\n"
       "Training also has --micro-batch --recompute --schedule --vp --zero --optimizer --grad-dtype --tokens.\n"
       "Examples:\n"
       "  predict-model llm --model llama-3.1-8b --gpu h200 --phase decode --batch 16 --context 4096\n"

@@ -47,7 +47,7 @@ ExitCode run_op(const OpFlags& f) {
   Predictor predictor;
   const OpPrediction prediction = predictor.predict(op, machine, f.predict);
   refuse_idle_attention(f.machine.stack, {prediction.provider}, std::string(op_name(op)));
-  refuse_idle_collective(f.machine.stack, std::holds_alternative<Collective>(op), std::string(op_name(op)));
+  refuse_idle_collective(f.machine.stack, has_said_way(f.machine.stack, op), std::string(op_name(op)));
   const std::vector<std::string> remarks = cap_remarks(machine, prediction.power);
   tell_beside(f.output, remarks);
   const OpReport report{op,

@@ -46,9 +46,12 @@ struct Demand {
   // per CTA and step: SM clocks at full rate of the unit
   double tensor_clk = 0, fp32_clk = 0, sfu_clk = 0, issue_clk = 0, smem_clk = 0;
   double pieces_clk = 0;  ///< per CTA and step: of `smem_clk` what the port is busy with requests, and no bytes pass
-  Bytes l2;               ///< per CTA and step: requested from L2
+  double smem_hidden_clk = 0;  ///< per CTA and step: operands read again while the tensor units work (energy, no time)
+  Bytes l2;                    ///< per CTA and step: requested from L2
   Bytes
       l2_hidden;  ///< per CTA and step: requested too, hidden behind waits that are priced otherwise (energy, no time)
+  Bytes
+      delivered;  ///< per CTA and step: beside `l2`, what another CTA of the cluster fetches for both (energy, no time)
   L2Limit l2_limit = L2Limit::lines;
   Bytes lookups;  ///< per CTA and step, with L2Limit::lookups: what is left of `l2` once neighbours' requests merged
   double edge_fill_clk = 0;  ///< per CTA and step: what loads take for rows that are not there

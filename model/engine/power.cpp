@@ -93,6 +93,15 @@ const PowerScalars::Band& power_band(const PowerScalars& p, Watts board, Watts a
   return time < 10.0 * units::us ? p.brief : p.free;
 }
 
+namespace {
+
+/// What a byte that one request brings to two SMs takes in the second, of the energy of a byte that an SM asks for itself:
+/// bulk copies from L2 on an H200 take 29.4 pJ a byte that arrives, 18.0 where each CTA of two fetches one half for both
+/// (data/measurements/h200/probe/multicast.jsonl, slopes of watts over 0.2 to 3.0 TB/s, 2026-11-23).
+constexpr double kDelivery = 0.22;
+
+}  // namespace
+
 Activity activity(const Demand& d, Flops useful_tensor, DType math, const StreamingMultiprocessor& sm) {
   const double steps = static_cast<double>(d.plan.ctas) * d.plan.steps;
   Activity a;
@@ -107,8 +116,8 @@ Activity activity(const Demand& d, Flops useful_tensor, DType math, const Stream
     a.fp32 += useful_tensor;
     a.instructions += 0.5 * useful_tensor.in(units::FLOP);
   }
-  a.smem = steps * (d.smem_clk - d.pieces_clk) * sm.smem_bytes_per_clk;
-  a.l2 = steps * (d.l2 + d.l2_hidden);
+  a.smem = steps * (d.smem_clk - d.pieces_clk + d.smem_hidden_clk) * sm.smem_bytes_per_clk;
+  a.l2 = steps * (d.l2 + d.l2_hidden + kDelivery * d.delivered);
   a.dram_read = d.dram_read;
   a.dram_write = d.dram_write;
   return a;

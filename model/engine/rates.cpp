@@ -13,6 +13,8 @@ namespace {
 void carry_over(Rates& m, const RateScalars::Donor& donor) {
   const double cycles = donor.gpu.boost_clock / m.clock;
   for (FamilyScalars& family : m.families) {
+    family.skipped_cycles *= donor.skipped.ratio;
+    if (family.carry.skips_as_rated) family.skipped_cycles = std::max(family.skipped_cycles, donor.skipped.rated);
     if (family.carry.fixed_in_cycles) family.fixed *= cycles;
     if (family.carry.in_flight_with_memory) family.sm_in_flight *= donor.outstanding;
     if (!family.carry.chain_with_memory) continue;
@@ -23,7 +25,11 @@ void carry_over(Rates& m, const RateScalars::Donor& donor) {
 
 std::optional<PowerScalars> power_of(const GpuNumbers& gpu, const RateScalars& s) {
   if (!s.power) return std::nullopt;
-  if (s.donor) return scaled_to(*s.power, s.donor->gpu, gpu, s.donor->process_energy);
+  if (s.donor) {
+    PowerScalars p = scaled_to(*s.power, s.donor->gpu, gpu, s.donor->process_energy);
+    p.skipped_cycles *= s.donor->skipped.ratio;
+    return p;
+  }
   const PowerScalars& p = *s.power;
   if (p.boost > Hertz{} && p.boost != gpu.boost_clock) return at_boost(p, gpu.boost_clock / p.boost);
   return p;
@@ -46,6 +52,13 @@ double outstanding_ratio(const GpuNumbers& gpu, const GpuNumbers& donor, bool sa
     return g.memory.data_bandwidth() * g.memory.latency / static_cast<double>(g.sm_count);
   };
   return std::max(1.0, needed(gpu) / needed(donor));
+}
+
+SkippedCycles skipped_as_rated(double gpu, double donor, bool same_generation) {
+  if (same_generation) return {};
+  const double here = std::max(0.0, 1 - gpu), there = std::max(0.0, 1 - donor);
+  if (there > 0) return {here / there, 0};
+  return {1, here};
 }
 
 Rates make_rates(const GpuNumbers& gpu, const RateScalars& s) {

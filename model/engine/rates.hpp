@@ -28,6 +28,9 @@ struct CarryOver {
   /// A step's chain of loads is what a CTA has on its way over the loaded latency: kernels of another generation are as
   /// deep as their own memory needs, so the chain of the same bytes is shorter by as much.
   bool chain_with_memory = false;
+  /// Cycles that SMs skip where tensor units work, as the data sheet of the card has them (skipped_as_rated()), where the
+  /// donor skips none.
+  bool skips_as_rated = false;
   bool operator==(const CarryOver&) const = default;
 };
 
@@ -132,6 +135,15 @@ struct Rates {
   bool operator==(const Rates&) const = default;
 };
 
+/// Cycles that SMs skip where tensor units work. A data sheet states its tensor peaks at the clock that is left where they are
+/// busy: 1830 of 1980 MHz on Hopper (own counters: 0.909 of the clock), the boost clock itself on an A100, which skips none.
+struct SkippedCycles {
+  double ratio = 1;  ///< of the card that takes over / of the donor
+  double rated = 0;  ///< of the card that takes over, where the donor's data sheet knows of none
+};
+/// Shares of the boost clock that tensor peaks are stated at; cards of one generation skip alike, whatever their boards' clocks.
+SkippedCycles skipped_as_rated(double gpu, double donor, bool same_generation);
+
 /// What rates are made from beside the descriptor's numbers: one calibration, read for one choice of kernels and clock.
 /// `base` holds all that does not depend on the descriptor.
 struct RateScalars {
@@ -149,6 +161,7 @@ struct RateScalars {
     /// What an SM of the card that takes over keeps outstanding / one of the donor (CarryOver::in_flight_with_memory): of
     /// the card as it is built, whatever numbers are changed in a study.
     double outstanding = 1;
+    SkippedCycles skipped{};
   };
   std::optional<Donor> donor;
 };

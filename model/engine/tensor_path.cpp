@@ -11,11 +11,11 @@ std::int64_t TensorPath::threads(double tile_m) const {
 }
 
 double TensorPath::operand_reads(double rows, double cols, double row_bytes, double col_bytes) const {
-  constexpr double kSide = 64;
+  constexpr double kSide = 64, kLanes = 128;
   switch (kind) {
     case Kind::mma_sync: return row_bytes * std::ceil(cols / kSide) + col_bytes * std::ceil(rows / kSide);
     case Kind::wgmma: return row_bytes + col_bytes * std::ceil(rows / kSide);
-    case Kind::tcgen05: return row_bytes + col_bytes;
+    case Kind::tcgen05: return row_bytes + col_bytes * std::ceil(rows / kLanes);
   }
   return 0;
 }

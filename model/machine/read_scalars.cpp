@@ -183,6 +183,11 @@ void read_families(const Calibration& calibration, RateScalars& scalars, StackPa
       "are priced with the library kernels' coefficients");
 }
 
+/// The clock that the data sheet's tensor peaks assume, of the boost clock.
+double rated_clock_share(const Gpu& gpu) {
+  return gpu.datasheet_tensor_clock > Hertz{} ? gpu.datasheet_tensor_clock / gpu.boost_clock : 1;
+}
+
 StackedProvider stacked(const Stack::Entry& entry) {
   StackedProvider out;
   out.provider = entry.provider;
@@ -236,9 +241,10 @@ RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, co
   if (!scalars.power && options.data != DataPattern::normal)
     throw NotModelled("data: no energies of " + gpu.name + " are on file");
   if (calibration.inherited && donor) {
-    scalars.donor = RateScalars::Donor{static_cast<const GpuNumbers&>(*donor),
-                                       gpu.process.energy_ratio / donor->process.energy_ratio,
-                                       outstanding_ratio(gpu, *donor, donor->generation == gpu.generation)};
+    scalars.donor = RateScalars::Donor{
+        static_cast<const GpuNumbers&>(*donor), gpu.process.energy_ratio / donor->process.energy_ratio,
+        outstanding_ratio(gpu, *donor, donor->generation == gpu.generation),
+        skipped_as_rated(rated_clock_share(gpu), rated_clock_share(*donor), donor->generation == gpu.generation)};
   }
   if (calibration.inherited && scalars.power) {
     if (!donor) throw BadInput("calibration of " + calibration.gpu + ": energies of a card that has no descriptor");

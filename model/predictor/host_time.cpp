@@ -1,5 +1,7 @@
 #include "model/predictor/host_time.hpp"
 
+#include <algorithm>
+
 #include "model/stacks/stack.hpp"
 
 namespace plumbline {
@@ -12,11 +14,24 @@ Seconds runtime_gap(const OpPrediction& op, const Rates& m, Runtime runtime) {
   return op.launch_count * (m.kernel_change + m.gap_stream - m.gap_graph);
 }
 
+/// What the host takes for layers, beside their launches.
+Seconds time_of_layers(const Graph& graph, const HostTime& own) {
+  Seconds time;
+  for (const Segment& segment : graph.segments) {
+    if (!segment.layers) continue;
+    const auto first = graph.nodes.begin() + segment.first;
+    const bool experts = std::any_of(first, first + segment.size,
+                                     [](const Node& node) { return std::holds_alternative<GroupedGemm>(node.op); });
+    time += static_cast<double>(segment.repeat) * (own.each_layer + (experts ? own.each_experts_layer : Seconds{}));
+  }
+  return time;
+}
+
 /// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer. In
 /// training of forward and backward passes together: an update's few calls are issued while the GPU still works on what
 /// was before it, and its launches each take longer than the call's share.
 void wait_for_host(StepPrediction& out, const Rates& m, const HostTime& own) {
-  out.waits_for_host = false;
+  out.waits_for_host = out.host_measured = false;
   double operators = 0, launches = 0;
   Seconds gpu_time;
   bool trains = false;
@@ -30,9 +45,11 @@ void wait_for_host(StepPrediction& out, const Rates& m, const HostTime& own) {
   }
   const Seconds each = trains && own.each_training_launch > Seconds{} ? own.each_training_launch : own.each_launch;
   const bool known = each > Seconds{};
-  const Seconds host = known ? launches * each : operators * m.host_per_operator;
+  Seconds host = known ? launches * each : operators * m.host_per_operator;
+  if (known && !trains) host += time_of_layers(out.graph, own);
   if (host <= gpu_time) return;
   out.waits_for_host = known;
+  out.host_measured = known && !trains && !own.measured.empty();
   const Seconds wait = (host - gpu_time) / operators;
   for (NodePrediction& n : out.nodes) {
     if (n.node->pass != Pass::update) n.gap += wait;

@@ -11,7 +11,7 @@ namespace plumbline {
 namespace {
 
 std::span<const LaunchPrediction> launches_of(const OpPrediction& op) {
-  return std::span(op.launches).first(static_cast<std::size_t>(op.launch_count));
+  return {op.launches.data(), static_cast<std::size_t>(op.launch_count)};
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
   const Work w = work(op);
   clear(out, w, machine);
   out.roofline = floor_of(op, w, m, warmth, options.resident);
-  Answer answer(out.launches);
+  Answer answer(out.launches.room());
   Question question{.op = op,
                     .work = w,
                     .rates = m,
@@ -177,6 +177,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
                     .collective_call = options.alone ? CollectiveCall{} : origin.stack.stack.collective_call,
                     .collective = options.collective != CollectiveChoice::automatic ? options.collective
                                                                                     : origin.stack.stack.collective,
+                    .protocol = origin.stack.stack.protocol,
                     .queued = options.queued,
                     .priced_alone = priced_alone,
                     .cache = cache};
@@ -184,6 +185,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
   out.provider = signer.provider->name();
   out.stands_in = signer.stands_in;
   out.launch_count = answer.count();
+  out.launches.hold(static_cast<std::size_t>(out.launch_count));
   out.gemm_plan = answer.gemm_plan;
   out.attention_plan = answer.attention_plan;
   if (answer.math) out.math = *answer.math;

@@ -12,6 +12,7 @@
 #include "model/predictor/same_operators.hpp"
 #include "model/schedule/pipeline.hpp"
 #include "model/schedule/side_by_side.hpp"
+#include "model/stacks/common/collective_choice.hpp"
 #include "ops/resolve/ranks.hpp"
 #include "ops/rewrite/rewrite.hpp"
 
@@ -86,8 +87,10 @@ void add_shares(const NodePrediction& n, const Rates& m, double executions, Seco
   }
 }
 
-/// The band of the step: the wider, to either side, of what those of its operators add up to and the residuals of whole
-/// steps. Gaps have none of their own; what is wrong with them is in whole steps.
+constexpr long kEnoughSteps = 10;  ///< of one stack and kind, for their residuals to be a band by themselves
+
+/// The band of the step: the residuals of whole steps where they say enough; else the wider, to either side, of
+/// those and of what the operators' bands add up to. Gaps have none of their own; what is wrong with them is in whole steps.
 void set_band(StepPrediction& out, const Machine& machine, const RunOptions& options, bool fused_as_stack) {
   StepBandSum sum;
   const Band* some = nullptr;
@@ -120,10 +123,18 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
   const bool as_recorded = options.runtime == stack.runtime && fused_as_stack;
   if (origin.steps) {
     out.whole_steps = origin.steps->find(stack.name, step_kind(out), as_recorded);
+    if (out.whole_steps.band == nullptr && out.waits_for_host) {  // nobody recorded such steps beside their host
+      out.whole_steps = origin.steps->find(stack.name, kWaitingSteps, as_recorded);
+    }
   }
   if (const Band* whole = out.whole_steps.band) {
-    out.low = std::min(out.low, std::exp(whole->low) * out.latency);
-    out.high = std::max(out.high, std::exp(whole->high) * out.latency);
+    const Seconds low = std::exp(whole->low) * out.latency, high = std::exp(whole->high) * out.latency;
+    // Of a framework that launches its operators by themselves enough steps of the very kind, on a card that was measured,
+    // say more than what the operators' bands add up to: its operators are those of the same recordings.
+    const bool enough = whole->rows >= kEnoughSteps && machine.provenance() == Provenance::measured;
+    const bool alone = out.whole_steps.recorded && enough && origin.steps->stands_apart(stack.name);
+    out.low = alone ? low : std::min(out.low, low);
+    out.high = alone ? high : std::max(out.high, high);
   }
   out.low = std::max(out.low, floor);
 }
@@ -295,7 +306,7 @@ void widen_by_cards(StepPrediction& out, const Machine& machine) {
 std::int64_t exchange_sms_of(const Machine& machine) {
   const Origin& origin = *machine.parts()->origin;
   const Stack& stack = origin.stack.stack;
-  if (stack.exchange_sms == 0 || stack.collective != CollectiveChoice::automatic) return 0;
+  if (stack.exchange_sms == 0 || is_forced(stack.collective, stack.protocol)) return 0;
   const Rates& m = machine.rates();
   for (const StackedProvider& stacked : origin.stack.providers) {
     const std::span families(m.families);
@@ -323,6 +334,7 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
     as_the_stack_does.fused_attention = stack.fused_attention;
     as_the_stack_does.prefill_at_once = stack.prefill_at_once;
     as_the_stack_does.training.written_out = stack.written_out_attention;
+    as_the_stack_does.training.score_bytes = stack.score_kept.in(units::B);
     if (train && as_it_fuses && stack.training) train_eagerly(as_the_stack_does);
     lower(llm, as_the_stack_does, out.graph);
     if (train && as_it_fuses && stack.training) {
@@ -352,7 +364,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   out.power_low.reset();
   out.power_high.reset();
   out.waiting_power.reset();
-  out.power_limited = out.waits_for_host = false;
+  out.power_limited = out.waits_for_host = out.host_measured = false;
   out.uncapped = Seconds{};
   out.network_exposed = out.network_hidden = out.overlap_tax = out.bubble = Seconds{};
   out.stage = 0;
@@ -361,14 +373,15 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   PredictOptions called;
   called.queued = options.runtime != Runtime::graph;
   SameOperators same(out);
+  OpPrediction planned;  // has room for the most launches; nodes keep their own alone
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     NodePrediction& n = out.nodes[i];
     n.node = &out.graph.nodes[i];
     const bool warm = n.warm = finds_warm(out, i, m);
     // layers of different kinds share operators: price each once
     n.first = same.first(i, warm);
-    if (n.first != i) n.op = out.nodes[n.first].op;
-    else predict_op(n.node->op, machine, cache, warm ? Warmth::streams : Warmth::cold, n.op, called);
+    if (n.first == i) predict_op(n.node->op, machine, cache, warm ? Warmth::streams : Warmth::cold, planned, called);
+    n.op = n.first == i ? planned : out.nodes[n.first].op;
     n.tax = n.hidden = n.begins = Seconds{};
     n.beside = -1;
   }

@@ -7,7 +7,7 @@
 namespace plumbline {
 
 double computed_again(const Node& node) {
-  if (node.again) return 1;
+  if (node.again || node.pass == Pass::update) return 1;  // what an optimizer multiplies is not the model's either
   const auto* s = std::get_if<AttentionBackward>(&node.op);
   if (s == nullptr) return 0;
   const auto qk = static_cast<double>(s->qk_dim), v = static_cast<double>(s->v_dim);
@@ -21,7 +21,8 @@ std::string_view step_kind(const Graph& graph) {
 }
 
 std::string_view step_kind(const StepPrediction& step) {
-  return step.waits_for_host ? kWaitingSteps : step_kind(step.graph);
+  if (!step.waits_for_host) return step_kind(step.graph);
+  return step.host_measured ? kMeasuredHostSteps : kWaitingSteps;
 }
 
 }  // namespace plumbline

@@ -74,6 +74,7 @@ Workload settled_sizes(const LlmQuestion& q, const Stack& stack) {
   workload.fusion = q.fusion.value_or(stack.fusion);
   if (workload.phase == Phase::prefill && q.context_given) workload.cached = q.workload.context;
   workload.training.written_out = workload.phase == Phase::train && stack.written_out_attention;
+  workload.training.score_bytes = stack.score_kept.in(units::B);
   if (workload.phase == Phase::train && stack.training && workload.fusion == stack.fusion) {
     train_eagerly(workload);
     workload.fused_attention = stack.fused_attention;  // what fits is asked of this workload
@@ -104,13 +105,19 @@ void refuse_idle_attention(const StackChoice& stack, const std::vector<std::stri
 }
 
 void refuse_idle_collective(const StackChoice& stack, bool any, const std::string& what) {
-  if (stack.collective == CollectiveChoice::automatic || any) return;
-  throw BadInput("--collective " + std::string(word_of(kCollectiveWords, stack.collective)) +
-                 ": no collective that goes so in " + what);
+  if (!is_forced(stack.collective, stack.protocol) || any) return;
+  throw BadInput("--collective " + collective_text(stack) + ": no collective that goes so in " + what);
+}
+
+bool has_said_way(const StackChoice& stack, const Op& op) {
+  const auto* collective = std::get_if<Collective>(&op);
+  if (collective == nullptr) return false;
+  // messages of an exchange choose their protocol by their lengths, whatever NCCL is told
+  return collective->kind != CollectiveKind::all_to_all || stack.protocol == CollectiveProtocol::automatic;
 }
 
 void refuse_idle_choices(const StackChoice& stack, const StepPrediction& step) {
-  if (stack.attention.empty() && stack.collective == CollectiveChoice::automatic) return;
+  if (stack.attention.empty() && !is_forced(stack.collective, stack.protocol)) return;
   std::vector<std::string_view> used;
   for (const NodePrediction& n : step.nodes) used.push_back(n.op.provider);
   refuse_idle_attention(stack, used, "this step");
@@ -118,7 +125,8 @@ void refuse_idle_choices(const StackChoice& stack, const StepPrediction& step) {
     const auto* collective = std::get_if<Collective>(&n.node->op);
     if (collective == nullptr) return false;
     // tokens go to experts by NCCL's exchange then
-    return collective->kind == CollectiveKind::all_to_all || is_algorithm_of(stack.collective, collective->kind);
+    return collective->kind == CollectiveKind::all_to_all ||
+           goes_as_said(stack.collective, stack.protocol, collective->kind);
   });
   refuse_idle_collective(stack, any, "this step");
 }

@@ -109,6 +109,8 @@ void refuse_idle_attention(const StackChoice& stack, const std::vector<std::stri
                            const std::string& what);
 /// The same for --collective where none is asked about: `any` is false.
 void refuse_idle_collective(const StackChoice& stack, bool any, const std::string& what);
+/// Whether the operator, by itself, is a collective that can go as the user said, or be refused with the reason.
+bool has_said_way(const StackChoice& stack, const Op& op);
 /// Both, of a step.
 void refuse_idle_choices(const StackChoice& stack, const StepPrediction& step);
 

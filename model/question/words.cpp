@@ -1,10 +1,12 @@
 #include "model/question/words.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <sstream>
 
 #include "arch/format.hpp"
+#include "model/stacks/common/collective_choice.hpp"
 #include "ops/whole_number.hpp"
 
 namespace plumbline {
@@ -137,6 +139,29 @@ Bytes reserve_of(const std::string& text, Bytes capacity) {
   }
   throw BadInput("--reserve: expected a share below 100% such as 10%, or a size below " + format(capacity) +
                  " such as 8GB; found '" + text + "'");
+}
+
+void set_collective(StackChoice& stack, const std::string& flag, const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const bool names_protocol = colon == text.npos && std::any_of(kProtocolWords.begin(), kProtocolWords.end(),
+                                                                [&](const auto& word) { return word.text == text; });
+  const std::string algorithm = names_protocol ? "auto" : text.substr(0, colon);
+  stack.collective = chosen_word(flag, kCollectiveWords, algorithm);
+  stack.protocol = CollectiveProtocol::automatic;
+  if (!names_protocol && colon == text.npos) return;
+  stack.protocol = chosen_word(flag, kProtocolWords, names_protocol ? text : text.substr(colon + 1));
+  if (has_protocol(stack.collective, stack.protocol)) return;
+  throw BadInput(flag + ": expected a protocol that " + algorithm +
+                 " has (ring and tree: ll, ll128 and simple; nvls, nvls-tree, collnet-direct, collnet-chain and pat: "
+                 "simple; one-shot and two-shot are no kernels of NCCL); found '" +
+                 text + "'");
+}
+
+std::string collective_text(const StackChoice& stack) {
+  std::string text(word_of(kCollectiveWords, stack.collective));
+  if (stack.protocol != CollectiveProtocol::automatic)
+    text += ":" + std::string(word_of(kProtocolWords, stack.protocol));
+  return text;
 }
 
 }  // namespace plumbline

@@ -31,6 +31,12 @@ ExpertLoad expert_load_of(const std::string& flag, const std::string& text);
 /// What the runtime keeps of the memory: "10%", "8GB"; "": the usual share.
 Bytes reserve_of(const std::string& text, Bytes capacity);
 
+/// "ring", "ring:ll128" or "ll128": the algorithm of collectives, a protocol of NCCL's, or both. Throws BadInput where the
+/// algorithm has no such protocol.
+void set_collective(StackChoice& stack, const std::string& flag, const std::string& text);
+/// ... as it is written.
+std::string collective_text(const StackChoice& stack);
+
 /// What stands in the file that a value names; "" for a value that names none.
 std::string named_file_text(const std::string& value);
 

@@ -28,15 +28,26 @@ std::vector<std::string> cap_remarks(const Machine& machine, const std::optional
 }
 
 std::vector<std::string> band_remarks(const StepPrediction& step, const Machine& machine) {
+  const HostTime& host = machine.stack().host;
+  std::vector<std::string> out;
+  if (step.host_measured)
+    out.push_back("host: " + format(host.narrow_launch) + " a launch of the narrow step, " + host.measured);
   const WholeStepBand& whole = step.whole_steps;
-  if (whole.band == nullptr) return {};
-  const std::string kind = whole.kind == kExpertSteps ? "models with experts" : "dense models";
+  if (whole.band == nullptr) return out;
+  const std::string kind = whole.kind == kExpertSteps         ? "models with experts"
+                           : whole.kind == kWaitingSteps      ? "that wait for a host nobody measured: --host"
+                           : whole.kind == kMeasuredHostSteps ? "that wait for a host that was measured beside them"
+                                                              : "dense models";
   const std::string whose =
       std::to_string(whole.band->rows) + " steps of " + std::string(whole.stack) + " (" + kind + ")";
-  if (whole.recorded) return {"band: at least as wide as the residuals of " + whose + " that were measured whole"};
-  return {"too few whole steps of stack " + machine.stack().name +
-          ", or none, were recorded with such a model, these launches and this fusion: band from " + whose +
-          ", the widest to either side"};
+  if (whole.recorded) {
+    out.push_back("band: at least as wide as the residuals of " + whose + " that were measured whole");
+  } else {
+    out.push_back("too few whole steps of stack " + machine.stack().name +
+                  ", or none, were recorded with such a model, these launches and this fusion: band from " + whose +
+                  ", the widest to either side");
+  }
+  return out;
 }
 
 }  // namespace plumbline

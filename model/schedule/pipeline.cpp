@@ -11,6 +11,7 @@ namespace {
 struct StageSum : StageTime {
   Joules energy;
   Seconds forward;  ///< of `time`
+  Seconds weights;  ///< of `time`: gradients of weights
   Seconds once;     ///< beside `time`: once an iteration
   Joules once_energy;
 };
@@ -28,6 +29,7 @@ StageSum sum_of(const StepPrediction& step, std::int64_t stage) {
       continue;
     }
     if (n.node->pass == Pass::forward) sum.forward += static_cast<double>(count) * n.on_path();
+    if (n.node->of_weights) sum.weights += static_cast<double>(count) * n.on_path();
     const bool beside = pipeline.sends_beside && hands_over(n.node->op);
     (beside ? sum.sends : sum.time) += static_cast<double>(count) * n.on_path();
     if (n.op.energy) sum.energy += static_cast<double>(count) * *n.op.energy;
@@ -103,7 +105,7 @@ void keep_slowest_of_training(StepPrediction& step, const std::vector<StageSum>&
   Joules energy, of_slowest;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const StageSum& s = stages[i];
-    passes.push_back({s.forward, s.time - s.forward});
+    passes.push_back({s.forward, s.time - s.forward, s.weights});
     once = std::max(once, s.once);
     const Seconds busy = parts * s.time + s.once;
     const Joules drawn = parts * s.energy + s.once_energy;

@@ -115,7 +115,7 @@ class SideBySide::Prices final : public Sharing {
     return out;
   }
 
-  static constexpr std::size_t kLaunches = std::tuple_size_v<decltype(OpPrediction::launches)>;
+  static constexpr std::size_t kLaunches = Launches::kMost;
 
   SideBySide& of_;
   const StepPrediction& step_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "arch/error.hpp"
+#include "model/schedule/zero_bubble.hpp"
 
 namespace plumbline {
 namespace {
@@ -103,8 +103,10 @@ class Layout {
 }  // namespace
 
 Seconds laid_out_time(std::span<const StagePasses> stages, const PipelineOrder& order) {
-  if (order.schedule == PipelineSchedule::zero_bubble) throw NotModelled("schedule zero-bubble is not modelled yet");
-  return Layout(stages, order).run();
+  if (order.schedule != PipelineSchedule::zero_bubble) return Layout(stages, order).run();
+  PipelineOrder taking_turns = order;
+  taking_turns.schedule = PipelineSchedule::one_f_one_b;
+  return std::min(zero_bubble_time(stages, order.micro_batches), Layout(stages, taking_turns).run());
 }
 
 Seconds pipeline_time(std::span<const StagePasses> stages, const PipelineOrder& order) {

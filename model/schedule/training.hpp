@@ -13,6 +13,7 @@ namespace plumbline {
 /// What a stage takes for one micro-batch, all its chunks, with what it hands on.
 struct StagePasses {
   Seconds forward, backward;
+  Seconds weights;  ///< of `backward`: gradients of weights, which no other stage waits for
 };
 
 struct PipelineOrder {
@@ -26,10 +27,12 @@ struct PipelineOrder {
 ///   1f1b         each stage begins as many as there are stages behind it, then takes turns (PipeDream-flush,
 ///                arXiv 2104.04473, section 2.2.1)
 ///   interleaved  the same over chunks, micro-batches in groups of as many as there are stages (section 2.2.2)
+///   zero-bubble  1f1b, whose gradients of weights are made where a stage would wait (ZB-H1, arXiv 2401.10241, section 2.3):
+///                no stage holds more micro-batches than 1f1b's first one. Work is taken as it is ready, forward
+///                passes first; an order that ends later than 1f1b is not taken.
 /// Of more than some thousands of turns the first groups of micro-batches are laid out, as many as there are stages each,
 /// and the others take as long as the last of those (stages that are alike: the same to rounding; that differ by a fifth:
 /// a tenth at most, tests/model/schedule/training_schedule_test.cpp).
-/// Throws NotModelled for zero-bubble.
 Seconds pipeline_time(std::span<const StagePasses> stages, const PipelineOrder& order);
 /// The same, all of it laid out.
 Seconds laid_out_time(std::span<const StagePasses> stages, const PipelineOrder& order);

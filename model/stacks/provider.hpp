@@ -98,6 +98,7 @@ struct Question {
   Cutting cutting = Cutting::by_rule;
   CollectiveCall collective_call{};
   CollectiveChoice collective = CollectiveChoice::automatic;
+  CollectiveProtocol protocol = CollectiveProtocol::automatic;
   bool queued = false;  ///< called on a stream: no graph has captured the launches
   /// Priced alone, at the clock that its power leaves: plans are chosen by their time there, and not as one of a step's
   /// many, which run at a clock of the step. The rates have power scalars.

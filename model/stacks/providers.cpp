@@ -8,6 +8,7 @@ namespace plumbline {
 const Provider& own_provider();
 const Provider& cublas_provider();
 const Provider& trtllm_provider();
+const Provider& trtllm_plain_provider();  // trtllm
 const Provider& flash_attention_provider();
 const Provider& flashinfer_provider();
 const Provider& fla_provider();             // fla
@@ -25,6 +26,7 @@ std::span<const Provider* const> providers() {
       &own_provider(),              //
       &cublas_provider(),           //
       &trtllm_provider(),           //
+      &trtllm_plain_provider(),     //
       &flash_attention_provider(),  //
       &flashinfer_provider(),       //
       &fla_provider(),              //

@@ -123,11 +123,20 @@ void read_prefill_at_once(const JsonValue& root, Stack& stack) {
   (void)at_once->at("source").as_string();
 }
 
+void read_scores_kept(const JsonValue& root, Stack& stack) {
+  const auto kept = root.find_object("scores_kept");
+  if (!kept) return;
+  kept->refuse_unknown_keys({"bytes", "source"});
+  stack.score_kept = kept->at("bytes").as_bytes();
+  if (stack.score_kept <= Bytes{}) kept->at("bytes").fail("expected more than 0 bytes");
+  (void)kept->at("source").as_string();
+}
+
 void read_host(const JsonValue& root, Stack& stack) {
   const auto host = root.find_object("host");
   if (!host) return;
-  host->refuse_unknown_keys(
-      {"each_launch", "each_training_launch", "each_step", "each_prompt", "each_sequence", "source"});
+  host->refuse_unknown_keys({"each_launch", "each_layer", "each_experts_layer", "narrow_launch", "each_training_launch",
+                             "each_step", "each_prompt", "each_sequence", "source"});
   bool any = false;
   const auto read = [&](const char* key, Seconds& into) {
     if (!host->has(key)) return;
@@ -136,6 +145,12 @@ void read_host(const JsonValue& root, Stack& stack) {
     any = true;
   };
   read("each_launch", stack.host.each_launch);
+  read("each_layer", stack.host.each_layer);
+  read("each_experts_layer", stack.host.each_experts_layer);
+  read("narrow_launch", stack.host.narrow_launch);
+  const bool beside = stack.host.each_layer > Seconds{} || stack.host.each_experts_layer > Seconds{} ||
+                      stack.host.narrow_launch > Seconds{};
+  if (beside && !(stack.host.each_launch > Seconds{})) host->fail("expected each_launch");
   read("each_training_launch", stack.host.each_training_launch);
   read("each_step", stack.host.each_step);
   read("each_prompt", stack.host.each_prompt);
@@ -171,7 +186,8 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   const JsonValue root = document.root();
   root.refuse_unknown_keys({"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime",
                             "overlap", "collective_call", "fused_attention", "written_out_attention", "host",
-                            "launches", "training_launches", "gap_in_graph", "token_exchange", "prefill_at_once"});
+                            "launches", "training_launches", "gap_in_graph", "token_exchange", "prefill_at_once",
+                            "scores_kept"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
   Stack stack;
   stack.name = root.at("name").as_string();
@@ -198,6 +214,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   read_host(root, stack);
   read_gap(root, stack);
   read_prefill_at_once(root, stack);
+  read_scores_kept(root, stack);
   stack.rewrites = read_rewrites(root);
   stack.training = training_rewrites(root, stack);
   return stack;
@@ -210,6 +227,7 @@ Stack with_kernels(const Stack& stack, const Stack& kernels) {
   out.overlap = stack.overlap;
   out.fused_attention = stack.fused_attention;
   out.written_out_attention = stack.written_out_attention;
+  out.score_kept = stack.score_kept;
   out.rewrites = stack.rewrites;
   out.training = stack.training;
   out.host = stack.host;

@@ -6,9 +6,10 @@
 //     "prefill_appends": true, "fusion": "typical", "runtime": "graph",
 //     "overlap": "two-batch",
 //     "collective_call": {"fixed": "4.4 us", "more_than_two": "1.9 us", "source": "..."},
-//     "host": {"each_launch": "35 us", "each_step": "0 us", "each_prompt": "0 us", "each_sequence": "0 us", "source": "..."},
+//     "host": {"each_launch": "35 us", "each_layer": "0 us", "each_experts_layer": "0 us", "narrow_launch": "27 us", "each_step": "0 us", "each_prompt": "0 us", "each_sequence": "0 us", "source": "..."},
 //     "gap_in_graph": {"time": "0.35 us", "source": "..."},
 //     "token_exchange": {"sms": 20, "source": "..."},
+//     "scores_kept": {"bytes": "4 B", "source": "..."},
 //     "prefill_at_once": {"tokens": 2048, "source": "..."} }
 //
 // An operator is planned by the first provider of the list that has a kernel for it. `ops` of a provider limits it to
@@ -33,11 +34,17 @@ struct Rewrites;  // ops/rewrite/rewrite.hpp
 struct HostTime {
   /// Beside the GPU, where launches are not in a graph; 0: the calibration's own (an operator of an eager framework).
   Seconds each_launch;
+  /// Beside its launches, of each layer and of each that has experts: modules, shapes and views in Python.
+  Seconds each_layer, each_experts_layer;
+  /// A launch of the narrow model that a host is measured by (tools/measure_host.py), on the host that the three times above
+  /// are of: they go with it. 0: nobody measured it beside this stack.
+  Seconds narrow_launch;
   /// The same of forward and backward passes, where it trains; launches of the update come in lists. 0: each_launch.
   Seconds each_training_launch;
   /// Between one step and the next, while the GPU has nothing to do, however launches reach it: scheduler, inputs, sampler,
   /// what a call from Python costs. A prefill's own, and of each sequence of the step.
   Seconds each_step, each_prompt, each_sequence;
+  std::string measured;  ///< whose these times are, where the machine's own host was measured; "": the stack's
 };
 
 struct Stack {
@@ -58,6 +65,9 @@ struct Stack {
   bool written_out_attention = false;  ///< Training::written_out, where it trains
   std::shared_ptr<const Rewrites> rewrites;
   std::shared_ptr<const Rewrites> training;  ///< the same of an iteration of training (Training::eager)
+  /// Bytes of each score that a backward pass needs, where the stack's own kernels keep other tensors than those of
+  /// PyTorch (Training::score_bytes); 0: those.
+  Bytes score_kept;
   HostTime host;
   /// From one kernel's end to the next one's start in a CUDA graph, where its kernels' durations are a profiler's, which
   /// hold the start and the drain that the calibration's gap has; 0: the calibration's gap and change of kernels.
@@ -65,7 +75,8 @@ struct Stack {
   std::int64_t prefill_at_once =
       0;  ///< the most tokens that its layers read at once (Workload::prefill_at_once); 0: all
   CollectiveCall collective_call;
-  CollectiveChoice collective = CollectiveChoice::automatic;  ///< a user's, of no file
+  CollectiveChoice collective = CollectiveChoice::automatic;    ///< a user's, of no file
+  CollectiveProtocol protocol = CollectiveProtocol::automatic;  ///< the same
   /// Tokens go to experts of other ranks by kernels that know each token's experts, in prefill on so many SMs; 0: by an
   /// all-to-all.
   std::int64_t exchange_sms = 0;
@@ -98,6 +109,7 @@ Stack choose_stack(const StackChoice& choice, const Load& load) {
   }
   if (!choice.attention.empty()) stack = with_attention(stack, choice.attention);
   stack.collective = choice.collective;
+  stack.protocol = choice.protocol;
   return stack;
 }
 

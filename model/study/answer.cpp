@@ -100,7 +100,7 @@ void Asker::ask_op(const OpQuestion& question, const StackChoice& stack, const M
   predictor_.predict(shape_, machine, op_, options);
   fits_ = true;
   if (!stack.attention.empty()) refuse_idle_attention(stack, {op_.provider}, question.op);
-  refuse_idle_collective(stack, std::holds_alternative<Collective>(shape_), question.op);
+  refuse_idle_collective(stack, has_said_way(stack, shape_), question.op);
 }
 
 void Asker::ask_llm(const LlmQuestion& question, const StackChoice& stack, const Machine& machine) {

@@ -105,6 +105,17 @@ StudyFigure time_in(const Asker& a, const std::array<std::string_view, 2>& kinds
   return sum.in(units::s);
 }
 
+/// Time of one pass of an iteration, of all operators or of matrix products alone; other phases have no passes.
+StudyFigure time_of_pass(const Asker& a, Pass pass, bool products = false) {
+  if (a.whole() != nullptr || a.workload().phase != Phase::train) return {};
+  Seconds sum;
+  for (const NodePrediction& n : a.step().nodes) {
+    if (n.node->pass != pass || (products && !op_name(n.node->op).starts_with("gemm"))) continue;
+    sum += static_cast<double>(n.node->count) * n.on_path();
+  }
+  return sum.in(units::s);
+}
+
 const MemoryNeed& memory(const Asker& a) {
   const bool later = a.whole() != nullptr && a.whole()->steps > 0;
   return later ? a.whole()->last.graph.memory : a.step().graph.memory;
@@ -166,6 +177,11 @@ constexpr auto kFigures = std::to_array<FigureColumn>({
        [](const Asker& a) {
          return time_in(a, {"attention", "mla"});
        }},
+      {"forward_s", true, false, kLess, [](const Asker& a) { return time_of_pass(a, Pass::forward); }},
+      {"backward_s", true, false, kLess, [](const Asker& a) { return time_of_pass(a, Pass::backward); }},
+      {"update_s", true, false, kLess, [](const Asker& a) { return time_of_pass(a, Pass::update); }},
+      {"forward_gemm_s", true, false, kLess, [](const Asker& a) { return time_of_pass(a, Pass::forward, true); }},
+      {"backward_gemm_s", true, false, kLess, [](const Asker& a) { return time_of_pass(a, Pass::backward, true); }},
       {"bubble_s", true, false, kLess,
        [](const Asker& a) {
          return of_step(a, [](const StepPrediction& s) { return StudyFigure(s.bubble.in(units::s)); });

@@ -31,6 +31,7 @@ struct Node {
       false;           ///< stands for a launch of a framework's, which reads what the one before it wrote (ops/rewrite)
   bool again = false;  ///< of a backward pass: computes what the forward pass has computed (recomputation)
   int of = -1;         ///< of a backward pass: the forward node that it is the gradient of, or computes again
+  bool of_weights = false;  ///< of a backward pass: makes gradients of weights, which nothing of the pass waits for
 };
 
 struct Segment {

@@ -33,8 +33,15 @@ NormPlan norm_plan(const LayerSpec& l);
 /// Appends the backward pass of all nodes so far, segments in reverse order (backward.cpp).
 void backward(Step& s);
 
-/// Appends what follows the last backward pass of an iteration (update.cpp), of a rank that holds so many parameters.
-void update(Step& s, const Llm& llm, double params);
+/// Appends what follows the last backward pass of an iteration (update.cpp), of a rank of that stage.
+void update(Step& s, const Llm& llm, std::int64_t stage);
+/// Of it the optimizer (optimizers.cpp): `share` of the stage's parameters, which so many replicas divide.
+struct Updated {
+  std::int64_t stage = 0;
+  double share = 0;
+  std::int64_t replicas = 1;
+};
+void optimizer(Step& s, const Llm& llm, const Updated& updated);
 
 /// Pipelines (stages.cpp). What a stage hands on behind its last layer; stages whose updates differ: the first, one in
 /// between that stands for the others, the last; and how often each stage runs each segment.

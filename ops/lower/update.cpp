@@ -1,17 +1,14 @@
 // What follows the last backward pass of an iteration: gradients of weights are added up over the replicas, their norm
 // is taken, and the optimizer updates this rank's parameters.
 //
-// Per parameter, with g bytes of gradient (Workload::training.gradient) and a weight of w bytes that layers read:
-//   adam, adamw   reads g, fp32 mean, variance and master weight; writes the three and the weight (Loshchilov and
-//                 Hutter, arXiv 1711.05101; mixed precision as ZeRO, arXiv 1910.02054, section 3.1, has it)
-//   sgd           reads g, fp32 momentum and master weight; writes both and the weight
+// What each optimizer moves stands in optimizers.cpp.
 // Gradients that are added up over micro-batches are zeros first: written once, of any optimizer.
 //
 // Clipping reads the gradients once for their norm; the factor is taken into the update (apex's multi-tensor kernels),
 // so gradients are not written again.
 //
 // ZeRO (arXiv 1910.02054; Megatron's distributed optimizer): from 1 on each replica updates its share, gradients are
-// reduce-scattered and weights all-gathered.
+// reduce-scattered and weights all-gathered. From 2 on gradients are reduce-scattered behind each micro-batch.
 #include "ops/as_double.hpp"
 #include "ops/lower/parts.hpp"
 #include "ops/memory/memory.hpp"
@@ -76,43 +73,41 @@ void zero_gradients(Step& s, double params) {
   s.add("zero_grad"_node, zero);
 }
 
-/// `params`: those that this rank updates, rounded up to whole rows of the hidden width.
-void optimizer(Step& s, double params, std::int64_t width) {
-  const Training& training = s.workload.training;
-  const std::int64_t rows = ceil_div(elements(params), width);
-  const DType weight = s.types.base;
-  if (training.optimizer != Optimizer::sgd) {
-    const Rowwise update{RowwiseKind::adamw, rows, width, false, training.gradient, weight};
-    if (training.optimizer == Optimizer::adamw_fused) s.add("adamw_fused"_node, update);
-    else s.add("adamw"_node, update);
-    return;
+/// Where replicas share gradients (2) and weights (3), behind each micro-batch: gradients are reduce-scattered as they are
+/// made, and each layer's weights all-gathered in front of its forward and of its backward pass (ZeRO, sections 5.2, 5.3).
+void exchange_each_time(Step& s, double params) {
+  const ParallelPlan& plan = s.workload.parallel;
+  if (plan.data == 1 || plan.zero < 2) return;
+  s.pass = Pass::backward;
+  s.open("replicas", 1);
+  const Bytes weights = storage(s.types.base, params);
+  if (plan.zero == 3) {
+    s.collective("forward_all_gather"_node, CollectiveKind::all_gather, weights, s.types.base, plan.data, plan.tensor);
+    s.collective("backward_all_gather"_node, CollectiveKind::all_gather, weights, s.types.base, plan.data, plan.tensor);
   }
-  const double n = d(rows) * d(width), copy = bits(weight) < 32 ? bits(weight) / 8 : 0;
-  CustomOp sgd;
-  sgd.read = n * (bits(training.gradient) / 8 + 8) * units::B;
-  sgd.write = n * (8 + copy) * units::B;
-  sgd.fp32 = 6 * n * units::FLOP;  // g + decay w; momentum m + g; w - rate m
-  sgd.dtype = weight;
-  s.add("sgd"_node, sgd);
+  reduce_gradients(s, params);
+  s.close();
 }
 
 }  // namespace
 
-void update(Step& s, const Llm& llm, double params) {
+void update(Step& s, const Llm& llm, std::int64_t stage) {
+  const double params = local_params(llm, s.workload, stage);
   const ParallelPlan& plan = s.workload.parallel;
   const bool eager = s.workload.training.eager;
   if (eager) exchange_eagerly(s, params, llm.hidden);
+  else exchange_each_time(s, params);
   s.pass = Pass::update;
   s.open("optimizer", 1);
   s.graph.segments.back().once = true;
-  if (!eager) {
-    zero_gradients(s, params);
-    reduce_gradients(s, params);
-  }
   const double share = plan.zero == 0 ? params : params / d(plan.data);
+  if (!eager) {
+    zero_gradients(s, plan.zero < 2 ? params : share);
+    if (plan.zero < 2) reduce_gradients(s, params);
+  }
   s.add("grad_norm"_node, Scan{ScanKind::sum_all, elements(share), s.workload.training.gradient});
-  optimizer(s, share, llm.hidden);
-  if (plan.zero > 0 && !eager) {
+  optimizer(s, llm, {stage, share, plan.zero == 0 ? 1 : plan.data});
+  if (plan.zero > 0 && plan.zero < 3 && !eager) {
     s.collective("weight_all_gather"_node, CollectiveKind::all_gather, storage(s.types.base, params), s.types.base,
                  plan.data, plan.tensor);
   }

@@ -46,7 +46,8 @@ struct View {
             decode,
             w.fusion == Fusion::max,
             eager(),
-            narrow_softmax ? element : 4.0};
+            narrow_softmax ? element : 4.0,
+            w.phase == Phase::train ? w.training.score_bytes : 0.0};
   }
   MixerLoad cross_load() const {
     MixerLoad over_encoder = load();
@@ -175,6 +176,7 @@ double under_way(const Workload& w, const TrainingStage& stage) {
   switch (w.training.schedule) {
     case PipelineSchedule::gpipe: return all;
     case PipelineSchedule::interleaved: return std::min(all, (2 * behind + (chunks - 1) * d(stage.of) + 1) / chunks);
+    case PipelineSchedule::zero_bubble: return std::min(all, d(stage.of));
     default: return std::min(all, behind + 1);
   }
 }

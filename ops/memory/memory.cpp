@@ -107,11 +107,37 @@ Bytes cache(const Llm& llm, const Workload& w, const Types& t, const Stage& stag
   return total;
 }
 
-/// Adam with mixed precision keeps an fp32 master weight, mean and variance, 4 bytes each (ZeRO, arXiv 1910.02054, section
-/// 3.1); SGD a momentum in place of the two. Layers that read fp32 read the master. From ZeRO 1 on replicas share them.
-Bytes optimizer(double params, const Workload& w, DType base) {
-  const double states = w.training.optimizer == Optimizer::sgd ? 4 : 8, master = bits(base) < 32 ? 4 : 0;
-  return (states + master) * params / (w.parallel.zero > 0 ? d(w.parallel.data) : 1) * units::B;
+/// Rows and columns of the matrices that make up `e`.
+double factors(const Llm& llm, const Workload& w, const Stage& stage, const Elements& e) {
+  const double hidden = d(llm.hidden);
+  double matrices = e.wide / hidden > 1 ? 1 : 0;  // the embedding, or the head
+  each_kind(llm, llm.main(), stage, [&](const LayerSpec& l, double layers) {
+    double own = (l.mixer ? 2 : 0) + (l.cross ? 2 : 0);
+    if (l.ffn && l.ffn->is_moe()) {
+      own += 2 * d(lowering::ceil_div(l.ffn->experts, lowering::expert_plan(w, *l.ffn).ranks));
+    } else if (l.ffn || l.feed) {
+      own += 2;
+    }
+    matrices += layers * own;
+  });
+  return (e.wide + e.linear + e.experts) / hidden + matrices * hidden;
+}
+
+/// Of each parameter an fp32 master weight (layers that read fp32 read that one), and: Adam's fp32 mean and variance (ZeRO,
+/// arXiv 1910.02054, section 3.1), or of 8 bits with scales; a momentum of SGD, and of Muon's matrices; sums of rows and
+/// columns of Adafactor. From ZeRO 1 on replicas share them.
+Bytes optimizer(const Llm& llm, const Workload& w, const Stage& stage, const Elements& e, DType base) {
+  const double params = e.wide + e.linear + e.experts, master = bits(base) < 32 ? 4 : 0;
+  const double shares = w.parallel.zero > 0 ? d(w.parallel.data) : 1;
+  double states = 8 * params;
+  switch (w.training.optimizer) {
+    case Optimizer::sgd: states = 4 * params; break;
+    case Optimizer::adam8bit: states = 2 * kMomentOf8Bits * params; break;
+    case Optimizer::adafactor: states = 4 * factors(llm, w, stage, e); break;
+    case Optimizer::muon: states = 4 * (e.linear + e.experts) + 8 * e.wide; break;
+    default: break;
+  }
+  return (states + master * params) / shares * units::B;
 }
 
 /// The matrix library's, and partial results of decode kernels, of one layer at a time.
@@ -124,6 +150,13 @@ Bytes workspace(const Llm& llm, const Workload& w) {
     }
   }
   return lowering::kGemmWorkspace + partial;
+}
+
+/// Parameters of a rank that travel between replicas at a time: a layer's, or those outside of layers.
+double largest_unit(const Llm& llm, const Workload& w, const Elements& e) {
+  double most = e.wide;
+  for (const LayerSpec& l : llm.main().kinds) most = std::max(most, l.params / d(w.parallel.tensor));
+  return std::min(most, e.wide + e.linear + e.experts);
 }
 
 MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, const Stage& stage) {
@@ -141,9 +174,14 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
   need.workspace = workspace(llm, rank);
   if (!train) need.kv_cache = cache(llm, w, t, stage);
   if (!train) return need;
-  const double params = e.wide + e.linear + e.experts;
+  const double params = e.wide + e.linear + e.experts, replicas = d(w.parallel.data);
   need.gradients = storage(w.training.gradient, params);
-  need.optimizer = optimizer(params, w, t.base);
+  need.optimizer = optimizer(llm, w, stage, e, t.base);
+  if (w.parallel.zero < 2 || w.parallel.data == 1) return need;
+  // a share, and what is whole at a time: a layer's gradients; its weights and the next one's
+  const double layer = largest_unit(llm, w, e);
+  need.gradients = need.gradients / replicas + storage(w.training.gradient, layer);
+  if (w.parallel.zero == 3) need.weights = need.weights / replicas + 2 * storage(t.base, layer);
   return need;
 }
 
@@ -152,6 +190,11 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
 double local_params(const Llm& llm, const Workload& workload, std::int64_t stage) {
   const Elements e = local(llm, workload, {stage, workload.parallel.pipeline});
   return e.wide + e.linear + e.experts;
+}
+
+double factor_elements(const Llm& llm, const Workload& workload, std::int64_t stage) {
+  const Stage of{stage, workload.parallel.pipeline};
+  return factors(llm, workload, of, local(llm, workload, of));
 }
 
 MemoryNeed memory_need(const Llm& llm, const Workload& w) {

@@ -11,9 +11,11 @@ double stored_attention(const AttentionWidths& n, const MixerLoad& v) {
   const double pairs = v.tokens * n.heads * v.kv_len;
   if (v.eager) {  // the softmax and its cast, keys and values repeated for each query head
     bytes += v.tokens * v.element * (n.q + n.out) - v.kv_tokens * v.element * n.kv;
+    if (v.score_bytes > 0) return bytes + pairs * v.score_bytes;
     const double cast = v.softmax > v.element ? v.element : 0;
     return bytes + pairs * (v.softmax + cast + (v.dropout ? v.element + 1 : 0));
   }
+  if (v.score_bytes > 0) return bytes + pairs * v.score_bytes;
   return bytes + pairs * (v.dropout ? 2 * v.element + 1 : v.element);
 }
 

@@ -51,6 +51,7 @@ struct MixerLoad {
   bool eager = false;  ///< kept for the backward pass as an eager framework keeps it (Training::eager)
   double softmax =
       4;  ///< bytes of a probability that eager code works with, which it casts where they are more than `element`
+  double score_bytes = 0;  ///< that training keeps of each score (Training::score_bytes)
 };
 
 /// Segments of a graph: a layer with this mixer, and one whose feed-forward part is a mixture of experts.

@@ -12,15 +12,21 @@ namespace {
 using namespace counting;
 
 constexpr auto kGemmNames = std::to_array<OperatorName>({{"gemm", 0, false, Pattern::none}});
-constexpr auto kGemmKeys = std::to_array<Key>(
-    {key<&Gemm::m>("M"), key<&Gemm::n>("N"), key<&Gemm::k>("K"), optional_key<&Gemm::batch>("batch"),
-     optional_key<&Gemm::bias>("bias"), optional_key<&Gemm::layout>("layout"),
-     optional_key<&Gemm::accumulate>("accumulate"), precision_key<&Gemm::precision, &Precision::input>("in"),
-     precision_key<&Gemm::precision, &Precision::weight>("weight"),
-     precision_key<&Gemm::precision, &Precision::output>("out"),
-     precision_key<&Gemm::precision, &Precision::math>("math")});
+constexpr auto kGemmKeys =
+    std::to_array<Key>({key<&Gemm::m>("M"), key<&Gemm::n>("N"), key<&Gemm::k>("K"), optional_key<&Gemm::batch>("batch"),
+                        optional_key<&Gemm::bias>("bias"), optional_key<&Gemm::layout>("layout"),
+                        optional_key<&Gemm::accumulate>("accumulate"), optional_count<&Gemm::block>("block"),
+                        precision_key<&Gemm::precision, &Precision::input>("in"),
+                        precision_key<&Gemm::precision, &Precision::weight>("weight"),
+                        precision_key<&Gemm::precision, &Precision::output>("out"),
+                        precision_key<&Gemm::precision, &Precision::math>("math")});
+constexpr auto kGemmRelations = std::to_array<Relation<Gemm>>(
+    {{"key 'block': expected 0, 1 or 128", [](const Gemm& s) { return s.block == 0 || s.block == 1 || s.block == 128; },
+      [](Gemm& s) { s.block = 128; }},
+     {"key 'block': operands that are multiplied in fp8 have scales; expected 0",
+      [](const Gemm& s) { return s.block == 0 || s.precision.math == DType::fp8; }, [](Gemm& s) { s.block = 0; }}});
 
-/// 2MNK; a bias has one value a column, in the output's type, and costs one add an output.
+/// 2MNK; a bias has one value a column, in the output's type, and costs one add an output. Scales are not counted.
 Work work_of(const Gemm& s) {
   const double m = d(s.m), n = d(s.n), k = d(s.k), batch = d(s.batch);
   Work w;
@@ -68,6 +74,7 @@ const Facts<Gemm>& Gemm::facts() {
   static constexpr Facts<Gemm> kFacts{
       .names = kGemmNames,
       .keys = kGemmKeys,
+      .relations = kGemmRelations,
       .work = work_of,
       .volume = volume_of,
       .gradient = gradient_of,

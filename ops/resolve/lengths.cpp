@@ -19,7 +19,9 @@ const StackSpec* encoder_of(const Llm& llm) {
 
 bool trains_with_dropout(const LayerSpec& l, StackSpec::Role role) {
   const bool text = role == Role::decoder || role == Role::encoder;
-  return text && l.norm == NormKind::layer && l.ffn && !l.ffn->gated && !l.ffn->is_moe();
+  if (!text || l.norm != NormKind::layer) return false;
+  if (l.ffn) return !l.ffn->gated && !l.ffn->is_moe();
+  return l.mixer && !l.feed && !l.written_out;  // an attention by itself, as a graph file can have it
 }
 
 Lengths lengths_of(const Llm& llm, const Workload& w, const StackSpec& stack) {

@@ -143,6 +143,15 @@ void check_schedule(const Llm& llm, const Workload& w, const std::string& place)
   }
 }
 
+/// Of frameworks that launch each operation the launches of these are not on file.
+void refuse_optimizer(const Workload& w, const std::string& place) {
+  const Optimizer o = w.training.optimizer;
+  const bool lists = o != Optimizer::adafactor && o != Optimizer::muon && o != Optimizer::adam8bit;
+  if (!w.training.eager || lists) return;
+  throw NotModelled(place +
+                    ": optimizer: the launches of adafactor, muon and adam8bit in eager PyTorch are not on file");
+}
+
 void refuse_training(const Llm& llm, const Workload& w, const std::string& place) {
   const ParallelPlan& p = w.parallel;
   if (w.overlap != Overlap::none) throw NotModelled(place + ": overlap: training is not modelled with it");
@@ -152,14 +161,13 @@ void refuse_training(const Llm& llm, const Workload& w, const std::string& place
   if (w.training.eager && p.zero == 1) {
     throw NotModelled(place + ": zero 1: of an eager framework expected 0 (DistributedDataParallel), 2 or 3 (FSDP)");
   }
-  if (!w.training.eager && p.zero > 1) {
+  if (!w.training.eager && p.zero > 1 && p.pipeline > 1) {
     throw NotModelled(place + ": zero " + std::to_string(p.zero) +
-                      ": gradients and weights that replicas share are not modelled yet; expected 0 or 1");
+                      ": gradients that replicas share are reduced behind each micro-batch, which a pipeline's stages "
+                      "are not modelled with; expected 0 or 1");
   }
   check_schedule(llm, w, place);
-  if (w.training.schedule == PipelineSchedule::zero_bubble) {
-    throw NotModelled(place + ": schedule zero-bubble is not modelled yet; expected gpipe, 1f1b or interleaved");
-  }
+  refuse_optimizer(w, place);
 }
 
 }  // namespace

@@ -35,11 +35,13 @@ void Step::add_gradient(std::size_t i) {
     add({name, node.role}, op, node.stream);
     graph.nodes.back().name = name->of(part.part);
     graph.nodes.back().of = static_cast<int>(i);
+    graph.nodes.back().of_weights = part.part == GradientPart::dw;
     if (part.part == GradientPart::dw && sums_bias_apart(node.op)) {
       const auto& forward = std::get<Gemm>(node.op);
       row({name, node.role}, RowwiseKind::sum_rows, forward.n, forward.m);
       graph.nodes.back().name = name->db;
       graph.nodes.back().of = static_cast<int>(i);
+      graph.nodes.back().of_weights = true;
     }
   }
 }

@@ -113,6 +113,7 @@ DType single_dtype(const Op& op) {
       [](const auto& s) {
         if constexpr (requires { s.dtype; }) return s.dtype;
         else if constexpr (requires { s.input; }) return s.input;
+        else if constexpr (requires { s.precision.output; }) return s.precision.output;
         else return DType::bf16;
       },
       op);

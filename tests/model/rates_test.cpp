@@ -82,6 +82,30 @@ TEST(CarryOver, FixedTimeInCyclesGoesWithTheClock) {
   EXPECT_DOUBLE_EQ(m.families[2].fixed.in(units::us), 1);
 }
 
+/// Hopper's sheet states tensor peaks at 1830 of 1980 MHz, and its SMs skip 9 % of their cycles: a sheet that states half as much
+/// less than the boost clock has half of that, one that states the boost clock none.
+TEST(CarryOver, SkippedCyclesGoByTheRatingOfTheDataSheet) {
+  const double hopper = 1830.0 / 1980;
+  RateScalars s = taken_over();
+  for (FamilyScalars& family : s.base.families) family.skipped_cycles = 0.09;
+  s.donor->skipped = skipped_as_rated(1, hopper, false);
+  EXPECT_DOUBLE_EQ(make_rates(toy_gpu(), s).families[0].skipped_cycles, 0);
+  s.donor->skipped = skipped_as_rated(1 - 0.5 * (1 - hopper), hopper, false);
+  EXPECT_NEAR(make_rates(toy_gpu(), s).families[0].skipped_cycles, 0.045, 1e-12);
+  s.donor->skipped = skipped_as_rated(1, hopper, true);
+  EXPECT_DOUBLE_EQ(make_rates(toy_gpu(), s).families[0].skipped_cycles, 0.09) << "the same SM";
+}
+
+/// From a card that skips none: as rated, of the families that say so.
+TEST(CarryOver, CardsThatSkipCyclesDoSoWhereTheirDonorDoesNot) {
+  RateScalars s = taken_over();
+  s.base.families[1].carry.skips_as_rated = true;
+  s.donor->skipped = skipped_as_rated(0.9, 1, false);
+  const Rates m = make_rates(toy_gpu(), s);
+  EXPECT_DOUBLE_EQ(m.families[0].skipped_cycles, 0);
+  EXPECT_DOUBLE_EQ(m.families[1].skipped_cycles, 1 - 0.9);
+}
+
 /// The toy's memory needs 1 TB/s x 500 ns / 10 SMs = 50 kB an SM in flight; 3 TB/s after 400 ns from 8 SMs 150 kB: an SM
 /// of another generation is taken to keep three times as much outstanding.
 TEST(CarryOver, BytesInFlightGoWithTheMemoryOfAnotherGeneration) {

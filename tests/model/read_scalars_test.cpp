@@ -123,17 +123,18 @@ TEST(StandIns, GiveTheirNumbersAndNotTheirName) {
 /// What stands in goes over to another card as it does where it is itself; with scalars of its own a family goes by its
 /// own rule.
 TEST(StandIns, BringTheirOwnCarryOver) {
+  constexpr CarryOver kOfGemm{.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true};
   Calibration c = toy_calibration();
   const Read stood_in(alone("cublas"), c);
-  EXPECT_EQ(stood_in.family(cublas::kGemm).carry, (CarryOver{true, true}));
-  EXPECT_EQ(stood_in.family(cublas::kGemmMma).carry, (CarryOver{true, true}));
+  EXPECT_EQ(stood_in.family(cublas::kGemm).carry, kOfGemm);
+  EXPECT_EQ(stood_in.family(cublas::kGemmMma).carry, kOfGemm);
   EXPECT_EQ(stood_in.family(cublas::kGrouped).carry, (CarryOver{false, false})) << "on file: its own";
   set(c, "library.gemm_mma", "fixed_s", 5e-6);
   set(c, "library.gemm_mma", "overlap", 4);
   c.families.erase("library.grouped_gemm");
   const Read own(alone("cublas"), c);
-  EXPECT_EQ(own.family(cublas::kGemmMma).carry, (CarryOver{true, false}));
-  EXPECT_EQ(own.family(cublas::kGrouped).carry, (CarryOver{true, true}));
+  EXPECT_EQ(own.family(cublas::kGemmMma).carry, (CarryOver{.fixed_in_cycles = true, .skips_as_rated = true}));
+  EXPECT_EQ(own.family(cublas::kGrouped).carry, kOfGemm);
 }
 
 /// Kernels that nobody measured are inherited for as long as another family stands in for them.

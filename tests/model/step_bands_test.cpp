@@ -95,6 +95,23 @@ TEST(WholeSteps, BandOfAStepIsAtLeastAsWideAsTheirResiduals) {
   EXPECT_THAT(band_remarks(step, machine).at(0), HasSubstr("steps of trt-llm (dense models)"));
 }
 
+/// Where operators were traced with the steps, enough of these are a band by themselves: on the card alone.
+TEST(WholeSteps, BandOfATracedStepIsThatOfItsResiduals) {
+  MachineOptions traced;
+  traced.stack = "hf-static";
+  const Machine machine = make_machine(load_gpu("h200_sxm"), traced);
+  Workload asked;
+  asked.fusion = machine.stack().fusion;
+  const StepPrediction step = predict(load_llm("llama-3.1-8b"), asked, machine, {machine.stack().runtime});
+  ASSERT_TRUE(step.whole_steps.recorded);
+  ASSERT_GE(step.whole_steps.band->rows, 10);
+  EXPECT_NEAR(step.high / step.latency, std::exp(step.whole_steps.band->high), 1e-12);
+  EXPECT_NEAR(step.low / step.latency, std::exp(step.whole_steps.band->low), 1e-12);
+  const Machine other = make_machine(load_gpu("b200_sxm"), traced);
+  const StepPrediction elsewhere = predict(load_llm("llama-3.1-8b"), asked, other, {other.stack().runtime});
+  EXPECT_GT(elsewhere.high / elsewhere.latency, 1.02 * std::exp(step.whole_steps.band->high));
+}
+
 /// A stack that nobody recorded, and one that is launched otherwise than it was recorded, say so.
 TEST(WholeSteps, AStackWithoutRecordedStepsSaysSo) {
   MachineOptions vllm;

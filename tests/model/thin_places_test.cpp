@@ -47,15 +47,15 @@ OpPrediction as_planned(const Gemm& gemm, const GemmPlan& plan) {
 
 Gemm square(std::int64_t n, const char* precision = "bf16") { return {n, n, n, 1, *parse_precision(precision), false}; }
 
-/// 10240 x N x 8192 on 32 MiB of L2: ten tiles at a time are three rows of tiles or more, 6 MiB of A. Columns of 24 MiB
-/// fit beside them and are read once; 30 MiB would fit alone, but not beside them, so one operand is swept again.
+/// 10240 x N x 4096 on 32 MiB of L2: a super-row of 1024 rows of A is 8 MiB. Columns of 20 MiB stay beside it and are read
+/// once; 28 MiB would stay alone, but not beside it, so that A, 80 MiB, is swept for each of the 3.5 super-rows of columns.
 TEST(GemmTraffic, APanelOfOneOperandTakesRoomFromTheOther) {
   const auto read = [](std::int64_t n) {
-    const OpPrediction p = predict(Op(Gemm{10240, n, 8192, 1, {}, false}), toy_machine());
-    return p.dram_read.in(units::B) / (2.0 * 8192.0 * static_cast<double>(10240 + n));
+    const OpPrediction p = predict(Op(Gemm{10240, n, 4096, 1, {}, false}), toy_machine());
+    return p.dram_read.in(units::B) / (2.0 * 4096.0 * static_cast<double>(10240 + n));
   };
-  EXPECT_NEAR(read(1280), 1, 1e-9);
-  EXPECT_GT(read(1920), 1.2);
+  EXPECT_NEAR(read(2560), 1, 1e-9);
+  EXPECT_NEAR(read(3584), (28 + 3.5 * 80) / (28 + 80), 1e-9);
 }
 
 /// 128 x 128 x 1024 on an A100: sixteen steps of 64, which one or a few CTAs would walk while 100 SMs idle. Parts of

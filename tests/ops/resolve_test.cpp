@@ -76,6 +76,8 @@ TEST(Dropout, IsOfTheGenerationWithLayerNormAndNoGate) {
   EXPECT_FALSE(trains_with_dropout(changed, Role::decoder));
   changed = old;
   changed.ffn.reset();
+  EXPECT_TRUE(trains_with_dropout(changed, Role::decoder)) << "an attention by itself";
+  changed.mixer = {};
   EXPECT_FALSE(trains_with_dropout(changed, Role::decoder));
 }
 

@@ -91,7 +91,10 @@ inline GemmChoice plan_gemm(const GemmTask& task, const Machine& machine, GemmCa
 }
 
 inline const FamilyScalars& gemm_family(const GemmTask& task, const Machine& machine) {
-  if (!task.engine) return families_of(machine, "cublas")[cublas::family_of(task, machine.rates())];
+  if (!task.engine) {
+    const auto families = families_of(machine, "cublas");
+    return families[cublas::family_of(task, machine.rates(), families)];
+  }
   return families_of(machine, "own")[*task.engine == GemmEngine::wgmma ? own::kGemm : own::kGemmPortable];
 }
 

@@ -40,7 +40,7 @@ TEST(Recording, ReadsBackAsItWasWritten) {
   ASSERT_EQ(back.cases.size(), 10U);
   EXPECT_EQ(back.session.card, "NVIDIA H200");
   EXPECT_EQ(back.cases[0].time, 1500.0 * units::us);
-  EXPECT_EQ(back.cases[0].launches.at(0).cluster, 2);
+  EXPECT_EQ(back.cases[0].launches[0].cluster, 2);
   EXPECT_EQ(back.cases[1].kernels, KernelSet::library);
   EXPECT_EQ(back.cases[5].what.cache, CacheState::warm);
   EXPECT_EQ(back.cases[8].energy, 1.2 * units::J);

@@ -6,6 +6,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
+#include "model/question/words.hpp"
 #include "model/words.hpp"
 #include "validate/cli/asked.hpp"
 
@@ -96,8 +97,8 @@ const std::vector<Flag> kFlags{
     {"--attention", "PROVIDER", false, "whose attention runs where it is not ours: tensorrt-llm, flash-attention, ...",
      [](Flags& f, Text t) { f.attention = t; }},
     {"--collective", "auto|ring|tree|nvls|nvls-tree|collnet-direct|collnet-chain|pat|one-shot|two-shot", false,
-     "how the data of collectives go [as the library would choose]",
-     [](Flags& f, Text t) { f.collective = word("--collective", kCollectiveWords, t); }},
+     "how collectives go; NCCL's also A:ll, A:ll128, A:simple [as the library would choose]",
+     [](Flags& f, Text t) { set_collective(f.way, "--collective", t); }},
     // which rows
     {"--where", "FILTER", true,
      "keep COLUMN=A[,B...], COLUMN~TEXT, COLUMN!~TEXT, or a shape key: 'S>=127' (repeatable)",
@@ -166,6 +167,7 @@ const std::vector<Flag> kFlags{
      }},
     {"--tp", "N", false, "GPUs that share the layers of a step by tensor parallelism [1]",
      [](Flags& f, Text t) { f.tensor = whole_number("--tp", t, 1); }},
+    {"--sp", "", false, "with --tp: the residual stream split by tokens too (sequence parallelism)", nothing},
     {"--layers", "N", false, "of the model's layers, the first ones [all]",
      [](Flags& f, Text t) { f.layers = whole_number("--layers", t, 1); }},
     {"--check", "", false, "hold the steps' operators against fp64 references instead of timing them", nothing},

@@ -23,7 +23,7 @@ struct Flags {
   std::set<std::string> given;        ///< names, "--gpu"
   // machine
   std::string gpu, calibration, stack, attention;
-  CollectiveChoice collective = CollectiveChoice::automatic;
+  StackChoice way;  ///< its algorithm and protocol of collectives alone
   std::vector<Override> sets;
   std::optional<KernelSet> kernels;
   std::optional<ClockMode> clock;

@@ -36,7 +36,8 @@ StackChoice stack_of(const Flags& flags, const char* usual) {
   StackChoice choice(flags.stack.empty() ? std::string(usual) : flags.stack);
   choice.kernels = flags.kernels;
   choice.attention = flags.attention;
-  choice.collective = flags.collective;
+  choice.collective = flags.way.collective;
+  choice.protocol = flags.way.protocol;
   return choice;
 }
 
@@ -281,7 +282,7 @@ std::vector<Mode> card_modes() {
        0,
        1,
        "measure whole steps of a model on our kernels in one CUDA graph",
-       Names{"--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--tp", "--layers", "--clock",
+       Names{"--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--tp", "--sp", "--layers", "--clock",
              "--study", "--check"} +
            kMachine + Names{"--out"} + kReport + kGate,
        {"table", "csv"},

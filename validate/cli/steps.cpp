@@ -141,6 +141,7 @@ Workload workload_of(const Flags& flags) {
     w.precision_given = true;
   }
   w.parallel.tensor = flags.tensor;
+  w.parallel.sequence = flags.has("--sp");
   return w;
 }
 

@@ -1,6 +1,7 @@
 // What the ranks of a step do together against what each of them holds.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -24,11 +25,12 @@ class JointCheck {
  public:
   JointCheck(StepRanks& ranks, std::size_t at) : ranks_(ranks), at_(at), shape_(std::get<Collective>(launch(0).op)) {
     for (std::size_t r = 0; r < ranks.count(); ++r) {
-      parts_.push_back(Reader(step(r)).read(launch(r).x, 0, peer_elements(shape_)));
+      parts_.push_back(Reader(step(r)).read(launch(r).x, 0, scatters() ? shape_.bytes / 2 : peer_elements(shape_)));
     }
   }
 
   double worst() {
+    if (scatters()) return scattered();
     const auto bytes = static_cast<std::size_t>(shape_.bytes);
     const Bits first = bits_of(step(0), launch(0).y, bytes);
     for (std::size_t r = 1; r < ranks_.count(); ++r) {
@@ -39,24 +41,38 @@ class JointCheck {
   }
 
  private:
+  bool scatters() const { return shape_.kind == CollectiveKind::reduce_scatter; }
+
+  /// Each rank holds its own part of the sum.
+  double scattered() {
+    double worst = 0;
+    const std::int64_t part = peer_elements(shape_);
+    for (std::size_t r = 0; r < ranks_.count(); ++r) {
+      worst = std::max(worst, added(Reader(step(r)).read(launch(r).y, 0, part), static_cast<std::int64_t>(r) * part));
+    }
+    return worst;
+  }
+
   double gathered(const Values& got) const {
     Values all;
     for (const Values& part : parts_) all.insert(all.end(), part.begin(), part.end());
     return got == all ? 0 : INFINITY;
   }
 
-  double added(const Values& got) const {
+  /// What lies from element `first` of the sum on.
+  double added(const Values& got, std::int64_t first = 0) const {
     Difference added, multiplied;
     for (std::size_t i = 0; i < got.size(); ++i) {
       double sum = 0;
-      for (const Values& part : parts_) sum += part[i];
+      for (const Values& part : parts_) sum += part[static_cast<std::size_t>(first) + i];
       added.add(got[i], sum);
     }
     const auto* product = at_ > 0 ? std::get_if<Gemm>(&ranks_.program().launches[at_ - 1].op) : nullptr;
     if (product == nullptr) return added.relative();
     std::mt19937_64 random(11);
     for (int i = 0; i < kSamples; ++i) {
-      const auto at = static_cast<std::int64_t>(random() % got.size()), row = at / product->n, col = at % product->n;
+      const auto at = static_cast<std::int64_t>(random() % got.size());
+      const std::int64_t row = (first + at) / product->n, col = (first + at) % product->n;
       double sum = 0;
       for (std::size_t r = 0; r < ranks_.count(); ++r) sum += inner_product(r, *product, row, col);
       multiplied.add(got[static_cast<std::size_t>(at)], sum);

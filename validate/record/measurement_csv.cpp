@@ -44,8 +44,8 @@ class Columns {
     if (!time) throw BadInput("measured_us: expected a number above 0, found '" + std::string(fields[time_]) + "'");
     row.time = *time * units::us;
     StudyCase& what = row.what;
-    const PublishedOperator said =
-        published_operator(fields[op_], text(fields, dtype_), fields[shape_], text(fields, scope_));
+    const PublishedOperator said = published_operator(fields[op_], text(fields, dtype_), fields[shape_],
+                                                      text(fields, scope_), text(fields, kernel_));
     what.op = parse_op(said.op, said.dtype, said.shape);
     what.shape = shape_text(what.op);
     row.published_power = number(fields, power_, "measured_W", units::W);

@@ -100,7 +100,7 @@ struct Column {
 };
 
 /// Columns that say what was run; an empty field is llm's default.
-constexpr std::array<Column, 37> kColumns{{
+constexpr std::array<Column, 38> kColumns{{
     {"model", [](ModelRow& r, Text t) { r.model = t; }},
     {"phase", set_phase},
     {"batch", [](ModelRow& r, Text t) { r.workload.batch = size_in(t, 1); }},
@@ -114,6 +114,7 @@ constexpr std::array<Column, 37> kColumns{{
     {"stack", [](ModelRow& r, Text t) { r.stack = t; }},
     {"kernels", [](ModelRow& r, Text t) { r.kernels = word_in(t, kKernelSetWords); }},
     {"attention", [](ModelRow& r, Text t) { r.attention = t; }},
+    {"host", [](ModelRow& r, Text t) { r.host = t; }},
     {"runtime", [](ModelRow& r, Text t) { r.runtime = word_in(t, kRuntimeWords); }},
     {"fusion", [](ModelRow& r, Text t) { r.fusion = word_in(t, kFusionWords); }},
     {"overlap", [](ModelRow& r, Text t) { r.overlap = word_in(t, kOverlapWords); }},

@@ -29,6 +29,7 @@ struct ModelRow {
   std::string stack;        ///< name in data/stacks; empty: the file does not say
   std::optional<KernelSet> kernels;
   std::string attention;
+  std::string host;  ///< as --host
   std::optional<Runtime> runtime;
   std::optional<Fusion> fusion;
   std::optional<Overlap> overlap;

@@ -5,7 +5,7 @@
 namespace plumbline {
 namespace {
 
-constexpr std::string_view kBlock = ";block=128";
+constexpr std::string_view kBlock = ";block=128", kRow = ";block=1";
 
 /// Types that this project has another word for.
 constexpr std::array<std::array<std::string_view, 2>, 3> kTypes{
@@ -14,7 +14,7 @@ constexpr std::array<std::array<std::string_view, 2>, 3> kTypes{
 }  // namespace
 
 PublishedOperator published_operator(std::string_view op, std::string_view dtype, std::string_view shape,
-                                     std::string_view scope) {
+                                     std::string_view scope, std::string_view kernel) {
   PublishedOperator out{std::string(op), std::string(dtype), std::string(shape)};
   const bool matrix = op == "gemm" || op == "moe";
   if (matrix) {
@@ -22,7 +22,8 @@ PublishedOperator published_operator(std::string_view op, std::string_view dtype
       if (dtype == theirs) out.dtype = ours;
     }
     if (op == "gemm" && scope == "quantize+gemm") out.op = "gemm_dynamic";
-    if (dtype == "fp8_block") out.shape += kBlock;
+    if (dtype == "fp8_block" || (op == "gemm" && kernel == "fp8_block")) out.shape += kBlock;
+    if (op == "gemm" && kernel == "fp8_row") out.shape += kRow;
   }
   if (op == "quantize" && scope == "static_scale" && dtype == "fp8") {
     out.dtype = "bf16";

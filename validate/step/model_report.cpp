@@ -70,6 +70,7 @@ MachineKey key_of(const ModelRow& row, const ModelPricing& pricing) {
   if (pricing.rows_stack && is_stack(row.stack)) key.options.stack = StackChoice(row.stack);
   if (row.kernels) key.options.stack.kernels = row.kernels;
   if (!row.attention.empty()) key.options.stack.attention = row.attention;
+  key.options.stack.host = row.host;
   key.options.clock = pricing.clock.value_or(row.clock);
   key.options.power_cap = row.power_cap;
   key.options.sm_clock = row.sm_clock;
@@ -121,6 +122,7 @@ Workload settled_workload(const ModelRow& row, const Llm& llm, const Machine& ma
   Workload workload = row.workload;
   workload.fusion = row.fusion.value_or(machine.stack().fusion);
   workload.training.written_out = workload.phase == Phase::train && machine.stack().written_out_attention;
+  workload.training.score_bytes = machine.stack().score_kept.in(units::B);
   workload.overlap = row.overlap.value_or(lowering::possible_overlap(machine.stack().overlap, llm, workload));
   return workload;
 }

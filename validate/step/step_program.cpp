@@ -139,18 +139,25 @@ class Builder {
     flow_to(launch_->y, DType::bf16, s.m * s.n);
   }
 
-  /// Of what the operator before left on all ranks; sums in place.
+  /// Of what the operator before left on all ranks. All-reduces add in place; of a reduce-scatter each rank keeps its rows,
+  /// which it takes to an all-gather later. Before the head the ranks gather the last of their rows.
   void wire(const Collective& s) {
     const std::string what(name(s.kind));
-    const bool gathers = s.kind == CollectiveKind::all_gather;
-    need((s.kind == CollectiveKind::all_reduce || gathers) && s.dtype == DType::bf16, what + " of this type");
+    const bool gathers = s.kind == CollectiveKind::all_gather, scatters = s.kind == CollectiveKind::reduce_scatter;
+    need((s.kind == CollectiveKind::all_reduce || gathers || scatters) && s.dtype == DType::bf16,
+         what + " of this type");
     need(s.gpus == workload_.parallel.tensor, what + " of these ranks");
-    const std::int64_t elements = flow_.elements * (gathers ? s.gpus : 1);
-    need(flow_.type == DType::bf16 && s.bytes == static_cast<std::int64_t>(bytes_of(DType::bf16, elements)),
+    const std::int64_t whole = s.bytes / static_cast<std::int64_t>(kBf16);
+    need(flow_.type == DType::bf16 && s.bytes % static_cast<std::int64_t>(kBf16) == 0 &&
+             (s.kind == CollectiveKind::all_reduce || whole % s.gpus == 0),
          what + " of this input");
+    const std::int64_t in = gathers ? whole / s.gpus : whole, out = scatters ? whole / s.gpus : whole;
+    const bool last_rows = gathers && workload_.parallel.sequence && in < flow_.elements;
+    need(flow_.elements == in || last_rows, what + " of this input");
     launch_->x = flow_.at;
-    launch_->y = gathers ? shared("output", 0, bytes_of(DType::bf16, elements)) : flow_.at;
-    flow_to(launch_->y, DType::bf16, elements);
+    launch_->x.offset += bytes_of(DType::bf16, flow_.elements - in);
+    launch_->y = in == out ? flow_.at : shared("output", 0, bytes_of(DType::bf16, out));
+    flow_to(launch_->y, DType::bf16, out);
   }
 
   void wire(const Rowwise& s) {

@@ -9,7 +9,9 @@
 // All ranks' programs have the same buffers at the same places; sums over the ranks happen in place, in the buffer of
 // the matrix product before. Norms are the same on all ranks, other weights each rank's own. A token whose row of
 // the table is another rank's reads a row of zeros. What is gathered of all ranks lies rank by rank, rows of logits too,
-// so that the choice is made in other rows than a trained model's, and nothing is fed back.
+// so that the choice is made in other rows than a trained model's, and nothing is fed back. With sequence parallelism the
+// residual stream and the norms are of a rank's own rows: a reduce-scatter in place of each sum, an all-gather before each
+// product; a prefill's logits are of the last rows of each rank.
 //
 // What is run: dense decoders of rotated attention at `Fusion::typical`, layers a plain chain: embedding, norms with
 // the residual add, bf16 and fp8 GEMM without bias, rope with the cache append, causal prefill attention, decode

@@ -107,7 +107,10 @@ std::string host_line(const Cluster& c) {
 }
 
 std::string storage_lines(const Cluster& c) {
-  if (c.storage.empty()) return "  storage         not described\n";
+  if (c.storage.empty()) {
+    const auto why = c.sources.find("/storage");
+    return "  storage         " + (why == c.sources.end() ? "not described" : why->second) + "\n";
+  }
   std::string text;
   for (const Storage& s : c.storage)
     text += "  storage         " + s.name + ", " + format(s.read_per_node) + " read a node\n";

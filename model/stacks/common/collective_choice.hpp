@@ -6,6 +6,11 @@
 
 namespace plumbline {
 
+/// Whether a user has said how collectives go.
+constexpr bool is_forced(CollectiveChoice choice, CollectiveProtocol protocol) {
+  return choice != CollectiveChoice::automatic || protocol != CollectiveProtocol::automatic;
+}
+
 /// Whether the library that has the algorithm runs this collective by it anywhere. NCCL: src/graph/tuning.cc
 /// (ncclTopoTuneModel). One and two shots are kernels of stacks for all-reduces.
 constexpr bool is_algorithm_of(CollectiveChoice choice, CollectiveKind kind) {
@@ -23,6 +28,22 @@ constexpr bool is_algorithm_of(CollectiveChoice choice, CollectiveKind kind) {
     case CollectiveChoice::two_shot: break;
   }
   return kind == CollectiveKind::all_reduce;
+}
+
+/// Whether a protocol of NCCL's can be asked for together with the algorithm: rings and trees have all three, what leaves
+/// the adding to switches and PAT have Simple alone, kernels that reach into peers' memory have none.
+constexpr bool has_protocol(CollectiveChoice choice, CollectiveProtocol protocol) {
+  if (choice == CollectiveChoice::one_shot || choice == CollectiveChoice::two_shot) return false;
+  const bool any =
+      choice == CollectiveChoice::automatic || choice == CollectiveChoice::ring || choice == CollectiveChoice::tree;
+  return any || protocol == CollectiveProtocol::simple;
+}
+
+/// Whether this collective goes as a user said: by that algorithm, and by that protocol, which exchanges of messages
+/// choose by their lengths (NCCL: src/enqueue.cc, addP2pToPlan).
+constexpr bool goes_as_said(CollectiveChoice choice, CollectiveProtocol protocol, CollectiveKind kind) {
+  return is_algorithm_of(choice, kind) &&
+         (protocol == CollectiveProtocol::automatic || kind != CollectiveKind::all_to_all);
 }
 
 }  // namespace plumbline

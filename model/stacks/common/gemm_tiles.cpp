@@ -134,6 +134,7 @@ Demand launch_demand(const Context& c, const TileLayout& layout, const WorkSplit
   d.once_clk = split.once_clk;
   d.serial_clk = split.serial_clk;
   d.l2 = layout.l2_bytes * units::B;
+  d.delivered = layout.delivered * units::B;
   d.step_latency = layout.step_latency;
   d.in_flight = e.stages * e.stage_bytes * units::B;
   double panels = c.a_bytes + c.w_bytes;

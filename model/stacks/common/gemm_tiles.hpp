@@ -72,6 +72,7 @@ struct TileCosts {
   bool persistent = false;
   double resident = 1, stages = 2, stage_bytes = 0, a = 0, w = 0;
   double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0, serial_clk = 0;
+  double issue_clk = 0;
   Seconds step_latency;
 
   double row_side() const { return swapped ? w : a; }  ///< bytes a step
@@ -93,6 +94,7 @@ struct TileLayout {
   double pieces_clk = 0;  ///< of a step: what rows that do not begin at whole 16 bytes cost the port beside their bytes
   Seconds step_latency;
   double lookups = 0;        ///< of a step, in bytes (Demand::lookups)
+  double delivered = 0;      ///< of a step, in bytes (Demand::delivered)
   double edge_fill_clk = 0;  ///< of a step: rows of its boxes that the operands do not have
 
   TileLayout(const Context& c, const TileCosts& costs);

@@ -48,6 +48,7 @@ GemmTask gemm_task(const Gemm& s, const Rates& m) {
   t.batch = static_cast<double>(s.batch);
   t.weights_kn = s.layout == WeightLayout::kn;
   t.adds = s.accumulate;
+  t.block = s.block;
   if (s.bias) t.bias_bytes = t.n * t.output_bytes;
   if (s.accumulate) t.bias_bytes += t.m * t.n * t.output_bytes;  // what the product is added to
   return t;

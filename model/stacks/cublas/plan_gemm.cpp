@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/cublas/other_types.hpp"
 
 namespace plumbline {
 namespace {
@@ -31,7 +32,14 @@ GemmPlan library_plan(const TileLayout& layout, const WorkSplit& split) {
 // --- by TMA ---------------------------------------------------------------------------------------------------------
 
 constexpr std::array<std::int16_t, 7> kRowSides{128, 256, 192, 64, 320, 384, 512};
-constexpr double kWidest = 256, kMostAccumulators = 320 * 128;
+constexpr double kWidest = 256;
+
+/// A tile's sums: in registers, five eighths of the file; in tensor memory (128 lanes x 512 columns), two tiles' worth, so that
+/// one leaves while the next one is summed. (CUTLASS, sm100_gemm_tma_warpspecialized: accumulator stages.)
+double most_accumulators(const TensorPath& path) {
+  constexpr double kInRegisters = 320 * 128, kInTensorMemory = 128 * 256;
+  return path.kind == TensorPath::Kind::tcgen05 ? kInTensorMemory : kInRegisters;
+}
 
 double whole_eights(double size) { return 8 * std::ceil(size / 8); }
 
@@ -43,7 +51,7 @@ bool looks_at_all(const Context& c) { return c.task.alone_flops > 0; }
 class Widths {
  public:
   Widths(const Context& c, double rows, double row_size, double col_size)
-      : most_(std::min(kWidest, 8 * std::floor(kMostAccumulators / rows / 8))) {
+      : most_(std::min(kWidest, 8 * std::floor(most_accumulators(c.path) / rows / 8))) {
     const double whole = whole_eights(col_size);
     if (looks_at_all(c)) {
       for (double width = 8; width <= std::min(whole, most_); width += 8) list_[size_++] = width;
@@ -82,6 +90,10 @@ class TmaPlanner {
   /// file.
   void fill(std::vector<TileCosts>& menu) const {
     menu.clear();
+    if (fixed()) {
+      for (const Tile tile : of_few()) menu.push_back(costs(tile, false));
+      return;
+    }
     for (const bool swapped : {false, true}) {
       const double row_size = swapped ? c.task.n : c.task.m, col_size = swapped ? c.task.m : c.task.n;
       for (const std::int16_t rows : kRowSides) {
@@ -98,7 +110,17 @@ class TmaPlanner {
   /// data (between both: five recorded shapes).
   void adapt(TileLayout& t) const {
     const TileCosts& e = *t.costs;
-    if (t.tiles >= 2) t.l2_bytes -= 0.5 * std::max(t.tiles_m >= 2 ? e.w : 0.0, t.tiles_n >= 2 ? e.a : 0.0);
+    if (c.path.kind == TensorPath::Kind::tcgen05) {
+      pair_up(t);
+    } else {
+      // rows that the operands do not have are not fetched: kernels of few sizes have many
+      const double a = fixed() ? e.a * std::min(1.0, c.task.m / (t.tiles_m * e.tile_m)) : e.a;
+      t.l2_bytes -= e.a - a;
+      // scaling kernels of less than one turn: clusters of four side by side (their names)
+      const double shared = fixed() && c.task.block > 0 && t.tiles <= c.rates.sm_count ? 0.75 : 0.5;
+      if (t.tiles >= 2) t.delivered = std::max(t.tiles_m >= 2 ? 0.5 * e.w : 0.0, t.tiles_n >= 2 ? shared * a : 0.0);
+      t.l2_bytes -= t.delivered;
+    }
     t.l2_bytes *= 0.5 * (1 + c.starts.lines);
   }
 
@@ -111,7 +133,7 @@ class TmaPlanner {
     constexpr double kLeastSteps = 20;
     const double most = std::floor(std::min(c.rates.sm_count / t.tiles, t.k_steps / kLeastSteps));
     visit(1.0);
-    if (most < 2) return;
+    if (most < 2 || fixed()) return;
     if (looks_at_all(c)) {
       for (double splits = 2; splits <= most; ++splits) visit(splits);
       return;
@@ -124,9 +146,16 @@ class TmaPlanner {
 
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
     Demand d = gemm::launch_demand(c, t, split, traffic);
+    if (traffic == Traffic::counted) d.dram_read = c.task.batch * (walked() + c.task.bias_bytes) * units::B;
+    if (c.path.kind == TensorPath::Kind::wgmma)
+      d.smem_hidden_clk = rows_again(t.costs->tile) * t.costs->row_side() / c.smem_port;
     d.l2_limit = L2Limit::ports;
+    // a tile cannot begin before the last but one has left tensor memory
+    if (c.path.kind == TensorPath::Kind::tcgen05)
+      d.step_latency = std::max(d.step_latency, split.once_clk / split.steps * c.clk);
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency;
     d.serial_latency_of = "to load code, tensor maps and what they describe";
+    d.exposed_clk = c.task.block > 1 ? c.family.step_clk : 0;
     // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of
     // 104 recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
     if (split.ctas > 2 * c.rates.sm_count) {
@@ -138,7 +167,34 @@ class TmaPlanner {
 
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return library_plan(t, split); }
 
+  /// Kernels that exist in a few sizes: where they scale rows or blocks, one (52 and 52 recorded launches); of tf32 on
+  /// Hopper ("sm90_xmma", 35), which neither swap the operands nor cut K.
+  bool fixed() const { return c.path.kind == TensorPath::Kind::wgmma && (c.task.block > 0 || by_xmma()); }
+
  private:
+  bool by_xmma() const { return c.task.math == DType::tf32; }
+
+  std::span<const Tile> of_few() const {
+    static constexpr std::array<Tile, 1> kScaled{{{128, 128}}};
+    static constexpr std::array<Tile, 6> kXmma{{{128, 256}, {256, 128}, {128, 128}, {64, 128}, {128, 64}, {64, 64}}};
+    return c.task.block > 0 ? std::span<const Tile>(kScaled) : std::span<const Tile>(kXmma);
+  }
+
+  /// tcgen05 with two SMs: an instruction of 256 rows takes half of the columns' operand from either SM, so that each fetches and
+  /// reads half of it. Clusters of four share the rows too, where there are columns enough. (PTX ISA, tcgen05.mma, cta_group::2;
+  /// CUTLASS's profiles for sm_100: 2-SM instructions of 256 x 256, clusters of 2 x 1 and 4 x 4.)
+  void pair_up(TileLayout& t) const {
+    const TileCosts& e = *t.costs;
+    const double along_rows = e.swapped ? t.tiles_n : t.tiles_m, along_cols = e.swapped ? t.tiles_m : t.tiles_n;
+    if (along_rows >= 2) {
+      t.l2_bytes -= 0.5 * e.col_side();
+      t.smem_clk -=
+          0.5 * (c.path.operand_reads(e.tile.rows, e.tile.cols, 0, e.col_side()) + gemm::kFillShare * e.col_side()) /
+          c.smem_port;
+    }
+    if (along_cols >= 2) t.l2_bytes -= 0.5 * e.row_side();
+  }
+
   TileCosts costs(Tile tile, bool swapped) const {
     TileCosts e = gemm::tile_costs(c, tile, step_of(c.task), swapped);
     e.cluster = 2;
@@ -148,9 +204,39 @@ class TmaPlanner {
     e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
     e.step_latency = c.family.step;
     // at every tile tensor units wait while accumulators leave the registers; behind the last, the way to L2 is seen
-    // too
-    e.serial_clk = e.once_clk;
+    // too; sums in tensor memory leave beside the next tile's products, so that only the last ones are seen
+    if (c.path.kind != TensorPath::Kind::tcgen05 && !takes_turns()) e.serial_clk = e.once_clk;
     return e;
+  }
+
+  /// Kernels that scale rows are not called cooperative ("coop") as those of blocks are: their two warpgroups take turns
+  /// with whole tiles, so that one's epilogue is behind the other's products.
+  bool takes_turns() const { return fixed() && c.task.block == 1; }
+
+  /// Two warpgroups, where one cannot hold the sums, halve a tile's rows where these are an even number of 64, else its
+  /// columns: then both read all rows.
+  /// (Bytes read from shared memory in a step of 64, by ncu on an H200, 2026-11-23: tiles of 256 x 128 98.8 kB, of
+  /// 320 x 128 164.5, of 192 x 192 124.1; by this 98.3, 163.8 and 122.9.)
+  static double rows_again(Tile tile) {
+    constexpr int kSumsOfAWarpgroup = 128 * 128;
+    const int parts = tile.rows / 64, sums = tile.rows * tile.cols;
+    return parts % 2 == 1 && sums > kSumsOfAWarpgroup ? 1 : 0;
+  }
+
+  /// Bytes of the operands that cross the DRAM interface. Tiles are walked in super-rows of some 1024 rows of one operand,
+  /// each of which sweeps the other one, which L2 keeps from one sweep to the next where both partitions can hold a copy of
+  /// it. (Eight products of 4096 x 6400 x 1600 to 8192 x 128256 x 4096, DRAM reads by ncu on an H200, 2026-11-23: 1.25 GB
+  /// of 8192^3, where this says 1.21; the others within 15 %, but for one of 51 MB where it says 34. Walks in squares of the
+  /// tiles that run at once would read 0.67.)
+  double walked() const {
+    constexpr double kSuperRow = 1024;
+    const auto partitions = static_cast<double>(std::max<std::int64_t>(1, c.rates.gpu.l2.partitions));
+    const double held = c.rates.l2_capacity.in(units::B) / partitions;
+    const auto walk = [held](double stays, double rows, double swept) {
+      const double sweeps = std::max(1.0, rows / kSuperRow);
+      return stays + (swept + stays / sweeps <= held ? swept : swept * sweeps);
+    };
+    return std::min(walk(c.a_bytes, c.task.m, c.w_bytes), walk(c.w_bytes, c.task.n, c.a_bytes));
   }
 
   const Context& c;
@@ -158,19 +244,16 @@ class TmaPlanner {
 
 // --- by cp.async ----------------------------------------------------------------------------------------------------
 
-/// Tile menu: the 64-row side of the tensor instruction times any width up to the accumulator limit. Large tiles first:
-/// they are usually right, and a good first candidate prunes the rest.
-constexpr std::array<Tile, 16> kTiles{{{128, 256},
+/// Tile menu: powers of two, as the names of cuBLAS's kernels for sm_80 have them (ampere_bf16_s16816gemm_bf16_128x256_..._64x3,
+/// 128x128_..._32x5, ...; CUTLASS's generator lists the same for sm_80 and what came after it). Large tiles first: they are
+/// usually right, and a good first candidate prunes the rest.
+constexpr std::array<Tile, 12> kTiles{{{128, 256},
                                        {256, 128},
-                                       {128, 192},
                                        {128, 128},
-                                       {128, 160},
                                        {64, 256},
-                                       {64, 192},
-                                       {64, 128},
-                                       {128, 96},
+                                       {256, 64},
                                        {128, 64},
-                                       {64, 96},
+                                       {64, 128},
                                        {64, 64},
                                        {64, 32},
                                        {64, 16},
@@ -245,9 +328,16 @@ bool by_tensor_map(const GemmTask& t, const Rates& m) { return m.path.multicast 
 
 }  // namespace
 
-cublas::Family cublas::family_of(const GemmTask& t, const Rates& m) {
+cublas::Family cublas::family_of(const GemmTask& t, const Rates& m, std::span<const FamilyScalars> families) {
   if (t.kind == GemmKind::grouped) return kGrouped;
   if (t.kind == GemmKind::sparse24) return kGemm;
+  if (families[kInt8].on_file && runs_as_int8(t, m)) return kInt8;
+  if (families[kLanes].on_file && runs_on_lanes(t, m)) return kLanes;
+  if (families[kScaled].on_file && t.block > 0 && by_tensor_map(t, m)) return kScaled;
+  if (families[kXmma].on_file && t.math == DType::tf32 && m.path.kind == TensorPath::Kind::wgmma &&
+      by_tensor_map(t, m)) {
+    return kXmma;
+  }
   return by_tensor_map(t, m) ? kGemm : kGemmMma;
 }
 
@@ -256,7 +346,14 @@ GemmChoice plan_cublas_gemm(const GemmTask& t, const Rates& m, std::span<const F
   const bool by_tma = by_tensor_map(t, m);
   // libraries fall back to older kernels for rows that no tensor map can describe
   const TensorPath path = m.path.multicast && !by_tma ? TensorPath{} : m.path;
-  const Context c(t, m, families[cublas::family_of(t, m)], families[cublas::kReduce], path,
+  const cublas::Family family = cublas::family_of(t, m, families);
+  if (family == cublas::kInt8) {
+    return cublas::plan_int8({t, m, families[family], families[cublas::kReduce], TensorPath{}, {}}, cache);
+  }
+  if (family == cublas::kLanes) {
+    return cublas::plan_lanes({t, m, families[family], families[cublas::kReduce], TensorPath{}, {}}, cache);
+  }
+  const Context c(t, m, families[family], families[cublas::kReduce], path,
                   by_tma ? gemm::row_starts(t) : gemm::RowStarts{});
   return by_tma ? cheapest_by_tma(c, cache) : cheapest_by_cp_async(c, cache);
 }

@@ -14,11 +14,25 @@ namespace plumbline {
 namespace cublas {
 /// Its families, in the order in which provider.cpp declares them. `kGemmMma`: fetched by cp.async, all of it on cards
 /// without TMA, elsewhere rows that no tensor map describes. `kReduce`: the second launch of a split-K GEMM. `kRows`,
-/// `kScales`: activations that are rounded first. `kBlock`: products with scales of 128 columns.
-enum Family : std::size_t { kGemm, kGemmMma, kGrouped, kReduce, kRows, kScales, kBlock, kFamilies };
+/// `kScales`: activations that are rounded first. `kBlock`: products with scales of 128 columns, as serving stacks run them;
+/// `kScaled`: cuBLASLt's own, and of rows. `kXmma`: tf32 on Hopper. `kInt8`, `kLanes`: other_types.hpp.
+enum Family : std::size_t {
+  kGemm,
+  kGemmMma,
+  kGrouped,
+  kReduce,
+  kRows,
+  kScales,
+  kBlock,
+  kScaled,
+  kXmma,
+  kInt8,
+  kLanes,
+  kFamilies
+};
 
 /// That of the kernel which runs the task.
-Family family_of(const GemmTask& task, const Rates& rates);
+Family family_of(const GemmTask& task, const Rates& rates, std::span<const FamilyScalars> families);
 }  // namespace cublas
 
 GemmChoice plan_cublas_gemm(const GemmTask& task, const Rates& rates, std::span<const FamilyScalars> families,

@@ -8,6 +8,7 @@
 #include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/common/plan_groups.hpp"
 #include "model/stacks/common/plan_quantize.hpp"
+#include "model/stacks/cublas/other_types.hpp"
 #include "model/stacks/cublas/plan_gemm.hpp"
 #include "model/stacks/provider.hpp"
 
@@ -19,16 +20,21 @@ using cublas::kFamilies;
 constexpr auto kDense = std::to_array<BandClass>(
     {{Variant::usual, "gemm"}, {Variant::math_8bit, "gemm_8bit"}, {Variant::sparse, "gemm_sparse24"}});
 constexpr auto kBlocks = std::to_array<BandClass>({{Variant::usual, "gemm_block"}, {Variant::math_8bit, "gemm_block"}});
+constexpr auto kScaledBlocks =
+    std::to_array<BandClass>({{Variant::usual, "gemm_scaled"}, {Variant::math_8bit, "gemm_scaled"}});
+constexpr auto kXmmaTiles = std::to_array<BandClass>({{Variant::usual, "gemm_xmma"}});
+constexpr auto kIntegers = std::to_array<BandClass>({{Variant::usual, "gemm_int8"}, {Variant::math_8bit, "gemm_int8"}});
+constexpr auto kOnLanes = std::to_array<BandClass>({{Variant::usual, "gemm_lanes"}});
 constexpr auto kGroups = std::to_array<BandClass>({{Variant::usual, "grouped_gemm"}});
 
 constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
     {{.name = "gemm",
-      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true},
+      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
       .kind = "matrix",
       .classes = kDense},
      {.name = "gemm_mma",
       .stand_in = "library.gemm",
-      .carry = {.fixed_in_cycles = true},
+      .carry = {.fixed_in_cycles = true, .skips_as_rated = true},
       .kind = "matrix",
       .classes = kDense},
      // the same main loop over a list of problems: without rows of its own it is priced as one GEMM
@@ -41,9 +47,33 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
       .required = false,
       .stand_in = "library.gemm",
       .stand_in_inherits = true,
+      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
+      .kind = "matrix",
+      .classes = kBlocks},
+     {.name = "gemm_scaled",
+      .op = "gemm",
+      .required = false,
       .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true},
       .kind = "matrix",
-      .classes = kBlocks}}};
+      .classes = kScaledBlocks},
+     {.name = "gemm_xmma",
+      .op = "gemm",
+      .required = false,
+      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true},
+      .kind = "matrix",
+      .classes = kXmmaTiles},
+     {.name = "gemm_int8",
+      .op = "gemm",
+      .required = false,
+      .carry = {.fixed_in_cycles = true},
+      .kind = "matrix",
+      .classes = kIntegers},
+     {.name = "gemm_lanes",
+      .op = "gemm",
+      .required = false,
+      .carry = {.fixed_in_cycles = true},
+      .kind = "matrix",
+      .classes = kOnLanes}}};
 
 constexpr std::array<std::string_view, 4> kOps{"gemm", "grouped_gemm", "gemm_sparse24", "gemm_dynamic"};
 
@@ -79,7 +109,7 @@ class Cublas final : public Provider {
       require_matrix_path(dense->precision, q);
       GemmTask task = gemm_task(*dense, q.rates);
       if (task.weights_kn) require_layout(task, q);
-      if (!gemm::whole_units(task)) run_by_mma_sync(task, q.rates);
+      if (!gemm::whole_units(task) || runs_as_int8(task, q)) run_by_mma_sync(task, q.rates);
       return price(task, "gemm", q, out);
     }
     if (const auto* sparse = std::get_if<GemmSparse24>(&q.op)) {
@@ -95,6 +125,10 @@ class Cublas final : public Provider {
   }
 
  private:
+  static bool runs_as_int8(const GemmTask& t, const Question& q) {
+    return q.families[cublas::kInt8].on_file && cublas::runs_as_int8(t, q.rates);
+  }
+
   static bool answer_dynamic(const GemmDynamic& s, const Question& q, Answer& out) {
     require_matrix_path(s.precision, q);
     Gemm product;
@@ -146,7 +180,7 @@ class Cublas final : public Provider {
     // cuBLAS itself picks as it would at the boost clock: by the settled one, 897 sustained rows on an H200 were predicted
     // worse (median 3.10 to 3.29 % and 2.82 to 3.06 %)
     if (q.priced_alone && q.cutting == Cutting::by_time) task.alone_flops = q.work.tensor.in(units::FLOP);
-    const FamilyScalars& family = q.families[cublas::family_of(task, m)];
+    const FamilyScalars& family = q.families[cublas::family_of(task, m, q.families)];
     const GemmChoice& choice = remembered(task, q, plan_cublas_gemm);
     out.sign(family, variant_of(task));
     out.gemm_plan = choice.plan;

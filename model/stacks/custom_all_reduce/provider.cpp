@@ -58,7 +58,7 @@ class CustomAllReduce final : public Provider {
     const auto* s = std::get_if<Collective>(&q.op);
     if (s == nullptr || s->kind != CollectiveKind::all_reduce || !reach_each_other(*s, kMostRanks, q.rates))
       return false;
-    const Way way = way_of(*s, q.collective);
+    const Way way = q.protocol == CollectiveProtocol::automatic ? way_of(*s, q.collective) : Way::none;
     const std::size_t family = way == Way::two_shot ? 1 : 0;
     if (way == Way::none || family >= declared_.size() || !q.families[family].on_file) return false;
     answer(*s, way, q.families[family], q, out);

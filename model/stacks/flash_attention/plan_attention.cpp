@@ -79,7 +79,7 @@ Demand append_demand(const AttentionPrefill& s, const FamilyScalars& family) {
 AttentionChoice plan_flash_prefill(const AttentionPrefill& s, bool appends, const Rates& m,
                                    std::span<const FamilyScalars> families, const PrefillCut& cut) {
   AttentionChoice c;
-  c.family = &families[flash_attention::kPrefill];
+  c.family = &families[cut.family];
   const double qk_dim = compiled_width(s.qk_dim), v_dim = compiled_width(s.v_dim), packed = packed_heads(s, cut, m);
   const double keys = keys_a_block(std::max(qk_dim, v_dim), m);
   const double tiles = tiles_in_turn(s, keys, v_dim, packed, m), rows = tiles * kRows;
@@ -109,7 +109,7 @@ AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std:
                                   const KeyCutting& how, const DecodeCut& kernel) {
   const DecodeTask t = decode_task(s);
   AttentionChoice c;
-  c.family = &families[flash_attention::kDecode];
+  c.family = &families[kernel.family];
   c.combine_family = &families[flash_attention::kCombine];
   constexpr double kBlock = 128, kStep = 64, kFull = 0.8, kMostSplits = 128;
   c.plan.kv_tile = static_cast<std::int64_t>(kStep);

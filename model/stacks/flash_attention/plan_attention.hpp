@@ -10,19 +10,31 @@ namespace plumbline {
 namespace flash_attention {
 /// Its families, in the order in which provider.cpp declares them. `kAppend`: its callers' launch before prefill. Those
 /// before `kFamilies` are declared by other libraries' providers too, whose kernels are cut by the planners below.
-enum Family : std::size_t { kPrefill, kDecode, kCombine, kAppend, kFamilies, kBackward = kFamilies, kAllFamilies };
+enum Family : std::size_t {
+  kPrefill,
+  kDecode,
+  kCombine,
+  kAppend,
+  kFamilies,
+  kBackward = kFamilies,
+  kPrefillMma,
+  kDecodeMma,
+  kAllFamilies
+};
 }  // namespace flash_attention
 
 /// What kernels of that kind do otherwise than FlashAttention's.
 struct PrefillCut {
   bool packs_heads = true;    ///< query heads of a KV head share a tile where few queries would leave it empty
   bool longest_first = true;  ///< CTAs take the longest tiles of a causal mask first
+  std::size_t family = flash_attention::kPrefill;
 };
 
 struct DecodeCut {
   double ctas_per_sm = 1;
   double widest = 256;  ///< columns of V that a CTA sums; wider heads are cut in two, and both halves read the keys
   bool whole_blocks = false;  ///< a part has a whole block of keys at least
+  std::size_t family = flash_attention::kDecode;
 };
 
 /// `appends`: new keys and values go to the cache by a launch of their own.

@@ -31,13 +31,31 @@ constexpr std::array<FamilyDeclaration, flash_attention::kAllFamilies> kDeclared
       .stand_in = "library.flash_prefill",
       .stand_in_inherits = true,
       .kind = "attention",
-      .classes = kBackwardClasses}}};
+      .classes = kBackwardClasses},
+     // FA2, on cards without wgmma: other tiles, and warps that wait for their own products; what a call takes at least goes
+     // over in cycles, as a product's
+     {.name = "flash_prefill_mma",
+      .op = "attention_prefill",
+      .required = false,
+      .stand_in = "library.flash_prefill",
+      .carry = {.fixed_in_cycles = true},
+      .kind = "attention",
+      .classes = kPrefillClasses},
+     {.name = "flash_decode_mma",
+      .op = "attention_decode",
+      .required = false,
+      .stand_in = "library.flash_decode",
+      .carry = {.fixed_in_cycles = true},
+      .kind = "attention",
+      .classes = kDecodeClasses}}};
 
 constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "attention_backward"};
 
 constexpr Rule kDecodeRule{"FlashAttention", "num_splits_heuristic()",
                            "hopper/heuristics.h and csrc/flash_attn/flash_api.cpp: one part where four fifths of the "
                            "SMs have a CTA"};
+
+bool by_mma_sync(const Question& q) { return q.rates.path.kind == TensorPath::Kind::mma_sync; }
 
 class FlashAttention final : public Provider {
  public:
@@ -58,13 +76,17 @@ class FlashAttention final : public Provider {
     if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
       require_tensor_path(prefill->dtype, q);
       const bool append = appends(*prefill, q);
-      answer_attention(plan_flash_prefill(*prefill, append, q.rates, q.families), "attention", variant, q, out);
+      PrefillCut cut;
+      if (by_mma_sync(q)) cut.family = flash_attention::kPrefillMma;
+      answer_attention(plan_flash_prefill(*prefill, append, q.rates, q.families, cut), "attention", variant, q, out);
       return true;
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      answer_attention(plan_flash_decode(*decode, q.rates, q.families, key_cutting(q)), "split-KV attention", variant,
-                       q, out);
+      DecodeCut cut;
+      if (by_mma_sync(q)) cut.family = flash_attention::kDecodeMma;
+      answer_attention(plan_flash_decode(*decode, q.rates, q.families, key_cutting(q), cut), "split-KV attention",
+                       variant, q, out);
       return true;
     }
     if (const auto* backward = std::get_if<AttentionBackward>(&q.op)) {

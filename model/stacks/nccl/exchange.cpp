@@ -57,15 +57,36 @@ Seconds channel_times(double message, double others, const Exchange& e, const Fa
   return pnorm_of_two(begun, on_wire + chains, f.overlap) - on_wire;
 }
 
-/// What channels take longer where the ranks' parts are no whole 16 bytes, so that NCCL's copies go element by element
-/// (src/device/common_kernel.h, reduceCopy): of `bytes` in all, behind what links and hops take.
+/// What channels take longer where NCCL's copies go element by element, of `bytes` in all, behind what links and hops take:
+/// Simple where the ranks' parts are no whole 16 bytes (src/device/common_kernel.h, reduceCopy), LL's stores always.
 Seconds by_elements(double bytes, double channels, const FamilyScalars& f) {
   return f.element > Bandwidth{} ? bytes / channels * units::B / f.element : Seconds{};
 }
 
+/// See ring(): a channel's share of a rank's part, in lines of its threads.
+Exchange ring_of_lines(CollectiveKind kind, double bytes, const Group& g, const Choice& c, const FamilyScalars& f,
+                       double element) {
+  const double steps = ring_steps(kind, g.ranks), between = ring_network_steps(kind, g.nodes);
+  const Hops hop = hops_of(g, Algorithm::ring, c.protocol, f.step + c.threads / 512 * f.per_cta);
+  const double part = bytes / g.ranks, share = part / c.channels, at_once = kLine * c.threads;
+  const auto whole = [](double count) { return std::max(1.0, std::ceil(count - 1e-9)); };
+  const double rounds = whole(share / kLinesChunk), lines = whole(share / at_once);
+  const double kept = kind == CollectiveKind::reduce_scatter ? 1 : g.ranks;  // parts that stay in a rank's own memory
+  Exchange e;
+  e.rate = rate_of(g, f);
+  e.link = e.staged = steps * part * units::B;
+  const Seconds hops = rounds * ((steps - between) * hop.inside + between * hop.network);
+  Seconds chain = (c.channels - 1) * f.counter + hops + by_elements(kept * part / element, c.channels, f);
+  if (f.channel > Bandwidth{}) chain += (steps + 1) * std::max(0.0, lines - rounds) * at_once * units::B / f.channel;
+  e.waits = std::max(Seconds{}, chain - e.link / e.rate);
+  return e;
+}
+
 }  // namespace
 
-Exchange ring(CollectiveKind kind, double bytes, const Group& g, const Choice& c, const FamilyScalars& f, bool ragged) {
+Exchange ring(CollectiveKind kind, double bytes, const Group& g, const Choice& c, const FamilyScalars& f,
+              Elements elements) {
+  if (c.protocol == Protocol::ll) return ring_of_lines(kind, bytes, g, c, f, elements.bytes);
   const double steps = ring_steps(kind, g.ranks), between = ring_network_steps(kind, g.nodes);
   const Hops hop = hops_of(g, Algorithm::ring, c.protocol, f.step + c.threads / 512 * f.per_cta);
   const Bytes part = bytes / g.ranks * units::B;
@@ -79,7 +100,8 @@ Exchange ring(CollectiveKind kind, double bytes, const Group& g, const Choice& c
     const double chunk = std::min(kSimpleChunk, bytes / (g.ranks * c.channels));
     e.waits += chunk / 2 * units::B / f.channel;
     const double copies = kind == CollectiveKind::all_gather ? steps : 1;
-    if (ragged && kind != CollectiveKind::all_reduce) e.waits += by_elements(copies * bytes / g.ranks, c.channels, f);
+    if (elements.ragged && kind != CollectiveKind::all_reduce)
+      e.waits += by_elements(copies * bytes / g.ranks, c.channels, f);
   }
   return e;
 }

@@ -4,8 +4,8 @@
 // A ring passes `steps` messages of N / n bytes on, one after the other, and copies some in and out at its ends: with x
 // the time that N / n bytes take at the bandwidth that the protocol reaches on the wire,
 //   time = fixed + steps * hop  combined with  steps * x  + ends * x + (first part of a message at one channel's rate).
-// Where flags lie beside the data (LL, LL128) a thread passes on a line as soon as it has come, so that the latency of a
-// hop and its bytes overlap in part (a p-norm, as of a kernel's resources). Simple waits for whole parts: they add up.
+// With LL128 a warp passes on its lines as soon as they have come, so that the latency of a hop and its bytes overlap in part
+// (a p-norm, as of a kernel's resources). Simple waits for whole parts: they add up. LL goes by lines: see ring().
 #pragma once
 
 #include "model/engine/rates.hpp"
@@ -23,10 +23,23 @@ struct Exchange {
       staged;  ///< of `link`: by way of NCCL's own buffers, which a receiver's channel reads (src/device/prims_simple.h)
 };
 
-/// Of a ring's `bytes`, the larger buffer of one rank. `ragged`: the ranks' parts are no whole 16 bytes. An all-gather passes each on so; a reduce-scatter reads its own data so and
-/// passes on what lies in NCCL's buffers; an all-reduce is cut anew.
+/// What the ranks' parts are made of.
+struct Elements {
+  double bytes = 1;     ///< of one
+  bool ragged = false;  ///< the parts are no whole 16 bytes
+};
+
+/// Of a ring's `bytes`, the larger buffer of one rank. Simple: an all-gather of ragged parts passes each on element by
+/// element; a reduce-scatter reads its own data so and passes on what lies in NCCL's buffers; an all-reduce is cut anew.
+///
+/// LL: each thread of a channel takes a line of 8 bytes, waits for its flags, passes it on, and takes its next line only
+/// then (src/device/prims_ll.h): what a step takes goes by whole lines a thread, not by bytes, and all channels take it
+/// side by side. Once 8 lines are through, the ring begins anew. What is left in a rank's own memory is stored an element
+/// at a time (storeData), which of an all-gather are bytes:
+///   time = fixed + (channels - 1) * one more channel + rounds * steps * hop + (steps + 1) * (lines - rounds) * line
+///          + elements stored * store,  or what the links take for the bytes and their flags, where that is longer.
 Exchange ring(CollectiveKind kind, double bytes, const Group& g, const Choice& c, const FamilyScalars& f,
-              bool ragged = false);
+              Elements elements);
 
 /// All bytes pass through all ranks, in parts that follow one another: hops and the first part of a channel once. Nobody
 /// timed it on any card: rings of an all-gather lend it their rates.

@@ -23,8 +23,11 @@ using nccl::Protocol;
 
 enum Family : std::size_t { kRingLl, kRingLl128, kRingSimple, kNvls, kPeerLl, kPeerSimple, kFamilies };
 
-constexpr auto kRings = std::to_array<BandClass>({{Variant::usual, "collective_ring"}});
-constexpr auto kPeers = std::to_array<BandClass>({{Variant::usual, "collective_peer"}});
+// ragged: copied element by element
+constexpr auto kRings =
+    std::to_array<BandClass>({{Variant::usual, "collective_ring"}, {Variant::ragged, "collective_ragged"}});
+constexpr auto kPeers =
+    std::to_array<BandClass>({{Variant::usual, "collective_peer"}, {Variant::ragged, "collective_ragged"}});
 constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
     {{.name = "nccl_ring_ll", .required = false, .kind = "collective", .classes = kRings},
      {.name = "nccl_ring_ll128", .required = false, .kind = "collective", .classes = kRings},
@@ -95,6 +98,12 @@ double evened(const Collective& s) {
   return std::max(bytes, ranks * std::ceil(bytes / (ranks * element)) * element);
 }
 
+/// An all-gather's elements are bytes, whatever the caller's (src/enqueue.cc).
+nccl::Elements elements_of(const Collective& s) {
+  const double parts = evened(s) / static_cast<double>(s.gpus);
+  return {s.kind == CollectiveKind::all_gather ? 1 : std::max(1.0, bits(s.dtype) / 8.0), !whole_packs(parts)};
+}
+
 class Nccl final : public Provider {
  public:
   std::string_view name() const override { return "nccl"; }
@@ -119,7 +128,10 @@ class Nccl final : public Provider {
     if (s->kind == CollectiveKind::all_to_all) {  // as long as the busiest rank takes
       return exchange((1 + s->skew / 100) * bytes / ranks, ranks - 1, g, q, out, !whole_packs(bytes / ranks));
     }
-    const Choice c = nccl::choose(s->kind, bytes, g, forced(*s, q));
+    const Choice c = nccl::choose(s->kind, bytes, g, forced(*s, q), told(q));
+    // those who timed NCCL let it choose the protocol
+    const bool other = told(q) && nccl::choose(s->kind, bytes, g, forced(*s, q)).protocol != c.protocol;
+    out.unmeasured = out.unmeasured || other;
     if (c.algorithm == Algorithm::nvls || c.algorithm == Algorithm::nvls_tree) {
       const FamilyScalars& f = family_on_file(q, kNvls);
       out.unmeasured = out.unmeasured || s->kind != CollectiveKind::all_reduce;
@@ -142,9 +154,13 @@ class Nccl final : public Provider {
     }
     if (c.algorithm == Algorithm::pat) return launch("nccl pat simple", pat(bytes, g, f), c.channels, f, ranks, q, out);
     const bool up_and_down = c.algorithm == Algorithm::tree;
-    return launch(kKernels[up_and_down ? 1 : 0][protocol],
-                  up_and_down ? tree(bytes, g, c, f) : ring(s->kind, bytes, g, c, f, !whole_packs(bytes / ranks)),
-                  c.channels, f, ranks, q, out);
+    const nccl::Elements elements = elements_of(*s);
+    launch(kKernels[up_and_down ? 1 : 0][protocol],
+           up_and_down ? tree(bytes, g, c, f) : ring(s->kind, bytes, g, c, f, elements), c.channels, f, ranks, q, out);
+    const bool by_elements =
+        elements.ragged && !up_and_down && c.protocol == Protocol::simple && s->kind != CollectiveKind::all_reduce;
+    if (by_elements) out.sign(f, Variant::ragged);
+    return true;
   }
 
  private:
@@ -167,6 +183,16 @@ class Nccl final : public Provider {
         "one-shot and two-shot collectives are no algorithms of NCCL, and the stack has no other kernel for this one");
   }
 
+  static std::optional<Protocol> told(const Question& q) {
+    switch (q.protocol) {
+      case CollectiveProtocol::ll: return Protocol::ll;
+      case CollectiveProtocol::ll128: return Protocol::ll128;
+      case CollectiveProtocol::simple: return Protocol::simple;
+      case CollectiveProtocol::automatic: break;
+    }
+    return {};
+  }
+
   /// Where the stack has no kernels that know a token's experts: an all-to-all of all routed rows.
   static bool exchange_rows(const ExpertExchange& s, const Question& q, Answer& out) {
     if (s.gpus < 2) return false;
@@ -182,8 +208,10 @@ class Nccl final : public Provider {
     const bool flags = message <= nccl::kFlaggedMessage;
     const FamilyScalars& f = family_on_file(q, flags ? kPeerLl : kPeerSimple);
     const double channels = std::min(nccl::kPeerChannels, others * nccl::peer_channels(message, others + 1));
-    return launch(flags ? "nccl send/recv ll" : "nccl send/recv simple",
-                  peers(message, others, g, f, flags, q.queued, ragged), channels, f, others + 1, q, out);
+    launch(flags ? "nccl send/recv ll" : "nccl send/recv simple", peers(message, others, g, f, flags, q.queued, ragged),
+           channels, f, others + 1, q, out);
+    if (ragged && !flags) out.sign(f, Variant::ragged);
+    return true;
   }
 
   static bool launch(const char* kernel, const Exchange& e, double channels, const FamilyScalars& f, double ranks,

@@ -246,11 +246,12 @@ double ways_of_network_hop(Algorithm algorithm, Protocol protocol) {
   return reckoned_network_hop(algorithm, protocol) / reckoned_network_hop(Algorithm::ring, Protocol::ll);
 }
 
-Choice choose(CollectiveKind kind, double bytes, const Group& group, std::optional<Algorithm> only) {
+Choice choose(CollectiveKind kind, double bytes, const Group& group, std::optional<Algorithm> only,
+              std::optional<Protocol> told) {
   Choice best;
   double least = 0;
   const auto offer = [&](Algorithm a, Protocol p, double us) {
-    if ((least > 0 && us >= least) || (only && a != *only)) return;
+    if ((least > 0 && us >= least) || (only && a != *only) || (told && p != *told)) return;
     least = us;
     best.algorithm = a;
     best.protocol = p;
@@ -274,7 +275,8 @@ Choice choose(CollectiveKind kind, double bytes, const Group& group, std::option
         std::string(name(kind)) +
         ": NCCL has no such algorithm for it between these GPUs (tree, nvls-tree and collnet-chain are of "
         "all_reduce, pat of all_gather and reduce_scatter among ranks of a node each; nvls needs switches of "
-        "a node that add, nvls-tree several such nodes, collnet a network that adds)");
+        "a node that add, nvls-tree several such nodes, collnet a network that adds; all but ring and tree have "
+        "simple alone, and ll128 needs NVLink)");
   }
   best.channels = rings_of(group).channels;
   if (by_switches(best.algorithm)) best.channels = kSwitchChannels;

@@ -79,9 +79,16 @@ inline constexpr double kCollnetArityMicroseconds = 0.4;
 double ways_of_hop(Protocol protocol, Path path);
 double ways_of_network_hop(Algorithm algorithm, Protocol protocol);
 
-/// Any collective but all_to_all, of `bytes`, the larger buffer of one rank; by `only` where a user says so.
-/// Throws BadInput where NCCL has no such algorithm for it.
-Choice choose(CollectiveKind kind, double bytes, const Group& group, std::optional<Algorithm> only = {});
+/// Any collective but all_to_all, of `bytes`, the larger buffer of one rank; by `only` and with `told` where a user says so
+/// (NCCL_ALGO, NCCL_PROTO). Throws BadInput where NCCL has no such algorithm for it, or not with that protocol; LL128 too
+/// where no NVLink joins the GPUs, which NCCL obeys though its lines may come torn.
+Choice choose(CollectiveKind kind, double bytes, const Group& group, std::optional<Algorithm> only = {},
+              std::optional<Protocol> told = {});
+
+/// What a thread of LL passes on at a time: 8 bytes, and 4 of flag beside each half; and the lines of each thread that a
+/// step's buffer holds (NCCL_LL_LINES_PER_THREAD), of 512 threads whatever their number.
+inline constexpr double kLine = 8, kLinesAThread = 8;
+inline constexpr double kLinesChunk = kLine * kLinesAThread * 512;
 
 /// Channels of one message between two ranks that are part of an exchange among `ranks`: each at least 64 KiB; of 32 that
 /// all messages of a rank share, and twice that, again and again, while their parts are longer than 16 MiB.

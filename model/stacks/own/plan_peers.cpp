@@ -44,6 +44,8 @@ bool has_kernel(const Collective& s) {
 
 std::optional<PeerPlan> plan_of(const Collective& s, const Question& q) {
   const auto sms = static_cast<std::int64_t>(q.rates.sm_count);
+  const bool of_nccl = q.protocol != CollectiveProtocol::automatic && s.kind != CollectiveKind::all_to_all;
+  if (of_nccl) return {};
   switch (q.collective) {
     case CollectiveChoice::automatic: return peer_plan(s, sms);
     case CollectiveChoice::one_shot: return peer_plan(s, sms, PeerAlgorithm::one_shot);

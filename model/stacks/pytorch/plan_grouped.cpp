@@ -43,7 +43,8 @@ class GroupedMmPlanner {
     constexpr double kRowClk = 2.8;
     const TileCosts& e = *t.costs;
     t.fill_clusters(c);
-    t.l2_bytes = e.a + e.w / kCluster;
+    t.delivered = e.w * (1 - 1 / kCluster);
+    t.l2_bytes = e.a + e.w - t.delivered;
     const double outside = t.tiles_m * e.tile_m - c.task.m, pairs = t.tiles_m / kCluster;
     const double boxes = e.tile_k * c.task.input_bytes / gemm::kStepBytes;
     t.edge_fill_clk += kRowClk * boxes * std::min(outside, e.tile_m) / pairs;

@@ -38,6 +38,9 @@ AttentionChoice plan_trtllm_prefill(const AttentionPrefill& shape, bool appends,
                                     std::span<const FamilyScalars> families);
 AttentionChoice plan_trtllm_decode(const AttentionDecode& shape, const Rates& rates,
                                    std::span<const FamilyScalars> families, const KeyCutting& how = {});
+/// By the plain kernel, a CTA for each query head, whatever keys heads share.
+AttentionChoice plan_trtllm_plain_decode(const AttentionDecode& shape, const Rates& rates,
+                                         std::span<const FamilyScalars> families, const KeyCutting& how = {});
 AttentionChoice plan_mla_decode(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
                                 const KeyCutting& how = {});
 

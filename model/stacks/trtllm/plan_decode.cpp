@@ -61,22 +61,26 @@ double plain_splits(const DecodeTask& t, const Rates& m) {
   return std::max(1.0, std::min(ceil_div(m.sm_count, t.out_rows), ceil_div(t.context + 1, keys_of_a_turn(t))));
 }
 
+/// How a kernel walks its keys: a chain of which each link takes so many keys and so long.
+struct Walk {
+  double keys_a_link, link_clk;  ///< of its chain
+  double fill_steps = 0;
+  bool whole_links = true;
+};
+
 /// `d.plan.ctas_per_sm` CTAs an SM. Within its time on the SM a CTA starts, fills its ring and then walks its keys step
 /// by step, while the others keep memory busy: all of it is a chain beside the traffic. CTAs whose keys a window hides
 /// only start.
-void walk(Demand& d, const DecodeTask& t, double splits, double fill_steps, const Rates& m,
-          const FamilyScalars& family) {
+void walk(Demand& d, const DecodeTask& t, double splits, const Walk& w, const Rates& m, const FamilyScalars& family) {
   const double keys = std::min(t.context, ceil_div(t.cached + 1, splits));
-  const double steps = ceil_div(keys, kKeysPerStep) + fill_steps;
+  const double steps = ceil_div(keys, kKeysPerStep) + w.fill_steps;
+  const double links = (w.whole_links ? ceil_div(keys, w.keys_a_link) : keys / w.keys_a_link) + w.fill_steps;
   const double all = static_cast<double>(d.plan.ctas);
   const double busy = std::min(1.0, ceil_div(t.context, keys) / splits);
   const double at_once = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
   const double waves = ceil_div(all, at_once), busy_waves = ceil_div(all * busy, at_once);
   d.plan.steps = d.plan.longest = std::max(1.0, steps * busy);
-  // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
-  constexpr double kReferenceKeyBytes = 512;
-  const double step_clk = family.step_clk * (t.key_bytes / kReferenceKeyBytes);
-  d.step_latency = (family.start_clk + busy_waves / waves * steps * step_clk) / d.plan.steps / m.clock;
+  d.step_latency = (family.start_clk + busy_waves / waves * links * w.link_clk) / d.plan.steps / m.clock;
   // the last CTA of a head merges the others' results, in the same launch
   d.serial_latency = splits > 1 ? family.merge_clk / m.clock : Seconds{};
   d.serial_latency_of = "to merge the splits";
@@ -105,9 +109,12 @@ AttentionChoice plan_grouped(DecodeTask t, DType dtype, const Rates& m, std::spa
   DecodeTask padded = t;
   padded.key_bytes *= ceil_div(t.rows, 16);
   padded.key_bytes *= (trtllm::compiled_width(static_cast<std::int64_t>(t.qk_dim)) == 192 ? 256 : t.qk_dim) / t.qk_dim;
+  // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
+  constexpr double kReferenceKeyBytes = 512;
+  const Walk by_bytes{kKeysPerStep, c.family->step_clk * (padded.key_bytes / kReferenceKeyBytes), 1};
   cut_keys(c, how, grouped_splits(t, m), blocks_of(t), m, [&](Demand& d, double splits) {
     d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
-    walk(d, padded, splits, 1, m, *c.family);
+    walk(d, padded, splits, by_bytes, m, *c.family);
   });
   return c;
 }
@@ -128,14 +135,21 @@ AttentionChoice plan_plain(const DecodeTask& t, DType dtype, const Rates& m, con
   c.main.plan.ctas_per_sm = trtllm::is_warp_specialised(m) ? 1 : 2;
   DecodeTask visible = t;
   visible.cached = t.context - 1;  // keys that a window hides are not shared out
+  // a turn of all threads is one way to memory and back, whatever a number's width; it ends with the keys
+  const Walk by_turns{keys_of_a_turn(t), family.step_clk, 0, false};
   cut_keys(c, how, plain_splits(t, m), ceil_div(t.context + 1, keys_of_a_turn(t)), m, [&](Demand& d, double splits) {
     d.plan.ctas = static_cast<std::int64_t>(t.out_rows * splits);
-    walk(d, visible, splits, 0, m, family);
+    walk(d, visible, splits, by_turns, m, family);
   });
   return c;
 }
 
 }  // namespace
+
+AttentionChoice plan_trtllm_plain_decode(const AttentionDecode& s, const Rates& m,
+                                         std::span<const FamilyScalars> families, const KeyCutting& how) {
+  return plan_plain(decode_task(s), s.dtype, m, families[trtllm::kSingle], how);
+}
 
 AttentionChoice plan_trtllm_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
                                    const KeyCutting& how) {

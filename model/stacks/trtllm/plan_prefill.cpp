@@ -190,7 +190,7 @@ Demand prepare_demand(const AttentionPrefill& s, const AttentionPrefill& run, co
     // 1.3 takes keys and values where their projection left them, and each head's rotated part is put beside; 1.0 (the
     // rows on mma.sync) copies them all into one packed operand
     const double rotated = tokens * static_cast<double>(s.kv_heads * (s.qk_dim - s.v_dim));
-    p.dram_write = ((q_elements + rotated) * es + tokens * wide * kv_es) * units::B;
+    p.dram_write = (q_elements * es + rotated * std::max(es, kv_es) + tokens * wide * kv_es) * units::B;
   }
   // a warp's way (sequence length, data, rotation table) is a chain of latencies; as many as fit on an SM are on it
   // side by side

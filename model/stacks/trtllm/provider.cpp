@@ -75,15 +75,21 @@ constexpr Rule kDecodeRule{"TensorRT-LLM", "choice of the decode kernel and its 
                            "multi_block_grid_setup(), decoderMaskedMultiheadAttentionLaunch.h"};
 constexpr Rule kMlaRule{"TensorRT-LLM", "splits of latent decode", "FlashMLA, get_mla_metadata(): twice the SMs"};
 
+constexpr Rule kPlainRule{"TensorRT-LLM", "splits of the plain decode kernel",
+                          "multi_block_grid_setup(), decoderMaskedMultiheadAttentionLaunch.h"};
+
+/// `plain`: before the grouped-query kernel (0.5 and 0.6): decode is a CTA for each query head, and heads that share keys each
+/// walk through them by themselves, by way of L2.
 class TrtLlm final : public Provider {
  public:
-  std::string_view name() const override { return "trtllm"; }
-  std::string_view word() const override { return "tensorrt-llm"; }
+  explicit TrtLlm(bool plain) : plain_(plain) {}
+  std::string_view name() const override { return plain_ ? "trtllm_plain" : "trtllm"; }
+  std::string_view word() const override { return plain_ ? "tensorrt-llm-plain" : "tensorrt-llm"; }
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
   std::span<const std::string_view> ops() const override { return kOps; }
 
   const Rule* rule(const Op& op) const override {
-    if (std::holds_alternative<AttentionDecode>(op)) return &kDecodeRule;
+    if (std::holds_alternative<AttentionDecode>(op)) return plain_ ? &kPlainRule : &kDecodeRule;
     return std::holds_alternative<MlaDecode>(op) ? &kMlaRule : nullptr;
   }
 
@@ -100,8 +106,8 @@ class TrtLlm final : public Provider {
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      answer_attention(plan_trtllm_decode(*decode, q.rates, q.families, key_cutting(q)), "split-KV attention", variant,
-                       q, out);
+      const auto plan = plain_ ? plan_trtllm_plain_decode : plan_trtllm_decode;
+      answer_attention(plan(*decode, q.rates, q.families, key_cutting(q)), "split-KV attention", variant, q, out);
       return true;
     }
     if (const auto* latent = std::get_if<MlaDecode>(&q.op)) {
@@ -112,12 +118,20 @@ class TrtLlm final : public Provider {
     }
     return false;
   }
+
+ private:
+  bool plain_;
 };
 
 }  // namespace
 
 const Provider& trtllm_provider() {
-  static const TrtLlm provider;
+  static const TrtLlm provider(false);
+  return provider;
+}
+
+const Provider& trtllm_plain_provider() {
+  static const TrtLlm provider(true);
   return provider;
 }
 

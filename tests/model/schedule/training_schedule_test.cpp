@@ -15,7 +15,7 @@ constexpr Seconds kForward = 2.0 * units::ms, kBackward = 5.0 * units::ms;
 
 std::vector<StagePasses> alike(std::size_t stages) {
   std::vector<StagePasses> all(stages);
-  for (StagePasses& each : all) each = {kForward, kBackward};
+  for (StagePasses& each : all) each = {kForward, kBackward, {}};
   return all;
 }
 
@@ -51,13 +51,51 @@ TEST(PipelineTraining, OneStageWorksWithoutAPause) {
 /// By hand, in ms, of two stages (1 + 2, 3 + 4) and two micro-batches: forward at 0-1-4 and 1-2, 4-7 behind backward
 /// (4-8): the second stage is busy from 1 on, 3 4 3 4, and the first one's last backward follows it.
 TEST(PipelineTraining, StagesThatDifferWaitForTheSlowest) {
-  const std::vector<StagePasses> stages{{1.0 * units::ms, 2.0 * units::ms}, {3.0 * units::ms, 4.0 * units::ms}};
+  const std::vector<StagePasses> stages{{1.0 * units::ms, 2.0 * units::ms, {}}, {3.0 * units::ms, 4.0 * units::ms, {}}};
   EXPECT_NEAR(laid_out_time(stages, {PipelineSchedule::one_f_one_b, 2, 1}).in(units::ms), 1 + 14 + 2, 1e-9);
   EXPECT_NEAR(laid_out_time(stages, {PipelineSchedule::gpipe, 2, 1}).in(units::ms), 1 + 14 + 2, 1e-9);
 }
 
-TEST(PipelineTraining, ZeroBubbleIsRefused) {
-  EXPECT_THROW((void)pipeline_time(alike(2), {PipelineSchedule::zero_bubble, 4, 1}), NotModelled);
+/// By hand, in ms, of two stages that take 1 for each of forward, inputs and weights, and two micro-batches. The last one
+/// is busy from 1 to 7: forward, inputs, forward, inputs, weights, weights. The first one: forward 0-2, inputs 3-4 behind
+/// the last one's, weights 4-5 where it would wait, inputs 5-6, weights 6-7.
+TEST(PipelineTraining, WeightsAreMadeWhereAStageWouldWait) {
+  const StagePasses each{1.0 * units::ms, 2.0 * units::ms, 1.0 * units::ms};
+  const std::vector<StagePasses> two{each, each};
+  EXPECT_NEAR(laid_out_time(two, {PipelineSchedule::zero_bubble, 2, 1}).in(units::ms), 7, 1e-9);
+  EXPECT_NEAR(laid_out_time(two, {PipelineSchedule::one_f_one_b, 2, 1}).in(units::ms), 9, 1e-9);
+}
+
+/// The bubble of ZB-H1 is (p - 1) (forward + inputs - weights) (arXiv 2401.10241, table 1), where those are alike.
+TEST(PipelineTraining, ZeroBubbleWaitsForAThirdOfTheTurns) {
+  const StagePasses each{1.0 * units::ms, 2.0 * units::ms, 1.0 * units::ms};
+  for (const std::int64_t stages : {3, 4, 8}) {
+    const std::vector<StagePasses> all(static_cast<std::size_t>(stages), each);
+    const std::int64_t parts = 3 * stages;
+    EXPECT_NEAR(laid_out_time(all, {PipelineSchedule::zero_bubble, parts, 1}).in(units::ms),
+                static_cast<double>(3 * parts + (stages - 1)), 1e-9)
+        << stages;
+  }
+}
+
+/// Whatever the stages take: never longer than 1f1b, nor shorter than the first micro-batch's way through all stages and
+/// back, or than the busiest stage's work.
+RC_GTEST_PROP(PipelineTraining, ZeroBubbleIsNeverSlowerThanTurns, ()) {
+  std::vector<StagePasses> stages(static_cast<std::size_t>(*rc::gen::inRange(1, 7)));
+  Seconds way, busy;
+  const std::int64_t parts = *rc::gen::inRange(1, 30);
+  for (StagePasses& each : stages) {
+    const auto drawn = [] { return static_cast<double>(*rc::gen::inRange(1, 50)) * units::us; };
+    each.forward = drawn();
+    each.weights = drawn();
+    each.backward = each.weights + drawn();
+    way += each.forward + each.backward - each.weights;
+    busy = std::max(busy, static_cast<double>(parts) * (each.forward + each.backward));
+  }
+  const Seconds took = laid_out_time(stages, {PipelineSchedule::zero_bubble, parts, 1});
+  RC_ASSERT(took <= laid_out_time(stages, {PipelineSchedule::one_f_one_b, parts, 1}) * (1 + 1e-12));
+  RC_ASSERT(took >= way * (1 - 1e-12));
+  RC_ASSERT(took >= busy * (1 - 1e-12));
 }
 
 struct Drawn {
@@ -70,7 +108,8 @@ Drawn drawn() {
   all.stages.resize(static_cast<std::size_t>(*rc::gen::inRange(1, 7)));
   for (StagePasses& each : all.stages) {
     each = {static_cast<double>(*rc::gen::inRange(1, 50)) * units::us,
-            static_cast<double>(*rc::gen::inRange(1, 50)) * units::us};
+            static_cast<double>(*rc::gen::inRange(1, 50)) * units::us,
+            {}};
   }
   all.order.schedule =
       *rc::gen::element(PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved);
@@ -108,7 +147,7 @@ RC_GTEST_PROP(PipelineTraining, ManyMicroBatchesTakeAsLongAsTheLastOnesOfSome, (
   for (StagePasses& each : d.stages) {
     const double forward = even ? 100 : *rc::gen::inRange(100, 120),
                  backward = even ? 200 : *rc::gen::inRange(200, 240);
-    each = {forward * units::us, backward * units::us};
+    each = {forward * units::us, backward * units::us, {}};
   }
   d.order.micro_batches = 24 * *rc::gen::inRange(40, 60);
   const Seconds counted = pipeline_time(d.stages, d.order), laid_out = laid_out_time(d.stages, d.order);

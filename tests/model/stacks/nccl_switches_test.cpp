@@ -11,6 +11,8 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "model/predict.hpp"
+#include "model/question/question.hpp"
+#include "model/question/words.hpp"
 #include "model/stacks/common/collective_choice.hpp"
 #include "model/stacks/nccl/tuner.hpp"
 #include "ops/table/text.hpp"
@@ -186,6 +188,64 @@ TEST(NcclSwitches, ANamedAlgorithmIsOfThoseCollectivesThatHaveIt) {
   EXPECT_EQ(rings, 1) << "the logits are gathered";
   EXPECT_FALSE(is_algorithm_of(CollectiveChoice::pat, kSum));
   EXPECT_TRUE(is_algorithm_of(CollectiveChoice::nvls, CollectiveKind::reduce_scatter));
+}
+
+/// Protocols are named behind an algorithm or alone; in a step they are of all collectives of NCCL's but exchanges.
+TEST(NcclSwitches, AProtocolIsNamedWithOrWithoutAnAlgorithm) {
+  StackChoice choice;
+  set_collective(choice, "--collective", "tree:ll128");
+  EXPECT_EQ(choice.collective, CollectiveChoice::tree);
+  EXPECT_EQ(choice.protocol, CollectiveProtocol::ll128);
+  EXPECT_EQ(collective_text(choice), "tree:ll128");
+  set_collective(choice, "--collective", "simple");
+  EXPECT_EQ(choice.collective, CollectiveChoice::automatic);
+  EXPECT_EQ(choice.protocol, CollectiveProtocol::simple);
+  set_collective(choice, "--collective", "ring");
+  EXPECT_EQ(choice.protocol, CollectiveProtocol::automatic);
+  EXPECT_THAT(refusal([&] { set_collective(choice, "--collective", "nvls:ll"); }), HasSubstr("that nvls has"));
+  EXPECT_THAT(refusal([&] { set_collective(choice, "--collective", "one-shot:simple"); }),
+              HasSubstr("no kernels of NCCL"));
+  EXPECT_THAT(refusal([&] { set_collective(choice, "--collective", "ring:ll12"); }), HasSubstr("ll128"));
+  EXPECT_THAT(refusal([&] { set_collective(choice, "--collective", "rin:ll"); }), HasSubstr("ring"));
+}
+
+TEST(NcclSwitches, ANamedProtocolIsOfAllOfAStepsCollectives) {
+  Workload w = decode(16, 1000);
+  w.parallel.tensor = 8;
+  for (const char* stack : {"nccl", "trt-llm", "own"}) {
+    MachineOptions options{stack};
+    options.stack.protocol = CollectiveProtocol::ll128;
+    const Machine machine = make_machine(load_gpu("h200_sxm"), options);
+    int seen = 0;
+    const StepPrediction step = predict(load_llm("llama-3.1-8b"), w, machine, {});
+    for (const NodePrediction& n : step.nodes) {
+      if (!std::holds_alternative<Collective>(n.node->op)) continue;
+      ++seen;
+      EXPECT_THAT(std::string(n.op.launches[0].kernel), HasSubstr("ll128")) << stack;
+    }
+    EXPECT_GT(seen, 1);
+  }
+}
+
+/// Whoever timed NCCL let it choose: another protocol is priced by its own scalars, at sizes that nobody timed it at.
+TEST(NcclSwitches, AProtocolThatNcclWouldNotTakeIsNeverMeasured) {
+  MachineOptions options{"nccl"};
+  options.stack.protocol = CollectiveProtocol::ll;
+  const Machine flags = make_machine(load_gpu("h200_sxm"), options);
+  Provenance provenance{};
+  EXPECT_EQ(kernel_of(flags, "all_gather", "bytes=1048576;gpus=2", &provenance), "nccl ring ll");
+  EXPECT_EQ(provenance, Provenance::measured);
+  EXPECT_EQ(kernel_of(flags, "all_gather", "bytes=67108864;gpus=2", &provenance), "nccl ring ll");
+  EXPECT_EQ(provenance, Provenance::never_measured);
+}
+
+TEST(NcclSwitches, ExchangesChooseTheirProtocolThemselves) {
+  StackChoice choice;
+  choice.protocol = CollectiveProtocol::ll;
+  EXPECT_FALSE(has_said_way(choice, parse_op("all_to_all", "bf16", "bytes=1024;gpus=2")));
+  EXPECT_TRUE(has_said_way(choice, parse_op("all_gather", "bf16", "bytes=1024;gpus=2")));
+  EXPECT_FALSE(goes_as_said(CollectiveChoice::automatic, CollectiveProtocol::ll, CollectiveKind::all_to_all));
+  EXPECT_TRUE(goes_as_said(CollectiveChoice::ring, CollectiveProtocol::ll, CollectiveKind::broadcast));
 }
 
 }  // namespace

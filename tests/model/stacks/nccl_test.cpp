@@ -106,6 +106,24 @@ TEST(NcclTuner, AnAlgorithmThatAUserNamesIsTakenWhereThereIsOne) {
   EXPECT_EQ(nccl::choose(CollectiveKind::all_reduce, 4096, g, Algorithm::nvls).algorithm, Algorithm::nvls);
 }
 
+/// NCCL_PROTO. 64 MiB by LL on two GPUs, by hand: 6.6 us, two hops of 0.6, 141 GB/s.
+TEST(NcclTuner, AProtocolThatAUserNamesIsTakenWhereThereIsOne) {
+  nccl::Group g = hopper(2);
+  const auto flags = nccl::choose(CollectiveKind::all_reduce, 64 * kMiB, g, Algorithm::ring, Protocol::ll);
+  EXPECT_EQ(flags.protocol, Protocol::ll);
+  EXPECT_NEAR(flags.reckoned.in(units::us), 6.6 + 2 * 0.6 + 64 * kMiB / 141e3, 1e-6);
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_gather, 512, g, {}, Protocol::ll128).protocol, Protocol::ll128);
+  EXPECT_EQ(nccl::choose(CollectiveKind::broadcast, 8, g, {}, Protocol::simple).protocol, Protocol::simple);
+  g = hopper(8);
+  g.multicast = true;
+  EXPECT_EQ(nccl::choose(CollectiveKind::all_reduce, 64 * kMiB, g).algorithm, Algorithm::nvls);
+  EXPECT_NE(nccl::choose(CollectiveKind::all_reduce, 64 * kMiB, g, {}, Protocol::ll).algorithm, Algorithm::nvls)
+      << "switches add for Simple alone";
+  EXPECT_THROW(nccl::choose(CollectiveKind::all_reduce, kMiB, g, Algorithm::nvls, Protocol::ll), BadInput);
+  g.path = nccl::Path::pcie;
+  EXPECT_THROW(nccl::choose(CollectiveKind::all_reduce, kMiB, g, {}, Protocol::ll128), BadInput);
+}
+
 /// By NCCL's tables: LL 6.6 us and eight hops of 0.6; Simple 8.4 us and eight of the tree's 4.
 TEST(NcclTuner, ABroadcastIsAChain) {
   const auto small = nccl::choose(CollectiveKind::broadcast, 8, hopper(8));
@@ -140,6 +158,44 @@ TEST_F(NcclOnH200, ARingTakesItsStepsItsHopsAndItsFill) {
   EXPECT_NEAR(time_of("all_reduce", "bytes=1073741824;gpus=4") / by_hand, 1, 1e-9);
   EXPECT_EQ(out_.bound, Bound::network);
   EXPECT_STREQ(out_.launches[0].kernel, "nccl ring simple");
+}
+
+/// A ring of LL, by hand. 512 KiB on 8 GPUs: 16 channels, whose 512 threads have one line of 8 bytes a step each; an
+/// all-gather's 8 parts are stored byte by byte. 2 MiB on 24 channels: 2.7 lines a thread, so three, in 8 turns.
+TEST_F(NcclOnH200, ARingOfLlGoesByWholeLinesOfItsThreads) {
+  const FamilyScalars& f = scalars_of(machine_, "library.nccl_ring_ll");
+  const Seconds hops = 7.0 * (f.step + f.per_cta) + f.per_cta;  // once at a CTA's ends
+  const auto by_hand = [&](double bytes, double channels, double more_lines, double kept, double element) {
+    return f.fixed + machine_.rates().gap_graph + hops + (channels - 1) * f.counter +
+           8 * more_lines * 4096 * units::B / f.channel + kept * bytes / 8 / element / channels * units::B / f.element;
+  };
+  EXPECT_NEAR(time_of("all_gather", "bytes=524288;gpus=8") / by_hand(524288, 16, 0, 8, 1), 1, 1e-9);
+  EXPECT_STREQ(out_.launches[0].kernel, "nccl ring ll");
+  EXPECT_NEAR(time_of("all_gather", "bytes=2097152;gpus=8") / by_hand(2 * kMiB, 24, 2, 8, 1), 1, 1e-9);
+  EXPECT_NEAR(time_of("reduce_scatter", "bytes=2097152;gpus=8") / by_hand(2 * kMiB, 24, 2, 1, 2), 1, 1e-9);
+}
+
+/// Among two GPUs 2 MiB are more than 8 lines a thread: the ring begins anew, which is a hop more.
+TEST_F(NcclOnH200, ALineBufferIsFilledAgain) {
+  const FamilyScalars& f = scalars_of(machine_, "library.nccl_ring_ll");
+  const Seconds stored = 2 * kMiB / 2 / 2 / 24 * units::B / f.element;
+  const Seconds by_hand = f.fixed + machine_.rates().gap_graph + 2.0 * f.step + 3.0 * f.per_cta + 23.0 * f.counter +
+                          2.0 * 9 * 4096 * units::B / f.channel + stored;
+  EXPECT_NEAR(time_of("reduce_scatter", "bytes=2097152;gpus=2") / by_hand, 1, 1e-9);
+}
+
+/// Flags beside each 4 bytes are half of what the links carry.
+TEST_F(NcclOnH200, LlIsNeverQuickerThanTheLinks) {
+  MachineOptions options;
+  options.stack.protocol = CollectiveProtocol::ll;
+  const Machine forced = make_machine(load_gpu("h200_sxm"), options);
+  for (const double ranks : {2.0, 4.0, 8.0}) {
+    const std::string shape = "bytes=268435456;multicast=0;gpus=" + std::to_string(static_cast<int>(ranks));
+    predictor_.predict(parse_op("all_gather", "bf16", shape), forced, out_, PredictOptions{});
+    EXPECT_STREQ(out_.launches[0].kernel, "nccl ring ll");
+    const double payload = 256 * kMiB * (ranks - 1) / ranks;
+    EXPECT_GT(out_.time, 2 * payload * units::B / (450.0 * units::GB_per_s));
+  }
 }
 
 TEST_F(NcclOnH200, AStackCallsFromAStreamOfItsOwn) {

@@ -21,6 +21,12 @@ TEST(Published, TypesThatNameAScaling) {
   expect_said(published_operator("quantize", "fp8", "rows=1", "static_scale"), "quantize", "bf16", "rows=1;out=fp8");
 }
 
+TEST(Published, KernelsThatNameTheirScales) {
+  expect_said(published_operator("gemm", "fp8", "M=1", "kernels", "fp8_row"), "gemm", "fp8", "M=1;block=1");
+  expect_said(published_operator("gemm", "fp8", "M=1", "kernels", "fp8_block"), "gemm", "fp8", "M=1;block=128");
+  expect_said(published_operator("gemm", "fp8", "M=1", "kernels", "fp8_tensor"), "gemm", "fp8", "M=1");
+}
+
 TEST(Published, AllElseIsAsItIs) {
   expect_said(published_operator("gemm", "bf16", "M=1", "gemm"), "gemm", "bf16", "M=1");
   expect_said(published_operator("gemm", "fp8", "M=1", ""), "gemm", "fp8", "M=1");

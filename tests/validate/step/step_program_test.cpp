@@ -206,6 +206,39 @@ TEST(StepProgram, SumsOverRanksAreInPlaceBehindRowParallelProducts) {
   }
 }
 
+/// Sequence parallelism: a rank's own rows between the products, which a reduce-scatter leaves and an all-gather joins again.
+TEST(StepProgram, SequenceParallelRanksKeepTheirOwnRows) {
+  for (Workload w : {decode(4, 100, 64), prefill(2, 40)}) {
+    w.parallel.sequence = true;
+    const StepProgram p = shared_program("llama-3.2-1b", w, 2, 1);
+    const std::int64_t tokens = w.phase == Phase::decode ? 4 : 80;
+    std::int64_t scattered = 0, gathered = 0;
+    for (std::size_t i = 1; i < p.launches.size(); ++i) {
+      const StepLaunch &l = p.launches[i], &before = p.launches[i - 1];
+      if (const auto* norm = std::get_if<Rowwise>(&l.op); norm != nullptr && norm->kind == RowwiseKind::rmsnorm) {
+        EXPECT_EQ(norm->rows, tokens / 2);
+        EXPECT_EQ(before.y.buffer, l.x.buffer);
+      }
+      const auto* s = std::get_if<Collective>(&l.op);
+      if (s == nullptr) continue;
+      EXPECT_NE(s->kind, CollectiveKind::all_reduce);
+      EXPECT_EQ(l.x.buffer, before.y.buffer);
+      EXPECT_NE(l.y.buffer, l.x.buffer) << "peers read the one while the other is written";
+      const bool scatters = s->kind == CollectiveKind::reduce_scatter;
+      ++(scatters ? scattered : gathered);
+      const auto whole = static_cast<std::size_t>(s->bytes);
+      EXPECT_EQ(buffer(p, l.y).bytes, scatters ? whole / 2 : whole);
+      EXPECT_EQ(buffer(p, l.x).bytes - l.x.offset, scatters ? whole : whole / 2)
+          << "a head reads each rank's last rows";
+    }
+    EXPECT_EQ(scattered, 1 + 2 * 16);     // the embedding's, and two a layer
+    EXPECT_EQ(gathered, 2 * 16 + 1 + 1);  // two a layer, before the head and of its logits
+  }
+  Workload odd = prefill(1, 41);
+  odd.parallel.sequence = true;
+  EXPECT_THROW(shared_program("llama-3.2-1b", odd, 2, 0), NotModelled) << "rows that do not divide";
+}
+
 /// What a card is asked to run can be run: nobody finds out on the card.
 TEST(StepProgram, RunsEveryStepOnTheListsOfEveryRank) {
   constexpr double kRoom = 0.98 * 141e9;  // of an H200

@@ -1,0 +1,68 @@
+// cuBLAS in other types on Hopper: int8 by mma.sync, fp32 on lanes, tf32's few tiles, fp8 with scales of rows and blocks.
+#include <gtest/gtest.h>
+
+#include "model/machines.hpp"
+#include "model/predict.hpp"
+#include "ops/shape/shapes.hpp"
+
+namespace plumbline::other_types_test {
+namespace {
+
+OpPrediction on(const char* gpu, const char* dtype, std::int64_t m, std::int64_t n, std::int64_t k,
+                std::int64_t block = 0) {
+  Gemm s;
+  s.m = m;
+  s.n = n;
+  s.k = k;
+  s.precision = *parse_precision(dtype);
+  s.block = block;
+  MachineOptions machine{"hf-sdpa"};
+  machine.clock = ClockMode::burst;
+  Predictor predictor;
+  OpPrediction out;
+  predictor.predict(s, machines().get({gpu, machine}), out, {});
+  return out;
+}
+
+TEST(OtherTypes, IntegersRunByMmaSyncOnHopper) {
+  const OpPrediction large = on("h200_sxm", "int8", 4096, 4096, 14336);
+  EXPECT_EQ(large.gemm_plan.tile_m * large.gemm_plan.tile_n, 128 * 256);
+  EXPECT_EQ(large.gemm_plan.stages, 3);
+  // 512 tiles are four turns of 112 steps; ncu counted 1964 clocks a step (H200, 2026-11-23), at 0.91 of 1980 MHz
+  EXPECT_NEAR(large.time.in(units::us), 4 * 112 * 1964 / (0.91 * 1980), 0.08 * 495);
+  EXPECT_EQ(on("h200_sxm", "int8", 32, 4096, 14336).gemm_plan.tile_n, 64);
+  // Blackwell's and Ampere's own kernels are priced as before
+  EXPECT_GT(on("b200", "int8", 4096, 4096, 14336).gemm_plan.stages, 3);
+}
+
+TEST(OtherTypes, Fp32IsBoundByIssueWhereLanesAreAsManyAsItIssues) {
+  const OpPrediction square = on("h200_sxm", "fp32", 4096, 4096, 4096);
+  // eight tiles of 128 x 128 an SM, two at a time; 164.3 clocks a column of K each, all of the boost clock
+  EXPECT_NEAR(square.time.in(units::us), 8 * 4096 * 164.3 / 1980, 0.04 * 2719);
+  EXPECT_EQ(square.gemm_plan.splits, 1);
+  // 96 tiles are cut along K until the SMs are busy
+  EXPECT_GT(on("h200_sxm", "fp32", 384, 4096, 14336).gemm_plan.splits, 3);
+  // half as many lanes as issue slots: they are what limits, and the plan is that of other kernels
+  const OpPrediction a100 = on("a100_sxm", "fp32", 4096, 4096, 4096);
+  EXPECT_NEAR(a100.time.in(units::us), 2 * 4096.0 * 4096 * 4096 / 19.5e6, 0.25 * 7048);
+}
+
+TEST(OtherTypes, Tf32HasSixTiles) {
+  const OpPrediction few = on("h200_sxm", "tf32", 32, 4096, 4096);
+  EXPECT_EQ(few.gemm_plan.tile_m, 64);
+  EXPECT_EQ(few.gemm_plan.splits, 1);
+}
+
+TEST(OtherTypes, ScalesOfRowsAndBlocksHaveOneTile) {
+  const OpPrediction tensor = on("h200_sxm", "fp8", 8192, 8192, 8192);
+  const OpPrediction row = on("h200_sxm", "fp8", 8192, 8192, 8192, 1);
+  const OpPrediction block = on("h200_sxm", "fp8", 8192, 8192, 8192, 128);
+  EXPECT_EQ(row.gemm_plan.tile_m, 128);
+  EXPECT_EQ(block.gemm_plan.tile_n, 128);
+  EXPECT_GT(block.time, 1.08 * row.time) << "each step's sums are added up on lanes";
+  EXPECT_GT(row.time, 0.95 * tensor.time);
+  EXPECT_GT(on("h200_sxm", "fp8", 32, 4096, 14336, 1).time, 1.4 * on("h200_sxm", "fp8", 32, 4096, 14336).time);
+}
+
+}  // namespace
+}  // namespace plumbline::other_types_test
