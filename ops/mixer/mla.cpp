@@ -17,17 +17,28 @@ constexpr std::array<std::string_view, 1> kSparseWords{"deepseek_sparse_attentio
 
 bool meant_mla(const LlmConfig& config) { return config.has({"kv_lora_rank"}); }
 
+/// LongCat-Flash's class cuts each query and key of `qk_head_dim` into the part without RoPE and the part with it
+/// (LongcatFlashMLA of transformers 5.17); other classes work the sum out and never read the key.
+void check_head_width(const LlmConfig& config, const MlaSpec& a) {
+  const auto whole = config.find({"qk_head_dim"});
+  if (!whole || !config.is("longcat_flash")) return;
+  if (integer_within(*whole, 1, LlmConfig::kLargestDim) == a.qk_dim()) return;
+  whole->fail("expected qk_nope_head_dim + qk_rope_head_dim = " + std::to_string(a.qk_dim()) + ", found " +
+              whole->dump());
+}
+
 /// `head_dim` and `num_key_value_heads` mean nothing here (docs/sources.md: models).
 LayerMixer read_mla(const LlmConfig& config, const LayerPlace& place) {
   MlaSpec a;
   a.heads = read_query_heads(config);
   config.flag_or({"alibi"}, false);
-  config.find({"head_dim", "num_key_value_heads", "qk_head_dim"});
+  config.find({"head_dim", "num_key_value_heads"});
   a.q_lora_rank = config.count_or({"q_lora_rank"}, 0);
   a.kv_lora_rank = config.dim({"kv_lora_rank"}, "MLA latent width");
   a.rope_dim = config.dim({"qk_rope_head_dim"}, "MLA RoPE width");
   a.nope_dim = config.dim({"qk_nope_head_dim"}, "MLA head width without RoPE");
   a.v_dim = config.dim({"v_head_dim"}, "MLA value width");
+  check_head_width(config, a);
   if (config.has({"attention_bias"})) a.qkv_bias = a.out_bias = config.flag_or({"attention_bias"}, false);
   a.index = read_indexer(config, place.layer);
   a.gate = a.sinks = config.is("hy_v4");

@@ -85,7 +85,7 @@ StepCase read_step_case(const JsonValue& v) {
   return what;
 }
 
-StepMeasurement read_step(const JsonValue& v) {
+void refuse_unknown_step_keys(const JsonValue& v) {
   v.refuse_unknown_keys({"model",
                          "phase",
                          "batch",
@@ -122,6 +122,20 @@ StepMeasurement read_step(const JsonValue& v) {
                          "energy_J",
                          "memory_B",
                          "ops"});
+}
+
+/// One entry a rank, as many as work together on the step.
+std::vector<StepRank> read_ranks(const JsonValue& list, std::int64_t expected) {
+  std::vector<StepRank> ranks;
+  for (const JsonValue& rank : list.elements()) ranks.push_back(read_rank(rank));
+  if (static_cast<std::int64_t>(ranks.size()) != expected) {
+    list.fail("expected one for each of " + std::to_string(expected) + " GPUs");
+  }
+  return ranks;
+}
+
+StepMeasurement read_step(const JsonValue& v) {
+  refuse_unknown_step_keys(v);
   StepMeasurement m;
   m.what = read_step_case(v);
   if (const auto fault = v.find("fault")) {
@@ -138,12 +152,7 @@ StepMeasurement read_step(const JsonValue& v) {
   m.conditions = read_conditions(v);
   if (const auto energy = v.find("energy_J")) m.energy = positive(*energy) * units::J;
   m.memory_B = not_negative(v.at("memory_B"));
-  if (const auto ranks = v.find("ranks")) {
-    for (const JsonValue& rank : ranks->elements()) m.ranks.push_back(read_rank(rank));
-    if (static_cast<std::int64_t>(m.ranks.size()) != m.what.workload.parallel.tensor) {
-      ranks->fail("expected one for each of " + std::to_string(m.what.workload.parallel.tensor) + " GPUs");
-    }
-  }
+  if (const auto ranks = v.find("ranks")) m.ranks = read_ranks(*ranks, m.what.workload.parallel.tensor);
   for (const JsonValue& op : v.at("ops").elements()) m.ops.push_back(read_op(op));
   return m;
 }

@@ -197,5 +197,26 @@ TEST(LongCat, HasThePublishedParameters) {
   FAIL() << "the file has no such model";
 }
 
+/// LongcatFlashMLA splits qk_head_dim into its two parts: a width that is not their sum cannot run.
+TEST(LongCat, HeadWidthIsTheSumOfItsParts) {
+  const auto with = [](int width) {
+    return R"({"model_type":"longcat_flash","hidden_size":256,"vocab_size":512,"num_layers":1,"num_attention_heads":4,
+      "kv_lora_rank":32,"q_lora_rank":64,"qk_nope_head_dim":16,"qk_rope_head_dim":8,"v_head_dim":16,"ffn_hidden_size":512,
+      "expert_ffn_hidden_size":64,"n_routed_experts":8,"zero_expert_num":4,"moe_topk":2,"qk_head_dim":)" +
+           std::to_string(width) + "}";
+  };
+  EXPECT_NO_THROW((void)parse_llm(with(24), "", "test"));
+  for (const int width : {23, 25, 192}) {
+    try {
+      (void)parse_llm(with(width), "", "test");
+      FAIL() << width;
+    } catch (const BadInput& error) {
+      EXPECT_EQ(
+          std::string(error.what()),
+          "test: /qk_head_dim: expected qk_nope_head_dim + qk_rope_head_dim = 24, found " + std::to_string(width));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plumbline::llm_families_test
