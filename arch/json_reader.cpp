@@ -9,6 +9,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/format.hpp"
+#include "arch/json_text.hpp"
 #include "arch/printable.hpp"
 
 namespace plumbline {
@@ -16,162 +17,20 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMaxDepth = 200;
 constexpr double kExactIntegerLimit = 9007199254740992.0;  // 2^53
 
 const json& as_json(const void* node) { return *static_cast<const json*>(node); }
-
-bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
-
-/// The length of a bare NaN, Infinity or -Infinity at `i`, or 0.
-std::size_t python_number(const std::string& text, std::size_t i) {
-  for (const char* word : {"NaN", "-Infinity", "Infinity"}) {
-    const std::size_t n = std::strlen(word);
-    if (text.compare(i, n, word) == 0 && (i + n >= text.size() || !is_word(text[i + n]))) return n;
-  }
-  return 0;
-}
-
-/// Bare NaN, Infinity and -Infinity outside strings become null; absurd nesting is refused (the parser recurses).
-std::string tame(const std::string& text, const std::string& place) {
-  std::string out;
-  out.reserve(text.size() + 16);
-  int depth = 0;
-  std::size_t i = text.compare(0, 3, "\xEF\xBB\xBF") == 0 ? 3 : 0;
-  while (i < text.size()) {
-    const char c = text[i];
-    std::size_t n = 1;
-    if (c == '"') {
-      while (i + n < text.size() && text[i + n] != '"') n += text[i + n] == '\\' ? 2 : 1;
-      n = std::min(n + 1, text.size() - i);
-    } else if (c == '{' || c == '[') {
-      if (++depth > kMaxDepth) throw BadInput(place + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
-    } else if (c == '}' || c == ']') {
-      --depth;
-    } else if (c == 'N' || c == 'I' || c == '-') {
-      if (const std::size_t word = python_number(text, i); word > 0) {
-        out += "null";
-        i += word;
-        continue;
-      }
-    }
-    out.append(text, i, n);
-    i += n;
-  }
-  return out;
-}
 
 std::string shortened(const std::string& text) {
   constexpr std::size_t kLongest = 60;
   return text.size() <= kLongest ? text : text.substr(0, kLongest - 3) + "...";
 }
 
-/// "/memory/bandwidth" + key, with the pointer escapes of RFC 6901.
-std::string child_path(const std::string& path, std::string_view key) {
-  std::string out = path + "/";
-  for (const char c : key) {
-    if (c == '~') out += "~0";
-    else if (c == '/') out += "~1";
-    else out += c;
-  }
-  return out;
-}
-
-/// Looks through sound JSON for an object that has a key twice: the parser keeps the last one and says nothing.
-class DuplicateKeys {
- public:
-  DuplicateKeys(std::string_view text, const std::string& place) : text_(text), place_(place) {}
-
-  void refuse() {
-    for (std::size_t i = 0; i < text_.size(); ++i) {
-      switch (text_[i]) {
-        case '"': i = string(i); break;
-        case '{':
-        case '[': open(text_[i] == '{'); break;
-        case '}':
-        case ']': close(); break;
-        case ',': next(); break;
-        default: break;
-      }
-    }
-  }
-
- private:
-  struct Level {
-    bool object = false;
-    std::size_t first_key = 0;  // in keys_
-    std::size_t index = 0;      // of a list
-  };
-
-  /// The last byte of the string that starts at `i`.
-  std::size_t string(std::size_t i) {
-    std::size_t end = i + 1;
-    for (; text_[end] != '"'; ++end) {
-      if (text_[end] == '\\') ++end;
-    }
-    if (expects_key_) keys_.push_back(text_.substr(i + 1, end - i - 1));
-    expects_key_ = false;
-    return end;
-  }
-
-  void open(bool object) {
-    levels_.push_back({object, keys_.size(), 0});
-    expects_key_ = object;
-  }
-
-  void next() {
-    if (levels_.back().object) expects_key_ = true;
-    else ++levels_.back().index;
-  }
-
-  void close() {
-    const auto first = keys_.begin() + static_cast<std::ptrdiff_t>(levels_.back().first_key);
-    const bool escaped = std::any_of(first, keys_.end(), [](auto key) { return key.find('\\') != key.npos; });
-    if (escaped) {  // "\u0061" is "a"
-      std::vector<std::string> read(first, keys_.end());
-      for (std::string& key : read) key = decoded(key);
-      refuse_twice(read);
-    } else {
-      refuse_twice(std::span(first, keys_.end()));  // sorts: their order is not asked for again
-    }
-    keys_.erase(first, keys_.end());
-    levels_.pop_back();
-    expects_key_ = false;
-  }
-
-  template <class Keys>
-  void refuse_twice(Keys&& keys) const {
-    std::sort(keys.begin(), keys.end());
-    const auto twice = std::adjacent_find(keys.begin(), keys.end());
-    if (twice != keys.end()) throw BadInput(place_ + ": " + child_path(path(), *twice) + ": the key is there twice");
-  }
-
-  static std::string decoded(std::string_view key) {
-    return json::parse("\"" + std::string(key) + "\"").get<std::string>();
-  }
-
-  /// Of the object that is open: the last key of each level above it is the one it stands under.
-  std::string path() const {
-    std::string out;
-    for (std::size_t i = 0; i + 1 < levels_.size(); ++i) {
-      if (!levels_[i].object) out += "/" + std::to_string(levels_[i].index);
-      else out = child_path(out, decoded(keys_[levels_[i + 1].first_key - 1]));
-    }
-    return out;
-  }
-
-  std::string_view text_;
-  const std::string& place_;
-  std::vector<Level> levels_;
-  std::vector<std::string_view> keys_;  // of the objects that are open, as written
-  bool expects_key_ = false;
-};
-
 json parse_text(const std::string& text, const std::string& place) {
   try {
-    const std::string tamed = tame(text, place);
+    const std::string tamed = tame_json(text, place);
     json root = json::parse(tamed);
-    DuplicateKeys(tamed, place).refuse();
+    refuse_keys_twice(tamed, place);
     return root;
   } catch (const json::exception& e) {
     // "[json.exception.parse_error.101] parse error at line 3, column 5: ..." -> what follows the bracket, one line
@@ -180,6 +39,33 @@ json parse_text(const std::string& text, const std::string& place) {
     std::replace(what.begin(), what.end(), '\n', ' ');
     throw BadInput(place + ": not JSON: " + what);
   }
+}
+
+/// Adds to `path` how one gets from `from` to what it holds at the address `wanted`. False, and nothing added, where it
+/// holds no such thing.
+bool search(const json& from, const void* wanted, std::string& path) {
+  const std::size_t length = path.size();
+  const auto ends_in = [&](const json& value, std::string_view key) {
+    path = child_path(path, key);
+    if (&value == wanted || search(value, wanted, path)) return true;
+    path.resize(length);
+    return false;
+  };
+  // The value itself first: most places are known step by step.
+  if (from.is_array()) {
+    for (const bool itself : {true, false}) {
+      for (std::size_t i = 0; i < from.size(); ++i) {
+        if ((&from[i] == wanted) == itself && ends_in(from[i], std::to_string(i))) return true;
+      }
+    }
+  } else if (from.is_object()) {
+    for (const bool itself : {true, false}) {
+      for (const auto& [key, value] : from.items()) {
+        if ((&value == wanted) == itself && ends_in(value, key)) return true;
+      }
+    }
+  }
+  return false;
 }
 
 void merge(json& base, const json& patch) {
@@ -207,9 +93,9 @@ JsonValue::Kind JsonValue::kind() const {
 std::optional<JsonValue> JsonValue::find(std::string_view key) const {
   const json& node = as_json(node_);
   if (!node.is_object()) return std::nullopt;
-  const auto it = node.find(std::string(key));
+  const auto it = node.find(key);
   if (it == node.end() || it->is_null()) return std::nullopt;
-  return JsonValue(&*it, file_, child_path(path_, key));
+  return inner(&*it);
 }
 
 std::optional<std::string> JsonValue::find_string(std::string_view key) const {
@@ -237,16 +123,15 @@ std::optional<JsonValue> JsonValue::find_list(std::string_view key) const {
 JsonValue JsonValue::at(std::string_view key) const {
   if (auto found = find(key)) return *std::move(found);
   if (!is_object()) fail("expected an object with key '" + std::string(key) + "', found " + shortened(dump()));
-  throw BadInput(*file_ + ": " + (path_.empty() ? "/" : path_) + ": missing key '" + std::string(key) + "'" +
-                 did_you_mean(key, keys()));
+  throw BadInput(place() + ": missing key '" + std::string(key) + "'" + did_you_mean(key, keys()));
 }
 
 std::vector<std::string> JsonValue::keys() const {
   std::vector<std::string> names;
   const json& node = as_json(node_);
   if (!node.is_object()) return names;
-  for (const auto& [key, value] : node.items()) names.push_back(key);
-  std::sort(names.begin(), names.end());
+  names.reserve(node.size());
+  for (const auto& [key, value] : node.items()) names.push_back(key);  // nlohmann's map is sorted
   return names;
 }
 
@@ -254,8 +139,9 @@ std::vector<JsonValue> JsonValue::elements() const {
   const json& node = as_json(node_);
   if (!node.is_array()) fail("expected a list, found " + shortened(dump()));
   std::vector<JsonValue> values;
+  values.reserve(node.size());
   for (std::size_t i = 0; i < node.size(); ++i) {
-    values.push_back(JsonValue(&node[i], file_, path_ + "/" + std::to_string(i)));
+    values.push_back(inner(&node[i]));
   }
   return values;
 }
@@ -320,11 +206,31 @@ void JsonValue::refuse_unknown_keys(std::initializer_list<std::string_view> allo
   for (const auto& [key, value] : node.items()) {
     if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
     const std::vector<std::string> names(allowed.begin(), allowed.end());
-    throw BadInput(*file_ + ": " + child_path(path_, key) + ": unknown key" + did_you_mean(key, names));
+    throw BadInput(*file_ + ": " + child_path(path(), key) + ": unknown key" + did_you_mean(key, names));
   }
 }
 
-std::string JsonValue::place() const { return *file_ + ": " + (path_.empty() ? "/" : path_); }
+JsonValue JsonValue::inner(const void* node) const {
+  JsonValue value(node, file_);
+  value.above_ = above_;
+  value.depth_ = depth_ + 1;
+  if (depth_ < kMostAbove) value.above_.at(depth_) = node_;
+  return value;
+}
+
+std::string JsonValue::path() const {
+  std::string path;
+  for (std::size_t i = 0; i < std::min(depth_, kMostAbove); ++i) {
+    const void* next = i + 1 < std::min(depth_, kMostAbove) ? above_.at(i + 1) : node_;
+    search(as_json(above_.at(i)), next, path);
+  }
+  return path;
+}
+
+std::string JsonValue::place() const {
+  const std::string inside = path();
+  return *file_ + ": " + (inside.empty() ? "/" : inside);
+}
 
 void JsonValue::fail(const std::string& expected_and_found) const {
   throw BadInput(place() + ": " + expected_and_found);
@@ -351,7 +257,7 @@ JsonDocument JsonDocument::parse(const std::string& text, const std::string& pla
 
 JsonDocument JsonDocument::read_file(const std::string& path) { return parse(read_text_file(path), path); }
 
-JsonValue JsonDocument::root() const { return JsonValue(&impl_->root, &impl_->place, ""); }
+JsonValue JsonDocument::root() const { return JsonValue(&impl_->root, &impl_->place); }
 
 JsonDocument JsonDocument::merged_with(const JsonDocument& patch) const {
   auto impl = std::make_unique<Impl>(*impl_);

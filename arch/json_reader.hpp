@@ -4,6 +4,8 @@
 // BadInput: `data/gpus/h200.json: /memory/bandwidth: expected a bandwidth such as "4.8 TB/s", found 4.8`.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -58,18 +60,24 @@ class JsonValue {
   /// Throws naming the first key that is not in `allowed`, with the nearest allowed one.
   void refuse_unknown_keys(std::initializer_list<std::string_view> allowed) const;
 
-  const std::string& path() const { return path_; }
+  /// "/memory/bandwidth", with the pointer escapes of RFC 6901; "" of the whole document. Worked out when it is asked for.
+  std::string path() const;
+  /// Is it the same place of the same document?
+  bool is_same_as(const JsonValue& other) const { return node_ == other.node_; }
   std::string place() const;  ///< "file: /path"
   [[noreturn]] void fail(const std::string& expected_and_found) const;
   std::string dump() const;  ///< compact text of this value
 
  private:
   friend class JsonDocument;
-  JsonValue(const void* node, const std::string* file, std::string path)
-      : node_(node), file_(file), path_(std::move(path)) {}
-  const void* node_;         // nlohmann::json
-  const std::string* file_;  // owned by the document
-  std::string path_;
+  static constexpr std::size_t kMostAbove = 8;
+  JsonValue(const void* node, const std::string* file) : node_(node), file_(file) {}
+  JsonValue inner(const void* node) const;  ///< a member or element of this one
+  const void* node_;                        // nlohmann::json
+  const std::string* file_;                 // owned by the document
+  // What it stands in, from the root on; of deeper places the outermost ones.
+  std::array<const void*, kMostAbove> above_{};
+  std::size_t depth_ = 0;
 };
 
 class JsonDocument {

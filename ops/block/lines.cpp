@@ -39,8 +39,15 @@ std::string scatter_name(std::string name) {
   return name + "_reduce_scatter";
 }
 
-void refuse_other_keys(const JsonValue& object, std::initializer_list<std::string_view> known) {
-  for (const std::string& key : object.keys()) {
+/// Has it a key of every line beside its name?
+bool has_common(const std::vector<std::string>& keys) {
+  return std::any_of(keys.begin(), keys.end(),
+                     [](const std::string& key) { return key != "name" && key != "op" && is_common(key); });
+}
+
+void refuse_other_keys(const JsonValue& object, const std::vector<std::string>& keys,
+                       std::initializer_list<std::string_view> known) {
+  for (const std::string& key : keys) {
     if (is_common(key) || std::find(known.begin(), known.end(), key) != known.end()) continue;
     std::vector<std::string> all(known.begin(), known.end());
     all.insert(all.end(), kCommon.begin(), kCommon.end());
@@ -206,8 +213,8 @@ void LineReader::common(const JsonValue& object, BlockLine& line) {
 
 /// A product with weights: `rows` x `in` times `in` x `out`. "split" deals its columns ("out") or the sum over its inputs
 /// ("in") to the tensor ranks.
-void LineReader::linear(const JsonValue& object, BlockLine& line) {
-  refuse_other_keys(object, {"rows", "in", "out", "copies", "bias", "split", "quantize"});
+void LineReader::linear(const JsonValue& object, const std::vector<std::string>& keys, BlockLine& line) {
+  refuse_other_keys(object, keys, {"rows", "in", "out", "copies", "bias", "split", "quantize"});
   line.kind = BlockLine::Kind::linear;
   line.weights_in = WeightsIn::linear;
   const std::string split = object.find_string("split").value_or("none");
@@ -229,23 +236,24 @@ void LineReader::linear(const JsonValue& object, BlockLine& line) {
 }
 
 /// Lines that are no operator of the table. False for those that are.
-bool LineReader::special(const JsonValue& object, const std::string& op, BlockLine& line) {
+bool LineReader::special(const JsonValue& object, const std::vector<std::string>& keys, const std::string& op,
+                         BlockLine& line) {
   if (op == "linear") {
-    linear(object, line);
+    linear(object, keys, line);
     return true;
   }
   if (op == "quantize" && !object.has("out")) {
-    refuse_other_keys(object, {"rows", "cols"});
+    refuse_other_keys(object, keys, {"rows", "cols"});
     line.kind = BlockLine::Kind::quantize;
     line.weights_in = WeightsIn::linear;
     line.sizes[1] = expression(object.at("cols"));
   } else if (op == "sum_over_ranks") {
-    refuse_other_keys(object, {"rows"});
+    refuse_other_keys(object, keys, {"rows"});
     line.kind = BlockLine::Kind::sum_over_ranks;
     line.other = kept_node_name(scatter_name(line.name->whole));
     text_.shared_by_ranks = true;
   } else if (op == "gather_context" || op == "merge_context") {
-    refuse_other_keys(object, {"width", "heads"});
+    refuse_other_keys(object, keys, {"width", "heads"});
     const bool merge = op == "merge_context";
     line.kind = merge ? BlockLine::Kind::merge_context : BlockLine::Kind::gather_context;
     line.sizes[1] = expression(object.at("width"));
@@ -301,7 +309,8 @@ const Operator* LineReader::operator_of(const std::string& name) {
 void LineReader::line(const JsonValue& object) {
   if (!object.is_object()) object.fail("expected an operator: an object with \"op\" or \"use\"");
   BlockLine line;
-  if (object.has("use")) {
+  const std::vector<std::string> keys = object.keys();
+  if (std::find(keys.begin(), keys.end(), "use") != keys.end() && object.has("use")) {
     line.kind = BlockLine::Kind::part;
     line.name = kept_node_name(object.find_string("use").value_or(""));
     line.part = part_(object);
@@ -314,17 +323,19 @@ void LineReader::line(const JsonValue& object) {
   const std::string name = object.find_string("name").value_or(op);
   if (name.empty() || name.size() > 64) object.at("name").fail("expected a name of 1 to 64 characters");
   line.name = kept_node_name(name);
-  if (!special(object, op, line)) {
+  if (!special(object, keys, op, line)) {
     line.op = operator_of(op);
     if (line.op == nullptr) {
       std::vector<std::string> known = op_names();
       for (const char* own : {"linear", "sum_over_ranks", "gather_context", "merge_context"}) known.emplace_back(own);
       object.at("op").fail("unknown operator '" + op.substr(0, 64) + "'" + did_you_mean(op, known));
     }
-    table_op(object, object.keys(), line);
+    table_op(object, keys, line);
   }
-  formats(object, line);
-  common(object, line);
+  if (has_common(keys)) {
+    formats(object, line);
+    common(object, line);
+  }
   line.weights_of = weights_of(line);
   if (op == "attention_decode" || op == "mla_decode") text_.decode_attention.push_back(text_.lines.size());
   lines_.insert_or_assign(name, static_cast<int>(text_.lines.size()));

@@ -33,8 +33,8 @@ class LineReader {
   std::string without_lets(std::string text, const JsonValue& value) const;
   void common(const JsonValue& object, BlockLine& line);
   void table_op(const JsonValue& object, const std::vector<std::string>& keys, BlockLine& line);
-  bool special(const JsonValue& object, const std::string& op, BlockLine& line);
-  void linear(const JsonValue& object, BlockLine& line);
+  bool special(const JsonValue& object, const std::vector<std::string>& keys, const std::string& op, BlockLine& line);
+  void linear(const JsonValue& object, const std::vector<std::string>& keys, BlockLine& line);
   void formats(const JsonValue& object, BlockLine& line) const;
   const Operator* operator_of(const std::string& name);
   std::vector<int> waits(const JsonValue& value) const;

@@ -142,6 +142,7 @@ std::unique_ptr<KeptName> keep(const std::string& name) {
   constexpr std::array<const char*, 10> kEnds{"",    ".dx", ".dw", ".db",        ".dq",
                                               ".dk", ".dp", ".dv", ".recompute", ".reverse"};
   std::array<std::size_t, kEnds.size()> begins{};
+  kept->texts.reserve(kEnds.size() * (name.size() + 1) + 40);  // 40: more than all ends
   for (std::size_t i = 0; i < kEnds.size(); ++i) {
     begins.at(i) = kept->texts.size();
     kept->texts.append(name).append(kEnds.at(i)).push_back('\0');

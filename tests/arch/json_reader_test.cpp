@@ -69,6 +69,28 @@ TEST(JsonReader, PathsInMessagesAreJsonPointers) {
   EXPECT_THAT(refusal([&] { d.root().at("a~1b").as_string(); }), StartsWith("f.json: /a~01b: expected"));
 }
 
+/// Paths are worked out when they are asked for, of any depth; neighbours that are equal are told apart by where they stand.
+TEST(JsonReader, PathsAreThoseThatWereWalked) {
+  const JsonDocument d = doc(R"({"a/b": [1, [1, {"x": 1, "y": 1}]], "z": {"x": 1}})");
+  EXPECT_EQ(d.root().path(), "");
+  EXPECT_EQ(d.root().place(), "f.json: /");
+  const JsonValue list = d.root().at("a/b");
+  EXPECT_EQ(list.elements()[1].elements()[1].at("y").path(), "/a~1b/1/1/y");
+  EXPECT_EQ(d.root().at("z").at("x").place(), "f.json: /z/x");
+  EXPECT_TRUE(list.is_same_as(d.root().at("a/b")));
+  EXPECT_FALSE(list.elements()[0].is_same_as(list.elements()[1]));
+  std::string text = "7", path;
+  for (int depth = 0; depth < 30; ++depth) text = R"({"k": [0, )" + text + "]}";
+  const JsonDocument deep = doc(text);
+  JsonValue value = deep.root();
+  for (int depth = 0; depth < 30; ++depth) {
+    value = value.at("k").elements()[1];
+    path += "/k/1";
+    EXPECT_EQ(value.path(), path);
+  }
+  EXPECT_EQ(value.as_integer(), 7);
+}
+
 TEST(JsonReader, MergesObjectsAndReplacesTheRest) {
   const JsonDocument base = doc(R"({"a": {"x": 1, "y": [1, 2]}, "b": 1})");
   const JsonDocument both =
