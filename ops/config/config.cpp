@@ -59,12 +59,25 @@ constexpr auto kHarmless = std::to_array<std::string_view>({"chunk_size",
                                                             "index_local_blocks",
                                                             "num_nextn_predict_layers",
                                                             "gap_size",
-                                                            "scale_depth"});
+                                                            "scale_depth",
+                                                            "order_of_interleaved_layers"});
 
 // Switches that change no weight, no FLOP and no launch that is modelled: how outputs are returned, how things are rounded,
 // initialized, normalized or fused, what a rotation looks like; and what the readers take as given (the bias of Mamba's
 // convolution, that T5 has an encoder). Sources: configuration_<type>.py of transformers 4.40 - 5.0.
-constexpr auto kHarmlessSwitches = std::to_array<std::string_view>({"is_encoder_decoder",
+constexpr auto kHarmlessSwitches = std::to_array<std::string_view>({"mamba_use_mlp",
+                                                                    "use_shared_mlp_adapter",
+                                                                    "embeddings_scale_by_sqrt_dim",
+                                                                    "norm_before_gate",
+                                                                    "normalize_embedding",
+                                                                    "use_embedding_sharing",
+                                                                    "use_gated_activation",
+                                                                    "use_parallel_block",
+                                                                    "use_parallel_embedding",
+                                                                    "token_dropout",
+                                                                    "rope_full_precision",
+                                                                    "lm_head",
+                                                                    "is_encoder_decoder",
                                                                     "is_encoder",
                                                                     "gelu_activation",
                                                                     "add_out_norm",
@@ -216,7 +229,7 @@ LlmConfig::LlmConfig(JsonValue inner, JsonValue outer, Family family)
   if (own && own->is_string()) defaults_ = class_defaults(own->as_string());
   if (!own && around && around->is_string()) {
     // A text model inside another has a class of its own.
-    const bool inside = inner_.path() != outer_.path();
+    const bool inside = !inner_.is_same_as(outer_);
     defaults_ = class_defaults(around->as_string() + (inside ? "_text" : ""));
   }
   if (!defaults_) return;

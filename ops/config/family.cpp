@@ -150,6 +150,12 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"fuyu", kDecoder, kLayerNorm | kPlainFfn | kAllBias | kQkNormBias},
     {"jais2", kDecoder, kLayerNorm | kPlainFfn | kAllBias},
     {"nanochat", kDecoder, kFlooredHeads | kPlainFfn | kNormNoWeight | kQkNormHead | kQkNormNoWeight},
+    {"grok-1", kDecoder, kTied | kFourNorms | kGelu},
+    {"grok-2", kDecoder, kFourNorms | kGelu},
+    {"solar", kDecoder, 0},
+    {"orion", kDecoder, kLayerNorm},
+    {"xverse", kDecoder, 0},
+    {"aquila", kDecoder, 0},
     {"modernbert-decoder", kDecoder, kTied | kLayerNorm | kNormNoBias | kGelu},
     {"hy_v4", kDecoder, 0},
     {"doge", kDecoder, kQkNormHead | kFlooredHeads},
@@ -196,26 +202,32 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"xlm-roberta-xl", Layout::bert, kBert},
     {"xmod", Layout::bert, kBert},
     {"xlnet", Layout::bert, kBert},
+    {"mpnet", Layout::bert, kBert},
+    {"nomic_bert", Layout::bert, kBert},
+    {"esm", Layout::bert, kBert},
+    {"modernbert", Layout::bert, kBert},
     {"t5", Layout::t5, kTied | kPlainFfn | kNoRope},
     {"mt5", Layout::t5, kNoRope},
     {"umt5", Layout::t5, kNoRope},
     {"whisper", Layout::seq2seq, kBert},
     {"bart", Layout::seq2seq, kBert},
     {"mbart", Layout::seq2seq, kBert},
+    {"m2m_100", Layout::seq2seq, kBert},
     {"vit", Layout::vit, kBert},
     {"deit", Layout::vit, kBert},
     {"clip_vision_model", Layout::vit, kBert},
 });
 
-constexpr auto kUnread = std::to_array<std::string_view>({"git", "clip", "clip_text_model", "siglip", "deberta",
-                                                          "deberta-v2", "wav2vec2", "hubert", "swin", "convnext",
-                                                          "modernbert", "nomic_bert", "blip-2", "chameleon", "mpnet"});
+constexpr auto kUnread =
+    std::to_array<std::string_view>({"git", "clip", "clip_text_model", "siglip", "deberta", "deberta-v2", "wav2vec2",
+                                     "hubert", "swin", "convnext", "blip-2", "chameleon"});
 
 /// Other names of a family.
 struct Alias {
   std::string_view name, type;
 };
-constexpr auto kAliases = std::to_array<Alias>({{"minimax_text_01", "minimax"},
+constexpr auto kAliases = std::to_array<Alias>({{"hf_olmo", "olmo"},
+                                                {"minimax_text_01", "minimax"},
                                                 {"minimax_m1", "minimax"},
                                                 {"deci", "nemotron-nas"},
                                                 {"nemotron_nas", "nemotron-nas"},

@@ -40,6 +40,9 @@ constexpr auto kKinds = std::to_array<BertKind>({
      .positions = false,
      .pooler = false,
      .head = BertHead::bias},
+    {.type = "mpnet", .token_types = false},
+    {.type = "nomic_bert", .positions = false, .pooler = false},
+    {.type = "esm", .embedding_norm = false, .token_types = false, .positions = false, .final_norm = true},
     {.type = "xlm", .token_types = false, .pooler = false, .head = BertHead::bias},
 });
 
@@ -72,7 +75,7 @@ double language_params(const LlmConfig& config, double e) {
 double ends(const LlmConfig& config, const Llm& llm, const BertKind& kind, std::int64_t embedding_width) {
   const double h = d(llm.hidden), e = d(embedding_width);
   if (config.is("xlnet")) return h;  // the embedding of a masked word
-  const double positions = d(config.dim({"max_position_embeddings"}, "learned positions"));
+  const double positions = d(config.dim({"max_position_embeddings", "n_positions"}, "positions"));
   double count = 0;
   if (kind.positions) count += positions * e;
   if (kind.embedding_norm) count += 2.0 * e;
@@ -81,6 +84,10 @@ double ends(const LlmConfig& config, const Llm& llm, const BertKind& kind, std::
     count += d(config.dim_or({"task_type_vocab_size"}, 3)) * e;
   }
   config.find({"task_type_vocab_size"});
+  if (config.is("mpnet")) {  // biases of relative positions, which all layers share
+    count += d(config.dim_or({"relative_attention_num_buckets"}, 32)) *
+             d(config.dim({"num_attention_heads"}, "attention heads"));
+  }
   // RoFormer keeps the table of its rotation with the weights.
   if (config.is("roformer")) count += positions * h / d(config.dim({"num_attention_heads"}, "attention heads"));
   if (embedding_width != llm.hidden) count += e * h + h;
@@ -138,11 +145,42 @@ void read_relative(const LlmConfig& config, std::int64_t hidden, LayerSpec& laye
   config.assume("the scores of relative positions are not counted, their projection is");
 }
 
+/// Nomic's BERT (modeling_hf_nomic_bert.py beside the weights): a gated feed-forward part, rotation, biases by switches.
+void read_nomic(const LlmConfig& config, LayerSpec& layer) {
+  AttentionSpec& attention = layer.mixer.edit<AttentionSpec>();
+  attention.qkv_bias = config.flag_or({"qkv_proj_bias"}, true);
+  attention.out_bias = attention.qkv_bias;
+  const std::string text = config.text_or({"activation_function"}, "gelu");
+  layer.ffn->gated = text == "swiglu" || text == "geglu" || text == "glu";
+  layer.ffn->bias = config.flag_or({"mlp_fc1_bias"}, true);
+  if (config.flag_or({"mlp_fc2_bias"}, true) != layer.ffn->bias) {
+    config.inner().fail("expected 'mlp_fc1_bias' and 'mlp_fc2_bias' alike");
+  }
+  if (config.flag_or({"use_rms_norm"}, false)) config.find({"use_rms_norm"})->fail("expected LayerNorm");
+  if (config.flag_or({"prenorm"}, false)) config.find({"prenorm"})->fail("expected norms behind the parts");
+  if (config.flag_or({"parallel_block"}, false)) config.find({"parallel_block"})->fail("expected parts in turn");
+  for (const char* key : {"fused_bias_fc", "fused_dropout_add_ln", "use_xentropy", "dense_seq_output"}) {
+    config.flag_or({key}, false);
+  }
+  config.find({"pad_vocab_size_multiple"});  // the vocabulary is stated padded
+}
+
+/// ESM-2 (modeling_esm.py of transformers 5.17): rotation, norms in front of the parts and one behind the last layer.
+void check_esm(const LlmConfig& config) {
+  if (config.text_or({"position_embedding_type"}, "absolute") != "rotary") {
+    config.inner().fail("'position_embedding_type': expected rotary, as ESM-2 has");
+  }
+  if (config.flag_or({"emb_layer_norm_before"}, false)) {
+    config.find({"emb_layer_norm_before"})->fail("a norm of the embedding (ESM-1b) is not understood");
+  }
+  if (config.flag_or({"is_folding_model"}, false)) config.find({"is_folding_model"})->fail("folding is not understood");
+}
+
 LayerSpec bert_layer(const LlmConfig& config, const Llm& llm, bool causal) {
   LayerSpec layer;
   const std::int64_t heads = config.dim({"num_attention_heads", "n_heads", "n_head"}, "attention heads");
   AttentionSpec attention = plain_attention(config, heads, divided(config, llm.hidden, heads), causal, true);
-  attention.rope = config.is("roformer");
+  attention.rope = config.is("roformer") || config.is("esm") || config.is("nomic_bert");
   if (config.is("big_bird")) {
     attention.qkv_bias = config.flag_or({"use_bias"}, true);
     if (config.text_or({"attention_type"}, "block_sparse") == "block_sparse") {
@@ -155,10 +193,13 @@ LayerSpec bert_layer(const LlmConfig& config, const Llm& llm, bool causal) {
   layer.ffn->gated = false;
   layer.ffn->bias = true;
   layer.ffn->activation = read_activation(config, Activation::gelu);
-  layer.ffn->width = config.is("xlm") ? config.product(llm.hidden, 4, "emb_dim")
-                                      : config.dim({"intermediate_size", "hidden_dim", "d_inner"}, "FFN width");
+  layer.ffn->width = config.is("xlm")
+                         ? config.product(llm.hidden, 4, "emb_dim")
+                         : config.dim({"intermediate_size", "hidden_dim", "d_inner", "n_inner"}, "FFN width");
   layer.norm = NormKind::layer;
   layer.norm_vectors = 2;
+  if (config.is("nomic_bert")) read_nomic(config, layer);
+  if (config.is("esm")) check_esm(config);
   read_adapters(config, llm.hidden, layer);
   if (config.is("xlnet")) read_relative(config, llm.hidden, layer);
   return layer;
@@ -182,6 +223,7 @@ void refuse_groups(const LlmConfig& config) {
 }  // namespace
 
 void build_bert(const LlmConfig& config, Llm& llm) {
+  if (config.is("modernbert")) return build_modernbert(config, llm);
   read_common(config, llm, true);
   if (config.flag_or({"add_cross_attention"}, false)) {
     config.find({"add_cross_attention"})->fail("cross attention in a model of this kind is not understood");

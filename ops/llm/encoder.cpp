@@ -1,4 +1,4 @@
-// Encoder-decoders: T5, Whisper and BART.
+// Encoder-decoders: T5, Whisper, BART and M2M-100 (NLLB).
 #include <utility>
 
 #include "ops/as_double.hpp"
@@ -70,6 +70,7 @@ double seq2seq_other_params(const LlmConfig& config, const Llm& llm, bool decode
     return 3.0 * mel * h + h + 3.0 * h * h + h + d(config.dim({"max_source_positions"}, "encoder positions")) * h +
            2.0 * h;
   }
+  if (config.is("m2m_100")) return 2.0 * h;  // positions by sines; norms in front of the parts, and a last one
   const double positions = d(config.dim({"max_position_embeddings"}, "learned positions") + 2);
   return positions * h + 2.0 * h + (config.is("mbart") ? 2.0 * h : 0.0);
 }

@@ -136,6 +136,7 @@ FfnSpec read_dense_ffn(const LlmConfig& config, std::int64_t hidden) {
   ffn.gated = read_gated(config);
   ffn.bias = read_bias(config);
   ffn.inner_norm = config.family().has(kSubNorms);
+  if (config.is("falcon_h1")) config.find({"mlp_expansion_factor"});  // the width stands beside it
   Activation fallback = config.family().has(kGelu) ? Activation::gelu : Activation::silu;
   if (config.is("opt")) fallback = Activation::relu;
   if (config.is("nemotron") || config.is("arcee") || config.family().type.starts_with("rwkv"))
@@ -221,6 +222,10 @@ FfnSpec read_moe_ffn(const LlmConfig& config) {
   ffn.shared_gate = ffn.shared_width > 0 && family.has(kSharedGate);
   if (config.is("longcat_flash")) ffn.width = config.dim({"ffn_hidden_size"}, "FFN width");
   if (config.flag_or({"enable_moe_block"}, false)) ffn.width = config.dim({"intermediate_size"}, "FFN width");
+  // Grok-2: a dense part beside the experts.
+  if (config.is("grok-2") && config.flag_or({"residual_moe"}, false)) {
+    ffn.width = config.dim({"intermediate_size"}, "FFN width");
+  }
   if (config.is("arctic") && config.flag_or({"parallel_attn_mlp_res"}, false)) {
     // ArcticMLP beside the experts, as wide as the hidden state.
     ffn.width = config.dim({"hidden_size"}, "hidden width");
@@ -236,8 +241,9 @@ FfnSpec read_moe_ffn(const LlmConfig& config) {
   read_expert_groups(config, ffn);
   ffn.latent = config.count_or({"moe_latent_size"}, 0);
   // A correction bias an expert: DeepSeek's noaux_tc, MiniMax's routing bias, or the family's habit.
-  ffn.router_bias = family.has(kRouterBias) || config.text_or({"topk_method"}, "") == "noaux_tc" ||
-                    config.flag_or({"use_routing_bias", "moe_router_enable_expert_bias", "use_expert_bias"}, false);
+  const bool stated = config.flag_or(
+      {"use_routing_bias", "moe_router_enable_expert_bias", "use_expert_bias", "moe_use_aux_free"}, false);
+  ffn.router_bias = stated || family.has(kRouterBias) || config.text_or({"topk_method"}, "") == "noaux_tc";
   return ffn;
 }
 

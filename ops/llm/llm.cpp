@@ -49,6 +49,10 @@ struct Choice {
 Choice choose_family(const JsonValue& root, const JsonValue& inner) {
   if (root.has("_class_name"))
     return {Family{"diffusion", Layout::diffusion, 0, 0}, true, text_of(root, "_class_name")};
+  // Grok-2's file calls itself "git".
+  if (text_of(inner, "model_type") == "git" && first_architecture(inner) == "Grok1ForCausalLM") {
+    return {*find_family("grok-2"), true, "grok-2"};
+  }
   refuse_unread(inner);
   if (inner.find("model_type").has_value() == false) refuse_unread(root);
   for (const JsonValue* object : {&inner, &root}) {
@@ -67,8 +71,12 @@ Choice choose_family(const JsonValue& root, const JsonValue& inner) {
   return {Family{"unknown", Layout::decoder, kTied, 0}, false, text_of(inner, "model_type")};
 }
 
-/// Class defaults of LlamaConfig and MistralConfig, for `text_config`s that leave every dimension out (LLaVA).
+/// Class defaults of LlamaConfig and MistralConfig, for `text_config`s that leave every dimension out (LLaVA), and those of
+/// Gemma3TextConfig that its files leave out.
 const char* silent_dims(const Family& family) {
+  if (family.type == "gemma3") {
+    return R"({"vocab_size":262208,"num_attention_heads":8,"num_key_value_heads":4,"head_dim":256})";
+  }
   if (family.type == "mistral") {
     return R"({"hidden_size":4096,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,
                "intermediate_size":14336,"vocab_size":32000})";
@@ -182,8 +190,9 @@ Llm parse_llm(const std::string& config_json, const std::string& quant_json, con
   }
   JsonValue inner = unwrapped(root);
   const Choice choice = choose_family(root, inner);
-  const bool wrapped = inner.path() != root.path();
-  const bool silent = wrapped && choice.family.has(kSilentDims) && !inner.has("hidden_size");
+  const bool wrapped = !inner.is_same_as(root);
+  const bool gemma = wrapped && choice.family.type == "gemma3" && !inner.has("vocab_size");
+  const bool silent = gemma || (wrapped && choice.family.has(kSilentDims) && !inner.has("hidden_size"));
   if (const std::string patch = translation(inner, choice.family); !patch.empty()) {
     const JsonDocument translated =
         JsonDocument::parse(inner.dump(), place).merged_with(JsonDocument::parse(patch, place));
@@ -193,8 +202,9 @@ Llm parse_llm(const std::string& config_json, const std::string& quant_json, con
   const JsonDocument filled = JsonDocument::parse(silent_dims(choice.family), place)
                                   .merged_with(JsonDocument::parse(inner.dump(), place + ": " + inner.path()));
   Llm llm = read_llm(root, filled.root(), choice, quant);
-  llm.assumptions.insert(llm.assumptions.begin(), "text_config has no dimensions: those of the 7B class default of '" +
-                                                      std::string(choice.family.type) + "'");
+  const std::string lacks = gemma ? "no vocabulary: that and other keys left out are the class defaults of '"
+                                  : "no dimensions: those of the 7B class default of '";
+  llm.assumptions.insert(llm.assumptions.begin(), "text_config has " + lacks + std::string(choice.family.type) + "'");
   return llm;
 }
 

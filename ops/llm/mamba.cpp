@@ -25,7 +25,11 @@ void pad_vocabulary(const LlmConfig& config, Llm& llm) {
 void build_mamba(const LlmConfig& config, Llm& llm) {
   read_common(config, llm, true);
   pad_vocabulary(config, llm);
-  const auto native = config.find_object({"ssm_cfg"});
+  config.find({"intermediate_size"});  // the class works it out of `expand`
+  config.find({"d_model"});
+  config.find({"d_inner"});
+  auto native = config.find_object({"ssm_cfg"});
+  if (native && native->size() == 0 && config.has({"state_size"})) native.reset();  // converted files keep it empty
   const auto attention = config.find({"attn_layer_idx"});
   if (attention && attention->size() > 0)
     attention->fail("attention layers between Mamba layers are not understood here");

@@ -55,6 +55,7 @@ void build_mamba(const LlmConfig& config, Llm& llm);
 void build_zamba(const LlmConfig& config, Llm& llm);
 void build_nemotron_h(const LlmConfig& config, Llm& llm);
 void build_bert(const LlmConfig& config, Llm& llm);
+void build_modernbert(const LlmConfig& config, Llm& llm);
 void build_t5(const LlmConfig& config, Llm& llm);
 void build_seq2seq(const LlmConfig& config, Llm& llm);
 void build_vit(const LlmConfig& config, Llm& llm);
@@ -63,6 +64,8 @@ void build_diffusion(const LlmConfig& config, Llm& llm);
 /// else says it is left out.
 void add_tower(const LlmConfig& config, const JsonValue& vision, Llm& llm);
 /// Parameters of a tower with its projector to `hidden`; nothing when its sizes are not known.
+/// As `tower_params`, for towers of pictures around Qwen, Llama 3.2, Mistral, Kimi and InternVL.
+std::optional<double> picture_tower_params(const LlmConfig& config, const LlmConfig& tower, std::int64_t hidden);
 std::optional<double> tower_params(const LlmConfig& config, const LlmConfig& tower, std::int64_t hidden);
 
 /// `quant` is the root of hf_quant_config.json, if any.

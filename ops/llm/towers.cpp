@@ -8,29 +8,12 @@
 
 #include "ops/as_double.hpp"
 #include "ops/llm/parts.hpp"
+#include "ops/llm/tower_parts.hpp"
 
 namespace plumbline {
 namespace {
 
-double biased(double in, double out) { return in * out + out; }
-
-/// Side of a picture, in patches.
-double patches_a_side(const LlmConfig& tower) {
-  const std::int64_t image = tower.dim({"image_size"}, "size of pictures"), patch = tower.dim({"patch_size"}, "patch");
-  if (patch > image) tower.inner().fail("expected 'patch_size' of at most the image's " + std::to_string(image));
-  return d(image / patch);
-}
-
-/// The convolution that makes patches, with its bias.
-double patch_conv_params(const LlmConfig& tower, double width) {
-  const double patch = d(tower.dim({"patch_size"}, "patch"));
-  return biased(d(tower.dim_or({"num_channels"}, 3)) * patch * patch, width);
-}
-
-/// Queries, keys, values and output with biases, two LayerNorms, two matrices.
-double plain_layer(double width, double ffn) {
-  return 4 * biased(width, width) + 4 * width + biased(width, ffn) + biased(ffn, width);
-}
+using namespace towers;
 
 /// SiglipVisionTransformer: patches, learned positions, layers, a norm, and where the file does not leave it out a head that
 /// pools by attention.
@@ -142,7 +125,7 @@ std::optional<double> tower_params(const LlmConfig& config, const LlmConfig& tow
   if (type == "phi4_multimodal_audio") return phi4_audio_params(tower, h);
   if (type == "gemma3n_audio") return gemma_audio_params(tower, h);
   if (type == "gemma3n_vision") return gemma_vision_params(tower, h);
-  return std::nullopt;
+  return picture_tower_params(config, tower, hidden);
 }
 
 }  // namespace plumbline

@@ -136,6 +136,14 @@ void translate_step3(const JsonValue& file, Patch& patch) {
   patch.drop("moe_layers_enum");
 }
 
+/// Keys of latent attention in files that switch it off.
+void drop_latent(Patch& patch) {
+  for (const char* key :
+       {"v_head_dim", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "use_mla"}) {
+    patch.drop(key);
+  }
+}
+
 /// Hunyuan's lists with an entry a layer, which are all alike; zeros for what is switched off.
 void translate_hunyuan(const JsonValue& file, Patch& patch) {
   for (const char* key : {"moe_topk", "moe_intermediate_size", "num_shared_expert", "num_experts"}) {
@@ -148,11 +156,7 @@ void translate_hunyuan(const JsonValue& file, Patch& patch) {
     }
     patch.set(key, values.front().dump());
   }
-  if (!file.find_bool("use_mla").value_or(false)) {
-    for (const char* key :
-         {"v_head_dim", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "use_mla"})
-      patch.drop(key);
-  }
+  if (!file.find_bool("use_mla").value_or(false)) drop_latent(patch);
   patch.drop("dense_list");  // of a classifier
 }
 
@@ -198,6 +202,49 @@ void translate_searched(const JsonValue& file, Patch& patch) {
   patch.list("layers_without_ffn", without_ffn);
 }
 
+/// MiMo-V2-Flash as its checkpoint has it: 1 is a layer with a window.
+void translate_mimo(const JsonValue& file, Patch& patch) {
+  const auto pattern = file.find_list("hybrid_layer_pattern");
+  if (!pattern) return;
+  if (file.find_bool("add_full_attention_sink_bias").value_or(false)) {
+    file.at("add_full_attention_sink_bias").fail("sinks of layers without a window are not understood");
+  }
+  std::string words;
+  for (const JsonValue& value : each_layer(*pattern, layers_at(file, "num_hidden_layers"))) {
+    words += words.empty() ? "[" : ",";
+    words += integer_within(value, 0, 1) == 1 ? R"("sliding_attention")" : R"("full_attention")";
+  }
+  patch.set("layer_types", words + "]");
+  for (const char* key : {"hybrid_layer_pattern", "attention_chunk_size", "hybrid_block_size"}) patch.drop(key);
+}
+
+/// OLMo's own form of the file (hf_olmo), as its first models have it: norms without weights, gated, no biases.
+void translate_olmo(const JsonValue& file, Patch& patch) {
+  if (!file.has("d_model")) return;
+  for (const char* key : {"include_bias", "layer_norm_with_affine", "alibi", "attention_layer_norm"}) {
+    if (file.find_bool(key).value_or(false)) file.at(key).fail("expected false, as the first OLMo models have it");
+  }
+  if (!file.find_bool("rope").value_or(true)) file.at("rope").fail("expected true");
+  for (const auto& [key, word] : {std::pair{"activation_type", "swiglu"}, std::pair{"block_type", "sequential"}}) {
+    if (file.find_string(key).value_or(word) != word) file.at(key).fail("expected '" + std::string(word) + "'");
+  }
+  patch.move(file, "d_model", "hidden_size");
+  patch.move(file, "n_layers", "num_hidden_layers");
+  patch.move(file, "n_heads", "num_attention_heads");
+  patch.move(file, "n_kv_heads", "num_key_value_heads");
+  patch.move(file, "weight_tying", "tie_word_embeddings");
+  patch.move(file, "max_sequence_length", "max_position_embeddings");
+  if (file.has("embedding_size")) patch.move(file, "embedding_size", "vocab_size");
+  // Both halves of the gated projection.
+  const std::int64_t both = file.has("mlp_hidden_size") ? size_at(file, "mlp_hidden_size")
+                                                        : size_at(file, "mlp_ratio") * size_at(file, "d_model");
+  patch.set("intermediate_size", both / 2);
+  for (const char* key : {"mlp_hidden_size", "mlp_ratio", "activation_type", "block_type", "rope",
+                          "multi_query_attention", "flash_attention", "scale_logits", "block_group_size"}) {
+    patch.drop(key);
+  }
+}
+
 }  // namespace
 
 std::string translation(const JsonValue& file, const Family& family) {
@@ -208,6 +255,11 @@ std::string translation(const JsonValue& file, const Family& family) {
   if (family.type == "hunyuan" || family.type == "hunyuan_v1_moe" || family.type == "hunyuan_v1_dense") {
     translate_hunyuan(file, patch);
   }
+  if (family.type == "deepseek_v2" || family.type == "deepseek") {
+    if (!file.find_bool("use_mla").value_or(true)) drop_latent(patch);
+  }
+  if (family.type == "mimo_v2_flash") translate_mimo(file, patch);
+  if (family.type == "olmo") translate_olmo(file, patch);
   if (family.type == "nemotron-nas") translate_searched(file, patch);
   return patch.text();
 }

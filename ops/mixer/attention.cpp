@@ -61,7 +61,7 @@ int read_qk_norm(const LlmConfig& config) {
   const Family& family = config.family();
   const bool all_heads = family.has(kQkNormAll) || config.is("cohere") || config.is("cohere2") || config.is("stablelm");
   bool on = family.has(kQkNormHead) || family.has(kQkNormAll);
-  on = config.flag_or({"use_qk_norm", "qk_layernorm"}, on);
+  on = config.flag_or({"use_qk_norm", "qk_layernorm", "qk_norm"}, on);
   if (const auto nested = config.find_object({"attn_config"})) on = nested->find_bool("qk_ln").value_or(on);
   if (!on || family.has(kQkNormFree)) return 0;
   return all_heads ? 2 : 1;

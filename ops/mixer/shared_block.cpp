@@ -26,6 +26,7 @@ SharedBlockSpec read_shared_block(const LlmConfig& config, std::int64_t hidden) 
     b.adapter = config.dim_or({"adapter_rank"}, 128);
     if (config.flag_or({"use_shared_attention_adapter"}, false)) b.attention_adapter = b.adapter;
   }
+  config.find({"ffn_hidden_size"});  // as intermediate_size, which the class reads
   config.find({"kv_channels", "num_query_groups"});
   config.find({"num_query_groups"});
   return b;

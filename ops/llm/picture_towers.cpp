@@ -1,0 +1,135 @@
+// Parameters of further towers for pictures, with what brings them to the language model's width.
+//
+// Sources: modeling_qwen2_vl.py, modeling_qwen2_5_vl.py, modeling_qwen3_vl.py, modeling_mllama.py, modeling_pixtral.py,
+// modeling_mistral3.py and modeling_llava.py of Hugging Face transformers 5.17; modeling_kimi_vl.py and
+// modeling_intern_vit.py beside the weights.
+#include <cmath>
+#include <optional>
+
+#include "ops/as_double.hpp"
+#include "ops/llm/parts.hpp"
+#include "ops/llm/tower_parts.hpp"
+
+namespace plumbline {
+namespace {
+
+using namespace towers;
+
+/// Four neighbours are read as one row, by two layers.
+double merged(double width, double out) { return biased(4 * width, 4 * width) + biased(4 * width, out); }
+
+/// A patch of two frames.
+double frame_pair(const LlmConfig& tower) {
+  const double side = d(tower.dim_or({"patch_size"}, 14));
+  return d(tower.dim_or({"in_channels", "in_chans"}, 3)) * d(tower.dim_or({"temporal_patch_size"}, 2)) * side * side;
+}
+
+double qwen2_params(const LlmConfig& tower, double hidden) {
+  const double width = d(tower.dim_or({"embed_dim"}, 1280));
+  const double ffn = width * d(tower.dim_or({"mlp_ratio"}, 4));
+  return frame_pair(tower) * width + d(tower.layers({"depth"})) * plain_layer(width, ffn) + 2 * width +
+         merged(width, hidden);
+}
+
+/// Gated, with norms of one vector.
+double qwen25_params(const LlmConfig& tower, double hidden) {
+  const double width = d(tower.dim({"hidden_size"}, "hidden width"));
+  const double ffn = d(tower.dim({"intermediate_size"}, "FFN width"));
+  const double layer = 4 * biased(width, width) + 2 * width + 2 * biased(width, ffn) + biased(ffn, width);
+  return frame_pair(tower) * width + d(tower.layers({"depth"})) * layer + width +
+         merged(width, d(tower.dim_or({"out_hidden_size"}, static_cast<std::int64_t>(hidden))));
+}
+
+/// Outputs of some layers go into the language model too, each by a merger of its own whose norm is four rows wide.
+double qwen3_params(const LlmConfig& tower, double hidden) {
+  const double width = d(tower.dim({"hidden_size"}, "hidden width"));
+  const double ffn = d(tower.dim({"intermediate_size"}, "FFN width"));
+  const double out = d(tower.dim_or({"out_hidden_size"}, static_cast<std::int64_t>(hidden)));
+  const auto deep = tower.find({"deepstack_visual_indexes"});
+  const double mergers = deep ? d(static_cast<std::int64_t>(deep->size())) : 3.0;
+  return biased(frame_pair(tower), width) + d(tower.dim_or({"num_position_embeddings"}, 2304)) * width +
+         d(tower.layers({"depth"})) * plain_layer(width, ffn) + 2 * width + merged(width, out) +
+         mergers * (8 * width + merged(width, out));
+}
+
+/// Llama 3.2 Vision: layers without biases in attention, more of them with gates behind; tables of positions by tile and by
+/// the shape of the picture.
+double mllama_params(const LlmConfig& tower, double hidden) {
+  const double width = d(tower.dim({"hidden_size"}, "hidden width"));
+  const double ffn = d(tower.dim({"intermediate_size"}, "FFN width"));
+  const double side = patches_a_side(tower), rows = side * side + 1;
+  const auto shapes = tower.find({"supported_aspect_ratios"});
+  const double ratios = 1 + (shapes ? d(static_cast<std::int64_t>(shapes->size())) : 8.0);
+  const double tiles = d(tower.dim_or({"max_num_tiles"}, 4));
+  const double layer = 4 * width * width + 4 * width + biased(width, ffn) + biased(ffn, width);
+  const double global = d(tower.layers({"num_global_layers"}));
+  double count = (d(tower.layers({"num_hidden_layers"})) + global) * layer + 2 * global;
+  count += patch_conv_params(tower, width) - width + width;  // without a bias; the class token
+  count += rows * width + 1 + ratios * tiles * rows * width + 2 * (ratios * tiles * width + 1);
+  return count + 4 * width + biased(d(tower.dim({"vision_output_dim"}, "output width")), hidden);
+}
+
+/// Pixtral's encoder: gated, without biases, norms of one vector.
+double pixtral_params(const LlmConfig& tower) {
+  const double width = d(tower.dim_or({"hidden_size"}, 1024)), ffn = d(tower.dim_or({"intermediate_size"}, 4096));
+  const double patch = d(tower.dim_or({"patch_size"}, 16)), layers = d(tower.dim_or({"num_hidden_layers"}, 24));
+  return d(tower.dim_or({"num_channels"}, 3)) * patch * patch * width + width +
+         layers * (4 * width * width + 3 * width * ffn + 2 * width);
+}
+
+/// Behind Pixtral: Mistral 3 merges squares of rows by a norm and a layer, then two layers; LLaVA has the two alone.
+double pixtral_projector(const LlmConfig& config, const LlmConfig& tower, double hidden) {
+  const double width = d(tower.dim_or({"hidden_size"}, 1024));
+  const JsonValue& outer = config.outer();
+  const bool bias = outer.find_bool("multimodal_projector_bias").value_or(outer.find_string("model_type") == "llava");
+  const double two = width * hidden + hidden * hidden + (bias ? 2 * hidden : 0.0);
+  if (outer.find_string("model_type").value_or("") == "llava") return two;
+  const auto side = outer.find("spatial_merge_size");
+  const double merge = side ? d(integer_within(*side, 1, 64)) : 2.0;
+  return width + merge * merge * width * width + two;
+}
+
+/// MoonViT of Kimi-VL, with its projector.
+double moonvit_params(const LlmConfig& tower, double hidden) {
+  const double width = d(tower.dim({"hidden_size"}, "hidden width"));
+  const double ffn = d(tower.dim({"intermediate_size"}, "FFN width"));
+  const double rows = d(tower.dim_or({"init_pos_emb_height"}, 64)) * d(tower.dim_or({"init_pos_emb_width"}, 64));
+  return patch_conv_params(tower, width) + rows * width +
+         d(tower.layers({"num_hidden_layers"})) * plain_layer(width, ffn) + 2 * width + 2 * width +
+         merged(width, hidden);
+}
+
+/// InternViT, with the projector of InternVL: a norm and two layers.
+double internvit_params(const LlmConfig& tower, double hidden) {
+  const double width = d(tower.dim({"hidden_size"}, "hidden width"));
+  const double ffn = d(tower.dim({"intermediate_size"}, "FFN width"));
+  const double side = patches_a_side(tower), layers = d(tower.layers({"num_hidden_layers"}));
+  double layer = plain_layer(width, ffn) + 2 * width;  // scales behind both parts
+  if (tower.text_or({"norm_type"}, "layer_norm") == "rms_norm") layer -= 2 * width;
+  if (!tower.flag_or({"qkv_bias"}, true)) layer -= 3 * width;
+  if (tower.flag_or({"qk_normalization"}, false)) layer += 2 * width;
+  return width + patch_conv_params(tower, width) + (side * side + 1) * width + layers * layer + 8 * width +
+         biased(4 * width, hidden) + biased(hidden, hidden);
+}
+
+}  // namespace
+
+std::optional<double> picture_tower_params(const LlmConfig& config, const LlmConfig& tower, std::int64_t hidden) {
+  const std::string type = tower.text_or({"model_type"}, "");
+  const std::string around = config.outer().find_string("model_type").value_or("");
+  const double h = d(hidden);
+  if (around == "qwen2_vl") return qwen2_params(tower, h);
+  if (around == "qwen2_5_vl") return qwen25_params(tower, h);
+  if (around == "qwen3_vl" || around == "qwen3_vl_moe") return qwen3_params(tower, h);
+  // MllamaForCausalLM is the language model alone.
+  const bool whole = first_architecture(config.outer()) != "MllamaForCausalLM";
+  if (type == "mllama_vision_model" && whole) return mllama_params(tower, h);
+  if (type == "pixtral" && (around == "mistral3" || around == "llava")) {
+    return pixtral_params(tower) + pixtral_projector(config, tower, h);
+  }
+  if (type == "moonvit" && around == "kimi_vl") return moonvit_params(tower, h);
+  if (type == "intern_vit_6b" && around == "internvl_chat") return internvit_params(tower, h);
+  return std::nullopt;
+}
+
+}  // namespace plumbline
