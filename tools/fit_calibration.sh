@@ -8,16 +8,17 @@ set -eu
 cd -- "$(dirname -- "$0")/.."
 validate=${PLUMBLINE_BUILD:-build}/bin/validate
 
-kv='shape!~kv=fp8'
+kv='shape!~kv=fp8' more=''
 # fit GPU FAMILY ROWS FREE [FILTERS...]: bf16 rows (random data, CUDA graphs) of $stacks: TensorRT-LLM, whose attention
 # kernels the planner follows (model/stacks/trtllm/plan_prefill.cpp). Overlap (4) and the droop of prefill (measured on the
 # H200) are not fitted.
 fit() {
   gpu=$1 family=$2 file=$3 rows=data/measurements/aiconfigurator/$1/$3.train.csv free=$4
   shift 4
-  "$validate" fit "$rows" --gpu "$gpu" --kernels library --family "$family" --free "$free" \
+  # shellcheck disable=SC2086  # one more file or none
+  "$validate" fit "$rows" $more --gpu "$gpu" --kernels library --family "$family" --free "$free" \
     --where "stack~$stacks" --where dtype=bf16 --where "$kv" "$@" \
-    --source "aiconfigurator $gpu $file" --out "data/calibration/$gpu.json"
+    --source "aiconfigurator $gpu $file${more:+ and attention_encoder}" --out "data/calibration/$gpu.json"
 }
 
 # GEMM on cards with TMA. What belongs to the kernel and the chip is fitted on the H200, whose rows stand beside our own
@@ -89,10 +90,22 @@ step_clk=900:50:9000,merge_clk=2000:100:40000" --min-us 10 --unbalanced --where 
   # FlashAttention-2 on mma.sync is a family of its own (the A100's flash_prefill, which stands in for its backward pass, stays)
   path=''
   [ "$gpu" != a100_sxm ] || path=_mma
+  # FA3's tiles are the same under all masks, so that encoders tell what of a block is not hidden
+  [ "$gpu" = a100_sxm ] || more=data/measurements/aiconfigurator/$gpu/attention_encoder.train.csv
   fit "$gpu" "flash_prefill$path" attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=300:10:4000,start_clk=5000:100:40000$append" \
     --min-us 10 --where 'D<=256'
+  more=''
   fit "$gpu" "flash_decode$path" attention_decode "fixed_s=7e-6:1e-6:2e-5,start_clk=9000:100:40000$chain" --min-us 10 \
     --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' --where 'D<=256'
+  # FA3 where queries, keys and values have 8 bits: their way through shared memory is the chain
+  if [ "$gpu" != a100_sxm ]; then
+    kv=shape~kv=fp8
+    fit "$gpu" flash_prefill_8bit attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=2500:10:6000,start_clk=5000:100:40000" \
+      --min-us 10 --where 'D<=256'
+    fit "$gpu" flash_decode_8bit attention_decode "fixed_s=7e-6:1e-6:2e-5,step_clk=2000:10:6000,start_clk=9000:100:40000" \
+      --min-us 10 --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' --where 'D<=256'
+    kv='shape!~kv=fp8'
+  fi
   stacks=trtllm
   # row-wise kernels: our own, measured on the H200; other cards take its scalars over (data/calibration, by hand)
   [ "$gpu" != h200_sxm ] || "$validate" fit data/measurements/own/h200_sxm/rowwise.train.csv --gpu "$gpu" \

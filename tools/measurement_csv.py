@@ -43,15 +43,18 @@ class Output:
         """A whole model, by RUN_COLUMNS, and `gpus` where there are several; `where` = (source, gpu, family)."""
         self.runs.append((where, {column: str(run.get(column, "")) for column in RUN_COLUMNS + ["gpus"]}))
 
-    def add(self, where, op, dtype, shape, us, row_id, watts="", stack="", kernel="", clock="burst", scope=""):
-        """`where` = (source, gpu, family)."""
-        self.rows.append((where, [op, dtype, shape_text(shape), us, watts, stack, kernel, clock, scope, row_id]))
+    def add(self, where, op, dtype, shape, us, row_id, watts="", stack="", kernel="", clock="burst", scope="", data=""):
+        """`where` = (source, gpu, family). `data`: what the operands hold, where it is no random numbers."""
+        self.rows.append((where, [op, dtype, shape_text(shape), us, watts, stack, kernel, clock, scope, row_id, data]))
 
     def write(self, root):
         """Writes all files; returns the rows of each, by (source, gpu, family, side)."""
         files, headers = defaultdict(list), {}
         for (where, row), held_out in zip(self.rows, sides([(row[0], row[2]) for _, row in self.rows])):
             files[(*where, "heldout" if held_out else "train")].append(row)
+        told = {where for where, row in self.rows if row[-1]}  # whose files say what operands hold
+        for where, _ in self.rows:
+            headers[where] = COLUMNS + (["data"] if where in told else [])
         several = {where for where, run in self.runs if run["gpus"]}
         runs = sides([[run[column] for column in SIDE_COLUMNS] for _, run in self.runs], SIDE_COLUMNS)
         for (where, run), held_out in zip(self.runs, runs):
@@ -66,8 +69,9 @@ class Output:
             path = os.path.join(folder, f"{family}.{side}.csv")
             with open(path + ".partial", "w", newline="", encoding="ascii") as f:
                 writer = csv.writer(f, lineterminator="\n")
-                writer.writerow(headers.get((source, gpu, family), COLUMNS))
-                writer.writerows(rows)
+                columns = headers[(source, gpu, family)]
+                writer.writerow(columns)
+                writer.writerows(row[:len(columns)] for row in rows)
             os.replace(path + ".partial", path)
         return files
 

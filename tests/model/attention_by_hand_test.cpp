@@ -89,6 +89,56 @@ TEST_F(AttentionByHand, FlashPrefillOnHopper) {
   EXPECT_DOUBLE_EQ(d.once_clk, 8 * 16384 / 128.0 + 50);
 }
 
+/// FA3 of 8 bits: tiles of 128 x 160 from pages; 256 queries over a cache of 256 see ceil(384 / 160) = 3 and
+/// ceil(512 / 160) = 4 blocks. fp8 products at the toy's fp8 rate; the values' way through shared memory and back, and a chain of
+/// 640 clk for 32 KiB of keys and values: 800 for 160 of 256 bytes. Results stay bf16.
+TEST_F(AttentionByHand, FlashPrefillOf8Bits) {
+  families_[flash_attention::kPrefill].step_clk = 100;
+  families_[flash_attention::kPrefill8bit].step_clk = 640;
+  AttentionPrefill s{1, 32, 4, 128, 128, 256, 512};
+  s.kv_dtype = DType::fp8;
+  const PrefillCut cut{.narrow_family = flash_attention::kPrefill8bit};
+  const Rates& m = machine_.rates();
+  const AttentionChoice c = plan_flash_prefill(s, false, m, families_, cut);
+  EXPECT_EQ(c.math, DType::fp8);
+  EXPECT_EQ(c.family, &families_[flash_attention::kPrefill8bit]);
+  EXPECT_EQ(c.plan.q_tile, 128);
+  EXPECT_EQ(c.plan.kv_tile, 160);
+  EXPECT_DOUBLE_EQ(c.main.plan.steps, 3.5);
+  EXPECT_DOUBLE_EQ(c.main.tensor_clk, 4.0 * 128 * 160 * 128 / m.gpu.sm.tensor_flop_per_clk[DType::fp8]);
+  EXPECT_DOUBLE_EQ(c.main.smem_clk, ((16384 + 2 * 160 * 256) + 160 * 256 + 2 * 160 * 128) / 128.0);
+  EXPECT_DOUBLE_EQ(c.main.exposed_clk, 100 * 160 / 128.0);
+  EXPECT_DOUBLE_EQ((c.main.step_latency * m.clock), 800);
+  EXPECT_EQ(c.main.dram_write, 32.0 * 256 * 128 * 2 * units::B);
+  // a kernel that has no such family multiplies as wide as the queries are
+  EXPECT_EQ(plan_flash_prefill(s, false, m, families_).math, DType::bf16);
+  // pages leave no registers for the next scores where heads are 256 wide: their softmax and first product are seen
+  s.qk_dim = s.v_dim = 256;
+  const AttentionChoice wide = plan_flash_prefill(s, false, m, families_, cut);
+  EXPECT_EQ(wide.plan.kv_tile, 128);
+  EXPECT_DOUBLE_EQ(wide.main.exposed_clk, 100 + wide.main.sfu_clk + wide.main.fp32_clk + wide.main.tensor_clk / 2);
+}
+
+/// FA3's tiles by mask: heads to 64 in 192 rows; one warpgroup of 64 rows where the queries of a KV head fit; encoders' keys
+/// lie in one piece.
+TEST_F(AttentionByHand, FlashTilesGoByMaskAndPages) {
+  const auto tile = [&](const AttentionPrefill& s) {
+    const AttentionPlan p = plan_flash_prefill(s, false, machine_.rates(), families_).plan;
+    return std::pair(p.q_tile, p.kv_tile);
+  };
+  AttentionPrefill s{1, 32, 4, 64, 64, 512, 512};
+  EXPECT_EQ(tile(s), std::pair(std::int64_t{192}, std::int64_t{128}));
+  s.window = 128;
+  EXPECT_EQ(tile(s), std::pair(std::int64_t{192}, std::int64_t{160}));
+  s.window = 0, s.causal = false;
+  EXPECT_EQ(tile(s), std::pair(std::int64_t{192}, std::int64_t{192}));
+  AttentionPrefill few{1, 32, 4, 128, 128, 8, 512};  // 8 queries of 8 heads
+  EXPECT_EQ(tile(few), std::pair(std::int64_t{64}, std::int64_t{128}));
+  few.q_len = 9;
+  EXPECT_EQ(tile(few), std::pair(std::int64_t{128}, std::int64_t{128}));
+  EXPECT_EQ(tile(AttentionPrefill{1, 4, 4, 256, 256, 512, 512}), std::pair(std::int64_t{128}, std::int64_t{80}));
+}
+
 /// FA2 takes blocks of 64 keys where heads are wider than 64, two CTAs an SM; queries are in registers, and each of four
 /// warps of 32 rows reads the keys.
 TEST_F(AttentionByHand, FlashPrefillBeforeHopper) {
@@ -111,7 +161,7 @@ TEST_F(AttentionByHand, FlashHeadsHaveCompiledWidths) {
   const auto clocks = [&](std::int64_t width) {
     const AttentionPrefill s{1, 4, 4, width, width, 128, 128};
     const AttentionChoice c = plan_flash_prefill(s, false, machine_.rates(), families_);
-    return c.main.tensor_clk * 1000 / (4.0 * 128 * static_cast<double>(c.plan.kv_tile));
+    return c.main.tensor_clk * 1000 / (4.0 * static_cast<double>(c.plan.q_tile * c.plan.kv_tile));
   };
   EXPECT_DOUBLE_EQ(clocks(64), 64);
   EXPECT_DOUBLE_EQ(clocks(80), 96);

@@ -27,9 +27,26 @@ double staircase_sum(double first, double stride, double n, double tile, double 
   return sum;
 }
 
+/// Tile i goes from the block of the first key that its first query sees to that of its last query's own key. Beyond 4096
+/// tiles the rest is as the ones before it.
+BlockCount windowed_blocks(double queries, double keys, double window, double q_tile, double kv_tile) {
+  BlockCount count;
+  count.tiles = ceil_div(queries, q_tile);
+  const double counted = std::min(count.tiles, 4096.0), before = keys - queries;
+  for (double i = 0; i < counted; ++i) {
+    const double first = std::max(0.0, before + i * q_tile - (window - 1));
+    const double end = std::min(keys, before + (i + 1) * q_tile);
+    const double blocks = ceil_div(end, kv_tile) - std::floor(first / kv_tile);
+    count.total += blocks;
+    count.longest = std::max(count.longest, blocks);
+  }
+  count.total *= count.tiles / counted;
+  return count;
+}
+
 }  // namespace
 
-BlockCount visited_blocks(const AttentionPrefill& s, double q_tile, double kv_tile) {
+BlockCount visited_blocks(const AttentionPrefill& s, double q_tile, double kv_tile, WindowBegin begin) {
   BlockCount count;
   const double q = static_cast<double>(s.q_len), kv = static_cast<double>(s.kv_len);
   const double window = s.window > 0 ? static_cast<double>(s.window) : kv;
@@ -40,6 +57,7 @@ BlockCount visited_blocks(const AttentionPrefill& s, double q_tile, double kv_ti
     count.total = count.tiles * count.longest;
     return count;
   }
+  if (window < kv && begin == WindowBegin::own_block) return windowed_blocks(q, kv, window, q_tile, kv_tile);
   // the last query of tile i sees keys up to kv - q + (i + 1) q_tile; its first sees back `window` keys
   const double reach = ceil_div(std::min(window + q_tile - 1, kv), kv_tile) + (window < kv ? 1 : 0);
   count.longest = std::min(all, reach);

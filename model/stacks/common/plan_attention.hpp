@@ -79,7 +79,11 @@ void require_tensor_path(DType type, const Question& question);
 struct BlockCount {
   double total = 0, longest = 0, tiles = 0;
 };
-BlockCount visited_blocks(const AttentionPrefill& shape, double q_tile, double kv_tile);
+/// Where tiles begin to read behind a window: at the block of their own first key, or all of them as many blocks back as the
+/// tile that lies worst to them.
+enum class WindowBegin { own_block, worst_tile };
+BlockCount visited_blocks(const AttentionPrefill& shape, double q_tile, double kv_tile,
+                          WindowBegin begin = WindowBegin::own_block);
 
 inline double ceil_div(double a, double b) { return std::ceil(a / b); }
 /// Narrow inputs are answered in bf16 (ops/op/attention_math.cpp counts the same).

@@ -23,6 +23,16 @@ double compiled_width(std::int64_t width) {
 
 constexpr double kRows = 128;  // of a tile of scores
 
+bool is_narrow(DType type) { return bits(type) <= 8; }
+
+/// What FA3 multiplies: operands of one type, the cache's; its callers round queries before they call. (hopper/flash_api.cpp:
+/// "query and key must have the same dtype"; vLLM's attention layer, query_quant.) FA2 has no such kernel, nor FA4, which
+/// wider operands are priced for.
+DType multiplied(DType type, DType kv_type, const Rates& m) {
+  const bool takes = m.path.kind == TensorPath::Kind::wgmma && m.gpu.sm.tensor_flop_per_clk[DType::fp8] > 0;
+  return takes && kv_type == DType::fp8 ? DType::fp8 : type;
+}
+
 /// Two tiles of a CTA that take turns, on tcgen05: the softmax of one is hidden behind the products of the other.
 double tiles_in_turn(const AttentionPrefill& s, double keys, double v_dim, double packed, const Rates& m) {
   const bool two = m.path.kind == TensorPath::Kind::tcgen05 &&
@@ -30,27 +40,91 @@ double tiles_in_turn(const AttentionPrefill& s, double keys, double v_dim, doubl
   return two ? 2 : 1;
 }
 
-/// FA3 packs the query heads of a KV head into one tile where few queries would leave most of its rows empty.
-double packed_heads(const AttentionPrefill& s, const PrefillCut& cut, const Rates& m) {
-  const double group = static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads);
-  const auto filled = [](double rows) { return rows / (ceil_div(rows, kRows) * kRows); };
-  const double queries = static_cast<double>(s.q_len);
-  constexpr double kWorthIt = 0.9;
-  return cut.packs_heads && is_fa3(m) && filled(queries) < kWorthIt * filled(queries * group) ? group : 1;
+bool has_fa3_tiles(const PrefillCut& cut, const Rates& m) {
+  return cut.tiles_by_mask && m.path.kind == TensorPath::Kind::wgmma;
 }
 
-double keys_a_block(double width, const Rates& m) {
-  if (is_fa3(m)) return width <= 128 ? 128 : width <= 192 ? 96 : 64;
-  return width <= 64 ? 128 : 64;
+/// FA3 packs the query heads of a KV head into one tile where few queries would leave most of its rows empty
+/// (hopper/heuristics.h, should_pack_gqa()).
+double packed_heads(const AttentionPrefill& s, double tile, const PrefillCut& cut, const Rates& m) {
+  const double group = static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads);
+  const auto filled = [tile](double rows) { return rows / (ceil_div(rows, tile) * tile); };
+  const double queries = static_cast<double>(s.q_len);
+  constexpr double kWorthIt = 0.9;
+  if (!cut.packs_heads || !is_fa3(m)) return 1;
+  const bool short_of_a_tile = has_fa3_tiles(cut, m) && queries <= tile;
+  return short_of_a_tile || filled(queries) < kWorthIt * filled(queries * group) ? group : 1;
+}
+
+struct ScoreTile {
+  double rows = 0, keys = 0;
+};
+
+/// What FA3 chooses a tile by: heads' widths as compiled, masks, and whether keys lie in pages that are shorter than a tile
+/// (caches do: vLLM's have 16 to 64 tokens).
+struct TileQuestion {
+  double width = 0, v_width = 0;
+  bool causal = false, windowed = false, paged = false;
+  bool one_warpgroup = false;  ///< all queries of a KV head fit in 64 rows
+};
+
+TileQuestion tile_question(const AttentionPrefill& s, double qk_dim, double v_dim) {
+  constexpr std::int64_t kOneWarpgroup = 64;
+  TileQuestion t{.width = std::max(qk_dim, v_dim), .v_width = v_dim};
+  t.windowed = s.window > 0 && s.window < s.kv_len;
+  t.causal = s.causal && !t.windowed;
+  t.paged = s.causal;
+  const bool fits = s.q_len * (s.q_heads / s.kv_heads) <= kOneWarpgroup;
+  t.one_warpgroup = s.causal && fits && qk_dim == v_dim && (qk_dim == 64 || qk_dim == 128);
+  return t;
+}
+
+/// FA3's tiles of scores (hopper/tile_size.h, tile_size_fwd_sm90()).
+ScoreTile tile_16bit(const TileQuestion& t) {
+  const bool shorter = t.windowed || t.paged;
+  if (t.width <= 64) {
+    if (t.one_warpgroup) return {64, 192};
+    return {192, t.causal ? 128.0 : shorter ? 160.0 : 192.0};
+  }
+  if (t.width <= 96) return {192, shorter ? 128.0 : 144.0};
+  if (t.width <= 128) return {t.one_warpgroup ? 64.0 : 128.0, shorter ? 128.0 : 176.0};
+  if (t.width <= 192) return {128, shorter ? 96.0 : t.v_width <= 128 ? 128.0 : 112.0};
+  return {128, t.windowed ? 64.0 : 80.0};
+}
+ScoreTile tile_8bit(const TileQuestion& t) {
+  if (t.width <= 64) return {192, 160};
+  if (t.width <= 96) return {192, 128};
+  if (t.width <= 128) return {128, t.paged ? 160.0 : 224.0};
+  if (t.width <= 192) return {128, t.windowed ? 128.0 : 160.0};
+  return {128, t.windowed ? 64.0 : 128.0};
+}
+
+ScoreTile score_tile(const AttentionPrefill& s, double qk_dim, double v_dim, const PrefillCut& cut, const Rates& m) {
+  const TileQuestion t = tile_question(s, qk_dim, v_dim);
+  if (has_fa3_tiles(cut, m)) return bits(s.dtype) <= 8 ? tile_8bit(t) : tile_16bit(t);
+  if (is_fa3(m)) return {kRows, t.width <= 128 ? 128.0 : t.width <= 192 ? 96.0 : 64.0};
+  return {kRows, t.width <= 64 ? 128.0 : 64.0};
+}
+
+/// wgmma takes 8-bit values along the keys alone: a warpgroup copies keys and values page by page and transposes the values
+/// in shared memory, beside the products. Its chain grows with a block's bytes; the scalar is that of 32 KiB.
+void transpose_demand(Demand& d, double keys, double qk_dim, double v_dim, const Rates& m,
+                      const FamilyScalars& family) {
+  constexpr double kReferenceBytes = 32 * 1024, kWidestOverlapped = 192;
+  // wider heads leave no registers for the next scores while the last ones are in work
+  const double qk_clk = d.tensor_clk * qk_dim / (qk_dim + v_dim);
+  if (qk_dim > kWidestOverlapped) d.exposed_clk += d.sfu_clk + d.fp32_clk + qk_clk;
+  d.smem_clk += 2 * keys * v_dim / m.gpu.sm.smem_bytes_per_clk.in(units::B);
+  d.step_latency = family.step_clk * keys * (qk_dim + v_dim) / kReferenceBytes / m.clock;
 }
 
 /// As the TensorRT-LLM kernels' (trtllm/plan_prefill.cpp): each warpgroup, or warp of 16 rows, reads the keys
 /// itself.
-void block_demand(Demand& d, double tiles, double keys, double qk_dim, double v_dim, const AttentionPrefill& s,
+void block_demand(Demand& d, double tiles, ScoreTile tile, double qk_dim, double v_dim, const AttentionPrefill& s,
                   const Rates& m, const FamilyScalars& family) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;
-  const double rows = tiles * kRows;
+  const double rows = tiles * tile.rows, keys = tile.keys;
   score_demand(d, rows, keys, qk_dim, v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
   d.fp32_clk += rows * v_dim / (sm.fp32_flop_per_clk / 2);
   const double group = m.path.kind == TensorPath::Kind::tcgen05 ? kRows : is_fa3(m) ? 64 : 32;
@@ -76,13 +150,18 @@ Demand append_demand(const AttentionPrefill& s, const FamilyScalars& family) {
 
 }  // namespace
 
-AttentionChoice plan_flash_prefill(const AttentionPrefill& s, bool appends, const Rates& m,
+AttentionChoice plan_flash_prefill(const AttentionPrefill& asked, bool appends, const Rates& m,
                                    std::span<const FamilyScalars> families, const PrefillCut& cut) {
   AttentionChoice c;
-  c.family = &families[cut.family];
-  const double qk_dim = compiled_width(s.qk_dim), v_dim = compiled_width(s.v_dim), packed = packed_heads(s, cut, m);
-  const double keys = keys_a_block(std::max(qk_dim, v_dim), m);
-  const double tiles = tiles_in_turn(s, keys, v_dim, packed, m), rows = tiles * kRows;
+  AttentionPrefill s = asked;
+  if (cut.narrow_family != 0) s.dtype = multiplied(asked.dtype, asked.kv_dtype, m);
+  c.math = s.dtype;
+  const bool narrow = cut.narrow_family != 0 && is_narrow(s.dtype) && m.path.kind == TensorPath::Kind::wgmma;
+  c.family = &families[narrow ? cut.narrow_family : cut.family];
+  const double qk_dim = compiled_width(s.qk_dim), v_dim = compiled_width(s.v_dim);
+  const ScoreTile tile = score_tile(s, qk_dim, v_dim, cut, m);
+  const double keys = tile.keys, packed = packed_heads(s, tile.rows, cut, m);
+  const double tiles = tiles_in_turn(s, keys, v_dim, packed, m), rows = tiles * tile.rows;
   c.plan.q_tile = static_cast<std::int64_t>(rows);
   c.plan.kv_tile = static_cast<std::int64_t>(keys);
   c.plan.packed_heads = static_cast<std::int64_t>(packed);
@@ -91,25 +170,34 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& s, bool appends, cons
   const double heads = static_cast<double>(s.batch * s.q_heads) / packed;
   d.plan.ctas = static_cast<std::int64_t>(heads * blocks.tiles);
   d.plan.ctas_per_sm = is_fa3(m) ? 1 : 2;
-  d.plan.threads = is_fa3(m) ? 384 : 128;
+  d.plan.threads = is_fa3(m) ? static_cast<std::int64_t>(2 * tile.rows) + 128 : 128;
   d.plan.shortest_first = !is_fa3(m) || !cut.longest_first;  // FA3's scheduler deals the longest tiles first
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
-  block_demand(d, tiles, keys, qk_dim, v_dim, s, m, *c.family);
+  block_demand(d, tiles, tile, qk_dim, v_dim, s, m, families[cut.family]);
+  // FA3's tiles differ in size: what of a block's softmax is not hidden goes with its scores
+  constexpr double kReferenceScores = 128.0 * 128.0;
+  if (has_fa3_tiles(cut, m)) d.exposed_clk *= tile.rows * keys / kReferenceScores;
+  if (narrow) transpose_demand(d, keys, qk_dim, v_dim, m, *c.family);
   d.once_clk = masked_blocks(s, rows / packed, keys, d.plan.steps) * mask_clk(rows * keys, m) + c.family->start_clk;
   prefill_traffic(d, s);
+  d.dram_write = prefill_results(asked);
   if (!appends) return c;
   c.prepares = true;
   c.prepare_family = &families[flash_attention::kAppend];
-  c.prepare = append_demand(s, *c.prepare_family);
+  c.prepare = append_demand(asked, *c.prepare_family);
   return c;
 }
 
-AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
+AttentionChoice plan_flash_decode(const AttentionDecode& asked, const Rates& m, std::span<const FamilyScalars> families,
                                   const KeyCutting& how, const DecodeCut& kernel) {
+  AttentionDecode s = asked;
+  if (kernel.narrow_family != 0) s.dtype = multiplied(asked.dtype, asked.kv_dtype, m);
+  const bool narrow = kernel.narrow_family != 0 && is_narrow(s.dtype) && m.path.kind == TensorPath::Kind::wgmma;
   const DecodeTask t = decode_task(s);
   AttentionChoice c;
-  c.family = &families[kernel.family];
+  c.math = s.dtype;
+  c.family = &families[narrow ? kernel.narrow_family : kernel.family];
   c.combine_family = &families[flash_attention::kCombine];
   constexpr double kBlock = 128, kStep = 64, kFull = 0.8, kMostSplits = 128;
   c.plan.kv_tile = static_cast<std::int64_t>(kStep);
@@ -128,6 +216,7 @@ AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std:
   constexpr double kReferenceKeyBytes = 512;  // of a step's chain: 64 keys of 2 x 128 at 16 bits
   const double seen = (t.qk_dim + t.v_dim / parts) / (t.qk_dim + t.v_dim);  // of a key's bytes by a CTA
   const double step_clk = c.family->step_clk * seen * t.key_bytes / kReferenceKeyBytes;
+  if (narrow) d.smem_clk += 2 * kStep * t.v_dim / m.gpu.sm.smem_bytes_per_clk.in(units::B);  // values are transposed
   cut_keys(c, how, std::max(1.0, wanted), most, m, [&](Demand& main, double splits) {
     main.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits * parts);
     main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), kStep);

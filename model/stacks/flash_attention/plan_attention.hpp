@@ -19,6 +19,8 @@ enum Family : std::size_t {
   kBackward = kFamilies,
   kPrefillMma,
   kDecodeMma,
+  kPrefill8bit,
+  kDecode8bit,
   kAllFamilies
 };
 }  // namespace flash_attention
@@ -27,7 +29,9 @@ enum Family : std::size_t {
 struct PrefillCut {
   bool packs_heads = true;    ///< query heads of a KV head share a tile where few queries would leave it empty
   bool longest_first = true;  ///< CTAs take the longest tiles of a causal mask first
+  bool tiles_by_mask = true;  ///< tiles go by masks and pages, as FA3's do; else by heads' widths alone
   std::size_t family = flash_attention::kPrefill;
+  std::size_t narrow_family = 0;  ///< of products of 8 bits; 0: the same
 };
 
 struct DecodeCut {
@@ -35,6 +39,7 @@ struct DecodeCut {
   double widest = 256;  ///< columns of V that a CTA sums; wider heads are cut in two, and both halves read the keys
   bool whole_blocks = false;  ///< a part has a whole block of keys at least
   std::size_t family = flash_attention::kDecode;
+  std::size_t narrow_family = 0;  ///< of products of 8 bits; 0: the same
 };
 
 /// `appends`: new keys and values go to the cache by a launch of their own.

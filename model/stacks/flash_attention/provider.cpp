@@ -47,6 +47,19 @@ constexpr std::array<FamilyDeclaration, flash_attention::kAllFamilies> kDeclared
       .stand_in = "library.flash_decode",
       .carry = {.fixed_in_cycles = true},
       .kind = "attention",
+      .classes = kDecodeClasses},
+     // FA3 where all operands have 8 bits: values are transposed on their way
+     {.name = "flash_prefill_8bit",
+      .op = "attention_prefill",
+      .required = false,
+      .stand_in = "library.flash_prefill",
+      .kind = "attention",
+      .classes = kPrefillClasses},
+     {.name = "flash_decode_8bit",
+      .op = "attention_decode",
+      .required = false,
+      .stand_in = "library.flash_decode",
+      .kind = "attention",
       .classes = kDecodeClasses}}};
 
 constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "attention_backward"};
@@ -76,14 +89,16 @@ class FlashAttention final : public Provider {
     if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
       require_tensor_path(prefill->dtype, q);
       const bool append = appends(*prefill, q);
-      PrefillCut cut;
+      PrefillCut cut{.narrow_family = flash_attention::kPrefill8bit};
       if (by_mma_sync(q)) cut.family = flash_attention::kPrefillMma;
-      answer_attention(plan_flash_prefill(*prefill, append, q.rates, q.families, cut), "attention", variant, q, out);
+      const AttentionChoice choice = plan_flash_prefill(*prefill, append, q.rates, q.families, cut);
+      out.math = choice.math;
+      answer_attention(choice, "attention", variant, q, out);
       return true;
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      DecodeCut cut;
+      DecodeCut cut{.narrow_family = flash_attention::kDecode8bit};
       if (by_mma_sync(q)) cut.family = flash_attention::kDecodeMma;
       answer_attention(plan_flash_decode(*decode, q.rates, q.families, key_cutting(q), cut), "split-KV attention",
                        variant, q, out);
