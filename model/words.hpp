@@ -45,11 +45,13 @@ inline constexpr std::array<Word<Phase>, 3> kPhaseWords{
     {{"prefill", Phase::prefill}, {"decode", Phase::decode}, {"train", Phase::train}}};
 inline constexpr std::array<Word<Fusion>, 3> kFusionWords{
     {{"none", Fusion::none}, {"typical", Fusion::typical}, {"max", Fusion::max}}};
-inline constexpr std::array<Word<Overlap>, 5> kOverlapWords{{{"none", Overlap::none},
+inline constexpr std::array<Word<Overlap>, 7> kOverlapWords{{{"none", Overlap::none},
                                                              {"two-batch", Overlap::two_batch},
                                                              {"sends", Overlap::sends},
                                                              {"full", Overlap::full},
-                                                             {"async-tp", Overlap::async_tp}}};
+                                                             {"async-tp", Overlap::async_tp},
+                                                             {"replicas", Overlap::replicas},
+                                                             {"iteration", Overlap::iteration}}};
 inline constexpr std::array<Word<Pass>, 3> kPassWords{
     {{"forward", Pass::forward}, {"backward", Pass::backward}, {"update", Pass::update}}};
 
@@ -60,8 +62,10 @@ inline constexpr std::array<Word<Optimizer>, 7> kOptimizerWords{{{"sgd", Optimiz
                                                                  {"adafactor", Optimizer::adafactor},
                                                                  {"muon", Optimizer::muon},
                                                                  {"adam8bit", Optimizer::adam8bit}}};
-inline constexpr std::array<Word<Recompute>, 3> kRecomputeWords{
-    {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
+inline constexpr std::array<Word<Recompute>, 4> kRecomputeWords{{{"none", Recompute::none},
+                                                                 {"selective", Recompute::selective},
+                                                                 {"full", Recompute::full},
+                                                                 {"products", Recompute::products}}};
 inline constexpr std::array<Word<PipelineSchedule>, 4> kScheduleWords{{{"gpipe", PipelineSchedule::gpipe},
                                                                        {"1f1b", PipelineSchedule::one_f_one_b},
                                                                        {"interleaved", PipelineSchedule::interleaved},

@@ -31,7 +31,7 @@ void add_parallel_flags(const Command& app, ParallelChoice& choice, Workload& wo
   app.toggle("--attention-dp", "attention is whole on each tp rank, for sequences of its own", plan.attention_data);
   add_degree(app, "--micro-batches", "parts of a batch in the pipeline at a time [pp]", plan.micro_batches);
   app.value(
-      "--overlap", "WORD", "none, stack, two-batch, sends, async-tp, full: what runs beside compute [stack]",
+      "--overlap", "WORD", "stack, none, two-batch, sends, async-tp, full, replicas, iteration [stack]",
       [&choice](const std::string& text) { choice.overlap = chosen_word("--overlap", kOverlapChoiceWords, text); });
   app.value("--expert-load", "LOAD", "uniform, power:A or FILE: how tokens spread over the experts [uniform]",
             [&workload](const std::string& text) { workload.expert_load = expert_load_of("--expert-load", text); });
@@ -68,6 +68,16 @@ std::vector<std::string> parallel_remarks(const Workload& workload, const Machin
         "Products in front of which tokens are gathered, or behind which sums are scattered, work on one rank's tokens "
         "at a time, while copy engines bring or take the next rank's.");
   }
+  if (replicas_beside(workload.overlap)) {
+    remarks.emplace_back(
+        "What replicas exchange travels beside the pass that makes or reads it, but for the first or the last layer's "
+        "part; "
+        "the SMs that it holds are missing there.");
+  }
+  if (workload.overlap == Overlap::iteration) {
+    remarks.emplace_back("What tensor ranks exchange travels in parts beside the product next to it.");
+  }
+  if (workload.phase == Phase::train) return remarks;
   remarks.emplace_back(
       "What runs side by side shares SMs, DRAM and L2 by what each asks for, and one clock. Whole steps with overlap "
       "were never measured.");

@@ -10,6 +10,7 @@
 #include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
 #include "model/predictor/same_operators.hpp"
+#include "model/schedule/exchanges.hpp"
 #include "model/schedule/pipeline.hpp"
 #include "model/schedule/side_by_side.hpp"
 #include "model/stacks/common/collective_choice.hpp"
@@ -229,6 +230,7 @@ void reprice(StepPrediction& out, const Machine& machine, const RunOptions& opti
   const Rates& m = machine.rates();
   for (NodePrediction& n : out.nodes) reprice(n.op, m, share);
   set_gaps(out, machine, options.runtime, out.between_steps);
+  exchange_beside(out, m, Stages::one);
   side_by_side(out);
   side_by_side.sends(out);
 }
@@ -246,6 +248,7 @@ Seconds step_time_at(StepPrediction& out, const Machine& machine, const RunOptio
       n.op.time = n.first < i ? out.nodes[n.first].op.time : repriced_time(n.op, m, share);
     }
     set_gaps(out, machine, options.runtime, out.between_steps);
+    exchange_beside(out, m, Stages::one);
   }
   Seconds time;
   for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * n.on_path();
@@ -321,6 +324,7 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
                   const RunOptions& options, StepPrediction& out) {
   const Stack& stack = machine.stack();
   const bool train = workload.phase == Phase::train, as_it_fuses = workload.fusion == stack.fusion;
+  const Rewrites* training = train && as_it_fuses ? stack.training.get() : nullptr;
   if (train && stack.rewrites && !stack.training && as_it_fuses) {
     throw NotModelled("phase train: stack " + stack.name +
                       ": the launches of its backward pass are not on file; expected --stack megatron, or "
@@ -335,12 +339,10 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
     as_the_stack_does.prefill_at_once = stack.prefill_at_once;
     as_the_stack_does.training.written_out = stack.written_out_attention;
     as_the_stack_does.training.score_bytes = stack.score_kept.in(units::B);
-    if (train && as_it_fuses && stack.training) train_eagerly(as_the_stack_does);
+    if (training && stack.trains_eagerly()) train_eagerly(as_the_stack_does);
     lower(llm, as_the_stack_does, out.graph);
-    if (train && as_it_fuses && stack.training) {
-      rewrite(out.graph, *stack.training, lowering::rank_workload(as_the_stack_does), llm.model_type,
-              {llm.vocab, llm.tied_embeddings});
-    }
+    const Workload rank = lowering::rank_workload(as_the_stack_does);
+    if (training) rewrite(out.graph, *training, rank, llm.model_type, {llm.vocab, llm.tied_embeddings});
   } else {
     lower(llm, workload, out.graph);
   }
@@ -361,9 +363,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   out.clock = m.clock;
   out.energy.reset();
   out.power.reset();
-  out.power_low.reset();
-  out.power_high.reset();
-  out.waiting_power.reset();
+  for (auto* power : {&out.power_low, &out.power_high, &out.waiting_power}) power->reset();
   out.power_limited = out.waits_for_host = out.host_measured = false;
   out.uncapped = Seconds{};
   out.network_exposed = out.network_hidden = out.overlap_tax = out.bubble = Seconds{};
@@ -386,6 +386,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
     n.beside = -1;
   }
   set_gaps(out, machine, options.runtime, out.between_steps);
+  exchange_beside(out, m, Stages::all);
   SideBySide side_by_side(m);
   side_by_side(out);
   keep_slowest_stage(out, phase);

@@ -57,6 +57,8 @@ Overlap settle_overlap(OverlapChoice choice, const Llm& llm, const Workload& wor
     case OverlapChoice::two_batch: asked.overlap = Overlap::two_batch; break;
     case OverlapChoice::sends: asked.overlap = Overlap::sends; break;
     case OverlapChoice::async_tp: asked.overlap = Overlap::async_tp; break;
+    case OverlapChoice::replicas: asked.overlap = Overlap::replicas; break;
+    case OverlapChoice::iteration: asked.overlap = Overlap::iteration; break;
     case OverlapChoice::full: asked.overlap = lowering::possible_overlap(Overlap::full, llm, workload); break;
   }
   lowering::refuse_overlap(llm, asked);
@@ -75,7 +77,7 @@ Workload settled_sizes(const LlmQuestion& q, const Stack& stack) {
   if (workload.phase == Phase::prefill && q.context_given) workload.cached = q.workload.context;
   workload.training.written_out = workload.phase == Phase::train && stack.written_out_attention;
   workload.training.score_bytes = stack.score_kept.in(units::B);
-  if (workload.phase == Phase::train && stack.training && workload.fusion == stack.fusion) {
+  if (workload.phase == Phase::train && stack.trains_eagerly() && workload.fusion == stack.fusion) {
     train_eagerly(workload);
     workload.fused_attention = stack.fused_attention;  // what fits is asked of this workload
   }

@@ -10,6 +10,8 @@ const Provider& cublas_provider();
 const Provider& trtllm_provider();
 const Provider& trtllm_plain_provider();  // trtllm
 const Provider& flash_attention_provider();
+const Provider& flash_attention_2_provider();  // flash_attention
+const Provider& flash_attention_1_provider();  // flash_attention
 const Provider& flashinfer_provider();
 const Provider& fla_provider();             // fla
 const Provider& flashinfer_gdn_provider();  // fla
@@ -28,10 +30,12 @@ std::span<const Provider* const> providers() {
       &trtllm_provider(),           //
       &trtllm_plain_provider(),     //
       &flash_attention_provider(),  //
-      &flashinfer_provider(),       //
-      &fla_provider(),              //
-      &flashinfer_gdn_provider(),   //
-      &pytorch_provider(),          //
+      &flash_attention_2_provider(),
+      &flash_attention_1_provider(),
+      &flashinfer_provider(),      //
+      &fla_provider(),             //
+      &flashinfer_gdn_provider(),  //
+      &pytorch_provider(),         //
       &trtllm_all_reduce_provider(),
       &vllm_all_reduce_provider(),
       &deepep_provider(),

@@ -239,10 +239,17 @@ Stack with_kernels(const Stack& stack, const Stack& kernels) {
   return out;
 }
 
+/// Attention of any phase: those of a training stack alone are no answer to what serving asks.
+bool runs_all_attention(const Provider* provider) {
+  const std::span<const std::string_view> ops = provider->ops();
+  return std::all_of(kSoftmaxAttention.begin(), kSoftmaxAttention.end(),
+                     [&](std::string_view op) { return std::find(ops.begin(), ops.end(), op) != ops.end(); });
+}
+
 std::vector<std::string> attention_words() {
   std::vector<std::string> words;
   for (const Provider* each : providers()) {
-    if (runs_attention({each, {}, false})) words.emplace_back(each->word());
+    if (runs_all_attention(each)) words.emplace_back(each->word());
   }
   return words;
 }
@@ -251,7 +258,7 @@ namespace {
 
 const Provider* attention_by(std::string_view name) {
   for (const Provider* each : providers()) {
-    if (runs_attention({each, {}, false}) && (each->name() == name || each->word() == name)) return each;
+    if (runs_all_attention(each) && (each->name() == name || each->word() == name)) return each;
   }
   return nullptr;
 }

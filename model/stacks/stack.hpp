@@ -83,6 +83,9 @@ struct Stack {
 
   /// Its section of calibrations and reports: the floor, ours where our kernels come first, else the libraries'.
   KernelSet kernels() const;
+  /// Parameters, gradients and states as an eager framework has them (Training::eager): its launches stand for operators of
+  /// the model's source. A stack that fuses names launches for some of its own.
+  bool trains_eagerly() const { return training && fusion == Fusion::none; }
 };
 
 /// Reads a stack. Throws BadInput naming the place for an unknown key, provider or operator, a list without providers,

@@ -11,12 +11,14 @@ namespace plumbline {
 /// What a node of a model's graph is to its neighbours, where the operator alone does not say it and the backward pass
 /// depends on it.
 enum class NodeRole : std::uint8_t {
-  plain,    ///< a matrix product is one with weights
-  scores,   ///< matrix product of queries and keys: both operands are activations
-  context,  ///< matrix product of probabilities and values
-  product,  ///< element-wise product of two activations, which is lowered as an `add` (the same bytes)
-  dropped,  ///< an add whose second operand's dropout is in the same kernel
-  loss,     ///< fused cross entropy: the forward kernel writes the gradient
+  plain,           ///< a matrix product is one with weights
+  scores,          ///< matrix product of queries and keys: both operands are activations
+  context,         ///< matrix product of probabilities and values
+  product,         ///< element-wise product of two activations, which is lowered as an `add` (the same bytes)
+  dropped,         ///< an add whose second operand's dropout is in the same kernel
+  loss,            ///< fused cross entropy: the forward kernel writes the gradient
+  beside_forward,  ///< exchange between replicas that can travel while the forward pass runs: weights that it will read
+  beside_backward,  ///< the same of the backward pass: weights, and sums of gradients that are there
 };
 
 /// Which gradient a node computes; its name says so ("qkv_proj.dw").

@@ -75,6 +75,9 @@ struct Graph {
   /// A node that depends on none of its own segment follows the last of its half of the segment's repeat before. Else
   /// nodes run one after the other as they stand.
   bool side_by_side = false;
+  /// Of training: exchanges between replicas travel beside the passes that their roles name; those of tensor ranks beside the
+  /// product next to them.
+  bool replicas_beside = false, tensor_beside = false;
   std::int64_t ranks = 1;  ///< GPUs that the step runs on
   /// Names of nodes that were made for this graph; copies share them.
   using Names = std::set<std::string>;

@@ -19,8 +19,9 @@ enum class Optimizer { sgd, adam, adamw, adamw_fused, adafactor, muon, adam8bit 
 
 /// What the backward pass computes again instead of keeping it: nothing; scores and probabilities of attention that is
 /// written out (flash attention keeps none); each layer whole, from its input (Korthikanti et al., arXiv 2205.05198,
-/// section 5).
-enum class Recompute { none, selective, full };
+/// section 5); in each layer everything but attention, sums over ranks and every other product (the per-operator policy of
+/// torchtitan's activation checkpointing, torchtitan/models/llama3/infra/parallelize.py; products as the stack fuses them).
+enum class Recompute { none, selective, full, products };
 
 /// In which order a stage of a pipeline works on its micro-batches.
 enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, zero_bubble };
@@ -85,9 +86,14 @@ bool settle_tensor(ParallelPlan& plan, std::int64_t gpus, bool tensor_given);
 /// prompt is cut into two chunks. `sends`: a stage of a pipeline hands a micro-batch on while it works on the next. `full`:
 /// both. `async_tp`: where tokens are split over the tensor ranks, a product works on what has come of its input while more
 /// comes, and what it has made goes out while it makes more (ops/lower/async_tp.hpp).
-enum class Overlap { none, two_batch, sends, full, async_tp };
+enum class Overlap { none, two_batch, sends, full, async_tp, replicas, iteration };
 constexpr bool in_halves(Overlap o) { return o == Overlap::two_batch || o == Overlap::full; }
 constexpr bool in_shards(Overlap o) { return o == Overlap::async_tp; }
+/// Of training alone (model/schedule/exchanges.hpp). `replicas`: what replicas exchange travels beside the pass that makes or
+/// reads it, as FSDP prefetches and Megatron overlaps gradients' sums and parameters' gathers; `iteration`: and what tensor
+/// ranks exchange beside a product travels in parts beside it (Transformer Engine's user buffers, asynchronous tensor
+/// parallelism).
+constexpr bool replicas_beside(Overlap o) { return o == Overlap::replicas || o == Overlap::iteration; }
 constexpr bool sends_beside(Overlap o) { return o == Overlap::sends || o == Overlap::full; }
 
 /// How tokens spread over the experts of a layer. Unset: evenly.

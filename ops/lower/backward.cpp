@@ -4,6 +4,21 @@
 #include "ops/lower/parts.hpp"
 
 namespace plumbline::lowering {
+namespace {
+
+/// Of a layer [first, end) what Recompute::products computes again: each of its runs between nodes whose results are kept.
+void recompute_products(Step& s, int first, int end) {
+  int products = 0;
+  for (int i = first; i < end; ++i) {
+    const Op& op = s.graph.nodes[static_cast<std::size_t>(i)].op;
+    const auto* c = std::get_if<Collective>(&op);
+    bool kept = std::holds_alternative<AttentionPrefill>(op) || (c != nullptr && c->kind != CollectiveKind::all_gather);
+    if (std::holds_alternative<Gemm>(op)) kept = ++products % 2 == 1;
+    if (!kept) s.recompute(i, i + 1);
+  }
+}
+
+}  // namespace
 
 void backward(Step& s) {
   s.pass = Pass::backward;
@@ -14,6 +29,9 @@ void backward(Step& s) {
     s.graph.segments.back().forward = i;
     if (s.workload.training.recompute == Recompute::full && segment.layers) {
       s.recompute(segment.first, segment.first + segment.size);
+    }
+    if (s.workload.training.recompute == Recompute::products && segment.layers) {
+      recompute_products(s, segment.first, segment.first + segment.size);
     }
     for (int n = segment.first + segment.size; n-- > segment.first;) s.add_gradient(static_cast<std::size_t>(n));
     s.close();

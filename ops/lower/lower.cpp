@@ -223,6 +223,8 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   graph.ranks = workload.parallel.ranks();
   graph.side_by_side = in_halves(workload.overlap) || in_shards(workload.overlap);
   graph.pipeline.sends_beside = sends_beside(workload.overlap);
+  graph.replicas_beside = replicas_beside(workload.overlap);
+  graph.tensor_beside = workload.overlap == Overlap::iteration;
   const Workload rank = rank_workload(workload);
   Step s(rank, types_of(llm, workload), graph);
   for (std::size_t i = llm.stacks.size(); i-- > 0;) {  // the main stack is first in the list and last to run

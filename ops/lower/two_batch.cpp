@@ -101,6 +101,14 @@ void refuse_shards(const Llm& llm, const Workload& w, const std::string& place) 
   }
 }
 
+/// Of training: what travels beside a pass.
+void refuse_exchanges(const Workload& w, const std::string& place) {
+  if (w.phase != Phase::train) throw BadInput(place + "has a meaning with phase train alone");
+  if (w.parallel.data * w.parallel.context > 1 || (w.overlap == Overlap::iteration && w.parallel.tensor > 1)) return;
+  throw BadInput(place + "expected ranks that exchange something: replicas (dp above 1)" +
+                 (w.overlap == Overlap::iteration ? ", or tensor ranks" : ""));
+}
+
 }  // namespace
 
 void refuse_overlap(const Llm& llm, const Workload& w) {
@@ -108,6 +116,8 @@ void refuse_overlap(const Llm& llm, const Workload& w) {
   if (in_halves(w.overlap)) refuse_halves(llm, w, place + "two-batch: ");
   if (sends_beside(w.overlap)) refuse_sends(w, place + "sends: ");
   if (in_shards(w.overlap)) refuse_shards(llm, w, place + "async-tp: ");
+  if (replicas_beside(w.overlap))
+    refuse_exchanges(w, place + (w.overlap == Overlap::replicas ? "replicas: " : "iteration: "));
 }
 
 Overlap possible_overlap(Overlap wanted, const Llm& llm, const Workload& workload) {
@@ -121,6 +131,7 @@ Overlap possible_overlap(Overlap wanted, const Llm& llm, const Workload& workloa
     }
     return true;
   };
+  if (replicas_beside(wanted)) return possible(wanted) ? wanted : Overlap::none;
   const bool halves = in_halves(wanted) && possible(Overlap::two_batch);
   const bool sends = sends_beside(wanted) && possible(Overlap::sends);
   if (halves && sends) return Overlap::full;

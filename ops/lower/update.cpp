@@ -16,6 +16,12 @@
 namespace plumbline::lowering {
 namespace {
 
+constexpr NodeTag kForwardGather = "forward_all_gather"_node.as(NodeRole::beside_forward);
+constexpr NodeTag kBackwardGather = "backward_all_gather"_node.as(NodeRole::beside_backward);
+
+/// Ranks that hold the same parameters: replicas, and those that share a sequence.
+std::int64_t copies(const ParallelPlan& plan) { return plan.data * plan.context; }
+
 std::int64_t elements(double count) { return static_cast<std::int64_t>(count); }
 
 void reduce_gradients(Step& s, double params) {
@@ -23,9 +29,11 @@ void reduce_gradients(Step& s, double params) {
   const DType type = s.workload.training.gradient;
   const Bytes bytes = storage(type, params);
   if (plan.zero == 0) {
-    s.collective("grad_all_reduce"_node, CollectiveKind::all_reduce, bytes, type, plan.data, plan.tensor);
+    s.collective("grad_all_reduce"_node.as(NodeRole::beside_backward), CollectiveKind::all_reduce, bytes, type,
+                 copies(plan), plan.tensor);
   } else {
-    s.collective("grad_reduce_scatter"_node, CollectiveKind::reduce_scatter, bytes, type, plan.data, plan.tensor);
+    s.collective("grad_reduce_scatter"_node.as(NodeRole::beside_backward), CollectiveKind::reduce_scatter, bytes, type,
+                 copies(plan), plan.tensor);
   }
 }
 
@@ -40,7 +48,7 @@ Rowwise pass_over(const Step& s, double params, std::int64_t width) {
 /// copying them out of what was gathered; gradients are copied together and scattered as sums.
 void exchange_eagerly(Step& s, double params, std::int64_t width) {
   const ParallelPlan& plan = s.workload.parallel;
-  if (plan.data == 1) return;
+  if (copies(plan) == 1) return;
   const DType type = s.workload.training.gradient;
   const Bytes bytes = storage(type, params);
   const Rowwise copy = pass_over(s, params, width);
@@ -48,18 +56,18 @@ void exchange_eagerly(Step& s, double params, std::int64_t width) {
   s.open("replicas", 1);
   s.graph.segments.back().once = true;
   const auto gather = [&](NodeTag name, NodeTag out) {
-    s.collective(name, CollectiveKind::all_gather, bytes, type, plan.data, plan.tensor);
+    s.collective(name, CollectiveKind::all_gather, bytes, type, copies(plan), plan.tensor);
     s.add(out, copy);
   };
   if (plan.zero == 0) {
     s.add("to_buckets"_node, copy);
-    s.collective("grad_all_reduce"_node, CollectiveKind::all_reduce, bytes, type, plan.data, plan.tensor);
+    s.collective("grad_all_reduce"_node, CollectiveKind::all_reduce, bytes, type, copies(plan), plan.tensor);
     s.add("from_buckets"_node, copy);
   } else {
     gather("forward_all_gather"_node, "forward_copy_out"_node);
     if (plan.zero == 3) gather("backward_all_gather"_node, "backward_copy_out"_node);
     s.add("grad_copy_in"_node, copy);
-    s.collective("grad_reduce_scatter"_node, CollectiveKind::reduce_scatter, bytes, type, plan.data, plan.tensor);
+    s.collective("grad_reduce_scatter"_node, CollectiveKind::reduce_scatter, bytes, type, copies(plan), plan.tensor);
   }
   s.close();
 }
@@ -73,20 +81,63 @@ void zero_gradients(Step& s, double params) {
   s.add("zero_grad"_node, zero);
 }
 
+/// What replicas share is exchanged a unit at a time, as FSDP wraps a model: each layer, and what is outside of them.
+struct Units {
+  std::int64_t layers = 1;
+  double layer = 0, outside = 0;  ///< parameters of this rank
+};
+
+Units units_of(const Step& s, const Llm& llm, double params) {
+  const double matrices = llm.tied_embeddings ? 1 : 2;
+  const double ends = matrices * d(llm.vocab) * d(llm.hidden) / d(s.tp());
+  Units units{static_cast<std::int64_t>(llm.main().order.size()), 0, ends < params ? ends : 0};
+  units.layer = (params - units.outside) / d(units.layers);
+  return units;
+}
+
 /// Where replicas share gradients (2) and weights (3), behind each micro-batch: gradients are reduce-scattered as they are
 /// made, and each layer's weights all-gathered in front of its forward and of its backward pass (ZeRO, sections 5.2, 5.3).
-void exchange_each_time(Step& s, double params) {
+void exchange_unit(Step& s, const char* segment, std::int64_t units, double params) {
   const ParallelPlan& plan = s.workload.parallel;
-  if (plan.data == 1 || plan.zero < 2) return;
+  if (!(params > 0)) return;
   s.pass = Pass::backward;
-  s.open("replicas", 1);
+  s.open(segment, units);
   const Bytes weights = storage(s.types.base, params);
   if (plan.zero == 3) {
-    s.collective("forward_all_gather"_node, CollectiveKind::all_gather, weights, s.types.base, plan.data, plan.tensor);
-    s.collective("backward_all_gather"_node, CollectiveKind::all_gather, weights, s.types.base, plan.data, plan.tensor);
+    s.collective(kForwardGather, CollectiveKind::all_gather, weights, s.types.base, copies(plan), plan.tensor);
+    s.collective(kBackwardGather, CollectiveKind::all_gather, weights, s.types.base, copies(plan), plan.tensor);
   }
   reduce_gradients(s, params);
   s.close();
+}
+
+void exchange_each_time(Step& s, const Llm& llm, double params) {
+  const ParallelPlan& plan = s.workload.parallel;
+  if (copies(plan) == 1 || plan.zero < 2) return;
+  const Units units = units_of(s, llm, params);
+  exchange_unit(s, "replicas", units.layers, units.layer);
+  exchange_unit(s, "replicas_ends", 1, units.outside);
+}
+
+void gather_weights(Step& s, double params) {
+  const ParallelPlan& plan = s.workload.parallel;
+  s.collective("weight_all_gather"_node.as(NodeRole::beside_forward), CollectiveKind::all_gather,
+               storage(s.types.base, params), s.types.base, copies(plan), plan.tensor);
+}
+
+/// ZeRO 2 gathers what was updated a unit at a time, as each pass forward needs it.
+void gather_units(Step& s, const Llm& llm, double params) {
+  if (s.workload.parallel.data == 1) return;
+  const Units units = units_of(s, llm, params);
+  const auto unit = [&](const char* segment, std::int64_t count, double of_unit) {
+    if (!(of_unit > 0)) return;
+    s.open(segment, count);
+    s.graph.segments.back().once = true;
+    gather_weights(s, of_unit);
+    s.close();
+  };
+  unit("weights", units.layers, units.layer);
+  unit("weights_ends", 1, units.outside);
 }
 
 }  // namespace
@@ -96,22 +147,20 @@ void update(Step& s, const Llm& llm, std::int64_t stage) {
   const ParallelPlan& plan = s.workload.parallel;
   const bool eager = s.workload.training.eager;
   if (eager) exchange_eagerly(s, params, llm.hidden);
-  else exchange_each_time(s, params);
+  else exchange_each_time(s, llm, params);
   s.pass = Pass::update;
   s.open("optimizer", 1);
   s.graph.segments.back().once = true;
-  const double share = plan.zero == 0 ? params : params / d(plan.data);
+  const double share = plan.zero == 0 ? params : params / d(copies(plan));
   if (!eager) {
     zero_gradients(s, plan.zero < 2 ? params : share);
     if (plan.zero < 2) reduce_gradients(s, params);
   }
   s.add("grad_norm"_node, Scan{ScanKind::sum_all, elements(share), s.workload.training.gradient});
-  optimizer(s, llm, {stage, share, plan.zero == 0 ? 1 : plan.data});
-  if (plan.zero > 0 && plan.zero < 3 && !eager) {
-    s.collective("weight_all_gather"_node, CollectiveKind::all_gather, storage(s.types.base, params), s.types.base,
-                 plan.data, plan.tensor);
-  }
+  optimizer(s, llm, {stage, share, plan.zero == 0 ? 1 : copies(plan)});
+  if (plan.zero == 1 && !eager) gather_weights(s, params);
   s.close();
+  if (plan.zero == 2 && !eager) gather_units(s, llm, params);
 }
 
 }  // namespace plumbline::lowering

@@ -101,6 +101,17 @@ double stored_layer(const LayerSpec& l, const View& v) {
   return bytes;
 }
 
+/// Recompute::products: a layer's input, what attention keeps beside its own, and the first product of a dense part.
+double stored_products(const LayerSpec& l, const View& v) {
+  const double input = v.tokens * v.hidden * v.element;
+  double bytes = l.mixer ? l.mixer->stored(v.load()) : input;  // with the input of its products in the layer's place
+  if (l.cross) bytes += l.cross->stored(v.cross_load());
+  if (l.feed) bytes += l.feed->stored(v.load());
+  if (!l.ffn) return bytes;
+  if (l.ffn->is_moe()) return bytes + stored_ffn(*l.ffn, v);
+  return bytes + v.tokens * v.element * (l.ffn->gated ? 2 : 1) * d(l.ffn->width) / v.tp();
+}
+
 double expert_split(const FfnSpec& f, const View& v) { return d(expert_plan(v.w, f).width_split); }
 
 /// Rows that this rank's experts get: those of its own tokens in number where tokens travel, else its share of them.
@@ -189,19 +200,21 @@ double stored_ends(const StackSpec& stack, const View& v) {
   return stack.role == StackSpec::Role::encoder ? mask + stored_norm(NormKind::layer, v) + 2 * v.element * mask : mask;
 }
 
-/// Recomputed whole, a layer keeps its input alone; one layer at a time has all of it.
+/// Recomputed whole, a layer keeps its input alone; one layer at a time has all of it. So it is where a part is kept.
 double stored_layers(const Llm& llm, const StackSpec& stack, View& v, const TrainingStage& stage, double parts) {
   const std::vector<std::int64_t> repeats = layers_of_stage(llm, stack, stage.of, stage.number);
-  const bool full = v.w.training.recompute == Recompute::full;
+  const Recompute again = v.w.training.recompute;
+  const bool full = again == Recompute::full, part = again == Recompute::products;
   double bytes = 0, most = 0;
   for (std::size_t i = 0; i < stack.kinds.size(); ++i) {
     const LayerSpec& l = stack.kinds[i];
     v.dropout = trains_with_dropout(l, stack.role);
     const double layer = repeats[i] > 0 ? stored_layer(l, v) : 0;  // the view holds the tokens of both MMDiT streams
-    bytes += parts * d(repeats[i]) * (full ? v.tokens * v.hidden * v.element : layer);
+    const double kept = full ? v.tokens * v.hidden * v.element : part && repeats[i] > 0 ? stored_products(l, v) : layer;
+    bytes += parts * d(repeats[i]) * kept;
     most = std::max(most, layer);
   }
-  return full && !v.eager() ? bytes + most : bytes;
+  return (full || part) && !v.eager() ? bytes + most : bytes;
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ double factors(const Llm& llm, const Workload& w, const Stage& stage, const Elem
 /// columns of Adafactor. From ZeRO 1 on replicas share them.
 Bytes optimizer(const Llm& llm, const Workload& w, const Stage& stage, const Elements& e, DType base) {
   const double params = e.wide + e.linear + e.experts, master = bits(base) < 32 ? 4 : 0;
-  const double shares = w.parallel.zero > 0 ? d(w.parallel.data) : 1;
+  const double shares = w.parallel.zero > 0 ? d(w.parallel.data * w.parallel.context) : 1;
   double states = 8 * params;
   switch (w.training.optimizer) {
     case Optimizer::sgd: states = 4 * params; break;
@@ -174,10 +174,10 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
   need.workspace = workspace(llm, rank);
   if (!train) need.kv_cache = cache(llm, w, t, stage);
   if (!train) return need;
-  const double params = e.wide + e.linear + e.experts, replicas = d(w.parallel.data);
+  const double params = e.wide + e.linear + e.experts, replicas = d(w.parallel.data * w.parallel.context);
   need.gradients = storage(w.training.gradient, params);
   need.optimizer = optimizer(llm, w, stage, e, t.base);
-  if (w.parallel.zero < 2 || w.parallel.data == 1) return need;
+  if (w.parallel.zero < 2 || replicas == 1) return need;
   // a share, and what is whole at a time: a layer's gradients; its weights and the next one's
   const double layer = largest_unit(llm, w, e);
   need.gradients = need.gradients / replicas + storage(w.training.gradient, layer);

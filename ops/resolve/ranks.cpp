@@ -69,8 +69,11 @@ void refuse_heads(const Llm& llm, const std::string& place, std::int64_t tensor)
 
 void refuse_context_split(const Llm& llm, const Workload& w, const std::string& place) {
   const std::string flag = place + ": cp " + std::to_string(w.parallel.context) + ": ";
-  if (llm.main().role != Role::decoder || w.phase == Phase::train) {
-    throw NotModelled(flag + "context parallelism is modelled of a decoder's prefill and decode alone");
+  if (llm.main().role != Role::decoder) {
+    throw NotModelled(flag + "context parallelism is modelled of a decoder alone");
+  }
+  if (w.phase == Phase::train && (w.training.eager || w.parallel.zero > 1)) {
+    throw NotModelled(flag + "in training it is modelled of stacks that fuse, with zero 0 or 1");
   }
   for (const LayerSpec& l : llm.main().kinds) {
     if (l.cross || (l.mixer && !l.mixer->splits_context())) {
@@ -129,12 +132,14 @@ void refuse_scattering(const Llm& llm, const Workload& w, const std::string& pla
 void check_schedule(const Llm& llm, const Workload& w, const std::string& place) {
   const std::int64_t stages = w.parallel.pipeline, chunks = w.training.chunks;
   const bool interleaved = w.training.schedule == PipelineSchedule::interleaved;
+  // embedding and head may take a layer's place each in the split (Megatron's account_for_embedding_in_pipeline_split)
+  const auto divides = [&](std::int64_t all) { return all % (stages * chunks) == 0; };
   const std::string vp = place + ": vp " + std::to_string(chunks) + ": ";
   if (chunks > 1 && !interleaved) throw BadInput(vp + "expected it with schedule interleaved");
   if (!interleaved) return;
   if (stages == 1 || chunks == 1) throw BadInput(place + ": schedule interleaved: expected pp and vp of at least 2");
   const auto layers = static_cast<std::int64_t>(llm.main().order.size());
-  if (layers % (stages * chunks) != 0) {
+  if (!divides(layers) && !divides(layers + 2)) {
     throw BadInput(vp + "expected the " + std::to_string(layers) + " layers to divide by pp x vp");
   }
   if (micro_batches(w) % stages != 0) {
@@ -154,12 +159,16 @@ void refuse_optimizer(const Workload& w, const std::string& place) {
 
 void refuse_training(const Llm& llm, const Workload& w, const std::string& place) {
   const ParallelPlan& p = w.parallel;
-  if (w.overlap != Overlap::none) throw NotModelled(place + ": overlap: training is not modelled with it");
+  const bool beside = replicas_beside(w.overlap) && !w.training.eager;
+  if (w.overlap != Overlap::none && !beside) throw NotModelled(place + ": overlap: training is not modelled with it");
   if (p.attention_data) throw NotModelled(place + ": attention-dp: training is not modelled with it");
   if (p.expert > 1)
     throw NotModelled(place + ": ep " + std::to_string(p.expert) + ": training is not modelled with it");
   if (w.training.eager && p.zero == 1) {
     throw NotModelled(place + ": zero 1: of an eager framework expected 0 (DistributedDataParallel), 2 or 3 (FSDP)");
+  }
+  if (w.training.eager && w.training.recompute == Recompute::products) {
+    throw NotModelled(place + ": recompute products: modelled of stacks that fuse; expected none or full");
   }
   if (!w.training.eager && p.zero > 1 && p.pipeline > 1) {
     throw NotModelled(place + ": zero " + std::to_string(p.zero) +

@@ -155,7 +155,7 @@ class Rewriting {
       made.count = node.count * times;
       made.op = launch_of(launch, source, values_);
       made.name = kept_name(graph_, source.name, (rule.pass == Pass::backward ? "d_" : "") + launch.name);
-      made.role = NodeRole::plain;
+      if (launch.op != nullptr) made.role = NodeRole::plain;
       made.launch = true;
       made.depends = waits;
       graph_.nodes.push_back(made);

@@ -54,9 +54,17 @@ GemmTask gemm_task(const Gemm& s, const Rates& m) {
   return t;
 }
 
+namespace {
+// Hopper's mma.sync: 2723 of wgmma's 4096 FLOP a clock (own probe on an H200, 2026-11-20)
+constexpr double kMmaSyncShare = 2723.0 / 4096.0;
+}  // namespace
+
+double mma_sync_flop_per_clk(DType type, const Rates& m) {
+  const double fastest = m.gpu.sm.tensor_flop_per_clk[type];
+  return m.path.kind == TensorPath::Kind::wgmma ? fastest * kMmaSyncShare : fastest;
+}
+
 void run_by_mma_sync(GemmTask& t, const Rates& m) {
-  // Hopper's mma.sync: 2723 of wgmma's 4096 FLOP a clock (own probe on an H200, 2026-11-20)
-  constexpr double kMmaSyncShare = 2723.0 / 4096.0;
   const bool on_tensor_units = m.gpu.sm.tensor_flop_per_clk[t.math] > 0;
   if (on_tensor_units && m.path.kind == TensorPath::Kind::wgmma) t.tensor_flop_per_clk *= kMmaSyncShare;
 }

@@ -22,6 +22,8 @@ GemmTask gemm_task(const GroupedGemm& shape, const Rates& rates);
 /// The task as a kernel that is driven by mma.sync runs it: on cards whose tensor units have newer instructions, those
 /// give less.
 void run_by_mma_sync(GemmTask& task, const Rates& rates);
+/// Dense FLOPs a clock that mma.sync reaches on an SM, of the format's on its fastest instruction.
+double mma_sync_flop_per_clk(DType type, const Rates& rates);
 
 /// A provider's search for the cheapest plan, priced with its families.
 using GemmPlanner = GemmChoice (*)(const GemmTask&, const Rates&, std::span<const FamilyScalars>, GemmCache&);

@@ -6,12 +6,16 @@
 #include <cmath>
 
 #include "model/engine/tensor_path.hpp"
+#include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/flash_attention/plan_attention.hpp"
 
 namespace plumbline {
 namespace {
 
-bool is_fa3(const Rates& m) { return m.path.kind != TensorPath::Kind::mma_sync; }
+/// On mma.sync alone, or where a stack's FlashAttention has no kernels for what came after it.
+bool is_fa3(const Rates& m, const PrefillCut& cut = {}) {
+  return !cut.mma_sync && m.path.kind != TensorPath::Kind::mma_sync;
+}
 
 double compiled_width(std::int64_t width) {
   const auto w = static_cast<double>(width);
@@ -41,7 +45,7 @@ double tiles_in_turn(const AttentionPrefill& s, double keys, double v_dim, doubl
 }
 
 bool has_fa3_tiles(const PrefillCut& cut, const Rates& m) {
-  return cut.tiles_by_mask && m.path.kind == TensorPath::Kind::wgmma;
+  return cut.tiles_by_mask && !cut.mma_sync && m.path.kind == TensorPath::Kind::wgmma;
 }
 
 /// FA3 packs the query heads of a KV head into one tile where few queries would leave most of its rows empty
@@ -51,7 +55,7 @@ double packed_heads(const AttentionPrefill& s, double tile, const PrefillCut& cu
   const auto filled = [tile](double rows) { return rows / (ceil_div(rows, tile) * tile); };
   const double queries = static_cast<double>(s.q_len);
   constexpr double kWorthIt = 0.9;
-  if (!cut.packs_heads || !is_fa3(m)) return 1;
+  if (!cut.packs_heads || !is_fa3(m, cut)) return 1;
   const bool short_of_a_tile = has_fa3_tiles(cut, m) && queries <= tile;
   return short_of_a_tile || filled(queries) < kWorthIt * filled(queries * group) ? group : 1;
 }
@@ -102,7 +106,7 @@ ScoreTile tile_8bit(const TileQuestion& t) {
 ScoreTile score_tile(const AttentionPrefill& s, double qk_dim, double v_dim, const PrefillCut& cut, const Rates& m) {
   const TileQuestion t = tile_question(s, qk_dim, v_dim);
   if (has_fa3_tiles(cut, m)) return bits(s.dtype) <= 8 ? tile_8bit(t) : tile_16bit(t);
-  if (is_fa3(m)) return {kRows, t.width <= 128 ? 128.0 : t.width <= 192 ? 96.0 : 64.0};
+  if (is_fa3(m, cut)) return {kRows, t.width <= 128 ? 128.0 : t.width <= 192 ? 96.0 : 64.0};
   return {kRows, t.width <= 64 ? 128.0 : 64.0};
 }
 
@@ -121,14 +125,15 @@ void transpose_demand(Demand& d, double keys, double qk_dim, double v_dim, const
 /// As the TensorRT-LLM kernels' (trtllm/plan_prefill.cpp): each warpgroup, or warp of 16 rows, reads the keys
 /// itself.
 void block_demand(Demand& d, double tiles, ScoreTile tile, double qk_dim, double v_dim, const AttentionPrefill& s,
-                  const Rates& m, const FamilyScalars& family) {
+                  const Rates& m, const FamilyScalars& family, const PrefillCut& cut) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
+  const double flop_per_clk = cut.mma_sync ? mma_sync_flop_per_clk(s.dtype, m) : sm.tensor_flop_per_clk[s.dtype];
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;
   const double rows = tiles * tile.rows, keys = tile.keys;
-  score_demand(d, rows, keys, qk_dim, v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
+  score_demand(d, rows, keys, qk_dim, v_dim, flop_per_clk, kv_es, m);
   d.fp32_clk += rows * v_dim / (sm.fp32_flop_per_clk / 2);
-  const double group = m.path.kind == TensorPath::Kind::tcgen05 ? kRows : is_fa3(m) ? 64 : 32;
-  const double queries = is_fa3(m) ? rows * qk_dim : 0;
+  const double group = m.path.kind == TensorPath::Kind::tcgen05 ? kRows : is_fa3(m, cut) ? 64 : 32;
+  const double queries = is_fa3(m, cut) ? rows * qk_dim : 0;
   const double read = (queries + rows / group * keys * width) * es;
   d.smem_clk = (read + keys * width * kv_es) / sm.smem_bytes_per_clk.in(units::B);
   d.exposed_clk = tiles > 1 ? 0 : family.step_clk;
@@ -169,12 +174,12 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& asked, bool appends, 
   Demand& d = c.main;
   const double heads = static_cast<double>(s.batch * s.q_heads) / packed;
   d.plan.ctas = static_cast<std::int64_t>(heads * blocks.tiles);
-  d.plan.ctas_per_sm = is_fa3(m) ? 1 : 2;
-  d.plan.threads = is_fa3(m) ? static_cast<std::int64_t>(2 * tile.rows) + 128 : 128;
-  d.plan.shortest_first = !is_fa3(m) || !cut.longest_first;  // FA3's scheduler deals the longest tiles first
+  d.plan.ctas_per_sm = is_fa3(m, cut) ? 1 : 2;
+  d.plan.threads = is_fa3(m, cut) ? static_cast<std::int64_t>(2 * tile.rows) + 128 : 128;
+  d.plan.shortest_first = !is_fa3(m, cut) || !cut.longest_first;  // FA3's scheduler deals the longest tiles first
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
-  block_demand(d, tiles, tile, qk_dim, v_dim, s, m, families[cut.family]);
+  block_demand(d, tiles, tile, qk_dim, v_dim, s, m, families[cut.family], cut);
   // FA3's tiles differ in size: what of a block's softmax is not hidden goes with its scores
   constexpr double kReferenceScores = 128.0 * 128.0;
   if (has_fa3_tiles(cut, m)) d.exposed_clk *= tile.rows * keys / kReferenceScores;

@@ -32,6 +32,7 @@ struct PrefillCut {
   bool tiles_by_mask = true;  ///< tiles go by masks and pages, as FA3's do; else by heads' widths alone
   std::size_t family = flash_attention::kPrefill;
   std::size_t narrow_family = 0;  ///< of products of 8 bits; 0: the same
+  bool mma_sync = false;          ///< FA2's kernels, also where tensor units take more than mma.sync
 };
 
 struct DecodeCut {

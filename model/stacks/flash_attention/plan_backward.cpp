@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "model/engine/tensor_path.hpp"
+#include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/common/plan_attention.hpp"
 #include "model/stacks/common/plan_stream.hpp"
 #include "model/stacks/common/warm.hpp"
@@ -35,15 +36,15 @@ constexpr Tile kFa3[] = {{64, 128, 128, 2, 2, 2, 2},
                          {192, 64, 96, 2, 1, 2, 1},
                          {256, 64, 80, 2, 1, 2, 1}};
 
-bool has_wgmma(const Rates& m) { return m.path.kind != TensorPath::Kind::mma_sync; }
+bool runs_fa3(const Rates& m, bool mma_sync) { return !mma_sync && m.path.kind != TensorPath::Kind::mma_sync; }
 
 /// Wider heads than any that is compiled take the widest one's tile.
-Tile tile_of(const AttentionBackward& s, const Rates& m) {
+Tile tile_of(const AttentionBackward& s, bool fa3) {
   const auto width = static_cast<double>(std::max(s.qk_dim, s.v_dim));
-  const std::span<const Tile> tiles = has_wgmma(m) ? std::span<const Tile>(kFa3) : std::span<const Tile>(kFa2);
+  const std::span<const Tile> tiles = fa3 ? std::span<const Tile>(kFa3) : std::span<const Tile>(kFa2);
   const auto found = std::find_if(tiles.begin(), tiles.end(), [&](const Tile& t) { return width <= t.width; });
   Tile t = found == tiles.end() ? tiles.back() : *found;
-  if (has_wgmma(m) && t.width == 128 && (s.causal || s.window > 0)) t.queries = 64;
+  if (fa3 && t.width == 128 && (s.causal || s.window > 0)) t.queries = 64;
   return t;
 }
 
@@ -54,10 +55,12 @@ double operand_elements(double rows, double cols, double depth, double groups, d
 }
 
 /// Work of a step: one tile of queries against the CTA's keys.
-void step_demand(Demand& d, const Tile& t, double qk, double v, const AttentionBackward& s, const Rates& m) {
+void step_demand(Demand& d, const Tile& t, double qk, double v, const AttentionBackward& s, const Rates& m,
+                 bool mma_sync) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), scores = t.queries * t.keys;
-  d.tensor_clk = 2.0 * scores * (3 * qk + 2 * v) / sm.tensor_flop_per_clk[s.dtype];
+  d.tensor_clk = 2.0 * scores * (3 * qk + 2 * v) /
+                 (mma_sync ? mma_sync_flop_per_clk(s.dtype, m) : sm.tensor_flop_per_clk[s.dtype]);
   d.sfu_clk = scores / sm.sfu_op_per_clk;
   // scale and subtract in one instruction; exp's argument; dP minus the row's sum, times P; two conversions
   constexpr double kOps = 6;
@@ -95,9 +98,10 @@ void cut(Demand& d, const Tile& t, const AttentionBackward& s, bool fa3) {
 }  // namespace
 
 void answer_backward(const AttentionBackward& s, const FamilyScalars& family, const FamilyScalars& streams,
-                     const Question& q, Answer& out) {
+                     const Question& q, Answer& out, bool mma_sync) {
   const Rates& m = q.rates;
-  const Tile t = tile_of(s, m);
+  const bool fa3 = runs_fa3(m, mma_sync);
+  const Tile t = tile_of(s, fa3);
   const double qk = std::min(t.width, ceil_div(static_cast<double>(s.qk_dim), 32) * 32);
   const double v = std::min(t.width, ceil_div(static_cast<double>(s.v_dim), 32) * 32);
   const double halves = std::max(1.0, ceil_div(static_cast<double>(std::max(s.qk_dim, s.v_dim)), t.width));
@@ -112,9 +116,9 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   const double spilled = all > m.l2_kept ? 1 : 0;  // what one launch leaves for another goes through DRAM
 
   Demand main;
-  cut(main, t, s, has_wgmma(m));
-  step_demand(main, t, qk * halves, v * halves, s, m);
-  main.exposed_clk = family.step_clk * t.queries * t.keys / (128.0 * (has_wgmma(m) ? 128 : 64));
+  cut(main, t, s, fa3);
+  step_demand(main, t, qk * halves, v * halves, s, m, mma_sync);
+  main.exposed_clk = family.step_clk * t.queries * t.keys / (128.0 * (fa3 ? 128 : 64));
   main.once_clk = masked_blocks(forward_of(s), t.queries, t.keys, main.plan.steps) * mask_clk(t.queries * t.keys, m) +
                   family.start_clk;
   main.dram_read = ((q_values + keys + spilled * o_values) * es + per_row + spilled * per_row) * units::B;

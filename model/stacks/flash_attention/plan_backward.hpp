@@ -7,8 +7,8 @@ namespace plumbline {
 
 /// The launches of one backward pass: row sums of dO O, the five products, dQ from its fp32 sums to the operator's type,
 /// and, where query heads share keys, the sum of dK and dV over them. `family`: scalars of the main launch; `streams`:
-/// those of the others.
+/// those of the others. `mma_sync`: FA2's kernels, also where tensor units take more than mma.sync.
 void answer_backward(const AttentionBackward& shape, const FamilyScalars& family, const FamilyScalars& streams,
-                     const Question& question, Answer& answer);
+                     const Question& question, Answer& answer, bool mma_sync = false);
 
 }  // namespace plumbline

@@ -179,6 +179,54 @@ TEST(LowerTrain, WrittenOutAttentionStoresItsScores) {
   EXPECT_NEAR(flops_of(lower(gpt2(), w), Pass::backward, true), 3 * forward - head, 1e-9 * forward);
 }
 
+/// Of Llama's layer as products are fused here: queries with keys and values, and gate with up, are kept; output and down
+/// products run again, attention does not.
+TEST(LowerTrain, EveryOtherProductIsComputedAgain) {
+  Workload w = train(1, 256);
+  w.training.recompute = Recompute::products;
+  const Graph g = lower(llama_8b(), w);
+  const auto again = [&](const char* name) { return find(g, name, Pass::backward) != nullptr; };
+  EXPECT_TRUE(again("o_proj.recompute") && again("down_proj.recompute") && again("attn_norm.recompute"));
+  EXPECT_FALSE(again("qkv_proj.recompute") || again("gate_up_proj.recompute") || again("attention.recompute"));
+}
+
+/// Each layer's parameters travel by themselves, and what is outside of layers; all of them are as many as before.
+TEST(LowerTrain, SharedParametersTravelLayerByLayer) {
+  Workload w = train(8, 64);
+  w.parallel.data = 8;
+  for (const int zero : {2, 3}) {
+    w.parallel.zero = zero;
+    const Graph g = lower(llama_8b(), w);
+    double gathered = 0, summed = 0;
+    std::int64_t sums = 0;
+    for (const Node& n : g.nodes) {
+      const auto* c = std::get_if<Collective>(&n.op);
+      if (c == nullptr) continue;
+      const double bytes = d(c->bytes) * d(n.count);
+      (c->kind == CollectiveKind::all_gather ? gathered : summed) += bytes;
+      if (c->kind == CollectiveKind::reduce_scatter) sums += n.count;
+    }
+    EXPECT_EQ(sums, 32 + 1);
+    EXPECT_NEAR(summed, 4 * 8030261248.0, 400);
+    EXPECT_NEAR(gathered, (zero == 3 ? 2 : 1) * 2 * 8030261248.0, 400);
+  }
+}
+
+/// Ranks that share a sequence gather keys and values, and hold the same parameters as replicas do.
+TEST(LowerTrain, ContextRanksReduceGradientsWithReplicas) {
+  Workload w = train(8, 256);
+  w.parallel.data = 2;
+  w.parallel.context = 4;
+  w.parallel.zero = 1;
+  const Graph g = lower(llama_8b(), w);
+  EXPECT_EQ(shape_of<Collective>(g, "grad_reduce_scatter", Pass::update).gpus, 8);
+  EXPECT_EQ(shape_of<Gemm>(g, "qkv_proj").m, 4 * 64);
+  EXPECT_NE(find(g, "kv_all_gather", Pass::forward), nullptr);
+  EXPECT_NE(find(g, "kv_all_gather", Pass::backward), nullptr);
+  const auto& adam = shape_of<Rowwise>(g, "adamw", Pass::update);
+  EXPECT_NEAR(d(adam.rows) * d(adam.cols), 8030261248.0 / 8, 4096);
+}
+
 /// Micro-batches repeat all but the update, which covers this rank's share from ZeRO 1 on.
 TEST(LowerTrain, MicroBatchesAreAddedUp) {
   Workload w = train(8, 64);

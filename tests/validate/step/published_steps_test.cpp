@@ -18,6 +18,7 @@ struct Table {
   bool several = false;  ///< rows of several GPUs, else of one
   std::size_t rows = 0;
   double median_at_most = 0, tenth_at_most = 0;  ///< percent
+  std::size_t refused = 0;                       ///< rows that are not modelled
 };
 
 std::vector<Table> tables() {
@@ -28,7 +29,11 @@ std::vector<Table> tables() {
           {"TensorRT-LLM 0.5, 0.6", trt, "h100_sxm", false, 8, 11, 25},
           {"TensorRT-LLM 0.5, 0.6", trt, "h100_sxm", true, 10, 11, 36},
           {"Splitwise", "splitwise/a100_sxm/steps", "a100_sxm", true, 30, 5, 18},
-          {"Splitwise", "splitwise/h100_sxm/steps", "h100_sxm", true, 9, 5, 28}};
+          {"Splitwise", "splitwise/h100_sxm/steps", "h100_sxm", true, 9, 5, 28},
+          {"llm-foundry", "llm_foundry/a100_sxm/iterations", "a100_sxm", true, 28, 7, 12},
+          {"llm-foundry", "llm_foundry/h100_sxm/iterations", "h100_sxm", true, 13, 22, 28},
+          {"Megatron-Bridge", "megatron_bridge/h100_sxm/iterations", "h100_sxm", true, 5, 10, 13, 5},
+          {"torchtitan", "torchtitan/h100_96gb/iterations", "h100_96gb", true, 7, 30, 35}};
 }
 
 std::vector<double> errors_of(const Table& table, std::vector<std::string>& wrong) {
@@ -38,6 +43,7 @@ std::vector<double> errors_of(const Table& table, std::vector<std::string>& wron
   std::erase_if(rows.rows, [&](const ModelRow& row) { return (row.gpus > 1) != table.several; });
   ModelPricing pricing;
   pricing.gpu = table.gpu;
+  if (rows.rows.front().phase == "train") pricing.clock = ClockMode::steady;
   std::vector<double> errors;
   for (const ModelComparison& row : price_model_rows(rows.rows, pricing)) {
     if (!row.compared.modelled()) wrong.push_back(row.compared.place + ": " + row.compared.error);
@@ -52,7 +58,7 @@ TEST(PublishedSteps, HeldOutRowsAreMetAsOftenAsThePageSays) {
     SCOPED_TRACE(table.name + (table.several ? ", several GPUs" : ", one GPU"));
     std::vector<std::string> wrong;
     const std::vector<double> errors = errors_of(table, wrong);
-    EXPECT_EQ(wrong, std::vector<std::string>{});
+    EXPECT_EQ(wrong.size(), table.refused) << (wrong.empty() ? "" : wrong.front());
     ASSERT_EQ(errors.size(), table.rows);
     EXPECT_LE(median(errors), table.median_at_most);
     EXPECT_LE(quantile(errors, 0.9), table.tenth_at_most);

@@ -1,0 +1,96 @@
+#include "model/schedule/exchanges.hpp"
+
+#include <algorithm>
+
+#include "model/schedule/side_by_side.hpp"
+
+namespace plumbline {
+namespace {
+
+/// Executions of a segment for one micro-batch, or, of one that runs once, an iteration.
+double repeats(const Graph& graph, std::size_t segment, Stages stages) {
+  const PipelineStages& pipeline = graph.pipeline;
+  const Segment& s = graph.segments[segment];
+  if (stages == Stages::all && pipeline.stages > 1) {
+    return static_cast<double>(pipeline.repeat(0, segment, graph.segments.size()));
+  }
+  return static_cast<double>(s.repeat) / (s.once ? 1.0 : static_cast<double>(pipeline.micro_batches));
+}
+
+bool exchanges(const Op& op) { return std::holds_alternative<Collective>(op) || std::holds_alternative<Transfer>(op); }
+
+bool between_replicas(const Node& node) {
+  return node.role == NodeRole::beside_forward || node.role == NodeRole::beside_backward;
+}
+
+/// What is left of a pass of one micro-batch for exchanges to travel beside.
+struct Passes {
+  Seconds forward, backward;
+  double units = 1;  ///< layers, and what is outside of them
+
+  Seconds& beside(NodeRole role) { return role == NodeRole::beside_forward ? forward : backward; }
+};
+
+Passes passes_of(const StepPrediction& step, Stages stages) {
+  Passes passes;
+  for (std::size_t g = 0; g < step.graph.segments.size(); ++g) {
+    const Segment& segment = step.graph.segments[g];
+    if (segment.layers && segment.forward < 0) passes.units += repeats(step.graph, g, stages);
+  }
+  for (const NodePrediction& n : step.nodes) {
+    const auto segment = static_cast<std::size_t>(n.node->segment);
+    if (n.node->pass == Pass::update || between_replicas(*n.node) || exchanges(n.node->op)) continue;
+    const Seconds time = repeats(step.graph, segment, stages) * (n.op.time + n.gap);
+    (n.node->pass == Pass::forward ? passes.forward : passes.backward) += time;
+  }
+  return passes;
+}
+
+void hide(NodePrediction& n, Seconds hidden, double held_share) {
+  n.hidden = std::min(hidden, n.op.time + n.gap);
+  n.tax = held_share * n.hidden;
+}
+
+/// Exchanges of each micro-batch, then those of an iteration, which find the last backward and the first forward pass.
+void replicas(StepPrediction& step, const Rates& m, Stages stages) {
+  const Passes whole = passes_of(step, stages);
+  for (const bool once : {false, true}) {
+    Passes left = whole;
+    for (NodePrediction& n : step.nodes) {
+      const Segment& segment = step.graph.segments[static_cast<std::size_t>(n.node->segment)];
+      if (segment.once != once || !between_replicas(*n.node)) continue;
+      Seconds& room = left.beside(n.node->role);
+      const double times = repeats(step.graph, static_cast<std::size_t>(n.node->segment), stages);
+      const Seconds travels = (1 - 1 / whole.units) * (n.op.time + n.gap);
+      hide(n, std::min(travels, room / times), sms_held(n.op, m) / m.sm_count);
+      room -= times * n.hidden;
+    }
+  }
+}
+
+bool is_product(const Op& op) { return std::holds_alternative<Gemm>(op); }
+
+/// Gathers beside the product behind them, sums beside the one before.
+void tensor_ranks(StepPrediction& step) {
+  for (std::size_t i = 0; i < step.nodes.size(); ++i) {
+    NodePrediction& n = step.nodes[i];
+    const auto* c = std::get_if<Collective>(&n.node->op);
+    if (c == nullptr || between_replicas(*n.node) || n.node->pass == Pass::update) continue;
+    const bool gather = c->kind == CollectiveKind::all_gather;
+    if (!gather && c->kind != CollectiveKind::reduce_scatter) continue;
+    const std::size_t other = gather ? i + 1 : i - 1;
+    if (other >= step.nodes.size() || step.nodes[other].node->segment != n.node->segment) continue;
+    if (!is_product(step.nodes[other].node->op)) continue;
+    const double parts = static_cast<double>(c->gpus);
+    hide(n, (parts - 1) / parts * step.nodes[other].op.time, 0);
+  }
+}
+
+}  // namespace
+
+void exchange_beside(StepPrediction& step, const Rates& m, Stages stages) {
+  if (step.graph.tensor_beside) tensor_ranks(step);
+  if (step.graph.replicas_beside) replicas(step, m, stages);
+}
+
+}  // namespace plumbline

@@ -1,0 +1,28 @@
+// Exchanges of training that travel beside compute (Graph::replicas_beside, Graph::tensor_beside).
+//
+// What replicas exchange is cut into the model's layers, as FSDP's units and Megatron's buckets are. Weights are gathered a
+// unit ahead of the pass that reads them, sums of gradients leave a unit behind the pass that makes them: the first unit's
+// gather and the last unit's sum find no pass to travel beside, of the rest no more is hidden than the pass takes. Two
+// exchanges beside one pass share it, one behind the other, as their links do. While one travels its SMs are missing from
+// what computes, which takes so much longer (`tax`).
+//
+// What tensor ranks exchange is cut into as many parts as there are ranks, each beside the product's of another (copy engines
+// move them, which take no SMs): all but one of the product's parts can hide it. Products of fewer rows, which are slower,
+// are not counted, nor the barriers.
+//
+// Where this stops being valid: exchanges and compute contend for DRAM and L2, which is not counted; units are alike here,
+// while embeddings are larger than layers.
+#pragma once
+
+#include "model/engine/rates.hpp"
+#include "model/predict.hpp"
+
+namespace plumbline {
+
+/// Whether a step's segments are those of all stages (then the first one's repeats count), or of one for all micro-batches.
+enum class Stages { all, one };
+
+/// Fills in `hidden` and `tax` of exchanges, from times and gaps as they are; else does nothing.
+void exchange_beside(StepPrediction& step, const Rates& rates, Stages stages);
+
+}  // namespace plumbline
