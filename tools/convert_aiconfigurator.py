@@ -114,10 +114,22 @@ def aic_moe(root, out, gpu):
                 scope="rank0", **aic_common(r))
     if gpu == "a100_sxm":
         return  # no quantisation table
+    given = {}
     for r, rid in read(root, AIC, f"scale_matrix_{gpu}"):
         shape = {"rows": whole(r["m"]), "cols": whole(r["k"])}
+        given[r["stack"], r["m"], r["k"]] = r["latency_us"]
         out.add((AIC, gpu, "quantize"), "quantize", "fp8", shape, r["latency_us"], rid, scope="static_scale",
                 **aic_common(r))
+    # What was timed is a call that finds its scale; the table has what is left of it without the call that is given one
+    # (collector/{trtllm,vllm}/collect_computescale.py). TensorRT-LLM: one scale; vLLM: one a token.
+    for r, rid in read(root, AIC, f"computescale_{gpu}"):
+        without = given.get((r["stack"], r["m"], r["k"]))
+        if without is None or float(r["latency_us"]) <= 0:
+            continue  # the difference was cut off at zero
+        shape = {"rows": whole(r["m"]), "cols": whole(r["k"])}
+        optional(shape, block=1 if r["stack"].startswith("vllm") else 0)
+        out.add((AIC, gpu, "quantize_dynamic"), "quantize_dynamic", "bf16", shape,
+                digits(float(r["latency_us"]) + float(without)), rid, scope="derived: difference + given scale", **aic_common(r))
 
 
 # What a row of the gated delta rule is given (collector/trtllm/collect_gdn.py, collector/vllm/collect_gdn.py): TensorRT-LLM's
@@ -132,7 +144,7 @@ LINEAR_SCOPE = {
 
 def aic_linear(root, out, gpu):
     """Prompts and steps of the gated delta rule. Left out: steps of TensorRT-LLM's kernel, whose states come in bf16 and go
-    in fp32 (nine rows a card); convolutions, which TensorRT-LLM's rows have of keys alone and vLLM's time with the host."""
+    in fp32 (nine rows a card)."""
     if gpu == "a100_sxm":
         return  # no table
     for r, rid in read(root, AIC, f"gdn_{gpu}"):
@@ -145,6 +157,23 @@ def aic_linear(root, out, gpu):
         shape |= ({"groups": whole(r["num_k_heads"])} if whole(r["num_k_heads"]) > 1 else {}) | keys
         out.add((AIC, gpu, "linear_attention"), "recurrence", "bf16", shape, r["latency_us"], rid, scope=scope,
                 **aic_common(r))
+
+
+def aic_convolutions(root, out, gpu):
+    """Short convolutions before linear attention, as TensorRT-LLM runs them (collector/trtllm/collect_mamba2.py,
+    collect_gdn.py): Mamba-2's x, B and C side by side; of the gated delta rule the collector has keys alone. Left out:
+    vLLM's, whose prompts are timed with the host."""
+    if gpu == "a100_sxm":
+        return  # no table
+    for table in ("mamba2", "gdn"):
+        for r, rid in read(root, AIC, f"{table}_{gpu}"):
+            if not r["kernel"].startswith("causal_conv1d") or not r["stack"].startswith("trtllm"):
+                continue
+            channels = (whole(r["num_k_heads"]) * whole(r["head_k_dim"]) if table == "gdn" else
+                        whole(r["nheads"]) * whole(r["head_dim"]) + 2 * whole(r["n_groups"]) * whole(r["d_state"]))
+            shape = {"B": whole(r["batch"]), "S": whole(r["seq_len"]), "channels": channels, "width": whole(r["d_conv"])}
+            out.add((AIC, gpu, "convolution"), "causal_conv", "bf16", shape, r["latency_us"], rid,
+                    scope="convolution, silu, state", **aic_common(r))
 
 
 def aic_collectives(root, out):
@@ -214,7 +243,7 @@ def aic_serving(root, out):
 
 def aiconfigurator(root, out):
     for gpu in AIC_GPUS:
-        for convert in (aic_gemm, aic_attention, aic_mla, aic_moe, aic_linear):
+        for convert in (aic_gemm, aic_attention, aic_mla, aic_moe, aic_linear, aic_convolutions):
             convert(root, out, gpu)
     aic_collectives(root, out)
     aic_experts(root, out)

@@ -165,6 +165,58 @@ linear_scan.step_clk=3300:300:9000" trtllm ;;
   esac
 done
 
+# The convolutions before them, on the H200; the H100 takes them over.
+fit_conv() {
+  "$validate" fit data/measurements/aiconfigurator/h200_sxm/convolution.train.csv --gpu h200_sxm --kernels library --family "$1" \
+    --free "$2" --where "kernel=$3" --where "$4" --unbalanced --source "aiconfigurator h200_sxm convolution" \
+    --out data/calibration/h200_sxm.json
+}
+for gpu; do
+  case $gpu in
+    h200_sxm)
+      fit_conv linear_conv "fixed_s=2e-6:8.9e-7:6e-6,start_clk=215:20:2000,step_clk=75:1:1000,overlap=3:1:16" causal_conv1d_fn 'S>=2'
+      fit_conv linear_conv_step "fixed_s=1e-6:8.8e-7:6e-6,start_clk=70:5:2000,overlap=2:1:16" causal_conv1d_update 'S<=1' ;;
+    h100_sxm)
+      for family in linear_conv linear_conv_step; do
+        python3 tools/take_over_family.py h200_sxm h100_sxm "library.$family" "the same kernels on the same chip (GH100)"
+      done ;;
+  esac
+done
+
+# Mamba-2, Kimi delta attention, lightning attention and steps of one token, by our own recordings on an H200; the H100 takes
+# them over.
+fit_states() {
+  "$validate" fit data/measurements/h200_linear/h200_sxm/recurrence.train.csv --gpu h200_sxm --kernels library --family "$1" \
+    --free "$2" --where "kernel=$3" --where "$4" --unbalanced --source "h200_linear recurrence" --out data/calibration/h200_sxm.json
+}
+for gpu; do
+  case $gpu in
+    h200_sxm)
+      fit_states linear_ssd "fixed_s=1.5e-6:9e-7:1.2e-5,start_clk=1700:100:9000,step_clk=2100:100:9000" mamba2 'S>=2'
+      fit_states linear_kda "start_clk=12000:1000:40000" kda 'S>=2'
+      fit_states linear_gla "fixed_s=1.5e-6:9e-7:6e-6,start_clk=8000:500:30000,step_clk=1300:50:9000" lightning 'S>=2'
+      fit_states linear_step_ssd "fixed_s=2e-6:5e-7:5e-6,step_clk=600:50:5000" mamba2 'S<=1'
+      fit_states linear_step_delta "fixed_s=2e-6:5e-7:5e-6,step_clk=720:50:5000" gated_delta_net,kda 'S<=1'
+      fit_states linear_step_gla "fixed_s=3e-6:5e-7:9e-6,step_clk=145:20:5000" lightning 'S<=1' ;;
+    h100_sxm)
+      for family in linear_ssd linear_ssd_state linear_kda linear_gla linear_step_ssd linear_step_delta linear_step_gla; do
+        python3 tools/take_over_family.py h200_sxm h100_sxm "library.$family" "the same kernels on the same chip (GH100)"
+      done ;;
+  esac
+done
+
+# A scale for each token, by vLLM's rows of the H200; the H100 takes it over.
+for gpu; do
+  case $gpu in
+    h200_sxm)
+      "$validate" fit data/measurements/aiconfigurator/h200_sxm/quantize_dynamic.train.csv --gpu h200_sxm --kernels library \
+        --family quantize_token --free "fixed_s=1.1e-6:3e-7:6e-6,start_clk=300:20:4000,step_clk=1000:100:5000,overlap=3:1:16,\
+step_s=3e-7:1e-8:3e-6" --where stack~vllm --unbalanced --source "aiconfigurator h200_sxm quantize_dynamic" \
+        --out data/calibration/h200_sxm.json ;;
+    h100_sxm) python3 tools/take_over_family.py h200_sxm h100_sxm library.quantize_token "the same kernel on the same chip (GH100)" ;;
+  esac
+done
+
 # One chip, one set of scalars, when both cards have just been fitted.
 case " $* " in *h200_sxm*h100_sxm* | *h100_sxm*h200_sxm*)
   for family in prefill prepare prefill_8bit prepare_8bit decode decode_8bit decode_single; do

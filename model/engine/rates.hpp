@@ -125,7 +125,7 @@ struct Rates {
   Seconds host_per_operator;  ///< host time of one operator in an eager framework
 
   /// Scalars of kernel families, by number: each provider of a stack knows where its own begin.
-  static constexpr std::size_t kMostFamilies = 64;
+  static constexpr std::size_t kMostFamilies = 80;
   std::array<FamilyScalars, kMostFamilies> families;
   /// Instructions and waits of row-wise kernels whose code was counted (ops/plan/kernel_counts.hpp); null where the
   /// stack has none. Whoever makes the rates keeps them.

@@ -15,6 +15,8 @@ const Provider& flash_attention_1_provider();  // flash_attention
 const Provider& flashinfer_provider();
 const Provider& fla_provider();             // fla
 const Provider& flashinfer_gdn_provider();  // fla
+const Provider& causal_conv1d_provider();   // fla
+const Provider& mamba_ssm_provider();       // fla
 const Provider& pytorch_provider();
 const Provider& trtllm_all_reduce_provider();  // custom_all_reduce
 const Provider& vllm_all_reduce_provider();    // custom_all_reduce
@@ -32,10 +34,12 @@ std::span<const Provider* const> providers() {
       &flash_attention_provider(),  //
       &flash_attention_2_provider(),
       &flash_attention_1_provider(),
-      &flashinfer_provider(),      //
-      &fla_provider(),             //
-      &flashinfer_gdn_provider(),  //
-      &pytorch_provider(),         //
+      &flashinfer_provider(),       //
+      &fla_provider(),              //
+      &flashinfer_gdn_provider(),   //
+      &causal_conv1d_provider(),    //
+      &mamba_ssm_provider(),        //
+      &pytorch_provider(),          //
       &trtllm_all_reduce_provider(),
       &vllm_all_reduce_provider(),
       &deepep_provider(),

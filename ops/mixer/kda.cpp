@@ -94,7 +94,7 @@ void KdaSpec::lower(lowering::Step& s) const {
   }
   s.row("decay"_node, RowwiseKind::silu, s.tokens, values);
   s.add("recurrence"_node, Recurrence{RecurrentKind::gated_delta_net, s.batch, s.q_len, local, values / local, head_dim,
-                                      local, s.types.base, state_dtype});
+                                      local, s.types.base, state_dtype, true, true});
   gated_norm(s, s.tokens * local, values / local, true);
   out_projection(s, values);
 }

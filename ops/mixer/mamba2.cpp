@@ -51,6 +51,7 @@ LayerMixer read_mamba2(const LlmConfig& config, const LayerPlace& place) {
   r.groups = config.dim_or({"n_groups", "mamba_n_groups", "mamba_ngroups", "ngroups"}, 1);
   r.conv = config.dim_or({"conv_kernel", "mamba_d_conv", "d_conv"}, 4);
   config.product(r.groups, r.state, "n_groups");
+  r.chunk = config.dim_or({"chunk_size", "mamba_chunk_size"}, 256);
   r.state_dtype = read_state_dtype(config);
   r.in_bias = r.out_bias = config.flag_or({"mamba_proj_bias", "use_bias", "add_bias_linear"}, false);
   r.out_bias = config.flag_or({"projectors_bias"}, r.out_bias);
@@ -98,8 +99,9 @@ void Mamba2Spec::lower(lowering::Step& s) const {
   s.quantize("in_quantize"_node, s.tokens, s.hidden, s.types.linear);
   s.linear("in_proj"_node, s.tokens, 2 * values + bc + local_heads, s.hidden, in_bias);
   causal_conv(s, conv, values + bc);
-  s.add("recurrence"_node, Recurrence{RecurrentKind::mamba2, s.batch, s.q_len, local_heads, values / local_heads, state,
-                                      std::max<std::int64_t>(1, local_groups), s.types.base, state_dtype});
+  s.add("recurrence"_node,
+        Recurrence{RecurrentKind::mamba2, s.batch, s.q_len, local_heads, values / local_heads, state,
+                   std::max<std::int64_t>(1, local_groups), s.types.base, state_dtype, true, false, chunk});
   gated_norm(s, s.tokens, values, norm);
   out_projection(s, values, out_bias);
 }
@@ -111,6 +113,7 @@ void Mamba2Spec::sizes(MixerSizes& to) {
   to.whole("state", state);
   to.whole("groups", groups);
   to.whole("conv", conv);
+  to.whole("chunk", chunk);
   to.type("state_dtype", state_dtype);
   to.flag("in_bias", in_bias);
   to.flag("out_bias", out_bias);

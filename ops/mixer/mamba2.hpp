@@ -10,6 +10,7 @@ namespace plumbline {
 struct Mamba2Spec final : MixerOf<Mamba2Spec> {
   std::int64_t inner = 0;  ///< heads x head_dim
   std::int64_t heads = 0, head_dim = 0, state = 0, groups = 1, conv = 0;
+  std::int64_t chunk = 256;  ///< tokens that a prompt's kernels take at a time
   DType state_dtype = DType::fp32;
   bool in_bias = false, out_bias = false;  ///< of the projections
   bool conv_bias = true;

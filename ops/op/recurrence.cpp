@@ -16,11 +16,15 @@ constexpr auto kRecurrenceKeys = std::to_array<Key>(
     {key<&Recurrence::kind>("kind"), key<&Recurrence::batch>("B"), key<&Recurrence::seq>("S"),
      key<&Recurrence::heads>("H"), key<&Recurrence::head_dim>("D"), key<&Recurrence::state>("state"),
      optional_key<&Recurrence::groups>("groups"), optional_key<&Recurrence::state_dtype>("state_dtype"),
-     optional_key<&Recurrence::carry>("carry")});
+     optional_key<&Recurrence::carry>("carry"), optional_key<&Recurrence::channel_decay>("channel_decay"),
+     optional_key<&Recurrence::chunk>("chunk")});
 
 constexpr auto kRecurrenceRelations = std::to_array<Relation<Recurrence>>(
     {{"key 'H': expected a multiple of groups", [](const Recurrence& s) { return s.heads % s.groups == 0; },
-      [](Recurrence& s) { s.heads += s.groups - s.heads % s.groups; }}});
+      [](Recurrence& s) { s.heads += s.groups - s.heads % s.groups; }},
+     {"key 'channel_decay': expected kind=gated_delta_net",
+      [](const Recurrence& s) { return !s.channel_decay || s.kind == RecurrentKind::gated_delta_net; },
+      [](Recurrence& s) { s.channel_decay = false; }}});
 
 /// One step of one head, P = head_dim, N = state (per channel and state element for mamba1). Inputs after softplus and
 /// normalisation. A and D are fp32. A state that is carried is read at the start and written at the end.
@@ -41,7 +45,8 @@ Work work_of(const Recurrence& s) {
   } else if (s.kind == RecurrentKind::gated_delta_net) {
     state_flops = 7 * p * n;
     other = 2 * p;
-    scalars = 2 * head_steps;  // g, beta
+    scalars = (s.channel_decay ? n + 1 : 2) * head_steps;  // g, beta
+    if (s.channel_decay) sfu = n;
     params = 0;
   }
   const bool matrix_form = s.seq > 1 && s.kind != RecurrentKind::mamba1;

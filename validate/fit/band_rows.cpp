@@ -53,11 +53,12 @@ std::vector<Measurement> published_rows(const BandSource& source, Half half, std
   if (half == Half::heldout && !std::filesystem::exists(file)) return {};  // a set that is all training
   read_measurements(read_text_file(file), file, source.where, read);
   if (!read.bad.empty()) throw BadInput(read.bad.front());
-  // Whose call was timed is another question than how warm and how throttled the card was, which bands are to hold.
+  // Whose call was timed is another question than how warm and how throttled the card was, which bands are to hold. So are
+  // replays of the very same operands, which say nothing of a call that finds none of them in L2.
   const Protocols protocols = Protocols::beside(file);
   for (Measurement& row : read.rows) {
     const Protocol protocol = protocols.of(std::string(op_name(row.what.op)), row.origin.stack);
-    if (protocol.alone) row.origin.protocol = protocol;
+    if (protocol.alone || protocol.rotates_all) row.origin.protocol = protocol;
   }
   if (half == Half::train) {
     for (std::string& row : refuse_held_out(read.rows, "validate fit-bands")) refused.push_back(std::move(row));

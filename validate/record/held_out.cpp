@@ -35,7 +35,7 @@ struct ModelKeys {
   std::string_view op;
   std::array<std::string_view, 5> keys;  // empty ones at the end
 };
-constexpr std::array<ModelKeys, 20> kModelKeys{{
+constexpr std::array<ModelKeys, 21> kModelKeys{{
     {"gemm", {"N", "K", "batch"}},
     {"grouped_gemm", {"E", "N", "K"}},
     {"attention_prefill", {"Hq", "Hkv", "D", "Dv", "window"}},
@@ -54,6 +54,7 @@ constexpr std::array<ModelKeys, 20> kModelKeys{{
     {"rope", {"cols"}},
     {"embedding", {"cols"}},
     {"quantize", {"cols"}},
+    {"quantize_dynamic", {"cols"}},
     {"moe_dispatch", {"cols", "topk", "experts"}},
     {"moe_combine", {"cols", "topk", "experts"}},
 }};

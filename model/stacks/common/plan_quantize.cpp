@@ -25,6 +25,27 @@ Demand largest_value(double values, DType type, double held, const Rates& m) {
   return d;
 }
 
+/// vLLM's dynamic_per_token_scaled_fp8_quant_kernel_strided() (csrc/quantization/w8a8/fp8/common.cu): a CTA of 256 threads has a
+/// row, 16 values a thread and turn: once through it for the largest, and, behind a reduction, again to divide, round and
+/// write. Where L2 does not hold the rows that all CTAs are at, the second way reads memory again. Its division is the
+/// exact one, so that large rows are limited by issue.
+Demand round_tokens(const QuantizeDynamic& s, const FamilyScalars& tokens, const Rates& m) {
+  constexpr double kThreads = 256, kTurn = 16 * kThreads;
+  const double rows = d(s.rows), cols = d(s.cols);
+  Demand out;
+  out.plan.ctas = s.rows;
+  out.plan.threads = static_cast<std::int64_t>(kThreads);
+  out.plan.ctas_per_sm = std::max<std::int64_t>(1, m.gpu.sm.threads / out.plan.threads);
+  out.plan.steps = out.plan.longest = std::ceil(cols / kTurn);
+  out.issue_clk = (tokens.start_clk + tokens.step_clk * cols / kTurn) / out.plan.steps;
+  const Bytes row = storage(s.dtype, cols);
+  out.l2 = (2.0 * row + storage(DType::fp8, cols)) / out.plan.steps;
+  out.step_latency = 2.0 * m.l2_mean_latency() + tokens.step;
+  const double at_once = std::min(rows, m.sm_count * static_cast<double>(out.plan.ctas_per_sm));
+  if (at_once * row > m.l2_capacity) out.dram_read = rows * row;
+  return out;
+}
+
 }  // namespace
 
 /// TensorRT-LLM's scale_1x128_kernel() (fp8_blockscale_gemm): eight CTAs of 256 threads an SM; a warp has 128 columns of a row
@@ -57,15 +78,16 @@ void answer_quantize(const QuantizeDynamic& s, double held, const QuantizeFamili
     out.launch("largest value", f.scales) = largest_value(values, s.dtype, held, m);
   }
   const double known = s.block == 0 ? std::max(still, held) : held;
-  const bool blocks = s.block > 1;
-  Demand& d = out.launch("round", blocks ? f.scales : f.rows);
-  d = blocks ? round_blocks(static_cast<double>(s.rows), static_cast<double>(s.cols), s.dtype, f.scales, m)
-             : stream_demand(w, m, known >= 1 && w.bytes() <= m.l2_kept);
+  const bool blocks = s.block > 1, tokens = s.block == 1 && f.tokens.step_clk > 0;
+  Demand& d = out.launch("round", blocks ? f.scales : tokens ? f.tokens : f.rows);
+  d = blocks   ? round_blocks(static_cast<double>(s.rows), static_cast<double>(s.cols), s.dtype, f.scales, m)
+      : tokens ? round_tokens(s, f.tokens, m)
+               : stream_demand(w, m, known >= 1 && w.bytes() <= m.l2_kept);
   Work arithmetic;
   arithmetic.fp32 = (2 * values + s.scales()) * units::FLOP;
   arithmetic.sfu = s.scales();
-  add_arithmetic(d, arithmetic, m.gpu.sm);
-  d.dram_read = (1 - known) * w.read;
+  if (!tokens) add_arithmetic(d, arithmetic, m.gpu.sm);  // else counted with all other instructions
+  d.dram_read = (1 - known) * w.read + (tokens ? d.dram_read : Bytes{});
   d.dram_write = w.write > m.l2_kept || held <= 0 ? w.write : Bytes{};
 }
 

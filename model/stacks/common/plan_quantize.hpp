@@ -7,13 +7,23 @@
 namespace plumbline {
 
 /// Families of its launches. `scales`: what finds scales; per_cta is of a wave of CTAs, step_clk the clocks of an SM's issue
-/// that a warp takes for 128 values and their scale.
+/// that a warp takes for 128 values and their scale. `tokens`: a scale a token; start_clk are the clocks of an SM that a CTA
+/// takes beside its values, step_clk those of 4096 values, step_s the chain of a turn beside two ways to L2.
 struct QuantizeFamilies {
-  const FamilyScalars &scales, &rows;
+  const FamilyScalars &scales, &tokens, &rows;
 };
 
 inline constexpr FamilyDeclaration kQuantizeFamily{
     .name = "quantize", .required = false, .stand_in = "library.rowwise", .stand_in_inherits = true};
+
+inline constexpr auto kTokenClasses = std::to_array<BandClass>({{Variant::usual, "quantize_token"}});
+inline constexpr FamilyDeclaration kTokenScalesFamily{.name = "quantize_token",
+                                                      .required = false,
+                                                      .stand_in = "library.rowwise",
+                                                      .stand_in_inherits = true,
+                                                      .carry = {.fixed_in_cycles = true},
+                                                      .kind = "attention",
+                                                      .classes = kTokenClasses};
 
 /// One pass that rounds each 128 columns by a scale of their own. Bytes of DRAM are the caller's to say.
 Demand round_blocks(double rows, double cols, DType type, const FamilyScalars& scales, const Rates& rates);

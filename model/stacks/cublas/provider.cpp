@@ -42,6 +42,7 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
      {.name = "reduce"},
      {.name = "rowwise"},
      kQuantizeFamily,
+     kTokenScalesFamily,
      {.name = "gemm_block",
       .op = "gemm_dynamic",
       .required = false,
@@ -137,7 +138,8 @@ class Cublas final : public Provider {
     product.k = s.k;
     product.precision = s.precision;
     const QuantizeDynamic x{s.m, s.k, s.block, s.precision.output};
-    answer_quantize(x, q.resident.inputs, {q.families[cublas::kScales], q.families[cublas::kRows]}, q, out);
+    answer_quantize(x, q.resident.inputs,
+                    {q.families[cublas::kScales], q.families[cublas::kTokenScales], q.families[cublas::kRows]}, q, out);
     if (s.block > 1 && q.rates.path.multicast) return answer_blocks(gemm_task(product, q.rates), q, out);
     return price(gemm_task(product, q.rates), "gemm", q, out);
   }

@@ -46,6 +46,7 @@ class ChunkCall {
     const DType wide = DType::fp32, type = s_.dtype;
     const double k = c_.keys, v = c_.values;
     out_.sign(f_.chunks);
+    if (s_.channel_decay) return answer_channels();
     sum_decay();
     // beta k k^T, below the diagonal
     chunk("products of keys", c_.all, 1, c_.shared(type) + c_.rows(type, 1) + made(c_.rows(wide, 1)),
@@ -66,6 +67,34 @@ class ChunkCall {
   }
 
  private:
+  /// fla/ops/kda/chunk.py: decays of fp32 for each channel; scores of a chunk in fp32, which are cleared first.
+  void answer_channels() {
+    const DType wide = DType::fp32, type = s_.dtype;
+    const double k = c_.keys, v = c_.values;
+    constexpr double kBlocks = 4;  // of 16 tokens, of a chunk
+    stream("sums of the decay", c_.rows(wide, k), made(c_.rows(wide, k)));
+    stream("clear", Bytes{}, made(c_.rows(wide, 2 * kChunk) + c_.rows(type, kChunk)));
+    const Bytes given = c_.shared(type) + c_.shared(type) + made(c_.rows(wide, k));
+    chunk("blocks below the diagonal", kBlocks * kBlocks * c_.all, 1 / (kBlocks * kBlocks), given,
+          made(c_.rows(wide, kChunk)), 2 * kChunk * k);
+    chunk("blocks on the diagonal", kBlocks * c_.all, 1 / kBlocks, given, made(c_.rows(wide, kChunk / 2)), 0);
+    chunk("inverse", c_.all, 1, made(c_.rows(wide, kChunk)), made(c_.rows(type, kChunk)), 0);
+    chunk("rows of the update", c_.all, 1,
+          made(c_.rows(type, kChunk)) + c_.shared(type) + c_.rows(type, v + 1) + made(c_.rows(wide, k)),
+          made(c_.rows(type, 2 * k + v)), 2 * kChunk * (k + v));
+    walk();
+    chunk("results", c_.all, 1,
+          c_.shared(type) + made(c_.rows(type, v)) + made(c_.states(type, c_.all)) + made(c_.rows(wide, k + kChunk)),
+          c_.rows(type, v), 2 * (k * v + kChunk * v));
+  }
+
+  void stream(const char* name, Bytes read, Bytes write) {
+    Work w;
+    w.read = read;
+    w.write = write;
+    out_.launch(name, f_.rows) = stream_demand(w, m_, read + write <= Bytes{});
+  }
+
   /// What another launch of the call writes and reads again stays in L2 where that keeps as much.
   Bytes made(Bytes bytes) const { return bytes > m_.l2_kept ? bytes : Bytes{}; }
 
@@ -92,10 +121,7 @@ class ChunkCall {
     d.dram_write = write;
   }
 
-  double products(double flops) const {
-    const double rate = m_.gpu.sm.tensor_flop_per_clk[s_.dtype];
-    return flops / (rate > 0 ? rate : m_.gpu.sm.fp32_flop_per_clk);
-  }
+  double products(double flops) const { return clocks_of_products(flops, s_.dtype, m_); }
 
   /// A CTA has 32 columns of the values and walks all chunks of a sequence: a chain of loads and products each. As many are
   /// on an SM as operands of one chunk fit into shared memory.
@@ -127,6 +153,11 @@ class ChunkCall {
 };
 
 }  // namespace
+
+double clocks_of_products(double flops, DType type, const Rates& m) {
+  const double rate = m.gpu.sm.tensor_flop_per_clk[type];
+  return flops / (rate > 0 ? rate : m.gpu.sm.fp32_flop_per_clk);
+}
 
 bool runs_in_chunks(const Recurrence& s) { return s.kind == RecurrentKind::gated_delta_net && (s.seq > 1 || !s.carry); }
 

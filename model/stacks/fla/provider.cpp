@@ -1,18 +1,34 @@
-// Linear attention's prompts: Flash Linear Attention's kernels in Triton, and FlashInfer's for Hopper. Both take the gated
-// delta rule; other recurrences, and steps of one token, go to the stack's next provider.
+// Linear attention: Flash Linear Attention's kernels in Triton (the gated delta rule, Kimi delta attention, lightning
+// attention; prompts and steps of one token), mamba_ssm's (Mamba-2), FlashInfer's for Hopper (prompts of the gated delta rule);
+// Mamba-1 goes to the stack's next provider. And the convolutions before them.
 #include <array>
 
 #include "model/stacks/fla/plan_chunks.hpp"
+#include "model/stacks/fla/plan_conv.hpp"
+#include "model/stacks/fla/plan_states.hpp"
 
 namespace plumbline {
 namespace {
 
 /// In the order in which they are declared.
-enum FlaFamily : std::size_t { kChunks, kScan, kRows, kFlaFamilies };
+enum FlaFamily : std::size_t { kChunks, kScan, kRows, kChannels, kGla, kDeltaStep, kGlaStep, kFlaFamilies };
+enum SsdFamily : std::size_t { kSsdScan, kSsdState, kSsdStep, kSsdRows, kSsdFamilies };
 
 constexpr std::array<std::string_view, 1> kOps{"recurrence"};
 constexpr auto kChunkClasses = std::to_array<BandClass>({{Variant::usual, "linear_chunk"}});
 constexpr auto kWalkClasses = std::to_array<BandClass>({{Variant::usual, "linear_flashinfer"}});
+constexpr auto kChannelClasses = std::to_array<BandClass>({{Variant::usual, "linear_kda"}});
+constexpr auto kGlaClasses = std::to_array<BandClass>({{Variant::usual, "linear_gla"}});
+constexpr auto kSsdClasses = std::to_array<BandClass>({{Variant::usual, "linear_ssd"}});
+constexpr auto kStepClasses = std::to_array<BandClass>({{Variant::usual, "linear_step"}});
+constexpr FamilyDeclaration family_of(const char* name, std::span<const BandClass> classes) {
+  return {.name = name,
+          .op = "recurrence",
+          .required = false,
+          .carry = {.fixed_in_cycles = true},
+          .kind = "attention",
+          .classes = classes};
+}
 constexpr FamilyDeclaration kRowsFamily{.name = "rowwise", .op = "recurrence"};
 constexpr std::array<FamilyDeclaration, kFlaFamilies> kDeclared{
     {{.name = "linear_chunk",
@@ -22,7 +38,14 @@ constexpr std::array<FamilyDeclaration, kFlaFamilies> kDeclared{
       .kind = "attention",
       .classes = kChunkClasses},
      {.name = "linear_scan", .op = "recurrence", .required = false, .carry = {.fixed_in_cycles = true}},
-     kRowsFamily}};
+     kRowsFamily,
+     family_of("linear_kda", kChannelClasses),
+     family_of("linear_gla", kGlaClasses),
+     family_of("linear_step_delta", kStepClasses),
+     family_of("linear_step_gla", kStepClasses)}};
+constexpr std::array<FamilyDeclaration, kSsdFamilies> kSsdDeclared{
+    {family_of("linear_ssd", kSsdClasses), family_of("linear_ssd_state", kSsdClasses),
+     family_of("linear_step_ssd", kStepClasses), kRowsFamily}};
 constexpr std::array<FamilyDeclaration, 2> kFlashInferDeclared{{{.name = "linear_flashinfer",
                                                                  .op = "recurrence",
                                                                  .required = false,
@@ -30,6 +53,22 @@ constexpr std::array<FamilyDeclaration, 2> kFlashInferDeclared{{{.name = "linear
                                                                  .kind = "attention",
                                                                  .classes = kWalkClasses},
                                                                 kRowsFamily}};
+
+constexpr std::array<std::string_view, 1> kConvOps{"causal_conv"};
+constexpr auto kConvClasses = std::to_array<BandClass>({{Variant::usual, "linear_conv"}});
+constexpr auto kConvStepClasses = std::to_array<BandClass>({{Variant::usual, "linear_conv_step"}});
+constexpr std::array<FamilyDeclaration, 2> kConvDeclared{{{.name = "linear_conv",
+                                                           .op = "causal_conv",
+                                                           .required = false,
+                                                           .carry = {.fixed_in_cycles = true},
+                                                           .kind = "attention",
+                                                           .classes = kConvClasses},
+                                                          {.name = "linear_conv_step",
+                                                           .op = "causal_conv",
+                                                           .required = false,
+                                                           .carry = {.fixed_in_cycles = true},
+                                                           .kind = "attention",
+                                                           .classes = kConvStepClasses}}};
 
 const Recurrence* in_chunks(const Question& q, std::size_t family) {
   const auto* shape = std::get_if<Recurrence>(&q.op);
@@ -42,9 +81,39 @@ class FlashLinearAttention final : public Provider {
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
   std::span<const std::string_view> ops() const override { return kOps; }
   bool plan(const Question& q, Answer& out) const override {
-    const Recurrence* shape = in_chunks(q, kChunks);
+    const auto* shape = std::get_if<Recurrence>(&q.op);
     if (shape == nullptr) return false;
-    answer_chunks(*shape, {q.families[kChunks], q.families[kScan], q.families[kRows]}, q, out);
+    const auto family = [&](FlaFamily number) { return &q.families[number]; };
+    const FamilyScalars& rows = q.families[kRows];
+    if (runs_in_chunks(*shape)) {
+      const FamilyScalars* chunks = family(shape->channel_decay && family(kChannels)->on_file ? kChannels : kChunks);
+      if (!chunks->on_file) return false;
+      answer_chunks(*shape, {*chunks, *family(kScan), rows}, q, out);
+      return true;
+    }
+    // of Mamba-2's kind with keys and queries a head: lightning attention and its like
+    const bool delta = shape->kind == RecurrentKind::gated_delta_net;
+    if (!delta && !(shape->kind == RecurrentKind::mamba2 && shape->groups == shape->heads)) return false;
+    const FamilyScalars* scalars = family(shape->seq > 1 ? kGla : delta ? kDeltaStep : kGlaStep);
+    if (!scalars->on_file) return false;
+    if (shape->seq > 1) answer_gla(*shape, *scalars, q, out);
+    else answer_state_step(*shape, delta ? StepKernel::delta : StepKernel::gla, *scalars, rows, q, out);
+    return true;
+  }
+};
+
+class MambaSsm final : public Provider {
+ public:
+  std::string_view name() const override { return "mamba_ssm"; }
+  std::span<const FamilyDeclaration> families() const override { return kSsdDeclared; }
+  std::span<const std::string_view> ops() const override { return kOps; }
+  bool plan(const Question& q, Answer& out) const override {
+    const auto* shape = std::get_if<Recurrence>(&q.op);
+    if (shape == nullptr || shape->kind != RecurrentKind::mamba2) return false;
+    if (!q.families[shape->seq > 1 ? kSsdScan : kSsdStep].on_file) return false;
+    const FamilyScalars& rows = q.families[kSsdRows];
+    if (shape->seq > 1) answer_ssd(*shape, {q.families[kSsdScan], q.families[kSsdState], rows}, q, out);
+    else answer_state_step(*shape, StepKernel::mamba, q.families[kSsdStep], rows, q, out);
     return true;
   }
 };
@@ -56,13 +125,40 @@ class FlashInferGdn final : public Provider {
   std::span<const std::string_view> ops() const override { return kOps; }
   bool plan(const Question& q, Answer& out) const override {
     const Recurrence* shape = in_chunks(q, 0);
-    if (shape == nullptr || q.rates.path.kind != TensorPath::Kind::wgmma || bits(shape->dtype) != 16) return false;
+    if (shape == nullptr || shape->channel_decay || q.rates.path.kind != TensorPath::Kind::wgmma ||
+        bits(shape->dtype) != 16)
+      return false;
     answer_walk(*shape, q.families[0], q.families[1], q, out);
     return true;
   }
 };
 
+/// Kernels of 2 to 4 taps are all that it has.
+class CausalConv1d final : public Provider {
+ public:
+  std::string_view name() const override { return "causal_conv1d"; }
+  std::span<const FamilyDeclaration> families() const override { return kConvDeclared; }
+  std::span<const std::string_view> ops() const override { return kConvOps; }
+  bool plan(const Question& q, Answer& out) const override {
+    const auto* shape = std::get_if<CausalConv>(&q.op);
+    if (shape == nullptr || shape->width < 2 || shape->width > 4) return false;
+    if (!q.families[shape->seq == 1 ? 1 : 0].on_file) return false;
+    answer_conv(*shape, {q.families[0], q.families[1]}, q, out);
+    return true;
+  }
+};
+
 }  // namespace
+
+const Provider& causal_conv1d_provider() {
+  static const CausalConv1d provider;
+  return provider;
+}
+
+const Provider& mamba_ssm_provider() {
+  static const MambaSsm provider;
+  return provider;
+}
 
 const Provider& fla_provider() {
   static const FlashLinearAttention provider;

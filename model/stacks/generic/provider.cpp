@@ -18,7 +18,15 @@ namespace plumbline {
 namespace {
 
 /// In the order in which they are declared.
-enum GenericFamily : std::size_t { kRows, kCopyEngine, kExperts, kBlockExperts, kScales, kGenericFamilies };
+enum GenericFamily : std::size_t {
+  kRows,
+  kCopyEngine,
+  kExperts,
+  kBlockExperts,
+  kScales,
+  kTokenScales,
+  kGenericFamilies
+};
 
 constexpr auto kHostCopies = std::to_array<BandClass>({{Variant::usual, "host_copy"}});
 constexpr std::array<FamilyDeclaration, kGenericFamilies> kDeclared{
@@ -26,7 +34,8 @@ constexpr std::array<FamilyDeclaration, kGenericFamilies> kDeclared{
      {.name = "copy_engine", .stand_in = "library.rowwise", .kind = "host", .classes = kHostCopies},
      kMoeFamily,
      kMoeBlockFamily,
-     kQuantizeFamily}};
+     kQuantizeFamily,
+     kTokenScalesFamily}};
 
 /// Of another GPU's memory, in reach by the innermost tier: its links at the share that a copy engine fills of them.
 Bandwidth rate_between_gpus(const Transfer& transfer, const Question& q, const FamilyScalars& family) {
@@ -78,8 +87,10 @@ class Generic final : public Provider {
       return true;
     }
     if (const auto* rounds = std::get_if<QuantizeDynamic>(&q.op)) {
-      out.sign(q.families[kRows]);
-      answer_quantize(*rounds, q.warmth == Warmth::cold ? 0 : 1, {q.families[kScales], q.families[kRows]}, q, out);
+      const FamilyScalars& tokens = q.families[kTokenScales];
+      out.sign(rounds->block == 1 && tokens.step_clk > 0 ? tokens : q.families[kRows]);
+      const bool held = q.warmth != Warmth::cold && q.work.bytes() <= q.rates.l2_kept;
+      answer_quantize(*rounds, held ? 1 : 0, {q.families[kScales], tokens, q.families[kRows]}, q, out);
       return true;
     }
     const auto* transfer = std::get_if<Transfer>(&q.op);
