@@ -122,6 +122,10 @@ struct PredictOptions {
   /// Every operand was touched just before, as when one execution is repeated on the same buffers: if all of them fit
   /// in L2 together, nothing crosses the DRAM interface. The plan stays that of cold operands.
   bool warm = false;
+  /// Operands lie in DRAM, and what L2 holds was only read, as where a bench reads through a large array before each
+  /// launch: what a launch leaves written in L2 is then nobody's time. Else it finds as much as it leaves. Counts for this
+  /// project's row-wise kernels, whose coefficients were found without.
+  bool read_through = false;
   /// As it was cut when it was measured: priced in place of the cheapest plan where our own menu has it. Not owned.
   const GemmPlan* gemm_plan = nullptr;
   const AttentionPlan* attention_plan = nullptr;

@@ -157,12 +157,16 @@ struct Maker {
   }
   Runner operator()(const Rowwise& s) const {
     if (s.kind == RowwiseKind::adamw) return make_adamw_runner(s, arena, stream);
-    if (s.kind == RowwiseKind::rmsnorm_backward) return make_norm_backward_runner(s, arena, stream);
+    if (is_norm_backward(s.kind)) return make_norm_backward_runner(s, arena, stream);
+    if (is_training(s.kind)) return make_training_runner(s, arena, stream);
     return is_chain(s.kind) ? make_chain_runner(s, arena, stream) : make_rowwise_runner(s, arena, stream);
   }
   Runner operator()(const Rope& s) const { return make_rope_runner(s, arena, stream); }
   Runner operator()(const Embedding& s) const { return make_embedding_runner(s, arena, stream); }
-  Runner operator()(const Scan& s) const { return make_scan_runner(s, arena, stream); }
+  Runner operator()(const EmbeddingBackward& s) const { return make_scatter_runner(s, arena, stream); }
+  Runner operator()(const Scan& s) const {
+    return s.kind == ScanKind::norm_all ? make_norm_all_runner(s, arena, stream) : make_scan_runner(s, arena, stream);
+  }
   Runner operator()(const TopK& s) const {
     need(s.dtype == DType::bf16, "topk of this type");
     return make_topk_runner(s, topk_plan(s), launch_topk, arena, stream);

@@ -24,6 +24,12 @@ Runner make_chain_runner(const Rowwise& shape, Arena& arena, StreamHandle stream
 Runner make_adamw_runner(const Rowwise& shape, Arena& arena, StreamHandle stream);
 Runner make_norm_backward_runner(const Rowwise& shape, Arena& arena, StreamHandle stream);
 
+/// Gradients of activations, sums of columns, losses and their gradients.
+bool is_training(RowwiseKind kind);
+Runner make_training_runner(const Rowwise& shape, Arena& arena, StreamHandle stream);
+Runner make_scatter_runner(const EmbeddingBackward& shape, Arena& arena, StreamHandle stream);
+Runner make_norm_all_runner(const Scan& shape, Arena& arena, StreamHandle stream);
+
 /// Bytes of the product of dims, each element `each` bytes.
 template <class... Dims>
 std::size_t bytes_of(std::size_t each, Dims... dims) {

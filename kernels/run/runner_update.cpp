@@ -38,24 +38,26 @@ Runner make_adamw_runner(const Rowwise& s, Arena& arena, StreamHandle stream) {
   return r;
 }
 
-/// rmsnorm's, the gradient of its weights included, which adds up from launch to launch.
+/// Gradients of the norm's weights included, which add up from launch to launch.
 Runner make_norm_backward_runner(const Rowwise& s, Arena& arena, StreamHandle stream) {
-  need(s.input == DType::bf16 && s.output == DType::bf16, "rmsnorm_backward of this type");
+  need(s.input == DType::bf16 && s.output == DType::bf16, std::string(name(s.kind)) + " of this type");
+  const NormKind kind = s.kind == RowwiseKind::layernorm_backward ? NormKind::layer : NormKind::rms;
   const std::size_t values = bytes_of(2, s.rows, s.cols);
   RunnerLayout layout;
   const std::size_t dy_at = layout.add(Region::normal_bf16, values), x_at = layout.add(Region::normal_bf16, values),
                     passed_at = layout.add(Region::normal_bf16, s.residual ? values : 0),
                     gamma_at = layout.add(Region::normal_bf16, bytes_of(2, s.cols)),
                     dx_at = layout.add(Region::output, values),
-                    sums_at = layout.add(Region::scratch, bytes_of(sizeof(float), s.cols));
+                    sums_at = layout.add(Region::scratch, bytes_of(sizeof(float), 2 * s.cols));
   const Rows rows{s.rows, s.cols};
-  Runner r = start_runner(layout, arena, plan_text(norm_backward_plan(NormKind::rms, rows)));
+  Runner r = start_runner(layout, arena, plan_text(norm_backward_plan(kind, rows)));
   const auto at = [&](std::size_t which) { return layout.operand(which, arena, stream); };
-  r.enqueue = [rows, dy = at(dy_at), x = at(x_at), passed = at(passed_at), gamma = at(gamma_at), dx = at(dx_at),
+  r.enqueue = [kind, rows, dy = at(dy_at), x = at(x_at), passed = at(passed_at), gamma = at(gamma_at), dx = at(dx_at),
                sums = at(sums_at)](std::int64_t slot, StreamHandle to) {
-    launch_norm_backward(
-        NormKind::rms, rows,
-        {dy.at(slot), x.at(slot), gamma.at(slot), passed.at(slot), dx.at(slot), sums.as<float>(slot), nullptr}, to);
+    launch_norm_backward(kind, rows,
+                         {dy.at(slot), x.at(slot), gamma.at(slot), passed.at(slot), dx.at(slot), sums.as<float>(slot),
+                          sums.as<float>(slot) + rows.cols},
+                         to);
   };
   return r;
 }

@@ -20,10 +20,12 @@ struct ClassOfKernels {
 constexpr auto kOthers = std::to_array<ClassOfKernels>({
     {"rope", "stream"},
     {"embedding", "stream"},
+    {"embedding_backward", "stream"},
     {"topk", "select_scan"},
     {"softmax_topk", "select_scan"},
     {"sum_all", "select_scan"},
     {"cumsum", "select_scan"},
+    {"norm_all", "select_scan"},
     {"rowwise", "all"},  // every other operator that is priced as a stream: nothing of its kind was measured
     {"collective", "all"},
     {"host", "all"},
@@ -81,9 +83,11 @@ struct OperatorClass {
   std::size_t operator()(const Rowwise& op) const { return classes().of(op.kind); }
   std::size_t operator()(const Rope&) const { return numbers().rope; }
   std::size_t operator()(const Embedding&) const { return numbers().embedding; }
+  std::size_t operator()(const EmbeddingBackward&) const { return numbers().embedding_backward; }
   std::size_t operator()(const TopK&) const { return numbers().topk; }
   std::size_t operator()(const SoftmaxTopK&) const { return numbers().softmax_topk; }
   std::size_t operator()(const Scan& op) const {
+    if (op.kind == ScanKind::norm_all) return numbers().norm_all;
     return op.kind == ScanKind::sum_all ? numbers().sum_all : numbers().cumsum;
   }
   template <class Other>
@@ -93,9 +97,10 @@ struct OperatorClass {
 
  private:
   struct Numbers {
-    std::size_t rope = number("rope"), embedding = number("embedding"), topk = number("topk"),
+    std::size_t rope = number("rope"), embedding = number("embedding"),
+                embedding_backward = number("embedding_backward"), topk = number("topk"),
                 softmax_topk = number("softmax_topk"), sum_all = number("sum_all"), cumsum = number("cumsum"),
-                rowwise = number("rowwise");
+                norm_all = number("norm_all"), rowwise = number("rowwise");
     static std::size_t number(std::string_view name) { return classes().number_of(name); }
   };
   static const Numbers& numbers() {

@@ -167,6 +167,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
                     .rates = m,
                     .gpu = origin.gpu.name,
                     .warmth = warmth,
+                    .read_through = options.read_through,
                     .appends = origin.stack.stack.prefill_appends,
                     .gemm_plan = options.gemm_plan,
                     .attention_plan = options.attention_plan,

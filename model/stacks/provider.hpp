@@ -91,7 +91,8 @@ struct Question {
   const Rates& rates;
   const std::string& gpu;  ///< its name, for messages
   Warmth warmth = Warmth::cold;
-  bool appends = false;  ///< the stack's prefill attention rotates and appends where the operator does not say
+  bool read_through = false;  ///< cold, and what L2 holds was only read: nothing of it waits to be written back
+  bool appends = false;       ///< the stack's prefill attention rotates and appends where the operator does not say
   const GemmPlan* gemm_plan = nullptr;            ///< to be priced in place of the cheapest, where the menu has it
   const AttentionPlan* attention_plan = nullptr;  ///< the same
   Resident resident{};

@@ -73,6 +73,7 @@ void embed(Step& s, const Llm& llm, const StackSpec& stack) {
   // Tensor ranks hold a part of the vocabulary each; ranks with sequences of their own hold all of it.
   const bool whole = s.workload.parallel.attention_data;
   const std::int64_t rows = whole ? s.tokens : s.replica_tokens();
+  s.table_rows = llm.vocab;
   s.add("embedding"_node, Embedding{rows, s.hidden, s.types.base});
   if (!whole) s.all_reduce("embedding_all_reduce"_node, "embedding_reduce_scatter"_node, rows);
   s.close();
@@ -139,7 +140,7 @@ void loss(Step& s, std::int64_t rows, std::int64_t vocab) {
     s.add("loss_cast"_node, Rowwise{RowwiseKind::copy, rows, vocab, false, s.types.base, DType::fp32});
     s.add("loss_softmax"_node, Rowwise{RowwiseKind::softmax, rows, vocab, false, DType::fp32, DType::fp32});
   } else {
-    s.row("loss"_node.as(NodeRole::loss), RowwiseKind::softmax, rows, vocab);
+    s.row("loss"_node.as(NodeRole::loss), RowwiseKind::cross_entropy_fused, rows, vocab);
   }
 }
 

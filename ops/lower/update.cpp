@@ -156,7 +156,7 @@ void update(Step& s, const Llm& llm, std::int64_t stage) {
     zero_gradients(s, plan.zero < 2 ? params : share);
     if (plan.zero < 2) reduce_gradients(s, params);
   }
-  s.add("grad_norm"_node, Scan{ScanKind::sum_all, elements(share), s.workload.training.gradient});
+  s.add("grad_norm"_node, Scan{ScanKind::norm_all, elements(share), s.workload.training.gradient});
   optimizer(s, llm, {stage, share, plan.zero == 0 ? 1 : copies(plan)});
   if (plan.zero == 1 && !eager) gather_weights(s, params);
   s.close();

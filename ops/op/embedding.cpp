@@ -5,6 +5,7 @@
 
 #include "ops/facts/facts.hpp"
 #include "ops/op/counting.hpp"
+#include "ops/shape/embedding_backward.hpp"
 
 namespace plumbline {
 namespace {
@@ -26,8 +27,10 @@ Work work_of(const Embedding& s) {
 
 Volume volume_of(const Embedding& s) { return {product_of({s.rows, s.cols}), 0}; }
 
-/// Rows scattered back.
-void gradient_of(const Embedding& s, NodeRole, Gradient& out) { out.add(GradientPart::whole, s); }
+/// Rows added to those of the table.
+void gradient_of(const Embedding& s, NodeRole, Gradient& out) {
+  out.add(GradientPart::whole, EmbeddingBackward{s.rows, s.cols, 0, s.dtype});
+}
 
 }  // namespace
 

@@ -39,7 +39,7 @@ constexpr auto kRowwiseRelations = std::to_array<Relation<Rowwise>>(
 Bytes bytes_of(const RowwiseTensors& t, const Rowwise& s, DType type) {
   const double rows = d(s.rows), cols = d(s.cols), n = rows * cols;
   return storage(type, t.whole * n + t.rows * rows) + storage(s.input, t.columns * cols) +
-         byte(t.bytes * n + kFloatBytes * (t.floats * n + t.row_words * rows));
+         byte(t.bytes * n + kFloatBytes * (t.floats * n + t.row_words * rows + t.column_words * cols));
 }
 
 Work work_of(const Rowwise& s) {
@@ -56,7 +56,7 @@ Work work_of(const Rowwise& s) {
   if (s.residual) {
     w.fp32 += flop(n);
     w.read += storage(s.input, n);
-    if (s.kind != RowwiseKind::rmsnorm_backward) w.write += storage(s.input, n);  // the sum
+    if (!is_norm_backward(s.kind)) w.write += storage(s.input, n);  // the sum
   }
   return w;
 }
@@ -81,14 +81,6 @@ void gradient_of(const Rowwise& s, NodeRole role, Gradient& out) {
     case RowwiseGradient::Form::none: return;
     case RowwiseGradient::Form::same: break;
     case RowwiseGradient::Form::back: std::swap(back.input, back.output); break;
-    case RowwiseGradient::Form::residual:
-      back.residual = true;
-      back.output = s.input;
-      if (row_of(s.kind).residual && !s.residual) {  // a layernorm; the same tensors as rmsnorm's
-        back.kind = RowwiseKind::rmsnorm_backward;
-        back.residual = false;
-      }
-      break;
     case RowwiseGradient::Form::other:
       back.kind = rule.kind;
       back.residual = rule.residual && s.residual;

@@ -13,7 +13,8 @@ using namespace counting;
 
 constexpr auto kScanNames =
     std::to_array<OperatorName>({{"sum_all", static_cast<int>(ScanKind::sum_all), false, Pattern::select_scan},
-                                 {"cumsum", static_cast<int>(ScanKind::cumsum), false, Pattern::select_scan}});
+                                 {"cumsum", static_cast<int>(ScanKind::cumsum), false, Pattern::select_scan},
+                                 {"norm_all", static_cast<int>(ScanKind::norm_all), true, Pattern::select_scan}});
 static_assert(in_order(kScanNames));
 
 constexpr auto kScanKeys = std::to_array<Key>({key<&Scan::n>("n")});
@@ -22,9 +23,11 @@ Work work_of(const Scan& s) {
   const double n = d(s.n);
   Work w;
   w.math = s.dtype;
-  w.fp32 = flop(n);
+  const bool norm = s.kind == ScanKind::norm_all;
+  w.fp32 = flop(norm ? 2 * n : n);
+  w.sfu = norm ? 1 : 0;
   w.read = storage(s.dtype, n);
-  w.write = storage(s.dtype, s.kind == ScanKind::sum_all ? 1 : n);
+  w.write = storage(s.dtype, s.kind == ScanKind::cumsum ? n : 1);
   return w;
 }
 

@@ -15,7 +15,7 @@ namespace {
 using Numbers = std::vector<std::pair<std::string, double*>>;
 
 /// Which groups a kind's counts are in.
-enum class KindGroup { rows, chain, transpose, flat };
+enum class KindGroup { rows, chain, transpose, training, flat };
 
 KindGroup group_of(RowwiseKind kind) {
   switch (kind) {
@@ -25,11 +25,15 @@ KindGroup group_of(RowwiseKind kind) {
     case RowwiseKind::sum_rows:
     case RowwiseKind::argmax:
     case RowwiseKind::quantize: return KindGroup::rows;
-    case RowwiseKind::rmsnorm_backward:
     case RowwiseKind::softmax_backward:
     case RowwiseKind::scale_mask_softmax_dropout:
     case RowwiseKind::scale_mask_softmax_dropout_backward: return KindGroup::chain;
     case RowwiseKind::transpose_copy: return KindGroup::transpose;
+    case RowwiseKind::rmsnorm_backward:
+    case RowwiseKind::layernorm_backward:
+    case RowwiseKind::sum_columns:
+    case RowwiseKind::cross_entropy:
+    case RowwiseKind::cross_entropy_fused: return KindGroup::training;
     default: return KindGroup::flat;
   }
 }
@@ -180,6 +184,42 @@ void visit_moves(KernelCounts& c, Visit&& visit) {
                           {"tile_clk", &c.cumsum.tile_clk}});
 }
 
+Numbers numbers_of(KernelCounts::NormBackward& c) {
+  return {{"row_1", &c.row_1},
+          {"row_2", &c.row_2},
+          {"row_4", &c.row_4},
+          {"spilled_B", &c.spilled_B},
+          {"spilled_residual_B", &c.spilled_residual_B},
+          {"end_clk", &c.end_clk},
+          {"overlap", &c.overlap}};
+}
+
+template <class Visit>
+void visit_training(KernelCounts& c, Visit&& visit) {
+  visit("training.rmsnorm_backward", numbers_of(c.rmsnorm_backward));
+  visit("training.layernorm_backward", numbers_of(c.layernorm_backward));
+  visit("training.norms_backward", Numbers{{"wait_fraction", &c.norms_backward.wait_fraction},
+                                           {"loads", &c.norms_backward.loads},
+                                           {"add_clk", &c.norms_backward.add_clk}});
+  visit("training.additions", Numbers{{"l2_B", &c.additions.l2_B},
+                                      {"scattered_overlap", &c.additions.scattered_overlap},
+                                      {"thread", &c.additions.thread},
+                                      {"element", &c.additions.element}});
+  visit("training.sum_columns", Numbers{{"vector", &c.sum_columns.vector}, {"wave_clk", &c.sum_columns.wave_clk}});
+  visit("training.cross_entropy", Numbers{{"vector", &c.cross_entropy.vector},
+                                          {"sfu_vector", &c.cross_entropy.sfu_vector},
+                                          {"wave_clk", &c.cross_entropy.wave_clk},
+                                          {"ragged_clk", &c.cross_entropy.ragged_clk},
+                                          {"end_clk", &c.cross_entropy.end_clk}});
+  visit("training.swiglu_single",
+        Numbers{{"instructions", &c.swiglu_single.instructions}, {"sfu", &c.swiglu_single.sfu}});
+  visit("training.norm_all", Numbers{{"thread", &c.norm_all.thread},
+                                     {"vector", &c.norm_all.vector},
+                                     {"tail_clk", &c.norm_all.tail_clk},
+                                     {"uneven_fraction", &c.norm_all.uneven_fraction}});
+  visit("training.adamw", Numbers{{"scattered_fraction", &c.adamw.scattered_fraction}});
+}
+
 template <class Visit>
 void visit_pipeline(KernelCounts& c, Visit&& visit) {
   visit("waits", Numbers{{"shuffle_clk", &c.waits.shuffle_clk},
@@ -253,6 +293,7 @@ KernelCounts read_counts(const JsonValue& root) {
   visit_selection(c, read);
   visit_chain(c, read);
   visit_moves(c, read);
+  visit_training(c, read);
   read.refuse_other_groups();
   return c;
 }

@@ -107,6 +107,47 @@ struct KernelCounts {
   struct Spills {
     double least_threads = 0, l2_ratio = 0, dram_ratio = 0;
   };
+  /// Backward passes of norms (kernels/training/norm_backward.cu), whose CTAs stay and take rows in turn: instructions of a
+  /// warp for a row, by the vectors that its threads hold; bytes of a thread that pass through L2 and back for a row,
+  /// where registers spill, without a residual and with one; SM clocks at the end of the launch; p of the p-norm of
+  /// memory and of what an SM does for its rows.
+  struct NormBackward {
+    double row_1 = 0, row_2 = 0, row_4 = 0, spilled_B = 0, spilled_residual_B = 0, end_clk = 0, overlap = 0;
+  };
+  /// Of both: share of a row's reductions that is seen where one row is worked on at a time; loads that threads of four
+  /// vectors wait for, which do not fetch the next row meanwhile; SM clocks of a CTA's addition to a column's sum that
+  /// all CTAs add to.
+  struct NormsBackward {
+    double wait_fraction = 0, loads = 0, add_clk = 0;
+  };
+  /// What is added to memory, in L2: bytes that it could have given in the time of an fp32 addition. `scattered_overlap`:
+  /// p of the p-norm of additions and memory, where rows lie at random.
+  struct Additions {
+    double l2_B = 0, scattered_overlap = 0, thread = 0, element = 0;
+  };
+  /// A CTA sums some rows of 256 columns: SM clocks that each wave of CTAs, which are alike and in step, takes beside its
+  /// bytes; instructions for a vector.
+  struct SumColumns {
+    double vector = 0, wave_clk = 0;
+  };
+  /// A CTA a row: instructions for a vector and those of the special-function unit; SM clocks that a wave of CTAs takes
+  /// beside its bytes, of rows that begin within a vector, and at the end.
+  struct CrossEntropy {
+    double vector = 0, sfu_vector = 0, wave_clk = 0, ragged_clk = 0, end_clk = 0;
+  };
+  /// The gradient of rows of swiglu that are not whole vectors: an element a thread.
+  struct SwigluSingle {
+    double instructions = 0, sfu = 0;
+  };
+  /// The norm of all gradients: three CTAs of 512 threads an SM walk them, and add in double precision; SM clocks of the
+  /// last CTA's turn at the end, and what is lost of memory's time where some SMs are done before others.
+  struct NormAll {
+    double thread = 0, vector = 0, tail_clk = 0, uneven_fraction = 0;
+  };
+  /// AdamW reads and writes eight arrays side by side: DRAM time for opening pages.
+  struct Adamw {
+    double scattered_fraction = 0;
+  };
   /// How well what an SM does for different CTAs overlaps: p of the p-norm. CTAs that start together go through their
   /// loads, arithmetic and stores in step at first, and drift apart within `drift_waves` CTAs a slot; those of the attention
   /// chain, whose rows are in the lanes of few warps, further (`lanes`). `twice`: two
@@ -147,6 +188,14 @@ struct KernelCounts {
   Embedding embedding;
   SumAll sum_all;
   Cumsum cumsum;
+  NormBackward rmsnorm_backward, layernorm_backward;
+  NormsBackward norms_backward;
+  Additions additions;
+  SumColumns sum_columns;
+  CrossEntropy cross_entropy;
+  SwigluSingle swiglu_single;
+  NormAll norm_all;
+  Adamw adamw;
   Overlap overlap;
   Waves waves;
   WarmL2 warm_l2;

@@ -42,13 +42,28 @@ enum class RowwiseKind {
   sigmoid,
   squared_relu,
   rmsnorm_backward,
+  layernorm_backward,
+  silu_backward,
+  gelu_backward,
+  relu_backward,
+  swiglu_backward,
+  sum_columns,
+  cross_entropy,
+  cross_entropy_backward,
+  cross_entropy_fused,
   count_
 };
 inline constexpr std::size_t kRowwiseKinds = static_cast<std::size_t>(RowwiseKind::count_);
 
-/// One pass over rows x cols of the output (sum_rows and argmax: of the input). `residual`: a second input is added
-/// first and the sum written out too (fused add + norm); rmsnorm_backward adds it to its result, the gradient that
-/// passes the norm by.
+/// One pass over rows x cols of the output (sum_rows, sum_columns, argmax and the losses: of the input). `residual`: a
+/// second input is added first and the sum written out too (fused add + norm); backward passes of norms add it to their
+/// result, the gradient that passes the norm by.
+///
+/// Of training, on dy[rows, cols], logits x[rows, cols] and a target column t of each row:
+///   silu_backward, gelu_backward, relu_backward dy f'(x) | swiglu_backward: of silu(gate) up, both gradients
+///   sum_columns s[c] += sum over rows (fp32), the gradient of a bias
+///   cross_entropy lse - x[t] and lse = log(sum(exp(x))) of each row | cross_entropy_backward a (exp(x - lse) - [c = t])
+///   cross_entropy_fused: both in turn, the gradient over the logits
 ///
 /// The training attention chain, on scores x[rows, cols] of one mask row m[cols], `keep` in {0, 1} drawn for each
 /// element with probability 1 - d of being 1:
@@ -74,12 +89,13 @@ struct RowwiseMath {
 
 /// Tensors on one side of a pass, by how many of each there are.
 struct RowwiseTensors {
-  double whole = 0;      ///< rows x cols in the side's type
-  double columns = 0;    ///< cols values in the input's type (norm weights, a mask row)
-  double rows = 0;       ///< rows values in the side's type
-  double bytes = 0;      ///< rows x cols bytes (dropout's choice)
-  double floats = 0;     ///< rows x cols in fp32 (optimizer state)
-  double row_words = 0;  ///< rows values of 4 bytes (scales, log-sum-exp, indices)
+  double whole = 0;         ///< rows x cols in the side's type
+  double columns = 0;       ///< cols values in the input's type (norm weights, a mask row)
+  double rows = 0;          ///< rows values in the side's type
+  double bytes = 0;         ///< rows x cols bytes (dropout's choice)
+  double floats = 0;        ///< rows x cols in fp32 (optimizer state)
+  double row_words = 0;     ///< rows values of 4 bytes (scales, log-sum-exp, indices)
+  double column_words = 0;  ///< cols values of 4 bytes (sums)
 };
 
 /// The backward pass of a kind, by the bytes it moves.
@@ -89,7 +105,6 @@ struct RowwiseGradient {
     none,      ///< adds a constant, or is not differentiable
     same,      ///< the same pass over the gradient
     back,      ///< the same pass with input and output types exchanged
-    residual,  ///< the same kind with a residual: one more tensor read and written
     other,     ///< a pass of `kind`
   };
   Form form = Form::unstated;
@@ -120,10 +135,9 @@ namespace rowwise_rows {
 using K = RowwiseKind;
 using Form = RowwiseGradient::Form;
 
-// Activations' gradients read two tensors and write one, as `add` does. SwiGLU's reads dY, gate and up and writes two:
-// five tensors, as its residual form moves. A norm's reads dY and X and writes one; where the forward pass adds first it
-// also reads the gradient that passes the norm by. layernorm's has no kind of its own: its residual form moves the same,
-// and rmsnorm's backward pass without one.
+// Activations' gradients read dY and X and write one tensor; those without a kind of their own stand as `add`. SwiGLU's
+// reads dY, gate and up and writes two. A norm's reads dY and X and writes one; where the forward pass adds first it also
+// reads the gradient that passes the norm by.
 inline constexpr std::array kRows = std::to_array<RowwiseRow>({
     // sum; d = x - mean, d^2, sum; d rstd gamma + beta | sum/C; sum d^2/C + eps, rsqrt
     {.kind = K::layernorm,
@@ -132,7 +146,7 @@ inline constexpr std::array kRows = std::to_array<RowwiseRow>({
      .read = {.whole = 1, .columns = 2},
      .write = {.whole = 1},
      .pattern = Pattern::row_statistics,
-     .gradient = gradient_as(Form::residual),
+     .gradient = gradient_with_residual(K::layernorm_backward),
      .residual = true,
      .statistic = true},
     // x^2, sum; x rstd gamma | sum/C + eps, rsqrt
@@ -161,7 +175,7 @@ inline constexpr std::array kRows = std::to_array<RowwiseRow>({
      .read = {.whole = 1},
      .write = {.whole = 1},
      .pattern = Pattern::stream,
-     .gradient = gradient_by(K::add),
+     .gradient = gradient_by(K::silu_backward),
      .activation = true},
     // (x/2) * (1 + erf(x / sqrt 2))
     {.kind = K::gelu,
@@ -170,7 +184,7 @@ inline constexpr std::array kRows = std::to_array<RowwiseRow>({
      .read = {.whole = 1},
      .write = {.whole = 1},
      .pattern = Pattern::stream,
-     .gradient = gradient_by(K::add),
+     .gradient = gradient_by(K::gelu_backward),
      .activation = true},
     {.kind = K::add,
      .name = "add",
@@ -215,14 +229,14 @@ inline constexpr std::array kRows = std::to_array<RowwiseRow>({
      .read = {.whole = 2},
      .write = {.whole = 1},
      .pattern = Pattern::stream,
-     .gradient = gradient_as(Form::residual)},
+     .gradient = gradient_by(K::swiglu_backward)},
     {.kind = K::relu,
      .name = "relu",
      .math = {1, 0, 0, 0},
      .read = {.whole = 1},
      .write = {.whole = 1},
      .pattern = Pattern::stream,
-     .gradient = gradient_by(K::add),
+     .gradient = gradient_by(K::relu_backward),
      .ours = true,
      .activation = true},
     {.kind = K::scale,
@@ -344,6 +358,92 @@ inline constexpr std::array kRows = std::to_array<RowwiseRow>({
      .ours = true,
      .residual = true,
      .statistic = true},
+    // d = x - mean, g = dy gamma; sums of x, d^2, g d, g; r g - f d - h | mean, r = rsqrt(sum d^2 / C + eps),
+    // f = r r r sum(g d) / C, h = r sum(g) / C. Gradients of gamma and beta are left out, as rmsnorm's.
+    {.kind = K::layernorm_backward,
+     .name = "layernorm_backward",
+     .math = {12, 9, 0, 1},
+     .read = {.whole = 2, .columns = 1},
+     .write = {.whole = 1},
+     .pattern = Pattern::row_statistics,
+     .gradient = gradient_as(Form::unstated),
+     .ours = true,
+     .residual = true,
+     .statistic = true},
+    // dy s (1 + x (1 - s)), s = 1 / (1 + exp(-x))
+    {.kind = K::silu_backward,
+     .name = "silu_backward",
+     .math = {6, 0, 2, 0},
+     .read = {.whole = 2},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::unstated),
+     .ours = true},
+    // dy (P + x p), P = (1 + erf(x / sqrt 2)) / 2, p = exp(-x^2 / 2) / sqrt(2 pi)
+    {.kind = K::gelu_backward,
+     .name = "gelu_backward",
+     .math = {9, 0, 2, 0},
+     .read = {.whole = 2},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::unstated),
+     .ours = true},
+    // dy where x > 0: a selection
+    {.kind = K::relu_backward,
+     .name = "relu_backward",
+     .math = {},
+     .read = {.whole = 2},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::unstated),
+     .ours = true},
+    // s = 1 / (1 + exp(-gate)), a = gate s; d_gate = dy up (s + a (1 - s)), d_up = dy a
+    {.kind = K::swiglu_backward,
+     .name = "swiglu_backward",
+     .math = {8, 0, 2, 0},
+     .read = {.whole = 3},
+     .write = {.whole = 2},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::unstated),
+     .ours = true},
+    // added to the fp32 sums that are there
+    {.kind = K::sum_columns,
+     .name = "sum_columns",
+     .math = {1, 0, 0, 0},
+     .read = {.whole = 1, .column_words = 1},
+     .write = {.column_words = 1},
+     .pattern = Pattern::row_statistics,
+     .gradient = gradient_as(Form::unstated),
+     .ours = true},
+    // max; x - max, exp, sum | log, max + it, less the target's logit. Targets; loss and log-sum-exp
+    {.kind = K::cross_entropy,
+     .name = "cross_entropy",
+     .math = {3, 2, 1, 1},
+     .read = {.whole = 1, .row_words = 1},
+     .write = {.row_words = 2},
+     .pattern = Pattern::softmax_like,
+     .gradient = gradient_by(K::cross_entropy_backward),
+     .ours = true,
+     .statistic = true},
+    // x - lse, exp, times a; the target's less 1 before that. Targets and log-sum-exp
+    {.kind = K::cross_entropy_backward,
+     .name = "cross_entropy_backward",
+     .math = {2, 1, 1, 0},
+     .read = {.whole = 1, .row_words = 2},
+     .write = {.whole = 1},
+     .pattern = Pattern::stream,
+     .gradient = gradient_as(Form::unstated),
+     .ours = true},
+    // the one, then the other on the logits while they are there: one reading of them at least. Its gradient is written.
+    {.kind = K::cross_entropy_fused,
+     .name = "cross_entropy_fused",
+     .math = {5, 3, 2, 1},
+     .read = {.whole = 1, .row_words = 1},
+     .write = {.whole = 1, .row_words = 2},
+     .pattern = Pattern::softmax_like,
+     .gradient = gradient_as(Form::none),
+     .ours = true,
+     .statistic = true},
 });
 
 constexpr bool in_order() {
@@ -359,6 +459,10 @@ static_assert(in_order(), "each kind has its row, in the order of RowwiseKind");
 inline constexpr const auto& kRowwiseRows = rowwise_rows::kRows;
 constexpr const RowwiseRow& row_of(RowwiseKind kind) { return rowwise_rows::kRows[static_cast<std::size_t>(kind)]; }
 constexpr std::string_view name(RowwiseKind kind) { return row_of(kind).name; }
+
+constexpr bool is_norm_backward(RowwiseKind kind) {
+  return kind == RowwiseKind::rmsnorm_backward || kind == RowwiseKind::layernorm_backward;
+}
 
 /// Quantize answers in fp8 unless told; the others in the type they read.
 constexpr DType usual_output(RowwiseKind kind, DType input) {

@@ -4,7 +4,7 @@
 
 namespace plumbline {
 
-enum class ScanKind { sum_all, cumsum };
+enum class ScanKind { sum_all, cumsum, norm_all };
 std::string_view name(ScanKind kind);
 
 /// The sum of n values, or their running sums.

@@ -12,6 +12,7 @@
 #include "ops/shape/collective.hpp"
 #include "ops/shape/custom.hpp"
 #include "ops/shape/embedding.hpp"
+#include "ops/shape/embedding_backward.hpp"
 #include "ops/shape/gemm.hpp"
 #include "ops/shape/gemm_dynamic.hpp"
 #include "ops/shape/gemm_sparse24.hpp"
@@ -32,9 +33,10 @@
 namespace plumbline {
 
 /// The order is that of `predict-model list ops`: the contract's operators first, then ours.
-using Op = std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, AttentionBackward, MlaDecode, Rowwise,
-                        Rope, TopK, SoftmaxTopK, Embedding, Scan, Spmv, GemmSparse24, Recurrence, CausalConv,
-                        MoePermute, Moe, QuantizeDynamic, GemmDynamic, Collective, ExpertExchange, Transfer, CustomOp>;
+using Op =
+    std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, AttentionBackward, MlaDecode, Rowwise, Rope,
+                 TopK, SoftmaxTopK, Embedding, EmbeddingBackward, Scan, Spmv, GemmSparse24, Recurrence, CausalConv,
+                 MoePermute, Moe, QuantizeDynamic, GemmDynamic, Collective, ExpertExchange, Transfer, CustomOp>;
 
 /// The operator's name: "gemm", "rmsnorm", "all_reduce", ...
 std::string_view op_name(const Op& op);

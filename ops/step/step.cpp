@@ -32,13 +32,14 @@ void Step::add_gradient(std::size_t i) {
       product->precision.output = workload.training.gradient;
       product->accumulate = true;
     }
+    if (auto* table = std::get_if<EmbeddingBackward>(&op)) table->table = table_rows;
     add({name, node.role}, op, node.stream);
     graph.nodes.back().name = name->of(part.part);
     graph.nodes.back().of = static_cast<int>(i);
     graph.nodes.back().of_weights = part.part == GradientPart::dw;
     if (part.part == GradientPart::dw && sums_bias_apart(node.op)) {
       const auto& forward = std::get<Gemm>(node.op);
-      row({name, node.role}, RowwiseKind::sum_rows, forward.n, forward.m);
+      row({name, node.role}, RowwiseKind::sum_columns, forward.m, forward.n);
       graph.nodes.back().name = name->db;
       graph.nodes.back().of = static_cast<int>(i);
       graph.nodes.back().of_weights = true;

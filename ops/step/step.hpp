@@ -41,6 +41,7 @@ class Step {
   bool padded = false;           ///< eager code adds a padding mask though attention is not causal
   bool dropout = false;          ///< this layer trains with dropout
   int half = 0;                  ///< of the batch, that the nodes are of (ops/lower/two_batch.cpp)
+  std::int64_t table_rows = 0;   ///< of the vocabulary, that token ids are drawn from
   bool scattered = false;        ///< the residual stream of a rank holds a share of its replica's tokens
   Pass pass = Pass::forward;
 

@@ -36,7 +36,9 @@ double number(std::string_view text) {
 std::vector<Profiled> profiled(const std::string& file) {
   static const auto counts = load_kernel_counts("own_sm90");
   static const Gpu gpu = load_gpu("h200_sxm");
-  const std::set<std::string, std::less<>> others{"op", "gemm", "attention_decode", "attention_prefill"};
+  // rmsnorm_backward was profiled as the attention chain had it; training's own kernel runs it now
+  const std::set<std::string, std::less<>> others{"op", "gemm", "attention_decode", "attention_prefill",
+                                                  "rmsnorm_backward"};
   const std::string text = read_text_file(data_folder() + "/kernels/" + file);
   CsvReader reader(text, file);
   const CsvHeader header(reader);
@@ -82,7 +84,7 @@ TEST_P(RowProfile, InstructionsAreThoseExecuted) {
     std::sort(of_op.begin(), of_op.end());
     EXPECT_LT(of_op[of_op.size() / 2], 0.05) << op;
   }
-  EXPECT_GT(errors.size(), 2U);
+  EXPECT_GT(errors.size(), 1U);
 }
 
 INSTANTIATE_TEST_SUITE_P(H200, RowProfile,

@@ -52,9 +52,13 @@ struct Extra {
     return (3 * 4 * queries * real(s.qk_dim) + 8 * queries) * units::B + storage(s.dtype, queries * real(s.v_dim)) +
            parts;
   }
-  /// Half sectors at both ends of 256 bytes that begin within one, read and written.
+  /// Half sectors at both ends of 256 bytes that begin within one, read and written. Our fused loss reads the logits once
+  /// more for their gradient, and each row's losses, targets and log-sum-exp.
   Bytes operator()(const Rowwise& s) const {
     const Work w = work(Op(s));
+    if (s.kind == RowwiseKind::cross_entropy_fused) {
+      return storage(s.input, real(s.rows * s.cols)) + storage(DType::fp32, 4 * real(s.rows) + 1);
+    }
     return s.kind == RowwiseKind::transpose_copy ? 1.0 / 8 * w.bytes() : Bytes{};
   }
   /// Each expert has a copy of the rows that are routed to it.

@@ -12,6 +12,7 @@
 #include "ops/shape/causal_conv.hpp"
 #include "ops/shape/collective.hpp"
 #include "ops/shape/embedding.hpp"
+#include "ops/shape/embedding_backward.hpp"
 #include "ops/shape/gemm.hpp"
 #include "ops/shape/gemm_sparse24.hpp"
 #include "ops/shape/grouped_gemm.hpp"
@@ -80,7 +81,7 @@ TEST(Gradients, OfMovesGoBack) {
   expect_gradient(dispatch, {{whole, combine}});
   expect_gradient(combine, {{whole, dispatch}});
   const Embedding rows{9, 64};
-  expect_gradient(rows, {{whole, rows}});
+  expect_gradient(rows, {{whole, EmbeddingBackward{9, 64, 0}}});
   const Collective sum{CollectiveKind::all_reduce, 4096, 4};
   expect_gradient(sum, {{whole, sum}});
   const Transfer send{TransferKind::send_recv, 64};

@@ -112,9 +112,14 @@ TEST(Gradients, OfRowWiseKindsAreThoseOfTheirRows) {
   EXPECT_EQ(gradient_text(K::softmax), "softmax_backward");
   EXPECT_EQ(gradient_text(K::dropout), "dropout_backward");
   EXPECT_EQ(gradient_text(K::scale_mask_softmax_dropout), "scale_mask_softmax_dropout_backward");
-  EXPECT_EQ(gradient_text(K::silu), "add");
-  EXPECT_EQ(gradient_text(K::swiglu), "swiglu+residual");
-  EXPECT_EQ(gradient_text(K::layernorm), "rmsnorm_backward") << "the same tensors";
+  EXPECT_EQ(gradient_text(K::silu), "silu_backward");
+  EXPECT_EQ(gradient_text(K::gelu), "gelu_backward");
+  EXPECT_EQ(gradient_text(K::relu), "relu_backward");
+  EXPECT_EQ(gradient_text(K::squared_relu), "add") << "the same tensors";
+  EXPECT_EQ(gradient_text(K::swiglu), "swiglu_backward");
+  EXPECT_EQ(gradient_text(K::cross_entropy), "cross_entropy_backward");
+  EXPECT_EQ(gradient_text(K::cross_entropy_fused), "") << "it has written it";
+  EXPECT_EQ(gradient_text(K::layernorm), "layernorm_backward");
   EXPECT_EQ(gradient_text(K::rmsnorm), "rmsnorm_backward");
   EXPECT_EQ(gradient_text(K::sum_rows), "copy");
   EXPECT_EQ(gradient_text(K::scale), "scale");

@@ -83,6 +83,42 @@ TEST(WorkPrimitives, EmbeddingEqualsExecution) {
   EXPECT_SAME_WORK(s, machine);
 }
 
+/// Two of three rows meet in one of the table's: a table of one row takes all of them.
+TEST(WorkPrimitives, EmbeddingBackwardEqualsExecution) {
+  for (const bool one : {false, true}) {
+    const EmbeddingBackward s{3, 4, one ? 1 : 0, DType::fp16};
+    Machine machine;
+    Array& table = machine.array(10 * 4, 4);
+    Array& ids = machine.array(3, 4);
+    Array& dy = machine.array(12, 2);
+    for (std::int64_t r = 0; r < 3; ++r) ids.poke(r, one ? 0.0 : static_cast<double>(r * 4 + 1));
+    for (std::int64_t r = 0; r < 3; ++r) {
+      const std::int64_t to = ids.index(r) * 4;
+      for (std::int64_t c = 0; c < 4; ++c) table.set(to + c, table[to + c] + dy[r * 4 + c]);
+    }
+    EXPECT_SAME_WORK(s, machine);
+  }
+}
+
+/// Drawn evenly from a table: of 2 rows, 3 ids touch 2 (1 - 1/8) = 1.75 in the mean.
+TEST(WorkPrimitives, RowsTouchedAreThoseThatAnyIdNames) {
+  EXPECT_DOUBLE_EQ(rows_touched({3, 4, 2}), 1.75);
+  EXPECT_DOUBLE_EQ(rows_touched({3, 4, 1}), 1);
+  EXPECT_DOUBLE_EQ(rows_touched({3, 4, 0}), 3);
+  EXPECT_NEAR(rows_touched({3, 4, 1000000000}), 3, 1e-8);
+}
+
+TEST(WorkPrimitives, NormOfAllEqualsExecution) {
+  const Scan s{ScanKind::norm_all, 9, DType::fp32};
+  Machine machine;
+  Array& x = machine.array(9, 4);
+  Array& y = machine.array(1, 4);
+  Num sum(0);
+  for (std::int64_t i = 0; i < 9; ++i) sum += x[i] * x[i];
+  y.set(0, sqrt(sum));
+  EXPECT_SAME_WORK(s, machine);
+}
+
 TEST(WorkPrimitives, ScansEqualExecution) {
   for (ScanKind kind : {ScanKind::sum_all, ScanKind::cumsum}) {
     const Scan s{kind, 9, DType::fp32};

@@ -155,6 +155,124 @@ TEST(WorkRowwise, RmsnormBackwardEqualsExecution) {
   }
 }
 
+/// dx = r g - f d - h with d = x - mean, g = dy gamma, r = rsqrt(mean d^2 + eps), f = r^3 mean(g d), h = r mean(g).
+TEST(WorkRowwise, LayernormBackwardEqualsExecution) {
+  for (const bool residual : {false, true}) {
+    Execution run;
+    run.start();
+    Array& dy = run.machine.array(kAll, run.in);
+    Array& gamma = run.machine.array(kCols, run.in);
+    Array* beside = residual ? &run.machine.array(kAll, run.in) : nullptr;
+    const Num per_column(1.0 / static_cast<double>(kCols)), eps(1e-5);
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      Row d = run.row(r), g;
+      Num sum(0), squares(0), dots(0), sums(0);
+      for (Num v : d) sum += v;
+      const Num mean = sum * per_column;
+      for (std::int64_t c = 0; c < kCols; ++c) {
+        Num& centred = d[static_cast<std::size_t>(c)];
+        centred = centred - mean;
+        g.push_back(dy[r * kCols + c] * gamma[c]);
+        squares += centred * centred;
+        dots += at(g, c) * centred;
+        sums += at(g, c);
+      }
+      const Num rstd = rsqrt(squares * per_column + eps), factor = rstd * rstd * rstd * (dots * per_column),
+                shift = rstd * (sums * per_column);
+      for (std::int64_t c = 0; c < kCols; ++c) {
+        const Num dx = rstd * at(g, c) - factor * at(d, c) - shift;
+        run.put(r, c, residual ? dx + (*beside)[r * kCols + c] : dx);
+      }
+    }
+    EXPECT_SAME_WORK(shape(Kind::layernorm_backward, residual), run.machine);
+  }
+}
+
+TEST(WorkRowwise, GradientsOfActivationsEqualExecution) {
+  const auto check = [](Kind kind, auto f) {
+    Execution run;
+    run.start();
+    Array& dy = run.machine.array(kAll, run.in);
+    run.each([&](Num x, std::int64_t i) { return f(dy[i], x); });
+    SCOPED_TRACE(name(kind));
+    EXPECT_SAME_WORK(shape(kind), run.machine);
+  };
+  const auto sigmoid = [](Num x) { return reciprocal(Num(1) + exp(-x)); };
+  check(Kind::silu_backward, [&](Num dy, Num x) {
+    const Num s = sigmoid(x);
+    return dy * (s * (Num(1) + x * (Num(1) - s)));
+  });
+  check(Kind::gelu_backward, [](Num dy, Num x) {
+    const Num below = (Num(1) + erf(x * Num(std::sqrt(0.5)))) * Num(0.5);
+    const Num density = exp(x * x * Num(-0.5)) * Num(0.3989422804);
+    return dy * (below + x * density);
+  });
+  check(Kind::relu_backward, [](Num dy, Num x) { return x.value() > 0 ? dy : Num(0); });
+}
+
+TEST(WorkRowwise, SwigluBackwardEqualsExecution) {
+  Execution run;
+  run.start();  // dy, and the gate's gradient
+  Array& gate = run.machine.array(kAll, run.in);
+  Array& up = run.machine.array(kAll, run.in);
+  Array& d_up = run.machine.array(kAll, run.out);
+  run.each([&](Num dy, std::int64_t i) {
+    const Num s = reciprocal(Num(1) + exp(-gate[i])), a = gate[i] * s;
+    d_up.set(i, dy * a);
+    return dy * up[i] * (s + a * (Num(1) - s));
+  });
+  EXPECT_SAME_WORK(shape(Kind::swiglu_backward), run.machine);
+}
+
+TEST(WorkRowwise, SumsOfColumnsEqualExecution) {
+  Execution run;
+  run.x = &run.machine.array(kAll, run.in);
+  Array& sums = run.machine.array(kCols, 4);
+  for (std::int64_t c = 0; c < kCols; ++c) {
+    Num sum = sums[c];
+    for (std::int64_t r = 0; r < kRows; ++r) sum += (*run.x)[r * kCols + c];
+    sums.set(c, sum);
+  }
+  EXPECT_SAME_WORK(shape(Kind::sum_columns), run.machine);
+}
+
+/// Losses, and where asked their gradients over the logits: a (exp(x - lse) - [the target's]).
+void losses(Execution& run, bool forward, bool backward, Array* to) {
+  Array& targets = run.machine.array(kRows, 4);
+  Array& lse = run.machine.array(kRows, 4);
+  Array* loss = forward ? &run.machine.array(kRows, 4) : nullptr;
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    targets.poke(r, static_cast<double>(r % kCols));
+    const std::int64_t target = targets.index(r);
+    const Row x = run.row(r);
+    if (forward) {
+      Num most(-std::numeric_limits<double>::infinity()), sum(0);
+      for (Num v : x) most = max(most, v);
+      for (Num v : x) sum += exp(v - most);
+      lse.set(r, most + log(sum));
+      loss->set(r, lse[r] - at(x, target));
+    }
+    if (!backward) continue;
+    const Num whole = lse[r];
+    for (std::int64_t c = 0; c < kCols; ++c) {
+      const Num p = exp(at(x, c) - whole);
+      to->set(r * kCols + c, Num(0.5) * (c == target ? p - Num(1) : p));
+    }
+  }
+}
+
+TEST(WorkRowwise, LossesEqualExecution) {
+  for (const Kind kind : {Kind::cross_entropy, Kind::cross_entropy_backward, Kind::cross_entropy_fused}) {
+    Execution run;
+    run.x = &run.machine.array(kAll, run.in);
+    const bool backward = kind != Kind::cross_entropy;
+    Array* to = backward ? &run.machine.array(kAll, run.out) : nullptr;
+    losses(run, kind != Kind::cross_entropy_backward, backward, to);
+    SCOPED_TRACE(name(kind));
+    EXPECT_SAME_WORK(shape(kind), run.machine);
+  }
+}
+
 TEST(WorkRowwise, ElementwiseEqualsExecution) {
   const auto check = [](Kind kind, auto f) {
     Execution run;

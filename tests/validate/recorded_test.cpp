@@ -72,7 +72,8 @@ TEST(Recording, RefusalsNamePlaceThingAndExpectation) {
   EXPECT_THAT(refusal(replaced(good, "\"time_s\"", "\"time_us\"")), HasSubstr("time_s"));
   EXPECT_THAT(refusal(replaced(good, "measurements.v1", "measurements.v9")), HasSubstr("plumbline.measurements.v1"));
   EXPECT_THAT(refusal(replaced(good, "\"op\":\"gemm\"", "\"op\":\"gem\"")), HasSubstr("gemm"));
-  EXPECT_THAT(refusal(replaced(good, "\"cache\":\"cold\"", "\"cache\":\"cool\"")), HasSubstr("cold or warm"));
+  EXPECT_THAT(refusal(replaced(good, "\"cache\":\"cold\"", "\"cache\":\"cool\"")),
+              HasSubstr("cold, warm or read-through"));
   EXPECT_THAT(refusal(replaced(good, "\"kernels\":\"own\"", "\"kernels\":\"ideal\"")), HasSubstr("own or library"));
   EXPECT_THAT(refusal(replaced(good, "\"samples\":20", "\"samples\":0")), HasSubstr("/cases/0/samples"));
   EXPECT_THAT(refusal(replaced(good, "\"time_s\":0.0015", "\"time_s\":-1")), HasSubstr("above 0"));

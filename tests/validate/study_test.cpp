@@ -51,7 +51,7 @@ TEST(Study, SaysWhereARowIsWrong) {
   EXPECT_THAT(refusal("op,dtype,shape\ngem,bf16,M=1;N=1;K=1\n"), HasSubstr("folder/mine.csv:2: "));
   EXPECT_THAT(refusal("op,dtype,shape\ngem,bf16,M=1;N=1;K=1\n"), HasSubstr("gemm"));
   EXPECT_THAT(refusal("op,dtype,shape,cache\ngemm,bf16,M=1;N=1;K=1,cool\n"),
-              HasSubstr("expected cold or warm, found 'cool'"));
+              HasSubstr("expected cold, warm or read-through, found 'cool'"));
   EXPECT_THAT(refusal("op,dtype,shape,clock\ngemm,bf16,M=1;N=1;K=1,brust\n"), HasSubstr("burst"));
   EXPECT_THAT(refusal("op,dtype,shape\ngemm,bf16\n"), HasSubstr("expected 3 fields, found 2"));
   EXPECT_THAT(refusal("op,dtype\ngemm,bf16\n"), HasSubstr("shape"));

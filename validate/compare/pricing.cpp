@@ -131,6 +131,7 @@ Seconds predict_as_measured(const Measurement& row, const Machine& machine, Pred
   const auto attention_plan = parse_attention_plan(plan);
   predictor.predict(row.what.op, machine, scratch,
                     {.warm = row.warm(),
+                     .read_through = row.what.cache == CacheState::read_through,
                      .gemm_plan = gemm_plan ? &*gemm_plan : nullptr,
                      .attention_plan = attention_plan ? &*attention_plan : nullptr});
   return scratch.time;

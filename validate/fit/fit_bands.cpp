@@ -104,6 +104,7 @@ struct Tokens {
   double operator()(const TopK& s) const { return static_cast<double>(s.rows); }
   double operator()(const SoftmaxTopK& s) const { return static_cast<double>(s.rows); }
   double operator()(const Embedding& s) const { return static_cast<double>(s.rows); }
+  double operator()(const EmbeddingBackward& s) const { return static_cast<double>(s.rows); }
   template <class Other>
   double operator()(const Other&) const {
     return 0;

@@ -18,8 +18,9 @@
 
 namespace plumbline {
 
-/// cold: operands rotate over more than three times the L2; warm: the same operands every time.
-enum class CacheState { cold, warm };
+/// cold: operands rotate over more than three times the L2; warm: the same operands every time; read_through: operands lie
+/// in DRAM, and a large array was read right before (PredictOptions::read_through).
+enum class CacheState { cold, warm, read_through };
 std::string_view name(CacheState cache);
 
 /// One row of a study: what to run and how.

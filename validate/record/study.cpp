@@ -30,13 +30,21 @@ StudyCase read_case(std::string_view op, std::string_view dtype, std::string_vie
 
 }  // namespace
 
-std::string_view name(CacheState cache) { return cache == CacheState::cold ? "cold" : "warm"; }
+std::string_view name(CacheState cache) {
+  switch (cache) {
+    case CacheState::cold: return "cold";
+    case CacheState::warm: return "warm";
+    case CacheState::read_through: return "read-through";
+  }
+  return "";
+}
 
 CacheState read_cache_state(std::string_view text, const std::string& place) {
   if (text == "cold") return CacheState::cold;
   if (text == "warm") return CacheState::warm;
-  throw BadInput(place + ": expected cold or warm, found '" + std::string(text) + "'" +
-                 did_you_mean(text, {"cold", "warm"}));
+  if (text == "read-through") return CacheState::read_through;
+  throw BadInput(place + ": expected cold, warm or read-through, found '" + std::string(text) + "'" +
+                 did_you_mean(text, {"cold", "warm", "read-through"}));
 }
 
 DataPattern read_data_pattern(std::string_view text, const std::string& place) {

@@ -8,7 +8,14 @@
 
 namespace plumbline {
 
-/// Of a card that runs them (they need clusters: own_kernels.hpp). `warm`: inputs and outputs that fit stay in L2.
-Demand plan_own_rows(const Op& op, const Work& work, const Rates& rates, const FamilyScalars& family, bool warm);
+/// What L2 holds as a launch begins.
+enum class L2State {
+  others,        ///< what launches before it have touched and written: as many lines as it leaves written, it finds
+  operands,      ///< inputs and outputs, as far as they fit
+  read_through,  ///< other data that was only read: nothing waits to be written back
+};
+
+/// Of a card that runs them (they need clusters: own_kernels.hpp).
+Demand plan_own_rows(const Op& op, const Work& work, const Rates& rates, const FamilyScalars& family, L2State l2);
 
 }  // namespace plumbline

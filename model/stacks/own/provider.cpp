@@ -75,9 +75,14 @@ Variant variant_of(const Gemm& s) {
   return s.precision.math == DType::fp8 ? Variant::math_8bit : Variant::usual;
 }
 
+L2State l2_of(const Question& q) {
+  if (q.warmth != Warmth::cold) return L2State::operands;
+  return q.read_through ? L2State::read_through : L2State::others;
+}
+
 Demand row_planner(const Question& q, const FamilyScalars& family) {
   if (!runs_own_rows(q.rates)) return stream_planner(q, family);
-  return plan_own_rows(q.op, q.work, q.rates, family, q.warmth != Warmth::cold);
+  return plan_own_rows(q.op, q.work, q.rates, family, l2_of(q));
 }
 
 class Own final : public Provider {
@@ -93,6 +98,10 @@ class Own final : public Provider {
     if (const auto* backward = std::get_if<AttentionBackward>(&q.op)) return attention(*backward, q, out);
     if (const auto* collective = std::get_if<Collective>(&q.op)) return plan_own_collective(*collective, q, out);
     const FamilyScalars& rowwise = q.families[own::kRowwise];
+    const auto* row = std::get_if<Rowwise>(&q.op);
+    if (row != nullptr && row->kind == RowwiseKind::cross_entropy_fused && rowwise.on_file && runs_own_rows(q.rates)) {
+      return losses(*row, q, rowwise, out);
+    }
     return rowwise.on_file && runs_as_stream(q.op) && answer_stream(q, rowwise, row_planner, out);
   }
 
@@ -114,6 +123,18 @@ class Own final : public Provider {
     out.gemm_plan = choice.plan;
     launch_as_found(out, q, "gemm", choice.main, family, m.l2_latency / m.dram_latency);
     if (choice.reduces) launch_as_found(out, q, "split-K reduce", choice.reduce, q.families[own::kReduce]);
+    return true;
+  }
+
+  /// The loss of each row, their gradients over the logits, and the sum of the losses.
+  static bool losses(const Rowwise& s, const Question& q, const FamilyScalars& family, Answer& out) {
+    out.sign(family);
+    const auto launch = [&](const char* kernel, const Op& op) {
+      out.launch(kernel, family) = plan_own_rows(op, work(op), q.rates, family, l2_of(q));
+    };
+    launch("cross entropy", Rowwise{RowwiseKind::cross_entropy, s.rows, s.cols, false, s.input, s.input});
+    launch("its gradient", Rowwise{RowwiseKind::cross_entropy_backward, s.rows, s.cols, false, s.input, s.output});
+    launch("sum of losses", Scan{ScanKind::sum_all, s.rows, DType::fp32});
     return true;
   }
 

@@ -18,15 +18,7 @@ void row_kernels::set_resources(RowKernel& k, const KernelResources& built, cons
   k.evicted = n.dram_ratio * to_double(built.stack_B);
 }
 
-namespace {
-
-using namespace row_kernels;
-
-double elements_of(const Rowwise& s) { return to_double(s.rows) * to_double(s.cols); }
-
-// --- element by element ----------------------------------------------------------------------------------------------
-
-RowKernel flat_kernel(double vectors, const Counts::Flat& n, const On& on) {
+RowKernel row_kernels::flat_kernel(double vectors, const Counts::Flat& n, const On& on) {
   constexpr std::int64_t kThreads = 256;
   RowKernel k;
   k.plan.threads = kThreads;
@@ -36,6 +28,14 @@ RowKernel flat_kernel(double vectors, const Counts::Flat& n, const On& on) {
   k.sfu = n.sfu * to_double(kThreads) / kRowWarp;
   return k;
 }
+
+namespace {
+
+using namespace row_kernels;
+
+double elements_of(const Rowwise& s) { return to_double(s.rows) * to_double(s.cols); }
+
+// --- element by element ----------------------------------------------------------------------------------------------
 
 /// Attention's kernels take each row by itself, the others all elements as one array.
 RowKernel element_wise_kernel(const On& on, const Rowwise& s) {
@@ -58,6 +58,10 @@ RowKernel element_wise_kernel(const On& on, const Rowwise& s) {
   // the last elements that are no vector are a launch of their own (kernels/rows/flat.cu)
   const bool tail = s.kind == RowwiseKind::copy || s.kind == RowwiseKind::add || row_of(s.kind).activation;
   if (tail && s.rows * s.cols % kRowVector != 0) k.launches = 2;
+  if (s.kind == RowwiseKind::adamw) {
+    k.scattered = c.adamw.scattered_fraction;
+    k.read_before = 12.0 / 14;  // mean, variance and master weights; not their bf16 copy
+  }
   return k;
 }
 
@@ -83,8 +87,25 @@ RowKernel transpose_kernel(const On& on, const Rowwise& s) {
 
 // --- sums and scans of a whole array ---------------------------------------------------------------------------------
 
+/// fp32 gradients (kernels/training/update.cu); others are read as if they were.
+RowKernel norm_all_kernel(const On& on, const Scan& s) {
+  constexpr std::int64_t kThreads = 512, kAnSm = 3, kMost = 1024, kVector = 4;
+  const Counts::NormAll& n = on.counts.norm_all;
+  const auto most = std::min(kAnSm * static_cast<std::int64_t>(on.gpu.sm_count), kMost);
+  RowKernel k;
+  k.plan.threads = kThreads;
+  k.plan.ctas = std::clamp<std::int64_t>(ceil_div(s.n, kThreads * kVector), 1, most);
+  set_resources(k, {32, 128, 0}, on);
+  const double vectors = to_double(s.n) / to_double(kVector * k.plan.ctas);
+  k.instructions = (n.thread * to_double(kThreads) + n.vector * vectors) / kRowWarp;
+  k.tail_clk = n.tail_clk;
+  k.scattered = n.uneven_fraction;
+  return k;
+}
+
 RowKernel scan_kernel(const On& on, const Scan& s) {
   const Counts& c = on.counts;
+  if (s.kind == ScanKind::norm_all) return norm_all_kernel(on, s);
   const bool fp32 = s.dtype == DType::fp32;
   const double bytes = to_double(s.n) * (fp32 ? 4 : 2);
   RowKernel k;
@@ -122,6 +143,7 @@ RowKernel scan_kernel(const On& on, const Scan& s) {
 
 RowKernel rowwise_kernel(const On& on, const Rowwise& s) {
   const Counts& c = on.counts;
+  if (auto of_training = training_kernel(on, s)) return *of_training;
   switch (s.kind) {
     case RowwiseKind::layernorm:
     case RowwiseKind::rmsnorm:
@@ -133,7 +155,6 @@ RowKernel rowwise_kernel(const On& on, const Rowwise& s) {
       if (chosen.choice.entry >= 0) return row_tile_kernel(on, s, chosen);
       return flat_kernel(elements_of(s) / to_double(kRowVector), c.rows_other, on);
     }
-    case RowwiseKind::rmsnorm_backward:
     case RowwiseKind::softmax_backward:
     case RowwiseKind::scale_mask_softmax_dropout:
     case RowwiseKind::scale_mask_softmax_dropout_backward: return chain_kernel(on, s);
@@ -208,6 +229,7 @@ RowKernel row_kernel(const Op& op, const Work& w, const KernelCounts& counts, co
   if (const auto* scan = std::get_if<Scan>(&op)) return scan_kernel(on, *scan);
   if (const auto* rope = std::get_if<Rope>(&op)) return rope_kernel(on, *rope);
   if (const auto* table = std::get_if<Embedding>(&op)) return embedding_kernel(on, *table);
+  if (const auto* table = std::get_if<EmbeddingBackward>(&op)) return scatter_kernel(on, *table);
   return other_kernel(on, w);
 }
 

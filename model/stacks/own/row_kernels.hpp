@@ -37,8 +37,19 @@ struct RowKernel {
   double scattered = 0;
   /// Bytes a thread that its registers do not hold: stored and loaded again through L2; of these evicted to DRAM.
   double spilled = 0, evicted = 0;
-  int launches = 1;  ///< one after the other, the others tiny
-  int turns = 1;     ///< rows a CTA takes, the next one on its way
+  // of training's kernels:
+  double overlap = 0;         ///< p of the p-norm, where the kernel's own is on file; 0: it is not
+  double rounds = 0;          ///< waves of CTAs that are alike and in step, `round_clk` of each of which is seen
+  double round_clk = 0;       ///< ... SM clocks beside its bytes
+  double stretch = 1;         ///< of DRAM time, for a last wave that does not fill the SMs
+  double stay_turns = 0;      ///< CTAs stay and take so many rows in turn; `chain_clk` and `l2_trips` are of one
+  double turn_loads = 0;      ///< ... and these trips to memory; of `rounds`: of each but for the first
+  double scattered_adds = 0;  ///< fp32 values that are added to memory where rows lie at random
+  double end_adds = 0;        ///< ... at the end of the launch, to the same places by all CTAs
+  double end_adds_clk = 0;    ///< ... SM clocks that these take at least
+  double read_before = 0;     ///< share of what is written that has been read
+  int launches = 1;           ///< one after the other, the others tiny
+  int turns = 1;              ///< rows a CTA takes, the next one on its way
 };
 
 /// On `gpu`, by whose SMs some kernels size their grids, and whose registers and shared memory say how many CTAs fit.

@@ -1,9 +1,11 @@
 // What the files that count our row-wise kernels share.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 
 #include "model/stacks/own/row_kernels.hpp"
 #include "ops/plan/row_menu.hpp"
@@ -36,7 +38,20 @@ void set_resources(RowKernel& kernel, const KernelResources& built, const On& on
 RowKernel row_tile_kernel(const On& on, const Rowwise& shape, const RowChoice& chosen);
 /// The k largest of each row, `softmax`: of its softmax.
 RowKernel selection_kernel(const On& on, std::int64_t rows, std::int64_t cols, std::int64_t k, bool softmax);
-/// softmax_backward, rmsnorm_backward and the fused pair of the training attention chain.
+/// softmax_backward and the fused pair of the training attention chain.
 RowKernel chain_kernel(const On& on, const Rowwise& shape);
+
+// Gradients, and what else training runs (row_training.cpp).
+
+/// Of norms, swiglu, a loss and the sums of columns; none: of another kind.
+std::optional<RowKernel> training_kernel(const On& on, const Rowwise& shape);
+RowKernel scatter_kernel(const On& on, const EmbeddingBackward& shape);
+
+/// Element by element, a vector a thread.
+RowKernel flat_kernel(double vectors, const Counts::Flat& counts, const On& on);
+/// Waves, of which the last one begun is seen more of the fewer there are.
+inline double with_begun(double waves, const Counts::Waves& c) {
+  return waves + (std::ceil(waves) - waves) * std::min(c.begun_most, c.begun / waves);
+}
 
 }  // namespace plumbline::row_kernels

@@ -157,7 +157,7 @@ ChainOp chain_op(RowwiseKind kind) {
     case RowwiseKind::scale_mask_softmax_dropout: return ChainOp::forward;
     case RowwiseKind::scale_mask_softmax_dropout_backward: return ChainOp::fused_backward;
     case RowwiseKind::softmax_backward: return ChainOp::softmax_backward;
-    default: return ChainOp::norm_backward;
+    default: throw std::logic_error(std::string(name(kind)) + ": not of the attention chain");
   }
 }
 
@@ -186,8 +186,8 @@ Counts::Flat walked_row(const Counts::Chain& n, bool whole, double groups) {
 RowKernel chain_kernel(const On& on, const Rowwise& s) {
   const Counts& c = on.counts;
   const ChainOp op = chain_op(s.kind);
-  const bool forward = op == ChainOp::forward, norm = op == ChainOp::norm_backward,
-             draws = forward || op == ChainOp::fused_backward, whole = whole_rows(s.cols);
+  const bool forward = op == ChainOp::forward, draws = forward || op == ChainOp::fused_backward,
+             whole = whole_rows(s.cols);
   ChainTile h = chain_tile(s.cols);
   const bool walks = h.lanes == 0;
   if (walks) h = kChainMenu[std::size(kChainMenu) - 1];
@@ -206,12 +206,11 @@ RowKernel chain_kernel(const On& on, const Rowwise& s) {
   k.instructions = (row.instructions * k.turns + (walks ? 0 : n.launch)) * of_cta;
   k.sfu = row.sfu * k.turns * of_cta;
   if (draws) k.wide_slots = c.chains.philox * groups * k.turns * of_cta;
-  const double reductions = forward || norm ? 2 : 1;
+  const double reductions = forward ? 2 : 1;
   k.chain_clk = reductions * (std::min(5.0, log2_up(h.lanes)) + log2_up(warps)) * c.waits.shuffle_clk +
                 (warps > 1 ? reductions * c.waits.barrier_clk : 0);
-  // Groups whose bounds are checked come one after the other: the mask's vector and the random numbers, or gamma's.
-  if (fit != ChainFit::full) k.l2_trips += (draws ? 2.0 : norm ? 1.0 : 0.0) * (walks ? h.groups : groups);
-  if (s.residual) k.loads += groups;  // behind the sums, each behind the store of the group before
+  // Groups whose bounds are checked come one after the other: the mask's vector and the random numbers.
+  if (fit != ChainFit::full) k.l2_trips += (draws ? 2.0 : 0.0) * (walks ? h.groups : groups);
   if (!whole) k.loads += c.rows.ragged_loads;
   k.holds = true;
   k.in_lanes = true;

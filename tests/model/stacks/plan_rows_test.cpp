@@ -24,8 +24,9 @@ const Machine& h200() {
 }
 
 Seconds time_of(const Op& op, bool warm = false) {
-  return price(plan_own_rows(op, work(op), h200().rates(), scalars_of(h200(), "own.rowwise"), warm), h200().rates(),
-               scalars_of(h200(), "own.rowwise"))
+  return price(plan_own_rows(op, work(op), h200().rates(), scalars_of(h200(), "own.rowwise"),
+                             warm ? L2State::operands : L2State::others),
+               h200().rates(), scalars_of(h200(), "own.rowwise"))
       .total;
 }
 
@@ -70,7 +71,7 @@ TEST(PlanRows, AGridThatQueuesAtOneCounterDoesNotGrowWithTheSms) {
 /// 256000 columns: eight CTAs of 512 threads x 8 vectors hold 262144.
 TEST(PlanRows, WideRowsTakeClusters) {
   const Op op = Rowwise{RowwiseKind::softmax, 129, 256000};
-  const Demand d = plan_own_rows(op, work(op), h200().rates(), scalars_of(h200(), "own.rowwise"), false);
+  const Demand d = plan_own_rows(op, work(op), h200().rates(), scalars_of(h200(), "own.rowwise"), L2State::others);
   EXPECT_EQ(d.plan.cluster, 8);
   EXPECT_EQ(d.plan.ctas, 129 * 8);
 }

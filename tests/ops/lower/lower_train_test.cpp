@@ -136,7 +136,7 @@ TEST(LowerTrain, NormsHaveTheGradientsOfTheirKind) {
   EXPECT_TRUE(fused.residual);
   EXPECT_EQ(work(fused).bytes().in(units::B), 4 * 128.0 * 4096 * 2 + 4096 * 2);
   const Graph of_bert = lower(bert(), train(2, 64));
-  EXPECT_EQ(shape_of<Rowwise>(of_bert, "ffn_norm", Pass::backward).kind, RowwiseKind::rmsnorm_backward);
+  EXPECT_EQ(shape_of<Rowwise>(of_bert, "ffn_norm", Pass::backward).kind, RowwiseKind::layernorm_backward);
   int choices = 0;
   for (const Node& n : of_bert.nodes) {
     const auto* row = std::get_if<Rowwise>(&n.op);
@@ -167,7 +167,7 @@ TEST(LowerTrain, WrittenOutAttentionStoresItsScores) {
   EXPECT_EQ(find(g, "attention"), nullptr);
   EXPECT_EQ(shape_of<Gemm>(g, "attn_scores").batch, 2 * 12);
   EXPECT_EQ(shape_of<Rowwise>(g, "attn_softmax", Pass::backward).kind, RowwiseKind::softmax_backward);
-  EXPECT_EQ(shape_of<Rowwise>(g, "qkv_proj.db", Pass::backward).cols, 512) << "biases have their gradients apart";
+  EXPECT_EQ(shape_of<Rowwise>(g, "qkv_proj.db", Pass::backward).rows, 512) << "biases have their gradients apart";
   EXPECT_EQ(find(lower(gpt2(), train(2, 256)), "qkv_proj.db"), nullptr);
   w.training.recompute = Recompute::selective;
   const Graph again = lower(gpt2(), w);
