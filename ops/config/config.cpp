@@ -60,12 +60,17 @@ constexpr auto kHarmless = std::to_array<std::string_view>({"chunk_size",
                                                             "num_nextn_predict_layers",
                                                             "gap_size",
                                                             "scale_depth",
-                                                            "order_of_interleaved_layers"});
+                                                            "order_of_interleaved_layers",
+                                                            "num_image_tokens"});
 
 // Switches that change no weight, no FLOP and no launch that is modelled: how outputs are returned, how things are rounded,
 // initialized, normalized or fused, what a rotation looks like; and what the readers take as given (the bias of Mamba's
 // convolution, that T5 has an encoder). Sources: configuration_<type>.py of transformers 4.40 - 5.0.
 constexpr auto kHarmlessSwitches = std::to_array<std::string_view>({"mamba_use_mlp",
+                                                                    "learned_embeddings",
+                                                                    "skip_bias_add",
+                                                                    "skip_bias_add_qkv",
+                                                                    "is_composition",
                                                                     "use_shared_mlp_adapter",
                                                                     "embeddings_scale_by_sqrt_dim",
                                                                     "norm_before_gate",

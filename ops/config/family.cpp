@@ -18,13 +18,13 @@ constexpr std::uint64_t kQwen3Next = kQkNormHead | kOutputGate | kSharedGate | k
 constexpr Layout kDecoder = Layout::decoder;
 constexpr auto kFamilies = std::to_array<Family>({
     {"llama", kDecoder, kSilentDims},
-    {"mistral", kDecoder, kWindow},
+    {"mistral", kDecoder, kWindow | kSilentDims},
     {"ministral", kDecoder, kWindow},
     {"ministral3", kDecoder, kWindow},
     {"mistral3", kDecoder, kWindow},
     {"mixtral", kDecoder, kWindow | kFlooredHeads},
     {"qwen", kDecoder, kQkvBias},
-    {"qwen2", kDecoder, kQkvBias | kQkvBiasOnly | kFlooredHeads},
+    {"qwen2", kDecoder, kQkvBias | kQkvBiasOnly | kFlooredHeads | kSilentDims},
     {"qwen2_moe", kDecoder, kQkvBias | kQkvBiasOnly | kSharedGate | kFlooredHeads},
     {"qwen2_vl", kDecoder, kQkvBias | kQkvBiasOnly},
     {"qwen2_5_vl", kDecoder, kQkvBias | kQkvBiasOnly},
@@ -156,6 +156,7 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"orion", kDecoder, kLayerNorm},
     {"xverse", kDecoder, 0},
     {"aquila", kDecoder, 0},
+    {"mobilellm", kDecoder, 0},
     {"modernbert-decoder", kDecoder, kTied | kLayerNorm | kNormNoBias | kGelu},
     {"hy_v4", kDecoder, 0},
     {"doge", kDecoder, kQkNormHead | kFlooredHeads},
@@ -203,6 +204,7 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"xmod", Layout::bert, kBert},
     {"xlnet", Layout::bert, kBert},
     {"mpnet", Layout::bert, kBert},
+    {"git", Layout::bert, kBert},
     {"nomic_bert", Layout::bert, kBert},
     {"esm", Layout::bert, kBert},
     {"modernbert", Layout::bert, kBert},
@@ -219,8 +221,8 @@ constexpr auto kFamilies = std::to_array<Family>({
 });
 
 constexpr auto kUnread =
-    std::to_array<std::string_view>({"git", "clip", "clip_text_model", "siglip", "deberta", "deberta-v2", "wav2vec2",
-                                     "hubert", "swin", "convnext", "blip-2", "chameleon"});
+    std::to_array<std::string_view>({"clip", "clip_text_model", "siglip", "deberta", "deberta-v2", "wav2vec2", "hubert",
+                                     "swin", "convnext", "blip-2", "chameleon"});
 
 /// Other names of a family.
 struct Alias {

@@ -46,12 +46,12 @@ bool tells_sizes(const JsonValue& value, int depth) {
 
 /// "attention_type": "linear" and the like: another kind of part than the one that is read.
 bool names_a_kind(const std::string& key, const JsonValue& value) {
-  constexpr auto kOf = std::to_array<Words>(
-      {"attention_type", "attn_type", "mlp_type", "ffn_type", "layer_type", "block_type", "mixer_type"});
+  constexpr auto kOf = std::to_array<Words>({"attention_type", "attn_type", "attention_head_type", "mlp_type",
+                                             "ffn_type", "layer_type", "block_type", "mixer_type"});
   constexpr auto kUsual = std::to_array<Words>(
-      {"default",       "standard",    "full", "full_attention", "softmax",     "dense", "bi",     "uni",   "gqa",
-       "mha",           "mqa",         "mla",  "decoder",        "transformer", "mlp",   "swiglu", "gated", "causal",
-       "original_full", "block_sparse"});
+      {"default", "standard", "full",  "full_attention", "softmax",       "dense",       "bi",      "uni",
+       "gqa",     "mha",      "mqa",   "multihead",      "multiquery",    "mla",         "decoder", "transformer",
+       "mlp",     "swiglu",   "gated", "causal",         "original_full", "block_sparse"});
   if (!value.is_string() || !ends_in_one(key, kOf)) return false;
   const std::string word = value.as_string();
   return !word.empty() && std::find(kUsual.begin(), kUsual.end(), word) == kUsual.end();

@@ -40,6 +40,7 @@ constexpr auto kKinds = std::to_array<BertKind>({
      .positions = false,
      .pooler = false,
      .head = BertHead::bias},
+    {.type = "git", .token_types = false, .pooler = false, .head = BertHead::bias},
     {.type = "mpnet", .token_types = false},
     {.type = "nomic_bert", .positions = false, .pooler = false},
     {.type = "esm", .embedding_norm = false, .token_types = false, .positions = false, .final_norm = true},
@@ -106,8 +107,9 @@ double head_transform(const LlmConfig& config, Llm& llm, const BertKind& kind, s
     llm.head_params += v * width;
     llm.tied_embeddings = true;  // its head is counted here
   } else if (!llm.tied_embeddings) {
-    llm.head_params +=
-        v * width + (config.is("electra") || config.is("xlm") || config.is("xlnet") ? 0.0 : v);  // and a bias apart
+    llm.head_params += v * width + (config.is("electra") || config.is("xlm") || config.is("xlnet") || config.is("git")
+                                        ? 0.0
+                                        : v);  // and a bias apart
     llm.tied_embeddings = true;
   }
   if (config.is("xlm") && config.flag_or({"asm"}, false)) {
@@ -224,7 +226,7 @@ void refuse_groups(const LlmConfig& config) {
 
 void build_bert(const LlmConfig& config, Llm& llm) {
   if (config.is("modernbert")) return build_modernbert(config, llm);
-  read_common(config, llm, true);
+  read_common(config, llm, !config.is("git"));
   if (config.flag_or({"add_cross_attention"}, false)) {
     config.find({"add_cross_attention"})->fail("cross attention in a model of this kind is not understood");
   }
@@ -232,7 +234,7 @@ void build_bert(const LlmConfig& config, Llm& llm) {
   const auto named = [&](const char* part) { return architecture.find(part) != std::string::npos; };
   const bool causal_head = named("CausalLM") || named("LMHead") || named("GenerationDecoder");
   llm.has_head = causal_head || named("MaskedLM") || named("PreTraining");
-  const bool causal = config.flag_or({"is_decoder"}, false) || config.flag_or({"causal"}, false);
+  const bool causal = config.is("git") || config.flag_or({"is_decoder"}, false) || config.flag_or({"causal"}, false);
   const BertKind kind = kind_of(config);
   StackSpec stack;
   stack.role = causal ? StackSpec::Role::decoder : StackSpec::Role::encoder;

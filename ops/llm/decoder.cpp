@@ -2,6 +2,7 @@
 #include <map>
 #include <utility>
 
+#include "arch/printable.hpp"
 #include "ops/as_double.hpp"
 #include "ops/llm/layer_configs.hpp"
 #include "ops/llm/params.hpp"
@@ -243,6 +244,11 @@ double unfilled_params(const LlmConfig& config, const StackSpec& stack) {
 void build_decoder(const LlmConfig& config, Llm& llm) {
   refuse_unread(config);
   read_common(config, llm, config.family().has(kTied));
+  if (const std::string whole = first_architecture(config.inner());
+      config.inner().is_same_as(config.outer()) && whole.ends_with("Model") && whole.find("LM") == std::string::npos) {
+    llm.has_head = false;  // "MistralModel", as embedding models have it; not "ChatGLMModel"
+    config.assume("'" + printable(whole) + "' has no head");
+  }
   const Passes passes = layer_count(config);
   const std::int64_t layers = passes.layers;
   const std::vector<std::string_view> words = layer_words(config, layers);

@@ -71,7 +71,7 @@ Choice choose_family(const JsonValue& root, const JsonValue& inner) {
   return {Family{"unknown", Layout::decoder, kTied, 0}, false, text_of(inner, "model_type")};
 }
 
-/// Class defaults of LlamaConfig and MistralConfig, for `text_config`s that leave every dimension out (LLaVA), and those of
+/// Class defaults of LlamaConfig, MistralConfig and Qwen2Config, for `text_config`s that leave the width out (LLaVA), and those of
 /// Gemma3TextConfig that its files leave out.
 const char* silent_dims(const Family& family) {
   if (family.type == "gemma3") {
@@ -80,6 +80,10 @@ const char* silent_dims(const Family& family) {
   if (family.type == "mistral") {
     return R"({"hidden_size":4096,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,
                "intermediate_size":14336,"vocab_size":32000})";
+  }
+  if (family.type == "qwen2") {
+    return R"({"hidden_size":4096,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,
+               "intermediate_size":22016,"vocab_size":151936})";
   }
   return R"({"hidden_size":4096,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,
              "intermediate_size":11008,"vocab_size":32000})";
@@ -203,7 +207,7 @@ Llm parse_llm(const std::string& config_json, const std::string& quant_json, con
                                   .merged_with(JsonDocument::parse(inner.dump(), place + ": " + inner.path()));
   Llm llm = read_llm(root, filled.root(), choice, quant);
   const std::string lacks = gemma ? "no vocabulary: that and other keys left out are the class defaults of '"
-                                  : "no dimensions: those of the 7B class default of '";
+                                  : "no width: that and other keys left out are the class defaults of '";
   llm.assumptions.insert(llm.assumptions.begin(), "text_config has " + lacks + std::string(choice.family.type) + "'");
   return llm;
 }

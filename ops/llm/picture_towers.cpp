@@ -1,7 +1,8 @@
-// Parameters of further towers for pictures, with what brings them to the language model's width.
+// Parameters of further towers for pictures and sound, with what brings them to the language model's width.
 //
 // Sources: modeling_qwen2_vl.py, modeling_qwen2_5_vl.py, modeling_qwen3_vl.py, modeling_mllama.py, modeling_pixtral.py,
-// modeling_mistral3.py and modeling_llava.py of Hugging Face transformers 5.17; modeling_kimi_vl.py and
+// modeling_mistral3.py, modeling_llava.py, modeling_glm4v.py, modeling_qwen2_audio.py, modeling_git.py and
+// modeling_paligemma.py of Hugging Face transformers 5.17; modeling_kimi_vl.py and
 // modeling_intern_vit.py beside the weights.
 #include <cmath>
 #include <optional>
@@ -112,6 +113,43 @@ double internvit_params(const LlmConfig& tower, double hidden) {
          biased(4 * width, hidden) + biased(hidden, hidden);
 }
 
+/// GLM-4.1V: norms of one vector, no biases, a feed-forward part as wide as the output; a convolution and a gated merger.
+double glm4v_params(const LlmConfig& tower) {
+  const double width = d(tower.dim({"hidden_size"}, "hidden width")), out = d(tower.dim({"out_hidden_size"}, "output"));
+  const double ffn = d(tower.dim({"intermediate_size"}, "FFN width")), side = patches_a_side(tower);
+  const double merge = d(tower.dim_or({"spatial_merge_size"}, 2));
+  double layer = 4 * width * width + 3 * width * out + 2 * width;
+  if (tower.flag_or({"attention_bias"}, false)) layer += 3 * width;
+  return biased(frame_pair(tower), width) + side * side * width + 2 * width + d(tower.layers({"depth"})) * layer +
+         out * out + 2 * out + 3 * out * ffn + biased(merge * merge * width, out);
+}
+
+/// Qwen2-Audio's encoder (Whisper's) with its projector.
+double qwen2_audio_params(const LlmConfig& tower, double hidden) {
+  const double width = d(tower.dim_or({"d_model"}, 1280)), ffn = d(tower.dim_or({"encoder_ffn_dim"}, 5120));
+  const double front = biased(3 * d(tower.dim_or({"num_mel_bins"}, 128)), width) + biased(3 * width, width);
+  return front + d(tower.dim_or({"max_source_positions"}, 1500)) * width +
+         d(tower.dim_or({"encoder_layers"}, 32)) * (plain_layer(width, ffn) - width) + 2 * width +
+         biased(width, hidden);
+}
+
+/// GIT: CLIP's encoder, a projection and its norm; a vector a frame where it reads several.
+double git_params(const LlmConfig& config, const LlmConfig& tower, double hidden) {
+  const double width = d(tower.dim_or({"hidden_size"}, 768)), ffn = d(tower.dim_or({"intermediate_size"}, 3072));
+  const double side = patches_a_side(tower);
+  return patch_conv_params(tower, width) - width + width + (side * side + 1) * width + 4 * width +
+         d(tower.dim_or({"num_hidden_layers"}, 12)) * plain_layer(width, ffn) + biased(width, hidden) + 2 * hidden +
+         d(config.count_or({"num_image_with_embedding"}, 0)) * width;
+}
+
+/// PaliGemma: SigLIP without a head, one layer to the width of the language model.
+double paligemma_params(const LlmConfig& tower, double hidden) {
+  const double width = d(tower.dim({"hidden_size"}, "hidden width")), ffn = d(tower.dim({"intermediate_size"}, "FFN"));
+  const double side = d(tower.dim_or({"image_size"}, 224) / tower.dim_or({"patch_size"}, 16));
+  return patch_conv_params(tower, width) + side * side * width +
+         d(tower.layers({"num_hidden_layers"})) * plain_layer(width, ffn) + 2 * width + biased(width, hidden);
+}
+
 }  // namespace
 
 std::optional<double> picture_tower_params(const LlmConfig& config, const LlmConfig& tower, std::int64_t hidden) {
@@ -127,6 +165,10 @@ std::optional<double> picture_tower_params(const LlmConfig& config, const LlmCon
   if (type == "pixtral" && (around == "mistral3" || around == "llava")) {
     return pixtral_params(tower) + pixtral_projector(config, tower, h);
   }
+  if (around == "glm4v") return glm4v_params(tower);
+  if (type == "qwen2_audio_encoder") return qwen2_audio_params(tower, h);
+  if (type == "git_vision_model") return git_params(config, tower, h);
+  if (around == "paligemma" && type == "siglip_vision_model") return paligemma_params(tower, h);
   if (type == "moonvit" && around == "kimi_vl") return moonvit_params(tower, h);
   if (type == "intern_vit_6b" && around == "internvl_chat") return internvit_params(tower, h);
   return std::nullopt;

@@ -25,6 +25,11 @@ void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
     llm.tied_embeddings = false;
     return;
   }
+  if (config.is("mobilellm")) {  // modeling_mobilellm.py beside the weights looks at this one
+    config.find({"tie_word_embeddings"});
+    llm.tied_embeddings = config.flag_or({"share_embedding"}, true);
+    return;
+  }
   // Where a text model and the model around it both say, a class with towers ties by its own word, a causal one, which
   // is made of the text model alone, by the inner one.
   const auto inner = config.find({"tie_word_embeddings"}), around = config.outer().find("tie_word_embeddings");
