@@ -34,12 +34,12 @@ std::span<const Provider* const> providers() {
       &flash_attention_provider(),  //
       &flash_attention_2_provider(),
       &flash_attention_1_provider(),
-      &flashinfer_provider(),       //
-      &fla_provider(),              //
-      &flashinfer_gdn_provider(),   //
-      &causal_conv1d_provider(),    //
-      &mamba_ssm_provider(),        //
-      &pytorch_provider(),          //
+      &flashinfer_provider(),      //
+      &fla_provider(),             //
+      &flashinfer_gdn_provider(),  //
+      &causal_conv1d_provider(),   //
+      &mamba_ssm_provider(),       //
+      &pytorch_provider(),         //
       &trtllm_all_reduce_provider(),
       &vllm_all_reduce_provider(),
       &deepep_provider(),

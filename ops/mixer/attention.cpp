@@ -25,7 +25,11 @@ std::int64_t kv_heads(const LlmConfig& config, std::int64_t q_heads) {
     config.find({"num_key_value_heads"});
     return config.flag_or({"multi_query"}, true) ? 1 : q_heads;
   }
-  if (config.text_or({"attention_head_type"}, "") == "multiquery") return 1;  // SantaCoder's GPT-2
+  if (const auto kind = config.find({"attention_head_type"})) {  // SantaCoder's GPT-2
+    const std::string text = kind->as_string();
+    if (text == "multiquery") return 1;
+    if (text != "multihead") kind->fail("expected multiquery or multihead, found '" + text + "'");
+  }
   if (config.is("chatglm") && !config.flag_or({"multi_query_attention"}, false)) return q_heads;
   if (const auto heads = config.maybe_dim({"num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num",
                                            "num_attention_groups", "num_query_groups"})) {

@@ -83,10 +83,10 @@ bool keeps(const Bounds& bounds) {
 /// rounds its activations (0.2 % slower with more shared memory: its plan is chosen without the rounding), and seven of the
 /// kinds above, none of an operator that was added, as before. Once more on 2026-11-24 (training's gradients and losses):
 /// nine of work that is dealt out once, of attention and products, where five were drawn before; none of an operator that
-/// was added.
+/// was added. And convolutions along time: rows of whole vectors are loaded quicker than ragged ones, 7 of 105 pairs, by 2 % at most.
 constexpr Bounds kBounds[] = {{"ideal", 3000, 0, 0, 1, 0},
                               {"own", 8000, 0.003, 0.0095, 1.08, 0.6},
-                              {"trt-llm", 5000, 0.1, 0, 3, 0.7},
+                              {"trt-llm", 5000, 0.1, 0, 3, 0.9},
                               {"vllm", 2000, 0.1, 0, 1.25, 0.7},
                               {"sglang", 2000, 0.1, 0, 1.25, 0.6}};
 

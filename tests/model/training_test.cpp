@@ -51,7 +51,7 @@ TEST(Training, AnIterationIsItsPasses) {
   }
   EXPECT_NEAR((passes[0] + passes[1] + passes[2]) / step.latency, 1, 1e-12);
   EXPECT_NEAR(passes[1] / passes[0], 2, 0.35) << "a backward pass is two forward ones, more or less";
-  EXPECT_EQ(step.tokens_per_s * step.latency.in(units::s), 4 * 2048);
+  EXPECT_DOUBLE_EQ(step.tokens_per_s * step.latency.in(units::s), 4 * 2048);
   EXPECT_LT(step.mfu, step.hfu) << "attention computes its scores again";
   EXPECT_GT(step.mfu, 0.97 * step.hfu);
 }
