@@ -78,22 +78,22 @@ void answer_ssd(const Recurrence& s, const SsdFamilies& f, const Question& q, An
 
 void answer_gla(const Recurrence& s, const FamilyScalars& family, const Question& q, Answer& out) {
   const Rates& m = q.rates;
-  constexpr double kChunk = 64;
+  constexpr double kWalkChunk = 64;
   const DType type = s.dtype;
   const double tokens = d(s.batch) * d(s.seq), heads = d(s.heads), sequences = d(s.batch) * heads;
-  const double per_sequence = std::ceil(d(s.seq) / kChunk), k = d(s.state), v = d(s.head_dim);
+  const double per_sequence = std::ceil(d(s.seq) / kWalkChunk), k = d(s.state), v = d(s.head_dim);
   const Bytes keys = storage(type, tokens * d(s.groups) * k), values = storage(type, tokens * heads * v);
   const Bytes states = beyond_l2(storage(type, sequences * per_sequence * k * v), m);
   const Bytes decays = storage(type, tokens * heads) + storage(DType::fp32, 2 * heads);
   const Bytes carried = storage(s.state_dtype, s.carry ? sequences * k * v : 0);
   out.sign(family);
   busy("walk over the chunks",
-       {sequences * std::ceil(k / kChunk) * std::ceil(v / kChunk), per_sequence, family.step_clk,
-        2 * kChunk * kChunk * kChunk, keys + values + decays + carried, states + carried},
+       {sequences * std::ceil(k / kWalkChunk) * std::ceil(v / kWalkChunk), per_sequence, family.step_clk,
+        2 * kWalkChunk * kWalkChunk * kWalkChunk, keys + values + decays + carried, states + carried},
        type, family, m, out);
   const double all = sequences * per_sequence;
   busy("results",
-       {all, 1, family.start_clk, 2 * kChunk * (kChunk * (k + v) + k * v),
+       {all, 1, family.start_clk, 2 * kWalkChunk * (kWalkChunk * (k + v) + k * v),
         keys + beyond_l2(keys, m) + beyond_l2(values, m) + states, values},
        type, family, m, out);
 }
