@@ -1,6 +1,7 @@
 #!/bin/sh
 # run.sh BUILD SECONDS: runs each fuzzer of BUILD/bin that long from seeds out of data/, two at a time. What it finds
 # stays in BUILD/corpus (the next run goes on from there) and BUILD/crashes; non-zero when one crashes, hangs or leaks.
+# PLUMBLINE_FUZZ_SEED: what the fuzzers draw from; without it each run draws anew.
 set -eu
 build=$1 seconds=$2
 data=$(dirname -- "$(readlink -f -- "$0")")/../data
@@ -30,7 +31,7 @@ seed csv_fuzz measurements '*.csv'
 one() {
   name=$(basename "$1")
   mkdir -p "$seeds/$name" "$build/corpus/$name"
-  if "$1" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
+  if "$1" -seed="${PLUMBLINE_FUZZ_SEED:-0}" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 \
     -artifact_prefix="$build/crashes/$name-" "$build/corpus/$name" "$seeds/$name" >"$build/$name.log" 2>&1; then
     printf '%-16s %s, %s seeds\n' "$name" "$(sed -n 's/^Done \(.*\)/\1/p' "$build/$name.log")" \
       "$(find "$seeds/$name" -type f | wc -l)"
