@@ -67,17 +67,21 @@ attention_prepare_8bit.start_clk=3500:100:20000" --min-us 10 --where 'shape~appe
   decode="start_clk=6000:100:40000,step_clk=1600:50:9000,merge_clk=5000:100:40000"
   fit "$gpu" attention_decode attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 10 --unbalanced \
     --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' --where 'S>=127'
-  # Hopper's kernel for 8-bit caches; heads of 192 run another
+  # Hopper's kernel for fp8 caches, of all contexts and windows: what a CTA takes to start is seen in the shortest ones. Heads
+  # above 128 in groups above 8 run twice as long as anything that its source tells
   if [ "$gpu" != a100_sxm ]; then
-    kv=shape~kv=fp8
-    fit "$gpu" attention_decode_8bit attention_decode "fixed_s=8e-6:5e-7:1.5e-5,start_clk=1000:100:40000,\
-step_clk=900:50:9000,merge_clk=2000:100:40000" --min-us 10 --unbalanced --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' \
-      --where 'S>=127' --where 'shape!~D=192'
-    kv='shape!~kv=fp8'
+    wgmma=$(mktemp)
+    python3 tools/decode_rows.py wgmma "data/measurements/aiconfigurator/$gpu/attention_decode.train.csv" >"$wgmma"
+    "$validate" fit "$wgmma" --gpu "$gpu" --kernels library --family attention_decode_8bit \
+      --free "fixed_s=3.2e-6:5e-7:1.5e-5,start_clk=3600:100:40000,step_clk=870:50:9000,merge_clk=230:10:9000,\
+issue_start_clk=1400:10:9000,issue_step_clk=480:10:9000,dram_share_fraction=.95:.7:1" --where stack~trtllm \
+      --where dtype=bf16 --min-us 5 --unbalanced --source "aiconfigurator $gpu attention_decode" \
+      --out "data/calibration/$gpu.json"
+    rm -f "$wgmma"
   fi
   # the plain kernel's: one query head a KV head, or more than 32, from caches of both widths
   plain=$(mktemp)
-  python3 tools/plain_decode_rows.py "data/measurements/aiconfigurator/$gpu/attention_decode.train.csv" >"$plain"
+  python3 tools/decode_rows.py plain "data/measurements/aiconfigurator/$gpu/attention_decode.train.csv" >"$plain"
   "$validate" fit "$plain" --gpu "$gpu" --kernels library --family attention_decode_single \
     --free "fixed_s=5e-6:5e-7:1.5e-5,start_clk=6000:100:40000,step_clk=5000:50:20000,merge_clk=5000:100:40000" \
     --where stack~trtllm --where dtype=bf16 --min-us 5 --unbalanced --where 'S>=127' --where 'shape!~window' \

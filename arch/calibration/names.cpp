@@ -175,6 +175,8 @@ constexpr std::array kFamilyScalars{
     "exposed"sv,
     "fixed_s"sv,
     "in_flight_B"sv,
+    "issue_start_clk"sv,
+    "issue_step_clk"sv,
     "link_share_fraction"sv,
     "merge_clk"sv,
     "overlap"sv,

@@ -19,6 +19,7 @@ void carry_over(Rates& m, const RateScalars::Donor& donor) {
     if (family.carry.in_flight_with_memory) family.sm_in_flight *= donor.outstanding;
     if (!family.carry.chain_with_memory) continue;
     family.step_clk /= donor.outstanding;
+    family.issue_step_clk /= donor.outstanding;
     family.in_flight *= donor.outstanding;
   }
 }

@@ -26,7 +26,7 @@ struct CarryOver {
   /// memory busy.
   bool in_flight_with_memory = false;
   /// A step's chain of loads is what a CTA has on its way over the loaded latency: kernels of another generation are as
-  /// deep as their own memory needs, so the chain of the same bytes is shorter by as much.
+  /// deep as their own memory needs, so the chain of the same bytes is shorter by as much, and so is what is issued for it.
   bool chain_with_memory = false;
   /// Cycles that SMs skip where tensor units work, as the data sheet of the card has them (skipped_as_rated()), where the
   /// donor skips none.
@@ -56,6 +56,8 @@ struct FamilyScalars {
   /// row, which nothing hides; decode: the loads of 64 keys). `start_clk`: a CTA's way to its first data and from its
   /// last, while other CTAs use memory. `merge_clk`: the last CTA of a head merging the others' results (decode).
   double step_clk = 0, start_clk = 0, merge_clk = 0;
+  /// What an SM is busy with for a CTA, and for one of its steps, beside what is counted: no other CTA of the SM hides it.
+  double issue_start_clk = 0, issue_step_clk = 0;
   Bytes in_flight;  ///< what one CTA keeps outstanding to DRAM; 0: as the plan's ring says
   /// What one SM has outstanding to L2 and DRAM together, however deep its ring; 0: no such limit is known.
   Bytes sm_in_flight;

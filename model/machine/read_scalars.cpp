@@ -53,6 +53,8 @@ FamilyScalars read_family(const Calibration& calibration, const Rates& m, const 
   f.step_clk = section.number_or("step_clk", 0);
   f.start_clk = section.number_or("start_clk", 0);
   f.merge_clk = section.number_or("merge_clk", 0);
+  f.issue_start_clk = section.number_or("issue_start_clk", 0);
+  f.issue_step_clk = section.number_or("issue_step_clk", 0);
   f.in_flight = section.number_or("in_flight_B", 0) * units::B;
   f.sm_in_flight = section.number_or("sm_in_flight_B", 0) * units::B;
   f.counter = section.seconds_or_zero("counter_s");

@@ -62,6 +62,8 @@ TEST(FamilyScalars, AreReadByName) {
                          "step_clk",
                          "start_clk",
                          "merge_clk",
+                         "issue_start_clk",
+                         "issue_step_clk",
                          "in_flight_B",
                          "sm_in_flight_B",
                          "counter_s",
@@ -79,12 +81,14 @@ TEST(FamilyScalars, AreReadByName) {
   EXPECT_DOUBLE_EQ(f.step_clk, 0.07);
   EXPECT_DOUBLE_EQ(f.start_clk, 0.08);
   EXPECT_DOUBLE_EQ(f.merge_clk, 0.09);
-  EXPECT_DOUBLE_EQ(f.in_flight.in(units::B), 0.10);
-  EXPECT_DOUBLE_EQ(f.sm_in_flight.in(units::B), 0.11);
-  EXPECT_DOUBLE_EQ(f.counter.in(units::s), 0.12);
-  EXPECT_DOUBLE_EQ(f.tensor_burst, 0.13);
-  EXPECT_DOUBLE_EQ(f.tensor_steady, 0.14);
-  EXPECT_DOUBLE_EQ(f.skipped_cycles, 0.15);
+  EXPECT_DOUBLE_EQ(f.issue_start_clk, 0.10);
+  EXPECT_DOUBLE_EQ(f.issue_step_clk, 0.11);
+  EXPECT_DOUBLE_EQ(f.in_flight.in(units::B), 0.12);
+  EXPECT_DOUBLE_EQ(f.sm_in_flight.in(units::B), 0.13);
+  EXPECT_DOUBLE_EQ(f.counter.in(units::s), 0.14);
+  EXPECT_DOUBLE_EQ(f.tensor_burst, 0.15);
+  EXPECT_DOUBLE_EQ(f.tensor_steady, 0.16);
+  EXPECT_DOUBLE_EQ(f.skipped_cycles, 0.17);
   EXPECT_DOUBLE_EQ(f.fixed.in(units::us), 1);
   EXPECT_TRUE(f.on_file);
 }

@@ -60,7 +60,7 @@ TEST(TrtLlmRules, PackedHeadsAreOfWhatTheKernelIsCompiledFor) {
     return planned(m, s).plan.packed_heads;
   };
   EXPECT_EQ(packed([](AttentionDecode& s) { s.dtype = DType::fp8; }), 1);
-  EXPECT_EQ(packed([](AttentionDecode& s) { s.kv_dtype = DType::fp8; }), 8);
+  EXPECT_EQ(packed([](AttentionDecode& s) { s.kv_dtype = DType::fp8; }), 8) << "not on file: as 16 bits";
   EXPECT_EQ(packed([](AttentionDecode& s) { s.qk_dim = s.v_dim = 120; }), 1);
   EXPECT_EQ(packed([](AttentionDecode& s) { s.qk_dim = s.v_dim = 272; }), 1);
   EXPECT_EQ(packed([](AttentionDecode& s) { s.v_dim = 64; }), 1);
@@ -80,6 +80,76 @@ TEST(TrtLlmRules, QueryHeadsAreCutToFillTheSms) {
   EXPECT_EQ(planned(m, decode(1, 6, 6, 4096)).main.plan.ctas_per_sm, 1);
   EXPECT_EQ(planned(toy_with(MatrixUnit::mma_sync, AsyncCopy::cp_async), decode(1, 6, 6, 4096)).main.plan.ctas_per_sm,
             2);
+}
+
+/// The toy card with scalars of the kernel for fp8 caches: a CTA starts in 3000 clocks, a tile of 64 keys takes 1000, each part
+/// of the keys 100 to be merged; 500 clocks are issued for a CTA and 200 for a tile.
+Machine toy_with_wgmma_decode() {
+  Gpu gpu = toy_gpu();
+  gpu.sm.matrix_unit = MatrixUnit::wgmma;
+  gpu.sm.async_copy = AsyncCopy::tma;
+  Calibration c = with_starts();
+  auto& family = c.families["library.attention_decode_8bit"] = c.families["library.attention_decode"];
+  family["start_clk"] = Scalar{3000, "toy"};
+  family["step_clk"] = Scalar{1000, "toy"};
+  family["merge_clk"] = Scalar{100, "toy"};
+  family["issue_start_clk"] = Scalar{500, "toy"};
+  family["issue_step_clk"] = Scalar{200, "toy"};
+  return toy_machine(gpu, c);
+}
+
+AttentionDecode from_fp8(AttentionDecode s) {
+  s.kv_dtype = DType::fp8;
+  return s;
+}
+
+/// The plain kernel does not know fp8 caches, so that one CTA is enough where a cache of 16 bits asks for a quarter of the SMs.
+TEST(TrtLlmRules, Fp8CachesAlwaysRunTheKernelForWgmma) {
+  const Machine m = toy_with_wgmma_decode();
+  EXPECT_EQ(planned(m, decode(1, 8, 1, 100)).plan.packed_heads, 1);
+  const AttentionChoice one = planned(m, from_fp8(decode(1, 8, 1, 100)));
+  EXPECT_EQ(one.plan.packed_heads, 8);
+  EXPECT_EQ(one.main.plan.threads, 384);
+  EXPECT_EQ(planned(m, from_fp8(decode(1, 8, 8, 100))).plan.packed_heads, 1) << "a query head a KV head";
+  AttentionDecode int8 = decode(8, 8, 1, 4096);
+  int8.kv_dtype = DType::int8;
+  EXPECT_NE(planned(m, int8).main.plan.threads, 384) << "of fp8 caches alone";
+}
+
+/// 8 sequences of 512 keys on 10 SMs: 4 parts each, of which a CTA has 513 / 64 = 9 tiles in 4, so 3. It lives 3000 + 3 x 1000
+/// clocks; 1.3 x (500 + 3 x 200) are issued, 8 heads of 128 being the unit; the merge reads 8 + 4 parts.
+TEST(TrtLlmRules, AKernelForWgmmaByHand) {
+  const Machine m = toy_with_wgmma_decode();
+  const AttentionChoice c = planned(m, from_fp8(decode(8, 8, 1, 512)));
+  EXPECT_EQ(c.plan.splits, 4);
+  EXPECT_EQ(c.main.plan.ctas, 32);
+  EXPECT_EQ(c.main.plan.ctas_per_sm, 3);
+  EXPECT_DOUBLE_EQ(c.main.plan.steps, 3);
+  EXPECT_NEAR(3 * c.main.step_latency * m.rates().clock, 6000, 1e-6);
+  EXPECT_NEAR(3 * c.main.issue_clk, 1.3 * 1100, 1e-9);
+  EXPECT_NEAR(c.main.serial_latency * m.rates().clock, 1200, 1e-6);
+  EXPECT_FALSE(c.prepares);
+}
+
+/// Three CTAs an SM as long as heads in eights x width are at most 2048; more heads lengthen a tile's chain, wider ones what
+/// is issued. A window hides whole tiles, and parts without keys return at once.
+TEST(TrtLlmRules, AKernelForWgmmaGoesWithHeadsWidthAndWindow) {
+  const Machine m = toy_with_wgmma_decode();
+  const auto of = [&](std::int64_t heads, std::int64_t width, std::int64_t window = 0) {
+    AttentionDecode s = from_fp8(decode(8, heads, 1, 4096));
+    s.qk_dim = s.v_dim = width;
+    s.window = window;
+    return planned(m, s);
+  };
+  EXPECT_EQ(of(16, 128).main.plan.ctas_per_sm, 3);
+  EXPECT_EQ(of(17, 128).main.plan.ctas_per_sm, 2);
+  EXPECT_EQ(of(8, 256).main.plan.ctas_per_sm, 3);
+  EXPECT_EQ(of(9, 192).main.plan.ctas_per_sm, 2) << "192 lie in 256";
+  EXPECT_GT(of(16, 128).main.step_latency, of(8, 128).main.step_latency);
+  EXPECT_GT(of(8, 256).main.issue_clk, of(8, 128).main.issue_clk);
+  EXPECT_EQ(of(8, 128).main.plan.ctas, 8 * 10) << "8 CTAs an SM";
+  EXPECT_EQ(of(8, 128, 128).main.plan.ctas, 8 * 3) << "3 tiles are visible: 4097 keys end one key behind a tile";
+  EXPECT_TRUE(of(8, 64).prepares) << "rotated by a launch before";
 }
 
 /// By time no cut of the rule's is cheaper but for counts of parts that are not tried, and more SMs are never slower.

@@ -109,6 +109,8 @@ inline void randomize(std::map<std::string, Scalar>& scalars) {
   set("step_clk", coin() ? 0 : between(0, 5e3));
   set("start_clk", between(0, 3e4));
   set("merge_clk", between(0, 5e4));
+  set("issue_start_clk", coin() ? 0 : between(0, 3e3));
+  set("issue_step_clk", coin() ? 0 : between(0, 1e3));
   set("dram_share_fraction", between(0.6, 1));
   set("per_cta_s", between(0, 6e-6));
   set("step_s", between(0, 2e-6));

@@ -31,6 +31,15 @@ enum Family : std::size_t {
 inline bool is_warp_specialised(const Rates& rates) { return rates.path.kind != TensorPath::Kind::mma_sync; }
 /// Head widths that the kernels are compiled for; others are padded up (72 and 80 run as 128 does).
 double compiled_width(std::int64_t width);
+/// Cached keys that are worth a CTA of their own (decoderXQAConstants.h: kMinHistoryTokensPerBlock).
+inline constexpr double kKeysPerBlock = 128;
+/// As many parts as there are blocks of 128 keys, but no more than sqrt(8 blocks) ("otherwise the final reduction may
+/// dominate"), and no more than 8 CTAs an SM. Of the whole cache, whatever a window hides. (computeMultiBlockCount().)
+double grouped_splits(double blocks, double kv_sets, const Rates& rates);
+/// Whether decode of grouped heads runs the kernel for wgmma: queries of 16 bits, an fp8 cache. It is taken however few CTAs
+/// there are, as the plain kernel does not know such a cache. (supportConfigQGMMA() in decoderXQAImplJIT/kernelUtils.cpp;
+/// DecoderXQARunner::shouldUse(): "MMHA does not support this combination".)
+bool has_wgmma_decode(const AttentionDecode& shape, const Rates& rates, std::span<const FamilyScalars> families);
 }  // namespace trtllm
 
 /// `appends`: queries and keys are rotated and the cache is written by a launch before.
@@ -38,6 +47,9 @@ AttentionChoice plan_trtllm_prefill(const AttentionPrefill& shape, bool appends,
                                     std::span<const FamilyScalars> families);
 AttentionChoice plan_trtllm_decode(const AttentionDecode& shape, const Rates& rates,
                                    std::span<const FamilyScalars> families, const KeyCutting& how = {});
+/// By the kernel of has_wgmma_decode().
+AttentionChoice plan_trtllm_wgmma_decode(const AttentionDecode& shape, const Rates& rates,
+                                         std::span<const FamilyScalars> families, const KeyCutting& how = {});
 /// By the plain kernel, a CTA for each query head, whatever keys heads share.
 AttentionChoice plan_trtllm_plain_decode(const AttentionDecode& shape, const Rates& rates,
                                          std::span<const FamilyScalars> families, const KeyCutting& how = {});

@@ -16,7 +16,7 @@ constexpr double kKeysPerStep = 64;
 /// CTAs, one for each 128 keys of each KV head, come to a quarter of the SMs or more; else the kernel with a CTA for
 /// each query head (MMHA) runs. (TensorRT-LLM, DecoderXQAImplJIT::mayHavePerfGain(); decoderXQAConstants.h:
 /// kMinHistoryTokensPerBlock 128, kEnableMinBlockFactor 4, kTargetWaveFactor 8; splits: computeMultiBlockCount().)
-constexpr double kMostPackedHeads = 32, kKeysPerBlock = 128, kEnoughShareOfSms = 0.25;
+constexpr double kMostPackedHeads = 32, kEnoughShareOfSms = 0.25;
 
 /// What it is compiled for: 16-bit queries, heads of whole 16 up to 256, pages of 8 to 128 keys, from cp.async on.
 /// (supportConfigCommon() and supportConfigHMMA() in decoderXQAImplJIT/kernelUtils.cpp.)
@@ -30,19 +30,10 @@ bool has_grouped_kernel(const AttentionDecode& s, const DecodeTask& t, const Rat
   return query16 && cache && width && page && m.path.async_copy && t.rows > 1 && t.rows <= kMostPackedHeads;
 }
 
-double blocks_of(const DecodeTask& t) { return std::max(1.0, std::floor((t.cached + 1) / kKeysPerBlock)); }
+double blocks_of(const DecodeTask& t) { return std::max(1.0, std::floor((t.cached + 1) / trtllm::kKeysPerBlock)); }
 
 bool fills_enough(const DecodeTask& t, const Rates& m) {
   return t.kv_sets * blocks_of(t) >= kEnoughShareOfSms * m.sm_count;
-}
-
-/// As many splits as there are blocks of 128 keys, but no more than sqrt(8 blocks) ("otherwise the final reduction may
-/// dominate"), and no more than 8 CTAs an SM. Of the whole cache, whatever a window hides.
-double grouped_splits(const DecodeTask& t, const Rates& m) {
-  constexpr double kMostWaves = 8, kReduction = 8;
-  const double blocks = blocks_of(t);
-  const double wanted = std::min(blocks, std::round(std::sqrt(kReduction * blocks)));
-  return std::max(1.0, std::min(wanted, std::floor(kMostWaves * m.sm_count / t.kv_sets)));
 }
 
 /// Keys that a CTA's threads take in one turn: `head_size * 2 / 16` of its 512 threads a key, eight keys each. (Of the
@@ -86,20 +77,13 @@ void walk(Demand& d, const DecodeTask& t, double splits, const Walk& w, const Ra
   d.serial_latency_of = "to merge the splits";
 }
 
-/// Grouped heads on tensor units, in tiles of 16 rows. Hopper has a kernel of its own for 8-bit caches (wgmma, a
-/// producer warp, several CTAs an SM): its CTAs start in a sixth of the time, and it does not see keys that a window
-/// hides.
-AttentionChoice plan_grouped(DecodeTask t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
+/// Grouped heads on tensor units, by mma.sync, in tiles of 16 rows.
+AttentionChoice plan_grouped(const DecodeTask& t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
                              const KeyCutting& how) {
   AttentionChoice c;
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
   c.family = &families[trtllm::kDecode];
-  const double bits_a_number = 8 * t.key_bytes / (t.qk_dim + t.v_dim);
-  if (families[trtllm::kDecode8bit].on_file && trtllm::is_warp_specialised(m) && bits_a_number <= 8) {
-    c.family = &families[trtllm::kDecode8bit];
-    t.cached = t.context;
-  }
   score_demand(c.main, ceil_div(t.rows, 16) * 16, kKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   decode_traffic(c.main, t, dtype, ResultsLeave::here);  // the last CTA of a head merges, in the same launch
@@ -112,7 +96,7 @@ AttentionChoice plan_grouped(DecodeTask t, DType dtype, const Rates& m, std::spa
   // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
   constexpr double kReferenceKeyBytes = 512;
   const Walk by_bytes{kKeysPerStep, c.family->step_clk * (padded.key_bytes / kReferenceKeyBytes), 1};
-  cut_keys(c, how, grouped_splits(t, m), blocks_of(t), m, [&](Demand& d, double splits) {
+  cut_keys(c, how, trtllm::grouped_splits(blocks_of(t), t.kv_sets, m), blocks_of(t), m, [&](Demand& d, double splits) {
     d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
     walk(d, padded, splits, by_bytes, m, *c.family);
   });
@@ -146,6 +130,12 @@ AttentionChoice plan_plain(const DecodeTask& t, DType dtype, const Rates& m, con
 
 }  // namespace
 
+double trtllm::grouped_splits(double blocks, double kv_sets, const Rates& m) {
+  constexpr double kMostWaves = 8, kReduction = 8;
+  const double wanted = std::min(blocks, std::round(std::sqrt(kReduction * blocks)));
+  return std::max(1.0, std::min(wanted, std::floor(kMostWaves * m.sm_count / kv_sets)));
+}
+
 AttentionChoice plan_trtllm_plain_decode(const AttentionDecode& s, const Rates& m,
                                          std::span<const FamilyScalars> families, const KeyCutting& how) {
   return plan_plain(decode_task(s), s.dtype, m, families[trtllm::kSingle], how);
@@ -156,6 +146,7 @@ AttentionChoice plan_trtllm_decode(const AttentionDecode& s, const Rates& m, std
   const DecodeTask t = decode_task(s);
   const auto plain = [&] { return plan_plain(t, s.dtype, m, families[trtllm::kSingle], how); };
   if (!has_grouped_kernel(s, t, m)) return plain();
+  if (trtllm::has_wgmma_decode(s, m, families)) return plan_trtllm_wgmma_decode(s, m, families, how);
   if (how.cutting == Cutting::by_rule && !fills_enough(t, m)) return plain();
   const AttentionChoice grouped = plan_grouped(t, s.dtype, m, families, how);
   if (how.cutting == Cutting::by_rule) return grouped;

@@ -1,0 +1,109 @@
+// Decode of grouped heads from an fp8 cache, as TensorRT-LLM's kernel for Hopper runs it (its XQA kernels, mha_sm90.cu): a
+// warpgroup multiplies queries by keys, another one the scores by values, a third of warps loads. What its source says is
+// counted here; the clocks of its chains are fitted (data/calibration/README.md).
+#include <algorithm>
+#include <cmath>
+
+#include "model/stacks/trtllm/plan_attention.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr double kKeysPerTile = 64;
+
+/// How the kernel is compiled for a shape.
+struct WgmmaDecode {
+  double width;        ///< of a head: a power of two
+  double queries;      ///< columns of its products: the heads of a group, in eights
+  double ctas_per_sm;  ///< three where accumulators are small, as its launch bounds ask of the compiler, else two
+  /// Elements of a CTA's queries and of its results, in units of 8 heads of 128: what is loaded, rotated, rescaled with each
+  /// tile and written.
+  double size;
+};
+
+WgmmaDecode wgmma_decode(const DecodeTask& t) {
+  constexpr double kEight = 8, kMostElementsOfThree = 128 * 16, kUnit = 8 * 128;
+  WgmmaDecode k;
+  k.width = std::exp2(std::ceil(std::log2(std::max(t.qk_dim, 16.0))));
+  k.queries = ceil_div(t.rows, kEight) * kEight;
+  const double elements = k.width * k.queries;
+  k.ctas_per_sm = elements <= kMostElementsOfThree ? 3 : 2;
+  k.size = elements / kUnit;
+  return k;
+}
+
+/// Parts of the keys that have any: a tile each at least. CTAs beyond them return at once.
+double parts_with_keys(double splits, double tiles) { return tiles < 2 ? 1 : std::min(splits, tiles); }
+
+/// Tiles of 64 keys that a window leaves, its first and its last one whole.
+double visible_tiles(const DecodeTask& t) {
+  const double hidden = std::max(0.0, t.cached + 1 - std::max(t.context, 1.0));
+  return ceil_div(t.cached + 1, kKeysPerTile) - std::floor(hidden / kKeysPerTile);
+}
+
+/// A CTA's life: it starts, then tile follows tile, keys waiting for room, the softmax for keys, values for scores. CTAs that
+/// share an SM hide each other's waits, but not what an SM has to issue for all of them.
+void live(Demand& d, const DecodeTask& t, const WgmmaDecode& k, double splits, const Rates& m,
+          const FamilyScalars& family) {
+  /// The share of what is issued that does not grow with the heads (barriers, the loaders' warps), in units of `size`, and
+  /// how much longer each 8 more heads make a tile's chain: both cards' training rows want 0.25 to 0.4 and 0.5 to 0.8.
+  constexpr double kIssuedAnyway = 0.3, kLongerByEight = 0.6, kEight = 8;
+  const double parts = parts_with_keys(splits, visible_tiles(t));
+  const double tiles = ceil_div(visible_tiles(t), parts);
+  d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * parts);
+  d.plan.steps = d.plan.longest = tiles;
+  const double tile_clk = family.step_clk * (1 + kLongerByEight * (k.queries / kEight - 1));
+  d.step_latency = (family.start_clk + tiles * tile_clk) / tiles / m.clock;
+  d.issue_clk = (kIssuedAnyway + k.size) * (family.issue_start_clk + tiles * family.issue_step_clk) / tiles;
+  // the last CTA waits for the others' partial results and reads them, four at a time; to begin takes as long as eight parts
+  constexpr double kPartsOfBeginning = 8;
+  d.serial_latency = parts > 1 ? family.merge_clk * (kPartsOfBeginning + parts) / m.clock : Seconds{};
+  d.serial_latency_of = "to merge the splits";
+}
+
+/// Queries are rotated and the cache is written by the kernel itself, but for heads that are narrower than the rotation,
+/// which go through a launch of their own before. (appliesRoPEInXqaKernel(). Published rows of heads of 64 take 2.4 us
+/// longer than those of 128; that they are run with a rotation of 128 is our reading of that.)
+void rotate_before(AttentionChoice& c, const AttentionDecode& s, const FamilyScalars& family) {
+  constexpr std::int64_t kRotated = 128;
+  if (s.qk_dim >= kRotated) return;
+  constexpr double kHeadsOfACta = 8;
+  c.prepares = true;
+  c.prepare_family = &family;
+  const auto rows = static_cast<double>(s.batch * (s.q_heads + 2 * s.kv_heads));
+  const double es = bytes_of(s.dtype);
+  // queries go from L2 to L2; the attention's own launch counts what DRAM carries of them
+  c.prepare.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kHeadsOfACta));
+  c.prepare.plan.ctas_per_sm = 8;
+  c.prepare.plan.threads = 256;
+  c.prepare.l2 = 2 * kHeadsOfACta * static_cast<double>(s.qk_dim) * es * units::B;
+  c.prepare.once_clk = family.start_clk / static_cast<double>(c.prepare.plan.ctas_per_sm);
+}
+
+}  // namespace
+
+bool trtllm::has_wgmma_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families) {
+  return families[kDecode8bit].on_file && is_warp_specialised(m) && s.kv_dtype == DType::fp8;
+}
+
+AttentionChoice plan_trtllm_wgmma_decode(const AttentionDecode& s, const Rates& m,
+                                         std::span<const FamilyScalars> families, const KeyCutting& how) {
+  const DecodeTask t = decode_task(s);
+  const WgmmaDecode kernel = wgmma_decode(t);
+  AttentionChoice c;
+  c.family = &families[trtllm::kDecode8bit];
+  c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerTile);
+  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
+  score_demand(c.main, kernel.queries, kKeysPerTile, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[DType::fp8],
+               t.key_bytes / (t.qk_dim + t.v_dim), m);
+  decode_traffic(c.main, t, s.dtype, ResultsLeave::here);
+  c.main.plan.threads = 384;
+  c.main.plan.ctas_per_sm = static_cast<std::int64_t>(kernel.ctas_per_sm);
+  rotate_before(c, s, families[trtllm::kPrepare8bit]);
+  const double blocks = std::max(1.0, std::floor(t.cached / trtllm::kKeysPerBlock));
+  cut_keys(c, how, trtllm::grouped_splits(blocks, t.kv_sets, m), blocks, m,
+           [&](Demand& d, double splits) { live(d, t, kernel, splits, m, *c.family); });
+  return c;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+"""Rows of decode attention that one of TensorRT-LLM's kernels takes whatever the batch.
+
+usage: decode_rows.py plain|wgmma ROWS.csv > OUT.csv
+
+plain: one query head a KV head, or more than 32. wgmma: 2 to 32 of them and an fp8 cache on Hopper; without heads wider
+than 128 in groups above 8, which run twice as long as anything that the kernel's source tells.
+"""
+import csv
+import sys
+
+
+def plain(heads, shape):
+    return heads <= 1 or heads > 32
+
+
+def wgmma(heads, shape):
+    explained = heads <= 8 or int(shape["D"]) <= 128
+    return shape.get("kv") == "fp8" and 1 < heads <= 32 and explained
+
+
+keeps = {"plain": plain, "wgmma": wgmma}[sys.argv[1]]
+rows = csv.DictReader(open(sys.argv[2]))
+writer = csv.DictWriter(sys.stdout, rows.fieldnames, lineterminator="\n")
+writer.writeheader()
+for row in rows:
+    shape = dict(part.split("=") for part in row["shape"].split(";"))
+    if keeps(int(shape["Hq"]) / int(shape["Hkv"]), shape):
+        writer.writerow(row)
