@@ -130,6 +130,9 @@ std::string child_path(const std::string& path, std::string_view key) {
 }
 
 std::string tame_json(const std::string& text, const std::string& place) {
+  // the parser takes it for the end of the text and would say nothing of what follows
+  if (const std::size_t zero = text.find('\0'); zero != std::string::npos)
+    throw BadInput(place + ": not JSON: a zero byte at byte " + std::to_string(zero + 1));
   std::string out;
   out.reserve(text.size() + 16);
   int depth = 0;

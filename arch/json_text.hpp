@@ -7,7 +7,7 @@
 namespace plumbline {
 
 /// Bare NaN, Infinity and -Infinity outside strings become null; a byte-order mark goes. Nesting deeper than 200 levels is
-/// refused at `place` (the parser recurses).
+/// refused at `place` (the parser recurses), and so is a byte of zero (the parser would end there).
 std::string tame_json(const std::string& text, const std::string& place);
 
 /// Refuses an object of sound JSON that has a key twice, with its path: the parser would keep the last one and say nothing.

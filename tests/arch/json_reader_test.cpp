@@ -38,6 +38,13 @@ TEST(JsonReader, RefusesAbsurdNesting) {
   EXPECT_NE(refusal([] { doc(std::string(1'000'000, '[')); }), "(accepted)");
 }
 
+/// The parser would take it for the end of the text, and what follows for nothing.
+TEST(JsonReader, RefusesBytesOfZero) {
+  EXPECT_EQ(refusal([] { doc(std::string("40\0}", 4)); }), "f.json: not JSON: a zero byte at byte 3");
+  EXPECT_EQ(refusal([] { doc(std::string("{\"a\": 1}\0", 9)); }), "f.json: not JSON: a zero byte at byte 9");
+  EXPECT_EQ(refusal([] { doc(std::string("{\"a\0\": 1}", 10)); }), "f.json: not JSON: a zero byte at byte 4");
+}
+
 TEST(JsonReader, SyntaxErrorsHavePlaceLineAndColumn) {
   EXPECT_THAT(refusal([] { doc("{\n  \"a\": 1,\n  \"b\" 2\n}"); }),
               AllOf(StartsWith("f.json: not JSON: "), HasSubstr("line 3"), HasSubstr("column")));
