@@ -182,6 +182,14 @@ TEST_F(AttentionByHand, FlashDecodeIsAChain) {
   EXPECT_DOUBLE_EQ(c.main.tensor_clk, 2.0 * 16 * 64 * 256 / 1000);
   EXPECT_EQ(c.main.dram_write, Bytes{});
   EXPECT_EQ(c.combine.plan.ctas, 24);
+  const DecodeCut tiles{.whole_tiles = true};
+  const auto tensor_clk = [&](std::int64_t heads, std::int64_t width) {
+    const AttentionDecode s{3, heads, 1, width, width, 4096};
+    return plan_flash_decode(s, machine_.rates(), families_, {}, tiles).main.tensor_clk;
+  };
+  EXPECT_DOUBLE_EQ(tensor_clk(8, 128), 2.0 * 64 * 64 * 256 / 1000) << "a warpgroup's 64 rows, 8 of them queries";
+  EXPECT_DOUBLE_EQ(tensor_clk(65, 128), 2.0 * 128 * 64 * 256 / 1000);
+  EXPECT_DOUBLE_EQ(tensor_clk(8, 256), 2.0 * 128 * 64 * 512 / 1000) << "two warpgroups";
   AttentionDecode narrow{3, 8, 1, 128, 128, 4096};
   narrow.kv_dtype = DType::fp8;  // half the bytes a link
   EXPECT_DOUBLE_EQ(plan_flash_decode(narrow, machine_.rates(), families_).main.step_latency.in(units::ns),

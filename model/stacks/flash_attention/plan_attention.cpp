@@ -110,14 +110,20 @@ ScoreTile score_tile(const AttentionPrefill& s, double qk_dim, double v_dim, con
   return {kRows, t.width <= 64 ? 128.0 : 64.0};
 }
 
+/// Of 8-bit operands wider heads leave no registers for the next scores while the last ones are in work: products of queries
+/// and keys, and their softmax, are hidden behind nothing.
+double not_overlapped_clk(const Demand& d, double qk_dim, double v_dim) {
+  constexpr double kWidestOverlapped = 192;
+  if (qk_dim <= kWidestOverlapped) return 0;
+  return d.sfu_clk + d.fp32_clk + d.tensor_clk * qk_dim / (qk_dim + v_dim);
+}
+
 /// wgmma takes 8-bit values along the keys alone: a warpgroup copies keys and values page by page and transposes the values
 /// in shared memory, beside the products. Its chain grows with a block's bytes; the scalar is that of 32 KiB.
 void transpose_demand(Demand& d, double keys, double qk_dim, double v_dim, const Rates& m,
                       const FamilyScalars& family) {
-  constexpr double kReferenceBytes = 32 * 1024, kWidestOverlapped = 192;
-  // wider heads leave no registers for the next scores while the last ones are in work
-  const double qk_clk = d.tensor_clk * qk_dim / (qk_dim + v_dim);
-  if (qk_dim > kWidestOverlapped) d.exposed_clk += d.sfu_clk + d.fp32_clk + qk_clk;
+  constexpr double kReferenceBytes = 32 * 1024;
+  d.exposed_clk += not_overlapped_clk(d, qk_dim, v_dim);
   d.smem_clk += 2 * keys * v_dim / m.gpu.sm.smem_bytes_per_clk.in(units::B);
   d.step_latency = family.step_clk * keys * (qk_dim + v_dim) / kReferenceBytes / m.clock;
 }
@@ -151,6 +157,15 @@ Demand append_demand(const AttentionPrefill& s, const FamilyScalars& family) {
   p.plan.threads = 256;
   p.once_clk = family.start_clk / static_cast<double>(p.plan.ctas_per_sm);
   return p;
+}
+
+/// Rows of scores that a CTA works on for `rows` packed queries: FA3's tiles are of 64 rows, a warpgroup's, or 128, whatever
+/// of them is empty; a warp takes 16 at a time elsewhere.
+double score_rows(double rows, double qk_dim, double v_dim, bool whole_tiles) {
+  constexpr double kWarpRows = 16, kWarpgroupRows = 64;
+  if (!whole_tiles) return ceil_div(rows, kWarpRows) * kWarpRows;
+  const bool one_warpgroup = rows <= kWarpgroupRows && qk_dim == v_dim && (qk_dim == 64 || qk_dim == 128);
+  return one_warpgroup ? kWarpgroupRows : ceil_div(rows, kRows) * kRows;
 }
 
 }  // namespace
@@ -216,12 +231,14 @@ AttentionChoice plan_flash_decode(const AttentionDecode& asked, const Rates& m, 
   Demand& d = c.main;
   d.plan.ctas_per_sm = static_cast<std::int64_t>(kernel.ctas_per_sm);
   d.plan.threads = 256;
-  score_demand(d, ceil_div(t.rows, 16) * 16, kStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[s.dtype],
+  const double rows = score_rows(t.rows, t.qk_dim, t.v_dim, kernel.whole_tiles && is_fa3(m));
+  score_demand(d, rows, kStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[s.dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   constexpr double kReferenceKeyBytes = 512;  // of a step's chain: 64 keys of 2 x 128 at 16 bits
   const double seen = (t.qk_dim + t.v_dim / parts) / (t.qk_dim + t.v_dim);  // of a key's bytes by a CTA
   const double step_clk = c.family->step_clk * seen * t.key_bytes / kReferenceKeyBytes;
   if (narrow) d.smem_clk += 2 * kStep * t.v_dim / m.gpu.sm.smem_bytes_per_clk.in(units::B);  // values are transposed
+  if (narrow) d.exposed_clk += not_overlapped_clk(d, t.qk_dim, t.v_dim);
   cut_keys(c, how, std::max(1.0, wanted), most, m, [&](Demand& main, double splits) {
     main.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits * parts);
     main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), kStep);

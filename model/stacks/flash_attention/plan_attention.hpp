@@ -41,6 +41,8 @@ struct DecodeCut {
   bool whole_blocks = false;  ///< a part has a whole block of keys at least
   std::size_t family = flash_attention::kDecode;
   std::size_t narrow_family = 0;  ///< of products of 8 bits; 0: the same
+  /// On wgmma products are of whole tiles of rows, as FA3's are; else of the packed heads in sixteens.
+  bool whole_tiles = false;
 };
 
 /// `appends`: new keys and values go to the cache by a launch of their own.

@@ -98,7 +98,7 @@ class FlashAttention final : public Provider {
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      DecodeCut cut{.narrow_family = flash_attention::kDecode8bit};
+      DecodeCut cut{.narrow_family = flash_attention::kDecode8bit, .whole_tiles = true};
       if (by_mma_sync(q)) cut.family = flash_attention::kDecodeMma;
       answer_attention(plan_flash_decode(*decode, q.rates, q.families, key_cutting(q), cut), "split-KV attention",
                        variant, q, out);
