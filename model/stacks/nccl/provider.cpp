@@ -86,6 +86,13 @@ const FamilyScalars& family_on_file(const Question& q, Family which) {
   return family;
 }
 
+/// Whether switches copy and add for this collective: they add no 8-bit types (src/include/device.h, ncclNvlsSupported), and
+/// an all-gather has nothing to add.
+bool by_multicast(const Collective& s) {
+  constexpr int kLeastBitsAdded = 16;
+  return s.multicast && (s.kind == CollectiveKind::all_gather || bits(s.dtype) >= kLeastBitsAdded);
+}
+
 /// Parts begin at addresses that are multiples of 16.
 bool whole_packs(double part) { return std::fmod(part, 16) == 0; }
 
@@ -122,7 +129,7 @@ class Nccl final : public Provider {
     const double ranks = static_cast<double>(s->gpus), bytes = evened(*s);
     if (ranks < 2) return false;  // a copy at most
     Group g = group_of(q, ranks, static_cast<double>(s->stride));
-    g.multicast = g.multicast && s->multicast;
+    g.multicast = g.multicast && by_multicast(*s);
     // nobody timed NCCL by PCIe or between nodes for these families
     out.unmeasured = g.path == nccl::Path::pcie || g.nodes > 1;
     if (s->kind == CollectiveKind::all_to_all) {  // as long as the busiest rank takes

@@ -276,7 +276,7 @@ Choice choose(CollectiveKind kind, double bytes, const Group& group, std::option
         ": NCCL has no such algorithm for it between these GPUs (tree, nvls-tree and collnet-chain are of "
         "all_reduce, pat of all_gather and reduce_scatter among ranks of a node each; nvls needs switches of "
         "a node that add, nvls-tree several such nodes, collnet a network that adds; all but ring and tree have "
-        "simple alone, and ll128 needs NVLink)");
+        "simple alone, ll128 needs NVLink, and switches add no 8-bit types)");
   }
   best.channels = rings_of(group).channels;
   if (by_switches(best.algorithm)) best.channels = kSwitchChannels;

@@ -216,6 +216,45 @@ TEST_F(NcclOnH200, MulticastIsAFactOfARowToo) {
   EXPECT_STREQ(out_.launches[0].kernel, "nccl ring simple");
 }
 
+/// Switches add no 8-bit types; what is only gathered is bytes to them.
+TEST_F(NcclOnH200, SumsOfEightBitsGoByRings) {
+  const auto kernel_of = [&](const char* op, const char* type, const char* shape) {
+    predictor_.predict(parse_op(op, type, shape), machine_, out_, {.alone = true});
+    return std::string(out_.launches[0].kernel);
+  };
+  for (const char* type : {"int8", "fp8"}) {
+    EXPECT_EQ(kernel_of("all_reduce", type, "bytes=268435456;gpus=8"), "nccl ring simple") << type;
+    EXPECT_EQ(kernel_of("all_gather", type, "bytes=268435456;gpus=8"),
+              kernel_of("all_gather", "bf16", "bytes=268435456;gpus=8"));
+  }
+  EXPECT_EQ(kernel_of("all_reduce", "fp16", "bytes=268435456;gpus=8"), "nccl nvls");
+  MachineOptions told;
+  told.stack.collective = CollectiveChoice::nvls;
+  const Machine forced = make_machine(load_gpu("h200_sxm"), told);
+  EXPECT_THAT(refusal([&] {
+                predictor_.predict(parse_op("all_reduce", "int8", "bytes=1048576;gpus=8"), forced, out_,
+                                   PredictOptions{});
+              }),
+              HasSubstr("NCCL has no such algorithm"));
+}
+
+/// What eight GPUs reach with switches that add and without, nccl-tests on H100 and H200 (data/measurements/aiconfigurator,
+/// training rows): 512 MiB of fp16 and of int8.
+TEST(Nccl, LargeSumsReachWhatSwitchesGive) {
+  struct Row {
+    const char *gpu, *type;
+    double us;
+  };
+  Predictor predictor;
+  for (const Row& row : {Row{"h100_sxm", "fp16", 2111.4}, Row{"h100_sxm", "int8", 2667.8},
+                         Row{"h200_sxm", "fp16", 2040.3}, Row{"h200_sxm", "int8", 2653.2}}) {
+    OpPrediction out;
+    predictor.predict(parse_op("all_reduce", row.type, "bytes=536870912;gpus=8"), machines().get({.gpu = row.gpu}), out,
+                      {.alone = true});
+    EXPECT_NEAR(out.time.in(units::us) / row.us, 1, 0.04) << row.gpu << ' ' << row.type;
+  }
+}
+
 TEST_F(NcclOnH200, ANodeIsFasterThanTheNetwork) {
   const Seconds inside = time_of("all_gather", "bytes=67108864;gpus=8");
   EXPECT_GT(time_of("all_gather", "bytes=67108864;gpus=16"), inside);
