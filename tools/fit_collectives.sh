@@ -99,9 +99,9 @@ link_share_fraction=.8:.2:1,exposed=2:.01:8,channel_B_per_s=9e10:5e9:3e11"
   fi
   rows=$published/all_reduce.train.csv with="aiconfigurator $gpu custom_allreduce"
   kernel="fixed_s=3e-6:5e-7:2e-5,step_s=1e-7:1e-8:2e-6,overlap=1:1:1,link_share_fraction=.65:.1:1"
-  fit "$gpu" trtllm_all_reduce "$kernel" --kernels library --where stack~trtllm-1 --where stack!~1.2.0
+  fit "$gpu" trtllm_all_reduce "$kernel,channel_B_per_s=2e10:2e9:5e11" --kernels library --where stack~trtllm-1 --where stack!~1.2.0
   fit "$gpu" vllm_one_stage "$kernel" --kernels library --where 'kernel=vLLM_custom_graph'
-  fit "$gpu" vllm_two_stages "$kernel" --kernels library --where 'kernel=vLLM_custom_graph'
+  fit "$gpu" vllm_two_stages "fixed_s=6e-6:5e-7:2e-5,overlap=1:1:1,link_share_fraction=.65:.1:1" --kernels library --where 'kernel=vLLM_custom_graph'
   [ "$gpu" = a100_sxm ] || experts "$gpu"
   [ "$gpu" = h200_sxm ] || continue
   rows=data/measurements/h200_links/h200_sxm/host.train.csv with='own recordings of two H200'

@@ -100,17 +100,45 @@ TEST(CustomAllReduce, RunsWhereItsSourceSays) {
   EXPECT_EQ(kernel_of(vllm, 128 * kKiB, 8), "all-reduce in one shot");
   EXPECT_EQ(kernel_of(vllm, 256 * kKiB, 8), "all-reduce in two shots");
   EXPECT_THAT(kernel_of(vllm, 8 * kMiB, 8), HasSubstr("nccl"));
+  // rows of cards without clusters are of TensorRT-LLM 1.0
+  const Machine a100 = machines().get({.gpu = "a100_sxm", .options = MachineOptions{"trt-llm"}});
+  EXPECT_EQ(kernel_of(a100, kMiB, 2), "all-reduce in one shot");
+  EXPECT_THAT(kernel_of(a100, 2 * kMiB, 2), HasSubstr("nccl"));
 }
 
+/// TensorRT-LLM's one shot, by hand: a launch, the peers beyond the first, what the links carry, and what a CTA stores for all
+/// ranks and polls. On Hopper a row of 8 KiB is four CTAs', one of 128 threads; 256 rows are a CTA's each, and two turns. On an
+/// A100, which has no clusters, every row is one CTA's.
 TEST(CustomAllReduce, OneShotCarriesAllRanksDataAndNoStacksCall) {
-  const Machine machine = machine_of("trt-llm");
-  const FamilyScalars& f = scalars_of(machine, "library.trtllm_all_reduce");
-  const Seconds by_hand = f.fixed + 2.0 * f.step + 3.0 * 65536 * units::B / (f.link_share * 450.0 * units::GB_per_s) +
+  const auto by_hand = [](const char* gpu, std::int64_t bytes, double ranks, double bytes_of_a_cta, double wire) {
+    const Machine machine = machines().get({.gpu = gpu, .options = MachineOptions{"trt-llm"}});
+    const FamilyScalars& f = scalars_of(machine, "library.trtllm_all_reduce");
+    const Bytes link = (ranks - 1) * static_cast<double>(bytes) * units::B;
+    const Seconds time = f.fixed + (ranks - 2) * f.step + link / (f.link_share * wire * units::GB_per_s) +
+                         ranks * bytes_of_a_cta * units::B / f.channel + machine.rates().gap_graph;
+    Predictor predictor;
+    OpPrediction out;
+    predictor.predict(Collective{CollectiveKind::all_reduce, bytes, static_cast<std::int64_t>(ranks), DType::bf16},
+                      machine, out);
+    return out.time / time;
+  };
+  EXPECT_NEAR(by_hand("h200_sxm", 64 * kKiB, 4, 2048, 450), 1, 1e-9);
+  EXPECT_NEAR(by_hand("h200_sxm", 1024, 2, 1024, 450), 1, 1e-9) << "64 threads are fewer than a CTA of a cluster has";
+  EXPECT_NEAR(by_hand("h200_sxm", 2 * kMiB, 2, 16384, 450), 1, 1e-9);
+  EXPECT_NEAR(by_hand("a100_sxm", 64 * kKiB, 8, 8192, 300), 1, 1e-9);
+  EXPECT_NEAR(by_hand("a100_sxm", kMiB, 2, 16384, 300), 1, 1e-9) << "128 rows on 108 SMs";
+}
+
+/// Two stages wait for as many peers as one, twice.
+TEST(CustomAllReduce, TwoStagesWaitTwiceForTheirPeers) {
+  const Machine machine = machine_of("vllm");
+  const FamilyScalars &one = scalars_of(machine, "library.vllm_one_stage"),
+                      &two = scalars_of(machine, "library.vllm_two_stages");
+  const double bytes = 512 * kKiB;
+  const Seconds by_hand = two.fixed + 2 * 2 * one.step +
+                          2 * 3.0 / 4 * bytes * units::B / (two.link_share * 450.0 * units::GB_per_s) +
                           machine.rates().gap_graph;
-  Predictor predictor;
-  OpPrediction out;
-  predictor.predict(Collective{CollectiveKind::all_reduce, 65536, 4, DType::bf16}, machine, out);
-  EXPECT_NEAR(out.time / by_hand, 1, 1e-9);
+  EXPECT_NEAR(priced(machine, CollectiveKind::all_reduce, 512 * kKiB, 4).time / by_hand, 1, 1e-9);
 }
 
 TEST(CustomAllReduce, NeedsNvlink) {
