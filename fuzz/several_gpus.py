@@ -112,7 +112,7 @@ def cluster_case(r, s, case):
         case.args = ["op", r.choice(["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]), "bytes=" + a_size(r), "gpus=" + a_degree(r),
                      "--gpu", "h200", "--cluster", name]
     if what < 4:
-        for flag, words in (("--set", [set_text(r)]), ("--stack", ["own", "vllm", "nobody"]), ("--collective", ["ring", "nvls", "nvls-tree", "collnet-direct", "collnet-chain", "pat", "x"]), ("--gpu", ["h200"])):
+        for flag, words in (("--set", [set_text(r)]), ("--stack", ["own", "vllm", "nobody"]), ("--collective", ["ring", "nvls", "nvls-tree", "collnet-direct", "collnet-chain", "pat", "hierarchical", "rail-aligned", "x"]), ("--gpu", ["h200"])):
             if r.random() < 0.12: case.args += [flag, r.choice(words)]
     answer(r, case, ["table", "json", "csv"] if what > 3 else ["table", "json"])
 

@@ -25,6 +25,8 @@ enum class CollectiveChoice {
   collnet_direct,
   collnet_chain,
   pat,
+  hierarchical,
+  rail_aligned,
   one_shot,
   two_shot
 };

@@ -28,7 +28,7 @@ inline constexpr std::array<Word<DataPattern>, 4> kDataPatternWords{{{"normal", 
                                                                      {"uniform", DataPattern::uniform}}};
 inline constexpr std::array<Word<Runtime>, 3> kRuntimeWords{
     {{"graph", Runtime::graph}, {"stream", Runtime::stream}, {"eager", Runtime::eager}}};
-inline constexpr std::array<Word<CollectiveChoice>, 10> kCollectiveWords{
+inline constexpr std::array<Word<CollectiveChoice>, 12> kCollectiveWords{
     {{"auto", CollectiveChoice::automatic},
      {"ring", CollectiveChoice::ring},
      {"tree", CollectiveChoice::tree},
@@ -37,6 +37,8 @@ inline constexpr std::array<Word<CollectiveChoice>, 10> kCollectiveWords{
      {"collnet-direct", CollectiveChoice::collnet_direct},
      {"collnet-chain", CollectiveChoice::collnet_chain},
      {"pat", CollectiveChoice::pat},
+     {"hierarchical", CollectiveChoice::hierarchical},
+     {"rail-aligned", CollectiveChoice::rail_aligned},
      {"one-shot", CollectiveChoice::one_shot},
      {"two-shot", CollectiveChoice::two_shot}}};
 inline constexpr std::array<Word<CollectiveProtocol>, 3> kProtocolWords{

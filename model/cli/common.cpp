@@ -39,8 +39,9 @@ void add_stack_flags(const Command& app, StackChoice& stack) {
             [&stack](const std::string& text) { stack.kernels = chosen_word("--kernels", kKernelSetWords, text); });
   app.value("--attention", "PROVIDER", "whose attention runs where it is not this project's [the stack's]",
             [&stack](const std::string& text) { stack.attention = text; });
-  app.value("--collective", joined_words(kCollectiveWords),
-            "how collectives go; of NCCL also A:ll, A:ll128, A:simple [auto: as it chooses]",
+  app.value("--collective", "auto|A[:P]",
+            "how collectives go: ring, tree, nvls, hierarchical, one-shot, ... (docs/predict-model.md); of NCCL "
+            "also P: ll, ll128, simple [auto]",
             [&stack](const std::string& text) { set_collective(stack, "--collective", text); });
 }
 

@@ -151,10 +151,12 @@ void set_collective(StackChoice& stack, const std::string& flag, const std::stri
   if (!names_protocol && colon == text.npos) return;
   stack.protocol = chosen_word(flag, kProtocolWords, names_protocol ? text : text.substr(colon + 1));
   if (has_protocol(stack.collective, stack.protocol)) return;
-  throw BadInput(flag + ": expected a protocol that " + algorithm +
-                 " has (ring and tree: ll, ll128 and simple; nvls, nvls-tree, collnet-direct, collnet-chain and pat: "
-                 "simple; one-shot and two-shot are no kernels of NCCL); found '" +
-                 text + "'");
+  throw BadInput(
+      flag + ": expected a protocol that " + algorithm +
+      " has (ring and tree: ll, ll128 and simple; nvls, nvls-tree, collnet-direct, collnet-chain and pat: "
+      "simple; hierarchical and rail-aligned leave it to their calls, one-shot and two-shot are no kernels of NCCL); "
+      "found '" +
+      text + "'");
 }
 
 std::string collective_text(const StackChoice& stack) {

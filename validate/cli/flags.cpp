@@ -96,8 +96,9 @@ const std::vector<Flag> kFlags{
      [](Flags& f, Text t) { f.kernels = word("--kernels", kKernelSetWords, t); }},
     {"--attention", "PROVIDER", false, "whose attention runs where it is not ours: tensorrt-llm, flash-attention, ...",
      [](Flags& f, Text t) { f.attention = t; }},
-    {"--collective", "auto|ring|tree|nvls|nvls-tree|collnet-direct|collnet-chain|pat|one-shot|two-shot", false,
-     "how collectives go; NCCL's also A:ll, A:ll128, A:simple [as the library would choose]",
+    {"--collective", "auto|A[:P]", false,
+     "how collectives go, A one of auto, ring, tree, nvls, nvls-tree, collnet-direct, collnet-chain, pat, "
+     "hierarchical, rail-aligned, one-shot or two-shot; P: ll, ll128 or simple, of NCCL [auto]",
      [](Flags& f, Text t) { set_collective(f.way, "--collective", t); }},
     // which rows
     {"--where", "FILTER", true,

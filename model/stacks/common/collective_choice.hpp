@@ -12,7 +12,8 @@ constexpr bool is_forced(CollectiveChoice choice, CollectiveProtocol protocol) {
 }
 
 /// Whether the library that has the algorithm runs this collective by it anywhere. NCCL: src/graph/tuning.cc
-/// (ncclTopoTuneModel). One and two shots are kernels of stacks for all-reduces.
+/// (ncclTopoTuneModel). One and two shots are kernels of stacks for all-reduces. In levels callers lay out all but all-to-alls
+/// of its calls; along rails go its messages of an all-to-all alone, as its rings and trees do by themselves.
 constexpr bool is_algorithm_of(CollectiveChoice choice, CollectiveKind kind) {
   const bool gathers = kind == CollectiveKind::all_gather || kind == CollectiveKind::reduce_scatter;
   switch (choice) {
@@ -21,6 +22,8 @@ constexpr bool is_algorithm_of(CollectiveChoice choice, CollectiveKind kind) {
     case CollectiveChoice::nvls:
     case CollectiveChoice::collnet_direct: return gathers || kind == CollectiveKind::all_reduce;
     case CollectiveChoice::pat: return gathers;
+    case CollectiveChoice::hierarchical: return kind != CollectiveKind::all_to_all;
+    case CollectiveChoice::rail_aligned: return kind == CollectiveKind::all_to_all;
     case CollectiveChoice::tree:
     case CollectiveChoice::nvls_tree:
     case CollectiveChoice::collnet_chain:
@@ -31,9 +34,16 @@ constexpr bool is_algorithm_of(CollectiveChoice choice, CollectiveKind kind) {
 }
 
 /// Whether a protocol of NCCL's can be asked for together with the algorithm: rings and trees have all three, what leaves
-/// the adding to switches and PAT have Simple alone, kernels that reach into peers' memory have none.
+/// the adding to switches and PAT have Simple alone, kernels that reach into peers' memory have none, and calls in levels or
+/// messages along rails each choose theirs.
 constexpr bool has_protocol(CollectiveChoice choice, CollectiveProtocol protocol) {
-  if (choice == CollectiveChoice::one_shot || choice == CollectiveChoice::two_shot) return false;
+  switch (choice) {
+    case CollectiveChoice::hierarchical:
+    case CollectiveChoice::rail_aligned:
+    case CollectiveChoice::one_shot:
+    case CollectiveChoice::two_shot: return false;
+    default: break;
+  }
   const bool any =
       choice == CollectiveChoice::automatic || choice == CollectiveChoice::ring || choice == CollectiveChoice::tree;
   return any || protocol == CollectiveProtocol::simple;

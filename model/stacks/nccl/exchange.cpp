@@ -197,4 +197,21 @@ Exchange peers(double message, double others, const Group& g, const FamilyScalar
   return e;
 }
 
+Exchange along_rails(double message, const Group& g, const FamilyScalars& f, bool flags, bool staged) {
+  const double each = g.ranks_per_node(), others = (each - 1) + (g.nodes - 1);
+  Exchange e;
+  move(e, (each - 1) * g.nodes * message, f.link_share * g.wire, (g.nodes - 1) * each * message, g);
+  const Protocol protocol = flags ? Protocol::ll : Protocol::simple;
+  const Hops hop = hops_of(g, Algorithm::ring, protocol, reckoned_hop(Algorithm::ring, protocol, g.path));
+  e.waits = hop.inside + hop.network;
+  const double longest = std::max(g.nodes, each) * message;
+  if (flags) {
+    e.waits += longest * units::B / f.channel;
+    return e;
+  }
+  e.waits += channel_times(longest, others, e, f, staged);
+  if (staged) e.staged = e.link;
+  return e;
+}
+
 }  // namespace plumbline::nccl

@@ -67,4 +67,9 @@ Exchange collnet(CollectiveKind kind, double bytes, const Group& g, const Choice
 Exchange peers(double message, double others, const Group& g, const FamilyScalars& f, bool flags, bool staged,
                bool ragged);
 
+/// A message to each other rank by way of rails (PXN, src/transport/net.cc and src/graph/paths.cc: a GPU's messages for
+/// other nodes go to the neighbour in the receiver's place first): that neighbour's port carries one message a node, of all
+/// its node's GPUs. Both ways go on side by side, a hop apart. By NVLink go a node's messages and those on their way out.
+Exchange along_rails(double message, const Group& g, const FamilyScalars& f, bool flags, bool staged);
+
 }  // namespace plumbline::nccl

@@ -9,6 +9,7 @@
 #include "model/stacks/common/collective_choice.hpp"
 #include "model/stacks/common/links.hpp"
 #include "model/stacks/nccl/exchange.hpp"
+#include "model/stacks/nccl/hierarchy.hpp"
 #include "model/stacks/nccl/tuner.hpp"
 #include "model/stacks/provider.hpp"
 
@@ -120,57 +121,78 @@ class Nccl final : public Provider {
   bool plan(const Question& q, Answer& out) const override {
     if (const auto* transfer = std::get_if<Transfer>(&q.op)) {
       if (transfer->kind != TransferKind::send_recv) return false;
-      return exchange(static_cast<double>(transfer->bytes), 1, group_of(q, 2, static_cast<double>(transfer->stride)), q,
-                      out);
+      return exchange(static_cast<double>(transfer->bytes), 1, group_of(q, 2, static_cast<double>(transfer->stride)),
+                      q.work, q, out);
     }
     if (const auto* rows = std::get_if<ExpertExchange>(&q.op)) return exchange_rows(*rows, q, out);
     const auto* s = std::get_if<Collective>(&q.op);
     if (s == nullptr) return false;
-    const double ranks = static_cast<double>(s->gpus), bytes = evened(*s);
-    if (ranks < 2) return false;  // a copy at most
-    Group g = group_of(q, ranks, static_cast<double>(s->stride));
-    g.multicast = g.multicast && by_multicast(*s);
-    // nobody timed NCCL by PCIe or between nodes for these families
-    out.unmeasured = g.path == nccl::Path::pcie || g.nodes > 1;
-    if (s->kind == CollectiveKind::all_to_all) {  // as long as the busiest rank takes
-      return exchange((1 + s->skew / 100) * bytes / ranks, ranks - 1, g, q, out, !whole_packs(bytes / ranks));
+    if (s->gpus < 2) return false;  // a copy at most
+    if (q.collective == CollectiveChoice::hierarchical) return in_levels(*s, q, out);
+    return one_call(*s, q.work, q, out);
+  }
+
+ private:
+  /// Each call waits for the one before it, and is the stack's own.
+  static bool in_levels(const Collective& s, const Question& q, Answer& out) {
+    if (!is_algorithm_of(q.collective, s.kind) && q.priced_alone) {
+      throw BadInput("--collective hierarchical: expected a collective that its callers lay out in levels (all but " +
+                     std::string(plumbline::name(s.kind)) + ", which has rail-aligned)");
     }
-    const Choice c = nccl::choose(s->kind, bytes, g, forced(*s, q), told(q));
+    const std::int64_t per_node = q.rates.fabric == nullptr ? s.gpus : q.rates.fabric->gpus_per_node();
+    const bool has_levels = is_algorithm_of(q.collective, s.kind);
+    const std::vector<Collective> calls = has_levels ? nccl::calls_in_levels(s, per_node) : std::vector<Collective>{};
+    if (calls.empty()) return one_call(s, q.work, q, out);
+    for (const Collective& call : calls) one_call(call, work(Op{call}), q, out);
+    return true;
+  }
+
+  static bool one_call(const Collective& s, const Work& work, const Question& q, Answer& out) {
+    const double ranks = static_cast<double>(s.gpus), bytes = evened(s);
+    Group g = group_of(q, ranks, static_cast<double>(s.stride));
+    g.multicast = g.multicast && by_multicast(s);
+    // nobody timed NCCL by PCIe or between nodes for these families
+    out.unmeasured = out.unmeasured || g.path == nccl::Path::pcie || g.nodes > 1;
+    if (s.kind == CollectiveKind::all_to_all) {  // as long as the busiest rank takes
+      return exchange((1 + s.skew / 100) * bytes / ranks, ranks - 1, g, work, q, out, !whole_packs(bytes / ranks));
+    }
+    const Choice c = nccl::choose(s.kind, bytes, g, forced(s, q), told(q));
     // those who timed NCCL let it choose the protocol
-    const bool other = told(q) && nccl::choose(s->kind, bytes, g, forced(*s, q)).protocol != c.protocol;
+    const bool other = told(q) && nccl::choose(s.kind, bytes, g, forced(s, q)).protocol != c.protocol;
     out.unmeasured = out.unmeasured || other;
     if (c.algorithm == Algorithm::nvls || c.algorithm == Algorithm::nvls_tree) {
       const FamilyScalars& f = family_on_file(q, kNvls);
-      out.unmeasured = out.unmeasured || s->kind != CollectiveKind::all_reduce;
-      return launch(c.algorithm == Algorithm::nvls ? "nccl nvls" : "nccl nvls tree", nvls(s->kind, bytes, g, c, f),
-                    c.channels, f, ranks, q, out);
+      out.unmeasured = out.unmeasured || s.kind != CollectiveKind::all_reduce;
+      return launch(c.algorithm == Algorithm::nvls ? "nccl nvls" : "nccl nvls tree", nvls(s.kind, bytes, g, c, f),
+                    c.channels, f, ranks, work, q, out);
     }
     if (c.algorithm == Algorithm::collnet_direct || c.algorithm == Algorithm::collnet_chain) {
       const FamilyScalars& f = family_on_file(q, kRingSimple);
       return launch(c.algorithm == Algorithm::collnet_direct ? "nccl collnet direct" : "nccl collnet chain",
-                    collnet(s->kind, bytes, g, c, f), c.channels, f, ranks, q, out);
+                    collnet(s.kind, bytes, g, c, f), c.channels, f, ranks, work, q, out);
     }
     constexpr std::array<std::array<const char*, 3>, 2> kKernels{
         {{"nccl ring ll", "nccl ring ll128", "nccl ring simple"},
          {"nccl tree ll", "nccl tree ll128", "nccl tree simple"}}};
     const auto protocol = static_cast<std::size_t>(c.protocol);
     const FamilyScalars& f = family_on_file(q, static_cast<Family>(kRingLl + protocol));
-    if (s->kind == CollectiveKind::broadcast) {
+    if (s.kind == CollectiveKind::broadcast) {
       out.unmeasured = true;
-      return launch(kKernels[0][protocol], chain(bytes, g, c, f), c.channels, f, ranks, q, out);
+      return launch(kKernels[0][protocol], chain(bytes, g, c, f), c.channels, f, ranks, work, q, out);
     }
-    if (c.algorithm == Algorithm::pat) return launch("nccl pat simple", pat(bytes, g, f), c.channels, f, ranks, q, out);
+    if (c.algorithm == Algorithm::pat)
+      return launch("nccl pat simple", pat(bytes, g, f), c.channels, f, ranks, work, q, out);
     const bool up_and_down = c.algorithm == Algorithm::tree;
-    const nccl::Elements elements = elements_of(*s);
+    const nccl::Elements elements = elements_of(s);
     launch(kKernels[up_and_down ? 1 : 0][protocol],
-           up_and_down ? tree(bytes, g, c, f) : ring(s->kind, bytes, g, c, f, elements), c.channels, f, ranks, q, out);
+           up_and_down ? tree(bytes, g, c, f) : ring(s.kind, bytes, g, c, f, elements), c.channels, f, ranks, work, q,
+           out);
     const bool by_elements =
-        elements.ragged && !up_and_down && c.protocol == Protocol::simple && s->kind != CollectiveKind::all_reduce;
+        elements.ragged && !up_and_down && c.protocol == Protocol::simple && s.kind != CollectiveKind::all_reduce;
     if (by_elements) out.sign(f, Variant::ragged);
     return true;
   }
 
- private:
   /// In a step those of the collectives that an algorithm is of go by it, as by NCCL_ALGO="allreduce:tree".
   static std::optional<Algorithm> forced(const Collective& s, const Question& q) {
     if (!q.priced_alone && !is_algorithm_of(q.collective, s.kind)) return {};
@@ -183,6 +205,10 @@ class Nccl final : public Provider {
       case CollectiveChoice::collnet_direct: return Algorithm::collnet_direct;
       case CollectiveChoice::collnet_chain: return Algorithm::collnet_chain;
       case CollectiveChoice::pat: return Algorithm::pat;
+      case CollectiveChoice::hierarchical: return {};  // each of the calls as NCCL chooses
+      case CollectiveChoice::rail_aligned:
+        throw BadInput(std::string(plumbline::name(s.kind)) +
+                       ": rail-aligned is of all_to_all; NCCL's rings and trees keep to their rails by themselves");
       case CollectiveChoice::one_shot:
       case CollectiveChoice::two_shot: break;
     }
@@ -207,22 +233,25 @@ class Nccl final : public Provider {
                  rows = static_cast<double>(s.tokens) * static_cast<double>(s.topk);
     const Group g = group_of(q, ranks, 1);
     out.unmeasured = g.path == nccl::Path::pcie || g.nodes > 1;
-    return exchange((1 + s.skew / 100) * rows / ranks * row_bytes(s).in(units::B), ranks - 1, g, q, out);
+    return exchange((1 + s.skew / 100) * rows / ranks * row_bytes(s).in(units::B), ranks - 1, g, q.work, q, out);
   }
 
-  static bool exchange(double message, double others, const Group& g, const Question& q, Answer& out,
+  static bool exchange(double message, double others, const Group& g, const Work& work, const Question& q, Answer& out,
                        bool ragged = false) {
     const bool flags = message <= nccl::kFlaggedMessage;
+    const bool aligned = q.collective == CollectiveChoice::rail_aligned && g.nodes > 1 && g.ranks_per_node() > 1;
     const FamilyScalars& f = family_on_file(q, flags ? kPeerLl : kPeerSimple);
     const double channels = std::min(nccl::kPeerChannels, others * nccl::peer_channels(message, others + 1));
-    launch(flags ? "nccl send/recv ll" : "nccl send/recv simple", peers(message, others, g, f, flags, q.queued, ragged),
-           channels, f, others + 1, q, out);
-    if (ragged && !flags) out.sign(f, Variant::ragged);
+    launch(
+        flags ? "nccl send/recv ll" : "nccl send/recv simple",
+        aligned ? along_rails(message, g, f, flags, q.queued) : peers(message, others, g, f, flags, q.queued, ragged),
+        channels, f, others + 1, work, q, out);
+    if (ragged && !flags && !aligned) out.sign(f, Variant::ragged);
     return true;
   }
 
   static bool launch(const char* kernel, const Exchange& e, double channels, const FamilyScalars& f, double ranks,
-                     const Question& q, Answer& out) {
+                     const Work& work, const Question& q, Answer& out) {
     out.sign(f);
     Demand& d = out.launch(kernel, f) = Demand{};
     d.plan.ctas = static_cast<std::int64_t>(channels);
@@ -230,12 +259,12 @@ class Nccl final : public Provider {
     d.link_rate = e.rate;
     d.staged = e.staged;
     // memory moves beside the links: what takes longer
-    const Seconds memory = q.work.bytes() / std::min(q.rates.dram_read, q.rates.dram_write) - e.link / e.rate;
+    const Seconds memory = work.bytes() / std::min(q.rates.dram_read, q.rates.dram_write) - e.link / e.rate;
     d.serial_latency = std::max(Seconds{}, memory) + std::max(-f.fixed, e.waits) + q.collective_call.of(ranks);
     d.serial_latency_of = "of hops, of a message's first part at one channel's rate, and of the stack's call";
     // beside the link's time, not in it
-    out.read_beside = q.work.read;
-    out.written_beside = q.work.write;
+    out.read_beside += work.read;
+    out.written_beside += work.write;
     return true;
   }
 };

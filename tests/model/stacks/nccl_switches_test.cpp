@@ -248,5 +248,84 @@ TEST(NcclSwitches, ExchangesChooseTheirProtocolThemselves) {
   EXPECT_TRUE(goes_as_said(CollectiveChoice::ring, CollectiveProtocol::ll, CollectiveKind::broadcast));
 }
 
+Machine told(CollectiveChoice collective) {
+  MachineOptions options{"nccl"};
+  options.stack.collective = collective;
+  return make_machine(load_gpu("h200_sxm"), options);
+}
+
+OpPrediction priced(const Machine& machine, const char* op, const std::string& shape) {
+  Predictor predictor;
+  OpPrediction out;
+  predictor.predict(parse_op(op, "bf16", shape), machine, out, {.alone = true});
+  return out;
+}
+
+/// In levels: the calls by themselves, one after the other, of which the network sees a node's eighth.
+TEST(NcclLevels, AreCallsOneAfterTheOther) {
+  const Machine levels = told(CollectiveChoice::hierarchical), usual = told(CollectiveChoice::automatic);
+  const auto together = [&](std::initializer_list<std::pair<const char*, const char*>> calls) {
+    Seconds all;
+    for (const auto& [op, shape] : calls) all += priced(usual, op, shape).time;
+    return all;
+  };
+  const auto in_levels = [&](const char* op) { return priced(levels, op, "bytes=67108864;gpus=32").time; };
+  EXPECT_NEAR(in_levels("all_reduce") / together({{"reduce_scatter", "bytes=67108864;gpus=8"},
+                                                  {"all_reduce", "bytes=8388608;gpus=4;stride=8"},
+                                                  {"all_gather", "bytes=67108864;gpus=8"}}),
+              1, 1e-9);
+  EXPECT_NEAR(in_levels("all_gather") /
+                  together({{"all_gather", "bytes=8388608;gpus=4;stride=8"}, {"all_gather", "bytes=67108864;gpus=8"}}),
+              1, 1e-9);
+  EXPECT_NEAR(in_levels("reduce_scatter") / together({{"reduce_scatter", "bytes=67108864;gpus=8"},
+                                                      {"reduce_scatter", "bytes=8388608;gpus=4;stride=8"}}),
+              1, 1e-9);
+  EXPECT_NEAR(in_levels("broadcast") /
+                  together({{"broadcast", "bytes=67108864;gpus=4;stride=8"}, {"broadcast", "bytes=67108864;gpus=8"}}),
+              1, 1e-9);
+  EXPECT_EQ(priced(levels, "all_reduce", "bytes=67108864;gpus=32").provenance, Provenance::never_measured);
+}
+
+TEST(NcclLevels, AreNoneInsideANodeOrOfRanksANodeApart) {
+  const Machine levels = told(CollectiveChoice::hierarchical), usual = told(CollectiveChoice::automatic);
+  for (const char* shape : {"bytes=67108864;gpus=8", "bytes=1048576;gpus=4;stride=8"}) {
+    EXPECT_EQ(priced(levels, "all_reduce", shape).time, priced(usual, "all_reduce", shape).time) << shape;
+  }
+  EXPECT_THAT(refusal([&] { priced(levels, "all_reduce", "bytes=1048576;gpus=20"); }),
+              HasSubstr("as many ranks in each node of 8 GPUs; found 20"));
+}
+
+/// Along rails, by hand, 32 ranks in 4 nodes of 8, 2 MiB each to each: 3 x 8 messages by a GPU's port of 50 GB/s; nothing of
+/// the 7 x 4 by NVLink is longer. A message with flags takes a hop of NVLink's 0.6 us more than straight.
+TEST(NcclRails, CarryAMessageANode) {
+  const Machine rails = told(CollectiveChoice::rail_aligned), straight = told(CollectiveChoice::automatic);
+  const OpPrediction out = priced(rails, "all_to_all", "bytes=67108864;gpus=32");
+  EXPECT_NEAR(out.launches[0].demand.link.in(units::B), 24 * 2 * kMiB, 1);
+  EXPECT_NEAR(out.launches[0].demand.link_rate.in(units::GB_per_s), 50, 1e-9);
+  EXPECT_EQ(out.provenance, Provenance::never_measured);
+  const Seconds on = priced(rails, "all_to_all", "bytes=32;gpus=32").time,
+                off = priced(straight, "all_to_all", "bytes=32;gpus=32").time;
+  EXPECT_NEAR((on - off).in(units::us), 0.6, 0.05);
+  EXPECT_EQ(priced(rails, "all_to_all", "bytes=67108864;gpus=8").time,
+            priced(straight, "all_to_all", "bytes=67108864;gpus=8").time)
+      << "one node has no rails";
+  EXPECT_THAT(refusal([&] { priced(rails, "all_gather", "bytes=1048576;gpus=32"); }), HasSubstr("of all_to_all"));
+}
+
+/// In a step each collective goes so that the choice is of.
+TEST(NcclLevels, OfAStepAreThoseBeyondANode) {
+  Predictor predictor;
+  const Llm llm = load_llm("llama-3.1-70b");
+  Workload w = prefill(4, 2048);
+  w.parallel.tensor = 16;
+  const Seconds usual = predictor.predict(llm, w, told(CollectiveChoice::automatic), {}).latency;
+  EXPECT_GT(predictor.predict(llm, w, told(CollectiveChoice::hierarchical), {}).latency, usual)
+      << "NCCL's own rings pass through the nodes in chunks that overlap";
+  EXPECT_EQ(predictor.predict(llm, w, told(CollectiveChoice::rail_aligned), {}).latency, usual);
+  w.parallel.tensor = 8;
+  EXPECT_EQ(predictor.predict(llm, w, told(CollectiveChoice::hierarchical), {}).latency,
+            predictor.predict(llm, w, told(CollectiveChoice::automatic), {}).latency);
+}
+
 }  // namespace
 }  // namespace plumbline::nccl_switches_test
