@@ -18,7 +18,7 @@ using testing_support::decode;
 using testing_support::prefill;
 
 /// DGX H200 with every hop so many times as long.
-Machine with_hops(double factor, const char* stack) {
+Machine with_hops(double factor, const char* stack, CollectiveChoice collective = CollectiveChoice::automatic) {
   nlohmann::json cluster = nlohmann::json::parse(read_text_file(data_folder() + "/clusters/dgx_h200.json"));
   for (auto& tier : cluster["tiers"]) {
     const double us = std::stod(tier["latency"].get<std::string>());
@@ -28,6 +28,7 @@ Machine with_hops(double factor, const char* stack) {
   std::ofstream(file) << cluster;
   MachineOptions options{stack};
   options.cluster = file;
+  options.stack.collective = collective;
   options.clock = ClockMode::burst;
   return make_machine(load_gpu("h200_sxm"), options);
 }
@@ -80,6 +81,20 @@ RC_GTEST_PROP(LinkLatency, AShorterOneNeverSlowsACollective, ()) {
   RC_ASSERT(shorter <= usual);
   RC_ASSERT(usual < time_of(machines[2], op, shape));
   RC_ASSERT(shorter > Seconds{});
+}
+
+RC_GTEST_PROP(LinkLatency, AShorterOneNeverSlowsLevelsAndRails, ()) {
+  constexpr auto kLevels = CollectiveChoice::hierarchical, kRails = CollectiveChoice::rail_aligned;
+  static const Machine levels[] = {with_hops(0.25, "nccl", kLevels), with_hops(3, "nccl", kLevels)};
+  static const Machine rails[] = {with_hops(0.25, "nccl", kRails), with_hops(3, "nccl", kRails)};
+  const bool exchanges = *rc::gen::arbitrary<bool>();
+  const auto& machines = exchanges ? rails : levels;
+  const char* op =
+      exchanges ? "all_to_all" : *rc::gen::element("all_reduce", "all_gather", "reduce_scatter", "broadcast");
+  const auto gpus = *rc::gen::element(8, 16, 32, 64, 256);
+  const auto bytes = std::int64_t{*rc::gen::inRange(1, 100)} * gpus * 16 << *rc::gen::inRange(0, 18);
+  const std::string shape = "bytes=" + std::to_string(bytes) + ";gpus=" + std::to_string(gpus);
+  RC_ASSERT(time_of(machines[0], op, shape) <= time_of(machines[1], op, shape));
 }
 
 /// Random plans: dense and with experts, inside a node and beyond.
