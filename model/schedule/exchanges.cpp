@@ -17,7 +17,10 @@ double repeats(const Graph& graph, std::size_t segment, Stages stages) {
   return static_cast<double>(s.repeat) / (s.once ? 1.0 : static_cast<double>(pipeline.micro_batches));
 }
 
-bool exchanges(const Op& op) { return std::holds_alternative<Collective>(op) || std::holds_alternative<Transfer>(op); }
+bool exchanges(const Op& op) {
+  return std::holds_alternative<Collective>(op) || std::holds_alternative<Transfer>(op) ||
+         std::holds_alternative<ExpertExchange>(op);
+}
 
 bool between_replicas(const Node& node) {
   return node.role == NodeRole::beside_forward || node.role == NodeRole::beside_backward;

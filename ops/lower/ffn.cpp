@@ -138,15 +138,24 @@ void route(Step& s, const FfnSpec& f) {
 
 void experts(Step& s, const FfnSpec& f) {
   const Routed r = routed(s, f);
-  const DType moved = s.types.quantizes(s.types.experts) ? s.types.experts.input : s.types.base;
+  // in training rows travel as they are and are cast where they arrive (Megatron-Core, Transformer Engine's grouped layers)
+  const bool narrow = !s.train() && s.types.quantizes(s.types.experts);
+  const DType moved = narrow ? s.types.experts.input : s.types.base;
   if (f.latent > 0) {
     s.quantize("latent_down_quantize"_node, s.tokens, s.hidden, s.types.linear);
     s.linear("latent_down"_node, s.tokens, f.latent, s.hidden);
   }
-  if (!in_order_of_experts(s, r)) s.quantize(kExpertNames.quantize, s.tokens, r.width, s.types.experts);
+  if (!in_order_of_experts(s, r) && !s.train()) {
+    s.quantize(kExpertNames.quantize, s.tokens, r.width, s.types.experts);
+  }
   if (by_token(s, r)) exchange_tokens(s, "moe_dispatch"_node, f, r, ExpertExchangeKind::dispatch, moved);
   if (!s.max() && !in_order_of_experts(s, r)) s.add("moe_permute"_node, permutation(s, f, r, false, moved));
   if (!by_token(s, r)) exchange(s, "moe_dispatch"_node, r, moved);
+  // rows come by the ranks that sent them, of each in the order of experts (Megatron-Core's sort_chunks_by_idxs)
+  const bool by_rank = s.train() && r.plan.exchanged && !by_token(s, r) && r.experts > 1;
+  const MoePermute sort{r.rows, 1, r.width, false, moved};
+  if (by_rank) s.add("moe_sort"_node, sort);
+  if (s.train()) s.quantize(kExpertNames.quantize, r.rows, r.width, s.types.experts);
   if (!f.gated || s.none()) {
     if (f.gated) grouped(s, kExpertNames.gate, r, r.expert_width, r.width);
     grouped(s, kExpertNames.up, r, r.expert_width, r.width);
@@ -156,6 +165,7 @@ void experts(Step& s, const FfnSpec& f) {
   activate(s, f, r.rows, r.expert_width, kExpertNames);
   s.quantize(kExpertNames.down_quantize, r.rows, r.expert_width, s.types.experts);
   grouped(s, kExpertNames.down, down_rows(r), r.width, r.expert_width);
+  if (by_rank) s.add("moe_unsort"_node, sort);
   if (!by_token(s, r)) exchange(s, "moe_collect"_node, r, s.types.base);
 }
 

@@ -63,7 +63,7 @@ void adam_of_8_bits(Step& s, double params) {
 
 void adafactor(Step& s, const Llm& llm, const Updated& updated) {
   const double n = updated.share, g = gradient_bytes(s);
-  const Bytes sums = kFloat * factor_elements(llm, s.workload, updated.stage) / d(updated.replicas) * units::B;
+  const Bytes sums = kFloat * factor_elements(llm, s.workload, updated.stage) / updated.divided_by * units::B;
   CustomOp squares = pass_of(s, n, g, 0, 3);
   squares.write = sums;
   s.add("adafactor_sums"_node, squares);
@@ -78,21 +78,27 @@ void adafactor(Step& s, const Llm& llm, const Updated& updated) {
 
 using Shape = std::pair<std::int64_t, std::int64_t>;  // of a matrix, the shorter side first
 
-/// The layers' matrices of this rank, as its products have them, and how many there are.
-std::map<Shape, std::int64_t> matrices_of(const Step& s, const Llm& llm, std::int64_t stage) {
-  std::map<Shape, std::int64_t> all;
+/// The layers' matrices of this rank, as its products have them, those that so many replicas divide, and how many there are.
+std::map<std::pair<Shape, std::int64_t>, std::int64_t> matrices_of(const Step& s, const Llm& llm,
+                                                                   const Updated& updated) {
+  const std::int64_t stage = updated.stage;
+  std::map<std::pair<Shape, std::int64_t>, std::int64_t> all;
   const auto layers = layers_of_stage(llm, llm.main(), s.workload.parallel.pipeline, stage);
   for (const auto& [segment, kind] : s.kind_segments) {
     const Segment& of = s.graph.segments[static_cast<std::size_t>(segment)];
     const std::int64_t repeats = layers[static_cast<std::size_t>(kind)];
     for (int i = of.first; repeats > 0 && i < of.first + of.size; ++i) {
       const Node& node = s.graph.nodes[static_cast<std::size_t>(i)];
-      const auto count = [&](std::int64_t rows, std::int64_t cols, std::int64_t copies) {
-        all[{std::min(rows, cols), std::max(rows, cols)}] += repeats * copies;
+      const auto count = [&](std::int64_t rows, std::int64_t cols, std::int64_t copies, std::int64_t replicas) {
+        all[{{std::min(rows, cols), std::max(rows, cols)}, replicas}] += repeats * copies;
       };
       if (node.role != NodeRole::plain) continue;
-      if (const auto* product = std::get_if<Gemm>(&node.op)) count(product->n, product->k, product->batch);
-      if (const auto* experts = std::get_if<GroupedGemm>(&node.op)) count(experts->n, experts->k, experts->experts);
+      if (const auto* product = std::get_if<Gemm>(&node.op)) {
+        count(product->n, product->k, product->batch, updated.replicas);
+      }
+      if (const auto* experts = std::get_if<GroupedGemm>(&node.op)) {
+        count(experts->n, experts->k, experts->experts, updated.expert_replicas);
+      }
     }
   }
   return all;
@@ -101,9 +107,9 @@ std::map<Shape, std::int64_t> matrices_of(const Step& s, const Llm& llm, std::in
 void muon(Step& s, const Llm& llm, const Updated& updated) {
   constexpr int kSteps = 5;
   double of_matrices = 0;
-  for (const auto& [shape, count] : matrices_of(s, llm, updated.stage)) {
-    const std::int64_t copies = ceil_div(count, updated.replicas);
-    const auto [rows, cols] = shape;
+  for (const auto& [of, count] : matrices_of(s, llm, updated)) {
+    const std::int64_t copies = ceil_div(count, of.second);
+    const auto [rows, cols] = of.first;
     const double n = d(copies) * d(rows) * d(cols);
     of_matrices += n;
     // momentum, Nesterov's look ahead, and what the steps begin from

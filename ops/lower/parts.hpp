@@ -35,11 +35,13 @@ void backward(Step& s);
 
 /// Appends what follows the last backward pass of an iteration (update.cpp), of a rank of that stage.
 void update(Step& s, const Llm& llm, std::int64_t stage);
-/// Of it the optimizer (optimizers.cpp): `share` of the stage's parameters, which so many replicas divide.
+/// Of it the optimizer (optimizers.cpp): `share` of the stage's parameters, which so many replicas divide; those of experts
+/// others than the rest; of all in the mean.
 struct Updated {
   std::int64_t stage = 0;
   double share = 0;
-  std::int64_t replicas = 1;
+  std::int64_t replicas = 1, expert_replicas = 1;
+  double divided_by = 1;
 };
 void optimizer(Step& s, const Llm& llm, const Updated& updated);
 

@@ -16,25 +16,50 @@
 namespace plumbline::lowering {
 namespace {
 
-constexpr NodeTag kForwardGather = "forward_all_gather"_node.as(NodeRole::beside_forward);
-constexpr NodeTag kBackwardGather = "backward_all_gather"_node.as(NodeRole::beside_backward);
-
 /// Ranks that hold the same parameters: replicas, and those that share a sequence.
 std::int64_t copies(const ParallelPlan& plan) { return plan.data * plan.context; }
 
 std::int64_t elements(double count) { return static_cast<std::int64_t>(count); }
 
-void reduce_gradients(Step& s, double params) {
-  const ParallelPlan& plan = s.workload.parallel;
+/// What is exchanged of each of HeldParams goes by a name of its own.
+struct ExchangeNames {
+  NodeTag all_reduce, reduce_scatter, weights, forward, backward;
+};
+constexpr NodeRole kForward = NodeRole::beside_forward, kBackward = NodeRole::beside_backward;
+constexpr ExchangeNames kDense{"grad_all_reduce"_node.as(kBackward), "grad_reduce_scatter"_node.as(kBackward),
+                               "weight_all_gather"_node.as(kForward), "forward_all_gather"_node.as(kForward),
+                               "backward_all_gather"_node.as(kBackward)};
+constexpr ExchangeNames kShared{
+    "shared_grad_all_reduce"_node.as(kBackward), "shared_grad_reduce_scatter"_node.as(kBackward),
+    "shared_weight_all_gather"_node.as(kForward), "shared_forward_all_gather"_node.as(kForward),
+    "shared_backward_all_gather"_node.as(kBackward)};
+constexpr ExchangeNames kExperts{
+    "expert_grad_all_reduce"_node.as(kBackward), "expert_grad_reduce_scatter"_node.as(kBackward),
+    "expert_weight_all_gather"_node.as(kForward), "expert_forward_all_gather"_node.as(kForward),
+    "expert_backward_all_gather"_node.as(kBackward)};
+
+template <class Visit>
+void each_part(const HeldParams& held, Visit visit) {
+  if (held.dense.params > 0) visit(held.dense, kDense);
+  if (held.shared.params > 0) visit(held.shared, kShared);
+  if (held.experts.params > 0) visit(held.experts, kExperts);
+}
+
+void reduce_gradients(Step& s, const HeldParams& held) {
   const DType type = s.workload.training.gradient;
-  const Bytes bytes = storage(type, params);
-  if (plan.zero == 0) {
-    s.collective("grad_all_reduce"_node.as(NodeRole::beside_backward), CollectiveKind::all_reduce, bytes, type,
-                 copies(plan), plan.tensor);
-  } else {
-    s.collective("grad_reduce_scatter"_node.as(NodeRole::beside_backward), CollectiveKind::reduce_scatter, bytes, type,
-                 copies(plan), plan.tensor);
-  }
+  const bool whole = s.workload.parallel.zero == 0;
+  each_part(held, [&](const Copies& part, const ExchangeNames& names) {
+    s.collective(whole ? names.all_reduce : names.reduce_scatter,
+                 whole ? CollectiveKind::all_reduce : CollectiveKind::reduce_scatter, storage(type, part.params), type,
+                 part.ranks, part.apart);
+  });
+}
+
+void gather(Step& s, const HeldParams& held, NodeTag ExchangeNames::*name) {
+  each_part(held, [&](const Copies& part, const ExchangeNames& names) {
+    s.collective(names.*name, CollectiveKind::all_gather, storage(s.types.base, part.params), s.types.base, part.ranks,
+                 part.apart);
+  });
 }
 
 Rowwise pass_over(const Step& s, double params, std::int64_t width) {
@@ -55,7 +80,7 @@ void exchange_eagerly(Step& s, double params, std::int64_t width) {
   s.pass = Pass::backward;
   s.open("replicas", 1);
   s.graph.segments.back().once = true;
-  const auto gather = [&](NodeTag name, NodeTag out) {
+  const auto gather_whole = [&](NodeTag name, NodeTag out) {
     s.collective(name, CollectiveKind::all_gather, bytes, type, copies(plan), plan.tensor);
     s.add(out, copy);
   };
@@ -64,8 +89,8 @@ void exchange_eagerly(Step& s, double params, std::int64_t width) {
     s.collective("grad_all_reduce"_node, CollectiveKind::all_reduce, bytes, type, copies(plan), plan.tensor);
     s.add("from_buckets"_node, copy);
   } else {
-    gather("forward_all_gather"_node, "forward_copy_out"_node);
-    if (plan.zero == 3) gather("backward_all_gather"_node, "backward_copy_out"_node);
+    gather_whole("forward_all_gather"_node, "forward_copy_out"_node);
+    if (plan.zero == 3) gather_whole("backward_all_gather"_node, "backward_copy_out"_node);
     s.add("grad_copy_in"_node, copy);
     s.collective("grad_reduce_scatter"_node, CollectiveKind::reduce_scatter, bytes, type, copies(plan), plan.tensor);
   }
@@ -84,56 +109,52 @@ void zero_gradients(Step& s, double params) {
 /// What replicas share is exchanged a unit at a time, as FSDP wraps a model: each layer, and what is outside of them.
 struct Units {
   std::int64_t layers = 1;
-  double layer = 0, outside = 0;  ///< parameters of this rank
+  HeldParams layer, outside;  ///< parameters of this rank
 };
 
-Units units_of(const Step& s, const Llm& llm, double params) {
+Units units_of(const Step& s, const Llm& llm, const HeldParams& held) {
   const double matrices = llm.tied_embeddings ? 1 : 2;
   const double ends = matrices * d(llm.vocab) * d(llm.hidden) / d(s.tp());
-  Units units{static_cast<std::int64_t>(llm.main().order.size()), 0, ends < params ? ends : 0};
-  units.layer = (params - units.outside) / d(units.layers);
+  Units units{static_cast<std::int64_t>(llm.main().order.size()), held, held};
+  units.outside.shared.params = units.outside.experts.params = 0;
+  units.outside.dense.params = ends < held.dense.params ? ends : 0;
+  units.layer.dense.params = (held.dense.params - units.outside.dense.params) / d(units.layers);
+  units.layer.shared.params /= d(units.layers);
+  units.layer.experts.params /= d(units.layers);
   return units;
 }
 
 /// Where replicas share gradients (2) and weights (3), behind each micro-batch: gradients are reduce-scattered as they are
 /// made, and each layer's weights all-gathered in front of its forward and of its backward pass (ZeRO, sections 5.2, 5.3).
-void exchange_unit(Step& s, const char* segment, std::int64_t units, double params) {
-  const ParallelPlan& plan = s.workload.parallel;
-  if (!(params > 0)) return;
+void exchange_unit(Step& s, const char* segment, std::int64_t units, const HeldParams& held) {
+  if (!(held.total() > 0)) return;
   s.pass = Pass::backward;
   s.open(segment, units);
-  const Bytes weights = storage(s.types.base, params);
-  if (plan.zero == 3) {
-    s.collective(kForwardGather, CollectiveKind::all_gather, weights, s.types.base, copies(plan), plan.tensor);
-    s.collective(kBackwardGather, CollectiveKind::all_gather, weights, s.types.base, copies(plan), plan.tensor);
+  if (s.workload.parallel.zero == 3) {
+    gather(s, held, &ExchangeNames::forward);
+    gather(s, held, &ExchangeNames::backward);
   }
-  reduce_gradients(s, params);
+  reduce_gradients(s, held);
   s.close();
 }
 
-void exchange_each_time(Step& s, const Llm& llm, double params) {
+void exchange_each_time(Step& s, const Llm& llm, const HeldParams& held) {
   const ParallelPlan& plan = s.workload.parallel;
   if (copies(plan) == 1 || plan.zero < 2) return;
-  const Units units = units_of(s, llm, params);
+  const Units units = units_of(s, llm, held);
   exchange_unit(s, "replicas", units.layers, units.layer);
   exchange_unit(s, "replicas_ends", 1, units.outside);
 }
 
-void gather_weights(Step& s, double params) {
-  const ParallelPlan& plan = s.workload.parallel;
-  s.collective("weight_all_gather"_node.as(NodeRole::beside_forward), CollectiveKind::all_gather,
-               storage(s.types.base, params), s.types.base, copies(plan), plan.tensor);
-}
-
 /// ZeRO 2 gathers what was updated a unit at a time, as each pass forward needs it.
-void gather_units(Step& s, const Llm& llm, double params) {
+void gather_units(Step& s, const Llm& llm, const HeldParams& held) {
   if (s.workload.parallel.data == 1) return;
-  const Units units = units_of(s, llm, params);
-  const auto unit = [&](const char* segment, std::int64_t count, double of_unit) {
-    if (!(of_unit > 0)) return;
+  const Units units = units_of(s, llm, held);
+  const auto unit = [&](const char* segment, std::int64_t count, const HeldParams& of_unit) {
+    if (!(of_unit.total() > 0)) return;
     s.open(segment, count);
     s.graph.segments.back().once = true;
-    gather_weights(s, of_unit);
+    gather(s, of_unit, &ExchangeNames::weights);
     s.close();
   };
   unit("weights", units.layers, units.layer);
@@ -143,24 +164,31 @@ void gather_units(Step& s, const Llm& llm, double params) {
 }  // namespace
 
 void update(Step& s, const Llm& llm, std::int64_t stage) {
-  const double params = local_params(llm, s.workload, stage);
+  const HeldParams held = held_params(llm, s.workload, stage);
+  const double params = held.total();
   const ParallelPlan& plan = s.workload.parallel;
   const bool eager = s.workload.training.eager;
   if (eager) exchange_eagerly(s, params, llm.hidden);
-  else exchange_each_time(s, llm, params);
+  else exchange_each_time(s, llm, held);
   s.pass = Pass::update;
   s.open("optimizer", 1);
   s.graph.segments.back().once = true;
-  const double share = plan.zero == 0 ? params : params / d(copies(plan));
+  const double share = plan.zero == 0 ? params : held.share();
   if (!eager) {
     zero_gradients(s, plan.zero < 2 ? params : share);
-    if (plan.zero < 2) reduce_gradients(s, params);
+    if (plan.zero < 2) reduce_gradients(s, held);
   }
   s.add("grad_norm"_node, Scan{ScanKind::norm_all, elements(share), s.workload.training.gradient});
-  optimizer(s, llm, {stage, share, plan.zero == 0 ? 1 : copies(plan)});
-  if (plan.zero == 1 && !eager) gather_weights(s, params);
+  Updated updated{stage, share};
+  if (plan.zero > 0) {
+    updated.replicas = held.dense.ranks;
+    updated.expert_replicas = held.experts.params > 0 ? held.experts.ranks : held.dense.ranks;
+    updated.divided_by = held.divided_by();
+  }
+  optimizer(s, llm, updated);
+  if (plan.zero == 1 && !eager) gather(s, held, &ExchangeNames::weights);
   s.close();
-  if (plan.zero == 2 && !eager) gather_units(s, llm, params);
+  if (plan.zero == 2 && !eager) gather_units(s, llm, held);
 }
 
 }  // namespace plumbline::lowering

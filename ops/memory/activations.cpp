@@ -17,7 +17,8 @@ namespace {
 struct View {
   const Workload& w;
   const Types& types;
-  double element;  ///< bytes of one activation
+  double element;     ///< bytes of one activation
+  double shards = 1;  ///< tensor ranks that the residual stream is split over, of whose tokens `hidden` is a share
   double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, all_keys = 0, cross_tokens = 0, cross_len = 0;
   bool dropout = false, gelu_written_out = false, narrow_softmax = false;
   bool eager() const { return w.phase == Phase::train && w.training.eager; }
@@ -71,8 +72,12 @@ double stored_dense(const FfnSpec& f, const View& v, double rows, double in, dou
 double stored_ffn(const FfnSpec& f, const View& v) {
   double bytes = v.dropout ? v.tokens * v.hidden : 0;
   if (!f.is_moe()) return bytes + stored_dense(f, v, v.tokens, v.hidden, d(f.width) / v.tp());
-  const double rows = v.tokens * d(f.topk), in = f.latent > 0 ? d(f.latent) : v.hidden;
-  bytes += stored_dense(f, v, rows, in, d(f.expert_width) / v.tp());
+  const ExpertPlan plan = expert_plan(v.w, f);
+  // rows that travelled are those of the rank's own tokens in number; tensor ranks of the same tokens have their experts'
+  const double share = plan.fullest / (plan.exchanged ? v.tp() : d(plan.ranks));
+  const double in = f.latent > 0 ? d(f.latent) : plan.exchanged ? v.hidden * v.shards : v.hidden;
+  const double rows = share * v.tokens * d(f.topk);
+  bytes += stored_dense(f, v, rows, in, d(f.expert_width) / d(plan.width_split));
   bytes += rows * v.element * in;                             // expert results, for the gradient of the routing weights
   bytes += v.tokens * v.element * (v.hidden + d(f.experts));  // router input and scores
   const double beside = d(f.shared_width + f.width) / v.tp();
@@ -226,7 +231,8 @@ Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types, 
   for (const StackSpec& stack : llm.stacks) {
     if (!runs(llm, w, stack)) continue;
     View v = view_of(llm, w, types, stack);
-    if (scattered(llm, w)) v.hidden /= v.tp();  // what is kept of the residual stream, norms and gathered inputs
+    if (scattered(llm, w)) v.shards = v.tp();
+    v.hidden /= v.shards;  // what is kept of the residual stream, norms and gathered inputs
     bytes += stored_layers(llm, stack, v, stage, parts);
     if (&stack != &llm.main() || !last) continue;
     // Final norm and head inputs; logits, and in eager code their fp32 softmax.

@@ -41,6 +41,8 @@ void each_kind(const Llm& llm, const StackSpec& stack, const Stage& stage, Visit
 /// quantization (docs/sources.md: models); QK norms and biases are too few to matter.
 struct Elements {
   double wide = 0, linear = 0, experts = 0;
+  double shared = 0;  ///< of `linear`: shared experts that are whole on each tensor rank
+  double all() const { return wide + linear + experts; }
 };
 
 /// Of one rank. Tensor ranks share everything but what runs whole on each: the mixers and the embedding of data-parallel
@@ -67,7 +69,7 @@ Elements local(const Llm& llm, const Workload& w, const Stage& stage) {
         const lowering::ExpertPlan plan = lowering::expert_plan(w, f);
         experts *= d(lowering::ceil_div(f.experts, plan.ranks)) / d(f.experts) / d(plan.width_split);
         const double beside = d(f.shared_width + f.width);
-        if (plan.exchanged) whole += repeats * (f.gated ? 3 : 2) * beside * d(stack.hidden);
+        if (plan.exchanged) e.shared += repeats * (f.gated ? 3 : 2) * beside * d(stack.hidden);
       }
       e.experts += experts;
       if (l.feed) whole += repeats * l.feed->whole_params(stack.hidden);
@@ -77,8 +79,25 @@ Elements local(const Llm& llm, const Workload& w, const Stage& stage) {
   }
   const double whole_wide = p.attention_data ? embedding : 0;
   e.wide = whole_wide + (e.wide - whole_wide) / tensor;
+  whole += e.shared;
   e.linear = whole + (e.linear - whole) / tensor;
   return e;
+}
+
+HeldParams held(const ParallelPlan& p, const Elements& e) {
+  const std::int64_t group =
+      p.expert == 1 ? p.tensor : std::max(p.expert, p.tensor);  // ranks that hold all experts once
+  HeldParams held;
+  held.dense = {e.all(), p.data * p.context, p.tensor};
+  if (p.tensor > 1 && e.shared > 0) {
+    held.dense.params -= e.shared;
+    held.shared = {e.shared, p.stage_ranks(), 1};
+  }
+  if (group != p.tensor && e.experts > 0) {
+    held.dense.params -= e.experts;
+    held.experts = {e.experts, p.stage_ranks() / group, group};
+  }
+  return held;
 }
 
 /// Training keeps the weights that layers read in the activation type, whatever the matrix products quantize to.
@@ -120,15 +139,16 @@ double factors(const Llm& llm, const Workload& w, const Stage& stage, const Elem
     }
     matrices += layers * own;
   });
-  return (e.wide + e.linear + e.experts) / hidden + matrices * hidden;
+  return e.all() / hidden + matrices * hidden;
 }
 
 /// Of each parameter an fp32 master weight (layers that read fp32 read that one), and: Adam's fp32 mean and variance (ZeRO,
 /// arXiv 1910.02054, section 3.1), or of 8 bits with scales; a momentum of SGD, and of Muon's matrices; sums of rows and
 /// columns of Adafactor. From ZeRO 1 on replicas share them.
 Bytes optimizer(const Llm& llm, const Workload& w, const Stage& stage, const Elements& e, DType base) {
-  const double params = e.wide + e.linear + e.experts, master = bits(base) < 32 ? 4 : 0;
-  const double shares = w.parallel.zero > 0 ? d(w.parallel.data * w.parallel.context) : 1;
+  const double params = e.all(), master = bits(base) < 32 ? 4 : 0;
+  // of parts that are divided by unlike numbers of ranks the states go as parameters do
+  const double shares = w.parallel.zero > 0 ? held(w.parallel, e).divided_by() : 1;
   double states = 8 * params;
   switch (w.training.optimizer) {
     case Optimizer::sgd: states = 4 * params; break;
@@ -155,8 +175,15 @@ Bytes workspace(const Llm& llm, const Workload& w) {
 /// Parameters of a rank that travel between replicas at a time: a layer's, or those outside of layers.
 double largest_unit(const Llm& llm, const Workload& w, const Elements& e) {
   double most = e.wide;
-  for (const LayerSpec& l : llm.main().kinds) most = std::max(most, l.params / d(w.parallel.tensor));
-  return std::min(most, e.wide + e.linear + e.experts);
+  for (const LayerSpec& l : llm.main().kinds) {
+    double own = l.params / d(w.parallel.tensor);
+    if (w.parallel.expert > 1 && l.ffn && l.ffn->is_moe()) {
+      const lowering::ExpertPlan plan = lowering::expert_plan(w, *l.ffn);
+      own = (l.params - l.expert_params) / d(w.parallel.tensor) + l.expert_params / d(plan.ranks * plan.width_split);
+    }
+    most = std::max(most, own);
+  }
+  return std::min(most, e.all());
 }
 
 MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, const Stage& stage) {
@@ -164,7 +191,7 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
   const Elements e = local(llm, w, stage);
   const bool train = w.phase == Phase::train;
   if (train && w.training.eager) {
-    return lowering::eager_need(llm, rank, t, e.wide + e.linear + e.experts, workspace(llm, rank));
+    return lowering::eager_need(llm, rank, t, e.all(), workspace(llm, rank));
   }
   MemoryNeed need;
   need.weights = weights(e, t, train);
@@ -174,10 +201,10 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
   need.workspace = workspace(llm, rank);
   if (!train) need.kv_cache = cache(llm, w, t, stage);
   if (!train) return need;
-  const double params = e.wide + e.linear + e.experts, replicas = d(w.parallel.data * w.parallel.context);
+  const double params = e.all(), replicas = held(w.parallel, e).divided_by();
   need.gradients = storage(w.training.gradient, params);
   need.optimizer = optimizer(llm, w, stage, e, t.base);
-  if (w.parallel.zero < 2 || replicas == 1) return need;
+  if (w.parallel.zero < 2 || w.parallel.data * w.parallel.context == 1) return need;
   // a share, and what is whole at a time: a layer's gradients; its weights and the next one's
   const double layer = largest_unit(llm, w, e);
   need.gradients = need.gradients / replicas + storage(w.training.gradient, layer);
@@ -188,8 +215,11 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
 }  // namespace
 
 double local_params(const Llm& llm, const Workload& workload, std::int64_t stage) {
-  const Elements e = local(llm, workload, {stage, workload.parallel.pipeline});
-  return e.wide + e.linear + e.experts;
+  return local(llm, workload, {stage, workload.parallel.pipeline}).all();
+}
+
+HeldParams held_params(const Llm& llm, const Workload& workload, std::int64_t stage) {
+  return held(workload.parallel, local(llm, workload, {stage, workload.parallel.pipeline}));
 }
 
 double factor_elements(const Llm& llm, const Workload& workload, std::int64_t stage) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "ops/facts/facts.hpp"
 #include "ops/op/counting.hpp"
@@ -16,6 +17,7 @@ constexpr auto kGroupedGemmNames = std::to_array<OperatorName>({{"grouped_gemm",
 constexpr auto kGroupedGemmKeys = std::to_array<Key>(
     {key<&GroupedGemm::experts>("E"), key<&GroupedGemm::topk>("topk"), key<&GroupedGemm::tokens>("T"),
      key<&GroupedGemm::n>("N"), key<&GroupedGemm::k>("K"), optional_key<&GroupedGemm::skew>("skew"),
+     optional_key<&GroupedGemm::wgrad>("wgrad"), optional_key<&GroupedGemm::accumulate>("accumulate"),
      precision_key<&GroupedGemm::precision, &Precision::input>("in"),
      precision_key<&GroupedGemm::precision, &Precision::weight>("weight"),
      precision_key<&GroupedGemm::precision, &Precision::output>("out"),
@@ -23,16 +25,28 @@ constexpr auto kGroupedGemmKeys = std::to_array<Key>(
 
 constexpr auto kGroupedGemmRelations = std::to_array<Relation<GroupedGemm>>(
     {{"key 'topk': expected at most E", [](const GroupedGemm& s) { return s.topk <= s.experts; },
-      [](GroupedGemm& s) { s.topk = s.experts; }}});
+      [](GroupedGemm& s) { s.topk = s.experts; }},
+     {"key 'accumulate': expected with wgrad alone", [](const GroupedGemm& s) { return s.wgrad || !s.accumulate; },
+      [](GroupedGemm& s) { s.accumulate = false; }}});
 
 /// Every token's row of x is read once however many experts see it; the weights of the experts that uniform routing is
 /// expected to touch; one output row for each (token, expert). Skew moves rows between experts, not the totals. The
-/// routing ids belong to the permutation.
+/// routing ids belong to the permutation. Gradients of weights read both sides' rows and write the touched experts'.
 Work work_of(const GroupedGemm& s) {
   const double n = d(s.n), k = d(s.k), tokens = d(s.tokens), routed = tokens * d(s.topk);
   Work w;
   w.math = s.precision.math;
   w.tensor = flop(2 * routed * n * k);
+  if (s.wgrad) {
+    const double elements = experts_touched(d(s.experts), d(s.topk), tokens) * n * k;
+    w.read = storage(s.precision.input, routed * n) + storage(s.precision.weight, tokens * k);
+    w.write = storage(s.precision.output, elements);
+    if (s.accumulate) {
+      w.fp32 = flop(elements);
+      w.read += w.write;
+    }
+    return w;
+  }
   w.read = storage(s.precision.input, tokens * k) +
            storage(s.precision.weight, experts_touched(d(s.experts), d(s.topk), tokens) * n * k);
   w.write = storage(s.precision.output, routed * n);
@@ -44,11 +58,20 @@ Volume volume_of(const GroupedGemm& s) {
           product_of({s.tokens, s.topk, s.n, s.k})};
 }
 
-/// As for Gemm. The weights' gradients have the same FLOPs as the forward product and are written where weights were
-/// read, so that product stands for them.
+/// As for Gemm: two products of the forward one's FLOPs. What comes back differs in each routed row, so that rows are tokens
+/// of their own; where they are few that form expects too few experts to be touched, and the forward one stays.
 void gradient_of(const GroupedGemm& s, NodeRole, Gradient& out) {
-  out.add(GradientPart::dx, GroupedGemm{s.experts, s.topk, s.tokens, s.k, s.n, s.skew, s.precision});
-  out.add(GradientPart::dw, s);
+  constexpr std::int64_t kRowsForAll = 4;  // an expert
+  GroupedGemm dx = s;
+  std::swap(dx.n, dx.k);
+  if (s.tokens * s.topk >= kRowsForAll * s.experts) {
+    dx.tokens *= dx.topk;
+    dx.topk = 1;
+  }
+  out.add(GradientPart::dx, dx);
+  GroupedGemm dw = s;
+  dw.wgrad = true;
+  out.add(GradientPart::dw, dw);
 }
 
 }  // namespace

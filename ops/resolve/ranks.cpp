@@ -162,8 +162,10 @@ void refuse_training(const Llm& llm, const Workload& w, const std::string& place
   const bool beside = replicas_beside(w.overlap) && !w.training.eager;
   if (w.overlap != Overlap::none && !beside) throw NotModelled(place + ": overlap: training is not modelled with it");
   if (p.attention_data) throw NotModelled(place + ": attention-dp: training is not modelled with it");
-  if (p.expert > 1)
-    throw NotModelled(place + ": ep " + std::to_string(p.expert) + ": training is not modelled with it");
+  if (p.expert > 1 && w.training.eager) {
+    throw NotModelled(place + ": ep " + std::to_string(p.expert) +
+                      ": eager frameworks train all experts on each replica; expected 1, or --stack megatron");
+  }
   if (w.training.eager && p.zero == 1) {
     throw NotModelled(place + ": zero 1: of an eager framework expected 0 (DistributedDataParallel), 2 or 3 (FSDP)");
   }

@@ -32,6 +32,11 @@ void Step::add_gradient(std::size_t i) {
       product->precision.output = workload.training.gradient;
       product->accumulate = true;
     }
+    auto* experts = std::get_if<GroupedGemm>(&op);
+    if (experts != nullptr && part.part == GradientPart::dw) {
+      experts->precision.output = workload.training.gradient;
+      experts->accumulate = true;
+    }
     if (auto* table = std::get_if<EmbeddingBackward>(&op)) table->table = table_rows;
     add({name, node.role}, op, node.stream);
     graph.nodes.back().name = name->of(part.part);

@@ -131,6 +131,58 @@ TEST(Training, WhatIsNotReachedIsNamed) {
   EXPECT_THAT(refusal(w), HasSubstr("to divide by pp 4"));
 }
 
+const Llm& of_experts() {
+  static const Llm model = load_llm("deepseek-moe-16b");
+  return model;
+}
+
+StepPrediction price_experts(const Workload& w, const char* stack = "megatron") {
+  return predict(of_experts(), w, machine_of(stack), RunOptions{Runtime::stream});
+}
+
+/// Of experts on all eight replicas gradients are added up over nobody: what the links carry is tokens.
+TEST(Training, ExpertsOnOtherRanksTradeGradientsForTokens) {
+  Workload w = training(8, 2048);
+  w.parallel.data = 8;
+  const StepPrediction replicas = price_experts(w);
+  w.parallel.expert = 8;
+  const StepPrediction dealt = price_experts(w);
+  const auto sent = [](const StepPrediction& step, CollectiveKind kind) {
+    double bytes = 0;
+    for (const Node& n : step.graph.nodes) {
+      const auto* c = std::get_if<Collective>(&n.op);
+      if (c != nullptr && c->kind == kind) bytes += static_cast<double>(c->bytes * n.count);
+    }
+    return bytes;
+  };
+  EXPECT_EQ(sent(replicas, CollectiveKind::all_to_all), 0);
+  EXPECT_GT(sent(dealt, CollectiveKind::all_to_all), 0);
+  EXPECT_LT(sent(dealt, CollectiveKind::all_reduce), 0.2 * sent(replicas, CollectiveKind::all_reduce));
+  EXPECT_LT(dealt.graph.memory.total(), 0.4 * replicas.graph.memory.total());
+  EXPECT_GT(dealt.tokens_per_s, 0);
+}
+
+/// The laws below, of a model whose experts live on other ranks; a load that is not even is never faster.
+RC_GTEST_PROP(TrainingLaws, MoreWorkOfExpertsIsNeverFaster, ()) {
+  if (*rc::gen::inRange(0, 5) > 0) return;
+  Workload w = training(8 * *rc::gen::inRange(1, 5), 128 * *rc::gen::inRange(1, 9));
+  w.training.micro_batch = *rc::gen::element(0, 1, 2);
+  w.parallel.tensor = *rc::gen::element(1, 2);
+  w.parallel.data = *rc::gen::element(2, 4);
+  w.parallel.expert = *rc::gen::element(2, 4) * w.parallel.tensor / 2;
+  w.parallel.pipeline = *rc::gen::element(1, 2);
+  w.parallel.zero = *rc::gen::element(0, 1);
+  const Seconds time = price_experts(w).latency;
+  RC_ASSERT(price_experts(w, "ideal").latency <= time);
+  Workload more = w;
+  switch (*rc::gen::inRange(0, 3)) {
+    case 0: more.batch *= 2; break;
+    case 1: more.prompt *= 2; break;
+    default: more.expert_load.power = 1; break;
+  }
+  RC_ASSERT(price_experts(more).latency >= time * (1 - 1e-9));
+}
+
 /// Twice the work along any axis is never faster, and no stack is faster than the floor.
 RC_GTEST_PROP(TrainingLaws, MoreWorkIsNeverFaster, ()) {
   if (*rc::gen::inRange(0, 5) > 0) return;  // three iterations are priced in each: a fifth of the cases will do

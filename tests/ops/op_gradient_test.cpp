@@ -45,7 +45,10 @@ TEST(Gradients, OfProductsAreProductsOfTheTransposes) {
   const Precision fp8 = *parse_precision("fp8");
   expect_gradient(Gemm{2, 3, 4, 5, fp8, true}, {{dx, Gemm{2, 4, 3, 5, fp8}}, {dw, Gemm{3, 4, 2, 5, fp8}}});
   expect_gradient(GroupedGemm{8, 2, 9, 3, 4, 50, {}},
-                  {{dx, GroupedGemm{8, 2, 9, 4, 3, 50, {}}}, {dw, GroupedGemm{8, 2, 9, 3, 4, 50, {}}}});
+                  {{dx, GroupedGemm{8, 2, 9, 4, 3, 50, {}}}, {dw, GroupedGemm{8, 2, 9, 3, 4, 50, {}, true}}});
+  // of many rows each comes back by itself
+  expect_gradient(GroupedGemm{8, 2, 16, 3, 4, 50, {}},
+                  {{dx, GroupedGemm{8, 1, 32, 4, 3, 50, {}}}, {dw, GroupedGemm{8, 2, 16, 3, 4, 50, {}, true}}});
 }
 
 /// Operands lie as the forward pass left them: W[N,K] is read by rows of what is now N.

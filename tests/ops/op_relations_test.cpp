@@ -34,6 +34,11 @@ TEST(Relations, QueryHeadsAreAMultipleOfTheKvHeads) {
   expect_mended(AttentionPrefill{1, 3, 4, 64, 64, 9, 9}, complaint, AttentionPrefill{1, 4, 4, 64, 64, 9, 9});
 }
 
+TEST(Relations, OnlyGradientsOfExpertsAreAddedUp) {
+  expect_mended(GroupedGemm{8, 2, 9, 3, 4, 0, {}, false, true}, "key 'accumulate': expected with wgrad alone",
+                GroupedGemm{8, 2, 9, 3, 4, 0, {}});
+}
+
 TEST(Relations, PrefillCountsItsNewTokensAmongTheKeysAndRotatesPairs) {
   expect_mended(AttentionPrefill{1, 4, 4, 64, 64, 9, 8},
                 "key 'Skv': expected at least S (it counts the new tokens too)",

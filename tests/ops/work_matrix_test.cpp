@@ -126,6 +126,19 @@ TEST(WorkMatrix, GroupedGemmEqualsTheMeanOverAllRoutings) {
   }
 }
 
+/// Gradients of the experts' weights: rows of both sides once, of all experts where each has rows, on top of what is there.
+TEST(WorkMatrix, GradientsOfExpertsReadTheirRowsAndAddUp) {
+  GroupedGemm s{4, 1, 4096, 2, 3, 0, *parse_precision("bf16"), true};
+  s.precision.output = DType::fp32;
+  const double rows = 4096, weights = 4 * 2 * 3;
+  EXPECT_DOUBLE_EQ(work(s).tensor.in(units::FLOP), 2 * rows * 2 * 3);
+  EXPECT_DOUBLE_EQ(work(s).read.in(units::B), 2 * rows * (2 + 3));
+  EXPECT_DOUBLE_EQ(work(s).write.in(units::B), 4 * weights);
+  s.accumulate = true;
+  EXPECT_DOUBLE_EQ(work(s).read.in(units::B), 2 * rows * (2 + 3) + 4 * weights);
+  EXPECT_DOUBLE_EQ(work(s).fp32.in(units::FLOP), weights);
+}
+
 TEST(WorkMatrix, ExpertsTouchedKnowsItsEnds) {
   EXPECT_DOUBLE_EQ(experts_touched(8, 8, 1), 8);
   EXPECT_DOUBLE_EQ(experts_touched(256, 8, 1), 8);

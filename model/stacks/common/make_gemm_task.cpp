@@ -90,6 +90,15 @@ GemmTask gemm_task(const GroupedGemm& s, const Rates& m) {
   t.m = static_cast<double>(s.tokens * s.topk) / t.batch;  // the mean of the experts' rows; tiles are whole
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);
+  if (!s.wgrad) return t;
+  constexpr double kPadded = 16;  // rows of an expert that are multiplied at a time: Transformer Engine pads to as many
+  t.k = kPadded * std::ceil(t.m / kPadded);
+  t.m = static_cast<double>(s.n);
+  t.n = static_cast<double>(s.k);
+  t.weights_read = 1;
+  t.weights_kn = bits(s.precision.math) >= 16;  // narrower operands were transposed as they were cast
+  t.adds = s.accumulate;
+  if (s.accumulate) t.bias_bytes = t.m * t.n * t.output_bytes;
   return t;
 }
 
