@@ -61,8 +61,15 @@ struct Extra {
     }
     return s.kind == RowwiseKind::transpose_copy ? 1.0 / 8 * w.bytes() : Bytes{};
   }
-  /// Each expert has a copy of the rows that are routed to it.
+  /// Each expert has a copy of the rows that are routed to it; for gradients of weights they are padded to 16, and the
+  /// experts that are touched, as expected, are whole ones.
   Bytes operator()(const GroupedGemm& s) const {
+    if (s.wgrad) {
+      const double experts = std::ceil(experts_touched(real(s.experts), real(s.topk), real(s.tokens)));
+      const Bytes rows = storage(s.precision.input, 16 * experts * real(s.n)) +
+                         storage(s.precision.weight, (16 * experts + real(s.tokens * (s.topk - 1))) * real(s.k));
+      return rows + 2.0 * storage(s.precision.output, real(s.n * s.k));
+    }
     return storage(s.precision.input, real(s.tokens * (s.topk - 1) * s.k));
   }
   /// Rows in the order of experts, before and behind each product, rounded or not.
@@ -97,7 +104,12 @@ Bytes spilled(const Op& op, const OpPrediction& p, const Machine& m) {
   if (const auto* s = std::get_if<Gemm>(&op)) values = real(s->m * s->n * s->batch * p.gemm_plan.splits);
   if (const auto* s = std::get_if<GemmDynamic>(&op)) values = real(s->m * s->n * p.gemm_plan.splits);
   if (const auto* s = std::get_if<GemmSparse24>(&op)) values = real(s->m * s->n * p.gemm_plan.splits);
-  if (const auto* s = std::get_if<GroupedGemm>(&op)) values = real(s->tokens * s->topk * s->n * p.gemm_plan.splits);
+  if (const auto* s = std::get_if<GroupedGemm>(&op); s != nullptr && s->wgrad) {
+    const double experts = std::ceil(experts_touched(real(s->experts), real(s->topk), real(s->tokens)));
+    values = experts * real(s->n * s->k * p.gemm_plan.splits);
+  } else if (s != nullptr) {
+    values = real(s->tokens * s->topk * s->n * p.gemm_plan.splits);
+  }
   if (const auto* s = std::get_if<MlaDecode>(&op))
     values = real(s->batch * s->heads * p.attention_plan.splits * (s->latent + 1));
   if (const auto* s = std::get_if<AttentionDecode>(&op))

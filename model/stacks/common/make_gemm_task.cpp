@@ -92,7 +92,8 @@ GemmTask gemm_task(const GroupedGemm& s, const Rates& m) {
   t.k = static_cast<double>(s.k);
   if (!s.wgrad) return t;
   constexpr double kPadded = 16;  // rows of an expert that are multiplied at a time: Transformer Engine pads to as many
-  t.k = kPadded * std::ceil(t.m / kPadded);
+  t.batch = std::ceil(touched);
+  t.k = kPadded * std::ceil(static_cast<double>(s.tokens * s.topk) / t.batch / kPadded);
   t.m = static_cast<double>(s.n);
   t.n = static_cast<double>(s.k);
   t.weights_read = 1;
