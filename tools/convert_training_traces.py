@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes the tables of data/measurements/{h200,h100}/pytorch_training from what tools/trace_training.py wrote there: steps.csv (a
 line a point), groups.csv (time of each kind of launch in the traced iteration), steps.train.csv and steps.heldout.csv (as
-`validate compare` reads them, by the project's rule, which `validate sides` says: build validate first); and
+`validate compare` reads them, by the project's rule, which `validate sides` says: build validate first), options.*.csv (the same of
+points that clip gradients or run under autocast); and
 data/measurements/h200_pytorch/h200_sxm/attention_backward.*.csv from the H200's single operators by cuDNN.
 
     tools/convert_training_traces.py [--launches MODEL BATCHxTOKENS]     lists the launches of a traced iteration instead
@@ -145,7 +146,7 @@ def write_tables(card):
     points = [(where, record) for where, record in steps(folder) if "wall_us" in record]
     asked = [[r["model"], "train", r["batch"] * r["gpus"], r["tokens"], "", "", "" if r["gpus"] == 1 else r["gpus"]] for _, r in points]
     sides = measurement_csv.sides(asked, measurement_csv.SIDE_COLUMNS)
-    rows, groups, runs = [], [], {True: [], False: []}
+    rows, groups, runs, others = [], [], {True: [], False: []}, {True: [], False: []}
     for (where, r), held_out in zip(points, sides):
         trace, memory = held.get(key_of(r)), r.get("memory") or {"peak": {}, "behind": {}}
         side = "heldout" if held_out else "train"
@@ -158,15 +159,21 @@ def write_tables(card):
         if trace:
             times = times_by_group(trace)
             groups += [point + [side, name, round(us, 1), count] for name, (us, count) in times.items() if count]
-        if r["gpus"] == 1 and not r["clip"] and not r["autocast"]:
-            runs[held_out].append([r["model"], r["layers"], "train", r["batch"], r["tokens"], "full" if r["recompute"] else "none",
-                                   "adamw-fused" if r["optimizer"] == "fused" else "adamw", "bf16", f"{card}_sxm",
-                                   "hf-" + r["attention"], repr(round(r["wall_us"][0] / 1e3, 5)),
-                                   round(r["watts"], 1) if r.get("watts") else "", where])
+        if r["gpus"] == 1:
+            run = [r["model"], r["layers"], "train", r["batch"], r["tokens"], "full" if r["recompute"] else "none",
+                   "adamw-fused" if r["optimizer"] == "fused" else "adamw", "bf16", f"{card}_sxm", "hf-" + r["attention"],
+                   repr(round(r["wall_us"][0] / 1e3, 5)), round(r["watts"], 1) if r.get("watts") else "", where]
+            if r["clip"] or r["autocast"]:
+                others[held_out].append(run + ["fp32" if r["autocast"] else "", "norm" if r["clip"] else ""])
+            else:
+                runs[held_out].append(run)
     write(folder, "steps.csv", STEP_COLUMNS, rows)
     write(folder, "groups.csv", POINT + ["side", "group", "us", "launches"], groups)
     write(folder, "steps.train.csv", RUN_COLUMNS, runs[False])
     write(folder, "steps.heldout.csv", RUN_COLUMNS, runs[True])
+    for side, kept in (("train", others[False]), ("heldout", others[True])):
+        if kept:
+            write(folder, f"options.{side}.csv", RUN_COLUMNS + ["grad-dtype", "clip"], kept)
 
 
 if __name__ == "__main__":

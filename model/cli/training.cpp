@@ -33,6 +33,7 @@ void add_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& a
   add("--micro-batch", "N", set_micro_batch);
   add("--optimizer", "WORD", set_optimizer);
   add("--grad-dtype", "TYPE", set_gradient);
+  add("--clip", "WORD", set_clipping);
   add("--recompute", "WORD", set_recompute);
   add("--schedule", "WORD", set_schedule);
   add("--vp", "N", set_chunks);
@@ -47,8 +48,8 @@ std::vector<std::string> training_remarks(const Workload& workload) {
   const Training& training = workload.training;
   std::vector<std::string> remarks{
       "Training: gradients are added up in " + std::string(name(training.gradient)) +
-          " by the products that make them, their norm is taken once, and " +
-          std::string(word_of(kOptimizerWords, training.optimizer)) +
+          " by the products that make them, their norm is " + (training.clips() ? "taken once" : "not taken") +
+          ", and " + std::string(word_of(kOptimizerWords, training.optimizer)) +
           " keeps fp32 master weights. Data loading, checkpoints and failures take no time.",
       "Backward kernels were never timed by themselves: they are priced by the bytes and FLOPs that they move, with "
       "the "

@@ -342,7 +342,7 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
     if (training && stack.trains_eagerly()) train_eagerly(as_the_stack_does);
     lower(llm, as_the_stack_does, out.graph);
     const Workload rank = lowering::rank_workload(as_the_stack_does);
-    if (training) rewrite(out.graph, *training, rank, llm.model_type, {llm.vocab, llm.tied_embeddings});
+    if (training) rewrite(out.graph, *training, rank, llm.model_type, {llm.vocab, llm.tied_embeddings, llm.hidden});
   } else {
     lower(llm, workload, out.graph);
   }

@@ -86,6 +86,7 @@ void put_training(Json& out, const StepReport& r) {
                      {"micro_batches", r.step.graph.pipeline.micro_batches},
                      {"optimizer", word_of(kOptimizerWords, t.optimizer)},
                      {"grad_dtype", name(t.gradient)},
+                     {"clip", word_of(kClippingWords, t.clips() ? Clipping::norm : Clipping::none)},
                      {"recompute", word_of(kRecomputeWords, t.recompute)},
                      {"schedule", word_of(kScheduleWords, t.schedule)},
                      {"vp", t.chunks},

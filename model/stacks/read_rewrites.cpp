@@ -126,7 +126,7 @@ void read_kernels(const JsonValue& root, Kernels& kernels) {
 }
 
 NodeRule read_rule(const JsonValue& value, const Kernels& kernels) {
-  value.refuse_unknown_keys({"op", "nodes", "model_types", "phase", "pass", "launches", "note"});
+  value.refuse_unknown_keys({"op", "nodes", "model_types", "phase", "pass", "autocast", "launches", "note"});
   NodeRule rule;
   rule.op = operator_in(value.at("op")).name;
   rule.nodes = words_in(value, "nodes");
@@ -137,6 +137,7 @@ NodeRule read_rule(const JsonValue& value, const Kernels& kernels) {
   }
   rule.in_prefill = phase != "decode";
   rule.in_decode = phase != "prefill";
+  if (value.has("autocast")) rule.autocast = value.at("autocast").as_bool();
   const std::string pass = value.find_string("pass").value_or("forward");
   if (pass == "backward") rule.pass = Pass::backward;
   else if (pass == "update") rule.pass = Pass::update;

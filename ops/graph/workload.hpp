@@ -23,6 +23,10 @@ enum class Optimizer { sgd, adam, adamw, adamw_fused, adafactor, muon, adam8bit 
 /// torchtitan's activation checkpointing, torchtitan/models/llama3/infra/parallelize.py; products as the stack fuses them).
 enum class Recompute { none, selective, full, products };
 
+/// Whether gradients are scaled where their norm exceeds a limit: as the framework does by itself (eager PyTorch does not,
+/// stacks that fuse take the norm in front of the update and scale in it), not, or so.
+enum class Clipping { stack, none, norm };
+
 /// In which order a stage of a pipeline works on its micro-batches.
 enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, zero_bubble };
 
@@ -34,6 +38,10 @@ struct Training {
   /// states have one type, `gradient`; where it is wider than the layers' own, they read casts of the parameters
   /// (autocast). Memory is what autograd keeps (ops/memory/eager.cpp). Of stacks whose launches are on file.
   bool eager = false;
+  Clipping clipping = Clipping::stack;
+  bool clips() const { return clipping == Clipping::norm || (clipping == Clipping::stack && !eager); }
+  /// Eager, where layers read casts of wider parameters.
+  bool autocast(DType layers) const { return eager && bits(gradient) > bits(layers); }
   Recompute recompute = Recompute::none;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   /// Sequences of a replica that go forward and backward at a time; 0: one in a pipeline, else all of them.

@@ -178,7 +178,9 @@ void update(Step& s, const Llm& llm, std::int64_t stage) {
     zero_gradients(s, plan.zero < 2 ? params : share);
     if (plan.zero < 2) reduce_gradients(s, held);
   }
-  s.add("grad_norm"_node, Scan{ScanKind::norm_all, elements(share), s.workload.training.gradient});
+  if (s.workload.training.clips()) {
+    s.add("grad_norm"_node, Scan{ScanKind::norm_all, elements(share), s.workload.training.gradient});
+  }
   Updated updated{stage, share};
   if (plan.zero > 0) {
     updated.replicas = held.dense.ranks;

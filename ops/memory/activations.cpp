@@ -22,7 +22,7 @@ struct View {
   double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, all_keys = 0, cross_tokens = 0, cross_len = 0;
   bool dropout = false, gelu_written_out = false, narrow_softmax = false;
   bool eager() const { return w.phase == Phase::train && w.training.eager; }
-  bool autocast() const { return eager() && bits(w.training.gradient) > bits(types.base); }
+  bool autocast() const { return eager() && w.training.autocast(types.base); }
   bool flash() const {
     const bool fused = w.fusion != Fusion::none || w.fused_attention;
     return fused && !(w.phase == Phase::train && w.training.written_out);

@@ -11,13 +11,14 @@ namespace plumbline {
 namespace {
 
 constexpr std::array<std::string_view, kStepNames> kStep{"w", "batch", "seqs", "fresh", "cached",
-                                                         "p", "tied",  "adds", "vocab"};
+                                                         "p", "tied",  "adds", "vocab", "width"};
 
 /// What the rules ask of the step.
 struct Asked {
   const Workload& workload;
   std::string_view model_type;
-  double parameter = 0, tied = 0, adds = 0, vocabulary = 0;
+  double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0;
+  bool autocast = false;
   bool decode() const { return workload.phase == Phase::decode; }
 };
 
@@ -29,7 +30,9 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
           bits(w.training.gradient) / 8.0,
           v.tied ? 1.0 : 0.0,
           (parts - 1) / parts,
-          static_cast<double>(v.tokens)};
+          static_cast<double>(v.tokens),
+          static_cast<double>(v.width),
+          w.training.autocast(w.precision_given ? w.precision.output : DType::bf16)};
 }
 
 template <class Names>
@@ -48,7 +51,7 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
   const double sequences = static_cast<double>(w.batch);
   values.insert(values.end(),
                 {bits(single_dtype(op)) / 8.0, sequences, sequences, decode ? 1.0 : static_cast<double>(w.prompt),
-                 cached, asked.parameter, asked.tied, asked.adds, asked.vocabulary});
+                 cached, asked.parameter, asked.tied, asked.adds, asked.vocabulary, asked.width});
 }
 
 Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>& values) {
@@ -96,9 +99,9 @@ std::vector<std::string> expression_names(std::string_view op) {
   return names;
 }
 
-bool NodeRule::is_for(const Node& node, Pass in, std::string_view model_type, bool decode) const {
-  return pass == in && (decode ? in_decode : in_prefill) && op_name(node.op) == op && listed(nodes, node.name) &&
-         listed(model_types, model_type);
+bool NodeRule::is_for(const Node& node, Pass in, std::string_view model_type, bool decode, bool casts) const {
+  return pass == in && (casts || !autocast) && (decode ? in_decode : in_prefill) && op_name(node.op) == op &&
+         listed(nodes, node.name) && listed(model_types, model_type);
 }
 
 namespace {
@@ -131,7 +134,7 @@ class Rewriting {
     const Node& source = gradient ? before_[static_cast<std::size_t>(node.of)] : node;
     const Pass in = node.again ? Pass::forward : node.pass;
     const auto rule = std::find_if(rewrites_.rules.begin(), rewrites_.rules.end(), [&](const NodeRule& each) {
-      return each.is_for(source, in, asked_.model_type, asked_.decode());
+      return each.is_for(source, in, asked_.model_type, asked_.decode(), asked_.autocast);
     });
     if (rule == rewrites_.rules.end()) {
       graph_.nodes.push_back(node);

@@ -26,12 +26,14 @@ namespace plumbline {
 ///   tied     1 where the head's weights are the embedding's
 ///   adds     share of the micro-batches whose gradients are added to those of others
 ///   vocab    tokens of the vocabulary
-inline constexpr std::size_t kStepNames = 9;
+///   width    of the residual stream
+inline constexpr std::size_t kStepNames = 10;
 
 /// What rules of training ask of the model.
 struct Vocabulary {
   std::int64_t tokens = 0;
   bool tied = false;
+  std::int64_t width = 0;  ///< of its vectors
 };
 
 /// One launch: an operator whose keys are worked out.
@@ -56,9 +58,10 @@ struct NodeRule {
   std::vector<std::string> nodes;        ///< by name; empty: all of that operator
   std::vector<std::string> model_types;  ///< of these alone; empty: of any model
   bool in_prefill = true, in_decode = true;
+  bool autocast = false;  ///< where an eager framework's layers read casts of wider parameters, alone
   std::vector<LaunchRule> launches;
 
-  bool is_for(const Node& node, Pass in, std::string_view model_type, bool decode) const;
+  bool is_for(const Node& node, Pass in, std::string_view model_type, bool decode, bool casts) const;
 };
 
 /// Names of an operator's expressions: its keys in their order, then those above. Throws BadInput for no operator.

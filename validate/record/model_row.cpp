@@ -100,7 +100,7 @@ struct Column {
 };
 
 /// Columns that say what was run; an empty field is llm's default.
-constexpr std::array<Column, 38> kColumns{{
+constexpr std::array<Column, 39> kColumns{{
     {"model", [](ModelRow& r, Text t) { r.model = t; }},
     {"phase", set_phase},
     {"batch", [](ModelRow& r, Text t) { r.workload.batch = size_in(t, 1); }},
@@ -135,7 +135,12 @@ constexpr std::array<Column, 38> kColumns{{
     {"schedule", [](ModelRow& r, Text t) { r.workload.training.schedule = word_in(t, kScheduleWords); }},
     {"vp", [](ModelRow& r, Text t) { r.workload.training.chunks = size_in(t, 1); }},
     {"optimizer", [](ModelRow& r, Text t) { r.workload.training.optimizer = word_in(t, kOptimizerWords); }},
-    {"grad-dtype", [](ModelRow& r, Text t) { r.workload.training.gradient = gradient_in(t); }},
+    {"grad-dtype",
+     [](ModelRow& r, Text t) {
+       r.workload.training.gradient = gradient_in(t);
+       r.workload.training.gradient_given = true;
+     }},
+    {"clip", [](ModelRow& r, Text t) { r.workload.training.clipping = word_in(t, kClippingWords); }},
     {"zero", [](ModelRow& r, Text t) { r.workload.parallel.zero = static_cast<int>(size_in(t, 0)); }},
     {"measured_W", [](ModelRow& r, Text t) { r.measured_power = number_in(t) * units::W; }},
     {"gpu", [](ModelRow& r, Text t) { r.gpu = t; }},
@@ -212,8 +217,8 @@ class Layout {
     if (row.phase != "generate" && !field(fields, "output").empty()) {
       throw BadInput("output: has no meaning with phase " + row.phase);
     }
-    constexpr std::array<std::string_view, 7> kOfTraining{"micro-batch", "recompute",  "schedule", "vp",
-                                                          "optimizer",   "grad-dtype", "zero"};
+    constexpr std::array<std::string_view, 8> kOfTraining{"micro-batch", "recompute",  "schedule", "vp",
+                                                          "optimizer",   "grad-dtype", "clip",     "zero"};
     for (const std::string_view column : kOfTraining) {
       if (row.phase == "train" || field(fields, column).empty()) continue;
       throw BadInput(std::string(column) + ": has no meaning with phase " + row.phase);
