@@ -69,6 +69,8 @@ inline constexpr std::array<Word<Recompute>, 4> kRecomputeWords{{{"none", Recomp
                                                                  {"full", Recompute::full},
                                                                  {"products", Recompute::products}}};
 inline constexpr std::array<Word<Clipping>, 2> kClippingWords{{{"none", Clipping::none}, {"norm", Clipping::norm}}};
+inline constexpr std::array<Word<Offload>, 3> kOffloadWords{
+    {{"none", Offload::none}, {"optimizer", Offload::optimizer}, {"activations", Offload::activations}}};
 inline constexpr std::array<Word<PipelineSchedule>, 4> kScheduleWords{{{"gpipe", PipelineSchedule::gpipe},
                                                                        {"1f1b", PipelineSchedule::one_f_one_b},
                                                                        {"interleaved", PipelineSchedule::interleaved},

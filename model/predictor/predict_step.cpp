@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "arch/error.hpp"
+#include "arch/fabric/cluster.hpp"
 #include "arch/gpu/peaks.hpp"
 #include "model/bands/bands.hpp"
 #include "model/machine/parts.hpp"
@@ -304,6 +305,16 @@ void widen_by_cards(StepPrediction& out, const Machine& machine) {
   out.high = std::exp(half(out.high / out.latency)) * out.latency;
 }
 
+/// GPUs of a node that share a port of the host copy through it at the same time.
+void share_ports(Graph& graph, const Machine& machine) {
+  if (!graph.copies_beside || graph.ranks == 1) return;
+  const std::int64_t sharing = std::min(graph.ranks, machine.rates().fabric->host.gpus_a_port);
+  for (Node& node : graph.nodes) {
+    if (node.role != NodeRole::copied_forward && node.role != NodeRole::copied_backward) continue;
+    if (auto* copy = std::get_if<Transfer>(&node.op)) copy->bytes *= sharing;
+  }
+}
+
 /// SMs on which the stack's kernels exchange tokens, of those that run on the machine; 0: it has none, or a user has said
 /// how NCCL's collectives go.
 std::int64_t exchange_sms_of(const Machine& machine) {
@@ -346,6 +357,7 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
   } else {
     lower(llm, workload, out.graph);
   }
+  share_ports(out.graph, machine);
   if (!train && stack.rewrites && as_it_fuses) rewrite(out.graph, *stack.rewrites, workload, llm.model_type);
   const bool as_recorded = workload.fusion == stack.fusion && workload.overlap == Overlap::none;
   out.between_steps = between_steps(stack.host, workload);

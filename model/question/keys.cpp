@@ -115,6 +115,7 @@ constexpr auto kKeys = std::to_array<QuestionKey>(
      {"optimizer", "WORD", true, false, false, false, set_training<set_optimizer>},
      {"grad-dtype", "TYPE", true, false, false, false, set_training<set_gradient>},
      {"clip", "WORD", true, false, false, false, set_training<set_clipping>},
+     {"offload", "WORD", true, false, false, false, set_training<set_offload>},
      {"recompute", "WORD", true, false, false, false, set_training<set_recompute>},
      {"schedule", "WORD", true, false, false, false, set_training<set_schedule>},
      {"vp", "N", true, false, false, false, set_training<set_chunks>},

@@ -36,6 +36,10 @@ void set_clipping(LlmQuestion& q, const std::string& flag, const std::string& te
   training_of(q, flag).clipping = chosen_word(flag, kClippingWords, text);
 }
 
+void set_offload(LlmQuestion& q, const std::string& flag, const std::string& text) {
+  training_of(q, flag).offload = chosen_word(flag, kOffloadWords, text);
+}
+
 void set_recompute(LlmQuestion& q, const std::string& flag, const std::string& text) {
   training_of(q, flag).recompute = chosen_word(flag, kRecomputeWords, text);
 }

@@ -37,6 +37,7 @@ Json memory_json(const MemoryNeed& need, Bytes capacity) {
            {"total", bytes(need.total())},
            {"capacity", bytes(capacity)}};
   if (need.gradients > Bytes{}) out["gradients"] = bytes(need.gradients);
+  if (need.host > Bytes{}) out["host"] = bytes(need.host);
   return out;
 }
 
@@ -87,6 +88,7 @@ void put_training(Json& out, const StepReport& r) {
                      {"optimizer", word_of(kOptimizerWords, t.optimizer)},
                      {"grad_dtype", name(t.gradient)},
                      {"clip", word_of(kClippingWords, t.clips() ? Clipping::norm : Clipping::none)},
+                     {"offload", word_of(kOffloadWords, t.offload)},
                      {"recompute", word_of(kRecomputeWords, t.recompute)},
                      {"schedule", word_of(kScheduleWords, t.schedule)},
                      {"vp", t.chunks},

@@ -126,6 +126,7 @@ std::string memory_lines(const MemoryNeed& need, const Fit& fit, const TextStyle
   for (const auto& [label, bytes] : named) {
     if (bytes > 0.0 * units::B) parts += (parts.empty() ? "" : ", ") + std::string(label) + " " + format(bytes);
   }
+  if (need.host > Bytes{}) parts += "; in the host's memory " + format(need.host);
   std::string verdict = (fit.fits ? style.good("fits") : style.bad("DOES NOT FIT")) + ": " + format(need.total()) +
                         " of " + format(fit.capacity) + " (" + percent(need.total() / fit.capacity) + ")";
   if (fit.reserve > Bytes{}) verdict += ", " + format(fit.reserve) + " reserved for the runtime";

@@ -31,7 +31,9 @@ struct Passes {
   Seconds forward, backward;
   double units = 1;  ///< layers, and what is outside of them
 
-  Seconds& beside(NodeRole role) { return role == NodeRole::beside_forward ? forward : backward; }
+  Seconds& beside(NodeRole role) {
+    return role == NodeRole::beside_forward || role == NodeRole::copied_forward ? forward : backward;
+  }
 };
 
 Passes passes_of(const StepPrediction& step, Stages stages) {
@@ -71,6 +73,26 @@ void replicas(StepPrediction& step, const Rates& m, Stages stages) {
   }
 }
 
+/// Copies to and from the host, by engines that take no SMs: a layer's beside the next one's pass, and those of an iteration
+/// a layer at a time.
+void copies(StepPrediction& step, Stages stages) {
+  const Passes whole = passes_of(step, stages);
+  for (const bool once : {false, true}) {
+    Passes left = whole;
+    for (NodePrediction& n : step.nodes) {
+      const NodeRole role = n.node->role;
+      if (role != NodeRole::copied_forward && role != NodeRole::copied_backward) continue;
+      const auto segment = static_cast<std::size_t>(n.node->segment);
+      if (step.graph.segments[segment].once != once) continue;
+      Seconds& room = left.beside(role);
+      const double times = repeats(step.graph, segment, stages);
+      const Seconds travels = (1 - 1 / whole.units) * (n.op.time + n.gap);
+      hide(n, std::max(Seconds{}, std::min(travels, room / times)), 0);
+      room -= times * n.hidden;
+    }
+  }
+}
+
 bool is_product(const Op& op) { return std::holds_alternative<Gemm>(op); }
 
 /// Gathers beside the product behind them, sums beside the one before.
@@ -94,6 +116,7 @@ void tensor_ranks(StepPrediction& step) {
 void exchange_beside(StepPrediction& step, const Rates& m, Stages stages) {
   if (step.graph.tensor_beside) tensor_ranks(step);
   if (step.graph.replicas_beside) replicas(step, m, stages);
+  if (step.graph.copies_beside) copies(step, stages);
 }
 
 }  // namespace plumbline

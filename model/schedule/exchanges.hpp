@@ -10,6 +10,10 @@
 // move them, which take no SMs): all but one of the product's parts can hide it. Products of fewer rows, which are slower,
 // are not counted, nor the barriers.
 //
+// Copies to and from the host (Graph::copies_beside) go by copy engines: of activations each layer's goes beside the next
+// layer's pass forward and comes beside the one before it in the backward pass, of the optimizer's states all come beside the
+// last backward pass and go beside the first forward one, a layer at a time. They share no link with what ranks exchange.
+//
 // Where this stops being valid: exchanges and compute contend for DRAM and L2, which is not counted; units are alike here,
 // while embeddings are larger than layers.
 #pragma once

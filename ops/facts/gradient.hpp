@@ -19,6 +19,8 @@ enum class NodeRole : std::uint8_t {
   loss,            ///< fused cross entropy: the forward kernel writes the gradient
   beside_forward,  ///< exchange between replicas that can travel while the forward pass runs: weights that it will read
   beside_backward,  ///< the same of the backward pass: weights, and sums of gradients that are there
+  copied_forward,   ///< copy to the host while the forward pass runs
+  copied_backward,  ///< copy from the host while the backward pass runs
 };
 
 /// Which gradient a node computes; its name says so ("qkv_proj.dw").

@@ -47,6 +47,7 @@ struct Segment {
 struct MemoryNeed {
   Bytes weights, kv_cache, activations, optimizer, workspace;
   Bytes gradients;  ///< of weights, in training
+  Bytes host;       ///< of them in the host's memory, not in the total
   Bytes total() const { return weights + kv_cache + activations + optimizer + workspace + gradients; }
 };
 
@@ -78,7 +79,8 @@ struct Graph {
   /// Of training: exchanges between replicas travel beside the passes that their roles name; those of tensor ranks beside the
   /// product next to them.
   bool replicas_beside = false, tensor_beside = false;
-  std::int64_t ranks = 1;  ///< GPUs that the step runs on
+  bool copies_beside = false;  ///< of training: copies to and from the host go beside the passes that their roles name
+  std::int64_t ranks = 1;      ///< GPUs that the step runs on
   /// Names of nodes that were made for this graph; copies share them.
   using Names = std::set<std::string>;
   std::shared_ptr<Names> names;

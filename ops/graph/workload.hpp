@@ -27,6 +27,11 @@ enum class Recompute { none, selective, full, products };
 /// stacks that fuse take the norm in front of the update and scale in it), not, or so.
 enum class Clipping { stack, none, norm };
 
+/// What waits in the host's memory: nothing; the optimizer's states, while the passes run (Megatron-Core's
+/// OptimizerStateOffloader: they come for the update, which the GPU makes, and go back behind it); what each layer keeps for
+/// its backward pass (Transformer Engine's cpu_offload).
+enum class Offload { none, optimizer, activations };
+
 /// In which order a stage of a pipeline works on its micro-batches.
 enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, zero_bubble };
 
@@ -42,6 +47,7 @@ struct Training {
   bool clips() const { return clipping == Clipping::norm || (clipping == Clipping::stack && !eager); }
   /// Eager, where layers read casts of wider parameters.
   bool autocast(DType layers) const { return eager && bits(gradient) > bits(layers); }
+  Offload offload = Offload::none;
   Recompute recompute = Recompute::none;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   /// Sequences of a replica that go forward and backward at a time; 0: one in a pipeline, else all of them.

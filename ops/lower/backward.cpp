@@ -27,6 +27,11 @@ void backward(Step& s) {
     const Segment segment = s.graph.segments[static_cast<std::size_t>(i)];
     s.open(segment.name, segment.repeat);
     s.graph.segments.back().forward = i;
+    const Node& last = s.graph.nodes[static_cast<std::size_t>(segment.first + segment.size - 1)];
+    if (const auto* copy = std::get_if<Transfer>(&last.op); copy != nullptr && last.role == NodeRole::copied_forward) {
+      const Bytes kept = static_cast<double>(copy->bytes) * units::B;
+      s.copy_from_host("activations_from_host"_node, kept);
+    }
     if (s.workload.training.recompute == Recompute::full && segment.layers) {
       s.recompute(segment.first, segment.first + segment.size);
     }

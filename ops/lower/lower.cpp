@@ -118,6 +118,10 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
       layer(s, kind);
     }
     if (in_shards(s.workload.overlap)) exchange_in_shards(s);
+    if (s.offloads_activations()) {
+      const Bytes kept = kept_of_layer(llm, s.workload, stack, i);
+      s.copy_to_host("activations_to_host"_node, kept);
+    }
     s.close();
     s.graph.segments.back().layers = true;
     s.kind_segments.emplace_back(static_cast<int>(s.graph.segments.size()) - 1, static_cast<int>(i));
@@ -225,6 +229,7 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   graph.side_by_side = in_halves(workload.overlap) || in_shards(workload.overlap);
   graph.pipeline.sends_beside = sends_beside(workload.overlap);
   graph.replicas_beside = replicas_beside(workload.overlap);
+  graph.copies_beside = workload.phase == Phase::train && workload.training.offload != Offload::none;
   graph.tensor_beside = workload.overlap == Overlap::iteration;
   const Workload rank = rank_workload(workload);
   Step s(rank, types_of(llm, workload), graph);

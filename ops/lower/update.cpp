@@ -181,6 +181,9 @@ void update(Step& s, const Llm& llm, std::int64_t stage) {
   if (s.workload.training.clips()) {
     s.add("grad_norm"_node, Scan{ScanKind::norm_all, elements(share), s.workload.training.gradient});
   }
+  const bool away = s.workload.training.offload == Offload::optimizer;
+  const Bytes states = away ? optimizer_states(llm, s.workload, stage) : Bytes{};
+  if (away) s.copy_from_host("states_from_host"_node, states);
   Updated updated{stage, share};
   if (plan.zero > 0) {
     updated.replicas = held.dense.ranks;
@@ -188,6 +191,7 @@ void update(Step& s, const Llm& llm, std::int64_t stage) {
     updated.divided_by = held.divided_by();
   }
   optimizer(s, llm, updated);
+  if (away) s.copy_to_host("states_to_host"_node, states);
   if (plan.zero == 1 && !eager) gather(s, held, &ExchangeNames::weights);
   s.close();
   if (plan.zero == 2 && !eager) gather_units(s, llm, held);

@@ -210,6 +210,7 @@ double stored_layers(const Llm& llm, const StackSpec& stack, View& v, const Trai
   const std::vector<std::int64_t> repeats = layers_of_stage(llm, stack, stage.of, stage.number);
   const Recompute again = v.w.training.recompute;
   const bool full = again == Recompute::full, part = again == Recompute::products;
+  const bool copied = v.w.training.offload == Offload::activations;
   double bytes = 0, most = 0;
   for (std::size_t i = 0; i < stack.kinds.size(); ++i) {
     const LayerSpec& l = stack.kinds[i];
@@ -219,6 +220,7 @@ double stored_layers(const Llm& llm, const StackSpec& stack, View& v, const Trai
     bytes += parts * d(repeats[i]) * kept;
     most = std::max(most, layer);
   }
+  if (copied) return std::min(bytes, 2 * most);  // the layer at work, and one on its way to the host or back
   return (full || part) && !v.eager() ? bytes + most : bytes;
 }
 
@@ -241,6 +243,15 @@ Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types, 
     if (!v.eager()) bytes += logits(llm, w, v) * (v.flash() ? v.element : v.element + 4);
   }
   return bytes * units::B;
+}
+
+double kept_bytes_of(const Llm& llm, const Workload& rank, const Types& types, const StackSpec& stack,
+                     std::size_t kind) {
+  View v = view_of(llm, rank, types, stack);
+  if (scattered(llm, rank)) v.shards = v.tp();
+  v.hidden /= v.shards;
+  v.dropout = trains_with_dropout(stack.kinds[kind], stack.role);
+  return stored_layer(stack.kinds[kind], v);
 }
 
 double logits_of(const Llm& llm, const Workload& w, const Types& types) {

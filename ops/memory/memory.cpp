@@ -186,6 +186,15 @@ double largest_unit(const Llm& llm, const Workload& w, const Elements& e) {
   return std::min(most, e.all());
 }
 
+/// With states in the host's memory a rank holds activations while the passes run and states in the update: what it holds
+/// where that is more.
+MemoryNeed away(MemoryNeed need, const Workload& w) {
+  if (w.training.offload != Offload::optimizer) return need;
+  need.host = need.optimizer;
+  (need.optimizer > need.activations ? need.activations : need.optimizer) = Bytes{};
+  return need;
+}
+
 MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, const Stage& stage) {
   const Workload rank = lowering::rank_workload(w);
   const Elements e = local(llm, w, stage);
@@ -204,12 +213,18 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
   const double params = e.all(), replicas = held(w.parallel, e).divided_by();
   need.gradients = storage(w.training.gradient, params);
   need.optimizer = optimizer(llm, w, stage, e, t.base);
-  if (w.parallel.zero < 2 || w.parallel.data * w.parallel.context == 1) return need;
+  if (w.training.offload == Offload::activations) {
+    const lowering::TrainingStage whole{stage.number, stage.of, lowering::micro_batches(w)};
+    Workload at_home = rank;
+    at_home.training.offload = Offload::none;
+    need.host = lowering::stored_activations(llm, at_home, t, whole) - need.activations;
+  }
+  if (w.parallel.zero < 2 || w.parallel.data * w.parallel.context == 1) return away(need, w);
   // a share, and what is whole at a time: a layer's gradients; its weights and the next one's
   const double layer = largest_unit(llm, w, e);
   need.gradients = need.gradients / replicas + storage(w.training.gradient, layer);
   if (w.parallel.zero == 3) need.weights = need.weights / replicas + 2 * storage(t.base, layer);
-  return need;
+  return away(need, w);
 }
 
 }  // namespace
@@ -225,6 +240,15 @@ HeldParams held_params(const Llm& llm, const Workload& workload, std::int64_t st
 double factor_elements(const Llm& llm, const Workload& workload, std::int64_t stage) {
   const Stage of{stage, workload.parallel.pipeline};
   return factors(llm, workload, of, local(llm, workload, of));
+}
+
+Bytes optimizer_states(const Llm& llm, const Workload& workload, std::int64_t stage) {
+  const Stage of{stage, workload.parallel.pipeline};
+  return optimizer(llm, workload, of, local(llm, workload, of), lowering::types_of(llm, workload).base);
+}
+
+Bytes kept_of_layer(const Llm& llm, const Workload& rank, const StackSpec& stack, std::size_t kind) {
+  return lowering::kept_bytes_of(llm, rank, lowering::types_of(llm, rank), stack, kind) * units::B;
 }
 
 MemoryNeed memory_need(const Llm& llm, const Workload& w) {

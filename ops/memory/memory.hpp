@@ -38,6 +38,12 @@ struct HeldParams {
 };
 HeldParams held_params(const Llm& llm, const Workload& workload, std::int64_t stage = 0);
 
+/// Master weights and states of a rank of that stage.
+Bytes optimizer_states(const Llm& llm, const Workload& workload, std::int64_t stage = 0);
+
+/// What one layer of a kind of `stack` keeps for the backward pass of a micro-batch, whose workload of one rank it is.
+Bytes kept_of_layer(const Llm& llm, const Workload& rank, const StackSpec& stack, std::size_t kind);
+
 /// Rows and columns of its matrices, whose sums Adafactor keeps: one side of each is the hidden width, and a layer has four
 /// (queries with keys and values, output, gate with up, down; of an expert two).
 double factor_elements(const Llm& llm, const Workload& workload, std::int64_t stage = 0);

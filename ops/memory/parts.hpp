@@ -16,6 +16,10 @@ struct TrainingStage {
 Bytes live_activations(const Llm& llm, const Workload& workload, const Types& types);
 Bytes stored_activations(const Llm& llm, const Workload& workload, const Types& types, const TrainingStage& stage = {});
 
+/// Bytes that one layer of a kind keeps for the backward pass of a micro-batch.
+double kept_bytes_of(const Llm& llm, const Workload& rank, const Types& types, const StackSpec& stack,
+                     std::size_t kind);
+
 /// Elements of the logits of a rank; bytes that a layer keeps, of the one that keeps most.
 double logits_of(const Llm& llm, const Workload& workload, const Types& types);
 double most_of_a_layer(const Llm& llm, const Workload& workload, const Types& types);

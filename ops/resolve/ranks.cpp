@@ -157,6 +157,24 @@ void refuse_optimizer(const Workload& w, const std::string& place) {
                     ": optimizer: the launches of adafactor, muon and adam8bit in eager PyTorch are not on file");
 }
 
+void refuse_offload(const Workload& w, const std::string& place) {
+  const Training& t = w.training;
+  if (t.offload == Offload::none) return;
+  const std::string flag = place + ": offload: ";
+  if (t.eager) throw NotModelled(flag + "of stacks that fuse alone; expected none, or --stack megatron");
+  if (t.offload == Offload::optimizer) return;
+  if (t.recompute == Recompute::full || t.recompute == Recompute::products) {
+    throw BadInput(flag +
+                   "layers that are computed again keep next to nothing that could wait in the host's memory; "
+                   "expected --recompute none or selective with activations");
+  }
+  if (w.parallel.pipeline > 1) {
+    throw NotModelled(flag +
+                      "activations wait for a micro-batch's own backward pass, which in a pipeline comes later; "
+                      "expected pp 1, or optimizer");
+  }
+}
+
 void refuse_training(const Llm& llm, const Workload& w, const std::string& place) {
   const ParallelPlan& p = w.parallel;
   const bool beside = replicas_beside(w.overlap) && !w.training.eager;
@@ -178,6 +196,7 @@ void refuse_training(const Llm& llm, const Workload& w, const std::string& place
                       "are not modelled with; expected 0 or 1");
   }
   check_schedule(llm, w, place);
+  refuse_offload(w, place);
   refuse_optimizer(w, place);
 }
 

@@ -1,5 +1,7 @@
 #include "ops/step/step.hpp"
 
+#include <algorithm>
+
 namespace plumbline::lowering {
 
 void Step::open(const char* name, std::int64_t repeat) {
@@ -87,6 +89,13 @@ void Step::collective(NodeTag tag, CollectiveKind kind, Bytes bytes, DType type,
   c.dtype = type;
   c.stride = apart;
   add(tag, c, 1);
+}
+
+void Step::copy_host(NodeTag tag, TransferKind kind, Bytes bytes) {
+  Transfer copy;
+  copy.kind = kind;
+  copy.bytes = std::max<std::int64_t>(1, whole_bytes(bytes));
+  add(tag, copy, 1);
 }
 
 void Step::all_reduce(NodeTag tag, NodeTag scatter, std::int64_t rows) {

@@ -48,6 +48,7 @@ class Step {
   bool none() const { return fusion == Fusion::none; }
   bool max() const { return fusion == Fusion::max; }
   bool train() const { return workload.phase == Phase::train; }
+  bool offloads_activations() const { return train() && workload.training.offload == Offload::activations; }
   /// Keys and values that stay in the cache have its format; others are activations.
   DType kept() const { return cache ? types.kv : types.base; }
   std::int64_t tp() const { return tensor; }
@@ -113,6 +114,11 @@ class Step {
                   std::int64_t apart = 1);
   void collective(NodeTag tag, CollectiveKind kind, Bytes bytes, DType type, std::int64_t ranks,
                   std::int64_t apart = 1);
+  /// Between this GPU and its host, by a copy engine: beside the forward pass there, beside the backward pass back.
+  void copy_to_host(NodeTag tag, Bytes bytes) { copy_host(tag.as(NodeRole::copied_forward), TransferKind::d2h, bytes); }
+  void copy_from_host(NodeTag tag, Bytes bytes) {
+    copy_host(tag.as(NodeRole::copied_backward), TransferKind::h2d, bytes);
+  }
   /// Runs `part` on the tokens of all tensor ranks: gathered in front of it, where the residual stream is scattered.
   /// `for_product`: what is gathered is read by the product that comes next, and by nothing else.
   template <class Part>
@@ -138,6 +144,7 @@ class Step {
   int join = -1;  ///< second node that the next one waits for
 
  private:
+  void copy_host(NodeTag tag, TransferKind kind, Bytes bytes);
   /// The gradient of a bias is a kernel that reads the product's gradient once more; else the product's own epilogue sums
   /// it (Transformer Engine, cublasLt's BGRADA and BGRADB).
   bool sums_bias_apart(const Op& op) const;
