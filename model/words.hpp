@@ -71,10 +71,11 @@ inline constexpr std::array<Word<Recompute>, 4> kRecomputeWords{{{"none", Recomp
 inline constexpr std::array<Word<Clipping>, 2> kClippingWords{{{"none", Clipping::none}, {"norm", Clipping::norm}}};
 inline constexpr std::array<Word<Offload>, 3> kOffloadWords{
     {{"none", Offload::none}, {"optimizer", Offload::optimizer}, {"activations", Offload::activations}}};
-inline constexpr std::array<Word<PipelineSchedule>, 4> kScheduleWords{{{"gpipe", PipelineSchedule::gpipe},
+inline constexpr std::array<Word<PipelineSchedule>, 5> kScheduleWords{{{"gpipe", PipelineSchedule::gpipe},
                                                                        {"1f1b", PipelineSchedule::one_f_one_b},
                                                                        {"interleaved", PipelineSchedule::interleaved},
-                                                                       {"zero-bubble", PipelineSchedule::zero_bubble}}};
+                                                                       {"zero-bubble", PipelineSchedule::zero_bubble},
+                                                                       {"dualpipe", PipelineSchedule::dual_pipe}}};
 
 template <class E, std::size_t N>
 constexpr std::string_view word_of(const std::array<Word<E>, N>& words, E value) {

@@ -171,6 +171,11 @@ ExitCode run_llm(const LlmFlags& f) {
     advise_best_stack(f, llm, step, predictor, report.advice);
   }
   report.training_tokens = f.training.tokens;
+  if (f.training.failures.of_gpu > Seconds{}) {
+    report.failures = failures_of(llm, workload, *machine.rates().fabric, f.training.failures, f.storage);
+  } else if (f.training.failures.restart > Seconds{}) {
+    throw BadInput("--restart: expected it with --mtbf, which says how often");
+  }
   report.load = load_of(f, llm, workload, machine, predictor);
   check_explained(report);
   switch (f.output.format) {
@@ -256,10 +261,10 @@ void add_llm_command(const Command& root, Action& action) {
   add_whole(app, "--top", "the N operators of a table that take longest [all]", flags->top, 1);
   app.footer(
       "--format graph writes the model, to edit and to give to --model. Exit code 1: it does not fit the memory.\n"
-      "Training also has --micro-batch --recompute --schedule --vp --zero --optimizer --grad-dtype --tokens.\n"
-      "Examples:\n"
-      "  predict-model llm --model llama-3.1-8b --gpu h200 --phase decode --batch 16 --context 4096\n"
-      "  predict-model llm --model my/config.json --gpu h100 --phase prefill --prompt 512 --tp 4");
+      "Training also has --micro-batch --recompute --schedule --vp --zero --optimizer --grad-dtype --clip --offload\n"
+      "--tokens --mtbf --restart.\n"
+      "Examples  predict-model llm --model llama-3.1-8b --gpu h200 --phase decode --batch 16 --context 4096\n"
+      "          predict-model llm --model my/config.json --gpu h100 --phase prefill --prompt 512 --tp 4");
   app.when_chosen([flags, app, &action] {
     check_needed_flags(app, *flags);
     note_what_is_given(app, *flags);

@@ -1,6 +1,9 @@
 #include "model/cli/training.hpp"
 
+#include <array>
 #include <charconv>
+#include <string_view>
+#include <utility>
 
 #include "model/question/training.hpp"
 #include "model/words.hpp"
@@ -24,6 +27,21 @@ double tokens_of(const std::string& text) {
   return value;
 }
 
+/// "36h", "20 min", "90s" or "30 d".
+Seconds time_of(const std::string& flag, const std::string& text) {
+  constexpr std::array<std::pair<std::string_view, double>, 4> kUnits{
+      {{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}}};
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [after, error] = std::from_chars(text.data(), end, value);
+  std::string_view unit(after, static_cast<std::size_t>(end - after));
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  for (const auto& [word, seconds] : kUnits) {
+    if (error == std::errc() && unit == word && value > 0 && value < 1e12) return value * seconds * units::s;
+  }
+  throw BadInput(flag + ": expected a time above 0 in s, min, h or d, such as 36h; found '" + text + "'");
+}
+
 }  // namespace
 
 void add_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& asked) {
@@ -43,6 +61,14 @@ void add_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& a
     if (q.training_given.empty()) q.training_given = flag;
     flags.tokens = tokens_of(text);
   });
+  add("--mtbf", "TIME", [&flags](LlmQuestion& q, const std::string& flag, const std::string& text) {
+    if (q.training_given.empty()) q.training_given = flag;
+    flags.failures.of_gpu = time_of(flag, text);
+  });
+  add("--restart", "TIME", [&flags](LlmQuestion& q, const std::string& flag, const std::string& text) {
+    if (q.training_given.empty()) q.training_given = flag;
+    flags.failures.restart = time_of(flag, text);
+  });
 }
 
 std::vector<std::string> training_remarks(const Workload& workload) {
@@ -51,7 +77,9 @@ std::vector<std::string> training_remarks(const Workload& workload) {
       "Training: gradients are added up in " + std::string(name(training.gradient)) +
           " by the products that make them, their norm is " + (training.clips() ? "taken once" : "not taken") +
           ", and " + std::string(word_of(kOptimizerWords, training.optimizer)) +
-          " keeps fp32 master weights. Data loading, checkpoints and failures take no time.",
+          " keeps fp32 master weights. Data loading takes no time, nor do checkpoints and failures where --mtbf does "
+          "not say "
+          "how often a GPU fails.",
       "Backward kernels were never timed by themselves: they are priced by the bytes and FLOPs that they move, with "
       "the "
       "coefficients of their forward kin, and their bands are those of operators that nobody measured."};

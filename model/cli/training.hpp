@@ -2,13 +2,15 @@
 #pragma once
 
 #include "model/cli/common.hpp"
+#include "model/failures.hpp"
 #include "model/question/question.hpp"
 #include "ops/graph/workload.hpp"
 
 namespace plumbline::cli {
 
 struct TrainingFlags {
-  double tokens = 0;  ///< --tokens: of the whole training; 0: not asked
+  double tokens = 0;      ///< --tokens: of the whole training; 0: not asked
+  FailureRates failures;  ///< --mtbf, --restart; 0: nothing fails
 };
 
 /// Not shown by --help, whose page is full; the page's end and docs/predict-model.md name them.

@@ -93,8 +93,16 @@ void put_training(Json& out, const StepReport& r) {
                      {"schedule", word_of(kScheduleWords, t.schedule)},
                      {"vp", t.chunks},
                      {"zero", r.workload.parallel.zero}};
+  if (const auto& f = r.failures) {
+    out["training"]["failures"] = {{"between_s", finite(f->between.in(units::s), "between_s")},
+                                   {"checkpoint_s", finite(f->checkpoint.in(units::s), "checkpoint_s")},
+                                   {"interval_s", finite(f->interval.in(units::s), "interval_s")},
+                                   {"restart_s", finite(f->restart.in(units::s), "restart_s")},
+                                   {"trains", finite(f->trains, "trains")}};
+  }
   const auto whole = whole_training(r);
   if (!whole) return;
+  if (r.failures) out["training"]["days_with_failures"] = finite(whole->days_with_failures, "days_with_failures");
   out["training"]["tokens"] = finite(r.training_tokens, "tokens");
   out["training"]["days"] = finite(whole->days, "days");
   out["training"]["energy_MWh"] = whole->MWh ? Json(finite(*whole->MWh, "energy_MWh")) : Json(nullptr);

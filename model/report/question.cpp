@@ -80,7 +80,13 @@ std::string training_lines(const StepReport& r) {
   if (const auto whole = whole_training(r)) {
     std::string text = format(r.training_tokens) + " tokens in " + format(whole->days) + " days";
     if (whole->MWh) text += ", " + format(*whole->MWh) + " MWh of the GPUs";
+    if (r.failures) text += "; with failures " + format(whole->days_with_failures) + " days";
     lines += labelled("  whole", text);
+  }
+  if (const auto& f = r.failures) {
+    lines += labelled("  failures", "one in " + format(f->between) + " of the run; a checkpoint takes " +
+                                        format(f->checkpoint) + ", best every " + format(f->interval) + "; a restart " +
+                                        format(f->restart) + "; " + percent(f->trains) + " of the time trains");
   }
   return lines;
 }
@@ -100,6 +106,7 @@ std::optional<WholeTraining> whole_training(const StepReport& r) {
   constexpr double kSecondsADay = 86400, kJoulesAMWh = 3.6e9;
   WholeTraining whole;
   whole.days = r.training_tokens / r.step.tokens_per_s / kSecondsADay;
+  if (r.failures) whole.days_with_failures = whole.days / r.failures->trains;
   if (r.step.energy) {
     whole.MWh = r.training_tokens * r.step.energy->in(units::J) / r.step.graph.tokens / kJoulesAMWh;
   }

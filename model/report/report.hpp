@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/advice.hpp"
+#include "model/failures.hpp"
 #include "model/generate.hpp"
 #include "model/load_time.hpp"
 #include "model/predict.hpp"
@@ -42,7 +43,8 @@ struct StepReport {
   std::int64_t top = 0;  ///< rows of the table's operators; 0: all
   std::vector<Advice> advice{};
   LoadTime load{};
-  double training_tokens = 0;  ///< of a whole training, whose days and energy are asked for; 0: they are not
+  std::optional<Failures> failures{};  ///< of a long training, where they are asked for
+  double training_tokens = 0;        ///< of a whole training, whose days and energy are asked for; 0: they are not
 };
 
 /// Share of the dense tensor peak that everybody quotes: the datasheet's, where the clock that it assumes is on file,
@@ -72,7 +74,8 @@ double tokens_per_gpu(const StepReport& report);
 /// Of StepReport::training_tokens, with iterations like this one and nothing between them.
 struct WholeTraining {
   double days = 0;
-  std::optional<double> MWh;  ///< of the GPUs alone
+  std::optional<double> MWh;      ///< of the GPUs alone
+  double days_with_failures = 0;  ///< as long as StepReport::failures let it take; 0: none were asked for
 };
 std::optional<WholeTraining> whole_training(const StepReport& report);
 /// "load", where something says how fast the nodes read.

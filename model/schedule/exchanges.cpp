@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/schedule/dual_pipe.hpp"
 #include "model/schedule/side_by_side.hpp"
 
 namespace plumbline {
@@ -14,7 +15,7 @@ double repeats(const Graph& graph, std::size_t segment, Stages stages) {
   if (stages == Stages::all && pipeline.stages > 1) {
     return static_cast<double>(pipeline.repeat(0, segment, graph.segments.size()));
   }
-  return static_cast<double>(s.repeat) / (s.once ? 1.0 : static_cast<double>(pipeline.micro_batches));
+  return static_cast<double>(s.repeat) / (s.once ? 1.0 : static_cast<double>(pipeline.turns()));
 }
 
 bool exchanges(const Op& op) {
@@ -93,6 +94,31 @@ void copies(StepPrediction& step, Stages stages) {
   }
 }
 
+/// DualPipe: what a pass exchanges (tokens of experts, what tensor ranks add up, what is handed on) travels while the pass
+/// that runs with it computes, as much as that takes.
+void passes_of_two(StepPrediction& step, const Rates& m, Stages stages) {
+  const PipelineStages& pipeline = step.graph.pipeline;
+  const Passes computes = passes_of(step, stages);
+  const auto travels = [](const Node& node) {
+    return node.pass != Pass::update && !between_replicas(node) && exchanges(node.op);
+  };
+  Passes sent;
+  for (const NodePrediction& n : step.nodes) {
+    if (!travels(*n.node)) continue;
+    const double times = repeats(step.graph, static_cast<std::size_t>(n.node->segment), stages);
+    (n.node->pass == Pass::forward ? sent.forward : sent.backward) += times * (n.op.time + n.gap);
+  }
+  const auto share = [](Seconds room, Seconds sending) { return sending > room ? room / sending : 1.0; };
+  const double together = passes_together(pipeline.stages, pipeline.micro_batches);
+  const double forward = together * share(computes.backward, sent.forward);
+  const double backward = together * share(computes.forward, sent.backward);
+  for (NodePrediction& n : step.nodes) {
+    if (!travels(*n.node)) continue;
+    const double part = n.node->pass == Pass::forward ? forward : backward;
+    hide(n, part * (n.op.time + n.gap), sms_held(n.op, m) / m.sm_count);
+  }
+}
+
 bool is_product(const Op& op) { return std::holds_alternative<Gemm>(op); }
 
 /// Gathers beside the product behind them, sums beside the one before.
@@ -114,7 +140,9 @@ void tensor_ranks(StepPrediction& step) {
 }  // namespace
 
 void exchange_beside(StepPrediction& step, const Rates& m, Stages stages) {
-  if (step.graph.tensor_beside) tensor_ranks(step);
+  const bool two = step.graph.pipeline.schedule == PipelineSchedule::dual_pipe && step.graph.pipeline.stages > 1;
+  if (two) passes_of_two(step, m, stages);
+  if (step.graph.tensor_beside && !two) tensor_ranks(step);
   if (step.graph.replicas_beside) replicas(step, m, stages);
   if (step.graph.copies_beside) copies(step, stages);
 }

@@ -14,6 +14,9 @@
 // layer's pass forward and comes beside the one before it in the backward pass, of the optimizer's states all come beside the
 // last backward pass and go beside the first forward one, a layer at a time. They share no link with what ranks exchange.
 //
+// In DualPipe (model/schedule/dual_pipe.hpp) a forward and a backward pass run together: what one exchanges travels while the
+// other computes, no more of it than that takes, on SMs that are missing there.
+//
 // Where this stops being valid: exchanges and compute contend for DRAM and L2, which is not counted; units are alike here,
 // while embeddings are larger than layers.
 #pragma once

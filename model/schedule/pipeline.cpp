@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/schedule/dual_pipe.hpp"
 #include "model/schedule/training.hpp"
 
 namespace plumbline {
@@ -10,9 +11,11 @@ namespace {
 
 struct StageSum : StageTime {
   Joules energy;
-  Seconds forward;  ///< of `time`
-  Seconds weights;  ///< of `time`: gradients of weights
-  Seconds once;     ///< beside `time`: once an iteration
+  Seconds forward;         ///< of `time`
+  Seconds weights;         ///< of `time`: gradients of weights
+  Seconds beside;          ///< what `time` is shorter by, as exchanges of one pass travel while another computes
+  Seconds beside_forward;  ///< ... of `forward`
+  Seconds once;            ///< beside `time`: once an iteration
   Joules once_energy;
 };
 
@@ -27,6 +30,11 @@ StageSum sum_of(const StepPrediction& step, std::int64_t stage) {
       sum.once += static_cast<double>(count) * n.on_path();
       if (n.op.energy) sum.once_energy += static_cast<double>(count) * *n.op.energy;
       continue;
+    }
+    if (pipeline.schedule == PipelineSchedule::dual_pipe) {
+      const Seconds shorter = static_cast<double>(count) * (n.hidden - n.tax);
+      sum.beside += shorter;
+      if (n.node->pass == Pass::forward) sum.beside_forward += shorter;
     }
     if (n.node->pass == Pass::forward) sum.forward += static_cast<double>(count) * n.on_path();
     if (n.node->of_weights) sum.weights += static_cast<double>(count) * n.on_path();
@@ -50,7 +58,7 @@ void keep(StepPrediction& step, std::int64_t stage) {
     if (repeat == 0) continue;
     const auto first = static_cast<std::size_t>(segment.first);
     segment.first = static_cast<int>(kept_nodes);
-    segment.repeat = segment.once ? repeat : repeat * pipeline.micro_batches;
+    segment.repeat = segment.once ? repeat : repeat * pipeline.turns();
     for (std::size_t i = first; i < first + static_cast<std::size_t>(segment.size); ++i) {
       place[i] = kept_nodes;
       if (kept_nodes != i) {
@@ -96,10 +104,21 @@ bool hands_over(const Op& op) {
 
 namespace {
 
+/// DualPipe, of passes as they would be alone; what two together gain they gain in `together` of all.
+Seconds dual_time(const std::vector<StageSum>& ranks, const PipelineStages& pipeline) {
+  const double together = passes_together(pipeline.stages, pipeline.micro_batches);
+  std::vector<DualPasses> passes;
+  for (const StageSum& s : ranks) {  // of two stages: each pass is a half
+    const Seconds forward = 0.5 * (s.forward + s.beside_forward), whole = 0.5 * (s.time + s.beside);
+    passes.push_back({forward, whole - forward, 0.5 * s.weights, whole - 0.5 / together * s.beside});
+  }
+  return dual_pipe_time(passes, pipeline.micro_batches);
+}
+
 /// Of training: what each stage is busy for, and the whole.
 void keep_slowest_of_training(StepPrediction& step, const std::vector<StageSum>& stages) {
   const PipelineStages& pipeline = step.graph.pipeline;
-  const auto parts = static_cast<double>(pipeline.micro_batches);
+  const auto parts = static_cast<double>(pipeline.turns());
   std::vector<StagePasses> passes;
   Seconds once, most, all;
   Joules energy, of_slowest;
@@ -116,7 +135,10 @@ void keep_slowest_of_training(StepPrediction& step, const std::vector<StageSum>&
     of_slowest = drawn;
     step.stage = static_cast<std::int64_t>(i);
   }
-  const Seconds latency = pipeline_time(passes, {pipeline.schedule, pipeline.micro_batches, pipeline.chunks}) + once;
+  const Seconds laid_out = pipeline.schedule == PipelineSchedule::dual_pipe
+                               ? dual_time(stages, pipeline)
+                               : pipeline_time(passes, {pipeline.schedule, pipeline.micro_batches, pipeline.chunks});
+  const Seconds latency = laid_out + once;
   step.stages.waits = std::max(0.0, latency / most - 1);
   step.stages.all_busy = all / most;
   step.stages.all_energy = of_slowest > Joules{} ? energy / of_slowest : step.stages.all_busy;

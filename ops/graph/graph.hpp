@@ -60,6 +60,8 @@ struct PipelineStages {
   bool sends_beside = false;          ///< what it hands on travels while the next micro-batch is worked on
   std::vector<std::int64_t> repeats;  ///< [stage][segment]; empty with one stage, which runs all of the graph
 
+  /// How often a rank runs its segments: of two stages each for half of the micro-batches.
+  std::int64_t turns() const { return schedule == PipelineSchedule::dual_pipe ? micro_batches / 2 : micro_batches; }
   std::int64_t repeat(std::int64_t stage, std::size_t segment, std::size_t segments) const {
     return repeats[static_cast<std::size_t>(stage) * segments + segment];
   }

@@ -33,7 +33,7 @@ enum class Clipping { stack, none, norm };
 enum class Offload { none, optimizer, activations };
 
 /// In which order a stage of a pipeline works on its micro-batches.
-enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, zero_bubble };
+enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, zero_bubble, dual_pipe };
 
 struct Training {
   Optimizer optimizer = Optimizer::adamw;
@@ -58,6 +58,8 @@ struct Training {
   /// Bytes of each score that attention keeps for the backward pass, where scores are stored; 0: what its operators keep,
   /// each a kernel of its own.
   double score_bytes = 0;
+  /// Each rank of a pipeline holds two stages: its own, and that of the rank in its place from the other end.
+  bool two_stages() const { return schedule == PipelineSchedule::dual_pipe; }
   std::int64_t chunks = 1;  ///< parts of the model that a stage has, one behind the other (interleaved)
 };
 

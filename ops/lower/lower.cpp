@@ -241,7 +241,7 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   if (pipeline > 1) hand_over(s);
   if (s.train()) {
     backward(s);
-    for (const std::int64_t stage : updating_stages(pipeline)) update(s, llm, stage);
+    for (const std::int64_t stage : updating_stages(s.workload)) update(s, llm, stage);
     if (pipeline == 1) repeat_micro_batches(graph);
   }
   if (pipeline > 1) divide_among_stages(s, llm);

@@ -83,7 +83,12 @@ std::map<std::pair<Shape, std::int64_t>, std::int64_t> matrices_of(const Step& s
                                                                    const Updated& updated) {
   const std::int64_t stage = updated.stage;
   std::map<std::pair<Shape, std::int64_t>, std::int64_t> all;
-  const auto layers = layers_of_stage(llm, llm.main(), s.workload.parallel.pipeline, stage);
+  const std::int64_t stages = s.workload.parallel.pipeline;
+  auto layers = layers_of_stage(llm, llm.main(), stages, stage);
+  if (s.workload.training.two_stages()) {
+    const auto others = layers_of_stage(llm, llm.main(), stages, stages - 1 - stage);
+    for (std::size_t i = 0; i < layers.size(); ++i) layers[i] += others[i];
+  }
   for (const auto& [segment, kind] : s.kind_segments) {
     const Segment& of = s.graph.segments[static_cast<std::size_t>(segment)];
     const std::int64_t repeats = layers[static_cast<std::size_t>(kind)];

@@ -48,7 +48,7 @@ void optimizer(Step& s, const Llm& llm, const Updated& updated);
 /// Pipelines (stages.cpp). What a stage hands on behind its last layer; stages whose updates differ: the first, one in
 /// between that stands for the others, the last; and how often each stage runs each segment.
 void hand_over(Step& s);
-std::vector<std::int64_t> updating_stages(std::int64_t stages);
+std::vector<std::int64_t> updating_stages(const Workload& workload);
 void divide_among_stages(Step& s, const Llm& llm);
 
 /// `lower` without `check`: shapes of one rank of a parallel plan, with its collectives.

@@ -22,8 +22,10 @@ void hand_over(Step& s) {
   s.close();
 }
 
-std::vector<std::int64_t> updating_stages(std::int64_t stages) {
+std::vector<std::int64_t> updating_stages(const Workload& w) {
+  const std::int64_t stages = w.parallel.pipeline;
   if (stages == 1) return {0};
+  if (w.training.two_stages()) return stages == 2 ? std::vector<std::int64_t>{0} : std::vector<std::int64_t>{0, 1};
   return stages == 2 ? std::vector<std::int64_t>{0, 1} : std::vector<std::int64_t>{0, 1, stages - 1};
 }
 
@@ -51,11 +53,17 @@ void divide_backward(const Step& s, std::int64_t stage, std::vector<std::int64_t
   const std::vector<Segment>& segments = s.graph.segments;
   const std::int64_t chunks = s.workload.training.chunks;
   std::size_t update = 0;
-  const std::vector<std::int64_t> updating = updating_stages(s.workload.parallel.pipeline);
+  const std::vector<std::int64_t> updating = updating_stages(s.workload);
   int sends = 0;
   while (segments[static_cast<std::size_t>(sends) + 1].forward < 0) ++sends;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     if (segments[i].once) {
+      const bool ends = stage == 0 || stage + 1 == s.workload.parallel.pipeline;
+      if (s.workload.training.two_stages()) {
+        at[i] = ends == (update == 0) ? 1 : 0;
+        ++update;
+        continue;
+      }
       const bool middle = updating.size() == 3 && update == 1 && stage > 0 && stage + 1 < s.workload.parallel.pipeline;
       at[i] = middle || updating[update] == stage ? 1 : 0;
       ++update;
@@ -64,6 +72,21 @@ void divide_backward(const Step& s, std::int64_t stage, std::vector<std::int64_t
     } else if (segments[i].forward >= 0) {
       at[i] = at[static_cast<std::size_t>(segments[i].forward)];
     }
+  }
+}
+
+}  // namespace
+
+namespace {
+
+/// Each rank runs the stage in its place from the other end too.
+void add_other_stages(Step& s) {
+  std::vector<std::int64_t>& repeats = s.graph.pipeline.repeats;
+  const std::vector<std::int64_t> own = repeats;
+  const std::size_t segments = s.graph.segments.size(), stages = own.size() / segments;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const std::size_t stage = i / segments, segment = i % segments;
+    if (!s.graph.segments[segment].once) repeats[i] += own[(stages - 1 - stage) * segments + segment];
   }
 }
 
@@ -78,6 +101,7 @@ void divide_among_stages(Step& s, const Llm& llm) {
     if (s.train()) divide_backward(s, stage, at);
     repeats.insert(repeats.end(), at.begin(), at.end());
   }
+  if (s.train() && s.workload.training.two_stages()) add_other_stages(s);
 }
 
 }  // namespace plumbline::lowering

@@ -84,18 +84,34 @@ Elements local(const Llm& llm, const Workload& w, const Stage& stage) {
   return e;
 }
 
-HeldParams held(const ParallelPlan& p, const Elements& e) {
+bool two_stages(const Workload& w) { return w.parallel.pipeline > 1 && w.training.two_stages(); }
+
+/// Of a rank: of DualPipe its own stage and the one in its place from the other end.
+Elements local_of_rank(const Llm& llm, const Workload& w, const Stage& stage) {
+  Elements e = local(llm, w, stage);
+  if (!two_stages(w)) return e;
+  const Elements other = local(llm, w, {stage.of - 1 - stage.number, stage.of});
+  e.wide += other.wide;
+  e.linear += other.linear;
+  e.experts += other.experts;
+  e.shared += other.shared;
+  return e;
+}
+
+HeldParams held(const Workload& w, const Elements& e) {
+  const ParallelPlan& p = w.parallel;
+  const std::int64_t ends = two_stages(w) ? 2 : 1;  // ranks of a pipeline that hold the same stage
   const std::int64_t group =
       p.expert == 1 ? p.tensor : std::max(p.expert, p.tensor);  // ranks that hold all experts once
   HeldParams held;
-  held.dense = {e.all(), p.data * p.context, p.tensor};
+  held.dense = {e.all(), ends * p.data * p.context, p.tensor};
   if (p.tensor > 1 && e.shared > 0) {
     held.dense.params -= e.shared;
-    held.shared = {e.shared, p.stage_ranks(), 1};
+    held.shared = {e.shared, ends * p.stage_ranks(), 1};
   }
   if (group != p.tensor && e.experts > 0) {
     held.dense.params -= e.experts;
-    held.experts = {e.experts, p.stage_ranks() / group, group};
+    held.experts = {e.experts, ends * p.stage_ranks() / group, group};
   }
   return held;
 }
@@ -130,7 +146,7 @@ Bytes cache(const Llm& llm, const Workload& w, const Types& t, const Stage& stag
 double factors(const Llm& llm, const Workload& w, const Stage& stage, const Elements& e) {
   const double hidden = d(llm.hidden);
   double matrices = e.wide / hidden > 1 ? 1 : 0;  // the embedding, or the head
-  each_kind(llm, llm.main(), stage, [&](const LayerSpec& l, double layers) {
+  const auto count = [&](const LayerSpec& l, double layers) {
     double own = (l.mixer ? 2 : 0) + (l.cross ? 2 : 0);
     if (l.ffn && l.ffn->is_moe()) {
       own += 2 * d(lowering::ceil_div(l.ffn->experts, lowering::expert_plan(w, *l.ffn).ranks));
@@ -138,7 +154,9 @@ double factors(const Llm& llm, const Workload& w, const Stage& stage, const Elem
       own += 2;
     }
     matrices += layers * own;
-  });
+  };
+  each_kind(llm, llm.main(), stage, count);
+  if (two_stages(w)) each_kind(llm, llm.main(), {stage.of - 1 - stage.number, stage.of}, count);
   return e.all() / hidden + matrices * hidden;
 }
 
@@ -148,7 +166,7 @@ double factors(const Llm& llm, const Workload& w, const Stage& stage, const Elem
 Bytes optimizer(const Llm& llm, const Workload& w, const Stage& stage, const Elements& e, DType base) {
   const double params = e.all(), master = bits(base) < 32 ? 4 : 0;
   // of parts that are divided by unlike numbers of ranks the states go as parameters do
-  const double shares = w.parallel.zero > 0 ? held(w.parallel, e).divided_by() : 1;
+  const double shares = w.parallel.zero > 0 ? held(w, e).divided_by() : 1;
   double states = 8 * params;
   switch (w.training.optimizer) {
     case Optimizer::sgd: states = 4 * params; break;
@@ -197,7 +215,7 @@ MemoryNeed away(MemoryNeed need, const Workload& w) {
 
 MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, const Stage& stage) {
   const Workload rank = lowering::rank_workload(w);
-  const Elements e = local(llm, w, stage);
+  const Elements e = local_of_rank(llm, w, stage);
   const bool train = w.phase == Phase::train;
   if (train && w.training.eager) {
     return lowering::eager_need(llm, rank, t, e.all(), workspace(llm, rank));
@@ -207,10 +225,14 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
   need.activations =
       train ? lowering::stored_activations(llm, rank, t, {stage.number, stage.of, lowering::micro_batches(w)})
             : lowering::live_activations(llm, rank, t);
+  if (train && two_stages(w)) {
+    const lowering::TrainingStage other{stage.of - 1 - stage.number, stage.of, lowering::micro_batches(w)};
+    need.activations += lowering::stored_activations(llm, rank, t, other);
+  }
   need.workspace = workspace(llm, rank);
   if (!train) need.kv_cache = cache(llm, w, t, stage);
   if (!train) return need;
-  const double params = e.all(), replicas = held(w.parallel, e).divided_by();
+  const double params = e.all(), replicas = held(w, e).divided_by();
   need.gradients = storage(w.training.gradient, params);
   need.optimizer = optimizer(llm, w, stage, e, t.base);
   if (w.training.offload == Offload::activations) {
@@ -230,21 +252,21 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
 }  // namespace
 
 double local_params(const Llm& llm, const Workload& workload, std::int64_t stage) {
-  return local(llm, workload, {stage, workload.parallel.pipeline}).all();
+  return local_of_rank(llm, workload, {stage, workload.parallel.pipeline}).all();
 }
 
 HeldParams held_params(const Llm& llm, const Workload& workload, std::int64_t stage) {
-  return held(workload.parallel, local(llm, workload, {stage, workload.parallel.pipeline}));
+  return held(workload, local_of_rank(llm, workload, {stage, workload.parallel.pipeline}));
 }
 
 double factor_elements(const Llm& llm, const Workload& workload, std::int64_t stage) {
   const Stage of{stage, workload.parallel.pipeline};
-  return factors(llm, workload, of, local(llm, workload, of));
+  return factors(llm, workload, of, local_of_rank(llm, workload, of));
 }
 
 Bytes optimizer_states(const Llm& llm, const Workload& workload, std::int64_t stage) {
   const Stage of{stage, workload.parallel.pipeline};
-  return optimizer(llm, workload, of, local(llm, workload, of), lowering::types_of(llm, workload).base);
+  return optimizer(llm, workload, of, local_of_rank(llm, workload, of), lowering::types_of(llm, workload).base);
 }
 
 Bytes kept_of_layer(const Llm& llm, const Workload& rank, const StackSpec& stack, std::size_t kind) {

@@ -129,12 +129,27 @@ void refuse_scattering(const Llm& llm, const Workload& w, const std::string& pla
                     "modelled of a decoder's prefill and decode alone");
 }
 
+/// DeepSeek's code asks for as much: an even number of ranks, and of micro-batches, two a rank at least.
+void check_dual_pipe(const Workload& w, const std::string& place) {
+  const std::int64_t stages = w.parallel.pipeline, parts = micro_batches(w);
+  const std::string flag = place + ": schedule dualpipe: ";
+  if (stages % 2 != 0) {
+    throw BadInput(flag + "expected an even pp, as micro-batches come from both ends; nearest: " +
+                   (stages > 1 ? std::to_string(stages - 1) + " and " : "") + std::to_string(stages + 1));
+  }
+  if (parts % 2 != 0 || parts < 2 * stages) {
+    throw BadInput(flag + "expected an even number of micro-batches, at least 2 x pp = " + std::to_string(2 * stages) +
+                   "; found " + std::to_string(parts));
+  }
+}
+
 void check_schedule(const Llm& llm, const Workload& w, const std::string& place) {
   const std::int64_t stages = w.parallel.pipeline, chunks = w.training.chunks;
   const bool interleaved = w.training.schedule == PipelineSchedule::interleaved;
   // embedding and head may take a layer's place each in the split (Megatron's account_for_embedding_in_pipeline_split)
   const auto divides = [&](std::int64_t all) { return all % (stages * chunks) == 0; };
   const std::string vp = place + ": vp " + std::to_string(chunks) + ": ";
+  if (w.training.two_stages()) check_dual_pipe(w, place);
   if (chunks > 1 && !interleaved) throw BadInput(vp + "expected it with schedule interleaved");
   if (!interleaved) return;
   if (stages == 1 || chunks == 1) throw BadInput(place + ": schedule interleaved: expected pp and vp of at least 2");

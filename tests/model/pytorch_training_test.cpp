@@ -70,6 +70,42 @@ TEST(PytorchTraining, AnOperatorsGradientIsItsLaunches) {
   EXPECT_EQ(count.count("grad_norm"), 0U);
 }
 
+/// Counted in the traces: a norm of each tensor over lists of 320 parts, and all gradients times one number; under autocast
+/// each of the 113 matrices is cast once and its gradient is cast back.
+TEST(PytorchTraining, ClippingAndCastsAreLaunches) {
+  const Llm llama = load_llm("llama-3.2-1b");
+  const Machine machine = h200("hf-sdpa");
+  Workload w = training(1, 2048);
+  const StepPrediction plain = predict(llama, w, machine, RunOptions{Runtime::eager});
+  w.training.clipping = Clipping::norm;
+  const StepPrediction clipped = predict(llama, w, machine, RunOptions{Runtime::eager});
+  const auto count = executions(clipped);
+  EXPECT_EQ(count.at("grad_norm.norms"), 58);
+  EXPECT_EQ(count.at("grad_norm.norms_rest"), 1);
+  EXPECT_EQ(count.at("grad_norm.scale"), 58);
+  double launches = 0;
+  for (const auto& [name, times] : count) launches += name.starts_with("grad_norm.") ? times : 0;
+  EXPECT_EQ(launches, 2 * 59 + 9) << "127 to 129 in the trace";
+  EXPECT_EQ(clipped.graph.memory.total(), plain.graph.memory.total());
+
+  w.training.clipping = Clipping::stack;
+  w.training.gradient = DType::fp32;
+  w.training.gradient_given = true;
+  const StepPrediction cast = predict(llama, w, machine, RunOptions{Runtime::eager});
+  double weights = 0, gradients = 0, inputs = 0;
+  for (const NodePrediction& n : cast.nodes) {
+    const std::string_view name = n.node->name;
+    const auto times = static_cast<double>(n.node->count);
+    weights += name.ends_with(".cast_weight") ? times : 0;
+    inputs += name.ends_with(".cast_input") ? times : 0;
+    gradients += name.ends_with(".d_cast_dw") ? times : 0;
+  }
+  EXPECT_EQ(weights, 16 * 7 + 1);
+  EXPECT_EQ(gradients, 16 * 7 + 1);
+  EXPECT_EQ(inputs, 16 * 5 + 1);
+  EXPECT_GT(cast.latency, plain.latency);
+}
+
 TEST(PytorchTraining, WhatIsRecomputedRunsAsForward) {
   Workload w = training(1, 2048);
   const Machine machine = h200("hf-sdpa");

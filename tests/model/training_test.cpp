@@ -103,14 +103,16 @@ TEST(Training, AFrameworksLaunchesAreRefusedByName) {
   }
 }
 
-std::string refusal(const Workload& w) {
+std::string refusal_of(const Llm& llm, const Workload& w) {
   try {
-    (void)price(w);
+    (void)predict(llm, w, machine_of("megatron"), RunOptions{Runtime::stream});
   } catch (const Error& error) {
     return error.what();
   }
   return "(accepted)";
 }
+
+std::string refusal(const Workload& w) { return refusal_of(small(), w); }
 
 TEST(Training, WhatIsNotReachedIsNamed) {
   Workload w = training(8, 128);
@@ -172,6 +174,11 @@ RC_GTEST_PROP(TrainingLaws, MoreWorkOfExpertsIsNeverFaster, ()) {
   w.parallel.expert = *rc::gen::element(2, 4) * w.parallel.tensor / 2;
   w.parallel.pipeline = *rc::gen::element(1, 2);
   w.parallel.zero = *rc::gen::element(0, 1);
+  w.training.offload = *rc::gen::element(Offload::none, Offload::optimizer);
+  const std::int64_t parts = (w.batch / w.parallel.data) / std::max<std::int64_t>(1, w.training.micro_batch);
+  if (w.parallel.pipeline > 1 && parts % 2 == 0 && parts >= 4 && *rc::gen::arbitrary<bool>()) {
+    w.training.schedule = PipelineSchedule::dual_pipe;
+  }
   const Seconds time = price_experts(w).latency;
   RC_ASSERT(price_experts(w, "ideal").latency <= time);
   Workload more = w;
@@ -181,6 +188,78 @@ RC_GTEST_PROP(TrainingLaws, MoreWorkOfExpertsIsNeverFaster, ()) {
     default: more.expert_load.power = 1; break;
   }
   RC_ASSERT(price_experts(more).latency >= time * (1 - 1e-9));
+}
+
+/// States come and go over the host's link, a layer at a time beside the passes; what waits there is not in memory.
+TEST(Training, WhatWaitsInTheHostsMemoryTravelsBesideThePasses) {
+  const StepPrediction here = price(training(4, 2048));
+  for (const Offload offload : {Offload::optimizer, Offload::activations}) {
+    Workload w = training(4, 2048);
+    w.training.offload = offload;
+    const StepPrediction away = price(w);
+    EXPECT_GE(away.latency, here.latency);
+    EXPECT_LT(away.graph.memory.total(), here.graph.memory.total());
+    EXPECT_GT(away.graph.memory.host, Bytes{});
+    Bytes to_host, from_host;
+    for (const NodePrediction& n : away.nodes) {
+      const auto* copy = std::get_if<Transfer>(&n.node->op);
+      if (copy == nullptr) continue;
+      const Bytes bytes = static_cast<double>(copy->bytes * n.node->count) * units::B;
+      (copy->kind == TransferKind::d2h ? to_host : from_host) += bytes;
+      EXPECT_LE(n.hidden, n.op.time + n.gap);
+    }
+    EXPECT_EQ(to_host, from_host);
+    EXPECT_GT(to_host, 0.5 * away.graph.memory.host);
+  }
+  Workload w = training(4, 2048);
+  w.training.offload = Offload::optimizer;
+  const double states = 12 * 1235814400.0;
+  EXPECT_NEAR(price(w).graph.memory.host.in(units::B) / states, 1, 1e-3);
+  w.training.offload = Offload::activations;
+  w.training.recompute = Recompute::full;
+  EXPECT_THAT(refusal(w), HasSubstr("computed again"));
+  w.training.recompute = Recompute::none;
+  w.parallel.pipeline = 2;
+  EXPECT_THAT(refusal(w), HasSubstr("expected pp 1, or optimizer"));
+}
+
+/// Each rank holds two stages, and gradients are added up over both of its copies; tokens of experts travel while another
+/// pass computes.
+TEST(Training, DualPipeHoldsTwoStagesAndHidesWhatTravels) {
+  Workload w = training(1024, 512);  // many, as what is added up over two copies is once an iteration
+  w.parallel.pipeline = 4;
+  w.parallel.data = 2;
+  w.parallel.expert = 2;
+  w.training.micro_batch = 1;
+  const StepPrediction in_turn = price_experts(w);
+  w.training.schedule = PipelineSchedule::dual_pipe;
+  const StepPrediction dual = price_experts(w);
+  EXPECT_LT(dual.latency, in_turn.latency);
+  const auto exposed = [](const StepPrediction& step) {
+    Seconds sum;
+    for (const NodePrediction& n : step.nodes) {
+      const auto* c = std::get_if<Collective>(&n.node->op);
+      if (c != nullptr && c->kind == CollectiveKind::all_to_all)
+        sum += static_cast<double>(n.node->count) * n.on_path();
+    }
+    return sum;
+  };
+  EXPECT_LT(exposed(dual), 0.2 * exposed(in_turn));
+  EXPECT_NEAR(dual.graph.memory.weights / in_turn.graph.memory.weights, 2, 0.35);
+  EXPECT_EQ(dual.graph.pipeline.micro_batches, 512);
+  for (const Node& n : dual.graph.nodes) {
+    const auto* c = std::get_if<Collective>(&n.op);
+    if (c != nullptr && c->kind == CollectiveKind::all_reduce) {
+      EXPECT_EQ(c->gpus % 2, 0) << n.name;
+    }
+  }
+  EXPECT_NEAR(dual.flops.in(units::FLOP) / in_turn.flops.in(units::FLOP), 1, 0.3) << "of one rank, two half stages";
+  w.parallel.pipeline = 3;
+  EXPECT_THAT(refusal_of(of_experts(), w),
+              HasSubstr("expected an even pp, as micro-batches come from both ends; nearest: 2 and 4"));
+  w.parallel.pipeline = 4;
+  w.training.micro_batch = 128;
+  EXPECT_THAT(refusal_of(of_experts(), w), HasSubstr("at least 2 x pp = 8; found 4"));
 }
 
 /// Twice the work along any axis is never faster, and no stack is faster than the floor.

@@ -147,8 +147,9 @@ constexpr std::array<Column, 40> kColumns{{
     {"gpu", [](ModelRow& r, Text t) { r.gpu = t; }},
 }};
 /// Flags of llm that say nothing of what is measured, or that no row can say.
-constexpr std::array<std::string_view, 11> kNoColumns{
-    "set", "format", "out", "explain", "top", "reserve", "cluster", "collective", "expert-load", "storage", "tokens"};
+constexpr std::array<std::string_view, 13> kNoColumns{"set",     "format",  "out",        "explain",     "top",
+                                                      "reserve", "cluster", "collective", "expert-load", "storage",
+                                                      "tokens",  "mtbf",    "restart"};
 
 /// Where each column stands in this file.
 class Layout {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arch/error.hpp"
+#include "model/schedule/dual_pipe.hpp"
 
 namespace plumbline::training_schedule_test {
 namespace {
@@ -64,6 +65,36 @@ TEST(PipelineTraining, WeightsAreMadeWhereAStageWouldWait) {
   const std::vector<StagePasses> two{each, each};
   EXPECT_NEAR(laid_out_time(two, {PipelineSchedule::zero_bubble, 2, 1}).in(units::ms), 7, 1e-9);
   EXPECT_NEAR(laid_out_time(two, {PipelineSchedule::one_f_one_b, 2, 1}).in(units::ms), 9, 1e-9);
+}
+
+/// (p / 2 - 1) (both + backward - 3 weights) (arXiv 2412.19437, table 2), where a forward pass is as long as gradients of
+/// inputs and of weights; and no longer where gradients of inputs are.
+TEST(PipelineTraining, DualPipeWaitsAsItsReportSays) {
+  const DualPasses alike{1.0 * units::ms, 2.0 * units::ms, 1.0 * units::ms, 3.0 * units::ms};
+  const DualPasses longer{1.0 * units::ms, 2.2 * units::ms, 1.0 * units::ms, 3.2 * units::ms};
+  for (const std::int64_t stages : {2, 4, 8, 16}) {
+    for (const std::int64_t parts : {2 * stages, 3 * stages, 10 * stages}) {
+      const auto ms = [&](const DualPasses& each) {
+        return dual_pipe_time(std::vector<DualPasses>(static_cast<std::size_t>(stages), each), parts).in(units::ms);
+      };
+      const auto d = [](std::int64_t n) { return static_cast<double>(n); };
+      EXPECT_NEAR(ms(alike), 3 * d(parts) + (d(stages) / 2 - 1) * (3 + 2 - 3), 1e-9) << stages << ' ' << parts;
+      EXPECT_LE(ms(longer), 3.2 * d(parts) + (d(stages) / 2 - 1) * (3.2 + 2.2 - 3) + 1e-9) << stages << ' ' << parts;
+      EXPECT_GE(ms(longer), 3.2 * d(parts) - 1e-9) << stages << ' ' << parts;
+    }
+  }
+}
+
+/// Two passes that run together in four fifths of their time.
+TEST(PipelineTraining, DualPipeGainsWherePassesRunTogether) {
+  const DualPasses alone{1.0 * units::ms, 2.0 * units::ms, 1.0 * units::ms, 3.0 * units::ms};
+  DualPasses two = alone;
+  two.both = 2.4 * units::ms;
+  const std::vector<DualPasses> without(4, alone), with(4, two);
+  const double together = passes_together(4, 40);
+  EXPECT_GT(together, 0.8);
+  EXPECT_LT(together, 1);
+  EXPECT_NEAR((dual_pipe_time(without, 40) - dual_pipe_time(with, 40)).in(units::ms), 0.6 * 40 * together, 0.6 * 3);
 }
 
 /// The bubble of ZB-H1 is (p - 1) (forward + inputs - weights) (arXiv 2401.10241, table 1), where those are alike.

@@ -46,5 +46,26 @@ TEST(TrainingRows, MegatronsWeakScalingIsAsFarOffAsThePageSays) {
   EXPECT_LE(100 * worst, 20);
 }
 
+/// Iterations of PyTorch that clip gradients or run under autocast, recorded on an H200: one of the training side, four held
+/// out (data/measurements/h200/pytorch_training has which launches were read off which).
+TEST(TrainingRows, ClippedAndCastIterationsAreMet) {
+  for (const char* side : {"train", "heldout"}) {
+    const std::string file = data_folder() + "/measurements/h200/pytorch_training/options." + side + ".csv";
+    ModelRows rows;
+    read_model_rows(read_text_file(file), file, {}, rows);
+    EXPECT_TRUE(rows.bad.empty());
+    ModelPricing pricing;
+    pricing.gpu = "h200_sxm";
+    pricing.rows_stack = true;
+    pricing.clock = ClockMode::steady;
+    for (const ModelComparison& row : price_model_rows(rows.rows, pricing)) {
+      ASSERT_TRUE(row.compared.error.empty()) << row.compared.shape << ": " << row.compared.error;
+      const double error = 100 * std::log(row.compared.predicted / row.compared.measured);
+      std::printf("%s, %s: %+.1f %%\n", side, row.compared.shape.c_str(), error);
+      EXPECT_LE(std::abs(error), 12) << row.compared.shape;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plumbline::training_rows_test
