@@ -71,6 +71,8 @@ inline constexpr std::array<Word<Recompute>, 4> kRecomputeWords{{{"none", Recomp
 inline constexpr std::array<Word<Clipping>, 2> kClippingWords{{{"none", Clipping::none}, {"norm", Clipping::norm}}};
 inline constexpr std::array<Word<Offload>, 3> kOffloadWords{
     {{"none", Offload::none}, {"optimizer", Offload::optimizer}, {"activations", Offload::activations}}};
+inline constexpr std::array<Word<Fp8Recipe>, 3> kFp8RecipeWords{
+    {{"tensor", Fp8Recipe::tensor}, {"block", Fp8Recipe::block}, {"mx", Fp8Recipe::mx}}};
 inline constexpr std::array<Word<PipelineSchedule>, 5> kScheduleWords{{{"gpipe", PipelineSchedule::gpipe},
                                                                        {"1f1b", PipelineSchedule::one_f_one_b},
                                                                        {"interleaved", PipelineSchedule::interleaved},

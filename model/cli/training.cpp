@@ -53,6 +53,7 @@ void add_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& a
   add("--grad-dtype", "TYPE", set_gradient);
   add("--clip", "WORD", set_clipping);
   add("--offload", "WORD", set_offload);
+  add("--fp8-recipe", "WORD", set_fp8_recipe);
   add("--recompute", "WORD", set_recompute);
   add("--schedule", "WORD", set_schedule);
   add("--vp", "N", set_chunks);

@@ -341,6 +341,10 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
                       ": the launches of its backward pass are not on file; expected --stack megatron, or "
                       "--fusion typical");
   }
+  if (train && workload.training.fp8 == Fp8Recipe::mx && machine.rates().path.kind != TensorPath::Kind::tcgen05) {
+    throw NotModelled("fp8-recipe mx: the matrix units of " + machine.gpu().name +
+                      " take no scales of 32 elements; expected tensor or block, or a GPU of Blackwell's kind");
+  }
   const std::int64_t exchange_sms = workload.parallel.expert > 1 ? exchange_sms_of(machine) : 0;
   if (exchange_sms > 0 || stack.fused_attention || stack.prefill_at_once > 0 || stack.written_out_attention ||
       (train && stack.training)) {

@@ -116,6 +116,7 @@ constexpr auto kKeys = std::to_array<QuestionKey>(
      {"grad-dtype", "TYPE", true, false, false, false, set_training<set_gradient>},
      {"clip", "WORD", true, false, false, false, set_training<set_clipping>},
      {"offload", "WORD", true, false, false, false, set_training<set_offload>},
+     {"fp8-recipe", "WORD", true, false, false, false, set_training<set_fp8_recipe>},
      {"recompute", "WORD", true, false, false, false, set_training<set_recompute>},
      {"schedule", "WORD", true, false, false, false, set_training<set_schedule>},
      {"vp", "N", true, false, false, false, set_training<set_chunks>},

@@ -40,6 +40,10 @@ void set_offload(LlmQuestion& q, const std::string& flag, const std::string& tex
   training_of(q, flag).offload = chosen_word(flag, kOffloadWords, text);
 }
 
+void set_fp8_recipe(LlmQuestion& q, const std::string& flag, const std::string& text) {
+  training_of(q, flag).fp8 = chosen_word(flag, kFp8RecipeWords, text);
+}
+
 void set_recompute(LlmQuestion& q, const std::string& flag, const std::string& text) {
   training_of(q, flag).recompute = chosen_word(flag, kRecomputeWords, text);
 }

@@ -88,6 +88,7 @@ void put_training(Json& out, const StepReport& r) {
                      {"optimizer", word_of(kOptimizerWords, t.optimizer)},
                      {"grad_dtype", name(t.gradient)},
                      {"clip", word_of(kClippingWords, t.clips() ? Clipping::norm : Clipping::none)},
+                     {"fp8_recipe", word_of(kFp8RecipeWords, t.fp8)},
                      {"offload", word_of(kOffloadWords, t.offload)},
                      {"recompute", word_of(kRecomputeWords, t.recompute)},
                      {"schedule", word_of(kScheduleWords, t.schedule)},

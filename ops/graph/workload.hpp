@@ -27,6 +27,11 @@ enum class Recompute { none, selective, full, products };
 /// stacks that fuse take the norm in front of the update and scale in it), not, or so.
 enum class Clipping { stack, none, norm };
 
+/// What shares a scale where training multiplies in fp8: a tensor, whose largest magnitude a pass of its own finds; 128 columns
+/// of a row of activations and gradients and 128 x 128 of weights (DeepSeek-V3, arXiv 2412.19437, section 3.3.2); 32 elements,
+/// by scales that Blackwell's matrix units take with the operands (OCP Microscaling, mxfp8).
+enum class Fp8Recipe { tensor, block, mx };
+
 /// What waits in the host's memory: nothing; the optimizer's states, while the passes run (Megatron-Core's
 /// OptimizerStateOffloader: they come for the update, which the GPU makes, and go back behind it); what each layer keeps for
 /// its backward pass (Transformer Engine's cpu_offload).
@@ -48,6 +53,9 @@ struct Training {
   /// Eager, where layers read casts of wider parameters.
   bool autocast(DType layers) const { return eager && bits(gradient) > bits(layers); }
   Offload offload = Offload::none;
+  Fp8Recipe fp8 = Fp8Recipe::tensor;
+  /// Elements that share a scale; 0: all.
+  std::int64_t fp8_block() const { return fp8 == Fp8Recipe::block ? 128 : fp8 == Fp8Recipe::mx ? 32 : 0; }
   Recompute recompute = Recompute::none;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   /// Sequences of a replica that go forward and backward at a time; 0: one in a pipeline, else all of them.

@@ -207,6 +207,13 @@ void refuse_impossible(const Llm& llm, const Workload& workload) {
   }
 }
 
+void refuse_recipe(const Workload& w, const Types& types) {
+  if (w.phase != Phase::train || w.training.fp8 == Fp8Recipe::tensor) return;
+  if (types.linear.math == DType::fp8 || types.experts.math == DType::fp8) return;
+  throw BadInput("fp8-recipe: expected weights that are multiplied in fp8 (--dtype fp8); found " +
+                 std::string(name(types.linear.math)));
+}
+
 double step_tokens(const Llm& llm, const Workload& w) {
   const auto sequences = static_cast<double>(w.batch);
   if (w.phase == Phase::decode) return sequences;
@@ -233,6 +240,7 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   graph.tensor_beside = workload.overlap == Overlap::iteration;
   const Workload rank = rank_workload(workload);
   Step s(rank, types_of(llm, workload), graph);
+  refuse_recipe(workload, s.types);
   for (std::size_t i = llm.stacks.size(); i-- > 0;) {  // the main stack is first in the list and last to run
     if (runs(llm, workload, llm.stacks[i])) walk(s, llm, llm.stacks[i]);
   }

@@ -61,11 +61,11 @@ void gradient_of(const Gemm& s, NodeRole role, Gradient& out) {
   out.add(scores    ? GradientPart::dq
           : context ? GradientPart::dp
                     : GradientPart::dx,
-          Gemm{s.m, s.k, s.n, s.batch, s.precision, false, other});
+          Gemm{s.m, s.k, s.n, s.batch, s.precision, false, other, false, s.block});
   out.add(scores    ? GradientPart::dk
           : context ? GradientPart::dv
                     : GradientPart::dw,
-          Gemm{s.n, s.k, s.m, s.batch, s.precision, false, kn});
+          Gemm{s.n, s.k, s.m, s.batch, s.precision, false, kn, false, s.block});
 }
 
 }  // namespace

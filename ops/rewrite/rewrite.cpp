@@ -10,14 +10,14 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, kStepNames> kStep{"w", "batch", "seqs", "fresh", "cached",
-                                                         "p", "tied",  "adds", "vocab", "width"};
+constexpr std::array<std::string_view, kStepNames> kStep{"w",    "batch", "seqs",  "fresh", "cached", "p",
+                                                         "tied", "adds",  "vocab", "width", "block"};
 
 /// What the rules ask of the step.
 struct Asked {
   const Workload& workload;
   std::string_view model_type;
-  double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0;
+  double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0, block = 0;
   bool autocast = false;
   bool decode() const { return workload.phase == Phase::decode; }
 };
@@ -32,6 +32,7 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
           (parts - 1) / parts,
           static_cast<double>(v.tokens),
           static_cast<double>(v.width),
+          static_cast<double>(w.training.fp8_block()),
           w.training.autocast(w.precision_given ? w.precision.output : DType::bf16)};
 }
 
@@ -51,7 +52,7 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
   const double sequences = static_cast<double>(w.batch);
   values.insert(values.end(),
                 {bits(single_dtype(op)) / 8.0, sequences, sequences, decode ? 1.0 : static_cast<double>(w.prompt),
-                 cached, asked.parameter, asked.tied, asked.adds, asked.vocabulary, asked.width});
+                 cached, asked.parameter, asked.tied, asked.adds, asked.vocabulary, asked.width, asked.block});
 }
 
 Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>& values) {

@@ -27,7 +27,8 @@ namespace plumbline {
 ///   adds     share of the micro-batches whose gradients are added to those of others
 ///   vocab    tokens of the vocabulary
 ///   width    of the residual stream
-inline constexpr std::size_t kStepNames = 10;
+///   block    elements that share a scale of fp8, where the operator has no key of that name; 0: all of a tensor
+inline constexpr std::size_t kStepNames = 11;
 
 /// What rules of training ask of the model.
 struct Vocabulary {

@@ -67,7 +67,9 @@ void Step::recompute(int first, int end) {
 
 void Step::gemm(NodeTag tag, std::int64_t m, std::int64_t n, std::int64_t k, const Precision& precision, bool bias,
                 std::int64_t copies) {
-  add(tag, Gemm{m, n, k, copies, precision, bias});
+  Gemm product{m, n, k, copies, precision, bias};
+  if (train() && workload.training.fp8 == Fp8Recipe::block && precision.math == DType::fp8) product.block = 128;
+  add(tag, product);
 }
 
 void Step::row(NodeTag tag, RowwiseKind kind, std::int64_t rows, std::int64_t cols, bool residual) {

@@ -190,6 +190,36 @@ RC_GTEST_PROP(TrainingLaws, MoreWorkOfExpertsIsNeverFaster, ()) {
   RC_ASSERT(price_experts(more).latency >= time * (1 - 1e-9));
 }
 
+/// A pass for the maximum of each tensor and one that casts; of blocks one that does both, with fp32 scales of 128 (mx: a byte
+/// for each 32) beside the values and their transpose.
+TEST(Training, CastsToFp8AreLaunches) {
+  Workload w = training(1, 2048);
+  w.precision_given = true;
+  w.precision = *parse_precision("fp8");
+  const double n = 2048.0 * 2048;
+  const auto of_qkv = [](const StepPrediction& step, std::string_view launch) -> const CustomOp* {
+    for (const Node& node : step.graph.nodes) {
+      if (node.pass == Pass::forward && node.name == "qkv_quantize." + std::string(launch)) {
+        return &std::get<CustomOp>(node.op);
+      }
+    }
+    return nullptr;
+  };
+  const StepPrediction tensor = price(w);
+  ASSERT_NE(of_qkv(tensor, "amax"), nullptr);
+  EXPECT_EQ(of_qkv(tensor, "cast_transpose")->write, 2 * n * units::B);
+  EXPECT_EQ(of_qkv(tensor, "cast_blocks"), nullptr);
+  w.training.fp8 = Fp8Recipe::block;
+  const StepPrediction block = price(w);
+  EXPECT_EQ(of_qkv(block, "amax"), nullptr);
+  EXPECT_EQ(of_qkv(block, "cast_blocks")->write, (2 * n + 2 * 4 * n / 128) * units::B);
+  w.training.fp8 = Fp8Recipe::mx;
+  EXPECT_THAT(refusal(w), HasSubstr("take no scales of 32 elements; expected tensor or block"));
+  const Machine b200 = make_machine(load_gpu("b200_sxm"), MachineOptions{"megatron", ClockMode::steady, {}});
+  const StepPrediction mx = predict(small(), w, b200, RunOptions{Runtime::stream});
+  EXPECT_EQ(of_qkv(mx, "cast_blocks")->write, (2 * n + 2 * n / 32) * units::B);
+}
+
 /// States come and go over the host's link, a layer at a time beside the passes; what waits there is not in memory.
 TEST(Training, WhatWaitsInTheHostsMemoryTravelsBesideThePasses) {
   const StepPrediction here = price(training(4, 2048));

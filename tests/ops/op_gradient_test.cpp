@@ -46,6 +46,11 @@ TEST(Gradients, OfProductsAreProductsOfTheTransposes) {
   expect_gradient(Gemm{2, 3, 4, 5, fp8, true}, {{dx, Gemm{2, 4, 3, 5, fp8}}, {dw, Gemm{3, 4, 2, 5, fp8}}});
   expect_gradient(GroupedGemm{8, 2, 9, 3, 4, 50, {}},
                   {{dx, GroupedGemm{8, 2, 9, 4, 3, 50, {}}}, {dw, GroupedGemm{8, 2, 9, 3, 4, 50, {}, true}}});
+  Gemm blocks{2, 3, 4, 1, fp8};
+  blocks.block = 128;
+  for (const Gradient::Node& part : gradient_of(blocks, NodeRole::plain)) {
+    EXPECT_EQ(std::get<Gemm>(part.op).block, 128) << "scales of 128 in all three products";
+  }
   // of many rows each comes back by itself
   expect_gradient(GroupedGemm{8, 2, 16, 3, 4, 50, {}},
                   {{dx, GroupedGemm{8, 1, 32, 4, 3, 50, {}}}, {dw, GroupedGemm{8, 2, 16, 3, 4, 50, {}, true}}});

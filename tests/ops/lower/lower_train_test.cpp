@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "arch/error.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing_support::lower_train_test {
@@ -143,6 +144,24 @@ TEST(LowerTrain, NormsHaveTheGradientsOfTheirKind) {
     choices += row != nullptr && row->kind == RowwiseKind::dropout_backward;
   }
   EXPECT_EQ(choices, 2) << "behind attention and behind the feed-forward part";
+}
+
+/// DeepSeek-V3's recipe: all three products of a layer's matrix have scales of 128; the head, in 16 bits, has none.
+TEST(LowerTrain, BlocksOfFp8HaveTheirScalesInBothPasses) {
+  Workload w = train(1, 256);
+  w.precision_given = true;
+  w.precision = *parse_precision("fp8");
+  for (const Fp8Recipe recipe : {Fp8Recipe::tensor, Fp8Recipe::block, Fp8Recipe::mx}) {
+    w.training.fp8 = recipe;
+    const std::int64_t block = recipe == Fp8Recipe::block ? 128 : 0;  // mx: the matrix units' own
+    const Graph g = lower(llama_8b(), w);
+    EXPECT_EQ(shape_of<Gemm>(g, "qkv_proj").block, block);
+    EXPECT_EQ(shape_of<Gemm>(g, "down_proj.dx", Pass::backward).block, block);
+    EXPECT_EQ(shape_of<Gemm>(g, "down_proj.dw", Pass::backward).block, block);
+    EXPECT_EQ(shape_of<Gemm>(g, "lm_head").block, 0);
+  }
+  w.precision = *parse_precision("bf16");
+  EXPECT_THROW((void)lower(llama_8b(), w), BadInput);
 }
 
 TEST(LowerTrain, CastsGoBack) {
