@@ -75,7 +75,7 @@ double stored_ffn(const FfnSpec& f, const View& v) {
   const ExpertPlan plan = expert_plan(v.w, f);
   // rows that travelled are those of the rank's own tokens in number; tensor ranks of the same tokens have their experts'
   const double share = plan.fullest / (plan.exchanged ? v.tp() : d(plan.ranks));
-  const double in = f.latent > 0 ? d(f.latent) : plan.exchanged ? v.hidden * v.shards : v.hidden;
+  const double in = f.latent > 0 ? d(f.latent) : v.hidden * v.shards;  // gathered in front of them, or brought
   const double rows = share * v.tokens * d(f.topk);
   bytes += stored_dense(f, v, rows, in, d(f.expert_width) / d(plan.width_split));
   bytes += rows * v.element * in;                             // expert results, for the gradient of the routing weights

@@ -136,6 +136,17 @@ TEST(TrainExperts, ActivationsAreThoseOfTheRanksOwnRows) {
   EXPECT_NEAR(eight / one, 1, 1e-12);
 }
 
+/// Rows in the order of experts are as wide as the model whatever the tensor ranks split: tokens are gathered in front.
+TEST(TrainExperts, RoutedRowsAreKeptWholeWhereTokensAreSplit) {
+  Workload w = on_ranks(train(8, 256), 2, 1, 1);
+  const double whole = lower(mixtral(), w).memory.activations.in(units::B);
+  w.parallel.sequence = true;
+  const double split = lower(mixtral(), w).memory.activations.in(units::B);
+  // two norms' inputs, that of the products of attention and the router's are halved; and the head's two
+  const double tokens = 8 * 256, halved = tokens * 4096 * 2.0 * (32 * 4 + 2) / 2;
+  EXPECT_NEAR(whole - split, halved, 1e-9 * whole);
+}
+
 TEST(TrainExperts, RefusedPlansNameTheRule) {
   const auto refusal = [](const Workload& w) -> std::string {
     try {
