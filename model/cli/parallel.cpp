@@ -55,9 +55,15 @@ std::vector<std::string> parallel_remarks(const Workload& workload, const Machin
         "The i-th most popular expert gets a share of the tokens proportional to i^-A; ranks hold them in "
         "turn, and the fullest rank is priced.");
   }
-  if (workload.overlap == Overlap::none) {
+  const bool together = workload.phase == Phase::train && workload.training.two_stages();
+  if (workload.overlap == Overlap::none && !together) {
     remarks.emplace_back("Collectives run beside nothing (--overlap): no communication overlaps with compute.");
     return remarks;
+  }
+  if (together) {
+    remarks.emplace_back(
+        "Each rank holds two stages; what a pass exchanges travels while the pass that runs with it computes, and what "
+        "replicas exchange travels by itself.");
   }
   if (in_halves(workload.overlap)) remarks.emplace_back("Two halves of the batch take turns, layer by layer.");
   if (sends_beside(workload.overlap)) {

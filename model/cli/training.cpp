@@ -84,6 +84,11 @@ std::vector<std::string> training_remarks(const Workload& workload) {
       "Backward kernels were never timed by themselves: they are priced by the bytes and FLOPs that they move, with "
       "the "
       "coefficients of their forward kin, and their bands are those of operators that nobody measured."};
+  if (training.offload != Offload::none) {
+    remarks.emplace_back(
+        "Copies to and from the host's memory go beside the passes, a layer at a time; GPUs on one port of the host "
+        "share it.");
+  }
   if (workload.parallel.data > 1) {
     remarks.emplace_back("Gradients travel between replicas behind the last backward pass; nothing hides them.");
   }
