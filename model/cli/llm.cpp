@@ -232,7 +232,8 @@ void add_llm_command(const Command& root, Action& action) {
   add_size_flags(app, flags->asked.workload);
   add_output_length(app, *flags);
   add_parallel_flags(app, flags->asked.parallel, flags->asked.workload);
-  add_training_flags(app, flags->training, flags->asked);
+  add_training_flags(app, flags->asked);
+  add_whole_training_flags(app, flags->training, flags->asked);
   add_precision_flags(app, flags->asked.workload);
   app.value("--runtime", joined_words(kRuntimeWords),
             "launches: in a CUDA graph, queued, one by one from Python [the stack's]",

@@ -4,6 +4,7 @@
 #include "model/cli/common.hpp"
 #include "model/cli/model_flags.hpp"
 #include "model/cli/parallel.hpp"
+#include "model/cli/training.hpp"
 #include "model/plan_search.hpp"
 #include "model/report/several_gpus/plan_report.hpp"
 #include "model/stacks/stack.hpp"
@@ -12,8 +13,9 @@
 namespace plumbline::cli {
 namespace {
 
-enum class Asked { prefill, decode };
-constexpr std::array<Word<Asked>, 2> kAskedWords{{{"prefill", Asked::prefill}, {"decode", Asked::decode}}};
+enum class Asked { prefill, decode, train };
+constexpr std::array<Word<Asked>, 3> kAskedWords{
+    {{"prefill", Asked::prefill}, {"decode", Asked::decode}, {"train", Asked::train}}};
 constexpr std::array<Word<PlanGoal>, 3> kGoalWords{
     {{"latency", PlanGoal::latency}, {"tokens/s/gpu", PlanGoal::tokens_per_s}, {"tokens/J", PlanGoal::tokens_per_J}}};
 
@@ -23,6 +25,7 @@ struct PlanFlags {
   OutputFlags output;
   Asked asked = Asked::decode;
   Workload workload;
+  LlmQuestion trained;  ///< its flags of training
   PlanQuestion question;
   std::int64_t top = 20;
   std::optional<Overlap> overlap;  ///< as much of it as a plan has; else the stack's
@@ -31,6 +34,21 @@ struct PlanFlags {
 
 void refuse_idle_lengths(const PlanFlags& f) {
   if (f.asked == Asked::decode && f.prompt_given) throw BadInput("--prompt: has no meaning with --phase decode");
+  if (f.asked == Asked::train && f.context_given) throw BadInput("--context: has no meaning with --phase train");
+  if (f.asked == Asked::train || f.trained.training_given.empty()) return;
+  throw BadInput(f.trained.training_given + ": has no meaning without --phase train");
+}
+
+/// What is trained as `llm` would ask for it.
+void train(Workload& workload, const PlanFlags& f, const Stack& stack) {
+  workload.phase = Phase::train;
+  workload.training = f.trained.workload.training;
+  workload.parallel.zero = f.trained.workload.parallel.zero;
+  workload.training.written_out = stack.written_out_attention;
+  workload.training.score_bytes = stack.score_kept.in(units::B);
+  if (!stack.trains_eagerly()) return;
+  train_eagerly(workload);
+  workload.fused_attention = stack.fused_attention;
 }
 
 ExitCode run_plan(const PlanFlags& f) {
@@ -40,6 +58,7 @@ ExitCode run_plan(const PlanFlags& f) {
   Workload workload = f.workload;
   workload.phase = f.asked == Asked::decode ? Phase::decode : Phase::prefill;
   workload.fusion = machine.stack().fusion;
+  if (f.asked == Asked::train) train(workload, f, machine.stack());
   if (workload.parallel.sequence && workload.parallel.attention_data) {
     throw BadInput("--sp: expected it without --attention-dp, which splits the residual stream by sequences");
   }
@@ -49,6 +68,7 @@ ExitCode run_plan(const PlanFlags& f) {
   question.reserve = reserve_of(f.reserve, machine.gpu().memory.usable_capacity());
   Workload of_one = workload;
   of_one.parallel = {};
+  of_one.parallel.zero = workload.parallel.zero;
   check(of_one);
   Predictor predictor;
   const RunOptions run{machine.stack().runtime};
@@ -82,7 +102,7 @@ void add_plan_command(const Command& root, Action& action) {
   app.value("--gpus", "N", "GPUs in all",
             [flags](const std::string& text) { flags->question.gpus = whole_number("--gpus", text, 1, 1 << 20); })
       .required();
-  add_choice(app, "--phase", kAskedWords, flags->asked, "the prompt; one token per sequence");
+  add_choice(app, "--phase", kAskedWords, flags->asked, "the prompt; one token per sequence; an iteration");
   add_choice(app, "--goal", kGoalWords, flags->question.goal, "what plans are ranked by");
   app.value("--max-latency", "TIME", "drop plans whose step takes longer: 30ms",
             [flags](const std::string& text) { flags->question.most_latency = parse_seconds(text); });
@@ -95,6 +115,7 @@ void add_plan_command(const Command& root, Action& action) {
   app.toggle("--attention-dp", "... have attention whole on each tp rank", flags->workload.parallel.attention_data);
   add_machine_flags(app, flags->machine);
   add_size_flags(app, flags->workload);
+  add_training_flags(app, flags->trained);
   add_precision_flags(app, flags->workload);
   add_reserve_flag(app, flags->reserve);
   app.value("--overlap", joined_words(kOverlapWords), "what runs beside compute, where a plan has it [the stack's]",
@@ -103,11 +124,12 @@ void add_plan_command(const Command& root, Action& action) {
   add_whole(app, "--top", "plans in the table; 0: all [20]", flags->top, 0);
   app.footer(
       "Ranks (tp, pp, cp, dp, ep) with tp x pp x cp x dp = N; those that do not fit are counted. Exit code 1: no plan\n"
-      "is left. Example:\n"
+      "is left. Training has the flags that llm has for it. Example:\n"
       "  predict-model plan --model llama-3.1-70b --gpu h200 --gpus 8 --batch 64 --context 8k --goal tokens/s/gpu");
   app.when_chosen([flags, app, &action] {
     flags->prompt_given = app.given("--prompt");
     flags->context_given = app.given("--context");
+    if (flags->asked == Asked::train && !app.given("--stack")) flags->machine.stack.name = kTrainingStack;
     action = [flags] { return run_plan(*flags); };
   });
 }

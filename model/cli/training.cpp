@@ -42,12 +42,25 @@ Seconds time_of(const std::string& flag, const std::string& text) {
   throw BadInput(flag + ": expected a time above 0 in s, min, h or d, such as 36h; found '" + text + "'");
 }
 
+/// Each names itself where it is refused.
+class TrainingOptions {
+ public:
+  TrainingOptions(const Command& app, LlmQuestion& asked) : app_(app), asked_(asked) {}
+  template <class Set>
+  void operator()(const char* flag, const char* shape, Set set) const {
+    app_.value(flag, shape, "", [flag, set, &asked = asked_](const std::string& text) { set(asked, flag, text); })
+        .hidden();
+  }
+
+ private:
+  const Command& app_;
+  LlmQuestion& asked_;
+};
+
 }  // namespace
 
-void add_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& asked) {
-  const auto add = [&](const char* flag, const char* shape, auto set) {
-    app.value(flag, shape, "", [flag, set, &asked](const std::string& text) { set(asked, flag, text); }).hidden();
-  };
+void add_training_flags(const Command& app, LlmQuestion& asked) {
+  const TrainingOptions add(app, asked);
   add("--micro-batch", "N", set_micro_batch);
   add("--optimizer", "WORD", set_optimizer);
   add("--grad-dtype", "TYPE", set_gradient);
@@ -58,6 +71,10 @@ void add_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& a
   add("--schedule", "WORD", set_schedule);
   add("--vp", "N", set_chunks);
   add("--zero", "0..3", set_zero);
+}
+
+void add_whole_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& asked) {
+  const TrainingOptions add(app, asked);
   add("--tokens", "T", [&flags](LlmQuestion& q, const std::string& flag, const std::string& text) {
     if (q.training_given.empty()) q.training_given = flag;
     flags.tokens = tokens_of(text);

@@ -14,7 +14,9 @@ struct TrainingFlags {
 };
 
 /// Not shown by --help, whose page is full; the page's end and docs/predict-model.md name them.
-void add_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& asked);
+void add_training_flags(const Command& app, LlmQuestion& asked);
+/// ... of a whole training, beside them.
+void add_whole_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& asked);
 
 /// What is assumed of an iteration.
 std::vector<std::string> training_remarks(const Workload& workload);

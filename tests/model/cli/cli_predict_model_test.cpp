@@ -170,6 +170,27 @@ TEST(PredictModel, PlanRanksWhatIsLegal) {
   EXPECT_THAT(page, HasSubstr("<circle class=\"c1\""));
 }
 
+/// Training too, by the flags that llm has for it, with experts on other ranks among the plans.
+TEST(PredictModel, PlanRanksIterationsOfTraining) {
+  const auto plan = [](std::vector<std::string> more) {
+    std::vector<std::string> all{"plan",   "--model", "deepseek-moe-16b", "--gpu", "h200",
+                                 "--gpus", "8",       "--batch",          "16"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const auto result = run(plan({"--phase", "train", "--prompt", "512", "--zero", "1", "--micro-batch", "1", "--goal",
+                                "tokens/s/gpu", "--format", "json"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json["phase"], "train");
+  int dealt = 0;
+  for (const auto& each : json["plans"]) dealt += each["ep"].get<int>() > 1 ? 1 : 0;
+  EXPECT_GT(dealt, 0);
+  EXPECT_LT(dealt, static_cast<int>(json["plans"].size()));
+  expect_refusal(plan({"--micro-batch", "1"}), 2, "--micro-batch: has no meaning without --phase train");
+  expect_refusal(plan({"--phase", "train", "--context", "9"}), 2, "--context: has no meaning with --phase train");
+}
+
 TEST(PredictModel, PowerCapAndDataAreOfCardsWithEnergies) {
   EXPECT_EQ(run(decode({"--power-cap", "600", "--data", "zeros"})).code, 0);
   expect_refusal(decode({"--data", "sevens"}), 2, "--data: expected normal, zeros, ternary or uniform");
