@@ -88,7 +88,8 @@ TEST(Training, ReplicasWaitForTheirGradientsAlone) {
   w.parallel.data = 8;
   const StepPrediction eight = price(w);
   EXPECT_GT(eight.network_exposed, Seconds{});
-  EXPECT_NEAR((eight.latency - eight.network_exposed) / one.latency, 1, 0.02);
+  // a little less: while gradients travel the board draws less, and the clock that the cap leaves for the rest is higher
+  EXPECT_NEAR((eight.latency - eight.network_exposed) / one.latency, 1, 0.03);
   EXPECT_GT(*eight.energy, 7.9 * *one.energy);
 }
 

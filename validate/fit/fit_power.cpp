@@ -93,7 +93,8 @@ Solved solve(const std::vector<PowerCounts>& rows, const Shape& shape) {
 /// The searched numbers as a point and back; each is kept inside its bounds.
 constexpr std::size_t kSearched = 8;
 constexpr std::array<double, kSearched> kStart{0.6, 0.8, 0.5, 0.85, 1, 0.7, 0.85, 0.9};
-constexpr std::array<double, kSearched> kLow{0.3, 0.5, 0.1, 0.4, 0.9, 0.4, 0.5, 0.6};
+/// The knee no lower than any clock that dense work was seen at (1.2 GHz of 1.98): below it a falling voltage is a guess.
+constexpr std::array<double, kSearched> kLow{0.62, 0.5, 0.1, 0.4, 0.9, 0.4, 0.5, 0.6};
 constexpr std::array<double, kSearched> kHigh{0.9, 1, 0.9, 1.1, 1.1, 1, 1.1, 1.1};
 
 std::vector<double> inside(std::vector<double> x) {
@@ -117,6 +118,27 @@ double search_loss(const std::vector<PowerCounts>& rows, const std::vector<doubl
   const std::vector<double> in = inside(x);
   for (std::size_t i = 0; i < kSearched; ++i) outside += (x[i] - in[i]) * (x[i] - in[i]);
   return solve(rows, shape_of(x, memory_supply)).loss + 10 * outside;
+}
+
+/// From several voltage curves to begin with: a steep one below a late knee and one that bends nowhere are valleys of their own,
+/// which one simplex does not leave.
+Shape best_shape(const std::vector<PowerCounts>& rows, double memory_supply) {
+  constexpr std::array<std::array<double, 2>, 3> kCurves{{{0.6, 0.8}, {0.72, 0.85}, {0.8, 0.85}}};
+  const auto loss = [&](const std::vector<double>& x) { return search_loss(rows, x, memory_supply); };
+  std::vector<double> best;
+  double least = 0;
+  for (const auto& [knee, floor] : kCurves) {
+    std::vector<double> start(kStart.begin(), kStart.end());
+    start[0] = knee;
+    start[1] = floor;
+    const std::vector<double> found = simplex_search(loss, start, 0.1, 1000);
+    const double at = loss(found);
+    if (best.empty() || at < least) {
+      best = found;
+      least = at;
+    }
+  }
+  return shape_of(best, memory_supply);
 }
 
 /// The memory's own reading as a straight line of DRAM traffic: picojoules a byte, and what it takes at rest.
@@ -372,10 +394,7 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
   Solved solved;
   double supply = shape.memory_supply;
   for (int round = 0; round < 2; ++round) {  // the share needs the whole energy of a byte, which hardly depends on it
-    const std::vector<double> best =
-        simplex_search([&](const std::vector<double>& x) { return search_loss(powered, x, supply); },
-                       {kStart.begin(), kStart.end()}, 0.1, 1000);
-    shape = shape_of(best, supply);
+    shape = best_shape(powered, supply);
     solved = solve(powered, shape);
     const double whole = 0.5 * (solved.energies[kRead] + solved.energies[kWrite]);
     if (per_byte > 0 && whole > 0) supply = std::clamp(per_byte / whole, 0.05, 1.0);

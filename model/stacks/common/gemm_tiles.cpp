@@ -135,6 +135,12 @@ Demand launch_demand(const Context& c, const TileLayout& layout, const WorkSplit
   d.serial_clk = split.serial_clk;
   d.l2 = layout.l2_bytes * units::B;
   d.delivered = layout.delivered * units::B;
+  if (!split.second_launch) {
+    // the result's own way: into shared memory, out of it, through L2
+    const double out = task.batch * c.out_bytes / (split.ctas * split.steps);
+    d.l2_hidden = out * units::B;
+    d.smem_hidden_clk = 2 * out / c.smem_port;
+  }
   d.step_latency = layout.step_latency;
   d.in_flight = e.stages * e.stage_bytes * units::B;
   double panels = c.a_bytes + c.w_bytes;

@@ -148,7 +148,7 @@ class TmaPlanner {
     Demand d = gemm::launch_demand(c, t, split, traffic);
     if (traffic == Traffic::counted) d.dram_read = c.task.batch * (walked() + c.task.bias_bytes) * units::B;
     if (c.path.kind == TensorPath::Kind::wgmma)
-      d.smem_hidden_clk = rows_again(t.costs->tile) * t.costs->row_side() / c.smem_port;
+      d.smem_hidden_clk += rows_again(t.costs->tile) * t.costs->row_side() / c.smem_port;
     d.l2_limit = L2Limit::ports;
     // a tile cannot begin before the last but one has left tensor memory
     if (c.path.kind == TensorPath::Kind::tcgen05)

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/own/gemm_traffic.hpp"
 #include "model/stacks/own/own_kernels.hpp"
 #include "ops/plan/kernel_menu.hpp"
 
@@ -104,6 +105,10 @@ class WgmmaPlanner {
     constexpr double kTwice = 0.5 * 2 / 3;
     const Rates& m = c.rates;
     Demand d = own_demand(c, t, split, traffic, kTwice * c.starts.inside);
+    if (traffic == Traffic::counted) {
+      const double again = 1 + kTwice * c.starts.inside;
+      d.dram_read = c.task.batch * (walked(t, split) * again + c.task.bias_bytes) * units::B;
+    }
     d.dealt_once = true;
     d.l2_limit = L2Limit::lookups;
     d.lookups = t.lookups * units::B;
@@ -124,6 +129,23 @@ class WgmmaPlanner {
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
 
  private:
+  /// Bytes of the operands that cross the DRAM interface; the band is the kernel's (gemm_sm90_launch.cu).
+  double walked(const TileLayout& t, const WorkSplit& split) const {
+    const TileCosts& e = *t.costs;
+    const double slots = std::floor(c.rates.sm_count * e.resident / e.cluster) * e.cluster;
+    const double square = std::sqrt(slots * e.tile.cols / e.tile.rows);
+    own::GemmWalk walk;
+    walk.row_tiles = e.swapped ? t.tiles_n : t.tiles_m;
+    walk.col_tiles = e.swapped ? t.tiles_m : t.tiles_n;
+    walk.row_bytes = (e.swapped ? c.w_bytes : c.a_bytes) / walk.row_tiles;
+    walk.col_bytes = (e.swapped ? c.a_bytes : c.w_bytes) / walk.col_tiles;
+    walk.tile_bytes = e.tile_m * e.tile_n * c.task.output_bytes;
+    walk.at_once = std::max(1.0, slots / std::max(1.0, split.splits));
+    walk.band = std::max(1.0, std::round(square / e.cluster)) * e.cluster;
+    const auto partitions = static_cast<double>(std::max<std::int64_t>(1, c.rates.gpu.l2.partitions));
+    return own::walked_bytes(walk, c.rates.l2_capacity.in(units::B), partitions);
+  }
+
   /// Sums that are added to what memory holds: the copy engine's reduction has L2 fetch the lines first, while the ring
   /// is full and nothing else is asked for, so that its share of DRAM's rate is what a tile waits for; of a few CTAs their
   /// SMs' ports.
