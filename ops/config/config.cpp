@@ -61,12 +61,15 @@ constexpr auto kHarmless = std::to_array<std::string_view>({"chunk_size",
                                                             "gap_size",
                                                             "scale_depth",
                                                             "order_of_interleaved_layers",
-                                                            "num_image_tokens"});
+                                                            "num_image_tokens",
+                                                            "median_filter_width"});
 
 // Switches that change no weight, no FLOP and no launch that is modelled: how outputs are returned, how things are rounded,
 // initialized, normalized or fused, what a rotation looks like; and what the readers take as given (the bias of Mamba's
 // convolution, that T5 has an encoder). Sources: configuration_<type>.py of transformers 4.40 - 5.0.
 constexpr auto kHarmlessSwitches = std::to_array<std::string_view>({"mamba_use_mlp",
+                                                                    "scale_decoder_outputs",
+                                                                    "is_gated_act",
                                                                     "learned_embeddings",
                                                                     "skip_bias_add",
                                                                     "skip_bias_add_qkv",
@@ -278,6 +281,18 @@ std::string LlmConfig::filled_text() const {
   return text;
 }
 
+std::string LlmConfig::filled_main_text() const {
+  constexpr auto kMain = std::to_array<std::string_view>(
+      {"hidden_size", "n_embd", "d_model", "dim", "embedding_dim", "vocab_size", "num_hidden_layers", "n_layer",
+       "n_layers", "num_layers", "num_blocks", "num_attention_heads", "n_head", "n_heads", "num_heads"});
+  std::string text;
+  for (const std::string& one : filled_) {
+    const std::string_view key = std::string_view(one).substr(0, one.find(' '));
+    if (std::find(kMain.begin(), kMain.end(), key) != kMain.end()) text += (text.empty() ? "" : ", ") + one;
+  }
+  return text;
+}
+
 std::optional<JsonValue> LlmConfig::find_object(Names names) const {
   auto found = find(names);
   if (found && !found->is_object()) found->fail("expected an object, found " + found->dump().substr(0, 60));
@@ -313,7 +328,7 @@ std::int64_t LlmConfig::count_or(Names names, std::int64_t fallback) const {
 }
 
 std::int64_t LlmConfig::layers(Names names) const {
-  const auto value = find(names);
+  const auto value = find_size(names);
   if (!value) inner_.fail("missing layer count: expected one of " + joined(names));
   return integer_within(*value, 1, kMostLayers);
 }

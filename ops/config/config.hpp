@@ -61,6 +61,8 @@ class LlmConfig {
   const std::vector<std::string>& assumptions() const { return assumptions_; }
   /// The sizes that were asked for and came from the class, "head_dim 256, ..."; "" where the file states all.
   std::string filled_text() const;
+  /// Those of them that a file is expected to state: vocabulary, width, layers and heads.
+  std::string filled_main_text() const;
   /// a x b, refused above 2^40 in the name of `key`.
   std::int64_t product(std::int64_t a, std::int64_t b, const char* key) const;
 

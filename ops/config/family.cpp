@@ -53,7 +53,7 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"glm4_moe", kDecoder, kQkvBiasOnly | kRouterBias | kFlooredHeads},
     {"glm4", kDecoder, kQkvBiasOnly | kFourNorms},
     {"glm4v", kDecoder, kQkvBiasOnly | kFourNorms},
-    {"glm4v_moe", kDecoder, kQkvBiasOnly | kRouterBias},
+    {"glm4v_moe", kDecoder, kQkvBiasOnly | kRouterBias | kFlooredHeads},
     {"glm", kDecoder, kQkvBiasOnly},
     {"chatglm", kDecoder, 0},
     {"dots1", kDecoder, kQkNormHead | kRouterBias},
@@ -140,6 +140,8 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"solar_open", kDecoder, 0},
     {"vaultgemma", kDecoder, kGemma},
     {"youtu", kDecoder, kTied},
+    {"zaya", kDecoder, kTied | kWindow},
+    {"inkling", kDecoder, kQkNormHead | kNeverTied},
     {"biogpt", kDecoder, kGpt2},
     {"xglm", kDecoder, kTied | kLayerNorm | kPlainFfn | kAllBias | kNoRope | kGelu},
     {"openai-gpt", kDecoder, kGpt2 | kNoFinalNorm},
@@ -208,6 +210,22 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"nomic_bert", Layout::bert, kBert},
     {"esm", Layout::bert, kBert},
     {"modernbert", Layout::bert, kBert},
+    {"deberta", Layout::bert, kBert},
+    {"deberta-v2", Layout::bert, kBert},
+    {"dpr", Layout::bert, kBert},
+    {"ibert", Layout::bert, kBert},
+    {"layoutlm", Layout::bert, kBert},
+    {"splinter", Layout::bert, kBert},
+    {"t5gemma", Layout::t5, kGemma | kFourNorms | kEvenSlide},
+    {"pegasus", Layout::seq2seq, kBert},
+    {"marian", Layout::seq2seq, kBert},
+    {"blenderbot", Layout::seq2seq, kBert},
+    {"blenderbot-small", Layout::seq2seq, kBert},
+    {"plbart", Layout::seq2seq, kBert},
+    {"led", Layout::seq2seq, kBert},
+    {"dinov2", Layout::vit, kBert},
+    {"dinov2_with_registers", Layout::vit, kBert},
+    {"siglip_vision_model", Layout::vit, kBert},
     {"t5", Layout::t5, kTied | kPlainFfn | kNoRope},
     {"mt5", Layout::t5, kNoRope},
     {"umt5", Layout::t5, kNoRope},
@@ -220,9 +238,8 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"clip_vision_model", Layout::vit, kBert},
 });
 
-constexpr auto kUnread =
-    std::to_array<std::string_view>({"clip", "clip_text_model", "siglip", "deberta", "deberta-v2", "wav2vec2", "hubert",
-                                     "swin", "convnext", "blip-2", "chameleon"});
+constexpr auto kUnread = std::to_array<std::string_view>(
+    {"clip", "clip_text_model", "siglip", "wav2vec2", "hubert", "swin", "convnext", "blip-2", "chameleon", "blt"});
 
 /// Other names of a family.
 struct Alias {
@@ -233,6 +250,11 @@ constexpr auto kAliases = std::to_array<Alias>({{"hf_olmo", "olmo"},
                                                 {"minimax_m1", "minimax"},
                                                 {"deci", "nemotron-nas"},
                                                 {"nemotron_nas", "nemotron-nas"},
+                                                {"inkling_mm_model", "inkling"},
+                                                {"qwen2_5_omni_text", "qwen2_5_vl"},
+                                                {"qwen3_omni_moe_text", "qwen3_moe"},
+                                                {"paddleocr_vl_text", "ernie4_5"},
+                                                {"glm_ocr_text", "glm4"},
                                                 {"step3", "step3_text"},
                                                 {"step3_vl", "step3_text"}});
 

@@ -44,6 +44,10 @@ constexpr auto kKinds = std::to_array<BertKind>({
     {.type = "mpnet", .token_types = false},
     {.type = "nomic_bert", .positions = false, .pooler = false},
     {.type = "esm", .embedding_norm = false, .token_types = false, .positions = false, .final_norm = true},
+    {.type = "deberta", .token_types = false, .positions = false, .pooler = false},
+    {.type = "deberta-v2", .token_types = false, .positions = false, .pooler = false},
+    {.type = "dpr", .pooler = false},
+    {.type = "splinter", .pooler = false},
     {.type = "xlm", .token_types = false, .pooler = false, .head = BertHead::bias},
 });
 
@@ -85,6 +89,8 @@ double ends(const LlmConfig& config, const Llm& llm, const BertKind& kind, std::
     count += d(config.dim_or({"task_type_vocab_size"}, 3)) * e;
   }
   config.find({"task_type_vocab_size"});
+  // LayoutLM: where a word stands on the page, by its corners, its height and its width.
+  if (config.is("layoutlm")) count += 4.0 * d(config.dim_or({"max_2d_position_embeddings"}, 1024)) * e;
   if (config.is("mpnet")) {  // biases of relative positions, which all layers share
     count += d(config.dim_or({"relative_attention_num_buckets"}, 32)) *
              d(config.dim({"num_attention_heads"}, "attention heads"));
@@ -178,6 +184,47 @@ void check_esm(const LlmConfig& config) {
   if (config.flag_or({"is_folding_model"}, false)) config.find({"is_folding_model"})->fail("folding is not understood");
 }
 
+/// DeBERTa (arXiv 2006.03654, 2111.09543): a table of relative positions, which the layers' own projections read or those
+/// of keys and queries; a convolution in the first layer of the largest. `layer` gets what each layer has; what all share
+/// is returned.
+double read_deberta(const LlmConfig& config, std::int64_t hidden, std::int64_t layers, LayerSpec& layer) {
+  const double h = d(hidden);
+  double count = d(config.count_or({"type_vocab_size"}, 0)) * h;
+  const double rows = d(config.dim({"max_position_embeddings"}, "positions"));
+  if (config.flag_or({"position_biased_input"}, true)) count += rows * h;
+  if (config.dim_or({"embedding_size"}, hidden) != hidden) {
+    config.find({"embedding_size"})->fail("expected the hidden width, " + std::to_string(hidden));
+  }
+  config.find({"pooler_hidden_size"});
+  config.flag_or({"legacy"}, true);  // of the masked-language head
+  const bool second = config.is("deberta-v2");
+  if (!second) layer.mixer.edit<AttentionSpec>().key_bias = false;
+  if (const std::int64_t taps = config.count_or({"conv_kernel_size"}, 0); taps > 0 && second) {
+    count += h * h * d(taps) / d(config.dim_or({"conv_groups"}, 1)) + 3.0 * h;
+  }
+  const bool relative = config.flag_or({"relative_attention"}, false);
+  const bool shared = config.flag_or({"share_att_key"}, false);
+  const auto said = config.find({"max_relative_positions"});
+  const std::int64_t buckets = config.has({"position_buckets"}) ? config.find({"position_buckets"})->as_integer() : -1;
+  if (!relative) return count;
+  std::string kinds;
+  if (const auto stated = config.find({"pos_att_type"})) {
+    if (stated->is_string()) kinds = stated->as_string();
+    else {
+      for (const JsonValue& one : stated->elements()) kinds += one.as_string() + "|";
+    }
+  }
+  const std::int64_t most = said ? said->as_integer() : -1;
+  const double reach = second && buckets > 0 ? d(buckets) : (most > 0 ? d(most) : rows);
+  count += 2.0 * reach * h;
+  if (second && config.text_or({"norm_rel_ebd"}, "none").find("layer_norm") != std::string::npos) count += 2.0 * h;
+  const bool keys = kinds.find("c2p") != std::string::npos, queries = kinds.find("p2c") != std::string::npos;
+  double own = 0;
+  if (!second || !shared) own += (keys ? h * h + (second ? h : 0.0) : 0.0) + (queries ? h * h + h : 0.0);
+  config.assume("the scores of relative positions are not counted, the projections of their table neither");
+  return count + d(layers) * own;
+}
+
 LayerSpec bert_layer(const LlmConfig& config, const Llm& llm, bool causal) {
   LayerSpec layer;
   const std::int64_t heads = config.dim({"num_attention_heads", "n_heads", "n_head"}, "attention heads");
@@ -239,8 +286,10 @@ void build_bert(const LlmConfig& config, Llm& llm) {
   StackSpec stack;
   stack.role = causal ? StackSpec::Role::decoder : StackSpec::Role::encoder;
   stack.hidden = llm.hidden;
-  const LayerSpec layer = bert_layer(config, llm, causal);
+  LayerSpec layer = bert_layer(config, llm, causal);
   const std::int64_t layers = config.layers({"num_hidden_layers", "n_layers", "n_layer"});
+  const bool deberta = config.family().type.starts_with("deberta");
+  const double relative = deberta ? read_deberta(config, llm.hidden, layers, layer) : 0.0;
   for (std::int64_t i = 0; i < layers; ++i) append_layer(stack, layer);
   const std::int64_t width = embedding_width(config, llm.hidden);
   if (config.is("albert")) {
@@ -248,7 +297,7 @@ void build_bert(const LlmConfig& config, Llm& llm) {
     refuse_groups(config);
   }
   llm.embedding_params = d(llm.vocab) * d(width);
-  stack.other_params = ends(config, llm, kind, width);
+  stack.other_params = ends(config, llm, kind, width) + relative;
   if (causal_head) {
     stack.other_params += head_transform(config, llm, kind, width);
     config.assume("the transform in front of the head is counted, the pooler is not");

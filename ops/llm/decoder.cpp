@@ -168,6 +168,7 @@ void know_mixer_keys(const LlmConfig& config) {
                           "v_head_dim"}) {
     config.find({key});
   }
+  for (const char* key : {"swa_num_attention_heads", "swa_num_key_value_heads", "swa_head_dim"}) config.find({key});
   if (config.is("minimax_m3_vl_text")) {
     for (const char* key : {"index_n_heads", "index_head_dim", "index_block_size"}) config.find({key});
   }
@@ -228,7 +229,7 @@ namespace {
 /// LongCat-Flash in the form that transformers' class writes (which counts all layers): its module makes room for gate and
 /// up matrices of the identities too (LongcatFlashExperts of transformers 5.17).
 double unfilled_params(const LlmConfig& config, const StackSpec& stack) {
-  if (!config.is("longcat_flash") || !config.has({"num_hidden_layers"})) return 0;
+  if (!config.is("longcat_flash") || !config.inner().has("num_hidden_layers")) return 0;
   double room = 0;
   for (const int kind : stack.order) {
     const auto& ffn = stack.kinds[static_cast<std::size_t>(kind)].ffn;
@@ -269,7 +270,8 @@ void build_decoder(const LlmConfig& config, Llm& llm) {
     if (!no_mixer[i]) layer.mixer = mixers[i];
     if (!no_ffn[i]) layer.ffn = ffns.of(static_cast<std::int64_t>(i), moe[i]);
     layer.norms -= (no_mixer[i] ? 1 : 0) + (no_ffn[i] ? 1 : 0);
-    layer.beside = read_beside(config, llm.hidden, moe[i]);
+    layer.beside =
+        read_beside(config, llm.hidden, {static_cast<std::int64_t>(i), moe[i], words[i] == kSlidingAttention});
     if (crossing[i]) {
       crossing_params += cross_layer_params(layer, llm.hidden);
       continue;
@@ -280,7 +282,7 @@ void build_decoder(const LlmConfig& config, Llm& llm) {
   configs.report_keys();
   know_feed_forward_keys(config, moe);
   if (config.has({"layer_types", "layers_block_type", "attn_layer_period"}) || config.is("bamba") ||
-      config.is("kimi_linear") || config.is("recurrent_gemma"))
+      config.is("kimi_linear") || config.is("inkling") || config.is("recurrent_gemma"))
     know_mixer_keys(config);
   stack.passes = passes.each;
   stack.other_params = params_outside_layers(config, llm, layers) + crossing_params;

@@ -29,6 +29,7 @@ std::int64_t divided(const LlmConfig& config, std::int64_t hidden, std::int64_t 
 /// T5 (arXiv:1910.10683): RMSNorm, no biases, relative position buckets in the first layer of each stack (in every
 /// layer of UMT5), d_kv apart from d_model / heads.
 void build_t5(const LlmConfig& config, Llm& llm) {
+  if (config.is("t5gemma")) return build_t5gemma(config, llm);
   read_common(config, llm, config.family().has(kTied));
   const std::int64_t heads = config.dim({"num_heads", "num_attention_heads"}, "attention heads");
   const std::int64_t width = config.dim_or({"d_kv", "head_dim"}, 64);
@@ -71,8 +72,22 @@ double seq2seq_other_params(const LlmConfig& config, const Llm& llm, bool decode
            2.0 * h;
   }
   if (config.is("m2m_100")) return 2.0 * h;  // positions by sines; norms in front of the parts, and a last one
-  const double positions = d(config.dim({"max_position_embeddings"}, "learned positions") + 2);
-  return positions * h + 2.0 * h + (config.is("mbart") ? 2.0 * h : 0.0);
+  if (config.is("marian")) return 0;         // by sines too, norms behind the parts
+  if (config.is("pegasus")) return 2.0 * h;
+  if (config.is("led")) {
+    const char* key = decoder ? "max_decoder_position_embeddings" : "max_encoder_position_embeddings";
+    return d(config.dim({key}, "learned positions")) * h + 2.0 * h;
+  }
+  const double positions = d(config.dim({"max_position_embeddings"}, "learned positions"));
+  if (config.family().type.starts_with("blenderbot")) return positions * h + 2.0 * h;
+  return (positions + 2) * h + 2.0 * h + (config.is("mbart") ? 2.0 * h : 0.0);
+}
+
+/// Positions by sines that the module keeps as parameters and no checkpoint holds.
+void read_sines(const LlmConfig& config, Llm& llm) {
+  if (!config.is("marian") && !config.is("pegasus")) return;
+  llm.unfilled_params = 2.0 * d(config.dim({"max_position_embeddings"}, "positions")) * d(llm.hidden);
+  config.assume("positions are sines, which transformers' module holds as parameters and no checkpoint fills");
 }
 
 }  // namespace
@@ -80,6 +95,16 @@ double seq2seq_other_params(const LlmConfig& config, const Llm& llm, bool decode
 void build_seq2seq(const LlmConfig& config, Llm& llm) {
   read_common(config, llm, true);
   const bool whisper = config.is("whisper");
+  read_sines(config, llm);
+  if (const std::string whole = first_architecture(config.inner()); whole.ends_with("ForCausalLM")) {
+    config.inner().at("architectures").fail("'" + whole + "': a decoder without its encoder is not understood");
+  }
+  if (config.is("marian")) {
+    if (config.dim_or({"decoder_vocab_size"}, llm.vocab) != llm.vocab) {
+      config.find({"decoder_vocab_size"})->fail("expected the encoder's vocabulary, " + std::to_string(llm.vocab));
+    }
+    config.flag_or({"share_encoder_decoder_embeddings"}, true);
+  }
   if (whisper) llm.max_context = config.count_or({"max_target_positions"}, 0);
   config.find({"num_hidden_layers"});
   for (const bool decoder : {true, false}) {
@@ -103,6 +128,13 @@ void build_seq2seq(const LlmConfig& config, Llm& llm) {
     layer.norm = NormKind::layer;
     layer.norm_vectors = 2;
     layer.norms = decoder ? 3 : 2;
+    if (config.is("led") && !decoder) {
+      // Longformer's projections of tokens that see everything; of a prompt there are few.
+      config.find({"attention_window"});
+      layer.beside.vectors = 3 * (llm.hidden * llm.hidden + llm.hidden);
+      config.assume(
+          "LED's encoder attends within windows: costed as full attention; its global projections run for no token");
+    }
     const std::int64_t layers = decoder ? config.layers({"decoder_layers"}) : config.layers({"encoder_layers"});
     for (std::int64_t i = 0; i < layers; ++i) append_layer(stack, layer);
     stack.other_params = seq2seq_other_params(config, llm, decoder);

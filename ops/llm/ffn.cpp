@@ -231,8 +231,12 @@ FfnSpec read_moe_ffn(const LlmConfig& config) {
     ffn.width = config.dim({"hidden_size"}, "hidden width");
   }
   ffn.identities = config.count_or({"zero_expert_num"}, 0);
+  if (config.is("zaya")) {  // one more choice skips the experts
+    ffn.identities = 1;
+    ffn.router_width = config.dim_or({"router_hidden_size"}, 256);
+  }
   if (ffn.identities > 0) {
-    // LongCat-Flash (arXiv 2509.01322, section 2.1): a choice that falls on an identity costs nothing.
+    // LongCat-Flash, Zaya (arXiv 2509.01322, section 2.1): a choice that falls on an identity costs nothing.
     const std::int64_t chosen = ffn.topk, all = ffn.experts + ffn.identities;
     ffn.topk = std::max<std::int64_t>(1, (chosen * ffn.experts + all / 2) / all);
     config.assume("of " + std::to_string(chosen) + " choices a token " + std::to_string(ffn.topk) +
@@ -284,7 +288,7 @@ std::vector<bool> moe_layers(const LlmConfig& config, std::int64_t layers) {
     for (std::size_t i = 0; i < moe.size(); ++i) moe[i] = moe[i] && condition(static_cast<std::int64_t>(i));
   };
   const std::int64_t dense_first =
-      config.count_or({"first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"}, 0);
+      config.count_or({"first_k_dense_replace", "moe_layer_start_index", "num_dense_layers", "dense_mlp_idx"}, 0);
   keep([&](std::int64_t i) { return i >= dense_first; });
   if (const auto last = config.find({"moe_layer_end_index"}); last && last->as_integer() >= 0) {
     keep([&](std::int64_t i) { return i <= last->as_integer(); });

@@ -34,6 +34,7 @@ void each_ffn_size(Ffn& ffn, Visit visit) {
   visit("expert_bias", ffn.expert_bias);
   visit("inner_norm", ffn.inner_norm);
   visit("identities", ffn.identities);
+  visit("router_width", ffn.router_width);
   visit("gated", ffn.gated);
 }
 

@@ -12,6 +12,7 @@
 #include "ops/llm/graph_reader.hpp"
 #include "ops/llm/parts.hpp"
 #include "ops/llm/published_size.hpp"
+#include "ops/llm/tower_table.hpp"
 
 namespace plumbline {
 namespace {
@@ -68,6 +69,11 @@ Choice choose_family(const JsonValue& root, const JsonValue& inner) {
     }
   }
   if (inner.has("ssm_cfg")) return {*find_family("mamba"), true, "mamba"};
+  // Keys that BERT's kin have and decoders have not.
+  if (inner.has("type_vocab_size") && inner.has("layer_norm_eps") && !inner.has("num_key_value_heads")) {
+    const Family& bert = *find_family("bert");
+    return {Family{"unknown", Layout::bert, bert.flags, 0}, false, text_of(inner, "model_type")};
+  }
   return {Family{"unknown", Layout::decoder, kTied, 0}, false, text_of(inner, "model_type")};
 }
 
@@ -152,23 +158,35 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
   llm.model_type = choice.type;
   if (!choice.known) {
     const std::string sentence =
-        "model_type '" + choice.type + "' is not known: read as Llama-like (RMSNorm, gated FFN, RoPE)";
+        "model_type '" + choice.type + "' is not known: read as " +
+        (choice.family.layout == Layout::bert ? "BERT-like (LayerNorm, two matrices, learned positions)"
+                                              : "Llama-like (RMSNorm, gated FFN, RoPE)");
     config.assume(sentence);
     llm.guessed = true;
     llm.warnings.push_back(printable(sentence) + "; the bands hold what such a guess has been wrong by");
   }
   build(config, llm);
   for (const char* key : {"vision_config", "audio_config"}) {
-    if (const auto tower = root.find(key)) add_tower(config, *tower, llm);
+    if (const auto tower = root.find(key)) add_tower(config, key, *tower, llm);
+  }
+  for (const std::string& key : further_parts(root)) {
+    if (const auto part = root.find_object(key)) add_tower(config, key, *part, llm);
   }
   note_silent_towers(root, config);
   read_quantization(config, quant, llm);
   finish_totals(llm);
   check_unknown_keys(config, choice);
   llm.assumptions = config.assumptions();
+  if (root.find_string("model_type").value_or("").ends_with("_thinker")) {
+    llm.assumptions.push_back("an omni model: the thinker alone is read, the talker and what makes sound are left out");
+  }
   if (const std::string filled = config.filled_text(); !filled.empty()) {
     llm.assumptions.push_back("keys that the config leaves out, as the class of '" + printable(choice.type) +
                               "' in transformers has them: " + filled);
+  }
+  if (const std::string filled = config.filled_main_text(); !filled.empty() && inner.is_same_as(root)) {
+    llm.warnings.push_back("the file does not say its main sizes: " + filled + " are the defaults of the class of '" +
+                           printable(choice.type) + "' in transformers");
   }
   llm.ignored_keys = config.ignored_keys();
   if (!llm.ignored_keys.empty()) {
@@ -183,15 +201,18 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
 
 Llm parse_llm(const std::string& config_json, const std::string& quant_json, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(config_json, place);
-  const JsonValue root = document.root();
-  if (!root.is_object()) root.fail("expected an object with the keys of a config.json");
-  if (root.has("schema")) return read_graph(root);
+  const JsonValue file = document.root();
+  if (!file.is_object()) file.fail("expected an object with the keys of a config.json");
+  if (file.has("schema")) return read_graph(file);
   std::optional<JsonDocument> quant_document;
   std::optional<JsonValue> quant;
   if (!quant_json.empty()) {
     quant_document = JsonDocument::parse(quant_json, place + " (hf_quant_config.json)");
     quant = quant_document->root();
   }
+  // Qwen's omni models: the part that reads and thinks; the one that speaks is left out.
+  const auto thinker = file.find_object("thinker_config");
+  const JsonValue root = thinker ? *thinker : file;
   JsonValue inner = unwrapped(root);
   const Choice choice = choose_family(root, inner);
   const bool wrapped = !inner.is_same_as(root);

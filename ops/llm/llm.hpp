@@ -33,6 +33,7 @@ struct FfnSpec {
   /// Choices of the router that hand a token on as it is (LongCat-Flash): columns of the router, no weights. Of `topk`
   /// choices, `topk` x experts / (experts + identities) fall on experts when they fall evenly.
   std::int64_t identities = 0;
+  std::int64_t router_width = 0;  ///< the router chooses by this width, which narrow parts beside it make (0: hidden)
   /// The experts of a token are in `top_groups` of `groups` groups of them (DeepSeek); 0: in any.
   std::int64_t groups = 0, top_groups = 0;
   bool is_moe() const { return experts > 0; }

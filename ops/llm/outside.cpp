@@ -116,6 +116,50 @@ void read_gemma_beside(const LlmConfig& config, std::int64_t hidden, BesideSpec&
   }
 }
 
+/// Zaya (arXiv 2510.04476): queries and keys pass a depthwise and a grouped convolution, a scale a KV head follows; both
+/// residual adds have scales and biases; the router is a small network over a state that the layer before hands on.
+void read_zaya_beside(const LlmConfig& config, std::int64_t hidden, const BesidePlace& place, BesideSpec& beside) {
+  const std::int64_t heads = config.dim({"num_attention_heads"}, "query heads");
+  const std::int64_t kv = config.dim_or({"num_key_value_heads"}, 2), width = config.dim_or({"head_dim"}, 128);
+  const std::int64_t channels = config.product(heads + kv, width, "head_dim");
+  const std::int64_t taps = config.dim_or({"cca_time0"}, 2), grouped = config.dim_or({"cca_time1"}, 2);
+  const std::int64_t router = config.dim_or({"router_hidden_size"}, 256);
+  beside.matrices.push_back({config.product(width, grouped, "cca_time1"), channels});
+  beside.matrices.push_back({hidden, router});
+  beside.matrices.push_back({router, router});
+  beside.matrices.push_back({router, router});
+  beside.vectors += channels * (taps + 2) + kv + 8 * hidden;
+  beside.vectors += 4 * router + (place.layer > 0 ? router : 0);  // biases, a norm, the scale of the state before
+}
+
+/// Inkling: short convolutions over keys, values and the results of both parts; logits by relative position; a scale of the
+/// feed-forward part; columns of the router for the shared experts.
+void read_inkling_beside(const LlmConfig& config, std::int64_t hidden, const BesidePlace& place, BesideSpec& beside) {
+  std::int64_t heads = config.dim({"num_attention_heads"}, "query heads");
+  std::int64_t kv = config.dim_or({"num_key_value_heads"}, heads), width = config.dim_or({"head_dim"}, 128);
+  std::int64_t extent = config.dim_or({"rel_extent"}, 1024);
+  if (place.sliding) {
+    heads = config.dim_or({"swa_num_attention_heads"}, heads);
+    kv = config.dim_or({"swa_num_key_value_heads"}, kv);
+    width = config.dim_or({"swa_head_dim"}, width);
+    extent = config.dim_or({"sliding_window_size", "sliding_window"}, 512);
+  }
+  const std::int64_t taps = config.dim_or({"conv_kernel_size", "sconv_kernel_size"}, 4);
+  const std::int64_t relative = config.dim_or({"d_rel"}, 16);
+  beside.matrices.push_back({hidden, config.product(heads, relative, "d_rel")});
+  beside.vectors += taps * (2 * config.product(kv, width, "head_dim") + 2 * hidden) + relative * extent + 1;
+  if (place.moe && config.flag_or({"shared_expert_sink"}, true)) {
+    if (const std::int64_t shared = config.count_or({"n_shared_experts"}, 0); shared > 0) {
+      beside.matrices.push_back({hidden, shared});
+    }
+  }
+  config.find({"unpadded_vocab_size", "log_scaling_n_floor", "logits_mup_width_multiplier"});
+  config.find({"mtp_hidden_states_first", "mtp_local_layer_ids", "chain_hidden_post_norm"});
+  if (config.count_or({"num_mtp_layers"}, 0) > 0) config.assume("Inkling's multi-token prediction layers are left out");
+  config.assume(
+      "Inkling's short convolutions and logits by relative position are in the parameters and in no operator");
+}
+
 /// Fuyu projects patches by one linear layer.
 double patch_params(const LlmConfig& config, double h) {
   const JsonValue& outer = config.outer();
@@ -146,13 +190,17 @@ double params_outside_layers(const LlmConfig& config, Llm& llm, std::int64_t lay
   if (config.family().type.starts_with("rwkv")) count += norm;  // the embedding's norm, which stands in the first block
   if (config.is("hrm_text")) count += h;                        // where the lower module begins
   if (config.is("mllama_text_model")) count += 8.0 * h;         // rows for pictures, which the head has not
+  if (config.is("zaya")) count += 2.0 * h;                      // scale and bias of what the layers read
+  if (config.is("inkling")) count += h;                         // a norm of the embedding
   if (config.is("moshi")) count += h;                           // a row for the token that stands for no text
   if (config.is("gpt_neox_japanese")) count += h;               // the bias of attention in the last layer alone
   return count;
 }
 
-BesideSpec read_beside(const LlmConfig& config, std::int64_t hidden, bool moe) {
+BesideSpec read_beside(const LlmConfig& config, std::int64_t hidden, const BesidePlace& place) {
   BesideSpec beside;
+  if (config.is("zaya")) read_zaya_beside(config, hidden, place, beside);
+  if (config.is("inkling")) read_inkling_beside(config, hidden, place, beside);
   read_gemma_beside(config, hidden, beside);
   if (const std::int64_t streams = residual_streams(config); streams > 1) {
     if (streams > 64) config.find({"hc_mult"})->fail("expected at most 64 residual streams");
@@ -176,7 +224,7 @@ BesideSpec read_beside(const LlmConfig& config, std::int64_t hidden, bool moe) {
   }
   if (const std::int64_t rank = config.count_or({"gated_norm_rank"}, 0); rank > 0) {
     // A.X-K2: a norm is scaled by a low-rank gate, the one in front of a dense feed-forward part is not.
-    for (int norm = 0; norm < (moe ? 2 : 1); ++norm) {
+    for (int norm = 0; norm < (place.moe ? 2 : 1); ++norm) {
       beside.matrices.push_back({hidden, rank});
       beside.matrices.push_back({rank, hidden});
     }

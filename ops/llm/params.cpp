@@ -25,8 +25,9 @@ ParamCount ffn_params(const FfnSpec& ffn, std::int64_t hidden) {
   if (ffn.inner_norm) count.vectors += d(ffn.width);
   if (!ffn.is_moe()) return count;
   const ParamCount one = expert_params(ffn, hidden);
-  count += {experts * one.matrices + h * experts, experts * one.vectors};
-  count.matrices += h * d(ffn.identities);
+  const double router = ffn.router_width > 0 ? d(ffn.router_width) : h;
+  count += {experts * one.matrices + router * experts, experts * one.vectors};
+  count.matrices += router * d(ffn.identities);
   if (ffn.router_bias) count.vectors += experts;
   if (ffn.shared_width > 0) count += dense_ffn_params(ffn, hidden, ffn.shared_width);
   if (ffn.shared_gate) count.matrices += h;

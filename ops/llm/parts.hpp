@@ -42,8 +42,12 @@ int norm_vectors(const LlmConfig& config);
 /// Learned positions, norms and projections at the ends of a decoder (the final norm among them). May set the size of the
 /// embedding where it is narrower than the layers.
 double params_outside_layers(const LlmConfig& config, Llm& llm, std::int64_t layers);
-/// What every layer has beside mixer and feed-forward part.
-BesideSpec read_beside(const LlmConfig& config, std::int64_t hidden, bool moe);
+/// What a layer has beside mixer and feed-forward part.
+struct BesidePlace {
+  std::int64_t layer = 0;
+  bool moe = false, sliding = false;
+};
+BesideSpec read_beside(const LlmConfig& config, std::int64_t hidden, const BesidePlace& place);
 
 /// Attention as BERT's generation has it: as many keys as queries, no rotation, biases everywhere or nowhere.
 AttentionSpec plain_attention(const LlmConfig& config, std::int64_t heads, std::int64_t width, bool causal, bool bias);
@@ -57,12 +61,13 @@ void build_nemotron_h(const LlmConfig& config, Llm& llm);
 void build_bert(const LlmConfig& config, Llm& llm);
 void build_modernbert(const LlmConfig& config, Llm& llm);
 void build_t5(const LlmConfig& config, Llm& llm);
+void build_t5gemma(const LlmConfig& config, Llm& llm);
 void build_seq2seq(const LlmConfig& config, Llm& llm);
 void build_vit(const LlmConfig& config, Llm& llm);
 void build_diffusion(const LlmConfig& config, Llm& llm);
 /// A tower of a multimodal file: a stack when it runs (CLIP with an MLP projector), parameters when its sizes are known;
 /// else says it is left out.
-void add_tower(const LlmConfig& config, const JsonValue& vision, Llm& llm);
+void add_tower(const LlmConfig& config, const std::string& key, const JsonValue& vision, Llm& llm);
 /// Parameters of a tower with its projector to `hidden`; nothing when its sizes are not known.
 /// As `tower_params`, for towers of pictures around Qwen, Llama 3.2, Mistral, Kimi and InternVL.
 std::optional<double> picture_tower_params(const LlmConfig& config, const LlmConfig& tower, std::int64_t hidden);

@@ -15,6 +15,10 @@ std::string_view word_of(const LlmConfig& config, const JsonValue& value) {
   const std::string text = value.as_string();
   if (text == "attention" || text == "global_attention" || text == "global") return kFullAttention;
   if (text == "local_attention" || text == "local") return kSlidingAttention;
+  if (config.is("zaya") || config.is("inkling")) {  // attention whose inputs pass short convolutions
+    if (text == "hybrid") return kFullAttention;
+    if (text == "hybrid_sliding") return kSlidingAttention;
+  }
   if (const MixerKind* kind = find_mixer(config, text)) return *std::find(kind->words.begin(), kind->words.end(), text);
   std::vector<std::string> known = mixer_words();
   known.emplace_back("attention");
@@ -88,6 +92,18 @@ Words from_attention_types(const LlmConfig& config, const JsonValue& types, std:
   return words;
 }
 
+/// Inkling: the sliding layers by their numbers, or all but every sixth.
+Words inkling_words(const LlmConfig& config, std::int64_t layers) {
+  const auto list = config.find({"local_layer_ids"});
+  if (!list) return each(layers, [](std::int64_t i) { return (i + 1) % 6 != 0 ? kSlidingAttention : kFullAttention; });
+  Words words = all(layers, kFullAttention);
+  for (const JsonValue& value : list->elements()) {
+    const std::int64_t layer = integer_within(value, 0, LlmConfig::kMostLayers);
+    if (layer < layers) words[static_cast<std::size_t>(layer)] = kSlidingAttention;
+  }
+  return words;
+}
+
 /// 1 full, 0 lightning attention, which MiniMax alone has.
 void refuse_linear_types(const LlmConfig& config) {
   const auto list = config.find({"attn_type_list"});
@@ -119,8 +135,11 @@ Words layer_words(const LlmConfig& config, std::int64_t layers) {
     config.find({"global_attn_every_n_layers"});
     config.find({"sliding_window_pattern"});
     config.find({"attn_layer_indices"});
+    config.find({"local_layer_ids"});
     config.find({"mamba_n_heads", "mamba_num_heads", "mamba_head_dim"});
     words = from_list(config, *list, layers);
+  } else if (config.is("inkling")) {
+    words = inkling_words(config, layers);
   } else if (placed(config, layers, words)) {
     return words;
   } else if (const auto types = config.find({"attention_types"})) {

@@ -130,7 +130,8 @@ MoePermute permutation(const Step& s, const FfnSpec& f, const Routed& r, bool co
 void route(Step& s, const FfnSpec& f) {
   // The shared expert's gate is one more column of the router; eager code multiplies by it apart.
   const bool gate = f.shared_gate && f.shared_width > 0;
-  s.gemm("router"_node, s.tokens, f.experts + f.identities + (gate && !s.none() ? 1 : 0), s.hidden, s.types.plain);
+  s.gemm("router"_node, s.tokens, f.experts + f.identities + (gate && !s.none() ? 1 : 0),
+         f.router_width > 0 ? f.router_width : s.hidden, s.types.plain);
   if (s.none() && gate) s.gemm("shared_gate"_node, s.tokens, 1, s.hidden, s.types.plain);
   if (s.none()) s.row("router_softmax"_node, RowwiseKind::softmax, s.tokens, f.experts + f.identities);
   s.add("router_topk"_node, TopK{s.tokens, f.experts + f.identities, f.topk, s.types.base});

@@ -20,7 +20,9 @@ void read_mamba2_heads(const LlmConfig& config, std::int64_t hidden, Mamba2Spec&
   const auto stated = config.find({"mamba_d_head"});
   const bool auto_width = stated && stated->is_string() && stated->as_string() == "auto";
   std::optional<std::int64_t> width;
-  if (!auto_width && !config.is("zamba2")) width = config.maybe_dim({"mamba_head_dim", "mamba_d_head", "head_dim"});
+  if (!auto_width && !config.is("zamba2")) width = config.maybe_dim({"mamba_head_dim", "mamba_d_head"});
+  // Where there is attention too, the head width without a name is its own.
+  if (!width && config.family().layout == Layout::mamba) width = config.maybe_dim({"head_dim"});
   if (heads && width && !config.has({"mamba_d_ssm"})) {
     config.find({"expand", "mamba_expand"});
     r.heads = *heads;

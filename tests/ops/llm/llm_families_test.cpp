@@ -23,7 +23,7 @@ namespace {
 using testing_support::multiplied_weights;
 
 // Refused, by the name of a key or of a kind of layer.
-const std::set<std::string> kRefused{"blt", "inkling_text", "zaya"};
+const std::set<std::string> kRefused{"blt"};
 
 const JsonDocument& document() {
   static const JsonDocument file = JsonDocument::read_file(testing_support::tests_folder() + "/ops/hf_families.json");
