@@ -140,6 +140,9 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"solar_open", kDecoder, 0},
     {"vaultgemma", kDecoder, kGemma},
     {"youtu", kDecoder, kTied},
+    {"phi3small", kDecoder, kTied | kLayerNorm | kAllBias},
+    {"jais", kDecoder, kTied | kLayerNorm | kAllBias | kNoRope},
+    {"chameleon", kDecoder, kQkNormAll | kQkNormBias},
     {"zaya", kDecoder, kTied | kWindow},
     {"inkling", kDecoder, kQkNormHead | kNeverTied},
     {"biogpt", kDecoder, kGpt2},
@@ -239,7 +242,7 @@ constexpr auto kFamilies = std::to_array<Family>({
 });
 
 constexpr auto kUnread = std::to_array<std::string_view>(
-    {"clip", "clip_text_model", "siglip", "wav2vec2", "hubert", "swin", "convnext", "blip-2", "chameleon", "blt"});
+    {"clip", "clip_text_model", "siglip", "wav2vec2", "hubert", "swin", "convnext", "blip-2", "blt"});
 
 /// Other names of a family.
 struct Alias {
@@ -255,6 +258,7 @@ constexpr auto kAliases = std::to_array<Alias>({{"hf_olmo", "olmo"},
                                                 {"qwen3_omni_moe_text", "qwen3_moe"},
                                                 {"paddleocr_vl_text", "ernie4_5"},
                                                 {"glm_ocr_text", "glm4"},
+                                                {"phi3_v", "phi3"},
                                                 {"step3", "step3_text"},
                                                 {"step3_vl", "step3_text"}});
 

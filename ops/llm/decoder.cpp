@@ -139,6 +139,28 @@ Passes layer_count(const LlmConfig& config) {
   return config.is("hrm_text") ? hrm_passes(config, layers) : Passes{layers};
 }
 
+/// Keys of kinds of model whose attention is costed as if they were not there, or that lie beside the text model.
+void know_other_keys(const LlmConfig& config) {
+  if (config.is("phi3small")) {
+    for (const char* key : {"blocksparse_homo_head_pattern", "gegelu_pad_to_256", "mup_use_scaling"}) {
+      config.flag_or({key}, false);
+    }
+    for (const char* key : {"blocksparse_block_size", "blocksparse_num_local_blocks", "blocksparse_vert_stride",
+                            "blocksparse_triton_kernel_block_size", "dense_attention_every_n_layers",
+                            "pad_sequence_to_multiple_of_64", "mup_width_multiplier", "mup_embedding_multiplier"}) {
+      config.find({key});
+    }
+    config.assume("Phi-3-small's block-sparse attention is costed as full attention");
+  }
+  if (config.is("jais")) config.flag_or({"scale_qk_dot_by_d"}, false);
+  if (config.is("chameleon")) {
+    config.flag_or({"swin_norm"}, false);
+    config.find({"model_parallel_size"});
+    config.assume("Chameleon's tokenizer of pictures (a VQ-VAE) is left out");
+  }
+  if (config.outer().find_string("model_type").value_or("") == "phi3_v") config.find({"img_processor", "embd_layer"});
+}
+
 /// Sizes of mixers that a list of layers may leave out altogether.
 void know_mixer_keys(const LlmConfig& config) {
   for (const char* key : {"num_attention_heads",
@@ -244,6 +266,7 @@ double unfilled_params(const LlmConfig& config, const StackSpec& stack) {
 
 void build_decoder(const LlmConfig& config, Llm& llm) {
   refuse_unread(config);
+  know_other_keys(config);
   read_common(config, llm, config.family().has(kTied));
   if (const std::string whole = first_architecture(config.inner());
       config.inner().is_same_as(config.outer()) && whole.ends_with("Model") && whole.find("LM") == std::string::npos) {

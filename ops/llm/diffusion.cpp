@@ -125,6 +125,29 @@ StackSpec flux(const LlmConfig& config, std::int64_t hidden) {
   return stack;
 }
 
+/// Qwen-Image (arXiv 2508.02324): Flux's double-stream blocks alone, a norm of the text, no pooled text.
+StackSpec qwen_image(const LlmConfig& config, std::int64_t hidden) {
+  StackSpec stack;
+  stack.hidden = hidden;
+  LayerSpec layer = block(config, hidden, true);
+  layer.mixer.edit<AttentionSpec>().qk_norm = 1;
+  layer.mixer.edit<AttentionSpec>().rope = true;
+  layer.double_stream = true;
+  layer.modulation_width *= 2;
+  const std::int64_t layers = config.layers({"num_layers"});
+  for (std::int64_t i = 0; i < layers; ++i) append_layer(stack, layer);
+  for (const char* key : {"axes_dims_rope", "pooled_projection_dim"}) config.find({key});
+  if (config.flag_or({"guidance_embeds"}, false)) config.find({"guidance_embeds"})->fail("guidance is not understood");
+  const double h = d(hidden), in = d(config.dim_or({"in_channels"}, 64)), patch = d(config.dim_or({"patch_size"}, 2));
+  const double out = d(config.dim_or({"out_channels"}, 16)), text = d(config.dim_or({"joint_attention_dim"}, 3584));
+  stack.other_params =
+      two_layers(d(kTimeChannels), h) + linear(in, h) + text + linear(text, h) + final_layer(h, out * patch * patch);
+  stack.fixed_tokens = 4096;
+  stack.text_tokens = 512;
+  config.assume("Qwen-Image: a 1024 x 1024 image (4096 tokens) and 512 text tokens");
+  return stack;
+}
+
 }  // namespace
 
 void build_diffusion(const LlmConfig& config, Llm& llm) {
@@ -143,9 +166,12 @@ void build_diffusion(const LlmConfig& config, Llm& llm) {
     stack = sd3(config, llm.hidden);
   } else if (name == "FluxTransformer2DModel") {
     stack = flux(config, llm.hidden);
+  } else if (name == "QwenImageTransformer2DModel") {
+    stack = qwen_image(config, llm.hidden);
   } else {
     kind.fail("diffusion model '" + name + "' is not understood" +
-              did_you_mean(name, {"DiTTransformer2DModel", "SD3Transformer2DModel", "FluxTransformer2DModel"}));
+              did_you_mean(name, {"DiTTransformer2DModel", "SD3Transformer2DModel", "FluxTransformer2DModel",
+                                  "QwenImageTransformer2DModel"}));
   }
   stack.role = StackSpec::Role::diffusion;
   llm.stacks.push_back(std::move(stack));

@@ -62,9 +62,9 @@ std::optional<std::int64_t> stated_width(const LlmConfig& config, std::int64_t h
   if (config.is("granitemoehybrid")) {
     if (const auto width = config.maybe_dim({"shared_intermediate_size"})) return width;
   }
-  if (const auto width =
-          config.maybe_dim({"prefix_dense_intermediate_size", "dense_intermediate_size", "intermediate_size",
-                            "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff", "dff", "dim_ff"})) {
+  if (const auto width = config.maybe_dim({"prefix_dense_intermediate_size", "dense_intermediate_size",
+                                           "intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff", "dff",
+                                           "dim_ff", "ff_intermediate_size"})) {
     // Moshi, RecurrentGemma: the size counts both halves of the gated projection too.
     if (config.is("moshi") || config.is("recurrent_gemma")) return *width / 2;
     // Qwen 1: the size counts both halves of the gated projection.

@@ -146,7 +146,22 @@ Formats from_method(const LlmConfig& config, const JsonValue& object, const std:
     if (set_flag(object, "load_in_4bit")) return {DType::int4, compute};
     if (set_flag(object, "load_in_8bit")) return {DType::int8, DType::int8};
   }
-  const std::vector<std::string> known{"fp8", "mxfp4", "gptq", "awq", "compressed-tensors", "modelopt", "bitsandbytes"};
+  if (method == "bitnet") {
+    config.assume("BitNet's ternary weights are stored in 2 bits: costed as 4-bit weights, which are twice as large");
+    return {DType::int4, compute};
+  }
+  if (method == "eetq") return {DType::int8, compute};
+  if (method == "quanto" || method == "torchao") {
+    const std::string key = method == "quanto" ? "weights" : "quant_type", words = object.find_string(key).value_or("");
+    const bool both = words.find("dynamic_activation") != std::string::npos;
+    const auto says = [&](const char* word) { return words.find(word) != std::string::npos; };
+    if (says("int4")) return {DType::int4, compute};
+    if (says("int8")) return {DType::int8, both ? DType::int8 : compute};
+    if (says("float8")) return {DType::fp8, both ? DType::fp8 : compute};
+  }
+  const std::vector<std::string> known{"fp8",      "mxfp4",        "gptq",   "awq",  "compressed-tensors",
+                                       "modelopt", "bitsandbytes", "bitnet", "eetq", "quanto",
+                                       "torchao"};
   const auto named = object.find("quant_method");
   (named ? *named : object).fail("quantization '" + method + "' is not understood" + did_you_mean(method, known));
 }

@@ -43,6 +43,7 @@ void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
     llm.tied_embeddings = tied->as_bool();
     return;
   }
+  if (config.outer().find_string("model_type").value_or("") == "got_ocr2") tied_default = true;  // by the class around
   llm.tied_embeddings = tied_default;
   config.assume(std::string("no tie_word_embeddings in the file: ") +
                 (tied_default ? "head tied to the embedding, the class default" : "head apart, the class default"));

@@ -133,7 +133,8 @@ std::optional<TableTower> table_tower(const LlmConfig& config, const std::string
   const auto model = model_entry(config.outer());
   const auto part = model ? model->find(key) : std::nullopt;
   // "Llama4ForCausalLM" is the language model alone.
-  if (!part || first_architecture(config.outer()).ends_with("ForCausalLM")) return std::nullopt;
+  if (!part) return std::nullopt;
+  if (first_architecture(config.outer()).ends_with("ForCausalLM") && !part->has("in_causal")) return std::nullopt;
   const JsonValue towers = table().at("towers");
   const std::string own = tower.find_string("model_type").value_or("");
   const auto stated = part->find_string("tower");

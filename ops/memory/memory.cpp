@@ -2,6 +2,7 @@
 #include "ops/memory/memory.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "ops/as_double.hpp"
 #include "ops/memory/parts.hpp"
@@ -25,9 +26,10 @@ struct Stage {
 template <class Visit>
 void each_kind(const Llm& llm, const StackSpec& stack, const Stage& stage, Visit visit) {
   if (stage.of == 1) {
+    std::vector<std::int64_t> repeats(stack.kinds.size(), 0);
+    for (const int kind : stack.order) ++repeats[static_cast<std::size_t>(kind)];
     for (std::size_t i = 0; i < stack.kinds.size(); ++i) {
-      const auto repeats = std::count(stack.order.begin(), stack.order.end(), static_cast<int>(i));
-      if (repeats > 0) visit(stack.kinds[i], static_cast<double>(repeats));
+      if (repeats[i] > 0) visit(stack.kinds[i], static_cast<double>(repeats[i]));
     }
     return;
   }

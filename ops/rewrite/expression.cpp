@@ -172,8 +172,12 @@ Expression::Expression(std::string_view text, std::span<const std::string> names
 }
 
 double Expression::operator()(std::span<const double> values) const {
-  std::array<double, 4 * kDeepest + 8>
-      stack{};  // at each depth four wait: of a comparison, a sum, a product, a function
+  if (steps_.size() == 1) {  // a number or a name, as most of a file's expressions are
+    const Step& only = steps_.front();
+    return only.kind == Kind::number ? only.number : values[only.name];
+  }
+  // At each depth four wait: of a comparison, a sum, a product, a function. Each is written before it is read.
+  std::array<double, 4 * kDeepest + 8> stack;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   std::size_t top = 0;
   for (const Step& step : steps_) {
     switch (step.kind) {

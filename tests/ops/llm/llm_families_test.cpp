@@ -87,9 +87,9 @@ std::string text_without(const JsonValue& object, const JsonValue& keys) {
   return text + "}";
 }
 
-/// Sizes, switches and lists that were drawn at random, and keys left out, which the class has a default for.
-TEST(HfVariants, HaveTheParametersOfTheRealModules) {
-  const JsonDocument file = JsonDocument::read_file(testing_support::tests_folder() + "/ops/hf_variants.json");
+/// Reads each variant of a file; how many.
+int read_variants(const char* name) {
+  const JsonDocument file = JsonDocument::read_file(testing_support::tests_folder() + "/ops/" + name);
   int counted = 0;
   for (const JsonValue& variant : file.root().at("variants").elements()) {
     const std::string type = variant.at("type").as_string();
@@ -99,10 +99,41 @@ TEST(HfVariants, HaveTheParametersOfTheRealModules) {
     Llm llm;
     EXPECT_NO_THROW(llm = parse_llm(config, "", type)) << config;
     const double params = variant.at("params").as_number();
-    EXPECT_NEAR((llm.params + llm.tower_params) / params, 1, 1e-3) << type << ": " << config;
+    EXPECT_NEAR((llm.params + llm.tower_params + llm.unfilled_params) / params, 1, 1e-3) << type << ": " << config;
     ++counted;
   }
-  EXPECT_GT(counted, 1000);
+  return counted;
+}
+
+/// Sizes, switches and lists that were drawn at random, and keys left out, which the class has a default for.
+TEST(HfVariants, HaveTheParametersOfTheRealModules) { EXPECT_GT(read_variants("hf_variants.json"), 1000); }
+
+/// Several keys at once, as the configuration class writes what follows from them.
+TEST(HfVariants, DrawnAsAWholeHaveThemToo) { EXPECT_GE(read_variants("hf_drawn.json"), 700); }
+
+/// Other types than the 151: models with towers, encoders, encoder-decoders, vision transformers.
+TEST(HfOthers, HaveTheParametersOfTheRealModules) {
+  const JsonDocument file = JsonDocument::read_file(testing_support::tests_folder() + "/ops/hf_others.json");
+  const auto models = file.root().at("models").elements();
+  EXPECT_GT(models.size(), 70U);
+  for (const JsonValue& one : models) {
+    const std::string type = one.at("type").as_string();
+    Llm llm;
+    EXPECT_NO_THROW(llm = parse_llm(one.at("config").dump(), "", type)) << type;
+    const double params = one.at("params").as_number();
+    EXPECT_NEAR((llm.params + llm.tower_params + llm.unfilled_params) / params, 1, 1e-3) << type;
+    EXPECT_TRUE(llm.warnings.empty()) << type;
+  }
+}
+
+/// A file without its main sizes is read with those of its class, and says so above the numbers.
+TEST(HfVariants, MainSizesOfTheClassAreSaidAboveTheNumbers) {
+  const Llm llm = parse_llm(R"({"model_type":"llama","num_hidden_layers":2,"torch_dtype":"bfloat16"})", "", "test");
+  EXPECT_EQ(llm.hidden, 4096);
+  ASSERT_EQ(llm.warnings.size(), 1U);
+  EXPECT_EQ(llm.warnings[0],
+            "the file does not say its main sizes: hidden_size 4096, num_attention_heads 32, vocab_size 32000 are the "
+            "defaults of the class of 'llama' in transformers");
 }
 
 /// A class default counts only where the file says nothing of the thing by any of its names, not even null; the report
