@@ -139,13 +139,29 @@ void check_unknown_keys(const LlmConfig& config, const Choice& choice) {
   if (!parts.empty()) refuse_key(config, parts.front(), "may describe a part of a layer, and is not known" + advice);
 }
 
+/// Sizes of such a tower: Gemma3Config's and GotOcr2Config's of transformers 5.17.
+const char* usual_tower(const std::string& around) {
+  if (around == "gemma3") return R"({"model_type":"siglip_vision_model"})";
+  if (around != "got_ocr2") return nullptr;
+  return R"({"model_type":"","hidden_size":768,"num_hidden_layers":12,"num_attention_heads":12,"image_size":1024,
+             "patch_size":16,"mlp_dim":3072,"output_channels":256,"window_size":14,"global_attn_indexes":[2,5,8,11]})";
+}
+
 /// Classes that make a tower of their own sizes where the file has none.
-void note_silent_towers(const JsonValue& root, const LlmConfig& config) {
+void note_silent_towers(const JsonValue& root, const LlmConfig& config, Llm& llm) {
   const std::string around = text_of(root, "model_type");
   const bool sees = around == "gemma3" || around == "got_ocr2" || around == "phi4_multimodal";
   for (const char* key : {"vision_config", "audio_config"}) {
     const bool hears = around == "phi4_multimodal" || std::string_view(key) == "vision_config";
     if (!sees || !hears || root.has(key)) continue;
+    const char* usual = first_architecture(root).ends_with("ForConditionalGeneration") ? usual_tower(around) : nullptr;
+    if (usual != nullptr) {
+      const JsonDocument tower = JsonDocument::parse(usual, root.place());
+      add_tower(config, key, tower.root(), llm);
+      config.assume("no " + std::string(key) + " in the file: the tower is the default of the class of '" + around +
+                    "'");
+      continue;
+    }
     config.assume("no " + std::string(key) + " in the file: the tower that the class of '" + around +
                   "' makes all the same is not among the parameters");
   }
@@ -172,7 +188,7 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
   for (const std::string& key : further_parts(root)) {
     if (const auto part = root.find_object(key)) add_tower(config, key, *part, llm);
   }
-  note_silent_towers(root, config);
+  note_silent_towers(root, config, llm);
   read_quantization(config, quant, llm);
   finish_totals(llm);
   check_unknown_keys(config, choice);

@@ -73,6 +73,8 @@ Elements local(const Llm& llm, const Workload& w, const Stage& stage) {
         const double beside = d(f.shared_width + f.width);
         if (plan.exchanged) e.shared += repeats * (f.gated ? 3 : 2) * beside * d(stack.hidden);
       }
+      // Experts that a graph file writes out: its tensor ranks share them as they do its other products.
+      if (l.feed && l.feed->splits_ranks()) experts /= tensor;
       e.experts += experts;
       if (l.feed) whole += repeats * l.feed->whole_params(stack.hidden);
       if (!p.attention_data && l.mixer) whole += repeats * l.mixer->whole_params(stack.hidden);

@@ -104,6 +104,44 @@ TEST(GraphForm, EveryShippedModelIsTheSameOnItsWayBack) {
   }
 }
 
+/// Blocks that stand for feed-forward parts of the library's, operator by operator of steps without gradients.
+TEST(GraphForm, WrittenOutFeedForwardPartsAreTheLibrarys) {
+  const auto with = [](const std::string& ffn) {
+    return parse_llm(R"({"schema":"plumbline.graph.v1","hidden":2048,"vocab":1000,"stacks":[{"layers":{"a":{"mixer":
+        {"use":"gqa","q_heads":16,"kv_heads":4,"qk_dim":128},"ffn":)" +
+                         ffn + R"(}},"order":[{"layer":"a","repeat":4}]}]})",
+                     "", "graph.json");
+  };
+  struct Pair {
+    const char *library, *block;
+  };
+  const Pair pairs[] = {
+      {R"({"use":"moe","experts":8,"topk":2,"expert_width":1536})",
+       R"({"use":"swiglu_moe","experts":8,"topk":2,"expert_width":1536})"},
+      {R"({"use":"moe","experts":64,"topk":6,"expert_width":704,"shared_width":1408})",
+       R"({"use":"swiglu_moe","experts":64,"topk":6,"expert_width":704,"shared_width":1408})"},
+      {R"({"use":"mlp","activation":"gelu","width":8192,"bias":true})", R"({"use":"gelu_mlp","width":8192})"}};
+  for (const Pair& pair : pairs) {
+    const Llm library = with(pair.library), block = with(pair.block);
+    EXPECT_EQ(library.params, block.params) << pair.block;
+    EXPECT_EQ(library.active_params, block.active_params) << pair.block;
+    for (const Workload& w : steps()) {
+      if (w.phase == Phase::train || w.parallel.attention_data || w.parallel.sequence || w.parallel.pipeline > 1)
+        continue;
+      Graph a = lower(library, w), b = lower(block, w);
+      ASSERT_EQ(a.nodes.size(), b.nodes.size()) << pair.block;
+      for (std::size_t i = 0; i < a.nodes.size(); ++i) {
+        EXPECT_EQ(std::string(a.nodes[i].name), std::string(b.nodes[i].name));
+        EXPECT_EQ(shape_text(a.nodes[i].op), shape_text(b.nodes[i].op)) << a.nodes[i].name;
+        EXPECT_EQ(a.nodes[i].depends, b.nodes[i].depends) << a.nodes[i].name;
+      }
+      // The library takes the router as shared by tensor ranks, the block has it whole on each.
+      EXPECT_NEAR(a.memory.weights / b.memory.weights, 1, 2e-3) << pair.block;
+      EXPECT_EQ(a.memory.activations.in(units::B), b.memory.activations.in(units::B)) << pair.block;
+    }
+  }
+}
+
 /// Parts that no shipped model has: the families of transformers, each in its default configuration.
 TEST(GraphForm, FamiliesAreTheSameOnTheirWayBack) {
   const JsonDocument file = JsonDocument::read_file(testing_support::tests_folder() + "/ops/hf_families.json");
