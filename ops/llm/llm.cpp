@@ -55,7 +55,7 @@ Choice choose_family(const JsonValue& root, const JsonValue& inner) {
     return {*find_family("grok-2"), true, "grok-2"};
   }
   refuse_unread(inner);
-  if (inner.find("model_type").has_value() == false) refuse_unread(root);
+  refuse_unread(root);
   for (const JsonValue* object : {&inner, &root}) {
     const std::string type = text_of(*object, "model_type");
     if (const Family* family = type.empty() ? nullptr : find_family(type)) return {*family, true, type};
