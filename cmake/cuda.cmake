@@ -28,7 +28,7 @@ if(CMAKE_CUDA_COMPILER_LOADED)
   target_sources(kernels PRIVATE ${cuda_sources})
   # Kernels that need nothing newer than sm_80 are built for it too, with code that later cards translate themselves.
   # The others (wgmma, TMA, clusters, programmatic launches) stay with sm_90a, as does what only measures.
-  set(portable_kernels chain/attention_chain chain/attention_chain_flat gemm/gemm_portable probes/bandwidth
+  set(portable_kernels attention/flash_portable chain/attention_chain chain/attention_chain_flat gemm/gemm_portable probes/bandwidth
       probes/latency probes/launch rows/flat rows/moves rows/scan rows/transpose)
   if(PLUMBLINE_CUDA_QUICK)
     set(portable_kernels chain/attention_chain_flat rows/flat rows/moves rows/scan)

@@ -90,6 +90,7 @@ constexpr std::array kFamilies{
     "attention_decode"sv,
     "attention_decode_8bit"sv,
     "attention_decode_single"sv,
+    "attention_portable"sv,
     "attention_prefill"sv,
     "attention_prefill_8bit"sv,
     "attention_prefill_mma"sv,

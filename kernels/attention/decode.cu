@@ -1,4 +1,4 @@
-// Paged decode attention with split keys (flash-decoding), bf16, one new token a sequence.
+// Paged decode attention with split keys (flash-decoding), bf16 or fp16, one new token a sequence.
 //
 // A work item is one split of one KV head of one sequence: its packed query heads (up to 16, the rows of mma.sync
 // m16n8k16) against its tiles of 64 keys. Persistent CTAs, two an SM (one with a head width of 256), take items in
@@ -9,7 +9,6 @@
 // decode_combine.cu. Keys behind the context are masked and their V is cleared, because a page may hold anything there.
 // Variants, a sweep of splits and what bounds an item: docs/lab/decode.md.
 #include <cuda.h>
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <limits>
@@ -33,7 +32,8 @@ std::string in_words(const AttentionDecode& s) {
 
 /// Why there is no kernel for the shape, or null.
 const char* refusal(const AttentionDecode& s, const AttentionPlan& plan) {
-  if (s.dtype != DType::bf16 || s.kv_dtype != DType::bf16) return "only bf16 has a kernel";
+  if ((s.dtype != DType::bf16 && s.dtype != DType::fp16) || s.kv_dtype != s.dtype)
+    return "only bf16 and fp16 have a kernel";
   if (s.qk_dim != s.v_dim) return "keys and values must be of one width";
   if (s.batch < 1 || s.context < 1 || s.kv_heads < 1 || s.q_heads % s.kv_heads != 0) return "not a shape";
   const DecodeVariant* v = own_decode_variant(s.qk_dim, s.q_heads / s.kv_heads);
@@ -57,9 +57,13 @@ Partials partials(void* workspace, const AttentionDecode& shape, const Attention
 void launch_split_attention(const AttentionDecode& s, const AttentionPlan& plan, const DecodeBuffers& buffers,
                             cudaStream_t stream) {
   if (const char* why = refusal(s, plan)) throw NotModelled(in_words(s) + ": " + why);
-  if (s.qk_dim == 64) return launch_variant<64, 4, 6, 2>(s, plan, buffers, stream);
-  if (s.qk_dim == 128) return launch_variant<128, 4, 3, 2>(s, plan, buffers, stream);
-  launch_variant<256, 4, 3, 1>(s, plan, buffers, stream);
+  const auto launch = [&]<class E>(E /*unused*/) {
+    if (s.qk_dim == 64) return launch_variant<E, 64, 4, 6, 2>(s, plan, buffers, stream);
+    if (s.qk_dim == 128) return launch_variant<E, 128, 4, 3, 2>(s, plan, buffers, stream);
+    launch_variant<E, 256, 4, 3, 1>(s, plan, buffers, stream);
+  };
+  if (s.dtype == DType::fp16) launch(__half{});
+  else launch(__nv_bfloat16{});
 }
 
 }  // namespace decode

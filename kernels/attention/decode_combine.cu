@@ -5,7 +5,6 @@
 // 16 warps, each with every 4th or 16th split, when they are many. Partials come from L2, where the first launch left
 // them.
 // Variants and their figures: docs/lab/decode.md.
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <string>
@@ -100,9 +99,9 @@ __device__ Share<kHeadDim> weighted_sum(const float* partial, const float* log_s
   return sum;
 }
 
-template <int kHeadDim, int kWarpsPerRow>
+template <class E, int kHeadDim, int kWarpsPerRow>
 __global__ void __launch_bounds__(kThreads<kWarpsPerRow>)
-    combine(const float* output, const float* log_sum, __nv_bfloat16* o, std::int64_t rows, int splits) {
+    combine(const float* output, const float* log_sum, E* o, std::int64_t rows, int splits) {
   constexpr int kValues = Share<kHeadDim>::kValues, kWarps = kThreads<kWarpsPerRow> / 32;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t row = std::int64_t{blockIdx.x} * (kWarps / kWarpsPerRow) + warp / kWarpsPerRow;
@@ -127,14 +126,14 @@ __global__ void __launch_bounds__(kThreads<kWarpsPerRow>)
   if (row >= rows) return;
   auto* to = reinterpret_cast<std::uint32_t*>(o + row * kHeadDim + lane * kValues);
 #pragma unroll
-  for (int i = 0; i < kValues / 2; ++i) to[i] = pack_bf16(sum.v[2 * i], sum.v[2 * i + 1]);
+  for (int i = 0; i < kValues / 2; ++i) to[i] = pack_two<E>(sum.v[2 * i], sum.v[2 * i + 1]);
 }
 
 }  // namespace device
 
 namespace {
 
-template <int kHeadDim, int kWarpsPerRow>
+template <class E, int kHeadDim, int kWarpsPerRow>
 void launch_for(std::int64_t rows, int splits, const Partials& from, void* o, cudaStream_t stream, bool chained) {
   constexpr std::int64_t kRowsPerCta = device::kThreads<kWarpsPerRow> / 32 / kWarpsPerRow;
   cudaLaunchConfig_t config{};
@@ -146,9 +145,9 @@ void launch_for(std::int64_t rows, int splits, const Partials& from, void* o, cu
   attribute.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &attribute;
   config.numAttrs = chained ? 1 : 0;
-  PLUMBLINE_CUDA_CHECK(
-      cudaLaunchKernelEx(&config, device::combine<kHeadDim, kWarpsPerRow>, static_cast<const float*>(from.output),
-                         static_cast<const float*>(from.log_sum), static_cast<__nv_bfloat16*>(o), rows, splits));
+  PLUMBLINE_CUDA_CHECK(cudaLaunchKernelEx(&config, device::combine<E, kHeadDim, kWarpsPerRow>,
+                                          static_cast<const float*>(from.output),
+                                          static_cast<const float*>(from.log_sum), static_cast<E*>(o), rows, splits));
 }
 
 }  // namespace
@@ -158,10 +157,14 @@ void launch_combine(const AttentionDecode& shape, const AttentionPlan& plan, voi
   const std::int64_t rows = shape.batch * shape.q_heads;
   const int splits = static_cast<int>(plan.splits);
   const Partials from = partials(workspace, shape, plan);
+  const auto launch_of = [&]<class E, int kHeadDim>() {
+    if (splits <= 4) return launch_for<E, kHeadDim, 1>(rows, splits, from, o, stream, chained);
+    if (splits <= 32) return launch_for<E, kHeadDim, 4>(rows, splits, from, o, stream, chained);
+    launch_for<E, kHeadDim, 16>(rows, splits, from, o, stream, chained);
+  };
   const auto launch = [&]<int kHeadDim>() {
-    if (splits <= 4) return launch_for<kHeadDim, 1>(rows, splits, from, o, stream, chained);
-    if (splits <= 32) return launch_for<kHeadDim, 4>(rows, splits, from, o, stream, chained);
-    launch_for<kHeadDim, 16>(rows, splits, from, o, stream, chained);
+    if (shape.dtype == DType::fp16) return launch_of.template operator()<__half, kHeadDim>();
+    launch_of.template operator()<__nv_bfloat16, kHeadDim>();
   };
   if (shape.qk_dim == 64) return launch.template operator()<64>();
   if (shape.qk_dim == 128) return launch.template operator()<128>();

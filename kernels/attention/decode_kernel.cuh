@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cuda.h>
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -30,14 +29,15 @@ __device__ inline void release(std::uint32_t barrier) {
 }
 
 /// A fragments of the packed query heads; rows beyond the group are zero.
-template <int kHeadDim>
+template <class E, int kHeadDim>
 __device__ void load_query(Query<kHeadDim>& q, const Task& t, const Part& p) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t first = (std::int64_t{p.sequence} * t.kv_heads + p.head) * t.group;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = lane / 4 + 8 * half;
-    const auto* from = reinterpret_cast<const std::uint32_t*>(t.q + (first + row) * kHeadDim) + lane % 4;
+    const auto* from =
+        reinterpret_cast<const std::uint32_t*>(static_cast<const E*>(t.q) + (first + row) * kHeadDim) + lane % 4;
 #pragma unroll
     for (int k = 0; k < kHeadDim / 16; ++k) {
       q[k][half] = row < t.group ? from[8 * k] : 0;
@@ -47,7 +47,7 @@ __device__ void load_query(Query<kHeadDim>& q, const Task& t, const Part& p) {
 }
 
 /// scores[16 rows, 16 keys] = q k^T of this warp's keys; `k` is the first of their rows in the stage.
-template <class C, int kHeadDim>
+template <class E, class C, int kHeadDim>
 __device__ void score(float (&s)[2][4], const Query<kHeadDim>& q, std::uint32_t k) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int key = lane % 8 + lane / 16 * 8, chunk = lane / 8 % 2;
@@ -57,8 +57,8 @@ __device__ void score(float (&s)[2][4], const Query<kHeadDim>& q, std::uint32_t 
     const int column = step % 4 * 2 + chunk;
     std::uint32_t b[4];
     load_matrices(b, row + static_cast<unsigned>(step / 4 * C::kPanelBytes + ((column ^ (key & 7)) * 16)));
-    multiply_add(s[0], q[step], b[0], b[1]);
-    multiply_add(s[1], q[step], b[2], b[3]);
+    multiply_add<E>(s[0], q[step], b[0], b[1]);
+    multiply_add<E>(s[1], q[step], b[2], b[3]);
   }
 }
 
@@ -76,7 +76,7 @@ __device__ inline void mask_scores(float (&s)[2][4], int begin, int end) {
 }
 
 /// Turns scores into the A fragment of the product with V and rescales what has been summed so far.
-template <int kHeadDim>
+template <class E, int kHeadDim>
 __device__ void soften(Rows<kHeadDim>& r, std::uint32_t (&p)[4], const float (&s)[2][4], float scale) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -91,8 +91,8 @@ __device__ void soften(Rows<kHeadDim>& r, std::uint32_t (&p)[4], const float (&s
     const float e2 = exp2_fast(s[1][a] * scale - base), e3 = exp2_fast(s[1][b] * scale - base);
     r.largest[half] = largest;
     r.sum[half] = r.sum[half] * shrink + (e0 + e1) + (e2 + e3);
-    p[half] = pack_bf16(e0, e1);
-    p[half + 2] = pack_bf16(e2, e3);
+    p[half] = pack_two<E>(e0, e1);
+    p[half + 2] = pack_two<E>(e2, e3);
     if (shrink != 1.0F) {
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; ++n) {
@@ -104,7 +104,7 @@ __device__ void soften(Rows<kHeadDim>& r, std::uint32_t (&p)[4], const float (&s
 }
 
 /// o += p v of this warp's 16 keys.
-template <class C, int kHeadDim>
+template <class E, class C, int kHeadDim>
 __device__ void weigh(Rows<kHeadDim>& r, const std::uint32_t (&p)[4], std::uint32_t v) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int key = lane % 16, chunk = lane / 16;
@@ -114,8 +114,8 @@ __device__ void weigh(Rows<kHeadDim>& r, const std::uint32_t (&p)[4], std::uint3
     const int column = step % 4 * 2 + chunk;
     std::uint32_t b[4];
     load_matrices_transposed(b, row + static_cast<unsigned>(step / 4 * C::kPanelBytes + ((column ^ (key & 7)) * 16)));
-    multiply_add(r.o[2 * step], p, b[0], b[1]);
-    multiply_add(r.o[2 * step + 1], p, b[2], b[3]);
+    multiply_add<E>(r.o[2 * step], p, b[0], b[1]);
+    multiply_add<E>(r.o[2 * step + 1], p, b[2], b[3]);
   }
 }
 
@@ -134,26 +134,26 @@ __device__ void clear_values(std::uint32_t v, int end) {
 }
 
 /// Computes the tiles of one item, from use n of the ring on.
-template <class C, int kHeadDim, int kStages>
+template <class E, class C, int kHeadDim, int kStages>
 __device__ void attend_item(Rows<kHeadDim>& r, const Task& t, const Part& p, const Ring<C, kStages>& ring, int n) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   Query<kHeadDim> q;
-  load_query<kHeadDim>(q, t, p);
+  load_query<E, kHeadDim>(q, t, p);
   if (n == 0) asm volatile("bar.sync 2, %0;" ::"n"(C::kThreads) : "memory");  // the barriers are set up
   for (int i = 0; i < p.tiles; ++i) {
     const std::uint32_t k = ring.stage(n + i) + static_cast<unsigned>(warp * 16 * 128), v = k + C::kTileBytes;
     const int key = (p.first_tile + i) * C::kKeys + warp * 16;
     ring.wait_full(n + i);
     float s[2][4] = {};
-    score<C, kHeadDim>(s, q, k);
+    score<E, C, kHeadDim>(s, q, k);
     if (key < t.first_key || key + 16 > t.context) {
       const int end = min(max(t.context - key, 0), 16);
       mask_scores(s, t.first_key - key, end);
       if (end < 16) clear_values<C>(v, end);
     }
     std::uint32_t weights[4];
-    soften<kHeadDim>(r, weights, s, t.scale);
-    weigh<C, kHeadDim>(r, weights, v);
+    soften<E, kHeadDim>(r, weights, s, t.scale);
+    weigh<E, C, kHeadDim>(r, weights, v);
     release(ring.empty(n + i));
   }
 }
@@ -182,7 +182,7 @@ __device__ void lay_down(const Rows<kHeadDim>& r, int group, float* merge, float
 }
 
 /// Writes the sum of the consumers' rows: o itself, or the partial results of a split.
-template <int kHeadDim, int kWarps>
+template <class E, int kHeadDim, int kWarps>
 __device__ void write_rows(const Task& t, const Part& p, const float* merge, const float* scales) {
   const std::int64_t first = (std::int64_t{p.sequence} * t.kv_heads + p.head) * t.group;
   constexpr int kPairs = kHeadDim / 2;
@@ -204,8 +204,8 @@ __device__ void write_rows(const Task& t, const Part& p, const float* merge, con
     }
     const float inverse = total > 0 ? 1.0F / total : 0.0F;
     if (t.splits == 1) {
-      *reinterpret_cast<std::uint32_t*>(t.o + (first + row) * kHeadDim + column) =
-          pack_bf16(x.x * inverse, x.y * inverse);
+      *reinterpret_cast<std::uint32_t*>(static_cast<E*>(t.o) + (first + row) * kHeadDim + column) =
+          pack_two<E>(x.x * inverse, x.y * inverse);
     } else {
       const std::int64_t partial = (first + row) * t.splits + p.split;
       *reinterpret_cast<float2*>(t.partial_output + partial * kHeadDim + column) =
@@ -220,13 +220,13 @@ __device__ void wait_for_consumers() {
   asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory");
 }
 
-template <class C, int kHeadDim, int kWarps, int kStages>
+template <class E, class C, int kHeadDim, int kWarps, int kStages>
 __device__ void consume(const Task& t, const Ring<C, kStages>& ring, unsigned char* ring_memory) {
   int n = 0;
   for (int item = static_cast<int>(blockIdx.x); item < t.items; item += static_cast<int>(gridDim.x)) {
     const Part p = part_of<C::kKeys>(t, item);
     Rows<kHeadDim> r;
-    attend_item<C, kHeadDim, kStages>(r, t, p, ring, n);
+    attend_item<E, C, kHeadDim, kStages>(r, t, p, ring, n);
     n += p.tiles;
     auto* merge = reinterpret_cast<float*>(ring_memory + n % kStages * C::kStageBytes);
     auto* scales = reinterpret_cast<float*>(ring_memory + C::kRingBytes);
@@ -234,14 +234,14 @@ __device__ void consume(const Task& t, const Ring<C, kStages>& ring, unsigned ch
     wait_for_consumers<kWarps>();  // none still reads what the last item left here
     lay_down<kHeadDim, kWarps>(r, t.group, merge, scales);
     wait_for_consumers<kWarps>();
-    write_rows<kHeadDim, kWarps>(t, p, merge, scales);
+    write_rows<E, kHeadDim, kWarps>(t, p, merge, scales);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the copy engine writes here next
     release(ring.empty(n));
     ++n;
   }
 }
 
-template <int kHeadDim, int kWarps, int kStages, int kCtasPerSm>
+template <class E, int kHeadDim, int kWarps, int kStages, int kCtasPerSm>
 __global__ void __launch_bounds__(TileLayout<kHeadDim, kWarps, kStages>::kThreads, kCtasPerSm)
     attend(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
            const __grid_constant__ Task t) {
@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(TileLayout<kHeadDim, kWarps, kStages>::kThread
     }
     produce<C, kStages>(t, ring, &k_map, &v_map);
   } else {
-    consume<C, kHeadDim, kWarps, kStages>(t, ring, raw + (ring.start - start));
+    consume<E, C, kHeadDim, kWarps, kStages>(t, ring, raw + (ring.start - start));
   }
   asm volatile("griddepcontrol.launch_dependents;");
 }

@@ -34,8 +34,8 @@ inline CUtensorMap cache_map(const void* cache, const AttentionDecode& s, int bo
 inline Task task_of(const AttentionDecode& s, const AttentionPlan& plan, const DecodeBuffers& buffers, int keys) {
   const Partials to = partials(buffers.workspace, s, plan);
   Task t{};
-  t.q = static_cast<const __nv_bfloat16*>(buffers.q);
-  t.o = static_cast<__nv_bfloat16*>(buffers.o);
+  t.q = buffers.q;
+  t.o = buffers.o;
   t.partial_output = to.output;
   t.partial_log_sum = to.log_sum;
   t.table = s.page > 0 ? buffers.page_table : nullptr;
@@ -52,11 +52,11 @@ inline Task task_of(const AttentionDecode& s, const AttentionPlan& plan, const D
   return t;
 }
 
-template <int kHeadDim, int kWarps, int kStages, int kCtasPerSm>
+template <class E, int kHeadDim, int kWarps, int kStages, int kCtasPerSm>
 void launch_variant(const AttentionDecode& s, const AttentionPlan& plan, const DecodeBuffers& buffers,
                     cudaStream_t stream) {
   using C = TileLayout<kHeadDim, kWarps, kStages>;
-  const auto kernel = attend<kHeadDim, kWarps, kStages, kCtasPerSm>;
+  const auto kernel = attend<E, kHeadDim, kWarps, kStages, kCtasPerSm>;
   PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, C::kSharedBytes));
   const Task t = task_of(s, plan, buffers, C::kKeys);
   const CUtensorMap k = cache_map(buffers.k_pages, s, t.box_tokens), v = cache_map(buffers.v_pages, s, t.box_tokens);

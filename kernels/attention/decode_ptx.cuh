@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cuda.h>
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
 #include "kernels/common/hopper.cuh"
+#include "kernels/common/mma_sync.cuh"
 
 namespace plumbline::decode {
 
@@ -64,15 +64,6 @@ __device__ inline void load_matrices_transposed(std::uint32_t (&r)[4], std::uint
                : "memory");
 }
 
-/// c[16, 8] += a[16, 16] b[16, 8], bf16 with fp32 sums.
-__device__ inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-      "%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 /// 2^x; 0 for minus infinity.
 __device__ inline float exp2_fast(float x) {
   float y = 0;
@@ -80,9 +71,7 @@ __device__ inline float exp2_fast(float x) {
   return y;
 }
 
-__device__ inline std::uint32_t pack_bf16(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
+using plumbline::device::multiply_add;
+using plumbline::device::pack_two;
 
 }  // namespace plumbline::decode

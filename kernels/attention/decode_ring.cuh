@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cuda.h>
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -13,8 +12,8 @@ namespace plumbline::decode {
 
 /// What a launch works on. A box is `box_tokens` tokens of one page (or of a contiguous cache) of one KV head.
 struct Task {
-  const __nv_bfloat16* q;         ///< [B, Hq, D]
-  __nv_bfloat16* o;               ///< [B, Hq, D]; written when `splits` is 1
+  const void* q;                  ///< [B, Hq, D]
+  void* o;                        ///< [B, Hq, D]; written when `splits` is 1
   float* partial_output;          ///< decode.cuh
   float* partial_log_sum;         ///< decode.cuh
   const std::int32_t* table;      ///< [B, table_width]; null: contiguous
@@ -26,7 +25,7 @@ struct Task {
 };
 
 /// The tile layout of a CTA of kWarps consumer warps, with 16 keys each, and one producer warp. A stage holds K and V
-/// of kKeys tokens as panels of 64 columns: [keys][64] bf16, rows of 128 bytes, 16-byte chunks swizzled by the copy
+/// of kKeys tokens as panels of 64 columns: [keys][64] of 16 bits, rows of 128 bytes, 16-byte chunks swizzled by the copy
 /// engine.
 template <int kHeadDim, int kWarps, int kStages>
 struct TileLayout {

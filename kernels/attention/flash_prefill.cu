@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <type_traits>
 
 #include "kernels/attention/attention.hpp"
+#include "kernels/attention/flash_portable.hpp"
 #include "kernels/common/cuda_check.hpp"
 #include "kernels/common/tensor_map.cuh"
 
@@ -23,7 +25,7 @@ int device_attribute(cudaDeviceAttr which) {
 template <class T>
 Task task_of(const AttentionPrefill& shape, const PrefillBuffers& b, int ctas) {
   Task t{};
-  t.o = static_cast<__nv_bfloat16*>(b.o);
+  t.o = b.o;
   t.lse = b.lse;
   t.q_len = static_cast<int>(shape.q_len);
   t.kv_len = static_cast<int>(shape.kv_len);
@@ -60,7 +62,8 @@ void launch(const AttentionPrefill& shape, const PrefillBuffers& b, cudaStream_t
 template <class T>
 bool launched(const AttentionPrefill& shape, const AttentionPlan& plan, const PrefillBuffers& b, cudaStream_t stream) {
   if (shape.qk_dim != T::kHeadDim || shape.causal != T::kCausal || plan.q_tile != T::kQTile ||
-      plan.kv_tile != T::kKvTile || (b.lse != nullptr) != T::kStatistics) {
+      plan.kv_tile != T::kKvTile || (shape.dtype == DType::fp16) != std::is_same_v<typename T::E, __half> ||
+      (b.lse != nullptr) != T::kStatistics) {
     return false;
   }
   launch<T>(shape, b, stream);
@@ -72,7 +75,7 @@ void refuse(const std::string& why) { throw NotModelled("own flash attention: " 
 void check_shape(const AttentionPrefill& s, const AttentionPlan& plan) {
   if (s.window != 0) refuse("no sliding window");
   if (s.append == 1) refuse("does not rotate or append to the cache");
-  if (s.dtype != DType::bf16 || s.kv_dtype != DType::bf16) refuse("bf16 only");
+  if ((s.dtype != DType::bf16 && s.dtype != DType::fp16) || s.kv_dtype != s.dtype) refuse("bf16 or fp16 only");
   if (s.qk_dim != s.v_dim) refuse("Q and V must be equally wide");
   if (s.kv_heads < 1 || s.q_heads % s.kv_heads != 0) refuse("query heads must be a multiple of KV heads");
   if (s.kv_len < 1 || (s.causal && s.kv_len < s.q_len)) refuse("every query must see a key");
@@ -89,6 +92,7 @@ void check_shape(const AttentionPrefill& s, const AttentionPlan& plan) {
 
 void launch_attention_prefill(const AttentionPrefill& shape, const AttentionPlan& plan, const PrefillBuffers& buffers,
                               StreamHandle stream) {
+  if (plan.stages > 0) return launch_flash_portable(shape, plan, buffers, stream);
   flash::check_shape(shape, plan);
   if (shape.batch == 0 || shape.q_heads == 0 || shape.q_len == 0) return;
   using flash::Tiling;
@@ -98,6 +102,9 @@ void launch_attention_prefill(const AttentionPrefill& shape, const AttentionPlan
   // ops/plan/kernel_menu.cpp lists the same
   if (!try_each.template operator()<Tiling<64, 3, 128, false>, Tiling<64, 3, 128, true>, Tiling<128, 2, 128, false>,
                                     Tiling<128, 2, 128, true>, Tiling<256, 2, 80, false>, Tiling<256, 2, 80, true>,
+                                    Tiling<64, 3, 128, false, false, __half>, Tiling<64, 3, 128, true, false, __half>,
+                                    Tiling<128, 2, 128, false, false, __half>, Tiling<128, 2, 128, true, false, __half>,
+                                    Tiling<256, 2, 80, false, false, __half>, Tiling<256, 2, 80, true, false, __half>,
                                     Tiling<64, 3, 128, false, true>, Tiling<64, 3, 128, true, true>,
                                     Tiling<128, 2, 128, false, true>, Tiling<128, 2, 128, true, true>>()) {
     flash::refuse("no kernel for this head width or tile");

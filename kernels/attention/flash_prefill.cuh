@@ -186,7 +186,8 @@ class Consumer {
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < T::kHeadDim / 16; ++i) {
-      Wgmma<T::kKvTile>::scores(s, q + i / 4 * kQTile16 + i % 4 * 2, k + i / 4 * kKTile16 + i % 4 * 2, i > 0);
+      Wgmma<T::kKvTile, typename T::E>::scores(s, q + i / 4 * kQTile16 + i % 4 * 2, k + i / 4 * kKTile16 + i % 4 * 2,
+                                               i > 0);
     }
     wgmma_commit();
   }
@@ -198,7 +199,7 @@ class Consumer {
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < T::kKvTile / 16; ++i) {
-      Wgmma<T::kHeadDim>::values(o, p + 4 * i, v + i * (16 * T::kRow / 16), block > 0 || i > 0);
+      Wgmma<T::kHeadDim, typename T::E>::values(o, p + 4 * i, v + i * (16 * T::kRow / 16), block > 0 || i > 0);
     }
     wgmma_commit();
   }
@@ -215,7 +216,7 @@ class Consumer {
   }
   static __device__ void to_weights(Weights& p, const Scores& s) {
 #pragma unroll
-    for (int i = 0; i < T::kKvTile / 4; ++i) p[i] = pack_bf16(s[2 * i], s[2 * i + 1]);
+    for (int i = 0; i < T::kKvTile / 4; ++i) p[i] = device::pack_two<typename T::E>(s[2 * i], s[2 * i + 1]);
   }
 
   __device__ void first_step(bool masked, Rows& rows, Weights& p) const {
@@ -320,13 +321,14 @@ class Consumer {
         task_.lse[head * task_.q_len + row_i] = kLn2 * (rows.largest[r] * task_.scale + log2f(sum));
       }
       const std::int64_t at = (std::int64_t{walk_.batch()} * task_.q_len + row_i) * task_.q_heads + walk_.head();
-      __nv_bfloat16* to = task_.o + at * T::kHeadDim + 8 * (lane() % 4);
+      auto* to = static_cast<typename T::E*>(task_.o) + at * T::kHeadDim + 8 * (lane() % 4);
 #pragma unroll
       for (int c = 0; c < T::kHeadDim / 32; ++c) {
         std::uint32_t w[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          w[i] = pack_bf16(o[16 * c + 4 * i + 2 * r] * inverse, o[16 * c + 4 * i + 2 * r + 1] * inverse);
+          w[i] = device::pack_two<typename T::E>(o[16 * c + 4 * i + 2 * r] * inverse,
+                                                 o[16 * c + 4 * i + 2 * r + 1] * inverse);
         }
         transpose_quad(w);
         if (row_i < task_.q_len) *reinterpret_cast<uint4*>(to + 32 * c) = make_uint4(w[0], w[1], w[2], w[3]);

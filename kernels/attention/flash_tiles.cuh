@@ -13,8 +13,10 @@ namespace plumbline::flash {
 
 /// The tiling of one compiled kernel. A query tile has 64 rows for each consumer warpgroup.
 /// With kStatistics each row's log-sum-exp is written too, which a backward pass needs.
-template <int kHeadDim_, int kConsumers_, int kKvTile_, bool kCausal_, bool kStatistics_ = false>
+template <int kHeadDim_, int kConsumers_, int kKvTile_, bool kCausal_, bool kStatistics_ = false,
+          class E_ = __nv_bfloat16>
 struct Tiling {
+  using E = E_;
   static constexpr int kHeadDim = kHeadDim_, kConsumers = kConsumers_, kKvTile = kKvTile_;
   static constexpr bool kCausal = kCausal_, kStatistics = kStatistics_;
   static constexpr int kQTile = 64 * kConsumers;
@@ -35,7 +37,7 @@ struct Tiling {
 
 /// Everything a launch knows beyond its tensors.
 struct Task {
-  __nv_bfloat16* o;
+  void* o;
   int q_len, kv_len, q_heads, group;  // group: query heads a KV head
   int heads, tiles;                   // B x Hq; query tiles a head
   int pairs, paired_heads;            // causal: pairs of tiles a head, and the heads that are done in pairs

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/common/half.cuh"
 #include "kernels/common/hopper.cuh"
 
 namespace plumbline::flash {
@@ -66,10 +67,10 @@ __device__ inline std::uint64_t tile_descriptor(std::uint64_t base, std::uint32_
   return base | ((address & 0x3ffff) >> 4);
 }
 
-/// d[64 x N] (+)= A B, fp32 += bf16 x bf16, 16 deep. `scores`: A [64, 16] and B [N, 16] from shared memory, the summed
+/// d[64 x N] (+)= A B, fp32 += E x E (bf16 or fp16), 16 deep. `scores`: A [64, 16] and B [N, 16] from shared memory, the summed
 /// index contiguous in both. `values`: A from registers, B [16, N] with N contiguous. `across`: A as in `scores`, B as in
 /// `values`.
-template <int kColumns>
+template <int kColumns, class E = __nv_bfloat16>
 struct Wgmma;
 
 #define PLUMBLINE_D8(i)                                                                                       \
@@ -98,13 +99,13 @@ struct Wgmma;
   PLUMBLINE_D88, PLUMBLINE_D8(88), PLUMBLINE_D8(96), PLUMBLINE_D8(104), PLUMBLINE_D8(112), PLUMBLINE_D8(120)
 
 // R accumulator registers are operands 0 .. R-1; i0 .. i5 are the numbers of those behind them.
-#define PLUMBLINE_WGMMA(N, R, i0, i1, i2, i3, i4, i5)                                                       \
+#define PLUMBLINE_WGMMA_OF(E, type, N, R, i0, i1, i2, i3, i4, i5)                                           \
   template <>                                                                                               \
-  struct Wgmma<N> {                                                                                         \
+  struct Wgmma<N, E> {                                                                                      \
     static __device__ inline void scores(float (&d)[R], std::uint64_t a, std::uint64_t b, int add) {        \
       asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #i2                                             \
                    ", 0;\n"                                                                                 \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" PLUMBLINE_TEXT_##R          \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " {" PLUMBLINE_TEXT_##R  \
                    "}, %" #i0 ", %" #i1 ", add, 1, 1, 0, 0;\n}\n"                                           \
                    : PLUMBLINE_D##R                                                                         \
                    : "l"(a), "l"(b), "r"(add));                                                             \
@@ -112,7 +113,7 @@ struct Wgmma;
     static __device__ inline void across(float (&d)[R], std::uint64_t a, std::uint64_t b, int add) {        \
       asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #i2                                             \
                    ", 0;\n"                                                                                 \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" PLUMBLINE_TEXT_##R          \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " {" PLUMBLINE_TEXT_##R  \
                    "}, %" #i0 ", %" #i1 ", add, 1, 1, 0, 1;\n}\n"                                           \
                    : PLUMBLINE_D##R                                                                         \
                    : "l"(a), "l"(b), "r"(add));                                                             \
@@ -120,12 +121,16 @@ struct Wgmma;
     static __device__ inline void values(float (&d)[R], const std::uint32_t* a, std::uint64_t b, int add) { \
       asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #i5                                             \
                    ", 0;\n"                                                                                 \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" PLUMBLINE_TEXT_##R          \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " {" PLUMBLINE_TEXT_##R  \
                    "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3 "}, %" #i4 ", add, 1, 1, 1;\n}\n"              \
                    : PLUMBLINE_D##R                                                                         \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                         \
     }                                                                                                       \
   };
+
+#define PLUMBLINE_WGMMA(...)                             \
+  PLUMBLINE_WGMMA_OF(__nv_bfloat16, "bf16", __VA_ARGS__) \
+  PLUMBLINE_WGMMA_OF(__half, "f16", __VA_ARGS__)
 
 PLUMBLINE_WGMMA(64, 32, 32, 33, 34, 35, 36, 37)
 PLUMBLINE_WGMMA(80, 40, 40, 41, 42, 43, 44, 45)

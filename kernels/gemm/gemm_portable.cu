@@ -7,10 +7,10 @@
 // Variants and their figures: docs/lab/gemm_portable.md.
 #include "kernels/gemm/gemm_portable.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 
 #include "kernels/common/cuda_check.hpp"
@@ -45,21 +45,24 @@ Variant variant() {
 }
 
 /// kMma of ops/plan/kernel_menu.cpp, in its order.
-const auto& variants() {
-  static const std::array kVariants{
-      variant<PortableTile<128, 256, 32, 4, 2, 4, 1>>(), variant<PortableTile<128, 128, 32, 4, 2, 2, 2>>(),
-      variant<PortableTile<128, 64, 64, 3, 2, 2, 3>>(), variant<PortableTile<64, 64, 64, 4, 2, 2, 3>>(),
-      variant<PortableTile<64, 16, 64, 6, 4, 1, 3>>()};
-  return kVariants;
+template <class E>
+auto menu_of() {
+  return std::array{
+      variant<PortableTile<E, 128, 256, 32, 4, 2, 4, 1>>(), variant<PortableTile<E, 128, 128, 32, 4, 2, 2, 2>>(),
+      variant<PortableTile<E, 128, 64, 64, 3, 2, 2, 3>>(), variant<PortableTile<E, 64, 64, 64, 4, 2, 2, 3>>(),
+      variant<PortableTile<E, 64, 16, 64, 6, 4, 1, 3>>()};
+}
+std::span<const Variant> variants(bool fp16) {
+  static const auto kBf16 = menu_of<bf16>(), kFp16 = menu_of<__half>();
+  return fp16 ? kFp16 : kBf16;
 }
 
-const Variant* find(const GemmPlan& p) {
+const Variant* find(const Gemm& s, const GemmPlan& p) {
   const std::int64_t rows = p.swapped ? p.tile_n : p.tile_m, cols = p.swapped ? p.tile_m : p.tile_n;
-  const auto fits = [&](const Variant& v) {
-    return v.rows == rows && v.cols == cols && v.step == p.tile_k && v.stages == p.stages;
-  };
-  const auto found = std::find_if(variants().begin(), variants().end(), fits);
-  return found == variants().end() ? nullptr : &*found;
+  for (const Variant& v : variants(s.precision.math == DType::fp16)) {
+    if (v.rows == rows && v.cols == cols && v.step == p.tile_k && v.stages == p.stages) return &v;
+  }
+  return nullptr;
 }
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -76,12 +79,12 @@ constexpr std::int64_t kPartialAlign = 4;  // fp32 elements in 16 bytes
 std::int64_t partial_width(const Gemm& s) { return ceil_div(s.n, kPartialAlign) * kPartialAlign; }
 
 void launch(const Gemm& s, const GemmPlan& p, const GemmBuffers& b, cudaStream_t stream) {
-  const Variant& v = *find(p);
+  const Variant& v = *find(s, p);
   const Tiles tiles = tiles_of(s, p, v);
   PortableArgs g{};
-  g.a = static_cast<const bf16*>(p.swapped ? b.w : b.x);
-  g.b = static_cast<const bf16*>(p.swapped ? b.x : b.w);
-  g.y = static_cast<bf16*>(b.y);
+  g.a = p.swapped ? b.w : b.x;
+  g.b = p.swapped ? b.x : b.w;
+  g.y = b.y;
   g.partial = p.splits > 1 ? static_cast<float*>(b.workspace) : nullptr;
   g.rows = static_cast<int>(p.swapped ? s.n : s.m);
   g.cols = static_cast<int>(p.swapped ? s.m : s.n);
@@ -104,7 +107,9 @@ void launch(const Gemm& s, const GemmPlan& p, const GemmBuffers& b, cudaStream_t
 const char* gemm_portable_refusal(const Gemm& s, const GemmPlan& p) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max() - 1024;  // room to round up
   constexpr std::int64_t kMostInGridYZ = 65535;
-  if (!(s.precision == Precision{})) return "only bf16 operands and result";
+  if (!(s.precision == Precision{}) && !(s.precision == *parse_precision("fp16"))) {
+    return "only bf16 or fp16 operands and result";
+  }
   if (s.bias) return "no bias";
   if (s.m < 1 || s.n < 1 || s.k < 1 || s.batch < 1 || s.m > kMost || s.n > kMost || s.k > kMost) {
     return "M, N and K must be from 1 to 2^31 - 1025";
@@ -112,7 +117,7 @@ const char* gemm_portable_refusal(const Gemm& s, const GemmPlan& p) {
   if (s.batch > kMostInGridYZ) return "batch must be at most 65535";
   if (p.engine != GemmEngine::mma_sync) return "the plan is for another engine";
   if (p.cluster_m != 1 || p.cluster_n != 1) return "no clusters";
-  const Variant* v = find(p);
+  const Variant* v = find(s, p);
   if (v == nullptr) return "no kernel is compiled for this tile and ring";
   if (p.splits < 1 || p.splits > kMostInGridYZ) return "splits must be from 1 to 65535";
   if (p.splits > 1 && p.splits > ceil_div(s.k, p.tile_k)) return "more splits than steps of K";
@@ -127,7 +132,7 @@ std::size_t gemm_portable_workspace_bytes(const Gemm& s, const GemmPlan& p) {
 }
 
 KernelPlan gemm_portable_launch_plan(const Gemm& s, const GemmPlan& p) {
-  const Variant& v = *find(p);
+  const Variant& v = *find(s, p);
   const Tiles tiles = tiles_of(s, p, v);
   KernelPlan k;
   k.ctas = tiles.rows * tiles.cols * p.splits * s.batch;
@@ -148,9 +153,12 @@ void launch_gemm_portable(const Gemm& s, const GemmPlan& p, const GemmBuffers& b
   if (p.splits <= 1) return;
   const std::int64_t rows = s.batch * s.m, threads = device::kReduceThreads;
   const std::int64_t ctas = ceil_div(rows * (partial_width(s) / kPartialAlign), threads);
-  device::gemm_portable_reduce<<<static_cast<unsigned>(ctas), static_cast<unsigned>(threads), 0, stream>>>(
-      static_cast<const float*>(b.workspace), static_cast<bf16*>(b.y), rows, static_cast<int>(s.n),
-      static_cast<int>(p.splits), b.scale);
+  const auto reduce = [&]<class E>(E* y) {
+    device::gemm_portable_reduce<<<static_cast<unsigned>(ctas), static_cast<unsigned>(threads), 0, stream>>>(
+        static_cast<const float*>(b.workspace), y, rows, static_cast<int>(s.n), static_cast<int>(p.splits), b.scale);
+  };
+  if (s.precision.math == DType::fp16) reduce(static_cast<__half*>(b.y));
+  else reduce(static_cast<bf16*>(b.y));
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -1,4 +1,4 @@
-// Device code of the portable GEMM: mma.sync m16n8k16 (bf16, fp32 sums), ldmatrix, cp.async. Any sm_80 or later.
+// Device code of the portable GEMM: mma.sync m16n8k16 (bf16 or fp16, fp32 sums), ldmatrix, cp.async. Any sm_80 or later.
 //
 // "Rows" and "columns" are the sides of the tensor instruction: A [rows, k] and B [cols, k], both with k contiguous;
 // which operand is which is the launcher's business (GemmPlan::swapped).
@@ -6,13 +6,15 @@
 
 #include <cstdint>
 
+#include "kernels/common/mma_sync.cuh"
 #include "kernels/common/vector.cuh"
 
 namespace plumbline::device {
 
 /// One CTA's tile, `kStep` elements of K at a time through a ring of `kStages`, over kWarpsR x kWarpsC warps.
-template <int kRows_, int kCols_, int kStep_, int kStages_, int kWarpsR_, int kWarpsC_, int kCtas_>
+template <class E_, int kRows_, int kCols_, int kStep_, int kStages_, int kWarpsR_, int kWarpsC_, int kCtas_>
 struct PortableTile {
+  using E = E_;
   static constexpr int kRows = kRows_, kCols = kCols_, kStep = kStep_, kStages = kStages_;
   static constexpr int kWarpsR = kWarpsR_, kWarpsC = kWarpsC_, kCtas = kCtas_;
   static constexpr int kThreads = kWarp * kWarpsR * kWarpsC;
@@ -28,9 +30,9 @@ struct PortableTile {
 };
 
 struct PortableArgs {
-  const bf16* a;
-  const bf16* b;
-  bf16* y;
+  const void* a;
+  const void* b;
+  void* y;
   float* partial;  // [splits, batch, M, partial_width], or null: the result goes to y
   int rows, cols, k;
   int tiles_r, tiles_c;
@@ -45,33 +47,6 @@ __device__ constexpr int swizzle(int row) {
   return kStep == 64 ? row & 7 : (row >> 1) & 3;
 }
 
-__device__ inline std::uint32_t shared_address(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
-/// Copies `bytes` of 16 past L1; the rest arrives as zeros.
-__device__ inline void copy_async16(std::uint32_t to, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
-}
-__device__ inline void copy_async4(std::uint32_t to, const void* from, int bytes) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
-}
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;\n" ::); }
-template <int kPending>
-__device__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending));
-}
-__device__ inline void load_matrices(std::uint32_t (&r)[4], std::uint32_t from) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(from));
-}
-__device__ inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 /// This thread's share of one operand's stages: the same chunk of every kRowsAtOnce-th row. Rows and elements past the
 /// end arrive as zeros. kAligned: K is a multiple of 8, so that every chunk is aligned and whole.
 template <class T, int kTileRows, bool kAligned>
@@ -81,13 +56,14 @@ struct OperandLoader {
   static constexpr int kTurns = (kTileRows + kRowsAtOnce - 1) / kRowsAtOnce;
   static_assert(kRowsAtOnce % 8 == 0 && kTurns <= 32);
 
-  const bf16* from;
+  using E = typename T::E;
+  const E* from;
   std::int64_t turn;
   std::uint32_t to;  // offset in the operand's part of a stage
   std::uint32_t valid = 0;
   int first_k, k;
 
-  __device__ OperandLoader(const bf16* base, int first_row, int rows, int k_) : k(k_) {
+  __device__ OperandLoader(const E* base, int first_row, int rows, int k_) : k(k_) {
     const int row = static_cast<int>(threadIdx.x) / kChunks, chunk = static_cast<int>(threadIdx.x) % kChunks;
     first_k = chunk * kVector;
     from = base + std::int64_t{first_row + row} * k + first_k;
@@ -110,14 +86,14 @@ struct OperandLoader {
       if (!in_tile(i)) continue;
       const std::uint32_t target = stage + to + static_cast<std::uint32_t>(i * kRowsAtOnce * T::kStep * 2);
       const int usable = (valid >> i & 1U) != 0 ? left : 0;
-      const bf16* source = from + i * turn + k0;
+      const E* source = from + i * turn + k0;
       if constexpr (kAligned) copy_async16(target, source, usable > 0 ? 16 : 0);
       else load_pieces(target, source, usable);
     }
   }
 
   /// Even K: four aligned pairs. Odd K: element by element through registers.
-  __device__ void load_pieces(std::uint32_t target, const bf16* source, int usable) const {
+  __device__ void load_pieces(std::uint32_t target, const E* source, int usable) const {
     if (k % 2 == 0) {
 #pragma unroll
       for (int j = 0; j < 4; ++j) copy_async4(target + 4U * j, source + 2 * j, 2 * j < usable ? 4 : 0);
@@ -171,7 +147,8 @@ struct Accumulators {
 #pragma unroll
       for (int j = 0; j < T::kColTiles; ++j) {
         const int column = (i & 1) != 0 ? T::kColTiles - 1 - j : j;  // back and forth: operands stay near
-        multiply_add(c[i][column], f.a[i], f.b[column / 2][2 * (column % 2)], f.b[column / 2][2 * (column % 2) + 1]);
+        multiply_add<typename T::E>(c[i][column], f.a[i], f.b[column / 2][2 * (column % 2)],
+                                    f.b[column / 2][2 * (column % 2) + 1]);
       }
     }
   }
@@ -241,8 +218,8 @@ __device__ void accumulate(const OperandLoader<T, T::kRows, kAligned>& a, const 
 }
 
 /// The staged tile [kTileRows, kTileCols + pad] to y, of which this much is left from here.
-template <int kTileRows, int kTileCols, int kPad, int kThreads>
-__device__ void copy_out(const bf16* tile, bf16* y, std::int64_t width, int rows_left, int cols_left) {
+template <int kTileRows, int kTileCols, int kPad, int kThreads, class E>
+__device__ void copy_out(const E* tile, E* y, std::int64_t width, int rows_left, int cols_left) {
   if (width % kVector == 0) {
     constexpr int kVectors = kTileCols / kVector;
 #pragma unroll 4
@@ -262,13 +239,15 @@ __device__ void copy_out(const bf16* tile, bf16* y, std::int64_t width, int rows
 }
 
 template <class T>
-__device__ void store_result(const Accumulators<T>& sums, const PortableArgs& g, bf16* staged, int row, int col) {
-  bf16* y = g.y + std::int64_t{blockIdx.z} * g.rows * g.cols;
+__device__ void store_result(const Accumulators<T>& sums, const PortableArgs& g, typename T::E* staged, int row,
+                             int col) {
+  using E = typename T::E;
+  E* y = static_cast<E*>(g.y) + std::int64_t{blockIdx.z} * g.rows * g.cols;
   if (g.swapped) {
     constexpr int kWidth = T::kRows + T::kPad;
     sums.for_each_pair([&](int r, int c, float v, float w) {
-      staged[c * kWidth + r] = __float2bfloat16_rn(v * g.scale);
-      staged[(c + 1) * kWidth + r] = __float2bfloat16_rn(w * g.scale);
+      staged[c * kWidth + r] = rounded<E>(v * g.scale);
+      staged[(c + 1) * kWidth + r] = rounded<E>(w * g.scale);
     });
     __syncthreads();
     copy_out<T::kCols, T::kRows, T::kPad, T::kThreads>(staged, y + std::int64_t{col} * g.rows + row, g.rows,
@@ -276,7 +255,7 @@ __device__ void store_result(const Accumulators<T>& sums, const PortableArgs& g,
   } else {
     constexpr int kWidth = T::kCols + T::kPad;
     sums.for_each_pair([&](int r, int c, float v, float w) {
-      *reinterpret_cast<std::uint32_t*>(staged + r * kWidth + c) = pack_pair(v * g.scale, w * g.scale);
+      *reinterpret_cast<std::uint32_t*>(staged + r * kWidth + c) = pack_two<E>(v * g.scale, w * g.scale);
     });
     __syncthreads();
     copy_out<T::kRows, T::kCols, T::kPad, T::kThreads>(staged, y + std::int64_t{row} * g.cols + col, g.cols,
@@ -306,14 +285,15 @@ __device__ void store_partial(const Accumulators<T>& sums, const PortableArgs& g
 /// operands in L2.
 template <class T, bool kAligned>
 __global__ void __launch_bounds__(T::kThreads, T::kCtas) gemm_portable(const __grid_constant__ PortableArgs g) {
+  using E = typename T::E;
   extern __shared__ __align__(128) unsigned char stages[];
   constexpr int kSuper = 16 * 128 / T::kRows;
   const int tile = static_cast<int>(blockIdx.x), in_super = kSuper * g.tiles_c;
   const int first = tile / in_super * kSuper, high = min(kSuper, g.tiles_r - first);
   const int row = (first + tile % in_super % high) * T::kRows, col = tile % in_super / high * T::kCols;
   const std::int64_t entry = blockIdx.z;
-  const OperandLoader<T, T::kRows, kAligned> a(g.a + entry * g.rows * g.k, row, g.rows, g.k);
-  const OperandLoader<T, T::kCols, kAligned> b(g.b + entry * g.cols * g.k, col, g.cols, g.k);
+  const OperandLoader<T, T::kRows, kAligned> a(static_cast<const E*>(g.a) + entry * g.rows * g.k, row, g.rows, g.k);
+  const OperandLoader<T, T::kCols, kAligned> b(static_cast<const E*>(g.b) + entry * g.cols * g.k, col, g.cols, g.k);
   const std::int64_t steps = (g.k + T::kStep - 1) / T::kStep, splits = gridDim.y;
   const int begin = static_cast<int>(steps * blockIdx.y / splits);
   const int end = static_cast<int>(steps * (blockIdx.y + 1) / splits);
@@ -321,14 +301,15 @@ __global__ void __launch_bounds__(T::kThreads, T::kCtas) gemm_portable(const __g
   sums.clear();
   accumulate<T, kAligned>(a, b, shared_address(stages), begin, end, sums);
   if (g.partial != nullptr) store_partial(sums, g, row, col);
-  else store_result(sums, g, reinterpret_cast<bf16*>(stages), row, col);
+  else store_result(sums, g, reinterpret_cast<E*>(stages), row, col);
 }
 
 constexpr int kReduceThreads = 256;
 
 /// y = scale x the sum over the splits, always in the same order; four columns a thread.
+template <class E>
 __global__ void __launch_bounds__(kReduceThreads)
-    gemm_portable_reduce(const float* partial, bf16* y, std::int64_t rows, int width, int splits, float scale) {
+    gemm_portable_reduce(const float* partial, E* y, std::int64_t rows, int width, int splits, float scale) {
   const std::int64_t groups = (width + 3) / 4, all = rows * groups;
   const std::int64_t i = std::int64_t{blockIdx.x} * kReduceThreads + threadIdx.x;
   if (i >= all) return;
@@ -344,16 +325,16 @@ __global__ void __launch_bounds__(kReduceThreads)
   }
   const std::int64_t row = i / groups;
   const int col = static_cast<int>(i - row * groups) * 4;
-  bf16* to = y + row * width + col;
+  E* to = y + row * width + col;
   if (width % 4 == 0) {
     *reinterpret_cast<uint2*>(to) =
-        make_uint2(pack_pair(sum.x * scale, sum.y * scale), pack_pair(sum.z * scale, sum.w * scale));
+        make_uint2(pack_two<E>(sum.x * scale, sum.y * scale), pack_two<E>(sum.z * scale, sum.w * scale));
     return;
   }
   const float values[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    if (col + j < width) to[j] = __float2bfloat16_rn(values[j] * scale);
+    if (col + j < width) to[j] = rounded<E>(values[j] * scale);
   }
 }
 

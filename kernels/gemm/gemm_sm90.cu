@@ -42,6 +42,7 @@ bool adds_floats(const Gemm& shape) { return shape.precision.output == DType::fp
 std::span<const GemmEntry> entries(const Gemm& shape) {
   if (adds_floats(shape)) return sm90::weight_gradient_entries();
   if (shape.layout == WeightLayout::kn) return sm90::input_gradient_entries();
+  if (shape.precision.math == DType::fp16) return sm90::fp16_entries();
   return shape.precision.math == DType::fp8 ? std::span<const GemmEntry>(kFp8) : std::span<const GemmEntry>(kBf16);
 }
 
@@ -69,12 +70,13 @@ const char* type_refusal(const Gemm& shape) {
   const Precision& p = shape.precision;
   const bool bf16 = p.input == DType::bf16 && p.weight == DType::bf16 && p.math == DType::bf16;
   const bool fp8 = p.input == DType::fp8 && p.weight == DType::fp8 && p.math == DType::fp8;
-  if (!bf16 && !fp8) return "operands must both be bf16 or both fp8";
+  const bool fp16 = p == *parse_precision("fp16");
+  if (!bf16 && !fp8 && !fp16) return "operands must both be bf16, fp16 or fp8";
   if (adds_floats(shape)) {
     if (!bf16 || shape.layout != WeightLayout::kn) return "an fp32 result is a gradient of weights: bf16, layout kn";
     return "";
   }
-  if (p.output != DType::bf16) return "the result must be bf16, or fp32";
+  if (p.output != DType::bf16 && !fp16) return "the result must be bf16, fp32, or of fp16 operands fp16";
   if (shape.accumulate) return "only an fp32 result is added to";
   if (shape.layout != WeightLayout::nk && !bf16) return "operands of layout kn must be bf16";
   return "";

@@ -1,4 +1,4 @@
-// The Hopper GEMM: one template for all tiles, bf16 and fp8. D[rows, cols] = R[rows, K] C[cols, K]^T, where R is on the
+// The Hopper GEMM: one template for all tiles, bf16, fp16 and fp8. D[rows, cols] = R[rows, K] C[cols, K]^T, where R is on the
 // row side of wgmma. R = x, C = W gives y as it lies; swapped, R = W and C = x give its transpose, and the epilogue
 // turns it back: so a tile of 128 x 256 is also one of 256 x 128, and few tokens take the narrow side.
 //
@@ -6,8 +6,7 @@
 // a consumer warpgroup for each 64 rows. Persistent: the ring runs on into the next tile while the consumers store.
 #pragma once
 
-#include <cuda_bf16.h>
-
+#include "kernels/common/half.cuh"
 #include "kernels/gemm/gemm_sm90_ptx.cuh"
 #include "kernels/gemm/gemm_sm90_wgmma.cuh"
 #include "kernels/gemm/gemm_sm90_work.cuh"
@@ -201,7 +200,7 @@ struct Consumer {
     return shared.flags[group] != 0;
   }
 
-  /// As bf16 through shared memory, kChunk columns of D at a time, and out by TMA, which clips what is beyond the
+  /// As 16-bit values through shared memory, kChunk columns of D at a time, and out by TMA, which clips what is beyond the
   /// matrix.
   __device__ void store(const float (&sum)[kAccumulators], const CUtensorMap* out_map, const GemmPlace& p) {
 #pragma unroll
@@ -221,7 +220,8 @@ struct Consumer {
         for (int pair = 0; pair < Tile::kChunk / 16; ++pair, v += 8) {
           std::uint32_t packed[4];
 #pragma unroll
-          for (int i = 0; i < 4; ++i) packed[i] = pack(v[2 * i] * w.scale, v[2 * i + 1] * w.scale);
+          for (int i = 0; i < 4; ++i)
+            packed[i] = pack_two<typename Tile::Result>(v[2 * i] * w.scale, v[2 * i + 1] * w.scale);
           put(to, pair, packed);
         }
       }
@@ -246,11 +246,6 @@ struct Consumer {
       store_pair(at, v[0] * w.scale, v[1] * w.scale);
       store_pair(at + 8 * 128, v[2] * w.scale, v[3] * w.scale);
     }
-  }
-
-  __device__ static std::uint32_t pack(float low, float high) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const std::uint32_t*>(&pair);
   }
 
   /// Four 8x8 matrices: 16 rows of this warp, 16 columns. Staged are rows of y: 64 elements of them (128 bytes, pieces

@@ -39,6 +39,7 @@ struct Tensor {
 
 CUtensorMapDataType type_of(DType type) {
   if (type == DType::fp32) return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  if (type == DType::fp16) return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   return type == DType::fp8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 }
 

@@ -36,6 +36,8 @@ constexpr GemmEntry gemm_entry() {
           &device::sm90::gemm<Tile>};
 }
 
+/// Tiles of products in fp16.
+std::span<const GemmEntry> fp16_entries();
 /// Tiles of the products of gradients: of inputs (the right operand [K, N]), of weights (both operands with K outside).
 std::span<const GemmEntry> input_gradient_entries();
 std::span<const GemmEntry> weight_gradient_entries();

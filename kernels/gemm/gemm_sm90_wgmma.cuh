@@ -15,7 +15,7 @@ namespace plumbline::device::sm90 {
 
 /// Types of the operands, and how they lie in memory: rows of K elements, or (`outside`) K rows of them, as a gradient
 /// finds what the forward pass left.
-enum class Operands { bf16, fp8, bf16_cols_outside, bf16_both_outside };
+enum class Operands { bf16, fp16, fp8, bf16_cols_outside, bf16_both_outside };
 
 constexpr int kOutsideBox = 64;  ///< elements of a row in the swizzle's span, and rows of K in a step
 
@@ -93,31 +93,32 @@ struct Wgmma;
                    : "l"(rows), "l"(cols), "r"(accumulate));                                                     \
     }                                                                                                            \
   };
-#define PLUMBLINE_WGMMA_BOTH(n, r, a, b, p)                     \
+#define PLUMBLINE_WGMMA_EACH(n, r, a, b, p)                     \
   PLUMBLINE_WGMMA(n, r, a, b, p, bf16, "k16", "bf16", ", 0, 0") \
+  PLUMBLINE_WGMMA(n, r, a, b, p, fp16, "k16", "f16", ", 0, 0")  \
   PLUMBLINE_WGMMA(n, r, a, b, p, fp8, "k32", "e4m3", "")
 /// The last two numbers: whether K is outside, of A and of B.
 #define PLUMBLINE_WGMMA_OUTSIDE(n, r, a, b, p)                               \
   PLUMBLINE_WGMMA(n, r, a, b, p, bf16_cols_outside, "k16", "bf16", ", 0, 1") \
   PLUMBLINE_WGMMA(n, r, a, b, p, bf16_both_outside, "k16", "bf16", ", 1, 1")
 
-PLUMBLINE_WGMMA_BOTH(16, 8, 8, 9, 10)
-PLUMBLINE_WGMMA_BOTH(32, 16, 16, 17, 18)
-PLUMBLINE_WGMMA_BOTH(64, 32, 32, 33, 34)
-PLUMBLINE_WGMMA_BOTH(96, 48, 48, 49, 50)
-PLUMBLINE_WGMMA_BOTH(112, 56, 56, 57, 58)
-PLUMBLINE_WGMMA_BOTH(128, 64, 64, 65, 66)
-PLUMBLINE_WGMMA_BOTH(160, 80, 80, 81, 82)
-PLUMBLINE_WGMMA_BOTH(192, 96, 96, 97, 98)
-PLUMBLINE_WGMMA_BOTH(224, 112, 112, 113, 114)
-PLUMBLINE_WGMMA_BOTH(256, 128, 128, 129, 130)
+PLUMBLINE_WGMMA_EACH(16, 8, 8, 9, 10)
+PLUMBLINE_WGMMA_EACH(32, 16, 16, 17, 18)
+PLUMBLINE_WGMMA_EACH(64, 32, 32, 33, 34)
+PLUMBLINE_WGMMA_EACH(96, 48, 48, 49, 50)
+PLUMBLINE_WGMMA_EACH(112, 56, 56, 57, 58)
+PLUMBLINE_WGMMA_EACH(128, 64, 64, 65, 66)
+PLUMBLINE_WGMMA_EACH(160, 80, 80, 81, 82)
+PLUMBLINE_WGMMA_EACH(192, 96, 96, 97, 98)
+PLUMBLINE_WGMMA_EACH(224, 112, 112, 113, 114)
+PLUMBLINE_WGMMA_EACH(256, 128, 128, 129, 130)
 
 PLUMBLINE_WGMMA_OUTSIDE(64, 32, 32, 33, 34)
 PLUMBLINE_WGMMA_OUTSIDE(128, 64, 64, 65, 66)
 PLUMBLINE_WGMMA_OUTSIDE(192, 96, 96, 97, 98)
 PLUMBLINE_WGMMA_OUTSIDE(256, 128, 128, 129, 130)
 
-#undef PLUMBLINE_WGMMA_BOTH
+#undef PLUMBLINE_WGMMA_EACH
 #undef PLUMBLINE_WGMMA_OUTSIDE
 #undef PLUMBLINE_WGMMA
 

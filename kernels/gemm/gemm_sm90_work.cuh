@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "kernels/common/half.cuh"
 #include "kernels/gemm/gemm_sm90_ptx.cuh"
 #include "kernels/gemm/gemm_sm90_wgmma.cuh"
 
@@ -33,6 +35,7 @@ struct GemmTile {
   static constexpr int kCtasPerSm = kCtasPerSm_;
   static constexpr Operands kOperands = kOperands_;
   static constexpr bool kFp8 = kOperands == Operands::fp8;
+  using Result = std::conditional_t<kOperands == Operands::fp16, __half, __nv_bfloat16>;  // or fp32 (kFloats)
   /// Which operands lie with K as the outer index, [K, rows] and [K, cols].
   static constexpr bool kRowsOutside = kOperands == Operands::bf16_both_outside;
   static constexpr bool kColsOutside = kRowsOutside || kOperands == Operands::bf16_cols_outside;

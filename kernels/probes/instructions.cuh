@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/attention/decode_ptx.cuh"
+#include "kernels/common/mma_sync.cuh"
 #include "kernels/probes/wgmma.cuh"
 
 namespace plumbline::device {
@@ -152,7 +153,7 @@ struct WarpTensorBody {
     decode::load_matrices(b, operands + 4096 + threadIdx.x % 32 * 16);
     for (int i = 0; i < iterations; ++i) {
 #pragma unroll
-      for (int j = 0; j < 8; ++j) decode::multiply_add(d[j], a, b[j % 2], b[2 + j % 2]);
+      for (int j = 0; j < 8; ++j) multiply_add<__nv_bfloat16>(d[j], a, b[j % 2], b[2 + j % 2]);
     }
     float sum = 0;
     for (const auto& row : d) sum += row[0] + row[1] + row[2] + row[3];

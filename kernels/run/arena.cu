@@ -1,6 +1,7 @@
 #include "kernels/run/arena.hpp"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
@@ -13,7 +14,8 @@ namespace {
 
 constexpr std::size_t kGiB = std::size_t{1} << 30;
 /// By region: the key-value cache of a long decode batch is the largest single operand (17 GB).
-constexpr std::array<std::size_t, kRegions> kWanted = {24 * kGiB, 4 * kGiB, 5 * kGiB, 8 * kGiB, kGiB / 4, kGiB};
+constexpr std::array<std::size_t, kRegions> kWanted = {24 * kGiB, 4 * kGiB, 5 * kGiB, 8 * kGiB,
+                                                       kGiB / 4,  kGiB,     8 * kGiB};
 constexpr double kShareOfFree = 0.8;  // of the card's free memory, all regions together
 
 __device__ std::uint64_t mix(std::uint64_t z) {
@@ -37,6 +39,10 @@ __device__ float2 normal_pair(std::uint64_t i) {
 struct ToBf16 {
   using Pair = __nv_bfloat162;
   __device__ static Pair pack(float2 v) { return __floats2bfloat162_rn(v.x, v.y); }
+};
+struct ToFp16 {
+  using Pair = __half2;
+  __device__ static Pair pack(float2 v) { return __floats2half2_rn(v.x, v.y); }
 };
 struct ToFp8 {
   using Pair = __nv_fp8x2_e4m3;
@@ -106,6 +112,7 @@ struct Arena::Memory {
     switch (static_cast<Region>(at)) {
       case Region::normal_bf16:
       case Region::output: fill<ToBf16>(data, n, at + 1, pattern, stream); break;
+      case Region::normal_fp16: fill<ToFp16>(data, n, at + 1, pattern, stream); break;
       case Region::normal_fp8: fill<ToFp8>(data, n, at + 1, pattern, stream); break;
       case Region::normal_fp32: fill<ToFp32>(data, n, at + 1, pattern, stream); break;
       default: clear(data, n, stream); break;

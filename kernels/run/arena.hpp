@@ -15,12 +15,12 @@ namespace plumbline {
 
 /// What a region holds. `normal_*`: standard normal, as inputs; `output`: whatever kernels left there; `index`: int32,
 /// written by the operator's preparation; `scratch`: zeroed before each operator.
-enum class Region { normal_bf16, normal_fp8, normal_fp32, output, index, scratch, count_ };
+enum class Region { normal_bf16, normal_fp8, normal_fp32, output, index, scratch, normal_fp16, count_ };
 inline constexpr std::size_t kRegions = static_cast<std::size_t>(Region::count_);
 
 class Arena {
  public:
-  /// Allocates nothing yet: a region is allocated and filled when it is first asked for. All regions are about 44 GB,
+  /// Allocates nothing yet: a region is allocated and filled when it is first asked for. All regions are about 52 GB,
   /// less on a smaller card.
   Arena();
   ~Arena();

@@ -19,6 +19,11 @@ namespace {
 
 constexpr std::size_t kBf16 = 2, kIndex = 4;
 
+/// Normal values of a type that operands of products have.
+Region normal(DType type) {
+  return type == DType::fp8 ? Region::normal_fp8 : type == DType::fp16 ? Region::normal_fp16 : Region::normal_bf16;
+}
+
 /// x, W and y of one slot, in the types of the product.
 struct GemmOperands {
   RunnerLayout layout;
@@ -26,7 +31,7 @@ struct GemmOperands {
 
   explicit GemmOperands(const Gemm& s) {
     const bool fp8 = s.precision.math == DType::fp8;
-    const Region in = fp8 ? Region::normal_fp8 : Region::normal_bf16;
+    const Region in = normal(s.precision.math);
     const std::size_t each = fp8 ? 1 : kBf16;
     x = layout.add(in, bytes_of(each, s.batch, s.m, s.k));
     w = layout.add(in, bytes_of(each, s.batch, s.n, s.k));
@@ -36,7 +41,8 @@ struct GemmOperands {
 };
 
 bool has_type(const Gemm& s) {
-  return s.precision == *parse_precision("bf16") || s.precision == *parse_precision("fp8");
+  return s.precision == *parse_precision("bf16") || s.precision == *parse_precision("fp8") ||
+         s.precision == *parse_precision("fp16");
 }
 
 /// The product that makes a gradient of weights.
@@ -70,7 +76,8 @@ Runner make_gemm_runner(const Gemm& s, const GemmPlan& plan, Arena& arena, Strea
 Runner make_library_runner(const Op& op, Arena& arena, StreamHandle stream) {
   const auto* s = std::get_if<Gemm>(&op);
   if (s == nullptr) throw NotModelled("no library kernel for " + std::string(op_name(op)));
-  if (!has_type(*s) || s->bias) throw NotModelled("no library kernel for gemm of this type");
+  if (!has_type(*s) || s->bias || s->precision.math == DType::fp16)
+    throw NotModelled("no library kernel for gemm of this type");
   GemmOperands operands(*s);
   const std::size_t scratch = operands.layout.add_shared(Region::scratch, kLibraryWorkspace);
   const RunnerLayout& layout = operands.layout;
@@ -85,14 +92,14 @@ Runner make_library_runner(const Op& op, Arena& arena, StreamHandle stream) {
 }
 
 Runner make_prefill_runner(const AttentionPrefill& s, const AttentionPlan& plan, Arena& arena, StreamHandle stream) {
-  need(s.dtype == DType::bf16 && s.kv_dtype == DType::bf16, "attention_prefill of this type");
+  need((s.dtype == DType::bf16 || s.dtype == DType::fp16) && s.kv_dtype == s.dtype, "attention_prefill of this type");
+  const Region in = normal(s.dtype);
   const std::size_t keys = bytes_of(kBf16, s.batch, s.kv_len, s.kv_heads);
   const std::size_t queries = bytes_of(kBf16, s.batch, s.q_len, s.q_heads);
   const auto width = static_cast<std::size_t>(s.qk_dim), value_width = static_cast<std::size_t>(s.v_dim);
   RunnerLayout layout;
-  const std::size_t pieces[4] = {
-      layout.add(Region::normal_bf16, queries * width), layout.add(Region::normal_bf16, keys * width),
-      layout.add(Region::normal_bf16, keys * value_width), layout.add(Region::output, queries * value_width)};
+  const std::size_t pieces[4] = {layout.add(in, queries * width), layout.add(in, keys * width),
+                                 layout.add(in, keys * value_width), layout.add(Region::output, queries * value_width)};
   Runner r = start_runner(layout, arena, plan_text(plan));
   const Operand q = layout.operand(pieces[0], arena, stream), k = layout.operand(pieces[1], arena, stream),
                 v = layout.operand(pieces[2], arena, stream), o = layout.operand(pieces[3], arena, stream);
@@ -159,14 +166,15 @@ std::vector<std::int32_t> shuffled_pages(std::int64_t pages) {
 }  // namespace
 
 Runner make_decode_runner(const AttentionDecode& s, const AttentionPlan& plan, Arena& arena, StreamHandle stream) {
-  need(s.dtype == DType::bf16 && s.kv_dtype == DType::bf16, "attention_decode of this type");
+  need((s.dtype == DType::bf16 || s.dtype == DType::fp16) && s.kv_dtype == s.dtype, "attention_decode of this type");
+  const Region in = normal(s.dtype);
   const std::int64_t pages = s.page > 0 ? s.batch * ((s.context + s.page - 1) / s.page) : 0;
   const std::int64_t tokens = s.page > 0 ? pages * s.page : s.batch * s.context;
   const std::size_t key = bytes_of(kBf16, s.kv_heads, s.qk_dim), value = bytes_of(kBf16, s.kv_heads, s.v_dim);
   RunnerLayout layout;
-  const std::size_t pieces[6] = {layout.add(Region::normal_bf16, bytes_of(kBf16, s.batch, s.q_heads, s.qk_dim)),
-                                 layout.add(Region::normal_bf16, bytes_of(key, tokens)),
-                                 layout.add(Region::normal_bf16, bytes_of(value, tokens)),
+  const std::size_t pieces[6] = {layout.add(in, bytes_of(kBf16, s.batch, s.q_heads, s.qk_dim)),
+                                 layout.add(in, bytes_of(key, tokens)),
+                                 layout.add(in, bytes_of(value, tokens)),
                                  layout.add(Region::index, bytes_of(kIndex, pages)),
                                  layout.add(Region::output, bytes_of(kBf16, s.batch, s.q_heads, s.v_dim)),
                                  layout.add_shared(Region::scratch, decode_workspace_bytes(s, plan))};

@@ -6,6 +6,7 @@ namespace plumbline {
 
 // Each in the .cpp file of its folder that is named provider.cpp.
 const Provider& own_provider();
+const Provider& portable_provider();  // own
 const Provider& cublas_provider();
 const Provider& trtllm_provider();
 const Provider& trtllm_plain_provider();  // trtllm
@@ -27,7 +28,8 @@ const Provider& ideal_provider();
 
 std::span<const Provider* const> providers() {
   static const std::array all{
-      &own_provider(),              //
+      &own_provider(),
+      &portable_provider(),         //
       &cublas_provider(),           //
       &trtllm_provider(),           //
       &trtllm_plain_provider(),     //

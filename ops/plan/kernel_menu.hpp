@@ -44,6 +44,17 @@ struct PrefillVariant {
 /// Null where no kernel is compiled for the head width.
 const PrefillVariant* own_prefill_variant(std::int64_t head_dim, bool causal);
 
+/// One compiled flash attention forward kernel of mma.sync, causal and not, bf16 and fp16: `q_tile` query rows of one head
+/// a CTA, 32 a warp; `kv_tile` keys a step; `stages` of K and V in shared memory. `ctas_per_sm`: co-resident as far as
+/// registers go. `holds_queries`: in registers; else a warp reads its queries from shared memory at each step.
+struct PortablePrefillVariant {
+  std::int64_t head_dim = 0, q_tile = 0, kv_tile = 0, stages = 0, ctas_per_sm = 1;
+  bool holds_queries = false;
+};
+std::span<const PortablePrefillVariant> own_portable_prefill_menu();
+/// Shared memory of a CTA: the tile's queries, and the ring.
+std::int64_t shared_bytes(const PortablePrefillVariant& variant);
+
 /// One compiled kernel of attention's backward pass, causal and not: `kv_tile` keys a CTA, `q_tile` queries a step.
 struct BackwardVariant {
   std::int64_t head_dim = 0, q_tile = 0, kv_tile = 0, ctas_per_sm = 1;

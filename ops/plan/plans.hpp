@@ -36,9 +36,9 @@ struct GemmPlan {
 };
 
 /// `q_tile` query rows (after packing the query heads of a KV head) against `kv_tile` keys a step; `splits` CTAs share
-/// one row tile's keys.
+/// one row tile's keys. `stages`: of K and V in the ring of prefill by mma.sync and cp.async; 0: another kernel's plan.
 struct AttentionPlan {
-  std::int64_t q_tile = 0, kv_tile = 0, splits = 1, packed_heads = 1;
+  std::int64_t q_tile = 0, kv_tile = 0, splits = 1, packed_heads = 1, stages = 0;
 };
 
 }  // namespace plumbline

@@ -44,7 +44,8 @@ std::string plan_text(const GemmPlan& plan) {
 
 std::string plan_text(const AttentionPlan& plan) {
   std::string text = word("q_tile=", plan.q_tile) + word(" kv_tile=", plan.kv_tile) + word(" splits=", plan.splits);
-  return text + (plan.packed_heads > 1 ? word(" packed=", plan.packed_heads) : "");
+  if (plan.packed_heads > 1) text += word(" packed=", plan.packed_heads);
+  return text + (plan.stages > 0 ? word(" stages=", plan.stages) + " mma" : "");
 }
 
 std::optional<GemmPlan> parse_gemm_plan(std::string_view text) {
@@ -66,6 +67,7 @@ std::optional<AttentionPlan> parse_attention_plan(std::string_view text) {
   if (!in.take("q_tile=", p.q_tile) || !in.take(" kv_tile=", p.kv_tile) || !in.take(" splits=", p.splits))
     return std::nullopt;
   in.take(" packed=", p.packed_heads);
+  if (in.take(" stages=", p.stages) && !in.take(" mma")) return std::nullopt;
   if (!in.at_end() || plan_text(p) != text) return std::nullopt;
   return p;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "kernels/common/records.hpp"
@@ -10,9 +11,11 @@ namespace plumbline {
 
 /// Every kernel on fresh random inputs, ragged shapes among them: outputs are poisoned before, so is the memory behind
 /// them, which must stay as it was.
-/// At least `shapes` random shapes of each kernel; `done` is told after each topic.
+/// At least `shapes` random shapes of each kernel; `done` is told after each topic. `among`: only topics whose name has one
+/// of these words; empty: all.
 using TopicDone = std::function<void(const char* topic, const std::vector<Check>& checks)>;
-std::vector<Check> check_kernels(unsigned seed, int shapes, const TopicDone& done = {});
+std::vector<Check> check_kernels(unsigned seed, int shapes, const TopicDone& done = {},
+                                 const std::vector<std::string>& among = {});
 
 /// The same by topic, with at least `shapes` shapes of each kernel: fixed awkward ones first, then random ones.
 std::vector<Check> check_rowwise(unsigned seed, int shapes);

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/common/half.cuh"
 #include "kernels/common/measure.cuh"
 #include "kernels/common/records.hpp"
 
@@ -20,23 +21,25 @@ namespace plumbline::checking {
 
 using bf16 = __nv_bfloat16;
 
-/// A pool of normal values that bf16 holds exactly, on host and device; operands are windows of it at random places.
-class Pool {
+/// A pool of normal values that E holds exactly, on host and device; operands are windows of it at random places.
+template <class E>
+class PoolOf {
  public:
-  Pool(unsigned seed, std::size_t elements) : host_(elements), device_(elements * sizeof(bf16)) {
+  PoolOf(unsigned seed, std::size_t elements) : host_(elements), device_(elements * sizeof(E)) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
-    for (bf16& v : host_) v = __float2bfloat16_rn(normal(random));
-    PLUMBLINE_CUDA_CHECK(cudaMemcpy(device_.as(), host_.data(), elements * sizeof(bf16), cudaMemcpyHostToDevice));
+    for (E& v : host_) v = device::rounded<E>(normal(random));
+    PLUMBLINE_CUDA_CHECK(cudaMemcpy(device_.as(), host_.data(), elements * sizeof(E), cudaMemcpyHostToDevice));
   }
   std::size_t size() const { return host_.size(); }
-  double at(std::size_t i) const { return static_cast<double>(__bfloat162float(host_[i])); }
-  const bf16* device(std::size_t from) const { return device_.as<bf16>() + from; }
+  double at(std::size_t i) const { return static_cast<double>(static_cast<float>(host_[i])); }
+  const E* device(std::size_t from) const { return device_.template as<E>() + from; }
 
  private:
-  std::vector<bf16> host_;
+  std::vector<E> host_;
   DeviceBuffer device_;
 };
+using Pool = PoolOf<bf16>;
 
 /// Device memory for many outputs, one after the other: poisoned up to and past the end of each.
 class Poisoned {
@@ -76,9 +79,10 @@ class Poisoned {
 };
 
 /// Elements that still hold poison, or any other NaN.
-inline std::size_t not_written(const std::vector<bf16>& values) {
+template <class E>
+std::size_t not_written(const std::vector<E>& values) {
   std::size_t n = 0;
-  for (const bf16 v : values) n += std::isnan(__bfloat162float(v)) ? 1 : 0;
+  for (const E v : values) n += std::isnan(static_cast<float>(v)) ? 1 : 0;
   return n;
 }
 

@@ -1,9 +1,9 @@
 #include "tests/gpu/check_decode.hpp"
 
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -12,13 +12,16 @@
 #include <thread>
 
 #include "kernels/attention/attention.hpp"
+#include "kernels/common/half.cuh"
 #include "kernels/common/measure.cuh"
 #include "ops/plan/kernel_menu.hpp"
+#include "tests/gpu/stored16.hpp"
 
 namespace plumbline {
 namespace {
 
-using bf16 = __nv_bfloat16;
+using checking::Stored16;
+using Bits = unsigned short;
 using Random = std::mt19937;
 constexpr unsigned char kPoison = 0xff;                    // as bf16 and fp32: NaN
 constexpr std::size_t kGuard = 4096;                       // bytes behind an output that nobody may write
@@ -35,7 +38,8 @@ __device__ float normal(unsigned long long i) {
 }
 
 /// Values only where a token lives; `token_size` = Hkv * D. A null table: contiguous. One CTA a token.
-__global__ void fill_cache(bf16* cache, const std::int32_t* table, int context, int page, int token_size,
+template <class E>
+__global__ void fill_cache(E* cache, const std::int32_t* table, int context, int page, int token_size,
                            unsigned long long seed) {
   const int sequence = static_cast<int>(blockIdx.x) / context, token = static_cast<int>(blockIdx.x) % context;
   std::int64_t at = blockIdx.x;
@@ -45,13 +49,14 @@ __global__ void fill_cache(bf16* cache, const std::int32_t* table, int context, 
   }
   for (int i = static_cast<int>(threadIdx.x); i < token_size; i += static_cast<int>(blockDim.x)) {
     const std::int64_t k = at * token_size + i;
-    cache[k] = __float2bfloat16_rn(normal(static_cast<unsigned long long>(k) ^ (seed << 40)));
+    cache[k] = device::rounded<E>(normal(static_cast<unsigned long long>(k) ^ (seed << 40)));
   }
 }
 
-__global__ void fill_query(bf16* q, int n, float size, unsigned long long seed) {
+template <class E>
+__global__ void fill_query(E* q, int n, float size, unsigned long long seed) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (i < n) q[i] = __float2bfloat16_rn(size * normal(static_cast<unsigned long long>(i) ^ (seed << 40)));
+  if (i < n) q[i] = device::rounded<E>(size * normal(static_cast<unsigned long long>(i) ^ (seed << 40)));
 }
 
 /// Device memory filled with poison, and a guard behind it.
@@ -91,6 +96,7 @@ std::int64_t choose(Random& random, const std::vector<std::int64_t>& from) {
 
 AttentionDecode random_shape(Random& random) {
   AttentionDecode s;
+  s.dtype = s.kv_dtype = pick(random, 0, 2) == 0 ? DType::fp16 : DType::bf16;
   s.qk_dim = s.v_dim = choose(random, {64, 128, 128, 256});
   s.kv_heads = choose(random, {1, 2, 3, 4, 8});
   s.q_heads = s.kv_heads * pick(random, 1, 16);
@@ -103,14 +109,16 @@ AttentionDecode random_shape(Random& random) {
 }
 
 std::string in_words(const AttentionDecode& s, const AttentionPlan& plan) {
-  return "B=" + std::to_string(s.batch) + ";Hq=" + std::to_string(s.q_heads) + ";Hkv=" + std::to_string(s.kv_heads) +
-         ";D=" + std::to_string(s.qk_dim) + ";S=" + std::to_string(s.context) + ";page=" + std::to_string(s.page) +
-         ";window=" + std::to_string(s.window) + ";splits=" + std::to_string(plan.splits);
+  return std::string(name(s.dtype)) + " B=" + std::to_string(s.batch) + ";Hq=" + std::to_string(s.q_heads) +
+         ";Hkv=" + std::to_string(s.kv_heads) + ";D=" + std::to_string(s.qk_dim) + ";S=" + std::to_string(s.context) +
+         ";page=" + std::to_string(s.page) + ";window=" + std::to_string(s.window) +
+         ";splits=" + std::to_string(plan.splits);
 }
 
 /// Host copies of what a launch read.
 struct Inputs {
-  std::vector<bf16> q, k, v;
+  Stored16 as;
+  std::vector<Bits> q, k, v;
   std::vector<std::int32_t> table;
 };
 
@@ -119,8 +127,8 @@ std::vector<double> reference_row(const AttentionDecode& s, const Inputs& in, st
   const std::int64_t d = s.qk_dim, sequence = row / s.q_heads;
   const std::int64_t head = row % s.q_heads / (s.q_heads / s.kv_heads);
   const std::int64_t first = s.window > 0 ? std::max<std::int64_t>(0, s.context - s.window) : 0;
-  const auto value = [](const std::vector<bf16>& from, std::int64_t i) {
-    return static_cast<double>(__bfloat162float(from[static_cast<std::size_t>(i)]));
+  const auto value = [&in](const std::vector<Bits>& from, std::int64_t i) {
+    return in.as.value(from[static_cast<std::size_t>(i)]);
   };
   const auto start = [&](std::int64_t key) {
     std::int64_t token = sequence * s.context + key;
@@ -159,10 +167,10 @@ double rounding(std::size_t rows) {
   return std::min(std::ldexp(1.0, -7), typical * (1.0 + 3.0 / std::sqrt(static_cast<double>(rows))));
 }
 
-void compare(Check& c, const AttentionDecode& s, const Inputs& in, const std::vector<bf16>& out, Random& random) {
+void compare(Check& c, const AttentionDecode& s, const Inputs& in, const std::vector<Bits>& out, Random& random) {
   const auto n = static_cast<std::size_t>(s.v_dim);
   for (std::size_t i = 0; i < out.size() && c.fault.empty(); ++i) {
-    if (!std::isfinite(__bfloat162float(out[i]))) c.fault = "element " + std::to_string(i) + " is not a number";
+    if (!std::isfinite(in.as.value(out[i]))) c.fault = "element " + std::to_string(i) + " is not a number";
   }
   const auto rows = static_cast<std::size_t>(s.batch * s.q_heads);
   std::vector<std::size_t> chosen(rows);
@@ -185,16 +193,16 @@ void compare(Check& c, const AttentionDecode& s, const Inputs& in, const std::ve
     double largest = 0;
     for (const double w : want[i]) largest = std::max(largest, std::abs(w));
     for (std::size_t j = 0; j < n; ++j) {
-      const double got = static_cast<double>(__bfloat162float(out[chosen[i] * n + j])), d = got - want[i][j];
+      const double got = in.as.value(out[chosen[i] * n + j]), d = got - want[i][j];
       difference += d * d;
       size += want[i][j] * want[i][j];
-      if (!(std::abs(d) <= std::abs(want[i][j]) / 128 + largest / 64) && c.fault.empty()) {
+      if (!(std::abs(d) <= in.as.finer() * (std::abs(want[i][j]) / 128 + largest / 64)) && c.fault.empty()) {
         c.fault = "row " + std::to_string(chosen[i]) + ", element " + std::to_string(j) + ": " + std::to_string(got) +
                   " for " + std::to_string(want[i][j]);
       }
     }
   }
-  c.allowed = rounding(chosen.size());
+  c.allowed = in.as.finer() * rounding(chosen.size());
   c.error = std::sqrt(difference / size);
   if (!(c.error <= c.allowed) && c.fault.empty()) c.fault = "relative error too large";
 }
@@ -208,6 +216,19 @@ std::vector<std::int32_t> scattered_pages(std::int64_t pages, std::int64_t pool,
   return all;
 }
 
+template <class E>
+void fill_all(const AttentionDecode& s, const std::array<const Guarded*, 2>& caches, const Guarded& q,
+              const std::int32_t* pages, float size, Random& random) {
+  for (const Guarded* cache : caches) {
+    fill_cache<<<static_cast<unsigned>(s.batch * s.context), 128>>>(cache->as<E>(), pages, static_cast<int>(s.context),
+                                                                    static_cast<int>(s.page),
+                                                                    static_cast<int>(s.kv_heads * s.qk_dim), random());
+  }
+  const int n = static_cast<int>(s.batch * s.q_heads * s.qk_dim);
+  fill_query<<<static_cast<unsigned>(n + 255) / 256, 256>>>(q.as<E>(), n, size, random());
+  PLUMBLINE_CUDA_CHECK(cudaGetLastError());
+}
+
 Check check_one(const AttentionDecode& s, const AttentionPlan& plan, Random& random) {
   Check c{"attention_decode", in_words(s, plan), 0, 0, ""};
   const std::int64_t width = s.page > 0 ? (s.context + s.page - 1) / s.page : 0;
@@ -216,26 +237,21 @@ Check check_one(const AttentionDecode& s, const AttentionPlan& plan, Random& ran
   const auto cache_bytes = static_cast<std::size_t>(tokens * s.kv_heads * s.qk_dim) * 2;
   const auto query_elements = static_cast<std::size_t>(s.batch * s.q_heads * s.qk_dim);
   Inputs in;
+  in.as = {s.dtype};
   in.table = scattered_pages(s.batch * width, pool, random);
   const Guarded q(query_elements * 2), k(cache_bytes), v(cache_bytes), o(query_elements * 2);
   const Guarded table(in.table.size() * 4), workspace(decode_workspace_bytes(s, plan));
   PLUMBLINE_CUDA_CHECK(cudaMemcpy(table.as(), in.table.data(), in.table.size() * 4, cudaMemcpyHostToDevice));
   const auto* pages = s.page > 0 ? table.as<std::int32_t>() : nullptr;
-  const auto ctas = static_cast<unsigned>(s.batch * s.context);
-  for (const Guarded* cache : {&k, &v}) {
-    fill_cache<<<ctas, 128>>>(cache->as<bf16>(), pages, static_cast<int>(s.context), static_cast<int>(s.page),
-                              static_cast<int>(s.kv_heads * s.qk_dim), random());
-  }
   const float size = pick(random, 0, 1) == 0 ? 1.0F : 3.0F;  // flat and sharp softmax
-  const int n = static_cast<int>(query_elements);
-  fill_query<<<static_cast<unsigned>(n + 255) / 256, 256>>>(q.as<bf16>(), n, size, random());
-  PLUMBLINE_CUDA_CHECK(cudaGetLastError());
+  if (s.dtype == DType::fp16) fill_all<__half>(s, {&k, &v}, q, pages, size, random);
+  else fill_all<__nv_bfloat16>(s, {&k, &v}, q, pages, size, random);
   launch_attention_decode(s, plan, {q.as(), k.as(), v.as(), pages, o.as(), workspace.as()}, nullptr);
   PLUMBLINE_CUDA_CHECK(cudaDeviceSynchronize());
-  in.q = q.read<bf16>();
-  in.k = k.read<bf16>();
-  in.v = v.read<bf16>();
-  compare(c, s, in, o.read<bf16>(), random);
+  in.q = q.read<Bits>();
+  in.k = k.read<Bits>();
+  in.v = v.read<Bits>();
+  compare(c, s, in, o.read<Bits>(), random);
   if (o.overrun() || workspace.overrun()) c.fault = "wrote past the end";
   return c;
 }

@@ -3,6 +3,7 @@
 #include "tests/gpu/check_gemm.hpp"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
@@ -14,6 +15,7 @@
 #include "kernels/common/measure.cuh"
 #include "kernels/gemm/gemm.hpp"
 #include "ops/plan/kernel_menu.hpp"
+#include "tests/gpu/stored16.hpp"
 
 namespace plumbline {
 namespace {
@@ -72,9 +74,10 @@ struct Outputs {
 
 std::int64_t up_to_multiple(std::int64_t n, std::int64_t of) { return (n + of - 1) / of * of; }
 
-Gemm random_shape(Random& random, bool fp8) {
+Gemm random_shape(Random& random, DType math) {
+  const bool fp8 = math == DType::fp8;
   Gemm g;
-  g.precision = *parse_precision(fp8 ? "fp8" : "bf16");
+  g.precision = *parse_precision(name(math));
   g.batch = random.below(4) == 0 ? 1 + random.below(4) : 1;
   g.k = up_to_multiple(random.size(random.below(2) == 0 ? 16384 : 1024), fp8 ? 16 : 8);
   const std::int64_t most = std::min<std::int64_t>(6144, kLargest / g.batch / g.k);
@@ -116,6 +119,7 @@ double allowed_error(int n, bool fp8) {
 template <class T>
 void compare(const Gemm& g, const Pool<T>& pool, std::int64_t x0, std::int64_t w0, double scale, Random& random,
              const std::vector<unsigned short>& raw, Check& check) {
+  const checking::Stored16 as{g.precision.output};
   double difference = 0, size = 0;
   const std::int64_t all = g.batch * g.m * g.n;
   const int samples = static_cast<int>(std::min<std::int64_t>(all, kSamples));
@@ -126,7 +130,7 @@ void compare(const Gemm& g, const Pool<T>& pool, std::int64_t x0, std::int64_t w
     double want = 0;
     for (std::int64_t k = 0; k < g.k; ++k) want += static_cast<double>(x[k]) * static_cast<double>(w[k]);
     want *= scale;
-    const double got = static_cast<double>(__bfloat162float(__ushort_as_bfloat16(raw[static_cast<std::size_t>(at)])));
+    const double got = as.value(raw[static_cast<std::size_t>(at)]);
     // half a unit in the last place, and the sums' own error: relative to the terms' sizes, sqrt(K)
     const double bound = std::abs(want) / 256 + scale * std::sqrt(static_cast<double>(g.k)) / 256;
     if (!(std::abs(got - want) <= bound) && check.fault.empty()) {
@@ -172,7 +176,7 @@ void check_type(DType math, Random& random, int shapes, Outputs& outputs, std::v
   const Pool<T> pool(random);
   const auto menu = own_gemm_menu(GemmEngine::wgmma, math);
   for (int done = 0, turn = 0; done < shapes; ++turn) {
-    const Gemm g = random_shape(random, math == DType::fp8);
+    const Gemm g = random_shape(random, math);
     const GemmPlan plan = random_plan(random, g, menu[static_cast<std::size_t>(turn) % menu.size()]);
     if (*gemm_refusal(g, plan) != '\0') continue;  // more splits than steps
     checks.push_back(check_one(g, plan, pool, random, outputs));
@@ -187,6 +191,7 @@ std::vector<Check> check_gemm(unsigned seed, int shapes) {
   Outputs outputs;
   std::vector<Check> checks;
   check_type<__nv_bfloat16>(DType::bf16, random, shapes, outputs, checks);
+  check_type<__half>(DType::fp16, random, shapes, outputs, checks);
   check_type<__nv_fp8_e4m3>(DType::fp8, random, shapes, outputs, checks);
   return checks;
 }

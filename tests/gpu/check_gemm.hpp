@@ -7,7 +7,7 @@
 
 namespace plumbline {
 
-/// `shapes` random ones for each of bf16 and fp8: every tile of the menu in turn, both orientations, all ways of
+/// `shapes` random ones for each of bf16, fp16 and fp8: every tile of the menu in turn, both orientations, all ways of
 /// cutting K, ragged sizes, batches.
 std::vector<Check> check_gemm(unsigned seed, int shapes);
 /// Products of gradients, all tiles in turn.

@@ -17,7 +17,7 @@ namespace {
 using checking::bf16;
 using checking::Comparison;
 using checking::Poisoned;
-using checking::Pool;
+using checking::PoolOf;
 
 constexpr std::size_t kPool = std::size_t{1} << 21, kMostOutput = std::size_t{1} << 21;
 constexpr std::size_t kMostWorkspace = std::size_t{1} << 27;
@@ -33,9 +33,9 @@ struct Case {
 
 std::string text(const Case& c) {
   const auto n = [](std::int64_t v) { return std::to_string(v); };
-  return "M=" + n(c.shape.m) + ";N=" + n(c.shape.n) + ";K=" + n(c.shape.k) + ";batch=" + n(c.shape.batch) + " tile " +
-         n(c.plan.tile_m) + "x" + n(c.plan.tile_n) + "x" + n(c.plan.tile_k) + (c.plan.swapped ? " swapped" : "") +
-         " splits " + n(c.plan.splits);
+  return std::string(name(c.shape.precision)) + " M=" + n(c.shape.m) + ";N=" + n(c.shape.n) + ";K=" + n(c.shape.k) +
+         ";batch=" + n(c.shape.batch) + " tile " + n(c.plan.tile_m) + "x" + n(c.plan.tile_n) + "x" + n(c.plan.tile_k) +
+         (c.plan.swapped ? " swapped" : "") + " splits " + n(c.plan.splits);
 }
 
 GemmPlan plan_of(const GemmVariant& v, bool swapped, std::int64_t splits) {
@@ -52,13 +52,15 @@ GemmPlan plan_of(const GemmVariant& v, bool swapped, std::int64_t splits) {
 
 class Cases {
  public:
-  Cases(unsigned seed, const Pool& pool) : random_(seed), pool_(pool) {}
+  Cases(unsigned seed, const char* type, std::size_t pool)
+      : random_(seed), precision_(*parse_precision(type)), pool_(pool) {}
 
   Case next() {
-    const std::span<const GemmVariant> menu = own_gemm_menu(GemmEngine::mma_sync, DType::bf16);
+    const std::span<const GemmVariant> menu = own_gemm_menu(GemmEngine::mma_sync, precision_.math);
     const std::span<const std::int64_t> splits = own_gemm_splits();
     for (;;) {
       Case c;
+      c.shape.precision = precision_;
       const auto tile = static_cast<std::size_t>(below(static_cast<std::int64_t>(menu.size())));
       c.plan = plan_of(
           menu[tile], below(2) == 1,
@@ -81,20 +83,22 @@ class Cases {
     if (gemm_portable_refusal(s, c.plan) != nullptr) return false;
     if (gemm_portable_workspace_bytes(s, c.plan) > kMostWorkspace) return false;
     const auto x = static_cast<std::size_t>(s.batch * s.m * s.k), w = static_cast<std::size_t>(s.batch * s.n * s.k);
-    if (x > pool_.size() || w > pool_.size()) return false;
+    if (x > pool_ || w > pool_) return false;
     if (static_cast<std::size_t>(s.batch * s.m * s.n) * sizeof(bf16) > kMostOutput) return false;
     c.x = window(x);
     c.w = window(w);
     return true;
   }
   std::size_t window(std::size_t n) {  // at a multiple of 16 bytes
-    return static_cast<std::size_t>(below(static_cast<std::int64_t>((pool_.size() - n) / 8 + 1))) * 8;
+    return static_cast<std::size_t>(below(static_cast<std::int64_t>((pool_ - n) / 8 + 1))) * 8;
   }
   std::mt19937_64 random_;
-  const Pool& pool_;
+  Precision precision_;
+  std::size_t pool_;
 };
 
-double dot(const Pool& pool, const Case& c, std::int64_t entry, std::int64_t row, std::int64_t col) {
+template <class E>
+double dot(const PoolOf<E>& pool, const Case& c, std::int64_t entry, std::int64_t row, std::int64_t col) {
   const auto k = static_cast<std::size_t>(c.shape.k);
   const std::size_t x = c.x + static_cast<std::size_t>(entry * c.shape.m + row) * k;
   const std::size_t w = c.w + static_cast<std::size_t>(entry * c.shape.n + col) * k;
@@ -110,14 +114,15 @@ double bound(const Case& c, double want) {
   return std::abs(want) / 256 + static_cast<double>(c.scale) * std::sqrt(k) * (1e-5 + k / 8 * std::ldexp(1.0, -22));
 }
 
-Check compare(const Pool& pool, const Case& c, const std::vector<bf16>& got, Cases& random) {
+template <class E>
+Check compare(const PoolOf<E>& pool, const Case& c, const std::vector<E>& got, Cases& random) {
   Check result{"gemm mma_sync", text(c), 0, checking::kBf16Rounding, ""};
   Comparison all;
   const auto one = [&](std::size_t i) {
     const auto n = static_cast<std::size_t>(c.shape.n), m = static_cast<std::size_t>(c.shape.m);
     const auto entry = static_cast<std::int64_t>(i / (m * n)), row = static_cast<std::int64_t>(i / n % m);
     const double want = dot(pool, c, entry, row, static_cast<std::int64_t>(i % n));
-    all.add(static_cast<double>(__bfloat162float(got[i])), want, bound(c, want), "element " + std::to_string(i));
+    all.add(static_cast<double>(static_cast<float>(got[i])), want, bound(c, want), "element " + std::to_string(i));
   };
   if (got.size() <= kSamples) {
     for (std::size_t i = 0; i < got.size(); ++i) one(i);
@@ -159,24 +164,30 @@ void check_refusals(std::vector<Check>& out) {
   out.push_back(c);
 }
 
-}  // namespace
-
-std::vector<Check> check_gemm_portable(unsigned seed, int shapes) {
-  const Pool pool(seed, kPool);
-  Cases random(seed + 1, pool);
+template <class E>
+void check_type(const char* type, unsigned seed, int shapes, std::vector<Check>& out) {
+  const PoolOf<E> pool(seed, kPool);
+  Cases random(seed + 1, type, pool.size());
   Poisoned y(kMostOutput), workspace(kMostWorkspace);
-  std::vector<Check> out;
-  check_refusals(out);
   for (int i = 0; i < shapes; ++i) {
     const Case c = random.next();
-    y.prepare(static_cast<std::size_t>(c.shape.batch * c.shape.m * c.shape.n) * sizeof(bf16));
+    y.prepare(static_cast<std::size_t>(c.shape.batch * c.shape.m * c.shape.n) * sizeof(E));
     workspace.prepare(gemm_portable_workspace_bytes(c.shape, c.plan));
     launch_gemm_portable(c.shape, c.plan, {pool.device(c.x), pool.device(c.w), y.get(), workspace.get(), c.scale},
                          nullptr);
-    Check checked = compare(pool, c, y.read<bf16>(), random);
+    Check checked = compare(pool, c, y.read<E>(), random);
     if (y.overrun()) checked.fault = "wrote past the end";
     out.push_back(checked);
   }
+}
+
+}  // namespace
+
+std::vector<Check> check_gemm_portable(unsigned seed, int shapes) {
+  std::vector<Check> out;
+  check_refusals(out);
+  check_type<bf16>("bf16", seed, shapes, out);
+  check_type<__half>("fp16", seed + 2, shapes, out);
   return out;
 }
 

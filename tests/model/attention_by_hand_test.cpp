@@ -66,6 +66,51 @@ TEST_F(AttentionByHand, OurPrefillExposesTheShorterOfTensorWorkAndSoftmax) {
   EXPECT_DOUBLE_EQ(c.main.exposed_clk, 4 * 4.0 * 128 * 128 * 128 / 100000);
 }
 
+/// Of mma.sync, 128 queries of 128 in four warps against 64 keys a step: 8192 scores, products of 4 x 8192 x 128 FLOP at
+/// 2723 / 4096 of 1000 a clock; exp 512 clk; four lane operations a score. A step reads the queries and, by each warp, keys and
+/// values: 32 + 4 x 32 KB, and 32 KB come in. Instructions: 4.5 a score and lane, 1024 products, 384 of shared memory. The
+/// chain: products, 64 clk of maxima, 512 of exponentials, 40. A CTA of two warps leaves half of the SM alone.
+TEST_F(AttentionByHand, OurPortablePrefill) {
+  AttentionPrefill s{1, 20, 20, 128, 128, 128, 6400};
+  s.causal = false;
+  FamilyScalars family;
+  family.step_clk = 40;
+  const AttentionPlan wide{128, 64, 1, 1, 2}, narrow{64, 64, 1, 1, 1};
+  const Demand d = plan_portable_prefill(s, machine_.rates(), family, &wide, {}).main;
+  EXPECT_EQ(d.plan.ctas, 20);
+  EXPECT_EQ(d.plan.ctas_per_sm, 2);
+  EXPECT_EQ(d.plan.threads, 128);
+  EXPECT_EQ(d.plan.steps, 100);
+  EXPECT_DOUBLE_EQ(d.plan.shared_memory.in(units::KiB), 96);
+  const double products = 4.0 * 8192 * 128 / (1000 * 2723.0 / 4096);
+  EXPECT_DOUBLE_EQ(d.tensor_clk, products);
+  EXPECT_DOUBLE_EQ(d.sfu_clk, 512);
+  EXPECT_DOUBLE_EQ(d.fp32_clk, 256);
+  EXPECT_DOUBLE_EQ(d.smem_clk, (32 + 4 * 32 + 32) * 1024 / 128.0);
+  EXPECT_DOUBLE_EQ(d.issue_clk, (8192 * 4.5 / 32 + 1024 + 384) / 4);
+  EXPECT_DOUBLE_EQ(d.l2.in(units::KiB), 32);
+  EXPECT_NEAR(d.step_latency.in(units::ns), products + 64 + 512 + 40, 1e-9);
+  EXPECT_DOUBLE_EQ(d.in_flight.in(units::KiB), 32);
+  const Demand half = plan_portable_prefill(s, machine_.rates(), family, &narrow, {}).main;
+  EXPECT_EQ(half.plan.ctas, 40);
+  EXPECT_EQ(half.plan.ctas_per_sm, 4);
+  EXPECT_NEAR(half.step_latency.in(units::ns), 2 * (products / 2 + 32 + 256) + 40, 1e-9);
+}
+
+/// 100 KB of shared memory hold one CTA of a tile of 96 KB or of 64, and two of 48.
+TEST_F(AttentionByHand, OurPortablePrefillOnASmallSharedMemory) {
+  Gpu gpu = toy_gpu();
+  gpu.sm.smem = 100.0 * units::KiB;
+  const Machine small = toy_machine(gpu);
+  const AttentionPrefill s{1, 20, 20, 128, 128, 128, 6400};
+  const auto resident = [&](const AttentionPlan& plan) {
+    return plan_portable_prefill(s, small.rates(), {}, &plan, {}).main.plan.ctas_per_sm;
+  };
+  EXPECT_EQ(resident({128, 64, 1, 1, 2}), 1);
+  EXPECT_EQ(resident({128, 64, 1, 1, 1}), 1);
+  EXPECT_EQ(resident({64, 64, 1, 1, 1}), 2);
+}
+
 /// FA3: 256 queries over a cache of 256 in tiles of 128 x 128 see 3 and 4 blocks. Beside the softmax each block scales
 /// 128 x 128 results; shared memory gives queries once and keys to each of two warpgroups, and takes the keys:
 /// (16384 + 2 x 32768) x 2 + 65536 bytes. The diagonal crosses one block: 8 operations a score.

@@ -28,6 +28,17 @@ TEST(PlanText, AttentionPlansComeBackAsTheyWere) {
   ASSERT_TRUE(again);
   EXPECT_EQ(again->splits, 33);
   EXPECT_EQ(again->packed_heads, 4);
+  EXPECT_EQ(again->stages, 0);
+}
+
+TEST(PlanText, APlanOfMmaSyncSaysSo) {
+  AttentionPlan p{128, 64, 1, 1, 2};
+  EXPECT_EQ(plan_text(p), "q_tile=128 kv_tile=64 splits=1 stages=2 mma");
+  const auto again = parse_attention_plan(plan_text(p));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->stages, 2);
+  EXPECT_FALSE(parse_attention_plan("q_tile=128 kv_tile=64 splits=1 stages=2"));
+  EXPECT_FALSE(parse_attention_plan("q_tile=128 kv_tile=64 splits=1 stages=0 mma"));
 }
 
 TEST(PlanText, OtherTextsAreNoPlans) {

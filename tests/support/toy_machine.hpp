@@ -20,8 +20,9 @@ inline constexpr const char* kFamilies[] = {
     "rowwise",     "reduce",       "combine",           "attention_prepare", "flash_prefill",           "flash_decode",
     "flash_append"};
 
-inline constexpr const char* kOwnFamilies[] = {
-    "gemm", "gemm_portable", "reduce", "rowwise", "attention_prefill", "attention_decode", "combine"};
+inline constexpr const char* kOwnFamilies[] = {"gemm",    "gemm_portable",     "reduce",
+                                               "rowwise", "attention_prefill", "attention_decode",
+                                               "combine", "attention_portable"};
 
 inline Calibration toy_calibration() {
   Calibration c;

@@ -1,7 +1,8 @@
 // probe: checks our kernels on this GPU against references in fp64. Changes no setting of the card.
 //
-//   probe [--check] [FILE.csv] [--seed N] [--shapes N]
-//     checks (--check may be said); --shapes: random shapes of each kernel (200)
+//   probe [--check] [FILE.csv] [--seed N] [--shapes N] [--topic WORD ...]
+//     checks (--check may be said); --shapes: random shapes of each kernel (200); --topic: only topics whose name has the
+//     word
 //   probe --launch STUDY.csv [--launch STUDY.csv ...]
 //     launches each case of the studies once, for a profiler to count instructions (tools/profiler_counts.py)
 //   probe --collectives N --out FILE.csv [--nccl libnccl.so.2] [--quick] [--only SECTION[:GPUS]] [--seed N]
@@ -34,6 +35,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Arguments {
   std::string file;
+  std::vector<std::string> topics;    ///< words in the names of what is checked; empty: all of it
   std::vector<std::string> launched;  ///< studies whose cases are launched once
   LinkOptions links;                  ///< gpus > 0: collectives and links are measured, nothing else is done
   unsigned seed = std::random_device{}();
@@ -96,12 +98,16 @@ Arguments parse(int argc, char** argv) {
       a.shapes = static_cast<int>(number("--shapes", next));
       if (a.shapes < 1 || a.shapes > 100000) throw BadInput("--shapes: expected 1 to 100000");
       ++i;
+    } else if (word == "--topic") {
+      if (next == nullptr) throw BadInput("--topic: expected a word of a topic's name");
+      a.topics.emplace_back(next);
+      ++i;
     } else if (word == "--launch") {
       if (next == nullptr) throw BadInput("--launch: expected a study (CSV)");
       a.launched.emplace_back(next);
       ++i;
     } else if (word.rfind("--", 0) == 0) {
-      throw BadInput(word + ": expected --check, --collectives, --launch, --seed or --shapes");
+      throw BadInput(word + ": expected --check, --collectives, --launch, --seed, --shapes or --topic");
     } else {
       a.file = word;
     }
@@ -163,11 +169,12 @@ int run(const Arguments& a) {
   }
   std::fprintf(stderr, "%s, driver %s, %s, seed %u\n", session.gpu.c_str(), session.driver.c_str(),
                session.runtime.c_str(), a.seed);
-  const std::vector<Check> checks =
-      check_kernels(a.seed, a.shapes, [&](const char* topic, const std::vector<Check>& done) {
-        std::fprintf(stderr, "%6.1f s  %s: %zu checks, %d failed\n",
-                     std::chrono::duration<double>(Clock::now() - start).count(), topic, done.size(), failed_of(done));
-      });
+  const auto done = [&](const char* topic, const std::vector<Check>& checks) {
+    std::fprintf(stderr, "%6.1f s  %s: %zu checks, %d failed\n",
+                 std::chrono::duration<double>(Clock::now() - start).count(), topic, checks.size(), failed_of(checks));
+  };
+  const std::vector<Check> checks = check_kernels(a.seed, a.shapes, done, a.topics);
+  if (checks.empty()) throw BadInput("--topic: no topic has such a name");
   const int failed = failures(checks);
   std::fprintf(stderr, "%zu checks, %d failed\n", checks.size(), failed);
   if (!a.file.empty()) write_checks(a.file, checks);

@@ -1,5 +1,9 @@
 #include "model/stacks/own/own_kernels.hpp"
 
+#include <algorithm>
+
+#include "model/stacks/own/plan_attention.hpp"
+
 namespace plumbline {
 namespace {
 
@@ -9,8 +13,11 @@ bool is_hopper(const Rates& m) { return m.path.kind == TensorPath::Kind::wgmma; 
 /// (On cards with tcgen05 they run too, far below what their own instructions give: not kernels to price them by.)
 bool is_portable(const Rates& m) { return m.path.kind == TensorPath::Kind::mma_sync && m.path.async_copy; }
 
-bool all_bf16(const Precision& p) {
-  return p.input == DType::bf16 && p.weight == DType::bf16 && p.output == DType::bf16 && p.math == DType::bf16;
+bool is_16bit(DType type) { return type == DType::bf16 || type == DType::fp16; }
+
+/// bf16 throughout, or fp16.
+bool all_16bit(const Precision& p) {
+  return is_16bit(p.math) && p.input == p.math && p.weight == p.math && p.output == p.math;
 }
 
 bool fp8_to_bf16(const Precision& p) {
@@ -53,6 +60,12 @@ bool any_fits(GemmEngine engine, DType math, const Rates& m) {
 
 }  // namespace
 
+bool runs_portable_gemm(const Gemm& s, const Rates& m, std::span<const FamilyScalars> families) {
+  if (!families[own::kGemmPortable].on_file || !(is_hopper(m) || is_portable(m))) return false;
+  if (s.bias || s.accumulate || s.layout != WeightLayout::nk || !all_16bit(s.precision)) return false;
+  return any_fits(GemmEngine::mma_sync, s.precision.math, m);
+}
+
 std::optional<GemmEngine> own_gemm_engine(const Gemm& s, const Rates& m, std::span<const FamilyScalars> families) {
   if (s.bias) return std::nullopt;
   if (gradient_of_bf16(s)) {
@@ -60,21 +73,26 @@ std::optional<GemmEngine> own_gemm_engine(const Gemm& s, const Rates& m, std::sp
     return runs ? std::optional(GemmEngine::wgmma) : std::nullopt;
   }
   if (s.accumulate || s.layout != WeightLayout::nk) return std::nullopt;
-  const bool bf16 = all_bf16(s.precision);
-  if (!bf16 && !fp8_to_bf16(s.precision)) return std::nullopt;
+  if (!all_16bit(s.precision) && !fp8_to_bf16(s.precision)) return std::nullopt;
   const bool by_tma = families[own::kGemm].on_file && is_hopper(m) && tma_takes(s);
   if (by_tma && any_fits(GemmEngine::wgmma, s.precision.math, m)) return GemmEngine::wgmma;
-  const bool by_cp_async = families[own::kGemmPortable].on_file && (is_hopper(m) || is_portable(m));
-  if (by_cp_async && any_fits(GemmEngine::mma_sync, s.precision.math, m)) return GemmEngine::mma_sync;
-  return std::nullopt;
+  return runs_portable_gemm(s, m, families) ? std::optional(GemmEngine::mma_sync) : std::nullopt;
 }
 
 const PrefillVariant* own_prefill_kernel(const AttentionPrefill& s, const Rates& m,
                                          std::span<const FamilyScalars> families) {
   if (!families[own::kPrefill].on_file || !is_hopper(m)) return nullptr;
-  if (s.dtype != DType::bf16 || s.kv_dtype != DType::bf16 || s.qk_dim != s.v_dim) return nullptr;
+  if (!is_16bit(s.dtype) || s.kv_dtype != s.dtype || s.qk_dim != s.v_dim) return nullptr;
   if (s.window > 0 || s.append == 1) return nullptr;
   return own_prefill_variant(s.qk_dim, s.causal);
+}
+
+bool runs_portable_prefill(const AttentionPrefill& s, const Rates& m, std::span<const FamilyScalars> families) {
+  if (!families[own::kPrefillPortable].on_file || !(is_hopper(m) || is_portable(m))) return false;
+  if (!is_16bit(s.dtype) || s.kv_dtype != s.dtype) return false;
+  if (s.qk_dim != s.v_dim || s.window > 0 || s.append == 1) return false;
+  const auto menu = own_portable_prefill_menu();
+  return std::any_of(menu.begin(), menu.end(), [&](const auto& v) { return runs_portable(v, s, m); });
 }
 
 const BackwardVariant* own_backward_kernel(const AttentionBackward& s, const Rates& m,
@@ -87,7 +105,7 @@ const BackwardVariant* own_backward_kernel(const AttentionBackward& s, const Rat
 const DecodeVariant* own_decode_kernel(const AttentionDecode& s, const Rates& m,
                                        std::span<const FamilyScalars> families) {
   if (!families[own::kDecode].on_file || !(is_hopper(m) || is_portable(m))) return nullptr;
-  if (s.dtype != DType::bf16 || s.kv_dtype != DType::bf16 || s.qk_dim != s.v_dim || s.window > 0) return nullptr;
+  if (!is_16bit(s.dtype) || s.kv_dtype != s.dtype || s.qk_dim != s.v_dim || s.window > 0) return nullptr;
   const DecodeVariant* v = own_decode_variant(s.qk_dim, s.q_heads / s.kv_heads);
   if (v == nullptr) return nullptr;
   const bool whole_pages = s.page == 0 || (s.page >= 16 && (s.page % v->kv_tile == 0 || v->kv_tile % s.page == 0));

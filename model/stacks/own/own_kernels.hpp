@@ -30,6 +30,7 @@ enum Family : std::size_t {
   kPeerPush,
   kPeerScatter,
   kBackward,
+  kPrefillPortable,
   kFamilies
 };
 }  // namespace own
@@ -39,9 +40,14 @@ enum Family : std::size_t {
 std::optional<GemmEngine> own_gemm_engine(const Gemm& shape, const Rates& rates,
                                           std::span<const FamilyScalars> families);
 
+/// Whether the engine of mma.sync takes the product, which wgmma may take too.
+bool runs_portable_gemm(const Gemm& shape, const Rates& rates, std::span<const FamilyScalars> families);
+
 /// Null: no kernel of ours.
 const PrefillVariant* own_prefill_kernel(const AttentionPrefill& shape, const Rates& rates,
                                          std::span<const FamilyScalars> families);
+/// Whether flash attention of mma.sync takes the shape: the card's only one where it has neither wgmma nor tcgen05.
+bool runs_portable_prefill(const AttentionPrefill& shape, const Rates& rates, std::span<const FamilyScalars> families);
 const DecodeVariant* own_decode_kernel(const AttentionDecode& shape, const Rates& rates,
                                        std::span<const FamilyScalars> families);
 const BackwardVariant* own_backward_kernel(const AttentionBackward& shape, const Rates& rates,

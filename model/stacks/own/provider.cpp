@@ -23,6 +23,7 @@ constexpr auto kGemmClasses = std::to_array<BandClass>({{Variant::usual, "gemm"}
                                                         {Variant::ragged, "gemm_ragged"}});
 constexpr auto kPortableClasses = std::to_array<BandClass>({{Variant::usual, "gemm_portable"}});
 constexpr auto kPrefillClasses = std::to_array<BandClass>({{Variant::usual, "attention_prefill"}});
+constexpr auto kPortablePrefillClasses = std::to_array<BandClass>({{Variant::usual, "attention_portable"}});
 constexpr auto kDecodeClasses = std::to_array<BandClass>({{Variant::usual, "attention_decode"}});
 
 constexpr auto kBackwardClasses = std::to_array<BandClass>({{Variant::usual, "attention_backward", false}});
@@ -64,7 +65,12 @@ constexpr std::array<FamilyDeclaration, own::kFamilies> kDeclared{
       .required = false,
       .fitted_in_bursts = true,
       .kind = "attention",
-      .classes = kBackwardClasses}}};
+      .classes = kBackwardClasses},
+     {.name = "attention_portable",
+      .required = false,
+      .fitted_in_bursts = true,
+      .kind = "attention",
+      .classes = kPortablePrefillClasses}}};
 
 bool ends_within_a_step(const Gemm& s) {
   return std::fmod(static_cast<double>(s.k) * bits(s.precision.math) / 8.0, gemm::kStepBytes) != 0;
@@ -85,9 +91,12 @@ Demand row_planner(const Question& q, const FamilyScalars& family) {
   return plan_own_rows(q.op, q.work, q.rates, family, l2_of(q));
 }
 
+/// Where a card has wgmma, products and prefill run by it; or, `portable`, by mma.sync as on a card that has nothing newer.
+/// A plan that names its kernel is priced as that.
 class Own final : public Provider {
  public:
-  std::string_view name() const override { return "own"; }
+  explicit Own(bool portable) : portable_(portable) {}
+  std::string_view name() const override { return portable_ ? "portable" : "own"; }
   KernelSet set() const override { return KernelSet::own; }
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
 
@@ -106,9 +115,11 @@ class Own final : public Provider {
   }
 
  private:
-  static bool gemm(const Gemm& s, const Question& q, Answer& out) {
-    const auto engine = own_gemm_engine(s, q.rates, q.families);
+  bool gemm(const Gemm& s, const Question& q, Answer& out) const {
+    std::optional<GemmEngine> engine = own_gemm_engine(s, q.rates, q.families);
     if (!engine) return false;
+    const bool named = q.gemm_plan != nullptr && q.gemm_plan->engine == GemmEngine::mma_sync;
+    if ((portable_ || named) && runs_portable_gemm(s, q.rates, q.families)) engine = GemmEngine::mma_sync;
     require_matrix_path(s.precision, q);
     const Rates& m = q.rates;
     GemmTask task = gemm_task(s, m);
@@ -138,9 +149,18 @@ class Own final : public Provider {
     return true;
   }
 
-  static bool attention(const AttentionPrefill& s, const Question& q, Answer& out) {
+  bool attention(const AttentionPrefill& s, const Question& q, Answer& out) const {
+    if (appends(s, q)) return false;
     const PrefillVariant* variant = own_prefill_kernel(s, q.rates, q.families);
-    if (variant == nullptr || appends(s, q)) return false;
+    const bool named = q.attention_plan != nullptr && q.attention_plan->stages > 0;
+    if ((portable_ || named || variant == nullptr) && runs_portable_prefill(s, q.rates, q.families)) {
+      require_tensor_path(s.dtype, q);
+      const FamilyScalars& family = q.families[own::kPrefillPortable];
+      const AttentionChoice choice = plan_portable_prefill(s, q.rates, family, q.attention_plan, key_cutting(q));
+      answer_attention(choice, "attention", Variant::usual, q, out);
+      return true;
+    }
+    if (variant == nullptr) return false;
     require_tensor_path(s.dtype, q);
     const AttentionChoice choice = plan_own_prefill(s, *variant, q.rates, q.families[own::kPrefill]);
     answer_attention(choice, "attention", Variant::usual, q, out);
@@ -163,12 +183,19 @@ class Own final : public Provider {
     answer_own_backward(s, *variant, q.families[own::kBackward], q.families[own::kRowwise], q, out);
     return true;
   }
+
+  bool portable_;
 };
 
 }  // namespace
 
 const Provider& own_provider() {
-  static const Own provider;
+  static const Own provider(false);
+  return provider;
+}
+
+const Provider& portable_provider() {
+  static const Own provider(true);
   return provider;
 }
 

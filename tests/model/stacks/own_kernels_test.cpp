@@ -104,8 +104,19 @@ RC_GTEST_PROP(OwnKernels, EveryAttentionPlanIsCompiled, ()) {
     const AttentionPlan& plan = p.attention_plan;
     if (const auto* shape = std::get_if<AttentionPrefill>(&op)) {
       const PrefillVariant* v = own_prefill_kernel(*shape, m.rates(), families_of(m, "own"));
-      RC_ASSERT((v == nullptr) == (p.provider != "own"));
+      const bool portable = v == nullptr && runs_portable_prefill(*shape, m.rates(), families_of(m, "own"));
+      RC_ASSERT((v != nullptr || portable) == (p.provider == "own"));
+      RC_ASSERT((plan.stages > 0) == portable);
       if (v != nullptr) RC_ASSERT(plan.q_tile == v->q_tile && plan.kv_tile == v->kv_tile);
+      if (portable) {
+        const auto menu = own_portable_prefill_menu();
+        RC_ASSERT(std::any_of(menu.begin(), menu.end(), [&](const PortablePrefillVariant& t) {
+          return t.head_dim == shape->qk_dim && t.q_tile == plan.q_tile && t.kv_tile == plan.kv_tile &&
+                 t.stages == plan.stages;
+        }));
+        const OpPrediction again = predict(op, m, PredictOptions{.attention_plan = &plan});
+        RC_ASSERT(std::abs(again.time / p.time - 1) < 1e-9);
+      }
     } else if (const auto* decode = std::get_if<AttentionDecode>(&op)) {
       const DecodeVariant* v = own_decode_kernel(*decode, m.rates(), families_of(m, "own"));
       RC_ASSERT((v == nullptr) == (p.provider != "own"));
@@ -151,7 +162,8 @@ RC_GTEST_PROP(OwnKernels, ABetterMachineIsNeverSlower, ()) {
       for (std::size_t i = 0; i < kDTypeCount; ++i) gpu.sm.tensor_flop_per_clk[static_cast<DType>(i)] *= k;
       break;
     default: {
-      auto& family = calibration.families.at(std::string("own.") + kOwnFamilies[whole_between(0, 6)]);
+      auto& family =
+          calibration.families.at(std::string("own.") + kOwnFamilies[whole_between(0, std::size(kOwnFamilies) - 1)]);
       family["fixed_s"].value /= k;
       family["per_cta_s"].value /= k;
       family["step_s"].value /= k;
@@ -210,6 +222,48 @@ TEST_F(OnHopper, AttentionThatNoKernelOfOursRuns) {
   AttentionDecode decode{1, 8, 8, 128, 128, 4096};
   decode.kv_dtype = DType::fp8;
   EXPECT_EQ(own_decode_kernel(decode, machine.rates(), families_of(machine, "own")), nullptr);
+}
+
+/// A plan that names mma.sync is priced as that where wgmma would have been taken; the stack own-portable takes nothing
+/// else.
+TEST_F(OnHopper, MmaSyncWhereItIsNamed) {
+  const Gemm product{4096, 4096, 4096, 1, {}, false};
+  const AttentionPrefill prefill{1, 8, 8, 128, 128, 512, 512, true, 0, 0};
+  EXPECT_EQ(predict(product, machine).gemm_plan.engine, GemmEngine::wgmma);
+  EXPECT_EQ(predict(prefill, machine).attention_plan.stages, 0);
+  MachineOptions options;
+  options.stack.name = "own-portable";
+  options.clock = ClockMode::burst;
+  const Machine portable = make_machine(toy_gpu(), calibration(), options);
+  const OpPrediction p = predict(product, portable), a = predict(prefill, portable);
+  EXPECT_EQ(p.gemm_plan.engine, GemmEngine::mma_sync);
+  EXPECT_GT(a.attention_plan.stages, 0);
+  EXPECT_GT(p.time, predict(product, machine).time);
+  const OpPrediction named = predict(product, machine, PredictOptions{.gemm_plan = &p.gemm_plan});
+  EXPECT_EQ(named.gemm_plan, p.gemm_plan);
+  EXPECT_DOUBLE_EQ(named.time / p.time, 1);
+  const OpPrediction attended = predict(prefill, machine, PredictOptions{.attention_plan = &a.attention_plan});
+  EXPECT_DOUBLE_EQ(attended.time / a.time, 1);
+}
+
+/// fp16 has the kernels that bf16 has, but for gradients.
+TEST_F(OnHopper, KernelsInFp16) {
+  const auto families = families_of(machine, "own");
+  Gemm product{64, 64, 64, 1, *parse_precision("fp16"), false};
+  EXPECT_EQ(own_gemm_engine(product, machine.rates(), families), GemmEngine::wgmma);
+  product.k = 60;
+  EXPECT_EQ(own_gemm_engine(product, machine.rates(), families), GemmEngine::mma_sync);
+  product.layout = WeightLayout::kn;
+  EXPECT_EQ(own_gemm_engine(product, machine.rates(), families), std::nullopt);
+  AttentionPrefill prefill{1, 8, 8, 128, 128, 512, 512, true, 0, 0};
+  prefill.dtype = DType::fp16;
+  EXPECT_EQ(own_prefill_kernel(prefill, machine.rates(), families), nullptr) << "the cache is bf16";
+  prefill.kv_dtype = DType::fp16;
+  EXPECT_NE(own_prefill_kernel(prefill, machine.rates(), families), nullptr);
+  EXPECT_TRUE(runs_portable_prefill(prefill, machine.rates(), families));
+  AttentionDecode decode{1, 8, 8, 128, 128, 4096};
+  decode.dtype = decode.kv_dtype = DType::fp16;
+  EXPECT_NE(own_decode_kernel(decode, machine.rates(), families), nullptr);
 }
 
 /// One tile of 128 x 256 an SM, twice: the second tile's prologue and the first one's drain are hidden.
