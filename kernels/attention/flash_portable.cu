@@ -32,8 +32,8 @@ Variant variant() {
 /// kPortablePrefill of ops/plan/kernel_menu.cpp, in its order.
 const auto& variants() {
   static const std::array kVariants{variant<64, 128, 64, 2, 2>(), variant<64, 64, 64, 2, 4>(),
-                                    variant<128, 128, 64, 2, 2>(), variant<128, 128, 64, 1, 2>(),
-                                    variant<128, 64, 64, 1, 4>()};
+                                    variant<128, 128, 64, 1, 2>(), variant<128, 128, 64, 2, 2>(),
+                                    variant<128, 64, 32, 2, 4>()};
   return kVariants;
 }
 

@@ -11,7 +11,7 @@ namespace plumbline::device {
 
 /// Two fp32 as two of E, `low` in the low half.
 template <class E>
-__device__ std::uint32_t pack_two(float low, float high) {
+__host__ __device__ std::uint32_t pack_two(float low, float high) {
   if constexpr (std::is_same_v<E, __half>) {
     const __half2 pair = __floats2half2_rn(low, high);
     return *reinterpret_cast<const std::uint32_t*>(&pair);
@@ -21,7 +21,7 @@ __device__ std::uint32_t pack_two(float low, float high) {
   }
 }
 template <class E>
-__device__ E rounded(float x) {
+__host__ __device__ E rounded(float x) {
   if constexpr (std::is_same_v<E, __half>) return __float2half_rn(x);
   else return __float2bfloat16_rn(x);
 }

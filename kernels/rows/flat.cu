@@ -254,7 +254,8 @@ KernelPlan embedding_plan(const Embedding& s) {
 }
 
 void launch_embedding(const Embedding& s, const void* table, const std::int32_t* ids, void* y, StreamHandle handle) {
-  if (s.dtype != DType::bf16) throw NotModelled("embedding: our kernel is for bf16");
+  // rows are moved as they are: any 16-bit type
+  if (s.dtype != DType::bf16 && s.dtype != DType::fp16) throw NotModelled("embedding: our kernel is for bf16 and fp16");
   auto* stream = static_cast<cudaStream_t>(handle);
   const std::int64_t n = s.rows * s.cols;
   const auto ctas = static_cast<unsigned>(embedding_plan(s).ctas);

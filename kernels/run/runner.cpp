@@ -75,7 +75,7 @@ Runner make_rope_runner(const Rope& s, Arena& arena, StreamHandle stream) {
 
 /// Ids are uniform over a table of about 2 GB: of a vocabulary's size, and far above the L2.
 Runner make_embedding_runner(const Embedding& s, Arena& arena, StreamHandle stream) {
-  need(s.dtype == DType::bf16, "embedding of this type");
+  need(s.dtype == DType::bf16 || s.dtype == DType::fp16, "embedding of this type");
   const std::size_t row = bytes_of(kBf16, s.cols), table_bytes = std::size_t{2} << 30;
   RunnerLayout layout;
   const std::size_t table = layout.add_shared(Region::normal_bf16, table_bytes / row * row);

@@ -48,9 +48,9 @@ constexpr std::array<PrefillVariant, 6> kPrefill{{{64, 192, 128, 1, false},
                                                   {256, 128, 80, 1, true}}};
 constexpr std::array<PortablePrefillVariant, 5> kPortablePrefill{{{64, 128, 64, 2, 2, true},
                                                                   {64, 64, 64, 2, 4, true},
-                                                                  {128, 128, 64, 2, 2},
                                                                   {128, 128, 64, 1, 2},
-                                                                  {128, 64, 64, 1, 4}}};
+                                                                  {128, 128, 64, 2, 2},
+                                                                  {128, 64, 32, 2, 4}}};
 constexpr std::array<BackwardVariant, 2> kBackward{{{64, 64, 128}, {128, 64, 128}}};
 constexpr std::array<DecodeVariant, 3> kDecode{{{64, 16, 64, 6, 2}, {128, 16, 64, 3, 2}, {256, 16, 64, 3, 1}}};
 

@@ -33,6 +33,11 @@ enum Family : std::size_t {
   kPrefillPortable,
   kFamilies
 };
+/// Of kernels of mma.sync. Clocks until shared memory has answered a warp's request for fragments (Hopper and Ampere: 29,
+/// "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2024), and in which a warp can't go on while it
+/// asks for copies by cp.async, each of its instructions (steps of CTAs alone on an SM, training rows of
+/// data/measurements/h200/portable.json).
+inline constexpr double kFragmentClk = 29, kCopyClk = 9;
 }  // namespace own
 
 /// The engine of a dense GEMM: wgmma fed by TMA where the card has it and the rows of x, W and y are whole 16-byte

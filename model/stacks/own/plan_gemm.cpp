@@ -255,9 +255,16 @@ class MmaPlanner {
 
   TileCosts costs(const GemmVariant& v, bool swapped) const {
     TileCosts e = own_costs(c, v, swapped);
-    // within a CTA a step's fragments, products and barrier come one after the other
-    constexpr Seconds kBetween = 170.0 * units::ns;
-    e.step_latency = std::max(e.step_latency, kBetween + e.tensor_clk * c.clk);
+    const double reads = fragments_clk(e);
+    e.smem_clk = reads + e.stage_bytes / c.smem_port;
+    // The warps of a CTA go in step: copies, fragments, products and barrier come one after the other. Two warps a quarter
+    // of the SM hide each other's fragments.
+    constexpr double kSubstepBytes = 32, kCopyBytes = 16;
+    const double quarters = c.rates.gpu.sm.issue_per_clk * static_cast<double>(c.rates.gpu.sm.warp_size);
+    const double waits = static_cast<double>(v.step_bytes) / kSubstepBytes * own::kFragmentClk +
+                         e.stage_bytes / kCopyBytes / threads(e) * own::kCopyClk;
+    const double chain = threads(e) > quarters ? std::max(e.tensor_clk, reads) : e.tensor_clk + reads + waits;
+    e.step_latency = std::max(e.step_latency, c.family.step + chain * c.clk);
     return e;
   }
 
@@ -266,13 +273,43 @@ class MmaPlanner {
     add_pieces(t);
   }
 
-  WorkSplit split(const TileLayout& t, double splits) const { return gemm::tiled(t, splits); }
+  WorkSplit split(const TileLayout& t, double splits) const {
+    WorkSplit s = gemm::tiled(t, splits);
+    if (splits <= 1) s.serial_clk += single_elements_clk(t);  // parts leave as pairs of fp32
+    return s;
+  }
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
-    return own_demand(c, t, split, traffic);
+    Demand d = own_demand(c, t, split, traffic);
+    d.dealt_once = true;
+    return d;
   }
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
 
  private:
+  /// Threads of a CTA: the largest tile has twice those of the others.
+  static double threads(const TileCosts& e) {
+    constexpr double kLargeTile = 128.0 * 256.0;
+    return e.tile_m * e.tile_n >= kLargeTile ? 256 : 128;
+  }
+
+  /// Clocks of shared memory for a step's fragments: warps lie two by two, two by four in the largest tile, and four by one
+  /// in the narrowest; each reads its own rows and columns.
+  double fragments_clk(const TileCosts& e) const {
+    constexpr double kNarrow = 16, kWarp = 32;
+    const bool narrow = static_cast<double>(e.tile.cols) <= kNarrow;
+    const double by_rows = narrow ? 4 : 2, by_cols = threads(e) / kWarp / by_rows;
+    return (e.row_side() * by_cols + e.col_side() * by_rows) / c.smem_port;
+  }
+
+  /// Rows of a result that are not whole 16-byte units leave element by element, each read from shared memory and stored
+  /// before the next: some 140 clocks (N = 326 and 2001, training rows of data/measurements/h200/portable.json).
+  double single_elements_clk(const TileLayout& t) const {
+    constexpr double kUnit = 16, kElementClk = 140;
+    if (std::fmod(c.task.n * c.task.output_bytes, kUnit) == 0) return 0;
+    const double of_a_tile = c.task.batch * c.task.m * c.task.n / t.tiles;
+    return kElementClk * of_a_tile / threads(*t.costs);
+  }
+
   /// Rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K: single elements through
   /// registers, 16 bytes a thread at a time, whose way from memory nothing hides.
   void add_pieces(TileLayout& t) const {
@@ -282,12 +319,12 @@ class MmaPlanner {
     if (std::fmod(c.task.k * c.task.input_bytes, kUnit) == 0) return;
     const double piece = k % 2 == 0 ? kPair : c.task.input_bytes;
     // the 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes; sweeps of the
-    // menu at K = 1001, 1002 and 2049 take 13 clocks a cp.async and 7 a load (H200, 2026-11-20)
-    t.pieces_clk += e.stage_bytes / piece / kWarp * (k % 2 == 0 ? 13.0 : 7.0);
+    // menu at K = 1001, 1002 and 2049 take 13 clocks a cp.async and 7 a load (H200, 2026-11-20), launches of few steps
+    // fewer (K = 148, 990 and 2274: 4 to 11; training rows of data/measurements/h200/portable.json)
+    constexpr double kPairClk = 11, kSingleClk = 7;
+    t.pieces_clk += e.stage_bytes / piece / kWarp * (k % 2 == 0 ? kPairClk : kSingleClk);
     if (k % 2 == 0) return;
-    constexpr double kLargeTile = 128.0 * 256.0;  // has 256 threads, the others 128
-    const double threads = e.tile_m * e.tile_n >= kLargeTile ? 256 : 128;
-    const double turns = std::ceil(e.stage_bytes / kUnit / threads);
+    const double turns = std::ceil(e.stage_bytes / kUnit / threads(e));
     t.step_latency = std::max(t.step_latency, turns * (c.rates.gpu.memory.latency + c.rates.l2_latency));
   }
 

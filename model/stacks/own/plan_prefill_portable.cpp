@@ -6,6 +6,7 @@
 
 #include "arch/gpu/occupancy.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/own/own_kernels.hpp"
 #include "model/stacks/own/plan_attention.hpp"
 
 namespace plumbline {
@@ -47,11 +48,15 @@ void step_demand(Demand& d, const PortablePrefillVariant& v, const AttentionPref
                         (read + filled) / kBytesOfALoad;
   d.issue_clk = issued / sm.issue_per_clk;
   d.l2 = filled * units::B;
-  // Within a warp the first product, its softmax and the second product follow each other. A CTA of fewer warps than the SM
-  // has quarters leaves the others' units alone.
+  // Within a warp copies, the first product, its softmax and the second product follow each other. A CTA of fewer warps than
+  // the SM has quarters leaves the others' units alone. Accumulators leave no registers to read fragments ahead: every 16
+  // columns of the first product and every 16 keys by 16 columns of the second wait for shared memory.
+  constexpr double kFragment = 16;
   const double quarters = sm.issue_per_clk / std::min(sm.issue_per_clk, warps);
   const double maximum = scores / lanes;
-  const double chain = quarters * (d.tensor_clk + maximum + std::max(d.sfu_clk, d.fp32_clk - maximum));
+  const double waits = width / kFragment * (1 + keys / kFragment) * own::kFragmentClk;
+  const double copies = filled / kBytesOfALoad / warps * own::kCopyClk;
+  const double chain = quarters * (d.tensor_clk + maximum + std::max(d.sfu_clk, d.fp32_clk - maximum)) + waits + copies;
   d.step_latency = (chain + family.step_clk) / m.clock;
 }
 
@@ -74,6 +79,9 @@ AttentionChoice cut_as(const PortablePrefillVariant& v, const AttentionPrefill& 
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
   step_demand(d, v, s, m, family);
+  // a CTA alone on its SM: its chain is all there is
+  constexpr double kAlone = 8;
+  if (static_cast<double>(d.plan.ctas) <= m.sm_count) d.overlap = kAlone;
   // what a CTA has on its way: the next step's keys and values
   d.in_flight = 2 * keys * width * bytes_of(s.dtype) * units::B;
   // a score that is masked takes a comparison and a selection more; results pass through shared memory on their way out
