@@ -144,8 +144,11 @@ bool keeps_case(const std::vector<RowFilter>& where, const StudyCase& what, std:
     else if (filter.column == "cache") field = name(what.cache);
     else if (filter.column == "clock") field = text_of(what.clock);
     else if (filter.column == "study") field = what.study;
+    else if (filter.column == "side") field = held_out(what) == HeldOut::no ? "train" : "heldout";
     else if (filter.column == "kernel") field = kernel;
-    else throw BadInput("--where '" + filter.text + "': expected one of op, dtype, shape, cache, clock, study, kernel");
+    else
+      throw BadInput("--where '" + filter.text +
+                     "': expected one of op, dtype, shape, cache, clock, study, side, kernel");
     if (!filter.keeps(field)) return false;
   }
   return true;

@@ -30,7 +30,7 @@ struct CompareOptions {
       usual_stack(KernelSet::own);  ///< whose kernels are priced; the measurements of its set are compared
   std::string calibration_file;
   std::vector<std::string> ops;  ///< empty: all
-  std::vector<RowFilter> where;  ///< on op, dtype, shape, cache, clock, study, kernel
+  std::vector<RowFilter> where;  ///< on op, dtype, shape, cache, clock, study, side, kernel
   Seconds at_least;              ///< shorter measurements are left out
 };
 
