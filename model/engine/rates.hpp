@@ -2,6 +2,7 @@
 // and the power model know nothing else of it. Flat: made in less than a microsecond, without files, maps or strings.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -115,6 +116,12 @@ struct Rates {
   Bytes l2_held() const { return gpu.l2.reuse_fraction * l2_capacity; }
   /// ... of data that is written too: each partition of L2 may keep a copy (docs/sources.md: matrix products)
   Bytes l2_kept;
+  /// Share of a working set that is still in L2 when it is used again. Sets are indexed by hashed addresses, so the edge
+  /// is not sharp.
+  double still_held(Bytes set) const {
+    constexpr double kEdge = 0.2;
+    return std::clamp((1 + kEdge - set / l2_held()) / (2 * kEdge), 0.0, 1.0);
+  }
   std::optional<PowerScalars> power;  ///< nothing where no energies of the card are on file
   Watts power_cap;
   double clock_limit = 1;  ///< share of the boost clock at which the SM clock is locked; 1: it is not

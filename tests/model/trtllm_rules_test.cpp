@@ -149,7 +149,22 @@ TEST(TrtLlmRules, AKernelForWgmmaGoesWithHeadsWidthAndWindow) {
   EXPECT_GT(of(8, 256).main.issue_clk, of(8, 128).main.issue_clk);
   EXPECT_EQ(of(8, 128).main.plan.ctas, 8 * 10) << "8 CTAs an SM";
   EXPECT_EQ(of(8, 128, 128).main.plan.ctas, 8 * 3) << "3 tiles are visible: 4097 keys end one key behind a tile";
-  EXPECT_TRUE(of(8, 64).prepares) << "rotated by a launch before";
+  EXPECT_TRUE(of(8, 64).prepares) << "as with attention sinks";
+}
+
+/// tcgen05's kernel on 10 SMs: up to 16 query heads a KV head, one too; no more parts than leave a CTA for each SM, and
+/// none of fewer than 256 keys; four tiles of 128 keys x 128 x 2 bytes are on their way; a launch rotates before.
+TEST(TrtLlmRules, TensorMemoryTakesAllGroupsUpTo16) {
+  const Machine m = toy_with(MatrixUnit::tcgen05, AsyncCopy::tma);
+  const AttentionChoice one = planned(m, decode(1, 2, 2, 4096));
+  EXPECT_EQ(one.plan.splits, 5);
+  EXPECT_DOUBLE_EQ(one.main.in_flight.in(units::B), 4 * 128 * 128 * 2);
+  EXPECT_TRUE(one.prepares);
+  EXPECT_EQ(planned(m, decode(1, 32, 2, 4096)).plan.splits, 5);
+  EXPECT_EQ(planned(m, decode(1, 2, 2, 513)).plan.splits, 3);
+  EXPECT_EQ(planned(m, decode(6, 2, 2, 4096)).plan.splits, 1);
+  EXPECT_EQ(planned(m, decode(1, 34, 2, 4096)).main.plan.threads, 512);
+  EXPECT_FALSE(planned(m, decode(1, 34, 2, 4096)).prepares);
 }
 
 /// By time no cut of the rule's is cheaper but for counts of parts that are not tried, and more SMs are never slower.

@@ -68,7 +68,8 @@ struct RowOrigin {
 /// One operator measured. With a `fault` there is no time.
 struct Measurement {
   StudyCase what;
-  bool clock_known = true;  ///< false: the file does not say how the row was timed, and `what.clock` is burst
+  bool clock_known = true;   ///< false: the file does not say how the row was timed, and `what.clock` is burst
+  bool cache_known = false;  ///< the row says what L2 holds, whatever its protocol
   KernelSet kernels = KernelSet::own;  ///< whose kernel ran; rows of a CSV do not say, and are priced as asked
   std::string kernel;                  ///< which one
   std::string plan;                    ///< how it cut the shape (ops/plan/text.hpp), where the file says so

@@ -56,6 +56,7 @@ class Columns {
     if (const std::string_view data = text(fields, data_); !data.empty()) what.data = read_data_pattern(data, "data");
     if (const std::string_view cache = text(fields, cache_); !cache.empty()) {
       what.cache = read_cache_state(cache, "cache");
+      row.cache_known = true;
     }
     row.origin.gpu = text(fields, gpu_);
     row.origin.stack = text(fields, stack_);
@@ -111,6 +112,7 @@ void read_measurement_file(const std::string& file, const std::vector<RowFilter>
   const Protocols protocols = Protocols::beside(file);
   for (std::size_t i = first; i < into.rows.size(); ++i) {
     Measurement& row = into.rows[i];
+    if (row.cache_known) continue;  // it says itself what a call finds
     row.origin.protocol = protocols.of(std::string(op_name(row.what.op)), row.origin.stack);
   }
 }

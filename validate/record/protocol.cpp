@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <variant>
 
+#include "arch/files.hpp"
 #include "arch/json_reader.hpp"
 #include "model/engine/rates.hpp"
 #include "model/predictor/power_clock.hpp"
@@ -49,13 +50,6 @@ double copies_of(const Protocol& p, const OperandBytes& o, const Rates& m) {
   return std::clamp(std::ceil(p.fill_l2 * m.gpu.l2.size / turns), p.least_copies, p.most_copies);
 }
 
-/// Share of a working set that is still in L2 when it is used again. Sets are indexed by hashed addresses, so the edge
-/// is not sharp.
-double still_there(Bytes set, const Rates& m) {
-  constexpr double kEdge = 0.2;
-  return std::clamp((1 + kEdge - set / m.l2_held()) / (2 * kEdge), 0.0, 1.0);
-}
-
 CollectiveChoice collective_of(const JsonValue& value) {
   for (const auto& word : kCollectiveWords) {
     if (word.text == value.as_string()) return word.value;
@@ -70,6 +64,17 @@ double regulated(const Protocol& p, Seconds replay, const Rates& m) {
   return 1 - (std::exp(-from) - std::exp(-to)) / (to - from);
 }
 
+/// `time` of a call, of whose replays each takes `replay`, at the clock that the regulator has reached meanwhile. Leaves
+/// `scratch` at the last clock that was tried.
+Seconds held_down(Seconds time, Seconds replay, const Protocol& p, const Rates& m, OpPrediction& scratch) {
+  if (m.clock_mode != ClockMode::burst || !m.power || scratch.power <= m.power_cap) return time;
+  const double way = regulated(p, replay, m);
+  settle(scratch, m);
+  scratch.low *= scratch.time / time;
+  scratch.high *= scratch.time / time;
+  return time * std::pow(scratch.time / time, way);
+}
+
 template <class Shape>
 Resident resident(const Shape& s, const Protocol& p, const Machine& machine) {
   const Rates& m = machine.rates();
@@ -78,12 +83,19 @@ Resident resident(const Shape& s, const Protocol& p, const Machine& machine) {
   const Bytes call = o.inputs + o.weights + o.output;
   Resident out;
   if (p.rotates_all) {
-    out.inputs = out.weights = out.output = still_there(copies * call, m);
+    out.inputs = out.weights = out.output = m.still_held(copies * call);
     return out;
   }
-  out.inputs = out.output = still_there(call, m);
-  out.weights = still_there(o.inputs + copies * o.weights + o.output, m);
+  out.inputs = out.output = m.still_held(call);
+  out.weights = m.still_held(o.inputs + copies * o.weights + o.output);
   return out;
+}
+
+/// Whether the scalars of an operator's kernels were fitted to such rows as if operands came from memory, on this card or
+/// one of its generation. Elsewhere L2 and memory stand to each other as nowhere there.
+bool scalars_know(const Protocol& p, const Machine& machine) {
+  const Provenance nearest = machine.provenance();
+  return p.scalars_know && (nearest == Provenance::measured || nearest == Provenance::same_generation);
 }
 
 /// Calls that take turns on operands of their own, and what the regulator does meanwhile.
@@ -96,13 +108,7 @@ Seconds timed_by_turns(const Shape& shape, const Op& op, const Protocol& p, cons
   predictor.predict(op, machine, scratch, options);
   Seconds time = scratch.time;
   const double copies = copies_of(p, operands_of(shape), m);
-  if (m.clock_mode == ClockMode::burst && m.power && scratch.power > m.power_cap) {
-    const double way = regulated(p, copies * time, m);
-    settle(scratch, m);
-    scratch.low *= scratch.time / time;
-    scratch.high *= scratch.time / time;
-    time = time * std::pow(scratch.time / time, way);
-  }
+  time = held_down(time, copies * time, p, m, scratch);
   return time + p.between_graphs / copies;
 }
 
@@ -133,17 +139,22 @@ Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& machine
     if (const auto* moe = std::get_if<Moe>(&op)) return timed_by_turns(*moe, op, p, machine, predictor, scratch);
   }
   PredictOptions options;
-  const bool in_turns = p.known && p.rotates_all && machine.kernels() == KernelSet::library;
+  const bool in_turns =
+      p.known && p.rotates_all && machine.kernels() == KernelSet::library && !scalars_know(p, machine);
   options.warm = in_turns;  // every call has the same operands
   predictor.predict(op, machine, scratch, options);
-  return scratch.time + (in_turns ? p.between_graphs / p.most_copies : Seconds{});
+  if (!in_turns) return scratch.time;
+  const bool attention = std::holds_alternative<AttentionPrefill>(op) && p.most_copies <= 1;
+  const Seconds time = scratch.time;
+  return (attention ? held_down(time, time, p, m, scratch) : time) + p.between_graphs / p.most_copies;
 }
 
 Protocols Protocols::beside(const std::string& measurement_file) {
   namespace fs = std::filesystem;
-  fs::path folder = fs::path(measurement_file).parent_path();
-  for (int level = 0; level < 2; ++level, folder = folder.parent_path()) {
-    const fs::path file = folder / "protocol.json";
+  const fs::path folder = fs::path(measurement_file).parent_path();
+  const fs::path published = fs::path(data_folder()) / "measurements" / "aiconfigurator";
+  for (const fs::path& tried : {folder, folder.parent_path(), published}) {
+    const fs::path file = tried / "protocol.json";
     std::error_code ignored;
     if (!fs::is_regular_file(file, ignored)) continue;
     const JsonDocument document = JsonDocument::read_file(file.string());
@@ -170,7 +181,7 @@ Protocols::Protocols(const JsonValue& root) {
       continue;
     }
     rule.refuse_unknown_keys({"op", "stack", "rotates", "least_copies", "most_copies", "fill_l2", "warm_up", "runs",
-                              "between_graphs_s", "why"});
+                              "between_graphs_s", "scalars_know", "why"});
     Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
     Protocol& p = read.protocol;
     p.known = true;
@@ -184,6 +195,7 @@ Protocols::Protocols(const JsonValue& root) {
     p.warm_up = rule.at("warm_up").as_number();
     p.runs = rule.at("runs").as_number();
     p.between_graphs = rule.at("between_graphs_s").as_number() * units::s;
+    p.scalars_know = rule.has("scalars_know") && rule.at("scalars_know").as_bool();
     if (p.least_copies < 1 || p.most_copies < p.least_copies || p.runs < 1 || p.warm_up < 0)
       rule.fail("expected 1 <= least_copies <= most_copies, runs >= 1, warm_up >= 0");
     rules_.push_back(std::move(read));

@@ -20,14 +20,18 @@ struct Protocol {
   bool queued = false;  ///< ... one behind the other on a stream; else captured in a graph
   CollectiveChoice collective = CollectiveChoice::automatic;  ///< ... and how their data go
   bool rotates_all = false;  ///< all operands take turns; else the weights alone: input and output are one buffer each
+  /// Scalars of the kernels were fitted to such rows as if nothing lay in L2: on the measured cards they know what repeats
+  /// take.
+  bool scalars_know = false;
   double least_copies = 1, most_copies = 1;  ///< calls in the graph
   double fill_l2 = 0;                        ///< as many as it takes to fill L2 so many times; 0: always the most
   double warm_up = 0, runs = 1;              ///< replays before those that are timed, and those
   Seconds between_graphs;                    ///< beyond the kernels' own times, for each replay
 };
 
-/// The rules of the folder that a measurement file lies in, or of the one above: `protocol.json`; none where there is
-/// no such file. Throws BadInput for a file that does not read.
+/// The rules of the folder that a measurement file lies in, or of the one above: `protocol.json`; where there is no such
+/// file those of the shipped tables of serving stacks, which go by a stack's name and version ("trtllm-1.3"). Throws
+/// BadInput for a file that does not read.
 class Protocols {
  public:
   Protocols() = default;

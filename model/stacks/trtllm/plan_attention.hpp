@@ -29,6 +29,10 @@ enum Family : std::size_t {
 /// wgmma and what came after it: persistent kernels with a producer warp; on Hopper two warpgroups of 64 query rows a CTA.
 /// mma.sync: four warps of 16 rows, two CTAs an SM.
 inline bool is_warp_specialised(const Rates& rates) { return rates.path.kind != TensorPath::Kind::mma_sync; }
+/// The launch before decode: the new token's queries are rotated, and its keys and values join the cache.
+Demand append_demand(const DecodeTask& task, DType dtype, const FamilyScalars& family);
+/// Decode by the library's kernels for tcgen05: up to 16 query heads a KV head, whether they share it or not.
+bool takes_tensor_memory(const AttentionDecode& shape, const Rates& rates);
 /// Head widths that the kernels are compiled for; others are padded up (72 and 80 run as 128 does).
 double compiled_width(std::int64_t width);
 /// Cached keys that are worth a CTA of their own (decoderXQAConstants.h: kMinHistoryTokensPerBlock).
@@ -40,6 +44,8 @@ double grouped_splits(double blocks, double kv_sets, const Rates& rates);
 /// there are, as the plain kernel does not know such a cache. (supportConfigQGMMA() in decoderXQAImplJIT/kernelUtils.cpp;
 /// DecoderXQARunner::shouldUse(): "MMHA does not support this combination".)
 bool has_wgmma_decode(const AttentionDecode& shape, const Rates& rates, std::span<const FamilyScalars> families);
+/// The merge of so many parts of a head's keys in that kernel; nothing for one.
+Seconds merge_of_parts(double parts, const Rates& rates, const FamilyScalars& family);
 }  // namespace trtllm
 
 /// `appends`: queries and keys are rotated and the cache is written by a launch before.
@@ -50,6 +56,8 @@ AttentionChoice plan_trtllm_decode(const AttentionDecode& shape, const Rates& ra
 /// By the kernel of has_wgmma_decode().
 AttentionChoice plan_trtllm_wgmma_decode(const AttentionDecode& shape, const Rates& rates,
                                          std::span<const FamilyScalars> families, const KeyCutting& how = {});
+AttentionChoice plan_trtllm_tensor_memory_decode(const AttentionDecode& shape, const Rates& rates,
+                                                 std::span<const FamilyScalars> families, const KeyCutting& how = {});
 /// By the plain kernel, a CTA for each query head, whatever keys heads share.
 AttentionChoice plan_trtllm_plain_decode(const AttentionDecode& shape, const Rates& rates,
                                          std::span<const FamilyScalars> families, const KeyCutting& how = {});

@@ -77,6 +77,21 @@ void walk(Demand& d, const DecodeTask& t, double splits, const Walk& w, const Ra
   d.serial_latency_of = "to merge the splits";
 }
 
+/// The last CTA of a head goes through the others' partial results, 16-bit sums of whole tiles of 8 query heads, 4 KB at a
+/// time: its 256 threads ask for 16 bytes each, and wait for L2. (TensorRT-LLM, mha.cu; XqaDispatcher::getWorkspaceSize().)
+Seconds merge_of(double parts, const DecodeTask& t, const Rates& m, const FamilyScalars& family) {
+  constexpr double kTileHeads = 8, kPartialBytes = 2, kAskedAtOnce = 256.0 * 16;
+  const double bytes = parts * ceil_div(t.rows, kTileHeads) * kTileHeads * t.v_dim * kPartialBytes;
+  return family.merge_clk / m.clock + bytes / kAskedAtOnce * m.l2_mean_latency();
+}
+
+/// On SMs of 100 KB the kernel has its keys come in parts of half the bytes, so that twice as many follow one another. (mha.cu,
+/// preferedKHeadPartBytes and cacheVTileSeqLen: 64 bytes and 32 keys for sm_86, 89 and 120, else 128 and 64.)
+double parts_a_key(const Rates& m) {
+  constexpr Bytes kRoomForWholeParts = 128.0 * units::KiB;
+  return m.gpu.sm.smem < kRoomForWholeParts ? 2 : 1;
+}
+
 /// Grouped heads on tensor units, by mma.sync, in tiles of 16 rows.
 AttentionChoice plan_grouped(const DecodeTask& t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
                              const KeyCutting& how) {
@@ -91,7 +106,7 @@ AttentionChoice plan_grouped(const DecodeTask& t, DType dtype, const Rates& m, s
   c.main.plan.ctas_per_sm = 1;
   // heads of 192 are padded to 256 in the kernel's steps; query heads go through a step 16 at a time
   DecodeTask padded = t;
-  padded.key_bytes *= ceil_div(t.rows, 16);
+  padded.key_bytes *= ceil_div(t.rows, 16) * parts_a_key(m);
   padded.key_bytes *= (trtllm::compiled_width(static_cast<std::int64_t>(t.qk_dim)) == 192 ? 256 : t.qk_dim) / t.qk_dim;
   // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
   constexpr double kReferenceKeyBytes = 512;
@@ -99,6 +114,7 @@ AttentionChoice plan_grouped(const DecodeTask& t, DType dtype, const Rates& m, s
   cut_keys(c, how, trtllm::grouped_splits(blocks_of(t), t.kv_sets, m), blocks_of(t), m, [&](Demand& d, double splits) {
     d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
     walk(d, padded, splits, by_bytes, m, *c.family);
+    if (splits > 1) d.serial_latency = merge_of(splits, t, m, *c.family);
   });
   return c;
 }
@@ -143,8 +159,10 @@ AttentionChoice plan_trtllm_plain_decode(const AttentionDecode& s, const Rates& 
 
 AttentionChoice plan_trtllm_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
                                    const KeyCutting& how) {
+  if (trtllm::takes_tensor_memory(s, m)) return plan_trtllm_tensor_memory_decode(s, m, families, how);
   const DecodeTask t = decode_task(s);
   const auto plain = [&] { return plan_plain(t, s.dtype, m, families[trtllm::kSingle], how); };
+  if (m.path.kind == TensorPath::Kind::tcgen05) return plain();  // (XqaDispatcher::shouldUse())
   if (!has_grouped_kernel(s, t, m)) return plain();
   if (trtllm::has_wgmma_decode(s, m, families)) return plan_trtllm_wgmma_decode(s, m, families, how);
   if (how.cutting == Cutting::by_rule && !fills_enough(t, m)) return plain();

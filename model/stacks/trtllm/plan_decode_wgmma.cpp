@@ -55,35 +55,31 @@ void live(Demand& d, const DecodeTask& t, const WgmmaDecode& k, double splits, c
   const double tile_clk = family.step_clk * (1 + kLongerByEight * (k.queries / kEight - 1));
   d.step_latency = (family.start_clk + tiles * tile_clk) / tiles / m.clock;
   d.issue_clk = (kIssuedAnyway + k.size) * (family.issue_start_clk + tiles * family.issue_step_clk) / tiles;
-  // the last CTA waits for the others' partial results and reads them, four at a time; to begin takes as long as eight parts
-  constexpr double kPartsOfBeginning = 8;
-  d.serial_latency = parts > 1 ? family.merge_clk * (kPartsOfBeginning + parts) / m.clock : Seconds{};
+  d.serial_latency = trtllm::merge_of_parts(parts, m, family);
   d.serial_latency_of = "to merge the splits";
 }
 
-/// Queries are rotated and the cache is written by the kernel itself, but for heads that are narrower than the rotation,
-/// which go through a launch of their own before. (appliesRoPEInXqaKernel(). Published rows of heads of 64 take 2.4 us
-/// longer than those of 128; that they are run with a rotation of 128 is our reading of that.)
-void rotate_before(AttentionChoice& c, const AttentionDecode& s, const FamilyScalars& family) {
-  constexpr std::int64_t kRotated = 128;
-  if (s.qk_dim >= kRotated) return;
-  constexpr double kHeadsOfACta = 8;
+/// Queries are rotated and the cache is written by the kernel itself. Published rows of heads of 64, which their collector gives
+/// attention sinks, take 2.4 us longer than those of 128 whatever their size, as if a launch went before; nobody measured them
+/// without.
+void rotate_before(AttentionChoice& c, const DecodeTask& t, DType dtype, const FamilyScalars& family) {
+  constexpr double kSinkWidth = 64;
+  if (t.qk_dim > kSinkWidth) return;
   c.prepares = true;
   c.prepare_family = &family;
-  const auto rows = static_cast<double>(s.batch * (s.q_heads + 2 * s.kv_heads));
-  const double es = bytes_of(s.dtype);
-  // queries go from L2 to L2; the attention's own launch counts what DRAM carries of them
-  c.prepare.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, kHeadsOfACta));
-  c.prepare.plan.ctas_per_sm = 8;
-  c.prepare.plan.threads = 256;
-  c.prepare.l2 = 2 * kHeadsOfACta * static_cast<double>(s.qk_dim) * es * units::B;
-  c.prepare.once_clk = family.start_clk / static_cast<double>(c.prepare.plan.ctas_per_sm);
+  c.prepare = trtllm::append_demand(t, dtype, family);
 }
 
 }  // namespace
 
+Seconds trtllm::merge_of_parts(double parts, const Rates& m, const FamilyScalars& family) {
+  // the last CTA waits for the others' partial results and reads them, four at a time; to begin takes as long as eight parts
+  constexpr double kPartsOfBeginning = 8;
+  return parts > 1 ? family.merge_clk * (kPartsOfBeginning + parts) / m.clock : Seconds{};
+}
+
 bool trtllm::has_wgmma_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families) {
-  return families[kDecode8bit].on_file && is_warp_specialised(m) && s.kv_dtype == DType::fp8;
+  return families[kDecode8bit].on_file && m.path.kind == TensorPath::Kind::wgmma && s.kv_dtype == DType::fp8;
 }
 
 AttentionChoice plan_trtllm_wgmma_decode(const AttentionDecode& s, const Rates& m,
@@ -99,7 +95,7 @@ AttentionChoice plan_trtllm_wgmma_decode(const AttentionDecode& s, const Rates& 
   decode_traffic(c.main, t, s.dtype, ResultsLeave::here);
   c.main.plan.threads = 384;
   c.main.plan.ctas_per_sm = static_cast<std::int64_t>(kernel.ctas_per_sm);
-  rotate_before(c, s, families[trtllm::kPrepare8bit]);
+  rotate_before(c, t, s.dtype, families[trtllm::kPrepare8bit]);
   const double blocks = std::max(1.0, std::floor(t.cached / trtllm::kKeysPerBlock));
   cut_keys(c, how, trtllm::grouped_splits(blocks, t.kv_sets, m), blocks, m,
            [&](Demand& d, double splits) { live(d, t, kernel, splits, m, *c.family); });

@@ -12,6 +12,13 @@ namespace {
 constexpr double kLatentKeysPerStep = 64;
 constexpr double kCtasAimedAt = 2;
 
+/// tcgen05 lets two SMs multiply as one: with 128 heads each has 64 of them and fetches half of the keys for both.
+/// (TensorRT-LLM, fmhaKernels.h: the kernels for 128 heads are of two CTAs, 256 columns of V each.)
+bool shares_keys(const DecodeTask& t, const Rates& m) {
+  constexpr double kPairedHeads = 128;
+  return m.path.kind == TensorPath::Kind::tcgen05 && t.out_rows / t.kv_sets >= kPairedHeads;
+}
+
 AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
                             const KeyCutting& how) {
   const FamilyScalars& family = families[trtllm::kMla];
@@ -29,6 +36,10 @@ AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, st
   const double instruction_rows = std::ceil(t.rows / 16) * 16;
   score_demand(d, instruction_rows, kLatentKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
+  if (shares_keys(t, m)) {
+    d.smem_clk *= 0.5;
+    d.l2 *= 0.5;
+  }
   // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
   constexpr double kReferenceKeyBytes = 512;
   d.step_latency = family.step * (t.key_bytes / kReferenceKeyBytes);

@@ -179,6 +179,7 @@ TEST_F(ToyAttention, DecodeWavesStartAndWalk) {
   scalars["step_clk"].value = 100;
   scalars["merge_clk"].value = 5000;
   Gpu fast = gpu();  // nothing else takes time
+  fast.l2.latency = 1e-15 * units::s;
   fast.memory.bandwidth = 1e6 * units::TB_per_s;
   fast.l2.bandwidth = 1e6 * units::TB_per_s;
   fast.sm.l2_bytes_per_clk = 1e9 * units::B;
