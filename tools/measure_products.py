@@ -6,12 +6,13 @@ Bursts: a CUDA graph of some 8 ms, then a pause of 30 ms, for 1.6 s: the clock s
 energy beyond that of pauses alone, divided by the calls. At the cap: half a second to settle, 1.2 s read. Energy is that
 of NVML's counter. One JSON object a line.
 
-usage: measure_products.py OUT.jsonl
+usage: measure_products.py OUT.jsonl [--shapes MxNxK,...]
        ncu --profile-from-start off --nvtx --clock-control none --cache-control none --csv --page raw --log-file LOG \\
-           --metrics METRICS python3 tools/measure_products.py --count
+           --metrics METRICS python3 tools/measure_products.py --count [--shapes MxNxK,...]
        measure_products.py --convert LOG > counts.csv
 
-METRICS are those of COLUMNS. The last form writes one line a launch; it needs no PyTorch.
+--shapes: these in place of SHAPES, all of them at the cap too. METRICS are those of COLUMNS. The last form writes one line a
+launch; it needs no PyTorch.
 """
 import csv
 import ctypes
@@ -60,6 +61,10 @@ def convert(log):
 if sys.argv[1:2] == ["--convert"]:
     convert(sys.argv[2])
     sys.exit()
+
+if "--shapes" in sys.argv:
+    SHAPES = [tuple(map(int, shape.split("x"))) for shape in sys.argv[sys.argv.index("--shapes") + 1].split(",")]
+    AT_THE_CAP = len(SHAPES)
 
 import torch
 
@@ -200,7 +205,7 @@ def main(path):
 
 if sys.argv[1:2] == ["--count"]:
     count_each()
-elif len(sys.argv) == 2 and not sys.argv[1].startswith("-"):
+elif len(sys.argv) >= 2 and not sys.argv[1].startswith("-"):
     main(sys.argv[1])
 else:
     sys.exit(__doc__)
