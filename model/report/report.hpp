@@ -44,7 +44,7 @@ struct StepReport {
   std::vector<Advice> advice{};
   LoadTime load{};
   std::optional<Failures> failures{};  ///< of a long training, where they are asked for
-  double training_tokens = 0;        ///< of a whole training, whose days and energy are asked for; 0: they are not
+  double training_tokens = 0;          ///< of a whole training, whose days and energy are asked for; 0: they are not
 };
 
 /// Share of the dense tensor peak that everybody quotes: the datasheet's, where the clock that it assumes is on file,

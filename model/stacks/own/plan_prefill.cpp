@@ -23,8 +23,8 @@ AttentionChoice plan_own_prefill(const AttentionPrefill& s, const PrefillVariant
   d.step_latency = c.family->step;
   score_demand(d, q_tile, kv_tile, width, width, m.gpu.sm.tensor_flop_per_clk[s.dtype], bytes_of(s.kv_dtype), m);
   // each warpgroup of 64 rows reads the keys' and values' tiles for itself
-  constexpr double kWarpgroupRows = 64;
-  d.smem_hidden_clk = (q_tile / kWarpgroupRows - 1) * 0.5 * d.smem_clk;
+  constexpr double kRowsOfAWarpgroup = 64;
+  d.smem_hidden_clk = (q_tile / kRowsOfAWarpgroup - 1) * 0.5 * d.smem_clk;
   const double softmax = std::max({d.sfu_clk, d.fp32_clk, d.issue_clk});
   d.exposed_clk = c.family->exposed * std::min(softmax, d.tensor_clk / c.family->efficiency / c.family->tensor_burst);
   // the first block's softmax has no other block to hide under, and the result leaves through shared memory as a
