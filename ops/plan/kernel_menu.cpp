@@ -54,10 +54,8 @@ constexpr std::array<PortablePrefillVariant, 5> kPortablePrefill{{{64, 128, 64, 
 constexpr std::array<BackwardVariant, 2> kBackward{{{64, 64, 128}, {128, 64, 128}}};
 constexpr std::array<DecodeVariant, 3> kDecode{{{64, 16, 64, 6, 2}, {128, 16, 64, 3, 2}, {256, 16, 64, 3, 1}}};
 
-}  // namespace
-
-namespace {
 bool is_16bit(DType type) { return type == DType::bf16 || type == DType::fp16; }
+
 }  // namespace
 
 std::span<const GemmVariant> own_gemm_menu(GemmEngine engine, DType math) {

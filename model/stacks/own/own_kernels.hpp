@@ -35,8 +35,8 @@ enum Family : std::size_t {
 };
 /// Of kernels of mma.sync. Clocks until shared memory has answered a warp's request for fragments (Hopper and Ampere: 29,
 /// "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2024), and in which a warp can't go on while it
-/// asks for copies by cp.async, each of its instructions (steps of CTAs alone on an SM, training rows of
-/// data/measurements/h200/portable.json).
+/// asks for copies by cp.async, each of its instructions (steps of CTAs alone on an SM in a first run of
+/// data/studies/portable.csv on an H200, 2026-11-24, which is not on file; the run that judges it is).
 inline constexpr double kFragmentClk = 29, kCopyClk = 9;
 }  // namespace own
 

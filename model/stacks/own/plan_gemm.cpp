@@ -302,7 +302,8 @@ class MmaPlanner {
   }
 
   /// Rows of a result that are not whole 16-byte units leave element by element, each read from shared memory and stored
-  /// before the next: some 140 clocks (N = 326 and 2001, training rows of data/measurements/h200/portable.json).
+  /// before the next: some 140 clocks (N = 326 and 2001 in a first run of data/studies/portable.csv on an H200, 2026-11-24,
+  /// which is not on file).
   double single_elements_clk(const TileLayout& t) const {
     constexpr double kUnit = 16, kElementClk = 140;
     if (std::fmod(c.task.n * c.task.output_bytes, kUnit) == 0) return 0;
@@ -320,7 +321,7 @@ class MmaPlanner {
     const double piece = k % 2 == 0 ? kPair : c.task.input_bytes;
     // the 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes; sweeps of the
     // menu at K = 1001, 1002 and 2049 take 13 clocks a cp.async and 7 a load (H200, 2026-11-20), launches of few steps
-    // fewer (K = 148, 990 and 2274: 4 to 11; training rows of data/measurements/h200/portable.json)
+    // fewer (K = 148, 990 and 2274: 4 to 11; a first run of data/studies/portable.csv on an H200, 2026-11-24, not on file)
     constexpr double kPairClk = 11, kSingleClk = 7;
     t.pieces_clk += e.stage_bytes / piece / kWarp * (k % 2 == 0 ? kPairClk : kSingleClk);
     if (k % 2 == 0) return;
