@@ -10,9 +10,12 @@ usage: measure_products.py OUT.jsonl [--shapes MxNxK,...]
        ncu --profile-from-start off --nvtx --clock-control none --cache-control none --csv --page raw --log-file LOG \\
            --metrics METRICS python3 tools/measure_products.py --count [--shapes MxNxK,...]
        measure_products.py --convert LOG > counts.csv
+       measure_products.py --rows|--bursts RECORDED.jsonl... > rows.csv
 
---shapes: these in place of SHAPES, all of them at the cap too. METRICS are those of COLUMNS. The last form writes one line a
-launch; it needs no PyTorch.
+--shapes: these in place of SHAPES, all of them at the cap too. METRICS are those of COLUMNS. The last two forms need no PyTorch:
+one line a launch; products at the cap as rows that `validate` reads (of recordings of measure_steady.py, weights [N,K]),
+without those that had not settled; bursts as rows of a board that would hold their clock: what it draws in pauses and what a
+call takes beyond that, for `validate fit-power` alone.
 """
 import csv
 import ctypes
@@ -58,8 +61,35 @@ def convert(log):
         out.writerow([shape, row[at["Kernel Name"]], *amounts])
 
 
+def put_rows(files, bursts):
+    settled = 710  # watts of a card of 700 W
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow("op,dtype,shape,measured_us,measured_W,board_MHz,clock,stack,kernel,id".split(","))
+    for file in files:
+        with open(file, encoding="utf-8") as text:
+            lines = [json.loads(line) for line in text]
+        idle = None  # the first: later ones still hold what came before
+        for number, row in enumerate(lines, 1):
+            if row.get("case") == "idle" and idle is None:
+                idle = row["J"] / row["seconds"]
+            if "card" in row:
+                idle = None
+            product = re.fullmatch(r"mm (?:nk )?(M=\d+;N=\d+;K=\d+)", row.get("case", ""))
+            if not product or (row.get("mode") == "paused") != bursts:
+                continue
+            watts = row["watts"] if "watts" in row else row["J"] / row["seconds"]
+            if bursts:
+                watts = idle + (row["J"] - idle * row["seconds"]) / row["calls"] / row["measured_us"] * 1e6
+            if bursts or watts < settled:
+                out.writerow(["gemm", "bf16", product[1], f"{row['measured_us']:.6g}", f"{watts:.6g}", f"{row['sm_MHz']:.6g}",
+                              "steady", "torch-2.11.0+cu130", "mm", f"{file.split('/')[-1]}:{number}"])
+
+
 if sys.argv[1:2] == ["--convert"]:
     convert(sys.argv[2])
+    sys.exit()
+if sys.argv[1:2] in (["--rows"], ["--bursts"]):
+    put_rows(sys.argv[2:], sys.argv[1] == "--bursts")
     sys.exit()
 
 if "--shapes" in sys.argv:
