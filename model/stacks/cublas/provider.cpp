@@ -22,7 +22,8 @@ constexpr auto kDense = std::to_array<BandClass>(
 constexpr auto kBlocks = std::to_array<BandClass>({{Variant::usual, "gemm_block"}, {Variant::math_8bit, "gemm_block"}});
 constexpr auto kScaledBlocks =
     std::to_array<BandClass>({{Variant::usual, "gemm_scaled"}, {Variant::math_8bit, "gemm_scaled"}});
-constexpr auto kXmmaTiles = std::to_array<BandClass>({{Variant::usual, "gemm_xmma"}});
+constexpr auto kXmmaTiles =
+    std::to_array<BandClass>({{Variant::usual, "gemm_xmma"}, {Variant::math_8bit, "gemm_xmma"}});
 constexpr auto kIntegers = std::to_array<BandClass>({{Variant::usual, "gemm_int8"}, {Variant::math_8bit, "gemm_int8"}});
 constexpr auto kOnLanes = std::to_array<BandClass>({{Variant::usual, "gemm_lanes"}});
 constexpr auto kGroups = std::to_array<BandClass>({{Variant::usual, "grouped_gemm"}});
@@ -99,7 +100,7 @@ Variant variant_of(const GemmTask& t) {
   return t.kind == GemmKind::dense && narrow ? Variant::math_8bit : Variant::usual;
 }
 
-class Cublas final : public Provider {
+class Cublas : public Provider {
  public:
   std::string_view name() const override { return "cublas"; }
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
@@ -111,6 +112,7 @@ class Cublas final : public Provider {
       GemmTask task = gemm_task(*dense, q.rates);
       if (task.weights_kn) require_layout(task, q);
       if (!gemm::whole_units(task) || runs_as_int8(task, q)) run_by_mma_sync(task, q.rates);
+      task.few_tiles = few_tiles();
       return price(task, "gemm", q, out);
     }
     if (const auto* sparse = std::get_if<GemmSparse24>(&q.op)) {
@@ -124,6 +126,10 @@ class Cublas final : public Provider {
     const auto* dynamic = std::get_if<GemmDynamic>(&q.op);
     return dynamic != nullptr && answer_dynamic(*dynamic, q, out);
   }
+
+ protected:
+  /// Whether dense products on Hopper run in kernels of a few sizes.
+  virtual bool few_tiles() const { return false; }
 
  private:
   static bool runs_as_int8(const GemmTask& t, const Question& q) {
@@ -201,10 +207,30 @@ class Cublas final : public Provider {
   }
 };
 
+/// cuBLAS 11.8 to 12.4 as PyTorch 2.0 to 2.6 shipped it: on Hopper its kernels are "sm90_xmma_gemm_..._tilesize128x256x64_...",
+/// which tf32 runs to this day. (214 training rows of vidur's H100, PyTorch of 2024, above 100 us: 10.7 % too fast in the
+/// median by today's kernels, 3.2 by these, whose scalars are tf32's.)
+class EarlierCublas final : public Cublas {
+ public:
+  std::string_view name() const override { return "cublas_12"; }
+  std::string_view assumption() const override {
+    return "products by cuBLAS before 12.5, on Hopper in tiles of six sizes, with the scalars of tf32's kernels of "
+           "that kind";
+  }
+
+ protected:
+  bool few_tiles() const override { return true; }
+};
+
 }  // namespace
 
 const Provider& cublas_provider() {
   static const Cublas provider;
+  return provider;
+}
+
+const Provider& cublas_12_provider() {
+  static const EarlierCublas provider;
   return provider;
 }
 
