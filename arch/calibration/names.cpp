@@ -46,6 +46,7 @@ constexpr std::array kPower{
     "band_held_down_high"sv,
     "band_held_down_low"sv,
     "boost_clock_Hz"sv,
+    "chip_spread"sv,
     "clocked_W"sv,
     "constant_W"sv,
     "cool_C"sv,

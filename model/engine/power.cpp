@@ -76,6 +76,7 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
   p.skipped_per_W = s.number_or("droop_ratio_per_W", 0);
   p.skipped_more_from = s.number_or("droop_from_W", 0) * units::W;
   p.regulator_aim = s.number_or("regulator_aim_fraction", 1);
+  p.chip_spread = s.number_or("chip_spread", 0);
   p.tensor_limit = s.number_or("tensor_limit_W", 0) * units::W;
   const auto band = [&s](const std::string& what, PowerScalars::Band& into) {
     into.low = std::exp(s.number_or("band_" + what + "_low", std::log(into.low)));

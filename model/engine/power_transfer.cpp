@@ -27,8 +27,17 @@ PowerScalars at_boost(const PowerScalars& power, double ratio) {
   return p;
 }
 
+namespace {
+
+/// A chip under another cap, or with other memory: what it takes standing is its own.
+bool same_chip(const GpuNumbers& a, const GpuNumbers& b, double logic) {
+  return a.sm_count == b.sm_count && a.boost_clock == b.boost_clock && logic == 1;
+}
+
+}  // namespace
+
 PowerScalars scaled_to(const PowerScalars& power, const GpuNumbers& from, const GpuNumbers& to, double logic) {
-  const double cap = to.tdp / from.tdp;
+  const double cap = same_chip(from, to, logic) ? 1 : to.tdp / from.tdp;
   PowerScalars p = at_boost(power, to.boost_clock / from.boost_clock);  // one voltage a frequency for both chips
   for (std::size_t i = 0; i < kDTypeCount; ++i) p.tensor[static_cast<DType>(i)] *= logic;
   p.fp32 *= logic;

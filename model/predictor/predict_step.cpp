@@ -256,8 +256,17 @@ Seconds step_time_at(StepPrediction& out, const Machine& machine, const RunOptio
   return (1 + out.stages.waits) * time;
 }
 
+/// How far the largest of `n` draws from a normal distribution lies above its mean, in standard deviations: its quantile
+/// (n - 3/8) / (n + 1/4) (Blom 1958), by Abramowitz and Stegun's 26.2.23.
+double largest_of(std::int64_t n) {
+  if (n <= 1) return 0;
+  const double t = std::sqrt(-2 * std::log(0.625 / (static_cast<double>(n) + 0.25)));
+  return t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
+}
+
 /// One clock for all of the step, as the regulator takes tens of ms: the one at which the power of its phases, each for
-/// as long as it takes at that clock, has the cap as its mean.
+/// as long as it takes at that clock, has the cap as its mean. Of cards that wait for one another it is the clock of the
+/// one whose chip takes most; the others draw less at it.
 void settle(StepPrediction& out, const Machine& machine, const RunOptions& options, SideBySide& side_by_side) {
   const Rates& m = machine.rates();
   add_up_energy(out, m, 1);
@@ -273,6 +282,7 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
     run.tensor_estimate += count * once.tensor_estimate;
     at_boost += count * n.on_path();
   }
+  run.chip *= 1 + m.power->chip_spread * largest_of(out.graph.together);
   run.memory += links_between(out, m);
   at_boost += out.stages.waits * at_boost;
   out.uncapped = at_boost;

@@ -83,6 +83,7 @@ struct Graph {
   bool replicas_beside = false, tensor_beside = false;
   bool copies_beside = false;  ///< of training: copies to and from the host go beside the passes that their roles name
   std::int64_t ranks = 1;      ///< GPUs that the step runs on
+  std::int64_t together = 1;   ///< of them, those that wait for one another in each step
   /// Names of nodes that were made for this graph; copies share them.
   using Names = std::set<std::string>;
   std::shared_ptr<Names> names;

@@ -233,6 +233,9 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   graph.pipeline.schedule = workload.training.schedule;
   graph.pipeline.chunks = workload.training.chunks;
   graph.ranks = workload.parallel.ranks();
+  // replicas of a model that is served go their own ways, unless they share experts
+  const bool apart = workload.phase != Phase::train && workload.parallel.expert == 1;
+  graph.together = apart ? graph.ranks / workload.parallel.data : graph.ranks;
   graph.side_by_side = in_halves(workload.overlap) || in_shards(workload.overlap);
   graph.pipeline.sends_beside = sends_beside(workload.overlap);
   graph.replicas_beside = replicas_beside(workload.overlap);

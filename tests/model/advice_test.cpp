@@ -34,7 +34,7 @@ TEST(Advice, RowsThatAreNoMultipleOf16BytesSayWhatPaddingGains) {
     ASSERT_EQ(advice.size(), 1U);
     EXPECT_EQ(advice[0].kind, "padding");
     EXPECT_THAT(advice[0].text, HasSubstr("pad K 700 -> 704"));
-    EXPECT_NEAR(advice[0].time.in(units::ms), 0.77, 0.045);
+    EXPECT_NEAR(advice[0].time.in(units::ms), 0.77, 0.055);
     EXPECT_EQ(advice[0].time,
               predict(parse_op("gemm", "fp16", std::string("M=4096;N=100000;K=704;layout=") + layout), machine).time);
   }

@@ -160,10 +160,22 @@ TEST(Power, WhatBelongsToTheWholeBoardGoesByTheCap) {
   p.tensor_limit = 60.0 * units::W;
   Gpu from = toy_gpu(), to = toy_gpu();
   to.tdp = 2.0 * from.tdp;
+  to.sm_count = 2 * from.sm_count;
   const PowerScalars scaled = scaled_to(p, from, to, 1);
   EXPECT_NEAR(scaled.skipped_more_from.in(units::W), 80, 1e-9);
   EXPECT_NEAR(scaled.skipped_per_W, 0.001, 1e-12);
   EXPECT_NEAR(scaled.tensor_limit.in(units::W), 120, 1e-9);
+}
+
+/// The same chip under another cap stands and waits at the same power; on another process it is another chip.
+TEST(Power, TheSameChipUnderAnotherCapTakesWhatItTakes) {
+  const PowerScalars p = *read_power_scalars(powered());
+  Gpu from = toy_gpu(), to = toy_gpu();
+  to.tdp = 0.5 * from.tdp;
+  const PowerScalars scaled = scaled_to(p, from, to, 1);
+  EXPECT_EQ(scaled.clocked, p.clocked);
+  EXPECT_EQ(scaled.skipped_more_from, p.skipped_more_from);
+  EXPECT_NEAR(scaled_to(p, from, to, 1.43).clocked / p.clocked, 0.5, 1e-9);
 }
 
 TEST(Power, LeakageFollowsTheTemperature) {

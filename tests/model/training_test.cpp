@@ -4,8 +4,10 @@
 #include <rapidcheck/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "arch/error.hpp"
+#include "arch/files.hpp"
 #include "model/predict.hpp"
 #include "model/report/report.hpp"
 #include "model/stacks/stack.hpp"
@@ -89,8 +91,33 @@ TEST(Training, ReplicasWaitForTheirGradientsAlone) {
   const StepPrediction eight = price(w);
   EXPECT_GT(eight.network_exposed, Seconds{});
   // a little less: while gradients travel the board draws less, and the clock that the cap leaves for the rest is higher
-  EXPECT_NEAR((eight.latency - eight.network_exposed) / one.latency, 1, 0.03);
+  EXPECT_NEAR((eight.latency - eight.network_exposed) / one.latency, 1, 0.05);
   EXPECT_GT(*eight.energy, 7.9 * *one.energy);
+}
+
+/// At the cap replicas run at the clock of the card whose chip takes most: the more of them, the further that one lies
+/// from the mean (expected largest of 8 and of 1024 draws: 1.42 and 3.25 standard deviations), while their mean power lies
+/// below the cap. Alone a card is the mean one.
+TEST(Training, ReplicasRunAtTheSlowestCardsClock) {
+  const std::string file = data_folder() + "/calibration/h100_sxm.json";
+  Calibration alike = parse_calibration(read_text_file(file), file);
+  const double spread = alike.power.at("chip_spread").value;
+  alike.power.erase("chip_spread");
+  MachineOptions options{"megatron", ClockMode::steady, {}};
+  options.cluster = "dgx_h100";
+  const Machine machine = make_machine(load_gpu("h100_sxm"), alike, options);
+  for (const auto& [replicas, deviations] : {std::pair<std::int64_t, double>{1, 0}, {8, 1.42}, {1024, 3.25}}) {
+    Workload w = training(4 * replicas, 2048);
+    w.parallel.data = replicas;
+    const StepPrediction slowest = price(w), mean = predict(small(), w, machine, RunOptions{Runtime::stream});
+    ASSERT_TRUE(mean.power_limited) << replicas;
+    // between the third and the whole of what the chip takes more
+    const double slower = mean.clock / slowest.clock - 1;
+    EXPECT_GE(slower, deviations * spread / 3) << replicas;
+    EXPECT_LE(slower, deviations * spread) << replicas;
+    EXPECT_GE(slowest.latency, mean.latency) << replicas;
+    EXPECT_LE(*slowest.power, *mean.power) << replicas;
+  }
 }
 
 TEST(Training, AFrameworksLaunchesAreRefusedByName) {

@@ -57,11 +57,10 @@ TEST(StepBands, HoldAsOftenAsTheySay) {
   }
 }
 
-/// The committed share is what training steps say.
+/// The committed share is what training steps say: nothing, since energies are those of the mean of ten cards.
 TEST(StepBands, CardShareIsFoundOnTrainingSteps) {
   Calibration again = committed();
   const double share = again.band_correlation.at("own").card;
-  EXPECT_GT(share, 0);
   again.band_correlation.at("own").card = 0.5;
   add_card_spread(parse_step_sources(read_text_file(list()), list()), again);
   EXPECT_NEAR(again.band_correlation.at("own").card, share, 1e-9);

@@ -34,12 +34,12 @@ TEST(ClusterPage, FollowsFromTheFabric) {
   EXPECT_EQ(figure(page, "all_gather", 16, 1 << 30).provenance, Provenance::never_measured);
 }
 
-/// 228 pJ a byte (data/calibration/h200_sxm.json).
+/// 199 pJ a byte (data/calibration/h200_sxm.json).
 TEST(ClusterPage, SaysWhatABitTakesWhereItWasMeasured) {
   const ClusterPage page = page_of("h200_sxm", "dgx_h200");
   ASSERT_TRUE(page.link_energy_a_bit);
-  EXPECT_NEAR(page.link_energy_a_bit->in(units::J), 228e-12 / 8, 0.5e-12);
-  EXPECT_THAT(cluster_page_json(page), HasSubstr("\"link_energy_J_per_bit\": 2.8"));
+  EXPECT_NEAR(page.link_energy_a_bit->in(units::J), 199e-12 / 8, 0.5e-12);
+  EXPECT_THAT(cluster_page_json(page), HasSubstr("\"link_energy_J_per_bit\": 2.4"));
 }
 
 TEST(ClusterPage, ByPcieNothingIsMeasured) {

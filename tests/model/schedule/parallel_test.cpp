@@ -118,7 +118,7 @@ TEST(Parallel, EnergyIsOfAllGpusAndPowerOfOne) {
   EXPECT_DOUBLE_EQ(four.tokens_per_s, 4 * one.tokens_per_s);
 }
 
-/// Links that carry 333 GB/s, and links that are awake: 278.5 W a board where SMs and memory alone take 169 (data/measurements/
+/// Links that carry 333 GB/s, and links that are awake: 278.5 W a board where SMs and memory alone take 179 (data/measurements/
 /// h200/links/x2_overlap.csv, the row that the scalar was read off).
 TEST(Parallel, LinksTakePower) {
   MachineOptions options{"own"};

@@ -69,7 +69,7 @@ TEST(CublasTraffic, BurstsDrawWhatTheirCountsSay) {
     const double call = (joules - idle * seconds) / row["calls"].get<double>();
     errors.push_back(std::log((p.chip + p.memory).in(units::J) / call));
     // the shortest, 0.1 ms a call, draws more than any of its counts
-    EXPECT_NEAR(errors.back(), 0, row["case"] == "mm M=4096;N=6400;K=1600" ? 0.25 : 0.08) << row["case"];
+    EXPECT_NEAR(errors.back(), 0, row["case"] == "mm M=4096;N=6400;K=1600" ? 0.25 : 0.10) << row["case"];
   }
   ASSERT_EQ(errors.size(), 8u);
 }

