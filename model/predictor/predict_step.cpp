@@ -314,8 +314,7 @@ void widen_by_host(StepPrediction& out, const Machine& machine) {
     const Watts over_it = still + (mean - still) * (out.latency / time);
     return std::hypot(std::log(own / mean), std::log(over_it / mean));
   };
-  out.power_high =
-      held_to_cap(std::exp(apart(*out.power_high, out.low)) * mean, mean, machine.rates());
+  out.power_high = held_to_cap(std::exp(apart(*out.power_high, out.low)) * mean, mean, machine.rates());
   out.power_low = std::exp(-apart(*out.power_low, out.high)) * mean;
 }
 

@@ -74,7 +74,15 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
       .required = false,
       .carry = {.fixed_in_cycles = true},
       .kind = "matrix",
-      .classes = kOnLanes}}};
+      .classes = kOnLanes},
+     {.name = "gemm_few_tiles",
+      .op = "gemm",
+      .required = false,
+      .stand_in = "library.gemm",
+      .stand_in_inherits = true,
+      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
+      .kind = "matrix",
+      .classes = kDense}}};
 
 constexpr std::array<std::string_view, 4> kOps{"gemm", "grouped_gemm", "gemm_sparse24", "gemm_dynamic"};
 
@@ -99,9 +107,12 @@ Variant variant_of(const GemmTask& t) {
   return t.kind == GemmKind::dense && narrow ? Variant::math_8bit : Variant::usual;
 }
 
+/// `earlier`: before the kernels of any tile ("nvjet"), as frameworks of 2023 and 2024 called it: on Hopper tiles are powers of
+/// two, so that a shape which fills a turn of the SMs in part takes a whole one.
 class Cublas final : public Provider {
  public:
-  std::string_view name() const override { return "cublas"; }
+  explicit Cublas(bool earlier) : earlier_(earlier) {}
+  std::string_view name() const override { return earlier_ ? "cublas_2023" : "cublas"; }
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
   std::span<const std::string_view> ops() const override { return kOps; }
 
@@ -130,7 +141,7 @@ class Cublas final : public Provider {
     return q.families[cublas::kInt8].on_file && cublas::runs_as_int8(t, q.rates);
   }
 
-  static bool answer_dynamic(const GemmDynamic& s, const Question& q, Answer& out) {
+  bool answer_dynamic(const GemmDynamic& s, const Question& q, Answer& out) const {
     require_matrix_path(s.precision, q);
     Gemm product;
     product.m = s.m;
@@ -177,8 +188,9 @@ class Cublas final : public Provider {
     throw NotModelled("layout=kn: operands of 8 bits and less are multiplied with weights [N,K] alone; expected nk");
   }
 
-  static bool price(GemmTask task, const char* kernel, const Question& q, Answer& out) {
+  bool price(GemmTask task, const char* kernel, const Question& q, Answer& out) const {
     const Rates& m = q.rates;
+    task.few_tiles = earlier_ && task.kind == GemmKind::dense;
     // cuBLAS itself picks as it would at the boost clock: by the settled one, 897 sustained rows on an H200 were predicted
     // worse (median 3.10 to 3.29 % and 2.82 to 3.06 %)
     if (q.priced_alone && q.cutting == Cutting::by_time) task.alone_flops = q.work.tensor.in(units::FLOP);
@@ -199,12 +211,19 @@ class Cublas final : public Provider {
     }
     return true;
   }
+
+  bool earlier_;
 };
 
 }  // namespace
 
 const Provider& cublas_provider() {
-  static const Cublas provider;
+  static const Cublas provider(false);
+  return provider;
+}
+
+const Provider& earlier_cublas_provider() {
+  static const Cublas provider(true);
   return provider;
 }
 

@@ -113,8 +113,8 @@ TEST(WaitingPower, AnUnknownHostWidensTheBand) {
     Predictor().predict(llm, w, machine_of("hf-sdpa", ClockMode::steady, host), RunOptions{Runtime::eager}, step);
     EXPECT_TRUE(step.waits_for_host);
     const double low = *step.power_low / *step.power, high = *step.power_high / *step.power;
-    const double at_low = (*step.waiting_power + (*step.power - *step.waiting_power) * (step.latency / step.low)) /
-                          *step.power;
+    const double at_low =
+        (*step.waiting_power + (*step.power - *step.waiting_power) * (step.latency / step.low)) / *step.power;
     EXPECT_GE(high, at_low);  // at least what the time's band says
     return high / low;
   };
