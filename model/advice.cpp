@@ -9,6 +9,7 @@
 #include "arch/error.hpp"
 #include "arch/format.hpp"
 #include "model/engine/rates.hpp"
+#include "model/predictor/predict_internal.hpp"
 
 namespace plumbline {
 namespace {
@@ -31,6 +32,16 @@ constexpr Side kRows{"M", &Gemm::m}, kColumns{"N", &Gemm::n}, kDepth{"K", &Gemm:
 
 std::string resized(const Side& side, const Gemm& before, const Gemm& after) {
   return std::string(side.name) + " " + std::to_string(before.*side.size) + " -> " + std::to_string(after.*side.size);
+}
+
+/// Whether one of the stack's kernels takes another shape, and what it takes.
+bool priced(const Op& op, const Machine& machine, Predictor& predictor, OpPrediction& out) {
+  try {
+    predictor.predict(op, machine, out);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 /// The time of another shape; nothing where none of the stack's kernels takes it.
@@ -177,13 +188,18 @@ void advise_padding(const StepPrediction& step, const Machine& machine, Predicto
     if (executions * n.op.time < kLeastGain * step.latency) continue;
     const Gemm after = padded(*gemm);
     const std::string what = padding(*gemm, after);
-    const auto time = what.empty() ? std::nullopt : time_of(after, machine, predictor, {});
-    if (!time) continue;
-    const Seconds whole = step.latency - executions * (n.op.time - *time);
+    OpPrediction wider;
+    if (what.empty() || !priced(after, machine, predictor, wider)) continue;
+    const Seconds whole = step.latency - executions * (n.op.time - wider.time);
     if (whole > (1 - kLeastGain) * step.latency) continue;
+    std::optional<Joules> energy;
+    if (step.energy && n.op.energy && wider.energy && step.graph.pipeline.stages == 1) {
+      energy = *step.energy - static_cast<double>(step.graph.ranks) * executions * (*n.op.energy - *wider.energy);
+    }
     out.push_back(
         {"padding",
-         std::string(n.node->name) + ": " + what + ": the step takes " + answer(whole, step.latency) + kWhyPad, whole});
+         std::string(n.node->name) + ": " + what + ": the step takes " + answer(whole, energy, step) + kWhyPad, whole,
+         energy});
   }
 }
 
@@ -280,7 +296,8 @@ namespace {
 
 /// What a step's time goes to, by launch list.
 struct Parts {
-  Seconds launching, element_wise, attention, products;
+  Seconds launching, element_wise, attention, products, exchanges;
+  double launches = 0;
 };
 
 bool is_product(const Node& node) {
@@ -289,6 +306,12 @@ bool is_product(const Node& node) {
 
 bool is_attention(const Node& node) { return std::string_view(node.name).substr(0, 9) == "attention"; }
 
+Seconds& part_of(Parts& parts, const Node& node) {
+  if (sends_to_peers(node.op)) return parts.exchanges;
+  if (is_attention(node)) return parts.attention;
+  return is_product(node) ? parts.products : parts.element_wise;
+}
+
 Parts parts_of(const StepPrediction& step) {
   Parts parts;
   parts.launching = step.between_steps;
@@ -296,8 +319,8 @@ Parts parts_of(const StepPrediction& step) {
     Seconds kernels;
     for (int i = 0; i < n.op.launch_count; ++i) kernels += n.op.launches[static_cast<std::size_t>(i)].time.total;
     parts.launching += count_of(n) * (n.op.time - kernels + n.gap);
-    Seconds& part = is_attention(*n.node) ? parts.attention : is_product(*n.node) ? parts.products : parts.element_wise;
-    part += count_of(n) * kernels;
+    parts.launches += count_of(n) * n.op.launch_count;
+    part_of(parts, *n.node) += count_of(n) * kernels;
   }
   return parts;
 }
@@ -306,10 +329,14 @@ Parts parts_of(const StepPrediction& step) {
 std::string saved(const StepPrediction& step, const StepPrediction& other) {
   const Parts before = parts_of(step), after = parts_of(other);
   std::vector<std::pair<Seconds, const char*>> parts{
-      {before.launching - after.launching, "launching (capture in a graph, fewer launches)"},
+      {before.launching - after.launching, after.launches < before.launches
+                                               ? "launching (capture in a graph, fewer launches)"
+                                               : "launching (capture in a graph)"},
       {before.element_wise - after.element_wise, "element-wise work and copies (fusion)"},
       {before.attention - after.attention, "attention and the copies before it"},
-      {before.products - after.products, "products"}};
+      {before.products - after.products, "products"},
+      {before.exchanges - after.exchanges,
+       "exchanges between GPUs (the stack's own all-reduce, less around each call)"}};
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text;
   for (const auto& [time, what] : parts) {
@@ -321,13 +348,16 @@ std::string saved(const StepPrediction& step, const StepPrediction& other) {
 
 }  // namespace
 
+Advice none_quicker(const StepPrediction& step, const StepPrediction& other, const std::string& by) {
+  return {"stack",
+          "no stack on file is quicker by 2 %: the quickest other one, " + by + ", takes " +
+              answer(other.latency, other.energy, step),
+          other.latency, other.energy};
+}
+
 std::optional<Advice> advise_stack(const StepPrediction& step, const StepPrediction& other, const std::string& by) {
   if (other.latency > (1 - kLeastGain) * step.latency) return std::nullopt;
-  const auto launches = [](const StepPrediction& of) {
-    double count = 0;
-    for (const NodePrediction& n : of.nodes) count += count_of(n) * n.op.launch_count;
-    return format(count);
-  };
+  const auto launches = [](const StepPrediction& of) { return format(parts_of(of).launches); };
   return Advice{"stack",
                 "by " + by + ", in its fusions and launches (" + launches(other) + " in place of " + launches(step) +
                     "), the step takes " + answer(other.latency, other.energy, step) + saved(step, other),

@@ -38,4 +38,7 @@ std::vector<Advice> advise(const StepPrediction& step, const Machine& machine, c
 /// list that saves; nothing where that is not quicker by 2 %. `by`: the other's name.
 std::optional<Advice> advise_stack(const StepPrediction& step, const StepPrediction& other, const std::string& by);
 
+/// That the quickest other stack, `by`, gains less than that: nothing is left on the table.
+Advice none_quicker(const StepPrediction& step, const StepPrediction& other, const std::string& by);
+
 }  // namespace plumbline

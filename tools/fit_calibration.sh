@@ -47,10 +47,22 @@ reduce.fixed_s=6e-7:1e-7:6e-6" ;;
     --source "aiconfigurator $1 gemm${recorded:+ and our recordings of cuBLAS}" --out "data/calibration/$1.json"
 }
 
+# cuBLAS of 2023 and 2024 on Hopper, as PyTorch 2.1 called it: launches of at most 250 us, which the cap does not slow.
+fit_few_tiles() {
+  short=$(mktemp)
+  awk -F, 'NR == 1 || ($4 >= 20 && $4 <= 250)' data/measurements/vidur/h100/gemm.train.csv >"$short"
+  "$validate" fit "$short" --gpu h100_sxm --kernels library --family gemm_few_tiles \
+    --free "fixed_s=2e-6:2e-7:6e-6,dram_share_fraction=.89:.7:1,overlap=6:2:16" \
+    --source "vidur h100 gemm of at most 250 us" --out data/calibration/h100_sxm.json
+  rm -f "$short"
+  python3 tools/take_over_family.py h100_sxm h200_sxm library.gemm_few_tiles "the same kernels on the same chip (GH100)"
+}
+
 [ $# -gt 0 ] || set -- h200_sxm h100_sxm a100_sxm
 for gpu; do
   stacks=trtllm
   fit_gemm "$gpu"
+  [ "$gpu" != h100_sxm ] || fit_few_tiles
   # mma.sync's kernels are another family: what of the softmax is not hidden, and a CTA's start
   prefill=attention_prefill chain=step_clk=700:10:4000
   [ "$gpu" != a100_sxm ] || prefill=attention_prefill_mma chain=exposed=.8:.05:3,start_clk=2000:100:20000

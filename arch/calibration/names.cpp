@@ -82,6 +82,7 @@ constexpr std::array kPower{
     "tensor_tf32_J_per_FLOP"sv,
     "tensor_toggle_ternary"sv,
     "tensor_toggle_uniform"sv,
+    "tensor_toggle_zero_rows"sv,
     "tensor_toggle_zeros"sv,
     "thermal_K_per_W"sv,
 };
@@ -123,6 +124,7 @@ constexpr std::array kFamilies{
     "flash_prefill_mma"sv,
     "gemm"sv,
     "gemm_block"sv,
+    "gemm_few_tiles"sv,
     "gemm_int8"sv,
     "gemm_lanes"sv,
     "gemm_mma"sv,

@@ -112,7 +112,9 @@ std::optional<StepPrediction> by_stack(const std::string& name, const LlmFlags& 
   flags.stack = StackChoice();
   flags.stack.name = name;
   try {
-    if (machines().stack(name).kernels() != KernelSet::library) return std::nullopt;
+    const Stack& stack = machines().stack(name);
+    // products that stand in are no stack's own: what it would gain was never measured
+    if (stack.kernels() != KernelSet::library || stack.providers.front().stands_in) return std::nullopt;
     const Machine machine = open_machine(flags);
     LlmQuestion asked = f.asked;
     asked.fusion.reset();
@@ -126,11 +128,11 @@ std::optional<StepPrediction> by_stack(const std::string& name, const LlmFlags& 
   }
 }
 
-/// What the quickest stack of all would make of the same question, where another one than the default was asked of a
-/// library's kernels. Of stacks that are as quick the first by name.
+/// What the quickest stack of all would make of the same question, where one of a library's kernels was asked by name. Of
+/// stacks that are as quick the first by name.
 void advise_best_stack(const LlmFlags& f, const Llm& llm, const StepPrediction& step, Predictor& predictor,
                        std::vector<Advice>& advice) {
-  if (f.machine.stack.name == StackChoice().name) return;
+  if (!f.given.stack) return;
   if (machines().stack(f.machine.stack.name).kernels() != KernelSet::library) return;
   std::optional<StepPrediction> best;
   std::string by;
@@ -142,7 +144,11 @@ void advise_best_stack(const LlmFlags& f, const Llm& llm, const StepPrediction& 
     by = name;
   }
   if (!best) return;
-  if (auto found = advise_stack(step, *best, by)) advice.insert(advice.begin(), std::move(*found));
+  if (auto found = advise_stack(step, *best, by)) {
+    advice.insert(advice.begin(), std::move(*found));
+  } else if (best->latency > (1 - kLeastGain) * step.latency) {
+    advice.push_back(none_quicker(step, *best, by));
+  }
 }
 
 ExitCode run_llm(const LlmFlags& f) {

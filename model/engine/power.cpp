@@ -72,6 +72,8 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
     p.tensor_toggle[i] = s.number_or("tensor_toggle_" + pattern, 1);
     p.move_toggle[i] = s.number_or("move_toggle_" + pattern, 1);
   }
+  p.zero_rows_toggle =
+      s.number_or("tensor_toggle_zero_rows", p.tensor_toggle[static_cast<std::size_t>(DataPattern::zeros)]);
   p.skipped_cycles = s.number_or("droop_ratio", 0);
   p.skipped_per_W = s.number_or("droop_ratio_per_W", 0);
   p.skipped_more_from = s.number_or("droop_from_W", 0) * units::W;
@@ -127,7 +129,7 @@ Activity activity(const Demand& d, Flops useful_tensor, DType math, const Stream
 LaunchEnergy energy_of(const Activity& a, DType math, const PowerScalars& p, DataPattern data) {
   const auto pattern = static_cast<std::size_t>(data);
   const double tensor = p.tensor_toggle[pattern], move = p.move_toggle[pattern];
-  const double zeros = p.tensor_toggle[static_cast<std::size_t>(DataPattern::zeros)];
+  const double zeros = data == DataPattern::zeros ? tensor : p.zero_rows_toggle;
   LaunchEnergy e;
   e.chip = (a.tensor * tensor + a.padded * zeros) * p.tensor[math] + a.fp32 * p.fp32 * tensor + a.sfu * p.sfu +
            (a.instructions * p.instruction + a.smem * p.smem + a.l2 * p.l2) * move;

@@ -54,6 +54,8 @@ struct PowerScalars {
   /// Share of the energy of arithmetic (tensor units, FP32), and of moving data (registers to DRAM), that a pattern
   /// takes.
   std::array<double, kDataPatternCount> tensor_toggle{1, 1, 1, 1}, move_toggle{1, 1, 1, 1};
+  /// The same of rows that a tile has beyond the shape: zeros against the other operand, which is not.
+  double zero_rows_toggle = 1;
   double skipped_cycles = 0;  ///< share of SM cycles skipped where tensor units work
   double skipped_per_W = 0;   ///< and by how much more for each watt beyond `skipped_more_from`: the load line
   Watts skipped_more_from;

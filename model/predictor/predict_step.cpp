@@ -315,6 +315,19 @@ void widen_by_cards(StepPrediction& out, const Machine& machine) {
   out.high = std::exp(half(out.high / out.latency)) * out.latency;
 }
 
+/// A step that waits for its host spends its work's energy in a time that is as uncertain as the step is: its power is
+/// what stands, and the rest over that time. What it adds to either side of the power's band is independent of the rest of it.
+void widen_by_host(StepPrediction& out, const Machine& machine) {
+  if (!out.waits_for_host || !out.power) return;
+  const Watts still = *out.waiting_power, mean = *out.power;
+  const auto apart = [&](Watts own, Seconds time) {
+    const Watts over_it = still + (mean - still) * (out.latency / time);
+    return std::hypot(std::log(own / mean), std::log(over_it / mean));
+  };
+  out.power_high = held_to_cap(std::exp(apart(*out.power_high, out.low)) * mean, mean, machine.rates());
+  out.power_low = std::exp(-apart(*out.power_low, out.high)) * mean;
+}
+
 /// GPUs of a node that share a port of the host copy through it at the same time.
 void share_ports(Graph& graph, const Machine& machine) {
   if (!graph.copies_beside || graph.ranks == 1) return;
@@ -419,6 +432,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   side_by_side.sends(out);
   if (m.power) settle(out, machine, options, side_by_side);
   total(out, machine, options, fused_as_stack);
+  widen_by_host(out, machine);
   widen_by_cards(out, machine);
 }
 

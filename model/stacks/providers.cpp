@@ -8,7 +8,7 @@ namespace plumbline {
 const Provider& own_provider();
 const Provider& portable_provider();  // own
 const Provider& cublas_provider();
-const Provider& cublas_12_provider();  // cublas
+const Provider& earlier_cublas_provider();  // cublas
 const Provider& trtllm_provider();
 const Provider& trtllm_plain_provider();  // trtllm
 const Provider& flash_attention_provider();
@@ -32,7 +32,7 @@ std::span<const Provider* const> providers() {
       &own_provider(),
       &portable_provider(),         //
       &cublas_provider(),           //
-      &cublas_12_provider(),        //
+      &earlier_cublas_provider(),   //
       &trtllm_provider(),           //
       &trtllm_plain_provider(),     //
       &flash_attention_provider(),  //

@@ -123,6 +123,20 @@ TEST(Advice, AGraphSavesWhatTheBoardDrawsWhileItWaits) {
   EXPECT_TRUE(said);
 }
 
+/// What calls of NCCL take longer than the stack's own all-reduce is no element-wise work.
+TEST(Advice, ExchangesAreNamedAsSuch) {
+  Predictor predictor;
+  Workload decode;
+  decode.parallel.tensor = 8;
+  const Llm llm = load_llm("llama-3.1-70b");
+  const StepPrediction slow = predictor.predict(llm, decode, h200("vllm-2023"), RunOptions{Runtime::eager});
+  const StepPrediction quick = predictor.predict(llm, decode, h200(), RunOptions{});
+  const auto advice = advise_stack(slow, quick, "trt-llm");
+  ASSERT_TRUE(advice);
+  EXPECT_THAT(advice->text, HasSubstr(" of exchanges between GPUs (the stack's own all-reduce"));
+  EXPECT_THAT(advice->text, Not(HasSubstr("element-wise")));
+}
+
 TEST(Advice, AStackIsHeldAgainstAnotherByItsLaunches) {
   Predictor predictor;
   Workload decode;
@@ -139,6 +153,7 @@ TEST(Advice, AStackIsHeldAgainstAnotherByItsLaunches) {
   EXPECT_THAT(advice->text, HasSubstr("; saved: "));
   EXPECT_THAT(advice->text, HasSubstr(" of launching (capture in a graph, fewer launches)"));
   EXPECT_THAT(advice->text, HasSubstr(" of element-wise work and copies (fusion)"));
+  EXPECT_THAT(advice->text, Not(HasSubstr("exchanges")));  // one GPU
   EXPECT_FALSE(advise_stack(quick, slow, "hf-eager"));
   EXPECT_FALSE(advise_stack(quick, quick, "trt-llm"));
 }

@@ -98,6 +98,10 @@ StackChoice stack_of(StackChoice choice, const Measurement& row) {
     choice.name = "hf-sdpa";
     return choice;
   }
+  if (row.origin.stack == "vidur" && std::holds_alternative<Gemm>(row.what.op) && choice.name == "trt-llm") {
+    choice.name = "vllm-2023";  // PyTorch 2.1's cuBLAS
+    return choice;
+  }
   if (op_name(row.what.op) == "all_reduce" && choice.name == "trt-llm") {
     for (const char* stack : {"vllm", "sglang"}) {
       if (row.origin.stack.rfind(stack, 0) == 0) choice.name = stack;

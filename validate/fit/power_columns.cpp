@@ -27,6 +27,7 @@ std::vector<PowerScalars> unit_scalars(std::span<const char* const> names, const
     p.memory_supply = shape.memory_supply;
     p.tensor_toggle = shape.tensor_toggle;
     p.move_toggle = shape.move_toggle;
+    p.zero_rows_toggle = shape.zero_rows_toggle;
     out.push_back(p);
   }
   return out;

@@ -28,8 +28,8 @@ struct GemmTask {
   double bias_bytes = 0;    ///< of one batch entry, and of what the product is added to
   bool weights_kn = false;  ///< rows of N elements: W[K,N]
   bool adds = false;        ///< to what the result holds
-  bool few_tiles = false;   ///< by a library whose TMA kernels exist in a few sizes ("sm90_xmma", cuBLAS 11.8 to 12.4)
   std::int64_t block = 0;   ///< of scales, as Gemm::block
+  bool few_tiles = false;   ///< a library whose kernels for wgmma have tiles of powers of two alone
   /// The plan is chosen by its time as the product is priced alone, at the clock that its power leaves: FLOPs that count
   /// for power; 0: by its time at the clock of the rates.
   double alone_flops = 0;

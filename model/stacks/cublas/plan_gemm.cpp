@@ -167,12 +167,14 @@ class TmaPlanner {
 
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return library_plan(t, split); }
 
-  /// Kernels that exist in a few sizes: where they scale rows or blocks, one (52 and 52 recorded launches); "sm90_xmma" (35 of
-  /// tf32), which neither swap the operands nor cut K.
-  bool fixed() const { return c.path.kind == TensorPath::Kind::wgmma && (c.task.block > 0 || by_xmma()); }
+  /// Kernels that exist in a few sizes: where they scale rows or blocks, one (52 and 52 recorded launches); of tf32 on
+  /// Hopper ("sm90_xmma", 35), which neither swap the operands nor cut K; of all types before "nvjet".
+  bool fixed() const {
+    return c.path.kind == TensorPath::Kind::wgmma && (c.task.block > 0 || by_xmma() || c.task.few_tiles);
+  }
 
  private:
-  bool by_xmma() const { return c.task.few_tiles || c.task.math == DType::tf32; }
+  bool by_xmma() const { return c.task.math == DType::tf32; }
 
   std::span<const Tile> of_few() const {
     static constexpr std::array<Tile, 1> kScaled{{{128, 128}}};
@@ -334,7 +336,8 @@ cublas::Family cublas::family_of(const GemmTask& t, const Rates& m, std::span<co
   if (families[kInt8].on_file && runs_as_int8(t, m)) return kInt8;
   if (families[kLanes].on_file && runs_on_lanes(t, m)) return kLanes;
   if (families[kScaled].on_file && t.block > 0 && by_tensor_map(t, m)) return kScaled;
-  if (families[kXmma].on_file && (t.few_tiles || t.math == DType::tf32) && m.path.kind == TensorPath::Kind::wgmma &&
+  if (t.few_tiles && t.block == 0 && m.path.kind == TensorPath::Kind::wgmma && by_tensor_map(t, m)) return kFewTiles;
+  if (families[kXmma].on_file && t.math == DType::tf32 && m.path.kind == TensorPath::Kind::wgmma &&
       by_tensor_map(t, m)) {
     return kXmma;
   }

@@ -15,7 +15,8 @@ namespace cublas {
 /// Its families, in the order in which provider.cpp declares them. `kGemmMma`: fetched by cp.async, all of it on cards
 /// without TMA, elsewhere rows that no tensor map describes. `kReduce`: the second launch of a split-K GEMM. `kRows`,
 /// `kScales`, `kTokenScales`: activations that are rounded first. `kBlock`: products with scales of 128 columns, as serving stacks run them;
-/// `kScaled`: cuBLASLt's own, and of rows. `kXmma`: tf32 on Hopper, and what cuBLAS 11.8 to 12.4 runs there. `kInt8`, `kLanes`: other_types.hpp.
+/// `kScaled`: cuBLASLt's own, and of rows. `kXmma`: tf32 on Hopper. `kInt8`, `kLanes`: other_types.hpp.
+/// `kFewTiles`: before "nvjet", on Hopper.
 enum Family : std::size_t {
   kGemm,
   kGemmMma,
@@ -29,6 +30,7 @@ enum Family : std::size_t {
   kXmma,
   kInt8,
   kLanes,
+  kFewTiles,
   kFamilies
 };
 

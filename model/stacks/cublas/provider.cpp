@@ -22,8 +22,7 @@ constexpr auto kDense = std::to_array<BandClass>(
 constexpr auto kBlocks = std::to_array<BandClass>({{Variant::usual, "gemm_block"}, {Variant::math_8bit, "gemm_block"}});
 constexpr auto kScaledBlocks =
     std::to_array<BandClass>({{Variant::usual, "gemm_scaled"}, {Variant::math_8bit, "gemm_scaled"}});
-constexpr auto kXmmaTiles =
-    std::to_array<BandClass>({{Variant::usual, "gemm_xmma"}, {Variant::math_8bit, "gemm_xmma"}});
+constexpr auto kXmmaTiles = std::to_array<BandClass>({{Variant::usual, "gemm_xmma"}});
 constexpr auto kIntegers = std::to_array<BandClass>({{Variant::usual, "gemm_int8"}, {Variant::math_8bit, "gemm_int8"}});
 constexpr auto kOnLanes = std::to_array<BandClass>({{Variant::usual, "gemm_lanes"}});
 constexpr auto kGroups = std::to_array<BandClass>({{Variant::usual, "grouped_gemm"}});
@@ -75,7 +74,15 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
       .required = false,
       .carry = {.fixed_in_cycles = true},
       .kind = "matrix",
-      .classes = kOnLanes}}};
+      .classes = kOnLanes},
+     {.name = "gemm_few_tiles",
+      .op = "gemm",
+      .required = false,
+      .stand_in = "library.gemm",
+      .stand_in_inherits = true,
+      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
+      .kind = "matrix",
+      .classes = kDense}}};
 
 constexpr std::array<std::string_view, 4> kOps{"gemm", "grouped_gemm", "gemm_sparse24", "gemm_dynamic"};
 
@@ -100,9 +107,12 @@ Variant variant_of(const GemmTask& t) {
   return t.kind == GemmKind::dense && narrow ? Variant::math_8bit : Variant::usual;
 }
 
-class Cublas : public Provider {
+/// `earlier`: before the kernels of any tile ("nvjet"), as frameworks of 2023 and 2024 called it: on Hopper tiles are powers of
+/// two, so that a shape which fills a turn of the SMs in part takes a whole one.
+class Cublas final : public Provider {
  public:
-  std::string_view name() const override { return "cublas"; }
+  explicit Cublas(bool earlier) : earlier_(earlier) {}
+  std::string_view name() const override { return earlier_ ? "cublas_2023" : "cublas"; }
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
   std::span<const std::string_view> ops() const override { return kOps; }
 
@@ -112,7 +122,6 @@ class Cublas : public Provider {
       GemmTask task = gemm_task(*dense, q.rates);
       if (task.weights_kn) require_layout(task, q);
       if (!gemm::whole_units(task) || runs_as_int8(task, q)) run_by_mma_sync(task, q.rates);
-      task.few_tiles = few_tiles();
       return price(task, "gemm", q, out);
     }
     if (const auto* sparse = std::get_if<GemmSparse24>(&q.op)) {
@@ -127,16 +136,12 @@ class Cublas : public Provider {
     return dynamic != nullptr && answer_dynamic(*dynamic, q, out);
   }
 
- protected:
-  /// Whether dense products on Hopper run in kernels of a few sizes.
-  virtual bool few_tiles() const { return false; }
-
  private:
   static bool runs_as_int8(const GemmTask& t, const Question& q) {
     return q.families[cublas::kInt8].on_file && cublas::runs_as_int8(t, q.rates);
   }
 
-  static bool answer_dynamic(const GemmDynamic& s, const Question& q, Answer& out) {
+  bool answer_dynamic(const GemmDynamic& s, const Question& q, Answer& out) const {
     require_matrix_path(s.precision, q);
     Gemm product;
     product.m = s.m;
@@ -183,8 +188,9 @@ class Cublas : public Provider {
     throw NotModelled("layout=kn: operands of 8 bits and less are multiplied with weights [N,K] alone; expected nk");
   }
 
-  static bool price(GemmTask task, const char* kernel, const Question& q, Answer& out) {
+  bool price(GemmTask task, const char* kernel, const Question& q, Answer& out) const {
     const Rates& m = q.rates;
+    task.few_tiles = earlier_ && task.kind == GemmKind::dense;
     // cuBLAS itself picks as it would at the boost clock: by the settled one, 897 sustained rows on an H200 were predicted
     // worse (median 3.10 to 3.29 % and 2.82 to 3.06 %)
     if (q.priced_alone && q.cutting == Cutting::by_time) task.alone_flops = q.work.tensor.in(units::FLOP);
@@ -205,32 +211,19 @@ class Cublas : public Provider {
     }
     return true;
   }
-};
 
-/// cuBLAS 11.8 to 12.4 as PyTorch 2.0 to 2.6 shipped it: on Hopper its kernels are "sm90_xmma_gemm_..._tilesize128x256x64_...",
-/// which tf32 runs to this day. (214 training rows of vidur's H100, PyTorch of 2024, above 100 us: 10.7 % too fast in the
-/// median by today's kernels, 3.2 by these, whose scalars are tf32's.)
-class EarlierCublas final : public Cublas {
- public:
-  std::string_view name() const override { return "cublas_12"; }
-  std::string_view assumption() const override {
-    return "products by cuBLAS before 12.5, on Hopper in tiles of six sizes, with the scalars of tf32's kernels of "
-           "that kind";
-  }
-
- protected:
-  bool few_tiles() const override { return true; }
+  bool earlier_;
 };
 
 }  // namespace
 
 const Provider& cublas_provider() {
-  static const Cublas provider;
+  static const Cublas provider(false);
   return provider;
 }
 
-const Provider& cublas_12_provider() {
-  static const EarlierCublas provider;
+const Provider& earlier_cublas_provider() {
+  static const Cublas provider(true);
   return provider;
 }
 

@@ -57,6 +57,24 @@ std::int64_t launches_of(const StepPrediction& step, std::string_view segment) {
   return launches;
 }
 
+Seconds product(const char* gpu, const char* stack, std::int64_t m, std::int64_t n, std::int64_t k) {
+  return predict(Gemm{m, n, k, 1, {}, false}, machine_of(gpu, stack)).time;
+}
+
+/// 132 SMs, tiles of powers of two: 1024 x 4096 are 128 of 128 x 256 and run in one turn, 1536 x 4096 are 1.5 turns of those and
+/// three of 128 x 128. Recorded (fp16, K 5504, PyTorch 2.1 on an H100; data/measurements/vidur): 58 and 120 us. Kernels of any tile
+/// share out what is left.
+TEST(OlderStacks, TilesOfPowersOfTwoTakeWholeTurns) {
+  const auto by = [](const char* stack, std::int64_t m) { return product("h100_sxm", stack, m, 4096, 5504); };
+  EXPECT_NEAR(by("vllm-2023", 1024) / by("vllm", 1024), 1, 0.05);
+  EXPECT_GT(by("vllm-2023", 1536), 1.06 * by("vllm", 1536));
+  EXPECT_GT(by("vllm-2023", 1536), 1.55 * by("vllm-2023", 1024));
+  // where kernels fetch by cp.async nothing is different
+  for (const std::int64_t m : {8, 1024, 1536}) {
+    EXPECT_EQ(product("a100_sxm", "vllm-2023", m, 4096, 5504), product("a100_sxm", "vllm", m, 4096, 5504));
+  }
+}
+
 TEST(OlderStacks, ALayerOfFasterTransformerIsTheLaunchesOfItsSources) {
   const Machine machine = machine_of("a100_sxm", "faster-transformer");
   // decode: add, norm, QKV, attention, projection, add + norm, up, bias + gelu, down
