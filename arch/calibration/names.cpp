@@ -125,6 +125,7 @@ constexpr std::array kFamilies{
     "gemm_int8"sv,
     "gemm_lanes"sv,
     "gemm_mma"sv,
+    "gemm_mma_small"sv,
     "gemm_portable"sv,
     "gemm_scaled"sv,
     "gemm_xmma"sv,
