@@ -147,6 +147,7 @@ constexpr std::array kFamilies{
     "mla_decode"sv,
     "moe"sv,
     "moe_block"sv,
+    "moe_marlin"sv,
     "nccl_nvls"sv,
     "nccl_peer_ll"sv,
     "nccl_peer_simple"sv,

@@ -23,6 +23,7 @@ const Provider& trtllm_all_reduce_provider();  // custom_all_reduce
 const Provider& vllm_all_reduce_provider();    // custom_all_reduce
 const Provider& deepep_provider();
 const Provider& nccl_provider();
+const Provider& vllm_experts_provider();  // generic
 const Provider& generic_provider();
 const Provider& ideal_provider();
 
@@ -45,8 +46,9 @@ std::span<const Provider* const> providers() {
       &trtllm_all_reduce_provider(),
       &vllm_all_reduce_provider(),
       &deepep_provider(),
-      &nccl_provider(),     //
-      &generic_provider(),  //
+      &nccl_provider(),          //
+      &vllm_experts_provider(),  //
+      &generic_provider(),       //
       &ideal_provider(),
   };
   return all;
