@@ -10,6 +10,7 @@ const Provider& portable_provider();  // own
 const Provider& cublas_provider();
 const Provider& trtllm_provider();
 const Provider& trtllm_plain_provider();  // trtllm
+const Provider& trtllm_gen_provider();    // trtllm
 const Provider& flash_attention_provider();
 const Provider& flash_attention_2_provider();  // flash_attention
 const Provider& flash_attention_1_provider();  // flash_attention
@@ -34,6 +35,7 @@ std::span<const Provider* const> providers() {
       &cublas_provider(),           //
       &trtllm_provider(),           //
       &trtllm_plain_provider(),     //
+      &trtllm_gen_provider(),       //
       &flash_attention_provider(),  //
       &flash_attention_2_provider(),
       &flash_attention_1_provider(),

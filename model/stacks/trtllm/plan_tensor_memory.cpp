@@ -34,11 +34,11 @@ void walk(Demand& d, double ctas, double keys, const Rates& m, const FamilyScala
 }
 
 /// Up to 16 parts are CTAs of one cluster, which add up their sums through each other's shared memory, each a slice of them;
-/// the last CTA reads those of more parts from L2, 16 bits a number, 16 bytes for each of its threads at a time.
+/// the last CTA reads those of more parts from L2, 16 bits a number, four times 16 bytes for each of its threads at a time.
 /// (fmhaKernels.cuh, computeCtaAndClusterConfig(): CgaSmemReduction where numCtasPerSeqKv <= 16, else GmemReduction.) What it takes to begin is lent by Hopper's kernel:
 /// a merge of two.
 Seconds merge_of(double parts, double rows, const DecodeTask& t, const Rates& m, const FamilyScalars& family) {
-  constexpr double kMostInCluster = 16, kPartialBytes = 2, kAskedAtOnce = kThreads * 16.0;
+  constexpr double kMostInCluster = 16, kPartialBytes = 2, kAskedAtOnce = kThreads * 4 * 16.0;
   if (parts <= 1) return {};
   const Seconds begins = trtllm::merge_of_parts(2, m, family);
   if (parts <= kMostInCluster) return begins;
