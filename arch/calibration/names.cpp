@@ -139,6 +139,7 @@ constexpr std::array kFamilies{
     "linear_gla"sv,
     "linear_kda"sv,
     "linear_scan"sv,
+    "linear_selective"sv,
     "linear_ssd"sv,
     "linear_ssd_state"sv,
     "linear_step_delta"sv,

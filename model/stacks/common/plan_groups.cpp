@@ -26,8 +26,7 @@ class GroupsPlanner {
     if (g_.block_sums) e.fp32_clk += 2 * e.tile_m * e.tile_n / c.rates.gpu.sm.fp32_flop_per_clk;
     if (g_.striped) {
       const double row_side = e.row_side(), col_side = e.col_side();
-      e.smem_clk =
-          (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
+      e.smem_clk = (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
     }
     if (c.path.multicast) {
       constexpr double kBarriers = 3072;  // bytes beside the ring

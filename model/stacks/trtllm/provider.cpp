@@ -68,6 +68,13 @@ constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
       .required = false,
       .stand_in = "library.attention_prepare"}}};
 
+/// Where a calibration has no decode of the library's, the stack's next provider takes it.
+constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kHandedOn = [] {
+  std::array<FamilyDeclaration, trtllm::kFamilies> families = kDeclared;
+  for (const std::size_t each : {trtllm::kDecode, trtllm::kSingle}) families[each].required = false;
+  return families;
+}();
+
 constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "mla_decode"};
 
 constexpr Rule kDecodeRule{"TensorRT-LLM", "choice of the decode kernel and its splits",
@@ -92,7 +99,10 @@ class TrtLlm final : public Provider {
   std::string_view word() const override {
     return kind_ == Kind::generated ? "trtllm-gen" : plain_ ? "tensorrt-llm-plain" : "tensorrt-llm";
   }
-  std::span<const FamilyDeclaration> families() const override { return kDeclared; }
+  std::span<const FamilyDeclaration> families() const override {
+    return kind_ == Kind::generated ? kHandedOn : kDeclared;
+  }
+  bool hands_on() const override { return kind_ == Kind::generated; }
   std::span<const std::string_view> ops() const override {
     return std::span(kOps).subspan(kind_ == Kind::generated ? 1 : 0);  // prompts stay FlashAttention's
   }
@@ -134,7 +144,7 @@ class TrtLlm final : public Provider {
     if (std::holds_alternative<MlaDecode>(q.op)) return true;
     if (q.rates.path.kind != TensorPath::Kind::tcgen05) return false;
     const auto* decode = std::get_if<AttentionDecode>(&q.op);
-    return decode != nullptr && trtllm::takes_tensor_memory(*decode, q.rates);
+    return decode != nullptr && q.families[trtllm::kDecode].on_file && trtllm::takes_tensor_memory(*decode, q.rates);
   }
 
   Kind kind_;
