@@ -182,8 +182,19 @@ class MoeCall {
     const auto tiles = striped ? std::span<const GroupTile>(blocks) : menu(sums, t.m);
     const GemmChoice choice = plan_groups({t, load_, sums, tiles, held, true, striped}, m_, family, q_.cache);
     Demand& launched = out_.launch(name, family) = choice.main;
-    // Triton's blocks of rows whose experts are elsewhere write zeros (write_zeros_to_output()); Marlin's are left out
-    if (!striped) launched.dram_write += beyond_l2(storage(s_.precision.output, (passed_ - rows_) * n));
+    if (!striped) pass_by_elsewhere(launched, n);  // Marlin's blocks of experts elsewhere are left out
+  }
+
+  /// Triton's blocks of rows whose experts are elsewhere write zeros (write_zeros_to_output()), a CTA for each 64 columns; an
+  /// expert's block has 64 rows at most. `kPassedByClk` of an SM each, by training rows of 8 to 256 ranks on H100 and H200.
+  void pass_by_elsewhere(Demand& launched, double n) const {
+    constexpr double kRows = 64, kColumns = 64, kPassedByClk = 250;
+    const double rows = passed_ - rows_;
+    if (rows <= 0) return;
+    const double blocks = std::min(rows, std::max(d(s_.experts - s_.experts / s_.ep), rows / kRows));
+    launched.dram_write += beyond_l2(storage(s_.precision.output, rows * n));
+    launched.serial_latency += blocks * std::ceil(n / kColumns) / m_.sm_count * kPassedByClk / m_.clock;
+    launched.serial_latency_of = "to load code and maps, and of blocks of experts elsewhere";
   }
 
   /// As many rows as an expert of this rank would have of all tokens (fused_marlin_moe()), by 128 or 256 columns.

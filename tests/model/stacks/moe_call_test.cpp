@@ -94,6 +94,17 @@ TEST(VllmExperts, PassesDoNotShrinkWithExpertParallelRanks) {
   EXPECT_LT(on("h200_sxm", s).time, 0.6 * p.time) << "TensorRT-LLM's passes have the rank's own rows";
 }
 
+/// 112 experts of other ranks have a block each of the 448 places that are not this rank's: 24 and 32 CTAs of 64 columns a block.
+TEST(VllmExperts, BlocksOfExpertsElsewhereArePassedBy) {
+  Moe s = qwen3_30b(64);
+  const OpPrediction alone = by_vllm("h200_sxm", s);
+  s.ep = 8;
+  const OpPrediction p = by_vllm("h200_sxm", s);
+  const Seconds a_cta = 250 / 132.0 / (1.98e9 * units::Hz);
+  EXPECT_NEAR((p.launches[3].demand.serial_latency - alone.launches[3].demand.serial_latency) / a_cta, 112.0 * 24, 1);
+  EXPECT_NEAR((p.launches[6].demand.serial_latency - alone.launches[5].demand.serial_latency) / a_cta, 112.0 * 32, 1);
+}
+
 /// Of 128 experts 64 x 8 rows are four each: blocks of 8, of 2048 rows 128 each: blocks of 64. Bytes are those of the shape.
 TEST(VllmExperts, WeightsOfFourBitsGoByMarlinInBlocks) {
   for (const char* type : {"mxfp4", "w4a16"}) {
