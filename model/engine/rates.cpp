@@ -8,11 +8,6 @@
 namespace plumbline {
 namespace {
 
-double efficiency_here(const GpuNumbers& gpu, const FamilyScalars& family) {
-  const double rate = gpu.sm.tensor_flop_per_clk[DType::bf16] / family.carry.lost_at_flop_per_clk;
-  return 1 / (1 + (1 / family.efficiency - 1) * rate);
-}
-
 /// Scalars that are no fractions (CarryOver). A donor that has no descriptor (a calibration of one's own) changes
 /// nothing.
 void carry_over(Rates& m, const RateScalars::Donor& donor) {
@@ -22,7 +17,6 @@ void carry_over(Rates& m, const RateScalars::Donor& donor) {
     if (family.carry.skips_as_rated) family.skipped_cycles = std::max(family.skipped_cycles, donor.skipped.rated);
     if (family.carry.fixed_in_cycles) family.fixed *= cycles;
     if (family.carry.in_flight_with_memory) family.sm_in_flight *= donor.outstanding;
-    if (family.carry.lost_at_flop_per_clk > 0) family.efficiency = efficiency_here(m.gpu, family);
     if (!family.carry.chain_with_memory) continue;
     family.step_clk /= donor.outstanding;
     family.issue_step_clk /= donor.outstanding;
