@@ -32,6 +32,9 @@ struct CarryOver {
   /// Cycles that SMs skip where tensor units work, as the data sheet of the card has them (skipped_as_rated()), where the
   /// donor skips none.
   bool skips_as_rated = false;
+  /// What the main loop loses of the tensor rate are cycles between products (fragments, barriers), which took this share
+  /// of them at so many bf16 FLOP a clock and SM: tensor units of half the rate hide half of the loss. 0: a share that stays.
+  double lost_at_flop_per_clk = 0;
   bool operator==(const CarryOver&) const = default;
 };
 
@@ -134,7 +137,7 @@ struct Rates {
   Seconds host_per_operator;  ///< host time of one operator in an eager framework
 
   /// Scalars of kernel families, by number: each provider of a stack knows where its own begin.
-  static constexpr std::size_t kMostFamilies = 80;
+  static constexpr std::size_t kMostFamilies = 96;
   std::array<FamilyScalars, kMostFamilies> families;
   /// Instructions and waits of row-wise kernels whose code was counted (ops/plan/kernel_counts.hpp); null where the
   /// stack has none. Whoever makes the rates keeps them.

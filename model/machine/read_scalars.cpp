@@ -190,6 +190,16 @@ double rated_clock_share(const Gpu& gpu) {
   return gpu.datasheet_tensor_clock > Hertz{} ? gpu.datasheet_tensor_clock / gpu.boost_clock : 1;
 }
 
+/// Shares of the tensor rate on a card that takes them over (CarryOver::lost_at_flop_per_clk): of the card as it is built,
+/// whatever numbers are changed in a study.
+void carry_losses(RateScalars& scalars, const Gpu& gpu) {
+  for (FamilyScalars& family : scalars.base.families) {
+    if (family.carry.lost_at_flop_per_clk <= 0) continue;
+    const double rate = gpu.sm.tensor_flop_per_clk[DType::bf16] / family.carry.lost_at_flop_per_clk;
+    family.efficiency = 1 / (1 + (1 / family.efficiency - 1) * rate);
+  }
+}
+
 StackedProvider stacked(const Stack::Entry& entry) {
   StackedProvider out;
   out.provider = entry.provider;
@@ -259,6 +269,7 @@ RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, co
     m.kernel_change = Seconds{};
   }
   read_families(calibration, scalars, parts, assumptions);
+  if (scalars.donor) carry_losses(scalars, gpu);
   return scalars;
 }
 

@@ -157,6 +157,9 @@ class Provider {
   virtual std::span<const FamilyDeclaration> families() const { return {}; }
   /// Names of the operators that it has kernels for; empty: any.
   virtual std::span<const std::string_view> ops() const { return {}; }
+  /// It answers where its kernels run, and hands the rest on to the stack's next provider, which is the one that --attention
+  /// replaces.
+  virtual bool hands_on() const { return false; }
   /// A sentence for the reports of every stack that lists it; "": nothing to say.
   virtual std::string_view assumption() const { return ""; }
   /// The rule that it plans the operator by; null where its plan is the cheapest of those that are worth a look.

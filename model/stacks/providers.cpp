@@ -11,6 +11,7 @@ const Provider& cublas_provider();
 const Provider& earlier_cublas_provider();  // cublas
 const Provider& trtllm_provider();
 const Provider& trtllm_plain_provider();  // trtllm
+const Provider& trtllm_gen_provider();    // trtllm
 const Provider& flash_attention_provider();
 const Provider& flash_attention_2_provider();  // flash_attention
 const Provider& flash_attention_1_provider();  // flash_attention
@@ -24,6 +25,7 @@ const Provider& trtllm_all_reduce_provider();  // custom_all_reduce
 const Provider& vllm_all_reduce_provider();    // custom_all_reduce
 const Provider& deepep_provider();
 const Provider& nccl_provider();
+const Provider& vllm_experts_provider();  // generic
 const Provider& generic_provider();
 const Provider& ideal_provider();
 
@@ -35,6 +37,7 @@ std::span<const Provider* const> providers() {
       &earlier_cublas_provider(),   //
       &trtllm_provider(),           //
       &trtllm_plain_provider(),     //
+      &trtllm_gen_provider(),       //
       &flash_attention_provider(),  //
       &flash_attention_2_provider(),
       &flash_attention_1_provider(),
@@ -47,8 +50,9 @@ std::span<const Provider* const> providers() {
       &trtllm_all_reduce_provider(),
       &vllm_all_reduce_provider(),
       &deepep_provider(),
-      &nccl_provider(),     //
-      &generic_provider(),  //
+      &nccl_provider(),          //
+      &vllm_experts_provider(),  //
+      &generic_provider(),       //
       &ideal_provider(),
   };
   return all;

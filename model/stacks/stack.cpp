@@ -39,6 +39,7 @@ std::vector<std::string> ops_of(const Stack::Entry& entry) {
 /// Of a provider with kernels of some operators only: ours run what they can of any.
 bool runs_attention(const Stack::Entry& entry) {
   const std::vector<std::string> ops = ops_of(entry);
+  if (entry.provider->hands_on()) return false;
   return contains(ops, kSoftmaxAttention[0]) || contains(ops, kSoftmaxAttention[1]);
 }
 
@@ -288,6 +289,8 @@ Stack with_attention(const Stack& stack, std::string_view name) {
         out.providers.push_back({provider, {kSoftmaxAttention.begin(), kSoftmaxAttention.end()}, entry.stands_in});
       }
       placed = true;
+    }
+    if (runs_attention(entry) || entry.provider->hands_on()) {
       entry.ops = ops_of(entry);
       std::erase_if(entry.ops, [](const std::string& op) { return contains(kSoftmaxAttention, op); });
       if (entry.ops.empty()) continue;

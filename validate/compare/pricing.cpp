@@ -113,6 +113,10 @@ StackChoice stack_of(StackChoice choice, const Measurement& row) {
     if (row.kernel.find("flashinfer") != std::string::npos) choice.name = "vllm";
     return choice;
   }
+  if (std::holds_alternative<Moe>(row.what.op) && choice.name == "trt-llm") {
+    if (row.origin.stack.rfind("vllm", 0) == 0) choice.name = "vllm";
+    return choice;
+  }
   if (std::holds_alternative<ExpertExchange>(row.what.op) && choice.name == "trt-llm") {
     for (const char* stack : {"vllm", "sglang"}) {
       if (row.origin.stack.rfind(stack, 0) == 0) choice.name = stack;

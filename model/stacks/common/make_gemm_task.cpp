@@ -57,16 +57,24 @@ GemmTask gemm_task(const Gemm& s, const Rates& m) {
 namespace {
 // Hopper's mma.sync: 2723 of wgmma's 4096 FLOP a clock (own probe on an H200, 2026-11-20)
 constexpr double kMmaSyncShare = 2723.0 / 4096.0;
+
+/// On tcgen05 nobody says what is left of mma.sync: as much as Hopper's, whose units are half as fast.
+double share_of_mma_sync(const Rates& m) {
+  switch (m.path.kind) {
+    case TensorPath::Kind::mma_sync: return 1;
+    case TensorPath::Kind::wgmma: return kMmaSyncShare;
+    case TensorPath::Kind::tcgen05: return 0.5 * kMmaSyncShare;
+  }
+  return 1;
+}
 }  // namespace
 
 double mma_sync_flop_per_clk(DType type, const Rates& m) {
-  const double fastest = m.gpu.sm.tensor_flop_per_clk[type];
-  return m.path.kind == TensorPath::Kind::wgmma ? fastest * kMmaSyncShare : fastest;
+  return m.gpu.sm.tensor_flop_per_clk[type] * share_of_mma_sync(m);
 }
 
 void run_by_mma_sync(GemmTask& t, const Rates& m) {
-  const bool on_tensor_units = m.gpu.sm.tensor_flop_per_clk[t.math] > 0;
-  if (on_tensor_units && m.path.kind == TensorPath::Kind::wgmma) t.tensor_flop_per_clk *= kMmaSyncShare;
+  if (m.gpu.sm.tensor_flop_per_clk[t.math] > 0) t.tensor_flop_per_clk *= share_of_mma_sync(m);
 }
 
 GemmTask gemm_task(const GemmSparse24& s, const Rates& m) {

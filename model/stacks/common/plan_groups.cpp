@@ -24,6 +24,10 @@ class GroupsPlanner {
     TileCosts e = gemm::tile_costs(c, tile, gemm::kStepBytes / c.task.input_bytes, of.swapped);
     // sums of a block are multiplied by its scales and added to those before, in fp32 (DeepGEMM, deep_gemm/fp8_gemm.cuh)
     if (g_.block_sums) e.fp32_clk += 2 * e.tile_m * e.tile_n / c.rates.gpu.sm.fp32_flop_per_clk;
+    if (g_.striped) {
+      const double row_side = e.row_side(), col_side = e.col_side();
+      e.smem_clk = (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
+    }
     if (c.path.multicast) {
       constexpr double kBarriers = 3072;  // bytes beside the ring
       e.persistent = true;
@@ -48,6 +52,11 @@ class GroupsPlanner {
   WorkSplit split(const TileLayout& t, double splits) const {
     WorkSplit s = gemm::tiled(t, splits);
     s.ctas = std::max(1.0, std::round(s.ctas));
+    if (!g_.striped) return s;
+    const double steps = s.ctas * s.steps, slots = std::min(steps, c.rates.sm_count * t.costs->resident);
+    s.once_clk *= s.ctas / slots;
+    s.ctas = slots;
+    s.steps = std::ceil(steps / slots);
     return s;
   }
 
@@ -73,7 +82,7 @@ class GroupsPlanner {
 }  // namespace
 
 GemmChoice plan_groups(const Groups& g, const Rates& m, const FamilyScalars& family, GemmCache& cache) {
-  const Context c(g.task, m, family, family, m.path, gemm::RowStarts{});
+  const Context c(g.task, m, family, family, g.striped ? TensorPath{} : m.path, gemm::RowStarts{});
   const GroupsPlanner planner(c, g);
   gemm::Search<GroupsPlanner> search(planner, c, cache);
   // the smallest tile runs where none fits, as it would with fewer stages

@@ -25,6 +25,9 @@ struct Groups {
   std::span<const GroupTile> menu;
   Bytes held{};
   bool results_stay = false;  ///< in L2 for the next launch, where it keeps that much
+  /// Weights of 4 bits are unpacked in registers for mma.sync, and the steps of all tiles are dealt out evenly, whatever tile
+  /// they are of (Marlin).
+  bool striped = false;
 };
 
 /// The cheapest tile of the menu. Where copies fill shared memory by tensor maps the launch is persistent; a group's maps are

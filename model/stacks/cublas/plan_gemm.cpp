@@ -326,6 +326,13 @@ GemmChoice cheapest_by_cp_async(const Context& c, GemmCache& cache) {
   return search.run();
 }
 
+/// GA10x, Ada and RTX Blackwell: mma.sync and cp.async, with room for a ring of two tiles of 128 x 256, no more. What tiles
+/// reach of GDDR, and of the tensor rate, are two scalars of their own: rows of an RTX A6000 tell them from an A100's.
+bool has_small_sms(const Rates& m) {
+  constexpr Bytes kRoomForFourStages = 128.0 * units::KiB;
+  return m.path.kind == TensorPath::Kind::mma_sync && m.path.async_copy && m.gpu.sm.smem < kRoomForFourStages;
+}
+
 bool by_tensor_map(const GemmTask& t, const Rates& m) { return m.path.multicast && gemm::whole_units(t); }
 
 }  // namespace
@@ -341,7 +348,8 @@ cublas::Family cublas::family_of(const GemmTask& t, const Rates& m, std::span<co
       by_tensor_map(t, m)) {
     return kXmma;
   }
-  return by_tensor_map(t, m) ? kGemm : kGemmMma;
+  if (by_tensor_map(t, m)) return kGemm;
+  return has_small_sms(m) ? kGemmMmaSmall : kGemmMma;
 }
 
 GemmChoice plan_cublas_gemm(const GemmTask& t, const Rates& m, std::span<const FamilyScalars> families,

@@ -13,13 +13,14 @@ namespace plumbline {
 
 namespace cublas {
 /// Its families, in the order in which provider.cpp declares them. `kGemmMma`: fetched by cp.async, all of it on cards
-/// without TMA, elsewhere rows that no tensor map describes. `kReduce`: the second launch of a split-K GEMM. `kRows`,
-/// `kScales`, `kTokenScales`: activations that are rounded first. `kBlock`: products with scales of 128 columns, as serving stacks run them;
+/// without TMA, elsewhere rows that no tensor map describes; `kGemmMmaSmall`: the same on SMs of 100 KB. `kReduce`: the second
+/// launch of a split-K GEMM. `kRows`, `kScales`, `kTokenScales`: activations that are rounded first. `kBlock`: products with scales of 128 columns, as serving stacks run them;
 /// `kScaled`: cuBLASLt's own, and of rows. `kXmma`: tf32 on Hopper. `kInt8`, `kLanes`: other_types.hpp.
 /// `kFewTiles`: before "nvjet", on Hopper.
 enum Family : std::size_t {
   kGemm,
   kGemmMma,
+  kGemmMmaSmall,
   kGrouped,
   kReduce,
   kRows,

@@ -27,6 +27,9 @@ constexpr auto kIntegers = std::to_array<BandClass>({{Variant::usual, "gemm_int8
 constexpr auto kOnLanes = std::to_array<BandClass>({{Variant::usual, "gemm_lanes"}});
 constexpr auto kGroups = std::to_array<BandClass>({{Variant::usual, "grouped_gemm"}});
 
+/// Of the cards that `gemm_mma_small` was fitted on (RTX A6000).
+constexpr double kGa10xFlopPerClk = 1024;
+
 constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
     {{.name = "gemm",
       .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
@@ -35,6 +38,11 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
      {.name = "gemm_mma",
       .stand_in = "library.gemm",
       .carry = {.fixed_in_cycles = true, .skips_as_rated = true},
+      .kind = "matrix",
+      .classes = kDense},
+     {.name = "gemm_mma_small",
+      .stand_in = "library.gemm",
+      .carry = {.fixed_in_cycles = true, .skips_as_rated = true, .lost_at_flop_per_clk = kGa10xFlopPerClk},
       .kind = "matrix",
       .classes = kDense},
      // the same main loop over a list of problems: without rows of its own it is priced as one GEMM

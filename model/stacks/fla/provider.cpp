@@ -1,10 +1,12 @@
 // Linear attention: Flash Linear Attention's kernels in Triton (the gated delta rule, Kimi delta attention, lightning
-// attention; prompts and steps of one token), mamba_ssm's (Mamba-2), FlashInfer's for Hopper (prompts of the gated delta rule);
-// Mamba-1 goes to the stack's next provider. And the convolutions before them.
+// attention; prompts and steps of one token), mamba_ssm's (Mamba-2, and Mamba-1's prompts), FlashInfer's for Hopper (prompts of
+// the gated delta rule); steps of Mamba-1, which move their states, go to the stack's next provider. And the convolutions before
+// them.
 #include <array>
 
 #include "model/stacks/fla/plan_chunks.hpp"
 #include "model/stacks/fla/plan_conv.hpp"
+#include "model/stacks/fla/plan_selective.hpp"
 #include "model/stacks/fla/plan_states.hpp"
 
 namespace plumbline {
@@ -12,7 +14,7 @@ namespace {
 
 /// In the order in which they are declared.
 enum FlaFamily : std::size_t { kChunks, kScan, kRows, kChannels, kGla, kDeltaStep, kGlaStep, kFlaFamilies };
-enum SsdFamily : std::size_t { kSsdScan, kSsdState, kSsdStep, kSsdRows, kSsdFamilies };
+enum SsdFamily : std::size_t { kSsdScan, kSsdState, kSsdStep, kSsdRows, kSelective, kSsdFamilies };
 
 constexpr std::array<std::string_view, 1> kOps{"recurrence"};
 constexpr auto kChunkClasses = std::to_array<BandClass>({{Variant::usual, "linear_chunk"}});
@@ -20,6 +22,7 @@ constexpr auto kWalkClasses = std::to_array<BandClass>({{Variant::usual, "linear
 constexpr auto kChannelClasses = std::to_array<BandClass>({{Variant::usual, "linear_kda"}});
 constexpr auto kGlaClasses = std::to_array<BandClass>({{Variant::usual, "linear_gla"}});
 constexpr auto kSsdClasses = std::to_array<BandClass>({{Variant::usual, "linear_ssd"}});
+constexpr auto kSelectiveClasses = std::to_array<BandClass>({{Variant::usual, "linear_selective", false}});
 constexpr auto kStepClasses = std::to_array<BandClass>({{Variant::usual, "linear_step"}});
 constexpr FamilyDeclaration family_of(const char* name, std::span<const BandClass> classes) {
   return {.name = name,
@@ -45,7 +48,7 @@ constexpr std::array<FamilyDeclaration, kFlaFamilies> kDeclared{
      family_of("linear_step_gla", kStepClasses)}};
 constexpr std::array<FamilyDeclaration, kSsdFamilies> kSsdDeclared{
     {family_of("linear_ssd", kSsdClasses), family_of("linear_ssd_state", kSsdClasses),
-     family_of("linear_step_ssd", kStepClasses), kRowsFamily}};
+     family_of("linear_step_ssd", kStepClasses), kRowsFamily, family_of("linear_selective", kSelectiveClasses)}};
 constexpr std::array<FamilyDeclaration, 2> kFlashInferDeclared{{{.name = "linear_flashinfer",
                                                                  .op = "recurrence",
                                                                  .required = false,
@@ -109,7 +112,13 @@ class MambaSsm final : public Provider {
   std::span<const std::string_view> ops() const override { return kOps; }
   bool plan(const Question& q, Answer& out) const override {
     const auto* shape = std::get_if<Recurrence>(&q.op);
-    if (shape == nullptr || shape->kind != RecurrentKind::mamba2) return false;
+    if (shape == nullptr) return false;
+    if (is_selective_scan(*shape)) {
+      if (!q.families[kSelective].on_file) return false;
+      answer_selective_scan(*shape, q.families[kSelective], q, out);
+      return true;
+    }
+    if (shape->kind != RecurrentKind::mamba2) return false;
     if (!q.families[shape->seq > 1 ? kSsdScan : kSsdStep].on_file) return false;
     const FamilyScalars& rows = q.families[kSsdRows];
     if (shape->seq > 1) answer_ssd(*shape, {q.families[kSsdScan], q.families[kSsdState], rows}, q, out);

@@ -8,6 +8,11 @@
 // The grouped product has the weights on the row side of the instruction (128 or 256 rows) and 16 to 256 tokens on the other;
 // the library tries all and keeps the quickest (AutoTuner). On cards before Hopper tiles are those of its kernels for
 // cp.async.
+//
+// vLLM multiplies rows where they are: blocks of sorted row numbers (two launches, moe_align_block_size()) are gathered by the
+// product, each of topk rows a token has a place of its own in its result, and all T x topk places are passed over by the
+// activation and by the sum, whatever experts are on other ranks; with experts elsewhere the second product's result is
+// cleared before (intermediate_cache3.zero_()).
 #include "model/stacks/generic/plan_moe.hpp"
 
 #include <algorithm>
@@ -52,7 +57,24 @@ constexpr auto kBlockWeights = std::to_array<GroupTile>({{{128, 16}, true}, {{12
 class MoeCall {
  public:
   MoeCall(const Moe& s, const MoeFamilies& f, const Question& q, Answer& out)
-      : s_(s), f_(f), q_(q), out_(out), m_(q.rates), load_(expert_rows(s)), rows_(load_.total()) {}
+      : s_(s), f_(f), q_(q), out_(out), m_(q.rates), load_(expert_rows(s)), rows_(load_.total()), passed_(rows_) {}
+
+  void answer_as_vllm() {
+    const DType plain = s_.precision.output;
+    const double hidden = d(s_.hidden), tokens = d(s_.tokens), inner = d(s_.own_width()), gates = d(s_.matrices - 1);
+    passed_ = tokens * d(s_.topk);
+    const FamilyScalars& products = by_marlin() ? *f_.narrow : f_.products;
+    out_.sign(products, variant());
+    pass("top-k of the logits", storage(plain, tokens * d(s_.experts)), storage(DType::fp32, passed_), true);
+    constexpr int kLaunchesOfOrder = 2;
+    for (int i = 0; i < kLaunchesOfOrder; ++i)
+      move("blocks of rows", passed_ * 4 * units::B, passed_ * 4 * units::B, Bytes{}, Bytes{});
+    product("grouped gemm, up", gates * inner, hidden, products);
+    activate(gates, storage(plain, passed_ * inner));
+    if (s_.ep > 1) pass("clear", Bytes{}, storage(plain, passed_ * hidden), false);
+    product("grouped gemm, down", hidden, inner, products);
+    last_pass(storage(plain, passed_ * hidden), storage(plain, tokens * hidden));
+  }
 
   void answer() {
     const bool narrow = bits(s_.precision.input) <= 8, blocks = narrow && s_.block > 0;
@@ -70,12 +92,7 @@ class MoeCall {
     if (blocks) round_rows(hidden);
     if (m_.path.multicast) pass("strides", Bytes{}, storage(DType::fp64, 8 * d(s_.experts / s_.ep)), false);
     product("grouped gemm, up", gates * inner, hidden, products);
-    const Bytes up = storage(plain, rows_ * gates * inner),
-                down = storage(blocks ? plain : s_.precision.input, rows_ * inner);
-    Work activation;
-    activation.fp32 = rows_ * inner * (s_.matrices == 3 ? 3 : 2) * units::FLOP;
-    activation.sfu = s_.matrices == 3 ? 2 * rows_ * inner : 0;
-    add_arithmetic(pass("activation", up, down, false), activation, m_.gpu.sm);
+    activate(gates, storage(blocks ? plain : s_.precision.input, rows_ * inner));
     if (blocks) round_rows(inner);
     product("grouped gemm, down", hidden, inner, products);
     last_pass(storage(plain, rows_ * hidden), storage(plain, tokens * hidden));
@@ -87,6 +104,22 @@ class MoeCall {
     return Variant::math_8bit;
   }
 
+  /// Weights are unpacked in registers, by mma.sync (csrc/moe/marlin_moe_wna16). On tcgen05 vLLM has kernels that multiply
+  /// mxfp4 itself.
+  bool by_marlin() const {
+    const bool narrow = bits(s_.precision.weight) < 6 && bits(s_.precision.input) > 8;
+    return narrow && f_.narrow != nullptr && f_.narrow->on_file && m_.path.kind != TensorPath::Kind::tcgen05;
+  }
+
+  void activate(double gates, Bytes down) {
+    const double inner = d(s_.own_width());
+    Work activation;
+    activation.fp32 = passed_ * inner * (s_.matrices == 3 ? 3 : 2) * units::FLOP;
+    activation.sfu = s_.matrices == 3 ? 2 * passed_ * inner : 0;
+    add_arithmetic(pass("activation", storage(s_.precision.output, passed_ * gates * inner), down, false), activation,
+                   m_.gpu.sm);
+  }
+
   Bytes beyond_l2(Bytes bytes) const { return bytes > m_.l2_kept ? bytes : Bytes{}; }
 
   /// What it reads was written by the launch before, unless it is the call's own operand.
@@ -96,7 +129,7 @@ class MoeCall {
   }
   void last_pass(Bytes read, Bytes write) {
     Work sums;
-    sums.fp32 = 2 * rows_ * d(s_.hidden) * units::FLOP;
+    sums.fp32 = 2 * passed_ * d(s_.hidden) * units::FLOP;
     Demand& last = move("weighted sum", read, write, beyond_l2(read), (1 - q_.resident.output) * write);
     add_arithmetic(last, sums, m_.gpu.sm);
   }
@@ -143,8 +176,36 @@ class MoeCall {
     const bool sums = bits(s_.precision.input) <= 8 && s_.block > 0;
     const Bytes weights = t.batch * n * k * t.weight_bytes * units::B, rows = rows_ * k * t.input_bytes * units::B;
     const Bytes held = q_.resident.weights * weights + rows - beyond_l2(rows);
-    const GemmChoice choice = plan_groups({t, load_, sums, menu(sums, t.m), held, true}, m_, family, q_.cache);
-    out_.launch(name, family) = choice.main;
+    const bool striped = &family == f_.narrow;
+    if (striped) run_by_mma_sync(t, m_);
+    const std::array<GroupTile, 2> blocks = marlin_tiles();
+    const auto tiles = striped ? std::span<const GroupTile>(blocks) : menu(sums, t.m);
+    const GemmChoice choice = plan_groups({t, load_, sums, tiles, held, true, striped}, m_, family, q_.cache);
+    Demand& launched = out_.launch(name, family) = choice.main;
+    if (!striped) pass_by_elsewhere(launched, n);  // Marlin's blocks of experts elsewhere are left out
+  }
+
+  /// Triton's blocks of rows whose experts are elsewhere write zeros (write_zeros_to_output()), a CTA for each 64 columns; an
+  /// expert's block has 64 rows at most. `kPassedByClk` of an SM each, by training rows of 8 to 256 ranks on H100 and H200.
+  void pass_by_elsewhere(Demand& launched, double n) const {
+    constexpr double kRows = 64, kColumns = 64, kPassedByClk = 250;
+    const double rows = passed_ - rows_;
+    if (rows <= 0) return;
+    const double blocks = std::min(rows, std::max(d(s_.experts - s_.experts / s_.ep), rows / kRows));
+    launched.dram_write += beyond_l2(storage(s_.precision.output, rows * n));
+    launched.serial_latency += blocks * std::ceil(n / kColumns) / m_.sm_count * kPassedByClk / m_.clock;
+    launched.serial_latency_of = "to load code and maps, and of blocks of experts elsewhere";
+  }
+
+  /// As many rows as an expert of this rank would have of all tokens (fused_marlin_moe()), by 128 or 256 columns.
+  std::array<GroupTile, 2> marlin_tiles() const {
+    constexpr double kFilled = 0.9;
+    const double rows = d(s_.tokens) * d(s_.topk) / d(s_.experts / s_.ep);
+    std::int16_t block = 64;
+    for (const std::int16_t each : {std::int16_t{48}, std::int16_t{32}, std::int16_t{16}, std::int16_t{8}}) {
+      if (rows / static_cast<double>(each) < kFilled) block = each;
+    }
+    return {{{{block, 256}, false}, {{block, 128}, false}}};
   }
 
   const Moe& s_;
@@ -154,13 +215,17 @@ class MoeCall {
   const Rates& m_;
   const ExpertRows load_;
   const double rows_;
+  double passed_;  ///< rows that the activation and the sum go through
 };
 
 }  // namespace
 
-void answer_moe(const Moe& s, const MoeFamilies& families, const Question& q, Answer& out) {
+void answer_moe(const Moe& s, const MoeFamilies& families, MoeLibrary library, const Question& q, Answer& out) {
   require_matrix_path(s.precision, q);
-  MoeCall(s, families, q, out).answer();
+  MoeCall call(s, families, q, out);
+  // operands of 8 bits are FlashInfer's in vLLM, which are TensorRT-LLM's
+  if (library == MoeLibrary::vllm && bits(s.precision.input) > 8) call.answer_as_vllm();
+  else call.answer();
 }
 
 }  // namespace plumbline

@@ -1,4 +1,5 @@
-// Planner of TensorRT-LLM's mixture of experts as one call (cpp/tensorrt_llm/kernels/cutlass_kernels/moe_gemm/moe_kernels.cu).
+// Planner of a mixture of experts as one call, of TensorRT-LLM (cpp/tensorrt_llm/kernels/cutlass_kernels/moe_gemm/
+// moe_kernels.cu) and of vLLM (vllm/model_executor/layers/fused_moe: fused_moe.py, fused_marlin_moe.py).
 #pragma once
 
 #include "model/stacks/provider.hpp"
@@ -10,7 +11,10 @@ namespace plumbline {
 /// (plan_quantize.hpp), and what moves rows.
 struct MoeFamilies {
   const FamilyScalars &products, &block_products, &scales, &rows;
+  const FamilyScalars* narrow = nullptr;  ///< products of weights of 4 bits by 16-bit activations; null: as the others
 };
+
+enum class MoeLibrary { trtllm, vllm };
 
 inline constexpr auto kMoeClasses =
     std::to_array<BandClass>({{Variant::usual, "moe"}, {Variant::math_8bit, "moe_8bit"}});
@@ -30,8 +34,16 @@ inline constexpr FamilyDeclaration kMoeBlockFamily = [] {
   family.classes = kMoeBlockClasses;
   return family;
 }();
+inline constexpr auto kMarlinClasses = std::to_array<BandClass>({{Variant::usual, "moe_marlin", false}});
+inline constexpr FamilyDeclaration kMarlinFamily = [] {
+  FamilyDeclaration family = kMoeFamily;
+  family.name = "moe_marlin";
+  family.classes = kMarlinClasses;
+  return family;
+}();
 
 /// The launches in their order. Throws BadInput for types that the GPU does not multiply.
-void answer_moe(const Moe& shape, const MoeFamilies& families, const Question& question, Answer& answer);
+void answer_moe(const Moe& shape, const MoeFamilies& families, MoeLibrary library, const Question& question,
+                Answer& answer);
 
 }  // namespace plumbline

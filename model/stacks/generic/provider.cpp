@@ -1,6 +1,6 @@
 // The fallback for everything that mostly moves data: any well-written kernel reads and writes its operands once. And
 // users' own kernels, which say themselves what they ask for. Mixtures of experts as one call, and activations rounded in a
-// call of its own, are TensorRT-LLM's in every stack.
+// call of its own, are TensorRT-LLM's in every stack but vLLM's, whose experts are those of `vllm_experts` here.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -36,6 +36,10 @@ constexpr std::array<FamilyDeclaration, kGenericFamilies> kDeclared{
      kMoeBlockFamily,
      kQuantizeFamily,
      kTokenScalesFamily}};
+
+constexpr std::array<FamilyDeclaration, 5> kExpertsDeclared{
+    {kMoeFamily, kMoeBlockFamily, kQuantizeFamily, {.name = "rowwise"}, kMarlinFamily}};
+constexpr std::array<std::string_view, 1> kExpertsOps{"moe"};
 
 /// Of another GPU's memory, in reach by the innermost tier: its links at the share that a copy engine fills of them.
 Bandwidth rate_between_gpus(const Transfer& transfer, const Question& q, const FamilyScalars& family) {
@@ -82,8 +86,8 @@ class Generic final : public Provider {
   bool plan(const Question& q, Answer& out) const override {
     if (const auto* custom = std::get_if<CustomOp>(&q.op)) return answer_custom(*custom, q, q.families[kRows], out);
     if (const auto* experts = std::get_if<Moe>(&q.op)) {
-      answer_moe(*experts, {q.families[kExperts], q.families[kBlockExperts], q.families[kScales], q.families[kRows]}, q,
-                 out);
+      answer_moe(*experts, {q.families[kExperts], q.families[kBlockExperts], q.families[kScales], q.families[kRows]},
+                 MoeLibrary::trtllm, q, out);
       return true;
     }
     if (const auto* rounds = std::get_if<QuantizeDynamic>(&q.op)) {
@@ -101,7 +105,27 @@ class Generic final : public Provider {
   }
 };
 
+/// vLLM's fused experts, by Triton; by Marlin where weights have 4 bits.
+class VllmExperts final : public Provider {
+ public:
+  std::string_view name() const override { return "vllm_experts"; }
+  std::span<const FamilyDeclaration> families() const override { return kExpertsDeclared; }
+  std::span<const std::string_view> ops() const override { return kExpertsOps; }
+  bool plan(const Question& q, Answer& out) const override {
+    const auto* experts = std::get_if<Moe>(&q.op);
+    if (experts == nullptr) return false;
+    answer_moe(*experts, {q.families[0], q.families[1], q.families[2], q.families[3], &q.families[4]}, MoeLibrary::vllm,
+               q, out);
+    return true;
+  }
+};
+
 }  // namespace
+
+const Provider& vllm_experts_provider() {
+  static const VllmExperts provider;
+  return provider;
+}
 
 const Provider& generic_provider() {
   static const Generic provider;

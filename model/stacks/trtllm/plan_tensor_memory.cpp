@@ -33,6 +33,18 @@ void walk(Demand& d, double ctas, double keys, const Rates& m, const FamilyScala
   d.serial_latency_of = "until a CTA's first keys have come, and behind its last";
 }
 
+/// Up to 16 parts are CTAs of one cluster, which add up their sums through each other's shared memory, each a slice of them;
+/// the last CTA reads those of more parts from L2, 16 bits a number, four times 16 bytes for each of its threads at a time.
+/// (fmhaKernels.cuh, computeCtaAndClusterConfig(): CgaSmemReduction where numCtasPerSeqKv <= 16, else GmemReduction.) What it takes to begin is lent by Hopper's kernel:
+/// a merge of two.
+Seconds merge_of(double parts, double rows, const DecodeTask& t, const Rates& m, const FamilyScalars& family) {
+  constexpr double kMostInCluster = 16, kPartialBytes = 2, kAskedAtOnce = kThreads * 4 * 16.0;
+  if (parts <= 1) return {};
+  const Seconds begins = trtllm::merge_of_parts(2, m, family);
+  if (parts <= kMostInCluster) return begins;
+  return begins + ceil_div(parts * rows * t.v_dim * kPartialBytes, kAskedAtOnce) * m.l2_mean_latency();
+}
+
 const FamilyScalars& lender(std::span<const FamilyScalars> families) {
   const FamilyScalars& narrow = families[trtllm::kDecode8bit];
   return narrow.on_file ? narrow : families[trtllm::kDecode];
@@ -81,7 +93,7 @@ AttentionChoice plan_trtllm_tensor_memory_decode(const AttentionDecode& s, const
   cut_keys(c, how, parts_of(t.kv_sets, t.context, m), most, m, [&](Demand& main, double parts) {
     walk(main, t.kv_sets * parts, ceil_div(t.context, parts), m, *c.family);
     decode_traffic(main, t, s.dtype, ResultsLeave::here);
-    main.serial_latency += trtllm::merge_of_parts(parts, m, *c.family);
+    main.serial_latency += merge_of(parts, rows, t, m, *c.family);
   });
   c.prepares = true;
   c.prepare_family = &families[trtllm::kPrepare];

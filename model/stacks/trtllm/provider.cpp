@@ -68,6 +68,13 @@ constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
       .required = false,
       .stand_in = "library.attention_prepare"}}};
 
+/// Where a calibration has no decode of the library's, the stack's next provider takes it.
+constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kHandedOn = [] {
+  std::array<FamilyDeclaration, trtllm::kFamilies> families = kDeclared;
+  for (const std::size_t each : {trtllm::kDecode, trtllm::kSingle}) families[each].required = false;
+  return families;
+}();
+
 constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "mla_decode"};
 
 constexpr Rule kDecodeRule{"TensorRT-LLM", "choice of the decode kernel and its splits",
@@ -79,14 +86,26 @@ constexpr Rule kPlainRule{"TensorRT-LLM", "splits of the plain decode kernel",
                           "multi_block_grid_setup(), decoderMaskedMultiheadAttentionLaunch.h"};
 
 /// `plain`: before the grouped-query kernel (0.5 and 0.6): decode is a CTA for each query head, and heads that share keys each
-/// walk through them by themselves, by way of L2.
+/// walk through them by themselves, by way of L2. `generated`: where tensor units have memory of their own, the kernels that
+/// FlashInfer hands on (trtllm-gen), vLLM's first choice there, for decode; elsewhere latent decode alone. (vllm/platforms/cuda.py: FLASHINFER before FLASH_ATTN on
+/// compute capability 10; vllm/utils/flashinfer.py, use_trtllm_attention().)
 class TrtLlm final : public Provider {
  public:
-  explicit TrtLlm(bool plain) : plain_(plain) {}
-  std::string_view name() const override { return plain_ ? "trtllm_plain" : "trtllm"; }
-  std::string_view word() const override { return plain_ ? "tensorrt-llm-plain" : "tensorrt-llm"; }
-  std::span<const FamilyDeclaration> families() const override { return kDeclared; }
-  std::span<const std::string_view> ops() const override { return kOps; }
+  enum class Kind { usual, plain, generated };
+  explicit TrtLlm(Kind kind) : kind_(kind), plain_(kind == Kind::plain) {}
+  std::string_view name() const override {
+    return kind_ == Kind::generated ? "trtllm_gen" : plain_ ? "trtllm_plain" : "trtllm";
+  }
+  std::string_view word() const override {
+    return kind_ == Kind::generated ? "trtllm-gen" : plain_ ? "tensorrt-llm-plain" : "tensorrt-llm";
+  }
+  std::span<const FamilyDeclaration> families() const override {
+    return kind_ == Kind::generated ? kHandedOn : kDeclared;
+  }
+  bool hands_on() const override { return kind_ == Kind::generated; }
+  std::span<const std::string_view> ops() const override {
+    return std::span(kOps).subspan(kind_ == Kind::generated ? 1 : 0);  // prompts stay FlashAttention's
+  }
 
   const Rule* rule(const Op& op) const override {
     if (std::holds_alternative<AttentionDecode>(op)) return plain_ ? &kPlainRule : &kDecodeRule;
@@ -94,6 +113,7 @@ class TrtLlm final : public Provider {
   }
 
   bool plan(const Question& q, Answer& out) const override {
+    if (kind_ == Kind::generated && !generated(q)) return false;
     Variant variant = attention_variant(q.op);
     if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
       require_tensor_path(prefill->dtype, q);
@@ -120,18 +140,31 @@ class TrtLlm final : public Provider {
   }
 
  private:
+  static bool generated(const Question& q) {
+    if (std::holds_alternative<MlaDecode>(q.op)) return true;
+    if (q.rates.path.kind != TensorPath::Kind::tcgen05) return false;
+    const auto* decode = std::get_if<AttentionDecode>(&q.op);
+    return decode != nullptr && q.families[trtllm::kDecode].on_file && trtllm::takes_tensor_memory(*decode, q.rates);
+  }
+
+  Kind kind_;
   bool plain_;
 };
 
 }  // namespace
 
 const Provider& trtllm_provider() {
-  static const TrtLlm provider(false);
+  static const TrtLlm provider(TrtLlm::Kind::usual);
   return provider;
 }
 
 const Provider& trtllm_plain_provider() {
-  static const TrtLlm provider(true);
+  static const TrtLlm provider(TrtLlm::Kind::plain);
+  return provider;
+}
+
+const Provider& trtllm_gen_provider() {
+  static const TrtLlm provider(TrtLlm::Kind::generated);
   return provider;
 }
 

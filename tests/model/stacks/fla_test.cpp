@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -204,6 +205,43 @@ RC_GTEST_PROP(LinearAttention, MovesAtLeastTheCompulsoryBytesAndMoreTokensAreNev
   // one CTA more of a launch that fills a hundredth of the SMs has its loads in flight beside the others': 0.003 % were seen
   constexpr double kOneCtaMore = 1.001;
   RC_ASSERT(on("h200_sxm", stack, longer).time * kOneCtaMore >= p.time);
+}
+
+/// 5120 channels of 2048 tokens, a state of 16: a CTA of 128 threads a channel takes them in one piece, each number of the
+/// state a step. 10 instructions a token and 50 a thread: 2048 x 10 + 128 x 50 = 26,880 of 32 lanes, four a clock: 210 clk.
+TEST(SelectiveScan, IsBoundByWhatItIssues) {
+  Recurrence s;
+  s.kind = RecurrentKind::mamba1;
+  s.batch = 1;
+  s.seq = 2048;
+  s.heads = 5120;
+  s.head_dim = 1;
+  s.state = 16;
+  const OpPrediction p = on("h200_sxm", "trt-llm", s);
+  EXPECT_THAT(launches(p), ElementsAre("selective scan"));
+  const Demand& scan = p.launches[0].demand;
+  EXPECT_EQ(scan.plan.ctas, 5120);
+  EXPECT_DOUBLE_EQ(scan.plan.steps, 16);
+  EXPECT_DOUBLE_EQ(scan.issue_clk, 210);
+  EXPECT_DOUBLE_EQ(scan.sfu_clk, 128) << "an exponential a token";
+  EXPECT_GT(p.time, 0.9 * (std::ceil(5120 / 132.0) * 16 * 210 / (1.98e9 * units::Hz)));
+  EXPECT_DOUBLE_EQ((p.dram_read + p.dram_write) / work(Op{s}).bytes(), 1) << "all operands once";
+  s.seq = 1;
+  EXPECT_NE(launches(on("h200_sxm", "trt-llm", s)).front(), "selective scan") << "steps move their states";
+}
+
+/// Twice the tokens of a whole piece take twice as long, but for what a launch takes.
+TEST(SelectiveScan, GoesWithTheTokens) {
+  Recurrence s;
+  s.kind = RecurrentKind::mamba1;
+  s.batch = 4;
+  s.heads = 8192;
+  s.head_dim = 1;
+  s.state = 16;
+  s.seq = 2048;
+  const Seconds one = on("h100_sxm", "vllm", s).time;
+  s.seq = 4096;
+  EXPECT_NEAR(on("h100_sxm", "vllm", s).time / one, 2, 0.05);
 }
 
 }  // namespace

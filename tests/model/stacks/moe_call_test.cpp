@@ -14,8 +14,9 @@ namespace {
 
 using ::testing::ElementsAre;
 
-OpPrediction on(const std::string& gpu, const Op& op, const PredictOptions& options = {}) {
-  MachineOptions machine{"trt-llm"};
+OpPrediction on(const std::string& gpu, const Op& op, const PredictOptions& options = {},
+                const std::string& stack = "trt-llm") {
+  MachineOptions machine{stack};
   machine.clock = ClockMode::burst;
   Predictor predictor;
   OpPrediction out;
@@ -67,6 +68,54 @@ TEST(MoeCall, ASkewedRankTakesLongerWhereRowsCount) {
   const OpPrediction even = on("h200_sxm", s);
   s.alpha_percent = 120;
   EXPECT_GT(on("h200_sxm", s).time, even.time);
+}
+
+OpPrediction by_vllm(const std::string& gpu, const Moe& s) { return on(gpu, s, {}, "vllm"); }
+
+TEST(VllmExperts, LaunchesAreThoseOfTheSource) {
+  Moe s = qwen3_30b(64);
+  EXPECT_THAT(launches(by_vllm("h200_sxm", s)),
+              ElementsAre("top-k of the logits", "blocks of rows", "blocks of rows", "grouped gemm, up", "activation",
+                          "grouped gemm, down", "weighted sum"));
+  s.ep = 8;
+  EXPECT_EQ(by_vllm("h200_sxm", s).launch_count, 8) << "the second product's result is cleared";
+  EXPECT_EQ(launches(by_vllm("h200_sxm", qwen3_30b(64, "fp8"))), launches(on("h200_sxm", qwen3_30b(64, "fp8"))))
+      << "8 bits: FlashInfer's, which are TensorRT-LLM's";
+}
+
+/// All T x topk places are passed over, whatever experts are elsewhere: 65536 of 2048 halves each.
+TEST(VllmExperts, PassesDoNotShrinkWithExpertParallelRanks) {
+  Moe s = qwen3_30b(8192);
+  s.ep = 8;
+  const OpPrediction p = by_vllm("h200_sxm", s);
+  const Bytes places = 8192.0 * 8 * 2048 * 2 * units::B;
+  EXPECT_DOUBLE_EQ(p.launches[5].demand.dram_write / places, 1) << "cleared";
+  EXPECT_DOUBLE_EQ(p.launches[7].demand.dram_read / places, 1) << "summed";
+  EXPECT_LT(on("h200_sxm", s).time, 0.6 * p.time) << "TensorRT-LLM's passes have the rank's own rows";
+}
+
+/// 112 experts of other ranks have a block each of the 448 places that are not this rank's: 24 and 32 CTAs of 64 columns a block.
+TEST(VllmExperts, BlocksOfExpertsElsewhereArePassedBy) {
+  Moe s = qwen3_30b(64);
+  const OpPrediction alone = by_vllm("h200_sxm", s);
+  s.ep = 8;
+  const OpPrediction p = by_vllm("h200_sxm", s);
+  const Seconds a_cta = 250 / 132.0 / (1.98e9 * units::Hz);
+  EXPECT_NEAR((p.launches[3].demand.serial_latency - alone.launches[3].demand.serial_latency) / a_cta, 112.0 * 24, 1);
+  EXPECT_NEAR((p.launches[6].demand.serial_latency - alone.launches[5].demand.serial_latency) / a_cta, 112.0 * 32, 1);
+}
+
+/// Of 128 experts 64 x 8 rows are four each: blocks of 8, of 2048 rows 128 each: blocks of 64. Bytes are those of the shape.
+TEST(VllmExperts, WeightsOfFourBitsGoByMarlinInBlocks) {
+  for (const char* type : {"mxfp4", "w4a16"}) {
+    const Moe s = qwen3_30b(64, type);
+    const OpPrediction p = by_vllm("h100_sxm", s);
+    EXPECT_EQ(p.family, "moe_marlin");
+    const double weights = 128.0 * 2 * 2048 * 768 * bytes_of(s.precision.weight);
+    EXPECT_NEAR(p.launches[3].demand.dram_read.in(units::B), weights, 0.001 * weights) << "rows are in L2";
+    EXPECT_LT(p.launches[3].demand.plan.ctas, 2 * 132 + 1) << "steps are dealt out to the SMs";
+  }
+  EXPECT_NE(by_vllm("b200_sxm", qwen3_30b(64, "mxfp4")).family, "moe_marlin");
 }
 
 /// The launches of one pass for the largest value, its turns one latency long each.

@@ -10,6 +10,7 @@
 
 #include "arch/files.hpp"
 #include "arch/gpu/gpu.hpp"
+#include "model/engine/rates.hpp"
 #include "model/machines.hpp"
 #include "model/stacks/own/gemm_traffic.hpp"
 #include "ops/csv.hpp"

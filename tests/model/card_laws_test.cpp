@@ -1,0 +1,144 @@
+// Cards that nobody measured: what their predictions must obey, whatever the numbers are.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/machines.hpp"
+#include "model/predict.hpp"
+#include "ops/shape/shapes.hpp"
+#include "ops/table/text.hpp"
+
+namespace plumbline::card_laws_test {
+namespace {
+
+OpPrediction on(const std::string& gpu, const Op& op, const std::string& stack = "trt-llm",
+                ClockMode clock = ClockMode::burst) {
+  MachineOptions machine{stack};
+  machine.clock = clock;
+  Predictor predictor;
+  OpPrediction out;
+  predictor.predict(op, machines().get({gpu, machine}), out, {});
+  return out;
+}
+
+Gemm product(std::int64_t m, std::int64_t n, std::int64_t k, const char* precision = "bf16") {
+  Gemm s;
+  s.m = m;
+  s.n = n;
+  s.k = k;
+  s.precision = *parse_precision(precision);
+  return s;
+}
+
+const std::vector<std::string> kCards{"b200_sxm", "b300_sxm", "gb200",    "rtx_pro_6000_server",
+                                      "rtx_5090", "l40s",     "l4",       "rtx_6000_ada",
+                                      "l20",      "rtx_4090", "rtx_a6000"};
+constexpr std::int64_t kTokens[] = {1, 8, 16, 64, 128, 192, 256, 512, 1024, 2048, 8192};
+
+double flops(const Gemm& s) { return 2.0 * static_cast<double>(s.m * s.n) * static_cast<double>(s.k); }
+
+TEST(CardLaws, AProductIsNoFasterThanTensorUnitsAtTheClockThatIsPrinted) {
+  for (const std::string& card : kCards) {
+    const Gpu gpu = machines().gpu(card);
+    for (const ClockMode clock : {ClockMode::burst, ClockMode::steady}) {
+      const Gemm s = product(8192, 8192, 8192);
+      const OpPrediction p = on(card, s, "trt-llm", clock);
+      const double peak =
+          static_cast<double>(gpu.sm_count) * gpu.sm.tensor_flop_per_clk[DType::bf16] * p.clock.in(units::Hz);
+      EXPECT_LT(flops(s) / p.time.in(units::s), peak) << card;
+      EXPECT_GT(flops(s) / p.time.in(units::s), 0.6 * peak) << card << ": a library's kernel comes nearer than that";
+    }
+  }
+}
+
+/// A wave that is hardly begun may cost what it costs, but more rows are never worth 3 % less time.
+TEST(CardLaws, MoreTokensAreNoQuicker) {
+  for (const std::string& card : kCards) {
+    for (const auto& [n, k] : {std::pair{4096, 4096}, {14336, 4096}, {1280, 8192}}) {
+      Seconds before;
+      for (const std::int64_t m : kTokens) {
+        const Seconds time = on(card, product(m, n, k)).time;
+        EXPECT_GT(time, 0.97 * before) << card << " M=" << m << " N=" << n;
+        before = time;
+      }
+    }
+  }
+}
+
+/// The next generation has more of everything; what may be a tenth slower is a launch of ten microseconds.
+void no_slower_on_b200(const Op& op, const char* stack) {
+  const Seconds hopper = on("h200_sxm", op, stack).time, blackwell = on("b200_sxm", op, stack).time;
+  EXPECT_LT(blackwell, (hopper < 12.0 * units::us ? 1.1 : 1.0) * hopper) << stack << " " << shape_text(op);
+}
+
+TEST(CardLaws, B200IsNoSlowerThanH200) {
+  for (const char* stack : {"trt-llm", "vllm"}) {
+    for (const std::int64_t m : kTokens) no_slower_on_b200(product(m, 8192, 4096), stack);
+    AttentionDecode decode{1, 32, 8, 128, 128, 8192};
+    for (const auto& [batch, heads, keys] : {std::tuple{1, 8, 8192}, {16, 8, 4096}, {1, 1, 65536}, {64, 1, 8192}}) {
+      decode.batch = batch;
+      decode.kv_heads = heads;
+      decode.q_heads = 8 * heads;
+      decode.context = keys;
+      no_slower_on_b200(decode, stack);
+    }
+    AttentionPrefill prompt;
+    prompt.batch = 1;
+    prompt.q_heads = 32;
+    prompt.kv_heads = 8;
+    prompt.qk_dim = prompt.v_dim = 128;
+    prompt.causal = true;
+    for (const std::int64_t tokens : {2048, 8192}) {
+      prompt.q_len = prompt.kv_len = tokens;
+      no_slower_on_b200(prompt, stack);
+    }
+  }
+}
+
+/// Weights for one token come at what tiles reach of GDDR: 0.977 of the data sheet's for a stream (its kind of memory), 0.966
+/// of that for tiles. (An RTX A6000 took 1406 us, a row of the training side.)
+TEST(CardLaws, TilesReadGddrAlmostAsAStreamDoes) {
+  const double bytes = 128256.0 * 4096 * 2;
+  const double seconds = on("rtx_a6000", product(1, 128256, 4096)).time.in(units::s);
+  EXPECT_NEAR(seconds, bytes / (768e9 * 0.977 * 0.966), 0.02 * seconds);
+}
+
+/// What the main loop loses are cycles: 128 x 256 tiles on half as fast tensor units lose half the share.
+TEST(CardLaws, SlowerTensorUnitsLoseLess) {
+  const auto reached = [](const char* card) {
+    const Gpu gpu = machines().gpu(card);
+    const Gemm s = product(16384, 16384, 8192);
+    const OpPrediction p = on(card, s);
+    return flops(s) / p.time.in(units::s) /
+           (static_cast<double>(gpu.sm_count) * gpu.sm.tensor_flop_per_clk[DType::bf16] * p.clock.in(units::Hz));
+  };
+  EXPECT_GT(reached("rtx_4090"), reached("l40s") + 0.03);
+  EXPECT_LT(reached("rtx_4090"), 1);
+}
+
+/// Logic of a better process takes less, and what a burst draws over the cap is as on Hopper.
+TEST(CardLaws, ABurstDrawsNoLargerShareOfTheCapThanOnHopper) {
+  const Gemm s = product(4096, 4096, 4096);
+  const auto over = [&](const char* card) { return *on(card, s).power / machines().gpu(card).tdp; };
+  EXPECT_LT(over("b200_sxm"), 1.15 * over("h200_sxm"));
+  const auto per_flop = [&](const char* card) { return on(card, s).energy->in(units::J) / flops(s); };
+  EXPECT_LT(per_flop("b200_sxm"), 0.85 * per_flop("h200_sxm"));
+}
+
+/// Up to 16 parts meet in a cluster: a merge that takes no longer for more of them; beyond it goes by bytes.
+TEST(CardLaws, PartsOfDecodeMeetInACluster) {
+  AttentionDecode s{1, 8, 1, 128, 128, 4096};
+  const auto chain = [&](std::int64_t keys) {
+    s.context = keys;
+    const OpPrediction p = on("b200_sxm", s);
+    return p.launches[static_cast<std::size_t>(p.launch_count - 1)].demand.serial_latency;
+  };
+  EXPECT_EQ(chain(512), chain(4096)) << "2 and 16 parts";
+  EXPECT_GT(chain(4608), chain(4096)) << "18 parts";
+  EXPECT_LT(chain(65536) - chain(4096), 4.0 * units::us) << "148 parts of 8 x 128 halves";
+}
+
+}  // namespace
+}  // namespace plumbline::card_laws_test
