@@ -121,8 +121,8 @@ class BodyTerms {
   }
 
   /// Of one CTA alone: its loads, or the chain of its instructions.
-  Of<Seconds> step() const {
-    return larger(N::number(d.step_latency, "a step"), N::number(d.chain_clk, "clk of a step's chain") * clk);
+  Of<Seconds> step(const char* of = "a step") const {
+    return larger(N::number(d.step_latency, of), N::number(d.chain_clk, "clk of a step's chain") * clk);
   }
 
   Of<Seconds> latency() const {
@@ -201,7 +201,7 @@ class BodyTerms {
     if (f.waves <= 1 || f.last >= capacity) return time;
     const double share = f.last / f.ctas;
     if (share * value_of(time) >= f.steps * value_of(step())) return time;
-    return time * N::factor(1 - share, "of it before the last wave") + steps * step();
+    return time * N::factor(1 - share, "of it before the last wave") + steps * step("a step of the last wave");
   }
 
   /// per_cta is latency: co-resident CTAs go through it side by side; once_clk is throughput: they queue.
