@@ -181,6 +181,7 @@ constexpr std::array kFamilyScalars{
     "element_B_per_s"sv,
     "exposed"sv,
     "fixed_s"sv,
+    "half_lines_fraction"sv,
     "in_flight_B"sv,
     "issue_start_clk"sv,
     "issue_step_clk"sv,

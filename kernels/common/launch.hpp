@@ -15,7 +15,7 @@ namespace plumbline {
 /// A cudaStream_t; nullptr is the default stream.
 using StreamHandle = void*;
 
-/// What a row-wise launch reads and writes, bf16 unless said. Unused members stay null.
+/// What a row-wise launch reads and writes, of the shape's type unless said: bf16 or fp16. Unused members stay null.
 struct RowwiseBuffers {
   const void* x = nullptr;       ///< [rows, cols]; swiglu: [rows, 2 cols], gate then up
   const void* second = nullptr;  ///< add: the other summand; residual: the stream that x is added to
@@ -32,7 +32,7 @@ inline constexpr float kNormEpsilon = 1e-5F;
 KernelPlan rowwise_plan(const Rowwise& shape);
 
 /// layernorm, rmsnorm (with or without residual), softmax, sum_rows, argmax (lowest index of the largest; a NaN is
-/// none), activations (gelu by erf), add, copy, swiglu, transpose_copy; bf16. quantize: bf16 to e4m3, scale = max |row| / 448.
+/// none), activations (gelu by erf), add, copy, swiglu, transpose_copy; bf16 or fp16. quantize: either to e4m3, scale = max |row| / 448.
 /// Rows of operators that need them whole have up to 512 Ki columns.
 void launch_rowwise(const Rowwise& shape, const RowwiseBuffers& buffers, StreamHandle stream);
 

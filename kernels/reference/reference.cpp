@@ -104,6 +104,28 @@ double round_to_bf16(double value) {
   return static_cast<double>(std::bit_cast<float>(bits & 0xffff0000U));
 }
 
+double fp16_value(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 31, mantissa = bits & 0x3ff;
+  double size = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(0x400 + mantissa, exponent - 25);
+  if (exponent == 31) {
+    size = mantissa == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  }
+  return (bits & 0x8000) != 0 ? -size : size;
+}
+
+double round_to_fp16(double value) {
+  constexpr int kDigits = 11, kLeast = -24;  // significant bits; the exponent of the smallest number
+  constexpr double kLargest = 65504;
+  if (!std::isfinite(value)) return value;
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const int unit = std::max(exponent - kDigits, kLeast);
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -unit)), unit);  // ties to even
+  return std::abs(rounded) > kLargest ? std::copysign(std::numeric_limits<double>::infinity(), value) : rounded;
+}
+
+double round_to(DType type, double value) { return type == DType::fp16 ? round_to_fp16(value) : round_to_bf16(value); }
+
 RowwiseResult reference_rowwise(const Rowwise& s, const RowwiseInputs& in) {
   RowwiseResult result;
   const std::size_t n = size(s.rows) * size(s.cols);
@@ -115,7 +137,7 @@ RowwiseResult reference_rowwise(const Rowwise& s, const RowwiseInputs& in) {
     case RowwiseKind::argmax: {
       if (s.residual) {
         result.sum.resize(n);
-        for (std::size_t i = 0; i < n; ++i) result.sum[i] = round_to_bf16(in.x[i] + in.second[i]);
+        for (std::size_t i = 0; i < n; ++i) result.sum[i] = round_to(s.input, in.x[i] + in.second[i]);
       }
       result.y = by_rows(s, in, s.residual ? result.sum : in.x);
       break;

@@ -23,6 +23,11 @@ struct RowwiseResult {
 
 /// The nearest bf16 (ties to even), as a double.
 double round_to_bf16(double value);
+/// The same to fp16 (ties to even; beyond 65504 infinity), and to either.
+double round_to_fp16(double value);
+double round_to(DType type, double value);
+/// The number that fp16 bits stand for.
+double fp16_value(std::uint16_t bits);
 
 RowwiseResult reference_rowwise(const Rowwise& shape, const RowwiseInputs& in);
 Values reference_rope(const Rope& shape, const Values& x, const std::vector<std::int32_t>& positions,

@@ -22,16 +22,27 @@ KernelPlan rope_plan(const Rope& s) {
   return p;
 }
 
-void launch_rope(const Rope& s, void* x, const std::int32_t* positions, const float* inverse_frequency,
-                 StreamHandle handle) {
-  if (s.dtype != DType::bf16) throw NotModelled("rope: our kernel is for bf16");
+namespace {
+
+template <class E>
+void launch_rope_of(const Rope& s, void* x, const std::int32_t* positions, const float* inverse_frequency,
+                    StreamHandle handle) {
   const device::RopeShape shape = rope_shape(s);
-  using To = device::TurnInPlace;
+  using To = device::TurnInPlace<E>;
   const auto kernel = shape.half % device::kVector == 0 ? device::rope<true, To> : device::rope<false, To>;
-  auto* data = static_cast<device::bf16*>(x);
+  auto* data = static_cast<E*>(x);
   kernel<<<static_cast<unsigned>(rope_plan(s).ctas), device::kRopeThreads, 0, static_cast<cudaStream_t>(handle)>>>(
       data, To{data, shape.heads, 2 * shape.half}, positions, inverse_frequency, shape);
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace
+
+void launch_rope(const Rope& s, void* x, const std::int32_t* positions, const float* inverse_frequency,
+                 StreamHandle handle) {
+  if (s.dtype == DType::fp16) return launch_rope_of<__half>(s, x, positions, inverse_frequency, handle);
+  if (s.dtype != DType::bf16) throw NotModelled("rope: our kernel is for bf16 and fp16");
+  launch_rope_of<device::bf16>(s, x, positions, inverse_frequency, handle);
 }
 
 }  // namespace plumbline

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/common/launch.hpp"
-#include "kernels/common/vector.cuh"
+#include "kernels/common/vector16.cuh"
 
 namespace plumbline {
 namespace device {
@@ -31,10 +31,12 @@ __device__ inline void turn_of(float angle, float* sine, float* cosine) {
 }
 
 /// Every head is turned and goes back to where it came from.
+template <class E>
 struct TurnInPlace {
-  bf16* x;
+  using Element = E;
+  E* x;
   int heads, width;
-  __device__ bf16* operator()(std::uint32_t token, std::uint32_t head) const {
+  __device__ E* operator()(std::uint32_t token, std::uint32_t head) const {
     return x + (std::int64_t{token} * heads + head) * width;
   }
   static constexpr bool kAll = true;
@@ -42,16 +44,19 @@ struct TurnInPlace {
 };
 
 /// Each thread turns an item of 8 pairs (`kVectors`: halves are whole vectors) or of one. Its loads are in flight while
-/// the CTA computes sine and cosine, once for each token and frequency. `to(token, head)`: where a head goes.
+/// the CTA computes sine and cosine, once for each token and frequency. `to(token, head)`: where a head goes, of its 16-bit type
+/// To::Element.
 template <bool kVectors, class To>
 __global__ void __launch_bounds__(kRopeThreads)
-    rope(const bf16* x, To to, const std::int32_t* positions, const float* inverse_frequency, RopeShape s) {
+    rope(const typename To::Element* x, To to, const std::int32_t* positions, const float* inverse_frequency,
+         RopeShape s) {
+  using E = typename To::Element;
   constexpr int kStep = kVectors ? kVector : 1;
   __shared__ float2 turns[kTurns];
   const std::uint32_t first = blockIdx.x * kRopeThreads, item = first + threadIdx.x;
   const std::uint32_t token = s.per_token.quotient(item), head_item = item - token * s.per_token.by;
   const std::uint32_t head = s.per_head.quotient(head_item), at = (head_item - head * s.per_head.by) * kStep;
-  const bf16* low = x + (std::int64_t{token} * s.heads + head) * (2 * s.half) + at;
+  const E* low = x + (std::int64_t{token} * s.heads + head) * (2 * s.half) + at;
   const bool exists = item < s.items;
   uint4 p{}, q{};
   if (kVectors && exists) {
@@ -71,14 +76,14 @@ __global__ void __launch_bounds__(kRopeThreads)
   }
   __syncthreads();
   if (!exists) return;
-  bf16* out = to(token, head) + at;
+  E* out = to(token, head) + at;
   const bool turned = To::kAll || to.turns(head);
   const float2* turn = turns + (token - first_token) * s.half + at / kStep;
   const int step = s.half / kStep;
   if constexpr (kVectors) {
     float a[kVector], b[kVector];
-    unpack(p, a);
-    unpack(q, b);
+    unpack_as<E>(p, a);
+    unpack_as<E>(q, b);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
       const float2 by = turned ? turn[j * step] : make_float2(1, 0);
@@ -86,13 +91,13 @@ __global__ void __launch_bounds__(kRopeThreads)
       b[j] = b[j] * by.x + a[j] * by.y;
       a[j] = rotated;
     }
-    store_vector(out, pack(a));
-    store_vector(out + s.half, pack(b));
+    *reinterpret_cast<uint4*>(out) = pack_as<E>(a);
+    *reinterpret_cast<uint4*>(out + s.half) = pack_as<E>(b);
   } else {
-    const float a = __bfloat162float(*low), b = __bfloat162float(low[s.half]);
+    const float a = to_float(*low), b = to_float(low[s.half]);
     const float2 by = turned ? *turn : make_float2(1, 0);
-    *out = __float2bfloat16_rn(a * by.x - b * by.y);
-    out[s.half] = __float2bfloat16_rn(b * by.x + a * by.y);
+    *out = rounded<E>(a * by.x - b * by.y);
+    out[s.half] = rounded<E>(b * by.x + a * by.y);
   }
 }
 

@@ -1,11 +1,11 @@
 // One row of a matrix in the registers of the threads that share it, and reductions over those threads.
 //
-// A row is read from DRAM once, whatever its length: a warp, a CTA, or a cluster of CTAs holds it as raw bf16.
+// A row is read from DRAM once, whatever its length: a warp, a CTA, or a cluster of CTAs holds it raw, as bf16 or fp16.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/common/vector.cuh"
+#include "kernels/common/vector16.cuh"
 
 namespace plumbline::device {
 
@@ -99,11 +99,12 @@ __device__ Part part_of_row(int cols) {
   return {first, min(cols - first, each)};
 }
 
-/// What one thread holds of a part of a row: kVecs vectors. `kWhole`: rows are whole vectors. Otherwise the threads
+/// What one thread holds of a part of a row of E: kVecs vectors. `kWhole`: rows are whole vectors. Otherwise the threads
 /// hold the aligned vectors that cover the row, which begin `skip` elements before it; the vectors at its ends are read
 /// and written element by element.
-template <class Team, int kVecs, bool kWhole>
+template <class Team, int kVecs, bool kWhole, class E>
 struct HeldRow {
+  using Element = E;
   uint4 held[kVecs];
   Part part;
   int skip;
@@ -122,46 +123,46 @@ struct HeldRow {
   }
 
   /// The row that begins at element `start` of x; places outside the part hold `fill`.
-  __device__ HeldRow(const bf16* x, std::int64_t start, Part part_, float fill)
+  __device__ HeldRow(const E* x, std::int64_t start, Part part_, float fill)
       : part(part_), skip(kWhole ? 0 : static_cast<int>((start + part_.first) % kVector)) {
 #pragma unroll
     for (int i = 0; i < kVecs; ++i) held[i] = load(x + start + part.first, i, fill);
   }
 
   /// `from`: where the part begins.
-  __device__ uint4 load(const bf16* from, int i, float fill) const {
+  __device__ uint4 load(const E* from, int i, float fill) const {
     if constexpr (kWhole) return has(i) ? load_vector(from + column(i, 0)) : filled(fill);
     return inside(i) ? load_vector(from + column(i, 0)) : load_singly(from, i, fill);
   }
 
   /// The same for a row of parameters that all rows share, which has an alignment of its own.
-  __device__ uint4 load_parameter(const bf16* row, int i) const {
+  __device__ uint4 load_parameter(const E* row, int i) const {
     if constexpr (kWhole) {
-      return has(i) ? load_shared_by_rows(row + part.first + column(i, 0)) : filled(0.0F);
+      return has(i) ? __ldg(reinterpret_cast<const uint4*>(row + part.first + column(i, 0))) : filled(0.0F);
     } else {
       return load_singly(row + part.first, i, 0.0F);
     }
   }
 
   __device__ static uint4 filled(float fill) {
-    const std::uint32_t pair = pack_pair(fill, fill);
+    const std::uint32_t pair = pack_two<E>(fill, fill);
     return make_uint4(pair, pair, pair, pair);
   }
-  __device__ uint4 load_singly(const bf16* from, int i, float fill) const {
+  __device__ uint4 load_singly(const E* from, int i, float fill) const {
     if (!has(i)) return filled(fill);
     float x[kVector];
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) x[j] = has(i, j) ? __bfloat162float(from[column(i, j)]) : fill;
-    return pack(x);
+    for (int j = 0; j < kVector; ++j) x[j] = has(i, j) ? to_float(from[column(i, j)]) : fill;
+    return pack_as<E>(x);
   }
 
-  __device__ void store(bf16* to, int i, const float (&x)[kVector]) const {
+  __device__ void store(E* to, int i, const float (&x)[kVector]) const {
     if (inside(i)) {
-      store_vector(to + column(i, 0), pack(x));
+      *reinterpret_cast<uint4*>(to + column(i, 0)) = pack_as<E>(x);
     } else if constexpr (!kWhole) {
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
-        if (has(i, j)) to[column(i, j)] = __float2bfloat16_rn(x[j]);
+        if (has(i, j)) to[column(i, j)] = rounded<E>(x[j]);
       }
     }
   }
@@ -184,7 +185,7 @@ struct HeldRow {
   }
 
   /// Adds `second` and writes the rounded sum, a few vectors at a time: all at once would not fit the registers.
-  __device__ void add(const bf16* second, bf16* sum) {
+  __device__ void add(const E* second, E* sum) {
     constexpr int kBatch = kVecs % 4 == 0 ? 4 : kVecs % 3 == 0 ? 3 : kVecs;
 #pragma unroll
     for (int batch = 0; batch < kVecs; batch += kBatch) {
@@ -194,11 +195,11 @@ struct HeldRow {
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
         float x[kVector], r[kVector];
-        unpack(held[batch + i], x);
-        unpack(other[i], r);
+        unpack_as<E>(held[batch + i], x);
+        unpack_as<E>(other[i], r);
 #pragma unroll
         for (int j = 0; j < kVector; ++j) x[j] += r[j];
-        held[batch + i] = pack(x);
+        held[batch + i] = pack_as<E>(x);
         store(sum + part.first, batch + i, x);
       }
     }
@@ -210,7 +211,7 @@ struct HeldRow {
 #pragma unroll
     for (int i = 0; i < kVecs; ++i) {
       float x[kVector];
-      unpack(held[i], x);
+      unpack_as<E>(held[i], x);
 #pragma unroll
       for (int j = 0; j < kVector; ++j) f(x[j]);
     }
@@ -223,7 +224,7 @@ struct HeldRow {
     for (int i = 0; i < kVecs; ++i) {
       if (!has(i)) continue;
       float x[kVector];
-      unpack(held[i], x);
+      unpack_as<E>(held[i], x);
 #pragma unroll
       for (int j = 0; j < kVector; ++j) {
         if (kWhole || has(i, j)) f(x[j]);

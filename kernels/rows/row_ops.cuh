@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/common/vector.cuh"
+#include "kernels/common/vector16.cuh"
 
 namespace plumbline::device {
 
@@ -18,9 +18,11 @@ struct MergeSoftmax {
 };
 
 /// The largest of 8 elements, two at a time; a NaN counts for nothing.
-__device__ inline float largest_of(const uint4& v) {
-  const auto pair = [](std::uint32_t w) { return *reinterpret_cast<const __nv_bfloat162*>(&w); };
-  const __nv_bfloat162 m = __hmax2(__hmax2(pair(v.x), pair(v.y)), __hmax2(pair(v.z), pair(v.w)));
+template <class E>
+__device__ float largest_of(const uint4& v) {
+  using Pair = std::conditional_t<std::is_same_v<E, __half>, __half2, __nv_bfloat162>;
+  const auto pair = [](std::uint32_t w) { return *reinterpret_cast<const Pair*>(&w); };
+  const Pair m = __hmax2(__hmax2(pair(v.x), pair(v.y)), __hmax2(pair(v.z), pair(v.w)));
   return fmaxf(__low2float(m), __high2float(m));
 }
 
@@ -35,13 +37,13 @@ struct Largest {
   float value;
   int vector, place;
 };
-template <int kVecs>
+template <class E, int kVecs>
 __device__ Largest find_largest(const uint4 (&held)[kVecs]) {
-  Largest best{largest_of(held[0]), 0, 0};
+  Largest best{largest_of<E>(held[0]), 0, 0};
   uint4 vector = held[0];
 #pragma unroll
   for (int i = 1; i < kVecs; ++i) {
-    const float m = largest_of(held[i]);
+    const float m = largest_of<E>(held[i]);
     if (m > best.value) {
       best.value = m;
       best.vector = i;
@@ -49,7 +51,7 @@ __device__ Largest find_largest(const uint4 (&held)[kVecs]) {
     }
   }
   float x[kVector];
-  unpack(vector, x);
+  unpack_as<E>(vector, x);
 #pragma unroll
   for (int j = kVector - 1; j >= 0; --j) {
     if (x[j] == best.value) best.place = j;

@@ -34,7 +34,6 @@ __device__ inline uint4 narrow(const float (&x)[4]) {
   return make_uint4(__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3]));
 }
 __device__ inline float to_float(float x) { return x; }
-__device__ inline float to_float(bf16 x) { return __bfloat162float(x); }
 __device__ inline void put(float* y, float x) { *y = x; }
 __device__ inline void put(bf16* y, float x) { *y = __float2bfloat16_rn(x); }
 

@@ -124,7 +124,7 @@ __device__ void for_keys_from(const Row& row, std::uint32_t least, F f) {
   const float value = least > kLeastKey ? value_of(least) : -INFINITY;
 #pragma unroll
   for (int i = 0; i < kVecs; ++i) {
-    if (!(largest_of(row.held[i]) >= value)) continue;
+    if (!(largest_of<bf16>(row.held[i]) >= value)) continue;
     float x[kVector];
     unpack(row.held[i], x);
 #pragma unroll
@@ -252,7 +252,7 @@ template <class Group, int kVecs, class Row>
 __device__ void select_in_team(const Row& row, const TopKArgs& a, std::int64_t r, bool softmax) {
   __shared__ Selection s;
   __shared__ std::uint32_t lists[Group::kClustered ? kMaxCluster * kMostK : 1];
-  const Largest best = find_largest(row.held);
+  const Largest best = find_largest<bf16>(row.held);
   std::uint32_t own = 0;
   if (row.has(best.vector, best.place)) {
     own = key_of(best.value, row.column(best.vector, best.place));
@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(kThreads == kWarp ? kWarp * kRowsPerCta : kThr
     if (r >= a.rows) return;
   }
   if constexpr (kClustered) r /= cluster_size();
-  using Row = HeldRow<Group, kVecs, kWhole>;
+  using Row = HeldRow<Group, kVecs, kWhole, bf16>;
   const Row row(a.x, r * a.cols, part_of_row<Group>(a.cols), -INFINITY);
   if constexpr (kThreads == kWarp) {
     Scaling scaling;

@@ -333,10 +333,10 @@ TrainingIteration::~TrainingIteration() = default;
 void TrainingIteration::start(float sigma, std::uint64_t seed, StreamHandle stream) {
   Memory& o = *memory_;
   const auto p = static_cast<std::size_t>(o.parameters);
-  fill_normal(o.weights, 2 * p, false, 0, sigma, seed, stream);
+  fill_normal(o.weights, 2 * p, DType::bf16, 0, sigma, seed, stream);
   const auto ones = [&](std::int64_t place) {
-    fill_normal(static_cast<char*>(o.weights) + 2 * place, 2 * static_cast<std::size_t>(model_.hidden), false, 1, 0,
-                seed, stream);
+    fill_normal(static_cast<char*>(o.weights) + 2 * place, 2 * static_cast<std::size_t>(model_.hidden), DType::bf16, 1,
+                0, seed, stream);
   };
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
     ones(LayerPlaces(model_, layer).attention_norm);

@@ -18,8 +18,9 @@ std::string word(const char* key, std::int64_t value) { return std::string(key) 
 Runner make_rowwise_runner(const Rowwise& s, Arena& arena, StreamHandle stream) {
   using K = RowwiseKind;
   const bool quantize = s.kind == K::quantize;
-  need(s.input == DType::bf16 && s.output == (quantize ? DType::fp8 : DType::bf16),
-       std::string(name(s.kind)) + " of this type");
+  const bool narrow = s.input == DType::bf16 || s.input == DType::fp16;
+  need(narrow && s.output == (quantize ? DType::fp8 : s.input), std::string(name(s.kind)) + " of this type");
+  const Region normal = s.input == DType::fp16 ? Region::normal_fp16 : Region::normal_bf16;
   const bool norm = s.kind == K::layernorm || s.kind == K::rmsnorm;
   const std::size_t n = bytes_of(kBf16, s.rows, s.cols), row = bytes_of(kBf16, s.cols);
   std::size_t result = n;
@@ -27,10 +28,10 @@ Runner make_rowwise_runner(const Rowwise& s, Arena& arena, StreamHandle stream) 
   if (s.kind == K::argmax) result = bytes_of(kIndex, s.rows);
   if (quantize) result = bytes_of(kFp8, s.rows, s.cols);
   RunnerLayout layout;
-  const std::size_t x = layout.add(Region::normal_bf16, s.kind == K::swiglu ? 2 * n : n);
-  const std::size_t second = layout.add(Region::normal_bf16, s.residual || s.kind == K::add ? n : 0);
-  const std::size_t weight = layout.add(Region::normal_bf16, norm ? row : 0);
-  const std::size_t bias = layout.add(Region::normal_bf16, s.kind == K::layernorm ? row : 0);
+  const std::size_t x = layout.add(normal, s.kind == K::swiglu ? 2 * n : n);
+  const std::size_t second = layout.add(normal, s.residual || s.kind == K::add ? n : 0);
+  const std::size_t weight = layout.add(normal, norm ? row : 0);
+  const std::size_t bias = layout.add(normal, s.kind == K::layernorm ? row : 0);
   const std::size_t y = layout.add(Region::output, result);
   const std::size_t sum = layout.add(Region::output, s.residual ? n : 0);
   const std::size_t scale = layout.add(Region::output, quantize ? bytes_of(kFp32, s.rows) : 0);
@@ -53,9 +54,10 @@ Runner make_rowwise_runner(const Rowwise& s, Arena& arena, StreamHandle stream) 
 
 /// In place: a rotation leaves standard normal pairs standard normal.
 Runner make_rope_runner(const Rope& s, Arena& arena, StreamHandle stream) {
-  need(s.dtype == DType::bf16, "rope of this type");
+  need(s.dtype == DType::bf16 || s.dtype == DType::fp16, "rope of this type");
   RunnerLayout layout;
-  const std::size_t x = layout.add(Region::normal_bf16, bytes_of(kBf16, s.tokens, s.heads, s.head_dim));
+  const std::size_t x = layout.add(s.dtype == DType::fp16 ? Region::normal_fp16 : Region::normal_bf16,
+                                   bytes_of(kBf16, s.tokens, s.heads, s.head_dim));
   const std::size_t positions = layout.add(Region::index, bytes_of(kIndex, s.tokens));
   const std::size_t frequency = layout.add(Region::index, bytes_of(kFp32, s.head_dim / 2));
   Runner r = start_runner(layout, arena, "");

@@ -10,13 +10,15 @@ namespace device {
 namespace {
 
 /// Q goes to rows of its own, K and V to the cache.
+template <class E>
 struct TurnAndAppend {
+  using Element = E;
   static constexpr bool kAll = false;
-  bf16 *q, *k, *v;
+  E *q, *k, *v;
   const std::int32_t* rows;
   int q_heads, kv_heads, width;
 
-  __device__ bf16* operator()(std::uint32_t token, std::uint32_t head) const {
+  __device__ E* operator()(std::uint32_t token, std::uint32_t head) const {
     const int h = static_cast<int>(head);
     if (h < q_heads) return q + (std::int64_t{token} * q_heads + h) * width;
     const bool key = h < q_heads + kv_heads;
@@ -40,6 +42,7 @@ __device__ float2 normal_pair_of(std::uint64_t i) {
 }
 
 __device__ void put(__nv_bfloat162* to, float2 v) { *to = __floats2bfloat162_rn(v.x, v.y); }
+__device__ void put(__half2* to, float2 v) { *to = __floats2half2_rn(v.x, v.y); }
 __device__ void put(__nv_fp8x2_e4m3* to, float2 v) { *to = __nv_fp8x2_e4m3(v); }
 
 template <class Pair>
@@ -54,35 +57,46 @@ __global__ void scaled_normal(Pair* pairs, std::size_t count, float mean, float 
 }  // namespace
 }  // namespace device
 
-void launch_rope_append(const Rope& s, const RopeAppend& b, StreamHandle handle) {
-  if (s.dtype != DType::bf16) throw NotModelled("rope: our kernel is for bf16");
-  const device::RopeShape shape = rope_shape(s);
+namespace {
+
+template <class E>
+void launch_rope_append_of(const device::RopeShape& shape, unsigned ctas, const RopeAppend& b, cudaStream_t stream) {
   const auto q_heads = static_cast<int>(b.q_heads), kv_heads = (shape.heads - q_heads) / 2;
   if (q_heads < 1 || kv_heads < 1 || q_heads + 2 * kv_heads != shape.heads) {
     throw NotModelled("rope with cache append: our kernel takes Hq + 2 Hkv heads a token");
   }
-  using To = device::TurnAndAppend;
-  using device::bf16;
-  const To to{static_cast<bf16*>(b.q), static_cast<bf16*>(b.k), static_cast<bf16*>(b.v), b.rows, q_heads, kv_heads,
+  using To = device::TurnAndAppend<E>;
+  const To to{static_cast<E*>(b.q), static_cast<E*>(b.k), static_cast<E*>(b.v), b.rows, q_heads, kv_heads,
               2 * shape.half};
   const auto kernel = shape.half % device::kVector == 0 ? device::rope<true, To> : device::rope<false, To>;
-  kernel<<<static_cast<unsigned>(rope_plan(s).ctas), device::kRopeThreads, 0, static_cast<cudaStream_t>(handle)>>>(
-      static_cast<const bf16*>(b.qkv), to, b.positions, b.inverse_frequency, shape);
+  kernel<<<ctas, device::kRopeThreads, 0, stream>>>(static_cast<const E*>(b.qkv), to, b.positions, b.inverse_frequency,
+                                                    shape);
+}
+
+template <class Pair>
+void fill_pairs(void* data, std::size_t bytes, float mean, float sigma, std::uint64_t seed, StreamHandle stream) {
+  constexpr unsigned kBlocks = 2048, kThreads = 256;
+  device::scaled_normal<<<kBlocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      static_cast<Pair*>(data), bytes / sizeof(Pair), mean, sigma, seed);
+}
+
+}  // namespace
+
+void launch_rope_append(const Rope& s, const RopeAppend& b, StreamHandle handle) {
+  if (s.dtype != DType::bf16 && s.dtype != DType::fp16) throw NotModelled("rope: our kernel is for bf16 and fp16");
+  const device::RopeShape shape = rope_shape(s);
+  const auto ctas = static_cast<unsigned>(rope_plan(s).ctas);
+  const auto launch = s.dtype == DType::fp16 ? launch_rope_append_of<__half> : launch_rope_append_of<device::bf16>;
+  launch(shape, ctas, b, static_cast<cudaStream_t>(handle));
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());
 }
 
-void fill_normal(void* data, std::size_t bytes, bool fp8, float mean, float sigma, std::uint64_t seed,
-                 StreamHandle handle) {
-  constexpr unsigned kBlocks = 2048, kThreads = 256;
+void fill_normal(void* data, std::size_t bytes, DType type, float mean, float sigma, std::uint64_t seed,
+                 StreamHandle stream) {
   if (bytes < 4) return;
-  const auto stream = static_cast<cudaStream_t>(handle);
-  if (fp8) {
-    auto* pairs = static_cast<__nv_fp8x2_e4m3*>(data);
-    device::scaled_normal<<<kBlocks, kThreads, 0, stream>>>(pairs, bytes / 2, mean, sigma, seed);
-  } else {
-    auto* pairs = static_cast<__nv_bfloat162*>(data);
-    device::scaled_normal<<<kBlocks, kThreads, 0, stream>>>(pairs, bytes / 4, mean, sigma, seed);
-  }
+  if (type == DType::fp8) fill_pairs<__nv_fp8x2_e4m3>(data, bytes, mean, sigma, seed, stream);
+  else if (type == DType::fp16) fill_pairs<__half2>(data, bytes, mean, sigma, seed, stream);
+  else fill_pairs<__nv_bfloat162>(data, bytes, mean, sigma, seed, stream);
   PLUMBLINE_CUDA_CHECK(cudaGetLastError());
 }
 

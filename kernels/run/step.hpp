@@ -9,7 +9,7 @@
 
 namespace plumbline {
 
-/// Where rope_append finds and puts heads, all bf16. A token of `qkv` has q_heads, then kv_heads of K, then kv_heads of
+/// Where rope_append finds and puts heads, all of one type, bf16 or fp16. A token of `qkv` has q_heads, then kv_heads of K, then kv_heads of
 /// V, each head_dim wide; token t's K and V become row `rows[t]` of the cache.
 struct RopeAppend {
   const void* qkv = nullptr;
@@ -26,8 +26,8 @@ struct RopeAppend {
 /// the cache, V copied into the cache.
 void launch_rope_append(const Rope& shape, const RopeAppend& buffers, StreamHandle stream);
 
-/// mean + sigma x standard normal, bf16 or e4m3 (`fp8`); `bytes` a multiple of 4. Other values for other seeds.
-void fill_normal(void* data, std::size_t bytes, bool fp8, float mean, float sigma, std::uint64_t seed,
+/// mean + sigma x standard normal, as bf16, fp16 or fp8 (e4m3); `bytes` a multiple of 4. Other values for other seeds.
+void fill_normal(void* data, std::size_t bytes, DType type, float mean, float sigma, std::uint64_t seed,
                  StreamHandle stream);
 
 }  // namespace plumbline

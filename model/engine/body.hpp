@@ -120,8 +120,13 @@ class BodyTerms {
     return larger(on_sm * work_clk, waves * (steps * work_clk + serial)) * clk;
   }
 
+  /// Of one CTA alone: its loads, or the chain of its instructions.
+  Of<Seconds> step(const char* of = "a step") const {
+    return larger(N::number(d.step_latency, of), N::number(d.chain_clk, "clk of a step's chain") * clk);
+  }
+
   Of<Seconds> latency() const {
-    return larger(waves * steps * N::number(d.step_latency, "a step"), on_sm * outstanding<N>(d, m, family)) +
+    return larger(waves * steps * step(), on_sm * outstanding<N>(d, m, family)) +
            waves * N::number(standing_clk, "clk of epilogues") * clk +
            N::number(d.start, "until the first steps have come") +
            N::number((f.waves - 1) * d.next_tile_wait, "to the next tiles");
@@ -173,7 +178,8 @@ class BodyTerms {
   Of<Seconds> dram() const {
     const Bytes all = d.dram_read + d.dram_write;
     if (all <= Bytes{}) return {};
-    auto time = dram_time<N>(d.dram_read, d.dram_write, m) / N::factor(family.dram_share, "by access pattern");
+    auto time =
+        dram_time<N>(d.dram_read, d.dram_write, m) / N::factor(family.dram_share * d.dram_share, "by access pattern");
     if (d.dealt_once) {
       const double loss = (uneven_fill(f.last, m) - 1) * f.last / f.ctas;
       time = time * N::factor(1 + loss, "for uneven fill");
@@ -194,9 +200,8 @@ class BodyTerms {
     const double capacity = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
     if (f.waves <= 1 || f.last >= capacity) return time;
     const double share = f.last / f.ctas;
-    if (share * value_of(time) >= f.steps * d.step_latency) return time;
-    return time * N::factor(1 - share, "of it before the last wave") +
-           steps * N::number(d.step_latency, "a step of the last wave");
+    if (share * value_of(time) >= f.steps * value_of(step())) return time;
+    return time * N::factor(1 - share, "of it before the last wave") + steps * step("a step of the last wave");
   }
 
   /// per_cta is latency: co-resident CTAs go through it side by side; once_clk is throughput: they queue.

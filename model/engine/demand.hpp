@@ -56,6 +56,7 @@ struct Demand {
   Bytes lookups;  ///< per CTA and step, with L2Limit::lookups: what is left of `l2` once neighbours' requests merged
   double edge_fill_clk = 0;  ///< per CTA and step: what loads take for rows that are not there
   Seconds step_latency;      ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
+  double chain_clk = 0;      ///< per CTA and step: instructions that wait for each other, SM clocks; at least so long
   Seconds start;             ///< once: until the first step of all the CTAs that begin together has come
   Seconds
       next_tile_wait;  ///< per CTA of a persistent launch but for the last: from its end to the next one's first step
@@ -71,6 +72,7 @@ struct Demand {
   // per launch
   Bytes l2_distinct, l2_written;  ///< beside `lookups`: lines that are read at all, and written
   Bytes dram_read, dram_write;    ///< after L2 filtering
+  double dram_share = 1;          ///< of DRAM's rate that accesses in such pieces reach, beside the family's
   /// Of `dram_read` and of `dram_write` each: partial results of another launch of the operator that L2 does not hold,
   /// however warm the operands are.
   Bytes partials;

@@ -86,9 +86,9 @@ Seconds LowerBound::operator()(const Demand& d) const {
   t[Resource::issue] = work * d.issue_clk * clk;
   t[Resource::smem] =
       std::max(work * d.smem_clk, f.waves * (f.steps * d.smem_clk + (d.smem_clk > 0 ? standing_clk : 0))) * clk;
-  t[Resource::latency] =
-      std::max(f.waves * f.steps * d.step_latency, work * engine::outstanding<PlainNumbers>(d, m, family)) +
-      f.waves * standing_clk * clk + d.start + (f.waves - 1) * d.next_tile_wait;
+  t[Resource::latency] = std::max(f.waves * f.steps * std::max(d.step_latency, d.chain_clk * clk_),
+                                  work * engine::outstanding<PlainNumbers>(d, m, family)) +
+                         f.waves * standing_clk * clk + d.start + (f.waves - 1) * d.next_tile_wait;
   const Seconds fill = work * d.edge_fill_clk * clk;
   t[Resource::l2] = l2(d, f, sm_clock) + fill;
   t[Resource::dram] = dram(d, f) + fill;

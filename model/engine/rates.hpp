@@ -49,6 +49,8 @@ struct FamilyScalars {
   /// Share of the card's DRAM bandwidth that the family's walk reaches. (Tiles take 128 bytes of each of many rows and
   /// so open more DRAM pages than a stream does: our reading of the rows, not probed.)
   double dram_share = 1;
+  /// The same where a step takes 64 bytes of each row, half a line: each opens a page of DRAM for one access.
+  double half_lines = 1;
   /// Exposed time / the epilogue's store time at the L2 port (GEMM; above 1 where the way from registers through shared
   /// memory costs more than the store) or / the softmax (attention; above 1 where tensor and ordinary work hardly
   /// overlap).

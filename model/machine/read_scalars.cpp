@@ -47,6 +47,7 @@ FamilyScalars read_family(const Calibration& calibration, const Rates& m, const 
   f.overlap = section.number("overlap");
   f.efficiency = section.number_or("efficiency_fraction", 1);
   f.dram_share = section.number_or("dram_share_fraction", 1);
+  f.half_lines = section.number_or("half_lines_fraction", 1);
   f.exposed = section.number_or("exposed", 0);
   f.per_cta = section.seconds_or_zero("per_cta_s");
   f.step = section.seconds_or_zero("step_s");

@@ -17,6 +17,7 @@ std::vector<Check> check_kernels(unsigned seed, int shapes, const TopicDone& don
     std::vector<Check> (*check)(unsigned seed, int shapes);
   };
   static constexpr Topic kTopics[] = {{"row-wise", check_rowwise},
+                                      {"row-wise (fp16)", check_rowwise_fp16},
                                       {"rope, embedding", check_moves},
                                       {"reductions, scan", check_scans},
                                       {"top-k", check_topk},

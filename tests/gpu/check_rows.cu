@@ -9,7 +9,8 @@ namespace plumbline {
 namespace {
 
 std::string rows_cols(const Rowwise& s) {
-  return "rows=" + std::to_string(s.rows) + ";cols=" + std::to_string(s.cols) + (s.residual ? ";residual=1" : "");
+  return "rows=" + std::to_string(s.rows) + ";cols=" + std::to_string(s.cols) + (s.residual ? ";residual=1" : "") +
+         type_mark(s.input);
 }
 
 void check_rowwise(const Rowwise& s, Inputs& random, std::vector<Check>& out) {
@@ -21,23 +22,22 @@ void check_rowwise(const Rowwise& s, Inputs& random, std::vector<Check>& out) {
   if (s.residual || s.kind == RowwiseKind::add) in.second = random.values(n);
   if (norm) in.weight = random.values(s.cols);
   if (s.kind == RowwiseKind::layernorm) in.bias = random.values(s.cols);
-  const OnDevice x(in.x), second(in.second), weight(in.weight), bias(in.bias);
+  const OnDevice x(in.x, s.input), second(in.second, s.input), weight(in.weight, s.input), bias(in.bias, s.input);
   const std::int64_t results = one_each ? s.rows : n;
   Output y(static_cast<std::size_t>(results) * (s.kind == RowwiseKind::argmax ? 4 : 2));
   Output sum(s.residual ? static_cast<std::size_t>(n) * 2 : 0);
   launch_rowwise(s,
                  {x.get(), second.get(), weight.get(), bias.get(), y.get(), s.residual ? sum.get() : nullptr, nullptr},
                  nullptr);
-  const Values got =
-      s.kind == RowwiseKind::argmax ? to_values(y.read<std::int32_t>()) : to_values(y.read<__nv_bfloat16>());
+  const Values got = s.kind == RowwiseKind::argmax ? to_values(y.read<std::int32_t>()) : read_as(y, s.input);
   const bool exact =
       s.kind == RowwiseKind::copy || s.kind == RowwiseKind::transpose_copy || s.kind == RowwiseKind::argmax;
   // a norm of very few columns has few different results, whose roundings are the same in every row
   const auto independent = static_cast<std::size_t>(norm ? std::min(results, 4 * s.cols) : results);
   const RowwiseResult want = reference_rowwise(s, in);
-  Check c = judge(std::string(name(s.kind)), rows_cols(s), got, want.y, exact ? 0 : rounding(independent));
+  Check c = judge(std::string(name(s.kind)), rows_cols(s), got, want.y, exact ? 0 : rounding(independent), s.input);
   if (c.fault.empty() && s.residual) {
-    const Check other = judge(c.op, c.shape, to_values(sum.read<__nv_bfloat16>()), want.sum, 0);
+    const Check other = judge(c.op, c.shape, read_as(sum, s.input), want.sum, 0);
     if (!other.fault.empty()) c.fault = "residual: " + other.fault;
   }
   if (y.overrun() || sum.overrun()) c.fault = "wrote past the end";
@@ -49,7 +49,7 @@ void check_quantize(const Rowwise& s, Inputs& random, std::vector<Check>& out) {
   const std::int64_t n = s.rows * s.cols;
   RowwiseInputs in;
   in.x = random.values(n);
-  const OnDevice x(in.x);
+  const OnDevice x(in.x, s.input);
   Output y(static_cast<std::size_t>(n)), scale(static_cast<std::size_t>(s.rows) * 4);
   RowwiseBuffers buffers;
   buffers.x = x.get();
@@ -87,9 +87,10 @@ Rowwise any_shape(RowwiseKind kind, Inputs& random) {
   return {kind, rows, random.below(2) == 0 ? cols : (cols + 7) / 8 * 8};
 }
 
-void check_kind(RowwiseKind kind, int shapes, Inputs& random, std::vector<Check>& out) {
+void check_kind(RowwiseKind kind, DType type, int shapes, Inputs& random, std::vector<Check>& out) {
   const bool norm = kind == RowwiseKind::rmsnorm || kind == RowwiseKind::layernorm;
   const auto check = [&](Rowwise s) {
+    s.input = s.output = type;
     if (kind == RowwiseKind::quantize) {
       s.output = DType::fp8;
       return check_quantize(s, random, out);
@@ -102,20 +103,23 @@ void check_kind(RowwiseKind kind, int shapes, Inputs& random, std::vector<Check>
   for (int i = static_cast<int>(kAlways.size()); i < shapes; ++i) check(any_shape(kind, random));
 }
 
-}  // namespace
-
-std::vector<Check> check_rowwise(unsigned seed, int shapes) {
-  Inputs random(seed);
+std::vector<Check> check_type(DType type, unsigned seed, int shapes) {
+  Inputs random(seed, type);
   std::vector<Check> out;
   using K = RowwiseKind;
   for (const K kind : {K::copy, K::add, K::swiglu, K::transpose_copy, K::rmsnorm, K::layernorm, K::softmax, K::sum_rows,
                        K::argmax, K::quantize}) {
-    check_kind(kind, shapes, random, out);
+    check_kind(kind, type, shapes, random, out);
   }
   for (const RowwiseRow& row : kRowwiseRows) {
-    if (row.activation) check_kind(row.kind, shapes, random, out);
+    if (row.activation) check_kind(row.kind, type, shapes, random, out);
   }
   return out;
 }
+
+}  // namespace
+
+std::vector<Check> check_rowwise(unsigned seed, int shapes) { return check_type(DType::bf16, seed, shapes); }
+std::vector<Check> check_rowwise_fp16(unsigned seed, int shapes) { return check_type(DType::fp16, seed, shapes); }
 
 }  // namespace plumbline

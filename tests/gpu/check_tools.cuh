@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -14,23 +15,23 @@
 #include "kernels/common/measure.cuh"
 #include "kernels/common/records.hpp"
 #include "kernels/reference/reference.hpp"
+#include "tests/gpu/stored16.hpp"
 
 namespace plumbline {
 
 constexpr unsigned char kPoison = 0xff;  // as bf16 and fp32: NaN, as an index: -1
 constexpr std::size_t kGuard = 4096;     // bytes behind an output that nobody may write
 
-using Stored = std::vector<__nv_bfloat16>;
 using Floats = std::vector<float>;
 
 class Inputs {
  public:
-  explicit Inputs(unsigned seed) : random_(seed), pool_((std::size_t{1} << 18) + 1) {
+  explicit Inputs(unsigned seed, DType type = DType::bf16) : random_(seed), pool_((std::size_t{1} << 18) + 1) {
     std::normal_distribution<double> normal;
-    for (double& v : pool_) v = round_to_bf16(normal(random_));
+    for (double& v : pool_) v = round_to(type, normal(random_));
   }
 
-  /// Normal values that bf16 holds exactly, from a pool: a stretch of it from a random place, over and over.
+  /// Normal values that bf16 (or fp16) holds exactly, from a pool: a stretch of it from a random place, over and over.
   Values values(std::int64_t n) {
     Values out(static_cast<std::size_t>(n));
     std::size_t at = random_() % pool_.size();
@@ -57,10 +58,10 @@ class Inputs {
   Values pool_;
 };
 
-/// Device copy of host values as bf16; at least one vector large, so that an empty one has an address too.
+/// Device copy of host values as bf16 or fp16; at least one vector large, so that an empty one has an address too.
 class OnDevice {
  public:
-  explicit OnDevice(const Values& host) : OnDevice(to_bf16(host)) {}
+  explicit OnDevice(const Values& host, DType type = DType::bf16) : OnDevice(stored(host, type)) {}
   template <class T>
   explicit OnDevice(const std::vector<T>& host) : buffer_(host.size() * sizeof(T) + 16), empty_(host.empty()) {
     PLUMBLINE_CUDA_CHECK(cudaMemcpy(buffer_.as(), host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
@@ -68,10 +69,10 @@ class OnDevice {
   void* get() const { return empty_ ? nullptr : buffer_.as<void>(); }
 
  private:
-  static Stored to_bf16(const Values& host) {
-    Stored out;
+  static std::vector<unsigned short> stored(const Values& host, DType type) {
+    std::vector<unsigned short> out;
     out.reserve(host.size());
-    for (const double v : host) out.push_back(__double2bfloat16(v));
+    for (const double v : host) out.push_back(checking::Stored16{type}.of(static_cast<float>(v)));
     return out;
   }
   DeviceBuffer buffer_;
@@ -115,9 +116,11 @@ inline double rounding(std::size_t n) {
   return std::min(std::ldexp(1.0, -8), allowed) + std::ldexp(1.0, -16);
 }
 
+/// `type`: of the results. fp16's rounding is an eighth of bf16's, down to its smallest numbers, which are 2^-24 apart.
 inline Check judge(const std::string& op, const std::string& shape, const Values& got, const Values& want,
-                   double allowed) {
-  Check c{op, shape, 0, allowed, ""};
+                   double allowed, DType type = DType::bf16) {
+  const double finer = checking::Stored16{type}.finer(), least = type == DType::fp16 ? std::ldexp(1.0, -25) : 0;
+  Check c{op, shape, 0, allowed * finer, ""};
   double difference = 0, size = 0, largest = 0;
   for (const double w : want) largest = std::max(largest, std::abs(w));
   for (std::size_t i = 0; i < want.size(); ++i) {
@@ -125,13 +128,14 @@ inline Check judge(const std::string& op, const std::string& shape, const Values
     difference += d * d;
     size += want[i] * want[i];
     // each element too: an error of one would drown in the norm of a large result
-    const double bound = allowed > 0 ? std::abs(want[i]) / 128 + largest / 1024 : 0.0;
+    const double bound = allowed > 0 ? finer * (std::abs(want[i]) / 128 + largest / 1024) + least : 0.0;
     if (!(std::abs(d) <= bound) && c.fault.empty()) {
       c.fault = "element " + std::to_string(i) + ": " + std::to_string(got[i]) + " for " + std::to_string(want[i]);
     }
   }
   c.error = size > 0 ? std::sqrt(difference / size) : std::sqrt(difference);
-  if (!(c.error <= allowed) && c.fault.empty()) c.fault = "relative error too large";
+  if (allowed > 0 && size > 0) c.allowed += least * std::sqrt(static_cast<double>(want.size()) / size);
+  if (!(c.error <= c.allowed) && c.fault.empty()) c.fault = "relative error too large";
   return c;
 }
 
@@ -143,5 +147,11 @@ Values to_values(const std::vector<T>& raw) {
   return out;
 }
 inline Values to_values(const std::vector<std::int32_t>& raw) { return Values(raw.begin(), raw.end()); }
+/// What was written as bf16 or fp16.
+inline Values read_as(Output& output, DType type) {
+  return type == DType::fp16 ? to_values(output.read<__half>()) : to_values(output.read<__nv_bfloat16>());
+}
+/// For the name of a check.
+inline std::string type_mark(DType type) { return type == DType::fp16 ? ";dtype=fp16" : ""; }
 
 }  // namespace plumbline

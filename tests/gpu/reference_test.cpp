@@ -20,6 +20,30 @@ Values run(RowwiseKind kind, std::int64_t rows, std::int64_t cols, const Rowwise
   return reference_rowwise({kind, rows, cols}, in).y;
 }
 
+TEST(Reference, RoundsToFp16) {
+  EXPECT_EQ(round_to_fp16(1.0), 1.0);
+  EXPECT_EQ(round_to_fp16(1.0 + 0x1p-11), 1.0);               // a tie, to even
+  EXPECT_EQ(round_to_fp16(1.0 + 3 * 0x1p-11), 1.0 + 0x1p-9);  // the next one, to even too
+  EXPECT_EQ(round_to_fp16(-0.1), -0x1.998p-4);
+  EXPECT_EQ(round_to_fp16(0x1p-24), 0x1p-24);  // the smallest number
+  EXPECT_EQ(round_to_fp16(0x1p-25), 0.0);
+  EXPECT_EQ(round_to_fp16(65519.9), 65504.0);
+  EXPECT_TRUE(std::isinf(round_to_fp16(65520.0)));
+}
+
+TEST(Reference, ReadsFp16) {
+  EXPECT_EQ(fp16_value(0x3c00), 1.0);
+  EXPECT_EQ(fp16_value(0xc000), -2.0);
+  EXPECT_EQ(fp16_value(0x0001), 0x1p-24);
+  EXPECT_EQ(fp16_value(0x7bff), 65504.0);
+  EXPECT_TRUE(std::isinf(fp16_value(0x7c00)));
+  EXPECT_TRUE(std::isnan(fp16_value(0x7e00)));
+  for (unsigned bits = 0; bits < 0x7c00; ++bits) {
+    const double value = fp16_value(static_cast<std::uint16_t>(bits));
+    EXPECT_EQ(round_to_fp16(value), value) << bits;
+  }
+}
+
 TEST(Bf16, KeepsEightBitsAndRoundsTiesToEven) {
   EXPECT_EQ(round_to_bf16(1.0), 1.0);
   EXPECT_EQ(round_to_bf16(1.0 + 1.0 / 128), 1.0 + 1.0 / 128);

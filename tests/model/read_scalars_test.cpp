@@ -56,6 +56,7 @@ TEST(FamilyScalars, AreReadByName) {
   Calibration c = toy_calibration();
   const char* names[] = {"efficiency_fraction",
                          "dram_share_fraction",
+                         "half_lines_fraction",
                          "exposed",
                          "per_cta_s",
                          "step_s",
@@ -75,20 +76,21 @@ TEST(FamilyScalars, AreReadByName) {
   const FamilyScalars f = Read(alone("cublas"), c).family(cublas::kGemm);
   EXPECT_DOUBLE_EQ(f.efficiency, 0.02);
   EXPECT_DOUBLE_EQ(f.dram_share, 0.03);
-  EXPECT_DOUBLE_EQ(f.exposed, 0.04);
-  EXPECT_DOUBLE_EQ(f.per_cta.in(units::s), 0.05);
-  EXPECT_DOUBLE_EQ(f.step.in(units::s), 0.06);
-  EXPECT_DOUBLE_EQ(f.step_clk, 0.07);
-  EXPECT_DOUBLE_EQ(f.start_clk, 0.08);
-  EXPECT_DOUBLE_EQ(f.merge_clk, 0.09);
-  EXPECT_DOUBLE_EQ(f.issue_start_clk, 0.10);
-  EXPECT_DOUBLE_EQ(f.issue_step_clk, 0.11);
-  EXPECT_DOUBLE_EQ(f.in_flight.in(units::B), 0.12);
-  EXPECT_DOUBLE_EQ(f.sm_in_flight.in(units::B), 0.13);
-  EXPECT_DOUBLE_EQ(f.counter.in(units::s), 0.14);
-  EXPECT_DOUBLE_EQ(f.tensor_burst, 0.15);
-  EXPECT_DOUBLE_EQ(f.tensor_steady, 0.16);
-  EXPECT_DOUBLE_EQ(f.skipped_cycles, 0.17);
+  EXPECT_DOUBLE_EQ(f.half_lines, 0.04);
+  EXPECT_DOUBLE_EQ(f.exposed, 0.05);
+  EXPECT_DOUBLE_EQ(f.per_cta.in(units::s), 0.06);
+  EXPECT_DOUBLE_EQ(f.step.in(units::s), 0.07);
+  EXPECT_DOUBLE_EQ(f.step_clk, 0.08);
+  EXPECT_DOUBLE_EQ(f.start_clk, 0.09);
+  EXPECT_DOUBLE_EQ(f.merge_clk, 0.10);
+  EXPECT_DOUBLE_EQ(f.issue_start_clk, 0.11);
+  EXPECT_DOUBLE_EQ(f.issue_step_clk, 0.12);
+  EXPECT_DOUBLE_EQ(f.in_flight.in(units::B), 0.13);
+  EXPECT_DOUBLE_EQ(f.sm_in_flight.in(units::B), 0.14);
+  EXPECT_DOUBLE_EQ(f.counter.in(units::s), 0.15);
+  EXPECT_DOUBLE_EQ(f.tensor_burst, 0.16);
+  EXPECT_DOUBLE_EQ(f.tensor_steady, 0.17);
+  EXPECT_DOUBLE_EQ(f.skipped_cycles, 0.18);
   EXPECT_DOUBLE_EQ(f.fixed.in(units::us), 1);
   EXPECT_TRUE(f.on_file);
 }

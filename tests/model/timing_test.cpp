@@ -37,6 +37,8 @@ Demand random_demand() {
   d.smem_clk = maybe(0, 2000);
   d.l2 = maybe(0, 1e5) * units::B;
   d.step_latency = maybe(0, 2000) * units::ns;
+  d.chain_clk = maybe(0, 4000);
+  d.dram_share = 1 / between(1, 3);
   d.exposed_clk = maybe(0, 500);
   d.once_clk = maybe(0, 5000);
   d.dram_read = static_cast<double>(d.plan.ctas) * maybe(0, 1e6) * units::B;
@@ -205,6 +207,8 @@ std::vector<Growth> growths() {
       {"smem", [](Demand& d, double k) { d.smem_clk += 1000 * (k - 1); }},
       {"l2", [](Demand& d, double k) { d.l2 *= k; }},
       {"step latency", [](Demand& d, double k) { d.step_latency *= k; }},
+      {"a step's chain", [](Demand& d, double k) { d.chain_clk *= k; }},
+      {"less of DRAM's rate", [](Demand& d, double k) { d.dram_share /= k; }},
       {"exposed", [](Demand& d, double k) { d.exposed_clk *= k; }},
       {"once", [](Demand& d, double k) { d.once_clk *= k; }},
       {"link", [](Demand& d, double k) { d.link *= k; }},

@@ -162,9 +162,9 @@ const std::vector<Flag> kFlags{
      [](Flags& f, Text t) { f.prompt = whole_number("--prompt", t, 1); }},
     {"--page", "N", false, "decode: tokens per page of the KV cache, 0 for none [64]",
      [](Flags& f, Text t) { f.page = whole_number("--page", t, 0); }},
-    {"--dtype", "bf16|fp8", false, "of weights and activations [the model's]",
+    {"--dtype", "bf16|fp16|fp8", false, "of weights and activations [the model's]",
      [](Flags& f, Text t) {
-       f.dtype = choice("--dtype", {"bf16", "fp8"}, t);
+       f.dtype = choice("--dtype", {"bf16", "fp16", "fp8"}, t);
      }},
     {"--tp", "N", false, "GPUs that share the layers of a step by tensor parallelism [1]",
      [](Flags& f, Text t) { f.tensor = whole_number("--tp", t, 1); }},

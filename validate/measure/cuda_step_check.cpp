@@ -16,23 +16,25 @@ namespace plumbline {
 namespace {
 
 constexpr double kBf16Bound = 0.02;  // half a unit in the last place is 0.004; attention rounds its weights too
+constexpr double kFp16Bound = kBf16Bound / 8;
 constexpr double kRopeBound = 0.05;  // angles of thousands of radians in fp32
 
 /// One operator that has just run.
 class Checker {
  public:
-  Checker(const LoadedStep& step, const StepLaunch& launch) : step_(step), l_(launch), bf16_(step) {}
+  Checker(const LoadedStep& step, const StepLaunch& launch)
+      : bound(step.program().type == DType::fp16 ? kFp16Bound : kBf16Bound), step_(step), l_(launch), values_(step) {}
 
-  double bound = kBf16Bound;
+  double bound;
 
   double operator()(const Gemm& s) {
-    const Reader in(step_, s.precision.input == DType::fp8 ? DType::fp8 : DType::bf16);
+    const Reader in(step_, s.precision.input);
     for (int i = 0; i < kSamples; ++i) {
       const std::int64_t row = below(s.m), col = below(s.n);
       const Values x = in.read(l_.x, row * s.k, s.k), w = in.read(l_.weight, col * s.k, s.k);
       double sum = 0;
       for (std::size_t k = 0; k < x.size(); ++k) sum += x[k] * w[k];
-      d_.add(bf16_.read(l_.y, row * s.n + col, 1)[0], sum * static_cast<double>(l_.gemm_scale));
+      d_.add(values_.read(l_.y, row * s.n + col, 1)[0], sum * static_cast<double>(l_.gemm_scale));
     }
     return d_.relative();
   }
@@ -40,7 +42,8 @@ class Checker {
   double operator()(const Embedding& s) {
     for (int i = 0; i < 4; ++i) {
       const std::int64_t row = below(s.rows);
-      d_.add(bf16_.read(l_.y, row * s.cols, s.cols), bf16_.read(l_.weight, bf16_.index(l_.x, row) * s.cols, s.cols));
+      d_.add(values_.read(l_.y, row * s.cols, s.cols),
+             values_.read(l_.weight, values_.index(l_.x, row) * s.cols, s.cols));
     }
     return d_.relative();
   }
@@ -57,14 +60,14 @@ class Checker {
     const std::vector<float> turns(frequency.begin(), frequency.end());
     for (int i = 0; i < kSamples; ++i) {
       const std::int64_t token = below(s.tokens), head = below(s.heads);
-      const Values x = bf16_.read(l_.x, (token * s.heads + head) * width, width);
+      const Values x = values_.read(l_.x, (token * s.heads + head) * width, width);
       const bool query = head < l_.q_heads, value = head >= l_.q_heads + kv;
       const Rope one{1, 1, width, s.dtype};
-      const Values want = value ? x : reference_rope(one, x, {bf16_.index(l_.positions, token)}, turns);
-      const std::int64_t row = bf16_.index(l_.rows, token);
-      if (query) d_.add(bf16_.read(l_.y, (token * l_.q_heads + head) * width, width), want);
-      else if (value) d_.add(bf16_.read(l_.v, (row * kv + head - l_.q_heads - kv) * width, width), want);
-      else d_.add(bf16_.read(l_.k, (row * kv + head - l_.q_heads) * width, width), want);
+      const Values want = value ? x : reference_rope(one, x, {values_.index(l_.positions, token)}, turns);
+      const std::int64_t row = values_.index(l_.rows, token);
+      if (query) d_.add(values_.read(l_.y, (token * l_.q_heads + head) * width, width), want);
+      else if (value) d_.add(values_.read(l_.v, (row * kv + head - l_.q_heads - kv) * width, width), want);
+      else d_.add(values_.read(l_.k, (row * kv + head - l_.q_heads) * width, width), want);
     }
     return d_.relative();
   }
@@ -86,7 +89,7 @@ class Checker {
       const std::int64_t sequence = below(s.batch), head = below(s.q_heads);
       std::vector<std::int64_t> rows;
       for (std::int64_t j = 0; j < s.context; ++j) {
-        rows.push_back(s.page > 0 ? bf16_.index(l_.table, sequence * width + j / s.page) * s.page + j % s.page
+        rows.push_back(s.page > 0 ? values_.index(l_.table, sequence * width + j / s.page) * s.page + j % s.page
                                   : sequence * s.context + j);
       }
       attend(rows, (sequence * s.q_heads + head) * s.qk_dim, head / (s.q_heads / s.kv_heads), s.kv_heads, s.qk_dim);
@@ -106,15 +109,15 @@ class Checker {
     if (l_.x.buffer == l_.y.buffer) return d_.add(1, 1);  // in place: its input is gone
     RowwiseInputs in;
     const std::int64_t wide = s.kind == RowwiseKind::swiglu ? 2 * s.cols : s.cols;
-    in.x = bf16_.read(l_.x, at * wide, wide);
-    if (s.residual) in.second = bf16_.read(l_.second, at * s.cols, s.cols);
-    if (l_.weight.there()) in.weight = bf16_.read(l_.weight, 0, s.cols);
-    if (l_.bias.there()) in.bias = bf16_.read(l_.bias, 0, s.cols);
+    in.x = values_.read(l_.x, at * wide, wide);
+    if (s.residual) in.second = values_.read(l_.second, at * s.cols, s.cols);
+    if (l_.weight.there()) in.weight = values_.read(l_.weight, 0, s.cols);
+    if (l_.bias.there()) in.bias = values_.read(l_.bias, 0, s.cols);
     Rowwise one = s;
     one.rows = 1;
     const RowwiseResult want = reference_rowwise(one, in);
     if (s.kind == RowwiseKind::argmax) {
-      const auto chosen = static_cast<std::size_t>(bf16_.index(l_.y, at));
+      const auto chosen = static_cast<std::size_t>(values_.index(l_.y, at));
       return d_.add(chosen < in.x.size() ? in.x[chosen] : INFINITY, in.x[static_cast<std::size_t>(want.y[0])]);
     }
     if (s.kind == RowwiseKind::quantize) {
@@ -124,18 +127,18 @@ class Checker {
       for (double& v : got) v *= scale;
       return d_.add(got, in.x);
     }
-    d_.add(bf16_.read(l_.y, at * s.cols, s.cols), want.y);
-    if (s.residual) d_.add(bf16_.read(l_.sum, at * s.cols, s.cols), want.sum);
+    d_.add(values_.read(l_.y, at * s.cols, s.cols), want.y);
+    if (s.residual) d_.add(values_.read(l_.sum, at * s.cols, s.cols), want.sum);
   }
 
   /// softmax(q k / sqrt(D)) v over these rows of the cache, for the query at this element.
   void attend(const std::vector<std::int64_t>& rows, std::int64_t query_at, std::int64_t kv_head, std::int64_t kv_heads,
               std::int64_t width) {
     const auto d = static_cast<std::size_t>(width);
-    const Values q = bf16_.read(l_.x, query_at, width);
+    const Values q = values_.read(l_.x, query_at, width);
     std::vector<double> scores;
     for (const std::int64_t r : rows) {
-      const Values k = bf16_.read(l_.k, (r * kv_heads + kv_head) * width, width);
+      const Values k = values_.read(l_.k, (r * kv_heads + kv_head) * width, width);
       double score = 0;
       for (std::size_t i = 0; i < d; ++i) score += q[i] * k[i];
       scores.push_back(score / std::sqrt(static_cast<double>(width)));
@@ -144,18 +147,18 @@ class Checker {
     double sum = 0;
     Values out(d);
     for (std::size_t j = 0; j < rows.size(); ++j) {
-      const Values v = bf16_.read(l_.v, (rows[j] * kv_heads + kv_head) * width, width);
+      const Values v = values_.read(l_.v, (rows[j] * kv_heads + kv_head) * width, width);
       const double p = std::exp(scores[j] - largest);
       sum += p;
       for (std::size_t i = 0; i < d; ++i) out[i] += p * v[i];
     }
     for (double& v : out) v /= sum;
-    d_.add(bf16_.read(l_.y, query_at, width), out);
+    d_.add(values_.read(l_.y, query_at, width), out);
   }
 
   const LoadedStep& step_;
   const StepLaunch& l_;
-  Reader bf16_;
+  Reader values_;
   Difference d_;
   std::minstd_rand random_{7};
 };

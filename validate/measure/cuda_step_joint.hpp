@@ -85,7 +85,7 @@ class JointCheck {
 
   double inner_product(std::size_t rank, const Gemm& s, std::int64_t row, std::int64_t col) const {
     const StepLaunch& l = step(rank).program().launches[at_ - 1];
-    const Reader in(step(rank), s.precision.input == DType::fp8 ? DType::fp8 : DType::bf16);
+    const Reader in(step(rank), s.precision.input);
     const Values x = in.read(l.x, row * s.k, s.k), w = in.read(l.weight, col * s.k, s.k);
     double sum = 0;
     for (std::size_t k = 0; k < x.size(); ++k) sum += x[k] * w[k];

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "arch/format.hpp"
 #include "kernels/attention/attention.hpp"
@@ -14,6 +13,7 @@
 #include "kernels/run/step.hpp"
 #include "ops/plan/text.hpp"
 #include "ops/table/text.hpp"
+#include "validate/measure/cuda_step_values.hpp"
 
 namespace plumbline {
 namespace {
@@ -39,13 +39,6 @@ void need_room(std::size_t bytes) {
   if (static_cast<double>(bytes) <= room) return;
   throw NotModelled("step: needs " + format_exact(std::round(static_cast<double>(bytes) / 1e8) / 10) +
                     " GB; the card has " + format_exact(std::round(room / 1e8) / 10) + " GB free");
-}
-
-float bf16_value(std::uint16_t bits) {
-  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
-  float value = 0;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
 }
 
 }  // namespace
@@ -75,10 +68,9 @@ LoadedStep::LoadedStep(const StepTask& task, int rank, StreamHandle stream) : ra
     switch (buffer.fill) {
       case StepFill::nothing:
       case StepFill::zeros: clear(data, buffer.bytes, stream); break;
-      case StepFill::normal_bf16:
-        fill_normal(data, buffer.bytes, false, buffer.mean, buffer.sigma, seed, stream);
+      case StepFill::normal:
+        fill_normal(data, buffer.bytes, buffer.type, buffer.mean, buffer.sigma, seed, stream);
         break;
-      case StepFill::normal_fp8: fill_normal(data, buffer.bytes, true, buffer.mean, buffer.sigma, seed, stream); break;
       case StepFill::integers: upload(data, buffer.integers.data(), buffer.bytes, stream); break;
       case StepFill::inverse_frequency:
         fill_inverse_frequency(reinterpret_cast<float*>(data), static_cast<std::int64_t>(buffer.bytes / 2),
@@ -212,7 +204,7 @@ std::string LoadedStep::complaint(StreamHandle stream) const {
   PLUMBLINE_CUDA_CHECK(cudaMemcpy(bits.data(), at(program_.logits), bits.size() * 2, cudaMemcpyDeviceToHost));
   double sum = 0, square = 0;
   for (const std::uint16_t b : bits) {
-    const double value = static_cast<double>(bf16_value(b));
+    const double value = value16(program_.type, b);
     if (!std::isfinite(value)) return "the step's logits are not finite";
     sum += value;
     square += value * value;

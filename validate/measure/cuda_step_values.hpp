@@ -19,10 +19,20 @@ namespace plumbline {
 /// Outputs of an operator that are compared.
 inline constexpr int kSamples = 48;
 
-/// Reads bf16, e4m3, fp32 or int32 out of the step's buffers.
+/// What 16 bits stand for, of bf16 or fp16.
+inline double value16(DType type, std::uint16_t bits) {
+  if (type == DType::fp16) return fp16_value(bits);
+  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
+  float out = 0;
+  std::memcpy(&out, &wide, 4);
+  return static_cast<double>(out);
+}
+
+/// Reads bf16, fp16, e4m3, fp32 or int32 out of the step's buffers; of activations' type unless said.
 class Reader {
  public:
-  Reader(const LoadedStep& step, DType type = DType::bf16) : step_(step), type_(type) {}
+  explicit Reader(const LoadedStep& step) : Reader(step, step.program().type) {}
+  Reader(const LoadedStep& step, DType type) : step_(step), type_(type) {}
 
   Values read(const StepOperand& from, std::int64_t first, std::int64_t count) const {
     const std::size_t each = type_ == DType::fp8    ? 1
@@ -47,17 +57,14 @@ class Reader {
   }
   double value(const unsigned char* bytes) const {
     if (type_ == DType::fp8) return e4m3_value(*bytes);
-    std::uint32_t wide = 0;
     if (type_ == DType::fp32) {
-      std::memcpy(&wide, bytes, 4);
-    } else {
-      std::uint16_t bits = 0;
-      std::memcpy(&bits, bytes, 2);
-      wide = static_cast<std::uint32_t>(bits) << 16;
+      float out = 0;
+      std::memcpy(&out, bytes, 4);
+      return static_cast<double>(out);
     }
-    float out = 0;
-    std::memcpy(&out, &wide, 4);
-    return static_cast<double>(out);
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, bytes, 2);
+    return value16(type_, bits);
   }
 
   const LoadedStep& step_;

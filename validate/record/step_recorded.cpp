@@ -38,7 +38,7 @@ std::int64_t read_count(std::string_view text, const std::string& place) {
 
 void set_precision(std::string_view text, const std::string& place, Workload& w) {
   const auto precision = parse_precision(text);
-  if (!precision) throw BadInput(place + ": expected bf16 or fp8, found '" + std::string(text) + "'");
+  if (!precision) throw BadInput(place + ": expected bf16, fp16 or fp8, found '" + std::string(text) + "'");
   w.precision = *precision;
   w.precision_given = true;
 }

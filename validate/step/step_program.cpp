@@ -11,12 +11,12 @@
 namespace plumbline {
 namespace {
 
-constexpr std::size_t kAlignment = 256, kBf16 = 2, kIndex = 4;
+constexpr std::size_t kAlignment = 256, kValue = 2, kIndex = 4;  // a value: bf16 or fp16
 /// The largest of some thousand standard normal values, which row-wise quantization puts at 448.
 constexpr double kRowMaximum = 3.9, kLargestE4m3 = 448;
 
 std::size_t bytes_of(DType type, std::int64_t elements) {
-  return static_cast<std::size_t>(elements) * (type == DType::fp8 ? 1 : kBf16);
+  return static_cast<std::size_t>(elements) * (type == DType::fp8 ? 1 : kValue);
 }
 
 /// What flows from an operator to the next one.
@@ -65,13 +65,21 @@ class Builder {
   }
 
   int add(std::string name, std::size_t bytes, StepFill fill, float sigma = 1, float mean = 0) {
-    program_.buffers.push_back({std::move(name), bytes, 0, fill, mean, sigma, {}});
+    StepBuffer buffer;
+    buffer.name = std::move(name);
+    buffer.bytes = bytes;
+    buffer.fill = fill;
+    buffer.sigma = sigma;
+    buffer.mean = mean;
+    program_.buffers.push_back(std::move(buffer));
     return static_cast<int>(program_.buffers.size()) - 1;
   }
-  /// Of this layer alone.
-  StepOperand own(const char* what, std::size_t bytes, StepFill fill, float sigma = 1, float mean = 0) {
+  /// Of this layer alone: normal values.
+  StepOperand own(const char* what, DType type, std::int64_t elements, float sigma = 1, float mean = 0) {
     const std::string name = "layer " + std::to_string(launch_->layer) + " " + node_->name + " " + what;
-    return {add(name, bytes, fill, sigma, mean), 0};
+    const int buffer = add(name, bytes_of(type, elements), StepFill::normal, sigma, mean);
+    program_.buffers.back().type = type;
+    return {buffer, 0};
   }
   /// Of the operator, in all layers; `which` tells its outputs apart.
   StepOperand shared(const char* what, std::size_t which, std::size_t bytes, StepFill fill = StepFill::nothing) {
@@ -90,13 +98,13 @@ class Builder {
   void flow_to(StepOperand y, DType type, std::int64_t elements) { flow_ = {y, type, elements}; }
 
   void wire(const Embedding& s) {
-    need(s.dtype == DType::bf16, "this type");
+    need(s.dtype == DType::bf16 || s.dtype == DType::fp16, "this type");
+    program_.type = s.dtype;
     rows_ = s.rows;
     const std::int64_t vocabulary = head_columns();
     need(vocabulary > 0, "a model without logits");
     const std::int64_t ranks = workload_.parallel.tensor;
-    launch_->weight =
-        own("table", bytes_of(s.dtype, (vocabulary + (ranks > 1 ? 1 : 0)) * s.cols), StepFill::normal_bf16);
+    launch_->weight = own("table", s.dtype, (vocabulary + (ranks > 1 ? 1 : 0)) * s.cols);
     if (ranks > 1) program_.buffers.back().zeros_behind = bytes_of(s.dtype, s.cols);
     std::vector<std::int32_t> ids(static_cast<std::size_t>(s.rows));
     std::minstd_rand random(1);
@@ -120,23 +128,23 @@ class Builder {
 
   void wire(const Gemm& s) {
     const bool fp8 = s.precision == *parse_precision("fp8");
-    need((fp8 || s.precision == *parse_precision("bf16")) && !s.bias && s.batch == 1,
+    const bool plain = s.precision == *parse_precision(program_.type == DType::fp16 ? "fp16" : "bf16");
+    need((plain || (fp8 && program_.type == DType::bf16)) && !s.bias && s.batch == 1,
          "gemm of this type, or with bias");
-    const DType in = fp8 ? DType::fp8 : DType::bf16;
+    const DType in = fp8 ? DType::fp8 : program_.type;
     need(flow_.type == in && flow_.elements >= s.m * s.k, "gemm of this input");
     launch_->x = flow_.at;
     launch_->x.offset += bytes_of(in, flow_.elements - s.m * s.k);  // a head reads the last rows
     const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(s.k)));
-    launch_->weight =
-        own("weight", bytes_of(in, s.n * s.k), fp8 ? StepFill::normal_fp8 : StepFill::normal_bf16, fp8 ? 1.0F : scale);
+    launch_->weight = own("weight", in, s.n * s.k, fp8 ? 1.0F : scale);
     if (fp8) launch_->gemm_scale = scale * static_cast<float>(kRowMaximum / kLargestE4m3);
-    launch_->y = shared("output", 0, bytes_of(DType::bf16, s.m * s.n));
+    launch_->y = shared("output", 0, bytes_of(program_.type, s.m * s.n));
     const GemmPlan& plan = step_.nodes[static_cast<std::size_t>(launch_->node)].op.gemm_plan;
     if (const std::size_t bytes = scratch_.gemm(s, plan); bytes > 0) {
       launch_->workspace = shared("workspace", 1, bytes, StepFill::zeros);
     }
     program_.logits = launch_->y;
-    flow_to(launch_->y, DType::bf16, s.m * s.n);
+    flow_to(launch_->y, program_.type, s.m * s.n);
   }
 
   /// Of what the operator before left on all ranks. All-reduces add in place; of a reduce-scatter each rank keeps its rows,
@@ -147,8 +155,8 @@ class Builder {
     need((s.kind == CollectiveKind::all_reduce || gathers || scatters) && s.dtype == DType::bf16,
          what + " of this type");
     need(s.gpus == workload_.parallel.tensor, what + " of these ranks");
-    const std::int64_t whole = s.bytes / static_cast<std::int64_t>(kBf16);
-    need(flow_.type == DType::bf16 && s.bytes % static_cast<std::int64_t>(kBf16) == 0 &&
+    const std::int64_t whole = s.bytes / static_cast<std::int64_t>(kValue);
+    need(flow_.type == DType::bf16 && s.bytes % static_cast<std::int64_t>(kValue) == 0 &&
              (s.kind == CollectiveKind::all_reduce || whole % s.gpus == 0),
          what + " of this input");
     const std::int64_t in = gathers ? whole / s.gpus : whole, out = scatters ? whole / s.gpus : whole;
@@ -163,7 +171,7 @@ class Builder {
   void wire(const Rowwise& s) {
     const bool quantize = s.kind == RowwiseKind::quantize;
     const std::string what(name(s.kind));
-    need(s.input == DType::bf16 && s.output == (quantize ? DType::fp8 : DType::bf16) && flow_.type == DType::bf16,
+    need(s.input == program_.type && s.output == (quantize ? DType::fp8 : s.input) && flow_.type == s.input,
          what + " of this type");
     const std::int64_t n = s.rows * s.cols;
     launch_->x = flow_.at;
@@ -183,7 +191,7 @@ class Builder {
                        ? StepOperand{ids_, 0}
                        : shared("output", 0, static_cast<std::size_t>(s.rows) * kIndex);
       program_.choice = launch_->y;
-      return flow_to(launch_->y, DType::bf16, 0);
+      return flow_to(launch_->y, s.input, 0);
     }
     launch_->y = shared("output", 0, bytes_of(s.output, n));
     if (quantize) launch_->scale = shared("scales", 1, static_cast<std::size_t>(s.rows) * 4);
@@ -193,19 +201,19 @@ class Builder {
   /// Of the residual stream, of what flows, or (fewer elements than flow) of the heads at the front of QKV, in place.
   void norm(const Rowwise& s, std::int64_t n) {
     need(flow_.elements >= n, "a norm of this input");
-    launch_->weight = own("weight", bytes_of(DType::bf16, s.cols), StepFill::normal_bf16, 0.1F, 1);
+    launch_->weight = own("weight", s.input, s.cols, 0.1F, 1);
     program_.buffers.back().replicated = true;
     if (s.kind == RowwiseKind::layernorm) {
-      launch_->bias = own("bias", bytes_of(DType::bf16, s.cols), StepFill::normal_bf16, 0.1F);
+      launch_->bias = own("bias", s.input, s.cols, 0.1F);
       program_.buffers.back().replicated = true;
     }
     if (s.residual) {
       need(flow_.elements == n, "a norm of this input");
       for (int& buffer : residual_) {
-        if (buffer < 0) buffer = add("residual stream", bytes_of(DType::bf16, n), StepFill::zeros);
+        if (buffer < 0) buffer = add("residual stream", bytes_of(s.input, n), StepFill::zeros);
       }
       if (!residual_written_) {
-        launch_->second = {add("zeros before the first layer", bytes_of(DType::bf16, n), StepFill::zeros), 0};
+        launch_->second = {add("zeros before the first layer", bytes_of(s.input, n), StepFill::zeros), 0};
       } else {
         launch_->second = {residual_[0], 0};
       }
@@ -217,20 +225,20 @@ class Builder {
       launch_->y = flow_.at;
       return;
     }
-    launch_->y = shared("output", 0, bytes_of(DType::bf16, n));
-    flow_to(launch_->y, DType::bf16, n);
+    launch_->y = shared("output", 0, bytes_of(s.input, n));
+    flow_to(launch_->y, s.input, n);
   }
 
   void wire(const Rope& s) {
-    need(s.dtype == DType::bf16 && flow_.type == DType::bf16, "rope of this type");
+    need(s.dtype == program_.type && flow_.type == s.dtype, "rope of this type");
     const Heads h = heads_behind();
     need(s.heads == h.q + 2 * h.kv && flow_.elements == s.tokens * s.heads * s.head_dim, "rope of these heads");
     launch_->x = flow_.at;
     launch_->q_heads = h.q;
     launch_->y = shared("queries", 0, bytes_of(s.dtype, s.tokens * h.q * s.head_dim));
-    const std::size_t cache = bytes_of(s.dtype, h.cache_rows * h.kv * s.head_dim);
-    keys_ = launch_->k = own("keys", cache, StepFill::normal_bf16);
-    values_ = launch_->v = own("values", cache, StepFill::normal_bf16);
+    const std::int64_t cache = h.cache_rows * h.kv * s.head_dim;
+    keys_ = launch_->k = own("keys", s.dtype, cache);
+    values_ = launch_->v = own("values", s.dtype, cache);
     set_places(s.tokens, h);
     launch_->rows = {append_rows_, 0};
     launch_->positions = {positions_, 0};
@@ -285,13 +293,13 @@ class Builder {
   }
 
   void wire(const AttentionPrefill& s) {
-    need(s.dtype == DType::bf16 && s.kv_dtype == DType::bf16 && s.qk_dim == s.v_dim && s.window == 0 && keys_.there(),
+    need(s.dtype == program_.type && s.kv_dtype == s.dtype && s.qk_dim == s.v_dim && s.window == 0 && keys_.there(),
          "attention of this type, or windowed");
     need(s.q_len == s.kv_len && flow_.elements == s.batch * s.q_len * s.q_heads * s.qk_dim, "attention of this input");
     attention(s.batch * s.q_len * s.q_heads * s.v_dim);
   }
   void wire(const AttentionDecode& s) {
-    need(s.dtype == DType::bf16 && s.kv_dtype == DType::bf16 && s.qk_dim == s.v_dim && s.window == 0 && keys_.there(),
+    need(s.dtype == program_.type && s.kv_dtype == s.dtype && s.qk_dim == s.v_dim && s.window == 0 && keys_.there(),
          "attention of this type, or windowed");
     need(flow_.elements == s.batch * s.q_heads * s.qk_dim, "attention of this input");
     const AttentionPlan& plan = step_.nodes[static_cast<std::size_t>(launch_->node)].op.attention_plan;
@@ -305,8 +313,8 @@ class Builder {
     launch_->x = flow_.at;
     launch_->k = keys_;
     launch_->v = values_;
-    launch_->y = shared("output", 0, bytes_of(DType::bf16, elements));
-    flow_to(launch_->y, DType::bf16, elements);
+    launch_->y = shared("output", 0, bytes_of(program_.type, elements));
+    flow_to(launch_->y, program_.type, elements);
   }
 
   template <class Other>

@@ -14,7 +14,7 @@
 // product; a prefill's logits are of the last rows of each rank.
 //
 // What is run: dense decoders of rotated attention at `Fusion::typical`, layers a plain chain: embedding, norms with
-// the residual add, bf16 and fp8 GEMM without bias, rope with the cache append, causal prefill attention, decode
+// the residual add, bf16, fp16 and fp8 GEMM without bias, rope with the cache append, causal prefill attention, decode
 // attention, gated and plain activations, greedy choice. Refused with a reason: experts, latent, windowed and cross
 // attention, biases, parallel blocks, encoders, recurrences.
 //
@@ -32,12 +32,13 @@
 
 namespace plumbline {
 
-enum class StepFill { nothing, zeros, normal_bf16, normal_fp8, integers, inverse_frequency };
+enum class StepFill { nothing, zeros, normal, integers, inverse_frequency };
 
 struct StepBuffer {
   std::string name;  ///< "layer 3 qkv_proj weight"
   std::size_t bytes = 0, offset = 0;
   StepFill fill = StepFill::nothing;
+  DType type = DType::bf16;  ///< of normal values: bf16, fp16 or fp8
   float mean = 0, sigma = 1;
   std::vector<std::int32_t> integers;
   std::size_t zeros_behind = 0;  ///< of `bytes`: the last ones, which are zeros
@@ -64,6 +65,7 @@ struct StepLaunch {
 };
 
 struct StepProgram {
+  DType type = DType::bf16;  ///< of activations: bf16 or fp16
   std::vector<StepBuffer> buffers;
   std::vector<StepLaunch> launches;
   std::size_t bytes = 0;  ///< of all buffers, each at a multiple of 256

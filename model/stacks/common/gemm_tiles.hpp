@@ -73,6 +73,7 @@ struct TileCosts {
   double resident = 1, stages = 2, stage_bytes = 0, a = 0, w = 0;
   double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0, serial_clk = 0;
   double issue_clk = 0;
+  double chain_clk = 0;  ///< as Demand's
   Seconds step_latency;
 
   double row_side() const { return swapped ? w : a; }  ///< bytes a step

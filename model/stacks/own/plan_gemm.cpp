@@ -264,7 +264,11 @@ class MmaPlanner {
     const double waits = static_cast<double>(v.step_bytes) / kSubstepBytes * own::kFragmentClk +
                          e.stage_bytes / kCopyBytes / threads(e) * own::kCopyClk;
     const double chain = threads(e) > quarters ? std::max(e.tensor_clk, reads) : e.tensor_clk + reads + waits;
-    e.step_latency = std::max(e.step_latency, c.family.step + chain * c.clk);
+    const double substeps = static_cast<double>(v.step_bytes) / kSubstepBytes;
+    // A copy is asked for in the first substep, stages - 1 steps ahead, and waited for in the last substep before its step.
+    const double ahead = e.stages - 1 - 1 / substeps;
+    e.step_latency = c.rates.dram_latency / ahead;
+    e.chain_clk = chain + c.family.step * c.rates.clock;
     return e;
   }
 
@@ -275,17 +279,43 @@ class MmaPlanner {
 
   WorkSplit split(const TileLayout& t, double splits) const {
     WorkSplit s = gemm::tiled(t, splits);
-    if (splits <= 1) s.serial_clk += single_elements_clk(t);  // parts leave as pairs of fp32
+    if (splits > 1) s.serial_clk = parts_clk(t);
+    else s.serial_clk += single_elements_clk(t);
     return s;
   }
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
-    Demand d = own_demand(c, t, split, traffic);
+    const TileCosts& e = *t.costs;
+    const double piece = e.tile_k * c.task.input_bytes;
+    Demand d = own_demand(c, t, split, traffic, again(piece));
     d.dealt_once = true;
+    d.chain_clk = e.chain_clk;
+    constexpr double kLine = 128;
+    if (piece < kLine && t.k_steps > 1) d.dram_share = c.family.half_lines;
+    // all CTAs ask for their first step at once
+    const double at_once = gemm::ctas_at_once(c, t, split) / split.ctas;
+    d.start = d.dram_read * at_once / split.steps / (c.rates.dram_read * d.dram_share);
     return d;
   }
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
 
  private:
+  /// Where a step's piece of a row begins inside an access of DRAM, the next step asks for the rest of it again, two thirds
+  /// of the time (as WgmmaPlanner has it).
+  double again(double piece) const {
+    constexpr double kAccess = 64, kTwice = 2.0 / 3;
+    return kTwice * c.starts.inside * kAccess / piece;
+  }
+
+  /// Parts leave the registers as pairs of fp32, of which a store of a warp has 32 bytes of each of eight rows (swapped: 32
+  /// bytes of each of four, one value a lane): a row a clock. Of rows that do not begin at whole sectors half touch two.
+  double parts_clk(const TileLayout& t) const {
+    constexpr double kFloat = 4, kSector = 32, kTwoSectors = 1.5;
+    const TileCosts& e = *t.costs;
+    const double width = std::ceil(c.task.n / 4) * 4;
+    const double sectors = std::fmod(width * kFloat, kSector) == 0 ? 1 : kTwoSectors;
+    return sectors * std::min(e.tile_m, c.task.m) * std::min(e.tile_n, c.task.n) * kFloat / kSector;
+  }
+
   /// Threads of a CTA: the largest tile has twice those of the others.
   static double threads(const TileCosts& e) {
     constexpr double kLargeTile = 128.0 * 256.0;

@@ -57,7 +57,18 @@ void step_demand(Demand& d, const PortablePrefillVariant& v, const AttentionPref
   const double waits = width / kFragment * (1 + keys / kFragment) * own::kFragmentClk;
   const double copies = filled / kBytesOfALoad / warps * own::kCopyClk;
   const double chain = quarters * (d.tensor_clk + maximum + std::max(d.sfu_clk, d.fp32_clk - maximum)) + waits + copies;
-  d.step_latency = (chain + family.step_clk) / m.clock;
+  d.chain_clk = chain + family.step_clk;
+}
+
+/// CTAs that begin together ask for their queries, and for the first keys and values, which heads and tiles of a group share,
+/// before anything can be multiplied.
+Bytes first_bytes(const Demand& d, const PortablePrefillVariant& v, const AttentionPrefill& s, const Rates& m) {
+  const double at_once =
+      std::min(1.0, m.sm_count * static_cast<double>(d.plan.ctas_per_sm) / static_cast<double>(d.plan.ctas));
+  const double queries = static_cast<double>(s.batch * s.q_heads * s.q_len);
+  const double keys = std::min(static_cast<double>(v.kv_tile), static_cast<double>(s.kv_len));
+  const double values = static_cast<double>(s.batch * s.kv_heads) * 2 * keys;
+  return at_once * (queries + values) * static_cast<double>(s.qk_dim) * bytes_of(s.dtype) * units::B;
 }
 
 AttentionChoice cut_as(const PortablePrefillVariant& v, const AttentionPrefill& s, const Rates& m,
@@ -92,6 +103,7 @@ AttentionChoice cut_as(const PortablePrefillVariant& v, const AttentionPrefill& 
   d.once_clk = masked / (sm.fp32_flop_per_clk / 2) + result / sm.l2_bytes_per_clk.in(units::B) +
                2 * result / sm.smem_bytes_per_clk.in(units::B);
   prefill_traffic(d, s);
+  d.start = first_bytes(d, v, s, m) / m.dram_read;
   return c;
 }
 

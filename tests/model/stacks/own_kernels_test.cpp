@@ -246,6 +246,36 @@ TEST_F(OnHopper, MmaSyncWhereItIsNamed) {
   EXPECT_DOUBLE_EQ(attended.time / a.time, 1);
 }
 
+/// A split part of mma.sync leaves as fp32, 32 bytes a clock: 128 x 128 take 2048 clocks, of 64 tokens 1024, half as long
+/// again where rows of the parts are no whole sectors (N = 6404). A step of 32 elements takes 64 bytes of each row, so that it
+/// has the family's share of DRAM; one of 64 all of it. Four stages have copies 2.5 steps ahead, three stages of 64 1.75.
+TEST_F(OnHopper, PartsOfMmaSyncByHand) {
+  Calibration c = calibration();
+  c.families["own.gemm_portable"]["half_lines_fraction"] = {0.5, "a round number"};
+  const auto m = toy_machine(toy_gpu(), c, KernelSet::own);
+  const auto demand = [&](std::int64_t tokens, std::int64_t n, const GemmPlan& plan) {
+    return predict(Gemm{tokens, n, 6400, 1, {}, false}, m, PredictOptions{.gemm_plan = &plan}).launches[0].demand;
+  };
+  GemmPlan plan;
+  plan.tile_m = plan.tile_n = 128;
+  plan.tile_k = 32;
+  plan.stages = 4;
+  plan.splits = 2;
+  plan.engine = GemmEngine::mma_sync;
+  const Demand whole = demand(128, 6400, plan);
+  EXPECT_DOUBLE_EQ(whole.serial_clk, 2048);
+  EXPECT_DOUBLE_EQ(demand(64, 6400, plan).serial_clk, 1024);
+  EXPECT_DOUBLE_EQ(demand(128, 6404, plan).serial_clk, 3072);
+  EXPECT_DOUBLE_EQ(whole.dram_share, 0.5);
+  EXPECT_DOUBLE_EQ(whole.step_latency / m.rates().dram_latency, 1 / 2.5);
+  plan.tile_n = 64;
+  plan.tile_k = 64;
+  plan.stages = 3;
+  const Demand lines = demand(128, 6400, plan);
+  EXPECT_DOUBLE_EQ(lines.dram_share, 1);
+  EXPECT_DOUBLE_EQ(lines.step_latency / m.rates().dram_latency, 1 / 1.75);
+}
+
 /// fp16 has the kernels that bf16 has, but for gradients.
 TEST_F(OnHopper, KernelsInFp16) {
   const auto families = families_of(machine, "own");

@@ -100,7 +100,7 @@ TEST(StepProgram, HoldsTheWholeModelAndItsCache) {
   const StepProgram p = program("llama-3.1-8b", decode(batch, context, page));
   std::size_t weights = 0, cache = 0;
   for (const StepBuffer& b : p.buffers) {
-    if (b.fill != StepFill::normal_bf16) continue;
+    if (b.fill != StepFill::normal) continue;
     (b.name.find("keys") != std::string::npos || b.name.find("values") != std::string::npos ? cache : weights) +=
         b.bytes;
   }
@@ -158,7 +158,7 @@ std::size_t weights_of(const StepProgram& p, bool replicated) {
   std::size_t bytes = 0;
   for (const StepBuffer& b : p.buffers) {
     const bool cache = b.name.find("keys") != std::string::npos || b.name.find("values") != std::string::npos;
-    if (b.fill == StepFill::normal_bf16 && !cache && b.replicated == replicated) bytes += b.bytes - b.zeros_behind;
+    if (b.fill == StepFill::normal && !cache && b.replicated == replicated) bytes += b.bytes - b.zeros_behind;
   }
   return bytes;
 }
@@ -340,11 +340,38 @@ TEST(StepProgram, RunsFp8AndHeadNorms) {
   w.precision_given = true;
   const StepProgram fp8 = program("llama-3.1-8b", w);
   EXPECT_TRUE(std::any_of(fp8.buffers.begin(), fp8.buffers.end(),
-                          [](const StepBuffer& b) { return b.fill == StepFill::normal_fp8; }));
+                          [](const StepBuffer& b) { return b.fill == StepFill::normal && b.type == DType::fp8; }));
   const StepProgram qwen = program("qwen3-8b", decode(4, 64, 64));
   EXPECT_TRUE(std::any_of(qwen.launches.begin(), qwen.launches.end(), [](const StepLaunch& l) {
     return std::holds_alternative<Rowwise>(l.op) && l.x.buffer == l.y.buffer;
   }));
+}
+
+TEST(StepProgram, RunsAModelPublishedInFp16) {
+  for (const Workload& w : {decode(4, 64, 64), prefill(2, 40)}) {
+    const StepProgram p = program("llama-2-7b", w);
+    EXPECT_EQ(p.type, DType::fp16);
+    for (const StepBuffer& b : p.buffers) EXPECT_TRUE(b.fill != StepFill::normal || b.type == DType::fp16) << b.name;
+    for (const StepLaunch& l : p.launches) {
+      const auto* gemm = std::get_if<Gemm>(&l.op);
+      const auto* rows = std::get_if<Rowwise>(&l.op);
+      EXPECT_TRUE(gemm == nullptr || gemm->precision == *parse_precision("fp16"));
+      EXPECT_TRUE(rows == nullptr || rows->input == DType::fp16);
+    }
+  }
+}
+
+TEST(StepProgram, Fp16IsOfTheSameBytesAndBuffersAsBf16) {
+  Workload w = decode(4, 64, 64);
+  const StepProgram bf16 = program("llama-3.1-8b", w);
+  w.precision = *parse_precision("fp16");
+  w.precision_given = true;
+  w.kv_dtype = DType::fp16;
+  const StepProgram fp16 = program("llama-3.1-8b", w);
+  EXPECT_EQ(bf16.type, DType::bf16);
+  EXPECT_EQ(fp16.type, DType::fp16);
+  EXPECT_EQ(fp16.bytes, bf16.bytes);
+  ASSERT_EQ(fp16.launches.size(), bf16.launches.size());
 }
 
 TEST(StepProgram, SaysWhatItDoesNotRun) {
