@@ -165,6 +165,7 @@ GraphJson stack_json(const StackSpec& stack, std::int64_t hidden) {
   if (stack.passes != 1) out["passes"] = number_json(stack.passes);
   if (stack.shared_weights) out["shared_weights"] = true;
   if (stack.text_tokens != 0) out["text_tokens"] = stack.text_tokens;
+  if (stack.cross_tokens != 0) out["cross_tokens"] = stack.cross_tokens;
   if (stack.fixed_tokens != 0) out["fixed_tokens"] = stack.fixed_tokens;
   std::set<std::string> taken;
   std::vector<std::string> names;
