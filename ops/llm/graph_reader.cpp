@@ -14,6 +14,7 @@
 #include "ops/llm/layer_kinds.hpp"
 #include "ops/llm/params.hpp"
 #include "ops/llm/parts.hpp"
+#include "ops/mixer/table.hpp"
 
 namespace plumbline {
 namespace {
@@ -233,7 +234,7 @@ class GraphReader {
 
   /// `own`: the library's, where a block is written out as well.
   LayerMixer mixer_of(const JsonValue& part, const std::string& name, bool own) {
-    if (own && part.has("use")) return library_.library_mixer(part, scope_);
+    if (own && fresh_mixer(part.find_string("use").value_or(""))) return library_.library_mixer(part, scope_);
     return library_.read(part, scope_, name);
   }
 
@@ -253,7 +254,8 @@ class GraphReader {
   /// One of the library's by its word, or a block.
   void feed(const JsonValue& object, const std::string& name, LayerSpec& layer) {
     const std::string word = object.is_object() ? object.find_string("use").value_or("") : "";
-    if (std::find(kFfnWords.begin(), kFfnWords.end(), word) == kFfnWords.end() || library_.defines(word)) {
+    const bool own = layer.double_stream && word == "swiglu_ffn";  // both streams have one
+    if (!own && (std::find(kFfnWords.begin(), kFfnWords.end(), word) == kFfnWords.end() || library_.defines(word))) {
       layer.feed = library_.read(object, scope_, name);
       return;
     }
