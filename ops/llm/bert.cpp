@@ -48,6 +48,7 @@ constexpr auto kKinds = std::to_array<BertKind>({
     {.type = "esm", .embedding_norm = false, .token_types = false, .positions = false, .final_norm = true},
     {.type = "deberta", .token_types = false, .positions = false, .pooler = false, .masked_head = true},
     {.type = "deberta-v2", .token_types = false, .positions = false, .pooler = false, .masked_head = true},
+    {.type = "ibert", .masked_head = true},
     {.type = "dpr", .pooler = false},
     {.type = "splinter", .pooler = false},
     {.type = "xlm", .token_types = false, .pooler = false, .head = BertHead::bias},
