@@ -51,6 +51,14 @@ def read_parameters(program, config):
     return json.loads(done.stdout)["params"], ""
 
 
+def judged(program, config, real):
+    """("right", "refused" or "wrong", parameters read or None, why it was refused), to 0.1 %."""
+    read, why = read_parameters(program, config)
+    if read is None:
+        return "refused", None, why
+    return "right" if abs(read / real - 1) <= 1e-3 else "wrong", read, ""
+
+
 def variants(config, rng):
     """(key, value before, value after), of the outer keys and of those of nested configurations; None: left out."""
     places = [("", config)] + [(k + "/", v) for k, v in config.items() if isinstance(v, dict) and k.endswith("_config")]
@@ -115,8 +123,7 @@ def main():
         if real is None:
             counts["not built"] += 1
             continue
-        read, why = read_parameters(args.program, config)
-        verdict = "refused" if read is None else "right" if abs(read / real - 1) <= 1e-3 else "wrong"
+        verdict, read, why = judged(args.program, config, real)
         counts[verdict] += 1
         if verdict == "wrong":
             print(f"{name} {told(changes)}: {100 * (read / real - 1):+.2f} %, {read:.0f} read, {real} are", flush=True)

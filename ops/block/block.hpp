@@ -65,7 +65,8 @@ struct BlockCache {
 /// A block as it was read. Copies of its mixer share it.
 struct BlockText {
   std::string name, segment, kind;
-  Scope scope;  ///< parameters with their values
+  std::vector<std::pair<std::string, double>> given;  ///< of a block under data/blocks, what its parameters are here
+  Scope scope;                                        ///< parameters with their values
   std::vector<Expression> expressions;
   std::vector<BlockLine> lines;
   std::vector<std::size_t> parts, decode_attention;  ///< lines that are

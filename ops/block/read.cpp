@@ -141,7 +141,8 @@ LayerMixer BlockLibrary::used(const JsonValue& use, const Scope& scope) {
     for (const std::string& key : given.names()) {
       if (!inner.has(key)) use.fail("'" + name + "' has no parameter '" + key + "'" + did_you_mean(key, inner.names()));
     }
-    return written(*definition, std::move(inner), name, {segment, use.find_string("kind").value_or("")});
+    const bool shipped = !own_ || !own_->has(name);
+    return written(*definition, std::move(inner), name, {segment, use.find_string("kind").value_or(""), shipped});
   }
   return library_mixer(use, scope);
 }
@@ -165,6 +166,9 @@ LayerMixer BlockLibrary::written(const JsonValue& definition, Scope scope, const
   text->name = name.substr(0, 64);
   text->segment = words.segment.empty() ? definition.find_string("segment").value_or("") : words.segment;
   text->kind = words.kind.empty() ? definition.find_string("kind").value_or("") : words.kind;
+  for (std::size_t i = 0; words.shipped && i < scope.names().size(); ++i) {
+    if (scope.names()[i] != "hidden") text->given.emplace_back(scope.names()[i], scope.values()[i]);
+  }
   text->scope = std::move(scope);
   block::LineReader reader(*text, [&](const JsonValue& use) { return read(use, text->scope, name); });
   if (const auto let = definition.find_object("let")) reader.let(*let);

@@ -35,6 +35,7 @@ class BlockLibrary {
   /// What reports call a part and its segment of a step, where a file says it at the use.
   struct Words {
     std::string segment, kind;
+    bool shipped = false;  ///< the block lies under data/blocks
   };
   LayerMixer written(const JsonValue& definition, Scope scope, const std::string& name, const Words& words);
   std::optional<JsonValue> definition_of(const std::string& name);

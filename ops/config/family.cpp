@@ -241,9 +241,9 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"clip_vision_model", Layout::vit, kBert},
 });
 
-constexpr auto kUnread =
-    std::to_array<std::string_view>({"clip", "clip_text_model", "siglip", "wav2vec2", "hubert", "swin", "convnext",
-                                     "colpali", "grounding-dino", "mm-grounding-dino", "vibevoice_asr", "blt"});
+constexpr auto kUnread = std::to_array<std::string_view>(
+    {"clip", "clip_text_model", "siglip", "wav2vec2", "hubert", "swin", "convnext", "colpali", "grounding-dino",
+     "mm-grounding-dino", "vibevoice_asr", "blt", "squeezebert", "lilt", "muse_glimmer_text", "openai_privacy_filter"});
 
 /// Other names of a family.
 struct Alias {

@@ -8,7 +8,8 @@
 
 namespace plumbline {
 
-enum class Layout { decoder, mamba, zamba, nemotron_h, bert, t5, seq2seq, vit, diffusion };
+/// `table`: read by data/families/graphs.json.
+enum class Layout { table, decoder, mamba, zamba, nemotron_h, bert, t5, seq2seq, vit, diffusion };
 
 /// Defaults that no key of the file states (docs/sources.md: models; Hugging Face transformers' modelling
 /// code).

@@ -22,10 +22,11 @@ struct BertKind {
   bool pooler = true;       ///< of the bare model
   bool lm_pooler = false;   ///< the model with a language head keeps it
   BertHead head = BertHead::transform;
+  bool masked_head = false;  ///< with a masked-language head it is counted as the module is: the transform, no pooler
 };
 
 constexpr auto kKinds = std::to_array<BertKind>({
-    {.type = "distilbert", .token_types = false, .pooler = false},
+    {.type = "distilbert", .token_types = false, .pooler = false, .masked_head = true},
     {.type = "electra", .pooler = false},
     {.type = "bert-generation", .token_types = false, .pooler = false, .head = BertHead::bias},
     {.type = "big_bird", .lm_pooler = true},
@@ -41,11 +42,13 @@ constexpr auto kKinds = std::to_array<BertKind>({
      .pooler = false,
      .head = BertHead::bias},
     {.type = "git", .token_types = false, .pooler = false, .head = BertHead::bias},
-    {.type = "mpnet", .token_types = false},
-    {.type = "nomic_bert", .positions = false, .pooler = false},
+    {.type = "mpnet", .token_types = false, .masked_head = true},
+    {.type = "nomic_bert", .positions = false, .pooler = false, .masked_head = true},
+    {.type = "layoutlm", .lm_pooler = true, .masked_head = true},
     {.type = "esm", .embedding_norm = false, .token_types = false, .positions = false, .final_norm = true},
-    {.type = "deberta", .token_types = false, .positions = false, .pooler = false},
-    {.type = "deberta-v2", .token_types = false, .positions = false, .pooler = false},
+    {.type = "deberta", .token_types = false, .positions = false, .pooler = false, .masked_head = true},
+    {.type = "deberta-v2", .token_types = false, .positions = false, .pooler = false, .masked_head = true},
+    {.type = "ibert", .masked_head = true},
     {.type = "dpr", .pooler = false},
     {.type = "splinter", .pooler = false},
     {.type = "xlm", .token_types = false, .pooler = false, .head = BertHead::bias},
@@ -156,12 +159,17 @@ void read_relative(const LlmConfig& config, std::int64_t hidden, LayerSpec& laye
 /// Nomic's BERT (modeling_hf_nomic_bert.py beside the weights): a gated feed-forward part, rotation, biases by switches.
 void read_nomic(const LlmConfig& config, LayerSpec& layer) {
   AttentionSpec& attention = layer.mixer.edit<AttentionSpec>();
-  attention.qkv_bias = config.flag_or({"qkv_proj_bias"}, true);
+  // NomicBertModel of transformers 5.17 writes BERT's names, and is always gated and without biases.
+  const bool native = config.inner().has("hidden_size") && !config.inner().has("n_embd");
+  if (native && config.dim_or({"head_dim"}, attention.qk_dim) != attention.qk_dim) {
+    config.find({"head_dim"})->fail("expected the hidden width over the heads, " + std::to_string(attention.qk_dim));
+  }
+  attention.qkv_bias = config.flag_or({"qkv_proj_bias"}, !native);
   attention.out_bias = attention.qkv_bias;
   const std::string text = config.text_or({"activation_function"}, "gelu");
-  layer.ffn->gated = text == "swiglu" || text == "geglu" || text == "glu";
-  layer.ffn->bias = config.flag_or({"mlp_fc1_bias"}, true);
-  if (config.flag_or({"mlp_fc2_bias"}, true) != layer.ffn->bias) {
+  layer.ffn->gated = native || text == "swiglu" || text == "geglu" || text == "glu";
+  layer.ffn->bias = config.flag_or({"mlp_fc1_bias"}, !native);
+  if (config.flag_or({"mlp_fc2_bias"}, !native) != layer.ffn->bias) {
     config.inner().fail("expected 'mlp_fc1_bias' and 'mlp_fc2_bias' alike");
   }
   if (config.flag_or({"use_rms_norm"}, false)) config.find({"use_rms_norm"})->fail("expected LayerNorm");
@@ -283,6 +291,7 @@ void build_bert(const LlmConfig& config, Llm& llm) {
   llm.has_head = causal_head || named("MaskedLM") || named("PreTraining");
   const bool causal = config.is("git") || config.flag_or({"is_decoder"}, false) || config.flag_or({"causal"}, false);
   const BertKind kind = kind_of(config);
+  const bool transforms = causal_head || (named("MaskedLM") && kind.masked_head);
   StackSpec stack;
   stack.role = causal ? StackSpec::Role::decoder : StackSpec::Role::encoder;
   stack.hidden = llm.hidden;
@@ -298,15 +307,15 @@ void build_bert(const LlmConfig& config, Llm& llm) {
   }
   llm.embedding_params = d(llm.vocab) * d(width);
   stack.other_params = ends(config, llm, kind, width) + relative;
-  if (causal_head) {
+  if (transforms) {
     stack.other_params += head_transform(config, llm, kind, width);
     config.assume("the transform in front of the head is counted, the pooler is not");
   }
   llm.tied_embeddings = true;
-  if (causal_head ? kind.lm_pooler : kind.pooler) {
+  if (transforms ? kind.lm_pooler : kind.pooler) {
     stack.other_params += d(llm.hidden) * d(llm.hidden) + d(llm.hidden);
-    config.assume(causal_head ? "the pooler is counted, as the class keeps it"
-                              : "the pooler is counted, the transform of a masked-language head is not");
+    config.assume(transforms ? "the pooler is counted, as the class keeps it"
+                             : "the pooler is counted, the transform of a masked-language head is not");
   }
   llm.stacks.push_back(std::move(stack));
 }

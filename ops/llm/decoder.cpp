@@ -269,7 +269,8 @@ void build_decoder(const LlmConfig& config, Llm& llm) {
   know_other_keys(config);
   read_common(config, llm, config.family().has(kTied));
   if (const std::string whole = first_architecture(config.inner());
-      config.inner().is_same_as(config.outer()) && whole.ends_with("Model") && whole.find("LM") == std::string::npos) {
+      config.inner().is_same_as(config.outer()) && whole.ends_with("Model") && !whole.ends_with("LMModel") &&
+      !whole.ends_with("LMHeadModel")) {
     llm.has_head = false;  // "MistralModel", as embedding models have it; not "ChatGLMModel"
     config.assume("'" + printable(whole) + "' has no head");
   }

@@ -83,7 +83,9 @@ StackSpec sd3(const LlmConfig& config, std::int64_t hidden) {
   const double h = d(hidden), patch = d(config.dim_or({"patch_size"}, 2));
   const double in = d(config.dim_or({"in_channels"}, 16));
   const double out = d(config.dim_or({"out_channels"}, 16));
-  config.find({"caption_projection_dim"});
+  if (config.dim_or({"caption_projection_dim"}, hidden) != hidden) {
+    config.find({"caption_projection_dim"})->fail("expected the hidden width, " + std::to_string(hidden));
+  }
   config.find({"pos_embed_max_size"});  // a sinusoidal buffer, no parameter
   stack.other_params = linear(in * patch * patch, h) + two_layers(d(kTimeChannels), h) +
                        two_layers(d(config.dim_or({"pooled_projection_dim"}, 2048)), h) +

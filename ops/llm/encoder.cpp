@@ -105,6 +105,11 @@ void build_seq2seq(const LlmConfig& config, Llm& llm) {
     }
     config.flag_or({"share_encoder_decoder_embeddings"}, true);
   }
+  if (!whisper && !llm.tied_embeddings) {
+    // Embeddings of their own beside the shared one, as transformers' classes make them.
+    llm.embedding_params = 3.0 * d(llm.vocab) * d(llm.hidden);
+    config.assume("tie_word_embeddings is false: the encoder and the decoder have embeddings of their own");
+  }
   if (whisper) llm.max_context = config.count_or({"max_target_positions"}, 0);
   config.find({"num_hidden_layers"});
   for (const bool decoder : {true, false}) {

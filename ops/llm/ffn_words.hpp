@@ -36,6 +36,8 @@ void each_ffn_size(Ffn& ffn, Visit visit) {
   visit("identities", ffn.identities);
   visit("router_width", ffn.router_width);
   visit("gated", ffn.gated);
+  visit("groups", ffn.groups);
+  visit("top_groups", ffn.top_groups);
 }
 
 }  // namespace plumbline

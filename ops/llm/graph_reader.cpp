@@ -14,6 +14,7 @@
 #include "ops/llm/layer_kinds.hpp"
 #include "ops/llm/params.hpp"
 #include "ops/llm/parts.hpp"
+#include "ops/mixer/table.hpp"
 
 namespace plumbline {
 namespace {
@@ -34,7 +35,8 @@ std::vector<std::string> sentences(const JsonValue& root, std::string_view key) 
 /// Reads one file, with what its numbers may name.
 class GraphReader {
  public:
-  explicit GraphReader(const JsonValue& root) : root_(root), library_(root.find_object("blocks")) {}
+  explicit GraphReader(const JsonValue& root, bool of_family = false)
+      : root_(root), library_(root.find_object("blocks")), of_family_(of_family) {}
 
   Llm all() {
     root_.refuse_unknown_keys({"schema",
@@ -76,7 +78,7 @@ class GraphReader {
     if (const auto extra = root_.find("head_extra_params")) llm.head_params = params(*extra);
     if (const auto embedding = root_.find("embedding_params")) llm.embedding_params = params(*embedding);
     if (const auto mtp = root_.find("mtp_params")) llm.mtp_params = params(*mtp);
-    finish_totals(llm);
+    if (!of_family_) finish_totals(llm);
     if (const auto towers = root_.find("tower_params")) llm.tower_params = params(*towers);
     if (const auto room = root_.find("unfilled_params")) llm.unfilled_params = params(*room);
     llm.guessed = flag(root_, "guessed", false);
@@ -139,7 +141,7 @@ class GraphReader {
 
   StackSpec stack_of(const JsonValue& object, const Llm& llm) {
     object.refuse_unknown_keys({"role", "hidden", "layers", "order", "other_params", "passes", "shared_weights",
-                                "text_tokens", "fixed_tokens", "about"});
+                                "text_tokens", "fixed_tokens", "cross_tokens", "about"});
     StackSpec stack;
     stack.role = role(object);
     stack.hidden = whole(object, "hidden", llm.hidden, 1);
@@ -148,11 +150,13 @@ class GraphReader {
     stack.shared_weights = flag(object, "shared_weights", false);
     stack.text_tokens = whole(object, "text_tokens", 0);
     stack.fixed_tokens = whole(object, "fixed_tokens", 0);
+    stack.cross_tokens = whole(object, "cross_tokens", 0);
     layers_ = object.at("layers");
     if (!layers_->is_object() || layers_->size() == 0) layers_->fail("expected layers by name");
     if (layers_->size() > 10'000) layers_->fail("expected at most 10000 kinds of layers");
     kinds_.clear();
     order(object.at("order"), stack, 0);
+    if (stack.order.empty()) object.at("order").fail("expected layers");
     const NormKind norm = stack.kinds.front().norm;
     stack.other_params = d(stack.hidden) * (norm == NormKind::rms ? 1 : 2);  // its last norm
     if (const auto other = object.find("other_params")) stack.other_params = params(*other);
@@ -170,7 +174,8 @@ class GraphReader {
     if (value.is_string()) return append(value, value.as_string(), 1, stack);
     value.refuse_unknown_keys({"layer", "repeat", "of"});
     const auto of = value.find("of");
-    const std::int64_t repeat = whole(value, "repeat", 1, 1);
+    const std::int64_t repeat = whole(value, "repeat", 1, of_family_ ? 0 : 1);
+    if (repeat == 0) return;
     if (repeat > LlmConfig::kMostLayers) value.at("repeat").fail("expected at most 10000 layers");
     if (!of) return append(value, value.at("layer").as_string(), repeat, stack);
     for (std::int64_t i = 0; i < repeat; ++i) order(*of, stack, depth + 1);
@@ -205,9 +210,9 @@ class GraphReader {
     layer.double_stream = flag(object, "double_stream", false);
     layer.second_stream_ends = flag(object, "second_stream_ends", false);
     if (const auto part = object.find("mixer")) {
-      layer.mixer = layer.double_stream ? library_.library_mixer(*part, scope_) : library_.read(*part, scope_, name);
+      layer.mixer = mixer_of(*part, name, layer.double_stream || of_family_);
     }
-    if (const auto part = object.find("cross")) layer.cross = library_.read(*part, scope_, name);
+    if (const auto part = object.find("cross")) layer.cross = mixer_of(*part, name, of_family_);
     if (const auto part = object.find("ffn")) feed(*part, name, layer);
     if (const auto beside = object.find_object("beside")) read_beside_of(*beside, layer.beside);
     const int parts = (layer.mixer ? 1 : 0) + (layer.cross ? 1 : 0) + (layer.ffn || layer.feed ? 1 : 0);
@@ -227,6 +232,12 @@ class GraphReader {
     return layer;
   }
 
+  /// `own`: the library's, where a block is written out as well.
+  LayerMixer mixer_of(const JsonValue& part, const std::string& name, bool own) {
+    if (own && fresh_mixer(part.find_string("use").value_or(""))) return library_.library_mixer(part, scope_);
+    return library_.read(part, scope_, name);
+  }
+
   void read_beside_of(const JsonValue& object, BesideSpec& beside) {
     object.refuse_unknown_keys({"matrices", "vectors", "streams"});
     beside.vectors = whole(object, "vectors", 0);
@@ -243,7 +254,8 @@ class GraphReader {
   /// One of the library's by its word, or a block.
   void feed(const JsonValue& object, const std::string& name, LayerSpec& layer) {
     const std::string word = object.is_object() ? object.find_string("use").value_or("") : "";
-    if (std::find(kFfnWords.begin(), kFfnWords.end(), word) == kFfnWords.end() || library_.defines(word)) {
+    const bool own = layer.double_stream && word == "swiglu_ffn";  // both streams have one
+    if (!own && (std::find(kFfnWords.begin(), kFfnWords.end(), word) == kFfnWords.end() || library_.defines(word))) {
       layer.feed = library_.read(object, scope_, name);
       return;
     }
@@ -278,11 +290,14 @@ class GraphReader {
   const JsonValue& root_;
   Scope scope_;
   BlockLibrary library_;
+  bool of_family_;  ///< of data/families: layers may come 0 times, mixers are the library's, totals come later
   std::optional<JsonValue> layers_;
   std::map<std::string, int> kinds_;
 };
 
 }  // namespace
+
+Llm read_family_graph(const JsonValue& root) { return GraphReader(root, true).all(); }
 
 Llm read_graph(const JsonValue& root) {
   const std::string schema = root.at("schema").as_string();

@@ -12,5 +12,7 @@ inline constexpr std::string_view kGraphSchema = "plumbline.graph.v1";
 
 /// Without `file`. Throws BadInput at what is not understood.
 Llm read_graph(const JsonValue& root);
+/// The same of a graph that a table of data/families makes, without the sums (finish_totals).
+Llm read_family_graph(const JsonValue& root);
 
 }  // namespace plumbline

@@ -9,6 +9,7 @@
 #include "arch/files.hpp"
 #include "arch/json_reader.hpp"
 #include "arch/printable.hpp"
+#include "ops/llm/family_graph.hpp"
 #include "ops/llm/graph_reader.hpp"
 #include "ops/llm/parts.hpp"
 #include "ops/llm/published_size.hpp"
@@ -36,9 +37,36 @@ JsonValue unwrapped(const JsonValue& root) {
   return root;
 }
 
+/// Of a tower, not of a quantization or a generation.
+bool holds_sizes(const JsonValue& part) {
+  for (const char* key : {"hidden_size", "num_hidden_layers", "depth", "d_model", "embed_dim", "hidden_sizes", "depths",
+                          "num_layers", "encoder_layers"}) {
+    if (part.has(key)) return true;
+  }
+  return false;
+}
+
 void refuse_unread(const JsonValue& object) {
   const std::string type = text_of(object, "model_type");
   if (is_unread_type(type)) object.at("model_type").fail("models of type '" + type + "' are not understood");
+}
+
+/// A model around a text model that has further parts with sizes of their own, none of which any table knows: its text model
+/// alone would be taken for the whole.
+void refuse_unknown_around(const JsonValue& root, const JsonValue& inner) {
+  if (inner.is_same_as(root) || first_architecture(root).ends_with("ForCausalLM")) return;
+  const std::string type = text_of(root, "model_type");
+  if (type.empty() || find_family(type) != nullptr || knows_towers_of(type)) return;
+  for (const std::string& key : root.keys()) {
+    const auto part = root.find(key);
+    if (!key.ends_with("_config") || !part || !part->is_object() || part->size() == 0 || part->is_same_as(inner))
+      continue;
+    if (!holds_sizes(*part)) continue;
+    root.at("model_type")
+        .fail("models of type '" + printable(type.substr(0, 64)) + "' are not understood: their '" +
+              printable(key.substr(0, 64)) + "' is in no table; give their text model as " +
+              "a file of its own to read it alone");
+  }
 }
 
 struct Choice {
@@ -48,6 +76,11 @@ struct Choice {
 };
 
 Choice choose_family(const JsonValue& root, const JsonValue& inner) {
+  for (const char* key : {"_class_name", "model_type"}) {
+    if (const std::string type = text_of(root, key); has_family_graph(type)) {
+      return {Family{"table", Layout::table, 0, 0}, true, type};
+    }
+  }
   if (root.has("_class_name"))
     return {Family{"diffusion", Layout::diffusion, 0, 0}, true, text_of(root, "_class_name")};
   // Grok-2's file calls itself "git".
@@ -56,6 +89,7 @@ Choice choose_family(const JsonValue& root, const JsonValue& inner) {
   }
   refuse_unread(inner);
   refuse_unread(root);
+  refuse_unknown_around(root, inner);
   for (const JsonValue* object : {&inner, &root}) {
     const std::string type = text_of(*object, "model_type");
     if (const Family* family = type.empty() ? nullptr : find_family(type)) return {*family, true, type};
@@ -97,6 +131,7 @@ const char* silent_dims(const Family& family) {
 
 void build(const LlmConfig& config, Llm& llm) {
   switch (config.family().layout) {
+    case Layout::table: build_family_graph(config, llm.model_type, llm); break;
     case Layout::decoder: build_decoder(config, llm); break;
     case Layout::mamba: build_mamba(config, llm); break;
     case Layout::zamba: build_zamba(config, llm); break;
@@ -139,34 +174,6 @@ void check_unknown_keys(const LlmConfig& config, const Choice& choice) {
   if (!parts.empty()) refuse_key(config, parts.front(), "may describe a part of a layer, and is not known" + advice);
 }
 
-/// Sizes of such a tower: Gemma3Config's and GotOcr2Config's of transformers 5.17.
-const char* usual_tower(const std::string& around) {
-  if (around == "gemma3") return R"({"model_type":"siglip_vision_model"})";
-  if (around != "got_ocr2") return nullptr;
-  return R"({"model_type":"","hidden_size":768,"num_hidden_layers":12,"num_attention_heads":12,"image_size":1024,
-             "patch_size":16,"mlp_dim":3072,"output_channels":256,"window_size":14,"global_attn_indexes":[2,5,8,11]})";
-}
-
-/// Classes that make a tower of their own sizes where the file has none.
-void note_silent_towers(const JsonValue& root, const LlmConfig& config, Llm& llm) {
-  const std::string around = text_of(root, "model_type");
-  const bool sees = around == "gemma3" || around == "got_ocr2" || around == "phi4_multimodal";
-  for (const char* key : {"vision_config", "audio_config"}) {
-    const bool hears = around == "phi4_multimodal" || std::string_view(key) == "vision_config";
-    if (!sees || !hears || root.has(key)) continue;
-    const char* usual = first_architecture(root).ends_with("ForConditionalGeneration") ? usual_tower(around) : nullptr;
-    if (usual != nullptr) {
-      const JsonDocument tower = JsonDocument::parse(usual, root.place());
-      add_tower(config, key, tower.root(), llm);
-      config.assume("no " + std::string(key) + " in the file: the tower is the default of the class of '" + around +
-                    "'");
-      continue;
-    }
-    config.assume("no " + std::string(key) + " in the file: the tower that the class of '" + around +
-                  "' makes all the same is not among the parameters");
-  }
-}
-
 Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice,
              const std::optional<JsonValue>& quant) {
   const LlmConfig config(inner, root, choice.family);
@@ -182,13 +189,7 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
     llm.warnings.push_back(printable(sentence) + "; the bands hold what such a guess has been wrong by");
   }
   build(config, llm);
-  for (const char* key : {"vision_config", "audio_config"}) {
-    if (const auto tower = root.find(key)) add_tower(config, key, *tower, llm);
-  }
-  for (const std::string& key : further_parts(root)) {
-    if (const auto part = root.find_object(key)) add_tower(config, key, *part, llm);
-  }
-  note_silent_towers(root, config, llm);
+  if (choice.family.layout != Layout::table) add_towers(root, config, llm);
   read_quantization(config, quant, llm);
   finish_totals(llm);
   check_unknown_keys(config, choice);
@@ -231,6 +232,7 @@ Llm parse_llm(const std::string& config_json, const std::string& quant_json, con
   const JsonValue root = thinker ? *thinker : file;
   JsonValue inner = unwrapped(root);
   const Choice choice = choose_family(root, inner);
+  if (choice.family.layout == Layout::table) return read_llm(root, root, choice, quant);
   const bool wrapped = !inner.is_same_as(root);
   const bool gemma = wrapped && choice.family.type == "gemma3" && !inner.has("vocab_size");
   const bool silent = gemma || (wrapped && choice.family.has(kSilentDims) && !inner.has("hidden_size"));

@@ -87,6 +87,7 @@ struct StackSpec {
   double passes = 1;              ///< times that a step runs through each set of weights (HRM's two modules)
   bool shared_weights = false;    ///< layers of one kind share one set of weights (ALBERT)
   std::int64_t text_tokens = 0;   ///< MMDiT: tokens of the second stream, beside `fixed_tokens`
+  std::int64_t cross_tokens = 0;  ///< diffusion: tokens of the text that cross attention reads
   std::int64_t fixed_tokens = 0;  ///< tokens the stack always sees (ViT patches, Whisper frames); 0: the prompt
 };
 

@@ -7,6 +7,18 @@
 
 namespace plumbline {
 
+namespace {
+
+bool sees_everything(const JsonValue& word) {
+  const std::string text = word.as_string();
+  if (text != "full_attention" && text != "sliding_attention") {
+    word.fail("expected full_attention or sliding_attention, found '" + text.substr(0, 64) + "'");
+  }
+  return text == "full_attention";
+}
+
+}  // namespace
+
 /// The first layer has no norm in front of attention; the embedding's own stands for it among the parameters.
 void build_modernbert(const LlmConfig& config, Llm& llm) {
   read_common(config, llm, true);
@@ -29,10 +41,15 @@ void build_modernbert(const LlmConfig& config, Llm& llm) {
   StackSpec stack;
   stack.role = StackSpec::Role::encoder;
   stack.hidden = llm.hidden;
+  const auto kinds = config.find({"layer_types"});
+  if (kinds && static_cast<std::int64_t>(kinds->size()) < config.layers({"num_hidden_layers"})) {
+    kinds->fail("expected one entry a layer");
+  }
   const std::int64_t every = config.dim_or({"global_attn_every_n_layers"}, 3);
   const std::int64_t layers = config.layers({"num_hidden_layers"});
   for (std::int64_t i = 0; i < layers; ++i) {
-    layer.mixer = i % every == 0 ? wide : narrow;
+    const bool sees_all = kinds ? sees_everything(kinds->elements()[static_cast<std::size_t>(i)]) : i % every == 0;
+    layer.mixer = sees_all ? wide : narrow;
     append_layer(stack, layer);
   }
   const double h = d(llm.hidden), norm = static_cast<double>(layer.norm_vectors) * h;

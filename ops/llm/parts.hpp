@@ -68,6 +68,8 @@ void build_diffusion(const LlmConfig& config, Llm& llm);
 /// A tower of a multimodal file: a stack when it runs (CLIP with an MLP projector), parameters when its sizes are known;
 /// else says it is left out.
 void add_tower(const LlmConfig& config, const std::string& key, const JsonValue& vision, Llm& llm);
+/// All towers of a file, those too that the class of the model around the text model makes where the file lacks them.
+void add_towers(const JsonValue& root, const LlmConfig& config, Llm& llm);
 /// Parameters of a tower with its projector to `hidden`; nothing when its sizes are not known.
 /// As `tower_params`, for towers of pictures around Qwen, Llama 3.2, Mistral, Kimi and InternVL.
 std::optional<double> picture_tower_params(const LlmConfig& config, const LlmConfig& tower, std::int64_t hidden);

@@ -28,8 +28,9 @@ double frame_pair(const LlmConfig& tower) {
 double qwen2_params(const LlmConfig& tower, double hidden) {
   const double width = d(tower.dim_or({"embed_dim"}, 1280));
   const double ffn = width * d(tower.dim_or({"mlp_ratio"}, 4));
+  const double out = d(tower.dim_or({"hidden_size"}, static_cast<std::int64_t>(hidden)));
   return frame_pair(tower) * width + d(tower.layers({"depth"})) * plain_layer(width, ffn) + 2 * width +
-         merged(width, hidden);
+         merged(width, out);
 }
 
 /// Gated, with norms of one vector.

@@ -50,7 +50,7 @@ void build_t5gemma(const LlmConfig& config, Llm& llm) {
   if (!reads || !writes) config.inner().fail("missing 'encoder' or 'decoder', which say what each half is");
   const LlmConfig encoder(*reads, *reads, config.family()), decoder(*writes, *writes, config.family());
   llm.hidden = decoder.dim({"hidden_size"}, "hidden width");
-  llm.vocab = config.maybe_dim({"vocab_size"}).value_or(decoder.dim_or({"vocab_size"}, 256000));
+  llm.vocab = decoder.maybe_dim({"vocab_size"}).value_or(config.dim_or({"vocab_size"}, 256000));
   llm.max_context = decoder.count_or({"max_position_embeddings"}, 0);
   llm.tied_embeddings = config.flag_or({"tie_word_embeddings"}, true);
   read_dtype(config, llm);

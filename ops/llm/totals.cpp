@@ -30,6 +30,15 @@ void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
     llm.tied_embeddings = config.flag_or({"share_embedding"}, true);
     return;
   }
+  // Classes whose head their own word ties, whatever the text model inside says: no word is "apart" (LightOnOCR: tied).
+  const std::string outer_type = config.outer().find_string("model_type").value_or("");
+  const bool own_word = outer_type == "qwen2_audio" || outer_type == "voxtral" || outer_type == "audioflamingo3" ||
+                        outer_type == "musicflamingo" || outer_type == "lighton_ocr";
+  if (own_word && !config.inner().is_same_as(config.outer()) && !config.outer().find("tie_word_embeddings")) {
+    config.find({"tie_word_embeddings"});
+    llm.tied_embeddings = outer_type == "lighton_ocr";
+    return;
+  }
   // Where a text model and the model around it both say, a class with towers ties by its own word, a causal one, which
   // is made of the text model alone, by the inner one.
   const auto inner = config.find({"tie_word_embeddings"}), around = config.outer().find("tie_word_embeddings");

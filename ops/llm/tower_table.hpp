@@ -17,6 +17,12 @@ struct TableTower {
 /// size that is none.
 std::optional<TableTower> table_tower(const LlmConfig& config, const std::string& key, const JsonValue& tower);
 /// Names of further parts of the model around the language model that are not called vision_config or audio_config.
+/// Whether towers of models of that type are counted, by this table or by readers of their own.
+bool knows_towers_of(const std::string& model_type);
 std::vector<std::string> further_parts(const JsonValue& outer);
+/// What the class of the model makes of such a part where the file lacks it, if that is not the tower's own default.
+std::optional<JsonValue> usual_part(const JsonValue& outer, const std::string& key);
+/// All of them, those too.
+std::vector<std::string> parts_of_model(const JsonValue& outer);
 
 }  // namespace plumbline

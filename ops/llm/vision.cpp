@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "arch/printable.hpp"
 #include "ops/as_double.hpp"
 #include "ops/llm/parts.hpp"
 #include "ops/llm/tower_table.hpp"
@@ -162,6 +163,10 @@ void add_tower(const LlmConfig& config, const std::string& key, const JsonValue&
     auto params = tower_params(config, tower, llm.hidden);
     if (!params && known) params = known->tower + known->projector;
     llm.tower_params += params.value_or(0);
+    if (!params && first_architecture(config.outer()).ends_with("ForConditionalGeneration")) {
+      llm.warnings.push_back("'" + printable(key.substr(0, 64)) + "' (" + printable(type.substr(0, 64)) +
+                             ") is in no table: its parameters are in no number, the model is larger than it says");
+    }
     config.assume("the tower (" + type + ") is left out: time and memory are the language model's" +
                   (params ? ", parameters count it beside" : ""));
     return;

@@ -41,6 +41,7 @@ Lengths lengths_of(const Llm& llm, const Workload& w, const StackSpec& stack) {
     return n;
   }
   n.text_tokens = stack.text_tokens;
+  n.cross_len = stack.cross_tokens;
   n.q_len = n.kv_len = stack.fixed_tokens > 0 ? stack.fixed_tokens : w.prompt;
   n.all_keys = n.kept = n.kv_len;
   return n;

@@ -8,6 +8,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "ops/as_double.hpp"
+#include "ops/block/block.hpp"
 #include "ops/llm/ffn_words.hpp"
 #include "ops/llm/graph_reader.hpp"
 #include "ops/llm/layer_kinds.hpp"
@@ -49,6 +50,11 @@ bool is_written_out(const std::string& block) {
 }
 
 GraphJson mixer_json(const Mixer& mixer) {
+  if (const auto* block = dynamic_cast<const BlockSpec*>(&mixer); block != nullptr && !block->text->given.empty()) {
+    GraphJson out{{"use", block->text->name}};
+    for (const auto& [key, value] : block->text->given) out[key] = number_json(value);
+    return out;
+  }
   if (mixer.block().empty() || !fresh_mixer(mixer.block())) {
     throw NotModelled("--format graph: a part of the model has no name in graph files: '" + std::string(mixer.block()) +
                       "'");
@@ -165,6 +171,7 @@ GraphJson stack_json(const StackSpec& stack, std::int64_t hidden) {
   if (stack.passes != 1) out["passes"] = number_json(stack.passes);
   if (stack.shared_weights) out["shared_weights"] = true;
   if (stack.text_tokens != 0) out["text_tokens"] = stack.text_tokens;
+  if (stack.cross_tokens != 0) out["cross_tokens"] = stack.cross_tokens;
   if (stack.fixed_tokens != 0) out["fixed_tokens"] = stack.fixed_tokens;
   std::set<std::string> taken;
   std::vector<std::string> names;
