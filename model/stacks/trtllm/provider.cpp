@@ -66,7 +66,15 @@ constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
      {.name = "attention_prepare_8bit",
       .op = "attention_prefill",
       .required = false,
-      .stand_in = "library.attention_prepare"}}};
+      .stand_in = "library.attention_prepare"},
+     // on wgmma, which wants 8-bit values transposed
+     {.name = "mla_decode_8bit",
+      .op = "mla_decode",
+      .required = false,
+      .stand_in = "library.mla_decode",
+      .carry = kDeep,
+      .kind = "attention",
+      .classes = kMlaClasses}}};
 
 constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "mla_decode"};
 
