@@ -99,27 +99,34 @@ issue_start_clk=1400:10:9000,issue_step_clk=480:10:9000,dram_share_fraction=.95:
     --where stack~trtllm --where dtype=bf16 --min-us 5 --unbalanced --where 'S>=127' --where 'shape!~window' \
     --source "aiconfigurator $gpu attention_decode" --out "data/calibration/$gpu.json"
   rm -f "$plain"
-  # FlashAttention as vLLM calls it; only the H100's rows hold the cache append, and each card has its own version of vLLM
-  stacks=vllm append='' chain=''
-  [ "$gpu" != h100_sxm ] || append=,flash_append.fixed_s=1.8e-6:3e-7:9e-6,flash_append.start_clk=3000:100:40000
-  [ "$gpu" != a100_sxm ] || chain=,step_clk=1500:10:6000  # on Hopper the rows do not determine it
-  # FlashAttention-2 on mma.sync is a family of its own (the A100's flash_prefill, which stands in for its backward pass, stays)
-  path=''
-  [ "$gpu" != a100_sxm ] || path=_mma
-  # FA3's tiles are the same under all masks, so that encoders tell what of a block is not hidden
-  [ "$gpu" = a100_sxm ] || more=data/measurements/aiconfigurator/$gpu/attention_encoder.train.csv
-  fit "$gpu" "flash_prefill$path" attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=300:10:4000,start_clk=5000:100:40000$append" \
-    --min-us 10 --where 'D<=256'
-  more=''
-  fit "$gpu" "flash_decode$path" attention_decode "fixed_s=7e-6:1e-6:2e-5,start_clk=9000:100:40000$chain" --min-us 10 \
-    --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' --where 'D<=256'
-  # FA3 where queries, keys and values have 8 bits: their way through shared memory is the chain
-  if [ "$gpu" != a100_sxm ]; then
-    kv=shape~kv=fp8
-    fit "$gpu" flash_prefill_8bit attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=2500:10:6000,start_clk=5000:100:40000" \
+  # FlashAttention as vLLM calls it; each card has its own version of vLLM. On Hopper flash_prefill and flash_decode, which stand in
+  # for encoders, backward passes and other libraries, stay as they were when prompts and encoders, and decode, were one family
+  # each (2026-11-24); caches in pages have families of their own, and only the H100's rows hold the write of the cache
+  stacks=vllm
+  if [ "$gpu" = a100_sxm ]; then
+    # FlashAttention-2 on mma.sync (the A100's flash_prefill, which stands in for its backward pass, stays)
+    fit "$gpu" flash_prefill_mma attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=300:10:4000,start_clk=5000:100:40000" \
       --min-us 10 --where 'D<=256'
-    fit "$gpu" flash_decode_8bit attention_decode "fixed_s=7e-6:1e-6:2e-5,step_clk=2000:10:6000,start_clk=9000:100:40000" \
+    fit "$gpu" flash_decode_mma attention_decode "fixed_s=7e-6:1e-6:2e-5,start_clk=9000:100:40000,step_clk=1500:10:6000" \
       --min-us 10 --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' --where 'D<=256'
+  else
+    write='' converts=''
+    if [ "$gpu" = h100_sxm ]; then
+      write=,flash_cache_write.fixed_s=8e-7:3e-7:9e-6,flash_cache_write.start_clk=3900:100:40000
+      converts=,flash_cache_write.step_clk=4000:10:20000
+    fi
+    fit "$gpu" flash_prefill_paged attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=500:10:4000,start_clk=3500:100:40000,\
+issue_start_clk=1500:10:40000$write" --min-us 10 --where 'D<=256'
+    fit "$gpu" flash_decode_paged attention_decode "fixed_s=5e-6:1e-6:2e-5,step_clk=2200:10:6000,start_clk=4000:100:40000,\
+issue_start_clk=1000:10:40000,issue_step_clk=300:10:4000" --min-us 10 --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' \
+      --where 'D<=256'
+    # queries, keys and values of 8 bits: their way through shared memory is the chain
+    kv=shape~kv=fp8
+    fit "$gpu" flash_prefill_8bit attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=2900:10:6000,start_clk=2000:100:40000,\
+issue_start_clk=1500:10:40000,issue_step_clk=500:10:4000$converts" --min-us 10 --where 'D<=256'
+    fit "$gpu" flash_decode_8bit attention_decode "fixed_s=5e-6:1e-6:2e-5,step_clk=2900:10:6000,start_clk=4800:100:40000,\
+issue_start_clk=100:10:40000,issue_step_clk=1800:10:4000" --min-us 10 --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' \
+      --where 'D<=256'
     kv='shape!~kv=fp8'
   fi
   stacks=trtllm
@@ -130,6 +137,12 @@ issue_start_clk=1400:10:9000,issue_step_clk=480:10:9000,dram_share_fraction=.95:
   # the A100 rows are of a fallback kernel that does not split the keys: they say nothing of the card
   [ "$gpu" = a100_sxm ] || fit "$gpu" mla_decode mla_decode "fixed_s=8e-6:5e-7:2e-5,overlap=4:2:16,\
 efficiency_fraction=.8:.2:1,step_s=1e-6:2e-8:6e-6,per_cta_s=2.5e-6:1e-8:9e-6,in_flight_B=70000:4000:400000" --min-us 10
+  # on wgmma the chain that transposes 8-bit values
+  if [ "$gpu" != a100_sxm ]; then
+    kv=shape~kv=fp8
+    fit "$gpu" mla_decode_8bit mla_decode "fixed_s=5e-6:5e-7:2e-5,step_clk=3000:10:9000,per_cta_s=4e-6:1e-8:9e-6" --min-us 10
+    kv='shape!~kv=fp8'
+  fi
 done
 
 # Mixtures of experts and activations rounded in the call, on the H200; the H100 takes them over, and has two numbers of its own.
@@ -246,6 +259,7 @@ for gpu; do
   case $gpu in
     h200_sxm)
       take h100_sxm h200_sxm library.flash_append "rows of this card leave the append out"
+      take h100_sxm h200_sxm library.flash_cache_write "rows of this card leave the append out"
       take a100_sxm h200_sxm library.attention_prefill_mma "kernels for mma.sync, which this card's library does not run"
       for family in flash_prefill_mma flash_decode_mma; do
         take a100_sxm h200_sxm "library.$family" "FlashAttention-2 on mma.sync, which this card's library does not run" cycles
@@ -259,6 +273,7 @@ for gpu; do
     a100_sxm)
       take h100_sxm a100_sxm library.attention_prefill "kernels for wgmma, which this card does not run"
       take h100_sxm a100_sxm library.flash_append "rows of this card leave the append out"
+      take h100_sxm a100_sxm library.flash_cache_write "rows of this card leave the append out"
       take h200_sxm a100_sxm library.rowwise "fixed time and overlap of the project's row-wise kernels there"
       take h100_sxm a100_sxm library.mla_decode "the measured A100 rows are of a kernel that does not split the keys" ;;
   esac

@@ -19,7 +19,7 @@ class AttentionByHand : public ::testing::Test {
     return toy_machine(gpu);
   }
   Machine machine_ = toy_machine();
-  std::array<FamilyScalars, 8> families_;
+  std::array<FamilyScalars, flash_attention::kAllFamilies> families_;
 };
 
 /// 64 queries of each of 20 heads against 6400 keys in blocks of 128. A block: 16384 scores; tensor 4 x 128^3 / 1000 clk;
@@ -137,34 +137,30 @@ TEST_F(AttentionByHand, FlashPrefillOnHopper) {
   EXPECT_DOUBLE_EQ(d.once_clk, 8 * 16384 / 128.0 + 50);
 }
 
-/// FA3 of 8 bits: tiles of 128 x 160 from pages; 256 queries over a cache of 256 see ceil(384 / 160) = 3 and
-/// ceil(512 / 160) = 4 blocks. fp8 products at the toy's fp8 rate; the values' way through shared memory and back, and a chain of
-/// 640 clk for 32 KiB of keys and values: 800 for 160 of 256 bytes. Results stay bf16.
-TEST_F(AttentionByHand, FlashPrefillOf8Bits) {
+/// FA3 of 8 bits where keys lie side by side (an encoder): tiles of 128 x 224; 448 keys are 2 blocks. fp8 products at the toy's fp8
+/// rate; the values' way through shared memory and back, and a chain of 640 clk for 32 KiB of keys and values: 1120 for 224 of
+/// 256 bytes. Results stay bf16.
+TEST_F(AttentionByHand, FlashEncoderOf8Bits) {
   families_[flash_attention::kPrefill].step_clk = 100;
   families_[flash_attention::kPrefill8bit].step_clk = 640;
-  AttentionPrefill s{1, 32, 4, 128, 128, 256, 512};
+  AttentionPrefill s{1, 32, 32, 128, 128, 448, 448};
+  s.causal = false;
   s.kv_dtype = DType::fp8;
-  const PrefillCut cut{.narrow_family = flash_attention::kPrefill8bit};
+  const PrefillCut cut{.narrow_family = flash_attention::kPrefill8bit, .paged_family = flash_attention::kPrefillPaged};
   const Rates& m = machine_.rates();
   const AttentionChoice c = plan_flash_prefill(s, false, m, families_, cut);
   EXPECT_EQ(c.math, DType::fp8);
   EXPECT_EQ(c.family, &families_[flash_attention::kPrefill8bit]);
   EXPECT_EQ(c.plan.q_tile, 128);
-  EXPECT_EQ(c.plan.kv_tile, 160);
-  EXPECT_DOUBLE_EQ(c.main.plan.steps, 3.5);
-  EXPECT_DOUBLE_EQ(c.main.tensor_clk, 4.0 * 128 * 160 * 128 / m.gpu.sm.tensor_flop_per_clk[DType::fp8]);
-  EXPECT_DOUBLE_EQ(c.main.smem_clk, ((16384 + 2 * 160 * 256) + 160 * 256 + 2 * 160 * 128) / 128.0);
-  EXPECT_DOUBLE_EQ(c.main.exposed_clk, 100 * 160 / 128.0);
-  EXPECT_DOUBLE_EQ((c.main.step_latency * m.clock), 800);
-  EXPECT_EQ(c.main.dram_write, 32.0 * 256 * 128 * 2 * units::B);
+  EXPECT_EQ(c.plan.kv_tile, 224);
+  EXPECT_DOUBLE_EQ(c.main.plan.steps, 2);
+  EXPECT_DOUBLE_EQ(c.main.tensor_clk, 4.0 * 128 * 224 * 128 / m.gpu.sm.tensor_flop_per_clk[DType::fp8]);
+  EXPECT_DOUBLE_EQ(c.main.smem_clk, ((16384 + 2 * 224 * 256) + 224 * 256 + 2 * 224 * 128) / 128.0);
+  EXPECT_DOUBLE_EQ(c.main.exposed_clk, 100 * 224 / 128.0);
+  EXPECT_DOUBLE_EQ((c.main.step_latency * m.clock), 1120);
+  EXPECT_EQ(c.main.dram_write, 32.0 * 448 * 128 * 2 * units::B);
   // a kernel that has no such family multiplies as wide as the queries are
   EXPECT_EQ(plan_flash_prefill(s, false, m, families_).math, DType::bf16);
-  // pages leave no registers for the next scores where heads are 256 wide: their softmax and first product are seen
-  s.qk_dim = s.v_dim = 256;
-  const AttentionChoice wide = plan_flash_prefill(s, false, m, families_, cut);
-  EXPECT_EQ(wide.plan.kv_tile, 128);
-  EXPECT_DOUBLE_EQ(wide.main.exposed_clk, 100 + wide.main.sfu_clk + wide.main.fp32_clk + wide.main.tensor_clk / 2);
 }
 
 /// FA3's tiles by mask: heads to 64 in 192 rows; one warpgroup of 64 rows where the queries of a KV head fit; encoders' keys

@@ -29,14 +29,18 @@ double staircase_sum(double first, double stride, double n, double tile, double 
 
 /// Tile i goes from the block of the first key that its first query sees to that of its last query's own key. Beyond 4096
 /// tiles the rest is as the ones before it.
-BlockCount windowed_blocks(double queries, double keys, double window, double q_tile, double kv_tile) {
+BlockCount windowed_blocks(double queries, double keys, double window, double q_tile, double kv_tile,
+                           WindowBegin begin) {
   BlockCount count;
   count.tiles = ceil_div(queries, q_tile);
   const double counted = std::min(count.tiles, 4096.0), before = keys - queries;
   for (double i = 0; i < counted; ++i) {
-    const double first = std::max(0.0, before + i * q_tile - (window - 1));
-    const double end = std::min(keys, before + (i + 1) * q_tile);
-    const double blocks = ceil_div(end, kv_tile) - std::floor(first / kv_tile);
+    const bool own_key = begin == WindowBegin::own_key;
+    const double query = own_key ? std::floor(i * q_tile) : i * q_tile;
+    const double last = own_key ? std::ceil((i + 1) * q_tile) : (i + 1) * q_tile;
+    const double first = std::max(0.0, before + query - (window - 1)), end = std::min(keys, before + last);
+    const double blocks =
+        own_key ? ceil_div(end - first, kv_tile) : ceil_div(end, kv_tile) - std::floor(first / kv_tile);
     count.total += blocks;
     count.longest = std::max(count.longest, blocks);
   }
@@ -57,7 +61,7 @@ BlockCount visited_blocks(const AttentionPrefill& s, double q_tile, double kv_ti
     count.total = count.tiles * count.longest;
     return count;
   }
-  if (window < kv && begin == WindowBegin::own_block) return windowed_blocks(q, kv, window, q_tile, kv_tile);
+  if (window < kv && begin != WindowBegin::worst_tile) return windowed_blocks(q, kv, window, q_tile, kv_tile, begin);
   // the last query of tile i sees keys up to kv - q + (i + 1) q_tile; its first sees back `window` keys
   const double reach = ceil_div(std::min(window + q_tile - 1, kv), kv_tile) + (window < kv ? 1 : 0);
   count.longest = std::min(all, reach);

@@ -80,8 +80,8 @@ struct BlockCount {
   double total = 0, longest = 0, tiles = 0;
 };
 /// Where tiles begin to read behind a window: at the block of their own first key, or all of them as many blocks back as the
-/// tile that lies worst to them.
-enum class WindowBegin { own_block, worst_tile };
+/// tile that lies worst to them; or blocks are counted from a tile's own first key.
+enum class WindowBegin { own_block, worst_tile, own_key };
 BlockCount visited_blocks(const AttentionPrefill& shape, double q_tile, double kv_tile,
                           WindowBegin begin = WindowBegin::own_block);
 

@@ -7,9 +7,13 @@
 
 #include "model/engine/tensor_path.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/flash_attention/paged.hpp"
 #include "model/stacks/flash_attention/plan_attention.hpp"
 
 namespace plumbline {
+
+using flash_attention::compiled_width, flash_attention::is_narrow, flash_attention::multiplied;
+
 namespace {
 
 /// On mma.sync alone, or where a stack's FlashAttention has no kernels for what came after it.
@@ -17,25 +21,7 @@ bool is_fa3(const Rates& m, const PrefillCut& cut = {}) {
   return !cut.mma_sync && m.path.kind != TensorPath::Kind::mma_sync;
 }
 
-double compiled_width(std::int64_t width) {
-  const auto w = static_cast<double>(width);
-  for (const double compiled : {64.0, 96.0, 128.0, 192.0, 256.0}) {
-    if (w <= compiled) return compiled;
-  }
-  return ceil_div(w, 64) * 64;
-}
-
 constexpr double kRows = 128;  // of a tile of scores
-
-bool is_narrow(DType type) { return bits(type) <= 8; }
-
-/// What FA3 multiplies: operands of one type, the cache's; its callers round queries before they call. (hopper/flash_api.cpp:
-/// "query and key must have the same dtype"; vLLM's attention layer, query_quant.) FA2 has no such kernel, nor FA4, which
-/// wider operands are priced for.
-DType multiplied(DType type, DType kv_type, const Rates& m) {
-  const bool takes = m.path.kind == TensorPath::Kind::wgmma && m.gpu.sm.tensor_flop_per_clk[DType::fp8] > 0;
-  return takes && kv_type == DType::fp8 ? DType::fp8 : type;
-}
 
 /// Two tiles of a CTA that take turns, on tcgen05: the softmax of one is hidden behind the products of the other.
 double tiles_in_turn(const AttentionPrefill& s, double keys, double v_dim, double packed, const Rates& m) {
@@ -110,20 +96,11 @@ ScoreTile score_tile(const AttentionPrefill& s, double qk_dim, double v_dim, con
   return {kRows, t.width <= 64 ? 128.0 : 64.0};
 }
 
-/// Of 8-bit operands wider heads leave no registers for the next scores while the last ones are in work: products of queries
-/// and keys, and their softmax, are hidden behind nothing.
-double not_overlapped_clk(const Demand& d, double qk_dim, double v_dim) {
-  constexpr double kWidestOverlapped = 192;
-  if (qk_dim <= kWidestOverlapped) return 0;
-  return d.sfu_clk + d.fp32_clk + d.tensor_clk * qk_dim / (qk_dim + v_dim);
-}
-
 /// wgmma takes 8-bit values along the keys alone: a warpgroup copies keys and values page by page and transposes the values
 /// in shared memory, beside the products. Its chain grows with a block's bytes; the scalar is that of 32 KiB.
 void transpose_demand(Demand& d, double keys, double qk_dim, double v_dim, const Rates& m,
                       const FamilyScalars& family) {
   constexpr double kReferenceBytes = 32 * 1024;
-  d.exposed_clk += not_overlapped_clk(d, qk_dim, v_dim);
   d.smem_clk += 2 * keys * v_dim / m.gpu.sm.smem_bytes_per_clk.in(units::B);
   d.step_latency = family.step_clk * keys * (qk_dim + v_dim) / kReferenceBytes / m.clock;
 }
@@ -172,6 +149,9 @@ double score_rows(double rows, double qk_dim, double v_dim, bool whole_tiles) {
 
 AttentionChoice plan_flash_prefill(const AttentionPrefill& asked, bool appends, const Rates& m,
                                    std::span<const FamilyScalars> families, const PrefillCut& cut) {
+  if (asked.causal && cut.paged_family != 0 && has_fa3_tiles(cut, m)) {
+    return plan_paged_prefill(asked, appends, m, families, cut);
+  }
   AttentionChoice c;
   AttentionPrefill s = asked;
   if (cut.narrow_family != 0) s.dtype = multiplied(asked.dtype, asked.kv_dtype, m);
@@ -204,20 +184,21 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& asked, bool appends, 
   d.dram_write = prefill_results(asked);
   if (!appends) return c;
   c.prepares = true;
-  c.prepare_family = &families[flash_attention::kAppend];
-  c.prepare = append_demand(asked, *c.prepare_family);
+  c.prepare_family = &families[cut.write_family];
+  c.prepare = cut.write_family == flash_attention::kAppend ? append_demand(asked, *c.prepare_family)
+                                                           : cache_write_demand(asked, *c.prepare_family, m);
   return c;
 }
 
-AttentionChoice plan_flash_decode(const AttentionDecode& asked, const Rates& m, std::span<const FamilyScalars> families,
+AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
                                   const KeyCutting& how, const DecodeCut& kernel) {
-  AttentionDecode s = asked;
-  if (kernel.narrow_family != 0) s.dtype = multiplied(asked.dtype, asked.kv_dtype, m);
-  const bool narrow = kernel.narrow_family != 0 && is_narrow(s.dtype) && m.path.kind == TensorPath::Kind::wgmma;
+  if (kernel.paged_family != 0 && m.path.kind == TensorPath::Kind::wgmma) {
+    return plan_paged_decode(s, m, families, how, kernel);
+  }
   const DecodeTask t = decode_task(s);
   AttentionChoice c;
   c.math = s.dtype;
-  c.family = &families[narrow ? kernel.narrow_family : kernel.family];
+  c.family = &families[kernel.family];
   c.combine_family = &families[flash_attention::kCombine];
   constexpr double kBlock = 128, kStep = 64, kFull = 0.8, kMostSplits = 128;
   c.plan.kv_tile = static_cast<std::int64_t>(kStep);
@@ -237,8 +218,6 @@ AttentionChoice plan_flash_decode(const AttentionDecode& asked, const Rates& m, 
   constexpr double kReferenceKeyBytes = 512;  // of a step's chain: 64 keys of 2 x 128 at 16 bits
   const double seen = (t.qk_dim + t.v_dim / parts) / (t.qk_dim + t.v_dim);  // of a key's bytes by a CTA
   const double step_clk = c.family->step_clk * seen * t.key_bytes / kReferenceKeyBytes;
-  if (narrow) d.smem_clk += 2 * kStep * t.v_dim / m.gpu.sm.smem_bytes_per_clk.in(units::B);  // values are transposed
-  if (narrow) d.exposed_clk += not_overlapped_clk(d, t.qk_dim, t.v_dim);
   cut_keys(c, how, std::max(1.0, wanted), most, m, [&](Demand& main, double splits) {
     main.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits * parts);
     main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), kStep);

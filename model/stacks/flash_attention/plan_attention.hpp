@@ -21,6 +21,9 @@ enum Family : std::size_t {
   kDecodeMma,
   kPrefill8bit,
   kDecode8bit,
+  kPrefillPaged,
+  kDecodePaged,
+  kCacheWrite,
   kAllFamilies
 };
 }  // namespace flash_attention
@@ -32,7 +35,9 @@ struct PrefillCut {
   bool tiles_by_mask = true;  ///< tiles go by masks and pages, as FA3's do; else by heads' widths alone
   std::size_t family = flash_attention::kPrefill;
   std::size_t narrow_family = 0;  ///< of products of 8 bits; 0: the same
-  bool mma_sync = false;          ///< FA2's kernels, also where tensor units take more than mma.sync
+  std::size_t paged_family = 0;   ///< of FA3 over a cache in pages; 0: no such kernels, and none of 8 bits
+  std::size_t write_family = flash_attention::kAppend;  ///< of the launch that writes new keys and values to the cache
+  bool mma_sync = false;  ///< FA2's kernels, also where tensor units take more than mma.sync
 };
 
 struct DecodeCut {
@@ -41,9 +46,18 @@ struct DecodeCut {
   bool whole_blocks = false;  ///< a part has a whole block of keys at least
   std::size_t family = flash_attention::kDecode;
   std::size_t narrow_family = 0;  ///< of products of 8 bits; 0: the same
-  /// On wgmma products are of whole tiles of rows, as FA3's are; else of the packed heads in sixteens.
+  std::size_t paged_family = 0;   ///< of FA3 over a cache in pages; 0: no such kernels, and none of 8 bits
+  /// On tcgen05 products are of whole tiles of rows, as FA4's are; else of the packed heads in sixteens.
   bool whole_tiles = false;
 };
+
+/// FA3 over a cache in pages: causal prompts, and decode (plan_paged.cpp).
+AttentionChoice plan_paged_prefill(const AttentionPrefill& shape, bool appends, const Rates& rates,
+                                   std::span<const FamilyScalars> families, const PrefillCut& cut);
+AttentionChoice plan_paged_decode(const AttentionDecode& shape, const Rates& rates,
+                                  std::span<const FamilyScalars> families, const KeyCutting& how, const DecodeCut& cut);
+/// New keys and values to such a cache, as vLLM writes them.
+Demand cache_write_demand(const AttentionPrefill& shape, const FamilyScalars& family, const Rates& rates);
 
 /// `appends`: new keys and values go to the cache by a launch of their own.
 AttentionChoice plan_flash_prefill(const AttentionPrefill& shape, bool appends, const Rates& rates,

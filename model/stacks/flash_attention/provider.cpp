@@ -60,7 +60,21 @@ constexpr std::array<FamilyDeclaration, flash_attention::kAllFamilies> kDeclared
       .required = false,
       .stand_in = "library.flash_decode",
       .kind = "attention",
-      .classes = kDecodeClasses}}};
+      .classes = kDecodeClasses},
+     // FA3 over caches in pages, and the launch that writes them
+     {.name = "flash_prefill_paged",
+      .op = "attention_prefill",
+      .required = false,
+      .stand_in = "library.flash_prefill",
+      .kind = "attention",
+      .classes = kPrefillClasses},
+     {.name = "flash_decode_paged",
+      .op = "attention_decode",
+      .required = false,
+      .stand_in = "library.flash_decode",
+      .kind = "attention",
+      .classes = kDecodeClasses},
+     {.name = "flash_cache_write", .op = "attention_prefill", .required = false, .stand_in = "library.flash_append"}}};
 
 constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "attention_backward"};
 
@@ -89,7 +103,9 @@ class FlashAttention final : public Provider {
     if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
       require_tensor_path(prefill->dtype, q);
       const bool append = appends(*prefill, q);
-      PrefillCut cut{.narrow_family = flash_attention::kPrefill8bit};
+      PrefillCut cut{.narrow_family = flash_attention::kPrefill8bit,
+                     .paged_family = flash_attention::kPrefillPaged,
+                     .write_family = flash_attention::kCacheWrite};
       if (by_mma_sync(q)) cut.family = flash_attention::kPrefillMma;
       const AttentionChoice choice = plan_flash_prefill(*prefill, append, q.rates, q.families, cut);
       out.math = choice.math;
@@ -98,7 +114,9 @@ class FlashAttention final : public Provider {
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      DecodeCut cut{.narrow_family = flash_attention::kDecode8bit, .whole_tiles = true};
+      DecodeCut cut{.narrow_family = flash_attention::kDecode8bit,
+                    .paged_family = flash_attention::kDecodePaged,
+                    .whole_tiles = true};
       if (by_mma_sync(q)) cut.family = flash_attention::kDecodeMma;
       answer_attention(plan_flash_decode(*decode, q.rates, q.families, key_cutting(q), cut), "split-KV attention",
                        variant, q, out);

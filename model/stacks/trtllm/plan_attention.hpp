@@ -23,6 +23,7 @@ enum Family : std::size_t {
   kCombine,
   kPrefill8bit,
   kPrepare8bit,
+  kMla8bit,
   kFamilies
 };
 

@@ -19,9 +19,16 @@ bool shares_keys(const DecodeTask& t, const Rates& m) {
   return m.path.kind == TensorPath::Kind::tcgen05 && t.out_rows / t.kv_sets >= kPairedHeads;
 }
 
+/// wgmma takes 8-bit values along the keys alone, so that a warpgroup transposes them in shared memory: a chain of `step_clk` for
+/// 64 keys, whatever the heads. (FlashMLA's kernel for fp8; FlashAttention-3 does the same.)
+bool transposes_values(const DecodeTask& t, const Rates& m) {
+  return m.path.kind == TensorPath::Kind::wgmma && t.key_bytes <= t.qk_dim;
+}
+
 AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
                             const KeyCutting& how) {
-  const FamilyScalars& family = families[trtllm::kMla];
+  const bool transposes = transposes_values(t, m);
+  const FamilyScalars& family = families[transposes ? trtllm::kMla8bit : trtllm::kMla];
   AttentionChoice c;
   c.family = &family;
   c.combine_family = &families[trtllm::kCombine];
@@ -43,6 +50,7 @@ AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, st
   // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
   constexpr double kReferenceKeyBytes = 512;
   d.step_latency = family.step * (t.key_bytes / kReferenceKeyBytes);
+  if (transposes) d.step_latency = family.step_clk / m.clock;
   d.in_flight = family.in_flight;
   cut_keys(c, how, std::clamp(room, 1.0, most), most, m, [&](Demand& main, double splits) {
     main.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);

@@ -66,7 +66,15 @@ constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
      {.name = "attention_prepare_8bit",
       .op = "attention_prefill",
       .required = false,
-      .stand_in = "library.attention_prepare"}}};
+      .stand_in = "library.attention_prepare"},
+     // on wgmma, which wants 8-bit values transposed
+     {.name = "mla_decode_8bit",
+      .op = "mla_decode",
+      .required = false,
+      .stand_in = "library.mla_decode",
+      .carry = kDeep,
+      .kind = "attention",
+      .classes = kMlaClasses}}};
 
 /// Where a calibration has no decode of the library's, the stack's next provider takes it.
 constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kHandedOn = [] {

@@ -320,21 +320,22 @@ class ToyFlash : public ToyAttention {
   }
 };
 
-/// 4 queries of each of 32 heads a KV head are 128 rows: one tile where packed, else 32 tiles that are nearly empty.
-/// 100 queries fill a tile to 78 %, packed 3200 of them 25 tiles; up to a tile's rows callers of several sequences always
-/// pack, beyond it 256 queries are not worth it.
-TEST_F(ToyFlash, FewQueriesArePacked) {
+/// Over pages the query heads of a KV head are packed: 4 queries of each of 32 are a tile of 128 rows, whose 8 blocks of keys go to
+/// as many of the 10 SMs; 100 are 25 tiles, which fill them.
+TEST_F(ToyFlash, QueryHeadsArePacked) {
   const auto m = flash();
   const auto plan = [&](std::int64_t queries) {
     return plan_attention(AttentionPrefill{1, 32, 1, 128, 128, queries, 1024}, m);
   };
-  EXPECT_EQ(plan(4).main.plan.ctas, 1);
+  EXPECT_EQ(plan(4).main.plan.ctas, 8);
+  EXPECT_EQ(plan(4).plan.splits, 8);
+  EXPECT_TRUE(plan(4).combines);
   EXPECT_EQ(plan(4).plan.packed_heads, 32);
   EXPECT_EQ(plan(100).main.plan.ctas, 25);
+  EXPECT_FALSE(plan(100).combines);
   EXPECT_EQ(plan(128).main.plan.ctas, 32);
-  EXPECT_EQ(plan(128).plan.packed_heads, 32);
   EXPECT_EQ(plan(256).main.plan.ctas, 64);
-  EXPECT_EQ(plan(256).plan.packed_heads, 1);
+  EXPECT_EQ(plan(256).plan.packed_heads, 32);
 }
 
 /// Its callers write keys and values to the cache, queries stay: 4 x (128 + 128) x 2 B x 64 tokens.
@@ -347,13 +348,15 @@ TEST_F(ToyFlash, AppendMovesKeysAndValues) {
   EXPECT_EQ(c.prepare.plan.ctas, 64);
 }
 
-/// Splits fill the 10 SMs once: 3 of each of 3 streams, none of 8 (four fifths of the SMs) or more.
-TEST_F(ToyFlash, DecodeFillsTheSmsOnce) {
+/// Parts give each of the 10 SMs as many blocks of 128 keys: of three streams of 4097 keys (33 blocks) three parts, of eight, which
+/// are 26.4 blocks an SM and a tenth, two. Every block of a short stream is a part.
+TEST_F(ToyFlash, DecodeFillsTheSmsWithBlocks) {
   const auto m = flash();
   EXPECT_EQ(plan_attention(AttentionDecode{3, 8, 1, 128, 128, 4096}, m).plan.splits, 3);
   EXPECT_TRUE(plan_attention(AttentionDecode{3, 8, 1, 128, 128, 4096}, m).combines);
-  EXPECT_EQ(plan_attention(AttentionDecode{8, 8, 1, 128, 128, 4096}, m).plan.splits, 1);
-  EXPECT_EQ(plan_attention(AttentionDecode{1, 8, 1, 128, 128, 256}, m).plan.splits, 2);  // blocks of 128 keys
+  EXPECT_EQ(plan_attention(AttentionDecode{8, 8, 1, 128, 128, 4096}, m).plan.splits, 2);
+  EXPECT_EQ(plan_attention(AttentionDecode{1, 8, 1, 128, 128, 256}, m).plan.splits, 3);
+  EXPECT_EQ(plan_attention(AttentionDecode{993, 8, 1, 128, 128, 4096}, m).plan.splits, 1);
 }
 
 /// append: -1 is what the kernel set's stacks do: the libraries' rotate and append in a launch of their own.
