@@ -20,7 +20,8 @@ std::vector<Check> check_kernels(unsigned seed, int shapes, const TopicDone& don
 /// The same by topic, with at least `shapes` shapes of each kernel: fixed awkward ones first, then random ones.
 std::vector<Check> check_rowwise(unsigned seed, int shapes);
 std::vector<Check> check_rowwise_fp16(unsigned seed, int shapes);
-std::vector<Check> check_moves(unsigned seed, int shapes);     ///< rope, rope with the cache append, embedding; bf16 and fp16
+std::vector<Check> check_moves(unsigned seed,
+                               int shapes);  ///< rope, rope with the cache append, embedding; bf16 and fp16
 std::vector<Check> check_scans(unsigned seed, int shapes);     ///< sum_all, cumsum
 std::vector<Check> check_adamw(unsigned seed, int shapes);     ///< the optimizer's update
 std::vector<Check> check_training(unsigned seed, int shapes);  ///< gradients row by row, loss, norm and update
