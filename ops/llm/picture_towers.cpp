@@ -163,7 +163,8 @@ std::optional<double> picture_tower_params(const LlmConfig& config, const LlmCon
   // MllamaForCausalLM is the language model alone.
   const bool whole = first_architecture(config.outer()) != "MllamaForCausalLM";
   if (type == "mllama_vision_model" && whole) return mllama_params(tower, h);
-  if (type == "pixtral" && (around == "mistral3" || around == "llava")) {
+  const bool mistral = around == "mistral3" || around == "ministral3";  // one class, Mistral3ForConditionalGeneration
+  if (type == "pixtral" && (mistral || around == "llava")) {
     return pixtral_params(tower) + pixtral_projector(config, tower, h);
   }
   if (around == "glm4v") return glm4v_params(tower);

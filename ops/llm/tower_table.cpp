@@ -60,9 +60,10 @@ std::optional<TableTower> table_tower(const LlmConfig& config, const std::string
 
 bool knows_towers_of(const std::string& model_type) {
   // ops/llm/towers.cpp, ops/llm/picture_towers.cpp
-  constexpr auto kOwn = std::to_array<std::string_view>(
-      {"gemma3", "gemma3n", "got_ocr2", "phi4_multimodal", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe",
-       "mllama", "mistral3", "llava", "glm4v", "qwen2_audio", "git", "paligemma", "kimi_vl", "internvl_chat"});
+  constexpr auto kOwn =
+      std::to_array<std::string_view>({"gemma3", "gemma3n", "got_ocr2", "phi4_multimodal", "qwen2_vl", "qwen2_5_vl",
+                                       "qwen3_vl", "qwen3_vl_moe", "mllama", "mistral3", "ministral3", "llava", "glm4v",
+                                       "qwen2_audio", "git", "paligemma", "kimi_vl", "internvl_chat"});
   return table().at("models").has(model_type) || std::find(kOwn.begin(), kOwn.end(), model_type) != kOwn.end();
 }
 
