@@ -187,6 +187,20 @@ TEST(BandTable, AClassUnknownAtItsDistanceTakesTheHull) {
   EXPECT_EQ(far.find(KernelSet::library, copy, 1.0 * units::ms, Bound::memory).low, -0.4);
 }
 
+/// What was measured on no card is nowhere narrower than its kind on cards of another generation.
+TEST(BandTable, WhatWasNeverMeasuredIsAsWideAsItsKind) {
+  Calibration c = with_bands({});
+  c.transfer_bands["far.library.gemm.large"] = Band{-0.1, 0.1, 3};
+  c.transfer_bands["far.library.matrix.large"] = Band{-0.4, 0.4, 4};
+  const auto high = [&](BandSection section) {
+    return BandTable(c, section)
+        .find(KernelSet::library, band_class_of_name("gemm"), 1.0 * units::ms, Bound::memory)
+        .high;
+  };
+  EXPECT_EQ(high(BandSection::far), 0.1);
+  EXPECT_EQ(high(BandSection::never), 0.4);
+}
+
 /// Our kernels were measured on one card only: elsewhere they are at least as uncertain as the library's.
 TEST(BandTable, OurKernelsOnAnHeirTakeTheWiderOfBoth) {
   Calibration c = with_bands({{"own.copy.large", Band{-0.3, 0.05, 1}}});
