@@ -201,6 +201,14 @@ TEST(BandTable, WhatWasNeverMeasuredIsAsWideAsItsKind) {
   EXPECT_EQ(high(BandSection::never), 0.4);
 }
 
+/// H100 and H200 are near to each other, not to an A100: it has no measured card beside it.
+TEST(BandTable, NothingIsOfTheA100sGenerationButItself) {
+  for (const auto& [name, formats] : load_calibration("a100_sxm", "").measured) {
+    EXPECT_FALSE(name.starts_with("near.")) << name;
+  }
+  EXPECT_TRUE(load_calibration("h200_sxm", "").measured.contains("near.library.gemm"));
+}
+
 /// Our kernels were measured on one card only: elsewhere they are at least as uncertain as the library's.
 TEST(BandTable, OurKernelsOnAnHeirTakeTheWiderOfBoth) {
   Calibration c = with_bands({{"own.copy.large", Band{-0.3, 0.05, 1}}});

@@ -341,13 +341,13 @@ void add_transfers(const Calibration& donor, const std::vector<BandRow>& rows, P
   }
 }
 
-/// Which classes were measured in which formats, here and on other cards.
-void write_measured(BandFit& out) {
+/// Which classes were measured in which formats, here and on other cards. A pair of cards of another generation than
+/// `gpu` is near to each other and far from it.
+void write_measured(const Gpu& gpu, BandFit& out) {
   std::map<std::string, std::set<std::string>> formats;
   for (const BandResidual& r : out.residuals) {
-    const std::string distance = r.section == BandSection::own_card ? ""
-                                 : r.section == BandSection::near   ? "near."
-                                                                    : "far.";
+    const bool near = r.section == BandSection::near && Pricer::gpu(r.left_out).generation == gpu.generation;
+    const std::string distance = r.section == BandSection::own_card ? "" : near ? "near." : "far.";
     const std::string name = std::string(key_of(r.kernels)) + "." + std::string(band_class_name(r.band_class));
     if (r.format.empty()) formats[distance + name].insert(std::string(kAnyFormat));  // bytes, of whatever type
     else if (parse_precision(r.format)) formats[distance + name].insert(r.format);
@@ -397,7 +397,7 @@ BandFit fit_bands(const Gpu& gpu, const Calibration& calibration, const std::vec
   if (out.residuals.empty()) throw BadInput("no training row of " + gpu.name + " is modelled: no bands");
   for (const Calibration& donor : donors) add_transfers(donor, rows, pricer, out.residuals);
   write_bands(out);
-  write_measured(out);
+  write_measured(gpu, out);
   return out;
 }
 
