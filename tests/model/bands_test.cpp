@@ -295,7 +295,7 @@ TEST(StepBand, OfAModelLiesBetweenItsOperatorsSumsAndHoldsThePrediction) {
     Seconds low, high, widest;
     for (const NodePrediction& n : step.nodes) {
       const auto count = static_cast<double>(n.node->count);
-      low += count * (n.op.low + n.gap);
+      low += count * (std::exp(n.op.band_range.low) * n.op.time + n.gap);  // its floor is not in the step's sum
       high += count * (n.op.high + n.gap);
       widest = std::max(widest, count * (n.op.high - n.op.low));
     }
