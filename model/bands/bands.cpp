@@ -187,7 +187,8 @@ BandTable::BandTable(const Calibration& calibration, BandSection section) {
   // A file of measured scalars and no residuals is as good as one taken over.
   const bool own_card = section == BandSection::own_card && !calibration.bands.empty();
   const auto& transfers = calibration.transfer_bands;
-  const bool near = section != BandSection::far && section != BandSection::never && transfers.lower_bound("near.") != transfers.end();
+  const bool near =
+      section != BandSection::far && section != BandSection::never && transfers.lower_bound("near.") != transfers.end();
   const std::string distance = own_card ? "" : near ? "near." : "far.";
   if (own_card) {
     fill(calibration.bands, "library.", library_);

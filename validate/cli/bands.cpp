@@ -94,8 +94,14 @@ ExitCode run_coverage(const CoverageRequest& request, std::ostream& out) {
   auto coverage = coverage_of(rows_of(request.lists, Half::heldout).rows, request.calibration_file);
   std::vector<std::string> left_out;
   for (StepsInside& steps : steps_inside(whole_steps(step_sources_of(request.lists), Half::heldout, left_out))) {
-    coverage.push_back({"any", steps.stack == "own" ? KernelSet::own : KernelSet::library,
-                        "step " + steps.stack + " " + steps.kind, "measured", steps.steps, steps.inside, steps.steps, {}});
+    coverage.push_back({"any",
+                        steps.stack == "own" ? KernelSet::own : KernelSet::library,
+                        "step " + steps.stack + " " + steps.kind,
+                        "measured",
+                        steps.steps,
+                        steps.inside,
+                        steps.steps,
+                        {}});
   }
   const std::string& format = request.report.format;
   write_or_print(request.report,

@@ -85,7 +85,8 @@ std::string coverage_report(const std::vector<Coverage>& coverage) {
 std::string distance_report(const std::vector<Coverage>& here, const std::vector<DistanceCoverage>& near,
                             const std::vector<DistanceCoverage>& far) {
   std::map<std::pair<std::string, int>, DistanceCoverage> rows;
-  const auto add = [&](const std::string& name, int distance, long count, long inside, const std::vector<double>& widths) {
+  const auto add = [&](const std::string& name, int distance, long count, long inside,
+                       const std::vector<double>& widths) {
     DistanceCoverage& c = rows[{name, distance}];
     c.rows += count;
     c.inside += inside;
@@ -101,10 +102,10 @@ std::string distance_report(const std::vector<Coverage>& here, const std::vector
   std::string text = "| class | distance | rows | in band % | half-width |\n|---|---|--:|--:|--:|\n";
   for (auto& [key, c] : rows) {
     std::sort(c.half_widths.begin(), c.half_widths.end());
-    text += line("| %s | %s | %ld | %.0f | %.2f |\n", key.first.c_str(),
-                 kDistances[static_cast<std::size_t>(key.second)], c.rows,
-                 100 * static_cast<double>(c.inside) / static_cast<double>(c.rows),
-                 c.half_widths[c.half_widths.size() / 2]);
+    text +=
+        line("| %s | %s | %ld | %.0f | %.2f |\n", key.first.c_str(), kDistances[static_cast<std::size_t>(key.second)],
+             c.rows, 100 * static_cast<double>(c.inside) / static_cast<double>(c.rows),
+             c.half_widths[c.half_widths.size() / 2]);
   }
   return text;
 }

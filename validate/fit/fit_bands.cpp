@@ -353,9 +353,8 @@ void write_measured(const Gpu& gpu, BandFit& out) {
     else if (parse_precision(r.format)) formats[distance + name].insert(r.format);
   }
   // What the list has no rows of stays: scalars may have been fitted to rows that no band is found from.
-  std::erase_if(out.calibration.measured, [](const auto& entry) {
-    return entry.first.starts_with("near.") || entry.first.starts_with("far.");
-  });
+  std::erase_if(out.calibration.measured,
+                [](const auto& entry) { return entry.first.starts_with("near.") || entry.first.starts_with("far."); });
   for (const auto& [name, found] : formats) out.calibration.measured[name].assign(found.begin(), found.end());
 }
 

@@ -35,9 +35,10 @@ struct BandResidual {
   std::size_t band_class = 0, size = 0;
   Bound bound = Bound::latency;
   double value = 0;
-  std::string format;   ///< of numbers: "bf16", "w4a16"
-  std::string stack;    ///< who measured; those with enough rows count equally
-  std::string left_out;  ///< on other cards: what is left out to judge the band, the card (near) or its generation (far)
+  std::string format;  ///< of numbers: "bf16", "w4a16"
+  std::string stack;   ///< who measured; those with enough rows count equally
+  std::string
+      left_out;         ///< on other cards: what is left out to judge the band, the card (near) or its generation (far)
   std::string context;  ///< what a step's operators have in common: card, stack, clock, cache state, tokens
 };
 
