@@ -185,6 +185,7 @@ Provenance Origin::provenance(KernelSet set, std::size_t band_class, std::string
 const BandTable& Origin::bands(Provenance provenance) const {
   const BandSection section = provenance == Provenance::measured          ? BandSection::own_card
                               : provenance == Provenance::same_generation ? BandSection::near
+                              : provenance == Provenance::never_measured  ? BandSection::never
                                                                           : BandSection::far;
   Table& table = tables_[static_cast<std::size_t>(section)];
   std::call_once(table.once, [&] { table.bands = BandTable(calibration, section); });

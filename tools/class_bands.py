@@ -3,8 +3,9 @@
 takes too long: by size (10us, 100us, large) the 3rd to the 97th percentile (SHARE: 0.03) of ln(measured / predicted), and the middle.
 Written into data/calibration/<GPU>.json; with FROM into that card's file as well, whose bands of neighbours they are.
 
-usage: [SHARE=0.03] tools/class_bands.py GPU CLASS ROWS.train.csv [FROM] [-- filters of `validate compare`]
+usage: [SHARE=0.03] [FORMATS="fp8"] tools/class_bands.py GPU CLASS ROWS.train.csv [FROM] [-- filters of `validate compare`]
     GPU, FROM: cards by short name; FROM: the same rows are predicted by that card's file, as for a neighbour without its own
+    FORMATS: those that the class was measured in, where the rows are of more (a class that is too few takes its neighbour's too)
     CLASS: as in the calibration, library.linear_conv; build validate first
 """
 import csv
@@ -59,10 +60,12 @@ def calibration_of(card):
 def write(card, section, name, found):
     path, found = calibration_of(card), list(found)
     calibration = json.loads(path.read_text())
+    for known in [key for key in calibration[section] if key.startswith(name + ".")]:
+        del calibration[section][known]  # by bound too: the bands of all rows stand for them
     for size, band in bands(found).items():
         calibration[section][f"{name}.{size}"] = band
         print(card, f"{name}.{size}", band)
-    calibration["measured"][name] = sorted({dtype for _, dtype, _ in found})
+    calibration["measured"][name] = os.environ["FORMATS"].split() if "FORMATS" in os.environ else sorted({dtype for _, dtype, _ in found})
     for part in (section, "measured"):
         calibration[part] = dict(sorted(calibration[part].items()))
     beside = path.with_suffix(".json.partial")

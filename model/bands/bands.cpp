@@ -187,13 +187,15 @@ BandTable::BandTable(const Calibration& calibration, BandSection section) {
   // A file of measured scalars and no residuals is as good as one taken over.
   const bool own_card = section == BandSection::own_card && !calibration.bands.empty();
   const auto& transfers = calibration.transfer_bands;
-  const bool near = section != BandSection::far && transfers.lower_bound("near.") != transfers.end();
+  const bool near =
+      section != BandSection::far && section != BandSection::never && transfers.lower_bound("near.") != transfers.end();
   const std::string distance = own_card ? "" : near ? "near." : "far.";
   if (own_card) {
     fill(calibration.bands, "library.", library_);
     fill(calibration.bands, "own.", own_);
   } else {
     fill_transfers(transfers, distance, near ? "far." : "near.");
+    if (section == BandSection::never) widen_to_kinds(library_);
     fill(calibration.bands, "own.", own_);
     widen(own_, library_);
   }
@@ -247,6 +249,16 @@ void BandTable::widen(Cells& cells, const Cells& by) {
     cells[i] = static_cast<std::uint32_t>(bands_.size());
     bands_.push_back(std::move(hull));
   }
+}
+
+void BandTable::widen_to_kinds(Cells& cells) {
+  constexpr std::size_t kOfClass = kSizes * kBounds;
+  Cells kinds(cells.size(), 0);
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const std::size_t number = i / kOfClass, kind = classes().parent(number);
+    if (classes().parent(kind) != kind) kinds[i] = cells[kind * kOfClass + i % kOfClass];
+  }
+  widen(cells, kinds);
 }
 
 const Band& BandTable::find(KernelSet kernels, std::size_t band_class, Seconds predicted, Bound bound) const {

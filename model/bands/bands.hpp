@@ -16,7 +16,8 @@
 // ("near": same compute capability, "far": another) and, as "near", for the card itself when its descriptor was
 // changed. These hold the residuals of every measured card priced with every other card's scalars, as nobody knows
 // which way a further card will be off. A class that one of the two distances knows nothing of takes the hull of its
-// wider class there and of the same class at the other. A kernel set of ours has been measured on no other card: there
+// wider class there and of the same class at the other; such a band goes as far to either side, since which way a further
+// card is off nobody knows. What was measured on no card is nowhere narrower than its kind. A kernel set of ours has been measured on no other card: there
 // it takes the hull of its own band and the library's transfer band.
 #pragma once
 
@@ -53,8 +54,9 @@ std::size_t band_class_of_name(std::string_view name);
 /// Class of an operator whose kernels have none of their own: the operator's name, "rowwise" where that is no class.
 std::size_t band_class_of_operator(const Op& op);
 
-/// Where a machine's bands come from.
-enum class BandSection { own_card, near, far };
+/// Where a machine's bands come from. `never`: of kernels that were measured on no card, or in no such format: those of
+/// another generation, and nowhere narrower than their kind's.
+enum class BandSection { own_card, near, far, never };
 
 /// The bands of one machine, every class resolved.
 class BandTable {
@@ -74,6 +76,7 @@ class BandTable {
   std::vector<bool> fill(const std::map<std::string, Band>& found, std::string_view prefix, Cells& cells);
   void fill_transfers(const std::map<std::string, Band>& found, const std::string& distance, const std::string& other);
   void widen(Cells& cells, const Cells& by);
+  void widen_to_kinds(Cells& cells);
   std::vector<Band> bands_;
   Cells own_, library_;
   BandCorrelation own_correlation_, library_correlation_;

@@ -99,7 +99,7 @@ class Origin {
     std::once_flag once;
     BandTable bands;
   };
-  mutable std::array<Table, 3> tables_;  // by section, worked out when first asked for
+  mutable std::array<Table, 4> tables_;  // by section, worked out when first asked for
 };
 
 struct MachineParts {

@@ -187,6 +187,28 @@ TEST(BandTable, AClassUnknownAtItsDistanceTakesTheHull) {
   EXPECT_EQ(far.find(KernelSet::library, copy, 1.0 * units::ms, Bound::memory).low, -0.4);
 }
 
+/// What was measured on no card is nowhere narrower than its kind on cards of another generation.
+TEST(BandTable, WhatWasNeverMeasuredIsAsWideAsItsKind) {
+  Calibration c = with_bands({});
+  c.transfer_bands["far.library.gemm.large"] = Band{-0.1, 0.1, 3};
+  c.transfer_bands["far.library.matrix.large"] = Band{-0.4, 0.4, 4};
+  const auto high = [&](BandSection section) {
+    return BandTable(c, section)
+        .find(KernelSet::library, band_class_of_name("gemm"), 1.0 * units::ms, Bound::memory)
+        .high;
+  };
+  EXPECT_EQ(high(BandSection::far), 0.1);
+  EXPECT_EQ(high(BandSection::never), 0.4);
+}
+
+/// H100 and H200 are near to each other, not to an A100: it has no measured card beside it.
+TEST(BandTable, NothingIsOfTheA100sGenerationButItself) {
+  for (const auto& [name, formats] : load_calibration("a100_sxm", "").measured) {
+    EXPECT_FALSE(name.starts_with("near.")) << name;
+  }
+  EXPECT_TRUE(load_calibration("h200_sxm", "").measured.contains("near.library.gemm"));
+}
+
 /// Our kernels were measured on one card only: elsewhere they are at least as uncertain as the library's.
 TEST(BandTable, OurKernelsOnAnHeirTakeTheWiderOfBoth) {
   Calibration c = with_bands({{"own.copy.large", Band{-0.3, 0.05, 1}}});
@@ -273,7 +295,7 @@ TEST(StepBand, OfAModelLiesBetweenItsOperatorsSumsAndHoldsThePrediction) {
     Seconds low, high, widest;
     for (const NodePrediction& n : step.nodes) {
       const auto count = static_cast<double>(n.node->count);
-      low += count * (n.op.low + n.gap);
+      low += count * (std::exp(n.op.band_range.low) * n.op.time + n.gap);  // its floor is not in the step's sum
       high += count * (n.op.high + n.gap);
       widest = std::max(widest, count * (n.op.high - n.op.low));
     }

@@ -46,12 +46,12 @@ TEST(Provenance, IsOfTheKernelsClassAndTheNumberFormat) {
   EXPECT_EQ(of(gemm("bf16"), "h200_sxm", "ideal"), Provenance::datasheet);
 }
 
-/// What nobody measured has the band of cards of another generation, of the class or the next wider one.
+/// What nobody measured has the band of cards of another generation, of the class or the next wider one, nowhere narrower than its kind.
 TEST(Provenance, TheBandFollowsIt) {
   const Machine h200 = card("h200_sxm", "trt-llm");
   const OpPrediction p = predict(gemm("w4a16"), h200);
-  const BandTable far(h200.calibration(), BandSection::far);
-  const Band& band = far.find(KernelSet::library, p.band_class, p.time, p.bound);
+  const BandTable never(h200.calibration(), BandSection::never);
+  const Band& band = never.find(KernelSet::library, p.band_class, p.time, p.bound);
   EXPECT_EQ(p.band_range.low, std::min(band.low, band.low - band.middle));
   EXPECT_GT(std::log(p.high / p.low), std::log(predict(gemm("bf16"), h200).high / predict(gemm("bf16"), h200).low));
 }

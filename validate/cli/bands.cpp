@@ -68,12 +68,40 @@ ExitCode run_fit_steps(const FitStepsRequest& request, std::ostream& out, std::o
   return ExitCode::done;
 }
 
+namespace {
+
+std::string distance_table(const CoverageRequest& request) {
+  std::vector<Calibration> donors;
+  for (const std::string& name : json_file_names(data_folder() + "/calibration")) {
+    donors.push_back(load_calibration(name, ""));
+  }
+  constexpr std::size_t kThreads = 2;
+  const BandRows heldout = rows_of(request.lists, Half::heldout);
+  const auto train_residuals = transfer_residuals(donors, rows_of(request.lists, Half::train).rows, kThreads);
+  const auto heldout_residuals = transfer_residuals(donors, heldout.rows, kThreads);
+  return distance_report(coverage_of(heldout.rows),
+                         left_out_coverage(train_residuals, heldout_residuals, BandSection::near),
+                         left_out_coverage(train_residuals, heldout_residuals, BandSection::far));
+}
+
+}  // namespace
+
 ExitCode run_coverage(const CoverageRequest& request, std::ostream& out) {
+  if (request.by_distance) {
+    write_or_print(request.report, distance_table(request), out);
+    return ExitCode::done;
+  }
   auto coverage = coverage_of(rows_of(request.lists, Half::heldout).rows, request.calibration_file);
   std::vector<std::string> left_out;
   for (StepsInside& steps : steps_inside(whole_steps(step_sources_of(request.lists), Half::heldout, left_out))) {
-    coverage.push_back({"any", steps.stack == "own" ? KernelSet::own : KernelSet::library,
-                        "step " + steps.stack + " " + steps.kind, "measured", steps.steps, steps.inside, steps.steps});
+    coverage.push_back({"any",
+                        steps.stack == "own" ? KernelSet::own : KernelSet::library,
+                        "step " + steps.stack + " " + steps.kind,
+                        "measured",
+                        steps.steps,
+                        steps.inside,
+                        steps.steps,
+                        {}});
   }
   const std::string& format = request.report.format;
   write_or_print(request.report,

@@ -16,6 +16,7 @@ struct CoverageRequest {
   std::vector<std::string> lists;
   std::string calibration_file;  ///< in place of its own, of the card that it names
   AskedReport report;
+  bool by_distance = false;  ///< on cards that take scalars over too, each left out in turn
 };
 /// How many held-out rows lie in their bands, by class.
 /// Bands of whole steps, which belong to stacks and to no card: to `out_file`, or to `out`.

@@ -135,6 +135,7 @@ const std::vector<Flag> kFlags{
      "what to measure: op,dtype,shape,cache,clock; step: model,phase,batch,... (repeatable)",
      [](Flags& f, Text t) { f.studies.push_back(t); }},
     {"--alone", "", false, "measure our own kernels without the library's beside them", nothing},
+    {"--by-distance", "", false, "a table of classes and distances, each card left out in turn", nothing},
     {"--by-gpu", "", false, "a line for each GPU and set of kernels", nothing},
     {"--gpus", "N", false, "how many GPUs [1]", [](Flags& f, Text t) { f.gpus = whole_number("--gpus", t, 1); }},
     {"--nccl", "FILE", false, "with --gpus: libnccl.so.2, to measure beside our collectives [looked for]",

@@ -117,7 +117,11 @@ ExitCode accuracy(const Flags& flags, const Surroundings& around) {
 }
 
 ExitCode coverage(const Flags& flags, const Surroundings& around) {
-  return run_coverage({{list_of(flags, "bands.json")}, flags.calibration, report_of(flags)}, around.out);
+  if (flags.has("--by-distance")) {
+    refuse(flags, {"--calibration", "--format"}, "with --by-distance, which holds every card's against every other's");
+  }
+  return run_coverage({{list_of(flags, "bands.json")}, flags.calibration, report_of(flags), flags.has("--by-distance")},
+                      around.out);
 }
 
 ExitCode power(const Flags& flags, const Surroundings& around) {
@@ -257,7 +261,8 @@ std::vector<Mode> desk_modes() {
        "Exit code 1 when one is worse.",
        accuracy},
       {"coverage", ModeGroup::desk, "[LIST]", 0, 1, "how many held-out rows lie in their error bands",
-       Names{"--calibration"} + kReport, kFigures, "LIST: rows to check [data/studies/bands.json].", coverage},
+       Names{"--calibration", "--by-distance"} + kReport, kFigures, "LIST: rows to check [data/studies/bands.json].",
+       coverage},
       {"power", ModeGroup::desk, "FILE...", 1, kAny, "time, power and clock of steady rows against the model, by class",
        kMachine + kFilters + Names{"--least-cap", "--most-cap", "--rows"} + kReport, kFigures,
        "FILE: recordings, or CSV with measured_W. --gpu is h200_sxm where it is not given.", power},

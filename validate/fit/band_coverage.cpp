@@ -1,4 +1,7 @@
 // Held-out rows against the bands that stand with their predictions, and the two reports.
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -52,6 +55,7 @@ std::vector<Coverage> coverage_of(const std::vector<BandRow>& rows, const std::s
     c.band_class = name;
     c.provenance = provenance;
     ++c.rows;
+    c.half_widths.push_back(std::log(scratch->high / scratch->low) / 2);
     if (shapes.insert(c.gpu + name + provenance + std::string(key_of(row.kernels)) + row.measured.what.shape).second) {
       ++c.shapes;
     }
@@ -74,6 +78,34 @@ std::string coverage_report(const std::vector<Coverage>& coverage) {
                  100 * c.share(), percent(range.least), percent(range.most));
     const double share = 100 * c.share();
     text += share < percent(range.least) ? "  below\n" : share > percent(range.most) ? "  above\n" : "\n";
+  }
+  return text;
+}
+
+std::string distance_report(const std::vector<Coverage>& here, const std::vector<DistanceCoverage>& near,
+                            const std::vector<DistanceCoverage>& far) {
+  std::map<std::pair<std::string, int>, DistanceCoverage> rows;
+  const auto add = [&](const std::string& name, int distance, long count, long inside,
+                       const std::vector<double>& widths) {
+    DistanceCoverage& c = rows[{name, distance}];
+    c.rows += count;
+    c.inside += inside;
+    c.half_widths.insert(c.half_widths.end(), widths.begin(), widths.end());
+  };
+  for (const Coverage& c : here) {
+    if (c.provenance != "measured" || c.half_widths.empty()) continue;
+    add((c.kernels == KernelSet::own ? "own " : "") + c.band_class, 0, c.rows, c.inside, c.half_widths);
+  }
+  for (const DistanceCoverage& c : near) add(c.band_class, 1, c.rows, c.inside, c.half_widths);
+  for (const DistanceCoverage& c : far) add(c.band_class, 2, c.rows, c.inside, c.half_widths);
+  constexpr std::array<const char*, 3> kDistances{"measured here", "same generation", "other generation"};
+  std::string text = "| class | distance | rows | in band % | half-width |\n|---|---|--:|--:|--:|\n";
+  for (auto& [key, c] : rows) {
+    std::sort(c.half_widths.begin(), c.half_widths.end());
+    text +=
+        line("| %s | %s | %ld | %.0f | %.2f |\n", key.first.c_str(), kDistances[static_cast<std::size_t>(key.second)],
+             c.rows, 100 * static_cast<double>(c.inside) / static_cast<double>(c.rows),
+             c.half_widths[c.half_widths.size() / 2]);
   }
   return text;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -44,20 +45,40 @@ std::vector<double> stack_weights(const std::vector<std::string>& stacks) {
   return weights;
 }
 
-/// The band of a cell's rows. On other cards it is cards that vary: there are far fewer than kRowsForBand pairs of a
-/// donor and an heir, so the band is the whole range of the pairs' bands.
-Band band_in(const Cell& cell, BandSection section) {
-  Band band = residual_band(cell.values, stack_weights(cell.stacks));
-  if (section == BandSection::own_card) return band;
-  std::map<std::string, std::vector<double>> pairs;
-  for (std::size_t i = 0; i < cell.values.size(); ++i) pairs[cell.stacks[i]].push_back(cell.values[i]);
-  for (const auto& [pair, values] : pairs) {
-    if (values.size() < kRowsForBand) continue;
-    const Band one = residual_band(values);
-    band.low = std::min(band.low, one.low);
-    band.high = std::max(band.high, one.high);
+/// What at most a tenth of the weight exceeds in size, as residual_band() corrects for a further row.
+double reach_of(const Cell& cell) {
+  const std::vector<double> weights = stack_weights(cell.stacks);
+  std::vector<std::pair<double, double>> sizes;
+  double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    sizes.emplace_back(std::abs(cell.values[i]), weights[i]);
+    sum += weights[i];
+    squares += weights[i] * weights[i];
   }
-  return band;
+  std::sort(sizes.rbegin(), sizes.rend());
+  const double most_outside = 2 * kTail * (sum + squares / sum) * (1 + 1e-12);
+  double outside = 0, reach = sizes.front().first;
+  for (const auto& [size, weight] : sizes) {
+    outside += weight;
+    if (outside > most_outside) break;
+    reach = size;
+  }
+  constexpr double kDigits = 1e4;
+  return std::ceil(reach * kDigits) / kDigits;
+}
+
+/// The band of a cell's rows. On other cards it goes as far to either side: which way a further card is off, nobody
+/// knows (prefill attention from A100 to Hopper is predicted too fast, from Hopper to A100 too slow). Pairs of cards
+/// count equally.
+Band band_in(const Cell& cell, BandSection section) {
+  if (section == BandSection::own_card) return residual_band(cell.values, stack_weights(cell.stacks));
+  const double reach = reach_of(cell);
+  return Band{-reach, reach, static_cast<long>(cell.values.size()), 0, ""};
+}
+
+void widen(Band& band, const Band& by) {
+  band.low = std::min(band.low, by.low);
+  band.high = std::max(band.high, by.high);
 }
 
 /// Class (or kind, or "all"), size class, bound.
@@ -67,10 +88,20 @@ struct CellKey {
   auto operator<=>(const CellKey&) const = default;
 };
 
+/// Whether other classes are of it. A class may be of no kind ("rowwise"): its parent is "all".
+bool is_kind(std::size_t number) {
+  for (std::size_t i = 0; i < band_class_count(); ++i) {
+    if (i != number && band_parent(i) == number) return true;
+  }
+  return false;
+}
+
+bool is_all(std::size_t number) { return band_parent(number) == number; }
+
 std::optional<CellKey> parent_of(const CellKey& key) {
   if (key.bound != kAnyBound) return CellKey{key.number, key.size, kAnyBound};
   const std::size_t up = band_parent(key.number);
-  const bool is_class = band_parent(up) != up;  // a class's parent is a kind, whose parent is "all"
+  const bool is_class = !is_kind(key.number);
   if (key.size != kAnySize && (key.number == up || !is_class)) return CellKey{key.number, kAnySize, kAnyBound};
   if (key.number == up) return std::nullopt;
   return CellKey{up, key.size, kAnyBound};
@@ -89,7 +120,8 @@ Cells cells_of(const std::vector<BandResidual>& residuals, KernelSet kernels, Ba
   Cells cells;
   for (const BandResidual& r : residuals) {
     if (r.kernels != kernels || r.section != section) continue;
-    cells[{r.band_class, r.size, static_cast<int>(r.bound)}].add(r);
+    // What bound a kernel is on another card is itself a guess.
+    if (section == BandSection::own_card) cells[{r.band_class, r.size, static_cast<int>(r.bound)}].add(r);
     cells[{r.band_class, r.size, kAnyBound}].add(r);
     for (std::size_t up = band_parent(r.band_class);; up = band_parent(up)) {
       cells[{up, r.size, kAnyBound}].add(r);
@@ -100,30 +132,55 @@ Cells cells_of(const std::vector<BandResidual>& residuals, KernelSet kernels, Ba
   return cells;
 }
 
+/// The next wider cell that has rows.
+std::optional<CellKey> wider(const Cells& cells, const CellKey& key) {
+  std::optional<CellKey> up = parent_of(key);
+  while (up && cells.count(*up) == 0) up = parent_of(*up);
+  return up;
+}
+
+/// Of another generation the few pairs of cards that were measured say little of one class: where its kind errs more, it
+/// is taken to err halfway as much. Found by leaving out generations (data/calibration/README.md).
+void lean_on_kind(const Cells& cells, const CellKey& key, Band& band) {
+  const auto kind = cells.find({band_parent(key.number), key.size, kAnyBound});
+  if (is_kind(key.number) || is_all(band_parent(key.number)) || kind == cells.end()) return;
+  if (kind->second.values.size() < kRowsForBand) return;
+  const double halfway = (band.high + reach_of(kind->second)) / 2;
+  if (halfway > band.high) band.low = -(band.high = std::ceil(halfway * 1e4) / 1e4);
+}
+
 /// The cell's own quantiles, or those of the nearest wider class that has enough rows, widened to hold these.
 Band resolve(const Cells& cells, const CellKey& key, KernelSet kernels, BandSection section) {
   const Cell& cell = cells.at(key);
-  std::optional<CellKey> up = parent_of(key);
-  if (cell.values.size() >= kRowsForBand || !up) return band_in(cell, section);
-  while (cells.at(*up).values.size() < kRowsForBand && parent_of(*up)) up = parent_of(*up);
-  const Cell& wider = cells.at(*up);
-  Band band = band_in(wider, section);
+  std::optional<CellKey> up = wider(cells, key);
+  Band band = band_in(cell, section);
+  if (cell.values.size() >= kRowsForBand || !up) {
+    if (section == BandSection::far) lean_on_kind(cells, key, band);
+    return band;
+  }
+  while (cells.at(*up).values.size() < kRowsForBand && wider(cells, *up)) up = wider(cells, *up);
+  const Band own = section == BandSection::own_card ? residual_band(cell.values) : band;
+  band = band_in(cells.at(*up), section);
+  if (section == BandSection::far) lean_on_kind(cells, *up, band);
   band.pooled = text_of(kernels, *up);
-  const Band own = residual_band(cell.values);
-  band.low = std::min(band.low, own.low);
-  band.high = std::max(band.high, own.high);
+  widen(band, own);
   return band;
 }
 
 /// A band that says nothing beyond the wider class's is left out: the model goes up the same way.
 bool same(const Band& a, const Band& b) { return a.low == b.low && a.high == b.high && a.middle == b.middle; }
 
-/// The band that the model will take.
-const Band& band_for(const BandResidual& r, const std::map<std::string, Band>& bands) {
+/// The band that the model will take; null where nothing of the kind is on file.
+const Band* find_band(const BandResidual& r, const std::map<std::string, Band>& bands) {
   std::optional<CellKey> key = CellKey{r.band_class, r.size, static_cast<int>(r.bound)};
   for (; key; key = parent_of(*key)) {
-    if (const auto at = bands.find(text_of(r.kernels, *key)); at != bands.end()) return at->second;
+    if (const auto at = bands.find(text_of(r.kernels, *key)); at != bands.end()) return &at->second;
   }
+  return nullptr;
+}
+
+const Band& band_for(const BandResidual& r, const std::map<std::string, Band>& bands) {
+  if (const Band* band = find_band(r, bands)) return *band;
   throw Error(ExitCode::our_bug, "no band for " + std::string(band_class_name(r.band_class)));
 }
 
@@ -205,10 +262,43 @@ std::map<std::string, Band> bands_of(const std::vector<BandResidual>& residuals,
   for (const auto& [key, cell] : cells) resolved[key] = resolve(cells, key, kernels, section);
   std::map<std::string, Band> bands;
   for (const auto& [key, band] : resolved) {
-    const std::optional<CellKey> up = parent_of(key);
+    const std::optional<CellKey> up = wider(cells, key);
     if (!up || key.size == kAnySize || !same(band, resolved.at(*up))) bands[text_of(kernels, key)] = band;
   }
   return bands;
+}
+
+void DistanceCoverage::add(double half_width, bool is_inside) {
+  ++rows;
+  inside += is_inside ? 1 : 0;
+  half_widths.push_back(half_width);
+}
+
+std::vector<DistanceCoverage> left_out_coverage(const std::vector<BandResidual>& train,
+                                                const std::vector<BandResidual>& heldout, BandSection section) {
+  std::map<std::string, std::vector<const BandResidual*>> by_card;
+  for (const BandResidual& r : heldout) {
+    if (r.section == section) by_card[r.left_out].push_back(&r);
+  }
+  std::map<std::string, DistanceCoverage> classes;
+  for (const auto& [card, rows] : by_card) {
+    std::vector<BandResidual> others;
+    std::copy_if(train.begin(), train.end(), std::back_inserter(others),
+                 [&name = card](const BandResidual& r) { return r.left_out != name; });
+    const auto bands = bands_of(others, KernelSet::library, section);
+    for (const BandResidual* r : rows) {
+      const Band* band = find_band(*r, bands);
+      if (band == nullptr || band->rows == 0) continue;  // no other pair of cards ran anything like it
+      classes[std::string(band_class_name(r->band_class))].add((band->high - band->low) / 2,
+                                                               band->low <= r->value && r->value <= band->high);
+    }
+  }
+  std::vector<DistanceCoverage> out;
+  for (auto& [name, c] : classes) {
+    c.band_class = name;
+    out.push_back(std::move(c));
+  }
+  return out;
 }
 
 BandCorrelation correlation_of(const std::vector<BandResidual>& residuals, const std::map<std::string, Band>& bands,

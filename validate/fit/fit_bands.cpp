@@ -174,10 +174,40 @@ FitParameter parameter_of(const std::string& name, double value) {
   return p;
 }
 
+/// Whether every fold leaves rows enough to a fit of `scalars`, and there are two at least.
+bool leave_enough(const std::vector<int>& fold_of, int folds, std::size_t scalars) {
+  std::vector<std::size_t> counts(static_cast<std::size_t>(folds));
+  for (const int fold : fold_of) ++counts[static_cast<std::size_t>(fold)];
+  const std::size_t most = *std::max_element(counts.begin(), counts.end());
+  return fold_of.size() - most >= std::max<std::size_t>(scalars, 1);
+}
+
+/// The fold of each row: shapes that differ in what varies from call to call stay together, unless they are so few that
+/// a fold would take nearly all rows with it ("one model's layer at every batch"): each shape is dealt on its own then.
+/// Nothing where not even that leaves a fit its rows: what one shape says can't be held against others.
+std::optional<std::vector<int>> folds_of(const std::vector<BandRow>& rows, const std::vector<std::size_t>& of_fit,
+                                         int folds, std::size_t scalars) {
+  const auto dealt = [&](const auto& text_of_op) {
+    std::vector<std::string> texts;
+    for (const std::size_t i : of_fit) {
+      const Op& op = rows[i].measured.what.op;
+      texts.push_back(std::string(op_name(op)) + " " + text_of_op(op));
+    }
+    return deal_folds(texts, folds);
+  };
+  std::vector<int> fold_of = dealt([](const Op& op) { return shape_group(op); });
+  if (!leave_enough(fold_of, folds, 5 * scalars)) fold_of = dealt([](const Op& op) { return shape_text(op); });
+  if (!leave_enough(fold_of, folds, scalars)) return std::nullopt;
+  return fold_of;
+}
+
 /// Adds to the residuals what the fit would have predicted otherwise had it not seen the row's fold.
-void cross_validate(const FittedTogether& fitted, const Calibration& calibration, const std::vector<BandRow>& rows,
+/// False where the rows are of too few shapes to be dealt.
+bool cross_validate(const FittedTogether& fitted, const Calibration& calibration, const std::vector<BandRow>& rows,
                     const std::vector<std::size_t>& of_fit, Pricer& pricer, const BandFitOptions& options,
                     std::vector<double>& change) {
+  const std::optional<std::vector<int>> folds = folds_of(rows, of_fit, options.folds, fitted.scalars.size());
+  if (!folds) return false;
   Calibration varied = calibration;
   FitProblem problem;
   std::vector<double*> free;
@@ -195,21 +225,18 @@ void cross_validate(const FittedTogether& fitted, const Calibration& calibration
     const std::vector<PricedRow> priced = pricer(varied, at);
     for (std::size_t i = 0; i < which.size(); ++i) out[i] = priced[i].time.in(units::s);
   };
-  std::vector<std::string> groups;
   std::vector<std::size_t> every;
   for (std::size_t i = 0; i < of_fit.size(); ++i) {
     const Measurement& row = rows[of_fit[i]].measured;
     problem.measured_s.push_back(row.time.in(units::s));
     problem.weights.push_back(1);
-    groups.push_back(std::string(op_name(row.what.op)) + " " + shape_group(row.what.op));
     every.push_back(i);
   }
   FitOptions quick;
   quick.max_steps = 6;  // from where the fit of all rows ended; a fifth fewer rows moves it little
-  const std::vector<int> folds = deal_folds(groups, options.folds);
   const std::vector<bool> trained(of_fit.size(), true);
   const std::vector<double> unseen =
-      cross_validated_residuals(problem, every, trained, folds, options.folds, start, quick);
+      cross_validated_residuals(problem, every, trained, *folds, options.folds, start, quick);
   // The same fit of all rows, in as many steps from the same start: what differs is the fold alone.
   const std::vector<int> one_fold(of_fit.size(), 1);
   std::vector<double> seen(of_fit.size());
@@ -217,6 +244,7 @@ void cross_validate(const FittedTogether& fitted, const Calibration& calibration
   for (std::size_t i = 0; i < of_fit.size(); ++i) {
     change[of_fit[i]] += unseen[i] - std::log(problem.measured_s[i] / seen[i]);
   }
+  return true;
 }
 
 }  // namespace
@@ -281,8 +309,9 @@ void add_own_card(const Gpu& gpu, const Calibration& calibration, const std::vec
       of_fit.push_back(here.rows[i]);
     }
     if (of_fit.size() < 5 * fitted.scalars.size()) continue;
-    cross_validate(fitted, calibration, rows, of_fit, pricer, options, change);
-    out.refitted += fitted.scalars.size();
+    if (cross_validate(fitted, calibration, rows, of_fit, pricer, options, change)) {
+      out.refitted += fitted.scalars.size();
+    }
   }
   for (std::size_t i = 0; i < here.rows.size(); ++i) {
     out.residuals.push_back(residual_of(rows[here.rows[i]], here.priced[i], BandSection::own_card));
@@ -290,38 +319,42 @@ void add_own_card(const Gpu& gpu, const Calibration& calibration, const std::vec
   }
 }
 
-/// Residuals of every card's rows with every other card's scalars. Each pair of cards and stack is a "stack": cards
-/// err as cards, so that each counts equally.
-void add_transfers(const std::vector<Calibration>& donors, const std::vector<BandRow>& rows, Pricer& pricer,
-                   BandFit& out) {
-  for (const Calibration& donor : donors) {
-    const std::string generation = load_gpu(donor.gpu).generation;
-    const PricedRows there = price_rows(donor, rows, pricer, [&](const BandRow& row) {
-      return row.gpu != donor.gpu && row.kernels == KernelSet::library;
-    });
-    for (std::size_t i = 0; i < there.rows.size(); ++i) {
-      const BandRow& row = rows[there.rows[i]];
-      const bool near = pricer.gpu(row.gpu).generation == generation;
-      BandResidual r = residual_of(row, there.priced[i], near ? BandSection::near : BandSection::far);
-      r.stack = donor.gpu + ">" + r.stack;
-      r.context = donor.gpu + ">" + r.context;
-      out.residuals.push_back(std::move(r));
-    }
+/// Residuals of the rows that `donor` was not made for. Each pair of cards and stack is a "stack": cards err as cards,
+/// so that each counts equally.
+void add_transfers(const Calibration& donor, const std::vector<BandRow>& rows, Pricer& pricer,
+                   std::vector<BandResidual>& out) {
+  const std::string generation = load_gpu(donor.gpu).generation;
+  const PricedRows there = price_rows(donor, rows, pricer, [&](const BandRow& row) {
+    return row.gpu != donor.gpu && row.kernels == KernelSet::library;
+  });
+  for (std::size_t i = 0; i < there.rows.size(); ++i) {
+    const BandRow& row = rows[there.rows[i]];
+    const std::string& of_row = pricer.gpu(row.gpu).generation;
+    const bool near = of_row == generation;
+    // Where the donor has no planner for it, an operator is priced by its bytes: that measures no kernel.
+    if (there.priced[i].band_class == band_class_of_name("rowwise")) continue;
+    BandResidual r = residual_of(row, there.priced[i], near ? BandSection::near : BandSection::far);
+    r.stack = donor.gpu + ">" + r.stack;
+    r.context = donor.gpu + ">" + r.context;
+    r.left_out = near ? row.gpu : of_row;
+    out.push_back(std::move(r));
   }
 }
 
-/// Which classes were measured in which formats, here and on other cards.
-void write_measured(BandFit& out) {
+/// Which classes were measured in which formats, here and on other cards. A pair of cards of another generation than
+/// `gpu` is near to each other and far from it.
+void write_measured(const Gpu& gpu, BandFit& out) {
   std::map<std::string, std::set<std::string>> formats;
   for (const BandResidual& r : out.residuals) {
-    const std::string distance = r.section == BandSection::own_card ? ""
-                                 : r.section == BandSection::near   ? "near."
-                                                                    : "far.";
+    const bool near = r.section == BandSection::near && Pricer::gpu(r.left_out).generation == gpu.generation;
+    const std::string distance = r.section == BandSection::own_card ? "" : near ? "near." : "far.";
     const std::string name = std::string(key_of(r.kernels)) + "." + std::string(band_class_name(r.band_class));
     if (r.format.empty()) formats[distance + name].insert(std::string(kAnyFormat));  // bytes, of whatever type
     else if (parse_precision(r.format)) formats[distance + name].insert(r.format);
   }
-  out.calibration.measured.clear();
+  // What the list has no rows of stays: scalars may have been fitted to rows that no band is found from.
+  std::erase_if(out.calibration.measured,
+                [](const auto& entry) { return entry.first.starts_with("near.") || entry.first.starts_with("far."); });
   for (const auto& [name, found] : formats) out.calibration.measured[name].assign(found.begin(), found.end());
 }
 
@@ -346,6 +379,14 @@ void write_bands(BandFit& out) {
 
 }  // namespace
 
+std::vector<BandResidual> transfer_residuals(const std::vector<Calibration>& donors, const std::vector<BandRow>& rows,
+                                             std::size_t threads) {
+  Pricer pricer(rows, threads);
+  std::vector<BandResidual> out;
+  for (const Calibration& donor : donors) add_transfers(donor, rows, pricer, out);
+  return out;
+}
+
 BandFit fit_bands(const Gpu& gpu, const Calibration& calibration, const std::vector<Calibration>& donors,
                   const std::vector<BandRow>& rows, const BandFitOptions& options) {
   Pricer pricer(rows, options.threads);
@@ -353,9 +394,9 @@ BandFit fit_bands(const Gpu& gpu, const Calibration& calibration, const std::vec
   out.calibration = calibration;
   add_own_card(gpu, calibration, rows, pricer, options, out);
   if (out.residuals.empty()) throw BadInput("no training row of " + gpu.name + " is modelled: no bands");
-  add_transfers(donors, rows, pricer, out);
+  for (const Calibration& donor : donors) add_transfers(donor, rows, pricer, out.residuals);
   write_bands(out);
-  write_measured(out);
+  write_measured(gpu, out);
   return out;
 }
 

@@ -3,7 +3,8 @@
 // Bands of the card whose calibration it is come from rows of that card. Scalars that were fitted to rows are fitted
 // again without each fifth of the shapes (shapes that differ in length or batch alone stay together), and a row's
 // residual takes the change that this makes to its prediction: no row is judged by scalars that saw it. Transfer bands
-// come from the rows of every card, priced with every other card's scalars as if its own had not been measured.
+// come from the rows of every card, priced with every other card's scalars as if its own had not been measured; they go
+// by class and size alone, as far to either side.
 //
 // Quantiles are those of split conformal prediction: the order statistics between which a further row of the class
 // falls with at least 90 % chance, whatever the distribution (Lei et al., JASA 113, 2018).
@@ -34,8 +35,10 @@ struct BandResidual {
   std::size_t band_class = 0, size = 0;
   Bound bound = Bound::latency;
   double value = 0;
-  std::string format;   ///< of numbers: "bf16", "w4a16"
-  std::string stack;    ///< who measured; those with enough rows count equally
+  std::string format;  ///< of numbers: "bf16", "w4a16"
+  std::string stack;   ///< who measured; those with enough rows count equally
+  std::string
+      left_out;         ///< on other cards: what is left out to judge the band, the card (near) or its generation (far)
   std::string context;  ///< what a step's operators have in common: card, stack, clock, cache state, tokens
 };
 
@@ -65,8 +68,9 @@ std::map<std::string, Band> bands_of(const std::vector<BandResidual>& residuals,
 BandCorrelation correlation_of(const std::vector<BandResidual>& residuals, const std::map<std::string, Band>& bands,
                                KernelSet kernels, BandSection section);
 
-/// "N=4096;K=4096": the shape without what varies from call to call (batch, tokens, lengths).
-std::string shape_group(const Op& op);
+/// Residuals of every card's rows with every other card's scalars, as if its own had not been measured.
+std::vector<BandResidual> transfer_residuals(const std::vector<Calibration>& donors, const std::vector<BandRow>& rows,
+                                             std::size_t threads);
 
 /// How many held-out rows lie in their bands, each card with the calibration that a user would get.
 struct Coverage {
@@ -75,8 +79,27 @@ struct Coverage {
   std::string band_class, provenance;
   long rows = 0, inside = 0;
   long shapes = 0;  ///< different ones: rows of one shape (other stacks, clocks, cache states) err alike
+  std::vector<double> half_widths{};  ///< of ln(measured / predicted), one a row of an operator
   double share() const { return static_cast<double>(inside) / static_cast<double>(rows); }
 };
+/// Held-out rows in bands of one distance, by class.
+struct DistanceCoverage {
+  std::string band_class;
+  long rows = 0, inside = 0;
+  std::vector<double> half_widths;  ///< of ln(measured / predicted), one a row
+  void add(double half_width, bool is_inside);
+};
+/// Of each card (near) or generation (far) in turn, its held-out rows in bands that none of its rows was behind.
+std::vector<DistanceCoverage> left_out_coverage(const std::vector<BandResidual>& train,
+                                                const std::vector<BandResidual>& heldout, BandSection section);
+/// The table of `coverage --by-distance`: class and distance, rows, in band %, median half-width. `here`: held-out rows
+/// in the bands that a user gets.
+std::string distance_report(const std::vector<Coverage>& here, const std::vector<DistanceCoverage>& near,
+                            const std::vector<DistanceCoverage>& far);
+
+/// "N=4096;K=4096": the shape without what varies from call to call (batch, tokens, lengths).
+std::string shape_group(const Op& op);
+
 /// By card, kernel set, class and provenance. `calibration_file`: in place of its own, of the card that it names.
 std::vector<Coverage> coverage_of(const std::vector<BandRow>& rows, const std::string& calibration_file = {});
 
