@@ -57,7 +57,7 @@ TEST(WaitingPower, WorkOverThePaceOfTheHost) {
   int rows = 0;
   for (const Waits& w : recorded()) {
     if (w.name == "idle") {
-      EXPECT_NEAR(still.in(units::W), w.watts, 3);
+      EXPECT_NEAR(still.in(units::W), w.watts, 5);  // this card; the energies are of the mean of ten
     }
     if (w.name.rfind("mm ", 0) != 0 || w.period == 0 || w.name.find("zeros") != std::string::npos) continue;
     const std::string shape = w.name.substr(3, w.name.find(' ', 3) - 3);
