@@ -186,7 +186,7 @@ TEST(BandsOf, AClassOfNoKindTakesAll) {
   std::vector<BandResidual> rows;
   for (int i = 0; i < 60; ++i) rows.push_back(residual("add", 2, 0.001 * i));
   rows.push_back(residual("rowwise", 2, 0.5));
-  const Band& band = bands_of(rows, KernelSet::own, BandSection::own_card).at("own.rowwise.large");
+  const Band band = bands_of(rows, KernelSet::own, BandSection::own_card).at("own.rowwise.large");
   EXPECT_EQ(band.pooled, "own.all.large");
   EXPECT_NEAR(band.high, 0.5, 1e-4);
 }

@@ -16,8 +16,8 @@ bool hides_keys(const AttentionPrefill& s) { return s.window > 0 && s.window < s
 
 PagedQuestion question_of(const AttentionPrefill& s) {
   const double qk_dim = compiled_width(s.qk_dim), v_dim = compiled_width(s.v_dim);
-  const auto queries = static_cast<double>(s.q_len * (s.q_heads / s.kv_heads));
-  return {std::max(qk_dim, v_dim), v_dim, queries, hides_keys(s), is_narrow(s.dtype)};
+  const std::int64_t queries = s.q_len * (s.q_heads / s.kv_heads);
+  return {std::max(qk_dim, v_dim), v_dim, static_cast<double>(queries), hides_keys(s), is_narrow(s.dtype)};
 }
 
 /// Work of a block of scores. Each warpgroup reads the keys itself; wgmma takes 8-bit values along the keys alone, so that they
@@ -95,7 +95,8 @@ AttentionChoice plan_paged_prefill(const AttentionPrefill& asked, bool appends, 
   s.dtype = multiplied(asked.dtype, asked.kv_dtype, m);
   const PagedQuestion q = question_of(s);
   const PagedTile tile = paged_tile(q);
-  const double qk_dim = compiled_width(s.qk_dim), packed = static_cast<double>(s.q_heads / s.kv_heads);
+  const std::int64_t group = s.q_heads / s.kv_heads;
+  const double qk_dim = compiled_width(s.qk_dim), packed = static_cast<double>(group);
   const BlockCount blocks = visited_blocks(s, tile.rows / packed, tile.keys, WindowBegin::own_key);
   AttentionChoice c;
   c.math = s.dtype;
