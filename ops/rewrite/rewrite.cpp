@@ -72,6 +72,14 @@ Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>
   return op;
 }
 
+/// A gather or scatter of tensor ranks' tokens that goes in parts beside a product: parts lie where the product reads or writes
+/// them, so that a framework has no launches around it.
+bool in_parts(const Node& node, const Workload& w) {
+  const auto* c = std::get_if<Collective>(&node.op);
+  return w.overlap == Overlap::iteration && c != nullptr && node.pass != Pass::update && node.role == NodeRole::plain &&
+         (c->kind == CollectiveKind::all_gather || c->kind == CollectiveKind::reduce_scatter);
+}
+
 /// How often it runs for its node.
 std::int64_t times_of(const LaunchRule& rule, const Node& node, const std::vector<double>& values) {
   if (!rule.times) return 1;
@@ -137,7 +145,7 @@ class Rewriting {
     const auto rule = std::find_if(rewrites_.rules.begin(), rewrites_.rules.end(), [&](const NodeRule& each) {
       return each.is_for(source, in, asked_.model_type, asked_.decode(), asked_.autocast);
     });
-    if (rule == rewrites_.rules.end()) {
+    if (rule == rewrites_.rules.end() || in_parts(source, asked_.workload)) {
       graph_.nodes.push_back(node);
       graph_.nodes.back().depends = waits;
       last_of_[i] = static_cast<int>(graph_.nodes.size()) - 1;

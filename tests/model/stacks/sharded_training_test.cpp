@@ -20,7 +20,7 @@ Machine machine_of(const char* gpu, const char* stack) {
   return machines().get({gpu, options});
 }
 
-StepPrediction iteration(const char* model, const char* stack, DType gradient) {
+Workload sharded(DType gradient) {
   Workload w;
   w.phase = Phase::train;
   w.batch = 64;
@@ -29,10 +29,25 @@ StepPrediction iteration(const char* model, const char* stack, DType gradient) {
   w.training.gradient = gradient;
   w.parallel.data = 8;
   w.parallel.zero = 3;
+  return w;
+}
+
+StepPrediction iteration(const char* model, const char* stack, Workload w) {
   const Machine machine = machine_of("h100_sxm", stack);
   w.fusion = machine.stack().fusion;
   Predictor predictor;
   return predictor.predict(load_llm(model), w, machine, RunOptions{machine.stack().runtime});
+}
+
+StepPrediction iteration(const char* model, const char* stack, DType gradient) {
+  return iteration(model, stack, sharded(gradient));
+}
+
+bool has(const StepPrediction& step, std::string_view name) {
+  for (const Node& node : step.graph.nodes) {
+    if (name == node.name) return true;
+  }
+  return false;
 }
 
 struct Moved {
@@ -81,6 +96,43 @@ TEST(ShardedTraining, ParametersOfTheirOwnAreCopiedInAndOut) {
   expect_moved(step, "forward_all_gather.d_cast", 4 * params / 8, 2 * params / 8);
   expect_moved(step, "backward_all_gather.d_copy_in", 2 * params / 8, 2 * params / 8);
   expect_moved(step, "grad_reduce_scatter.d_chunk_cat", 2 * params, 4 * params);
+}
+
+/// 8192 tokens of Llama-3.2-1B (32 heads, 8 of keys and values, 64 wide; 128,256 tokens of vocabulary), by torchtitan's source.
+TEST(ShardedTraining, TorchTitansModelIsWrittenOut) {
+  const StepPrediction step = iteration("llama-3.2-1b", "torchtitan", DType::fp32);
+  const double rotated = 8192.0 * 40 * 64, kept = 2.0 * 8192 * 8 * 64, logits = 8192.0 * 128256;
+  for (const char* name : {"rope.", "rope.d_"}) {
+    expect_moved(step, std::string(name) + "to_fp32", 2 * rotated, 4 * rotated);
+    expect_moved(step, std::string(name) + "times_angles", 4 * rotated, 4 * rotated);
+    expect_moved(step, std::string(name) + "from_fp32", 4 * rotated, 2 * rotated);
+  }
+  expect_moved(step, "attention.repeat", 2 * kept, 4 * 2 * kept);
+  expect_moved(step, "attention.d_sum_heads", 4 * 2 * kept, 2 * kept);
+  expect_moved(step, "loss.to_fp32", 2 * logits, 4 * logits);
+  expect_moved(step, "loss.log_softmax", 12 * logits, 4 * logits);
+  expect_moved(step, "loss.gradient_from_fp32", 4 * logits, 2 * logits);
+  EXPECT_FALSE(has(step, "loss.shift"));  // of tensor ranks alone
+}
+
+/// A pass over all of a micro-batch's tokens wherever sequences are gathered or scattered, none where that goes in parts.
+TEST(ShardedTraining, TensorRanksCopyWhatTheyGatherAlongSequences) {
+  Workload w = sharded(DType::fp32);
+  w.parallel.tensor = 4;
+  w.parallel.sequence = true;
+  const StepPrediction apart = iteration("llama-3.2-1b", "torchtitan", w);
+  const double tokens = 2.0 * 8192 * 2048;
+  for (const char* name : {"embedding_reduce_scatter.cat", "attn_all_gather.cat", "attn_reduce_scatter.cat",
+                           "ffn_all_gather.d_cat", "ffn_reduce_scatter.d_cat", "head_all_gather.d_cat"}) {
+    expect_moved(apart, name, tokens, tokens);
+  }
+  EXPECT_TRUE(has(apart, "loss.shift"));
+  w.overlap = Overlap::iteration;
+  const StepPrediction beside = iteration("llama-3.2-1b", "torchtitan", w);
+  EXPECT_FALSE(has(beside, "attn_all_gather.cat"));
+  EXPECT_TRUE(has(beside, "attn_all_gather"));
+  EXPECT_TRUE(has(beside, "grad_reduce_scatter.d_chunk_cat"));  // of replicas, as ever
+  EXPECT_LT(beside.latency, apart.latency);
 }
 
 /// On Hopper in tiles of six sizes, none of which is a better plan than today's; elsewhere the same kernels.
