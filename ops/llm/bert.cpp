@@ -50,7 +50,6 @@ constexpr auto kKinds = std::to_array<BertKind>({
     {.type = "deberta-v2", .token_types = false, .positions = false, .pooler = false, .masked_head = true},
     {.type = "ibert", .masked_head = true},
     {.type = "dpr", .pooler = false},
-    {.type = "splinter", .pooler = false},
     {.type = "xlm", .token_types = false, .pooler = false, .head = BertHead::bias},
 });
 

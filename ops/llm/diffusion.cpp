@@ -1,5 +1,7 @@
 // Diffusion transformers in diffusers' layout: DiT, SD3 (MMDiT) and Flux.
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "arch/files.hpp"
 #include "ops/as_double.hpp"
@@ -64,11 +66,32 @@ StackSpec dit(const LlmConfig& config, std::int64_t hidden) {
   return stack;
 }
 
+/// Layers of SD3.5 medium where the picture attends to itself as well (diffusers JointTransformerBlock), in any order.
+std::vector<bool> dual_layers(const LlmConfig& config, std::int64_t layers) {
+  std::vector<bool> dual(static_cast<std::size_t>(layers), false);
+  const auto list = config.find({"dual_attention_layers"});
+  if (!list || list->is_null()) return dual;
+  // The class asks whether a layer is among them: numbers past the last one change nothing.
+  for (const JsonValue& each : list->elements()) {
+    const std::int64_t at = integer_within(each, 0, 1 << 20);
+    if (at < layers) dual[static_cast<std::size_t>(at)] = true;
+  }
+  return dual;
+}
+
+/// Their second attention, with a shift, scale and gate of its own; it stands as a layer without a feed-forward part.
+LayerSpec second_attention(const LlmConfig& config, std::int64_t hidden, const LayerSpec& layer) {
+  LayerSpec second = layer;
+  second.double_stream = false;
+  second.ffn.reset();
+  second.norms = 1;
+  second.modulation_width = config.product(hidden, 3, "attention_head_dim");
+  config.assume("SD3.5: the picture's second attention is costed over the text's tokens too");
+  return second;
+}
+
 /// SD3 (arXiv:2403.03206): two streams with joint attention; in the last block the text stream only gives Q, K and V.
 StackSpec sd3(const LlmConfig& config, std::int64_t hidden) {
-  if (const auto dual = config.find({"dual_attention_layers"}); dual && dual->size() > 0) {
-    dual->fail("a second self-attention of the image stream (SD3.5 medium) is not understood");
-  }
   StackSpec stack;
   stack.hidden = hidden;
   LayerSpec layer = block(config, hidden, true);
@@ -76,10 +99,17 @@ StackSpec sd3(const LlmConfig& config, std::int64_t hidden) {
   layer.modulation_width *= 2;
   if (!config.text_or({"qk_norm"}, "").empty()) layer.mixer.edit<AttentionSpec>().qk_norm = 1;
   const std::int64_t layers = config.layers({"num_layers"});
-  for (std::int64_t i = 0; i + 1 < layers; ++i) append_layer(stack, layer);
-  layer.second_stream_ends = true;
-  layer.modulation_width = config.product(hidden, 8, "attention_head_dim");
-  append_layer(stack, layer);
+  const std::vector<bool> dual = dual_layers(config, layers);
+  const bool any = std::find(dual.begin(), dual.end(), true) != dual.end();
+  const LayerSpec second = any ? second_attention(config, hidden, layer) : layer;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    if (i + 1 == layers) {
+      layer.second_stream_ends = true;
+      layer.modulation_width = config.product(hidden, 8, "attention_head_dim");
+    }
+    append_layer(stack, layer);
+    if (dual[static_cast<std::size_t>(i)]) append_layer(stack, second);
+  }
   const double h = d(hidden), patch = d(config.dim_or({"patch_size"}, 2));
   const double in = d(config.dim_or({"in_channels"}, 16));
   const double out = d(config.dim_or({"out_channels"}, 16));

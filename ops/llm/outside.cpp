@@ -54,17 +54,12 @@ double cpmant_params(const LlmConfig& config, double h) {
   return (segments + prompts) * h + buckets * d(config.dim({"num_attention_heads"}, "attention heads"));
 }
 
-/// Gemma 3n and 4: a second, narrow embedding a layer, the projection of the first to it, its norm; AltUp's projections
-/// into the other residual streams and out of them.
-double gemma_params(const LlmConfig& config, double h, std::int64_t layers) {
+/// Gemma 3n and 4: a second, narrow embedding a layer and the norm of what is added to it.
+double gemma_params(const LlmConfig& config, std::int64_t layers) {
   double count = 0;
   if (const std::int64_t width = config.count_or({"hidden_size_per_layer_input"}, 0); width > 0) {
     const double all = d(layers) * d(width);
-    count +=
-        d(config.dim({"vocab_size_per_layer_input"}, "vocabulary of the layers' inputs")) * all + h * all + d(width);
-  }
-  if (const std::int64_t streams = config.count_or({"altup_num_inputs"}, 0); streams > 1) {
-    count += 2.0 * d(streams - 1) * h * h;
+    count += d(config.dim({"vocab_size_per_layer_input"}, "vocabulary of the layers' inputs")) * all + d(width);
   }
   return count;
 }
@@ -92,8 +87,11 @@ double stream_head_params(const LlmConfig& config, double h) {
   return streams > 1 ? d(streams) * d(streams) * h + d(streams) + 1.0 : 0.0;
 }
 
-void read_gemma_beside(const LlmConfig& config, std::int64_t hidden, BesideSpec& beside) {
+/// The model projects its embedding to all layers' narrow inputs in one product: each layer has its part. AltUp's
+/// projections into the other residual streams and out of them stand with the first layer.
+void read_gemma_beside(const LlmConfig& config, std::int64_t hidden, const BesidePlace& place, BesideSpec& beside) {
   if (const std::int64_t width = config.count_or({"hidden_size_per_layer_input"}, 0); width > 0) {
+    beside.matrices.push_back({hidden, width});
     beside.matrices.push_back({hidden, width});
     beside.matrices.push_back({width, hidden});
     beside.vectors += hidden;
@@ -113,6 +111,8 @@ void read_gemma_beside(const LlmConfig& config, std::int64_t hidden, BesideSpec&
     beside.vectors += hidden;                                 // the router's norm
     if (config.flag_or({"altup_correct_scale"}, true)) beside.vectors += hidden;
     config.find({"altup_active_idx", "altup_coef_clip"});
+    for (std::int64_t i = 0; place.layer == 0 && i < 2 * (streams - 1); ++i)
+      beside.matrices.push_back({hidden, hidden});
   }
 }
 
@@ -183,7 +183,7 @@ double params_outside_layers(const LlmConfig& config, Llm& llm, std::int64_t lay
   if (config.is("bloom")) count += norm;  // word_embeddings_layernorm
   count += opt_params(config, llm, norm);
   count += cpmant_params(config, h);
-  count += gemma_params(config, h, layers);
+  count += gemma_params(config, layers);
   count += modernbert_params(config, llm, norm);
   count += stream_head_params(config, h);
   count += patch_params(config, h);
@@ -201,7 +201,7 @@ BesideSpec read_beside(const LlmConfig& config, std::int64_t hidden, const Besid
   BesideSpec beside;
   if (config.is("zaya")) read_zaya_beside(config, hidden, place, beside);
   if (config.is("inkling")) read_inkling_beside(config, hidden, place, beside);
-  read_gemma_beside(config, hidden, beside);
+  read_gemma_beside(config, hidden, place, beside);
   if (const std::int64_t streams = residual_streams(config); streams > 1) {
     if (streams > 64) config.find({"hc_mult"})->fail("expected at most 64 residual streams");
     // DeepSeek-V4 mixes the streams among each other too (Sinkhorn); Hunyuan 4 reads and writes them only.

@@ -41,8 +41,10 @@ TEST(OutsideWork, ProductsHaveTheFlopsThatPyTorchCounts) {
     workload.prompt = one.at("tokens").as_integer();
     workload.fusion = Fusion::none;
     const double own = testing_support::tensor_flops(lower(llm, workload), is_product);
-    // Biases are in ours, the rotation's table in theirs.
-    EXPECT_NEAR(own / counted, 1, 0.005) << type;
+    // Biases are in ours, the rotation's table in theirs. AltUp mixes its streams by a product and asks its router twice:
+    // 2 * 48 * 128 * (2 * 2 + 2) FLOPs in each of 10 layers.
+    const double altup = type == "gemma3n_text" ? 2.0 * 48 * 128 * (2 * 2 + 2) * 10 : 0;
+    EXPECT_NEAR((own + altup) / counted, 1, altup > 0 ? 1e-4 : 0.005) << type;
     ++held;
   }
   EXPECT_GE(held, 30);
@@ -81,7 +83,7 @@ TEST(HfTables, HaveTheParametersOfTheRealModules) {
         << type << ": " << one.at("config").dump();
     types.insert(type);
   }
-  EXPECT_GE(types.size(), 100U);
+  EXPECT_GE(types.size(), 180U);
 }
 
 TEST(HfTables, EveryStepThatTheyTakeCanBeLowered) {
