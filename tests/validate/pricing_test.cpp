@@ -40,6 +40,16 @@ TEST(AttentionOf, GoesByTheStackAndOnlyForAttention) {
   }
 }
 
+/// What PyTorch chooses by itself is cuDNN's attention; a kernel that a row names, and products, stay as they are.
+TEST(AttentionOf, WhatPyTorchChoosesIsItsOwnStacks) {
+  Measurement prompt = row("attention_prefill", "B=1;Hq=8;Hkv=8;D=128;S=512;causal=1", "", "torch-2.11.0+cu130");
+  prompt.kernel = "sdpa";
+  EXPECT_EQ(stack_of(usual_stack(KernelSet::library), prompt).name, "hf-sdpa");
+  EXPECT_EQ(stack_of(StackChoice("vllm"), prompt).name, "vllm") << "a stack that is named goes before";
+  prompt.kernel = "flash";
+  EXPECT_EQ(stack_of(usual_stack(KernelSet::library), prompt).name, "trt-llm");
+}
+
 TEST(RowsOfGpu, AreThoseThatNameItByAnyOfItsNamesOrNone) {
   const std::vector<Measurement> rows{row("gemm", "M=1;N=2;K=3", "h200_sxm"), row("gemm", "M=1;N=2;K=3", "h200"),
                                       row("gemm", "M=1;N=2;K=3", "h100_sxm"), row("gemm", "M=1;N=2;K=3", "gpu of 2040"),

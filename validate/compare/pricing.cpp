@@ -94,7 +94,10 @@ KernelSet kernels_of(const StackChoice& stack) {
 
 StackChoice stack_of(StackChoice choice, const Measurement& row) {
   if (!choice.attention.empty()) return choice;
-  if (row.origin.stack.rfind("pytorch", 0) == 0 && choice.name == "trt-llm") {
+  // scaled_dot_product_attention picks cuDNN's attention on Hopper where nothing else is asked for (PyTorch 2.11,
+  // aten/src/ATen/native/transformers/cuda/sdp_utils.cpp)
+  const bool sdpa = row.origin.stack.rfind("torch", 0) == 0 && row.kernel == "sdpa";
+  if ((sdpa || row.origin.stack.rfind("pytorch", 0) == 0) && choice.name == "trt-llm") {
     choice.name = "hf-sdpa";
     return choice;
   }
