@@ -24,6 +24,9 @@ std::uint32_t fold_of(const Op& op) {
   return (hash >> 8) % kFolds;
 }
 
+/// Of the cap: beyond this a mean is of a burst. Steady runs stay within 2 % of it.
+constexpr double kBurst = 1.1;
+
 struct PowerResiduals {
   std::vector<double> held_down, free, brief;  ///< ln(measured / predicted)
 };
@@ -32,7 +35,8 @@ void collect(const Gpu& gpu, const Calibration& calibration, const std::vector<P
   const PowerScalars scalars = *read_power_scalars(calibration);
   const Watts aim = scalars.regulator_aim * gpu.tdp;
   for_steady_rows(gpu, calibration, rows, {}, [&](const PowerRow& row, const OpPrediction& p) {
-    if (!p.power) return;
+    // what a board draws before the regulator acts is no steady run's power, which is what is predicted of these rows
+    if (!p.power || *row.power > kBurst * gpu.tdp) return;
     const PowerScalars::Band* band = &power_band(scalars, *p.power, aim, p.time);
     auto& residuals = band == &scalars.held_down ? into.held_down : band == &scalars.brief ? into.brief : into.free;
     residuals.push_back(std::log(*row.power / *p.power));
