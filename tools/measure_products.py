@@ -18,7 +18,6 @@ without those that had not settled; bursts as rows of a board that would hold th
 call takes beyond that, for `validate fit-power` alone.
 """
 import csv
-import ctypes
 import json
 import re
 import sys
@@ -98,36 +97,7 @@ if "--shapes" in sys.argv:
 
 import torch
 
-
-class Board:
-    """NVML by its library: energy in joules, SM clock in MHz, temperature."""
-
-    def __init__(self):
-        self.library = ctypes.CDLL("libnvidia-ml.so.1")
-        self.library.nvmlInit_v2()
-        self.device = ctypes.c_void_p()
-        self.library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device))
-
-    def joules(self):
-        value = ctypes.c_ulonglong()
-        self.library.nvmlDeviceGetTotalEnergyConsumption(self.device, ctypes.byref(value))
-        return value.value / 1e3
-
-    def number(self, call, which):
-        value = ctypes.c_uint()
-        getattr(self.library, call)(self.device, which, ctypes.byref(value))
-        return value.value
-
-    def sm_MHz(self):
-        return self.number("nvmlDeviceGetClockInfo", 1)
-
-    def celsius(self):
-        return self.number("nvmlDeviceGetTemperature", 0)
-
-    def uuid(self):
-        text = ctypes.create_string_buffer(96)
-        self.library.nvmlDeviceGetUUID(self.device, text, 96)
-        return text.value.decode()
+from nvml_board import Board
 
 
 def products(m, n, k):

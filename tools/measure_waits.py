@@ -9,48 +9,12 @@ in a graph. One JSON object a line.
 usage: measure_waits.py OUT.jsonl [--each SECONDS] [--only WORD] [--cpu]
 """
 import argparse
-import ctypes
 import json
 import time
 
 import torch
 
-
-class Board:
-    """NVML by its library: energy in joules, SM clock in MHz, temperature."""
-
-    def __init__(self, cpu):
-        self.library = None
-        if cpu:
-            return
-        self.library = ctypes.CDLL("libnvidia-ml.so.1")
-        self.library.nvmlInit_v2()
-        self.device = ctypes.c_void_p()
-        self.library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device))
-
-    def joules(self):
-        value = ctypes.c_ulonglong()
-        if self.library:
-            self.library.nvmlDeviceGetTotalEnergyConsumption(self.device, ctypes.byref(value))
-        return value.value / 1e3
-
-    def number(self, call, which):
-        value = ctypes.c_uint()
-        if self.library:
-            getattr(self.library, call)(self.device, which, ctypes.byref(value))
-        return value.value
-
-    def sm_MHz(self):
-        return self.number("nvmlDeviceGetClockInfo", 1)
-
-    def celsius(self):
-        return self.number("nvmlDeviceGetTemperature", 0)
-
-    def uuid(self):
-        text = ctypes.create_string_buffer(96)
-        if self.library:
-            self.library.nvmlDeviceGetUUID(self.device, text, 96)
-        return text.value.decode()
+from nvml_board import Board
 
 
 def normal(*shape):

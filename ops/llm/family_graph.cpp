@@ -1,4 +1,4 @@
-// An entry has sizes as those of towers have (ops/llm/table_sizes.hpp), and one of
+// An entry has sizes as those of towers have (ops/family/table_sizes.hpp), and one of
 //
 //   graph    a graph file without its parameters (docs/graphs.md): layers may be repeated 0 times
 //   encoder  a stack of layers that are alike, of attention and a feed-forward part, by expressions of their sizes;
@@ -15,10 +15,10 @@
 #include <cstdio>
 #include <utility>
 
+#include "ops/family/table_sizes.hpp"
 #include "ops/llm/graph_reader.hpp"
 #include "ops/llm/params.hpp"
 #include "ops/llm/parts.hpp"
-#include "ops/llm/table_sizes.hpp"
 
 namespace plumbline {
 namespace {

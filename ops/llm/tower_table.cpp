@@ -4,8 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "ops/family/table_sizes.hpp"
 #include "ops/llm/parts.hpp"
-#include "ops/llm/table_sizes.hpp"
 
 namespace plumbline {
 namespace {

@@ -91,14 +91,11 @@ class TmaPlanner {
   void fill(std::vector<TileCosts>& menu) const {
     menu.clear();
     if (fixed()) {
-      const std::span<const Tile> few = of_few();
-      const auto smaller = [](Tile a, Tile b) { return a.rows * a.cols < b.rows * b.cols; };
-      const Tile least = *std::min_element(few.begin(), few.end(), smaller);
-      for (const Tile tile : few) {
+      for (const Tile tile : of_few()) {
         const TileCosts e = costs(tile, false);
-        const bool is_least = tile.rows == least.rows && tile.cols == least.cols;
-        if (e.stages * e.stage_bytes <= c.smem || is_least) menu.push_back(e);
+        if (e.stages * e.stage_bytes <= c.smem) menu.push_back(e);
       }
+      if (menu.empty()) menu.push_back(costs(of_few().back(), false));  // the smallest
       return;
     }
     for (const bool swapped : {false, true}) {

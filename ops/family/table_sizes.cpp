@@ -1,4 +1,4 @@
-#include "ops/llm/table_sizes.hpp"
+#include "ops/family/table_sizes.hpp"
 
 #include <algorithm>
 #include <array>
