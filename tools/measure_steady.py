@@ -13,7 +13,6 @@ The second form writes rows of the operators that `validate compare` knows. It n
 """
 import argparse
 import csv
-import ctypes
 import json
 import os
 import re
@@ -53,44 +52,9 @@ if sys.argv[1:2] == ["--convert"]:
 
 import torch
 
+from nvml_board import Board
+
 L2_BYTES = 60 << 20
-
-
-class Board:
-    """NVML by its library: energy in millijoules, SM clock in MHz."""
-
-    def __init__(self, cpu):
-        self.library = None
-        if cpu:
-            return
-        self.library = ctypes.CDLL("libnvidia-ml.so.1")
-        self.library.nvmlInit_v2()
-        self.device = ctypes.c_void_p()
-        self.library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device))
-
-    def energy_mJ(self):
-        value = ctypes.c_ulonglong()
-        if self.library:
-            self.library.nvmlDeviceGetTotalEnergyConsumption(self.device, ctypes.byref(value))
-        return value.value
-
-    def sm_MHz(self):
-        value = ctypes.c_uint()
-        if self.library:
-            self.library.nvmlDeviceGetClockInfo(self.device, 1, ctypes.byref(value))
-        return value.value
-
-    def temperature(self):
-        value = ctypes.c_uint()
-        if self.library:
-            self.library.nvmlDeviceGetTemperature(self.device, 0, ctypes.byref(value))
-        return value.value
-
-    def text(self, call):
-        text = ctypes.create_string_buffer(96)
-        if self.library:
-            getattr(self.library, call)(self.device, text, 96)
-        return text.value.decode()
 
 
 def normal(*shape):
@@ -226,20 +190,20 @@ def steady(board, calls, each, graph_too):
     watcher = threading.Thread(target=watch)
     watcher.start()
     # The energy counter moves some tens of times a second: begin and end where it does.
-    energy = board.energy_mJ()
-    while board.energy_mJ() == energy and board.library:
+    joules = board.joules()
+    while board.joules() == joules and board.library:
         replay()
         synchronize()
-    energy, began, replays = board.energy_mJ(), time.perf_counter(), 0
+    joules, began, replays = board.joules(), time.perf_counter(), 0
     while time.perf_counter() - began < each * 3 / 4:
         replay()
         synchronize()
         replays += 1
-    spent, seconds = board.energy_mJ() - energy, time.perf_counter() - began
+    spent, seconds = board.joules() - joules, time.perf_counter() - began
     stop.set()
     watcher.join()
-    return {"measured_us": seconds / (replays * count) * 1e6, "watts": spent / 1e3 / seconds, "seconds": seconds,
-            "sm_MHz": statistics.median(clocks) if clocks else 0, "celsius": board.temperature()}
+    return {"measured_us": seconds / (replays * count) * 1e6, "watts": spent / seconds, "seconds": seconds,
+            "sm_MHz": statistics.median(clocks) if clocks else 0, "celsius": board.celsius()}
 
 
 def main():
@@ -255,7 +219,7 @@ def main():
     torch.manual_seed(20261123)
     board, began = Board(asked.cpu), time.time()
     with open(asked.out, "w") as out:
-        head = {"card": board.text("nvmlDeviceGetName"), "uuid": board.text("nvmlDeviceGetUUID"),
+        head = {"card": board.name(), "uuid": board.uuid(),
                 "torch": torch.__version__, "cuda": torch.version.cuda, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         out.write(json.dumps(head) + "\n")
         for name, make in cases(asked.cpu):

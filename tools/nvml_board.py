@@ -33,8 +33,14 @@ class Board:
     def celsius(self):
         return self.number("nvmlDeviceGetTemperature", 0)
 
-    def uuid(self):
+    def text(self, call):
         text = ctypes.create_string_buffer(96)
         if self.library:
-            self.library.nvmlDeviceGetUUID(self.device, text, 96)
+            getattr(self.library, call)(self.device, text, 96)
         return text.value.decode()
+
+    def name(self):
+        return self.text("nvmlDeviceGetName")
+
+    def uuid(self):
+        return self.text("nvmlDeviceGetUUID")

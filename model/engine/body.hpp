@@ -100,7 +100,7 @@ class BodyTerms {
     body.alone[Resource::smem] = smem();
     body.alone[Resource::latency] = latency();
     const auto fill = on_sm * N::number(d.edge_fill_clk, "clk of rows outside") * clk;
-    body.alone[Resource::l2] = l2() + fill;
+    body.alone[Resource::l2] = l2() + fill + on_sm * N::number(d.port_fill_clk, "clk of rows outside") * clk;
     body.alone[Resource::dram] = dram() + fill;
     body.exposed = exposed();
     return body;

@@ -90,7 +90,7 @@ Seconds LowerBound::operator()(const Demand& d) const {
                                   work * engine::outstanding<PlainNumbers>(d, m, family)) +
                          f.waves * standing_clk * clk + d.start + (f.waves - 1) * d.next_tile_wait;
   const Seconds fill = work * d.edge_fill_clk * clk;
-  t[Resource::l2] = l2(d, f, sm_clock) + fill;
+  t[Resource::l2] = l2(d, f, sm_clock) + fill + work * d.port_fill_clk * clk;
   t[Resource::dram] = dram(d, f) + fill;
   const Seconds exposed = (work * d.exposed_clk + f.ends_on_sm * d.once_clk) * clk + f.ends * family.per_cta;
   const Seconds once =

@@ -113,6 +113,7 @@ Demand demand_of_any_facts() {
   d.l2_distinct = maybe(0, 1e8) * units::B;
   d.l2_written = maybe(0, 1e8) * units::B;
   d.edge_fill_clk = maybe(0, 500);
+  d.port_fill_clk = maybe(0, 500);
   d.serial_clk = maybe(0, 5000);
   d.start = maybe(0, 3000) * units::ns;
   d.next_tile_wait = maybe(0, 3000) * units::ns;

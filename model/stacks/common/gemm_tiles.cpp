@@ -131,6 +131,7 @@ Demand launch_demand(const Context& c, const TileLayout& layout, const WorkSplit
   d.smem_clk = layout.smem_clk + layout.pieces_clk;
   d.pieces_clk = layout.pieces_clk;
   d.edge_fill_clk = layout.edge_fill_clk;
+  d.port_fill_clk = layout.port_fill_clk;
   d.once_clk = split.once_clk;
   d.serial_clk = split.serial_clk;
   d.l2 = layout.l2_bytes * units::B;

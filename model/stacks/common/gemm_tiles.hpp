@@ -97,6 +97,7 @@ struct TileLayout {
   double lookups = 0;        ///< of a step, in bytes (Demand::lookups)
   double delivered = 0;      ///< of a step, in bytes (Demand::delivered)
   double edge_fill_clk = 0;  ///< of a step: rows of its boxes that the operands do not have
+  double port_fill_clk = 0;  ///< of a step: the same, where it takes the port alone (Demand::port_fill_clk)
 
   TileLayout(const Context& c, const TileCosts& costs);
   /// Tiles on the row side fill whole clusters.

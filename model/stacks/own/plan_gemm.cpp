@@ -194,14 +194,20 @@ class WgmmaPlanner {
 
   /// Rows of a box outside the tensor are written as zeros, and that is not free: in tiles with 16 to 88 rows outside,
   /// steps that wait for their loads take 3 to 4 clocks a row longer (H200, 2026-11-20), those of the last of a few
-  /// tiles 4 to 8. Beside another CTA few tokens on the column side make no difference. CTAs take every n-th tile: where
+  /// tiles 4 to 8. Beside another CTA they take the SM's port, as rows that are there do, and hide behind DRAM: few tokens
+  /// on the column side make no difference, but tiles of 64 x 32 with 3 to 48 tokens took 310 to 210 ns a step, which are
+  /// the port's 96 rows and 3.9 clocks more for each one outside (H100, 2026-11-24). CTAs take every n-th tile: where
   /// tiles of a column are few and divide n, the same CTAs get all that reach beyond the edge. And where K ends within a
   /// step, every row of its boxes reaches beyond: 3 clocks a row of that step.
   void fill_rows(TileLayout& t) const {
-    constexpr double kRowClk = 2.8, kEndClk = 3, kFew = 12;
+    constexpr double kRowClk = 2.8, kPortRowClk = 3.9, kEndClk = 3, kFew = 12;
     const TileCosts& e = *t.costs;
     if (t.k_steps * e.tile_k != c.task.k) t.edge_fill_clk += kEndClk * (e.tile_m + e.tile_n) / t.k_steps;
-    if (e.resident > 1) return;
+    if (e.resident > 1) {
+      const double rows = e.tile_m - c.task.m / t.tiles_m + e.tile_n - c.task.n / t.tiles_n;
+      t.port_fill_clk += kPortRowClk * std::max(0.0, rows);
+      return;
+    }
     const auto outside = [&](double all, double tile, double size) {
       const double rows = all * tile - size, turns = c.rates.sm_count / all;
       return all <= kFew && turns == std::floor(turns) ? rows : rows / all;

@@ -242,7 +242,7 @@ TEST(StepProgram, SequenceParallelRanksKeepTheirOwnRows) {
 /// What a card is asked to run can be run: nobody finds out on the card.
 TEST(StepProgram, RunsEveryStepOnTheListsOfEveryRank) {
   constexpr double kRoom = 0.98 * 141e9;  // of an H200
-  for (const char* list : {"steps.csv", "steps.tp2.csv"}) {
+  for (const char* list : {"steps.csv", "steps.tp2.csv", "steps.tp4.csv", "steps.tp8.csv"}) {
     const std::string file = data_folder() + "/studies/" + list;
     for (const StepCase& what : parse_step_study(read_text_file(file), file)) {
       const Graph graph = lower(step_llm(what), what.workload);
