@@ -290,7 +290,7 @@ class MmaPlanner {
     const double piece = e.tile_k * c.task.input_bytes;
     Demand d = own_demand(c, t, split, traffic, again(piece));
     d.dealt_once = true;
-    d.chain_clk = e.chain_clk;
+    d.chain_clk = std::max(e.chain_clk, spilled_clk(e));
     constexpr double kLine = 128;
     if (piece < kLine && t.k_steps > 1) d.dram_share = c.family.half_lines;
     // all CTAs ask for their first step at once
@@ -359,13 +359,25 @@ class MmaPlanner {
     return kElementClk * of_a_tile / threads(*t.costs);
   }
 
+  bool in_pieces() const {
+    constexpr double kUnit = 16;
+    return std::fmod(c.task.k * c.task.input_bytes, kUnit) != 0;
+  }
+
+  /// Pieces need addresses in registers, of which three CTAs of the tile of 128 x 64 leave 168 a thread: it fills them all, and a
+  /// step of what it lays aside in memory takes 8500 clocks. (777 x 1000 x 1002 takes 77 us on an H200, 16 steps, a CTA an SM.)
+  double spilled_clk(const TileCosts& e) const {
+    constexpr double kStepClk = 8500, kTile = 128 * 64;
+    return in_pieces() && e.tile_m * e.tile_n == kTile ? kStepClk : 0;
+  }
+
   /// Rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K: single elements through
   /// registers, 16 bytes a thread at a time, whose way from memory nothing hides.
   void add_pieces(TileLayout& t) const {
     constexpr double kUnit = 16, kPair = 4, kWarp = 32;
     const TileCosts& e = *t.costs;
     const auto k = static_cast<std::int64_t>(c.task.k);
-    if (std::fmod(c.task.k * c.task.input_bytes, kUnit) == 0) return;
+    if (!in_pieces()) return;
     const double piece = k % 2 == 0 ? kPair : c.task.input_bytes;
     // the 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes; sweeps of the
     // menu at K = 1001, 1002 and 2049 take 13 clocks a cp.async and 7 a load (H200, 2026-11-20), launches of few steps

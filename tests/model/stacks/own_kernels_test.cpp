@@ -297,10 +297,31 @@ TEST_F(OnHopper, WavesOfMmaSyncBeginAndEndTogether) {
   EXPECT_DOUBLE_EQ(demand(2560, m).serial_clk, 2 * staged);
   Gpu slow = toy_gpu(), wide = toy_gpu();
   slow.l2.bandwidth = 1.0 * units::TB_per_s;
-  EXPECT_DOUBLE_EQ(demand(2560, toy_machine(slow, calibration(), KernelSet::own)).start.in(units::us), 20 * 16384 / 1e6);
+  EXPECT_DOUBLE_EQ(demand(2560, toy_machine(slow, calibration(), KernelSet::own)).start.in(units::us),
+                   20 * 16384 / 1e6);
   wide.sm_count = 2000;
   plan.splits = 2;
   EXPECT_DOUBLE_EQ(demand(128000, toy_machine(wide, calibration(), KernelSet::own)).serial_clk, 2000 * 65536 / 10e3);
+}
+
+/// Rows that come in pieces take the tile of 128 x 64 its registers: a step of it is 8500 clocks. Tiles beside it don't care.
+TEST_F(OnHopper, PiecesSpillTheTileOf128By64) {
+  const auto m = toy_machine(toy_gpu(), calibration(), KernelSet::own);
+  GemmPlan plan;
+  plan.tile_m = 64;
+  plan.tile_n = 128;
+  plan.tile_k = 64;
+  plan.stages = 3;
+  plan.swapped = true;
+  plan.engine = GemmEngine::mma_sync;
+  const auto chain = [&](std::int64_t k) {
+    return predict(Gemm{64, 1280, k, 1, {}, false}, m, PredictOptions{.gemm_plan = &plan}).launches[0].demand.chain_clk;
+  };
+  EXPECT_LT(chain(6400), 3000);
+  EXPECT_DOUBLE_EQ(chain(6402), 8500);
+  plan.tile_n = 64;
+  plan.stages = 4;
+  EXPECT_LT(chain(6402), 3000);
 }
 
 /// fp16 has the kernels that bf16 has, but for gradients.
