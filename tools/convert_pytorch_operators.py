@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Turns the single operators of PyTorch on file (data/measurements/{h200,h100}/pytorch/operators.read.jsonl.gz, of
-tools/trace_operators.py; operators.jsonl.gz, whose L2 was swept by writing, is not read) into Plumbline's ops CSV, split for good into train and held-out files: data/measurements/{h200,h100}_pytorch/.
+tools/trace_operators.py; operators.jsonl.gz, whose L2 was swept by writing, is not read) into Plumbline's ops CSV, split for good into train and held-out files: data/measurements/{h200,h100}_pytorch/. And products of drawn sizes (operators.drawn.jsonl.gz), all of
+them held out.
 
     tools/convert_pytorch_operators.py
 
@@ -8,11 +9,12 @@ A row's time is the sum of its launches' own times, medians of seven runs, witho
 that of the product alone (what prepares its pointers is a launch that data/launches names). Left out: products of experts
 that have unequal numbers of rows, which the operator's keys can't say. `id` is operators.read:<line>.
 """
+import csv
 import gzip
 import json
 import os
 
-from measurement_csv import Output
+from measurement_csv import COLUMNS, Output, shape_text
 
 DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "tf32": "tf32", "int8": "int8", "fp8_tensor": "fp8", "fp8_row": "fp8",
           "fp8_block": "fp8"}
@@ -58,6 +60,26 @@ def main():
         add_card(out, root, card)
     for (source, gpu, family, side), rows in sorted(out.write(root).items()):
         print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
+    print(f"h200_pytorch/h200_sxm/types_drawn.heldout.csv,{write_drawn(root)}")
+
+
+def write_drawn(root):
+    """Products of sizes drawn at random (kind `drawn`): all of them held out, whatever the rule says."""
+    path = os.path.join(root, "h200_pytorch", "h200_sxm", "types_drawn.heldout.csv")
+    count = 0
+    with gzip.open(os.path.join(root, "h200", "pytorch", "operators.drawn.jsonl.gz"), "rt", encoding="utf-8") as lines, \
+         open(path, "w", newline="", encoding="ascii") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*COLUMNS, "held_out"])
+        next(lines)
+        for line, text in enumerate(lines, start=2):
+            case = json.loads(text)
+            op, shape, launches = typed(case)
+            kernel = case["dtype"] if case["dtype"].startswith("fp8") else "types"
+            writer.writerow([op, DTYPES[case["dtype"]], shape_text(shape), f"{sum(launch[3] for launch in launches):.3f}", "", "pytorch-2.11",
+                             kernel, "burst", "kernels", f"operators.drawn:{line}", "yes"])
+            count += 1
+    return count
 
 
 def add_card(out, root, card):

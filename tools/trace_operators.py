@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times the kernels behind single operators of PyTorch on the GPU of this machine, each from a cold L2.
 
-    tools/trace_operators.py --out FOLDER [--kinds grouped_mm,sdpa,bmm,gemm] [--until SECONDS] [--device cuda|cpu]
+    tools/trace_operators.py --out FOLDER [--kinds grouped_mm,sdpa,bmm,gemm,...] [--until SECONDS] [--device cuda|cpu]
 
 Kinds:  grouped_mm   torch._grouped_mm as transformers calls it: tokens sorted by expert, weights [experts, N, K]
         sdpa         scaled_dot_product_attention by one named backend (cudnn, flash), keys and values of as many heads as queries
@@ -9,6 +9,7 @@ Kinds:  grouped_mm   torch._grouped_mm as transformers calls it: tokens sorted b
         gemm         torch.matmul with weights [N, K] and [K, N], rows of whole 16-byte units and not
         types        products of weights [N, K] in fp16, fp32 (with and without TF32), int8 (torch._int_mm) and fp8
                      (torch._scaled_mm: a scale a tensor, a row, a block of 1x128 by 128x128), batches of them in bf16
+        drawn        sixty more of those types, of sizes drawn at random
 Each case runs REPEATS times; before each, 256 MiB are read, so that nothing of it is in L2 (with --dirty they are written:
 what L2 then holds must go to memory while the case runs, which costs one that waits for memory a third of its rate). As one line of
 FOLDER/operators.jsonl a case has its numbers, and for each launch of one run its kernel, grid, block and the median, least and
@@ -17,7 +18,9 @@ Values are normal, the seed is fixed.
 """
 import argparse
 import json
+import math
 import os
+import random
 import statistics
 import tempfile
 import time
@@ -80,6 +83,22 @@ TYPED_ROWS = (32, 128, 384, 1024, 2304, 4096, 8192)
 TYPED_WEIGHTS = ((1024, 1024), (4096, 4096), (6144, 4096), (4096, 14336), (8192, 8192), (28672, 4096))
 
 
+DRAWN_TYPES = ("int8", "fp8_block", "fp8_row", "tf32", "float32")
+
+
+def drawn_cases():
+    """Shapes that nobody chose: twelve of each type, sizes drawn log-uniformly, those above 2 ms or so drawn again."""
+    draw = random.Random(20261125)
+    between = lambda low, high, step: step * int(math.exp(draw.uniform(math.log(low / step), math.log(high / step + 1))))
+    for dtype in DRAWN_TYPES:
+        count = 0
+        while count < 12:
+            m, n, k = between(32, 8192, 8), between(1024, 16384, 128), between(1024, 16384, 128)
+            if 2 * m * n * k < (5e10 if dtype == "float32" else 8e11):
+                count += 1
+                yield {"kind": "drawn", "dtype": dtype, "m": m, "n": n, "k": k}
+
+
 def types_cases():
     for n, k in TYPED_WEIGHTS:
         for m in TYPED_ROWS:
@@ -91,7 +110,7 @@ def types_cases():
         yield {"kind": "types", "dtype": "bfloat16", "batch": batch, "m": m, "n": n, "k": k}
 
 
-CASES = {"types": types_cases, "grouped_mm": grouped_cases, "sdpa": sdpa_cases, "bmm": bmm_cases, "gemm": gemm_cases}
+CASES = {"types": types_cases, "drawn": drawn_cases, "grouped_mm": grouped_cases, "sdpa": sdpa_cases, "bmm": bmm_cases, "gemm": gemm_cases}
 
 
 class Maker:
@@ -163,6 +182,8 @@ class Maker:
             except Exception:
                 if number + 1 == len(scales):
                     raise
+
+    drawn = types
 
     def gemm(self, c):
         dtype = getattr(torch, c["dtype"])

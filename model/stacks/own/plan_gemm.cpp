@@ -285,8 +285,10 @@ class MmaPlanner {
 
   WorkSplit split(const TileLayout& t, double splits) const {
     WorkSplit s = gemm::tiled(t, splits);
-    if (splits > 1) s.serial_clk = parts_clk(t);
-    else s.serial_clk += single_elements_clk(t);
+    // CTAs of a wave end together: what leaves queues for the SM's ports and for L2's
+    const double beside = std::clamp(std::ceil(s.ctas / c.rates.sm_count), 1.0, t.costs->resident);
+    if (splits > 1) s.serial_clk = std::max(beside * parts_clk(t), parts_through_l2_clk(t, s));
+    else s.serial_clk = beside * (s.serial_clk + staging_clk(*t.costs)) + single_elements_clk(t);
     return s;
   }
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
@@ -294,12 +296,13 @@ class MmaPlanner {
     const double piece = e.tile_k * c.task.input_bytes;
     Demand d = own_demand(c, t, split, traffic, again(piece));
     d.dealt_once = true;
-    d.chain_clk = e.chain_clk;
+    d.chain_clk = std::max(e.chain_clk, spilled_clk(e));
     constexpr double kLine = 128;
     if (piece < kLine && t.k_steps > 1) d.dram_share = c.family.half_lines;
     // all CTAs ask for their first step at once
-    const double at_once = gemm::ctas_at_once(c, t, split) / split.ctas;
-    d.start = d.dram_read * at_once / split.steps / (c.rates.dram_read * d.dram_share);
+    const double at_once = gemm::ctas_at_once(c, t, split);
+    d.start = std::max(d.dram_read * (at_once / split.ctas) / split.steps / (c.rates.dram_read * d.dram_share),
+                       at_once * d.l2 / c.rates.l2);
     return d;
   }
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
@@ -320,6 +323,21 @@ class MmaPlanner {
     const double width = std::ceil(c.task.n / 4) * 4;
     const double sectors = std::fmod(width * kFloat, kSector) == 0 ? 1 : kTwoSectors;
     return sectors * std::min(e.tile_m, c.task.m) * std::min(e.tile_n, c.task.n) * kFloat / kSector;
+  }
+
+  /// ... of all CTAs of a wave, through L2.
+  double parts_through_l2_clk(const TileLayout& t, const WorkSplit& s) const {
+    constexpr double kFloat = 4;
+    const TileCosts& e = *t.costs;
+    const double part = std::min(e.tile_m, c.task.m) * std::min(e.tile_n, c.task.n) * kFloat;
+    return gemm::ctas_at_once(c, t, s) * part * units::B / c.rates.l2 / c.clk;
+  }
+
+  /// A result is scaled and rounded on ordinary lanes, laid into shared memory and read from there.
+  double staging_clk(const TileCosts& e) const {
+    constexpr double kLaneOperations = 1.5;  // of an element: a multiplication, half of a conversion of two
+    const double elements = e.tile_m * e.tile_n;
+    return 2 * elements * c.task.output_bytes / c.smem_port + kLaneOperations * elements / (0.5 * sm_lanes(c));
   }
 
   /// Threads of a CTA: the largest tile has twice those of the others.
@@ -347,13 +365,25 @@ class MmaPlanner {
     return kElementClk * of_a_tile / threads(*t.costs);
   }
 
+  bool in_pieces() const {
+    constexpr double kUnit = 16;
+    return std::fmod(c.task.k * c.task.input_bytes, kUnit) != 0;
+  }
+
+  /// Pieces need addresses in registers, of which three CTAs of the tile of 128 x 64 leave 168 a thread: it fills them all, and a
+  /// step of what it lays aside in memory takes 8500 clocks. (777 x 1000 x 1002 takes 77 us on an H200, 16 steps, a CTA an SM.)
+  double spilled_clk(const TileCosts& e) const {
+    constexpr double kStepClk = 8500, kTile = 128 * 64;
+    return in_pieces() && e.tile_m * e.tile_n == kTile ? kStepClk : 0;
+  }
+
   /// Rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K: single elements through
   /// registers, 16 bytes a thread at a time, whose way from memory nothing hides.
   void add_pieces(TileLayout& t) const {
     constexpr double kUnit = 16, kPair = 4, kWarp = 32;
     const TileCosts& e = *t.costs;
     const auto k = static_cast<std::int64_t>(c.task.k);
-    if (std::fmod(c.task.k * c.task.input_bytes, kUnit) == 0) return;
+    if (!in_pieces()) return;
     const double piece = k % 2 == 0 ? kPair : c.task.input_bytes;
     // the 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes; sweeps of the
     // menu at K = 1001, 1002 and 2049 take 13 clocks a cp.async and 7 a load (H200, 2026-11-20), launches of few steps

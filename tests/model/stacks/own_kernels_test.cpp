@@ -247,7 +247,7 @@ TEST_F(OnHopper, MmaSyncWhereItIsNamed) {
 }
 
 /// A split part of mma.sync leaves as fp32, 32 bytes a clock: 128 x 128 take 2048 clocks, of 64 tokens 1024, half as long
-/// again where rows of the parts are no whole sectors (N = 6404). A step of 32 elements takes 64 bytes of each row, so that it
+/// again where rows of the parts are no whole sectors (N = 516). Ten CTAs have an SM each; two on an SM wait for each other. A step of 32 elements takes 64 bytes of each row, so that it
 /// has the family's share of DRAM; one of 64 all of it. Four stages have copies 2.5 steps ahead, three stages of 64 1.75.
 TEST_F(OnHopper, PartsOfMmaSyncByHand) {
   Calibration c = calibration();
@@ -263,9 +263,10 @@ TEST_F(OnHopper, PartsOfMmaSyncByHand) {
   plan.splits = 2;
   plan.engine = GemmEngine::mma_sync;
   const Demand whole = demand(128, 6400, plan);
-  EXPECT_DOUBLE_EQ(whole.serial_clk, 2048);
-  EXPECT_DOUBLE_EQ(demand(64, 6400, plan).serial_clk, 1024);
-  EXPECT_DOUBLE_EQ(demand(128, 6404, plan).serial_clk, 3072);
+  EXPECT_DOUBLE_EQ(whole.serial_clk, 2 * 2048);
+  EXPECT_DOUBLE_EQ(demand(128, 640, plan).serial_clk, 2048);
+  EXPECT_DOUBLE_EQ(demand(64, 640, plan).serial_clk, 1024);
+  EXPECT_DOUBLE_EQ(demand(128, 516, plan).serial_clk, 3072);
   EXPECT_DOUBLE_EQ(whole.dram_share, 0.5);
   EXPECT_DOUBLE_EQ(whole.step_latency / m.rates().dram_latency, 1 / 2.5);
   plan.tile_n = 64;
@@ -274,6 +275,53 @@ TEST_F(OnHopper, PartsOfMmaSyncByHand) {
   const Demand lines = demand(128, 6400, plan);
   EXPECT_DOUBLE_EQ(lines.dram_share, 1);
   EXPECT_DOUBLE_EQ(lines.step_latency / m.rates().dram_latency, 1 / 1.75);
+}
+
+/// CTAs of mma.sync begin and end together. Twenty on ten SMs ask for 16 KiB each before anything is multiplied, which an L2
+/// of 1 TB/s gives in 0.33 us; a result of 128 x 128 is laid into shared memory and read from it (32 KiB twice), once it has been scaled and
+/// rounded, and that of the CTA beside it is behind it. 2000 SMs' parts of 64 KiB leave at what L2 takes of all.
+TEST_F(OnHopper, WavesOfMmaSyncBeginAndEndTogether) {
+  const auto m = toy_machine(toy_gpu(), calibration(), KernelSet::own);
+  GemmPlan plan;
+  plan.tile_m = plan.tile_n = 128;
+  plan.tile_k = 32;
+  plan.stages = 4;
+  plan.splits = 1;
+  plan.engine = GemmEngine::mma_sync;
+  const auto demand = [&plan](std::int64_t n, const Machine& on) {
+    return predict(Gemm{128, n, 6400, 1, {}, false}, on, PredictOptions{.gemm_plan = &plan}).launches[0].demand;
+  };
+  const double port = m.rates().gpu.sm.smem_bytes_per_clk.in(units::B), lanes = m.rates().gpu.sm.fp32_flop_per_clk / 2;
+  const double staged = 2 * 32768 / port + 1.5 * 128 * 128 / lanes;
+  EXPECT_DOUBLE_EQ(demand(1280, m).serial_clk, staged);
+  EXPECT_DOUBLE_EQ(demand(2560, m).serial_clk, 2 * staged);
+  Gpu slow = toy_gpu(), wide = toy_gpu();
+  slow.l2.bandwidth = 1.0 * units::TB_per_s;
+  EXPECT_DOUBLE_EQ(demand(2560, toy_machine(slow, calibration(), KernelSet::own)).start.in(units::us),
+                   20 * 16384 / 1e6);
+  wide.sm_count = 2000;
+  plan.splits = 2;
+  EXPECT_DOUBLE_EQ(demand(128000, toy_machine(wide, calibration(), KernelSet::own)).serial_clk, 2000 * 65536 / 10e3);
+}
+
+/// Rows that come in pieces take the tile of 128 x 64 its registers: a step of it is 8500 clocks. Tiles beside it don't care.
+TEST_F(OnHopper, PiecesSpillTheTileOf128By64) {
+  const auto m = toy_machine(toy_gpu(), calibration(), KernelSet::own);
+  GemmPlan plan;
+  plan.tile_m = 64;
+  plan.tile_n = 128;
+  plan.tile_k = 64;
+  plan.stages = 3;
+  plan.swapped = true;
+  plan.engine = GemmEngine::mma_sync;
+  const auto chain = [&](std::int64_t k) {
+    return predict(Gemm{64, 1280, k, 1, {}, false}, m, PredictOptions{.gemm_plan = &plan}).launches[0].demand.chain_clk;
+  };
+  EXPECT_LT(chain(6400), 3000);
+  EXPECT_DOUBLE_EQ(chain(6402), 8500);
+  plan.tile_n = 64;
+  plan.stages = 4;
+  EXPECT_LT(chain(6402), 3000);
 }
 
 /// fp16 has the kernels that bf16 has, but for gradients.
