@@ -73,11 +73,12 @@ inline constexpr std::array<Word<Offload>, 3> kOffloadWords{
     {{"none", Offload::none}, {"optimizer", Offload::optimizer}, {"activations", Offload::activations}}};
 inline constexpr std::array<Word<Fp8Recipe>, 3> kFp8RecipeWords{
     {{"tensor", Fp8Recipe::tensor}, {"block", Fp8Recipe::block}, {"mx", Fp8Recipe::mx}}};
-inline constexpr std::array<Word<PipelineSchedule>, 5> kScheduleWords{{{"gpipe", PipelineSchedule::gpipe},
+inline constexpr std::array<Word<PipelineSchedule>, 6> kScheduleWords{{{"gpipe", PipelineSchedule::gpipe},
                                                                        {"1f1b", PipelineSchedule::one_f_one_b},
                                                                        {"interleaved", PipelineSchedule::interleaved},
                                                                        {"zero-bubble", PipelineSchedule::zero_bubble},
-                                                                       {"dualpipe", PipelineSchedule::dual_pipe}}};
+                                                                       {"dualpipe", PipelineSchedule::dual_pipe},
+                                                                       {"dualpipe-v", PipelineSchedule::dual_pipe_v}}};
 
 template <class E, std::size_t N>
 constexpr std::string_view word_of(const std::array<Word<E>, N>& words, E value) {

@@ -5,9 +5,9 @@
                             [--until SECONDS]
                             [--device cuda|cpu --tiny]
 
-An iteration is forward, the loss as transformers computes it, backward, clip_grad_norm_ where the point says so, AdamW and
-zero_grad. A model is built from its config with random weights (real widths, the first LAYERS of its layers) in bf16, or in
-fp32 under bf16 autocast. With `--gpus 2` one process a GPU runs it under DistributedDataParallel or FSDP (fully_shard of
+An iteration is forward, the loss as transformers computes it, backward, clip_grad_norm_ where the point says so, AdamW (or
+SGD, Adafactor) and zero_grad. A model is built from its config with random weights (real widths, the first LAYERS of its
+layers) in bf16, in fp32 under bf16 autocast, or in fp32 with products in tf32 (`tf32`). With `--gpus 2` one process a GPU runs it under DistributedDataParallel or FSDP (fully_shard of
 each layer). For each point it writes one line of FOLDER/steps.jsonl:
 
   wall_us      one iteration, of a loop without a synchronization but behind every second: median, least and largest pair
@@ -49,6 +49,17 @@ MODELS = {
     "gpt2-xl": ("gpt2-xl.json", 12),
     "bert-large-uncased": ("bert-large-uncased.json", 24),
     "mixtral-8x7b": ("mixtral-8x7b.json", 2),
+    "gpt2": ("gpt2.json", 12),
+    "gpt2-medium": ("gpt2-medium.json", 24),
+    "bert-base-uncased": ("bert-base-uncased.json", 12),
+    "llama-3.2-3b": ("llama-3.2-3b.json", 8),
+    "mistral-7b-v0.1": ("mistral-7b-v0.1.json", 4),
+    "qwen3-1.7b": ("qwen3-1.7b.json", 14),
+    "qwen2.5-7b": ("qwen2.5-7b.json", 4),
+    "qwen3-30b-a3b": ("qwen3-30b-a3b.json", 3),
+    "gemma-2b": ("gemma-2b.json", 6),
+    "olmo-2-13b": ("olmo-2-13b.json", 3),
+    "starcoder2-7b": ("starcoder2-7b.json", 4),
 }
 
 
@@ -95,6 +106,8 @@ def build(name, args):
     kind = config.pop("model_type")
     for key in ("transformers_version", "pad_token_id", "bos_token_id", "eos_token_id", "cache_implementation"):
         config.pop(key, None)
+    if args.no_dropout:
+        config.update({key: 0.0 for key in config if key.endswith(("pdrop", "dropout_prob", "dropout"))})
     small = {"hidden_size": 64, "n_embd": 64, "intermediate_size": 96, "num_attention_heads": 4, "n_head": 4,
              "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 512, "num_local_experts": 8} if args.tiny else {}
     for key in ("num_hidden_layers", "n_layer"):
@@ -103,9 +116,10 @@ def build(name, args):
     made = AutoConfig.for_model(kind, **config)
     factory = AutoModelForMaskedLM if kind == "bert" else AutoModelForCausalLM
     torch.manual_seed(7)
+    wide = args.autocast or args.tf32
     with torch.device(args.device):
-        model = factory.from_config(made, dtype=torch.float32 if args.autocast else torch.bfloat16, attn_implementation="sdpa")
-    return model.to(torch.float32 if args.autocast else torch.bfloat16).train(), made
+        model = factory.from_config(made, dtype=torch.float32 if wide else torch.bfloat16, attn_implementation="sdpa")
+    return model.to(torch.float32 if wide else torch.bfloat16).train(), made
 
 
 def spread(model, point, args):
@@ -122,6 +136,17 @@ def spread(model, point, args):
             fully_shard(layer, mesh=mesh, reshard_after_forward=not point.get("keep"))
         fully_shard(model, mesh=mesh, reshard_after_forward=not point.get("keep"))
     return model
+
+
+def optimizer_of(name, parameters):
+    """AdamW, fused or as lists of tensors, or another of torch.optim by lists of tensors."""
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=1e-5, foreach=True)
+    if name == "sgd-momentum":
+        return torch.optim.SGD(parameters, lr=1e-5, momentum=0.9, foreach=True)
+    if name == "adafactor":
+        return torch.optim.Adafactor(parameters, lr=1e-5, foreach=True)
+    return torch.optim.AdamW(parameters, lr=1e-5, **({"fused": True} if name == "fused" else {"foreach": True}))
 
 
 class Iteration:
@@ -145,8 +170,7 @@ class Iteration:
         if config.model_type != "bert":
             self.inputs["use_cache"] = False
         self.parameters = list(self.model.parameters())
-        kind = {"fused": True} if point["optimizer"] == "fused" else {"foreach": True}
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-5, **kind)
+        self.optimizer = optimizer_of(point["optimizer"], self.parameters)
         self.marks = lambda name: None
 
     def fresh(self):
@@ -305,12 +329,14 @@ def run_point(held, point, board, args):
     """One line of steps.jsonl, and the file of its trace."""
     import gc
     distributed = point.get("spread", "none") != "none"
-    if distributed or held.get("key") != (point["model"], point["autocast"]):
+    key = tuple(point.get(name, False) for name in ("model", "autocast", "tf32", "no_dropout"))
+    if distributed or held.get("key") != key:
         held.clear()
         gc.collect()
-        args.autocast = point["autocast"]
+        args.autocast, args.tf32, args.no_dropout = key[1:]
+        torch.backends.cuda.matmul.allow_tf32 = args.tf32
         held["model"], held["config"] = build(point["model"], args)
-        held["key"] = None if distributed else (point["model"], point["autocast"])
+        held["key"] = None if distributed else key
     for parameter in held["model"].parameters():
         parameter.grad = None
     gc.collect()
@@ -327,7 +353,7 @@ def run_point(held, point, board, args):
     export_trace(iteration, args, trace)
     record["memory"] = memory_of(iteration, args)
     record["parameters"] = sum(p.numel() for p in held["model"].parameters())
-    rows = routed(held["model"], iteration) if point["model"] == "mixtral-8x7b" else []
+    rows = routed(held["model"], iteration) if point["model"] in ("mixtral-8x7b", "qwen3-30b-a3b") else []
     if rows:
         record["experts_rows"] = [[count for count in layer if count] for layer in rows]
     record["watts_of_all"] = [record["watts"]]

@@ -15,6 +15,7 @@
 #include "model/schedule/pipeline.hpp"
 #include "model/schedule/side_by_side.hpp"
 #include "model/stacks/common/collective_choice.hpp"
+#include "ops/mixer/attention.hpp"
 #include "ops/resolve/ranks.hpp"
 #include "ops/rewrite/rewrite.hpp"
 
@@ -354,6 +355,21 @@ std::int64_t exchange_sms_of(const Machine& machine) {
 
 }  // namespace
 
+namespace {
+
+Vocabulary vocabulary_of(const Llm& llm) {
+  Vocabulary v{llm.vocab, llm.tied_embeddings, llm.hidden};
+  if (llm.main().kinds.empty()) return v;
+  const LayerSpec& layer = llm.main().kinds.front();
+  v.drops = !layer.keeps_all;
+  if (const auto* attention = layer.mixer.as<AttentionSpec>()) {
+    v.group = static_cast<double>(attention->q_heads) / static_cast<double>(attention->kv_heads);
+  }
+  return v;
+}
+
+}  // namespace
+
 void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
                   const RunOptions& options, StepPrediction& out) {
   const Stack& stack = machine.stack();
@@ -380,7 +396,7 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
     if (training && stack.trains_eagerly()) train_eagerly(as_the_stack_does);
     lower(llm, as_the_stack_does, out.graph);
     const Workload rank = lowering::rank_workload(as_the_stack_does);
-    if (training) rewrite(out.graph, *training, rank, llm.model_type, {llm.vocab, llm.tied_embeddings, llm.hidden});
+    if (training) rewrite(out.graph, *training, rank, llm.model_type, vocabulary_of(llm));
   } else {
     lower(llm, workload, out.graph);
   }

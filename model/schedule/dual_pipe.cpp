@@ -156,4 +156,14 @@ double passes_together(std::int64_t ranks, std::int64_t micro_batches) {
   return least;
 }
 
+Seconds dual_pipe_v_time(std::span<const DualPasses> ranks, std::int64_t micro_batches) {
+  std::vector<DualPasses> mirrored(ranks.begin(), ranks.end());
+  mirrored.insert(mirrored.end(), ranks.rbegin(), ranks.rend());
+  return dual_pipe_time(mirrored, 2 * micro_batches);
+}
+
+double passes_together_in_v(std::int64_t ranks, std::int64_t micro_batches) {
+  return passes_together(2 * ranks, 2 * micro_batches);
+}
+
 }  // namespace plumbline

@@ -27,4 +27,10 @@ Seconds dual_pipe_time(std::span<const DualPasses> ranks, std::int64_t micro_bat
 /// Share of a rank's passes that run with another one, of the rank that has fewest.
 double passes_together(std::int64_t ranks, std::int64_t micro_batches);
 
+/// DualPipe's V form (dualpipev.py in that repository): micro-batches enter at the first rank alone, go through the ranks'
+/// first stages to the last rank and through their second ones back. A rank's turns are those of DualPipe's rank in its place
+/// over twice the ranks and twice the micro-batches: what would come from the other end there comes back here.
+Seconds dual_pipe_v_time(std::span<const DualPasses> ranks, std::int64_t micro_batches);
+double passes_together_in_v(std::int64_t ranks, std::int64_t micro_batches);
+
 }  // namespace plumbline

@@ -4,6 +4,7 @@
 
 #include "model/schedule/dual_pipe.hpp"
 #include "model/schedule/side_by_side.hpp"
+#include "ops/graph/exchange.hpp"
 
 namespace plumbline {
 namespace {
@@ -109,7 +110,9 @@ void passes_of_two(StepPrediction& step, const Rates& m, Stages stages) {
     (n.node->pass == Pass::forward ? sent.forward : sent.backward) += times * (n.op.time + n.gap);
   }
   const auto share = [](Seconds room, Seconds sending) { return sending > room ? room / sending : 1.0; };
-  const double together = passes_together(pipeline.stages, pipeline.micro_batches);
+  const bool v = pipeline.schedule == PipelineSchedule::dual_pipe_v;
+  const double together = v ? passes_together_in_v(pipeline.stages, pipeline.micro_batches)
+                            : passes_together(pipeline.stages, pipeline.micro_batches);
   const double forward = together * share(computes.backward, sent.forward);
   const double backward = together * share(computes.forward, sent.backward);
   for (NodePrediction& n : step.nodes) {
@@ -119,20 +122,16 @@ void passes_of_two(StepPrediction& step, const Rates& m, Stages stages) {
   }
 }
 
-bool is_product(const Op& op) { return std::holds_alternative<Gemm>(op); }
-
-/// Gathers beside the product behind them, sums beside the one before.
+/// Gathers beside the product behind them, sums beside the one before. A framework's own launches of an exchange stand for
+/// one that goes as a whole.
 void tensor_ranks(StepPrediction& step) {
   for (std::size_t i = 0; i < step.nodes.size(); ++i) {
     NodePrediction& n = step.nodes[i];
-    const auto* c = std::get_if<Collective>(&n.node->op);
-    if (c == nullptr || between_replicas(*n.node) || n.node->pass == Pass::update) continue;
-    const bool gather = c->kind == CollectiveKind::all_gather;
-    if (!gather && c->kind != CollectiveKind::reduce_scatter) continue;
-    const std::size_t other = gather ? i + 1 : i - 1;
+    if (n.node->launch || !is_tensor_exchange(*n.node)) continue;
+    const std::size_t other = stands_before_its_product(*n.node) ? i + 1 : i - 1;
     if (other >= step.nodes.size() || step.nodes[other].node->segment != n.node->segment) continue;
-    if (!is_product(step.nodes[other].node->op)) continue;
-    const double parts = static_cast<double>(c->gpus);
+    if (!std::holds_alternative<Gemm>(step.nodes[other].node->op)) continue;
+    const double parts = static_cast<double>(std::get<Collective>(n.node->op).gpus);
     hide(n, (parts - 1) / parts * step.nodes[other].op.time, 0);
   }
 }
@@ -140,7 +139,7 @@ void tensor_ranks(StepPrediction& step) {
 }  // namespace
 
 void exchange_beside(StepPrediction& step, const Rates& m, Stages stages) {
-  const bool two = step.graph.pipeline.schedule == PipelineSchedule::dual_pipe && step.graph.pipeline.stages > 1;
+  const bool two = holds_two_stages(step.graph.pipeline.schedule) && step.graph.pipeline.stages > 1;
   if (two) passes_of_two(step, m, stages);
   if (step.graph.tensor_beside && !two) tensor_ranks(step);
   if (step.graph.replicas_beside) replicas(step, m, stages);

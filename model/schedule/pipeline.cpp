@@ -31,7 +31,7 @@ StageSum sum_of(const StepPrediction& step, std::int64_t stage) {
       if (n.op.energy) sum.once_energy += static_cast<double>(count) * *n.op.energy;
       continue;
     }
-    if (pipeline.schedule == PipelineSchedule::dual_pipe) {
+    if (holds_two_stages(pipeline.schedule)) {
       const Seconds shorter = static_cast<double>(count) * (n.hidden - n.tax);
       sum.beside += shorter;
       if (n.node->pass == Pass::forward) sum.beside_forward += shorter;
@@ -106,13 +106,15 @@ namespace {
 
 /// DualPipe, of passes as they would be alone; what two together gain they gain in `together` of all.
 Seconds dual_time(const std::vector<StageSum>& ranks, const PipelineStages& pipeline) {
-  const double together = passes_together(pipeline.stages, pipeline.micro_batches);
+  const bool v = pipeline.schedule == PipelineSchedule::dual_pipe_v;
+  const double together = v ? passes_together_in_v(pipeline.stages, pipeline.micro_batches)
+                            : passes_together(pipeline.stages, pipeline.micro_batches);
   std::vector<DualPasses> passes;
   for (const StageSum& s : ranks) {  // of two stages: each pass is a half
     const Seconds forward = 0.5 * (s.forward + s.beside_forward), whole = 0.5 * (s.time + s.beside);
     passes.push_back({forward, whole - forward, 0.5 * s.weights, whole - 0.5 / together * s.beside});
   }
-  return dual_pipe_time(passes, pipeline.micro_batches);
+  return v ? dual_pipe_v_time(passes, pipeline.micro_batches) : dual_pipe_time(passes, pipeline.micro_batches);
 }
 
 /// Of training: what each stage is busy for, and the whole.
@@ -135,7 +137,7 @@ void keep_slowest_of_training(StepPrediction& step, const std::vector<StageSum>&
     of_slowest = drawn;
     step.stage = static_cast<std::int64_t>(i);
   }
-  const Seconds laid_out = pipeline.schedule == PipelineSchedule::dual_pipe
+  const Seconds laid_out = holds_two_stages(pipeline.schedule)
                                ? dual_time(stages, pipeline)
                                : pipeline_time(passes, {pipeline.schedule, pipeline.micro_batches, pipeline.chunks});
   const Seconds latency = laid_out + once;

@@ -14,6 +14,7 @@ const Provider& trtllm_plain_provider();  // trtllm
 const Provider& trtllm_gen_provider();    // trtllm
 const Provider& flash_attention_provider();
 const Provider& flash_attention_2_provider();  // flash_attention
+const Provider& flash_attention_contiguous_provider();
 const Provider& flash_attention_1_provider();  // flash_attention
 const Provider& flashinfer_provider();
 const Provider& fla_provider();             // fla
@@ -40,6 +41,7 @@ std::span<const Provider* const> providers() {
       &trtllm_gen_provider(),       //
       &flash_attention_provider(),  //
       &flash_attention_2_provider(),
+      &flash_attention_contiguous_provider(),
       &flash_attention_1_provider(),
       &flashinfer_provider(),      //
       &fla_provider(),             //

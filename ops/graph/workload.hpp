@@ -38,7 +38,15 @@ enum class Fp8Recipe { tensor, block, mx };
 enum class Offload { none, optimizer, activations };
 
 /// In which order a stage of a pipeline works on its micro-batches.
-enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, zero_bubble, dual_pipe };
+enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, zero_bubble, dual_pipe, dual_pipe_v };
+/// Each rank of a pipeline holds two stages: its own, and the one in its place from the other end.
+constexpr bool holds_two_stages(PipelineSchedule s) {
+  return s == PipelineSchedule::dual_pipe || s == PipelineSchedule::dual_pipe_v;
+}
+/// Stages that a model is cut into over so many ranks of a pipeline: of DualPipe's V form each has two that no other holds.
+constexpr std::int64_t stages_over(std::int64_t ranks, PipelineSchedule s) {
+  return ranks > 1 && s == PipelineSchedule::dual_pipe_v ? 2 * ranks : ranks;
+}
 
 struct Training {
   Optimizer optimizer = Optimizer::adamw;
@@ -66,8 +74,7 @@ struct Training {
   /// Bytes of each score that attention keeps for the backward pass, where scores are stored; 0: what its operators keep,
   /// each a kernel of its own.
   double score_bytes = 0;
-  /// Each rank of a pipeline holds two stages: its own, and that of the rank in its place from the other end.
-  bool two_stages() const { return schedule == PipelineSchedule::dual_pipe; }
+  bool two_stages() const { return holds_two_stages(schedule); }
   std::int64_t chunks = 1;  ///< parts of the model that a stage has, one behind the other (interleaved)
 };
 

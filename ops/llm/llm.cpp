@@ -1,6 +1,7 @@
 #include "ops/llm/llm.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <filesystem>
 #include <utility>
@@ -174,6 +175,24 @@ void check_unknown_keys(const LlmConfig& config, const Choice& choice) {
   if (!parts.empty()) refuse_key(config, parts.front(), "may describe a part of a layer, and is not known" + advice);
 }
 
+/// Shares that training drops, by the names that classes of transformers have for them.
+constexpr std::array<const char*, 10> kDropped{"resid_pdrop",     "embd_pdrop",        "attn_pdrop",
+                                               "hidden_dropout",  "attention_dropout", "hidden_dropout_prob",
+                                               "dropout",         "dropout_rate",      "attention_probs_dropout_prob",
+                                               "residual_dropout"};
+
+/// Where the config says some of them, and that each is 0.
+bool keeps_all(const JsonValue& config) {
+  bool said = false;
+  for (const char* key : kDropped) {
+    const auto share = config.find(key);
+    if (!share || !share->is_number()) continue;
+    if (share->as_number() > 0) return false;
+    said = true;
+  }
+  return said;
+}
+
 Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice,
              const std::optional<JsonValue>& quant) {
   const LlmConfig config(inner, root, choice.family);
@@ -192,6 +211,7 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
   if (choice.family.layout != Layout::table) add_towers(root, config, llm);
   read_quantization(config, quant, llm);
   finish_totals(llm);
+  for (LayerSpec& kind : llm.stacks.front().kinds) kind.keeps_all = keeps_all(inner);
   check_unknown_keys(config, choice);
   llm.assumptions = config.assumptions();
   if (root.find_string("model_type").value_or("").ends_with("_thinker")) {

@@ -1,24 +1,58 @@
 // The backward pass: the gradients of the forward nodes, segments and nodes in reverse order. Which operators a
 // gradient consists of stands in each operator's own file (ops/op/<operator>.cpp). Layers that keep their input alone run
 // forward once more before it, collectives and all (Workload::training.recompute).
+#include "ops/graph/exchange.hpp"
 #include "ops/lower/parts.hpp"
 
 namespace plumbline::lowering {
 namespace {
 
-/// Of a layer [first, end) what Recompute::products computes again: each of its runs between nodes whose results are kept.
+bool is_product(const Op& op) { return std::holds_alternative<Gemm>(op); }
+
+bool is_sum(const Op& op) {
+  const auto* c = std::get_if<Collective>(&op);
+  return c != nullptr && c->kind != CollectiveKind::all_gather;
+}
+
+/// Again so many columns of a product.
+void recompute_matrices(Step& s, int node, std::int64_t columns) {
+  s.recompute(node, node + 1);
+  std::get<Gemm>(s.graph.nodes.back().op).n = columns;
+}
+
+/// Of a layer [first, end) what Recompute::products computes again: what stands between results that are kept, as far as the
+/// backward pass reads it. Products count as the model's source has them, matrix by matrix: every second one is not kept
+/// (torchtitan's _save_list; the sum of a product over ranks is, and so that product is not needed again).
 void recompute_products(Step& s, int first, int end) {
-  int products = 0;
-  for (int i = first; i < end; ++i) {
-    const Op& op = s.graph.nodes[static_cast<std::size_t>(i)].op;
-    const auto* c = std::get_if<Collective>(&op);
-    bool kept = std::holds_alternative<AttentionPrefill>(op) || (c != nullptr && c->kind != CollectiveKind::all_gather);
-    if (std::holds_alternative<Gemm>(op)) kept = ++products % 2 == 1;
-    if (!kept) s.recompute(i, i + 1);
+  const auto op = [&s](int i) -> const Op& { return s.graph.nodes[static_cast<std::size_t>(i)].op; };
+  int last = end, products = 0;
+  while (last > first && !is_product(op(last - 1))) --last;
+  for (int i = first; i < last; ++i) {
+    if (!is_product(op(i))) {
+      if (!std::holds_alternative<AttentionPrefill>(op(i)) && !is_sum(op(i))) s.recompute(i, i + 1);
+      continue;
+    }
+    std::int64_t again = 0;
+    for (const std::int64_t columns : s.matrices_of(i)) again += ++products % 2 == 0 ? columns : 0;
+    const bool ends = i + 1 == last || is_sum(op(i + 1));  // the layer, or what is kept
+    if (again > 0 && !ends) recompute_matrices(s, i, again);
   }
 }
 
 }  // namespace
+
+/// Where the residual stream is split over the tensor ranks, what they gathered for a product is not kept: they gather it once
+/// more for the gradient of its weights, beside the product that makes that of its input (arXiv 2205.05198, section 4.2.2).
+int gathered_again(const Step& s, int first, int n) {
+  const auto node = [&s](int i) -> const Node& { return s.graph.nodes[static_cast<std::size_t>(i)]; };
+  const Recompute again = s.workload.training.recompute;
+  if (s.workload.overlap != Overlap::iteration || again == Recompute::full || again == Recompute::products) return -1;
+  int gather = n - 1;
+  const auto* cast = gather > first ? std::get_if<Rowwise>(&node(gather).op) : nullptr;
+  if (cast != nullptr && cast->kind == RowwiseKind::quantize) --gather;
+  if (!is_product(node(n).op) || gather < first || !is_tensor_exchange(node(gather))) return -1;
+  return stands_before_its_product(node(gather)) ? gather : -1;
+}
 
 void backward(Step& s) {
   s.pass = Pass::backward;
@@ -38,7 +72,10 @@ void backward(Step& s) {
     if (s.workload.training.recompute == Recompute::products && segment.layers) {
       recompute_products(s, segment.first, segment.first + segment.size);
     }
-    for (int n = segment.first + segment.size; n-- > segment.first;) s.add_gradient(static_cast<std::size_t>(n));
+    for (int n = segment.first + segment.size; n-- > segment.first;) {
+      if (const int gather = gathered_again(s, segment.first, n); gather >= 0) s.recompute(gather, gather + 1);
+      s.add_gradient(static_cast<std::size_t>(n));
+    }
     s.close();
   }
 }

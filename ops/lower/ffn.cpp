@@ -188,6 +188,7 @@ void dense_ffn(Step& s, const FfnSpec& f, std::int64_t width, const FfnNames& na
   s.quantize(names.quantize, s.tokens, s.hidden, s.types.linear);
   if (f.gated && !s.none()) {
     s.linear(names.gate_up, s.tokens, 2 * own, s.hidden, f.bias);
+    s.joins({own, own});
   } else {
     if (f.gated) s.linear(names.gate, s.tokens, own, s.hidden, f.bias);
     s.linear(names.up, s.tokens, own, s.hidden, f.bias);

@@ -83,7 +83,7 @@ std::map<std::pair<Shape, std::int64_t>, std::int64_t> matrices_of(const Step& s
                                                                    const Updated& updated) {
   const std::int64_t stage = updated.stage;
   std::map<std::pair<Shape, std::int64_t>, std::int64_t> all;
-  const std::int64_t stages = s.workload.parallel.pipeline;
+  const std::int64_t stages = stages_over(s.workload.parallel.pipeline, s.workload.training.schedule);
   auto layers = layers_of_stage(llm, llm.main(), stages, stage);
   if (s.workload.training.two_stages()) {
     const auto others = layers_of_stage(llm, llm.main(), stages, stages - 1 - stage);

@@ -25,24 +25,35 @@ void hand_over(Step& s) {
 std::vector<std::int64_t> updating_stages(const Workload& w) {
   const std::int64_t stages = w.parallel.pipeline;
   if (stages == 1) return {0};
+  if (w.training.schedule == PipelineSchedule::dual_pipe_v) return {0, 1};
   if (w.training.two_stages()) return stages == 2 ? std::vector<std::int64_t>{0} : std::vector<std::int64_t>{0, 1};
   return stages == 2 ? std::vector<std::int64_t>{0, 1} : std::vector<std::int64_t>{0, 1, stages - 1};
 }
 
 namespace {
 
+/// Parts of the model, one behind the other on its way.
+std::int64_t stages_of(const Step& s) {
+  const std::int64_t ranks = s.workload.parallel.pipeline;
+  return s.train() ? stages_over(ranks, s.workload.training.schedule) : ranks;
+}
+
+/// The next stage is the same rank's: the last rank's two, in DualPipe's V form.
+bool turns_here(const Step& s, std::int64_t stage) {
+  return stages_of(s) > s.workload.parallel.pipeline && stage + 1 == s.workload.parallel.pipeline;
+}
+
 /// Repeats of the forward segments: what comes before the layers belongs to the first stage, what follows to the last. A
 /// stage of several chunks hands on behind each of them, the last one behind all but its last.
 void divide_forward(const Step& s, const Llm& llm, std::int64_t stage, std::vector<std::int64_t>& at) {
-  const ParallelPlan& plan = s.workload.parallel;
-  const std::int64_t chunks = s.train() ? s.workload.training.chunks : 1;
-  const bool first = stage == 0, last = stage + 1 == plan.pipeline;
+  const std::int64_t chunks = s.train() ? s.workload.training.chunks : 1, stages = stages_of(s);
+  const bool first = stage == 0, last = stage + 1 == stages;
   const auto head = static_cast<std::size_t>(s.kind_segments.back().first) + 1;
   std::size_t forward = 0;
   while (forward < at.size() && s.graph.segments[forward].forward < 0 && !s.graph.segments[forward].once) ++forward;
   for (std::size_t i = 0; i + 1 < forward; ++i) at[i] = (i < head ? first : last) ? 1 : 0;
-  at[forward - 1] = last ? chunks - 1 : chunks;
-  const std::vector<std::int64_t> layers = layers_of_stage(llm, llm.main(), plan.pipeline, stage);
+  at[forward - 1] = last || turns_here(s, stage) ? chunks - 1 : chunks;
+  const std::vector<std::int64_t> layers = layers_of_stage(llm, llm.main(), stages, stage);
   for (const auto& [segment, kind] : s.kind_segments) {
     at[static_cast<std::size_t>(segment)] = layers[static_cast<std::size_t>(kind)];
   }
@@ -58,7 +69,7 @@ void divide_backward(const Step& s, std::int64_t stage, std::vector<std::int64_t
   while (segments[static_cast<std::size_t>(sends) + 1].forward < 0) ++sends;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     if (segments[i].once) {
-      const bool ends = stage == 0 || stage + 1 == s.workload.parallel.pipeline;
+      const bool ends = stage == 0 || stage + 1 == stages_of(s);
       if (s.workload.training.two_stages()) {
         at[i] = ends == (update == 0) ? 1 : 0;
         ++update;
@@ -68,7 +79,7 @@ void divide_backward(const Step& s, std::int64_t stage, std::vector<std::int64_t
       at[i] = middle || updating[update] == stage ? 1 : 0;
       ++update;
     } else if (segments[i].forward == sends) {
-      at[i] = stage == 0 ? chunks - 1 : chunks;
+      at[i] = stage == 0 || turns_here(s, stage - 1) ? chunks - 1 : chunks;
     } else if (segments[i].forward >= 0) {
       at[i] = at[static_cast<std::size_t>(segments[i].forward)];
     }
@@ -88,6 +99,7 @@ void add_other_stages(Step& s) {
     const std::size_t stage = i / segments, segment = i % segments;
     if (!s.graph.segments[segment].once) repeats[i] += own[(stages - 1 - stage) * segments + segment];
   }
+  repeats.resize(static_cast<std::size_t>(s.workload.parallel.pipeline) * segments);
 }
 
 }  // namespace
@@ -95,7 +107,7 @@ void add_other_stages(Step& s) {
 void divide_among_stages(Step& s, const Llm& llm) {
   std::vector<std::int64_t>& repeats = s.graph.pipeline.repeats;
   repeats.clear();
-  for (std::int64_t stage = 0; stage < s.workload.parallel.pipeline; ++stage) {
+  for (std::int64_t stage = 0; stage < stages_of(s); ++stage) {
     std::vector<std::int64_t> at(s.graph.segments.size());
     divide_forward(s, llm, stage, at);
     if (s.train()) divide_backward(s, stage, at);

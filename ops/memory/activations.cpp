@@ -192,7 +192,8 @@ double under_way(const Workload& w, const TrainingStage& stage) {
   switch (w.training.schedule) {
     case PipelineSchedule::gpipe: return all;
     case PipelineSchedule::interleaved: return std::min(all, (2 * behind + (chunks - 1) * d(stage.of) + 1) / chunks);
-    case PipelineSchedule::dual_pipe: return std::min(all, (d(stage.of) + 1) / 2);  // of each of two stages
+    case PipelineSchedule::dual_pipe:
+    case PipelineSchedule::dual_pipe_v: return std::min(all, (d(stage.of) + 1) / 2);  // of each of two stages
     case PipelineSchedule::zero_bubble: return std::min(all, d(stage.of));
     default: return std::min(all, behind + 1);
   }

@@ -90,6 +90,12 @@ Elements local(const Llm& llm, const Workload& w, const Stage& stage) {
 
 bool two_stages(const Workload& w) { return w.parallel.pipeline > 1 && w.training.two_stages(); }
 
+/// The first stage of a rank of a pipeline.
+Stage stage_of_rank(const Workload& w, std::int64_t rank) {
+  const bool train = w.phase == Phase::train;
+  return {rank, train ? stages_over(w.parallel.pipeline, w.training.schedule) : w.parallel.pipeline};
+}
+
 /// Of a rank: of DualPipe its own stage and the one in its place from the other end.
 Elements local_of_rank(const Llm& llm, const Workload& w, const Stage& stage) {
   Elements e = local(llm, w, stage);
@@ -104,7 +110,8 @@ Elements local_of_rank(const Llm& llm, const Workload& w, const Stage& stage) {
 
 HeldParams held(const Workload& w, const Elements& e) {
   const ParallelPlan& p = w.parallel;
-  const std::int64_t ends = two_stages(w) ? 2 : 1;  // ranks of a pipeline that hold the same stage
+  const bool copies = two_stages(w) && w.training.schedule == PipelineSchedule::dual_pipe;
+  const std::int64_t ends = copies ? 2 : 1;  // ranks of a pipeline that hold the same stage
   const std::int64_t group =
       p.expert == 1 ? p.tensor : std::max(p.expert, p.tensor);  // ranks that hold all experts once
   HeldParams held;
@@ -256,20 +263,20 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
 }  // namespace
 
 double local_params(const Llm& llm, const Workload& workload, std::int64_t stage) {
-  return local_of_rank(llm, workload, {stage, workload.parallel.pipeline}).all();
+  return local_of_rank(llm, workload, stage_of_rank(workload, stage)).all();
 }
 
 HeldParams held_params(const Llm& llm, const Workload& workload, std::int64_t stage) {
-  return held(workload, local_of_rank(llm, workload, {stage, workload.parallel.pipeline}));
+  return held(workload, local_of_rank(llm, workload, stage_of_rank(workload, stage)));
 }
 
 double factor_elements(const Llm& llm, const Workload& workload, std::int64_t stage) {
-  const Stage of{stage, workload.parallel.pipeline};
+  const Stage of = stage_of_rank(workload, stage);
   return factors(llm, workload, of, local_of_rank(llm, workload, of));
 }
 
 Bytes optimizer_states(const Llm& llm, const Workload& workload, std::int64_t stage) {
-  const Stage of{stage, workload.parallel.pipeline};
+  const Stage of = stage_of_rank(workload, stage);
   return optimizer(llm, workload, of, local_of_rank(llm, workload, of), lowering::types_of(llm, workload).base);
 }
 
@@ -281,7 +288,7 @@ MemoryNeed memory_need(const Llm& llm, const Workload& w) {
   const Types t = lowering::types_of(llm, w);
   MemoryNeed most;
   for (std::int64_t i = 0; i < w.parallel.pipeline; ++i) {
-    const MemoryNeed need = need_of_stage(llm, w, t, {i, w.parallel.pipeline});
+    const MemoryNeed need = need_of_stage(llm, w, t, stage_of_rank(w, i));
     if (i == 0 || need.total() > most.total()) most = need;
   }
   return most;

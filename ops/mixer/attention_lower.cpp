@@ -30,6 +30,7 @@ void qkv_projection(Step& s, const AttentionSpec& a, std::int64_t q_heads, std::
   }
   if (!s.none()) {
     s.linear("qkv_proj"_node, s.tokens, q_width + k_width + v_width, s.hidden, a.qkv_bias);
+    s.joins({q_width, k_width, v_width});
     return;
   }
   s.linear("q_proj"_node, s.tokens, q_width, s.hidden, a.qkv_bias);

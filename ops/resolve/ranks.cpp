@@ -143,13 +143,29 @@ void check_dual_pipe(const Workload& w, const std::string& place) {
   }
 }
 
+/// The V form asks for two micro-batches a rank, and for layers for each of two stages.
+void check_dual_pipe_v(const Llm& llm, const Workload& w, const std::string& place) {
+  const std::int64_t ranks = w.parallel.pipeline, parts = micro_batches(w);
+  const std::string flag = place + ": schedule dualpipe-v: ";
+  const auto layers = static_cast<std::int64_t>(llm.main().order.size());
+  if (ranks < 2 || 2 * ranks > layers) {
+    throw BadInput(flag + "expected pp from 2 to " + std::to_string(layers / 2) + ", each rank with two parts of the " +
+                   std::to_string(layers) + " layers");
+  }
+  if (parts < 2 * ranks) {
+    throw BadInput(flag + "expected at least 2 x pp = " + std::to_string(2 * ranks) + " micro-batches; found " +
+                   std::to_string(parts));
+  }
+}
+
 void check_schedule(const Llm& llm, const Workload& w, const std::string& place) {
   const std::int64_t stages = w.parallel.pipeline, chunks = w.training.chunks;
   const bool interleaved = w.training.schedule == PipelineSchedule::interleaved;
   // embedding and head may take a layer's place each in the split (Megatron's account_for_embedding_in_pipeline_split)
   const auto divides = [&](std::int64_t all) { return all % (stages * chunks) == 0; };
   const std::string vp = place + ": vp " + std::to_string(chunks) + ": ";
-  if (w.training.two_stages()) check_dual_pipe(w, place);
+  if (w.training.schedule == PipelineSchedule::dual_pipe) check_dual_pipe(w, place);
+  if (w.training.schedule == PipelineSchedule::dual_pipe_v) check_dual_pipe_v(llm, w, place);
   if (chunks > 1 && !interleaved) throw BadInput(vp + "expected it with schedule interleaved");
   if (!interleaved) return;
   if (stages == 1 || chunks == 1) throw BadInput(place + ": schedule interleaved: expected pp and vp of at least 2");

@@ -5,19 +5,20 @@
 #include <cmath>
 
 #include "arch/error.hpp"
+#include "ops/graph/exchange.hpp"
 #include "ops/table/text.hpp"
 
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, kStepNames> kStep{"w",    "batch", "seqs",  "fresh", "cached", "p",
-                                                         "tied", "adds",  "vocab", "width", "block"};
+constexpr std::array<std::string_view, kStepNames> kStep{"w",    "batch", "seqs",  "fresh", "cached", "p",    "tied",
+                                                         "adds", "vocab", "width", "block", "group",  "drops"};
 
 /// What the rules ask of the step.
 struct Asked {
   const Workload& workload;
   std::string_view model_type;
-  double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0, block = 0;
+  double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0, block = 0, group = 0, drops = 0;
   bool autocast = false;
   bool decode() const { return workload.phase == Phase::decode; }
 };
@@ -33,6 +34,8 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
           static_cast<double>(v.tokens),
           static_cast<double>(v.width),
           static_cast<double>(w.training.fp8_block()),
+          v.group,
+          v.drops ? 1.0 : 0.0,
           w.training.autocast(w.precision_given ? w.precision.output : DType::bf16)};
 }
 
@@ -50,15 +53,25 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
   const bool decode = w.phase == Phase::decode;
   const double cached = static_cast<double>(decode ? w.context : w.cached);
   const double sequences = static_cast<double>(w.batch);
-  values.insert(values.end(),
-                {bits(single_dtype(op)) / 8.0, sequences, sequences, decode ? 1.0 : static_cast<double>(w.prompt),
-                 cached, asked.parameter, asked.tied, asked.adds, asked.vocabulary, asked.width, asked.block});
+  values.insert(values.end(), {bits(single_dtype(op)) / 8.0, sequences, sequences,
+                               decode ? 1.0 : static_cast<double>(w.prompt), cached, asked.parameter, asked.tied,
+                               asked.adds, asked.vocabulary, asked.width, asked.block, asked.group, asked.drops});
+}
+
+/// Products that stand for one in narrow types have its types.
+void keep_types(const Op& of, Op& made) {
+  const auto* whole = std::get_if<Gemm>(&of);
+  auto* part = std::get_if<Gemm>(&made);
+  if (whole == nullptr || part == nullptr) return;
+  part->precision = whole->precision;
+  part->block = whole->block;
 }
 
 Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>& values) {
   if (rule.op == nullptr) return node.op;
   const DType type = rule.type.value_or(single_dtype(node.op));
   Op op = rule.op->make(rule.op->kind, {type, type, type, type});
+  if (!rule.type) keep_types(node.op, op);
   void* shape = shape_address(op);
   for (const LaunchRule::KeyRule& each : rule.keys) {
     const double value = each.value(values);
@@ -68,16 +81,20 @@ Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>
     }
     each.key->set(shape, each.key->type == KeyType::percent ? value : std::round(value));
   }
+  auto* product = std::get_if<Gemm>(&op);
+  if (product != nullptr && bits(product->precision.input) <= 8)
+    product->layout = WeightLayout::nk;  // as tensor units ask
   check(op);
   return op;
 }
 
+bool is_product(const Node* node) { return node != nullptr && std::holds_alternative<Gemm>(node->op); }
+
 /// A gather or scatter of tensor ranks' tokens that goes in parts beside a product: parts lie where the product reads or writes
-/// them, so that a framework has no launches around it.
-bool in_parts(const Node& node, const Workload& w) {
-  const auto* c = std::get_if<Collective>(&node.op);
-  return w.overlap == Overlap::iteration && c != nullptr && node.pass != Pass::update && node.role == NodeRole::plain &&
-         (c->kind == CollectiveKind::all_gather || c->kind == CollectiveKind::reduce_scatter);
+/// them, so that a framework has no launches around it. `before`, `behind`: what stands there in its segment.
+bool in_parts(const Node& node, const Node* before, const Node* behind, const Workload& w) {
+  return w.overlap == Overlap::iteration && is_tensor_exchange(node) &&
+         is_product(stands_before_its_product(node) ? behind : before);
 }
 
 /// How often it runs for its node.
@@ -128,7 +145,12 @@ class Rewriting {
     std::size_t next = 0;
     for (Segment& segment : graph_.segments) {
       const int first = static_cast<int>(graph_.nodes.size());
-      for (int i = 0; i < segment.size; ++i) node(next++);
+      for (int i = 0; i < segment.size; ++i, ++next) {
+        const Node* before = i > 0 ? &graph_.nodes.back() : nullptr;
+        const Node* behind = i + 1 < segment.size ? &before_[next + 1] : nullptr;
+        in_parts_ = in_parts(before_[next], before, behind, asked_.workload);
+        node(next);
+      }
       segment.first = first;
       segment.size = static_cast<int>(graph_.nodes.size()) - first;
     }
@@ -145,7 +167,7 @@ class Rewriting {
     const auto rule = std::find_if(rewrites_.rules.begin(), rewrites_.rules.end(), [&](const NodeRule& each) {
       return each.is_for(source, in, asked_.model_type, asked_.decode(), asked_.autocast);
     });
-    if (rule == rewrites_.rules.end() || in_parts(source, asked_.workload)) {
+    if (rule == rewrites_.rules.end() || in_parts_) {
       graph_.nodes.push_back(node);
       graph_.nodes.back().depends = waits;
       last_of_[i] = static_cast<int>(graph_.nodes.size()) - 1;
@@ -182,6 +204,7 @@ class Rewriting {
   std::vector<Node> before_;
   std::vector<int> last_of_;  // the launch that a node's followers wait for
   std::vector<double> values_;
+  bool in_parts_ = false;  // the node at hand goes in parts beside a product
 };
 
 }  // namespace

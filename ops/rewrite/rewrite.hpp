@@ -28,13 +28,17 @@ namespace plumbline {
 ///   vocab    tokens of the vocabulary
 ///   width    of the residual stream
 ///   block    elements that share a scale of fp8, where the operator has no key of that name; 0: all of a tensor
-inline constexpr std::size_t kStepNames = 11;
+///   group    query heads that share a key and value head; 0: no such attention
+///   drops    1 where training drops elements, 0 where the model's config switches that off
+inline constexpr std::size_t kStepNames = 13;
 
 /// What rules of training ask of the model.
 struct Vocabulary {
   std::int64_t tokens = 0;
   bool tied = false;
   std::int64_t width = 0;  ///< of its vectors
+  double group = 0;        ///< of query heads
+  bool drops = true;
 };
 
 /// One launch: an operator whose keys are worked out.

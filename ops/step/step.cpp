@@ -54,6 +54,12 @@ void Step::add_gradient(std::size_t i) {
   }
 }
 
+std::vector<std::int64_t> Step::matrices_of(int i) const {
+  const auto found = joined_.find(i);
+  if (found != joined_.end()) return found->second;
+  return {std::get<Gemm>(graph.nodes[static_cast<std::size_t>(i)].op).n};
+}
+
 void Step::recompute(int first, int end) {
   for (int i = first; i < end; ++i) {
     const Node node = graph.nodes[static_cast<std::size_t>(i)];  // a copy: appending moves the nodes

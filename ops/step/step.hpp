@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,12 @@ class Step {
 
   /// Appends forward nodes once more, in the open segment: [first, end).
   void recompute(int first, int end);
+  /// The last node is a product of several matrices side by side, so many columns each.
+  void joins(const std::vector<std::int64_t>& columns) {
+    if (train()) joined_[last] = columns;
+  }
+  /// The columns of node `i`, a product, by its matrices.
+  std::vector<std::int64_t> matrices_of(int i) const;
   /// What the nodes from `first` on make is not kept for the backward pass: before the gradient of the last of them all
   /// run once more.
   void keep_none_from(int first) { not_kept_.push_back({first, static_cast<int>(graph.nodes.size())}); }
@@ -153,6 +160,7 @@ class Step {
   bool gathered_ = false;               ///< inside on_replica
   std::vector<const NodeName*> names_;  ///< of the nodes so far, in training
   std::vector<std::pair<int, int>> not_kept_;
+  std::map<int, std::vector<std::int64_t>> joined_;
 };
 
 }  // namespace plumbline::lowering

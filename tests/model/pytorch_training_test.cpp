@@ -106,6 +106,34 @@ TEST(PytorchTraining, ClippingAndCastsAreLaunches) {
   EXPECT_GT(cast.latency, plain.latency);
 }
 
+/// A vocabulary of 50257: the gradient of the head's weights reads rows of logits that begin at no whole 16 bytes, as cuBLAS's
+/// kernels for them do; without dropout neither masks nor random numbers.
+TEST(PytorchTraining, OddVocabulariesAndDropoutAreTheModels) {
+  const StepPrediction gpt2 = predict(load_llm("gpt2"), training(4, 1024), h200("hf-sdpa"), RunOptions{Runtime::eager});
+  const auto time = [&](const char* name) {
+    for (const NodePrediction& n : gpt2.nodes) {
+      if (n.node->name == std::string_view(name)) return n.op.time;
+    }
+    return Seconds{};
+  };
+  EXPECT_GT(time("lm_head.d_dw_of_odd_rows"), 0.6 * time("lm_head.d_dx")) << "5 times as long as aligned ones";
+  EXPECT_EQ(time("lm_head.d_dw"), Seconds{});
+  const std::string path = data_folder() + "/models/gpt2.json";
+  std::string config = read_text_file(path);
+  for (std::size_t at = config.find("pdrop\": 0.1"); at != std::string::npos; at = config.find("pdrop\": 0.1")) {
+    config.replace(at, 11, "pdrop\": 0.0");
+  }
+  const auto kept =
+      executions(predict(parse_llm(config, "", path), training(4, 1024), h200("hf-sdpa"), RunOptions{Runtime::eager}));
+  const auto dropped = executions(gpt2);
+  EXPECT_EQ(dropped.count("attention.random_numbers"), 1U);
+  EXPECT_EQ(dropped.count("ffn_dropout.drop"), 1U);
+  for (const auto& [name, times] : kept) {
+    EXPECT_EQ(name.find("dropout"), std::string::npos) << name;
+    EXPECT_EQ(name.find("random"), std::string::npos) << name;
+  }
+}
+
 TEST(PytorchTraining, WhatIsRecomputedRunsAsForward) {
   Workload w = training(1, 2048);
   const Machine machine = h200("hf-sdpa");

@@ -320,6 +320,47 @@ TEST(Training, DualPipeHoldsTwoStagesAndHidesWhatTravels) {
   EXPECT_THAT(refusal_of(of_experts(), w), HasSubstr("at least 2 x pp = 8; found 4"));
 }
 
+/// Its V form has the same two stages a rank, of half as many layers each and on no other rank: weights are held once, embedding
+/// and head both by the first rank.
+TEST(Training, DualPipesVFormHoldsEachStageOnce) {
+  Workload w = training(256, 512);
+  w.parallel.pipeline = 4;
+  w.parallel.data = 2;
+  w.parallel.expert = 2;
+  w.training.micro_batch = 1;
+  const StepPrediction in_turn = price_experts(w);
+  w.training.schedule = PipelineSchedule::dual_pipe_v;
+  const StepPrediction v = price_experts(w);
+  EXPECT_LT(v.latency, in_turn.latency);
+  EXPECT_NEAR(v.graph.memory.weights / in_turn.graph.memory.weights, 1, 0.35);
+  const PipelineStages& pipeline = v.graph.pipeline;
+  EXPECT_EQ(pipeline.stages, 4);
+  EXPECT_EQ(pipeline.turns(), 128);
+  Workload w2 = w;
+  w2.parallel.pipeline = 1;
+  w2.training.schedule = PipelineSchedule::one_f_one_b;
+  const Graph all = lower(of_experts(), w), one = lower(of_experts(), w2);
+  const auto layers = [](const Graph& g, bool pipelined) {
+    std::int64_t sum = 0, ends = 0;
+    for (std::size_t i = 0; i < g.segments.size(); ++i) {
+      if (g.segments[i].forward >= 0 || g.segments[i].once) continue;
+      const std::int64_t ranks = pipelined ? g.pipeline.stages : 1;
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        const std::int64_t repeat = pipelined ? g.pipeline.repeat(rank, i, g.segments.size()) : g.segments[i].repeat;
+        if (g.segments[i].layers) sum += repeat;
+        if (g.segments[i].name == std::string_view("stage_end")) ends += repeat;
+      }
+    }
+    return std::pair(sum, ends);
+  };
+  EXPECT_EQ(layers(all, true).second, 6) << "three ranks on, three back";
+  EXPECT_EQ(layers(all, true).first * one.pipeline.micro_batches, layers(one, false).first);
+  w.training.micro_batch = 64;
+  EXPECT_THAT(refusal_of(of_experts(), w), HasSubstr("at least 2 x pp = 8 micro-batches; found 2"));
+  w.parallel.pipeline = 1;
+  EXPECT_THAT(refusal_of(of_experts(), w), HasSubstr("schedule dualpipe-v: expected pp from 2 to"));
+}
+
 /// Twice the work along any axis is never faster, and no stack is faster than the floor.
 RC_GTEST_PROP(TrainingLaws, MoreWorkIsNeverFaster, ()) {
   if (*rc::gen::inRange(0, 5) > 0) return;  // three iterations are priced in each: a fifth of the cases will do

@@ -267,6 +267,8 @@ constexpr std::array<Tile, 12> kTiles{{{128, 256},
                                        {128, 16}}};
 constexpr std::array<double, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 
+bool in_pairs(const GemmTask& t) { return std::fmod(t.k, 2) == 0 && std::fmod(t.n, 2) == 0; }
+
 class CpAsyncPlanner {
  public:
   explicit CpAsyncPlanner(const Context& context) : c(context) {}
@@ -284,12 +286,13 @@ class CpAsyncPlanner {
   }
 
   /// Rows that are no whole 16-byte units: pairs of elements by cp.async, single ones through registers. The load unit
-  /// is busy 8 clocks with an instruction of 32 pairs, 9 with one of 32 elements: large products of 40 recorded cuBLAS
-  /// launches run at 840 and 440 FLOP a clock and SM (H200, 2026-11-20).
+  /// is busy 7 clocks with an instruction of 32 pairs or elements. Pairs: between 6, as products with a vocabulary of 30522 ask
+  /// (nine launches of training iterations on an H200), and 8 (K of 700). Elements: six launches with a vocabulary of 50257. All
+  /// of the training side.
   void adapt(TileLayout& t) const {
-    constexpr double kWarp = 32, kPairClk = 7.7, kSingleClk = 9.3;
+    constexpr double kWarp = 32, kPairClk = 7.3, kSingleClk = 7.1;
     if (c.path.kind != TensorPath::Kind::mma_sync || gemm::whole_units(c.task)) return;
-    const bool pairs = std::fmod(c.task.k, 2) == 0 && std::fmod(c.task.n, 2) == 0;
+    const bool pairs = in_pairs(c.task);
     const double piece = c.task.input_bytes * (pairs ? 2 : 1);
     t.pieces_clk += t.costs->stage_bytes / piece / kWarp * (pairs ? kPairClk : kSingleClk);
   }
@@ -320,12 +323,24 @@ GemmChoice cheapest_by_tma(const Context& c, GemmCache& cache) {
 
 GemmChoice cheapest_by_cp_async(const Context& c, GemmCache& cache) {
   const CpAsyncPlanner planner(c);
-  const std::vector<TileCosts>& menu = cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) {
+  const auto fill = [&](std::vector<TileCosts>& tiles, int most) {
     for (const Tile tile : kTiles) {
+      if (tile.rows * tile.cols > most) continue;
       for (const bool swapped : {false, true}) tiles.push_back(planner.costs(tile, swapped));
     }
-  });
+  };
+  constexpr int kAny = 128 * 256, kSingles = 128 * 128;
   Search<CpAsyncPlanner> search(planner, c, cache);
+  // single elements along K on both sides: cuBLAS has no larger tile for them (vocabularies of 50257, each recorded launch)
+  if (c.path.kind == TensorPath::Kind::mma_sync && !c.task.weights_kn && !gemm::whole_units(c.task) &&
+      !in_pairs(c.task)) {
+    std::vector<TileCosts> few;
+    fill(few, kSingles);
+    search.add_menu(few, kSplits);
+    return search.run();
+  }
+  const std::vector<TileCosts>& menu =
+      cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) { fill(tiles, kAny); });
   search.add_menu(menu, kSplits);
   return search.run();
 }

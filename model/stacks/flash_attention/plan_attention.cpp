@@ -58,12 +58,12 @@ struct TileQuestion {
   bool one_warpgroup = false;  ///< all queries of a KV head fit in 64 rows
 };
 
-TileQuestion tile_question(const AttentionPrefill& s, double qk_dim, double v_dim) {
+TileQuestion tile_question(const AttentionPrefill& s, double qk_dim, double v_dim, bool contiguous) {
   constexpr std::int64_t kOneWarpgroup = 64;
   TileQuestion t{.width = std::max(qk_dim, v_dim), .v_width = v_dim};
   t.windowed = s.window > 0 && s.window < s.kv_len;
   t.causal = s.causal && !t.windowed;
-  t.paged = s.causal;
+  t.paged = s.causal && !contiguous;
   const bool fits = s.q_len * (s.q_heads / s.kv_heads) <= kOneWarpgroup;
   t.one_warpgroup = s.causal && fits && qk_dim == v_dim && (qk_dim == 64 || qk_dim == 128);
   return t;
@@ -77,7 +77,7 @@ ScoreTile tile_16bit(const TileQuestion& t) {
     return {192, t.causal ? 128.0 : shorter ? 160.0 : 192.0};
   }
   if (t.width <= 96) return {192, shorter ? 128.0 : 144.0};
-  if (t.width <= 128) return {t.one_warpgroup ? 64.0 : 128.0, shorter ? 128.0 : 176.0};
+  if (t.width <= 128) return {t.one_warpgroup ? 64.0 : 128.0, shorter || t.causal ? 128.0 : 176.0};
   if (t.width <= 192) return {128, shorter ? 96.0 : t.v_width <= 128 ? 128.0 : 112.0};
   return {128, t.windowed ? 64.0 : 80.0};
 }
@@ -90,7 +90,7 @@ ScoreTile tile_8bit(const TileQuestion& t) {
 }
 
 ScoreTile score_tile(const AttentionPrefill& s, double qk_dim, double v_dim, const PrefillCut& cut, const Rates& m) {
-  const TileQuestion t = tile_question(s, qk_dim, v_dim);
+  const TileQuestion t = tile_question(s, qk_dim, v_dim, cut.contiguous);
   if (has_fa3_tiles(cut, m)) return bits(s.dtype) <= 8 ? tile_8bit(t) : tile_16bit(t);
   if (is_fa3(m, cut)) return {kRows, t.width <= 128 ? 128.0 : t.width <= 192 ? 96.0 : 64.0};
   return {kRows, t.width <= 64 ? 128.0 : 64.0};

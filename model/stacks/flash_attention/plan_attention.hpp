@@ -37,6 +37,7 @@ struct PrefillCut {
   std::size_t narrow_family = 0;  ///< of products of 8 bits; 0: the same
   std::size_t paged_family = 0;   ///< of FA3 over a cache in pages; 0: no such kernels, and none of 8 bits
   std::size_t write_family = flash_attention::kAppend;  ///< of the launch that writes new keys and values to the cache
+  bool contiguous = false;                              ///< keys and values lie one behind the other, and not in pages
   bool mma_sync = false;  ///< FA2's kernels, also where tensor units take more than mma.sync
 };
 

@@ -77,6 +77,7 @@ constexpr std::array<FamilyDeclaration, flash_attention::kAllFamilies> kDeclared
      {.name = "flash_cache_write", .op = "attention_prefill", .required = false, .stand_in = "library.flash_append"}}};
 
 constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "attention_backward"};
+constexpr std::array<std::string_view, 2> kTrained{"attention_prefill", "attention_backward"};
 
 constexpr Rule kDecodeRule{"FlashAttention", "num_splits_heuristic()",
                            "hopper/heuristics.h and csrc/flash_attn/flash_api.cpp: one part where four fifths of the "
@@ -86,10 +87,15 @@ bool by_mma_sync(const Question& q) { return q.rates.path.kind == TensorPath::Ki
 
 class FlashAttention final : public Provider {
  public:
-  std::string_view name() const override { return "flash_attention"; }
-  std::string_view word() const override { return "flash-attention"; }
+  /// `contiguous`: of training, whose keys and values lie in no cache.
+  explicit FlashAttention(bool contiguous) : contiguous_(contiguous) {}
+
+  std::string_view name() const override { return contiguous_ ? "flash_attention_contiguous" : "flash_attention"; }
+  std::string_view word() const override { return contiguous_ ? "" : "flash-attention"; }
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
-  std::span<const std::string_view> ops() const override { return kOps; }
+  std::span<const std::string_view> ops() const override {
+    return contiguous_ ? std::span<const std::string_view>(kTrained) : kOps;
+  }
   std::string_view assumption() const override {
     return "attention of the library: FlashAttention as vLLM and PyTorch call it";
   }
@@ -104,8 +110,9 @@ class FlashAttention final : public Provider {
       require_tensor_path(prefill->dtype, q);
       const bool append = appends(*prefill, q);
       PrefillCut cut{.narrow_family = flash_attention::kPrefill8bit,
-                     .paged_family = flash_attention::kPrefillPaged,
-                     .write_family = flash_attention::kCacheWrite};
+                     .paged_family = contiguous_ ? std::size_t{0} : std::size_t{flash_attention::kPrefillPaged},
+                     .write_family = flash_attention::kCacheWrite,
+                     .contiguous = contiguous_};
       if (by_mma_sync(q)) cut.family = flash_attention::kPrefillMma;
       const AttentionChoice choice = plan_flash_prefill(*prefill, append, q.rates, q.families, cut);
       out.math = choice.math;
@@ -129,12 +136,20 @@ class FlashAttention final : public Provider {
     }
     return false;
   }
+
+ private:
+  bool contiguous_;
 };
 
 }  // namespace
 
 const Provider& flash_attention_provider() {
-  static const FlashAttention provider;
+  static const FlashAttention provider(false);
+  return provider;
+}
+
+const Provider& flash_attention_contiguous_provider() {
+  static const FlashAttention provider(true);
   return provider;
 }
 

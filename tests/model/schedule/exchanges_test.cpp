@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -55,6 +56,34 @@ TEST(Exchanges, AllButTheFirstUnitIsHiddenWherePassesAreLong) {
     EXPECT_LT(n.tax, 0.5 * n.hidden);
   }
   EXPECT_GT(step.network_hidden, step.network_exposed);
+}
+
+/// Each exchange of tensor ranks goes beside its own product, forward and backward, all but one part of the product: gathers
+/// beside the one behind, sums beside the one before; of gradients a sum's gather beside the product of the input's gradient, a
+/// gather's sum beside that of the weights.
+TEST(Exchanges, TensorRanksExchangeBesideTheirProducts) {
+  const Llm llm = load_llm("llama-3.1-8b");
+  Workload w = training(Overlap::iteration);
+  w.parallel.data = 1;
+  w.parallel.zero = 0;
+  w.parallel.tensor = 4;
+  w.parallel.sequence = true;
+  const StepPrediction step = price(llm, w, h100("megatron"));
+  std::size_t hidden = 0;
+  for (std::size_t i = 0; i + 1 < step.nodes.size(); ++i) {
+    const NodePrediction& n = step.nodes[i];
+    const std::string name = n.node->name;
+    const bool gradient = n.node->pass == Pass::backward && !n.node->again;
+    std::size_t beside = i;
+    if (name == "ffn_all_gather") beside = gradient ? i - 1 : i + 1;
+    if (name == "ffn_all_gather.recompute") beside = i + 1;
+    if (name == "ffn_reduce_scatter") beside = gradient ? i + 1 : i - 1;
+    if (beside == i) continue;
+    ++hidden;
+    EXPECT_TRUE(std::holds_alternative<Gemm>(step.nodes[beside].node->op)) << name << ' ' << gradient;
+    EXPECT_EQ(n.hidden, std::min(n.op.time + n.gap, 0.75 * step.nodes[beside].op.time)) << name << ' ' << gradient;
+  }
+  EXPECT_EQ(hidden, 5U);
 }
 
 /// A pass hides no more than it takes: of one short sequence a replica most stays exposed.

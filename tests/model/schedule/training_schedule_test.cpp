@@ -85,6 +85,20 @@ TEST(PipelineTraining, DualPipeWaitsAsItsReportSays) {
   }
 }
 
+/// The V form over p ranks waits as DualPipe over 2 p stages does (its README's table); micro-batches come from one end, each
+/// through both stages of each rank.
+TEST(PipelineTraining, DualPipesVFormWaitsAsDualPipeOverTwiceTheRanks) {
+  const DualPasses alike{1.0 * units::ms, 2.0 * units::ms, 1.0 * units::ms, 3.0 * units::ms};
+  for (const std::int64_t ranks : {2, 3, 4, 8}) {
+    for (const std::int64_t parts : {2 * ranks, 2 * ranks + 1, 10 * ranks}) {
+      const Seconds time = dual_pipe_v_time(std::vector<DualPasses>(static_cast<std::size_t>(ranks), alike), parts);
+      const auto d = [](std::int64_t n) { return static_cast<double>(n); };
+      EXPECT_NEAR(time.in(units::ms), 2 * 3 * d(parts) + (d(ranks) - 1) * (3 + 2 - 3), 1e-9) << ranks << ' ' << parts;
+    }
+  }
+  EXPECT_EQ(passes_together_in_v(4, 40), passes_together(8, 80));
+}
+
 /// Two passes that run together in four fifths of their time.
 TEST(PipelineTraining, DualPipeGainsWherePassesRunTogether) {
   const DualPasses alone{1.0 * units::ms, 2.0 * units::ms, 1.0 * units::ms, 3.0 * units::ms};

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "arch/error.hpp"
+#include "ops/graph/exchange.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing_support::lower_train_test {
@@ -200,13 +201,51 @@ TEST(LowerTrain, WrittenOutAttentionStoresItsScores) {
 
 /// Of Llama's layer as products are fused here: queries with keys and values, and gate with up, are kept; output and down
 /// products run again, attention does not.
+/// Of q, k, v, o, gate, up and down every second one: k, o and up. What nobody reads again is not run: behind the last product,
+/// and a product whose sum over tensor ranks is kept.
 TEST(LowerTrain, EveryOtherProductIsComputedAgain) {
   Workload w = train(1, 256);
   w.training.recompute = Recompute::products;
+  const auto columns = [](const Graph& g, const char* name) {
+    const Node* node = find(g, name, Pass::backward);
+    return node == nullptr ? 0 : std::get<Gemm>(node->op).n;
+  };
   const Graph g = lower(llama_8b(), w);
   const auto again = [&](const char* name) { return find(g, name, Pass::backward) != nullptr; };
-  EXPECT_TRUE(again("o_proj.recompute") && again("down_proj.recompute") && again("attn_norm.recompute"));
-  EXPECT_FALSE(again("qkv_proj.recompute") || again("gate_up_proj.recompute") || again("attention.recompute"));
+  EXPECT_EQ(columns(g, "qkv_proj.recompute"), 1024);
+  EXPECT_EQ(columns(g, "o_proj.recompute"), 4096);
+  EXPECT_EQ(columns(g, "gate_up_proj.recompute"), 14336);
+  EXPECT_TRUE(again("attn_norm.recompute") && again("attn_residual_add.recompute"));
+  EXPECT_FALSE(again("down_proj.recompute") || again("ffn_residual_add.recompute") || again("attention.recompute"));
+  w.parallel.tensor = 2;
+  w.parallel.sequence = true;
+  const Graph shared = lower(llama_8b(), w);
+  EXPECT_EQ(columns(shared, "qkv_proj.recompute"), 512);
+  EXPECT_EQ(find(shared, "o_proj.recompute", Pass::backward), nullptr);
+  EXPECT_NE(find(shared, "attn_all_gather.recompute", Pass::backward), nullptr);
+}
+
+/// A gather for a product is not kept where exchanges travel beside products: it is gathered once more for the gradient of the
+/// weights, in front of the product that makes the input's.
+TEST(LowerTrain, TensorRanksGatherAgainForTheGradientOfWeights) {
+  Workload w = train(2, 256);
+  w.parallel.tensor = 2;
+  w.parallel.sequence = true;
+  EXPECT_EQ(find(lower(llama_8b(), w), "ffn_all_gather.recompute", Pass::backward), nullptr);
+  w.overlap = Overlap::iteration;
+  const Graph g = lower(llama_8b(), w);
+  const auto at = std::find_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) {
+    return n.pass == Pass::backward && n.name == std::string_view("ffn_all_gather.recompute");
+  });
+  ASSERT_NE(at, g.nodes.end());
+  EXPECT_EQ(std::string_view((at + 1)->name), "gate_up_proj.dx");
+  EXPECT_TRUE(stands_before_its_product(*at));
+  const auto gradient = [&](std::string_view name) {
+    return *std::find_if(g.nodes.begin(), g.nodes.end(),
+                         [&](const Node& n) { return n.pass == Pass::backward && n.name == name; });
+  };
+  EXPECT_FALSE(stands_before_its_product(gradient("ffn_all_gather")));
+  EXPECT_TRUE(stands_before_its_product(gradient("ffn_reduce_scatter")));
 }
 
 /// Each layer's parameters travel by themselves, and what is outside of layers; all of them are as many as before.

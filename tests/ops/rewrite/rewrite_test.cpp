@@ -124,6 +124,29 @@ TEST(Rewrite, SequencesAreToldFromAnOperatorsOwnBatch) {
   EXPECT_EQ(texts(g)[0], "scores.copy rows=7;cols=11");
 }
 
+/// Launches of a product in 8 bits are in 8 bits, with K innermost.
+TEST(Rewrite, PartsOfAProductKeepItsTypes) {
+  Gemm product;
+  product.m = 16;
+  product.n = 48;
+  product.k = 32;
+  product.precision = *parse_precision("fp8");
+  Graph g;
+  Node node;
+  node.name = "qkv";
+  node.op = product;
+  g.nodes = {node};
+  g.segments = {{"layer", 1, 0, 1}};
+  NodeRule rule;
+  rule.op = "gemm";
+  rule.launches = {launch("part", "gemm", {{"M", "M"}, {"N", "N/3"}, {"K", "K"}, {"layout", "1"}}, "gemm")};
+  rewrite(g, {{rule}}, decode(1, 1), "llama");
+  const auto& part = std::get<Gemm>(g.nodes[0].op);
+  EXPECT_EQ(part.n, 16);
+  EXPECT_EQ(part.precision, product.precision);
+  EXPECT_EQ(part.layout, WeightLayout::nk);
+}
+
 TEST(Rewrite, ANodeMayBeGone) {
   Graph g = small();
   NodeRule none;
