@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <map>
 #include <optional>
 
@@ -45,12 +46,13 @@ void hold_down(StepRow& row, const StepRow& settled, const RegulatorDelay& delay
   if (settled.predicted <= row.predicted) return;
   const double way = way_of_burst(delay, row.predicted);
   const auto between = [way](auto from, auto to) { return from * std::pow(to / from, way); };
-  const Seconds time = between(row.predicted, settled.predicted);
-  for (StepOpRow& op : row.ops) op.predicted *= time / row.predicted;
+  for (std::size_t i = 0; i < row.ops.size(); ++i) {
+    row.ops[i].predicted = between(row.ops[i].predicted, settled.ops[i].predicted);
+  }
   row.low = way < 1 ? row.low : settled.low;
   row.high = way > 0 ? settled.high : row.high;
   row.clock = between(row.clock, settled.clock);
-  row.predicted = time;
+  row.predicted = between(row.predicted, settled.predicted);
 }
 
 std::string signed_percent(std::optional<double> ln) { return ln ? printed("%+.1f", 100 * *ln) : ""; }
