@@ -28,12 +28,19 @@ constexpr std::array kMachine{
 
 /// Measured beside them; they price nothing. Tests hold constants of descriptors and planners against them.
 constexpr std::array kProbed{
-    "bf16x2_convert_per_clk"sv, "dram_latency_s"sv,       "dram_ramp_latency_s"sv,      "epilogue_store_clk"sv,
-    "epilogue_visible_clk"sv,   "flag_latency_s"sv,       "fp32_fma_fraction"sv,        "gap_graph_pdl_s"sv,
-    "gap_stream_pdl_s"sv,       "graph_fixed_s"sv,        "grid_barrier_s"sv,           "host_per_launch_s"sv,
-    "l2_far_latency_s"sv,       "l2_latency_s"sv,         "l2_near_fraction"sv,         "sfu_fraction"sv,
-    "smem_read_fraction"sv,     "tensor_bf16_fraction"sv, "tensor_fp8_fraction"sv,      "tensor_int8_fraction"sv,
-    "tma_fill_B_per_clk"sv,     "tma_port_ratio"sv,       "wgmma_register_floor_clk"sv, "wgmma_shared_clk_per_column"sv,
+    "bf16x2_convert_per_clk"sv,   "dram_latency_s"sv,
+    "dram_ramp_latency_s"sv,      "epilogue_store_clk"sv,
+    "epilogue_visible_clk"sv,     "flag_latency_s"sv,
+    "fp32_fma_fraction"sv,        "gap_graph_pdl_s"sv,
+    "gap_stream_pdl_s"sv,         "graph_fixed_s"sv,
+    "grid_barrier_s"sv,           "host_per_launch_s"sv,
+    "l2_far_latency_s"sv,         "l2_latency_s"sv,
+    "l2_near_fraction"sv,         "regulator_acts_by_s"sv,
+    "regulator_acts_from_s"sv,    "sfu_fraction"sv,
+    "smem_read_fraction"sv,       "tensor_bf16_fraction"sv,
+    "tensor_fp8_fraction"sv,      "tensor_int8_fraction"sv,
+    "tma_fill_B_per_clk"sv,       "tma_port_ratio"sv,
+    "wgmma_register_floor_clk"sv, "wgmma_shared_clk_per_column"sv,
     "wgmma_shared_floor_clk"sv,
 };
 

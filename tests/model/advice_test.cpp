@@ -24,7 +24,8 @@ std::vector<Advice> of(const Op& op, const Machine& machine) {
 }
 
 /// cuBLAS on an H200, measured: [4096,700] x [700,100000] in fp16 takes 2.85 ms with weights [N,K], 2.68 ms with [K,N], and
-/// 0.77 ms at K = 704. Rows of 1400 bytes have no tensor map: kernels of an older generation load 4 bytes at a time.
+/// 0.77 ms at K = 704 (0.82 and 0.84 where each call comes from memory). Rows of 1400 bytes have no tensor map: kernels of
+/// an older generation load 4 bytes at a time.
 TEST(Advice, RowsThatAreNoMultipleOf16BytesSayWhatPaddingGains) {
   const Machine machine = h200();
   for (const auto& [layout, measured] : {std::pair("nk", 2.85), std::pair("kn", 2.68)}) {
@@ -34,7 +35,7 @@ TEST(Advice, RowsThatAreNoMultipleOf16BytesSayWhatPaddingGains) {
     ASSERT_EQ(advice.size(), 1U);
     EXPECT_EQ(advice[0].kind, "padding");
     EXPECT_THAT(advice[0].text, HasSubstr("pad K 700 -> 704"));
-    EXPECT_NEAR(advice[0].time.in(units::ms), 0.77, 0.055);
+    EXPECT_NEAR(advice[0].time.in(units::ms), 0.8, 0.055);
     EXPECT_EQ(advice[0].time,
               predict(parse_op("gemm", "fp16", std::string("M=4096;N=100000;K=704;layout=") + layout), machine).time);
   }

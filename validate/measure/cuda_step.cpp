@@ -24,8 +24,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr double kPause_s = 0.6, kBurst_s = 0.03, kSettle_s = 1.5, kWindow_s = 5.0, kTraceSettle_s = 1.2;
-constexpr std::size_t kWarmUps = 2, kFewest = 4, kMost = 30, kTraced = 4;
+constexpr double kPause_s = 0.6, kSettle_s = 1.5, kWindow_s = 5.0, kTraceSettle_s = 1.2;
+constexpr std::size_t kTraced = 4;
 
 /// Of one rank's run.
 struct RankRun {
@@ -194,23 +194,21 @@ class CudaStepMeasurer final : public StepMeasurer {
   }
 
   void burst(std::vector<RankRun>& runs) {
-    const double asked = kBurst_s / one_launch();
-    const auto count =
-        static_cast<std::size_t>(std::clamp(asked, static_cast<double>(kFewest), static_cast<double>(kMost)));
+    const std::size_t count = StepBurst::counted(one_launch() * units::s);
     pause();
     ranks_->together([&](std::size_t rank, StepCard& card) {
       RankRun& run = runs[rank];
       Pacer pacer(*card.graph, card.stream);
       std::vector<BoardSample> samples;
-      for (std::size_t i = 0; i < kWarmUps + count; ++i) {
-        if (i == kWarmUps) card.stamps.enqueue_start(static_cast<cudaStream_t>(card.stream));
+      for (std::size_t i = 0; i < StepBurst::kWarmUps + count; ++i) {
+        if (i == StepBurst::kWarmUps) card.stamps.enqueue_start(static_cast<cudaStream_t>(card.stream));
         pacer.launch();
         samples.push_back(sample(card.board));
       }
       card.stamps.enqueue_end(static_cast<cudaStream_t>(card.stream));
       run.times = pacer.finish();
       // the first one that counts also holds the clock stamps' kernel
-      run.times.erase(run.times.begin(), run.times.begin() + static_cast<std::ptrdiff_t>(kWarmUps + 1));
+      run.times.erase(run.times.begin(), run.times.begin() + static_cast<std::ptrdiff_t>(StepBurst::kWarmUps + 1));
       run.conditions = conditions(samples);
       set_clock(card, run);
       run.conditions.power.reset();  // the reading follows the load by tens of ms

@@ -35,6 +35,16 @@ Llm step_llm(const StepCase& what);
 /// "attention", and of a backward pass "attention (bwd)".
 std::string step_node_name(const Node& node);
 
+/// How a burst is run: behind a pause, some launches that do not count, then a few, of which the first is left out, as it
+/// also holds a kernel of the clocks. Its time is the median of the others.
+struct StepBurst {
+  static constexpr std::size_t kWarmUps = 2;
+  /// Launches behind the warm-ups, of a step that takes `one`.
+  static std::size_t counted(Seconds one);
+  /// Launches before the one whose time is the median, if each takes longer than the one before.
+  static std::size_t before_median(Seconds one);
+};
+
 /// All executions of one operator of the graph within a step, by the profiler, from the end of the one before to its
 /// own end.
 struct MeasuredStepOp {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <map>
 #include <optional>
 
@@ -14,6 +15,7 @@
 #include "validate/printed.hpp"
 #include "validate/record/measurement.hpp"
 #include "validate/statistics.hpp"
+#include "validate/step/burst_clock.hpp"
 
 namespace plumbline {
 namespace {
@@ -36,6 +38,21 @@ StepRow price_row(const StepMeasurement& measured, const Machine& machine) {
     row.ops.push_back({op.name, op.op, op.count, op.time, node->op.time + node->gap});
   }
   return row;
+}
+
+/// A step of a burst, priced at the boost clock, at the clock that the regulator has set by then; `settled`: the same step
+/// in a long run. It acts sooner or later from burst to burst, so that the band reaches over all of the way that may be gone.
+void hold_down(StepRow& row, const StepRow& settled, const RegulatorDelay& delay) {
+  if (settled.predicted <= row.predicted) return;
+  const double way = way_of_burst(delay, row.predicted);
+  const auto between = [way](auto from, auto to) { return from * std::pow(to / from, way); };
+  for (std::size_t i = 0; i < row.ops.size(); ++i) {
+    row.ops[i].predicted = between(row.ops[i].predicted, settled.ops[i].predicted);
+  }
+  row.low = way < 1 ? row.low : settled.low;
+  row.high = way > 0 ? settled.high : row.high;
+  row.clock = between(row.clock, settled.clock);
+  row.predicted = between(row.predicted, settled.predicted);
 }
 
 std::string signed_percent(std::optional<double> ln) { return ln ? printed("%+.1f", 100 * *ln) : ""; }
@@ -149,7 +166,9 @@ std::string joined(const std::vector<std::string>& cells) {
 
 /// `machine_at` gives the card's machine of a clock mode.
 template <class MachineAt>
-WholeStepReport compare(const StepRecording& recording, const std::string& gpu, const MachineAt& machine_at) {
+WholeStepReport compare(const StepRecording& recording, const std::string& gpu, const Calibration& calibration,
+                        const MachineAt& machine_at) {
+  const std::optional<RegulatorDelay> delay = regulator_delay(calibration);
   WholeStepReport report;
   report.session = recording.session;
   report.gpu = gpu;
@@ -161,6 +180,9 @@ WholeStepReport compare(const StepRecording& recording, const std::string& gpu, 
     } else {
       try {
         row = price_row(step, machine_at(step.what.clock));
+        if (delay && step.what.clock == ClockMode::burst) {
+          hold_down(row, price_row(step, machine_at(ClockMode::steady)), *delay);
+        }
       } catch (const NotModelled& refusal) {
         row.error = refusal.what();
       }
@@ -191,7 +213,9 @@ std::optional<double> StepRow::clock_error() const {
 WholeStepReport compare_steps(const StepRecording& recording, const MachineKey& card) {
   MachineKey key = card;
   key.options.stack = "own";  // steps run our kernels
-  return compare(recording, machines().gpu(card.gpu).name, [&key](ClockMode clock) {
+  const Gpu& gpu = machines().gpu(card.gpu);
+  const Calibration calibration = calibration_for(gpu, card.calibration_file);
+  return compare(recording, gpu.name, calibration, [&key](ClockMode clock) {
     key.options.clock = clock;
     return machines().get(key);
   });
@@ -199,7 +223,7 @@ WholeStepReport compare_steps(const StepRecording& recording, const MachineKey& 
 
 WholeStepReport compare_steps(const StepRecording& recording, const Gpu& gpu, const Calibration& calibration) {
   std::map<ClockMode, Machine> made;
-  return compare(recording, gpu.name, [&](ClockMode clock) {
+  return compare(recording, gpu.name, calibration, [&](ClockMode clock) {
     const auto known = made.find(clock);
     if (known != made.end()) return known->second;
     MachineOptions options;

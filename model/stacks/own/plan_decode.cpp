@@ -15,12 +15,20 @@
 namespace plumbline {
 namespace {
 
-/// Cut into `splits`: a CTA walks whole tiles of keys through a ring of `stages`.
-void cut_items(Demand& d, const DecodeTask& t, const DecodeVariant& v, double splits, const Rates& m) {
+/// Tokens that one copy brings: of one page, and no more than a tile.
+double box_tokens(std::int64_t page, const DecodeVariant& v) {
+  return static_cast<double>(page > 0 ? std::min(page, v.kv_tile) : v.kv_tile);
+}
+
+/// Cut into `splits`: a CTA walks whole tiles of keys through a ring of `stages`. A copy of which one token is in the
+/// context brings the others of its box too (decode_ring.cuh), `box` of them.
+void cut_items(Demand& d, const DecodeTask& t, const DecodeVariant& v, double box, double splits, const Rates& m) {
   const double tiles = ceil_div(t.context, static_cast<double>(v.kv_tile));
   d.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);
   d.plan.steps = d.plan.longest = ceil_div(tiles, splits);
-  decode_traffic(d, t, DType::bf16, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
+  DecodeTask brought = t;
+  brought.context = ceil_div(t.context, box) * box;
+  decode_traffic(d, brought, DType::bf16, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
   // all CTAs that begin together ask for their first tile at once, and the last of them waits for the others' too
   const double at_once = std::min(t.ctas_unsplit * splits, m.sm_count * static_cast<double>(v.ctas_per_sm));
   d.start = at_once * static_cast<double>(v.kv_tile) * t.key_bytes * units::B / m.dram_read;
@@ -31,9 +39,8 @@ void cut_items(Demand& d, const DecodeTask& t, const DecodeVariant& v, double sp
 Seconds step_chain(const AttentionDecode& s, const DecodeVariant& v, const FamilyScalars& family) {
   constexpr Seconds kCopy = 32.0 * units::ns, kColumn = 1.05 * units::ns;
   constexpr double kPanel = 64;  // columns a copy takes, of one page
-  const double rows = static_cast<double>(s.page > 0 ? std::min(s.page, v.kv_tile) : v.kv_tile);
-  const double copies =
-      ceil_div(static_cast<double>(s.qk_dim + s.v_dim), kPanel) * static_cast<double>(v.kv_tile) / rows;
+  const double copies = ceil_div(static_cast<double>(s.qk_dim + s.v_dim), kPanel) * static_cast<double>(v.kv_tile) /
+                        box_tokens(s.page, v);
   return family.step + copies * kCopy + static_cast<double>(s.qk_dim) * kColumn;
 }
 
@@ -70,8 +77,8 @@ Demand merge_demand(const DecodeTask& t, double splits, const Rates& m) {
 }
 
 /// The whole launch cut into `splits`.
-void cut(AttentionChoice& c, const DecodeTask& t, const DecodeVariant& v, double splits, const Rates& m) {
-  cut_items(c.main, t, v, splits, m);
+void cut(AttentionChoice& c, const DecodeTask& t, const DecodeVariant& v, double box, double splits, const Rates& m) {
+  cut_items(c.main, t, v, box, splits, m);
   c.combines = splits > 1;
   if (c.combines) c.combine = merge_demand(t, splits, m);
   c.plan.splits = static_cast<std::int64_t>(splits);
@@ -94,6 +101,7 @@ AttentionChoice plan_own_decode(const AttentionDecode& s, const DecodeVariant& v
                                 std::span<const FamilyScalars> families, const AttentionPlan* as_cut,
                                 const KeyCutting& how) {
   const DecodeTask t = decode_task(s);
+  const double box = box_tokens(s.page, v);
   AttentionChoice c;
   c.family = &families[own::kDecode];
   c.combine_family = &families[own::kCombine];
@@ -101,7 +109,7 @@ AttentionChoice plan_own_decode(const AttentionDecode& s, const DecodeVariant& v
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
   c.main = item_demand(s, t, v, m, *c.family);
   if (as_cut) {
-    cut(c, t, v, static_cast<double>(as_cut->splits), m);
+    cut(c, t, v, box, static_cast<double>(as_cut->splits), m);
     return c;
   }
   constexpr double kMostTurns = 3, kLeastTiles = 2, kMostSplits = 64;
@@ -113,13 +121,13 @@ AttentionChoice plan_own_decode(const AttentionDecode& s, const DecodeVariant& v
   for (double splits = 1, steps = tiles; splits == 1 || splits <= most; ++splits) {
     const double last_steps = std::exchange(steps, ceil_div(tiles, splits));
     if (how.alone <= Flops{} && splits > 1 && steps == last_steps) continue;
-    cut(c, t, v, splits, m);
+    cut(c, t, v, box, splits, m);
     const Seconds time = time_below(c, m, how, least);
     if (time >= least) continue;
     least = time;
     best = splits;
   }
-  cut(c, t, v, best, m);
+  cut(c, t, v, box, best, m);
   return c;
 }
 

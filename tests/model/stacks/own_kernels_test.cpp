@@ -9,6 +9,8 @@
 #include <functional>
 #include <string>
 
+#include "model/machines.hpp"
+#include "model/predict.hpp"
 #include "model/stacks/common/plan_attention.hpp"
 #include "ops/facts/work.hpp"
 #include "tests/support/random_gpu.hpp"
@@ -342,6 +344,22 @@ TEST_F(OnHopper, KernelsInFp16) {
   AttentionDecode decode{1, 8, 8, 128, 128, 4096};
   decode.dtype = decode.kv_dtype = DType::fp16;
   EXPECT_NE(own_decode_kernel(decode, machine.rates(), families), nullptr);
+}
+
+/// A copy is of a page's tokens, or of a tile's: with one key more than eight tiles all of the ninth comes.
+TEST(OwnDecode, BringsWholeBoxesOfTokens) {
+  MachineKey key{"h200_sxm"};
+  key.options.stack = "own";
+  const Machine h200 = machines().get(key);
+  const auto read = [&h200](std::int64_t context, std::int64_t page) {
+    return predict(AttentionDecode{128, 32, 8, 128, 128, context, page}, h200).dram_read.in(units::B);
+  };
+  const double keys = 128.0 * 8 * 2 * 128 * 2;  // bytes of a token of all sequences
+  const double beside = read(512, 64) - 512 * keys;
+  EXPECT_GT(beside, 0);
+  EXPECT_NEAR(read(513, 64) - beside, 576 * keys, keys / 16);  // but for entries of the page table
+  EXPECT_NEAR(read(513, 128) - beside, 576 * keys, keys / 16);
+  EXPECT_NEAR(read(513, 16) - beside, 528 * keys, keys / 16);
 }
 
 /// One tile of 128 x 256 an SM, twice: the second tile's prologue and the first one's drain are hidden.

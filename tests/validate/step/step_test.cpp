@@ -205,7 +205,7 @@ TEST(StepGate, RecordedStepsAreNotPredictedWorseThanAllowed) {
     double time, energy;
   };
   for (const Ceiling& ceiling :
-       {Ceiling{"steps.json", Phase::decode, 0.027, 0.1}, Ceiling{"steps.json", Phase::prefill, 0.04, 0.04},
+       {Ceiling{"steps.json", Phase::decode, 0.022, 0.1}, Ceiling{"steps.json", Phase::prefill, 0.04, 0.04},
         Ceiling{"steps.second_card.json", Phase::decode, 0.013, 0.025},
         Ceiling{"steps.second_card.json", Phase::prefill, 0.033, 0.03}}) {
     const std::string file = data_folder() + "/measurements/h200/" + ceiling.file;
@@ -233,8 +233,8 @@ TEST(StepGate, StepsOnTwoGpusAreNotPredictedWorseThanAllowed) {
   for (const char* file : {"steps.tp2.json", "steps.tp2.second.json"}) {
     const std::string place = data_folder() + "/measurements/h200/" + file;
     const WholeStepReport report = compare_steps(parse_step_recording(read_text_file(place), place), {"h200_sxm"});
-    for (const Ceiling& ceiling : {Ceiling{Phase::decode, ClockMode::burst, 0.025, 0.105, 0},
-                                   Ceiling{Phase::decode, ClockMode::steady, 0.025, 0.105, 0.03},
+    for (const Ceiling& ceiling : {Ceiling{Phase::decode, ClockMode::burst, 0.025, 0.09, 0},
+                                   Ceiling{Phase::decode, ClockMode::steady, 0.025, 0.09, 0.03},
                                    Ceiling{Phase::prefill, ClockMode::steady, 0.05, 0.06, 0.02}}) {
       std::vector<double> time, power;
       for (const StepRow& row : report.rows) {
