@@ -38,7 +38,7 @@ void StepBands::stand_apart(const std::string& stack) {
 void StepBands::make_hull(std::string_view kind) {
   Hull hull;
   for (const auto& [name, each] : bands_) {
-    if (name.second != kind || stands_apart(name.first)) continue;
+    if (name.second != kind || (kind != kWaitingSteps && stands_apart(name.first))) continue;
     const bool first = hull.stacks.empty();
     hull.band.low = first ? each.low : std::min(hull.band.low, each.low);
     hull.band.high = first ? each.high : std::max(hull.band.high, each.high);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <type_traits>
+#include <variant>
 
 #include "arch/error.hpp"
 #include "ops/table/text.hpp"
@@ -55,10 +57,28 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
                  cached, asked.parameter, asked.tied, asked.adds, asked.vocabulary, asked.width, asked.block});
 }
 
+/// The launch's operator without sizes: in the rule's type, else in that of the operator that it is for. A product that stands
+/// for another one has the types of that one's operands, and what shares a scale of them.
+Op made_in(const LaunchRule& rule, const Op& source) {
+  const DType type = rule.type.value_or(single_dtype(source));
+  Op op = rule.op->make(rule.op->kind, {type, type, type, type});
+  if (rule.type) return op;
+  std::visit(
+      [&source](auto& made) {
+        if constexpr (requires { made.precision.weight; }) {
+          const auto* given = std::get_if<std::decay_t<decltype(made)>>(&source);
+          if (given == nullptr) return;
+          made.precision = given->precision;
+          if constexpr (requires { made.block; }) made.block = given->block;
+        }
+      },
+      op);
+  return op;
+}
+
 Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>& values) {
   if (rule.op == nullptr) return node.op;
-  const DType type = rule.type.value_or(single_dtype(node.op));
-  Op op = rule.op->make(rule.op->kind, {type, type, type, type});
+  Op op = made_in(rule, node.op);
   void* shape = shape_address(op);
   for (const LaunchRule::KeyRule& each : rule.keys) {
     const double value = each.value(values);
@@ -169,6 +189,7 @@ class Rewriting {
       made.name = kept_name(graph_, source.name, (rule.pass == Pass::backward ? "d_" : "") + launch.name);
       if (launch.op != nullptr) made.role = NodeRole::plain;
       made.launch = true;
+      made.in_call = launch.in_call;
       made.depends = waits;
       graph_.nodes.push_back(made);
       last_of_[i] = static_cast<int>(graph_.nodes.size()) - 1;
