@@ -133,7 +133,7 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
   out.high = sum.high(out.latency, correlation);
   const Origin& origin = *machine.parts()->origin;
   const Stack& stack = machine.stack();
-  const bool as_recorded = options.runtime == stack.runtime && fused_as_stack;
+  const bool as_recorded = stack.recorded && options.runtime == stack.runtime && fused_as_stack;
   if (origin.steps) {
     out.whole_steps = origin.steps->find(stack.name, step_kind(out), as_recorded);
     if (out.whole_steps.band == nullptr && out.waits_for_host) {  // nobody recorded such steps beside their host

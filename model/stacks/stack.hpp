@@ -62,6 +62,8 @@ struct Stack {
     bool stands_in = false;
   };
   std::string name, title;
+  bool recorded =
+      true;  ///< steps that were recorded of the stack of its name are its own: not of a file that was changed
   std::vector<Entry> providers;
   /// Its prefill attention rotates queries and keys and appends to the cache, where the operator does not say.
   bool prefill_appends = false;

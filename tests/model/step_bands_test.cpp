@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <string>
 
 #include "arch/error.hpp"
+#include "arch/files.hpp"
 #include "model/predict.hpp"
 #include "model/report/remarks.hpp"
 #include "model/stacks/stack.hpp"
@@ -125,6 +129,26 @@ TEST(WholeSteps, AStackWithoutRecordedStepsSaysSo) {
   const Machine usual = make_machine(load_gpu("h200_sxm"), MachineOptions{});
   EXPECT_FALSE(decode(usual, {Runtime::eager}).whole_steps.recorded);
   EXPECT_EQ(decode(usual, {}, "mixtral-8x7b").whole_steps.kind, kExpertSteps);
+}
+
+/// Recorded steps of a shipped stack say nothing of a file that was made from its own and kept its name.
+TEST(WholeSteps, AChangedFileIsNotTheStackThatWasRecorded) {
+  const std::string shipped = read_text_file(data_folder() + "/stacks/trt-llm.json");
+  std::string changed = shipped;
+  changed.replace(changed.find("\"typical\""), 9, "\"max\"");
+  const auto recorded = [](const std::string& text, const char* name) {
+    const std::string path = ::testing::TempDir() + name;
+    std::ofstream(path) << text;
+    MachineOptions options;
+    options.stack = path;
+    const Machine machine = make_machine(load_gpu("h200_sxm"), options);
+    std::remove(path.c_str());
+    Workload asked;
+    asked.fusion = machine.stack().fusion;
+    return predict(load_llm("llama-3.1-8b"), asked, machine, {}).whole_steps.recorded;
+  };
+  EXPECT_TRUE(recorded(shipped, "plumbline_copied_stack.json"));
+  EXPECT_FALSE(recorded(changed, "plumbline_changed_stack.json"));
 }
 
 TEST(WholeSteps, TheRooflineFloorHasNone) {

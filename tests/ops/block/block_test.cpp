@@ -109,6 +109,13 @@ TEST(Block, WeightsThatNoRankSharesAreWholeOnEach) {
   EXPECT_EQ(memory_need(llm, decode(1, 1, 2)).weights.in(units::B), 2.0 * (3 * (64 * 128 + 64 * 32 / 2) + 64 / 2));
 }
 
+TEST(Block, ARankHasNothingToExchangeWithItself) {
+  const Llm llm = read(model_of(R"({"ops": [
+    {"op": "linear", "name": "product", "in": 64, "out": 64, "split": "in"},
+    {"op": "all_reduce", "name": "sum", "bytes": "T*hidden*2", "gpus": "tp"}]})"));
+  EXPECT_EQ(nodes_of(llm, decode(8, 1)).size() + 1, nodes_of(llm, decode(8, 1, 2)).size());
+}
+
 TEST(Block, RefusesRanksThatItDoesNotSpeakOf) {
   const Llm llm = read(model_of(R"({"ops": [{"op": "linear", "in": 64, "out": 64}]})"));
   EXPECT_EQ(lower(llm, decode(1, 1)).nodes.size(), 2U);
