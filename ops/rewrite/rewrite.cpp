@@ -88,6 +88,10 @@ Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>
     }
     each.key->set(shape, each.key->type == KeyType::percent ? value : std::round(value));
   }
+  // However a framework keeps wide weights, those of 8 bits and less are put in the order that their kernels read.
+  if (auto* product = std::get_if<Gemm>(&op); product != nullptr && bits(product->precision.weight) <= 8) {
+    product->layout = WeightLayout::nk;
+  }
   check(op);
   return op;
 }

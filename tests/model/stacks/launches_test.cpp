@@ -133,10 +133,9 @@ TEST(Launches, AFileStandsBeforeAnother) {
 
 /// A product whose shape a rule writes out keeps the types of its operands and the blocks that share a scale.
 TEST(Launches, AProductWrittenOutKeepsItsTypes) {
-  const auto written = [](const Gemm& product, const char* more) {
-    const Rewrites rules = parsed(kKernel, std::string(R"k({"op": "gemm", "launches": [
-        {"name": "half", "op": "gemm", "shape": "M=M;N=N/2;K=K")k") +
-                                               more + "}]}");
+  const auto written = [](const Gemm& product, const std::string& keys, const std::string& more = "") {
+    const std::string launch = R"({"name": "half", "op": "gemm", "shape": "M=M;N=N/2;K=K)" + keys + "\"" + more + "}";
+    const Rewrites rules = parsed(kKernel, R"({"op": "gemm", "launches": [)" + launch + "]}");
     Graph g;
     Node node;
     node.name = "up_proj";
@@ -155,8 +154,10 @@ TEST(Launches, AProductWrittenOutKeepsItsTypes) {
     Gemm half = product;
     half.n = 2048;
     EXPECT_EQ(written(product, ""), half) << type;
+    half.layout = bits(product.precision.weight) > 8 ? WeightLayout::kn : WeightLayout::nk;
+    EXPECT_EQ(written(product, ";layout=1"), half) << "narrow weights lie as their kernels read them: " << type;
   }
-  const Gemm asked = written(product, R"(, "dtype": "fp32")");
+  const Gemm asked = written(product, "", R"(, "dtype": "fp32")");
   EXPECT_EQ(asked.precision.input, DType::fp32) << "where the rule names a type, that one";
 }
 
