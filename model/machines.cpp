@@ -75,7 +75,13 @@ Stack load_stack(const std::string& name_or_path) {
     }
     path = data_folder() + "/stacks/" + path + ".json";
   }
-  return parse_stack(read_text_file(path), path);
+  const std::string text = read_text_file(path);
+  Stack stack = parse_stack(text, path);
+  const std::vector<std::string> shipped = stack_names();
+  if (std::find(shipped.begin(), shipped.end(), stack.name) != shipped.end()) {
+    stack.recorded = text == read_text_file(data_folder() + "/stacks/" + stack.name + ".json");
+  }
+  return stack;
 }
 
 }  // namespace

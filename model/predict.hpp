@@ -206,6 +206,9 @@ struct StepPrediction {
   bool waits_for_host =
       false;  ///< the GPU is idle while the stack's host, which has its own time a launch, makes the next
   bool host_measured = false;  ///< that host's time a launch is the machine's own (--host), not the stack's
+  /// What the host takes for launches that go one by one, and for layers, over what the GPU takes for them; 0: launches are
+  /// queued or in a graph.
+  double host_ratio = 0;
   Seconds between_steps;   ///< what the stack's host does while the GPU has nothing to do, once a step; in `latency`
   Seconds overlap_tax;     ///< by how much compute is longer for the communication that runs beside it
   Seconds bubble;          ///< of `latency`: the rank waits for other stages of its pipeline

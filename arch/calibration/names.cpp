@@ -16,7 +16,6 @@ constexpr std::array kMachine{
     "dram_write_fraction"sv,
     "gap_graph_s"sv,
     "gap_stream_s"sv,
-    "host_per_operator_s"sv,
     "kernel_change_s"sv,
     "l2_bandwidth_fraction"sv,
     "l2_usable_fraction"sv,

@@ -9,6 +9,7 @@ namespace plumbline {
 namespace {
 
 constexpr std::string_view kApart = "apart";
+constexpr long kEnoughForOthers = 10;  // steps that waited, for a stack that stands apart to say what hosts are off by
 
 Band read_band(const JsonValue& v) {
   v.refuse_unknown_keys({"low", "middle", "high", "rows"});
@@ -38,7 +39,8 @@ void StepBands::stand_apart(const std::string& stack) {
 void StepBands::make_hull(std::string_view kind) {
   Hull hull;
   for (const auto& [name, each] : bands_) {
-    if (name.second != kind || stands_apart(name.first)) continue;
+    if (name.second != kind) continue;
+    if (stands_apart(name.first) && (kind != kWaitingSteps || each.rows < kEnoughForOthers)) continue;
     const bool first = hull.stacks.empty();
     hull.band.low = first ? each.low : std::min(hull.band.low, each.low);
     hull.band.high = first ? each.high : std::max(hull.band.high, each.high);

@@ -6,7 +6,8 @@
 // Steps that wait for a framework's host are a third: what they miss by is the host, which nobody described. Where the
 // machine's own host was measured they are a fourth.
 // A stack of which nobody recorded a step of that kind takes the widest to either side of all stacks that have any, but
-// for those that stand apart: a framework that launches each operator by itself says nothing of a serving stack.
+// for those that stand apart: a framework that launches each operator by itself says nothing of a serving stack. Of a host
+// that nobody measured it does: hosts are what such steps are off by, whoever launches.
 #pragma once
 
 #include <functional>

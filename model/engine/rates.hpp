@@ -140,7 +140,6 @@ struct Rates {
   /// In a step every kernel follows another one: its code has left the SMs' caches, and L2 too where weights passed
   /// through; shared memory is carved anew. Beside repeats of the same kernel, a launch takes this much longer.
   Seconds kernel_change;
-  Seconds host_per_operator;  ///< host time of one operator in an eager framework
 
   /// Scalars of kernel families, by number: each provider of a stack knows where its own begin.
   static constexpr std::size_t kMostFamilies = 96;

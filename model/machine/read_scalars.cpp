@@ -87,7 +87,6 @@ void read_machine_scalars(const Calibration& calibration, RateScalars& scalars) 
   m.gap_graph = s.seconds("gap_graph_s");
   m.gap_stream = s.seconds("gap_stream_s");
   m.kernel_change = s.seconds_or_zero("kernel_change_s");
-  m.host_per_operator = s.seconds("host_per_operator_s");
 }
 
 /// Families of one provider of the stack, behind those that are read.

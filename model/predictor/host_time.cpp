@@ -1,7 +1,9 @@
 #include "model/predictor/host_time.hpp"
 
 #include <algorithm>
+#include <variant>
 
+#include "arch/error.hpp"
 #include "model/stacks/stack.hpp"
 
 namespace plumbline {
@@ -12,6 +14,12 @@ namespace {
 Seconds runtime_gap(const OpPrediction& op, const Rates& m, Runtime runtime) {
   if (runtime == Runtime::graph) return op.launch_count * m.kernel_change;
   return op.launch_count * (m.kernel_change + m.gap_stream - m.gap_graph);
+}
+
+/// Libraries that split a product or a walk over a cache launch what adds the parts up in the same call.
+bool is_one_call(const Op& op) {
+  return std::holds_alternative<Gemm>(op) || std::holds_alternative<AttentionDecode>(op) ||
+         std::holds_alternative<MlaDecode>(op);
 }
 
 /// What the host takes for layers, beside their launches.
@@ -27,12 +35,18 @@ Seconds time_of_layers(const Graph& graph, const HostTime& own) {
   return time;
 }
 
+[[noreturn]] void refuse_launches(const Stack& stack) {
+  throw BadInput("--runtime eager: the file of stack " + stack.name +
+                 " does not say what its host takes for a launch: expected \"host\": {\"each_launch\": ...} or "
+                 "{\"borrowed_from\": \"hf-sdpa\", ...} in it, or --runtime stream");
+}
+
 /// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer. In
 /// training of forward and backward passes together: an update's few calls are issued while the GPU still works on what
 /// was before it, and its launches each take longer than the call's share.
-void wait_for_host(StepPrediction& out, const Rates& m, const HostTime& own) {
-  out.waits_for_host = out.host_measured = false;
-  double operators = 0, launches = 0;
+void wait_for_host(StepPrediction& out, const Stack& stack) {
+  const HostTime& own = stack.host;
+  double operators = 0, calls = 0, launches = 0;
   Seconds gpu_time;
   bool trains = false;
   for (const NodePrediction& n : out.nodes) {
@@ -40,16 +54,19 @@ void wait_for_host(StepPrediction& out, const Rates& m, const HostTime& own) {
     if (n.node->pass == Pass::update) continue;
     const auto count = static_cast<double>(n.node->count);
     operators += count;
+    calls += count * host_calls(n);
     launches += count * n.op.launch_count;
     gpu_time += count * (n.op.time + n.gap);
   }
   const Seconds each = trains && own.each_training_launch > Seconds{} ? own.each_training_launch : own.each_launch;
-  const bool known = each > Seconds{};
-  Seconds host = known ? launches * each : operators * m.host_per_operator;
-  if (known && !trains) host += time_of_layers(out.graph, own);
+  if (!(each > Seconds{})) refuse_launches(stack);
+  const Seconds further = own.each_further_launch > Seconds{} ? own.each_further_launch : each;
+  Seconds host = calls * each + (launches - calls) * further;
+  if (!trains) host += time_of_layers(out.graph, own);
+  out.host_ratio = host / gpu_time;
   if (host <= gpu_time) return;
-  out.waits_for_host = known;
-  out.host_measured = known && !trains && !own.measured.empty();
+  out.waits_for_host = true;
+  out.host_measured = !trains && !own.measured.empty();
   const Seconds wait = (host - gpu_time) / operators;
   for (NodePrediction& n : out.nodes) {
     if (n.node->pass != Pass::update) n.gap += wait;
@@ -57,6 +74,11 @@ void wait_for_host(StepPrediction& out, const Rates& m, const HostTime& own) {
 }
 
 }  // namespace
+
+int host_calls(const NodePrediction& n) {
+  if (n.node->in_call) return 0;
+  return is_one_call(n.node->op) ? std::min(n.op.launch_count, 1) : n.op.launch_count;
+}
 
 Seconds between_steps(const HostTime& host, const Workload& workload) {
   const Seconds prompt = workload.phase == Phase::prefill ? host.each_prompt : Seconds{};
@@ -66,7 +88,10 @@ Seconds between_steps(const HostTime& host, const Workload& workload) {
 void set_gaps(StepPrediction& step, const Machine& machine, Runtime runtime, Seconds between) {
   const Rates& m = machine.rates();
   for (NodePrediction& n : step.nodes) n.gap = runtime_gap(n.op, m, runtime);
-  if (runtime == Runtime::eager) wait_for_host(step, m, machine.stack().host);
+  step.waits_for_host = step.host_measured = false;
+  step.host_ratio = 0;
+  const bool launches = machine.kernels() != KernelSet::ideal;  // the floor has none
+  if (runtime == Runtime::eager && launches) wait_for_host(step, machine.stack());
   if (between > Seconds{} && !step.nodes.empty()) {
     step.nodes.front().gap += between / static_cast<double>(step.nodes.front().node->count);
   }

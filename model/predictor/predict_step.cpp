@@ -92,6 +92,17 @@ void add_shares(const NodePrediction& n, const Rates& m, double executions, Seco
 
 constexpr long kEnoughSteps = 10;  ///< of one stack and kind, for their residuals to be a band by themselves
 
+/// Of a host whose times another stack lent: they are as far off as steps that wait for a host nobody measured, and as
+/// stacks' hosts are apart, which are independent. A step that waits may be as fast as its GPU alone, `busy` at best; one
+/// that does not may have to.
+void widen_by_borrowed_host(StepPrediction& out, const HostTime& host, const Band* waiting, Seconds busy) {
+  const double other = std::log(host.within);
+  const double low = std::hypot(waiting != nullptr ? std::min(waiting->low, 0.0) : 0, other);
+  const double high = std::hypot(waiting != nullptr ? std::max(waiting->high, 0.0) : 0, other);
+  out.high = std::max(out.high, std::exp(high) * std::min(out.host_ratio, 1.0) * out.latency);
+  if (out.waits_for_host) out.low = std::clamp(std::exp(-low) * out.latency, busy, out.latency);
+}
+
 /// The band of the step: the residuals of whole steps where they say enough; else the wider, to either side, of
 /// those and of what the operators' bands add up to. Gaps have none of their own; what is wrong with them is in whole steps.
 void set_band(StepPrediction& out, const Machine& machine, const RunOptions& options, bool fused_as_stack) {
@@ -123,7 +134,7 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
   out.high = sum.high(out.latency, correlation);
   const Origin& origin = *machine.parts()->origin;
   const Stack& stack = machine.stack();
-  const bool as_recorded = options.runtime == stack.runtime && fused_as_stack;
+  const bool as_recorded = stack.recorded && options.runtime == stack.runtime && fused_as_stack;
   if (origin.steps) {
     out.whole_steps = origin.steps->find(stack.name, step_kind(out), as_recorded);
     if (out.whole_steps.band == nullptr && out.waits_for_host) {  // nobody recorded such steps beside their host
@@ -138,6 +149,11 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
     const bool alone = out.whole_steps.recorded && enough && origin.steps->stands_apart(stack.name);
     out.low = alone ? low : std::min(out.low, low);
     out.high = alone ? high : std::max(out.high, high);
+  }
+  if (out.host_ratio > 0 && !stack.host.borrowed_from.empty()) {
+    const Band* waiting = origin.steps ? origin.steps->find(stack.name, kWaitingSteps, as_recorded).band : nullptr;
+    const Seconds waits = out.waits_for_host ? (1 - 1 / out.host_ratio) * out.latency : Seconds{};
+    widen_by_borrowed_host(out, stack.host, waiting, std::min(sum.low(out.latency, correlation) - waits, out.latency));
   }
   out.low = std::max(out.low, floor);
 }
@@ -419,7 +435,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   out.energy.reset();
   out.power.reset();
   for (auto* power : {&out.power_low, &out.power_high, &out.waiting_power}) power->reset();
-  out.power_limited = out.waits_for_host = out.host_measured = false;
+  out.power_limited = false;
   out.uncapped = Seconds{};
   out.network_exposed = out.network_hidden = out.overlap_tax = out.bubble = Seconds{};
   out.stage = 0;

@@ -32,10 +32,20 @@ std::vector<std::string> band_remarks(const StepPrediction& step, const Machine&
   std::vector<std::string> out;
   if (step.host_measured)
     out.push_back("host: " + format(host.narrow_launch) + " a launch of the narrow step, " + host.measured);
+  if (step.host_ratio > 0 && !host.borrowed_from.empty()) {
+    out.push_back("host: a call that launches takes what it takes in stack " + host.borrowed_from + ", " +
+                  format(host.each_launch) +
+                  (host.each_layer > Seconds{} ? " and " + format(host.each_layer) + " a layer" : "") +
+                  ": nobody measured " + machine.stack().name +
+                  " launched one by one (never_measured), so the band takes it for up to " + format(host.within) +
+                  " times as long or short");
+  }
   const WholeStepBand& whole = step.whole_steps;
   if (whole.band == nullptr) return out;
+  const char* const kNobodys = host.narrow_launch > Seconds{} ? "that wait for a host nobody measured: --host"
+                                                              : "that wait for a host nobody measured";
   const std::string kind = whole.kind == kExpertSteps         ? "models with experts"
-                           : whole.kind == kWaitingSteps      ? "that wait for a host nobody measured: --host"
+                           : whole.kind == kWaitingSteps      ? kNobodys
                            : whole.kind == kMeasuredHostSteps ? "that wait for a host that was measured beside them"
                                                               : "dense models";
   const std::string whose =

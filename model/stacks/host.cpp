@@ -35,6 +35,7 @@ Stack on_host(const Stack& stack, const MeasuredHost& host) {
   Stack out = stack;
   const double slower = host.narrow_launch / stack.host.narrow_launch;
   out.host.each_launch = slower * stack.host.each_launch;
+  out.host.each_further_launch = slower * stack.host.each_further_launch;
   out.host.each_layer = slower * stack.host.each_layer;
   out.host.each_experts_layer = slower * stack.host.each_experts_layer;
   out.host.narrow_launch = host.narrow_launch;

@@ -70,9 +70,11 @@ void read_type(const JsonValue& value, const std::string& dtype, LaunchRule& lau
 }
 
 LaunchRule read_launch(const JsonValue& value, const Kernels& kernels, std::span<const std::string> names) {
-  value.refuse_unknown_keys({"name", "kernel", "n", "read", "write", "op", "shape", "dtype", "same", "times"});
+  value.refuse_unknown_keys(
+      {"name", "kernel", "n", "read", "write", "op", "shape", "dtype", "same", "times", "in_call"});
   LaunchRule launch;
   launch.name = value.at("name").as_string();
+  launch.in_call = value.find_bool("in_call").value_or(false);
   if (const auto times = value.find_string("times")) {
     try {
       launch.times = Expression(*times, names);

@@ -7,6 +7,7 @@
 #include "arch/files.hpp"
 #include "arch/json_reader.hpp"
 #include "model/stacks/providers.hpp"
+#include "model/stacks/read_host.hpp"
 #include "model/stacks/read_rewrites.hpp"
 #include "model/words.hpp"
 #include "ops/rewrite/rewrite.hpp"
@@ -133,33 +134,6 @@ void read_scores_kept(const JsonValue& root, Stack& stack) {
   (void)kept->at("source").as_string();
 }
 
-void read_host(const JsonValue& root, Stack& stack) {
-  const auto host = root.find_object("host");
-  if (!host) return;
-  host->refuse_unknown_keys({"each_launch", "each_layer", "each_experts_layer", "narrow_launch", "each_training_launch",
-                             "each_step", "each_prompt", "each_sequence", "source"});
-  bool any = false;
-  const auto read = [&](const char* key, Seconds& into) {
-    if (!host->has(key)) return;
-    into = host->at(key).as_seconds();
-    if (into <= Seconds{}) host->at(key).fail("expected a time above 0");
-    any = true;
-  };
-  read("each_launch", stack.host.each_launch);
-  read("each_layer", stack.host.each_layer);
-  read("each_experts_layer", stack.host.each_experts_layer);
-  read("narrow_launch", stack.host.narrow_launch);
-  const bool beside = stack.host.each_layer > Seconds{} || stack.host.each_experts_layer > Seconds{} ||
-                      stack.host.narrow_launch > Seconds{};
-  if (beside && !(stack.host.each_launch > Seconds{})) host->fail("expected each_launch");
-  read("each_training_launch", stack.host.each_training_launch);
-  read("each_step", stack.host.each_step);
-  read("each_prompt", stack.host.each_prompt);
-  read("each_sequence", stack.host.each_sequence);
-  if (!any) host->fail("expected one of each_launch, each_training_launch, each_step, each_prompt, each_sequence");
-  (void)host->at("source").as_string();
-}
-
 void read_gap(const JsonValue& root, Stack& stack) {
   const auto gap = root.find_object("gap_in_graph");
   if (!gap) return;
@@ -212,7 +186,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   read_token_exchange(root, stack);
   if (const auto fused = root.find_bool("fused_attention")) stack.fused_attention = *fused;
   if (const auto written = root.find_bool("written_out_attention")) stack.written_out_attention = *written;
-  read_host(root, stack);
+  stack.host = read_host(root);
   read_gap(root, stack);
   read_prefill_at_once(root, stack);
   read_scores_kept(root, stack);

@@ -6,7 +6,8 @@
 //     "prefill_appends": true, "fusion": "typical", "runtime": "graph",
 //     "overlap": "two-batch",
 //     "collective_call": {"fixed": "4.4 us", "more_than_two": "1.9 us", "source": "..."},
-//     "host": {"each_launch": "35 us", "each_layer": "0 us", "each_experts_layer": "0 us", "narrow_launch": "27 us", "each_step": "0 us", "each_prompt": "0 us", "each_sequence": "0 us", "source": "..."},
+//     "host": {"each_launch": "35 us", "each_further_launch": "4 us", "each_layer": "0 us", "each_experts_layer": "0 us", "narrow_launch": "27 us", "each_step": "0 us", "each_prompt": "0 us", "each_sequence": "0 us", "source": "..."},
+//       or {"borrowed_from": "vllm-2023", "within": 2.1, "each_step": "0 us", "source": "..."}: launches take what they take there
 //     "gap_in_graph": {"time": "0.35 us", "source": "..."},
 //     "token_exchange": {"sms": 20, "source": "..."},
 //     "scores_kept": {"bytes": "4 B", "source": "..."},
@@ -32,8 +33,11 @@ struct Rewrites;  // ops/rewrite/rewrite.hpp
 
 /// What the host takes for a step.
 struct HostTime {
-  /// Beside the GPU, where launches are not in a graph; 0: the calibration's own (an operator of an eager framework).
+  /// Beside the GPU, where launches go one by one, of each call that launches (host_calls()); 0: the file does not say, and
+  /// such a step is refused.
   Seconds each_launch;
+  /// Of each launch more that a library makes in one call; 0: nobody found it, each_launch.
+  Seconds each_further_launch;
   /// Beside its launches, of each layer and of each that has experts: modules, shapes and views in Python.
   Seconds each_layer, each_experts_layer;
   /// A launch of the narrow model that a host is measured by (tools/measure_host.py), on the host that the three times above
@@ -45,6 +49,10 @@ struct HostTime {
   /// what a call from Python costs. A prefill's own, and of each sequence of the step.
   Seconds each_step, each_prompt, each_sequence;
   std::string measured;  ///< whose these times are, where the machine's own host was measured; "": the stack's
+  /// The stack whose times of launches and layers these are, where nobody measured this one launched one by one; and how
+  /// many times more or less it may take.
+  std::string borrowed_from;
+  double within = 1;
 };
 
 struct Stack {
@@ -54,6 +62,8 @@ struct Stack {
     bool stands_in = false;
   };
   std::string name, title;
+  bool recorded =
+      true;  ///< steps that were recorded of the stack of its name are its own: not of a file that was changed
   std::vector<Entry> providers;
   /// Its prefill attention rotates queries and keys and appends to the cache, where the operator does not say.
   bool prefill_appends = false;

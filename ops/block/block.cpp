@@ -28,6 +28,15 @@ StepNumbers whole_model(std::int64_t hidden, std::int64_t tensor = 1) {
   return n;
 }
 
+/// The width that the file of the block has, where there is one: what is kept may go by it.
+std::int64_t own_width(const BlockText& text) {
+  const auto& names = text.scope.names();
+  const auto at = std::find(names.begin(), names.end(), name(StepNumber::hidden));
+  return at == names.end()
+             ? 0
+             : static_cast<std::int64_t>(text.scope.values()[static_cast<std::size_t>(at - names.begin())]);
+}
+
 /// What a block says of itself, which must be an amount.
 double amount(const BlockText& text, const char* what, double value) {
   constexpr double kMost = 1e30;
@@ -199,7 +208,7 @@ double BlockSpec::whole_params(std::int64_t hidden) const {
 }
 
 Bytes BlockSpec::cache(const CacheQuery& query) const {
-  StepNumbers n = whole_model(0, query.tensor);
+  StepNumbers n = whole_model(own_width(*text), query.tensor);
   number_of(n, StepNumber::context) = query.tokens;
   const Values values(*text, n, block::Part::cache);
   Bytes all;
@@ -215,7 +224,7 @@ Bytes BlockSpec::cache(const CacheQuery& query) const {
 
 double BlockSpec::kv_elements() const {
   double elements = 0;
-  StepNumbers n = whole_model(0);
+  StepNumbers n = whole_model(own_width(*text));
   for (const double sign : {-1.0, 1.0}) {
     number_of(n, StepNumber::context) = sign < 0 ? 1 : 2;
     const Values values(*text, n, block::Part::cache);
@@ -240,7 +249,7 @@ double BlockSpec::stored(const MixerLoad& load) const {
 }
 
 Bytes BlockSpec::partials(double sequences, std::int64_t tensor) const {
-  StepNumbers n = whole_model(0, tensor);
+  StepNumbers n = whole_model(own_width(*text), tensor);
   number_of(n, StepNumber::decode) = 1;
   Bytes most;
   if (!text->decode_attention.empty()) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <mutex>
 #include <unordered_map>
+#include <variant>
 
 #include "arch/error.hpp"
 #include "arch/format.hpp"
@@ -117,6 +118,8 @@ class BlockLowering {
                      format_exact(bad.value));
     }
     if (const char* complaint = too_large(*op)) fail(line, complaint);
+    const auto* exchange = std::get_if<Collective>(&*op);
+    if (exchange != nullptr && exchange->gpus == 1) return;  // a rank has nothing to exchange with itself
     // shares of several ranks are rounded up, and may not stand to one another as the whole does
     const char* broken = s_.tp() == 1 ? broken_relation(*op) : nullptr;
     if (broken != nullptr) fail(line, broken);

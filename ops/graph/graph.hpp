@@ -28,9 +28,10 @@ struct Node {
   Pass pass = Pass::forward;
   NodeRole role = NodeRole::plain;
   bool launch =
-      false;           ///< stands for a launch of a framework's, which reads what the one before it wrote (ops/rewrite)
-  bool again = false;  ///< of a backward pass: computes what the forward pass has computed (recomputation)
-  int of = -1;         ///< of a backward pass: the forward node that it is the gradient of, or computes again
+      false;  ///< stands for a launch of a framework's, which reads what the one before it wrote (ops/rewrite)
+  bool in_call = false;     ///< the host launches it in the call of the one before or behind it
+  bool again = false;       ///< of a backward pass: computes what the forward pass has computed (recomputation)
+  int of = -1;              ///< of a backward pass: the forward node that it is the gradient of, or computes again
   bool of_weights = false;  ///< of a backward pass: makes gradients of weights, which nothing of the pass waits for
 };
 

@@ -74,7 +74,10 @@ class GraphReader {
     const JsonValue stacks = root_.at("stacks");
     if (!stacks.is_array() || stacks.size() == 0 || stacks.size() > 16)
       stacks.fail("expected a list of 1 to 16 stacks");
-    for (const JsonValue& stack : stacks.elements()) llm.stacks.push_back(stack_of(stack, llm));
+    for (const JsonValue& stack : stacks.elements()) {
+      llm.stacks.push_back(stack_of(stack, llm));
+      if (!of_family_) refuse_idle(stack, llm);
+    }
     if (const auto extra = root_.find("head_extra_params")) llm.head_params = params(*extra);
     if (const auto embedding = root_.find("embedding_params")) llm.embedding_params = params(*embedding);
     if (const auto mtp = root_.find("mtp_params")) llm.mtp_params = params(*mtp);
@@ -89,6 +92,16 @@ class GraphReader {
   }
 
  private:
+  /// Behind the first stack an encoder runs before a decoder, and towers for pictures are counted; a second decoder would be
+  /// in weights and cache and in no step.
+  static void refuse_idle(const JsonValue& at, const Llm& llm) {
+    const StackSpec::Role role = llm.stacks.back().role;
+    const bool beside = role == StackSpec::Role::encoder || role == StackSpec::Role::vision;
+    if (llm.stacks.size() == 1 || beside) return;
+    at.fail("expected an encoder or a vision stack behind the first one: a stack of role " +
+            std::string(word_of(role)) + " would run in no step here; its layers go into the order of the first");
+  }
+
   std::int64_t whole(const JsonValue& object, std::string_view key, std::int64_t fallback, std::int64_t low = 0) const {
     const auto value = object.find(key);
     return value ? scope_.whole(*value, low, kLargest) : fallback;

@@ -17,6 +17,7 @@
 #include "ops/lower/lower.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -67,6 +68,18 @@ void enter(Step& s, const Llm& llm, const StackSpec& stack) {
   s.padded = stack.role == Role::encoder;
 }
 
+/// Width of the embedding's rows where it is less than the layers' and the head's matrix is the same one (ALBERT, ELECTRA,
+/// OPT-350m): rows are projected to the layers' width, and the head's input back to theirs (modeling_albert.py of
+/// transformers 5.17: embedding_hidden_mapping_in; AlbertMLMHead's dense, activation and LayerNorm before the tied decoder).
+std::int64_t tied_width(const Llm& llm, std::int64_t hidden) {
+  const double rows = static_cast<double>(llm.vocab);
+  const bool own_head = llm.head_params > rows;  // more than a bias
+  if (!llm.tied_embeddings || own_head || !(llm.embedding_params > 0)) return hidden;
+  const double width = std::round(llm.embedding_params / rows);
+  const bool whole = std::abs(width * rows - llm.embedding_params) < 0.5;
+  return whole ? std::min(static_cast<std::int64_t>(width), hidden) : hidden;
+}
+
 void embed(Step& s, const Llm& llm, const StackSpec& stack) {
   if ((stack.role != Role::decoder && stack.role != Role::encoder) || llm.vocab == 0 || stack.fixed_tokens > 0) return;
   s.open("embedding", 1);
@@ -74,7 +87,9 @@ void embed(Step& s, const Llm& llm, const StackSpec& stack) {
   const bool whole = s.workload.parallel.attention_data;
   const std::int64_t rows = whole ? s.tokens : s.replica_tokens();
   s.table_rows = llm.vocab;
-  s.add("embedding"_node, Embedding{rows, s.hidden, s.types.base});
+  const std::int64_t width = tied_width(llm, s.hidden);
+  s.add("embedding"_node, Embedding{rows, width, s.types.base});
+  if (width < s.hidden) s.gemm("embedding_proj"_node, rows, s.hidden, width, s.types.plain);
   if (!whole) s.all_reduce("embedding_all_reduce"_node, "embedding_reduce_scatter"_node, rows);
   s.close();
 }
@@ -163,7 +178,15 @@ void head(Step& s, const Llm& llm) {
     const bool last_only = main.role == Role::decoder && !s.train();
     const std::int64_t rows = last_only ? s.workload.batch : s.replica_tokens(), vocab = s.share(llm.vocab);
     if (s.scattered) s.all_gather("head_all_gather"_node, rows, s.hidden, s.types.base, s.tp());
-    s.gemm("lm_head"_node, rows, vocab, s.hidden, s.types.plain);
+    const std::int64_t width = tied_width(llm, s.hidden);
+    if (width < s.hidden) {
+      s.gemm("head_proj"_node, rows, width, s.hidden, s.types.plain);
+      if (main.role == Role::encoder) {
+        s.row("head_act"_node, RowwiseKind::gelu, rows, width);
+        s.norm("head_norm"_node, norm, rows, width);
+      }
+    }
+    s.gemm("lm_head"_node, rows, vocab, width, s.types.plain);
     if (s.train()) loss(s, rows, vocab);
     else choose_token(s, rows, vocab, last_only);
   }

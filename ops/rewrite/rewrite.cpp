@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <type_traits>
+#include <variant>
 
 #include "arch/error.hpp"
 #include "ops/graph/exchange.hpp"
@@ -58,20 +60,28 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
                                asked.adds, asked.vocabulary, asked.width, asked.block, asked.group, asked.drops});
 }
 
-/// Products that stand for one in narrow types have its types.
-void keep_types(const Op& of, Op& made) {
-  const auto* whole = std::get_if<Gemm>(&of);
-  auto* part = std::get_if<Gemm>(&made);
-  if (whole == nullptr || part == nullptr) return;
-  part->precision = whole->precision;
-  part->block = whole->block;
+/// The launch's operator without sizes: in the rule's type, else in that of the operator that it is for. A product that stands
+/// for another one has the types of that one's operands, and what shares a scale of them.
+Op made_in(const LaunchRule& rule, const Op& source) {
+  const DType type = rule.type.value_or(single_dtype(source));
+  Op op = rule.op->make(rule.op->kind, {type, type, type, type});
+  if (rule.type) return op;
+  std::visit(
+      [&source](auto& made) {
+        if constexpr (requires { made.precision.weight; }) {
+          const auto* given = std::get_if<std::decay_t<decltype(made)>>(&source);
+          if (given == nullptr) return;
+          made.precision = given->precision;
+          if constexpr (requires { made.block; }) made.block = given->block;
+        }
+      },
+      op);
+  return op;
 }
 
 Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>& values) {
   if (rule.op == nullptr) return node.op;
-  const DType type = rule.type.value_or(single_dtype(node.op));
-  Op op = rule.op->make(rule.op->kind, {type, type, type, type});
-  if (!rule.type) keep_types(node.op, op);
+  Op op = made_in(rule, node.op);
   void* shape = shape_address(op);
   for (const LaunchRule::KeyRule& each : rule.keys) {
     const double value = each.value(values);
@@ -81,9 +91,10 @@ Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>
     }
     each.key->set(shape, each.key->type == KeyType::percent ? value : std::round(value));
   }
-  auto* product = std::get_if<Gemm>(&op);
-  if (product != nullptr && bits(product->precision.input) <= 8)
-    product->layout = WeightLayout::nk;  // as tensor units ask
+  // However a framework keeps wide weights, those of 8 bits and less are put in the order that their kernels read.
+  if (auto* product = std::get_if<Gemm>(&op); product != nullptr && bits(product->precision.weight) <= 8) {
+    product->layout = WeightLayout::nk;
+  }
   check(op);
   return op;
 }
@@ -191,6 +202,7 @@ class Rewriting {
       made.name = kept_name(graph_, source.name, (rule.pass == Pass::backward ? "d_" : "") + launch.name);
       if (launch.op != nullptr) made.role = NodeRole::plain;
       made.launch = true;
+      made.in_call = launch.in_call;
       made.depends = waits;
       graph_.nodes.push_back(made);
       last_of_[i] = static_cast<int>(graph_.nodes.size()) - 1;

@@ -51,6 +51,7 @@ struct LaunchRule {
   const Operator* op = nullptr;  ///< null: the node's own, as it is
   std::optional<DType> type{};   ///< where it is not the type of the node's operator
   std::vector<KeyRule> keys{};
+  bool in_call = false;               ///< the library's call that launches the product launches it too
   std::optional<Expression> times{};  ///< how often it runs for its node, rounded; 0: not at all. Empty: once
 };
 

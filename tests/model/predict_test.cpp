@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "model/predictor/host_time.hpp"
+#include "model/stacks/stack.hpp"
 #include "ops/facts/work.hpp"
 #include "tests/support/random_gpu.hpp"
 
@@ -124,11 +126,16 @@ RC_GTEST_PROP(StepLaws, GraphsAreFastestAndEagerIsSlowest, ()) {
     const StepPrediction eager = predict(*c.llm, c.workload, m, RunOptions{Runtime::eager});
     RC_ASSERT(graph <= stream * (1 + 1e-9));
     RC_ASSERT(stream <= eager.latency * (1 + 1e-9));
-    double operators = 0;
-    for (const Node& node : eager.graph.nodes) operators += static_cast<double>(node.count);
-    RC_ASSERT(eager.latency * (1 + 1e-9) >= operators * m.rates().host_per_operator);
-    const Seconds longest = std::max(stream, operators * m.rates().host_per_operator);
+    double launches = 0;
+    for (const NodePrediction& n : eager.nodes) {
+      RC_ASSERT(host_calls(n) <= n.op.launch_count);
+      launches += static_cast<double>(n.node->count) * n.op.launch_count;
+    }
+    const HostTime& host = m.stack().host;
+    RC_ASSERT(host.each_launch > Seconds{} && host.each_further_launch == Seconds{} && host.each_layer == Seconds{});
+    const Seconds longest = std::max(stream, launches * host.each_launch);
     RC_ASSERT(close(eager.latency.in(units::s), longest.in(units::s)));
+    RC_ASSERT(eager.waits_for_host == (eager.host_ratio > 1));
   }
 }
 

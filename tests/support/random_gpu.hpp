@@ -137,7 +137,6 @@ inline Calibration random_calibration() {
   const double gap = between(0.5e-6, 3e-6);
   set(c.machine, "gap_graph_s", gap);
   set(c.machine, "gap_stream_s", gap * between(1, 4));
-  set(c.machine, "host_per_operator_s", between(1e-6, 20e-6));
   for (auto& [name, scalars] : c.families) randomize(scalars);
   return c;
 }

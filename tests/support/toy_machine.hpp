@@ -2,7 +2,7 @@
 //
 // Every fraction is 1 and nothing is lost to mixing, so DRAM gives 1 TB/s, L2 10 TB/s, a tensor unit 1000 FLOP a clock
 // of 1 ns. DRAM answers after 500 ns. Each family takes 1 us of fixed time and overlaps perfectly (p = infinity: the
-// largest term alone); no prologues, no exposed epilogues. Gaps: 1 us in a graph, 2 us in a stream; host 10 us.
+// largest term alone); no prologues, no exposed epilogues. Gaps: 1 us in a graph, 2 us in a stream.
 #pragma once
 
 #include <limits>
@@ -39,7 +39,6 @@ inline Calibration toy_calibration() {
   set(c.machine, "regulator_lag_s", 0);
   set(c.machine, "gap_graph_s", 1e-6);
   set(c.machine, "gap_stream_s", 2e-6);
-  set(c.machine, "host_per_operator_s", 10e-6);
   for (const char* family : kFamilies) {
     auto& scalars = c.families[std::string("library.") + family];
     set(scalars, "fixed_s", 1e-6);

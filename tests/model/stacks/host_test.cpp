@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -12,6 +13,7 @@
 #include "model/bands/step_bands.hpp"
 #include "model/machines.hpp"
 #include "model/predict.hpp"
+#include "model/predictor/host_time.hpp"
 #include "model/report/remarks.hpp"
 
 namespace plumbline::host_test {
@@ -75,11 +77,79 @@ TEST(Host, LayersTakeTheirTimeBesideTheirLaunches) {
     const Machine machine = machines().get({"h200_sxm", on("40us")});
     const StepPrediction step = small_step(machine, model);
     const HostTime& host = machine.stack().host;
-    double launches = 0;
-    for (const NodePrediction& n : step.nodes) launches += static_cast<double>(n.node->count) * n.op.launch_count;
+    double calls = 0, further = 0;
+    for (const NodePrediction& n : step.nodes) {
+      calls += static_cast<double>(n.node->count) * host_calls(n);
+      further += static_cast<double>(n.node->count) * (n.op.launch_count - host_calls(n));
+    }
     const Seconds layer = host.each_layer + (model[0] == 'm' ? host.each_experts_layer : Seconds{});
     ASSERT_GT(host.each_experts_layer, Seconds{});
-    EXPECT_NEAR(step.latency / (launches * host.each_launch + 32 * layer), 1, 1e-9) << model;
+    EXPECT_NEAR(step.latency / (calls * host.each_launch + further * host.each_further_launch + 32 * layer), 1, 1e-9)
+        << model;
+  }
+}
+
+/// A stack that nobody measured launched one by one takes another's time a launch, and its band is wider than any recorded one.
+TEST(Host, ABorrowedOneSaysSoAndWidensTheBand) {
+  for (const auto& [name, lender] :
+       {std::pair("vllm", "vllm-2023"), {"trt-llm", "trt-llm-2023"}, {"own", "hf-static"}}) {
+    const Machine machine = machines().get({"h200_sxm", on("", name)});
+    const HostTime& host = machine.stack().host;
+    EXPECT_EQ(host.borrowed_from, lender);
+    EXPECT_EQ(host.each_launch, machines().stack(lender).host.each_launch);
+    EXPECT_EQ(host.each_layer, machines().stack(lender).host.each_layer);
+    EXPECT_EQ(host.each_prompt, Seconds{}) << "what passes between steps is the lender's own";
+    const StepPrediction step = small_step(machine, "llama-3.2-1b");
+    ASSERT_TRUE(step.waits_for_host);
+    EXPECT_EQ(step_kind(step), kWaitingSteps);
+    EXPECT_GE(step.high / step.latency, host.within);
+    EXPECT_LE(step.low / step.latency, std::max(1 / host.within, 1 / step.host_ratio))
+        << "a quick host leaves the GPU's";
+    EXPECT_THAT(band_remarks(step, machine).at(0), HasSubstr(lender));
+    EXPECT_THAT(band_remarks(step, machine).at(0), HasSubstr("never_measured"));
+  }
+}
+
+/// Where the GPU takes a little longer than a host that nobody measured, the host may still be what is waited for.
+TEST(Host, ABorrowedOneMayBeWaitedForAfterAll) {
+  const Machine machine = machines().get({"h200_sxm", on("", "trt-llm")});
+  Workload asked;
+  asked.batch = 16;
+  asked.context = 2048;
+  Predictor predictor;
+  const StepPrediction step = predictor.predict(load_llm("llama-3.1-8b"), asked, machine, RunOptions{Runtime::eager});
+  const StepPrediction queued =
+      predictor.predict(load_llm("llama-3.1-8b"), asked, machine, RunOptions{Runtime::stream});
+  ASSERT_FALSE(step.waits_for_host);
+  ASSERT_GT(step.host_ratio * machine.stack().host.within, 1);
+  EXPECT_EQ(step.latency, queued.latency);
+  EXPECT_GE(step.high, step.host_ratio * machine.stack().host.within * step.latency);
+}
+
+/// Every shipped stack can be launched one by one but the floor, which launches nothing.
+TEST(Host, EachShippedStackSaysWhatALaunchTakes) {
+  for (const std::string& name : stack_names()) {
+    const HostTime& host = machines().stack(name).host;
+    EXPECT_EQ(host.each_launch > Seconds{}, name != "ideal") << name;
+    EXPECT_TRUE(host.borrowed_from.empty() || host.within > 1) << name;
+  }
+}
+
+TEST(Host, AStackThatSaysNothingOfItIsRefused) {
+  const Stack stack =
+      parse_stack(R"({"schema": 1, "name": "mine", "title": "t", "prefill_appends": true, "fusion": "typical",
+      "providers": [{"provider": "cublas"}, {"provider": "trtllm"}, {"provider": "generic"}], "runtime": "stream"})",
+                  "mine.json");
+  const Machine usual = machines().get({"h200_sxm", on("", "trt-llm")});
+  const Machine machine = assemble_machine(load_gpu("h200_sxm"), usual.calibration(), {}, nullptr, stack, {});
+  Predictor predictor;
+  EXPECT_GT(predictor.predict(load_llm("gpt2"), Workload{}, machine, RunOptions{Runtime::stream}).latency, Seconds{});
+  try {
+    (void)predictor.predict(load_llm("gpt2"), Workload{}, machine, RunOptions{Runtime::eager});
+    FAIL();
+  } catch (const BadInput& bad) {
+    EXPECT_THAT(bad.what(), HasSubstr("--runtime eager: the file of stack mine"));
+    EXPECT_THAT(bad.what(), HasSubstr("or --runtime stream"));
   }
 }
 

@@ -149,6 +149,16 @@ std::string refusal(const std::string& more) {
 TEST(OlderStacks, HostTimesAndPartsOfPromptsAreRefusedByName) {
   EXPECT_THAT(refusal(R"("host": {"each_step": "0 us", "source": "x"})"), HasSubstr("/host/each_step"));
   EXPECT_THAT(refusal(R"("host": {"source": "x"})"), HasSubstr("expected one of each_launch"));
+  EXPECT_THAT(refusal(R"("host": {"borrowed_from": "vllm-2022", "within": 2, "source": "x"})"),
+              HasSubstr("did you mean 'vllm-2023'"));
+  EXPECT_THAT(refusal(R"("host": {"borrowed_from": "vllm", "within": 2, "source": "x"})"),
+              HasSubstr("stack vllm has no each_launch of its own"));
+  EXPECT_THAT(refusal(R"("host": {"borrowed_from": "vllm-2023", "within": 0.5, "source": "x"})"),
+              HasSubstr("expected a factor from 1 to 100"));
+  EXPECT_THAT(refusal(R"("host": {"borrowed_from": "vllm-2023", "source": "x"})"), HasSubstr("within"));
+  EXPECT_THAT(refusal(R"("host": {"borrowed_from": "vllm-2023", "within": 2, "each_launch": "1 us", "source": "x"})"),
+              HasSubstr("/host/each_launch"));
+  EXPECT_THAT(refusal(R"("host": {"each_launch": "1 us", "within": 2, "source": "x"})"), HasSubstr("/host/within"));
   EXPECT_THAT(refusal(R"("prefill_at_once": {"tokens": 0, "source": "x"})"), HasSubstr("/prefill_at_once/tokens"));
   EXPECT_EQ(refusal(R"("host": {"each_sequence": "1 us", "source": "x"})"), "");
 }

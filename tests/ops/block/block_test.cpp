@@ -90,11 +90,30 @@ TEST(Block, KeepsWhatItsCacheSays) {
   EXPECT_EQ(llm.kv_elements_per_token, 3 * 2);
 }
 
+/// What is kept may go by the width of the file: it had been taken for 0.
+TEST(Block, KeepsBytesByTheFilesWidth) {
+  std::string wide = kTwoProducts;
+  wide.replace(wide.find("2*C"), 3, "C*hidden");
+  const std::string sizes = R"("parameters": {"width": 256}, )";
+  const auto kept = [&](const std::string& block) {
+    return memory_need(read(model_of(block, sizes)), decode(4, 99)).kv_cache;
+  };
+  EXPECT_EQ((kept(wide) - kept(kTwoProducts)).in(units::B), 3.0 * 4 * 100 * (64 - 2) * 2);
+  EXPECT_EQ(read(model_of(wide, sizes)).kv_elements_per_token, 3.0 * 64);
+}
+
 TEST(Block, WeightsThatNoRankSharesAreWholeOnEach) {
   const Llm llm = read(model_of(R"({"ops": [
     {"op": "linear", "name": "shared", "in": 64, "out": 32, "split": "out"},
     {"op": "linear", "name": "whole", "in": 64, "out": 128}]})"));
   EXPECT_EQ(memory_need(llm, decode(1, 1, 2)).weights.in(units::B), 2.0 * (3 * (64 * 128 + 64 * 32 / 2) + 64 / 2));
+}
+
+TEST(Block, ARankHasNothingToExchangeWithItself) {
+  const Llm llm = read(model_of(R"({"ops": [
+    {"op": "linear", "name": "product", "in": 64, "out": 64, "split": "in"},
+    {"op": "all_reduce", "name": "sum", "bytes": "T*hidden*2", "gpus": "tp"}]})"));
+  EXPECT_EQ(nodes_of(llm, decode(8, 1)).size() + 1, nodes_of(llm, decode(8, 1, 2)).size());
 }
 
 TEST(Block, RefusesRanksThatItDoesNotSpeakOf) {
@@ -160,6 +179,18 @@ TEST(Block, IsRefusedAtItsPlace) {
   EXPECT_THAT(refused(R"({"use": "gqq"})"), HasSubstr("no block is called 'gqq' (did you mean 'gqa'?)"));
   EXPECT_THAT(refused(R"({"use": "kda", "head": 1})"), HasSubstr("unknown size 'head' (did you mean 'heads'?)"));
   EXPECT_THAT(refused(R"({"use": "gqa"})"), HasSubstr("parameter 'q_heads' has no value of its own"));
+}
+
+/// A second decoder would be in weights and cache and in no step.
+TEST(Block, AStackThatWouldNotRunIsRefused) {
+  const auto with = [](const std::string& second) {
+    std::string text = model_of(R"({"ops": [{"op": "linear", "in": 64, "out": 64}]})");
+    const std::string stack = text.substr(text.find("{\"layers\""), text.rfind(']') - text.find("{\"layers\""));
+    return text.insert(text.rfind(']'), ", {\"role\": \"" + second + "\", " + stack.substr(1));
+  };
+  EXPECT_THAT(refusal([&] { read(with("decoder")); }), HasSubstr("/stacks/1: expected an encoder or a vision stack"));
+  EXPECT_THAT(refusal([&] { read(with("diffusion")); }), HasSubstr("would run in no step"));
+  EXPECT_EQ(read(with("encoder")).stacks.size(), 2U);
 }
 
 TEST(Block, SizesThatAreNoneAreRefusedWhenTheStepIsKnown) {

@@ -1,6 +1,9 @@
 // Single nodes and bytes of a step that no sum over the graph would miss.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
+
 #include "ops/memory/memory.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
@@ -30,6 +33,22 @@ TEST(LowerMoe, ADensePartBesideTheExpertsIsASharedExpert) {
   EXPECT_EQ(shape_of<Gemm>(lower(with_ffn(f), prefill(1, 300)), "shared_down_proj").k, 4096);
   f.shared_width = 512;
   EXPECT_EQ(shape_of<Gemm>(lower(with_ffn(f), prefill(1, 300)), "shared_down_proj").k, 4096 + 512);
+}
+
+/// ALBERT's embedding is 128 wide, its layers 768: rows are projected up, and down again before the tied head.
+TEST(LowerHead, ATiedHeadIsAsNarrowAsItsEmbedding) {
+  const Graph g = lower(load_llm("albert-base-v1"), prefill(2, 64));
+  const auto product = [&](const char* node) {
+    const auto s = shape_of<Gemm>(g, node);
+    return std::array{s.m, s.n, s.k};
+  };
+  EXPECT_EQ(shape_of<Embedding>(g, "embedding").cols, 128);
+  EXPECT_EQ(product("embedding_proj"), (std::array<std::int64_t, 3>{128, 768, 128}));
+  EXPECT_EQ(product("head_proj"), (std::array<std::int64_t, 3>{128, 128, 768}));
+  EXPECT_EQ(product("lm_head"), (std::array<std::int64_t, 3>{128, 30000, 128}));
+  EXPECT_EQ(shape_of<Rowwise>(g, "head_norm").cols, 128);
+  const Graph bert = lower(load_llm("bert-large-uncased"), prefill(2, 64));
+  EXPECT_EQ(shape_of<Gemm>(bert, "lm_head").k, 1024) << "an embedding as wide as its layers has no projection";
 }
 
 /// Values and gates of the pooled tokens are projected side by side, and all of them are read to be pooled.

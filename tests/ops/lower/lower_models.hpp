@@ -391,13 +391,23 @@ const Shape& shape_of(const Graph& g, std::string_view name, Pass pass = Pass::f
   return std::get<Shape>(node->op);
 }
 
+/// Operations of a step's two ends with weights: of `rows` the head, of `tokens` what brings rows of an embedding that is
+/// narrower than the layers (ALBERT, ELECTRA) to their width, and before a tied head back.
+inline double ends_flops(const Llm& llm, double tokens, double rows) {
+  const bool narrow = llm.tied_embeddings && llm.head_params <= d(llm.vocab) && llm.embedding_params > 0 &&
+                      llm.embedding_params < d(llm.vocab) * d(llm.hidden);
+  const double width = narrow ? llm.embedding_params / d(llm.vocab) : d(llm.hidden);
+  const double projections = narrow ? (tokens + rows) * width * d(llm.hidden) : 0;
+  return 2 * (rows * d(llm.vocab) * width + projections);
+}
+
 /// What a prefill of two sequences of 512 tokens multiplies with weights, over what its active weights ask for: two operations
 /// a weight and token. Norms, biases, convolutions and vectors of heads are what may be missing.
 inline double multiplied_weights(const Llm& llm, const StackSpec& main) {
-  const double tokens = 2 * 512, head = d(llm.vocab) * d(llm.hidden);
+  const double tokens = 2 * 512;
   const double layers = llm.active_params - llm.embedding_params - llm.head_params - main.other_params;
   const double rows = !llm.has_head ? 0 : main.role == StackSpec::Role::decoder ? 2 : tokens;
-  const double expected = 2 * tokens * layers * main.passes + 2 * rows * head;
+  const double expected = 2 * tokens * layers * main.passes + ends_flops(llm, tokens, rows);
   const Graph graph = lower(llm, prefill(2, 512, Fusion::max));
   return tensor_flops(graph, [](const Node& n) { return is_weight_gemm(n); }) / expected;
 }

@@ -1,0 +1,86 @@
+#include "model/stacks/read_host.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "arch/error.hpp"
+#include "arch/files.hpp"
+
+namespace plumbline {
+namespace {
+
+/// Of a file's host: what goes with another stack's where it is borrowed.
+constexpr std::array kOfLaunches{"each_launch",        "each_further_launch", "each_layer",
+                                 "each_experts_layer", "narrow_launch",       "each_training_launch"};
+
+constexpr const char* kStacks = "stacks";  // of the data folder
+
+/// What launches and layers take in the shipped stack that `host` names.
+void borrow_host(const JsonValue& host, HostTime& into) {
+  const JsonValue name = host.at("borrowed_from");
+  const std::vector<std::string> known = data_names(kStacks);
+  into.borrowed_from = name.as_string();
+  if (std::find(known.begin(), known.end(), into.borrowed_from) == known.end()) {
+    name.fail("expected a stack, found '" + into.borrowed_from + "'" + did_you_mean(into.borrowed_from, known));
+  }
+  into.within = host.at("within").as_number();
+  if (!(into.within >= 1 && into.within <= 100)) host.at("within").fail("expected a factor from 1 to 100");
+  for (const char* key : kOfLaunches) {
+    if (host.has(key)) host.at(key).fail("expected no time of launches beside borrowed_from");
+  }
+  const JsonDocument lender =
+      JsonDocument::read_file(data_folder() + "/" + kStacks + "/" + into.borrowed_from + ".json");
+  const auto theirs = lender.root().find_object("host");
+  if (!theirs || !theirs->has("each_launch"))
+    name.fail("stack " + into.borrowed_from + " has no each_launch of its own");
+  const auto copy = [&](const char* key, Seconds& time) {
+    if (theirs->has(key)) time = theirs->at(key).as_seconds();
+  };
+  copy("each_launch", into.each_launch);
+  copy("each_further_launch", into.each_further_launch);
+  copy("each_layer", into.each_layer);
+  copy("each_experts_layer", into.each_experts_layer);
+  copy("each_training_launch", into.each_training_launch);
+}
+
+}  // namespace
+
+HostTime read_host(const JsonValue& root) {
+  HostTime out;
+  const auto host = root.find_object("host");
+  if (!host) return out;
+  host->refuse_unknown_keys({"each_launch", "each_further_launch", "each_layer", "each_experts_layer", "narrow_launch",
+                             "each_training_launch", "each_step", "each_prompt", "each_sequence", "borrowed_from",
+                             "within", "source"});
+  bool any = host->has("borrowed_from");
+  if (any) borrow_host(*host, out);
+  else if (host->has("within")) host->at("within").fail("expected borrowed_from beside it");
+  const auto read = [&](const char* key, Seconds& into) {
+    if (!host->has(key)) return;
+    into = host->at(key).as_seconds();
+    if (into <= Seconds{}) host->at(key).fail("expected a time above 0");
+    any = true;
+  };
+  read("each_launch", out.each_launch);
+  read("each_further_launch", out.each_further_launch);
+  read("each_layer", out.each_layer);
+  read("each_experts_layer", out.each_experts_layer);
+  read("narrow_launch", out.narrow_launch);
+  const bool beside = out.each_further_launch > Seconds{} || out.each_layer > Seconds{} ||
+                      out.each_experts_layer > Seconds{} || out.narrow_launch > Seconds{};
+  if (beside && !(out.each_launch > Seconds{})) host->fail("expected each_launch");
+  read("each_training_launch", out.each_training_launch);
+  read("each_step", out.each_step);
+  read("each_prompt", out.each_prompt);
+  read("each_sequence", out.each_sequence);
+  if (!any) {
+    host->fail(
+        "expected one of each_launch, each_training_launch, each_step, each_prompt, each_sequence, borrowed_from");
+  }
+  (void)host->at("source").as_string();
+  return out;
+}
+
+}  // namespace plumbline
