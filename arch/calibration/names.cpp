@@ -156,6 +156,8 @@ constexpr std::array kFamilies{
     "moe"sv,
     "moe_block"sv,
     "moe_marlin"sv,
+    "moe_mma"sv,
+    "moe_triton_mma"sv,
     "nccl_nvls"sv,
     "nccl_peer_ll"sv,
     "nccl_peer_simple"sv,

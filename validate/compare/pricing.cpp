@@ -92,6 +92,18 @@ KernelSet kernels_of(const StackChoice& stack) {
   return choose_stack(stack, load).kernels();
 }
 
+namespace {
+
+/// By the kernels that rows of vLLM's experts name. FlashInfer's of one scale were timed as they are before anything has tuned
+/// them (collector/vllm/collect_moe.py calls no tuner); `vllm_fused_moe` is Triton's, of any type.
+std::string vllm_of(const Measurement& row) {
+  if (row.kernel.rfind("modeloptfp8moe_flashinfer_cutlass", 0) == 0) return "vllm-untuned";
+  const bool triton = row.kernel == "vllm_fused_moe" || row.kernel.find("triton") != std::string::npos;
+  return triton ? "vllm-triton" : "vllm";
+}
+
+}  // namespace
+
 StackChoice stack_of(StackChoice choice, const Measurement& row) {
   if (!choice.attention.empty()) return choice;
   // scaled_dot_product_attention picks cuDNN's attention on Hopper where nothing else is asked for (PyTorch 2.11,
@@ -117,7 +129,12 @@ StackChoice stack_of(StackChoice choice, const Measurement& row) {
     return choice;
   }
   if (std::holds_alternative<Moe>(row.what.op) && choice.name == "trt-llm") {
-    if (row.origin.stack.rfind("vllm", 0) == 0) choice.name = "vllm";
+    if (row.origin.stack.rfind("vllm", 0) == 0) choice.name = vllm_of(row);
+    return choice;
+  }
+  const bool deepgemm = row.origin.stack.rfind("infersim", 0) == 0 || row.origin.stack.rfind("deepgemm", 0) == 0;
+  if (std::holds_alternative<GroupedGemm>(row.what.op) && choice.name == "trt-llm") {
+    if (deepgemm) choice.name = "deepgemm";
     return choice;
   }
   if (std::holds_alternative<ExpertExchange>(row.what.op) && choice.name == "trt-llm") {
