@@ -157,6 +157,7 @@ constexpr std::array kFamilies{
     "moe_block"sv,
     "moe_marlin"sv,
     "moe_mma"sv,
+    "moe_triton"sv,
     "moe_triton_mma"sv,
     "nccl_nvls"sv,
     "nccl_peer_ll"sv,

@@ -31,7 +31,7 @@ class RowMachines {
     key.calibration_file = options_.calibration_file;
     key.overrides = options_.overrides;
     key.options.stack = options_.rows_attention ? stack_of(options_.stack, row) : options_.stack;
-    if (key.options.stack != options_.stack) note(row.origin.stack);
+    if (key.options.stack != options_.stack) note(row.origin.stack, key.options.stack);
     key.options.clock = clock_of(row, options_.clock);
     key.options.data = row.what.data;
     Machine machine = machines().get(key);
@@ -48,9 +48,10 @@ class RowMachines {
     }
   }
   /// Rows of one file name few stacks, and name them again and again.
-  void note(const std::string& stack) {
-    if (!noted_.insert(stack).second) return;
-    add("attention of " + stack + ": priced with FlashAttention's kernels, which that stack runs");
+  void note(const std::string& stack, const StackChoice& choice) {
+    if (!noted_.insert(stack + " " + choice.name).second) return;
+    if (choice.name != options_.stack.name) add("rows of " + stack + ": priced as the stack " + choice.name);
+    else add("attention of " + stack + ": priced with FlashAttention's kernels, which that stack runs");
   }
 
   const PricingOptions& options_;

@@ -83,7 +83,9 @@ class GroupsPlanner {
     d.l2_limit = L2Limit::ports;
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency;
     d.serial_latency_of = "to load code, tensor maps and what they describe";
-    d.next_tile_wait = c.family.per_cta;  // an expert's tensor maps are written before its first tile
+    // an expert's tensor maps are written before its first tile, and no loads go out meanwhile
+    if (g_.by_threads) d.next_tile_wait = c.family.per_cta;
+    else d.exposed_clk += c.family.per_cta / c.clk / split.steps;
     return d;
   }
 

@@ -166,8 +166,8 @@ class MoeCall {
 
   const FamilyScalars& products() const {
     if (triton_ && by_marlin()) return *f_.narrow;
-    const FamilyScalars* mma = triton_ ? f_.triton : f_.mma;
-    return by_mma() && mma != nullptr && mma->on_file ? *mma : f_.products;
+    const FamilyScalars* by_card = by_mma() ? (triton_ ? f_.triton_mma : f_.mma) : (triton_ ? f_.triton : nullptr);
+    return by_card != nullptr && by_card->on_file ? *by_card : f_.products;
   }
 
   /// The first product's tiles leave silu(gate) x up (isFusedGatedActivation()).

@@ -13,7 +13,8 @@ struct MoeFamilies {
   const FamilyScalars &products, &block_products, &scales, &rows;
   const FamilyScalars* narrow = nullptr;  ///< products of weights of 4 bits by 16-bit activations; null: as the others
   const FamilyScalars* mma = nullptr;     ///< products on cards of mma.sync, CUTLASS's
-  const FamilyScalars* triton = nullptr;  ///< the same, Triton's
+  const FamilyScalars* triton_mma = nullptr;  ///< the same, Triton's
+  const FamilyScalars* triton = nullptr;      ///< products by Triton on other cards; null: as the others
 };
 
 /// `trtllm_first`: TensorRT-LLM's (and FlashInfer's copy of them) where nothing has tuned them: the first tile of the list.
@@ -51,9 +52,15 @@ inline constexpr FamilyDeclaration kMoeMmaFamily = [] {
   family.name = "moe_mma";
   return family;
 }();
-inline constexpr FamilyDeclaration kMoeTritonFamily = [] {
+inline constexpr FamilyDeclaration kMoeTritonMmaFamily = [] {
   FamilyDeclaration family = kMoeFamily;
   family.name = "moe_triton_mma";
+  return family;
+}();
+/// Triton's on tensor units that read shared memory.
+inline constexpr FamilyDeclaration kMoeTritonFamily = [] {
+  FamilyDeclaration family = kMoeFamily;
+  family.name = "moe_triton";
   return family;
 }();
 

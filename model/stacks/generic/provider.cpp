@@ -39,12 +39,13 @@ constexpr std::array<FamilyDeclaration, kGenericFamilies> kDeclared{
      kTokenScalesFamily,
      kMoeMmaFamily}};
 
-constexpr std::array<FamilyDeclaration, 7> kExpertsDeclared{{kMoeFamily,
+constexpr std::array<FamilyDeclaration, 8> kExpertsDeclared{{kMoeFamily,
                                                              kMoeBlockFamily,
                                                              kQuantizeFamily,
                                                              {.name = "rowwise"},
                                                              kMarlinFamily,
                                                              kMoeMmaFamily,
+                                                             kMoeTritonMmaFamily,
                                                              kMoeTritonFamily}};
 constexpr std::array<std::string_view, 1> kExpertsOps{"moe"};
 
@@ -124,10 +125,10 @@ class Experts final : public Provider {
   bool plan(const Question& q, Answer& out) const override {
     const auto* experts = std::get_if<Moe>(&q.op);
     if (experts == nullptr) return false;
-    answer_moe(
-        *experts,
-        {q.families[0], q.families[1], q.families[2], q.families[3], &q.families[4], &q.families[5], &q.families[6]},
-        library_, q, out);
+    answer_moe(*experts,
+               {q.families[0], q.families[1], q.families[2], q.families[3], &q.families[4], &q.families[5],
+                &q.families[6], &q.families[7]},
+               library_, q, out);
     return true;
   }
 
