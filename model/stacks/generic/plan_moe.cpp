@@ -244,6 +244,7 @@ class MoeCall {
 /// kernels for the card; blocks of scales are Triton's where experts are split by tensor ranks alone.
 bool by_triton(const Moe& s, MoeLibrary library, const Rates& m) {
   if (library == MoeLibrary::vllm_triton || bits(s.precision.input) > 8) return true;
+  if (bits(s.precision.input) < 8) return false;  // its kernel multiplies nothing narrower
   return m.path.kind == TensorPath::Kind::mma_sync || (s.block > 0 && s.ep == 1);
 }
 

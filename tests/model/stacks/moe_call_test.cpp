@@ -136,6 +136,8 @@ TEST(VllmExperts, InEightBitsByTritonRoundBeforeEachProduct) {
   EXPECT_DOUBLE_EQ(p.launches[6].demand.dram_read / places, 2);
   EXPECT_DOUBLE_EQ(p.launches[6].demand.dram_write / places, 1);
   EXPECT_EQ(launches(by_vllm("l40s", s)), launches(p)) << "FlashInfer has none for mma.sync";
+  const Moe narrow = qwen3_30b(64, "nvfp4");
+  EXPECT_EQ(launches(by_vllm("rtx_pro_6000", narrow)), launches(on("rtx_pro_6000", narrow))) << "but of 4 bits";
 }
 
 /// vLLM hands scales of blocks to FlashInfer where experts are on other ranks, else to Triton.
