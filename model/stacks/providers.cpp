@@ -25,8 +25,11 @@ const Provider& pytorch_provider();
 const Provider& trtllm_all_reduce_provider();  // custom_all_reduce
 const Provider& vllm_all_reduce_provider();    // custom_all_reduce
 const Provider& deepep_provider();
+const Provider& deepgemm_provider();
 const Provider& nccl_provider();
-const Provider& vllm_experts_provider();  // generic
+const Provider& vllm_experts_provider();         // generic
+const Provider& vllm_triton_experts_provider();  // generic
+const Provider& untuned_experts_provider();      // generic
 const Provider& generic_provider();
 const Provider& ideal_provider();
 
@@ -52,9 +55,12 @@ std::span<const Provider* const> providers() {
       &trtllm_all_reduce_provider(),
       &vllm_all_reduce_provider(),
       &deepep_provider(),
+      &deepgemm_provider(),
       &nccl_provider(),          //
       &vllm_experts_provider(),  //
-      &generic_provider(),       //
+      &vllm_triton_experts_provider(),
+      &untuned_experts_provider(),
+      &generic_provider(),  //
       &ideal_provider(),
   };
   return all;

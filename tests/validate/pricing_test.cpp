@@ -50,6 +50,25 @@ TEST(AttentionOf, WhatPyTorchChoosesIsItsOwnStacks) {
   EXPECT_EQ(stack_of(usual_stack(KernelSet::library), prompt).name, "trt-llm");
 }
 
+/// vLLM's experts by the kernels that their rows name; grouped products of DeepGEMM's tables are DeepGEMM's.
+TEST(ExpertsOf, GoByTheKernel) {
+  Measurement experts = row("moe", "T=1;H=2048;I=768;E=128;topk=8", "", "vllm-0.24.0");
+  const auto stack = [&](const char* kernel) {
+    experts.kernel = kernel;
+    return stack_of(usual_stack(KernelSet::library), experts).name;
+  };
+  EXPECT_EQ(stack("vllm_fused_moe"), "vllm-triton");
+  EXPECT_EQ(stack("fp8moe_triton_tritonexperts"), "vllm-triton");
+  EXPECT_EQ(stack("modeloptfp8moe_flashinfer_cutlass_fl"), "vllm-untuned") << "nothing tuned them";
+  EXPECT_EQ(stack("fp8moe_flashinfer_cutlass_flashinfer"), "vllm");
+  EXPECT_EQ(stack_of(StackChoice("sglang"), experts).name, "sglang") << "a stack that is named goes before";
+  experts.origin.stack = "trtllm-1.3.0rc20";
+  EXPECT_EQ(stack("vllm_fused_moe"), "trt-llm");
+  const char* groups = "E=8;topk=8;T=64;N=4096;K=7168";
+  EXPECT_EQ(stack_of(usual_stack(KernelSet::library), row("grouped_gemm", groups, "", "infersim")).name, "deepgemm");
+  EXPECT_EQ(stack_of(usual_stack(KernelSet::library), row("grouped_gemm", groups, "", "torch-2.11")).name, "trt-llm");
+}
+
 TEST(RowsOfGpu, AreThoseThatNameItByAnyOfItsNamesOrNone) {
   const std::vector<Measurement> rows{row("gemm", "M=1;N=2;K=3", "h200_sxm"), row("gemm", "M=1;N=2;K=3", "h200"),
                                       row("gemm", "M=1;N=2;K=3", "h100_sxm"), row("gemm", "M=1;N=2;K=3", "gpu of 2040"),

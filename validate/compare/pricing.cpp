@@ -31,7 +31,7 @@ class RowMachines {
     key.calibration_file = options_.calibration_file;
     key.overrides = options_.overrides;
     key.options.stack = options_.rows_attention ? stack_of(options_.stack, row) : options_.stack;
-    if (key.options.stack != options_.stack) note(row.origin.stack);
+    if (key.options.stack != options_.stack) note(row.origin.stack, key.options.stack);
     key.options.clock = clock_of(row, options_.clock);
     key.options.data = row.what.data;
     Machine machine = machines().get(key);
@@ -48,9 +48,10 @@ class RowMachines {
     }
   }
   /// Rows of one file name few stacks, and name them again and again.
-  void note(const std::string& stack) {
-    if (!noted_.insert(stack).second) return;
-    add("attention of " + stack + ": priced with FlashAttention's kernels, which that stack runs");
+  void note(const std::string& stack, const StackChoice& choice) {
+    if (!noted_.insert(stack + " " + choice.name).second) return;
+    if (choice.name != options_.stack.name) add("rows of " + stack + ": priced as the stack " + choice.name);
+    else add("attention of " + stack + ": priced with FlashAttention's kernels, which that stack runs");
   }
 
   const PricingOptions& options_;
@@ -92,6 +93,18 @@ KernelSet kernels_of(const StackChoice& stack) {
   return choose_stack(stack, load).kernels();
 }
 
+namespace {
+
+/// By the kernels that rows of vLLM's experts name. FlashInfer's of one scale were timed as they are before anything has tuned
+/// them (collector/vllm/collect_moe.py calls no tuner); `vllm_fused_moe` is Triton's, of any type.
+std::string vllm_of(const Measurement& row) {
+  if (row.kernel.rfind("modeloptfp8moe_flashinfer_cutlass", 0) == 0) return "vllm-untuned";
+  const bool triton = row.kernel == "vllm_fused_moe" || row.kernel.find("triton") != std::string::npos;
+  return triton ? "vllm-triton" : "vllm";
+}
+
+}  // namespace
+
 StackChoice stack_of(StackChoice choice, const Measurement& row) {
   if (!choice.attention.empty()) return choice;
   // scaled_dot_product_attention picks cuDNN's attention on Hopper where nothing else is asked for (PyTorch 2.11,
@@ -117,7 +130,12 @@ StackChoice stack_of(StackChoice choice, const Measurement& row) {
     return choice;
   }
   if (std::holds_alternative<Moe>(row.what.op) && choice.name == "trt-llm") {
-    if (row.origin.stack.rfind("vllm", 0) == 0) choice.name = "vllm";
+    if (row.origin.stack.rfind("vllm", 0) == 0) choice.name = vllm_of(row);
+    return choice;
+  }
+  const bool deepgemm = row.origin.stack.rfind("infersim", 0) == 0 || row.origin.stack.rfind("deepgemm", 0) == 0;
+  if (std::holds_alternative<GroupedGemm>(row.what.op) && choice.name == "trt-llm") {
+    if (deepgemm) choice.name = "deepgemm";
     return choice;
   }
   if (std::holds_alternative<ExpertExchange>(row.what.op) && choice.name == "trt-llm") {

@@ -25,6 +25,10 @@ constexpr double kStepBytes = 128;
 /// 127.8 to 125.1 (own probe on an H200, 2026-11-20).
 constexpr double kFillShare = 0.18;
 
+/// Clocks of a row of 128 bytes of a box outside the tensor, which copies by tensor maps write as zeros: steps that wait for
+/// their loads take so much longer (2.8 to 4, tiles with 16 to 88 such rows, H200, 2026-11-20).
+inline constexpr double kOutsideRowClk = 2.8;
+
 /// Dependent ways to memory before a library's first product, when nothing of the kernel is in L2: code and launch
 /// parameters, tensor map, operands. (Fitted between cold recordings and published rows whose weights stay in L2: 3.7.
 /// The same row-wise kernel takes 1.2 us longer cold than warm: docs/measuring.md.)

@@ -23,10 +23,13 @@ class GroupsPlanner {
     const Tile tile = of.tile;
     TileCosts e = gemm::tile_costs(c, tile, gemm::kStepBytes / c.task.input_bytes, of.swapped);
     // sums of a block are multiplied by its scales and added to those before, in fp32 (DeepGEMM, deep_gemm/fp8_gemm.cuh)
-    if (g_.block_sums) e.fp32_clk += 2 * e.tile_m * e.tile_n / c.rates.gpu.sm.fp32_flop_per_clk;
+    if (g_.block_sums && !g_.by_threads) e.fp32_clk += sums_clk(e);
+    const double row_side = e.row_side(), col_side = e.col_side();
     if (g_.striped) {
-      const double row_side = e.row_side(), col_side = e.col_side();
       e.smem_clk = (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
+    } else if (c.path.kind == TensorPath::Kind::mma_sync) {
+      const double reads = row_side * std::ceil(tile.cols / of.warp) + col_side * std::ceil(tile.rows / of.warp);
+      e.smem_clk = (reads + row_side + col_side) / c.smem_port;
     }
     if (c.path.multicast) {
       constexpr double kBarriers = 3072;  // bytes beside the ring
@@ -34,20 +37,30 @@ class GroupsPlanner {
       e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
       e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
       e.step_latency = c.family.step;
-      e.serial_clk = e.once_clk;
+      // tensor memory holds two tiles' accumulators: one leaves while the next is summed (sm100_gemm_tma_warpspecialized)
+      if (c.path.kind != TensorPath::Kind::tcgen05) e.serial_clk = e.once_clk;
       return e;
     }
-    constexpr double kLeastStages = 3;
+    constexpr double kLeastStages = 3, kSmall = 64.0 * 64, kMostSmall = 4;
     const double accumulators = static_cast<double>(tile.rows) * tile.cols;
     const double room = std::floor(0.5 * static_cast<double>(c.rates.gpu.sm.registers) / accumulators);
-    e.resident = std::clamp(std::min(room, std::floor(c.smem / (kLeastStages * e.stage_bytes))), 1.0, c.path.most_ctas);
+    const double most = accumulators <= kSmall && !g_.striped ? kMostSmall : c.path.most_ctas;
+    e.resident = std::clamp(std::min(room, std::floor(c.smem / (kLeastStages * e.stage_bytes))), 1.0, most);
     e.stages = std::clamp(std::floor(c.smem / (e.resident * e.stage_bytes)), 2.0, 4.0);
     e.step_latency = c.rates.dram_latency / e.stages;
     return e;
   }
 
-  /// Each expert has whole tiles.
-  void adapt(TileLayout& t) const { t.tiles = g_.rows.tiles(t.costs->tile_m) * t.tiles_n; }
+  /// Each expert has whole tiles. Boxes of tensor maps have rows that the expert has not; those of DeepGEMM are of all experts'
+  /// rows, one behind the other.
+  void adapt(TileLayout& t) const {
+    const TileCosts& e = *t.costs;
+    const double tiles_m = g_.rows.tiles(e.tile_m);
+    t.tiles = tiles_m * t.tiles_n;
+    if (!c.path.multicast || g_.by_threads || g_.block_sums || tiles_m <= 0) return;
+    const double outside = e.tile_m - g_.rows.total() / tiles_m;
+    t.edge_fill_clk += gemm::kOutsideRowClk * outside * e.tile_k * c.task.input_bytes / gemm::kStepBytes;
+  }
 
   WorkSplit split(const TileLayout& t, double splits) const {
     WorkSplit s = gemm::tiled(t, splits);
@@ -64,25 +77,43 @@ class GroupsPlanner {
     Demand d = gemm::launch_demand(c, t, split, traffic);
     d.dram_read = std::max(Bytes{}, d.dram_read - g_.held);
     if (g_.results_stay && d.dram_write <= c.rates.l2_kept) d.dram_write = Bytes{};
+    constexpr double kTwice = 2;  // times the row's scale, then times the column's and added (fused_moe_kernel())
+    if (g_.block_sums && g_.by_threads) d.exposed_clk = kTwice * sums_clk(*t.costs);
     if (!c.path.multicast) return d;
     d.l2_limit = L2Limit::ports;
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency;
     d.serial_latency_of = "to load code, tensor maps and what they describe";
-    d.next_tile_wait = c.family.per_cta;  // an expert's tensor maps are written before its first tile
+    // an expert's tensor maps are written before its first tile, and no loads go out meanwhile
+    if (g_.by_threads) d.next_tile_wait = c.family.per_cta;
+    else d.exposed_clk += c.family.per_cta / c.clk / split.steps;
     return d;
   }
 
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return gemm::plan_of(t, split); }
 
  private:
+  double sums_clk(const TileCosts& e) const { return 2 * e.tile_m * e.tile_n / c.rates.gpu.sm.fp32_flop_per_clk; }
+
   const Context& c;
   const Groups& g_;
 };
 
 }  // namespace
 
+namespace {
+
+/// Kernels for mma.sync copy by cp.async, whatever the SM has beside it (sm_120).
+TensorPath path_of(const Groups& g, const Rates& m) {
+  if (g.striped) return {};
+  TensorPath path = m.path;
+  if (path.kind == TensorPath::Kind::mma_sync) path.multicast = false;
+  return path;
+}
+
+}  // namespace
+
 GemmChoice plan_groups(const Groups& g, const Rates& m, const FamilyScalars& family, GemmCache& cache) {
-  const Context c(g.task, m, family, family, g.striped ? TensorPath{} : m.path, gemm::RowStarts{});
+  const Context c(g.task, m, family, family, path_of(g, m), gemm::RowStarts{});
   const GroupsPlanner planner(c, g);
   gemm::Search<GroupsPlanner> search(planner, c, cache);
   // the smallest tile runs where none fits, as it would with fewer stages

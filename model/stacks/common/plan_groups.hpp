@@ -14,6 +14,7 @@ namespace plumbline {
 struct GroupTile {
   gemm::Tile tile;
   bool swapped = false;  ///< weights are on the row side
+  double warp = 64;      ///< side of the square that a warp of mma.sync multiplies
 };
 
 /// `task`: of the mean group; its batch is the number of groups with rows. `block_sums`: sums of 128 of K are multiplied by
@@ -28,6 +29,9 @@ struct Groups {
   /// Weights of 4 bits are unpacked in registers for mma.sync, and the steps of all tiles are dealt out evenly, whatever tile
   /// they are of (Marlin).
   bool striped = false;
+  /// Rows are fetched by threads, each from its own place, and those that are not there by none (Triton); `block_sums` wait
+  /// for the product and are added up before the next one begins.
+  bool by_threads = false;
 };
 
 /// The cheapest tile of the menu. Where copies fill shared memory by tensor maps the launch is persistent; a group's maps are

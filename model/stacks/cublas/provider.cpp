@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "arch/error.hpp"
+#include "model/stacks/common/gemm_block.hpp"
 #include "model/stacks/common/gemm_tiles.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/common/plan_groups.hpp"
@@ -19,7 +20,6 @@ using cublas::kFamilies;
 
 constexpr auto kDense = std::to_array<BandClass>(
     {{Variant::usual, "gemm"}, {Variant::math_8bit, "gemm_8bit"}, {Variant::sparse, "gemm_sparse24"}});
-constexpr auto kBlocks = std::to_array<BandClass>({{Variant::usual, "gemm_block"}, {Variant::math_8bit, "gemm_block"}});
 constexpr auto kScaledBlocks =
     std::to_array<BandClass>({{Variant::usual, "gemm_scaled"}, {Variant::math_8bit, "gemm_scaled"}});
 constexpr auto kXmmaTiles = std::to_array<BandClass>({{Variant::usual, "gemm_xmma"}});
@@ -51,14 +51,7 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
      {.name = "rowwise"},
      kQuantizeFamily,
      kTokenScalesFamily,
-     {.name = "gemm_block",
-      .op = "gemm_dynamic",
-      .required = false,
-      .stand_in = "library.gemm",
-      .stand_in_inherits = true,
-      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
-      .kind = "matrix",
-      .classes = kBlocks},
+     kGemmBlockFamily,
      {.name = "gemm_scaled",
       .op = "gemm",
       .required = false,

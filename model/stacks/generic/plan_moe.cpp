@@ -18,59 +18,47 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/stacks/common/gemm_block.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/common/plan_groups.hpp"
 #include "model/stacks/common/plan_quantize.hpp"
 #include "model/stacks/common/plan_stream.hpp"
+#include "model/stacks/generic/moe_tiles.hpp"
 #include "ops/as_double.hpp"
 
 namespace plumbline {
 namespace {
 
-constexpr auto kWeightsInRows = std::to_array<GroupTile>({{{128, 16}, true},
-                                                          {{128, 32}, true},
-                                                          {{128, 64}, true},
-                                                          {{128, 128}, true},
-                                                          {{128, 256}, true},
-                                                          {{256, 128}, true},
-                                                          {{64, 16}, true},
-                                                          {{64, 32}, true},
-                                                          {{64, 64}, true},
-                                                          {{64, 128}, true}});
-constexpr auto kByCpAsync = std::to_array<GroupTile>(
-    {{{128, 16}, true}, {{128, 32}, true}, {{128, 64}, true}, {{128, 128}, true}, {{64, 128}, true}, {{64, 64}, true}});
-
-/// DeepGEMM's: tokens in rows, 64 or 128 of them, from 64 rows an expert on; weights there for fewer.
-constexpr auto kBlockTokens = std::to_array<GroupTile>({{{64, 32}, false},
-                                                        {{64, 64}, false},
-                                                        {{64, 96}, false},
-                                                        {{64, 128}, false},
-                                                        {{64, 160}, false},
-                                                        {{128, 32}, false},
-                                                        {{128, 64}, false},
-                                                        {{128, 96}, false},
-                                                        {{128, 128}, false},
-                                                        {{128, 160}, false}});
-constexpr auto kBlockWeights = std::to_array<GroupTile>({{{128, 16}, true}, {{128, 32}, true}, {{128, 64}, true}});
-
 /// What one call needs to know.
 class MoeCall {
  public:
-  MoeCall(const Moe& s, const MoeFamilies& f, const Question& q, Answer& out)
-      : s_(s), f_(f), q_(q), out_(out), m_(q.rates), load_(expert_rows(s)), rows_(load_.total()), passed_(rows_) {}
+  MoeCall(const Moe& s, const MoeFamilies& f, MoeLibrary library, const Question& q, Answer& out)
+      : s_(s),
+        f_(f),
+        library_(library),
+        q_(q),
+        out_(out),
+        m_(q.rates),
+        load_(expert_rows(s)),
+        rows_(load_.total()),
+        passed_(rows_) {}
 
   void answer_as_vllm() {
+    triton_ = true;
     const DType plain = s_.precision.output;
     const double hidden = d(s_.hidden), tokens = d(s_.tokens), inner = d(s_.own_width()), gates = d(s_.matrices - 1);
     passed_ = tokens * d(s_.topk);
-    const FamilyScalars& products = by_marlin() ? *f_.narrow : f_.products;
+    const bool narrow = bits(s_.precision.input) <= 8;
+    const FamilyScalars& products = this->products();
     out_.sign(products, variant());
     pass("top-k of the logits", storage(plain, tokens * d(s_.experts)), storage(DType::fp32, passed_), true);
+    if (narrow) pass("quantize", storage(plain, tokens * hidden), storage(s_.precision.input, tokens * hidden), true);
     constexpr int kLaunchesOfOrder = 2;
     for (int i = 0; i < kLaunchesOfOrder; ++i)
       move("blocks of rows", passed_ * 4 * units::B, passed_ * 4 * units::B, Bytes{}, Bytes{});
     product("grouped gemm, up", gates * inner, hidden, products);
     activate(gates, storage(plain, passed_ * inner));
+    if (narrow) pass("quantize", storage(plain, passed_ * inner), storage(s_.precision.input, passed_ * inner), false);
     if (s_.ep > 1) pass("clear", Bytes{}, storage(plain, passed_ * hidden), false);
     product("grouped gemm, down", hidden, inner, products);
     last_pass(storage(plain, passed_ * hidden), storage(plain, tokens * hidden));
@@ -82,7 +70,7 @@ class MoeCall {
     const double hidden = d(s_.hidden), tokens = d(s_.tokens), inner = d(s_.own_width());
     const double gates = d(s_.matrices - 1), seen = std::min(tokens, rows_);
     const Bytes x = storage(plain, seen * hidden), gathered = storage(moved, rows_ * hidden);
-    const FamilyScalars& products = blocks ? f_.block_products : f_.products;
+    const FamilyScalars& products = blocks && !scales_in_hardware() ? f_.block_products : this->products();
     out_.sign(products, variant());
     pass("top-k of the logits", storage(plain, tokens * d(s_.experts)), storage(DType::fp32, tokens * d(s_.topk)),
          true);
@@ -91,8 +79,9 @@ class MoeCall {
     pass("expand rows", narrow && !blocks ? storage(moved, seen * hidden) : x, gathered, !narrow || blocks);
     if (blocks) round_rows(hidden);
     if (m_.path.multicast) pass("strides", Bytes{}, storage(DType::fp64, 8 * d(s_.experts / s_.ep)), false);
-    product("grouped gemm, up", gates * inner, hidden, products);
-    activate(gates, storage(blocks ? plain : s_.precision.input, rows_ * inner));
+    Demand& up = product("grouped gemm, up", gates * inner, hidden, products);
+    if (fuses_activation()) up.dram_write = up.dram_write / gates;
+    else activate(gates, storage(blocks ? plain : s_.precision.input, rows_ * inner));
     if (blocks) round_rows(inner);
     product("grouped gemm, down", hidden, inner, products);
     last_pass(storage(plain, rows_ * hidden), storage(plain, tokens * hidden));
@@ -158,14 +147,43 @@ class MoeCall {
     for (double i = 0; i < launches; ++i) move("order of experts", moved, moved, Bytes{}, Bytes{});
   }
 
-  std::span<const GroupTile> menu(bool sums, double rows) const {
-    constexpr double kManyRows = 64;
-    if (!m_.path.multicast) return kByCpAsync;
-    if (!sums) return kWeightsInRows;
-    return rows < kManyRows ? std::span<const GroupTile>(kBlockWeights) : kBlockTokens;
+  /// DeepGEMM's kernels for tcgen05 hand scales of blocks, as exponents, to the instruction (sm100_fp8_gemm_1d1d.cuh:
+  /// kind::mxf8f6f4.block_scale).
+  bool scales_in_hardware() const { return m_.path.kind == TensorPath::Kind::tcgen05 && !triton_; }
+
+  bool by_mma() const { return m_.path.kind == TensorPath::Kind::mma_sync; }
+
+  bool few_tokens() const { return s_.tokens <= s_.experts / s_.ep; }
+
+  std::span<const GroupTile> first_tile() const {
+    switch (m_.path.kind) {
+      case TensorPath::Kind::mma_sync: return kFirstByCpAsync;
+      case TensorPath::Kind::wgmma: return kFirst;
+      case TensorPath::Kind::tcgen05: return kFirstInTensorMemory;
+    }
+    return kFirst;
   }
 
-  void product(const char* name, double n, double k, const FamilyScalars& family) {
+  const FamilyScalars& products() const {
+    if (triton_ && by_marlin()) return *f_.narrow;
+    const FamilyScalars* by_card = by_mma() ? (triton_ ? f_.triton_mma : f_.mma) : (triton_ ? f_.triton : nullptr);
+    return by_card != nullptr && by_card->on_file ? *by_card : f_.products;
+  }
+
+  /// The first product's tiles leave silu(gate) x up (isFusedGatedActivation()).
+  bool fuses_activation() const { return by_mma() && s_.matrices == 3 && bits(s_.precision.input) > 8; }
+
+  std::span<const GroupTile> menu(bool sums, double rows) const {
+    constexpr double kManyRows = 64;
+    if (triton_ && sums) return kTritonBlocks;
+    if (triton_ && by_mma()) return few_tokens() ? std::span<const GroupTile>(kTritonFew) : kTritonMany;
+    if (library_ == MoeLibrary::trtllm_first && !sums) return first_tile();
+    if (by_mma()) return bits(s_.precision.input) <= 8 ? std::span<const GroupTile>(kByCpAsync8) : kByCpAsync;
+    if (!sums) return kWeightsInRows;
+    return rows < kManyRows ? std::span<const GroupTile>(kBlockWeights) : kDeepGemmTiles;
+  }
+
+  Demand& product(const char* name, double n, double k, const FamilyScalars& family) {
     GemmTask t = gemm_task(GroupedGemm{1, 1, 1, 1, 1, 0, s_.precision}, m_);
     const double touched = std::max(1.0, load_.touched());
     t.batch = touched;
@@ -173,16 +191,18 @@ class MoeCall {
     t.m = rows_ / touched;
     t.n = n;
     t.k = k;
-    const bool sums = bits(s_.precision.input) <= 8 && s_.block > 0;
+    const bool sums = bits(s_.precision.input) <= 8 && s_.block > 0 && !scales_in_hardware();
     const Bytes weights = t.batch * n * k * t.weight_bytes * units::B, rows = rows_ * k * t.input_bytes * units::B;
     const Bytes held = q_.resident.weights * weights + rows - beyond_l2(rows);
-    const bool striped = &family == f_.narrow;
+    const bool striped = triton_ && by_marlin();
     if (striped) run_by_mma_sync(t, m_);
     const std::array<GroupTile, 2> blocks = marlin_tiles();
     const auto tiles = striped ? std::span<const GroupTile>(blocks) : menu(sums, t.m);
-    const GemmChoice choice = plan_groups({t, load_, sums, tiles, held, true, striped}, m_, family, q_.cache);
+    const GemmChoice choice =
+        plan_groups({t, load_, sums, tiles, held, true, striped, triton_ && !striped}, m_, family, q_.cache);
     Demand& launched = out_.launch(name, family) = choice.main;
     if (!striped) pass_by_elsewhere(launched, n);  // Marlin's blocks of experts elsewhere are left out
+    return launched;
   }
 
   /// Triton's blocks of rows whose experts are elsewhere write zeros (write_zeros_to_output()), a CTA for each 64 columns; an
@@ -210,21 +230,31 @@ class MoeCall {
 
   const Moe& s_;
   const MoeFamilies& f_;
+  const MoeLibrary library_;
   const Question& q_;
   Answer& out_;
   const Rates& m_;
   const ExpertRows load_;
   const double rows_;
   double passed_;  ///< rows that the activation and the sum go through
+  bool triton_ = false;
 };
+
+/// vLLM's choice (fused_moe/oracle/fp8.py): operands of 8 bits are FlashInfer's, which are TensorRT-LLM's, where that has
+/// kernels for the card; blocks of scales are Triton's where experts are split by tensor ranks alone.
+bool by_triton(const Moe& s, MoeLibrary library, const Rates& m) {
+  if (library == MoeLibrary::vllm_triton || bits(s.precision.input) > 8) return true;
+  if (bits(s.precision.input) < 8) return false;  // its kernel multiplies nothing narrower
+  return m.path.kind == TensorPath::Kind::mma_sync || (s.block > 0 && s.ep == 1);
+}
 
 }  // namespace
 
 void answer_moe(const Moe& s, const MoeFamilies& families, MoeLibrary library, const Question& q, Answer& out) {
   require_matrix_path(s.precision, q);
-  MoeCall call(s, families, q, out);
-  // operands of 8 bits are FlashInfer's in vLLM, which are TensorRT-LLM's
-  if (library == MoeLibrary::vllm && bits(s.precision.input) > 8) call.answer_as_vllm();
+  MoeCall call(s, families, library, q, out);
+  const bool vllm = library == MoeLibrary::vllm || library == MoeLibrary::vllm_triton;
+  if (vllm && by_triton(s, library, q.rates)) call.answer_as_vllm();
   else call.answer();
 }
 

@@ -12,9 +12,14 @@ namespace plumbline {
 struct MoeFamilies {
   const FamilyScalars &products, &block_products, &scales, &rows;
   const FamilyScalars* narrow = nullptr;  ///< products of weights of 4 bits by 16-bit activations; null: as the others
+  const FamilyScalars* mma = nullptr;     ///< products on cards of mma.sync, CUTLASS's
+  const FamilyScalars* triton_mma = nullptr;  ///< the same, Triton's
+  const FamilyScalars* triton = nullptr;      ///< products by Triton on other cards; null: as the others
 };
 
-enum class MoeLibrary { trtllm, vllm };
+/// `trtllm_first`: TensorRT-LLM's (and FlashInfer's copy of them) where nothing has tuned them: the first tile of the list.
+/// `vllm_triton`: vLLM's own where operands have 8 bits too; `vllm` hands those to FlashInfer where it has them.
+enum class MoeLibrary : std::uint8_t { trtllm, trtllm_first, vllm, vllm_triton };
 
 inline constexpr auto kMoeClasses =
     std::to_array<BandClass>({{Variant::usual, "moe"}, {Variant::math_8bit, "moe_8bit"}});
@@ -39,6 +44,23 @@ inline constexpr FamilyDeclaration kMarlinFamily = [] {
   FamilyDeclaration family = kMoeFamily;
   family.name = "moe_marlin";
   family.classes = kMarlinClasses;
+  return family;
+}();
+/// Kernels for mma.sync, CUTLASS's and Triton's: by an A100's training rows.
+inline constexpr FamilyDeclaration kMoeMmaFamily = [] {
+  FamilyDeclaration family = kMoeFamily;
+  family.name = "moe_mma";
+  return family;
+}();
+inline constexpr FamilyDeclaration kMoeTritonMmaFamily = [] {
+  FamilyDeclaration family = kMoeFamily;
+  family.name = "moe_triton_mma";
+  return family;
+}();
+/// Triton's on tensor units that read shared memory.
+inline constexpr FamilyDeclaration kMoeTritonFamily = [] {
+  FamilyDeclaration family = kMoeFamily;
+  family.name = "moe_triton";
   return family;
 }();
 

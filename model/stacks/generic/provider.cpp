@@ -25,6 +25,7 @@ enum GenericFamily : std::size_t {
   kBlockExperts,
   kScales,
   kTokenScales,
+  kMmaExperts,
   kGenericFamilies
 };
 
@@ -35,10 +36,17 @@ constexpr std::array<FamilyDeclaration, kGenericFamilies> kDeclared{
      kMoeFamily,
      kMoeBlockFamily,
      kQuantizeFamily,
-     kTokenScalesFamily}};
+     kTokenScalesFamily,
+     kMoeMmaFamily}};
 
-constexpr std::array<FamilyDeclaration, 5> kExpertsDeclared{
-    {kMoeFamily, kMoeBlockFamily, kQuantizeFamily, {.name = "rowwise"}, kMarlinFamily}};
+constexpr std::array<FamilyDeclaration, 8> kExpertsDeclared{{kMoeFamily,
+                                                             kMoeBlockFamily,
+                                                             kQuantizeFamily,
+                                                             {.name = "rowwise"},
+                                                             kMarlinFamily,
+                                                             kMoeMmaFamily,
+                                                             kMoeTritonMmaFamily,
+                                                             kMoeTritonFamily}};
 constexpr std::array<std::string_view, 1> kExpertsOps{"moe"};
 
 /// Of another GPU's memory, in reach by the innermost tier: its links at the share that a copy engine fills of them.
@@ -86,7 +94,9 @@ class Generic final : public Provider {
   bool plan(const Question& q, Answer& out) const override {
     if (const auto* custom = std::get_if<CustomOp>(&q.op)) return answer_custom(*custom, q, q.families[kRows], out);
     if (const auto* experts = std::get_if<Moe>(&q.op)) {
-      answer_moe(*experts, {q.families[kExperts], q.families[kBlockExperts], q.families[kScales], q.families[kRows]},
+      answer_moe(*experts,
+                 {q.families[kExperts], q.families[kBlockExperts], q.families[kScales], q.families[kRows], nullptr,
+                  &q.families[kMmaExperts]},
                  MoeLibrary::trtllm, q, out);
       return true;
     }
@@ -105,25 +115,42 @@ class Generic final : public Provider {
   }
 };
 
-/// vLLM's fused experts, by Triton; by Marlin where weights have 4 bits.
-class VllmExperts final : public Provider {
+/// Experts as one call, of one library: vLLM's fused experts, by Triton (by Marlin where weights have 4 bits) or FlashInfer.
+class Experts final : public Provider {
  public:
-  std::string_view name() const override { return "vllm_experts"; }
+  Experts(std::string_view name, MoeLibrary library) : name_(name), library_(library) {}
+  std::string_view name() const override { return name_; }
   std::span<const FamilyDeclaration> families() const override { return kExpertsDeclared; }
   std::span<const std::string_view> ops() const override { return kExpertsOps; }
   bool plan(const Question& q, Answer& out) const override {
     const auto* experts = std::get_if<Moe>(&q.op);
     if (experts == nullptr) return false;
-    answer_moe(*experts, {q.families[0], q.families[1], q.families[2], q.families[3], &q.families[4]}, MoeLibrary::vllm,
-               q, out);
+    answer_moe(*experts,
+               {q.families[0], q.families[1], q.families[2], q.families[3], &q.families[4], &q.families[5],
+                &q.families[6], &q.families[7]},
+               library_, q, out);
     return true;
   }
+
+ private:
+  std::string_view name_;
+  MoeLibrary library_;
 };
 
 }  // namespace
 
 const Provider& vllm_experts_provider() {
-  static const VllmExperts provider;
+  static const Experts provider("vllm_experts", MoeLibrary::vllm);
+  return provider;
+}
+
+const Provider& vllm_triton_experts_provider() {
+  static const Experts provider("vllm_triton_experts", MoeLibrary::vllm_triton);
+  return provider;
+}
+
+const Provider& untuned_experts_provider() {
+  static const Experts provider("untuned_experts", MoeLibrary::trtllm_first);
   return provider;
 }
 

@@ -200,7 +200,7 @@ class WgmmaPlanner {
   /// tiles of a column are few and divide n, the same CTAs get all that reach beyond the edge. And where K ends within a
   /// step, every row of its boxes reaches beyond: 3 clocks a row of that step.
   void fill_rows(TileLayout& t) const {
-    constexpr double kRowClk = 2.8, kPortRowClk = 3.9, kEndClk = 3, kFew = 12;
+    constexpr double kPortRowClk = 3.9, kEndClk = 3, kFew = 12;
     const TileCosts& e = *t.costs;
     if (t.k_steps * e.tile_k != c.task.k) t.edge_fill_clk += kEndClk * (e.tile_m + e.tile_n) / t.k_steps;
     if (e.resident > 1) {
@@ -212,7 +212,8 @@ class WgmmaPlanner {
       const double rows = all * tile - size, turns = c.rates.sm_count / all;
       return all <= kFew && turns == std::floor(turns) ? rows : rows / all;
     };
-    t.edge_fill_clk += kRowClk * (outside(t.tiles_m, e.tile_m, c.task.m) + outside(t.tiles_n, e.tile_n, c.task.n));
+    t.edge_fill_clk +=
+        gemm::kOutsideRowClk * (outside(t.tiles_m, e.tile_m, c.task.m) + outside(t.tiles_n, e.tile_n, c.task.n));
   }
 
   /// `splits` parts of K a tile, whose sums meet in L2: each part leaves its own, the last to come takes them all. 0:

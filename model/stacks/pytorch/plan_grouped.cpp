@@ -37,17 +37,15 @@ class GroupedMmPlanner {
   }
 
   /// Both CTAs of a pair run, whether the expert has rows for both or not: rows that it does not have are written as
-  /// zeros, which takes about 2.8 clocks a row of a box of 128 bytes (plan_gemm.cpp of our own kernels). Each fetches half
-  /// of the columns for both.
+  /// zeros. Each fetches half of the columns for both.
   void adapt(TileLayout& t) const {
-    constexpr double kRowClk = 2.8;
     const TileCosts& e = *t.costs;
     t.fill_clusters(c);
     t.delivered = e.w * (1 - 1 / kCluster);
     t.l2_bytes = e.a + e.w - t.delivered;
     const double outside = t.tiles_m * e.tile_m - c.task.m, pairs = t.tiles_m / kCluster;
     const double boxes = e.tile_k * c.task.input_bytes / gemm::kStepBytes;
-    t.edge_fill_clk += kRowClk * boxes * std::min(outside, e.tile_m) / pairs;
+    t.edge_fill_clk += gemm::kOutsideRowClk * boxes * std::min(outside, e.tile_m) / pairs;
   }
 
   WorkSplit split(const TileLayout& t, double splits) const { return gemm::tiled(t, splits); }

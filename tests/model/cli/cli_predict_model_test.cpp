@@ -349,7 +349,9 @@ TEST(PredictModel, ALongBatchKeepsItsOrderInConstantMemory) {
   }
   EXPECT_EQ(next, kRows);
 #ifndef PLUMBLINE_SANITIZED
-  EXPECT_LT(result.peak_kib, 150 * 1024);
+  // a child's peak holds what this process had when it forked: what a command that does little shows is no fault of the batch
+  const auto idle = run({"list", "clusters"}).peak_kib;
+  EXPECT_LT(result.peak_kib, std::max<decltype(idle)>(150 * 1024, idle + 4 * 1024));
 #endif
 }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,10 @@ TEST(MoeCall, LaunchesAreThoseOfTheSource) {
   EXPECT_EQ(on("h200_sxm", qwen3_30b(257)).launch_count, 10) << "three launches order more than 256 tokens";
   EXPECT_EQ(on("h200_sxm", qwen3_30b(64, "fp8")).launch_count, 9) << "tokens are rounded before they are copied";
   EXPECT_EQ(on("h200_sxm", qwen3_30b(64, "fp8", 128)).launch_count, 10) << "rows are rounded before each product";
-  EXPECT_EQ(on("a100_sxm", qwen3_30b(64)).launch_count, 7) << "no strides without tensor maps";
+  EXPECT_THAT(launches(on("a100_sxm", qwen3_30b(64))),
+              ElementsAre("top-k of the logits", "order of experts", "expand rows", "grouped gemm, up",
+                          "grouped gemm, down", "weighted sum"))
+      << "no strides without tensor maps, the activation in the product's tiles";
 }
 
 TEST(MoeCall, WeightsOfTouchedExpertsAreReadOnce) {
@@ -116,6 +120,95 @@ TEST(VllmExperts, WeightsOfFourBitsGoByMarlinInBlocks) {
     EXPECT_LT(p.launches[3].demand.plan.ctas, 2 * 132 + 1) << "steps are dealt out to the SMs";
   }
   EXPECT_NE(by_vllm("b200_sxm", qwen3_30b(64, "mxfp4")).family, "moe_marlin");
+}
+
+OpPrediction by_triton(const std::string& gpu, const Moe& s) { return on(gpu, s, {}, "vllm-triton"); }
+
+/// Rows are rounded before each product, and the second rounding goes over all places of tokens, wherever their experts are.
+TEST(VllmExperts, InEightBitsByTritonRoundBeforeEachProduct) {
+  Moe s = qwen3_30b(8192, "fp8");
+  s.ep = 8;
+  const OpPrediction p = by_triton("h200_sxm", s);
+  EXPECT_THAT(launches(p),
+              ElementsAre("top-k of the logits", "quantize", "blocks of rows", "blocks of rows", "grouped gemm, up",
+                          "activation", "quantize", "clear", "grouped gemm, down", "weighted sum"));
+  const Bytes places = 8192.0 * 8 * 768 * units::B;
+  EXPECT_DOUBLE_EQ(p.launches[6].demand.dram_read / places, 2);
+  EXPECT_DOUBLE_EQ(p.launches[6].demand.dram_write / places, 1);
+  EXPECT_EQ(launches(by_vllm("l40s", s)), launches(p)) << "FlashInfer has none for mma.sync";
+  const Moe narrow = qwen3_30b(64, "nvfp4");
+  EXPECT_EQ(launches(by_vllm("rtx_pro_6000", narrow)), launches(on("rtx_pro_6000", narrow))) << "but of 4 bits";
+}
+
+/// vLLM hands scales of blocks to FlashInfer where experts are on other ranks, else to Triton.
+TEST(VllmExperts, ScalesOfBlocksAreTritonsOnTensorRanks) {
+  Moe s = qwen3_30b(64, "fp8", 128);
+  EXPECT_EQ(launches(by_vllm("h200_sxm", s)), launches(by_triton("h200_sxm", s)));
+  s.ep = 4;
+  EXPECT_EQ(launches(by_vllm("h200_sxm", s)), launches(on("h200_sxm", s)));
+}
+
+/// Sums of 128 products are multiplied by two scales and added up while the tensor units wait: 2 x 64 x 128 operations on 128
+/// lanes of each tile of 64 x 128.
+TEST(VllmExperts, SumsOfBlocksByTritonAreSeen) {
+  Moe s = qwen3_30b(8192, "fp8", 128);
+  const OpPrediction p = by_triton("h200_sxm", s);
+  const Demand& d = p.launches[4].demand;
+  EXPECT_DOUBLE_EQ(d.exposed_clk, d.tensor_clk / (2.0 * 128 / 8192) * 2 / 128)
+      << "tensor clocks are of 2 x 128 a value";
+  s.block = 0;
+  EXPECT_GT(p.time, by_triton("h200_sxm", s).time);
+}
+
+/// The first tile of the list has 128 tokens and 16 columns of weights: 128 experts x 96 and 128 tiles.
+TEST(UntunedExperts, TakeTheFirstTile) {
+  const Moe s = qwen3_30b(1024, "fp8");  // 64 rows an expert
+  const OpPrediction p = on("h200_sxm", s, {}, "vllm-untuned");
+  const OpPrediction tuned = on("h200_sxm", s);
+  ASSERT_EQ(launches(p), launches(tuned));
+  EXPECT_EQ(p.launches[7].demand.plan.ctas, 128 * 96);
+  EXPECT_EQ(p.launches[9].demand.plan.ctas, 128 * 128);
+  EXPECT_GT(p.time, 2 * tuned.time);
+}
+
+/// Boxes of tensor maps have 128 rows: 64 of them there cost less a row than 32, and those that are missing are not free.
+TEST(UntunedExperts, RowsOutsideOfAnExpertCost) {
+  const OpPrediction half = on("h200_sxm", qwen3_30b(1024, "fp8"), {}, "vllm-untuned");
+  const OpPrediction full = on("h200_sxm", qwen3_30b(2048, "fp8"), {}, "vllm-untuned");
+  EXPECT_DOUBLE_EQ(half.launches[7].demand.edge_fill_clk, 2.8 * 64);
+  EXPECT_DOUBLE_EQ(full.launches[7].demand.edge_fill_clk, 0);
+  EXPECT_GT(half.launches[7].time.total, full.launches[7].time.total) << "twice the products in less time";
+}
+
+TEST(MoeCall, KernelsOfMmaSyncHaveTheirOwnFamilies) {
+  const Moe s = qwen3_30b(512);
+  for (const char* gpu : {"a100_sxm", "l40s"}) {
+    EXPECT_EQ(on(gpu, s).family, "moe_mma") << gpu;
+    EXPECT_EQ(by_vllm(gpu, s).family, "moe_triton_mma") << gpu;
+  }
+  EXPECT_EQ(on("b200_sxm", s).family, "moe");
+  EXPECT_EQ(on("b200_sxm", qwen3_30b(512, "fp8", 128)).family, "moe") << "scales are the instruction's";
+  EXPECT_EQ(on("h200_sxm", qwen3_30b(512, "fp8", 128)).family, "moe_block");
+}
+
+/// Accumulators leave tensor memory while the next tile is summed; wgmma's are in registers.
+TEST(MoeCall, EpiloguesHideInTensorMemory) {
+  EXPECT_DOUBLE_EQ(on("b200_sxm", qwen3_30b(8192)).launches[6].demand.serial_clk, 0);
+  EXPECT_GT(on("h200_sxm", qwen3_30b(8192)).launches[6].demand.serial_clk, 0);
+}
+
+/// 8 experts of 1024 rows: 8 x 8 tiles of 128 rows by whatever columns.
+TEST(DeepGemm, GroupsHaveWholeTilesAndSumsOnLanes) {
+  const GroupedGemm s{8, 8, 1024, 4096, 7168, 0, *parse_precision("fp8")};
+  const OpPrediction p = on("h200_sxm", s, {}, "deepgemm");
+  EXPECT_THAT(launches(p), ElementsAre("grouped block-scaled gemm"));
+  EXPECT_EQ(p.family, "gemm_block");
+  const auto columns = static_cast<double>(p.gemm_plan.tile_n), rows = static_cast<double>(p.gemm_plan.tile_m);
+  EXPECT_DOUBLE_EQ(static_cast<double>(p.launches[0].demand.plan.ctas), 8 * (1024 / rows) * std::ceil(4096 / columns));
+  EXPECT_GT(p.time, on("h200_sxm", s).time) << "than with one scale";
+  GroupedGemm drawn = s;
+  drawn.skew = 30;
+  EXPECT_GT(on("h200_sxm", drawn, {}, "deepgemm").time, 1.05 * p.time) << "half of the experts have a tile more";
 }
 
 /// The launches of one pass for the largest value, its turns one latency long each.

@@ -27,6 +27,13 @@ TEST(Published, KernelsThatNameTheirScales) {
   expect_said(published_operator("gemm", "fp8", "M=1", "kernels", "fp8_tensor"), "gemm", "fp8", "M=1");
 }
 
+TEST(Published, MaskedGroupsWereDrawn) {
+  expect_said(published_operator("grouped_gemm", "fp8", "E=8", "gemm", "grouped_gemm_decode_up_proj"), "grouped_gemm",
+              "fp8", "E=8;skew=30");
+  expect_said(published_operator("grouped_gemm", "fp8", "E=8", "gemm", "grouped_gemm_prefill_up_proj"), "grouped_gemm",
+              "fp8", "E=8");
+}
+
 TEST(Published, AllElseIsAsItIs) {
   expect_said(published_operator("gemm", "bf16", "M=1", "gemm"), "gemm", "bf16", "M=1");
   expect_said(published_operator("gemm", "fp8", "M=1", ""), "gemm", "fp8", "M=1");
