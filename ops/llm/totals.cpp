@@ -1,5 +1,7 @@
 // What all readers share: the widths at the top of the file, appending layers, and the sums at the end.
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "ops/llm/params.hpp"
@@ -18,6 +20,14 @@ void read_dtype(const LlmConfig& config, Llm& llm) {
 }
 
 namespace {
+
+/// Classes that also take the word which files of before transformers 5 have in the text model (configuration_*.py).
+bool ties_by_either_word(const std::string& outer_type) {
+  constexpr auto kEither = std::to_array<std::string_view>(
+      {"fast_vlm", "glm4v", "glm4v_moe", "glm_ocr", "llava", "llava_next_video", "llava_onevision", "minimax_m3_vl",
+       "paddleocr_vl", "qwen2_5_vl", "qwen2_vl", "video_llama_3"});
+  return std::find(kEither.begin(), kEither.end(), outer_type) != kEither.end();
+}
 
 void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
   if (config.family().has(kNeverTied)) {
@@ -46,6 +56,7 @@ void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
     const bool towers = first_architecture(config.outer()).find("ForConditionalGeneration") != std::string::npos;
     const bool fuyu = config.outer().find_string("model_type").value_or("") == "fuyu";
     llm.tied_embeddings = towers || fuyu ? around->as_bool() : inner->as_bool();
+    if (towers && ties_by_either_word(outer_type)) llm.tied_embeddings = llm.tied_embeddings || inner->as_bool();
     return;
   }
   if (const auto tied = config.find_anywhere({"tie_word_embeddings", "tie_embeddings", "tie_embedding"})) {
