@@ -147,13 +147,14 @@ double git_params(const LlmConfig& config, const LlmConfig& tower, double hidden
          d(config.count_or({"num_image_with_embedding"}, 0)) * width;
 }
 
-/// PaliGemma: SigLIP without a head, one layer to the width of the language model.
-double paligemma_params(const LlmConfig& tower, double hidden) {
+/// PaliGemma: SigLIP without a head, one layer to the width that the file has for it (the language model's).
+double paligemma_params(const LlmConfig& config, const LlmConfig& tower) {
+  const double out = d(config.outer().has("projection_dim") ? integer_within(config.outer().at("projection_dim"), 1, LlmConfig::kLargestDim) : 2048);
   const double width = d(tower.dim({"hidden_size"}, "hidden width")), ffn = d(tower.dim({"intermediate_size"}, "FFN"));
   const double side = d(tower.dim_or({"image_size"}, 224) / tower.dim_or({"patch_size"}, 16));
   if (tower.flag_or({"vision_use_head"}, false)) tower.find({"vision_use_head"})->fail("a head that pools is not understood");
   return patch_conv_params(tower, width) + side * side * width +
-         d(tower.layers({"num_hidden_layers"})) * plain_layer(width, ffn) + 2 * width + biased(width, hidden);
+         d(tower.layers({"num_hidden_layers"})) * plain_layer(width, ffn) + 2 * width + biased(width, out);
 }
 
 }  // namespace
@@ -175,7 +176,7 @@ std::optional<double> picture_tower_params(const LlmConfig& config, const LlmCon
   if (around == "glm4v") return glm4v_params(tower);
   if (type == "qwen2_audio_encoder") return qwen2_audio_params(tower, h);
   if (type == "git_vision_model") return git_params(config, tower, h);
-  if (around == "paligemma" && type == "siglip_vision_model") return paligemma_params(tower, h);
+  if (around == "paligemma" && type == "siglip_vision_model") return paligemma_params(config, tower);
   if (type == "moonvit" && around == "kimi_vl") return moonvit_params(tower, h);
   if (type == "intern_vit_6b" && around == "internvl_chat") return internvit_params(tower, h);
   return std::nullopt;
