@@ -27,7 +27,7 @@ constexpr auto kAttentionPrefillRelations = std::to_array<Relation<AttentionPref
       [](AttentionPrefill& s) { s.q_heads += s.kv_heads - s.q_heads % s.kv_heads; }},
      {"key 'Skv': expected at least S (it counts the new tokens too)",
       [](const AttentionPrefill& s) {  // cross attention reads a sequence of its own
-        return s.kv_len >= s.q_len || (!s.causal && s.append != 1);
+        return s.kv_len >= s.q_len || (!s.causal && s.append == 0);
       },
       [](AttentionPrefill& s) { s.kv_len = s.q_len; }},
      {"key 'D': expected an even number (it is rotated)",
