@@ -97,7 +97,8 @@ void read_marian_words(const LlmConfig& config, Llm& llm, bool apart) {
     config.find({"decoder_vocab_size"})->fail("expected the encoder's vocabulary, " + std::to_string(llm.vocab));
   }
   if (!apart) return;
-  if (!llm.tied_embeddings) config.find({"share_encoder_decoder_embeddings"})->fail("false with a head that is not tied");
+  if (!llm.tied_embeddings)
+    config.find({"share_encoder_decoder_embeddings"})->fail("false with a head that is not tied");
   llm.embedding_params = (d(llm.vocab) + d(words)) * d(llm.hidden);
   llm.vocab = words;
 }

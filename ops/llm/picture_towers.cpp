@@ -149,10 +149,13 @@ double git_params(const LlmConfig& config, const LlmConfig& tower, double hidden
 
 /// PaliGemma: SigLIP without a head, one layer to the width that the file has for it (the language model's).
 double paligemma_params(const LlmConfig& config, const LlmConfig& tower) {
-  const double out = d(config.outer().has("projection_dim") ? integer_within(config.outer().at("projection_dim"), 1, LlmConfig::kLargestDim) : 2048);
+  const double out = d(config.outer().has("projection_dim")
+                           ? integer_within(config.outer().at("projection_dim"), 1, LlmConfig::kLargestDim)
+                           : 2048);
   const double width = d(tower.dim({"hidden_size"}, "hidden width")), ffn = d(tower.dim({"intermediate_size"}, "FFN"));
   const double side = d(tower.dim_or({"image_size"}, 224) / tower.dim_or({"patch_size"}, 16));
-  if (tower.flag_or({"vision_use_head"}, false)) tower.find({"vision_use_head"})->fail("a head that pools is not understood");
+  if (tower.flag_or({"vision_use_head"}, false))
+    tower.find({"vision_use_head"})->fail("a head that pools is not understood");
   return patch_conv_params(tower, width) + side * side * width +
          d(tower.layers({"num_hidden_layers"})) * plain_layer(width, ffn) + 2 * width + biased(width, out);
 }

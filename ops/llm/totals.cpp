@@ -23,9 +23,9 @@ namespace {
 
 /// Classes that also take the word which files of before transformers 5 have in the text model (configuration_*.py).
 bool ties_by_either_word(const std::string& outer_type) {
-  constexpr auto kEither = std::to_array<std::string_view>(
-      {"fast_vlm", "glm4v", "glm4v_moe", "glm_ocr", "llava", "llava_next_video", "llava_onevision", "minimax_m3_vl",
-       "paddleocr_vl", "qwen2_5_vl", "qwen2_vl", "video_llama_3"});
+  constexpr auto kEither = std::to_array<std::string_view>({"fast_vlm", "glm4v", "glm4v_moe", "glm_ocr", "llava",
+                                                            "llava_next_video", "llava_onevision", "minimax_m3_vl",
+                                                            "paddleocr_vl", "qwen2_5_vl", "qwen2_vl", "video_llama_3"});
   return std::find(kEither.begin(), kEither.end(), outer_type) != kEither.end();
 }
 

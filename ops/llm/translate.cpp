@@ -157,7 +157,8 @@ void translate_hunyuan(const JsonValue& file, Patch& patch) {
     patch.set(key, values.front().dump());
   }
   if (!file.find_bool("use_mla").value_or(false)) drop_latent(patch);
-  for (const char* key : {"dense_list", "num_media_embeds"}) patch.drop(key);  // of a classifier; rows of the vocabulary
+  for (const char* key : {"dense_list", "num_media_embeds"})
+    patch.drop(key);  // of a classifier; rows of the vocabulary
   for (const char* key : {"n_group", "topk_group", "routed_scaling_factor"}) {  // switched off
     const auto value = file.find(key);
     if (value && value->is_boolean() && !value->as_bool()) patch.drop(key);
