@@ -40,6 +40,9 @@ void build_t5(const LlmConfig& config, Llm& llm) {
   FfnSpec ffn;
   const std::string proj = config.text_or({"feed_forward_proj"}, config.is("t5") ? "relu" : "gated-gelu");
   ffn.gated = proj.rfind("gated-", 0) == 0;
+  if (const auto said = config.find({"is_gated_act"}); said && said->is_boolean() && said->as_bool() != ffn.gated) {
+    said->fail("expected what 'feed_forward_proj' says");
+  }
   ffn.activation = read_activation(config, ffn.gated ? Activation::gelu : Activation::relu);
   ffn.width = config.dim({"d_ff"}, "FFN width");
   for (const bool decoder : {true, false}) {

@@ -1,6 +1,7 @@
 // What all readers share: the widths at the top of the file, appending layers, and the sums at the end.
 #include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -71,12 +72,26 @@ void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
 
 }  // namespace
 
+namespace {
+
+/// Ovis2's head is as wide as the outer file says, and the embedding as the text model's says.
+void check_head_width(const LlmConfig& config, const Llm& llm) {
+  if (llm.tied_embeddings || config.outer().find_string("model_type").value_or("") != "ovis2") return;
+  const auto around = config.outer().find("hidden_size");
+  if (around && integer_within(*around, 1, LlmConfig::kLargestDim) != llm.hidden) {
+    around->fail("expected the text model's " + std::to_string(llm.hidden) + " where the head is not tied");
+  }
+}
+
+}  // namespace
+
 void read_common(const LlmConfig& config, Llm& llm, bool tied_default) {
   llm.hidden = config.dim({"hidden_size", "n_embd", "d_model", "emb_dim", "dim"}, "hidden width");
   llm.vocab = config.dim({"padded_vocab_size", "vocab_size"}, "vocabulary");
   llm.max_context = config.count_or(
       {"max_position_embeddings", "n_positions", "max_target_positions", "n_ctx", "seq_length", "max_seq_len"}, 0);
   read_tying(config, llm, tied_default);
+  check_head_width(config, llm);
   read_dtype(config, llm);
 }
 
