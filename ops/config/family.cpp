@@ -107,6 +107,8 @@ constexpr auto kFamilies = std::to_array<Family>({
     {"rwkv6", kDecoder, kLayerNorm | kPlainFfn | kNoRope},
     {"rwkv7", kDecoder, kLayerNorm | kPlainFfn | kNoRope},
     {"mimo", kDecoder, kQkvBias | kQkvBiasOnly},
+    {"dream", kDecoder, kQkvBias | kQkvBiasOnly},
+    {"llada", kDecoder, 0},
     {"gpt_oss", kDecoder, kSinks | kRouterBias | kFfnBias | kEvenSlide},
     {"llama4", kDecoder, kSharedExpert | kQkNormFree | kNope4},
     {"llava", kDecoder, kSilentDims},

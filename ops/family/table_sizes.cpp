@@ -34,13 +34,16 @@ std::optional<JsonValue> member(const JsonValue& value, const std::string& name)
   return index < all.size() ? std::optional(all[index]) : std::nullopt;
 }
 
-/// "vision/hidden_size" in nested objects; none where it is missing or null.
-std::optional<JsonValue> at_path(const JsonValue& object, const std::string& path) {
+}  // namespace
+
+std::optional<JsonValue> value_at(const JsonValue& object, const std::string& path) {
   const std::size_t slash = path.find('/');
   const auto found = member(object, path.substr(0, slash));
   if (!found || found->is_null()) return std::nullopt;
-  return slash == std::string::npos ? found : at_path(*found, path.substr(slash + 1));
+  return slash == std::string::npos ? found : value_at(*found, path.substr(slash + 1));
 }
+
+namespace {
 
 /// Behind the name of its own.
 std::string paths_of(const std::string& key) {
@@ -52,7 +55,7 @@ std::string paths_of(const std::string& key) {
 std::optional<JsonValue> first_of(const JsonValue& object, std::string names) {
   while (true) {
     const std::size_t bar = names.find('|');
-    if (auto found = at_path(object, names.substr(0, bar))) return found;
+    if (auto found = value_at(object, names.substr(0, bar))) return found;
     if (bar == std::string::npos) return std::nullopt;
     names.erase(0, bar + 1);
   }

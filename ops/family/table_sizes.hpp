@@ -23,6 +23,9 @@ class Sizes {
   std::vector<double> values_;
 };
 
+/// "vision/hidden_size" or "patch_size/0" in nested objects and lists; none where it is missing or null.
+std::optional<JsonValue> value_at(const JsonValue& object, const std::string& path);
+
 /// Keys of a table's entry: `which` is "keys" (numbers and switches), "lists" or "counts" (lengths of lists), "members" (of the
 /// lists in a list). A key is a path
 /// ("vision/hidden_size", "patch_size/0"), alternatives stand behind "|", a name in front of "=" where the path has none of

@@ -172,6 +172,7 @@ void know_mixer_keys(const LlmConfig& config) {
                           "mamba_n_groups",
                           "mamba_d_state",
                           "mamba_d_conv",
+                          "mamba_expand",
                           "mamba_num_heads",
                           "mamba_head_dim",
                           "linear_num_value_heads",
@@ -270,7 +271,7 @@ void build_decoder(const LlmConfig& config, Llm& llm) {
   read_common(config, llm, config.family().has(kTied));
   if (const std::string whole = first_architecture(config.inner());
       config.inner().is_same_as(config.outer()) && whole.ends_with("Model") && !whole.ends_with("LMModel") &&
-      !whole.ends_with("LMHeadModel")) {
+      !whole.ends_with("LMHeadModel") && !config.is("dream")) {
     llm.has_head = false;  // "MistralModel", as embedding models have it; not "ChatGLMModel"
     config.assume("'" + printable(whole) + "' has no head");
   }

@@ -40,6 +40,9 @@ void build_t5(const LlmConfig& config, Llm& llm) {
   FfnSpec ffn;
   const std::string proj = config.text_or({"feed_forward_proj"}, config.is("t5") ? "relu" : "gated-gelu");
   ffn.gated = proj.rfind("gated-", 0) == 0;
+  if (const auto said = config.find({"is_gated_act"}); said && said->is_boolean() && said->as_bool() != ffn.gated) {
+    said->fail("expected what 'feed_forward_proj' says");
+  }
   ffn.activation = read_activation(config, ffn.gated ? Activation::gelu : Activation::relu);
   ffn.width = config.dim({"d_ff"}, "FFN width");
   for (const bool decoder : {true, false}) {
@@ -90,6 +93,19 @@ void read_sines(const LlmConfig& config, Llm& llm) {
   config.assume("positions are sines, which transformers' module holds as parameters and no checkpoint fills");
 }
 
+/// Marian's encoder and decoder share their words unless the file says that they do not.
+void read_marian_words(const LlmConfig& config, Llm& llm, bool apart) {
+  const std::int64_t words = config.dim_or({"decoder_vocab_size"}, llm.vocab);
+  if (!apart && words != llm.vocab) {
+    config.find({"decoder_vocab_size"})->fail("expected the encoder's vocabulary, " + std::to_string(llm.vocab));
+  }
+  if (!apart) return;
+  if (!llm.tied_embeddings)
+    config.find({"share_encoder_decoder_embeddings"})->fail("false with a head that is not tied");
+  llm.embedding_params = (d(llm.vocab) + d(words)) * d(llm.hidden);
+  llm.vocab = words;
+}
+
 }  // namespace
 
 void build_seq2seq(const LlmConfig& config, Llm& llm) {
@@ -99,13 +115,9 @@ void build_seq2seq(const LlmConfig& config, Llm& llm) {
   if (const std::string whole = first_architecture(config.inner()); whole.ends_with("ForCausalLM")) {
     config.inner().at("architectures").fail("'" + whole + "': a decoder without its encoder is not understood");
   }
-  if (config.is("marian")) {
-    if (config.dim_or({"decoder_vocab_size"}, llm.vocab) != llm.vocab) {
-      config.find({"decoder_vocab_size"})->fail("expected the encoder's vocabulary, " + std::to_string(llm.vocab));
-    }
-    config.flag_or({"share_encoder_decoder_embeddings"}, true);
-  }
-  if (!whisper && !llm.tied_embeddings) {
+  const bool apart = config.is("marian") && !config.flag_or({"share_encoder_decoder_embeddings"}, true);
+  if (config.is("marian")) read_marian_words(config, llm, apart);
+  if (!whisper && !apart && !llm.tied_embeddings) {
     // Embeddings of their own beside the shared one, as transformers' classes make them.
     llm.embedding_params = 3.0 * d(llm.vocab) * d(llm.hidden);
     config.assume("tie_word_embeddings is false: the encoder and the decoder have embeddings of their own");

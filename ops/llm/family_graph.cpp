@@ -106,7 +106,7 @@ void check_words(const JsonValue& entry, const JsonValue& object) {
   const auto only = entry.find("only");
   if (!only) return;
   for (const std::string& key : only->keys()) {
-    const auto found = object.find(key);
+    const auto found = value_at(object, key);
     if (!found || found->is_null()) continue;
     std::string known;
     bool met = false;
@@ -114,7 +114,7 @@ void check_words(const JsonValue& entry, const JsonValue& object) {
       met = met || found->dump() == one.dump();
       known += (known.empty() ? "" : " or ") + one.dump();
     }
-    if (!met) found->fail("expected " + known + ", which are understood");
+    if (!met) found->fail(known.empty() ? "expected none" : "expected " + known + ", which are understood");
   }
 }
 

@@ -155,7 +155,8 @@ FfnSpec read_dense_ffn(const LlmConfig& config, std::int64_t hidden) {
 
 /// DeepSeek's routing within groups (modeling_deepseek.py, MoEGate: group_limited_greedy, noaux_tc).
 void read_expert_groups(const LlmConfig& config, FfnSpec& ffn) {
-  const std::int64_t groups = config.count_or({"n_group"}, 0), chosen = config.count_or({"topk_group"}, 0);
+  const std::int64_t groups = config.count_or({"n_group", "num_expert_groups"}, 0),
+                     chosen = config.count_or({"topk_group", "num_limited_groups"}, 0);
   if (groups <= 1 || chosen == 0 || chosen == groups || config.text_or({"topk_method"}, "") == "greedy") return;
   if (chosen > groups) {
     config.find({"topk_group"})->fail("expected at most " + std::to_string(groups) + " groups, as 'n_group' says");

@@ -16,8 +16,11 @@ namespace {
 
 using namespace towers;
 
-/// Four neighbours are read as one row, by two layers.
-double merged(double width, double out) { return biased(4 * width, 4 * width) + biased(4 * width, out); }
+/// Neighbours of a square are read as one row, by two layers.
+double merged(const LlmConfig& tower, double width, double out) {
+  const double side = d(tower.dim_or({"spatial_merge_size"}, 2)), wide = side * side * width;
+  return biased(wide, wide) + biased(wide, out);
+}
 
 /// A patch of two frames.
 double frame_pair(const LlmConfig& tower) {
@@ -30,7 +33,7 @@ double qwen2_params(const LlmConfig& tower, double hidden) {
   const double ffn = width * d(tower.dim_or({"mlp_ratio"}, 4));
   const double out = d(tower.dim_or({"hidden_size"}, static_cast<std::int64_t>(hidden)));
   return frame_pair(tower) * width + d(tower.layers({"depth"})) * plain_layer(width, ffn) + 2 * width +
-         merged(width, out);
+         merged(tower, width, out);
 }
 
 /// Gated, with norms of one vector.
@@ -39,19 +42,20 @@ double qwen25_params(const LlmConfig& tower, double hidden) {
   const double ffn = d(tower.dim({"intermediate_size"}, "FFN width"));
   const double layer = 4 * biased(width, width) + 2 * width + 2 * biased(width, ffn) + biased(ffn, width);
   return frame_pair(tower) * width + d(tower.layers({"depth"})) * layer + width +
-         merged(width, d(tower.dim_or({"out_hidden_size"}, static_cast<std::int64_t>(hidden))));
+         merged(tower, width, d(tower.dim_or({"out_hidden_size"}, static_cast<std::int64_t>(hidden))));
 }
 
-/// Outputs of some layers go into the language model too, each by a merger of its own whose norm is four rows wide.
+/// Outputs of some layers go into the language model too, each by a merger of its own whose norm is as wide as its square.
 double qwen3_params(const LlmConfig& tower, double hidden) {
   const double width = d(tower.dim({"hidden_size"}, "hidden width"));
   const double ffn = d(tower.dim({"intermediate_size"}, "FFN width"));
   const double out = d(tower.dim_or({"out_hidden_size"}, static_cast<std::int64_t>(hidden)));
   const auto deep = tower.find({"deepstack_visual_indexes"});
   const double mergers = deep ? d(static_cast<std::int64_t>(deep->size())) : 3.0;
+  const double side = d(tower.dim_or({"spatial_merge_size"}, 2));
   return biased(frame_pair(tower), width) + d(tower.dim_or({"num_position_embeddings"}, 2304)) * width +
-         d(tower.layers({"depth"})) * plain_layer(width, ffn) + 2 * width + merged(width, out) +
-         mergers * (8 * width + merged(width, out));
+         d(tower.layers({"depth"})) * plain_layer(width, ffn) + 2 * width + merged(tower, width, out) +
+         mergers * (2 * side * side * width + merged(tower, width, out));
 }
 
 /// Llama 3.2 Vision: layers without biases in attention, more of them with gates behind; tables of positions by tile and by
@@ -98,7 +102,7 @@ double moonvit_params(const LlmConfig& tower, double hidden) {
   const double rows = d(tower.dim_or({"init_pos_emb_height"}, 64)) * d(tower.dim_or({"init_pos_emb_width"}, 64));
   return patch_conv_params(tower, width) + rows * width +
          d(tower.layers({"num_hidden_layers"})) * plain_layer(width, ffn) + 2 * width + 2 * width +
-         merged(width, hidden);
+         merged(tower, width, hidden);
 }
 
 /// InternViT, with the projector of InternVL: a norm and two layers.
@@ -143,12 +147,17 @@ double git_params(const LlmConfig& config, const LlmConfig& tower, double hidden
          d(config.count_or({"num_image_with_embedding"}, 0)) * width;
 }
 
-/// PaliGemma: SigLIP without a head, one layer to the width of the language model.
-double paligemma_params(const LlmConfig& tower, double hidden) {
+/// PaliGemma: SigLIP without a head, one layer to the width that the file has for it (the language model's).
+double paligemma_params(const LlmConfig& config, const LlmConfig& tower) {
+  const double out = d(config.outer().has("projection_dim")
+                           ? integer_within(config.outer().at("projection_dim"), 1, LlmConfig::kLargestDim)
+                           : 2048);
   const double width = d(tower.dim({"hidden_size"}, "hidden width")), ffn = d(tower.dim({"intermediate_size"}, "FFN"));
   const double side = d(tower.dim_or({"image_size"}, 224) / tower.dim_or({"patch_size"}, 16));
+  if (tower.flag_or({"vision_use_head"}, false))
+    tower.find({"vision_use_head"})->fail("a head that pools is not understood");
   return patch_conv_params(tower, width) + side * side * width +
-         d(tower.layers({"num_hidden_layers"})) * plain_layer(width, ffn) + 2 * width + biased(width, hidden);
+         d(tower.layers({"num_hidden_layers"})) * plain_layer(width, ffn) + 2 * width + biased(width, out);
 }
 
 }  // namespace
@@ -170,7 +179,7 @@ std::optional<double> picture_tower_params(const LlmConfig& config, const LlmCon
   if (around == "glm4v") return glm4v_params(tower);
   if (type == "qwen2_audio_encoder") return qwen2_audio_params(tower, h);
   if (type == "git_vision_model") return git_params(config, tower, h);
-  if (around == "paligemma" && type == "siglip_vision_model") return paligemma_params(tower, h);
+  if (around == "paligemma" && type == "siglip_vision_model") return paligemma_params(config, tower);
   if (type == "moonvit" && around == "kimi_vl") return moonvit_params(tower, h);
   if (type == "intern_vit_6b" && around == "internvl_chat") return internvit_params(tower, h);
   return std::nullopt;

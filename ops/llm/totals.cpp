@@ -1,5 +1,8 @@
 // What all readers share: the widths at the top of the file, appending layers, and the sums at the end.
 #include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "ops/llm/params.hpp"
@@ -18,6 +21,14 @@ void read_dtype(const LlmConfig& config, Llm& llm) {
 }
 
 namespace {
+
+/// Classes that also take the word which files of before transformers 5 have in the text model (configuration_*.py).
+bool ties_by_either_word(const std::string& outer_type) {
+  constexpr auto kEither = std::to_array<std::string_view>({"fast_vlm", "glm4v", "glm4v_moe", "glm_ocr", "llava",
+                                                            "llava_next_video", "llava_onevision", "minimax_m3_vl",
+                                                            "paddleocr_vl", "qwen2_5_vl", "qwen2_vl", "video_llama_3"});
+  return std::find(kEither.begin(), kEither.end(), outer_type) != kEither.end();
+}
 
 void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
   if (config.family().has(kNeverTied)) {
@@ -46,6 +57,7 @@ void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
     const bool towers = first_architecture(config.outer()).find("ForConditionalGeneration") != std::string::npos;
     const bool fuyu = config.outer().find_string("model_type").value_or("") == "fuyu";
     llm.tied_embeddings = towers || fuyu ? around->as_bool() : inner->as_bool();
+    if (towers && ties_by_either_word(outer_type)) llm.tied_embeddings = llm.tied_embeddings || inner->as_bool();
     return;
   }
   if (const auto tied = config.find_anywhere({"tie_word_embeddings", "tie_embeddings", "tie_embedding"})) {
@@ -60,12 +72,26 @@ void read_tying(const LlmConfig& config, Llm& llm, bool tied_default) {
 
 }  // namespace
 
+namespace {
+
+/// Ovis2's head is as wide as the outer file says, and the embedding as the text model's says.
+void check_head_width(const LlmConfig& config, const Llm& llm) {
+  if (llm.tied_embeddings || config.outer().find_string("model_type").value_or("") != "ovis2") return;
+  const auto around = config.outer().find("hidden_size");
+  if (around && integer_within(*around, 1, LlmConfig::kLargestDim) != llm.hidden) {
+    around->fail("expected the text model's " + std::to_string(llm.hidden) + " where the head is not tied");
+  }
+}
+
+}  // namespace
+
 void read_common(const LlmConfig& config, Llm& llm, bool tied_default) {
   llm.hidden = config.dim({"hidden_size", "n_embd", "d_model", "emb_dim", "dim"}, "hidden width");
   llm.vocab = config.dim({"padded_vocab_size", "vocab_size"}, "vocabulary");
   llm.max_context = config.count_or(
       {"max_position_embeddings", "n_positions", "max_target_positions", "n_ctx", "seq_length", "max_seq_len"}, 0);
   read_tying(config, llm, tied_default);
+  check_head_width(config, llm);
   read_dtype(config, llm);
 }
 

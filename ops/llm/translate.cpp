@@ -1,8 +1,8 @@
 // Files that say the same things in keys of their own: rewritten into the keys that the readers know, before they read.
 //
 // Sources: the configuration and modelling code beside the weights of databricks/dbrx, apple/OpenELM, stepfun-ai/step3,
-// tencent/Hunyuan-A13B, nvidia/Llama-3_3-Nemotron-Super-49B; modeling_dbrx.py and modeling_hunyuan_v1_moe.py of Hugging
-// Face transformers 5.17.
+// tencent/Hunyuan-A13B, GSAI-ML/LLaDA-8B-Base, Dream-org/Dream-v0-Base-7B, nvidia/Llama-3_3-Nemotron-Super-49B;
+// modeling_dbrx.py and modeling_hunyuan_v1_moe.py of Hugging Face transformers 5.17.
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -157,7 +157,12 @@ void translate_hunyuan(const JsonValue& file, Patch& patch) {
     patch.set(key, values.front().dump());
   }
   if (!file.find_bool("use_mla").value_or(false)) drop_latent(patch);
-  patch.drop("dense_list");  // of a classifier
+  for (const char* key : {"dense_list", "num_media_embeds"})
+    patch.drop(key);  // of a classifier; rows of the vocabulary
+  for (const char* key : {"n_group", "topk_group", "routed_scaling_factor"}) {  // switched off
+    const auto value = file.find(key);
+    if (value && value->is_boolean() && !value->as_bool()) patch.drop(key);
+  }
 }
 
 /// Width of the feed-forward part of a block that was searched for: a share of the usual one, in whole units of 256.
@@ -218,16 +223,8 @@ void translate_mimo(const JsonValue& file, Patch& patch) {
   for (const char* key : {"hybrid_layer_pattern", "attention_chunk_size", "hybrid_block_size"}) patch.drop(key);
 }
 
-/// OLMo's own form of the file (hf_olmo), as its first models have it: norms without weights, gated, no biases.
-void translate_olmo(const JsonValue& file, Patch& patch) {
-  if (!file.has("d_model")) return;
-  for (const char* key : {"include_bias", "layer_norm_with_affine", "alibi", "attention_layer_norm"}) {
-    if (file.find_bool(key).value_or(false)) file.at(key).fail("expected false, as the first OLMo models have it");
-  }
-  if (!file.find_bool("rope").value_or(true)) file.at("rope").fail("expected true");
-  for (const auto& [key, word] : {std::pair{"activation_type", "swiglu"}, std::pair{"block_type", "sequential"}}) {
-    if (file.find_string(key).value_or(word) != word) file.at(key).fail("expected '" + std::string(word) + "'");
-  }
+/// What OLMo's own form of the file and LLaDA's, which is made of it, call by other names.
+void move_olmo_sizes(const JsonValue& file, Patch& patch) {
   patch.move(file, "d_model", "hidden_size");
   patch.move(file, "n_layers", "num_hidden_layers");
   patch.move(file, "n_heads", "num_attention_heads");
@@ -235,6 +232,44 @@ void translate_olmo(const JsonValue& file, Patch& patch) {
   patch.move(file, "weight_tying", "tie_word_embeddings");
   patch.move(file, "max_sequence_length", "max_position_embeddings");
   if (file.has("embedding_size")) patch.move(file, "embedding_size", "vocab_size");
+}
+
+void expect_word(const JsonValue& file, const char* key, const char* word) {
+  if (file.find_string(key).value_or(word) != word) file.at(key).fail("expected '" + std::string(word) + "'");
+}
+
+/// LLaDA (modeling_llada.py beside the weights): Llama's blocks in OLMo's words, which attend both ways; a gate and what
+/// it gates are each as wide as the file says.
+void translate_llada(const JsonValue& file, Patch& patch) {
+  if (!file.has("d_model")) return;
+  for (const char* key : {"include_bias", "include_qkv_bias", "bias_for_layer_norm", "alibi", "attention_layer_norm"}) {
+    if (file.find_bool(key).value_or(false)) file.at(key).fail("expected false, as LLaDA-8B has it");
+  }
+  for (const auto& [key, word] :
+       {std::pair{"activation_type", "silu"}, std::pair{"block_type", "llama"}, std::pair{"layer_norm_type", "rms"}}) {
+    expect_word(file, key, word);
+    patch.drop(key);
+  }
+  move_olmo_sizes(file, patch);
+  patch.move(file, "mlp_hidden_size", "intermediate_size");
+  patch.set("use_bidirectional_attention", std::string("true"));
+  for (const char* key : {"include_bias", "include_qkv_bias", "bias_for_layer_norm", "alibi", "attention_layer_norm",
+                          "layer_norm_with_affine", "attention_layer_norm_with_affine", "mlp_ratio", "rope",
+                          "multi_query_attention", "flash_attention", "scale_logits", "block_group_size"}) {
+    patch.drop(key);
+  }
+}
+
+/// OLMo's own form of the file (hf_olmo), as its first models have it: norms without weights, gated, no biases.
+void translate_olmo(const JsonValue& file, Patch& patch) {
+  if (!file.has("d_model")) return;
+  for (const char* key : {"include_bias", "layer_norm_with_affine", "alibi", "attention_layer_norm"}) {
+    if (file.find_bool(key).value_or(false)) file.at(key).fail("expected false, as the first OLMo models have it");
+  }
+  if (!file.find_bool("rope").value_or(true)) file.at("rope").fail("expected true");
+  expect_word(file, "activation_type", "swiglu");
+  expect_word(file, "block_type", "sequential");
+  move_olmo_sizes(file, patch);
   // Both halves of the gated projection.
   const std::int64_t both = file.has("mlp_hidden_size") ? size_at(file, "mlp_hidden_size")
                                                         : size_at(file, "mlp_ratio") * size_at(file, "d_model");
@@ -260,6 +295,8 @@ std::string translation(const JsonValue& file, const Family& family) {
   }
   if (family.type == "mimo_v2_flash") translate_mimo(file, patch);
   if (family.type == "olmo") translate_olmo(file, patch);
+  if (family.type == "llada") translate_llada(file, patch);
+  if (family.type == "dream") patch.set("use_bidirectional_attention", std::string("true"));
   if (family.type == "nemotron-nas") translate_searched(file, patch);
   return patch.text();
 }

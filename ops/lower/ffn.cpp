@@ -159,7 +159,9 @@ void experts(Step& s, const FfnSpec& f) {
   if (s.train()) s.quantize(kExpertNames.quantize, r.rows, r.width, s.types.experts);
   if (!f.gated || s.none()) {
     if (f.gated) grouped(s, kExpertNames.gate, r, r.expert_width, r.width);
-    grouped(s, kExpertNames.up, r, r.expert_width, r.width);
+    // a name of its own where frameworks' launches are by name: they run a gate and what it gates as one product
+    const bool alone = !f.gated && s.none();
+    grouped(s, alone ? "experts_up_alone"_node : kExpertNames.up, r, r.expert_width, r.width);
   } else {
     grouped(s, kExpertNames.gate_up, r, 2 * r.expert_width, r.width);
   }

@@ -26,7 +26,10 @@ constexpr auto kAttentionPrefillRelations = std::to_array<Relation<AttentionPref
     {{"key 'Hq': expected a multiple of Hkv", [](const AttentionPrefill& s) { return s.q_heads % s.kv_heads == 0; },
       [](AttentionPrefill& s) { s.q_heads += s.kv_heads - s.q_heads % s.kv_heads; }},
      {"key 'Skv': expected at least S (it counts the new tokens too)",
-      [](const AttentionPrefill& s) { return s.kv_len >= s.q_len; }, [](AttentionPrefill& s) { s.kv_len = s.q_len; }},
+      [](const AttentionPrefill& s) {  // cross attention reads a sequence of its own
+        return s.kv_len >= s.q_len || (!s.causal && s.append == 0);
+      },
+      [](AttentionPrefill& s) { s.kv_len = s.q_len; }},
      {"key 'D': expected an even number (it is rotated)",
       [](const AttentionPrefill& s) { return s.append != 1 || s.qk_dim % 2 == 0; },
       [](AttentionPrefill& s) { ++s.qk_dim; }}});

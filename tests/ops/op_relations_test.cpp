@@ -43,6 +43,8 @@ TEST(Relations, PrefillCountsItsNewTokensAmongTheKeysAndRotatesPairs) {
   expect_mended(AttentionPrefill{1, 4, 4, 64, 64, 9, 8},
                 "key 'Skv': expected at least S (it counts the new tokens too)",
                 AttentionPrefill{1, 4, 4, 64, 64, 9, 9});
+  const AttentionPrefill across{1, 4, 4, 64, 64, 9, 8, false, 0, 0};
+  EXPECT_EQ(broken_relation(across), nullptr) << "cross attention reads a sequence of its own";
   AttentionPrefill odd{1, 4, 4, 63, 64, 9, 9, true, 0, 1}, even = odd;
   even.qk_dim = 64;
   expect_mended(odd, "key 'D': expected an even number (it is rotated)", even);

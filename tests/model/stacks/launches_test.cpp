@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <variant>
 
 #include "arch/error.hpp"
 #include "model/machines.hpp"
@@ -200,6 +201,34 @@ TEST(Launches, ANormOfTransformersIsEightAndARotationFive) {
     // fused as a serving stack does it, nothing is taken apart
     const StepPrediction fused = predictor.predict(llm, decode(4, 512), machine, RunOptions{Runtime::eager});
     EXPECT_EQ(launches_of(fused, "attn_norm."), 0U);
+  }
+}
+
+/// FLOPs of the products with weights, attention's two left out.
+double weight_flops(const StepPrediction& step) {
+  double sum = 0;
+  for (const NodePrediction& n : step.nodes) {
+    const std::string name = n.node->name;
+    if (name.find("attn_scores") != std::string::npos || name.find("attn_context") != std::string::npos) continue;
+    const bool product = std::holds_alternative<Gemm>(n.node->op) || std::holds_alternative<GroupedGemm>(n.node->op);
+    if (product) sum += static_cast<double>(n.node->count) * n.op.flops.in(units::FLOP);
+  }
+  return sum;
+}
+
+/// Experts with a gate are one product for two under PyTorch's stacks, those without keep the one that they have.
+TEST(Launches, PyTorchRunsEveryProductOfTheModel) {
+  Predictor predictor;
+  for (const char* model : {"nemotron-3-nano-30b-a3b", "qwen3-30b-a3b", "llama-3.1-8b"}) {
+    const Llm llm = load_llm(model);
+    const auto asked = prefill(1, 64, Fusion::none);
+    const double all = weight_flops(predictor.predict(llm, asked, machines().get({"h200_sxm", MachineOptions{"ideal"}}),
+                                                      RunOptions{Runtime::eager}));
+    for (const char* stack : {"hf-eager", "hf-sdpa", "torch-compile"}) {
+      const Machine machine = machines().get({"h200_sxm", MachineOptions{stack}});
+      EXPECT_NEAR(weight_flops(predictor.predict(llm, asked, machine, RunOptions{Runtime::eager})) / all, 1, 1e-9)
+          << model << " " << stack;
+    }
   }
 }
 

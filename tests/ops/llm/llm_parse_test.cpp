@@ -206,10 +206,19 @@ TEST(ParseLlm, RefusesNamingTheKey) {
       refusal(R"({"model_type":"llama","hiden_size":64,"vocab_size":9})"),
       "test: /hiden_size: a key that looks like a dimension is not known; take it out of the file if it changes no "
       "operator and no weight, else write the model as a graph (docs/graphs.md)");
-  EXPECT_EQ(refusal(R"({"model_type":"swin","hidden_size":64})"),
-            "test: /model_type: models of type 'swin' are not understood");
-  EXPECT_EQ(refusal(R"({"_class_name":"UNet2DConditionModel","num_attention_heads":1,"attention_head_dim":8})"),
-            "test: /_class_name: diffusion model 'UNet2DConditionModel' is not understood");
+  EXPECT_EQ(refusal(R"({"model_type":"squeezebert","hidden_size":64})"),
+            "test: /model_type: models of type 'squeezebert' are not understood");
+  EXPECT_EQ(refusal(R"({"_class_name":"UNet3DConditionModel","num_attention_heads":1,"attention_head_dim":8})"),
+            "test: /_class_name: diffusion model 'UNet3DConditionModel' is not understood");
+  EXPECT_EQ(refusal(R"({"_class_name":"UNet2DConditionModel","down_block_types":["DownBlock2D"]})"),
+            "test: /down_block_types: expected [\"CrossAttnDownBlock2D\",\"CrossAttnDownBlock2D\","
+            "\"CrossAttnDownBlock2D\",\"DownBlock2D\"] or [\"DownBlock2D\",\"CrossAttnDownBlock2D\","
+            "\"CrossAttnDownBlock2D\"] or [\"DownBlock2D\",\"CrossAttnDownBlock2D\",\"CrossAttnDownBlock2D\","
+            "\"DownBlock2D\"] or [\"CrossAttnDownBlock2D\",\"CrossAttnDownBlock2D\",\"CrossAttnDownBlock2D\"] or "
+            "[\"CrossAttnDownBlock2D\",\"CrossAttnDownBlock2D\",\"DownBlock2D\"], which are understood");
+  EXPECT_EQ(refusal(R"({"model_type":"t5","d_model":64,"num_heads":4,"d_kv":16,"num_layers":1,"d_ff":99,"vocab_size":9,
+                        "feed_forward_proj":"relu","is_gated_act":true})"),
+            "test: /is_gated_act: expected what 'feed_forward_proj' says");
   EXPECT_EQ(refusal("[1]"), "test: /: expected an object with the keys of a config.json");
   EXPECT_THAT(refusal("{\"hidden_size\": }"), HasSubstr("test: not JSON"));
 }
