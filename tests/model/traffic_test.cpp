@@ -25,10 +25,12 @@ struct Extra {
   const Machine& machine;
 
   /// Queries are rotated in place and read again by the attention, as are the new keys and values; where the operator
-  /// is attention alone (append=-1), reading and writing the new ones is extra too.
+  /// is attention alone (append=-1), reading and writing the new ones is extra too. Queries of 4 bits become as wide as the cache
+  /// of 8 bits whose keys they are multiplied by.
   Bytes operator()(const AttentionPrefill& s) const {
     const double tokens = real(s.batch * s.q_len);
-    const Bytes queries = storage(s.dtype, tokens * real(s.q_heads * s.qk_dim));
+    const bool widened = s.kv_dtype == DType::fp8 && bits(s.dtype) < bits(s.kv_dtype);
+    const Bytes queries = storage(widened ? s.kv_dtype : s.dtype, tokens * real(s.q_heads * s.qk_dim));
     const double fresh = tokens * real(s.kv_heads * (s.qk_dim + s.v_dim));
     if (s.append == 0 || (s.append < 0 && machine.kernels() == KernelSet::own)) return {};
     const Bytes again = 2.0 * queries + storage(s.kv_dtype, fresh) + latent(s, tokens);
