@@ -120,6 +120,20 @@ Bytes spilled(const Op& op, const OpPrediction& p, const Machine& m) {
   return p.launch_count > 1 && partials > m.rates().l2_capacity ? 2.0 * partials : Bytes{};
 }
 
+/// FlashAttention-2's step over pages: the new token's keys and values are written before it, and where heads of a group share a
+/// tile queries and results are copied.
+Bytes around_a_step(const Op& op, const OpPrediction& p, const Machine& m) {
+  if (p.provider != "flash_attention" || m.rates().path.kind != TensorPath::Kind::mma_sync) return {};
+  if (const auto* s = std::get_if<AttentionDecode>(&op)) {
+    const double fresh = real(s->batch * s->kv_heads * (s->qk_dim + s->v_dim));
+    return storage(s->dtype, fresh) + storage(s->kv_dtype, fresh) +
+           storage(s->dtype, 4 * real(s->batch * s->q_heads * s->v_dim));
+  }
+  const auto* s = std::get_if<AttentionPrefill>(&op);
+  if (s == nullptr || s->q_len > 1) return {};
+  return storage(s->dtype, 4 * real(s->batch * s->q_heads * s->v_dim));
+}
+
 /// Our own GEMM fetches rows that begin within one of DRAM's accesses in two pieces (own/plan_gemm.cpp).
 bool begins_within_an_access(const Op& op) {
   const auto* gemm = std::get_if<Gemm>(&op);
@@ -135,7 +149,7 @@ void assert_little_traffic(const Machine& m) {
     if (w.bytes() + extra > m.rates().l2_kept || (m.kernels() == KernelSet::own && begins_within_an_access(op)))
       continue;
     const OpPrediction p = predict(op, m);
-    const Bytes partials = spilled(op, p, m);
+    const Bytes partials = spilled(op, p, m) + around_a_step(op, p, m);
     RC_LOG() << describe(op) << ": " << p.dram_bytes().in(units::B) << " B, compulsory " << w.bytes().in(units::B)
              << ", the plan's " << extra.in(units::B) << ", partial results " << partials.in(units::B) << "; splits "
              << p.gemm_plan.splits << ", " << p.attention_plan.splits << ", " << p.launch_count << " launches\n";
