@@ -83,12 +83,10 @@ attention_prepare_8bit.start_clk=3500:100:20000" --min-us 10 --where 'shape~appe
 issue_start_clk=1400:10:9000,issue_step_clk=4700:10:20000" --where stack~trtllm --where dtype=bf16 --min-us 5 --unbalanced \
     --where 'shape!~window' --source "aiconfigurator $gpu attention_decode" --out "data/calibration/$gpu.json"
   rm -f "$plain"
-  # at most 16 query heads a KV head, all lengths; one query head a KV head always runs the plain kernel, few CTAs do too. Rows of
-  # the A100, whose caches L2 holds, do not tell a merge: it has Hopper's
-  decode="start_clk=6000:100:40000,step_clk=2500:50:9000"
-  [ "$gpu" = a100_sxm ] || decode="$decode,merge_clk=2000:10:40000"
+  # at most 16 query heads a KV head, on Hopper from 127 keys on; one query head a KV head always runs the plain kernel, few CTAs do too
+  decode="start_clk=6000:100:40000,step_clk=2500:50:9000,merge_clk=2000:10:40000"
   fit "$gpu" attention_decode attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 5 --unbalanced \
-    --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16'
+    --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' $([ "$gpu" = a100_sxm ] || echo "--where S>=127")
   # Hopper's kernel for fp8 caches, of all contexts and windows: what a CTA takes to start is seen in the shortest ones. Heads
   # above 128 in groups above 8 run twice as long as anything that its source tells
   if [ "$gpu" != a100_sxm ]; then
@@ -128,13 +126,15 @@ flash_merge_mma.fixed_s=2e-6:3e-7:5e-6,flash_transpose.fixed_s=2e-6:3e-7:9e-6" -
     fit "$gpu" flash_prefill_paged attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=500:10:4000,start_clk=3500:100:40000,\
 issue_start_clk=1500:10:40000$write" --min-us 10 --where 'D<=256'
     fit "$gpu" flash_decode_paged attention_decode "fixed_s=5e-6:1e-6:2e-5,step_clk=2200:10:6000,start_clk=4000:100:40000,\
-issue_start_clk=1000:10:40000,issue_step_clk=300:10:4000" --min-us 5 --unbalanced --where 'Hq/Hkv<=16' --where 'D<=256'
+issue_start_clk=1000:10:40000,issue_step_clk=300:10:4000" --min-us 5 --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' \
+      --where 'D<=256'
     # queries, keys and values of 8 bits: their way through shared memory is the chain
     kv=shape~kv=fp8
     fit "$gpu" flash_prefill_8bit attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=2900:10:6000,start_clk=2000:100:40000,\
 issue_start_clk=1500:10:40000,issue_step_clk=500:10:4000$converts" --min-us 10 --where 'D<=256'
     fit "$gpu" flash_decode_8bit attention_decode "fixed_s=5e-6:1e-6:2e-5,step_clk=2900:10:6000,start_clk=4800:100:40000,\
-issue_start_clk=100:10:40000,issue_step_clk=1800:10:4000" --min-us 5 --unbalanced --where 'Hq/Hkv<=16' --where 'D<=256'
+issue_start_clk=100:10:40000,issue_step_clk=1800:10:4000" --min-us 5 --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' \
+      --where 'D<=256'
     kv='shape!~kv=fp8'
   fi
   stacks=trtllm

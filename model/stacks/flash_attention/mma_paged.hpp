@@ -21,6 +21,10 @@ struct MmaPagedFamilies {
 double mma_paged_keys(double width);
 /// CTAs that an SM holds.
 double mma_paged_ctas(double width, double element_bytes, const Rates& rates);
+/// Whether prompts are priced as that kernel: everywhere but where SMs hold one of its CTAs and there are more of them than SMs.
+/// Rows of an RTX A6000 take no second turn there (992 tokens of 16 heads 96 us, where turns of single CTAs say 116), for a
+/// reason that nobody knows; the plan of keys in one piece is nearer.
+bool prices_mma_paged(const AttentionPrefill& shape, const Rates& rates);
 /// Parts that the keys of decode are cut into: the fewest that fill two CTAs an SM within 0.85 of the best number
 /// (num_splits_heuristic()).
 double mma_paged_parts(double tiles, double blocks, double sm_count);

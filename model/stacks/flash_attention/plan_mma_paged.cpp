@@ -116,6 +116,14 @@ double flash_attention::mma_paged_ctas(double width, double element_bytes, const
   return std::clamp(std::floor(m.gpu.sm.smem / (bytes * units::B + m.gpu.sm.smem_reserved_per_block)), 1.0, kMost);
 }
 
+bool flash_attention::prices_mma_paged(const AttentionPrefill& s, const Rates& m) {
+  const double width = std::max(compiled_width(s.qk_dim), compiled_width(s.v_dim));
+  constexpr Bytes kRoomForTwo = 128.0 * units::KiB;
+  if (s.q_len == 1 || m.gpu.sm.smem >= kRoomForTwo || mma_paged_ctas(width, bytes_of(s.dtype), m) > 1) return true;
+  const double tiles = ceil_div(static_cast<double>(s.q_len), kTileRows);
+  return static_cast<double>(s.batch * s.q_heads) * tiles <= m.sm_count;
+}
+
 double flash_attention::mma_paged_parts(double tiles, double blocks, double sm_count) {
   constexpr double kFull = 0.8, kMost = 128, kGoodEnough = 0.85, kCtasOfSm = 2;
   const double slots = kCtasOfSm * sm_count;

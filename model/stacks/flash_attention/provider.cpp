@@ -152,7 +152,8 @@ class FlashAttention final : public Provider {
                      .paged_family = flash_attention::kPrefillPaged,
                      .write_family = flash_attention::kCacheWrite};
       if (by_mma_sync(q)) cut.family = flash_attention::kPrefillMma;
-      const bool pages = by_mma_sync(q) && q.appends && prefill->causal;
+      const bool pages =
+          by_mma_sync(q) && q.appends && prefill->causal && flash_attention::prices_mma_paged(*prefill, q.rates);
       const AttentionChoice choice = pages
                                          ? plan_mma_paged_prefill(*prefill, append, q.rates, q.families, kPrefillPages)
                                          : plan_flash_prefill(*prefill, append, q.rates, q.families, cut);

@@ -398,7 +398,9 @@ TEST(FlashTiles, TwoTakeTurnsOnTcgen05) {
   EXPECT_EQ(rows("b200_sxm", 128, 32, 8), 128);
   EXPECT_EQ(rows("b200_sxm", 128, 32, 1), 256);  // eight heads share the keys: 256 rows
   EXPECT_EQ(rows("h200_sxm", 128, 4096, 8), 128);
-  EXPECT_EQ(rows("l40s", 128, 4096, 8), 64) << "FA2 over pages";
+  EXPECT_EQ(rows("a100_sxm", 128, 4096, 8), 64) << "FA2 over pages";
+  EXPECT_EQ(rows("l40s", 128, 1024, 8), 64) << "128 CTAs on 142 SMs";
+  EXPECT_EQ(rows("l40s", 128, 4096, 8), 128) << "512";
 }
 
 }  // namespace
