@@ -75,10 +75,18 @@ attention_prepare.start_clk=3500:100:20000" --min-us 10 --where 'shape~append=1'
 attention_prepare_8bit.start_clk=3500:100:20000" --min-us 10 --where 'shape~append=1' --where 'shape!~window'
     kv='shape!~kv=fp8'
   fi
-  # at most 16 query heads a KV head, at least 127 cached tokens; one query head a KV head always runs the plain kernel
-  decode="start_clk=6000:100:40000,step_clk=1600:50:9000,merge_clk=5000:100:40000"
-  fit "$gpu" attention_decode attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 10 --unbalanced \
-    --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' --where 'S>=127'
+  # the plain kernel's: one query head a KV head, or more than 32, from caches of both widths and all lengths
+  plain=$(mktemp)
+  python3 tools/decode_rows.py plain "data/measurements/aiconfigurator/$gpu/attention_decode.train.csv" >"$plain"
+  "$validate" fit "$plain" --gpu "$gpu" --kernels library --family attention_decode_single \
+    --free "fixed_s=4e-6:5e-7:1.5e-5,start_clk=8000:100:40000,step_clk=4200:50:20000,merge_clk=7500:100:40000,\
+issue_start_clk=1400:10:9000,issue_step_clk=4700:10:20000" --where stack~trtllm --where dtype=bf16 --min-us 5 --unbalanced \
+    --where 'shape!~window' --source "aiconfigurator $gpu attention_decode" --out "data/calibration/$gpu.json"
+  rm -f "$plain"
+  # at most 16 query heads a KV head, on Hopper from 127 keys on; one query head a KV head always runs the plain kernel, few CTAs do too
+  decode="start_clk=6000:100:40000,step_clk=2500:50:9000,merge_clk=2000:10:40000"
+  fit "$gpu" attention_decode attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 5 --unbalanced \
+    --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' $([ "$gpu" = a100_sxm ] || echo "--where S>=127")
   # Hopper's kernel for fp8 caches, of all contexts and windows: what a CTA takes to start is seen in the shortest ones. Heads
   # above 128 in groups above 8 run twice as long as anything that its source tells
   if [ "$gpu" != a100_sxm ]; then
@@ -91,24 +99,24 @@ issue_start_clk=1400:10:9000,issue_step_clk=480:10:9000,dram_share_fraction=.95:
       --out "data/calibration/$gpu.json"
     rm -f "$wgmma"
   fi
-  # the plain kernel's: one query head a KV head, or more than 32, from caches of both widths
-  plain=$(mktemp)
-  python3 tools/decode_rows.py plain "data/measurements/aiconfigurator/$gpu/attention_decode.train.csv" >"$plain"
-  "$validate" fit "$plain" --gpu "$gpu" --kernels library --family attention_decode_single \
-    --free "fixed_s=5e-6:5e-7:1.5e-5,start_clk=6000:100:40000,step_clk=5000:50:20000,merge_clk=5000:100:40000" \
-    --where stack~trtllm --where dtype=bf16 --min-us 5 --unbalanced --where 'S>=127' --where 'shape!~window' \
-    --source "aiconfigurator $gpu attention_decode" --out "data/calibration/$gpu.json"
-  rm -f "$plain"
   # FlashAttention as vLLM calls it; each card has its own version of vLLM. On Hopper flash_prefill and flash_decode, which stand in
   # for encoders, backward passes and other libraries, stay as they were when prompts and encoders, and decode, were one family
   # each (2026-11-24); caches in pages have families of their own, and only the H100's rows hold the write of the cache
   stacks=vllm
   if [ "$gpu" = a100_sxm ]; then
-    # FlashAttention-2 on mma.sync (the A100's flash_prefill, which stands in for its backward pass, stays)
-    fit "$gpu" flash_prefill_mma attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=300:10:4000,start_clk=5000:100:40000" \
-      --min-us 10 --where 'D<=256'
-    fit "$gpu" flash_decode_mma attention_decode "fixed_s=7e-6:1e-6:2e-5,start_clk=9000:100:40000,step_clk=1500:10:6000" \
-      --min-us 10 --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' --where 'D<=256'
+    # FlashAttention-2 on mma.sync over caches in pages, whose rows hold the write of the cache (flash_prefill_mma, whose keys lie
+    # in one piece, stays as it was when one plan stood for both, 2026-11-21; the A100's flash_prefill, which stands in for its
+    # backward pass, too). SMs of 100 KB hold one CTA: what its loads make it wait is of an RTX A6000
+    fit "$gpu" flash_prefill_mma_paged attention_prefill "fixed_s=5e-6:1e-7:2e-5,start_clk=4000:100:40000,overlap=2.5:1.2:6,\
+flash_cache_write.start_clk=6000:100:40000" --min-us 10 --where 'S>=2'
+    fit "$gpu" flash_decode_mma attention_decode "fixed_s=5e-7:1e-7:2e-5,start_clk=4000:100:40000,overlap=3:1.2:8,\
+flash_merge_mma.fixed_s=2e-6:3e-7:5e-6,flash_transpose.fixed_s=2e-6:3e-7:9e-6" --min-us 10 --unbalanced
+    small=$(mktemp)
+    "$validate" fit data/measurements/llmservingsim/a6000/attention_prefill.train.csv --gpu rtx_a6000 --kernels library \
+      --calibration "data/calibration/$gpu.json" --family flash_prefill_mma_small --free step_clk=3000:10:20000 \
+      --source "LLMServingSim RTX A6000 attention_prefill" --out "$small"
+    python3 tools/share_small.py "$small" "data/calibration/$gpu.json"
+    rm -f "$small"
   else
     write='' converts=''
     if [ "$gpu" = h100_sxm ]; then
@@ -118,14 +126,14 @@ issue_start_clk=1400:10:9000,issue_step_clk=480:10:9000,dram_share_fraction=.95:
     fit "$gpu" flash_prefill_paged attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=500:10:4000,start_clk=3500:100:40000,\
 issue_start_clk=1500:10:40000$write" --min-us 10 --where 'D<=256'
     fit "$gpu" flash_decode_paged attention_decode "fixed_s=5e-6:1e-6:2e-5,step_clk=2200:10:6000,start_clk=4000:100:40000,\
-issue_start_clk=1000:10:40000,issue_step_clk=300:10:4000" --min-us 10 --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' \
+issue_start_clk=1000:10:40000,issue_step_clk=300:10:4000" --min-us 5 --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' \
       --where 'D<=256'
     # queries, keys and values of 8 bits: their way through shared memory is the chain
     kv=shape~kv=fp8
     fit "$gpu" flash_prefill_8bit attention_prefill "fixed_s=5e-6:1e-6:2e-5,step_clk=2900:10:6000,start_clk=2000:100:40000,\
 issue_start_clk=1500:10:40000,issue_step_clk=500:10:4000$converts" --min-us 10 --where 'D<=256'
     fit "$gpu" flash_decode_8bit attention_decode "fixed_s=5e-6:1e-6:2e-5,step_clk=2900:10:6000,start_clk=4800:100:40000,\
-issue_start_clk=100:10:40000,issue_step_clk=1800:10:4000" --min-us 10 --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' \
+issue_start_clk=100:10:40000,issue_step_clk=1800:10:4000" --min-us 5 --unbalanced --where 'Hq/Hkv<=16' --where 'S>=127' \
       --where 'D<=256'
     kv='shape!~kv=fp8'
   fi
@@ -255,25 +263,26 @@ esac
 
 # What a card has no rows of its own for.
 take() { python3 tools/take_over_family.py "$@"; }
+mma_families='flash_prefill_mma flash_prefill_mma_paged flash_prefill_mma_small flash_decode_mma flash_decode_mma_small flash_transpose
+flash_merge_mma'
 for gpu; do
   case $gpu in
     h200_sxm)
       take h100_sxm h200_sxm library.flash_append "rows of this card leave the append out"
       take h100_sxm h200_sxm library.flash_cache_write "rows of this card leave the append out"
       take a100_sxm h200_sxm library.attention_prefill_mma "kernels for mma.sync, which this card's library does not run"
-      for family in flash_prefill_mma flash_decode_mma; do
+      for family in $mma_families; do
         take a100_sxm h200_sxm "library.$family" "FlashAttention-2 on mma.sync, which this card's library does not run" cycles
       done ;;
     h100_sxm)
       take h200_sxm h100_sxm library.rowwise "the project's row-wise kernels on the same chip (GH100)"
       take a100_sxm h100_sxm library.attention_prefill_mma "kernels for mma.sync, which this card's library does not run"
-      for family in flash_prefill_mma flash_decode_mma; do
+      for family in $mma_families; do
         take a100_sxm h100_sxm "library.$family" "FlashAttention-2 on mma.sync, which this card's library does not run" cycles
       done ;;
     a100_sxm)
       take h100_sxm a100_sxm library.attention_prefill "kernels for wgmma, which this card does not run"
       take h100_sxm a100_sxm library.flash_append "rows of this card leave the append out"
-      take h100_sxm a100_sxm library.flash_cache_write "rows of this card leave the append out"
       take h200_sxm a100_sxm library.rowwise "fixed time and overlap of the project's row-wise kernels there"
       take h100_sxm a100_sxm library.mla_decode "the measured A100 rows are of a kernel that does not split the keys" ;;
   esac

@@ -12,17 +12,11 @@ namespace {
 /// nothing.
 void carry_over(Rates& m, const RateScalars::Donor& donor) {
   const double cycles = donor.gpu.boost_clock / m.clock;
-  const double lanes = donor.gpu.sm.fp32_flop_per_clk / m.gpu.sm.fp32_flop_per_clk;
   for (FamilyScalars& family : m.families) {
     family.skipped_cycles *= donor.skipped.ratio;
     if (family.carry.skips_as_rated) family.skipped_cycles = std::max(family.skipped_cycles, donor.skipped.rated);
     if (family.carry.fixed_in_cycles) family.fixed *= cycles;
     if (family.carry.in_flight_with_memory) family.sm_in_flight *= donor.outstanding;
-    if (family.carry.chain_on_lanes) {
-      family.step_clk *= lanes;
-      family.start_clk *= lanes;
-      family.merge_clk /= cycles;
-    }
     if (!family.carry.chain_with_memory) continue;
     family.step_clk /= donor.outstanding;
     family.issue_step_clk /= donor.outstanding;

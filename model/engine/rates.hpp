@@ -29,10 +29,6 @@ struct CarryOver {
   /// A step's chain of loads is what a CTA has on its way over the loaded latency: kernels of another generation are as
   /// deep as their own memory needs, so the chain of the same bytes is shorter by as much, and so is what is issued for it.
   bool chain_with_memory = false;
-  /// A step is work of ordinary lanes, whatever memory is behind them (the same source is compiled for every card): half the
-  /// fp32 lanes take twice the clocks for it, and for what a CTA does before and after. A merge waits for L2: time, not
-  /// clocks.
-  bool chain_on_lanes = false;
   /// Cycles that SMs skip where tensor units work, as the data sheet of the card has them (skipped_as_rated()), where the
   /// donor skips none.
   bool skips_as_rated = false;

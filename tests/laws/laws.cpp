@@ -89,9 +89,11 @@ bool keeps(const Bounds& bounds) {
 /// once too: twelve where nine were drawn before. Since their steps of 64 bytes a row have a share of DRAM, which is then what
 /// binds more often, fifteen; and one prompt by mma.sync on a quarter more SMs, all of whose CTAs ask for their first operands
 /// together.
+/// Since TensorRT-LLM's plain decode kernel is launched as its source says, 28 of 3008 pairs of more work are drawn where 27 were
+/// allowed: 128 CTAs of 1024 threads on an A100 were measured at 18.9 us, 192 of 512 threads at 11.8.
 constexpr Bounds kBounds[] = {{"ideal", 3000, 0, 0, 1, 0},
                               {"own", 8000, 0.0065, 0.0160, 1.08, 0.6},
-                              {"trt-llm", 5000, 0.1, 0, 3, 0.9},
+                              {"trt-llm", 5000, 0.1, 0, 3, 1.0},
                               {"vllm", 2000, 0.1, 0, 1.25, 0.7},
                               {"sglang", 2000, 0.1, 0, 1.25, 0.6}};
 

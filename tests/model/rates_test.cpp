@@ -122,22 +122,6 @@ TEST(CarryOver, BytesInFlightGoWithTheMemoryOfAnotherGeneration) {
   EXPECT_DOUBLE_EQ(outstanding_ratio(other, toy_gpu(), true), 1);
 }
 
-/// Half the fp32 lanes at twice the clock: a step and what is around it take twice the clocks, a merge twice the clocks too
-/// but as long as before; memory three times as fast changes none of them.
-TEST(CarryOver, ChainsOnLanesGoWithTheLanesAndMergesStayTime) {
-  Gpu other = toy_gpu();
-  other.sm.fp32_flop_per_clk /= 2;
-  other.boost_clock = 2.0 * toy_gpu().boost_clock;
-  RateScalars s = taken_over(3);
-  FamilyScalars& family = s.base.families[4];
-  family.carry.chain_on_lanes = true;
-  family.step_clk = 1200, family.start_clk = 500, family.merge_clk = 3000;
-  const Rates m = make_rates(other, s);
-  EXPECT_DOUBLE_EQ(m.families[4].step_clk, 2400);
-  EXPECT_DOUBLE_EQ(m.families[4].start_clk, 1000);
-  EXPECT_DOUBLE_EQ(m.families[4].merge_clk / m.clock.in(units::Hz), 3000 / toy_gpu().boost_clock.in(units::Hz));
-}
-
 /// More SMs in a study are more of the same SM: each keeps outstanding what it did.
 TEST(CarryOver, BytesInFlightAreOfTheCardAsItIsBuilt) {
   MachineOptions options{"trt-llm"};

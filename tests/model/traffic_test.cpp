@@ -25,10 +25,12 @@ struct Extra {
   const Machine& machine;
 
   /// Queries are rotated in place and read again by the attention, as are the new keys and values; where the operator
-  /// is attention alone (append=-1), reading and writing the new ones is extra too.
+  /// is attention alone (append=-1), reading and writing the new ones is extra too. Queries of 4 bits become as wide as the cache
+  /// of 8 bits whose keys they are multiplied by.
   Bytes operator()(const AttentionPrefill& s) const {
     const double tokens = real(s.batch * s.q_len);
-    const Bytes queries = storage(s.dtype, tokens * real(s.q_heads * s.qk_dim));
+    const bool widened = s.kv_dtype == DType::fp8 && bits(s.dtype) < bits(s.kv_dtype);
+    const Bytes queries = storage(widened ? s.kv_dtype : s.dtype, tokens * real(s.q_heads * s.qk_dim));
     const double fresh = tokens * real(s.kv_heads * (s.qk_dim + s.v_dim));
     if (s.append == 0 || (s.append < 0 && machine.kernels() == KernelSet::own)) return {};
     const Bytes again = 2.0 * queries + storage(s.kv_dtype, fresh) + latent(s, tokens);
@@ -118,6 +120,20 @@ Bytes spilled(const Op& op, const OpPrediction& p, const Machine& m) {
   return p.launch_count > 1 && partials > m.rates().l2_capacity ? 2.0 * partials : Bytes{};
 }
 
+/// FlashAttention-2's step over pages: the new token's keys and values are written before it, and where heads of a group share a
+/// tile queries and results are copied.
+Bytes around_a_step(const Op& op, const OpPrediction& p, const Machine& m) {
+  if (p.provider != "flash_attention" || m.rates().path.kind != TensorPath::Kind::mma_sync) return {};
+  if (const auto* s = std::get_if<AttentionDecode>(&op)) {
+    const double fresh = real(s->batch * s->kv_heads * (s->qk_dim + s->v_dim));
+    return storage(s->dtype, fresh) + storage(s->kv_dtype, fresh) +
+           storage(s->dtype, 4 * real(s->batch * s->q_heads * s->v_dim));
+  }
+  const auto* s = std::get_if<AttentionPrefill>(&op);
+  if (s == nullptr || s->q_len > 1) return {};
+  return storage(s->dtype, 4 * real(s->batch * s->q_heads * s->v_dim));
+}
+
 /// Our own GEMM fetches rows that begin within one of DRAM's accesses in two pieces (own/plan_gemm.cpp).
 bool begins_within_an_access(const Op& op) {
   const auto* gemm = std::get_if<Gemm>(&op);
@@ -133,7 +149,7 @@ void assert_little_traffic(const Machine& m) {
     if (w.bytes() + extra > m.rates().l2_kept || (m.kernels() == KernelSet::own && begins_within_an_access(op)))
       continue;
     const OpPrediction p = predict(op, m);
-    const Bytes partials = spilled(op, p, m);
+    const Bytes partials = spilled(op, p, m) + around_a_step(op, p, m);
     RC_LOG() << describe(op) << ": " << p.dram_bytes().in(units::B) << " B, compulsory " << w.bytes().in(units::B)
              << ", the plan's " << extra.in(units::B) << ", partial results " << partials.in(units::B) << "; splits "
              << p.gemm_plan.splits << ", " << p.attention_plan.splits << ", " << p.launch_count << " launches\n";

@@ -148,17 +148,19 @@ double mask_clk(double scores, const Rates& m) {
 
 Seconds time_of(const AttentionChoice& c, const Rates& m, const KeyCutting& how) {
   if (how.alone > Flops{}) {
-    std::array<PlannedLaunch, 3> launches;
+    std::array<PlannedLaunch, 5> launches;
     std::size_t count = 0;
     launches[count++] = {&c.main, c.family};
     if (c.prepares) launches[count++] = {&c.prepare, c.prepare_family};
     if (c.combines) launches[count++] = {&c.combine, c.combine_family};
+    for (int i = 0; i < c.copies; ++i) launches[count++] = {&c.copy, c.copy_family};
     return PricedTimes(m, how.alone, how.math).price(std::span(launches).first(count)).time;
   }
   constexpr Seconds kNeverGiveUp = 1e30 * units::s;
   Seconds time = price_total(c.main, m, *c.family, kNeverGiveUp);
   if (c.prepares) time += price_total(c.prepare, m, *c.prepare_family, kNeverGiveUp) + m.gap_graph;
   if (c.combines) time += price_total(c.combine, m, *c.combine_family, kNeverGiveUp) + m.gap_graph;
+  if (c.copies > 0) time += c.copies * (price_total(c.copy, m, *c.copy_family, kNeverGiveUp) + m.gap_graph);
   return time;
 }
 
@@ -172,7 +174,7 @@ namespace {
 /// Traffic of a library's launches where L2 holds a share of all operands from the call before. Chains of loads stay as
 /// they are: they were fitted to repeated calls, whose caches L2 held up to some 40 MB.
 void take_held(AttentionChoice& c, double held) {
-  for (Demand* d : {&c.main, &c.prepare, &c.quantize, &c.combine}) {
+  for (Demand* d : {&c.main, &c.prepare, &c.quantize, &c.combine, &c.copy}) {
     d->dram_read = d->partials + (1 - held) * (d->dram_read - d->partials);
     d->dram_write = d->partials + (1 - held) * (d->dram_write - d->partials);
   }
@@ -200,8 +202,10 @@ void answer_attention(const AttentionChoice& cold, const char* kernel, Variant v
   out.attention_plan = choice.plan;
   if (choice.prepares) launch_as_found(out, q, "rotate and append", choice.prepare, *choice.prepare_family);
   if (choice.quantizes) launch_as_found(out, q, "quantize", choice.quantize, *choice.prepare_family);
+  for (int i = 1; i < choice.copies; ++i) launch_as_found(out, q, "transpose", choice.copy, *choice.copy_family);
   launch_as_found(out, q, kernel, choice.main, *choice.family);
   if (choice.combines) launch_as_found(out, q, "combine", choice.combine, *choice.combine_family);
+  if (choice.copies > 0) launch_as_found(out, q, "transpose", choice.copy, *choice.copy_family);
 }
 
 namespace {

@@ -14,11 +14,14 @@ struct AttentionChoice {
   const FamilyScalars* family = nullptr;          ///< of the main launch
   const FamilyScalars* prepare_family = nullptr;  ///< of the pass before it
   const FamilyScalars* combine_family = nullptr;  ///< of the merge
+  const FamilyScalars* copy_family = nullptr;     ///< of copies to another layout
   Demand main;
   Demand prepare;   ///< rotate Q and K, append K and V to the cache, when the operator includes it
   Demand quantize;  ///< operands in the type of the products, by a launch after `prepare`, of its family
   Demand combine;   ///< merge the splits' partial results
+  Demand copy;      ///< queries to another layout, or results from it
   bool prepares = false, quantizes = false, combines = false;
+  int copies = 0;            ///< the last one behind all other launches
   DType math = DType::bf16;  ///< of prefill's products
 };
 

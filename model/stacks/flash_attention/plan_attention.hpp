@@ -24,6 +24,12 @@ enum Family : std::size_t {
   kPrefillPaged,
   kDecodePaged,
   kCacheWrite,
+  kPrefillMmaPaged,
+  kPrefillMmaSmall,
+  kDecodeMmaSmall,
+  kTranspose,
+  kCopy,
+  kMergeMma,
   kAllFamilies
 };
 }  // namespace flash_attention

@@ -1,6 +1,7 @@
 // FlashAttention as vLLM and PyTorch call it.
 #include <array>
 
+#include "model/stacks/flash_attention/mma_paged.hpp"
 #include "model/stacks/flash_attention/plan_attention.hpp"
 #include "model/stacks/flash_attention/plan_backward.hpp"
 #include "model/stacks/provider.hpp"
@@ -74,7 +75,41 @@ constexpr std::array<FamilyDeclaration, flash_attention::kAllFamilies> kDeclared
       .stand_in = "library.flash_decode",
       .kind = "attention",
       .classes = kDecodeClasses},
-     {.name = "flash_cache_write", .op = "attention_prefill", .required = false, .stand_in = "library.flash_append"}}};
+     {.name = "flash_cache_write", .op = "attention_prefill", .required = false, .stand_in = "library.flash_append"},
+     // FA2 over caches in pages; on SMs of 100 KB, which hold one of its CTAs (fitted on an RTX A6000); and copies that it makes
+     // of queries and results where heads of a group share a tile
+     {.name = "flash_prefill_mma_paged",
+      .op = "attention_prefill",
+      .required = false,
+      .stand_in = "library.flash_prefill_mma",
+      .carry = {.fixed_in_cycles = true},
+      .kind = "attention",
+      .classes = kPrefillClasses},
+     {.name = "flash_prefill_mma_small",
+      .op = "attention_prefill",
+      .required = false,
+      .stand_in = "library.flash_prefill_mma_paged",
+      .carry = {.fixed_in_cycles = true},
+      .kind = "attention",
+      .classes = kPrefillClasses},
+     {.name = "flash_decode_mma_small",
+      .op = "attention_decode",
+      .required = false,
+      .stand_in = "library.flash_decode_mma",
+      .carry = {.fixed_in_cycles = true},
+      .kind = "attention",
+      .classes = kDecodeClasses},
+     {.name = "flash_transpose",
+      .op = "attention_decode",
+      .required = false,
+      .stand_in = "library.flash_append",
+      .carry = {.fixed_in_cycles = true}},
+     {.name = "rowwise"},
+     {.name = "flash_merge_mma",
+      .op = "attention_decode",
+      .required = false,
+      .stand_in = "library.combine",
+      .carry = {.fixed_in_cycles = true}}}};
 
 constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "attention_backward"};
 constexpr std::array<std::string_view, 2> kTrained{"attention_prefill", "attention_backward"};
@@ -82,6 +117,16 @@ constexpr std::array<std::string_view, 2> kTrained{"attention_prefill", "attenti
 constexpr Rule kDecodeRule{"FlashAttention", "num_splits_heuristic()",
                            "hopper/heuristics.h and csrc/flash_attn/flash_api.cpp: one part where four fifths of the "
                            "SMs have a CTA"};
+
+constexpr flash_attention::MmaPagedFamilies kPrefillPages{flash_attention::kPrefillMmaPaged,
+                                                          flash_attention::kPrefillMmaSmall,
+                                                          flash_attention::kCacheWrite,
+                                                          flash_attention::kTranspose,
+                                                          flash_attention::kCopy,
+                                                          flash_attention::kMergeMma};
+constexpr flash_attention::MmaPagedFamilies kDecodePages{flash_attention::kDecodeMma,  flash_attention::kDecodeMmaSmall,
+                                                         flash_attention::kCacheWrite, flash_attention::kTranspose,
+                                                         flash_attention::kCopy,       flash_attention::kMergeMma};
 
 bool by_mma_sync(const Question& q) { return q.rates.path.kind == TensorPath::Kind::mma_sync; }
 
@@ -114,19 +159,24 @@ class FlashAttention final : public Provider {
                      .write_family = flash_attention::kCacheWrite,
                      .contiguous = contiguous_};
       if (by_mma_sync(q)) cut.family = flash_attention::kPrefillMma;
-      const AttentionChoice choice = plan_flash_prefill(*prefill, append, q.rates, q.families, cut);
+      const bool pages =
+          by_mma_sync(q) && q.appends && prefill->causal && flash_attention::prices_mma_paged(*prefill, q.rates);
+      const AttentionChoice choice = pages
+                                         ? plan_mma_paged_prefill(*prefill, append, q.rates, q.families, kPrefillPages)
+                                         : plan_flash_prefill(*prefill, append, q.rates, q.families, cut);
       out.math = choice.math;
       answer_attention(choice, "attention", variant, q, out);
       return true;
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      DecodeCut cut{.narrow_family = flash_attention::kDecode8bit,
-                    .paged_family = flash_attention::kDecodePaged,
-                    .whole_tiles = true};
-      if (by_mma_sync(q)) cut.family = flash_attention::kDecodeMma;
-      answer_attention(plan_flash_decode(*decode, q.rates, q.families, key_cutting(q), cut), "split-KV attention",
-                       variant, q, out);
+      const DecodeCut cut{.narrow_family = flash_attention::kDecode8bit,
+                          .paged_family = flash_attention::kDecodePaged,
+                          .whole_tiles = true};
+      const AttentionChoice choice =
+          by_mma_sync(q) ? plan_mma_paged_decode(*decode, true, q.rates, q.families, key_cutting(q), kDecodePages)
+                         : plan_flash_decode(*decode, q.rates, q.families, key_cutting(q), cut);
+      answer_attention(choice, "split-KV attention", variant, q, out);
       return true;
     }
     if (const auto* backward = std::get_if<AttentionBackward>(&q.op)) {

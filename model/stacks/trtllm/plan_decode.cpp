@@ -9,8 +9,8 @@
 namespace plumbline {
 namespace {
 
-/// Keys a step.
-constexpr double kKeysPerStep = 64;
+/// Keys a step; of the plain kernel those that a row of threads takes in a turn.
+constexpr double kKeysPerStep = 64, kKeysOfTurn = 8;
 
 /// The grouped-query kernel (XQA) packs the query heads of a KV head into one tile, 32 at most, and is taken where its
 /// CTAs, one for each 128 keys of each KV head, come to a quarter of the SMs or more; else the kernel with a CTA for
@@ -36,44 +36,55 @@ bool fills_enough(const DecodeTask& t, const Rates& m) {
   return t.kv_sets * blocks_of(t) >= kEnoughShareOfSms * m.sm_count;
 }
 
-/// Keys that a CTA's threads take in one turn: `head_size * 2 / 16` of its 512 threads a key, eight keys each. (Of the
-/// block sizes 256, 512 and 1024 the published rows follow 512 best.)
-constexpr double kPlainThreads = 512;
-
-double keys_of_a_turn(const DecodeTask& t) {
-  constexpr double kKeysAtOnce = 8, kVectorBytes = 16, kElementBytes = 2;
-  const double width = trtllm::compiled_width(static_cast<std::int64_t>(t.qk_dim));
-  return ceil_div(kPlainThreads, std::max(1.0, width * kElementBytes / kVectorBytes)) * kKeysAtOnce;
-}
-
-/// A CTA an SM, rounded up, and no part shorter than a turn. (TensorRT-LLM, multi_block_grid_setup() in
-/// decoderMaskedMultiheadAttentionLaunch.h and AttentionOp::getMaxNumSeqLenTile().)
-double plain_splits(const DecodeTask& t, const Rates& m) {
-  return std::max(1.0, std::min(ceil_div(m.sm_count, t.out_rows), ceil_div(t.context + 1, keys_of_a_turn(t))));
-}
-
-/// How a kernel walks its keys: a chain of which each link takes so many keys and so long.
-struct Walk {
-  double keys_a_link, link_clk;  ///< of its chain
-  double fill_steps = 0;
-  bool whole_links = true;
+/// How the plain kernel is launched. Registers leave an SM room for 1024 threads: CTAs have 256, 512 or 1024 of them, as many
+/// as SMs have room for when each query head has one CTA. 16 bytes of a value are a thread's; rows of threads take a value
+/// each, eight in one turn. Keys are shared out to as many CTAs as there are SMs, rounded up, so that some run behind the
+/// others, but none has less than a turn. (TensorRT-LLM, mmha_launch_kernel_ex() and multi_block_grid_setup() in
+/// decoderMaskedMultiheadAttentionLaunch.h.)
+struct PlainLaunch {
+  double threads, ctas_per_sm;
+  double rows;  ///< of threads, a value each
+  double parts;
 };
 
-/// `d.plan.ctas_per_sm` CTAs an SM. Within its time on the SM a CTA starts, fills its ring and then walks its keys step
-/// by step, while the others keep memory busy: all of it is a chain beside the traffic. CTAs whose keys a window hides
-/// only start.
-void walk(Demand& d, const DecodeTask& t, double splits, const Walk& w, const Rates& m, const FamilyScalars& family) {
-  const double keys = std::min(t.context, ceil_div(t.cached + 1, splits));
-  const double steps = ceil_div(keys, kKeysPerStep) + w.fill_steps;
-  const double links = (w.whole_links ? ceil_div(keys, w.keys_a_link) : keys / w.keys_a_link) + w.fill_steps;
-  const double all = static_cast<double>(d.plan.ctas);
-  const double busy = std::min(1.0, ceil_div(t.context, keys) / splits);
-  const double at_once = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
-  const double waves = ceil_div(all, at_once), busy_waves = ceil_div(all * busy, at_once);
-  d.plan.steps = d.plan.longest = std::max(1.0, steps * busy);
-  d.step_latency = (family.start_clk + busy_waves / waves * links * w.link_clk) / d.plan.steps / m.clock;
+constexpr double kSmallestCta = 256, kLargestCta = 1024;
+
+double plain_threads(const DecodeTask& t, const Rates& m) {
+  constexpr double kMost = kLargestCta / kSmallestCta;
+  const double factor = std::min(ceil_div(m.sm_count * kMost, t.out_rows), kMost);
+  return factor >= kMost ? kLargestCta : factor >= 2 ? 2 * kSmallestCta : kSmallestCta;
+}
+
+PlainLaunch plain_launch(const DecodeTask& t, double threads, const Rates& m) {
+  constexpr double kVectorBytes = 16, kElementBytes = 2;
+  PlainLaunch l{};
+  l.threads = threads;
+  l.ctas_per_sm = kLargestCta / l.threads;
+  const double width = trtllm::compiled_width(static_cast<std::int64_t>(t.qk_dim));
+  l.rows = ceil_div(l.threads, std::max(1.0, width * kElementBytes / kVectorBytes));
+  // the length that is shared out has the new token, and one more is counted
+  const double turns = ceil_div(t.cached + 2, l.rows * kKeysOfTurn);
+  l.parts = std::max(1.0, std::min(ceil_div(m.sm_count, t.out_rows), turns));
+  return l;
+}
+
+/// A CTA starts, then turn follows turn; where keys are fewer than rows of threads, a part of one. CTAs that share an SM hide
+/// each other's waits, but not what they issue: so much for each 256 threads and each 256 keys of 128 columns. Keys that a
+/// window hides are not shared out.
+void walk_turns(Demand& d, const DecodeTask& t, const PlainLaunch& l, const Rates& m, const FamilyScalars& family) {
+  constexpr double kUnitThreads = 256, kUnitKeys = 256, kUnitWidth = 128;
+  const double keys = ceil_div(t.context, l.parts);
+  const double turns = keys < l.rows ? keys / l.rows : ceil_div(keys, l.rows * kKeysOfTurn);
+  const double units = keys / kUnitKeys * trtllm::compiled_width(static_cast<std::int64_t>(t.qk_dim)) / kUnitWidth;
+  const double issued = family.issue_start_clk * l.threads / kUnitThreads + family.issue_step_clk * units;
+  d.plan.ctas = static_cast<std::int64_t>(t.out_rows * l.parts);
+  d.plan.threads = static_cast<std::int64_t>(l.threads);
+  d.plan.ctas_per_sm = static_cast<std::int64_t>(l.ctas_per_sm);
+  d.plan.steps = d.plan.longest = ceil_div(keys, kKeysPerStep);
+  d.step_latency = (family.start_clk + turns * family.step_clk) / d.plan.steps / m.clock;
+  d.issue_clk = issued / d.plan.steps;
   // the last CTA of a head merges the others' results, in the same launch
-  d.serial_latency = splits > 1 ? family.merge_clk / m.clock : Seconds{};
+  d.serial_latency = l.parts > 1 ? family.merge_clk / m.clock : Seconds{};
   d.serial_latency_of = "to merge the splits";
 }
 
@@ -92,6 +103,45 @@ double parts_a_key(const Rates& m) {
   return m.gpu.sm.smem < kRoomForWholeParts ? 2 : 1;
 }
 
+/// The chain of a CTA of the grouped kernel: it starts, then link follows link.
+struct GroupedChain {
+  double start_clk, link_clk;
+  double link_keys;  ///< of a tile that are added up at a time
+};
+
+/// Four warps make the scores of 64 keys each, and four add up values, as many of them for each 64 keys as a head has 64 columns,
+/// so that a link is of fewer keys the wider heads are, and as long (mha.cu, ctaShapeInWarps, warpTile, gemm1NbWarpGrps; heads of
+/// 192 are padded to 256). 0.4 of a start goes with the width of heads (queries in, results out), by rows of heads of 64 to 256
+/// and all lengths of an H200 and an H100. Query heads go through 16 at a time, 8-bit keys come in half the time: products and softmax of 16 more heads make a link
+/// half as long again, whose loads stay the same.
+GroupedChain grouped_chain(const DecodeTask& t, const Rates& m, const FamilyScalars& family) {
+  constexpr double kWarps = 4, kWarpTile = 64, kUnitWidth = 128, kUnitBytes = 2, kByWidth = 0.4;
+  constexpr double kMoreHeads = 0.5;
+  const double width = std::exp2(std::ceil(std::log2(std::max(t.qk_dim, kWarpTile))));
+  const double bytes = t.key_bytes / (t.qk_dim + t.v_dim) / kUnitBytes;
+  const double repeats = (1 + kMoreHeads * (ceil_div(t.rows, 16) - 1)) * parts_a_key(m) * bytes;
+  return {family.start_clk * (1 - kByWidth + kByWidth * width / kUnitWidth), family.step_clk * repeats,
+          kWarpTile * std::max(1.0, kWarps / (width / kWarpTile))};
+}
+
+/// Tiles of 256 keys go to parts in turn, so that a cache of fewer tiles than parts leaves some without; those only start,
+/// in 0.85 of the time (training rows of an H200 and an A100 want 0.85 to 1 and 0.55 to 0.7). A tile
+/// is a chain of so many links as its keys take, whole ones. Tiles that a window hides are left out. (mha.cu, nbSeqIters and
+/// seqStrideIters.)
+void walk_tiles(Demand& d, const DecodeTask& t, double splits, const GroupedChain& chain, const Rates& m) {
+  constexpr double kTileKeys = 256, kEmpty = 0.85;
+  const double all = t.cached + 1, hidden = std::max(0.0, all - std::max(t.context, 1.0));
+  const double skipped = std::floor(hidden / kTileKeys), tiles = ceil_div(all, kTileKeys) - skipped;
+  const double keys = std::min(all - skipped * kTileKeys, ceil_div(tiles, splits) * kTileKeys);
+  const double links = ceil_div(keys, chain.link_keys);
+  const double ctas = static_cast<double>(d.plan.ctas), busy = std::min(1.0, tiles / splits);
+  const double waves = ceil_div(ctas, m.sm_count), busy_waves = ceil_div(ctas * busy, m.sm_count);
+  d.plan.steps = d.plan.longest = std::max(1.0, ceil_div(keys, kKeysPerStep) * busy);
+  const double with_keys = busy_waves / waves, starts = with_keys + kEmpty * (1 - with_keys);
+  d.step_latency = (starts * chain.start_clk + with_keys * links * chain.link_clk) / d.plan.steps / m.clock;
+  d.serial_latency_of = "to merge the splits";
+}
+
 /// Grouped heads on tensor units, by mma.sync, in tiles of 16 rows.
 AttentionChoice plan_grouped(const DecodeTask& t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
                              const KeyCutting& how) {
@@ -104,24 +154,18 @@ AttentionChoice plan_grouped(const DecodeTask& t, DType dtype, const Rates& m, s
   decode_traffic(c.main, t, dtype, ResultsLeave::here);  // the last CTA of a head merges, in the same launch
   c.main.plan.threads = 256;
   c.main.plan.ctas_per_sm = 1;
-  // heads of 192 are padded to 256 in the kernel's steps; query heads go through a step 16 at a time
-  DecodeTask padded = t;
-  padded.key_bytes *= ceil_div(t.rows, 16) * parts_a_key(m);
-  padded.key_bytes *= (trtllm::compiled_width(static_cast<std::int64_t>(t.qk_dim)) == 192 ? 256 : t.qk_dim) / t.qk_dim;
-  // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
-  constexpr double kReferenceKeyBytes = 512;
-  const Walk by_bytes{kKeysPerStep, c.family->step_clk * (padded.key_bytes / kReferenceKeyBytes), 1};
+  const GroupedChain chain = grouped_chain(t, m, *c.family);
   cut_keys(c, how, trtllm::grouped_splits(blocks_of(t), t.kv_sets, m), blocks_of(t), m, [&](Demand& d, double splits) {
     d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
-    walk(d, padded, splits, by_bytes, m, *c.family);
-    if (splits > 1) d.serial_latency = merge_of(splits, t, m, *c.family);
+    walk_tiles(d, t, splits, chain, m);
+    d.serial_latency = splits > 1 ? merge_of(splits, t, m, *c.family) : Seconds{};
   });
   return c;
 }
 
 /// A CTA for each query head, on ordinary lanes; the heads of a group read the same keys through L2.
-AttentionChoice plan_plain(const DecodeTask& t, DType dtype, const Rates& m, const FamilyScalars& family,
-                           const KeyCutting& how) {
+AttentionChoice plan_plain_of(const DecodeTask& t, double threads, DType dtype, const Rates& m,
+                              const FamilyScalars& family, const KeyCutting& how) {
   AttentionChoice c;
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
   c.family = &family;
@@ -129,19 +173,25 @@ AttentionChoice plan_plain(const DecodeTask& t, DType dtype, const Rates& m, con
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   c.main.fp32_clk += kKeysPerStep * (t.qk_dim + t.v_dim) / (m.gpu.sm.fp32_flop_per_clk / 2);
   decode_traffic(c.main, t, dtype, ResultsLeave::here);
-  c.main.plan.threads = static_cast<std::int64_t>(kPlainThreads);
-  // with mma.sync two share an SM, as their registers allow: 185 rows of short caches on an A100, of up to 32,768 CTAs,
-  // end after half as many turns; those of Hopper's do not
-  c.main.plan.ctas_per_sm = trtllm::is_warp_specialised(m) ? 1 : 2;
-  DecodeTask visible = t;
-  visible.cached = t.context - 1;  // keys that a window hides are not shared out
-  // a turn of all threads is one way to memory and back, whatever a number's width; it ends with the keys
-  const Walk by_turns{keys_of_a_turn(t), family.step_clk, 0, false};
-  cut_keys(c, how, plain_splits(t, m), ceil_div(t.context + 1, keys_of_a_turn(t)), m, [&](Demand& d, double splits) {
-    d.plan.ctas = static_cast<std::int64_t>(t.out_rows * splits);
-    walk(d, visible, splits, by_turns, m, family);
+  PlainLaunch launch = plain_launch(t, threads, m);
+  const double most = ceil_div(t.cached + 2, launch.rows * kKeysOfTurn);
+  cut_keys(c, how, launch.parts, most, m, [&](Demand& d, double parts) {
+    launch.parts = parts;
+    walk_turns(d, t, launch, m, family);
   });
   return c;
+}
+
+/// With as many threads as the rule says, or as take the least time.
+AttentionChoice plan_plain(const DecodeTask& t, DType dtype, const Rates& m, const FamilyScalars& family,
+                           const KeyCutting& how) {
+  if (how.cutting == Cutting::by_rule) return plan_plain_of(t, plain_threads(t, m), dtype, m, family, how);
+  AttentionChoice best = plan_plain_of(t, kSmallestCta, dtype, m, family, how);
+  for (double threads = 2 * kSmallestCta; threads <= kLargestCta; threads *= 2) {
+    const AttentionChoice c = plan_plain_of(t, threads, dtype, m, family, how);
+    if (time_of(c, m, how) < time_of(best, m, how)) best = c;
+  }
+  return best;
 }
 
 }  // namespace

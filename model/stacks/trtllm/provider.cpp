@@ -30,9 +30,8 @@ constexpr auto kMlaClasses =
 /// Decode walks its keys by chains of loads, latent decode too.
 constexpr CarryOver kDeep{.chain_with_memory = true};
 
-/// The kernel without tensor units unpacks, multiplies and adds up its keys on ordinary lanes. Hopper's scalars, fitted on H100
-/// and H200 rows, are one number whatever the memory, and the A100's step of half the lanes is 1.9 times as many clocks.
-constexpr CarryOver kOnLanes{.chain_on_lanes = true};
+/// The kernel without tensor units: fitted apart, A100 and Hopper give the same clocks for all that it does, the launch too.
+constexpr CarryOver kInCycles{.fixed_in_cycles = true};
 
 constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
     {{.name = "attention_prefill", .op = "attention_prefill", .kind = "attention", .classes = kPrefillClasses},
@@ -49,7 +48,7 @@ constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
       .classes = kDecodeClasses},
      {.name = "attention_decode_single",
       .op = "attention_decode",
-      .carry = kOnLanes,
+      .carry = kInCycles,
       .kind = "attention",
       .classes = kSingleClasses},
      {.name = "attention_decode_8bit",
