@@ -1,5 +1,6 @@
 // Bands of cards that were never measured, and how many rows of a card that is left out they hold.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <map>
@@ -58,7 +59,7 @@ Reaches class_reaches(const std::vector<BandResidual>& residuals, KernelSet kern
   }
   Reaches reaches;
   for (const auto& [key, cell] : cells) {
-    const double rows = static_cast<double>(cell.values.size());
+    const auto rows = static_cast<double>(cell.values.size());
     reaches[key.first].add(reach_of(cell), std::min(1.0, rows / static_cast<double>(kRowsForBand)),
                            static_cast<long>(cell.values.size()));
   }
@@ -129,7 +130,7 @@ class LeftOutBands {
     never_ = BandTable(calibration, BandSection::never);
   }
   const Band& find(const BandResidual& r) const {
-    constexpr double kMicroseconds[] = {5, 50, 500};  // of each size
+    constexpr std::array<double, 3> kMicroseconds{5, 50, 500};  // of each size
     const BandTable& table = known_.count(r.band_class) > 0 ? there_ : never_;
     return table.find(KernelSet::library, r.band_class, kMicroseconds[r.size] * units::us, r.bound);
   }
