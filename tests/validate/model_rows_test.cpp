@@ -160,6 +160,30 @@ std::vector<StepSource> sources() {
   return parse_step_sources(read_text_file(list), list);
 }
 
+std::vector<WholeStep> steps_of(const char* stack, int count, double middle, double reach) {
+  std::vector<WholeStep> steps;
+  for (int i = 0; i < count; ++i) {
+    const double residual = middle + reach * (2.0 * i / (count - 1) - 1);
+    steps.push_back({"h100_sxm", stack, std::string(kDenseSteps), "", residual, true});
+  }
+  return steps;
+}
+
+/// Five steps within 1 % of each other, beside stacks that reach 10 and 20 % from their medians: the middle one of the three
+/// says how far the five may lie from theirs. What has 19 rows speaks for itself.
+TEST(WholeSteps, AStackOfFewRowsIsNotNarrowerThanItsLike) {
+  std::vector<WholeStep> steps = steps_of("few", 5, 0.3, 0.01);
+  for (const auto& other : {steps_of("many", 19, 0, 0.1), steps_of("wide", 19, 0, 0.2)}) {
+    steps.insert(steps.end(), other.begin(), other.end());
+  }
+  const StepBands bands = fit_step_bands(steps);
+  const auto band = [&](const char* stack) { return *bands.find(stack, kDenseSteps, true).band; };
+  EXPECT_NEAR(band("few").low, 0.2, 2e-4);
+  EXPECT_NEAR(band("few").high, 0.4, 2e-4);
+  EXPECT_NEAR(band("many").high, 0.1, 2e-4);
+  EXPECT_NEAR(band("wide").low, -0.2, 2e-4);
+}
+
 TEST(WholeSteps, CommittedBandsAreThoseOfTheTrainingSteps) {
   std::vector<std::string> left_out;
   const std::vector<WholeStep> train = whole_steps(sources(), Half::train, left_out);

@@ -2,13 +2,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "arch/error.hpp"
+#include "validate/fit/band_cells.hpp"
+#include "validate/fit/fit.hpp"
 #include "validate/fit/fit_bands.hpp"
 #include "validate/fit/fit_calibration.hpp"
 #include "validate/record/study.hpp"
@@ -17,76 +19,52 @@ namespace plumbline {
 
 namespace {
 
-constexpr double kTail = 0.05;
-constexpr std::size_t kAnySize = kBandSizes.size() - 1;
-constexpr int kAnyBound = -1;
+/// A further row may lie beyond either end as often as that; smaller ones are for classes whose shapes differ much.
+constexpr std::array<double, 5> kTails{kBandTail, 0.04, 0.03, 0.02, 0.01};
+constexpr int kGroupFolds = 5;
 
-/// Residuals of one cell, with who measured them.
-struct Cell {
-  std::vector<double> values;
-  std::vector<std::string> stacks;
-  void add(const BandResidual& r) {
-    values.push_back(r.value);
-    stacks.push_back(r.stack);
-  }
-};
-
-/// Stacks with enough rows for a band count equally; a row of a smaller one counts as one of the largest stack.
-std::vector<double> stack_weights(const std::vector<std::string>& stacks) {
-  std::map<std::string, std::size_t> counts;
-  for (const std::string& stack : stacks) ++counts[stack];
-  std::size_t most = 0;
-  for (const auto& [stack, count] : counts) most = std::max(most, count);
-  std::vector<double> weights;
-  for (const std::string& stack : stacks) {
-    const std::size_t count = counts[stack];
-    weights.push_back(1.0 / static_cast<double>(count < kRowsForBand ? most : count));
-  }
-  return weights;
-}
-
-/// What at most a tenth of the weight exceeds in size, as residual_band() corrects for a further row.
-double reach_of(const Cell& cell) {
+/// The share of the cell's weight inside bands of that tail that the row's group of shapes was not behind.
+double share_of_unseen(const BandCell& cell, double tail, const std::vector<int>& fold_of, int folds) {
+  double inside = 0, all = 0;
   const std::vector<double> weights = stack_weights(cell.stacks);
-  std::vector<std::pair<double, double>> sizes;
-  double sum = 0, squares = 0;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    sizes.emplace_back(std::abs(cell.values[i]), weights[i]);
-    sum += weights[i];
-    squares += weights[i] * weights[i];
+  for (int fold = 0; fold < folds; ++fold) {
+    std::vector<double> values;
+    std::vector<std::string> stacks;
+    for (std::size_t i = 0; i < fold_of.size(); ++i) {
+      if (fold_of[i] == fold) continue;
+      values.push_back(cell.values[i]);
+      stacks.push_back(cell.stacks[i]);
+    }
+    if (values.empty()) continue;
+    const Band band = residual_band(values, stack_weights(stacks), tail);
+    for (std::size_t i = 0; i < fold_of.size(); ++i) {
+      if (fold_of[i] != fold) continue;
+      all += weights[i];
+      if (band.low <= cell.values[i] && cell.values[i] <= band.high) inside += weights[i];
+    }
   }
-  std::sort(sizes.rbegin(), sizes.rend());
-  const double most_outside = 2 * kTail * (sum + squares / sum) * (1 + 1e-12);
-  double outside = 0, reach = sizes.front().first;
-  for (const auto& [size, weight] : sizes) {
-    outside += weight;
-    if (outside > most_outside) break;
-    reach = size;
-  }
-  constexpr double kDigits = 1e4;
-  return std::ceil(reach * kDigits) / kDigits;
+  return all > 0 ? inside / all : 1;
 }
 
-/// The band of a cell's rows. On other cards it goes as far to either side: which way a further card is off, nobody
-/// knows (prefill attention from A100 to Hopper is predicted too fast, from Hopper to A100 too slow). Pairs of cards
-/// count equally.
-Band band_in(const Cell& cell, BandSection section) {
-  if (section == BandSection::own_card) return residual_band(cell.values, stack_weights(cell.stacks));
-  const double reach = reach_of(cell);
-  return Band{-reach, reach, static_cast<long>(cell.values.size()), 0, ""};
+/// Rows of one group of shapes (a model's layer at every batch) err alike, so that a hundred rows of five groups say less
+/// than a hundred rows: the widest tails with which groups that were left out lie inside nine times in ten.
+double tail_of(const BandCell& cell) {
+  const std::set<std::string> groups(cell.groups.begin(), cell.groups.end());
+  const int folds = std::min(kGroupFolds, static_cast<int>(groups.size()));
+  if (folds < 2) return kBandTail;
+  const std::vector<int> fold_of = deal_folds(cell.groups, folds);
+  for (const double tail : kTails) {
+    if (share_of_unseen(cell, tail, fold_of, folds) >= 1 - 2 * kBandTail) return tail;
+  }
+  return kTails.back();
 }
+
+Band band_in(const BandCell& cell) { return residual_band(cell.values, stack_weights(cell.stacks), tail_of(cell)); }
 
 void widen(Band& band, const Band& by) {
   band.low = std::min(band.low, by.low);
   band.high = std::max(band.high, by.high);
 }
-
-/// Class (or kind, or "all"), size class, bound.
-struct CellKey {
-  std::size_t number = 0, size = 0;
-  int bound = kAnyBound;
-  auto operator<=>(const CellKey&) const = default;
-};
 
 /// Whether other classes are of it. A class may be of no kind ("rowwise"): its parent is "all".
 bool is_kind(std::size_t number) {
@@ -96,36 +74,27 @@ bool is_kind(std::size_t number) {
   return false;
 }
 
-bool is_all(std::size_t number) { return band_parent(number) == number; }
-
-std::optional<CellKey> parent_of(const CellKey& key) {
-  if (key.bound != kAnyBound) return CellKey{key.number, key.size, kAnyBound};
+std::optional<BandCellKey> parent_of(const BandCellKey& key) {
+  if (key.bound != kAnyBandBound) return BandCellKey{key.number, key.size, kAnyBandBound};
   const std::size_t up = band_parent(key.number);
   const bool is_class = !is_kind(key.number);
-  if (key.size != kAnySize && (key.number == up || !is_class)) return CellKey{key.number, kAnySize, kAnyBound};
+  if (key.size != kAnyBandSize && (key.number == up || !is_class))
+    return BandCellKey{key.number, kAnyBandSize, kAnyBandBound};
   if (key.number == up) return std::nullopt;
-  return CellKey{up, key.size, kAnyBound};
+  return BandCellKey{up, key.size, kAnyBandBound};
 }
 
-std::string text_of(KernelSet kernels, const CellKey& key) {
-  std::string text = std::string(key_of(kernels)) + "." + std::string(band_class_name(key.number)) + "." +
-                     std::string(kBandSizes[key.size]);
-  if (key.bound != kAnyBound) text += "." + std::string(name(static_cast<Bound>(key.bound)));
-  return text;
-}
+using Cells = std::map<BandCellKey, BandCell>;
 
-using Cells = std::map<CellKey, Cell>;
-
-Cells cells_of(const std::vector<BandResidual>& residuals, KernelSet kernels, BandSection section) {
+Cells cells_of(const std::vector<BandResidual>& residuals, KernelSet kernels) {
   Cells cells;
   for (const BandResidual& r : residuals) {
-    if (r.kernels != kernels || r.section != section) continue;
-    // What bound a kernel is on another card is itself a guess.
-    if (section == BandSection::own_card) cells[{r.band_class, r.size, static_cast<int>(r.bound)}].add(r);
-    cells[{r.band_class, r.size, kAnyBound}].add(r);
+    if (r.kernels != kernels || r.section != BandSection::own_card) continue;
+    cells[{r.band_class, r.size, static_cast<int>(r.bound)}].add(r);
+    cells[{r.band_class, r.size}].add(r);
     for (std::size_t up = band_parent(r.band_class);; up = band_parent(up)) {
-      cells[{up, r.size, kAnyBound}].add(r);
-      cells[{up, kAnySize, kAnyBound}].add(r);
+      cells[{up, r.size}].add(r);
+      cells[{up, kAnyBandSize}].add(r);
       if (band_parent(up) == up) break;
     }
   }
@@ -133,37 +102,21 @@ Cells cells_of(const std::vector<BandResidual>& residuals, KernelSet kernels, Ba
 }
 
 /// The next wider cell that has rows.
-std::optional<CellKey> wider(const Cells& cells, const CellKey& key) {
-  std::optional<CellKey> up = parent_of(key);
+std::optional<BandCellKey> wider(const Cells& cells, const BandCellKey& key) {
+  std::optional<BandCellKey> up = parent_of(key);
   while (up && cells.count(*up) == 0) up = parent_of(*up);
   return up;
 }
 
-/// Of another generation the few pairs of cards that were measured say little of one class: where its kind errs more, it
-/// is taken to err halfway as much. Found by leaving out generations (data/calibration/README.md).
-void lean_on_kind(const Cells& cells, const CellKey& key, Band& band) {
-  const auto kind = cells.find({band_parent(key.number), key.size, kAnyBound});
-  if (is_kind(key.number) || is_all(band_parent(key.number)) || kind == cells.end()) return;
-  if (kind->second.values.size() < kRowsForBand) return;
-  const double halfway = (band.high + reach_of(kind->second)) / 2;
-  if (halfway > band.high) band.low = -(band.high = std::ceil(halfway * 1e4) / 1e4);
-}
-
 /// The cell's own quantiles, or those of the nearest wider class that has enough rows, widened to hold these.
-Band resolve(const Cells& cells, const CellKey& key, KernelSet kernels, BandSection section) {
-  const Cell& cell = cells.at(key);
-  std::optional<CellKey> up = wider(cells, key);
-  Band band = band_in(cell, section);
-  if (cell.values.size() >= kRowsForBand || !up) {
-    if (section == BandSection::far) lean_on_kind(cells, key, band);
-    return band;
-  }
+Band resolve(const Cells& cells, const BandCellKey& key, KernelSet kernels) {
+  const BandCell& cell = cells.at(key);
+  std::optional<BandCellKey> up = wider(cells, key);
+  if (cell.values.size() >= kRowsForBand || !up) return band_in(cell);
   while (cells.at(*up).values.size() < kRowsForBand && wider(cells, *up)) up = wider(cells, *up);
-  const Band own = section == BandSection::own_card ? residual_band(cell.values) : band;
-  band = band_in(cells.at(*up), section);
-  if (section == BandSection::far) lean_on_kind(cells, *up, band);
+  Band band = band_in(cells.at(*up));
   band.pooled = text_of(kernels, *up);
-  widen(band, own);
+  widen(band, residual_band(cell.values));
   return band;
 }
 
@@ -172,7 +125,7 @@ bool same(const Band& a, const Band& b) { return a.low == b.low && a.high == b.h
 
 /// The band that the model will take; null where nothing of the kind is on file.
 const Band* find_band(const BandResidual& r, const std::map<std::string, Band>& bands) {
-  std::optional<CellKey> key = CellKey{r.band_class, r.size, static_cast<int>(r.bound)};
+  std::optional<BandCellKey> key = BandCellKey{r.band_class, r.size, static_cast<int>(r.bound)};
   for (; key; key = parent_of(*key)) {
     if (const auto at = bands.find(text_of(r.kernels, *key)); at != bands.end()) return &at->second;
   }
@@ -213,7 +166,33 @@ struct MeanProduct {
 
 }  // namespace
 
-Band residual_band(const std::vector<double>& values, const std::vector<double>& weights) {
+void BandCell::add(const BandResidual& r) {
+  values.push_back(r.value);
+  stacks.push_back(r.stack);
+  groups.push_back(r.group);
+}
+
+std::vector<double> stack_weights(const std::vector<std::string>& stacks) {
+  std::map<std::string, std::size_t> counts;
+  for (const std::string& stack : stacks) ++counts[stack];
+  std::size_t most = 0;
+  for (const auto& [stack, count] : counts) most = std::max(most, count);
+  std::vector<double> weights;
+  for (const std::string& stack : stacks) {
+    const std::size_t count = counts[stack];
+    weights.push_back(1.0 / static_cast<double>(count < kRowsForBand ? most : count));
+  }
+  return weights;
+}
+
+std::string text_of(KernelSet kernels, const BandCellKey& key) {
+  std::string text = std::string(key_of(kernels)) + "." + std::string(band_class_name(key.number)) + "." +
+                     std::string(kBandSizes[key.size]);
+  if (key.bound != kAnyBandBound) text += "." + std::string(name(static_cast<Bound>(key.bound)));
+  return text;
+}
+
+Band residual_band(const std::vector<double>& values, const std::vector<double>& weights, double share_outside) {
   const std::size_t n = values.size();
   std::vector<std::size_t> order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -224,8 +203,8 @@ Band residual_band(const std::vector<double>& values, const std::vector<double>&
     sum += weight(i);
     squares += weight(i) * weight(i);
   }
-  const double further = squares / sum;                               // the weight of one more row
-  const double most_outside = kTail * (sum + further) * (1 + 1e-12);  // rounding: 0.05 x 20 rows is one row
+  const double further = squares / sum;                                       // the weight of one more row
+  const double most_outside = share_outside * (sum + further) * (1 + 1e-12);  // rounding: 0.05 x 20 rows is one row
   // The value up to which, itself included, at most that weight lies.
   const auto tail = [&](auto first, auto last) {
     double below = 0;
@@ -257,48 +236,16 @@ Band residual_band(const std::vector<double>& values, const std::vector<double>&
 
 std::map<std::string, Band> bands_of(const std::vector<BandResidual>& residuals, KernelSet kernels,
                                      BandSection section) {
-  const Cells cells = cells_of(residuals, kernels, section);
-  std::map<CellKey, Band> resolved;
-  for (const auto& [key, cell] : cells) resolved[key] = resolve(cells, key, kernels, section);
+  if (section != BandSection::own_card) return transfer_bands(residuals, kernels, section);
+  const Cells cells = cells_of(residuals, kernels);
+  std::map<BandCellKey, Band> resolved;
+  for (const auto& [key, cell] : cells) resolved[key] = resolve(cells, key, kernels);
   std::map<std::string, Band> bands;
   for (const auto& [key, band] : resolved) {
-    const std::optional<CellKey> up = wider(cells, key);
-    if (!up || key.size == kAnySize || !same(band, resolved.at(*up))) bands[text_of(kernels, key)] = band;
+    const std::optional<BandCellKey> up = wider(cells, key);
+    if (!up || key.size == kAnyBandSize || !same(band, resolved.at(*up))) bands[text_of(kernels, key)] = band;
   }
   return bands;
-}
-
-void DistanceCoverage::add(double half_width, bool is_inside) {
-  ++rows;
-  inside += is_inside ? 1 : 0;
-  half_widths.push_back(half_width);
-}
-
-std::vector<DistanceCoverage> left_out_coverage(const std::vector<BandResidual>& train,
-                                                const std::vector<BandResidual>& heldout, BandSection section) {
-  std::map<std::string, std::vector<const BandResidual*>> by_card;
-  for (const BandResidual& r : heldout) {
-    if (r.section == section) by_card[r.left_out].push_back(&r);
-  }
-  std::map<std::string, DistanceCoverage> classes;
-  for (const auto& [card, rows] : by_card) {
-    std::vector<BandResidual> others;
-    std::copy_if(train.begin(), train.end(), std::back_inserter(others),
-                 [&name = card](const BandResidual& r) { return r.left_out != name; });
-    const auto bands = bands_of(others, KernelSet::library, section);
-    for (const BandResidual* r : rows) {
-      const Band* band = find_band(*r, bands);
-      if (band == nullptr || band->rows == 0) continue;  // no other pair of cards ran anything like it
-      classes[std::string(band_class_name(r->band_class))].add((band->high - band->low) / 2,
-                                                               band->low <= r->value && r->value <= band->high);
-    }
-  }
-  std::vector<DistanceCoverage> out;
-  for (auto& [name, c] : classes) {
-    c.band_class = name;
-    out.push_back(std::move(c));
-  }
-  return out;
 }
 
 BandCorrelation correlation_of(const std::vector<BandResidual>& residuals, const std::map<std::string, Band>& bands,

@@ -128,6 +128,7 @@ BandResidual residual_of(const BandRow& row, const PricedRow& priced, BandSectio
   r.bound = priced.bound;
   r.value = std::log(row.measured.time / priced.time);
   r.stack = row.gpu + "|" + row.measured.origin.stack;
+  r.group = std::string(op_name(row.measured.what.op)) + " " + shape_group(row.measured.what.op);
   r.context = context_of(row);
   return r;
 }
@@ -250,7 +251,8 @@ bool cross_validate(const FittedTogether& fitted, const Calibration& calibration
 }  // namespace
 
 std::string shape_group(const Op& op) {
-  static constexpr std::array<std::string_view, 8> kVarying{"M", "T", "B", "S", "Skv", "rows", "tokens", "n"};
+  static constexpr std::array<std::string_view, 11> kVarying{"M",      "T", "B",  "S",  "Skv",      "rows",
+                                                             "tokens", "n", "tp", "ep", "alpha_pct"};
   const std::string shape = shape_text(op);
   std::string out;
   for (std::size_t first = 0; first < shape.size();) {
@@ -336,7 +338,8 @@ void add_transfers(const Calibration& donor, const std::vector<BandRow>& rows, P
     BandResidual r = residual_of(row, there.priced[i], near ? BandSection::near : BandSection::far);
     r.stack = donor.gpu + ">" + r.stack;
     r.context = donor.gpu + ">" + r.context;
-    r.left_out = near ? row.gpu : of_row;
+    r.card = row.gpu;
+    r.generation = of_row;
     out.push_back(std::move(r));
   }
 }
@@ -346,7 +349,7 @@ void add_transfers(const Calibration& donor, const std::vector<BandRow>& rows, P
 void write_measured(const Gpu& gpu, BandFit& out) {
   std::map<std::string, std::set<std::string>> formats;
   for (const BandResidual& r : out.residuals) {
-    const bool near = r.section == BandSection::near && Pricer::gpu(r.left_out).generation == gpu.generation;
+    const bool near = r.section == BandSection::near && r.generation == gpu.generation;
     const std::string distance = r.section == BandSection::own_card ? "" : near ? "near." : "far.";
     const std::string name = std::string(key_of(r.kernels)) + "." + std::string(band_class_name(r.band_class));
     if (r.format.empty()) formats[distance + name].insert(std::string(kAnyFormat));  // bytes, of whatever type

@@ -2,12 +2,15 @@
 //
 // Bands of the card whose calibration it is come from rows of that card. Scalars that were fitted to rows are fitted
 // again without each fifth of the shapes (shapes that differ in length or batch alone stay together), and a row's
-// residual takes the change that this makes to its prediction: no row is judged by scalars that saw it. Transfer bands
-// come from the rows of every card, priced with every other card's scalars as if its own had not been measured; they go
-// by class and size alone, as far to either side.
+// residual takes the change that this makes to its prediction: no row is judged by scalars that saw it. Quantiles are those
+// of split conformal prediction: the order statistics between which a further row of the class falls with at least 90 %
+// chance, whatever the distribution (Lei et al., JASA 113, 2018); further out where groups of shapes that are left out
+// would lie inside less often.
 //
-// Quantiles are those of split conformal prediction: the order statistics between which a further row of the class
-// falls with at least 90 % chance, whatever the distribution (Lei et al., JASA 113, 2018).
+// Transfer bands come from the rows of every card, priced with every other card's scalars as if its own had not been
+// measured; they go by class and size alone, as far to either side. A card errs as a card, so that not rows are counted but
+// cards (near) or generations (far): each says how far nine in ten of its rows reach, a class's band is the mean of those and
+// of its kind's, which counts as one more, times sqrt(1 + 1 / how many they are), as a further card is a further draw.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +28,9 @@ namespace plumbline {
 inline constexpr std::size_t kRowsForBand = 19;
 
 /// Band of `values` (not empty); fewer than kRowsForBand give their whole range. `weights`: none, or one a value; they
-/// count as (sum w)^2 / sum w^2 values, and the further one as one of those.
-Band residual_band(const std::vector<double>& values, const std::vector<double>& weights = {});
+/// count as (sum w)^2 / sum w^2 values, and the further one as one of those. `share_outside`: beyond either end.
+Band residual_band(const std::vector<double>& values, const std::vector<double>& weights = {},
+                   double share_outside = 0.05);
 
 /// One row's ln(measured / predicted) and what it is grouped by.
 struct BandResidual {
@@ -35,11 +39,11 @@ struct BandResidual {
   std::size_t band_class = 0, size = 0;
   Bound bound = Bound::latency;
   double value = 0;
-  std::string format;  ///< of numbers: "bf16", "w4a16"
-  std::string stack;   ///< who measured; those with enough rows count equally
-  std::string
-      left_out;         ///< on other cards: what is left out to judge the band, the card (near) or its generation (far)
-  std::string context;  ///< what a step's operators have in common: card, stack, clock, cache state, tokens
+  std::string format;            ///< of numbers: "bf16", "w4a16"
+  std::string stack;             ///< who measured; those with enough rows count equally
+  std::string group;             ///< operator and shape without what varies from call to call: rows of one err alike
+  std::string card, generation;  ///< of the row, on other cards: what is left out to judge a band
+  std::string context;           ///< what a step's operators have in common: card, stack, clock, cache state, tokens
 };
 
 struct BandFitOptions {

@@ -10,6 +10,7 @@
 #include "model/stacks/stack.hpp"
 #include "validate/fit/fit_bands.hpp"
 #include "validate/record/held_out.hpp"
+#include "validate/statistics.hpp"
 #include "validate/step/model_report.hpp"
 #include "validate/step/step_report.hpp"
 
@@ -85,11 +86,41 @@ bool launches_apart(const std::string& name) {
 /// Of fewer than 19 rows the outermost ones hold less than nine in ten of the next: as much wider as the range of one more
 /// row is by Student's t, beside that of as many rows as one likes (to 0.02 from 8 rows on).
 Band widened_for_few(Band band) {
-  if (band.rows >= 19) return band;
+  if (band.rows >= static_cast<long>(kRowsForBand)) return band;
   const double by = 1 + 1.7 / static_cast<double>(band.rows);
   constexpr double kDigits = 1e4;  // as residual_band() rounds
   band.low = std::floor((band.middle - by * (band.middle - band.low)) * kDigits) / kDigits;
   band.high = std::ceil((band.middle + by * (band.high - band.middle)) * kDigits) / kDigits;
+  return band;
+}
+
+/// How far nine in ten rows lie from the median of their stack: the outermost of fewer than 19.
+double reach_about_median(const std::vector<double>& values) {
+  const Band band = residual_band(values);
+  return std::max(band.high - band.middle, band.middle - band.low);
+}
+
+/// Stacks alike (launched one by one, or not) of one kind of steps: how far rows of the middle one lie from its median.
+class LikeStacks {
+ public:
+  void add(bool apart, const std::string& kind, const std::vector<double>& values) {
+    of_[{apart, kind}].push_back(reach_about_median(values));
+  }
+  double reach(bool apart, const std::string& kind) const {
+    const auto reaches = of_.find({apart, kind});
+    return reaches == of_.end() ? 0 : median(reaches->second);
+  }
+
+ private:
+  std::map<std::pair<bool, std::string>, std::vector<double>> of_;
+};
+
+/// A stack of few rows is nowhere narrower, about its median, than the middle one of stacks like it.
+Band at_least_like_others(Band band, double reach) {
+  if (band.rows >= static_cast<long>(kRowsForBand)) return band;
+  constexpr double kDigits = 1e4;
+  band.low = std::min(band.low, std::floor((band.middle - reach) * kDigits) / kDigits);
+  band.high = std::max(band.high, std::ceil((band.middle + reach) * kDigits) / kDigits);
   return band;
 }
 
@@ -98,12 +129,16 @@ Band widened_for_few(Band band) {
 StepBands fit_step_bands(const std::vector<WholeStep>& steps) {
   std::map<std::pair<std::string, std::string>, std::vector<double>> residuals;
   for (const WholeStep& step : steps) residuals[{step.stack, step.kind}].push_back(step.residual);
+  LikeStacks like;
+  for (const auto& [name, values] : residuals) {
+    if (values.size() >= kFewestSteps) like.add(launches_apart(name.first), name.second, values);
+  }
   StepBands bands;
   for (const auto& [name, values] : residuals) {
     const bool apart = launches_apart(name.first);
     if (values.size() < kFewestSteps && !apart) continue;
-    const Band band = residual_band(values);
-    bands.set(name.first, name.second, apart ? widened_for_few(band) : band);
+    const Band band = widened_for_few(residual_band(values));
+    bands.set(name.first, name.second, at_least_like_others(band, like.reach(apart, name.second)));
     if (apart) bands.stand_apart(name.first);
   }
   return bands;

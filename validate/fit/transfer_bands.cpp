@@ -1,0 +1,172 @@
+// Bands of cards that were never measured, and how many rows of a card that is left out they hold.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "validate/fit/band_cells.hpp"
+
+namespace plumbline {
+
+namespace {
+
+/// What at most a tenth of the weight exceeds in size, as residual_band() corrects for a further row: how far one card's
+/// rows reach. It goes to either side: which way a further card is off, nobody knows.
+double reach_of(const BandCell& cell) {
+  const std::vector<double> weights = stack_weights(cell.stacks);
+  std::vector<std::pair<double, double>> sizes;
+  double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    sizes.emplace_back(std::abs(cell.values[i]), weights[i]);
+    sum += weights[i];
+    squares += weights[i] * weights[i];
+  }
+  std::sort(sizes.rbegin(), sizes.rend());
+  const double most_outside = 2 * kBandTail * (sum + squares / sum) * (1 + 1e-12);
+  double outside = 0, reach = sizes.front().first;
+  for (const auto& [size, weight] : sizes) {
+    outside += weight;
+    if (outside > most_outside) break;
+    reach = size;
+  }
+  return reach;
+}
+
+/// The mean reach over cards. A card with fewer rows than a band needs is that part of one.
+struct MeanReach {
+  double sum = 0, cards = 0;
+  long rows = 0;
+  void add(double reach, double weight, long count) {
+    sum += weight * reach;
+    cards += weight;
+    rows += count;
+  }
+  double mean() const { return sum / cards; }
+};
+using Reaches = std::map<BandCellKey, MeanReach>;
+
+/// Classes, each size and any; units are the cards (near) or generations (far) that rows are of.
+Reaches class_reaches(const std::vector<BandResidual>& residuals, KernelSet kernels, BandSection section) {
+  std::map<std::pair<BandCellKey, std::string>, BandCell> cells;
+  for (const BandResidual& r : residuals) {
+    if (r.kernels != kernels || r.section != section) continue;
+    const std::string& unit = section == BandSection::near ? r.card : r.generation;
+    cells[{{r.band_class, r.size}, unit}].add(r);
+    cells[{{r.band_class, kAnyBandSize}, unit}].add(r);
+  }
+  Reaches reaches;
+  for (const auto& [key, cell] : cells) {
+    const auto rows = static_cast<double>(cell.values.size());
+    reaches[key.first].add(reach_of(cell), std::min(1.0, rows / static_cast<double>(kRowsForBand)),
+                           static_cast<long>(cell.values.size()));
+  }
+  return reaches;
+}
+
+/// Kinds and "all": the mean of their classes, whatever their rows.
+Reaches kind_reaches(const Reaches& classes) {
+  Reaches kinds;
+  for (const auto& [key, reach] : classes) {
+    for (std::size_t up = band_parent(key.number);; up = band_parent(up)) {
+      kinds[{up, key.size}].add(reach.mean(), std::min(1.0, reach.cards), reach.rows);
+      if (band_parent(up) == up) break;
+    }
+  }
+  return kinds;
+}
+
+/// One more card draws its own reach beside what `draws` of them say of the mean, as a further draw of a normal
+/// distribution does: the variance of both is 1 + 1 / draws of one's.
+Band further_card(double mean, double draws, long rows) {
+  constexpr double kDigits = 1e4;  // as written to a file: rounded outwards
+  const double reach = std::ceil(mean * std::sqrt(1 + 1 / draws) * kDigits) / kDigits;
+  return Band{-reach, reach, rows, 0, ""};
+}
+
+}  // namespace
+
+/// A class's band counts its kind as one card more. A kind's, which a class takes that was measured on no card of the
+/// distance, has the kind's word alone. Chosen on training rows by leaving out cards, generations and their classes
+/// (data/calibration/README.md).
+std::map<std::string, Band> transfer_bands(const std::vector<BandResidual>& residuals, KernelSet kernels,
+                                           BandSection section) {
+  const Reaches classes = class_reaches(residuals, kernels, section), kinds = kind_reaches(classes);
+  std::map<std::string, Band> bands;
+  for (const auto& [key, kind] : kinds) bands[text_of(kernels, key)] = further_card(kind.mean(), 1, kind.rows);
+  for (const auto& [key, own] : classes) {
+    if (key.size == kAnyBandSize) continue;
+    const BandCellKey up{band_parent(key.number), key.size};
+    const double draws = own.cards + 1;
+    Band band = further_card((own.sum + kinds.at(up).mean()) / draws, draws, own.rows);
+    if (own.rows < static_cast<long>(kRowsForBand)) band.pooled = text_of(kernels, up);
+    bands[text_of(kernels, key)] = std::move(band);
+  }
+  return bands;
+}
+
+void DistanceCoverage::add(double half_width, bool is_inside) {
+  ++rows;
+  inside += is_inside ? 1 : 0;
+  half_widths.push_back(half_width);
+}
+
+namespace {
+
+/// What a user gets for a card of which none of `residuals` is.
+class LeftOutBands {
+ public:
+  LeftOutBands(const std::vector<BandResidual>& residuals, BandSection section) {
+    Calibration calibration;
+    for (const auto& [distance, name] : {std::pair{BandSection::near, "near."}, {BandSection::far, "far."}}) {
+      for (auto& [key, band] : transfer_bands(residuals, KernelSet::library, distance)) {
+        calibration.transfer_bands[name + key] = std::move(band);
+      }
+    }
+    for (const BandResidual& r : residuals) known_.insert(r.band_class);
+    there_ = BandTable(calibration, section);
+    never_ = BandTable(calibration, BandSection::never);
+  }
+  const Band& find(const BandResidual& r) const {
+    constexpr std::array<double, 3> kMicroseconds{5, 50, 500};  // of each size
+    const BandTable& table = known_.count(r.band_class) > 0 ? there_ : never_;
+    return table.find(KernelSet::library, r.band_class, kMicroseconds[r.size] * units::us, r.bound);
+  }
+
+ private:
+  std::set<std::size_t> known_;
+  BandTable there_, never_;
+};
+
+}  // namespace
+
+std::vector<DistanceCoverage> left_out_coverage(const std::vector<BandResidual>& train,
+                                                const std::vector<BandResidual>& heldout, BandSection section) {
+  const auto unit = [&](const BandResidual& r) { return section == BandSection::near ? r.card : r.generation; };
+  std::map<std::string, std::vector<const BandResidual*>> units;
+  for (const BandResidual& r : heldout) {
+    if (r.section == section) units[unit(r)].push_back(&r);
+  }
+  std::map<std::size_t, DistanceCoverage> classes;
+  for (const auto& [name, rows] : units) {
+    std::vector<BandResidual> others;
+    std::copy_if(train.begin(), train.end(), std::back_inserter(others),
+                 [&left_out = name, &unit](const BandResidual& r) { return unit(r) != left_out; });
+    const LeftOutBands bands(others, section);
+    for (const BandResidual* r : rows) {
+      const Band& band = bands.find(*r);
+      if (band.rows == 0) continue;  // no other pair of cards ran anything like it
+      classes[r->band_class].add((band.high - band.low) / 2, band.low <= r->value && r->value <= band.high);
+    }
+  }
+  std::vector<DistanceCoverage> out;
+  for (auto& [number, c] : classes) {
+    c.band_class = std::string(band_class_name(number));
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
+}  // namespace plumbline
