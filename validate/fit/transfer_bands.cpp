@@ -88,19 +88,40 @@ Band further_card(double mean, double draws, long rows) {
 
 }  // namespace
 
-/// A class's band counts its kind as one card more. A kind's, which a class takes that was measured on no card of the
-/// distance, has the kind's word alone. Chosen on training rows by leaving out cards, generations and their classes
-/// (data/calibration/README.md).
+/// A class's band counts its kind as one card more. Another generation is rarely more than one further draw of a kind (most
+/// kernels are on file for two generations), whose reach says little of the next one's: there all kernels count as
+/// another card, and a class that was measured on no card of the distance takes its kind's reach or that of all kernels,
+/// whichever is wider, no less than the mean over sizes: how its error goes with size nobody knows either. Of the same generation it has its kind's word alone. Chosen by leaving out cards, generations and
+/// their classes (data/calibration/README.md).
 std::map<std::string, Band> transfer_bands(const std::vector<BandResidual>& residuals, KernelSet kernels,
                                            BandSection section) {
   const Reaches classes = class_reaches(residuals, kernels, section), kinds = kind_reaches(classes);
+  const bool far = section == BandSection::far;
+  const auto of_all = [&](const BandCellKey& key) {
+    std::size_t up = key.number;
+    while (band_parent(up) != up) up = band_parent(up);
+    return kinds.at({up, key.size}).mean();
+  };
   std::map<std::string, Band> bands;
-  for (const auto& [key, kind] : kinds) bands[text_of(kernels, key)] = further_card(kind.mean(), 1, kind.rows);
+  for (const auto& [key, kind] : kinds) {
+    double reach = kind.mean();
+    if (far) {
+      MeanReach sizes;
+      for (std::size_t size = 0; size < kAnyBandSize; ++size) {
+        const auto of_size = kinds.find({key.number, size});
+        if (of_size == kinds.end()) continue;
+        sizes.add(std::max(of_size->second.mean(), of_all(of_size->first)), 1, 0);
+      }
+      reach = std::max({reach, of_all(key), sizes.mean()});
+    }
+    bands[text_of(kernels, key)] = further_card(reach, 1, kind.rows);
+  }
   for (const auto& [key, own] : classes) {
     if (key.size == kAnyBandSize) continue;
     const BandCellKey up{band_parent(key.number), key.size};
-    const double draws = own.cards + 1;
-    Band band = further_card((own.sum + kinds.at(up).mean()) / draws, draws, own.rows);
+    double sum = own.sum + kinds.at(up).mean(), draws = own.cards + 1;
+    if (far) sum += of_all(key), draws += 1;
+    Band band = further_card(sum / draws, draws, own.rows);
     if (own.rows < static_cast<long>(kRowsForBand)) band.pooled = text_of(kernels, up);
     bands[text_of(kernels, key)] = std::move(band);
   }
