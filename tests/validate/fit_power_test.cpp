@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -61,6 +62,14 @@ TEST_F(H200Power, TheFileHoldsWhatTheFitGives) {
       training.push_back(std::move(row));
     }
   }
+  // One token in warm tiles of 64 x 16, which no planner takes any longer: most of what its two rows draw (222 and 226 W) are
+  // 63 rows of zeros that are written into shared memory, whose energy nothing prices. With them the clock tree takes 1.2
+  // to 1.3 of what it takes here.
+  training.erase(std::remove_if(training.begin(), training.end(),
+                                [](const PowerRow& row) {
+                                  return row.warm && row.text.find("M=1;N=2048;K=1024") != std::string::npos;
+                                }),
+                 training.end());
 #ifdef PLUMBLINE_SANITIZED
   // A search on all of them takes half a minute there: every fifth is run through, for its memory.
   std::vector<PowerRow> few;
@@ -77,9 +86,7 @@ TEST_F(H200Power, TheFileHoldsWhatTheFitGives) {
         "droop_ratio", "regulator_aim_fraction", "tensor_limit_W", "clocked_W"}) {
     // Plans move with other scalars, and with them what a run does. (Since cuBLAS's products move what counters say and
     // fp16, tf32 and fp32 have kernels of their own, a fit gives 10 % more to an fp8 FLOP and to zeros.)
-    // What the clock tree takes goes with how long one token in tiles of 64 x 16 is said to take, which no planner takes now.
-    const double room = std::string(name) == "clocked_W" ? 0.18 : 0.12;
-    EXPECT_NEAR(fit.calibration.power.at(name).value / calibration.power.at(name).value, 1, room) << name;
+    EXPECT_NEAR(fit.calibration.power.at(name).value / calibration.power.at(name).value, 1, 0.12) << name;
   }
 }
 
