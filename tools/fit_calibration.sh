@@ -85,8 +85,10 @@ issue_start_clk=1400:10:9000,issue_step_clk=4700:10:20000" --where stack~trtllm 
   rm -f "$plain"
   # at most 16 query heads a KV head, on Hopper from 127 keys on; one query head a KV head always runs the plain kernel, few CTAs do too
   decode="start_clk=6000:100:40000,step_clk=2500:50:9000,merge_clk=2000:10:40000"
+  shortest=127
+  if [ "$gpu" = a100_sxm ]; then shortest=1; fi
   fit "$gpu" attention_decode attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 5 --unbalanced \
-    --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' $([ "$gpu" = a100_sxm ] || echo "--where S>=127")
+    --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' --where "S>=$shortest"
   # Hopper's kernel for fp8 caches, of all contexts and windows: what a CTA takes to start is seen in the shortest ones. Heads
   # above 128 in groups above 8 run twice as long as anything that its source tells
   if [ "$gpu" != a100_sxm ]; then
