@@ -259,5 +259,21 @@ TEST(Modes, PowerTablesTakeTheSharedFilters) {
               HasSubstr("expected one of op"));
 }
 
+/// A recording says which card it is of: an H100's runs are held against the H100.
+TEST(Modes, PowerTablesAreOfTheRecordingsCard) {
+  const std::string h100 = data_folder() + "/measurements/h100/own/first.json";
+  const auto table = [&](const Words& more) {
+    Words words{"power", h100};
+    words.insert(words.end(), more.begin(), more.end());
+    Desk desk;
+    EXPECT_EQ(desk.run(words), ExitCode::done) << desk.messages.str();
+    return desk.out.str();
+  };
+  EXPECT_EQ(table({}), table({"--gpu", "h100_sxm"}));
+  EXPECT_NE(table({}), table({"--gpu", "h200_sxm"}));
+  EXPECT_THAT(refused({"power", h100, measured("steady.heldout.json")}),
+              StartsWith("recordings of h100_sxm and of h200_sxm"));
+}
+
 }  // namespace
 }  // namespace plumbline::modes_test

@@ -265,7 +265,8 @@ std::vector<Mode> desk_modes() {
        coverage},
       {"power", ModeGroup::desk, "FILE...", 1, kAny, "time, power and clock of steady rows against the model, by class",
        kMachine + kFilters + Names{"--least-cap", "--most-cap", "--rows"} + kReport, kFigures,
-       "FILE: recordings, or CSV with measured_W. --gpu is h200_sxm where it is not given.", power},
+       "FILE: recordings, or CSV with measured_W. --gpu is the recordings' own where it is not given, h200_sxm of CSV.",
+       power},
   };
 }
 

@@ -3,18 +3,36 @@
 #include <algorithm>
 #include <ostream>
 
+#include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "ops/table/text.hpp"
 #include "validate/compare/report.hpp"
 #include "validate/fit/fit_power.hpp"
 #include "validate/fit/power_counts.hpp"
+#include "validate/record/recorded.hpp"
 
 namespace plumbline {
 namespace {
 
 constexpr const char* kUsualGpu = "h200_sxm";
 
-Gpu gpu_of(const AskedCard& card) { return load_gpu(card.gpu.empty() ? kUsualGpu : card.gpu, card.overrides); }
+/// The card that recordings among `files` were taken on; empty where none says.
+std::string recorded_gpu(const std::vector<std::string>& files) {
+  std::string gpu;
+  for (const std::string& file : files) {
+    if (!file.ends_with(".json")) continue;
+    const std::string of_file = read_recording(file).session.gpu;
+    if (of_file.empty() || of_file == gpu) continue;
+    if (!gpu.empty()) throw BadInput("recordings of " + gpu + " and of " + of_file + ": expected --gpu NAME");
+    gpu = of_file;
+  }
+  return gpu;
+}
+
+Gpu gpu_of(const AskedCard& card, const std::vector<std::string>& files) {
+  std::string gpu = card.gpu.empty() ? recorded_gpu(files) : card.gpu;
+  return load_gpu(gpu.empty() ? kUsualGpu : gpu, card.overrides);
+}
 
 /// What is known of a row of any file.
 void need_column(const RowFilter& filter) {
@@ -46,7 +64,7 @@ std::vector<PowerRow> read_rows(const std::vector<std::string>& files, const Ask
 }  // namespace
 
 ExitCode run_fit_power(const FitPowerRequest& request, std::ostream& out, std::ostream& messages) {
-  const Gpu gpu = gpu_of(request.card);
+  const Gpu gpu = gpu_of(request.card, request.files);
   std::vector<PowerRow> rows = read_rows(request.files, request.rows, gpu);
   show_messages(refuse_held_out(rows, "validate fit-power"), messages);  // recordings may hold both sides
   const std::string source = request.source.empty() ? "fitted by validate fit-power" : request.source;
@@ -58,7 +76,7 @@ ExitCode run_fit_power(const FitPowerRequest& request, std::ostream& out, std::o
 }
 
 ExitCode run_power_table(const PowerTableRequest& request, std::ostream& out) {
-  const Gpu gpu = gpu_of(request.card);
+  const Gpu gpu = gpu_of(request.card, request.files);
   PowerTableOptions options;
   options.least_power = request.least_cap_percent / 100;
   options.most_power = request.most_cap_percent / 100;

@@ -12,6 +12,7 @@
 #include "model/stacks/stack.hpp"
 #include "ops/plan/text.hpp"
 #include "ops/table/text.hpp"
+#include "validate/compare/busy.hpp"
 #include "validate/parallel.hpp"
 
 namespace plumbline {
@@ -59,6 +60,12 @@ class RowMachines {
   std::set<std::string> noted_;
 };
 
+/// What the board takes while its clocks run and nothing else does.
+Watts waiting_power(const Machine& machine) {
+  const std::optional<PowerScalars>& power = machine.rates().power;
+  return power ? settled_power(*power, 1, Watts{}) : machine.gpu().idle_power;
+}
+
 void price_row(const Measurement& row, const Machine& machine, Predictor& predictor, OpPrediction& scratch,
                Comparison& out) {
   out.gpu = machine.gpu().name;
@@ -67,7 +74,7 @@ void price_row(const Measurement& row, const Machine& machine, Predictor& predic
   out.shape = row.what.shape;
   out.place = row.what.place;
   out.measured = row.time;
-  out.measured_power = row.power();
+  out.measured_power = power_while_busy(row, waiting_power(machine), machine.gpu().tdp);
   try {
     out.predicted = predict_as_measured(row, machine, predictor, scratch);
     out.roofline = roofline(row.what.op, machine.gpu());

@@ -1,5 +1,4 @@
 // Where rows for the power fit come from, and the table that holds the fit against rows it has not seen.
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -12,6 +11,7 @@
 #include "model/predict.hpp"
 #include "ops/plan/text.hpp"
 #include "ops/table/text.hpp"
+#include "validate/compare/busy.hpp"
 #include "validate/fit/fit_power.hpp"
 #include "validate/record/measurement_csv.hpp"
 #include "validate/record/study.hpp"
@@ -31,7 +31,7 @@ PowerRow row_of(const Measurement& m, KernelSet kernels) {
   row.time = m.time;
   row.power = m.power();
   row.sm_clock = m.conditions.sm_clock;
-  if (row.power && m.energy && *m.energy > Joules{}) row.busy = std::min(1.0, m.time * *row.power / *m.energy);
+  row.busy = busy_share(m);
   row.board_clock = m.conditions.board_clock;
   row.memory_power = m.conditions.memory_power;
   row.temperature_C = m.conditions.temperature_C;
