@@ -27,7 +27,7 @@ namespace {
 bool reads_predecessor(const Op& op) {
   return std::holds_alternative<Rowwise>(op) || std::holds_alternative<Rope>(op) || std::holds_alternative<TopK>(op) ||
          std::holds_alternative<SoftmaxTopK>(op) || std::holds_alternative<CausalConv>(op) ||
-         std::holds_alternative<MoePermute>(op);
+         std::holds_alternative<MoePermute>(op) || std::holds_alternative<QuantizeDynamic>(op);
 }
 
 /// What passes through L2 between two uses of what a stream reads beside its predecessor's result: a norm's weights lie

@@ -79,7 +79,9 @@ Routed routed(const Step& s, const FfnSpec& f) {
 }
 
 void grouped(Step& s, NodeTag name, const Routed& r, std::int64_t n, std::int64_t k) {
-  s.add(name, GroupedGemm{r.experts, r.topk, r.tokens, n, k, r.plan.skew, s.types.experts});
+  GroupedGemm product{r.experts, r.topk, r.tokens, n, k, r.plan.skew, s.types.experts};
+  product.block = s.types.block_of(s.types.experts);
+  s.add(name, product);
 }
 
 /// Every routed row of the down projection is its own: `rows` tokens through one expert each (GroupedGemm's comment).
