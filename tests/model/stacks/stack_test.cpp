@@ -153,10 +153,11 @@ TEST(Stack, AFamilyOfOpsThatOthersRunIsNotAskedFor) {
 
 TEST(Stack, AttentionIsReplacedWhereItIsNotOurs) {
   const Stack flash = with_attention(shipped("own"), "flash-attention");
-  const Names with_flash{"own", "cublas", "flash_attention", "trtllm", "nccl", "flash_attention", "generic"};
+  const Names with_flash{"own",    "trtllm_blocks", "cublas",          "flash_attention",
+                         "trtllm", "nccl",          "flash_attention", "generic"};
   EXPECT_EQ(names_of(flash), with_flash);
-  EXPECT_EQ(flash.providers[5].ops, Names{"attention_backward"});
-  EXPECT_EQ(flash.providers[3].ops, Names{"mla_decode"});
+  EXPECT_EQ(flash.providers[6].ops, Names{"attention_backward"});
+  EXPECT_EQ(flash.providers[4].ops, Names{"mla_decode"});
   EXPECT_EQ(names_of(with_attention(shipped("trt-llm"), "trtllm")), names_of(shipped("trt-llm")));
   const Stack back = with_attention(shipped("vllm"), "tensorrt-llm");
   const Names left{"vllm_blocks",     "cublas",        "trtllm_gen",   "trtllm",         "flash_attention",

@@ -62,6 +62,17 @@ TEST(LowerTypes, ProductsOfAFileWithScalesOfBlocksAreRoundedByThem) {
   EXPECT_EQ(shape_of<Gemm>(lower(deepseek_v3_in_blocks(), prefill(1, 64)), "kv_b_proj").block, 128);
 }
 
+TEST(LowerTypes, RoutedRowsAreRoundedWhereTheyLieIfTheStackDoesSo) {
+  Workload w = decode(4, 100);
+  w.rounds_routed_rows = true;
+  const Graph blocks = lower(deepseek_v3_in_blocks(), w), one = lower(deepseek_v3(), w);
+  EXPECT_EQ(blocks.nodes.size(), one.nodes.size());
+  EXPECT_EQ(shape_of<QuantizeDynamic>(blocks, "expert_quantize"), (QuantizeDynamic{32, 7168, 128, DType::bf16}));
+  EXPECT_EQ(shape_of<MoePermute>(blocks, "moe_permute").dtype, DType::bf16);
+  EXPECT_EQ(shape_of<MoePermute>(one, "moe_permute").dtype, DType::fp8);
+  EXPECT_EQ(shape_of<Rowwise>(one, "expert_quantize").rows, 4);
+}
+
 TEST(LowerTypes, ScalesOfBlocksAreTheFilesNotTheFlagsAndNotTrainings) {
   for (const Graph& g :
        {lower(deepseek_v3_in_blocks(), with(decode(4, 100), "fp8")), lower(deepseek_v3_in_blocks(), train(1, 64))}) {
