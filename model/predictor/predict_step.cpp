@@ -27,7 +27,7 @@ namespace {
 bool reads_predecessor(const Op& op) {
   return std::holds_alternative<Rowwise>(op) || std::holds_alternative<Rope>(op) || std::holds_alternative<TopK>(op) ||
          std::holds_alternative<SoftmaxTopK>(op) || std::holds_alternative<CausalConv>(op) ||
-         std::holds_alternative<MoePermute>(op);
+         std::holds_alternative<MoePermute>(op) || std::holds_alternative<QuantizeDynamic>(op);
 }
 
 /// What passes through L2 between two uses of what a stream reads beside its predecessor's result: a norm's weights lie
@@ -402,9 +402,10 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
   }
   const std::int64_t exchange_sms = workload.parallel.expert > 1 ? exchange_sms_of(machine) : 0;
   if (exchange_sms > 0 || stack.fused_attention || stack.prefill_at_once > 0 || stack.written_out_attention ||
-      (train && stack.training)) {
+      stack.rounds_routed_rows || (train && stack.training)) {
     Workload as_the_stack_does = workload;
     as_the_stack_does.exchange_sms = exchange_sms;
+    as_the_stack_does.rounds_routed_rows = stack.rounds_routed_rows;
     as_the_stack_does.fused_attention = stack.fused_attention;
     as_the_stack_does.prefill_at_once = stack.prefill_at_once;
     as_the_stack_does.training.written_out = stack.written_out_attention;

@@ -30,6 +30,8 @@ const Provider& nccl_provider();
 const Provider& vllm_experts_provider();         // generic
 const Provider& vllm_triton_experts_provider();  // generic
 const Provider& untuned_experts_provider();      // generic
+const Provider& trtllm_blocks_provider();        // generic
+const Provider& vllm_blocks_provider();          // generic
 const Provider& generic_provider();
 const Provider& ideal_provider();
 
@@ -60,6 +62,8 @@ std::span<const Provider* const> providers() {
       &vllm_experts_provider(),  //
       &vllm_triton_experts_provider(),
       &untuned_experts_provider(),
+      &trtllm_blocks_provider(),
+      &vllm_blocks_provider(),
       &generic_provider(),  //
       &ideal_provider(),
   };

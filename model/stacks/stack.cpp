@@ -159,10 +159,26 @@ KernelSet Stack::kernels() const { return providers.front().provider->set(); }
 Stack parse_stack(const std::string& text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(text, place);
   const JsonValue root = document.root();
-  root.refuse_unknown_keys({"schema", "name", "title", "note", "providers", "prefill_appends", "fusion", "runtime",
-                            "overlap", "collective_call", "fused_attention", "written_out_attention", "host",
-                            "launches", "training_launches", "gap_in_graph", "token_exchange", "prefill_at_once",
-                            "scores_kept"});
+  root.refuse_unknown_keys({"schema",
+                            "name",
+                            "title",
+                            "note",
+                            "providers",
+                            "prefill_appends",
+                            "fusion",
+                            "runtime",
+                            "overlap",
+                            "collective_call",
+                            "fused_attention",
+                            "written_out_attention",
+                            "host",
+                            "launches",
+                            "training_launches",
+                            "gap_in_graph",
+                            "token_exchange",
+                            "prefill_at_once",
+                            "scores_kept",
+                            "rounds_routed_rows"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
   Stack stack;
   stack.name = root.at("name").as_string();
@@ -186,6 +202,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   read_token_exchange(root, stack);
   if (const auto fused = root.find_bool("fused_attention")) stack.fused_attention = *fused;
   if (const auto written = root.find_bool("written_out_attention")) stack.written_out_attention = *written;
+  if (const auto rounds = root.find_bool("rounds_routed_rows")) stack.rounds_routed_rows = *rounds;
   stack.host = read_host(root);
   read_gap(root, stack);
   read_prefill_at_once(root, stack);

@@ -10,6 +10,7 @@
 //       or {"borrowed_from": "vllm-2023", "within": 2.1, "each_step": "0 us", "source": "..."}: launches take what they take there
 //     "gap_in_graph": {"time": "0.35 us", "source": "..."},
 //     "token_exchange": {"sms": 20, "source": "..."},
+//     "rounds_routed_rows": true,
 //     "scores_kept": {"bytes": "4 B", "source": "..."},
 //     "prefill_at_once": {"tokens": 2048, "source": "..."} }
 //
@@ -90,6 +91,7 @@ struct Stack {
   /// Tokens go to experts of other ranks by kernels that know each token's experts, in prefill on so many SMs; 0: by an
   /// all-to-all.
   std::int64_t exchange_sms = 0;
+  bool rounds_routed_rows = false;  ///< Workload::rounds_routed_rows
 
   /// Its section of calibrations and reports: the floor, ours where our kernels come first, else the libraries'.
   KernelSet kernels() const;

@@ -167,6 +167,9 @@ struct Workload {
   /// in decode by those of low latency, else on so many SMs. 0: by an all-to-all of all routed rows. Predictions set it to
   /// what the stack does.
   std::int64_t exchange_sms = 0;
+  /// Where experts' operands have scales of blocks, routed rows are rounded where their experts are, behind the permutation,
+  /// not tokens before it. Predictions set it to what the stack does.
+  bool rounds_routed_rows = false;
 };
 
 /// Training::eager, with gradients of the type that layers have where nobody gave one.

@@ -134,11 +134,13 @@ class GraphReader {
     llm.tied_embeddings = flag(root_, "tied_embeddings", false);
     llm.dtype = type(root_, "dtype", DType::bf16);
     if (const auto q = root_.find_object("quantization")) {
-      q->refuse_unknown_keys({"linear", "experts", "activation", "kv", "method"});
+      q->refuse_unknown_keys({"linear", "experts", "activation", "kv", "block", "method"});
       llm.quantization.linear = type(*q, "linear", DType::bf16);
       llm.quantization.experts = type(*q, "experts", llm.quantization.linear);
       llm.quantization.activation = type(*q, "activation", DType::bf16);
       llm.quantization.kv = type(*q, "kv", DType::bf16);
+      llm.quantization.block = whole(*q, "block", 0);
+      if (llm.quantization.block != 0 && llm.quantization.block != 128) q->at("block").fail("expected 0 or 128");
       llm.quantization.method = q->find_string("method").value_or("none");
     }
   }

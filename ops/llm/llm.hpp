@@ -99,6 +99,9 @@ struct Quantization {
   DType activation = DType::bf16;  ///< what the quantized products read (fp8 for W8A8); parts left in 16 bits read 16
   DType kv = DType::bf16;
   std::string method = "none";  ///< "fp8", "mxfp4", "nvfp4", "gptq", ...
+  /// Rows and columns of weights of 8 bits that share a scale, and values of a row that they are multiplied with, which are
+  /// rounded as they come; 0: one scale each.
+  std::int64_t block = 0;
 };
 
 struct Llm {

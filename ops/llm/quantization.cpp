@@ -132,6 +132,28 @@ Formats from_bits(const JsonValue& object, DType compute) {
   object.fail("expected 4 or 8 'bits', found " + std::to_string(width));
 }
 
+/// Scales of 128 x 128 of the weights and of 128 values of a row (DeepSeek-V3): `weight_block_size` of files of method fp8,
+/// `block_structure` of compressed-tensors, ModelOpt's FP8_BLOCK_SCALES and FP8_PB_WO.
+std::int64_t scale_block(const LlmConfig& config, const JsonValue& object, const Formats& formats) {
+  if (formats.weight != DType::fp8 || formats.activation != DType::fp8) return 0;
+  const std::string algo = object.find_string("quant_algo").value_or("");
+  if (algo == "FP8_BLOCK_SCALES" || algo == "FP8_PB_WO") return 128;
+  std::optional<JsonValue> size = object.find_list("weight_block_size");
+  if (const auto groups = object.find_object("config_groups"); groups && !size) {
+    for (const std::string& name : groups->keys()) {
+      const auto group = groups->find_object(name);
+      const auto weights = group ? group->find_object("weights") : std::nullopt;
+      if (weights && !size) size = weights->find_list("block_structure");
+    }
+  }
+  if (!size) return 0;
+  const std::vector<JsonValue> sides = size->elements();
+  const auto is_128 = [](const JsonValue& side) { return side.as_integer() == 128; };
+  if (sides.size() == 2 && std::all_of(sides.begin(), sides.end(), is_128)) return 128;
+  config.assume("scales of blocks of " + size->dump().substr(0, 60) + ": costed as one scale a matrix");
+  return 0;
+}
+
 bool set_flag(const JsonValue& object, const char* key) { return object.find_bool(key).value_or(false); }
 
 Formats from_method(const LlmConfig& config, const JsonValue& object, const std::string& method, DType compute) {
@@ -189,6 +211,7 @@ void apply(const LlmConfig& config, const JsonValue& object, const std::string& 
   bool experts = false;
   for (const LayerSpec& kind : llm.main().kinds) experts = experts || (kind.ffn && kind.ffn->is_moe());
   q.activation = formats.activation;
+  q.block = scale_block(config, object, formats);
   q.experts = left.experts ? compute : formats.weight;
   // One type stands for attention and dense FFN: with experts that is attention, without it is mostly the FFN.
   const bool linear_left = method == "mxfp4" || (experts ? left.attention : left.dense);

@@ -36,7 +36,12 @@ Op of_rows(const Op& op, std::int64_t rows) {
   Op part = op;
   if (auto* product = std::get_if<Gemm>(&part)) product->m = rows;
   if (auto* row = std::get_if<Rowwise>(&part)) row->rows = rows;
+  if (auto* rounds = std::get_if<QuantizeDynamic>(&part)) rounds->rows = rows;
   return part;
+}
+
+bool is_row_wise(const Op& op) {
+  return std::holds_alternative<Rowwise>(op) || std::holds_alternative<QuantizeDynamic>(op);
 }
 
 class Shards {
@@ -112,7 +117,7 @@ class Shards {
     const Collective* c = exchange(i, CollectiveKind::all_gather);
     if (c == nullptr || std::find(marked.begin(), marked.end(), number(i)) == marked.end()) return i;
     std::size_t j = i + 1;
-    while (follows(j) && std::holds_alternative<Rowwise>(old_[j].op)) ++j;
+    while (follows(j) && is_row_wise(old_[j].op)) ++j;
     const Gemm* gemm = product(j);
     if (gemm == nullptr || !follows(j)) return i;
     const Bytes read = storage(c->dtype, static_cast<double>(gemm->m) * static_cast<double>(gemm->k));

@@ -79,7 +79,9 @@ Routed routed(const Step& s, const FfnSpec& f) {
 }
 
 void grouped(Step& s, NodeTag name, const Routed& r, std::int64_t n, std::int64_t k) {
-  s.add(name, GroupedGemm{r.experts, r.topk, r.tokens, n, k, r.plan.skew, s.types.experts});
+  GroupedGemm product{r.experts, r.topk, r.tokens, n, k, r.plan.skew, s.types.experts};
+  product.block = s.types.block_of(s.types.experts);
+  s.add(name, product);
 }
 
 /// Every routed row of the down projection is its own: `rows` tokens through one expert each (GroupedGemm's comment).
@@ -141,12 +143,15 @@ void experts(Step& s, const FfnSpec& f) {
   const Routed r = routed(s, f);
   // in training rows travel as they are and are cast where they arrive (Megatron-Core, Transformer Engine's grouped layers)
   const bool narrow = !s.train() && s.types.quantizes(s.types.experts);
-  const DType moved = narrow ? s.types.experts.input : s.types.base;
+  // which goes to other ranks as it is, too (TensorRT-LLM's CutlassFusedMoE)
+  const bool behind =
+      narrow && s.workload.rounds_routed_rows && s.types.block_of(s.types.experts) > 0 && !by_token(s, r);
+  const DType moved = narrow && !behind ? s.types.experts.input : s.types.base;
   if (f.latent > 0) {
     s.quantize("latent_down_quantize"_node, s.tokens, s.hidden, s.types.linear);
     s.linear("latent_down"_node, s.tokens, f.latent, s.hidden);
   }
-  if (!in_order_of_experts(s, r) && !s.train()) {
+  if (!in_order_of_experts(s, r) && !s.train() && !behind) {
     s.quantize(kExpertNames.quantize, s.tokens, r.width, s.types.experts);
   }
   if (by_token(s, r)) exchange_tokens(s, "moe_dispatch"_node, f, r, ExpertExchangeKind::dispatch, moved);
@@ -156,7 +161,7 @@ void experts(Step& s, const FfnSpec& f) {
   const bool by_rank = s.train() && r.plan.exchanged && !by_token(s, r) && r.experts > 1;
   const MoePermute sort{r.rows, 1, r.width, false, moved};
   if (by_rank) s.add("moe_sort"_node, sort);
-  if (s.train()) s.quantize(kExpertNames.quantize, r.rows, r.width, s.types.experts);
+  if (s.train() || behind) s.quantize(kExpertNames.quantize, r.rows, r.width, s.types.experts);
   if (!f.gated || s.none()) {
     if (f.gated) grouped(s, kExpertNames.gate, r, r.expert_width, r.width);
     // a name of its own where frameworks' launches are by name: they run a gate and what it gates as one product

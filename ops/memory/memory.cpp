@@ -127,10 +127,17 @@ HeldParams held(const Workload& w, const Elements& e) {
   return held;
 }
 
+/// Of weights: one in fp32 for each block.
+Bytes scales(const Types& t, const Precision& p, double elements) {
+  const double block = d(t.block_of(p));
+  return block > 0 ? storage(DType::fp32, elements / (block * block)) : Bytes{};
+}
+
 /// Training keeps the weights that layers read in the activation type, whatever the matrix products quantize to.
 Bytes weights(const Elements& e, const Types& t, bool train) {
   if (train) return storage(t.base, e.wide + e.linear + e.experts);
-  return storage(t.base, e.wide) + storage(t.linear.weight, e.linear) + storage(t.experts.weight, e.experts);
+  return storage(t.base, e.wide) + storage(t.linear.weight, e.linear) + storage(t.experts.weight, e.experts) +
+         scales(t, t.linear, e.linear) + scales(t, t.experts, e.experts);
 }
 
 /// Of all sequences of the replica; of the rank's own in data-parallel attention.

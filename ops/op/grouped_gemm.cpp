@@ -18,7 +18,7 @@ constexpr auto kGroupedGemmKeys = std::to_array<Key>(
     {key<&GroupedGemm::experts>("E"), key<&GroupedGemm::topk>("topk"), key<&GroupedGemm::tokens>("T"),
      key<&GroupedGemm::n>("N"), key<&GroupedGemm::k>("K"), optional_key<&GroupedGemm::skew>("skew"),
      optional_key<&GroupedGemm::wgrad>("wgrad"), optional_key<&GroupedGemm::accumulate>("accumulate"),
-     precision_key<&GroupedGemm::precision, &Precision::input>("in"),
+     optional_count<&GroupedGemm::block>("block"), precision_key<&GroupedGemm::precision, &Precision::input>("in"),
      precision_key<&GroupedGemm::precision, &Precision::weight>("weight"),
      precision_key<&GroupedGemm::precision, &Precision::output>("out"),
      precision_key<&GroupedGemm::precision, &Precision::math>("math")});
@@ -27,7 +27,10 @@ constexpr auto kGroupedGemmRelations = std::to_array<Relation<GroupedGemm>>(
     {{"key 'topk': expected at most E", [](const GroupedGemm& s) { return s.topk <= s.experts; },
       [](GroupedGemm& s) { s.topk = s.experts; }},
      {"key 'accumulate': expected with wgrad alone", [](const GroupedGemm& s) { return s.wgrad || !s.accumulate; },
-      [](GroupedGemm& s) { s.accumulate = false; }}});
+      [](GroupedGemm& s) { s.accumulate = false; }},
+     {"key 'block': expected 0, or 128 of operands that are multiplied in fp8",
+      [](const GroupedGemm& s) { return s.block == 0 || (s.block == 128 && s.precision.math == DType::fp8); },
+      [](GroupedGemm& s) { s.block = 0; }}});
 
 /// Every token's row of x is read once however many experts see it; the weights of the experts that uniform routing is
 /// expected to touch; one output row for each (token, expert). Skew moves rows between experts, not the totals. The

@@ -46,6 +46,7 @@ Types types_of(const Llm& llm, const Workload& workload) {
     const DType experts = train ? trained_as(q.experts, t.base) : q.experts;
     t.linear = from_file(linear, q.activation, t.base);
     t.experts = from_file(experts, q.activation, t.base);
+    if (!train) t.block = q.block;  // how training scales is its recipe's to say
   }
   t.plain = {t.base, t.base, t.base, t.base};
   t.kv = wide(q.kv) || train ? t.base : q.kv;

@@ -15,6 +15,7 @@ struct GroupedGemm {
   Precision precision;
   bool wgrad = false;
   bool accumulate = false;  ///< of wgrad: added to what the gradients hold, which are read
+  std::int64_t block = 0;   ///< operands of 8 bits: a scale for each (0), or as Gemm's 128
   bool operator==(const GroupedGemm&) const = default;
   static const Facts<GroupedGemm>& facts();
 };

@@ -74,6 +74,7 @@ void Step::recompute(int first, int end) {
 void Step::gemm(NodeTag tag, std::int64_t m, std::int64_t n, std::int64_t k, const Precision& precision, bool bias,
                 std::int64_t copies) {
   Gemm product{m, n, k, copies, precision, bias};
+  product.block = types.block_of(precision);
   if (train() && workload.training.fp8 == Fp8Recipe::block && precision.math == DType::fp8) product.block = 128;
   add(tag, product);
 }
@@ -84,6 +85,9 @@ void Step::row(NodeTag tag, RowwiseKind kind, std::int64_t rows, std::int64_t co
 
 void Step::quantize(NodeTag tag, std::int64_t rows, std::int64_t cols, const Precision& consumer) {
   if (max() || !types.quantizes(consumer)) return;
+  if (const std::int64_t block = types.block_of(consumer); block > 0) {
+    return add(tag, QuantizeDynamic{rows, cols, block, types.base});
+  }
   add(tag, Rowwise{RowwiseKind::quantize, rows, cols, false, types.base, consumer.input});
 }
 

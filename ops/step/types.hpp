@@ -15,6 +15,8 @@ struct Types {
   DType base = DType::bf16;  ///< activations, embedding, head, router, norms
   Precision plain, linear, experts;
   DType kv = DType::bf16;
+  std::int64_t block = 0;  ///< of weights and activations of 8 bits that share a scale (Quantization::block)
+  std::int64_t block_of(const Precision& p) const { return p.weight == DType::fp8 && p.math == DType::fp8 ? block : 0; }
   bool quantizes(const Precision& p) const { return bits(p.input) < bits(base); }
 };
 

@@ -246,12 +246,13 @@ std::string graph_form(const Llm& llm) {
   out["dtype"] = std::string(name(llm.dtype));
   const Quantization usual, &q = llm.quantization;
   if (q.method != usual.method || q.linear != usual.linear || q.experts != usual.experts || q.kv != usual.kv ||
-      q.activation != usual.activation) {
+      q.activation != usual.activation || q.block != usual.block) {
     out["quantization"] = GraphJson{{"method", q.method},
                                     {"linear", std::string(name(q.linear))},
                                     {"experts", std::string(name(q.experts))},
                                     {"activation", std::string(name(q.activation))},
                                     {"kv", std::string(name(q.kv))}};
+    if (q.block != usual.block) out["quantization"]["block"] = q.block;
   }
   out["hidden"] = llm.hidden;
   if (llm.vocab > 0) out["vocab"] = llm.vocab;

@@ -1,10 +1,12 @@
 #include "model/stacks/common/make_gemm_task.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "arch/error.hpp"
 #include "model/stacks/common/gemm_cache.hpp"
+#include "model/stacks/common/gemm_tiles.hpp"
 #include "ops/facts/work.hpp"
 
 namespace plumbline {
@@ -109,6 +111,19 @@ GemmTask gemm_task(const GroupedGemm& s, const Rates& m) {
   t.adds = s.accumulate;
   if (s.accumulate) t.bias_bytes = t.m * t.n * t.output_bytes;
   return t;
+}
+
+void find_resident(Demand& d, const GemmTask& t, const Rates& m, const Resident& r) {
+  const Bytes inputs = t.batch * t.m * t.k * t.input_bytes * units::B;
+  const Bytes weights = t.batch * t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read * units::B;
+  d.dram_read = r.inputs >= 1 && r.weights >= 1
+                    ? Bytes{}
+                    : std::max(Bytes{}, d.dram_read - r.inputs * inputs - r.weights * weights);
+  d.dram_write = (1 - r.output) * d.dram_write;
+  const double latency = m.l2_mean_latency() / m.dram_latency;
+  d.step_latency = d.step_latency * (d.plan.persistent ? 1 : 1 - r.weights * (1 - latency));
+  const Seconds first = d.plan.persistent ? gemm::kColdTrips * m.gpu.memory.latency : Seconds{};
+  d.serial_latency = d.serial_latency - r.weights * (1 - m.l2_mean_latency() / m.gpu.memory.latency) * first;
 }
 
 namespace {

@@ -25,6 +25,9 @@ void run_by_mma_sync(GemmTask& task, const Rates& rates);
 /// Dense FLOPs a clock that mma.sync reaches on an SM, of the format's on its fastest instruction.
 double mma_sync_flop_per_clk(DType type, const Rates& rates);
 
+/// What is left of a GEMM's traffic, and of its waits for memory, where L2 holds part of its operands.
+void find_resident(Demand& demand, const GemmTask& task, const Rates& rates, const Resident& resident);
+
 /// A provider's search for the cheapest plan, priced with its families.
 using GemmPlanner = GemmChoice (*)(const GemmTask&, const Rates&, std::span<const FamilyScalars>, GemmCache&);
 

@@ -87,20 +87,6 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
 
 constexpr std::array<std::string_view, 4> kOps{"gemm", "grouped_gemm", "gemm_sparse24", "gemm_dynamic"};
 
-/// What is left of a GEMM's traffic, and of its waits for memory, where L2 holds part of its operands.
-void find_resident(Demand& d, const GemmTask& t, const Rates& m, const Resident& r) {
-  const Bytes inputs = t.batch * t.m * t.k * t.input_bytes * units::B;
-  const Bytes weights = t.batch * t.n * t.k * t.weight_bytes * t.weight_kept * t.weights_read * units::B;
-  d.dram_read = r.inputs >= 1 && r.weights >= 1
-                    ? Bytes{}
-                    : std::max(Bytes{}, d.dram_read - r.inputs * inputs - r.weights * weights);
-  d.dram_write = (1 - r.output) * d.dram_write;
-  const double latency = m.l2_mean_latency() / m.dram_latency;
-  d.step_latency = d.step_latency * (d.plan.persistent ? 1 : 1 - r.weights * (1 - latency));
-  const Seconds first = d.plan.persistent ? gemm::kColdTrips * m.gpu.memory.latency : Seconds{};
-  d.serial_latency = d.serial_latency - r.weights * (1 - m.l2_mean_latency() / m.gpu.memory.latency) * first;
-}
-
 Variant variant_of(const GemmTask& t) {
   if (t.kind == GemmKind::sparse24) return Variant::sparse;
   // other kernels, and scales to apply
@@ -152,32 +138,11 @@ class Cublas final : public Provider {
     const QuantizeDynamic x{s.m, s.k, s.block, s.precision.output};
     answer_quantize(x, q.resident.inputs,
                     {q.families[cublas::kScales], q.families[cublas::kTokenScales], q.families[cublas::kRows]}, q, out);
-    if (s.block > 1 && q.rates.path.multicast) return answer_blocks(gemm_task(product, q.rates), q, out);
+    if (s.block > 1 && q.rates.path.multicast) {
+      answer_blocks(gemm_task(product, q.rates), q.families[cublas::kBlock], q, out);
+      return true;
+    }
     return price(gemm_task(product, q.rates), "gemm", q, out);
-  }
-
-  /// DeepGEMM, which serving stacks run there: tiles of 64 or 128 rows by up to 160 columns, either operand on the row side;
-  /// K is not cut.
-  static bool answer_blocks(const GemmTask& task, const Question& q, Answer& out) {
-    static const std::vector<GroupTile> kMenu = [] {
-      std::vector<GroupTile> menu;
-      for (const std::int16_t rows : {std::int16_t{64}, std::int16_t{128}}) {
-        for (std::int16_t cols = 16; cols <= 160; cols = static_cast<std::int16_t>(cols + 16)) {
-          menu.push_back({{rows, cols}, false});
-          if (rows == 128 && cols <= 64) menu.push_back({{rows, cols}, true});
-        }
-      }
-      return menu;
-    }();
-    const FamilyScalars& family = q.families[cublas::kBlock];
-    const ExpertRows rows{{static_cast<std::int64_t>(task.m)}, 1};
-    const GemmChoice choice = plan_groups({task, rows, true, kMenu}, q.rates, family, q.cache);
-    out.sign(family, Variant::math_8bit);
-    out.gemm_plan = choice.plan;
-    Demand& d = out.launch("block-scaled gemm", family);
-    d = choice.main;
-    find_resident(d, task, q.rates, q.resident);
-    return true;
   }
 
   /// Operands of a byte and less are multiplied as "TN" alone: wgmma reads 8-bit operands along K, cuBLASLt asks for that

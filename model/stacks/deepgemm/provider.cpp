@@ -3,7 +3,6 @@
 // of a tile, each expert has whole tiles, whether its rows lie behind the others' (contiguous) or in a buffer of its own (masked):
 // rows beyond an expert's last are there to be read.
 #include <array>
-#include <cmath>
 
 #include "model/stacks/common/gemm_block.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
@@ -18,18 +17,6 @@ constexpr std::array<FamilyDeclaration, 1> kDeclared{[] {
   return family;
 }()};
 
-/// Of each expert: evenly between (1 - skew) and (1 + skew) of the mean.
-ExpertRows rows_of(const GemmTask& task, double skew) {
-  constexpr double kEach = 8;  // draws, so that few experts have the mean's whole tiles too
-  ExpertRows out;
-  out.draws = kEach;
-  const double all = task.batch * kEach;
-  for (double i = 0.5; i < all; ++i) {
-    out.rows.push_back(static_cast<std::int64_t>(std::ceil(task.m * (1 + skew * (2 * i / all - 1)))));
-  }
-  return out;
-}
-
 class DeepGemm final : public Provider {
  public:
   std::string_view name() const override { return "deepgemm"; }
@@ -42,7 +29,7 @@ class DeepGemm final : public Provider {
     if (!runs || !q.rates.path.multicast) return false;
     require_matrix_path(shape->precision, q);
     const GemmTask task = gemm_task(*shape, q.rates);
-    const ExpertRows rows = rows_of(task, shape->skew / 100);
+    const ExpertRows rows = rows_of_groups(task, shape->skew / 100);
     out.sign(q.families[0], Variant::math_8bit);
     const GemmChoice choice = plan_groups({task, rows, true, kDeepGemmTiles}, q.rates, q.families[0], q.cache);
     out.gemm_plan = choice.plan;

@@ -1,6 +1,7 @@
 // The way of a model to a graph file and back, and graph files that are none.
 #include "model/report/graph/graph_json.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -102,6 +103,19 @@ TEST(GraphForm, EveryShippedModelIsTheSameOnItsWayBack) {
     const Llm llm = load_llm(name);
     EXPECT_EQ(difference(llm, and_back(llm), number++, 3), "") << name;
   }
+}
+
+TEST(GraphForm, ScalesOfBlocksComeBack) {
+  const Llm llm = load_llm("deepseek-v3");
+  EXPECT_EQ(llm.quantization.block, 128);
+  EXPECT_EQ(and_back(llm).quantization.block, 128);
+  std::string text = graph_form(llm);
+  const std::string block = R"("block": 128)";
+  ASSERT_NE(text.find(block), std::string::npos);
+  text.replace(text.find(block), block.size(), R"("block": 64)");
+  EXPECT_THAT([&] { parse_llm(text, "", "graph.json"); },
+              testing::ThrowsMessage<BadInput>("graph.json: /quantization/block: expected 0 or 128"));
+  EXPECT_EQ(graph_form(load_llm("llama-3.1-70b-fp8")).find("\"block\""), std::string::npos);
 }
 
 /// Blocks that stand for feed-forward parts of the library's, operator by operator of steps without gradients.

@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "arch/error.hpp"
 #include "model/machines.hpp"
 #include "model/predict.hpp"
 #include "ops/shape/shapes.hpp"
@@ -209,6 +211,46 @@ TEST(DeepGemm, GroupsHaveWholeTilesAndSumsOnLanes) {
   GroupedGemm drawn = s;
   drawn.skew = 30;
   EXPECT_GT(on("h200_sxm", drawn, {}, "deepgemm").time, 1.05 * p.time) << "half of the experts have a tile more";
+}
+
+GroupedGemm of_qwen3(std::int64_t block) {
+  GroupedGemm s{128, 8, 512, 1536, 2048, 0, *parse_precision("fp8")};
+  s.block = block;
+  return s;
+}
+
+/// What a step multiplies and what a call with all launches multiplies are one kernel.
+TEST(BlockProducts, AreThoseOfTheCallsThatHaveThem) {
+  const Precision fp8 = *parse_precision("fp8");
+  Gemm s;
+  s.m = 512;
+  s.n = s.k = 4096;
+  s.precision = fp8;
+  s.block = 128;
+  for (const char* stack : {"trt-llm", "vllm", "sglang"}) {
+    const OpPrediction product = on("h200_sxm", s, {}, stack);
+    const OpPrediction call = on("h200_sxm", GemmDynamic{512, 4096, 4096, 128, fp8}, {}, stack);
+    EXPECT_EQ(product.family, "gemm_block") << stack;
+    EXPECT_EQ(product.gemm_plan, call.gemm_plan) << stack;
+    EXPECT_THAT(launches(product), ElementsAre("block-scaled gemm")) << stack;
+  }
+  const OpPrediction trtllm = on("h200_sxm", of_qwen3(128)), triton = on("h200_sxm", of_qwen3(128), {}, "vllm");
+  EXPECT_EQ(trtllm.family, "moe_block");
+  EXPECT_EQ(triton.family, "moe_triton");
+  const OpPrediction call = by_vllm("h200_sxm", qwen3_30b(512, "fp8", 128));
+  const std::vector<std::string> names = launches(call);
+  const auto up = std::find(names.begin(), names.end(), "grouped gemm, up") - names.begin();
+  EXPECT_NEAR(triton.time / call.launches[static_cast<std::size_t>(up)].time.total, 1, 0.05);
+}
+
+TEST(BlockProducts, OneScaleStandsInWhereNoKernelSumsBlocks) {
+  for (const char* gpu : {"l40s", "b200_sxm"}) {
+    for (const char* stack : {"trt-llm", "vllm"}) {
+      EXPECT_EQ(on(gpu, of_qwen3(128), {}, stack).time, on(gpu, of_qwen3(0), {}, stack).time) << gpu << stack;
+    }
+  }
+  EXPECT_EQ(on("h200_sxm", of_qwen3(0), {}, "vllm").family, "grouped_gemm") << "as --dtype fp8 asks";
+  EXPECT_THROW(on("a100_sxm", of_qwen3(128), {}, "vllm"), BadInput);
 }
 
 /// The launches of one pass for the largest value, its turns one latency long each.

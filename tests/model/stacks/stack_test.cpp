@@ -153,17 +153,19 @@ TEST(Stack, AFamilyOfOpsThatOthersRunIsNotAskedFor) {
 
 TEST(Stack, AttentionIsReplacedWhereItIsNotOurs) {
   const Stack flash = with_attention(shipped("own"), "flash-attention");
-  const Names with_flash{"own", "cublas", "flash_attention", "trtllm", "nccl", "flash_attention", "generic"};
+  const Names with_flash{"own",    "trtllm_blocks", "cublas",          "flash_attention",
+                         "trtllm", "nccl",          "flash_attention", "generic"};
   EXPECT_EQ(names_of(flash), with_flash);
-  EXPECT_EQ(flash.providers[5].ops, Names{"attention_backward"});
-  EXPECT_EQ(flash.providers[3].ops, Names{"mla_decode"});
+  EXPECT_EQ(flash.providers[6].ops, Names{"attention_backward"});
+  EXPECT_EQ(flash.providers[4].ops, Names{"mla_decode"});
   EXPECT_EQ(names_of(with_attention(shipped("trt-llm"), "trtllm")), names_of(shipped("trt-llm")));
   const Stack back = with_attention(shipped("vllm"), "tensorrt-llm");
-  const Names left{"cublas",         "trtllm_gen", "trtllm",    "flash_attention", "vllm_all_reduce", "deepep", "nccl",
-                   "flashinfer_gdn", "fla",        "mamba_ssm", "causal_conv1d",   "vllm_experts",    "generic"};
+  const Names left{"vllm_blocks",     "cublas",        "trtllm_gen",   "trtllm",         "flash_attention",
+                   "vllm_all_reduce", "deepep",        "nccl",         "flashinfer_gdn", "fla",
+                   "mamba_ssm",       "causal_conv1d", "vllm_experts", "generic"};
   EXPECT_EQ(names_of(back), left);
-  EXPECT_EQ(back.providers[1].ops, Names{"mla_decode"}) << "what hands on gives way too";
-  EXPECT_EQ(back.providers[3].ops, Names{"attention_backward"});
+  EXPECT_EQ(back.providers[2].ops, Names{"mla_decode"}) << "what hands on gives way too";
+  EXPECT_EQ(back.providers[4].ops, Names{"attention_backward"});
   for (const char* bad : {"cublas", "own", "flash"}) EXPECT_THROW((void)with_attention(shipped("own"), bad), BadInput);
 }
 

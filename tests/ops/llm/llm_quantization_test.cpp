@@ -55,6 +55,27 @@ TEST(Quantization, OfOtherTools) {
             "'NVFP4'?)");
 }
 
+TEST(Quantization, ScalesOfBlocksAreReadWhereverAToolPutsThem) {
+  const auto block = [](const std::string& words) {
+    return read(llama(R"(,"quantization_config":{)" + words + "}")).quantization.block;
+  };
+  const std::string fp8 = R"("quant_method":"fp8")";
+  EXPECT_EQ(block(fp8), 0);
+  EXPECT_EQ(block(fp8 + R"(,"weight_block_size":null)"), 0);
+  EXPECT_EQ(block(fp8 + R"(,"weight_block_size":[128,128])"), 128);
+  EXPECT_EQ(block(R"("quant_method":"compressed-tensors","config_groups":{"group_0":{
+      "weights":{"num_bits":8,"type":"float","strategy":"block","block_structure":[128,128]},
+      "input_activations":{"num_bits":8,"type":"float"}}})"),
+            128);
+  EXPECT_EQ(block(R"("quant_method":"modelopt","quant_algo":"FP8_PB_WO")"), 128);
+  EXPECT_EQ(block(R"("quant_method":"gptq","bits":4,"weight_block_size":[128,128])"), 0) << "no 8-bit products";
+  const Llm other = read(llama(R"(,"quantization_config":{)" + fp8 + R"(,"weight_block_size":[1,32]})"));
+  EXPECT_EQ(other.quantization.block, 0);
+  EXPECT_THAT(other.assumptions, Contains(HasSubstr("blocks of [1,32]: costed as one scale a matrix")));
+  EXPECT_EQ(load_llm("deepseek-v3").quantization.block, 128);
+  EXPECT_EQ(load_llm("qwen3-32b-fp8-static").quantization.block, 0);
+}
+
 Llm quantized(const std::string& block, const std::string& extra = "") {
   return read(llama(R"(,"quantization_config":)" + block + extra));
 }

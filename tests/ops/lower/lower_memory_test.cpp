@@ -17,6 +17,16 @@ TEST(LowerMemory, Llama8bWeightsAndCache) {
   EXPECT_DOUBLE_EQ(bytes(lower(llama_8b(), prefill(10, 1000)).memory.kv_cache), 10 * 1000 * 131072.0);
 }
 
+TEST(LowerMemory, ScalesOfBlocksAreFourBytesForEach16384Weights) {
+  Llm m = llama_8b();
+  m.quantization.linear = m.quantization.activation = DType::fp8;
+  const double one = bytes(lower(m, decode(1, 1)).memory.weights);
+  m.quantization.block = 128;
+  // 32 layers of 4096 x (4096 + 2 x 1024 + 4096 + 3 x 14336)
+  const double elements = 32 * 4096.0 * (4096 + 2 * 1024 + 4096 + 3 * 14336);
+  EXPECT_NEAR(bytes(lower(m, decode(1, 1)).memory.weights) - one, 4 * elements / (128 * 128), 1);
+}
+
 TEST(LowerMemory, CacheATokenOfPublishedModels) {
   const auto per_token = [](const Llm& m) { return bytes(lower(m, decode(1, 1000000)).memory.kv_cache) / 1000001; };
   EXPECT_DOUBLE_EQ(per_token(llama_70b()), 327680);

@@ -38,6 +38,55 @@ TEST(LowerTypes, Fp8FileQuantizesActivationsBetweenKernels) {
   EXPECT_EQ(shape_of<Rowwise>(max, "attn_norm").output, DType::fp8);  // the norm writes what the GEMM reads
 }
 
+Llm deepseek_v3_in_blocks() {
+  Llm m = deepseek_v3();
+  m.quantization.block = 128;
+  return m;
+}
+
+TEST(LowerTypes, ProductsOfAFileWithScalesOfBlocksAreRoundedByThem) {
+  const Graph one = lower(deepseek_v3(), decode(4, 100)), blocks = lower(deepseek_v3_in_blocks(), decode(4, 100));
+  ASSERT_EQ(one.nodes.size(), blocks.nodes.size()) << "no launch more, and none twice";
+  EXPECT_EQ(shape_of<Gemm>(one, "o_proj").block, 0);
+  for (const char* product : {"qkv_a_proj", "q_b_proj", "o_proj", "gate_up_proj", "shared_down_proj"}) {
+    EXPECT_EQ(shape_of<Gemm>(blocks, product).block, 128) << product;
+  }
+  for (const char* wide : {"router", "lm_head", "q_absorb", "v_up"}) {
+    EXPECT_EQ(shape_of<Gemm>(blocks, wide).block, 0) << wide;
+  }
+  for (const char* product : {"experts_gate_up", "experts_down"}) {
+    EXPECT_EQ(shape_of<GroupedGemm>(blocks, product).block, 128) << product;
+  }
+  EXPECT_EQ(shape_of<QuantizeDynamic>(blocks, "o_quantize"), (QuantizeDynamic{4, 128 * 128, 128, DType::bf16}));
+  EXPECT_EQ(shape_of<QuantizeDynamic>(blocks, "expert_down_quantize"), (QuantizeDynamic{32, 2048, 128, DType::bf16}));
+  EXPECT_EQ(shape_of<Gemm>(lower(deepseek_v3_in_blocks(), prefill(1, 64)), "kv_b_proj").block, 128);
+}
+
+TEST(LowerTypes, RoutedRowsAreRoundedWhereTheyLieIfTheStackDoesSo) {
+  Workload w = decode(4, 100);
+  w.rounds_routed_rows = true;
+  const Graph blocks = lower(deepseek_v3_in_blocks(), w), one = lower(deepseek_v3(), w);
+  EXPECT_EQ(blocks.nodes.size(), one.nodes.size());
+  EXPECT_EQ(shape_of<QuantizeDynamic>(blocks, "expert_quantize"), (QuantizeDynamic{32, 7168, 128, DType::bf16}));
+  EXPECT_EQ(shape_of<MoePermute>(blocks, "moe_permute").dtype, DType::bf16);
+  EXPECT_EQ(shape_of<MoePermute>(one, "moe_permute").dtype, DType::fp8);
+  EXPECT_EQ(shape_of<Rowwise>(one, "expert_quantize").rows, 4);
+}
+
+TEST(LowerTypes, ScalesOfBlocksAreTheFilesNotTheFlagsAndNotTrainings) {
+  for (const Graph& g :
+       {lower(deepseek_v3_in_blocks(), with(decode(4, 100), "fp8")), lower(deepseek_v3_in_blocks(), train(1, 64))}) {
+    EXPECT_EQ(shape_of<Gemm>(g, "o_proj").block, 0);
+    EXPECT_EQ(shape_of<GroupedGemm>(g, "experts_down").block, 0);
+    EXPECT_EQ(shape_of<Rowwise>(g, "o_quantize").output, DType::fp8);
+  }
+  Llm experts_alone = deepseek_v3_in_blocks();
+  experts_alone.quantization.linear = DType::bf16;
+  const Graph g = lower(experts_alone, decode(4, 100));
+  EXPECT_EQ(shape_of<Gemm>(g, "o_proj").block, 0);
+  EXPECT_EQ(shape_of<GroupedGemm>(g, "experts_down").block, 128);
+}
+
 TEST(LowerTypes, DtypeFlagOverridesTheFile) {
   const Graph g = lower(gpt_oss(), with(decode(4, 100), "bf16"));
   EXPECT_EQ(shape_of<GroupedGemm>(g, "experts_gate_up").precision, kBf16);
