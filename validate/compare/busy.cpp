@@ -12,10 +12,10 @@ double busy_share(const Measurement& row) {
 
 std::optional<Watts> power_while_busy(const Measurement& row, Watts waiting, Watts cap) {
   constexpr double kLeast = 0.7, kLeastAtTheCap = 0.9, kFree = 0.75;  // as the fit of energies has it
-  constexpr double kAll = 0.999;
+  constexpr double kNoWaits = 0.999;
   const std::optional<Watts> mean = row.power();
   const double busy = busy_share(row);
-  if (!mean || busy >= kAll) return mean;
+  if (!mean || busy >= kNoWaits) return mean;
   if (busy < (*mean > kFree * cap ? kLeastAtTheCap : kLeast)) return std::nullopt;
   return waiting + (1 / busy) * (*mean - waiting);
 }
