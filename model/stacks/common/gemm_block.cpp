@@ -36,7 +36,8 @@ void answer_blocks(const GemmTask& task, const FamilyScalars& family, const Ques
   out.gemm_plan = choice.plan;
   Demand& d = out.launch("block-scaled gemm", family);
   d = choice.main;
-  find_resident(d, task, q.rates, q.resident);
+  const bool all = q.warmth == Warmth::everything && q.work.bytes() <= q.rates.l2_held();
+  find_resident(d, task, q.rates, all ? Resident{1, 1, 1} : q.resident);
 }
 
 }  // namespace plumbline
