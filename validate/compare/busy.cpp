@@ -10,6 +10,8 @@ double busy_share(const Measurement& row) {
   return std::min(1.0, row.time * *mean / *row.energy);
 }
 
+Watts without_waits(Watts mean, double busy, Watts waiting) { return waiting + (1 / busy) * (mean - waiting); }
+
 std::optional<Watts> power_while_busy(const Measurement& row, Watts waiting, Watts cap) {
   constexpr double kLeast = 0.7, kLeastAtTheCap = 0.9, kFree = 0.75;  // as the fit of energies has it
   constexpr double kNoWaits = 0.999;
@@ -17,7 +19,7 @@ std::optional<Watts> power_while_busy(const Measurement& row, Watts waiting, Wat
   const double busy = busy_share(row);
   if (!mean || busy >= kNoWaits) return mean;
   if (busy < (*mean > kFree * cap ? kLeastAtTheCap : kLeast)) return std::nullopt;
-  return waiting + (1 / busy) * (*mean - waiting);
+  return without_waits(*mean, busy, waiting);
 }
 
 }  // namespace plumbline

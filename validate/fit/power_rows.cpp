@@ -165,7 +165,7 @@ std::optional<PowerRow> while_busy(const Gpu& gpu, const Calibration& calibratio
   const Watts waiting =
       known ? (power.at("constant_W").value + power.at("clocked_W").value) * units::W : gpu.idle_power;
   PowerRow busy = row;
-  busy.power = waiting + (1 / row.busy) * (*row.power - waiting);
+  busy.power = without_waits(*row.power, row.busy, waiting);
   return busy;
 }
 

@@ -306,6 +306,24 @@ TEST_F(OnHopper, WavesOfMmaSyncBeginAndEndTogether) {
   EXPECT_DOUBLE_EQ(demand(128000, toy_machine(wide, calibration(), KernelSet::own)).serial_clk, 2000 * 65536 / 10e3);
 }
 
+/// Beside another CTA rows of a box that are not there take the SM's port, 3.9 clocks each, and nothing of DRAM's time.
+TEST_F(OnHopper, RowsThatAreNotThereTakeThePort) {
+  const auto m = toy_machine(toy_gpu(), calibration(), KernelSet::own);
+  GemmPlan plan;
+  plan.tile_m = 64;
+  plan.tile_n = 32;
+  plan.tile_k = 64;
+  plan.stages = 8;
+  plan.splits = 1;
+  const auto demand = [&](std::int64_t rows) {
+    return predict(Gemm{rows, 3200, 6400, 1, {}, false}, m, PredictOptions{.gemm_plan = &plan}).launches[0].demand;
+  };
+  ASSERT_GT(demand(64).plan.ctas_per_sm, 1);
+  EXPECT_DOUBLE_EQ(demand(64).port_fill_clk, 0);
+  EXPECT_DOUBLE_EQ(demand(3).port_fill_clk, 3.9 * 61);
+  EXPECT_DOUBLE_EQ(demand(3).edge_fill_clk, 0);
+}
+
 /// Rows that come in pieces take the tile of 128 x 64 its registers: a step of it is 8500 clocks. Tiles beside it don't care.
 TEST_F(OnHopper, PiecesSpillTheTileOf128By64) {
   const auto m = toy_machine(toy_gpu(), calibration(), KernelSet::own);
