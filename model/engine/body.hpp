@@ -101,6 +101,7 @@ class BodyTerms {
     body.alone[Resource::latency] = latency();
     const auto fill = on_sm * N::number(d.edge_fill_clk, "clk of rows outside") * clk;
     body.alone[Resource::l2] = l2() + fill + on_sm * N::number(d.port_fill_clk, "clk of rows outside") * clk;
+    if (d.outside_clk > 0) body.alone[Resource::l2] = larger(body.alone[Resource::l2], outside());
     body.alone[Resource::dram] = dram() + fill;
     body.exposed = exposed();
     return body;
@@ -173,6 +174,13 @@ class BodyTerms {
     const auto write = slices_or_port(written, written * at_port, rate);
     // the last wave's results leave behind its last step
     return read + larger(write, write * N::factor(1 - of_a_wave(), "of it before the last wave") + tail());
+  }
+
+  /// Rows outside a tensor are asked of L2 all the same, at one place, beside what merged requests for the others take.
+  Of<Seconds> outside() const {
+    const auto all_steps = N::number(f.all_steps, "steps of all");
+    return all_steps * (N::number(d.lookups, "looked up") / (N::number(m.l2, "L2") * N::factor(v.l2, "of the clock")) +
+                        N::number(d.outside_clk, "clk of rows outside") * clk);
   }
 
   Of<Seconds> dram() const {

@@ -56,6 +56,9 @@ struct Demand {
   Bytes lookups;  ///< per CTA and step, with L2Limit::lookups: what is left of `l2` once neighbours' requests merged
   double edge_fill_clk = 0;  ///< per CTA and step: what loads take for rows that are not there
   double port_fill_clk = 0;  ///< per CTA and step: the same beside another CTA, whose waits for DRAM it hides behind
+  /// per CTA and step: of the one line of L2 that all rows of boxes outside a tensor are asked of, which serves the CTAs
+  /// of the launch in turn
+  double outside_clk = 0;
   Seconds step_latency;      ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
   double chain_clk = 0;      ///< per CTA and step: instructions that wait for each other, SM clocks; at least so long
   Seconds start;             ///< once: until the first step of all the CTAs that begin together has come

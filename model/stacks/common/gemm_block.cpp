@@ -1,8 +1,8 @@
 #include "model/stacks/common/gemm_block.hpp"
 
+#include <array>
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 #include "model/stacks/common/make_gemm_task.hpp"
 
@@ -19,19 +19,35 @@ ExpertRows rows_of_groups(const GemmTask& task, double skew) {
   return out;
 }
 
+namespace {
+
+/// DeepGEMM's own choice (get_best_gemm_config(), tensorrt_llm/deep_gemm/compiler.cuh): 64 rows where that is all, else 128, and
+/// of 16 to 128 columns the width with the fewest waves, of those the one that fills the last wave best. Below 32 tokens
+/// TensorRT-LLM has the weights in the rows (fp8_gemm_run(): kMinTokens).
+GroupTile block_tile(const GemmTask& task, double sm_count) {
+  constexpr double kFewTokens = 32, kSmallRows = 64;
+  const bool swapped = task.m < kFewTokens;
+  const double rows = swapped ? task.n : task.m, cols = swapped ? task.m : task.n;
+  const std::int16_t tile_rows = rows <= kSmallRows ? 64 : 128;
+  std::int16_t best = 0;
+  double best_waves = 0, best_last = 0;
+  for (std::int16_t width = 16; width <= 128; width = static_cast<std::int16_t>(width + 8)) {
+    const double tiles = std::ceil(rows / tile_rows) * std::ceil(cols / width);
+    const double waves = std::ceil(tiles / sm_count), last = tiles - (waves - 1) * sm_count;
+    if (best != 0 && (waves > best_waves || (waves == best_waves && last <= best_last))) continue;
+    best = width;
+    best_waves = waves;
+    best_last = last;
+  }
+  return {{tile_rows, best}, swapped};
+}
+
+}  // namespace
+
 void answer_blocks(const GemmTask& task, const FamilyScalars& family, const Question& q, Answer& out) {
-  static const std::vector<GroupTile> kMenu = [] {
-    std::vector<GroupTile> menu;
-    for (const std::int16_t rows : {std::int16_t{64}, std::int16_t{128}}) {
-      for (std::int16_t cols = 16; cols <= 160; cols = static_cast<std::int16_t>(cols + 16)) {
-        menu.push_back({{rows, cols}, false});
-        if (rows == 128 && cols <= 64) menu.push_back({{rows, cols}, true});
-      }
-    }
-    return menu;
-  }();
+  const std::array menu{block_tile(task, q.rates.sm_count)};
   const ExpertRows rows{{static_cast<std::int64_t>(task.m)}, 1};
-  const GemmChoice choice = plan_groups({task, rows, true, kMenu}, q.rates, family, q.cache);
+  const GemmChoice choice = plan_groups({.task = task, .rows = rows, .block_sums = true, .menu = menu, .first_trips = kChainedLoads}, q.rates, family, q.cache);
   out.sign(family, Variant::math_8bit);
   out.gemm_plan = choice.plan;
   Demand& d = out.launch("block-scaled gemm", family);

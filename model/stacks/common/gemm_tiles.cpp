@@ -132,6 +132,7 @@ Demand launch_demand(const Context& c, const TileLayout& layout, const WorkSplit
   d.pieces_clk = layout.pieces_clk;
   d.edge_fill_clk = layout.edge_fill_clk;
   d.port_fill_clk = layout.port_fill_clk;
+  d.outside_clk = layout.outside_clk;
   d.once_clk = split.once_clk;
   d.serial_clk = split.serial_clk;
   d.l2 = layout.l2_bytes * units::B;

@@ -29,6 +29,12 @@ constexpr double kFillShare = 0.18;
 /// their loads take so much longer (2.8 to 4, tiles with 16 to 88 such rows, H200, 2026-11-20).
 inline constexpr double kOutsideRowClk = 2.8;
 
+/// Rows of 128 bytes outside a tensor that L2 answers in a clock to all SMs together. A box's rows outside are asked for all
+/// the same, of one line: for one CTA, or eight, they are free, and 128 CTAs with 31 to 127 of them a step take 520 to 1080
+/// clocks where whole boxes take 450 (8.5 to 12; own probe of rings filled by tensor maps on an H200, 2026-11-24:
+/// data/measurements/h200/outside.csv). Of tensors of as many CTAs each has a line of its own, and nothing waits.
+inline constexpr double kOutsideRowsPerClk = 10.5;
+
 /// Dependent ways to memory before a library's first product, when nothing of the kernel is in L2: code and launch
 /// parameters, tensor map, operands. (Fitted between cold recordings and published rows whose weights stay in L2: 3.7.
 /// The same row-wise kernel takes 1.2 us longer cold than warm: docs/measuring.md.)
@@ -102,6 +108,7 @@ struct TileLayout {
   double delivered = 0;      ///< of a step, in bytes (Demand::delivered)
   double edge_fill_clk = 0;  ///< of a step: rows of its boxes that the operands do not have
   double port_fill_clk = 0;  ///< of a step: the same, where it takes the port alone (Demand::port_fill_clk)
+  double outside_clk = 0;    ///< of a step: the same, where all CTAs ask for rows outside at once (Demand::outside_clk)
 
   TileLayout(const Context& c, const TileCosts& costs);
   /// Tiles on the row side fill whole clusters.

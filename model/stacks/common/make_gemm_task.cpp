@@ -122,7 +122,8 @@ void find_resident(Demand& d, const GemmTask& t, const Rates& m, const Resident&
   d.dram_write = (1 - r.output) * d.dram_write;
   const double latency = m.l2_mean_latency() / m.dram_latency;
   d.step_latency = d.step_latency * (d.plan.persistent ? 1 : 1 - r.weights * (1 - latency));
-  const Seconds first = d.plan.persistent ? gemm::kColdTrips * m.gpu.memory.latency : Seconds{};
+  const Seconds cold = gemm::kColdTrips * m.gpu.memory.latency;
+  const Seconds first = d.plan.persistent ? std::min(cold, d.serial_latency) : Seconds{};
   d.serial_latency = d.serial_latency - r.weights * (1 - m.l2_mean_latency() / m.gpu.memory.latency) * first;
 }
 

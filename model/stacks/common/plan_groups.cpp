@@ -24,6 +24,7 @@ class GroupsPlanner {
     TileCosts e = gemm::tile_costs(c, tile, gemm::kStepBytes / c.task.input_bytes, of.swapped);
     // sums of a block are multiplied by its scales and added to those before, in fp32 (DeepGEMM, deep_gemm/fp8_gemm.cuh)
     if (g_.block_sums && !g_.by_threads) e.fp32_clk += sums_clk(e);
+    if (of_one_tensor()) e.tensor_clk += waits_for_sums_clk(e);
     const double row_side = e.row_side(), col_side = e.col_side();
     if (g_.striped) {
       e.smem_clk = (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
@@ -57,7 +58,8 @@ class GroupsPlanner {
     const TileCosts& e = *t.costs;
     const double tiles_m = g_.rows.tiles(e.tile_m);
     t.tiles = tiles_m * t.tiles_n;
-    if (!c.path.multicast || g_.by_threads || g_.block_sums || tiles_m <= 0) return;
+    if (!c.path.multicast || g_.by_threads || tiles_m <= 0) return;
+    if (g_.block_sums) return ask_outside(t, tiles_m);
     const double outside = e.tile_m - g_.rows.total() / tiles_m;
     t.edge_fill_clk += gemm::kOutsideRowClk * outside * e.tile_k * c.task.input_bytes / gemm::kStepBytes;
   }
@@ -81,17 +83,46 @@ class GroupsPlanner {
     if (g_.block_sums && g_.by_threads) d.exposed_clk = kTwice * sums_clk(*t.costs);
     if (!c.path.multicast) return d;
     d.l2_limit = L2Limit::ports;
-    d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency;
+    d.lookups = t.lookups * units::B;
+    d.serial_latency = g_.first_trips * c.rates.gpu.memory.latency;
     d.serial_latency_of = "to load code, tensor maps and what they describe";
-    // an expert's tensor maps are written before its first tile, and no loads go out meanwhile
     if (g_.by_threads) d.next_tile_wait = c.family.per_cta;
-    else d.exposed_clk += c.family.per_cta / c.clk / split.steps;
+    else d.exposed_clk += before_products_clk(split) / split.steps;
     return d;
   }
 
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return gemm::plan_of(t, split); }
 
  private:
+  /// Boxes of one tensor reach beyond its last row, those of several experts into the next one's. CTAs beside each other ask
+  /// for the same tokens, which L2 answers by pairs.
+  void ask_outside(TileLayout& t, double tiles_m) const {
+    if (!of_one_tensor()) return;
+    const TileCosts& e = *t.costs;
+    const double there = g_.rows.total() / tiles_m;
+    t.lookups = e.w + 0.5 * e.a * there / e.tile_m;
+    t.outside_clk = (e.tile_m - there) / gemm::kOutsideRowsPerClk;
+  }
+
+  /// An expert's tensor maps are written before its first tile, and no loads go out meanwhile. The warps that multiply load the
+  /// scales of a tile's columns themselves, and wait until the last tile's results have left the place that theirs will take:
+  /// `kNextTileClk`, by training rows of 128 to 768 of K and four tiles an SM and more (H100 and H200 alike).
+  double before_products_clk(const WorkSplit& split) const {
+    constexpr double kNextTileClk = 1500;
+    if (!of_one_tensor()) return c.family.per_cta / c.clk;
+    const double turns = std::ceil(split.ctas / c.rates.sm_count);
+    return (turns - 1) / turns * kNextTileClk;
+  }
+
+  /// A warpgroup waits for its product before it adds it up, and multiplies no more meanwhile. Where columns do not divide a
+  /// block of 128, each pair of sums chooses between two scales first (kMustUseUniformedScaleB).
+  double waits_for_sums_clk(const TileCosts& e) const {
+    constexpr double kBlock = 128, kTwoScales = 1.5;
+    return sums_clk(e) * (std::fmod(kBlock, e.tile.cols) == 0 ? 1 : kTwoScales);
+  }
+
+  bool of_one_tensor() const { return g_.block_sums && g_.rows.rows.size() == 1; }
+
   double sums_clk(const TileCosts& e) const { return 2 * e.tile_m * e.tile_n / c.rates.gpu.sm.fp32_flop_per_clk; }
 
   const Context& c;

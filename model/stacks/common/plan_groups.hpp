@@ -32,6 +32,8 @@ struct Groups {
   /// Rows are fetched by threads, each from its own place, and those that are not there by none (Triton); `block_sums` wait
   /// for the product and are added up before the next one begins.
   bool by_threads = false;
+  /// Dependent ways to memory before the first product; of kernels whose code is there, those of maps and operands.
+  double first_trips = gemm::kColdTrips;
 };
 
 /// The cheapest tile of the menu. Where copies fill shared memory by tensor maps the launch is persistent; a group's maps are
