@@ -175,8 +175,8 @@ fit_calls() {
   fit_call moe moe bf16 "fixed_s=8.8e-7:2e-7:6e-6,per_cta_s=3e-7:1e-8:4e-6,step_s=8e-8:1e-8:5e-7,sm_in_flight_B=26000:8000:200000,\
 exposed=2.2:.1:12,dram_share_fraction=.93:.6:1,efficiency_fraction=.95:.5:1" --min-us 4
   fit_call quantize gemm fp8 per_cta_s=5e-7:1e-8:5e-6 --where 'M<=512' --min-us 4
-  fit_call gemm_block gemm_other fp8_block "fixed_s=1e-6:1e-7:9e-6,per_cta_s=1.6e-7:1e-9:4e-6,step_s=1.4e-7:1e-8:1e-6,\
-efficiency_fraction=.75:.3:1,exposed=6:.1:30,quantize.step_clk=50:3:500" --min-us 4
+  fit_call gemm_block gemm_other fp8_block "fixed_s=1e-6:1e-8:9e-6,step_s=1.2e-7:1e-8:1e-6,\
+sm_in_flight_B=80000:16000:220000,dram_share_fraction=.93:.6:1,efficiency_fraction=.75:.3:1,exposed=6:.1:30,quantize.step_clk=50:3:500" --min-us 4
   fit_call moe_block moe fp8_block "fixed_s=1e-6:2e-7:9e-6,per_cta_s=1.5e-6:1e-8:4e-6,efficiency_fraction=.5:.3:1,\
 exposed=12:.1:30" --min-us 10
 }

@@ -52,14 +52,14 @@ class GroupsPlanner {
     return e;
   }
 
-  /// Each expert has whole tiles. Boxes of tensor maps have rows that the expert has not; those of DeepGEMM are of all experts'
-  /// rows, one behind the other.
+  /// Each expert has whole tiles.
   void adapt(TileLayout& t) const {
     const TileCosts& e = *t.costs;
     const double tiles_m = g_.rows.tiles(e.tile_m);
     t.tiles = tiles_m * t.tiles_n;
     if (!c.path.multicast || g_.by_threads || tiles_m <= 0) return;
-    if (g_.block_sums) return ask_outside(t, tiles_m);
+    if (g_.block_sums && !of_one_tensor()) return;  // boxes reach into the next expert's rows
+    if (of_one_tensor()) return ask_outside(t, tiles_m);
     const double outside = e.tile_m - g_.rows.total() / tiles_m;
     t.edge_fill_clk += gemm::kOutsideRowClk * outside * e.tile_k * c.task.input_bytes / gemm::kStepBytes;
   }
@@ -94,14 +94,12 @@ class GroupsPlanner {
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return gemm::plan_of(t, split); }
 
  private:
-  /// Boxes of one tensor reach beyond its last row, those of several experts into the next one's. CTAs beside each other ask
-  /// for the same tokens, which L2 answers by pairs.
+  /// Boxes of one tensor reach beyond its last row. CTAs beside each other ask for the same tokens, which L2 answers by pairs.
   void ask_outside(TileLayout& t, double tiles_m) const {
-    if (!of_one_tensor()) return;
     const TileCosts& e = *t.costs;
     const double there = g_.rows.total() / tiles_m;
     t.lookups = e.w + 0.5 * e.a * there / e.tile_m;
-    t.outside_clk = (e.tile_m - there) / gemm::kOutsideRowsPerClk;
+    t.outside_clk = gemm::outside_clk(e.tile_m - there, std::min(t.tiles, c.rates.sm_count));
   }
 
   /// An expert's tensor maps are written before its first tile, and no loads go out meanwhile. The warps that multiply load the

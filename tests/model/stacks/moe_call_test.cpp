@@ -213,6 +213,39 @@ TEST(DeepGemm, GroupsHaveWholeTilesAndSumsOnLanes) {
   EXPECT_GT(on("h200_sxm", drawn, {}, "deepgemm").time, 1.05 * p.time) << "half of the experts have a tile more";
 }
 
+Gemm of_blocks(std::int64_t m, std::int64_t n, std::int64_t k) {
+  Gemm s;
+  s.m = m;
+  s.n = n;
+  s.k = k;
+  s.precision = *parse_precision("fp8");
+  s.block = 128;
+  return s;
+}
+
+/// get_best_gemm_config(): 3072 columns are one wave of 16 to 128 columns each, and 24 fill it best.
+TEST(DeepGemm, TakesItsOwnTile) {
+  const OpPrediction p = on("h200_sxm", of_blocks(128, 3072, 7168));
+  EXPECT_EQ(p.gemm_plan.tile_m, 128);
+  EXPECT_EQ(p.gemm_plan.tile_n, 24);
+  EXPECT_EQ(p.launches[0].demand.plan.ctas, 128);
+  EXPECT_EQ(on("h200_sxm", of_blocks(64, 7168, 7168)).gemm_plan.tile_m, 64);
+  const OpPrediction few = on("h200_sxm", of_blocks(16, 16384, 7168));
+  EXPECT_TRUE(few.gemm_plan.swapped) << "weights in the rows below 32 tokens";
+  EXPECT_EQ(few.launches[0].demand.plan.ctas, 128);
+}
+
+/// One token more than a whole tile: 64 of 128 CTAs ask for 127 rows outside, all of one line of L2.
+TEST(DeepGemm, RowsOutsideHoldUpAllCtas) {
+  const OpPrediction whole = on("h200_sxm", of_blocks(256, 1536, 7168)),
+                     more = on("h200_sxm", of_blocks(257, 1536, 7168));
+  EXPECT_DOUBLE_EQ(whole.launches[0].demand.outside_clk, 0);
+  EXPECT_DOUBLE_EQ(more.launches[0].demand.outside_clk, 127.0 / 3 / 10.5);
+  EXPECT_GT(more.time, 1.4 * whole.time);
+  // eight CTAs do not get into each other's way
+  EXPECT_LT(on("h200_sxm", of_blocks(65, 128, 7168)).time, 1.05 * on("h200_sxm", of_blocks(128, 128, 7168)).time);
+}
+
 GroupedGemm of_qwen3(std::int64_t block) {
   GroupedGemm s{128, 8, 512, 1536, 2048, 0, *parse_precision("fp8")};
   s.block = block;
