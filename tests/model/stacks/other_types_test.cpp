@@ -35,6 +35,30 @@ TEST(OtherTypes, IntegersRunByMmaSyncOnHopper) {
   EXPECT_GT(on("b200", "int8", 4096, 4096, 14336).gemm_plan.stages, 3);
 }
 
+TEST(OtherTypes, IntegersTakeTheTileThatTheLibraryTakes) {
+  struct Taken {
+    std::int64_t m, n, k, tile_m, tile_n, stages;
+  };
+  // kernel names of training shapes (H200, 2026-11-24): not the quickest tile, but by K and by turns of the SMs
+  constexpr Taken kTaken[] = {
+      {32, 8320, 3200, 64, 64, 6},     {704, 1408, 2048, 64, 128, 6},   {1024, 4096, 4096, 64, 128, 3},
+      {7216, 12672, 1280, 64, 128, 3}, {1408, 1408, 8192, 128, 128, 5}, {5632, 1408, 4096, 256, 128, 3},
+  };
+  for (const Taken& t : kTaken) {
+    const GemmPlan plan = on("h200_sxm", "int8", t.m, t.n, t.k).gemm_plan;
+    EXPECT_EQ(plan.tile_m, t.tile_m) << t.m << " x " << t.n << " x " << t.k;
+    EXPECT_EQ(plan.tile_n, t.tile_n);
+    EXPECT_EQ(plan.stages, t.stages);
+  }
+}
+
+TEST(OtherTypes, IntegersTilesAreDealtInBlocksOfEight) {
+  // 11 tiles along N are two blocks of eight, so that the grid has 352 CTAs for 242 tiles and an SM gets three of them; 1024 rows
+  // have 256 for 176, and an SM two. Found: 37.7 and 26.1 us (H200, 2026-11-24)
+  const Seconds three = on("h200_sxm", "int8", 1408, 1408, 4096).time, two = on("h200_sxm", "int8", 1024, 1408, 4096).time;
+  EXPECT_NEAR(three / two, 1.5, 0.1);
+}
+
 TEST(OtherTypes, Fp32IsBoundByIssueWhereLanesAreAsManyAsItIssues) {
   const OpPrediction square = on("h200_sxm", "fp32", 4096, 4096, 4096);
   // eight tiles of 128 x 128 an SM, two at a time; 164.3 clocks a column of K each, all of the boost clock
@@ -47,10 +71,27 @@ TEST(OtherTypes, Fp32IsBoundByIssueWhereLanesAreAsManyAsItIssues) {
   EXPECT_NEAR(a100.time.in(units::us), 2 * 4096.0 * 4096 * 4096 / 19.5e6, 0.25 * 7048);
 }
 
-TEST(OtherTypes, Tf32HasSixTiles) {
-  const OpPrediction few = on("h200_sxm", "tf32", 32, 4096, 4096);
-  EXPECT_EQ(few.gemm_plan.tile_m, 64);
-  EXPECT_EQ(few.gemm_plan.splits, 1);
+TEST(OtherTypes, Tf32HasSevenTiles) {
+  struct Taken {
+    std::int64_t m, n, k, tile_m, tile_n;
+  };
+  // kernel names of training shapes (H200, 2026-11-24)
+  constexpr Taken kTaken[] = {{32, 4096, 4096, 64, 64},      {704, 1408, 4096, 64, 128},   {368, 1920, 11904, 128, 64},
+                              {1408, 1408, 6400, 128, 128},  {2304, 4096, 4096, 128, 128}, {1024, 4096, 4992, 128, 256},
+                              {4096, 4096, 14336, 128, 256}, {32, 6144, 4096, 64, 64}};
+  for (const Taken& t : kTaken) {
+    const GemmPlan plan = on("h200_sxm", "tf32", t.m, t.n, t.k).gemm_plan;
+    EXPECT_EQ(plan.tile_m, t.tile_m) << t.m << " x " << t.n << " x " << t.k;
+    EXPECT_EQ(plan.tile_n, t.tile_n);
+    EXPECT_EQ(plan.splits, 1);
+  }
+}
+
+TEST(OtherTypes, Tf32WaitsForTheCtaThatHasNoRows) {
+  // eleven by eleven tiles in pairs: 797 clocks a step and not 512 (97.8 us found); eight by eleven have all SMs but 44
+  const Seconds odd = on("h200_sxm", "tf32", 1408, 1408, 6400).time, even = on("h200_sxm", "tf32", 1408, 1536, 6400).time;
+  EXPECT_NEAR(odd.in(units::us), 97.8, 5);
+  EXPECT_LT(even, odd) << "twelve tiles along N leave no CTA without rows";
 }
 
 TEST(OtherTypes, ScalesOfRowsAndBlocksHaveOneTile) {
