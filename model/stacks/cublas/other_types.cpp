@@ -163,30 +163,6 @@ bool cublas::runs_as_int8(const GemmTask& t, const Rates& m) {
          m.path.kind == TensorPath::Kind::wgmma;
 }
 
-gemm::Tile cublas::xmma_tile(const GemmTask& t, double sm_count) {
-  /// What cuBLAS seems to reckon with: a step of 32 of K and a tile's begin and end, in steps of the tile of 128 x 128. Of 129
-  /// kernel names (H200, training shapes) these seven pairs give 93; the others are near ties. It is not what tiles take.
-  struct Reckoned {
-    Tile tile;
-    double step, once;
-  };
-  static constexpr std::array<Reckoned, 7> kReckoned{{{{128, 128}, 1, 111},
-                                                      {{128, 256}, 1.69, 262},
-                                                      {{256, 128}, 2.01, 247},
-                                                      {{64, 256}, 1.04, 147},
-                                                      {{64, 128}, 0.90, 56},
-                                                      {{128, 64}, 0.85, 61},
-                                                      {{64, 64}, 0.73, 20.6}}};
-  constexpr double kStep = 32;
-  const auto cost = [&](const Reckoned& r) {
-    const double turns = t.batch * std::ceil(t.m / r.tile.rows) * std::ceil(t.n / r.tile.cols) / sm_count;
-    return (turns + std::ceil(turns)) * (std::ceil(t.k / kStep) * r.step + r.once);
-  };
-  const auto least = std::min_element(kReckoned.begin(), kReckoned.end(),
-                                      [&](const Reckoned& a, const Reckoned& b) { return cost(a) < cost(b); });
-  return least->tile;
-}
-
 GemmChoice cublas::plan_int8(const Context& c, GemmCache& cache) {
   constexpr std::array<double, 1> kWhole{1};
   const Int8Planner planner(c);

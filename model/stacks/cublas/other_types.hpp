@@ -15,7 +15,4 @@ GemmChoice plan_int8(const gemm::Context& context, GemmCache& cache);
 bool runs_on_lanes(const GemmTask& task, const Rates& rates);
 GemmChoice plan_lanes(const gemm::Context& context, GemmCache& cache);
 
-/// tf32 on Hopper by kernels named "sm90_xmma": the tile that cuBLAS takes.
-gemm::Tile xmma_tile(const GemmTask& task, double sm_count);
-
 }  // namespace plumbline::cublas

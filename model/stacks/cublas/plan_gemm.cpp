@@ -90,11 +90,6 @@ class TmaPlanner {
   /// file.
   void fill(std::vector<TileCosts>& menu) const {
     menu.clear();
-    if (by_xmma() && fixed() && !looks_at_all(c)) {
-      menu.push_back(costs(cublas::xmma_tile(c.task, c.rates.sm_count), false));
-      if (menu.back().stages * menu.back().stage_bytes <= c.smem) return;
-      menu.clear();
-    }
     if (fixed()) {
       for (const Tile tile : of_few()) {
         const TileCosts e = costs(tile, false);
@@ -165,7 +160,6 @@ class TmaPlanner {
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency;
     d.serial_latency_of = "to load code, tensor maps and what they describe";
     d.exposed_clk = c.task.block > 1 ? c.family.step_clk : 0;
-    if (by_xmma() && fixed()) d.chain_clk = outside_clk(t, split.ctas / c.rates.sm_count);
     // warpgroups that take turns begin one after the other
     if (takes_turns()) d.serial_latency += c.family.start_clk * c.clk;
     // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of
@@ -192,17 +186,6 @@ class TmaPlanner {
     static constexpr std::array<Tile, 1> kScaled{{{128, 128}}};
     static constexpr std::array<Tile, 6> kXmma{{{128, 256}, {256, 128}, {128, 128}, {64, 128}, {128, 64}, {64, 64}}};
     return c.task.block > 0 ? std::span<const Tile>(kScaled) : std::span<const Tile>(kXmma);
-  }
-
-  /// tf32 on Hopper: clocks of a step of a CTA all of whose rows lie outside the operands, and of the one that shares columns
-  /// with it: its box is filled with zeros row by row. There is one where pairs of CTAs fill all SMs in one turn and tiles
-  /// along N are odd; it ends late. (Larger clusters share more: seen where SMs are left.) Two clocks are read off training
-  /// shapes of 2026-11-24 on an H200: 1408 x 1408 takes 797 clocks a step whatever K, from a warm L2 too, and 704 x 1408 in
-  /// tiles of 64 x 128 460 to 500, where tensor units need 512 and 256. Rows outside of a tile that has others cost nothing.
-  double outside_clk(const TileLayout& t, double turns) const {
-    constexpr double kOutsideClk = 4.9, kInsideClk = 2.7, kAllSms = 0.91, kPair = 2;
-    if (turns > 1 || turns <= kAllSms || std::fmod(t.tiles_n, kPair) == 0) return 0;
-    return kOutsideClk * t.costs->tile_m + kInsideClk * t.costs->tile_n / kPair;
   }
 
   /// tcgen05 with two SMs: an instruction of 256 rows takes half of the columns' operand from either SM, so that each fetches and
