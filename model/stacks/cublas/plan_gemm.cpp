@@ -160,6 +160,8 @@ class TmaPlanner {
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency;
     d.serial_latency_of = "to load code, tensor maps and what they describe";
     d.exposed_clk = c.task.block > 1 ? c.family.step_clk : 0;
+    // warpgroups that take turns begin one after the other
+    if (takes_turns()) d.serial_latency += c.family.start_clk * c.clk;
     // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of
     // 104 recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
     if (split.ctas > 2 * c.rates.sm_count) {

@@ -35,6 +35,31 @@ TEST(OtherTypes, IntegersRunByMmaSyncOnHopper) {
   EXPECT_GT(on("b200", "int8", 4096, 4096, 14336).gemm_plan.stages, 3);
 }
 
+TEST(OtherTypes, IntegersTakeTheTileThatTheLibraryTakes) {
+  struct Taken {
+    std::int64_t m, n, k, tile_m, tile_n, stages;
+  };
+  // kernel names of training shapes (H200, 2026-11-24): not the quickest tile, but by K and by turns of the SMs
+  constexpr Taken kTaken[] = {
+      {32, 8320, 3200, 64, 64, 6},     {704, 1408, 2048, 64, 128, 6},   {1024, 4096, 4096, 64, 128, 3},
+      {7216, 12672, 1280, 64, 128, 3}, {1408, 1408, 8192, 128, 128, 5}, {5632, 1408, 4096, 256, 128, 3},
+  };
+  for (const Taken& t : kTaken) {
+    const GemmPlan plan = on("h200_sxm", "int8", t.m, t.n, t.k).gemm_plan;
+    EXPECT_EQ(plan.tile_m, t.tile_m) << t.m << " x " << t.n << " x " << t.k;
+    EXPECT_EQ(plan.tile_n, t.tile_n);
+    EXPECT_EQ(plan.stages, t.stages);
+  }
+}
+
+TEST(OtherTypes, IntegersTilesAreDealtInBlocksOfEight) {
+  // 11 tiles along N are two blocks of eight, so that the grid has 352 CTAs for 242 tiles and an SM gets three of them; 1024 rows
+  // have 256 for 176, and an SM two. Found: 37.7 and 26.1 us (H200, 2026-11-24)
+  const Seconds three = on("h200_sxm", "int8", 1408, 1408, 4096).time,
+                two = on("h200_sxm", "int8", 1024, 1408, 4096).time;
+  EXPECT_NEAR(three / two, 1.5, 0.1);
+}
+
 TEST(OtherTypes, Fp32IsBoundByIssueWhereLanesAreAsManyAsItIssues) {
   const OpPrediction square = on("h200_sxm", "fp32", 4096, 4096, 4096);
   // eight tiles of 128 x 128 an SM, two at a time; 164.3 clocks a column of K each, all of the boost clock
@@ -62,6 +87,15 @@ TEST(OtherTypes, ScalesOfRowsAndBlocksHaveOneTile) {
   EXPECT_GT(block.time, 1.08 * row.time) << "each step's sums are added up on lanes";
   EXPECT_GT(row.time, 0.95 * tensor.time);
   EXPECT_GT(on("h200_sxm", "fp8", 32, 4096, 14336, 1).time, 1.4 * on("h200_sxm", "fp8", 32, 4096, 14336).time);
+}
+
+TEST(OtherTypes, WarpgroupsThatTakeTurnsBeginOneAfterTheOther) {
+  // scales of rows, eight steps of K: 6.72 us found, of blocks, whose warpgroups work together, 6.66, though their steps are
+  // longer (1024 x 1408 x 1024, H200, 2026-11-24)
+  const Seconds row = on("h200_sxm", "fp8", 1024, 1408, 1024, 1).time,
+                block = on("h200_sxm", "fp8", 1024, 1408, 1024, 128).time;
+  EXPECT_NEAR(row.in(units::us), 6.72, 0.7);
+  EXPECT_NEAR(row / block, 1, 0.08);
 }
 
 }  // namespace
