@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
+#include <variant>
 #include <vector>
 
 #include "arch/files.hpp"
@@ -49,8 +49,8 @@ TEST(MegatronTraining, LaunchesTakeWhatTheyTookOnAnH100) {
     const std::string model(reader.fields()[0]), launch(reader.fields()[3]);
     auto& step = steps[model];
     if (step.empty()) {
-      step = microseconds(model, micro_batch(std::stoll(std::string(reader.fields()[2])),
-                                             std::stoll(std::string(reader.fields()[1]))));
+      step = microseconds(
+          model, micro_batch(std::stoll(std::string(reader.fields()[2])), std::stoll(std::string(reader.fields()[1]))));
     }
     ASSERT_TRUE(step.contains(launch)) << model << " " << launch;
     const double error = std::abs(std::log(step.at(launch) / std::stod(std::string(reader.fields()[4]))));
@@ -68,6 +68,28 @@ TEST(MegatronTraining, WhatIsComputedAgainRunsTheSameLaunches) {
   const auto step = microseconds("megatron-gpt-1.7b", micro_batch(1, 1));
   ASSERT_TRUE(step.contains("qkv_proj.bias"));
   EXPECT_EQ(step.at("qkv_proj.bias"), step.at("qkv_proj.recompute.bias"));
+}
+
+/// 16 calls of 34.9 us behind each of a pipeline's hand-overs, both ways; a stack that does not synchronize waits for none.
+TEST(MegatronTraining, TheGpuWaitsForItsHostBehindAHandOver) {
+  const auto gaps = [](const char* stack) {
+    Workload w = micro_batch(8, 1);
+    w.parallel.pipeline = 2;
+    w.training.micro_batch = 1;
+    const Machine machine = machines().get({"h100_sxm", MachineOptions{stack, ClockMode::burst}});
+    const StepPrediction step = predict(load_llm("megatron-gpt-1.7b"), w, machine, RunOptions{});
+    std::vector<Seconds> found;
+    for (const NodePrediction& n : step.nodes) {
+      if (std::holds_alternative<Transfer>(n.node->op)) found.push_back(n.gap);
+    }
+    return found;
+  };
+  const auto waiting = gaps("megatron-2021"), plain = gaps("megatron");
+  ASSERT_EQ(waiting.size(), plain.size());
+  ASSERT_GE(waiting.size(), 1U);
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_NEAR((waiting[i] - plain[i]).in(units::us), 16 * 34.9, 0.01) << i;
+  }
 }
 
 }  // namespace
