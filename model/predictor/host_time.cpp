@@ -73,6 +73,22 @@ void wait_for_host(StepPrediction& out, const Stack& stack) {
   }
 }
 
+/// Behind a hand-over that the framework synchronizes for, the GPU has nothing to do while the host issues the next pass's
+/// first kernels, however launches reach it.
+void wait_behind_hand_overs(StepPrediction& step, const HostTime& host) {
+  const Seconds wait = host.calls_each_hand_over * host.each_launch;
+  if (!(wait > Seconds{})) return;
+  const auto hands_over = [](const Node& node) {
+    const auto* sent = std::get_if<Transfer>(&node.op);
+    return sent != nullptr && sent->kind == TransferKind::send_recv;
+  };
+  const bool trains = std::any_of(step.nodes.begin(), step.nodes.end(),
+                                  [](const NodePrediction& n) { return n.node->pass != Pass::forward; });
+  for (NodePrediction& n : step.nodes) {
+    if (trains && hands_over(*n.node)) n.gap += wait;
+  }
+}
+
 }  // namespace
 
 int host_calls(const NodePrediction& n) {
@@ -92,6 +108,7 @@ void set_gaps(StepPrediction& step, const Machine& machine, Runtime runtime, Sec
   step.host_ratio = 0;
   const bool launches = machine.kernels() != KernelSet::ideal;  // the floor has none
   if (runtime == Runtime::eager && launches) wait_for_host(step, machine.stack());
+  if (launches) wait_behind_hand_overs(step, machine.stack().host);
   if (between > Seconds{} && !step.nodes.empty()) {
     step.nodes.front().gap += between / static_cast<double>(step.nodes.front().node->count);
   }

@@ -53,7 +53,7 @@ HostTime read_host(const JsonValue& root) {
   if (!host) return out;
   host->refuse_unknown_keys({"each_launch", "each_further_launch", "each_layer", "each_experts_layer", "narrow_launch",
                              "each_training_launch", "each_step", "each_prompt", "each_sequence", "borrowed_from",
-                             "within", "source"});
+                             "calls_each_hand_over", "within", "source"});
   bool any = host->has("borrowed_from");
   if (any) borrow_host(*host, out);
   else if (host->has("within")) host->at("within").fail("expected borrowed_from beside it");
@@ -78,6 +78,12 @@ HostTime read_host(const JsonValue& root) {
   if (!any) {
     host->fail(
         "expected one of each_launch, each_training_launch, each_step, each_prompt, each_sequence, borrowed_from");
+  }
+  if (host->has("calls_each_hand_over")) {
+    const JsonValue calls = host->at("calls_each_hand_over");
+    out.calls_each_hand_over = calls.as_number();
+    if (!(out.calls_each_hand_over > 0 && out.calls_each_hand_over <= 1000)) calls.fail("expected a number up to 1000");
+    if (!(out.each_launch > Seconds{})) calls.fail("expected each_launch or borrowed_from beside it");
   }
   (void)host->at("source").as_string();
   return out;

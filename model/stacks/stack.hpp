@@ -7,7 +7,7 @@
 //     "overlap": "two-batch",
 //     "collective_call": {"fixed": "4.4 us", "more_than_two": "1.9 us", "source": "..."},
 //     "host": {"each_launch": "35 us", "each_further_launch": "4 us", "each_layer": "0 us", "each_experts_layer": "0 us", "narrow_launch": "27 us", "each_step": "0 us", "each_prompt": "0 us", "each_sequence": "0 us", "source": "..."},
-//       or {"borrowed_from": "vllm-2023", "within": 2.1, "each_step": "0 us", "source": "..."}: launches take what they take there
+//       or {"borrowed_from": "vllm-2023", "within": 2.1, "each_step": "0 us", "calls_each_hand_over": 16, "source": "..."}: launches take what they take there
 //     "gap_in_graph": {"time": "0.35 us", "source": "..."},
 //     "token_exchange": {"sms": 20, "source": "..."},
 //     "rounds_routed_rows": true,
@@ -49,6 +49,9 @@ struct HostTime {
   /// Between one step and the next, while the GPU has nothing to do, however launches reach it: scheduler, inputs, sampler,
   /// what a call from Python costs. A prefill's own, and of each sequence of the step.
   Seconds each_step, each_prompt, each_sequence;
+  /// Of a pipeline in training, where the framework synchronizes around hand-overs: calls of each_launch that its GPU waits
+  /// for behind each, those of forward and backward passes in the mean.
+  double calls_each_hand_over = 0;
   std::string measured;  ///< whose these times are, where the machine's own host was measured; "": the stack's
   /// The stack whose times of launches and layers these are, where nobody measured this one launched one by one; and how
   /// many times more or less it may take.

@@ -137,8 +137,11 @@ std::vector<std::string> expression_names(std::string_view op) {
 }
 
 bool NodeRule::is_for(const Node& node, Pass in, std::string_view model_type, bool decode, bool casts) const {
+  constexpr std::string_view kAgain = ".recompute";
+  std::string_view name = node.name;
+  if (node.again && name.ends_with(kAgain)) name.remove_suffix(kAgain.size());
   return pass == in && (casts || !autocast) && (decode ? in_decode : in_prefill) && op_name(node.op) == op &&
-         listed(nodes, node.name) && listed(model_types, model_type);
+         listed(nodes, name) && listed(model_types, model_type);
 }
 
 namespace {

@@ -149,6 +149,10 @@ std::string refusal(const std::string& more) {
 TEST(OlderStacks, HostTimesAndPartsOfPromptsAreRefusedByName) {
   EXPECT_THAT(refusal(R"("host": {"each_step": "0 us", "source": "x"})"), HasSubstr("/host/each_step"));
   EXPECT_THAT(refusal(R"("host": {"source": "x"})"), HasSubstr("expected one of each_launch"));
+  EXPECT_THAT(refusal(R"("host": {"each_launch": "9 us", "calls_each_hand_over": 0, "source": "x"})"),
+              HasSubstr("calls_each_hand_over: expected a number up to 1000"));
+  EXPECT_THAT(refusal(R"("host": {"each_step": "9 us", "calls_each_hand_over": 5, "source": "x"})"),
+              HasSubstr("expected each_launch or borrowed_from beside it"));
   EXPECT_THAT(refusal(R"("host": {"borrowed_from": "vllm-2022", "within": 2, "source": "x"})"),
               HasSubstr("did you mean 'vllm-2023'"));
   EXPECT_THAT(refusal(R"("host": {"borrowed_from": "vllm", "within": 2, "source": "x"})"),
