@@ -190,6 +190,20 @@ TEST(CardLaws, ABurstDrawsNoLargerShareOfTheCapThanOnHopper) {
   EXPECT_LT(per_flop("b200_sxm"), 0.85 * per_flop("h200_sxm"));
 }
 
+/// A slot gives 75 W: boards of less have no burst above their cap, and dense work there is at the settled clock.
+TEST(CardLaws, ABoardFedByItsSlotHasNoBurst) {
+  const Gemm s = product(8192, 8192, 8192);
+  for (const char* card : {"l4", "t4"}) {
+    Gemm half = s;
+    half.precision = *parse_precision("fp16");
+    const OpPrediction burst = on(card, half), steady = on(card, half, "trt-llm", ClockMode::steady);
+    EXPECT_EQ(burst.time, steady.time) << card;
+    EXPECT_LE(*burst.power, machines().gpu(card).tdp) << card;
+    EXPECT_LT(burst.clock, machines().gpu(card).boost_clock) << card;
+  }
+  EXPECT_GT(*on("l40s", s).power, machines().gpu("l40s").tdp) << "it has a connector";
+}
+
 /// Up to 16 parts meet in a cluster: a merge that takes no longer for more of them; beyond it goes by bytes.
 TEST(CardLaws, PartsOfDecodeMeetInACluster) {
   AttentionDecode s{1, 8, 1, 128, 128, 4096};
