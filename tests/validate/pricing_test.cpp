@@ -152,7 +152,7 @@ TEST(Price, AttentionIsTheRowsStacksUnlessOneIsNamed) {
   std::vector<Measurement> rows{row("attention_decode", "B=32;Hq=32;Hkv=8;D=128;S=4096", "h200_sxm", "vllm-0.11")};
   PricingOptions options;
   const Priced by_row = price(rows, options);
-  EXPECT_THAT(by_row.assumptions, testing::Contains(testing::HasSubstr("attention of vllm-0.11")));
+  EXPECT_THAT(by_row.assumptions, testing::Contains(testing::HasSubstr("rows of vllm-0.11: priced as the stack vllm")));
   options.rows_attention = false;
   const Priced named = price(rows, options);
   EXPECT_NE(named.rows[0].predicted, by_row.rows[0].predicted);
