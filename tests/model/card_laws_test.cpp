@@ -190,6 +190,18 @@ TEST(CardLaws, ABurstDrawsNoLargerShareOfTheCapThanOnHopper) {
   EXPECT_LT(per_flop("b200_sxm"), 0.85 * per_flop("h200_sxm"));
 }
 
+/// Weights that are unpacked in registers leave room for 128 x 128 sums, where plain products have 128 x 256.
+TEST(CardLaws, KernelsThatUnpackWeightsHaveSmallerTiles) {
+  for (const char* card : {"a100_sxm", "l40s", "rtx_4090", "rtx_pro_6000"}) {
+    const auto sums = [&](const char* precision) {
+      const GemmPlan plan = on(card, product(8192, 8192, 8192, precision)).gemm_plan;
+      return plan.tile_m * plan.tile_n;
+    };
+    EXPECT_EQ(sums("bf16"), 128 * 256) << card;
+    EXPECT_LE(sums("w4a16"), 128 * 128) << card;
+  }
+}
+
 /// A slot gives 75 W: boards of less have no burst above their cap, and dense work there is at the settled clock.
 TEST(CardLaws, ABoardFedByItsSlotHasNoBurst) {
   const Gemm s = product(8192, 8192, 8192);

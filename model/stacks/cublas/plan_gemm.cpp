@@ -349,8 +349,11 @@ GemmChoice cheapest_by_cp_async(const Context& c, GemmCache& cache) {
     search.add_menu(few, kSplits);
     return search.run();
   }
+  // kernels that unpack weights in registers have none left for more: 128 x 128 at most (TensorRT-LLM, cutlass_heuristic.cpp:
+  // weight-only tiles of 16 to 128 rows x 128), or 64 x 256 (Marlin, thread_m_blocks up to 4)
+  const int most = c.task.dequant_per_weight > 0 && c.path.kind == TensorPath::Kind::mma_sync ? kSingles : kAny;
   const std::vector<TileCosts>& menu =
-      cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) { fill(tiles, kAny); });
+      cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) { fill(tiles, most); });
   search.add_menu(menu, kSplits);
   return search.run();
 }
