@@ -144,7 +144,12 @@ issue_start_clk=100:10:40000,issue_step_clk=1800:10:4000" --min-us 5 --unbalance
   [ "$gpu" != h200_sxm ] || "$validate" fit data/measurements/own/h200_sxm/rowwise.train.csv --gpu "$gpu" \
     --kernels library --family rowwise --free "fixed_s=9e-7:1e-7:4e-6,overlap=6:2:16" --source "own row-wise kernels" \
     --out "data/calibration/$gpu.json"
-  # the A100 rows are of a fallback kernel that does not split the keys: they say nothing of the card
+  # the A100 rows are of a kernel that does not split the keys, and of Triton's (tools/fit_latent_triton.py): families of their own
+  if [ "$gpu" = a100_sxm ]; then
+    kv='op=mla_decode'
+    fit "$gpu" mla_decode_mma mla_decode "fixed_s=3.6e-6:1e-6:9e-6,start_clk=4150:500:20000,step_clk=6500:2000:20000,exposed=1.4:1:2"
+    kv='shape!~kv=fp8'
+  fi
   [ "$gpu" = a100_sxm ] || fit "$gpu" mla_decode mla_decode "fixed_s=8e-6:5e-7:2e-5,overlap=4:2:16,\
 efficiency_fraction=.8:.2:1,step_s=1e-6:2e-8:6e-6,per_cta_s=2.5e-6:1e-8:9e-6,in_flight_B=70000:4000:400000" --min-us 10
   # on wgmma the chain that transposes 8-bit values
@@ -265,7 +270,7 @@ esac
 
 # What a card has no rows of its own for.
 take() { python3 tools/take_over_family.py "$@"; }
-mma_families='flash_prefill_mma flash_prefill_mma_paged flash_prefill_mma_small flash_decode_mma flash_decode_mma_small flash_transpose
+mma_families='mla_decode_mma mla_decode_triton flash_prefill_mma flash_prefill_mma_paged flash_prefill_mma_small flash_decode_mma flash_decode_mma_small flash_transpose
 flash_merge_mma'
 for gpu; do
   case $gpu in
@@ -274,13 +279,13 @@ for gpu; do
       take h100_sxm h200_sxm library.flash_cache_write "rows of this card leave the append out"
       take a100_sxm h200_sxm library.attention_prefill_mma "kernels for mma.sync, which this card's library does not run"
       for family in $mma_families; do
-        take a100_sxm h200_sxm "library.$family" "FlashAttention-2 on mma.sync, which this card's library does not run" cycles
+        take a100_sxm h200_sxm "library.$family" "kernels for mma.sync, which this card's library does not run" cycles
       done ;;
     h100_sxm)
       take h200_sxm h100_sxm library.rowwise "the project's row-wise kernels on the same chip (GH100)"
       take a100_sxm h100_sxm library.attention_prefill_mma "kernels for mma.sync, which this card's library does not run"
       for family in $mma_families; do
-        take a100_sxm h100_sxm "library.$family" "FlashAttention-2 on mma.sync, which this card's library does not run" cycles
+        take a100_sxm h100_sxm "library.$family" "kernels for mma.sync, which this card's library does not run" cycles
       done ;;
     a100_sxm)
       take h100_sxm a100_sxm library.attention_prefill "kernels for wgmma, which this card does not run"

@@ -164,6 +164,8 @@ constexpr std::array kFamilies{
     "linear_step_ssd"sv,
     "mla_decode"sv,
     "mla_decode_8bit"sv,
+    "mla_decode_mma"sv,
+    "mla_decode_triton"sv,
     "moe"sv,
     "moe_block"sv,
     "moe_marlin"sv,

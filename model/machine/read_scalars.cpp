@@ -200,6 +200,13 @@ void carry_losses(RateScalars& scalars, const Gpu& gpu) {
   }
 }
 
+/// A slot feeds a board with 75 W and no more (PCI Express Card Electromechanical Specification: 10 W of 3.3 V, 66 of 12 V). One
+/// that has no connector besides (L4, T4) cannot draw more until a slow regulator acts: its bursts are at the cap too.
+bool is_fed_by_its_slot(const Gpu& gpu) {
+  constexpr Watts kSlot = 75.0 * units::W;
+  return gpu.tdp <= kSlot;
+}
+
 StackedProvider stacked(const Stack::Entry& entry) {
   StackedProvider out;
   out.provider = entry.provider;
@@ -235,6 +242,10 @@ RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, co
   RateScalars scalars;
   Rates& m = scalars.base;
   m.clock_mode = options.clock.value_or(ClockMode::burst);
+  if (m.clock_mode == ClockMode::burst && is_fed_by_its_slot(gpu)) {
+    m.clock_mode = ClockMode::steady;
+    assumptions.push_back(gpu.name + " is fed by its slot alone: a burst is held to the cap as a steady run is");
+  }
   m.data = options.data;
   m.path = tensor_path(gpu);
   if (parts.stack.kernels() == KernelSet::ideal) {

@@ -1,7 +1,9 @@
 // Cards that nobody measured: what their predictions must obey, whatever the numbers are.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -67,6 +69,67 @@ TEST(CardLaws, MoreTokensAreNoQuicker) {
   }
 }
 
+/// Tiles whose sums lie twice in tensor memory are half as large, so that a turn more is a smaller part: rows that double a
+/// product beyond one turn never cost much more than their share. (512 x 28672 took 43 % more than 384: its 448 tiles of
+/// 128 x 256 filled three turns of 148 SMs and began a fourth; 128 x 200 fill four.)
+TEST(CardLaws, MoreRowsCostLittleMoreThanTheirShareOnTensorMemory) {
+  constexpr std::int64_t kRows[] = {384, 512, 768, 1024, 1536, 2048, 4096, 8192};
+  for (const char* card : {"b200_sxm", "gb200", "b300_sxm"}) {
+    for (const auto& [n, k] : {std::pair{28672, 4096}, {10240, 8192}, {7168, 16384}}) {
+      for (std::size_t i = 1; i < std::size(kRows); ++i) {
+        const double share = static_cast<double>(kRows[i]) / static_cast<double>(kRows[i - 1]);
+        const double ratio = on(card, product(kRows[i], n, k)).time / on(card, product(kRows[i - 1], n, k)).time;
+        EXPECT_LT(ratio, 1.1 * share) << card << " M=" << kRows[i] << " N=" << n;
+      }
+    }
+  }
+}
+
+AttentionPrefill long_prompt(std::int64_t width, bool causal) {
+  AttentionPrefill s;
+  s.batch = 1;
+  s.q_heads = s.kv_heads = 16;
+  s.qk_dim = s.v_dim = width;
+  s.q_len = s.kv_len = 32768;
+  s.causal = causal;
+  return s;
+}
+
+double attention_rate(const char* card, std::int64_t width, const char* stack) {
+  const OpPrediction p = on(card, long_prompt(width, false), stack);
+  double seconds = 0;
+  for (int i = 0; i < p.launch_count; ++i)
+    seconds = std::max(seconds, p.launches[static_cast<std::size_t>(i)].time.total.in(units::s));
+  return 4.0 * 16 * 32768.0 * 32768.0 * static_cast<double>(width) / seconds;
+}
+
+/// FlashAttention-4's authors reach up to 1613 TFLOP/s on a B200 (arXiv 2603.05451, abstract).
+TEST(CardLaws, PromptsOnTensorMemoryReachWhatItsAuthorsPublished) {
+  EXPECT_LT(attention_rate("b200_sxm", 128, "vllm"), 1613e12);
+  EXPECT_GT(attention_rate("b200_sxm", 128, "vllm"), 0.9 * 1613e12);
+}
+
+/// Heads of 64 wait for exponentials, whose unit Blackwell Ultra has twice; heads of 256 for products.
+TEST(CardLaws, ExponentialsBindNarrowHeadsAlone) {
+  const auto gain = [](std::int64_t width) {
+    return attention_rate("b300_sxm", width, "trt-llm") / attention_rate("b200_sxm", width, "trt-llm");
+  };
+  EXPECT_GT(gain(64), 1.3);
+  EXPECT_LT(gain(256), 1.1);
+  for (const char* stack : {"trt-llm", "vllm"}) {
+    EXPECT_GT(attention_rate("b200_sxm", 256, stack), attention_rate("b200_sxm", 128, stack)) << stack;
+    EXPECT_GT(attention_rate("b200_sxm", 128, stack), attention_rate("b200_sxm", 64, stack)) << stack;
+  }
+}
+
+/// SGLang's default decode on B200-class cards is TensorRT-LLM's, as vLLM's is; elsewhere FlashInfer's.
+TEST(CardLaws, ServersShareDecodeOnTensorMemory) {
+  const AttentionDecode s{16, 32, 8, 128, 128, 8192};
+  EXPECT_EQ(on("b200_sxm", s, "sglang").time, on("b200_sxm", s, "vllm").time);
+  EXPECT_NE(on("rtx_pro_6000", s, "sglang").time, on("rtx_pro_6000", s, "vllm").time);
+  EXPECT_EQ(on("rtx_pro_6000", s, "sglang").provider, "flashinfer");
+}
+
 /// The next generation has more of everything; what may be a tenth slower is a launch of ten microseconds.
 void no_slower_on_b200(const Op& op, const char* stack) {
   const Seconds hopper = on("h200_sxm", op, stack).time, blackwell = on("b200_sxm", op, stack).time;
@@ -125,6 +188,32 @@ TEST(CardLaws, ABurstDrawsNoLargerShareOfTheCapThanOnHopper) {
   EXPECT_LT(over("b200_sxm"), 1.15 * over("h200_sxm"));
   const auto per_flop = [&](const char* card) { return on(card, s).energy->in(units::J) / flops(s); };
   EXPECT_LT(per_flop("b200_sxm"), 0.85 * per_flop("h200_sxm"));
+}
+
+/// Weights that are unpacked in registers leave room for 128 x 128 sums, where plain products have 128 x 256.
+TEST(CardLaws, KernelsThatUnpackWeightsHaveSmallerTiles) {
+  for (const char* card : {"a100_sxm", "l40s", "rtx_4090", "rtx_pro_6000"}) {
+    const auto sums = [&](const char* precision) {
+      const GemmPlan plan = on(card, product(8192, 8192, 8192, precision)).gemm_plan;
+      return plan.tile_m * plan.tile_n;
+    };
+    EXPECT_EQ(sums("bf16"), 128 * 256) << card;
+    EXPECT_LE(sums("w4a16"), 128 * 128) << card;
+  }
+}
+
+/// A slot gives 75 W: boards of less have no burst above their cap, and dense work there is at the settled clock.
+TEST(CardLaws, ABoardFedByItsSlotHasNoBurst) {
+  const Gemm s = product(8192, 8192, 8192);
+  for (const char* card : {"l4", "t4"}) {
+    Gemm half = s;
+    half.precision = *parse_precision("fp16");
+    const OpPrediction burst = on(card, half), steady = on(card, half, "trt-llm", ClockMode::steady);
+    EXPECT_EQ(burst.time, steady.time) << card;
+    EXPECT_LE(*burst.power, machines().gpu(card).tdp) << card;
+    EXPECT_LT(burst.clock, machines().gpu(card).boost_clock) << card;
+  }
+  EXPECT_GT(*on("l40s", s).power, machines().gpu("l40s").tdp) << "it has a connector";
 }
 
 /// Up to 16 parts meet in a cluster: a merge that takes no longer for more of them; beyond it goes by bytes.

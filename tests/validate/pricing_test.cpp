@@ -28,7 +28,7 @@ Measurement row(const char* op, const char* shape, const std::string& gpu = "", 
 
 TEST(AttentionOf, GoesByTheStackAndOnlyForAttention) {
   const char* decode = "B=1;Hq=32;Hkv=8;D=128;S=512";
-  for (const char* stack : {"vllm-0.24.0", "torch-2.11.0+cu130", "flash-attention-3", "infersim"}) {
+  for (const char* stack : {"torch-2.11.0+cu130", "flash-attention-3", "infersim"}) {
     EXPECT_EQ(stack_of(usual_stack(KernelSet::library), row("attention_decode", decode, "", stack)).attention,
               "flash_attention")
         << stack;
@@ -37,6 +37,20 @@ TEST(AttentionOf, GoesByTheStackAndOnlyForAttention) {
   for (const char* stack : {"", "trtllm-1.3.0", "my-vllm"}) {
     EXPECT_EQ(stack_of(usual_stack(KernelSet::library), row("attention_decode", decode, "", stack)).attention, "")
         << stack;
+  }
+}
+
+/// vLLM's own choice of kernels, which goes by the card: latent decode by Triton where nothing else runs, decode by
+/// trtllm-gen on B200-class cards.
+TEST(AttentionOf, VllmsRowsTakeItsOwnStack) {
+  const auto name = [](const char* op, const char* shape, const char* stack) {
+    return stack_of(usual_stack(KernelSet::library), row(op, shape, "", stack)).name;
+  };
+  for (const auto& [op, shape] : {std::pair{"mla_decode", "B=1;H=16;S=256;Dc=512;Dr=64"},
+                                  {"attention_decode", "B=1;Hq=32;Hkv=8;D=128;S=512"},
+                                  {"attention_prefill", "B=1;Hq=8;Hkv=8;D=128;S=512;causal=1"}}) {
+    EXPECT_EQ(name(op, shape, "vllm-0.14.0"), "vllm") << op;
+    EXPECT_EQ(name(op, shape, "trtllm-1.0.0"), "trt-llm") << op;
   }
 }
 
@@ -138,7 +152,7 @@ TEST(Price, AttentionIsTheRowsStacksUnlessOneIsNamed) {
   std::vector<Measurement> rows{row("attention_decode", "B=32;Hq=32;Hkv=8;D=128;S=4096", "h200_sxm", "vllm-0.11")};
   PricingOptions options;
   const Priced by_row = price(rows, options);
-  EXPECT_THAT(by_row.assumptions, testing::Contains(testing::HasSubstr("attention of vllm-0.11")));
+  EXPECT_THAT(by_row.assumptions, testing::Contains(testing::HasSubstr("rows of vllm-0.11: priced as the stack vllm")));
   options.rows_attention = false;
   const Priced named = price(rows, options);
   EXPECT_NE(named.rows[0].predicted, by_row.rows[0].predicted);

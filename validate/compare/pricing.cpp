@@ -136,6 +136,10 @@ StackChoice stack_of(StackChoice choice, const Measurement& row) {
     if (row.kernel.find("flashinfer") != std::string::npos) choice.name = "vllm";
     return choice;
   }
+  if (std::holds_alternative<MlaDecode>(row.what.op) && choice.name == "trt-llm") {
+    if (row.origin.stack.rfind("vllm", 0) == 0) choice.name = "vllm";
+    return choice;
+  }
   if (std::holds_alternative<Moe>(row.what.op) && choice.name == "trt-llm") {
     if (row.origin.stack.rfind("vllm", 0) == 0) choice.name = vllm_of(row);
     return choice;
@@ -152,7 +156,10 @@ StackChoice stack_of(StackChoice choice, const Measurement& row) {
     return choice;
   }
   if (op_name(row.what.op) != "attention_prefill" && op_name(row.what.op) != "attention_decode") return choice;
-  for (const char* stack : {"vllm", "torch", "flash-attention", "infersim"}) {
+  // which kernels vLLM takes goes by the card
+  if (row.origin.stack.rfind("vllm", 0) == 0 && choice.name == "trt-llm") choice.name = "vllm";
+  if (row.origin.stack.rfind("vllm", 0) == 0) return choice;
+  for (const char* stack : {"torch", "flash-attention", "infersim"}) {
     if (row.origin.stack.rfind(stack, 0) == 0) choice.attention = "flash_attention";
   }
   return choice;

@@ -69,14 +69,19 @@ BlockCount visited_blocks(const AttentionPrefill& s, double q_tile, double kv_ti
   return count;
 }
 
+SoftmaxCost softmax_cost(const Rates& m) {
+  constexpr SoftmaxCost kPacked{3.5, 2.5};
+  return m.path.kind == TensorPath::Kind::tcgen05 ? kPacked : kPlainSoftmax;
+}
+
 void score_demand(Demand& d, double rows, double keys, double qk_dim, double v_dim, double flop_per_clk,
-                  double kv_bytes, const Rates& m) {
+                  double kv_bytes, const Rates& m, const SoftmaxCost& softmax) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double scores = rows * keys;
   d.tensor_clk = 2.0 * scores * (qk_dim + v_dim) / flop_per_clk;
   d.sfu_clk = scores / sm.sfu_op_per_clk;
-  d.fp32_clk = scores * kSoftmaxOps / (sm.fp32_flop_per_clk / 2);
-  d.issue_clk = scores * (kSoftmaxOps + 1) / static_cast<double>(sm.warp_size) / sm.issue_per_clk;
+  d.fp32_clk = scores * softmax.lanes / (sm.fp32_flop_per_clk / 2);
+  d.issue_clk = scores * (softmax.instructions + 1) / static_cast<double>(sm.warp_size) / sm.issue_per_clk;
   const double kv_tile = keys * (qk_dim + v_dim) * kv_bytes;
   d.smem_clk = 2.0 * kv_tile / sm.smem_bytes_per_clk.in(units::B);
   d.l2 = kv_tile * units::B;

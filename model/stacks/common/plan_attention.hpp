@@ -96,9 +96,25 @@ inline double output_bytes_of(DType type) { return std::max(2.0, bytes_of(type))
 /// of rescaling the output (docs/sources.md: attention; six to eight).
 inline constexpr double kSoftmaxOps = 7;
 
+/// What a score takes in a softmax beside its exponential: ordinary-lane operations, and instructions of a thread.
+struct SoftmaxCost {
+  double lanes = 0, instructions = 0;
+};
+/// Where tensor memory holds the scores a thread has a row for itself, so that nothing is exchanged, and sm_100 has instructions
+/// for two numbers at a time: a maximum, and half an instruction each to scale and subtract, to sum and to convert; results
+/// are rescaled apart, by threads of their own. (CUTLASS, example 77, sm100_fmha_fwd_mainloop_tma_warpspecialized.hpp,
+/// softmax_step(): fmax, cute::fma and cute::add of float2, a converter of two; PTX ISA, fma.f32x2: sm_100.)
+SoftmaxCost softmax_cost(const Rates& rates);
+/// Of kernels that take mma.sync wherever they run.
+inline constexpr SoftmaxCost kPlainSoftmax{kSoftmaxOps, kSoftmaxOps};
+
 /// Softmax and score work of one (query tile, key block) pair: everything but shared memory and what stays exposed.
 void score_demand(Demand& demand, double rows, double keys, double qk_dim, double v_dim, double flop_per_clk,
-                  double kv_bytes, const Rates& rates);
+                  double kv_bytes, const Rates& rates, const SoftmaxCost& softmax);
+inline void score_demand(Demand& demand, double rows, double keys, double qk_dim, double v_dim, double flop_per_clk,
+                         double kv_bytes, const Rates& rates) {
+  score_demand(demand, rows, keys, qk_dim, v_dim, flop_per_clk, kv_bytes, rates, softmax_cost(rates));
+}
 
 /// Decode of `rows` packed query rows a CTA against a stream of keys.
 struct DecodeTask {
@@ -129,9 +145,19 @@ Demand combine_demand(double rows, double v_dim, double splits, double out_bytes
 /// Whether a prefill kernel for tcgen05 has two tiles of 128 query rows that take turns: tensor memory, 512 columns of it,
 /// holds the scores of `keys` keys and the results of both, and there are rows for both. (FlashAttention-4, forward
 /// pipeline; CUTLASS's FMHA for Blackwell.)
+inline constexpr double kTensorMemoryColumns = 512;
 inline bool two_tiles_in_tensor_memory(double keys, double v_dim, double rows) {
-  constexpr double kTile = 128, kColumns = 512;
-  return 2 * (keys + v_dim) <= kColumns && rows > kTile;
+  constexpr double kTile = 128;
+  return 2 * (keys + v_dim) <= kTensorMemoryColumns && rows > kTile;
+}
+
+/// Where heads are too wide for two tiles: scores of two blocks beside one tile's results. The products of the next block's
+/// scores and of the last one's values are what hides a softmax then. Two SMs share such a tile's keys and values, each of
+/// which fetches half of them. (FlashAttention-4, sm100_hd256_2cta_fmha_forward.py: qk_acc_stage = 2, scores from column 0,
+/// results from 256, instructions of two SMs.)
+inline bool two_blocks_in_tensor_memory(double keys, double v_dim) {
+  constexpr double kNarrow = 128;
+  return v_dim > kNarrow && 2 * keys + v_dim <= kTensorMemoryColumns;
 }
 
 /// The bytes of prefill's results, as wide as `attention_output` of the operator's data type.

@@ -32,7 +32,17 @@ GemmPlan library_plan(const TileLayout& layout, const WorkSplit& split) {
 // --- by TMA ---------------------------------------------------------------------------------------------------------
 
 constexpr std::array<std::int16_t, 7> kRowSides{128, 256, 192, 64, 320, 384, 512};
+/// tcgen05 takes 128 rows of an SM at a time, or 64 (PTX ISA, tcgen05.mma: M of 64, 128; of two SMs 128, 256).
+constexpr std::array<std::int16_t, 3> kLaneSides{128, 256, 64};
 constexpr double kWidest = 256;
+
+std::span<const std::int16_t> row_sides(const TensorPath& path) {
+  return path.kind == TensorPath::Kind::tcgen05 ? std::span<const std::int16_t>(kLaneSides) : kRowSides;
+}
+
+/// Turns of the SMs that a width is made to fill. Tensor memory holds sums of two tiles, so that tiles are smaller and
+/// the same product takes more turns.
+std::int64_t most_turns(const TensorPath& path) { return path.kind == TensorPath::Kind::tcgen05 ? 6 : 3; }
 
 /// A tile's sums: in registers, five eighths of the file; in tensor memory (128 lanes x 512 columns), two tiles' worth, so that
 /// one leaves while the next one is summed. (CUTLASS, sm100_gemm_tma_warpspecialized: accumulator stages.)
@@ -47,7 +57,7 @@ double whole_eights(double size) { return 8 * std::ceil(size / 8); }
 /// that a GPU with more of them has every plan that one with fewer has. cuBLAS itself looks at few.
 bool looks_at_all(const Context& c) { return c.task.alone_flops > 0; }
 
-/// Widths for one row side: the widest even one, those that fill one to three turns of the SMs, and the usual ones.
+/// Widths for one row side: the widest even one, those that fill a few turns of the SMs, and the usual ones.
 class Widths {
  public:
   Widths(const Context& c, double rows, double row_size, double col_size)
@@ -59,8 +69,8 @@ class Widths {
     }
     add(whole_eights(col_size / std::ceil(whole / most_)));
     const double tall = std::ceil(row_size / rows) * c.task.batch;
-    for (const double turns : {1.0, 2.0, 3.0}) {
-      const double across = std::floor(turns * c.rates.sm_count / tall);
+    for (std::int64_t turns = 1; turns <= most_turns(c.path); ++turns) {
+      const double across = std::floor(static_cast<double>(turns) * c.rates.sm_count / tall);
       if (across >= 1) add(whole_eights(col_size / across));
     }
     for (const double usual : {128.0, 256.0}) {
@@ -100,7 +110,7 @@ class TmaPlanner {
     }
     for (const bool swapped : {false, true}) {
       const double row_size = swapped ? c.task.n : c.task.m, col_size = swapped ? c.task.m : c.task.n;
-      for (const std::int16_t rows : kRowSides) {
+      for (const std::int16_t rows : row_sides(c.path)) {
         if (rows > 64 && rows >= 2 * row_size) continue;
         for (const double width : Widths(c, rows, row_size, col_size)) {
           const TileCosts e = costs({rows, static_cast<std::int16_t>(width)}, swapped);
@@ -341,8 +351,11 @@ GemmChoice cheapest_by_cp_async(const Context& c, GemmCache& cache) {
     search.add_menu(few, kSplits);
     return search.run();
   }
+  // kernels that unpack weights in registers have none left for more: 128 x 128 at most (TensorRT-LLM, cutlass_heuristic.cpp:
+  // weight-only tiles of 16 to 128 rows x 128), or 64 x 256 (Marlin, thread_m_blocks up to 4)
+  const int most = c.task.dequant_per_weight > 0 && c.path.kind == TensorPath::Kind::mma_sync ? kSingles : kAny;
   const std::vector<TileCosts>& menu =
-      cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) { fill(tiles, kAny); });
+      cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) { fill(tiles, most); });
   search.add_menu(menu, kSplits);
   return search.run();
 }

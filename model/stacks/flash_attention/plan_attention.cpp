@@ -1,6 +1,5 @@
-// Attention as FlashAttention runs it in vLLM and PyTorch: FA2 where tensor units take mma.sync, FA3 on wgmma, FA4 (whose
-// exponentials on ordinary lanes are not counted: a tenth to a quarter of them) on tcgen05. Its
-// tiles are the published sources' (hopper/tile_size.h, flash_fwd_launch_template.h); splits as their heuristics have
+// Attention as FlashAttention runs it in vLLM and PyTorch: FA2 where tensor units take mma.sync, FA3 on wgmma, FA4 on
+// tcgen05. Its tiles are the published sources' (hopper/tile_size.h, flash_fwd_launch_template.h); splits as their heuristics have
 // them, within a step.
 #include <algorithm>
 #include <cmath>
@@ -22,6 +21,8 @@ bool is_fa3(const Rates& m, const PrefillCut& cut = {}) {
 }
 
 constexpr double kRows = 128;  // of a tile of scores
+
+bool is_fa4(const Rates& m, const PrefillCut& cut) { return !cut.mma_sync && m.path.kind == TensorPath::Kind::tcgen05; }
 
 /// Two tiles of a CTA that take turns, on tcgen05: the softmax of one is hidden behind the products of the other.
 double tiles_in_turn(const AttentionPrefill& s, double keys, double v_dim, double packed, const Rates& m) {
@@ -92,6 +93,7 @@ ScoreTile tile_8bit(const TileQuestion& t) {
 ScoreTile score_tile(const AttentionPrefill& s, double qk_dim, double v_dim, const PrefillCut& cut, const Rates& m) {
   const TileQuestion t = tile_question(s, qk_dim, v_dim, cut.contiguous);
   if (has_fa3_tiles(cut, m)) return bits(s.dtype) <= 8 ? tile_8bit(t) : tile_16bit(t);
+  if (is_fa4(m, cut)) return {kRows, 128};  // (flash_attn/cute/interface.py)
   if (is_fa3(m, cut)) return {kRows, t.width <= 128 ? 128.0 : t.width <= 192 ? 96.0 : 64.0};
   return {kRows, t.width <= 64 ? 128.0 : 64.0};
 }
@@ -105,6 +107,19 @@ void transpose_demand(Demand& d, double keys, double qk_dim, double v_dim, const
   d.step_latency = family.step_clk * keys * (qk_dim + v_dim) / kReferenceBytes / m.clock;
 }
 
+/// Of tcgen05's exponentials a share is a polynomial on ordinary lanes: of each 16 pairs 4, but in the last quarter of a row
+/// of 128. Nine operations each (clamp, round, back, fraction, a polynomial of three, two of integers), the floating-point ones
+/// two numbers an instruction; none where the unit for them is twice as fast (Blackwell Ultra).
+/// (FlashAttention-4, softmax.py, apply_exp2_convert(): ex2_emu_freq, ex2_emu_res; utils.py, ex2_emulation_2().)
+void emulate_exponentials(Demand& d, double scores, const Rates& m) {
+  constexpr double kShare = 4.0 / 16.0 * 3.0 / 4.0, kFloats = 7, kIntegers = 2, kSlowUnit = 16;
+  if (m.gpu.sm.sfu_op_per_clk > kSlowUnit) return;
+  d.sfu_clk *= 1 - kShare;
+  const double replaced = kShare * scores, instructions = kFloats / 2 + kIntegers - 1;
+  d.fp32_clk += replaced * (kFloats + kIntegers) / (m.gpu.sm.fp32_flop_per_clk / 2);
+  d.issue_clk += replaced * instructions / static_cast<double>(m.gpu.sm.warp_size) / m.gpu.sm.issue_per_clk;
+}
+
 /// As the TensorRT-LLM kernels' (trtllm/plan_prefill.cpp): each warpgroup, or warp of 16 rows, reads the keys
 /// itself.
 void block_demand(Demand& d, double tiles, ScoreTile tile, double qk_dim, double v_dim, const AttentionPrefill& s,
@@ -113,13 +128,18 @@ void block_demand(Demand& d, double tiles, ScoreTile tile, double qk_dim, double
   const double flop_per_clk = cut.mma_sync ? mma_sync_flop_per_clk(s.dtype, m) : sm.tensor_flop_per_clk[s.dtype];
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;
   const double rows = tiles * tile.rows, keys = tile.keys;
-  score_demand(d, rows, keys, qk_dim, v_dim, flop_per_clk, kv_es, m);
-  d.fp32_clk += rows * v_dim / (sm.fp32_flop_per_clk / 2);
+  score_demand(d, rows, keys, qk_dim, v_dim, flop_per_clk, kv_es, m, cut.mma_sync ? kPlainSoftmax : softmax_cost(m));
+  // FA4 rescales results only where a maximum has grown 256-fold (softmax.py, SoftmaxSm100: rescale_threshold)
+  if (!is_fa4(m, cut)) d.fp32_clk += rows * v_dim / (sm.fp32_flop_per_clk / 2);
   const double group = m.path.kind == TensorPath::Kind::tcgen05 ? kRows : is_fa3(m, cut) ? 64 : 32;
   const double queries = is_fa3(m, cut) ? rows * qk_dim : 0;
-  const double read = (queries + rows / group * keys * width) * es;
-  d.smem_clk = (read + keys * width * kv_es) / sm.smem_bytes_per_clk.in(units::B);
-  d.exposed_clk = tiles > 1 ? 0 : family.step_clk;
+  const bool pairs = is_fa4(m, cut) && two_blocks_in_tensor_memory(keys, v_dim);
+  const double here = keys * width / (pairs ? 2 : 1);  // keys and values of this SM
+  const double read = (queries + rows / group * here) * es;
+  d.smem_clk = (read + here * kv_es) / sm.smem_bytes_per_clk.in(units::B);
+  if (pairs) d.l2 = here * kv_es * units::B;
+  d.exposed_clk = tiles > 1 || pairs ? 0 : family.step_clk;
+  if (is_fa4(m, cut)) emulate_exponentials(d, rows * keys, m);
 }
 
 /// New keys and values to the cache, a CTA for each token.

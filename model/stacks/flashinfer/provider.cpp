@@ -89,7 +89,7 @@ AttentionChoice plan_decode(const AttentionDecode& s, const Rates& m, std::span<
   d.plan.ctas_per_sm = static_cast<std::int64_t>(cut.ctas_per_sm);
   d.plan.threads = static_cast<std::int64_t>(cut.threads);
   score_demand(d, cut.rows, cut.keys, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[s.dtype],
-               t.key_bytes / (t.qk_dim + t.v_dim), m);
+               t.key_bytes / (t.qk_dim + t.v_dim), m, kPlainSoftmax);
   if (!cut.tensor) {
     d.tensor_clk = 0;
     d.fp32_clk += 2 * cut.rows * cut.keys * (t.qk_dim + t.v_dim) / m.gpu.sm.fp32_flop_per_clk;

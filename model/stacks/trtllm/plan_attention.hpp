@@ -12,6 +12,7 @@ namespace trtllm {
 /// Its families, in the order in which provider.cpp declares them. `kPrefillMma`: prefill on mma.sync. `kSingle`: a CTA for each query head. `kDecode8bit`:
 /// from 8-bit caches, where that is a kernel of its own. `kPrepare`: the pass before prefill (rotation and cache
 /// append). `kCombine`: the merge of latent attention's splits. `kPrefill8bit`, `kPrepare8bit`: wgmma's prefill in 8 bits.
+/// `kMlaMma`, `kMlaTriton`: latent decode on mma.sync.
 enum Family : std::size_t {
   kPrefill,
   kPrefillMma,
@@ -24,6 +25,8 @@ enum Family : std::size_t {
   kPrefill8bit,
   kPrepare8bit,
   kMla8bit,
+  kMlaMma,
+  kMlaTriton,
   kFamilies
 };
 
@@ -63,6 +66,11 @@ AttentionChoice plan_trtllm_tensor_memory_decode(const AttentionDecode& shape, c
 AttentionChoice plan_trtllm_plain_decode(const AttentionDecode& shape, const Rates& rates,
                                          std::span<const FamilyScalars> families, const KeyCutting& how = {});
 AttentionChoice plan_mla_decode(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
+                                const KeyCutting& how = {});
+/// The same where tensor units take mma.sync alone: TensorRT-LLM's and vLLM's.
+AttentionChoice plan_mla_unsplit(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
+                                 const KeyCutting& how = {});
+AttentionChoice plan_mla_triton(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
                                 const KeyCutting& how = {});
 
 }  // namespace plumbline

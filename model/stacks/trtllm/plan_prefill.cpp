@@ -25,7 +25,9 @@ struct PrefillCut {
   double rows_a_group;  ///< query rows of one warpgroup, or warp: each group reads the keys from shared memory itself
   double qk_dim, v_dim;
   bool one_query_buffer = false;  ///< no room for a second query tile: the next one is fetched after the last is done
-  bool hides_softmax = false;  ///< two query tiles take turns: the softmax of one runs beside the products of the other
+  bool hides_softmax =
+      false;              ///< two query tiles, or two blocks of one, take turns: softmax beside the other's products
+  bool in_pairs = false;  ///< of SMs, each with half of the keys and values
 };
 
 /// Shared memory of one CTA of the tiled mma.sync kernel, with what an SM reserves for it: its queries, and two buffers
@@ -89,8 +91,10 @@ PrefillCut wgmma_cut(const AttentionPrefill& s) {
 PrefillCut tcgen05_cut(const AttentionPrefill& s) {
   constexpr double kTile = 128;
   PrefillCut cut{kTile, kTile, 1, kTile, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
-  cut.hides_softmax = two_tiles_in_tensor_memory(kTile, cut.v_dim, static_cast<double>(s.q_len));
-  if (cut.hides_softmax) cut.q_tile = 2 * kTile;
+  const bool two_tiles = two_tiles_in_tensor_memory(kTile, cut.v_dim, static_cast<double>(s.q_len));
+  if (two_tiles) cut.q_tile = 2 * kTile;
+  cut.in_pairs = two_blocks_in_tensor_memory(kTile, cut.v_dim);
+  cut.hides_softmax = two_tiles || cut.in_pairs;
   return cut;
 }
 
@@ -126,8 +130,10 @@ void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, c
   d.fp32_clk += rescale_clk;
   const double groups = cut.q_tile / cut.rows_a_group;
   const double queries = trtllm::is_warp_specialised(m) ? cut.rows_a_group * cut.qk_dim : 0;
-  const double read = groups * (queries + cut.kv_tile * width) * es;
-  d.smem_clk = (read + cut.kv_tile * width * kv_es) / sm.smem_bytes_per_clk.in(units::B);
+  const double here = cut.kv_tile * width / (cut.in_pairs ? 2 : 1);  // keys and values of this SM
+  const double read = groups * (queries + here) * es;
+  d.smem_clk = (read + here * kv_es) / sm.smem_bytes_per_clk.in(units::B);
+  if (cut.in_pairs) d.l2 = here * kv_es * units::B;
   if (!cut.hides_softmax) d.exposed_clk = family.exposed * (d.sfu_clk + d.fp32_clk) + chain_clk(cut, s, m, family);
 }
 

@@ -77,6 +77,18 @@ constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
       .stand_in = "library.mla_decode",
       .carry = kDeep,
       .kind = "attention",
+      .classes = kMlaClasses},
+     {.name = "mla_decode_mma",
+      .op = "mla_decode",
+      .required = false,
+      .carry = kInCycles,
+      .kind = "attention",
+      .classes = kMlaClasses},
+     {.name = "mla_decode_triton",
+      .op = "mla_decode",
+      .required = false,
+      .carry = kInCycles,
+      .kind = "attention",
       .classes = kMlaClasses}}};
 
 /// Where a calibration has no decode of the library's, the stack's next provider takes it.
@@ -143,7 +155,7 @@ class TrtLlm final : public Provider {
     }
     if (const auto* latent = std::get_if<MlaDecode>(&q.op)) {
       require_tensor_path(latent->dtype, q);
-      answer_attention(plan_mla_decode(*latent, q.rates, q.families, key_cutting(q)), "latent attention", variant, q,
+      answer_attention(latent_plan(q)(*latent, q.rates, q.families, key_cutting(q)), "latent attention", variant, q,
                        out);
       return true;
     }
@@ -151,6 +163,17 @@ class TrtLlm final : public Provider {
   }
 
  private:
+  /// vLLM's way there (`generated`) ends at Triton's kernel where none of the others runs (platforms/cuda.py). TensorRT-LLM's
+  /// splits 8-bit caches where mma.sync is fed by bulk copies (sm_120: mla_sm120.cu), priced as FlashMLA.
+  decltype(&plan_mla_decode) latent_plan(const Question& q) const {
+    const bool triton = kind_ == Kind::generated;
+    const bool on_file = q.families[triton ? trtllm::kMlaTriton : trtllm::kMlaMma].on_file;
+    if (q.rates.path.kind != TensorPath::Kind::mma_sync || !on_file) return plan_mla_decode;
+    if (triton) return plan_mla_triton;
+    const bool splits = q.rates.gpu.sm.async_copy == AsyncCopy::tma && attention_variant(q.op) == Variant::cache_8bit;
+    return splits ? plan_mla_decode : plan_mla_unsplit;
+  }
+
   static bool generated(const Question& q) {
     if (std::holds_alternative<MlaDecode>(q.op)) return true;
     if (q.rates.path.kind != TensorPath::Kind::tcgen05) return false;
