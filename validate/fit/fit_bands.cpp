@@ -335,12 +335,12 @@ void add_transfers(const Calibration& donor, const std::vector<BandRow>& rows, P
     const bool near = of_row == generation;
     // Where the donor has no planner for it, an operator is priced by its bytes: that measures no kernel.
     if (there.priced[i].band_class == band_class_of_name("rowwise")) continue;
-    // Cards of one generation share scalars as one chip; between generations only what had not seen the card says how it errs.
-    if (!near && fitted_on(donor, KernelSet::library, there.priced[i].family, row.gpu)) continue;
     BandResidual r = residual_of(row, there.priced[i], near ? BandSection::near : BandSection::far);
     r.stack = donor.gpu + ">" + r.stack;
     r.context = donor.gpu + ">" + r.context;
     r.card = row.gpu;
+    // cards of one generation share scalars as one chip
+    r.in_sample = !near && fitted_on(donor, KernelSet::library, there.priced[i].family, row.gpu);
     r.generation = of_row;
     out.push_back(std::move(r));
   }

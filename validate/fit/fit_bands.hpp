@@ -44,7 +44,8 @@ struct BandResidual {
   std::string stack;             ///< who measured; those with enough rows count equally
   std::string group;             ///< operator and shape without what varies from call to call: rows of one err alike
   std::string card, generation;  ///< of the row, on other cards: what is left out to judge a band
-  std::string context;           ///< what a step's operators have in common: card, stack, clock, cache state, tokens
+  bool in_sample = false;  ///< by scalars of another card's file that were fitted to this card's rows (fitted_on())
+  std::string context;     ///< what a step's operators have in common: card, stack, clock, cache state, tokens
 };
 
 struct BandFitOptions {

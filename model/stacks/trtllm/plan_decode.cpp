@@ -125,11 +125,11 @@ struct GroupedChain {
 /// Four warps make the scores of 64 keys each, and four add up values, as many of them for each 64 keys as a head has 64 columns,
 /// so that a link is of fewer keys the wider heads are, and as long (mha.cu, ctaShapeInWarps, warpTile, gemm1NbWarpGrps; heads of
 /// 192 are padded to 256). 0.4 of a start goes with the width of heads (queries in, results out), by rows of heads of 64 to 256
-/// and all lengths of an H200 and an H100. Query heads go through 16 at a time, 8-bit keys come in half the time: products and softmax of 16 more heads make a link
-/// half as long again, whose loads stay the same.
+/// and all lengths of an H200 and an H100. Query heads go through 16 at a time, 8-bit keys come in half the time: products and
+/// softmax of 16 more heads make a link twice as long (training rows of all three cards).
 GroupedChain grouped_chain(const DecodeTask& t, const Rates& m, const FamilyScalars& family) {
   constexpr double kUnitWidth = 128, kUnitBytes = 2, kByWidth = 0.4;
-  constexpr double kMoreHeads = 0.5;
+  constexpr double kMoreHeads = 1;
   const double width = compiled_columns(t.qk_dim);
   const double bytes = t.key_bytes / (t.qk_dim + t.v_dim) / kUnitBytes;
   const double repeats = (1 + kMoreHeads * (ceil_div(t.rows, 16) - 1)) * parts_a_key(m) * bytes;
