@@ -84,7 +84,8 @@ issue_start_clk=1400:10:9000,issue_step_clk=4700:10:20000" --where stack~trtllm 
     --where 'shape!~window' --source "aiconfigurator $gpu attention_decode" --out "data/calibration/$gpu.json"
   rm -f "$plain"
   # at most 16 query heads a KV head, on Hopper from 127 keys on; one query head a KV head always runs the plain kernel, few CTAs do too
-  decode="start_clk=6000:100:40000,step_clk=2500:50:9000,merge_clk=2000:10:40000"
+  decode="start_clk=6000:100:40000,step_clk=2500:50:9000,merge_clk=2000:10:40000,issue_start_clk=5000:100:20000,\
+issue_step_clk=200:1:2000"
   shortest=127
   if [ "$gpu" = a100_sxm ]; then shortest=1; fi
   fit "$gpu" attention_decode attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 5 --unbalanced \

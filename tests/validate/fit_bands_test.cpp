@@ -22,6 +22,25 @@ std::vector<double> whole_numbers(int n) {
   return values;
 }
 
+/// A file that says that its scalars were fitted to a card's rows, or taken over from that card's file, says nothing of how it
+/// errs there; an assumption, or another card's rows, does.
+TEST(TransferBands, RowsThatScalarsWereFittedToAreNoTransfer) {
+  Calibration c;
+  c.families["library.flash"]["fixed_s"] = {1e-6, "not fitted"};
+  c.families["library.flash"]["start_clk"] = {10, "fitted on rows of a100_sxm, n=9"};
+  c.families["library.taken"]["fixed_s"] = {1e-6, "taken over from a100_sxm: the same kernel"};
+  c.families["library.assumed"]["fixed_s"] = {1e-6, "as on a100_sxm, which nobody measured"};
+  const auto known = [&](std::string_view family, const std::string& card) {
+    return fitted_on(c, KernelSet::library, family, card);
+  };
+  EXPECT_TRUE(known("flash", "a100_sxm"));
+  EXPECT_TRUE(known("taken", "a100_sxm"));
+  EXPECT_FALSE(known("flash", "h100_sxm"));
+  EXPECT_FALSE(known("assumed", "a100_sxm"));
+  EXPECT_FALSE(known("absent", "a100_sxm"));
+  EXPECT_FALSE(fitted_on(c, KernelSet::own, "flash", "a100_sxm"));
+}
+
 /// The k-th smallest and k-th largest of n, k = floor(0.05 (n + 1)).
 TEST(ResidualBand, AreOrderStatisticsThatHoldAFurtherValue) {
   const auto expect = [](int n, double low, double high) {

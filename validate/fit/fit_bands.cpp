@@ -339,6 +339,8 @@ void add_transfers(const Calibration& donor, const std::vector<BandRow>& rows, P
     r.stack = donor.gpu + ">" + r.stack;
     r.context = donor.gpu + ">" + r.context;
     r.card = row.gpu;
+    // cards of one generation share scalars as one chip
+    r.in_sample = !near && fitted_on(donor, KernelSet::library, there.priced[i].family, row.gpu);
     r.generation = of_row;
     out.push_back(std::move(r));
   }
@@ -381,6 +383,18 @@ void write_bands(BandFit& out) {
 }
 
 }  // namespace
+
+bool fitted_on(const Calibration& calibration, KernelSet kernels, std::string_view family, const std::string& card) {
+  static constexpr std::array<std::string_view, 3> kOfRows{kFitted, "found by steps on", "taken over from"};
+  const auto at = calibration.families.find(std::string(key_of(kernels)) + "." + std::string(family));
+  if (at == calibration.families.end()) return false;
+  return std::any_of(at->second.begin(), at->second.end(), [&](const auto& entry) {
+    const std::string& source = entry.second.source;
+    return std::any_of(kOfRows.begin(), kOfRows.end(),
+                       [&](std::string_view said) { return source.starts_with(said); }) &&
+           source.find(card) != std::string::npos;
+  });
+}
 
 std::vector<BandResidual> transfer_residuals(const std::vector<Calibration>& donors, const std::vector<BandRow>& rows,
                                              std::size_t threads) {

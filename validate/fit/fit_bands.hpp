@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arch/calibration/calibration.hpp"
@@ -43,7 +44,8 @@ struct BandResidual {
   std::string stack;             ///< who measured; those with enough rows count equally
   std::string group;             ///< operator and shape without what varies from call to call: rows of one err alike
   std::string card, generation;  ///< of the row, on other cards: what is left out to judge a band
-  std::string context;           ///< what a step's operators have in common: card, stack, clock, cache state, tokens
+  bool in_sample = false;  ///< by scalars of another card's file that were fitted to this card's rows (fitted_on())
+  std::string context;     ///< what a step's operators have in common: card, stack, clock, cache state, tokens
 };
 
 struct BandFitOptions {
@@ -57,6 +59,10 @@ struct BandFit {
   std::size_t refitted = 0;  ///< scalars that were fitted again without each fold
   std::size_t not_modelled = 0;
 };
+
+/// Whether a scalar of the family was fitted to rows of that card, or taken over from its file: so its source says. What such
+/// scalars predict for the card is no transfer.
+bool fitted_on(const Calibration& calibration, KernelSet kernels, std::string_view family, const std::string& card);
 
 /// `rows`: training rows of any cards; `donors`: calibrations of all cards that have one, the given one among them.
 /// Throws BadInput when no row is of `gpu`.

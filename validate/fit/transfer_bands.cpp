@@ -48,21 +48,30 @@ struct MeanReach {
 };
 using Reaches = std::map<BandCellKey, MeanReach>;
 
-/// Classes, each size and any; units are the cards (near) or generations (far) that rows are of.
-Reaches class_reaches(const std::vector<BandResidual>& residuals, KernelSet kernels, BandSection section) {
-  std::map<std::pair<BandCellKey, std::string>, BandCell> cells;
+/// A class in a size (or any) and a unit: cards (near) or generations (far) that rows are of.
+using UnitCells = std::map<std::pair<BandCellKey, std::string>, BandCell>;
+
+UnitCells unit_cells(const std::vector<BandResidual>& residuals, KernelSet kernels, BandSection section,
+                     bool in_sample) {
+  UnitCells cells;
   for (const BandResidual& r : residuals) {
-    if (r.kernels != kernels || r.section != section) continue;
+    if (r.kernels != kernels || r.section != section || r.in_sample != in_sample) continue;
     const std::string& unit = section == BandSection::near ? r.card : r.generation;
     cells[{{r.band_class, r.size}, unit}].add(r);
     cells[{{r.band_class, kAnyBandSize}, unit}].add(r);
   }
+  return cells;
+}
+
+void add_cell(MeanReach& reach, const BandCell& cell) {
+  const auto rows = static_cast<double>(cell.values.size());
+  reach.add(reach_of(cell), std::min(1.0, rows / static_cast<double>(kRowsForBand)),
+            static_cast<long>(cell.values.size()));
+}
+
+Reaches class_reaches(const UnitCells& cells) {
   Reaches reaches;
-  for (const auto& [key, cell] : cells) {
-    const auto rows = static_cast<double>(cell.values.size());
-    reaches[key.first].add(reach_of(cell), std::min(1.0, rows / static_cast<double>(kRowsForBand)),
-                           static_cast<long>(cell.values.size()));
-  }
+  for (const auto& [key, cell] : cells) add_cell(reaches[key.first], cell);
   return reaches;
 }
 
@@ -76,6 +85,26 @@ Reaches kind_reaches(const Reaches& classes) {
     }
   }
   return kinds;
+}
+
+/// Rows that the scalars were fitted to reach less far than a transfer does: where they reach further than the class's other
+/// units, or its kind's classes, they say at least as much; else nothing.
+void add_in_sample(const UnitCells& cells, const UnitCells& transfers, Reaches& classes, Reaches& kinds) {
+  const Reaches known = classes;
+  for (const auto& [key, cell] : cells) {
+    const auto own = known.find(key.first);
+    if (own != known.end() && transfers.count(key) == 0 && reach_of(cell) > own->second.mean()) {
+      add_cell(classes[key.first], cell);
+    }
+  }
+  kinds = kind_reaches(classes);
+  Reaches with_lone = classes;  // a class that no transfer is of has its kind's band
+  for (const auto& [key, cell] : cells) {
+    const auto kind = kinds.find({band_parent(key.first.number), key.first.size});
+    if (known.count(key.first) > 0 || kind == kinds.end() || reach_of(cell) <= kind->second.mean()) continue;
+    add_cell(with_lone[key.first], cell);
+  }
+  kinds = kind_reaches(with_lone);
 }
 
 /// One more card draws its own reach beside what `draws` of them say of the mean, as a further draw of a normal
@@ -95,7 +124,9 @@ Band further_card(double mean, double draws, long rows) {
 /// their classes (data/calibration/README.md).
 std::map<std::string, Band> transfer_bands(const std::vector<BandResidual>& residuals, KernelSet kernels,
                                            BandSection section) {
-  const Reaches classes = class_reaches(residuals, kernels, section), kinds = kind_reaches(classes);
+  const UnitCells transfers = unit_cells(residuals, kernels, section, false);
+  Reaches classes = class_reaches(transfers), kinds = kind_reaches(classes);
+  add_in_sample(unit_cells(residuals, kernels, section, true), transfers, classes, kinds);
   const bool far = section == BandSection::far;
   const auto of_all = [&](const BandCellKey& key) {
     std::size_t up = key.number;
@@ -168,7 +199,7 @@ std::vector<DistanceCoverage> left_out_coverage(const std::vector<BandResidual>&
   const auto unit = [&](const BandResidual& r) { return section == BandSection::near ? r.card : r.generation; };
   std::map<std::string, std::vector<const BandResidual*>> units;
   for (const BandResidual& r : heldout) {
-    if (r.section == section) units[unit(r)].push_back(&r);
+    if (r.section == section && !r.in_sample) units[unit(r)].push_back(&r);
   }
   std::map<std::size_t, DistanceCoverage> classes;
   for (const auto& [name, rows] : units) {

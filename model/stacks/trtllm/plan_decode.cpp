@@ -88,12 +88,24 @@ void walk_turns(Demand& d, const DecodeTask& t, const PlainLaunch& l, const Rate
   d.serial_latency_of = "to merge the splits";
 }
 
-/// The last CTA of a head goes through the others' partial results, 16-bit sums of whole tiles of 8 query heads, 4 KB at a
-/// time: its 256 threads ask for 16 bytes each, and wait for L2. (TensorRT-LLM, mha.cu; XqaDispatcher::getWorkspaceSize().)
+/// Warps that add up values, as many of them for each 64 keys of a tile as a head has 64 columns (mha.cu, ctaShapeInWarps,
+/// gemm1WarpsPerGrp, gemm1NbWarpGrps; heads of 192 are padded to 256): so many groups of them work side by side.
+constexpr double kWarpTile = 64;
+
+double compiled_columns(double width) { return std::exp2(std::ceil(std::log2(std::max(width, kWarpTile)))); }
+double warp_groups(const DecodeTask& t) {
+  constexpr double kAddingWarps = 4;
+  return std::max(1.0, kAddingWarps / (compiled_columns(t.qk_dim) / kWarpTile));
+}
+
+/// The last CTA of a head reads the others' maxima, eight at a time, then their sums: each group of warps takes a part, asks for
+/// its next one and waits for this one, whatever the heads, so that a turn is an answer from L2 and what is issued for it. (mha.cu,
+/// mergeRowMax<8>() and loadBufAsync().)
 Seconds merge_of(double parts, const DecodeTask& t, const Rates& m, const FamilyScalars& family) {
-  constexpr double kTileHeads = 8, kPartialBytes = 2, kAskedAtOnce = 256.0 * 16;
-  const double bytes = parts * ceil_div(t.rows, kTileHeads) * kTileHeads * t.v_dim * kPartialBytes;
-  return family.merge_clk / m.clock + bytes / kAskedAtOnce * m.l2_mean_latency();
+  constexpr double kMaximaAtOnce = 8;
+  const double turns = ceil_div(parts, warp_groups(t));
+  return (family.merge_clk + turns * family.issue_step_clk) / m.clock +
+         (turns + ceil_div(parts, kMaximaAtOnce)) * m.l2_mean_latency();
 }
 
 /// On SMs of 100 KB the kernel has its keys come in parts of half the bytes, so that twice as many follow one another. (mha.cu,
@@ -106,30 +118,32 @@ double parts_a_key(const Rates& m) {
 /// The chain of a CTA of the grouped kernel: it starts, then link follows link.
 struct GroupedChain {
   double start_clk, link_clk;
+  double empty_clk;  ///< of a CTA without keys
   double link_keys;  ///< of a tile that are added up at a time
 };
 
 /// Four warps make the scores of 64 keys each, and four add up values, as many of them for each 64 keys as a head has 64 columns,
 /// so that a link is of fewer keys the wider heads are, and as long (mha.cu, ctaShapeInWarps, warpTile, gemm1NbWarpGrps; heads of
 /// 192 are padded to 256). 0.4 of a start goes with the width of heads (queries in, results out), by rows of heads of 64 to 256
-/// and all lengths of an H200 and an H100. Query heads go through 16 at a time, 8-bit keys come in half the time: products and softmax of 16 more heads make a link
-/// half as long again, whose loads stay the same.
+/// and all lengths of an H200 and an H100. Query heads go through 16 at a time, 8-bit keys come in half the time: products and
+/// softmax of 16 more heads make a link twice as long (training rows of all three cards).
 GroupedChain grouped_chain(const DecodeTask& t, const Rates& m, const FamilyScalars& family) {
-  constexpr double kWarps = 4, kWarpTile = 64, kUnitWidth = 128, kUnitBytes = 2, kByWidth = 0.4;
-  constexpr double kMoreHeads = 0.5;
-  const double width = std::exp2(std::ceil(std::log2(std::max(t.qk_dim, kWarpTile))));
+  constexpr double kUnitWidth = 128, kUnitBytes = 2, kByWidth = 0.4;
+  constexpr double kMoreHeads = 1;
+  const double width = compiled_columns(t.qk_dim);
   const double bytes = t.key_bytes / (t.qk_dim + t.v_dim) / kUnitBytes;
   const double repeats = (1 + kMoreHeads * (ceil_div(t.rows, 16) - 1)) * parts_a_key(m) * bytes;
-  return {family.start_clk * (1 - kByWidth + kByWidth * width / kUnitWidth), family.step_clk * repeats,
-          kWarpTile * std::max(1.0, kWarps / (width / kWarpTile))};
+  const double by_width = 1 - kByWidth + kByWidth * width / kUnitWidth;
+  return {family.start_clk * by_width, family.step_clk * repeats, family.issue_start_clk * by_width,
+          kWarpTile * warp_groups(t)};
 }
 
-/// Tiles of 256 keys go to parts in turn, so that a cache of fewer tiles than parts leaves some without; those only start,
-/// in 0.85 of the time (training rows of an H200 and an A100 want 0.85 to 1 and 0.55 to 0.7). A tile
+/// Tiles of 256 keys go to parts in turn, so that a cache of fewer tiles than parts leaves some without; those only start
+/// (an A100's in half of the time of a start with keys, Hopper's, whose kernel has half of the registers, in nearly all of it). A tile
 /// is a chain of so many links as its keys take, whole ones. Tiles that a window hides are left out. (mha.cu, nbSeqIters and
 /// seqStrideIters.)
 void walk_tiles(Demand& d, const DecodeTask& t, double splits, const GroupedChain& chain, const Rates& m) {
-  constexpr double kTileKeys = 256, kEmpty = 0.85;
+  constexpr double kTileKeys = 256;
   const double all = t.cached + 1, hidden = std::max(0.0, all - std::max(t.context, 1.0));
   const double skipped = std::floor(hidden / kTileKeys), tiles = ceil_div(all, kTileKeys) - skipped;
   const double keys = std::min(all - skipped * kTileKeys, ceil_div(tiles, splits) * kTileKeys);
@@ -137,8 +151,8 @@ void walk_tiles(Demand& d, const DecodeTask& t, double splits, const GroupedChai
   const double ctas = static_cast<double>(d.plan.ctas), busy = std::min(1.0, tiles / splits);
   const double waves = ceil_div(ctas, m.sm_count), busy_waves = ceil_div(ctas * busy, m.sm_count);
   d.plan.steps = d.plan.longest = std::max(1.0, ceil_div(keys, kKeysPerStep) * busy);
-  const double with_keys = busy_waves / waves, starts = with_keys + kEmpty * (1 - with_keys);
-  d.step_latency = (starts * chain.start_clk + with_keys * links * chain.link_clk) / d.plan.steps / m.clock;
+  const double with_keys = busy_waves / waves, starts = with_keys * chain.start_clk + (1 - with_keys) * chain.empty_clk;
+  d.step_latency = (starts + with_keys * links * chain.link_clk) / d.plan.steps / m.clock;
   d.serial_latency_of = "to merge the splits";
 }
 

@@ -27,7 +27,8 @@ constexpr auto k8bitClasses = std::to_array<BandClass>({{Variant::usual, "attent
 constexpr auto kMlaClasses =
     std::to_array<BandClass>({{Variant::usual, "mla_decode"}, {Variant::cache_8bit, "mla_decode_8bit", false}});
 
-/// Decode walks its keys by chains of loads, latent decode too.
+/// Decode of 8-bit caches walks its keys by chains of loads, latent decode too. (The grouped kernel of 16 bits has the same rings
+/// on all cards, mha.cu: nbKBuffers, nbVBuffers; its links go over in cycles.)
 constexpr CarryOver kDeep{.chain_with_memory = true};
 
 /// The kernel without tensor units: fitted apart, A100 and Hopper give the same clocks for all that it does, the launch too.
@@ -41,11 +42,7 @@ constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
       .stand_in = "library.attention_prefill",
       .kind = "attention",
       .classes = kPrefillClasses},
-     {.name = "attention_decode",
-      .op = "attention_decode",
-      .carry = kDeep,
-      .kind = "attention",
-      .classes = kDecodeClasses},
+     {.name = "attention_decode", .op = "attention_decode", .kind = "attention", .classes = kDecodeClasses},
      {.name = "attention_decode_single",
       .op = "attention_decode",
       .carry = kInCycles,

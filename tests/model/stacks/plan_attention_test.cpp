@@ -170,14 +170,16 @@ TEST_F(ToyAttention, DecodeOfOneHeadIsSplit) {
 }
 
 /// 32 CTAs on 10 SMs are 4 waves. Each takes 1000 clk of 1 ns to start and 4 links of 128 keys of 100; the merge 5000 clk once:
-/// with 1 us fixed, 1 + 5 + 4 x (1 + 0.4) us. What a window hides costs its CTAs 0.85 of the start only: 640 keys lie in
-/// 3 tiles, which one wave of the four holds: 1 + 5 + 1 + 3 x 0.85 + 0.2 us.
+/// with 1 us fixed, 1 + 5 + 4 x (1 + 0.4) us. What a window hides costs its CTAs 850 clk only: 640 keys lie in
+/// 3 tiles, which one wave of the four holds: 1 + 5 + 1 + 3 x 0.85 + 0.2 us. The merge takes a turn for each two of 32 parts
+/// (heads of 128 leave two groups of warps), here of 10 clk more.
 TEST_F(ToyAttention, DecodeWavesStartAndWalk) {
   Calibration c = toy_calibration();
   auto& scalars = c.families["library.attention_decode"];
   scalars["start_clk"].value = 1000;
   scalars["step_clk"].value = 100;
   scalars["merge_clk"].value = 5000;
+  scalars["issue_start_clk"].value = 850;
   Gpu fast = gpu();  // nothing else takes time
   fast.l2.latency = 1e-15 * units::s;
   fast.memory.bandwidth = 1e6 * units::TB_per_s;
@@ -188,13 +190,16 @@ TEST_F(ToyAttention, DecodeWavesStartAndWalk) {
   fast.sm.sfu_op_per_clk = 1e9;
   fast.sm.fp32_flop_per_clk = 1e9;
   fast.sm.issue_per_clk = 1e9;
-  const auto m = toy_machine(fast, c);
   AttentionDecode s{1, 8, 1, 128, 128, 16000};
   const auto time = [&] {
+    const auto m = toy_machine(fast, c);
     const AttentionChoice choice = plan_attention(s, m);
     return price(choice.main, m.rates(), *choice.family).total.in(units::us);
   };
   EXPECT_NEAR(time(), 1 + 5 + 4 * 1.4, 1e-3);
+  scalars["issue_step_clk"].value = 10;
+  EXPECT_NEAR(time(), 1 + 5 + 4 * 1.4 + 16 * 0.01, 1e-3);
+  scalars["issue_step_clk"].value = 0;
   s.window = 640;
   EXPECT_NEAR(time(), 1 + 5 + 1 + 3 * 0.85 + 0.2, 1e-3);
 }
