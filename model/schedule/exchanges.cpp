@@ -53,6 +53,13 @@ Passes passes_of(const StepPrediction& step, Stages stages) {
   return passes;
 }
 
+/// Of what computes, the share that is missing while an exchange travels: its SMs from what multiplies, its bytes from what
+/// streams.
+double share_taken(const OpPrediction& op, const Rates& m) {
+  const double sms = sms_held(op, m) / m.sm_count;
+  return std::min(1.0, sms + memory_held(op, m));
+}
+
 void hide(NodePrediction& n, Seconds hidden, double held_share) {
   n.hidden = std::min(hidden, n.op.time + n.gap);
   n.tax = held_share * n.hidden;
@@ -61,6 +68,7 @@ void hide(NodePrediction& n, Seconds hidden, double held_share) {
 /// Exchanges of each micro-batch, then those of an iteration, which find the last backward and the first forward pass.
 void replicas(StepPrediction& step, const Rates& m, Stages stages) {
   const Passes whole = passes_of(step, stages);
+  const double exposed = step.graph.exposed_apart ? 0 : 1 / whole.units;
   for (const bool once : {false, true}) {
     Passes left = whole;
     for (NodePrediction& n : step.nodes) {
@@ -68,8 +76,8 @@ void replicas(StepPrediction& step, const Rates& m, Stages stages) {
       if (segment.once != once || !between_replicas(*n.node)) continue;
       Seconds& room = left.beside(n.node->role);
       const double times = repeats(step.graph, static_cast<std::size_t>(n.node->segment), stages);
-      const Seconds travels = (1 - 1 / whole.units) * (n.op.time + n.gap);
-      hide(n, std::min(travels, room / times), sms_held(n.op, m) / m.sm_count);
+      const Seconds travels = (1 - exposed) * (n.op.time + n.gap);
+      hide(n, std::min(travels, room / times), share_taken(n.op, m));
       room -= times * n.hidden;
     }
   }

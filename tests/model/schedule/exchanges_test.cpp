@@ -53,7 +53,7 @@ TEST(Exchanges, AllButTheFirstUnitIsHiddenWherePassesAreLong) {
     EXPECT_EQ(n.node->count, 16) << name;
     EXPECT_NEAR(n.hidden / (n.op.time + n.gap), 16.0 / 17, 1e-9) << name;
     EXPECT_GE(n.tax, Seconds{});
-    EXPECT_LT(n.tax, 0.5 * n.hidden);
+    EXPECT_LT(n.tax, 0.6 * n.hidden) << "SMs and DRAM";
   }
   EXPECT_GT(step.network_hidden, step.network_exposed);
 }
