@@ -7,8 +7,8 @@
 // what multiplies and its bytes from what streams, which takes so much longer (`tax`).
 //
 // What tensor ranks exchange is cut into as many parts as there are ranks, each beside the product's of another (copy engines
-// move them, which take no SMs): all but one of the product's parts can hide it. Products of fewer rows, which are slower,
-// are not counted, nor the barriers.
+// move them, which take no SMs): all but one of the product's parts can hide it. A pass of its own adds up parts, or copies one
+// to where others read it. Products of fewer rows, which are slower, are not counted, nor the barriers.
 //
 // Copies to and from the host (Graph::copies_beside) go by copy engines: of activations each layer's goes beside the next
 // layer's pass forward and comes beside the one before it in the backward pass, of the optimizer's states all come beside the
