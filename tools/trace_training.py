@@ -2,13 +2,15 @@
 """Times and traces whole eager training iterations of transformers' models under PyTorch on the GPUs of this machine.
 
     tools/trace_training.py --models data/models --out FOLDER [--gpus 1|2] [--only NAME,...] [--points FILE]
-                            [--until SECONDS]
+                            [--until SECONDS] [--fake N] [--paced LIBRARY]
                             [--device cuda|cpu --tiny]
 
 An iteration is forward, the loss as transformers computes it, backward, clip_grad_norm_ where the point says so, AdamW (or
 SGD, Adafactor) and zero_grad. A model is built from its config with random weights (real widths, the first LAYERS of its
 layers) in bf16, in fp32 under bf16 autocast, or in fp32 with products in tf32 (`tf32`). With `--gpus 2` one process a GPU runs it under DistributedDataParallel or FSDP (fully_shard of
-each layer). For each point it writes one line of FOLDER/steps.jsonl:
+each layer). With `--fake N` one GPU runs what one of N ranks runs, under PyTorch's fake process group: all but what travels. A point that is
+`paced` then has in place of each exchange a kernel that holds the SMs which NCCL's would for a given time
+(tools/paced_exchange.py). For each point it writes one line of FOLDER/steps.jsonl:
 
   wall_us      one iteration, of a loop without a synchronization but behind every second: median, least and largest pair
   watts, sm_MHz   of the same loop (by the board's energy counter and sampled clocks)
@@ -122,19 +124,37 @@ def build(name, args):
     return model.to(torch.float32 if wide else torch.bfloat16).train(), made
 
 
+def layers_of(model):
+    if hasattr(model, "bert"):
+        return model.bert.encoder.layer
+    return model.transformer.h if hasattr(model, "transformer") else model.model.layers
+
+
 def spread(model, point, args):
-    """The model under DDP or FSDP, as the point asks."""
+    """The model under DDP, FSDP (fully_shard) or FSDP of PyTorch's first kind, as the point asks."""
+    ranks = args.fake or args.gpus
     if point.get("spread") == "ddp":
         from torch.nn.parallel import DistributedDataParallel
-        return DistributedDataParallel(model, device_ids=[args.rank] if args.device == "cuda" else None,
+        made = DistributedDataParallel(model, device_ids=[args.rank] if args.device == "cuda" else None,
                                        gradient_as_bucket_view=bool(point.get("view")))
+        if args.fake:  # its exchanges have no result, which DDP waits for
+            made.register_comm_hook(args.pace if point.get("paced") else None, type(args.pace).sum_bucket)
+        return made
     if point.get("spread") == "fsdp":
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
-        mesh = init_device_mesh(args.device, (args.gpus,))
-        for layer in model.model.layers:
-            fully_shard(layer, mesh=mesh, reshard_after_forward=not point.get("keep"))
-        fully_shard(model, mesh=mesh, reshard_after_forward=not point.get("keep"))
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+        options = {"mesh": init_device_mesh(args.device, (ranks,)), "reshard_after_forward": not point.get("keep")}
+        if point.get("masters"):
+            options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        for layer in [*layers_of(model), model]:
+            fully_shard(layer, **options)
+            if point.get("paced"):
+                args.pace.stands_in(layer)
+    if point.get("spread") == "fsdp1":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+        return FullyShardedDataParallel(model, auto_wrap_policy=ModuleWrapPolicy({type(layers_of(model)[0])}),
+                                        use_orig_params=True, device_id=args.rank)
     return model
 
 
@@ -182,12 +202,24 @@ class Iteration:
             yield
         self.marks(name)
 
+    def exchanges(self, last):
+        """Whether the backward pass of a micro-batch adds gradients up over ranks: that of the last one does."""
+        kind = self.point.get("spread")
+        if kind in ("ddp", "fsdp1") and not last:
+            return self.model.no_sync()
+        if kind == "fsdp":
+            self.model.set_requires_gradient_sync(last)
+        return contextlib.nullcontext()
+
     def step(self):
-        with self.phase("forward"):
-            with torch.autocast(self.args.device, torch.bfloat16, enabled=self.point["autocast"]):
-                loss = self.model(**self.inputs).loss
-        with self.phase("backward"):
-            loss.backward()
+        parts = self.point.get("accumulate", 1)
+        for part in range(parts):
+            with self.exchanges(part == parts - 1):
+                with self.phase("forward"):
+                    with torch.autocast(self.args.device, torch.bfloat16, enabled=self.point["autocast"]):
+                        loss = self.model(**self.inputs).loss
+                with self.phase("backward"):
+                    loss.backward()
         if self.point["clip"]:
             with self.phase("clip"):
                 torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
@@ -329,11 +361,11 @@ def run_point(held, point, board, args):
     """One line of steps.jsonl, and the file of its trace."""
     import gc
     distributed = point.get("spread", "none") != "none"
-    key = tuple(point.get(name, False) for name in ("model", "autocast", "tf32", "no_dropout"))
+    key = tuple(point.get(name, False) for name in ("model", "autocast", "tf32", "no_dropout", "masters"))
     if distributed or held.get("key") != key:
         held.clear()
         gc.collect()
-        args.autocast, args.tf32, args.no_dropout = key[1:]
+        args.autocast, args.tf32, args.no_dropout = key[1] or key[4], key[2], key[3]
         torch.backends.cuda.matmul.allow_tf32 = args.tf32
         held["model"], held["config"] = build(point["model"], args)
         held["key"] = None if distributed else key
@@ -434,6 +466,11 @@ def work(rank, args, begin):
         backend = "nccl" if args.device == "cuda" else "gloo"
         where = {"device_id": torch.device("cuda", rank)} if args.device == "cuda" else {}
         torch.distributed.init_process_group(backend, rank=rank, world_size=args.gpus, **where)
+    elif args.fake:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        torch.distributed.init_process_group("fake", rank=0, world_size=args.fake, store=FakeStore())
+        from paced_exchange import PacedExchanges
+        args.pace = PacedExchanges(args.paced, args.fake)
     import transformers
     board = Board(args.device)
     if board.handle and args.gpus > 1:
@@ -466,7 +503,7 @@ def work(rank, args, begin):
                     attention_operators(out, args, begin[0] + args.until)
             continue
         record, trace = {**point, "layers": 2 if args.tiny else MODELS[point["model"]][1], "gpus": args.gpus,
-                         "machine": machine}, None
+                         **({"fake": args.fake} if args.fake else {}), "machine": machine}, None
         try:
             more, trace = run_point(held, point, board, args)
             record.update(more)
@@ -482,7 +519,7 @@ def work(rank, args, begin):
             print(f"{time.perf_counter() - begin[0]:6.1f} s {point} {record.get('wall_us')} us, {record.get('watts')} W, "
                   f"{peak:.3f} GB {record.get('error', '')}", flush=True)
             if trace and os.path.getsize(trace):
-                pending.append(pool.submit(summarize, trace, {**point, "gpus": args.gpus, "machine": machine,
+                pending.append(pool.submit(summarize, trace, {**point, "gpus": args.gpus, "fake": args.fake, "machine": machine,
                                                               "layers": record["layers"], "wall_us": record["wall_us"]},
                                            os.path.join(args.out, "traces.jsonl.gz")))
         if args.gpus > 1 and "error" in record:
@@ -511,6 +548,8 @@ def main():
     parser.add_argument("--until", type=float, default=1e9, help="begin no point after this many seconds")
     parser.add_argument("--operators-first", action="store_true")
     parser.add_argument("--no-operators", action="store_true")
+    parser.add_argument("--fake", type=int, default=0, help="ranks of a fake process group")
+    parser.add_argument("--paced", default="", help="the library of tools/paced_exchange.cu")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--port", type=int, default=29511)
     parser.add_argument("--tiny", action="store_true")

@@ -462,6 +462,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   SideBySide side_by_side(m);
   side_by_side(out);
   keep_slowest_stage(out, phase);
+  if (out.graph.pipeline.stages > 1) exchange_beside(out, m, Stages::one);  // as at any other clock
   side_by_side.sends(out);
   if (m.power) settle(out, machine, options, side_by_side);
   total(out, machine, options, fused_as_stack);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/engine/timing.hpp"
 #include "model/schedule/dual_pipe.hpp"
 #include "model/schedule/side_by_side.hpp"
 #include "ops/graph/exchange.hpp"
@@ -53,6 +54,13 @@ Passes passes_of(const StepPrediction& step, Stages stages) {
   return passes;
 }
 
+/// Of what computes, the share that is missing while an exchange travels: its SMs from what multiplies, its bytes from what
+/// streams.
+double share_taken(const OpPrediction& op, const Rates& m) {
+  const double sms = sms_held(op, m) / m.sm_count;
+  return std::min(1.0, sms + memory_held(op, m));
+}
+
 void hide(NodePrediction& n, Seconds hidden, double held_share) {
   n.hidden = std::min(hidden, n.op.time + n.gap);
   n.tax = held_share * n.hidden;
@@ -61,6 +69,7 @@ void hide(NodePrediction& n, Seconds hidden, double held_share) {
 /// Exchanges of each micro-batch, then those of an iteration, which find the last backward and the first forward pass.
 void replicas(StepPrediction& step, const Rates& m, Stages stages) {
   const Passes whole = passes_of(step, stages);
+  const double exposed = step.graph.exposed_apart ? 0 : 1 / whole.units;
   for (const bool once : {false, true}) {
     Passes left = whole;
     for (NodePrediction& n : step.nodes) {
@@ -68,8 +77,8 @@ void replicas(StepPrediction& step, const Rates& m, Stages stages) {
       if (segment.once != once || !between_replicas(*n.node)) continue;
       Seconds& room = left.beside(n.node->role);
       const double times = repeats(step.graph, static_cast<std::size_t>(n.node->segment), stages);
-      const Seconds travels = (1 - 1 / whole.units) * (n.op.time + n.gap);
-      hide(n, std::min(travels, room / times), sms_held(n.op, m) / m.sm_count);
+      const Seconds travels = (1 - exposed) * (n.op.time + n.gap);
+      hide(n, std::min(travels, room / times), share_taken(n.op, m));
       room -= times * n.hidden;
     }
   }
@@ -122,9 +131,18 @@ void passes_of_two(StepPrediction& step, const Rates& m, Stages stages) {
   }
 }
 
+/// What goes in parts has a pass of its own that nothing runs beside: parts that came from all ranks are added up at the end
+/// (_pipelined_produce_and_all2all and the sum behind it in torch/distributed/_symmetric_memory; reduce_bf16 in Transformer
+/// Engine's ring exchange); of what is gathered each rank first puts its own part where the others read it.
+Seconds pass_in_parts(const Collective& exchange, const Rates& m) {
+  const Bytes all = static_cast<double>(exchange.bytes) * units::B;
+  const Bytes part = all / static_cast<double>(exchange.gpus);
+  return exchange.kind == CollectiveKind::all_gather ? dram_time(part, part, m) : dram_time(all, part, m);
+}
+
 /// Gathers beside the product behind them, sums beside the one before. A framework's own launches of an exchange stand for
 /// one that goes as a whole.
-void tensor_ranks(StepPrediction& step) {
+void tensor_ranks(StepPrediction& step, const Rates& m) {
   for (std::size_t i = 0; i < step.nodes.size(); ++i) {
     NodePrediction& n = step.nodes[i];
     if (n.node->launch || !is_tensor_exchange(*n.node)) continue;
@@ -133,6 +151,7 @@ void tensor_ranks(StepPrediction& step) {
     if (!std::holds_alternative<Gemm>(step.nodes[other].node->op)) continue;
     const double parts = static_cast<double>(std::get<Collective>(n.node->op).gpus);
     hide(n, (parts - 1) / parts * step.nodes[other].op.time, 0);
+    n.tax += pass_in_parts(std::get<Collective>(n.node->op), m);
   }
 }
 
@@ -141,7 +160,7 @@ void tensor_ranks(StepPrediction& step) {
 void exchange_beside(StepPrediction& step, const Rates& m, Stages stages) {
   const bool two = holds_two_stages(step.graph.pipeline.schedule) && step.graph.pipeline.stages > 1;
   if (two) passes_of_two(step, m, stages);
-  if (step.graph.tensor_beside && !two) tensor_ranks(step);
+  if (step.graph.tensor_beside && !two) tensor_ranks(step, m);
   if (step.graph.replicas_beside) replicas(step, m, stages);
   if (step.graph.copies_beside) copies(step, stages);
 }

@@ -4,11 +4,11 @@
 // unit ahead of the pass that reads them, sums of gradients leave a unit behind the pass that makes them: the first unit's
 // gather and the last unit's sum find no pass to travel beside, of the rest no more is hidden than the pass takes. Two
 // exchanges beside one pass share it, one behind the other, as their links do. While one travels its SMs are missing from
-// what computes, which takes so much longer (`tax`).
+// what multiplies and its bytes from what streams, which takes so much longer (`tax`).
 //
 // What tensor ranks exchange is cut into as many parts as there are ranks, each beside the product's of another (copy engines
-// move them, which take no SMs): all but one of the product's parts can hide it. Products of fewer rows, which are slower,
-// are not counted, nor the barriers.
+// move them, which take no SMs): all but one of the product's parts can hide it. A pass of its own adds up parts, or copies one
+// to where others read it. Products of fewer rows, which are slower, are not counted, nor the barriers.
 //
 // Copies to and from the host (Graph::copies_beside) go by copy engines: of activations each layer's goes beside the next
 // layer's pass forward and comes beside the one before it in the backward pass, of the optimizer's states all come beside the
@@ -17,7 +17,9 @@
 // In DualPipe (model/schedule/dual_pipe.hpp) a forward and a backward pass run together: what one exchanges travels while the
 // other computes, no more of it than that takes, on SMs that are missing there.
 //
-// Where this stops being valid: exchanges and compute contend for DRAM and L2, which is not counted; units are alike here,
+// Eager frameworks have nodes of their own for exchanges that find no pass (Graph::exposed_apart; ops/lower/replicas.cpp).
+//
+// Where this stops being valid: what is taken is a mean over a pass, whose kernels multiply or stream; units are alike here,
 // while embeddings are larger than layers.
 #pragma once
 

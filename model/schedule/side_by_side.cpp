@@ -61,6 +61,12 @@ double sms_held(const OpPrediction& op, const Rates& m) {
   return std::min(most, m.sm_count);
 }
 
+double memory_held(const OpPrediction& op, const Rates& m) {
+  const Bytes staged = op.launch_count > 0 ? op.launches[0].demand.staged : Bytes{};
+  const Bytes beyond_l2 = staged > m.l2_held() ? staged : Bytes{};
+  return share(dram_time(op.dram_read + beyond_l2, op.dram_write + beyond_l2, m), op.time);
+}
+
 /// Prices of launches beside collectives, each pair once.
 class SideBySide::Prices final : public Sharing {
  public:
@@ -151,8 +157,7 @@ TimedLaunch SideBySide::timed(const NodePrediction& n, int launch, double execut
   }
   if (out.stream == 1) {  // what it reads and writes stands beside its launches
     const Bytes staged = n.op.launch_count > 0 ? n.op.launches[0].demand.staged : Bytes{};
-    const Bytes beyond_l2 = staged > m_.l2_held() ? staged : Bytes{};
-    out.dram = share(dram_time(n.op.dram_read + beyond_l2, n.op.dram_write + beyond_l2, m_), n.op.time);
+    out.dram = memory_held(n.op, m_);
     out.l2 = share((n.op.dram_bytes() + 2.0 * staged) / m_.l2, n.op.time);
   }
   return out;

@@ -52,5 +52,7 @@ class SideBySide {
 
 /// SMs that the launches of a collective hold while they run.
 double sms_held(const OpPrediction& op, const Rates& rates);
+/// The share of its time that it keeps DRAM busy.
+double memory_held(const OpPrediction& op, const Rates& rates);
 
 }  // namespace plumbline

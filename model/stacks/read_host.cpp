@@ -15,6 +15,17 @@ namespace {
 constexpr std::array kOfLaunches{"each_launch",        "each_further_launch", "each_layer",
                                  "each_experts_layer", "narrow_launch",       "each_training_launch"};
 
+/// What it takes for parameters where it trains, which go with each_training_launch.
+struct OfTensors {
+  const char* key;
+  Seconds HostTime::*time;
+};
+constexpr std::array<OfTensors, 5> kOfTensors{{{"each_sharded_unit", &HostTime::each_sharded_unit},
+                                               {"each_sharded_tensor", &HostTime::each_sharded_tensor},
+                                               {"each_summed_tensor", &HostTime::each_summed_tensor},
+                                               {"each_updated_tensor", &HostTime::each_updated_tensor},
+                                               {"each_updated_shard", &HostTime::each_updated_shard}}};
+
 constexpr const char* kStacks = "stacks";  // of the data folder
 
 /// What launches and layers take in the shipped stack that `host` names.
@@ -43,6 +54,7 @@ void borrow_host(const JsonValue& host, HostTime& into) {
   copy("each_layer", into.each_layer);
   copy("each_experts_layer", into.each_experts_layer);
   copy("each_training_launch", into.each_training_launch);
+  for (const OfTensors& of : kOfTensors) copy(of.key, into.*of.time);
 }
 
 }  // namespace
@@ -52,8 +64,9 @@ HostTime read_host(const JsonValue& root) {
   const auto host = root.find_object("host");
   if (!host) return out;
   host->refuse_unknown_keys({"each_launch", "each_further_launch", "each_layer", "each_experts_layer", "narrow_launch",
-                             "each_training_launch", "each_step", "each_prompt", "each_sequence", "borrowed_from",
-                             "calls_each_hand_over", "within", "source"});
+                             "each_training_launch", "each_sharded_unit", "each_sharded_tensor", "each_summed_tensor",
+                             "each_updated_tensor", "each_updated_shard", "each_step", "each_prompt", "each_sequence",
+                             "borrowed_from", "calls_each_hand_over", "within", "source"});
   bool any = host->has("borrowed_from");
   if (any) borrow_host(*host, out);
   else if (host->has("within")) host->at("within").fail("expected borrowed_from beside it");
@@ -72,6 +85,10 @@ HostTime read_host(const JsonValue& root) {
                       out.each_experts_layer > Seconds{} || out.narrow_launch > Seconds{};
   if (beside && !(out.each_launch > Seconds{})) host->fail("expected each_launch");
   read("each_training_launch", out.each_training_launch);
+  for (const OfTensors& of : kOfTensors) {
+    read(of.key, out.*of.time);
+    if (host->has(of.key) && !host->has("each_training_launch")) host->at(of.key).fail("expected each_training_launch");
+  }
   read("each_step", out.each_step);
   read("each_prompt", out.each_prompt);
   read("each_sequence", out.each_sequence);

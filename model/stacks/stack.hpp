@@ -46,6 +46,10 @@ struct HostTime {
   Seconds narrow_launch;
   /// The same of forward and backward passes, where it trains; launches of the update come in lists. 0: each_launch.
   Seconds each_training_launch;
+  /// In training, beside launches: hooks of a unit that is sharded (FSDP) in forward and backward pass, and of each of its
+  /// tensors; hooks and copies of each tensor that is summed in buckets (DistributedDataParallel); a tensor's part of the
+  /// update's lists, whole and sharded.
+  Seconds each_sharded_unit, each_sharded_tensor, each_summed_tensor, each_updated_tensor, each_updated_shard;
   /// Between one step and the next, while the GPU has nothing to do, however launches reach it: scheduler, inputs, sampler,
   /// what a call from Python costs. A prefill's own, and of each sequence of the step.
   Seconds each_step, each_prompt, each_sequence;

@@ -68,6 +68,14 @@ struct PipelineStages {
   }
 };
 
+/// Of training by an eager framework: what its host does work for beside launches.
+struct EagerParameters {
+  std::int64_t tensors = 0;        ///< that hold the rank's parameters
+  std::int64_t sharded_units = 0;  ///< that are gathered together (FSDP)
+  bool gathers_again = false;      ///< ... for the backward pass too
+  bool replicas = false;           ///< others have the same parameters
+};
+
 /// With several stages nodes are those of a micro-batch's way through all of them.
 struct Graph {
   std::vector<Node> nodes;
@@ -82,9 +90,12 @@ struct Graph {
   /// Of training: exchanges between replicas travel beside the passes that their roles name; those of tensor ranks beside the
   /// product next to them.
   bool replicas_beside = false, tensor_beside = false;
+  /// Of those, exchanges that find no pass to travel beside are nodes of their own, of no such role.
+  bool exposed_apart = false;
   bool copies_beside = false;  ///< of training: copies to and from the host go beside the passes that their roles name
-  std::int64_t ranks = 1;      ///< GPUs that the step runs on
-  std::int64_t together = 1;   ///< of them, those that wait for one another in each step
+  EagerParameters eager{};
+  std::int64_t ranks = 1;     ///< GPUs that the step runs on
+  std::int64_t together = 1;  ///< of them, those that wait for one another in each step
   /// Names of nodes that were made for this graph; copies share them.
   using Names = std::set<std::string>;
   std::shared_ptr<Names> names;

@@ -261,7 +261,9 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   graph.together = apart ? graph.ranks / workload.parallel.data : graph.ranks;
   graph.side_by_side = in_halves(workload.overlap) || in_shards(workload.overlap);
   graph.pipeline.sends_beside = sends_beside(workload.overlap);
-  graph.replicas_beside = replicas_beside(workload.overlap);
+  graph.exposed_apart = workload.phase == Phase::train && workload.training.eager;
+  graph.replicas_beside = replicas_beside(workload.overlap) || graph.exposed_apart;
+  graph.eager = {};
   graph.copies_beside = workload.phase == Phase::train && workload.training.offload != Offload::none;
   graph.tensor_beside = workload.overlap == Overlap::iteration;
   const Workload rank = rank_workload(workload);

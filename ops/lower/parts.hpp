@@ -33,6 +33,12 @@ NormPlan norm_plan(const LayerSpec& l);
 /// Appends the backward pass of all nodes so far, segments in reverse order (backward.cpp).
 void backward(Step& s);
 
+/// Ranks that hold the same parameters: replicas, and those that share a sequence.
+inline std::int64_t copies(const ParallelPlan& plan) { return plan.data * plan.context; }
+/// Tensors that hold the parameters of the layers.
+std::int64_t tensors_of_layers(const Step& s);
+/// Appends what replicas of an eager framework exchange, and counts what its host has hooks for (replicas.cpp).
+void exchange_eagerly(Step& s, const Llm& llm, double params);
 /// Appends what follows the last backward pass of an iteration (update.cpp), of a rank of that stage.
 void update(Step& s, const Llm& llm, std::int64_t stage);
 /// Of it the optimizer (optimizers.cpp): `share` of the stage's parameters, which so many replicas divide; those of experts

@@ -16,9 +16,6 @@
 namespace plumbline::lowering {
 namespace {
 
-/// Ranks that hold the same parameters: replicas, and those that share a sequence.
-std::int64_t copies(const ParallelPlan& plan) { return plan.data * plan.context; }
-
 std::int64_t elements(double count) { return static_cast<std::int64_t>(count); }
 
 /// What is exchanged of each of HeldParams goes by a name of its own.
@@ -60,41 +57,6 @@ void gather(Step& s, const HeldParams& held, NodeTag ExchangeNames::*name) {
     s.collective(names.*name, CollectiveKind::all_gather, storage(s.types.base, part.params), s.types.base, part.ranks,
                  part.apart);
   });
-}
-
-Rowwise pass_over(const Step& s, double params, std::int64_t width) {
-  const DType type = s.workload.training.gradient;
-  return {RowwiseKind::copy, ceil_div(elements(params), width), width, false, type, type};
-}
-
-/// What replicas of an eager framework exchange while the backward pass runs. DistributedDataParallel (zero 0) copies each
-/// gradient into a bucket, sums buckets, and copies them back. FSDP gathers a layer's parameters in front of its forward
-/// pass and, where they are dropped behind it (zero 3, reshard_after_forward; with zero 2 they stay), its backward pass,
-/// copying them out of what was gathered; gradients are copied together and scattered as sums.
-void exchange_eagerly(Step& s, double params, std::int64_t width) {
-  const ParallelPlan& plan = s.workload.parallel;
-  if (copies(plan) == 1) return;
-  const DType type = s.workload.training.gradient;
-  const Bytes bytes = storage(type, params);
-  const Rowwise copy = pass_over(s, params, width);
-  s.pass = Pass::backward;
-  s.open("replicas", 1);
-  s.graph.segments.back().once = true;
-  const auto gather_whole = [&](NodeTag name, NodeTag out) {
-    s.collective(name, CollectiveKind::all_gather, bytes, type, copies(plan), plan.tensor);
-    s.add(out, copy);
-  };
-  if (plan.zero == 0) {
-    s.add("to_buckets"_node, copy);
-    s.collective("grad_all_reduce"_node, CollectiveKind::all_reduce, bytes, type, copies(plan), plan.tensor);
-    s.add("from_buckets"_node, copy);
-  } else {
-    gather_whole("forward_all_gather"_node, "forward_copy_out"_node);
-    if (plan.zero == 3) gather_whole("backward_all_gather"_node, "backward_copy_out"_node);
-    s.add("grad_copy_in"_node, copy);
-    s.collective("grad_reduce_scatter"_node, CollectiveKind::reduce_scatter, bytes, type, copies(plan), plan.tensor);
-  }
-  s.close();
 }
 
 /// The array that products of all micro-batches add to begins each iteration as zeros (Megatron-LM's zero_grad_buffer):
@@ -168,7 +130,7 @@ void update(Step& s, const Llm& llm, std::int64_t stage) {
   const double params = held.total();
   const ParallelPlan& plan = s.workload.parallel;
   const bool eager = s.workload.training.eager;
-  if (eager) exchange_eagerly(s, params, llm.hidden);
+  if (eager) exchange_eagerly(s, llm, params);
   else exchange_each_time(s, llm, held);
   s.pass = Pass::update;
   s.open("optimizer", 1);

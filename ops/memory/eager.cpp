@@ -38,8 +38,8 @@ constexpr double kHandles = 2;
 
 }  // namespace
 
-MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, double params, Bytes workspace) {
-  const Bytes all = storage(w.training.gradient, params);
+MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, const EagerRank& of) {
+  const Bytes all = storage(w.training.gradient, of.params);
   const double logits = logits_of(llm, w, types), element = bits(types.base) / 8;
   const double head = llm.has_head ? d(llm.vocab) * d(llm.hidden) / d(w.parallel.tensor) : 0;
   const Bytes head_matrix = storage(w.training.gradient, head);
@@ -49,12 +49,14 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, dou
   MemoryNeed base;
   base.weights = shard;
   base.optimizer = states_of(w.training) * shard;
-  base.workspace = kHandles * workspace;
+  base.workspace = kHandles * of.workspace;
   if (shards == 1 && replicas > 1) base.workspace += all;
   Bytes kept = stored_activations(llm, w, types, {0, 1, 1});
   // autocast keeps its casts of the parameters for the backward pass
-  if (bits(w.training.gradient) > bits(types.base)) kept += storage(types.base, params);
+  if (bits(w.training.gradient) > bits(types.base)) kept += storage(types.base, of.params);
 
+  // of further micro-batches: gradients of those before, whole, as shares are summed behind the last
+  const Bytes before = of.accumulates ? all : Bytes{};
   MemoryNeed most;
   const auto at = [&](Bytes activations, Bytes gradients, Bytes beside) {
     MemoryNeed need = base;
@@ -67,9 +69,9 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, dou
   for (const LayerSpec& l : llm.main().kinds) layer = std::max(layer, l.params);
   const Bytes one_layer = storage(w.training.gradient, layer / d(w.parallel.tensor));
   const Bytes gathered = shards == 1 ? Bytes{} : w.parallel.zero == 2 ? all : ends + one_layer;
-  at(kept + 3 * loss_element(llm, element) * logits * units::B + gathered, Bytes{}, Bytes{});
-  at(kept + element * logits * units::B + gathered, head_matrix, Bytes{});
-  if (again) at(kept + most_of_a_layer(llm, w, types) * units::B + gathered, head_matrix, Bytes{});
+  at(kept + 3 * loss_element(llm, element) * logits * units::B + gathered, before, Bytes{});
+  at(kept + element * logits * units::B + gathered, before + head_matrix, Bytes{});
+  if (again) at(kept + most_of_a_layer(llm, w, types) * units::B + gathered, before + head_matrix, Bytes{});
   const Bytes whole = shards == 1 ? Bytes{} : 2 * ends;  // the unit of embedding and head, and its gradients
   at(whole, shard + (llm.tied_embeddings ? 2 * head_matrix : Bytes{}), Bytes{});
   const bool list = w.training.optimizer == Optimizer::adam || w.training.optimizer == Optimizer::adamw;

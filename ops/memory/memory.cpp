@@ -236,7 +236,7 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
   const Elements e = local_of_rank(llm, w, stage);
   const bool train = w.phase == Phase::train;
   if (train && w.training.eager) {
-    return lowering::eager_need(llm, rank, t, e.all(), workspace(llm, rank));
+    return lowering::eager_need(llm, rank, t, {e.all(), workspace(llm, rank), lowering::micro_batches(w) > 1});
   }
   MemoryNeed need;
   need.weights = weights(e, t, train);

@@ -25,6 +25,11 @@ double logits_of(const Llm& llm, const Workload& workload, const Types& types);
 double most_of_a_layer(const Llm& llm, const Workload& workload, const Types& types);
 
 /// What an eager framework holds where it holds most (eager.cpp). `params` elements, those of the head's matrix among them.
-MemoryNeed eager_need(const Llm& llm, const Workload& workload, const Types& types, double params, Bytes workspace);
+struct EagerRank {
+  double params = 0;
+  Bytes workspace;
+  bool accumulates = false;  ///< gradients of several micro-batches
+};
+MemoryNeed eager_need(const Llm& llm, const Workload& workload, const Types& types, const EagerRank& of);
 
 }  // namespace plumbline::lowering

@@ -209,16 +209,72 @@ TEST(PytorchTraining, ReplicasExchangeWhatTheirHooksDo) {
         predict(load_llm("llama-3.2-1b"), on_two(4, 1024, zero), machine, RunOptions{Runtime::eager});
     for (const NodePrediction& n : step.nodes) {
       const auto* c = std::get_if<Collective>(&n.node->op);
-      if (c != nullptr) found[n.node->name] = static_cast<double>(c->bytes) * static_cast<double>(n.node->count);
+      if (c != nullptr) found[n.node->name] += static_cast<double>(c->bytes) * static_cast<double>(n.node->count);
     }
     return found;
   };
   const double all = 2 * 1235814400.0;
-  EXPECT_EQ(bytes(0), (std::map<std::string, double>{{"grad_all_reduce", all}}));
-  EXPECT_EQ(bytes(2), (std::map<std::string, double>{{"forward_all_gather", all}, {"grad_reduce_scatter", all}}));
-  EXPECT_EQ(bytes(3), (std::map<std::string, double>{
-                          {"backward_all_gather", all}, {"forward_all_gather", all}, {"grad_reduce_scatter", all}}));
+  const std::map<int, std::vector<std::string>> names{
+      {0, {"grad_all_reduce"}},
+      {2, {"forward_all_gather", "grad_reduce_scatter"}},
+      {3, {"backward_all_gather", "forward_all_gather", "grad_reduce_scatter"}}};
+  for (const auto& [zero, expected] : names) {
+    const auto found = bytes(zero);
+    ASSERT_EQ(found.size(), expected.size()) << zero;
+    for (const std::string& name : expected) EXPECT_NEAR(found.at(name) / all, 1, 1e-6) << zero << ' ' << name;
+  }
   EXPECT_THROW(bytes(1), NotModelled);
+}
+
+StepPrediction two_h200s(const std::string& model, const Workload& w) {
+  MachineOptions options{"hf-sdpa"};
+  options.cluster = "dgx_h200";
+  return predict(load_llm(model), w, machines().get({"h200_sxm", options}), RunOptions{Runtime::eager});
+}
+
+const NodePrediction& node(const StepPrediction& step, const std::string& name, std::size_t nth) {
+  for (const NodePrediction& n : step.nodes) {
+    if (n.node->name == name && nth-- == 0) return n;
+  }
+  throw BadInput("no node " + name);
+}
+
+/// Of Llama-3.2-1B 48 buckets are full before the embedding's gradient is there (as recorded: down; then up, gate, and the
+/// four of attention with the next layer's down), and all of what is left goes with it, beside nothing.
+TEST(PytorchTraining, GradientsAreSummedInBuckets) {
+  const StepPrediction step = two_h200s("llama-3.2-1b", on_two(4, 1024, 0));
+  const NodePrediction& full = node(step, "grad_all_reduce", 0);
+  EXPECT_EQ(full.node->count, 48);
+  EXPECT_DOUBLE_EQ(full.hidden.in(units::us), (full.op.time + full.gap).in(units::us));
+  EXPECT_GT(full.tax, Seconds{});
+  EXPECT_LT(full.tax, 0.5 * full.hidden);
+  const NodePrediction& last = node(step, "grad_all_reduce", 1);
+  EXPECT_EQ(last.node->count, 1);
+  EXPECT_EQ(last.hidden, Seconds{});
+  EXPECT_NEAR(static_cast<double>(std::get<Collective>(last.node->op).bytes), 2 * 273158144.0, 4096);
+}
+
+/// FSDP gathers for each micro-batch, and sums behind the last; its host has more to do, by hooks of 17 units.
+TEST(PytorchTraining, ShardsAreGatheredForEachMicroBatch) {
+  Workload w = on_two(1, 64, 3);
+  const StepPrediction one = two_h200s("llama-3.2-1b", w);
+  w.batch *= 2;
+  w.training.micro_batch = 1;
+  const StepPrediction two = two_h200s("llama-3.2-1b", w);
+  EXPECT_EQ(node(one, "forward_all_gather", 0).node->count, 16);
+  EXPECT_EQ(node(two, "forward_all_gather", 0).node->count, 32);
+  EXPECT_EQ(node(two, "backward_all_gather", 1).node->count, 2);
+  EXPECT_EQ(node(two, "grad_reduce_scatter", 0).node->count, 16);
+  EXPECT_EQ(one.graph.eager.sharded_units, 17);
+  EXPECT_EQ(one.graph.eager.tensors, 146);
+  EXPECT_TRUE(one.waits_for_host);
+  EXPECT_GT(one.latency, two_h200s("llama-3.2-1b", on_two(1, 64, 0)).latency);
+  Workload long_one = on_two(4, 1024, 3), long_two = long_one;
+  long_two.batch *= 2;
+  long_two.training.micro_batch = 4;
+  const Llm llm = load_llm("llama-3.2-1b");
+  const Bytes more = memory_need(llm, long_two).total() - memory_need(llm, long_one).total();
+  EXPECT_EQ(more.in(units::B), 2 * 1235814400.0) << "gradients of the first, whole";
 }
 
 std::vector<std::map<std::string, std::string>> rows_of(const std::string& file) {
@@ -294,8 +350,8 @@ TEST(PytorchTraining, RecordedIterationsOfTwoCardsAreMet) {
     time.add(latency.in(units::us), std::stod(row.at("wall_us")));
   }
   ASSERT_EQ(time.all.size(), 12U);
-  EXPECT_LE(time.median(), 6);
-  EXPECT_LE(time.worst(), 60) << "the host takes longest in FSDP of a small batch";
+  EXPECT_LE(time.median(), 3);
+  EXPECT_LE(time.worst(), 16) << "steps that wait for the host";
   EXPECT_LE(memory.median(), 1);
   EXPECT_LE(memory.worst(), 7) << "an untied matrix of FSDP that stays gathered is not explained";
 }

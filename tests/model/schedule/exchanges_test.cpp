@@ -53,7 +53,7 @@ TEST(Exchanges, AllButTheFirstUnitIsHiddenWherePassesAreLong) {
     EXPECT_EQ(n.node->count, 16) << name;
     EXPECT_NEAR(n.hidden / (n.op.time + n.gap), 16.0 / 17, 1e-9) << name;
     EXPECT_GE(n.tax, Seconds{});
-    EXPECT_LT(n.tax, 0.5 * n.hidden);
+    EXPECT_LT(n.tax, 0.6 * n.hidden) << "SMs and DRAM";
   }
   EXPECT_GT(step.network_hidden, step.network_exposed);
 }
@@ -147,7 +147,11 @@ TEST(Exchanges, OfTensorRanksTravelBesideTheProductNextToThem) {
   ASSERT_TRUE(std::holds_alternative<Collective>(gather.node->op));
   const Seconds product = step.nodes[at].op.time;
   EXPECT_NEAR(gather.hidden / std::min(gather.op.time + gather.gap, 7.0 / 8 * product), 1, 1e-9);
-  EXPECT_EQ(gather.tax, Seconds{});
+  // this rank's share is first copied to where the others read it: read and written once
+  const double share = static_cast<double>(std::get<Collective>(gather.node->op).bytes) / 8;
+  const double at_peak = 2 * share / 3.352e12;
+  EXPECT_GT(gather.tax.in(units::s), at_peak);
+  EXPECT_LT(gather.tax.in(units::s), 1.4 * at_peak);
 }
 
 TEST(Exchanges, AreRefusedWhereThereAreNone) {

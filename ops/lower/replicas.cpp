@@ -1,0 +1,187 @@
+// What replicas of an eager framework exchange in an iteration (PyTorch 2.11).
+//
+// DistributedDataParallel (zero 0; torch/csrc/distributed/c10d/reducer.cpp) copies each gradient into a bucket, sums a bucket
+// over the ranks when its last gradient is there, beside the rest of the backward pass, and copies it back. Buckets are made
+// of gradients in the order in which they are ready and closed at 25 MiB. The last one, with the embedding's gradient, finds
+// nothing to travel beside.
+//
+// FSDP (2 and 3; torch/distributed/fsdp/_fully_shard) gathers a unit's parameters in front of its forward pass and, where
+// they are dropped behind it (zero 3, reshard_after_forward; with zero 2 they stay), its backward pass: shares are copied
+// together (all_gather_copy_in, on the gathers' stream), gathered, and copied out. Layers are units: the host is ahead, so
+// that forward the next one's gather runs beside this one's pass, and backward it is asked for (_backward_prefetch).
+// Gradients are copied together (chunk_cat) and scattered as sums beside the next layer's backward pass. What is outside of
+// the layers is the root unit: its gathers, in front of the two passes, and its sum, behind them, find nothing to travel beside.
+// Of micro-batches each gathers, the last one's gradients are summed.
+#include <algorithm>
+
+#include "ops/as_double.hpp"
+#include "ops/lower/parts.hpp"
+#include "ops/memory/memory.hpp"
+
+namespace plumbline::lowering {
+namespace {
+
+constexpr double kBucket = 25 * 1024 * 1024;  // bucket_cap_mb
+
+/// Elements of the parameters of a forward node, tensor by tensor.
+template <class Visit>
+void each_tensor(const Step& s, int i, Visit visit) {
+  const Node& node = s.graph.nodes[static_cast<std::size_t>(i)];
+  if (const auto* product = std::get_if<Gemm>(&node.op); product != nullptr && node.role == NodeRole::plain) {
+    for (const std::int64_t columns : s.matrices_of(i)) {
+      visit(d(columns) * d(product->k));
+      if (product->bias) visit(d(columns));
+    }
+  } else if (const auto* experts = std::get_if<GroupedGemm>(&node.op)) {
+    visit(d(experts->experts) * d(experts->n) * d(experts->k));
+  } else if (const auto* row = std::get_if<Rowwise>(&node.op)) {
+    const bool layer_norm = row->kind == RowwiseKind::layernorm;
+    if (layer_norm || row->kind == RowwiseKind::rmsnorm) visit(d(row->cols));
+    if (layer_norm) visit(d(row->cols));
+  }
+}
+
+/// Tensors of the layers, and their buckets, filled in the order of the backward pass; what is left over waits for the last.
+struct Buckets {
+  std::int64_t full = 0;
+  double in_full = 0, left = 0;  ///< elements
+};
+
+Buckets fill_buckets(const Step& s, double element_bytes, double first) {
+  Buckets b;
+  b.left = first;
+  const auto put = [&](double elements) {
+    b.left += elements;
+    if (b.left * element_bytes < kBucket) return;
+    ++b.full;
+    b.in_full += b.left;
+    b.left = 0;
+  };
+  put(0);
+  for (std::size_t g = s.graph.segments.size(); g-- > 0;) {
+    const Segment& segment = s.graph.segments[g];
+    if (!segment.layers || segment.forward >= 0) continue;
+    for (std::int64_t r = 0; r < segment.repeat; ++r) {
+      for (int i = segment.first + segment.size; i-- > segment.first;) each_tensor(s, i, put);
+    }
+  }
+  return b;
+}
+
+/// The exchanges of one unit, so many times an iteration or, of what is not `once`, a micro-batch.
+struct Unit {
+  const char* segment;
+  std::int64_t repeat;
+  double params;
+  bool hides;  ///< a pass runs beside it
+};
+
+class Exchanges {
+ public:
+  Exchanges(Step& s, std::int64_t width) : s_(s), width_(width), type_(s.workload.training.gradient) {}
+
+  void sum_buckets(const Unit& u) {
+    open(u, true);
+    copy("to_buckets"_node, u.params);
+    exchange("grad_all_reduce"_node, CollectiveKind::all_reduce, NodeRole::beside_backward, u);
+    copy("from_buckets"_node, u.params);
+    s_.close();
+  }
+
+  void gather(const Unit& u, bool forward) {
+    open(u, false);
+    const double share = u.params / d(copies(s_.workload.parallel));
+    copy(forward ? "forward_copy_in"_node : "backward_copy_in"_node, share);
+    exchange(forward ? "forward_all_gather"_node : "backward_all_gather"_node, CollectiveKind::all_gather,
+             forward ? NodeRole::beside_forward : NodeRole::beside_backward, u);
+    copy(forward ? "forward_copy_out"_node : "backward_copy_out"_node, u.params);
+    s_.close();
+  }
+
+  void scatter_sums(const Unit& u) {
+    open(u, true);
+    copy("grad_copy_in"_node, u.params);
+    exchange("grad_reduce_scatter"_node, CollectiveKind::reduce_scatter, NodeRole::beside_backward, u);
+    s_.close();
+  }
+
+ private:
+  void open(const Unit& u, bool once) {
+    s_.open(u.segment, u.repeat);
+    s_.graph.segments.back().once = once;
+  }
+
+  /// Beside the pass or not, a copy takes its bytes from it.
+  void copy(NodeTag name, double params) {
+    const std::int64_t rows = ceil_div(static_cast<std::int64_t>(params), width_);
+    s_.add(name, Rowwise{RowwiseKind::copy, std::max<std::int64_t>(1, rows), width_, false, type_, type_});
+  }
+
+  void exchange(NodeTag name, CollectiveKind kind, NodeRole beside, const Unit& u) {
+    const ParallelPlan& plan = s_.workload.parallel;
+    s_.collective(name.as(u.hides ? beside : NodeRole::plain), kind, storage(type_, u.params), type_, copies(plan),
+                  plan.tensor);
+  }
+
+  Step& s_;
+  std::int64_t width_;
+  DType type_;
+};
+
+/// What is outside of the layers: embedding and head, which may be one matrix.
+double ends_of(const Step& s, const Llm& llm, double params) {
+  const double matrix = d(llm.vocab) * d(llm.hidden) / d(s.tp());
+  return std::min(params, (llm.tied_embeddings || !llm.has_head ? 1 : 2) * matrix);
+}
+
+void sum_in_buckets(Step& s, const Llm& llm, double params) {
+  const double ends = ends_of(s, llm, params), element = bits(s.workload.training.gradient) / 8.0;
+  const double head = llm.tied_embeddings || !llm.has_head ? 0 : ends / 2;  // the first gradient that is there
+  const Buckets found = fill_buckets(s, element, head);
+  Exchanges exchanges(s, llm.hidden);
+  // of what is in no list of tensors the last bucket has the rest
+  const double full = found.full > 0 ? std::min(found.in_full, params - (ends - head)) : 0;
+  if (full > 0) exchanges.sum_buckets({"replicas", found.full, full / d(found.full), true});
+  exchanges.sum_buckets({"replicas_ends", 1, params - full, false});
+}
+
+void shard(Step& s, const Llm& llm, double params) {
+  const double ends = ends_of(s, llm, params);
+  const auto layers = static_cast<std::int64_t>(llm.main().order.size());
+  const Unit layer{"replicas", layers, (params - ends) / d(layers), true}, root{"replicas_ends", 1, ends, false};
+  s.graph.eager.sharded_units = layers + 1;
+  s.graph.eager.gathers_again = s.workload.parallel.zero == 3;
+  Exchanges exchanges(s, llm.hidden);
+  for (const Unit& unit : {layer, root}) {
+    if (!(unit.params > 0)) continue;
+    exchanges.gather(unit, true);
+    if (s.workload.parallel.zero == 3) exchanges.gather(unit, false);
+    exchanges.scatter_sums(unit);
+  }
+}
+
+}  // namespace
+
+std::int64_t tensors_of_layers(const Step& s) {
+  std::int64_t tensors = 0;
+  for (const Segment& segment : s.graph.segments) {
+    if (!segment.layers || segment.forward >= 0) continue;
+    for (int i = segment.first; i < segment.first + segment.size; ++i) {
+      each_tensor(s, i, [&](double) { tensors += segment.repeat; });
+    }
+  }
+  return tensors;
+}
+
+void exchange_eagerly(Step& s, const Llm& llm, double params) {
+  EagerParameters& eager = s.graph.eager;
+  eager = {};
+  eager.tensors = tensors_of_layers(s) + (llm.tied_embeddings ? 2 : 3);  // embedding, last norm, head
+  if (copies(s.workload.parallel) == 1) return;
+  eager.replicas = true;
+  s.pass = Pass::backward;
+  if (s.workload.parallel.zero == 0) sum_in_buckets(s, llm, params);
+  else shard(s, llm, params);
+}
+
+}  // namespace plumbline::lowering
