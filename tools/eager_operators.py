@@ -200,7 +200,7 @@ def predicted(program, config, batch, tokens):
             read *= 1 / 3 if op["pass"] == "forward" else 2 / 3
         elif op["op"] != "custom" and "rows" in number and "cols" in number:
             write = (4 if op["dtype"] == "fp32" else 2) * number["rows"] * number["cols"]
-            read = 2 * write if op["op"] == "add" else write
+            read = 2 * write if op["op"] == "add" or op["pass"] == "backward" else write
         rows += [(op["pass"], op["name"], op["op"], op["shape"], read, write)] * int(op["count"])
     return rows
 
@@ -216,7 +216,7 @@ def group_of_launch(name, op, shape):
         return "other"
     if re.search("lm_head.*(cap|tanh|cast)", name):
         return "loss"
-    if re.search(r"in_flight=(1280|1550|17500)", shape) or ("threads=512" in shape and re.search(r"\.(d_)?(row_)?(mean|sum)$", name)):
+    if re.search(r"in_flight=(1280|1550|17500)", shape) or ("threads=512" in shape and re.search(r"\.(d_)?(row_)?(mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
         return "reductions"
     return "element_wise"
 

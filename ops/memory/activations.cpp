@@ -21,8 +21,11 @@ struct View {
   double shards = 1;  ///< tensor ranks that the residual stream is split over, of whose tokens `hidden` is a share
   double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, all_keys = 0, cross_tokens = 0, cross_len = 0;
   bool dropout = false, gelu_written_out = false, narrow_softmax = false;
+  bool wide_norms = false;  ///< an eager RMSNorm multiplies by its weights in fp32
   bool eager() const { return w.phase == Phase::train && w.training.eager; }
   bool autocast() const { return eager() && w.training.autocast(types.base); }
+  /// Bytes of a normalized element that an eager RMSNorm keeps.
+  double normalized() const { return wide_norms || autocast() ? 4 : element; }
   bool flash() const {
     const bool fused = w.fusion != Fusion::none || w.fused_attention;
     return fused && !(w.phase == Phase::train && w.training.written_out);
@@ -48,6 +51,7 @@ struct View {
             w.fusion == Fusion::max,
             eager(),
             narrow_softmax ? element : 4.0,
+            normalized(),
             w.phase == Phase::train ? w.training.score_bytes : 0.0};
   }
   MixerLoad cross_load() const {
@@ -91,8 +95,7 @@ double stored_norm(NormKind norm, const View& v) {
   if (!v.eager()) return v.tokens * v.element * v.hidden;
   const double fp32 = 4;
   if (norm == NormKind::layer) return v.tokens * (v.element * v.hidden + 2 * fp32);
-  // under autocast the normalized rows are fp32 too
-  return v.tokens * ((fp32 + (v.autocast() ? fp32 : v.element)) * v.hidden + fp32);
+  return v.tokens * ((fp32 + v.normalized()) * v.hidden + fp32);
 }
 
 double stored_layer(const LayerSpec& l, const View& v) {
@@ -153,6 +156,8 @@ View view_of(const Llm& llm, const Workload& w, const Types& types, const StackS
   View v{w, types, bits(types.base) / 8};
   v.narrow_softmax = llm.model_type == "gpt2" || llm.model_type == "bert";  // not cast to fp32
   v.gelu_written_out = llm.model_type == "gpt2" || llm.model_type == "gpt_neo" || llm.model_type == "gptj";
+  // modeling_gemma*.py, modeling_olmo2.py, modeling_olmo3.py of transformers
+  v.wide_norms = llm.model_type.starts_with("gemma") || llm.model_type == "olmo2" || llm.model_type == "olmo3";
   v.hidden = d(stack.hidden > 0 ? stack.hidden : llm.hidden);
   v.q_len = d(n.q_len + n.text_tokens);
   v.kv_len = d(n.kv_len + n.text_tokens);
