@@ -3,9 +3,10 @@
 same model of transformers, without a GPU: the model stands on the device `meta`, so that shapes and types are real and nothing
 is computed.
 
-    tools/eager_operators.py [--predict build/bin/predict-model] [--batch 2] [--tokens 2048] [--layers 2] [--differ] CONFIG.json ...
+    tools/eager_operators.py [--predict build/bin/predict-model] [--batch 8] [--tokens 512] [--layers 2] [--differ] [--record FILE.csv]
+                             CONFIG.json ...
 
-For each model, pass and group (matrix, attention, element_wise, loss, reductions): operators of at least 1 MB that PyTorch
+For each model, pass and group (matrix, attention, element_wise, loss, reductions): operators of at least 2 MB that PyTorch
 dispatches beside the launches that are predicted, and the bytes that both move in GB. A line is marked where bytes differ by
 more than 4 % or a count by more than one a layer. `--differ` prints them by size. Needs torch and transformers 5.17.
 """
@@ -22,7 +23,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-LARGE = 1e6  # bytes
+LARGE = 2e6  # bytes: tables of angles are smaller
 SILENT = re.compile(r"^(view|_unsafe_view|t|transpose|permute|expand|slice|select|unsqueeze|squeeze|detach|empty|empty_like|alias|"
                     r"as_strided|split|split_with_sizes|chunk|unbind|_reshape_alias|new_empty|new_empty_strided|empty_strided|unfold|diagonal|"
                     r"lift_fresh|_local_scalar_dense|real|imag|view_as_complex|view_as_real|is_same_size|resize_)$")
@@ -247,6 +248,9 @@ def compare(path, args):
             print(f"  {phase} {group} {size} MB: {dict(collections.Counter(a))} | {dict(collections.Counter(b))}")
     bad = 0
     for (phase, group), (a, b, c, d) in sorted(table.items()):
+        if args.record and a > 0:
+            with open(args.record, "a", encoding="utf-8") as out:
+                out.write(f"{os.path.basename(path)[:-5]},{args.layers},{args.batch},{args.tokens},{phase},{group},{a},{c:.4f}\n")
         bytes_differ = group not in ("matrix", "attention") and abs(c - d) > 0.04 * max(c, d) and abs(c - d) > 0.01
         counts_differ = abs(a - b) > args.layers
         mark = "  <--" if bytes_differ or counts_differ else ""
@@ -261,10 +265,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("configs", nargs="+")
     parser.add_argument("--predict", default="build/bin/predict-model")
-    parser.add_argument("--batch", type=int, default=2)
-    parser.add_argument("--tokens", type=int, default=2048)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--differ", action="store_true", help="print operators and launches of sizes that the other side lacks")
+    parser.add_argument("--record", default="", help="appends what PyTorch dispatched to this CSV (tests/model/eager_operators.csv)")
     parser.add_argument("--all", action="store_true")
     args = parser.parse_args()
     for path in args.configs:

@@ -62,13 +62,13 @@ def config_of(point):
     return config, layers
 
 
-def predict(program, point):
+def predict(program, point, gpu):
     config, layers = config_of(point)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(config, file)
         file.flush()
         stack = "hf-eager" if point.get("attention") == "eager" else "hf-sdpa"
-        command = [program, "llm", "--model", file.name, "--gpu", "h200", "--phase", "train", "--stack", stack, "--batch", str(point["batch"]),
+        command = [program, "llm", "--model", file.name, "--gpu", gpu, "--phase", "train", "--stack", stack, "--batch", str(point["batch"]),
                    "--prompt", str(point["tokens"]), "--optimizer", OPTIMIZERS[point.get("optimizer", "foreach")], "--format", "json"]
         command += ["--clip", "norm"] if point.get("clip") else []
         command += ["--recompute", "full"] if point.get("recompute") else []
@@ -125,6 +125,7 @@ def compare(steps, traces, predictions):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--predict", default=os.path.join(ROOT, "build", "bin", "predict-model"))
+    parser.add_argument("--gpu", default="h200")
     parser.add_argument("--points", default="")
     parser.add_argument("--out", default="")
     parser.add_argument("--steps", default="")
@@ -137,7 +138,7 @@ def main():
                            r.get("autocast", False), r.get("no_dropout"), r.get("tf32")])
     if args.points:
         with open(args.points, encoding="utf-8") as text:
-            lines = [predict(args.predict, dict(zip(("model", "batch", "tokens"), p[:3])) | p[3]) for p in json.load(text)]
+            lines = [predict(args.predict, dict(zip(("model", "batch", "tokens"), p[:3])) | p[3], args.gpu) for p in json.load(text)]
         for line in lines:
             print({k: v for k, v in line.items() if k != "groups_us"})
         if args.out:
@@ -155,7 +156,7 @@ def main():
         with open(args.predicted, encoding="utf-8") as text:
             predictions = {key_of(line["point"]): line for line in map(json.loads, text)}
     else:
-        predictions = {key_of(record): predict(args.predict, record) for record in steps}
+        predictions = {key_of(record): predict(args.predict, record, args.gpu) for record in steps}
     compare(steps, traces, predictions)
 
 
