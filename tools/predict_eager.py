@@ -32,7 +32,7 @@ def group_of(name, op, phase):
         return "optimizer"
     if name.startswith("loss_"):
         return "loss"
-    if "lm_head" in name and re.search("cap|tanh|cast_logits", part):
+    if "lm_head" in name and re.search("_cap$", part):
         return "loss"
     if name.startswith("attention") and not re.search("repeat|seen|sum_", part):
         return "attention"
@@ -90,11 +90,15 @@ def error(predicted, measured):
     return 100 * math.log(predicted / measured) if predicted > 0 and measured else math.nan
 
 
+def key_of(r):
+    return json.dumps([r["model"], r["batch"], r["tokens"], r.get("optimizer", "foreach"), r.get("clip", False), r.get("recompute", False),
+                       r.get("autocast", False), r.get("no_dropout"), r.get("tf32"), r.get("attention", "sdpa")])
+
+
 def compare(steps, traces, predictions):
     times, peaks, powers, by_group = [], [], [], collections.defaultdict(list)
     for record in steps:
-        key = json.dumps([record["model"], record["batch"], record["tokens"], record.get("optimizer"), record.get("clip"), record.get("recompute"),
-                          record.get("autocast"), record.get("no_dropout"), record.get("tf32")])
+        key = key_of(record)
         p, trace = predictions[key], traces.get(key)
         if "error" in record or "error" in p:
             print(f"{record['model']:20s} {record['batch']}x{record['tokens']} {record.get('error', '')} {p.get('error', '')}")
@@ -133,9 +137,6 @@ def main():
     parser.add_argument("--predicted", default="")
     args = parser.parse_args()
 
-    def key_of(r):
-        return json.dumps([r["model"], r["batch"], r["tokens"], r.get("optimizer", "foreach"), r.get("clip", False), r.get("recompute", False),
-                           r.get("autocast", False), r.get("no_dropout"), r.get("tf32")])
     if args.points:
         with open(args.points, encoding="utf-8") as text:
             lines = [predict(args.predict, dict(zip(("model", "batch", "tokens"), p[:3])) | p[3], args.gpu) for p in json.load(text)]

@@ -21,7 +21,7 @@ namespace plumbline {
 ///   seqs     the same, of any operator
 ///   fresh    tokens a sequence that are new
 ///   cached   tokens a sequence that are in the cache before
-/// and in training, else 0:
+/// and in training, else 0 (rotary 1):
 ///   p        bytes of a parameter
 ///   tied     1 where the head's weights are the embedding's
 ///   adds     share of the micro-batches whose gradients are added to those of others

@@ -35,13 +35,15 @@ std::string group_of(std::string_view name, const Node& node) {
   if (op.starts_with("attention")) return "attention";
   if (op == "gemm" || op == "grouped_gemm") return "matrix";
   if (name.starts_with("loss_")) return "loss";
-  if (name.starts_with("embedding.") && !contains(name, "drop") && !contains(name, "mask") && !contains(name, "scale")) {
+  if (name.starts_with("embedding.") && !contains(name, "drop") && !contains(name, "mask") &&
+      !contains(name, "scale")) {
     const bool added = name == "embedding.add" || name == "embedding.add_types" || name == "embedding.add_places";
     if (!added) return "other";
   }
   if (contains(name, "lm_head") && (contains(name, "cap") || contains(name, "tanh"))) return "loss";
-  for (const std::string_view sum : {".mean", ".d_row_sum", ".d_dw", ".d_db", ".d_dense_db", "norm.d_rows", "norm.d_columns",
-                                     ".d_norm_rows", ".d_norm_columns", ".d_sum_keys", ".d_sum_values", "places_sum"}) {
+  for (const std::string_view sum :
+       {".mean", ".d_row_sum", ".d_dw", ".d_db", ".d_dense_db", "norm.d_rows", "norm.d_columns", ".d_norm_rows",
+        ".d_norm_columns", ".d_sum_keys", ".d_sum_values", "places_sum"}) {
     if (name.ends_with(sum)) return "reductions";
   }
   return "element_wise";
@@ -56,7 +58,8 @@ double bytes_of(std::string_view name, const Node& node) {
   }
   const auto* row = std::get_if<Rowwise>(&node.op);
   if (row == nullptr) return 0;
-  const double element = bits(row->dtype) / 8.0, n = static_cast<double>(row->rows) * static_cast<double>(row->cols);
+  const double element = bits(single_dtype(node.op)) / 8.0,
+               n = static_cast<double>(row->rows) * static_cast<double>(row->cols);
   const bool two = row->kind == RowwiseKind::add || node.pass == Pass::backward;
   return (two ? 3 : 2) * element * n;
 }
@@ -69,7 +72,8 @@ Llm cut(const std::string& model, std::size_t layers) {
   return llm;
 }
 
-std::map<Group, Sum> launches_of(const std::string& model, std::int64_t batch, std::int64_t tokens, std::size_t layers) {
+std::map<Group, Sum> launches_of(const std::string& model, std::int64_t batch, std::int64_t tokens,
+                                 std::size_t layers) {
   Workload w;
   w.phase = Phase::train;
   w.batch = batch;

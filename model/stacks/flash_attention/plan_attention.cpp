@@ -12,7 +12,8 @@
 
 namespace plumbline {
 
-using flash_attention::compiled_width, flash_attention::doubled_width, flash_attention::is_narrow, flash_attention::multiplied;
+using flash_attention::compiled_width, flash_attention::doubled_width, flash_attention::is_narrow,
+    flash_attention::multiplied;
 
 namespace {
 

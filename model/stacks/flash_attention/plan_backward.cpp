@@ -88,7 +88,7 @@ double loads_exposed(const Tile& t, double qk, double v, const AttentionBackward
   const double es = bytes_of(s.dtype), stage = t.queries * (qk + v) * es;
   const double held = t.keys * (qk + v) * es + 2 * t.queries * t.keys * es + t.queries * qk * 4.0;
   if (held + 2 * stage <= m.gpu.sm.smem_per_block.in(units::B)) return 0;
-  return (stage * units::B / m.l2_per_sm).in(units::s) * m.clock.in(units::Hz);
+  return (stage * units::B / m.l2_per_sm).in(units::s)*m.clock.in(units::Hz);
 }
 
 /// A pass over that many bytes, of which DRAM carries those that L2 does not hold.
