@@ -57,7 +57,8 @@ inline constexpr std::array<Word<Overlap>, 7> kOverlapWords{{{"none", Overlap::n
 inline constexpr std::array<Word<Pass>, 3> kPassWords{
     {{"forward", Pass::forward}, {"backward", Pass::backward}, {"update", Pass::update}}};
 
-inline constexpr std::array<Word<Optimizer>, 7> kOptimizerWords{{{"sgd", Optimizer::sgd},
+inline constexpr std::array<Word<Optimizer>, 8> kOptimizerWords{{{"sgd", Optimizer::sgd},
+                                                                 {"sgd-plain", Optimizer::sgd_plain},
                                                                  {"adam", Optimizer::adam},
                                                                  {"adamw", Optimizer::adamw},
                                                                  {"adamw-fused", Optimizer::adamw_fused},

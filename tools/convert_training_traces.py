@@ -126,6 +126,16 @@ def backward_rows():
                      if re.search("bprop|compute_dot_do_o|convert_dq|fmha_reduce", name)]
             out.add(("h200_pytorch", "h200_sxm", "attention_backward"), "attention_backward", "bf16", record["shape"],
                     f"{sum(times):.3f}", f"operators:{line}", stack="pytorch-2.11", kernel="cudnn", scope="kernels")
+    with open(os.path.join(folder_of("h200"), "attention.jsonl"), encoding="utf-8") as lines:
+        for line, text in enumerate(lines, 1):
+            record = json.loads(text)
+            if record["window"] or record["dropout"] or record["type"] != "bf16":
+                continue
+            shape = {key: record[key] for key in ("B", "Hq", "Hkv", "D", "S", "causal")}
+            for op, kernels in (("attention_backward", "bprop|compute_dot_do_o|convert_dq|fmha_reduce"), ("attention_prefill", "fprop")):
+                us = sum(count * median for name, (count, median, _, _) in record["kernels"].items() if re.search(kernels, name))
+                out.add(("h200_pytorch", "h200_sxm", "attention_widths"), op, "bf16", shape, f"{us:.3f}", f"attention:{line}",
+                        stack="pytorch-2.11", kernel="cudnn", scope="kernels")
     out.write(MEASUREMENTS)
 
 

@@ -41,28 +41,9 @@ import traceback
 import torch
 from torch.nn import functional
 
+from trace_training_models import MODELS
 from trace_transformers import Board, routed, synchronize
 
-# name: (config file, layers kept). Layers are cut so that a trace stays readable; widths stay.
-MODELS = {
-    "llama-3.2-1b": ("llama-3.2-1b.json", 16),
-    "llama-3.1-8b": ("llama-3.1-8b.json", 4),
-    "qwen3-8b": ("qwen3-8b.json", 4),
-    "gpt2-xl": ("gpt2-xl.json", 12),
-    "bert-large-uncased": ("bert-large-uncased.json", 24),
-    "mixtral-8x7b": ("mixtral-8x7b.json", 2),
-    "gpt2": ("gpt2.json", 12),
-    "gpt2-medium": ("gpt2-medium.json", 24),
-    "bert-base-uncased": ("bert-base-uncased.json", 12),
-    "llama-3.2-3b": ("llama-3.2-3b.json", 8),
-    "mistral-7b-v0.1": ("mistral-7b-v0.1.json", 4),
-    "qwen3-1.7b": ("qwen3-1.7b.json", 14),
-    "qwen2.5-7b": ("qwen2.5-7b.json", 4),
-    "qwen3-30b-a3b": ("qwen3-30b-a3b.json", 3),
-    "gemma-2b": ("gemma-2b.json", 6),
-    "olmo-2-13b": ("olmo-2-13b.json", 3),
-    "starcoder2-7b": ("starcoder2-7b.json", 4),
-}
 
 
 def at(model, batch, tokens, **flags):
@@ -114,6 +95,10 @@ def build(name, args):
              "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 512, "num_local_experts": 8} if args.tiny else {}
     for key in ("num_hidden_layers", "n_layer"):
         small[key] = 2 if args.tiny else layers
+    depth = next((config[key] for key in ("num_hidden_layers", "n_layer") if key in config), None)
+    for key, value in config.items():  # lists that say something of each layer
+        if isinstance(value, list) and len(value) == depth:
+            config[key] = value[:small["num_hidden_layers"]]
     config.update({key: value for key, value in small.items() if key in config})
     made = AutoConfig.for_model(kind, **config)
     factory = AutoModelForMaskedLM if kind == "bert" else AutoModelForCausalLM

@@ -378,6 +378,7 @@ Vocabulary vocabulary_of(const Llm& llm) {
   if (llm.main().kinds.empty()) return v;
   const LayerSpec& layer = llm.main().kinds.front();
   v.drops = !layer.keeps_all;
+  v.rotary = layer.rotary;
   if (const auto* attention = layer.mixer.as<AttentionSpec>()) {
     v.group = static_cast<double>(attention->q_heads) / static_cast<double>(attention->kv_heads);
   }

@@ -181,9 +181,14 @@ constexpr std::array<const char*, 10> kDropped{"resid_pdrop",     "embd_pdrop", 
                                                "dropout",         "dropout_rate",      "attention_probs_dropout_prob",
                                                "residual_dropout"};
 
+/// Whose classes drop nothing where the config says nothing (transformers 5.17).
+constexpr std::array<std::string_view, 15> kKeepsAll{"gpt_neox",   "phi",       "phi-msft", "falcon",  "gptj",
+                                                     "codegen",    "mpt",       "bloom",    "gpt_neo", "stablelm",
+                                                     "starcoder2", "persimmon", "albert",   "cohere",  "nemotron"};
+
 /// Where the config says some of them, and that each is 0.
-bool keeps_all(const JsonValue& config) {
-  bool said = false;
+bool keeps_all(const JsonValue& config, std::string_view type) {
+  bool said = std::find(kKeepsAll.begin(), kKeepsAll.end(), type) != kKeepsAll.end();
   for (const char* key : kDropped) {
     const auto share = config.find(key);
     if (!share || !share->is_number()) continue;
@@ -191,6 +196,16 @@ bool keeps_all(const JsonValue& config) {
     said = true;
   }
   return said;
+}
+
+/// Share of a head's columns that is rotated, by the names that configs have for it.
+double rotary_share(const JsonValue& config, std::string_view type) {
+  double share = type == "gpt_neox" ? 0.25 : type == "phi" ? 0.5 : 1;
+  for (const char* key : {"partial_rotary_factor", "rotary_pct"}) {
+    const auto given = config.find(key);
+    if (given && given->is_number()) share = given->as_number();
+  }
+  return share > 0 && share < 1 ? share : 1;
 }
 
 Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice,
@@ -211,7 +226,10 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
   if (choice.family.layout != Layout::table) add_towers(root, config, llm);
   read_quantization(config, quant, llm);
   finish_totals(llm);
-  for (LayerSpec& kind : llm.stacks.front().kinds) kind.keeps_all = keeps_all(inner);
+  for (LayerSpec& kind : llm.stacks.front().kinds) {
+    kind.keeps_all = keeps_all(inner, choice.type);
+    kind.rotary = rotary_share(inner, choice.type);
+  }
   check_unknown_keys(config, choice);
   llm.assumptions = config.assumptions();
   if (root.find_string("model_type").value_or("").ends_with("_thinker")) {

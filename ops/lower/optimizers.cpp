@@ -4,6 +4,7 @@
 //   adam, adamw   fp32 mean and variance, read and written (Loshchilov and Hutter, arXiv 1711.05101; mixed precision as
 //                 ZeRO, arXiv 1910.02054, section 3.1, has it)
 //   sgd           fp32 momentum, read and written
+//   sgd-plain     without one
 //   adam8bit      mean and variance of 8 bits with an fp32 scale for each 256 of them (Dettmers et al., arXiv 2110.02861;
 //                 block size as bitsandbytes 0.44 and later), read and written
 //   adafactor     without momentum: of a matrix sums by row and by column in place of the variance (Shazeer and Stern,
@@ -52,6 +53,12 @@ void adam(Step& s, double params, std::int64_t width) {
 void sgd(Step& s, double params, std::int64_t width) {
   const double n = d(ceil_div(static_cast<std::int64_t>(params), width)) * d(width);
   s.add("sgd"_node, pass_of(s, n, gradient_bytes(s) + 2 * kFloat, 2 * kFloat + copy_bytes(s), 6));
+}
+
+/// w - rate (g + decay w)
+void sgd_plain(Step& s, double params, std::int64_t width) {
+  const double n = d(ceil_div(static_cast<std::int64_t>(params), width)) * d(width);
+  s.add("sgd_plain"_node, pass_of(s, n, gradient_bytes(s) + kFloat, kFloat + copy_bytes(s), 4));
 }
 
 /// Adam's 13, and of each moment a multiplication by its scale and a search among 256 values: 8 comparisons.
@@ -137,6 +144,7 @@ void muon(Step& s, const Llm& llm, const Updated& updated) {
 void optimizer(Step& s, const Llm& llm, const Updated& updated) {
   switch (s.workload.training.optimizer) {
     case Optimizer::sgd: return sgd(s, updated.share, llm.hidden);
+    case Optimizer::sgd_plain: return sgd_plain(s, updated.share, llm.hidden);
     case Optimizer::adam8bit: return adam_of_8_bits(s, updated.share);
     case Optimizer::adafactor: return adafactor(s, llm, updated);
     case Optimizer::muon: return muon(s, llm, updated);

@@ -9,6 +9,7 @@
 
 #include "ops/as_double.hpp"
 #include "ops/memory/parts.hpp"
+#include "ops/mixer/attention.hpp"
 #include "ops/resolve/ranks.hpp"
 
 namespace plumbline::lowering {
@@ -21,8 +22,13 @@ struct View {
   double shards = 1;  ///< tensor ranks that the residual stream is split over, of whose tokens `hidden` is a share
   double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, all_keys = 0, cross_tokens = 0, cross_len = 0;
   bool dropout = false, gelu_written_out = false, narrow_softmax = false;
+  bool joined = false;      ///< eager queries, keys and values are views of one result
+  bool turns_part = false;  ///< eager queries are joined of a part that is rotated and the rest
+  bool wide_norms = false;  ///< an eager RMSNorm multiplies by its weights in fp32
   bool eager() const { return w.phase == Phase::train && w.training.eager; }
   bool autocast() const { return eager() && w.training.autocast(types.base); }
+  /// Bytes of a normalized element that an eager RMSNorm keeps.
+  double normalized() const { return wide_norms || autocast() ? 4 : element; }
   bool flash() const {
     const bool fused = w.fusion != Fusion::none || w.fused_attention;
     return fused && !(w.phase == Phase::train && w.training.written_out);
@@ -48,6 +54,7 @@ struct View {
             w.fusion == Fusion::max,
             eager(),
             narrow_softmax ? element : 4.0,
+            normalized(),
             w.phase == Phase::train ? w.training.score_bytes : 0.0};
   }
   MixerLoad cross_load() const {
@@ -61,9 +68,10 @@ struct View {
 /// Input, inputs and result of the activation (SwiGLU recomputes its product at `max`), mask of the output's dropout.
 double stored_dense(const FfnSpec& f, const View& v, double rows, double in, double width) {
   const double gates = f.gated ? 2 : 1;
-  double kept = gates * width;                                 // gate and up, or up
-  if (!(f.gated && v.w.fusion == Fusion::max)) kept += width;  // what the down projection reads
-  if (f.gated && (!v.flash() || v.eager())) kept += width;     // eager code keeps silu(gate) as well
+  double kept = gates * width;                                                   // gate and up, or up
+  if (!(f.gated && v.w.fusion == Fusion::max)) kept += width;                    // what the down projection reads
+  if (f.gated && (!v.flash() || v.eager())) kept += width;                       // eager code keeps silu(gate) as well
+  if (!f.gated && v.eager() && f.activation == Activation::relu) kept -= width;  // its gradient reads its result
   // the tangent form op by op: what its products, its power and its tangent read
   if (!f.gated && v.eager() && v.gelu_written_out) kept += 3 * width;
   return rows * v.element * (in + kept);
@@ -91,15 +99,23 @@ double stored_norm(NormKind norm, const View& v) {
   if (!v.eager()) return v.tokens * v.element * v.hidden;
   const double fp32 = 4;
   if (norm == NormKind::layer) return v.tokens * (v.element * v.hidden + 2 * fp32);
-  // under autocast the normalized rows are fp32 too
-  return v.tokens * ((fp32 + (v.autocast() ? fp32 : v.element)) * v.hidden + fp32);
+  return v.tokens * ((fp32 + v.normalized()) * v.hidden + fp32);
+}
+
+/// The values that attention keeps hold the joined result of queries, keys and values alive; queries that were joined lie head by
+/// head, and so does attention's result, of which the output's product keeps a copy by tokens.
+double stored_views(const LayerSpec& l, const View& v) {
+  const auto* attention = l.mixer.as<AttentionSpec>();
+  if (!v.eager() || attention == nullptr) return 0;
+  const double queries = d(attention->q_heads * attention->qk_dim), keys = d(attention->kv_heads * attention->qk_dim);
+  return v.tokens * v.element / v.tp() * ((v.joined ? queries + keys : 0) + (v.turns_part ? queries : 0));
 }
 
 double stored_layer(const LayerSpec& l, const View& v) {
   double bytes = d(l.norms) * stored_norm(l.norm, v);
   // autocast casts the input of each matrix by itself: queries, keys and values have three, gate and up two
   if (v.autocast()) bytes += v.tokens * v.element * v.hidden * (2.0 + (l.ffn && l.ffn->gated ? 1.0 : 0.0));
-  if (l.mixer) bytes += l.mixer->stored(v.load());
+  if (l.mixer) bytes += l.mixer->stored(v.load()) + stored_views(l, v);
   if (l.cross) bytes += l.cross->stored(v.cross_load());
   if (l.ffn) bytes += stored_ffn(*l.ffn, v);
   if (l.feed) bytes += l.feed->stored(v.load());
@@ -153,6 +169,10 @@ View view_of(const Llm& llm, const Workload& w, const Types& types, const StackS
   View v{w, types, bits(types.base) / 8};
   v.narrow_softmax = llm.model_type == "gpt2" || llm.model_type == "bert";  // not cast to fp32
   v.gelu_written_out = llm.model_type == "gpt2" || llm.model_type == "gpt_neo" || llm.model_type == "gptj";
+  v.joined = llm.model_type == "phi3" || llm.model_type == "gpt_neox";
+  v.turns_part = v.joined || llm.model_type == "phi" || llm.model_type == "stablelm";
+  // modeling_gemma*.py, modeling_olmo2.py, modeling_olmo3.py of transformers
+  v.wide_norms = llm.model_type.starts_with("gemma") || llm.model_type == "olmo2" || llm.model_type == "olmo3";
   v.hidden = d(stack.hidden > 0 ? stack.hidden : llm.hidden);
   v.q_len = d(n.q_len + n.text_tokens);
   v.kv_len = d(n.kv_len + n.text_tokens);

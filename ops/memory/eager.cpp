@@ -24,8 +24,10 @@
 namespace plumbline::lowering {
 namespace {
 
-/// Of the parameters' type: two moments, or a momentum.
-double states_of(const Training& t) { return t.optimizer == Optimizer::sgd ? 1 : 2; }
+/// Of the parameters' type: two moments, a momentum, or nothing.
+double states_of(const Training& t) {
+  return t.optimizer == Optimizer::sgd_plain ? 0 : t.optimizer == Optimizer::sgd ? 1 : 2;
+}
 
 /// transformers' causal losses cast logits to fp32, those of masked tokens do not.
 double loss_element(const Llm& llm, double element) {
@@ -57,6 +59,8 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
 
   // of further micro-batches: gradients of those before, whole, as shares are summed behind the last
   const Bytes before = of.accumulates ? all : Bytes{};
+  // a cap on logits keeps what its tangent made (Gemma 2)
+  if (llm.model_type == "gemma2") kept += element * logits * units::B;
   MemoryNeed most;
   const auto at = [&](Bytes activations, Bytes gradients, Bytes beside) {
     MemoryNeed need = base;

@@ -188,6 +188,7 @@ Bytes optimizer(const Llm& llm, const Workload& w, const Stage& stage, const Ele
   double states = 8 * params;
   switch (w.training.optimizer) {
     case Optimizer::sgd: states = 4 * params; break;
+    case Optimizer::sgd_plain: states = 0; break;
     case Optimizer::adam8bit: states = 2 * kMomentOf8Bits * params; break;
     case Optimizer::adafactor: states = 4 * factors(llm, w, stage, e); break;
     case Optimizer::muon: states = 4 * (e.linear + e.experts) + 8 * e.wide; break;

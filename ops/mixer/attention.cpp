@@ -258,12 +258,17 @@ Bytes AttentionSpec::cache(const CacheQuery& query) const {
 }
 
 /// Beside those, the norms of queries and keys as an eager framework keeps them: their input in fp32, the normalized rows,
-/// a number a head.
+/// a number a head. For a window that is no longer than the prompt transformers hands over a mask, which becomes numbers in
+/// each layer, and for its sake keys and values of each query head.
 double AttentionSpec::stored(const MixerLoad& load) const {
-  const double bytes = stored_attention(widths(*this, load.tensor), load);
+  double bytes = stored_attention(widths(*this, load.tensor), load);
+  if (load.eager && load.flash && window > 0 && !chunked && load.kv_len >= d(window)) {
+    const double repeated = d(q_heads - kv_heads) / load.tensor * d(qk_dim + v_dim);
+    bytes += load.element * (load.tokens * load.kv_len + load.kv_tokens * repeated);
+  }
   if (!load.eager || qk_norm == 0) return bytes;
   const double heads = d(q_heads + kv_heads) / load.tensor;
-  return bytes + load.tokens * heads * (d(qk_dim) * (4 + load.element) + 4);
+  return bytes + load.tokens * heads * (d(qk_dim) * (4 + load.normalized) + 4);
 }
 
 double AttentionSpec::live(const MixerLoad& load) const { return live_attention(widths(*this, load.tensor), load); }

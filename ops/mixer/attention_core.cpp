@@ -8,7 +8,9 @@ namespace plumbline::lowering {
 namespace {
 
 void flash(Step& s, NodeTag name, const Core& c, std::int64_t sequences, std::int64_t q_len, std::int64_t kv_len) {
-  const std::int64_t window = c.window < kv_len && !c.chunked ? c.window : 0;
+  // in training one of as many tokens as there are is kept too: transformers makes a mask of it
+  const bool slides = c.window < kv_len || (c.window == kv_len && s.train() && s.none());
+  const std::int64_t window = slides && !c.chunked ? c.window : 0;
   s.add(name, AttentionPrefill{sequences, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim, q_len, kv_len, c.causal, window,
                                c.append, s.types.base, c.kv});
 }

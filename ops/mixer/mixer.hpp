@@ -51,6 +51,7 @@ struct MixerLoad {
   bool eager = false;  ///< kept for the backward pass as an eager framework keeps it (Training::eager)
   double softmax =
       4;  ///< bytes of a probability that eager code works with, which it casts where they are more than `element`
+  double normalized = 2;   ///< bytes of an element of the rows that an eager RMSNorm keeps beside its fp32 input
   double score_bytes = 0;  ///< that training keeps of each score (Training::score_bytes)
 };
 

@@ -65,7 +65,8 @@ class SecondFlashAttention final : public Provider {
     }
     if (const auto* backward = std::get_if<AttentionBackward>(&q.op)) {
       require_tensor_path(backward->dtype, q);
-      answer_backward(*backward, q.families[kSecondBackward], q.families[kSecondStreams], q, out, true);
+      answer_backward(*backward, q.families[kSecondBackward], q.families[kSecondStreams], q, out,
+                      BackwardKernels::flash2);
       return true;
     }
     return false;

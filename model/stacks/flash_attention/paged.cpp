@@ -82,6 +82,12 @@ double compiled_width(std::int64_t width) {
   return ceil_div(w, 64) * 64;
 }
 
+double doubled_width(std::int64_t width) {
+  double compiled = 64;
+  while (compiled < static_cast<double>(width)) compiled *= 2;
+  return compiled;
+}
+
 DType multiplied(DType type, DType kv_type, const Rates& m) {
   const bool takes = m.path.kind == TensorPath::Kind::wgmma && m.gpu.sm.tensor_flop_per_clk[DType::fp8] > 0;
   return takes && kv_type == DType::fp8 ? DType::fp8 : type;

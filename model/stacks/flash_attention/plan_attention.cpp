@@ -11,7 +11,8 @@
 
 namespace plumbline {
 
-using flash_attention::compiled_width, flash_attention::is_narrow, flash_attention::multiplied;
+using flash_attention::compiled_width, flash_attention::doubled_width, flash_attention::is_narrow,
+    flash_attention::multiplied;
 
 namespace {
 
@@ -178,7 +179,8 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& asked, bool appends, 
   c.math = s.dtype;
   const bool narrow = cut.narrow_family != 0 && is_narrow(s.dtype) && m.path.kind == TensorPath::Kind::wgmma;
   c.family = &families[narrow ? cut.narrow_family : cut.family];
-  const double qk_dim = compiled_width(s.qk_dim), v_dim = compiled_width(s.v_dim);
+  const auto compiled = cut.widths_double ? doubled_width : compiled_width;
+  const double qk_dim = compiled(s.qk_dim), v_dim = compiled(s.v_dim);
   const ScoreTile tile = score_tile(s, qk_dim, v_dim, cut, m);
   const double keys = tile.keys, packed = packed_heads(s, tile.rows, cut, m);
   const double tiles = tiles_in_turn(s, keys, v_dim, packed, m), rows = tiles * tile.rows;

@@ -36,12 +36,17 @@ constexpr Tile kFa3[] = {{64, 128, 128, 2, 2, 2, 2},
                          {192, 64, 96, 2, 1, 2, 1},
                          {256, 64, 80, 2, 1, 2, 1}};
 
+// by their names compiled for 64, 128 and 256 columns (H200, cuDNN 9.19)
+constexpr Tile kCudnn[] = {{64, 128, 128, 2, 2, 2, 2}, {128, 64, 128, 2, 1, 2, 1}, {256, 64, 64, 2, 1, 2, 1}};
+
 bool runs_fa3(const Rates& m, bool mma_sync) { return !mma_sync && m.path.kind != TensorPath::Kind::mma_sync; }
 
 /// Wider heads than any that is compiled take the widest one's tile.
-Tile tile_of(const AttentionBackward& s, bool fa3) {
+Tile tile_of(const AttentionBackward& s, bool fa3, bool cudnn) {
   const auto width = static_cast<double>(std::max(s.qk_dim, s.v_dim));
-  const std::span<const Tile> tiles = fa3 ? std::span<const Tile>(kFa3) : std::span<const Tile>(kFa2);
+  const std::span<const Tile> tiles = cudnn ? std::span<const Tile>(kCudnn)
+                                      : fa3 ? std::span<const Tile>(kFa3)
+                                            : std::span<const Tile>(kFa2);
   const auto found = std::find_if(tiles.begin(), tiles.end(), [&](const Tile& t) { return width <= t.width; });
   Tile t = found == tiles.end() ? tiles.back() : *found;
   if (fa3 && t.width == 128 && (s.causal || s.window > 0)) t.queries = 64;
@@ -77,6 +82,15 @@ void step_demand(Demand& d, const Tile& t, double qk, double v, const AttentionB
   d.l2 = (t.queries * (qk + v) * es + t.queries * qk * 4.0 + 8.0 * t.queries) * units::B;
 }
 
+/// cuDNN's: Q and dO of a step come while the one before is multiplied, where a second stage of them fits beside keys,
+/// values, scores, their gradients and dQ's fp32 sums; else between the two.
+double loads_exposed(const Tile& t, double qk, double v, const AttentionBackward& s, const Rates& m) {
+  const double es = bytes_of(s.dtype), stage = t.queries * (qk + v) * es;
+  const double held = t.keys * (qk + v) * es + 2 * t.queries * t.keys * es + t.queries * qk * 4.0;
+  if (held + 2 * stage <= m.gpu.sm.smem_per_block.in(units::B)) return 0;
+  return (stage * units::B / m.l2_per_sm).in(units::s)*m.clock.in(units::Hz);
+}
+
 /// A pass over that many bytes, of which DRAM carries those that L2 does not hold.
 struct Pass {
   double read = 0, written = 0, fp32 = 0;
@@ -98,12 +112,14 @@ void cut(Demand& d, const Tile& t, const AttentionBackward& s, bool fa3) {
 }  // namespace
 
 void answer_backward(const AttentionBackward& s, const FamilyScalars& family, const FamilyScalars& streams,
-                     const Question& q, Answer& out, bool mma_sync) {
+                     const Question& q, Answer& out, BackwardKernels kernels) {
   const Rates& m = q.rates;
-  const bool fa3 = runs_fa3(m, mma_sync);
-  const Tile t = tile_of(s, fa3);
-  const double qk = std::min(t.width, ceil_div(static_cast<double>(s.qk_dim), 32) * 32);
-  const double v = std::min(t.width, ceil_div(static_cast<double>(s.v_dim), 32) * 32);
+  const bool mma_sync = kernels == BackwardKernels::flash2, fa3 = runs_fa3(m, mma_sync);
+  const bool cudnn = kernels == BackwardKernels::cudnn && fa3;
+  const Tile t = tile_of(s, fa3, cudnn);
+  const double step = cudnn ? t.width : 32;  // columns that are compiled apart
+  const double qk = std::min(t.width, ceil_div(static_cast<double>(s.qk_dim), step) * step);
+  const double v = std::min(t.width, ceil_div(static_cast<double>(s.v_dim), step) * step);
   const double halves = std::max(1.0, ceil_div(static_cast<double>(std::max(s.qk_dim, s.v_dim)), t.width));
   const double es = bytes_of(s.dtype), batch = static_cast<double>(s.batch);
   const double queries = batch * static_cast<double>(s.q_heads * s.q_len);
@@ -119,6 +135,7 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   cut(main, t, s, fa3);
   step_demand(main, t, qk * halves, v * halves, s, m, mma_sync);
   main.exposed_clk = family.step_clk * t.queries * t.keys / (128.0 * (fa3 ? 128 : 64));
+  if (cudnn) main.exposed_clk += loads_exposed(t, qk, v, s, m);
   main.once_clk = masked_blocks(forward_of(s), t.queries, t.keys, main.plan.steps) * mask_clk(t.queries * t.keys, m) +
                   family.start_clk;
   main.dram_read = ((q_values + keys + spilled * o_values) * es + per_row + spilled * per_row) * units::B;

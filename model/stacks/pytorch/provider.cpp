@@ -58,7 +58,9 @@ constexpr std::array<FamilyDeclaration, kPyTorchFamilies> kDeclared{
 
 /// Tiles of a causal mask in the order of their queries: long ones come late, so that 1024 queries of 32 heads, 256 tiles,
 /// take 32.6 us with the mask and 32.5 without (H200, 2026-11-23).
-constexpr PrefillCut kCudnn{false, false, false};
+/// Heads of 80 and 96 columns run the kernels of 128: by name, and in their time (H200, 2026-11-24).
+constexpr PrefillCut kCudnn{
+    .packs_heads = false, .longest_first = false, .tiles_by_mask = false, .widths_double = true};
 /// By its grids (H200, 2026-11-23): 8 parts of the keys of 32 heads, none of 128 heads nor of 129 keys; two halves of 256
 /// columns.
 constexpr DecodeCut kCudnnDecode{2, 128, true};
@@ -92,7 +94,8 @@ class PyTorch final : public Provider {
     }
     if (const auto* backward = std::get_if<AttentionBackward>(&q.op)) {
       require_tensor_path(backward->dtype, q);
-      answer_backward(*backward, q.families[kCudnnBackward], q.families[flash_attention::kAppend], q, out);
+      answer_backward(*backward, q.families[kCudnnBackward], q.families[flash_attention::kAppend], q, out,
+                      BackwardKernels::cudnn);
       return true;
     }
     if (const auto* gemm = std::get_if<Gemm>(&q.op)) return answer_gemv(*gemm, q, out);
