@@ -4,7 +4,7 @@
 // moments behind a hot one: watts over degrees is what heat adds.
 //
 //   nvcc -std=c++20 -O3 -gencode=arch=compute_90a,code=sm_90a -I. tools/energy_paths.cu kernels/common/tensor_map.cu
-//     validate/board/nvml_board.cpp arch/... -o energy_paths -ldl
+//     validate/board/nvml_board.cpp -o energy_paths -ldl
 //   ./energy_paths [SECONDS a run, 0.8]
 #include <cstdio>
 #include <cstdlib>
