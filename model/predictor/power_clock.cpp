@@ -76,7 +76,6 @@ void add_polling_energy(OpPrediction& op, const Rates& m) {
   if (taken <= Joules{}) return;
   op.chip_energy += taken;
   set_power(op, m, 1);
-  if (*op.power > m.power->skipped_more_from) reprice(op, m, 1);  // more cycles are skipped for it
 }
 
 void reprice(OpPrediction& op, const Rates& m, double share) {

@@ -268,7 +268,6 @@ Calibration random_power() {
   set(c, "droop_ratio_per_W", between(0, 0.002));
   set(c, "droop_from_W", between(50, 500));
   set(c, "leakage_W_per_K", between(0, 0.3));
-  set(c, "polling_W", between(0, 20));
   set(c, "cool_C", between(20, 50));
   set(c, "thermal_K_per_W", between(0, 0.1));
   return c;
