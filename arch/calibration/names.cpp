@@ -70,6 +70,7 @@ constexpr std::array kPower{
     "load_store_J_per_B"sv,
     "link_J_per_B"sv,
     "links_awake_W"sv,
+    "polling_W"sv,
     "memory_supply_fraction"sv,
     "move_toggle_ternary"sv,
     "move_toggle_uniform"sv,

@@ -65,6 +65,8 @@ struct Demand {
   Seconds
       next_tile_wait;  ///< per CTA of a persistent launch but for the last: from its end to the next one's first step
   double exposed_clk = 0;  ///< per CTA and step: clocks that overlap with nothing (softmax not hidden, barriers)
+  /// Its warps wait for bytes, and for room, by polling barriers in shared memory: rings that a copy engine fills.
+  bool polls = false;
   // per CTA, once
   double once_clk = 0;    ///< prologue and epilogue clocks that the next CTA on the SM does not hide
   double serial_clk = 0;  ///< clocks in which the CTA's own steps stand still (epilogue)

@@ -64,6 +64,7 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
   p.l2 = s.number("l2_J_per_B") * (units::J / units::B);
   p.dram_read = s.number("dram_read_J_per_B") * (units::J / units::B);
   p.dram_write = s.number("dram_write_J_per_B") * (units::J / units::B);
+  p.polling = s.number_or("polling_W", 0) * units::W;
   p.link = s.number_or("link_J_per_B", 0) * (units::J / units::B);
   p.links_awake = s.number_or("links_awake_W", 0) * units::W;
   p.memory_supply = s.number_or("memory_supply_fraction", 1);
@@ -126,6 +127,13 @@ Activity activity(const Demand& d, Flops useful_tensor, DType math, const Stream
   return a;
 }
 
+Seconds polled(const Demand& d, Seconds time, double sm_count, Hertz clock) {
+  if (!d.polls) return {};
+  const double ctas = static_cast<double>(d.plan.ctas);
+  const Seconds busy = ctas * d.plan.steps * d.tensor_clk / sm_count / clock;
+  return std::max(Seconds{}, std::min(1.0, ctas / sm_count) * time - busy);
+}
+
 namespace {
 
 /// Bits that differ from one of two standard normal numbers to the other, of their 16: 5.63 in bf16, 6.86 in fp16, which has
@@ -149,7 +157,7 @@ LaunchEnergy energy_of(const Activity& a, DType math, const PowerScalars& p, Dat
   const double zeros = data == DataPattern::zeros ? tensor : p.zero_rows_toggle;
   LaunchEnergy e;
   e.chip = (a.tensor * tensor + a.padded * zeros) * p.tensor[math] + a.fp32 * p.fp32 * tensor + a.sfu * p.sfu +
-           (a.instructions * p.instruction + a.smem * p.smem + a.l2 * p.l2) * move;
+           (a.instructions * p.instruction + a.smem * p.smem + a.l2 * p.l2) * move + a.polling * p.polling;
   const Joules moved = (a.dram_read * p.dram_read + a.dram_write * p.dram_write) * move;
   e.memory = p.memory_supply * moved;
   e.chip += moved - e.memory;

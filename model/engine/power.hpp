@@ -1,14 +1,16 @@
 // Power, energy and the clock that a power cap leaves.
 //
 //   P(f, T) = constant + clocked (f/f_boost) v(f) + leakage (T - T_ref)
-//             + [ v(f) sum_k n_k e_k  +  DRAM bytes x their energy ] / t(f),      v(f) = (V(f)/V(f_boost))^2
+//             + [ v(f) (sum_k n_k e_k + polling) + DRAM bytes x their energy ] / t(f),  v(f) = (V(f)/V(f_boost))^2
 //
 // n_k counts what a launch does on the chip (tensor FLOPs by format, FP32 and SFU operations, instructions, bytes
 // through shared memory and L2), from the same Demand that its time comes from; t(f) is that time with SM cycles at f
 // and DRAM in its own time. V is flat up to a knee and rises linearly above it (arXiv 2607.00819: A40 to H200 need no
 // more). The memory has a supply of its own, on which
 // a part of a DRAM byte's energy is spent; the way through the chip takes the other. The temperature follows the power:
-// T = T_cool + R x P. The n_k e_k do not depend on f, so a launch's energy is two numbers, worked out once.
+// T = T_cool + R x P. The n_k e_k do not depend on f, so a launch's energy is two numbers, worked out once. Warps that
+// wait for a copy engine's bytes poll barriers meanwhile, which is work too: watts of an SM for the time that its tensor
+// units rest, at the boost clock.
 //
 // Two clocks: the regulator sets f so that the mean power meets the cap (tens of ms); within microseconds the SMs skip
 // cycles of it where tensor units work: a fixed share, and beyond some power (bursts on random data) more with every
@@ -48,6 +50,8 @@ struct PowerScalars {
   JoulesPerFlop fp32;
   Joules sfu, instruction;  ///< of one thread's operation; `instruction`: beyond what it computes
   JoulesPerByte smem, l2, dram_read, dram_write;
+  /// Of all SMs while their warps poll barriers (Demand::polls), at the boost clock; 0: not measured.
+  Watts polling;
   JoulesPerByte link;        ///< sent over NVLink to another GPU, both ends' way through L2 with it; 0: never measured
   Watts links_awake;         ///< what a board's NVLinks take while its GPU works with others, whether they carry or not
   double memory_supply = 1;  ///< share of a DRAM byte's energy on the memory's own supply; the rest is the chip's
@@ -97,8 +101,13 @@ struct Activity {
   Flops fp32;
   double sfu = 0, instructions = 0;
   Bytes smem, l2, dram_read, dram_write;
+  Seconds polling;  ///< in which warps poll x their share of the SMs
 };
 Activity activity(const Demand& demand, Flops useful_tensor, DType math, const StreamingMultiprocessor& sm);
+
+/// How long the warps of a launch that takes `time` poll, x the share of the SMs that they are on: while the tensor units
+/// of those SMs, at `clock`, rest.
+Seconds polled(const Demand& demand, Seconds time, double sm_count, Hertz clock);
 
 struct LaunchEnergy {
   Joules chip;    ///< at the boost clock's voltage

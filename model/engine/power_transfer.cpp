@@ -24,6 +24,7 @@ PowerScalars at_boost(const PowerScalars& power, double ratio) {
   p.dram_write *= dram;
   p.memory_supply = power.memory_supply / dram;
   p.clocked *= ratio * v;
+  p.polling *= ratio * v;
   return p;
 }
 
@@ -44,6 +45,7 @@ PowerScalars scaled_to(const PowerScalars& power, const GpuNumbers& from, const 
   p.sfu *= logic;
   p.instruction *= logic;
   p.smem *= logic;
+  p.polling *= logic * static_cast<double>(to.sm_count) / static_cast<double>(from.sm_count);
   // The way through L2 to DRAM and back is wires and interfaces: 118 pJ a DRAM byte on an A100, 122 on a Hopper, by the
   // same kernels (docs/sources.md: power), each at its own boost clock. As it is.
   p.l2 = power.l2;

@@ -38,6 +38,15 @@ void add_link_energy(OpPrediction& op, const Rates& m) {
 
 namespace {
 
+/// Power, its band and the energy of an op whose time is known.
+void set_power(OpPrediction& op, const Rates& m, double share) {
+  op.power = run_power(*m.power, share, run_energy(op), op.time);
+  op.energy = *op.power * op.time;
+  const PowerScalars::Band& band = power_band(*m.power, *op.power, m.power->regulator_aim * m.power_cap, op.time);
+  op.power_low = band.low * *op.power;
+  op.power_high = band.high * *op.power;
+}
+
 /// `left`: share of the SM cycles that is left where tensor units work.
 void price_launches(OpPrediction& op, const Rates& m, double share, double left) {
   op.time = Seconds{};
@@ -54,14 +63,20 @@ void price_launches(OpPrediction& op, const Rates& m, double share, double left)
     cycles += l.time.total * l.clock + m.gap_graph * (m.clock * share);
   }
   op.clock = cycles / op.time;
-  op.power = run_power(*m.power, share, run_energy(op), op.time);
-  op.energy = *op.power * op.time;
-  const PowerScalars::Band& band = power_band(*m.power, *op.power, m.power->regulator_aim * m.power_cap, op.time);
-  op.power_low = band.low * *op.power;
-  op.power_high = band.high * *op.power;
+  set_power(op, m, share);
 }
 
 }  // namespace
+
+void add_polling_energy(OpPrediction& op, const Rates& m) {
+  Joules taken;
+  for (const LaunchPrediction& l : launches_of(op)) {
+    taken += polled(l.demand, l.time.total, static_cast<double>(m.gpu.sm_count), m.clock) * m.power->polling;
+  }
+  if (taken <= Joules{}) return;
+  op.chip_energy += taken;
+  set_power(op, m, 1);
+}
 
 void reprice(OpPrediction& op, const Rates& m, double share) {
   const double usual = 1 - m.power->skipped_cycles;

@@ -13,6 +13,9 @@ void set_energies(OpPrediction& op, const Rates& rates);
 /// Of an op that sends to other GPUs over NVLink, beside set_energies(): what the links take for its bytes, and awake for
 /// its time. It goes with neither clock nor voltage, as the memory's own supply.
 void add_link_energy(OpPrediction& op, const Rates& rates);
+/// Of an op that is priced at the boost clock, beside set_energies(): what its warps take that poll while they wait.
+/// The load line of bursts, by which cycles are skipped, does not see it: where it acts, tensor units hardly rest.
+void add_polling_energy(OpPrediction& op, const Rates& rates);
 /// Prices the launches of `op` again at a share of the boost clock; adds power, energy and clock.
 void reprice(OpPrediction& op, const Rates& rates, double clock_share);
 /// The time that reprice() gives, and nothing else: for the clocks that a search tries.

@@ -206,6 +206,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
     set_energies(out, m);
     if (sends_by_nvlink(op, m)) add_link_energy(out, m);
     reprice(out, m, 1);
+    add_polling_energy(out, m);
   }
   conclude(out, machine);
 }

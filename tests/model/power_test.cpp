@@ -200,6 +200,49 @@ TEST(Power, LeakageFollowsTheTemperature) {
   EXPECT_NEAR(settled_power(p, 1, 30.0 * units::W).in(units::W), 100, 1e-9);
 }
 
+TEST(Power, WarpsPollWhileTheTensorUnitsOfTheirSMsRest) {
+  Demand d;
+  d.plan.ctas = 33;
+  d.plan.steps = 10;
+  d.tensor_clk = 100;
+  const auto us = [&](double time_us) { return polled(d, time_us * units::us, 132, 1.0 * units::GHz).in(units::us); };
+  EXPECT_EQ(us(10), 0) << "such warps do not poll";
+  d.polls = true;
+  // a quarter of the SMs for 10 us, less 33 x 10 x 100 clocks on 132 SMs: 0.25 us
+  EXPECT_NEAR(us(10), 2.25, 1e-9);
+  EXPECT_EQ(us(0.5), 0);
+  PowerScalars p = *read_power_scalars(powered());
+  p.polling = 40.0 * units::W;
+  Activity work;
+  work.polling = 2.25 * units::us;
+  EXPECT_NEAR(energy_of(work, DType::bf16, p, DataPattern::zeros).chip.in(units::J), 90e-6, 1e-12);
+}
+
+/// Whatever the energies, more of any work never takes less.
+RC_GTEST_PROP(PowerLaws, MoreWorkTakesMoreEnergy, ()) {
+  PowerScalars p = *read_power_scalars(powered());
+  p.smem = between(0, 5) * 1e-12 * (units::J / units::B);
+  p.l2 = between(0, 50) * 1e-12 * (units::J / units::B);
+  p.polling = between(0, 60) * units::W;
+  Activity some;
+  some.tensor = between(0, 1e12) * units::FLOP;
+  some.smem = between(0, 1e10) * units::B;
+  some.l2 = between(0, 1e10) * units::B;
+  some.dram_read = between(0, 1e9) * units::B;
+  some.dram_write = between(0, 1e9) * units::B;
+  some.polling = between(0, 1e-3) * units::s;
+  Activity more = some;
+  more.tensor *= between(1, 2);
+  more.smem *= between(1, 2);
+  more.l2 *= between(1, 2);
+  more.dram_read *= between(1, 2);
+  more.dram_write *= between(1, 2);
+  more.polling *= between(1, 2);
+  const LaunchEnergy less = energy_of(some, DType::bf16, p, DataPattern::normal),
+                     all = energy_of(more, DType::bf16, p, DataPattern::normal);
+  RC_ASSERT(all.chip >= less.chip && all.memory >= less.memory);
+}
+
 TEST(Power, NothingIsSaidOfACardWithoutEnergies) {
   const auto m = make_machine(toy_gpu(), toy_calibration(), MachineOptions{"trt-llm", ClockMode::steady, {}, {}});
   EXPECT_FALSE(predict(kCube, m).power.has_value());

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include "arch/error.hpp"
+#include "validate/fit/power_cards.hpp"
 #include "validate/fit/power_columns.hpp"
 #include "validate/fit/power_counts.hpp"
 #include "validate/fit/power_search.hpp"
@@ -16,7 +18,8 @@ namespace {
 
 using namespace power_fit;
 
-constexpr double kReference_C = 50;
+constexpr double kUsual_C = 50;  // of a chip whose rows say nothing of it
+constexpr const char* kLeakage = "leakage_W_per_K";
 /// Near the cap a row without a clock of its own may run at any.
 constexpr double kSurelyBelowCap = 0.9;
 /// What is searched beside the energies.
@@ -141,44 +144,6 @@ Shape best_shape(const std::vector<PowerCounts>& rows, double memory_supply) {
   return shape_of(best, memory_supply);
 }
 
-/// The memory's own reading as a straight line of DRAM traffic: picojoules a byte, and what it takes at rest.
-struct MemoryLine {
-  double pJ_per_B = 0, rest_W = 0;
-};
-
-/// From cold work and work that moves nothing. Zeros where the board has no such reading.
-MemoryLine memory_line(const std::vector<PowerCounts>& rows) {
-  double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
-  for (const PowerCounts& c : rows) {
-    if (!c.row->memory_power || c.data != DataPattern::normal) continue;
-    if (c.row->warm && c.work.l2 / c.time > 1.0 * units::TB_per_s) continue;  // what the L2 loses is not in the counts
-    const double x = ((c.work.dram_read + c.work.dram_write) / c.time).in(units::TB_per_s);
-    const double y = c.row->memory_power->in(units::W);
-    n += 1, sx += x, sy += y, sxx += x * x, sxy += x * y;
-  }
-  const double spread = n * sxx - sx * sx;
-  if (n < 3 || spread <= 0) return {};
-  MemoryLine line;
-  line.pJ_per_B = std::max(0.0, (n * sxy - sx * sy) / spread);
-  line.rest_W = (sy - line.pJ_per_B * sx) / n;
-  return line;
-}
-
-/// What L2 does not keep of warm operands is a matter of its replacement, and the plans' weakest count: the memory's
-/// reading says how much it was.
-void count_traffic_of_warm_rows(const MemoryLine& line, std::vector<PowerCounts>& rows) {
-  if (line.pJ_per_B <= 0) return;
-  for (PowerCounts& c : rows) {
-    if (!c.row->warm || !c.row->memory_power) continue;
-    const double TB_per_s = std::max(0.0, c.row->memory_power->in(units::W)-line.rest_W) / line.pJ_per_B;
-    const Bytes counted = c.work.dram_read + c.work.dram_write;
-    const double read = counted > Bytes{} ? c.work.dram_read / counted : 1;
-    const Bytes moved = TB_per_s * units::TB_per_s * c.time;
-    c.work.dram_read = read * moved;
-    c.work.dram_write = (1 - read) * moved;
-  }
-}
-
 /// What the SMs skip of their cycles where tensor units work.
 struct SkippedCycles {
   double usual = 0, per_W = 0, from_W = 0, median_error = 0;
@@ -196,13 +161,13 @@ double cycles_left_at(const SkippedCycles& skipped, double watts) {
 /// `usual` from rows of moderate power; then the threshold by trial and the slope by least squares. Power of bursts is
 /// the model's, at the measured time.
 SkippedCycles fit_skipped_cycles(const std::vector<PowerCounts>& rows, const Shape& shape,
-                                 const Eigen::VectorXd& energies) {
+                                 const Eigen::VectorXd& energies, double leakage_W_per_K, const HeatLine& heat) {
   constexpr double kModerate_W = 750, kLeast_W = 700, kMost_W = 1000, kTrial_W = 5;
   std::vector<double> watts, skipped, moderate;
   const Columns columns_of(shape);
   for (const PowerCounts& c : rows) {
     if (!c.cycles_left) continue;
-    watts.push_back(columns_of(c).dot(energies));
+    watts.push_back(with_heat(columns_of(c).dot(energies), leakage_W_per_K, heat));
     skipped.push_back(1 - *c.cycles_left);
     if (watts.back() < kModerate_W) moderate.push_back(skipped.back());
   }
@@ -264,25 +229,11 @@ double fit_tensor_limit(const std::vector<PowerCounts>& rows, const Shape& shape
   return watts.empty() ? 0 : median(std::move(watts));
 }
 
-/// The chip's temperature as a straight line of power: reports and leakage need no more.
-Eigen::Vector2d fit_temperature(const std::vector<PowerCounts>& rows) {
-  double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
-  for (const PowerCounts& c : rows) {
-    if (!c.row->temperature_C) continue;
-    n += 1, sx += c.watts, sy += *c.row->temperature_C, sxx += c.watts * c.watts;
-    sxy += c.watts * *c.row->temperature_C;
-  }
-  const double spread = n * sxx - sx * sx;
-  if (n < 3 || spread <= 0) return {kReference_C, 0};
-  const double slope = std::max(0.0, (n * sxy - sx * sy) / spread);
-  return {(sy - slope * sx) / n, slope};
-}
-
 /// What is fitted after the energies.
 struct Rest {
   SkippedCycles skipped;
-  double aim = 1, tensor_limit = 0;
-  Eigen::Vector2d heat;
+  double aim = 1, tensor_limit = 0, leakage_W_per_K = 0;
+  HeatLine heat;
 };
 
 void store(const Gpu& gpu, const Solved& solved, const Shape& shape, const Rest& rest, const std::string& source,
@@ -292,14 +243,14 @@ void store(const Gpu& gpu, const Solved& solved, const Shape& shape, const Rest&
     into.power[name] = Scalar{value, why};
   };
   for (std::size_t i = 0; i < kNames.size(); ++i) {
-    const bool watts = i == kConstant || i == kClocked;
+    const bool watts = is_watts(kNames[i]);
     const double value = solved.energies[static_cast<Eigen::Index>(i)] * (watts ? 1 : kPico);
     set(kNames[i], value, value > 0 ? source : source + "; 0: other terms say it all");
   }
   set("boost_clock_Hz", gpu.boost_clock.in(units::Hz), "the boost clock at whose voltage the energies hold");
-  set("reference_C", kReference_C, "the temperature at which constant_W holds");
-  set("cool_C", rest.heat[0], source + ", chip temperature as a line of power");
-  set("thermal_K_per_W", rest.heat[1], source + ", chip temperature as a line of power");
+  set("reference_C", rest.heat.cool_C, "the temperature at which constant_W holds: the chip's at 0 W");
+  set("cool_C", rest.heat.cool_C, source + ", chip temperature as a line of power");
+  set("thermal_K_per_W", rest.heat.kelvin_per_W, source + ", chip temperature as a line of power");
   set("memory_supply_fraction", shape.memory_supply, source + "; from the reading of the memory's domain");
   set("knee_fraction", shape.knee, source);
   set("floor_voltage_fraction", shape.floor_voltage, source);
@@ -317,6 +268,11 @@ void store(const Gpu& gpu, const Solved& solved, const Shape& shape, const Rest&
         source +
             "; tensor power as if on normal data, where runs on zeros are held down below three quarters of the cap");
   }
+}
+
+double leakage_of(const Calibration& calibration) {
+  const auto slope = calibration.power.find(kLeakage);
+  return slope == calibration.power.end() ? 0 : slope->second.value;
 }
 
 /// Nothing runs, clocks at their lowest: tells what goes with the clock from what does not.
@@ -390,24 +346,29 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
   const double per_byte = memory.pJ_per_B;
   count_traffic_of_warm_rows(memory, powered);
   powered.push_back(at_rest(idle, gpu));
+  Rest rest;
+  rest.heat = fit_temperature(powered, kUsual_C);
+  rest.leakage_W_per_K = leakage_of(start);
+  without_heat(rest.leakage_W_per_K, rest.heat, powered);
+  const std::map<std::string, double> cards = memory_of_cards(powered);
   Shape shape;
   Solved solved;
   double supply = shape.memory_supply;
   for (int round = 0; round < 2; ++round) {  // the share needs the whole energy of a byte, which hardly depends on it
-    shape = best_shape(powered, supply);
-    solved = solve(powered, shape);
+    const std::vector<PowerCounts> on_one_card = as_on_one_card(powered, cards, supply);
+    shape = best_shape(on_one_card, supply);
+    solved = solve(on_one_card, shape);
     const double whole = 0.5 * (solved.energies[kRead] + solved.energies[kWrite]);
     if (per_byte > 0 && whole > 0) supply = std::clamp(per_byte / whole, 0.05, 1.0);
   }
   PowerFit fit;
-  Rest rest;
-  rest.skipped = fit_skipped_cycles(counted, shape, solved.energies);
+  rest.skipped = fit_skipped_cycles(counted, shape, solved.energies, rest.leakage_W_per_K, rest.heat);
   rest.aim = fit_aim(counted, gpu);
   rest.tensor_limit = fit_tensor_limit(counted, shape, solved.energies, gpu);
-  rest.heat = fit_temperature(powered);
   fit.skipped_median = rest.skipped.median_error;
   fit.calibration = start;
   fit.calibration.power.clear();
+  if (rest.leakage_W_per_K > 0) fit.calibration.power[kLeakage] = start.power.at(kLeakage);
   store(gpu, solved, shape, rest, source, fit.calibration);
   fit.scalars = *read_power_scalars(fit.calibration);
   fit.power_rows = static_cast<long>(powered.size());

@@ -38,6 +38,7 @@ struct PowerRow {
   HeldOut held_out = HeldOut::no;
   std::string text;   ///< "gemm bf16 M=...": for people
   std::string place;  ///< "power.csv:17"
+  std::string card;   ///< the recording that it is of, and so the card; empty: of cards that are not told apart
 };
 inline const std::string& place_of(const PowerRow& row) { return row.place; }
 /// How it ran: warm or cold, cut as it was launched. Points into the row.

@@ -6,7 +6,7 @@ namespace plumbline {
 
 bool is_watts(const char* name) {
   const std::string_view text = name;
-  return text == "constant_W" || text == "clocked_W";
+  return text == "constant_W" || text == "clocked_W" || text == "polling_W";
 }
 
 std::vector<PowerScalars> unit_scalars(std::span<const char* const> names, const PowerScalars& shape) {

@@ -14,7 +14,21 @@ namespace power_fit {
 
 /// The energies that a fit of whole kernels solves for, by their names in a calibration's power section: the order of
 /// its columns.
-enum Column { kConstant, kClocked, kBf16, kFp8, kFp32, kSfu, kInstruction, kSmem, kL2, kRead, kWrite, kColumns };
+enum Column {
+  kConstant,
+  kClocked,
+  kBf16,
+  kFp8,
+  kFp32,
+  kSfu,
+  kInstruction,
+  kSmem,
+  kL2,
+  kRead,
+  kWrite,
+  kPolling,
+  kColumns
+};
 inline constexpr std::array<const char*, kColumns> kNames{"constant_W",
                                                           "clocked_W",
                                                           "tensor_bf16_J_per_FLOP",
@@ -25,7 +39,8 @@ inline constexpr std::array<const char*, kColumns> kNames{"constant_W",
                                                           "smem_J_per_B",
                                                           "l2_J_per_B",
                                                           "dram_read_J_per_B",
-                                                          "dram_write_J_per_B"};
+                                                          "dram_write_J_per_B",
+                                                          "polling_W"};
 
 }  // namespace power_fit
 

@@ -27,7 +27,8 @@ PowerCounts count_work(const PowerRow& row, PowerPlanner& planner, const Gpu& gp
   PowerCounts c;
   double tensor_clk = 0;
   for (int i = 0; i < p.launch_count; ++i) {
-    const Demand& d = p.launches[static_cast<std::size_t>(i)].demand;
+    const LaunchPrediction& l = p.launches[static_cast<std::size_t>(i)];
+    const Demand& d = l.demand;
     const Activity a = activity(d, d.tensor_clk > 0 ? p.tensor : Flops{}, p.math, gpu.sm);
     c.work.tensor += a.tensor;
     c.work.padded += a.padded;
@@ -38,6 +39,8 @@ PowerCounts count_work(const PowerRow& row, PowerPlanner& planner, const Gpu& gp
     c.work.l2 += a.l2;
     c.work.dram_read += a.dram_read;
     c.work.dram_write += a.dram_write;
+    const Seconds took = l.time.total / p.time * row.time;
+    c.work.polling += polled(d, took, static_cast<double>(gpu.sm_count), gpu.boost_clock);
     tensor_clk += static_cast<double>(d.plan.ctas) * d.plan.steps * d.tensor_clk;
   }
   c.math = p.math;

@@ -48,6 +48,7 @@ void add_recording(const std::string& file, std::vector<PowerRow>& rows) {
   for (const Measurement& m : read_recording(file).cases) {
     if (!m.fault.empty()) continue;
     rows.push_back(row_of(m, m.kernels));
+    rows.back().card = file;
     rows.back().text = case_text(m.what) + (m.kernels == KernelSet::library ? ", library" : "");
   }
 }

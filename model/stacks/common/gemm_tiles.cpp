@@ -144,6 +144,7 @@ Demand launch_demand(const Context& c, const TileLayout& layout, const WorkSplit
     d.smem_hidden_clk = 2 * out / c.smem_port;
   }
   d.step_latency = layout.step_latency;
+  d.polls = c.path.kind != TensorPath::Kind::mma_sync;
   d.in_flight = e.stages * e.stage_bytes * units::B;
   double panels = c.a_bytes + c.w_bytes;
   if (traffic == Traffic::counted && panels > c.rates.l2_capacity.in(units::B)) {

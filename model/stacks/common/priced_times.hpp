@@ -30,14 +30,14 @@ class PricedTimes {
 
   Priced price(std::span<const PlannedLaunch> plan) {
     take(plan);
-    return settled(time_at(1));
+    return settled(time_at_boost());
   }
 
   /// The same, or nothing better than `best` where the plan is no better at the boost clock, or no better at the clock
   /// that `best` settles at and over the cap there.
   Priced price(std::span<const PlannedLaunch> plan, const Priced& best) {
     take(plan);
-    const Seconds at_boost = time_at(1);
+    const Seconds at_boost = time_at_boost();
     if (at_boost >= best.time) return best;
     if (m_.clock_mode == ClockMode::steady && best.share < 1) {
       const PowerScalars& p = *m_.power;
@@ -65,6 +65,14 @@ class PricedTimes {
 
   std::span<const LaunchPrediction> launches() const { return std::span(launches_).first(count_); }
   Seconds time_at(double share) const { return plumbline::time_at(launches(), energy_, m_, share); }
+  /// With what warps take that poll meanwhile, which goes with the time (power_clock.hpp, add_polling_energy()).
+  Seconds time_at_boost() {
+    const Seconds time = time_at(1);
+    const Seconds busy = time - static_cast<double>(count_) * m_.gap_graph;
+    const double sms = static_cast<double>(m_.gpu.sm_count);
+    energy_.chip += polled(launches_.front().demand, busy, sms, m_.clock) * m_.power->polling;
+    return time;
+  }
   Priced settled(Seconds at_boost) const {
     const double share = clock_share_of(launches(), energy_, m_, at_boost);
     return {share < 1 ? time_at(share) : at_boost, share};

@@ -60,6 +60,7 @@ Demand item_demand(const AttentionDecode& s, const DecodeTask& t, const DecodeVa
   // then the next item's page numbers come from memory, and its first keys, beside others'
   d.next_tile_wait = m.gpu.memory.latency + m.dram_latency;
   d.in_flight = stages * keys * t.key_bytes * units::B;
+  d.polls = true;
   return d;
 }
 

@@ -25,6 +25,7 @@ Activity random_work() {
   a.l2 = between(0, 1e10) * units::B;
   a.dram_read = between(0, 1e9) * units::B;
   a.dram_write = between(0, 1e9) * units::B;
+  a.polling = between(0, 1e-3) * units::s;
   return a;
 }
 
