@@ -58,6 +58,7 @@ struct Demand {
   double port_fill_clk = 0;  ///< per CTA and step: the same beside another CTA, whose waits for DRAM it hides behind
   Seconds step_latency;      ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
   double chain_clk = 0;      ///< per CTA and step: instructions that wait for each other, SM clocks; at least so long
+  double dealt_clk = 0;      ///< once: until the last CTA has ended, SM clocks, where the planner dealt them out itself
   Seconds start;             ///< once: until the first step of all the CTAs that begin together has come
   Seconds
       next_tile_wait;  ///< per CTA of a persistent launch but for the last: from its end to the next one's first step
