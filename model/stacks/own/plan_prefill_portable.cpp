@@ -92,7 +92,8 @@ own::SmShare share_of(const Demand& d, const PortablePrefillVariant& v, const At
 }
 
 /// The CTAs of a launch in its order: longest first where a mask makes them unequal (flash_portable.cuh, Place).
-std::vector<own::CtaBatch> batches_of(const PortablePrefillVariant& v, const AttentionPrefill& s, const BlockCount& blocks) {
+std::vector<own::CtaBatch> batches_of(const PortablePrefillVariant& v, const AttentionPrefill& s,
+                                      const BlockCount& blocks) {
   const auto heads = static_cast<double>(s.batch * s.q_heads);
   if (!s.causal) return {{blocks.longest, heads * blocks.tiles}};
   std::vector<own::CtaBatch> batches;

@@ -21,9 +21,8 @@ struct Alike {
   std::size_t held = 0;
 
   std::size_t at_steps() const {
-    return static_cast<std::size_t>(
-        std::count_if(ctas.begin(), ctas.begin() + static_cast<std::ptrdiff_t>(held),
-                      [](const Running& r) { return r.start_clk <= 0; }));
+    return static_cast<std::size_t>(std::count_if(ctas.begin(), ctas.begin() + static_cast<std::ptrdiff_t>(held),
+                                                  [](const Running& r) { return r.start_clk <= 0; }));
   }
 };
 

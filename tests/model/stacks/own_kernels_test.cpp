@@ -307,7 +307,8 @@ TEST_F(OnHopper, WavesOfMmaSyncBeginAndEndTogether) {
                    20 * 16384 / 1e6);
   wide.sm_count = 2000;
   plan.splits = 2;
-  EXPECT_DOUBLE_EQ(demand(128000, toy_machine(wide, calibration(), KernelSet::own)).serial_clk, 3 * 2000 * 65536 / 10e3);
+  EXPECT_DOUBLE_EQ(demand(128000, toy_machine(wide, calibration(), KernelSet::own)).serial_clk,
+                   3 * 2000 * 65536 / 10e3);
 }
 
 /// Beside another CTA rows of a box that are not there take the SM's port, 3.9 clocks each, and nothing of DRAM's time.
