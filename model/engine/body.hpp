@@ -129,6 +129,7 @@ class BodyTerms {
   Of<Seconds> latency() const {
     return larger(waves * steps * step(), on_sm * outstanding<N>(d, m, family)) +
            waves * N::number(standing_clk, "clk of epilogues") * clk +
+           N::number(d.dealt_clk, "clk until the last CTA has ended") * clk +
            N::number(d.start, "until the first steps have come") +
            N::number((f.waves - 1) * d.next_tile_wait, "to the next tiles");
   }

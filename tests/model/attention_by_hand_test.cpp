@@ -91,13 +91,14 @@ TEST_F(AttentionByHand, OurPortablePrefill) {
   EXPECT_DOUBLE_EQ(d.smem_clk, (32 + 4 * 32 + 32) * 1024 / 128.0);
   EXPECT_DOUBLE_EQ(d.issue_clk, (8192 * 4.5 / 32 + 1024 + 384) / 4);
   EXPECT_DOUBLE_EQ(d.l2.in(units::KiB), 32);
-  EXPECT_DOUBLE_EQ(d.chain_clk, products + 64 + 512 + 40 + 40 * 29 + 16 * 9);
-  EXPECT_NEAR((d.start * machine_.rates().dram_read).in(units::KiB), 20 * 64, 1e-6);
+  // twenty CTAs, two on each SM, whose warps take turns at a quarter's units: products, maxima and exponentials of both, half of the waits
+  EXPECT_NEAR(d.dealt_clk / (100 * (2 * (products + 64 + 512) + (40 + 40 * 29 + 16 * 9) / 2.0)), 1, 1e-9);
   EXPECT_DOUBLE_EQ(d.in_flight.in(units::KiB), 32);
   const Demand half = plan_portable_prefill(s, machine_.rates(), family, &narrow, {}).main;
   EXPECT_EQ(half.plan.ctas, 40);
   EXPECT_EQ(half.plan.ctas_per_sm, 4);
-  EXPECT_DOUBLE_EQ(half.chain_clk, 2 * (products / 4 + 16 + 128) + 40 + 24 * 29 + 16 * 9);
+  // forty of two warps, four on each SM: two warps a quarter again
+  EXPECT_NEAR(half.dealt_clk / (200 * (2 * 2 * (products / 4 + 16 + 128) + (40 + 24 * 29 + 16 * 9) / 2.0)), 1, 1e-9);
 }
 
 /// 100 KB of shared memory hold one CTA of a tile of 96 KB or of 64, and two of 48.

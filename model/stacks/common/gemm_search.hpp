@@ -18,6 +18,7 @@ inline constexpr Seconds kNoAnswer = 1e30 * units::s;
 ///   WorkSplit split(const TileLayout&, double splits) const          how `splits` parts of K are dealt out
 ///   Demand demand(const TileLayout&, const WorkSplit&, Traffic) const
 ///   GemmPlan plan(const TileLayout&, const WorkSplit&) const
+///   Demand reduction(double splits) const                            where its second launch is not the general one
 template <class Planner>
 class Search {
  public:
@@ -95,7 +96,8 @@ class Search {
     Seconds extra;
     if (split.second_launch) {
       out.reduces = true;
-      out.reduce = reduction_demand(c_.task, c_.rates, split.splits);
+      if constexpr (requires { planner_.reduction(split.splits); }) out.reduce = planner_.reduction(split.splits);
+      else out.reduce = reduction_demand(c_.task, c_.rates, split.splits);
       extra = price_total(out.reduce, c_.rates, c_.reduce, give_up) + c_.rates.gap_graph;
     }
     out.main = main;

@@ -270,7 +270,11 @@ class MmaPlanner {
     const double quarters = c.rates.gpu.sm.issue_per_clk * static_cast<double>(c.rates.gpu.sm.warp_size);
     const double waits = static_cast<double>(v.step_bytes) / kSubstepBytes * own::kFragmentClk +
                          e.stage_bytes / kCopyBytes / threads(e) * own::kCopyClk;
-    const double chain = threads(e) > quarters ? std::max(e.tensor_clk, reads) : e.tensor_clk + reads + waits;
+    // Fragments of a substep are read under the products of the one before, but for these: tiles of 128 x 128, 64 x 64 and
+    // 64 x 16 alone on their SMs take 581, 519 and 317 clocks a step (sweeps of forced tiles on an H200, 2026-11-24).
+    constexpr double kSeenReads = 0.8;
+    const double chain =
+        threads(e) > quarters ? std::max(e.tensor_clk, reads) : e.tensor_clk + kSeenReads * reads + waits;
     const double substeps = static_cast<double>(v.step_bytes) / kSubstepBytes;
     // A copy is asked for in the first substep, stages - 1 steps ahead, and waited for in the last substep before its step.
     const double ahead = e.stages - 1 - 1 / substeps;
@@ -280,7 +284,8 @@ class MmaPlanner {
   }
 
   void adapt(TileLayout& t) const {
-    ask_l2(t, c, !c.starts.whole_sectors);
+    ask_l2(t, c, false);
+    if (!c.starts.whole_sectors) t.l2_bytes *= kPiecesAsked * (1 + kSector / piece_of(*t.costs));
     add_pieces(t);
   }
 
@@ -289,12 +294,12 @@ class MmaPlanner {
     // CTAs of a wave end together: what leaves queues for the SM's ports and for L2's
     const double beside = std::clamp(std::ceil(s.ctas / c.rates.sm_count), 1.0, t.costs->resident);
     if (splits > 1) s.serial_clk = std::max(beside * parts_clk(t), parts_through_l2_clk(t, s));
-    else s.serial_clk = beside * (s.serial_clk + staging_clk(*t.costs)) + single_elements_clk(t);
+    else s.serial_clk = beside * (s.serial_clk + c.family.exposed * staging_clk(*t.costs)) + single_elements_clk(t);
     return s;
   }
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
     const TileCosts& e = *t.costs;
-    const double piece = e.tile_k * c.task.input_bytes;
+    const double piece = piece_of(e);
     Demand d = own_demand(c, t, split, traffic, again(piece));
     d.dealt_once = true;
     d.chain_clk = std::max(e.chain_clk, spilled_clk(e));
@@ -302,36 +307,59 @@ class MmaPlanner {
     if (piece < kLine && t.k_steps > 1) d.dram_share = c.family.half_lines;
     // all CTAs ask for their first step at once
     const double at_once = gemm::ctas_at_once(c, t, split);
-    d.start = std::max(d.dram_read * (at_once / split.ctas) / split.steps / (c.rates.dram_read * d.dram_share),
+    const double share = c.family.dram_share * d.dram_share;
+    d.start = std::max(d.dram_read * (at_once / split.ctas) / split.steps / (c.rates.dram_read * share),
                        at_once * d.l2 / c.rates.l2);
     return d;
   }
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
 
+  /// Four elements a thread, by 256 threads: loads of four parts at a time, then of those left over one by one, each an answer of L2.
+  /// The instructions are a division of 64 bits for the row (72), and 28 a part (44 launches of training rows of
+  /// data/studies/portable.csv, an H200: 4 % in the median, by one general rule 28).
+  Demand reduction(double splits) const {
+    constexpr double kParts = 4, kThreads = 256, kElements = 4 * kThreads, kInstructions = 72, kOfAPart = 28;
+    Demand d = gemm::reduction_demand(c.task, c.rates, splits);
+    const double warps = kThreads / static_cast<double>(c.rates.gpu.sm.warp_size);
+    d.plan.ctas = static_cast<std::int64_t>(
+        std::ceil(c.task.batch * c.task.m * std::ceil(c.task.n / kParts) * kParts / kElements));
+    d.issue_clk = warps * (kInstructions + kOfAPart * splits) / c.rates.gpu.sm.issue_per_clk;
+    d.step_latency = (std::floor(splits / kParts) + std::fmod(splits, kParts)) * c.rates.l2_mean_latency();
+    return d;
+  }
+
  private:
-  /// Where a step's piece of a row begins inside an access of DRAM, the next step asks for the rest of it again, two thirds
-  /// of the time (as WgmmaPlanner has it).
+  static constexpr double kSector = 32;
+  /// Rows that begin within a sector: each piece of a row touches one more, and answers for parts of lines come so much slower
+  /// (launches of the same tiles with K of whole lines and 8 elements more, an H200, 2026-11-24: 1.2 to 1.7 of the time).
+  static constexpr double kPiecesAsked = 1.45;
+
+  /// Bytes of a row in a step.
+  double piece_of(const TileCosts& e) const { return e.tile_k * c.task.input_bytes; }
+
+  /// Rows that begin inside an access of DRAM's: each piece touches one sector more, which the next step asks for again; four
+  /// tenths of them cross DRAM's interface again (the same sweeps).
   double again(double piece) const {
-    constexpr double kAccess = 64, kTwice = 2.0 / 3;
-    return kTwice * c.starts.inside * kAccess / piece;
+    constexpr double kCrosses = 0.41;
+    return c.starts.inside > 0 ? kCrosses * kSector / piece : 0;
   }
 
   /// Parts leave the registers as pairs of fp32, of which a store of a warp has 32 bytes of each of eight rows (swapped: 32
   /// bytes of each of four, one value a lane): a row a clock. Of rows that do not begin at whole sectors half touch two.
   double parts_clk(const TileLayout& t) const {
-    constexpr double kFloat = 4, kSector = 32, kTwoSectors = 1.5;
+    constexpr double kFloat = 4, kTwoSectors = 1.5, kAgainstReads = 1.9;  // stores wait for each other at the port
     const TileCosts& e = *t.costs;
     const double width = std::ceil(c.task.n / 4) * 4;
     const double sectors = std::fmod(width * kFloat, kSector) == 0 ? 1 : kTwoSectors;
-    return sectors * std::min(e.tile_m, c.task.m) * std::min(e.tile_n, c.task.n) * kFloat / kSector;
+    return kAgainstReads * sectors * std::min(e.tile_m, c.task.m) * std::min(e.tile_n, c.task.n) * kFloat / kSector;
   }
 
-  /// ... of all CTAs of a wave, through L2.
+  /// ... of all CTAs of a wave, through L2, which takes stores at a third of the rate at which it gives.
   double parts_through_l2_clk(const TileLayout& t, const WorkSplit& s) const {
-    constexpr double kFloat = 4;
+    constexpr double kFloat = 4, kOfReads = 3;
     const TileCosts& e = *t.costs;
     const double part = std::min(e.tile_m, c.task.m) * std::min(e.tile_n, c.task.n) * kFloat;
-    return gemm::ctas_at_once(c, t, s) * part * units::B / c.rates.l2 / c.clk;
+    return kOfReads * gemm::ctas_at_once(c, t, s) * part * units::B / c.rates.l2 / c.clk;
   }
 
   /// A result is scaled and rounded on ordinary lanes, laid into shared memory and read from there.
@@ -371,10 +399,12 @@ class MmaPlanner {
     return std::fmod(c.task.k * c.task.input_bytes, kUnit) != 0;
   }
 
-  /// Pieces need addresses in registers, of which three CTAs of the tile of 128 x 64 leave 168 a thread: it fills them all, and a
-  /// step of what it lays aside in memory takes 8500 clocks. (777 x 1000 x 1002 takes 77 us on an H200, 16 steps, a CTA an SM.)
+  /// Pieces need addresses in registers, of which three CTAs of the tile of 128 x 64 leave 168 a thread: the compiler lays 136
+  /// bytes of each thread aside (ptxas), 52 KiB of three CTAs beside rings that take all but some 28 KiB of the first cache, so that each of the 48
+  /// copies of a step waits for L2 to give its address back. 9200 clocks a step, one CTA an SM or three (sweeps on an H200, K = 510
+  /// to 2046, 2026-11-24).
   double spilled_clk(const TileCosts& e) const {
-    constexpr double kStepClk = 8500, kTile = 128 * 64;
+    constexpr double kStepClk = 9200, kTile = 128 * 64;
     return in_pieces() && e.tile_m * e.tile_n == kTile ? kStepClk : 0;
   }
 
@@ -386,10 +416,10 @@ class MmaPlanner {
     const auto k = static_cast<std::int64_t>(c.task.k);
     if (!in_pieces()) return;
     const double piece = k % 2 == 0 ? kPair : c.task.input_bytes;
-    // the 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes; sweeps of the
-    // menu at K = 1001, 1002 and 2049 take 13 clocks a cp.async and 7 a load (H200, 2026-11-20), launches of few steps
-    // fewer (K = 148, 990 and 2274: 4 to 11; a first run of data/studies/portable.csv on an H200, 2026-11-24, not on file)
-    constexpr double kPairClk = 11, kSingleClk = 7;
+    // the 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes; 7 clocks a load
+    // (sweeps of the menu at K = 1001 and 2049, H200, 2026-11-20) and 7.6 a cp.async (training rows of data/studies/portable.csv and
+    // portable.train2.csv, H200, 2026-11-24)
+    constexpr double kPairClk = 7.6, kSingleClk = 7;
     t.pieces_clk += e.stage_bytes / piece / kWarp * (k % 2 == 0 ? kPairClk : kSingleClk);
     if (k % 2 == 0) return;
     const double turns = std::ceil(e.stage_bytes / kUnit / threads(e));

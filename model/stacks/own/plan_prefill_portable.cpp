@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "arch/gpu/occupancy.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/own/own_kernels.hpp"
 #include "model/stacks/own/plan_attention.hpp"
+#include "model/stacks/own/shared_sms.hpp"
 
 namespace plumbline {
 namespace {
@@ -26,8 +28,7 @@ std::int64_t resident(const PortablePrefillVariant& v, const Rates& m) {
 }
 
 /// One step of one CTA, instruction by instruction.
-void step_demand(Demand& d, const PortablePrefillVariant& v, const AttentionPrefill& s, const Rates& m,
-                 const FamilyScalars& family) {
+void step_demand(Demand& d, const PortablePrefillVariant& v, const AttentionPrefill& s, const Rates& m) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double rows = static_cast<double>(v.q_tile), keys = static_cast<double>(v.kv_tile);
   const double width = static_cast<double>(v.head_dim);
@@ -48,27 +49,61 @@ void step_demand(Demand& d, const PortablePrefillVariant& v, const AttentionPref
                         (read + filled) / kBytesOfALoad;
   d.issue_clk = issued / sm.issue_per_clk;
   d.l2 = filled * units::B;
-  // Within a warp copies, the first product, its softmax and the second product follow each other. A CTA of fewer warps than
-  // the SM has quarters leaves the others' units alone. Accumulators leave no registers to read fragments ahead: every 16
-  // columns of the first product and every 16 keys by 16 columns of the second wait for shared memory.
-  constexpr double kFragment = 16;
-  const double quarters = sm.issue_per_clk / std::min(sm.issue_per_clk, warps);
-  const double maximum = scores / lanes;
-  const double waits = width / kFragment * (1 + keys / kFragment) * own::kFragmentClk;
-  const double copies = filled / kBytesOfALoad / warps * own::kCopyClk;
-  const double chain = quarters * (d.tensor_clk + maximum + std::max(d.sfu_clk, d.fp32_clk - maximum)) + waits + copies;
-  d.chain_clk = chain + family.step_clk;
 }
 
-/// CTAs that begin together ask for their queries, and for the first keys and values, which heads and tiles of a group share,
-/// before anything can be multiplied.
-Bytes first_bytes(const Demand& d, const PortablePrefillVariant& v, const AttentionPrefill& s, const Rates& m) {
-  const double at_once =
-      std::min(1.0, m.sm_count * static_cast<double>(d.plan.ctas_per_sm) / static_cast<double>(d.plan.ctas));
-  const double queries = static_cast<double>(s.batch * s.q_heads * s.q_len);
-  const double keys = std::min(static_cast<double>(v.kv_tile), static_cast<double>(s.kv_len));
-  const double values = static_cast<double>(s.batch * s.kv_heads) * 2 * keys;
-  return at_once * (queries + values) * static_cast<double>(s.qk_dim) * bytes_of(s.dtype) * units::B;
+/// What an SM gives the CTAs that it holds.
+///
+/// Within a warp copies, the first product, its softmax and the second product follow each other. Accumulators leave no registers
+/// to read fragments ahead: every 16 columns of the first product and every 16 keys by 16 columns of the second wait for shared
+/// memory; where the queries are held in registers there is room to read those of the first product ahead. Warps that share a
+/// quarter of the SM meet at its units and go on in step from there: products and softmax of one pass beside the same of the
+/// other, none under the other's, and only the waits hide (training rows of data/studies/portable.csv on an H200: a step of two
+/// CTAs takes 4870 clocks at width 128 and 2930 at 64, of which products and softmax are 4232 and 2692).
+own::SmShare share_of(const Demand& d, const PortablePrefillVariant& v, const AttentionPrefill& s, const Rates& m,
+                      const FamilyScalars& family) {
+  constexpr double kMaskOps = 2;  // of a score that is masked: a comparison and a selection
+  constexpr double kFragment = 16, kBytesOfALoad = 512;
+  const StreamingMultiprocessor& sm = m.gpu.sm;
+  const double rows = static_cast<double>(v.q_tile), keys = static_cast<double>(v.kv_tile);
+  const double width = static_cast<double>(v.head_dim), warps = rows / kWarpRows;
+  // of one warp on its quarter, whether the CTA has warps for the others or not
+  const double quarters = sm.issue_per_clk / warps;
+  const double lanes = sm.fp32_flop_per_clk / 2, maximum = rows * keys / lanes;
+  const double busy = quarters * (d.tensor_clk + maximum + std::max(d.sfu_clk, d.fp32_clk - maximum));
+  const double groups = width / kFragment * ((v.holds_queries ? 0 : 1) + keys / kFragment);
+  const double copies = 2 * keys * width * bytes_of(s.dtype) / kBytesOfALoad / warps * own::kCopyClk;
+  const double waits = groups * own::kFragmentClk + copies + family.step_clk;
+  own::SmShare share;
+  share.resident = static_cast<std::size_t>(d.plan.ctas_per_sm);
+  for (std::size_t i = 0; i < share.resident; ++i) {
+    const auto held = static_cast<double>(i + 1);
+    const double on_quarter = std::max(1.0, std::ceil(held * warps / sm.issue_per_clk));
+    share.step_clk[i] = std::max(on_quarter * busy + waits / on_quarter, held * d.smem_clk);
+  }
+  // its queries come from memory and its results go, beside those of all that begin and end with it
+  const double ctas = static_cast<double>(d.plan.ctas), sms = std::min(ctas, m.sm_count);
+  const double beside = std::min(std::ceil(ctas / m.sm_count), static_cast<double>(d.plan.ctas_per_sm));
+  const double dram_port = m.dram_read / sms / m.clock / units::B;
+  const double port = std::min(sm.l2_bytes_per_clk.in(units::B), dram_port);
+  const double ends = beside * 2 * std::min(rows, static_cast<double>(s.q_len)) * width * bytes_of(s.dtype) / port;
+  const double masked = masked_blocks(s, rows, keys, d.plan.steps) * rows * keys * kMaskOps / lanes;
+  share.start_clk = family.start_clk + family.exposed * ends + masked;
+  return share;
+}
+
+/// The CTAs of a launch in its order: longest first where a mask makes them unequal (flash_portable.cuh, Place).
+std::vector<own::CtaBatch> batches_of(const PortablePrefillVariant& v, const AttentionPrefill& s,
+                                      const BlockCount& blocks) {
+  const auto heads = static_cast<double>(s.batch * s.q_heads);
+  if (!s.causal) return {{blocks.longest, heads * blocks.tiles}};
+  std::vector<own::CtaBatch> batches;
+  for (std::int64_t tile = static_cast<std::int64_t>(blocks.tiles); tile > 0; --tile) {
+    const std::int64_t seen = std::min(s.kv_len, s.kv_len - s.q_len + tile * v.q_tile);
+    const auto steps = static_cast<double>((seen + v.kv_tile - 1) / v.kv_tile);
+    if (!batches.empty() && batches.back().steps == steps) batches.back().ctas += heads;
+    else batches.push_back({steps, heads});
+  }
+  return batches;
 }
 
 AttentionChoice cut_as(const PortablePrefillVariant& v, const AttentionPrefill& s, const Rates& m,
@@ -89,21 +124,11 @@ AttentionChoice cut_as(const PortablePrefillVariant& v, const AttentionPrefill& 
   d.plan.shared_memory = static_cast<double>(shared_bytes(v)) * units::B;
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
-  step_demand(d, v, s, m, family);
-  // a CTA alone on its SM: its chain is all there is
-  constexpr double kAlone = 8;
-  if (static_cast<double>(d.plan.ctas) <= m.sm_count) d.overlap = kAlone;
+  step_demand(d, v, s, m);
+  d.dealt_clk = own::clocks_of(batches_of(v, s, blocks), m.sm_count, share_of(d, v, s, m, family));
   // what a CTA has on its way: the next step's keys and values
   d.in_flight = 2 * keys * width * bytes_of(s.dtype) * units::B;
-  // a score that is masked takes a comparison and a selection more; results pass through shared memory on their way out
-  constexpr double kMaskOps = 2;
-  const StreamingMultiprocessor& sm = m.gpu.sm;
-  const double masked = masked_blocks(s, rows, keys, d.plan.steps) * rows * keys * kMaskOps;
-  const double result = std::min(rows, static_cast<double>(s.q_len)) * width * output_bytes_of(s.dtype);
-  d.once_clk = masked / (sm.fp32_flop_per_clk / 2) + result / sm.l2_bytes_per_clk.in(units::B) +
-               2 * result / sm.smem_bytes_per_clk.in(units::B);
   prefill_traffic(d, s);
-  d.start = first_bytes(d, v, s, m) / m.dram_read;
   return c;
 }
 

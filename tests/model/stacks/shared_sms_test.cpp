@@ -1,0 +1,44 @@
+// CTAs that share SMs, dealt out by hand: model/stacks/own/shared_sms.hpp.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "model/stacks/own/shared_sms.hpp"
+
+namespace plumbline::own {
+namespace {
+
+/// A step takes 10 clocks alone, 16 where two are at theirs; a CTA waits 5 before its first.
+constexpr SmShare kTwo{.resident = 2, .start_clk = 5, .step_clk = {10, 16}};
+
+double clocks(const std::vector<CtaBatch>& batches, double sms) { return clocks_of(batches, sms, kTwo); }
+
+TEST(SharedSms, AloneAndBesideEachOther) {
+  EXPECT_DOUBLE_EQ(clocks({{4, 3}}, 3), 5 + 4 * 10);
+  EXPECT_DOUBLE_EQ(clocks({{4, 6}}, 3), 5 + 4 * 16);
+  EXPECT_DOUBLE_EQ(clocks({{4, 4}}, 3), 5 + 4 * 16) << "one SM has two";
+}
+
+/// Those left over behind a full round spread over SMs that are free, one to each.
+TEST(SharedSms, TheRestOfARoundIsAlone) {
+  EXPECT_DOUBLE_EQ(clocks({{4, 6 + 3}}, 3), 5 + 4 * 16 + 5 + 4 * 10);
+  EXPECT_DOUBLE_EQ(clocks({{4, 6 + 4}}, 3), 2 * (5 + 4 * 16));
+}
+
+/// One SM: 8 steps beside 2, then alone: two steps at 16, six at 10. With one of 2 behind, that waits 5 while the long one makes half a
+/// step, takes two at 16 beside it, and leaves it three and a half.
+TEST(SharedSms, WhoIsLeftAloneGoesFaster) {
+  EXPECT_DOUBLE_EQ(clocks({{8, 1}, {2, 1}}, 1), 5 + 2 * 16 + 6 * 10);
+  EXPECT_DOUBLE_EQ(clocks({{8, 1}, {2, 2}}, 1), 5 + 2 * 16 + 5 + 2 * 16 + 3.5 * 10);
+}
+
+/// Rounds that keep all SMs busy are as long whether they are followed or not.
+TEST(SharedSms, ManyRounds) {
+  const double round = 5 + 4 * 16;
+  EXPECT_NEAR(clocks({{4, 6.0 * 500}}, 3) / (500 * round), 1, 1e-12);
+  EXPECT_NEAR(clocks({{4, 6.0 * 500 + 1}}, 3) / (500 * round + 5 + 4 * 10), 1, 1e-12);
+}
+
+}  // namespace
+}  // namespace plumbline::own
