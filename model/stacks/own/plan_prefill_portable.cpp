@@ -81,11 +81,11 @@ own::SmShare share_of(const Demand& d, const PortablePrefillVariant& v, const At
     share.step_clk[i] = std::max(on_quarter * busy + waits / on_quarter, held * d.smem_clk);
   }
   // its queries come from memory and its results go, beside those of all that begin and end with it
-  const double ctas = static_cast<double>(d.plan.ctas), sms = std::min(ctas, m.sm_count);
-  const double beside = std::min(std::ceil(ctas / m.sm_count), static_cast<double>(d.plan.ctas_per_sm));
-  const double dram_port = m.dram_read / sms / m.clock / units::B;
-  const double port = std::min(sm.l2_bytes_per_clk.in(units::B), dram_port);
-  const double ends = beside * 2 * std::min(rows, static_cast<double>(s.q_len)) * width * bytes_of(s.dtype) / port;
+  const double ctas = static_cast<double>(d.plan.ctas), resident = static_cast<double>(d.plan.ctas_per_sm);
+  const double beside = std::min(std::ceil(ctas / m.sm_count), resident), at_once = std::min(ctas, m.sm_count * resident);
+  const double bytes = 2 * std::min(rows, static_cast<double>(s.q_len)) * width * bytes_of(s.dtype);
+  const double by_dram = at_once * bytes / (m.dram_read / m.clock / units::B);
+  const double ends = std::max(beside * bytes / sm.l2_bytes_per_clk.in(units::B), by_dram);
   const double masked = masked_blocks(s, rows, keys, d.plan.steps) * rows * keys * kMaskOps / lanes;
   share.start_clk = family.start_clk + family.exposed * ends + masked;
   return share;
