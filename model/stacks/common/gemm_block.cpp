@@ -48,7 +48,7 @@ void answer_blocks(const GemmTask& task, const FamilyScalars& family, const Ques
   const std::array menu{block_tile(task, q.rates.sm_count)};
   const ExpertRows rows{{static_cast<std::int64_t>(task.m)}, 1};
   const GemmChoice choice =
-      plan_groups({.task = task, .rows = rows, .block_sums = true, .menu = menu, .first_trips = kChainedLoads}, q.rates,
+      plan_groups({.task = task, .rows = rows, .block_sums = true, .menu = menu, .sums_wait = true, .first_trips = kChainedLoads}, q.rates,
                   family, q.cache);
   out.sign(family, Variant::math_8bit);
   out.gemm_plan = choice.plan;

@@ -24,7 +24,7 @@ class GroupsPlanner {
     TileCosts e = gemm::tile_costs(c, tile, gemm::kStepBytes / c.task.input_bytes, of.swapped);
     // sums of a block are multiplied by its scales and added to those before, in fp32 (DeepGEMM, deep_gemm/fp8_gemm.cuh)
     if (g_.block_sums && !g_.by_threads) e.fp32_clk += sums_clk(e);
-    if (of_one_tensor()) e.tensor_clk += waits_for_sums_clk(e);
+    if (g_.sums_wait) e.tensor_clk += waits_for_sums_clk(e);
     const double row_side = e.row_side(), col_side = e.col_side();
     if (g_.striped) {
       e.smem_clk = (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
@@ -107,7 +107,7 @@ class GroupsPlanner {
   /// `kNextTileClk`, by training rows of 128 to 768 of K and four tiles an SM and more (H100 and H200 alike).
   double before_products_clk(const WorkSplit& split) const {
     constexpr double kNextTileClk = 1500;
-    if (!of_one_tensor()) return c.family.per_cta / c.clk;
+    if (!g_.sums_wait) return c.family.per_cta / c.clk;
     const double turns = std::ceil(split.ctas / c.rates.sm_count);
     return (turns - 1) / turns * kNextTileClk;
   }

@@ -32,6 +32,9 @@ struct Groups {
   /// Rows are fetched by threads, each from its own place, and those that are not there by none (Triton); `block_sums` wait
   /// for the product and are added up before the next one begins.
   bool by_threads = false;
+  /// `block_sums` come between a warpgroup's products, and tiles wait for each other's results (`gemm_block`; the experts' own
+  /// family was fitted without, and holds both in its scalars).
+  bool sums_wait = false;
   /// Dependent ways to memory before the first product; of kernels whose code is there, those of maps and operands.
   double first_trips = gemm::kColdTrips;
 };
