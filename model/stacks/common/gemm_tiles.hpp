@@ -35,7 +35,8 @@ inline constexpr double kOutsideRowClk = 2.8;
 /// merges them, so that a step of all CTAs takes 870 clocks more at the most. For one CTA, or eight, they are free; 128 CTAs
 /// with 31 to 127 of them a step take 540 to 1080 clocks where whole boxes take 450. Of 16 tensors and more half of that is
 /// left (experts' rows are priced by `kOutsideRowClk` still, which their training rows ask for).
-/// (Own probe of rings that tensor maps fill, tools/rows_outside.cu, two H200, 2026-11-24: data/measurements/h200/outside.csv.
+/// (Own probe of rings that tensor maps fill, tools/rows_outside.cu, three H200 and an H100 alike, 2026-11-24:
+/// data/measurements/{h200,h100}/probe/outside.csv.
 /// Which line it is was not found; the busiest slice of L2 answers 8 to 20 times as many requests as the others do more.)
 inline double outside_clk(double rows, double ctas_at_once) {
   constexpr double kRowsPerClk = 10.5, kMostClk = 870;
