@@ -101,7 +101,7 @@ class BodyTerms {
     body.alone[Resource::latency] = latency();
     const auto fill = on_sm * N::number(d.edge_fill_clk, "clk of rows outside") * clk;
     body.alone[Resource::l2] = l2() + fill + on_sm * N::number(d.port_fill_clk, "clk of rows outside") * clk;
-    if (d.outside_clk > 0) body.alone[Resource::l2] = larger(body.alone[Resource::l2], outside());
+    if (d.outside_clk > 0) body.alone[Resource::l2] = with_outside(body.alone[Resource::l2]);
     body.alone[Resource::dram] = dram() + fill;
     body.exposed = exposed();
     return body;
@@ -177,11 +177,14 @@ class BodyTerms {
     return read + larger(write, write * N::factor(1 - of_a_wave(), "of it before the last wave") + tail());
   }
 
-  /// Rows outside a tensor are asked of L2 all the same, at one place, beside what merged requests for the others take.
-  Of<Seconds> outside() const {
+  /// Rows outside a tensor are asked of L2 all the same, at one place: behind what L2 gives, or beside what merged requests
+  /// for the others take.
+  Of<Seconds> with_outside(const Of<Seconds>& l2) const {
     const auto all_steps = N::number(f.all_steps, "steps of all");
-    return all_steps * (N::number(d.lookups, "looked up") / (N::number(m.l2, "L2") * N::factor(v.l2, "of the clock")) +
-                        N::number(d.outside_clk, "clk of rows outside") * clk);
+    const auto outside = N::number(d.outside_clk, "clk of rows outside") * clk;
+    if (d.l2_limit == L2Limit::lookups) return l2 + all_steps * outside;
+    const auto others = N::number(d.lookups, "looked up") / (N::number(m.l2, "L2") * N::factor(v.l2, "of the clock"));
+    return larger(l2, all_steps * (others + outside));
   }
 
   Of<Seconds> dram() const {

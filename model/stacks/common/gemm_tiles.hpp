@@ -30,8 +30,11 @@ constexpr double kFillShare = 0.18;
 /// their loads take so much longer (2.8 to 4, tiles with 16 to 88 such rows, H200, 2026-11-20).
 inline constexpr double kOutsideRowClk = 2.8;
 
+/// Rows of 128 bytes outside a tensor that L2 answers a clock, to all SMs together (outside_clk).
+inline constexpr double kOutsideRowsPerClk = 10.5;
+
 /// Clocks of a CTA's step that L2 is busy with `rows` of 128 bytes outside a tensor: a box's rows outside are asked for all the
-/// same, of one line of the tensor's own. L2 answers 10.5 of them a clock to all SMs together, and where more ask at once
+/// same, of one line of the tensor's own. L2 answers so many a clock, and where more ask at once
 /// merges them, so that a step of all CTAs takes 870 clocks more at the most. For one CTA, or eight, they are free; 128 CTAs
 /// with 31 to 127 of them a step take 540 to 1080 clocks where whole boxes take 450. Of 16 tensors and more half of that is
 /// left (experts' rows are priced by `kOutsideRowClk` still, which their training rows ask for).
@@ -39,8 +42,8 @@ inline constexpr double kOutsideRowClk = 2.8;
 /// data/measurements/{h200,h100}/probe/outside.csv.
 /// Which line it is was not found; the busiest slice of L2 answers 8 to 20 times as many requests as the others do more.)
 inline double outside_clk(double rows, double ctas_at_once) {
-  constexpr double kRowsPerClk = 10.5, kMostClk = 870;
-  return std::min(rows / kRowsPerClk, kMostClk / std::max(1.0, ctas_at_once));
+  constexpr double kMostClk = 870;
+  return std::min(rows / kOutsideRowsPerClk, kMostClk / std::max(1.0, ctas_at_once));
 }
 
 /// Dependent ways to memory before a library's first product, when nothing of the kernel is in L2: code and launch

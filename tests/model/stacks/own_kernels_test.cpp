@@ -9,10 +9,13 @@
 #include <functional>
 #include <string>
 
+#include "arch/gpu/gpu.hpp"
+#include "model/engine/rates.hpp"
 #include "model/machines.hpp"
 #include "model/predict.hpp"
 #include "model/stacks/common/plan_attention.hpp"
 #include "ops/facts/work.hpp"
+#include "ops/plan/text.hpp"
 #include "tests/support/random_gpu.hpp"
 
 #include "tests/support/planners.hpp"
@@ -411,6 +414,22 @@ TEST_F(OnHopper, APersistentGridPaysItsEndsOnce) {
   for (const Gemm& shape : {one, two}) {
     EXPECT_NEAR((predict(shape, slow).time - predict(shape, machine).time).in(units::us), 5, 1e-6);
   }
+}
+
+/// One token more than a whole tile: of every two tiles one asks L2 for 127 rows outside, at one place for all CTAs. In one wave
+/// the requests merge, and in whole tiles there are none.
+TEST(OwnKernels, RowsOutsideQueueWhereTilesAreManyAndSomeAreEdges) {
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
+  const auto outside_clk = [&](std::int64_t tokens, std::int64_t columns) {
+    const Gemm shape{tokens, columns, 4096, 1, *parse_precision("bf16"), false};
+    GemmCache cache;
+    const auto plan = parse_gemm_plan("tile=128x128x64 stages=6 splits=1 wgmma");
+    const auto choice = price_own_plan(task_of(shape, m), *plan, m.rates(), families_of(m, "own"), cache);
+    return choice ? choice->main.outside_clk : -1;
+  };
+  EXPECT_DOUBLE_EQ(outside_clk(129, 16384), 127.0 / 2 / 10.5);
+  EXPECT_DOUBLE_EQ(outside_clk(256, 16384), 0);
+  EXPECT_DOUBLE_EQ(outside_clk(129, 4096), 0);
 }
 
 }  // namespace
