@@ -59,10 +59,10 @@ struct Demand {
   /// per CTA and step: of the one line of L2 that all rows of boxes outside a tensor are asked of, which serves the CTAs
   /// of the launch in turn
   double outside_clk = 0;
-  Seconds step_latency;      ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
-  double chain_clk = 0;      ///< per CTA and step: instructions that wait for each other, SM clocks; at least so long
-  double dealt_clk = 0;      ///< once: until the last CTA has ended, SM clocks, where the planner dealt them out itself
-  Seconds start;             ///< once: until the first step of all the CTAs that begin together has come
+  Seconds step_latency;  ///< per CTA and step: load latency / stages in flight; co-resident CTAs hide each other's
+  double chain_clk = 0;  ///< per CTA and step: instructions that wait for each other, SM clocks; at least so long
+  double dealt_clk = 0;  ///< once: until the last CTA has ended, SM clocks, where the planner dealt them out itself
+  Seconds start;         ///< once: until the first step of all the CTAs that begin together has come
   Seconds
       next_tile_wait;  ///< per CTA of a persistent launch but for the last: from its end to the next one's first step
   double exposed_clk = 0;  ///< per CTA and step: clocks that overlap with nothing (softmax not hidden, barriers)

@@ -47,9 +47,9 @@ GroupTile block_tile(const GemmTask& task, double sm_count) {
 void answer_blocks(const GemmTask& task, const FamilyScalars& family, const Question& q, Answer& out) {
   const std::array menu{block_tile(task, q.rates.sm_count)};
   const ExpertRows rows{{static_cast<std::int64_t>(task.m)}, 1};
-  const GemmChoice choice =
-      plan_groups({.task = task, .rows = rows, .block_sums = true, .menu = menu, .sums_wait = true, .first_trips = kChainedLoads}, q.rates,
-                  family, q.cache);
+  const GemmChoice choice = plan_groups(
+      {.task = task, .rows = rows, .block_sums = true, .menu = menu, .sums_wait = true, .first_trips = kChainedLoads},
+      q.rates, family, q.cache);
   out.sign(family, Variant::math_8bit);
   out.gemm_plan = choice.plan;
   Demand& d = out.launch("block-scaled gemm", family);

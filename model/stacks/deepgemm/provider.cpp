@@ -31,8 +31,9 @@ class DeepGemm final : public Provider {
     const GemmTask task = gemm_task(*shape, q.rates);
     const ExpertRows rows = rows_of_groups(task, shape->skew / 100);
     out.sign(q.families[0], Variant::math_8bit);
-    const GemmChoice choice = plan_groups({.task = task, .rows = rows, .block_sums = true, .menu = kDeepGemmTiles, .sums_wait = true}, q.rates,
-                                          q.families[0], q.cache);
+    const GemmChoice choice =
+        plan_groups({.task = task, .rows = rows, .block_sums = true, .menu = kDeepGemmTiles, .sums_wait = true},
+                    q.rates, q.families[0], q.cache);
     out.gemm_plan = choice.plan;
     out.launch("grouped block-scaled gemm", q.families[0]) = choice.main;
     return true;

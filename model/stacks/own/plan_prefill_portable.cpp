@@ -82,7 +82,8 @@ own::SmShare share_of(const Demand& d, const PortablePrefillVariant& v, const At
   }
   // its queries come from memory and its results go, beside those of all that begin and end with it
   const double ctas = static_cast<double>(d.plan.ctas), resident = static_cast<double>(d.plan.ctas_per_sm);
-  const double beside = std::min(std::ceil(ctas / m.sm_count), resident), at_once = std::min(ctas, m.sm_count * resident);
+  const double beside = std::min(std::ceil(ctas / m.sm_count), resident),
+               at_once = std::min(ctas, m.sm_count * resident);
   const double bytes = 2 * std::min(rows, static_cast<double>(s.q_len)) * width * bytes_of(s.dtype);
   const double by_dram = at_once * bytes / (m.dram_read / m.clock / units::B);
   const double ends = std::max(beside * bytes / sm.l2_bytes_per_clk.in(units::B), by_dram);
