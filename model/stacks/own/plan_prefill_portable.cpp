@@ -100,7 +100,7 @@ std::vector<own::CtaBatch> batches_of(const PortablePrefillVariant& v, const Att
   std::vector<own::CtaBatch> batches;
   for (std::int64_t tile = static_cast<std::int64_t>(blocks.tiles); tile > 0; --tile) {
     const std::int64_t seen = std::min(s.kv_len, s.kv_len - s.q_len + tile * v.q_tile);
-    const auto steps = static_cast<double>((seen + v.kv_tile - 1) / v.kv_tile);
+    const double steps = std::ceil(static_cast<double>(seen) / static_cast<double>(v.kv_tile));
     if (!batches.empty() && batches.back().steps == steps) batches.back().ctas += heads;
     else batches.push_back({steps, heads});
   }
