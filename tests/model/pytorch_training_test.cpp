@@ -339,7 +339,7 @@ TEST(PytorchTraining, GradientsAreSummedInBuckets) {
   EXPECT_NEAR(static_cast<double>(std::get<Collective>(last.node->op).bytes), 2 * 273158144.0, 4096);
 }
 
-/// FSDP gathers for each micro-batch, and sums behind the last; its host has more to do, by hooks of 17 units.
+/// (ops/lower/replicas.cpp.) FSDP gathers for each micro-batch, and sums behind the last; its host has more to do, by hooks of 17 units.
 TEST(PytorchTraining, ShardsAreGatheredForEachMicroBatch) {
   Workload w = on_two(1, 64, 3);
   const StepPrediction one = two_h200s("llama-3.2-1b", w);

@@ -23,7 +23,7 @@ namespace {
 
 /// DeepGEMM's own choice (get_best_gemm_config(), tensorrt_llm/deep_gemm/compiler.cuh): 64 rows where that is all, else 128, and
 /// of 16 to 128 columns the width with the fewest waves, of those the one that fills the last wave best. Below 32 tokens
-/// TensorRT-LLM has the weights in the rows (fp8_gemm_run(): kMinTokens).
+/// TensorRT-LLM has the weights in the rows (its m_threshold).
 GroupTile block_tile(const GemmTask& task, double sm_count) {
   constexpr double kFewTokens = 32, kSmallRows = 64;
   const bool swapped = task.m < kFewTokens;

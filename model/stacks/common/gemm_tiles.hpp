@@ -34,13 +34,13 @@ inline constexpr double kOutsideRowClk = 2.8;
 inline constexpr double kOutsideRowsPerClk = 10.5;
 
 /// Clocks of a CTA's step that L2 is busy with `rows` of 128 bytes outside a tensor: a box's rows outside are asked for all the
-/// same, of one line of the tensor's own. L2 answers so many a clock, and where more ask at once
-/// merges them, so that a step of all CTAs takes 870 clocks more at the most. For one CTA, or eight, they are free; 128 CTAs
-/// with 31 to 127 of them a step take 540 to 1080 clocks where whole boxes take 450. Of 16 tensors and more half of that is
-/// left (experts' rows are priced by `kOutsideRowClk` still, which their training rows ask for).
+/// same, at one place of the tensor's own. L2 answers so many a clock, and where more ask at once merges them, so that a step of
+/// all CTAs takes 870 clocks more at the most. For one CTA, or eight, they are free; 128 CTAs with 31 to 127 of them a step take
+/// 590 to 1080 clocks where whole boxes take 450. Of many tensors less is left: experts' rows are priced by `kOutsideRowClk`
+/// still, which their training rows ask for.
 /// (Own probe of rings that tensor maps fill, tools/rows_outside.cu, three H200 and an H100 alike, 2026-11-24:
 /// data/measurements/{h200,h100}/probe/outside.csv.
-/// Which line it is was not found; the busiest slice of L2 answers 8 to 20 times as many requests as the others do more.)
+/// Which lines they are was not found.)
 inline double outside_clk(double rows, double ctas_at_once) {
   constexpr double kMostClk = 870;
   return std::min(rows / kOutsideRowsPerClk, kMostClk / std::max(1.0, ctas_at_once));

@@ -58,8 +58,8 @@ class GroupsPlanner {
     const double tiles_m = g_.rows.tiles(e.tile_m);
     t.tiles = tiles_m * t.tiles_n;
     if (!c.path.multicast || g_.by_threads || tiles_m <= 0) return;
-    if (g_.block_sums && !of_one_tensor()) return;  // boxes reach into the next expert's rows
     if (of_one_tensor()) return ask_outside(t, tiles_m);
+    if (g_.block_sums) return;  // boxes reach into the next expert's rows
     const double outside = e.tile_m - g_.rows.total() / tiles_m;
     t.edge_fill_clk += gemm::kOutsideRowClk * outside * e.tile_k * c.task.input_bytes / gemm::kStepBytes;
   }

@@ -65,6 +65,8 @@ AttentionChoice plan_trtllm_tensor_memory_decode(const AttentionDecode& shape, c
 /// By the plain kernel, a CTA for each query head, whatever keys heads share.
 AttentionChoice plan_trtllm_plain_decode(const AttentionDecode& shape, const Rates& rates,
                                          std::span<const FamilyScalars> families, const KeyCutting& how = {});
+/// Latent decode whose CTAs take so many heads, and all keys of a sequence before they are cut.
+DecodeTask latent_task(const MlaDecode& shape, double rows);
 AttentionChoice plan_mla_decode(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
                                 const KeyCutting& how = {});
 /// The same where tensor units take mma.sync alone: TensorRT-LLM's and vLLM's.

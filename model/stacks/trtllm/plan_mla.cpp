@@ -64,19 +64,23 @@ AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, st
 
 }  // namespace
 
-AttentionChoice plan_mla_decode(const MlaDecode& s, const Rates& m, std::span<const FamilyScalars> families,
-                                const KeyCutting& how) {
+DecodeTask latent_task(const MlaDecode& s, double rows) {
   DecodeTask t;
-  constexpr double kRowsPerCta = 64;
   t.kv_sets = static_cast<double>(s.batch);
-  t.ctas_unsplit = t.kv_sets * ceil_div(static_cast<double>(s.heads), kRowsPerCta);
-  t.rows = std::min(static_cast<double>(s.heads), kRowsPerCta);
+  t.ctas_unsplit = t.kv_sets * ceil_div(static_cast<double>(s.heads), rows);
+  t.rows = std::min(static_cast<double>(s.heads), rows);
   t.context = t.cached = std::max(1.0, static_cast<double>(s.context));
   t.qk_dim = static_cast<double>(s.latent + s.rope);
   t.v_dim = static_cast<double>(s.latent);
   t.key_bytes = t.qk_dim * bytes_of(s.kv_dtype);  // the value is a view of the key
   t.out_rows = static_cast<double>(s.batch * s.heads);
-  return plan_latent(t, s.dtype, m, families, how);
+  return t;
+}
+
+AttentionChoice plan_mla_decode(const MlaDecode& s, const Rates& m, std::span<const FamilyScalars> families,
+                                const KeyCutting& how) {
+  constexpr double kRowsPerCta = 64;
+  return plan_latent(latent_task(s, kRowsPerCta), s.dtype, m, families, how);
 }
 
 }  // namespace plumbline

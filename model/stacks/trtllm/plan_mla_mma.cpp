@@ -21,26 +21,23 @@ void walk_in_rounds(Demand& d, double ctas, double steps, const Rates& m, const 
   d.step_latency = chain / m.clock;
 }
 
-DecodeTask latent_task(const MlaDecode& s, double rows) {
-  DecodeTask t;
-  t.kv_sets = static_cast<double>(s.batch);
-  t.ctas_unsplit = t.kv_sets * ceil_div(static_cast<double>(s.heads), rows);
-  t.rows = std::min(static_cast<double>(s.heads), rows);
-  t.context = t.cached = std::max(1.0, static_cast<double>(s.context));
-  t.qk_dim = static_cast<double>(s.latent + s.rope);
-  t.v_dim = static_cast<double>(s.latent);
-  t.key_bytes = t.qk_dim * bytes_of(s.kv_dtype);
-  t.out_rows = static_cast<double>(s.batch * s.heads);
-  return t;
-}
+/// A kernel whose CTA takes so many heads, and so many keys a step.
+struct Block {
+  double rows, keys;
+};
 
-Demand latent_block(const DecodeTask& t, double rows, double keys, DType dtype, const Rates& m) {
-  Demand d;
-  d.plan.ctas_per_sm = 1;
-  d.plan.threads = 128;
-  score_demand(d, rows, keys, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
+AttentionChoice of_blocks(const DecodeTask& t, const Block& block, DType dtype, const Rates& m,
+                          const FamilyScalars& family, const FamilyScalars& combine) {
+  AttentionChoice c;
+  c.family = &family;
+  c.combine_family = &combine;
+  c.plan.kv_tile = static_cast<std::int64_t>(block.keys);
+  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
+  c.main.plan.ctas_per_sm = 1;
+  c.main.plan.threads = 128;
+  score_demand(c.main, block.rows, block.keys, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
-  return d;
+  return c;
 }
 
 }  // namespace
@@ -49,16 +46,11 @@ Demand latent_block(const DecodeTask& t, double rows, double keys, DType dtype, 
 /// 64 at a time; nothing cuts the keys. (attentionOp.cpp: mlaGeneration(), where neither FlashMLA nor trtllm-gen runs.)
 AttentionChoice plan_mla_unsplit(const MlaDecode& s, const Rates& m, std::span<const FamilyScalars> families,
                                  const KeyCutting& how) {
-  constexpr double kRows = 64, kKeys = 64;
-  const DecodeTask t = latent_task(s, kRows);
-  AttentionChoice c;
-  c.family = &families[trtllm::kMlaMma];
-  c.combine_family = &families[trtllm::kCombine];
-  c.plan.kv_tile = static_cast<std::int64_t>(kKeys);
-  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
-  c.main = latent_block(t, kRows, kKeys, s.dtype, m);
+  constexpr Block kBlock{64, 64};
+  const DecodeTask t = latent_task(s, kBlock.rows);
+  AttentionChoice c = of_blocks(t, kBlock, s.dtype, m, families[trtllm::kMlaMma], families[trtllm::kCombine]);
   cut_keys(c, how, 1, 1, m, [&](Demand& main, double) {
-    walk_in_rounds(main, t.ctas_unsplit, ceil_div(t.context, kKeys), m, *c.family);
+    walk_in_rounds(main, t.ctas_unsplit, ceil_div(t.context, kBlock.keys), m, *c.family);
     decode_traffic(main, t, s.dtype, ResultsLeave::here);
   });
   return c;
@@ -68,17 +60,13 @@ AttentionChoice plan_mla_unsplit(const MlaDecode& s, const Rates& m, std::span<c
 /// (vllm/v1/attention/backends/mla/triton_mla.py: num_kv_splits = 4; triton_decode_attention.py, _decode_grouped_att_m_fwd().)
 AttentionChoice plan_mla_triton(const MlaDecode& s, const Rates& m, std::span<const FamilyScalars> families,
                                 const KeyCutting& how) {
-  constexpr double kRows = 16, kKeys = 32, kParts = 4;
-  const DecodeTask t = latent_task(s, kRows);
-  AttentionChoice c;
-  c.family = &families[trtllm::kMlaTriton];
-  c.combine_family = &families[trtllm::kCombine];
-  c.plan.kv_tile = static_cast<std::int64_t>(kKeys);
-  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
-  c.main = latent_block(t, kRows, kKeys, s.dtype, m);
-  const double most = std::max(kParts, ceil_div(t.context, kKeys));
+  constexpr Block kBlock{16, 32};
+  constexpr double kParts = 4;
+  const DecodeTask t = latent_task(s, kBlock.rows);
+  AttentionChoice c = of_blocks(t, kBlock, s.dtype, m, families[trtllm::kMlaTriton], families[trtllm::kCombine]);
+  const double most = std::max(kParts, ceil_div(t.context, kBlock.keys));
   cut_keys(c, how, kParts, most, m, [&](Demand& main, double parts) {
-    walk_in_rounds(main, t.ctas_unsplit * parts, ceil_div(ceil_div(t.context, parts), kKeys), m, *c.family);
+    walk_in_rounds(main, t.ctas_unsplit * parts, ceil_div(ceil_div(t.context, parts), kBlock.keys), m, *c.family);
     decode_traffic(main, t, s.dtype, ResultsLeave::by_the_merge);
     c.combines = true;
     c.combine = combine_demand(t.out_rows, t.v_dim, parts, output_bytes_of(s.dtype), m);

@@ -1,4 +1,4 @@
-// Latent decode on mma.sync, by hand: TensorRT-LLM's kernel that cuts no keys, vLLM's of Triton that always cuts them in four.
+// Latent decode on mma.sync (plan_mla_mma.cpp), by hand: TensorRT-LLM's kernel that cuts no keys, vLLM's of Triton that always cuts them in four.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,0 +1,187 @@
+// Planner of our products by mma.sync: what a tile of the portable kernel costs a step, its splits and their reduction.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/stacks/own/gemm_engines.hpp"
+#include "model/stacks/own/gemm_traffic.hpp"
+
+namespace plumbline::own_gemm {
+
+/// The portable kernel: a ring filled by cp.async, steps of fragments, products and a barrier.
+class MmaPlanner {
+ public:
+  static constexpr GemmEngine kEngine = GemmEngine::mma_sync;
+  explicit MmaPlanner(const Context& context) : c(context) {}
+
+  TileCosts costs(const GemmVariant& v, bool swapped) const {
+    TileCosts e = own_costs(c, v, swapped);
+    const double reads = fragments_clk(e);
+    e.smem_clk = reads + e.stage_bytes / c.smem_port;
+    // The warps of a CTA go in step: copies, fragments, products and barrier come one after the other. Two warps a quarter
+    // of the SM hide each other's fragments.
+    constexpr double kSubstepBytes = 32, kCopyBytes = 16;
+    const double quarters = c.rates.gpu.sm.issue_per_clk * static_cast<double>(c.rates.gpu.sm.warp_size);
+    const double waits = static_cast<double>(v.step_bytes) / kSubstepBytes * own::kFragmentClk +
+                         e.stage_bytes / kCopyBytes / threads(e) * own::kCopyClk;
+    // Fragments of a substep are read under the products of the one before, but for these: tiles of 128 x 128, 64 x 64 and
+    // 64 x 16 alone on their SMs take 581, 519 and 317 clocks a step (sweeps of forced tiles on an H200, 2026-11-24).
+    constexpr double kSeenReads = 0.8;
+    const double chain =
+        threads(e) > quarters ? std::max(e.tensor_clk, reads) : e.tensor_clk + kSeenReads * reads + waits;
+    const double substeps = static_cast<double>(v.step_bytes) / kSubstepBytes;
+    // A copy is asked for in the first substep, stages - 1 steps ahead, and waited for in the last substep before its step.
+    const double ahead = e.stages - 1 - 1 / substeps;
+    e.step_latency = c.rates.dram_latency / ahead;
+    e.chain_clk = chain + c.family.step * c.rates.clock;
+    return e;
+  }
+
+  void adapt(TileLayout& t) const {
+    ask_l2(t, c, false);
+    if (!c.starts.whole_sectors) t.l2_bytes *= kPiecesAsked * (1 + kSector / piece_of(*t.costs));
+    add_pieces(t);
+  }
+
+  WorkSplit split(const TileLayout& t, double splits) const {
+    WorkSplit s = gemm::tiled(t, splits);
+    // CTAs of a wave end together: what leaves queues for the SM's ports and for L2's
+    const double beside = std::clamp(std::ceil(s.ctas / c.rates.sm_count), 1.0, t.costs->resident);
+    if (splits > 1) s.serial_clk = std::max(beside * parts_clk(t), parts_through_l2_clk(t, s));
+    else s.serial_clk = beside * (s.serial_clk + c.family.exposed * staging_clk(*t.costs)) + single_elements_clk(t);
+    return s;
+  }
+  Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
+    const TileCosts& e = *t.costs;
+    const double piece = piece_of(e);
+    Demand d = own_demand(c, t, split, traffic, again(piece));
+    d.dealt_once = true;
+    d.chain_clk = std::max(e.chain_clk, spilled_clk(e));
+    constexpr double kLine = 128;
+    if (piece < kLine && t.k_steps > 1) d.dram_share = c.family.half_lines;
+    // all CTAs ask for their first step at once
+    const double at_once = gemm::ctas_at_once(c, t, split);
+    const double share = c.family.dram_share * d.dram_share;
+    d.start = std::max(d.dram_read * (at_once / split.ctas) / split.steps / (c.rates.dram_read * share),
+                       at_once * d.l2 / c.rates.l2);
+    return d;
+  }
+  GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
+
+  /// Four elements a thread, by 256 threads: loads of four parts at a time, then of those left over one by one, each an answer of L2.
+  /// The instructions are a division of 64 bits for the row (72), and 28 a part (44 launches of training rows of
+  /// data/studies/portable.csv, an H200: 4 % in the median, by one general rule 28).
+  Demand reduction(double splits) const {
+    constexpr double kParts = 4, kThreads = 256, kElements = 4 * kThreads, kInstructions = 72, kOfAPart = 28;
+    Demand d = gemm::reduction_demand(c.task, c.rates, splits);
+    const double warps = kThreads / static_cast<double>(c.rates.gpu.sm.warp_size);
+    d.plan.ctas = static_cast<std::int64_t>(
+        std::ceil(c.task.batch * c.task.m * std::ceil(c.task.n / kParts) * kParts / kElements));
+    d.issue_clk = warps * (kInstructions + kOfAPart * splits) / c.rates.gpu.sm.issue_per_clk;
+    d.step_latency = (std::floor(splits / kParts) + std::fmod(splits, kParts)) * c.rates.l2_mean_latency();
+    return d;
+  }
+
+ private:
+  static constexpr double kSector = 32;
+  /// Rows that begin within a sector: each piece of a row touches one more, and answers for parts of lines come so much slower
+  /// (launches of the same tiles with K of whole lines and 8 elements more, an H200, 2026-11-24: 1.2 to 1.7 of the time).
+  static constexpr double kPiecesAsked = 1.45;
+
+  /// Bytes of a row in a step.
+  double piece_of(const TileCosts& e) const { return e.tile_k * c.task.input_bytes; }
+
+  /// Rows that begin inside an access of DRAM's: each piece touches one sector more, which the next step asks for again; four
+  /// tenths of them cross DRAM's interface again (the same sweeps).
+  double again(double piece) const {
+    constexpr double kCrosses = 0.41;
+    return c.starts.inside > 0 ? kCrosses * kSector / piece : 0;
+  }
+
+  /// Parts leave the registers as pairs of fp32, of which a store of a warp has 32 bytes of each of eight rows (swapped: 32
+  /// bytes of each of four, one value a lane): a row a clock. Of rows that do not begin at whole sectors half touch two.
+  double parts_clk(const TileLayout& t) const {
+    constexpr double kFloat = 4, kTwoSectors = 1.5, kAgainstReads = 1.9;  // stores wait for each other at the port
+    const TileCosts& e = *t.costs;
+    const double width = std::ceil(c.task.n / 4) * 4;
+    const double sectors = std::fmod(width * kFloat, kSector) == 0 ? 1 : kTwoSectors;
+    return kAgainstReads * sectors * std::min(e.tile_m, c.task.m) * std::min(e.tile_n, c.task.n) * kFloat / kSector;
+  }
+
+  /// ... of all CTAs of a wave, through L2, which takes stores at a third of the rate at which it gives.
+  double parts_through_l2_clk(const TileLayout& t, const WorkSplit& s) const {
+    constexpr double kFloat = 4, kOfReads = 3;
+    const TileCosts& e = *t.costs;
+    const double part = std::min(e.tile_m, c.task.m) * std::min(e.tile_n, c.task.n) * kFloat;
+    return kOfReads * gemm::ctas_at_once(c, t, s) * part * units::B / c.rates.l2 / c.clk;
+  }
+
+  /// A result is scaled and rounded on ordinary lanes, laid into shared memory and read from there.
+  double staging_clk(const TileCosts& e) const {
+    constexpr double kLaneOperations = 1.5;  // of an element: a multiplication, half of a conversion of two
+    const double elements = e.tile_m * e.tile_n;
+    return 2 * elements * c.task.output_bytes / c.smem_port + kLaneOperations * elements / (0.5 * sm_lanes(c));
+  }
+
+  /// Threads of a CTA: the largest tile has twice those of the others.
+  static double threads(const TileCosts& e) {
+    constexpr double kLargeTile = 128.0 * 256.0;
+    return e.tile_m * e.tile_n >= kLargeTile ? 256 : 128;
+  }
+
+  /// Clocks of shared memory for a step's fragments: warps lie two by two, two by four in the largest tile, and four by one
+  /// in the narrowest; each reads its own rows and columns.
+  double fragments_clk(const TileCosts& e) const {
+    constexpr double kNarrow = 16, kWarp = 32;
+    const bool narrow = static_cast<double>(e.tile.cols) <= kNarrow;
+    const double by_rows = narrow ? 4 : 2, by_cols = threads(e) / kWarp / by_rows;
+    return (e.row_side() * by_cols + e.col_side() * by_rows) / c.smem_port;
+  }
+
+  /// Rows of a result that are not whole 16-byte units leave element by element, each read from shared memory and stored
+  /// before the next: some 140 clocks (N = 326 and 2001 in a first run of data/studies/portable.csv on an H200, 2026-11-24,
+  /// which is not on file).
+  double single_elements_clk(const TileLayout& t) const {
+    constexpr double kUnit = 16, kElementClk = 140;
+    if (std::fmod(c.task.n * c.task.output_bytes, kUnit) == 0) return 0;
+    const double of_a_tile = c.task.batch * c.task.m * c.task.n / t.tiles;
+    return kElementClk * of_a_tile / threads(*t.costs);
+  }
+
+  bool in_pieces() const {
+    constexpr double kUnit = 16;
+    return std::fmod(c.task.k * c.task.input_bytes, kUnit) != 0;
+  }
+
+  /// Pieces need addresses in registers, of which three CTAs of the tile of 128 x 64 leave 168 a thread: the compiler lays 136
+  /// bytes of each thread aside (ptxas), 52 KiB of three CTAs beside rings that take all but some 28 KiB of the first cache, so that each of the 48
+  /// copies of a step waits for L2 to give its address back. 9200 clocks a step, one CTA an SM or three (sweeps on an H200, K = 510
+  /// to 2046, 2026-11-24).
+  double spilled_clk(const TileCosts& e) const {
+    constexpr double kStepClk = 9200, kTile = 128 * 64;
+    return in_pieces() && e.tile_m * e.tile_n == kTile ? kStepClk : 0;
+  }
+
+  /// Rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K: single elements through
+  /// registers, 16 bytes a thread at a time, whose way from memory nothing hides.
+  void add_pieces(TileLayout& t) const {
+    constexpr double kUnit = 16, kPair = 4, kWarp = 32;
+    const TileCosts& e = *t.costs;
+    const auto k = static_cast<std::int64_t>(c.task.k);
+    if (!in_pieces()) return;
+    const double piece = k % 2 == 0 ? kPair : c.task.input_bytes;
+    // the 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes; 7 clocks a load
+    // (sweeps of the menu at K = 1001 and 2049, H200, 2026-11-20) and 7.6 a cp.async (training rows of data/studies/portable.csv and
+    // portable.train2.csv, H200, 2026-11-24)
+    constexpr double kPairClk = 7.6, kSingleClk = 7;
+    t.pieces_clk += e.stage_bytes / piece / kWarp * (k % 2 == 0 ? kPairClk : kSingleClk);
+    if (k % 2 == 0) return;
+    const double turns = std::ceil(e.stage_bytes / kUnit / threads(e));
+    t.step_latency = std::max(t.step_latency, turns * (c.rates.gpu.memory.latency + c.rates.l2_latency));
+  }
+
+  const Context& c;
+};
+
+}  // namespace plumbline::own_gemm
