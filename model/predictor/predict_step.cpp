@@ -1,16 +1,15 @@
 // One step of a model: lower it, price each operator once, add up what repeats, and say where the time went.
 #include <algorithm>
-#include <cmath>
 
 #include "arch/error.hpp"
 #include "arch/fabric/cluster.hpp"
 #include "arch/gpu/peaks.hpp"
-#include "model/bands/bands.hpp"
 #include "model/machine/parts.hpp"
 #include "model/predictor/host_time.hpp"
-#include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
 #include "model/predictor/same_operators.hpp"
+#include "model/predictor/step_band.hpp"
+#include "model/predictor/step_power.hpp"
 #include "model/schedule/exchanges.hpp"
 #include "model/schedule/pipeline.hpp"
 #include "model/schedule/side_by_side.hpp"
@@ -90,74 +89,6 @@ void add_shares(const NodePrediction& n, const Rates& m, double executions, Seco
   }
 }
 
-constexpr long kEnoughSteps = 10;  ///< of one stack and kind, for their residuals to be a band by themselves
-
-/// Of a host whose times another stack lent: they are as far off as steps that wait for a host nobody measured, and as
-/// stacks' hosts are apart, which are independent. A step that waits may be as fast as its GPU alone, `busy` at best; one
-/// that does not may have to.
-void widen_by_borrowed_host(StepPrediction& out, const HostTime& host, const Band* waiting, Seconds busy) {
-  const double other = std::log(host.within);
-  const double low = std::hypot(waiting != nullptr ? std::min(waiting->low, 0.0) : 0, other);
-  const double high = std::hypot(waiting != nullptr ? std::max(waiting->high, 0.0) : 0, other);
-  out.high = std::max(out.high, std::exp(high) * std::min(out.host_ratio, 1.0) * out.latency);
-  if (out.waits_for_host) out.low = std::clamp(std::exp(-low) * out.latency, busy, out.latency);
-}
-
-/// The band of the step: the residuals of whole steps where they say enough; else the wider, to either side, of
-/// those and of what the operators' bands add up to. Gaps have none of their own; what is wrong with them is in whole steps.
-void set_band(StepPrediction& out, const Machine& machine, const RunOptions& options, bool fused_as_stack) {
-  StepBandSum sum;
-  const Band* some = nullptr;
-  std::vector<Seconds> times(out.nodes.size());  // of all nodes that run an operator, at the first of them
-  for (const NodePrediction& n : out.nodes) {
-    times[n.first] += static_cast<double>(n.node->count) * n.waited_for() * (out.nodes[n.first].op.time + n.tax);
-  }
-  for (std::size_t i = 0; i < out.nodes.size(); ++i) {
-    const OpPrediction& op = out.nodes[i].op;
-    if (out.nodes[i].first != i || op.band == nullptr) continue;
-    sum.add(op.band_class, times[i], op.band_range.low, op.band_range.middle, op.band_range.high);
-    some = op.band;
-  }
-  if (some == nullptr) {
-    out.low = out.high = out.latency;
-    out.whole_steps = {};
-    return;
-  }
-  const BandCorrelation& correlation = machine.bands().correlation(machine.kernels());
-  // the operators' floors: no step is faster, whatever their residuals were
-  Seconds floor;
-  for (const NodePrediction& n : out.nodes) {
-    if (n.hidden > Seconds{}) continue;
-    floor += static_cast<double>(n.node->count) * std::min(n.op.time, n.op.roofline);
-  }
-  out.low = sum.low(out.latency, correlation);
-  out.high = sum.high(out.latency, correlation);
-  const Origin& origin = *machine.parts()->origin;
-  const Stack& stack = machine.stack();
-  const bool as_recorded = stack.recorded && options.runtime == stack.runtime && fused_as_stack;
-  if (origin.steps) {
-    out.whole_steps = origin.steps->find(stack.name, step_kind(out), as_recorded);
-    if (out.whole_steps.band == nullptr && out.waits_for_host) {  // nobody recorded such steps beside their host
-      out.whole_steps = origin.steps->find(stack.name, kWaitingSteps, as_recorded);
-    }
-  }
-  if (const Band* whole = out.whole_steps.band) {
-    const Seconds low = std::exp(whole->low) * out.latency, high = std::exp(whole->high) * out.latency;
-    // Of a framework that launches its operators by themselves enough steps of the very kind, on a card that was measured,
-    // say more than what the operators' bands add up to: its operators are those of the same recordings.
-    const bool enough = whole->rows >= kEnoughSteps && machine.provenance() == Provenance::measured;
-    const bool alone = out.whole_steps.recorded && enough && origin.steps->stands_apart(stack.name);
-    out.low = alone ? low : std::min(out.low, low);
-    out.high = alone ? high : std::max(out.high, high);
-  }
-  if (out.host_ratio > 0 && !stack.host.borrowed_from.empty()) {
-    const Band* waiting = origin.steps ? origin.steps->find(stack.name, kWaitingSteps, as_recorded).band : nullptr;
-    const Seconds waits = out.waits_for_host ? (1 - 1 / out.host_ratio) * out.latency : Seconds{};
-    widen_by_borrowed_host(out, stack.host, waiting, std::min(sum.low(out.latency, correlation) - waits, out.latency));
-  }
-  out.low = std::max(out.low, floor);
-}
-
 /// Sums over the nodes.
 void total(StepPrediction& out, const Machine& machine, const RunOptions& options, bool fused_as_stack) {
   const Rates& m = machine.rates();
@@ -189,162 +120,6 @@ void total(StepPrediction& out, const Machine& machine, const RunOptions& option
   }
 }
 
-/// Of all ranks: each stage's for as long as the step takes, busy as its work says beside the slowest's, else waiting.
-Joules energy_of_all(const StepPrediction& out, Joules busy, Seconds time, Watts waiting) {
-  const Graph& graph = out.graph;
-  const auto stages = static_cast<double>(graph.pipeline.stages);
-  const double ranks_of_stage = static_cast<double>(graph.ranks) / stages;
-  const double idle = stages * (1 + out.stages.waits) - out.stages.all_busy;  // in times of the slowest
-  return ranks_of_stage * (out.stages.all_energy * busy + idle * time * waiting);
-}
-
-/// What the links of a step's GPUs take while other operators run: those that send have it in their own energy.
-Joules links_between(const StepPrediction& out, const Rates& m) {
-  Seconds apart;
-  bool sends = false;
-  for (const NodePrediction& n : out.nodes) {
-    const auto count = static_cast<double>(n.node->count);
-    const bool sending = sends_by_nvlink(n.node->op, m);
-    sends = sends || sending;
-    apart += count * (sending ? n.gap + n.tax - n.hidden : n.on_path());
-  }
-  return sends ? apart * m.power->links_awake : Joules{};
-}
-
-/// Energy, mean power and mean clock of the step as its operators are priced now. In the gaps only the clocks run.
-void add_up_energy(StepPrediction& out, const Rates& m, double clock_share) {
-  const Watts waiting = settled_power(*m.power, clock_share, Watts{});
-  const double bubble = out.stages.waits;
-  Joules energy, low, high;
-  Seconds time;
-  double cycles = 0;
-  for (const NodePrediction& n : out.nodes) {
-    const auto count = static_cast<double>(n.node->count);
-    // what runs side by side draws what does not go with work but once
-    const Seconds beside_work = n.gap + n.tax - n.hidden;
-    energy += count * (*n.op.energy + waiting * beside_work);
-    low += count * (*n.op.power_low * n.op.time + waiting * beside_work);
-    high += count * (*n.op.power_high * n.op.time + waiting * beside_work);
-    time += count * n.on_path();
-    cycles += count * (n.op.clock * n.op.time + m.clock * clock_share * beside_work);
-  }
-  const Joules links = links_between(out, m);
-  energy += links;
-  low += links;
-  high += links;
-  const Joules idle = bubble * time * waiting;
-  out.power = (energy + idle) / ((1 + bubble) * time);
-  out.power_low = (low + idle) / ((1 + bubble) * time);
-  const Watts most = (high + idle) / ((1 + bubble) * time);
-  out.power_high = m.clock_mode == ClockMode::burst ? most : held_to_cap(most, *out.power, m);
-  out.waiting_power = waiting;
-  out.clock = cycles / time;
-  out.energy = energy_of_all(out, energy, time, waiting);
-}
-
-/// The step as it is at a share of the boost clock, all of it.
-void reprice(StepPrediction& out, const Machine& machine, const RunOptions& options, SideBySide& side_by_side,
-             double share) {
-  const Rates& m = machine.rates();
-  for (NodePrediction& n : out.nodes) reprice(n.op, m, share);
-  set_gaps(out, machine, options.runtime, out.between_steps);
-  exchange_beside(out, m, Stages::one);
-  side_by_side(out);
-  side_by_side.sends(out);
-}
-
-/// What the step takes there. Times and gaps alone are left in it, where nothing runs side by side: for the clocks that
-/// a search tries.
-Seconds step_time_at(StepPrediction& out, const Machine& machine, const RunOptions& options, SideBySide& side_by_side,
-                     double share) {
-  const Rates& m = machine.rates();
-  if (out.graph.side_by_side || out.graph.pipeline.sends_beside) {
-    reprice(out, machine, options, side_by_side, share);
-  } else {
-    for (std::size_t i = 0; i < out.nodes.size(); ++i) {
-      NodePrediction& n = out.nodes[i];
-      n.op.time = n.first < i ? out.nodes[n.first].op.time : repriced_time(n.op, m, share);
-    }
-    set_gaps(out, machine, options.runtime, out.between_steps);
-    exchange_beside(out, m, Stages::one);
-  }
-  Seconds time;
-  for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * n.on_path();
-  return (1 + out.stages.waits) * time;
-}
-
-/// How far the largest of `n` draws from a normal distribution lies above its mean, in standard deviations: its quantile
-/// (n - 3/8) / (n + 1/4) (Blom 1958), by Abramowitz and Stegun's 26.2.23.
-double largest_of(std::int64_t n) {
-  if (n <= 1) return 0;
-  const double t = std::sqrt(-2 * std::log(0.625 / (static_cast<double>(n) + 0.25)));
-  return t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
-}
-
-/// One clock for all of the step, as the regulator takes tens of ms: the one at which the power of its phases, each for
-/// as long as it takes at that clock, has the cap as its mean. Of cards that wait for one another it is the clock of the
-/// one whose chip takes most; the others draw less at it.
-void settle(StepPrediction& out, const Machine& machine, const RunOptions& options, SideBySide& side_by_side) {
-  const Rates& m = machine.rates();
-  add_up_energy(out, m, 1);
-  const Watts aim = m.power->regulator_aim * m.power_cap;
-  if (m.clock_mode == ClockMode::burst && m.clock_limit == 1) return;
-  RunEnergy run;
-  Seconds at_boost;
-  for (const NodePrediction& n : out.nodes) {
-    const auto count = static_cast<double>(n.node->count);
-    const RunEnergy once = run_energy(n.op);
-    run.chip += count * once.chip;
-    run.memory += count * once.memory;
-    run.tensor_estimate += count * once.tensor_estimate;
-    at_boost += count * n.on_path();
-  }
-  run.chip *= 1 + m.power->chip_spread * largest_of(out.graph.together);
-  run.memory += links_between(out, m);
-  at_boost += out.stages.waits * at_boost;
-  out.uncapped = at_boost;
-  double share = 1;
-  if (m.clock_mode == ClockMode::steady) {
-    share = settled_clock_share(*m.power, aim, run, at_boost,
-                                [&](double tried) { return step_time_at(out, machine, options, side_by_side, tried); });
-  }
-  out.power_limited = share < m.clock_limit;
-  share = std::min(share, m.clock_limit);
-  if (share == 1) return;
-  reprice(out, machine, options, side_by_side, share);
-  add_up_energy(out, m, share);
-  for (NodePrediction& n : out.nodes) conclude(n.op, machine);
-}
-
-/// Of several GPUs no two are alike, and which one is the hottest is not known: at one clock they draw unlike power, under
-/// the cap they settle at unlike clocks, as far apart, and a step runs at the slowest one's. What one card of a kind adds to
-/// either side of a band (5-95 %, as ln) is independent of the rest of it.
-void widen_by_cards(StepPrediction& out, const Machine& machine) {
-  if (out.graph.ranks == 1 || !out.power) return;
-  const auto& power = machine.calibration().power;
-  const auto found = power.find("band_card");
-  if (found == power.end()) return;
-  const auto half = [&](double ratio) { return std::hypot(std::log(ratio), found->second.value); };
-  out.power_high = held_to_cap(std::exp(half(*out.power_high / *out.power)) * *out.power, *out.power, machine.rates());
-  out.power_low = std::exp(-half(*out.power_low / *out.power)) * *out.power;
-  if (!out.power_limited) return;
-  out.low = std::exp(-half(out.low / out.latency)) * out.latency;
-  out.high = std::exp(half(out.high / out.latency)) * out.latency;
-}
-
-/// A step that waits for its host spends its work's energy in a time that is as uncertain as the step is: its power is
-/// what stands, and the rest over that time. What it adds to either side of the power's band is independent of the rest of it.
-void widen_by_host(StepPrediction& out, const Machine& machine) {
-  if (!out.waits_for_host || !out.power) return;
-  const Watts still = *out.waiting_power, mean = *out.power;
-  const auto apart = [&](Watts own, Seconds time) {
-    const Watts over_it = still + (mean - still) * (out.latency / time);
-    return std::hypot(std::log(own / mean), std::log(over_it / mean));
-  };
-  out.power_high = held_to_cap(std::exp(apart(*out.power_high, out.low)) * mean, mean, machine.rates());
-  out.power_low = std::exp(-apart(*out.power_low, out.high)) * mean;
-}
-
 /// GPUs of a node that share a port of the host copy through it at the same time.
 void share_ports(Graph& graph, const Machine& machine) {
   if (!graph.copies_beside || graph.ranks == 1) return;
@@ -368,10 +143,6 @@ std::int64_t exchange_sms_of(const Machine& machine) {
   }
   return 0;
 }
-
-}  // namespace
-
-namespace {
 
 Vocabulary vocabulary_of(const Llm& llm) {
   Vocabulary v{llm.vocab, llm.tied_embeddings, llm.hidden};

@@ -1,0 +1,107 @@
+#include "model/predictor/step_band.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/bands/bands.hpp"
+#include "model/bands/step_bands.hpp"
+#include "model/machine/parts.hpp"
+#include "model/predictor/power_clock.hpp"
+#include "model/predictor/predict_internal.hpp"
+
+namespace plumbline {
+namespace {
+
+constexpr long kEnoughSteps = 10;  ///< of one stack and kind, for their residuals to be a band by themselves
+
+/// Of a host whose times another stack lent: they are as far off as steps that wait for a host nobody measured, and as
+/// stacks' hosts are apart, which are independent. A step that waits may be as fast as its GPU alone, `busy` at best; one
+/// that does not may have to.
+void widen_by_borrowed_host(StepPrediction& out, const HostTime& host, const Band* waiting, Seconds busy) {
+  const double other = std::log(host.within);
+  const double low = std::hypot(waiting != nullptr ? std::min(waiting->low, 0.0) : 0, other);
+  const double high = std::hypot(waiting != nullptr ? std::max(waiting->high, 0.0) : 0, other);
+  out.high = std::max(out.high, std::exp(high) * std::min(out.host_ratio, 1.0) * out.latency);
+  if (out.waits_for_host) out.low = std::clamp(std::exp(-low) * out.latency, busy, out.latency);
+}
+
+}  // namespace
+
+void set_band(StepPrediction& out, const Machine& machine, const RunOptions& options, bool fused_as_stack) {
+  StepBandSum sum;
+  const Band* some = nullptr;
+  std::vector<Seconds> times(out.nodes.size());  // of all nodes that run an operator, at the first of them
+  for (const NodePrediction& n : out.nodes) {
+    times[n.first] += static_cast<double>(n.node->count) * n.waited_for() * (out.nodes[n.first].op.time + n.tax);
+  }
+  for (std::size_t i = 0; i < out.nodes.size(); ++i) {
+    const OpPrediction& op = out.nodes[i].op;
+    if (out.nodes[i].first != i || op.band == nullptr) continue;
+    sum.add(op.band_class, times[i], op.band_range.low, op.band_range.middle, op.band_range.high);
+    some = op.band;
+  }
+  if (some == nullptr) {
+    out.low = out.high = out.latency;
+    out.whole_steps = {};
+    return;
+  }
+  const BandCorrelation& correlation = machine.bands().correlation(machine.kernels());
+  // the operators' floors: no step is faster, whatever their residuals were
+  Seconds floor;
+  for (const NodePrediction& n : out.nodes) {
+    if (n.hidden > Seconds{}) continue;
+    floor += static_cast<double>(n.node->count) * std::min(n.op.time, n.op.roofline);
+  }
+  out.low = sum.low(out.latency, correlation);
+  out.high = sum.high(out.latency, correlation);
+  const Origin& origin = *machine.parts()->origin;
+  const Stack& stack = machine.stack();
+  const bool as_recorded = stack.recorded && options.runtime == stack.runtime && fused_as_stack;
+  if (origin.steps) {
+    out.whole_steps = origin.steps->find(stack.name, step_kind(out), as_recorded);
+    if (out.whole_steps.band == nullptr && out.waits_for_host) {  // nobody recorded such steps beside their host
+      out.whole_steps = origin.steps->find(stack.name, kWaitingSteps, as_recorded);
+    }
+  }
+  if (const Band* whole = out.whole_steps.band) {
+    const Seconds low = std::exp(whole->low) * out.latency, high = std::exp(whole->high) * out.latency;
+    // Of a framework that launches its operators by themselves enough steps of the very kind, on a card that was measured,
+    // say more than what the operators' bands add up to: its operators are those of the same recordings.
+    const bool enough = whole->rows >= kEnoughSteps && machine.provenance() == Provenance::measured;
+    const bool alone = out.whole_steps.recorded && enough && origin.steps->stands_apart(stack.name);
+    out.low = alone ? low : std::min(out.low, low);
+    out.high = alone ? high : std::max(out.high, high);
+  }
+  if (out.host_ratio > 0 && !stack.host.borrowed_from.empty()) {
+    const Band* waiting = origin.steps ? origin.steps->find(stack.name, kWaitingSteps, as_recorded).band : nullptr;
+    const Seconds waits = out.waits_for_host ? (1 - 1 / out.host_ratio) * out.latency : Seconds{};
+    widen_by_borrowed_host(out, stack.host, waiting, std::min(sum.low(out.latency, correlation) - waits, out.latency));
+  }
+  out.low = std::max(out.low, floor);
+}
+
+void widen_by_cards(StepPrediction& out, const Machine& machine) {
+  if (out.graph.ranks == 1 || !out.power) return;
+  const auto& power = machine.calibration().power;
+  const auto found = power.find("band_card");
+  if (found == power.end()) return;
+  const auto half = [&](double ratio) { return std::hypot(std::log(ratio), found->second.value); };
+  out.power_high = held_to_cap(std::exp(half(*out.power_high / *out.power)) * *out.power, *out.power, machine.rates());
+  out.power_low = std::exp(-half(*out.power_low / *out.power)) * *out.power;
+  if (!out.power_limited) return;
+  out.low = std::exp(-half(out.low / out.latency)) * out.latency;
+  out.high = std::exp(half(out.high / out.latency)) * out.latency;
+}
+
+void widen_by_host(StepPrediction& out, const Machine& machine) {
+  if (!out.waits_for_host || !out.power) return;
+  const Watts still = *out.waiting_power, mean = *out.power;
+  const auto apart = [&](Watts own, Seconds time) {
+    const Watts over_it = still + (mean - still) * (out.latency / time);
+    return std::hypot(std::log(own / mean), std::log(over_it / mean));
+  };
+  out.power_high = held_to_cap(std::exp(apart(*out.power_high, out.low)) * mean, mean, machine.rates());
+  out.power_low = std::exp(-apart(*out.power_low, out.high)) * mean;
+}
+
+}  // namespace plumbline
