@@ -108,7 +108,8 @@ class Cublas final : public Provider {
       require_matrix_path(dense->precision, q);
       GemmTask task = gemm_task(*dense, q.rates);
       if (task.weights_kn) require_layout(task, q);
-      if (!gemm::whole_units(task) || runs_as_int8(task, q)) run_by_mma_sync(task, q.rates);
+      const bool unpacks = cublas::unpacks_by_mma_sync(task, q.rates);
+      if (!gemm::whole_units(task) || runs_as_int8(task, q) || unpacks) run_by_mma_sync(task, q.rates);
       return price(task, "gemm", q, out);
     }
     if (const auto* sparse = std::get_if<GemmSparse24>(&q.op)) {
@@ -138,7 +139,7 @@ class Cublas final : public Provider {
     const QuantizeDynamic x{s.m, s.k, s.block, s.precision.output};
     answer_quantize(x, q.resident.inputs,
                     {q.families[cublas::kScales], q.families[cublas::kTokenScales], q.families[cublas::kRows]}, q, out);
-    if (s.block > 1 && q.rates.path.multicast) {
+    if (s.block > 1 && q.rates.path.kind == TensorPath::Kind::wgmma) {
       answer_blocks(gemm_task(product, q.rates), q.families[cublas::kBlock], q, out);
       return true;
     }
