@@ -369,14 +369,10 @@ bool has_small_sms(const Rates& m) {
 }
 
 bool by_tensor_map(const GemmTask& t, const Rates& m) {
-  return m.path.multicast && gemm::whole_units(t) && !cublas::unpacks_by_mma_sync(t, m);
+  return m.path.multicast && gemm::whole_units(t) && !t.by_mma_sync;
 }
 
 }  // namespace
-
-bool cublas::unpacks_by_mma_sync(const GemmTask& t, const Rates& m) {
-  return t.dequant_per_weight > 0 && m.path.kind == TensorPath::Kind::tcgen05;
-}
 
 cublas::Family cublas::family_of(const GemmTask& t, const Rates& m, std::span<const FamilyScalars> families) {
   if (t.kind == GemmKind::grouped) return kGrouped;
@@ -397,8 +393,7 @@ GemmChoice plan_cublas_gemm(const GemmTask& t, const Rates& m, std::span<const F
                             GemmCache& cache) {
   const bool by_tma = by_tensor_map(t, m);
   // libraries fall back to older kernels for rows that no tensor map can describe
-  const TensorPath path =
-      m.path.multicast && !by_tma ? TensorPath{.async_copy = cublas::unpacks_by_mma_sync(t, m)} : m.path;
+  const TensorPath path = m.path.multicast && !by_tma ? TensorPath{.async_copy = t.by_mma_sync} : m.path;
   const cublas::Family family = cublas::family_of(t, m, families);
   if (family == cublas::kInt8) {
     return cublas::plan_int8({t, m, families[family], families[cublas::kReduce], TensorPath{}, {}}, cache);

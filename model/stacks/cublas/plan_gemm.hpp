@@ -35,10 +35,6 @@ enum Family : std::size_t {
   kFamilies
 };
 
-/// Weights narrower than the maths have no kernels for tcgen05: those of Ampere run. (TensorRT-LLM, fpA_intB_gemm_template.h,
-/// dispatch_to_arch(): Sm80 from sm_100 on; vLLM's Marlin is mma.sync everywhere.)
-bool unpacks_by_mma_sync(const GemmTask& task, const Rates& rates);
-
 /// That of the kernel which runs the task.
 Family family_of(const GemmTask& task, const Rates& rates, std::span<const FamilyScalars> families);
 }  // namespace cublas

@@ -93,6 +93,9 @@ TEST(KernelsByCard, UnpackedWeightsAreMultipliedByMmaSyncOnTensorMemory) {
     EXPECT_GT(on(card, product(8192, "w4a16"), "trt-llm").time, 2 * on(card, product(8192, "bf16"), "trt-llm").time)
         << card;
   }
+  EXPECT_LT(on("b200_sxm", product(8192, "mxfp4"), "trt-llm").time,
+            on("b200_sxm", product(8192, "w4a16"), "trt-llm").time)
+      << "formats of tcgen05 itself stay with it";
   EXPECT_LT(on("h200_sxm", product(8192, "w4a16"), "trt-llm").time,
             1.1 * on("h200_sxm", product(8192, "bf16"), "trt-llm").time);
 }
@@ -115,6 +118,24 @@ TEST(KernelsByCard, ScalesOfBlocksCostNothingOnTensorMemory) {
     ASSERT_EQ(both.launch_count, 2) << m;
     EXPECT_EQ(std::string(both.launches[1].kernel), "gemm") << m;
     EXPECT_NEAR((both.time - both.launches[0].time.total) / one, 1, 0.15) << m;
+  }
+}
+
+/// Activations of 4 bits are rounded by one launch, as the model file has the scale of all: 2 bytes of a value are read, half a
+/// byte and a scale for each 16 are written.
+TEST(KernelsByCard, RowsOfFourBitsAreRoundedAtOnce) {
+  GemmDynamic s;
+  s.m = s.n = s.k = 8192;
+  s.precision = *parse_precision("nvfp4");
+  for (const char* card : {"b200_sxm", "rtx_pro_6000_server"}) {
+    const OpPrediction p = on(card, s, "trt-llm");
+    ASSERT_EQ(p.launch_count, 2) << card;
+    const Demand& round = p.launches[0].demand;
+    EXPECT_DOUBLE_EQ(round.dram_read.in(units::B), 2.0 * 8192 * 8192) << card;
+    EXPECT_DOUBLE_EQ(round.dram_write.in(units::B), (0.5 + 1.0 / 16) * 8192 * 8192) << card;
+    GemmDynamic bytes = s;
+    bytes.precision = *parse_precision("fp8");
+    EXPECT_LT(p.time, on(card, bytes, "trt-llm").time) << card;
   }
 }
 
