@@ -17,10 +17,11 @@ const Provider& flash_attention_2_provider();  // flash_attention
 const Provider& flash_attention_contiguous_provider();
 const Provider& flash_attention_1_provider();  // flash_attention
 const Provider& flashinfer_provider();
-const Provider& fla_provider();             // fla
-const Provider& flashinfer_gdn_provider();  // fla
-const Provider& causal_conv1d_provider();   // fla
-const Provider& mamba_ssm_provider();       // fla
+const Provider& flashinfer_8bit_provider();  // flashinfer
+const Provider& fla_provider();              // fla
+const Provider& flashinfer_gdn_provider();   // fla
+const Provider& causal_conv1d_provider();    // fla
+const Provider& mamba_ssm_provider();        // fla
 const Provider& pytorch_provider();
 const Provider& trtllm_all_reduce_provider();  // custom_all_reduce
 const Provider& vllm_all_reduce_provider();    // custom_all_reduce
@@ -48,7 +49,8 @@ std::span<const Provider* const> providers() {
       &flash_attention_2_provider(),
       &flash_attention_contiguous_provider(),
       &flash_attention_1_provider(),
-      &flashinfer_provider(),      //
+      &flashinfer_provider(),  //
+      &flashinfer_8bit_provider(),
       &fla_provider(),             //
       &flashinfer_gdn_provider(),  //
       &causal_conv1d_provider(),   //

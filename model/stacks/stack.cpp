@@ -231,8 +231,9 @@ Stack with_kernels(const Stack& stack, const Stack& kernels) {
   return out;
 }
 
-/// Attention of any phase: those of a training stack alone are no answer to what serving asks.
+/// Attention of any phase, on any card: those of a training stack alone are no answer to what serving asks.
 bool runs_all_attention(const Provider* provider) {
+  if (provider->hands_on()) return false;
   const std::span<const std::string_view> ops = provider->ops();
   return std::all_of(kSoftmaxAttention.begin(), kSoftmaxAttention.end(),
                      [&](std::string_view op) { return std::find(ops.begin(), ops.end(), op) != ops.end(); });

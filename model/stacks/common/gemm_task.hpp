@@ -23,13 +23,14 @@ struct GemmTask {
   double input_bytes = 2, weight_bytes = 2, output_bytes = 2;
   double tensor_flop_per_clk = 0;  ///< of one SM, for the maths format
   double dequant_per_weight = 0;   ///< fp32-pipe operations to unpack one weight (W4A16)
-  double weight_kept = 1;   ///< bytes of the weight operand / dense (2:4 sparse: 0.5625 with metadata at 16 bits)
-  double weights_read = 1;  ///< weight operands that DRAM carries / batch (experts expected, not a whole number)
-  double bias_bytes = 0;    ///< of one batch entry, and of what the product is added to
-  bool weights_kn = false;  ///< rows of N elements: W[K,N]
-  bool adds = false;        ///< to what the result holds
-  std::int64_t block = 0;   ///< of scales, as Gemm::block
-  bool few_tiles = false;   ///< a library whose kernels for wgmma have tiles of powers of two alone
+  double weight_kept = 1;    ///< bytes of the weight operand / dense (2:4 sparse: 0.5625 with metadata at 16 bits)
+  double weights_read = 1;   ///< weight operands that DRAM carries / batch (experts expected, not a whole number)
+  double bias_bytes = 0;     ///< of one batch entry, and of what the product is added to
+  bool weights_kn = false;   ///< rows of N elements: W[K,N]
+  bool adds = false;         ///< to what the result holds
+  std::int64_t block = 0;    ///< of scales, as Gemm::block
+  bool by_mma_sync = false;  ///< kernels of mma.sync and cp.async, whatever else the card has
+  bool few_tiles = false;    ///< a library whose kernels for wgmma have tiles of powers of two alone
   /// The plan is chosen by its time as the product is priced alone, at the clock that its power leaves: FLOPs that count
   /// for power; 0: by its time at the clock of the rates.
   double alone_flops = 0;

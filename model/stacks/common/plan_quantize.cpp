@@ -9,6 +9,8 @@
 namespace plumbline {
 namespace {
 
+constexpr double kNvfp4Block = 16;  // values of a scale
+
 /// TensorRT-LLM's computeFP8QuantizeScale() (cutlass_kernels' quantization.cu): 1024 CTAs of 1024 threads whatever the size, two
 /// on an SM; a thread has one value on its way at a time, so that a turn of all threads takes the latency of L2, or of memory.
 Demand largest_value(double values, DType type, double held, const Rates& m) {
@@ -89,6 +91,23 @@ void answer_quantize(const QuantizeDynamic& s, double held, const QuantizeFamili
   if (!tokens) add_arithmetic(d, arithmetic, m.gpu.sm);  // else counted with all other instructions
   d.dram_read = (1 - known) * w.read + (tokens ? d.dram_read : Bytes{});
   d.dram_write = w.write > m.l2_kept || held <= 0 ? w.write : Bytes{};
+}
+
+void answer_round_to_fp4(std::int64_t rows, std::int64_t cols, DType from, double held, const FamilyScalars& rowwise,
+                         const Question& q, Answer& out) {
+  const Rates& m = q.rates;
+  const double values = d(rows) * d(cols), scales = d(rows) * std::ceil(d(cols) / kNvfp4Block);
+  Work w;
+  w.read = storage(from, values);
+  w.write = storage(DType::fp4, values) + storage(DType::fp8, scales);
+  const bool all = held >= 1 && w.bytes() <= m.l2_kept;
+  Demand& round = out.launch("round", rowwise) = stream_demand(w, m, all);
+  Work arithmetic;
+  arithmetic.fp32 = 2 * values * units::FLOP;
+  arithmetic.sfu = scales;
+  add_arithmetic(round, arithmetic, m.gpu.sm);
+  round.dram_read = (1 - held) * w.read;
+  round.dram_write = all ? Bytes{} : w.write;
 }
 
 }  // namespace plumbline

@@ -1,4 +1,4 @@
-// Launches that round activations to 8 bits by scales that they find themselves, as serving stacks run them.
+// Launches that round activations to 8 and 4 bits by scales that they find themselves, as serving stacks run them.
 #pragma once
 
 #include "model/stacks/provider.hpp"
@@ -32,5 +32,10 @@ Demand round_blocks(double rows, double cols, DType type, const FamilyScalars& s
 /// first that L2 holds.
 void answer_quantize(const QuantizeDynamic& shape, double held, const QuantizeFamilies& families,
                      const Question& question, Answer& answer);
+
+/// Rows of nvfp4: a scale for each 16 values, found beside one that the model file has for all of them, in one launch.
+/// (TensorRT-LLM: fp4_quantize(), NVFP4LinearMethod's input_scale.)
+void answer_round_to_fp4(std::int64_t rows, std::int64_t cols, DType from, double held, const FamilyScalars& rowwise,
+                         const Question& question, Answer& answer);
 
 }  // namespace plumbline

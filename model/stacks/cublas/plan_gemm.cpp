@@ -169,7 +169,8 @@ class TmaPlanner {
       d.step_latency = std::max(d.step_latency, split.once_clk / split.steps * c.clk);
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency;
     d.serial_latency_of = "to load code, tensor maps and what they describe";
-    d.exposed_clk = c.task.block > 1 ? c.family.step_clk : 0;
+    // wgmma's sums of a block are scaled in registers; tcgen05 takes scales with the operands
+    d.exposed_clk = c.task.block > 1 && c.path.kind == TensorPath::Kind::wgmma ? c.family.step_clk : 0;
     // warpgroups that take turns begin one after the other
     if (takes_turns()) d.serial_latency += c.family.start_clk * c.clk;
     // tiles that take more than two turns are handed out by a counter in memory, which a launch before clears: 104 of
@@ -367,7 +368,9 @@ bool has_small_sms(const Rates& m) {
   return m.path.kind == TensorPath::Kind::mma_sync && m.path.async_copy && m.gpu.sm.smem < kRoomForFourStages;
 }
 
-bool by_tensor_map(const GemmTask& t, const Rates& m) { return m.path.multicast && gemm::whole_units(t); }
+bool by_tensor_map(const GemmTask& t, const Rates& m) {
+  return m.path.multicast && gemm::whole_units(t) && !t.by_mma_sync;
+}
 
 }  // namespace
 
@@ -390,7 +393,7 @@ GemmChoice plan_cublas_gemm(const GemmTask& t, const Rates& m, std::span<const F
                             GemmCache& cache) {
   const bool by_tma = by_tensor_map(t, m);
   // libraries fall back to older kernels for rows that no tensor map can describe
-  const TensorPath path = m.path.multicast && !by_tma ? TensorPath{} : m.path;
+  const TensorPath path = m.path.multicast && !by_tma ? TensorPath{.async_copy = t.by_mma_sync} : m.path;
   const cublas::Family family = cublas::family_of(t, m, families);
   if (family == cublas::kInt8) {
     return cublas::plan_int8({t, m, families[family], families[cublas::kReduce], TensorPath{}, {}}, cache);

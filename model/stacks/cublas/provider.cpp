@@ -108,7 +108,8 @@ class Cublas final : public Provider {
       require_matrix_path(dense->precision, q);
       GemmTask task = gemm_task(*dense, q.rates);
       if (task.weights_kn) require_layout(task, q);
-      if (!gemm::whole_units(task) || runs_as_int8(task, q)) run_by_mma_sync(task, q.rates);
+      task.by_mma_sync = unpacks_by_mma_sync(dense->precision, q.rates);
+      if (!gemm::whole_units(task) || runs_as_int8(task, q) || task.by_mma_sync) run_by_mma_sync(task, q.rates);
       return price(task, "gemm", q, out);
     }
     if (const auto* sparse = std::get_if<GemmSparse24>(&q.op)) {
@@ -124,6 +125,13 @@ class Cublas final : public Provider {
   }
 
  private:
+  /// Integer weights of 16-bit products have no kernels for tcgen05: those of Ampere run. (TensorRT-LLM,
+  /// fpA_intB_gemm_template.h, dispatch_to_arch(): Sm80 from sm_100 on; vLLM's Marlin is mma.sync everywhere.)
+  static bool unpacks_by_mma_sync(const Precision& p, const Rates& m) {
+    const bool integers = p.weight == DType::int4 || p.weight == DType::int8;
+    return integers && bits(p.math) > 8 && m.path.kind == TensorPath::Kind::tcgen05;
+  }
+
   static bool runs_as_int8(const GemmTask& t, const Question& q) {
     return q.families[cublas::kInt8].on_file && cublas::runs_as_int8(t, q.rates);
   }
@@ -135,10 +143,14 @@ class Cublas final : public Provider {
     product.n = s.n;
     product.k = s.k;
     product.precision = s.precision;
+    if (s.precision.math == DType::fp4) {
+      answer_round_to_fp4(s.m, s.k, s.precision.output, q.resident.inputs, q.families[cublas::kRows], q, out);
+      return price(gemm_task(product, q.rates), "gemm", q, out);
+    }
     const QuantizeDynamic x{s.m, s.k, s.block, s.precision.output};
     answer_quantize(x, q.resident.inputs,
                     {q.families[cublas::kScales], q.families[cublas::kTokenScales], q.families[cublas::kRows]}, q, out);
-    if (s.block > 1 && q.rates.path.multicast) {
+    if (s.block > 1 && q.rates.path.kind == TensorPath::Kind::wgmma) {
       answer_blocks(gemm_task(product, q.rates), q.families[cublas::kBlock], q, out);
       return true;
     }

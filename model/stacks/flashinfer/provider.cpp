@@ -1,7 +1,8 @@
 // FlashInfer as SGLang calls it: prefill by FlashAttention's algorithm in the same tiles; decode by a kernel of ordinary
 // lanes where a KV head has few query heads, else by tensor units with its query heads packed. Its planner is the
 // published sources' (include/flashinfer/attention/scheduler.cuh and decode.cuh, 2026). Nobody's measurements of it are
-// on file: FlashAttention's scalars stand in, which says nothing of how well its inner loops are written.
+// on file: FlashAttention's scalars stand in, which says nothing of how well its inner loops are written. vLLM calls it for
+// caches of 8 bits where FlashAttention has no kernels for them.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,8 +20,11 @@ using flash_attention::kFamilies;
 constexpr auto kPrefillClasses = std::to_array<BandClass>({{Variant::usual, "flashinfer_prefill", false}});
 constexpr auto kDecodeClasses = std::to_array<BandClass>({{Variant::usual, "flashinfer_decode", false}});
 
+/// Behind those that FlashAttention has too: prompts on mma.sync, whose scalars are FA2's.
+constexpr std::size_t kPrefillMma = kFamilies;
+
 /// In the order of FlashAttention's families, whose planner prices prefill.
-constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
+constexpr std::array<FamilyDeclaration, kFamilies + 1> kDeclared{
     {{.name = "flashinfer_prefill",
       .op = "attention_prefill",
       .stand_in = "library.flash_prefill",
@@ -34,7 +38,15 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
       .kind = "attention",
       .classes = kDecodeClasses},
      {.name = "combine", .op = "attention_decode"},
-     {.name = "flashinfer_append", .op = "attention_prefill", .stand_in = "library.flash_append"}}};
+     {.name = "flashinfer_append", .op = "attention_prefill", .stand_in = "library.flash_append"},
+     {.name = "flashinfer_prefill_mma",
+      .op = "attention_prefill",
+      .required = false,
+      .stand_in = "library.flash_prefill_mma",
+      .stand_in_inherits = true,
+      .carry = {.fixed_in_cycles = true},
+      .kind = "attention",
+      .classes = kPrefillClasses}}};
 
 constexpr std::array<std::string_view, 2> kOps{"attention_prefill", "attention_decode"};
 
@@ -112,12 +124,35 @@ constexpr Rule kDecodeRule{"FlashInfer", "split of the keys",
                            "PartitionPagedKVCacheBinarySearchMinNumPagePerBatch(), include/flashinfer/attention/"
                            "scheduler.cuh"};
 
+bool by_mma_sync(const Question& q) { return q.rates.path.kind == TensorPath::Kind::mma_sync; }
+
+/// Its tiles on mma.sync are FA2's: 128 query rows, two CTAs an SM (prefill.cuh, FA2DetermineCtaTileQ(), num_ctas_per_sm).
+AttentionChoice plan_prefill(const AttentionPrefill& s, const Question& q) {
+  PrefillCut cut;
+  if (by_mma_sync(q) && q.families[kPrefillMma].on_file) cut.family = kPrefillMma;
+  return plan_flash_prefill(s, appends(s, q), q.rates, q.families, cut);
+}
+
+struct CacheType {
+  DType operator()(const AttentionPrefill& s) const { return s.kv_dtype; }
+  DType operator()(const AttentionDecode& s) const { return s.kv_dtype; }
+  template <class Other>
+  DType operator()(const Other&) const {
+    return DType::bf16;
+  }
+};
+
+/// `narrow_alone`: what vLLM hands to it, caches of 8 bits on cards without FA3. (vllm/v1/attention/backends/fa_utils.py,
+/// flash_attn_supports_fp8(); platforms/cuda.py: FLASHINFER is next.)
 class FlashInfer final : public Provider {
  public:
-  std::string_view name() const override { return "flashinfer"; }
+  explicit FlashInfer(bool narrow_alone) : narrow_alone_(narrow_alone) {}
+  std::string_view name() const override { return narrow_alone_ ? "flashinfer_8bit" : "flashinfer"; }
+  bool hands_on() const override { return narrow_alone_; }
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
   std::span<const std::string_view> ops() const override { return kOps; }
   std::string_view assumption() const override {
+    if (narrow_alone_) return "";
     return "attention: FlashInfer's planner with FlashAttention's scalars; FlashInfer itself was never measured";
   }
 
@@ -126,10 +161,10 @@ class FlashInfer final : public Provider {
   }
 
   bool plan(const Question& q, Answer& out) const override {
+    if (narrow_alone_ && (!by_mma_sync(q) || bits(std::visit(CacheType{}, q.op)) > 8)) return false;
     if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
       require_tensor_path(prefill->dtype, q);
-      const AttentionChoice choice = plan_flash_prefill(*prefill, appends(*prefill, q), q.rates, q.families);
-      answer_attention(choice, "attention", Variant::usual, q, out);
+      answer_attention(plan_prefill(*prefill, q), "attention", Variant::usual, q, out);
       return true;
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
@@ -140,12 +175,20 @@ class FlashInfer final : public Provider {
     }
     return false;
   }
+
+ private:
+  bool narrow_alone_;
 };
 
 }  // namespace
 
 const Provider& flashinfer_provider() {
-  static const FlashInfer provider;
+  static const FlashInfer provider(false);
+  return provider;
+}
+
+const Provider& flashinfer_8bit_provider() {
+  static const FlashInfer provider(true);
   return provider;
 }
 

@@ -12,7 +12,8 @@ namespace trtllm {
 /// Its families, in the order in which provider.cpp declares them. `kPrefillMma`: prefill on mma.sync. `kSingle`: a CTA for each query head. `kDecode8bit`:
 /// from 8-bit caches, where that is a kernel of its own. `kPrepare`: the pass before prefill (rotation and cache
 /// append). `kCombine`: the merge of latent attention's splits. `kPrefill8bit`, `kPrepare8bit`: wgmma's prefill in 8 bits.
-/// `kMlaMma`, `kMlaTriton`: latent decode on mma.sync.
+/// `kMlaMma`, `kMlaTriton`: latent decode on mma.sync. `kServedPrefill`: what a call of a prompt's kernel takes in a server of
+/// another make, which hands its own launches on; that provider's alone.
 enum Family : std::size_t {
   kPrefill,
   kPrefillMma,
@@ -27,7 +28,9 @@ enum Family : std::size_t {
   kMla8bit,
   kMlaMma,
   kMlaTriton,
-  kFamilies
+  kFamilies,
+  kServedPrefill = kFamilies,
+  kServedFamilies
 };
 
 /// wgmma and what came after it: persistent kernels with a producer warp; on Hopper two warpgroups of 64 query rows a CTA.
@@ -37,6 +40,8 @@ inline bool is_warp_specialised(const Rates& rates) { return rates.path.kind != 
 Demand append_demand(const DecodeTask& task, DType dtype, const FamilyScalars& family);
 /// Decode by the library's kernels for tcgen05: up to 16 query heads a KV head, whether they share it or not.
 bool takes_tensor_memory(const AttentionDecode& shape, const Rates& rates);
+/// Prompts by those kernels, as servers of another make call them: causal ones, of widths that there are kernels for.
+bool serves_tensor_memory(const AttentionPrefill& shape, const Rates& rates);
 /// Head widths that the kernels are compiled for; others are padded up (72 and 80 run as 128 does).
 double compiled_width(std::int64_t width);
 /// Cached keys that are worth a CTA of their own (decoderXQAConstants.h: kMinHistoryTokensPerBlock).
@@ -54,6 +59,9 @@ Seconds merge_of_parts(double parts, const Rates& rates, const FamilyScalars& fa
 
 /// `appends`: queries and keys are rotated and the cache is written by a launch before.
 AttentionChoice plan_trtllm_prefill(const AttentionPrefill& shape, bool appends, const Rates& rates,
+                                    std::span<const FamilyScalars> families);
+/// The same kernel called by a server that rotates elsewhere and writes the cache by a launch of its own. (For tcgen05.)
+AttentionChoice plan_served_prefill(const AttentionPrefill& shape, bool appends, const Rates& rates,
                                     std::span<const FamilyScalars> families);
 AttentionChoice plan_trtllm_decode(const AttentionDecode& shape, const Rates& rates,
                                    std::span<const FamilyScalars> families, const KeyCutting& how = {});

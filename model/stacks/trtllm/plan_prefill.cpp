@@ -20,7 +20,7 @@ double trtllm::compiled_width(std::int64_t width) {
 namespace {
 
 /// How a prefill kernel cuts the scores.
-struct PrefillCut {
+struct ScoreCut {
   double q_tile, kv_tile, ctas_per_sm;
   double rows_a_group;  ///< query rows of one warpgroup, or warp: each group reads the keys from shared memory itself
   double qk_dim, v_dim;
@@ -42,10 +42,10 @@ Bytes tiled_bytes(double q_tile, double kv_tile, double width, const Rates& m) {
 /// narrow; it runs where two of its CTAs fit on an SM, and for the widest heads everywhere. Else the plain kernel, whose
 /// blocks are 64 to 16 keys: for short keys, and on SMs of 100 KB. (TensorRT-LLM, fused_multihead_attention_v2.cpp; tiles:
 /// fmha_v2/setup.py, enumerate_hmma_flash_kernels_base(). The library asks for the SM's number, and has its 100 KB parts.)
-PrefillCut mma_sync_cut(const AttentionPrefill& s, const Rates& m) {
+ScoreCut mma_sync_cut(const AttentionPrefill& s, const Rates& m) {
   constexpr std::int64_t kShortKeys = 64;
   constexpr double kWarps = 4, kWidest = 256, kMostCtas = 2;
-  PrefillCut cut{64, 64, kMostCtas, 16, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
+  ScoreCut cut{64, 64, kMostCtas, 16, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
   const double width = std::max(cut.qk_dim, cut.v_dim);
   const Bytes smem = m.gpu.sm.smem;
   const double q_tile = width <= 64 ? 128 : 64;
@@ -67,9 +67,9 @@ PrefillCut mma_sync_cut(const AttentionPrefill& s, const Rates& m) {
 /// Blocks of 256 keys where heads are narrow, fewer where they are wide; from 64 on twice as many of 8 bits, but for latent
 /// attention (fmha_v2/setup.py, enumerate_hgmma_flash_warpspec_kernels() and enumerate_qgmma_flash_warpspec_kernels()). A
 /// second tile of queries finds room in shared memory where a row of them has 256 bytes or less.
-PrefillCut wgmma_cut(const AttentionPrefill& s) {
+ScoreCut wgmma_cut(const AttentionPrefill& s) {
   constexpr double kLongestRow = 256;
-  PrefillCut cut{128, 64, 1, 64, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
+  ScoreCut cut{128, 64, 1, 64, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
   const double width = cut.v_dim;  // the accumulator's: keys that are wider by a rotated part change nothing
   cut.kv_tile = width <= 64 ? 256 : width <= 128 ? 128 : 64;
   if (bits(s.dtype) <= 8) {
@@ -88,9 +88,9 @@ PrefillCut wgmma_cut(const AttentionPrefill& s) {
 /// (FlashAttention-4, forward pipeline; CUTLASS, example 77 of Blackwell's FMHA. TensorRT-LLM's kernels for these parts
 /// are not published as source; nothing was fitted on such a card.) The chain of one tile (two products of 512 clk, the
 /// softmax, about 800 clk of barriers and reductions on Hopper) is no longer than what two take, so it is hidden.
-PrefillCut tcgen05_cut(const AttentionPrefill& s) {
+ScoreCut tcgen05_cut(const AttentionPrefill& s) {
   constexpr double kTile = 128;
-  PrefillCut cut{kTile, kTile, 1, kTile, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
+  ScoreCut cut{kTile, kTile, 1, kTile, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
   const bool two_tiles = two_tiles_in_tensor_memory(kTile, cut.v_dim, static_cast<double>(s.q_len));
   if (two_tiles) cut.q_tile = 2 * kTile;
   cut.in_pairs = two_blocks_in_tensor_memory(kTile, cut.v_dim);
@@ -98,7 +98,7 @@ PrefillCut tcgen05_cut(const AttentionPrefill& s) {
   return cut;
 }
 
-PrefillCut prefill_cut(const AttentionPrefill& s, const Rates& m) {
+ScoreCut prefill_cut(const AttentionPrefill& s, const Rates& m) {
   switch (m.path.kind) {
     case TensorPath::Kind::mma_sync: return mma_sync_cut(s, m);
     case TensorPath::Kind::wgmma: return wgmma_cut(s);
@@ -110,7 +110,7 @@ PrefillCut prefill_cut(const AttentionPrefill& s, const Rates& m) {
 /// The chain of a block. wgmma takes 8-bit values along the keys alone, so that they are transposed on their way through
 /// shared memory: the chain grows with the bytes of a block's keys and values; the scalar is that of 32 KiB, 256 of both 64
 /// wide. (By training rows: 64, 128 and 256 wide, and latent ones, agree to a tenth.)
-double chain_clk(const PrefillCut& cut, const AttentionPrefill& s, const Rates& m, const FamilyScalars& family) {
+double chain_clk(const ScoreCut& cut, const AttentionPrefill& s, const Rates& m, const FamilyScalars& family) {
   if (m.path.kind != TensorPath::Kind::wgmma || bits(s.dtype) > 8) return family.step_clk;
   constexpr double kReferenceBytes = 32 * 1024;
   return family.step_clk * cut.kv_tile * (cut.qk_dim + cut.v_dim) * bytes_of(s.dtype) / kReferenceBytes;
@@ -120,7 +120,7 @@ double chain_clk(const PrefillCut& cut, const AttentionPrefill& s, const Rates& 
 /// what of the softmax is not hidden is a share of their sum; `step_clk` is what a block costs beside its scores
 /// (barriers, reductions over a row). From shared memory each group reads its queries (wgmma only; mma.sync keeps them
 /// in registers), keys and values; the ring's filling takes the same port.
-void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, const Rates& m,
+void block_demand(Demand& d, const ScoreCut& cut, const AttentionPrefill& s, const Rates& m,
                   const FamilyScalars& family) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype);
@@ -139,7 +139,7 @@ void block_demand(Demand& d, const PrefillCut& cut, const AttentionPrefill& s, c
 
 /// Blocks in which a mask is computed, in those that take 8 operations a score. wgmma's 8-bit kernel takes two and a half
 /// times as long for each where a window hides keys (by training rows of heads of 64 in a window of 128).
-double mask_share(const AttentionPrefill& s, const PrefillCut& cut, double visited, const Rates& m) {
+double mask_share(const AttentionPrefill& s, const ScoreCut& cut, double visited, const Rates& m) {
   constexpr double kWindowed8bit = 2.5;
   const bool windowed = s.window > 0 && s.window < s.kv_len;
   const bool narrow = bits(s.dtype) <= 8 && m.path.kind == TensorPath::Kind::wgmma;
@@ -148,7 +148,7 @@ double mask_share(const AttentionPrefill& s, const PrefillCut& cut, double visit
 
 /// What a tile costs beside its blocks: the masks, and the way of the next queries where they have no buffer of their
 /// own (the scheduler's counter in L2, then the queries and behind them the first keys from memory).
-double tile_clk(const AttentionPrefill& s, const PrefillCut& cut, double visited, const Rates& m) {
+double tile_clk(const AttentionPrefill& s, const ScoreCut& cut, double visited, const Rates& m) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   double clk = mask_share(s, cut, visited, m) * mask_clk(cut.q_tile * cut.kv_tile, m);
   if (cut.one_query_buffer) {
@@ -232,7 +232,7 @@ AttentionChoice plan_trtllm_prefill(const AttentionPrefill& asked, bool appends,
   const AttentionPrefill s = as_run(asked, m);
   c.math = s.dtype;
   c.family = &family_of(s, m, families);
-  const PrefillCut cut = prefill_cut(s, m);
+  const ScoreCut cut = prefill_cut(s, m);
   c.plan.q_tile = static_cast<std::int64_t>(cut.q_tile);
   c.plan.kv_tile = static_cast<std::int64_t>(cut.kv_tile);
   // windowed rows of training take what the worst alignment would, of 8 bits by a quarter more than their own blocks

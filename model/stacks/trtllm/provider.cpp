@@ -88,10 +88,19 @@ constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
       .kind = "attention",
       .classes = kMlaClasses}}};
 
-/// Where a calibration has no decode of the library's, the stack's next provider takes it.
-constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kHandedOn = [] {
-  std::array<FamilyDeclaration, trtllm::kFamilies> families = kDeclared;
-  for (const std::size_t each : {trtllm::kDecode, trtllm::kSingle}) families[each].required = false;
+/// As servers of another make call the kernels for tensor memory: the cache is written by their own launch, and a prompt's call
+/// takes what FlashAttention's does there. Where a calibration has no decode of the library's, the next provider takes it.
+constexpr std::array<FamilyDeclaration, trtllm::kServedFamilies> kServed = [] {
+  std::array<FamilyDeclaration, trtllm::kServedFamilies> families{};
+  for (std::size_t i = 0; i < trtllm::kFamilies; ++i) families[i] = kDeclared[i];
+  for (const std::size_t each : {trtllm::kPrefill, trtllm::kDecode, trtllm::kSingle}) families[each].required = false;
+  families[trtllm::kPrepare] = {.name = "flash_cache_write", .required = false, .stand_in = "library.flash_append"};
+  families[trtllm::kServedPrefill] = {.name = "flash_prefill_paged",
+                                      .op = "attention_prefill",
+                                      .required = false,
+                                      .stand_in = "library.flash_prefill",
+                                      .kind = "attention",
+                                      .classes = kPrefillClasses};
   return families;
 }();
 
@@ -107,8 +116,9 @@ constexpr Rule kPlainRule{"TensorRT-LLM", "splits of the plain decode kernel",
 
 /// `plain`: before the grouped-query kernel (0.5 and 0.6): decode is a CTA for each query head, and heads that share keys each
 /// walk through them by themselves, by way of L2. `generated`: where tensor units have memory of their own, the kernels that
-/// FlashInfer hands on (trtllm-gen), vLLM's first choice there, for decode; elsewhere latent decode alone. (vllm/platforms/cuda.py: FLASHINFER before FLASH_ATTN on
-/// compute capability 10; vllm/utils/flashinfer.py, use_trtllm_attention().)
+/// FlashInfer hands on (trtllm-gen), vLLM's first choice there; elsewhere latent decode alone. (vllm/platforms/cuda.py: FLASHINFER
+/// before FLASH_ATTN on compute capability 10; vllm/utils/flashinfer.py, use_trtllm_attention(); of prompts causal ones:
+/// vllm/v1/attention/backends/flashinfer.py, prefill_use_trtllm. SGLang: its trtllm_mha backend.)
 class TrtLlm final : public Provider {
  public:
   enum class Kind { usual, plain, generated };
@@ -120,12 +130,11 @@ class TrtLlm final : public Provider {
     return kind_ == Kind::generated ? "trtllm-gen" : plain_ ? "tensorrt-llm-plain" : "tensorrt-llm";
   }
   std::span<const FamilyDeclaration> families() const override {
-    return kind_ == Kind::generated ? kHandedOn : kDeclared;
+    if (kind_ == Kind::generated) return kServed;
+    return kDeclared;
   }
   bool hands_on() const override { return kind_ == Kind::generated; }
-  std::span<const std::string_view> ops() const override {
-    return std::span(kOps).subspan(kind_ == Kind::generated ? 1 : 0);  // prompts stay FlashAttention's
-  }
+  std::span<const std::string_view> ops() const override { return kOps; }
 
   const Rule* rule(const Op& op) const override {
     if (std::holds_alternative<AttentionDecode>(op)) return plain_ ? &kPlainRule : &kDecodeRule;
@@ -137,7 +146,8 @@ class TrtLlm final : public Provider {
     Variant variant = attention_variant(q.op);
     if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
       require_tensor_path(prefill->dtype, q);
-      const AttentionChoice choice = plan_trtllm_prefill(*prefill, appends(*prefill, q), q.rates, q.families);
+      const auto plan = kind_ == Kind::generated ? plan_served_prefill : plan_trtllm_prefill;
+      const AttentionChoice choice = plan(*prefill, appends(*prefill, q), q.rates, q.families);
       // the scalars are of launches that rotate and append too
       if (variant == Variant::usual && !choice.prepares) variant = Variant::alone;
       out.math = choice.math;
@@ -173,7 +183,9 @@ class TrtLlm final : public Provider {
 
   static bool generated(const Question& q) {
     if (std::holds_alternative<MlaDecode>(q.op)) return true;
-    if (q.rates.path.kind != TensorPath::Kind::tcgen05) return false;
+    if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
+      return trtllm::serves_tensor_memory(*prefill, q.rates);
+    }
     const auto* decode = std::get_if<AttentionDecode>(&q.op);
     return decode != nullptr && q.families[trtllm::kDecode].on_file && trtllm::takes_tensor_memory(*decode, q.rates);
   }

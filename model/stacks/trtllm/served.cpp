@@ -1,0 +1,26 @@
+// TensorRT-LLM's kernels for tensor memory, called by servers of another make (vLLM and SGLang, by way of FlashInfer).
+#include "model/stacks/flash_attention/plan_attention.hpp"
+#include "model/stacks/trtllm/plan_attention.hpp"
+
+namespace plumbline {
+
+/// Widths as FlashInfer's callers have them: SGLang takes Triton for heads of 192 there, as there is no such kernel.
+bool trtllm::serves_tensor_memory(const AttentionPrefill& s, const Rates& m) {
+  const bool compiled = s.qk_dim == 64 || s.qk_dim == 128 || s.qk_dim == 256;
+  return m.path.kind == TensorPath::Kind::tcgen05 && s.causal && s.qk_dim == s.v_dim && compiled;
+}
+
+/// Kernels for tcgen05 are persistent, and their queries lie where the call before left them, so that nothing goes before but
+/// the write of the cache; what a call takes is what one of FlashAttention's over pages does in the same server.
+AttentionChoice plan_served_prefill(const AttentionPrefill& s, bool appends, const Rates& m,
+                                    std::span<const FamilyScalars> families) {
+  AttentionChoice c = plan_trtllm_prefill(s, false, m, families);
+  c.family = &families[trtllm::kServedPrefill];
+  if (!appends) return c;
+  c.prepares = true;
+  c.prepare_family = &families[trtllm::kPrepare];
+  c.prepare = cache_write_demand(s, *c.prepare_family, m);
+  return c;
+}
+
+}  // namespace plumbline

@@ -1,0 +1,143 @@
+// Which library's kernel runs an operator of a serving stack goes by the card, and what it costs by that kernel.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "model/machines.hpp"
+#include "model/predict.hpp"
+#include "ops/shape/shapes.hpp"
+
+namespace plumbline::kernels_by_card_test {
+namespace {
+
+OpPrediction on(const std::string& gpu, const Op& op, const std::string& stack) {
+  MachineOptions machine{stack};
+  machine.clock = ClockMode::burst;
+  Predictor predictor;
+  OpPrediction out;
+  predictor.predict(op, machines().get({gpu, machine}), out, {});
+  return out;
+}
+
+AttentionPrefill prompt(std::int64_t width, bool causal, DType cache = DType::bf16) {
+  AttentionPrefill s;
+  s.batch = 4;
+  s.q_heads = 32;
+  s.kv_heads = 8;
+  s.qk_dim = s.v_dim = width;
+  s.q_len = s.kv_len = 4096;
+  s.causal = causal;
+  s.kv_dtype = cache;
+  return s;
+}
+
+AttentionDecode decode(std::int64_t context, DType cache) {
+  AttentionDecode s{16, 32, 8, 128, 128, context};
+  s.kv_dtype = cache;
+  return s;
+}
+
+Gemm product(std::int64_t m, const char* precision) {
+  Gemm s;
+  s.m = m;
+  s.n = s.k = 4096;
+  s.precision = *parse_precision(precision);
+  return s;
+}
+
+/// vLLM and SGLang hand causal prompts to TensorRT-LLM's kernels where tensor units have memory of their own; others, and widths
+/// that those have no kernel for, stay where they are.
+TEST(KernelsByCard, ServersShareCausalPromptsOnTensorMemory) {
+  for (const char* card : {"b200_sxm", "gb200", "b300_sxm"}) {
+    for (const std::int64_t width : {64, 128, 256}) {
+      const OpPrediction vllm = on(card, prompt(width, true), "vllm");
+      EXPECT_EQ(vllm.provider, "trtllm_gen") << card << " " << width;
+      EXPECT_EQ(vllm.time, on(card, prompt(width, true), "sglang").time) << card << " " << width;
+      EXPECT_LT(vllm.time, on(card, prompt(width, true), "trt-llm").time) << "which rotates queries and keys too";
+    }
+    EXPECT_EQ(on(card, prompt(128, false), "vllm").provider, "flash_attention") << card;
+    EXPECT_EQ(on(card, prompt(192, true), "vllm").provider, "flash_attention") << card;
+  }
+  for (const char* card : {"h200_sxm", "l40s", "rtx_pro_6000_server", "a100_sxm"}) {
+    EXPECT_EQ(on(card, prompt(128, true), "vllm").provider, "flash_attention") << card;
+  }
+}
+
+/// FlashAttention has kernels for caches of 8 bits on Hopper alone; vLLM's next choice has them everywhere.
+TEST(KernelsByCard, NarrowCachesGoToFlashInferWhereFlashAttentionHasNoKernel) {
+  for (const char* card : {"l40s", "l4", "rtx_pro_6000_server", "rtx_5090", "a100_sxm"}) {
+    const OpPrediction narrow = on(card, decode(8192, DType::fp8), "vllm");
+    EXPECT_EQ(narrow.provider, "flashinfer_8bit") << card;
+    EXPECT_EQ(narrow.provenance, Provenance::never_measured) << card;
+    EXPECT_LT(narrow.time, 0.6 * on(card, decode(8192, DType::bf16), "vllm").time) << card << ": half the bytes";
+    EXPECT_EQ(on(card, prompt(128, true, DType::fp8), "vllm").provider, "flashinfer_8bit") << card;
+    EXPECT_EQ(on(card, decode(8192, DType::bf16), "vllm").provider, "flash_attention") << card;
+  }
+  EXPECT_EQ(on("h200_sxm", decode(8192, DType::fp8), "vllm").provider, "flash_attention");
+  EXPECT_EQ(on("b200_sxm", decode(8192, DType::fp8), "vllm").provider, "trtllm_gen");
+}
+
+/// Both libraries' prompts on mma.sync have the same tiles; scalars of wgmma's kernel are not theirs.
+TEST(KernelsByCard, FlashInfersPromptsOnMmaSyncAreAsFlashAttentions) {
+  for (const char* card : {"l40s", "rtx_pro_6000_server"}) {
+    const double ratio = on(card, prompt(128, true), "sglang").time / on(card, prompt(128, true), "vllm").time;
+    EXPECT_NEAR(ratio, 1, 0.05) << card;
+  }
+}
+
+/// Kernels that unpack weights are Ampere's on tcgen05: they save bytes, but their products are far below those of its own
+/// instructions.
+TEST(KernelsByCard, UnpackedWeightsAreMultipliedByMmaSyncOnTensorMemory) {
+  for (const char* card : {"b200_sxm", "b300_sxm"}) {
+    EXPECT_LT(on(card, product(1, "w4a16"), "trt-llm").time, on(card, product(1, "bf16"), "trt-llm").time) << card;
+    EXPECT_GT(on(card, product(8192, "w4a16"), "trt-llm").time, 2 * on(card, product(8192, "bf16"), "trt-llm").time)
+        << card;
+  }
+  EXPECT_LT(on("b200_sxm", product(8192, "mxfp4"), "trt-llm").time,
+            on("b200_sxm", product(8192, "w4a16"), "trt-llm").time)
+      << "formats of tcgen05 itself stay with it";
+  EXPECT_LT(on("h200_sxm", product(8192, "w4a16"), "trt-llm").time,
+            1.1 * on("h200_sxm", product(8192, "bf16"), "trt-llm").time);
+}
+
+/// tcgen05 takes scales of blocks with its operands: such products cost what those of one scale do, and one that rounds its
+/// rows first that much and the rounding.
+TEST(KernelsByCard, ScalesOfBlocksCostNothingOnTensorMemory) {
+  for (const std::int64_t m : {256, 4096}) {
+    Gemm blocks = product(m, "fp8");
+    blocks.block = 128;
+    const Seconds one = on("b200_sxm", product(m, "fp8"), "trt-llm").time;
+    const Seconds scaled = on("b200_sxm", blocks, "trt-llm").time;
+    EXPECT_NEAR(scaled / one, 1, 0.1) << m;
+    GemmDynamic rounded;
+    rounded.m = m;
+    rounded.n = rounded.k = 4096;
+    rounded.block = 128;
+    rounded.precision = blocks.precision;
+    const OpPrediction both = on("b200_sxm", rounded, "trt-llm");
+    ASSERT_EQ(both.launch_count, 2) << m;
+    EXPECT_EQ(std::string(both.launches[1].kernel), "gemm") << m;
+    EXPECT_NEAR((both.time - both.launches[0].time.total) / one, 1, 0.15) << m;
+  }
+}
+
+/// Activations of 4 bits are rounded by one launch, as the model file has the scale of all: 2 bytes of a value are read, half a
+/// byte and a scale for each 16 are written.
+TEST(KernelsByCard, RowsOfFourBitsAreRoundedAtOnce) {
+  GemmDynamic s;
+  s.m = s.n = s.k = 8192;
+  s.precision = *parse_precision("nvfp4");
+  for (const char* card : {"b200_sxm", "rtx_pro_6000_server"}) {
+    const OpPrediction p = on(card, s, "trt-llm");
+    ASSERT_EQ(p.launch_count, 2) << card;
+    const Demand& round = p.launches[0].demand;
+    EXPECT_DOUBLE_EQ(round.dram_read.in(units::B), 2.0 * 8192 * 8192) << card;
+    EXPECT_DOUBLE_EQ(round.dram_write.in(units::B), (0.5 + 1.0 / 16) * 8192 * 8192) << card;
+    GemmDynamic bytes = s;
+    bytes.precision = *parse_precision("fp8");
+    EXPECT_LT(p.time, on(card, bytes, "trt-llm").time) << card;
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::kernels_by_card_test
