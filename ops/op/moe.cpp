@@ -18,8 +18,8 @@ constexpr auto kMoeKeys =
     std::to_array<Key>({key<&Moe::tokens>("T"), key<&Moe::hidden>("H"), key<&Moe::width>("I"), key<&Moe::experts>("E"),
                         key<&Moe::topk>("topk"), optional_key<&Moe::tp>("tp"), optional_key<&Moe::ep>("ep"),
                         optional_key<&Moe::matrices>("mats"), optional_count<&Moe::alpha_percent>("alpha_pct"),
-                        optional_count<&Moe::leftover>("leftover"), optional_count<&Moe::block>("block"),
-                        precision_key<&Moe::precision, &Precision::input>("in"),
+                        optional_count<&Moe::leftover>("leftover"), optional_count<&Moe::routed>("routed"),
+                        optional_count<&Moe::block>("block"), precision_key<&Moe::precision, &Precision::input>("in"),
                         precision_key<&Moe::precision, &Precision::weight>("weight"),
                         precision_key<&Moe::precision, &Precision::output>("out"),
                         precision_key<&Moe::precision, &Precision::math>("math")});
@@ -41,10 +41,11 @@ constexpr auto kMoeRelations = std::to_array<Relation<Moe>>(
       [](Moe& s) { s.alpha_percent = kSteepest; }},
      {"key 'leftover': expected 0, 1 or 2", [](const Moe& s) { return s.leftover <= 2; },
       [](Moe& s) { s.leftover = 2; }},
+     {"key 'routed': expected 0 or 1", [](const Moe& s) { return s.routed <= 1; }, [](Moe& s) { s.routed = 1; }},
      {"key 'block': expected 0 or 128", [](const Moe& s) { return s.block == 0 || s.block == 128; },
       [](Moe& s) { s.block = 0; }}});
 
-/// Each value once: logits, tokens that have an expert on this rank, weights of the experts that have a token; the result.
+/// Each value once: logits (or the experts chosen, an index and a weight of four bytes each), tokens that have an expert on this rank, weights of the experts that have a token; the result.
 /// Of the arithmetic the products, the activation (silu(gate) x up, or a squared relu) and the weighted sum of a token's
 /// rows; choosing the experts is of the router.
 Work work_of(const Moe& s) {
@@ -57,7 +58,9 @@ Work work_of(const Moe& s) {
   w.tensor = flop(2 * rows * mats * hidden * width);
   w.fp32 = flop(rows * width * (gated ? 3 : 2) + 2 * rows * hidden);
   w.sfu = gated ? 2 * rows * width : 0;
-  w.read = storage(s.precision.output, tokens * d(s.experts)) + storage(s.precision.output, seen * hidden) +
+  w.read = (s.routed == 0 ? storage(s.precision.output, tokens * d(s.experts))
+                          : 2 * storage(DType::fp32, tokens * d(s.topk))) +
+           storage(s.precision.output, seen * hidden) +
            storage(s.precision.weight, load.touched() * mats * hidden * width);
   w.write = storage(s.precision.output, tokens * hidden);
   return w;

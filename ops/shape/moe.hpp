@@ -12,10 +12,11 @@ namespace plumbline {
 /// `alpha_percent`: 100 x the exponent of a power law by which experts are liked; 0: every expert as much as the others.
 /// `leftover`: who gets the rows that rounding such shares leaves over: 0 experts with fewest, a rank's part on each rank;
 /// 1 those with most; 2 those with fewest, whose rank it may be.
+/// `routed`: 1 where each token's experts and their weights are given in place of logits.
 /// `block`: columns of activations (and rows and columns of weights) that share a scale, 8-bit types; 0: all of them.
 struct Moe {
   std::int64_t tokens = 0, hidden = 0, width = 0, experts = 0, topk = 0;
-  std::int64_t tp = 1, ep = 1, matrices = 3, alpha_percent = 0, leftover = 0, block = 0;
+  std::int64_t tp = 1, ep = 1, matrices = 3, alpha_percent = 0, leftover = 0, routed = 0, block = 0;
   Precision precision;
   bool operator==(const Moe&) const = default;
   static const Facts<Moe>& facts();
