@@ -1,5 +1,6 @@
 """Converter of the aiconfigurator tables (NVIDIA's TensorRT-LLM, vLLM, SGLang and NCCL operator measurements)."""
 from measurement_csv import digits, optional, read, whole
+from moe_tactics import TacticFiles
 
 AIC = "aiconfigurator"
 AIC_GPUS = ("a100_sxm", "h100_sxm", "h200_sxm")
@@ -105,14 +106,24 @@ def aic_mla(root, out, gpu):
                 scope="attention", **aic_common(r))
 
 
+def tuned_by_file(r):
+    return r["stack"].startswith("trtllm-1.3") and r["dtype"] in ("bfloat16", "fp8")  # DeepGEMM's have no tactics
+
+
+def model_of(r):
+    return whole(r["hidden"]), whole(r["inter"]), whole(r["topk"]), whole(r["experts"])
+
+
 def aic_moe(root, out, gpu):
+    files = TacticFiles(model_of(r) for r, _ in read(root, AIC, f"moe_{gpu}") if tuned_by_file(r))
     for r, rid in read(root, AIC, f"moe_{gpu}"):
         alpha = 0 if r["distribution"] == "balanced" else round(100 * float(r["distribution"].split("_")[-1]))
         shape = {"T": whole(r["num_tokens"]), "H": whole(r["hidden"]), "I": whole(r["inter"]), "E": whole(r["experts"]),
                  "topk": whole(r["topk"]), "tp": whole(r["tp"]), "ep": whole(r["ep"]), "mats": whole(r["mats"]),
                  "alpha_pct": alpha}
+        shared = tuned_by_file(r) and files.shared(*model_of(r), shape["tp"], shape["ep"])
         out.add((AIC, gpu, "moe"), "moe", SHORT_DTYPE.get(r["dtype"], r["dtype"]), shape, r["latency_us"], rid,
-                scope="rank0", **aic_common(r))
+                scope="rank0+shared_tactics" if shared else "rank0", **aic_common(r))
     if gpu == "a100_sxm":
         return  # no quantisation table
     given = {}

@@ -18,6 +18,7 @@ constexpr auto kMoeKeys =
     std::to_array<Key>({key<&Moe::tokens>("T"), key<&Moe::hidden>("H"), key<&Moe::width>("I"), key<&Moe::experts>("E"),
                         key<&Moe::topk>("topk"), optional_key<&Moe::tp>("tp"), optional_key<&Moe::ep>("ep"),
                         optional_key<&Moe::matrices>("mats"), optional_count<&Moe::alpha_percent>("alpha_pct"),
+                        optional_count<&Moe::leftover>("leftover"), optional_count<&Moe::routed>("routed"),
                         optional_count<&Moe::block>("block"), precision_key<&Moe::precision, &Precision::input>("in"),
                         precision_key<&Moe::precision, &Precision::weight>("weight"),
                         precision_key<&Moe::precision, &Precision::output>("out"),
@@ -38,10 +39,13 @@ constexpr auto kMoeRelations = std::to_array<Relation<Moe>>(
       [](Moe& s) { s.matrices = 3; }},
      {"key 'alpha_pct': expected at most 300", [](const Moe& s) { return s.alpha_percent <= kSteepest; },
       [](Moe& s) { s.alpha_percent = kSteepest; }},
+     {"key 'leftover': expected 0, 1 or 2", [](const Moe& s) { return s.leftover <= 2; },
+      [](Moe& s) { s.leftover = 2; }},
+     {"key 'routed': expected 0 or 1", [](const Moe& s) { return s.routed <= 1; }, [](Moe& s) { s.routed = 1; }},
      {"key 'block': expected 0 or 128", [](const Moe& s) { return s.block == 0 || s.block == 128; },
       [](Moe& s) { s.block = 0; }}});
 
-/// Each value once: logits, tokens that have an expert on this rank, weights of the experts that have a token; the result.
+/// Each value once: logits (or the experts chosen, an index and a weight of four bytes each), tokens that have an expert on this rank, weights of the experts that have a token; the result.
 /// Of the arithmetic the products, the activation (silu(gate) x up, or a squared relu) and the weighted sum of a token's
 /// rows; choosing the experts is of the router.
 Work work_of(const Moe& s) {
@@ -54,7 +58,9 @@ Work work_of(const Moe& s) {
   w.tensor = flop(2 * rows * mats * hidden * width);
   w.fp32 = flop(rows * width * (gated ? 3 : 2) + 2 * rows * hidden);
   w.sfu = gated ? 2 * rows * width : 0;
-  w.read = storage(s.precision.output, tokens * d(s.experts)) + storage(s.precision.output, seen * hidden) +
+  w.read = (s.routed == 0 ? storage(s.precision.output, tokens * d(s.experts))
+                          : 2 * storage(DType::fp32, tokens * d(s.topk))) +
+           storage(s.precision.output, seen * hidden) +
            storage(s.precision.weight, load.touched() * mats * hidden * width);
   w.write = storage(s.precision.output, tokens * hidden);
   return w;
@@ -124,8 +130,8 @@ double share_of(double u, double alpha, double low, double high) {
   return std::pow(a + (b - a) * u, 1 / (1 - alpha));
 }
 
-/// The rank with most rows of one draw.
-Counts by_power_law(const Moe& s, std::uint64_t draw) {
+/// Rows of every expert by one draw, rounded: some may be left over or too many.
+Counts drawn_rows(const Moe& s, std::uint64_t draw) {
   const bool many = s.tokens > s.experts / s.topk;
   const double low = many ? 1 : 0.01, high = many ? std::max(1.0, 0.8 * d(s.tokens)) : 2;
   const double alpha = d(s.alpha_percent) / 100, all = d(s.tokens) * d(s.topk);
@@ -136,7 +142,34 @@ Counts by_power_law(const Moe& s, std::uint64_t draw) {
   Counts rows;
   for (const double share : shares)
     rows.push_back(std::min(s.tokens, static_cast<std::int64_t>(std::llround(share / sum * all))));
-  const std::int64_t short_of = s.tokens * s.topk - std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  return rows;
+}
+
+/// One row more for each expert in turn, those with most rows first (of equals the first), or one less from the last on.
+void top_up(Counts& rows, std::int64_t short_of, std::int64_t most) {
+  std::vector<std::size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rows[a] > rows[b]; });
+  if (short_of < 0) std::reverse(order.begin(), order.end());
+  const std::int64_t step = short_of > 0 ? 1 : -1;
+  for (std::int64_t left = std::abs(short_of); left > 0;) {
+    const std::int64_t before = left;
+    for (const std::size_t i : order) {
+      if (left == 0 || rows[i] == (step > 0 ? most : 0)) continue;
+      rows[i] += step;
+      --left;
+    }
+    if (left == before) return;
+  }
+}
+
+/// The rank with most rows of one draw.
+Counts by_power_law(const Moe& s, std::uint64_t draw) {
+  Counts rows = drawn_rows(s, draw);
+  std::int64_t short_of = s.tokens * s.topk - std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  if (s.leftover == 1) top_up(rows, short_of, s.tokens);
+  if (s.leftover == 2) level(rows, short_of, s.tokens);
+  if (s.leftover != 0) short_of = 0;
   const auto own = static_cast<std::size_t>(s.experts / s.ep);
   Counts fullest;
   std::int64_t most = -1;

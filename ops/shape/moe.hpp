@@ -10,10 +10,13 @@ namespace plumbline {
 /// experts, two grouped products with the activation between them, and the weighted sum back to y[T,H]. `tokens` T are
 /// all of them; the rank holds E/ep experts and the tp-th part of each one's width. `matrices`: 3 with a gate, 2 without.
 /// `alpha_percent`: 100 x the exponent of a power law by which experts are liked; 0: every expert as much as the others.
+/// `leftover`: who gets the rows that rounding such shares leaves over: 0 experts with fewest, a rank's part on each rank;
+/// 1 those with most; 2 those with fewest, whose rank it may be.
+/// `routed`: 1 where each token's experts and their weights are given in place of logits.
 /// `block`: columns of activations (and rows and columns of weights) that share a scale, 8-bit types; 0: all of them.
 struct Moe {
   std::int64_t tokens = 0, hidden = 0, width = 0, experts = 0, topk = 0;
-  std::int64_t tp = 1, ep = 1, matrices = 3, alpha_percent = 0, block = 0;
+  std::int64_t tp = 1, ep = 1, matrices = 3, alpha_percent = 0, leftover = 0, routed = 0, block = 0;
   Precision precision;
   bool operator==(const Moe&) const = default;
   static const Facts<Moe>& facts();
@@ -34,7 +37,8 @@ struct ExpertRows {
 /// Balanced: token t takes experts t, t + s, t + 2s ... with s = ceil(E / topk), spread out evenly where tokens are fewer
 /// than s. By a power law: experts' shares are drawn from x^-alpha between 1 and 0.8 T (0.01 and 2 where T x topk is no more
 /// than E), scaled to T x topk rows, at most T each; the rank with most rows. Both as benchmarks of serving stacks draw them
-/// (aiconfigurator, collector/helper.py); our draws are of a fixed sequence of numbers, theirs of another.
+/// (aiconfigurator, collector/helper.py; `leftover` by its releases); our draws are of a fixed sequence of numbers, theirs
+/// of another.
 ExpertRows expert_rows(const Moe& shape);
 
 }  // namespace plumbline

@@ -48,6 +48,7 @@ RC_GTEST_PROP(MoeRows, EveryTokenHasItsExpertsAndNoneTwice, ()) {
   Moe s = sized(*rc::gen::inRange<std::int64_t>(1, 3000), *rc::gen::inRange<std::int64_t>(1, 300), 1);
   s.topk = *rc::gen::inRange<std::int64_t>(1, std::min<std::int64_t>(s.experts, 12) + 1);
   s.alpha_percent = *rc::gen::element<std::int64_t>(0, 50, 100, 101, 120, 200);
+  s.leftover = *rc::gen::inRange<std::int64_t>(0, 3);
   const ExpertRows rows = expert_rows(s);
   RC_ASSERT(rows.rows.size() == static_cast<std::size_t>(rows.draws) * static_cast<std::size_t>(s.experts));
   RC_ASSERT(rows.total() == static_cast<double>(s.tokens * s.topk));
@@ -58,7 +59,29 @@ RC_GTEST_PROP(MoeRows, EveryTokenHasItsExpertsAndNoneTwice, ()) {
 RC_GTEST_PROP(MoeRows, TheBusiestRankHasItsShareAtLeast, ()) {
   Moe s = sized(*rc::gen::inRange<std::int64_t>(1, 3000), 64, 4, *rc::gen::element<std::int64_t>(2, 8, 64));
   s.alpha_percent = *rc::gen::element<std::int64_t>(50, 101, 120);
+  s.leftover = *rc::gen::inRange<std::int64_t>(0, 3);
   RC_ASSERT(expert_rows(s).total() * static_cast<double>(s.ep) >= static_cast<double>(s.tokens * s.topk) - 1e-9);
+}
+
+// One token of 4096 experts: every share of its eight rows rounds to none, so that all are left over.
+TEST(Moe, LeftoversGoWhereTheyAreSaidTo) {
+  Moe s = sized(1, 4096, 8, 8);
+  s.alpha_percent = 120;
+  EXPECT_EQ(expert_rows(s).total(), 1) << "a row for each rank";
+  for (const std::int64_t first : {1, 2}) {
+    s.leftover = first;
+    EXPECT_EQ(expert_rows(s).total(), 8) << "the first eight experts are alike";
+    EXPECT_EQ(expert_rows(s).touched(), 8);
+  }
+}
+
+TEST(Moe, LeftoversOfThoseWithoutAnyTouchMoreExperts) {
+  Moe s = sized(8, 256, 8, 8);
+  s.alpha_percent = 101;
+  s.leftover = 1;
+  const double liked_most = expert_rows(s).touched();
+  s.leftover = 2;
+  EXPECT_GT(expert_rows(s).touched(), 1.5 * liked_most);
 }
 
 TEST(Moe, WorkByHand) {

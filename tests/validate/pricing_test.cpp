@@ -83,6 +83,22 @@ TEST(ExpertsOf, GoByTheKernel) {
   EXPECT_EQ(stack_of(usual_stack(KernelSet::library), row("grouped_gemm", groups, "", "torch-2.11")).name, "trt-llm");
 }
 
+/// What rounding leaves over of a power law went elsewhere in the releases that the A100's tables are of.
+TEST(RowsOfExperts, AreCalledAsTheirCollectorDid) {
+  const auto leftover = [](const char* shape, const char* stack) {
+    return std::get<Moe>(as_called(row("moe", shape, "", stack))).leftover;
+  };
+  const char* skewed = "T=1;H=2048;I=768;E=128;topk=8;alpha_pct=120";
+  EXPECT_EQ(leftover(skewed, "trtllm-1.0.0"), 1);
+  EXPECT_EQ(leftover(skewed, "vllm-0.14.0"), 2);
+  EXPECT_EQ(leftover(skewed, "vllm-0.24.0"), 0);
+  EXPECT_EQ(leftover("T=1;H=2048;I=768;E=128;topk=8", "vllm-0.14.0"), 0) << "even loads have nothing left over";
+  Measurement chosen = row("moe", skewed, "", "vllm-0.22.0");
+  EXPECT_EQ(std::get<Moe>(as_called(chosen)).routed, 0);
+  chosen.kernel = "vllm_fused_moe";
+  EXPECT_EQ(std::get<Moe>(as_called(chosen)).routed, 1);
+}
+
 TEST(RowsOfGpu, AreThoseThatNameItByAnyOfItsNamesOrNone) {
   const std::vector<Measurement> rows{row("gemm", "M=1;N=2;K=3", "h200_sxm"), row("gemm", "M=1;N=2;K=3", "h200"),
                                       row("gemm", "M=1;N=2;K=3", "h100_sxm"), row("gemm", "M=1;N=2;K=3", "gpu of 2040"),

@@ -77,7 +77,7 @@ void price_row(const Measurement& row, const Machine& machine, Predictor& predic
   out.measured_power = power_while_busy(row, waiting_power(machine), machine.gpu().tdp);
   try {
     out.predicted = predict_as_measured(row, machine, predictor, scratch);
-    out.roofline = roofline(row.what.op, machine.gpu());
+    out.roofline = roofline(as_called(row), machine.gpu());
   } catch (const Error& error) {
     out.error = error.what();
     return;
@@ -165,14 +165,25 @@ StackChoice stack_of(StackChoice choice, const Measurement& row) {
   return choice;
 }
 
+Op as_called(const Measurement& row) {
+  Op op = row.what.op;
+  auto* const experts = std::get_if<Moe>(&op);
+  if (experts == nullptr) return op;
+  if (row.kernel == "vllm_fused_moe") experts->routed = 1;
+  if (experts->alpha_percent == 0) return op;
+  if (row.origin.stack == "trtllm-1.0.0") experts->leftover = 1;
+  if (row.origin.stack == "vllm-0.14.0") experts->leftover = 2;
+  return op;
+}
+
 Seconds predict_as_measured(const Measurement& row, const Machine& machine, Predictor& predictor,
                             OpPrediction& scratch) {
   const Protocol& protocol = row.origin.protocol;
-  if (protocol.known) return predict_as_timed(row.what.op, protocol, machine, predictor, scratch);
+  if (protocol.known) return predict_as_timed(as_called(row), protocol, machine, predictor, scratch);
   const std::string plan = row.kernels == KernelSet::own ? row.plan : "";  // the library's are no plans of ours
   const auto gemm_plan = parse_gemm_plan(plan);
   const auto attention_plan = parse_attention_plan(plan);
-  predictor.predict(row.what.op, machine, scratch,
+  predictor.predict(as_called(row), machine, scratch,
                     {.warm = row.warm(),
                      .read_through = row.what.cache == CacheState::read_through,
                      .gemm_plan = gemm_plan ? &*gemm_plan : nullptr,

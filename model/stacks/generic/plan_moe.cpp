@@ -51,11 +51,10 @@ class MoeCall {
     const bool narrow = bits(s_.precision.input) <= 8;
     const FamilyScalars& products = this->products();
     out_.sign(products, variant());
-    pass("top-k of the logits", storage(plain, tokens * d(s_.experts)), storage(DType::fp32, passed_), true);
+    choose_experts(passed_);
     if (narrow) pass("quantize", storage(plain, tokens * hidden), storage(s_.precision.input, tokens * hidden), true);
     constexpr int kLaunchesOfOrder = 2;
-    for (int i = 0; i < kLaunchesOfOrder; ++i)
-      move("blocks of rows", passed_ * 4 * units::B, passed_ * 4 * units::B, Bytes{}, Bytes{});
+    order("blocks of rows", passed_, kLaunchesOfOrder);
     product("grouped gemm, up", gates * inner, hidden, products);
     activate(gates, storage(plain, passed_ * inner));
     if (narrow) pass("quantize", storage(plain, passed_ * inner), storage(s_.precision.input, passed_ * inner), false);
@@ -72,8 +71,7 @@ class MoeCall {
     const Bytes x = storage(plain, seen * hidden), gathered = storage(moved, rows_ * hidden);
     const FamilyScalars& products = blocks && !scales_in_hardware() ? f_.block_products : this->products();
     out_.sign(products, variant());
-    pass("top-k of the logits", storage(plain, tokens * d(s_.experts)), storage(DType::fp32, tokens * d(s_.topk)),
-         true);
+    choose_experts(tokens * d(s_.topk));
     sort(tokens * d(s_.topk));
     if (narrow && !blocks) pass("quantize", x, storage(moved, seen * hidden), true);
     pass("expand rows", narrow && !blocks ? storage(moved, seen * hidden) : x, gathered, !narrow || blocks);
@@ -98,6 +96,12 @@ class MoeCall {
   bool by_marlin() const {
     const bool narrow = bits(s_.precision.weight) < 6 && bits(s_.precision.input) > 8;
     return narrow && f_.narrow != nullptr && f_.narrow->on_file && m_.path.kind != TensorPath::Kind::tcgen05;
+  }
+
+  void choose_experts(double choices) {
+    if (s_.routed != 0) return;
+    pass("top-k of the logits", storage(s_.precision.output, d(s_.tokens) * d(s_.experts)),
+         storage(DType::fp32, choices), true);
   }
 
   void activate(double gates, Bytes down) {
@@ -141,10 +145,17 @@ class MoeCall {
   }
 
   void sort(double choices) {
-    constexpr double kInOneLaunch = 256, kSteps = 3;
+    constexpr double kInOneLaunch = 256;
+    constexpr int kSteps = 3;
+    order("order of experts", choices, d(s_.tokens) <= kInOneLaunch ? 1 : kSteps);
+  }
+
+  /// The first launch reads the experts that are given.
+  void order(const char* name, double choices, int launches) {
     const Bytes moved = choices * 4 * units::B;
-    const double launches = d(s_.tokens) <= kInOneLaunch ? 1 : kSteps;
-    for (double i = 0; i < launches; ++i) move("order of experts", moved, moved, Bytes{}, Bytes{});
+    Bytes given = s_.routed != 0 ? 2 * storage(DType::fp32, d(s_.tokens) * d(s_.topk)) : Bytes{};
+    for (int i = 0; i < launches; ++i, given = Bytes{})
+      move(name, moved + given, moved, (1 - q_.resident.inputs) * given, Bytes{});
   }
 
   /// DeepGEMM's kernels for tcgen05 hand scales of blocks, as exponents, to the instruction (sm100_fp8_gemm_1d1d.cuh:

@@ -58,6 +58,15 @@ TEST(MoeCall, LaunchesAreThoseOfTheSource) {
       << "no strides without tensor maps, the activation in the product's tiles";
 }
 
+TEST(MoeCall, ExpertsThatAreChosenAlreadyCostNoTopK) {
+  Moe chosen = qwen3_30b(64);
+  chosen.routed = 1;
+  for (const char* stack : {"trt-llm", "vllm-triton"}) {
+    const std::vector<std::string> all = launches(on("h200_sxm", qwen3_30b(64), {}, stack));
+    EXPECT_EQ(launches(on("h200_sxm", chosen, {}, stack)), std::vector<std::string>(all.begin() + 1, all.end()));
+  }
+}
+
 TEST(MoeCall, WeightsOfTouchedExpertsAreReadOnce) {
   const Moe s = qwen3_30b(16);  // 16 tokens x 8 of 128 experts: each has one row
   const OpPrediction p = on("h200_sxm", s);
