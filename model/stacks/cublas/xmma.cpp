@@ -25,7 +25,7 @@ constexpr std::array<Tile, 8> kTf32Tiles{
 struct ClusterShape {
   double cols, rows;
 };
-/// 98 % of 4692 answers of cuBLASLt's heuristic (data/measurements/h200/pytorch/tf32_choices.csv.gz).
+/// 98 % of 4692 answers of cuBLASLt's heuristic (data/measurements/h200/pytorch/choices.csv.gz).
 constexpr std::array<ClusterShape, 18> kTf32Clusters{{{1, 2},
                                                   {2, 1},
                                                   {1, 1},
