@@ -166,7 +166,8 @@ class TmaPlanner {
 
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
     Demand d = gemm::launch_demand(c, t, split, traffic);
-    if (traffic == Traffic::counted) d.dram_read = c.task.batch * (cublas::walked_bytes(c) + c.task.bias_bytes) * units::B;
+    if (traffic == Traffic::counted)
+      d.dram_read = c.task.batch * (cublas::walked_bytes(c) + c.task.bias_bytes) * units::B;
     if (c.path.kind == TensorPath::Kind::wgmma)
       d.smem_hidden_clk += rows_again(t.costs->tile) * t.costs->row_side() / c.smem_port;
     d.l2_limit = L2Limit::ports;

@@ -27,23 +27,23 @@ struct ClusterShape {
 };
 /// 98 % of 4692 answers of cuBLASLt's heuristic (data/measurements/h200/pytorch/choices.csv.gz).
 constexpr std::array<ClusterShape, 18> kTf32Clusters{{{1, 2},
-                                                  {2, 1},
-                                                  {1, 1},
-                                                  {3, 1},
-                                                  {1, 3},
-                                                  {4, 1},
-                                                  {1, 4},
-                                                  {5, 1},
-                                                  {1, 5},
-                                                  {6, 1},
-                                                  {7, 1},
-                                                  {8, 1},
-                                                  {1, 8},
-                                                  {4, 2},
-                                                  {2, 4},
-                                                  {12, 1},
-                                                  {2, 8},
-                                                  {4, 4}}};
+                                                      {2, 1},
+                                                      {1, 1},
+                                                      {3, 1},
+                                                      {1, 3},
+                                                      {4, 1},
+                                                      {1, 4},
+                                                      {5, 1},
+                                                      {1, 5},
+                                                      {6, 1},
+                                                      {7, 1},
+                                                      {8, 1},
+                                                      {1, 8},
+                                                      {4, 2},
+                                                      {2, 4},
+                                                      {12, 1},
+                                                      {2, 8},
+                                                      {4, 4}}};
 
 class XmmaPlanner {
  public:
@@ -147,11 +147,14 @@ class XmmaPlanner {
 
 double cublas::ctas_in_clusters(double size, double sm_count) {
   constexpr std::array<double, 8> kGpcs{18, 18, 16, 16, 16, 16, 16, 8};
-  constexpr double kSms = 132;
+  constexpr double kSmsOfPairs = 8;
   if (size <= 2) return size * std::max(1.0, std::floor(sm_count / size));
-  double held = 0;
-  for (const double sms : kGpcs) held += std::floor(sms / size);
-  return size * std::max(1.0, std::floor(held * sm_count / kSms));
+  double held = 0, all = kSmsOfPairs;
+  for (const double sms : kGpcs) {
+    held += std::floor(sms / size);
+    all += sms;
+  }
+  return size * std::max(1.0, std::floor(held * sm_count / all));
 }
 
 GemmChoice cublas::plan_xmma(const Context& c, GemmCache& cache) {
