@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns the single operators of PyTorch on file (data/measurements/{h200,h100}/pytorch/operators.read.jsonl.gz, of
 tools/trace_operators.py; operators.jsonl.gz, whose L2 was swept by writing, is not read) into Plumbline's ops CSV, split for good into train and held-out files: data/measurements/{h200,h100}_pytorch/. And products of drawn sizes (operators.drawn.jsonl.gz), all of
-them held out, and those of tools/trace_products.py (products.jsonl.gz), whose held-out draw says so.
+them held out, and those of tools/trace_products.py (products.jsonl.gz, products_second.jsonl.gz), whose held-out draws say so.
 
     tools/convert_pytorch_operators.py
 
@@ -61,8 +61,9 @@ def main():
     for (source, gpu, family, side), rows in sorted(out.write(root).items()):
         print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
     print(f"h200_pytorch/h200_sxm/types_drawn.heldout.csv,{write_drawn(root)}")
-    for side in ("train", "heldout"):
-        print(f"h200_pytorch/h200_sxm/products_drawn.{side}.csv,{write_products(root, side)}")
+    for name in ("products_drawn", "products_second"):
+        for side in ("train", "heldout"):
+            print(f"h200_pytorch/h200_sxm/{name}.{side}.csv,{write_products(root, name, side)}")
 
 
 def write_drawn(root):
@@ -84,12 +85,16 @@ def write_drawn(root):
     return count
 
 
-def write_products(root, side):
+RECORDINGS = {"products_drawn": "products", "products_second": "products_second"}
+
+
+def write_products(root, name, side):
     """Products drawn at random for training and as held-out rows, and those of a sweep (training)."""
     folder = os.path.join(root, "h200_pytorch", "h200_sxm")
     count = 0
-    with gzip.open(os.path.join(root, "h200", "pytorch", "products.jsonl.gz"), "rt", encoding="utf-8") as lines, \
-         open(os.path.join(folder, f"products_drawn.{side}.csv"), "w", newline="", encoding="ascii") as file:
+    recording = RECORDINGS[name]
+    with gzip.open(os.path.join(root, "h200", "pytorch", f"{recording}.jsonl.gz"), "rt", encoding="utf-8") as lines, \
+         open(os.path.join(folder, f"{name}.{side}.csv"), "w", newline="", encoding="ascii") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*COLUMNS, *(["held_out"] if side == "heldout" else [])])
         next(lines)
@@ -101,7 +106,7 @@ def write_products(root, side):
             kernel = "gemv" if any("gemv" in launch[0] for launch in launches) else case["kind"]
             kernel = case["dtype"] if case.get("dtype", "").startswith("fp8") else kernel
             row = [op, DTYPES[case.get("dtype", "bfloat16")], shape_text(shape), f"{sum(launch[3] for launch in launches):.3f}", "",
-                   "pytorch-2.11", kernel, "burst", "kernels", f"products:{line}"]
+                   "pytorch-2.11", kernel, "burst", "kernels", f"{recording}:{line}"]
             writer.writerow(row + (["yes"] if side == "heldout" else []))
             count += 1
     return count

@@ -300,9 +300,9 @@ done
 fit_types() {
   rows=data/measurements/h200_pytorch/h200_sxm
   drawn=$rows/products_drawn.train.csv
-  test "$1" = gemm_xmma && drawn= # its tiles are not the library's own there
+  test "$1" = gemm_xmma && drawn="$drawn $rows/products_second.train.csv"
   "$validate" fit $rows/types.train.csv $drawn --gpu h200_sxm --kernels library --family "$1" --free "$2" \
-    --where "$3" --min-us "$4" --unbalanced --source "PyTorch 2.11 on an H200, types${drawn:+ and drawn products}" \
+    --where "$3" --min-us "$4" --unbalanced --source "PyTorch 2.11 on H200s, types and drawn products" \
     --out data/calibration/h200_sxm.json
 }
 for gpu; do
@@ -310,8 +310,8 @@ for gpu; do
     h200_sxm)
       # the other scalars of gemm_scaled are of types.train.csv alone, without start_clk
       fit_types gemm_scaled "start_clk=1000:1:6000" kernel=fp8_row 7
-      fit_types gemm_xmma "fixed_s=8e-7:2e-7:6e-6,efficiency_fraction=.95:.6:1,sm_in_flight_B=40000:8000:200000,step_s=8e-8:1e-8:5e-7,\
-dram_share_fraction=.93:.6:1,exposed=2:.1:12" dtype=tf32 10
+      fit_types gemm_xmma "fixed_s=1.9e-6:2e-7:6e-6,efficiency_fraction=.99:.6:1,step_s=2e-8:1e-8:5e-7,dram_share_fraction=.99:.6:1,\
+exposed=2.7:.1:12,merge_clk=12000:2000:60000,overlap=3.6:3:12" dtype=tf32 7
       fit_types gemm_int8 "fixed_s=1e-6:2e-7:6e-6,overlap=3.5:1.5:8,step_clk=100:1:400,exposed=3:.1:12,efficiency_fraction=.95:.8:1" \
         dtype=int8 6 ;;
     h100_sxm)

@@ -8,11 +8,13 @@ set -eu
 cd -- "$(dirname -- "$0")/.."
 validate=${PLUMBLINE_BUILD:-build}/bin/validate
 
-# fit FAMILY ROWS FREE [FILTERS...]
+# fit FAMILY ROWS FREE [FILTERS...]; ROWS: one name or more, with commas between them
 fit() {
-  family=$1 rows=data/measurements/h200_pytorch/h200_sxm/$2.train.csv free=$3
+  family=$1 rows= free=$3
+  for name in $(echo "$2" | tr , ' '); do rows="$rows data/measurements/h200_pytorch/h200_sxm/$name.train.csv"; done
   shift 3
-  "$validate" fit "$rows" --gpu h200_sxm --kernels library --family "$family" --free "$free" \
+  # shellcheck disable=SC2086 # paths without blanks
+  "$validate" fit $rows --gpu h200_sxm --kernels library --family "$family" --free "$free" \
     --source "PyTorch 2.11 on an H200, ${family}" --out data/calibration/h200_sxm.json "$@"
 }
 
@@ -24,5 +26,5 @@ fit cudnn_decode attention "fixed_s=4e-6:1e-6:2e-5,start_clk=3000:100:40000,step
 dram_share_fraction=.97:.6:1" --where kernel=cudnn --where op=attention_decode --min-us 4 --unbalanced
 fit cudnn_backward attention_backward "fixed_s=5e-6:1e-6:1e-5,step_clk=1900:10:6000,start_clk=8000:100:60000"
 # products of one row whose row of weights or of the result is no whole number of 16 bytes
-fit gemv products "fixed_s=2e-6:5e-7:6e-6,start_clk=170:1:3000,step_clk=200:10:3000,merge_clk=21:2:300" \
-  --where kernel=gemv
+fit gemv products,products_drawn,products_second "fixed_s=1.2e-6:1e-7:4e-6,start_clk=194:10:2000,step_clk=200:10:1000,overlap=4:2:12" \
+  --where kernel=gemv --min-us 2 --unbalanced

@@ -2,14 +2,14 @@
 """Times products of PyTorch at sizes drawn at random, in all types, each from a cold L2: kernels' names, grids, registers,
 shared memory and times, by PyTorch's profiler. The cases are made as tools/trace_operators.py makes them.
 
-    tools/trace_products.py --list > CASES.jsonl
+    tools/trace_products.py --list first > CASES.jsonl
     tools/trace_products.py --cases CASES.jsonl --out FOLDER [--until SECONDS]
     ncu --profile-from-start off --nvtx --clock-control none --csv --page raw --log-file LOG --metrics METRICS \\
         python3 tools/trace_products.py --cases CASES.jsonl --count
 
---list: the cases, one JSON object a line. `set` says what for: `train` (sizes that the project's rule holds out are drawn
+--list: the cases of a draw (first, second), one JSON object a line. `set` says what for: `train` (sizes that the project's rule holds out are drawn
 again), `heldout` (drawn by another seed; all of them are held out), `sweep` (training too: one to four turns of the SMs at six
-depths, from a cold L2 and from a warm one). --count: one call of each case, marked by its line, for the profiler. FOLDER/products.jsonl: each case with its launches.
+depths, from a cold L2 and from a warm one; of the first draw alone). --count: one call of each case, marked by its line, for the profiler. FOLDER/products.jsonl: each case with its launches.
 Each case runs REPEATS times; before each, 256 MiB are read (trace_operators.sweep). Cases share a profile in groups, of which
 a run begins and ends with a marker. Values are normal, the seed is fixed.
 """
@@ -24,11 +24,15 @@ import time
 import zlib
 
 REPEATS, GROUP = 7, 36
-SEEDS = {"train": 20261201, "heldout": 20261202}
+SIDES = ("train", "heldout")
+SEEDS = {"first": (20261201, 20261202), "second": (20261203, 20261204)}
 # cases of a type: for training, held out
-EACH = {"int8": (80, 28), "tf32": (80, 28), "float32": (60, 28), "fp8_row": (70, 28), "fp8_block": (70, 28), "fp8_tensor": (40, 28),
-        "float16": (40, 28), "bfloat16": (40, 28)}
-BATCHES, ROWS = (80, 32), (80, 32)
+EACH = {"first": {"int8": (80, 28), "tf32": (80, 28), "float32": (60, 28), "fp8_row": (70, 28), "fp8_block": (70, 28), "fp8_tensor": (40, 28),
+                  "float16": (40, 28), "bfloat16": (40, 28)},
+        "second": {"int8": (120, 30), "tf32": (400, 40), "float32": (250, 40), "fp8_row": (60, 24), "fp8_block": (60, 24),
+                   "fp8_tensor": (60, 24), "float16": (150, 30), "bfloat16": (200, 40)}}
+BATCHES = {"first": (80, 32), "second": (250, 40)}
+ROWS = {"first": (80, 32), "second": (250, 40)}
 DEPTHS = (1024, 2048, 4096, 6400, 8192, 12288)
 SWEPT = ((1408, 1408), (1024, 1408), (704, 1408), (2816, 1408), (5632, 1408), (256, 8192))
 
@@ -77,10 +81,11 @@ def fits(c):
     return 2 * batch * m * n * k < most and 2 * batch * (m * n + m * k + n * k) < 3e9
 
 
-def drawn(side):
-    draw, place = random.Random(SEEDS[side]), list(SEEDS).index(side)
-    kinds = [({"kind": "types", "dtype": dtype}, dense, counts[place]) for dtype, counts in EACH.items()]
-    kinds += [({"kind": "bmm"}, batched, BATCHES[place]), ({"kind": "bmm"}, one_row, ROWS[place])]
+def drawn(which, side):
+    place = SIDES.index(side)
+    draw = random.Random(SEEDS[which][place])
+    kinds = [({"kind": "types", "dtype": dtype}, dense, counts[place]) for dtype, counts in EACH[which].items()]
+    kinds += [({"kind": "bmm"}, batched, BATCHES[which][place]), ({"kind": "bmm"}, one_row, ROWS[which][place])]
     for base, make, count in kinds:
         while count:
             case = {"set": side, **base, **make(draw)}
@@ -98,10 +103,11 @@ def swept():
                     yield case
 
 
-def cases():
-    yield from drawn("heldout")
-    yield from swept()
-    yield from drawn("train")
+def cases(which):
+    yield from drawn(which, "heldout")
+    if which == "first":
+        yield from swept()
+    yield from drawn(which, "train")
 
 
 def action_of(maker, case):
@@ -213,14 +219,14 @@ def measure(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--list", choices=SEEDS)
     parser.add_argument("--cases")
     parser.add_argument("--out")
     parser.add_argument("--count", action="store_true")
     parser.add_argument("--until", type=float, default=1e9, help="begin no group after this many seconds")
     args = parser.parse_args()
     if args.list:
-        for case in cases():
+        for case in cases(args.list):
             print(json.dumps(case))
     elif args.count:
         count_each(args.cases)

@@ -89,7 +89,8 @@ struct TileCosts {
   Tile tile{};
   bool swapped = false;
   double tile_m = 0, tile_n = 0, tile_k = 0;
-  double cluster = 1;  ///< CTAs that fetch the operand they share once (TMA multicast)
+  double cluster = 1;       ///< CTAs that fetch the operand they share once (TMA multicast)
+  double cluster_cols = 1;  ///< of them side by side along N, where a kernel's clusters are known
   bool persistent = false;
   double resident = 1, stages = 2, stage_bytes = 0, a = 0, w = 0;
   double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0, serial_clk = 0;

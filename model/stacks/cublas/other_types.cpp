@@ -126,7 +126,7 @@ constexpr std::array<LaneTile, 9> kLaneTiles{{{{{128, 128}, 64, 64, 3, 2}, 145.8
                                               {{{32, 64}, 32, 32, 3, 9}, 45.4, 29},
                                               {{{32, 32}, 32, 16, 3, 12}, 30.9, 18.5}}};
 /// Parts of K: until the SMs have had four turns (384 x 4096 x 14336: 96 tiles in 11 parts).
-constexpr double kMostLaneSplits = 16, kMostTurns = 4, kLeastLaneSteps = 32;
+constexpr double kMostLaneSplits = 16, kMostTurns = 4, kLeastLaneSteps = 14;
 
 class LanePlanner : public SplitOfTiles {
  public:

@@ -8,11 +8,10 @@
 namespace plumbline {
 
 /// One row, more than one product, 16-bit operands, and rows of the weights or of the result that no tensor map describes.
-/// Not of few columns in all with weights [K,N], which are cut in ways that we do not know.
 bool runs_as_gemv(const GemmTask& task);
 
 /// The launch; `family` holds the clocks that a CTA's instructions take of an SM, of weights [N,K] (step_clk a load,
-/// start_clk once) and [K,N] (merge_clk a row).
+/// start_clk once).
 Demand gemv_demand(const GemmTask& task, const Rates& rates, const FamilyScalars& family);
 
 }  // namespace plumbline

@@ -1,0 +1,173 @@
+#include "model/stacks/cublas/xmma.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/cublas/walk.hpp"
+
+namespace plumbline {
+namespace {
+
+using gemm::Context;
+using gemm::Tile;
+using gemm::TileCosts;
+using gemm::TileLayout;
+using gemm::Traffic;
+using gemm::WorkSplit;
+
+/// Rows lie along M ("tilesize128x256x32" has 128 of them).
+constexpr std::array<Tile, 8> kTf32Tiles{
+    {{128, 256}, {256, 128}, {128, 128}, {64, 256}, {256, 64}, {64, 128}, {128, 64}, {64, 64}}};
+
+/// CTAs side by side along N, and along M.
+struct ClusterShape {
+  double cols, rows;
+};
+/// 98 % of 4692 answers of cuBLASLt's heuristic (data/measurements/h200/pytorch/choices.csv.gz).
+constexpr std::array<ClusterShape, 18> kTf32Clusters{{{1, 2},
+                                                      {2, 1},
+                                                      {1, 1},
+                                                      {3, 1},
+                                                      {1, 3},
+                                                      {4, 1},
+                                                      {1, 4},
+                                                      {5, 1},
+                                                      {1, 5},
+                                                      {6, 1},
+                                                      {7, 1},
+                                                      {8, 1},
+                                                      {1, 8},
+                                                      {4, 2},
+                                                      {2, 4},
+                                                      {12, 1},
+                                                      {2, 8},
+                                                      {4, 4}}};
+
+class XmmaPlanner {
+ public:
+  explicit XmmaPlanner(const Context& context) : c(context) {}
+
+  void fill(std::vector<TileCosts>& menu) const {
+    for (const Tile tile : kTf32Tiles) {
+      const TileCosts e = costs(tile);
+      if (!gemm::fits(e, c.smem) && !menu.empty()) continue;
+      for (const ClusterShape& cluster : kTf32Clusters) {
+        menu.push_back(e);
+        menu.back().cluster = cluster.cols * cluster.rows;
+        menu.back().cluster_cols = cluster.cols;
+      }
+    }
+  }
+
+  /// Whether a cluster is no more than padding: along neither side twice the tiles that there are.
+  bool worth_a_look(const TileCosts& e) const {
+    const double rows = e.cluster / e.cluster_cols;
+    return rows < 2 * std::ceil(c.task.m / e.tile_m) && e.cluster_cols < 2 * std::ceil(c.task.n / e.tile_n);
+  }
+
+  /// Tiles fill whole clusters; what CTAs of one share, each fetches a part of for all.
+  void adapt(TileLayout& t) const {
+    const TileCosts& e = *t.costs;
+    const double rows = e.cluster / e.cluster_cols;
+    t.tiles_m = rows * std::ceil(t.tiles_m / rows);
+    t.tiles_n = e.cluster_cols * std::ceil(t.tiles_n / e.cluster_cols);
+    t.tiles = t.tiles_m * t.tiles_n * c.task.batch;
+    // rows that the operands do not have are not fetched
+    const double a = e.a * std::min(1.0, c.task.m / (t.tiles_m * e.tile_m));
+    const double w = e.w * std::min(1.0, c.task.n / (t.tiles_n * e.tile_n));
+    t.delivered = a * (1 - 1 / e.cluster_cols) + w * (1 - 1 / rows);
+    t.l2_bytes = (a + w - t.delivered) * 0.5 * (1 + c.starts.lines);
+  }
+
+  /// SMs that hold no cluster of the size are idle: counted as if they had a CTA in each turn but the last. Parts of K meet in
+  /// the same launch ("segment_k_on").
+  WorkSplit split(const TileLayout& t, double splits) const {
+    WorkSplit s = gemm::tiled(t, splits);
+    const double at_once = cublas::ctas_in_clusters(t.costs->cluster, c.rates.sm_count);
+    const double before = std::ceil(s.ctas / at_once) - 1;
+    s.ctas += before * (c.rates.sm_count - at_once);
+    s.second_launch = false;
+    s.meet_clk = splits > 1 ? c.family.merge_clk : 0;
+    return s;
+  }
+
+  /// K is cut where its parts have a place all at once.
+  template <class Visit>
+  void for_each_split(const TileLayout& t, const Visit& visit) const {
+    constexpr std::array<double, 8> kParts{1, 2, 3, 4, 6, 8, 12, 16};
+    constexpr double kLeastSteps = 16;
+    const double at_once = cublas::ctas_in_clusters(t.costs->cluster, c.rates.sm_count);
+    for (const double splits : kParts) {
+      if (splits > 1 && (splits * t.tiles > at_once || splits * kLeastSteps > t.k_steps)) return;
+      visit(splits);
+    }
+  }
+
+  Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
+    Demand d = gemm::launch_demand(c, t, split, traffic);
+    if (traffic == Traffic::counted)
+      d.dram_read = c.task.batch * (cublas::walked_bytes(c) + c.task.bias_bytes) * units::B;
+    d.l2_limit = L2Limit::ports;
+    d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency + split.meet_clk * c.clk;
+    d.serial_latency_of = split.meet_clk > 0 ? "to load tensor maps and for the sums of a tile to meet"
+                                             : "to load code, tensor maps and what they describe";
+    // from three turns on a launch before clears a counter (119 of 119 recorded launches, none of 292 others)
+    if (split.ctas > 2 * c.rates.sm_count) {
+      d.serial_latency += c.family.counter;
+      d.serial_latency_of = "to clear a counter, load code, tensor maps and what they describe";
+    }
+    return d;
+  }
+
+  GemmPlan plan(const TileLayout& t, const WorkSplit& split) const {
+    GemmPlan plan = gemm::plan_of(t, split);
+    plan.cluster_m = static_cast<std::int64_t>(t.costs->cluster / t.costs->cluster_cols);
+    plan.cluster_n = static_cast<std::int64_t>(t.costs->cluster_cols);
+    return plan;
+  }
+
+ private:
+  TileCosts costs(Tile tile) const {
+    constexpr double kStep = 32, kBarriers = 3072;  // columns of K; bytes beside the ring
+    TileCosts e = gemm::tile_costs(c, tile, kStep, false);
+    e.persistent = true;
+    e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
+    e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
+    e.step_latency = c.family.step;
+    e.serial_clk = e.once_clk;
+    return e;
+  }
+
+  const Context& c;
+};
+
+}  // namespace
+
+double cublas::ctas_in_clusters(double size, double sm_count) {
+  constexpr std::array<double, 8> kGpcs{18, 18, 16, 16, 16, 16, 16, 8};
+  constexpr double kSmsOfPairs = 8;
+  if (size <= 2) return size * std::max(1.0, std::floor(sm_count / size));
+  double held = 0, all = kSmsOfPairs;
+  for (const double sms : kGpcs) {
+    held += std::floor(sms / size);
+    all += sms;
+  }
+  return size * std::max(1.0, std::floor(held * sm_count / all));
+}
+
+GemmChoice cublas::plan_xmma(const Context& c, GemmCache& cache) {
+  const XmmaPlanner planner(c);
+  const std::vector<TileCosts>& menu =
+      cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) { planner.fill(tiles); });
+  gemm::Search<XmmaPlanner> search(planner, c, cache);
+  for (const TileCosts& e : menu) {
+    if (!planner.worth_a_look(e)) continue;
+    const TileLayout& t = search.lay_out(e);
+    planner.for_each_split(t, [&](double splits) { search.add(t, splits); });
+  }
+  return search.run();
+}
+
+}  // namespace plumbline

@@ -1,0 +1,75 @@
+// Which kernels cuBLAS takes, against what its heuristic answered and what was recorded (training shapes of
+// data/measurements/h200/pytorch: choices.csv.gz, products_second.jsonl.gz).
+#include <gtest/gtest.h>
+
+#include <array>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "model/machines.hpp"
+#include "model/predict.hpp"
+#include "model/stacks/cublas/xmma.hpp"
+#include "ops/shape/shapes.hpp"
+#include "ops/table/text.hpp"
+
+namespace plumbline::cublas_choices_test {
+namespace {
+
+OpPrediction product(const char* dtype, const std::string& shape) {
+  MachineOptions options{"hf-sdpa"};
+  options.clock = ClockMode::burst;
+  return predict(parse_op("gemm", dtype, shape), machines().get({"h200_sxm", options}));
+}
+
+TEST(CublasChoices, ClustersReachAsManySmsAsGpcsHold) {
+  constexpr std::array<std::pair<double, double>, 12> kReached{{{1, 132},
+                                                                {2, 132},
+                                                                {3, 117},
+                                                                {4, 120},
+                                                                {5, 110},
+                                                                {6, 102},
+                                                                {7, 105},
+                                                                {8, 120},
+                                                                {12, 84},
+                                                                {13, 91},
+                                                                {14, 98},
+                                                                {16, 112}}};
+  for (const auto& [size, ctas] : kReached) EXPECT_DOUBLE_EQ(cublas::ctas_in_clusters(size, 132), ctas) << size;
+  EXPECT_DOUBLE_EQ(cublas::ctas_in_clusters(8, 66), 56) << "half the SMs, whole clusters";
+  EXPECT_DOUBLE_EQ(cublas::ctas_in_clusters(16, 4), 16) << "one cluster at least";
+}
+
+TEST(CublasChoices, Tf32CutsKWhereTilesAreFewAndItIsDeep) {
+  const OpPrediction deep = product("tf32", "M=64;N=1024;K=14592"), flat = product("tf32", "M=64;N=1024;K=1024");
+  EXPECT_GT(deep.gemm_plan.splits, 1);
+  EXPECT_EQ(flat.gemm_plan.splits, 1);
+  EXPECT_EQ(std::distance(deep.launches.begin(), deep.launches.end()), 1) << "parts meet in the same launch";
+  EXPECT_NEAR(deep.time.in(units::us), 21, 6) << "20.9 us recorded, some 50 with K whole";
+}
+
+TEST(CublasChoices, Tf32TakesAsManyTurnsAsClustersLeave) {
+  // 576 tiles of 128 x 128 in clusters of eight ran as five turns of 120
+  const OpPrediction p = product("tf32", "M=2304;N=4096;K=14336");
+  EXPECT_NEAR(p.time.in(units::us), 701, 42);
+  EXPECT_LE(p.gemm_plan.cluster_m * p.gemm_plan.cluster_n, 16);
+}
+
+TEST(CublasChoices, SumsOfPartsOfScaledProductsFitTheWorkspace) {
+  const auto parts = [](const std::string& shape) { return product("fp8", shape + ";block=128").gemm_plan.splits; };
+  EXPECT_EQ(parts("M=64;N=1280;K=15232"), 3) << "118 / 20 is 5; 1 MiB holds 3 sums of 64 x 1280";
+  EXPECT_EQ(parts("M=40;N=1536;K=12416"), 4);
+  EXPECT_EQ(parts("M=56;N=1280;K=7680"), 2);
+  EXPECT_EQ(parts("M=56;N=1280;K=5120"), 1) << "40 steps are no two parts of more than 20";
+  EXPECT_EQ(parts("M=32;N=4096;K=14336"), 1) << "two sums are 1 MiB, and 16 bytes are wanted beside them";
+}
+
+TEST(CublasChoices, RowsLeftOverOfAnUnrolledLoopWaitForOneAnother) {
+  const auto us = [](int keys) {
+    return product("bf16", "M=1;N=256;K=" + std::to_string(keys) + ";batch=2272;layout=kn").time.in(units::us);
+  };
+  EXPECT_GT(us(97), us(129)) << "94 us recorded; 129 are whole turns of the loop and one row";
+}
+
+}  // namespace
+}  // namespace plumbline::cublas_choices_test
