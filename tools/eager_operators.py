@@ -219,7 +219,7 @@ def group_of_launch(name, op, shape):
         return "other"
     if re.search("lm_head.*(cap|tanh|cast)", name):
         return "loss"
-    if re.search(r"in_flight=(1280|1550|17500)", shape) or ("threads=512" in shape and re.search(r"\.(d_)?(row_)?(mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
+    if re.search(r"in_flight=(1024|1550|17500)", shape) or ("threads=512" in shape and re.search(r"\.(d_)?(row_)?(mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
         return "reductions"
     return "element_wise"
 
