@@ -32,7 +32,7 @@ def group_of(name, op, phase):
         return "optimizer"
     if name.startswith("loss_"):
         return "loss"
-    if "lm_head" in name and re.search("_cap$", part):
+    if "lm_head" in name and re.search("_cap$|scale$", part):
         return "loss"
     if name.startswith("attention") and not re.search("repeat|seen|sum_", part):
         return "attention"
