@@ -219,7 +219,7 @@ def group_of_launch(name, op, shape):
         return "other"
     if re.search("lm_head.*(cap|tanh|cast|scale)", name):
         return "loss"
-    if re.search(r"in_flight=(900|1550|3100|17500|35000)", shape) or ("threads=512" in shape and re.search(r"\.(d_)?(row_)?(mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
+    if re.search(r"in_flight=(870|1950|3900|20000|40000)", shape) or ("threads=512" in shape and re.search(r"\.(d_)?(row_)?(mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
         return "reductions"
     return "element_wise"
 

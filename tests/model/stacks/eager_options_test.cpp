@@ -81,6 +81,9 @@ TEST(EagerOptions, AutocastCastsEachMatrixOfAnEncoderOnce) {
   EXPECT_EQ(ending(cast, ".d_cast_dw"), 24 * 6 + 1);
   EXPECT_EQ(ending(cast, ".d_cast_gradient"), 24 * 2);
   EXPECT_EQ(ending(executions("bert-large-uncased", training(32, 128)), ".cast_weight"), 0);
+  train_eagerly(w);
+  const Bytes peak = memory_need(load_llm("bert-large-uncased"), w).total();
+  EXPECT_NEAR(peak.in(units::B) / 10312199680.0, 1, 0.01) << "recorded";
 }
 
 /// modeling_mixtral.py leaves the weights of experts in fp32, modeling_qwen3_moe.py casts them.
