@@ -217,9 +217,9 @@ def group_of_launch(name, op, shape):
         return "loss"
     if re.match(r"embedding\.(words|places|types|gather|positions|past|d_)", name) and not re.search("drop|mask|scale|norm", name):
         return "other"
-    if re.search("lm_head.*(cap|tanh|cast)", name):
+    if re.search("lm_head.*(cap|tanh|cast|scale)", name):
         return "loss"
-    if re.search(r"in_flight=(1280|1550|17500)", shape) or ("threads=512" in shape and re.search(r"\.(d_)?(row_)?(mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
+    if re.search(r"in_flight=(870|1950|3900|20000|40000)", shape) or ("threads=512" in shape and re.search(r"\.(d_)?(row_)?(mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
         return "reductions"
     return "element_wise"
 

@@ -32,7 +32,7 @@ def group_of(name, op, phase):
         return "optimizer"
     if name.startswith("loss_"):
         return "loss"
-    if "lm_head" in name and re.search("_cap$", part):
+    if "lm_head" in name and re.search("_cap$|scale$", part):
         return "loss"
     if name.startswith("attention") and not re.search("repeat|seen|sum_", part):
         return "attention"
@@ -40,7 +40,7 @@ def group_of(name, op, phase):
         return "matrix"
     if re.search("sort|topk|select", name) or name.startswith("moe_permute") and re.search("count|sum|zero$|begins", part):
         return "experts"
-    if re.search("(^|_)(mean|row_sum|dw|db|clear_dw|clear_db|norm_rows|norm_columns|dense_db|rows|columns|sum_keys|sum_values|places_sum)$", part) \
+    if re.search("(^|_)(mean|row_sum|weight_sum|dw|db|clear_dw|clear_db|norm_rows|norm_columns|dense_db|rows|columns|sum_keys|sum_values|places_sum)$", part) \
             and not re.search("d_mean|times_mean|embedding.*rows|_cast_", name):
         return "reductions"
     return "element_wise"
@@ -73,7 +73,7 @@ def predict(program, point, gpu):
         command += ["--clip", "norm"] if point.get("clip") else []
         command += ["--recompute", "full"] if point.get("recompute") else []
         command += ["--grad-dtype", "fp32"] if point.get("autocast") or point.get("tf32") else []
-        command += ["--dtype", "tf32"] if point.get("tf32") else []
+        command += ["--dtype", "tf32"] if point.get("tf32") else ["--dtype", point["dtype"]] if point.get("dtype") else []
         run = subprocess.run(command, capture_output=True, text=True)
     line = {"point": point, "layers": layers}
     if not run.stdout:
@@ -92,7 +92,7 @@ def error(predicted, measured):
 
 def key_of(r):
     return json.dumps([r["model"], r["batch"], r["tokens"], r.get("optimizer", "foreach"), r.get("clip", False), r.get("recompute", False),
-                       r.get("autocast", False), r.get("no_dropout"), r.get("tf32"), r.get("attention", "sdpa")])
+                       r.get("autocast", False), r.get("no_dropout"), r.get("tf32"), r.get("attention", "sdpa"), r.get("dtype")])
 
 
 def compare(steps, traces, predictions):
@@ -103,7 +103,8 @@ def compare(steps, traces, predictions):
         if "error" in record or "error" in p:
             print(f"{record['model']:20s} {record['batch']}x{record['tokens']} {record.get('error', '')} {p.get('error', '')}")
             continue
-        errors = [error(p["wall_us"], record["wall_us"][0]), error(p["watts"], record["watts"] or math.nan),
+        watts = record.get("power", {}).get("watts") or record["watts"]
+        errors = [error(p["wall_us"], record["wall_us"][0]), error(p["watts"], watts or math.nan),
                   error(p["peak_bytes"], record["memory"]["max_allocated"])]
         for kept, value in zip((times, powers, peaks), errors):
             kept.append(abs(value))
@@ -116,7 +117,7 @@ def compare(steps, traces, predictions):
                     by_group[name].append(abs(off))
                     parts.append(f"{name} {off:+.1f} ({us / trace['busy_us']:.0%})")
         flags = ",".join(f"{k}" if v is True else f"{v}" for k, v in record.items()
-                         if k in ("optimizer", "clip", "recompute", "autocast", "no_dropout", "tf32") and v and v != "foreach")
+                         if k in ("optimizer", "clip", "recompute", "autocast", "no_dropout", "tf32", "dtype") and v and v != "foreach")
         inside = "" if p.get("low_us", 0) <= record["wall_us"][0] <= p.get("high_us", 1e30) else " OUT"
         print(f"{record['model']:18s} {record['batch']}x{record['tokens']} {flags:14s} time {errors[0]:+5.1f}{inside} W {errors[1]:+5.1f} memory {errors[2]:+6.2f} | "
               + " ".join(parts))

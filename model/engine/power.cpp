@@ -103,6 +103,10 @@ namespace {
 /// bulk copies from L2 on an H200 take 29.4 pJ a byte that arrives, 18.0 where each CTA of two fetches one half for both
 /// (data/measurements/h200/probe/multicast.jsonl, slopes of watts over 0.2 to 3.0 TB/s, 2026-11-23).
 constexpr double kDelivery = 0.22;
+/// Instructions of a warp that a clock of requests for single elements or pairs stands for (Demand::pieces_clk): what six products
+/// of cuBLAS with vocabularies of 50257 and 30522 take on an H200 beyond tensor work and bytes, 7.3 to 9.8 nJ a request
+/// (data/measurements/h200/pytorch_training/eager_power.jsonl), at the energy of other instructions. An SM issues four.
+constexpr double kIssuedWithPieces = 3.2;
 
 }  // namespace
 
@@ -115,7 +119,8 @@ Activity activity(const Demand& d, Flops useful_tensor, DType math, const Stream
   a.padded = tensor - a.tensor;
   a.fp32 = steps * d.fp32_clk * sm.fp32_flop_per_clk * units::FLOP;
   a.sfu = steps * d.sfu_clk * sm.sfu_op_per_clk;
-  a.instructions = steps * d.issue_clk * sm.issue_per_clk * static_cast<double>(sm.warp_size);
+  a.instructions =
+      steps * (d.issue_clk * sm.issue_per_clk + d.pieces_clk * kIssuedWithPieces) * static_cast<double>(sm.warp_size);
   if (rate <= 0) {  // ordinary lanes multiply and add, one instruction for both
     a.fp32 += useful_tensor;
     a.instructions += 0.5 * useful_tensor.in(units::FLOP);

@@ -34,10 +34,12 @@ Stack on_host(const Stack& stack, const MeasuredHost& host) {
   }
   Stack out = stack;
   const double slower = host.narrow_launch / stack.host.narrow_launch;
-  out.host.each_launch = slower * stack.host.each_launch;
-  out.host.each_further_launch = slower * stack.host.each_further_launch;
-  out.host.each_layer = slower * stack.host.each_layer;
-  out.host.each_experts_layer = slower * stack.host.each_experts_layer;
+  for (Seconds HostTime::*const time :
+       {&HostTime::each_launch, &HostTime::each_further_launch, &HostTime::each_layer, &HostTime::each_experts_layer,
+        &HostTime::each_training_launch, &HostTime::each_sharded_unit, &HostTime::each_sharded_tensor,
+        &HostTime::each_summed_tensor, &HostTime::each_updated_tensor, &HostTime::each_updated_shard}) {
+    out.host.*time = slower * (stack.host.*time);
+  }
   out.host.narrow_launch = host.narrow_launch;
   out.host.measured = host.whose;
   return out;

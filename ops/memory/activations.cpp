@@ -98,7 +98,7 @@ double stored_ffn(const FfnSpec& f, const View& v) {
 double stored_norm(NormKind norm, const View& v) {
   if (!v.eager()) return v.tokens * v.element * v.hidden;
   const double fp32 = 4;
-  if (norm == NormKind::layer) return v.tokens * (v.element * v.hidden + 2 * fp32);
+  if (norm == NormKind::layer) return v.tokens * ((v.autocast() ? fp32 : v.element) * v.hidden + 2 * fp32);
   return v.tokens * ((fp32 + v.normalized()) * v.hidden + fp32);
 }
 

@@ -29,9 +29,12 @@ double states_of(const Training& t) {
   return t.optimizer == Optimizer::sgd_plain ? 0 : t.optimizer == Optimizer::sgd ? 1 : 2;
 }
 
-/// transformers' causal losses cast logits to fp32, those of masked tokens do not.
-double loss_element(const Llm& llm, double element) {
-  return llm.main().role == StackSpec::Role::encoder ? element : 4;
+/// Bytes a logit where the loss is differentiated: its logarithm and two gradients. transformers' causal losses cast logits to
+/// fp32, those of masked tokens do not; under autocast the logarithms of these are cast, and their gradient.
+double loss_bytes(const Llm& llm, const Workload& w, DType base) {
+  const double element = bits(base) / 8, fp32 = 4;
+  if (llm.main().role != StackSpec::Role::encoder) return 3 * fp32;
+  return w.training.autocast(base) ? element + 2 * fp32 : 3 * element;
 }
 
 /// Each thread that multiplies has a handle and with it a workspace: the one that runs forward, autograd's that runs
@@ -73,7 +76,7 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   for (const LayerSpec& l : llm.main().kinds) layer = std::max(layer, l.params);
   const Bytes one_layer = storage(w.training.gradient, layer / d(w.parallel.tensor));
   const Bytes gathered = shards == 1 ? Bytes{} : w.parallel.zero == 2 ? all : ends + one_layer;
-  at(kept + 3 * loss_element(llm, element) * logits * units::B + gathered, before, Bytes{});
+  at(kept + loss_bytes(llm, w, types.base) * logits * units::B + gathered, before, Bytes{});
   at(kept + element * logits * units::B + gathered, before + head_matrix, Bytes{});
   if (again) at(kept + most_of_a_layer(llm, w, types) * units::B + gathered, before + head_matrix, Bytes{});
   const Bytes whole = shards == 1 ? Bytes{} : 2 * ends;  // the unit of embedding and head, and its gradients

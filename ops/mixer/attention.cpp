@@ -257,10 +257,21 @@ Bytes AttentionSpec::cache(const CacheQuery& query) const {
   return storage(query.kv, kept * d(lowering::ceil_div(kv_heads, query.tensor)) * d(qk_dim + v_dim));
 }
 
+namespace {
+
+/// Eager attention of fp32 with shared key heads keeps scores (attention_core.cpp, writes_scores()).
+MixerLoad as_it_runs(const AttentionSpec& spec, MixerLoad load) {
+  if (load.eager && load.element > 2 && spec.kv_heads < spec.q_heads) load.flash = false;
+  return load;
+}
+
+}  // namespace
+
 /// Beside those, the norms of queries and keys as an eager framework keeps them: their input in fp32, the normalized rows,
 /// a number a head. For a window that is no longer than the prompt transformers hands over a mask, which becomes numbers in
 /// each layer, and for its sake keys and values of each query head.
-double AttentionSpec::stored(const MixerLoad& load) const {
+double AttentionSpec::stored(const MixerLoad& asked) const {
+  const MixerLoad load = as_it_runs(*this, asked);
   double bytes = stored_attention(widths(*this, load.tensor), load);
   if (load.eager && load.flash && window > 0 && !chunked && load.kv_len >= d(window)) {
     const double repeated = d(q_heads - kv_heads) / load.tensor * d(qk_dim + v_dim);
@@ -271,7 +282,9 @@ double AttentionSpec::stored(const MixerLoad& load) const {
   return bytes + load.tokens * heads * (d(qk_dim) * (4 + load.normalized) + 4);
 }
 
-double AttentionSpec::live(const MixerLoad& load) const { return live_attention(widths(*this, load.tensor), load); }
+double AttentionSpec::live(const MixerLoad& load) const {
+  return live_attention(widths(*this, load.tensor), as_it_runs(*this, load));
+}
 
 Bytes AttentionSpec::partials(double sequences, std::int64_t tensor) const {
   return split_partials(sequences, d(lowering::ceil_div(q_heads, tensor)), v_dim);

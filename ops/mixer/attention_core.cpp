@@ -50,6 +50,15 @@ void eager_core(Step& s, const Core& c) {
 
 namespace {
 
+/// PyTorch trains with scores written out where scaled_dot_product_attention has no kernel: fp32 with fewer key heads than
+/// query heads (cuDNN's and FlashAttention's are of 16 bits, xFormers' knows no shared heads:
+/// aten/src/ATen/native/transformers/cuda/sdp_utils.cpp).
+bool writes_scores(const Step& s, const Core& c) {
+  if (!s.none()) return false;
+  const bool wide = s.train() && s.workload.training.eager && bits(s.types.base) > 16;
+  return !s.workload.fused_attention || (wide && c.kv_heads < c.q_heads);
+}
+
 /// One kernel scales, masks and takes the softmax (megatron/fused_kernels); it is counted as if it read and wrote all
 /// scores, those that a causal mask hides too.
 void fused_softmax_core(Step& s, const Core& c) {
@@ -71,7 +80,7 @@ void attention_core(Step& s, const Core& c) {
       throw NotModelled("attention that is written out: expected as many KV heads as query heads, and no window");
     }
     fused_softmax_core(s, c);
-  } else if (s.none() && !s.workload.fused_attention) {
+  } else if (writes_scores(s, c)) {
     Core seen = c;
     if (c.decode) seen.kv_len = decode_keys(c);
     eager_core(s, seen);
@@ -89,7 +98,7 @@ void attention_core(Step& s, const Core& c) {
 }
 
 void cross_core(Step& s, const Core& c) {
-  if (s.none() && !s.workload.fused_attention) {
+  if (writes_scores(s, c)) {
     eager_core(s, c);
   } else if (c.decode) {
     s.add("cross_attention"_node,

@@ -1,0 +1,120 @@
+// What options of eager training make of the launches of hf-sdpa: autocast of encoders, fp32 with shared key heads, the type of
+// experts' weights, the host; counts and bytes as traced (data/measurements/h200/pytorch_training).
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "arch/dtype.hpp"
+#include "model/machines.hpp"
+#include "model/predict.hpp"
+#include "ops/memory/memory.hpp"
+#include "ops/table/text.hpp"
+
+namespace plumbline::eager_options_test {
+namespace {
+
+Machine h200(const char* host = "") {
+  MachineOptions options{"hf-sdpa"};
+  options.stack.host = host;
+  return machines().get({"h200_sxm", options});
+}
+
+Workload training(std::int64_t batch, std::int64_t prompt, const char* type = "") {
+  Workload w;
+  w.phase = Phase::train;
+  w.batch = batch;
+  w.prompt = prompt;
+  w.fusion = Fusion::none;
+  w.fused_attention = true;
+  if (*type != 0) {
+    w.precision_given = true;
+    w.precision = *parse_precision(type);
+  }
+  return w;
+}
+
+std::map<std::string, double> executions(const std::string& model, const Workload& w) {
+  std::map<std::string, double> found;
+  const StepPrediction step = predict(load_llm(model), w, h200(), RunOptions{Runtime::eager});
+  for (const NodePrediction& n : step.nodes) found[n.node->name] += static_cast<double>(n.node->count);
+  return found;
+}
+
+double ending(const std::map<std::string, double>& found, std::string_view end) {
+  double sum = 0;
+  for (const auto& [name, times] : found) sum += name.ends_with(end) ? times : 0;
+  return sum;
+}
+
+/// No kernel of scaled_dot_product_attention is of fp32 and shares key heads. Peaks as recorded (43,853,359,616 and
+/// 33,672,413,696 bytes).
+TEST(EagerOptions, SharedKeyHeadsInFp32WriteScores) {
+  const auto narrow = executions("llama-3.2-1b", training(1, 2048));
+  const auto wide = executions("llama-3.2-1b", training(1, 2048, "tf32"));
+  EXPECT_EQ(narrow.count("attn_softmax.softmax"), 0U);
+  EXPECT_EQ(wide.at("attn_softmax.softmax"), 16);
+  EXPECT_EQ(wide.count("attention.attention"), 0U);
+  EXPECT_EQ(ending(wide, ".to_fp32"), 0) << "they are fp32";
+  EXPECT_EQ(executions("gpt2", training(1, 1024, "tf32")).count("attn_softmax.softmax"), 0U) << "no shared heads";
+  const auto peak = [](std::int64_t batch, std::int64_t prompt, const char* type) {
+    Workload w = training(batch, prompt, type);
+    train_eagerly(w);
+    return memory_need(load_llm("llama-3.2-1b"), w).total().in(units::B);
+  };
+  EXPECT_NEAR(peak(4, 1024, "tf32") / 43853359616.0, 1, 0.003);
+  EXPECT_NEAR(peak(1, 2048, "fp32") / 33672413696.0, 1, 0.003);
+}
+
+/// Counted in the trace of bert-large-uncased under autocast: each of 24 x 6 matrices, the head's dense layer and its product.
+TEST(EagerOptions, AutocastCastsEachMatrixOfAnEncoderOnce) {
+  Workload w = training(32, 128);
+  w.training.gradient_given = true;
+  w.training.gradient = DType::fp32;
+  const auto cast = executions("bert-large-uncased", w);
+  EXPECT_EQ(ending(cast, ".cast_weight"), 24 * 6 + 1);
+  EXPECT_EQ(ending(cast, ".cast_dense"), 1);
+  EXPECT_EQ(ending(cast, ".cast_input"), 24 * 4 + 1);
+  EXPECT_EQ(ending(cast, ".d_cast_dw"), 24 * 6 + 1);
+  EXPECT_EQ(ending(cast, ".d_cast_gradient"), 24 * 2);
+  EXPECT_EQ(ending(executions("bert-large-uncased", training(32, 128)), ".cast_weight"), 0);
+  train_eagerly(w);
+  const Bytes peak = memory_need(load_llm("bert-large-uncased"), w).total();
+  EXPECT_NEAR(peak.in(units::B) / 10312199680.0, 1, 0.01) << "recorded";
+}
+
+/// modeling_mixtral.py leaves the weights of experts in fp32, modeling_qwen3_moe.py casts them.
+TEST(EagerOptions, RowsOfExpertsAreOfTheTypeOfTheirWeights) {
+  EXPECT_EQ(executions("mixtral-8x7b", training(1, 1024)).count("moe_combine.d_from_fp32"), 1U);
+  EXPECT_EQ(executions("qwen3-30b-a3b", training(1, 1024)).count("moe_combine.d_from_fp32"), 0U);
+}
+
+/// A host that takes twice as long for the narrow launch takes twice as long for an iteration that waits for it alone.
+TEST(EagerOptions, AMeasuredHostIsATrainingsHost) {
+  const auto time = [](const char* host) {
+    return predict(load_llm("gpt2"), training(1, 64), h200(host), RunOptions{Runtime::eager}).latency;
+  };
+  EXPECT_NEAR(time("80us") / time("40us"), 2, 1e-6);
+}
+
+/// Heads whose vocabulary makes no rows of whole 16 bytes, by single elements and by pairs: watts as recorded
+/// (eager_power.jsonl), where 260 to 420 would be predicted of tensor work and bytes alone.
+TEST(EagerOptions, ProductsOfSingleElementsTakeTheirRequestsEnergy) {
+  struct Recorded {
+    const char* shape;
+    double watts, us;
+  };
+  for (const auto& [shape, watts, us] : std::array<Recorded, 4>{{{"M=4096;N=50257;K=1600", 448.3, 6832},
+                                                                 {"M=4096;N=1600;K=50257;layout=kn", 518.9, 4915},
+                                                                 {"M=1600;N=50257;K=4096;layout=kn", 518.2, 4825},
+                                                                 {"M=8192;N=30522;K=1024", 689.3, 1985}}}) {
+    const OpPrediction p = predict(parse_op("gemm", "bf16", shape), h200());
+    EXPECT_NEAR(p.energy.value().in(units::J) / (watts * us * 1e-6), 1, 0.12) << shape;
+  }
+}
+
+}  // namespace
+}  // namespace plumbline::eager_options_test
