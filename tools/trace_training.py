@@ -7,13 +7,16 @@
 
 An iteration is forward, the loss as transformers computes it, backward, clip_grad_norm_ where the point says so, AdamW (or
 SGD, Adafactor) and zero_grad. A model is built from its config with random weights (real widths, the first LAYERS of its
-layers) in bf16, in fp32 under bf16 autocast, or in fp32 with products in tf32 (`tf32`). With `--gpus 2` one process a GPU runs it under DistributedDataParallel or FSDP (fully_shard of
+layers) in bf16, fp16 or fp32 (`dtype`), in fp32 under bf16 autocast, or in fp32 with products in tf32 (`tf32`). With `--gpus 2` one process a GPU runs it under DistributedDataParallel or FSDP (fully_shard of
 each layer). With `--fake N` one GPU runs what one of N ranks runs, under PyTorch's fake process group: all but what travels. A point that is
 `paced` then has in place of each exchange a kernel that holds the SMs which NCCL's would for a given time
 (tools/paced_exchange.py). For each point it writes one line of FOLDER/steps.jsonl:
 
   wall_us      one iteration, of a loop without a synchronization but behind every second: median, least and largest pair
   watts, sm_MHz   of the same loop (by the board's energy counter and sampled clocks)
+  power        of one GPU: the same stretch between two movements of that counter, as another process saw them (tools/energy_edges.py)
+  issue_us     the host's time for each phase of an iteration that begins with an idle GPU, least of four
+  host_us      what a launch of a narrow model's step takes this host (tools/measure_host.py), before and behind the loops
   memory       bytes allocated at rest and behind forward, backward and optimizer; the peak of each of them, and reserved
 
 and one line of FOLDER/traces.jsonl.gz, the launches of one iteration of rank 0 behind two others:
@@ -41,6 +44,8 @@ import traceback
 import torch
 from torch.nn import functional
 
+from energy_edges import EnergyEdges, now
+from measure_host import Probe
 from trace_training_models import MODELS
 from trace_transformers import Board, routed, synchronize
 
@@ -103,10 +108,11 @@ def build(name, args):
     made = AutoConfig.for_model(kind, **config)
     factory = AutoModelForMaskedLM if kind == "bert" else AutoModelForCausalLM
     torch.manual_seed(7)
-    wide = args.autocast or args.tf32
+    dtypes = {"fp16": torch.float16, "fp32": torch.float32}
+    kind_of = torch.float32 if args.autocast or args.tf32 else dtypes.get(args.dtype, torch.bfloat16)
     with torch.device(args.device):
-        model = factory.from_config(made, dtype=torch.float32 if wide else torch.bfloat16, attn_implementation="sdpa")
-    return model.to(torch.float32 if wide else torch.bfloat16).train(), made
+        model = factory.from_config(made, dtype=kind_of, attn_implementation="sdpa")
+    return model.to(kind_of).train(), made
 
 
 def layers_of(model):
@@ -234,7 +240,7 @@ def loop(iteration, board, seconds, args):
         pair()
     clocks = []
     energy = board.nvml.nvmlDeviceGetTotalEnergyConsumption(board.handle) if board.handle else 0
-    middle = time.perf_counter()
+    middle, window = time.perf_counter(), [now()]
     for _ in range(pairs - pairs // 3):
         pair()
         if board.handle:  # just behind a pair the clock is still its own
@@ -242,10 +248,28 @@ def loop(iteration, board, seconds, args):
     elapsed = time.perf_counter() - middle
     if board.handle:
         more["energy"] = (board.nvml.nvmlDeviceGetTotalEnergyConsumption(board.handle) - energy) / 1e3 / elapsed
+    window.append(now())
+    by_edges = {"power": args.edges.between(*window)} if args.edges else {}
     late = times[1:]
-    return {"wall_us": [round(statistics.median(late), 1), round(min(late), 1), round(max(late), 1)], "pairs": len(late),
+    return {"wall_us": [round(statistics.median(late), 1), round(min(late), 1), round(max(late), 1)], "pairs": len(late), **by_edges,
             "watts": more["energy"], "sm_MHz": statistics.median(clocks) if clocks else None,
             "loop_s": round(time.perf_counter() - begin, 3), "read_s": round(elapsed, 3)}
+
+
+def issue_times(iteration, args):
+    """Microseconds of each phase on the host alone, of the iteration whose sum is least."""
+    found = []
+    for _ in range(4):
+        synchronize(args.device)
+        marks = [("", time.perf_counter())]
+        iteration.marks = lambda name: marks.append((name, time.perf_counter()))
+        iteration.step()
+        times = {}
+        for (_, before), (name, end) in zip(marks, marks[1:]):  # of micro-batches their sum
+            times[name] = round(times.get(name, 0) + (end - before) * 1e6, 1)
+        found.append(times)
+    iteration.marks = lambda name: None
+    return min(found, key=lambda times: sum(times.values()))
 
 
 def memory_of(iteration, args):
@@ -346,16 +370,17 @@ def run_point(held, point, board, args):
     """One line of steps.jsonl, and the file of its trace."""
     import gc
     distributed = point.get("spread", "none") != "none"
-    key = tuple(point.get(name, False) for name in ("model", "autocast", "tf32", "no_dropout", "masters"))
+    key = tuple(point.get(name, False) for name in ("model", "autocast", "tf32", "no_dropout", "masters", "dtype"))
     if distributed or held.get("key") != key:
         held.clear()
         gc.collect()
-        args.autocast, args.tf32, args.no_dropout = key[1] or key[4], key[2], key[3]
+        args.autocast, args.tf32, args.no_dropout, args.dtype = key[1] or key[4], key[2], key[3], key[5]
         torch.backends.cuda.matmul.allow_tf32 = args.tf32
         held["model"], held["config"] = build(point["model"], args)
         held["key"] = None if distributed else key
     for parameter in held["model"].parameters():
         parameter.grad = None
+    del parameter  # the last one, whole, when fully_shard puts a share in its place
     gc.collect()
     if args.device == "cuda":
         torch.cuda.empty_cache()
@@ -365,7 +390,11 @@ def run_point(held, point, board, args):
         iteration.step()
     synchronize(args.device)
     record = {"warm_s": round(time.perf_counter() - begin, 2)}
+    probes = [args.probe.take()[0]] if args.probe else []
     record.update(loop(iteration, board, args.seconds, args))
+    if args.probe:
+        record["issue_us"] = issue_times(iteration, args)
+        record["host_us"] = [round(each * 1e6, 2) for each in (*probes, args.probe.take()[0])]
     trace = tempfile.NamedTemporaryFile(suffix=".json", delete=False).name
     export_trace(iteration, args, trace)
     record["memory"] = memory_of(iteration, args)
@@ -376,7 +405,7 @@ def run_point(held, point, board, args):
     record["watts_of_all"] = [record["watts"]]
     if args.gpus > 1:
         both = [None] * args.gpus
-        torch.distributed.all_gather_object(both, {key: record[key] for key in ("watts", "wall_us", "memory", "sm_MHz")})
+        torch.distributed.all_gather_object(both, {key: record[key] for key in ("watts", "wall_us", "memory", "sm_MHz", "issue_us", "host_us") if key in record})
         record["watts_of_all"] = [each["watts"] for each in both]
         record["ranks"] = both
     if distributed:
@@ -472,6 +501,9 @@ def work(rank, args, begin):
     points = [p for p in points if p["model"] in wanted][:args.most]
     points.insert(0 if args.operators_first else min(22, len(points)), "operators")
     pool = concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) if rank == 0 else None
+    real = args.device == "cuda" and not args.fake
+    args.probe = Probe(args.device) if real else None
+    args.edges = EnergyEdges(rank) if real and args.gpus == 1 else None
     pending, held = [], {}
     lines = open(os.path.join(args.out, "steps.jsonl"), "a", encoding="utf-8") if rank == 0 else None
     for point in points:
@@ -516,6 +548,8 @@ def work(rank, args, begin):
             print(f"trace: {type(error).__name__}: {error}", flush=True)
     if pool:
         pool.shutdown()
+    if args.edges:
+        args.edges.stop()
     if args.gpus > 1:
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()
