@@ -76,6 +76,7 @@ struct Unit {
   const char* segment;
   std::int64_t repeat;
   double params;
+  bool of_layers;
   bool ends_hide;       ///< a pass runs beside its first exchange forward and its last sum
   bool backward_hides;  ///< ... beside its gather for the backward pass
 };
@@ -122,6 +123,7 @@ class Exchanges {
   void open(const Unit& u, bool once) {
     s_.open(u.segment, u.repeat);
     s_.graph.segments.back().once = once;
+    s_.graph.segments.back().layers = u.of_layers;
   }
 
   /// Beside the pass or not, a copy takes its bytes from it.
@@ -155,17 +157,17 @@ void sum_in_buckets(Step& s, const Llm& llm, double params) {
   Exchanges exchanges(s, llm.hidden);
   // of what is in no list of tensors the last bucket has the rest
   const double full = found.full > 0 ? std::min(found.in_full, params - (ends - head)) : 0;
-  if (full > 0) exchanges.sum_buckets({"replicas", found.full, full / d(found.full), true, true});
-  exchanges.sum_buckets({"replicas_ends", 1, params - full, false, false});
+  if (full > 0) exchanges.sum_buckets({"replicas", found.full, full / d(found.full), true, true, true});
+  exchanges.sum_buckets({"replicas_ends", 1, params - full, false, false, false});
 }
 
 void shard(Step& s, const Llm& llm, double params) {
   const double ends = ends_of(s, llm, params);
   const auto layers = static_cast<std::int64_t>(llm.main().order.size());
   const double each = (params - ends) / d(layers);
-  const Unit units[] = {{"replicas", layers - 1, each, true, true},
-                        {"replicas_first_layer", 1, each, false, true},
-                        {"replicas_ends", 1, ends, false, false}};
+  const Unit units[] = {{"replicas", layers - 1, each, true, true, true},
+                        {"replicas_first_layer", 1, each, true, false, true},
+                        {"replicas_ends", 1, ends, false, false, false}};
   s.graph.eager.sharded_units = layers + 1;
   s.graph.eager.gathers_again = s.workload.parallel.zero == 3;
   Exchanges exchanges(s, llm.hidden);
@@ -194,6 +196,8 @@ void exchange_eagerly(Step& s, const Llm& llm, double params) {
   EagerParameters& eager = s.graph.eager;
   eager = {};
   eager.tensors = tensors_of_layers(s) + (llm.tied_embeddings ? 2 : 3);  // embedding, last norm, head
+  // transformers' decoders ask whether documents are packed, behind the embedding (masking_utils.py, find_packed_sequence_indices)
+  eager.waits_in_front = llm.main().role != StackSpec::Role::encoder;
   if (copies(s.workload.parallel) == 1) return;
   eager.replicas = true;
   s.pass = Pass::backward;
