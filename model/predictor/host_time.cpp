@@ -50,15 +50,24 @@ constexpr double kGathersForward = 0.47, kGathersBackward = 0.24, kSums = 0.29;
 
 /// The parts of a micro-batch in the order in which the host issues them: what is in front of the layers (a root unit's
 /// gather, the embedding), the layers, what is behind them (head, loss), and in the backward pass the other way round.
-enum Part : std::size_t { kForwardFront, kForwardLayers, kForwardEnd, kBackwardEnd, kBackwardLayers, kBackwardFront, kParts };
+enum Part : std::size_t {
+  kForwardFront,
+  kForwardLayers,
+  kForwardEnd,
+  kBackwardEnd,
+  kBackwardLayers,
+  kBackwardFront,
+  kParts
+};
 
 /// Of a step by its parts: what the host takes and what the GPU does.
 struct HostAndGpu {
-  std::array<Seconds, kParts> host, gpu;  ///< of what is in front of an update: of training, forward and backward passes
-  Seconds behind;                         ///< what the GPU does behind those: the last sums of gradients, the update
-  Seconds update;                         ///< what the host takes for lists of tensors of the update
-  double operators = 0;                   ///< in front of the update
-  double updates = 0;                     ///< of it
+  std::array<Seconds, kParts> host,
+      gpu;               ///< of what is in front of an update: of training, forward and backward passes
+  Seconds behind;        ///< what the GPU does behind those: the last sums of gradients, the update
+  Seconds update;        ///< what the host takes for lists of tensors of the update
+  double operators = 0;  ///< in front of the update
+  double updates = 0;    ///< of it
   bool trains = false;
 };
 

@@ -104,8 +104,8 @@ class Exchanges {
     if (shared_ != whole_) copy(forward ? "forward_cast"_node : "backward_cast"_node, share, shared_, whole_);
     copy(forward ? "forward_copy_in"_node : "backward_copy_in"_node, share, whole_, whole_);
     exchange(forward ? "forward_all_gather"_node : "backward_all_gather"_node, CollectiveKind::all_gather,
-             forward ? NodeRole::beside_forward : NodeRole::beside_backward, u, forward ? u.ends_hide : u.backward_hides,
-             whole_);
+             forward ? NodeRole::beside_forward : NodeRole::beside_backward, u,
+             forward ? u.ends_hide : u.backward_hides, whole_);
     copy(forward ? "forward_copy_out"_node : "backward_copy_out"_node, u.params, whole_, whole_);
     s_.close();
   }
@@ -132,8 +132,7 @@ class Exchanges {
     s_.add(name, Rowwise{RowwiseKind::copy, std::max<std::int64_t>(1, rows), width_, false, from, to});
   }
 
-  void exchange(NodeTag name, CollectiveKind kind, NodeRole beside, const Unit& u, bool hides,
-                DType type) {
+  void exchange(NodeTag name, CollectiveKind kind, NodeRole beside, const Unit& u, bool hides, DType type) {
     const ParallelPlan& plan = s_.workload.parallel;
     s_.collective(name.as(hides ? beside : NodeRole::plain), kind, storage(type, u.params), type, copies(plan),
                   plan.tensor);

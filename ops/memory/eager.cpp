@@ -79,7 +79,8 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   at(kept + element * logits * units::B + gathered, before + head_matrix, Bytes{});
   if (again) at(kept + most_of_a_layer(llm, w, types) * units::B + gathered, before + head_matrix, Bytes{});
   // the unit of embedding and head, and its gradients as they are summed
-  const Bytes whole = shards == 1 ? Bytes{} : ends + storage(w.training.gradient, (llm.tied_embeddings ? 1.0 : 2.0) * head);
+  const Bytes whole =
+      shards == 1 ? Bytes{} : ends + storage(w.training.gradient, (llm.tied_embeddings ? 1.0 : 2.0) * head);
   at(whole, shard + (llm.tied_embeddings ? 2 * head_matrix : Bytes{}), Bytes{});
   const bool list = w.training.optimizer == Optimizer::adam || w.training.optimizer == Optimizer::adamw;
   at(Bytes{}, shard, list ? shard : Bytes{});
