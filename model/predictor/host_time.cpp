@@ -62,8 +62,8 @@ enum Part : std::size_t {
 
 /// Of a step by its parts: what the host takes and what the GPU does.
 struct HostAndGpu {
-  std::array<Seconds, kParts> host,
-      gpu;               ///< of what is in front of an update: of training, forward and backward passes
+  /// Of what is in front of an update: of training, forward and backward passes.
+  std::array<Seconds, kParts> host, gpu;
   Seconds behind;        ///< what the GPU does behind those: the last sums of gradients, the update
   Seconds update;        ///< what the host takes for lists of tensors of the update
   double operators = 0;  ///< in front of the update
@@ -190,9 +190,8 @@ Done done_with_passes(const HostAndGpu& step, bool waits_in_front) {
   return {met + host, met + longest};
 }
 
-/// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer. In
-/// training of forward and backward passes together: an update's few calls are issued while the GPU still works on what
-/// was before it. Where the GPU is done with all of that before the host has gone through its lists of tensors, the step
+/// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer; in training
+/// as the passes follow one another. An update's few calls are issued while the GPU still works on what was before it. Where the GPU is done with all of that before the host has gone through its lists of tensors, the step
 /// waits for those.
 void wait_for_host(StepPrediction& out, const Stack& stack) {
   const HostTime& own = stack.host;
