@@ -264,7 +264,10 @@ def issue_times(iteration, args):
         marks = [("", time.perf_counter())]
         iteration.marks = lambda name: marks.append((name, time.perf_counter()))
         iteration.step()
-        found.append({name: round((end - before) * 1e6, 1) for (_, before), (name, end) in zip(marks, marks[1:])})
+        times = {}
+        for (_, before), (name, end) in zip(marks, marks[1:]):  # of micro-batches their sum
+            times[name] = round(times.get(name, 0) + (end - before) * 1e6, 1)
+        found.append(times)
     iteration.marks = lambda name: None
     return min(found, key=lambda times: sum(times.values()))
 
@@ -377,6 +380,7 @@ def run_point(held, point, board, args):
         held["key"] = None if distributed else key
     for parameter in held["model"].parameters():
         parameter.grad = None
+    del parameter  # the last one, whole, when fully_shard puts a share in its place
     gc.collect()
     if args.device == "cuda":
         torch.cuda.empty_cache()
@@ -401,7 +405,7 @@ def run_point(held, point, board, args):
     record["watts_of_all"] = [record["watts"]]
     if args.gpus > 1:
         both = [None] * args.gpus
-        torch.distributed.all_gather_object(both, {key: record[key] for key in ("watts", "wall_us", "memory", "sm_MHz")})
+        torch.distributed.all_gather_object(both, {key: record[key] for key in ("watts", "wall_us", "memory", "sm_MHz", "issue_us", "host_us") if key in record})
         record["watts_of_all"] = [each["watts"] for each in both]
         record["ranks"] = both
     if distributed:
@@ -497,8 +501,9 @@ def work(rank, args, begin):
     points = [p for p in points if p["model"] in wanted][:args.most]
     points.insert(0 if args.operators_first else min(22, len(points)), "operators")
     pool = concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) if rank == 0 else None
-    alone = args.device == "cuda" and args.gpus == 1 and not args.fake
-    args.probe, args.edges = (Probe(args.device), EnergyEdges(rank)) if alone else (None, None)
+    real = args.device == "cuda" and not args.fake
+    args.probe = Probe(args.device) if real else None
+    args.edges = EnergyEdges(rank) if real and args.gpus == 1 else None
     pending, held = [], {}
     lines = open(os.path.join(args.out, "steps.jsonl"), "a", encoding="utf-8") if rank == 0 else None
     for point in points:

@@ -1,6 +1,8 @@
 #include "model/predictor/host_time.hpp"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <variant>
 
 #include "arch/error.hpp"
@@ -41,36 +43,52 @@ Seconds time_of_layers(const Graph& graph, const HostTime& own) {
                  "{\"borrowed_from\": \"hf-sdpa\", ...} in it, or --runtime stream");
 }
 
-/// What the host takes for parameters of an eager framework in training: its hooks in forward and backward passes, and the
-/// update's lists.
-struct TimeOfTensors {
-  Seconds hooks, update;
-};
-
 /// What fully_shard's hooks do, by its parts: gathering for the forward pass, for the backward pass, and summing gradients,
 /// which the last of the micro-batches does. (Least times of iterations of PyTorch 2.11 on a CPU that have next to no work:
 /// Llama of 16 layers, gpt2 and bert of 12, with and without reshard_after_forward, beside the same unsharded.)
 constexpr double kGathersForward = 0.47, kGathersBackward = 0.24, kSums = 0.29;
 
-TimeOfTensors time_of_tensors(const Graph& graph, const HostTime& own) {
-  const EagerParameters& eager = graph.eager;
-  const auto tensors = static_cast<double>(eager.tensors), units = static_cast<double>(eager.sharded_units);
-  if (units == 0) {
-    return {eager.replicas ? tensors * own.each_summed_tensor : Seconds{}, tensors * own.each_updated_tensor};
-  }
-  const auto passes = static_cast<double>(graph.pipeline.micro_batches);
-  const double part = passes * (kGathersForward + (eager.gathers_again ? kGathersBackward : 0)) + kSums;
-  return {part * (units * own.each_sharded_unit + tensors * own.each_sharded_tensor), tensors * own.each_updated_shard};
-}
+/// The parts of a micro-batch in the order in which the host issues them: what is in front of the layers (a root unit's
+/// gather, the embedding), the layers, what is behind them (head, loss), and in the backward pass the other way round.
+enum Part : std::size_t {
+  kForwardFront,
+  kForwardLayers,
+  kForwardEnd,
+  kBackwardEnd,
+  kBackwardLayers,
+  kBackwardFront,
+  kParts
+};
 
 /// Of a step by its parts: what the host takes and what the GPU does.
 struct HostAndGpu {
-  Seconds host, gpu;     ///< of what is in front of an update: of training, forward and backward passes
-  Seconds behind;        ///< what the GPU does when the host is done with those: the last sums of gradients, the update
+  /// Of what is in front of an update: of training, forward and backward passes.
+  std::array<Seconds, kParts> host, gpu;
+  Seconds behind;        ///< what the GPU does behind those: the last sums of gradients, the update
+  Seconds update;        ///< what the host takes for lists of tensors of the update
   double operators = 0;  ///< in front of the update
   double updates = 0;    ///< of it
   bool trains = false;
 };
+
+Seconds sum(const std::array<Seconds, kParts>& parts) { return std::accumulate(parts.begin(), parts.end(), Seconds{}); }
+
+void add_time_of_tensors(HostAndGpu& step, const Graph& graph, const HostTime& own) {
+  const EagerParameters& eager = graph.eager;
+  const auto tensors = static_cast<double>(eager.tensors), units = static_cast<double>(eager.sharded_units);
+  if (units == 0) {
+    if (eager.replicas) step.host[kBackwardLayers] += tensors * own.each_summed_tensor;
+    step.update = tensors * own.each_updated_tensor;
+    return;
+  }
+  const Seconds hooks = units * own.each_sharded_unit + tensors * own.each_sharded_tensor;
+  const auto passes = static_cast<double>(graph.pipeline.micro_batches);
+  const Seconds root = passes * kGathersForward * own.each_sharded_unit;
+  step.host[kForwardFront] += root;
+  step.host[kForwardLayers] += passes * kGathersForward * hooks - root;
+  step.host[kBackwardLayers] += (kSums + (eager.gathers_again ? passes * kGathersBackward : 0)) * hooks;
+  step.update = tensors * own.each_updated_shard;
+}
 
 /// The last sums of gradients that no pass hides.
 bool is_last_sum(const NodePrediction& n) {
@@ -78,15 +96,42 @@ bool is_last_sum(const NodePrediction& n) {
   return c != nullptr && c->kind != CollectiveKind::all_gather && n.node->role == NodeRole::plain;
 }
 
-/// Exchanges of replicas and the copies around them, which hooks launch.
-bool between_replicas(const Graph& graph, const Node& node) {
-  const Segment& segment = graph.segments[static_cast<std::size_t>(node.segment)];
-  return node.pass == Pass::backward && segment.forward < 0;
-}
+/// Where a model's layers begin, and its backward pass, among a graph's segments.
+struct Places {
+  int layers = 0, backward = 0;
+
+  explicit Places(const Graph& graph) {
+    const auto first = [&](auto is) {
+      return static_cast<int>(std::find_if(graph.segments.begin(), graph.segments.end(), is) - graph.segments.begin());
+    };
+    layers = first([](const Segment& s) { return s.layers; });
+    backward = first([](const Segment& s) { return s.forward >= 0; });
+  }
+
+  /// Exchanges of replicas and the copies around them, which hooks launch: behind the backward pass, the gradient of nothing.
+  bool between_replicas(const Graph& graph, const Node& node) const {
+    return node.segment > backward && graph.segments[static_cast<std::size_t>(node.segment)].forward < 0;
+  }
+
+  Part part(const Graph& graph, const Node& node) const {
+    const Segment& segment = graph.segments[static_cast<std::size_t>(node.segment)];
+    const bool forward = node.pass == Pass::forward;
+    if (segment.layers) return forward ? kForwardLayers : kBackwardLayers;
+    if (between_replicas(graph, node)) return forward ? kForwardFront : segment.once ? kBackwardFront : kBackwardEnd;
+    const bool front = (forward ? node.segment : segment.forward) < layers;
+    if (forward) return front ? kForwardFront : kForwardEnd;
+    return front ? kBackwardFront : kBackwardEnd;
+  }
+};
 
 bool travels_beside(const Graph& graph, const Node& node) {
   return graph.exposed_apart && (node.role == NodeRole::beside_forward || node.role == NodeRole::beside_backward);
 }
+
+/// Of a call in training: one of the forward pass goes through Python's modules, one of the backward pass through autograd's
+/// threads alone, and takes the host 1/1.2 of it (median of 35 iterations whose phases were timed on the host, and of 73
+/// under the profiler); of the backward pass there are twice as many.
+constexpr double kForwardCall = 1.125, kBackwardCall = 0.9375;
 
 Seconds each_call(const HostTime& own, bool trains) {
   return trains && own.each_training_launch > Seconds{} ? own.each_training_launch : own.each_launch;
@@ -94,47 +139,73 @@ Seconds each_call(const HostTime& own, bool trains) {
 
 HostAndGpu host_and_gpu(const StepPrediction& step, const HostTime& own) {
   HostAndGpu out;
-  double calls = 0, launches = 0;
+  out.trains = std::any_of(step.nodes.begin(), step.nodes.end(),
+                           [](const NodePrediction& n) { return n.node->pass != Pass::forward; });
+  const Seconds mean = each_call(own, out.trains);
+  const Seconds further = own.each_further_launch > Seconds{} ? own.each_further_launch : mean;
+  const Places places(step.graph);
   for (const NodePrediction& n : step.nodes) {
     const auto count = static_cast<double>(n.node->count);
     const Seconds time = count * (n.op.time + n.gap);
-    if (n.node->pass != Pass::forward) out.trains = true;
     if (n.node->pass == Pass::update) {
       out.behind += time;
       out.updates += count;
       continue;
     }
     out.operators += count;
-    const bool in_hooks = step.graph.exposed_apart && between_replicas(step.graph, *n.node);
-    calls += in_hooks ? 0 : count * host_calls(n);
-    launches += in_hooks ? 0 : count * n.op.launch_count;
+    const Part part = places.part(step.graph, *n.node);
+    if (!(step.graph.exposed_apart && places.between_replicas(step.graph, *n.node))) {
+      const double calls = host_calls(n);
+      const Seconds each = (out.trains ? n.node->pass == Pass::forward ? kForwardCall : kBackwardCall : 1.0) * mean;
+      out.host[part] += count * (calls * each + (n.op.launch_count - calls) * further);
+    }
     if (step.graph.exposed_apart && is_last_sum(n)) out.behind += time;
-    else if (!travels_beside(step.graph, *n.node)) out.gpu += time;
+    else if (!travels_beside(step.graph, *n.node)) out.gpu[part] += time;
   }
-  const Seconds each = each_call(own, out.trains);
-  const Seconds further = own.each_further_launch > Seconds{} ? own.each_further_launch : each;
-  out.host = calls * each + (launches - calls) * further;
+  if (out.trains) add_time_of_tensors(out, step.graph, own);
+  else out.host[kForwardLayers] += time_of_layers(step.graph, own);
   return out;
 }
 
-/// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer. In
-/// training of forward and backward passes together: an update's few calls are issued while the GPU still works on what
-/// was before it. Where the GPU is done with all of that before the host has gone through its lists of tensors, the step
+/// When host and GPU are done with what is in front of an update.
+struct Done {
+  Seconds host, gpu;
+};
+
+/// The host issues each part in order and the GPU begins none earlier: of all ways on which the host goes up to a part and
+/// the GPU from there, the longest. Where the host waits behind the front, which it issues while the GPU is at the update
+/// before, both go on from there together.
+Done done_with_passes(const HostAndGpu& step, bool waits_in_front) {
+  if (!step.trains) return {sum(step.host), std::max(sum(step.host), sum(step.gpu))};
+  const std::size_t first = waits_in_front ? kForwardLayers : kForwardFront;
+  Seconds met, host, left;
+  if (waits_in_front) met = std::max(step.host[kForwardFront], step.gpu[kForwardFront]);
+  for (std::size_t part = first; part < kParts; ++part) left += step.gpu[part];
+  Seconds longest = left;
+  for (std::size_t part = first; part < kParts; ++part) {
+    host += step.host[part];
+    left -= step.gpu[part];
+    longest = std::max(longest, host + left);
+  }
+  return {met + host, met + longest};
+}
+
+/// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer; in training
+/// as the passes follow one another. An update's few calls are issued while the GPU still works on what was before it. Where the GPU is done with all of that before the host has gone through its lists of tensors, the step
 /// waits for those.
 void wait_for_host(StepPrediction& out, const Stack& stack) {
   const HostTime& own = stack.host;
-  HostAndGpu step = host_and_gpu(out, own);
+  const HostAndGpu step = host_and_gpu(out, own);
   if (!(each_call(own, step.trains) > Seconds{})) refuse_launches(stack);
-  if (!step.trains) step.host += time_of_layers(out.graph, own);
-  const TimeOfTensors tensors = time_of_tensors(out.graph, own);
-  step.host += tensors.hooks;
-  const Seconds front = std::max(step.host, step.gpu), late = step.host + tensors.update - (front + step.behind);
-  out.host_ratio = step.host / step.gpu;
-  const bool waits_at_end = step.updates > 0 && late > Seconds{};
-  if (step.host <= step.gpu && !waits_at_end) return;
+  const Seconds gpu = sum(step.gpu);
+  const Done done = done_with_passes(step, out.graph.eager.waits_in_front);
+  const Seconds late = done.host + step.update - (done.gpu + step.behind);
+  const bool waits = done.gpu > gpu, waits_at_end = step.updates > 0 && late > Seconds{};
+  out.host_ratio = (waits ? done.gpu : sum(step.host)) / gpu;
+  if (!waits && !waits_at_end) return;
   out.waits_for_host = true;
   out.host_measured = !step.trains && !own.measured.empty();
-  const Seconds wait = (front - step.gpu) / step.operators;
+  const Seconds wait = (done.gpu - gpu) / step.operators;
   const Seconds wait_at_end = waits_at_end ? late / step.updates : Seconds{};
   for (NodePrediction& n : out.nodes) n.gap += n.node->pass == Pass::update ? wait_at_end : wait;
 }

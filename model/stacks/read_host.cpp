@@ -64,9 +64,10 @@ HostTime read_host(const JsonValue& root) {
   const auto host = root.find_object("host");
   if (!host) return out;
   host->refuse_unknown_keys({"each_launch", "each_further_launch", "each_layer", "each_experts_layer", "narrow_launch",
-                             "each_training_launch", "each_sharded_unit", "each_sharded_tensor", "each_summed_tensor",
-                             "each_updated_tensor", "each_updated_shard", "each_step", "each_prompt", "each_sequence",
-                             "borrowed_from", "calls_each_hand_over", "within", "source"});
+                             "each_training_launch", "narrow_launch_of_training", "each_sharded_unit",
+                             "each_sharded_tensor", "each_summed_tensor", "each_updated_tensor", "each_updated_shard",
+                             "each_step", "each_prompt", "each_sequence", "borrowed_from", "calls_each_hand_over",
+                             "within", "source"});
   bool any = host->has("borrowed_from");
   if (any) borrow_host(*host, out);
   else if (host->has("within")) host->at("within").fail("expected borrowed_from beside it");
@@ -85,6 +86,9 @@ HostTime read_host(const JsonValue& root) {
                       out.each_experts_layer > Seconds{} || out.narrow_launch > Seconds{};
   if (beside && !(out.each_launch > Seconds{})) host->fail("expected each_launch");
   read("each_training_launch", out.each_training_launch);
+  read("narrow_launch_of_training", out.narrow_launch_of_training);
+  if (out.narrow_launch_of_training > Seconds{} && !(out.narrow_launch > Seconds{}))
+    host->fail("expected narrow_launch");
   for (const OfTensors& of : kOfTensors) {
     read(of.key, out.*of.time);
     if (host->has(of.key) && !host->has("each_training_launch")) host->at(of.key).fail("expected each_training_launch");

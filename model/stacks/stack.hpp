@@ -46,6 +46,8 @@ struct HostTime {
   Seconds narrow_launch;
   /// The same of forward and backward passes, where it trains; launches of the update come in lists. 0: each_launch.
   Seconds each_training_launch;
+  /// A launch of the narrow model on the host that times of training are of, which go with it. 0: narrow_launch.
+  Seconds narrow_launch_of_training;
   /// In training, beside launches: hooks of a unit that is sharded (FSDP) in forward and backward pass, and of each of its
   /// tensors; hooks and copies of each tensor that is summed in buckets (DistributedDataParallel); a tensor's part of the
   /// update's lists, whole and sharded.

@@ -74,6 +74,8 @@ struct EagerParameters {
   std::int64_t sharded_units = 0;  ///< that are gathered together (FSDP)
   bool gathers_again = false;      ///< ... for the backward pass too
   bool replicas = false;           ///< others have the same parameters
+  /// Of each micro-batch the host waits for the GPU behind what is in front of the layers.
+  bool waits_in_front = false;
 };
 
 /// With several stages nodes are those of a micro-batch's way through all of them.

@@ -118,6 +118,7 @@ void check(const Workload& workload) {
 
 void train_eagerly(Workload& workload) {
   workload.training.eager = true;
+  workload.training.wide_shares = workload.parallel.zero >= 2;
   if (workload.training.gradient_given) return;
   workload.training.gradient = workload.precision_given ? workload.precision.output : DType::bf16;
 }

@@ -56,10 +56,16 @@ struct Training {
   /// states have one type, `gradient`; where it is wider than the layers' own, they read casts of the parameters
   /// (autocast). Memory is what autograd keeps (ops/memory/eager.cpp). Of stacks whose launches are on file.
   bool eager = false;
+  /// Eager, sharded (FSDP): where `gradient` is wider than the layers' type, shares of parameters and states have it and
+  /// gradients are reduced in it, while what is gathered and the gradients that products make have the layers' type
+  /// (MixedPrecisionPolicy); nothing is cast by layers.
+  bool wide_shares = false;
   Clipping clipping = Clipping::stack;
   bool clips() const { return clipping == Clipping::norm || (clipping == Clipping::stack && !eager); }
   /// Eager, where layers read casts of wider parameters.
-  bool autocast(DType layers) const { return eager && bits(gradient) > bits(layers); }
+  bool autocast(DType layers) const { return eager && !wide_shares && bits(gradient) > bits(layers); }
+  /// What products make gradients of weights in.
+  DType made_gradient(DType layers) const { return wide_shares ? layers : gradient; }
   Offload offload = Offload::none;
   Fp8Recipe fp8 = Fp8Recipe::tensor;
   /// Elements that share a scale; 0: all.

@@ -10,8 +10,11 @@
 // together (all_gather_copy_in, on the gathers' stream), gathered, and copied out. Layers are units: the host is ahead, so
 // that forward the next one's gather runs beside this one's pass, and backward it is asked for (_backward_prefetch).
 // Gradients are copied together (chunk_cat) and scattered as sums beside the next layer's backward pass. What is outside of
-// the layers is the root unit: its gathers, in front of the two passes, and its sum, behind them, find nothing to travel beside.
-// Of micro-batches each gathers, the last one's gradients are summed.
+// the layers is the root unit. Exchanges of a kind go one after the other: in front of the forward pass the root's gather and
+// the first layer's, behind the backward pass that layer's sum and the root's find nothing to travel beside, nor does the
+// root's second gather; the last layer's runs beside the head's backward pass. Of micro-batches each gathers, the last one's
+// gradients are summed. Where shares are wider than the layers' type (MixedPrecisionPolicy) they are cast in front of a
+// gather, and gradients in the copy in front of their sum.
 #include <algorithm>
 
 #include "ops/as_double.hpp"
@@ -73,35 +76,46 @@ struct Unit {
   const char* segment;
   std::int64_t repeat;
   double params;
-  bool hides;  ///< a pass runs beside it
+  bool of_layers;
+  bool ends_hide;       ///< a pass runs beside its first exchange forward and its last sum
+  bool backward_hides;  ///< ... beside its gather for the backward pass
 };
 
 class Exchanges {
  public:
-  Exchanges(Step& s, std::int64_t width) : s_(s), width_(width), type_(s.workload.training.gradient) {}
+  Exchanges(Step& s, std::int64_t width)
+      : s_(s),
+        width_(width),
+        shared_(s.workload.training.gradient),
+        whole_(s.workload.training.made_gradient(s.types.base)) {}
 
   void sum_buckets(const Unit& u) {
     open(u, true);
-    copy("to_buckets"_node, u.params);
-    exchange("grad_all_reduce"_node, CollectiveKind::all_reduce, NodeRole::beside_backward, u);
-    copy("from_buckets"_node, u.params);
+    copy("to_buckets"_node, u.params, shared_, shared_);
+    exchange("grad_all_reduce"_node, CollectiveKind::all_reduce, NodeRole::beside_backward, u, u.ends_hide, shared_);
+    copy("from_buckets"_node, u.params, shared_, shared_);
     s_.close();
   }
 
   void gather(const Unit& u, bool forward) {
+    s_.pass = forward ? Pass::forward : Pass::backward;
     open(u, false);
     const double share = u.params / d(copies(s_.workload.parallel));
-    copy(forward ? "forward_copy_in"_node : "backward_copy_in"_node, share);
+    if (shared_ != whole_) copy(forward ? "forward_cast"_node : "backward_cast"_node, share, shared_, whole_);
+    copy(forward ? "forward_copy_in"_node : "backward_copy_in"_node, share, whole_, whole_);
     exchange(forward ? "forward_all_gather"_node : "backward_all_gather"_node, CollectiveKind::all_gather,
-             forward ? NodeRole::beside_forward : NodeRole::beside_backward, u);
-    copy(forward ? "forward_copy_out"_node : "backward_copy_out"_node, u.params);
+             forward ? NodeRole::beside_forward : NodeRole::beside_backward, u,
+             forward ? u.ends_hide : u.backward_hides, whole_);
+    copy(forward ? "forward_copy_out"_node : "backward_copy_out"_node, u.params, whole_, whole_);
     s_.close();
   }
 
   void scatter_sums(const Unit& u) {
+    s_.pass = Pass::backward;
     open(u, true);
-    copy("grad_copy_in"_node, u.params);
-    exchange("grad_reduce_scatter"_node, CollectiveKind::reduce_scatter, NodeRole::beside_backward, u);
+    copy("grad_copy_in"_node, u.params, whole_, shared_);
+    exchange("grad_reduce_scatter"_node, CollectiveKind::reduce_scatter, NodeRole::beside_backward, u, u.ends_hide,
+             shared_);
     s_.close();
   }
 
@@ -109,23 +123,24 @@ class Exchanges {
   void open(const Unit& u, bool once) {
     s_.open(u.segment, u.repeat);
     s_.graph.segments.back().once = once;
+    s_.graph.segments.back().layers = u.of_layers;
   }
 
   /// Beside the pass or not, a copy takes its bytes from it.
-  void copy(NodeTag name, double params) {
+  void copy(NodeTag name, double params, DType from, DType to) {
     const std::int64_t rows = ceil_div(static_cast<std::int64_t>(params), width_);
-    s_.add(name, Rowwise{RowwiseKind::copy, std::max<std::int64_t>(1, rows), width_, false, type_, type_});
+    s_.add(name, Rowwise{RowwiseKind::copy, std::max<std::int64_t>(1, rows), width_, false, from, to});
   }
 
-  void exchange(NodeTag name, CollectiveKind kind, NodeRole beside, const Unit& u) {
+  void exchange(NodeTag name, CollectiveKind kind, NodeRole beside, const Unit& u, bool hides, DType type) {
     const ParallelPlan& plan = s_.workload.parallel;
-    s_.collective(name.as(u.hides ? beside : NodeRole::plain), kind, storage(type_, u.params), type_, copies(plan),
+    s_.collective(name.as(hides ? beside : NodeRole::plain), kind, storage(type, u.params), type, copies(plan),
                   plan.tensor);
   }
 
   Step& s_;
   std::int64_t width_;
-  DType type_;
+  DType shared_, whole_;  ///< of shares and sums; of what is gathered and of the gradients that are summed
 };
 
 /// What is outside of the layers: embedding and head, which may be one matrix.
@@ -141,19 +156,22 @@ void sum_in_buckets(Step& s, const Llm& llm, double params) {
   Exchanges exchanges(s, llm.hidden);
   // of what is in no list of tensors the last bucket has the rest
   const double full = found.full > 0 ? std::min(found.in_full, params - (ends - head)) : 0;
-  if (full > 0) exchanges.sum_buckets({"replicas", found.full, full / d(found.full), true});
-  exchanges.sum_buckets({"replicas_ends", 1, params - full, false});
+  if (full > 0) exchanges.sum_buckets({"replicas", found.full, full / d(found.full), true, true, true});
+  exchanges.sum_buckets({"replicas_ends", 1, params - full, false, false, false});
 }
 
 void shard(Step& s, const Llm& llm, double params) {
   const double ends = ends_of(s, llm, params);
   const auto layers = static_cast<std::int64_t>(llm.main().order.size());
-  const Unit layer{"replicas", layers, (params - ends) / d(layers), true}, root{"replicas_ends", 1, ends, false};
+  const double each = (params - ends) / d(layers);
+  const Unit units[] = {{"replicas", layers - 1, each, true, true, true},
+                        {"replicas_first_layer", 1, each, true, false, true},
+                        {"replicas_ends", 1, ends, false, false, false}};
   s.graph.eager.sharded_units = layers + 1;
   s.graph.eager.gathers_again = s.workload.parallel.zero == 3;
   Exchanges exchanges(s, llm.hidden);
-  for (const Unit& unit : {layer, root}) {
-    if (!(unit.params > 0)) continue;
+  for (const Unit& unit : units) {
+    if (!(unit.params > 0) || unit.repeat == 0) continue;
     exchanges.gather(unit, true);
     if (s.workload.parallel.zero == 3) exchanges.gather(unit, false);
     exchanges.scatter_sums(unit);
@@ -177,6 +195,8 @@ void exchange_eagerly(Step& s, const Llm& llm, double params) {
   EagerParameters& eager = s.graph.eager;
   eager = {};
   eager.tensors = tensors_of_layers(s) + (llm.tied_embeddings ? 2 : 3);  // embedding, last norm, head
+  // transformers' decoders ask whether documents are packed, behind the embedding (masking_utils.py, find_packed_sequence_indices)
+  eager.waits_in_front = llm.main().role != StackSpec::Role::encoder;
   if (copies(s.workload.parallel) == 1) return;
   eager.replicas = true;
   s.pass = Pass::backward;

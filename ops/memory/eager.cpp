@@ -13,7 +13,8 @@
 //
 // Replicas: DistributedDataParallel (zero 0) has its buckets beside, as large as all gradients. FSDP (2 and 3) has a share of
 // parameters, gradients and states, and beside them what is gathered: of the embedding and head, which are one unit, from
-// their forward to their backward pass; of the layers too where they stay (2), else of one, the last at the loss.
+// their forward to their backward pass; of the layers too where they stay (2), else of one, the last at the loss. Under a
+// MixedPrecisionPolicy what is gathered and the gradients of products have the layers' type, shares the wider one.
 //
 // Each was read off torch/csrc/autograd and torch/optim/adam.py of PyTorch 2.11.
 #include <algorithm>
@@ -47,7 +48,8 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const Bytes all = storage(w.training.gradient, of.params);
   const double logits = logits_of(llm, w, types), element = bits(types.base) / 8;
   const double head = llm.has_head ? d(llm.vocab) * d(llm.hidden) / d(w.parallel.tensor) : 0;
-  const Bytes head_matrix = storage(w.training.gradient, head);
+  const DType gathers = w.training.made_gradient(types.base);
+  const Bytes head_matrix = storage(gathers, head);
   const bool again = w.training.recompute == Recompute::full;
   const double replicas = d(w.parallel.data), shards = w.parallel.zero == 0 ? 1 : replicas;
   const Bytes ends = (llm.tied_embeddings ? 1.0 : 2.0) * head_matrix, shard = all / shards;
@@ -58,7 +60,7 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   if (shards == 1 && replicas > 1) base.workspace += all;
   Bytes kept = stored_activations(llm, w, types, {0, 1, 1});
   // autocast keeps its casts of the parameters for the backward pass
-  if (bits(w.training.gradient) > bits(types.base)) kept += storage(types.base, of.params);
+  if (w.training.autocast(types.base)) kept += storage(types.base, of.params);
 
   // of further micro-batches: gradients of those before, whole, as shares are summed behind the last
   const Bytes before = of.accumulates ? all : Bytes{};
@@ -74,12 +76,14 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   };
   double layer = 0;
   for (const LayerSpec& l : llm.main().kinds) layer = std::max(layer, l.params);
-  const Bytes one_layer = storage(w.training.gradient, layer / d(w.parallel.tensor));
-  const Bytes gathered = shards == 1 ? Bytes{} : w.parallel.zero == 2 ? all : ends + one_layer;
+  const Bytes one_layer = storage(gathers, layer / d(w.parallel.tensor));
+  const Bytes gathered = shards == 1 ? Bytes{} : w.parallel.zero == 2 ? storage(gathers, of.params) : ends + one_layer;
   at(kept + loss_bytes(llm, w, types.base) * logits * units::B + gathered, before, Bytes{});
   at(kept + element * logits * units::B + gathered, before + head_matrix, Bytes{});
   if (again) at(kept + most_of_a_layer(llm, w, types) * units::B + gathered, before + head_matrix, Bytes{});
-  const Bytes whole = shards == 1 ? Bytes{} : 2 * ends;  // the unit of embedding and head, and its gradients
+  // the unit of embedding and head, and its gradients as they are summed
+  const Bytes whole =
+      shards == 1 ? Bytes{} : ends + storage(w.training.gradient, (llm.tied_embeddings ? 1.0 : 2.0) * head);
   at(whole, shard + (llm.tied_embeddings ? 2 * head_matrix : Bytes{}), Bytes{});
   const bool list = w.training.optimizer == Optimizer::adam || w.training.optimizer == Optimizer::adamw;
   at(Bytes{}, shard, list ? shard : Bytes{});

@@ -31,12 +31,12 @@ void Step::add_gradient(std::size_t i) {
     Op op = part.op;
     auto* product = std::get_if<Gemm>(&op);
     if (product != nullptr && part.part == GradientPart::dw) {  // of weights: added to those of micro-batches before
-      product->precision.output = workload.training.gradient;
+      product->precision.output = workload.training.made_gradient(types.base);
       product->accumulate = true;
     }
     auto* experts = std::get_if<GroupedGemm>(&op);
     if (experts != nullptr && part.part == GradientPart::dw) {
-      experts->precision.output = workload.training.gradient;
+      experts->precision.output = workload.training.made_gradient(types.base);
       experts->accumulate = true;
     }
     if (auto* table = std::get_if<EmbeddingBackward>(&op)) table->table = table_rows;

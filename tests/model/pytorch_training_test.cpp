@@ -346,10 +346,10 @@ TEST(PytorchTraining, ShardsAreGatheredForEachMicroBatch) {
   w.batch *= 2;
   w.training.micro_batch = 1;
   const StepPrediction two = two_h200s("llama-3.2-1b", w);
-  EXPECT_EQ(node(one, "forward_all_gather", 0).node->count, 16);
-  EXPECT_EQ(node(two, "forward_all_gather", 0).node->count, 32);
+  EXPECT_EQ(node(one, "forward_all_gather", 0).node->count, 15) << "the first layer's is apart";
+  EXPECT_EQ(node(two, "forward_all_gather", 0).node->count, 30);
   EXPECT_EQ(node(two, "backward_all_gather", 1).node->count, 2);
-  EXPECT_EQ(node(two, "grad_reduce_scatter", 0).node->count, 16);
+  EXPECT_EQ(node(two, "grad_reduce_scatter", 0).node->count, 15);
   EXPECT_EQ(one.graph.eager.sharded_units, 17);
   EXPECT_EQ(one.graph.eager.tensors, 146);
   EXPECT_TRUE(one.waits_for_host);
@@ -360,6 +360,54 @@ TEST(PytorchTraining, ShardsAreGatheredForEachMicroBatch) {
   const Llm llm = load_llm("llama-3.2-1b");
   const Bytes more = memory_need(llm, long_two).total() - memory_need(llm, long_one).total();
   EXPECT_EQ(more.in(units::B), 2 * 1235814400.0) << "gradients of the first, whole";
+}
+
+/// Exchanges of a unit go one after the other: the first layer's gather forward and the sum of its gradients find nothing to
+/// travel beside, its gather for the backward pass does; the root's (the last) none at all.
+TEST(PytorchTraining, FirstGathersAndLastSumsAreWaitedFor) {
+  const StepPrediction step = two_h200s("llama-3.1-8b", on_two(4, 2048, 3));
+  const auto hides = [&](const char* name, std::size_t unit) { return node(step, name, unit).hidden > Seconds{}; };
+  for (const char* name : {"forward_all_gather", "grad_reduce_scatter"}) {
+    EXPECT_TRUE(hides(name, 0)) << name;
+    EXPECT_FALSE(hides(name, 1)) << name;
+    EXPECT_FALSE(hides(name, 2)) << name;
+  }
+  EXPECT_TRUE(hides("backward_all_gather", 1));
+  EXPECT_FALSE(hides("backward_all_gather", 2));
+}
+
+/// MixedPrecisionPolicy: parameters, two moments a share are fp32, all else is as in bf16 (as recorded: 3.708 GB more).
+TEST(PytorchTraining, WideSharesAreGatheredInTheLayersType) {
+  Workload w = training(8, 1024);
+  w.parallel.data = 2;
+  w.parallel.zero = 3;
+  w.training.gradient_given = true;
+  w.training.gradient = DType::fp32;
+  train_eagerly(w);
+  const Llm llm = load_llm("llama-3.2-1b");
+  const Bytes more = memory_need(llm, w).total() - memory_need(llm, on_two(4, 1024, 3)).total();
+  EXPECT_EQ(more.in(units::B), 3 * (4 - 2) * 1235814400.0 / 2);
+  const StepPrediction step = two_h200s("llama-3.2-1b", w);
+  EXPECT_EQ(std::get<Collective>(node(step, "forward_all_gather", 0).node->op).dtype, DType::bf16);
+  EXPECT_EQ(std::get<Collective>(node(step, "grad_reduce_scatter", 0).node->op).dtype, DType::fp32);
+  EXPECT_EQ(executions(step).at("forward_cast"), 17);
+}
+
+/// The host issues in order: where the forward pass waits for it and the backward pass does not, a step takes the host's
+/// time for the one and the GPU's for the other, longer than either sum.
+TEST(PytorchTraining, APassThatWaitsIsNotMadeUpForByTheNext) {
+  const auto with_host = [](const char* narrow_launch) {
+    MachineOptions options{"hf-sdpa"};
+    options.cluster = "dgx_h200";
+    options.stack.host = narrow_launch;
+    return predict(cut("llama-3.2-3b", 8), on_two(2, 2048, 2), machines().get({"h200_sxm", options}),
+                   RunOptions{Runtime::eager});
+  };
+  const StepPrediction quick = with_host("5us"), slow = with_host("35us");
+  EXPECT_FALSE(quick.waits_for_host);
+  EXPECT_TRUE(slow.waits_for_host);
+  EXPECT_GT(slow.latency, 1.02 * quick.latency);
+  EXPECT_LT(with_host("36us").latency - slow.latency, (1 / 35.0) * slow.latency) << "a part of it waits";
 }
 
 std::vector<std::map<std::string, std::string>> rows_of(const std::string& file) {
@@ -428,7 +476,7 @@ TEST(PytorchTraining, RecordedIterationsOfTwoCardsAreMet) {
   EXPECT_LE(time.median(), 3);
   EXPECT_LE(time.worst(), 16) << "steps that wait for the host";
   EXPECT_LE(memory.median(), 1);
-  EXPECT_LE(memory.worst(), 7) << "an untied matrix of FSDP that stays gathered is not explained";
+  EXPECT_LE(memory.worst(), 7) << "the recording tool kept the head of untied models, whole";
 }
 
 }  // namespace
