@@ -12,7 +12,7 @@ import sys
 from measurement_csv import read, sides, whole
 
 COLUMNS = ["model", "phase", "stack", "gpus", "tp", "pp", "cp", "dp", "ep", "sp", "zero", "batch", "prompt", "micro-batch", "schedule",
-           "vp", "dtype", "grad-dtype", "recompute", "overlap", "measured_tokens_per_s_per_gpu", "version", "scope", "id"]
+           "vp", "dtype", "grad-dtype", "recompute", "recompute-layers", "overlap", "measured_tokens_per_s_per_gpu", "version", "scope", "id"]
 SIDE_COLUMNS = ["model", "phase", "gpus", "batch", "prompt"]  # what the side of a run depends on
 
 
@@ -60,12 +60,14 @@ def megatron_bridge(root, out, left):
         gpus, tp, pp, cp, vp = (whole(r[k] or "1") for k in ("num_gpus", "tp", "pp", "cp", "vp"))
         ep = whole(r["ep"] or "1")
         fsdp = r["fsdp"] not in ("", "0")
+        again = 5 if r["model"] == "LLAMA3_8B" else 0  # recompute_num_layers of its recipe in fp8
         out.append((("megatron_bridge", "h100_sxm", "iterations"),
                     {"model": models[r["model"]], "stack": "megatron-bridge", "gpus": gpus, "tp": tp, "pp": pp,
                      "cp": cp if cp > 1 else "", "dp": gpus // (tp * pp * cp), "ep": ep if ep > 1 else "", "sp": 1 if tp > 1 else "",
                      "zero": 3 if fsdp else 1, "batch": r["gbs"], "prompt": r["seq_len"], "micro-batch": r["mbs"],
                      "schedule": "interleaved" if vp > 1 else "1f1b", "vp": vp if vp > 1 else "", "dtype": "fp8", "grad-dtype": "bf16",
-                     "recompute": "none", "measured_tokens_per_s_per_gpu": r["tokens_per_s_per_gpu"], "version": r["release"],
+                     "recompute": "full" if again else "none", **({"recompute-layers": again} if again else {}),
+                     "measured_tokens_per_s_per_gpu": r["tokens_per_s_per_gpu"], "version": r["release"],
                      "scope": r["task"] + ", " + r["precision"], "id": rid}))
 
 
@@ -79,7 +81,8 @@ def write(target, rows):
     for path, of_file in sorted(files.items()):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path + ".partial", "w", newline="", encoding="ascii") as f:
-            writer = csv.DictWriter(f, COLUMNS, restval="", lineterminator="\n")
+            columns = [c for c in COLUMNS if c != "recompute-layers" or any(c in row for row in of_file)]
+            writer = csv.DictWriter(f, columns, restval="", lineterminator="\n")
             writer.writeheader()
             writer.writerows(of_file)
         os.replace(path + ".partial", path)

@@ -68,6 +68,7 @@ void add_training_flags(const Command& app, LlmQuestion& asked) {
   add("--offload", "WORD", set_offload);
   add("--fp8-recipe", "WORD", set_fp8_recipe);
   add("--recompute", "WORD", set_recompute);
+  add("--recompute-layers", "N", set_recomputed_layers);
   add("--schedule", "WORD", set_schedule);
   add("--vp", "N", set_chunks);
   add("--zero", "0..3", set_zero);

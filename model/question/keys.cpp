@@ -118,6 +118,7 @@ constexpr auto kKeys = std::to_array<QuestionKey>(
      {"offload", "WORD", true, false, false, false, set_training<set_offload>},
      {"fp8-recipe", "WORD", true, false, false, false, set_training<set_fp8_recipe>},
      {"recompute", "WORD", true, false, false, false, set_training<set_recompute>},
+     {"recompute-layers", "N", true, false, false, false, set_training<set_recomputed_layers>},
      {"schedule", "WORD", true, false, false, false, set_training<set_schedule>},
      {"vp", "N", true, false, false, false, set_training<set_chunks>},
      {"zero", "0..3", true, false, false, false, set_training<set_zero>},

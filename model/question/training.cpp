@@ -48,6 +48,10 @@ void set_recompute(LlmQuestion& q, const std::string& flag, const std::string& t
   training_of(q, flag).recompute = chosen_word(flag, kRecomputeWords, text);
 }
 
+void set_recomputed_layers(LlmQuestion& q, const std::string& flag, const std::string& text) {
+  training_of(q, flag).recomputed_layers = whole_number(flag, text, 1, kMostParts);
+}
+
 void set_schedule(LlmQuestion& q, const std::string& flag, const std::string& text) {
   training_of(q, flag).schedule = chosen_word(flag, kScheduleWords, text);
 }

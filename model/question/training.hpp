@@ -15,6 +15,7 @@ void set_clipping(LlmQuestion& question, const std::string& flag, const std::str
 void set_offload(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_fp8_recipe(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_recompute(LlmQuestion& question, const std::string& flag, const std::string& text);
+void set_recomputed_layers(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_schedule(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_chunks(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_zero(LlmQuestion& question, const std::string& flag, const std::string& text);

@@ -45,6 +45,20 @@ StageSum sum_of(const StepPrediction& step, std::int64_t stage) {
   return sum;
 }
 
+/// Stages that run the same segments as often as the one before take what that one takes.
+std::vector<StageSum> sums_of_stages(const StepPrediction& step) {
+  const PipelineStages& pipeline = step.graph.pipeline;
+  const auto segments = static_cast<std::ptrdiff_t>(step.graph.segments.size());
+  std::vector<StageSum> sums;
+  sums.reserve(static_cast<std::size_t>(pipeline.stages));
+  for (std::int64_t s = 0; s < pipeline.stages; ++s) {
+    const auto own = pipeline.repeats.begin() + s * segments;
+    const bool as_before = s > 0 && std::equal(own, own + segments, own - segments);
+    sums.push_back(as_before ? StageSum(sums.back()) : sum_of(step, s));
+  }
+  return sums;
+}
+
 /// Drops the segments that the stage does not run, and counts the others' repeats.
 void keep(StepPrediction& step, std::int64_t stage) {
   Graph& graph = step.graph;
@@ -152,18 +166,15 @@ void keep_slowest_stage(StepPrediction& step, Phase phase) {
   const PipelineStages& pipeline = step.graph.pipeline;
   step.stages.each.clear();
   if (pipeline.stages == 1) return;
+  const std::vector<StageSum> sums = sums_of_stages(step);
   if (phase == Phase::train) {
-    std::vector<StageSum> stages;
-    for (std::int64_t s = 0; s < pipeline.stages; ++s) {
-      stages.push_back(sum_of(step, s));
-      step.stages.each.push_back(stages.back());
-    }
-    keep_slowest_of_training(step, stages);
+    step.stages.each.insert(step.stages.each.end(), sums.begin(), sums.end());
+    keep_slowest_of_training(step, sums);
     return keep(step, step.stage);
   }
   StageSum all, slowest;
   for (std::int64_t s = 0; s < pipeline.stages; ++s) {
-    const StageSum stage = sum_of(step, s);
+    const StageSum& stage = sums[static_cast<std::size_t>(s)];
     all.time += stage.time;
     all.sends += stage.sends;
     all.energy += stage.energy;

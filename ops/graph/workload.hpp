@@ -71,6 +71,8 @@ struct Training {
   /// Elements that share a scale; 0: all.
   std::int64_t fp8_block() const { return fp8 == Fp8Recipe::block ? 128 : fp8 == Fp8Recipe::mx ? 32 : 0; }
   Recompute recompute = Recompute::none;
+  /// Of `full`, where so many of the first layers alone are computed again (Megatron's recompute_method block); 0: all.
+  std::int64_t recomputed_layers = 0;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   /// Sequences of a replica that go forward and backward at a time; 0: one in a pipeline, else all of them.
   std::int64_t micro_batch = 0;

@@ -1,8 +1,13 @@
 // The backward pass: the gradients of the forward nodes, segments and nodes in reverse order. Which operators a
 // gradient consists of stands in each operator's own file (ops/op/<operator>.cpp). Layers that keep their input alone run
 // forward once more before it, collectives and all (Workload::training.recompute).
+#include <array>
+#include <cstdint>
+#include <vector>
+
 #include "ops/graph/exchange.hpp"
 #include "ops/lower/parts.hpp"
+#include "ops/resolve/ranks.hpp"
 
 namespace plumbline::lowering {
 namespace {
@@ -39,13 +44,29 @@ void recompute_products(Step& s, int first, int end) {
   }
 }
 
-}  // namespace
+/// A layer's segment, as often as it is not, or is, computed again.
+struct Part {
+  std::int64_t repeat;
+  Recompute again;
+};
+
+/// Of a segment's layers those behind the first ones come first.
+std::array<Part, 2> parts_of(const Step& s, const Llm& llm, int segment) {
+  const Segment& of = s.graph.segments[static_cast<std::size_t>(segment)];
+  const Training& t = s.workload.training;
+  if (!of.layers || t.recomputed_layers == 0) return {{{of.repeat, t.recompute}, {0, t.recompute}}};
+  const std::vector<std::int64_t> again = layers_by_kind(llm.main(), {0, t.recomputed_layers});
+  std::int64_t first = 0;
+  for (const auto& [forward, kind] : s.kind_segments) {
+    if (forward == segment) first = again[static_cast<std::size_t>(kind)];
+  }
+  return {{{of.repeat - first, Recompute::none}, {first, t.recompute}}};
+}
 
 /// Where the residual stream is split over the tensor ranks, what they gathered for a product is not kept: they gather it once
 /// more for the gradient of its weights, beside the product that makes that of its input (arXiv 2205.05198, section 4.2.2).
-int gathered_again(const Step& s, int first, int n) {
+int gathered_again(const Step& s, int first, int n, Recompute again) {
   const auto node = [&s](int i) -> const Node& { return s.graph.nodes[static_cast<std::size_t>(i)]; };
-  const Recompute again = s.workload.training.recompute;
   if (s.workload.overlap != Overlap::iteration || again == Recompute::full || again == Recompute::products) return -1;
   int gather = n - 1;
   const auto* cast = gather > first ? std::get_if<Rowwise>(&node(gather).op) : nullptr;
@@ -54,29 +75,36 @@ int gathered_again(const Step& s, int first, int n) {
   return stands_before_its_product(node(gather)) ? gather : -1;
 }
 
-void backward(Step& s) {
+void backward_of(Step& s, int forward, const Part& part) {
+  const Segment segment = s.graph.segments[static_cast<std::size_t>(forward)];
+  s.open(segment.name, part.repeat);
+  s.graph.segments.back().forward = forward;
+  const Node& last = s.graph.nodes[static_cast<std::size_t>(segment.first + segment.size - 1)];
+  if (const auto* copy = std::get_if<Transfer>(&last.op); copy != nullptr && last.role == NodeRole::copied_forward) {
+    const Bytes kept = static_cast<double>(copy->bytes) * units::B;
+    s.copy_from_host("activations_from_host"_node, kept);
+  }
+  if (part.again == Recompute::full && segment.layers) s.recompute(segment.first, segment.first + segment.size);
+  if (part.again == Recompute::products && segment.layers) {
+    recompute_products(s, segment.first, segment.first + segment.size);
+  }
+  for (int n = segment.first + segment.size; n-- > segment.first;) {
+    if (const int gather = gathered_again(s, segment.first, n, part.again); gather >= 0)
+      s.recompute(gather, gather + 1);
+    s.add_gradient(static_cast<std::size_t>(n));
+  }
+  s.close();
+}
+
+}  // namespace
+
+void backward(Step& s, const Llm& llm) {
   s.pass = Pass::backward;
   const int forward_segments = static_cast<int>(s.graph.segments.size());
   for (int i = forward_segments; i-- > 0;) {
-    const Segment segment = s.graph.segments[static_cast<std::size_t>(i)];
-    s.open(segment.name, segment.repeat);
-    s.graph.segments.back().forward = i;
-    const Node& last = s.graph.nodes[static_cast<std::size_t>(segment.first + segment.size - 1)];
-    if (const auto* copy = std::get_if<Transfer>(&last.op); copy != nullptr && last.role == NodeRole::copied_forward) {
-      const Bytes kept = static_cast<double>(copy->bytes) * units::B;
-      s.copy_from_host("activations_from_host"_node, kept);
+    for (const Part& part : parts_of(s, llm, i)) {
+      if (part.repeat > 0) backward_of(s, i, part);
     }
-    if (s.workload.training.recompute == Recompute::full && segment.layers) {
-      s.recompute(segment.first, segment.first + segment.size);
-    }
-    if (s.workload.training.recompute == Recompute::products && segment.layers) {
-      recompute_products(s, segment.first, segment.first + segment.size);
-    }
-    for (int n = segment.first + segment.size; n-- > segment.first;) {
-      if (const int gather = gathered_again(s, segment.first, n); gather >= 0) s.recompute(gather, gather + 1);
-      s.add_gradient(static_cast<std::size_t>(n));
-    }
-    s.close();
   }
 }
 

@@ -276,7 +276,7 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   const std::int64_t pipeline = workload.parallel.pipeline;
   if (pipeline > 1) hand_over(s);
   if (s.train()) {
-    backward(s);
+    backward(s, llm);
     for (const std::int64_t stage : updating_stages(s.workload)) update(s, llm, stage);
     if (pipeline == 1) repeat_micro_batches(graph);
   }

@@ -31,7 +31,7 @@ struct NormPlan {
 NormPlan norm_plan(const LayerSpec& l);
 
 /// Appends the backward pass of all nodes so far, segments in reverse order (backward.cpp).
-void backward(Step& s);
+void backward(Step& s, const Llm& llm);
 
 /// Ranks that hold the same parameters: replicas, and those that share a sequence.
 inline std::int64_t copies(const ParallelPlan& plan) { return plan.data * plan.context; }

@@ -26,6 +26,11 @@ struct View {
   bool turns_part = false;  ///< eager queries are joined of a part that is rotated and the rest
   bool wide_norms = false;  ///< an eager RMSNorm multiplies by its weights in fp32
   bool eager() const { return w.phase == Phase::train && w.training.eager; }
+  /// Bytes of what experts' products keep of their inputs for the gradient of their weights: in fp8 the cast rows, which
+  /// Transformer Engine keeps in their place (transformer_engine/pytorch/module/grouped_linear.py).
+  double input_of_experts() const {
+    return w.phase == Phase::train && !eager() && types.experts.math == DType::fp8 ? 1 : element;
+  }
   bool autocast() const { return eager() && w.training.autocast(types.base); }
   /// Bytes of a normalized element that an eager RMSNorm keeps.
   double normalized() const { return wide_norms || autocast() ? 4 : element; }
@@ -66,30 +71,32 @@ struct View {
 };
 
 /// Input, inputs and result of the activation (SwiGLU recomputes its product at `max`), mask of the output's dropout.
-double stored_dense(const FfnSpec& f, const View& v, double rows, double in, double width) {
+double stored_dense(const FfnSpec& f, const View& v, double rows, double in, double width, double input_bytes) {
   const double gates = f.gated ? 2 : 1;
   double kept = gates * width;                                                   // gate and up, or up
-  if (!(f.gated && v.w.fusion == Fusion::max)) kept += width;                    // what the down projection reads
+  const double read = f.gated && v.w.fusion == Fusion::max ? 0 : width;          // by the down projection
   if (f.gated && (!v.flash() || v.eager())) kept += width;                       // eager code keeps silu(gate) as well
   if (!f.gated && v.eager() && f.activation == Activation::relu) kept -= width;  // its gradient reads its result
   // the tangent form op by op: what its products, its power and its tangent read
   if (!f.gated && v.eager() && v.gelu_written_out) kept += 3 * width;
-  return rows * v.element * (in + kept);
+  return rows * (input_bytes * (in + read) + v.element * kept);
 }
 
 double stored_ffn(const FfnSpec& f, const View& v) {
   double bytes = v.dropout ? v.tokens * v.hidden : 0;
-  if (!f.is_moe()) return bytes + stored_dense(f, v, v.tokens, v.hidden, d(f.width) / v.tp());
+  if (!f.is_moe()) return bytes + stored_dense(f, v, v.tokens, v.hidden, d(f.width) / v.tp(), v.element);
   const ExpertPlan plan = expert_plan(v.w, f);
   // rows that travelled are those of the rank's own tokens in number; tensor ranks of the same tokens have their experts'
   const double share = plan.fullest / (plan.exchanged ? v.tp() : d(plan.ranks));
   const double in = f.latent > 0 ? d(f.latent) : v.hidden * v.shards;  // gathered in front of them, or brought
   const double rows = share * v.tokens * d(f.topk);
-  bytes += stored_dense(f, v, rows, in, d(f.expert_width) / d(plan.width_split));
-  bytes += rows * v.element * in;                             // expert results, for the gradient of the routing weights
+  bytes += stored_dense(f, v, rows, in, d(f.expert_width) / d(plan.width_split), v.input_of_experts());
+  // experts' results, for the gradient of the routing weights; Megatron-Core weighs what the down projection reads
+  // (weighted_bias_swiglu_impl in megatron/core/transformer/moe/experts.py)
+  if (v.eager() || v.w.fusion == Fusion::none) bytes += rows * v.element * in;
   bytes += v.tokens * v.element * (v.hidden + d(f.experts));  // router input and scores
   const double beside = d(f.shared_width + f.width) / v.tp();
-  if (beside > 0) bytes += stored_dense(f, v, v.tokens, 0, beside);  // its input is the router's
+  if (beside > 0) bytes += stored_dense(f, v, v.tokens, 0, beside, v.element);  // its input is the router's
   return bytes;
 }
 
@@ -227,23 +234,30 @@ double stored_ends(const StackSpec& stack, const View& v) {
   return stack.role == StackSpec::Role::encoder ? mask + stored_norm(NormKind::layer, v) + 2 * v.element * mask : mask;
 }
 
-/// Recomputed whole, a layer keeps its input alone; one layer at a time has all of it. So it is where a part is kept.
+/// Recomputed whole, a layer keeps its input alone; one layer at a time has all of it, the first ones when those behind them
+/// keep nothing any more. So it is where a part is kept.
 double stored_layers(const Llm& llm, const StackSpec& stack, View& v, const TrainingStage& stage, double parts) {
   const std::vector<std::int64_t> repeats = layers_of_stage(llm, stack, stage.of, stage.number);
-  const Recompute again = v.w.training.recompute;
-  const bool full = again == Recompute::full, part = again == Recompute::products;
-  const bool copied = v.w.training.offload == Offload::activations;
-  double bytes = 0, most = 0;
+  const Training& t = v.w.training;
+  const bool full = t.recompute == Recompute::full, part = t.recompute == Recompute::products;
+  const bool copied = t.offload == Offload::activations;
+  const std::vector<std::int64_t> again =
+      t.recomputed_layers > 0 ? layers_by_kind(stack, {0, t.recomputed_layers}) : repeats;
+  const double input = v.tokens * v.hidden * v.element;
+  double bytes = 0, inputs = 0, most = 0;
   for (std::size_t i = 0; i < stack.kinds.size(); ++i) {
     const LayerSpec& l = stack.kinds[i];
     v.dropout = trains_with_dropout(l, stack.role);
     const double layer = repeats[i] > 0 ? stored_layer(l, v) : 0;  // the view holds the tokens of both MMDiT streams
-    const double kept = full ? v.tokens * v.hidden * v.element : part && repeats[i] > 0 ? stored_products(l, v) : layer;
-    bytes += parts * d(repeats[i]) * kept;
+    const double kept = part && repeats[i] > 0 ? stored_products(l, v) : layer;
+    const double of_inputs = full ? parts * d(again[i]) * input : 0;
+    inputs += of_inputs;
+    bytes += of_inputs + parts * d(repeats[i] - (full ? again[i] : 0)) * kept;
     most = std::max(most, layer);
   }
   if (copied) return std::min(bytes, 2 * most);  // the layer at work, and one on its way to the host or back
-  return (full || part) && !v.eager() ? bytes + most : bytes;
+  if (v.eager() || !(full || part)) return bytes;
+  return full ? std::max(bytes, inputs + most) : bytes + most;
 }
 
 }  // namespace

@@ -206,6 +206,20 @@ void refuse_offload(const Workload& w, const std::string& place) {
   }
 }
 
+void refuse_recomputed_layers(const Llm& llm, const Workload& w, const std::string& place) {
+  const Training& t = w.training;
+  if (t.recomputed_layers == 0) return;
+  const std::string flag = place + ": recompute-layers " + std::to_string(t.recomputed_layers) + ": ";
+  const std::size_t layers = llm.main().order.size();
+  if (t.recompute != Recompute::full) throw BadInput(flag + "expected it with recompute full");
+  if (t.recomputed_layers > static_cast<std::int64_t>(layers)) {
+    throw BadInput(flag + "expected at most the model's " + std::to_string(layers));
+  }
+  if (t.eager || w.parallel.pipeline > 1 || llm.stacks.size() > 1) {
+    throw NotModelled(flag + "modelled of stacks that fuse, without a pipeline, and of models without further towers");
+  }
+}
+
 void refuse_training(const Llm& llm, const Workload& w, const std::string& place) {
   const ParallelPlan& p = w.parallel;
   const bool beside = replicas_beside(w.overlap) && !w.training.eager;
@@ -227,6 +241,7 @@ void refuse_training(const Llm& llm, const Workload& w, const std::string& place
                       "are not modelled with; expected 0 or 1");
   }
   check_schedule(llm, w, place);
+  refuse_recomputed_layers(llm, w, place);
   refuse_offload(w, place);
   refuse_optimizer(w, place);
 }
@@ -279,17 +294,21 @@ StageLayers stage_layers(std::int64_t layers, std::int64_t stages, std::int64_t 
   return {first, first + each + (stage < longer ? 1 : 0)};
 }
 
-std::vector<std::int64_t> layers_of_stage(const Llm& llm, const StackSpec& stack, std::int64_t stages,
-                                          std::int64_t stage) {
+std::vector<std::int64_t> layers_by_kind(const StackSpec& stack, const StageLayers& range) {
   std::vector<std::int64_t> count(stack.kinds.size());
-  const auto layers = static_cast<std::int64_t>(stack.order.size());
-  StageLayers range{0, layers};
-  if (&stack == &llm.main()) range = stage_layers(layers, stages, stage);
-  else if (stage > 0) range = {0, 0};
   for (std::int64_t i = range.first; i < range.last; ++i) {
     ++count[static_cast<std::size_t>(stack.order[static_cast<std::size_t>(i)])];
   }
   return count;
+}
+
+std::vector<std::int64_t> layers_of_stage(const Llm& llm, const StackSpec& stack, std::int64_t stages,
+                                          std::int64_t stage) {
+  const auto layers = static_cast<std::int64_t>(stack.order.size());
+  StageLayers range{0, layers};
+  if (&stack == &llm.main()) range = stage_layers(layers, stages, stage);
+  else if (stage > 0) range = {0, 0};
+  return layers_by_kind(stack, range);
 }
 
 void refuse_plan(const Llm& llm, const Workload& w) {

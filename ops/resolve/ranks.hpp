@@ -39,7 +39,9 @@ struct StageLayers {
   std::int64_t first = 0, last = 0;
 };
 StageLayers stage_layers(std::int64_t layers, std::int64_t stages, std::int64_t stage);
-/// How often each kind of layer of `stack` is among them; of stacks beside the main one all are in the first stage.
+/// How often each kind of layer of `stack` is among those.
+std::vector<std::int64_t> layers_by_kind(const StackSpec& stack, const StageLayers& range);
+/// The same of a stage; of stacks beside the main one all are in the first stage.
 std::vector<std::int64_t> layers_of_stage(const Llm& llm, const StackSpec& stack, std::int64_t stages,
                                           std::int64_t stage);
 

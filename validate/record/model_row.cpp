@@ -100,7 +100,7 @@ struct Column {
 };
 
 /// Columns that say what was run; an empty field is llm's default.
-constexpr std::array<Column, 41> kColumns{{
+constexpr std::array<Column, 42> kColumns{{
     {"model", [](ModelRow& r, Text t) { r.model = t; }},
     {"phase", set_phase},
     {"batch", [](ModelRow& r, Text t) { r.workload.batch = size_in(t, 1); }},
@@ -132,6 +132,7 @@ constexpr std::array<Column, 41> kColumns{{
     {"micro-batches", [](ModelRow& r, Text t) { r.workload.parallel.micro_batches = size_in(t, 1); }},
     {"micro-batch", [](ModelRow& r, Text t) { r.workload.training.micro_batch = size_in(t, 1); }},
     {"recompute", [](ModelRow& r, Text t) { r.workload.training.recompute = word_in(t, kRecomputeWords); }},
+    {"recompute-layers", [](ModelRow& r, Text t) { r.workload.training.recomputed_layers = size_in(t, 1); }},
     {"schedule", [](ModelRow& r, Text t) { r.workload.training.schedule = word_in(t, kScheduleWords); }},
     {"vp", [](ModelRow& r, Text t) { r.workload.training.chunks = size_in(t, 1); }},
     {"optimizer", [](ModelRow& r, Text t) { r.workload.training.optimizer = word_in(t, kOptimizerWords); }},
@@ -220,9 +221,9 @@ class Layout {
     if (row.phase != "generate" && !field(fields, "output").empty()) {
       throw BadInput("output: has no meaning with phase " + row.phase);
     }
-    constexpr std::array<std::string_view, 10> kOfTraining{"micro-batch", "recompute",  "schedule", "vp",
-                                                           "optimizer",   "grad-dtype", "clip",     "offload",
-                                                           "zero",        "fp8-recipe"};
+    constexpr std::array<std::string_view, 11> kOfTraining{"micro-batch", "recompute", "recompute-layers", "schedule",
+                                                           "vp",          "optimizer", "grad-dtype",       "clip",
+                                                           "offload",     "zero",      "fp8-recipe"};
     for (const std::string_view column : kOfTraining) {
       if (row.phase == "train" || field(fields, column).empty()) continue;
       throw BadInput(std::string(column) + ": has no meaning with phase " + row.phase);

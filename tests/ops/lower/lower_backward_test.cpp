@@ -34,7 +34,7 @@ TEST_F(Backward, RunsSegmentsAndNodesInReverseAndLeavesOutWhatHasNoGradient) {
   s.open("third", 2);
   s.add("d"_node, Collective{CollectiveKind::all_reduce, 64, 2, DType::bf16}, 1);
   s.close();
-  backward(s);
+  backward(s, Llm{});
 
   EXPECT_EQ(names(), (std::vector<std::string>{"a", "b", "c", "d", "d", "b", "a.dx", "a.dw"}));
   ASSERT_EQ(graph.segments.size(), 5u);
@@ -66,7 +66,7 @@ TEST_F(Backward, PartsOfAProductAreNamedByItsRole) {
   s.gemm("scores"_node.as(NodeRole::scores), 5, 7, 3, types.plain, false, 2);
   s.row("mul"_node.as(NodeRole::product), RowwiseKind::add, 5, 7);
   s.close();
-  backward(s);
+  backward(s, Llm{});
   EXPECT_EQ(names(), (std::vector<std::string>{"scores", "mul", "mul", "mul", "scores.dq", "scores.dk"}));
   EXPECT_EQ(graph.nodes[4].role, NodeRole::scores);
   EXPECT_EQ(std::get<Gemm>(graph.nodes[5].op).batch, 2);
@@ -83,7 +83,7 @@ TEST_F(Backward, LayersThatKeepTheirInputAloneRunForwardAgain) {
   s.row("b"_node, RowwiseKind::silu, 8, 16);
   s.close();
   graph.segments.back().layers = true;
-  backward(s);
+  backward(s, Llm{});
   EXPECT_EQ(names(), (std::vector<std::string>{"embedding", "a", "b", "a.recompute", "b.recompute", "b", "a.dx", "a.dw",
                                                "embedding"}));
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) EXPECT_EQ(graph.nodes[i].again, i == 3 || i == 4) << i;
@@ -100,14 +100,14 @@ TEST_F(Backward, WhatIsNotKeptIsComputedOnceMoreBeforeItsGradients) {
   s.keep_none_from(1);
   s.row("behind"_node, RowwiseKind::silu, 8, 16);
   s.close();
-  backward(s);
+  backward(s, Llm{});
   EXPECT_EQ(names(), (std::vector<std::string>{"before", "scores", "softmax", "behind", "behind", "scores.recompute",
                                                "softmax.recompute", "softmax", "scores.dq", "scores.dk", "before"}));
 }
 
 TEST_F(Backward, OfNothingIsNothing) {
   Step s(workload, types, graph);
-  backward(s);
+  backward(s, Llm{});
   EXPECT_TRUE(graph.nodes.empty());
   EXPECT_TRUE(graph.segments.empty());
 }
