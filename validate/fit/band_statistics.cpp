@@ -20,7 +20,7 @@ namespace plumbline {
 namespace {
 
 /// A further row may lie beyond either end as often as that; smaller ones are for classes whose shapes differ much.
-constexpr std::array<double, 9> kTails{kBandTail, 0.045, 0.04, 0.035, 0.03, 0.025, 0.02, 0.015, 0.01};
+constexpr std::array<double, 5> kTails{kBandTail, 0.04, 0.03, 0.02, 0.01};
 constexpr int kGroupFolds = 5;
 
 /// The share of the cell's weight inside bands of that tail that the row's group of shapes was not behind.
