@@ -76,9 +76,11 @@ def aic_attention(root, out, gpu):
     for r, rid in read(root, AIC, f"generation_attention_{gpu}"):
         shape = {"B": whole(r["batch"]), "Hq": whole(r["q_heads"]), "Hkv": whole(r["kv_heads"]),
                  "D": whole(r["head_dim"]), "S": whole(r["kv_len"])}
-        optional(shape, window=whole(r["window"]), kv=kv_key(r))
+        # one run() of vLLM's collector calls attention for prompts and for decode; TensorRT-LLM's kernel appends on its way
+        append, scope = context_scope(r["stack"]) if r["stack"].startswith("vllm") else (0, "attention")
+        optional(shape, window=whole(r["window"]), append=append, kv=kv_key(r))
         out.add((AIC, gpu, "attention_decode"), "attention_decode", SHORT_DTYPE[r["dtype"]], shape, r["latency_us"],
-                rid, scope="attention", **aic_common(r))
+                rid, scope=scope, **aic_common(r))
     if gpu == "a100_sxm":
         return  # no encoder table
     for r, rid in read(root, AIC, f"encoder_attention_{gpu}"):

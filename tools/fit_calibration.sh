@@ -104,7 +104,8 @@ issue_start_clk=1400:10:9000,issue_step_clk=480:10:9000,dram_share_fraction=.95:
   fi
   # FlashAttention as vLLM calls it; each card has its own version of vLLM. On Hopper flash_prefill and flash_decode, which stand in
   # for encoders, backward passes and other libraries, stay as they were when prompts and encoders, and decode, were one family
-  # each (2026-11-24); caches in pages have families of their own, and only the H100's rows hold the write of the cache
+  # each (2026-11-24); caches in pages have families of their own, and only the H100's rows hold the write of the cache (append=1),
+  # which its prompts tell
   stacks=vllm
   if [ "$gpu" = a100_sxm ]; then
     # FlashAttention-2 on mma.sync over caches in pages, whose rows hold the write of the cache (flash_prefill_mma, whose keys lie

@@ -17,6 +17,7 @@ constexpr auto kAttentionDecodeKeys = std::to_array<Key>(
     {key<&AttentionDecode::batch>("B"), key<&AttentionDecode::q_heads>("Hq"), key<&AttentionDecode::kv_heads>("Hkv"),
      key<&AttentionDecode::qk_dim>("D"), key<&AttentionDecode::context>("S"),
      optional_count<&AttentionDecode::page>("page"), optional_count<&AttentionDecode::window>("window"),
+     optional_key<&AttentionDecode::append>("append"),
      optional_key<&AttentionDecode::v_dim>("Dv", same_as<&AttentionDecode::qk_dim>),
      optional_key<&AttentionDecode::kv_dtype>("kv", same_as<&AttentionDecode::dtype>)});
 
@@ -24,7 +25,7 @@ constexpr auto kAttentionDecodeRelations = std::to_array<Relation<AttentionDecod
     {{"key 'Hq': expected a multiple of Hkv", [](const AttentionDecode& s) { return s.q_heads % s.kv_heads == 0; },
       [](AttentionDecode& s) { s.q_heads += s.kv_heads - s.q_heads % s.kv_heads; }}});
 
-/// One page-table entry for each page that holds a visible key.
+/// One page-table entry for each page that holds a visible key. What `append` writes, one token's keys and values, is not counted.
 Work work_of(const AttentionDecode& s) {
   const double batch = d(s.batch), qk = d(s.qk_dim), v = d(s.v_dim), rows = batch * d(s.q_heads);
   const std::int64_t seen = s.window > 0 ? std::min(s.window, s.context) : s.context;

@@ -120,17 +120,19 @@ Bytes spilled(const Op& op, const OpPrediction& p, const Machine& m) {
   return p.launch_count > 1 && partials > m.rates().l2_capacity ? 2.0 * partials : Bytes{};
 }
 
-/// FlashAttention-2's step over pages: the new token's keys and values are written before it, and where heads of a group share a
-/// tile queries and results are copied.
+/// FlashAttention's step over pages: the new token's keys and values may be written before it; and FlashAttention-2 copies queries
+/// and results where heads of a group share a tile.
 Bytes around_a_step(const Op& op, const OpPrediction& p, const Machine& m) {
-  if (p.provider != "flash_attention" || m.rates().path.kind != TensorPath::Kind::mma_sync) return {};
+  if (p.provider != "flash_attention") return {};
+  const bool copies = m.rates().path.kind == TensorPath::Kind::mma_sync;
   if (const auto* s = std::get_if<AttentionDecode>(&op)) {
     const double fresh = real(s->batch * s->kv_heads * (s->qk_dim + s->v_dim));
-    return storage(s->dtype, fresh) + storage(s->kv_dtype, fresh) +
-           storage(s->dtype, 4 * real(s->batch * s->q_heads * s->v_dim));
+    const bool writes = copies ? s->append != 0 : s->append == 1;
+    return (writes ? storage(s->dtype, fresh) + storage(s->kv_dtype, fresh) : Bytes{}) +
+           (copies ? storage(s->dtype, 4 * real(s->batch * s->q_heads * s->v_dim)) : Bytes{});
   }
   const auto* s = std::get_if<AttentionPrefill>(&op);
-  if (s == nullptr || s->q_len > 1) return {};
+  if (s == nullptr || s->q_len > 1 || !copies) return {};
   return storage(s->dtype, 4 * real(s->batch * s->q_heads * s->v_dim));
 }
 

@@ -63,6 +63,8 @@ std::vector<Row> contract_rows() {
        AttentionPrefill{1, 32, 8, 192, 128, 16, 99, false, 7, 1, DType::bf16, DType::fp8}},
       {"attention_decode", "bf16", "B=64;Hq=32;Hkv=8;D=128;S=2048;page=16;window=1024",
        AttentionDecode{64, 32, 8, 128, 128, 2048, 16, 1024, DType::bf16, DType::bf16}},
+      {"attention_decode", "bf16", "B=64;Hq=32;Hkv=8;D=128;S=2048;append=1;kv=fp8",
+       AttentionDecode{64, 32, 8, 128, 128, 2048, 0, 0, DType::bf16, DType::fp8, 1}},
       {"mla_decode", "bf16", "B=8;H=128;S=4096;Dc=512;Dr=64;kv=fp8",
        MlaDecode{8, 128, 4096, 512, 64, DType::bf16, DType::fp8}},
       {"rope", "bf16", "tokens=5;heads=40;D=128", Rope{5, 40, 128, DType::bf16}},
@@ -79,7 +81,7 @@ std::vector<Row> contract_rows() {
       {"h2d", "", "bytes=4096", Transfer{TransferKind::h2d, 4096}}};
   for (const char* op : {"layernorm", "rmsnorm", "softmax", "silu", "gelu", "add", "copy", "sum_rows", "argmax",
                          "transpose_copy", "swiglu"}) {
-    const auto kind = static_cast<RowwiseKind>(rows.size() - 18);
+    const auto kind = static_cast<RowwiseKind>(rows.size() - 19);
     rows.push_back({op, "fp16", "rows=7;cols=9", Rowwise{kind, 7, 9, false, DType::fp16, DType::fp16}});
   }
   return rows;

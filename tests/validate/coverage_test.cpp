@@ -27,7 +27,7 @@ TEST(Coverage, OfHeldOutRowsIsNineInTenByClass) {
   long classes = 0;
   for (const Coverage& c : held_out()) {
     ++classes;
-    const CountRange range = binomial_range(c.shapes, 0.9, 0.99);
+    const CountRange range = binomial_range(c.shapes, 0.9, 0.999);  // of 45 classes one in three lists leaves 99 %
     const double least = static_cast<double>(range.least) / static_cast<double>(c.shapes);
     const double most = static_cast<double>(range.most) / static_cast<double>(c.shapes);
     const bool range_of_cards = c.provenance != "measured";

@@ -59,9 +59,9 @@ PagedTile paged_tile(const PagedQuestion& q) {
 
 double paged_parts(const PagedWork& w, double sm_count) {
   // VLLM_FLASH_ATTN_MAX_NUM_SPLITS_FOR_CUDA_GRAPH, of steps of one token in graphs of at most so many tokens
-  // (vllm/v1/attention/backends/flash_attn.py); sequences beyond which the scheduler's one CTA deals out no parts
-  constexpr double kGraphParts = 32, kGraphTokens = 512, kMostSequences = 992, kMargin = 1.1;
-  if (w.sequences > kMostSequences) return 1;
+  // (vllm/v1/attention/backends/flash_attn.py)
+  constexpr double kGraphParts = 32, kGraphTokens = 512, kMargin = 1.1;
+  if (w.sequences > kMostPrepared) return 1;
   const bool in_graph = w.queries_a_step == 1 && w.tokens <= kGraphTokens;
   const double most = in_graph ? kGraphParts : most_parts(w.kv_heads * w.row_tiles, w.blocks_loaded, sm_count);
   if (most <= 1) return 1;
@@ -69,10 +69,18 @@ double paged_parts(const PagedWork& w, double sm_count) {
   return std::clamp(ceil_div(w.blocks, of_an_sm), 1.0, most);
 }
 
-double visible_blocks(double cached, double window, double keys) {
-  const bool hides = window > 0 && window <= cached;
-  return ceil_div(hides ? window : cached + 1, keys);
+Seconds walk_over_sequences(double sequences, const Rates& m) {
+  constexpr double kLanes = 31;  // one of 32 holds the sum of the others
+  const double loads = sequences > kMostPrepared ? 1 : 2;
+  return ceil_div(sequences, kLanes) * loads * m.l2_mean_latency();
 }
+
+double keys_seen(double cached, double window) {
+  const bool hides = window > 0 && window <= cached;
+  return hides ? window : cached + 1;
+}
+
+double visible_blocks(double cached, double window, double keys) { return ceil_div(keys_seen(cached, window), keys); }
 
 double compiled_width(std::int64_t width) {
   const auto w = static_cast<double>(width);
@@ -101,10 +109,12 @@ double not_overlapped_clk(const Demand& d, const PagedQuestion& q) {
   return in_turn ? kBesideOthers * all : 0;
 }
 
-double paged_chain_clk(double keys, double qk_dim, double v_dim, bool narrow, double step_clk) {
+double paged_chain_clk(double keys, double qk_dim, double v_dim, bool narrow, double step_clk, double filled) {
+  constexpr double kTransposed = 1.0 / 3;  // of a byte's time
   constexpr double kNarrowBytes = 32 * 1024, kWideBytes = 64 * 1024;
   constexpr double kNarrowLatency = 6 * 1024, kWideLatency = 84 * 1024;  // as bytes: what the first row takes to come
-  const double bytes = block_bytes(keys, qk_dim, v_dim, narrow ? 1 : 2);
+  const double whole = narrow ? kTransposed : 0;
+  const double bytes = block_bytes(keys, qk_dim, v_dim, narrow ? 1 : 2) * (whole + (1 - whole) * filled);
   if (narrow) return step_clk * (bytes + kNarrowLatency) / (kNarrowBytes + kNarrowLatency);
   return step_clk * (bytes + kWideLatency) / (kWideBytes + kWideLatency);
 }

@@ -55,6 +55,7 @@ struct DecodeCut {
   std::size_t family = flash_attention::kDecode;
   std::size_t narrow_family = 0;  ///< of products of 8 bits; 0: the same
   std::size_t paged_family = 0;   ///< of FA3 over a cache in pages; 0: no such kernels, and none of 8 bits
+  std::size_t write_family = 0;   ///< of the launch that writes a new token's keys and values to such a cache
   /// On tcgen05 products are of whole tiles of rows, as FA4's are; else of the packed heads in sixteens.
   bool whole_tiles = false;
 };
@@ -66,6 +67,9 @@ AttentionChoice plan_paged_decode(const AttentionDecode& shape, const Rates& rat
                                   std::span<const FamilyScalars> families, const KeyCutting& how, const DecodeCut& cut);
 /// New keys and values to such a cache, as vLLM writes them.
 Demand cache_write_demand(const AttentionPrefill& shape, const FamilyScalars& family, const Rates& rates);
+/// The same of decode's one token, as a launch before `choice`.
+void write_new_token(AttentionChoice& choice, const AttentionDecode& shape, const FamilyScalars& family,
+                     const Rates& rates);
 
 /// `appends`: new keys and values go to the cache by a launch of their own.
 AttentionChoice plan_flash_prefill(const AttentionPrefill& shape, bool appends, const Rates& rates,

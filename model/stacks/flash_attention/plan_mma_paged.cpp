@@ -75,20 +75,6 @@ Demand merge_demand(double rows, double v_dim, double parts, const AttentionDeco
   return d;
 }
 
-AttentionPrefill one_token(const AttentionDecode& s) {
-  AttentionPrefill p;
-  p.batch = s.batch;
-  p.q_heads = s.q_heads;
-  p.kv_heads = s.kv_heads;
-  p.qk_dim = s.qk_dim;
-  p.v_dim = s.v_dim;
-  p.q_len = 1;
-  p.kv_len = s.context + 1;
-  p.dtype = s.dtype;
-  p.kv_dtype = s.kv_dtype;
-  return p;
-}
-
 AttentionDecode as_decode(const AttentionPrefill& s) {
   AttentionDecode d;
   d.batch = s.batch;
@@ -202,10 +188,7 @@ AttentionChoice plan_mma_paged_decode(const AttentionDecode& s, bool appends, co
     decode_traffic(main, t, s.dtype, parts > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
   });
   if (swapped) swap_layouts(c, s, names, families);
-  if (!appends) return c;
-  c.prepares = true;
-  c.prepare_family = &families[names.write];
-  c.prepare = cache_write_demand(one_token(s), *c.prepare_family, m);
+  if (appends) write_new_token(c, s, families[names.write], m);
   return c;
 }
 

@@ -60,6 +60,20 @@ void cut_prompt(AttentionChoice& c, const AttentionPrefill& s, double parts, con
   c.main.dram_write = Bytes{};
 }
 
+AttentionPrefill one_token(const AttentionDecode& s) {
+  AttentionPrefill p;
+  p.batch = s.batch;
+  p.q_heads = s.q_heads;
+  p.kv_heads = s.kv_heads;
+  p.qk_dim = s.qk_dim;
+  p.v_dim = s.v_dim;
+  p.q_len = 1;
+  p.kv_len = s.context + 1;
+  p.dtype = s.dtype;
+  p.kv_dtype = s.kv_dtype;
+  return p;
+}
+
 /// An SM ends last that has one CTA more than others: what a CTA takes once is seen so often.
 double whole_turns(const KernelPlan& plan, const Rates& m) {
   const double turns = static_cast<double>(plan.ctas) / m.sm_count;
@@ -87,6 +101,12 @@ Demand cache_write_demand(const AttentionPrefill& s, const FamilyScalars& family
   const double converts = s.kv_dtype == s.dtype ? 0 : family.step_clk;
   p.step_latency = (family.start_clk + converts) / m.clock;
   return p;
+}
+
+void write_new_token(AttentionChoice& c, const AttentionDecode& s, const FamilyScalars& family, const Rates& m) {
+  c.prepares = true;
+  c.prepare_family = &family;
+  c.prepare = cache_write_demand(one_token(s), family, m);
 }
 
 AttentionChoice plan_paged_prefill(const AttentionPrefill& asked, bool appends, const Rates& m,
@@ -165,16 +185,19 @@ AttentionChoice plan_paged_decode(const AttentionDecode& asked, const Rates& m, 
   constexpr Seconds kDealt = 7e-9 * units::s;
   const double of_128 = tile.one_warpgroup ? v_dim / kStartWidth : 1;
   d.once_clk = 0.5 * (1 + of_128) * c.family->start_clk + (tile.one_warpgroup ? 0 : c.family->issue_start_clk);
-  d.step_latency = paged_chain_clk(tile.keys, qk_dim, v_dim, narrow, c.family->step_clk) / m.clock;
+  const double filled = keys_seen(t.cached, window) / (seen * tile.keys);
+  d.step_latency = paged_chain_clk(tile.keys, qk_dim, v_dim, narrow, c.family->step_clk, filled) / m.clock;
   cut_keys(c, how, paged_parts(work, m.sm_count), work.blocks, m, [&](Demand& main, double parts) {
     main.plan.steps = main.plan.longest = ceil_div(seen, parts);
     main.plan.ctas = static_cast<std::int64_t>(t.kv_sets * work.row_tiles * ceil_div(seen, main.plan.steps));
-    main.serial_latency = std::min(static_cast<double>(main.plan.ctas), m.sm_count) * kDealt;
-    main.serial_latency_of = "to deal out first tiles";
+    main.serial_latency =
+        std::min(static_cast<double>(main.plan.ctas), m.sm_count) * kDealt + walk_over_sequences(work.sequences, m);
+    main.serial_latency_of = "to deal out first tiles and to walk over the sequences";
     c.combines = parts > 1;
     if (c.combines) c.combine = combine_demand(t.out_rows, t.v_dim, parts, output_bytes_of(s.dtype), m);
     decode_traffic(main, t, s.dtype, parts > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
   });
+  if (asked.append == 1) write_new_token(c, asked, families[kernel.write_family], m);
   return c;
 }
 

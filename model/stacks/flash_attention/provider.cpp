@@ -172,10 +172,12 @@ class FlashAttention final : public Provider {
       require_tensor_path(decode->dtype, q);
       const DecodeCut cut{.narrow_family = flash_attention::kDecode8bit,
                           .paged_family = flash_attention::kDecodePaged,
+                          .write_family = flash_attention::kCacheWrite,
                           .whole_tiles = true};
       const AttentionChoice choice =
-          by_mma_sync(q) ? plan_mma_paged_decode(*decode, true, q.rates, q.families, key_cutting(q), kDecodePages)
-                         : plan_flash_decode(*decode, q.rates, q.families, key_cutting(q), cut);
+          by_mma_sync(q)
+              ? plan_mma_paged_decode(*decode, decode->append != 0, q.rates, q.families, key_cutting(q), kDecodePages)
+              : plan_flash_decode(*decode, q.rates, q.families, key_cutting(q), cut);
       answer_attention(choice, "split-KV attention", variant, q, out);
       return true;
     }

@@ -106,6 +106,7 @@ const DecodeVariant* own_decode_kernel(const AttentionDecode& s, const Rates& m,
                                        std::span<const FamilyScalars> families) {
   if (!families[own::kDecode].on_file || !(is_hopper(m) || is_portable(m))) return nullptr;
   if (!is_16bit(s.dtype) || s.kv_dtype != s.dtype || s.qk_dim != s.v_dim || s.window > 0) return nullptr;
+  if (s.append == 1) return nullptr;
   const DecodeVariant* v = own_decode_variant(s.qk_dim, s.q_heads / s.kv_heads);
   if (v == nullptr) return nullptr;
   const bool whole_pages = s.page == 0 || (s.page >= 16 && (s.page % v->kv_tile == 0 || v->kv_tile % s.page == 0));

@@ -62,6 +62,27 @@ TEST(PagedParts, CutPromptsOfFewHeads) {
   EXPECT_EQ(paged_parts(work, 132), 1);
 }
 
+/// 31 sequences a step; a step waits twice for L2 where a launch before has sorted them, once beyond 992.
+TEST(PagedWalk, GoesThroughTheSequences) {
+  const Machine machine = toy_machine();
+  const Rates& m = machine.rates();
+  const auto waits = [&](double sequences) { return walk_over_sequences(sequences, m) / m.l2_mean_latency(); };
+  EXPECT_DOUBLE_EQ(waits(1), 2);
+  EXPECT_DOUBLE_EQ(waits(31), 2);
+  EXPECT_DOUBLE_EQ(waits(32), 4);
+  EXPECT_DOUBLE_EQ(waits(992), 64);
+  EXPECT_DOUBLE_EQ(waits(993), 33);
+}
+
+/// Of 64 KiB of 16 bits half is copied where half of the rows hold keys: (32 + 84) of (64 + 84) KiB. Of 32 KiB of 8 bits a third is
+/// taken whole: (32 x (1 + 2 x 1/4) / 3 + 6) of (32 + 6).
+TEST(PagedChain, CopiesRowsThatHoldKeys) {
+  EXPECT_DOUBLE_EQ(paged_chain_clk(128, 128, 128, false, 1480), 1480);
+  EXPECT_DOUBLE_EQ(paged_chain_clk(128, 128, 128, false, 1480, 0.5), 1160);
+  EXPECT_DOUBLE_EQ(paged_chain_clk(128, 128, 128, true, 3800), 3800);
+  EXPECT_DOUBLE_EQ(paged_chain_clk(128, 128, 128, true, 3800, 0.25), 2200);
+}
+
 TEST(PagedBlocks, BeginAtTheFirstKeyOfAWindow) {
   EXPECT_EQ(visible_blocks(1023, 0, 160), 7);    // 1024 keys
   EXPECT_EQ(visible_blocks(1023, 128, 160), 1);  // two, if they began at multiples of 160

@@ -353,6 +353,20 @@ TEST_F(ToyFlash, AppendMovesKeysAndValues) {
   EXPECT_EQ(c.prepare.plan.ctas, 64);
 }
 
+/// So they do in decode, where they are measured with it: 4 x (128 + 128) x 2 B for each of 64 new tokens, a launch more.
+TEST_F(ToyFlash, DecodeWritesTheNewTokensWhereAsked) {
+  AttentionDecode s{64, 32, 4, 128, 128, 300};
+  const Machine theirs = flash();
+  EXPECT_FALSE(plan_attention(s, theirs).prepares);
+  const Seconds alone = predict(s, theirs).time;
+  s.append = 1;
+  const AttentionChoice c = plan_attention(s, theirs);
+  ASSERT_TRUE(c.prepares);
+  EXPECT_EQ(c.prepare.dram_write.in(units::B), 4 * 256 * 2 * 64);
+  EXPECT_EQ(c.prepare.plan.ctas, 64);
+  EXPECT_GT(predict(s, theirs).time, alone);
+}
+
 /// Parts give each of the 10 SMs as many blocks of 128 keys: of three streams of 4097 keys (33 blocks) three parts, of eight, which
 /// are 26.4 blocks an SM and a tenth, two. Every block of a short stream is a part.
 TEST_F(ToyFlash, DecodeFillsTheSmsWithBlocks) {
