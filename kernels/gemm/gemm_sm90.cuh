@@ -42,8 +42,7 @@ struct OperandShare {
     if constexpr (kOutside) {
 #pragma unroll
       for (int i = 0; i < kBox; i += kOutsideBox) {
-        if (i < there)
-          load<kShared>(to + static_cast<std::uint32_t>(i * kStepBytes), map, full, first + i, k, batch);
+        if (i < there) load<kShared>(to + static_cast<std::uint32_t>(i * kStepBytes), map, full, first + i, k, batch);
       }
     } else {
       if (there > 0) load<kShared>(to, map, full, k, first, batch);

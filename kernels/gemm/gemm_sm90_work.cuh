@@ -19,9 +19,9 @@ struct GemmWork {
   int col_tiles = 0, batch = 1;
   int rows = 0, cols = 0;  ///< that boxes may ask for: the operands', or those of whole tiles
   int steps = 0;           ///< of K, whole product
-  int shared = 0;  ///< this many tiles, the first ones, are split along K ...
-  int splits = 1;  ///< ... into this many parts
-  int band = 1;    ///< clusters of row tiles that are walked together, for reuse in L2
+  int shared = 0;          ///< this many tiles, the first ones, are split along K ...
+  int splits = 1;          ///< ... into this many parts
+  int band = 1;            ///< clusters of row tiles that are walked together, for reuse in L2
   int swapped = 0;
   int add = 0;  ///< D in fp32: is added to what is there
   float scale = 1;
