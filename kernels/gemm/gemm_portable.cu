@@ -24,11 +24,12 @@ using device::bf16;
 using device::PortableArgs;
 using device::PortableTile;
 
-/// One compiled tile: its part of the plan, and its kernels for K that is and is not a multiple of 8.
+/// One compiled tile: its part of the plan, and its kernels for K that is a multiple of 8, of 2, of neither.
 struct Variant {
   int rows, cols, step, stages, threads, shared_bytes, ctas_per_sm;
-  void (*aligned)(PortableArgs);
-  void (*any)(PortableArgs);
+  void (*chunks)(PortableArgs);
+  void (*pairs)(PortableArgs);
+  void (*elements)(PortableArgs);
 };
 
 template <class T>
@@ -40,8 +41,9 @@ Variant variant() {
           T::kThreads,
           T::kSharedBytes,
           T::kCtas,
-          device::gemm_portable<T, true>,
-          device::gemm_portable<T, false>};
+          device::gemm_portable<T, device::Rows::chunks>,
+          device::gemm_portable<T, device::Rows::pairs>,
+          device::gemm_portable<T, device::Rows::elements>};
 }
 
 /// kMma of ops/plan/kernel_menu.cpp, in its order.
@@ -94,7 +96,7 @@ void launch(const Gemm& s, const GemmPlan& p, const GemmBuffers& b, cudaStream_t
   g.partial_width = partial_width(s);
   g.scale = b.scale;
   g.swapped = p.swapped;
-  void (*kernel)(PortableArgs) = s.k % device::kVector == 0 ? v.aligned : v.any;
+  void (*kernel)(PortableArgs) = s.k % device::kVector == 0 ? v.chunks : s.k % 2 == 0 ? v.pairs : v.elements;
   PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                             cudaFuncAttributeMaxDynamicSharedMemorySize, v.shared_bytes));
   const dim3 grid(static_cast<unsigned>(tiles.rows * tiles.cols), static_cast<unsigned>(p.splits),
@@ -117,6 +119,7 @@ const char* gemm_portable_refusal(const Gemm& s, const GemmPlan& p) {
   if (s.batch > kMostInGridYZ) return "batch must be at most 65535";
   if (p.engine != GemmEngine::mma_sync) return "the plan is for another engine";
   if (p.cluster_m != 1 || p.cluster_n != 1) return "no clusters";
+  if (p.clipped) return "no boxes to clip";
   const Variant* v = find(s, p);
   if (v == nullptr) return "no kernel is compiled for this tile and ring";
   if (p.splits < 1 || p.splits > kMostInGridYZ) return "splits must be from 1 to 65535";

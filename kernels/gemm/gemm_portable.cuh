@@ -47,9 +47,12 @@ __device__ constexpr int swizzle(int row) {
   return kStep == 64 ? row & 7 : (row >> 1) & 3;
 }
 
+/// How rows of K begin: at whole chunks of 8 elements, at pairs, or anywhere.
+enum class Rows { chunks, pairs, elements };
+
 /// This thread's share of one operand's stages: the same chunk of every kRowsAtOnce-th row. Rows and elements past the
-/// end arrive as zeros. kAligned: K is a multiple of 8, so that every chunk is aligned and whole.
-template <class T, int kTileRows, bool kAligned>
+/// end arrive as zeros.
+template <class T, int kTileRows, Rows kRows>
 struct OperandLoader {
   static constexpr int kChunks = T::kStep / kVector;
   static constexpr int kRowsAtOnce = T::kThreads / kChunks;
@@ -81,24 +84,26 @@ struct OperandLoader {
 
   __device__ void load(std::uint32_t stage, int k0) const {
     const int left = k - k0 - first_k;  // elements of this chunk and behind it
-#pragma unroll
+    // single elements pass through registers: one chunk at a time, or there are too few of them
+#pragma unroll kRows == Rows::elements ? 1 : kTurns
     for (int i = 0; i < kTurns; ++i) {
       if (!in_tile(i)) continue;
       const std::uint32_t target = stage + to + static_cast<std::uint32_t>(i * kRowsAtOnce * T::kStep * 2);
       const int usable = (valid >> i & 1U) != 0 ? left : 0;
       const E* source = from + i * turn + k0;
-      if constexpr (kAligned) copy_async16(target, source, usable > 0 ? 16 : 0);
-      else load_pieces(target, source, usable);
+      if constexpr (kRows == Rows::chunks) copy_async16(target, source, usable > 0 ? 16 : 0);
+      else if constexpr (kRows == Rows::pairs) load_pairs(target, source, usable);
+      else load_elements(target, source, usable);
     }
   }
 
-  /// Even K: four aligned pairs. Odd K: element by element through registers.
-  __device__ void load_pieces(std::uint32_t target, const E* source, int usable) const {
-    if (k % 2 == 0) {
+  __device__ static void load_pairs(std::uint32_t target, const E* source, int usable) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) copy_async4(target + 4U * j, source + 2 * j, 2 * j < usable ? 4 : 0);
-      return;
-    }
+    for (int j = 0; j < 4; ++j) copy_async4(target + 4U * j, source + 2 * j, 2 * j < usable ? 4 : 0);
+  }
+
+  /// One by one through registers.
+  __device__ static void load_elements(std::uint32_t target, const E* source, int usable) {
     const auto* raw = reinterpret_cast<const unsigned short*>(source);
     std::uint32_t words[4];
 #pragma unroll
@@ -171,8 +176,8 @@ struct Accumulators {
 };
 
 /// Sum over K steps [begin, end) of the tile. Copies run kStages - 1 steps ahead, fragments one substep ahead.
-template <class T, bool kAligned>
-__device__ void accumulate(const OperandLoader<T, T::kRows, kAligned>& a, const OperandLoader<T, T::kCols, kAligned>& b,
+template <class T, Rows kRows>
+__device__ void accumulate(const OperandLoader<T, T::kRows, kRows>& a, const OperandLoader<T, T::kCols, kRows>& b,
                            std::uint32_t shared, int begin, int end, Accumulators<T>& sums) {
   constexpr std::uint32_t kOperandB = T::kRows * T::kStep * 2;
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -283,7 +288,7 @@ __device__ void store_partial(const Accumulators<T>& sums, const PortableArgs& g
 
 /// Grid: tiles, splits, batch. Tiles in super-rows of kSuper along the rows, so that CTAs that run together share both
 /// operands in L2.
-template <class T, bool kAligned>
+template <class T, Rows kRows>
 __global__ void __launch_bounds__(T::kThreads, T::kCtas) gemm_portable(const __grid_constant__ PortableArgs g) {
   using E = typename T::E;
   extern __shared__ __align__(128) unsigned char stages[];
@@ -292,14 +297,14 @@ __global__ void __launch_bounds__(T::kThreads, T::kCtas) gemm_portable(const __g
   const int first = tile / in_super * kSuper, high = min(kSuper, g.tiles_r - first);
   const int row = (first + tile % in_super % high) * T::kRows, col = tile % in_super / high * T::kCols;
   const std::int64_t entry = blockIdx.z;
-  const OperandLoader<T, T::kRows, kAligned> a(static_cast<const E*>(g.a) + entry * g.rows * g.k, row, g.rows, g.k);
-  const OperandLoader<T, T::kCols, kAligned> b(static_cast<const E*>(g.b) + entry * g.cols * g.k, col, g.cols, g.k);
+  const OperandLoader<T, T::kRows, kRows> a(static_cast<const E*>(g.a) + entry * g.rows * g.k, row, g.rows, g.k);
+  const OperandLoader<T, T::kCols, kRows> b(static_cast<const E*>(g.b) + entry * g.cols * g.k, col, g.cols, g.k);
   const std::int64_t steps = (g.k + T::kStep - 1) / T::kStep, splits = gridDim.y;
   const int begin = static_cast<int>(steps * blockIdx.y / splits);
   const int end = static_cast<int>(steps * (blockIdx.y + 1) / splits);
   Accumulators<T> sums;
   sums.clear();
-  accumulate<T, kAligned>(a, b, shared_address(stages), begin, end, sums);
+  accumulate<T, kRows>(a, b, shared_address(stages), begin, end, sums);
   if (g.partial != nullptr) store_partial(sums, g, row, col);
   else store_result(sums, g, reinterpret_cast<E*>(stages), row, col);
 }

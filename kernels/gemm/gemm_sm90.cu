@@ -59,7 +59,7 @@ const GemmEntry* entry_of(const Gemm& shape, const GemmPlan& plan) {
   return nullptr;
 }
 
-GemmCut cut_of(const GemmPlan& plan) { return {plan.swapped, plan.splits}; }
+GemmCut cut_of(const GemmPlan& plan) { return {plan.swapped, plan.splits, plan.clipped}; }
 
 }  // namespace
 

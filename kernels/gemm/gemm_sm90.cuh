@@ -13,51 +13,68 @@
 
 namespace plumbline::device::sm90 {
 
-/// A step of an operand that lies as [K, kOuter]: boxes of 64 elements of a row of it, 64 rows each.
-template <int kOuter, int kCluster = 1>
-__device__ void load_outside(std::uint32_t to, const CUtensorMap* map, std::uint32_t full, int outer, int k,
-                             int batch) {
-#pragma unroll
-  for (int i = 0; i < kOuter / kOutsideBox; ++i) {
-    const std::uint32_t box = to + static_cast<std::uint32_t>(i * kOutsideBox * kStepBytes);
-    if constexpr (kCluster > 1) {
-      load_box_multicast(box, map, full, outer + i * kOutsideBox, k, batch,
-                         static_cast<std::uint16_t>((1 << kCluster) - 1));
-    } else {
-      load_box(box, map, full, outer + i * kOutsideBox, k, batch);
-    }
+/// A box for this CTA, or for all kShared of its cluster.
+template <int kShared>
+__device__ void load(std::uint32_t to, const CUtensorMap* map, std::uint32_t full, int x, int y, int batch) {
+  if constexpr (kShared > 1) {
+    load_box_multicast(to, map, full, x, y, batch, static_cast<std::uint16_t>((1 << kShared) - 1));
+  } else {
+    load_box(to, map, full, x, y, batch);
   }
 }
 
+/// One operand's share of this CTA in a tile: `there` rows of a box of kBox. kOutside: it lies as [K, rows], in boxes of 64
+/// elements of a row, 64 rows each. kShared: CTAs that each take a copy.
+template <int kBox, bool kOutside, int kShared = 1>
+struct OperandShare {
+  const CUtensorMap* map;
+  int first, there;
+
+  __device__ OperandShare(const CUtensorMap* whole, const CUtensorMap* last, int first_row, int all)
+      : map(whole), first(first_row), there(rows_there(first_row, all, kBox)) {
+    if (!kOutside && there < kBox) map = last;
+  }
+  /// Bytes of a step of `rows` rows.
+  __device__ static int step_bytes(int rows) {
+    return (kOutside ? (rows + kOutsideBox - 1) / kOutsideBox * kOutsideBox : rows) * kStepBytes;
+  }
+  __device__ void load_step(std::uint32_t to, std::uint32_t full, int k, int batch) const {
+    if constexpr (kOutside) {
+#pragma unroll
+      for (int i = 0; i < kBox; i += kOutsideBox) {
+        if (i < there) load<kShared>(to + static_cast<std::uint32_t>(i * kStepBytes), map, full, first + i, k, batch);
+      }
+    } else {
+      if (there > 0) load<kShared>(to, map, full, k, first, batch);
+    }
+  }
+};
+
 /// One thread: every step of every unit of this CTA. In a cluster each CTA loads its share of the common columns and
-/// multicasts it, so a stage is free only once the consumers of all of them have released it.
+/// multicasts it, so a stage is free only once the consumers of all of them have released it. Rows that are not there are not
+/// loaded: what the ring holds in their places only reaches results that are not there either.
 template <class Tile>
-__device__ void produce(const CUtensorMap* row_map, const CUtensorMap* col_map, const GemmWork& w,
-                        const GemmShared<Tile>& shared, int rank, GemmWalk walk) {
+__device__ void produce(const GemmMaps& maps, const GemmWork& w, const GemmShared<Tile>& shared, int rank,
+                        GemmWalk walk) {
   RingPlace<Tile> at;
   constexpr int kShare = Tile::kCols / Tile::kCluster;
-  constexpr auto kEveryone = static_cast<std::uint16_t>((1 << Tile::kCluster) - 1);
+  using Rows = OperandShare<Tile::kRows, Tile::kRowsOutside>;
+  using Cols = OperandShare<kShare, Tile::kColsOutside, Tile::kCluster>;
   for (int index = walk.first; index < walk.end; index += walk.step) {
     const GemmUnit u = GemmUnit::at(w, index);
     const GemmPlace p = GemmPlace::of<Tile>(w, u.tile, rank);
+    const int col = p.col_tile * Tile::kCols;
+    const Rows rows(&maps.rows, &maps.last_rows, p.row_tile * Tile::kRows, w.rows);
+    const Cols cols(&maps.cols, &maps.last_cols, col + rank * kShare, w.cols);
+    const int bytes = Rows::step_bytes(rows.there) + Cols::step_bytes(rows_there(col, w.cols, Tile::kCols));
     for (int step = u.first; step < u.last; ++step) {
       barrier_wait(shared.empty_at(at.stage), at.parity ^ 1);
       const std::uint32_t full = shared.full_at(at.stage);
-      barrier_expect(full, Tile::kRowBytes + Tile::kColBytes);
+      barrier_expect(full, bytes);
       const int k = step * Tile::kStepElements;
-      const int row = p.row_tile * Tile::kRows, col = p.col_tile * Tile::kCols + rank * kShare;
-      if constexpr (Tile::kRowsOutside)
-        load_outside<Tile::kRows>(shared.rows_at(at.stage), row_map, full, row, k, p.batch);
-      else load_box(shared.rows_at(at.stage), row_map, full, k, row, p.batch);
-      if constexpr (Tile::kColsOutside) {
-        const std::uint32_t to = shared.cols_at(at.stage) + static_cast<std::uint32_t>(rank * kShare * kStepBytes);
-        load_outside<kShare, Tile::kCluster>(to, col_map, full, col, k, p.batch);
-      } else if constexpr (Tile::kCluster > 1) {
-        load_box_multicast(shared.cols_at(at.stage) + static_cast<std::uint32_t>(rank * kShare * kStepBytes), col_map,
-                           full, k, col, p.batch, kEveryone);
-      } else {
-        load_box(shared.cols_at(at.stage), col_map, full, k, col, p.batch);
-      }
+      rows.load_step(shared.rows_at(at.stage), full, k, p.batch);
+      cols.load_step(shared.cols_at(at.stage) + static_cast<std::uint32_t>(rank * kShare * kStepBytes), full, k,
+                     p.batch);
       at.next();
     }
   }
@@ -268,15 +285,14 @@ constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;  // (40 + 2 x 2
 
 template <class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kCtasPerSm)
-    gemm(const __grid_constant__ CUtensorMap row_map, const __grid_constant__ CUtensorMap col_map,
-         const __grid_constant__ CUtensorMap out_map, const GemmWork w) {
+    gemm(const __grid_constant__ GemmMaps maps, const GemmWork w) {
   extern __shared__ __align__(1024) unsigned char raw[];  // a swizzle atom
   const GemmShared<Tile> shared(raw);
   const int rank = Tile::kCluster > 1 ? cluster_rank() : 0;
   if (threadIdx.x == 0) {
-    prefetch_map(&row_map);
-    prefetch_map(&col_map);
-    prefetch_map(&out_map);
+    prefetch_map(&maps.rows);
+    prefetch_map(&maps.cols);
+    prefetch_map(&maps.out);
     for (int i = 0; i < Tile::kStages; ++i) {
       barrier_init(shared.full_at(i), 1);
       barrier_init(shared.empty_at(i), Tile::kConsumers * 4 * Tile::kCluster);
@@ -297,12 +313,12 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kCtasPerSm)
   if (group == Tile::kConsumers) {
     if constexpr (Tile::kMovesRegisters) registers_down<kProducerRegisters>();
     if (threadIdx.x == Tile::kConsumers * kGroup) {
-      produce<Tile>(&row_map, &col_map, w, shared, rank, walk);
+      produce<Tile>(maps, w, shared, rank, walk);
     }
   } else {
     if constexpr (Tile::kMovesRegisters) registers_up<kConsumerRegisters>();
     Consumer<Tile> consumer{w, shared, rank, group, static_cast<int>(threadIdx.x) % kGroup};
-    consumer.run(&out_map, walk);
+    consumer.run(&maps.out, walk);
   }
   __syncwarp();
   if constexpr (Tile::kCluster > 1) cluster_sync();  // a peer may still multicast to this CTA, or arrive in it

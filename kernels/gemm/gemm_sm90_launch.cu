@@ -11,6 +11,7 @@
 namespace plumbline::sm90 {
 namespace {
 
+using device::sm90::GemmMaps;
 using device::sm90::GemmWork;
 
 /// The counters of split tiles live here because they must be zero before a launch; a kernel leaves them so. Launches
@@ -110,6 +111,8 @@ GemmWork work_of(const GemmEntry& e, const Gemm& shape, const GemmCut& cut, cons
   GemmWork w;
   w.row_tiles = static_cast<int>(tiles_of(s.rows, std::int64_t{e.rows} * e.cluster)) * e.cluster;
   w.col_tiles = static_cast<int>(tiles_of(s.cols, e.cols));
+  w.rows = cut.clipped ? static_cast<int>(s.rows) : w.row_tiles * e.rows;
+  w.cols = cut.clipped ? static_cast<int>(s.cols) : w.col_tiles * e.cols;
   w.batch = static_cast<int>(shape.batch);
   w.steps = static_cast<int>(tiles_of(shape.k, e.step_elements));
   w.shared = static_cast<int>(shares.shared);
@@ -127,6 +130,28 @@ GemmWork work_of(const GemmEntry& e, const Gemm& shape, const GemmCut& cut, cons
   return w;
 }
 
+/// Of both operands, whole boxes and what is left over behind them, and of the result.
+GemmMaps maps_of(const GemmEntry& e, const Gemm& shape, const GemmCut& cut, const GemmBuffers& buffers) {
+  const Sides s = sides(shape, cut.swapped);
+  const auto row_map = [&](int box) {
+    return operand_map(cut.swapped ? buffers.w : buffers.x, shape, s.rows, e.rows_outside, box, e.step_elements);
+  };
+  const auto col_map = [&](int box) {
+    return operand_map(cut.swapped ? buffers.x : buffers.w, shape, s.cols, e.cols_outside, box, e.step_elements);
+  };
+  const int col_box = e.cols / e.cluster;
+  const int last_rows = static_cast<int>(s.rows % e.rows), last_cols = static_cast<int>(s.cols % col_box);
+  constexpr int kGroupRows = 64;
+  GemmMaps maps{};
+  maps.rows = row_map(e.rows);
+  maps.cols = col_map(col_box);
+  maps.last_rows = last_rows > 0 ? row_map(last_rows) : maps.rows;
+  maps.last_cols = last_cols > 0 ? col_map(last_cols) : maps.cols;
+  maps.out = tensor_map({buffers.y, shape.batch, shape.m, shape.n}, shape.precision.output,
+                        cut.swapped ? e.chunk : kGroupRows, cut.swapped ? kGroupRows : e.chunk);
+  return maps;
+}
+
 }  // namespace
 
 bool gemm_can_share(const GemmEntry& e, const Gemm& shape, const GemmCut& cut) {
@@ -140,15 +165,7 @@ std::size_t gemm_partial_bytes(const GemmEntry& e, const Gemm& shape, const Gemm
 
 void launch_gemm_entry(const GemmEntry& e, const Gemm& shape, const GemmCut& cut, const GemmBuffers& buffers,
                        StreamHandle stream) {
-  const Sides s = sides(shape, cut.swapped);
-  const CUtensorMap row_map =
-      operand_map(cut.swapped ? buffers.w : buffers.x, shape, s.rows, e.rows_outside, e.rows, e.step_elements);
-  const CUtensorMap col_map = operand_map(cut.swapped ? buffers.x : buffers.w, shape, s.cols, e.cols_outside,
-                                          e.cols / e.cluster, e.step_elements);
-  constexpr int kGroupRows = 64;
-  const CUtensorMap out_map = tensor_map({buffers.y, shape.batch, shape.m, shape.n}, shape.precision.output,
-                                         cut.swapped ? e.chunk : kGroupRows, cut.swapped ? kGroupRows : e.chunk);
-
+  const GemmMaps maps = maps_of(e, shape, cut, buffers);
   PLUMBLINE_CUDA_CHECK(cudaFuncSetAttribute(e.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, e.shared_bytes));
   cudaLaunchAttribute cluster{};
   cluster.id = cudaLaunchAttributeClusterDimension;
@@ -164,7 +181,7 @@ void launch_gemm_entry(const GemmEntry& e, const Gemm& shape, const GemmCut& cut
   const std::int64_t clusters = std::min<std::int64_t>(units, slots / e.cluster);
   config.gridDim = dim3(static_cast<unsigned>(clusters * e.cluster));
   const GemmWork work = work_of(e, shape, cut, buffers, slots);
-  PLUMBLINE_CUDA_CHECK(cudaLaunchKernelEx(&config, e.kernel, row_map, col_map, out_map, work));
+  PLUMBLINE_CUDA_CHECK(cudaLaunchKernelEx(&config, e.kernel, maps, work));
 }
 
 }  // namespace plumbline::sm90

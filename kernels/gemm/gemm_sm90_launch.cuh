@@ -9,7 +9,7 @@
 
 namespace plumbline::sm90 {
 
-using GemmKernel = void (*)(CUtensorMap, CUtensorMap, CUtensorMap, device::sm90::GemmWork);
+using GemmKernel = void (*)(device::sm90::GemmMaps, device::sm90::GemmWork);
 
 /// A compiled tile as the host sees it.
 struct GemmEntry {
@@ -47,6 +47,7 @@ std::span<const GemmEntry> weight_gradient_entries();
 struct GemmCut {
   bool swapped = false;
   std::int64_t splits = 1;
+  bool clipped = false;  ///< as in GemmPlan
 };
 
 /// Whether there are counters for so many shared tiles.

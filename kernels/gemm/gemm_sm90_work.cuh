@@ -17,15 +17,22 @@ constexpr int kGroup = 128;      // threads of a warpgroup
 struct GemmWork {
   int row_tiles = 0;  ///< whole clusters
   int col_tiles = 0, batch = 1;
-  int steps = 0;   ///< of K, whole product
-  int shared = 0;  ///< this many tiles, the first ones, are split along K ...
-  int splits = 1;  ///< ... into this many parts
-  int band = 1;    ///< clusters of row tiles that are walked together, for reuse in L2
+  int rows = 0, cols = 0;  ///< that boxes may ask for: the operands', or those of whole tiles
+  int steps = 0;           ///< of K, whole product
+  int shared = 0;          ///< this many tiles, the first ones, are split along K ...
+  int splits = 1;          ///< ... into this many parts
+  int band = 1;            ///< clusters of row tiles that are walked together, for reuse in L2
   int swapped = 0;
   int add = 0;  ///< D in fp32: is added to what is there
   float scale = 1;
   float* partials = nullptr;     ///< [shared tile][part][rank][kRows * kCols], in the order of the fragments
   unsigned* counters = nullptr;  ///< [shared tile][rank][warpgroup], zero before and after
+};
+
+/// Maps of both operands and of D. An operand's last rows, fewer than a box, have a map whose box is just these: rows of a box
+/// outside of its tensor are asked of L2 all the same (tools/rows_outside.cu).
+struct GemmMaps {
+  CUtensorMap rows, last_rows, cols, last_cols, out;
 };
 
 template <int kRows_, int kCols_, int kStages_, int kCluster_, int kCtasPerSm_, Operands kOperands_, int kPromote_,
@@ -103,6 +110,9 @@ struct GemmPlace {
     return p;
   }
 };
+
+/// Rows from `first` on, at most `box`, of the `all` there are.
+__device__ inline int rows_there(int first, int all, int box) { return max(0, min(box, all - first)); }
 
 /// Place in the ring: stage and the parity of its current use.
 template <class Tile>

@@ -139,9 +139,10 @@ void plan_line(std::string& out, const OpPrediction& p) {
     const std::string cut = g.splits == 0   ? "stream-K over the SMs"
                             : g.splits == 1 ? "no K split"
                                             : std::to_string(g.splits) + " K splits and a reduction";
-    line(out, "  plan: tiles of %lld x %lld, K in steps of %lld, %lld stages, %s%s", static_cast<long long>(g.tile_m),
+    line(out, "  plan: tiles of %lld x %lld, K in steps of %lld, %lld stages, %s%s%s", static_cast<long long>(g.tile_m),
          static_cast<long long>(g.tile_n), static_cast<long long>(g.tile_k), static_cast<long long>(g.stages),
-         cut.c_str(), g.swapped ? ", weights on the row side" : "");
+         cut.c_str(), g.swapped ? ", weights on the row side" : "",
+         g.clipped ? ", last tiles with a map of their own rows" : "");
   }
   if (const AttentionPlan& a = p.attention_plan; a.kv_tile > 0) {
     line(out, "  plan: %lld keys a step, %s, %lld split(s) of the keys", static_cast<long long>(a.kv_tile),

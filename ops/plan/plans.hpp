@@ -32,6 +32,8 @@ struct GemmPlan {
   std::int64_t cluster_m = 1, cluster_n = 1;
   bool swapped = false;  ///< weights fill the M side of the tensor instruction (small M)
   GemmEngine engine = GemmEngine::wgmma;
+  /// wgmma: a last tile asks for the rows that are there, by a tensor map of its own; else for all of its box.
+  bool clipped = false;
   bool operator==(const GemmPlan&) const = default;
 };
 

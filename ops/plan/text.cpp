@@ -39,7 +39,8 @@ std::string plan_text(const GemmPlan& plan) {
   std::string text = word("tile=", plan.tile_m) + word("x", plan.tile_n) + word("x", plan.tile_k);
   text += word(" stages=", plan.stages) + word(" splits=", plan.splits);
   if (plan.cluster_m * plan.cluster_n > 1) text += word(" cluster=", plan.cluster_m) + word("x", plan.cluster_n);
-  return text + (plan.swapped ? " swapped" : "") + (plan.engine == GemmEngine::wgmma ? " wgmma" : " mma");
+  return text + (plan.swapped ? " swapped" : "") + (plan.clipped ? " clipped" : "") +
+         (plan.engine == GemmEngine::wgmma ? " wgmma" : " mma");
 }
 
 std::string plan_text(const AttentionPlan& plan) {
@@ -55,8 +56,9 @@ std::optional<GemmPlan> parse_gemm_plan(std::string_view text) {
   if (!in.take(" stages=", p.stages) || !in.take(" splits=", p.splits)) return std::nullopt;
   if (in.take(" cluster=", p.cluster_m) && !in.take("x", p.cluster_n)) return std::nullopt;
   p.swapped = in.take(" swapped");
+  p.clipped = in.take(" clipped");
   p.engine = in.take(" wgmma") ? GemmEngine::wgmma : GemmEngine::mma_sync;
-  if (p.engine == GemmEngine::mma_sync && !in.take(" mma")) return std::nullopt;
+  if (p.engine == GemmEngine::mma_sync && (p.clipped || !in.take(" mma"))) return std::nullopt;
   if (!in.at_end() || plan_text(p) != text) return std::nullopt;
   return p;
 }

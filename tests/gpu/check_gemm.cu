@@ -95,6 +95,7 @@ GemmPlan random_plan(Random& random, const Gemm& g, const GemmVariant& v) {
   (p.swapped ? p.cluster_n : p.cluster_m) = v.cluster;
   p.tile_k = v.step_bytes / (g.precision.math == DType::fp8 ? 1 : 2);
   p.stages = v.stages;
+  p.clipped = random.below(2) == 0;
   const auto splits = own_gemm_splits();
   p.splits = splits[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(splits.size())))];
   return p;
@@ -104,7 +105,7 @@ std::string words(const Gemm& g, const GemmPlan& p) {
   const auto n = [](std::int64_t v) { return std::to_string(v); };
   return "M=" + n(g.m) + ";N=" + n(g.n) + ";K=" + n(g.k) + ";batch=" + n(g.batch) +
          ";dtype=" + std::string(name(g.precision)) + ";tile=" + n(p.tile_m) + "x" + n(p.tile_n) +
-         ";splits=" + n(p.splits) + ";swapped=" + n(p.swapped ? 1 : 0);
+         ";splits=" + n(p.splits) + ";swapped=" + n(p.swapped ? 1 : 0) + ";clipped=" + n(p.clipped ? 1 : 0);
 }
 
 /// ||error|| / ||result|| that one rounding to bf16 allows a sample of n (as in check_cases.cu), and as much again as

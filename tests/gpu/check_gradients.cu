@@ -65,6 +65,7 @@ Check check_gradient(GradientDraw& draw, bool of_weights, const GemmVariant& v) 
   plan.cluster_m = v.cluster;
   plan.tile_k = v.step_bytes / 2;
   plan.stages = v.stages;
+  plan.clipped = draw.below(2) == 0;
   const auto splits = own_gemm_splits();
   plan.splits = splits[static_cast<std::size_t>(draw.below(static_cast<std::int64_t>(splits.size())))];
   if (draw.below(4) == 0) plan.splits = 0;
@@ -74,7 +75,7 @@ Check check_gradient(GradientDraw& draw, bool of_weights, const GemmVariant& v) 
   Check c{of_weights ? "gemm wgrad" : "gemm dgrad",
           "M=" + text(g.m) + ";N=" + text(g.n) + ";K=" + text(g.k) + ";batch=" + text(g.batch) +
               ";tile=" + text(v.rows) + "x" + text(v.cols) + ";cluster=" + text(v.cluster) +
-              ";splits=" + text(plan.splits) + (g.accumulate ? ";accumulate" : ""),
+              ";splits=" + text(plan.splits) + (plan.clipped ? ";clipped" : "") + (g.accumulate ? ";accumulate" : ""),
           0, of_weights ? 1.0 / 4096 : 1.0 / 256, ""};
   if (const char* refusal = gemm_refusal(g, plan); *refusal != '\0') {
     c.fault = refusal;

@@ -13,6 +13,7 @@ TEST(PlanText, GemmPlansComeBackAsTheyWere) {
     for (const std::int64_t cluster : {1, 2}) {
       for (const GemmEngine engine : {GemmEngine::wgmma, GemmEngine::mma_sync}) {
         p.swapped = swapped, p.cluster_m = cluster, p.splits = 3 * cluster, p.engine = engine;
+        p.clipped = swapped && engine == GemmEngine::wgmma;
         EXPECT_EQ(parse_gemm_plan(plan_text(p)), p) << plan_text(p);
       }
     }
@@ -44,6 +45,7 @@ TEST(PlanText, APlanOfMmaSyncSaysSo) {
 TEST(PlanText, OtherTextsAreNoPlans) {
   for (const char* text : {"", "ctas=666 threads=256", "tile=128x256x64", "tile=128x256x64 stages=4 splits=1",
                            "tile=128x256x64 stages=4 splits=1 wgmma ", "tile=-1x256x64 stages=4 splits=1 wgmma",
+                           "tile=128x256x64 stages=4 splits=1 clipped mma",
                            "tile=128x99999999999999999999x64 stages=4 splits=1 wgmma", "algo 13 tile 128x256"}) {
     EXPECT_FALSE(parse_gemm_plan(text)) << text;
     EXPECT_FALSE(parse_attention_plan(text)) << text;

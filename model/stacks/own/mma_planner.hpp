@@ -17,6 +17,8 @@ class MmaPlanner {
 
   TileCosts costs(const GemmVariant& v, bool swapped) const {
     TileCosts e = own_costs(c, v, swapped);
+    // as many CTAs as the kernel leaves registers for, or fewer: their rings beside each other are more than SMs of 100 KB have
+    e.resident = std::clamp(std::floor(c.smem / (e.stages * e.stage_bytes)), 1.0, e.resident);
     const double reads = fragments_clk(e);
     e.smem_clk = reads + e.stage_bytes / c.smem_port;
     // The warps of a CTA go in step: copies, fragments, products and barrier come one after the other. Two warps a quarter
@@ -57,7 +59,7 @@ class MmaPlanner {
     const double piece = piece_of(e);
     Demand d = own_demand(c, t, split, traffic, again(piece));
     d.dealt_once = true;
-    d.chain_clk = std::max(e.chain_clk, spilled_clk(e));
+    d.chain_clk = e.chain_clk;
     constexpr double kLine = 128;
     if (piece < kLine && t.k_steps > 1) d.dram_share = c.family.half_lines;
     // all CTAs ask for their first step at once
@@ -152,15 +154,6 @@ class MmaPlanner {
   bool in_pieces() const {
     constexpr double kUnit = 16;
     return std::fmod(c.task.k * c.task.input_bytes, kUnit) != 0;
-  }
-
-  /// Pieces need addresses in registers, of which three CTAs of the tile of 128 x 64 leave 168 a thread: the compiler lays 136
-  /// bytes of each thread aside (ptxas), 52 KiB of three CTAs beside rings that take all but some 28 KiB of the first cache, so that each of the 48
-  /// copies of a step waits for L2 to give its address back. 9200 clocks a step, one CTA an SM or three (sweeps on an H200, K = 510
-  /// to 2046, 2026-11-24).
-  double spilled_clk(const TileCosts& e) const {
-    constexpr double kStepClk = 9200, kTile = 128 * 64;
-    return in_pieces() && e.tile_m * e.tile_n == kTile ? kStepClk : 0;
   }
 
   /// Rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K: single elements through

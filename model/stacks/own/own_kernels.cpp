@@ -41,13 +41,13 @@ bool gradient_strides(const Gemm& s) {
 /// A tensor map's strides are whole 16-byte units.
 bool tma_takes(const Gemm& s) {
   constexpr std::int64_t kUnit = 16, kOutputBytes = 2;
-  const std::int64_t input_bytes = s.precision.input == DType::bf16 ? 2 : 1;
+  const std::int64_t input_bytes = s.precision.input == DType::fp8 ? 1 : 2;
   return s.k * input_bytes % kUnit == 0 && s.n * kOutputBytes % kUnit == 0;
 }
 
-/// Whether the ring of one CTA, times the co-resident ones, is in the SM.
+/// Whether the ring of one CTA is in the SM.
 bool ring_fits(const GemmVariant& v, const Rates& m) {
-  const double ring = static_cast<double>((v.rows + v.cols) * v.step_bytes * v.stages * v.ctas_per_sm);
+  const double ring = static_cast<double>((v.rows + v.cols) * v.step_bytes * v.stages);
   return ring * units::B <= m.gpu.sm.smem;
 }
 

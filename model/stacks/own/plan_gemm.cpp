@@ -20,7 +20,8 @@ using namespace own_gemm;
 class WgmmaPlanner {
  public:
   static constexpr GemmEngine kEngine = GemmEngine::wgmma;
-  explicit WgmmaPlanner(const Context& context) : c(context) {}
+  /// `clips`: whether last tiles ask for their own rows alone (GemmPlan::clipped).
+  explicit WgmmaPlanner(const Context& context, bool clips = true) : c(context), clips_(clips) {}
 
   TileCosts costs(const GemmVariant& v, bool swapped) const {
     TileCosts e = own_costs(c, v, swapped);
@@ -39,6 +40,7 @@ class WgmmaPlanner {
   }
 
   void adapt(TileLayout& t) const {
+    t.l2_bytes = row_bytes(t) + col_bytes(t);
     ask_l2(t, c, true);
     look_up(t);
     fill_rows(t);
@@ -76,9 +78,26 @@ class WgmmaPlanner {
     return d;
   }
 
-  GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
+  GemmPlan plan(const TileLayout& t, const WorkSplit& split) const {
+    GemmPlan plan = own_plan(t, split, kEngine);
+    const bool even = t.tiles_m * t.costs->tile_m == c.task.m && t.tiles_n * t.costs->tile_n == c.task.n;
+    plan.clipped = clips_ && !even;
+    return plan;
+  }
 
  private:
+  /// Bytes that a step of a whole tile asks for, on either side.
+  double row_bytes(const TileLayout& t) const {
+    const TileCosts& e = *t.costs;
+    return e.row_side() * asked(e.swapped ? c.task.n : c.task.m, e.swapped ? e.tile_n : e.tile_m);
+  }
+  double col_bytes(const TileLayout& t) const {
+    const TileCosts& e = *t.costs;
+    return e.col_side() * asked(e.swapped ? c.task.m : c.task.n, e.swapped ? e.tile_m : e.tile_n);
+  }
+  /// The share of a box that is asked for, of an operand that has fewer rows than it.
+  double asked(double size, double tile) const { return clips_ ? std::min(1.0, size / tile) : 1; }
+
   /// Bytes of the operands that cross the DRAM interface; the band is the kernel's (gemm_sm90_launch.cu).
   double walked(const TileLayout& t, const WorkSplit& split) const {
     const TileCosts& e = *t.costs;
@@ -131,14 +150,14 @@ class WgmmaPlanner {
     const TileCosts& e = *t.costs;
     const double row_tiles = e.swapped ? t.tiles_n : t.tiles_m;
     const double row_operand = e.swapped ? c.w_bytes : c.a_bytes, col_operand = e.swapped ? c.a_bytes : c.w_bytes;
-    t.lookups = e.row_side() + e.col_side() / e.cluster;  // fetched once for a cluster
+    t.lookups = row_bytes(t) + col_bytes(t) / e.cluster;  // fetched once for a cluster
     if (!c.starts.whole_sectors) {
       t.lookups *= c.starts.lines;
       return;
     }
     const bool drift = row_operand > c.rates.l2_capacity.in(units::B) && row_operand > 2 * col_operand;
-    if (row_tiles < 2) t.lookups -= t.tiles >= 2 ? 0.5 * e.row_side() : 0;
-    else if (!drift && e.cluster <= 1) t.lookups -= 0.5 * e.col_side();
+    if (row_tiles < 2) t.lookups -= t.tiles >= 2 ? 0.5 * row_bytes(t) : 0;
+    else if (!drift && e.cluster <= 1) t.lookups -= 0.5 * col_bytes(t);
     t.lookups *= 0.5 * (1 + c.starts.lines);  // two requests a line, but no more sectors
   }
 
@@ -147,11 +166,12 @@ class WgmmaPlanner {
   /// tiles 4 to 8. Beside another CTA they take the SM's port, as rows that are there do, and hide behind DRAM: few tokens
   /// on the column side make no difference, but tiles of 64 x 32 with 3 to 48 tokens took 310 to 210 ns a step, which are
   /// the port's 96 rows and 3.9 clocks more for each one outside (H100, 2026-11-24). And where K ends within a step, every
-  /// row of its boxes reaches beyond: 3 clocks a row of that step.
+  /// row of its boxes reaches beyond: 3 clocks a row of that step. Clipped tiles ask for none of the others.
   void fill_rows(TileLayout& t) const {
     constexpr double kPortRowClk = 3.9, kEndClk = 3;
     const TileCosts& e = *t.costs;
     if (t.k_steps * e.tile_k != c.task.k) t.edge_fill_clk += kEndClk * (e.tile_m + e.tile_n) / t.k_steps;
+    if (clips_) return;
     if (e.resident > 1) {
       const double rows = e.tile_m - c.task.m / t.tiles_m + e.tile_n - c.task.n / t.tiles_n;
       t.port_fill_clk += kPortRowClk * std::max(0.0, rows);
@@ -211,6 +231,7 @@ class WgmmaPlanner {
   }
 
   const Context& c;
+  bool clips_;
 };
 
 // --- both -----------------------------------------------------------------------------------------------------------
@@ -269,7 +290,7 @@ std::optional<GemmChoice> price_own_plan(const GemmTask& task, const GemmPlan& p
                                          std::span<const FamilyScalars> families, GemmCache& cache) {
   if (plan.engine != *task.engine) return std::nullopt;
   const Context c = context_of(task, rates, families);
-  return *task.engine == GemmEngine::wgmma ? priced(WgmmaPlanner(c), c, plan, cache)
+  return *task.engine == GemmEngine::wgmma ? priced(WgmmaPlanner(c, plan.clipped), c, plan, cache)
                                            : priced(MmaPlanner(c), c, plan, cache);
 }
 

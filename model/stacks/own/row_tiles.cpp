@@ -70,7 +70,7 @@ RowKernel row_tile_kernel(const On& on, const Rowwise& s, const RowChoice& chose
   const double steps = 5 + (cluster ? std::ceil(chosen.choice.cluster * row_warps / kRowWarp) + 5 : log2_up(row_warps));
   k.chain_clk = steps * (c.waits.shuffle_clk + (s.kind == RowwiseKind::softmax ? c.waits.exponentials_clk : 0)) +
                 (row_warps > 1 ? c.waits.barrier_clk : 0);
-  if (cluster) k.l2_trips += 1;  // every other CTA's shared memory, about as far
+  if (cluster) k.l2_trips += reduces ? 1 : 2;  // every other CTA's shared memory, about as far
   // gamma and beta come after the reduction, as few at a time as registers are left
   if (norm && chosen.menu != RowMenu::few) k.l2_trips += h.vecs > 4 ? h.vecs : 2;
   return k;

@@ -87,13 +87,13 @@ RC_GTEST_PROP(OwnKernels, EveryGemmPlanIsInTheMenu, ()) {
       const auto bytes = static_cast<double>(plan.tile_k) * bits(shape->precision.input) / 8;
       return v.rows == rows && v.cols == cols && static_cast<double>(v.step_bytes) == bytes &&
              v.stages == plan.stages && v.cluster == plan.cluster_m * plan.cluster_n &&
-             v.ctas_per_sm == p.launches[0].demand.plan.ctas_per_sm;
+             v.ctas_per_sm >= p.launches[0].demand.plan.ctas_per_sm;
     });
     RC_ASSERT(compiled != menu.end());
     const auto splits = own_gemm_splits();
     RC_ASSERT(plan.splits == 0 || std::find(splits.begin(), splits.end(), plan.splits) != splits.end());
     RC_ASSERT(plan.splits * plan.tile_k < shape->k + plan.tile_k);  // no split without a step
-    const double slots = m.rates().sm_count * static_cast<double>(compiled->ctas_per_sm);
+    const double slots = m.rates().sm_count * static_cast<double>(p.launches[0].demand.plan.ctas_per_sm);
     if (plan.splits == 0) RC_ASSERT(static_cast<double>(p.launches[0].demand.plan.ctas) <= slots);
     RC_ASSERT(p.launch_count == (*engine == GemmEngine::mma_sync && plan.splits > 1 ? 2 : 1));
     GemmCache cache;
@@ -332,24 +332,15 @@ TEST_F(OnHopper, RowsThatAreNotThereTakeThePort) {
   EXPECT_DOUBLE_EQ(demand(3).edge_fill_clk, 0);
 }
 
-/// Rows that come in pieces take the tile of 128 x 64 its registers: a step of it is 9200 clocks. Tiles beside it don't care.
-TEST_F(OnHopper, PiecesSpillTheTileOf128By64) {
+/// Rows of an even number of elements come in pairs: 192 rows of 128 bytes are 192 instructions of a warp, 7.6 clocks each.
+TEST_F(OnHopper, PairsOfTheTileOf128By64ByHand) {
   const auto m = toy_machine(toy_gpu(), calibration(), KernelSet::own);
-  GemmPlan plan;
-  plan.tile_m = 64;
-  plan.tile_n = 128;
-  plan.tile_k = 64;
-  plan.stages = 3;
-  plan.swapped = true;
-  plan.engine = GemmEngine::mma_sync;
-  const auto chain = [&](std::int64_t k) {
-    return predict(Gemm{64, 1280, k, 1, {}, false}, m, PredictOptions{.gemm_plan = &plan}).launches[0].demand.chain_clk;
+  const auto plan = parse_gemm_plan("tile=64x128x64 stages=3 splits=1 swapped mma");
+  const auto demand = [&](std::int64_t k) {
+    return predict(Gemm{64, 1280, k, 1, {}, false}, m, PredictOptions{.gemm_plan = &*plan}).launches[0].demand;
   };
-  EXPECT_LT(chain(6400), 3000);
-  EXPECT_DOUBLE_EQ(chain(6402), 9200);
-  plan.tile_n = 64;
-  plan.stages = 4;
-  EXPECT_LT(chain(6402), 3000);
+  EXPECT_DOUBLE_EQ(demand(6400).pieces_clk, 0);
+  EXPECT_NEAR(demand(6402).pieces_clk, 192 * 7.6, 1e-9);
 }
 
 /// The reduction of six parts of 64 x 1022: 64 CTAs of 1024 elements, four loads together and two more, 240 instructions of each of
@@ -420,16 +411,53 @@ TEST_F(OnHopper, APersistentGridPaysItsEndsOnce) {
 /// the requests merge, and in whole tiles there are none.
 TEST(OwnKernels, RowsOutsideQueueWhereTilesAreManyAndSomeAreEdges) {
   const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
-  const auto outside_clk = [&](std::int64_t tokens, std::int64_t columns) {
+  const auto outside_clk = [&](std::int64_t tokens, std::int64_t columns, const std::string& clipped = "") {
     const Gemm shape{tokens, columns, 4096, 1, *parse_precision("bf16"), false};
     GemmCache cache;
-    const auto plan = parse_gemm_plan("tile=128x128x64 stages=6 splits=1 wgmma");
+    const auto plan = parse_gemm_plan("tile=128x128x64 stages=6 splits=1" + clipped + " wgmma");
     const auto choice = price_own_plan(task_of(shape, m), *plan, m.rates(), families_of(m, "own"), cache);
     return choice ? choice->main.outside_clk : -1;
   };
   EXPECT_DOUBLE_EQ(outside_clk(129, 16384), 127.0 / 2 / 10.5);
   EXPECT_DOUBLE_EQ(outside_clk(256, 16384), 0);
   EXPECT_DOUBLE_EQ(outside_clk(129, 4096), 0);
+  EXPECT_DOUBLE_EQ(outside_clk(129, 16384, " clipped"), 0);
+}
+
+/// A plan says that last tiles are clipped where there are any, and the planner always clips them: it is never slower.
+TEST(OwnKernels, LastTilesAskForTheirOwnRows) {
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
+  for (const std::int64_t tokens : {1, 16, 129, 257, 512, 4096}) {
+    const Gemm shape{tokens, 16384, 4096, 1, {}, false};
+    const OpPrediction p = predict(shape, m);
+    const GemmPlan& plan = p.gemm_plan;
+    EXPECT_EQ(plan.clipped, tokens % plan.tile_m != 0 || 16384 % plan.tile_n != 0) << tokens;
+    if (!plan.clipped) continue;
+    GemmPlan whole = plan;
+    whole.clipped = false;
+    const OpPrediction other = predict(shape, m, PredictOptions{.gemm_plan = &whole});
+    EXPECT_EQ(other.gemm_plan, whole);
+    EXPECT_LE(p.time, other.time) << tokens;
+  }
+}
+
+/// An SM of 100 KB holds one ring of the tiles of which larger SMs hold two or three, and the product of few rows still takes a
+/// narrow one.
+TEST(OwnKernels, CardsOfSmallSharedMemoryHaveEveryTileOfMmaSync) {
+  const auto m = make_machine(load_gpu("l40s"), MachineOptions{"own"});
+  const OpPrediction few = predict(Gemm{16, 4096, 4096, 1, {}, false}, m);
+  const OpPrediction many = predict(Gemm{4096, 4096, 4096, 1, {}, false}, m);
+  EXPECT_EQ(few.gemm_plan.engine, GemmEngine::mma_sync);
+  EXPECT_LT(few.gemm_plan.tile_m * few.gemm_plan.tile_n, many.gemm_plan.tile_m * many.gemm_plan.tile_n);
+}
+
+/// Rows of 16-bit elements are whole units of a tensor map from multiples of 8 on, in either type.
+TEST(OwnKernels, ProductsInFp16TakeTheWgmmaKernelAsThoseInBf16Do) {
+  const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
+  for (const char* type : {"bf16", "fp16"}) {
+    const Gemm shape{72, 20000, 3688, 1, *parse_precision(type), false};
+    EXPECT_EQ(predict(shape, m).gemm_plan.engine, GemmEngine::wgmma) << type;
+  }
 }
 
 }  // namespace
