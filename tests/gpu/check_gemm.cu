@@ -1,4 +1,5 @@
-// Operands are windows at random places of one pool of random normal values, so that hundreds of shapes take seconds.
+// Operands are windows at random places of two pools of random normal values, so that hundreds of shapes take seconds.
+// One pool for both would let windows overlap, and a row of x times itself is a sum of squares, which no bound here holds.
 // Every element of y must have been written and none behind it; a random sample of them is held against fp64.
 #include "tests/gpu/check_gemm.hpp"
 
@@ -67,6 +68,12 @@ class Pool {
   DeviceBuffer device_;
 };
 
+template <class T>
+struct Operands {
+  explicit Operands(Random& random) : x(random), w(random) {}
+  Pool<T> x, w;
+};
+
 struct Outputs {
   DeviceBuffer y{(kResult + kGuard) * sizeof(__nv_bfloat16)}, workspace{kWorkspace};
   std::vector<unsigned short> raw = std::vector<unsigned short>(kResult + kGuard);
@@ -118,7 +125,7 @@ double allowed_error(int n, bool fp8) {
 
 /// Sampled elements of y against scale * x W^T in fp64.
 template <class T>
-void compare(const Gemm& g, const Pool<T>& pool, std::int64_t x0, std::int64_t w0, double scale, Random& random,
+void compare(const Gemm& g, const Operands<T>& operands, std::int64_t x0, std::int64_t w0, double scale, Random& random,
              const std::vector<unsigned short>& raw, Check& check) {
   const checking::Stored16 as{g.precision.output};
   double difference = 0, size = 0;
@@ -126,8 +133,8 @@ void compare(const Gemm& g, const Pool<T>& pool, std::int64_t x0, std::int64_t w
   const int samples = static_cast<int>(std::min<std::int64_t>(all, kSamples));
   for (int i = 0; i < samples; ++i) {
     const std::int64_t at = all <= kSamples ? i : random.below(all);
-    const float* x = pool.host(x0 + at / g.n * g.k);
-    const float* w = pool.host(w0 + (at / (g.m * g.n) * g.n + at % g.n) * g.k);
+    const float* x = operands.x.host(x0 + at / g.n * g.k);
+    const float* w = operands.w.host(w0 + (at / (g.m * g.n) * g.n + at % g.n) * g.k);
     double want = 0;
     for (std::int64_t k = 0; k < g.k; ++k) want += static_cast<double>(x[k]) * static_cast<double>(w[k]);
     want *= scale;
@@ -146,7 +153,7 @@ void compare(const Gemm& g, const Pool<T>& pool, std::int64_t x0, std::int64_t w
 }
 
 template <class T>
-Check check_one(const Gemm& g, const GemmPlan& plan, const Pool<T>& pool, Random& random, Outputs& out) {
+Check check_one(const Gemm& g, const GemmPlan& plan, const Operands<T>& operands, Random& random, Outputs& out) {
   Check check{"gemm", words(g, plan), 0, 0, ""};
   const auto window = [&](std::int64_t elements) { return random.below((kPool - elements) / kWindow) * kWindow; };
   const std::int64_t x0 = window(g.batch * g.m * g.k), w0 = window(g.batch * g.n * g.k), all = g.batch * g.m * g.n;
@@ -159,7 +166,8 @@ Check check_one(const Gemm& g, const GemmPlan& plan, const Pool<T>& pool, Random
   PLUMBLINE_CUDA_CHECK(cudaMemset(out.workspace.as(), 0xff, std::max<std::size_t>(gemm_workspace_bytes(g, plan), 16)));
   for (int launch = 0; launch < 2; ++launch) {
     PLUMBLINE_CUDA_CHECK(cudaMemset(out.y.as(), 0xff, static_cast<std::size_t>(all + kGuard) * 2));
-    launch_gemm(g, plan, {pool.device(x0), pool.device(w0), out.y.as(), out.workspace.as(), scale}, nullptr);
+    launch_gemm(g, plan, {operands.x.device(x0), operands.w.device(w0), out.y.as(), out.workspace.as(), scale},
+                nullptr);
   }
   PLUMBLINE_CUDA_CHECK(
       cudaMemcpy(out.raw.data(), out.y.as(), static_cast<std::size_t>(all + kGuard) * 2, cudaMemcpyDeviceToHost));
@@ -168,19 +176,19 @@ Check check_one(const Gemm& g, const GemmPlan& plan, const Pool<T>& pool, Random
   if (std::any_of(end, end + kGuard, [](unsigned short v) { return v != kPoison; })) {
     check.fault = "wrote past the end";
   }
-  compare(g, pool, x0, w0, static_cast<double>(scale), random, out.raw, check);
+  compare(g, operands, x0, w0, static_cast<double>(scale), random, out.raw, check);
   return check;
 }
 
 template <class T>
 void check_type(DType math, Random& random, int shapes, Outputs& outputs, std::vector<Check>& checks) {
-  const Pool<T> pool(random);
+  const Operands<T> operands(random);
   const auto menu = own_gemm_menu(GemmEngine::wgmma, math);
   for (int done = 0, turn = 0; done < shapes; ++turn) {
     const Gemm g = random_shape(random, math);
     const GemmPlan plan = random_plan(random, g, menu[static_cast<std::size_t>(turn) % menu.size()]);
     if (*gemm_refusal(g, plan) != '\0') continue;  // more splits than steps
-    checks.push_back(check_one(g, plan, pool, random, outputs));
+    checks.push_back(check_one(g, plan, operands, random, outputs));
     ++done;
   }
 }
