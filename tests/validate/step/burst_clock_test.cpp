@@ -58,8 +58,8 @@ TEST(StepBurst, OfShortStepsEndsBeforeTheRegulatorActs) {
 /// Bursts of prompts, of one H200 and of two: 6 to 12 % too fast in the median while all were priced at the boost clock.
 TEST(StepBurst, PromptsAreHeldDownAsTheyWere) {
   std::vector<double> errors;
-  for (const char* name : {"steps", "steps.second_card", "steps.fp16", "steps.types", "steps.tp2", "steps.tp2.second",
-                           "steps.tp2.third"}) {
+  for (const char* name : {"steps", "steps.second_card", "steps.third_card", "steps.fp16", "steps.types", "steps.tp2",
+                           "steps.tp2.second", "steps.tp2.third"}) {
     const std::string file = data_folder() + "/measurements/h200/" + name + ".json";
     for (const StepRow& row :
          compare_steps(parse_step_recording(read_text_file(file), file), MachineKey{"h200_sxm"}).rows) {

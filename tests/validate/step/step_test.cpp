@@ -197,7 +197,7 @@ TEST(WholeStepReport, SaysWhatCouldNotBeMeasured) {
 }
 
 /// The recorded steps, replayed: a change of the model may not make them worse. Lower the ceilings when it gets better.
-/// The first card's memory drew 8 % more than those of other sessions; energies lie between.
+/// At the same work the first and the third card draw 8 and 14 % more than the second; energies lie between.
 TEST(StepGate, RecordedStepsAreNotPredictedWorseThanAllowed) {
   struct Ceiling {
     const char* file;
@@ -207,7 +207,9 @@ TEST(StepGate, RecordedStepsAreNotPredictedWorseThanAllowed) {
   for (const Ceiling& ceiling :
        {Ceiling{"steps.json", Phase::decode, 0.022, 0.06}, Ceiling{"steps.json", Phase::prefill, 0.04, 0.03},
         Ceiling{"steps.second_card.json", Phase::decode, 0.013, 0.04},
-        Ceiling{"steps.second_card.json", Phase::prefill, 0.033, 0.03}}) {
+        Ceiling{"steps.second_card.json", Phase::prefill, 0.033, 0.03},
+        Ceiling{"steps.third_card.json", Phase::decode, 0.022, 0.105},
+        Ceiling{"steps.third_card.json", Phase::prefill, 0.022, 0.027}}) {
     const std::string file = data_folder() + "/measurements/h200/" + ceiling.file;
     const WholeStepReport report = compare_steps(parse_step_recording(read_text_file(file), file), {"h200_sxm"});
     std::vector<double> time, energy;
