@@ -74,8 +74,8 @@ TEST(PagedWalk, GoesThroughTheSequences) {
   EXPECT_DOUBLE_EQ(waits(993), 33);
 }
 
-/// Of 64 KiB of 16 bits half is copied where half of the rows hold keys: (32 + 84) of (64 + 84) KiB. Of 32 KiB of 8 bits a third is
-/// taken whole: (32 x (1 + 2 x 1/4) / 3 + 6) of (32 + 6).
+/// Of 64 KiB of 16 bits half is copied where half of the rows hold keys: (32 + 84) of (64 + 84) KiB. Of 32 KiB of 8 bits a
+/// third is taken whole: (32 x (1 + 2 x 1/4) / 3 + 6) of (32 + 6).
 TEST(PagedChain, CopiesRowsThatHoldKeys) {
   EXPECT_DOUBLE_EQ(paged_chain_clk(128, 128, 128, false, 1480), 1480);
   EXPECT_DOUBLE_EQ(paged_chain_clk(128, 128, 128, false, 1480, 0.5), 1160);
@@ -84,6 +84,9 @@ TEST(PagedChain, CopiesRowsThatHoldKeys) {
 }
 
 TEST(PagedBlocks, BeginAtTheFirstKeyOfAWindow) {
+  EXPECT_EQ(keys_seen(1023, 0), 1024);
+  EXPECT_EQ(keys_seen(1023, 128), 128);
+  EXPECT_EQ(keys_seen(127, 128), 128) << "all are in the window";
   EXPECT_EQ(visible_blocks(1023, 0, 160), 7);    // 1024 keys
   EXPECT_EQ(visible_blocks(1023, 128, 160), 1);  // two, if they began at multiples of 160
   EXPECT_EQ(visible_blocks(100, 128, 160), 1) << "a window that hides nothing";

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "arch/error.hpp"
 #include "ops/memory/memory.hpp"
@@ -30,7 +31,7 @@ std::int64_t executions(const Graph& g, const std::string& name, bool computed_a
   return count;
 }
 
-/// Megatron's recompute_method block: the first layers run forward once more, gradients of all are made as before.
+/// Megatron's recompute_method block: the first layers run forward once more, gradients of all are made once.
 TEST(LowerRecompute, FirstLayersAloneRunAgain) {
   const Llm m = llama_8b();
   const Graph five = lower(m, again(5)), all = lower(m, again(0)), none = lower(m, again(0, Recompute::none));
@@ -50,6 +51,19 @@ TEST(LowerRecompute, FirstLayersKeepTheirInputAlone) {
   EXPECT_DOUBLE_EQ(kept(again(5)), 27 * layer + 5 * input + head);
   EXPECT_DOUBLE_EQ(kept(again(32)), layer + 32 * input + head);
   EXPECT_DOUBLE_EQ(kept(again(32)), kept(again(0)));
+}
+
+/// Three of 61 layers have no experts: the first four are those and one that has.
+TEST(LowerRecompute, FirstLayersOfSeveralKindsAreCountedByKind) {
+  const Llm m = deepseek_v3();
+  EXPECT_EQ(lowering::layers_by_kind(m.main(), {0, 2}), (std::vector<std::int64_t>{2, 0}));
+  EXPECT_EQ(lowering::layers_by_kind(m.main(), {0, 4}), (std::vector<std::int64_t>{3, 1}));
+  Workload w = again(4);
+  w.parallel.expert = w.parallel.data = 8;
+  w.batch = 32;
+  const Graph g = lower(m, w);
+  EXPECT_EQ(executions(g, "o_proj.recompute", true), 4);
+  EXPECT_EQ(executions(g, "router.recompute", true), 1);
 }
 
 TEST(LowerRecompute, RefusalsNameTheRule) {
