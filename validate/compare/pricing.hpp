@@ -42,7 +42,8 @@ std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const st
 
 /// A row's operator as its table's collector called it. Experts: `vllm_fused_moe` is fused_experts(), whose caller has chosen
 /// experts (collector/vllm/collect_moe.py). Rows that rounding a power law left over went to the experts liked most in the
-/// tables of TensorRT-LLM 1.0 (power_law_logits_v3()); that vLLM 0.14's gave them to those without any is read off training rows.
+/// tables of TensorRT-LLM 1.0 (power_law_logits_v3()); that vLLM 0.14's gave them to those with fewest is read off training
+/// rows.
 Op as_called(const Measurement& row);
 
 /// A row's operator priced as it was timed: by its protocol, its caches and the plan that ran, where the row knows them
