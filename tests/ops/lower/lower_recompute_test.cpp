@@ -71,9 +71,19 @@ TEST(LowerRecompute, RefusalsNameTheRule) {
   EXPECT_THAT(refused(again(33)), HasSubstr("expected at most the model's 32"));
   EXPECT_THAT(refused(again(5, Recompute::none)), HasSubstr("expected it with recompute full"));
   EXPECT_EQ(refused(again(5)), "(accepted)");
-  Workload staged = again(5);
+  const auto not_modelled = [](const Workload& w) -> std::string {
+    try {
+      lowering::refuse_plan(llama_8b(), w);
+    } catch (const NotModelled& e) {
+      return e.what();
+    }
+    return "(accepted)";
+  };
+  Workload staged = again(5), eager = again(5);
   staged.parallel.pipeline = 2;
-  EXPECT_THROW(refused(staged), NotModelled);
+  EXPECT_THAT(not_modelled(staged), HasSubstr("recompute-layers 5: not modelled in a pipeline"));
+  train_eagerly(eager);
+  EXPECT_THAT(not_modelled(eager), HasSubstr("recompute-layers 5: of stacks that fuse alone"));
 }
 
 /// A byte in place of two of each row that an expert's product reads.
