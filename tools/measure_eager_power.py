@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""What kernels of eager training draw, each by itself: PyTorch's operators in a loop behind one another on one GPU, and the board's
-energy counter between two of its movements (tools/energy_edges.py). One JSON object a line: `case`, `us` a call (CUDA events), `watts`,
-`clocks_MHz`, `celsius`, `kernels` (of one call, by the profiler). With `waits` a loop's calls come one by one with the host asleep between them.
+"""What kernels of eager training draw, each by itself: PyTorch's operators in a loop behind one another on one GPU, and the
+board's energy counter between two of its movements (tools/energy_edges.py). One JSON object a line: `case`, `us` a call (CUDA
+events), `watts`, `clocks_MHz`, `celsius`, `kernels` (of one call, by the profiler). Of cases `waits` calls come one by one, the
+host at no work of the GPU's between them.
 
-usage: measure_eager_power.py OUT.jsonl [SECONDS] [--only TEXT]      needs PyTorch and NVML; energy_edges.py, nvml_board.py lie beside it
+    tools/measure_eager_power.py OUT.jsonl [SECONDS] [--only TEXT]
+
+Needs PyTorch and NVML; energy_edges.py and nvml_board.py lie beside it.
 """
 import json
 import sys
@@ -161,7 +164,7 @@ def measured(call, seconds, board, edges):
 
 
 def waits(seconds, board, edges):
-    """Small launches with the host asleep between them, by their pace: what a GPU draws that waits for its host."""
+    """Small launches with pauses of the host between them, by their pace: what a GPU draws that waits for its host."""
     small = normal(4096)
     for pause in (0, 20e-6, 100e-6, 1e-3):
         def call(pause=pause):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """FlashAttention-2's kernel over pages where SMs hold one of its CTAs: the scalars of the card whose SMs hold two, and the wait of a
-step that was fitted on the card whose SMs hold one. And what stands in for decode by other kernels, which the card does not run:
-the kernel's start, and a launch as its merge's.
+step that was fitted on the card whose SMs hold one. And what stands in for decode by other kernels, which the card does not
+run: the kernel's start, and a launch as its merge's.
 
 usage: share_small.py FITTED.json CALIBRATION.json
 """

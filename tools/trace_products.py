@@ -7,11 +7,12 @@ shared memory and times, by PyTorch's profiler. The cases are made as tools/trac
     ncu --profile-from-start off --nvtx --clock-control none --csv --page raw --log-file LOG --metrics METRICS \\
         python3 tools/trace_products.py --cases CASES.jsonl --count
 
---list: the cases of a draw (first, second), one JSON object a line. `set` says what for: `train` (sizes that the project's rule holds out are drawn
-again), `heldout` (drawn by another seed; all of them are held out), `sweep` (training too: one to four turns of the SMs at six
-depths, from a cold L2 and from a warm one; of the first draw alone). --count: one call of each case, marked by its line, for the profiler. FOLDER/products.jsonl: each case with its launches.
-Each case runs REPEATS times; before each, 256 MiB are read (trace_operators.sweep). Cases share a profile in groups, of which
-a run begins and ends with a marker. Values are normal, the seed is fixed.
+--list: the cases of a draw (first, second), one JSON object a line. `set` says what for: `train` (sizes that the project's rule
+holds out are drawn again), `heldout` (drawn by another seed; all of them are held out), `sweep` (training too: one to four
+turns of the SMs at six depths, from a cold L2 and from a warm one; of the first draw alone). --count: one call of each case,
+marked by its line, for the profiler. FOLDER/products.jsonl: each case with its launches. Each case runs REPEATS times; before
+each, 256 MiB are read (trace_operators.sweep). Cases share a profile in groups, of which a run begins and ends with a marker.
+Values are normal, the seed is fixed.
 """
 import argparse
 import json

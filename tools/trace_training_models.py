@@ -1,4 +1,4 @@
-"""Models of tools/trace_training.py: name, config file of data/models, and layers that are kept."""
+"""What tools/trace_training.py trains: models, and the points that it records on one GPU and on two where it is given no others."""
 
 # name: (config file, layers kept). Layers are cut so that a trace stays readable; widths stay.
 MODELS = {
@@ -47,3 +47,32 @@ MODELS = {
     "aya-23-8b": ("aya-23-8b.json", 3),
     "qwen1.5-moe-a2.7b": ("qwen1.5-moe-a2.7b.json", 3),
 }
+
+
+def at(model, batch, tokens, **flags):
+    return {"model": model, "batch": batch, "tokens": tokens, "optimizer": "foreach", "clip": False, "recompute": False,
+            "attention": "sdpa", "autocast": False, **flags}
+
+
+ONE = [
+    at("llama-3.2-1b", 4, 1024), at("llama-3.2-1b", 1, 2048), at("llama-3.2-1b", 8, 1024),
+    at("llama-3.2-1b", 4, 1024, optimizer="fused", clip=True), at("llama-3.2-1b", 1, 8192),
+    at("llama-3.2-1b", 4, 1024, recompute=True), at("llama-3.2-1b", 3, 700), at("llama-3.2-1b", 2, 4096),
+    at("llama-3.2-1b", 4, 1024, autocast=True),
+    at("gpt2-xl", 4, 1024), at("gpt2-xl", 16, 512, clip=True),
+    at("bert-large-uncased", 16, 512), at("bert-large-uncased", 32, 128),
+    at("qwen3-8b", 2, 2048), at("qwen3-8b", 4, 2048, recompute=True), at("qwen3-8b", 1, 1024, optimizer="fused"),
+    at("llama-3.1-8b", 2, 2048), at("llama-3.1-8b", 1, 8192), at("llama-3.1-8b", 5, 600, clip=True),
+    at("mixtral-8x7b", 2, 1024), at("mixtral-8x7b", 4, 2048),
+    at("llama-3.2-1b", 8, 512), at("llama-3.2-1b", 2, 1024, attention="eager"), at("bert-large-uncased", 48, 384),
+    at("llama-3.2-1b", 1, 8192, recompute=True, clip=True), at("llama-3.1-8b", 8, 1024), at("llama-3.2-1b", 1, 512),
+]
+TWO = [
+    at("llama-3.2-1b", 4, 1024, spread="ddp"), at("llama-3.2-1b", 4, 1024, spread="fsdp"),
+    at("llama-3.2-1b", 4, 1024, spread="fsdp", keep=True), at("llama-3.2-1b", 4, 1024, spread="ddp", view=True),
+    at("llama-3.2-1b", 8, 1024, spread="ddp"), at("llama-3.2-1b", 8, 1024, spread="fsdp"),
+    at("llama-3.1-8b", 2, 2048, spread="ddp"), at("llama-3.1-8b", 2, 2048, spread="fsdp"),
+    at("llama-3.2-1b", 1, 2048, spread="ddp"), at("llama-3.2-1b", 1, 2048, spread="fsdp"),
+    at("llama-3.1-8b", 4, 2048, spread="ddp"), at("llama-3.1-8b", 4, 2048, spread="fsdp", keep=True),
+    at("llama-3.2-1b", 4, 1024, spread="none"),
+]

@@ -129,8 +129,9 @@ bool travels_beside(const Graph& graph, const Node& node) {
 }
 
 /// Of a call in training: one of the forward pass goes through Python's modules, one of the backward pass through autograd's
-/// threads alone, and takes the host 1/1.2 of it (median of 35 iterations whose phases were timed on the host, and of 73
-/// under the profiler); of the backward pass there are twice as many.
+/// threads alone, and takes the host 1/1.2 of it (median of 35 iterations whose phases were timed on the host, `issue_us` of
+/// data/measurements/h200/pytorch_training's third and two.third, and of 73 under the profiler); of the backward pass there
+/// are twice as many, so that a call of both takes the mean.
 constexpr double kForwardCall = 1.125, kBackwardCall = 0.9375;
 
 Seconds each_call(const HostTime& own, bool trains) {
@@ -191,8 +192,8 @@ Done done_with_passes(const HostAndGpu& step, bool waits_in_front) {
 }
 
 /// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer; in training
-/// as the passes follow one another. An update's few calls are issued while the GPU still works on what was before it. Where the GPU is done with all of that before the host has gone through its lists of tensors, the step
-/// waits for those.
+/// as the passes follow one another. An update's few calls are issued while the GPU still works on what is before it. Where
+/// the GPU is done with all of that before the host has gone through its lists of tensors, the step waits for those.
 void wait_for_host(StepPrediction& out, const Stack& stack) {
   const HostTime& own = stack.host;
   const HostAndGpu step = host_and_gpu(out, own);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "model/bands/bands.hpp"
 #include "model/bands/step_bands.hpp"
@@ -25,59 +26,73 @@ void widen_by_borrowed_host(StepPrediction& out, const HostTime& host, const Ban
   if (out.waits_for_host) out.low = std::clamp(std::exp(-low) * out.latency, busy, out.latency);
 }
 
-}  // namespace
-
-void set_band(StepPrediction& out, const Machine& machine, const RunOptions& options, bool fused_as_stack) {
-  StepBandSum sum;
-  const Band* some = nullptr;
+/// The bands of the operators, each once for all nodes that run it; whether there is any.
+bool add_operators(StepBandSum& sum, const StepPrediction& out) {
   std::vector<Seconds> times(out.nodes.size());  // of all nodes that run an operator, at the first of them
   for (const NodePrediction& n : out.nodes) {
     times[n.first] += static_cast<double>(n.node->count) * n.waited_for() * (out.nodes[n.first].op.time + n.tax);
   }
+  bool any = false;
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     const OpPrediction& op = out.nodes[i].op;
     if (out.nodes[i].first != i || op.band == nullptr) continue;
     sum.add(op.band_class, times[i], op.band_range.low, op.band_range.middle, op.band_range.high);
-    some = op.band;
+    any = true;
   }
-  if (some == nullptr) {
-    out.low = out.high = out.latency;
-    out.whole_steps = {};
-    return;
-  }
-  const BandCorrelation& correlation = machine.bands().correlation(machine.kernels());
-  // the operators' floors: no step is faster, whatever their residuals were
+  return any;
+}
+
+/// The operators' floors: no step is faster, whatever their residuals were.
+Seconds floor_of(const StepPrediction& out) {
   Seconds floor;
   for (const NodePrediction& n : out.nodes) {
     if (n.hidden > Seconds{}) continue;
     floor += static_cast<double>(n.node->count) * std::min(n.op.time, n.op.roofline);
   }
-  out.low = sum.low(out.latency, correlation);
+  return floor;
+}
+
+/// Of a framework that launches its operators by themselves enough steps of the very kind, on a card that was measured, say
+/// more than what the operators' bands add up to: its operators are those of the same recordings.
+void hold_to_whole_steps(StepPrediction& out, const Machine& machine, const StepBands& steps) {
+  const Band* whole = out.whole_steps.band;
+  if (whole == nullptr) return;
+  const Seconds low = std::exp(whole->low) * out.latency, high = std::exp(whole->high) * out.latency;
+  const bool enough = whole->rows >= kEnoughSteps && machine.provenance() == Provenance::measured;
+  const bool alone = out.whole_steps.recorded && enough && steps.stands_apart(machine.stack().name);
+  out.low = alone ? low : std::min(out.low, low);
+  out.high = alone ? high : std::max(out.high, high);
+}
+
+}  // namespace
+
+void set_band(StepPrediction& out, const Machine& machine, const RunOptions& options, bool fused_as_stack) {
+  StepBandSum sum;
+  out.whole_steps = {};
+  if (!add_operators(sum, out)) {
+    out.low = out.high = out.latency;
+    return;
+  }
+  const BandCorrelation& correlation = machine.bands().correlation(machine.kernels());
+  const Seconds low = sum.low(out.latency, correlation);
+  out.low = low;
   out.high = sum.high(out.latency, correlation);
-  const Origin& origin = *machine.parts()->origin;
+  const auto& steps = machine.parts()->origin->steps;
   const Stack& stack = machine.stack();
   const bool as_recorded = stack.recorded && options.runtime == stack.runtime && fused_as_stack;
-  if (origin.steps) {
-    out.whole_steps = origin.steps->find(stack.name, step_kind(out), as_recorded);
+  if (steps) {
+    out.whole_steps = steps->find(stack.name, step_kind(out), as_recorded);
     if (out.whole_steps.band == nullptr && out.waits_for_host) {  // nobody recorded such steps beside their host
-      out.whole_steps = origin.steps->find(stack.name, kWaitingSteps, as_recorded);
+      out.whole_steps = steps->find(stack.name, kWaitingSteps, as_recorded);
     }
-  }
-  if (const Band* whole = out.whole_steps.band) {
-    const Seconds low = std::exp(whole->low) * out.latency, high = std::exp(whole->high) * out.latency;
-    // Of a framework that launches its operators by themselves enough steps of the very kind, on a card that was measured,
-    // say more than what the operators' bands add up to: its operators are those of the same recordings.
-    const bool enough = whole->rows >= kEnoughSteps && machine.provenance() == Provenance::measured;
-    const bool alone = out.whole_steps.recorded && enough && origin.steps->stands_apart(stack.name);
-    out.low = alone ? low : std::min(out.low, low);
-    out.high = alone ? high : std::max(out.high, high);
+    hold_to_whole_steps(out, machine, *steps);
   }
   if (out.host_ratio > 0 && !stack.host.borrowed_from.empty()) {
-    const Band* waiting = origin.steps ? origin.steps->find(stack.name, kWaitingSteps, as_recorded).band : nullptr;
+    const Band* waiting = steps ? steps->find(stack.name, kWaitingSteps, as_recorded).band : nullptr;
     const Seconds waits = out.waits_for_host ? (1 - 1 / out.host_ratio) * out.latency : Seconds{};
-    widen_by_borrowed_host(out, stack.host, waiting, std::min(sum.low(out.latency, correlation) - waits, out.latency));
+    widen_by_borrowed_host(out, stack.host, waiting, std::min(low - waits, out.latency));
   }
-  out.low = std::max(out.low, floor);
+  out.low = std::max(out.low, floor_of(out));
 }
 
 void widen_by_cards(StepPrediction& out, const Machine& machine) {

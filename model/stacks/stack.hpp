@@ -6,8 +6,13 @@
 //     "prefill_appends": true, "fusion": "typical", "runtime": "graph",
 //     "overlap": "two-batch",
 //     "collective_call": {"fixed": "4.4 us", "more_than_two": "1.9 us", "source": "..."},
-//     "host": {"each_launch": "35 us", "each_further_launch": "4 us", "each_layer": "0 us", "each_experts_layer": "0 us", "narrow_launch": "27 us", "each_step": "0 us", "each_prompt": "0 us", "each_sequence": "0 us", "source": "..."},
-//       or {"borrowed_from": "vllm-2023", "within": 2.1, "each_step": "0 us", "calls_each_hand_over": 16, "source": "..."}: launches take what they take there
+//     "host": {"each_launch": "35 us", "each_further_launch": "4 us", "each_layer": "0 us", "each_experts_layer": "0 us",
+//              "narrow_launch": "27 us", "each_step": "0 us", "each_prompt": "0 us", "each_sequence": "0 us",
+//              "each_training_launch": "32 us", "narrow_launch_of_training": "25 us", "each_sharded_unit": "90 us",
+//              "each_sharded_tensor": "9 us", "each_summed_tensor": "9 us", "each_updated_tensor": "2 us",
+//              "each_updated_shard": "9 us", "source": "..."},
+//       or {"borrowed_from": "vllm-2023", "within": 2.1, "each_step": "0 us", "calls_each_hand_over": 16, "source": "..."}:
+//       launches take what they take there
 //     "gap_in_graph": {"time": "0.35 us", "source": "..."},
 //     "token_exchange": {"sms": 20, "source": "..."},
 //     "rounds_routed_rows": true,

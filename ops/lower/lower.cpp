@@ -2,8 +2,8 @@
 //
 // Prefill reads `prompt` tokens a sequence. What that means depends on the kind of model:
 //
-// * A decoder reads the prompt, behind what the cache holds already (`cached`: chunked prefill). It computes logits of the last token of each sequence, as serving does, and a greedy
-//   choice.
+// * A decoder reads the prompt, behind what the cache holds already (`cached`: chunked prefill). It computes logits of the
+//   last token of each sequence, as serving does, and a greedy choice.
 // * An encoder (BERT) reads the prompt. It computes logits of all tokens if there is a head.
 // * In an encoder-decoder with an encoder of fixed length (Whisper: 1500 frames) the encoder runs over that length and
 //   the decoder over the prompt. Without a fixed length (T5) the encoder runs over the prompt and the decoder over its

@@ -195,7 +195,8 @@ void exchange_eagerly(Step& s, const Llm& llm, double params) {
   EagerParameters& eager = s.graph.eager;
   eager = {};
   eager.tensors = tensors_of_layers(s) + (llm.tied_embeddings ? 2 : 3);  // embedding, last norm, head
-  // transformers' decoders ask whether documents are packed, behind the embedding (masking_utils.py, find_packed_sequence_indices)
+  // transformers' decoders ask whether documents are packed, behind the embedding (masking_utils.py,
+  // find_packed_sequence_indices())
   eager.waits_in_front = llm.main().role != StackSpec::Role::encoder;
   if (copies(s.workload.parallel) == 1) return;
   eager.replicas = true;

@@ -25,7 +25,8 @@ constexpr auto kAttentionDecodeRelations = std::to_array<Relation<AttentionDecod
     {{"key 'Hq': expected a multiple of Hkv", [](const AttentionDecode& s) { return s.q_heads % s.kv_heads == 0; },
       [](AttentionDecode& s) { s.q_heads += s.kv_heads - s.q_heads % s.kv_heads; }}});
 
-/// One page-table entry for each page that holds a visible key. What `append` writes, one token's keys and values, is not counted.
+/// One page-table entry for each page that holds a visible key. What `append` writes, one token's keys and values, is not
+/// counted.
 Work work_of(const AttentionDecode& s) {
   const double batch = d(s.batch), qk = d(s.qk_dim), v = d(s.v_dim), rows = batch * d(s.q_heads);
   const std::int64_t seen = s.window > 0 ? std::min(s.window, s.context) : s.context;

@@ -41,13 +41,15 @@ constexpr auto kMoeRelations = std::to_array<Relation<Moe>>(
       [](Moe& s) { s.alpha_percent = kSteepest; }},
      {"key 'leftover': expected 0, 1 or 2", [](const Moe& s) { return s.leftover <= 2; },
       [](Moe& s) { s.leftover = 2; }},
+     {"key 'leftover': expected 'alpha_pct' above 0 beside it",
+      [](const Moe& s) { return s.leftover == 0 || s.alpha_percent > 0; }, [](Moe& s) { s.leftover = 0; }},
      {"key 'routed': expected 0 or 1", [](const Moe& s) { return s.routed <= 1; }, [](Moe& s) { s.routed = 1; }},
      {"key 'block': expected 0 or 128", [](const Moe& s) { return s.block == 0 || s.block == 128; },
       [](Moe& s) { s.block = 0; }}});
 
-/// Each value once: logits (or the experts chosen, an index and a weight of four bytes each), tokens that have an expert on this rank, weights of the experts that have a token; the result.
-/// Of the arithmetic the products, the activation (silu(gate) x up, or a squared relu) and the weighted sum of a token's
-/// rows; choosing the experts is of the router.
+/// Each value once: logits (or the experts chosen, an index and a weight of four bytes each), tokens that have an expert on
+/// this rank, weights of the experts that have a token; the result. Of the arithmetic the products, the activation
+/// (silu(gate) x up, or a squared relu) and the weighted sum of a token's rows; choosing the experts is of the router.
 Work work_of(const Moe& s) {
   const ExpertRows load = expert_rows(s);
   const double rows = load.total(), hidden = d(s.hidden), width = d(s.own_width()), mats = d(s.matrices);

@@ -215,9 +215,9 @@ void refuse_recomputed_layers(const Llm& llm, const Workload& w, const std::stri
   if (t.recomputed_layers > static_cast<std::int64_t>(layers)) {
     throw BadInput(flag + "expected at most the model's " + std::to_string(layers));
   }
-  if (t.eager || w.parallel.pipeline > 1 || llm.stacks.size() > 1) {
-    throw NotModelled(flag + "modelled of stacks that fuse, without a pipeline, and of models without further towers");
-  }
+  if (t.eager) throw NotModelled(flag + "of stacks that fuse alone; expected all layers, or --stack megatron");
+  if (w.parallel.pipeline > 1) throw NotModelled(flag + "not modelled in a pipeline; expected all layers, or pp 1");
+  if (llm.stacks.size() > 1) throw NotModelled(flag + "not modelled beside further towers; expected all layers");
 }
 
 void refuse_training(const Llm& llm, const Workload& w, const std::string& place) {

@@ -18,37 +18,17 @@
 #include "ops/csv.hpp"
 #include "ops/memory/memory.hpp"
 #include "ops/table/text.hpp"
+#include "tests/support/eager_training.hpp"
 
 namespace plumbline::pytorch_training_test {
 namespace {
 
+using testing_support::cut;
+using testing_support::executions;
+using testing_support::on_two;
+using testing_support::training;
+
 Machine h200(const char* stack) { return machines().get({"h200_sxm", MachineOptions{stack}}); }
-
-Workload training(std::int64_t batch, std::int64_t prompt) {
-  Workload w;
-  w.phase = Phase::train;
-  w.batch = batch;
-  w.prompt = prompt;
-  w.fusion = Fusion::none;
-  w.fused_attention = true;
-  return w;
-}
-
-/// The first layers of a model with one kind of them.
-Llm cut(const std::string& model, std::size_t layers) {
-  Llm llm = load_llm(model);
-  StackSpec& stack = llm.stacks.front();
-  const double whole = static_cast<double>(stack.order.size());
-  stack.order.resize(std::min(layers, stack.order.size()));
-  llm.params -= (whole - static_cast<double>(stack.order.size())) * stack.kinds.front().params;
-  return llm;
-}
-
-std::map<std::string, double> executions(const StepPrediction& step) {
-  std::map<std::string, double> found;
-  for (const NodePrediction& n : step.nodes) found[n.node->name] += static_cast<double>(n.node->count);
-  return found;
-}
 
 /// Counted in the trace of the iteration: an RMSNorm is 8 launches forward; backward 15 kernels and a copy.
 TEST(PytorchTraining, AnOperatorsGradientIsItsLaunches) {
@@ -72,8 +52,8 @@ TEST(PytorchTraining, AnOperatorsGradientIsItsLaunches) {
   EXPECT_EQ(count.count("grad_norm"), 0U);
 }
 
-/// Counted in the traces: a norm of each tensor over lists of 320 parts, and all gradients times one number; under autocast
-/// each of the 113 matrices is cast once and its gradient is cast back.
+/// Counted in the traces: a norm of each tensor over lists of 320 parts, and all gradients times one number; under
+/// autocast each of the 113 matrices is cast once and its gradient is cast back.
 TEST(PytorchTraining, ClippingAndCastsAreLaunches) {
   const Llm llama = load_llm("llama-3.2-1b");
   const Machine machine = h200("hf-sdpa");
@@ -108,8 +88,8 @@ TEST(PytorchTraining, ClippingAndCastsAreLaunches) {
   EXPECT_GT(cast.latency, plain.latency);
 }
 
-/// A vocabulary of 50257: the gradient of the head's weights reads rows of logits that begin at no whole 16 bytes, as cuBLAS's
-/// kernels for them do; without dropout neither masks nor random numbers.
+/// A vocabulary of 50257: the gradient of the head's weights reads rows of logits that begin at no whole 16 bytes, as
+/// cuBLAS's kernels for them do; without dropout neither masks nor random numbers.
 TEST(PytorchTraining, OddVocabulariesAndDropoutAreTheModels) {
   const StepPrediction gpt2 = predict(load_llm("gpt2"), training(4, 1024), h200("hf-sdpa"), RunOptions{Runtime::eager});
   const auto time = [&](const char* name) {
@@ -146,8 +126,8 @@ struct Errors {
   double worst() const { return *std::max_element(all.begin(), all.end()); }
 };
 
-/// transformers' sdpa_mask(): none below as many tokens as the window has; from there on each layer gets one, and keys and values
-/// of each query head, which autograd keeps.
+/// transformers' sdpa_mask(): none below as many tokens as the window has; from there on each layer gets one, and keys
+/// and values of each query head, which autograd keeps.
 TEST(PytorchTraining, AWindowOfTheTokensIsAMask) {
   const Llm mistral = cut("mistral-7b-v0.1", 4);
   const Machine machine = h200("hf-sdpa");
@@ -181,7 +161,8 @@ TEST(PytorchTraining, NormsInFp32KeepFp32) {
   EXPECT_NEAR(kept(2) - kept(1), norms + of_heads + attention + ffn, 1) << "bytes a token";
 }
 
-/// torch/optim/sgd.py: a pass for the momentum, one for the gradient, one for the parameters; without momentum the last alone.
+/// torch/optim/sgd.py: a pass for the momentum, one for the gradient, one for the parameters; without momentum the last
+/// alone.
 TEST(PytorchTraining, SgdIsItsPasses) {
   const Llm llama = load_llm("llama-3.2-1b");
   Workload w = training(1, 2048);
@@ -199,8 +180,8 @@ TEST(PytorchTraining, SgdIsItsPasses) {
   EXPECT_EQ(passes(Optimizer::sgd_plain, "sgd_plain"), (std::pair{59.0, 0.0}));
 }
 
-/// cuDNN's kernels of 128 columns run heads of 80 and 96 (data/measurements/h200/pytorch_training/attention.jsonl); nothing is
-/// fitted to these rows.
+/// cuDNN's kernels of 128 columns run heads of 80 and 96 (data/measurements/h200/pytorch_training/attention.jsonl);
+/// nothing is fitted to these rows.
 TEST(PytorchTraining, AttentionOfOtherWidthsIsMet) {
   Errors errors;
   const Machine machine = h200("hf-sdpa");
@@ -259,157 +240,6 @@ TEST(PytorchTraining, ParametersInFp32TakeTwiceTheirBytes) {
   EXPECT_EQ(memory_need(load_llm("llama-3.2-1b"), w).weights.in(units::B), 4 * 1235814400.0);
 }
 
-Workload on_two(std::int64_t batch, std::int64_t prompt, int zero) {
-  Workload w = training(2 * batch, prompt);
-  w.parallel.data = 2;
-  w.parallel.zero = zero;
-  train_eagerly(w);
-  return w;
-}
-
-/// Buckets are as large as all gradients. FSDP halves parameters and states; embedding and head, which are one matrix here,
-/// stay gathered, and with zero 2 all parameters.
-TEST(PytorchTraining, ReplicasHoldBucketsOrShares) {
-  const Llm llm = load_llm("llama-3.2-1b");
-  const double params = 1235814400, head = 128256.0 * 2048, layer = 60821504,
-               one = memory_need(llm, on_two(4, 1024, 0)).total().in(units::B);
-  Workload alone = training(4, 1024);
-  train_eagerly(alone);
-  EXPECT_EQ(one - memory_need(llm, alone).total().in(units::B), 2 * params);
-  EXPECT_EQ(memory_need(llm, on_two(4, 1024, 3)).total().in(units::B),
-            one - 2 * params - 3 * params + 2 * head + 2 * layer)
-      << "and the last layer";
-  EXPECT_EQ(memory_need(llm, on_two(4, 1024, 2)).total().in(units::B), one - 2 * params - 3 * params + 2 * params);
-}
-
-TEST(PytorchTraining, ReplicasExchangeWhatTheirHooksDo) {
-  const Machine machine = [] {
-    MachineOptions options{"hf-sdpa"};
-    options.cluster = "dgx_h200";
-    return machines().get({"h200_sxm", options});
-  }();
-  const auto bytes = [&](int zero) {
-    std::map<std::string, double> found;
-    const StepPrediction step =
-        predict(load_llm("llama-3.2-1b"), on_two(4, 1024, zero), machine, RunOptions{Runtime::eager});
-    for (const NodePrediction& n : step.nodes) {
-      const auto* c = std::get_if<Collective>(&n.node->op);
-      if (c != nullptr) found[n.node->name] += static_cast<double>(c->bytes) * static_cast<double>(n.node->count);
-    }
-    return found;
-  };
-  const double all = 2 * 1235814400.0;
-  const std::map<int, std::vector<std::string>> names{
-      {0, {"grad_all_reduce"}},
-      {2, {"forward_all_gather", "grad_reduce_scatter"}},
-      {3, {"backward_all_gather", "forward_all_gather", "grad_reduce_scatter"}}};
-  for (const auto& [zero, expected] : names) {
-    const auto found = bytes(zero);
-    ASSERT_EQ(found.size(), expected.size()) << zero;
-    for (const std::string& name : expected) EXPECT_NEAR(found.at(name) / all, 1, 1e-6) << zero << ' ' << name;
-  }
-  EXPECT_THROW(bytes(1), NotModelled);
-}
-
-StepPrediction two_h200s(const std::string& model, const Workload& w) {
-  MachineOptions options{"hf-sdpa"};
-  options.cluster = "dgx_h200";
-  return predict(load_llm(model), w, machines().get({"h200_sxm", options}), RunOptions{Runtime::eager});
-}
-
-const NodePrediction& node(const StepPrediction& step, const std::string& name, std::size_t nth) {
-  for (const NodePrediction& n : step.nodes) {
-    if (n.node->name == name && nth-- == 0) return n;
-  }
-  throw BadInput("no node " + name);
-}
-
-/// Of Llama-3.2-1B 48 buckets are full before the embedding's gradient is there (as recorded: down; then up, gate, and the
-/// four of attention with the next layer's down), and all of what is left goes with it, beside nothing.
-TEST(PytorchTraining, GradientsAreSummedInBuckets) {
-  const StepPrediction step = two_h200s("llama-3.2-1b", on_two(4, 1024, 0));
-  const NodePrediction& full = node(step, "grad_all_reduce", 0);
-  EXPECT_EQ(full.node->count, 48);
-  EXPECT_DOUBLE_EQ(full.hidden.in(units::us), (full.op.time + full.gap).in(units::us));
-  EXPECT_GT(full.tax, Seconds{});
-  EXPECT_LT(full.tax, 0.5 * full.hidden);
-  const NodePrediction& last = node(step, "grad_all_reduce", 1);
-  EXPECT_EQ(last.node->count, 1);
-  EXPECT_EQ(last.hidden, Seconds{});
-  EXPECT_NEAR(static_cast<double>(std::get<Collective>(last.node->op).bytes), 2 * 273158144.0, 4096);
-}
-
-/// (ops/lower/replicas.cpp.) FSDP gathers for each micro-batch, and sums behind the last; its host has more to do, by hooks of 17 units.
-TEST(PytorchTraining, ShardsAreGatheredForEachMicroBatch) {
-  Workload w = on_two(1, 64, 3);
-  const StepPrediction one = two_h200s("llama-3.2-1b", w);
-  w.batch *= 2;
-  w.training.micro_batch = 1;
-  const StepPrediction two = two_h200s("llama-3.2-1b", w);
-  EXPECT_EQ(node(one, "forward_all_gather", 0).node->count, 15) << "the first layer's is apart";
-  EXPECT_EQ(node(two, "forward_all_gather", 0).node->count, 30);
-  EXPECT_EQ(node(two, "backward_all_gather", 1).node->count, 2);
-  EXPECT_EQ(node(two, "grad_reduce_scatter", 0).node->count, 15);
-  EXPECT_EQ(one.graph.eager.sharded_units, 17);
-  EXPECT_EQ(one.graph.eager.tensors, 146);
-  EXPECT_TRUE(one.waits_for_host);
-  EXPECT_GT(one.latency, two_h200s("llama-3.2-1b", on_two(1, 64, 0)).latency);
-  Workload long_one = on_two(4, 1024, 3), long_two = long_one;
-  long_two.batch *= 2;
-  long_two.training.micro_batch = 4;
-  const Llm llm = load_llm("llama-3.2-1b");
-  const Bytes more = memory_need(llm, long_two).total() - memory_need(llm, long_one).total();
-  EXPECT_EQ(more.in(units::B), 2 * 1235814400.0) << "gradients of the first, whole";
-}
-
-/// Exchanges of a unit go one after the other: the first layer's gather forward and the sum of its gradients find nothing to
-/// travel beside, its gather for the backward pass does; the root's (the last) none at all.
-TEST(PytorchTraining, FirstGathersAndLastSumsAreWaitedFor) {
-  const StepPrediction step = two_h200s("llama-3.1-8b", on_two(4, 2048, 3));
-  const auto hides = [&](const char* name, std::size_t unit) { return node(step, name, unit).hidden > Seconds{}; };
-  for (const char* name : {"forward_all_gather", "grad_reduce_scatter"}) {
-    EXPECT_TRUE(hides(name, 0)) << name;
-    EXPECT_FALSE(hides(name, 1)) << name;
-    EXPECT_FALSE(hides(name, 2)) << name;
-  }
-  EXPECT_TRUE(hides("backward_all_gather", 1));
-  EXPECT_FALSE(hides("backward_all_gather", 2));
-}
-
-/// MixedPrecisionPolicy: parameters, two moments a share are fp32, all else is as in bf16 (as recorded: 3.708 GB more).
-TEST(PytorchTraining, WideSharesAreGatheredInTheLayersType) {
-  Workload w = training(8, 1024);
-  w.parallel.data = 2;
-  w.parallel.zero = 3;
-  w.training.gradient_given = true;
-  w.training.gradient = DType::fp32;
-  train_eagerly(w);
-  const Llm llm = load_llm("llama-3.2-1b");
-  const Bytes more = memory_need(llm, w).total() - memory_need(llm, on_two(4, 1024, 3)).total();
-  EXPECT_EQ(more.in(units::B), 3 * (4 - 2) * 1235814400.0 / 2);
-  const StepPrediction step = two_h200s("llama-3.2-1b", w);
-  EXPECT_EQ(std::get<Collective>(node(step, "forward_all_gather", 0).node->op).dtype, DType::bf16);
-  EXPECT_EQ(std::get<Collective>(node(step, "grad_reduce_scatter", 0).node->op).dtype, DType::fp32);
-  EXPECT_EQ(executions(step).at("forward_cast"), 17);
-}
-
-/// The host issues in order: where the forward pass waits for it and the backward pass does not, a step takes the host's
-/// time for the one and the GPU's for the other, longer than either sum.
-TEST(PytorchTraining, APassThatWaitsIsNotMadeUpForByTheNext) {
-  const auto with_host = [](const char* narrow_launch) {
-    MachineOptions options{"hf-sdpa"};
-    options.cluster = "dgx_h200";
-    options.stack.host = narrow_launch;
-    return predict(cut("llama-3.2-3b", 8), on_two(2, 2048, 2), machines().get({"h200_sxm", options}),
-                   RunOptions{Runtime::eager});
-  };
-  const StepPrediction quick = with_host("5us"), slow = with_host("35us");
-  EXPECT_FALSE(quick.waits_for_host);
-  EXPECT_TRUE(slow.waits_for_host);
-  EXPECT_GT(slow.latency, 1.02 * quick.latency);
-  EXPECT_LT(with_host("36us").latency - slow.latency, (1 / 35.0) * slow.latency) << "a part of it waits";
-}
-
 std::vector<std::map<std::string, std::string>> rows_of(const std::string& file) {
   const std::string path = data_folder() + "/measurements/h200/pytorch_training/" + file;
   const std::string text = read_text_file(path);
@@ -423,11 +253,6 @@ std::vector<std::map<std::string, std::string>> rows_of(const std::string& file)
     rows.push_back(row);
   }
   return rows;
-}
-
-/// Time: no iteration with clipping or autocast, whose launches are not counted.
-bool is_asked(const std::map<std::string, std::string>& row) {
-  return row.at("clip") == "False" && row.at("autocast") == "False";
 }
 
 /// The table of docs/accuracy.md holds the figures; what is asked here is a bound above them.
@@ -446,7 +271,7 @@ TEST(PytorchTraining, RecordedIterationsAreMet) {
     train_eagerly(w);
     const Llm llm = cut(row.at("model"), std::stoul(row.at("layers")));
     memory.add(memory_need(llm, w).total().in(units::B), std::stod(row.at("peak_bytes")));
-    if (!is_asked(row)) continue;
+    if (row.at("clip") == "True") w.training.clipping = Clipping::norm;
     const StepPrediction step =
         predict(llm, w, h200(w.fused_attention ? "hf-sdpa" : "hf-eager"), RunOptions{Runtime::eager});
     time.add(step.latency.in(units::us), std::stod(row.at("wall_us")));

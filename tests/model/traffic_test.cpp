@@ -120,8 +120,8 @@ Bytes spilled(const Op& op, const OpPrediction& p, const Machine& m) {
   return p.launch_count > 1 && partials > m.rates().l2_capacity ? 2.0 * partials : Bytes{};
 }
 
-/// FlashAttention's step over pages: the new token's keys and values may be written before it; and FlashAttention-2 copies queries
-/// and results where heads of a group share a tile.
+/// FlashAttention's step over pages: the new token's keys and values may be written before it; and FlashAttention-2 copies
+/// queries and results where heads of a group share a tile.
 Bytes around_a_step(const Op& op, const OpPrediction& p, const Machine& m) {
   if (p.provider != "flash_attention") return {};
   const bool copies = m.rates().path.kind == TensorPath::Kind::mma_sync;

@@ -7,6 +7,7 @@
 #include "ops/shape/attention_prefill.hpp"
 #include "ops/shape/gemm_sparse24.hpp"
 #include "ops/shape/grouped_gemm.hpp"
+#include "ops/shape/moe.hpp"
 #include "ops/shape/recurrence.hpp"
 #include "ops/shape/rope.hpp"
 #include "ops/shape/rowwise.hpp"
@@ -67,6 +68,20 @@ TEST(Relations, GroupsAndFoursDivide) {
                 Recurrence{RecurrentKind::mamba2, 1, 1, 8, 8, 8, 4});
   expect_mended(GemmSparse24{8, 8, 6, {}}, "key 'K': expected a multiple of 4 (two of each four weights are kept)",
                 GemmSparse24{8, 8, 8, {}});
+}
+
+TEST(Relations, RowsAreLeftOverOfAPowerLawAlone) {
+  Moe even;
+  even.tokens = even.hidden = even.width = even.experts = even.topk = 8;
+  Moe left = even;
+  left.leftover = 1;
+  expect_mended(left, "key 'leftover': expected 'alpha_pct' above 0 beside it", even);
+  left.alpha_percent = 120;
+  EXPECT_EQ(broken_relation(left), nullptr);
+  Moe more = left;
+  more.leftover = 3;
+  left.leftover = 2;
+  expect_mended(more, "key 'leftover': expected 0, 1 or 2", left);
 }
 
 TEST(Relations, OnlyNormsAddAResidual) {

@@ -33,7 +33,8 @@ ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked
 KernelSet kernels_of(const StackChoice& stack);
 
 /// `stack` with the attention that a row was taken with, by the stack that its file names: FlashAttention's for vLLM,
-/// PyTorch, InferSim and the project itself, cuDNN's where PyTorch's scaled_dot_product_attention chose; all-reduces with the kernels of vLLM, SGLang or NCCL. Else the choice's own.
+/// PyTorch, InferSim and the project itself, cuDNN's where PyTorch's scaled_dot_product_attention chose; all-reduces with the
+/// kernels of vLLM, SGLang or NCCL. Else the choice's own.
 StackChoice stack_of(StackChoice stack, const Measurement& row);
 
 /// The rows of `measured` that belong to `gpu` when one is named: rows without a `gpu` column always, others when the
@@ -42,7 +43,8 @@ std::vector<Measurement> rows_of_gpu(std::vector<Measurement> measured, const st
 
 /// A row's operator as its table's collector called it. Experts: `vllm_fused_moe` is fused_experts(), whose caller has chosen
 /// experts (collector/vllm/collect_moe.py). Rows that rounding a power law left over went to the experts liked most in the
-/// tables of TensorRT-LLM 1.0 (power_law_logits_v3()); that vLLM 0.14's gave them to those without any is read off training rows.
+/// tables of TensorRT-LLM 1.0 (power_law_logits_v3()); that vLLM 0.14's gave them to those with fewest is read off training
+/// rows.
 Op as_called(const Measurement& row);
 
 /// A row's operator priced as it was timed: by its protocol, its caches and the plan that ran, where the row knows them

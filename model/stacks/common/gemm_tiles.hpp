@@ -21,6 +21,10 @@ struct Tile {
 
 /// One main-loop step covers 128 bytes of K (a swizzle span): 64 bf16, 128 fp8.
 constexpr double kStepBytes = 128;
+/// Elements of K of such a step, of the wider operand; 16 at least.
+inline double step_of(const GemmTask& t) {
+  return std::max(16.0, kStepBytes / std::max(t.input_bytes, t.weight_bytes));
+}
 
 /// A fill takes little of the port that operands are read through: beside 15 bytes a clock of it, reads sank from
 /// 127.8 to 125.1 (own probe on an H200, 2026-11-20).

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/cublas/cp_async.hpp"
 #include "model/stacks/cublas/other_types.hpp"
 #include "model/stacks/cublas/walk.hpp"
 #include "model/stacks/cublas/xmma.hpp"
@@ -13,25 +14,12 @@ namespace plumbline {
 namespace {
 
 using gemm::Context;
-using gemm::kStepBytes;
 using gemm::Search;
 using gemm::Tile;
 using gemm::TileCosts;
 using gemm::TileLayout;
 using gemm::Traffic;
 using gemm::WorkSplit;
-
-/// A step of 128 bytes of the wider operand, 16 elements of K at least.
-double step_of(const GemmTask& t) { return std::max(16.0, kStepBytes / std::max(t.input_bytes, t.weight_bytes)); }
-
-/// A cluster of a library's: along which side, nothing is known.
-GemmPlan library_plan(const TileLayout& layout, const WorkSplit& split) {
-  GemmPlan plan = gemm::plan_of(layout, split);
-  plan.cluster_m = static_cast<std::int64_t>(layout.costs->cluster);
-  return plan;
-}
-
-// --- by TMA ---------------------------------------------------------------------------------------------------------
 
 constexpr std::array<std::int16_t, 7> kRowSides{128, 256, 192, 64, 320, 384, 512};
 /// tcgen05 takes 128 rows of an SM at a time, or 64 (PTX ISA, tcgen05.mma: M of 64, 128; of two SMs 128, 256).
@@ -189,7 +177,12 @@ class TmaPlanner {
     return d;
   }
 
-  GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return library_plan(t, split); }
+  /// A cluster of a library's: along which side, nothing is known.
+  GemmPlan plan(const TileLayout& t, const WorkSplit& split) const {
+    GemmPlan plan = gemm::plan_of(t, split);
+    plan.cluster_m = static_cast<std::int64_t>(t.costs->cluster);
+    return plan;
+  }
 
   /// Kernels that exist in a few sizes: where they scale rows or blocks, one (52 and 52 recorded launches); of tf32 on
   /// Hopper ("sm90_xmma", 35), which neither swap the operands nor cut K; of all types before "nvjet".
@@ -200,8 +193,8 @@ class TmaPlanner {
  private:
   bool by_xmma() const { return c.task.math == DType::tf32; }
 
-  /// Scales of blocks: parts of 20 steps and more, whose sums and 16 bytes fit PyTorch's workspace of cuBLASLt (1 MiB). (4506 answers
-  /// of the heuristic with 32 MiB; 179 of 179 recorded training launches are of whole K, or of these parts.)
+  /// Scales of blocks: parts of 20 steps and more, whose sums and 16 bytes fit PyTorch's workspace of cuBLASLt (1 MiB).
+  /// (4506 answers of the heuristic with 32 MiB; 179 of 179 recorded training launches are of whole K, or of these parts.)
   double scaled_parts(const TileLayout& t) const {
     constexpr double kLeastSteps = 20, kSumBytes = 4, kWorkspace = 1024 * 1024 - 16;
     const double sums = c.task.batch * c.task.m * c.task.n * kSumBytes;
@@ -230,7 +223,7 @@ class TmaPlanner {
   }
 
   TileCosts costs(Tile tile, bool swapped) const {
-    TileCosts e = gemm::tile_costs(c, tile, step_of(c.task), swapped);
+    TileCosts e = gemm::tile_costs(c, tile, gemm::step_of(c.task), swapped);
     e.cluster = 2;
     e.persistent = true;
     e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
@@ -260,67 +253,6 @@ class TmaPlanner {
   const Context& c;
 };
 
-// --- by cp.async ----------------------------------------------------------------------------------------------------
-
-/// Tile menu: powers of two, as the names of cuBLAS's kernels for sm_80 have them (ampere_bf16_s16816gemm_bf16_128x256_..._64x3,
-/// 128x128_..._32x5, ...; CUTLASS's generator lists the same for sm_80 and what came after it). Large tiles first: they are
-/// usually right, and a good first candidate prunes the rest.
-constexpr std::array<Tile, 12> kTiles{{{128, 256},
-                                       {256, 128},
-                                       {128, 128},
-                                       {64, 256},
-                                       {256, 64},
-                                       {128, 64},
-                                       {64, 128},
-                                       {64, 64},
-                                       {64, 32},
-                                       {64, 16},
-                                       {128, 32},
-                                       {128, 16}}};
-constexpr std::array<double, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
-
-bool in_pairs(const GemmTask& t) { return std::fmod(t.k, 2) == 0 && std::fmod(t.n, 2) == 0; }
-
-class CpAsyncPlanner {
- public:
-  explicit CpAsyncPlanner(const Context& context) : c(context) {}
-
-  /// As many stages as shared memory gives to as many CTAs as their accumulators leave room for.
-  TileCosts costs(Tile tile, bool swapped) const {
-    TileCosts e = gemm::tile_costs(c, tile, step_of(c.task), swapped);
-    const double accumulators = static_cast<double>(tile.rows) * tile.cols;
-    const double room = std::floor(0.5 * static_cast<double>(c.rates.gpu.sm.registers) / accumulators);
-    constexpr double kLeastStages = 4;
-    e.resident = std::clamp(std::min(room, std::floor(c.smem / (kLeastStages * e.stage_bytes))), 1.0, c.path.most_ctas);
-    e.stages = std::clamp(std::floor(c.smem / (e.resident * e.stage_bytes)), 2.0, c.path.most_stages);
-    e.step_latency = c.rates.dram_latency / e.stages;
-    return e;
-  }
-
-  /// Rows that are no whole 16-byte units: pairs of elements by cp.async, single ones through registers. The load unit
-  /// is busy 7 clocks with an instruction of 32 pairs or elements. Pairs: between 6, as products with a vocabulary of 30522 ask
-  /// (nine launches of training iterations on an H200), and 8 (K of 700). Elements: six launches with a vocabulary of 50257. All
-  /// of the training side.
-  void adapt(TileLayout& t) const {
-    constexpr double kWarp = 32, kPairClk = 7.3, kSingleClk = 7.1;
-    if (c.path.kind != TensorPath::Kind::mma_sync || gemm::whole_units(c.task)) return;
-    const bool pairs = in_pairs(c.task);
-    const double piece = c.task.input_bytes * (pairs ? 2 : 1);
-    t.pieces_clk += t.costs->stage_bytes / piece / kWarp * (pairs ? kPairClk : kSingleClk);
-  }
-
-  WorkSplit split(const TileLayout& t, double splits) const { return gemm::tiled(t, splits); }
-
-  Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
-    return gemm::launch_demand(c, t, split, traffic);
-  }
-
-  GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return library_plan(t, split); }
-
- private:
-  const Context& c;
-};
-
 GemmChoice cheapest_by_tma(const Context& c, GemmCache& cache) {
   const TmaPlanner planner(c);
   std::vector<TileCosts>& menu = cache.state().scratch.tiles;
@@ -330,33 +262,6 @@ GemmChoice cheapest_by_tma(const Context& c, GemmCache& cache) {
     const TileLayout& t = search.lay_out(e);
     planner.for_each_split(t, [&](double splits) { search.add(t, splits); });
   }
-  return search.run();
-}
-
-GemmChoice cheapest_by_cp_async(const Context& c, GemmCache& cache) {
-  const CpAsyncPlanner planner(c);
-  const auto fill = [&](std::vector<TileCosts>& tiles, int most) {
-    for (const Tile tile : kTiles) {
-      if (tile.rows * tile.cols > most) continue;
-      for (const bool swapped : {false, true}) tiles.push_back(planner.costs(tile, swapped));
-    }
-  };
-  constexpr int kAny = 128 * 256, kSingles = 128 * 128;
-  Search<CpAsyncPlanner> search(planner, c, cache);
-  // single elements along K on both sides: cuBLAS has no larger tile for them (vocabularies of 50257, each recorded launch)
-  if (c.path.kind == TensorPath::Kind::mma_sync && !c.task.weights_kn && !gemm::whole_units(c.task) &&
-      !in_pairs(c.task)) {
-    std::vector<TileCosts> few;
-    fill(few, kSingles);
-    search.add_menu(few, kSplits);
-    return search.run();
-  }
-  // kernels that unpack weights in registers have none left for more: 128 x 128 at most (TensorRT-LLM, cutlass_heuristic.cpp:
-  // weight-only tiles of 16 to 128 rows x 128), or 64 x 256 (Marlin, thread_m_blocks up to 4)
-  const int most = c.task.dequant_per_weight > 0 && c.path.kind == TensorPath::Kind::mma_sync ? kSingles : kAny;
-  const std::vector<TileCosts>& menu =
-      cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) { fill(tiles, most); });
-  search.add_menu(menu, kSplits);
   return search.run();
 }
 
@@ -403,7 +308,7 @@ GemmChoice plan_cublas_gemm(const GemmTask& t, const Rates& m, std::span<const F
   const Context c(t, m, families[family], families[cublas::kReduce], path,
                   by_tma ? gemm::row_starts(t) : gemm::RowStarts{});
   if (family == cublas::kXmma) return cublas::plan_xmma(c, cache);
-  return by_tma ? cheapest_by_tma(c, cache) : cheapest_by_cp_async(c, cache);
+  return by_tma ? cheapest_by_tma(c, cache) : cublas::plan_cp_async(c, cache);
 }
 
 }  // namespace plumbline

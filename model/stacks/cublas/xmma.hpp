@@ -6,10 +6,10 @@
 
 namespace plumbline::cublas {
 
-/// CTAs that run at a time in clusters of `size`, one an SM. A cluster lies within a GPC: two GPCs of 18 SMs, five of 16, one of 8
-/// and eight SMs that hold pairs alone give each of the ten numbers that cuBLASLt 13.1 reckons with on 132 SMs (waves of 4692
-/// answers of its heuristic: 132, 132, 117, 120, 110, 102, 105, 120 of clusters of 1 to 8; 84 of 12, 91 of 13, 112 of 16). Another
-/// card is taken to have as large a share.
+/// CTAs that run at a time in clusters of `size`, one an SM. A cluster lies within a GPC: two GPCs of 18 SMs, five of 16, one
+/// of 8 and eight SMs that hold pairs alone give each of the eleven numbers that cuBLASLt 13.1 reckons with on 132 SMs (waves
+/// of 4692 answers of its heuristic: 132, 132, 117, 120, 110, 102, 105, 120 of clusters of 1 to 8; 84 of 12, 91 of 13, 112 of
+/// 16). Another card is taken to have as large a share.
 double ctas_in_clusters(double size, double sm_count);
 
 GemmChoice plan_xmma(const gemm::Context& context, GemmCache& cache);

@@ -35,18 +35,18 @@ struct PagedWork {
 /// token that a CUDA graph holds) or num_splits_heuristic() does for one sequence.
 double paged_parts(const PagedWork& work, double sm_count);
 
-/// Sequences up to which a launch before deals out parts; beyond, none are (flash_prepare_scheduler.cu: one CTA of 32 warps, 31
-/// sequences each).
+/// Sequences up to which a launch before deals out parts; of more, none are cut (flash_prepare_scheduler.cu: one CTA of 32
+/// warps, 31 sequences each).
 inline constexpr double kMostPrepared = 992;
 
-/// A CTA finds its next tile by walking over the sequences, 31 at a time: each step waits for L2 (a length; where a launch before
-/// has sorted the sequences, the place in that order first), and sums up over a warp. (hopper/tile_scheduler.hpp,
+/// A CTA finds its next tile by walking over the sequences, 31 at a time: each step waits for L2 (a length; where a launch
+/// before has sorted the sequences, the place in that order first), and sums up over a warp. (hopper/tile_scheduler.hpp,
 /// VarlenDynamicPersistentTileScheduler::tile_idx_to_work_tile().)
 Seconds walk_over_sequences(double sequences, const Rates& rates);
 
-/// Keys and blocks of keys that a token sees which follows `cached` others; behind a window they begin at its first key (n_offset of
-/// hopper/block.h).
+/// Keys that a token sees which follows `cached` others.
 double keys_seen(double cached, double window);
+/// The same in blocks of `keys`, which begin at the first key of a window (n_offset of hopper/block.h).
 double visible_blocks(double cached, double window, double keys);
 
 /// Widths of heads that kernels are compiled for.
@@ -74,8 +74,9 @@ double masked_clk(double queries, const PagedTile& tile, const PagedQuestion& qu
                   const Rates& rates);
 
 /// The chain of a block: a warpgroup looks up pages, copies keys and values row by row (cp.async), and of 8-bit operands
-/// transposes the values in shared memory. `step_clk` is that of 32 KiB in 8 bits, of 64 KiB in 16; `filled`: of the rows that hold
-/// a key, as others are not copied (but transposed: a third of what a byte takes, by training rows of up to 31 keys of an H200).
+/// transposes the values in shared memory. `step_clk` is that of 32 KiB in 8 bits, of 64 KiB in 16. `filled`: the share of
+/// rows that hold a key; others are not copied, but transposed (a third of what a byte takes, by training rows of up to 31
+/// keys of an H200).
 double paged_chain_clk(double keys, double qk_dim, double v_dim, bool narrow, double step_clk, double filled = 1);
 
 /// Bytes of a block of keys and values in shared memory: 8-bit rows of 192 bytes lie in 256.

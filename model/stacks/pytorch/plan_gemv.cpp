@@ -18,8 +18,9 @@ struct RowThreads {
   double threads, a_row, loads, cta_clk;
 };
 
-/// Four up to 96 products, whose CTAs take as long as their products; where rows are whole lines, of which a load takes one half,
-/// longer. 192 products have CTAs of 64 threads. (Clocks: 96 launches of 64 to 96 products and 25 of 192, training shapes.)
+/// Four threads a row up to 96 products, which a CTA takes clocks in proportion to; where a row is one line, of which a load
+/// takes a half, longer. Rows of 192 products have CTAs of 64 threads. (Clocks: 96 launches of 64 to 96 products and 25 of
+/// 192, training shapes.)
 RowThreads row_threads(const GemmTask& t, const FamilyScalars& family) {
   constexpr double kLoad = 8, kShort = 96, kHalved = 192, kLine = 64;
   constexpr double kHalvedClk = 449, kShortClk = 7.1, kLineClk = 725;
@@ -40,16 +41,16 @@ void by_rows(Demand& d, const GemmTask& t, const FamilyScalars& family) {
   d.issue_clk = r.cta_clk / r.loads;
 }
 
-/// How a kernel takes weights [K,N]: a thread has a column, `above` threads share its rows. Clocks a row: of a CTA alone, of the SM,
-/// and of what a loop unrolled over `unrolled` rows of a thread leaves over, whose loads wait for one another.
+/// How a kernel takes weights [K,N]: a thread has a column, `above` threads share its rows. Clocks a row: of a CTA alone, of
+/// the SM, and of what a loop unrolled over `unrolled` rows of a thread leaves over, whose loads wait for one another.
 struct Columns {
   double wide, above, ctas_per_sm, row_clk, issue_clk, unrolled, left_clk;
 };
 
-/// gemvx has columns enough for its widest CTAs, or narrower ones with more threads above each other; few columns are a kernel's
-/// that shares each among 16 threads; short ones (gemv2N, gemvx of 64 threads) and long ones have their own. Limits lie between
-/// the nearest launches of 113 training shapes of an H200 (products.jsonl.gz, operators.read.jsonl.gz) and 103 of another
-/// (products_second.jsonl.gz); clocks are read off the same.
+/// gemvx has columns enough for its widest CTAs, or narrower ones with more threads above each other; few columns are a
+/// kernel's that shares each among 16 threads; short ones (gemv2N, gemvx of 64 threads) and long ones have their own. Limits
+/// lie between the nearest launches of 113 training shapes of an H200 (products.jsonl.gz, operators.read.jsonl.gz) and 103 of
+/// another (products_second.jsonl.gz); clocks are read off the same.
 Columns columns_of(const GemmTask& t) {
   constexpr double kFewProducts = 120, kFew = 12000, kSome = 20000, kMany = 50000, kMost = 200000;
   constexpr double kShort = 35, kMiddle = 500, kDeep = 1100, kLong = 2300, kWide = 192;

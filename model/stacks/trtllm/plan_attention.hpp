@@ -9,9 +9,9 @@
 namespace plumbline {
 
 namespace trtllm {
-/// Its families, in the order in which provider.cpp declares them. `kPrefillMma`: prefill on mma.sync. `kSingle`: a CTA for each query head. `kDecode8bit`:
-/// from 8-bit caches, where that is a kernel of its own. `kPrepare`: the pass before prefill (rotation and cache
-/// append). `kCombine`: the merge of latent attention's splits. `kPrefill8bit`, `kPrepare8bit`: wgmma's prefill in 8 bits.
+/// Its families, in the order in which provider.cpp declares them. `kPrefillMma`: prefill on mma.sync. `kSingle`: a CTA for
+/// each query head. `kDecode8bit`: from 8-bit caches, where that is a kernel of its own. `kPrepare`: the pass before prefill
+/// (rotation and cache append). `kCombine`: the merge of latent attention's splits. `kPrefill8bit`, `kPrepare8bit`: wgmma's prefill in 8 bits.
 /// `kMlaMma`, `kMlaTriton`: latent decode on mma.sync. `kServedPrefill`: what a call of a prompt's kernel takes in a server of
 /// another make, which hands its own launches on; that provider's alone.
 enum Family : std::size_t {

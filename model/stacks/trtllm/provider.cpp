@@ -88,8 +88,8 @@ constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
       .kind = "attention",
       .classes = kMlaClasses}}};
 
-/// As servers of another make call the kernels for tensor memory: the cache is written by their own launch, and a prompt's call
-/// takes what FlashAttention's does there. Where a calibration has no decode of the library's, the next provider takes it.
+/// As servers of another make call the kernels for tensor memory: the cache is written by their own launch, and a prompt's
+/// call takes what FlashAttention's does there. Where a calibration has no decode of the library's, the next provider takes it.
 constexpr std::array<FamilyDeclaration, trtllm::kServedFamilies> kServed = [] {
   std::array<FamilyDeclaration, trtllm::kServedFamilies> families{};
   for (std::size_t i = 0; i < trtllm::kFamilies; ++i) families[i] = kDeclared[i];
@@ -116,9 +116,9 @@ constexpr Rule kPlainRule{"TensorRT-LLM", "splits of the plain decode kernel",
 
 /// `plain`: before the grouped-query kernel (0.5 and 0.6): decode is a CTA for each query head, and heads that share keys each
 /// walk through them by themselves, by way of L2. `generated`: where tensor units have memory of their own, the kernels that
-/// FlashInfer hands on (trtllm-gen), vLLM's first choice there; elsewhere latent decode alone. (vllm/platforms/cuda.py: FLASHINFER
-/// before FLASH_ATTN on compute capability 10; vllm/utils/flashinfer.py, use_trtllm_attention(); of prompts causal ones:
-/// vllm/v1/attention/backends/flashinfer.py, prefill_use_trtllm. SGLang: its trtllm_mha backend.)
+/// FlashInfer hands on (trtllm-gen), vLLM's first choice there; elsewhere latent decode alone. (vllm/platforms/cuda.py:
+/// FLASHINFER before FLASH_ATTN on compute capability 10; vllm/utils/flashinfer.py, use_trtllm_attention(); of prompts causal
+/// ones: vllm/v1/attention/backends/flashinfer.py, prefill_use_trtllm. SGLang: its trtllm_mha backend.)
 class TrtLlm final : public Provider {
  public:
   enum class Kind { usual, plain, generated };

@@ -64,6 +64,30 @@ TEST(CublasChoices, SumsOfPartsOfScaledProductsFitTheWorkspace) {
   EXPECT_EQ(parts("M=32;N=4096;K=14336"), 1) << "two sums are 1 MiB, and 16 bytes are wanted beside them";
 }
 
+Demand one_row(int columns, int products, int batch, const char* layout) {
+  return product("bf16", "M=1;N=" + std::to_string(columns) + ";K=" + std::to_string(products) +
+                             ";batch=" + std::to_string(batch) + layout)
+      .launches[0]
+      .demand;
+}
+
+/// Rows of up to 96 products are four threads' of 128, longer ones eight threads'; of 192 in CTAs of 64.
+TEST(CublasChoices, OneRowByRowsOfWeightsByHand) {
+  EXPECT_EQ(one_row(320, 63, 200, "").plan.ctas, 200 * 320 / 32);
+  EXPECT_EQ(one_row(320, 100, 200, "").plan.ctas, 200 * 320 / 16);
+  EXPECT_EQ(one_row(320, 190, 200, "").plan.ctas, 200 * 320 / 8);
+  EXPECT_EQ(one_row(320, 190, 200, "").plan.threads, 64);
+  EXPECT_EQ(one_row(320, 100, 200, "").plan.steps, 2) << "eight threads take 64 products a load";
+}
+
+/// Two threads share a column of 64 a CTA: of 97 rows 49 are left over of the loop over 64, of 129 one.
+TEST(CublasChoices, OneRowByColumnsOfWeightsByHand) {
+  const Demand left = one_row(256, 97, 2272, ";layout=kn"), whole = one_row(256, 129, 2272, ";layout=kn");
+  EXPECT_EQ(left.plan.ctas, 2272 * 4);
+  EXPECT_DOUBLE_EQ(left.plan.steps, 49 * 750.0 / 320);
+  EXPECT_DOUBLE_EQ(whole.plan.steps, 64 + 750.0 / 320);
+}
+
 TEST(CublasChoices, RowsLeftOverOfAnUnrolledLoopWaitForOneAnother) {
   const auto us = [](int keys) {
     return product("bf16", "M=1;N=256;K=" + std::to_string(keys) + ";batch=2272;layout=kn").time.in(units::us);

@@ -13,6 +13,7 @@
 #include "model/predict.hpp"
 #include "ops/memory/memory.hpp"
 #include "ops/table/text.hpp"
+#include "tests/support/eager_training.hpp"
 
 namespace plumbline::eager_options_test {
 namespace {
@@ -24,12 +25,7 @@ Machine h200(const char* host = "") {
 }
 
 Workload training(std::int64_t batch, std::int64_t prompt, const char* type = "") {
-  Workload w;
-  w.phase = Phase::train;
-  w.batch = batch;
-  w.prompt = prompt;
-  w.fusion = Fusion::none;
-  w.fused_attention = true;
+  Workload w = testing_support::training(batch, prompt);
   if (*type != 0) {
     w.precision_given = true;
     w.precision = *parse_precision(type);
@@ -38,10 +34,7 @@ Workload training(std::int64_t batch, std::int64_t prompt, const char* type = ""
 }
 
 std::map<std::string, double> executions(const std::string& model, const Workload& w) {
-  std::map<std::string, double> found;
-  const StepPrediction step = predict(load_llm(model), w, h200(), RunOptions{Runtime::eager});
-  for (const NodePrediction& n : step.nodes) found[n.node->name] += static_cast<double>(n.node->count);
-  return found;
+  return testing_support::executions(predict(load_llm(model), w, h200(), RunOptions{Runtime::eager}));
 }
 
 double ending(const std::map<std::string, double>& found, std::string_view end) {

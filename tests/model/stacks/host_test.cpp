@@ -63,6 +63,21 @@ TEST(Host, AMeasuredOneTakesThePlaceOfTheStacks) {
   EXPECT_THAT(band_remarks(after, slow).at(0), HasSubstr("70.0 us a launch of the narrow step"));
 }
 
+/// Times of serving and of training are of two hosts, and each goes with its own.
+TEST(Host, TimesOfTrainingGoWithTheHostThatTheyAreOf) {
+  Stack stack = machines().stack("hf-sdpa");
+  stack.host.narrow_launch = 20 * units::us;
+  stack.host.narrow_launch_of_training = 40 * units::us;
+  const Stack slow = on_host(stack, host_of_time("60us"));
+  EXPECT_DOUBLE_EQ(slow.host.each_launch / stack.host.each_launch, 3);
+  EXPECT_DOUBLE_EQ(slow.host.each_training_launch / stack.host.each_training_launch, 1.5);
+  EXPECT_DOUBLE_EQ(slow.host.each_updated_tensor / stack.host.each_updated_tensor, 1.5);
+  EXPECT_EQ(slow.host.narrow_launch_of_training, 60 * units::us);
+  stack.host.narrow_launch_of_training = Seconds{};
+  const Stack same = on_host(stack, host_of_time("60us"));
+  EXPECT_DOUBLE_EQ(same.host.each_training_launch / stack.host.each_training_launch, 3) << "the one of serving's";
+}
+
 TEST(Host, AFileSaysTheSame) {
   const HostFile file(R"({"schema": 1, "name": "node-7", "narrow_launch": "12 us", "source": "measured"})");
   const Machine machine = machines().get({"h200_sxm", on(file.path())});

@@ -45,8 +45,8 @@ Gemm product(std::int64_t m, const char* precision) {
   return s;
 }
 
-/// vLLM and SGLang hand causal prompts to TensorRT-LLM's kernels where tensor units have memory of their own; others, and widths
-/// that those have no kernel for, stay where they are.
+/// vLLM and SGLang hand causal prompts to TensorRT-LLM's kernels where tensor units have memory of their own; others, and
+/// widths that those have no kernel for, stay where they are.
 TEST(KernelsByCard, ServersShareCausalPromptsOnTensorMemory) {
   for (const char* card : {"b200_sxm", "gb200", "b300_sxm"}) {
     for (const std::int64_t width : {64, 128, 256}) {

@@ -30,7 +30,8 @@ TEST(PagedTiles, GoByWidthsMasksAndTypes) {
   EXPECT_EQ(tile({256, 256, 512, false, true}), std::pair(128.0, 128.0));
 }
 
-/// One warpgroup has all queries of a KV head where they fit in its 64 rows, but behind a window, and of heads of 64 and 128.
+/// One warpgroup has all queries of a KV head where they fit in its 64 rows, but behind a window, and of heads of 64 and
+/// 128.
 TEST(PagedTiles, OfOneWarpgroup) {
   EXPECT_EQ(tile({128, 128, 64, false, false}), std::pair(64.0, 128.0));
   EXPECT_EQ(tile({128, 128, 65, false, false}), std::pair(128.0, 128.0));
@@ -39,8 +40,8 @@ TEST(PagedTiles, OfOneWarpgroup) {
   EXPECT_EQ(tile({192, 192, 8, false, false}), std::pair(128.0, 96.0)) << "no such kernel";
 }
 
-/// Four sequences of 205 blocks and two KV heads on 132 SMs: 1640 blocks and a tenth are 13.7 an SM, so 14, and 205 are 15 parts
-/// of 14. A graph's steps have 32 parts at most; 993 sequences are not cut.
+/// Four sequences of 205 blocks and two KV heads on 132 SMs: 1640 blocks and a tenth are 13.7 an SM, so 14, and 205 are
+/// 15 parts of 14. A graph's steps have 32 parts at most; 993 sequences are not cut.
 TEST(PagedParts, FillTheSmsWithBlocks) {
   PagedWork work{.sequences = 4, .kv_heads = 2, .row_tiles = 1, .blocks = 205, .blocks_loaded = 205, .tokens = 4};
   work.queries_a_step = 1;
@@ -51,9 +52,10 @@ TEST(PagedParts, FillTheSmsWithBlocks) {
   EXPECT_EQ(paged_parts(work, 132), 1);
 }
 
-/// A prompt of 2048 tokens of two heads that share keys: 32 tiles of rows and 11 blocks of 192 keys. One to three parts fill 24, 48 and
-/// (in parts of fewer than 4 blocks) 0.85 x 73 %, four 0.85 x 97 %, no more than that any other number: four at most, and 387 blocks
-/// are 3 an SM, which gives 4. With 106 tiles of rows, four fifths of the SMs, nothing is cut.
+/// A prompt of 2048 tokens of two heads that share keys: 32 tiles of rows and 11 blocks of 192 keys. One to three parts
+/// fill 24, 48 and (in parts of fewer than 4 blocks) 0.85 x 73 %, four 0.85 x 97 %, no more than that any other number:
+/// four at most, and 387 blocks are 3 an SM, which gives 4. With 106 tiles of rows, four fifths of the SMs, nothing is
+/// cut.
 TEST(PagedParts, CutPromptsOfFewHeads) {
   PagedWork work{.sequences = 1, .kv_heads = 1, .row_tiles = 32, .blocks = 11, .blocks_loaded = 11, .tokens = 2048};
   work.queries_a_step = 2048;
@@ -74,8 +76,8 @@ TEST(PagedWalk, GoesThroughTheSequences) {
   EXPECT_DOUBLE_EQ(waits(993), 33);
 }
 
-/// Of 64 KiB of 16 bits half is copied where half of the rows hold keys: (32 + 84) of (64 + 84) KiB. Of 32 KiB of 8 bits a third is
-/// taken whole: (32 x (1 + 2 x 1/4) / 3 + 6) of (32 + 6).
+/// Of 64 KiB of 16 bits half is copied where half of the rows hold keys: (32 + 84) of (64 + 84) KiB. Of 32 KiB of 8 bits
+/// a third is taken whole: (32 x (1 + 2 x 1/4) / 3 + 6) of (32 + 6).
 TEST(PagedChain, CopiesRowsThatHoldKeys) {
   EXPECT_DOUBLE_EQ(paged_chain_clk(128, 128, 128, false, 1480), 1480);
   EXPECT_DOUBLE_EQ(paged_chain_clk(128, 128, 128, false, 1480, 0.5), 1160);
@@ -84,6 +86,9 @@ TEST(PagedChain, CopiesRowsThatHoldKeys) {
 }
 
 TEST(PagedBlocks, BeginAtTheFirstKeyOfAWindow) {
+  EXPECT_EQ(keys_seen(1023, 0), 1024);
+  EXPECT_EQ(keys_seen(1023, 128), 128);
+  EXPECT_EQ(keys_seen(127, 128), 128) << "all are in the window";
   EXPECT_EQ(visible_blocks(1023, 0, 160), 7);    // 1024 keys
   EXPECT_EQ(visible_blocks(1023, 128, 160), 1);  // two, if they began at multiples of 160
   EXPECT_EQ(visible_blocks(100, 128, 160), 1) << "a window that hides nothing";
@@ -101,9 +106,9 @@ class PagedPlans : public ::testing::Test {
   const Rates& m_ = machine_.rates();
 };
 
-/// 256 queries of 8 heads a KV head over 512 cached keys, in 8 bits: 16 queries a tile of 128 rows, 16 tiles of 2 or 3 blocks of 192
-/// keys. The diagonal of 16 queries cuts 1 + 15/192 blocks: 10 operations a score. The chain is that of 48 KiB and 6 KiB's latency
-/// over 38 KiB.
+/// 256 queries of 8 heads a KV head over 512 cached keys, in 8 bits: 16 queries a tile of 128 rows, 16 tiles of 2 or 3
+/// blocks of 192 keys. The diagonal of 16 queries cuts 1 + 15/192 blocks: 10 operations a score. The chain is that of 48
+/// KiB and 6 KiB's latency over 38 KiB.
 TEST_F(PagedPlans, PromptOf8Bits) {
   families_[kPrefill8bit].step_clk = 380;
   families_[kPrefill8bit].issue_step_clk = 100;
@@ -129,7 +134,8 @@ TEST_F(PagedPlans, PromptOf8Bits) {
   EXPECT_EQ(d.dram_write, 256.0 * 256 * 128 * 2 * units::B) << "results stay bf16";
 }
 
-/// Decode of 8 heads a KV head: a tile of 64 rows and no turns of warpgroups; behind a window tiles of 128 rows, and one block.
+/// Decode of 8 heads a KV head: a tile of 64 rows and no turns of warpgroups; behind a window tiles of 128 rows, and one
+/// block.
 TEST_F(PagedPlans, WindowsTakeWholeTiles) {
   families_[kDecodePaged].start_clk = 50;
   families_[kDecodePaged].issue_start_clk = 7;

@@ -62,8 +62,8 @@ RC_GTEST_PROP(VisitedBlocks, AreThoseOfTheMask, ()) {
   }
 }
 
-/// Where every tile reads as far back as the one that lies worst: at most one block more a tile, and for a last tile that is
-/// not full the blocks that its missing rows would see.
+/// Where every tile reads as far back as the one that lies worst: at most one block more a tile, and for a last tile that
+/// is not full the blocks that its missing rows would see.
 RC_GTEST_PROP(VisitedBlocks, OfTheWorstTileAreAtLeastThoseOfTheMaskAndLittleMore, ()) {
   for (int i = 0; i < 20; ++i) {
     const AttentionPrefill s = random_mask(true);
@@ -169,10 +169,10 @@ TEST_F(ToyAttention, DecodeOfOneHeadIsSplit) {
   EXPECT_DOUBLE_EQ(c.main.plan.steps, 8);
 }
 
-/// 32 CTAs on 10 SMs are 4 waves. Each takes 1000 clk of 1 ns to start and 4 links of 128 keys of 100; the merge 5000 clk once:
-/// with 1 us fixed, 1 + 5 + 4 x (1 + 0.4) us. What a window hides costs its CTAs 850 clk only: 640 keys lie in
-/// 3 tiles, which one wave of the four holds: 1 + 5 + 1 + 3 x 0.85 + 0.2 us. The merge takes a turn for each two of 32 parts
-/// (heads of 128 leave two groups of warps), here of 10 clk more.
+/// 32 CTAs on 10 SMs are 4 waves. Each takes 1000 clk of 1 ns to start and 4 links of 128 keys of 100; the merge 5000 clk
+/// once: with 1 us fixed, 1 + 5 + 4 x (1 + 0.4) us. What a window hides costs its CTAs 850 clk only: 640 keys lie in 3
+/// tiles, which one wave of the four holds: 1 + 5 + 1 + 3 x 0.85 + 0.2 us. The merge takes a turn for each two of 32
+/// parts (heads of 128 leave two groups of warps), here of 10 clk more.
 TEST_F(ToyAttention, DecodeWavesStartAndWalk) {
   Calibration c = toy_calibration();
   auto& scalars = c.families["library.attention_decode"];
@@ -325,8 +325,8 @@ class ToyFlash : public ToyAttention {
   }
 };
 
-/// Over pages the query heads of a KV head are packed: 4 queries of each of 32 are a tile of 128 rows, whose 8 blocks of keys go to
-/// as many of the 10 SMs; 100 are 25 tiles, which fill them.
+/// Over pages the query heads of a KV head are packed: 4 queries of each of 32 are a tile of 128 rows, whose 8 blocks of
+/// keys go to as many of the 10 SMs; 100 are 25 tiles, which fill them.
 TEST_F(ToyFlash, QueryHeadsArePacked) {
   const auto m = flash();
   const auto plan = [&](std::int64_t queries) {
@@ -367,8 +367,8 @@ TEST_F(ToyFlash, DecodeWritesTheNewTokensWhereAsked) {
   EXPECT_GT(predict(s, theirs).time, alone);
 }
 
-/// Parts give each of the 10 SMs as many blocks of 128 keys: of three streams of 4097 keys (33 blocks) three parts, of eight, which
-/// are 26.4 blocks an SM and a tenth, two. Every block of a short stream is a part.
+/// Parts give each of the 10 SMs as many blocks of 128 keys: of three streams of 4097 keys (33 blocks) three parts, of
+/// eight, which are 26.4 blocks an SM and a tenth, two. Every block of a short stream is a part.
 TEST_F(ToyFlash, DecodeFillsTheSmsWithBlocks) {
   const auto m = flash();
   EXPECT_EQ(plan_attention(AttentionDecode{3, 8, 1, 128, 128, 4096}, m).plan.splits, 3);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "arch/error.hpp"
 #include "ops/memory/memory.hpp"
@@ -30,7 +31,7 @@ std::int64_t executions(const Graph& g, const std::string& name, bool computed_a
   return count;
 }
 
-/// Megatron's recompute_method block: the first layers run forward once more, gradients of all are made as before.
+/// Megatron's recompute_method block: the first layers run forward once more, gradients of all are made once.
 TEST(LowerRecompute, FirstLayersAloneRunAgain) {
   const Llm m = llama_8b();
   const Graph five = lower(m, again(5)), all = lower(m, again(0)), none = lower(m, again(0, Recompute::none));
@@ -52,14 +53,37 @@ TEST(LowerRecompute, FirstLayersKeepTheirInputAlone) {
   EXPECT_DOUBLE_EQ(kept(again(32)), kept(again(0)));
 }
 
+/// Three of 61 layers have no experts: the first four are those and one that has.
+TEST(LowerRecompute, FirstLayersOfSeveralKindsAreCountedByKind) {
+  const Llm m = deepseek_v3();
+  EXPECT_EQ(lowering::layers_by_kind(m.main(), {0, 2}), (std::vector<std::int64_t>{2, 0}));
+  EXPECT_EQ(lowering::layers_by_kind(m.main(), {0, 4}), (std::vector<std::int64_t>{3, 1}));
+  Workload w = again(4);
+  w.parallel.expert = w.parallel.data = 8;
+  w.batch = 32;
+  const Graph g = lower(m, w);
+  EXPECT_EQ(executions(g, "o_proj.recompute", true), 4);
+  EXPECT_EQ(executions(g, "router.recompute", true), 1);
+}
+
 TEST(LowerRecompute, RefusalsNameTheRule) {
   const auto refused = [](const Workload& w) { return refusal([&w] { lowering::refuse_plan(llama_8b(), w); }); };
   EXPECT_THAT(refused(again(33)), HasSubstr("expected at most the model's 32"));
   EXPECT_THAT(refused(again(5, Recompute::none)), HasSubstr("expected it with recompute full"));
   EXPECT_EQ(refused(again(5)), "(accepted)");
-  Workload staged = again(5);
+  const auto not_modelled = [](const Workload& w) -> std::string {
+    try {
+      lowering::refuse_plan(llama_8b(), w);
+    } catch (const NotModelled& e) {
+      return e.what();
+    }
+    return "(accepted)";
+  };
+  Workload staged = again(5), eager = again(5);
   staged.parallel.pipeline = 2;
-  EXPECT_THROW(refused(staged), NotModelled);
+  EXPECT_THAT(not_modelled(staged), HasSubstr("recompute-layers 5: not modelled in a pipeline"));
+  train_eagerly(eager);
+  EXPECT_THAT(not_modelled(eager), HasSubstr("recompute-layers 5: of stacks that fuse alone"));
 }
 
 /// A byte in place of two of each row that an expert's product reads.

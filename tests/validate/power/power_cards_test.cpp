@@ -62,8 +62,8 @@ TEST(PowerCards, HeatIsTakenOutByTheRowsOwnTemperatureOrTheLines) {
   EXPECT_NEAR(with_heat(counts[1].watts, 1.5, heat), 500, 1e-9);
 }
 
-/// Decode steps of the cards on which paths were probed: no energy was fitted to these steps, whose products asked for rows outside
-/// of their operands.
+/// Decode steps of the cards on which paths were probed: no energy was fitted to these steps, whose products asked for rows
+/// outside of their operands.
 TEST(PowerCards, DecodeStepsOfTheProbedCardsTakeWhatIsPredicted) {
   for (const std::string card : {"h100", "h200"}) {
     const std::string file = data_folder() + "/measurements/" + card + "/probe/paths.steps.json";
@@ -73,7 +73,7 @@ TEST(PowerCards, DecodeStepsOfTheProbedCardsTakeWhatIsPredicted) {
       if (const auto e = row.energy_error()) energy.push_back(std::abs(*e));
     }
     ASSERT_EQ(energy.size(), 2U) << card;
-    EXPECT_LT(median(energy), 0.08) << card;  // 0.16 and 0.09 before waits, heat and the ways were told apart
+    EXPECT_LT(median(energy), 0.08) << card;  // 0.16 and 0.09 where waits, heat and the ways are not told apart
   }
 }
 

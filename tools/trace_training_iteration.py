@@ -1,0 +1,142 @@
+"""One training iteration of a model of transformers, as a point of tools/trace_training.py asks for it."""
+import contextlib
+import json
+import os
+
+import torch
+
+from trace_training_models import MODELS
+
+
+def build(name, args):
+    """(model, config) with random weights on the device, fp32 where autocast casts them."""
+    file, layers = MODELS[name]
+    with open(os.path.join(args.models, file), encoding="utf-8") as text:
+        config = json.load(text)
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+    kind = config.pop("model_type")
+    for key in ("transformers_version", "pad_token_id", "bos_token_id", "eos_token_id", "cache_implementation"):
+        config.pop(key, None)
+    if args.no_dropout:
+        config.update({key: 0.0 for key in config if key.endswith(("pdrop", "dropout_prob", "dropout"))})
+    small = {"hidden_size": 64, "n_embd": 64, "intermediate_size": 96, "num_attention_heads": 4, "n_head": 4,
+             "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 512, "num_local_experts": 8} if args.tiny else {}
+    for key in ("num_hidden_layers", "n_layer"):
+        small[key] = 2 if args.tiny else layers
+    depth = next((config[key] for key in ("num_hidden_layers", "n_layer") if key in config), None)
+    for key, value in config.items():  # lists that say something of each layer
+        if isinstance(value, list) and len(value) == depth:
+            config[key] = value[:small["num_hidden_layers"]]
+    config.update({key: value for key, value in small.items() if key in config})
+    made = AutoConfig.for_model(kind, **config)
+    factory = AutoModelForMaskedLM if kind == "bert" else AutoModelForCausalLM
+    torch.manual_seed(7)
+    dtypes = {"fp16": torch.float16, "fp32": torch.float32}
+    kind_of = torch.float32 if args.autocast or args.tf32 else dtypes.get(args.dtype, torch.bfloat16)
+    with torch.device(args.device):
+        model = factory.from_config(made, dtype=kind_of, attn_implementation="sdpa")
+    return model.to(kind_of).train(), made
+
+
+def layers_of(model):
+    if hasattr(model, "bert"):
+        return model.bert.encoder.layer
+    return model.transformer.h if hasattr(model, "transformer") else model.model.layers
+
+
+def spread(model, point, args):
+    """The model under DDP, FSDP (fully_shard) or FSDP of PyTorch's first kind, as the point asks."""
+    ranks = args.fake or args.gpus
+    if point.get("spread") == "ddp":
+        from torch.nn.parallel import DistributedDataParallel
+        made = DistributedDataParallel(model, device_ids=[args.rank] if args.device == "cuda" else None,
+                                       gradient_as_bucket_view=bool(point.get("view")))
+        if args.fake:  # its exchanges have no result, which DDP waits for
+            made.register_comm_hook(args.pace if point.get("paced") else None, type(args.pace).sum_bucket)
+        return made
+    if point.get("spread") == "fsdp":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+        options = {"mesh": init_device_mesh(args.device, (ranks,)), "reshard_after_forward": not point.get("keep")}
+        if point.get("masters"):
+            options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        for layer in [*layers_of(model), model]:
+            fully_shard(layer, **options)
+            if point.get("paced"):
+                args.pace.stands_in(layer)
+    if point.get("spread") == "fsdp1":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+        return FullyShardedDataParallel(model, auto_wrap_policy=ModuleWrapPolicy({type(layers_of(model)[0])}),
+                                        use_orig_params=True, device_id=args.rank)
+    return model
+
+
+def optimizer_of(name, parameters):
+    """AdamW, fused or as lists of tensors, or another of torch.optim by lists of tensors."""
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=1e-5, foreach=True)
+    if name == "sgd-momentum":
+        return torch.optim.SGD(parameters, lr=1e-5, momentum=0.9, foreach=True)
+    if name == "adafactor":
+        return torch.optim.Adafactor(parameters, lr=1e-5, foreach=True)
+    return torch.optim.AdamW(parameters, lr=1e-5, **({"fused": True} if name == "fused" else {"foreach": True}))
+
+
+class Iteration:
+    """What a point repeats. `marks`, where set, is called behind each phase with its name."""
+
+    def __init__(self, model, config, point, args):
+        self.plain, self.model, self.point, self.args = model, spread(model, point, args), point, args
+        model.set_attn_implementation(point["attention"])
+        if point["recompute"]:
+            model.gradient_checkpointing_enable()
+        else:
+            model.gradient_checkpointing_disable()
+        torch.manual_seed(11 + args.rank)
+        shape = (point["batch"], point["tokens"])
+        ids = torch.randint(0, config.vocab_size, shape, device=args.device)
+        labels = ids
+        if config.model_type == "bert":  # every seventh token is masked
+            chosen = torch.arange(ids.numel(), device=args.device).reshape(shape) % 7 == 3
+            labels = torch.where(chosen, ids, torch.full_like(ids, -100))
+        self.inputs = {"input_ids": ids, "labels": labels}
+        if config.model_type != "bert":
+            self.inputs["use_cache"] = False
+        self.parameters = list(self.model.parameters())
+        self.optimizer = optimizer_of(point["optimizer"], self.parameters)
+        self.marks = lambda name: None
+
+    def fresh(self):
+        pass
+
+    @contextlib.contextmanager
+    def phase(self, name):
+        with torch.profiler.record_function("phase:" + name):
+            yield
+        self.marks(name)
+
+    def exchanges(self, last):
+        """Whether the backward pass of a micro-batch adds gradients up over ranks: that of the last one does."""
+        kind = self.point.get("spread")
+        if kind in ("ddp", "fsdp1") and not last:
+            return self.model.no_sync()
+        if kind == "fsdp":
+            self.model.set_requires_gradient_sync(last)
+        return contextlib.nullcontext()
+
+    def step(self):
+        parts = self.point.get("accumulate", 1)
+        for part in range(parts):
+            with self.exchanges(part == parts - 1):
+                with self.phase("forward"):
+                    with torch.autocast(self.args.device, torch.bfloat16, enabled=self.point["autocast"]):
+                        loss = self.model(**self.inputs).loss
+                with self.phase("backward"):
+                    loss.backward()
+        if self.point["clip"]:
+            with self.phase("clip"):
+                torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        with self.phase("optimizer"):
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
