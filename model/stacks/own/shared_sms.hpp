@@ -1,5 +1,10 @@
 // CTAs of unequal length that share SMs, dealt out in order: an SM takes the next one when one of its own has ended, and runs
 // those that it holds side by side, each slower than it would run alone.
+//
+// Which SM gets which CTAs is a matter of their steps alone, not of the machine: were they dealt by the machine's own clocks, CTAs
+// that end at nearly the same time would change places, and with them their neighbours, where a wait is a little shorter. (Of 200000
+// drawn launches, with waits or steps shortened, 0.23 % ended later by more than 0.02 %, up to 9 %.) What is left is that a CTA which
+// begins earlier slows its neighbour: 0.005 % of them, up to 1.4 %.
 #pragma once
 
 #include <array>

@@ -1,10 +1,12 @@
 // CTAs that share SMs, dealt out by hand: model/stacks/own/shared_sms.hpp.
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
-#include <array>
+#include <cmath>
 #include <vector>
 
 #include "model/stacks/own/shared_sms.hpp"
+#include "tests/support/random_gpu.hpp"
 
 namespace plumbline::own {
 namespace {
@@ -38,6 +40,29 @@ TEST(SharedSms, ManyRounds) {
   const double round = 5 + 4 * 16;
   EXPECT_NEAR(clocks({{4, 6.0 * 500}}, 3) / (500 * round), 1, 1e-12);
   EXPECT_NEAR(clocks({{4, 6.0 * 500 + 1}}, 3) / (500 * round + 5 + 4 * 10), 1, 1e-12);
+}
+
+/// Longest first, on SMs of one to three: where all clocks are shorter alike the launch is too, and where CTAs wait less for their
+/// first step it does not end later, but by what they slow their neighbours.
+RC_GTEST_PROP(SharedSms, WhatIsShorterDoesNotEndLater, ()) {
+  using testing_support::between, testing_support::whole_between;
+  constexpr double kNeighbours = 1.02;
+  const auto heads = static_cast<double>(whole_between(1, 400)), sms = static_cast<double>(whole_between(4, 300));
+  std::vector<CtaBatch> batches;
+  for (std::int64_t tile = whole_between(1, 40); tile > 0; --tile)
+    batches.push_back({static_cast<double>(tile), heads});
+  SmShare slow{.resident = static_cast<std::size_t>(whole_between(1, 3)), .start_clk = between(0, 3e4), .step_clk = {}};
+  const double busy = between(500, 5e3), waits = between(100, 3e3);
+  for (std::size_t i = 0; i < slow.resident; ++i) {
+    const auto held = static_cast<double>(i + 1);
+    slow.step_clk[i] = held * busy + waits / held;
+  }
+  const double factor = between(0.2, 1), before = clocks_of(batches, sms, slow);
+  SmShare fast = slow;
+  fast.start_clk *= factor;
+  RC_ASSERT(clocks_of(batches, sms, fast) <= before * kNeighbours);
+  for (double& step : fast.step_clk) step *= factor;
+  RC_ASSERT(std::abs(clocks_of(batches, sms, fast) / (before * factor) - 1) < 1e-9);
 }
 
 }  // namespace
