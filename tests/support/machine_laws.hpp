@@ -185,7 +185,8 @@ class MachineLaws {
 
   static bool is_dealt_once(const OpPrediction& op) {
     const auto* end = op.launches.data() + op.launch_count;
-    return std::any_of(op.launches.data(), end, [](const LaunchPrediction& l) { return l.demand.dealt_once; });
+    return std::any_of(op.launches.data(), end,
+                       [](const LaunchPrediction& l) { return l.demand.dealt_once || l.demand.dealt_clk > 0; });
   }
 
   /// The operator with one of its sizes doubled, and that size's name; nothing where it has none, where relations between

@@ -22,7 +22,8 @@ struct GemmTask {
   double m = 0, n = 0, k = 0, batch = 1;
   double input_bytes = 2, weight_bytes = 2, output_bytes = 2;
   double tensor_flop_per_clk = 0;  ///< of one SM, for the maths format
-  double dequant_per_weight = 0;   ///< fp32-pipe operations to unpack one weight (W4A16)
+  double dequant_per_weight = 0;   ///< fp32-pipe operations to unpack one weight (W4A16), but for mma.sync
+  double slots_per_weight = 0;     ///< instructions of a lane to unpack one weight for mma.sync
   double weight_kept = 1;    ///< bytes of the weight operand / dense (2:4 sparse: 0.5625 with metadata at 16 bits)
   double weights_read = 1;   ///< weight operands that DRAM carries / batch (experts expected, not a whole number)
   double bias_bytes = 0;     ///< of one batch entry, and of what the product is added to

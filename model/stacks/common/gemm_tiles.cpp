@@ -48,12 +48,18 @@ TileCosts tile_costs(const Context& c, Tile tile, double tile_k, bool swapped) {
   e.tile_k = tile_k;
   e.a = e.tile_m * tile_k * task.input_bytes;
   e.w = e.tile_n * tile_k * task.weight_bytes * task.weight_kept;
-  // unpacked weights take the activations' width in shared memory
-  const double w_smem = task.dequant_per_weight > 0 ? e.tile_n * tile_k * task.input_bytes : e.w;
+  // mma.sync takes operands from registers, so that weights stay packed in shared memory and each tile unpacks what it reads;
+  // elsewhere unpacked weights take the activations' width there
+  const bool in_registers = c.path.kind == TensorPath::Kind::mma_sync;
+  const double weights = e.tile_n * tile_k;
+  const double w_smem = task.dequant_per_weight > 0 && !in_registers ? weights * task.input_bytes : e.w;
   const double row_side = swapped ? w_smem : e.a;
   const double col_side = swapped ? e.a : w_smem;
   e.tensor_clk = 2.0 * e.tile_m * e.tile_n * tile_k / task.tensor_flop_per_clk;
-  e.fp32_clk = task.dequant_per_weight * e.tile_n * tile_k / (0.5 * c.rates.gpu.sm.fp32_flop_per_clk);
+  const StreamingMultiprocessor& sm = c.rates.gpu.sm;
+  if (in_registers)
+    e.issue_clk = task.slots_per_weight * weights / static_cast<double>(sm.warp_size) / sm.issue_per_clk;
+  else e.fp32_clk = task.dequant_per_weight * weights / (0.5 * sm.fp32_flop_per_clk);
   e.smem_clk = (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
   e.once_clk = c.family.exposed * e.tile_m * e.tile_n * task.output_bytes / c.l2_port;
   e.stage_bytes = e.a + e.w;
@@ -128,6 +134,7 @@ Demand launch_demand(const Context& c, const TileLayout& layout, const WorkSplit
   d.plan.steps = d.plan.longest = split.steps;
   d.tensor_clk = e.tensor_clk;
   d.fp32_clk = e.fp32_clk;
+  d.issue_clk = e.issue_clk;
   d.smem_clk = layout.smem_clk + layout.pieces_clk;
   d.pieces_clk = layout.pieces_clk;
   d.edge_fill_clk = layout.edge_fill_clk;

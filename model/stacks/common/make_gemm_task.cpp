@@ -12,6 +12,17 @@
 namespace plumbline {
 namespace {
 
+/// Instructions of a lane that make 8 packed weights 16 bits wide, two of them in a register (Marlin, dequant.h, for bf16;
+/// TensorRT-LLM's interleaved converters alike): integers of 4 bits 4 lop3, 3 shifts, 4 subtractions; e2m1 8 lop3 and 7
+/// shifts; integers of 8 bits 12 byte permutations and 8 subtractions in fp32, to fp16 4 and 4; fp8 8 lop3, 6 shifts and 4
+/// products. Then 4 products with scales.
+double slots_per_weight(const Precision& p) {
+  constexpr double kWeights = 8, kScales = 4;
+  if (p.weight == DType::int8) return ((p.math == DType::fp16 ? 8 : 20) + kScales) / kWeights;
+  if (bits(p.weight) >= 8) return (18 + kScales) / kWeights;
+  return ((p.weight == DType::int4 ? 11 : 15) + kScales) / kWeights;
+}
+
 GemmTask typed(const Precision& p, const Rates& m) {
   GemmTask t;
   t.math = p.math;
@@ -22,7 +33,10 @@ GemmTask typed(const Precision& p, const Rates& m) {
   if (t.tensor_flop_per_clk <= 0) throw BadInput("no " + std::string(name(p.math)) + " path on this GPU");
   // weights stored narrower than the maths are unpacked on ordinary lanes, about one operation each (Marlin's lop3
   // trick; docs/sources.md: matrix products)
-  if (bits(p.weight) < bits(p.math)) t.dequant_per_weight = 1;
+  if (bits(p.weight) < bits(p.math)) {
+    t.dequant_per_weight = 1;
+    t.slots_per_weight = slots_per_weight(p);
+  }
   return t;
 }
 

@@ -50,6 +50,9 @@ class CpAsyncPlanner {
     e.resident = std::clamp(std::min(room, std::floor(c.smem / (kLeastStages * e.stage_bytes))), 1.0, c.path.most_ctas);
     e.stages = std::clamp(std::floor(c.smem / (e.resident * e.stage_bytes)), 2.0, c.path.most_stages);
     e.step_latency = c.rates.dram_latency / e.stages;
+    // a CTA has a warp for each scheduler, of 32 columns and all rows, which unpacks weights and then multiplies them
+    // (TensorRT-LLM, cutlass_heuristic.cpp and dq_mma_multistage_percol.h)
+    e.tensor_clk += e.issue_clk;
     return e;
   }
 

@@ -150,7 +150,6 @@ class LanePlanner : public SplitOfTiles {
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
     Demand d = gemm::launch_demand(c, t, split, traffic);
     d.l2_limit = L2Limit::ports;
-    d.issue_clk = t.costs->issue_clk;
     return d;
   }
 

@@ -35,6 +35,9 @@ class ToyTiles : public ::testing::Test {
   gemm::Context context(const GemmTask& task) const {
     return {task, machine_.rates(), family_, family_, machine_.rates().path, {}};
   }
+  gemm::Context by_mma_sync(const GemmTask& task) const {
+    return {task, machine_.rates(), family_, family_, TensorPath{}, {}};
+  }
   Machine machine_ = toy_machine();
   FamilyScalars family_;
 };
@@ -67,6 +70,21 @@ TEST_F(ToyTiles, NarrowWeightsAreUnpacked) {
   EXPECT_DOUBLE_EQ(e.stage_bytes, 16384 + 64 * 64 * 0.5);
   EXPECT_DOUBLE_EQ(e.fp32_clk, 64.0 * 64 / 128);
   EXPECT_DOUBLE_EQ(e.smem_clk, 56 * 1024 / 128);
+}
+
+/// By mma.sync they stay packed in shared memory: 16 KiB of rows and 2 KiB of columns, written once, the columns read for
+/// each 64 of 128 rows. A warp's instruction unpacks for 32 lanes: 64 x 64 weights of 1.875 instructions are 240, 4 a clock.
+TEST_F(ToyTiles, WeightsForMmaSyncAreUnpackedInRegisters) {
+  GemmTask task = task_of(256, 128, 640);
+  task.weight_bytes = 0.5;
+  task.dequant_per_weight = 1;
+  task.slots_per_weight = 1.875;
+  const gemm::TileCosts e = gemm::tile_costs(by_mma_sync(task), {128, 64}, 64, false);
+  EXPECT_DOUBLE_EQ(e.smem_clk, (16 + 16 + 2 + 2 * 2) * 1024.0 / 128);
+  EXPECT_DOUBLE_EQ(e.issue_clk, 240.0 / 4);
+  EXPECT_DOUBLE_EQ(e.fp32_clk, 0);
+  const gemm::TileCosts low = gemm::tile_costs(by_mma_sync(task), {64, 64}, 64, false);
+  EXPECT_DOUBLE_EQ(low.issue_clk, e.issue_clk) << "each tile of rows unpacks its weights again";
 }
 
 /// Two tiles of ten steps, of 32 KiB each; DRAM carries operands, bias and result once.
@@ -267,7 +285,8 @@ TEST_F(Menus, ServeAllSizesOfOneKindAndPrecision) {
   void (*const changes[])(GemmTask&) = {
       [](GemmTask& t) { t.kind = GemmKind::grouped; },  [](GemmTask& t) { t.input_bytes = 1; },
       [](GemmTask& t) { t.weight_bytes = 1; },          [](GemmTask& t) { t.output_bytes = 4; },
-      [](GemmTask& t) { t.tensor_flop_per_clk = 500; }, [](GemmTask& t) { t.dequant_per_weight = 1; }};
+      [](GemmTask& t) { t.tensor_flop_per_clk = 500; }, [](GemmTask& t) { t.dequant_per_weight = 1; },
+      [](GemmTask& t) { t.slots_per_weight = 1; }};
   int made = 2;
   for (const auto& change : changes) {
     GemmTask t = task_of(64, 64, 64);

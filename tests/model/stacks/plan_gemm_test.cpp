@@ -200,9 +200,12 @@ TEST(GemmTasks, BytesOfThePrecision) {
   EXPECT_DOUBLE_EQ(w4.weight_bytes, 4.125 / 8);
   EXPECT_DOUBLE_EQ(w4.input_bytes, 2);
   EXPECT_DOUBLE_EQ(w4.dequant_per_weight, 1);
+  EXPECT_DOUBLE_EQ(w4.slots_per_weight, 15.0 / 8);
   EXPECT_DOUBLE_EQ(w4.batch, 3);
   EXPECT_DOUBLE_EQ(w4.bias_bytes, 64);
   EXPECT_DOUBLE_EQ(task_of(Gemm{16, 32, 64, 1, {}, false}, m).dequant_per_weight, 0);
+  const Precision bytes{DType::bf16, DType::int8, DType::bf16, DType::bf16};
+  EXPECT_DOUBLE_EQ(task_of(Gemm{16, 32, 64, 1, bytes, false}, m).slots_per_weight, 24.0 / 8);
 }
 
 /// Twice the dense rate; 0.5 of the values and 2 bits for each kept one of 16: 0.5625 of the bytes.
