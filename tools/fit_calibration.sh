@@ -302,6 +302,7 @@ fit_types() {
   rows=data/measurements/h200_pytorch/h200_sxm
   drawn=$rows/products_drawn.train.csv
   test "$1" = gemm_xmma && drawn="$drawn $rows/products_second.train.csv"
+  # shellcheck disable=SC2086 # paths without blanks
   "$validate" fit $rows/types.train.csv $drawn --gpu h200_sxm --kernels library --family "$1" --free "$2" \
     --where "$3" --min-us "$4" --unbalanced --source "PyTorch 2.11 on H200s, types and drawn products" \
     --out data/calibration/h200_sxm.json

@@ -10,7 +10,7 @@ validate=${PLUMBLINE_BUILD:-build}/bin/validate
 
 # fit FAMILY ROWS FREE [FILTERS...]; ROWS: one name or more, with commas between them
 fit() {
-  family=$1 rows= free=$3
+  family=$1 rows='' free=$3
   for name in $(echo "$2" | tr , ' '); do rows="$rows data/measurements/h200_pytorch/h200_sxm/$name.train.csv"; done
   shift 3
   # shellcheck disable=SC2086 # paths without blanks
