@@ -104,7 +104,7 @@ namespace {
 /// (data/measurements/h200/probe/multicast.jsonl, slopes of watts over 0.2 to 3.0 TB/s, 2026-11-23).
 constexpr double kDelivery = 0.22;
 /// Instructions of a warp that a clock of requests for single elements or pairs stands for (Demand::pieces_clk): what six
-/// products of cuBLAS with vocabularies of 50257 and 30522 take on an H200 beyond tensor work and bytes, 7.3 to 9.8 nJ a
+/// products of a library with vocabularies of 50257 and 30522 take on an H200 beyond tensor work and bytes, 7.3 to 9.8 nJ a
 /// request (data/measurements/h200/pytorch_training/eager_power.jsonl), at the energy of other instructions. An SM issues up
 /// to four a clock.
 constexpr double kIssuedWithPieces = 3.2;

@@ -14,8 +14,8 @@ namespace {
 
 /// Instructions of a lane that make 8 packed weights 16 bits wide, two of them in a register (Marlin, dequant.h, for bf16;
 /// TensorRT-LLM's interleaved converters alike): integers of 4 bits 4 lop3, 3 shifts, 4 subtractions; e2m1 8 lop3 and 7
-/// shifts; integers of 8 bits 12 byte permutations and 8 subtractions in fp32, to fp16 4 and 4; fp8 8 lop3, 6 shifts and 4
-/// products. Then 4 products with scales.
+/// shifts; integers of 8 bits 12 byte permutations and 8 subtractions in fp32, to fp16 4 and 4. Then 4 products with scales.
+/// The 18 of fp8 (8 lop3, 6 shifts, 4 products) are an estimate: no source was read for it, and no row on file runs it.
 double slots_per_weight(const Precision& p) {
   constexpr double kWeights = 8, kScales = 4;
   if (p.weight == DType::int8) return ((p.math == DType::fp16 ? 8 : 20) + kScales) / kWeights;
