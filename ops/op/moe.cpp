@@ -147,21 +147,32 @@ Counts drawn_rows(const Moe& s, std::uint64_t draw) {
   return rows;
 }
 
-/// One row more for each expert in turn, those with most rows first (of equals the first), or one less from the last on.
+/// One row more for each expert in turn, those with most rows first (of equals the first), or one less from the last on,
+/// until none is left or no expert has room. Whole turns are taken at once: a call may be short of more rows than can be
+/// counted singly.
 void top_up(Counts& rows, std::int64_t short_of, std::int64_t most) {
   std::vector<std::size_t> order(rows.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rows[a] > rows[b]; });
   if (short_of < 0) std::reverse(order.begin(), order.end());
-  const std::int64_t step = short_of > 0 ? 1 : -1;
-  for (std::int64_t left = std::abs(short_of); left > 0;) {
-    const std::int64_t before = left;
-    for (const std::size_t i : order) {
-      if (left == 0 || rows[i] == (step > 0 ? most : 0)) continue;
-      rows[i] += step;
-      --left;
-    }
-    if (left == before) return;
+  const std::int64_t step = short_of > 0 ? 1 : -1, all = std::abs(short_of);
+  const auto room = [&](std::int64_t has) { return step > 0 ? most - has : has; };
+  const auto taken = [&](std::int64_t turns) {
+    std::int64_t sum = 0;
+    for (const std::int64_t has : rows) sum += std::min(turns, room(has));
+    return sum;
+  };
+  std::int64_t turns = 0, too_many = most + 1;  // of no expert is there room for so many
+  while (too_many - turns > 1) {
+    const std::int64_t middle = turns + (too_many - turns) / 2;
+    (taken(middle) <= all ? turns : too_many) = middle;
+  }
+  std::int64_t left = all - taken(turns);
+  for (const std::size_t i : order) {
+    const std::int64_t whole = std::min(turns, room(rows[i]));
+    const bool one_more = left > 0 && room(rows[i]) > whole;
+    rows[i] += step * (whole + (one_more ? 1 : 0));
+    if (one_more) --left;
   }
 }
 

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "arch/error.hpp"
 #include "ops/facts/work.hpp"
 #include "ops/table/table.hpp"
@@ -72,6 +75,19 @@ TEST(Moe, LeftoversGoWhereTheyAreSaidTo) {
     s.leftover = first;
     EXPECT_EQ(expert_rows(s).total(), 8) << "the first eight experts are alike";
     EXPECT_EQ(expert_rows(s).touched(), 8);
+  }
+}
+
+// The favourites of a steep law may take no more rows than there are tokens: billions are over, of which the others take
+// their turns. Found by a fuzzer, which waited for them to be counted one by one.
+TEST(Moe, BillionsOfLeftoversAreGivenOut) {
+  Moe s = sized(std::int64_t{1} << 24, 4096, 4000);
+  s.alpha_percent = 300;
+  for (const std::int64_t first : {1, 2}) {
+    s.leftover = first;
+    const ExpertRows rows = expert_rows(s);
+    EXPECT_EQ(rows.total(), static_cast<double>(s.tokens * s.topk));
+    EXPECT_EQ(*std::max_element(rows.rows.begin(), rows.rows.end()), s.tokens);
   }
 }
 
