@@ -46,6 +46,13 @@ MODELS = {
     "mixtral-8x22b": ("mixtral-8x22b.json", 1),
     "aya-23-8b": ("aya-23-8b.json", 3),
     "qwen1.5-moe-a2.7b": ("qwen1.5-moe-a2.7b.json", 3),
+    "qwen3-32b": ("qwen3-32b.json", 2),
+    "llama-3.1-70b": ("llama-3.1-70b.json", 2),
+    "phi-2": ("phi-2.json", 8),
+    "gpt-j-6b": ("gpt-j-6b.json", 4),
+    "opt-66b": ("opt-66b.json", 2),
+    "qwen3-235b-a22b": ("qwen3-235b-a22b.json", 1),
+    "gpt-oss-20b": ("gpt-oss-20b.json", 2),
 }
 
 
