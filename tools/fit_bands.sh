@@ -21,18 +21,6 @@ for gpu; do
   cat "$scratch/$gpu.log"
 done
 for gpu; do cp "$scratch/$gpu.json" "data/calibration/$gpu.json"; done
-# Held-out experts are whole models, and rows of one model err alike: their bands are of all bounds together,
-# those of 8 bits from the rows of both formats (the same kernels; fewer models have run). Rows that may have run another
-# case's tactics (scope rank0+shared_tactics, tools/moe_tactics.py) are not in a band.
-for gpu; do
-  [ "$gpu" != a100_sxm ] || continue
-  for class in "moe bf16 bf16" "moe_8bit fp8 bf16,fp8"; do
-    # shellcheck disable=SC2086  # three words
-    set_of() { name=$1 formats=$2 dtypes=$3; } && set_of $class
-    SHARE=0.05 FORMATS=$formats tools/class_bands.py "$gpu" "library.$name" "data/measurements/aiconfigurator/$gpu/moe.train.csv" -- \
-      --where stack~trtllm --where scope=rank0 --where "dtype=$dtypes" --min-us 10
-  done
-done
 # vLLM's prompts on the H200 were of caches that held zeros, which the list leaves out: the one evidence of their kernel there.
 for class in "flash_prefill shape!~kv=fp8" "flash_prefill_8bit shape~kv=fp8"; do
   case " $* " in *" h200_sxm "*) ;; *) continue ;; esac

@@ -339,8 +339,7 @@ void add_transfers(const Calibration& donor, const std::vector<BandRow>& rows, P
     r.stack = donor.gpu + ">" + r.stack;
     r.context = donor.gpu + ">" + r.context;
     r.card = row.gpu;
-    // cards of one generation share scalars as one chip
-    r.in_sample = !near && fitted_on(donor, KernelSet::library, there.priced[i].family, row.gpu);
+    r.in_sample = fitted_on(donor, KernelSet::library, there.priced[i].family, row.gpu);
     r.generation = of_row;
     out.push_back(std::move(r));
   }
