@@ -1,7 +1,7 @@
 #!/bin/sh
 # Finds the error bands of every card again: after scalars or terms of the model changed. Training rows only
 # (data/studies/bands.json); prints how many held-out rows lie in the bands, here and on cards that take scalars over.
-# All cards are fitted with what the others' files said before, side by side: about 3 minutes on two cores.
+# All cards are fitted with what the others' files said before, side by side: 2 minutes on two free cores.
 #
 # usage: tools/fit_bands.sh [GPU...]     (default: h200_sxm h100_sxm a100_sxm); build validate first
 set -eu
