@@ -195,7 +195,7 @@ BandTable::BandTable(const Calibration& calibration, BandSection section) {
     fill(calibration.bands, "own.", own_);
   } else {
     fill_transfers(transfers, distance, near ? "far." : "near.");
-    if (section == BandSection::never) widen_to_kinds(library_);
+    if (section == BandSection::never) widen_to_never(library_);
     fill(calibration.bands, "own.", own_);
     widen(own_, library_);
   }
@@ -251,7 +251,9 @@ void BandTable::widen(Cells& cells, const Cells& by) {
   }
 }
 
-void BandTable::widen_to_kinds(Cells& cells) {
+/// The kind's band is for one further card, sqrt(2) of the mean reach of its classes (validate/fit/transfer_bands.cpp).
+/// A class or a format that was measured nowhere is a further draw of the kind as well: sqrt(3).
+void BandTable::widen_to_never(Cells& cells) {
   constexpr std::size_t kOfClass = kSizes * kBounds;
   Cells kinds(cells.size(), 0);
   for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -259,6 +261,15 @@ void BandTable::widen_to_kinds(Cells& cells) {
     if (classes().parent(kind) != kind) kinds[i] = cells[kind * kOfClass + i % kOfClass];
   }
   widen(cells, kinds);
+  const double further_class = std::sqrt(1.5);
+  for (std::uint32_t& cell : cells) {
+    Band band = bands_[cell];
+    if (band.rows == 0) continue;
+    band.low *= further_class;
+    band.high *= further_class;
+    cell = static_cast<std::uint32_t>(bands_.size());
+    bands_.push_back(std::move(band));
+  }
 }
 
 const Band& BandTable::find(KernelSet kernels, std::size_t band_class, Seconds predicted, Bound bound) const {

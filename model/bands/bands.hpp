@@ -17,8 +17,9 @@
 // changed. These hold the residuals of every measured card priced with every other card's scalars, as nobody knows
 // which way a further card will be off. A class that one of the two distances knows nothing of takes the hull of its
 // wider class there and of the same class at the other; such a band goes as far to either side, since which way a further
-// card is off nobody knows. What was measured on no card is nowhere narrower than its kind. A kernel set of ours has been measured on no other card: there
-// it takes the hull of its own band and the library's transfer band.
+// card is off nobody knows. What was measured on no card is nowhere narrower than its kind, and wider by a further
+// draw. A kernel set of ours has been measured on no other card: there it takes the hull of its own band
+// and the library's transfer band.
 #pragma once
 
 #include <array>
@@ -55,7 +56,7 @@ std::size_t band_class_of_name(std::string_view name);
 std::size_t band_class_of_operator(const Op& op);
 
 /// Where a machine's bands come from. `never`: of kernels that were measured on no card, or in no such format: those of
-/// another generation, and nowhere narrower than their kind's.
+/// another generation, nowhere narrower than their kind's, times sqrt(3/2): a further kernel on a further card.
 enum class BandSection { own_card, near, far, never };
 
 /// The bands of one machine, every class resolved.
@@ -76,7 +77,7 @@ class BandTable {
   std::vector<bool> fill(const std::map<std::string, Band>& found, std::string_view prefix, Cells& cells);
   void fill_transfers(const std::map<std::string, Band>& found, const std::string& distance, const std::string& other);
   void widen(Cells& cells, const Cells& by);
-  void widen_to_kinds(Cells& cells);
+  void widen_to_never(Cells& cells);
   std::vector<Band> bands_;
   Cells own_, library_;
   BandCorrelation own_correlation_, library_correlation_;

@@ -181,29 +181,39 @@ void append(std::vector<BandResidual>& to, const std::vector<BandResidual>& rows
   to.insert(to.end(), rows.begin(), rows.end());
 }
 
-/// A card's 1000 rows that reach 0.1 say as much as another's 19 that reach 0.4: the class is 0.25 of two cards, and so is
-/// its kind, which has no other class: 0.25 x sqrt(1 + 1/3). What is of the kind and was measured nowhere has the kind's
-/// word alone: 0.25 x sqrt(2).
+/// A card's 1000 rows that reach 0.1 say as much as another's 19 that reach 0.4: the class is 0.2 of two cards (the
+/// mean of logarithms), and so is its kind, which has no other class: 0.2 x sqrt(1 + 1/3). What is of the kind and was
+/// measured on no card of the generation has the kind's word alone: 0.2 x sqrt(2).
 TEST(TransferBands, CardsAreCountedAndNotRows) {
   std::vector<BandResidual> rows = rows_of_card("gemm", "a", 0.1, 1000);
   append(rows, rows_of_card("gemm", "b", 0.4, 19));
   const auto bands = bands_of(rows, KernelSet::library, BandSection::near);
-  EXPECT_NEAR(bands.at("library.gemm.large").high, 0.25 * std::sqrt(4.0 / 3), 2e-4);
-  EXPECT_NEAR(bands.at("library.gemm.large").low, -0.25 * std::sqrt(4.0 / 3), 2e-4);
-  EXPECT_NEAR(bands.at("library.matrix.large").high, 0.25 * std::sqrt(2.0), 2e-4);
-  EXPECT_NEAR(bands.at("library.all.any").high, 0.25 * std::sqrt(2.0), 2e-4);
+  EXPECT_NEAR(bands.at("library.gemm.large").high, 0.2 * std::sqrt(4.0 / 3), 2e-4);
+  EXPECT_NEAR(bands.at("library.gemm.large").low, -0.2 * std::sqrt(4.0 / 3), 2e-4);
+  EXPECT_NEAR(bands.at("library.matrix.large").high, 0.2 * std::sqrt(2.0), 2e-4);
+  EXPECT_NEAR(bands.at("library.all.any").high, 0.2 * std::sqrt(2.0), 2e-4);
   EXPECT_EQ(bands.at("library.gemm.large").pooled, "");
   EXPECT_TRUE(bands_of(rows, KernelSet::library, BandSection::far).empty());
 }
 
-/// Prefill of one card reaches 0.1, decode 0.5, so that their kind reaches 0.3, which counts as a card: 0.2 and 0.4, each
-/// with a further draw's sqrt(1 + 1/2).
+/// Of another generation plain means: two of 0.1 and 0.4, their kind and all kernels (0.25 each) as two cards more.
+TEST(TransferBands, AnotherGenerationsReachesAdd) {
+  std::vector<BandResidual> rows = rows_of_card("gemm", "a", 0.1, 1000);
+  append(rows, rows_of_card("gemm", "b", 0.4, 19));
+  for (BandResidual& r : rows) r.section = BandSection::far;
+  const auto bands = bands_of(rows, KernelSet::library, BandSection::far);
+  EXPECT_NEAR(bands.at("library.gemm.large").high, 0.25 * std::sqrt(1.25), 2e-4);
+  EXPECT_NEAR(bands.at("library.matrix.large").high, 0.25 * std::sqrt(2.0), 2e-4);
+}
+
+/// Prefill of one card reaches 0.1, decode 0.4, so that their kind reaches 0.2, which counts as a card: 0.1 x sqrt(2)
+/// and 0.2 x sqrt(2), each with a further draw's sqrt(1 + 1/2).
 TEST(TransferBands, AKindCountsAsOneCardMore) {
   std::vector<BandResidual> rows = rows_of_card("attention_prefill", "a", 0.1, 40);
-  append(rows, rows_of_card("attention_decode", "a", 0.5, 40));
+  append(rows, rows_of_card("attention_decode", "a", 0.4, 40));
   const auto bands = bands_of(rows, KernelSet::library, BandSection::near);
-  EXPECT_NEAR(bands.at("library.attention_prefill.large").high, 0.2 * std::sqrt(1.5), 2e-4);
-  EXPECT_NEAR(bands.at("library.attention_decode.large").high, 0.4 * std::sqrt(1.5), 2e-4);
+  EXPECT_NEAR(bands.at("library.attention_prefill.large").high, 0.1 * std::sqrt(2) * std::sqrt(1.5), 2e-4);
+  EXPECT_NEAR(bands.at("library.attention_decode.large").high, 0.2 * std::sqrt(2) * std::sqrt(1.5), 2e-4);
 }
 
 /// One row is a nineteenth of a card: its class is nearly what its kind is.
@@ -283,6 +293,22 @@ TEST(LeftOutCoverage, JudgesACardByTheOthers) {
   EXPECT_EQ(coverage[0].inside, 20);
   EXPECT_NEAR(coverage[0].half_widths.front(), 0.2 * std::sqrt(1.5), 1e-3);
   EXPECT_TRUE(left_out_coverage(rows, rows, BandSection::far).empty());
+}
+
+/// What one card alone ran says nothing of a card that is left out where the scalars were fitted to those very rows;
+/// where they were not, it has the band of what was never measured.
+TEST(LeftOutCoverage, RowsThatScalarsWereFittedToAreLeftOutOfNothing) {
+  std::vector<BandResidual> rows = rows_of_card("gemm", "a", 0.3, 20);
+  append(rows, rows_of_card("gemm", "b", 0.2, 20));
+  append(rows, rows_of_card("gemv", "a", 0.1, 20));
+  std::vector<BandResidual> older = rows_of_card("gemm", "c", 0.3, 20);
+  for (BandResidual& r : older) r.section = BandSection::far;
+  append(rows, older);
+  EXPECT_EQ(left_out_coverage(rows, rows, BandSection::near).size(), 2U);
+  for (BandResidual& r : rows) r.in_sample = true;
+  const auto coverage = left_out_coverage(rows, rows, BandSection::near);
+  ASSERT_EQ(coverage.size(), 1U);
+  EXPECT_EQ(coverage[0].band_class, "gemm");
 }
 
 /// e = a x common(context) + b x common(context, class) + c x own: correlations a^2 and a^2 + b^2 of a unit variance.

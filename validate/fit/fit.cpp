@@ -203,7 +203,7 @@ std::uint64_t hash_of(const std::string& text) {
 FitResult fit(const FitProblem& problem, const std::vector<std::size_t>& rows, const FitOptions& options) {
   std::vector<double> start;
   for (const FitParameter& parameter : problem.parameters) start.push_back(parameter.start);
-  return fit_from(problem, rows, start, options, true);
+  return fit_from(problem, rows, start, options, options.polished);
 }
 
 std::vector<double> cross_validated_residuals(const FitProblem& problem, const std::vector<std::size_t>& rows,

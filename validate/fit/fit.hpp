@@ -36,6 +36,7 @@ struct FitOptions {
   double absolute_from = 0.01;  ///< |r| from which the loss grows linearly
   double difference = 2e-3;     ///< step of the central differences, in ln(parameter)
   double tolerance = 1e-6;      ///< stop when the loss falls by less than this part of it
+  bool polished = true;         ///< scalars varied one by one where steps end, and once more from there
 };
 
 struct FitResult {

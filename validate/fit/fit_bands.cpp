@@ -235,10 +235,12 @@ bool cross_validate(const FittedTogether& fitted, const Calibration& calibration
   }
   FitOptions quick;
   quick.max_steps = 6;  // from where the fit of all rows ended; a fifth fewer rows moves it little
+  quick.polished = false;
   const std::vector<bool> trained(of_fit.size(), true);
   const std::vector<double> unseen =
       cross_validated_residuals(problem, every, trained, *folds, options.folds, start, quick);
-  // The same fit of all rows, in as many steps from the same start: what differs is the fold alone.
+  // The same fit of all rows, in as many steps from the same start and as unpolished as folds are: what differs is the
+  // fold alone.
   const std::vector<int> one_fold(of_fit.size(), 1);
   std::vector<double> seen(of_fit.size());
   problem.predict(fit(problem, every, quick).values, every, seen);
@@ -339,8 +341,7 @@ void add_transfers(const Calibration& donor, const std::vector<BandRow>& rows, P
     r.stack = donor.gpu + ">" + r.stack;
     r.context = donor.gpu + ">" + r.context;
     r.card = row.gpu;
-    // cards of one generation share scalars as one chip
-    r.in_sample = !near && fitted_on(donor, KernelSet::library, there.priced[i].family, row.gpu);
+    r.in_sample = fitted_on(donor, KernelSet::library, there.priced[i].family, row.gpu);
     r.generation = of_row;
     out.push_back(std::move(r));
   }

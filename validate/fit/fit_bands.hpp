@@ -99,7 +99,9 @@ struct DistanceCoverage {
   std::vector<double> half_widths;  ///< of ln(measured / predicted), one a row
   void add(double half_width, bool is_inside);
 };
-/// Of each card (near) or generation (far) in turn, its held-out rows in bands that none of its rows was behind.
+/// Of each card (near) or generation (far) in turn, its held-out rows in bands that none of its rows was behind. Rows
+/// that the scalars were fitted to are no transfer. Cards of one generation share scalars as one chip, so that among
+/// them such rows count all the same, but not those of a class that no other card ran: of these nothing was left out.
 std::vector<DistanceCoverage> left_out_coverage(const std::vector<BandResidual>& train,
                                                 const std::vector<BandResidual>& heldout, BandSection section);
 /// The table of `coverage --by-distance`: class and distance, rows, in band %, median half-width. `here`: held-out rows
