@@ -32,6 +32,10 @@ std::int64_t decode_keys(const Core& c) {
   return c.chunked ? (c.kv_len - 1) % c.window + 1 : std::min(c.kv_len, c.window);
 }
 
+/// AttentionDecode.append: no launch writes the cache once more where a node of the step has written it (`rope`,
+/// `kv_append`) or nothing new is written (keys of another layer); else whatever the attention's kernels do themselves.
+int write_before_decode(const Core& c) { return c.append == 1 ? -1 : 0; }
+
 }  // namespace
 
 void eager_core(Step& s, const Core& c) {
@@ -89,7 +93,7 @@ void attention_core(Step& s, const Core& c) {
     const bool slides = c.window > 0 && !c.chunked && c.window < c.kv_len;
     s.add("attention"_node,
           AttentionDecode{s.batch, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim, c.chunked ? decode_keys(c) : c.kv_len,
-                          s.workload.page, slides ? c.window : 0, s.types.base, c.kv});
+                          s.workload.page, slides ? c.window : 0, s.types.base, c.kv, write_before_decode(c)});
   } else if (c.chunked && c.window > 0 && c.window < c.kv_len) {
     chunked_prefill(s, c);
   } else {
@@ -102,7 +106,8 @@ void cross_core(Step& s, const Core& c) {
     eager_core(s, c);
   } else if (c.decode) {
     s.add("cross_attention"_node,
-          AttentionDecode{s.batch, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim, c.kv_len, 0, 0, s.types.base, s.types.kv});
+          AttentionDecode{s.batch, c.q_heads, c.kv_heads, c.qk_dim, c.v_dim, c.kv_len, 0, 0, s.types.base, s.types.kv,
+                          /*append=*/0});
   } else {
     flash(s, "cross_attention"_node, c, s.batch, c.q_len, c.kv_len);
   }

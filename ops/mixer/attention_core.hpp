@@ -7,7 +7,7 @@
 
 namespace plumbline::lowering {
 
-/// `append`: see AttentionPrefill.
+/// `append`: see AttentionPrefill; decode takes it from here too.
 struct Core {
   std::int64_t q_heads = 0, kv_heads = 0, qk_dim = 0, v_dim = 0, q_len = 0, kv_len = 0;
   bool causal = true;

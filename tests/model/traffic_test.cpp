@@ -123,8 +123,9 @@ Bytes spilled(const Op& op, const OpPrediction& p, const Machine& m) {
 /// FlashAttention's step over pages: the new token's keys and values may be written before it; and FlashAttention-2 copies
 /// queries and results where heads of a group share a tile.
 Bytes around_a_step(const Op& op, const OpPrediction& p, const Machine& m) {
-  if (p.provider != "flash_attention") return {};
-  const bool copies = m.rates().path.kind == TensorPath::Kind::mma_sync;
+  const bool calls = p.provider == "flashinfer" || p.provider == "flashinfer_8bit" || p.provider == "trtllm_gen";
+  if (p.provider != "flash_attention" && !calls) return {};
+  const bool copies = !calls && m.rates().path.kind == TensorPath::Kind::mma_sync;
   if (const auto* s = std::get_if<AttentionDecode>(&op)) {
     const double fresh = real(s->batch * s->kv_heads * (s->qk_dim + s->v_dim));
     const bool writes = copies ? s->append != 0 : s->append == 1;

@@ -78,6 +78,23 @@ TEST_F(Parts, ADecodeQuerySeesWhatItsChunkHolds) {
   EXPECT_EQ(node<AttentionDecode>(0).window, 0);
 }
 
+/// A step whose `rope` writes the cache doesn't have its attention write it again; where no node does, the kernels do
+/// as they did where they were measured.
+TEST_F(Parts, DecodeWritesTheCacheOnce) {
+  Core c{4, 2, 8, 8, 1, 10};
+  c.decode = true;
+  Step s = begin(true);
+  attention_core(s, c);
+  EXPECT_EQ(node<AttentionDecode>(0).append, 0);
+  c.append = 1;
+  Step fused = begin(true);
+  attention_core(fused, c);
+  EXPECT_EQ(node<AttentionDecode>(0).append, -1);
+  Step other = begin(true);
+  cross_core(other, c);
+  EXPECT_EQ(node<AttentionDecode>(0).append, 0) << "an encoder's keys are written once for all steps";
+}
+
 TEST_F(Parts, EagerCodeRepeatsSharedHeadsAndMasksWhereThereIsAnythingToMask) {
   Step s = begin(false, Fusion::none);
   attention_core(s, {4, 2, 8, 6, 10, 10});

@@ -248,6 +248,7 @@ AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std:
     if (c.combines) c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(s.dtype), m);
     decode_traffic(main, t, s.dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
   });
+  if (s.append == 1 && kernel.write_family != 0) write_new_token(c, s, families[kernel.write_family], m);
   return c;
 }
 

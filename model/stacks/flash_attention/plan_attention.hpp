@@ -55,7 +55,7 @@ struct DecodeCut {
   std::size_t family = flash_attention::kDecode;
   std::size_t narrow_family = 0;  ///< of products of 8 bits; 0: the same
   std::size_t paged_family = 0;   ///< of FA3 over a cache in pages; 0: no such kernels, and none of 8 bits
-  std::size_t write_family = 0;   ///< of the launch that writes a new token's keys and values to such a cache
+  std::size_t write_family = 0;   ///< of the launch that writes a new token's keys and values; 0: none
   /// On tcgen05 products are of whole tiles of rows, as FA4's are; else of the packed heads in sixteens.
   bool whole_tiles = false;
 };

@@ -20,11 +20,12 @@ using flash_attention::kFamilies;
 constexpr auto kPrefillClasses = std::to_array<BandClass>({{Variant::usual, "flashinfer_prefill", false}});
 constexpr auto kDecodeClasses = std::to_array<BandClass>({{Variant::usual, "flashinfer_decode", false}});
 
-/// Behind those that FlashAttention has too: prompts on mma.sync, whose scalars are FA2's.
-constexpr std::size_t kPrefillMma = kFamilies;
+/// Behind those that FlashAttention has too: prompts on mma.sync, whose scalars are FA2's; and the launch that writes a new
+/// token to the cache before decode, vLLM's.
+constexpr std::size_t kPrefillMma = kFamilies, kCacheWrite = kFamilies + 1;
 
 /// In the order of FlashAttention's families, whose planner prices prefill.
-constexpr std::array<FamilyDeclaration, kFamilies + 1> kDeclared{
+constexpr std::array<FamilyDeclaration, kFamilies + 2> kDeclared{
     {{.name = "flashinfer_prefill",
       .op = "attention_prefill",
       .stand_in = "library.flash_prefill",
@@ -46,7 +47,8 @@ constexpr std::array<FamilyDeclaration, kFamilies + 1> kDeclared{
       .stand_in_inherits = true,
       .carry = {.fixed_in_cycles = true},
       .kind = "attention",
-      .classes = kPrefillClasses}}};
+      .classes = kPrefillClasses},
+     {.name = "flash_cache_write", .op = "attention_prefill", .required = false, .stand_in = "library.flash_append"}}};
 
 constexpr std::array<std::string_view, 2> kOps{"attention_prefill", "attention_decode"};
 
@@ -169,8 +171,10 @@ class FlashInfer final : public Provider {
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      answer_attention(plan_decode(*decode, q.rates, q.families, key_cutting(q)), "split-KV attention", Variant::usual,
-                       q, out);
+      AttentionChoice choice = plan_decode(*decode, q.rates, q.families, key_cutting(q));
+      // its kernels read the cache alone: who calls them writes new keys and values by a launch before
+      if (decode->append == 1) write_new_token(choice, *decode, q.families[kCacheWrite], q.rates);
+      answer_attention(choice, "split-KV attention", Variant::usual, q, out);
       return true;
     }
     return false;

@@ -63,6 +63,8 @@ AttentionChoice plan_trtllm_prefill(const AttentionPrefill& shape, bool appends,
 /// The same kernel called by a server that rotates elsewhere and writes the cache by a launch of its own. (For tcgen05.)
 AttentionChoice plan_served_prefill(const AttentionPrefill& shape, bool appends, const Rates& rates,
                                     std::span<const FamilyScalars> families);
+AttentionChoice plan_served_decode(const AttentionDecode& shape, const Rates& rates,
+                                   std::span<const FamilyScalars> families, const KeyCutting& how = {});
 AttentionChoice plan_trtllm_decode(const AttentionDecode& shape, const Rates& rates,
                                    std::span<const FamilyScalars> families, const KeyCutting& how = {});
 /// By the kernel of has_wgmma_decode().

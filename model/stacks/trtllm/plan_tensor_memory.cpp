@@ -95,6 +95,7 @@ AttentionChoice plan_trtllm_tensor_memory_decode(const AttentionDecode& s, const
     decode_traffic(main, t, s.dtype, ResultsLeave::here);
     main.serial_latency += merge_of(parts, rows, t, m, *c.family);
   });
+  if (s.append == 0) return c;  // a step's own node has rotated and written already
   c.prepares = true;
   c.prepare_family = &families[trtllm::kPrepare];
   c.prepare = trtllm::append_demand(t, s.dtype, *c.prepare_family);

@@ -156,7 +156,9 @@ class TrtLlm final : public Provider {
     }
     if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
       require_tensor_path(decode->dtype, q);
-      const auto plan = plain_ ? plan_trtllm_plain_decode : plan_trtllm_decode;
+      const auto plan = plain_                     ? plan_trtllm_plain_decode
+                        : kind_ == Kind::generated ? plan_served_decode
+                                                   : plan_trtllm_decode;
       answer_attention(plan(*decode, q.rates, q.families, key_cutting(q)), "split-KV attention", variant, q, out);
       return true;
     }

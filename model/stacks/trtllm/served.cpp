@@ -23,4 +23,16 @@ AttentionChoice plan_served_prefill(const AttentionPrefill& s, bool appends, con
   return c;
 }
 
+/// The launch that rotates and appends is TensorRT-LLM's own and no part of what FlashInfer calls
+/// (trtllm_batch_decode_with_kv_cache()); these servers write the new token by the launch that precedes a prompt's too
+/// (vLLM: reshape_and_cache_flash(), vllm/v1/attention/backends/flashinfer.py; SGLang: set_kv_buffer()).
+AttentionChoice plan_served_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
+                                   const KeyCutting& how) {
+  AttentionDecode alone = s;
+  alone.append = 0;
+  AttentionChoice c = plan_trtllm_decode(alone, m, families, how);
+  if (s.append == 1) write_new_token(c, s, families[trtllm::kPrepare], m);
+  return c;
+}
+
 }  // namespace plumbline

@@ -77,6 +77,23 @@ TEST(KernelsByCard, NarrowCachesGoToFlashInferWhereFlashAttentionHasNoKernel) {
   EXPECT_EQ(on("b200_sxm", decode(8192, DType::fp8), "vllm").provider, "trtllm_gen");
 }
 
+/// Servers write new tokens to the cache by a launch of their own, whichever library's kernel reads it; TensorRT-LLM's
+/// kernels write them themselves, but for those on tensor memory, before which it has a launch too.
+TEST(KernelsByCard, ServersWriteTheCacheBeforeADecodeStep) {
+  const auto launches = [](const char* card, const char* stack, int append) {
+    AttentionDecode s = decode(8192, DType::bf16);
+    s.append = append;
+    return on(card, s, stack).launch_count;
+  };
+  for (const char* card : {"h200_sxm", "b200_sxm", "l40s", "rtx_pro_6000_server", "a100_sxm"}) {
+    for (const char* stack : {"vllm", "sglang"}) {
+      EXPECT_EQ(launches(card, stack, 1), launches(card, stack, 0) + 1) << card << " " << stack;
+    }
+    const int before = std::string(card) == "b200_sxm" ? 1 : 0;
+    EXPECT_EQ(launches(card, "trt-llm", 1), launches(card, "trt-llm", 0) + before) << card;
+  }
+}
+
 /// Both libraries' prompts on mma.sync have the same tiles; scalars of wgmma's kernel are not theirs.
 TEST(KernelsByCard, FlashInfersPromptsOnMmaSyncAreAsFlashAttentions) {
   for (const char* card : {"l40s", "rtx_pro_6000_server"}) {
