@@ -65,8 +65,8 @@ Seconds cluster_time(const RowKernel& k, const Demand& d, const CtaTimes& t, Sec
   const double reads = all > Bytes{} ? d.dram_read / all : 0.5;
   const Seconds load = std::max(reads * memory / waves, resident * t.port);
   const Seconds busy = load + resident * t.compute, rest = first + t.wait;
-  // Clusters of topk drift apart as other CTAs do, and hide a fifth of each other's waits or work then (26 training
-  // rows, H200, with code fetched by the vector: 4.7 -> 4.3 % in the median, worst 16 -> 8).
+  // Clusters of topk and softmax drift apart as other CTAs do, and hide a fifth of each other's waits or work then (26
+  // training rows of topk, H200, with code fetched by the vector: 4.7 -> 4.3 % in the median, worst 16 -> 8).
   constexpr double kHidden = 0.2;
   const double drifted = k.drifts ? kHidden * std::min(1.0, (waves - 1) / m.counts->overlap.drift_waves) : 0;
   const Seconds life = busy + rest - drifted * std::min(busy, rest);
