@@ -51,7 +51,9 @@ class MmaPlanner {
     // CTAs of a wave end together: what leaves queues for the SM's ports and for L2's
     const double beside = std::clamp(std::ceil(s.ctas / c.rates.sm_count), 1.0, t.costs->resident);
     if (splits > 1) s.serial_clk = std::max(beside * parts_clk(t), parts_through_l2_clk(t, s));
-    else s.serial_clk = beside * (s.serial_clk + c.family.exposed * staging_clk(*t.costs)) + single_elements_clk(t);
+    else s.serial_clk = beside * (s.serial_clk + c.family.exposed * staging_clk(*t.costs));
+    // CTAs that began together store single elements together, side by side: nobody's steps go on meanwhile.
+    if (splits <= 1) s.once_clk += single_elements_clk(t) / beside;
     return s;
   }
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
@@ -60,8 +62,8 @@ class MmaPlanner {
     Demand d = own_demand(c, t, split, traffic, again(piece));
     d.dealt_once = true;
     d.chain_clk = e.chain_clk;
-    constexpr double kLine = 128;
     if (piece < kLine && t.k_steps > 1) d.dram_share = c.family.half_lines;
+    if (single_elements()) d.step_latency = std::max(d.step_latency, single_loads(t, split, d));
     // all CTAs ask for their first step at once
     const double at_once = gemm::ctas_at_once(c, t, split);
     const double share = c.family.dram_share * d.dram_share;
@@ -86,7 +88,7 @@ class MmaPlanner {
   }
 
  private:
-  static constexpr double kSector = 32;
+  static constexpr double kSector = 32, kLine = 128, kUnit = 16, kWarp = 32;
   /// Rows that begin within a sector: each piece of a row touches one more, and answers for parts of lines come so much slower
   /// (launches of the same tiles with K of whole lines and 8 elements more, an H200, 2026-11-24: 1.2 to 1.7 of the time).
   static constexpr double kPiecesAsked = 1.45;
@@ -135,7 +137,7 @@ class MmaPlanner {
   /// Clocks of shared memory for a step's fragments: warps lie two by two, two by four in the largest tile, and four by one
   /// in the narrowest; each reads its own rows and columns.
   double fragments_clk(const TileCosts& e) const {
-    constexpr double kNarrow = 16, kWarp = 32;
+    constexpr double kNarrow = 16;
     const bool narrow = static_cast<double>(e.tile.cols) <= kNarrow;
     const double by_rows = narrow ? 4 : 2, by_cols = threads(e) / kWarp / by_rows;
     return (e.row_side() * by_cols + e.col_side() * by_rows) / c.smem_port;
@@ -145,33 +147,49 @@ class MmaPlanner {
   /// before the next: some 140 clocks (N = 326 and 2001 in a first run of data/studies/portable.csv on an H200, 2026-11-24,
   /// which is not on file).
   double single_elements_clk(const TileLayout& t) const {
-    constexpr double kUnit = 16, kElementClk = 140;
+    constexpr double kElementClk = 140;
     if (std::fmod(c.task.n * c.task.output_bytes, kUnit) == 0) return 0;
     const double of_a_tile = c.task.batch * c.task.m * c.task.n / t.tiles;
     return kElementClk * of_a_tile / threads(*t.costs);
   }
 
-  bool in_pieces() const {
-    constexpr double kUnit = 16;
-    return std::fmod(c.task.k * c.task.input_bytes, kUnit) != 0;
-  }
+  bool single_elements() const { return static_cast<std::int64_t>(c.task.k) % 2 != 0; }
+  bool in_pieces() const { return std::fmod(c.task.k * c.task.input_bytes, kUnit) != 0; }
 
   /// Rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K: single elements through
-  /// registers, 16 bytes a thread at a time, whose way from memory nothing hides.
+  /// registers, 16 bytes a thread at a time (single_loads).
   void add_pieces(TileLayout& t) const {
-    constexpr double kUnit = 16, kPair = 4, kWarp = 32;
+    constexpr double kPair = 4;
     const TileCosts& e = *t.costs;
     const auto k = static_cast<std::int64_t>(c.task.k);
     if (!in_pieces()) return;
     const double piece = k % 2 == 0 ? kPair : c.task.input_bytes;
-    // the 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes; 7 clocks a load
-    // (sweeps of the menu at K = 1001 and 2049, H200, 2026-11-20) and 7.6 a cp.async (training rows of data/studies/portable.csv and
-    // portable.train2.csv, H200, 2026-11-24)
-    constexpr double kPairClk = 7.6, kSingleClk = 7;
-    t.pieces_clk += e.stage_bytes / piece / kWarp * (k % 2 == 0 ? kPairClk : kSingleClk);
-    if (k % 2 == 0) return;
-    const double turns = std::ceil(e.stage_bytes / kUnit / threads(e));
-    t.step_latency = std::max(t.step_latency, turns * (c.rates.gpu.memory.latency + c.rates.l2_latency));
+    // The 32 lanes of one instruction have a piece each of 32 different units, 16 sectors of 32 bytes: 7 clocks a load
+    // (sweeps of the menu at K = 1001 and 2049, H200, 2026-11-20). Of a cp.async in pairs 4 clocks are the write into
+    // shared memory, whose lanes lie 16 bytes apart, four to a bank; 4.4 the read of rows that are there, zeros need
+    // none (training rows of portable.pieces.json and clipped.ab.csv, H200, 2026-11-24; with single elements stored
+    // side by side 6.1 -> 4.2 % in the median of 137).
+    constexpr double kPairWriteClk = 4, kPairReadClk = 4.4, kSingleClk = 7;
+    const double there = (c.task.m / t.tiles_m + c.task.n / t.tiles_n) / (e.tile_m + e.tile_n);
+    const double clk = k % 2 == 0 ? kPairWriteClk + kPairReadClk * there : kSingleClk * there;
+    t.pieces_clk += e.stage_bytes / piece / kWarp * clk;
+  }
+
+  /// Odd K: a turn is eight loads of a thread, each warp's of as many lines as L1 looks up, one a clock; their way from
+  /// memory or L2, which nothing hides; and 100 clocks for packing and one store. Turns without rows take none. (24
+  /// training rows of portable.pieces2.json and clipped.ab.csv, from which the last number is: 12 -> 6.5 % in the
+  /// median; H200, 2026-11-28.)
+  Seconds single_loads(const TileLayout& t, const WorkSplit& split, const Demand& d) const {
+    constexpr double kPackClk = 100;
+    const TileCosts& e = *t.costs;
+    const double piece = piece_of(e), rows_at_once = threads(e) * kUnit / piece;
+    const double turns =
+        std::ceil(c.task.m / t.tiles_m / rows_at_once) + std::ceil(c.task.n / t.tiles_n / rows_at_once);
+    const double lines = kWarp * kUnit / piece * (1 + (piece - kUnit) / kLine);
+    const double loads = kUnit / c.task.input_bytes * threads(e) / kWarp;
+    const double first = std::min(1.0, d.dram_read / (split.ctas * split.steps) / d.l2);
+    const Seconds trip = first * c.rates.gpu.memory.latency + (1 - first) * c.rates.l2_mean_latency();
+    return turns * (trip + (kPackClk + loads * lines) * c.clk);
   }
 
   const Context& c;

@@ -27,14 +27,17 @@ struct RowKernel {
   double tail_clk = 0;     ///< SM clocks a CTA at the end of the launch: atomics on one address
   bool holds = false;      ///< a CTA reads what it has, agrees on something, then writes
   bool lockstep = false;   ///< CTAs that share an SM are of one cluster and in step: nothing of theirs overlaps
+  bool drifts = false;     ///< ... in whole waves of clusters, which drift apart one from another
   bool chained = false;    ///< CTAs wait for those before them: memory and arithmetic take turns
   double chained_clk = 0;  ///< ... at least so many SM clocks from one CTA of an SM to the next
+  double beside_clk = 0;   ///< ... SM clocks of the last CTA, beside the launch's bytes: what is longer is seen
   bool in_lanes = false;   ///< rows lie in the lanes of few warps
   bool selects = false;    ///< phases between barriers, of different warps
   int phases = 1;          ///< agreements one after the other that writing waits for; 0: hardly anything is written
   /// Share of DRAM time more for opening pages of which little is read or written: tiles, rows gathered at random (and
   /// marked as used once). Training cases of 0.1 to 1 GB.
   double scattered = 0;
+  double stores = 1;  ///< requests that L2 takes for each sector that is written: results stored element by element
   /// Bytes a thread that its registers do not hold: stored and loaded again through L2; of these evicted to DRAM.
   double spilled = 0, evicted = 0;
   // of training's kernels:

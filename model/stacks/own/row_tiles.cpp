@@ -70,6 +70,13 @@ RowKernel row_tile_kernel(const On& on, const Rowwise& s, const RowChoice& chose
   const double steps = 5 + (cluster ? std::ceil(chosen.choice.cluster * row_warps / kRowWarp) + 5 : log2_up(row_warps));
   k.chain_clk = steps * (c.waits.shuffle_clk + (s.kind == RowwiseKind::softmax ? c.waits.exponentials_clk : 0)) +
                 (row_warps > 1 ? c.waits.barrier_clk : 0);
+  if (cluster && s.kind == RowwiseKind::softmax) {
+    // Pairs of a largest and a sum take longer to agree on than one value, beside their way (25 training rows, H200, with
+    // the drift of plan_rows.cpp: 5.3 -> 3.9 % in the median, rms 8.0 -> 6.1).
+    constexpr double kPairsClk = 500;
+    k.chain_clk += kPairsClk;
+    k.drifts = true;
+  }
   if (cluster) k.l2_trips += reduces ? 1 : 2;  // every other CTA's shared memory, about as far
   // gamma and beta come after the reduction, as few at a time as registers are left
   if (norm && chosen.menu != RowMenu::few) k.l2_trips += h.vecs > 4 ? h.vecs : 2;
@@ -111,8 +118,10 @@ RowKernel cta_selection(const Counts::CtaTopK& n, const RowTile& h, double k, bo
            : cluster ? n.sfu_cluster
                      : 0) *
           warps;
-  // eight vectors' unrolled code is met for the first time by every warp, from beyond the SM's instruction cache
-  const double fetched = h.vecs > 4 && cluster ? n.fetch_clk : 0;
+  // Unrolled code is met for the first time by every warp, from beyond the SM's instruction cache, by the vector. What
+  // four vectors take of it is in the clocks of softmax's own merge.
+  constexpr double kFetched = 8;  // vectors that `fetch_clk` is of
+  const double fetched = !cluster ? 0 : softmax ? (v > 4 ? n.fetch_clk : 0) : n.fetch_clk * v / kFetched;
   // barriers and shared-memory passes from the groups' largest to the ranks
   r.chain_clk = fetched + (softmax ? n.softmax_clk : n.clk) + n.pick_clk * k;
   if (cluster) {  // the lists' way to the first CTA, and their merge, during which the others' places are free already
@@ -120,6 +129,7 @@ RowKernel cta_selection(const Counts::CtaTopK& n, const RowTile& h, double k, bo
     r.tail_clk = softmax ? 0 : n.tail_clk;
   }
   r.lockstep = cluster;
+  r.drifts = cluster && !softmax;
   return r;
 }
 
@@ -211,7 +221,10 @@ RowKernel chain_kernel(const On& on, const Rowwise& s) {
                 (warps > 1 ? reductions * c.waits.barrier_clk : 0);
   // Groups whose bounds are checked come one after the other: the mask's vector and the random numbers.
   if (fit != ChainFit::full) k.l2_trips += (draws ? 2.0 : 0.0) * (walks ? h.groups : groups);
-  if (!whole) k.loads += c.rows.ragged_loads;
+  if (!whole) {
+    k.loads += c.rows.ragged_loads;
+    k.stores = kRowVector;  // of a warp's store each lane has one element, of another group
+  }
   k.holds = true;
   k.in_lanes = true;
   k.phases = forward ? 2 : 1;

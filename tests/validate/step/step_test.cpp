@@ -197,7 +197,8 @@ TEST(WholeStepReport, SaysWhatCouldNotBeMeasured) {
 }
 
 /// The recorded steps, replayed: a change of the model may not make them worse. Lower the ceilings when it gets better.
-/// At the same work the first and the third card draw 8 and 14 % more than the second; energies lie between.
+/// At the same work the first, the third and the fourth card draw 8, 14 and 13 % more than the second; energies lie
+/// near the mean of fifteen boards, of which six that share steps by twos draw 3 % less than is predicted.
 TEST(StepGate, RecordedStepsAreNotPredictedWorseThanAllowed) {
   struct Ceiling {
     const char* file;
@@ -209,7 +210,8 @@ TEST(StepGate, RecordedStepsAreNotPredictedWorseThanAllowed) {
         Ceiling{"steps.second_card.json", Phase::decode, 0.013, 0.04},
         Ceiling{"steps.second_card.json", Phase::prefill, 0.033, 0.03},
         Ceiling{"steps.third_card.json", Phase::decode, 0.022, 0.105},
-        Ceiling{"steps.third_card.json", Phase::prefill, 0.022, 0.027}}) {
+        Ceiling{"steps.third_card.json", Phase::prefill, 0.022, 0.027},
+        Ceiling{"steps.fourth_card.json", Phase::decode, 0.02, 0.13}}) {
     const std::string file = data_folder() + "/measurements/h200/" + ceiling.file;
     const WholeStepReport report = compare_steps(parse_step_recording(read_text_file(file), file), {"h200_sxm"});
     std::vector<double> time, energy;

@@ -166,16 +166,32 @@ TEST_F(OnHopper, RowsThatAreNotThereTakeThePort) {
   EXPECT_DOUBLE_EQ(demand(3).edge_fill_clk, 0);
 }
 
-/// Rows of an even number of elements come in pairs: 192 rows of 128 bytes are 192 instructions of a warp, 7.6 clocks
-/// each.
+/// Rows of an even number of elements come in pairs: 192 rows of 128 bytes are 192 instructions of a warp, 4 clocks to
+/// write each and 4.4 to read those of rows that are there.
 TEST_F(OnHopper, PairsOfTheTileOf128By64ByHand) {
   const auto m = toy_machine(toy_gpu(), calibration(), KernelSet::own);
   const auto plan = parse_gemm_plan("tile=64x128x64 stages=3 splits=1 swapped mma");
-  const auto demand = [&](std::int64_t k) {
-    return predict(Gemm{64, 1280, k, 1, {}, false}, m, PredictOptions{.gemm_plan = &*plan}).launches[0].demand;
+  const auto demand = [&](std::int64_t rows, std::int64_t k) {
+    return predict(Gemm{rows, 1280, k, 1, {}, false}, m, PredictOptions{.gemm_plan = &*plan}).launches[0].demand;
   };
-  EXPECT_DOUBLE_EQ(demand(6400).pieces_clk, 0);
-  EXPECT_NEAR(demand(6402).pieces_clk, 192 * 7.6, 1e-9);
+  EXPECT_DOUBLE_EQ(demand(64, 6400).pieces_clk, 0);
+  EXPECT_NEAR(demand(64, 6402).pieces_clk, 192 * (4 + 4.4), 1e-9);
+  EXPECT_NEAR(demand(16, 6402).pieces_clk, 192 * 4 + (128 + 16) * 4.4, 1e-9);
+}
+
+/// Single elements: a turn brings 16 rows, eight of 128 and four of 64; each waits for its way and for 7.5 lines of
+/// each of eight loads of four warps. Rows that are not there take no turn.
+TEST_F(OnHopper, SingleElementsOfTheTileOf128By64ByHand) {
+  const auto m = toy_machine(toy_gpu(), calibration(), KernelSet::own);
+  const auto plan = parse_gemm_plan("tile=64x128x64 stages=3 splits=1 swapped mma");
+  const auto step = [&](std::int64_t rows) {
+    return predict(Gemm{rows, 1280, 6401, 1, {}, false}, m, PredictOptions{.gemm_plan = &*plan})
+        .launches[0]
+        .demand.step_latency;
+  };
+  const Seconds clk = 1.0 / m.rates().clock;
+  EXPECT_GT(step(64), 12 * (100 + 8 * 4 * 7.5) * clk);
+  EXPECT_NEAR(step(16) / step(64), 9.0 / 12, 0.05);
 }
 
 /// The reduction of six parts of 64 x 1022: 64 CTAs of 1024 elements, four loads together and two more, 240 instructions
