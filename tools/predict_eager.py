@@ -62,14 +62,27 @@ def config_of(point):
     return config, layers
 
 
-def predict(program, point, gpu):
+def replicas_of(point):
+    """Flags of the batch, and of two GPUs that share it: a rank's own batch is `batch` of each of `accumulate` parts."""
+    parts, spread = point.get("accumulate", 1), point.get("spread", "none")
+    ranks = 1 if spread == "none" else 2
+    flags = ["--batch", str(ranks * parts * point["batch"])] + (["--micro-batch", str(point["batch"])] if parts > 1 else [])
+    if ranks == 1:
+        return flags
+    zero = {"ddp": 0, "fsdp": 2 if point.get("keep") else 3}[spread]
+    flags += ["--dp", "2", "--zero", str(zero), "--cluster", "dgx_h200"]
+    return flags + (["--grad-dtype", "fp32"] if point.get("masters") else [])
+
+
+def predict(program, point, gpu, host_us=0):
     config, layers = config_of(point)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(config, file)
         file.flush()
         stack = "hf-eager" if point.get("attention") == "eager" else "hf-sdpa"
-        command = [program, "llm", "--model", file.name, "--gpu", gpu, "--phase", "train", "--stack", stack, "--batch", str(point["batch"]),
+        command = [program, "llm", "--model", file.name, "--gpu", gpu, "--phase", "train", "--stack", stack,
                    "--prompt", str(point["tokens"]), "--optimizer", OPTIMIZERS[point.get("optimizer", "foreach")], "--format", "json"]
+        command += replicas_of(point) + (["--host", f"{host_us}us"] if host_us else [])
         command += ["--clip", "norm"] if point.get("clip") else []
         command += ["--recompute", "full"] if point.get("recompute") else []
         command += ["--grad-dtype", "fp32"] if point.get("autocast") or point.get("tf32") else []

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <numeric>
 #include <variant>
 
@@ -16,6 +18,11 @@ namespace {
 Seconds runtime_gap(const OpPrediction& op, const Rates& m, Runtime runtime) {
   if (runtime == Runtime::graph) return op.launch_count * m.kernel_change;
   return op.launch_count * (m.kernel_change + m.gap_stream - m.gap_graph);
+}
+
+bool trains(const StepPrediction& step) {
+  return std::any_of(step.nodes.begin(), step.nodes.end(),
+                     [](const NodePrediction& n) { return n.node->pass != Pass::forward; });
 }
 
 /// Libraries that split a product or a walk over a cache launch what adds the parts up in the same call.
@@ -66,9 +73,16 @@ struct HostAndGpu {
   std::array<Seconds, kParts> host, gpu;
   Seconds behind;        ///< what the GPU does behind those: the last sums of gradients, the update
   Seconds update;        ///< what the host takes for lists of tensors of the update
-  double operators = 0;  ///< in front of the update
+  double operators = 0;  ///< in front of the update, that run beside no other
   double updates = 0;    ///< of it
   bool trains = false;
+
+  void scale(double times_host, double times_gpu) {
+    for (Seconds& time : host) time = times_host * time;
+    for (Seconds& time : gpu) time = times_gpu * time;
+    update = times_host * update;
+    behind = times_gpu * behind;
+  }
 };
 
 Seconds sum(const std::array<Seconds, kParts>& parts) { return std::accumulate(parts.begin(), parts.end(), Seconds{}); }
@@ -138,22 +152,44 @@ Seconds each_call(const HostTime& own, bool trains) {
   return trains && own.each_training_launch > Seconds{} ? own.each_training_launch : own.each_launch;
 }
 
-HostAndGpu host_and_gpu(const StepPrediction& step, const HostTime& own) {
+/// The mean of the largest of `count` numbers of the normal distribution: 0.56 of two, 1.42 of eight.
+double mean_of_largest(std::int64_t count) {
+  constexpr int kSteps = 48;
+  constexpr double kEnd = 6;
+  double sum = 0;
+  for (int i = 0; i < kSteps; ++i) {
+    const double x = (i + 0.5) * kEnd / kSteps, below = 0.5 * std::erfc(-x / std::sqrt(2.0));
+    const auto power = static_cast<double>(count);
+    sum += 1 - std::pow(below, power) - std::pow(1 - below, power);
+  }
+  return sum * kEnd / kSteps;
+}
+
+/// Ranks wait for one another in each exchange, so that an iteration goes as its slowest host does. (Two processes' narrow
+/// launches on one machine, taken beside 28 iterations on two machines: the slower one is 1.084 and 1.086 of the mean, and
+/// normal ones that far apart have 1.085; `host_us` of two.third in data/measurements/h200/pytorch_training and h100.) A
+/// host that was measured is the slowest one's.
+double slowest_of_ranks(const StepPrediction& step, const HostTime& own) {
+  if (step.graph.ranks == 1 || !own.measured.empty()) return 1;
+  return 1 + own.training_hosts.apart * mean_of_largest(step.graph.ranks);
+}
+
+HostAndGpu host_and_gpu(const StepPrediction& step, const Machine& machine) {
+  const HostTime& own = machine.stack().host;
   HostAndGpu out;
-  out.trains = std::any_of(step.nodes.begin(), step.nodes.end(),
-                           [](const NodePrediction& n) { return n.node->pass != Pass::forward; });
+  out.trains = trains(step);
   const Seconds mean = each_call(own, out.trains);
   const Seconds further = own.each_further_launch > Seconds{} ? own.each_further_launch : mean;
   const Places places(step.graph);
   for (const NodePrediction& n : step.nodes) {
     const auto count = static_cast<double>(n.node->count);
-    const Seconds time = count * (n.op.time + n.gap);
+    const Seconds time = count * (n.op.time + runtime_gap(n.op, machine.rates(), Runtime::eager));
     if (n.node->pass == Pass::update) {
       out.behind += time;
       out.updates += count;
       continue;
     }
-    out.operators += count;
+    if (!travels_beside(step.graph, *n.node)) out.operators += count;
     const Part part = places.part(step.graph, *n.node);
     if (!(step.graph.exposed_apart && places.between_replicas(step.graph, *n.node))) {
       const double calls = host_calls(n);
@@ -163,8 +199,12 @@ HostAndGpu host_and_gpu(const StepPrediction& step, const HostTime& own) {
     if (step.graph.exposed_apart && is_last_sum(n)) out.behind += time;
     else if (!travels_beside(step.graph, *n.node)) out.gpu[part] += time;
   }
-  if (out.trains) add_time_of_tensors(out, step.graph, own);
-  else out.host[kForwardLayers] += time_of_layers(step.graph, own);
+  if (!out.trains) {
+    out.host[kForwardLayers] += time_of_layers(step.graph, own);
+    return out;
+  }
+  add_time_of_tensors(out, step.graph, own);
+  out.scale(slowest_of_ranks(step, own), 1);
   return out;
 }
 
@@ -191,24 +231,37 @@ Done done_with_passes(const HostAndGpu& step, bool waits_in_front) {
   return {met + host, met + longest};
 }
 
-/// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer; in training
-/// as the passes follow one another. An update's few calls are issued while the GPU still works on what is before it. Where
-/// the GPU is done with all of that before the host has gone through its lists of tensors, the step waits for those.
-void wait_for_host(StepPrediction& out, const Stack& stack) {
-  const HostTime& own = stack.host;
-  const HostAndGpu step = host_and_gpu(out, own);
-  if (!(each_call(own, step.trains) > Seconds{})) refuse_launches(stack);
-  const Seconds gpu = sum(step.gpu);
-  const Done done = done_with_passes(step, out.graph.eager.waits_in_front);
+/// What the GPU waits for: in front of an update, where it is done with all of that before the host has issued it; and for
+/// an update's lists of tensors, where the host has not gone through those. An update's few calls are issued while the GPU
+/// still works on what is before it.
+struct Waits {
+  Seconds passes, at_end;
+};
+
+Waits waits_of(const HostAndGpu& step, bool waits_in_front) {
+  const Done done = done_with_passes(step, waits_in_front);
   const Seconds late = done.host + step.update - (done.gpu + step.behind);
-  const bool waits = done.gpu > gpu, waits_at_end = step.updates > 0 && late > Seconds{};
-  out.host_ratio = (waits ? done.gpu : sum(step.host)) / gpu;
-  if (!waits && !waits_at_end) return;
+  return {done.gpu - sum(step.gpu), step.updates > 0 ? std::max(Seconds{}, late) : Seconds{}};
+}
+
+/// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer; in training
+/// as the passes follow one another.
+void wait_for_host(StepPrediction& out, const Machine& machine) {
+  const HostTime& own = machine.stack().host;
+  const HostAndGpu step = host_and_gpu(out, machine);
+  if (!(each_call(own, step.trains) > Seconds{})) refuse_launches(machine.stack());
+  const Seconds gpu = sum(step.gpu);
+  const Waits waits = waits_of(step, out.graph.eager.waits_in_front);
+  out.host_ratio = (waits.passes > Seconds{} ? gpu + waits.passes : sum(step.host)) / gpu;
+  if (!(waits.passes > Seconds{}) && !(waits.at_end > Seconds{})) return;
   out.waits_for_host = true;
   out.host_measured = !step.trains && !own.measured.empty();
-  const Seconds wait = (done.gpu - gpu) / step.operators;
-  const Seconds wait_at_end = waits_at_end ? late / step.updates : Seconds{};
-  for (NodePrediction& n : out.nodes) n.gap += n.node->pass == Pass::update ? wait_at_end : wait;
+  const Seconds wait = waits.passes / step.operators;
+  const Seconds wait_at_end = step.updates > 0 ? waits.at_end / step.updates : Seconds{};
+  for (NodePrediction& n : out.nodes) {
+    if (n.node->pass == Pass::update) n.gap += wait_at_end;
+    else if (!travels_beside(out.graph, *n.node)) n.gap += wait;  // what runs beside others would hide it
+  }
 }
 
 /// Behind a hand-over that the framework synchronizes for, the GPU has nothing to do while the host issues the next pass's
@@ -220,10 +273,9 @@ void wait_behind_hand_overs(StepPrediction& step, const HostTime& host) {
     const auto* sent = std::get_if<Transfer>(&node.op);
     return sent != nullptr && sent->kind == TransferKind::send_recv;
   };
-  const bool trains = std::any_of(step.nodes.begin(), step.nodes.end(),
-                                  [](const NodePrediction& n) { return n.node->pass != Pass::forward; });
+  if (!trains(step)) return;
   for (NodePrediction& n : step.nodes) {
-    if (trains && hands_over(*n.node)) n.gap += wait;
+    if (hands_over(*n.node)) n.gap += wait;
   }
 }
 
@@ -239,13 +291,35 @@ Seconds between_steps(const HostTime& host, const Workload& workload) {
   return host.each_step + prompt + static_cast<double>(workload.batch) * host.each_sequence;
 }
 
+HostSpread spread_of_hosts(const StepPrediction& step, const Machine& machine) {
+  constexpr double kOneSide = 1.645;  // 5 and 95 % of a normal distribution
+  const HostTime& own = machine.stack().host;
+  if (step.host_ratio == 0 || own.training_hosts.slow == 0 || !trains(step)) return {};
+  // a machine's own host still changes, as ranks beside one another do
+  const double apart = std::exp(kOneSide * own.training_hosts.apart);
+  return own.measured.empty() ? HostSpread{own.training_hosts.quick, own.training_hosts.slow}
+                              : HostSpread{1 / apart, apart};
+}
+
+Seconds latency_with(const StepPrediction& step, const Machine& machine, double times_host, double times_gpu) {
+  HostAndGpu parts = host_and_gpu(step, machine);
+  const bool front = step.graph.eager.waits_in_front;
+  const auto wait = [&] {
+    const Waits waits = waits_of(parts, front);
+    return waits.passes + waits.at_end;
+  };
+  const Seconds busy = step.latency - wait();
+  parts.scale(times_host, times_gpu);
+  return times_gpu * busy + wait();
+}
+
 void set_gaps(StepPrediction& step, const Machine& machine, Runtime runtime, Seconds between) {
   const Rates& m = machine.rates();
   for (NodePrediction& n : step.nodes) n.gap = runtime_gap(n.op, m, runtime);
   step.waits_for_host = step.host_measured = false;
   step.host_ratio = 0;
   const bool launches = machine.kernels() != KernelSet::ideal;  // the floor has none
-  if (runtime == Runtime::eager && launches) wait_for_host(step, machine.stack());
+  if (runtime == Runtime::eager && launches) wait_for_host(step, machine);
   if (launches) wait_behind_hand_overs(step, machine.stack().host);
   if (between > Seconds{} && !step.nodes.empty()) {
     step.nodes.front().gap += between / static_cast<double>(step.nodes.front().node->count);

@@ -7,6 +7,7 @@
 #include "model/bands/bands.hpp"
 #include "model/bands/step_bands.hpp"
 #include "model/machine/parts.hpp"
+#include "model/predictor/host_time.hpp"
 #include "model/predictor/power_clock.hpp"
 #include "model/predictor/predict_internal.hpp"
 
@@ -64,6 +65,21 @@ void hold_to_whole_steps(StepPrediction& out, const Machine& machine, const Step
   out.high = alone ? high : std::max(out.high, high);
 }
 
+/// Of a step that trains and is launched one by one [low, high] is the GPU's. What it does to the step and what hosts that are
+/// quicker or slower do to it are independent: where the GPU takes longest, the host's does next to nothing, and the other way
+/// round.
+void widen_by_hosts(StepPrediction& out, const Machine& machine, const HostSpread& hosts) {
+  const auto side = [&](Seconds of_gpu, double times_host) {
+    const double gpu = std::log(latency_with(out, machine, 1, of_gpu / out.latency) / out.latency);
+    const double host = std::log(latency_with(out, machine, times_host, 1) / out.latency);
+    return std::hypot(gpu, host);
+  };
+  const double low = side(std::min(out.low, out.latency), hosts.quick);
+  const double high = side(std::max(out.high, out.latency), hosts.slow);
+  out.low = std::exp(-low) * out.latency;
+  out.high = std::exp(high) * out.latency;
+}
+
 }  // namespace
 
 void set_band(StepPrediction& out, const Machine& machine, const RunOptions& options, bool fused_as_stack) {
@@ -80,13 +96,16 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
   const auto& steps = machine.parts()->origin->steps;
   const Stack& stack = machine.stack();
   const bool as_recorded = stack.recorded && options.runtime == stack.runtime && fused_as_stack;
+  const HostSpread hosts = spread_of_hosts(out, machine);
+  const bool by_hosts = hosts.slow > 0;
   if (steps) {
-    out.whole_steps = steps->find(stack.name, step_kind(out), as_recorded);
-    if (out.whole_steps.band == nullptr && out.waits_for_host) {  // nobody recorded such steps beside their host
+    out.whole_steps = steps->find(stack.name, by_hosts ? step_kind(out.graph) : step_kind(out), as_recorded);
+    if (out.whole_steps.band == nullptr && out.waits_for_host && !by_hosts) {  // nobody recorded such steps beside their host
       out.whole_steps = steps->find(stack.name, kWaitingSteps, as_recorded);
     }
     hold_to_whole_steps(out, machine, *steps);
   }
+  if (by_hosts) widen_by_hosts(out, machine, hosts);
   if (out.host_ratio > 0 && !stack.host.borrowed_from.empty()) {
     const Band* waiting = steps ? steps->find(stack.name, kWaitingSteps, as_recorded).band : nullptr;
     const Seconds waits = out.waits_for_host ? (1 - 1 / out.host_ratio) * out.latency : Seconds{};

@@ -57,6 +57,15 @@ void borrow_host(const JsonValue& host, HostTime& into) {
   for (const OfTensors& of : kOfTensors) copy(of.key, into.*of.time);
 }
 
+HostTime::Hosts read_training_hosts(const JsonValue& v) {
+  v.refuse_unknown_keys({"quick", "slow", "apart"});
+  HostTime::Hosts hosts{v.at("quick").as_number(), v.at("slow").as_number(), v.at("apart").as_number()};
+  if (!(hosts.quick > 0 && hosts.quick <= 1)) v.at("quick").fail("expected a factor above 0, at most 1");
+  if (!(hosts.slow >= 1 && hosts.slow <= 100)) v.at("slow").fail("expected a factor from 1 to 100");
+  if (!(hosts.apart >= 0 && hosts.apart <= 1)) v.at("apart").fail("expected a standard deviation from 0 to 1");
+  return hosts;
+}
+
 }  // namespace
 
 HostTime read_host(const JsonValue& root) {
@@ -67,7 +76,7 @@ HostTime read_host(const JsonValue& root) {
                              "each_training_launch", "narrow_launch_of_training", "each_sharded_unit",
                              "each_sharded_tensor", "each_summed_tensor", "each_updated_tensor", "each_updated_shard",
                              "each_step", "each_prompt", "each_sequence", "borrowed_from", "calls_each_hand_over",
-                             "within", "source"});
+                             "training_hosts", "within", "source"});
   bool any = host->has("borrowed_from");
   if (any) borrow_host(*host, out);
   else if (host->has("within")) host->at("within").fail("expected borrowed_from beside it");
@@ -92,6 +101,10 @@ HostTime read_host(const JsonValue& root) {
   for (const OfTensors& of : kOfTensors) {
     read(of.key, out.*of.time);
     if (host->has(of.key) && !host->has("each_training_launch")) host->at(of.key).fail("expected each_training_launch");
+  }
+  if (const auto hosts = host->find_object("training_hosts")) {
+    if (!host->has("each_training_launch")) hosts->fail("expected each_training_launch");
+    out.training_hosts = read_training_hosts(*hosts);
   }
   read("each_step", out.each_step);
   read("each_prompt", out.each_prompt);
