@@ -28,7 +28,7 @@ SILENT = re.compile(r"^(view|_unsafe_view|t|transpose|permute|expand|slice|selec
                     r"as_strided|split|split_with_sizes|chunk|unbind|_reshape_alias|new_empty|new_empty_strided|empty_strided|unfold|diagonal|"
                     r"lift_fresh|_local_scalar_dense|real|imag|view_as_complex|view_as_real|is_same_size|resize_)$")
 MATRIX = re.compile(r"^(mm|addmm|bmm|baddbmm|_grouped_mm|convolution|convolution_backward)$")
-REDUCED = re.compile(r"^(sum|mean|native_layer_norm_backward|amax|max|var_mean|native_group_norm_backward|_fused_rms_norm_backward)$")
+REDUCED = re.compile(r"^(sum|mean|native_layer_norm_backward(_rows)?|amax|max|var_mean|native_group_norm_backward|_fused_rms_norm_backward)$")
 TWICE = re.compile(r"^(slice_backward|select_backward|constant_pad_nd|masked_fill|native_layer_norm_backward|index_add|scatter)$")
 
 
@@ -58,6 +58,10 @@ class Seen(TorchDispatchMode):
             read = sum(size_of(t) for t in given)
             if name in ("copy_", "fill_", "zero_"):
                 read = sum(size_of(t) for t in given[1:])
+            if name in ("new_zeros", "zeros_like", "ones_like", "new_full"):  # the tensor lends its type alone
+                read = 0
+            if name == "native_layer_norm_backward" and not args[7][1]:  # without weights: the kernel by rows alone
+                name = "native_layer_norm_backward_rows"
             self.note(name, read, sum(size_of(t) for t in results), [tuple(t.shape) for t in given])
         return made
 
@@ -71,6 +75,9 @@ class Seen(TorchDispatchMode):
         if name == "masked_fill":  # a copy, and what fills it
             self.rows.append((self.phase, "clone", write, write, shapes))
             read = write / 2
+        if name == "stack" and shapes and len(shapes[0]) > 3:  # five dimensions and more: a copy of each part
+            self.rows += [(self.phase, name, read / len(shapes), write / len(shapes), shapes)] * (len(shapes) - 1)
+            read, write = read / len(shapes), write / len(shapes)
         if name in ("slice_backward", "select_backward"):  # zeros, and a part that is copied
             self.rows.append((self.phase, "zeros", 0, write, shapes))
             write = read
@@ -148,8 +155,15 @@ def dispatched(config, batch, tokens):
     made = AutoConfig.for_model(kind, **config)
     factory = AutoModelForMaskedLM if type(made) in AutoModelForMaskedLM._model_mapping.keys() and kind in (
         "bert", "roberta", "albert", "distilbert", "modernbert", "electra") else AutoModelForCausalLM
+    if getattr(made, "pad_token_id", None) is not None:
+        made.pad_token_id = None
     with torch.device("meta"):
-        model = factory.from_config(made, dtype=torch.bfloat16, attn_implementation="sdpa").to(torch.bfloat16).train()
+        try:
+            model = factory.from_config(made, dtype=torch.bfloat16, attn_implementation="sdpa").to(torch.bfloat16).train()
+        except ValueError as refusal:  # a family without a fused attention runs as it is written
+            if "attention implementation" not in str(refusal):
+                raise
+            model = factory.from_config(made, dtype=torch.bfloat16, attn_implementation="eager").to(torch.bfloat16).train()
     ids = torch.zeros(batch, tokens, dtype=torch.long, device="meta")
     seen = Seen()
     functional = torch.nn.functional

@@ -59,6 +59,7 @@ ExitCode run_plan(const PlanFlags& f) {
   workload.phase = f.asked == Asked::decode ? Phase::decode : Phase::prefill;
   workload.fusion = machine.stack().fusion;
   if (f.asked == Asked::train) train(workload, f, machine.stack());
+  workload.fused_attention = workload.fused_attention && machine.stack().fuses_attention_of(llm.model_type);
   if (workload.parallel.sequence && workload.parallel.attention_data) {
     throw BadInput("--sp: expected it without --attention-dp, which splits the residual stream by sequences");
   }

@@ -178,7 +178,7 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
     Workload as_the_stack_does = workload;
     as_the_stack_does.exchange_sms = exchange_sms;
     as_the_stack_does.rounds_routed_rows = stack.rounds_routed_rows;
-    as_the_stack_does.fused_attention = stack.fused_attention;
+    as_the_stack_does.fused_attention = stack.fuses_attention_of(llm.model_type);
     as_the_stack_does.prefill_at_once = stack.prefill_at_once;
     as_the_stack_does.training.written_out = stack.written_out_attention;
     as_the_stack_does.training.score_bytes = stack.score_kept.in(units::B);
@@ -190,7 +190,9 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
     lower(llm, workload, out.graph);
   }
   share_ports(out.graph, machine);
-  if (!train && stack.rewrites && as_it_fuses) rewrite(out.graph, *stack.rewrites, workload, llm.model_type);
+  if (!train && stack.rewrites && as_it_fuses) {
+    rewrite(out.graph, *stack.rewrites, workload, llm.model_type, vocabulary_of(llm));
+  }
   const bool as_recorded = workload.fusion == stack.fusion && workload.overlap == Overlap::none;
   out.between_steps = between_steps(stack.host, workload);
   predict_graph(machine, cache, options, out, as_recorded, workload.phase);

@@ -170,6 +170,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
                             "overlap",
                             "collective_call",
                             "fused_attention",
+                            "unfused_models",
                             "written_out_attention",
                             "host",
                             "launches",
@@ -201,6 +202,9 @@ Stack parse_stack(const std::string& text, const std::string& place) {
   read_collective_call(root, stack);
   read_token_exchange(root, stack);
   if (const auto fused = root.find_bool("fused_attention")) stack.fused_attention = *fused;
+  if (const auto unfused = root.find_list("unfused_models")) {
+    for (const JsonValue& each : unfused->elements()) stack.unfused_models.push_back(each.as_string());
+  }
   if (const auto written = root.find_bool("written_out_attention")) stack.written_out_attention = *written;
   if (const auto rounds = root.find_bool("rounds_routed_rows")) stack.rounds_routed_rows = *rounds;
   stack.host = read_host(root);
@@ -218,6 +222,7 @@ Stack with_kernels(const Stack& stack, const Stack& kernels) {
   out.runtime = stack.runtime;
   out.overlap = stack.overlap;
   out.fused_attention = stack.fused_attention;
+  out.unfused_models = stack.unfused_models;
   out.written_out_attention = stack.written_out_attention;
   out.score_kept = stack.score_kept;
   out.rewrites = stack.rewrites;

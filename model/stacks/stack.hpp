@@ -24,6 +24,7 @@
 // that their predictions are inherited, never calibrated.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -93,7 +94,8 @@ struct Stack {
   Overlap overlap = Overlap::none;  ///< what of the communication it runs beside compute, where a plan has any
   /// At fusion `none`: attention is one kernel, and each node becomes the launches that the framework runs for it.
   bool fused_attention = false;
-  bool written_out_attention = false;  ///< Training::written_out, where it trains
+  std::vector<std::string> unfused_models;  ///< whose source has no fused attention: what `fused_attention` is not for
+  bool written_out_attention = false;       ///< Training::written_out, where it trains
   std::shared_ptr<const Rewrites> rewrites;
   std::shared_ptr<const Rewrites> training;  ///< the same of an iteration of training (Training::eager)
   /// Bytes of each score that a backward pass needs, where the stack's own kernels keep other tensors than those of
@@ -118,6 +120,10 @@ struct Stack {
   /// Parameters, gradients and states as an eager framework has them (Training::eager): its launches stand for operators of
   /// the model's source. A stack that fuses names launches for some of its own.
   bool trains_eagerly() const { return training && fusion == Fusion::none; }
+  bool fuses_attention_of(std::string_view model_type) const {
+    const auto found = std::find(unfused_models.begin(), unfused_models.end(), model_type);
+    return fused_attention && found == unfused_models.end();
+  }
 };
 
 /// Reads a stack. Throws BadInput naming the place for an unknown key, provider or operator, a list without providers,

@@ -198,12 +198,28 @@ bool keeps_all(const JsonValue& config, std::string_view type) {
   return said;
 }
 
-/// Share of a head's columns that is rotated, by the names that configs have for it.
-double rotary_share(const JsonValue& config, std::string_view type) {
-  double share = type == "gpt_neox" ? 0.25 : type == "phi" ? 0.5 : 1;
-  for (const char* key : {"partial_rotary_factor", "rotary_pct"}) {
-    const auto given = config.find(key);
-    if (given && given->is_number()) share = given->as_number();
+/// Share of a head's columns that is rotated where a config does not say it: the class's of transformers.
+double rotary_default(std::string_view type) {
+  if (type == "gpt_neox" || type == "stablelm") return 0.25;
+  for (const std::string_view half : {"phi", "nemotron", "glm", "glm4", "persimmon"}) {
+    if (type == half) return 0.5;
+  }
+  return 1;
+}
+
+/// Share of a head's columns that is rotated, by the names that configs have for it; of `head` columns.
+double rotary_share(const JsonValue& config, std::string_view type, double head) {
+  double share = rotary_default(type);
+  const auto read = [&share](const JsonValue& from) {
+    for (const char* key : {"partial_rotary_factor", "rotary_pct"}) {
+      const auto given = from.find(key);
+      if (given && given->is_number()) share = given->as_number();
+    }
+  };
+  if (const auto nested = config.find("rope_parameters"); nested && nested->is_object()) read(*nested);
+  read(config);
+  if (const auto columns = config.find("rotary_dim"); columns && columns->is_number() && head > 0) {
+    share = columns->as_number() / head;
   }
   return share > 0 && share < 1 ? share : 1;
 }
@@ -228,7 +244,8 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
   finish_totals(llm);
   for (LayerSpec& kind : llm.stacks.front().kinds) {
     kind.keeps_all = keeps_all(inner, choice.type);
-    kind.rotary = rotary_share(inner, choice.type);
+    const auto* attention = kind.mixer.as<AttentionSpec>();
+    kind.rotary = rotary_share(inner, choice.type, attention ? static_cast<double>(attention->qk_dim) : 0);
   }
   check_unknown_keys(config, choice);
   llm.assumptions = config.assumptions();

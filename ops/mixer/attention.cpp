@@ -121,7 +121,11 @@ bool reads_other_cache(const LlmConfig& config, const LayerPlace& place) {
 }
 
 /// Llama-4 and SmolLM3: of every 4 layers (or as many as the file says) the last has no RoPE; a list says 1 of the others.
+/// Cohere 2, AFMoE and, where it has a window, EXAONE 4: layers with the window alone have it.
 bool rotates(const LlmConfig& config, const LayerPlace& place) {
+  const bool windows_alone = config.is("cohere2") || config.is("cohere2_moe") || config.is("afmoe") ||
+                             (config.is("exaone4") && sliding_window(config) > 0);
+  if (windows_alone) return place.word != kFullAttention;
   if (!config.family().has(kNope4) && !config.is("smollm3")) return true;
   const std::int64_t interval = config.dim_or({"no_rope_layer_interval"}, 4);
   const auto list = config.find({"no_rope_layers"});

@@ -27,7 +27,12 @@ struct Asked {
 };
 
 Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_type, const Vocabulary& v) {
-  if (w.phase != Phase::train) return {w, model_type};
+  if (w.phase != Phase::train) {
+    Asked asked{w, model_type};
+    asked.group = v.group;
+    asked.rotary = v.rotary;
+    return asked;
+  }
   const auto parts = static_cast<double>(graph.pipeline.micro_batches);
   return {w,
           model_type,

@@ -21,19 +21,19 @@ namespace plumbline {
 ///   seqs     the same, of any operator
 ///   fresh    tokens a sequence that are new
 ///   cached   tokens a sequence that are in the cache before
-/// and in training, else 0 (rotary 1):
+///   group    query heads that share a key and value head; 0: no such attention
+///   rotary   share of a head's columns that rotary positions turn
+/// and in training, else 0:
 ///   p        bytes of a parameter
 ///   tied     1 where the head's weights are the embedding's
 ///   adds     share of the micro-batches whose gradients are added to those of others
 ///   vocab    tokens of the vocabulary
 ///   width    of the residual stream
 ///   block    elements that share a scale of fp8, where the operator has no key of that name; 0: all of a tensor
-///   group    query heads that share a key and value head; 0: no such attention
-///   rotary   share of a head's columns that rotary positions turn
 ///   drops    1 where training drops elements, 0 where the model's config switches that off
 inline constexpr std::size_t kStepNames = 14;
 
-/// What rules of training ask of the model.
+/// What rules ask of the model.
 struct Vocabulary {
   std::int64_t tokens = 0;
   bool tied = false;

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -40,10 +41,12 @@ std::string group_of(std::string_view name, const Node& node) {
     const bool added = name == "embedding.add" || name == "embedding.add_types" || name == "embedding.add_places";
     if (!added) return "other";
   }
-  if (contains(name, "lm_head") && (contains(name, "cap") || contains(name, "tanh"))) return "loss";
+  if (contains(name, "lm_head") && (contains(name, "cap") || contains(name, "tanh") || contains(name, "scale"))) {
+    return "loss";
+  }
   for (const std::string_view sum :
        {".mean", ".d_row_sum", ".d_dw", ".d_db", ".d_dense_db", "norm.d_rows", "norm.d_columns", ".d_norm_rows",
-        ".d_norm_columns", ".d_sum_keys", ".d_sum_values", "places_sum"}) {
+        ".d_norm_columns", ".d_sum_keys", ".d_sum_values", ".d_sum_alpha", ".d_sum_alpha_n", "places_sum"}) {
     if (name.ends_with(sum)) return "reductions";
   }
   return "element_wise";
@@ -64,9 +67,10 @@ double bytes_of(std::string_view name, const Node& node) {
   return (two ? 3 : 2) * element * n;
 }
 
-/// A config of data/models with so many layers, and lists of layers cut to as many.
+/// A config of data/models, or of this room's own families, with so many layers, and lists of layers cut to as many.
 Llm cut(const std::string& model, std::size_t layers) {
-  Llm llm = load_llm(model);
+  const std::string own = testing_support::tests_folder() + "/model/eager_models/" + model + ".json";
+  Llm llm = load_llm(std::filesystem::exists(own) ? own : model);
   StackSpec& stack = llm.stacks.front();
   stack.order.resize(layers);
   return llm;
