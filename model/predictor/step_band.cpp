@@ -100,7 +100,8 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
   const bool by_hosts = hosts.slow > 0;
   if (steps) {
     out.whole_steps = steps->find(stack.name, by_hosts ? step_kind(out.graph) : step_kind(out), as_recorded);
-    if (out.whole_steps.band == nullptr && out.waits_for_host && !by_hosts) {  // nobody recorded such steps beside their host
+    // nobody recorded such steps beside their host
+    if (out.whole_steps.band == nullptr && out.waits_for_host && !by_hosts) {
       out.whole_steps = steps->find(stack.name, kWaitingSteps, as_recorded);
     }
     hold_to_whole_steps(out, machine, *steps);
