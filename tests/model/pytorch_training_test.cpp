@@ -283,10 +283,12 @@ TEST(PytorchTraining, RecordedIterationsAreMet) {
   EXPECT_LE(memory.worst(), 0.7);
 }
 
+/// Their machine is the one that times of training were found on, by 30 us a call, whose host is quicker than most.
 TEST(PytorchTraining, RecordedIterationsOfTwoCardsAreMet) {
   Errors time, memory;
   MachineOptions options{"hf-sdpa"};
   options.cluster = "dgx_h200";
+  options.stack.host = "25.4us";
   const Machine machine = machines().get({"h200_sxm", options});
   for (const auto& row : rows_of("steps.csv")) {
     if (row.at("gpus") != "2" || row.at("spread") == "none") continue;

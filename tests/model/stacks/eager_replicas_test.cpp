@@ -8,6 +8,7 @@
 #include "arch/error.hpp"
 #include "model/machines.hpp"
 #include "model/predict.hpp"
+#include "model/stacks/stack.hpp"
 #include "ops/memory/memory.hpp"
 #include "tests/support/eager_training.hpp"
 
@@ -161,6 +162,34 @@ TEST(EagerReplicas, APassThatWaitsIsNotMadeUpForByTheNext) {
   EXPECT_TRUE(slow.waits_for_host);
   EXPECT_GT(slow.latency, 1.02 * quick.latency);
   EXPECT_LT(with_host("36us").latency - slow.latency, (1 / 35.0) * slow.latency) << "a part of it waits";
+}
+
+/// The mean of the slower one of two hosts, of normal ones that are `apart`, is 0.564 of that above their mean; a host that
+/// was measured is the slower one's.
+TEST(EagerReplicas, RanksGoAsTheirSlowestHostDoes) {
+  const HostTime host = machines().stack("hf-sdpa").host;
+  const auto on_host = [](const std::string& narrow_launch) {
+    MachineOptions options{"hf-sdpa"};
+    options.cluster = "dgx_h200";
+    options.stack.host = narrow_launch;
+    return predict(load_llm("llama-3.2-1b"), on_two(1, 64, 3), machines().get({"h200_sxm", options}),
+                   RunOptions{Runtime::eager});
+  };
+  const std::string mean = std::to_string(host.narrow_launch_of_training.in(units::us)) + "us";
+  const double longer = on_host("").latency / on_host(mean).latency;
+  EXPECT_NEAR(longer, 1 + 0.564 * host.training_hosts.apart, 0.01);
+}
+
+/// The band of an iteration that waits holds what quick and slow hosts make of it; that of one that does not, next to nothing
+/// of hosts.
+TEST(EagerReplicas, BandsHoldQuickAndSlowHosts) {
+  const HostTime::Hosts hosts = machines().stack("hf-sdpa").host.training_hosts;
+  const StepPrediction waits = two_h200s("llama-3.2-1b", on_two(1, 64, 3));
+  EXPECT_NEAR(waits.high / waits.latency, hosts.slow, 0.03);
+  EXPECT_NEAR(waits.low / waits.latency, hosts.quick, 0.03);
+  const StepPrediction computes = two_h200s("llama-3.1-8b", on_two(8, 2048, 0));
+  EXPECT_LT(computes.high / computes.latency, 0.5 * (1 + hosts.slow));
+  EXPECT_GT(computes.low / computes.latency, hosts.quick + 0.03);
 }
 
 }  // namespace

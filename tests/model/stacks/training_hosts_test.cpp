@@ -66,7 +66,8 @@ TEST(TrainingHosts, LatencyGoesWithTheHostAndTheGpu) {
 }
 
 TEST(TrainingHosts, AreFactorsAroundOne) {
-  const std::string before = R"({"schema": 1, "name": "mine", "title": "t", "prefill_appends": true, "fusion": "typical",
+  const std::string before =
+      R"({"schema": 1, "name": "mine", "title": "t", "prefill_appends": true, "fusion": "typical",
       "providers": [{"provider": "generic"}], "runtime": "eager", "host": {"each_launch": "30 us",
       "each_training_launch": "30 us", "source": "s", "training_hosts": )";
   const auto complaint = [&](const std::string& hosts) -> std::string {
