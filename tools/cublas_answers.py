@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes model/stacks/cublas/{lane,xmma}_answers.hpp: which kernels cuBLAS takes for products in fp32 and tf32.
+"""Writes model/stacks/cublas/lane_answers.hpp: which kernels cuBLAS takes for products in fp32.
 
     tools/cublas_answers.py; ./dev format
 
 Of cuBLASLt's answers for training shapes (data/measurements/h200/pytorch/choices.csv.gz, choices_third.csv.gz; no shape that is
-held out is read) it keeps those for which the nearest of the ones before would take a tenth (tf32: a twentieth) more or less
+held out is read) it keeps those for which the nearest of the ones before would take a tenth more or less
 time than the answer itself, by what tiles take of an SM. The nearest is found as answers.cpp finds it.
 """
 import csv
@@ -25,17 +25,6 @@ TILES = {20: (0, 128, 128, 2, 160, 176, 9000), 21: (1, 64, 256, 2, 164, 187, 900
          17: (3, 128, 64, 2, 93, 110, 5000), 18: (4, 64, 128, 2, 92, 117, 5000), 15: (5, 64, 64, 4, 52.5, 107, 3000),
          16: (6, 32, 128, 4, 60, 107, 3000), 13: (7, 32, 64, 9, 35.5, 100, 2000), 11: (8, 32, 32, 12, 25, 80, 1500)}
 SMS, STEP, PASSES = 132, 8, 2
-# of tf32: place in kTf32Tiles, rows along M, columns
-XMMA_TILES = {24: (0, 128, 256), 23: (1, 256, 128), 20: (2, 128, 128), 21: (3, 64, 256), 19: (4, 256, 64), 18: (5, 64, 128),
-              17: (6, 128, 64), 15: (7, 64, 64)}
-# cublasLtClusterShape_t that were answered: CTAs side by side along columns of PyTorch's result, along its rows
-CLUSTERS = {2: (1, 1), 3: (2, 1), 4: (4, 1), 5: (1, 2), 6: (2, 2), 7: (4, 2), 8: (1, 4), 9: (2, 4), 10: (4, 4), 11: (8, 1), 12: (1, 8),
-            13: (8, 2), 14: (2, 8), 15: (16, 1), 16: (1, 16), 17: (3, 1), 18: (5, 1), 19: (6, 1), 20: (7, 1), 21: (9, 1), 22: (10, 1),
-            23: (11, 1), 24: (12, 1), 25: (13, 1), 26: (14, 1), 27: (15, 1), 28: (3, 2), 29: (5, 2), 30: (6, 2), 31: (7, 2), 32: (1, 3),
-            33: (2, 3), 34: (3, 3), 35: (4, 3), 36: (5, 3), 37: (3, 4), 38: (1, 5), 39: (2, 5), 40: (3, 5), 41: (1, 6), 42: (2, 6),
-            43: (1, 7), 44: (2, 7), 45: (1, 9), 46: (1, 10), 47: (1, 11), 48: (1, 12), 49: (1, 13), 50: (1, 14), 51: (1, 15)}
-GPCS = (18, 18, 16, 16, 16, 16, 16, 8)  # SMs that share one, as xmma.cpp has them
-
 
 def held_out_shapes(dtype):
     for name in ("products", "products_second", "products_third"):
@@ -65,13 +54,6 @@ def lane_answers():
             yield shape, (TILES[int(row["tile"])], int(row["splitk"]), int(row["custom"]) > 0)
 
 
-def xmma_answers():
-    """M, N, K; tile, cluster, whether K stays whole."""
-    for shape, row in answers("tf32", "tf32"):
-        if row["algo"] == "43" and int(row["tile"]) in XMMA_TILES and int(row["cluster"]) in CLUSTERS:
-            yield shape, (XMMA_TILES[int(row["tile"])], CLUSTERS[int(row["cluster"])], row["splitk"] == "1")
-
-
 def place(m, n, k, of_sides):
     tiles = lambda side: math.ceil(m / side) * math.ceil(n / side)
     return (3 * math.log(tiles(128)), 1.5 * math.log(tiles(64)), 0.3 * math.log(k), of_sides * math.log(m / n),
@@ -87,17 +69,6 @@ def lane_clocks(shape, answer):
     total = 4000 + full * (max(held * each, alone) * depth + epilogue) + (rest > 0) * (max(last * each, alone) * depth + epilogue)
     sums = m * n * parts / 1e6
     return total + (parts > 1) * (4000 + 500 * sums if in_place else 9000 + 700 * sums + 200 * parts)
-
-
-def xmma_clocks(shape, answer):
-    """K whole; a step of 32 columns by the tensor rate, or by what a CTA fetches of it for its cluster."""
-    m, n, k = shape
-    (_, rows, columns), (beside, above), _ = answer
-    size = beside * above
-    at_once = SMS // size * size if size <= 2 else sum(gpc // size for gpc in GPCS) * size or size
-    ctas = math.ceil(math.ceil(m / rows) / above) * above * math.ceil(math.ceil(n / columns) / beside) * beside
-    fetched = 128 * (rows / beside + columns / above)
-    return 4000 + math.ceil(ctas / at_once) * (k / 32 * max(rows * columns / 32, fetched / 48, 300) + rows * columns / 8)
 
 
 def nearest(at, kept):
@@ -136,13 +107,6 @@ struct LaneAnswer {
   std::uint8_t tile, parts;
   bool in_place;
 };"""
-XMMA = """/// `tile`: its place in kTf32Tiles. `whole`: K is not cut; else the kernel may.
-struct XmmaAnswer {
-  std::uint16_t m, n, k;
-  std::uint8_t tile, cluster_cols, cluster_rows;
-  bool whole;
-};"""
-
 
 def write(name, kind, struct, entries):
     with open(os.path.join(OUT, f"{name.lower()}_answers.hpp"), "w", encoding="ascii") as out:
@@ -160,8 +124,6 @@ def write(name, kind, struct, entries):
 def main():
     kept = condensed(lane_answers(), lane_clocks, 0.15, 0.10)
     write("Lane", "fp32", LANE, [(*shape, tile[0], parts, in_place) for shape, (tile, parts, in_place) in kept])
-    kept = condensed(xmma_answers(), xmma_clocks, 0.6, 0.05)
-    write("Xmma", "tf32", XMMA, [(*shape, tile[0], *cluster, whole) for shape, (tile, cluster, whole) in kept])
 
 
 if __name__ == "__main__":

@@ -17,11 +17,11 @@ class Nearest {
   Nearest(const std::array<Answer, kCount>& answers, double weight_of_sides)
       : answers_(answers), weight_of_sides_(weight_of_sides) {
     places_.reserve(kCount);
-    for (const Answer& a : answers) places_.push_back(place_of(a.m, a.n, a.k));
+    for (const Answer& a : answers) places_.push_back(place_of(a.m, a.n, a.k, kSms));
   }
 
-  const Answer& operator()(double m, double n, double k) const {
-    const Place here = place_of(m, n, k);
+  const Answer& operator()(double m, double n, double k, double sm_count) const {
+    const Place here = place_of(m, n, k, sm_count);
     std::size_t best = 0;
     float least = apart(places_[0], here);
     for (std::size_t i = 1; i < kCount; ++i) {
@@ -34,9 +34,11 @@ class Nearest {
   }
 
  private:
-  Place place_of(double m, double n, double k) const {
+  static constexpr double kSms = 132;  // of the card that was asked
+
+  Place place_of(double m, double n, double k, double sm_count) const {
     constexpr double kManyRows = 256;
-    const auto tiles = [&](double side) { return std::ceil(m / side) * std::ceil(n / side); };
+    const auto tiles = [&](double side) { return std::ceil(m / side) * std::ceil(n / side) * kSms / sm_count; };
     const auto weighed = [](double weight, double value) { return static_cast<float>(weight * std::log(value)); };
     return {weighed(3, tiles(128)), weighed(1.5, tiles(64)), weighed(0.3, k), weighed(weight_of_sides_, m / n),
             weighed(0.3, std::min(m, kManyRows))};
@@ -55,14 +57,9 @@ class Nearest {
 
 }  // namespace
 
-const LaneAnswer& nearest_lane_answer(double m, double n, double k) {
+const LaneAnswer& nearest_lane_answer(double m, double n, double k, double sm_count) {
   static const Nearest nearest(kLaneAnswers, 0.15);
-  return nearest(m, n, k);
-}
-
-const XmmaAnswer& nearest_xmma_answer(double m, double n, double k) {
-  static const Nearest nearest(kXmmaAnswers, 0.6);
-  return nearest(m, n, k);
+  return nearest(m, n, k, sm_count);
 }
 
 }  // namespace plumbline::cublas

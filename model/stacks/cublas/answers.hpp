@@ -4,16 +4,11 @@
 #pragma once
 
 #include "model/stacks/cublas/lane_answers.hpp"
-#include "model/stacks/cublas/xmma_answers.hpp"
 
 namespace plumbline::cublas {
 
-/// Multiprocessors of the card that was asked: of others answers are not known.
-inline constexpr double kSmsOfAnswers = 132;
-
-/// In fp32, on ordinary lanes.
-const LaneAnswer& nearest_lane_answer(double m, double n, double k);
-/// In tf32.
-const XmmaAnswer& nearest_xmma_answer(double m, double n, double k);
+/// In fp32, on ordinary lanes. All were answered for a card of 132 multiprocessors: on others the answer is
+/// that to a shape with as many tiles an SM.
+const LaneAnswer& nearest_lane_answer(double m, double n, double k, double sm_count);
 
 }  // namespace plumbline::cublas

@@ -246,8 +246,8 @@ GemmChoice cublas::plan_lanes(const Context& c, GemmCache& cache) {
   const std::vector<TileCosts>& menu = cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) {
     for (const LaneTile& w : kLaneTiles) tiles.push_back(planner.costs(w));
   });
-  if (c.rates.sm_count == cublas::kSmsOfAnswers && c.task.batch <= 1) {
-    const cublas::LaneAnswer& answer = cublas::nearest_lane_answer(c.task.m, c.task.n, c.task.k);
+  if (c.rates.path.kind == TensorPath::Kind::wgmma && c.task.batch <= 1) {  // a card of Hopper was asked
+    const cublas::LaneAnswer& answer = cublas::nearest_lane_answer(c.task.m, c.task.n, c.task.k, c.rates.sm_count);
     TileLayout layout(c, menu[answer.tile]);
     return planner.answered(layout, answer);
   }
