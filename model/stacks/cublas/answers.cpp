@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "model/stacks/cublas/xmma.hpp"
+
 namespace plumbline::cublas {
 namespace {
 
@@ -17,7 +19,7 @@ class Nearest {
   Nearest(const std::array<Answer, kCount>& answers, double weight_of_sides)
       : answers_(answers), weight_of_sides_(weight_of_sides) {
     places_.reserve(kCount);
-    for (const Answer& a : answers) places_.push_back(place_of(a.m, a.n, a.k, kSms));
+    for (const Answer& a : answers) places_.push_back(place_of(a.m, a.n, a.k, asked_));
   }
 
   const Answer& operator()(double m, double n, double k, double sm_count) const {
@@ -34,11 +36,9 @@ class Nearest {
   }
 
  private:
-  static constexpr double kSms = 132;  // of the card that was asked
-
   Place place_of(double m, double n, double k, double sm_count) const {
     constexpr double kManyRows = 256;
-    const auto tiles = [&](double side) { return std::ceil(m / side) * std::ceil(n / side) * kSms / sm_count; };
+    const auto tiles = [&](double side) { return std::ceil(m / side) * std::ceil(n / side) * asked_ / sm_count; };
     const auto weighed = [](double weight, double value) { return static_cast<float>(weight * std::log(value)); };
     return {weighed(3, tiles(128)), weighed(1.5, tiles(64)), weighed(0.3, k), weighed(weight_of_sides_, m / n),
             weighed(0.3, std::min(m, kManyRows))};
@@ -52,6 +52,7 @@ class Nearest {
 
   const std::array<Answer, kCount>& answers_;
   double weight_of_sides_;
+  double asked_ = sms_of_asked_card();
   std::vector<Place> places_;
 };
 

@@ -41,6 +41,8 @@ TEST(CublasChoices, ClustersReachAsManySmsAsGpcsHold) {
   EXPECT_DOUBLE_EQ(cublas::ctas_in_clusters(16, 4), 16) << "one cluster at least";
 }
 
+TEST(CublasChoices, AnswersAreOfACardOfAsManySmsAsItsGpcsHold) { EXPECT_DOUBLE_EQ(cublas::sms_of_asked_card(), 132); }
+
 TEST(CublasChoices, AShapeThatWasAskedGetsItsOwnAnswer) {
   for (const cublas::LaneAnswer& a : cublas::kLaneAnswers) {
     const cublas::LaneAnswer& found = cublas::nearest_lane_answer(a.m, a.n, a.k, 132);
