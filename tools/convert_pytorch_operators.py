@@ -61,7 +61,7 @@ def main():
     for (source, gpu, family, side), rows in sorted(out.write(root).items()):
         print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
     print(f"h200_pytorch/h200_sxm/types_drawn.heldout.csv,{write_drawn(root)}")
-    for name in ("products_drawn", "products_second"):
+    for name in RECORDINGS:
         for side in ("train", "heldout"):
             print(f"h200_pytorch/h200_sxm/{name}.{side}.csv,{write_products(root, name, side)}")
 
@@ -85,7 +85,7 @@ def write_drawn(root):
     return count
 
 
-RECORDINGS = {"products_drawn": "products", "products_second": "products_second"}
+RECORDINGS = {"products_drawn": "products", "products_second": "products_second", "products_third": "products_third"}
 
 
 def write_products(root, name, side):

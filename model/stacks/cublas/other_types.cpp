@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/cublas/answers.hpp"
 
 namespace plumbline {
 namespace {
@@ -41,8 +42,8 @@ TileCosts costs_of(const Context& c, const WarpTile& w, double tile_k, bool swap
   return e;
 }
 
-/// cutlass_80_tensorop_i16832gemm_s8_<tile>_128x<stages>: four warps but for the widest, which has eight. Rows of the tile lie
-/// along N (cuBLAS's results are column-major; grids say so).
+/// cutlass_80_tensorop_i16832gemm_s8_<tile>_128x<stages>: four warps but for the widest, which has eight. Rows of the
+/// tile lie along N (cuBLAS's results are column-major; grids say so).
 enum Int8Tile : std::size_t { kWide, kSquare, kNarrow, kNarrowDeep, kSmall };
 constexpr std::array<WarpTile, 5> kInt8Tiles{{{{128, 256}, 64, 64, 3, 1},
                                               {{128, 128}, 64, 64, 5, 1},
@@ -51,7 +52,8 @@ constexpr std::array<WarpTile, 5> kInt8Tiles{{{{128, 256}, 64, 64, 3, 1},
                                               {{64, 64}, 32, 32, 6, 2}}};
 
 /// Which of them cuBLAS 13.1 takes, which is often not the quickest: read off 124 kernel names (H200, training shapes,
-/// 2026-11-23 and 24). By K first, then by how many turns of the SMs the tiles are. Limits lie between the nearest two shapes.
+/// 2026-11-23 and 24). By K first, then by how many turns of the SMs the tiles are. Limits lie between the nearest two
+/// shapes.
 std::size_t int8_tile(const GemmTask& t, double sm_count) {
   constexpr double kShallow = 3840, kDeep = 8192, kDeepRing = 4096;
   constexpr double kFewSmall = 1.35, kFewNarrow = 2.3, kManyWide = 1.8, kManyWideDeep = 1.46;
@@ -94,8 +96,8 @@ class Int8Planner : public SplitOfTiles {
     return d;
   }
 
-  /// Grids are (8 x tiles along M, tiles along N / 8), so that CTAs of the last row may have no tile: they end at once. Where
-  /// all CTAs have a place from the beginning, an SM has as many as are dealt to it up to the last tile.
+  /// Grids are (8 x tiles along M, tiles along N / 8), so that CTAs of the last row may have no tile: they end at once.
+  /// Where all CTAs have a place from the beginning, an SM has as many as are dealt to it up to the last tile.
   double placed(const TileLayout& t) const {
     constexpr double kBlock = 8;
     const double before = std::ceil(t.tiles_n / kBlock) - 1, row = kBlock * t.tiles_m;
@@ -107,26 +109,27 @@ class Int8Planner : public SplitOfTiles {
   const Context& c;
 };
 
-/// sm80_xmma_gemm_f32f32_..._tilesize<tile>x8_stage3_warpsize<warps>_ffma: how many an SM's registers hold; what a warp
-/// executes for one column of K, counted by ncu (H200, 2026-11-23): a multiply-add for each of its products / 32, and 13 to 20
-/// instructions beside them (64 x 128 and 256 x 64: as their mirrors); and the slots of a column in which none is ready, as operands
-/// meet in one bank of the register file: what launches of 60 drawn training shapes take a column beyond their instructions
-/// (H200, 2026-11-24; of the tile of 128 x 128 counted too, 18.5). 32 x 32 was not seen there.
+/// sm80_xmma_gemm_f32f32_..._tilesize<tile>x8_stage3_warpsize<warps>_ffma: how many an SM's registers hold (254, 218,
+/// 190, 128, 102 and 80 a thread); what a warp executes for one column of K, counted by ncu (H200, 2026-11-23): a
+/// multiply-add for each of its products / 32, and 13 to 20 instructions beside them (64 x 128 and 256 x 64: as their
+/// mirrors); the slots of a column in which none is ready, as operands meet in one bank of the register file, where a
+/// scheduler has several warps; and those of a CTA that has its SM for itself. The last two: what 710 launches of
+/// training shapes take a column, by tile, found together with what a CTA takes once (H200, 2026-11-24 and 28).
 struct LaneTile {
   WarpTile shape;
-  double instructions, waits;
+  double instructions, waits, waits_alone;
 };
-constexpr std::array<LaneTile, 9> kLaneTiles{{{{{128, 128}, 64, 64, 3, 2}, 145.8, 18.5},
-                                              {{{64, 256}, 64, 64, 3, 2}, 147.6, 23},
-                                              {{{256, 64}, 128, 32, 3, 2}, 147.6, 23},
-                                              {{{128, 64}, 64, 32, 3, 2}, 77.2, 27},
-                                              {{{64, 128}, 64, 32, 3, 2}, 77.2, 25},
-                                              {{{64, 64}, 64, 16, 3, 4}, 44.6, 15},
-                                              {{{32, 128}, 32, 64, 3, 4}, 83.0, 62},
-                                              {{{32, 64}, 32, 32, 3, 9}, 45.4, 29},
-                                              {{{32, 32}, 32, 16, 3, 12}, 30.9, 18.5}}};
-/// Parts of K: until the SMs have had four turns (384 x 4096 x 14336: 96 tiles in 11 parts), of 14 steps of 8 columns at
-/// least (99 % of 3796 answers of cuBLASLt's heuristic that cut K have 16 or more, the shortest 8;
+constexpr std::array<LaneTile, 9> kLaneTiles{{{{{128, 128}, 64, 64, 3, 2}, 145.8, 13.5, 22},
+                                              {{{64, 256}, 64, 64, 3, 2}, 147.6, 16, 29},
+                                              {{{256, 64}, 128, 32, 3, 2}, 147.6, 13, 29},
+                                              {{{128, 64}, 64, 32, 3, 2}, 77.2, 13.5, 36},
+                                              {{{64, 128}, 64, 32, 3, 2}, 77.2, 14, 41},
+                                              {{{64, 64}, 64, 16, 3, 4}, 44.6, 8.5, 60},
+                                              {{{32, 128}, 32, 64, 3, 4}, 83.0, 34.5, 34.5},
+                                              {{{32, 64}, 32, 32, 3, 9}, 45.4, 24, 52},
+                                              {{{32, 32}, 32, 16, 3, 12}, 30.9, 18.5, 50}}};
+/// Parts of K: until the SMs have had four turns (384 x 4096 x 14336: 96 tiles in 11 parts), of 14 steps of 8 columns
+/// at least (99 % of 3796 answers of cuBLASLt's heuristic that cut K have 16 or more, the shortest 8;
 /// data/measurements/h200/pytorch/choices.csv.gz).
 constexpr double kMostLaneSplits = 16, kMostTurns = 4, kLeastLaneSteps = 14;
 
@@ -134,26 +137,76 @@ class LanePlanner : public SplitOfTiles {
  public:
   explicit LanePlanner(const Context& context) : c(context) {}
 
-  /// One of a ring's three steps is being multiplied and one is being written.
+  /// Of a ring's three steps one is multiplied. Two are on their way but while a CTA waits for its warps to be done
+  /// with one: a step of CTAs that issue little takes 0.35 us (tiles of 32 x 32, 32 x 64, 64 x 64 on up to two thirds
+  /// of their slots, H200, 2026-11-28).
   TileCosts costs(const LaneTile& w) const {
-    constexpr double kStep = 8, kOnTheirWay = 1;
+    constexpr double kStep = 8, kOnTheirWay = 1.75;
     TileCosts e = costs_of(c, w.shape, kStep, false);
     const double slots = kStep * (w.instructions + w.waits);
     e.fp32_clk = e.tensor_clk;
     e.tensor_clk = 0;
     // one warp alone issues once a clock, however many schedulers there are
-    e.step_latency = std::max(c.rates.dram_latency / kOnTheirWay, slots * c.clk);
+    e.step_latency = std::max(c.rates.dram_latency / kOnTheirWay, kStep * (w.instructions + w.waits_alone) * c.clk);
     e.issue_clk = slots * w.shape.warps() / c.rates.gpu.sm.issue_per_clk;
     return e;
   }
 
-  Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
-    Demand d = gemm::launch_demand(c, t, split, traffic);
-    d.l2_limit = L2Limit::ports;
+  /// Parts that meet in the result: each adds its sums to those before it, in a launch that another one clears it for.
+  Demand demand_in_place(const TileLayout& t, const WorkSplit& parts, Traffic traffic) const {
+    // a CTA takes 2300 clocks more than one whose sums go to another launch (220 launches of training shapes, H200,
+    // 2026-11-28)
+    constexpr double kMeetClk = 2300;
+    WorkSplit split = parts;
+    split.second_launch = false;
+    split.once_clk += kMeetClk;
+    Demand d = demand(t, split, traffic);
+    d.serial_latency += kClear;
+    d.serial_latency_of = "to clear the result";
     return d;
   }
 
+  /// CTAs of a last turn are dealt to slots that fall free together, two of them an SM, where others stay without one:
+  /// with K whole (630 tiles of 128 x 64 take three turns of 264, not five CTAs an SM).
+  Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
+    Demand d = gemm::launch_demand(c, t, split, traffic);
+    d.l2_limit = L2Limit::ports;
+    const double slots = c.rates.sm_count * t.costs->resident;
+    if (t.costs->resident == kPair && split.splits <= 1 && split.ctas > slots)
+      d.plan.ctas = static_cast<std::int64_t>(slots * std::ceil(split.ctas / slots));
+    return d;
+  }
+
+  /// A CTA reads its elements of one part after the other: 0.19 us a part (172 launches of training shapes, H200,
+  /// 2026-11-28).
+  Demand reduction(double splits) const {
+    constexpr Seconds kPart = 0.19e-6 * units::s;
+    Demand d = gemm::reduction_demand(c.task, c.rates, splits);
+    d.serial_latency += splits * kPart;
+    d.serial_latency_of = "to read one part after the other";
+    return d;
+  }
+
+  GemmChoice answered(const TileLayout& t, const cublas::LaneAnswer& answer) const {
+    const double parts = std::min<double>(answer.parts, t.k_steps);
+    const WorkSplit split = SplitOfTiles::split(t, parts);
+    GemmChoice out;
+    out.plan = SplitOfTiles::plan(t, split);
+    out.reduces = parts > 1 && !answer.in_place;
+    out.main =
+        parts > 1 && answer.in_place ? demand_in_place(t, split, Traffic::counted) : demand(t, split, Traffic::counted);
+    out.total = price_total(out.main, c.rates, c.family, gemm::kNoAnswer);
+    if (!out.reduces) return out;
+    out.reduce = reduction(parts);
+    out.total += price_total(out.reduce, c.rates, c.reduce, gemm::kNoAnswer) + c.rates.gap_graph;
+    return out;
+  }
+
  private:
+  /// The memset's own time, a median of 220.
+  static constexpr Seconds kClear = 1.25e-6 * units::s;
+  static constexpr double kPair = 2;
+
   const Context& c;
 };
 
@@ -193,6 +246,11 @@ GemmChoice cublas::plan_lanes(const Context& c, GemmCache& cache) {
   const std::vector<TileCosts>& menu = cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) {
     for (const LaneTile& w : kLaneTiles) tiles.push_back(planner.costs(w));
   });
+  if (c.rates.path.kind == TensorPath::Kind::wgmma && c.task.batch <= 1) {  // a card of Hopper was asked
+    const cublas::LaneAnswer& answer = cublas::nearest_lane_answer(c.task.m, c.task.n, c.task.k, c.rates.sm_count);
+    TileLayout layout(c, menu[answer.tile]);
+    return planner.answered(layout, answer);
+  }
   gemm::Search<LanePlanner> search(planner, c, cache);
   constexpr double kFewRows = 32;  // tiles of 32 rows are seen where there are no more
   for (const TileCosts& e : menu) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "model/stacks/common/gemm_search.hpp"
 #include "model/stacks/cublas/walk.hpp"
@@ -145,9 +146,17 @@ class XmmaPlanner {
 
 }  // namespace
 
+namespace {
+
+/// Of the card that cuBLASLt was asked on: SMs of the GPCs that hold larger clusters, and those beside them.
+constexpr std::array<double, 8> kGpcs{18, 18, 16, 16, 16, 16, 16, 8};
+constexpr double kSmsOfPairs = 8;
+
+}  // namespace
+
+double cublas::sms_of_asked_card() { return std::accumulate(kGpcs.begin(), kGpcs.end(), kSmsOfPairs); }
+
 double cublas::ctas_in_clusters(double size, double sm_count) {
-  constexpr std::array<double, 8> kGpcs{18, 18, 16, 16, 16, 16, 16, 8};
-  constexpr double kSmsOfPairs = 8;
   if (size <= 2) return size * std::max(1.0, std::floor(sm_count / size));
   double held = 0, all = kSmsOfPairs;
   for (const double sms : kGpcs) {

@@ -14,4 +14,7 @@ double ctas_in_clusters(double size, double sm_count);
 
 GemmChoice plan_xmma(const gemm::Context& context, GemmCache& cache);
 
+/// SMs of the card whose answers of cuBLASLt are on file.
+double sms_of_asked_card();
+
 }  // namespace plumbline::cublas

@@ -9,6 +9,7 @@
 
 #include "model/machines.hpp"
 #include "model/predict.hpp"
+#include "model/stacks/cublas/answers.hpp"
 #include "model/stacks/cublas/xmma.hpp"
 #include "ops/shape/shapes.hpp"
 #include "ops/table/text.hpp"
@@ -38,6 +39,23 @@ TEST(CublasChoices, ClustersReachAsManySmsAsGpcsHold) {
   for (const auto& [size, ctas] : kReached) EXPECT_DOUBLE_EQ(cublas::ctas_in_clusters(size, 132), ctas) << size;
   EXPECT_DOUBLE_EQ(cublas::ctas_in_clusters(8, 66), 56) << "half the SMs, whole clusters";
   EXPECT_DOUBLE_EQ(cublas::ctas_in_clusters(16, 4), 16) << "one cluster at least";
+}
+
+TEST(CublasChoices, AnswersAreOfACardOfAsManySmsAsItsGpcsHold) { EXPECT_DOUBLE_EQ(cublas::sms_of_asked_card(), 132); }
+
+TEST(CublasChoices, AShapeThatWasAskedGetsItsOwnAnswer) {
+  for (const cublas::LaneAnswer& a : cublas::kLaneAnswers) {
+    const cublas::LaneAnswer& found = cublas::nearest_lane_answer(a.m, a.n, a.k, 132);
+    EXPECT_EQ(found.tile, a.tile) << a.m << " " << a.n << " " << a.k;
+    EXPECT_EQ(found.parts, a.parts) << a.m << " " << a.n << " " << a.k;
+  }
+}
+
+TEST(CublasChoices, AnswersFitKernels) {
+  for (const cublas::LaneAnswer& a : cublas::kLaneAnswers) {
+    EXPECT_LT(a.tile, 9);
+    EXPECT_GE(a.parts, 1);
+  }
 }
 
 TEST(CublasChoices, Tf32CutsKWhereTilesAreFewAndItIsDeep) {

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Writes model/stacks/cublas/lane_answers.hpp: which kernels cuBLAS takes for products in fp32.
+
+    tools/cublas_answers.py; ./dev format
+
+Of cuBLASLt's answers for training shapes (data/measurements/h200/pytorch/choices.csv.gz, choices_third.csv.gz; no shape that is
+held out is read) it keeps those for which the nearest of the ones before would take a tenth more or less
+time than the answer itself, by what tiles take of an SM. The nearest is found as answers.cpp finds it.
+"""
+import csv
+import gzip
+import json
+import math
+import os
+import random
+
+import trace_products
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+FOLDER = os.path.join(ROOT, "data", "measurements", "h200", "pytorch")
+OUT = os.path.join(ROOT, "model", "stacks", "cublas")
+# cuBLASLt's number of a tile (its rows are columns of PyTorch's result): place in kLaneTiles, rows along M, columns, CTAs that an
+# SM holds, clocks a column of K of one among others, of one alone, of its epilogue
+TILES = {20: (0, 128, 128, 2, 160, 176, 9000), 21: (1, 64, 256, 2, 164, 187, 9000), 19: (2, 256, 64, 2, 164, 187, 9000),
+         17: (3, 128, 64, 2, 93, 110, 5000), 18: (4, 64, 128, 2, 92, 117, 5000), 15: (5, 64, 64, 4, 52.5, 107, 3000),
+         16: (6, 32, 128, 4, 60, 107, 3000), 13: (7, 32, 64, 9, 35.5, 100, 2000), 11: (8, 32, 32, 12, 25, 80, 1500)}
+SMS, STEP, PASSES = 132, 8, 2
+
+def held_out_shapes(dtype):
+    for name in ("products", "products_second", "products_third"):
+        with gzip.open(os.path.join(FOLDER, f"{name}.jsonl.gz"), "rt", encoding="utf-8") as lines:
+            next(lines)
+            for case in map(json.loads, lines):
+                if case["set"] == "heldout" and case.get("dtype") == dtype:
+                    yield case["m"], case["n"], case["k"]
+
+
+def answers(kind, dtype):
+    held = set(held_out_shapes(dtype))
+    for name in ("choices", "choices_third"):
+        with gzip.open(os.path.join(FOLDER, f"{name}.csv.gz"), "rt", encoding="ascii") as text:
+            for row in csv.DictReader(text):
+                m, n, k = (int(row[key]) for key in "MNK")
+                if (row["type"], row["layout"], row["batch"]) != (kind, "nk", "1") or trace_products.held_out(n, k, m):
+                    continue
+                if (m, n, k) not in held:
+                    yield (m, n, k), row
+
+
+def lane_answers():
+    """M, N, K; tile, parts, whether they meet in place."""
+    for shape, row in answers("fp32", "float32"):
+        if int(row["tile"]) in TILES:
+            yield shape, (TILES[int(row["tile"])], int(row["splitk"]), int(row["custom"]) > 0)
+
+
+def place(m, n, k, of_sides):
+    tiles = lambda side: math.ceil(m / side) * math.ceil(n / side)
+    return (3 * math.log(tiles(128)), 1.5 * math.log(tiles(64)), 0.3 * math.log(k), of_sides * math.log(m / n),
+            0.3 * math.log(min(m, 256)))
+
+
+def lane_clocks(shape, answer):
+    m, n, k = shape
+    (_, rows, columns, held, each, alone, epilogue), parts, in_place = answer
+    full, rest = divmod(math.ceil(m / rows) * math.ceil(n / columns) * parts, SMS * held)
+    depth = STEP * math.ceil(math.ceil(k / STEP) / parts)
+    last = held if held == 2 and full else math.ceil(rest / SMS)
+    total = 4000 + full * (max(held * each, alone) * depth + epilogue) + (rest > 0) * (max(last * each, alone) * depth + epilogue)
+    sums = m * n * parts / 1e6
+    return total + (parts > 1) * (4000 + 500 * sums if in_place else 9000 + 700 * sums + 200 * parts)
+
+
+def nearest(at, kept):
+    a, b, c, d, e = at
+    return min(kept, key=lambda one: (one[0][0] - a) ** 2 + (one[0][1] - b) ** 2 + (one[0][2] - c) ** 2 + (one[0][3] - d) ** 2 +
+               (one[0][4] - e) ** 2)
+
+
+def condensed(every, clocks, of_sides, worth):
+    placed = [(place(*shape, of_sides), shape, answer) for shape, answer in sorted(set(every))]
+    random.Random(3).shuffle(placed)
+    kept = [placed[0]]
+    for _ in range(PASSES):
+        for one in placed:
+            near = nearest(one[0], kept)
+            if abs(math.log(clocks(one[1], near[2]) / clocks(one[1], one[2]))) > worth:
+                kept.append(one)
+    return sorted((shape, answer) for _, shape, answer in kept)
+
+
+HEAD = """// What cuBLASLt answered for products in {kind} (tools/cublas_answers.py writes it).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace plumbline::cublas {{
+
+{struct}
+
+inline constexpr std::array<{name}, {count}> k{name}s{{{{
+"""
+LANE = """/// `tile`: its place in kLaneTiles. `in_place`: parts of K meet in the result, which a launch before clears.
+struct LaneAnswer {
+  std::uint16_t m, n, k;
+  std::uint8_t tile, parts;
+  bool in_place;
+};"""
+
+def write(name, kind, struct, entries):
+    with open(os.path.join(OUT, f"{name.lower()}_answers.hpp"), "w", encoding="ascii") as out:
+        out.write(HEAD.format(kind=kind, struct=struct, name=f"{name}Answer", count=len(entries)))
+        line = "   "
+        for entry in entries:
+            text = " {" + ", ".join(map(str, entry)).lower() + "},"
+            if len(line + text) > 120:
+                out.write(line + "\n")
+                line = "   "
+            line += text
+        out.write(f"{line}\n}}}};\n\n}}  // namespace plumbline::cublas\n")
+
+
+def main():
+    kept = condensed(lane_answers(), lane_clocks, 0.15, 0.10)
+    write("Lane", "fp32", LANE, [(*shape, tile[0], parts, in_place) for shape, (tile, parts, in_place) in kept])
+
+
+if __name__ == "__main__":
+    main()
