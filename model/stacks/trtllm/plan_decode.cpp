@@ -96,7 +96,6 @@ void walk_turns(Demand& d, const DecodeTask& t, const PlainLaunch& l, const Rate
   const double merge = l.parts > 1 ? (1 - kHandingOn) * family.merge_clk : 0;
   d.serial_latency = (family.start_clk + merge) / m.clock;
   d.serial_latency_of = l.parts > 1 ? "to start and to merge the splits" : "to start";
-  d.ends_alone = true;
 }
 
 /// Warps that add up values, as many of them for each 64 keys of a tile as a head has 64 columns (mha.cu, ctaShapeInWarps,
@@ -162,7 +161,7 @@ double until_the_last_ends(double ctas, double share, double longer, double shor
     int longs, shorts;  ///< CTAs that an SM has run
     double sms;
   };
-  constexpr double kMostWaves = 8, kHalfACta = 0.5;
+  constexpr double kMostWaves = 8, kHalfACta = 0.5, kNothing = 1e-3;
   const double waves = ceil_div(ctas, sm_count);
   if (waves <= 1 || share >= 1) return waves * longer;
   if (waves > kMostWaves) return (waves - 1) * (share * longer + (1 - share) * shorter) + longer;
@@ -170,6 +169,7 @@ double until_the_last_ends(double ctas, double share, double longer, double shor
   const auto time = [&](const Ended& e) { return e.longs * longer + e.shorts * shorter; };
   double last = 0;
   const auto add = [&](const Ended& e) {
+    if (e.sms < kNothing) return;
     if (e.sms >= kHalfACta) last = std::max(last, time(e));
     for (Ended& other : free) {
       if (other.longs != e.longs || other.shorts != e.shorts) continue;
@@ -178,7 +178,7 @@ double until_the_last_ends(double ctas, double share, double longer, double shor
     }
     free.push_back(e);
   };
-  for (double left = ctas; left > 0;) {
+  for (double left = ctas; left > 0 && !free.empty();) {
     const auto first =
         std::min_element(free.begin(), free.end(), [&](const Ended& a, const Ended& b) { return time(a) < time(b); });
     const Ended now = *first;
@@ -254,6 +254,8 @@ AttentionChoice plan_plain_of(const DecodeTask& t, double threads, DType dtype, 
   cut_keys(c, how, launch.parts, most, m, [&](Demand& d, double parts) {
     launch.parts = parts;
     walk_turns(d, t, launch, m, family);
+    // by time a machine may leave SMs empty, so that one with more of them has no last wave that one with fewer has not
+    d.ends_alone = how.cutting == Cutting::by_rule;
   });
   return c;
 }
