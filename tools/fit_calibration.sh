@@ -75,20 +75,30 @@ attention_prepare.start_clk=3500:100:20000" --min-us 10 --where 'shape~append=1'
 attention_prepare_8bit.start_clk=3500:100:20000" --min-us 10 --where 'shape~append=1' --where 'shape!~window'
     kv='shape!~kv=fp8'
   fi
-  # the plain kernel's: one query head a KV head, or more than 32, from caches of both widths and all lengths
+  # Decode. The H100 takes over what belongs to the kernel and the chip from the H200, and has two numbers of its own: what a launch
+  # takes, and the share of its other memory that decode reaches.
+  # the plain kernel's rows: one query head a KV head, or more than 32, from caches of both widths and all lengths
   plain=$(mktemp)
   python3 tools/decode_rows.py plain "data/measurements/aiconfigurator/$gpu/attention_decode.train.csv" >"$plain"
-  "$validate" fit "$plain" --gpu "$gpu" --kernels library --family attention_decode_single \
-    --free "fixed_s=4e-6:5e-7:1.5e-5,start_clk=8000:100:40000,step_clk=4200:50:20000,merge_clk=7500:100:40000,\
-issue_start_clk=1400:10:9000,issue_step_clk=4700:10:20000" --where stack~trtllm --where dtype=bf16 --min-us 5 --unbalanced \
-    --where 'shape!~window' --source "aiconfigurator $gpu attention_decode" --out "data/calibration/$gpu.json"
+  single="fixed_s=3.3e-6:5e-7:1.5e-5,start_clk=8000:100:40000,step_clk=4200:50:20000,merge_clk=9000:100:40000,\
+issue_start_clk=1400:10:9000,issue_step_clk=4200:10:20000"
+  decode="fixed_s=3.8e-6:5e-7:1.5e-5,start_clk=7700:100:40000,step_clk=2000:50:9000,merge_clk=2500:10:40000,\
+issue_start_clk=4700:100:20000,issue_step_clk=200:1:2000"
+  if [ "$gpu" = h100_sxm ]; then
+    for family in attention_decode attention_decode_single; do
+      python3 tools/take_over_family.py h200_sxm h100_sxm "library.$family" "the same kernels on the same chip (GH100)"
+    done
+    single="fixed_s=4e-6:5e-7:1.5e-5,dram_share_fraction=.93:.7:1"
+    decode="fixed_s=3.8e-6:5e-7:1.5e-5,dram_share_fraction=.93:.7:1"
+  fi
+  "$validate" fit "$plain" --gpu "$gpu" --kernels library --family attention_decode_single --free "$single" \
+    --where stack~trtllm --where dtype=bf16 --min-us 5 --unbalanced --where 'shape!~window' \
+    --source "aiconfigurator $gpu attention_decode" --out "data/calibration/$gpu.json"
   rm -f "$plain"
   # at most 16 query heads a KV head, on Hopper from 127 keys on; one query head a KV head always runs the plain kernel, few CTAs do too
-  decode="start_clk=6000:100:40000,step_clk=2500:50:9000,merge_clk=2000:10:40000,issue_start_clk=5000:100:20000,\
-issue_step_clk=200:1:2000"
   shortest=127
   if [ "$gpu" = a100_sxm ]; then shortest=1; fi
-  fit "$gpu" attention_decode attention_decode "fixed_s=5e-6:5e-7:1.5e-5,$decode" --min-us 5 --unbalanced \
+  fit "$gpu" attention_decode attention_decode "$decode" --min-us 5 --unbalanced \
     --where 'Hq/Hkv>=1.01' --where 'Hq/Hkv<=16' --where "S>=$shortest"
   # Hopper's kernel for fp8 caches, of all contexts and windows: what a CTA takes to start is seen in the shortest ones. Heads
   # above 128 in groups above 8 run twice as long as anything that its source tells
@@ -265,7 +275,7 @@ done
 
 # One chip, one set of scalars, when both cards have just been fitted.
 case " $* " in *h200_sxm*h100_sxm* | *h100_sxm*h200_sxm*)
-  for family in prefill prepare prefill_8bit prepare_8bit decode decode_8bit decode_single; do
+  for family in prefill prepare prefill_8bit prepare_8bit decode_8bit; do
     python3 tools/share_family.py "library.attention_$family" h200_sxm h100_sxm
   done ;;
 esac

@@ -195,8 +195,8 @@ class BodyTerms {
     if (d.dealt_once) {
       const double loss = (uneven_fill(f.last, m) - 1) * f.last / f.ctas;
       time = time * N::factor(1 + loss, "for uneven fill");
-      time = with_last_wave(time);
     }
+    if (d.dealt_once || d.ends_alone) time = with_last_wave(time);
     const double written = d.dram_write / all;
     time = larger(time, time * N::factor(1 - written * of_a_wave(), "of it before the last results") + tail());
     if (d.in_flight <= Bytes{}) return time;
@@ -212,8 +212,10 @@ class BodyTerms {
     const double capacity = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
     if (f.waves <= 1 || f.last >= capacity) return time;
     const double share = f.last / f.ctas;
-    if (share * value_of(time) >= f.steps * value_of(step())) return time;
-    return time * N::factor(1 - share, "of it before the last wave") + steps * step("a step of the last wave");
+    const auto alone = d.ends_alone ? larger(step("a step of the last wave"), N::number(d.issue_clk, "clk") * clk)
+                                    : step("a step of the last wave");
+    if (share * value_of(time) >= f.steps * value_of(alone)) return time;
+    return time * N::factor(1 - share, "of it before the last wave") + steps * alone;
   }
 
   /// per_cta is latency: co-resident CTAs go through it side by side; once_clk is throughput: they queue.

@@ -76,6 +76,9 @@ struct Demand {
   bool loads_stop = false;
   /// Work is dealt out once, so that SMs that got less run dry; else CTAs take it as they go.
   bool dealt_once = false;
+  /// CTAs of a last wave that is not full begin as the others end, and take as long as they do alone: without what
+  /// `dealt_once` says of uneven work.
+  bool ends_alone = false;
   // per launch
   Bytes l2_distinct, l2_written;  ///< beside `lookups`: lines that are read at all, and written
   Bytes dram_read, dram_write;    ///< after L2 filtering

@@ -170,6 +170,10 @@ std::string explain(const Op& op, const OpPrediction& p, const Machine& machine)
   }
   plan_line(out, p);
   if (const auto loss = rule_loss(op, machine)) out += "  rule: " + rule_text(*loss) + "\n";
+  if (const auto untuned = untuned_time(op, p, machine)) {
+    line(out, "  not tuned: %s, by the first tile of the library's list, where its tuner has no entry for this call",
+         format(*untuned).c_str());
+  }
   for (int i = 0; i < p.launch_count; ++i) launch(out, p.launches[static_cast<std::size_t>(i)], m);
   if (p.launch_count > 0) {
     line(out, "  together");

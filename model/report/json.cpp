@@ -187,6 +187,9 @@ std::string op_json(const OpReport& r) {
                    {"cheapest_splits", loss->cheapest.attention_plan.splits},
                    {"cheapest_latency_s", finite(loss->cheapest.time.in(units::s), "rule/cheapest_latency_s")}};
   }
+  if (const auto untuned = untuned_time(r.op, p, r.machine)) {
+    out["untuned_latency_s"] = finite(untuned->in(units::s), "untuned_latency_s");
+  }
   out["explain"] = explain(r.op, p, r.machine);
   out["advice"] = advice_json(r.advice);
   out["assumptions"] = all_assumptions(r.machine, {}, r.remarks);

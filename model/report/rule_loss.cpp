@@ -1,6 +1,9 @@
 #include "model/report/rule_loss.hpp"
 
+#include <variant>
+
 #include "arch/format.hpp"
+#include "model/machines.hpp"
 #include "model/stacks/providers.hpp"
 
 namespace plumbline {
@@ -33,6 +36,23 @@ std::string rule_text(const RuleLoss& loss) {
          cut_text(loss.picked.attention_plan) + ": " + format(loss.picked.time) + "; " +
          cut_text(loss.cheapest.attention_plan) + " would take " + format(loss.cheapest.time) + " (" +
          std::string(loss.rule->source) + ")";
+}
+
+std::optional<Seconds> untuned_time(const Op& op, const OpPrediction& tuned, const Machine& machine) {
+  constexpr double kWorthSaying = 1.01;
+  const auto* experts = std::get_if<Moe>(&op);
+  if (experts == nullptr || machine.kernels() != KernelSet::library) return std::nullopt;
+  const bool of_vllm = tuned.provider == "vllm_experts";
+  const bool by_flashinfer = of_vllm && experts->precision.input == DType::fp8 && experts->block == 0;
+  if (tuned.provider != "generic" && !by_flashinfer) return std::nullopt;
+  MachineOptions options = machine.options();
+  options.stack = {};
+  options.stack.name = "vllm-untuned";  // whose experts are those of both
+  Predictor predictor;
+  OpPrediction untuned;
+  predictor.predict(op, make_machine(machine.gpu(), machine.calibration(), options), untuned);
+  if (untuned.time <= kWorthSaying * tuned.time) return std::nullopt;
+  return untuned.time;
 }
 
 }  // namespace plumbline

@@ -32,6 +32,24 @@ TEST(Protocol, RefusesWhatIsNoRule) {
   EXPECT_THROW(Protocols::parse(R"({"rules": [], "surprise": 1})", "text"), BadInput);
 }
 
+/// A call that the host takes 30 us to issue: a short one takes that, with the spread of the host; a long one its own time.
+TEST(Protocol, ACallTakesNoLessThanItsHost) {
+  const Protocol p = Protocols::parse(R"({"rules": [{"op": "gemm", "stack": "a", "host_call_s": 30e-6,
+    "host_call_low_s": 25e-6, "host_call_high_s": 45e-6}]})",
+                                      "text")
+                         .of("gemm", "a");
+  const Machine m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm"});
+  OpPrediction out;
+  Predictor predictor;
+  EXPECT_EQ(predict_as_timed(Gemm{16, 1024, 1024, 1, {}, false}, p, m, predictor, out), 30.0 * units::us);
+  EXPECT_EQ(out.low, 25.0 * units::us);
+  EXPECT_EQ(out.high, 45.0 * units::us);
+  const Op large = Gemm{8192, 8192, 8192, 1, {}, false};
+  const Seconds time = predict_as_timed(large, p, m, predictor, out);
+  predictor.predict(large, m, out);
+  EXPECT_EQ(time, out.time);
+}
+
 /// Queued calls lie a stream's gap apart, not a graph's, and say whose buffers an exchange goes by.
 TEST(Protocol, CollectivesArePricedAsTheyWereCalled) {
   const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});

@@ -112,6 +112,15 @@ Seconds timed_by_turns(const Shape& shape, const Op& op, const Protocol& p, cons
   return time + p.between_graphs / copies;
 }
 
+/// A call that a program issues anew each time.
+Seconds issued_by_host(const Op& op, const Protocol& p, const Machine& machine, Predictor& predictor,
+                       OpPrediction& scratch) {
+  predictor.predict(op, machine, scratch, PredictOptions{});
+  scratch.low = std::max(scratch.low, p.host_call_low);
+  scratch.high = std::max(scratch.high, p.host_call_high);
+  return std::max(scratch.time, p.host_call);
+}
+
 }  // namespace
 
 Resident resident_of(const Gemm& s, const Protocol& p, const Machine& machine) { return resident(s, p, machine); }
@@ -131,6 +140,7 @@ Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& machine
     }
     return scratch.time;
   }
+  if (p.host_call > Seconds{}) return issued_by_host(op, p, machine, predictor, scratch);
   if (p.known && machine.kernels() == KernelSet::library) {
     if (const auto* gemm = std::get_if<Gemm>(&op)) return timed_by_turns(*gemm, op, p, machine, predictor, scratch);
     if (const auto* rounds = std::get_if<GemmDynamic>(&op)) {
@@ -177,6 +187,16 @@ Protocols::Protocols(const JsonValue& root) {
       read.protocol.known = read.protocol.alone = rule.at("alone").as_bool();
       read.protocol.queued = rule.has("queued") && rule.at("queued").as_bool();
       if (rule.has("collective")) read.protocol.collective = collective_of(rule.at("collective"));
+      rules_.push_back(std::move(read));
+      continue;
+    }
+    if (rule.has("host_call_s")) {
+      rule.refuse_unknown_keys({"op", "stack", "host_call_s", "host_call_low_s", "host_call_high_s", "why"});
+      Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
+      read.protocol.known = true;
+      read.protocol.host_call = rule.at("host_call_s").as_number() * units::s;
+      read.protocol.host_call_low = rule.at("host_call_low_s").as_number() * units::s;
+      read.protocol.host_call_high = rule.at("host_call_high_s").as_number() * units::s;
       rules_.push_back(std::move(read));
       continue;
     }

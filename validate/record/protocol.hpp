@@ -27,6 +27,9 @@ struct Protocol {
   double fill_l2 = 0;                        ///< as many as it takes to fill L2 so many times; 0: always the most
   double warm_up = 0, runs = 1;              ///< replays before those that are timed, and those
   Seconds between_graphs;                    ///< beyond the kernels' own times, for each replay
+  /// What a program takes to issue a call where no graph holds it: the card waits for it, and a row says no less. Usually,
+  /// and what one row in twenty stays below and beyond.
+  Seconds host_call, host_call_low, host_call_high;
 };
 
 /// The rules of the folder that a measurement file lies in, or of the one above: `protocol.json`; where there is no such

@@ -3,6 +3,7 @@
 // jumps and all, is shown in data/calibration/README.md.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "model/stacks/trtllm/plan_attention.hpp"
 
@@ -49,6 +50,10 @@ struct PlainLaunch {
 
 constexpr double kSmallestCta = 256, kLargestCta = 1024;
 
+/// Of `merge_clk` what each part of a head's keys takes to hand its results on (training rows of one and of two rounds of CTAs); the
+/// rest is the merge itself.
+constexpr double kHandingOn = 0.3;
+
 double plain_threads(const DecodeTask& t, const Rates& m) {
   constexpr double kMost = kLargestCta / kSmallestCta;
   const double factor = std::min(ceil_div(m.sm_count * kMost, t.out_rows), kMost);
@@ -70,22 +75,27 @@ PlainLaunch plain_launch(const DecodeTask& t, double threads, const Rates& m) {
 
 /// A CTA starts, then turn follows turn; where keys are fewer than rows of threads, a part of one. CTAs that share an SM hide
 /// each other's waits, but not what they issue: so much for each 256 threads and each 256 keys of 128 columns. Keys that a
-/// window hides are not shared out.
+/// window hides are not shared out. The first CTAs start side by side and nothing reads meanwhile; others start while their
+/// neighbours read. A part of a head's keys writes its results, fences and counts itself, whether it is the last one or not;
+/// the last one then merges them.
 void walk_turns(Demand& d, const DecodeTask& t, const PlainLaunch& l, const Rates& m, const FamilyScalars& family) {
   constexpr double kUnitThreads = 256, kUnitKeys = 256, kUnitWidth = 128;
   const double keys = ceil_div(t.context, l.parts);
   const double turns = keys < l.rows ? keys / l.rows : ceil_div(keys, l.rows * kKeysOfTurn);
   const double units = keys / kUnitKeys * trtllm::compiled_width(static_cast<std::int64_t>(t.qk_dim)) / kUnitWidth;
-  const double issued = family.issue_start_clk * l.threads / kUnitThreads + family.issue_step_clk * units;
+  const double waves = ceil_div(t.out_rows * l.parts, m.sm_count * l.ctas_per_sm), later = 1 - 1 / waves;
+  const double issued = later * family.issue_start_clk * l.threads / kUnitThreads + family.issue_step_clk * units;
+  const double handing_on = l.parts > 1 ? kHandingOn * family.merge_clk : 0;
   d.plan.ctas = static_cast<std::int64_t>(t.out_rows * l.parts);
   d.plan.threads = static_cast<std::int64_t>(l.threads);
   d.plan.ctas_per_sm = static_cast<std::int64_t>(l.ctas_per_sm);
   d.plan.steps = d.plan.longest = ceil_div(keys, kKeysPerStep);
-  d.step_latency = (family.start_clk + turns * family.step_clk) / d.plan.steps / m.clock;
+  d.step_latency = (later * family.start_clk + turns * family.step_clk + handing_on) / d.plan.steps / m.clock;
   d.issue_clk = issued / d.plan.steps;
   // the last CTA of a head merges the others' results, in the same launch
-  d.serial_latency = l.parts > 1 ? family.merge_clk / m.clock : Seconds{};
-  d.serial_latency_of = "to merge the splits";
+  const double merge = l.parts > 1 ? (1 - kHandingOn) * family.merge_clk : 0;
+  d.serial_latency = (family.start_clk + merge) / m.clock;
+  d.serial_latency_of = l.parts > 1 ? "to start and to merge the splits" : "to start";
 }
 
 /// Warps that add up values, as many of them for each 64 keys of a tile as a head has 64 columns (mha.cu, ctaShapeInWarps,
@@ -100,12 +110,11 @@ double warp_groups(const DecodeTask& t) {
 
 /// The last CTA of a head reads the others' maxima, eight at a time, then their sums: each group of warps takes a part, asks for
 /// its next one and waits for this one, whatever the heads, so that a turn is an answer from L2 and what is issued for it. (mha.cu,
-/// mergeRowMax<8>() and loadBufAsync().)
+/// mergeRowMax<8>() and loadBufAsync(). What every CTA does before is in walk_tiles().)
 Seconds merge_of(double parts, const DecodeTask& t, const Rates& m, const FamilyScalars& family) {
   constexpr double kMaximaAtOnce = 8;
   const double turns = ceil_div(parts, warp_groups(t));
-  return (family.merge_clk + turns * family.issue_step_clk) / m.clock +
-         (turns + ceil_div(parts, kMaximaAtOnce)) * m.l2_mean_latency();
+  return turns * family.issue_step_clk / m.clock + (turns + ceil_div(parts, kMaximaAtOnce)) * m.l2_mean_latency();
 }
 
 /// On SMs of 100 KB the kernel has its keys come in parts of half the bytes, so that twice as many follow one another. (mha.cu,
@@ -124,36 +133,90 @@ struct GroupedChain {
 
 /// Four warps make the scores of 64 keys each, and four add up values, as many of them for each 64 keys as a head has 64 columns,
 /// so that a link is of fewer keys the wider heads are, and as long (mha.cu, ctaShapeInWarps, warpTile, gemm1NbWarpGrps; heads of
-/// 192 are padded to 256). 0.4 of a start goes with the width of heads (queries in, results out), by rows of heads of 64 to 256
-/// and all lengths of an H200 and an H100. Query heads go through 16 at a time, 8-bit keys come in half the time: products and
-/// softmax of 16 more heads make a link twice as long (training rows of all three cards).
+/// 192 are padded to 256). 0.3 of a start goes with the width of heads and with how many there are (queries in, results out), by rows of heads of 64 to 256
+/// and all lengths of an H200 and an H100; of a CTA without keys nothing does: windows of heads of 192, most of whose CTAs have none,
+/// take no longer than those of 128, and caches of 255 keys of 64 no less. Query heads go through 16 at a time, 8-bit keys come in
+/// half the time: products and softmax of 16 more heads make a link twice as long (training rows of all three cards).
 GroupedChain grouped_chain(const DecodeTask& t, const Rates& m, const FamilyScalars& family) {
-  constexpr double kUnitWidth = 128, kUnitBytes = 2, kByWidth = 0.4;
+  constexpr double kUnitWidth = 128, kUnitBytes = 2, kByWidth = 0.3;
   constexpr double kMoreHeads = 1;
   const double width = compiled_columns(t.qk_dim);
   const double bytes = t.key_bytes / (t.qk_dim + t.v_dim) / kUnitBytes;
-  const double repeats = (1 + kMoreHeads * (ceil_div(t.rows, 16) - 1)) * parts_a_key(m) * bytes;
-  const double by_width = 1 - kByWidth + kByWidth * width / kUnitWidth;
-  return {family.start_clk * by_width, family.step_clk * repeats, family.issue_start_clk * by_width,
-          kWarpTile * warp_groups(t)};
+  const double tiles = ceil_div(t.rows, 16);  // of query heads
+  const double repeats = (1 + kMoreHeads * (tiles - 1)) * parts_a_key(m) * bytes;
+  const double by_width = 1 - kByWidth + kByWidth * tiles * width / kUnitWidth;
+  return {family.start_clk * by_width, family.step_clk * repeats, family.issue_start_clk, kWarpTile * warp_groups(t)};
 }
 
-/// Tiles of 256 keys go to parts in turn, so that a cache of fewer tiles than parts leaves some without; those only start
-/// (an A100's in half of the time of a start with keys, Hopper's, whose kernel has half of the registers, in nearly all of it). A tile
-/// is a chain of so many links as its keys take, whole ones. Tiles that a window hides are left out. (mha.cu, nbSeqIters and
-/// seqStrideIters.)
-void walk_tiles(Demand& d, const DecodeTask& t, double splits, const GroupedChain& chain, const Rates& m) {
+/// What a CTA with so many keys takes, `hands_on` of it to write its part of the results, fence it and count itself; without keys
+/// that is in `empty_clk`.
+double life_clk(double keys, double hands_on, const GroupedChain& chain) {
+  if (keys <= 0) return chain.empty_clk;
+  return chain.start_clk + hands_on + ceil_div(keys, chain.link_keys) * chain.link_clk;
+}
+
+/// CTAs of two lives, `longer` a share of them, spread evenly: each begins where one ends first. Until the last one ends.
+double until_the_last_ends(double ctas, double share, double longer, double shorter, double sm_count) {
+  struct Ended {
+    int longs, shorts;  ///< CTAs that an SM has run
+    double sms;
+  };
+  constexpr double kMostWaves = 8, kHalfACta = 0.5, kNothing = 1e-3;
+  const double waves = ceil_div(ctas, sm_count);
+  if (waves <= 1 || share >= 1) return waves * longer;
+  if (waves > kMostWaves) return (waves - 1) * (share * longer + (1 - share) * shorter) + longer;
+  std::vector<Ended> free{{0, 0, sm_count}};
+  const auto time = [&](const Ended& e) { return e.longs * longer + e.shorts * shorter; };
+  double last = 0;
+  const auto add = [&](const Ended& e) {
+    if (e.sms < kNothing) return;
+    if (e.sms >= kHalfACta) last = std::max(last, time(e));
+    for (Ended& other : free) {
+      if (other.longs != e.longs || other.shorts != e.shorts) continue;
+      other.sms += e.sms;
+      return;
+    }
+    free.push_back(e);
+  };
+  for (double left = ctas; left > 0 && !free.empty();) {
+    const auto first =
+        std::min_element(free.begin(), free.end(), [&](const Ended& a, const Ended& b) { return time(a) < time(b); });
+    const Ended now = *first;
+    *first = free.back();
+    free.pop_back();
+    const double begin = std::min(now.sms, left);
+    left -= begin;
+    add({now.longs + 1, now.shorts, begin * share});
+    add({now.longs, now.shorts + 1, begin * (1 - share)});
+  }
+  return last;
+}
+
+/// Tiles of 256 keys go to parts in turn, so that some parts have one more than others, and of fewer tiles than parts some have none;
+/// those only start (an A100's in half of the time of a start with keys, Hopper's, whose kernel has half of the registers, in two
+/// thirds of it). A tile is a chain of so many links as its keys take, whole ones. The first CTAs start side by side and nothing reads
+/// meanwhile. Tiles that a window hides are left out. (mha.cu, nbSeqIters and seqStrideIters.)
+void walk_tiles(Demand& d, const DecodeTask& t, double splits, const GroupedChain& chain, const Rates& m,
+                const FamilyScalars& family) {
   constexpr double kTileKeys = 256;
   const double all = t.cached + 1, hidden = std::max(0.0, all - std::max(t.context, 1.0));
   const double skipped = std::floor(hidden / kTileKeys), tiles = ceil_div(all, kTileKeys) - skipped;
-  const double keys = std::min(all - skipped * kTileKeys, ceil_div(tiles, splits) * kTileKeys);
-  const double links = ceil_div(keys, chain.link_keys);
-  const double ctas = static_cast<double>(d.plan.ctas), busy = std::min(1.0, tiles / splits);
-  const double waves = ceil_div(ctas, m.sm_count), busy_waves = ceil_div(ctas * busy, m.sm_count);
-  d.plan.steps = d.plan.longest = std::max(1.0, ceil_div(keys, kKeysPerStep) * busy);
-  const double with_keys = busy_waves / waves, starts = with_keys * chain.start_clk + (1 - with_keys) * chain.empty_clk;
-  d.step_latency = (starts + with_keys * links * chain.link_clk) / d.plan.steps / m.clock;
-  d.serial_latency_of = "to merge the splits";
+  const double fewer = std::floor(tiles / splits), more = ceil_div(tiles, splits);
+  const double share = fewer < more ? tiles / splits - fewer : 1;
+  const double keys = std::min(all - skipped * kTileKeys, more * kTileKeys);
+  const double steps = share * ceil_div(keys, kKeysPerStep) + (1 - share) * fewer * kTileKeys / kKeysPerStep;
+  d.plan.steps = d.plan.longest = std::max(1.0, steps);
+  const double ctas = static_cast<double>(d.plan.ctas), waves = ceil_div(ctas, m.sm_count);
+  const double hands_on = splits > 1 ? family.merge_clk : 0;
+  const double longest = life_clk(keys, hands_on, chain);
+  const double shorter = life_clk(fewer * kTileKeys, hands_on, chain);
+  const double all_clk = until_the_last_ends(ctas, share, longest, shorter, m.sm_count);
+  d.step_latency = (all_clk - chain.start_clk) / waves / d.plan.steps / m.clock;
+  d.serial_latency = chain.start_clk / m.clock;
+  d.serial_latency_of = "to start";
+  if (splits <= 1) return;
+  d.serial_latency += merge_of(splits, t, m, family);
+  d.serial_latency_of = "to start and to merge the splits";
 }
 
 /// Grouped heads on tensor units, by mma.sync, in tiles of 16 rows.
@@ -171,8 +234,7 @@ AttentionChoice plan_grouped(const DecodeTask& t, DType dtype, const Rates& m, s
   const GroupedChain chain = grouped_chain(t, m, *c.family);
   cut_keys(c, how, trtllm::grouped_splits(blocks_of(t), t.kv_sets, m), blocks_of(t), m, [&](Demand& d, double splits) {
     d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
-    walk_tiles(d, t, splits, chain, m);
-    d.serial_latency = splits > 1 ? merge_of(splits, t, m, *c.family) : Seconds{};
+    walk_tiles(d, t, splits, chain, m, *c.family);
   });
   return c;
 }
@@ -192,6 +254,8 @@ AttentionChoice plan_plain_of(const DecodeTask& t, double threads, DType dtype, 
   cut_keys(c, how, launch.parts, most, m, [&](Demand& d, double parts) {
     launch.parts = parts;
     walk_turns(d, t, launch, m, family);
+    // by time a machine may leave SMs empty, so that one with more of them has no last wave that one with fewer has not
+    d.ends_alone = how.cutting == Cutting::by_rule;
   });
   return c;
 }
