@@ -41,9 +41,10 @@ TEST(Protocol, ACallTakesNoLessThanItsHost) {
   const Machine m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm"});
   OpPrediction out;
   Predictor predictor;
-  EXPECT_EQ(predict_as_timed(Gemm{16, 1024, 1024, 1, {}, false}, p, m, predictor, out), 30.0 * units::us);
-  EXPECT_EQ(out.low, 25.0 * units::us);
-  EXPECT_EQ(out.high, 45.0 * units::us);
+  const Seconds short_one = predict_as_timed(Gemm{16, 1024, 1024, 1, {}, false}, p, m, predictor, out);
+  EXPECT_DOUBLE_EQ(short_one.in(units::us), 30);
+  EXPECT_DOUBLE_EQ(out.low.in(units::us), 25);
+  EXPECT_DOUBLE_EQ(out.high.in(units::us), 45);
   const Op large = Gemm{8192, 8192, 8192, 1, {}, false};
   const Seconds time = predict_as_timed(large, p, m, predictor, out);
   predictor.predict(large, m, out);

@@ -7,8 +7,8 @@
 
 namespace plumbline::cublas {
 
-/// In fp32, on ordinary lanes. All were answered for one card: on others the answer is
-/// that to a shape with as many tiles an SM.
+/// In fp32, on ordinary lanes. All were answered for one card: on those with fewer SMs the answer is that to a shape with
+/// as many tiles an SM.
 const LaneAnswer& nearest_lane_answer(double m, double n, double k, double sm_count);
 
 }  // namespace plumbline::cublas

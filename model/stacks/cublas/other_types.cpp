@@ -246,7 +246,11 @@ GemmChoice cublas::plan_lanes(const Context& c, GemmCache& cache) {
   const std::vector<TileCosts>& menu = cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) {
     for (const LaneTile& w : kLaneTiles) tiles.push_back(planner.costs(w));
   });
-  if (c.rates.path.kind == TensorPath::Kind::wgmma && c.task.batch <= 1) {  // a card of Hopper was asked
+  // A card of Hopper was asked. What the library would answer for one with more SMs than it, nobody knows: that of fewer
+  // tiles an SM jumps between kernels, and could make the larger card the slower one.
+  const bool was_asked =
+      c.rates.path.kind == TensorPath::Kind::wgmma && c.rates.sm_count <= cublas::sms_of_asked_card();
+  if (was_asked && c.task.batch <= 1) {
     const cublas::LaneAnswer& answer = cublas::nearest_lane_answer(c.task.m, c.task.n, c.task.k, c.rates.sm_count);
     TileLayout layout(c, menu[answer.tile]);
     return planner.answered(layout, answer);
