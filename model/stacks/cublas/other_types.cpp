@@ -6,6 +6,7 @@
 
 #include "model/stacks/common/gemm_search.hpp"
 #include "model/stacks/cublas/answers.hpp"
+#include "model/stacks/cublas/xmma.hpp"
 
 namespace plumbline {
 namespace {
